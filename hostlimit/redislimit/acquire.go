@@ -91,6 +91,7 @@ type granting struct {
 	slots  int
 	probe  bool
 	asked  int64 // the guard that was asked for
+	others bool  // others have a place behind it
 	told
 	heard reply
 	gen   string // generation of the server that granted it
@@ -197,15 +198,12 @@ func (w *waiter) wait(ctx context.Context) error {
 		w.refuse(ErrClosed)
 	}()
 	for {
-		var limits *hostlimit.Limits
-		if w.l.limits.Override != nil {
-			if now, err := w.l.rules.Limits(w.h.key); err == nil { // else the next Acquire reports it
-				limits = now
-			}
-		}
+		limits, err := w.l.rules.Limits(w.h.key)
 		w.l.mu.Lock()
 		now := w.l.now()
-		w.change(limits)
+		if err == nil && limits != w.limits { // an error is for the next Acquire
+			w.change(limits)
+		}
 		w.act(now)
 		told, look := w.waits(now)
 		finished, next := w.phase == done, w.next
@@ -241,23 +239,12 @@ func (w *waiter) leave(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = w.refusal(w.retry(now), w.l.rules.TooLate(true, w.h.inTrouble(now)))
 	}
-	if w.phase == done && w.err == nil {
-		// Let go in this very moment; the caller will not start it.
-		w.giveBack()
-		w.end(now)
-		w.released = true
-		return err
-	}
 	w.refuse(err)
 	return w.err
 }
 
-// change makes limits, if they aren't nil, those of the turn: they may have changed since the
-// request came.
+// change makes limits those of the turn: they have changed since the request came.
 func (w *waiter) change(limits *hostlimit.Limits) {
-	if limits == nil || limits == w.limits {
-		return
-	}
 	w.limits, w.least = limits, max(limits.Delay.Min, w.floor)
 	w.delay = max(limits.Delay.Draw(), w.floor)
 	w.void()
@@ -380,13 +367,15 @@ func (w *waiter) answered(at reply) {
 		w.start = granting{
 			at: number(reply[1]), guard: number(reply[2]), delay: duration(reply[3]), ask: w.asks,
 			slots: int(number(reply[4])), probe: number(reply[5]) == 1, asked: number(reply[7]),
-			prev: number(reply[8]), told: newTold(reply[9:]), heard: at, gen: w.h.p.gen,
+			prev: number(reply[8]), others: number(reply[9]) == 1, told: newTold(reply[10:]), heard: at, gen: w.h.p.gen,
 		}
 		w.start.source = w.source(w.start.told)
 		w.h.keep(w.start.told, at)
 		taken, _ := reply[6].([]any)
-		for _, start := range taken {
-			w.found = append(w.found, text(start))
+		for _, v := range taken {
+			if start, _ := v.([]any); len(start) == 2 { // number 0: the server wasn't sent it
+				w.found = append(w.found, hostlimit.TakenBack{Key: w.h.key, Process: text(start[0]), Seq: uint64(number(start[1]))})
+			}
 		}
 		w.h.account(now, w.h.blame)
 	case "AT":
@@ -524,7 +513,11 @@ func (w *waiter) try(now time.Duration) {
 		w.phase, w.next = reserved, w.h.presumed
 		return
 	}
-	if at := max(clock.surely(g.at, now), w.h.owedTo(w.lease)); now < at {
+	at := clock.surely(g.at, now)
+	if w.h.owedBy != w.lease { // else it has kept the gap to the one before already
+		at = max(at, w.h.owed)
+	}
+	if now < at {
 		w.next = at
 		return
 	}
@@ -551,14 +544,14 @@ func (w *waiter) begin(now time.Duration) {
 	for why := range t.waited {
 		t.waited[why] += h.waited[why] - w.before[why]
 	}
+	w.phase = done
+	h.leave(w)
 	if t.had {
 		t.stamp(now)
 	} else {
 		t.had, t.began, t.renewed = true, now, now
 		h.leases[t.id] = t
 	}
-	w.phase = done
-	h.leave(w)
 }
 
 // refusal is the error of a turn that may be had at a later time.
@@ -608,7 +601,7 @@ func (w *waiter) giveBack() {
 	undone := !w.started || w.called // else the server knows of a start that was one
 	w.h.p.add(op{
 		name: "release", h: w.h, owed: true,
-		args: []any{w.id, w.limits.Concurrency, undone, w.began(), 0},
+		args: []any{w.id, w.limits.Concurrency, undone, w.began(), 0, w.by},
 	})
 }
 

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/go-politeness/politeness/internal/contexts"
 )
 
 // mostHanging bounds the calls of a process to a server that doesn't answer.
@@ -18,14 +20,7 @@ const leastIdle = 100 * time.Millisecond
 // Where no request of this process waits or is in flight on a partition of a cluster, a beat to any
 // partition of its node will do: that a node has lost its data is seen in each (see learn).
 func (l *Limiter) beat() {
-	ticker := time.NewTicker(heartbeat / 2)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-l.ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	for contexts.Sleep(l.ctx, heartbeat/2) == nil {
 		nodes := l.nodes()
 		l.mu.Lock()
 		if !l.closed {
@@ -84,13 +79,8 @@ func (l *Limiter) sweep(now time.Duration) {
 	}
 	for key, h := range l.hosts {
 		for _, t := range h.leases {
-			switch {
-			case t.waiting:
-			case now-t.renewed >= l.complete.LeaseTTL:
+			if !t.waiting && now-t.renewed >= l.complete.LeaseTTL {
 				t.end(now)
-			case t.started && !t.named && !t.alone && now-t.renewed >= l.complete.LeaseTTL/4:
-				t.named = true // for those that may take the slot back
-				h.p.addAlong(op{name: "renew", h: h, args: []any{t.id, int64(t.seq), false}, owed: true})
 			}
 		}
 		switch {

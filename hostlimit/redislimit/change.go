@@ -26,7 +26,6 @@ type change struct {
 	tries  int              // number of times that the server has answered
 	effect hostlimit.Effect // as computed last
 	latest time.Duration    // no request that was granted before the change can start after it
-	then   func()           // called under mu when the change is stored; nil: none is
 	done   chan reply       // receives the reply to the change
 }
 
@@ -115,8 +114,8 @@ func (c *change) answered(at reply) {
 		if c.act > 0 && (c.effect.Blocked || c.effect.Cleared) {
 			h.note(at, c.act == 1)
 		}
-		if c.then != nil {
-			c.then()
+		if c.act == 2 {
+			h.wakeFirst()
 		}
 	case at.fate == did && c.tries < mostTries:
 		h.write(c)

@@ -29,10 +29,6 @@ func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 	c := &change{h: h, act: 1, make: func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect {
 		s.Block(now+min(time.Until(until), longestBlock), cause, newest)
 		return hostlimit.Effect{Blocked: true}
-	}, then: func() {
-		if act := h.act; act != nil && act.BlockedUntil.Sub(until).Abs() < time.Second {
-			act.BlockedUntil = until // as it was said; the server's clock is known less well
-		}
 	}}
 	err = l.act(ctx, c)
 	if err == nil {
@@ -51,7 +47,7 @@ func (l *Limiter) Clear(ctx context.Context, key string) error {
 	h := l.known(key)
 	err := l.act(ctx, &change{h: h, act: 2, slots: limits.Concurrency, make: func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect {
 		return hostlimit.Effect{Cleared: s.Clear(now)}
-	}, then: h.wakeFirst})
+	}})
 	if err != nil {
 		return err
 	}

@@ -73,14 +73,8 @@ func (l *Limiter) hello(p *partition, to string, check bool) op {
 	return op{name: "hello", h: &host{l: l, p: p}, args: []any{to, message, check}}
 }
 
-// greeted takes in a hello, to all or to this process, and reports whether message is one.
-func (l *Limiter) greeted(message string, toAll bool) bool {
-	f, err := parse(message)
-	if err != nil || len(f) != 3 {
-		return false
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// greeted takes in a hello, to all or to this process.
+func (l *Limiter) greeted(f []any, toAll bool) {
 	id, d := text(f[0]), differs(text(f[2]), l.promise)
 	switch {
 	case id == l.proc:
@@ -97,5 +91,4 @@ func (l *Limiter) greeted(message string, toAll bool) bool {
 			l.events = append(l.events, e)
 		}
 	}
-	return true
 }

@@ -2,8 +2,6 @@ package redislimit
 
 import (
 	"encoding/json"
-	"maps"
-	"slices"
 	"strconv"
 	"time"
 
@@ -204,14 +202,6 @@ func (h *host) blockedUntil(us int64, at reply) {
 	}
 }
 
-// owedTo is the earliest start of t, nil for one that isn't had yet, by the starts of this process.
-func (h *host) owedTo(t *lease) time.Duration {
-	if t != nil && h.owedBy == t {
-		return 0 // it has kept the gap to the one before already
-	}
-	return h.owed
-}
-
 // raise makes the gap to the last start longer: a longer delay holds at once.
 func (h *host) raise(d time.Duration) {
 	if h.started {
@@ -231,21 +221,6 @@ func (h *host) restore(now time.Duration, all bool) {
 	if !h.owes(now) || !all && len(h.leases) == 0 && h.next <= now {
 		return
 	}
-	leases := slices.Collect(maps.Values(h.leases))
-	for {
-		n := min(len(leases), mostTold)
-		h.restorePart(all, leases[:n])
-		if leases, all = leases[n:], false; len(leases) == 0 {
-			return
-		}
-	}
-}
-
-// mostTold is the number of leases that one restore tells of: Lua unpacks no list of thousands.
-const mostTold = 200
-
-// restorePart tells the server of some of the leases in flight, and of h itself as restore does.
-func (h *host) restorePart(all bool, leases []*lease) {
 	h.p.restoring++
 	h.p.add(op{
 		name: "restore", h: h,
@@ -254,23 +229,23 @@ func (h *host) restorePart(all bool, leases []*lease) {
 			if h.started {
 				last = micros(h.last - now)
 			}
-			s := &h.refusals
-			args := []any{
-				all, micros(h.next - now), last, micros(s.Until - now), s.Cause, s.Alone, s.InARow(),
-				micros(s.Learned), micros(s.EasedAt - now), h.version, rest(*s), h.served, micros(h.began - now),
-			}
-			for _, t := range leases {
-				if left := t.renewed + h.l.complete.LeaseTTL - now; left > 0 && !t.waiting && h.leases[t.id] == t {
+			var leases []any
+			for _, t := range h.leases {
+				if left := t.renewed + h.l.complete.LeaseTTL - now; left > 0 && !t.waiting {
 					t.alone = false
-					args = append(args, t.id, t.asks, micros(left), micros(max(t.delay, t.granted.delay)), t.limits.Delay.FromEnd)
+					leases = append(leases, []any{t.id, t.asks, micros(left), micros(max(t.delay, t.granted.delay)), t.limits.Delay.FromEnd})
 				}
 			}
-			return args
+			s := &h.refusals
+			return []any{
+				all, micros(h.next - now), last, leases, micros(s.Until - now), s.Cause, s.Alone, s.InARow(),
+				micros(s.Learned), micros(s.EasedAt - now), h.version, rest(*s), h.served, micros(h.began - now),
+			}
 		},
 		done: func(r reply) {
 			h.p.restoring--
-			if (r.fate == stale || r.fate == lost) && h.owes(h.l.now()) {
-				h.restorePart(all, leases)
+			if r.fate == stale || r.fate == lost {
+				h.restore(r.received, all)
 			}
 		},
 	})

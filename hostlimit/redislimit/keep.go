@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/contexts"
 )
 
 // The server keeps what hosts are owed. Limits.Store is for the day on which the server loses that
@@ -109,13 +110,8 @@ func (l *Limiter) save(ctx context.Context, key string) error {
 
 // keepAll saves what other processes have changed, at each heartbeat.
 func (l *Limiter) keepAll() {
-	ticker := time.NewTicker(heartbeat)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-l.ctx.Done():
-		case <-ticker.C:
-		}
+	for last := false; !last; {
+		last = contexts.Sleep(l.ctx, heartbeat) != nil
 		var unsaved []*host
 		l.mu.Lock()
 		for _, h := range l.hosts {
@@ -130,9 +126,6 @@ func (l *Limiter) keepAll() {
 				h.stateErr = err
 				l.mu.Unlock()
 			}
-		}
-		if l.ctx.Err() != nil {
-			return
 		}
 	}
 }

@@ -2,8 +2,6 @@ package redislimit
 
 import (
 	"context"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
@@ -19,13 +17,13 @@ type lease struct {
 	delay  time.Duration // drawn, or the floor if that is longer
 
 	// Guarded by l.mu.
-	granted    granting         // the last GO of the server
-	waited     [3]time.Duration // in Acquire and Start, by what was waited for
-	found      []string         // starts whose slots the server has taken back, for Start to report
-	seq        uint64           // number of the start
-	at         int64            // its stamp on the server's clock, as it is recorded; 0: void
-	named      bool             // the server was sent seq
-	began      time.Duration    // the last start; before the first one, when the turn was had
+	granted    granting              // the last GO of the server
+	waited     [3]time.Duration      // in Acquire and Start, by what was waited for
+	found      []hostlimit.TakenBack // starts whose slots the server has taken back, for Start to report
+	seq        uint64                // number of the start
+	at         int64                 // its stamp on the server's clock, as it is recorded; 0: void
+	by         int64                 // the latest time that the server's clock may have shown then
+	began      time.Duration         // the last start; before the first one, when the turn was had
 	renewed    time.Duration
 	holds      bool              // a place in MaxInFlight
 	asks       int64             // takes of the lease
@@ -89,24 +87,27 @@ func (t *lease) stamp(now time.Duration) {
 	h, g := t.h, &t.granted
 	t.started, t.began, t.renewed = true, now, now
 	h.seq++
-	t.seq, t.named = h.seq, false
-	lo, _ := h.p.clock.bounds(now)
-	t.at = max(g.at, int64((now+lo)/time.Microsecond))
+	t.seq = h.seq
+	lo, hi := h.p.clock.bounds(now)
+	t.at, t.by = max(g.at, int64((now+lo)/time.Microsecond)), int64((now+hi)/time.Microsecond)+1
 	h.started, h.gap, h.source = true, g.delay, g.source
 	h.last = max(h.last, now)
 	h.next = max(h.next, h.p.clock.surely(g.next, now), now+g.delay)
 	h.owedBy, h.owed = t, now+g.delay
+	send := h.p.addAlong
+	if left := duration(g.at + g.guard - t.by); (g.others || len(h.waiters) > 0) && left > g.delay/worth {
+		send = h.p.add // others wait that long for nothing
+	}
+	send(op{name: "started", h: h, args: []any{t.id, g.ask, int64(t.seq), t.by}, owed: true})
 }
+
+// worth is which part of a delay is worth a call.
+const worth = 64
 
 // grant tells how the start came about.
 func (t *lease) grant() hostlimit.Grant {
 	g := &t.granted
-	var takenBack []hostlimit.TakenBack
-	for _, start := range t.found {
-		process, seq, _ := strings.Cut(start, "/")
-		n, _ := strconv.ParseUint(seq, 10, 64) // 0: the server wasn't sent it
-		takenBack = append(takenBack, hostlimit.TakenBack{Key: t.h.key, Seq: n, Process: process})
-	}
+	takenBack := t.found
 	t.found = nil
 	restored, stateErr := t.h.takeState()
 	return hostlimit.Grant{
@@ -151,7 +152,7 @@ func (t *lease) Release() (expired bool) {
 		if t.started { // by a turn that may not be the last one that the server has let go
 			started, at = t.granted.ask, t.at
 		}
-		h.p.add(op{name: "release", h: h, args: []any{t.id, t.limits.Concurrency, !t.started, started, at}, owed: true})
+		h.p.add(op{name: "release", h: h, args: []any{t.id, t.limits.Concurrency, !t.started, started, at, t.by}, owed: true})
 	}
 	closed := l.closed
 	l.mu.Unlock()
@@ -189,8 +190,8 @@ func (t *lease) Renew() {
 	if t.released || l.closed || t.alone || now-t.renewed < l.complete.LeaseTTL/4 || t.h.leases[t.id] != t {
 		return
 	}
-	t.renewed, t.named = now, true
-	t.h.p.add(op{name: "renew", h: t.h, args: []any{t.id, int64(t.seq), true}, owed: true})
+	t.renewed = now
+	t.h.p.add(op{name: "renew", h: t.h, args: []any{t.id}, owed: true})
 }
 
 // hasEnded tells Drain that a request in flight has ended.

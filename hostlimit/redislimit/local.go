@@ -23,10 +23,10 @@ type outage struct {
 }
 
 func (l *Limiter) newOutage() *outage {
-	out, share := &outage{l: l}, l.share
+	out, limits := &outage{l: l}, share(l.limits, l.processes)
 	out.over, out.end = context.WithCancel(l.ctx)
-	share.Store = out
-	hosts, err := hostlimit.New(share)
+	limits.Store = out
+	hosts, err := hostlimit.New(limits)
 	if err != nil {
 		panic(err) // New has checked it
 	}

@@ -171,9 +171,9 @@ func (w *world) run(args []any) (string, error) {
 			}
 			go func() {
 				if to == "all" {
-					l.proclaimed(message)
+					l.heard(message, true)
 				} else {
-					l.pushed(message)
+					l.heard(message, false)
 				}
 			}()
 		}

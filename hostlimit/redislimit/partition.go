@@ -338,7 +338,7 @@ func (p *partition) undone(ops []op, r reply) {
 		if o.done != nil {
 			o.done(r)
 		}
-		if o.owed && r.fate != broken {
+		if o.owed && r.fate != broken && !(r.fate == full && p.l.closed) {
 			p.ops = append(p.ops, o) // the heartbeat sends it, if nothing else
 		}
 	}

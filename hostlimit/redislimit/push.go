@@ -1,7 +1,6 @@
 package redislimit
 
 import (
-	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -27,22 +26,39 @@ func (l *Limiter) listen() {
 					l.subscribed()
 				}
 			case *redis.Message:
-				l.heard(m)
+				l.heard(m.Payload, m.Channel == l.prefix+"push:all")
 			}
 		}
 	}
 }
 
-// heard hands a message on.
-func (l *Limiter) heard(m *redis.Message) {
-	switch toAll := m.Channel == l.prefix+"push:all"; {
-	case l.greeted(m.Payload, toAll):
-		l.tell()
-	case toAll:
-		l.proclaimed(m.Payload)
-	default:
-		l.pushed(m.Payload)
+// heard takes in a message, to all processes or to this one: a hello, a push, or what proclaim
+// sends, all of them lists; the name of a generation; or nothing, which tells all that a pause
+// begins or ends, and one process that its heartbeat had an echo. A push is {ID, TIME, NOW, WHY}; a
+// waiter that has left has told the server so.
+func (l *Limiter) heard(message string, toAll bool) {
+	f, err := parse(message)
+	l.mu.Lock()
+	switch {
+	case err == nil && len(f) == 3:
+		l.greeted(f, toAll)
+	case err == nil && len(f) == 4:
+		if w := l.asked[text(f[0])]; w != nil {
+			w.pushed(number(f[1]), number(f[2]), text(f[3]), l.now())
+		}
+	case err == nil && len(f) == 3+toldFields:
+		l.proclaimed(f)
 	}
+	for _, p := range l.parts {
+		switch {
+		case message == "" && toAll:
+			p.renounce()
+		case message == p.genKey() && p.stake > 0 && !l.closed:
+			p.send() // a partition of a cluster has another generation
+		}
+	}
+	l.mu.Unlock()
+	l.tell()
 }
 
 // subscribed lets all waiters for a push ask again, as pushes may have been lost.
@@ -81,46 +97,10 @@ func (l *Limiter) wakeAsked() {
 	}
 }
 
-// pushed hands a push, "ID TIME NOW WHY", to its waiter. One that has left has told the
-// server so. An empty one is the echo of a heartbeat.
-func (l *Limiter) pushed(message string) {
-	f := strings.Fields(message)
-	if len(f) != 4 {
-		return
-	}
-	due, err := strconv.ParseInt(f[1], 10, 64)
-	from, err2 := strconv.ParseInt(f[2], 10, 64)
-	if err != nil || err2 != nil {
-		return // not ours
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if w := l.asked[f[0]]; w != nil {
-		w.pushed(due, from, f[3], l.now())
-	}
-}
-
 // proclaimed takes in what the server tells every process: {key, now, act, and what told returns}
-// of a block, or that there is none any more; and nothing, if a pause begins or ends. So more than
-// one process knows each block, and a turn that was granted just before isn't used.
-func (l *Limiter) proclaimed(message string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if message == "" {
-		for _, p := range l.parts {
-			p.renounce()
-		}
-		return
-	}
-	for _, p := range l.parts {
-		if message == p.genKey() && p.stake > 0 && !l.closed {
-			p.send() // a partition of a cluster has another generation
-		}
-	}
-	f, err := parse(message)
-	if err != nil || len(f) != 3+toldFields {
-		return // not ours
-	}
+// of a block, or that there is none any more. So more than one process knows each block, and a turn
+// that was granted just before isn't used.
+func (l *Limiter) proclaimed(f []any) {
 	_, key, found := strings.Cut(text(f[0]), "}"+ofHosts)
 	if !found || !strings.HasPrefix(text(f[0]), l.prefix+"{") {
 		return

@@ -21,12 +21,6 @@
 // the window that the server granted. So wall clocks may be wrong by hours, and a paused process
 // doesn't start early.
 //
-// # Answers
-//
-// The server keeps the [hostlimit.Refusals] of each host, and the processes compute by the rules of
-// package hostlimit what an answer does to them. What an Observe changes holds for all processes
-// when it returns; a plain success may be counted half a second later.
-//
 // # Failure
 //
 // While the server can't be reached nothing starts, and Acquire returns a *hostlimit.Error that
@@ -116,7 +110,7 @@ type Config struct {
 	Operator bool
 }
 
-// Times of the design. Variables, so that tests can do without the waits.
+// Times of the design.
 const (
 	defaultPrefix = "politeness:"
 
@@ -162,8 +156,7 @@ type Limiter struct {
 	complete  hostlimit.Config // limits with every default; MaxInFlight is the share of this process
 	backoff   backoff.Refusals // that of complete
 	onFailure func(Event)
-	alone     bool             // FailLocal
-	share     hostlimit.Config // of each process then
+	alone     bool // FailLocal
 	processes int
 
 	hours      string // rules.Hours, for step.lua
@@ -327,9 +320,6 @@ func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, 
 	l.numbers, _ = simplelru.NewLRU[string, uint64](complete.MaxHosts, nil) // fails for sizes below 1
 	for i := range partitions {
 		l.parts = append(l.parts, &partition{l: l, tag: "{" + strconv.Itoa(i) + "}", guard: guard{firstLate}})
-	}
-	if l.alone {
-		l.share = share(c.Limits, c.Processes)
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l, nil

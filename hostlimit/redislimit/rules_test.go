@@ -254,12 +254,12 @@ func TestAnOperationRunTwiceCountsOnce(t *testing.T) {
 		t.Errorf("a change of an old version: %v", reply)
 	}
 	for range 2 {
-		s.run("restore", h, true, 0, -1000, 5000000, "status 429", true, 2, 90000, -1, version-1, "{}", 3, -9000000)
+		s.run("restore", h, true, 0, -1000, []any{}, 5000000, "status 429", true, 2, 90000, -1, version-1, "{}", 3, -9000000)
 		if got := state(); got != [5]int64{1, 3, 2, 250000, 90000} || stored(t, s.client, s.key(h), "R") != `{"Row":1}` {
 			t.Errorf("after a loss: %v, %s", got, stored(t, s.client, s.key(h), "R"))
 		}
 	}
-	s.run("restore", h, true, 0, -1000, 5000000, "status 429", true, 2, 90000, -1, version+1, "{}", 3, -9000000)
+	s.run("restore", h, true, 0, -1000, []any{}, 5000000, "status 429", true, 2, 90000, -1, version+1, "{}", 3, -9000000)
 	if r := stored(t, s.client, s.key(h), "R"); r != "{}" {
 		t.Errorf("a later version: %s", r)
 	}
@@ -278,7 +278,9 @@ func TestWhatIsOwedOutlivesATurnThatIsUndone(t *testing.T) {
 		"a learned delay": func(h *host, now int64) {
 			s.write(h, started, 0, 5000000, false, 0)
 		},
-		"what a process tells after a loss": func(h *host, now int64) { s.run("restore", h, true, 5000000, -1, -1, "", false, 0, 0, 0, 0, "", 0, 0) },
+		"what a process tells after a loss": func(h *host, now int64) {
+			s.run("restore", h, true, 5000000, -1, []any{}, -1, "", false, 0, 0, 0, 0, "", 0, 0)
+		},
 	} {
 		h := s.host()
 		now, _ := s.run("peek", h, 0, 2, 0)

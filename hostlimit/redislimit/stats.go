@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/contexts"
 )
 
 // Stats are what a Limiter has done since New, for metrics. The numbers only grow, except for the
@@ -140,23 +141,13 @@ func (l *Limiter) check(ctx context.Context, node redis.Cmdable, addr string) (p
 // others.
 func (l *Limiter) checkFleet(ctx context.Context) (problems []string, err error) {
 	began := l.now()
-	await := func(d time.Duration, ok func() bool) bool {
-		ticker := time.NewTicker(5 * time.Millisecond)
-		defer ticker.Stop()
-		for end := l.now() + d; l.now() < end; {
-			select {
-			case <-ctx.Done():
-				return false
-			case <-ticker.C:
-			}
+	await := func(d time.Duration, ok func() bool) (is bool) {
+		for end := l.now() + d; !is && l.now() < end && contexts.Sleep(ctx, 5*time.Millisecond) == nil; {
 			l.mu.Lock()
-			is := ok()
+			is = ok()
 			l.mu.Unlock()
-			if is {
-				return true
-			}
 		}
-		return false
+		return is
 	}
 	await(echoing, func() bool { return l.listening })
 	for i, p := range l.parts { // each node of a cluster has an ACL of its own
@@ -176,7 +167,7 @@ func (l *Limiter) checkFleet(ctx context.Context) (problems []string, err error)
 		problems = append(problems, fmt.Sprintf("server %s: what this process publishes doesn't reach it; waiters ask again and again, "+
 			"and blocks come late: allow it to subscribe to channels %spush:*", l.server, l.prefix))
 	}
-	await(replying, func() bool { return false })
+	_ = contexts.Sleep(ctx, replying) // the others answer
 	fleet, err := l.Fleet(ctx)
 	l.mu.Lock()
 	found := maps.Clone(l.others)

@@ -31,7 +31,7 @@
 --   rv       version when R was written
 --   n        starts since this state was made
 --   e        stamp of the latest start that has ended
---   X        turns whose slots were taken back, until a GO tells of them: "PROCESS/number of the start"
+--   X        turns whose slots were taken back, until a GO tells of them: {process, number of the start}
 --   sv, bg   successes since bg: the first start, the last lesson, or the start after an idle time
 --   k        until when it is remembered that a block was lifted, which a Store may still have
 --   g        generation of the turns
@@ -52,6 +52,7 @@
 --   RESERVED  take, shortly before its start     GONE
 --   RESERVED  the start before owes less         the same   earlier than was said: a push tells
 --   RESERVED  CLAIM after its start              -          its process is gone
+--   GONE      started, or its release            the same   its window ends with its start
 --   GONE      take with a larger number          RESERVED   it missed its window, or starts again
 --   GONE      TTL after its start or renewal     -          nobody reads the body
 --   any       release; another generation        -
@@ -261,7 +262,7 @@ end
 local function leak(h, r)
 	if r[STATE] ~= GONE then return end
 	h.X = h.X or {}
-	if #h.X < 64 then h.X[#h.X + 1] = string.match(r[ID], '^[^.]+') .. '/' .. string.format('%.0f', r[NUMBER] or 0) end
+	if #h.X < 64 then h.X[#h.X + 1] = {string.match(r[ID], '^[^.]+'), r[NUMBER] or 0} end
 end
 
 -- fail makes nothing happen to host i: its key is broken or, with FULL, the server refuses to store it.
@@ -396,7 +397,7 @@ end
 -- push tells the process of r when it may start.
 local function push(r, why)
 	return redis.call('PUBLISH', CHANNEL .. string.match(r[ID], '^[^.]+'),
-		r[ID] .. ' ' .. string.format('%.0f %.0f ', r[DUE], now) .. why)
+		cmsgpack.pack({r[ID], r[DUE], now, why}))
 end
 
 -- told is what a client keeps of a host, to compute what an answer does, and to tell it after a loss
@@ -461,13 +462,27 @@ local function again(h, probed)
 	for _, r in ipairs(those(h, RESERVED)) do replan(h, r, probed) end
 end
 
--- follow does so for the first of them after a start, which may be owed less than was planned.
+-- follow does so for the first of them after a start, which may be owed less than was planned. It
+-- returns whether there is one.
 local function follow(h)
 	local first
 	for _, r in ipairs(h.L) do
 		if r[STATE] == RESERVED and (not first or sooner(r, first)) then first = r end
 	end
 	if first then replan(h, first) end
+	return first ~= nil
+end
+
+-- began ends the window of r, which has started when this clock showed at, at the latest: what is
+-- left of the window isn't added to the gap. It does nothing where the gap counts from an end, or
+-- from another start.
+local function began(h, r, at)
+	at = max(at, r[DUE], h.pl) -- pl and pa are what others owe
+	if h.lo ~= r[ID] or h.l ~= r[DUE] + r[GUARD] or at >= h.l or h.a <= h.l or string.find(r[DID], 'e', 1, true) then return end
+	set(h, 'a', max(at + h.a - h.l, h.pa))
+	set(h, 'l', at)
+	r[GUARD] = at - r[DUE]
+	follow(h)
 end
 
 -- back undoes the letting go of a lease. started is the take by which it has started, 0 if it has
@@ -520,7 +535,7 @@ local ops = {}
 -- take asks for a turn, again and again until the reply is GO. After that it takes the
 -- turn back and asks for another; started is the seq of the take by which the turn has started, 0 if
 -- it hasn't. seq numbers the takes of the lease.
---   GO     start, guard, delay, slots in use, probe, X, guard asked for, e, and what told returns
+--   GO     start, guard, delay, slots in use, probe, X, guard asked for, e, whether others wait, and what told returns
 --   AT     start, why, blocked until   come again shortly before that time
 --   WAIT   place, busy since, why, expiry, first start   every slot is taken, until then or until a push comes (if the caller listens)
 --   PROBE                              a probe is on its way; a push will come
@@ -600,19 +615,20 @@ function ops.take(h, id, seq, n, wait, least, listens, started, ceiling, delay, 
 	set(h, 'l', s + guard)
 	set(h, 'lo', id)
 	if h.al == 1 then set(h, 'pr', id) end
-	follow(h)
+	local awaited = follow(h) and 1 or 0
 	local taken = h.X or {}
 	h.X = nil
-	return {'GO', s, guard, d, (count(h, n, '')), h.pr == id and 1 or 0, taken, WINDOW, h.e, told(h)}
+	return {'GO', s, guard, d, (count(h, n, '')), h.pr == id and 1 or 0, taken, WINDOW, h.e, awaited, told(h)}
 end
 
 -- release gives a slot back; undone says that the request hasn't started since it was let go, and
 -- started is as for take: the turn may have been let go once more since then. at is the stamp of its
--- start, 0 if that is void.
-function ops.release(h, id, n, undone, started, at)
+-- start, 0 if that is void, and by as for started.
+function ops.release(h, id, n, undone, started, at, by)
 	set(h, 'e', max(h.e, at))
 	local r = find(h, id)
 	if r then
+		if undone == 0 and r[SEQ] == started then began(h, r, by) end
 		local probed, held = h.pr == id, r[STATE] ~= QUEUED
 		local oncemore = r[STATE] == GONE and started > 0 and r[SEQ] ~= started
 		if undone == 0 and oncemore and (r[ENDS] ~= 0 or string.find(r[DID], 'e', 1, true)) then
@@ -705,23 +721,30 @@ function ops.outcome(h, id, least, most, atonce, half, longer, ok, v, n, R, f, a
 	return {1, (blocked == 1 or ended == 1) and latest(h) or 0, told(h)}
 end
 
--- renew tells the number of a start, and prolongs its lease if the body is still being read. It
--- returns 0 where there is none.
-function ops.renew(h, id, number, read)
+-- started tells the number of a start by the take seq, and the latest time that this clock may have
+-- shown then.
+function ops.started(h, id, seq, number, by)
 	local r = find(h, id)
-	if r and r[STATE] == GONE then
+	if r and r[STATE] == GONE and r[SEQ] == seq then
 		r[NUMBER] = number
-		if read == 1 then r[EXPIRY] = now + TTL end
+		began(h, r, by)
 	end
-	return {r and 1 or 0}
+	return {}
+end
+
+-- renew prolongs a lease whose body is still being read.
+function ops.renew(h, id)
+	local r = find(h, id)
+	if r and r[STATE] == GONE then r[EXPIRY] = now + TTL end
+	return {}
 end
 
 -- restore tells what a client knows of a host, times as durations from now, in the past where
--- they are negative: the next start, the last start, and its leases, five fields each: id, number, the time
+-- they are negative: the next start, the last start, and its leases, lists of five: id, number, the time
 -- they have left, delay, and whether the gap counts from their end. all says that the server may
 -- have lost the rest too: the block with its cause, al, f, le, when that was set, v, R, and the
 -- successes since so long ago. Of two clients the later version holds, and the later block.
-function ops.restore(h, all, a, l, b, cause, al, f, le, ea, v, R, served, since, ...)
+function ops.restore(h, all, a, l, leases, b, cause, al, f, le, ea, v, R, served, since)
 	later(h, now + l, now + a)
 	if all == 1 then
 		if b > 0 or al == 1 then -- over, but with a probe to come
@@ -743,9 +766,8 @@ function ops.restore(h, all, a, l, b, cause, al, f, le, ea, v, R, served, since,
 			set(h, 'sv', served)
 		end
 	end
-	local leases = {...}
-	for i = 1, #leases, 5 do
-		local id, seq, left, delay, ends = unpack(leases, i, i + 4)
+	for _, lease in ipairs(leases) do
+		local id, seq, left, delay, ends = unpack(lease)
 		local r = find(h, id)
 		if not r then
 			h.L[#h.L + 1] = {id, seq, delay, 0, ends, 0, 0, now + left, now, WINDOW, GONE, ''}
