@@ -486,7 +486,7 @@ func priorities(s *scene) {
 				mu.Unlock()
 				s.done(t)
 			})
-			time.Sleep(tick / 4) // one after the other
+			s.settle(tick / 4) // one after the other
 		}
 		for i := range 64 {
 			wait(i, 0)

@@ -43,7 +43,7 @@ func newcomer(s *scene) {
 			waited = t.Seq
 			s.done(t)
 		})
-		time.Sleep(5 * tick)
+		s.settle(5 * tick)
 		s.done(holder)
 		t := s.take()
 		s.done(t)
@@ -147,7 +147,7 @@ func goesRound(s *scene) {
 					s.done(t)
 				})
 			}
-			time.Sleep(5 * tick)
+			s.settle(5 * tick)
 		}
 		crowd(5, "a")
 		crowd(3, "b")

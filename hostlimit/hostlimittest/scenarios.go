@@ -388,7 +388,7 @@ func firstCome(s *scene) {
 				order = append(order, i) // one slot: nobody else is here
 				s.done(t)
 			})
-			time.Sleep(5 * tick)
+			s.settle(5 * tick)
 		}
 		s.done(holder)
 		wg.Wait()
@@ -793,12 +793,12 @@ func lateObserve(s *scene) {
 	s.audit()
 }
 
-// storm has a host refuse for a while: it must not get more refused requests than
+// storm has a host refuse for a while from its first answer on: it must not get more refused requests than
 // were in flight at the first refusal, and one for each end of a block.
 func storm(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 4})
-	over := time.Now().Add(15 * tick)
 	var mu sync.Mutex
+	var over time.Time
 	type block struct{ seen, until time.Time }
 	var blocks []block
 	refusals := 0
@@ -806,7 +806,13 @@ func storm(s *scene) {
 		for served := 0; served < 2; {
 			t := s.take()
 			time.Sleep(tick / 4)
-			if time.Now().After(over) {
+			mu.Lock()
+			if over.IsZero() {
+				over = time.Now().Add(15 * tick)
+			}
+			isOver := time.Now().After(over)
+			mu.Unlock()
+			if isOver {
 				s.answer(t, 200, 0)
 				served++
 				continue

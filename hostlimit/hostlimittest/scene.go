@@ -23,6 +23,8 @@ type scene struct {
 	cfg        hostlimit.Config
 	key        string
 
+	tries int // of insist, before this one
+
 	mu    sync.Mutex
 	book  []*turn
 	whole bool // the numbers must have no hole
@@ -140,7 +142,7 @@ func (s *scene) behind() (leave func()) {
 			l.Release()
 		}
 	}()
-	time.Sleep(5 * tick)
+	s.settle(5 * tick)
 	return func() {
 		cancel()
 		<-gone
@@ -159,22 +161,28 @@ func (s *scene) hurries(timeout time.Duration) (ended <-chan error) {
 		}
 		end <- err
 	}()
-	time.Sleep(5 * tick)
+	s.settle(5 * tick)
 	return end
 }
 
-// insist plays what a busy machine can spoil up to three times, until it goes without
+// insist plays what a busy machine can spoil up to four times, until it goes without
 // a fault: nothing tells from outside that a request has taken its place in the queue.
 func (s *scene) insist(play func() (fault string)) {
 	s.Helper()
 	var fault string
-	for range 3 {
+	for s.tries = range 4 {
 		if fault = play(); fault == "" {
-			return
+			break
 		}
 	}
-	s.Error(fault)
+	s.tries = 0
+	if fault != "" {
+		s.Error(fault)
+	}
 }
+
+// settle gives a request d to take its place in the queue, and longer with each try of insist.
+func (s *scene) settle(d time.Duration) { time.Sleep(d << (2 * s.tries)) }
 
 // done gives a turn back, and reports whether it had expired.
 func (s *scene) done(t *turn) (expired bool) {
