@@ -23,7 +23,7 @@ type Process struct {
 	// Promises are the limits of the process, as "Concurrency 2; Delay.Min 1s; ..."; those of all
 	// processes of a fleet should be the same.
 	Promises string
-	Seen     time.Duration // since its last sign of life; a live one shows one twice a second while it waits for a host, or knows something of one
+	Seen     time.Duration // since its last sign of life; a live one shows one every two seconds while it waits for a host, or knows something of one
 }
 
 // longestPause bounds a pause, so that nobody has to look for one that was forgotten.

@@ -185,7 +185,11 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 		notAfter = int64((now + hi + l.patience) / time.Microsecond)
 	}
 	beat, promise := "", ""
-	switch c.beat = now-p.beaten >= heartbeat/2 || p.beaten == 0; {
+	every := l.dead / 5
+	if l.alone {
+		every = heartbeat / 2 // others are to notice soon
+	}
+	switch c.beat = now-p.beaten >= every || p.beaten == 0; {
 	case bye:
 		beat = "-"
 	case !l.crawls:

@@ -121,8 +121,9 @@ do
 		return redis.error_reply('BADVERSION ' .. KEYS[1] .. ' is of version ' .. tostring(gen.v) .. ', this process speaks ' .. VERSION)
 	end
 	local why
-	if not gen.id or now - gen.chk >= 20000 or now < gen.chk then
-		-- INFO costs more than the rest of a step, hence at most every 20 ms. Where
+	if not gen.id or now - gen.chk >= SECOND / 10 or now < gen.chk then
+		-- INFO costs more than the rest of a step, hence at most every 100 ms: a server that has lost
+		-- what it stored takes longer to be back. Where
 		-- an ACL forbids it, restarts from a dump can't be seen.
 		local info = redis.pcall('INFO', 'server')
 		local run = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '?'
