@@ -793,8 +793,8 @@ func lateObserve(s *scene) {
 	s.audit()
 }
 
-// storm has a host refuse for a while from its first answer on: it must not get more refused requests than
-// were in flight at the first refusal, and one for each end of a block.
+// storm has a host refuse for a while from its first answer on: it must not get more refused
+// requests than were in flight at the first refusal, and one for each end of a block.
 func storm(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 4})
 	var mu sync.Mutex
