@@ -220,13 +220,9 @@ func (trip *trip) judge() error {
 // budget's end.
 func (trip *trip) noTurn(stage Stage, err error) error {
 	s := &trip.subject
-	var (
-		refused *hostlimit.Error
-		fetch   *Error // of the request for robots.txt
-		what    string
-		reason  error
-		retryAt time.Time
-	)
+	var refused *hostlimit.Error
+	var fetch *Error // of the request for robots.txt
+	what, reason, retryAt := "", err, time.Time{}
 	switch {
 	case stage == StageRobots && errors.As(err, &fetch):
 		what, reason, retryAt = "no turn to fetch robots.txt: ", fetch.Err, fetch.RetryAt

@@ -117,10 +117,8 @@ func (t *turn) giveLease() hostlimit.Lease {
 	return lease
 }
 
-// release releases the lease, and reports whether its slot had been taken back already.
-func (t *turn) release() (expired bool) {
-	return t.giveLease().Release()
-}
+// release releases the lease.
+func (t *turn) release() { t.giveLease().Release() }
 
 // leave releases a lease that led to no exchange, and records why.
 func (t *turn) leave(why string) {
