@@ -58,7 +58,7 @@ func (a *answer) recordEffect(s *subject, outcome hostlimit.Outcome, effect host
 		return
 	}
 	s.report(evidence.HostBlocked, func(d *evidence.Decision) {
-		d.Time, d.Status, d.Refusals = at, outcome.Status, effect.Refusals
+		d.Time, d.Status, d.Kind, d.Refusals = at, outcome.Status, effect.Kind, effect.Row
 		a.describe(d)
 		if effect.Blocked {
 			d.Until, d.RetryAt = effect.Until, effect.Until

@@ -119,7 +119,7 @@ type Decision struct {
 	Group       string        `json:"group,omitzero" most:"128"`       // user-agent of the group that decided
 	CrawlDelay  time.Duration `json:"crawlDelay,omitzero"`             // what robots.txt asks for
 	Confidence  string        `json:"confidence,omitzero" most:"48"`   // "low" where the crawl goes on without robots.txt
-	Reason      string        `json:"reason,omitzero" most:"320"`      // why, for people
+	Reason      string        `json:"reason,omitzero" most:"256"`      // why, for people
 	RetryAt     time.Time     `json:"retryAt,omitzero"`                // when to come back
 	Copy        string        `json:"copy,omitzero" most:"48"`         // first 8 hex characters of SHA256 of the robots.txt that decided
 
@@ -162,11 +162,12 @@ type Decision struct {
 	Err          string        `json:"error,omitzero" most:"320"`     // what went wrong
 
 	// The block.
-	Until    time.Time `json:"until,omitzero"`        // end of the block, or of a wait so far as it is known
-	Refusals int       `json:"refusals,omitzero"`     // number of the host's refusals in a row
-	Restored bool      `json:"restored,omitzero"`     // it was left by an earlier process, or by another one
-	Hand     bool      `json:"hand,omitzero"`         // a person did it, through a hostlimit.Controller
-	Of       string    `json:"of,omitzero" most:"48"` // of lease_expired: whose start lost its slot, as "ID/SEQ" with the ID of its Policy.Process, or else Policy.Limiter
+	Until    time.Time `json:"until,omitzero"`          // end of the block, or of a wait so far as it is known
+	Kind     string    `json:"kind,omitzero" most:"48"` // what the answer that set it was counted as: "refused", "unsure" or "ban"; empty: it wasn't counted
+	Refusals int       `json:"refusals,omitzero"`       // number of the Kind in a row
+	Restored bool      `json:"restored,omitzero"`       // it was left by an earlier process, or by another one
+	Hand     bool      `json:"hand,omitzero"`           // a person did it, through a hostlimit.Controller
+	Of       string    `json:"of,omitzero" most:"48"`   // of lease_expired: whose start lost its slot, as "ID/SEQ" with the ID of its Policy.Process, or else Policy.Limiter
 
 	// robots.txt.
 	SHA256 string        `json:"sha256,omitzero" most:"64"` // of its body, hex; also beside Preferences

@@ -215,7 +215,9 @@ type Restored struct {
 type Effect struct {
 	Blocked  bool      // the outcome set or lengthened a block of the key
 	Until    time.Time // end of the block in force; zero if the key isn't blocked
-	Refusals int       // refusals in a row; those of one block count once
+	Kind     string    // what the outcome was counted as: "refused", "unsure" or "ban"; empty: it wasn't counted
+	Row      int       // number of that Kind in a row, 255 for more; 0: it wasn't counted
+	Refusals int       // refusals of every Kind in a row; those of one block count once
 	Cleared  bool      // the outcome lifted a block or reset the counter
 	Own      bool      // the page's trouble is its own: asking again is no use
 	StateErr error     // as in Grant; or the panic of Config.Backoff, instead of which a Fibonacci step blocks the key

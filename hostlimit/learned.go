@@ -62,16 +62,15 @@ const (
 	mostOwn = 200
 )
 
-// suspect learns from an unsure answer, which asks for that long a pause itself. It reports whether
-// that set a block, and whether the page is known to be in trouble of its own.
-func (s *Refusals) suspect(o *Outcome, asked time.Duration, t Turn, earlier bool) (blocked, own bool) {
+// suspect learns from an unsure answer, which asks for that long a pause itself.
+func (s *Refusals) suspect(e *Effect, o *Outcome, asked time.Duration, t Turn, earlier bool) {
 	page := s.page(o.Resource)
-	switch {
-	case page != nil && page.Own:
-		return false, true
-	case page != nil && !page.Asked && t.Probe && !earlier:
+	if e.Own = page != nil && page.Own; e.Own {
+		return
+	}
+	if page != nil && !page.Asked && t.Probe && !earlier {
 		page.Asked, s.Pending = true, o.Resource
-		return false, false
+		return
 	}
 	if s.Pending != 0 && !earlier {
 		s.Pending = 0 // two pages in a row: the host's trouble
@@ -86,7 +85,7 @@ func (s *Refusals) suspect(o *Outcome, asked time.Duration, t Turn, earlier bool
 	}
 	s.Steps = 0
 	if earlier {
-		return false, false
+		return
 	}
 	s.Unsure = min(s.Unsure+1, math.MaxUint8)
 	if page == nil {
@@ -100,7 +99,7 @@ func (s *Refusals) suspect(o *Outcome, asked time.Duration, t Turn, earlier bool
 	if s.Own > mostOwn {
 		pause += time.Duration(math.Exp2(min(float64(s.Own-mostOwn)/20, 10)) * float64(time.Second))
 	}
-	return s.block(o, max(asked, min(pause, longestPause)), t), false
+	s.block(e, "unsure", s.Unsure, o, max(asked, min(pause, longestPause)), t)
 }
 
 // served learns from a success, and reports whether it has ended a block or a row of refusals.

@@ -62,13 +62,18 @@ func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
 	case refuses && !w.beforeBlock, (doubts || forbids) && h.refusals > 0 && !w.beforeBlock:
 		maintenance := o.Status == 503 && o.Refused == "" && !slices.Contains(m.p.refusals.Statuses, 503)
 		want.Blocked = h.refuse(a, refuses && !maintenance)
+		want.Kind, want.Row = "refused", h.refusals
 		refuses = true
 	case refuses:
 		extend()
 	case doubts:
-		want.Blocked, want.Own = h.doubt(a)
+		if want.Blocked, want.Own = h.doubt(a); want.Blocked {
+			want.Kind, want.Row = "unsure", h.unsure
+		}
 	case forbids && !w.beforeBlock:
-		want.Blocked = h.forbid(a)
+		if want.Blocked = h.forbid(a); want.Blocked {
+			want.Kind, want.Row = "ban", h.bans
+		}
 		if h.checking && !want.Blocked && h.forbidden == 0 {
 			block() // the answer that tells is one of a request to come
 		}

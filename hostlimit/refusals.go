@@ -86,18 +86,18 @@ func (s *Refusals) Observe(r *Rules, o Outcome, t Turn) (e Effect) {
 		e.Cleared = s.served(o.Resource, t, earlier)
 	case what == refused && !earlier:
 		row := min(s.Row+1, math.MaxUint8)
-		stay := r.stay(row, o, &e.StateErr)
 		s.Row, s.Unsure, s.Forbidden, s.Pending, s.Steps = row, 0, 0, 0, 0
 		if row == 1 && (o.Refused != "" || r.listed(o.Status) || o.Status == 0) { // 503 with Retry-After is maintenance
 			s.teach(t, half)
 		}
-		e.Blocked, s.Asked = s.block(&o, stay, t), add(s.Asked, r.asked(o))
+		s.Asked = add(s.Asked, r.asked(o))
+		s.block(&e, "refused", row, &o, r.stay(row, o, &e.StateErr), t)
 	case what == refused:
 		e.Blocked = s.extend(r.asked(o), causeOf(&o), stopped, t)
 	case what == unsure:
-		e.Blocked, e.Own = s.suspect(&o, r.asked(o), t, earlier)
+		s.suspect(&e, &o, r.asked(o), t, earlier)
 	case what == forbidden && !earlier:
-		e.Blocked = s.forbid(r, &o, t, &e.StateErr)
+		s.forbid(&e, r, &o, t)
 	}
 	if o.Reset > 0 && what != refused {
 		e.Blocked = s.extend(r.asked(o), "rate limit", stopped, t) || e.Blocked
@@ -106,10 +106,10 @@ func (s *Refusals) Observe(r *Rules, o Outcome, t Turn) (e Effect) {
 	return e
 }
 
-// block sets a block that ends with the success of a probe.
-func (s *Refusals) block(o *Outcome, stay time.Duration, t Turn) bool {
+// block sets a block that ends with the success of a probe, as the row-th refusal of its kind.
+func (s *Refusals) block(e *Effect, kind string, row int, o *Outcome, stay time.Duration, t Turn) {
 	s.Until, s.SetAt, s.Cause, s.Alone = max(s.Until, add(t.Now, stay)), t.Last, causeOf(o), true
-	return true
+	e.Blocked, e.Kind, e.Row = true, kind, row
 }
 
 // extend lengthens a block, or sets one that counts as no refusal, and reports whether it did.
@@ -127,23 +127,23 @@ func (s *Refusals) extend(asked time.Duration, cause string, stopped bool, t Tur
 
 // forbid counts an answer such as 403. Forbidden pages and a ban look alike, so number InARow is
 // followed by a single request: where the host serves that, the pages were forbidden.
-func (s *Refusals) forbid(r *Rules, o *Outcome, t Turn, failure *error) (blocked bool) {
+func (s *Refusals) forbid(e *Effect, r *Rules, o *Outcome, t Turn) {
 	if !s.Checking && s.Bans == 0 {
 		if s.Forbidden++; s.Forbidden >= r.refusals.InARow {
 			s.Checking, s.Alone, s.Forbidden = true, true, 0
 			s.Until, s.SetAt = max(s.Until, t.Now), t.Last
 		}
-		return false
+		return
 	}
 	bans := min(s.Bans+1, math.MaxUint8)
-	stay := max(backoff.Doubling{Start: time.Minute, Cap: 10 * time.Minute}.Delay(bans), r.stay(bans, *o, failure))
+	stay := max(backoff.Doubling{Start: time.Minute, Cap: 10 * time.Minute}.Delay(bans), r.stay(bans, *o, &e.StateErr))
 	s.Checking, s.Bans = false, bans
 	if bans == 1 {
 		s.teach(t, whole)
 		s.Slow = true
 	}
 	s.EasedAt = t.Now
-	return s.block(o, stay, t)
+	s.block(e, "ban", bans, o, stay, t)
 }
 
 // causeOf returns the Refusals.Cause of a block that o sets.

@@ -160,13 +160,7 @@ type limiter struct {
 	exchanges   []uint32         // only where places are counted
 	first, last int64            // earliest and latest record of its logs
 	local       int64            // earliest start of which its server knows nothing
-	cuts        []cut            // logs that were cut off, the first one first
-}
-
-// A cut is the time from which on records of a log may be missing.
-type cut struct {
-	time int64
-	run  uint32
+	cut         int64            // time from which on records may be missing, of logs that were cut off; never: none was
 }
 
 // before reports whether the logs of l had ended when those of o began.
@@ -179,17 +173,6 @@ func (l *limiter) before(o *limiter) bool {
 		}
 	}
 	return true
-}
-
-// cutBeside returns the time from which on answers may be missing beside those of the log of x: one
-// that has a record has all before it.
-func (l *limiter) cutBeside(x *exchange) int64 {
-	for _, c := range l.cuts {
-		if c.run != x.run {
-			return c.time
-		}
-	}
-	return never
 }
 
 // A row is what one process numbers its starts in.
@@ -225,11 +208,9 @@ const (
 	takenBack                    // its slot was taken back; end is when that was, if it hadn't ended
 	robotsTxt                    // it fetched robots.txt
 	learned                      // its delay is one that refusals have taught, as its record says
-	odd                          // when its answer came isn't known: the clock has jumped
 	again                        // it was sent once more, over another connection
 	serves                       // its answer is that of a host that serves us
 	local                        // it started without the server of its limiter, which knows nothing of it
-	told                         // a record of the host's block says what it was answered
 )
 
 // An exchange is one request from its start to its end. It has no pointers, so that a collector
@@ -312,20 +293,16 @@ func inOrder[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)
 // judge judges the hosts, when everything was read.
 func (a *auditor) judge() {
 	for _, l := range a.limiters {
-		l.first = never
+		l.first, l.cut = never, l.local
 		if a.blind {
-			l.cuts = append(l.cuts, cut{math.MinInt64, none})
+			l.cut = math.MinInt64
 		}
 		for _, r := range l.runs {
 			l.first, l.last = min(l.first, r.first+r.shift), max(l.last, r.last+r.shift)
 			if !r.sealed {
-				l.cuts = append(l.cuts, cut{r.until(), r.index})
+				l.cut = min(l.cut, r.until())
 			}
 		}
-		if l.local != never {
-			l.cuts = append(l.cuts, cut{l.local, none})
-		}
-		slices.SortFunc(l.cuts, func(c, d cut) int { return cmp.Compare(c.time, d.time) })
 	}
 	for _, name := range inOrder(a.hosts) {
 		h := a.hosts[name]

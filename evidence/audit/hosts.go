@@ -22,12 +22,12 @@ type host struct {
 	latest    uint64        // largest number of a start so far
 	xs        []uint32      // its exchanges, in the order of their records
 	blocks    []block
-	lifts     []lift
 	expiries  []expiry
 	answers   []answer
 	given     map[given]bool         // numbers of starts that were given up
 	own       map[uint32][]ownLimits // limits of this host alone, by Transport and number of the first start
 	dates     dates                  // what Date headers say of the server's clock
+	lost      int64                  // when a slot was taken back first of which it isn't known whose it was; never: none was
 	owed      owed
 }
 
@@ -48,8 +48,10 @@ type expiry struct {
 
 // An owed is what a host is owed by the limiters before, beyond the ends of their logs.
 type owed struct {
-	start  *exchange // the last start, if the gap after it is kept over a restart
-	blocks []interval
+	start       *exchange // the last start, if the gap after it is kept over a restart
+	from, until int64     // the block
+	at          place
+	left        bool // whether its refusals may count still
 }
 
 // kept is the delay above which a gap is kept over a restart.
@@ -62,17 +64,18 @@ type sequence struct {
 	limiter *limiter
 	xs      []uint32 // in the order of their starts
 	first   int64    // the first of these
-	refusals
+	standing
 
 	last        *exchange
 	active      []*exchange // those that may be in flight
 	rows        map[uint32]*numbers
 	hidden      int64 // latest time of a start that isn't in the log, which was cut off; 0: there is none
 	absent      int   // number of such starts that were surely under way until absentUntil
-	voids       int   // stamps that were given up and that a later start may name
-	lesson      lesson
-	forgot      bool // whether the delay of last is shorter than refusals have taught
 	absentUntil int64
+	voids       int   // stamps that were given up and that later starts may name
+	void        int64 // the last of them
+	lesson      lesson
+	forgot      bool  // whether the delay after last is shorter than refusals have taught
 	firstEnd    int64 // when the first of its exchanges ended
 	overlaps    bool  // whether another limiter was in use at the same time
 }
@@ -92,32 +95,36 @@ func (h *host) judge(xs []uint32) {
 	})
 	by := map[*limiter]*sequence{}
 	var all []*sequence
-	of := func(l *limiter, at int64) *sequence {
-		s := by[l]
+	of := func(t *transport, at int64) *sequence {
+		s := by[t.limiter]
 		if s == nil {
-			s = &sequence{h: h, a: a, limiter: l, first: at, rows: map[uint32]*numbers{}, firstEnd: never}
-			by[l], all = s, append(all, s)
+			s = &sequence{h: h, a: a, limiter: t.limiter, first: at, rows: map[uint32]*numbers{}, firstEnd: never, voids: len(h.given)}
+			s.late, s.failed, s.unclear = slack, map[uint32]int64{}, true
+			by[t.limiter], all = s, append(all, s)
 		}
+		if t.policy != nil && t.policy.Process != "" {
+			s.late = settling
+		}
+		s.first = min(s.first, at)
 		return s
 	}
+	troubled := len(h.answers)+len(h.blocks) > 0
 	for _, i := range xs {
 		x := a.exchanges.at(i)
-		s := of(a.named[x.by].limiter, x.start)
+		s := of(a.named[x.by], x.start)
 		s.xs = append(s.xs, i)
+		if x.trouble > 0 && h.answers[x.trouble-1].block == 0 || troubled && x.trouble == 0 && x.flags&(serves|again) == serves {
+			s.moves = append(s.moves, move{at: x.answered, x: i})
+		}
 	}
 	for i := range h.blocks {
 		b := &h.blocks[i]
-		s := of(b.by.limiter, b.from)
-		s.blocks = append(s.blocks, b)
-		s.first = min(s.first, b.from)
-	}
-	for _, l := range h.lifts {
-		s := of(l.by.limiter, l.time)
-		s.lifts = append(s.lifts, l)
-	}
-	for i := range h.answers {
-		s := by[a.named[a.exchanges.at(h.answers[i].x).by].limiter]
-		s.answers = append(s.answers, &h.answers[i])
+		m := move{at: b.from, x: none, block: int32(i + 1)}
+		if b.x != none && h.answers[a.exchanges.at(b.x).trouble-1].block == i+1 {
+			m.x = b.x
+		}
+		s := of(b.by, b.from)
+		s.blocks, s.moves = append(s.blocks, b), append(s.moves, m)
 	}
 	h.takeBack(xs)
 	slices.SortStableFunc(all, func(s, t *sequence) int { return cmp.Compare(s.first, t.first) })
@@ -141,17 +148,11 @@ func (h *host) takeBack(xs []uint32) {
 		bySeq[given{a.named[x.by].row.index, x.seq}] = x
 	}
 	for _, e := range h.expiries {
-		x := bySeq[given{e.row, e.seq}]
-		if e.seq == 0 { // the oldest that had no end by then
-			oldest := slices.IndexFunc(xs, func(i uint32) bool {
-				y := a.exchanges.at(i)
-				return y.flags&(takenBack|again) == 0 && y.start < e.time && (y.fate != ended || y.end > e.time) && a.named[y.by].row.index == e.row
-			})
-			if x = nil; oldest >= 0 {
-				x = a.exchanges.at(xs[oldest])
-			}
+		if e.seq == 0 {
+			h.lost = min(h.lost, e.time-slack)
 		}
-		if x == nil {
+		x := bySeq[given{e.row, e.seq}]
+		if e.seq == 0 || x == nil {
 			continue
 		}
 		ttl := a.safe(x)
@@ -173,24 +174,24 @@ func (h *host) takeBack(xs []uint32) {
 
 // judge judges the sequence.
 func (s *sequence) judge() {
-	h, a := s.h, s.a
+	h := s.h
+	slices.SortFunc(s.blocks, func(b, c *block) int { return cmp.Compare(b.from, c.from) })
+	slices.SortFunc(s.moves, func(m, n move) int {
+		return cmp.Or(cmp.Compare(m.at, n.at), cmp.Compare(m.block, n.block), cmp.Compare(m.x, n.x))
+	})
 	if s.overlaps {
-		a.openEnded(delaysKept, "a host that two limiters were used for at one time: neither knows of the other's starts (share one, by Config.Hosts)")
+		s.a.openEnded(delaysKept, "a host that two limiters were used for at one time: neither knows of the other's starts (share one, by Config.Hosts)")
+	} else {
+		s.from, s.until, s.at, s.left = h.owed.from, h.owed.until, h.owed.at, h.owed.left
 	}
-	for key := range h.given {
-		if len(s.xs) > 0 && a.named[a.exchanges.at(s.xs[0]).by].limiter == s.limiter && key.seq > 0 {
-			s.voids++
-		}
-	}
-	s.judgeAnswers()
 	for i := range s.xs {
-		x := a.exchanges.at(s.xs[i])
+		x := s.a.exchanges.at(s.xs[i])
 		limits := h.limits(x)
+		s.move(x.start)
 		s.number(x)
 		s.chain(x)
-		forgot := s.forgot
 		s.keepsToLimits(x, limits)
-		s.gap(x, limits, forgot)
+		s.gap(x, limits)
 		s.block(x)
 		s.slot(x)
 		s.endless(x, i)
@@ -199,17 +200,21 @@ func (s *sequence) judge() {
 		}
 		s.last = x
 	}
+	s.move(never)
 	if s.last != nil && s.last.delay > kept {
 		h.owed.start = s.last
 	}
-	h.owed.blocks = append(s.inForce, s.intervals...)
+	if s.until > h.owed.until || !s.overlaps {
+		h.owed.from, h.owed.until, h.owed.at, h.owed.left = s.from, s.until, s.at, s.alone || s.left
+	}
 }
 
 func (s *sequence) violation(kind Kind, detail string, at ...place) {
 	s.a.violation(kind, s.h.report.Host, detail, at...)
 }
 
-// number checks that the start x has the number that comes next in its row.
+// number checks that the start x has the number that comes next in its row. One that was given up
+// explains one hole.
 func (s *sequence) number(x *exchange) {
 	r := s.a.named[x.by].row
 	n := s.rows[r.index]
@@ -232,71 +237,38 @@ func (s *sequence) number(x *exchange) {
 	case x.seq < n.next:
 		s.violation(MissingStart, fmt.Sprintf("start %d comes after start %d", x.seq, n.next-1), s.a.place(last), s.a.place(x))
 		return
-	case x.seq > n.next:
-		s.missing(r, n.next, last, x)
 	}
-	n.next = x.seq + 1
-}
-
-// missing judges that the numbers from next up to that of x are missing, where last is the start
-// before them. One that was given up explains one hole.
-func (s *sequence) missing(r *row, next uint64, last, x *exchange) {
-	lost, from, upTo := 0, next, x.seq
-	for seq := next; seq < x.seq && lost < maxOpen; seq++ {
-		if n := (given{r.index, seq}); s.h.given[n] {
-			delete(s.h.given, n)
-			continue
-		}
-		if lost++; lost == 1 {
+	lost, from := 0, n.next
+	for seq := n.next; seq < x.seq && lost < maxOpen; seq++ {
+		if g := (given{r.index, seq}); s.h.given[g] {
+			delete(s.h.given, g)
+		} else if lost++; lost == 1 {
 			from = seq
 		}
-		upTo = seq
 	}
-	if lost == maxOpen {
-		upTo = x.seq - 1
-	}
-	lines := []place{s.a.place(x)}
-	if last != nil {
-		lines = append(lines, s.a.place(last))
-	}
-	cut := r.cutRun()
-	switch {
+	n.next = x.seq + 1
+	switch cut := r.cutRun(); {
 	case lost == 0:
 	case last == nil && x.prev != 0 && x.prev < s.limiter.first:
-		s.a.openEnded(logWhole, "a limiter that was in use before the log begins: the starts before it are in another log")
-	case cut != nil && s.absence(cut, lost, last, x):
-	default:
-		s.violation(MissingStart, missing("start", from, upTo), lines...)
-	}
-}
-
-// absence takes it that so many starts before x were under way when the log r was cut off, and
-// reports whether that can be: there were slots for them, and one for x.
-func (s *sequence) absence(r *run, lost int, last, x *exchange) bool {
-	until, safe := r.until(), s.a.safe(x)
-	switch {
-	case until <= x.start:
-	case safe > 0 && (last == nil || x.start-last.start >= safe):
-		s.a.openEnded(slotsKept, takenByAbsent)
-	default:
-		if s.absent, s.absentUntil = s.absent+lost, until; safe > 0 {
-			s.absentUntil = min(until, last.start+safe)
+		s.a.openEnded(logWhole, usedBefore)
+	case cut != nil: // they were under way then, so there were slots for them
+		s.a.openEnded(logWhole, "numbers of starts are missing, as those of requests without an answer are in a log that was cut off")
+		if s.hidden = x.start; cut.until() > x.start {
+			s.absent, s.absentUntil = s.absent+lost, cut.until()
+			if safe := s.a.safe(x); safe > 0 {
+				s.absentUntil = min(s.absentUntil, cmp.Or(last, x).start+safe)
+			}
 		}
-		if s.absent >= int(x.slots) && int(x.slots) > 0 {
-			s.absent = 0
-			return false
-		}
+	default:
+		s.violation(MissingStart, missing("start", from, x.seq-1), s.a.place(cmp.Or(last, x)), s.a.place(x))
 	}
-	s.a.openEnded(logWhole, "numbers of starts are missing, as those of requests without an answer are in a log that was cut off")
-	s.hidden = x.start
-	return true
 }
 
 // maxOpen is how many exchanges of a host are remembered to be under way beyond its slots.
 const maxOpen = 512
 
-// takenByAbsent is the reason where a slot was held for so long that it may have been taken back.
-const takenByAbsent = "a slot that a request which isn't in the log may have taken back"
+// usedBefore is the reason where a limiter knows of starts from before the log.
+const usedBefore = "a limiter that was in use before the log begins: the starts before it are in another log"
 
 // chain checks that the start before x, as the limiter has it, is one of the logs.
 func (s *sequence) chain(x *exchange) {
@@ -309,16 +281,12 @@ func (s *sequence) chain(x *exchange) {
 		if p := s.a.named[x.by].policy; p == nil || p.Process != "" || x.seq == 0 {
 			s.a.openEnded(logWhole, "a start that doesn't say which one was before it on its host (prev)")
 		}
-	case last != nil && x.prev == last.start, x.prev < x.start && s.has(x.prev):
+	case last != nil && x.prev == last.start, x.prev == s.void, x.prev < x.start && s.has(x.prev):
 	case x.prev < s.limiter.first:
-		if last != nil {
-			s.a.openEnded(logWhole, "a limiter that doesn't know of the last start, as one that has lost data")
-		} else {
-			s.a.openEnded(logWhole, "a limiter that was in use before the log begins: the starts before it are in another log")
-		}
+		s.a.openEnded(logWhole, usedBefore)
 	case s.voids > 0:
-		s.voids-- // it was given up since
-	case s.limiter.cuts != nil:
+		s.voids, s.void = s.voids-1, x.prev // it was given up since
+	case s.limiter.cut != never:
 		s.a.openEnded(logWhole, "a start that the limiter knew of and no log has, as one that was cut off may have had it")
 	default:
 		s.violation(MissingStart, fmt.Sprintf("the limiter knew of a start %v before this one, which no log has", time.Duration(x.start-x.prev)), s.a.place(x))
@@ -327,12 +295,8 @@ func (s *sequence) chain(x *exchange) {
 
 // has reports whether a start has the given stamp.
 func (s *sequence) has(at int64) bool {
-	_, ok := slices.BinarySearchFunc(s.xs, at, s.byStart)
+	_, ok := slices.BinarySearchFunc(s.xs, at, func(i uint32, at int64) int { return cmp.Compare(s.a.exchanges.at(i).start, at) })
 	return ok
-}
-
-func (s *sequence) byStart(i uint32, at int64) int {
-	return cmp.Compare(s.a.exchanges.at(i).start, at)
 }
 
 // keepsToLimits holds the start x to the limits in force, whatever it says of its turn: where a
@@ -344,15 +308,14 @@ func (s *sequence) keepsToLimits(x *exchange, limits *hostLimits) {
 		}
 		return
 	}
-	s.forgot = limits.learned && s.lesson.start(s, x)
 	x.delay = max(x.delay, int64(limits.DelayMin))
 	x.slots = min(cmp.Or(x.slots, uint32(limits.Slots)), uint32(limits.Slots))
 }
 
-// gap judges the gap before x; forgot says that the delay before it was shorter than refusals have
-// taught.
-func (s *sequence) gap(x *exchange, limits *hostLimits, forgot bool) {
-	last := s.last
+// gap judges the gap before x.
+func (s *sequence) gap(x *exchange, limits *hostLimits) {
+	last, short := s.last, s.forgot
+	s.forgot = limits != nil && limits.learned && s.forgets(x, limits)
 	if last == nil {
 		if last = s.h.owed.start; last == nil || s.overlaps || last.start+last.delay <= s.limiter.first {
 			return
@@ -364,76 +327,75 @@ func (s *sequence) gap(x *exchange, limits *hostLimits, forgot bool) {
 		s.a.openEnded(delaysKept, noPolicy)
 	case !limits.known:
 		s.a.openEnded(delaysKept, "how the delay is moved is believed, not derived")
-	case forgot && s.last != nil:
+	case short:
 		s.a.openEnded(delaysKept, "a delay that is shorter than refusals have taught, as far as they are in the log")
 	}
 	gap := x.start - last.start
-	switch {
-	case (last.flags|x.flags)&local != 0: // said already
-		return
-	case gap < last.delay:
-		s.tooClose(last, x)
-	case gap >= x.floor, s.last == nil, x.flags&unsent != 0: // a turn is given back where a longer delay has become known
-	case x.fate == cutOff:
+	if (last.flags|x.flags)&local != 0 {
+		return // said already
+	}
+	switch given := s.last == nil || x.flags&unsent != 0; { // a turn is given back where a longer delay has become known
+	case gap >= last.delay && (given || gap >= x.floor):
+	case gap >= last.delay && x.fate == cutOff:
 		s.a.openEnded(delaysKept, "a start that may have been given back unused: it has no end")
 	default:
-		s.tooClose(last, x)
+		s.violation(BrokenGap, fmt.Sprintf("%v between two starts, delay in force %v", time.Duration(gap), time.Duration(max(last.delay, x.floor))),
+			s.a.place(last), s.a.place(x))
 	}
 	r := &s.h.report
 	r.MinGap = min(time.Duration(gap), cmp.Or(r.MinGap, time.Duration(gap)))
 	if limits == nil || !limits.FromEnd || s.last == nil || last.fate != ended || last.flags&(unsent|takenBack|again) != 0 {
 		return
 	}
-	switch gap, safe := x.start-last.end, s.a.safe(last); {
-	case gap >= last.delay:
-	case s.hidden != 0:
-		s.a.openEnded(delaysKept, takenByAbsent)
-	case safe > 0 && last.end > last.start+safe && s.limiter.cutBeside(x) < x.start:
-		s.a.openEnded(delaysKept, "a gap from an end, where the record that its slot was taken back may have been cut off")
-	default:
+	if gap = x.start - last.end; gap < last.delay && (last.end <= last.start+s.a.safe(last) || !s.maybeBack(last, x, delaysKept)) {
 		s.violation(BrokenGap, fmt.Sprintf("%v between an end and the next start, delay in force %v", time.Duration(gap), time.Duration(last.delay)),
 			s.a.place(last), s.a.place(x))
 	}
 }
 
-func (s *sequence) tooClose(last, x *exchange) {
-	detail := fmt.Sprintf("%v between two starts, delay in force %v", time.Duration(x.start-last.start), time.Duration(max(last.delay, x.floor)))
-	s.violation(BrokenGap, detail, s.a.place(last), s.a.place(x))
+// maybeBack reports whether the slot of y may have been taken back before x started, though no
+// record says so, which leaves a promise open.
+func (s *sequence) maybeBack(y, x *exchange, promise int) bool {
+	lost := x.start >= s.h.lost
+	if s.a.named[y.by].policy == nil {
+		return lost
+	}
+	return s.a.maybeBack(y, x, promise, lost || s.hidden != 0 || s.limiter.cut < x.start)
+}
+
+func (a *auditor) maybeBack(y, x *exchange, promise int, lacking bool) bool {
+	safe := a.safe(y)
+	if safe == 0 || x.start < y.start+safe || y.flags&takenBack != 0 || !lacking && y.fate != cutOff {
+		return false
+	}
+	a.openEnded(promise, "a slot that may have been taken back, where the record of that is missing")
+	return true
 }
 
 // slot counts what is in flight when x starts.
 func (s *sequence) slot(x *exchange) {
 	s.active = slices.DeleteFunc(s.active, func(y *exchange) bool { return y.heldUntil() <= x.start })
-	if s.absent > 0 && x.start >= s.absentUntil {
-		if len(s.active)+s.absent >= int(x.slots) && int(x.slots) > 0 {
-			s.a.openEnded(slotsKept, takenByAbsent)
-		}
-		s.absent = 0
-	}
-	if slots := int(x.slots); slots > 0 && x.flags&local == 0 {
+	slots := int(x.slots)
+	if slots > 0 && x.flags&local == 0 {
 		s.a.tallies[slotsKept].tested++
-		for len(s.active)+s.absent >= slots {
-			with := s.a.beside(s.active, x, s.limiter, s.hidden != 0)
-			y := with.y
-			if with.n+s.absent < slots {
-				break
-			}
-			if s.absent > 0 {
-				s.violation(MissingStart, "starts are missing, and their slots were others' before the log stops", s.a.place(x))
-				s.absent = 0
-				continue
-			}
-			if y.fate != cutOff {
-				s.violation(BrokenConcurrency, fmt.Sprintf("%d in flight on %s", with.n+1, lines.Count(slots, "slot")), s.a.place(y), s.a.place(x))
-				break
-			}
+		switch n, y := inFlight(s.active, func(y *exchange) bool { return s.maybeBack(y, x, slotsKept) }); {
+		case n+s.absent < slots:
+		case n < slots && x.start >= s.absentUntil:
+			s.a.openEnded(slotsKept, "a slot that a request which isn't in the log may have taken back")
+			s.absent = 0
+		case n < slots:
+			s.violation(MissingStart, "starts are missing, and their slots were others' before the log stops", s.a.place(x))
+			s.absent = 0
+		case y.fate != cutOff:
+			s.violation(BrokenConcurrency, fmt.Sprintf("%d in flight on %s", n+1, lines.Count(slots, "slot")), s.a.place(y), s.a.place(x))
+		default:
 			// It wasn't under way until its log was cut off: x couldn't have got a slot then.
 			s.violation(MissingEnd, "a start without an end, and its slot was another's before the log stops", s.a.place(y), s.a.place(x))
 			s.active = slices.DeleteFunc(s.active, func(o *exchange) bool { return o == y })
 		}
 	}
 	if x.heldUntil() > x.start && x.flags&local == 0 {
-		if len(s.active) >= maxOpen+int(x.slots) {
+		if len(s.active) >= maxOpen+slots {
 			s.active = slices.Delete(s.active, 0, 1)
 		}
 		s.active = append(s.active, x)
@@ -448,32 +410,18 @@ func (x *exchange) heldUntil() int64 {
 	return x.end
 }
 
-// inFlight is how many were surely in flight beside a start, and one of them.
-type inFlight struct {
-	n int
-	y *exchange
-}
-
-// beside counts which of active were surely in flight when x started: not those whose slots may
-// have been taken back by one whose log was cut off before it had the record of that.
-func (a *auditor) beside(active []*exchange, x *exchange, l *limiter, hidden bool) (in inFlight) {
-	for _, y := range active {
-		if safe := a.safe(y); y.flags&takenBack == 0 && safe > 0 && x.start >= y.start+safe {
-			switch {
-			case hidden:
-				a.openEnded(slotsKept, takenByAbsent)
-				continue
-			case y.fate == cutOff || l.cutBeside(x) < x.start:
-				a.openEnded(slotsKept, "a slot that may have been taken back, where the record of that may have been cut off")
-				continue
-			}
+// inFlight returns how many of active were surely in flight, and one of them: not those that free
+// says may have lost their slots.
+func inFlight(active []*exchange, free func(*exchange) bool) (n int, y *exchange) {
+	for _, o := range active {
+		if free(o) {
+			continue
 		}
-		in.n++
-		if in.y == nil || in.y.fate != cutOff {
-			in.y = y
+		if n++; y == nil || y.fate != cutOff {
+			y = o
 		}
 	}
-	return in
+	return n, y
 }
 
 // endless judges that x, the i-th start, has no end, if it hasn't.
@@ -489,7 +437,7 @@ func (s *sequence) endless(x *exchange, i int) {
 		if _, ok := s.a.named[x.by].budget.limits["bytes"]; ok {
 			s.a.openEnded(budgetKept, "how much was read of a request that has no end")
 		}
-		if i+1 < len(s.xs) && x.flags&told == 0 {
+		if i+1 < len(s.xs) && x.trouble == 0 {
 			s.a.openEnded(blocksKept, "what a request that has no end was answered")
 		}
 	}
@@ -510,8 +458,9 @@ func (a *auditor) provePlaces(l *limiter) {
 			return y.heldUntil() <= x.start || y.flags&takenBack != 0 && x.start >= y.start+a.safe(y)
 		})
 		if len(active) >= most {
-			if in := a.beside(active, x, l, false); in.n >= most {
-				a.violation(BrokenConcurrency, "", fmt.Sprintf("%d in flight on all hosts, %d at most", in.n+1, most), a.place(in.y), a.place(x))
+			free := func(y *exchange) bool { return a.maybeBack(y, x, slotsKept, l.cut < x.start) }
+			if n, y := inFlight(active, free); n >= most {
+				a.violation(BrokenConcurrency, "", fmt.Sprintf("%d in flight on all hosts, %d at most", n+1, most), a.place(y), a.place(x))
 			}
 			if len(active) >= most+maxOpen {
 				active = slices.Delete(active, 0, 1)
@@ -526,57 +475,45 @@ func (a *auditor) provePlaces(l *limiter) {
 // What is derived is the least that they may say: the first refusal of a series and a ban make the
 // delay longer by a factor, and no more than one step each 20 s makes it shorter.
 type lesson struct {
-	least, seen int64 // the delay when it was seen last, and when; 0: none was taught
-	eased       int64 // earliest time at which it can have become shorter, or was taught, last
-	steps       int   // that may have made it shorter since the last refusal
-	taught      int   // number of blocks so far
+	delay float64 // that was taught last; 0: none
+	at    int64   // when, or before that
 }
 
-// each is how much time is between two steps that make a learned delay shorter.
-const each = 20 * slack
+// least returns the shortest delay that may be left of the lesson at the given time.
+func (l *lesson) least(at int64) float64 {
+	least := l.delay
+	for i := range min((at-l.at)/(20*slack), 1000) {
+		least *= 1 - float64(min(16, 2<<min(i/5, 3)))/100
+	}
+	return least
+}
 
-// start takes the start x, and reports whether the delay after it is shorter than it may be.
-func (l *lesson) start(s *sequence, x *exchange) (short bool) {
-	for ; l.taught < len(s.blocks) && s.blocks[l.taught].from < x.start; l.taught++ {
-		l.teach(s, s.blocks[l.taught])
+// forgets reports whether the delay after the start x is shorter than the lesson lets it be, and
+// takes a lesson that it shows.
+func (s *sequence) forgets(x *exchange, limits *hostLimits) (short bool) {
+	l, delay := &s.lesson, float64(x.delay)
+	if x.seq == 1 {
+		*l = lesson{} // a limiter that knows of no refusal, as far as is known
 	}
-	switch {
-	case x.seq == 1:
-		*l = lesson{taught: l.taught} // a limiter that knows of no refusal, as far as is known
-	case l.least > x.delay:
-		least := float64(l.least)
-		for range int(min((x.start-l.eased)/each, (x.start-l.seen)/each+1, 1000)) {
-			least *= 1 - float64(min(16, int(2)<<min(l.steps/5, 3)))/100
-			l.steps++
-		}
-		short = float64(x.delay+1000) < least && least > float64(s.a.named[x.by].policy.DelayMin)
-		l.least, l.eased = 0, l.seen
-	}
-	if x.flags&learned != 0 && x.delay >= l.least {
-		if x.delay > l.least && l.least > 0 || l.eased == 0 {
-			l.eased = l.seen
-		}
-		l.least, l.seen = x.delay, x.start
+	least := l.least(x.start)
+	switch short = delay+1000 < least && least > float64(limits.DelayMin); {
+	case short:
+		*l = lesson{delay, x.start}
+	case x.flags&learned != 0 && delay > l.delay:
+		*l = lesson{delay, cmp.Or(s.last, x).start}
 	}
 	return short
 }
 
-// teach takes the block b.
-func (l *lesson) teach(s *sequence, b *block) {
-	if b.x == none || b.kind < unsure || b.extends {
+// teach takes the block b that the answer n to x set.
+func (s *sequence) teach(x *exchange, n *answer, b *block) {
+	limits, factor := s.h.limits(x), 1.5
+	if limits == nil || !limits.learned || b.row != 1 || b.kind == unsure || b.kind == refusing && !n.teaches || s.lacks(b.from) {
 		return
 	}
-	l.steps = 0
-	limits := s.h.limits(s.a.exchanges.at(b.x))
-	factor := 1.5
-	switch {
-	case limits == nil || !limits.learned || b.refusals != 1 || s.lacks(s.a.exchanges.at(b.x), b.from):
-		return
-	case b.kind == forbidden:
+	if b.kind == forbidden {
 		factor = 2
-	case b.kind != refusing || !b.answer.teaches:
-		return
 	}
-	taught := int64(factor * float64(max(int64(limits.DelayMin), l.least)))
-	l.least, l.seen, l.eased = max(l.least, min(taught, int64(limits.Ceiling))), b.from, b.from
+	least := s.lesson.least(b.from)
+	s.lesson = lesson{max(least, min(factor*max(float64(limits.DelayMin), least), float64(limits.Ceiling))), b.from}
 }

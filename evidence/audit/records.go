@@ -48,8 +48,6 @@ type try struct {
 	moved      int64  // when its answer moved the host's state
 	status     int    // of its answer, as the record of what that did to the host has it
 	statusLine int    // of that record; 0: there is none
-	set        int    // index of the block that its answer set, from 1
-	cleared    bool   // whether its answer lifted a block
 	sends      int    // how often the request was sent
 }
 
@@ -179,7 +177,7 @@ func (a *auditor) host(d *evidence.Decision) *host {
 	h := a.hosts[d.Host]
 	if h == nil {
 		name := strings.Clone(d.Host)
-		h = &host{a: a, index: uint32(len(a.inOrder)), report: HostReport{Host: name}, given: map[given]bool{}, own: map[uint32][]ownLimits{}}
+		h = &host{a: a, index: uint32(len(a.inOrder)), report: HostReport{Host: name}, given: map[given]bool{}, own: map[uint32][]ownLimits{}, lost: never}
 		a.hosts[name], a.inOrder = h, append(a.inOrder, h)
 	}
 	return h
@@ -358,33 +356,29 @@ func (a *auditor) ended(d *evidence.Decision) {
 func (a *auditor) blocked(d *evidence.Decision) {
 	h := a.host(d)
 	b := block{
-		at: a.at, by: a.by, from: stamp(d.Time) + a.by.shift, until: stamp(d.Until) + a.by.shift, cleared: never, refusals: d.Refusals,
-		hand: d.Hand, restored: d.Restored || strings.HasPrefix(d.Reason, "restored: "), x: none,
+		at: a.at, by: a.by, from: stamp(d.Time) + a.by.shift, until: stamp(d.Until) + a.by.shift, x: none, row: d.Refusals,
+		hand: d.Hand, restored: d.Restored || strings.HasPrefix(d.Reason, "restored: "),
 	}
-	if t := a.moves(d, d.Hand || d.Restored); t != nil {
-		b.x, b.answer = t.x, a.answerOf(t, d)
-		t.set = len(h.blocks) + 1
+	if n := a.moves(h, d, d.Hand || d.Restored); n != nil {
+		b.x, b.kind = n.x, kinds[d.Kind]
+		n.block = len(h.blocks) + 1
 	}
 	h.blocks = append(h.blocks, b)
 }
 
 // cleared takes the record that the blocks before it are lifted.
 func (a *auditor) cleared(d *evidence.Decision) {
-	l := lift{at: a.at, by: a.by, time: stamp(d.Time) + a.by.shift, hand: d.Hand, x: none}
-	t := a.moves(d, d.Hand)
-	switch {
-	case t != nil:
-		l.x, t.cleared = t.x, true
-	case a.by.policy != nil && !d.Hand:
-		return
-	}
 	h := a.host(d)
-	h.lifts = append(h.lifts, l)
+	if n := a.moves(h, d, d.Hand); n != nil {
+		n.cleared = true
+	} else if d.Hand || a.by.policy == nil {
+		h.blocks = append(h.blocks, block{at: a.at, by: a.by, from: stamp(d.Time) + a.by.shift, x: none, hand: true, lifts: true})
+	}
 }
 
-// moves returns the try whose answer set or lifted a block, as the record d of that says, and notes
-// what it says of the answer. Unless by is true, where others may have done it, there must be one.
-func (a *auditor) moves(d *evidence.Decision, by bool) *try {
+// moves returns the answer that set or lifted a block, as the record d of that says. Unless by is
+// true, where others may have done it, there must be one.
+func (a *auditor) moves(h *host, d *evidence.Decision, by bool) *answer {
 	t := a.tryOf(d)
 	switch {
 	case t == nil:
@@ -396,6 +390,5 @@ func (a *auditor) moves(d *evidence.Decision, by bool) *try {
 		t.status, t.statusLine = d.Status, a.at.line
 	}
 	t.moved = stamp(d.Time)
-	a.exchanges.at(t.x).flags |= told
-	return t
+	return h.keep(a.exchanges.at(t.x), a.answerOf(t, d))
 }

@@ -10,7 +10,9 @@ const (
 	numbersMissing = "open, log whole: numbers of starts are missing, as those of requests without an answer are in a log that was cut off"
 	byAnAbsentOne  = "open, slots kept: a slot that a request which isn't in the log may have taken back"
 	numbersBack    = "open, log whole: the numbers of a host's starts went back, as when a server has lost data: whether starts are missing there isn't known"
-	lostAnswers    = "open, blocks kept: what others were answered before the log of one of them was cut off"
+	lostAnswers    = "open, blocks kept: what others were answered, or a person did, before a log was cut off"
+	maybeBack      = " kept: a slot that may have been taken back, where the record of that is missing"
+	slotsOfOthers  = "sequence: starts are missing, and their slots were others' before the log stops\n" + numbersMissing
 	byAPerson      = "open, blocks kept: what an answer did to a host beside a person"
 )
 
@@ -22,7 +24,7 @@ func TestVerdictsOnStartsThatAKillMayHaveTaken(t *testing.T) {
 			1   page 1
 			2.5 page 2 seq=5
 			9   page 3
-		`, `lines 6 and 9: sequence: starts 3 to 4 are missing`},
+		`, "line 9: " + slotsOfOthers},
 		{"the first of them was given up", `
 			1   page 1
 			2.4 fail 99 instead=3
@@ -40,13 +42,13 @@ func TestVerdictsOnStartsThatAKillMayHaveTaken(t *testing.T) {
 			2.4 fail 99 instead=6
 			2.5 page 2 seq=5
 			9   page 3 seq=7
-		`, `lines 6 and 10: sequence: starts 3 to 4 are missing`},
+		`, "line 10: " + slotsOfOthers},
 		{"the slot of one is lost, long after the start of the third", `
 			1   page 1
 			2.5 page 2 seq=5
 			302 expired seq=3
 			303 page 3
-		`, `lines 6 and 9: sequence: starts 3 to 4 are missing`},
+		`, "line 9: " + slotsOfOthers},
 		{"two at the end of the log", `
 			1   page 1
 			2.5 page 2 seq=5
@@ -125,7 +127,7 @@ func TestVerdictsOnStartsThatAKillMayHaveTaken(t *testing.T) {
 		1   page 1
 		999 page 2 seq=5
 		2000 page 3
-	`, `lines 6 and 9: sequence: starts 3 to 4 are missing`}})
+	`, "line 9: " + slotsOfOthers}})
 }
 
 // TestVerdictsOnRequestsUnderWayAtAKill: what they were answered isn't known, unless the log tells what
@@ -155,7 +157,7 @@ func TestVerdictsOnRequestsUnderWayAtAKill(t *testing.T) {
 		{"an answer within a second of the end, where the record of a block may be lost", `
 			1   page 1 status=503
 			1.5 page 2
-		`, "open, blocks kept: whether a person has blocked or cleared a host at the end of a log that was cut off"},
+		`, lostAnswers},
 		{"which has set a block", `
 			1   allow 1
 			1   start 1
@@ -181,7 +183,7 @@ func TestVerdictsBesideALogThatIsCutOff(t *testing.T) {
 		{"a gap from an end by which the slot may have been taken back", `
 			1   page 1 duration=300.8
 			302 page 2
-		`, `open, delays kept: a gap from an end, where the record that its slot was taken back may have been cut off`},
+		`, "open, delays" + maybeBack},
 		{"a gap from an end by which it can't have been", `
 			1   page 1
 			1.6 page 2
@@ -323,8 +325,8 @@ func TestVerdictsOnLimitsOfOneHost(t *testing.T) {
 func TestVerdictsOnAPersonFarFromAnAnswer(t *testing.T) {
 	const refusal = "lines 6 and 7: block: status 429, which is a refusal here, set no block"
 	checkRows(t, usual, closed([]row{
-		{"at that time", "1 page 1 status=429\n4.1 block hand=true until=@10 status=0 refusals=0", byAPerson},
-		{"long after", "1 page 1 status=429\n4.2 block hand=true until=@10 status=0 refusals=0", refusal},
+		{"at that time", "1 page 1 status=429\n2.1 block hand=true until=@10 status=0 refusals=0", byAPerson},
+		{"long after", "1 page 1 status=429\n2.2 block hand=true until=@10 status=0 refusals=0", refusal},
 		{"before the request", "1 page 1 status=429\n0.9 block hand=true until=@10 status=0 refusals=0", refusal + "\nlines 6 and 8: block: started 9s before the end of a block"},
 	}))
 }

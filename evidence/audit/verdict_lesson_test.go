@@ -96,9 +96,10 @@ func TestVerdictsOnWhatRefusalsTeach(t *testing.T) {
 		3   refused 2 status=429 latency=5 duration=5 until=@9
 		5.5 page 3
 		7.6 page 4
+		9999 closed
 	`, ``}})
 	for _, status := range []string{"400", "499", "503"} {
-		checkRows(t, "policy statuses=400,499,503 adaptive=Learned delayMin=2 delayMax=2 ceiling=60\nsite \"\"\n"+strings.Replace(refused, "429", status, 1), []row{
+		checkRows(t, "policy statuses=400,499,503 adaptive=Learned delayMin=2 delayMax=2 ceiling=60\nsite \"\"\n"+strings.Replace(refused, "429", status+" kind=refused", 1), []row{
 			{"status " + status, "6 cleared 3\n9 page 4", short},
 		})
 	}

@@ -48,7 +48,7 @@ func TestVerdictsOnWhoIsAlone(t *testing.T) {
 			3   start 2 url=/robots.txt robotsTxt=true
 			3.5 cleared 3 latency=0.2
 			4   end 2 robotsTxt=true latency=1
-		`, `lines 9 and 11: block: started 100ms before the answer to a probe`},
+		`, `lines 9 and 11: block: started 400ms before the answer to a probe`},
 		{"after the fifth 403, alone", five + `
 			11  allow 6
 			11  start 6
@@ -60,7 +60,7 @@ func TestVerdictsOnWhoIsAlone(t *testing.T) {
 			11  start 6
 			12  page 7
 			13  end 6 latency=2
-		`, `lines 21 and 23: block: started 900ms before the answer that tells a ban from pages that are forbidden`},
+		`, `lines 21 and 23: block: started 900ms before the answer to a probe`},
 		{"a success that came among them", strings.Replace(five, "7 page 4 status=403", "6.5 page 9\n7 page 4 status=403", 1) + `
 			11  allow 6
 			11  start 6
@@ -147,6 +147,11 @@ func TestVerdictsOnWhoSharesALimiter(t *testing.T) {
 			1   page 1
 			2   page 2 prev=@1.5
 			2.7 page 3 instead=4 seq=5
+		`, ``},
+		{"one that was given up, which two name", `
+			1   page 1
+			2   page 2 prev=@1.5
+			2.7 page 3 prev=@1.5 instead=4 seq=5
 		`, ``},
 		{"a block that it knew of", `
 			1 page 1

@@ -152,7 +152,7 @@ var saidBy = map[string][]string{
 		"noDate", "quota", "status", "bytes", "latency", "duration", "serverDate", "retryAfter", "rateLimit", "refused", "left", "location", "error",
 	},
 	"start": {"from", "prev", "at", "blockedUntil", "window", "delay", "slot", "slots", "seq", "instead", "waitSlot", "waitDelay", "waitBlock"},
-	"block": {"until", "refusals", "retryAt", "restored", "hand", "reason"},
+	"block": {"until", "kind", "refusals", "retryAt", "restored", "hand", "reason"},
 }
 
 // members are a record in the making: JSON by name.
@@ -361,6 +361,9 @@ func (s *scribe) told(at, verb, trip string, m members) {
 			case "end", "fail":
 				after = cmp.Or(m["duration"], "0.2")
 			}
+			if part == "block" {
+				of.sure("kind", kindOf(m))
+			}
 			s.told(later(at, after), part, trip, of)
 		}
 		return
@@ -443,6 +446,7 @@ func (s *scribe) told(at, verb, trip string, m members) {
 	case "block":
 		m.sure("status", 429)
 		m.sure("refusals", 1)
+		m.sure("kind", kindOf(m))
 	case "clear":
 		m.sure("status", 200)
 	case "robots", "again", "gone":
@@ -465,6 +469,22 @@ func (s *scribe) told(at, verb, trip string, m members) {
 		}
 	}
 	s.put(m)
+}
+
+// kindOf returns what a limiter counts the answer as that sets a block, but for the policy and the row that it is in.
+func kindOf(m members) string {
+	n, err := strconv.Atoi(m["status"])
+	switch {
+	case m["refusals"] == "0" || m["hand"] != "" || m["restored"] != "":
+		return ""
+	case m["refused"] != "" || err != nil:
+	case n == 503 && m["retryAfter"] != "" && m["retryAfter"] != `"0"`:
+	case n == 0 || n == 408 || n == 425 || n >= 500:
+		return "unsure"
+	case n == 401 || n == 402 || n == 403 || n == 451:
+		return "ban"
+	}
+	return "refused"
 }
 
 func sumOf(text string) string {

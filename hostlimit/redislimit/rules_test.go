@@ -441,7 +441,7 @@ func TestTheRulesHoldForAFleet(t *testing.T) {
 				if e.Blocked != e.Until.After(turn.Start) {
 					t.Errorf("answer %d: %+v", i+1, e)
 				}
-				if e.Until = (time.Time{}); e != a.want || turn.Probe != a.probe {
+				if e.Until, e.Kind, e.Row = (time.Time{}), "", 0; e != a.want || turn.Probe != a.probe {
 					t.Errorf("answer %d, %d of page %d: probe %t, %+v, want %+v", i+1, a.status, a.resource, turn.Probe, e, a)
 				}
 			}

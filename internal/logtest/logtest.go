@@ -72,7 +72,7 @@ func Crawl(hosts, pages int) []evidence.Decision {
 			next, free[slot] = start.Add(delay), start.Add(duration)
 			if status == 429 {
 				blocked = start.Add(latency + 5*time.Second)
-				add(evidence.Decision{Type: evidence.HostBlocked, Time: start.Add(latency), Trip: d.Trip, Attempt: d.Attempt, URL: d.URL, Status: 429, Until: blocked, Refusals: 1})
+				add(evidence.Decision{Type: evidence.HostBlocked, Time: start.Add(latency), Trip: d.Trip, Attempt: d.Attempt, URL: d.URL, Status: 429, Until: blocked, Kind: "refused", Refusals: 1})
 			} else if s.Probe {
 				add(evidence.Decision{Type: evidence.HostCleared, Time: start.Add(latency), Trip: d.Trip, Attempt: d.Attempt, URL: d.URL, Status: status, Allowed: true})
 			}
