@@ -363,7 +363,6 @@ func (w *waiter) answered(at reply) {
 	switch what {
 	case "GO":
 		w.push = nil
-		w.phase = granted
 		w.start = granting{
 			at: number(reply[1]), guard: number(reply[2]), delay: duration(reply[3]), ask: w.asks,
 			slots: int(number(reply[4])), probe: number(reply[5]) == 1, asked: number(reply[7]),
@@ -371,6 +370,7 @@ func (w *waiter) answered(at reply) {
 		}
 		w.start.source = w.source(w.start.told)
 		w.h.keep(w.start.told, at)
+		w.phase = granted
 		taken, _ := reply[6].([]any)
 		for _, v := range taken {
 			if start, _ := v.([]any); len(start) == 2 { // number 0: the server wasn't sent it
@@ -668,13 +668,10 @@ func (h *host) leave(w *waiter) {
 	}
 }
 
-// wakeFirst lets the first waiters ask again, when more is known than they were told.
-func (h *host) wakeFirst() {
+// renounce makes the waiters ask again: what the server promised them is void, or it knows better.
+func (h *host) renounce() {
 	for _, w := range h.waiters {
-		if w.phase == reserved || w.phase == probing {
-			w.next = 1
-			w.poke()
-		}
+		w.void()
 	}
 }
 

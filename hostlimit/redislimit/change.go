@@ -115,7 +115,7 @@ func (c *change) answered(at reply) {
 			h.note(at, c.act == 1)
 		}
 		if c.act == 2 {
-			h.wakeFirst()
+			h.renounce()
 		}
 	case at.fate == did && c.tries < mostTries:
 		h.write(c)

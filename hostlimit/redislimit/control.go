@@ -166,18 +166,12 @@ func (l *Limiter) Drain(ctx context.Context) error {
 			}
 			flying += len(h.leases)
 		}
-		if l.ends == nil {
-			l.ends = make(chan struct{})
-		}
-		ends := l.ends
 		l.mu.Unlock()
 		if flying == 0 {
 			return nil
 		}
-		select {
-		case <-ends:
-		case <-ctx.Done():
-			return fmt.Errorf("redislimit: %d requests still in flight: %w", flying, ctx.Err())
+		if err := contexts.Sleep(ctx, looking); err != nil {
+			return fmt.Errorf("redislimit: %d requests still in flight: %w", flying, err)
 		}
 	}
 }

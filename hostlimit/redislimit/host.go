@@ -192,7 +192,7 @@ func (h *host) blockedUntil(us int64, at reply) {
 	switch {
 	case lifted && h.refusals.Until > now && h.p.restoring == 0:
 		h.refusals.Until, h.untilServer = 0, 0
-		h.wakeFirst()
+		h.renounce()
 	case !lifted && us != h.untilServer:
 		until := h.p.clock.surely(us, now)
 		if h.p.restoring > 0 {

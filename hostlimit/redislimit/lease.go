@@ -173,7 +173,6 @@ func (t *lease) end(now time.Duration) {
 		h.finished(now, t.granted.delay)
 	}
 	delete(h.leases, t.id)
-	t.l.hasEnded()
 	if t.holds {
 		t.holds = false
 		t.l.placeFreed()
@@ -192,12 +191,4 @@ func (t *lease) Renew() {
 	}
 	t.renewed = now
 	t.h.p.add(op{name: "renew", h: t.h, args: []any{t.id}, owed: true})
-}
-
-// hasEnded tells Drain that a request in flight has ended.
-func (l *Limiter) hasEnded() {
-	if l.ends != nil {
-		close(l.ends)
-		l.ends = nil
-	}
 }

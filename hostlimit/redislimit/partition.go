@@ -438,13 +438,11 @@ func (p *partition) learn(sent time.Duration, r reply, gen string) bool {
 	return true
 }
 
-// renounce makes all waiters ask again: what the server promised them is void.
+// renounce makes all waiters of p ask again.
 func (p *partition) renounce() {
 	for _, h := range p.l.hosts {
 		if h.p == p {
-			for _, w := range h.waiters {
-				w.void()
-			}
+			h.renounce()
 		}
 	}
 }

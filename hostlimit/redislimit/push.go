@@ -48,12 +48,11 @@ func (l *Limiter) heard(message string, toAll bool) {
 		}
 	case err == nil && len(f) == 3+toldFields:
 		l.proclaimed(f)
+	case message == "" && toAll:
+		l.renounce()
 	}
 	for _, p := range l.parts {
-		switch {
-		case message == "" && toAll:
-			p.renounce()
-		case message == p.genKey() && p.stake > 0 && !l.closed:
+		if message == p.genKey() && p.stake > 0 && !l.closed {
 			p.send() // a partition of a cluster has another generation
 		}
 	}
@@ -66,7 +65,7 @@ func (l *Limiter) subscribed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.listening, l.subscribedAt = true, l.now()
-	l.wakeAsked()
+	l.renounce()
 }
 
 // resubscribe ends the subscription, which listen makes anew: the node that it is on isn't the one
@@ -74,7 +73,7 @@ func (l *Limiter) subscribed() {
 func (l *Limiter) resubscribe() {
 	if l.listening && !l.closed {
 		l.unsubscribe()
-		l.wakeAsked()
+		l.renounce()
 	}
 }
 
@@ -87,13 +86,10 @@ func (l *Limiter) unsubscribe() {
 	}
 }
 
-// wakeAsked lets the waiters ask again that wait for a push.
-func (l *Limiter) wakeAsked() {
-	for _, w := range l.asked {
-		if w.phase == queued || w.phase == probing {
-			w.next = 1
-			w.poke()
-		}
+// renounce makes all waiters ask again.
+func (l *Limiter) renounce() {
+	for _, p := range l.parts {
+		p.renounce()
 	}
 }
 

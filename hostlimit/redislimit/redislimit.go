@@ -176,7 +176,6 @@ type Limiter struct {
 	closed    bool
 	crawls    bool                           // it counts as a process of the fleet, by its signs of life
 	draining  bool                           // no request starts any more
-	ends      chan struct{}                  // closed when a request ends; nil while nobody waits for that
 	id        string                         // what the server calls all that is under the prefix; "": it wasn't asked yet
 	numbers   *simplelru.LRU[string, uint64] // host.seq of hosts that were forgotten
 	seq       uint64
