@@ -71,6 +71,7 @@ type waiter struct {
 	fullSince time.Duration // when the last free slot was taken; 0 while one is free
 	push      func()        // came while asking
 	listens   bool          // when it asked last, the server could push to it
+	napped    bool          // the last millisecond before this start is over, by nap
 	misses    int           // starts that were too late, in a row
 	called    bool          // the server was asked
 	left      bool          // gone while a call was under way
@@ -207,6 +208,8 @@ func (w *waiter) wait(ctx context.Context) error {
 		w.act(now)
 		told, look := w.waits(now)
 		finished, next := w.phase == done, w.next
+		hurried := w.phase == granted && w.start.delay <= hurry && !w.napped
+		w.napped = hurried && next-now <= coarse
 		w.l.mu.Unlock()
 		if finished {
 			return w.err
@@ -216,6 +219,12 @@ func (w *waiter) wait(ctx context.Context) error {
 		}
 		if look > 0 && (next == 0 || look < next) {
 			next = look
+		}
+		if hurried {
+			if next -= coarse; next <= now {
+				nap(next + coarse - now)
+				continue
+			}
 		}
 		var due <-chan time.Time
 		if next > 0 {
@@ -230,6 +239,12 @@ func (w *waiter) wait(ctx context.Context) error {
 		}
 	}
 }
+
+// Timers of Go are as coarse as this, which delays up to hurry would miss.
+const (
+	coarse = time.Millisecond
+	hurry  = 50 * time.Millisecond
+)
 
 // leave ends the wait with the error of its context.
 func (w *waiter) leave(err error) error {
