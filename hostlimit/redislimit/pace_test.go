@@ -11,18 +11,20 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// TestAGapIsLongerByAWindowAtMost: it counts from the end of the window in which a request may start,
-// and windows are short where processes start in time.
-func TestAGapIsLongerByAWindowAtMost(t *testing.T) {
+// TestAGapIsNoLongerByItsWindow where processes start in time: it counts from the start, not from the
+// end of the window in which a request may start.
+func TestAGapIsNoLongerByItsWindow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "11")
 	for name, c := range map[string]struct {
 		processes int
 		delay     time.Duration
+		page      time.Duration // how long one takes
 	}{
-		"20 ms, one process":    {1, 20 * time.Millisecond},
-		"100 ms, one process":   {1, 100 * time.Millisecond},
-		"100 ms, two processes": {2, 100 * time.Millisecond},
+		"20 ms, one process":                {1, 20 * time.Millisecond, 5 * time.Millisecond},
+		"100 ms, one process":               {1, 100 * time.Millisecond, 5 * time.Millisecond},
+		"100 ms, two processes":             {2, 100 * time.Millisecond, 5 * time.Millisecond},
+		"100 ms, two processes, slow pages": {2, 100 * time.Millisecond, 150 * time.Millisecond},
 	} {
 		w.reset()
 		w.t = t
@@ -37,14 +39,14 @@ func TestAGapIsLongerByAWindowAtMost(t *testing.T) {
 			for i := range 8 {
 				wg.Go(func() {
 					for range 5 {
-						w.fetch(context.Background(), fleet[i%len(fleet)], 5*time.Millisecond, hostlimit.Outcome{Status: 200}, false)
+						w.fetch(context.Background(), fleet[i%len(fleet)], c.page, hostlimit.Outcome{Status: 200}, false)
 					}
 				})
 			}
 			wg.Wait()
 			starts := slices.SortedFunc(slices.Values(w.starts), func(a, b modelStart) int { return int(a.at - b.at) })
 			mean := (starts[len(starts)-1].at - starts[0].at) / time.Duration(len(starts)-1)
-			if over := mean - c.delay; over > 2*firstLate {
+			if over := mean - c.delay; over > firstLate/4 {
 				t.Errorf("%s: %v more than the delay, on average", name, over)
 			}
 			w.end(name, 2, fleet...)
@@ -103,5 +105,47 @@ func TestAProcessKeepsItsOwnGap(t *testing.T) {
 		}
 		turn.Observe(hostlimit.Outcome{Status: 200})
 		turn.Release()
+	}
+}
+
+// TestAWindowEndsWithItsStart once the server hears of that, and in no other case.
+func TestAWindowEndsWithItsStart(t *testing.T) {
+	s := newStage(t, hostlimit.Config{Concurrency: 3})
+	l := &hostlimit.Limits{Delay: hostlimit.Delay{Ceiling: time.Minute}}
+	const delay, seq = 1_000_000, 1
+	for name, c := range map[string]struct {
+		run   func(h *host, by int64)
+		moves bool
+	}{
+		"the start is told": {func(h *host, by int64) { s.run("started", h, "p.1", seq, 7, by) }, true},
+		"told twice": {func(h *host, by int64) {
+			s.run("started", h, "p.1", seq, 7, by)
+			s.run("started", h, "p.1", seq, 7, by)
+		}, true},
+		"the release tells it":           {func(h *host, by int64) { s.run("release", h, "p.1", 3, false, seq, by, by) }, true},
+		"a turn of before":               {func(h *host, by int64) { s.run("started", h, "p.1", seq-1, 7, by) }, false},
+		"of a lease that isn't the last": {func(h *host, by int64) { s.set(h, "lo", "p.2"); s.run("started", h, "p.1", seq, 7, by) }, false},
+		"the gap counts from an end": {func(h *host, by int64) {
+			s.write(h, "p.1", s.get(h, "v"), 0, true, delay)
+			s.run("started", h, "p.1", seq, 7, by)
+		}, false},
+		"the turn is given back unused": {func(h *host, by int64) { s.run("release", h, "p.1", 3, true, 0, 0, by) }, false},
+		"the window is over by then":    {func(h *host, by int64) { s.run("started", h, "p.1", seq, 7, by+60_000_000) }, false},
+		"something else moved what is owed": {func(h *host, by int64) {
+			s.run("restore", h, false, 5_000_000, 2_000_000, []any{})
+			s.run("started", h, "p.1", seq, 7, by)
+		}, false},
+	} {
+		h := s.host()
+		_, reply := s.take(h, "p.1", seq, delay, l)
+		start, guard := number(reply[1]), number(reply[2])
+		by := start + guard/4
+		c.run(h, by)
+		switch last, next := s.get(h, "l"), s.get(h, "a"); {
+		case c.moves && (last != by || next != by+delay):
+			t.Errorf("%s: the start counts as one at %d us after its time, the next one comes %d us after that", name, last-start, next-last)
+		case !c.moves && last != 0 && (last < start+guard || next < start+guard+delay):
+			t.Errorf("%s: the start counts as one at %d us after its time, though its window ends at %d", name, last-start, guard)
+		}
 	}
 }
