@@ -422,6 +422,12 @@ func (s *sequence) answered(x *exchange, b *block) {
 		if m > served || n.wish > 0 {
 			s.a.openEnded(blocksKept, "the clock was put forward, or the computer slept, during a request: when its answer came isn't known")
 		}
+		if m == unsure {
+			s.failed[x.resource] = max(s.failed[x.resource], 0) // the limiter knows the page from then on
+		}
+		if m == forbidden {
+			s.forbade = max(s.forbade, n.at)
+		}
 		return
 	case n.cleared && m != served:
 		s.violation(Contradiction, "a block was lifted by an answer that is none of a host that serves us", s.a.place(x), n.place)

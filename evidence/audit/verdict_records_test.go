@@ -194,6 +194,26 @@ func TestVerdictsOnJumpsOfTheClock(t *testing.T) {
 			1   start 1
 			11  end 1 duration=0.2 latency=0.1
 		`, ``},
+		{"a failure of a page that has failed during the jump", `
+			1   allow 1 url=/x
+			1   start 1 url=/x
+			11  end 1 status=500 duration=0.2 latency=0.1
+			13  page 2 url=/x status=500
+		`, `
+			open, blocks kept: the clock was put forward, or the computer slept, during a request: when its answer came isn't known
+			open, blocks kept: whether a failure of a page that had failed before is its own trouble
+		`},
+		{"a failure beside a 403 that came during the jump", `
+			1   allow 1
+			1   start 1
+			10.5 allow 2
+			10.5 start 2
+			11  end 1 status=403 duration=0.2 latency=0.1
+			11.2 end 2 status=500 latency=0.6
+		`, `
+			open, blocks kept: the clock was put forward, or the computer slept, during a request: when its answer came isn't known
+			open, blocks kept: whether a request was in flight when answers such as 403 were to be told from a ban
+		`},
 		{"no more than a second", `
 			1   allow 1
 			1   start 1
