@@ -333,6 +333,9 @@ func (s *sequence) set(b *block) {
 		}
 		s.lift()
 	case b.hand, b.restored:
+		if s.alone {
+			s.a.openEnded(blocksKept, "the count of refusals after a block by a person or by another process")
+		}
 		s.row, s.alone, s.unclear = rows{}, false, true
 	case b.kind > silent:
 		if s.row[b.kind] = b.row; b.kind == refusing {
@@ -511,8 +514,11 @@ func (s *sequence) beside(x *exchange, n *answer) (longest int64, ok bool) {
 // count holds the block b, which the answer n to x set as one of a row, against that row and the
 // policy. m is what that answer had to be counted as.
 func (s *sequence) count(x *exchange, n *answer, b *block, m meaning) {
+	if s.alone && s.forgiven(x, n.at) {
+		s.row, s.unclear = rows{}, true
+	}
 	row := 1
-	if x.start > s.from && !s.forgiven(x, n.at) {
+	if x.start > s.from {
 		row = min(s.row[b.kind]+1, 255)
 	}
 	switch {

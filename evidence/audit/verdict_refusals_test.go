@@ -219,6 +219,16 @@ func TestVerdictsOnRefusalsInARow(t *testing.T) {
 			3    cleared 2
 			4    refused 3 status=429 until=@5.1
 		`, ``},
+		{"a block by a person in between, who may have cleared the host before it", `
+			1    refused 1 status=429 until=@2.1
+			2.5  block hand=true until=@4 status=0
+			5    refused 2 status=429 until=@6.1
+		`, `open, blocks kept: the count of refusals after a block by a person or by another process`},
+		{"a block of another process in between", `
+			1    refused 1 status=429 until=@2.1
+			2.5  block restored=true until=@4
+			5    refused 2 status=429 until=@6.1
+		`, `open, blocks kept: the count of refusals after a block by a person or by another process`},
 		{"a quiet time that forgives", `
 			1    refused 1 status=429 until=@2.1
 			1801.1 refused 2 status=429 until=@1802.2 refusals=1
@@ -429,6 +439,11 @@ func TestVerdictsOnPauses(t *testing.T) {
 			1   refused 1 status=429 until=@2.1
 			1801.1 page 2 status=500
 		`, `lines 10 and 11: block: status 500, after which a host rests for a second, set no block`},
+		{"and the next one is the second of its own kind", `
+			1   refused 1 status=429 until=@2.1
+			1810 refused 2 status=500 until=@1811.1
+			1812 refused 3 status=500 refusals=2 until=@1813.1
+		`, ``},
 		{"and after a block of a quota, which was no refusal", `
 			1   refused 1 status=200 refusals=0 until=@6.1 rateLimit="\"p\";r=0;t=5"
 			7   page 2 status=500
