@@ -411,6 +411,9 @@ func (s *sequence) answered(x *exchange, b *block) {
 		return
 	}
 	n := &s.h.answers[x.trouble-1]
+	if s.alone && s.forgiven(x, n.at) {
+		s.row, s.alone, s.unclear = rows{}, false, true
+	}
 	m, counted := n.meaning, b != nil && b.kind > silent
 	switch {
 	case n.cleared && (b != nil || s.until > n.at && x.start <= s.from):
@@ -436,7 +439,7 @@ func (s *sequence) answered(x *exchange, b *block) {
 		s.violation(Contradiction, "a block was lifted by an answer that is none of a host that serves us", s.a.place(x), n.place)
 	}
 	switch {
-	case m > served && x.start > s.from && s.row[refusing] > 0 && !s.forgiven(x, n.at):
+	case m > served && x.start > s.from && s.row[refusing] > 0:
 		m = refusing // while refusals count, only probes start
 	case m == served:
 		if s.servedAt(x); b != nil && x.start > s.from {
@@ -514,9 +517,6 @@ func (s *sequence) beside(x *exchange, n *answer) (longest int64, ok bool) {
 // count holds the block b, which the answer n to x set as one of a row, against that row and the
 // policy. m is what that answer had to be counted as.
 func (s *sequence) count(x *exchange, n *answer, b *block, m meaning) {
-	if s.alone && s.forgiven(x, n.at) {
-		s.row, s.unclear = rows{}, true
-	}
 	row := 1
 	if x.start > s.from {
 		row = min(s.row[b.kind]+1, 255)

@@ -439,6 +439,11 @@ func TestVerdictsOnPauses(t *testing.T) {
 			1   refused 1 status=429 until=@2.1
 			1801.1 page 2 status=500
 		`, `lines 10 and 11: block: status 500, after which a host rests for a second, set no block`},
+		{"and a quota since doesn't bring them back", `
+			1   refused 1 status=429 until=@2.1
+			1810 refused 2 status=407 refusals=0 until=@1815.1 rateLimit="\"p\";r=0;t=5"
+			1816 refused 3 status=500 until=@1817.1
+		`, ``},
 		{"and the next one is the second of its own kind", `
 			1   refused 1 status=429 until=@2.1
 			1810 refused 2 status=500 until=@1811.1
