@@ -144,6 +144,7 @@ func goesRound(s *scene) {
 				wg.Go(func() {
 					t := s.takeKey(key, 0)
 					order += name // one place: nobody else is here
+					s.settle(tick / 4)
 					s.done(t)
 				})
 			}
