@@ -253,11 +253,14 @@ func (s *sequence) number(x *exchange) {
 		s.a.openEnded(logWhole, usedBefore)
 	case cut != nil: // they were under way then, so there were slots for them
 		s.a.openEnded(logWhole, "numbers of starts are missing, as those of requests without an answer are in a log that was cut off")
-		if s.hidden = x.start; cut.until() > x.start {
-			s.absent, s.absentUntil = s.absent+lost, cut.until()
-			if safe := s.a.safe(x); safe > 0 {
-				s.absentUntil = min(s.absentUntil, cmp.Or(last, x).start+safe)
-			}
+		if s.hidden = x.start; s.absent == 0 || x.start >= s.absentUntil {
+			s.absent, s.absentUntil = 0, cut.until()
+		}
+		s.absent += lost
+		if safe := s.a.safe(x); cut.until() <= x.start || safe > 0 && last == nil {
+			s.absent = 0 // they may have ended, or lost their slots, any time
+		} else if safe > 0 {
+			s.absentUntil = min(s.absentUntil, last.start+safe)
 		}
 	default:
 		s.violation(MissingStart, missing("start", from, x.seq-1), s.a.place(cmp.Or(last, x)), s.a.place(x))

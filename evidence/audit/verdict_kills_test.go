@@ -49,6 +49,13 @@ func TestVerdictsOnStartsThatAKillMayHaveTaken(t *testing.T) {
 			302 expired seq=3
 			303 page 3
 		`, "line 9: " + slotsOfOthers},
+		{"two so far apart that the first may have lost its slot", `
+			1   page 1
+			2   page 2 seq=4
+			399 page 3
+			400 page 4 seq=7
+			405 page 5
+		`, numbersMissing},
 		{"two at the end of the log", `
 			1   page 1
 			2.5 page 2 seq=5
@@ -122,6 +129,9 @@ func TestVerdictsOnStartsThatAKillMayHaveTaken(t *testing.T) {
 		1   page 1
 		2.5 page 2 seq=40 slots=0
 		100 page 3 slots=0
+	`, numbersMissing}})
+	checkRows(t, "policy slots=1\nsite \"\" at=0 seq=2 slots=1", []row{{"the first of all, which may have lost its slot long before the second", `
+		5   page 2 slots=1
 	`, numbersMissing}})
 	checkRows(t, "policy leaseTTL=0\nsite \"\"", []row{{"two, where no slot is taken back", `
 		1   page 1
