@@ -376,7 +376,7 @@ func (s *sequence) block(x *exchange) {
 	case x.trouble > 0 && !s.h.answers[x.trouble-1].sure:
 		s.doubt = max(s.doubt, x.end)
 	case x.fate == cutOff && x.trouble == 0:
-		s.doubt = never // it may have been served any time
+		s.doubt, s.failed[x.resource] = never, max(0, s.failed[x.resource]) // it may have been served, or failed, any time
 	}
 }
 

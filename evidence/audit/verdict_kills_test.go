@@ -168,6 +168,14 @@ func TestVerdictsOnRequestsUnderWayAtAKill(t *testing.T) {
 			1   page 1 status=503
 			1.5 page 2
 		`, lostAnswers},
+		{"that may have failed, as its page did afterwards", `
+			1   allow 1
+			1   start 1
+			1.5 refused 2 status=503 until=@2.6
+			3   page 11 url=/1 status=503
+			5   cleared 3
+			9   page 4
+		`, answers + "\n" + stops},
 		{"which has set a block", `
 			1   allow 1
 			1   start 1
