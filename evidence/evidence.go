@@ -27,8 +27,7 @@
 //
 //	robots_allowed, blocked_by_robots,  the verdict
 //	blocked_by_rule or reserved
-//	waiting                             a wait for a turn that is longer than a second: when it begins,
-//	                                    or after a second if its length wasn't known
+//	waiting                             a wait for a turn of over a second, when that is known
 //	started                             for each try; without a turn slot_timeout or budget_exceeded,
 //	                                    or failed if the caller left
 //	host_blocked or host_cleared        if the answer changed the host's state
