@@ -3,6 +3,7 @@ package politeness
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"sync/atomic"
 
@@ -36,10 +37,25 @@ type bodyReader interface {
 }
 
 // wrap returns b as the Body of a response. After a switch of protocols (101) Base's body also
-// writes, and may end its writing alone; so does the result.
+// writes, and may be a net.Conn; so does and is the result.
 func (b *body) wrap() io.ReadCloser {
 	type closeWriter interface{ CloseWrite() error }
+	type below struct{ net.Conn } // whose Read and Close are deeper than b's
 	switch w := b.ReadCloser.(type) {
+	case interface {
+		net.Conn
+		closeWriter
+	}:
+		return struct {
+			*body
+			below
+			closeWriter
+		}{b, below{w}, w}
+	case net.Conn:
+		return struct {
+			*body
+			below
+		}{b, below{w}}
 	case interface {
 		io.Writer
 		closeWriter

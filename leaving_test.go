@@ -90,21 +90,27 @@ func TestWhoeverLeavesGetsTheCauseItself(t *testing.T) {
 	}
 }
 
-// After a switch of protocols the body also writes, and ends its writing alone where Base's can:
-// libraries of WebSockets ask it for what they need by type.
-func TestSwitchedBodyStaysWritable(t *testing.T) {
+// After a switch of protocols the body is the connection: libraries of WebSockets ask it for what
+// they need by type.
+func TestSwitchedBodyStaysAConnection(t *testing.T) {
 	for name, test := range map[string]struct {
-		body    func(net.Conn) io.ReadCloser
-		halfway bool
+		body          func(net.Conn) io.ReadCloser
+		conn, halfway bool
 	}{
-		"a ReadWriteCloser": {func(c net.Conn) io.ReadCloser { return struct{ io.ReadWriteCloser }{c} }, false},
+		"a ReadWriteCloser": {func(c net.Conn) io.ReadCloser { return struct{ io.ReadWriteCloser }{c} }, false, false},
 		"one that closes its writing": {func(c net.Conn) io.ReadCloser {
 			return struct {
 				io.ReadWriteCloser
 				halfCloser
 			}{c, halfCloser{}}
-		}, true},
-		"a net.Conn": {func(c net.Conn) io.ReadCloser { return c }, false},
+		}, false, true},
+		"a net.Conn": {func(c net.Conn) io.ReadCloser { return c }, true, false},
+		"a net.Conn that closes its writing": {func(c net.Conn) io.ReadCloser {
+			return struct {
+				net.Conn
+				halfCloser
+			}{c, halfCloser{}}
+		}, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ours, theirs := net.Pipe()
@@ -130,6 +136,13 @@ func TestSwitchedBodyStaysWritable(t *testing.T) {
 			}
 			if _, ok := resp.Body.(io.ReadWriteCloser); !ok {
 				t.Errorf("%T doesn't write", resp.Body)
+			}
+			conn, ok := resp.Body.(net.Conn)
+			if ok != test.conn {
+				t.Errorf("%T: a net.Conn: %t, want %t", resp.Body, ok, test.conn)
+			}
+			if ok && (conn.RemoteAddr() != ours.RemoteAddr() || conn.SetDeadline(time.Time{}) != nil) {
+				t.Error("it isn't Base's")
 			}
 			if _, ok := resp.Body.(interface{ CloseWrite() error }); ok != test.halfway {
 				t.Errorf("%T: closes its writing: %t, want %t", resp.Body, ok, test.halfway)
