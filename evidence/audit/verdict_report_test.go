@@ -53,9 +53,9 @@ log whole                      open 1, proved 38  lines, numbered, not chained
 open, log whole:
   the lines aren't chained: whoever held the file could change them
 
-slowest hosts  starts  latency   min gap  max delay  waited  disallowed  blocks  refusals
-b.example      3       133.33ms  18.9s    500ms      1s      0           0       0 %
-a.example      8       100ms     2s       2.5s       750ms   2           1       17 %
+slowest hosts  starts  latency  min gap  max delay  waited  disallowed  blocks  refusals
+b.example      3       133ms    18.9s    500ms      1s      0           0       0 %
+a.example      8       100ms    2s       2.5s       750ms   2           1       17 %
 
 Nothing is broken, but not everything is proved: see what is open.
 `

@@ -60,15 +60,14 @@ func clip(s string, n int) string {
 	return s[:n]
 }
 
-// Duration rounds d to what a person reads, which is three digits or so.
+// Duration rounds d to what a person reads: to three digits, or to seconds from a minute on.
 func Duration(d time.Duration) time.Duration {
-	switch {
-	case d >= time.Minute:
+	if d.Abs() >= time.Minute {
 		return d.Round(time.Second)
-	case d >= time.Second:
-		return d.Round(10 * time.Millisecond)
-	case d >= time.Millisecond:
-		return d.Round(10 * time.Microsecond)
 	}
-	return d
+	unit := time.Nanosecond
+	for d.Abs() >= 1000*unit {
+		unit *= 10
+	}
+	return d.Round(unit)
 }

@@ -65,10 +65,19 @@ func FuzzText(f *testing.F) {
 
 func TestDuration(t *testing.T) {
 	for in, want := range map[time.Duration]string{
-		123456 * time.Nanosecond:         "123.456µs",
-		123456789 * time.Nanosecond:      "123.46ms",
+		0:                                "0s",
+		999:                              "999ns",
+		810881:                           "811µs",
+		999500:                           "1ms",
+		1234567:                          "1.23ms",
+		12345678:                         "12.3ms",
+		123456789:                        "123ms",
 		1234 * time.Millisecond:          "1.23s",
+		12345 * time.Millisecond:         "12.3s",
+		59951 * time.Millisecond:         "1m0s",
 		83*time.Second + time.Nanosecond: "1m23s",
+		-810881:                          "-811µs",
+		-48*time.Hour - 1:                "-48h0m0s",
 	} {
 		if got := printable.Duration(in).String(); got != want {
 			t.Errorf("%d: %s, want %s", in, got, want)
