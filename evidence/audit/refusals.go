@@ -523,7 +523,7 @@ func (s *sequence) count(x *exchange, n *answer, b *block, m meaning) {
 	}
 	switch {
 	case b.kind == m, b.kind == refusing && (s.row[refusing] > 0 || s.left):
-	case b.kind == refusing && s.unclear:
+	case b.kind == refusing && (s.unclear || s.late == settling && b.row > 1): // a server may have come back with old data
 		s.a.openEnded(blocksKept, "a block that counts as one more refusal after some that aren't in the log")
 	case !s.lacks(n.at):
 		s.violation(Contradiction, n.words()+" was counted as another kind of refusal than it is", s.a.place(x), n.place)

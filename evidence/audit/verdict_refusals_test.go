@@ -354,6 +354,23 @@ func TestVerdictsOnAnswersThatForbid(t *testing.T) {
 		{"a success within a second of the first may have been before it", `1.9 page 9` + strings.Replace(six, "1 page", "2.4 page", 1), ``},
 		{"a block a little before the first may be that of all", "0.5 block hand=true until=@0.6 status=0 refusals=0" + six, ``},
 	}))
+	checkRows(t, `
+		policy process=P
+		-60 start 9 url=/robots.txt robotsTxt=true at=@-60
+		-59 end 9 url=/robots.txt robotsTxt=true
+		-59 robots url=/robots.txt robotsTxt=true text="" status=200
+	`, closed([]row{
+		{"one that counts as one more, where the server of a fleet came back with old data", `
+			1 refused 1 status=429 until=@2.1 at=@1
+			3 cleared 2 at=@3
+			5 refused 3 status=500 kind=refused refusals=2 until=@6.1 at=@5
+		`, unseen},
+		{"one that counts as the first", `
+			1 refused 1 status=429 until=@2.1 at=@1
+			3 cleared 2 at=@3
+			5 refused 3 status=500 kind=refused until=@6.1 at=@5
+		`, `lines 14 and 16: contradiction: status 500 was counted as another kind of refusal than it is`},
+	}))
 	checkRows(t, "policy inARow=2\nsite \"\"", closed([]row{
 		{"two, by the policy", `
 			1 page 1 status=403
