@@ -52,7 +52,7 @@ func ExampleSample_incorrect() {
 		fmt.Println(err)
 	}
 	report, err := audit.Check(&file)
-	fmt.Println(report.OK(), err)
+	fmt.Println(report.Complete(), err)
 	// Output:
 	// false <nil>
 }

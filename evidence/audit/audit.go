@@ -127,6 +127,7 @@ type auditor struct {
 	exchanges  arena
 	proved     map[string]int64 // when a robots.txt was had last, by its URL and what it was, as an exchange shows
 	blind      bool             // whether a log is there of which nothing is known
+	unsaid     bool             // whether a Transport did something that has stated no policy
 
 	// What is known of requests under way in the present log.
 	open     map[tryKey]*try
@@ -267,7 +268,7 @@ func (a *auditor) begin() {
 	a.run = &run{index: uint32(len(a.runs)), log: a.at.log}
 	a.runs = append(a.runs, a.run)
 	a.open, a.reserved = map[tryKey]*try{}, map[tryKey]bool{}
-	a.trips = trips{all: map[tripKey]*trip{}, some: a.trips.some}
+	a.trips = trips{all: map[tripKey]*trip{}}
 	a.by = nil
 }
 
@@ -326,18 +327,22 @@ func (a *auditor) finish() *Report {
 	if r.Logs == 0 {
 		r.Numbered, r.Chained = false, false
 	}
-	if len(r.Records) == 0 {
-		for i := range a.tallies {
+	for i := range a.tallies {
+		switch {
+		case len(r.Records) == 0:
 			a.openEnded(i, "the log holds no record")
+		case a.unsaid:
+			a.openEnded(i, noPolicy)
 		}
-	} else if s := r.Signed; s.Checkpoints > 0 {
+	}
+	if s := r.Signed; s.Checkpoints > 0 {
 		switch {
 		case s.Key == "":
 			a.openEnded(logWhole, "the log is signed, but no key was given")
 		case s.After > 0:
 			a.openEnded(logWhole, "the records after the last checkpoint aren't signed")
 		}
-	} else if !r.Chained {
+	} else if !r.Chained && len(r.Records) > 0 {
 		a.openEnded(logWhole, "the lines aren't chained: whoever held the file could change them")
 	}
 	for i := range r.Policies {

@@ -41,7 +41,7 @@ func newBudget(p *evidence.Policy) budget {
 // limit takes the record of a limit that is near or reached.
 func (a *auditor) limit(d *evidence.Decision) {
 	most := a.by.budget.limits[d.Limit]
-	if a.by.policy != nil && d.Limit != "" && (most != d.Max || most == 0) && (d.Every == 0 || most > 0) {
+	if d.Limit != "" && (most != d.Max || most == 0) && (d.Every == 0 || most > 0) {
 		a.contradiction(fmt.Sprintf("the limit of %s is %d here and %d in the policy", d.Limit, d.Max, most))
 	}
 }
@@ -55,11 +55,9 @@ func (a *auditor) proveLimit(name, host string, used int64) {
 
 // spend takes a page of h, the try t.
 func (a *auditor) spend(h *host, t *try) {
-	b, p := &a.by.budget, a.by.promised()
+	b, p := &a.by.budget, a.by.policy
 	b.pageFrom = cmp.Or(b.pageFrom, t.wall)
 	switch {
-	case a.by.policy == nil:
-		a.openEnded(budgetKept, noPolicy)
 	case p.Every == 0:
 		t.window = 0
 	case t.window == 0 || p.Bytes > 0 || p.MaxTime > 0:
@@ -67,7 +65,7 @@ func (a *auditor) spend(h *host, t *try) {
 	case t.window > t.wall:
 		a.contradiction("a page of a window that hadn't begun")
 	}
-	if len(b.limits) > 0 || a.by.policy == nil {
+	if len(b.limits) > 0 {
 		a.tallies[budgetKept].tested++
 	}
 	if p.Every == 0 || t.window != 0 {

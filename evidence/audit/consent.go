@@ -11,7 +11,7 @@ import (
 // no page was fetched or handed over for a purpose that the site reserves. What headers and pages
 // state is in the log only as the crawler has recorded it.
 func (a *auditor) consent(d *evidence.Decision) {
-	if p := a.by.policy; p != nil && (d.Type == evidence.RobotsAllowed || d.Type == evidence.Reserved) && d.Purposes != p.Purposes {
+	if p := a.by.policy; (d.Type == evidence.RobotsAllowed || d.Type == evidence.Reserved) && d.Purposes != p.Purposes {
 		a.violation(BrokenConsent, d.Host, fmt.Sprintf("a page for %q by a crawler whose pages are for %q", d.Purposes, p.Purposes), a.at)
 	}
 	key := keyOfTry(a.by, d)

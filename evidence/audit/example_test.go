@@ -18,8 +18,11 @@ func Example() {
 
 	// A Transport with Config.Evidence: log does this.
 	ctx, at := context.Background(), time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+	log.Record(ctx, evidence.Decision{
+		Type: evidence.PolicyStated, Time: at, Transport: "T", Allowed: true, Policy: &evidence.Policy{ID: "T", Limiter: "L", Slots: 2, DelayMin: time.Second},
+	})
 	for i, url := range []string{"https://example.com/", "https://example.com/about"} {
-		d := evidence.Decision{Trip: uint64(i + 1), Attempt: 1, URL: url, Host: "example.com", Allowed: true}
+		d := evidence.Decision{Transport: "T", Trip: uint64(i + 1), Attempt: 1, URL: url, Host: "example.com", Allowed: true}
 		d.Type, d.Time = evidence.RobotsAllowed, at
 		log.Record(ctx, d)
 		d.Type, d.Start, d.Seq, d.Slots, d.Delay = evidence.Started, at, uint64(i+1), 2, time.Second
@@ -40,5 +43,5 @@ func Example() {
 		fmt.Println(v)
 	}
 	// Output:
-	// lines 2 and 5: gap: example.com: 500ms between two starts, delay in force 1s
+	// lines 3 and 6: gap: example.com: 500ms between two starts, delay in force 1s
 }

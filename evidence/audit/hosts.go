@@ -102,7 +102,7 @@ func (h *host) judge(xs []uint32) {
 			s.late, s.failed, s.unclear = slack, map[uint32]int64{}, true
 			by[t.limiter], all = s, append(all, s)
 		}
-		if t.policy != nil && t.policy.Process != "" {
+		if t.policy.Process != "" {
 			s.late = settling
 		}
 		s.first = min(s.first, at)
@@ -156,7 +156,7 @@ func (h *host) takeBack(xs []uint32) {
 			continue
 		}
 		ttl := a.safe(x)
-		if a.named[x.by].policy != nil && e.time < x.start+ttl-slack {
+		if e.time < x.start+ttl-slack {
 			a.violation(Contradiction, h.report.Host, fmt.Sprintf("a slot was taken back %v after its start, where it is held for %v at least",
 				time.Duration(e.time-x.start), time.Duration(ttl)), e.at, a.place(x))
 			continue
@@ -229,9 +229,7 @@ func (s *sequence) number(x *exchange) {
 	}
 	switch {
 	case x.seq == 0:
-		if s.a.named[x.by].policy != nil {
-			s.a.openEnded(logWhole, "starts without numbers: whether some are missing isn't known")
-		}
+		s.a.openEnded(logWhole, "starts without numbers: whether some are missing isn't known")
 		return
 	case x.seq == 1 && last != nil: // the limiter had forgotten the host
 	case x.seq < n.next:
@@ -281,7 +279,7 @@ func (s *sequence) chain(x *exchange) {
 	switch last := s.last; {
 	case x.prev == 0 && (x.seq == 1 || s.firstEnd >= x.start-slack):
 	case x.prev == 0: // a limiter of one process numbers all starts in one row, which shows as much
-		if p := s.a.named[x.by].policy; p == nil || p.Process != "" || x.seq == 0 {
+		if p := s.a.named[x.by].policy; p.Process != "" || x.seq == 0 {
 			s.a.openEnded(logWhole, "a start that doesn't say which one was before it on its host (prev)")
 		}
 	case last != nil && x.prev == last.start, x.prev == s.void, x.prev < x.start && s.has(x.prev):
@@ -305,12 +303,6 @@ func (s *sequence) has(at int64) bool {
 // keepsToLimits holds the start x to the limits in force, whatever it says of its turn: where a
 // delay or slots were declared away, the starts show whether they were kept all the same.
 func (s *sequence) keepsToLimits(x *exchange, limits *hostLimits) {
-	if limits == nil {
-		if x.slots > 0 {
-			s.a.openEnded(slotsKept, noPolicy)
-		}
-		return
-	}
 	x.delay = max(x.delay, int64(limits.DelayMin))
 	x.slots = min(cmp.Or(x.slots, uint32(limits.Slots)), uint32(limits.Slots))
 }
@@ -326,8 +318,6 @@ func (s *sequence) gap(x *exchange, limits *hostLimits) {
 	}
 	s.a.tallies[delaysKept].tested++
 	switch {
-	case limits == nil:
-		s.a.openEnded(delaysKept, noPolicy)
 	case !limits.known:
 		s.a.openEnded(delaysKept, "how the delay is moved is believed, not derived")
 	case short:
@@ -360,9 +350,6 @@ func (s *sequence) gap(x *exchange, limits *hostLimits) {
 // record says so, which leaves a promise open.
 func (s *sequence) maybeBack(y, x *exchange, promise int) bool {
 	lost := x.start >= s.h.lost
-	if s.a.named[y.by].policy == nil {
-		return lost
-	}
 	return s.a.maybeBack(y, x, promise, lost || s.hidden != 0 || s.limiter.cut < x.start)
 }
 

@@ -32,7 +32,6 @@ type trip struct {
 type trips struct {
 	all  map[tripKey]*trip
 	over []tripKey
-	some bool // there was a verdict, in this log or in one before
 }
 
 // lately is how many trips that are over are remembered.
@@ -44,7 +43,6 @@ func (a *auditor) keyOfTrip(d *evidence.Decision) tripKey {
 
 // putTrip stores the newest verdict on a trip.
 func (a *auditor) putTrip(d *evidence.Decision, v trip) {
-	a.trips.some = true
 	k := a.keyOfTrip(d)
 	if old := a.trips.all[k]; old != nil {
 		v.attempt = old.attempt
@@ -189,7 +187,7 @@ const (
 func (a *auditor) dated(h *host, t *try, d *evidence.Decision) {
 	date, err := time.Parse("Mon, 02 Jan 2006 15:04:05 GMT", d.ServerDate)
 	if err != nil {
-		if a.by.promised().Limiter != "" && d.Status > 0 && !d.NoDate && d.ServerDate == "" {
+		if a.by.policy.Limiter != "" && d.Status > 0 && !d.NoDate && d.ServerDate == "" {
 			a.openEnded(timesAgree, "an answer without its Date, and no word that the server sent none")
 		}
 		return

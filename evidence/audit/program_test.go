@@ -41,7 +41,7 @@ func TestAProgramOfThisPackageAloneJudgesEveryVerdict(t *testing.T) {
 	run := exec.CommandContext(t.Context(), "go", "run", file)
 	run.Stdin = bytes.NewReader(logtest.Write(t, records))
 	out, err := run.CombinedOutput()
-	want := fmt.Sprintf("10 0 [lines 3 and %d: verdict: h0.example: robots.txt refuses /private/3 (Disallow: /private)] <nil>", i+1)
+	want := fmt.Sprintf("10 0 [lines 4 and %d: verdict: h0.example: robots.txt refuses /private/3 (Disallow: /private)] <nil>", i+1)
 	if err != nil || strings.TrimSpace(string(out)) != want {
 		t.Errorf("%v\n got %s\nwant %s", err, out, want)
 	}

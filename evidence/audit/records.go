@@ -64,15 +64,15 @@ func (a *auditor) contradiction(detail string, others ...place) {
 	a.violation(Contradiction, a.d.Host, detail, append(others, a.at)...)
 }
 
-// take takes the record d from the line at.
+// take takes the record d from the line at. What a Transport did before it said what it promises
+// isn't judged.
 func (a *auditor) take(d *evidence.Decision, at place) {
 	a.d, a.at = d, at
-	a.by = a.transportOf(d)
-	if p := a.by.policy; p != nil && d.Agent == "" {
-		d.Agent = p.Product
-	}
 	a.report.Records[d.Type]++
-	if r := a.run; !d.Time.IsZero() && d.Type != evidence.LogClosed && d.Type != evidence.Checkpoint { // a log may be closed long after the crawl
+	if d.Type == evidence.LogClosed || d.Type == evidence.Checkpoint { // a log may be closed long after the crawl
+		return
+	}
+	if r := a.run; !d.Time.IsZero() {
 		if a.report.First.IsZero() || d.Time.Before(a.report.First) {
 			a.report.First = d.Time
 		}
@@ -82,8 +82,17 @@ func (a *auditor) take(d *evidence.Decision, at place) {
 		now := stamp(d.Time)
 		r.first, r.last = min(cmp.Or(r.first, now), now), max(r.last, now)
 	}
-	a.request = requestOf(d)
 	a.consistent(d)
+	a.by = a.transportOf(d)
+	a.count(d)
+	if a.by.policy == nil && (d.Type != evidence.PolicyStated || d.Host != "") {
+		a.unsaid = true
+		return
+	}
+	if p := a.by.policy; p != nil {
+		d.Agent = cmp.Or(d.Agent, p.Product)
+	}
+	a.request = requestOf(d)
 	a.consent(d)
 	if d.Instead != 0 && d.Type != evidence.Waiting {
 		a.host(d).given[given{a.by.row.index, d.Instead}] = true
@@ -183,12 +192,38 @@ func (a *auditor) host(d *evidence.Decision) *host {
 	return h
 }
 
+// count counts the record d for the report's figures.
+func (a *auditor) count(d *evidence.Decision) {
+	if d.Host == "" {
+		return
+	}
+	h := a.host(d)
+	switch r := &h.report; d.Type {
+	case evidence.Started, evidence.Resent:
+		r.Starts++
+		r.Wait += d.WaitSlot + d.WaitDelay + d.WaitBlock
+		r.MaxDelay = max(r.MaxDelay, d.Delay)
+	case evidence.Fetched, evidence.Failed:
+		r.Bytes += d.Bytes
+		if d.Latency > 0 && d.Status > 0 {
+			h.latencies++
+			h.latency += d.Latency
+		}
+		if wasSent(d) {
+			h.countAnswer(a.by, d)
+		}
+	}
+}
+
+// wasSent reports whether the end d is one of a request that was sent: a turn is given back unused
+// where robots.txt or the budget has changed during the wait.
+func wasSent(d *evidence.Decision) bool {
+	return d.Type == evidence.Fetched || d.Err != "" || d.Status != 0 || d.Latency != 0
+}
+
 // started takes a start, which needs a verdict and room in the budget.
 func (a *auditor) started(d *evidence.Decision) {
 	h := a.host(d)
-	h.report.Starts++
-	h.report.Wait += d.WaitSlot + d.WaitDelay + d.WaitBlock
-	h.report.MaxDelay = max(h.report.MaxDelay, d.Delay)
 	a.tallies[everyStartEnded].tested++
 	h.latest = max(h.latest, d.Seq)
 	_, target := splitURL(d.URL)
@@ -200,7 +235,7 @@ func (a *auditor) started(d *evidence.Decision) {
 	if d.RobotsTxt {
 		x.flags |= robotsTxt
 	}
-	if p := a.by.policy; p != nil && p.Process != "" && d.At.IsZero() {
+	if p := a.by.policy; p.Process != "" && d.At.IsZero() {
 		x.flags |= local
 		a.by.limiter.local = min(a.by.limiter.local, x.start)
 	}
@@ -219,13 +254,11 @@ func (a *auditor) started(d *evidence.Decision) {
 	trip := a.trips.all[a.keyOfTrip(d)]
 	switch named := namesRobots(d); {
 	case d.RobotsTxt && (named || trip == nil):
-		if a.by.policy != nil {
-			a.robotsStarted(d)
-		}
+		a.robotsStarted(d)
 	case named:
 	default:
 		a.allowed(d, trip)
-		if a.by.policy != nil && trip != nil {
+		if trip != nil {
 			x.floor = max(x.floor, trip.floor)
 		}
 		if a.costsAPage(d, trip) {
@@ -241,18 +274,16 @@ func (a *auditor) started(d *evidence.Decision) {
 		y.flags |= again
 		t.sends, t.window = lost.sends+1, lost.window
 	}
-	if p := a.by.policy; p != nil {
-		switch {
-		case d.Attempt > p.Retries+1 && !d.RobotsTxt:
-			a.violation(BrokenBudget, d.Host, fmt.Sprintf("try %d of a request, of %d", d.Attempt, p.Retries+1), a.at)
-		case t.sends == maxSends+1:
-			a.violation(BrokenBudget, d.Host, fmt.Sprintf("a request that was sent more than %d times in one try", maxSends), a.at)
-		}
+	switch most := a.by.policy.Retries + 1; {
+	case d.Attempt > most && !d.RobotsTxt:
+		a.violation(BrokenBudget, d.Host, fmt.Sprintf("try %d of a request, of %d", d.Attempt, most), a.at)
+	case t.sends == maxSends+1:
+		a.violation(BrokenBudget, d.Host, fmt.Sprintf("a request that was sent more than %d times in one try", maxSends), a.at)
 	}
 	t.x = a.exchanges.add(x)
 	h.xs = append(h.xs, t.x)
 	a.open[keyOfTry(a.by, d)] = t
-	if p := a.by.policy; p != nil && p.MaxInFlight > 0 {
+	if a.by.policy.MaxInFlight > 0 {
 		a.by.limiter.exchanges = append(a.by.limiter.exchanges, t.x)
 	}
 }
@@ -265,14 +296,14 @@ const maxSends = 10
 func (a *auditor) limiterClock(d *evidence.Decision, wall int64) int64 {
 	t := a.by
 	if d.At.IsZero() {
-		if t.policy != nil && t.policy.Process != "" {
+		if t.policy.Process != "" {
 			a.openEnded(delaysKept, "a start of a fleet without its stamp by the limiter's clock (at), as while the server can't be reached")
 		}
 		return wall + t.shift
 	}
 	shift := stamp(d.At) - wall
 	switch moved := shift - t.shift; {
-	case a.by.promised().Process == "":
+	case a.by.policy.Process == "":
 		a.contradiction("a stamp by another clock, though no other process shares the limiter")
 		return wall
 	case t.shifted && max(moved, -moved) > slack && a.run.jumped == 0:
@@ -313,24 +344,18 @@ func (a *auditor) ended(d *evidence.Decision) {
 	if t.request != a.request || !d.Start.IsZero() && stamp(d.Start) != t.wall || d.Seq != x.seq && d.Seq != 0 {
 		a.contradiction("two records of one request give different URLs, hosts, redirects, robotsTxt, starts or numbers", start)
 	}
-	h.report.Bytes += d.Bytes
-	if d.Latency > 0 && d.Status > 0 {
-		h.latencies++
-		h.latency += d.Latency
-	}
 	// The end may look later than it was: time that the computer slept is missing from d.Duration.
 	end := t.wall + duration
 	if now != 0 && end-now > slack {
 		a.contradiction(fmt.Sprintf("recorded %v before its end", time.Duration(end-now)), start)
 	}
-	// A turn is given back unused where robots.txt or the budget has changed during the wait.
-	sent := d.Type != evidence.Failed || d.Err != "" || d.Status != 0 || d.Latency != 0
+	sent := wasSent(d)
 	if sent && tooShort(x.delay, x.floor) {
 		a.contradiction(fmt.Sprintf("a delay of %v under a crawl-delay of %v", time.Duration(x.delay), time.Duration(x.floor)), start)
 	}
 	shift := x.start - t.wall
 	x.fate, x.end, x.answered = ended, max(end, now)+shift, x.start+latency // end and now are one instant, unless the clock has jumped
-	if !d.Start.IsZero() && t.by.policy != nil && t.by.policy.Process != "" {
+	if !d.Start.IsZero() && t.by.policy.Process != "" {
 		x.end -= duration/drifts + 1000 // two clocks, and one of them is exact to the microsecond
 	}
 	if !sent {
@@ -357,7 +382,7 @@ func (a *auditor) blocked(d *evidence.Decision) {
 	h := a.host(d)
 	b := block{
 		at: a.at, by: a.by, from: stamp(d.Time) + a.by.shift, until: stamp(d.Until) + a.by.shift, x: none, row: d.Refusals,
-		hand: d.Hand, restored: d.Restored || strings.HasPrefix(d.Reason, "restored: "),
+		hand: d.Hand, restored: d.Restored,
 	}
 	if n := a.moves(h, d, d.Hand || d.Restored); n != nil {
 		b.x, b.kind = n.x, kinds[d.Kind]
@@ -371,7 +396,7 @@ func (a *auditor) cleared(d *evidence.Decision) {
 	h := a.host(d)
 	if n := a.moves(h, d, d.Hand); n != nil {
 		n.cleared = true
-	} else if d.Hand || a.by.policy == nil {
+	} else if d.Hand {
 		h.blocks = append(h.blocks, block{at: a.at, by: a.by, from: stamp(d.Time) + a.by.shift, x: none, hand: true, lifts: true})
 	}
 }
@@ -380,15 +405,12 @@ func (a *auditor) cleared(d *evidence.Decision) {
 // true, where others may have done it, there must be one.
 func (a *auditor) moves(h *host, d *evidence.Decision, by bool) *answer {
 	t := a.tryOf(d)
-	switch {
-	case t == nil:
-		if a.by.policy != nil && !by {
+	if t == nil {
+		if !by {
 			a.contradiction("a block was set or lifted by no request")
 		}
 		return nil
-	case a.by.policy != nil:
-		t.status, t.statusLine = d.Status, a.at.line
 	}
-	t.moved = stamp(d.Time)
+	t.status, t.statusLine, t.moved = d.Status, a.at.line, stamp(d.Time)
 	return h.keep(a.exchanges.at(t.x), a.answerOf(t, d))
 }

@@ -167,9 +167,6 @@ type answer struct {
 func (a *auditor) answerOf(t *try, d *evidence.Decision) answer {
 	n := answer{x: t.x, at: stamp(d.Time) + t.by.shift, place: a.at, sure: true, status: d.Status, refused: strings.Clone(d.Refused)}
 	p := t.by.policy
-	if p == nil {
-		return n
-	}
 	at := time.Unix(0, t.wall).Add(d.Latency)
 	n.meaning = t.by.meaning(d)
 	n.wish = retryAfter(d, at)
@@ -202,13 +199,6 @@ func (h *host) keep(x *exchange, n answer) *answer {
 
 // answer takes what the end d of x says of the answer.
 func (a *auditor) answer(h *host, x *exchange, t *try, d *evidence.Decision, shift int64) {
-	h.countAnswer(a.by, d)
-	if t.by.policy == nil {
-		if d.Status == 429 || d.RetryAfter != "" {
-			a.openEnded(blocksKept, noPolicy)
-		}
-		return
-	}
 	n := a.answerOf(t, d)
 	n.at = x.answered
 	// Where the clock has jumped ahead during the exchange, the answer came either so long after the
@@ -391,7 +381,7 @@ func (s *sequence) isAlone(p *exchange) bool {
 // forgiven reports whether the refusals before x may be too long ago to count at the given time.
 func (s *sequence) forgiven(x *exchange, at int64) bool {
 	p := s.a.named[x.by].policy
-	return p == nil || at-s.until >= int64(p.Forgive)-slack
+	return at-s.until >= int64(p.Forgive)-slack
 }
 
 // lacks reports whether an answer that the limiter knew by then may be missing, or what a person
@@ -422,8 +412,6 @@ func (s *sequence) answered(x *exchange, b *block) {
 		s.lift()
 	}
 	switch {
-	case s.a.named[x.by].policy == nil:
-		return
 	case !n.sure:
 		if m > served || n.wish > 0 {
 			s.a.openEnded(blocksKept, "the clock was put forward, or the computer slept, during a request: when its answer came isn't known")

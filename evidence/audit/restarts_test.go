@@ -29,9 +29,9 @@ func TestCheckProvesAcrossRuns(t *testing.T) {
 		s.started(1, t, every(delay))
 		s.fetched(1, 0.2)
 	}
-	refused := run(func(s *story) { s.page(1, 1); s.blocked(1, 1.1, 1000) })
+	refused := run(func(s *story) { s.refused(1, 1, 1000) })
 	restored := func(s *story, met, until float64) {
-		s.blocked(0, met, until, func(d *evidence.Decision) { d.Status, d.Reason = 0, "restored: status 429, 16 min ago" })
+		s.blocked(0, met, until, func(d *evidence.Decision) { d.Status, d.Kind, d.Refusals, d.Restored = 0, "", 0, true })
 	}
 	page := func(at float64) story { return run(func(s *story) { s.page(1, at) }) }
 	for name, c := range map[string]struct {
@@ -40,15 +40,15 @@ func TestCheckProvesAcrossRuns(t *testing.T) {
 	}{
 		"waits for the end":        {[]story{refused, page(1000.5)}, ""},
 		"forgets the block":        {[]story{refused, page(500)}, audit.BrokenBlock},
-		"forgets it in a third":    {[]story{refused, run(func(s *story) { s.robots("", 300) }), page(500)}, audit.BrokenBlock},
+		"forgets it in a third":    {[]story{refused, run(func(s *story) { s.waiting(300) }), page(500)}, audit.BrokenBlock},
 		"tells of it, and forgets": {[]story{refused, run(func(s *story) { restored(s, 400, 1000); s.page(1, 500) })}, audit.BrokenBlock},
 		"tells of it, and waits":   {[]story{refused, run(func(s *story) { restored(s, 400, 1000); s.page(1, 1000.5) })}, ""},
 		"block that was lifted": {[]story{
-			run(func(s *story) { s.page(1, 1); s.blocked(1, 1.1, 5); s.page(2, 6); s.cleared(2, 6.1) }), page(6.7),
+			run(func(s *story) { s.refused(1, 1, 5); s.probed(2, 6) }), page(6.7),
 		}, ""},
 		"long delay kept":            {[]story{run(func(s *story) { slow(s, 1, 3600) }), run(func(s *story) { slow(s, 3602, 3600) })}, ""},
 		"long delay forgotten":       {[]story{run(func(s *story) { slow(s, 1, 3600) }), run(func(s *story) { slow(s, 60, 3600) })}, audit.BrokenGap},
-		"long delay forgotten later": {[]story{run(func(s *story) { slow(s, 1, 3600) }), run(func(s *story) { s.robots("", 30) }), page(60)}, audit.BrokenGap},
+		"long delay forgotten later": {[]story{run(func(s *story) { slow(s, 1, 3600) }), run(func(s *story) { s.waiting(30) }), page(60)}, audit.BrokenGap},
 		"short delay isn't kept":     {[]story{run(func(s *story) { slow(s, 1, 30) }), run(func(s *story) { slow(s, 2, 30) })}, ""},
 	} {
 		var file []byte
@@ -72,9 +72,9 @@ func TestCheckProvesAcrossRuns(t *testing.T) {
 
 // TestCheckTakesAClockThatWasSetBack between two runs: the second can't keep the end that the first has told.
 func TestCheckTakesAClockThatWasSetBack(t *testing.T) {
-	first := run(func(s *story) { s.page(1, 90_000); s.blocked(1, 90_001, 93_600) })
+	first := run(func(s *story) { s.refused(1, 90_000, 93_600) })
 	second := run(func(s *story) {
-		s.blocked(0, 4000, 7600, func(d *evidence.Decision) { d.Status, d.Reason = 0, "restored: status 429" })
+		s.blocked(0, 4000, 7600, func(d *evidence.Decision) { d.Status, d.Kind, d.Refusals, d.Restored = 0, "", 0, true })
 		s.page(1, 7601)
 	})
 	if r := check(t, slices.Concat(logtest.Write(t, first), logtest.Write(t, second))); !r.OK() {

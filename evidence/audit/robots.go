@@ -42,16 +42,10 @@ const (
 // emptySum is the SHA-256 of an empty robots.txt.
 var emptySum = hex.EncodeToString(sha256.New().Sum(nil))
 
-// unstated stands for the policy of a Transport that has stated none.
-var unstated evidence.Policy
-
-// promised returns the policy of t, &unstated where it has stated none.
-func (t *transport) promised() *evidence.Policy { return cmp.Or(t.policy, &unstated) }
-
 // robotsFetched takes a new copy of a robots.txt. A request goes on with the copy before while a
 // new one is fetched.
 func (a *auditor) robotsFetched(d *evidence.Decision) {
-	p := a.by.promised()
+	p := a.by.policy
 	c := &robotsCopy{at: a.at, from: stamp(d.Time), text: []byte(d.Text), sum: strings.ToLower(d.SHA256)}
 	if d.Restored && !d.Start.IsZero() {
 		c.from = min(c.from, stamp(d.Start))
@@ -74,7 +68,7 @@ func (a *auditor) robotsFetched(d *evidence.Decision) {
 			c.open = noText
 		}
 	case d.Type == evidence.RobotsRevalidated || d.SHA256 != "": // an old copy holds again, or on
-		if d.Type == evidence.RobotsUnreachable && a.by.policy != nil && !p.ServeStale {
+		if d.Type == evidence.RobotsUnreachable && !p.ServeStale {
 			a.contradiction("an old copy of robots.txt is used, which the policy doesn't let")
 		}
 		c.open = noText
@@ -84,8 +78,6 @@ func (a *auditor) robotsFetched(d *evidence.Decision) {
 				break
 			}
 		}
-	case a.by.policy == nil:
-		c.open = noText
 	case p.Unreachable == "allow":
 		c.open = "robots.txt couldn't be had, and the policy lets everything then"
 	default:
@@ -126,9 +118,6 @@ func (a *auditor) robotsEnded(d *evidence.Decision) {
 
 // robotsAnswered proves that a copy of robots.txt came of an exchange.
 func (a *auditor) robotsAnswered(d *evidence.Decision) {
-	if a.by.policy == nil {
-		return
-	}
 	copied := d.URL + " " + cmp.Or(d.SHA256, fmt.Sprint(d.Status))
 	if d.Restored && d.Type != evidence.RobotsUnreachable {
 		if at, ok := a.proved[copied]; !ok || at < stamp(d.Start)-slack {
@@ -157,7 +146,7 @@ func (a *auditor) robotsAnswered(d *evidence.Decision) {
 // and what they have to decide: the copy that d names, which may have been replaced within the last
 // second, or else the newest. Where that can't be told why isn't empty.
 func (a *auditor) copyOf(d *evidence.Decision) (c *robotsCopy, target, why string) {
-	p := a.by.promised()
+	p := a.by.policy
 	name, target := splitURL(d.URL)
 	copies := a.by.origins[name]
 	switch {
@@ -165,8 +154,6 @@ func (a *auditor) copyOf(d *evidence.Decision) (c *robotsCopy, target, why strin
 		return nil, target, "robots.txt is ignored, by the policy"
 	case len(copies) == 0:
 		return nil, target, noText
-	case a.by.policy == nil && d.Group != "*" && d.Group != "" && !strings.EqualFold(d.Group, d.Agent):
-		return nil, target, "a group of another name, which only a lenient crawler obeys"
 	}
 	c = copies[0]
 	for _, o := range copies {
@@ -204,9 +191,8 @@ func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Du
 			wrong = fmt.Sprintf("robots.txt %s %s (%s)", map[bool]string{true: "allows", false: "refuses"}[v.Allowed], target, cmp.Or(v.Rule, "no rule"))
 		case d.Line != 0 && v.Line != d.Line:
 			wrong = fmt.Sprintf("robots.txt decides %s on line %d, not %d", target, v.Line, d.Line)
-		case a.by.policy == nil:
-			// While a request waits to ask for robots.txt again, the others go on by the copy that is out of
-			// date.
+		// While a request waits to ask for robots.txt again, the others go on by the copy that is out of
+		// date.
 		case d.Allowed && stamp(d.Time) > c.until+slack+int64(a.by.policy.MaxWait)+a.run.jumped:
 			why = "a robots.txt that was used for longer than the policy, or RFC 9309, says (the server's Cache-Control isn't in the log)"
 		default:
@@ -242,8 +228,6 @@ func (a *auditor) decided(d *evidence.Decision) {
 func (a *auditor) allowed(d *evidence.Decision, v *trip) {
 	a.tallies[allowedByRobots].tested++
 	switch {
-	case v == nil && a.by.policy == nil && !a.trips.some:
-		a.openEnded(allowedByRobots, "the log holds no verdict")
 	case v == nil:
 		a.violation(BrokenRobots, d.Host, "fetch of a URL without a verdict: "+d.URL, a.at)
 	case !v.allowed:
@@ -251,7 +235,7 @@ func (a *auditor) allowed(d *evidence.Decision, v *trip) {
 	default:
 		switch {
 		case v.derived:
-		case a.by.promised().Robots == "ignored":
+		case a.by.policy.Robots == "ignored":
 			a.openEnded(allowedByRobots, "robots.txt is ignored, by the policy")
 		default:
 			a.openEnded(allowedByRobots, "the verdict can't be decided again")

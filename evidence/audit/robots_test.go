@@ -13,11 +13,9 @@ func TestRobotsTxtThatIsConfirmedHoldsAgain(t *testing.T) {
 	confirmed := func(text string) story {
 		var s story
 		s.robots("User-agent: *\nDisallow: /x\n", 0)
-		for i := range 2 {
-			s.add(evidence.Decision{
-				Type: evidence.RobotsUnreachable, Time: at(3600 + float64(i)*300), RobotsTxt: true, URL: "https://a.example/robots.txt", Status: 503, Reason: "status 503",
-			}, nil)
-		}
+		s.robots("", 3600, func(d *evidence.Decision) {
+			d.Type, d.Allowed, d.SHA256, d.Status, d.Reason = evidence.RobotsUnreachable, false, "", 503, "status 503"
+		})
 		s.robots(text, 4200, func(d *evidence.Decision) { d.Type, d.Text, d.Status = evidence.RobotsRevalidated, "", 304 })
 		s.page(1, 4300)
 		return s
@@ -30,20 +28,21 @@ func TestRobotsTxtThatIsConfirmedHoldsAgain(t *testing.T) {
 	}
 }
 
-func TestVerdictOfALenientGroupIsLeftOpen(t *testing.T) {
-	lenient := func(group string) story {
+func TestVerdictOfALenientGroupNeedsALenientPolicy(t *testing.T) {
+	blocked := func(group string, lenient bool) story {
 		var s story
 		s.robots("User-agent: Test*\nDisallow: /x\n", 0)
+		s[0].Policy.Lenient, s[0].Policy.Patterns = lenient, lenient
 		s.add(evidence.Decision{Type: evidence.BlockedByRobots, Time: at(1), Trip: 1, MatchedRule: "Disallow: /x", Line: 2, Group: group}, nil)
 		return s
 	}
-	s := lenient("Test*")
+	s := blocked("Test*", true)
 	s.wants(t, "")
-	if r := check(t, logtest.Write(t, s)); r.Promise("verdicts right").Proved != 0 || r.Promise("verdicts right").Open != 1 {
+	if r := check(t, logtest.Write(t, s)); r.Promise("verdicts right").Proved != 1 {
 		t.Errorf("%+v", r.Promises)
 	}
-	for _, group := range []string{"", "*", "testbot"} {
-		lenient(group).wants(t, audit.BrokenVerdict)
+	for _, group := range []string{"", "*", "testbot", "Test*"} {
+		blocked(group, false).wants(t, audit.BrokenVerdict)
 	}
 }
 

@@ -16,10 +16,13 @@ import (
 )
 
 // writeLong writes a log of at least so many lines, of a polite crawl of 20 hosts that goes on and on,
-// and returns their number. The policy is nil where none is stated.
+// and returns their number. The policy is nil for that of the crawl.
 func writeLong(tb testing.TB, w io.Writer, lines int, policy *evidence.Policy) (n int) {
 	tb.Helper()
-	records := logtest.Crawl(20, 100)
+	records := logtest.Crawl(20, 100)[1:]
+	if policy == nil {
+		policy = &logtest.Policy
+	}
 	length := records[len(records)-1].Time.Sub(logtest.Day).Round(time.Minute) + 2*time.Minute
 	trips := slices.MaxFunc(records, func(a, b evidence.Decision) int { return int(a.Trip) - int(b.Trip) }).Trip
 	seqs := map[string]uint64{}
@@ -28,14 +31,11 @@ func writeLong(tb testing.TB, w io.Writer, lines int, policy *evidence.Policy) (
 	}
 	log := evidence.JSONLines(w)
 	add := func(d evidence.Decision) {
-		if n++; policy != nil {
-			d.Transport = policy.ID
-		}
+		n++
+		d.Transport = policy.ID
 		log.Record(context.Background(), d)
 	}
-	if policy != nil {
-		add(evidence.Decision{Type: evidence.PolicyStated, Time: logtest.Day, Allowed: true, Policy: policy})
-	}
+	add(evidence.Decision{Type: evidence.PolicyStated, Time: logtest.Day, Allowed: true, Policy: policy})
 	for round := uint64(0); n < lines; round++ {
 		for _, d := range records {
 			for _, t := range [...]*time.Time{&d.Time, &d.Start, &d.Until, &d.RetryAt} {

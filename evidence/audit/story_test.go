@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,8 +14,10 @@ import (
 )
 
 // A story is a log in the making, of one host with two slots and half a second
-// between starts. Times are seconds.
+// between starts. Times are seconds. Each has a limiter of its own.
 type story []evidence.Decision
+
+var stories atomic.Int64
 
 func seconds(s float64) time.Duration { return time.Duration(s * 1e9) }
 func at(s float64) time.Time          { return logtest.Day.Add(seconds(s)) }
@@ -30,6 +33,13 @@ func (s *story) add(d evidence.Decision, changes []func(*evidence.Decision)) {
 	for _, change := range changes {
 		change(&d)
 	}
+	if len(*s) == 0 {
+		p := logtest.Policy
+		p.ID = fmt.Sprint("T", stories.Add(1))
+		p.Limiter = p.ID
+		*s = story{{Type: evidence.PolicyStated, Transport: p.ID, Allowed: true, Policy: &p}}
+	}
+	d.Transport = (*s)[0].Transport
 	*s = append(*s, d)
 }
 
@@ -69,19 +79,53 @@ func (s *story) page(trip uint64, t float64) {
 }
 
 func (s *story) blocked(trip uint64, from, until float64, changes ...func(*evidence.Decision)) {
-	s.add(evidence.Decision{Type: evidence.HostBlocked, Time: at(from), Trip: trip, Status: 429, Until: at(until), RetryAt: at(until)}, changes)
+	s.add(evidence.Decision{
+		Type: evidence.HostBlocked, Time: at(from), Trip: trip, Status: 429, Until: at(until), RetryAt: at(until), Kind: "refused", Refusals: 1,
+	}, changes)
+}
+
+// refused is a whole trip whose answer, after 0.1 s, blocks the host.
+func (s *story) refused(trip uint64, t, until float64) {
+	s.allowed(trip, t)
+	s.started(trip, t)
+	s.blocked(trip, t+0.1, until)
+	s.fetched(trip, 0.2, func(d *evidence.Decision) { d.Status = 429 })
+}
+
+// probed is a whole trip whose answer, after 0.1 s, ends a block.
+func (s *story) probed(trip uint64, t float64) {
+	s.allowed(trip, t)
+	s.started(trip, t)
+	s.cleared(trip, t+0.1)
+	s.fetched(trip, 0.2)
+}
+
+// waiting is a record that changes nothing.
+func (s *story) waiting(t float64) {
+	s.add(evidence.Decision{Type: evidence.Waiting, Time: at(t), Allowed: true}, nil)
 }
 
 func (s *story) cleared(trip uint64, t float64, changes ...func(*evidence.Decision)) {
 	s.add(evidence.Decision{Type: evidence.HostCleared, Time: at(t), Trip: trip, Status: 200, Allowed: true}, changes)
 }
 
+// robots is a whole fetch of robots.txt.
 func (s *story) robots(text string, t float64, changes ...func(*evidence.Decision)) {
 	sum := sha256.Sum256([]byte(text))
-	s.add(evidence.Decision{
+	d := evidence.Decision{
 		Type: evidence.RobotsFetched, Time: at(t), Allowed: true, RobotsTxt: true, URL: "https://a.example/robots.txt", Status: 200,
-		Bytes: int64(len(text)), SHA256: hex.EncodeToString(sum[:]), Text: text, TTL: time.Hour,
-	}, changes)
+		Bytes: int64(len(text)), SHA256: hex.EncodeToString(sum[:]), Text: text, TTL: time.Hour, Trip: 9000 + uint64(len(*s)),
+	}
+	for _, change := range changes {
+		change(&d)
+	}
+	of := func(e *evidence.Decision) { e.URL, e.RobotsTxt, e.Status = d.URL, true, 0 }
+	s.started(d.Trip, t-0.2, of)
+	if d.Status >= 500 {
+		s.blocked(d.Trip, t-0.1, t+0.9, of, func(b *evidence.Decision) { b.Status, b.Kind = d.Status, "unsure" })
+	}
+	s.fetched(d.Trip, 0.2, of, func(e *evidence.Decision) { e.Status = d.Status })
+	s.add(d, nil)
 }
 
 // pages is n whole trips that start a second apart, each of which lasts some time.

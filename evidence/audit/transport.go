@@ -111,7 +111,7 @@ func (a *auditor) policyStated(d *evidence.Decision) {
 	switch {
 	case p == nil: // nothing was promised
 	case d.Host != "":
-		if t.policy != nil && !t.policy.Overrides {
+		if !t.policy.Overrides {
 			a.contradiction("limits of one host, though the policy says that all hosts have the same")
 		}
 		h := a.host(d)
@@ -228,7 +228,7 @@ func (a *auditor) safe(x *exchange) int64 {
 // keyFits reports whether a record's host is the key that the policy makes of its URL; known tells
 // whether that can be said.
 func (t *transport) keyFits(d *evidence.Decision) (fits, known bool) {
-	if t.policy == nil || t.policy.HostKey == "own" || t.policy.HostKey == "" {
+	if t.policy.HostKey == "own" || t.policy.HostKey == "" {
 		return true, true // said of the policy already
 	}
 	key := hostname.Key(sites.Authority(d.URL))

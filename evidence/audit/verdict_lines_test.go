@@ -80,12 +80,7 @@ func TestVerdictsOnLines(t *testing.T) {
 		{"chained, without its seal", chained[:10], `open, log whole: the log isn't sealed: its end was cut off, or the process was killed, or Close never called`},
 		{"the first line taken out", without(plain, 1, 1)[3:], `
 			line 1: line: records 1 to 4 are missing
-			open, delays kept: no policy record says what was promised
-			open, slots kept: no policy record says what was promised
-			open, allowed by robots.txt: the verdict can't be decided again
-			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
-			open, budget kept: no policy record says what was promised
-			open, log whole: a limiter that was in use before the log begins: the starts before it are in another log
+		` + unsaid + `
 			open, log whole: not chained
 		`},
 		{"one line taken out", without(plain, 4, 4), `
@@ -258,41 +253,14 @@ func TestVerdictsOnAProcessThatBeginsAnew(t *testing.T) {
 
 // Trips of several logs are told apart, though each log numbers its own.
 func TestVerdictsOnTripsOfAFleet(t *testing.T) {
-	checkRows(t, "", []row{
+	checkRows(t, usual, []row{
 		{"a verdict of another log's trip", `
 			1   page 1 url=/x
-			3   page 9 url=/y seq=3
 			file
-			2   start 1 seq=2 url=/x
+			policy by=U limiter=M
+			2   start 1 seq=1 url=/x prev=-
 			2.2 end 1
-		`, `
-			log 2, line 1: robots: fetch of a URL without a verdict: https://a.example/x
-			open, delays kept: no policy record says what was promised
-			open, delays kept: a host that two limiters were used for at one time: neither knows of the other's starts (share one, by Config.Hosts)
-			open, slots kept: no policy record says what was promised
-			open, allowed by robots.txt: the verdict can't be decided again
-			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
-			open, budget kept: no policy record says what was promised
-			open, log whole: numbers of starts are missing, as those of requests without an answer are in a log that was cut off
-			open, log whole: a limiter that was in use before the log begins: the starts before it are in another log
-		`},
-		{"a verdict of another log's next trip", `
-			1   page 2 url=/x
-			3   page 9 url=/y seq=3
-			file
-			2   start 1 seq=2 url=/x
-			2.2 end 1
-		`, `
-			log 2, line 1: robots: fetch of a URL without a verdict: https://a.example/x
-			open, delays kept: no policy record says what was promised
-			open, delays kept: a host that two limiters were used for at one time: neither knows of the other's starts (share one, by Config.Hosts)
-			open, slots kept: no policy record says what was promised
-			open, allowed by robots.txt: the verdict can't be decided again
-			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
-			open, budget kept: no policy record says what was promised
-			open, log whole: numbers of starts are missing, as those of requests without an answer are in a log that was cut off
-			open, log whole: a limiter that was in use before the log begins: the starts before it are in another log
-		`},
+		`, `log 2, line 2: robots: fetch of a URL without a verdict: https://a.example/x`},
 	})
 	checkRows(t, "policy\nsite \"\"\nfile\npolicy by=U\nsite \"\" at=-50", []row{
 		{"a block by the first trip of the second log", `

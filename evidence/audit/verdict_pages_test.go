@@ -267,22 +267,6 @@ func TestVerdictsOnBudgets(t *testing.T) {
 	})
 }
 
-// TestVerdictsOnBudgetsWithoutAPolicy: nobody says what was promised, also where records name a limit.
-func TestVerdictsOnBudgetsWithoutAPolicy(t *testing.T) {
-	row{"a limit that a record names", `
-		1   start 1
-		1.2 end 1 status=500
-		2   start 1 attempt=2
-		2.2 end 1 attempt=2
-		3   warn limit=pages used=2 max=1
-	`, `
-		open, delays kept: no policy record says what was promised
-		open, slots kept: no policy record says what was promised
-		open, allowed by robots.txt: the log holds no verdict
-		open, budget kept: no policy record says what was promised
-	`}.check(t)
-}
-
 // TestVerdictsOnWhatRobotsTxtAllows: each page needs a verdict that the text of robots.txt gives, and the
 // crawl-delay with it.
 func TestVerdictsOnWhatRobotsTxtAllows(t *testing.T) {
@@ -418,89 +402,5 @@ func TestVerdictsOnWhatRobotsTxtAllows(t *testing.T) {
 			2 page 2 url=/no
 			3 deny 3 url=/no agent=TestBot line=2
 		`, ``},
-	})
-}
-
-// Without a policy a text of robots.txt is read all the same, as far as the log holds it, but nothing is
-// believed of Transports that aren't named.
-func TestVerdictsOnRobotsTxtWithoutAPolicy(t *testing.T) {
-	const open = `
-		open, delays kept: no policy record says what was promised
-		open, slots kept: no policy record says what was promised
-		open, budget kept: no policy record says what was promised
-	`
-	const text = "site \"User-agent: *\\nCrawl-delay: 3\\nDisallow: /no\\n\""
-	checkRows(t, text, []row{
-		{"allowed, and a crawl-delay that isn't in the records", `
-			1 page 1 agent=TestBot
-			2 page 2 agent=TestBot
-		`, open},
-		{"refused", `1 page 1 url=/no agent=TestBot`, `
-			lines 3 and 4: verdict: robots.txt refuses /no (Disallow: /no)
-			open, delays kept: no policy record says what was promised
-			open, slots kept: no policy record says what was promised
-			open, allowed by robots.txt: the verdict can't be decided again
-			open, budget kept: no policy record says what was promised
-		`},
-		{"a text that was fetched longer ago than that has been asked for again since", `
-			site "User-agent: *\nDisallow: /\n" at=10
-			site "User-agent: *\nDisallow: /\n# 2\n" at=86340.001
-			86350 page 1 agent=TestBot
-		`, `
-			lines 9 and 10: verdict: robots.txt refuses /1 (Disallow: /)
-			open, delays kept: no policy record says what was promised
-			open, slots kept: no policy record says what was promised
-			open, allowed by robots.txt: the verdict can't be decided again
-			open, budget kept: no policy record says what was promised
-		`},
-		{"a text that is older than a day may be another Transport's", `100000 page 1 agent=TestBot`, open},
-		{"the verdict of no copy", `
-			site "User-agent: *\nDisallow: /no\nDisallow: /x\n" at=10
-			20 page 1 url=/no agent=TestBot
-		`, `
-			lines 6 and 7: verdict: robots.txt refuses /no (Disallow: /no)
-			open, delays kept: no policy record says what was promised
-			open, slots kept: no policy record says what was promised
-			open, allowed by robots.txt: the verdict can't be decided again
-			open, budget kept: no policy record says what was promised
-		`},
-		{"robots.txt that can't be had", `
-			1 gone status=503
-			2 page 1 agent=TestBot
-		`, `
-			open, delays kept: no policy record says what was promised
-			open, slots kept: no policy record says what was promised
-			open, allowed by robots.txt: the verdict can't be decided again
-			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
-			open, budget kept: no policy record says what was promised
-		`},
-		{"robots.txt that can't be had, before another", `
-			1 gone status=503
-			site "User-agent: *\nDisallow: /no\nDisallow: /x\n" at=10
-			20 page 1 url=/no agent=TestBot
-		`, `
-			lines 7 and 8: verdict: robots.txt refuses /no (Disallow: /no)
-			open, delays kept: no policy record says what was promised
-			open, slots kept: no policy record says what was promised
-			open, allowed by robots.txt: the verdict can't be decided again
-			open, budget kept: no policy record says what was promised
-		`},
-		{"a robots.txt that no exchange brought", `
-			1 robots text="" url=https://b.example/robots.txt host=b.example
-			2 page 1 agent=TestBot host=b.example
-		`, strings.Replace(open, "open, delays kept: no policy record says what was promised", "", 1)},
-		{"refused to whom the text names by no name", `1 deny 1 url=/yes`, `
-			lines 3 and 4: verdict: robots.txt allows /yes (no rule)
-			open, slots kept: no policy record says what was promised
-		`},
-		{"refused by a group that only a lenient crawler obeys", `1 deny 1 url=/yes group=Test* agent=TestBot`, `
-			open, slots kept: no policy record says what was promised
-			open, verdicts right: a group of another name, which only a lenient crawler obeys
-		`},
-		{"pages of no verdict, and pages of one", `
-			1 page 1 agent=TestBot
-			2 start 2 agent=TestBot
-			2.2 end 2
-		`, "line 7: robots: fetch of a URL without a verdict: https://a.example/2" + open},
 	})
 }

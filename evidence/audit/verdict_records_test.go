@@ -391,20 +391,40 @@ func TestVerdictsAcrossLogs(t *testing.T) {
 		`},
 		{"another one begins with it", `1 page 1 delay=300` + "\nlog\npolicy by=U\nsite \"\" crawlDelay=400 delay=400 at=302", ``},
 	})
-	checkRows(t, "", []row{
-		{"so does nobody knows who", `
-			1 page 1 delay=300
-			1 page 1 host=b.example
-			log
-			302 page 1 crawlDelay=400 delay=400
-		`, `
-			open, slots kept: no policy record says what was promised
-			open, allowed by robots.txt: the verdict can't be decided again
-			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
-			open, budget kept: no policy record says what was promised
-		`},
-	})
 	checkRows(t, "policy pages=1\nsite \"\"", []row{
 		{"a new budget", `1 page 1` + "\nlog\npolicy pages=1\nsite \"\" at=30\n40 page 2", ``},
+	})
+}
+
+// unsaid is the verdict on what a Transport did that hasn't said what it promises.
+var unsaid = func() (open string) {
+	for _, p := range []string{
+		"delays kept", "slots kept", "blocks kept", "allowed by robots.txt", "verdicts right", "reservations kept", "budget kept",
+		"every start ended", "times agree with the servers'", "log whole",
+	} {
+		open += "\nopen, " + p + ": no policy record says what was promised"
+	}
+	return open
+}()
+
+// Without a policy nothing was promised, so nothing is proved or broken, but what a record says of itself.
+func TestVerdictsWithoutAPolicy(t *testing.T) {
+	checkRows(t, "", []row{
+		{"a crawl", `site ""
+			1 page 1
+			1 page 2 status=429`, unsaid},
+		{"a record that can't be true", `1 page 1 latency=3`, "line 3: contradiction: the headers came after the end of the body" + unsaid},
+		{"the limits of one host", `policy host=a.example seq=1 by=T
+			1 page 1`, unsaid},
+		{"another Transport", usual + `
+			1 page 1
+			2 page 2 by=W`, unsaid},
+		{"a policy that comes late", `
+			1 page 1 by=T
+			policy
+			site "" at=10`, strings.Replace(unsaid, "open, log whole", `
+			open, log whole: numbers of starts are missing, as those of requests without an answer are in a log that was cut off
+			open, log whole: a start that the limiter knew of and no log has, as one that was cut off may have had it
+			open, log whole`, 1)},
 	})
 }

@@ -2,7 +2,6 @@ package audit_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 )
 
@@ -632,55 +631,4 @@ func TestVerdictsOnNumbersOfStarts(t *testing.T) {
 			9   closed
 		`, `lines 12 and 15: sequence: start 3 comes after start 4`},
 	})
-}
-
-// Without a policy the log itself says what the limits were.
-func TestVerdictsOnTurnsWithoutAPolicy(t *testing.T) {
-	const open = `
-		open, delays kept: no policy record says what was promised
-		open, slots kept: no policy record says what was promised
-		open, allowed by robots.txt: the verdict can't be decided again
-		open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
-		open, budget kept: no policy record says what was promised
-	`
-	for _, r := range []row{
-		{"a gap", `
-			1   page 1
-			1.4 page 2
-		`, `lines 2 and 5: gap: 400ms between two starts, delay in force 500ms` + open},
-		{"slots", `
-			1   allow 1
-			1   start 1 slots=1
-			2   page 2 slots=1
-			3   end 1
-		`, `lines 2 and 4: concurrency: 2 in flight on 1 slot` + open},
-		{"no word of slots", `
-			1   allow 1
-			1   start 1 slots=0
-			2   page 2 slots=0
-			3   end 1
-		`, strings.Replace(open, "open, slots kept: no policy record says what was promised\n", "", 1)},
-		{"a refusal", `
-			1   page 1 status=429
-			2   page 2
-		`, strings.Replace(open, "open, allowed", "open, blocks kept: no policy record says what was promised\nopen, allowed", 1)},
-		{"a host that asks for time", `
-			1   page 1 status=503 retryAfter=5
-			2   page 2
-		`, strings.Replace(open, "open, allowed", "open, blocks kept: no policy record says what was promised\nopen, allowed", 1)},
-		{"a block", `
-			1   page 1
-			1.1 block 1 until=@5
-			2   page 2
-		`, `lines 4 and 6: block: started 3s before the end of a block` + open},
-		{"a block that was set long before the answer", `
-			1   allow 1
-			1   start 1
-			1   block 1 until=@2
-			2.2 end 1 status=200 latency=1.1
-			3   page 2
-		`, `lines 2 and 4: contradiction: a block was set or lifted at another time than that of the answer` + open},
-	} {
-		r.check(t)
-	}
 }

@@ -31,8 +31,15 @@ var Day = time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 
 const robotsText = "User-agent: *\nCrawl-delay: 0.5\nDisallow: /private\nAllow: /private/open\n"
 
+// Policy is what the crawl of Crawl promises.
+var Policy = evidence.Policy{
+	ID: "CrawlOfTest", Product: "TestBot", Limiter: "c0ffee", Slots: 2, DelayMin: 500 * time.Millisecond, DelayMax: 500 * time.Millisecond,
+	Adaptive: "Fixed", HostKey: "host", LeaseTTL: 5 * time.Minute, Backoff: "fibonacci", BackoffStep: time.Second, BackoffCap: 10 * time.Minute,
+	InARow: 5, MaxRetryAfter: 24 * time.Hour, Forgive: 30 * time.Minute, Robots: "obeyed", Unreachable: "deny", Retries: 2,
+}
+
 // Crawl returns the records of a polite crawl of pages pages on each of hosts
-// hosts, in the order in which they are made: two slots a host, half a second
+// hosts, in the order in which they are made: its policy, then two slots a host, half a second
 // between starts, a 429 now and then, some disallowed URLs, a retry, a redirect.
 func Crawl(hosts, pages int) []evidence.Decision {
 	var all []evidence.Decision
@@ -76,7 +83,7 @@ func Crawl(hosts, pages int) []evidence.Decision {
 			} else if s.Probe {
 				add(evidence.Decision{Type: evidence.HostCleared, Time: start.Add(latency), Trip: d.Trip, Attempt: d.Attempt, URL: d.URL, Status: status, Allowed: true})
 			}
-			d.Type, d.Time, d.Status, d.Latency, d.Duration, d.Bytes = evidence.Fetched, start.Add(duration), status, latency, duration, 1000
+			d.Type, d.Time, d.Status, d.Latency, d.Duration, d.Bytes, d.NoDate = evidence.Fetched, start.Add(duration), status, latency, duration, 1000, true
 			add(d)
 			// The caller goes on while the body is read.
 			now = start.Add(latency)
@@ -128,7 +135,30 @@ func Crawl(hosts, pages int) []evidence.Decision {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b evidence.Decision) int { return a.Time.Compare(b.Time) })
+	all = slices.Insert(all, 0, evidence.Decision{Type: evidence.PolicyStated, Time: Day, Allowed: true, Policy: &Policy})
+	for i := range all {
+		all[i].Transport = Policy.ID
+	}
 	return all
+}
+
+// Again returns the records of another process that makes the same crawl so many days later.
+func Again(records []evidence.Decision, days int) []evidence.Decision {
+	p := Policy
+	p.ID, p.Limiter = fmt.Sprint(p.ID, days), fmt.Sprint(p.Limiter, days)
+	again := slices.Clone(records)
+	for i := range again {
+		d := &again[i]
+		if d.Transport = p.ID; d.Policy != nil {
+			d.Policy = &p
+		}
+		for _, t := range [...]*time.Time{&d.Time, &d.Start, &d.Until} {
+			if !t.IsZero() {
+				*t = t.AddDate(0, 0, days)
+			}
+		}
+	}
+	return again
 }
 
 // Write returns records as JSON Lines.

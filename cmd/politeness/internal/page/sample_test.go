@@ -47,6 +47,13 @@ func sample(tb testing.TB, n int, change func([]evidence.Decision)) []byte {
 		c.crawl(max(3, int(float64(n)/3.1*c.rate/perSecond)), i)
 	}
 	slices.SortStableFunc(all, func(a, b evidence.Decision) int { return a.Time.Compare(b.Time) })
+	all = slices.Insert(all, 0, evidence.Decision{Type: evidence.PolicyStated, Time: all[0].Time, Allowed: true, Policy: &evidence.Policy{
+		ID: "SampleOfACr", Product: "ExampleBot", Limiter: "c0ffee", Slots: 2, DelayMin: 500 * time.Millisecond, Adaptive: "Fixed", HostKey: "host",
+		Backoff: "doubling", BackoffStep: time.Second, BackoffCap: time.Minute, Robots: "obeyed", Unreachable: "deny", Retries: 1,
+	}})
+	for i := range all {
+		all[i].Transport = all[0].Policy.ID
+	}
 	if change != nil {
 		change(all)
 	}
@@ -86,7 +93,7 @@ func (c *sampleHost) crawl(pages, kind int) {
 	text := "User-agent: *\nDisallow: /private\nDisallow: /*?sessionid=\nDisallow: /cart\nAllow: /private/press\n"
 	*c.trip++
 	c.exchange(evidence.Decision{Trip: *c.trip, URL: base + "/robots.txt", RobotsTxt: true}, 200, 0)
-	c.now = c.now.Add(c.latency)
+	c.now = (*c.all)[len(*c.all)-1].Time // when its body was read
 	sum := sha256.Sum256([]byte(text))
 	c.add(evidence.Decision{
 		Type: evidence.RobotsFetched, Time: c.now, Trip: *c.trip, Allowed: true, URL: base + "/robots.txt", Status: 200,
@@ -134,7 +141,7 @@ func (c *sampleHost) crawl(pages, kind int) {
 		case roll < 116:
 			c.exchange(d, 0, 0)
 		case roll < 122:
-			c.exchange(d, 500, 0)
+			c.exchange(d, 500, time.Second)
 		default:
 			c.exchange(d, 200, 0)
 		}
@@ -174,19 +181,23 @@ func (c *sampleHost) exchange(d evidence.Decision, status int, block time.Durati
 	switch {
 	case block > 0:
 		c.refusals++
+		kind := "refused"
+		if status == 500 {
+			kind = "unsure"
+		}
 		c.blocked = start.Add(latency + block)
 		c.add(evidence.Decision{
-			Type: evidence.HostBlocked, Time: start.Add(latency), Trip: d.Trip, URL: d.URL, Status: status,
-			Until: c.blocked, RetryAt: c.blocked, Refusals: 1, Reason: "by Retry-After",
+			Type: evidence.HostBlocked, Time: start.Add(latency), Trip: d.Trip, Attempt: d.Attempt, URL: d.URL, Status: status,
+			Until: c.blocked, RetryAt: c.blocked, Refusals: 1, Kind: kind, Reason: "by Retry-After",
 		})
 	case s.Probe:
-		c.add(evidence.Decision{Type: evidence.HostCleared, Time: start.Add(latency), Trip: d.Trip, URL: d.URL, Status: status, Allowed: true})
+		c.add(evidence.Decision{Type: evidence.HostCleared, Time: start.Add(latency), Trip: d.Trip, Attempt: d.Attempt, URL: d.URL, Status: status, Allowed: true})
 	}
 	d.Type, d.Status, d.Latency, d.Duration = evidence.Fetched, status, latency, duration
 	d.Bytes, d.ContentType = 2000+c.rnd.Int64N(60_000), "text/html; charset=utf-8"
 	if status == 0 {
 		d.Type, d.Allowed, d.Bytes, d.ContentType = evidence.Failed, false, 0, ""
-		d.Err = "read tcp 192.0.2.7:443: connection reset by peer"
+		d.Err, d.Left = "context canceled", true
 	}
 	d.Time = start.Add(duration)
 	c.add(d)
