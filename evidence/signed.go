@@ -67,7 +67,7 @@ type treeSigner struct {
 	note.Signer
 	tell  func(checkpoint []byte) // may be nil
 	salts *rand.ChaCha8
-	tree  merkle.Edge
+	tree  merkle.Run
 }
 
 func newTreeSigner(key ed25519.PrivateKey, origin string, publish func([]byte)) (*treeSigner, error) {
@@ -96,7 +96,7 @@ func (s *treeSigner) appendSalt(b []byte) []byte {
 
 // checkpoint signs what was added so far, and returns the tree as evidence.Entry has it.
 func (s *treeSigner) checkpoint() (signed []byte, edge string) {
-	text := merkle.Checkpoint{Origin: s.Name(), Size: s.tree.Size(), Root: s.tree.Root()}.String()
+	text := merkle.Checkpoint{Origin: s.Name(), Size: s.tree.Len(), Root: s.tree.Root()}.String()
 	signed, err := note.Sign(&note.Note{Text: text}, s.Signer)
 	if err != nil { // the origin was checked, and nothing else can be wrong
 		panic("evidence: " + err.Error())
@@ -142,8 +142,8 @@ func (s *treeSigner) resume(file *os.File, size int64) error {
 		if c.Origin != s.Name() {
 			return fmt.Errorf("it is the log %q, and Signed was told %q: give another file, or the same origin", c.Origin, s.Name())
 		}
-		tree, err := merkle.ParseEdge(c.Size, e.Edge)
-		if err == nil && tree.Root() != c.Root {
+		tree, err := merkle.Parse(c.Size, e.Edge)
+		if err == nil && !c.Of(tree) {
 			err = errors.New("its edge doesn't have its root: the file was changed")
 		}
 		if err != nil {
@@ -151,5 +151,9 @@ func (s *treeSigner) resume(file *os.File, size int64) error {
 		}
 		s.tree = *tree
 	}
-	return lines.Each(io.NewSectionReader(file, from, size-from), func(line []byte, _ int) { s.tree.Add(merkle.Leaf(line)) })
+	in := lines.NewReader(io.NewSectionReader(file, from, size-from))
+	for _, line := range in.All() {
+		s.tree.Add(merkle.Leaf(line))
+	}
+	return in.Err()
 }

@@ -52,10 +52,11 @@ func CheckSite(log io.Reader, hosts ...string) (*Report, error) {
 	a := newAuditor()
 	r := &a.report
 	n := uint64(0) // number of the last record in its log
-	err = lines.Each(log, func(text []byte, line int) {
+	in := lines.NewReader(log)
+	for line, text := range in.All() {
 		var e evidence.Entry
 		if e.UnmarshalJSON(text) != nil || !site.About(&e.Decision) {
-			return
+			continue
 		}
 		if r.Logs == 0 || e.N != 0 && e.N <= n { // another log in the same file
 			if r.Logs > 0 {
@@ -68,7 +69,7 @@ func CheckSite(log io.Reader, hosts ...string) (*Report, error) {
 		r.Lines++
 		a.run.sealed = e.Type == evidence.LogClosed
 		a.take(&e.Decision, place{line: line})
-	})
+	}
 	if r.Logs > 0 {
 		a.end()
 	}
@@ -78,7 +79,7 @@ func CheckSite(log io.Reader, hosts ...string) (*Report, error) {
 	whole := &r.Promises[logWhole]
 	whole.Proved, whole.Open, whole.Why = 0, 1, []string{"only the records of some hosts were judged"}
 	whole.Proof = "lines of it"
-	return r, err
+	return r, in.Err()
 }
 
 func splitURL(u string) (origin, target string) { return sites.SplitURL(u) }

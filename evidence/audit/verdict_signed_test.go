@@ -84,27 +84,29 @@ func TestVerdictsOnSignedLogs(t *testing.T) {
 			open, log whole: the records after the last checkpoint aren't signed
 		`, audit.Signed{Checkpoints: 1, Records: 7, After: 2, Key: id}, "lines, 7 records signed by " + id},
 		{"a line changed before the first checkpoint", with(lines, 3, `"bytes":100`, `"bytes":101`), trusted, `
-			line 8: signature: the 7 records before this checkpoint aren't what was signed: some were changed or reordered
+			line 8: signature: the 7 lines before this checkpoint aren't the 7 that were signed
 		`, audit.Signed{Checkpoints: 2, Records: 7, Key: id}, "lines, 7 records signed by " + id},
 		{"and the edge of its tree with it", with(with(lines, 3, `"bytes":100`, `"bytes":101`), 8, `"edge":"`, `"edge":"AAAA`), trusted, `
-			line 8: signature: the 7 records before this checkpoint aren't what was signed: some were changed or reordered
-		`, audit.Signed{}, ""},
+			line 8: signature: the 7 lines before this checkpoint aren't the 7 that were signed
+			lines 8 and 15: signature: the 14 lines before this checkpoint aren't the 14 that were signed
+		`, audit.Signed{Checkpoints: 1, Records: 1, Key: id}, ""},
 		{"an edge of another tree", with(with(lines, 3, `"bytes":100`, `"bytes":101`), 8, lines[7][strings.Index(lines[7], `"edge":"`):][:20], `"edge":"AAAAAAAAAAAA`), trusted, `
-			line 8: signature: the 7 records before this checkpoint aren't what was signed: some were changed or reordered
-		`, audit.Signed{}, ""},
+			line 8: signature: the 7 lines before this checkpoint aren't the 7 that were signed
+			lines 8 and 15: signature: the 14 lines before this checkpoint aren't the 14 that were signed
+		`, audit.Signed{Checkpoints: 1, Records: 1, Key: id}, ""},
 		{"a line changed before the second", with(lines, 14, `"bytes":100`, `"bytes":101`), trusted, `
-			lines 8 and 15: signature: the 6 records before this checkpoint aren't what was signed: some were changed or reordered
+			lines 8 and 15: signature: the 14 lines before this checkpoint aren't the 14 that were signed
 		`, audit.Signed{Checkpoints: 2, Records: 8, Key: id}, "lines, 8 records signed by " + id},
 		{"a line taken out", without(lines, 4, 4), trusted, `
 			lines 3 and 4: line: record 4 is missing
-			line 7: signature: a checkpoint of 7 lines stands after 6: 1 are missing
+			line 7: signature: the 6 lines before this checkpoint aren't the 7 that were signed
 			open, allowed by robots.txt: the verdict can't be decided again
 			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
 		`, audit.Signed{Checkpoints: 2, Records: 7, Key: id}, "lines, 7 records signed by " + id},
 		{"a line put in", slices.Insert(slices.Clone(lines), 4, "x\n"), trusted, `
 			line 5: unreadable: not a record, column 1: malformed JSON
 			lines 5 and 6: line: record 5 comes after record 5
-			line 9: signature: a checkpoint of 7 lines stands after 8: 1 too many
+			line 9: signature: the 8 lines before this checkpoint aren't the 7 that were signed
 		`, audit.Signed{Checkpoints: 2, Records: 7, Key: id}, ""},
 		{"one log after the other", slices.Concat(lines, next), trusted, `
 		`, audit.Signed{Checkpoints: 6, Records: 28, Key: id}, ""},
@@ -117,25 +119,25 @@ func TestVerdictsOnSignedLogs(t *testing.T) {
 			open, log whole: the records after the last checkpoint aren't signed
 		`, audit.Signed{Checkpoints: 4, Records: 21, After: 2, Key: id}, ""},
 		{"a line changed in the second log", slices.Concat(lines, with(next, 3, `"bytes":100`, `"bytes":101`)), trusted, `
-			lines 17 and 25: signature: the 7 records before this checkpoint aren't what was signed: some were changed or reordered
+			lines 17 and 25: signature: the 24 lines before this checkpoint aren't the 7 that were signed
 		`, audit.Signed{Checkpoints: 5, Records: 21, Key: id}, ""},
 		{"a line taken out of the second log", slices.Concat(lines, without(next, 4, 4)), trusted, `
-			lines 17 and 24: signature: a checkpoint of 7 lines stands after 23: 16 too many
+			lines 17 and 24: signature: the 23 lines before this checkpoint aren't the 7 that were signed
 			lines 20 and 21: line: record 4 is missing
 			open, allowed by robots.txt: the verdict can't be decided again
 			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
 		`, audit.Signed{Checkpoints: 5, Records: 21, Key: id}, ""},
 		{"another log's checkpoint", append(slices.Clone(lines[:7]), other[len(other)-1]), trusted, `
 			lines 7 and 8: line: records 8 to 19 are missing
-			line 8: signature: a checkpoint of 19 lines stands after 7: 12 are missing
+			line 8: signature: the 7 lines before this checkpoint aren't the 19 that were signed
 			open, log whole: the log isn't sealed: its end was cut off, or the process was killed, or Close never called
 		`, audit.Signed{}, ""},
 		{"a checkpoint of no lines", append(slices.Clone(lines[:7]), nothing), trusted, `
-			line 8: signature: a checkpoint of 0 lines stands after 7: 7 too many
+			line 8: signature: the 7 lines before this checkpoint aren't the 0 that were signed
 			open, log whole: the log isn't sealed: its end was cut off, or the process was killed, or Close never called
 		`, audit.Signed{}, ""},
 		{"a checkpoint that counts too many lines, behind another log", slices.Concat(next, lines[:7], []string{boast}), trusted, `
-			lines 17 and 25: signature: a checkpoint of 8 lines stands after 7: 1 are missing
+			lines 17 and 25: signature: the 24 lines before this checkpoint aren't the 8 that were signed
 			open, log whole: the log isn't sealed: its end was cut off, or the process was killed, or Close never called
 		`, audit.Signed{Checkpoints: 3, Records: 14, Key: id}, ""},
 	} {

@@ -6,11 +6,13 @@ package bundle
 import (
 	"bufio"
 	"bytes"
-	"encoding/hex"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -62,73 +64,41 @@ type Extracted struct {
 // With the Checkpoints of t, the bundle proves too that the log extends them. The log is read
 // twice; it is an error if its checkpoints aren't right, or if it has none.
 func Extract(w io.Writer, log io.ReadSeeker, t audit.Trust, hosts ...string) (Extracted, error) {
-	var e Extracted
-	of, err := sites.Read(hosts)
+	names, err := sites.Read(hosts)
 	if err != nil {
-		return e, err
+		return Extracted{}, err
 	}
-	k, err := trees.Read(t.Key, t.Checkpoints)
+	known, err := trees.Read(t.Key, t.Checkpoints)
 	if err != nil {
-		return e, err
+		return Extracted{}, err
 	}
-	site := &site{of, map[string]bool{}}
-	signed, err := survey(k, log, site)
+	site := &site{names, map[string]bool{}}
+	signed, err := survey(known, log, site)
 	if err != nil {
-		return e, err
+		return Extracted{}, err
 	}
 	if _, err := log.Seek(0, io.SeekStart); err != nil {
-		return e, fmt.Errorf("audit: extracting reads the log twice: %w", err)
+		return Extracted{}, fmt.Errorf("audit: extracting reads the log twice: %w", err)
 	}
-	out := bufio.NewWriter(w) // with which errors of writing stay
-	x := &extraction{out, signed, k, 0, nil}
+	x := &extraction{out: bufio.NewWriter(w), site: site, trees: signed, older: known.Older, run: new(merkle.Run)}
 	x.put(bundleLine{Bundle: bundleVersion, Hosts: site.Names})
-	err = lines.Each(log, func(text []byte, _ int) {
-		about := site.about(text)
-		switch covered := len(x.trees) > 0 && x.index >= x.trees[0].from; {
-		case !covered:
-			if x.index++; about == ofSite {
-				e.After++
-			}
-			return
-		case about == ofSite:
-			e.Records++
-		case about == withheld:
-			e.Withheld++
-		default:
-			e.Omitted++
-		}
-		x.line(text, about == ofSite)
-	})
-	return e, errors.Join(err, out.Flush())
-}
-
-// A signedTree is one of the trees that the lines of a file belong to.
-type signedTree struct {
-	from   uint64 // index of its first line in the file
-	size   uint64 // number of lines that the last checkpoint covers
-	signed string // that checkpoint
-}
-
-// survey reads a log as far as the trees go, and tells site of every host.
-func survey(k *trees.Known, log io.Reader, site *site) ([]signedTree, error) {
-	var all []signedTree
-	var fault error
-	f := trees.Forest{Known: k, Report: new(trees.Signed), Broken: func(detail string, at ...int) {
-		if fault == nil {
-			fault = fmt.Errorf("audit: line %d: %s", at[0], detail)
-		}
-	}}
-	f.Found = func(c merkle.Checkpoint, signed string) {
-		t := signedTree{f.Lines - c.Size, c.Size, signed}
-		if n := len(all); n > 0 && all[n-1].from == t.from {
-			all[n-1] = t
-		} else {
-			all = append(all, t)
-		}
+	in := lines.NewReader(log)
+	for _, text := range in.All() {
+		x.line(text)
 	}
-	err := lines.Each(log, func(text []byte, at int) {
+	return x.Extracted, errors.Join(in.Err(), x.out.Flush())
+}
+
+// survey checks the trees of a log, returns them, and adds each host to the site or the others.
+func survey(known *trees.Known, log io.Reader, site *site) ([]trees.Tree, error) {
+	var fault error // the first
+	f := trees.Forest{Known: known, Report: new(trees.Signed), Broken: func(detail string, at ...int) {
+		fault = cmp.Or(fault, fmt.Errorf("audit: line %d: %s", at[0], detail))
+	}}
+	in := lines.NewReader(log)
+	for at, text := range in.All() {
 		var e evidence.Entry
-		if err := e.UnmarshalJSON(text); err == nil {
+		if e.UnmarshalJSON(text) == nil {
 			site.meet(&e.Decision)
 			if e.N == 1 {
 				f.Begin()
@@ -138,61 +108,70 @@ func survey(k *trees.Known, log io.Reader, site *site) ([]signedTree, error) {
 			}
 		}
 		f.Line(text)
-	})
-	k.Extended(f.Report, func(detail string) { err = errors.Join(err, errors.New("audit: "+detail)) })
-	switch {
-	case err != nil:
-		return nil, err
-	case fault != nil:
-		return nil, fault
-	case all == nil:
-		return nil, errors.New("audit: the log has no checkpoint, so nothing in it can be proved: it has to be written with evidence.Signed")
 	}
-	return all, nil
+	known.Extended(f.Report, func(detail string) { fault = cmp.Or(fault, errors.New("audit: "+detail)) })
+	if f.Trees == nil {
+		fault = cmp.Or(fault, errors.New("audit: the log has no checkpoint, so nothing in it can be proved: it has to be written with evidence.Signed"))
+	}
+	return f.Trees, cmp.Or(in.Err(), fault)
 }
 
 // An extraction writes the lines of a bundle.
 type extraction struct {
-	out   *bufio.Writer
-	trees []signedTree // the present one, and those that follow
-	known *trees.Known
+	Extracted
+	out   *bufio.Writer // keeps the first error of writing
+	site  *site
+	trees []trees.Tree // the present one, and those that follow
+	older []*trees.Older
 	index uint64      // of the next line in the file
-	run   *merkle.Run // lines that are left out since the last that was written; nil: none
+	run   *merkle.Run // lines of the present tree that are left out since the last that was written
 }
 
 func (x *extraction) put(line bundleLine) { _ = json.NewEncoder(x.out).Encode(line) }
 
-// line writes a line that a checkpoint covers, or no more of it than is needed for the proof.
-func (x *extraction) line(text []byte, keep bool) {
+// line writes a line of the log, or no more of it than is needed for the proof.
+func (x *extraction) line(text []byte) {
+	about := x.site.about(text)
+	index := x.index
+	x.index++
+	if len(x.trees) == 0 || index < x.trees[0].From { // no checkpoint covers it
+		if about == ofSite {
+			x.After++
+		}
+		return
+	}
 	tree := x.trees[0]
-	if keep {
-		x.flush()
+	size := x.index - tree.From
+	switch about {
+	case ofSite:
+		x.Records++
+		x.flush(size)
 		_, _ = x.out.Write(text)
 		_ = x.out.WriteByte('\n')
-	} else {
-		if x.run == nil {
-			x.run = merkle.RunAt(x.index - tree.from)
-		}
+	case withheld:
+		x.Withheld++
+	default:
+		x.Omitted++
+	}
+	if about != ofSite {
 		x.run.Add(merkle.Leaf(text))
 	}
-	x.index++
-	size := x.index - tree.from
-	if slices.ContainsFunc(x.known.Older, func(o *trees.Older) bool { return o.Size == size }) {
-		x.flush() // so that the tree of this size can be seen in the bundle
+	if slices.ContainsFunc(x.older, func(o *trees.Older) bool { return o.Size == size }) {
+		x.flush(size) // so that the tree of this size can be seen in the bundle
 	}
-	if size == tree.size {
-		x.flush()
-		x.put(bundleLine{Checkpoint: tree.signed})
+	if size == tree.Size {
+		x.flush(0)
+		x.put(bundleLine{Checkpoint: tree.Signed})
 		x.trees = x.trees[1:]
 	}
 }
 
-// flush writes the hashes of the lines that are left out.
-func (x *extraction) flush() {
-	if x.run != nil {
+// flush writes the hashes of the lines that are left out. The next one has the index next.
+func (x *extraction) flush(next uint64) {
+	if x.run.Len() > 0 {
 		x.put(bundleLine{Omitted: x.run.Len(), Hashes: x.run.Hashes()})
-		x.run = nil
 	}
+	x.run = merkle.RunAt(next)
 }
 
 // A site is some hosts, with the names below them, among others that a crawler met.
@@ -235,23 +214,16 @@ func (s *site) about(text []byte) int {
 func (s *site) namesAnother(v any) bool {
 	switch v := v.(type) {
 	case map[string]any:
-		for _, member := range v {
-			if s.namesAnother(member) {
-				return true
-			}
-		}
+		return slices.ContainsFunc(slices.Collect(maps.Values(v)), s.namesAnother)
 	case []any:
 		return slices.ContainsFunc(v, s.namesAnother)
 	case string:
-		for range 4 { // a URL may stand escaped in another one
+		before := ""
+		for n := 0; n < 4 && v != before; n++ { // a URL may stand escaped in another one
 			if s.mentions(v) {
 				return true
 			}
-			plain := unescape(v)
-			if plain == v {
-				return false
-			}
-			v = plain
+			before, v = v, unescape(v)
 		}
 	}
 	return false
@@ -263,8 +235,8 @@ var escaped = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
 // readers do, and so doesn't hide the names that stand beside it.
 func unescape(s string) string {
 	return escaped.ReplaceAllStringFunc(s, func(code string) string {
-		b, _ := hex.DecodeString(code[1:])
-		return string(b)
+		plain, _ := url.PathUnescape(code)
+		return plain
 	})
 }
 
@@ -274,10 +246,7 @@ func (s *site) mentions(text string) bool {
 		return r <= unicode.MaxASCII && r != '.' && r != '-' && r != '_' && !('a' <= r && r <= 'z') && !('0' <= r && r <= '9')
 	}) {
 		name = strings.Trim(name, ".")
-		if s.Has(name) {
-			continue
-		}
-		for ok := true; ok; _, name, ok = strings.Cut(name, ".") {
+		for ok := !s.Has(name); ok; _, name, ok = strings.Cut(name, ".") {
 			if s.others[name] || s.others[hostname.ASCII(name)] {
 				return true
 			}
@@ -346,32 +315,32 @@ func Verify(bundle io.Reader, t audit.Trust) (*Bundle, error) {
 		return nil, err
 	}
 	v := &verification{known: k}
-	var records bytes.Buffer // and an empty line for each other one, so that the judge names the lines of the bundle
-	var fault error
-	err = lines.Each(bundle, func(text []byte, line int) {
-		if fault != nil {
-			return
-		}
+	var records bytes.Buffer // with a line for each line of the bundle, so that the judge counts as its reader does
+	at := 1
+	in := lines.NewReader(bundle)
+	for line, text := range in.All() {
 		isRecord, err := v.line(text)
 		if err != nil {
-			fault = &ProofError{line, err}
-		} else if isRecord {
-			records.Write(bytes.Repeat([]byte{'\n'}, line-1-v.judged))
-			records.Write(text)
-			v.judged = line - 1
+			return nil, &ProofError{line, err}
 		}
-	})
+		if isRecord {
+			for ; at < line; at++ {
+				records.WriteByte('\n')
+			}
+			records.Write(text)
+		}
+	}
 	switch {
-	case err != nil || fault != nil:
-		return nil, errors.Join(err, fault)
+	case in.Err() != nil:
+		return nil, in.Err()
 	case v.Hosts == nil:
 		return nil, &ProofError{Err: errors.New("not a bundle: it is empty")}
-	case v.tree.Size() > 0 || v.Signed.Checkpoints == 0:
+	case v.tree.Len() > 0 || v.Signed.Checkpoints == 0:
 		return nil, &ProofError{Err: errors.New("the bundle ends without a checkpoint: it was cut off")}
 	}
-	k.Extended((*trees.Signed)(&v.Signed), func(detail string) { fault = &ProofError{Err: errors.New(detail)} })
-	if fault != nil {
-		return nil, fault
+	k.Extended((*trees.Signed)(&v.Signed), func(detail string) { err = &ProofError{Err: errors.New(detail)} })
+	if err != nil {
+		return nil, err
 	}
 	if v.Report, err = audit.CheckSite(&records, v.Hosts...); err != nil {
 		return nil, err
@@ -383,9 +352,8 @@ func Verify(bundle io.Reader, t audit.Trust) (*Bundle, error) {
 // A verification reads a bundle.
 type verification struct {
 	Bundle
-	known  *trees.Known
-	tree   merkle.Edge
-	judged int // lines before the last record
+	known *trees.Known
+	tree  merkle.Run
 }
 
 var errLine = errors.New("neither a record nor another line of a bundle")
@@ -432,13 +400,10 @@ func (v *verification) checkpoint(signed string) error {
 	if err != nil {
 		return fmt.Errorf("the checkpoint: %w", err)
 	}
-	if c.Size != v.tree.Size() || c.Root != v.tree.Root() {
+	if !c.Of(&v.tree) {
 		return errors.New("the lines before it aren't in the log that this checkpoint was made of")
 	}
-	v.Signed.Checkpoints++
-	v.Signed.Latest = signed
-	v.Signed.Key = trees.KeyID(v.known.Key)
-	v.Signed.Records = v.Records
-	v.tree = merkle.Edge{}
+	v.Signed = audit.Signed{Checkpoints: v.Signed.Checkpoints + 1, Records: v.Records, Key: v.known.Key, Latest: signed}
+	v.tree = merkle.Run{}
 	return nil
 }

@@ -403,7 +403,7 @@ func TestExtractRefuses(t *testing.T) {
 		`"https://h1.example/" i`: {log: bytes.NewReader(log), hosts: []string{"https://h1.example/"}},
 		`"" isn't a host`:         {log: bytes.NewReader(log), hosts: []string{""}},
 		"evidence.Signed":         {log: bytes.NewReader(unsigned), hosts: []string{"h1.example"}},
-		"aren't what was signed":  {log: bytes.NewReader(changed), hosts: []string{"h1.example"}},
+		"that were signed":        {log: bytes.NewReader(changed), hosts: []string{"h1.example"}},
 		"another key":             {log: bytes.NewReader(log), trust: audit.Trust{Key: logtest.VerifierKey(otherKey)}, hosts: []string{"h1.example"}},
 		"a bad disk":              {log: badSeeker{bytes.NewReader(log)}, hosts: []string{"h1.example"}},
 	} {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 )
 
 // maxLine is the longest line that is read: a robots.txt of 500 KiB in which each byte is escaped,
@@ -17,6 +18,7 @@ const maxLine = 16 << 20
 type Reader struct {
 	in  *bufio.Reader
 	buf []byte // holds lines that are longer than the Reader's buffer
+	err error  // what stopped All
 }
 
 // NewReader returns a Reader of r.
@@ -41,22 +43,27 @@ func (r *Reader) Next() ([]byte, error) {
 	}
 }
 
-// Each calls f for each line of r that isn't blank, without its end, and with its number from 1.
-func Each(r io.Reader, f func(text []byte, line int)) error {
-	in := NewReader(r)
-	for line := 1; ; line++ {
-		text, err := in.Next()
-		if text = bytes.TrimRight(text, "\r\n"); len(bytes.TrimSpace(text)) > 0 {
-			f(text, line)
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return fmt.Errorf("evidence: after line %d: %w", line, err)
+// All yields each line that isn't blank, without its end, behind its number from 1. It stops where
+// reading fails: see Err.
+func (r *Reader) All() iter.Seq2[int, []byte] {
+	return func(yield func(int, []byte) bool) {
+		for line := 1; ; line++ {
+			text, err := r.Next()
+			if text = bytes.TrimRight(text, "\r\n"); len(bytes.TrimSpace(text)) > 0 && !yield(line, text) {
+				return
+			}
+			if err != nil {
+				if !errors.Is(err, io.EOF) {
+					r.err = fmt.Errorf("evidence: after line %d: %w", line, err)
+				}
+				return
+			}
 		}
 	}
 }
+
+// Err returns the error that stopped All, nil at the end of what was read.
+func (r *Reader) Err() error { return r.err }
 
 // Count returns "1 record", "2 records".
 func Count(n int, what string) string {
@@ -64,4 +71,13 @@ func Count(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Each calls f for each line of r that isn't blank, without its end, and with its number from 1.
+func Each(r io.Reader, f func(text []byte, line int)) error {
+	in := NewReader(r)
+	for line, text := range in.All() {
+		f(text, line)
+	}
+	return in.Err()
 }

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// TestEdgeIsTheTreeOfTlog: whatever the number of leaves, one by one or with some left out.
-func TestEdgeIsTheTreeOfTlog(t *testing.T) {
+// TestRunIsTheTreeOfTlog: whatever the number of leaves, one by one or with some left out.
+func TestRunIsTheTreeOfTlog(t *testing.T) {
 	var stored storage
-	var edge, sparse Edge
+	var whole, sparse Run
 	run := RunAt(0)
 	for n := range int64(200) {
 		leaf := Leaf([]byte{byte(n)})
@@ -23,18 +23,18 @@ func TestEdgeIsTheTreeOfTlog(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if edge.Add(leaf); edge.Root() != want {
+		if whole.Add(leaf); whole.Root() != want {
 			t.Fatalf("the root of %d leaves is wrong", n+1)
 		}
 		if run.Add(leaf); n%7 == 3 { // whoever has the hashes of a run only gets the same tree
 			if err := sparse.Skip(run.Len(), run.Hashes()); err != nil || sparse.Root() != want {
-				t.Fatalf("without leaves %d to %d: %v", sparse.Size()-run.Len(), n, err)
+				t.Fatalf("without leaves %d to %d: %v", sparse.Len()-run.Len(), n, err)
 			}
 			run = RunAt(uint64(n) + 1)
 		}
 	}
-	again, err := ParseEdge(edge.Size(), edge.String())
-	if err != nil || again.Root() != edge.Root() {
+	again, err := Parse(whole.Len(), whole.String())
+	if err != nil || again.Root() != whole.Root() {
 		t.Error(err)
 	}
 }
@@ -51,18 +51,18 @@ func (s storage) ReadHashes(indexes []int64) (hashes []tlog.Hash, err error) {
 
 // TestHugeTreesAreRefused: nothing that a stranger signs makes a reader panic.
 func TestHugeTreesAreRefused(t *testing.T) {
-	var e Edge
-	if err := e.Skip(1<<62, make([]tlog.Hash, 1)); err == nil {
+	var r Run
+	if err := r.Skip(1<<62, make([]tlog.Hash, 1)); err == nil {
 		t.Error("a run of 2^62 leaves")
 	}
-	if err := e.Skip(1<<48, make([]tlog.Hash, 1)); err != nil {
+	if err := r.Skip(1<<48, make([]tlog.Hash, 1)); err != nil {
 		t.Error(err)
 	}
-	e.Root()
-	if err := e.Skip(1, make([]tlog.Hash, 1)); err == nil {
+	r.Root()
+	if err := r.Skip(1, make([]tlog.Hash, 1)); err == nil {
 		t.Error("one leaf more than 2^48")
 	}
-	if _, err := ParseEdge(1<<62, strings.Repeat("A", 43)+"="); err == nil {
+	if _, err := Parse(1<<62, strings.Repeat("A", 43)+"="); err == nil {
 		t.Error("an edge of 2^62 leaves")
 	}
 	if _, err := ParseCheckpoint("x\n4611686018427387904\n" + strings.Repeat("A", 43) + "=\n"); err == nil {
