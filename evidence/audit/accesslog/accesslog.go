@@ -43,21 +43,26 @@ var ErrNothing = errors.New("accesslog: nothing was compared")
 //
 // With an error that is [ErrNothing] comes a Comparison too, which says what was read.
 func Compare(evidence io.Reader, o Options, access ...io.Reader) (*Comparison, error) {
-	c := &comparer{host: hostname.Key(o.Host), hosts: map[string]bool{}}
+	c := &comparer{host: hostname.Key(o.Host), hosts: map[string]bool{}, fold: tokens}
 	if o.Agent != "" {
-		c.agents = []string{o.Agent}
+		c.agents, c.fold = []string{o.Agent}, strings.ToLower
 	}
-	if err := c.readEvidence(evidence, o.Agent == ""); err != nil {
+	if err := c.readEvidence(evidence, o.Agent); err != nil {
 		return nil, err
 	}
 	if c.agents == nil {
 		return nil, errors.New("accesslog: the evidence names no crawler: say which requests in the access log are its own (Options.Agent, -agent)")
 	}
+	c.agent = strings.Join(c.agents[:min(len(c.agents), 3)], ", ")
+	for i, agent := range c.agents {
+		c.agents[i] = c.fold(agent)
+	}
 	for i, log := range access {
+		file := 0
 		if len(access) > 1 {
-			c.file = i + 1
+			file = i + 1
 		}
-		if err := c.readAccess(log); err != nil {
+		if err := c.readAccess(log, file); err != nil {
 			return nil, err
 		}
 	}

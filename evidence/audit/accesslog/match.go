@@ -21,62 +21,55 @@ const (
 	maxPairs, maxAlike = 1 << 20, 1000
 )
 
-// alike is what the two records of one request have in common. The status is 0 but where clocks are
-// set.
-type alike struct {
-	key, query uint64
-	status     int
-}
-
-func group(requests []request, key func(r *request) (alike, bool)) map[alike][]int {
-	groups := map[alike][]int{}
-	for i := range requests {
-		if k, ok := key(&requests[i]); ok {
-			groups[k] = append(groups[k], i)
-		}
-	}
-	return groups
-}
-
 // setClock finds out how far the site's clock is ahead, and whether it notes the starts or the ends
 // of requests: those are the ones that agree better. It goes by the pages that were asked for once
 // on both sides, or by all pairs that look alike if there are few of those.
 func (c *comparer) setClock() {
-	of := func(r *request) (alike, bool) { return alike{r.key, r.query, r.Status + r.SiteStatus}, true } // each has one
-	own, site := group(c.own, of), group(c.site, of)
+	type both struct{ own, site []*request }
+	alike := map[[3]uint64]*both{}
+	of := func(r *request) *both {
+		k := [...]uint64{r.key, r.query, uint64(r.Status + r.SiteStatus)} // each side has one status
+		if alike[k] == nil {
+			alike[k] = new(both)
+		}
+		return alike[k]
+	}
+	for _, o := range c.own {
+		b := of(o)
+		b.own = append(b.own, o)
+	}
+	for _, s := range c.site {
+		b := of(s)
+		b.site = append(b.site, s)
+	}
+	var starts, ends []time.Duration
 	for _, most := range [...]int{1, maxAlike} {
-		var starts, ends []time.Duration
-		for k, theirs := range site {
-			ours := own[k]
-			if most == 1 && (len(ours) != 1 || len(theirs) != 1) {
+		if len(starts) >= enough {
+			break
+		}
+		starts, ends = nil, nil
+		for _, b := range alike {
+			if most == 1 && len(b.own)*len(b.site) != 1 {
 				continue
 			}
-			for _, i := range ours[:min(len(ours), most)] {
-				for _, j := range theirs[:min(len(theirs), most, maxPairs-len(starts))] {
-					ahead := c.site[j].Time.Sub(c.own[i].Time)
-					starts, ends = append(starts, ahead), append(ends, ahead-c.own[i].took)
+			for _, o := range b.own[:min(len(b.own), most)] {
+				for _, s := range b.site[:min(len(b.site), most, maxPairs-len(starts))] {
+					ahead := s.Time.Sub(o.Time)
+					starts, ends = append(starts, ahead), append(ends, ahead-o.took)
 				}
 			}
 		}
-		if most > 1 || len(starts) >= enough {
-			byStart, byEnd := agree(starts), agree(ends)
-			if c.Offset = byStart.offset; byEnd.n >= byStart.n && byEnd.spread < byStart.spread*9/10 {
-				c.Offset, c.AtEnd = byEnd.offset, true
-			}
-			return
-		}
+	}
+	byStart, well := agree(starts)
+	byEnd, better := agree(ends)
+	if c.Offset = byStart; better > well {
+		c.Offset, c.AtEnd = byEnd, true
 	}
 }
 
-// An agreement is what most guesses at an offset say.
-type agreement struct {
-	offset, spread time.Duration // median, and mean distance from it
-	n              int           // number of these guesses
-}
-
-// agree returns the agreement of most guesses that lie in one window; of two that are as large, the
-// one with the smaller offset.
-func agree(guesses []time.Duration) (a agreement) {
+// agree returns the offset that most guesses lie around, in one window, and how well these agree.
+// Of two such offsets it is the smaller one.
+func agree(guesses []time.Duration) (offset, well time.Duration) {
 	slices.Sort(guesses)
 	var most []time.Duration
 	from := 0
@@ -84,54 +77,50 @@ func agree(guesses []time.Duration) (a agreement) {
 		for g-guesses[from] > window {
 			from++
 		}
-		n := to + 1 - from
-		if offset := guesses[from+n/2]; n > a.n || n == a.n && offset.Abs() <= a.offset.Abs() {
-			a.n, a.offset, most = n, offset, guesses[from:to+1]
+		near := guesses[from : to+1]
+		if middle := near[len(near)/2]; len(near) > len(most) || len(near) == len(most) && middle.Abs() <= offset.Abs() {
+			most, offset = near, middle
 		}
 	}
 	for _, g := range most {
-		a.spread += (g - a.offset).Abs() / time.Duration(a.n)
+		well += window - (g - offset).Abs()
 	}
-	return a
+	return offset, well
 }
 
 // compare matches the requests of both sides.
 func (c *comparer) compare() {
-	byTime := func(a, b request) int {
+	byTime := func(a, b *request) int {
 		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Record, b.Record))
 	}
 	slices.SortFunc(c.own, byTime)
 	slices.SortFunc(c.site, byTime)
 	c.setClock()
-	c.match(false)
-	c.match(true)
-	for i := range c.own {
-		o := &c.own[i]
+	c.match()
+	for _, o := range c.own {
 		due := c.due(o)
-		inTime := c.hosts[o.Host] && due.After(c.from.Add(inexact)) && due.Before(c.to.Add(-inexact))
-		if o.other != nil || inTime {
-			c.Evidence++
-		}
-		if o.other != nil {
+		switch inTime := c.hosts[o.Host] && due.After(c.from.Add(inexact)) && due.Before(c.to.Add(-inexact)); {
+		case o.other != nil:
+			c.Matched++
 			c.differ(o, o.other)
-		} else if inTime && o.Status != 0 {
+		case inTime && o.Status != 0:
 			c.Unseen.add(o.Finding)
+		case !inTime:
+			continue
 		}
+		c.Evidence++
 	}
 	c.Requests = len(c.site)
-	for i := range c.site {
-		s := &c.site[i]
-		if at := s.Time.Add(-c.Offset); s.other != nil {
-			continue
-		} else if at.Before(c.first.Add(-inexact)) || at.After(c.last.Add(inexact)) {
+	for _, s := range c.site {
+		at := s.Time.Add(-c.Offset)
+		switch {
+		case s.other != nil && c.AtEnd:
+			s.Time = s.Time.Add(-s.other.took) // its start
+		case s.other != nil:
+		case len(c.own) == 0 || at.Before(c.own[0].Time.Add(-inexact)) || at.After(c.own[len(c.own)-1].Time.Add(inexact)):
 			c.Outside.add(s.Finding)
-		} else {
+		default:
 			c.Missing.add(s.Finding)
-		}
-	}
-	for i := range c.site {
-		if s := &c.site[i]; c.AtEnd && s.other != nil {
-			s.Time = s.Time.Add(-s.other.took)
 		}
 	}
 	slices.SortFunc(c.site, byTime)
@@ -152,39 +141,42 @@ func (c *comparer) due(o *request) time.Time {
 	return t
 }
 
-// match finds for each of our requests the site's, in the order of time. With wild it looks at
-// those of ours whose query isn't known.
-func (c *comparer) match(wild bool) {
-	ours := group(c.own, func(o *request) (alike, bool) {
-		return alike{key: o.key, query: o.query}, o.other == nil && wild == (o.query == 0)
-	})
-	theirs := group(c.site, func(s *request) (alike, bool) {
-		k := alike{key: s.key, query: s.query}
-		if wild {
-			k.query = 0
-		}
-		return k, s.other == nil && ours[k] != nil
-	})
-	for k, is := range ours {
-		slices.SortStableFunc(is, func(a, b int) int { return c.due(&c.own[a]).Compare(c.due(&c.own[b])) })
-		for js := theirs[k]; len(is) > 0 && len(js) > 0; {
-			o, s := &c.own[is[0]], &c.site[js[0]]
-			switch d := s.Time.Sub(c.due(o)); {
-			case d < -inexact:
-				js = js[1:]
-			case d > inexact:
-				is = is[1:]
-			default:
-				o.other, s.other = s, o
-				is, js = is[1:], js[1:]
+// match finds for each of our requests the site's, in the order of time.
+func (c *comparer) match() {
+	type page struct{ key, query uint64 }
+	theirs := map[page][]*request{}
+	for _, o := range c.own {
+		theirs[page{o.key, o.query}] = nil
+	}
+	for _, s := range c.site {
+		for _, p := range [...]page{{s.key, s.query}, {s.key, 0}} {
+			if list, ok := theirs[p]; ok {
+				theirs[p] = append(list, s)
 			}
+		}
+	}
+	ours := slices.Clone(c.own)
+	slices.SortStableFunc(ours, func(a, b *request) int { return c.due(a).Compare(c.due(b)) })
+	for _, known := range [...]bool{true, false} { // those of ours whose query isn't known get what is left
+		for _, o := range ours {
+			if known != (o.query != 0) {
+				continue
+			}
+			p, due := page{o.key, o.query}, c.due(o)
+			list := theirs[p]
+			for len(list) > 0 && (list[0].other != nil || list[0].Time.Before(due.Add(-inexact))) {
+				list = list[1:]
+			}
+			if len(list) > 0 && !list[0].Time.After(due.Add(inexact)) {
+				o.other, list[0].other = list[0], o
+			}
+			theirs[p] = list
 		}
 	}
 }
 
 // differ compares two records of one request.
 func (c *comparer) differ(o, s *request) {
-	c.Matched++
 	both := s.Finding
 	both.Record, both.Status = o.Record, o.Status
 	switch {
@@ -210,7 +202,7 @@ func (f *Findings) add(x Finding) {
 
 // views returns the number of requests to each host and their shortest gap. Requests are in the
 // order of time.
-func views(requests []request) map[string]SiteView {
+func views(requests []*request) map[string]SiteView {
 	all, last := map[string]SiteView{}, map[string]time.Time{}
 	for _, r := range requests {
 		v := all[r.Host]

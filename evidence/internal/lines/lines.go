@@ -72,12 +72,3 @@ func Count(n int, what string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }
-
-// Each calls f for each line of r that isn't blank, without its end, and with its number from 1.
-func Each(r io.Reader, f func(text []byte, line int)) error {
-	in := NewReader(r)
-	for line, text := range in.All() {
-		f(text, line)
-	}
-	return in.Err()
-}

@@ -14,8 +14,8 @@ import (
 )
 
 // A Run is neighbouring leaves of a tree, of which it holds the hashes of the largest complete
-// subtrees that they form: at most 96, however many leaves there are. A Run that begins at leaf 0 is
-// a whole tree. The zero Run is the empty tree; [RunAt] begins elsewhere.
+// subtrees that they form: at most 96, however many leaves there are. A Run that begins at leaf 0
+// is a whole tree. The zero Run is the empty tree; [RunAt] begins elsewhere.
 type Run struct {
 	from, to uint64
 	hashes   []tlog.Hash // from left to right
