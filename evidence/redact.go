@@ -2,7 +2,6 @@ package evidence
 
 import (
 	"context"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,130 +12,172 @@ import (
 // RedactURL cuts the userinfo ("user:password@") out of every URL in s, which may be a URL or a
 // text that mentions some. It reads URLs as browsers do, which take "https:/user:password@h" for
 // one, and finds those that are escaped, as in "?next=https%3A%2F%2Fuser%3Apassword%40h". It
-// allocates nothing if there is no userinfo. The sinks of this package apply it to whatever they
-// are given; use it in a sink of your own that is called without [Safe].
+// allocates nothing if s holds no "@", or is short and holds no userinfo. The sinks of this package
+// apply it to whatever they are given; use it in a sink of your own that is called without [Safe].
 func RedactURL(s string) string {
-	if !mayHoldUserinfo(s) {
+	if !strings.Contains(s, "@") && !strings.Contains(s, "40") { // "%40", "%2540"
 		return s
 	}
-	var out []byte
-	kept := 0        // s[:kept] is in out
-	word := 0        // where the scheme may begin
-	value := 0       // how often the parameter's value is escaped that began at this word; 0: none did
-	var clean [8]int // by how often they are escaped: before that no authority has userinfo any more
+	for range 8 { // what is left may be the beginning of another URL; a second time is rare
+		clean := withoutUserinfo(s)
+		if len(clean) == len(s) {
+			break
+		}
+		s = clean
+	}
+	return s
+}
+
+func withoutUserinfo(s string) string {
+	var short [128]char
+	t := decode(short[:0], s)
+	for depth := 0; depth >= 0; depth = t.deeper(depth) {
+		t.cutUserinfo(s, depth)
+	}
+	if !slices.ContainsFunc(t, func(c char) bool { return c.cut }) {
+		return s
+	}
+	var b strings.Builder
+	for _, c := range t {
+		if !c.cut {
+			b.WriteString(s[c.from:c.to])
+		}
+	}
+	return b.String()
+}
+
+// A char is one character of a text that mentions URLs.
+type char struct {
+	c        byte // what it stands for
+	depth    int  // how often it is escaped: "%253D" is a "=" that is escaped twice
+	from, to int  // where it stands in the text
+	cut      bool // whether it is userinfo
+}
+
+type chars []char
+
+// decode appends the characters of s to t.
+func decode(t chars, s string) chars {
 	for i := 0; i < len(s); {
-		c, depth, size := unescape(s[i:])
-		at := i + size
-		if i == 0 && depth == 0 && isSlash(c) { // a URL may have no scheme, as in Location
-			at = 0
-		}
-		if c == ':' || at == 0 {
-			isHTTP := c == ':' && (endsInFold(s[:i], "http") || endsInFold(s[:i], "https"))
-			quoted := word > 0 && s[word-1] == '"'
-			plain, n, _ := afterSlashes(s, at, depth, false)
-			escaped, more, as := afterSlashes(s, at, depth, true)
-			// It may be escaped as its colon is, as its slashes are, or as the parameter in which it stands.
-			for _, r := range [...]struct{ authority, slashes, as int }{{plain, n, depth}, {escaped, more, as}, {escaped, more, max(as, value)}} {
-				authority := max(r.authority, at)
-				if at > r.authority { // what was cut out stood before more slashes
-					authority, _, as = afterSlashes(s, at, depth, true)
-					r.as = max(r.as, as)
-				}
-				if r.slashes < 2 && !isHTTP || r.as < len(clean) && authority < clean[r.as] {
-					continue
-				}
-				host, end := afterUserinfo(s, authority, r.as, quoted && r.as == 0)
-				if host > authority {
-					out = append(out, s[kept:authority]...)
-					kept, at = host, host
-				}
-				if r.as < len(clean) {
-					clean[r.as] = end
-				}
+		c := char{c: s[i], from: i, to: i + 1}
+		for end := i + len("%40"); c.c == '%' && end <= len(s); end += len("25") {
+			b, err := strconv.ParseUint(s[end-2:end], 16, 8)
+			if err != nil {
+				break
 			}
-			size = max(at-i, size)
+			c = char{c: byte(b), depth: c.depth + 1, from: i, to: end}
 		}
-		i += size
-		switch {
-		case c == '=':
-			word, value = i, depth+1
-		case !isScheme(c):
-			word, value = i, 0
-		}
+		t = append(t, c)
+		i = c.to
 	}
-	if kept == 0 {
-		return s
-	}
-	return string(append(out, s[kept:]...))
+	return t
 }
 
-// mayHoldUserinfo is a quick look: where it says no, RedactURL changes nothing.
-func mayHoldUserinfo(s string) bool {
-	return strings.IndexByte(s, '@') >= 0 || strings.Contains(s, "%") && strings.Contains(s, "40") // "%40", "%2540"
+// deeper returns the next depth at which URLs may be escaped, -1 if there is none. The value of a
+// parameter is escaped once more than its "=".
+func (t chars) deeper(depth int) int {
+	next := -1
+	for _, c := range t {
+		if c.c == '=' {
+			c.depth++
+		}
+		if c.depth > depth && (next < 0 || c.depth < next) {
+			next = c.depth
+		}
+	}
+	return next
 }
 
-func isSlash(c byte) bool { return c == '/' || c == '\\' } // a browser takes both for one
+// in reports whether c is one of set that is escaped at most depth times.
+func (c char) in(set string, depth int) bool {
+	return c.depth <= depth && strings.IndexByte(set, c.c) >= 0
+}
 
-func endsInFold(s, suffix string) bool {
-	return len(s) >= len(suffix) && strings.EqualFold(s[len(s)-len(suffix):], suffix)
+const (
+	slashes = `/\`          // a browser takes both for one
+	inText  = " \t\r\n\"<>" // these end a URL in a text
+)
+
+// cutUserinfo cuts the userinfo out of the URLs in t, the characters of s, that are escaped depth
+// times: as their colon is or their slashes are, or as the parameter in which they stand.
+func (t chars) cutUserinfo(s string, depth int) {
+	clean := 0      // no authority that begins before has userinfo any more
+	var before char // the last one that can't be of a scheme
+	for i, c := range t {
+		if c.in(":", depth) || i == 0 && c.in(slashes, 0) { // a URL may have no scheme, as in Location
+			from := i
+			if c.c == ':' {
+				from++
+			}
+			scheme := strings.ToLower(s[before.to:c.from])
+			isHTTP := strings.HasSuffix(scheme, "http") || strings.HasSuffix(scheme, "https")
+			authority, as := t.afterSlashes(from, c.depth, depth)
+			inValue := before.c == '=' && before.depth+1 == depth
+			if (authority-from >= 2 || isHTTP) && (as == depth || inValue) && authority >= clean {
+				quoted := depth == 0 && before.in(`"`, 0)
+				clean = t.cutAuthority(authority, depth, quoted)
+			}
+		}
+		if !isScheme(c.c) {
+			before = c
+		}
+	}
 }
 
 func isScheme(c byte) bool {
 	return 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || c == '+' || c == '-' || c == '.'
 }
 
-// afterSlashes returns where the authority begins behind the n slashes at s[i:], and how often
-// these are escaped, or depth if that is more. They may be escaped more often than depth only where
-// deeper says so; a slash that is escaped more often than the first is the userinfo's.
-func afterSlashes(s string, i, depth int, deeper bool) (authority, n, deepest int) {
-	for ; i < len(s); n++ {
-		c, d, size := unescape(s[i:])
-		if !isSlash(c) || d > depth && (n > 0 || !deeper) {
-			break
-		}
-		i, depth = i+size, max(depth, d)
+// afterSlashes returns where the authority begins behind the slashes at t[i:], and how often these
+// are escaped, at least as often as the colon before them and at most depth times. A slash that is
+// escaped more often than the first is the userinfo's.
+func (t chars) afterSlashes(i, colon, depth int) (authority, as int) {
+	as = colon
+	if i < len(t) && t[i].in(slashes, depth) {
+		as = max(as, t[i].depth)
 	}
-	return i, n, depth
+	for i < len(t) && t[i].in(slashes, as) {
+		i++
+	}
+	return i, as
 }
 
-// afterUserinfo returns where the host begins in the authority at s[authority:], which is there if
-// it has no userinfo, and where it ends. The URL is escaped depth times: what is escaped more often
-// is a part of its data, and what is less often, of the URL around it. An authority of nothing but
-// userinfo makes the next one the URL's, as in "//user@//other@host". Where the URL is quoted, as
-// in the errors of net/url, userinfo may hold what ends a URL elsewhere.
-func afterUserinfo(s string, authority, depth int, quoted bool) (host, end int) {
-	host = authority
-	for end = authority; end < len(s); {
-		c, d, size := unescape(s[end:])
-		ends := d == 0 && strings.IndexByte(" \t\r\n\"<>", c) >= 0 || d < depth && strings.IndexByte("&#", c) >= 0 ||
-			d <= depth && (isSlash(c) || c == '?' || c == '#')
-		if quoted && d == 0 {
-			if ends = strings.IndexByte(`"/?#`, c) >= 0; c == '\\' && end+1 < len(s) && strings.IndexByte(`\"`, s[end+1]) >= 0 {
-				size = 2
-			}
-		}
-		if ends {
-			next, n, _ := afterSlashes(s, end, depth, false)
-			if host == authority || host < end || n == 0 {
+// cutAuthority cuts the userinfo out of the authority at t[authority:], and returns where that
+// ends. What is escaped more often than depth is a part of the URL's data, and what is less often,
+// of the URL around it. An authority of nothing but userinfo makes the next one the URL's, as in
+// "//user@//other@host". Where the URL is quoted, as in the errors of net/url, userinfo may hold
+// what ends a URL elsewhere.
+func (t chars) cutAuthority(authority, depth int, quoted bool) (end int) {
+	around, within := inText, slashes+"?#"
+	if quoted {
+		around, within = `"`, "/?#"
+	}
+	host := authority
+	for end = authority; end < len(t); end++ {
+		c := t[end]
+		if quoted && c.in(`\`, 0) && end+1 < len(t) && t[end+1].in(`\"`, 0) {
+			end++
+		} else if c.in(around, 0) || c.in("&#", depth-1) || c.in(within, depth) {
+			next, _ := t.afterSlashes(end, depth, depth)
+			if host == authority || host < end || next == end {
 				break
 			}
-			end = next
-			continue
-		}
-		if end += size; c == '@' && d <= depth {
-			host = end
+			end = next - 1
+		} else if c.in("@", depth) {
+			host = end + 1
 		}
 	}
-	return host, end
+	for i := authority; i < host; i++ {
+		t[i].cut = true
+	}
+	return end
 }
 
 // sanitize cuts credentials out of the fields that may mention URLs, and clips what is too long.
 // Every sink calls it; what is clean already it leaves as it is.
 func (d *Decision) sanitize() {
 	for _, text := range [...]*string{&d.URL, &d.Location, &d.Reason, &d.Err} {
-		if mayHoldUserinfo(*text) { // most have none; assigning the same string again costs time
-			*text = RedactURL(*text)
-		}
+		*text = RedactURL(*text)
 	}
 	if d.Policy != nil {
 		d.Policy = d.Policy.clipped()
@@ -147,13 +188,9 @@ func (d *Decision) sanitize() {
 // clipStrings clips the strings of the struct d, of which table has the members.
 func clipStrings(d unsafe.Pointer, table []member) {
 	for i := range table {
-		m := &table[i]
-		if m.most == 0 {
-			continue
-		}
-		if s := in[string](d, m); len(*s) > m.most/maxQuoted {
-			if kept := clip(*s, m.most); len(kept) != len(*s) {
-				*s = kept
+		if m := &table[i]; m.most > 0 {
+			if s := in[string](d, m); len(*s) > m.most/maxQuoted {
+				*s = clip(*s, m.most)
 			}
 		}
 	}
@@ -165,35 +202,21 @@ const Clipped = "[...]"
 // maxQuoted is how many bytes of JSON one byte of a string takes at most: "\u0000".
 const maxQuoted = 6
 
-// isPlain reports whether s is its own JSON, but for the quotes.
-func isPlain(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
-			return false
-		}
-	}
-	return true
-}
-
 // clip returns s if its JSON takes at most n bytes, or else as much of its beginning as has room
 // with Clipped at its end.
 func clip(s string, n int) string {
-	if len(s) <= n && isPlain(s) {
+	var quoted [2 << 10]byte // more than any n
+	if len(s) <= n && len(appendQuoted(quoted[:0], s)) <= n+len(`""`) {
 		return s
 	}
-	var quoted [2 + 2*maxQuoted]byte // of one character, at most two surrogates
-	room := 0                        // how much of s has room together with Clipped
-	for i, used := 0, 0; i < len(s); {
+	room := 0 // how much of s has room together with Clipped
+	for i, used := 0, 0; used <= n-len(Clipped); {
+		room = i
 		_, size := utf8.DecodeRuneInString(s[i:])
 		used += len(appendQuoted(quoted[:0], s[i:i+size])) - len(`""`)
-		if used > n {
-			return strings.Clone(s[:room]) + Clipped
-		}
-		if i += size; used <= n-len(Clipped) {
-			room = i
-		}
+		i += size
 	}
-	return s
+	return strings.Clone(s[:room]) + Clipped
 }
 
 // Redacted stands in a record where the value of a query parameter stood.
@@ -232,85 +255,47 @@ func (r *redactor) Record(ctx context.Context, d Decision) {
 	r.next.Record(ctx, d)
 }
 
-const (
-	// These characters end the value of a parameter. A ";" doesn't, though it may start a parameter:
-	// most servers take it for data (URL Standard, section 5.1).
-	valueEnds = "&#"
-	inText    = " \t\r\n\"<>" // these end a URL in a text
-)
-
 // replace replaces the parameters' values in s. A value stands between "name=", which follows one
-// of ?, &, ; and # (fragments carry tokens too), and one of valueEnds or ends. A URL in a parameter
-// of another has its own parameters, escaped: "?next=%2Fa%3Ftoken%3Dx".
+// of ?, &, ; and # (fragments carry tokens too), and & or # or one of ends; what is escaped more
+// often than its "=" is a part of it, and so is a ";", which most servers take for data (URL
+// Standard, section 5.1). A URL in a parameter of another has its own parameters, escaped:
+// "?next=%2Fa%3Ftoken%3Dx".
 func (r *redactor) replace(s, ends string) string {
-	var out []byte
-	kept := 0 // s[:kept] is in out
-	name := 0 // where the name of a parameter may begin, behind what announces it; 0: nowhere
-	for i := 0; i < len(s); {
-		c, depth, size := unescape(s[i:])
-		switch {
-		case c == '?' || c == '&' || c == ';' || c == '#':
-			name = i + size
-		case c == '=' && name > 0 && r.named(s[name:i]):
-			i += size
-			if end := i + valueEnd(s[i:], depth, ends); end > i {
-				out = append(append(out, s[kept:i]...), Redacted...)
-				i, kept = end, end
-			}
-			size = 0
-		case c == '=':
-			name = 0
-		}
-		i += size
-	}
-	if kept == 0 {
+	if !strings.ContainsAny(s, "=%") {
 		return s
 	}
-	return string(append(out, s[kept:]...))
+	var b strings.Builder
+	t := decode(nil, s)
+	name := 0 // where the name of a parameter may begin, behind what announces it; 0: nowhere
+	for i := 0; i < len(t); i++ {
+		c := t[i]
+		b.WriteString(s[c.from:c.to])
+		switch {
+		case strings.IndexByte("?&;#", c.c) >= 0:
+			name = i + 1
+		case c.c == '=' && name > 0 && r.named(t[name:i]):
+			for i+1 < len(t) && !t[i+1].in(ends, 0) && !t[i+1].in("&#", c.depth) {
+				i++
+			}
+			if t[i] != c {
+				b.WriteString(Redacted)
+			}
+		case c.c == '=':
+			name = 0
+		}
+	}
+	return b.String()
 }
 
-// valueEnd returns where a value ends at whose beginning s is, and whose "=" was escaped depth
-// times: what is escaped more often than that is a part of the value.
-func valueEnd(s string, depth int, ends string) int {
-	for i := 0; i < len(s); {
-		c, deeper, size := unescape(s[i:])
-		if deeper == 0 && strings.IndexByte(ends, c) >= 0 || deeper <= depth && strings.IndexByte(valueEnds, c) >= 0 {
-			return i
-		}
-		i += size
+// named reports whether name is one of r's parameters.
+func (r *redactor) named(name chars) bool {
+	var plain []byte
+	for _, c := range name {
+		plain = append(plain, c.c)
 	}
-	return len(s)
-}
-
-// unescape returns the byte that s begins with, how often it is escaped ("%253D" is a "=" that is
-// escaped twice), and how many bytes of s it takes.
-func unescape(s string) (c byte, depth, size int) {
-	if s[0] != '%' {
-		return s[0], 0, 1
-	}
-	for i := 1; i+2 <= len(s); i += len("25") {
-		depth++
-		if s[i:i+2] == "25" {
-			continue
-		}
-		if b, err := strconv.ParseUint(s[i:i+2], 16, 8); err == nil {
-			return byte(b), depth, i + 2
-		}
-		break
-	}
-	return '%', 0, 1
-}
-
-func (r *redactor) named(name string) bool {
-	for range 4 { // a name in a parameter of a parameter is escaped more than once
-		plain, err := url.QueryUnescape(name)
-		if err != nil || plain == name {
-			break
-		}
-		name = plain
-	}
-	names := append(strings.FieldsFunc(name, func(c rune) bool { return c == '[' || c == ']' }), name)
+	whole := strings.ReplaceAll(string(plain), "+", " ")
+	names := append(strings.FieldsFunc(whole, func(c rune) bool { return c == '[' || c == ']' }), whole)
 	return slices.ContainsFunc(r.params, func(p string) bool {
-		return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(p, name) })
+		return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(strings.ReplaceAll(p, "+", " "), name) })
 	})
 }
