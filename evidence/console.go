@@ -182,7 +182,7 @@ func All() ConsoleOption { return func(c *console) { c.all = true } }
 //
 // A line that can't be written is lost.
 func Console(w io.Writer, options ...ConsoleOption) Evidence {
-	waits, _ := simplelru.NewLRU[string, wait](maxWaits, nil) // an error is for 0 and less
+	waits, _ := simplelru.NewLRU[string, time.Time](maxWaits, nil) // an error is for 0 and less
 	c := &console{w: w, waits: waits, coloured: onTerminal(w)}
 	for _, o := range options {
 		o(c)
@@ -206,22 +206,16 @@ type console struct {
 	all      bool
 
 	mu    sync.Mutex
-	waits *simplelru.LRU[string, wait] // the last that was shown, by host
+	waits *simplelru.LRU[string, time.Time] // when a wait was shown last, by host and reason
 
 	pages, bytes int64     // fetched since the last line about it
 	since        time.Time // of that line; zero: nothing was fetched yet
 }
 
-// A wait is one that was shown.
-type wait struct {
-	at  time.Time
-	why string
-}
-
 const (
 	waitAgain = time.Minute      // between two lines about a host that is waited for
 	tally     = 10 * time.Second // between two lines about what was fetched
-	maxWaits  = 10_000           // number of hosts of which a wait is remembered
+	maxWaits  = 10_000           // number of waits that are remembered
 )
 
 // Record implements Evidence.
@@ -244,11 +238,11 @@ func (c *console) Record(_ context.Context, d Decision) {
 
 // news reports whether the wait of d is to be shown.
 func (c *console) news(d *Decision) bool {
-	why := d.Hold + d.DelaySource
-	if last, ok := c.waits.Get(d.Host); ok && last.why == why && d.Time.Sub(last.at) < waitAgain {
+	why := d.Host + " " + d.Hold + d.DelaySource
+	if last, ok := c.waits.Get(why); ok && d.Time.Sub(last) < waitAgain {
 		return false
 	}
-	c.waits.Add(d.Host, wait{d.Time, why})
+	c.waits.Add(why, d.Time)
 	return true
 }
 

@@ -32,7 +32,7 @@ func (d Decision) MarshalJSON() ([]byte, error) { return d.AppendJSON(nil), nil 
 // replacement character there, and UnmarshalJSON gets the byte back. Userinfo is cut out of URLs.
 func (d Decision) AppendJSON(b []byte) []byte {
 	d.sanitize()
-	d.shorten()
+	d.imply(true)
 	return append(appendMembers(b, unsafe.Pointer(&d), ofDecision), '}')
 }
 
@@ -42,7 +42,7 @@ func (e Entry) MarshalJSON() ([]byte, error) { return e.AppendJSON(nil), nil }
 // AppendJSON appends e to b as one JSON object on one line and returns the extended buffer.
 func (e Entry) AppendJSON(b []byte) []byte {
 	e.sanitize()
-	e.shorten()
+	e.imply(true)
 	return append(appendMembers(b, unsafe.Pointer(&e), ofEntry), '}')
 }
 
@@ -50,40 +50,41 @@ func (e Entry) AppendJSON(b []byte) []byte {
 func appendMembers(b []byte, d unsafe.Pointer, table []member) []byte {
 	from := len(b)
 	for i := range table {
-		switch m := &table[i]; m.kind {
-		case aString:
+		m := &table[i]
+		switch m.zero.(type) {
+		case string, Type:
 			if v := *in[string](d, m); v != "" {
 				b = appendQuoted(append(b, m.key...), v)
 			}
-		case aBool:
+		case bool:
 			if v := *in[bool](d, m); v || m.always {
 				b = strconv.AppendBool(append(b, m.key...), v)
 			}
-		case anInt:
+		case int:
 			if v := *in[int](d, m); v != 0 || m.always {
 				b = strconv.AppendInt(append(b, m.key...), int64(v), 10)
 			}
-		case anInt64:
+		case int64:
 			if v := *in[int64](d, m); v != 0 {
 				b = strconv.AppendInt(append(b, m.key...), v, 10)
 			}
-		case aUint64:
+		case uint64:
 			if v := *in[uint64](d, m); v != 0 {
 				b = strconv.AppendUint(append(b, m.key...), v, 10)
 			}
-		case aDuration:
+		case time.Duration:
 			if v := *in[time.Duration](d, m); v != 0 {
 				b = appendSeconds(append(b, m.key...), v)
 			}
-		case aTime:
+		case time.Time:
 			if v := in[time.Time](d, m); !v.IsZero() {
 				b = appendTime(append(b, m.key...), *v)
 			}
-		case aFloat:
+		case float64:
 			if v := *in[float64](d, m); v != 0 {
 				b = strconv.AppendFloat(append(b, m.key...), v, 'g', -1, 64)
 			}
-		case aPolicy:
+		case *Policy:
 			if v := *in[*Policy](d, m); v != nil {
 				b = append(appendMembers(append(b, m.key...), unsafe.Pointer(v), ofPolicy), '}')
 			}
@@ -93,14 +94,8 @@ func appendMembers(b []byte, d unsafe.Pointer, table []member) []byte {
 	return b
 }
 
-// shorten leaves out what a line needn't say, because expand can tell it from the rest.
-func (d *Decision) shorten() { d.imply(true) }
-
-// expand fills in what shorten has left out.
-func (d *Decision) expand() { d.imply(false) }
-
-// imply leaves out, or else fills in, what follows from other fields: the usual method, the first
-// attempt, the usual source of a delay, and times that equal others.
+// imply leaves out of a short line what follows from other fields, or else fills it in again: the
+// usual method, the first attempt, the usual source of a delay, and times that equal others.
 func (d *Decision) imply(short bool) {
 	if d.URL != "" {
 		imply(short, &d.Method, "GET")
@@ -249,7 +244,7 @@ func (e *Entry) UnmarshalJSON(b []byte) error {
 	if name, err := readMembers(b, unsafe.Pointer(e), ofEntry); err != nil {
 		return fmt.Errorf("evidence: not a record, member %q: %w", name, err)
 	}
-	e.expand()
+	e.imply(false)
 	return nil
 }
 
@@ -328,38 +323,37 @@ func endOfValue(b []byte) int {
 
 // readValue reads the value b of m into its field.
 func readValue(b []byte, d unsafe.Pointer, m *member) error {
-	switch {
-	case (m.kind == aString || m.kind == aTime) && b[0] != '"':
-		return errors.New("a string expected")
-	case m.kind == aPolicy && b[0] != '{':
-		return errors.New("an object expected")
-	case m.kind == aString:
-		*in[string](d, m) = unquote(b)
-		return nil
-	}
 	text := string(b) // which escapes from none of the calls
 	var err error
-	switch m.kind {
-	case aBool:
+	switch m.zero.(type) {
+	case string, Type:
+		if b[0] != '"' {
+			return errors.New("a string expected")
+		}
+		*in[string](d, m) = unquote(b)
+	case bool:
 		if text != "true" && text != "false" {
 			return errors.New("true or false expected")
 		}
 		*in[bool](d, m) = text == "true"
-	case anInt:
+	case int:
 		*in[int](d, m), err = strconv.Atoi(text)
-	case anInt64:
+	case int64:
 		*in[int64](d, m), err = strconv.ParseInt(text, 10, 64)
-	case aUint64:
+	case uint64:
 		*in[uint64](d, m), err = strconv.ParseUint(text, 10, 64)
-	case aDuration:
+	case time.Duration:
 		*in[time.Duration](d, m), err = parseSeconds(text)
-	case aFloat:
+	case float64:
 		*in[float64](d, m), err = strconv.ParseFloat(text, 64)
-	case aTime:
+	case time.Time:
 		var t time.Time
-		t, err = time.Parse(time.RFC3339Nano, text[1:len(text)-1])
+		t, err = time.Parse(time.RFC3339Nano, strings.Trim(text, `"`))
 		*in[time.Time](d, m) = t.UTC()
-	case aPolicy:
+	case *Policy:
+		if b[0] != '{' {
+			return errors.New("an object expected")
+		}
 		p := new(Policy)
 		*in[*Policy](d, m) = p
 		var name string

@@ -41,10 +41,9 @@ type Log struct {
 	flushAt int       // length of buf that is worth a write
 	clock   clock
 	n       uint64            // number of records so far, with the lost ones
-	put     int64             // number of bytes put into buf so far
-	out     int64             // number of those that w has taken
 	signed  time.Time         // when the last checkpoint was made, or the first record
-	ready   []publication     // checkpoints that aren't published yet
+	ready   [][]byte          // checkpoints that aren't published yet
+	due     int               // number of those that are written
 	public  bool              // whether a goroutine publishes, without mu
 	chain   hash.Hash         // of the last hash and the lines since; nil: the log isn't chained
 	hash    [sha256.Size]byte // the last one
@@ -126,7 +125,7 @@ func (l *Log) checkpoint(now time.Time) {
 	l.signed = now
 	l.appendLine(&Decision{Type: Checkpoint, Time: now, Allowed: true, Text: string(signed)}, now, edge)
 	if l.signer.tell != nil {
-		l.ready = append(l.ready, publication{signed, l.put})
+		l.ready = append(l.ready, signed)
 	}
 }
 
@@ -137,11 +136,11 @@ func (l *Log) publish() {
 		return
 	}
 	l.public = true
-	for len(l.ready) > 0 && l.ready[0].end <= l.out {
-		p := l.ready[0]
-		l.ready = l.ready[1:]
+	for l.due > 0 {
+		signed := l.ready[0]
+		l.ready, l.due = l.ready[1:], l.due-1
 		l.mu.Unlock()
-		err := l.signer.publish(l.w, p.signed)
+		err := l.signer.publish(l.w, signed)
 		l.mu.Lock()
 		if l.misuse == nil {
 			l.misuse = err
@@ -174,7 +173,7 @@ func (l *Log) appendLine(d *Decision, now time.Time, edge string) {
 	}
 	from := len(l.buf)
 	d.sanitize()
-	d.shorten()
+	d.imply(true)
 	b := appendMembers(l.buf, unsafe.Pointer(d), ofDecision)
 	b = append(b, `,"n":`...)
 	b = strconv.AppendUint(b, l.n, 10)
@@ -198,7 +197,6 @@ func (l *Log) appendLine(d *Decision, now time.Time, edge string) {
 		l.signer.tree.Add(merkle.Leaf(b[from:]))
 	}
 	l.buf = append(b, '\n')
-	l.put += int64(len(l.buf) - from)
 }
 
 // lineEnd is what a line without a hash is hashed with, beside its members.
@@ -230,7 +228,7 @@ func (l *Log) appendHash(b []byte, from int, typ Type) []byte {
 // write writes what is held back, with l.mu released meanwhile. The caller has made sure that no
 // other write is under way.
 func (l *Log) write(now time.Time) {
-	chunk := l.buf
+	chunk, waiting := l.buf, len(l.ready)-l.due
 	l.buf, l.spare = l.spare[:0], nil
 	l.writing = true
 	l.last = now
@@ -242,7 +240,9 @@ func (l *Log) write(now time.Time) {
 	l.writing = false
 	l.change.Broadcast()
 	l.err = err
-	l.out += int64(n)
+	if err == nil {
+		l.due += waiting
+	}
 	if rest := chunk[n:]; len(rest) > 0 {
 		l.buf, l.spare = append(append(chunk[:0], rest...), l.buf...), l.buf
 	} else {

@@ -1,12 +1,10 @@
 package evidence
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unsafe"
 )
 
@@ -15,26 +13,11 @@ import (
 type member struct {
 	name   string // name in JSON
 	key    string // what JSON has before its value: `,"name":`
-	kind   kind   // type of the field
+	zero   any    // zero value of the field's type, for type switches
 	always bool   // whether it is written even where it is false
 	most   int    // bytes of JSON that a string may take; 0: no limit
 	offset uintptr
 }
-
-// A kind is the type of a field.
-type kind uint8
-
-const (
-	aString kind = iota // a Type too
-	aBool
-	anInt
-	anInt64
-	aUint64
-	aDuration
-	aTime
-	aFloat
-	aPolicy
-)
 
 // ofEntry is the table of all members in their order: those of a Decision, which is the first field
 // of an Entry, and then those that a Log adds.
@@ -46,24 +29,14 @@ var (
 )
 
 func membersOf(t reflect.Type) []member {
-	kinds := map[reflect.Type]kind{
-		reflect.TypeFor[Type](): aString, reflect.TypeFor[string](): aString, reflect.TypeFor[bool](): aBool,
-		reflect.TypeFor[int](): anInt, reflect.TypeFor[int64](): anInt64, reflect.TypeFor[uint64](): aUint64,
-		reflect.TypeFor[time.Duration](): aDuration, reflect.TypeFor[time.Time](): aTime,
-		reflect.TypeFor[float64](): aFloat, reflect.TypeFor[*Policy](): aPolicy,
-	}
 	var table []member
 	for _, f := range reflect.VisibleFields(t) {
 		if f.Anonymous {
 			continue
 		}
-		k, ok := kinds[f.Type]
-		if !ok { // a programmer's mistake, which any test finds
-			panic(fmt.Sprintf("evidence: field %s of unknown kind %s", f.Name, f.Type))
-		}
 		name, option, _ := strings.Cut(f.Tag.Get("json"), ",")
 		most, _ := strconv.Atoi(f.Tag.Get("most")) // 0 without one
-		table = append(table, member{name, `,"` + name + `":`, k, option != "omitzero", most, f.Offset})
+		table = append(table, member{name, `,"` + name + `":`, reflect.Zero(f.Type).Interface(), option != "omitzero", most, f.Offset})
 	}
 	return table
 }
@@ -79,5 +52,5 @@ func find(table []member, name []byte, from int) int {
 	return -1
 }
 
-// in returns the field of the struct d that m tells of. T is the type that m.kind stands for.
+// in returns the field of the struct d that m tells of. T is the type of m.zero.
 func in[T any](d unsafe.Pointer, m *member) *T { return (*T)(unsafe.Add(d, m.offset)) }

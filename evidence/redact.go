@@ -232,13 +232,16 @@ const Redacted = "REDACTED"
 // Userinfo in URLs is removed always, without Redact. An auditor leaves the verdict on a URL open
 // that Redact has changed, since robots.txt can't be asked about it.
 func Redact(next Evidence, params ...string) Evidence {
-	return &redactor{passing{next}, slices.Clone(params)}
+	return &redactor{next, slices.Clone(params)}
 }
 
 type redactor struct {
-	passing
+	next   Evidence
 	params []string
 }
+
+// Err returns what the next sink says of records that it has lost.
+func (r *redactor) Err() error { return lost(r.next) }
 
 // Record implements Evidence.
 func (r *redactor) Record(ctx context.Context, d Decision) {

@@ -56,12 +56,6 @@ func Signed(key ed25519.PrivateKey, origin string, publish func(checkpoint []byt
 	}
 }
 
-// A publication is a checkpoint that waits to be published.
-type publication struct {
-	signed []byte
-	end    int64 // number of bytes of the log that have to be written before
-}
-
 // A treeSigner signs a log with an Ed25519 key.
 type treeSigner struct {
 	note.Signer
