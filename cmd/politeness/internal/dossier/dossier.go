@@ -83,8 +83,12 @@ type Dossier struct {
 	Report      *audit.Report
 	Checkpoint  string // of the log, if it is signed
 
-	starts  []time.Time
-	cleared []time.Time
+	starts      []time.Time
+	cleared     []time.Time
+	open        map[string]*Visit // requests that haven't ended, by keyOf
+	rules       map[string]*Rule  // Refused, by Why
+	statuses    map[string]int    // number of each of Statuses
+	preferences map[string]int    // number of each of Preferences
 }
 
 // A Bar is one bar of a chart.
@@ -129,17 +133,17 @@ type Visit struct {
 // New reads a log, or a bundle, and returns what is in it of the given hosts. The report judges the
 // same records: see [audit.CheckSite] and [bundle.Verify].
 func New(log io.Reader, report *audit.Report, hosts ...string) (*Dossier, error) {
-	d := &Dossier{Site: hosts, Report: report, Checkpoint: report.Signed.Latest}
-	rules := map[string]*Rule{}
-	statuses, preferences := map[string]int{}, map[string]int{}
-	open := map[string]*Visit{}
+	d := &Dossier{
+		Site: hosts, Report: report, Checkpoint: report.Signed.Latest,
+		open: map[string]*Visit{}, rules: map[string]*Rule{}, statuses: map[string]int{}, preferences: map[string]int{},
+	}
 	in := bufio.NewReader(log)
 	for {
 		text, err := in.ReadBytes('\n')
 		if strings.HasPrefix(string(text), `{"type":"`) {
 			var e evidence.Decision
 			if json.Unmarshal(text, &e) == nil && d.isAbout(&e) {
-				d.add(&e, rules, statuses, preferences, open)
+				d.add(&e)
 			}
 		}
 		if errors.Is(err, io.EOF) {
@@ -150,8 +154,8 @@ func New(log io.Reader, report *audit.Report, hosts ...string) (*Dossier, error)
 		}
 	}
 	d.finish()
-	d.Statuses, d.Preferences = bars(statuses), bars(preferences)
-	for _, r := range rules {
+	d.Statuses, d.Preferences = bars(d.statuses), bars(d.preferences)
+	for _, r := range d.rules {
 		d.Refused = append(d.Refused, r)
 	}
 	slices.SortFunc(d.Refused, func(a, b *Rule) int { return cmp.Or(cmp.Compare(b.N, a.N), cmp.Compare(a.Why, b.Why)) })
@@ -174,7 +178,32 @@ func (d *Dossier) isAbout(e *evidence.Decision) bool {
 }
 
 // add takes one record.
-func (d *Dossier) add(e *evidence.Decision, rules map[string]*Rule, statuses, preferences map[string]int, open map[string]*Visit) {
+func (d *Dossier) add(e *evidence.Decision) {
+	d.addCrawler(e)
+	d.CrawlDelay = max(d.CrawlDelay, e.CrawlDelay)
+	if e.Preferences != "" && len(d.preferences) < maxRules {
+		d.preferences[printable.Text(e.Preferences)]++
+	}
+	switch e.Type {
+	case evidence.Started, evidence.Resent:
+		d.addStart(e)
+	case evidence.Fetched, evidence.Failed:
+		d.addEnd(e)
+	case evidence.BlockedByRobots, evidence.BlockedByRule, evidence.Reserved, evidence.ResponseRejected:
+		d.addRefusal(e)
+	case evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable:
+		if len(d.Robots) < maxFetches {
+			d.Robots = append(d.Robots, Fetch{e.Time, fetchOf(e), printable.Text(e.SHA256)})
+		}
+	case evidence.HostBlocked:
+		d.addBlock(e)
+	case evidence.HostCleared:
+		d.cleared = append(d.cleared, e.Time)
+	}
+}
+
+// addCrawler adds the names under which the crawler came, and its contact.
+func (d *Dossier) addCrawler(e *evidence.Decision) {
 	name := e.Agent
 	if e.Policy != nil {
 		name = e.Policy.UserAgent
@@ -183,92 +212,92 @@ func (d *Dossier) add(e *evidence.Decision, rules map[string]*Rule, statuses, pr
 	if agent := printable.Text(name); agent != "" && len(d.UserAgents) < 8 && !slices.Contains(d.UserAgents, agent) {
 		d.UserAgents = append(d.UserAgents, agent)
 	}
-	d.CrawlDelay = max(d.CrawlDelay, e.CrawlDelay)
-	if e.Preferences != "" && len(preferences) < maxRules {
-		preferences[printable.Text(e.Preferences)]++
+}
+
+// keyOf returns what the records of one try have in common.
+func keyOf(e *evidence.Decision) string {
+	return fmt.Sprintf("%s %s %d %d %d", e.Transport, e.Host, e.Seq, e.Trip, e.Attempt)
+}
+
+func (d *Dossier) addStart(e *evidence.Decision) {
+	d.Requests++
+	start := cmp.Or(e.Start, e.Time)
+	d.starts = append(d.starts, start)
+	if e.Delay > 0 && (d.Delay == 0 || e.Delay < d.Delay) {
+		d.Delay = e.Delay
 	}
-	key := e.Transport + " " + e.Host + " " + strconv.FormatUint(e.Seq, 10) + " " + strconv.FormatUint(e.Trip, 10) + " " + strconv.Itoa(e.Attempt)
-	switch e.Type {
-	case evidence.Started, evidence.Resent:
-		d.Requests++
-		start := cmp.Or(e.Start, e.Time)
-		d.starts = append(d.starts, start)
-		if e.Delay > 0 && (d.Delay == 0 || e.Delay < d.Delay) {
-			d.Delay = e.Delay
-		}
-		v := &Visit{Start: start, What: printable.Text(e.URL)}
-		if e.Method != "" && e.Method != "GET" {
-			v.What = printable.Text(e.Method) + " " + v.What
-		}
-		switch {
-		case e.RobotsTxt:
-			v.Note = "robots.txt"
-		case e.Probe:
-			v.Note = "first request after a block"
-		case e.Redirects > 0:
-			v.Note = "redirect"
-		case e.Attempt > 1:
-			v.Note = "try " + strconv.Itoa(e.Attempt)
-		}
-		open[key] = v
-		if len(d.Visits) < maxVisits {
-			d.Visits = append(d.Visits, v)
-		} else {
-			d.MoreVisits++
-		}
-	case evidence.Fetched, evidence.Failed:
-		v := open[key]
-		delete(open, key)
-		if v == nil {
+	v := &Visit{Start: start, What: printable.Text(e.URL)}
+	if e.Method != "" && e.Method != "GET" {
+		v.What = printable.Text(e.Method) + " " + v.What
+	}
+	switch {
+	case e.RobotsTxt:
+		v.Note = "robots.txt"
+	case e.Probe:
+		v.Note = "first request after a block"
+	case e.Redirects > 0:
+		v.Note = "redirect"
+	case e.Attempt > 1:
+		v.Note = "try " + strconv.Itoa(e.Attempt)
+	}
+	d.open[keyOf(e)] = v
+	if len(d.Visits) < maxVisits {
+		d.Visits = append(d.Visits, v)
+	} else {
+		d.MoreVisits++
+	}
+}
+
+func (d *Dossier) addEnd(e *evidence.Decision) {
+	v := d.open[keyOf(e)]
+	delete(d.open, keyOf(e))
+	if v == nil {
+		return
+	}
+	v.Status, v.Bytes = e.Status, e.Bytes
+	d.Bytes += e.Bytes
+	name := "no answer"
+	if e.Status > 0 {
+		name = strconv.Itoa(e.Status)
+	}
+	if len(d.statuses) == maxRules && d.statuses[name] == 0 {
+		name = "others"
+	}
+	d.statuses[name]++
+	if why := cmp.Or(e.Err, e.Reason); why != "" {
+		v.Note = printable.Text(why)
+	}
+}
+
+func (d *Dossier) addRefusal(e *evidence.Decision) {
+	if e.Type == evidence.Reserved {
+		d.Reserved++
+	}
+	why := ruleOf(e)
+	r := d.rules[why]
+	if r == nil {
+		if len(d.rules) == maxRules {
+			d.MoreRefused++
 			return
 		}
-		v.Status, v.Bytes = e.Status, e.Bytes
-		d.Bytes += e.Bytes
-		name := "no answer"
-		if e.Status > 0 {
-			name = strconv.Itoa(e.Status)
-		}
-		if len(statuses) == maxRules && statuses[name] == 0 {
-			name = "others"
-		}
-		statuses[name]++
-		if why := cmp.Or(e.Err, e.Reason); why != "" {
-			v.Note = printable.Text(why)
-		}
-	case evidence.BlockedByRobots, evidence.BlockedByRule, evidence.Reserved, evidence.ResponseRejected:
-		if e.Type == evidence.Reserved {
-			d.Reserved++
-		}
-		why := ruleOf(e)
-		r := rules[why]
-		if r == nil {
-			if len(rules) == maxRules {
-				d.MoreRefused++
-				return
-			}
-			r = &Rule{Why: why}
-			rules[why] = r
-		}
-		if r.N++; len(r.Examples) < maxExamples && !slices.Contains(r.Examples, printable.Text(e.URL)) {
-			r.Examples = append(r.Examples, printable.Text(e.URL))
-		}
-	case evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable:
-		if len(d.Robots) < maxFetches {
-			d.Robots = append(d.Robots, Fetch{e.Time, fetchOf(e), printable.Text(e.SHA256)})
-		}
-	case evidence.HostBlocked:
-		if len(d.Blocks) == maxBlocks {
-			d.MoreBlocks++
-			return
-		}
-		why := printable.Text(e.Reason)
-		if e.Status > 0 {
-			why = strings.TrimSuffix(fmt.Sprintf("status %d, %s", e.Status, why), ", ")
-		}
-		d.Blocks = append(d.Blocks, &Block{Time: e.Time, Until: e.Until, Why: why})
-	case evidence.HostCleared:
-		d.cleared = append(d.cleared, e.Time)
+		r = &Rule{Why: why}
+		d.rules[why] = r
 	}
+	if r.N++; len(r.Examples) < maxExamples && !slices.Contains(r.Examples, printable.Text(e.URL)) {
+		r.Examples = append(r.Examples, printable.Text(e.URL))
+	}
+}
+
+func (d *Dossier) addBlock(e *evidence.Decision) {
+	if len(d.Blocks) == maxBlocks {
+		d.MoreBlocks++
+		return
+	}
+	why := printable.Text(e.Reason)
+	if e.Status > 0 {
+		why = strings.TrimSuffix(fmt.Sprintf("status %d, %s", e.Status, why), ", ")
+	}
+	d.Blocks = append(d.Blocks, &Block{Time: e.Time, Until: e.Until, Why: why})
 }
 
 // ruleOf returns what kept the crawler from a URL.
