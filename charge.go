@@ -182,7 +182,7 @@ func (c *charge) exceeded(stage Stage, err error) error {
 			d.Window = c.budget.Limits().Window(d.Time)
 		})
 	} else if stage == StageBudget {
-		return c.subject.giveUp(stage, err, 0)
+		return c.subject.giveUp(stage, err, givenUp{})
 	}
 	return c.subject.fail(stage, time.Time{}, err)
 }

@@ -81,7 +81,7 @@ func (trip *trip) retry(resp *http.Response, failure error) (again bool, err err
 	}
 	// To discard the answer at hand is a part of the wait.
 	if err := contexts.Sleep(&trip.turn.wait, time.Until(at)); err != nil {
-		return false, s.giveUp(StageTurn, err, 0)
+		return false, s.giveUp(StageTurn, err, givenUp{})
 	}
 	return true, trip.again()
 }
@@ -166,7 +166,7 @@ func (trip *trip) again() error {
 	if req.Body != nil && req.Body != http.NoBody {
 		fresh, err := req.GetBody()
 		if err != nil {
-			return trip.subject.giveUp(StageRequest, fmt.Errorf("body can't be sent again: %w", err), 0)
+			return trip.subject.giveUp(StageRequest, fmt.Errorf("body can't be sent again: %w", err), givenUp{})
 		}
 		req.Body, trip.held = fresh, fresh
 	}

@@ -187,7 +187,7 @@ func (c *sendContext) restart() error {
 	if again {
 		turn.earlier, turn.sent = append(turn.earlier, *last), turn.sent+1
 	} else {
-		next.instead = last.Seq
+		next.instead = last.givenUp()
 		next.TakenBack = append(last.TakenBack, next.TakenBack...)
 		if next.Restored == nil {
 			next.Restored = last.Restored

@@ -414,8 +414,12 @@ func TestAConnectionThatIsAMillisecondLateMovesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.judge()
-			if s := c.starts(); len(s) != 1 || (s[0].Instead != 0) != (late > time.Millisecond) {
-				t.Errorf("%v late: %+v", late, s)
+			s := c.starts()
+			if len(s) != 1 || (s[0].Instead != 0) != (late > time.Millisecond) {
+				t.Fatalf("%v late: %+v", late, s)
+			}
+			if s[0].Instead != 0 && !s[0].InsteadAt.Equal(s[0].Start.Add(-late)) {
+				t.Errorf("instead of the start at %v, want %v before %v", s[0].InsteadAt, late, s[0].Start)
 			}
 		})
 	}

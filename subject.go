@@ -59,9 +59,9 @@ func (s *subject) fail(stage Stage, retryAt time.Time, err error) error {
 
 // giveUp records that the request ended before its start, where that was to take the place of
 // another one, and returns the error.
-func (s *subject) giveUp(stage Stage, err error, instead uint64) error {
+func (s *subject) giveUp(stage Stage, err error, instead givenUp) error {
 	s.report(evidence.Failed, func(d *evidence.Decision) {
-		d.Reason, d.Err, d.Instead = "ended before its start: "+string(stage), err.Error(), instead
+		d.Reason, d.Err, d.Instead, d.InsteadAt = "ended before its start: "+string(stage), err.Error(), instead.seq, instead.at
 	})
 	return s.fail(stage, time.Time{}, err)
 }

@@ -128,7 +128,7 @@ func (trip *trip) identify() error {
 		refused := &Error{Stage: StageRequest, URL: weburl.Redacted(s.target), Err: err}
 		if s.url = refused.URL; s.url != "" && !waits.IsProbe(s.ctx) {
 			s.host = s.target.Host
-			_ = s.giveUp(StageRequest, err, 0)
+			_ = s.giveUp(StageRequest, err, givenUp{})
 		}
 		return refused
 	}
@@ -238,7 +238,7 @@ func (trip *trip) noTurn(stage Stage, err error) error {
 		}
 	}
 	s.report(evidence.SlotTimeout, func(d *evidence.Decision) {
-		d.Reason, d.RetryAt, d.Instead = what+reason.Error(), retryAt, trip.turn.vain
+		d.Reason, d.RetryAt, d.Instead, d.InsteadAt = what+reason.Error(), retryAt, trip.turn.vain.seq, trip.turn.vain.at
 	})
 	return s.fail(stage, retryAt, reason)
 }
@@ -348,7 +348,7 @@ func (trip *trip) send() (resp *http.Response, failure, err error) {
 		} else {
 			trip.charge.page = payment // nothing has reached the site
 			trip.turn.recordNews(&trip.turn.start)
-			trip.turn.vain, trip.turn.start = trip.turn.start.Seq, start{}
+			trip.turn.vain, trip.turn.start = trip.turn.start.givenUp(), start{}
 		}
 		return nil, nil, trip.noTurn(StageTurn, ctx.refused)
 	case resp == nil && failure == nil:

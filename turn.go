@@ -1,6 +1,7 @@
 package politeness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ type turn struct {
 	start   start           // of the try; its Start is zero before
 	sent    int             // starts of all tries, those of net/http's resends included
 	most    int             // bound of sent, by Config.Retry; 0: none, resends are net/http's own
-	vain    uint64          // number of the start that was given up at the connection, where no other took its place; 0: none
+	vain    givenUp         // at the connection, where no other start took its place
 	earlier []start         // starts of the try whose connections were lost before that
 	hop     lastHop         // of the robots.txt that the request has asked for
 }
@@ -31,11 +32,19 @@ type turn struct {
 // A start is one start of a try.
 type start struct {
 	hostlimit.Grant
-	instead uint64        // number of the start that this one replaced; 0: none
+	instead givenUp       // start that this one replaced
 	connect time.Duration // from the call of Base, or the start before, to the connection; 0: at once
 	keyID   string        // id of the key that signed the request; empty: none did
 	known   bool          // it is on record
 }
+
+// A givenUp is a start that was given up before anything was sent; zero: none was.
+type givenUp struct {
+	seq uint64
+	at  time.Time // by the limiter's clock
+}
+
+func (st *start) givenUp() givenUp { return givenUp{st.Seq, cmp.Or(st.At, st.Start)} }
 
 // A waitCause is why a request waits, as a record has it.
 type waitCause struct {
@@ -162,7 +171,7 @@ func (t *turn) record(typ evidence.Type, st *start) {
 	s.describe(&d, typ, st.Start)
 	d.Start, d.Allowed = st.Start, true
 	d.Prev, d.At, d.BlockedUntil, d.From, d.Window = st.Prev, st.At, st.BlockedUntil, s.from, s.window
-	d.Seq, d.Instead, d.Slot, d.Slots, d.Probe = st.Seq, st.instead, st.Slot, st.Slots, st.Probe
+	d.Seq, d.Instead, d.InsteadAt, d.Slot, d.Slots, d.Probe = st.Seq, st.instead.seq, st.instead.at, st.Slot, st.Slots, st.Probe
 	d.WaitSlot, d.WaitDelay, d.WaitBlock, d.WaitConnect = st.WaitSlot, st.WaitDelay, st.WaitBlock+t.visited, st.connect
 	d.Delay, d.DelaySource, d.CrawlDelay, d.Signed = st.Delay, st.DelaySource, t.floor, st.keyID
 	s.recorder.Pass(s.ctx, &d)

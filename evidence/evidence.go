@@ -125,6 +125,7 @@ type Decision struct {
 	// The turn.
 	Seq          uint64        `json:"seq,omitzero"`                   // number of this start on its Host, from 1, by Policy.Process or else Policy.Limiter
 	Instead      uint64        `json:"instead,omitzero"`               // number of the start that was given up for it before anything was sent
+	InsteadAt    time.Time     `json:"insteadAt,omitzero"`             // stamp of that start, as Prev would name it
 	Start        time.Time     `json:"start,omitzero"`                 // when the request was let go: on its connection, as far as the transport tells
 	Prev         time.Time     `json:"prev,omitzero"`                  // stamp of the latest start on Host that had ended by then, as the limiter has it, whichever process made that; zero: it knows none
 	At           time.Time     `json:"at,omitzero"`                    // Start by the clock of a limiter that several processes share, as Prev and BlockedUntil are then; zero: by the process's own
@@ -156,7 +157,7 @@ type Decision struct {
 	Refused      string        `json:"refused,omitzero" most:"96"`    // why the answer is a refusal whatever its status is
 	Left         bool          `json:"left,omitzero"`                 // the caller gave it up, which says nothing about the host
 	Connections  int           `json:"connections,omitzero"`          // connections that the try has opened; zero: at most one
-	Location     string        `json:"location,omitzero" most:"416"`  // where a redirect points
+	Location     string        `json:"location,omitzero" most:"376"`  // where a redirect points
 	Redirects    int           `json:"redirects,omitzero"`            // number of hops before this request
 	Err          string        `json:"error,omitzero" most:"320"`     // what went wrong
 

@@ -176,10 +176,14 @@ func TestALogOfAFleetThatIsWithheldIsFound(t *testing.T) {
 			continue
 		}
 		for _, withheld := range slices.Sorted(maps.Keys(logs)) {
-			stamps := map[time.Time]bool{}
+			type start struct {
+				host string
+				at   time.Time
+			}
+			stamps := map[start]bool{}
 			for _, d := range logs[withheld] {
 				if !d.At.IsZero() {
-					stamps[d.At] = true
+					stamps[start{d.Host, d.At}] = true
 				}
 			}
 			var rest, cut [][]byte
@@ -189,7 +193,7 @@ func TestALogOfAFleetThatIsWithheldIsFound(t *testing.T) {
 					continue
 				}
 				for _, d := range logs[name] {
-					named = named || stamps[d.Prev] && d.Instead == 0
+					named = named || stamps[start{d.Host, d.Prev}] && d.Instead == 0
 				}
 				log := logtest.Write(t, logs[name], evidence.Chained())
 				lines := logtest.Lines(log)

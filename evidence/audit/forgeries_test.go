@@ -433,6 +433,12 @@ func TestForgeries(t *testing.T) {
 		{"a trip removed whole, its start said to be replaced by the next one", missed, "as one is whose connection comes late; the site's own log has it", func(f *forger) {
 			s := *f.of(evidence.Started, "/2")
 			f.drop(func(d *evidence.Decision) bool { return d.Trip == s.Trip })
+			next := f.of(evidence.Started, "/3")
+			next.Instead, next.InsteadAt = s.Seq, s.Start
+		}},
+		{"and no stamp said of it", caught, "", func(f *forger) {
+			s := *f.of(evidence.Started, "/2")
+			f.drop(func(d *evidence.Decision) bool { return d.Trip == s.Trip })
 			f.of(evidence.Started, "/3").Instead = s.Seq
 		}},
 		{"the policy removed", leftOpen, "", func(f *forger) {
@@ -447,7 +453,7 @@ func TestForgeries(t *testing.T) {
 			zero := f.ds[0].Time
 			for i := range f.ds {
 				d := &f.ds[i]
-				for _, at := range []*time.Time{&d.Time, &d.Start, &d.Prev, &d.BlockedUntil, &d.Until, &d.RetryAt} {
+				for _, at := range []*time.Time{&d.Time, &d.Start, &d.Prev, &d.InsteadAt, &d.BlockedUntil, &d.Until, &d.RetryAt} {
 					if !at.IsZero() {
 						*at = zero.Add(at.Sub(zero) * 3)
 					}

@@ -224,7 +224,7 @@ func (l *leap) Record(ctx context.Context, d evidence.Decision) {
 		from = time.Time{}.Add(1) // there is no other clock in this log
 	}
 	if !d.Time.Before(from) {
-		for _, t := range [...]*time.Time{&d.Time, &d.Start, &d.Prev, &d.BlockedUntil, &d.Until, &d.RetryAt} {
+		for _, t := range [...]*time.Time{&d.Time, &d.Start, &d.Prev, &d.InsteadAt, &d.BlockedUntil, &d.Until, &d.RetryAt} {
 			if !t.Before(from) {
 				*t = t.Add(l.by)
 			}

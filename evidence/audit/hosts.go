@@ -25,6 +25,7 @@ type host struct {
 	expiries  []expiry
 	answers   []answer
 	given     map[given]bool         // numbers of starts that were given up
+	voids     map[int64]bool         // their stamps, which later starts may name
 	own       map[uint32][]ownLimits // limits of this host alone, by Transport and number of the first start
 	dates     dates                  // what Date headers say of the server's clock
 	lost      int64                  // when a slot was taken back first of which it isn't known whose it was; never: none was
@@ -72,8 +73,6 @@ type sequence struct {
 	hidden      int64 // latest time of a start that isn't in the log, which was cut off; 0: there is none
 	absent      int   // number of such starts that were surely under way until absentUntil
 	absentUntil int64
-	voids       int   // stamps that were given up and that later starts may name
-	void        int64 // the last of them
 	lesson      lesson
 	forgot      bool  // whether the delay after last is shorter than refusals have taught
 	firstEnd    int64 // when the first of its exchanges ended
@@ -98,7 +97,7 @@ func (h *host) judge(xs []uint32) {
 	of := func(t *transport, at int64) *sequence {
 		s := by[t.limiter]
 		if s == nil {
-			s = &sequence{h: h, a: a, limiter: t.limiter, first: at, rows: map[uint32]*numbers{}, firstEnd: never, voids: len(h.given)}
+			s = &sequence{h: h, a: a, limiter: t.limiter, first: at, rows: map[uint32]*numbers{}, firstEnd: never}
 			s.late, s.failed, s.unclear = slack, map[uint32]int64{}, true
 			by[t.limiter], all = s, append(all, s)
 		}
@@ -282,11 +281,9 @@ func (s *sequence) chain(x *exchange) {
 		if p := s.a.named[x.by].policy; p.Process != "" || x.seq == 0 {
 			s.a.openEnded(logWhole, "a start that doesn't say which one was before it on its host (prev)")
 		}
-	case last != nil && x.prev == last.start, x.prev == s.void, x.prev < x.start && s.has(x.prev):
+	case last != nil && x.prev == last.start, x.prev < x.start && s.has(x.prev), s.h.voids[x.prev]:
 	case x.prev < s.limiter.first:
 		s.a.openEnded(logWhole, usedBefore)
-	case s.voids > 0:
-		s.voids, s.void = s.voids-1, x.prev // it was given up since
 	case s.limiter.cut != never:
 		s.a.openEnded(logWhole, "a start that the limiter knew of and no log has, as one that was cut off may have had it")
 	default:

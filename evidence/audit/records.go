@@ -95,7 +95,8 @@ func (a *auditor) take(d *evidence.Decision, at place) {
 	a.request = requestOf(d)
 	a.consent(d)
 	if d.Instead != 0 && d.Type != evidence.Waiting {
-		a.host(d).given[given{a.by.row.index, d.Instead}] = true
+		h := a.host(d)
+		h.given[given{a.by.row.index, d.Instead}], h.voids[stamp(d.InsteadAt)] = true, true
 	}
 	switch d.Type {
 	case evidence.PolicyStated:
@@ -186,7 +187,7 @@ func (a *auditor) host(d *evidence.Decision) *host {
 	h := a.hosts[d.Host]
 	if h == nil {
 		name := strings.Clone(d.Host)
-		h = &host{a: a, index: uint32(len(a.inOrder)), report: HostReport{Host: name}, given: map[given]bool{}, own: map[uint32][]ownLimits{}, lost: never}
+		h = &host{a: a, index: uint32(len(a.inOrder)), report: HostReport{Host: name}, given: map[given]bool{}, voids: map[int64]bool{}, own: map[uint32][]ownLimits{}, lost: never}
 		a.hosts[name], a.inOrder = h, append(a.inOrder, h)
 	}
 	return h

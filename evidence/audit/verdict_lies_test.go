@@ -146,12 +146,22 @@ func TestVerdictsOnWhoSharesALimiter(t *testing.T) {
 		{"one that was given up for another", `
 			1   page 1
 			2   page 2 prev=@1.5
-			2.7 page 3 instead=4 seq=5
+			2.7 page 3 instead=4 insteadAt=@1.5 seq=5
 		`, ``},
+		{"one that isn't there, beside one that was given up", `
+			1   page 1
+			2   page 2 prev=@1.4
+			2.7 page 3 instead=4 insteadAt=@1.5 seq=5
+		`, `line 9: sequence: the limiter knew of a start 600ms before this one, which no log has`},
+		{"one that was given up, without its stamp", `
+			1   page 1
+			2   page 2 prev=@1.5
+			2.7 page 3 instead=4 seq=5
+		`, `line 9: sequence: the limiter knew of a start 500ms before this one, which no log has`},
 		{"one that was given up, which two name", `
 			1   page 1
 			2   page 2 prev=@1.5
-			2.7 page 3 prev=@1.5 instead=4 seq=5
+			2.7 page 3 prev=@1.5 instead=4 insteadAt=@1.5 seq=5
 		`, ``},
 		{"a block that it knew of", `
 			1 page 1

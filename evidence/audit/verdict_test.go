@@ -151,7 +151,7 @@ var saidBy = map[string][]string{
 	"end": {
 		"noDate", "quota", "status", "bytes", "latency", "duration", "serverDate", "retryAfter", "rateLimit", "refused", "left", "location", "error",
 	},
-	"start": {"from", "prev", "at", "blockedUntil", "window", "delay", "slot", "slots", "seq", "instead", "waitSlot", "waitDelay", "waitBlock"},
+	"start": {"from", "prev", "at", "blockedUntil", "window", "delay", "slot", "slots", "seq", "instead", "insteadAt", "waitSlot", "waitDelay", "waitBlock"},
 	"block": {"until", "kind", "refusals", "retryAt", "restored", "hand", "reason"},
 }
 
