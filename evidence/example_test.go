@@ -40,17 +40,13 @@ func ExampleMulti() {
 	// blocked_by_robots https://example.com/private?token=REDACTED Disallow: /private
 }
 
-// A filter in front of a log takes records out of it, and with them the proof: an auditor finds
-// starts without an end and holes in their numbers. Keep the log whole, and filter what people
-// watch.
-func ExampleFunc_incorrect() {
+// A Sample in front of a log takes records out of it, and with them the proof:
+// an auditor finds starts without an end and holes in their numbers. Keep the log
+// whole, and sample what people watch.
+func ExampleSample_incorrect() {
 	var file bytes.Buffer
 	log := evidence.JSONLines(&file)
-	e := evidence.Func(func(ctx context.Context, d evidence.Decision) {
-		if d.Type != evidence.Fetched { // wrong; evidence.Multi(log, filter) is right
-			log.Record(ctx, d)
-		}
-	})
+	e := evidence.Sample(10, log) // wrong; evidence.Multi(log, evidence.Sample(10, watched)) is right
 	record(e, 20)
 	if err := log.Close(); err != nil {
 		fmt.Println(err)

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // Func makes a function an Evidence.
@@ -45,6 +46,37 @@ func (m multi) Err() error {
 	}
 	return errors.Join(errs...)
 }
+
+// Sample returns an Evidence that passes on the routine records of one trip in n (robots_allowed,
+// started, and fetched with a status below 400) and every other record, so that no refusal is ever
+// dropped. n below 2 drops nothing. A sampled log is for watching: an auditor reports what is
+// missing from it.
+func Sample(n int, next Evidence) Evidence {
+	return &sample{next: next, n: uint64(max(n, 1))}
+}
+
+type sample struct {
+	next     Evidence
+	n        uint64
+	tripless atomic.Uint64 // number of routine records without a Trip, each of which counts as one
+}
+
+// Record implements Evidence.
+func (s *sample) Record(ctx context.Context, d Decision) {
+	if d.Type == RobotsAllowed || d.Type == Started || d.Type == Fetched && d.Status < 400 {
+		i := d.Trip
+		if i == 0 {
+			i = s.tripless.Add(1)
+		}
+		if (i-1)%s.n != 0 {
+			return
+		}
+	}
+	s.next.Record(ctx, d)
+}
+
+// Err returns what the next sink says of records that it has lost.
+func (s *sample) Err() error { return lost(s.next) }
 
 // A Recorder keeps all records in memory, for tests. Its zero value is ready to use, from many
 // goroutines at once. It must not be copied.

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -49,6 +50,58 @@ func TestMultiPanicsWithTheFirst(t *testing.T) {
 	}()
 	bad := func(s string) evidence.Func { return func(context.Context, evidence.Decision) { panic(s) } }
 	evidence.Multi(bad("first"), bad("second")).Record(t.Context(), started)
+}
+
+func TestSampleNeverDropsRefusals(t *testing.T) {
+	var r evidence.Recorder
+	s := evidence.Sample(10, &r)
+	types := []evidence.Type{
+		evidence.BlockedByRobots, evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable,
+		evidence.BlockedByRule, evidence.BudgetWarning, evidence.BudgetExceeded, evidence.SlotTimeout, evidence.Failed,
+		evidence.Retried, evidence.HostBlocked, evidence.HostCleared, evidence.LeaseExpired, evidence.ResponseRejected, evidence.NoIndex,
+	}
+	for trip := range uint64(100) {
+		for _, typ := range append(types, evidence.RobotsAllowed, evidence.Started) {
+			s.Record(t.Context(), evidence.Decision{Type: typ, Trip: trip + 1})
+		}
+		s.Record(t.Context(), evidence.Decision{Type: evidence.Fetched, Trip: trip + 1, Status: 399})
+		s.Record(t.Context(), evidence.Decision{Type: evidence.Fetched, Trip: trip + 1, Status: 400})
+	}
+	for _, typ := range types {
+		if n := len(r.Decisions(typ)); n != 100 {
+			t.Errorf("%s: %d of 100", typ, n)
+		}
+	}
+	for typ, want := range map[evidence.Type]int{evidence.RobotsAllowed: 10, evidence.Started: 10, evidence.Fetched: 110} {
+		if n := len(r.Decisions(typ)); n != want {
+			t.Errorf("%s: %d, want %d", typ, n, want)
+		}
+	}
+	// Of a trip that is kept, all records are kept.
+	for _, d := range r.Decisions(evidence.Started) {
+		if d.Trip%10 != 1 {
+			t.Errorf("trip %d was kept in part", d.Trip)
+		}
+	}
+}
+
+func TestSampleCountsRecordsWithoutATrip(t *testing.T) {
+	for _, tc := range []struct{ n, want int }{{-1, 100}, {0, 100}, {1, 100}, {3, 34}, {1000, 1}} {
+		var r evidence.Recorder
+		s := evidence.Sample(tc.n, &r)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for range 25 {
+					s.Record(context.Background(), evidence.Decision{Type: evidence.Fetched, Status: 200})
+				}
+			})
+		}
+		wg.Wait()
+		if n := len(r.Decisions()); n != tc.want {
+			t.Errorf("n = %d: %d records, want %d", tc.n, n, tc.want)
+		}
+	}
 }
 
 func TestRecorder(t *testing.T) {
@@ -416,7 +469,7 @@ func TestLossesPassThrough(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, sink := range map[string]evidence.Evidence{
-		"Multi": evidence.Multi(log), "Redact": evidence.Redact(log, "token"),
+		"Multi": evidence.Multi(log), "Sample": evidence.Sample(1, log), "Redact": evidence.Redact(log, "token"),
 	} {
 		g := evidence.Safe(sink)
 		g.Record(t.Context(), evidence.Decision{Type: evidence.Failed})
