@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -240,17 +241,22 @@ func TestVerdictsOnBundles(t *testing.T) {
 		lines []string
 		want  string
 	}{
-		"empty":                {nil, "audit: not a bundle: it is empty"},
-		"no first line":        {whole[1:], "audit: line 1 of the bundle: not a bundle"},
-		"no version":           {slices.Concat([]string{"{\"hosts\":[\"a.example\"]}\n"}, whole[1:]), "audit: line 1 of the bundle: not a bundle"},
-		"two things in a line": {slices.Concat(whole[:1], []string{"{\"omitted\":1} 1\n"}, whole[1:]), "audit: line 2 of the bundle: neither a record nor another line of a bundle"},
-		"an unknown member":    {slices.Concat(whole[:1], []string{"{\"omitted\":1,\"x\":1}\n"}, whole[1:]), "audit: line 2 of the bundle: neither a record nor another line of a bundle"},
-		"nothing in a line":    {slices.Concat(whole[:1], []string{"{}\n"}, whole[1:]), "audit: line 2 of the bundle: neither a record nor another line of a bundle"},
-		"another version":      {slices.Concat([]string{"{\"bundle\":2}\n"}, whole[1:]), "audit: line 1 of the bundle: a bundle of version 2, and this program knows 1"},
-		"without its end":      {whole[:len(whole)-2], "audit: the bundle ends without a checkpoint: it was cut off"},
+		"empty":                {nil, "it is empty"},
+		"no first line":        {whole[1:], "line 1: not a bundle"},
+		"no version":           {slices.Concat([]string{"{\"hosts\":[\"a.example\"]}\n"}, whole[1:]), "line 1: not a bundle"},
+		"two things in a line": {slices.Concat(whole[:1], []string{"{\"omitted\":1} 1\n"}, whole[1:]), "line 2: neither a record nor another line of a bundle"},
+		"an unknown member":    {slices.Concat(whole[:1], []string{"{\"unknown\":1}\n"}, whole[1:]), "line 2: neither a record nor another line of a bundle"},
+		"nothing in a line":    {slices.Concat(whole[:1], []string{"{}\n"}, whole[1:]), "line 2: neither a record nor another line of a bundle"},
+		"another version":      {slices.Concat([]string{"{\"bundle\":2}\n"}, whole[1:]), "line 1: a bundle of version 2, and this program knows 1"},
+		"without its end":      {whole[:len(whole)-2], "it ends without a checkpoint: it was cut off"},
 	} {
-		if _, err := bundle.Verify(strings.NewReader(strings.Join(c.lines, "")), trusted); err == nil || err.Error() != c.want {
+		if _, err := bundle.Verify(strings.NewReader(strings.Join(c.lines, "")), trusted); !errors.Is(err, bundle.ErrProof) || err.Error() != "bundle: not proved: "+c.want {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	// The first line is no leaf of the tree, so that nothing in it is a record.
+	forged := strings.Replace(text, `{"bundle":1,`, `{"type":"fetched","url":"https://a.example/never","host":"a.example","status":200,"bundle":1,`, 1)
+	if b, err := bundle.Verify(strings.NewReader(forged), trusted); err == nil && b.Report.Lines != b.Records {
+		t.Errorf("%d records are judged, and %d in the log", b.Report.Lines, b.Records)
 	}
 }

@@ -37,6 +37,7 @@ import (
 // follow. So the bundle is the tree with branches cut off: whoever reads it computes the root, and
 // compares it with the checkpoint's.
 type bundleLine struct {
+	Type       string      `json:"type,omitempty"`   // of a record
 	Bundle     int         `json:"bundle,omitempty"` // version; in the first line
 	Hosts      []string    `json:"hosts,omitempty"`
 	Omitted    uint64      `json:"omitted,omitempty"`
@@ -284,28 +285,13 @@ func (b *Bundle) WriteText(w io.Writer) error {
 	return errors.Join(err, b.Report.WriteText(w))
 }
 
-// A ProofError says why a bundle proves nothing. It is the error of [Verify], unless the
-// bundle or the Trust can't be read.
-type ProofError struct {
-	Line int // of the bundle; 0: all of it
-	Err  error
-}
-
-// Error implements error.
-func (e *ProofError) Error() string {
-	if e.Line > 0 {
-		return fmt.Sprintf("audit: line %d of the bundle: %v", e.Line, e.Err)
-	}
-	return fmt.Sprintf("audit: %v", e.Err)
-}
-
-// Unwrap returns Err.
-func (e *ProofError) Unwrap() error { return e.Err }
+// ErrProof is the error of a bundle that proves nothing.
+var ErrProof = errors.New("bundle: not proved")
 
 // Verify checks a bundle that [Extract] wrote, with nothing else from the log: that each record in
 // it stands in a log of which the checkpoint was made, in this order, and that the checkpoint is
-// signed with the key of t, if there is one, and extends the Checkpoints. What isn't right is a
-// [*ProofError].
+// signed with the key of t, if there is one, and extends the Checkpoints. What isn't right is an
+// [ErrProof]; other errors are those of reading the bundle or t.
 //
 // It can't show that the log itself is true, nor what was left out of it: see Bundle.Report for
 // what was left out of the bundle.
@@ -321,7 +307,7 @@ func Verify(bundle io.Reader, t audit.Trust) (*Bundle, error) {
 	for line, text := range in.All() {
 		isRecord, err := v.line(text)
 		if err != nil {
-			return nil, &ProofError{line, err}
+			return nil, fmt.Errorf("%w: line %d: %w", ErrProof, line, err)
 		}
 		if isRecord {
 			for ; at < line; at++ {
@@ -334,11 +320,11 @@ func Verify(bundle io.Reader, t audit.Trust) (*Bundle, error) {
 	case in.Err() != nil:
 		return nil, in.Err()
 	case v.Hosts == nil:
-		return nil, &ProofError{Err: errors.New("not a bundle: it is empty")}
+		return nil, fmt.Errorf("%w: it is empty", ErrProof)
 	case v.tree.Len() > 0 || v.Signed.Checkpoints == 0:
-		return nil, &ProofError{Err: errors.New("the bundle ends without a checkpoint: it was cut off")}
+		return nil, fmt.Errorf("%w: it ends without a checkpoint: it was cut off", ErrProof)
 	}
-	k.Extended((*trees.Signed)(&v.Signed), func(detail string) { err = &ProofError{Err: errors.New(detail)} })
+	k.Extended((*trees.Signed)(&v.Signed), func(detail string) { err = fmt.Errorf("%w: %s", ErrProof, detail) })
 	if err != nil {
 		return nil, err
 	}
@@ -356,43 +342,32 @@ type verification struct {
 	tree  merkle.Run
 }
 
-var errLine = errors.New("neither a record nor another line of a bundle")
-
 // line reads a line, and reports whether it is a record.
 func (v *verification) line(text []byte) (isRecord bool, err error) {
-	if v.Hosts != nil && bytes.HasPrefix(text, []byte(`{"type":"`)) {
-		if err := new(evidence.Entry).UnmarshalJSON(text); err != nil {
-			return true, err
-		}
-		v.Records++
-		v.tree.Add(merkle.Leaf(text))
-		v.known.Meet(&v.tree)
-		return true, nil
-	}
 	var l bundleLine
-	from := json.NewDecoder(bytes.NewReader(text))
-	from.DisallowUnknownFields()
-	err = from.Decode(&l)
+	err = json.Unmarshal(text, &l)
 	switch {
 	case v.Hosts == nil && (err != nil || l.Bundle == 0):
 		return false, errors.New("not a bundle")
-	case err != nil || from.More():
-		return false, errLine
 	case v.Hosts == nil && l.Bundle != bundleVersion:
 		return false, fmt.Errorf("a bundle of version %d, and this program knows %d", l.Bundle, bundleVersion)
 	case v.Hosts == nil:
 		v.Hosts = slices.Concat([]string{}, l.Hosts)
-	case l.Checkpoint != "":
-		return false, v.checkpoint(l.Checkpoint)
-	case l.Omitted == 0:
-		return false, errLine
-	default:
+	case err == nil && l.Type != "":
+		isRecord = true
+		v.Records++
+		v.tree.Add(merkle.Leaf(text))
+		err = new(evidence.Entry).UnmarshalJSON(text)
+	case err == nil && l.Checkpoint != "":
+		err = v.checkpoint(l.Checkpoint)
+	case err == nil && l.Omitted > 0:
 		v.Omitted += l.Omitted
-		if err = v.tree.Skip(l.Omitted, l.Hashes); err == nil {
-			v.known.Meet(&v.tree)
-		}
+		err = v.tree.Skip(l.Omitted, l.Hashes)
+	default:
+		err = errors.New("neither a record nor another line of a bundle")
 	}
-	return false, err
+	v.known.Meet(&v.tree)
+	return isRecord, err
 }
 
 func (v *verification) checkpoint(signed string) error {
