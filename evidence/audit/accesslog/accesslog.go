@@ -51,7 +51,7 @@ func Compare(evidence io.Reader, o Options, access ...io.Reader) (*Comparison, e
 		return nil, err
 	}
 	if c.agents == nil {
-		return nil, errors.New("accesslog: the evidence names no crawler: say which requests in the access log are its own (Options.Agent, -agent)")
+		return nil, errors.New("accesslog: the evidence names no crawler: is it another file? Otherwise say which requests in the access log are its own (Options.Agent, -agent)")
 	}
 	c.agent = strings.Join(c.agents[:min(len(c.agents), 3)], ", ")
 	for i, agent := range c.agents {
@@ -102,8 +102,6 @@ type Comparison struct {
 	Status  Findings `json:"status"`  // matched, and the statuses differ
 	Unseen  Findings `json:"unseen"`  // requests that the evidence has, answer included, and the site never saw
 
-	Hosts []SiteView `json:"hosts"` // by name
-
 	agent string // of which requests were looked for
 }
 
@@ -143,15 +141,6 @@ func (f Finding) String() string {
 		where = fmt.Sprintf("file %d, %s", f.File, where)
 	}
 	return printable.Text(fmt.Sprintf("%s  %s %s%s: %s", f.Time.UTC().Format(time.DateTime), f.Method, f.Host, f.Target, where))
-}
-
-// A SiteView is what the crawler did on one host, as the site saw it. Most access logs know whole
-// seconds, so gaps are a second longer or shorter.
-type SiteView struct {
-	Host      string  `json:"host"`
-	Requests  int     `json:"requests"`
-	MinGap    float64 `json:"minGap"`    // seconds from one start to the next at least, by the site; 0 for a single one
-	OwnMinGap float64 `json:"ownMinGap"` // the same by the evidence
 }
 
 // MarshalJSON writes durations in seconds.
@@ -202,11 +191,6 @@ func (c *Comparison) Sentences() []string {
 	for _, k := range c.Kinds() {
 		if k.N > 0 {
 			out = append(out, lines.Count(k.N, "request")+" "+k.Name+".")
-		}
-	}
-	for _, h := range c.Hosts {
-		if h.MinGap < h.OwnMinGap-1.5 && h.Requests > 1 {
-			out = append(out, fmt.Sprintf("The site saw requests to %s %.0f s apart, and the evidence has them %.0f s apart at least.", printable.Text(h.Host), h.MinGap, h.OwnMinGap))
 		}
 	}
 	if c.Unseen.N > 0 && c.Missing.N > 0 {

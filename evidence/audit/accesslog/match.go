@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -23,40 +24,35 @@ const (
 
 // setClock finds out how far the site's clock is ahead, and whether it notes the starts or the ends
 // of requests: those are the ones that agree better. It goes by the pages that were asked for once
-// on both sides, or by all pairs that look alike if there are few of those.
+// on both sides, or if there are few of those by all pairs that look alike.
 func (c *comparer) setClock() {
-	type both struct{ own, site []*request }
-	alike := map[[3]uint64]*both{}
-	of := func(r *request) *both {
+	type page struct{ own, site []*request }
+	pages := map[[3]uint64]*page{}
+	of := func(r *request) *page {
 		k := [...]uint64{r.key, r.query, uint64(r.Status + r.SiteStatus)} // each side has one status
-		if alike[k] == nil {
-			alike[k] = new(both)
+		if pages[k] == nil {
+			pages[k] = new(page)
 		}
-		return alike[k]
+		return pages[k]
 	}
 	for _, o := range c.own {
-		b := of(o)
-		b.own = append(b.own, o)
+		p := of(o)
+		p.own = append(p.own, o)
 	}
 	for _, s := range c.site {
-		b := of(s)
-		b.site = append(b.site, s)
+		p := of(s)
+		p.site = append(p.site, s)
 	}
+	pairs := func(p *page) int { return len(p.own) * len(p.site) }
 	var starts, ends []time.Duration
-	for _, most := range [...]int{1, maxAlike} {
-		if len(starts) >= enough {
+	for _, p := range slices.SortedFunc(maps.Values(pages), func(a, b *page) int { return cmp.Compare(pairs(a), pairs(b)) }) {
+		if pairs(p) > 1 && len(starts) >= enough {
 			break
 		}
-		starts, ends = nil, nil
-		for _, b := range alike {
-			if most == 1 && len(b.own)*len(b.site) != 1 {
-				continue
-			}
-			for _, o := range b.own[:min(len(b.own), most)] {
-				for _, s := range b.site[:min(len(b.site), most, maxPairs-len(starts))] {
-					ahead := s.Time.Sub(o.Time)
-					starts, ends = append(starts, ahead), append(ends, ahead-o.took)
-				}
+		for _, o := range p.own[:min(len(p.own), maxAlike)] {
+			for _, s := range p.site[:min(len(p.site), maxAlike, maxPairs-len(starts))] {
+				ahead := s.Time.Sub(o.Time)
+				starts, ends = append(starts, ahead), append(ends, ahead-o.took)
 			}
 		}
 	}
@@ -114,8 +110,6 @@ func (c *comparer) compare() {
 	for _, s := range c.site {
 		at := s.Time.Add(-c.Offset)
 		switch {
-		case s.other != nil && c.AtEnd:
-			s.Time = s.Time.Add(-s.other.took) // its start
 		case s.other != nil:
 		case len(c.own) == 0 || at.Before(c.own[0].Time.Add(-inexact)) || at.After(c.own[len(c.own)-1].Time.Add(inexact)):
 			c.Outside.add(s.Finding)
@@ -123,13 +117,6 @@ func (c *comparer) compare() {
 			c.Missing.add(s.Finding)
 		}
 	}
-	slices.SortFunc(c.site, byTime)
-	own := views(c.own)
-	for host, v := range views(c.site) {
-		v.OwnMinGap = own[host].MinGap
-		c.Hosts = append(c.Hosts, v)
-	}
-	slices.SortFunc(c.Hosts, func(a, b SiteView) int { return cmp.Compare(a.Host, b.Host) })
 }
 
 // due returns when the site should have noted a request of the evidence, by its own clock.
@@ -198,20 +185,4 @@ func (f *Findings) add(x Finding) {
 		*text = printable.Text(*text)
 	}
 	f.First = append(f.First, x)
-}
-
-// views returns the number of requests to each host and their shortest gap. Requests are in the
-// order of time.
-func views(requests []*request) map[string]SiteView {
-	all, last := map[string]SiteView{}, map[string]time.Time{}
-	for _, r := range requests {
-		v := all[r.Host]
-		if gap := r.Time.Sub(last[r.Host]).Seconds(); v.Requests == 1 || v.Requests > 1 && gap < v.MinGap {
-			v.MinGap = gap
-		}
-		v.Host = r.Host
-		v.Requests++
-		all[r.Host], last[r.Host] = v, r.Time
-	}
-	return all
 }
