@@ -134,7 +134,7 @@ func TestForgedSignedLogs(t *testing.T) {
 				l[signed[3]] = bytes.Replace(l[signed[3]], []byte(testOrigin+`\n`), []byte(testOrigin+`\n1`), 1)
 				return l
 			},
-			want: []string{"the signature isn't right", "that were signed"},
+			want: []string{"invalid signature for key example.com/crawler", "that were signed"},
 		},
 		"everything signed with another key": {
 			forge: func([][]byte) [][]byte { return bytes.SplitAfter(other, []byte("\n")) },
@@ -257,11 +257,11 @@ func TestSignedLogsOfOneFile(t *testing.T) {
 func TestTrustRefusesWhatItCanNotRead(t *testing.T) {
 	_, checkpoints := logtest.Signed(t, 10, testKey)
 	for want, trust := range map[string]audit.Trust{
-		`the key "nonsense"`:     {Key: "nonsense"},
-		"not a signed note":      {Checkpoints: [][]byte{[]byte("nonsense")}},
-		"signed with another":    {Key: logtest.VerifierKey(otherKey), Checkpoints: checkpoints[:1]},
-		"the signature isn't ri": {Key: trusted.Key, Checkpoints: [][]byte{bytes.Replace(checkpoints[0], []byte("\n"), []byte("\n1"), 1)}},
-		"not a checkpoint":       {Checkpoints: [][]byte{[]byte("hello\n\n— a AAAAAAA=\n")}},
+		`the key "nonsense"`:    {Key: "nonsense"},
+		"malformed note":        {Checkpoints: [][]byte{[]byte("nonsense")}},
+		"signed with another":   {Key: logtest.VerifierKey(otherKey), Checkpoints: checkpoints[:1]},
+		"invalid signature for": {Key: trusted.Key, Checkpoints: [][]byte{bytes.Replace(checkpoints[0], []byte("\n"), []byte("\n1"), 1)}},
+		"not a checkpoint":      {Checkpoints: [][]byte{[]byte("hello\n\n— a AAAAAAA=\n")}},
 	} {
 		if _, err := trust.Check(strings.NewReader("")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)

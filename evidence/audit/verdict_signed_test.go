@@ -159,7 +159,7 @@ func TestVerdictsOnSignedLogs(t *testing.T) {
 func TestVerdictsOnOlderCheckpointsThatCannotBeRead(t *testing.T) {
 	_, checkpoints := signedLinesOf(t, usual)
 	_, err := audit.Trust{Checkpoints: [][]byte{checkpoints[0], []byte("x")}}.Check(strings.NewReader(""))
-	if err == nil || err.Error() != "audit: checkpoint 2 to hold the log against: not a signed note" {
+	if err == nil || err.Error() != "audit: checkpoint 2 to hold the log against: malformed note" {
 		t.Error(err)
 	}
 }

@@ -466,6 +466,7 @@ func TestNothingComparedIsNoOK(t *testing.T) {
 		"a log in a format of its own":     {append(strings.Split(strings.Repeat("x\n", 11), "\n")[:11], access...), "11 of 21 lines are in no format"},
 		"another product token":            {other("OtherBot/1.0"), "no line of the access log is a request of TestBot"},
 		"a token that has ours in it":      {other("ATestBot/1.0"), "no line of the access log is a request of TestBot"},
+		"ours twice in one word":           {other("TestBotTestBot/1.0"), "no line of the access log is a request of TestBot"},
 		"and one that goes on behind ours": {other("TestBot-Video/1.0"), "no line of the access log is a request of TestBot"},
 		"another page":                     {[]string{accessLineOf(0, "/x")}, "the site saw 1 request of TestBot, and none is in the evidence"},
 	} {

@@ -51,17 +51,13 @@ func Read(key string, checkpoints [][]byte) (*Known, error) {
 // error.
 func (k *Known) Open(signed []byte) (c merkle.Checkpoint, err error) {
 	n, err := note.Open(signed, k.keys)
-	switch unknown, bad := (*note.UnverifiedNoteError)(nil), (*note.InvalidSignatureError)(nil); {
-	case err == nil:
-	case errors.As(err, &unknown) && k.Key == "":
+	if unknown := (*note.UnverifiedNoteError)(nil); errors.As(err, &unknown) && k.Key == "" {
 		n = unknown.Note
-	case unknown != nil:
+	} else if unknown != nil {
 		s := unknown.Note.UnverifiedSigs[0]
 		return c, fmt.Errorf("signed with another key than %s: %s+%08x", k.Key, s.Name, s.Hash)
-	case errors.As(err, &bad):
-		return c, errors.New("the signature isn't right")
-	default:
-		return c, errors.New("not a signed note")
+	} else if err != nil {
+		return c, err
 	}
 	if c, err = merkle.ParseCheckpoint(n.Text); err == nil && len(n.Sigs) > 0 && n.Sigs[0].Name != c.Origin {
 		err = fmt.Errorf("a checkpoint of %q, signed as %q", c.Origin, n.Sigs[0].Name)
