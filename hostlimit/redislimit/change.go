@@ -20,17 +20,14 @@ type change struct {
 
 	lease  *lease           // nil: a person's
 	served bool             // the outcome is a success
-	adapt  []any            // arguments of outcome that move the delay by response times
+	adapt  []any            // arguments of outcome that move the delay by response times; nil: none
 	act    int              // 1: a person blocks the host; 2: a person clears it
 	slots  int              // number of slots of the host
-	tries  int              // number of times that the server has answered
+	until  time.Duration    // end of the block as this process knows it, to which it keeps until the server has answered; 0: none
 	effect hostlimit.Effect // as computed last
 	latest time.Duration    // no request that was granted before the change can start after it
 	done   chan reply       // receives the reply to the change
 }
-
-// mostTries bounds how often a change is computed. Each time but the last another one was stored.
-const mostTries = 256
 
 // newest is Turn.Last: what args returns tells the server to set the number, which is a time.
 const newest = math.MaxUint64
@@ -47,16 +44,12 @@ func (h *host) write(c *change) {
 	h.p.add(op{name: "outcome", h: h, owed: c.lease != nil, build: c.args, done: c.answered})
 }
 
-// still are the arguments of outcome that don't move the delay by response times.
-var still = []any{0, 0, 0, -1, false}
-
 // plain returns the arguments of outcome for what changes no refusals.
 func (c *change) plain() []any {
-	adapt := c.adapt
-	if adapt == nil || c.tries > 0 {
-		adapt = still
+	adapt, id := c.adapt, ""
+	if adapt == nil {
+		adapt = []any{0, 0, 0, -1, false}
 	}
-	id := ""
 	if c.lease != nil {
 		id = c.lease.id
 	}
@@ -65,7 +58,9 @@ func (c *change) plain() []any {
 
 // args computes c, and returns the arguments of outcome.
 func (c *change) args(now time.Duration) []any {
-	h, s := c.h, c.compute(now)
+	h, s := c.h, c.h.refusals
+	s.Forgive(h.l.rules, now)
+	c.effect = c.make(&s, now)
 	stay := int64(-1)
 	if s.Until != h.refusals.Until {
 		stay = max(micros(s.Until-now), 0)
@@ -80,53 +75,42 @@ func (c *change) args(now time.Duration) []any {
 	)
 }
 
-// compute returns the refusals that c leads to.
-func (c *change) compute(now time.Duration) hostlimit.Refusals {
-	s := c.h.refusals
-	s.Forgive(c.h.l.rules, now)
-	c.effect = c.make(&s, now)
-	return s
-}
-
 // answered handles the reply of outcome.
 func (c *change) answered(at reply) {
 	h := c.h
-	if at.fate != did && at.fate != broken && c.lease != nil {
-		return // it is sent again
-	}
-	var t told
-	if at.fate == did {
-		t = newTold(at.answer[2:])
-		h.keep(t, at)
-	}
-	switch c.tries++; {
-	case at.fate == did && number(at.answer[0]) == 1:
+	switch at.fate {
+	case did:
+		i := newHostInfo(at.answer[2:])
+		h.learn(i, at)
+		c.adapt = nil // that is done
+		if number(at.answer[0]) == 0 {
+			h.write(c)
+			return
+		}
 		if last := number(at.answer[1]); last > 0 {
 			c.latest = h.p.clock.surely(last, at.received)
 		}
-		h.raise(max(t.adaptive, t.learned))
-		if c.effect.Blocked {
-			h.stopped(t.until, at)
+		h.raise(max(i.adaptive, i.learned))
+		if c.effect.Blocked || h.refusals.Blocks(at.received) {
+			c.effect.Until = h.l.base.Add(h.earliest)
 		}
-		if h.refusals.Blocks(at.received) {
-			c.effect.Until = h.l.base.Add(h.untilTold)
+		if c.effect.Blocked {
+			h.halt(at.received)
 		}
 		if c.act > 0 && (c.effect.Blocked || c.effect.Cleared) {
 			h.note(at, c.act == 1)
 		}
-		if c.act == 2 {
-			h.renounce()
-		}
-	case at.fate == did && c.tries < mostTries:
-		h.write(c)
-		return
+	case broken:
 	default:
-		c.effect = hostlimit.Effect{}
+		if c.lease != nil {
+			return // it is sent again
+		}
 	}
 	if h.changes = h.changes[1:]; len(h.changes) > 0 {
 		h.write(h.changes[0])
-	} else {
-		h.presumed = 0
+	}
+	if c.act == 2 || c.until > 0 && !c.effect.Blocked {
+		h.askAgain() // nothing holds them any more
 	}
 	c.done <- at
 }
@@ -140,10 +124,12 @@ const observing = time.Second
 // and so that the Effect is known. If the server doesn't answer by then, the Effect is what this
 // process keeps to until it has.
 func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
-	l, h := t.l, t.h
-	c, presumed, until := t.observe(o)
+	if t.local != nil {
+		return t.local.Observe(o)
+	}
+	c, e := t.observe(o)
 	if c == nil {
-		return presumed
+		return e
 	}
 	timer := time.NewTimer(observing)
 	defer timer.Stop()
@@ -152,37 +138,27 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 		if r.fate != did {
 			break
 		}
-		c.effect.StateErr = cmp.Or(c.effect.StateErr, l.save(context.WithoutCancel(l.ctx), h.key))
+		e = c.effect
+		e.StateErr = cmp.Or(e.StateErr, t.l.save(context.WithoutCancel(t.l.ctx), t.h.key))
 		// Requests that were let go just before start within their window or not at all.
-		_ = contexts.Sleep(context.Background(), min(c.latest-l.now(), observing))
-		return c.effect
+		_ = contexts.Sleep(context.Background(), min(c.latest-t.l.now(), observing))
 	case <-timer.C:
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	select {
-	case r := <-c.done: // in this very moment
-		if r.fate == did {
-			return c.effect
-		}
-	default:
-	}
-	h.presume(until)
-	return presumed
+	return e
 }
 
-// observe sends what o does. It returns the change to wait for, nil for none, with its Effect and
-// the end of the block as far as this process knows.
-func (t *lease) observe(o hostlimit.Outcome) (wait *change, e hostlimit.Effect, until time.Duration) {
+// observe sends what o does. It returns the change to wait for, nil for none, with its Effect as
+// far as this process knows.
+func (t *lease) observe(o hostlimit.Outcome) (wait *change, e hostlimit.Effect) {
 	l, h := t.l, t.h
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if t.observed || t.released {
-		return nil, e, 0
+		return nil, e
 	}
 	now, meaning := l.now(), l.rules.Meaning(o)
 	t.observed, t.unanswered = true, o.Status == 0 && meaning != neutral
-	if t.unanswered && t.started {
+	if t.unanswered && t.start != 0 {
 		h.finished(now, t.granted.delay) // which a restore tells, if the server forgets it
 	}
 	c := t.change(o, meaning == serves)
@@ -191,7 +167,7 @@ func (t *lease) observe(o hostlimit.Outcome) (wait *change, e hostlimit.Effect, 
 	was, s := h.refusals, h.refusals
 	s.Forgive(l.rules, now)
 	if was.Blocks(now) {
-		e.Refusals, e.Until = was.InARow(), l.base.Add(h.untilTold)
+		e.Refusals, e.Until = was.InARow(), l.base.Add(h.earliest)
 	}
 	quiet := !t.granted.probe && o.Reset <= 0
 	if quiet && (meaning == neutral || c.served && !isLeft(s) && len(h.changes) == 0) {
@@ -202,13 +178,13 @@ func (t *lease) observe(o hostlimit.Outcome) (wait *change, e hostlimit.Effect, 
 		if c.served || c.adapt != nil {
 			send(op{name: "outcome", h: h, owed: true, args: c.plain(), done: func(r reply) {
 				if r.fate == did && number(r.answer[0]) == 0 { // other processes have seen refusals since
-					h.keep(newTold(r.answer[2:]), r)
-					c.tries++
+					h.learn(newHostInfo(r.answer[2:]), r)
+					c.adapt = nil
 					h.submit(c)
 				}
 			}})
 		}
-		return nil, e, 0
+		return nil, e
 	}
 	will := c.make(&s, now)                    // before anything is sent: it may panic, as policies are the user's
 	if meaning == doubtful && s.InARow() > 1 { // else a tarpit's time would be the host's
@@ -216,20 +192,22 @@ func (t *lease) observe(o hostlimit.Outcome) (wait *change, e hostlimit.Effect, 
 	}
 	h.submit(c)
 	if !t.granted.probe && c.served && !s.Alone && s.Until == was.Until && was.InARow()+was.Forbidden == 0 && s.Lessons == was.Lessons {
-		return nil, e, 0 // it ends no block and no row
+		return nil, e // it ends no block and no row
+	}
+	if s.Blocks(now) {
+		will.Until = l.base.Add(s.Until)
+		if will.Blocked {
+			c.until = s.Until
+		}
 	}
 	if s.Alone && (will.Blocked || !was.Alone) && t.began > h.blocked {
 		h.halt(now)
 	}
-	if s.Blocks(now) {
-		will.Until = l.base.Add(s.Until)
-	}
 	if l.closed { // Release sends it
-		h.presume(s.Until)
-		return nil, will, 0
+		return nil, will
 	}
 	h.p.flush()
-	return c, will, s.Until
+	return c, will
 }
 
 // move moves the delay by response times, and reports whether that makes it longer now.
@@ -246,14 +224,6 @@ func (c *change) move(o *hostlimit.Outcome) (longer bool) {
 		h.raise(is)
 	}
 	return longer
-}
-
-// presume makes this process keep to a block of which the server may not know yet.
-func (h *host) presume(until time.Duration) {
-	if now := h.l.now(); until > now {
-		h.presumed = max(h.presumed, until)
-		h.halt(now)
-	}
 }
 
 // change returns the change of o.

@@ -62,12 +62,6 @@ func (c *serverClock) earliest(us int64, now time.Duration) time.Duration {
 	return time.Duration(us)*time.Microsecond - hi
 }
 
-// passed returns how far past us the server's clock may be at now.
-func (c *serverClock) passed(us int64, now time.Duration) time.Duration {
-	_, hi := c.bounds(now)
-	return now + hi - time.Duration(us)*time.Microsecond
-}
-
 // uncertainty returns the width of the bounds.
 func (c *serverClock) uncertainty(now time.Duration) time.Duration {
 	if !c.known {
@@ -91,7 +85,8 @@ const (
 // later asks again. The guard follows the lateness that this process sees, near its
 // 90th percentile: a larger one slows every host down, a smaller one costs calls.
 type guard struct {
-	late time.Duration
+	late   time.Duration
+	misses int // starts that came too late, in a row
 }
 
 // saw takes in how late a start was noticed.
@@ -106,12 +101,11 @@ func (g *guard) saw(late time.Duration) {
 	g.late = min(g.late, maxGuard)
 }
 
-// allow returns the guard for the next start of a caller that came too late
-// misses times in a row, while the server's clock is known up to uncertainty.
-// Both keep a guard from being shorter than anyone could keep to.
-func (g *guard) allow(misses int, uncertainty time.Duration) time.Duration {
+// allow returns the guard for the next start, while the server's clock is known up to uncertainty.
+// This and misses keep a guard from being shorter than anyone could keep to.
+func (g *guard) allow(uncertainty time.Duration) time.Duration {
 	d := max(g.late+g.late/4, minGuard) + min(uncertainty, maxGuard)
-	return min(d<<min(misses, 6), 10*maxGuard)
+	return min(d<<min(g.misses, 6), 10*maxGuard)
 }
 
 // now is the time on this process's monotonic clock.

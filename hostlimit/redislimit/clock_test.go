@@ -58,27 +58,27 @@ func TestClockNoticesSteps(t *testing.T) {
 }
 
 func TestGuardFollowsLateness(t *testing.T) {
-	g := guard{firstLate}
+	g := guard{late: firstLate}
 	for range 2000 {
 		g.saw(200 * time.Microsecond)
 	}
-	if d := g.allow(0, 0); d > 400*time.Microsecond || d < minGuard {
+	if d := g.allow(0); d > 400*time.Microsecond || d < minGuard {
 		t.Errorf("guard %v for steady 200us", d)
 	}
 	g.saw(time.Second) // one stall
-	if d := g.allow(0, 0); d > time.Millisecond {
+	if d := g.allow(0); d > time.Millisecond {
 		t.Errorf("guard %v after one stall", d)
 	}
 	for range 2000 {
 		g.saw(5 * time.Millisecond)
 	}
-	if d := g.allow(0, 0); d < 5*time.Millisecond || d > 10*time.Millisecond {
+	if d := g.allow(0); d < 5*time.Millisecond || d > 10*time.Millisecond {
 		t.Errorf("guard %v for steady 5ms", d)
 	}
-	if g.allow(3, 0) < 8*g.allow(0, 0)-time.Microsecond {
+	if (&guard{late: g.late, misses: 3}).allow(0) < 8*g.allow(0)-time.Microsecond {
 		t.Error("misses don't widen the guard")
 	}
-	if d := g.allow(60, time.Hour); d > 10*maxGuard {
+	if d := (&guard{late: g.late, misses: 60}).allow(time.Hour); d > 10*maxGuard {
 		t.Errorf("guard %v", d)
 	}
 }

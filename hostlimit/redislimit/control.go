@@ -25,16 +25,11 @@ func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 		return err
 	}
 	cause = strings.ToValidUTF8(cause, "\uFFFD")
-	h := l.known(key)
-	c := &change{h: h, act: 1, make: func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect {
+	c := &change{h: l.known(key), act: 1, make: func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect {
 		s.Block(now+min(time.Until(until), longestBlock), cause, newest)
 		return hostlimit.Effect{Blocked: true}
 	}}
-	err = l.act(ctx, c)
-	if err == nil {
-		err = l.save(ctx, key)
-	}
-	if err != nil {
+	if err := l.act(ctx, c); err != nil {
 		return err
 	}
 	// Requests that were let go just before start within their window or not at all.
@@ -44,22 +39,21 @@ func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 // Clear implements [hostlimit.Controller]: for all processes.
 func (l *Limiter) Clear(ctx context.Context, key string) error {
 	limits, _ := l.rules.Limits(key) // Acquire reports the error
-	h := l.known(key)
-	err := l.act(ctx, &change{h: h, act: 2, slots: limits.Concurrency, make: func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect {
+	return l.act(ctx, &change{h: l.known(key), act: 2, slots: limits.Concurrency, make: func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect {
 		return hostlimit.Effect{Cleared: s.Clear(now)}
 	}})
-	if err != nil {
-		return err
-	}
-	return l.save(ctx, key)
 }
 
-// act waits until the server has c, a change by a person.
+// act waits until the server, and the Store, have c, a change by a person.
 func (l *Limiter) act(ctx context.Context, c *change) error {
-	return l.await(ctx, c.h, func(answered chan reply) {
+	err := l.await(ctx, c.h, func(answered chan reply) {
 		c.done = answered
 		c.h.submit(c)
 	})
+	if err != nil {
+		return err
+	}
+	return l.save(ctx, c.h.key)
 }
 
 // longestBlock bounds a block that a person sets: sums with it don't overflow.
@@ -74,9 +68,7 @@ func (l *Limiter) List(ctx context.Context) iter.Seq2[hostlimit.HostState, error
 	return func(yield func(hostlimit.HostState, error) bool) {
 		var keys []string
 		err := l.keys(ctx, func(found []string) { keys = append(keys, found...) })
-		for len(keys) > 0 && err == nil {
-			part := keys[:min(len(keys), listed)]
-			keys = keys[len(part):]
+		for part := range slices.Chunk(keys, listed) {
 			states, errs := make([]hostlimit.HostState, len(part)), make([]error, len(part))
 			var wg sync.WaitGroup
 			for i, key := range part { // together, so that one call asks for many
@@ -84,9 +76,7 @@ func (l *Limiter) List(ctx context.Context) iter.Seq2[hostlimit.HostState, error
 			}
 			wg.Wait()
 			for i, state := range states {
-				if err = errs[i]; err != nil {
-					break
-				} else if !yield(state, nil) {
+				if !yield(state, errs[i]) || errs[i] != nil {
 					return
 				}
 			}

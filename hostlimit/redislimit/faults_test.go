@@ -549,9 +549,9 @@ func TestNothingGrowsWithProcessesThatWere(t *testing.T) {
 		// Long ago it was killed.
 		l.mu.Lock()
 		l.closed = true
+		l.unsubscribe()
 		l.mu.Unlock()
 		l.cancel()
-		_ = l.pubsub.Close()
 		long := string(appendValue(nil, []any{int64(1), "", "x"}))
 		if err := client.HSet(t.Context(), "p:{0}processes", l.proc, long).Err(); err != nil {
 			t.Fatal(err)

@@ -48,8 +48,9 @@ func promise(c Config, complete hostlimit.Config, refusals backoff.Refusals) str
 		d.Min, d.Max, d.Adaptive, d.Ceiling, d.FromEnd, complete.LeaseTTL, complete.Windows, complete.Override != nil, policy, fmt.Sprintf("%+v", refusals))
 }
 
-// differs returns in which fields that both have another promise isn't ours, empty for none.
-func differs(theirs, ours string) string {
+// differs returns a sentence about a process that has another promise in fields that we have, too;
+// empty: it hasn't.
+func differs(name, theirs, ours string) string {
 	var found []string
 	own := strings.Split(ours, "; ")
 	for field := range strings.SplitSeq(theirs, "; ") {
@@ -60,11 +61,11 @@ func differs(theirs, ours string) string {
 			}
 		}
 	}
-	return strings.Join(found, ", ")
+	if len(found) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("process %.100q has %s", name, strings.Join(found, ", "))
 }
-
-// difference is a sentence about a process that differs in d.
-func difference(name, d string) string { return fmt.Sprintf("process %.100q has %s", name, d) }
 
 // hello is an operation that publishes what l promises on the channel of a process, or of "all".
 // With check it also does what other operations need the server's permission for.
@@ -75,7 +76,7 @@ func (l *Limiter) hello(p *partition, to string, check bool) op {
 
 // greeted takes in a hello, to all or to this process.
 func (l *Limiter) greeted(f []any, toAll bool) {
-	id, d := text(f[0]), differs(text(f[2]), l.promise)
+	id, d := text(f[0]), differs(text(f[1]), text(f[2]), l.promise)
 	switch {
 	case id == l.proc:
 		l.echoed = l.now()
@@ -85,10 +86,9 @@ func (l *Limiter) greeted(f []any, toAll bool) {
 		if toAll && !l.closed {
 			l.parts[0].add(l.hello(l.parts[0], id, false))
 		}
-		e := Event{Time: time.Now(), Server: l.server, Differs: difference(text(f[1]), d)}
-		if l.others[id] != e.Differs && len(l.others) < mostOthers {
-			l.others[id] = e.Differs
-			l.events = append(l.events, e)
+		if l.others[id] != d && len(l.others) < mostOthers {
+			l.others[id] = d
+			l.events = append(l.events, Event{Time: time.Now(), Server: l.server, Differs: d})
 		}
 	}
 }

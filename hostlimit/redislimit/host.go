@@ -2,6 +2,7 @@ package redislimit
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,45 +19,40 @@ type host struct {
 	key string
 	seq uint64 // number of the last start of this process
 
-	waiters []*waiter         // first come, first served
-	leases  map[string]*lease // in flight, by id
+	waiters []*lease          // first come, first served
+	leases  map[string]*lease // that callers have, by id
 	debt    hostlimit.Debt    // what is owed in an outage, of FailLocal
 	debtOf  *outage
 
 	// All that must outlive a loss of data, on this process's clock.
-	next        time.Duration // the next start isn't earlier
-	last        time.Duration // the last start wasn't later; only if started
-	started     bool
-	refusals    hostlimit.Refusals
-	version     int64         // of refusals, on the server; -1: this process has changed them
-	untilServer int64         // refusals.Until on the server's clock
-	untilTold   time.Duration // lower bound of refusals.Until, as the server's clock is known only within bounds
-	asOf        int64         // when the server told so last
-	confirmed   time.Duration // the same on this process's clock
-	blocked     time.Duration // when a block became known here: turns granted before are void
-	presumed    time.Duration // end of a block of which the server may not know yet
-	changes     []*change     // of refusals that the server hasn't answered; the first one is under way
-	inForce     time.Duration // delay
-	served      int           // successes since began
-	began       time.Duration // when the counting of successes began
+	next      time.Duration // the next start isn't earlier
+	last      time.Duration // the last start wasn't later; only if started
+	started   bool
+	lastBy    *lease        // which started last here: its own next start owes it nothing
+	gap       time.Duration // after the last start here, whatever a server says that has lost the key
+	source    string        // what decided gap
+	refusals  hostlimit.Refusals
+	until     int64         // refusals.Until on the server's clock: the same block ends at the same time; 0: not the server's
+	earliest  time.Duration // lower bound of refusals.Until, as the server's clock is known only within bounds
+	version   int64         // of refusals, on the server; -1: this process has changed them
+	asOf      int64         // when the server reported the host last
+	confirmed time.Duration // the same on this process's clock
+	blocked   time.Duration // when a block became known here: turns granted before are void
+	changes   []*change     // of refusals that the server hasn't answered; the first one is under way
+	inForce   time.Duration // delay
+	served    int           // successes since began
+	began     time.Duration // when the counting of successes began
 
-	// What this process itself owes holds, whatever a server says that has lost the key.
-	owed   time.Duration // the last start of this process and its delay
-	owedBy *lease        // which started then
-
-	usual  time.Duration   // how long pages usually take, by the answers that this process had
-	gap    time.Duration   // after the last start
-	source string          // what decided gap
-	act    *hostlimit.Debt // Block or Clear by a person that no Grant or Error has reported
-	actAt  int64           // its time on the server's clock
+	usual     time.Duration         // how long pages usually take, by the answers that this process had
+	news                            // that no Grant or Error has reported
+	takenBack []hostlimit.TakenBack // that no Grant has reported
+	actAt     int64                 // time of the last news.byHand on the server's clock
 
 	// What the Store has, see keep.go.
 	recalled bool
 	saved    hostlimit.Refusals
 	savedAt  time.Duration
-	storing  chan struct{} // closed when the Store's present call is over; nil: there is none
-	restored *hostlimit.Restored
-	stateErr error
+	storing  chan struct{} // full while a call of the Store is under way; nil: there is no Store
 
 	opens  time.Duration // no start before, by Config.Windows
 	expiry time.Duration // when the server takes a lease back next, as it said last
@@ -65,6 +61,20 @@ type host struct {
 	blame  blame
 	since  time.Duration
 	waited [3]time.Duration
+}
+
+// news is what the next Grant or Error of a host reports.
+type news struct {
+	restored *hostlimit.Restored
+	stateErr error
+	byHand   *hostlimit.Debt
+}
+
+// takeNews returns the news, and forgets them.
+func (h *host) takeNews() news {
+	n := h.news
+	h.news = news{}
+	return n
 }
 
 type blame int
@@ -85,8 +95,14 @@ func blameOf(why string) blame {
 	return delay
 }
 
-// A told is what the server tells of a host with each start and each answer.
-type told struct {
+// account books the time that passed to what was waited for, and what is waited for from now on.
+func (h *host) account(now time.Duration, next blame) {
+	h.waited[h.blame] += now - h.since
+	h.since, h.blame = now, next
+}
+
+// A hostInfo is the server's report of a host, with each start and each answer.
+type hostInfo struct {
 	next     int64 // earliest next start
 	adaptive time.Duration
 	inForce  time.Duration // delay
@@ -103,48 +119,51 @@ type told struct {
 	rest     string // of hostlimit.Refusals, see change.args; empty: nothing
 }
 
-const toldFields = 14
+const infoFields = 14
 
-func newTold(reply []any) told {
-	return told{
-		next: number(reply[0]), adaptive: duration(reply[1]), inForce: duration(reply[2]), served: int(number(reply[3])), began: number(reply[4]),
-		until: number(reply[5]), setAt: number(reply[6]), cause: text(reply[7]), alone: number(reply[8]) == 1, row: int(number(reply[9])),
-		learned: duration(reply[10]), easedAt: number(reply[11]), version: number(reply[12]), rest: text(reply[13]),
+func newHostInfo(a []any) hostInfo {
+	return hostInfo{
+		next: number(a[0]), adaptive: duration(a[1]), inForce: duration(a[2]), served: int(number(a[3])), began: number(a[4]),
+		until: number(a[5]), setAt: number(a[6]), cause: text(a[7]), alone: number(a[8]) == 1, row: int(number(a[9])),
+		learned: duration(a[10]), easedAt: number(a[11]), version: number(a[12]), rest: text(a[13]),
 	}
 }
 
-// keep stores t, but not in place of what the server may have lost until restore has told it.
-func (h *host) keep(t told, at reply) {
-	clock, now := &h.p.clock, at.received
-	if h.p.restoring == 0 || t.version > h.version {
-		h.inForce, h.served, h.began = t.inForce, t.served, clock.surely(t.began, now)
-		h.adopt(t, now)
+// learn stores i. What the server reports holds, also where that is less than what was known,
+// because a person may have lifted a block; but what it may have lost stays until restore has
+// reported it.
+func (h *host) learn(i hostInfo, at reply) {
+	clock, now, s := &h.p.clock, at.received, h.refusals
+	restoring := h.p.restoring > 0
+	h.asOf, h.confirmed = at.server, now
+	if !restoring || i.version > h.version {
+		h.inForce, h.served, h.began = i.inForce, i.served, clock.surely(i.began, now)
+		if i.version != h.version {
+			s = hostlimit.Refusals{}
+			_ = json.Unmarshal([]byte(i.rest), &s) // by another version of hostlimit: what can be read holds
+			h.version = i.version
+		}
+		if s.Alone && !i.alone {
+			s.Clear(now) // the server has forgiven
+		}
+		s.SetAt, s.Cause, s.Alone, s.EasedAt = uint64(i.setAt), i.cause, i.alone, clock.surely(i.easedAt, now)
+		if s.InARow() == 0 {
+			s.Row = i.row // by a Store
+		}
+		if micros(s.Learned) != micros(i.learned) {
+			s.Learned = i.learned
+		}
 	}
-	h.blockedUntil(t.until, at)
-}
-
-// adopt makes the refusals of t those of h; blockedUntil sets the end of a block that lasts.
-func (h *host) adopt(t told, now time.Duration) {
-	clock, s := &h.p.clock, h.refusals
-	if t.version != h.version {
-		s = hostlimit.Refusals{Until: s.Until}
-		_ = json.Unmarshal([]byte(t.rest), &s) // by another version of hostlimit: what can be read holds
-		h.version = t.version
-	}
-	if s.Alone && !t.alone {
-		s.Clear(now) // the server has forgiven
-	}
-	s.SetAt, s.Cause, s.Alone, s.EasedAt = uint64(t.setAt), t.cause, t.alone, clock.surely(t.easedAt, now)
-	if s.InARow() == 0 {
-		s.Row = t.row // told by a Store
-	}
-	if micros(s.Learned) != micros(t.learned) {
-		s.Learned = t.learned
-	}
-	if over := clock.surely(t.until, now); over < now {
-		s.Until = over
+	was := h.refusals.Until
+	s.Until = was
+	until, lifted := clock.surely(i.until, now), i.until <= at.server
+	if (lifted || i.until != h.until) && !(restoring && was > until) {
+		h.until, s.Until, h.earliest = i.until, until, clock.earliest(i.until, now)
 	}
 	h.refusals = s
+	if lifted && was > now && !restoring {
+		h.askAgain()
+	}
 }
 
 // host returns the host of key, which is made if need be.
@@ -153,52 +172,94 @@ func (l *Limiter) host(key string) *host {
 	if h == nil {
 		h = &host{l: l, p: l.partition(key), key: key, leases: make(map[string]*lease), since: l.now(), blame: delay}
 		h.seq, _ = l.numbers.Peek(key)
+		if l.limits.Store != nil {
+			h.storing = make(chan struct{}, 1)
+		}
 		l.hosts[key] = h
 	}
 	return h
 }
 
+// known is host for callers that don't hold mu.
+func (l *Limiter) known(key string) *host {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.host(key)
+}
+
 // owes reports whether forgetting h would lose something that the server may ask for.
 func (h *host) owes(now time.Duration) bool {
 	return len(h.leases) > 0 || len(h.changes) > 0 || max(h.next, h.refusals.Until) > now ||
-		isLeft(h.refusals) && now < max(h.refusals.Until, h.last)+h.l.backoff.Forgive
+		isLeft(h.refusals) && now < max(h.refusals.Until, h.last)+h.l.rules.Backoff().Forgive
 }
 
 // first is the earliest start of anybody that is known here, and whether that is for a block,
 // or for Config.Windows.
 func (h *host) first() (at time.Duration, blocked bool) {
-	at = max(h.next, h.refusals.Until, h.presumed, h.opens)
+	at = max(h.next, h.refusals.Until, h.presumed(), h.opens)
 	return at, at > h.next
+}
+
+// presumed is the end of the blocks by outcomes of which the server may not know yet; 0: none.
+func (h *host) presumed() (until time.Duration) {
+	for _, c := range h.changes {
+		until = max(until, c.until)
+	}
+	return until
 }
 
 // inTrouble reports whether a block, or the wait for a probe's answer, holds the host.
 func (h *host) inTrouble(now time.Duration) bool {
-	return h.refusals.Alone || max(h.refusals.Until, h.presumed, h.opens) > now
+	return h.refusals.Alone || max(h.refusals.Until, h.presumed(), h.opens) > now
 }
 
-// account books the time that passed to what was waited for, and what is waited for from now on.
-func (h *host) account(now time.Duration, next blame) {
-	h.waited[h.blame] += now - h.since
-	h.since, h.blame = now, next
-}
-
-// blockedUntil notes the end of the block as the server tells it: the same on this process's clock
-// for the same block, although the bounds on the server's clock move. What the server tells holds,
-// also where that is less than what was known, because a person may have lifted the block; but not
-// before it was told again what it may have lost.
-func (h *host) blockedUntil(us int64, at reply) {
-	h.asOf, h.confirmed = at.server, at.received
-	now, lifted := at.received, us <= at.server
-	switch {
-	case lifted && h.refusals.Until > now && h.p.restoring == 0:
-		h.refusals.Until, h.untilServer = 0, 0
-		h.renounce()
-	case !lifted && us != h.untilServer:
-		until := h.p.clock.surely(us, now)
-		if h.p.restoring > 0 {
-			until = max(until, h.refusals.Until)
+// halt makes what the server granted before now void, and refuses the waiters that come too late:
+// all of them, where a person has blocked the host.
+func (h *host) halt(now time.Duration) {
+	h.blocked = now
+	for _, t := range slices.Clone(h.waiters) {
+		if h.refusals.Stopped(now) {
+			t.refuse(t.stopped())
+		} else if t.phase == granted {
+			t.signal()
 		}
-		h.untilServer, h.refusals.Until, h.untilTold = us, until, h.p.clock.earliest(us, now)
+	}
+	h.refuseLate()
+}
+
+// refuseLate refuses the waiters that are known to come too late. Where that is for a block that
+// the server confirmed more than pollBlock ago, which a person may have lifted, the first one asks.
+func (h *host) refuseLate() {
+	start, blocked := h.first()
+	if now := h.l.now(); start > now && start == h.refusals.Until && h.p.down == nil && now-h.confirmed > pollBlock {
+		return
+	}
+	for i := 0; i < len(h.waiters); i++ {
+		t := h.waiters[i]
+		if at := start + time.Duration(i)*t.least(); at > t.limit && t.phase != asking && t.phase != granted {
+			t.refuse(t.refusal(at, t.l.rules.TooLate(t.byContext, blocked)))
+			i-- // it has left
+		}
+	}
+}
+
+// leave takes t out of the queue and lets the next one ask.
+func (h *host) leave(t *lease) {
+	delete(h.l.asked, t.id)
+	i := slices.Index(h.waiters, t)
+	if i < 0 {
+		return
+	}
+	h.waiters = slices.Delete(h.waiters, i, i+1)
+	if i == 0 && len(h.waiters) > 0 {
+		h.waiters[0].signal()
+	}
+}
+
+// askAgain makes the waiters ask again: what the server promised them is void, or it knows better.
+func (h *host) askAgain() {
+	for _, t := range h.waiters {
+		t.askAgain()
 	}
 }
 
@@ -206,7 +267,7 @@ func (h *host) blockedUntil(us int64, at reply) {
 func (h *host) raise(d time.Duration) {
 	if h.started {
 		h.next = max(h.next, h.last+d)
-		h.weed()
+		h.refuseLate()
 	}
 }
 
@@ -231,7 +292,7 @@ func (h *host) restore(now time.Duration, all bool) {
 			}
 			var leases []any
 			for _, t := range h.leases {
-				if left := t.renewed + h.l.complete.LeaseTTL - now; left > 0 && !t.waiting {
+				if left := t.renewed + h.l.complete.LeaseTTL - now; left > 0 && t.phase == held {
 					t.alone = false
 					leases = append(leases, []any{t.id, t.asks, micros(left), micros(max(t.delay, t.granted.delay)), t.limits.Delay.FromEnd})
 				}
@@ -276,11 +337,6 @@ func isLeft(s hostlimit.Refusals) bool {
 	return s != (hostlimit.Refusals{})
 }
 
-// byHand reports whether a person has blocked the host.
-func (h *host) byHand(now time.Duration) bool {
-	return h.refusals.Stopped(now)
-}
-
 // note stores a Block or Clear by a person until the next Grant or Error of h reports it.
 func (h *host) note(at reply, blocked bool) {
 	if h.actAt == at.server {
@@ -288,30 +344,8 @@ func (h *host) note(at reply, blocked bool) {
 	}
 	h.actAt = at.server
 	when := h.l.base.Add(min(h.p.clock.surely(at.server, at.received), at.received))
-	h.act = &hostlimit.Debt{ClearedAt: when}
+	h.byHand = &hostlimit.Debt{ClearedAt: when}
 	if blocked {
-		h.act = &hostlimit.Debt{BlockedAt: when, BlockedUntil: h.l.base.Add(h.refusals.Until), Cause: h.refusals.Cause}
+		h.byHand = &hostlimit.Debt{BlockedAt: when, BlockedUntil: h.l.base.Add(h.refusals.Until), Cause: h.refusals.Cause}
 	}
-}
-
-// takeAct returns the Block or Clear by a person that no Grant or Error has reported yet, and
-// forgets it.
-func (h *host) takeAct() *hostlimit.Debt {
-	act := h.act
-	h.act = nil
-	return act
-}
-
-// takeState takes what is to be told of the Store.
-func (h *host) takeState() (restored *hostlimit.Restored, err error) {
-	restored, err = h.restored, h.stateErr
-	h.restored, h.stateErr = nil, nil
-	return restored, err
-}
-
-// known returns the host of key, which is made if need be.
-func (l *Limiter) known(key string) *host {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.host(key)
 }

@@ -42,29 +42,20 @@ func (h *host) unsaved(now time.Duration) bool {
 }
 
 // claim returns the host of key when no other call of the Store for it is under way. Its caller
-// holds mu then, and sets h.storing to keep others out, until yield. The error is that of ctx.
+// holds mu then, and others are kept out until yield. The error is that of ctx.
 func (l *Limiter) claim(ctx context.Context, key string) (*host, error) {
-	for {
+	h := l.known(key)
+	select {
+	case h.storing <- struct{}{}:
 		l.mu.Lock()
-		h := l.host(key)
-		other := h.storing
-		if other == nil {
-			return h, nil
-		}
-		l.mu.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+		return h, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }
 
-// yield lets others call the Store. Its caller holds mu.
-func (h *host) yield() {
-	close(h.storing)
-	h.storing = nil
-}
+// yield lets others call the Store.
+func (h *host) yield() { <-h.storing }
 
 // A store is a Store of which a panic is an error.
 type store struct{ hostlimit.Store }
@@ -87,13 +78,15 @@ func (l *Limiter) save(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	now, wall, is := l.now(), time.Now(), h.refusals
-	if !h.unsaved(now) {
-		l.mu.Unlock()
+	defer h.yield()
+	now, wall, is, due := l.now(), time.Now(), h.refusals, h.unsaved(l.now())
+	if due {
+		h.saved, h.savedAt = is, now
+	}
+	l.mu.Unlock()
+	if !due {
 		return nil
 	}
-	h.storing, h.saved, h.savedAt = make(chan struct{}), is, now
-	l.mu.Unlock()
 	_, err = store{l.limits.Store}.Update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt {
 		d.BlockedUntil, d.BlockedAt, d.Cause, d.Refusals, d.Delay = time.Time{}, time.Time{}, "", is.InARow(), is.Learned
 		if is.Until > now || d.Refusals > 0 {
@@ -102,9 +95,6 @@ func (l *Limiter) save(ctx context.Context, key string) error {
 		}
 		return d
 	})
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	h.yield()
 	return err
 }
 
@@ -137,13 +127,12 @@ func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limi
 	if err != nil {
 		return err
 	}
-	if h.recalled || l.closed {
-		l.mu.Unlock()
+	defer h.yield()
+	known := h.recalled || l.closed
+	l.mu.Unlock()
+	if known {
 		return nil
 	}
-	h.storing = make(chan struct{})
-	l.mu.Unlock()
-
 	debt, err := store{l.limits.Store}.Update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt { return d })
 	l.mu.Lock()
 	owed := ctx.Err() == nil && h.recall(debt, limits)
@@ -159,7 +148,7 @@ func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limi
 				return []any{micros(is.Until - now), is.Cause, is.Row, micros(is.Learned)}
 			},
 		}, func(r reply) {
-			h.keep(newTold(r.answer), r)
+			h.learn(newHostInfo(r.answer), r)
 			if h.refusals.Until <= r.received {
 				h.restored = nil // it was lifted since
 			}
@@ -168,7 +157,6 @@ func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limi
 	}
 	l.mu.Lock()
 	h.recalled = ctx.Err() == nil && !owed
-	h.yield()
 	l.mu.Unlock()
 	return ctx.Err()
 }
@@ -191,7 +179,7 @@ func (h *host) recall(d hostlimit.Debt, limits *hostlimit.Limits) bool {
 	}
 	s := &h.refusals
 	if is.Until > max(s.Until, now) {
-		s.Until, h.untilServer, h.untilTold, s.Cause, h.blocked = is.Until, 0, is.Until, is.Cause, now
+		s.Until, h.until, h.earliest, s.Cause, h.blocked = is.Until, 0, is.Until, is.Cause, now
 		h.restored = &hostlimit.Restored{Debt: d, Met: h.l.base.Add(now)}
 	}
 	s.Row, s.Alone, s.Learned, h.version = max(s.Row, is.Row), s.Alone || is.Row > 0, max(s.Learned, is.Learned), -1

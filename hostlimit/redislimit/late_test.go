@@ -272,7 +272,7 @@ func TestOpsOfOneHostInOneCallSeeEachOther(t *testing.T) {
 	forgotten := *met
 	l := &hostlimit.Limits{Delay: hostlimit.Delay{Ceiling: time.Second}}
 	take := op{name: "take", h: met, args: []any{
-		"p.2", 1, 2, 1 << 30, 0, true, false, micros(l.Delay.Ceiling), 5_000_000, 0, false, 0, 0,
+		"p.2", 1, 2, 1 << 30, 0, false, micros(l.Delay.Ceiling), 5_000_000, 0, false, 0, 0,
 	}}
 	s.l.mu.Lock()
 	c := s.l.parts[0].newCall([]op{take, {name: "release", h: &forgotten, args: []any{"p.1", 2, 0, 0, 0}}}, false)
@@ -354,7 +354,7 @@ func TestATurnThatHasBecomeTooLateIsRefusedAtOnce(t *testing.T) {
 			fleet[1].mu.Lock()
 			defer fleet[1].mu.Unlock()
 			h := fleet[1].hosts["a.example"]
-			return h != nil && len(h.waiters) > 0 && h.waiters[0].phase == queued
+			return h != nil && len(h.waiters) > 0 && h.waiters[0].phase == waiting
 		})
 		turn.Observe(slow)
 		turn.Release()

@@ -7,36 +7,51 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// A lease is one turn that the server gave.
+// A lease is one turn, from Acquire on. The goroutine of an Acquire or a Start waits for its wake
+// channel and one timer; all the rest happens under l.mu, which guards every field that changes.
 type lease struct {
-	l      *Limiter
-	h      *host
-	id     string
-	limits *hostlimit.Limits
-	floor  time.Duration
-	delay  time.Duration // drawn, or the floor if that is longer
+	l       *Limiter
+	h       *host
+	id      string
+	limits  *hostlimit.Limits
+	floor   time.Duration
+	delay   time.Duration     // drawn, or the floor if that is longer
+	rank    int64             // priority; that of a lease that the caller has is above all others: it holds a slot, for which they may be waiting
+	watcher hostlimit.Watcher // nil: none is called
 
-	// Guarded by l.mu.
-	granted    granting              // the last GO of the server
-	waited     [3]time.Duration      // in Acquire and Start, by what was waited for
-	found      []hostlimit.TakenBack // starts whose slots the server has taken back, for Start to report
-	seq        uint64                // number of the start
-	at         int64                 // its stamp on the server's clock, as it is recorded; 0: void
-	by         int64                 // the latest time that the server's clock may have shown then
-	began      time.Duration         // the last start; before the first one, when the turn was had
+	phase   phase
+	asks    int64    // questions of the lease
+	granted granting // the last GO of the server
+	err     error    // of the wait that has ended
+
+	// The wait, of Acquire or Start.
+	wake      chan struct{}
+	arrived   time.Duration
+	before    [3]time.Duration // host.waited at arrival
+	limit     time.Duration    // latest start
+	byContext bool             // limit is the context's deadline
+	noticed   bool             // the watcher was called
+	next      time.Duration    // when to act without being woken; 0: not at all
+	planned   time.Duration    // earliest start, as the server said last; 0: it isn't known
+	why       string           // why not sooner, as step.lua says it, or p for a probe's answer
+	push      func()           // came while asking
+
+	// Of a lease that the caller has.
+	had        bool
+	waited     [3]time.Duration // in Acquire and Start, by what was waited for
+	start      int64            // number of the question by whose answer it has started; 0: it hasn't
+	seq        uint64           // number of the start
+	at         int64            // its stamp on the server's clock, as it is recorded; 0: void
+	by         int64            // the latest time that the server's clock may have shown then
+	began      time.Duration    // the last start; before the first one, when the turn was had
 	renewed    time.Duration
-	holds      bool              // a place in MaxInFlight
-	asks       int64             // takes of the lease
-	had        bool              // the caller has it
-	watcher    hostlimit.Watcher // nil: none is called
-	started    bool
-	waiting    bool // a Start waits for the server: there is nothing to restore or to take back
-	lost       bool // a Start has failed: the server has forgotten the lease
+	holds      bool // a place in MaxInFlight
 	observed   bool
 	unanswered bool // there was no answer
 	released   bool
 	expired    bool
-	alone      bool // the server doesn't know of it
+	alone      bool            // the server doesn't know of it
+	local      hostlimit.Lease // of FailLocal's Memory; nil: the server gave the turn
 }
 
 // Start implements [hostlimit.Lease]. The first one costs nothing where it comes within
@@ -44,116 +59,99 @@ type lease struct {
 // server again, which takes the lease's earlier start back. While the server can't be
 // reached, such a Start is refused, with FailLocal as well.
 func (t *lease) Start(ctx context.Context) (hostlimit.Grant, error) {
+	if t.local != nil {
+		return t.startLocal(ctx)
+	}
 	l, h := t.l, t.h
 	l.mu.Lock()
-	var err error
+	defer l.mu.Unlock()
+	err := l.closes(h.key)
 	switch {
-	case t.released || t.lost || h.leases[t.id] != t:
+	case t.phase != held || h.leases[t.id] != t:
 		err = &hostlimit.Error{Key: h.key, Err: l.rules.Ended()}
 	case ctx.Err() != nil:
 		err = ctx.Err()
-	case l.closed:
-		err = ErrClosed
-	case l.draining:
-		err = drained(h.key)
 	}
 	if err != nil {
-		defer l.mu.Unlock()
 		t.at = 0
 		return hostlimit.Grant{}, err
 	}
-	if now := l.now(); !t.started && t.granted.holds(h, now) && now >= max(h.owed, h.presumed) {
+	now := l.now()
+	if at, valid := t.window(now); valid && t.start == 0 && now >= at && !t.missed(now) {
 		t.stamp(now)
-		g := t.grant()
-		l.mu.Unlock()
-		return g, nil
+		return t.grant(), nil
 	}
-	w := newWaiter(ctx, t)
-	w.rejoin()
-	l.mu.Unlock()
-
-	err = w.wait(ctx)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	t.waiting, t.lost, t.renewed = false, err != nil, l.now()
+	t.arrive(ctx)
+	t.at, t.phase, t.next = 0, waiting, 1
+	t.join()
+	func() { // either may panic, as functions of the user's are called
+		l.mu.Unlock()
+		defer l.mu.Lock()
+		err = t.wait(ctx)
+	}()
+	t.renewed = l.now()
 	if err != nil {
 		return hostlimit.Grant{}, err
 	}
 	return t.grant(), nil
 }
 
-// stamp makes now, which is within the window, the start.
-func (t *lease) stamp(now time.Duration) {
-	h, g := t.h, &t.granted
-	t.started, t.began, t.renewed = true, now, now
+// startLocal is Start of a turn that this process gave itself.
+func (t *lease) startLocal(ctx context.Context) (hostlimit.Grant, error) {
+	g, err := t.local.Start(ctx)
+	if err != nil {
+		return g, err
+	}
+	l, h := t.l, t.h
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now, owed := l.now(), g.Delay/time.Duration(l.processes) // by the fleet
 	h.seq++
-	t.seq = h.seq
-	lo, hi := h.p.clock.bounds(now)
-	t.at, t.by = max(g.at, int64((now+lo)/time.Microsecond)), int64((now+hi)/time.Microsecond)+1
-	h.started, h.gap, h.source = true, g.delay, g.source
-	h.last = max(h.last, now)
-	h.next = max(h.next, h.p.clock.surely(g.next, now), now+g.delay)
-	h.owedBy, h.owed = t, now+g.delay
-	send := h.p.addAlong
-	if left := duration(g.at + g.guard - t.by); (g.others || len(h.waiters) > 0) && left > g.delay/worth {
-		send = h.p.add // others wait that long for nothing
-	}
-	send(op{name: "started", h: h, args: []any{t.id, g.ask, int64(t.seq), t.by}, owed: true})
+	t.asks, t.start, t.seq, t.began, t.renewed, t.granted.delay = 1, 1, h.seq, now, now, owed
+	h.started, h.lastBy, h.last, h.gap, h.next = true, t, now, owed, max(h.next, now+owed)
+	n := h.takeNews()
+	g.Seq, g.Prev, g.BlockedUntil, g.TakenBack, g.Restored, g.StateErr = h.seq, time.Time{}, time.Time{}, nil, n.restored, n.stateErr
+	g.WaitDelay += t.waited[delay]
+	return g, nil
 }
 
-// worth is which part of a delay is worth a call.
-const worth = 64
-
-// grant tells how the start came about.
+// grant describes the start.
 func (t *lease) grant() hostlimit.Grant {
-	g := &t.granted
-	takenBack := t.found
-	t.found = nil
-	restored, stateErr := t.h.takeState()
+	g, n, takenBack := &t.granted, t.h.takeNews(), t.h.takenBack
+	t.h.takenBack = nil
 	return hostlimit.Grant{
-		Restored: restored, StateErr: stateErr,
-		Seq: t.seq, Start: t.l.base.Add(t.began), At: onServer(t.at), Prev: onServer(g.prev), BlockedUntil: onServer(g.until), Delay: g.delay, DelaySource: g.source, Slot: g.slots, Slots: t.limits.Concurrency, Probe: g.probe,
+		Seq: t.seq, Start: t.l.base.Add(t.began), At: onServer(t.at), Prev: onServer(g.prev), BlockedUntil: onServer(g.until),
+		Delay: g.delay, DelaySource: g.source, Slot: g.slots, Slots: t.limits.Concurrency, Probe: g.probe,
 		WaitSlot: t.waited[slot], WaitDelay: t.waited[delay], WaitBlock: t.waited[block], Own: t.l.rules.Own(t.limits),
-		TakenBack: takenBack, ByHand: t.h.takeAct(),
+		TakenBack: takenBack, Restored: n.restored, StateErr: n.stateErr, ByHand: n.byHand,
 	}
 }
 
-// onServer returns a time of the server's clock for a record; zero for 0.
+// onServer returns a time of the server's clock, which counts from 1970, for a record; zero for 0.
 func onServer(us int64) time.Time {
 	if us == 0 {
 		return time.Time{}
 	}
-	return epoch.Add(time.Duration(us) * time.Microsecond)
+	return time.UnixMicro(us).In(time.UTC)
 }
-
-// epoch is what the server's clock counts from.
-var epoch = time.Date(1970, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // Release implements [hostlimit.Lease]. It doesn't wait for the server, unless the Limiter is
 // closed.
 func (t *lease) Release() (expired bool) {
 	l, h := t.l, t.h
+	if t.local != nil {
+		defer func() { expired = t.local.Release() }()
+	}
 	l.mu.Lock()
-	if t.released {
-		defer l.mu.Unlock()
-		return t.expired
-	}
-	t.released = true
-	for _, w := range h.waiters {
-		if w.lease == t {
-			w.refuse(&hostlimit.Error{Key: h.key, Err: l.rules.Ended()})
-			break
+	if !t.released {
+		t.refuse(&hostlimit.Error{Key: h.key, Err: l.rules.Ended()}) // a Start that waits
+		t.released, t.phase = true, over
+		t.end(l.now())
+		if !t.alone {
+			h.p.add(op{name: "release", h: h, args: []any{t.id, t.limits.Concurrency, t.start == 0, t.start, t.at, t.by}, owed: true})
 		}
 	}
-	t.end(l.now())
 	expired = t.expired
-	if !t.alone {
-		var started, at int64
-		if t.started { // by a turn that may not be the last one that the server has let go
-			started, at = t.granted.ask, t.at
-		}
-		h.p.add(op{name: "release", h: h, args: []any{t.id, t.limits.Concurrency, !t.started, started, at, t.by}, owed: true})
-	}
 	closed := l.closed
 	l.mu.Unlock()
 	if closed {
@@ -169,7 +167,7 @@ func (t *lease) end(now time.Duration) {
 		return
 	}
 	t.expired = now-t.renewed >= t.l.complete.LeaseTTL
-	if t.started && (t.limits.Delay.FromEnd || t.unanswered) {
+	if t.start != 0 && (t.limits.Delay.FromEnd || t.unanswered) {
 		h.finished(now, t.granted.delay)
 	}
 	delete(h.leases, t.id)
@@ -181,6 +179,9 @@ func (t *lease) end(now time.Duration) {
 
 // Renew implements [hostlimit.Lease].
 func (t *lease) Renew() {
+	if t.local != nil {
+		t.local.Renew()
+	}
 	l := t.l
 	l.mu.Lock()
 	defer l.mu.Unlock()

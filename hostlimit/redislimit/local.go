@@ -63,10 +63,10 @@ func (h *host) take(d hostlimit.Debt, now time.Duration, wall time.Time) {
 		h.raise(s.Learned)
 	}
 	_, later := h.p.clock.bounds(now)
-	h.refusals, h.untilServer, h.untilTold, h.version = s, 0, s.Until, max(h.version+1, int64((now+later)/time.Microsecond))
+	h.refusals, h.until, h.earliest, h.version = s, 0, s.Until, max(h.version+1, int64((now+later)/time.Microsecond))
 	if s.Blocks(now) {
 		h.blocked = now
-		h.weed()
+		h.refuseLate()
 	}
 }
 
@@ -91,20 +91,19 @@ func (l *Limiter) acquireLocal(ctx context.Context, limits *hostlimit.Limits, ke
 		stop := context.AfterFunc(out.over, cancel)
 		var inner hostlimit.Lease
 		err := contexts.Sleep(shared, wait)
-		if err == nil && wait <= 0 {
+		if err == nil && wait <= 0 { // else it looks again
 			inner, err = out.hosts.Acquire(shared, key, times(floor, l.processes))
 		}
 		stop()
 		cancel()
-		switch t := (*localLease)(nil); {
-		case err == nil && inner == nil: // it looks again
-		case err == nil:
-			if t = l.lendLocal(out, key, limits, inner, now-arrived); t != nil {
+		if err != nil && (out.over.Err() == nil || ctx.Err() != nil) {
+			return nil, err
+		}
+		if inner != nil {
+			if t := l.lendLocal(out, key, limits, inner, now-arrived); t != nil {
 				return t, nil
 			}
 			inner.Release() // the server is back, and decides; or others have taken the last place
-		case out.over.Err() == nil || ctx.Err() != nil:
-			return nil, err
 		}
 	}
 }
@@ -118,7 +117,7 @@ const looking = 20 * time.Millisecond
 func (h *host) gate(now time.Duration) (wait time.Duration, blocked bool) {
 	// Until then those that can reach the server may not have left this process its share.
 	at := max(h.p.heard+noticed, h.next)
-	if until := max(h.refusals.Until, h.presumed); until > at {
+	if until := max(h.refusals.Until, h.presumed()); until > at {
 		at, blocked = until, true
 	}
 	wait = at - now
@@ -135,70 +134,21 @@ func (h *host) gate(now time.Duration) (wait time.Duration, blocked bool) {
 
 // lendLocal books a turn that this process gave itself, so that the server hears of it when it is
 // back; nil if it is back, or there is no place in MaxInFlight.
-func (l *Limiter) lendLocal(out *outage, key string, limits *hostlimit.Limits, inner hostlimit.Lease, waited time.Duration) *localLease {
+func (l *Limiter) lendLocal(out *outage, key string, limits *hostlimit.Limits, inner hostlimit.Lease, waited time.Duration) *lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.outage != out || l.isFull() {
 		return nil
 	}
 	h, now := l.host(key), l.now()
-	t := &lease{l: l, h: h, id: l.newID(), limits: limits, alone: true, began: now, renewed: now}
+	t := &lease{l: l, h: h, id: l.newID(), limits: limits, phase: held, local: inner, alone: true, began: now, renewed: now}
+	t.waited[delay] = waited
 	if l.complete.MaxInFlight > 0 {
 		l.inFlight++
 		t.holds = true
 	}
 	h.leases[t.id] = t
-	return &localLease{inner, t, waited}
-}
-
-// A localLease is a turn of a process without its server.
-type localLease struct {
-	hostlimit.Lease
-	lease  *lease
-	waited time.Duration // before it asked its share
-}
-
-// Start implements [hostlimit.Lease].
-func (t *localLease) Start(ctx context.Context) (hostlimit.Grant, error) {
-	g, err := t.Lease.Start(ctx)
-	if err != nil {
-		return g, err
-	}
-	l, h := t.lease.l, t.lease.h
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := l.now()
-	t.lease.started, t.lease.began, t.lease.renewed = true, now, now
-	h.seq++
-	t.lease.seq = h.seq
-	g.Seq, g.Prev, g.BlockedUntil, g.TakenBack = h.seq, time.Time{}, time.Time{}, nil
-	g.Restored, g.StateErr = h.takeState()
-	t.lease.granted.delay = g.Delay / time.Duration(l.processes) // what the fleet owes
-	h.started, h.last = true, now
-	h.next = max(h.next, now+t.lease.granted.delay)
-	g.WaitDelay += t.waited
-	return g, nil
-}
-
-// Observe implements [hostlimit.Lease].
-func (t *localLease) Observe(o hostlimit.Outcome) hostlimit.Effect {
-	t.lease.l.mu.Lock()
-	t.lease.unanswered = o.Status == 0 && t.lease.l.rules.Meaning(o) != neutral
-	t.lease.l.mu.Unlock()
-	return t.Lease.Observe(o)
-}
-
-// Renew implements [hostlimit.Lease].
-func (t *localLease) Renew() {
-	t.Lease.Renew()
-	t.lease.Renew()
-}
-
-// Release implements [hostlimit.Lease].
-func (t *localLease) Release() (expired bool) {
-	expired = t.Lease.Release()
-	t.lease.Release()
-	return expired
+	return t
 }
 
 // nextLocal is Next while the server is away.

@@ -16,10 +16,7 @@ import (
 //go:embed step.lua
 var source string
 
-var (
-	step  = redis.NewScript(source)
-	plain = redis.NewScript(strings.TrimPrefix(source, "#!lua\n")) // for servers older than Redis 7
-)
+var step = redis.NewScript(source)
 
 // A partition is a set of hosts whose keys share a slot of the cluster: one on a single server,
 // where all calls can be taken together. Its methods are called with the Limiter's mu held.
@@ -42,20 +39,19 @@ type partition struct {
 	beaten time.Duration // when the last one with a sign of life was sent; 0: at once
 	heard  time.Duration // when the last one that the server has had was sent
 	calls  int           // under way
-	stake  int           // hosts of which this process knows something, or that it waits for
+	atRisk int           // hosts of which this process knows something, or that it waits for
 	inUse  int           // hosts with requests that wait or are in flight
 	down   error         // why the server can't be reached; nil: it can
 }
 
 // An op is an operation of step.lua on a host.
 type op struct {
-	name   string
-	h      *host
-	args   []any
-	build  func(now time.Duration) []any // makes args when the operation is sent; nil: they are made
-	misses int
-	owed   bool          // it is sent again until the server has had it, or can't read the host
-	done   func(r reply) // called under mu; nil: it isn't
+	name  string
+	h     *host
+	args  []any
+	build func(now time.Duration) []any // makes args when the operation is sent; nil: they are made
+	owed  bool                          // it is sent again until the server has had it, or can't read the host
+	done  func(r reply)                 // called under mu; nil: it isn't
 }
 
 // A fate is what has become of an operation.
@@ -119,14 +115,13 @@ func (p *partition) flush() {
 		p.timer.Stop()
 		p.timer = nil
 	}
-	if len(p.ops) == 0 || p.l.closed {
-		return
-	}
-	if p.calls >= mostCalls && p.l.now()-p.called < patient {
+	switch {
+	case len(p.ops) == 0 || p.l.closed:
+	case p.calls >= mostCalls && p.l.now()-p.called < patient:
 		p.wake(patient)
-		return
+	default:
+		p.send()
 	}
-	p.send()
 }
 
 const (
@@ -173,38 +168,25 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 	p.called = now
 	l.number++
 	c := &call{ops: ops, sent: now, number: l.number}
-	misses := 0
-	for _, o := range ops {
-		misses = max(misses, o.misses)
-	}
 	// The reply will narrow the bounds to its own round trip.
-	guard := p.guard.allow(misses, min(p.clock.uncertainty(now), 2*p.lead+time.Millisecond))
+	guard := p.guard.allow(min(p.clock.uncertainty(now), 2*p.lead+time.Millisecond))
 	notAfter := int64(0)
 	if p.clock.known {
 		_, hi := p.clock.bounds(now)
 		notAfter = int64((now + hi + l.patience) / time.Microsecond)
 	}
-	beat, promise := "", ""
-	every := l.dead / 5
+	beat, promise, every, spread := "", "", l.dead/5, 0
 	if l.alone {
-		every = heartbeat / 2 // others are to notice soon
+		every, spread = heartbeat/2, l.processes // others are to notice soon
 	}
-	switch c.beat = now-p.beaten >= every || p.beaten == 0; {
-	case bye:
+	if c.beat = l.crawls && !bye && (now-p.beaten >= every || p.beaten == 0); c.beat {
+		beat, promise, p.beaten = l.name, l.promise, now
+	} else if bye {
 		beat = "-"
-	case !l.crawls:
-		c.beat = false
-	case c.beat:
-		beat, promise = l.name, l.promise
-		p.beaten = now
-	}
-	spread := 0
-	if l.alone {
-		spread = l.processes
 	}
 	head := []any{
-		l.prefix + "push:", !l.cluster, p.gen, p.stepped, notAfter, micros(l.quarantine + l.slower),
-		micros(guard), micros(p.lead), micros(p.horizon()), micros(claim), micros(l.complete.LeaseTTL), micros(l.backoff.Forgive),
+		l.prefix + "push:", !l.cluster, p.gen, p.stepped, notAfter, micros(l.quarantine),
+		micros(guard), micros(p.lead), micros(p.early() + horizon - early), micros(claim), micros(l.complete.LeaseTTL), micros(l.rules.Backoff().Forgive),
 		l.hours, l.proc, beat, micros(l.dead), spread, c.number, promise,
 	}
 	c.keys = append(make([]string, 0, 2+len(ops)), p.genKey(), l.prefix+p.tag+"processes")
@@ -244,10 +226,7 @@ func (p *partition) hostKey(key string) string { return p.l.prefix + p.tag + ofH
 // early is the constant of this name, longer where replies take long.
 func (p *partition) early() time.Duration { return min(max(early, 4*p.lead), time.Second) }
 
-// horizon is the constant of this name, longer where replies take long.
-func (p *partition) horizon() time.Duration { return p.early() + horizon - early }
-
-// call runs without mu.
+// call runs c without mu, and then decides what becomes of each operation.
 func (p *partition) call(c *call) {
 	l := p.l
 	// The client's timeouts bound a try, and this what comes after it: the server does nothing for
@@ -256,14 +235,9 @@ func (p *partition) call(c *call) {
 	defer cancel()
 	answers, err := l.run(ctx, c.keys, c.payload)
 	received := l.now()
-	switch {
-	case err != nil:
-	case len(answers) < replyHead || number(answers[2]) == 0 && number(answers[5]) == c.number && len(answers) != replyHead+len(c.ops):
-		err = fmt.Errorf("redislimit: %d answers to %d operations", len(answers)-replyHead, len(c.ops))
-	case number(answers[5]) != c.number:
+	if err == nil && (number(answers[5]) != c.number || number(answers[2]) == 0 && len(answers) != replyHead+len(c.ops)) {
 		err = errMixedUp
 	}
-
 	if errors.Is(err, errMixedUp) { // a client closes a connection on which it reads what is no time
 		for range 2 * mostHanging {
 			_ = l.client.Time(ctx).Err()
@@ -271,16 +245,35 @@ func (p *partition) call(c *call) {
 	}
 	l.mu.Lock()
 	p.calls--
-	if r := (reply{received: received}); err != nil {
-		p.failed(c, r, &ServerError{Server: l.server, Err: err})
+	r, current := reply{fate: lost, received: received}, true
+	if err != nil {
+		r.err = &ServerError{Server: l.server, Err: err}
+		p.failed(c, &r)
 	} else {
-		r.server = number(answers[0])
-		p.answered(c, r, answers)
+		current = p.answered(c, &r, answers)
+	}
+	for i, o := range c.ops {
+		r := r
+		if r.fate == did {
+			r.read(answers[replyHead+i], l.server)
+		}
+		if o.done != nil {
+			o.done(r)
+		}
+		if o.owed && r.fate != did && r.fate != broken && !(r.fate == full && l.closed) {
+			p.ops = append(p.ops, o) // the heartbeat sends it, if nothing else
+			if r.fate != full && p.down == nil {
+				p.wake(linger)
+			}
+		}
+	}
+	if !current {
+		l.askAgain(p)
 	}
 	if len(p.ops) > 0 && p.timer != nil && p.down == nil {
 		p.flush() // what has come meanwhile
 	}
-	more := l.closed && err == nil && number(answers[2]) == 0 && len(p.ops) > 0
+	more := l.closed && r.fate == did && len(p.ops) > 0
 	l.mu.Unlock()
 	l.tell()
 	if more {
@@ -298,104 +291,72 @@ const (
 	mostFields = 32 // of an answer, but for one of fleet
 )
 
-// run runs step.lua.
+// run runs step.lua. It returns at least replyHead values.
 func (l *Limiter) run(ctx context.Context, keys []string, payload string) ([]any, error) {
-	script := l.script
-	if l.plain.Load() {
-		script = plain
-	}
-	answer, err := script.Run(ctx, l.client, keys, payload).Result()
-	if err != nil && script != plain && strings.Contains(err.Error(), "near '#'") {
-		l.plain.Store(true)
-		return l.run(ctx, keys, payload)
-	}
+	answer, err := l.script.Run(ctx, l.client, keys, payload).Result()
 	if err != nil {
 		return nil, err
 	}
-	packed, ok := answer.(string)
-	if !ok {
-		return nil, fmt.Errorf("%w: a %T", errMixedUp, answer)
-	}
-	list, err := parse(packed)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errMixedUp, err)
+	list, err := parse(text(answer))
+	if err != nil || len(list) < replyHead {
+		return nil, errMixedUp
 	}
 	return list, nil
-}
-
-// failed takes in that a call has failed. It may have had its effect, or may still have it.
-func (p *partition) failed(c *call, r reply, err error) {
-	p.l.stats.Failed++
-	r.fate, r.err = lost, err
-	if p.heard > c.sent && !p.l.closed {
-		r.fate = stale // the server has answered others since: only this call, or its connection, was lost
-	} else {
-		p.lost(err)
-	}
-	p.beaten = 0
-	p.undone(c.ops, r)
-}
-
-// undone tells what has become of operations that weren't done, and sends again what is owed.
-func (p *partition) undone(ops []op, r reply) {
-	for _, o := range ops {
-		if o.done != nil {
-			o.done(r)
-		}
-		if o.owed && r.fate != broken && !(r.fate == full && p.l.closed) {
-			p.ops = append(p.ops, o) // the heartbeat sends it, if nothing else
-		}
-	}
-	if len(p.ops) > 0 && p.down == nil && r.fate != full {
-		p.wake(linger)
-	}
 }
 
 // errStale is the error of what the server has refused to do: the call came too late, after a later
 // one of this process, or spoke of a state of the server that is lost.
 var errStale = fmt.Errorf("redislimit: the call came too late: %w", ErrUnavailable)
 
-// answered takes in the reply to a call.
-func (p *partition) answered(c *call, r reply, answers []any) {
+// failed makes r the reply to a call that has failed. It may have had its effect, or may still have
+// it.
+func (p *partition) failed(c *call, r *reply) {
+	p.l.stats.Failed++
+	p.beaten = 0
+	if p.heard > c.sent && !p.l.closed {
+		r.fate = stale // the server has answered others since: only this call, or its connection, was lost
+	} else {
+		p.lost(r.err)
+	}
+}
+
+// answered makes r the reply to a call. It reports whether what that promises holds.
+func (p *partition) answered(c *call, r *reply, answers []any) (current bool) {
 	l := p.l
-	current := p.learn(c.sent, r, text(answers[1]))
+	r.fate, r.server = did, number(answers[0])
+	current = p.learn(c.sent, *r, text(answers[1]))
 	p.back()
 	if number(answers[2]) != 0 {
 		l.stats.Stale++
 		p.beaten = 0
 		r.fate, r.err = stale, errStale
-		p.undone(c.ops, r)
-		return
+		return current
 	}
 	p.heard = max(p.heard, c.sent)
 	if c.beat {
-		if number(answers[3]) == 0 && !l.cluster && c.sent > l.subscribedAt {
-			l.resubscribe() // to the node that answers now
+		if number(answers[3]) == 0 && !l.cluster && c.sent > l.subscribedAt && l.listening && !l.closed {
+			l.unsubscribe() // from a node that isn't the one that pushes, as after a failover; until it listens again, waiters ask
+			l.askAgain(nil)
 		}
 		if number(answers[4]) == 1 {
 			p.restore(false) // it has given away what this process held
 		}
 	}
-	for i, o := range c.ops {
-		r := r
-		r.answer, _ = answers[replyHead+i].([]any)
-		r.answer = append(r.answer, make([]any, mostFields)...) // one that is too short reads as zeros
-		switch why := text(r.answer[1]); text(r.answer[0]) {
-		case "OLD":
-			r.fate, r.err = stale, errStale
-		case "FULL":
-			r.fate, r.err = full, &ServerError{Server: l.server, Err: fmt.Errorf("redislimit: the server stores nothing: %s", why)}
-		case "ERR":
-			r.fate, r.err = broken, &ServerError{Server: l.server, Err: fmt.Errorf("redislimit: %s", why)}
-		}
-		if r.fate != did {
-			p.undone(c.ops[i:i+1], r)
-		} else if o.done != nil {
-			o.done(r)
-		}
-	}
-	if !current {
-		p.renounce()
+	return current
+}
+
+// read makes r the answer to one operation.
+func (r *reply) read(answer any, server string) {
+	r.answer, _ = answer.([]any)
+	r.answer = append(r.answer, make([]any, mostFields)...) // one that is too short reads as zeros
+	why := text(r.answer[1])
+	switch text(r.answer[0]) {
+	case "OLD":
+		r.fate, r.err = stale, errStale
+	case "FULL":
+		r.fate, r.err = full, &ServerError{Server: server, Err: errors.New("redislimit: the server stores nothing: " + why)}
+	case "ERR":
+		r.fate, r.err = broken, &ServerError{Server: server, Err: errors.New("redislimit: " + why)}
 	}
 }
 
@@ -407,7 +368,7 @@ func (p *partition) learn(sent time.Duration, r reply, gen string) bool {
 		return false
 	}
 	slip := p.clock.learn(sent, r.received, r.server)
-	late := max(p.clock.passed(r.server, r.received), 0)
+	late := max(r.received-p.clock.earliest(r.server, r.received), 0)
 	p.lead += (min(late, 4*maxGuard) - p.lead) / 8
 	switch {
 	case gen != p.gen:
@@ -418,14 +379,14 @@ func (p *partition) learn(sent time.Duration, r reply, gen string) bool {
 		}
 		if sent > p.l.allCalled { // its node may have lost the other partitions as well
 			for _, q := range p.l.parts {
-				if q != p && q.stake > 0 {
+				if q != p && q.atRisk > 0 {
 					q.send()
 				}
 			}
 			p.l.allCalled = p.l.now()
 		}
 		p.l.stats.Quarantines++
-		p.renounce()
+		p.l.askAgain(p)
 		p.restore(true)
 	case slip > slewed || slip < -slewed:
 		p.stepped = true
@@ -438,11 +399,11 @@ func (p *partition) learn(sent time.Duration, r reply, gen string) bool {
 	return true
 }
 
-// renounce makes all waiters of p ask again.
-func (p *partition) renounce() {
-	for _, h := range p.l.hosts {
-		if h.p == p {
-			h.renounce()
+// askAgain makes all waiters of p ask again; of all partitions, if p is nil.
+func (l *Limiter) askAgain(p *partition) {
+	for _, h := range l.hosts {
+		if p == nil || h.p == p {
+			h.askAgain()
 		}
 	}
 }
@@ -462,12 +423,6 @@ func (p *partition) restore(all bool) {
 	if len(p.ops) > 0 {
 		p.send()
 	}
-}
-
-// isForeign reports whether err says that the keys were written by another version of this package,
-// or by something else.
-func isForeign(err error) bool {
-	return strings.Contains(err.Error(), "BADVERSION ") || strings.Contains(err.Error(), "BADKEY ")
 }
 
 func (l *Limiter) partition(key string) *partition {
@@ -526,7 +481,8 @@ func (p *partition) lost(err error) {
 		l.down++
 		if l.down == 1 {
 			l.events = append(l.events, Event{Time: time.Now(), Server: l.server, Err: err, Local: l.alone})
-			if l.alone && !isForeign(err) {
+			// Another version of this package, or something else, may have written the keys.
+			if why := err.Error(); l.alone && !strings.Contains(why, "BADVERSION ") && !strings.Contains(why, "BADKEY ") {
 				l.outage = l.newOutage()
 			}
 		}

@@ -46,13 +46,13 @@ func (l *Limiter) heard(message string, toAll bool) {
 		if w := l.asked[text(f[0])]; w != nil {
 			w.pushed(number(f[1]), number(f[2]), text(f[3]), l.now())
 		}
-	case err == nil && len(f) == 3+toldFields:
+	case err == nil && len(f) == 3+infoFields:
 		l.proclaimed(f)
 	case message == "" && toAll:
-		l.renounce()
+		l.askAgain(nil)
 	}
 	for _, p := range l.parts {
-		if message == p.genKey() && p.stake > 0 && !l.closed {
+		if message == p.genKey() && p.atRisk > 0 && !l.closed {
 			p.send() // a partition of a cluster has another generation
 		}
 	}
@@ -65,16 +65,7 @@ func (l *Limiter) subscribed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.listening, l.subscribedAt = true, l.now()
-	l.renounce()
-}
-
-// resubscribe ends the subscription, which listen makes anew: the node that it is on isn't the one
-// that pushes, as after a failover. Until then waiters ask. The caller holds mu.
-func (l *Limiter) resubscribe() {
-	if l.listening && !l.closed {
-		l.unsubscribe()
-		l.renounce()
-	}
+	l.askAgain(nil)
 }
 
 // unsubscribe ends the subscription, so that listen goes on. The client may be waiting for the
@@ -86,36 +77,32 @@ func (l *Limiter) unsubscribe() {
 	}
 }
 
-// renounce makes all waiters ask again.
-func (l *Limiter) renounce() {
-	for _, p := range l.parts {
-		p.renounce()
-	}
-}
-
 // proclaimed takes in what the server tells every process: {key, now, act, and what told returns}
 // of a block, or that there is none any more. So more than one process knows each block, and a turn
-// that was granted just before isn't used.
+// that was granted just before isn't used. A process that has never called the server, and so
+// doesn't know its clock, hears of the block when it does.
 func (l *Limiter) proclaimed(f []any) {
 	_, key, found := strings.Cut(text(f[0]), "}"+ofHosts)
-	if !found || !strings.HasPrefix(text(f[0]), l.prefix+"{") {
+	if !found || !strings.HasPrefix(text(f[0]), l.prefix+"{") || !l.partition(key).clock.known {
 		return
 	}
-	t, at := newTold(f[3:]), reply{server: number(f[1]), received: l.now()}
+	i, at := newHostInfo(f[3:]), reply{server: number(f[1]), received: l.now()}
 	h := l.hosts[key]
-	if h == nil && t.until <= at.server {
+	if h == nil && i.until <= at.server {
 		return
 	}
 	if h = l.host(key); at.server < h.asOf {
 		return // the server has told more since
 	}
-	h.adopt(t, at.received)
-	known := t.until == h.untilServer
-	h.stopped(t.until, at)
+	known := i.until == h.until
+	h.learn(i, at)
+	if !known {
+		h.until = 0 // a reply, which narrows the bounds of the server's clock, tells it better
+	}
+	if i.until > at.server {
+		h.halt(at.received)
+	}
 	if act := number(f[2]); act > 0 {
 		h.note(at, act == 1)
-	}
-	if !known {
-		h.untilServer = 0 // a reply, which narrows the bounds of the server's clock, tells it better
 	}
 }

@@ -50,6 +50,7 @@
 package redislimit
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -61,13 +62,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
@@ -147,14 +146,12 @@ var ErrClosed = errors.New("redislimit: limiter is closed")
 type Limiter struct {
 	client    redis.UniversalClient
 	script    *redis.Script // step, but for tests that set the server's clock
-	plain     atomic.Bool   // the server is too old for step
 	prefix    string
 	server    string
 	cluster   bool
 	limits    hostlimit.Config
 	rules     *hostlimit.Rules
 	complete  hostlimit.Config // limits with every default; MaxInFlight is the share of this process
-	backoff   backoff.Refusals // that of complete
 	onFailure func(Event)
 	alone     bool // FailLocal
 	processes int
@@ -182,16 +179,15 @@ type Limiter struct {
 	number    int64 // of the last call; it begins anywhere, as others may share the client
 	parts     []*partition
 	hosts     map[string]*host
-	asked     map[string]*waiter // those that the server may push to, by lease id
+	asked     map[string]*lease // those that the server may push to, by lease id
 	pubsub    *redis.PubSub
 	listening bool // the subscription is up
 	// when it came up; a call that was sent before says nothing about it
 	subscribedAt time.Duration
 	inFlight     int
-	pending      []*waiter         // for a place in MaxInFlight
+	line         []*lease          // for a place in MaxInFlight
 	down         int               // partitions whose server can't be reached
 	allCalled    time.Duration     // when all partitions were called after a loss of data
-	slower       time.Duration     // than a heartbeat: the beats of an idle process to each of many nodes
 	outage       *outage           // with FailLocal, while there are any
 	stats        Stats             // without what is of the moment
 	events       []Event           // to be told, outside of mu
@@ -203,14 +199,6 @@ type Limiter struct {
 // New returns a Limiter, or all problems of c at once. It doesn't wait for the server.
 func New(c Config) (*Limiter, error) {
 	return newLimiter(c, -1, time.Now())
-}
-
-// patienceOf is how long a call of a client may take: what it waits for a reply.
-func patienceOf(readTimeout time.Duration) time.Duration {
-	if readTimeout <= 0 {
-		readTimeout = 3 * time.Second // there is none
-	}
-	return min(max(readTimeout, heartbeat), 10*time.Second)
 }
 
 // quarantineOf is how long nothing starts after a loss of data: long enough for every live process,
@@ -239,15 +227,14 @@ func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, 
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("redislimit: "+format, args...)) }
 
-	partitions, server, cluster, patience := 1, "", false, time.Duration(0)
+	partitions, server, patience := 1, "", time.Duration(0)
 	switch client := c.Client.(type) {
 	case nil:
 		bad("Client: is required")
 	case *redis.Client:
-		server, patience = client.Options().Addr, patienceOf(client.Options().ReadTimeout)
+		server, patience = client.Options().Addr, client.Options().ReadTimeout
 	case *redis.ClusterClient:
-		partitions, server, cluster = clusterPartitions, strings.Join(client.Options().Addrs, ","), true
-		patience = patienceOf(client.Options().ReadTimeout)
+		partitions, server, patience = clusterPartitions, strings.Join(client.Options().Addrs, ","), client.Options().ReadTimeout
 	default:
 		bad("Client: a %T can't keep a script and its messages together; use *redis.Client or *redis.ClusterClient", client)
 	}
@@ -285,7 +272,10 @@ func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, 
 		machine, _ := os.Hostname() // without a name the number is left
 		c.Name = machine + ":" + strconv.Itoa(os.Getpid())
 	}
-	if quarantine < 0 {
+	if patience <= 0 {
+		patience = 3 * time.Second // there is none
+	}
+	if patience = min(max(patience, heartbeat), 10*time.Second); quarantine < 0 {
 		quarantine = quarantineOf(patience)
 	}
 	l := &Limiter{
@@ -293,11 +283,10 @@ func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, 
 		script:     step,
 		prefix:     c.Prefix,
 		server:     server,
-		cluster:    cluster,
+		cluster:    partitions > 1,
 		limits:     c.Limits,
 		rules:      rules,
 		complete:   complete,
-		backoff:    rules.Backoff(),
 		onFailure:  c.OnFailure,
 		alone:      c.Failure == FailLocal,
 		processes:  max(c.Processes, 1),
@@ -312,13 +301,14 @@ func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, 
 		proc:       strings.ToLower(rand.Text()[:12]),
 		number:     mathrand.Int64N(1 << 52), // step.lua computes in float64
 		hosts:      make(map[string]*host),
-		asked:      make(map[string]*waiter),
+		asked:      make(map[string]*lease),
 		others:     make(map[string]string),
+		stats:      Stats{Refused: make(map[string]uint64)},
 		promise:    promise(c, complete, rules.Backoff()),
 	}
 	l.numbers, _ = simplelru.NewLRU[string, uint64](complete.MaxHosts, nil) // fails for sizes below 1
 	for i := range partitions {
-		l.parts = append(l.parts, &partition{l: l, tag: "{" + strconv.Itoa(i) + "}", guard: guard{firstLate}})
+		l.parts = append(l.parts, &partition{l: l, tag: "{" + strconv.Itoa(i) + "}", guard: guard{late: firstLate}})
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l, nil
@@ -379,13 +369,10 @@ func (l *Limiter) Config() hostlimit.Config { return l.limits }
 func (l *Limiter) ID(ctx context.Context) (limiter, process string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.patience)
 	defer cancel()
-	l.mu.Lock()
-	known := l.id != ""
-	l.mu.Unlock()
-	if !known {
-		o := op{name: "limiter", h: &host{l: l, p: l.parts[0]}, args: []any{strings.ToLower(rand.Text()[:16])}}
-		_ = l.do(ctx, o, func(r reply) { l.id = text(r.answer[0]) }) // without an answer it isn't known
-	}
+	o := op{name: "limiter", h: &host{l: l, p: l.parts[0]}, build: func(time.Duration) []any {
+		return []any{cmp.Or(l.id, strings.ToLower(rand.Text()[:16]))}
+	}}
+	_ = l.do(ctx, o, func(r reply) { l.id = text(r.answer[0]) }) // without an answer it is what it was
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.id, l.proc
@@ -409,7 +396,8 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 	if err != nil {
 		return nil, err
 	}
-	w := newWaiter(ctx, &lease{l: l, limits: limits, floor: max(floor, 0)})
+	t := &lease{l: l, limits: limits, floor: max(floor, 0), wake: make(chan struct{}, 1)}
+	t.arrive(ctx)
 	if l.limits.Store != nil {
 		if err := l.recall(ctx, key, limits); err != nil {
 			return nil, err
@@ -417,33 +405,40 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 	}
 	l.mu.Lock()
 	l.crawls = true
+	err = l.closes(key)
+	if down := l.partition(key).down; err == nil && down != nil {
+		err = unavailable(key, down) // the heartbeat finds out when the server is back
+	} else if err == nil {
+		t.h = l.host(key)
+		t.draw()
+		t.join()
+		t.h.refuseLate()
+	}
+	l.mu.Unlock()
+	if err == nil {
+		err = t.wait(ctx)
+	}
+	if err == nil {
+		return t, nil
+	}
+	l.mu.Lock()
+	alone := l.outage != nil && errors.Is(err, ErrUnavailable)
+	l.mu.Unlock()
+	if alone {
+		return l.acquireLocal(ctx, limits, key, floor)
+	}
+	return nil, err
+}
+
+// closes is why nothing starts any more; nil: it does.
+func (l *Limiter) closes(key string) error {
 	switch {
 	case l.closed:
-		l.mu.Unlock()
-		return nil, ErrClosed
+		return ErrClosed
 	case l.draining:
-		l.mu.Unlock()
-		return nil, drained(key)
-	case l.partition(key).down != nil:
-		// The heartbeat finds out when the server is back.
-		err, alone := l.partition(key).down, l.outage != nil
-		l.mu.Unlock()
-		if alone {
-			return l.acquireLocal(ctx, limits, key, floor)
-		}
-		return nil, unavailable(key, err)
+		return drained(key)
 	}
-	w.join(l.host(key))
-	l.mu.Unlock()
-
-	switch err := w.wait(ctx); {
-	case err == nil:
-		return w.lease, nil
-	case w.alone:
-		return l.acquireLocal(ctx, limits, key, floor)
-	default:
-		return nil, err
-	}
+	return nil
 }
 
 // Next implements [hostlimit.Limiter]. It costs a round trip.
@@ -458,7 +453,7 @@ func (l *Limiter) Next(ctx context.Context, key string, floor time.Duration) (ti
 	h, least := l.known(key), max(limits.Delay.Min, floor)
 	var at time.Duration
 	err = l.do(ctx, op{name: "peek", h: h, args: []any{micros(max(floor, 0)), limits.Concurrency, micros(least)}}, func(r reply) {
-		h.blockedUntil(number(r.answer[1]), r)
+		h.learn(newHostInfo(r.answer[1:]), r)
 		ahead := time.Duration(max(0, len(h.waiters)-1)) * least // one or two of them are on the server
 		at = max(h.p.clock.surely(number(r.answer[0]), r.received)+ahead, h.refusals.Until, r.received)
 	})

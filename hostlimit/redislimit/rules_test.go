@@ -59,7 +59,7 @@ func (s *stage) run(name string, h *host, args ...any) (now int64, reply []any) 
 // take is the operation of that name, as the first waiter of a process would ask.
 func (s *stage) take(h *host, id string, seq int, delay int64, l *hostlimit.Limits) (now int64, reply []any) {
 	s.t.Helper()
-	return s.run("take", h, id, seq, 2, 1<<30, 0, true, false, micros(l.Delay.Ceiling), delay, 0, false, 0, 0)
+	return s.run("take", h, id, seq, 2, 1<<30, 0, false, micros(l.Delay.Ceiling), delay, 0, false, 0, 0)
 }
 
 // write is the operation of that name, by the outcome of lease id: a refusal that makes the delay
@@ -215,7 +215,7 @@ func TestAnOperationRunTwiceCountsOnce(t *testing.T) {
 	h, id, l := s.host(), "p.1", &hostlimit.Limits{Delay: hostlimit.Delay{Ceiling: time.Second}}
 	s.l.mu.Lock()
 	c := s.l.parts[0].newCall([]op{{name: "take", h: h, args: []any{
-		id, 1, 2, 1 << 30, 0, true, false, micros(l.Delay.Ceiling), 0, 0, false, 0, 0,
+		id, 1, 2, 1 << 30, 0, false, micros(l.Delay.Ceiling), 0, 0, false, 0, 0,
 	}}}, false)
 	s.l.parts[0].calls--
 	s.l.mu.Unlock()

@@ -44,7 +44,7 @@ func (l *Limiter) Stats() Stats {
 	}
 	for _, p := range l.parts {
 		s.Latency = max(s.Latency, p.lead)
-		s.Guard = max(s.Guard, p.guard.allow(0, min(p.clock.uncertainty(l.now()), 2*p.lead)))
+		s.Guard = max(s.Guard, p.guard.allow(min(p.clock.uncertainty(l.now()), 2*p.lead)))
 	}
 	s.Down = l.down > 0
 	return s
@@ -62,9 +62,6 @@ func (l *Limiter) countRefusal(err error) {
 		reason = "draining"
 	case errors.Is(err, context.Canceled):
 		reason = "cancelled"
-	}
-	if l.stats.Refused == nil {
-		l.stats.Refused = map[string]uint64{}
 	}
 	l.stats.Refused[reason]++
 }
@@ -111,7 +108,7 @@ func (l *Limiter) check(ctx context.Context, node redis.Cmdable, addr string) (p
 	}
 	if major, _, _ := strings.Cut(info["redis_version"], "."); major != "" {
 		if n, err := strconv.Atoi(major); err == nil && n < 7 {
-			bad("version %s is older than 7: when it is full, it may lose what it is told of the end of requests", info["redis_version"])
+			bad("version %s is older than 7, and can't run the script", info["redis_version"])
 		}
 	}
 	if policy := info["maxmemory_policy"]; policy != "" && policy != "noeviction" {
@@ -122,9 +119,6 @@ func (l *Limiter) check(ctx context.Context, node redis.Cmdable, addr string) (p
 	}
 	if role := info["role"]; role != "" && role != "master" {
 		bad("it is a replica, which can't be written to; give the client the address of the master, or of the Sentinels")
-	}
-	if info["loading"] == "1" {
-		bad("it is loading its data, and answers nothing until that is done")
 	}
 	before := time.Now()
 	at, err := node.Time(ctx).Result()
@@ -173,8 +167,8 @@ func (l *Limiter) checkFleet(ctx context.Context) (problems []string, err error)
 	found := maps.Clone(l.others)
 	l.mu.Unlock()
 	for _, p := range fleet.Processes {
-		if d := differs(p.Promises, l.promise); d != "" {
-			found[p.ID] = difference(p.Name, d)
+		if d := differs(p.Name, p.Promises, l.promise); d != "" {
+			found[p.ID] = d
 		}
 	}
 	return append(problems, slices.Sorted(maps.Values(found))...), err

@@ -536,15 +536,14 @@ local ops = {}
 -- take asks for a turn, again and again until the reply is GO. After that it takes the
 -- turn back and asks for another; started is the seq of the take by which the turn has started, 0 if
 -- it hasn't. seq numbers the takes of the lease.
---   GO     start, guard, delay, slots in use, probe, X, guard asked for, e, whether others wait, and what told returns
---   AT     start, why, blocked until   come again shortly before that time
---   WAIT   place, busy since, why, expiry, first start   every slot is taken, until then or until a push comes (if the caller listens)
+--   GO     start, guard, delay, slots in use, probe, X, e, whether others wait, and what told returns
+--   AT     start, why, and what told returns   come again shortly before that time
+--   WAIT   place, why, busy since, expiry, first start   every slot is taken, until then or until a push comes
 --   PROBE                              a probe is on its way; a push will come
---   LATE   start, why, blocked until   that is later than the caller may wait
---   HAND   blocked until, cause        a person has blocked the host
+--   LATE   start, why, and what told returns   that is later than the caller may wait, or a person has blocked the host
 -- why is as start tells it, or s for slots. ceiling bounds the learned delay. Turns go by priority,
 -- then by when they came, which is so long ago.
-function ops.take(h, id, seq, n, wait, least, listens, started, ceiling, delay, least2, ends, prio, ago)
+function ops.take(h, id, seq, n, wait, least, started, ceiling, delay, least2, ends, prio, ago)
 	local me = find(h, id)
 	if me then
 		back(h, me, started)
@@ -554,7 +553,7 @@ function ops.take(h, id, seq, n, wait, least, listens, started, ceiling, delay, 
 	end
 	if byHand(h) then
 		drop(h, id)
-		return {'HAND', h.b, h.c}
+		return {'LATE', h.b, 'b', told(h)}
 	end
 	if me[STATE] == RESERVED and count(h, n, id) >= n then
 		me[STATE] = QUEUED -- restored leases have filled the slots
@@ -573,16 +572,16 @@ function ops.take(h, id, seq, n, wait, least, listens, started, ceiling, delay, 
 			s = s + place * least
 			if s - now > wait then
 				drop(h, id)
-				return {'LATE', s, why, h.b}
+				return {'LATE', s, why, told(h)}
 			end
-			if not find(h, id) and listens == 1 then h.L[#h.L + 1] = me end
+			if not find(h, id) then h.L[#h.L + 1] = me end
 			me[EXPIRY] = now + WAITING
 			local expiry = now + TTL
 			for _, r in ipairs(h.L) do
 				-- That a reservation lapses is for the first in the queue to see.
 				if r[STATE] == GONE or r[STATE] == RESERVED and place == 0 then expiry = min(expiry, r[EXPIRY]) end
 			end
-			return {'WAIT', place, since, since > 0 and 's' or why, expiry, first}
+			return {'WAIT', place, since > 0 and 's' or why, since, expiry, first}
 		end
 		if not find(h, id) then h.L[#h.L + 1] = me end
 		me[STATE] = RESERVED
@@ -592,14 +591,14 @@ function ops.take(h, id, seq, n, wait, least, listens, started, ceiling, delay, 
 		drop(h, id)
 		again(h)
 		hand(h, n)
-		return {'LATE', s, why, h.b}
+		return {'LATE', s, why, told(h)}
 	end
 	reserve(me, s)
 	if h.al == 1 and h.pr ~= '' and h.pr ~= id and find(h, h.pr) then
 		me[EXPIRY] = now + CLAIM + SECOND
 		return {'PROBE'}
 	end
-	if s - now > HORIZON then return {'AT', s, why, h.b} end
+	if s - now > HORIZON then return {'AT', s, why, told(h)} end
 	-- The reply is LEAD under way, which counts only where it arrives after s.
 	local guard = max(WINDOW, now + LEAD + WINDOW - s)
 	-- A lease starts within its guard at the latest.
@@ -619,7 +618,7 @@ function ops.take(h, id, seq, n, wait, least, listens, started, ceiling, delay, 
 	local awaited = follow(h) and 1 or 0
 	local taken = h.X or {}
 	h.X = nil
-	return {'GO', s, guard, d, (count(h, n, '')), h.pr == id and 1 or 0, taken, WINDOW, h.e, awaited, told(h)}
+	return {'GO', s, guard, d, (count(h, n, '')), h.pr == id and 1 or 0, taken, h.e, awaited, told(h)}
 end
 
 -- release gives a slot back; undone says that the request hasn't started since it was let go, and
@@ -803,9 +802,9 @@ function ops.recall(h, b, cause, f, le)
 	return {told(h)}
 end
 
--- peek returns the earliest start of a newcomer, without taking a place, and the end of the block.
+-- peek returns the earliest start of a newcomer, without taking a place, and what told returns.
 function ops.peek(h, least, n, each)
-	return {open(start(h, least)) + #those(h, QUEUED) * each, h.b}
+	return {open(start(h, least)) + #those(h, QUEUED) * each, told(h)}
 end
 
 -- pause lets nothing start on any host for so long from now on; 0 ends a pause.
