@@ -110,11 +110,10 @@ type auditor struct {
 	tallies [promises]tally
 
 	// The present record, its line and its log, and its Transport.
-	d       *evidence.Decision
-	request uint64 // hash of the request that it is about
-	at      place
-	run     *run
-	by      *transport
+	d   *evidence.Decision
+	at  place
+	run *run
+	by  *transport
 
 	// What was read.
 	runs       []*run
@@ -128,11 +127,6 @@ type auditor struct {
 	proved     map[string]int64 // when a robots.txt was had last, by its URL and what it was, as an exchange shows
 	blind      bool             // whether a log is there of which nothing is known
 	unsaid     bool             // whether a Transport did something that has stated no policy
-
-	// What is known of requests under way in the present log.
-	open     map[tryKey]*try
-	trips    trips
-	reserved map[tryKey]bool // tries whose pages were refused for what headers or pages reserve
 }
 
 // A run is one log, from its first record to its seal or to where it was cut off. A process that is
@@ -207,7 +201,7 @@ const (
 	page      uint16 = 1 << iota // it costs one of the budget
 	unsent                       // the turn was given back unused
 	takenBack                    // its slot was taken back; end is when that was, if it hadn't ended
-	robotsTxt                    // it fetched robots.txt
+	robotsTxt                    // it fetched robots.txt, and costs nothing of the budget
 	learned                      // its delay is one that refusals have taught, as its record says
 	again                        // it was sent once more, over another connection
 	serves                       // its answer is that of a host that serves us
@@ -267,25 +261,19 @@ func newAuditor() *auditor {
 func (a *auditor) begin() {
 	a.run = &run{index: uint32(len(a.runs)), log: a.at.log}
 	a.runs = append(a.runs, a.run)
-	a.open, a.reserved = map[tryKey]*try{}, map[tryKey]bool{}
-	a.trips = trips{all: map[tripKey]*trip{}}
-	a.by = nil
 }
 
 // end ends a log.
 func (a *auditor) end() {
-	for _, t := range a.open {
-		x := a.exchanges.at(t.x)
-		if !a.run.sealed {
-			x.fate, x.end = cutOff, max(x.start, a.run.until())
+	for _, by := range a.named {
+		for _, t := range by.trips {
+			if t.underWay && !a.run.sealed {
+				x := a.exchanges.at(t.x)
+				x.fate, x.end = cutOff, max(x.start, a.run.until())
+			}
 		}
+		by.trips, by.over = nil, nil
 	}
-	for _, t := range a.named {
-		if t.run == a.run {
-			a.endPages(t)
-		}
-	}
-	a.open, a.trips.all = nil, nil
 }
 
 // inOrder returns the names in m in their order.

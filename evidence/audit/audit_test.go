@@ -184,7 +184,7 @@ var tampers = []struct {
 		rs[nth(t, rs, evidence.BlockedByRobots, 2)].Line = 4
 		return rs
 	}},
-	{"a verdict by a rule of the other kind", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"a verdict by a rule of the other kind", audit.BrokenVerdict, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		rs[nth(t, rs, evidence.BlockedByRobots, 2)].MatchedRule = "Allow: /private/open"
 		return rs
 	}},

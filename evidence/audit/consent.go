@@ -7,33 +7,34 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 )
 
-// consent checks that what a site states about the use of a page is what robots.txt says, and that
-// no page was fetched or handed over for a purpose that the site reserves. What headers and pages
-// state is in the log only as the crawler has recorded it.
-func (a *auditor) consent(d *evidence.Decision) {
-	if p := a.by.policy; (d.Type == evidence.RobotsAllowed || d.Type == evidence.Reserved) && d.Purposes != p.Purposes {
-		a.violation(BrokenConsent, d.Host, fmt.Sprintf("a page for %q by a crawler whose pages are for %q", d.Purposes, p.Purposes), a.at)
+// reserved takes the record of a page that isn't fetched, or isn't handed over, since the site
+// reserves it. What headers and pages state is in the log only as the crawler has recorded it.
+func (a *auditor) reserved(d *evidence.Decision) {
+	a.fits(d)
+	t := a.trip(d)
+	if d.Status != 0 {
+		t.reserved = true
+		return
 	}
-	key := keyOfTry(a.by, d)
-	switch d.Type {
-	case evidence.RobotsAllowed:
-		if d.Purposes != "" || d.Preferences != "" {
-			a.consentAgain(d)
-		}
-	case evidence.Reserved:
-		if d.Status != 0 {
-			a.reserved[key] = true
-			return
-		}
-		a.putTrip(d, trip{at: a.at, time: stamp(d.Time)}) // by robots.txt: nothing may have been fetched
-		a.leaveTrip(d)
-		a.consentAgain(d)
-	case evidence.Fetched:
-		if purpose := reserves(d); purpose != "" && !a.reserved[key] {
-			a.violation(BrokenConsent, d.Host, fmt.Sprintf("a page handed over to %s: %s", purpose, d.Preferences), a.at)
-		}
-		delete(a.reserved, key)
+	t.judged, t.decided, t.allowed, t.derived, t.floor = a.at, stamp(d.Time), false, false, 0 // by robots.txt: nothing may have been fetched
+	a.leave(t)
+	a.consentAgain(d)
+}
+
+// fits checks that the verdict d is about the purposes that the policy states.
+func (a *auditor) fits(d *evidence.Decision) {
+	if d.Purposes != a.by.policy.Purposes {
+		a.violation(BrokenConsent, d.Host, fmt.Sprintf("a page for %q by a crawler whose pages are for %q", d.Purposes, a.by.policy.Purposes), a.at)
 	}
+}
+
+// handedOver checks that the page of t, which has ended with d, wasn't handed over for a purpose
+// that the site reserves.
+func (a *auditor) handedOver(d *evidence.Decision, t *trip) {
+	if purpose := reserves(d); d.Type == evidence.Fetched && purpose != "" && !t.reserved {
+		a.violation(BrokenConsent, d.Host, fmt.Sprintf("a page handed over to %s: %s", purpose, d.Preferences), a.at)
+	}
+	t.reserved = false
 }
 
 // reserves returns the first purpose of a record that the preferences in it refuse, "" for none.

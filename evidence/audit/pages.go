@@ -11,128 +11,107 @@ import (
 	"github.com/go-politeness/politeness/internal/hostname"
 )
 
-// A tripKey is a trip of a Transport and a hash of its request.
-type tripKey struct {
-	by            uint32
-	trip, request uint64
-}
-
-// A trip is what the log says of whether a URL may be fetched, and how often it was.
+// A trip is one RoundTrip of a Transport: the newest verdict on its URL, its last try, and where
+// its answer leads.
 type trip struct {
-	at       place
-	time     int64
+	try
+	id      uint64
+	request uint64 // hash of what every record of the trip repeats
+	last    place  // of its newest record
+	over    bool   // unless it is tried again
+
+	judged   place // of the newest verdict; line 0: there is none
+	decided  int64 // when
 	allowed  bool
 	derived  bool  // whether robots.txt, as logged, gives the verdict too
 	floor    int64 // crawl-delay
-	attempt  int   // last try that started
-	finished bool
+	reserved bool  // its page was refused for what headers or the page reserve
+
+	status int    // of its answer
+	ended  int64  // when
+	leads  uint64 // hash of the URL to which the answer leads and no request has gone yet
+	origin uint64 // of a fetch of robots.txt: hash of the URL that the fetch began with
+	hops   int    // the same: redirects before it
 }
 
-// trips are those under way in a log, and the last that were over: another try may follow yet.
-type trips struct {
-	all  map[tripKey]*trip
-	over []tripKey
+// A try is one of a trip.
+type try struct {
+	x        uint32 // its exchange
+	by       *transport
+	attempt  int   // its number
+	sends    int   // how often it was sent
+	underWay bool  // whether it has no end yet
+	wall     int64 // its start by the clock of the records
+	window   int64 // of the budget's, that its page is charged to
+	moved    int64 // when its answer moved the host's state
+	movedAt  place // record of that; line 0: there is none
+	movedAs  int   // status of the answer, in that record
 }
 
-// lately is how many trips that are over are remembered.
+// lately is how many trips that are over are remembered: another try may follow yet.
 const lately = 8192
 
-func (a *auditor) keyOfTrip(d *evidence.Decision) tripKey {
-	return tripKey{a.by.index, d.Trip, a.request}
-}
-
-// putTrip stores the newest verdict on a trip.
-func (a *auditor) putTrip(d *evidence.Decision, v trip) {
-	k := a.keyOfTrip(d)
-	if old := a.trips.all[k]; old != nil {
-		v.attempt = old.attempt
+// trip returns the trip of d, whose records all have the same request.
+func (a *auditor) trip(d *evidence.Decision) *trip {
+	request := maphash.Comparable(seed, struct {
+		url, host string
+		redirects int
+		robotsTxt bool
+	}{d.URL, d.Host, d.Redirects, d.RobotsTxt})
+	t := a.by.trips[d.Trip]
+	switch {
+	case t == nil:
+		t = &trip{id: d.Trip, request: request}
+		a.by.trips[d.Trip] = t
+	case t.request != request:
+		a.contradiction("two records of one request give different URLs, hosts, redirects or robotsTxt", t.last)
+		t.request, t.judged = request, place{}
 	}
-	a.trips.all[k] = &v
+	t.last = a.at
+	return t
 }
 
-// leaveTrip notes that the trip of d is over, but if it is to be tried again.
-func (a *auditor) leaveTrip(d *evidence.Decision) {
-	t, k := &a.trips, a.keyOfTrip(d)
-	trip := t.all[k]
-	if trip == nil || trip.finished {
+// leave notes that t is over, and forgets the one that was over long ago. One that leads somewhere
+// is kept until a request has gone there.
+func (a *auditor) leave(t *trip) {
+	t.over = true
+	q := &a.by.over
+	if *q = append(*q, t.id); len(*q) <= lately {
 		return
 	}
-	trip.finished = true
-	if t.over = append(t.over, k); len(t.over) > lately {
-		if trip := t.all[t.over[0]]; trip != nil && trip.finished {
-			delete(t.all, t.over[0])
-		}
-		t.over = t.over[1:]
+	if old := a.by.trips[(*q)[0]]; old != nil && old.over && old.leads == nowhere {
+		delete(a.by.trips, old.id)
 	}
+	*q = (*q)[1:]
 }
 
-// namesRobots reports whether the URL of d is that of a robots.txt.
-func namesRobots(d *evidence.Decision) bool {
-	if !strings.Contains(d.URL, "/robots.txt") { // as nearly always
+// retried takes the record that a trip isn't over.
+func (a *auditor) retried(d *evidence.Decision) { a.trip(d).over = false }
+
+// gaveUp takes the record that a trip got no turn.
+func (a *auditor) gaveUp(d *evidence.Decision) { a.leave(a.trip(d)) }
+
+// costsAPage reports whether the start d of a page costs one of the budget, where before was the
+// last try of its trip: all hops and tries of a navigation are one page.
+func (a *auditor) costsAPage(d *evidence.Decision, before int) bool {
+	if d.Attempt > 1 && before == d.Attempt-1 || d.Type == evidence.Resent && before == d.Attempt {
 		return false
 	}
-	_, path := splitURL(d.URL)
-	path, _, _ = strings.Cut(path, "?")
-	return path == "/robots.txt"
-}
-
-// costsAPage reports whether the start d of a page costs one of the budget: all hops and tries of a
-// navigation are one page, as far as the log holds the redirect and the try before. A redirect that
-// comes of no trip may be one that a cache around the Transport has kept.
-func (a *auditor) costsAPage(d *evidence.Decision, of *trip) bool {
-	if of != nil {
-		before := of.attempt
-		of.attempt = d.Attempt
-		if d.Attempt > 1 && before == d.Attempt-1 || d.Type == evidence.Resent && before == d.Attempt {
-			return false
-		}
-	}
-	if d.From == 0 {
+	from := a.by.trips[d.From]
+	switch {
+	case d.From == 0 || from == nil:
 		return true
-	}
-	f := follower{d.From, keyOfURL(d.URL)}
-	if _, ok := a.by.led[d.From]; !ok { // the answer that led there may be logged later
-		a.by.followers = append(a.by.followers, f)
+	case from.underWay:
+		a.openEnded(budgetKept, "a redirect that isn't in the log before the request that follows it")
 		return false
 	}
-	return !a.led(f)
-}
-
-// A follower is a request that follows a redirect.
-type follower struct {
-	from uint64 // trip that was redirected
-	url  uint64 // hash of where the request goes
-}
-
-// led reports whether an answer led to f, and to nothing else before.
-func (a *auditor) led(f follower) bool {
-	to, ok := a.by.led[f.from]
-	delete(a.by.led, f.from)
-	if to == anywhere && ok {
+	to := from.leads
+	from.leads = nowhere
+	a.leave(from)
+	if to == anywhere {
 		a.openEnded(budgetKept, "a redirect whose URL isn't whole")
 	}
-	return ok && (to == anywhere || to == f.url)
-}
-
-// endPages counts, at the end of a log, requests that claim a redirect which no answer gave: each
-// is a page.
-func (a *auditor) endPages(t *transport) {
-	a.by = t
-	for _, f := range t.followers {
-		if !a.led(f) {
-			t.budget.pages[window{0, none}]++
-			a.proveLimit("pages", "", t.budget.pages[window{0, none}])
-		}
-	}
-}
-
-// leads takes the end d of an exchange that was sent, for where it leads.
-func (a *auditor) leads(d *evidence.Decision) {
-	if d.RobotsTxt {
-		a.robotsEnded(d)
-	} else if to := redirectTarget(d); to != nowhere {
-		a.by.led[d.Trip] = to
-	}
+	return to != anywhere && to != keyOfURL(d.URL)
 }
 
 // Hashes that stand for no URL.
@@ -170,9 +149,9 @@ func keyOfURL(u string) uint64 {
 	return maphash.Comparable(seed, [2]string{origin, target})
 }
 
-// A dates is what the Date headers of a host say of its clock: how far it is ahead of ours, at
-// least and at most.
-type dates struct{ least, most int64 }
+// A dates is what the first Date header of a host says of its clock: how far it is ahead of ours,
+// at least and at most.
+type dates struct{ at, least, most int64 }
 
 const (
 	// drift is how far the answers of one host may disagree about its clock: several machines answer
@@ -187,23 +166,22 @@ const (
 func (a *auditor) dated(h *host, t *try, d *evidence.Decision) {
 	date, err := time.Parse("Mon, 02 Jan 2006 15:04:05 GMT", d.ServerDate)
 	if err != nil {
-		if a.by.policy.Limiter != "" && d.Status > 0 && !d.NoDate && d.ServerDate == "" {
+		if d.Status > 0 && !d.NoDate && d.ServerDate == "" {
 			a.openEnded(timesAgree, "an answer without its Date, and no word that the server sent none")
 		}
 		return
 	}
 	a.tallies[timesAgree].tested++
-	sent := stamp(date)
-	least, most := sent-t.wall-int64(d.Latency), sent+slack-t.wall
-	switch k := &h.dates; {
+	least := stamp(date) - t.wall - int64(d.Latency)
+	most := least + int64(d.Latency) + slack
+	k := &h.dates
+	may := drift + max(t.wall-k.at, k.at-t.wall)/drifts
+	switch {
 	case least > wrongClock || most < -wrongClock:
 		a.openEnded(timesAgree, "a server whose Date is more than an hour away from the log's times")
-	case *k == dates{}:
-		*k = dates{least, most}
-	case most < k.least-drift || least > k.most+drift:
+	case k.at == 0:
+		*k = dates{t.wall, least, most}
+	case most < k.least-may || least > k.most+may:
 		a.openEnded(timesAgree, "a Date header that disagrees with those before it: a cache, or several machines, or the log's times aren't true")
-	default:
-		least, most = max(k.least, least), min(k.most, most)
-		*k = dates{min(least, most), max(least, most)} // the other way round where the clocks drift
 	}
 }

@@ -113,6 +113,35 @@ type HostReport struct {
 	Latency    time.Duration `json:"-"`          // mean time to the response's headers; 0 if there was none
 }
 
+// count counts the record d for the report's figures.
+func (a *auditor) count(d *evidence.Decision) {
+	if d.Host == "" {
+		return
+	}
+	h := a.host(d)
+	switch r := &h.report; d.Type {
+	case evidence.Started, evidence.Resent:
+		r.Starts++
+		r.Wait += d.WaitSlot + d.WaitDelay + d.WaitBlock
+		r.MaxDelay = max(r.MaxDelay, d.Delay)
+	case evidence.Fetched, evidence.Failed:
+		r.Bytes += d.Bytes
+		if d.Latency > 0 && d.Status > 0 {
+			h.latencies++
+			h.latency += d.Latency
+		}
+		if wasSent(d) {
+			h.countAnswer(a.by, d)
+		}
+	}
+}
+
+// wasSent reports whether the end d is one of a request that was sent: a turn is given back unused
+// where robots.txt or the budget has changed during the wait.
+func wasSent(d *evidence.Decision) bool {
+	return d.Type == evidence.Fetched || d.Err != "" || d.Status != 0 || d.Latency != 0
+}
+
 // Refusals are how often a host didn't serve what it was asked for, by the words that it had for
 // that.
 type Refusals struct {

@@ -89,31 +89,17 @@ func (a *auditor) robotsFetched(d *evidence.Decision) {
 	a.by.origins[strings.Clone(name)] = append([]*robotsCopy{c}, copies[:min(len(copies), maxCopies-1)]...)
 }
 
-// A robotsHop is one request of a fetch of robots.txt.
-type robotsHop struct {
-	origin uint64 // hash of the URL that the fetch began with
-	next   uint64 // hash of the URL that its answer redirects to; see leadsTo
-	hops   int    // redirects before it
-	status int    // of its answer
-	end    int64
-}
-
-// robotsStarted takes the start d of a request for robots.txt, or for where an answer to one led.
-func (a *auditor) robotsStarted(d *evidence.Decision) {
-	hop := robotsHop{origin: keyOfURL(d.URL)}
-	if before, ok := a.by.hops[d.From]; ok && d.From != 0 && before.status/100 == 3 && (before.next == anywhere || before.next == hop.origin) {
-		hop.origin, hop.hops = before.origin, before.hops+1
-	} else if _, target := splitURL(d.URL); target != "/robots.txt" && isWhole(d.URL) {
+// robotsStarted takes the start d of t, a request for robots.txt or for where an answer to one led.
+func (a *auditor) robotsStarted(d *evidence.Decision, t *trip, target string) {
+	t.origin, t.hops = keyOfURL(d.URL), 0
+	from := a.by.trips[d.From]
+	switch {
+	case d.From != 0 && from != nil && from.origin != 0 && (from.leads == anywhere || from.leads == t.origin):
+		t.origin, t.hops = from.origin, from.hops+1
+		delete(a.by.trips, d.From)
+	case target != robotsPath && isWhole(d.URL):
 		a.violation(BrokenRobots, d.Host, "marked as a fetch of robots.txt, where none leads: "+d.URL, a.at)
 	}
-	a.by.hops[d.Trip] = hop
-}
-
-// robotsEnded takes the end d of such a request.
-func (a *auditor) robotsEnded(d *evidence.Decision) {
-	hop := a.by.hops[d.Trip]
-	hop.status, hop.end, hop.next = d.Status, stamp(d.Time), redirectTarget(d)
-	a.by.hops[d.Trip] = hop
 }
 
 // robotsAnswered proves that a copy of robots.txt came of an exchange.
@@ -125,11 +111,11 @@ func (a *auditor) robotsAnswered(d *evidence.Decision) {
 		}
 		return
 	}
-	hop, ok := a.by.hops[d.Trip]
-	ok = ok && hop.origin == keyOfURL(d.URL) && hop.hops == d.Hops
-	delete(a.by.hops, d.Trip) // no other copy can come of it
+	t := a.by.trips[d.Trip]
+	ok := t != nil && t.origin == keyOfURL(d.URL) && t.hops == d.Hops
+	delete(a.by.trips, d.Trip) // no other copy can come of it
 	switch {
-	case ok && hop.status == d.Status && stamp(d.Time) >= hop.end-slack:
+	case ok && t.status == d.Status && stamp(d.Time) >= t.ended-slack:
 		a.proved[strings.Clone(copied)] = stamp(d.Time)
 	case d.Status == 0 && d.Type == evidence.RobotsUnreachable:
 		if a.by.policy.Unreachable == "allow" && !ok {
@@ -138,7 +124,7 @@ func (a *auditor) robotsAnswered(d *evidence.Decision) {
 	case !ok:
 		a.violation(BrokenVerdict, d.Host, string(d.Type)+" without the exchange that it came of", a.at)
 	default:
-		a.violation(BrokenVerdict, d.Host, fmt.Sprintf("%s of status %d, where the exchange gave %d", d.Type, d.Status, hop.status), a.at)
+		a.violation(BrokenVerdict, d.Host, fmt.Sprintf("%s of status %d, where the exchange gave %d", d.Type, d.Status, t.status), a.at)
 	}
 }
 
@@ -168,9 +154,9 @@ func (a *auditor) copyOf(d *evidence.Decision) (c *robotsCopy, target, why strin
 	if c.open != "" {
 		return c, target, c.open
 	}
-	if c.rules == nil || c.agent != d.Agent {
-		c.agent = strings.Clone(d.Agent)
-		c.rules = robots.ParseWith(c.text, robots.Options{LenientAgents: p.Lenient, AgentPatterns: p.Patterns}).Agent(d.Agent)
+	if agent := cmp.Or(d.Agent, p.Product); c.rules == nil || c.agent != agent {
+		c.agent = strings.Clone(agent)
+		c.rules = robots.ParseWith(c.text, robots.Options{LenientAgents: p.Lenient, AgentPatterns: p.Patterns}).Agent(c.agent)
 		c.reach = reachOf(c.text)
 	}
 	return c, target, ""
@@ -191,6 +177,8 @@ func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Du
 			wrong = fmt.Sprintf("robots.txt %s %s (%s)", map[bool]string{true: "allows", false: "refuses"}[v.Allowed], target, cmp.Or(v.Rule, "no rule"))
 		case d.Line != 0 && v.Line != d.Line:
 			wrong = fmt.Sprintf("robots.txt decides %s on line %d, not %d", target, v.Line, d.Line)
+		case d.MatchedRule != "" && d.MatchedRule != v.Rule && isWhole(d.MatchedRule):
+			wrong = fmt.Sprintf("robots.txt decides %s by %s, not %s", target, cmp.Or(v.Rule, "no rule"), d.MatchedRule)
 		// While a request waits to ask for robots.txt again, the others go on by the copy that is out of
 		// date.
 		case d.Allowed && stamp(d.Time) > c.until+slack+int64(a.by.policy.MaxWait)+a.run.jumped:
@@ -211,41 +199,45 @@ func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Du
 
 // decided takes a verdict about a URL.
 func (a *auditor) decided(d *evidence.Decision) {
-	v := trip{at: a.at, time: stamp(d.Time), allowed: d.Type == evidence.RobotsAllowed && d.Allowed, floor: int64(d.CrawlDelay)}
+	t := a.trip(d)
+	t.judged, t.decided, t.allowed, t.derived, t.floor = a.at, stamp(d.Time), d.Type == evidence.RobotsAllowed && d.Allowed, false, int64(d.CrawlDelay)
 	if d.Type != evidence.BlockedByRule {
 		var floor time.Duration
-		v.derived, floor = a.decideAgain(d)
-		v.floor = max(v.floor, int64(floor))
+		t.derived, floor = a.decideAgain(d)
+		t.floor = max(t.floor, int64(floor))
 	}
-	a.putTrip(d, v)
-	if !v.allowed {
-		a.leaveTrip(d)
+	if d.Type == evidence.RobotsAllowed {
+		if a.fits(d); d.Purposes != "" || d.Preferences != "" {
+			a.consentAgain(d)
+		}
+	}
+	if !t.allowed {
+		a.leave(t)
 		a.host(d).report.Disallowed++
 	}
 }
 
-// allowed checks that the verdict v, if there is one, allowed the start d.
-func (a *auditor) allowed(d *evidence.Decision, v *trip) {
+// allowed checks that a verdict allowed the start d of t.
+func (a *auditor) allowed(d *evidence.Decision, t *trip) {
 	a.tallies[allowedByRobots].tested++
 	switch {
-	case v == nil:
+	case t.judged.line == 0:
 		a.violation(BrokenRobots, d.Host, "fetch of a URL without a verdict: "+d.URL, a.at)
-	case !v.allowed:
-		a.violation(BrokenRobots, d.Host, "fetch of a URL that was refused: "+d.URL, v.at, a.at)
+		return
+	case !t.allowed:
+		a.violation(BrokenRobots, d.Host, "fetch of a URL that was refused: "+d.URL, t.judged, a.at)
+		return
+	case t.derived:
+	case a.by.policy.Robots == "ignored":
+		a.openEnded(allowedByRobots, "robots.txt is ignored, by the policy")
 	default:
-		switch {
-		case v.derived:
-		case a.by.policy.Robots == "ignored":
-			a.openEnded(allowedByRobots, "robots.txt is ignored, by the policy")
-		default:
-			a.openEnded(allowedByRobots, "the verdict can't be decided again")
-		}
-		if delay := int64(max(d.Delay, d.CrawlDelay)); tooShort(delay, v.floor) {
-			a.contradiction(fmt.Sprintf("started with a delay of %v under a crawl-delay of %v", time.Duration(delay), time.Duration(v.floor)), v.at)
-		}
-		if late := v.time - stamp(d.Start); !d.Start.IsZero() && late > slack {
-			a.contradiction(fmt.Sprintf("allowed %v after the start", time.Duration(late)), v.at)
-		}
+		a.openEnded(allowedByRobots, "the verdict can't be decided again")
+	}
+	if delay := int64(max(d.Delay, d.CrawlDelay)); tooShort(delay, t.floor) {
+		a.contradiction(fmt.Sprintf("started with a delay of %v under a crawl-delay of %v", time.Duration(delay), time.Duration(t.floor)), t.judged)
+	}
+	if late := t.decided - stamp(d.Start); !d.Start.IsZero() && late > slack {
+		a.contradiction(fmt.Sprintf("allowed %v after the start", time.Duration(late)), t.judged)
 	}
 }
 

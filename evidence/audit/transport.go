@@ -15,49 +15,41 @@ import (
 // A transport is what the records say of one Transport. Those that name none are of one that stated
 // no policy; each log has one of these.
 type transport struct {
-	index     uint32
-	name      string
-	policy    *evidence.Policy // nil: it has stated none
-	limits    *hostLimits      // the same, for hosts that have no limits of their own
-	statuses  map[int]bool     // that block at once, by its policy
-	limiter   *limiter
-	row       *row
-	run       *run  // log that its last record stood in
-	shift     int64 // how far the limiter's clock is ahead of that of the records
-	shifted   bool  // whether that is known
-	budget    budget
-	origins   map[string][]*robotsCopy // of each robots.txt that it knows, the newest first
-	hops      map[uint64]robotsHop     // of fetches of robots.txt from which no copy came yet, by trip
-	sites     map[string]string        // keys of names, where names of one site share a key
-	led       map[uint64]uint64        // where trips were redirected that no request has followed yet
-	followers []follower               // of redirects that aren't in the log yet
+	index    uint32
+	name     string
+	policy   *evidence.Policy // nil: it has stated none
+	limits   *hostLimits      // the same, for hosts that have no limits of their own
+	statuses map[int]bool     // that block at once, by its policy
+	limiter  *limiter
+	row      *row
+	run      *run  // log that its last record stood in
+	shift    int64 // how far the limiter's clock is ahead of that of the records
+	shifted  bool  // whether that is known
+	budget   budget
+	origins  map[string][]*robotsCopy // of each robots.txt that it knows, the newest first
+	trips    map[uint64]*trip         // of its present log
+	over     []uint64                 // those of them that are over, the first one first
+	sites    map[string]string        // keys of names, where names of one site share a key
 }
 
 // transportOf returns the Transport that the record d is of.
 func (a *auditor) transportOf(d *evidence.Decision) *transport {
-	if a.by != nil && a.by.name == d.Transport {
-		return a.by
+	if t := a.by; t != nil && t.name == d.Transport && t.run == a.run {
+		return t
 	}
-	id := d.Transport
-	if id == "" {
-		id = fmt.Sprint("\x00", a.run.index)
-	}
-	t := a.transports[id]
+	t := a.transports[d.Transport]
 	if t == nil {
-		t = &transport{
-			index: uint32(len(a.named)), name: strings.Clone(d.Transport),
-			sites: map[string]string{},
-		}
-		a.transports[id], a.named = t, append(a.named, t)
+		t = &transport{index: uint32(len(a.named)), name: strings.Clone(d.Transport), sites: map[string]string{}}
+		a.transports[t.name], a.named = t, append(a.named, t)
 	}
-	if before := t.run; before != a.run {
-		t.run = a.run
-		if before != nil { // a new process has a new name
+	if t.run != a.run {
+		t.run, t.budget = a.run, newBudget(t.policy)
+		t.origins, t.trips = map[string][]*robotsCopy{}, map[uint64]*trip{}
+		if t.policy != nil { // a new process has a new name
 			a.openEnded(delaysKept, otherLog)
 			a.openEnded(slotsKept, otherLog)
+			a.share(t)
 		}
-		t.begin()
-		a.share(t)
 	}
 	return t
 }
@@ -65,28 +57,15 @@ func (a *auditor) transportOf(d *evidence.Decision) *transport {
 // otherLog is what is open where a Transport goes on in another log.
 const otherLog = "what a Transport did between two logs that it has records in"
 
-// begin forgets what no longer matters once a log has ended.
-func (t *transport) begin() {
-	t.budget = newBudget(t.policy)
-	t.origins, t.hops = map[string][]*robotsCopy{}, map[uint64]robotsHop{}
-	t.led, t.followers = map[uint64]uint64{}, nil
-}
-
 // share finds the limiter and the row of t, as its policy names them. Transports of one log that
-// name none are taken to share them.
+// name no limiter are taken to share one.
 func (a *auditor) share(t *transport) {
-	limiterID, rowID := fmt.Sprint("\x00", a.run.index), ""
-	if p := t.policy; p != nil && p.Limiter != "" {
-		limiterID, rowID = p.Limiter, p.Process
+	name := cmp.Or(t.policy.Limiter, fmt.Sprint("\x00", a.run.index))
+	if t.limiter = a.limiters[name]; t.limiter == nil {
+		t.limiter = &limiter{named: t.policy.Limiter != "", local: never}
+		a.limiters[strings.Clone(name)] = t.limiter
 	}
-	if rowID == "" {
-		rowID = limiterID
-	}
-	if t.limiter = a.limiters[limiterID]; t.limiter == nil {
-		t.limiter = &limiter{named: limiterID[0] != 0, local: never}
-		a.limiters[strings.Clone(limiterID)] = t.limiter
-	}
-	t.row = a.row(rowID)
+	t.row = a.row(cmp.Or(t.policy.Process, name))
 	if !slices.Contains(t.limiter.runs, a.run) {
 		t.limiter.runs = append(t.limiter.runs, a.run)
 	}

@@ -207,7 +207,7 @@ func TestVerdictsOnWhereARedirectLeads(t *testing.T) {
 		{"of another trip", `
 			1   page 1 status=302 location=/two
 			2   page 2 url=/two redirects=1 from=9
-		`, `line 11: budget: 2 of 1 pages`},
+		`, `line 9: budget: 2 of 1 pages`},
 		{"of none", `
 			1   page 1 status=302 location=/two
 			2   page 2 url=/two redirects=1

@@ -66,13 +66,13 @@ func TestVerdictsOnBudgets(t *testing.T) {
 			2   page 2 url=/two redirects=1 from=1
 			3   page 3
 		`, ``},
-		{"nor where its answer is logged later", `
+		{"its answer is logged later", `
 			1   allow 1
 			1   start 1
 			2   page 2 url=/two redirects=1 from=1
 			1.2 end 1 status=302 location=/two
 			3   page 3
-		`, ``},
+		`, `open, budget kept: a redirect that isn't in the log before the request that follows it`},
 		{"a redirect that no answer gave", `
 			1   page 1 status=302 location=/three
 			2   page 2 url=/two redirects=1 from=1
@@ -95,7 +95,7 @@ func TestVerdictsOnBudgets(t *testing.T) {
 			2   page 2 url=/two redirects=1 from=1
 			3   page 3 url=/two redirects=1 from=1
 			4   page 4
-		`, `line 16: budget: 3 of 2 pages`},
+		`, `line 15: budget: 3 of 2 pages`},
 		{"two that one answer gave, which is logged later", `
 			1   allow 1
 			1   start 1
@@ -103,12 +103,12 @@ func TestVerdictsOnBudgets(t *testing.T) {
 			3   page 3 url=/two redirects=1 from=1
 			1.2 end 1 status=302 location=/two
 			4   page 4
-		`, `line 16: budget: 3 of 2 pages`},
+		`, `open, budget kept: a redirect that isn't in the log before the request that follows it`},
 		{"an answer that is no redirect leads nowhere", `
 			1   page 1 status=200 location=/two
 			2   page 2 url=/two redirects=1 from=1
 			3   page 3
-		`, `line 13: budget: 3 of 2 pages`},
+		`, `line 12: budget: 3 of 2 pages`},
 		{"a redirect to another host, with a query, in another spelling", `
 			1   page 1 status=301 location=HTTPS://B.example:443?x=1#top
 			2   page 2 host=b.example url=https://b.example/?x=1 redirects=1 from=1

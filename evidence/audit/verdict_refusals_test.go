@@ -28,9 +28,9 @@ func TestWhatAStatusMeans(t *testing.T) {
 		"status=0": unsure, "status=0 left=true": nothing, "status=500 left=true": unsure,
 		"status=200 robotsTxt=true": nothing, "status=404 robotsTxt=true": nothing, "status=500 robotsTxt=true": unsure, "status=429 robotsTxt=true": refusal,
 	} {
-		start := "start 6"
+		what := ""
 		if strings.Contains(said, "robotsTxt") {
-			start += " url=/robots.txt robotsTxt=true"
+			what = " url=/robots.txt robotsTxt=true"
 		}
 		log := usual + `
 			1 page 1 status=403
@@ -38,8 +38,8 @@ func TestWhatAStatusMeans(t *testing.T) {
 			5 page 3 status=403
 			7 page 4 status=403
 			9 page 5 status=403
-			11 allow 6
-			11 ` + start + `
+			11 allow 6` + what + `
+			11 start 6` + what + `
 			11.2 end 6 ` + said + `
 			20 page 7 status=403
 			9999 closed
@@ -619,7 +619,8 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 			1.1 block 1 url=/2 until=@2.1
 			1.2 end 1 status=429
 		`, `
-			line 7: contradiction: a block was set or lifted by no request
+			lines 6 and 7: contradiction: two records of one request give different URLs, hosts, redirects or robotsTxt
+			lines 7 and 8: contradiction: two records of one request give different URLs, hosts, redirects or robotsTxt
 		`},
 		{"a block by a request that followed a redirect", `
 			1   allow 1
@@ -627,7 +628,8 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 			1.1 block 1 redirects=1 until=@2.1
 			1.2 end 1 status=429
 		`, `
-			line 7: contradiction: a block was set or lifted by no request
+			lines 6 and 7: contradiction: two records of one request give different URLs, hosts, redirects or robotsTxt
+			lines 7 and 8: contradiction: two records of one request give different URLs, hosts, redirects or robotsTxt
 		`},
 		{"a block by another trip", `
 			1   allow 1
