@@ -28,10 +28,11 @@ func decisions(tb testing.TB, log []byte) (ds []evidence.Decision) {
 
 // mayFollow reports whether a might have come after b, which stands behind it in the log at the same
 // time: each request is recorded by its own goroutine, so nothing but chance has put them in order.
-// What is of no request, or a robots.txt that many wait for, happened before what comes after it.
+// What is of no request, or a robots.txt that many wait for, happened before what comes after it, and
+// an answer before the request that follows it.
 func mayFollow(a, b *evidence.Decision) bool {
 	isRobots := strings.HasPrefix(string(a.Type), "robots_") && a.RobotsTxt || strings.HasPrefix(string(b.Type), "robots_") && b.RobotsTxt
-	return a.Time.Equal(b.Time) && !isRobots && a.Trip != 0 && b.Trip != 0 && (a.Trip != b.Trip || a.Transport != b.Transport)
+	return a.Time.Equal(b.Time) && !isRobots && a.Trip != 0 && b.Trip != 0 && (a.Trip != b.Trip && a.Trip != b.From || a.Transport != b.Transport)
 }
 
 // verdict is what a log's judge says in short.
