@@ -223,7 +223,24 @@ func TestVerdictsOnLinesOfAccessLogs(t *testing.T) {
 		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 100 "\"\\" "\"TestBot\""`, "matched"},
 		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 100 "\t\n\r\x0b\v" "TestBot"`, "matched"},
 		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 100 "-" "NoTestBot TestBot-x TestBot"`, "matched"},
+		{`192.0.2.1 - - ` + stamp + ` "GET /x y HTTP/1.1" 200 100 "-" "TestBot"`, "matched"},
+		{`host.name - - ` + stamp + ` "GET http://a.example/x HTTP/1.1" 200 1 "" "x TestBot \"y\" \\"`, "matched"},
+		{`a.example:443 2001:db8::1 - - ` + stamp + ` "GET /x HTTP/2.0" 200 1 "-" "TestBot" 0.1 "a" rt=0.2`, "matched"},
+		{`[2001:db8::1]:443 192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 - "-" "TestBot"`, "another"},
+		{`192.0.2.1 - jo[e ` + stamp + ` "GET /x HTTP/1.1" 200 - "-" "TestBot"`, "matched"},
+		{`192.0.2.1 - \"x\" ` + stamp + ` "GET /x HTTP/1.1" 200 - "-" "TestBot"`, "matched"},
+		{`192.0.2.1 - [20/Nov/2026:03:00:00 +0000] ` + stamp + ` "GET /x HTTP/1.1" 200 - "-" "TestBot"`, "matched"},
+		{`192.0.2.1 - - ` + stamp + ` "-" 408 - "-" "TestBot"`, "another"},
+		{`192.0.2.1 - - ` + stamp + ` "\x16\x03\x01" 400 150 "-" "TestBot"`, "another"},
 
+		{`192.0.2.1 - - [yesterday] "GET /x HTTP/1.1" 200 1 "-" "TestBot"`, "unreadable"},
+		{`192.0.2.1 - - [99/Nov/2026:03:00:00 +0000] "GET /x HTTP/1.1" 200 1 "-" "TestBot"`, "unreadable"},
+		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 1`, "unreadable"},
+		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 99999999999999999999 1 "-" "TestBot"`, "unreadable"},
+		{`a b c ` + stamp + ` "GET /x HTTP/1.1\`, "unreadable"},
+		{"nonsense", "unreadable"},
+		{"[", "unreadable"},
+		{strings.Repeat("x", 20<<20), "unreadable"},
 		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 1000 100 "-" "TestBot"`, "unreadable"},
 		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" -1 100 "-" "TestBot"`, "unreadable"},
 		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 -1 "-" "TestBot"`, "unreadable"},
@@ -251,7 +268,7 @@ func TestVerdictsOnLinesOfAccessLogs(t *testing.T) {
 		is := [...]int{got.Lines, got.Unreadable, got.Requests, got.Evidence, got.Matched, got.Missing.N, got.Outside.N, got.Status.N, got.Unseen.N}
 		should := [...]int{want.Lines, want.Unreadable, want.Requests, want.Evidence, want.Matched, want.Missing.N, want.Outside.N, want.Status.N, want.Unseen.N}
 		if is != should {
-			t.Errorf("%s:\ngot  %v\nwant %v (%s)", c.line, is, should, c.want)
+			t.Errorf("%.200s:\ngot  %v\nwant %v (%s)", c.line, is, should, c.want)
 		}
 	}
 }
