@@ -28,7 +28,6 @@ import (
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit/internal/trees"
-	"github.com/go-politeness/politeness/evidence/internal/lines"
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
@@ -62,7 +61,7 @@ func check(k *trees.Known, logs []io.Reader) (*Report, error) {
 	a := newAuditor()
 	var errs error
 	for i, r := range logs {
-		s := &source{a: a, in: lines.NewReader(r), chain: sha256.New()}
+		s := &source{a: a, chain: sha256.New()}
 		if len(logs) > 1 {
 			s.at.log = i + 1
 		}
@@ -73,15 +72,14 @@ func check(k *trees.Known, logs []io.Reader) (*Report, error) {
 			}
 			a.violation(BrokenSignature, "", detail, places...)
 		}}
-		errs = errors.Join(errs, s.readAll())
-		if len(logs) > 1 && !s.any {
+		errs = errors.Join(errs, s.readAll(r))
+		if len(logs) > 1 && s.lines == 0 {
 			a.blind = true
 			a.openEnded(logWhole, "a log without a record beside others, as of a process that was killed before it wrote one")
 		}
 	}
-	a.judge()
 	k.Extended((*trees.Signed)(&a.report.Signed), func(detail string) { a.violation(BrokenSignature, "", detail, a.at) })
-	return a.finish(), errs
+	return a.judge(), errs
 }
 
 const (
@@ -122,7 +120,6 @@ type auditor struct {
 	limiters   map[string]*limiter
 	rows       map[string]*row
 	hosts      map[string]*host
-	inOrder    []*host // by their index
 	exchanges  arena
 	proved     map[string]int64 // when a robots.txt was had last, by its URL and what it was, as an exchange shows
 	blind      bool             // whether a log is there of which nothing is known
@@ -221,8 +218,7 @@ type exchange struct {
 	resource   uint32 // hash of what its URL has behind its host
 	line       uint32
 	slots      uint32
-	host, by   uint32
-	run        uint32
+	by, run    uint32
 	flags      uint16
 	fate       fate
 }
@@ -279,8 +275,9 @@ func (a *auditor) end() {
 // inOrder returns the names in m in their order.
 func inOrder[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// judge judges the hosts, when everything was read.
-func (a *auditor) judge() {
+// judge judges the hosts, when everything was read, and reports what was found.
+func (a *auditor) judge() *Report {
+	r := &a.report
 	for _, l := range a.limiters {
 		l.first, l.cut = never, l.local
 		if a.blind {
@@ -296,42 +293,30 @@ func (a *auditor) judge() {
 	for _, name := range inOrder(a.hosts) {
 		h := a.hosts[name]
 		h.judge(h.xs)
-	}
-	for _, id := range inOrder(a.limiters) {
-		a.provePlaces(a.limiters[id])
-	}
-}
-
-func (a *auditor) finish() *Report {
-	r := &a.report
-	for _, h := range a.inOrder {
 		if h.latencies > 0 {
 			h.report.Latency = h.latency / time.Duration(h.latencies)
 		}
 		r.Hosts = append(r.Hosts, h.report)
 	}
-	slices.SortFunc(r.Hosts, func(a, b HostReport) int { return cmp.Compare(a.Host, b.Host) })
+	for _, id := range inOrder(a.limiters) {
+		a.provePlaces(a.limiters[id])
+	}
 	a.sortViolations()
 	if r.Logs == 0 {
 		r.Numbered, r.Chained = false, false
 	}
-	for i := range a.tallies {
-		switch {
-		case len(r.Records) == 0:
-			a.openEnded(i, "the log holds no record")
-		case a.unsaid:
-			a.openEnded(i, noPolicy)
-		}
-	}
-	if s := r.Signed; s.Checkpoints > 0 {
-		switch {
-		case s.Key == "":
-			a.openEnded(logWhole, "the log is signed, but no key was given")
-		case s.After > 0:
-			a.openEnded(logWhole, "the records after the last checkpoint aren't signed")
-		}
-	} else if !r.Chained && len(r.Records) > 0 {
+	switch {
+	case len(r.Records) == 0:
+		a.allOpen("the log holds no record")
+	case r.Signed.Checkpoints > 0 && r.Signed.Key == "":
+		a.openEnded(logWhole, "the log is signed, but no key was given")
+	case r.Signed.Checkpoints > 0 && r.Signed.After > 0:
+		a.openEnded(logWhole, "the records after the last checkpoint aren't signed")
+	case r.Signed.Checkpoints == 0 && !r.Chained:
 		a.openEnded(logWhole, "the lines aren't chained: whoever held the file could change them")
+	}
+	if a.unsaid {
+		a.allOpen("no policy record says what was promised")
 	}
 	for i := range r.Policies {
 		if words := policyInWords(&r.Policies[i]); !slices.Contains(r.Promised, words) {

@@ -37,6 +37,7 @@ type trip struct {
 // A try is one of a trip.
 type try struct {
 	x        uint32 // its exchange
+	host     *host
 	by       *transport
 	attempt  int   // its number
 	sends    int   // how often it was sent

@@ -91,15 +91,19 @@ type tally struct {
 // maxWhy is how many reasons a promise names.
 const maxWhy = 8
 
-// noPolicy is the reason for what can't be proved because nobody has said what was promised.
-const noPolicy = "no policy record says what was promised"
-
 // openEnded notes that a promise is open for the given reason.
 func (a *auditor) openEnded(promise int, why string) {
 	t := &a.tallies[promise]
 	t.open++
 	if len(t.why) != maxWhy && !slices.Contains(t.why, why) {
 		t.why = append(t.why, why)
+	}
+}
+
+// allOpen notes that every promise is open for the given reason.
+func (a *auditor) allOpen(why string) {
+	for i := range a.tallies {
+		a.openEnded(i, why)
 	}
 }
 

@@ -121,8 +121,8 @@ func (a *auditor) host(d *evidence.Decision) *host {
 	h := a.hosts[d.Host]
 	if h == nil {
 		name := strings.Clone(d.Host)
-		h = &host{a: a, index: uint32(len(a.inOrder)), report: HostReport{Host: name}, given: map[given]bool{}, voids: map[int64]bool{}, own: map[uint32][]ownLimits{}, lost: never}
-		a.hosts[name], a.inOrder = h, append(a.inOrder, h)
+		h = &host{a: a, index: uint32(len(a.hosts)), report: HostReport{Host: name}, given: map[given]bool{}, voids: map[int64]bool{}, own: map[uint32][]ownLimits{}, lost: never}
+		a.hosts[name] = h
 	}
 	return h
 }
@@ -134,11 +134,11 @@ func (a *auditor) started(d *evidence.Decision) {
 	h.latest = max(h.latest, d.Seq)
 	_, target := splitURL(d.URL)
 	before := t.try
-	t.try = try{x: a.exchanges.n, by: a.by, attempt: d.Attempt, sends: 1, underWay: true, wall: cmp.Or(stamp(d.Start), stamp(d.Time))}
+	t.try = try{x: a.exchanges.n, by: a.by, host: h, attempt: d.Attempt, sends: 1, underWay: true, wall: cmp.Or(stamp(d.Start), stamp(d.Time))}
 	x := exchange{
 		start: a.limiterClock(d, t.wall), delay: int64(d.Delay), floor: int64(d.CrawlDelay), prev: stamp(d.Prev), seq: d.Seq,
 		line: uint32(a.at.line), resource: uint32(maphash.String(seed, target)), slots: uint32(min(max(d.Slots, 0), 1<<30)),
-		host: h.index, by: a.by.index, run: a.run.index,
+		by: a.by.index, run: a.run.index,
 	}
 	a.turn(d, &x)
 	if path, _, _ := strings.Cut(target, "?"); d.RobotsTxt || path == robotsPath {
@@ -331,7 +331,7 @@ func (a *auditor) cleared(d *evidence.Decision) {
 // true, where others may have done it, there must be one.
 func (a *auditor) moves(h *host, d *evidence.Decision, by bool) *answer {
 	t := a.by.trips[d.Trip]
-	if t == nil || !t.underWay || t.attempt != d.Attempt || a.exchanges.at(t.x).host != h.index {
+	if t == nil || !t.underWay || t.attempt != d.Attempt || t.host != h {
 		if !by {
 			a.contradiction("a block was set or lifted by no request")
 		}

@@ -48,19 +48,17 @@ type Violation struct {
 
 // String returns the violation as one line of text, with what can't be printed escaped as by %q.
 func (v Violation) String() string {
-	at := make([]string, len(v.Lines))
+	var at []string
 	for i, line := range v.Lines {
-		if at[i] = fmt.Sprint(line); v.Logs != nil {
-			at[i] = place{v.Logs[i], line}.String()
+		if v.Logs != nil { // each line is named with its log
+			at = append(at, place{v.Logs[i], line}.String())
+		} else {
+			at = append(at, fmt.Sprint(line))
 		}
 	}
 	text := strings.Join(at, " and ")
-	switch {
-	case v.Logs != nil: // each line is named with its log
-	case len(at) == 1:
-		text = "line " + text
-	default:
-		text = "lines " + text
+	if v.Logs == nil {
+		text = map[bool]string{true: "line ", false: "lines "}[len(at) == 1] + text
 	}
 	for _, part := range [...]string{string(v.Kind), v.Host, v.Detail} {
 		if part != "" {
@@ -277,20 +275,17 @@ func (r *Report) WriteText(w io.Writer) error {
 		}
 		table.Flush()
 	}
-	warned := 0
+	var warnings []string
 	for _, h := range r.mostOf((*HostReport).RefusalShare) {
-		switch warning := h.Warning(); {
-		case warning == "":
-			continue
-		case warned == 0:
-			fmt.Fprintf(&b, "\nwarning, over %.0f %% of what was asked was refused:\n  %s\n", 100*tooManyRefusals, warning)
-		case warned < shown:
-			fmt.Fprintf(&b, "  %s\n", warning)
+		if warning := h.Warning(); warning != "" {
+			warnings = append(warnings, "  "+warning+"\n")
 		}
-		warned++
 	}
-	if warned > shown {
-		fmt.Fprintf(&b, "  and %s\n", lines.Count(warned-shown, "more host"))
+	if more := len(warnings) - shown; more > 0 {
+		warnings = append(warnings[:shown], fmt.Sprintf("  and %s\n", lines.Count(more, "more host")))
+	}
+	if warnings != nil {
+		fmt.Fprintf(&b, "\nwarning, over %.0f %% of what was asked was refused:\n%s", 100*tooManyRefusals, strings.Join(warnings, ""))
 	}
 	switch {
 	case r.Complete():

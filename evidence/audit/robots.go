@@ -6,8 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,9 +23,9 @@ type robotsCopy struct {
 	open        string // why its verdicts can't be decided again; "": they can
 	from, until int64  // when it was fetched or confirmed, and when it is to be asked for again
 
-	rules *robots.Rules // for the agent that asked last; nil: for none yet
-	agent string
-	reach map[bool]int // length of the longest pattern that allows, or doesn't; see reachOf
+	rules    *robots.Rules // for the agent that asked last; nil: for none yet
+	agent    string
+	patterns [][]byte
 }
 
 const (
@@ -157,7 +157,10 @@ func (a *auditor) copyOf(d *evidence.Decision) (c *robotsCopy, target, why strin
 	if agent := cmp.Or(d.Agent, p.Product); c.rules == nil || c.agent != agent {
 		c.agent = strings.Clone(agent)
 		c.rules = robots.ParseWith(c.text, robots.Options{LenientAgents: p.Lenient, AgentPatterns: p.Patterns}).Agent(c.agent)
-		c.reach = reachOf(c.text)
+		c.patterns = nil
+		for _, m := range pattern.FindAllSubmatch(c.text, -1) {
+			c.patterns = append(c.patterns, bytes.TrimSpace(m[1]))
+		}
 	}
 	return c, target, ""
 }
@@ -170,8 +173,8 @@ func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Du
 	wrong := ""
 	if why == "" {
 		v := c.rules.Test(target)
-		switch {
-		case c.reach[!v.Allowed] > certain(d.URL, target):
+		switch sure := certain(d.URL, target); {
+		case sure != target && c.reaches(sure):
 			why = "a URL that isn't whole in the log"
 		case v.Allowed != d.Allowed:
 			wrong = fmt.Sprintf("robots.txt %s %s (%s)", map[bool]string{true: "allows", false: "refuses"}[v.Allowed], target, cmp.Or(v.Rule, "no rule"))
@@ -241,11 +244,11 @@ func (a *auditor) allowed(d *evidence.Decision, t *trip) {
 	}
 }
 
-// certain returns how many bytes of the target of u are sure to be what was asked for; a very large
-// number where all are. Redact may have replaced a value, a long URL is clipped, and a URL in the
-// URL may have lost its userinfo.
-func certain(u, target string) int {
-	from := math.MaxInt
+// certain returns the beginning of the target of u that is sure to be what was asked for, up to an
+// escape; all of it where that is. Redact may have replaced a value, a long URL is clipped, and a
+// URL in the URL may have lost its userinfo.
+func certain(u, target string) string {
+	from := len(target)
 	for _, mark := range [...]string{evidence.Redacted, "://"} {
 		if i := strings.Index(target, mark); i >= 0 {
 			from = min(from, i)
@@ -254,7 +257,11 @@ func certain(u, target string) int {
 	if strings.HasSuffix(u, evidence.Clipped) {
 		from = max(0, min(from, len(target)-len(evidence.Clipped)))
 	}
-	return from
+	if from == len(target) {
+		return target
+	}
+	sure, _, _ := strings.Cut(target[:from], "%")
+	return sure
 }
 
 // isWhole reports whether u is what was asked for: Redact has cut nothing out of it, and it was
@@ -264,17 +271,17 @@ func isWhole(u string) bool {
 }
 
 // pattern finds the patterns of a robots.txt.
-var pattern = regexp.MustCompile(`(?i)(?:^|[\r\n])[ \t]*(allow|dis)[^:\r\n]*:[ \t]*([^#\r\n]*)`)
+var pattern = regexp.MustCompile(`(?i)(?:^|[\r\n])[ \t]*(?:allow|dis)[^:\r\n]*:[ \t]*([^#\r\n]*)`)
 
-// reachOf returns the length of the longest pattern in a robots.txt that allows something, and of
-// the longest that doesn't; very large numbers where a pattern has wildcards or escapes.
-func reachOf(text []byte) map[bool]int {
-	reach := map[bool]int{}
-	for _, m := range pattern.FindAllSubmatch(text, -1) {
-		allows, p := bytes.EqualFold(m[1], []byte("allow")), bytes.TrimSpace(m[2])
-		if reach[allows] = max(reach[allows], len(p)); bytes.ContainsAny(p, "*$%") {
-			reach[allows] = math.MaxInt - 1
+// reaches reports whether a pattern of c may match more of a target than the beginning that is
+// sure.
+func (c *robotsCopy) reaches(sure string) bool {
+	return slices.ContainsFunc(c.patterns, func(p []byte) bool {
+		literal := p
+		if i := bytes.IndexAny(p, "*$%"); i >= 0 {
+			literal = p[:i]
 		}
-	}
-	return reach
+		n := min(len(literal), len(sure))
+		return (len(literal) < len(p) || len(p) > len(sure)) && string(literal[:n]) == sure[:n]
+	})
 }

@@ -73,9 +73,8 @@ func CheckSite(log io.Reader, hosts ...string) (*Report, error) {
 	if r.Logs > 0 {
 		a.end()
 	}
-	a.judge()
 	r.Numbered, r.Chained = false, false
-	a.finish()
+	a.judge()
 	whole := &r.Promises[logWhole]
 	whole.Proved, whole.Open, whole.Why = 0, 1, []string{"only the records of some hosts were judged"}
 	whole.Proof = "lines of it"

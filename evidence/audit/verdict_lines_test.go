@@ -127,7 +127,7 @@ func TestVerdictsOnLines(t *testing.T) {
 		{"blank lines", slices.Insert(slices.Clone(chained), 3, "\n", " \r\n"), ``},
 		{"lines that end as they do in Windows", strings.SplitAfter(strings.ReplaceAll(strings.Join(chained, ""), "\n", "\r\n"), "\n"), ``},
 		{"a line changed", with(chained, 7, `"bytes":100`, `"bytes":101`), `lines 2 and 9: chain: these lines aren't what was hashed, or don't follow the line before them`},
-		{"the first line changed", with(chained, 1, `"slots":2`, `"slots":3`), `line 1: chain: the line isn't what was hashed`},
+		{"the first line changed", with(chained, 1, `"slots":2`, `"slots":3`), `line 1: chain: these lines aren't what was hashed, or don't follow the line before them`},
 		{"a line without its hash", with(chained, 9, hash.FindString(chained[8]), ``), `lines 2 and 11: chain: these lines aren't what was hashed, or don't follow the line before them`},
 		{"a hash that is too long", with(chained, 9, hash.FindString(chained[8]), strings.Replace(hash.FindString(chained[8]), `:"`, `:"AAAA`, 1)), `
 			lines 2 and 9: chain: these lines aren't what was hashed, or don't follow the line before them

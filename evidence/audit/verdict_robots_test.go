@@ -300,7 +300,10 @@ func TestVerdictsOnURLsThatAreNotWhole(t *testing.T) {
 		open, allowed by robots.txt: the verdict can't be decided again
 	`}, row{"is no part of it", `1 page 1 url=/pp?kkk=REDACTED`, ``})
 	rules(`Disallow: /a?k=\n`, row{"a rule that ends just at the cut", `1 page 1 url=/b?k=REDACTED`, ``})
-	rules(`Disallow: /a?k=1\n`, row{"a rule that goes on behind it", `1 page 1 url=/b?k=REDACTED`, open})
+	rules(`Disallow: /a?k=1\n`, row{"a rule that goes on behind it", `1 page 1 url=/a?k=REDACTED`, open},
+		row{"a rule for another path", `1 page 1 url=/b?k=REDACTED`, ``})
+	rules(`Disallow: /b/*.gif$\n`, row{"a star for another path", `1 page 1 url=/pp?kk=REDACTED`, ``})
+	rules(`Disallow: /~x\n`, row{"an escape in the URL", `1 page 1 url=/%7Ex?kk=REDACTED`, open})
 	rules(`Disallow: /*@\n`, row{"a star", `1 page 1 url=/pp?kk=REDACTED`, open})
 	rules(`Disallow: /p$\n`, row{"an end", `1 page 1 url=/pp?kk=REDACTED`, open})
 	rules(`Disallow: /%2\n`, row{"an escape", `1 page 1 url=/pp?kk=REDACTED`, open})

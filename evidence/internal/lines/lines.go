@@ -19,6 +19,9 @@ type Reader struct {
 	in  *bufio.Reader
 	buf []byte // holds lines that are longer than the Reader's buffer
 	err error  // what stopped All
+
+	// Whole tells whether the line that All has yielded last has an end.
+	Whole bool
 }
 
 // NewReader returns a Reader of r.
@@ -49,6 +52,7 @@ func (r *Reader) All() iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		for line := 1; ; line++ {
 			text, err := r.Next()
+			r.Whole = bytes.HasSuffix(text, []byte("\n"))
 			if text = bytes.TrimRight(text, "\r\n"); len(bytes.TrimSpace(text)) > 0 && !yield(line, text) {
 				return
 			}
