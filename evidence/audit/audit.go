@@ -73,6 +73,7 @@ func check(k *trees.Known, logs []io.Reader) (*Report, error) {
 			a.violation(BrokenSignature, "", detail, places...)
 		}}
 		errs = errors.Join(errs, s.readAll(r))
+		s.forest.End()
 		if len(logs) > 1 && s.lines == 0 {
 			a.blind = true
 			a.openEnded(logWhole, "a log without a record beside others, as of a process that was killed before it wrote one")

@@ -117,10 +117,7 @@ func (a *auditor) robotsAnswered(d *evidence.Decision) {
 	switch {
 	case ok && t.status == d.Status && stamp(d.Time) >= t.ended-slack:
 		a.proved[strings.Clone(copied)] = stamp(d.Time)
-	case d.Status == 0 && d.Type == evidence.RobotsUnreachable:
-		if a.by.policy.Unreachable == "allow" && !ok {
-			a.openEnded(verdictsRight, "a robots.txt that couldn't be asked for")
-		}
+	case d.Status == 0 && d.Type == evidence.RobotsUnreachable: // it couldn't be asked for
 	case !ok:
 		a.violation(BrokenVerdict, d.Host, string(d.Type)+" without the exchange that it came of", a.at)
 	default:

@@ -3,10 +3,8 @@ package audit
 import (
 	"io"
 
-	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit/internal/sites"
 	"github.com/go-politeness/politeness/evidence/audit/internal/trees"
-	"github.com/go-politeness/politeness/evidence/internal/lines"
 )
 
 // A Trust is what a reader of a log has from elsewhere: from the crawler's web page, from a
@@ -50,35 +48,14 @@ func CheckSite(log io.Reader, hosts ...string) (*Report, error) {
 		return nil, err
 	}
 	a := newAuditor()
-	r := &a.report
-	n := uint64(0) // number of the last record in its log
-	in := lines.NewReader(log)
-	for line, text := range in.All() {
-		var e evidence.Entry
-		if e.UnmarshalJSON(text) != nil || !site.About(&e.Decision) {
-			continue
-		}
-		if r.Logs == 0 || e.N != 0 && e.N <= n { // another log in the same file
-			if r.Logs > 0 {
-				a.end()
-			}
-			a.begin()
-			r.Logs++
-		}
-		n = e.N
-		r.Lines++
-		a.run.sealed = e.Type == evidence.LogClosed
-		a.take(&e.Decision, place{line: line})
-	}
-	if r.Logs > 0 {
-		a.end()
-	}
-	r.Numbered, r.Chained = false, false
-	a.judge()
+	in := &source{a: a, site: &site}
+	err = in.readAll(log)
+	a.report.Numbered, a.report.Chained = false, false
+	r := a.judge()
 	whole := &r.Promises[logWhole]
 	whole.Proved, whole.Open, whole.Why = 0, 1, []string{"only the records of some hosts were judged"}
 	whole.Proof = "lines of it"
-	return r, in.Err()
+	return r, err
 }
 
 func splitURL(u string) (origin, target string) { return sites.SplitURL(u) }

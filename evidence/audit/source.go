@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit/internal/sites"
 	"github.com/go-politeness/politeness/evidence/audit/internal/trees"
 	"github.com/go-politeness/politeness/evidence/internal/lines"
 )
@@ -41,6 +42,7 @@ type source struct {
 	entry  evidence.Entry // the present record
 	chain  hash.Hash      // of the last hash and the lines since
 	forest trees.Forest
+	site   *sites.Site // what the records are to be about; nil: anything, and all lines are to be there
 	segment
 }
 
@@ -62,11 +64,9 @@ func (s *source) readAll(r io.Reader) error {
 	in := lines.NewReader(r)
 	for line, text := range in.All() {
 		s.at.line = line
-		s.a.report.Lines++
 		s.read(text, in.Whole)
 	}
 	s.end()
-	s.forest.End()
 	if err := in.Err(); err != nil {
 		return fmt.Errorf("audit: %v: %w", s.at, err)
 	}
@@ -75,23 +75,16 @@ func (s *source) readAll(r io.Reader) error {
 
 // read takes a line; whole tells whether it has an end.
 func (s *source) read(text []byte, whole bool) {
-	text = s.record(text, whole)
-	if text == nil {
-		s.next += min(s.next, 1) // keeps the lines after it from being reported too
+	if text = s.record(text, whole); text == nil {
 		return
 	}
 	if s.entry.N == 1 || s.lines == 0 {
 		s.begin()
-	} else if s.entry.After != "" {
-		s.a.violation(BrokenChain, "", "a line in the middle of a log that says which log comes before", s.at)
 	}
 	s.lines++
-	s.checkNumber()
-	s.checkHash(text)
-	if s.entry.Type == evidence.Checkpoint {
-		s.forest.Checkpoint(&s.entry, s.at.line)
+	if s.site == nil {
+		s.check(text)
 	}
-	s.forest.Line(text)
 	if s.entry.Type == evidence.LogClosed {
 		s.sealed = s.at.line
 	}
@@ -99,12 +92,15 @@ func (s *source) read(text []byte, whole bool) {
 	s.a.take(&s.entry.Decision, s.at)
 }
 
-// record reads the record of a line, and returns what of the line that is; nil: it is none. A
-// crawler that is killed leaves half a line, and the first line of the next log may stand behind
-// it. Within a string the quotes would be escaped.
+// record reads the record of a line, and returns what of the line that is; nil: it is none, or
+// isn't about the site. A crawler that is killed leaves half a line, and the first line of the next
+// log may stand behind it. Within a string the quotes would be escaped.
 func (s *source) record(text []byte, whole bool) []byte {
 	err := s.entry.UnmarshalJSON(text)
-	if err == nil {
+	if s.site != nil && (err != nil || !s.site.About(&s.entry.Decision)) {
+		return nil
+	}
+	if s.a.report.Lines++; err == nil {
 		return text
 	}
 	i := bytes.LastIndex(text, recordBegins)
@@ -118,7 +114,18 @@ func (s *source) record(text []byte, whole bool) []byte {
 		return text[i:]
 	}
 	s.forest.Line(text)
+	s.next += min(s.next, 1) // keeps the lines after it from being reported too
 	return nil
+}
+
+// check checks that the line is the one that belongs here.
+func (s *source) check(text []byte) {
+	s.checkNumber()
+	s.checkHash(text)
+	if s.entry.Type == evidence.Checkpoint {
+		s.forest.Checkpoint(&s.entry, s.at.line)
+	}
+	s.forest.Line(text)
 }
 
 // begin takes the first line of a log, which says which log is before it in the file.
@@ -184,6 +191,9 @@ func (s *source) checkNumber() {
 // checkHash checks what the line says of the lines before it.
 func (s *source) checkHash(text []byte) {
 	broken := func(detail string, before ...place) { s.a.violation(BrokenChain, "", detail, append(before, s.at)...) }
+	if s.lines > 1 && s.entry.After != "" {
+		broken("a line in the middle of a log that says which log comes before")
+	}
 	if s.sealed > 0 && s.entry.Type != evidence.Checkpoint {
 		broken("a line after the end of the log", place{s.at.log, s.sealed})
 	}

@@ -242,7 +242,6 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 			2.2 page 1 host=b.example
 		`, `
 			open, allowed by robots.txt: the verdict can't be decided again
-			open, verdicts right: a robots.txt that couldn't be asked for
 			open, verdicts right: robots.txt couldn't be had, and the policy lets everything then
 		`},
 	})
