@@ -16,13 +16,12 @@ import (
 )
 
 // Check decides by robots.txt whether rawURL may be fetched, without fetching it: robots.txt at
-// most is fetched, in its turn. Use it before queueing a URL, and to show why one was skipped.
-// The verdict's Preferences are what robots.txt states about the use of the page; where it reserves
-// one of Config.Purposes the verdict doesn't allow, and its Reason says so. The verdict is reported
-// to Evidence. While robots.txt can't be had the verdict is that of
-// Config.Robots, and its Reason says why. The error is an *Error when nothing could be decided: a
-// URL that can't be fetched at all, or no turn for robots.txt; once ctx is done it is the cause of
-// that, as it is.
+// most is fetched, in its turn. Use it before queueing a URL, and to show why one was skipped. The
+// verdict's Preferences are what robots.txt states about the use of the page; where it reserves one
+// of Config.Purposes the verdict doesn't allow, and its Reason says so. The verdict is reported to
+// Evidence. While robots.txt can't be had the verdict is that of Config.Robots, and its Reason says
+// why. The error is an *Error when nothing could be decided: a URL that can't be fetched at all, or
+// no turn for robots.txt; once ctx is done it is the cause of that, as it is.
 func (t *Transport) Check(ctx context.Context, rawURL string) (robots.Verdict, error) {
 	trip, err := t.inquire(ctx, rawURL, kindInquiry)
 	if err != nil {
@@ -34,9 +33,9 @@ func (t *Transport) Check(ctx context.Context, rawURL string) (robots.Verdict, e
 // inquiries is the number of origins that Filter asks at once.
 const inquiries = 16
 
-// Filter returns those of urls that robots.txt allows, in their order, such as
-// the URLs of a sitemap. It asks as Check does, several origins at once. The error
-// joins those of the URLs about which nothing could be decided; they are left out.
+// Filter returns those of urls that robots.txt allows, in their order, such as the URLs of a
+// sitemap. It asks as Check does, several origins at once. The error joins those of the URLs about
+// which nothing could be decided; they are left out.
 func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string, err error) {
 	verdicts := make([]robots.Verdict, len(urls))
 	errs := make([]error, len(urls))
@@ -72,9 +71,9 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 	return allowed, errors.Join(errs...)
 }
 
-// Sitemaps returns the Sitemap URLs that the robots.txt of rawURL's origin names.
-// While robots.txt can't be had, the error is an *Error with RetryAt and Is(err,
-// ErrUnreachable), and Is(err, ErrDisallowed) where Config.Robots allows nothing then.
+// Sitemaps returns the Sitemap URLs that the robots.txt of rawURL's origin names. While robots.txt
+// can't be had, the error is an *Error with RetryAt and Is(err, ErrUnreachable), and Is(err,
+// ErrDisallowed) where Config.Robots allows nothing then.
 func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, error) {
 	trip, err := t.inquire(ctx, rawURL, kindInquiry)
 	if err != nil {
@@ -152,8 +151,8 @@ func (t *Transport) inquire(ctx context.Context, rawURL string, k kind) (*trip, 
 	return trip, err
 }
 
-// unparsable is the error for a URL that can't be parsed. What stands before an
-// "@" may be userinfo, and url.Parse's error may quote a part of it.
+// unparsable is the error for a URL that can't be parsed. What stands before an "@" may be
+// userinfo, and url.Parse's error may quote a part of it.
 func unparsable(rawURL string, err error) *Error {
 	if after := strings.LastIndexByte(rawURL, '@') + 1; after > 0 {
 		return &Error{Stage: StageRequest, URL: weburl.Clip(rawURL[after:]), Err: errors.New("URL can't be parsed")}

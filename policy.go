@@ -20,12 +20,10 @@ func policyOf(cfg *Config, product string, hosts hostlimit.Config, spend budget.
 	p := &evidence.Policy{
 		UserAgent: cfg.UserAgent, From: cfg.From, Product: product,
 		Overrides: hosts.Override != nil, MaxInFlight: hosts.MaxInFlight, SlotTimeout: hosts.SlotTimeout,
-		LeaseTTL: hosts.LeaseTTL, MaxWait: hosts.MaxWait,
-		HostKey:    keyName(cfg.HostKey),
+		LeaseTTL: hosts.LeaseTTL, MaxWait: hosts.MaxWait, HostKey: keyName(cfg.HostKey),
 		OwnRefused: cfg.Refused != nil, OwnRules: cfg.Refuse != nil, Purposes: purposesText(cfg.Purposes),
 		Pages: spend.Pages, PagesPerHost: spend.PagesPerHost, Bytes: spend.Bytes, MaxTime: spend.Duration, Every: spend.Every,
-		Retries: cfg.Retry.Max,
-		Robots:  "ignored",
+		Retries: cfg.Retry.Max, Robots: "ignored",
 	}
 	recorder.StateLimits(p, hostlimit.Limits{Concurrency: hosts.Concurrency, Delay: hosts.Delay})
 	statesRefusals(p, hosts.Backoff.(backoff.Refusals))

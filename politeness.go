@@ -251,9 +251,9 @@ func checkBase(base http.RoundTripper) error {
 // req.URL; a different req.Host is only sent. What Base returns as an error is returned as it is;
 // every refusal is an *Error.
 //
-// Refused are also requests about whose path robots.txt can't be asked: those that hide
-// it in a URL.Opaque such as "//host/path", and those that ask for a tunnel by CONNECT
-// with a target in URL.Opaque.
+// Refused are also requests about whose path robots.txt can't be asked: those that hide it in a
+// URL.Opaque such as "//host/path", and those that ask for a tunnel by CONNECT with a target in
+// URL.Opaque.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	trip := t.begin(req, kindPage)
 	defer trip.end() // gives back whatever is still held, on every path

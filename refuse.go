@@ -71,8 +71,8 @@ type HostList struct{ file *hostfile.File[string] }
 //	list, err := politeness.RefuseHosts("refuse.txt")
 //	cfg.Refuse = list.Refuse
 //
-// Replace the file by a rename, as most editors do: one that is truncated and written in place
-// is empty for an instant, and refuses nothing then.
+// Replace the file by a rename, as most editors do: one that is truncated and written in place is
+// empty for an instant, and refuses nothing then.
 //
 // The error lists the faulty lines, each with its fault.
 func RefuseHosts(path string) (*HostList, error) {
@@ -86,13 +86,14 @@ func RefuseHosts(path string) (*HostList, error) {
 // Refuse is a Config.Refuse: it refuses requests to the hosts of the list.
 func (l *HostList) Refuse(req *http.Request) error {
 	why, ok := l.file.Find(hostname.Key(req.URL.Host))
-	switch {
-	case !ok:
+	if !ok {
 		return nil
-	case why == "":
-		return errors.New("the host is on the list of those that are left alone")
 	}
-	return fmt.Errorf("the host is on the list of those that are left alone: %s", why)
+	text := "the host is on the list of those that are left alone"
+	if why != "" {
+		text += ": " + why
+	}
+	return errors.New(text)
 }
 
 // Err returns nil if the file as it is now is in force. Otherwise the error lists its faulty lines:

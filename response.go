@@ -12,10 +12,10 @@ import (
 // ResponseLimits refuse answers that the crawl has no use for. They apply to 2xx answers of pages:
 // errors, redirects and robots.txt pass.
 type ResponseLimits struct {
-	// MaxBytes is the largest body, after decompression by the base transport (a
-	// request with an Accept-Encoding of its own gets its body as it came). A larger
-	// one fails with ErrTooLarge: before it is read where its Content-Length says so,
-	// else while it is read, and the rest is left unread. 0: unlimited.
+	// MaxBytes is the largest body, after decompression by the base transport (a request with an
+	// Accept-Encoding of its own gets its body as it came). A larger one fails with ErrTooLarge:
+	// before it is read where its Content-Length says so, else while it is read, and the rest is
+	// left unread. 0: unlimited.
 	MaxBytes int64
 	// Accept and Reject are media types, with wildcards: "text/html", "text/*", "*/*". An answer
 	// whose Content-Type matches none of Accept, or one of Reject, fails with ErrContentType before

@@ -134,8 +134,8 @@ func replayable(req *http.Request) bool {
 	return false
 }
 
-// mayChange reports whether the next try may have another answer, and the caller still
-// waits for it.
+// mayChange reports whether the next try may have another answer, and the caller still waits for
+// it.
 func (trip *trip) mayChange(resp *http.Response, failure error) bool {
 	waits := trip.turn.wait.Err() == nil
 	if failure == nil {

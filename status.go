@@ -23,7 +23,7 @@ type Status struct {
 	Refusals    map[string]int64    `json:"refusals"`           // refusals by the Transport, by reason
 	Waiting     map[string]int      `json:"waiting"`            // waiting requests by cause: "delay", "slot", "block", "probe", "place", "visit-time"
 	HostsBy     map[string]int      `json:"hostsBy"`            // hosts by state: "blocked", "waited for", "in flight", "paced", "idle"
-	Hosts       []HostStatus        `json:"hosts"`              // hosts in another state than "idle": at most 1000, blocked ones first
+	Hosts       []HostStatus        `json:"hosts"`              // hosts in another state than "idle": at most 1000, those that are blocked for longest first
 	Omitted     int                 `json:"omitted"`            // number of such hosts that Hosts leaves out
 	Known       int                 `json:"known"`              // number of hosts with a state, "idle" included
 	Unlisted    string              `json:"unlisted,omitempty"` // why the limiter couldn't list its hosts; empty if it could
@@ -205,17 +205,11 @@ func stateOf(h *hostlimit.HostState, now time.Time) string {
 	return "idle"
 }
 
-// cut sorts Hosts and drops those beyond shownHosts.
+// cut sorts Hosts, those that are blocked for longest first, and drops those beyond shownHosts.
 func (s *Status) cut() {
 	slices.SortFunc(s.Hosts, func(a, b HostStatus) int {
-		blocked := func(h HostStatus) int {
-			if h.BlockedUntil.IsZero() {
-				return 1
-			}
-			return 0
-		}
 		return cmp.Or(
-			cmp.Compare(blocked(a), blocked(b)), cmp.Compare(b.Waiters, a.Waiters),
+			b.BlockedUntil.Compare(a.BlockedUntil), cmp.Compare(b.Waiters, a.Waiters),
 			cmp.Compare(b.SlotsUsed, a.SlotsUsed), cmp.Compare(a.Host, b.Host),
 		)
 	})

@@ -131,20 +131,17 @@ func (t *turn) release() { t.giveLease().Release() }
 
 // leave releases a lease that led to no exchange, and records why.
 func (t *turn) leave(why string) {
-	lease := t.giveLease()
-	defer lease.Release() // whatever a sink does
-	started := !t.start.Start.IsZero()
-	if started {
-		t.recordStart()
-	}
-	now := time.Now() // before the slot is free
+	now, started := time.Now(), !t.start.Start.IsZero() // before the slot is free
 	defer t.subject.report(evidence.Failed, func(d *evidence.Decision) {
 		d.Time, d.Reason = now, why
 		if started {
 			d.Seq, d.Start, d.Duration = t.start.Seq, t.start.Start, now.Sub(t.start.Start)
 		}
 	})
-	lease.Release()
+	defer t.release() // whatever a sink does
+	if started {
+		t.recordStart()
+	}
 }
 
 // recordStart records the starts of the try, once. It is called when the request is out: a slow
