@@ -48,27 +48,26 @@ func Hostile() iter.Seq2[string, http.Handler] {
 // unprintable has escape sequences and bidi overrides, which a terminal shows as something else.
 const unprintable = "\x1b]0;owned\x07\x1b[2J\u202egpj.live\u2066\u200b\x9b31m\x7f\xff"
 
-func hostileSites() map[string]http.Handler {
-	const (
-		metadata = "http://169.254.169.254/latest/meta-data/iam/security-credentials/"
-		huge     = "1000000000000000000000000000000" // 10^30
-		megabyte = 1 << 20
-	)
-	long := strings.Repeat("a", megabyte)
+const (
+	metadata = "http://169.254.169.254/latest/meta-data/iam/security-credentials/"
+	huge     = "1000000000000000000000000000000" // 10^30
+)
 
+func hostileSites() map[string]http.Handler {
+	long := strings.Repeat("a", 1<<20)
+	sites := hostileRobots(long)
+	maps.Copy(sites, hostilePages(long))
+	maps.Copy(sites, hostileConnections(long))
+	return sites
+}
+
+// hostileRobots returns the sites whose robots.txt is hostile. long is a megabyte of text.
+func hostileRobots(long string) map[string]http.Handler {
 	robots := func(h http.Handler) http.Handler {
 		return hostileSite{robots: h, page: Text("a page like any other")}
 	}
 	rules := func(text string) http.Handler { return robots(plain(strings.NewReader(text))) }
 	lines := func(head, format string) http.Handler { return robots(endless(head, format)) }
-	page := func(h http.Handler) http.Handler {
-		return hostileSite{robots: http.NotFoundHandler(), page: h}
-	}
-	header := func(headers ...string) http.Handler { return page(Status(http.StatusOK, headers...)) }
-	refusal := func(headers ...string) http.Handler {
-		return page(Status(http.StatusTooManyRequests, headers...))
-	}
-	raw := func(say func(io.Writer) error) http.Handler { return page(hijacked(say)) }
 
 	return map[string]http.Handler{
 		// robots.txt that is too much.
@@ -107,7 +106,23 @@ func hostileSites() map[string]http.Handler {
 		"robots-status":     robots(Status(999)),
 		"robots-forever":    robots(plain(strings.NewReader("User-agent: *\nDisallow:\n"), "Cache-Control", "max-age="+huge, "Age", "-"+huge)),
 		"robots-validators": robots(plain(strings.NewReader("User-agent: *\n"), "ETag", `"`+long+`"`, "Last-Modified", unprintable)),
+	}
+}
 
+// hostilePage returns a site without a robots.txt.
+func hostilePage(h http.Handler) http.Handler {
+	return hostileSite{robots: http.NotFoundHandler(), page: h}
+}
+
+// hostilePages returns the sites whose pages are hostile.
+func hostilePages(long string) map[string]http.Handler {
+	page := hostilePage
+	header := func(headers ...string) http.Handler { return page(Status(http.StatusOK, headers...)) }
+	refusal := func(headers ...string) http.Handler {
+		return page(Status(http.StatusTooManyRequests, headers...))
+	}
+
+	return map[string]http.Handler{
 		// Pages that are too much.
 		"page-endless":    page(endless("<p>", "<a href=/%d>on</a>")),
 		"page-gzip-bomb":  page(bomb("gzip")),
@@ -155,8 +170,14 @@ func hostileSites() map[string]http.Handler {
 		"answer-304": page(Status(http.StatusNotModified)),
 		"answer-401": page(Status(http.StatusUnauthorized, "WWW-Authenticate", `Basic realm="`+unprintable+`"`)),
 		"answer-999": page(Status(999)),
+	}
+}
 
-		// What is no HTTP.
+// hostileConnections returns the sites that don't speak HTTP.
+func hostileConnections(long string) map[string]http.Handler {
+	raw := func(say func(io.Writer) error) http.Handler { return hostilePage(hijacked(say)) }
+
+	return map[string]http.Handler{
 		"raw-garbage":       raw(write("\x16\x03\x01" + unprintable + "\r\n\r\n")),
 		"raw-silence":       raw(silence),
 		"raw-header-drip":   raw(drip("HTTP/1.1 200 OK\r\nX-Drip: ", "a", time.Second)),

@@ -108,21 +108,34 @@ http_retry_wait_ms, http_keep_alive, http_proxy) are about its own requests. Giv
 -backoff-cap, -keepalive and -proxy instead.
 `
 
+// A rawFlags holds the flags that options has in another form.
+type rawFlags struct{ engine, proxy, accept, reject string }
+
 // parseFlags reads the command line. The error tells all that is wrong with it.
 func parseFlags(args []string, out io.Writer) (options, error) {
 	var o options
-	var engineName, proxy, accept, reject string
-	f := flag.NewFlagSet("bulk", flag.ContinueOnError)
+	var raw rawFlags
+	f := flagSet(&o, &raw)
 	f.SetOutput(out)
 	f.Usage = func() {
 		fmt.Fprint(out, "Usage: bulk [flags] [URL...]\n\nCrawls into a database; without a URL and a -query, a few sites of its own.\n\n")
 		f.PrintDefaults()
 		fmt.Fprint(out, duckdbHelp)
 	}
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	errs := append(o.check(), o.complete(raw, f.Args())...)
+	return o, errors.Join(errs...)
+}
+
+// flagSet returns the flags, which set o and raw.
+func flagSet(o *options, raw *rawFlags) *flag.FlagSet {
+	f := flag.NewFlagSet("bulk", flag.ContinueOnError)
 	f.StringVar(&o.mode, "mode", "", "where URLs come from: `sitemap`, links or direct (those given); empty: sitemap, or direct with -query")
 	f.StringVar(&o.query, "query", "", "`SQL` on the database that returns URLs, which are added to those given; it changes nothing")
 	f.StringVar(&o.db, "db", "", "`FILE` of the database; empty: bulk.sqlite, or a temporary one for the loopback sites")
-	f.StringVar(&engineName, "engine", "", "sqlite or duckdb; empty: duckdb for a FILE.duckdb or FILE.ddb, else sqlite")
+	f.StringVar(&raw.engine, "engine", "", "sqlite or duckdb; empty: duckdb for a FILE.duckdb or FILE.ddb, else sqlite")
 	f.StringVar(&o.into, "into", "pages", "`table` of the results; the URLs still to be fetched are in FILE.table.urls")
 	f.StringVar(&o.agent, "agent", "BulkBot/1.0 (+https://example.com/bot; bot@example.com)", "User-Agent")
 	f.IntVar(&o.threads, "threads", 0, "how many pages are worked on at once, 1 to 32; 0: DuckDB's threads setting, 8 for SQLite")
@@ -133,11 +146,11 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f.IntVar(&o.retries, "retries", 5, "further tries after 429, 5xx and network errors")
 	f.DurationVar(&o.timeout, "timeout", 30*time.Second, "for one exchange with a server; waits for a turn don't count")
 	f.BoolVar(&o.keepAlive, "keepalive", true, "use connections again")
-	f.StringVar(&proxy, "proxy", "", "`URL` of an HTTP or SOCKS5 proxy; empty: as the environment says")
+	f.StringVar(&raw.proxy, "proxy", "", "`URL` of an HTTP or SOCKS5 proxy; empty: as the environment says")
 	f.BoolVar(&o.compression, "compression", true, "ask for gzip and deflate")
 	f.Int64Var(&o.bytes, "bytes", 10<<20, "largest page, decompressed; a larger one is refused")
-	f.StringVar(&accept, "accept", "text/*,application/xhtml+xml,application/pdf", "content `types` that are wanted")
-	f.StringVar(&reject, "reject", "text/css,text/javascript", "content `types` that are not, though accepted")
+	f.StringVar(&raw.accept, "accept", "text/*,application/xhtml+xml,application/pdf", "content `types` that are wanted")
+	f.StringVar(&raw.reject, "reject", "text/css,text/javascript", "content `types` that are not, though accepted")
 	f.IntVar(&o.depth, "depth", 3, "with -mode links: how many links away from the first page")
 	f.IntVar(&o.maxPages, "max-pages", 10_000, "how many pages at most; the rest is left for the next run")
 	f.BoolVar(&o.nofollow, "nofollow", true, "leave links that are marked nofollow")
@@ -145,19 +158,13 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f.DurationVar(&o.maxAge, "max-age", 24*time.Hour, "a page that was crawled longer ago is stale, unless a sitemap's lastmod or changefreq says otherwise")
 	f.StringVar(&o.evidence, "evidence", "", "append the evidence log (JSON Lines) to `FILE`")
 	f.StringVar(&o.state, "state", "", "remember in `DIR` what hosts are owed, for the next run; empty: beside the database")
-	if err := f.Parse(args); err != nil {
-		return o, err
-	}
-	o.accept, o.reject = list(accept), list(reject)
+	return f
+}
 
-	var errs []error
+// check returns what is wrong with single flags.
+func (o *options) check() (errs []error) {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if o.mode == "" {
-		if o.mode = "sitemap"; o.query != "" {
-			o.mode = "direct"
-		}
-	}
-	if !slices.Contains(modes, o.mode) {
+	if o.mode != "" && !slices.Contains(modes, o.mode) {
 		bad("-mode %q is none of %s", o.mode, strings.Join(modes, ", "))
 	}
 	if o.threads != 0 && (o.threads < minThreads || o.threads > maxThreads) {
@@ -174,17 +181,29 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	if o.depth < 0 || o.maxAge < 0 || o.retries < 0 {
 		bad("-depth, -max-age and -retries must not be negative")
 	}
-	if proxy != "" {
-		u, err := url.Parse(proxy)
-		if err != nil || u.Host == "" {
-			bad("-proxy %q is not a URL such as http://localhost:3128", proxy)
-		}
-		o.proxy = u
-	}
 	if !tableName.MatchString(o.into) {
 		bad("-into %q is no name of a table such as pages: letters, digits and _", o.into)
 	}
-	for _, seed := range f.Args() {
+	return errs
+}
+
+// complete sets what follows from the flags: the mode, the proxy, the seeds and the database.
+func (o *options) complete(raw rawFlags, args []string) (errs []error) {
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	o.accept, o.reject = list(raw.accept), list(raw.reject)
+	if o.mode == "" {
+		if o.mode = "sitemap"; o.query != "" {
+			o.mode = "direct"
+		}
+	}
+	if raw.proxy != "" {
+		u, err := url.Parse(raw.proxy)
+		if err != nil || u.Host == "" {
+			bad("-proxy %q is not a URL such as http://localhost:3128", raw.proxy)
+		}
+		o.proxy = u
+	}
+	for _, seed := range args {
 		u, err := crawl.Normalize(seed)
 		if strings.HasPrefix(seed, "-") {
 			bad("%s comes too late: flags go before URLs", seed)
@@ -202,14 +221,14 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	}
 	if o.db != "" {
 		var err error
-		if o.engine, err = engineOf(engineName, o.db); err != nil {
+		if o.engine, err = engineOf(raw.engine, o.db); err != nil {
 			errs = append(errs, err)
 		}
 		if o.state == "" {
 			o.state = o.db + ".state"
 		}
 	}
-	return o, errors.Join(errs...)
+	return errs
 }
 
 func list(s string) []string {
