@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/hostlist"
 )
 
 // lend is the largest number of URLs that Queue.Take lends of a host at once.
@@ -635,14 +636,9 @@ func (r *run) blockedBy(key string) (by string, byHand bool) {
 		return "", false
 	}
 	_ = guarded("the list of hosts", func() error {
-		for state, err := range hosts.List(r.ctx) {
-			if err != nil {
-				return nil
-			}
-			if state.Key == key && state.BlockedBy != "" {
-				_, byHand = hostlimit.Debt{Cause: state.BlockedBy}.ByHand()
-				by = "blocked " + state.BlockedBy
-			}
+		if cause := hostlist.BlockedBy(r.ctx, hosts, key); cause != "" {
+			_, byHand = hostlimit.Debt{Cause: cause}.ByHand()
+			by = "blocked " + cause
 		}
 		return nil
 	})

@@ -20,6 +20,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/hostlist"
 	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/internal/printable"
 	"github.com/go-politeness/politeness/publicnet"
@@ -208,14 +209,8 @@ func (p *Proxy) later(ctx context.Context, refused *politeness.Error) string {
 	said := "no turn"
 	if blocked {
 		said = "blocked"
-		for state, err := range p.hosts.List(ctx) {
-			if err != nil {
-				break
-			}
-			if state.Key == refused.Host && state.BlockedBy != "" {
-				said = "blocked (" + printable.Text(state.BlockedBy) + ")"
-				break
-			}
+		if by := hostlist.BlockedBy(ctx, p.hosts, refused.Host); by != "" {
+			said = "blocked (" + printable.Text(by) + ")"
 		}
 	}
 	said = printable.Text(refused.Host) + ": " + said + " until " + refused.RetryAt.Format(time.TimeOnly)
