@@ -105,15 +105,15 @@ func (d *Decision) imply(short bool) {
 	}
 	switch d.Type {
 	case Started, Resent:
-		implyTime(short, &d.Start, d.Time)
+		imply(short, &d.Start, d.Time)
 		imply(short, &d.DelaySource, "random")
 	case Fetched, Failed:
 		if (d.Type == Fetched || d.Seq != 0) && !d.Time.IsZero() {
-			implyTime(short, &d.Start, d.Time.Add(-cmp.Or(d.Duration, d.Latency)))
+			imply(short, &d.Start, d.Time.Add(-cmp.Or(d.Duration, d.Latency)))
 		}
 		imply(short, &d.Duration, d.Latency)
 	case HostBlocked, RobotsUnreachable:
-		implyTime(short, &d.RetryAt, d.Until)
+		imply(short, &d.RetryAt, d.Until)
 	}
 }
 
@@ -123,15 +123,6 @@ func imply[T comparable](short bool, field *T, usual T) {
 	case short && *field == usual:
 		*field = none
 	case !short && *field == none:
-		*field = usual
-	}
-}
-
-func implyTime(short bool, field *time.Time, usual time.Time) {
-	switch {
-	case short && field.Equal(usual):
-		*field = time.Time{}
-	case !short && field.IsZero():
 		*field = usual
 	}
 }
@@ -227,11 +218,11 @@ func (d *Decision) UnmarshalJSON(b []byte) error {
 // what was read before it.
 func (e *Entry) UnmarshalJSON(b []byte) error {
 	if !json.Valid(b) {
-		column, syntax := int64(0), (*json.SyntaxError)(nil)
-		if err := json.Unmarshal(b, new(json.RawMessage)); errors.As(err, &syntax) {
-			column = syntax.Offset
+		var syntax json.SyntaxError
+		if err, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(b, new(json.RawMessage))); ok {
+			syntax = *err
 		}
-		return fmt.Errorf("evidence: not a record, column %d: malformed JSON", column)
+		return fmt.Errorf("evidence: not a record, column %d: malformed JSON", syntax.Offset)
 	}
 	b = bytes.TrimSpace(b)
 	if string(b) == "null" {
@@ -395,24 +386,21 @@ func unquote(quoted []byte) string {
 		}
 		c = text[0]
 		text = text[1:]
-		switch at := strings.IndexByte("bfnrt", c); {
-		case at >= 0:
-			out = append(out, "\b\f\n\r\t"[at])
-		case c != 'u':
-			out = append(out, c)
-		default:
-			r := hexUnit(text)
-			text = text[4:]
-			if bytes.HasPrefix(text, []byte(`\u`)) {
-				if pair := utf16.DecodeRune(r, hexUnit(text[2:])); pair != utf8.RuneError {
-					r, text = pair, text[6:]
-				}
+		if at := strings.IndexByte(`"\/bfnrt`, c); at >= 0 {
+			out = append(out, "\"\\/\b\f\n\r\t"[at])
+			continue
+		}
+		r := hexUnit(text)
+		text = text[4:]
+		if bytes.HasPrefix(text, []byte(`\u`)) {
+			if pair := utf16.DecodeRune(r, hexUnit(text[2:])); pair != utf8.RuneError {
+				r, text = pair, text[6:]
 			}
-			if 0xDC80 <= r && r <= 0xDCFF {
-				out = append(out, byte(r))
-			} else {
-				out = utf8.AppendRune(out, r)
-			}
+		}
+		if 0xDC80 <= r && r <= 0xDCFF {
+			out = append(out, byte(r))
+		} else {
+			out = utf8.AppendRune(out, r)
 		}
 	}
 	return string(out)
