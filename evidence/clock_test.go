@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"bytes"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -94,6 +95,36 @@ func TestALogTellsOfAJump(t *testing.T) {
 	}
 	if !slices.Equal(told, []time.Duration{0, time.Hour, 0}) {
 		t.Errorf("jumped by %v", told)
+	}
+}
+
+// TestALogReadsAllStampsByOneClock: the stamp of one start stands in several fields, and in the
+// records of several starts.
+func TestALogReadsAllStampsByOneClock(t *testing.T) {
+	var out bytes.Buffer
+	l := JSONLines(&out)
+	l.Record(t.Context(), Decision{Type: Retried, Time: time.Now()})
+	l.clock.anchors[0].wall = l.clock.anchors[0].wall.Add(time.Minute) // the wall clock was set back since
+	var d Decision
+	stamp, fields := time.Now(), reflect.ValueOf(&d).Elem()
+	for i := range fields.NumField() {
+		if fields.Field(i).Type() == reflect.TypeFor[time.Time]() {
+			fields.Field(i).Set(reflect.ValueOf(stamp))
+		}
+	}
+	l.Record(t.Context(), d)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var got Decision
+	if err := got.UnmarshalJSON(bytes.Split(out.Bytes(), []byte("\n"))[1]); err != nil {
+		t.Fatal(err)
+	}
+	fields = reflect.ValueOf(got)
+	for i := range fields.NumField() {
+		if at, ok := fields.Field(i).Interface().(time.Time); ok && !at.Equal(got.Time) {
+			t.Errorf("%s is %v, Time %v", fields.Type().Field(i).Name, at, got.Time)
+		}
 	}
 }
 

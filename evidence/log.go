@@ -168,7 +168,8 @@ func (l *Log) append(d *Decision, now time.Time) {
 func (l *Log) appendLine(d *Decision, now time.Time, edge string) {
 	l.n++
 	jumped := l.clock.set(now)
-	for _, t := range [...]*time.Time{&d.Time, &d.Start, &d.Prev, &d.BlockedUntil, &d.RetryAt, &d.Until} {
+	for i := range stamps {
+		t := in[time.Time](unsafe.Pointer(d), &stamps[i])
 		*t = l.clock.read(*t)
 	}
 	from := len(l.buf)

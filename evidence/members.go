@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unsafe"
 )
 
@@ -25,6 +26,7 @@ var (
 	ofPolicy   = membersOf(reflect.TypeFor[Policy]())
 	ofEntry    = membersOf(reflect.TypeFor[Entry]())
 	ofDecision = ofEntry[:reflect.TypeFor[Decision]().NumField()]
+	stamps     = slices.DeleteFunc(slices.Clone(ofDecision), func(m member) bool { return m.zero != time.Time{} })
 	bounded    = slices.DeleteFunc(slices.Clone(ofDecision), func(m member) bool { return m.most == 0 })
 )
 
