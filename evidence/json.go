@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -51,40 +52,38 @@ func appendMembers(b []byte, d unsafe.Pointer, table []member) []byte {
 	from := len(b)
 	for i := range table {
 		m := &table[i]
-		switch m.zero.(type) {
-		case string, Type:
+		switch m.kind {
+		case reflect.String:
 			if v := *in[string](d, m); v != "" {
 				b = appendQuoted(append(b, m.key...), v)
 			}
-		case bool:
+		case reflect.Bool:
 			if v := *in[bool](d, m); v || m.always {
 				b = strconv.AppendBool(append(b, m.key...), v)
 			}
-		case int:
+		case reflect.Int:
 			if v := *in[int](d, m); v != 0 || m.always {
 				b = strconv.AppendInt(append(b, m.key...), int64(v), 10)
 			}
-		case int64:
-			if v := *in[int64](d, m); v != 0 {
+		case reflect.Int64:
+			if v := *in[int64](d, m); v != 0 && m.span {
+				b = appendSeconds(append(b, m.key...), time.Duration(v))
+			} else if v != 0 {
 				b = strconv.AppendInt(append(b, m.key...), v, 10)
 			}
-		case uint64:
+		case reflect.Uint64:
 			if v := *in[uint64](d, m); v != 0 {
 				b = strconv.AppendUint(append(b, m.key...), v, 10)
 			}
-		case time.Duration:
-			if v := *in[time.Duration](d, m); v != 0 {
-				b = appendSeconds(append(b, m.key...), v)
-			}
-		case time.Time:
+		case reflect.Struct:
 			if v := in[time.Time](d, m); !v.IsZero() {
 				b = appendTime(append(b, m.key...), *v)
 			}
-		case float64:
+		case reflect.Float64:
 			if v := *in[float64](d, m); v != 0 {
 				b = strconv.AppendFloat(append(b, m.key...), v, 'g', -1, 64)
 			}
-		case *Policy:
+		case reflect.Pointer:
 			if v := *in[*Policy](d, m); v != nil {
 				b = append(appendMembers(append(b, m.key...), unsafe.Pointer(v), ofPolicy), '}')
 			}
@@ -316,32 +315,34 @@ func endOfValue(b []byte) int {
 func readValue(b []byte, d unsafe.Pointer, m *member) error {
 	text := string(b) // which escapes from none of the calls
 	var err error
-	switch m.zero.(type) {
-	case string, Type:
+	switch m.kind {
+	case reflect.String:
 		if b[0] != '"' {
 			return errors.New("a string expected")
 		}
 		*in[string](d, m) = unquote(b)
-	case bool:
+	case reflect.Bool:
 		if text != "true" && text != "false" {
 			return errors.New("true or false expected")
 		}
 		*in[bool](d, m) = text == "true"
-	case int:
+	case reflect.Int:
 		*in[int](d, m), err = strconv.Atoi(text)
-	case int64:
-		*in[int64](d, m), err = strconv.ParseInt(text, 10, 64)
-	case uint64:
+	case reflect.Int64:
+		if m.span {
+			*in[time.Duration](d, m), err = parseSeconds(text)
+		} else {
+			*in[int64](d, m), err = strconv.ParseInt(text, 10, 64)
+		}
+	case reflect.Uint64:
 		*in[uint64](d, m), err = strconv.ParseUint(text, 10, 64)
-	case time.Duration:
-		*in[time.Duration](d, m), err = parseSeconds(text)
-	case float64:
+	case reflect.Float64:
 		*in[float64](d, m), err = strconv.ParseFloat(text, 64)
-	case time.Time:
+	case reflect.Struct:
 		var t time.Time
 		t, err = time.Parse(time.RFC3339Nano, strings.Trim(text, `"`))
 		*in[time.Time](d, m) = t.UTC()
-	case *Policy:
+	case reflect.Pointer:
 		if b[0] != '{' {
 			return errors.New("an object expected")
 		}

@@ -169,8 +169,9 @@ func (l *Log) appendLine(d *Decision, now time.Time, edge string) {
 	l.n++
 	jumped := l.clock.set(now)
 	for i := range stamps {
-		t := in[time.Time](unsafe.Pointer(d), &stamps[i])
-		*t = l.clock.read(*t)
+		if t := in[time.Time](unsafe.Pointer(d), &stamps[i]); !t.IsZero() {
+			*t = l.clock.read(*t)
+		}
 	}
 	from := len(l.buf)
 	d.sanitize()

@@ -12,11 +12,12 @@ import (
 // A member tells how one field of a [Decision], an [Entry] or a [Policy] is written, read and
 // logged.
 type member struct {
-	name   string // name in JSON
-	key    string // what JSON has before its value: `,"name":`
-	zero   any    // zero value of the field's type, for type switches
-	always bool   // whether it is written even where it is false
-	most   int    // bytes of JSON that a string may take; 0: no limit
+	name   string       // name in JSON
+	key    string       // what JSON has before its value: `,"name":`
+	kind   reflect.Kind // of the field's type: a struct is a time, a pointer leads to a Policy
+	span   bool         // whether it is a Duration
+	always bool         // whether it is written even where it is false
+	most   int          // bytes of JSON that a string may take; 0: no limit
 	offset uintptr
 }
 
@@ -26,7 +27,7 @@ var (
 	ofPolicy   = membersOf(reflect.TypeFor[Policy]())
 	ofEntry    = membersOf(reflect.TypeFor[Entry]())
 	ofDecision = ofEntry[:reflect.TypeFor[Decision]().NumField()]
-	stamps     = slices.DeleteFunc(slices.Clone(ofDecision), func(m member) bool { return m.zero != time.Time{} })
+	stamps     = slices.DeleteFunc(slices.Clone(ofDecision), func(m member) bool { return m.kind != reflect.Struct })
 	bounded    = slices.DeleteFunc(slices.Clone(ofDecision), func(m member) bool { return m.most == 0 })
 )
 
@@ -38,7 +39,7 @@ func membersOf(t reflect.Type) []member {
 		}
 		name, option, _ := strings.Cut(f.Tag.Get("json"), ",")
 		most, _ := strconv.Atoi(f.Tag.Get("most")) // 0 without one
-		table = append(table, member{name, `,"` + name + `":`, reflect.Zero(f.Type).Interface(), option != "omitzero", most, f.Offset})
+		table = append(table, member{name, `,"` + name + `":`, f.Type.Kind(), f.Type == reflect.TypeFor[time.Duration](), option != "omitzero", most, f.Offset})
 	}
 	return table
 }
@@ -54,5 +55,5 @@ func find(table []member, name []byte, from int) int {
 	return -1
 }
 
-// in returns the field of the struct d that m tells of. T is the type of m.zero.
+// in returns the field of the struct d that m tells of. T is its type.
 func in[T any](d unsafe.Pointer, m *member) *T { return (*T)(unsafe.Add(d, m.offset)) }

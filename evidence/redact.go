@@ -15,7 +15,7 @@ import (
 // allocates nothing if s holds no "@", or is short and holds no userinfo. The sinks of this package
 // apply it to whatever they are given; use it in a sink of your own that is called without [Safe].
 func RedactURL(s string) string {
-	if !strings.Contains(s, "@") && !strings.Contains(s, "40") { // "%40", "%2540"
+	if !mayHoldUserinfo(s) {
 		return s
 	}
 	for range 8 { // what is left may be the beginning of another URL; a second time is rare
@@ -26,6 +26,11 @@ func RedactURL(s string) string {
 		s = clean
 	}
 	return s
+}
+
+// mayHoldUserinfo is a quick look: where it says no, RedactURL changes nothing.
+func mayHoldUserinfo(s string) bool {
+	return strings.IndexByte(s, '@') >= 0 || strings.IndexByte(s, '%') >= 0 && strings.Contains(s, "40") // "%40", "%2540"
 }
 
 func withoutUserinfo(s string) string {
@@ -177,7 +182,9 @@ func (t chars) cutAuthority(authority, depth int, quoted bool) (end int) {
 // Every sink calls it; what is clean already it leaves as it is.
 func (d *Decision) sanitize() {
 	for _, text := range [...]*string{&d.URL, &d.Location, &d.Reason, &d.Err} {
-		*text = RedactURL(*text)
+		if mayHoldUserinfo(*text) { // most have none; assigning the same string again costs time
+			*text = RedactURL(*text)
+		}
 	}
 	if d.Policy != nil {
 		d.Policy = d.Policy.clipped()
