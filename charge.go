@@ -142,8 +142,7 @@ func (c *charge) reserve() error {
 // spend makes the page spent, as a try is sent. It returns the payment before, for a try that
 // hasn't reached the site.
 func (c *charge) spend() (before payment) {
-	before = c.page
-	if before != pageUnpaid {
+	if before = c.page; before != pageUnpaid {
 		c.page = pageSpent
 	}
 	return before

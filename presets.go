@@ -25,9 +25,7 @@ func SiteAudit(userAgent string) Config {
 		Robots:    robotscache.Config{OnUnreachable: robotscache.Allow, LenientAgents: true},
 		Limits: hostlimit.Config{
 			Concurrency: 2,
-			Delay: hostlimit.Delay{
-				Min: 200 * time.Millisecond, Max: 500 * time.Millisecond, Adaptive: hostlimit.Learned,
-			},
+			Delay:       hostlimit.Delay{Min: 200 * time.Millisecond, Max: 500 * time.Millisecond, Adaptive: hostlimit.Learned},
 			SlotTimeout: 10 * time.Second,
 			LeaseTTL:    300 * time.Second,
 		},

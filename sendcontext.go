@@ -189,9 +189,7 @@ func (c *sendContext) restart() error {
 	} else {
 		next.instead = last.givenUp()
 		next.TakenBack = append(last.TakenBack, next.TakenBack...)
-		if next.Restored == nil {
-			next.Restored = last.Restored
-		}
+		next.Restored = cmp.Or(next.Restored, last.Restored)
 		next.StateErr = cmp.Or(next.StateErr, last.StateErr)
 		next.ByHand = cmp.Or(next.ByHand, last.ByHand)
 	}

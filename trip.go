@@ -287,8 +287,7 @@ func (trip *trip) waitTurn() error {
 		}
 		turn.release() // the site's time to be visited has ended during the wait
 	}
-	turn.late = time.Since(trip.page.asked) > time.Millisecond
-	if !turn.late {
+	if turn.late = time.Since(trip.page.asked) > time.Millisecond; !turn.late {
 		return nil
 	}
 	err := trip.permit() // the rules may be others by now

@@ -68,9 +68,6 @@ var errClosed = fmt.Errorf("outside of the Visit-time of robots.txt: %w", ErrBlo
 // a blocked one: a wait that is longer than maxWait, or ends after the caller's deadline, is
 // refused.
 func (t *turn) visit(hours []robots.Window, maxWait time.Duration) error {
-	if len(hours) == 0 {
-		return nil
-	}
 	s, now := t.subject, time.Now()
 	opens := opens(hours, now)
 	if !opens.After(now) {
