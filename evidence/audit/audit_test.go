@@ -667,3 +667,24 @@ func TestAStartWhoseNumberWasGivenUpIsFound(t *testing.T) {
 	}
 	s.wants(t, audit.MissingStart)
 }
+
+// TestQuestionsAreNoTrip: what Transport.Check and Filter record belongs to no request.
+func TestQuestionsAreNoTrip(t *testing.T) {
+	var out bytes.Buffer
+	log := evidence.JSONLines(&out)
+	log.Record(t.Context(), evidence.Decision{
+		Type: evidence.PolicyStated, Time: time.Now(), Transport: "0123abcd", Allowed: true,
+		Policy: &evidence.Policy{ID: "0123abcd01234567", Slots: 2, Robots: "obeyed", Retries: 1},
+	})
+	for _, host := range []string{"a.example", "b.example", "a.example"} {
+		log.Record(t.Context(), evidence.Decision{
+			Type: evidence.RobotsAllowed, Time: time.Now(), Transport: "0123abcd", URL: "https://" + host + "/", Host: host, Allowed: true,
+		})
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := audit.Check(&out); err != nil || !report.OK() {
+		t.Errorf("%v, %v", report, err)
+	}
+}

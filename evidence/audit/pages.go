@@ -61,7 +61,7 @@ func (a *auditor) trip(d *evidence.Decision) *trip {
 	}{d.URL, d.Host, d.Redirects, d.RobotsTxt})
 	t := a.by.trips[d.Trip]
 	switch {
-	case t == nil:
+	case t == nil || d.Trip == 0: // a question, which is no request
 		t = &trip{id: d.Trip, request: request}
 		a.by.trips[d.Trip] = t
 	case t.request != request:
