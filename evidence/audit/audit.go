@@ -122,6 +122,7 @@ type auditor struct {
 	rows       map[string]*row
 	hosts      map[string]*host
 	exchanges  arena
+	lost       bool             // whether one was of which it isn't known when, or whose it was
 	proved     map[string]int64 // when a robots.txt was had last, by its URL and what it was, as an exchange shows
 	blind      bool             // whether a log is there of which nothing is known
 	unsaid     bool             // whether a Transport did something that has stated no policy
@@ -198,11 +199,12 @@ const (
 const (
 	page      uint16 = 1 << iota // it costs one of the budget
 	unsent                       // the turn was given back unused
-	takenBack                    // its slot was taken back; end is when that was, if it hadn't ended
+	takenBack                    // its slot was taken back at end
 	robotsTxt                    // it fetched robots.txt, and costs nothing of the budget
 	learned                      // its delay is one that refusals have taught, as its record says
 	again                        // it was sent once more, over another connection
 	serves                       // its answer is that of a host that serves us
+	vague                        // what it was answered came at a time that isn't known
 	local                        // it started without the server of its limiter, which knows nothing of it
 )
 

@@ -242,7 +242,7 @@ func nth(t *testing.T, rs []evidence.Decision, typ evidence.Type, n int) int {
 func TestCheckFindsBrokenPromises(t *testing.T) {
 	for _, tc := range tampers {
 		t.Run(tc.name, func(t *testing.T) {
-			r := check(t, logtest.Write(t, tc.change(t, logtest.Crawl(3, 40))))
+			r := check(t, logtest.Write(t, tc.change(t, logtest.Crawl(3, 40)), evidence.Chained()))
 			if r.Broken[tc.kind] == 0 {
 				t.Fatalf("no violation of kind %s:\n%s", tc.kind, r)
 			}
@@ -407,10 +407,9 @@ func TestCheckTakesALeaseThatExpired(t *testing.T) {
 		d := evidence.Decision{Type: evidence.RobotsAllowed, Time: at, Transport: logtest.Policy.ID, Trip: trip, Attempt: 1, URL: fmt.Sprint("http://h/", i), Host: "h", Allowed: true}
 		records = append(records, d)
 		if i == 2 {
-			l := d
-			l.Type, l.Allowed = evidence.LeaseExpired, false
-			l.Of = logtest.Policy.Limiter + "/1"
-			records = append(records, l)
+			records = append(records, evidence.Decision{
+				Type: evidence.LeaseExpired, Time: at, Transport: logtest.Policy.ID, Host: "h", Seq: 1, Of: logtest.Policy.Limiter + "/1",
+			})
 		}
 		d.Type, d.Start, d.Seq, d.Slot, d.Slots, d.Delay = evidence.Started, at, trip, 1, 2, time.Second
 		records = append(records, d)

@@ -14,7 +14,7 @@ func TestSlotOfAnExpiredLeaseIsHeldUntilItIsTakenBack(t *testing.T) {
 		s.allowed(uint64(i+1), 0)
 	}
 	expired := func() {
-		s.add(evidence.Decision{Type: evidence.LeaseExpired, Time: at(301), Trip: 4}, nil)
+		s.add(evidence.Decision{Type: evidence.LeaseExpired, Time: at(301), Seq: 1}, nil)
 		s.started(4, 301)
 		s.fetched(4, 1)
 	}
@@ -30,7 +30,7 @@ func TestSlotOfAnExpiredLeaseIsHeldUntilItIsTakenBack(t *testing.T) {
 	s.fetched(2, 10)
 	s.fetched(3, 10)
 	expired()
-	s.wants(t, audit.MissingEnd)
+	s.wants(t, audit.BrokenConcurrency)
 }
 
 func TestEndThatIsPutBackIsFound(t *testing.T) {

@@ -3,6 +3,7 @@ package audit
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -22,29 +23,19 @@ type host struct {
 	latest    uint64        // largest number of a start so far
 	xs        []uint32      // its exchanges, in the order of their records
 	blocks    []block
-	expiries  []expiry
 	answers   []answer
+	takenBack map[given]int64        // when slots were taken back, by the starts that had them
 	given     map[given]bool         // numbers of starts that were given up
 	voids     map[int64]bool         // their stamps, which later starts may name
 	own       map[uint32][]ownLimits // limits of this host alone, by Transport and number of the first start
 	dates     dates                  // what Date headers say of the server's clock
-	lost      int64                  // when a slot was taken back first of which it isn't known whose it was; never: none was
 	owed      owed
 }
 
-// A given is the number of a start that was given up before anything was sent.
+// A given is the number that a start was given.
 type given struct {
 	row uint32
 	seq uint64
-}
-
-// An expiry is the record of a slot that was taken back.
-type expiry struct {
-	at   place
-	time int64
-	row  uint32 // of the start
-	seq  uint64 // its number; 0: it isn't known
-	own  bool   // whether it names a trip: that of the request that lost its slot, which only knows that it has
 }
 
 // An owed is what a host is owed by the limiters before, beyond the ends of their logs.
@@ -67,16 +58,14 @@ type sequence struct {
 	first   int64    // the first of these
 	standing
 
-	last        *exchange
-	active      []*exchange // those that may be in flight
-	rows        map[uint32]*numbers
-	hidden      int64 // latest time of a start that isn't in the log, which was cut off; 0: there is none
-	absent      int   // number of such starts that were surely under way until absentUntil
-	absentUntil int64
-	lesson      lesson
-	forgot      bool  // whether the delay after last is shorter than refusals have taught
-	firstEnd    int64 // when the first of its exchanges ended
-	overlaps    bool  // whether another limiter was in use at the same time
+	last     *exchange
+	active   crowd
+	rows     map[uint32]*numbers
+	taught   float64 // the least delay after the next start, by what a refusal has taught; 0: none
+	forgot   bool    // whether the delay after last is shorter than refusals have taught
+	hidden   int64   // latest start before which one is missing, as after a kill; 0: there is none
+	firstEnd int64   // when the first of its exchanges ended
+	overlaps bool    // whether another limiter was in use at the same time
 }
 
 // numbers are those of one row on a host.
@@ -98,7 +87,7 @@ func (h *host) judge(xs []uint32) {
 		s := by[t.limiter]
 		if s == nil {
 			s = &sequence{h: h, a: a, limiter: t.limiter, first: at, rows: map[uint32]*numbers{}, firstEnd: never}
-			s.late, s.failed, s.unclear = slack, map[uint32]int64{}, true
+			s.late, s.failed = slack, map[uint32]int64{}
 			by[t.limiter], all = s, append(all, s)
 		}
 		if t.policy.Process != "" {
@@ -110,22 +99,27 @@ func (h *host) judge(xs []uint32) {
 	troubled := len(h.answers)+len(h.blocks) > 0
 	for _, i := range xs {
 		x := a.exchanges.at(i)
+		if at, ok := h.takenBack[given{a.named[x.by].row.index, x.seq}]; ok {
+			earliest := x.start + a.safe(x)
+			if until := max(at-slack, earliest); at >= earliest-slack && (x.fate != ended || x.end > until) {
+				x.end, x.flags = until, x.flags|takenBack
+			}
+		}
 		s := of(a.named[x.by], x.start)
 		s.xs = append(s.xs, i)
 		if x.trouble > 0 && h.answers[x.trouble-1].block == 0 || troubled && x.trouble == 0 && x.flags&(serves|again) == serves {
-			s.moves = append(s.moves, move{at: x.answered, x: i})
+			s.moves = append(s.moves, move{at: x.answered, x: x})
 		}
 	}
 	for i := range h.blocks {
 		b := &h.blocks[i]
-		m := move{at: b.from, x: none, block: int32(i + 1)}
-		if b.x != none && h.answers[a.exchanges.at(b.x).trouble-1].block == i+1 {
+		m := move{at: b.from, b: b}
+		if b.x != nil && h.answers[b.x.trouble-1].block == i+1 {
 			m.x = b.x
 		}
 		s := of(b.by, b.from)
 		s.blocks, s.moves = append(s.blocks, b), append(s.moves, m)
 	}
-	h.takeBack(xs)
 	slices.SortStableFunc(all, func(s, t *sequence) int { return cmp.Compare(s.first, t.first) })
 	for i, s := range all {
 		if i > 0 && all[i-1].last != nil && all[i-1].last.start+all[i-1].last.delay > s.first {
@@ -135,49 +129,11 @@ func (h *host) judge(xs []uint32) {
 	}
 }
 
-// takeBack takes the slots from the exchanges that lost them.
-func (h *host) takeBack(xs []uint32) {
-	if len(h.expiries) == 0 {
-		return
-	}
-	a := h.a
-	bySeq := map[given]*exchange{}
-	for _, i := range xs {
-		x := a.exchanges.at(i)
-		bySeq[given{a.named[x.by].row.index, x.seq}] = x
-	}
-	for _, e := range h.expiries {
-		if e.seq == 0 {
-			h.lost = min(h.lost, e.time-slack)
-		}
-		x := bySeq[given{e.row, e.seq}]
-		if e.seq == 0 || x == nil {
-			continue
-		}
-		ttl := a.safe(x)
-		if e.time < x.start+ttl-slack {
-			a.violation(Contradiction, h.report.Host, fmt.Sprintf("a slot was taken back %v after its start, where it is held for %v at least",
-				time.Duration(e.time-x.start), time.Duration(ttl)), e.at, a.place(x))
-			continue
-		}
-		at := max(e.time-slack, x.start+ttl)
-		if e.own && x.flags&takenBack == 0 && ttl > 0 {
-			at = x.start + ttl // or later: who may have got the slot since is believed to have
-		}
-		if x.fate != ended || x.end > at { // otherwise it had ended, and nothing was to be taken
-			x.end = at
-			x.flags |= takenBack
-		}
-	}
-}
-
 // judge judges the sequence.
 func (s *sequence) judge() {
 	h := s.h
 	slices.SortFunc(s.blocks, func(b, c *block) int { return cmp.Compare(b.from, c.from) })
-	slices.SortFunc(s.moves, func(m, n move) int {
-		return cmp.Or(cmp.Compare(m.at, n.at), cmp.Compare(m.block, n.block), cmp.Compare(m.x, n.x))
-	})
+	slices.SortStableFunc(s.moves, func(m, n move) int { return cmp.Compare(m.at, n.at) }) // answers, then blocks
 	if s.overlaps {
 		s.a.openEnded(delaysKept, "a host that two limiters were used for at one time: neither knows of the other's starts (share one, by Config.Hosts)")
 	} else {
@@ -185,11 +141,13 @@ func (s *sequence) judge() {
 	}
 	for i := range s.xs {
 		x := s.a.exchanges.at(s.xs[i])
+		// Whatever it says of its turn, the limits in force hold.
 		limits := h.limits(x)
+		x.delay = max(x.delay, int64(limits.DelayMin))
+		x.slots = min(cmp.Or(x.slots, uint32(limits.Slots)), uint32(limits.Slots))
 		s.move(x.start)
 		s.number(x)
 		s.chain(x)
-		s.keepsToLimits(x, limits)
 		s.gap(x, limits)
 		s.block(x)
 		s.slot(x)
@@ -244,22 +202,14 @@ func (s *sequence) number(x *exchange) {
 		}
 	}
 	n.next = x.seq + 1
-	switch cut := r.cutRun(); {
+	switch cut, safe := r.cutRun(), s.a.safe(x); {
 	case lost == 0:
 	case last == nil && x.prev != 0 && x.prev < s.limiter.first:
 		s.a.openEnded(logWhole, usedBefore)
-	case cut != nil: // they were under way then, so there were slots for them
+	case cut != nil && (x.slots != 1 || last == nil || x.start >= cut.until() || safe > 0 && x.start >= last.start+safe):
+		s.hidden = x.start
 		s.a.openEnded(logWhole, "numbers of starts are missing, as those of requests without an answer are in a log that was cut off")
-		if s.hidden = x.start; s.absent == 0 || x.start >= s.absentUntil {
-			s.absent, s.absentUntil = 0, cut.until()
-		}
-		s.absent += lost
-		if safe := s.a.safe(x); cut.until() <= x.start || safe > 0 && last == nil {
-			s.absent = 0 // they may have ended, or lost their slots, any time
-		} else if safe > 0 {
-			s.absentUntil = min(s.absentUntil, last.start+safe)
-		}
-	default:
+	default: // where a log was cut off, too: the only slot was that of the missing start until then
 		s.violation(MissingStart, missing("start", from, x.seq-1), s.a.place(cmp.Or(last, x)), s.a.place(x))
 	}
 }
@@ -278,7 +228,7 @@ func (s *sequence) chain(x *exchange) {
 	switch last := s.last; {
 	case x.prev == 0 && (x.seq == 1 || s.firstEnd >= x.start-slack):
 	case x.prev == 0: // a limiter of one process numbers all starts in one row, which shows as much
-		if p := s.a.named[x.by].policy; p.Process != "" || x.seq == 0 {
+		if s.a.named[x.by].policy.Process != "" || x.seq == 0 {
 			s.a.openEnded(logWhole, "a start that doesn't say which one was before it on its host (prev)")
 		}
 	case last != nil && x.prev == last.start, x.prev < x.start && s.has(x.prev), s.h.voids[x.prev]:
@@ -297,17 +247,10 @@ func (s *sequence) has(at int64) bool {
 	return ok
 }
 
-// keepsToLimits holds the start x to the limits in force, whatever it says of its turn: where a
-// delay or slots were declared away, the starts show whether they were kept all the same.
-func (s *sequence) keepsToLimits(x *exchange, limits *hostLimits) {
-	x.delay = max(x.delay, int64(limits.DelayMin))
-	x.slots = min(cmp.Or(x.slots, uint32(limits.Slots)), uint32(limits.Slots))
-}
-
 // gap judges the gap before x.
 func (s *sequence) gap(x *exchange, limits *hostLimits) {
 	last, short := s.last, s.forgot
-	s.forgot = limits != nil && limits.learned && s.forgets(x, limits)
+	s.forgot = limits.learned && s.forgets(x)
 	if last == nil {
 		if last = s.h.owed.start; last == nil || s.overlaps || last.start+last.delay <= s.limiter.first {
 			return
@@ -334,62 +277,16 @@ func (s *sequence) gap(x *exchange, limits *hostLimits) {
 	}
 	r := &s.h.report
 	r.MinGap = min(time.Duration(gap), cmp.Or(r.MinGap, time.Duration(gap)))
-	if limits == nil || !limits.FromEnd || s.last == nil || last.fate != ended || last.flags&(unsent|takenBack|again) != 0 {
+	if !limits.FromEnd || s.last == nil || last.fate != ended || last.flags&(unsent|again) != 0 {
 		return
 	}
-	if gap = x.start - last.end; gap < last.delay && (last.end <= last.start+s.a.safe(last) || !s.maybeBack(last, x, delaysKept)) {
+	if gap = x.start - last.end; gap < last.delay && last.flags&takenBack == 0 && !s.a.maybeBack(last, x, delaysKept) {
 		s.violation(BrokenGap, fmt.Sprintf("%v between an end and the next start, delay in force %v", time.Duration(gap), time.Duration(last.delay)),
 			s.a.place(last), s.a.place(x))
 	}
 }
 
-// maybeBack reports whether the slot of y may have been taken back before x started, though no
-// record says so, which leaves a promise open.
-func (s *sequence) maybeBack(y, x *exchange, promise int) bool {
-	lost := x.start >= s.h.lost
-	return s.a.maybeBack(y, x, promise, lost || s.hidden != 0 || s.limiter.cut < x.start)
-}
-
-func (a *auditor) maybeBack(y, x *exchange, promise int, lacking bool) bool {
-	safe := a.safe(y)
-	if safe == 0 || x.start < y.start+safe || y.flags&takenBack != 0 || !lacking && y.fate != cutOff {
-		return false
-	}
-	a.openEnded(promise, "a slot that may have been taken back, where the record of that is missing")
-	return true
-}
-
-// slot counts what is in flight when x starts.
-func (s *sequence) slot(x *exchange) {
-	s.active = slices.DeleteFunc(s.active, func(y *exchange) bool { return y.heldUntil() <= x.start })
-	slots := int(x.slots)
-	if slots > 0 && x.flags&local == 0 {
-		s.a.tallies[slotsKept].tested++
-		switch n, y := inFlight(s.active, func(y *exchange) bool { return s.maybeBack(y, x, slotsKept) }); {
-		case n+s.absent < slots:
-		case n < slots && x.start >= s.absentUntil:
-			s.a.openEnded(slotsKept, "a slot that a request which isn't in the log may have taken back")
-			s.absent = 0
-		case n < slots:
-			s.violation(MissingStart, "starts are missing, and their slots were others' before the log stops", s.a.place(x))
-			s.absent = 0
-		case y.fate != cutOff:
-			s.violation(BrokenConcurrency, fmt.Sprintf("%d in flight on %s", n+1, lines.Count(slots, "slot")), s.a.place(y), s.a.place(x))
-		default:
-			// It wasn't under way until its log was cut off: x couldn't have got a slot then.
-			s.violation(MissingEnd, "a start without an end, and its slot was another's before the log stops", s.a.place(y), s.a.place(x))
-			s.active = slices.DeleteFunc(s.active, func(o *exchange) bool { return o == y })
-		}
-	}
-	if x.heldUntil() > x.start && x.flags&local == 0 {
-		if len(s.active) >= maxOpen+slots {
-			s.active = slices.Delete(s.active, 0, 1)
-		}
-		s.active = append(s.active, x)
-	}
-}
-
-// heldUntil returns when the slot of x was free, as far as is known.
+// heldUntil returns when the slot of x was free, as far as records tell.
 func (x *exchange) heldUntil() int64 {
 	if x.fate == unknown && x.flags&takenBack == 0 {
 		return never
@@ -397,29 +294,58 @@ func (x *exchange) heldUntil() int64 {
 	return x.end
 }
 
-// inFlight returns how many of active were surely in flight, and one of them: not those that free
-// says may have lost their slots.
-func inFlight(active []*exchange, free func(*exchange) bool) (n int, y *exchange) {
-	for _, o := range active {
-		if free(o) {
-			continue
-		}
-		if n++; y == nil || y.fate != cutOff {
-			y = o
-		}
+// maybeBack reports whether the slot of y may have been taken back before x started, though there
+// is no record of that, which leaves a promise open.
+func (a *auditor) maybeBack(y, x *exchange, promise int) bool {
+	whole := !a.lost && a.named[x.by].limiter.cut == never
+	if safe := a.safe(y); whole || safe == 0 || y.flags&takenBack != 0 || min(x.start, y.heldUntil()) < y.start+safe {
+		return false
+	}
+	a.openEnded(promise, "a slot that may have been taken back, where the record of that is missing")
+	return true
+}
+
+// A crowd is what may be in flight.
+type crowd []*exchange
+
+// enter adds x, which starts, and returns how many others are in flight, and the last of them:
+// those that aren't gone and, if they are as many as most, may not be so.
+func (c *crowd) enter(x *exchange, most int, gone, maybe func(y *exchange) bool) (n int, y *exchange) {
+	if *c = slices.DeleteFunc(*c, gone); len(*c) >= most {
+		*c = slices.DeleteFunc(*c, maybe)
+	}
+	if n = len(*c); n > 0 {
+		y = (*c)[n-1]
+	}
+	if *c = append(*c, x); n >= most+maxOpen {
+		*c = slices.Delete(*c, 0, 1)
 	}
 	return n, y
 }
 
-// endless judges that x, the i-th start, has no end, if it hasn't.
-func (s *sequence) endless(x *exchange, i int) {
-	if x.flags&takenBack != 0 {
+// slot counts what is in flight when x starts.
+func (s *sequence) slot(x *exchange) {
+	if x.flags&local != 0 {
 		return
 	}
-	switch x.fate {
-	case unknown:
+	slots := int(x.slots)
+	gone := func(y *exchange) bool { return y.heldUntil() <= x.start }
+	n, y := s.active.enter(x, slots, gone, func(y *exchange) bool { return s.a.maybeBack(y, x, slotsKept) })
+	if slots == 0 {
+		return
+	}
+	if s.a.tallies[slotsKept].tested++; n >= slots {
+		s.violation(BrokenConcurrency, fmt.Sprintf("%d in flight on %s", n+1, lines.Count(slots, "slot")), s.a.place(y), s.a.place(x))
+	}
+}
+
+// endless judges that x, the i-th start, has no end, if it hasn't.
+func (s *sequence) endless(x *exchange, i int) {
+	switch {
+	case x.flags&takenBack != 0:
+	case x.fate == unknown:
 		s.violation(MissingEnd, "a start without an end", s.a.place(x))
-	case cutOff:
+	case x.fate == cutOff:
 		s.a.openEnded(everyStartEnded, "the log stops while requests are under way, as after a kill, or where bodies are never closed: these have no end")
 		if _, ok := s.a.named[x.by].budget.limits["bytes"]; ok {
 			s.a.openEnded(budgetKept, "how much was read of a request that has no end")
@@ -436,71 +362,37 @@ func (a *auditor) provePlaces(l *limiter) {
 	slices.SortFunc(l.exchanges, func(i, j uint32) int {
 		return cmp.Or(cmp.Compare(a.exchanges.at(i).start, a.exchanges.at(j).start), cmp.Compare(i, j))
 	})
-	var active []*exchange
+	var active crowd
 	for _, i := range l.exchanges {
 		x := a.exchanges.at(i)
 		most := a.named[x.by].policy.MaxInFlight
-		active = slices.DeleteFunc(active, func(y *exchange) bool {
+		n, y := active.enter(x, most, func(y *exchange) bool {
 			// Another host's request may have got its place long before that was recorded.
 			return y.heldUntil() <= x.start || y.flags&takenBack != 0 && x.start >= y.start+a.safe(y)
-		})
-		if len(active) >= most {
-			free := func(y *exchange) bool { return a.maybeBack(y, x, slotsKept, l.cut < x.start) }
-			if n, y := inFlight(active, free); n >= most {
-				a.violation(BrokenConcurrency, "", fmt.Sprintf("%d in flight on all hosts, %d at most", n+1, most), a.place(y), a.place(x))
-			}
-			if len(active) >= most+maxOpen {
-				active = slices.Delete(active, 0, 1)
-			}
+		}, func(y *exchange) bool { return a.maybeBack(y, x, slotsKept) })
+		if n >= most {
+			a.violation(BrokenConcurrency, "", fmt.Sprintf("%d in flight on all hosts, %d at most", n+1, most), a.place(y), a.place(x))
 		}
-		active = append(active, x)
 	}
 }
 
-// A lesson is what refusals have taught of a host's delay, where the policy says Learned. How long
-// the delay is then the records say, since nobody can derive which page's trouble was the host's.
-// What is derived is the least that they may say: the first refusal of a series and a ban make the
-// delay longer by a factor, and no more than one step each 20 s makes it shorter.
-type lesson struct {
-	delay float64 // that was taught last; 0: none
-	at    int64   // when, or before that
-}
-
-// least returns the shortest delay that may be left of the lesson at the given time.
-func (l *lesson) least(at int64) float64 {
-	least := l.delay
-	for i := range min((at-l.at)/(20*slack), 1000) {
-		least *= 1 - float64(min(16, 2<<min(i/5, 3)))/100
+// forgets reports whether the delay after the start x, if the policy says Learned, is shorter than
+// it can be. How long it is the records say, since nobody can derive which page's trouble was the
+// host's. But after a refusal that teaches it is longer than the policy's, and a learned delay gets
+// shorter by steps of 16 % at most, each 20 s.
+func (s *sequence) forgets(x *exchange) bool {
+	least := s.taught
+	if last := s.last; last != nil && last.flags&learned != 0 && x.seq != 1 {
+		least = max(least, float64(last.delay)*math.Pow(0.84, float64(1+(x.start-last.start)/(20*slack))))
 	}
-	return least
-}
-
-// forgets reports whether the delay after the start x is shorter than the lesson lets it be, and
-// takes a lesson that it shows.
-func (s *sequence) forgets(x *exchange, limits *hostLimits) (short bool) {
-	l, delay := &s.lesson, float64(x.delay)
-	if x.seq == 1 {
-		*l = lesson{} // a limiter that knows of no refusal, as far as is known
-	}
-	least := l.least(x.start)
-	switch short = delay+1000 < least && least > float64(limits.DelayMin); {
-	case short:
-		*l = lesson{delay, x.start}
-	case x.flags&learned != 0 && delay > l.delay:
-		*l = lesson{delay, cmp.Or(s.last, x).start}
-	}
-	return short
+	s.taught = 0
+	return float64(x.delay)+1000 < least
 }
 
 // teach takes the block b that the answer n to x set.
 func (s *sequence) teach(x *exchange, n *answer, b *block) {
-	limits, factor := s.h.limits(x), 1.5
-	if limits == nil || !limits.learned || b.row != 1 || b.kind == unsure || b.kind == refusing && !n.teaches || s.lacks(b.from) {
-		return
+	factor := map[meaning]float64{refusing: 1.5, forbidden: 2}[b.kind]
+	if limits := s.h.limits(x); limits.learned && b.row == 1 && (n.teaches || b.kind == forbidden) {
+		s.taught = max(s.taught, min(factor*float64(limits.DelayMin), float64(limits.Ceiling)))
 	}
-	if b.kind == forbidden {
-		factor = 2
-	}
-	least := s.lesson.least(b.from)
-	s.lesson = lesson{max(least, min(factor*max(float64(limits.DelayMin), least), float64(limits.Ceiling))), b.from}
 }

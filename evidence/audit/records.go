@@ -70,8 +70,8 @@ var recordTypes = map[evidence.Type]struct {
 	evidence.SlotTimeout:       {false, (*auditor).gaveUp},
 	evidence.Started:           {true, (*auditor).started},
 	evidence.Resent:            {true, (*auditor).started},
-	evidence.HostBlocked:       {false, (*auditor).blocked},
-	evidence.HostCleared:       {true, (*auditor).cleared},
+	evidence.HostBlocked:       {false, (*auditor).moved},
+	evidence.HostCleared:       {true, (*auditor).moved},
 	evidence.Fetched:           {true, (*auditor).ended},
 	evidence.Failed:            {false, (*auditor).ended},
 	evidence.Retried:           {true, (*auditor).retried},
@@ -121,7 +121,7 @@ func (a *auditor) host(d *evidence.Decision) *host {
 	h := a.hosts[d.Host]
 	if h == nil {
 		name := strings.Clone(d.Host)
-		h = &host{a: a, index: uint32(len(a.hosts)), report: HostReport{Host: name}, given: map[given]bool{}, voids: map[int64]bool{}, own: map[uint32][]ownLimits{}, lost: never}
+		h = &host{a: a, index: uint32(len(a.hosts)), report: HostReport{Host: name}, given: map[given]bool{}, voids: map[int64]bool{}, takenBack: map[given]int64{}, own: map[uint32][]ownLimits{}}
 		a.hosts[name] = h
 	}
 	return h
@@ -294,50 +294,40 @@ func (a *auditor) endAgrees(d *evidence.Decision, t *trip, x *exchange) {
 
 // expired takes the record of a slot that was taken back.
 func (a *auditor) expired(d *evidence.Decision) {
-	e := expiry{at: a.at, time: stamp(d.Time) + a.by.shift, row: a.by.row.index, seq: d.Seq, own: d.Trip != 0}
+	h, lost := a.host(d), given{a.by.row.index, d.Seq}
 	if id, number, ok := strings.Cut(d.Of, "/"); ok { // of any process
-		e.row = a.row(id).index
-		e.seq, _ = strconv.ParseUint(number, 10, 64)
+		lost.row = a.row(id).index
+		lost.seq, _ = strconv.ParseUint(number, 10, 64)
 	}
-	h := a.host(d)
-	h.expiries = append(h.expiries, e)
-}
-
-// blocked takes the record of a block.
-func (a *auditor) blocked(d *evidence.Decision) {
-	h := a.host(d)
-	b := block{
-		at: a.at, by: a.by, from: stamp(d.Time) + a.by.shift, until: stamp(d.Until) + a.by.shift, x: none, row: d.Refusals,
-		hand: d.Hand, restored: d.Restored,
-	}
-	if n := a.moves(h, d, d.Hand || d.Restored); n != nil {
-		b.x, b.kind = n.x, kinds[d.Kind]
-		n.block = len(h.blocks) + 1
-	}
-	h.blocks = append(h.blocks, b)
-}
-
-// cleared takes the record that the blocks before it are lifted.
-func (a *auditor) cleared(d *evidence.Decision) {
-	h := a.host(d)
-	if n := a.moves(h, d, d.Hand); n != nil {
-		n.cleared = true
-	} else if d.Hand {
-		h.blocks = append(h.blocks, block{at: a.at, by: a.by, from: stamp(d.Time) + a.by.shift, x: none, hand: true, lifts: true})
+	if d.Trip != 0 || lost.seq == 0 { // the request itself doesn't know when it lost its slot
+		a.lost = true
+	} else {
+		h.takenBack[lost] = min(stamp(d.Time)+a.by.shift, cmp.Or(h.takenBack[lost], never))
 	}
 }
 
-// moves returns the answer that set or lifted a block, as the record d of that says. Unless by is
-// true, where others may have done it, there must be one.
-func (a *auditor) moves(h *host, d *evidence.Decision, by bool) *answer {
+// moved takes the record of a block, or that the blocks before it are lifted.
+func (a *auditor) moved(d *evidence.Decision) {
+	h, b := a.host(d), block{
+		at: a.at, by: a.by, from: stamp(d.Time) + a.by.shift, until: stamp(d.Until) + a.by.shift, row: d.Refusals,
+		hand: d.Hand, restored: d.Restored, lifts: d.Type == evidence.HostCleared,
+	}
 	t := a.by.trips[d.Trip]
-	if t == nil || !t.underWay || t.attempt != d.Attempt || t.host != h {
-		if !by {
-			a.contradiction("a block was set or lifted by no request")
+	switch known := t != nil && t.underWay && t.attempt == d.Attempt && t.host == h; {
+	case !known && !b.hand && !b.restored:
+		a.contradiction("a block was set or lifted by no request")
+	case known:
+		a.trip(d)
+		t.moved, t.movedAt, t.movedAs = stamp(d.Time), a.at, d.Status
+		x := a.exchanges.at(t.x)
+		n := h.keep(x, a.answerOf(&t.try, d))
+		if b.lifts {
+			n.cleared = true
+			return
 		}
-		return nil
+		n.block, b.x, b.kind = len(h.blocks)+1, x, kinds[d.Kind]
 	}
-	a.trip(d)
-	t.moved, t.movedAt, t.movedAs = stamp(d.Time), a.at, d.Status
-	return h.keep(a.exchanges.at(t.x), a.answerOf(&t.try, d))
+	if !b.lifts || b.hand {
+		h.blocks = append(h.blocks, b)
+	}
 }

@@ -59,8 +59,8 @@ func cant(status int) bool {
 	return status == 0 || status == 408 || status == 425 || status >= 500
 }
 
-// retryAfter reads the Retry-After of an answer that came at the given time.
-func retryAfter(d *evidence.Decision, at time.Time) int64 {
+// retryAfter reads the Retry-After of an answer that was sent at the given time.
+func retryAfter(d *evidence.Decision, sent time.Time) int64 {
 	value := strings.Trim(d.RetryAfter, " \t")
 	if value == "" {
 		return 0
@@ -73,10 +73,7 @@ func retryAfter(d *evidence.Decision, at time.Time) int64 {
 	if !ok {
 		return 0
 	}
-	if sent, ok := httpDate(d.ServerDate); ok {
-		at = sent
-	}
-	return int64(max(0, until.Sub(at)))
+	return int64(max(0, until.Sub(sent)))
 }
 
 // longestWish is more seconds than any wish that a policy grants.
@@ -94,18 +91,15 @@ func httpDate(s string) (time.Time, bool) {
 
 // quota reads how long a quota with nothing left asks to be left alone: as the record says that it
 // was read, or longer where its fields say more.
-func quota(d *evidence.Decision, at time.Time) (wish int64) {
+func quota(d *evidence.Decision, sent time.Time) (wish int64) {
 	wish = int64(d.Quota)
 	if d.RateLimit == "" { // as nearly always
 		return wish
 	}
 	if reset, ok := strings.CutPrefix(d.RateLimit, "remaining=0, reset="); ok {
 		n, _ := strconv.ParseInt(reset, 10, 64)
-		if sent, ok := httpDate(d.ServerDate); ok {
-			at = sent
-		}
 		if n >= 1e9 { // a moment
-			n -= at.Unix()
+			n -= sent.Unix()
 		}
 		if n < 1e9 { // otherwise in milliseconds, which the record is believed
 			wish = max(wish, n*slack)
@@ -124,34 +118,15 @@ func quota(d *evidence.Decision, at time.Time) (wish int64) {
 	return wish
 }
 
-// doubling returns the n-th of first, twice that, and so on, as far as the longest step.
-func doubling(n int, first, longest time.Duration) time.Duration {
-	for ; n > 1 && first < longest; n-- {
-		first *= 2
-	}
-	return min(first, longest)
-}
-
-// fibonacci returns the n-th of 1, 1, 2, 3, 5... units, as far as the longest step.
-func fibonacci(n int, unit, longest time.Duration) time.Duration {
-	a, b := unit, unit
-	for ; n > 1 && a < longest; n-- {
-		a, b = b, a+b
-	}
-	return min(a, longest)
-}
-
 // leeway is how much earlier than we reckon a block may end: a limiter reads its clock for
 // itself.
 const leeway = slack / 10
 
 // An answer is one that may change its host's state: each but a plain success.
 type answer struct {
-	x       uint32
 	at      int64
 	place   place // of its record
 	meaning meaning
-	sure    bool // whether it came then; otherwise at any time of its exchange
 	status  int
 	refused string
 	wish    int64 // how long the host asks to be left alone
@@ -165,22 +140,22 @@ type answer struct {
 
 // answerOf reads what the record d says of the answer to t.
 func (a *auditor) answerOf(t *try, d *evidence.Decision) answer {
-	n := answer{x: t.x, at: stamp(d.Time) + t.by.shift, place: a.at, sure: true, status: d.Status, refused: strings.Clone(d.Refused)}
-	p := t.by.policy
-	at := time.Unix(0, t.wall).Add(d.Latency)
-	n.meaning = t.by.meaning(d)
-	n.wish = retryAfter(d, at)
-	n.after = n.wish > 0
-	q := quota(d, at)
-	if n.quota = q > 0; !n.after {
-		n.wish = q
+	sent, ok := httpDate(d.ServerDate)
+	if !ok {
+		sent = time.Unix(0, t.wall).Add(d.Latency)
 	}
-	n.wish = min(n.wish, int64(cmp.Or(p.MaxRetryAfter, 24*time.Hour)))
-	n.early = leeway
+	after, left := retryAfter(d, sent), quota(d, sent)
+	n := answer{
+		at: stamp(d.Time) + t.by.shift, place: a.at, meaning: t.by.meaning(d), status: d.Status, refused: strings.Clone(d.Refused),
+		wish: after, early: leeway, after: after > 0, quota: left > 0, teaches: d.Status != 503 || d.Refused != "" || t.by.statuses[503],
+	}
+	if !n.after {
+		n.wish = left
+	}
+	n.wish = min(n.wish, int64(cmp.Or(t.by.policy.MaxRetryAfter, 24*time.Hour)))
 	if strings.Trim(d.RetryAfter, "0123456789") != "" || strings.HasPrefix(d.RateLimit, "remaining=") {
 		n.early = slack // a date is as exact as its second
 	}
-	n.teaches = d.Status != 503 || d.Refused != "" || t.by.statuses[503]
 	return n
 }
 
@@ -204,15 +179,18 @@ func (a *auditor) answer(h *host, x *exchange, t *try, d *evidence.Decision, shi
 	// Where the clock has jumped ahead during the exchange, the answer came either so long after the
 	// start or so long before the end: only a record of what it did to the host tells.
 	if late := stamp(d.Time) - t.wall - int64(d.Duration); !d.Time.IsZero() && late > slack {
-		if n.at += late; t.moved != 0 {
-			n.at = t.moved + shift
+		if x.trouble == 0 {
+			if x.flags |= vague; n.meaning > served || n.wish > 0 {
+				a.openEnded(blocksKept, "the clock was put forward, or the computer slept, during a request: when its answer came isn't known")
+			}
+			return
 		}
-		n.sure = t.moved != 0
+		n.at = t.moved + shift
 	}
 	if n.meaning == served {
 		x.flags |= serves
 	}
-	if n.meaning > served || !n.sure || n.wish > 0 || x.trouble > 0 {
+	if n.meaning > served || n.wish > 0 || x.trouble > 0 {
 		h.keep(x, n)
 	}
 }
@@ -241,11 +219,11 @@ type block struct {
 	at          place
 	by          *transport
 	from, until int64
-	x           uint32  // whose answer set it; none: nobody's in the log
-	kind        meaning // what that was counted as; silent: it wasn't counted
-	row         int     // how many of that kind there were in a row
-	hand        bool    // a person did it
-	lifts       bool    // it is the end of all blocks before
+	x           *exchange // whose answer set it; nil: nobody's in the log
+	kind        meaning   // what that was counted as; silent: it wasn't counted
+	row         int       // how many of that kind there were in a row
+	hand        bool      // a person did it
+	lifts       bool      // it is the end of all blocks before
 	restored    bool
 }
 
@@ -254,53 +232,48 @@ var kinds = map[string]meaning{"refused": refusing, "unsure": unsure, "ban": for
 
 // A move is an answer, or what a person or an earlier process did to a host.
 type move struct {
-	at    int64
-	x     uint32 // whose answer; none: nobody's
-	block int32  // index of the block, from 1 in the host's blocks; 0: none
+	at int64
+	x  *exchange // whose answer; nil: nobody's
+	b  *block    // nil: none
 }
 
 // rows are how many refusals in a row there were, by kind.
 type rows [refusing + 1]int
 
-// A standing is what a host's answers have done to it, derived as its limiter has to do it.
+// A standing is what a host's answers have done to it, as far as that follows from their records.
 type standing struct {
 	moves  []move // those to come
 	blocks []*block
 	late   int64 // how long after an answer the limiter may hear of it
 
-	from, until int64            // when the last block was set, and the end of the longest
-	at          place            // of that
-	row         rows             // refusals in a row, by kind
-	unclear     bool             // there may be more of them than the log shows
-	left        bool             // an earlier process has left some
-	alone       bool             // requests start one at a time, each a probe, until one is served
-	probe       *exchange        // the last one that started so
-	served      int64            // last time that the host served us
-	doubt       int64            // until then it isn't known whether it did
-	failed      map[uint32]int64 // pages that failed: when they were asked again alone, never once their trouble was their own
-	pending     uint32           // page of which the next answer tells whose trouble it has; 0: none
-	forbade     int64            // last time that an answer such as 403 came
-	forbidden   int              // number of them in a row, as far as it is sure that nothing was between them
-	full        int64            // when they were so many that the next request has to go alone; 0: they aren't
+	from, until int64     // when the last block was set, and the end of the longest
+	at          place     // of that
+	row         rows      // refusals in a row, by kind
+	alone       bool      // requests start one at a time, each a probe, until one is served
+	left        bool      // an earlier process has left some
+	probe       *exchange // the last one that started so
+	served      int64     // last time that the host served us
+
+	failed map[uint32]int64 // pages that failed: when they failed once more, asked alone; 0: they weren't
+
+	forbade   int64 // last time that an answer such as 403 came
+	forbidden int   // number of them in a row, as far as it is sure that nothing was between them
+	doubt     int64 // until then that isn't sure
+	full      int64 // when they were so many that the next request has to go alone; 0: they aren't
 }
 
 // move takes the moves before the start of x: those at its very time, too, that set no block.
 func (s *sequence) move(start int64) {
 	for len(s.moves) > 0 {
 		m := s.moves[0]
-		if m.at > start || m.at == start && m.block != 0 {
+		if m.at > start || m.at == start && m.b != nil {
 			return
 		}
-		s.moves = s.moves[1:]
-		var b *block
-		if m.block > 0 {
-			b = &s.h.blocks[m.block-1]
+		if s.moves = s.moves[1:]; m.x != nil {
+			s.answered(m.x, m.b)
 		}
-		if m.x != none {
-			s.answered(s.a.exchanges.at(m.x), b)
-		}
-		if b != nil {
-			s.set(b)
+		if m.b != nil {
+			s.set(m.b)
 		}
 	}
 }
@@ -314,24 +287,18 @@ func (s *sequence) set(b *block) {
 		s.h.report.Blocks++
 	}
 	switch {
-	case b.lifts:
-		if s.until > b.from {
-			s.a.openEnded(blocksKept, "a block that a person has lifted")
-		}
-		if s.alone {
-			s.a.openEnded(blocksKept, "a person has cleared a host that had refused: the count of its refusals began anew")
-		}
-		s.lift()
-	case b.hand, b.restored:
-		if s.alone {
-			s.a.openEnded(blocksKept, "the count of refusals after a block by a person or by another process")
-		}
-		s.row, s.alone, s.unclear = rows{}, false, true
 	case b.kind > silent:
 		if s.row[b.kind] = b.row; b.kind == refusing {
 			s.row[unsure] = 0
 		}
-		s.alone, s.pending = true, 0
+		s.alone = true
+	case b.hand, b.restored:
+		if s.alone || b.lifts && s.until > b.from {
+			s.a.openEnded(blocksKept, byOthers)
+		}
+		if s.row, s.alone = (rows{}), false; b.lifts {
+			s.until = 0
+		}
 	}
 	if b.until > s.until {
 		s.until, s.at = b.until, b.at
@@ -342,19 +309,18 @@ func (s *sequence) set(b *block) {
 	}
 }
 
-// lift ends the blocks, and the rows of refusals.
-func (s *sequence) lift() {
-	s.until, s.row, s.alone, s.unclear, s.left, s.probe = 0, rows{}, false, false, false, nil
-}
+// byOthers is the reason where a person, or another process, has changed what a host's answers had
+// done.
+const byOthers = "what a person, or an earlier process, has done to a host that had refused: its record doesn't say how the count of refusals goes on"
 
 // block judges that x didn't start during a block, nor beside a probe.
 func (s *sequence) block(x *exchange) {
-	if s.until > x.start {
-		if s.hidden > s.from || s.limiter.local < x.start {
-			s.a.openEnded(blocksKept, "whether a block was lifted by a start that isn't in the log, or before it by a person")
-		} else {
-			s.violation(BrokenBlock, fmt.Sprintf("started %v before the end of a block", time.Duration(s.until-x.start)), s.at, s.a.place(x))
-		}
+	switch {
+	case s.until <= x.start:
+	case s.hidden > s.from || s.limiter.local < x.start:
+		s.a.openEnded(blocksKept, "whether a block was lifted by a start that isn't in the log, or before it by a person")
+	default:
+		s.violation(BrokenBlock, fmt.Sprintf("started %v before the end of a block", time.Duration(s.until-x.start)), s.at, s.a.place(x))
 	}
 	if p := s.probe; p != nil && x.start < p.answered-leeway && s.isAlone(p) && !s.lacks(p.answered) {
 		s.violation(BrokenBlock, fmt.Sprintf("started %v before the answer to a probe", time.Duration(p.answered-leeway-x.start)), s.a.place(p), s.a.place(x))
@@ -362,11 +328,8 @@ func (s *sequence) block(x *exchange) {
 	if s.probe = nil; s.alone && !s.forgiven(x, x.start) || s.full != 0 && x.start > s.full+leeway {
 		s.probe = x
 	}
-	switch {
-	case x.trouble > 0 && !s.h.answers[x.trouble-1].sure:
-		s.doubt = max(s.doubt, x.end)
-	case x.fate == cutOff && x.trouble == 0:
-		s.doubt, s.failed[x.resource] = never, max(0, s.failed[x.resource]) // it may have been served, or failed, any time
+	if x.flags&vague != 0 || x.fate == cutOff && x.trouble == 0 { // it may have been served, or failed, any time
+		s.doubt, s.forbade, s.failed[x.resource] = never, max(s.forbade, x.end), max(0, s.failed[x.resource])
 	}
 }
 
@@ -374,14 +337,12 @@ func (s *sequence) block(x *exchange) {
 // back before, and when that answer came is known.
 func (s *sequence) isAlone(p *exchange) bool {
 	safe := s.a.safe(p)
-	return p.fate == ended && p.flags&(unsent|again|takenBack) == 0 && (p.trouble == 0 || s.h.answers[p.trouble-1].sure) &&
-		(safe == 0 || p.answered-p.start <= safe-slack)
+	return p.fate == ended && p.flags&(unsent|again|vague) == 0 && (safe == 0 || p.answered-p.start <= safe-slack)
 }
 
 // forgiven reports whether the refusals before x may be too long ago to count at the given time.
 func (s *sequence) forgiven(x *exchange, at int64) bool {
-	p := s.a.named[x.by].policy
-	return at-s.until >= int64(p.Forgive)-slack
+	return at-s.until >= int64(s.a.named[x.by].policy.Forgive)-slack
 }
 
 // lacks reports whether an answer that the limiter knew by then may be missing, or what a person
@@ -402,35 +363,17 @@ func (s *sequence) answered(x *exchange, b *block) {
 	}
 	n := &s.h.answers[x.trouble-1]
 	if s.alone && s.forgiven(x, n.at) {
-		s.row, s.alone, s.unclear = rows{}, false, true
+		s.row, s.alone, s.forbidden, s.full = rows{}, false, 0, 0
 	}
-	m, counted := n.meaning, b != nil && b.kind > silent
-	switch {
-	case n.cleared && (b != nil || s.until > n.at && x.start <= s.from):
-		s.violation(Contradiction, "a block was lifted by a request that had started before it", cmp.Or(s.at, n.place), s.a.place(x), n.place)
-	case n.cleared:
-		s.lift()
+	if n.cleared {
+		s.clearedBy(x, n, b)
 	}
-	switch {
-	case !n.sure:
-		if m > served || n.wish > 0 {
-			s.a.openEnded(blocksKept, "the clock was put forward, or the computer slept, during a request: when its answer came isn't known")
-		}
-		if m == unsure {
-			s.failed[x.resource] = max(s.failed[x.resource], 0) // the limiter knows the page from then on
-		}
-		if m == forbidden {
-			s.forbade = max(s.forbade, n.at)
-		}
-		return
-	case n.cleared && m != served:
-		s.violation(Contradiction, "a block was lifted by an answer that is none of a host that serves us", s.a.place(x), n.place)
-	}
-	switch {
-	case m > served && x.start > s.from && s.row[refusing] > 0:
+	m, counted, newer := n.meaning, b != nil && b.kind > silent, x.start > s.from
+	if m > served && newer && s.row[refusing] > 0 {
 		m = refusing // while refusals count, only probes start
-	case m == served:
-		if s.servedAt(x); b != nil && x.start > s.from {
+	}
+	if m == served {
+		if s.servedAt(x); b != nil && newer {
 			s.lift()
 		}
 	}
@@ -442,8 +385,11 @@ func (s *sequence) answered(x *exchange, b *block) {
 	}
 	s.a.tallies[blocksKept].tested++
 	asked, failed := s.failed[x.resource]
+	own := failed && asked <= s.served && (asked > 0 || x == s.probe) // its page's trouble may be its own
 	if m == unsure {
-		s.failed[x.resource] = asked
+		if s.failed[x.resource] = asked; own && asked == 0 && !counted {
+			s.failed[x.resource] = n.at
+		}
 	}
 	if counted {
 		s.count(x, n, b, m)
@@ -451,7 +397,7 @@ func (s *sequence) answered(x *exchange, b *block) {
 	}
 	longest, beside := s.beside(x, n)
 	switch {
-	case m <= served, m == unsure && failed && s.own(x, n, asked), beside:
+	case m <= served, beside, m == unsure && own:
 	case m == forbidden:
 		s.forbid(x, n)
 	case m == unsure && s.forbade >= x.start:
@@ -474,6 +420,21 @@ func (s *sequence) answered(x *exchange, b *block) {
 	}
 }
 
+// clearedBy takes the end of the blocks and the rows, which the answer n to x says to be.
+func (s *sequence) clearedBy(x *exchange, n *answer, b *block) {
+	if n.meaning != served {
+		s.violation(Contradiction, "a block was lifted by an answer that is none of a host that serves us", s.a.place(x), n.place)
+	}
+	if b != nil || s.until > n.at && x.start <= s.from {
+		s.violation(Contradiction, "a block was lifted by a request that had started before it", cmp.Or(s.at, n.place), s.a.place(x), n.place)
+		return
+	}
+	s.lift()
+}
+
+// lift ends the blocks, and the rows of refusals.
+func (s *sequence) lift() { s.until, s.row, s.alone, s.left, s.probe = 0, rows{}, false, false, nil }
+
 func (n *answer) words() string {
 	switch {
 	case n.refused != "":
@@ -492,7 +453,7 @@ func (s *sequence) beside(x *exchange, n *answer) (longest int64, ok bool) {
 		if b.from > n.at+s.late {
 			break
 		}
-		if b.x == n.x || b.x != none && s.a.exchanges.at(b.x).start > n.at+leeway {
+		if b.x != nil && (b.x == x || b.x.start > n.at+leeway) {
 			continue
 		}
 		if longest, ok = max(longest, b.until), true; b.hand {
@@ -511,7 +472,7 @@ func (s *sequence) count(x *exchange, n *answer, b *block, m meaning) {
 	}
 	switch {
 	case b.kind == m, b.kind == refusing && (s.row[refusing] > 0 || s.left):
-	case b.kind == refusing && (s.unclear || s.late == settling && b.row > 1): // a server may have come back with old data
+	case b.kind == refusing && b.row > 1: // a server may have come back with old data
 		s.a.openEnded(blocksKept, "a block that counts as one more refusal after some that aren't in the log")
 	case !s.lacks(n.at):
 		s.violation(Contradiction, n.words()+" was counted as another kind of refusal than it is", s.a.place(x), n.place)
@@ -530,25 +491,22 @@ func (s *sequence) count(x *exchange, n *answer, b *block, m meaning) {
 	s.teach(x, n, b)
 }
 
-// longestPause is how long a host rests at most after an answer that may be a page's own trouble.
-const longestPause = 5 * time.Minute
-
 // least returns how long the block b lasts at least that n set; known is false where the policy is
 // the user's own.
 func (s *sequence) least(p *evidence.Policy, n *answer, b *block) (least int64, known bool) {
 	switch {
-	case b.kind == unsure:
-		least = int64(fibonacci(b.row, time.Second, longestPause))
+	case b.kind == unsure: // it may be a page's own trouble
+		least = grown(b.row, false, time.Second, 5*time.Minute)
 	case n.after && !p.AtLeast:
 	case b.kind == forbidden:
-		least = int64(doubling(b.row, time.Minute, 10*time.Minute))
+		least = grown(b.row, true, time.Minute, 10*time.Minute)
 	case cant(n.status) && n.meaning != refusing:
-		least = int64(fibonacci(b.row, time.Second, 10*time.Minute))
+		least = grown(b.row, false, time.Second, 10*time.Minute)
 	case p.Backoff == "fibonacci":
-		least = int64(fibonacci(b.row, p.BackoffStep, p.BackoffCap))
+		least = grown(b.row, false, p.BackoffStep, p.BackoffCap)
 	case p.Backoff == "doubling":
-		step := doubling(b.row, p.BackoffStep, p.BackoffCap)
-		least = int64(step + time.Duration(p.JitterMin*float64(step)))
+		least = grown(b.row, true, p.BackoffStep, p.BackoffCap)
+		least += int64(p.JitterMin * float64(least))
 	default:
 		return n.wish, false
 	}
@@ -558,37 +516,41 @@ func (s *sequence) least(p *evidence.Policy, n *answer, b *block) (least int64, 
 	return least, true
 }
 
-// own reports whether the answer n to x, which may be the word of a rate limit, needed no block:
-// its page had failed before and was asked again alone, or its trouble was found to be its own.
-func (s *sequence) own(x *exchange, n *answer, asked int64) bool {
-	if x == s.probe && asked <= s.served {
-		s.failed[x.resource], s.pending, asked = n.at, x.resource, never
+// grown returns the n-th of steps that double, or are the sum of the two before, as far as the
+// longest.
+func grown(n int, doubles bool, step, longest time.Duration) int64 {
+	for before := time.Duration(0); n > 1 && step < longest; n-- {
+		if doubles {
+			before = step
+		}
+		before, step = step, step+before
 	}
-	return asked == never
+	return int64(min(step, longest))
 }
 
-// servedAt takes the success of x: it tells whose trouble a page had that was asked again.
+// servedAt takes the success of x.
 func (s *sequence) servedAt(x *exchange) {
-	if s.pending != 0 && s.pending != x.resource {
-		s.failed[s.pending] = never
-	}
 	if _, ok := s.failed[x.resource]; ok {
 		s.failed[x.resource] = 0
 	}
-	s.pending, s.served, s.forbidden, s.full = 0, x.answered, 0, 0
+	s.served, s.forbidden, s.full = x.answered, 0, 0
 }
 
 // forbid counts the answer n to x, one such as 403 that set no block. Where several answers came at
 // about the same time, in an order that the log doesn't tell, it counts as few as possible.
 func (s *sequence) forbid(x *exchange, n *answer) {
-	s.forbade = n.at
+	p := s.a.named[x.by].policy
+	if n.at-s.forbade >= int64(p.Forgive)-slack {
+		s.forbidden, s.full = 0, 0 // they are forgiven
+	}
+	s.forbade = max(s.forbade, n.at)
 	soon := func(m move) bool {
-		return m.at <= n.at+s.late && m.x != none && s.a.exchanges.at(m.x).flags&serves != 0
+		return m.at <= n.at+s.late && m.x != nil && m.x.flags&serves != 0
 	}
 	switch {
-	case n.at <= max(s.doubt, s.served+s.late), s.full != 0 && x.start <= s.full, len(s.moves) > 0 && slices.ContainsFunc(s.moves[:min(len(s.moves), maxOpen)], soon):
+	case n.at <= max(s.doubt, s.served+s.late), s.full != 0 && x.start <= s.full+leeway, slices.ContainsFunc(s.moves[:min(len(s.moves), maxOpen)], soon):
 	case s.full == 0:
-		if s.forbidden++; s.forbidden == cmp.Or(s.a.named[x.by].policy.InARow, 5) {
+		if s.forbidden++; s.forbidden == cmp.Or(p.InARow, 5) {
 			s.full = n.at
 		}
 	case !s.lacks(n.at):

@@ -184,7 +184,7 @@ type ownLimits struct {
 
 func bySeq(o ownLimits, seq uint64) int { return cmp.Compare(o.seq, seq) }
 
-// limits returns what limits hold for x, nil where no policy states any.
+// limits returns what limits hold for x.
 func (h *host) limits(x *exchange) *hostLimits {
 	if own := h.own[x.by]; own != nil {
 		i, _ := slices.BinarySearchFunc(own, x.seq+1, bySeq)

@@ -223,12 +223,12 @@ func TestVerdictsOnRefusalsInARow(t *testing.T) {
 			1    refused 1 status=429 until=@2.1
 			2.5  block hand=true until=@4 status=0
 			5    refused 2 status=429 until=@6.1
-		`, `open, blocks kept: the count of refusals after a block by a person or by another process`},
+		`, `open, blocks kept: what a person, or an earlier process, has done to a host that had refused: its record doesn't say how the count of refusals goes on`},
 		{"a block of another process in between", `
 			1    refused 1 status=429 until=@2.1
 			2.5  block restored=true until=@4
 			5    refused 2 status=429 until=@6.1
-		`, `open, blocks kept: the count of refusals after a block by a person or by another process`},
+		`, `open, blocks kept: what a person, or an earlier process, has done to a host that had refused: its record doesn't say how the count of refusals goes on`},
 		{"a quiet time that forgives", `
 			1    refused 1 status=429 until=@2.1
 			1801.1 refused 2 status=429 until=@1802.2 refusals=1
@@ -328,6 +328,8 @@ func TestVerdictsOnAnswersThatForbid(t *testing.T) {
 	checkRows(t, usual, closed([]row{
 		{"five", five, ``},
 		{"six", six, `line 21: block: 6 answers such as 403 in a row set no block`},
+		{"five, and one more when they are forgiven", five + "1810 page 6 status=403", ``},
+		{"five, and one more just before that", five + "1800 page 6 status=403", `line 21: block: 6 answers such as 403 in a row set no block`},
 		{"a success as the sixth", five + "11 page 6\n13 page 7 status=403", ``},
 		{"a success between them", strings.Replace(six, "7 page 4 status=451", "7 page 4 status=451\n8 page 8 status=404", 1), ``},
 		{"an answer between them that says nothing", strings.Replace(six, "7 page 4 status=451", "7 page 4 status=451\n8 page 8 status=407", 1), `line 24: block: 6 answers such as 403 in a row set no block`},
@@ -345,6 +347,11 @@ func TestVerdictsOnAnswersThatForbid(t *testing.T) {
 			3 cleared 2
 			5 refused 3 status=403 kind=refused until=@6.1
 		`, `lines 14 and 16: contradiction: status 403 was counted as another kind of refusal than it is`},
+		{"and as the second after none", `
+			1 refused 1 status=429 until=@2.1
+			3 cleared 2
+			5 refused 3 status=403 kind=refused refusals=2 until=@6.1
+		`, unseen},
 		{"one that counts as a page's own trouble may be", `1 refused 1 status=403 kind=unsure until=@2.1`, `lines 6 and 8: contradiction: status 403 was counted as another kind of refusal than it is`},
 		{"a refusal that counts as a ban", `1 refused 1 status=429 kind=ban until=@61.1`, `lines 6 and 8: contradiction: status 429 was counted as another kind of refusal than it is`},
 		{"a 429 after a ban is the first of its own", strings.Replace(six, "11 page 6", "11 refused 6 until=@71.1", 1) + "75 refused 7 status=429 until=@76.1", ``},
@@ -706,10 +713,7 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 			1   refused 1 status=429 until=@9 retryAfter=5
 			1.5 clear hand=true status=0
 			5   page 2
-		`, `
-			open, blocks kept: a block that a person has lifted
-			open, blocks kept: a person has cleared a host that had refused: the count of its refusals began anew
-		`},
+		`, `open, blocks kept: what a person, or an earlier process, has done to a host that had refused: its record doesn't say how the count of refusals goes on`},
 		{"a block lifted by an answer that fails", `
 			1   refused 1 status=429 until=@2.1
 			3   cleared 2 status=500

@@ -156,16 +156,13 @@ func TestVerdictsOnGaps(t *testing.T) {
 			1   page 1 duration=300.8
 			302 page 2
 			303 expired seq=2
-		`, `lines 6 and 9: gap: 200ms between an end and the next start, delay in force 500ms`},
+		`, "open, delays" + maybeBack},
 		{"one that nobody took back", `
 			1   allow 1
 			1   start 1
 			302 page 2
 			303 end 1
-		`, `
-			lines 6 and 8: gap: -1s between an end and the next start, delay in force 500ms
-			lines 6 and 8: concurrency: 2 in flight on 1 slot
-		`},
+		`, "open, delays" + maybeBack + "\nopen, slots" + maybeBack},
 	})
 }
 
@@ -277,10 +274,7 @@ func TestVerdictsOnSlots(t *testing.T) {
 			301  page 3
 			303  end 1
 			303  end 2
-		`, `
-			lines 6 and 9: contradiction: a slot was taken back 4m58.9s after its start, where it is held for 5m0s at least
-			lines 8 and 11: concurrency: 3 in flight on 2 slots
-		`},
+		`, "open, slots" + maybeBack},
 		{"within a second of too soon", `
 			1    allow 1
 			1    start 1
@@ -343,7 +337,7 @@ func TestVerdictsOnSlots(t *testing.T) {
 			310  page 6
 			313  end 4
 			313  end 5
-		`, `lines 17 and 20: concurrency: 3 in flight on 2 slots`},
+		`, "open, slots" + maybeBack},
 		{"that frees one slot, not two, of nobody knows whom", `
 			1    allow 1
 			1    start 1
@@ -362,8 +356,8 @@ func TestVerdictsOnSlots(t *testing.T) {
 		late += fmt.Sprintf("%d page %d slots=1\n", 900+i, 10+i)
 	}
 	checkRows(t, late, []row{{"long after the start that got the slot", `
-		602  expired 3 seq=3
-		302  expired 2 seq=2
+		602  expired seq=3
+		302  expired seq=2
 		999  end 1
 	`, ``}})
 	checkRows(t, "policy leaseTTL=0\nsite \"\"", []row{
