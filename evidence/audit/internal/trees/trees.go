@@ -97,10 +97,12 @@ type Signed struct {
 	Latest                      string
 }
 
-// A Tree is one of the trees that the lines of a file are leaves of.
+// A Tree is one of the trees that the lines of a file are leaves of. It is exact where no
+// checkpoint is broken.
 type Tree struct {
-	From, Size uint64 // index of its first line in the file, and number of lines that are signed
-	Signed     string // their checkpoint
+	From   uint64 // index of its first line in the file
+	Size   uint64 // number of its lines that are signed
+	Signed string // their checkpoint
 }
 
 // A Forest checks the checkpoints in the lines of one file. The logs in a file are leaves of one
@@ -115,7 +117,7 @@ type Forest struct {
 	Trees  []Tree // those that have one
 
 	file  merkle.Run  // the tree that the log before belonged to, and what came after
-	own   *merkle.Run // one that begins with the present log; nil: it is known not to be signed
+	own   *merkle.Run // one that begins with the present log; nil once it is known which of both is signed
 	last  int         // line of the last checkpoint
 	after int         // records after it
 	lines uint64      // number of lines so far
