@@ -15,7 +15,7 @@ import (
 //	-        Acquire                            parked   only the first waiter of a host asks the server
 //	parked   first of the host's waiters        asking   a take is sent
 //	asking   GO                                 granted  the server has let it go within a window
-//	asking   AT, WAIT, PROBE                    waiting  for a time, a slot, another request's answer
+//	asking   AT, WAIT                           waiting  for a time; a slot, or a probe's answer
 //	asking   the call came too late             waiting  the server has done nothing: it asks again
 //	asking   LATE, slot timeout, call failed    over     refused, with the time at which to come again
 //	waiting  push                               waiting  a slot was handed over, or the start is earlier
@@ -291,10 +291,6 @@ func (t *lease) answered(at reply) {
 		h.refuseLate()
 	case "WAIT":
 		t.queue(a, now)
-	case "PROBE":
-		t.phase, t.planned, t.why = waiting, 0, "p"
-		h.account(now, block)
-		t.poll(now, pollProbe, 0)
 	default: // of something that isn't step.lua
 		t.refuse(unavailable(h.key, &ServerError{Server: t.l.server, Err: errWire}))
 	}
@@ -313,26 +309,23 @@ const (
 	pollBlock = 5 * time.Second
 )
 
-// poll makes t, at that place of the server's queue, ask again after d, or soon if nobody listens.
-func (t *lease) poll(now, d time.Duration, place int64) {
-	if t.l.listening {
-		d += time.Duration(place) * time.Millisecond
-	} else {
-		d = pollDeaf + min(time.Duration(place)*pollDeaf, time.Second)
-	}
-	t.next = min(now+d, t.limit)
-}
-
-// queue notes the place in the server's queue, since when all slots are taken, and the time at
-// which the first of them expires, which nothing pushes.
+// queue notes what t waits for without a known end, the place in the server's queue, since when all
+// slots are taken, and the time at which the first of them expires, which nothing pushes.
 func (t *lease) queue(a []any, now time.Duration) {
 	h, clock := t.h, &t.h.p.clock
-	place, full := number(a[1]), number(a[3])
+	place, full := number(a[1])+1, number(a[3])
+	turn := time.Duration(place) * time.Millisecond // those at other places don't ask in the same moment
 	t.phase, t.planned, t.why = waiting, 0, text(a[2])
 	h.account(now, blameOf(t.why))
 	h.expiry = max(clock.surely(number(a[4]), now), now)
-	t.poll(now, pollQueue, place)
-	t.next = min(t.next, h.expiry+time.Duration(place+1)*time.Millisecond)
+	poll := pollQueue + turn
+	if t.why == "p" {
+		poll = pollProbe
+	}
+	if !t.l.listening {
+		poll = min(time.Duration(place)*pollDeaf, time.Second)
+	}
+	t.next = min(now+poll, h.expiry+turn, t.limit)
 	if t.l.complete.SlotTimeout == 0 || full == 0 {
 		return
 	}

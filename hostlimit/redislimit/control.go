@@ -66,8 +66,7 @@ const listed = 512
 // them.
 func (l *Limiter) List(ctx context.Context) iter.Seq2[hostlimit.HostState, error] {
 	return func(yield func(hostlimit.HostState, error) bool) {
-		var keys []string
-		err := l.keys(ctx, func(found []string) { keys = append(keys, found...) })
+		keys, err := l.keys(ctx)
 		for part := range slices.Chunk(keys, listed) {
 			states, errs := make([]hostlimit.HostState, len(part)), make([]error, len(part))
 			var wg sync.WaitGroup
@@ -87,33 +86,24 @@ func (l *Limiter) List(ctx context.Context) iter.Seq2[hostlimit.HostState, error
 	}
 }
 
-// keys calls found with the keys of all hosts.
-func (l *Limiter) keys(ctx context.Context, found func([]string)) error {
-	scan := func(ctx context.Context, client redis.Cmdable) error {
-		pattern := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(l.prefix) + "{*}" + ofHosts + "*"
-		for cursor := uint64(0); ; {
-			names, next, err := client.Scan(ctx, cursor, pattern, 512).Result()
-			if err != nil {
-				return &ServerError{Server: l.server, Err: err}
-			}
-			var hosts []string
-			for _, name := range names {
-				if _, key, ok := strings.Cut(name, "}"+ofHosts); ok {
-					hosts = append(hosts, key)
-				}
-			}
-			l.mu.Lock()
-			found(hosts)
-			l.mu.Unlock()
-			if cursor = next; cursor == 0 {
-				return nil
+// keys returns the keys of all hosts.
+func (l *Limiter) keys(ctx context.Context) (keys []string, err error) {
+	pattern := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(l.conf.Prefix) + "{*}" + ofHosts + "*"
+	err = l.masters(ctx, func(ctx context.Context, node *redis.Client) error {
+		names := node.Scan(ctx, 0, pattern, 512).Iterator()
+		for names.Next(ctx) {
+			if _, key, ok := strings.Cut(names.Val(), "}"+ofHosts); ok {
+				l.mu.Lock()
+				keys = append(keys, key)
+				l.mu.Unlock()
 			}
 		}
-	}
-	if c, ok := l.client.(*redis.ClusterClient); ok {
-		return c.ForEachMaster(ctx, func(ctx context.Context, client *redis.Client) error { return scan(ctx, client) })
-	}
-	return scan(ctx, l.client)
+		if err := names.Err(); err != nil {
+			return &ServerError{Server: l.server, Err: err}
+		}
+		return nil
+	})
+	return keys, err
 }
 
 // State asks the server for what it knows of one host; Starts is 0 where that is nothing. Waiters

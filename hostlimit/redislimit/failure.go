@@ -90,9 +90,9 @@ func (l *Limiter) tell() {
 			log.Printf("redislimit: panic in Config.OnFailure: %v\n%s", p, debug.Stack()) //nolint:forbidigo // there is no caller
 		}
 	}()
-	if l.onFailure != nil {
+	if l.conf.OnFailure != nil {
 		for _, e := range events {
-			l.onFailure(e)
+			l.conf.OnFailure(e)
 		}
 	}
 }

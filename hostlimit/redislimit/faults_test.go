@@ -232,9 +232,9 @@ func TestABadKeyCostsItsHost(t *testing.T) {
 		client.LPush(t.Context(), key("list.example"), "x").Err(),
 		client.Set(t.Context(), key("text.example"), "x", 0).Err(),
 		client.Set(t.Context(), key("empty.example"), "", 0).Err(),
-		client.Set(t.Context(), key("table.example"), "\x81\xa1b\xa1x", 0).Err(), // {b: "x"}
-		client.Set(t.Context(), key("field.example"), "\x81\xa1k\xa1x", 0).Err(), // {k: "x"}, which a take doesn't read
-		client.HSet(t.Context(), l.prefix+"{0}host:old.example", "a", 1).Err(),   // of another version
+		client.Set(t.Context(), key("table.example"), "\x81\xa1b\xa1x", 0).Err(),    // {b: "x"}
+		client.Set(t.Context(), key("field.example"), "\x81\xa1k\xa1x", 0).Err(),    // {k: "x"}, which a take doesn't read
+		client.HSet(t.Context(), l.conf.Prefix+"{0}host:old.example", "a", 1).Err(), // of another version
 	} {
 		if err != nil {
 			t.Fatal(err)

@@ -70,7 +70,7 @@ func differs(name, theirs, ours string) string {
 // hello is an operation that publishes what l promises on the channel of a process, or of "all".
 // With check it also does what other operations need the server's permission for.
 func (l *Limiter) hello(p *partition, to string, check bool) op {
-	message := string(appendValue(nil, []any{l.proc, l.name, l.promise}))
+	message := string(appendValue(nil, []any{l.proc, l.conf.Name, l.promise}))
 	return op{name: "hello", h: &host{l: l, p: p}, args: []any{to, message, check}}
 }
 

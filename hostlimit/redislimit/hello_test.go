@@ -68,7 +68,7 @@ func TestAnOperatorsToolDiffersFromNobody(t *testing.T) {
 	var seen events
 	crawler := newFleet(t, s, Config{Prefix: "x:", OnFailure: seen.add, Limits: hostlimit.Config{Concurrency: 3}}, 1)[0]
 	acquire(t, crawler, "a.example", 0).Release()
-	tool, err := New(Config{Client: newClient(t, s), Prefix: crawler.prefix, Operator: true})
+	tool, err := New(Config{Client: newClient(t, s), Prefix: crawler.conf.Prefix, Operator: true})
 	if err != nil {
 		t.Fatal(err)
 	}

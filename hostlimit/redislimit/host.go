@@ -89,7 +89,7 @@ func blameOf(why string) blame {
 	switch why {
 	case "s":
 		return slot
-	case "b", "h":
+	case "b", "h", "p":
 		return block
 	}
 	return delay
@@ -172,7 +172,7 @@ func (l *Limiter) host(key string) *host {
 	if h == nil {
 		h = &host{l: l, p: l.partition(key), key: key, leases: make(map[string]*lease), since: l.now(), blame: delay}
 		h.seq, _ = l.numbers.Peek(key)
-		if l.limits.Store != nil {
+		if l.conf.Limits.Store != nil {
 			h.storing = make(chan struct{}, 1)
 		}
 		l.hosts[key] = h
@@ -324,10 +324,7 @@ func rest(s hostlimit.Refusals) string {
 	if !isLeft(s) {
 		return ""
 	}
-	text, err := json.Marshal(s)
-	if err != nil {
-		panic(err) // numbers and booleans
-	}
+	text, _ := json.Marshal(s) // numbers and booleans
 	return string(text)
 }
 

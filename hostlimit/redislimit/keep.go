@@ -30,7 +30,7 @@ const easing = time.Minute
 // unsaved reports whether the Store lacks something of h. The end of a block moves a little as the
 // server's clock becomes known better.
 func (h *host) unsaved(now time.Duration) bool {
-	if h.l.limits.Store == nil {
+	if h.l.conf.Limits.Store == nil {
 		return false
 	}
 	is, was := &h.refusals, &h.saved
@@ -42,7 +42,7 @@ func (h *host) unsaved(now time.Duration) bool {
 }
 
 // claim returns the host of key when no other call of the Store for it is under way. Its caller
-// holds mu then, and others are kept out until yield. The error is that of ctx.
+// holds mu then, and empties h.storing when its call is over. The error is that of ctx.
 func (l *Limiter) claim(ctx context.Context, key string) (*host, error) {
 	h := l.known(key)
 	select {
@@ -53,9 +53,6 @@ func (l *Limiter) claim(ctx context.Context, key string) (*host, error) {
 		return nil, ctx.Err()
 	}
 }
-
-// yield lets others call the Store.
-func (h *host) yield() { <-h.storing }
 
 // A store is a Store of which a panic is an error.
 type store struct{ hostlimit.Store }
@@ -71,14 +68,14 @@ func (s store) Update(ctx context.Context, key string, change func(hostlimit.Deb
 
 // save saves what the Store lacks of key. It returns the error of the Store.
 func (l *Limiter) save(ctx context.Context, key string) error {
-	if l.limits.Store == nil {
+	if l.conf.Limits.Store == nil {
 		return nil
 	}
 	h, err := l.claim(ctx, key)
 	if err != nil {
 		return err
 	}
-	defer h.yield()
+	defer func() { <-h.storing }()
 	now, wall, is, due := l.now(), time.Now(), h.refusals, h.unsaved(l.now())
 	if due {
 		h.saved, h.savedAt = is, now
@@ -87,7 +84,7 @@ func (l *Limiter) save(ctx context.Context, key string) error {
 	if !due {
 		return nil
 	}
-	_, err = store{l.limits.Store}.Update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt {
+	_, err = store{l.conf.Limits.Store}.Update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt {
 		d.BlockedUntil, d.BlockedAt, d.Cause, d.Refusals, d.Delay = time.Time{}, time.Time{}, "", is.InARow(), is.Learned
 		if is.Until > now || d.Refusals > 0 {
 			d.BlockedUntil, d.BlockedAt = wall.Add(is.Until-now).Round(0).UTC(), wall.Round(0).UTC()
@@ -127,13 +124,13 @@ func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limi
 	if err != nil {
 		return err
 	}
-	defer h.yield()
+	defer func() { <-h.storing }()
 	known := h.recalled || l.closed
 	l.mu.Unlock()
 	if known {
 		return nil
 	}
-	debt, err := store{l.limits.Store}.Update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt { return d })
+	debt, err := store{l.conf.Limits.Store}.Update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt { return d })
 	l.mu.Lock()
 	owed := ctx.Err() == nil && h.recall(debt, limits)
 	if err != nil {

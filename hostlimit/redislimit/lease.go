@@ -33,7 +33,7 @@ type lease struct {
 	noticed   bool             // the watcher was called
 	next      time.Duration    // when to act without being woken; 0: not at all
 	planned   time.Duration    // earliest start, as the server said last; 0: it isn't known
-	why       string           // why not sooner, as step.lua says it, or p for a probe's answer
+	why       string           // why not sooner, as step.lua says it
 	push      func()           // came while asking
 
 	// Of a lease that the caller has.
@@ -105,7 +105,7 @@ func (t *lease) startLocal(ctx context.Context) (hostlimit.Grant, error) {
 	l, h := t.l, t.h
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now, owed := l.now(), g.Delay/time.Duration(l.processes) // by the fleet
+	now, owed := l.now(), g.Delay/time.Duration(l.conf.Processes) // by the fleet
 	h.seq++
 	t.asks, t.start, t.seq, t.began, t.renewed, t.granted.delay = 1, 1, h.seq, now, now, owed
 	h.started, h.lastBy, h.last, h.gap, h.next = true, t, now, owed, max(h.next, now+owed)

@@ -23,7 +23,7 @@ type outage struct {
 }
 
 func (l *Limiter) newOutage() *outage {
-	out, limits := &outage{l: l}, share(l.limits, l.processes)
+	out, limits := &outage{l: l}, share(l.conf.Limits, l.conf.Processes)
 	out.over, out.end = context.WithCancel(l.ctx)
 	limits.Store = out
 	hosts, err := hostlimit.New(limits)
@@ -41,7 +41,7 @@ func (o *outage) Update(_ context.Context, key string, change func(hostlimit.Deb
 	h, now, wall := o.l.host(key), o.l.now(), time.Now()
 	if h.debtOf != o { // later calls return the same, whatever the two clocks do
 		s := &h.refusals
-		h.debtOf, h.debt = o, hostlimit.Debt{Refusals: s.InARow(), Cause: s.Cause, Delay: times(s.Learned, o.l.processes)}
+		h.debtOf, h.debt = o, hostlimit.Debt{Refusals: s.InARow(), Cause: s.Cause, Delay: times(s.Learned, o.l.conf.Processes)}
 		if s.Until > now || h.debt.Refusals > 0 {
 			h.debt.BlockedUntil, h.debt.BlockedAt = wall.Add(s.Until-now), wall
 		}
@@ -55,7 +55,7 @@ func (o *outage) Update(_ context.Context, key string, change func(hostlimit.Deb
 
 // take makes h owe what a Memory without the server has saved.
 func (h *host) take(d hostlimit.Debt, now time.Duration, wall time.Time) {
-	s := hostlimit.Refusals{Row: d.Refusals, Alone: d.Refusals > 0, Cause: d.Cause, Learned: d.Delay / time.Duration(h.l.processes)}
+	s := hostlimit.Refusals{Row: d.Refusals, Alone: d.Refusals > 0, Cause: d.Cause, Learned: d.Delay / time.Duration(h.l.conf.Processes)}
 	if !d.BlockedUntil.IsZero() {
 		s.Until = now + d.BlockedUntil.Sub(wall)
 	}
@@ -92,7 +92,7 @@ func (l *Limiter) acquireLocal(ctx context.Context, limits *hostlimit.Limits, ke
 		var inner hostlimit.Lease
 		err := contexts.Sleep(shared, wait)
 		if err == nil && wait <= 0 { // else it looks again
-			inner, err = out.hosts.Acquire(shared, key, times(floor, l.processes))
+			inner, err = out.hosts.Acquire(shared, key, times(floor, l.conf.Processes))
 		}
 		stop()
 		cancel()
@@ -115,12 +115,9 @@ const looking = 20 * time.Millisecond
 // what the server granted, for a block that a request of before has met, and for a place in
 // MaxInFlight. The caller holds mu.
 func (h *host) gate(now time.Duration) (wait time.Duration, blocked bool) {
-	// Until then those that can reach the server may not have left this process its share.
-	at := max(h.p.heard+noticed, h.next)
-	if until := max(h.refusals.Until, h.presumed()); until > at {
-		at, blocked = until, true
-	}
-	wait = at - now
+	at, blocked := h.first()
+	// Until noticed those that can reach the server may not have left this process its share.
+	wait = max(at, h.p.heard+noticed) - now
 	if h.l.isFull() {
 		wait = max(wait, looking)
 	}
@@ -160,7 +157,7 @@ func (l *Limiter) nextLocal(ctx context.Context, key string, floor time.Duration
 	if out == nil {
 		return l.Next(ctx, key, floor)
 	}
-	next, err := out.hosts.Next(ctx, key, times(floor, l.processes))
+	next, err := out.hosts.Next(ctx, key, times(floor, l.conf.Processes))
 	if at := l.base.Add(now + wait); next.Before(at) {
 		next = at
 	}

@@ -27,7 +27,7 @@ func TestABadEntryOfAProcessStopsNobody(t *testing.T) {
 			if damaged == "own" {
 				field = l.proc
 			}
-			key := l.prefix + l.parts[0].tag + "processes"
+			key := l.conf.Prefix + l.parts[0].tag + "processes"
 			for range 3 {
 				if err := client.HSet(t.Context(), key, field, "\xc1 no list").Err(); err != nil {
 					t.Fatal(err)

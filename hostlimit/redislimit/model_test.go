@@ -491,7 +491,7 @@ func (w *world) end(name string, slots int, procs ...*Limiter) {
 	faults := w.heal(slots, procs...)
 	for _, l := range w.procs {
 		_ = l.Close()
-		_ = l.client.Close()
+		_ = l.conf.Client.Close()
 	}
 	time.Sleep(5 * time.Second) // what is still under way, such as the news of a number that is given up
 	if faults = append(faults, w.judge(slots)...); len(faults) > 0 {

@@ -46,8 +46,8 @@ func TestATurnAfterABlockOfTheSameInstant(t *testing.T) {
 		}
 		_ = l.Close()
 		_ = other.Close()
-		_ = other.client.Close()
-		_ = l.client.Close()
+		_ = other.conf.Client.Close()
+		_ = l.conf.Client.Close()
 		time.Sleep(5 * time.Second) // what is still under way
 	})
 }

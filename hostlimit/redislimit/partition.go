@@ -5,7 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"hash/fnv"
+	"hash/crc32"
 	"strings"
 	"time"
 
@@ -177,19 +177,19 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 	}
 	beat, promise, every, spread := "", "", l.dead/5, 0
 	if l.alone {
-		every, spread = heartbeat/2, l.processes // others are to notice soon
+		every, spread = heartbeat/2, l.conf.Processes // others are to notice soon
 	}
 	if c.beat = l.crawls && !bye && (now-p.beaten >= every || p.beaten == 0); c.beat {
-		beat, promise, p.beaten = l.name, l.promise, now
+		beat, promise, p.beaten = l.conf.Name, l.promise, now
 	} else if bye {
 		beat = "-"
 	}
 	head := []any{
-		l.prefix + "push:", !l.cluster, p.gen, p.stepped, notAfter, micros(l.quarantine),
+		l.conf.Prefix + "push:", !l.cluster, p.gen, p.stepped, notAfter, micros(l.quarantine),
 		micros(guard), micros(p.lead), micros(p.early() + horizon - early), micros(claim), micros(l.complete.LeaseTTL), micros(l.rules.Backoff().Forgive),
 		l.hours, l.proc, beat, micros(l.dead), spread, c.number, promise,
 	}
-	c.keys = append(make([]string, 0, 2+len(ops)), p.genKey(), l.prefix+p.tag+"processes")
+	c.keys = append(make([]string, 0, 2+len(ops)), p.genKey(), l.conf.Prefix+p.tag+"processes")
 	// By key, as there may be two of a host: one that was forgotten while the server was away, of
 	// which there is still something to tell, and one that was met since. Each key is read and written
 	// once.
@@ -214,14 +214,14 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 }
 
 // genKey is where the server keeps the generation.
-func (p *partition) genKey() string { return p.l.prefix + p.tag + "gen" }
+func (p *partition) genKey() string { return p.l.conf.Prefix + p.tag + "gen" }
 
 // ofHosts is in the names of the keys of hosts. Its number is the version of what step.lua writes
 // there.
 const ofHosts = "host:4:"
 
 // hostKey is where the server keeps a host.
-func (p *partition) hostKey(key string) string { return p.l.prefix + p.tag + ofHosts + key }
+func (p *partition) hostKey(key string) string { return p.l.conf.Prefix + p.tag + ofHosts + key }
 
 // early is the constant of this name, longer where replies take long.
 func (p *partition) early() time.Duration { return min(max(early, 4*p.lead), time.Second) }
@@ -240,7 +240,7 @@ func (p *partition) call(c *call) {
 	}
 	if errors.Is(err, errMixedUp) { // a client closes a connection on which it reads what is no time
 		for range 2 * mostHanging {
-			_ = l.client.Time(ctx).Err()
+			_ = l.conf.Client.Time(ctx).Err()
 		}
 	}
 	l.mu.Lock()
@@ -293,7 +293,7 @@ const (
 
 // run runs step.lua. It returns at least replyHead values.
 func (l *Limiter) run(ctx context.Context, keys []string, payload string) ([]any, error) {
-	answer, err := l.script.Run(ctx, l.client, keys, payload).Result()
+	answer, err := l.script.Run(ctx, l.conf.Client, keys, payload).Result()
 	if err != nil {
 		return nil, err
 	}
@@ -426,12 +426,7 @@ func (p *partition) restore(all bool) {
 }
 
 func (l *Limiter) partition(key string) *partition {
-	if len(l.parts) == 1 {
-		return l.parts[0]
-	}
-	f := fnv.New32a()
-	_, _ = f.Write([]byte(key)) // never fails
-	return l.parts[f.Sum32()%uint32(len(l.parts))]
+	return l.parts[crc32.ChecksumIEEE([]byte(key))%uint32(len(l.parts))]
 }
 
 // do runs one operation, which takes in its reply under mu.

@@ -15,10 +15,10 @@ func (l *Limiter) listen() {
 			l.mu.Unlock()
 			return
 		}
-		sub := l.client.Subscribe(l.ctx) // connects below
+		sub := l.conf.Client.Subscribe(l.ctx) // connects below
 		l.pubsub, l.listening = sub, false
 		l.mu.Unlock()
-		_ = sub.Subscribe(l.ctx, l.prefix+"push:"+l.proc, l.prefix+"push:all") // it is tried again below
+		_ = sub.Subscribe(l.ctx, l.conf.Prefix+"push:"+l.proc, l.conf.Prefix+"push:all") // it is tried again below
 		for message := range sub.ChannelWithSubscriptions() {
 			switch m := message.(type) {
 			case *redis.Subscription:
@@ -26,7 +26,7 @@ func (l *Limiter) listen() {
 					l.subscribed()
 				}
 			case *redis.Message:
-				l.heard(m.Payload, m.Channel == l.prefix+"push:all")
+				l.heard(m.Payload, m.Channel == l.conf.Prefix+"push:all")
 			}
 		}
 	}
@@ -83,7 +83,7 @@ func (l *Limiter) unsubscribe() {
 // doesn't know its clock, hears of the block when it does.
 func (l *Limiter) proclaimed(f []any) {
 	_, key, found := strings.Cut(text(f[0]), "}"+ofHosts)
-	if !found || !strings.HasPrefix(text(f[0]), l.prefix+"{") || !l.partition(key).clock.known {
+	if !found || !strings.HasPrefix(text(f[0]), l.conf.Prefix+"{") || !l.partition(key).clock.known {
 		return
 	}
 	i, at := newHostInfo(f[3:]), reply{server: number(f[1]), received: l.now()}

@@ -144,17 +144,13 @@ var ErrClosed = errors.New("redislimit: limiter is closed")
 // A Limiter is a hostlimit.Limiter on a server. It is safe for concurrent use.
 // It owns a subscription and a heartbeat; Close ends both.
 type Limiter struct {
-	client    redis.UniversalClient
-	script    *redis.Script // step, but for tests that set the server's clock
-	prefix    string
-	server    string
-	cluster   bool
-	limits    hostlimit.Config
-	rules     *hostlimit.Rules
-	complete  hostlimit.Config // limits with every default; MaxInFlight is the share of this process
-	onFailure func(Event)
-	alone     bool // FailLocal
-	processes int
+	conf     Config        // with every default but those of Limits
+	script   *redis.Script // step, but for tests that set the server's clock
+	server   string
+	cluster  bool
+	rules    *hostlimit.Rules
+	complete hostlimit.Config // limits with every default; MaxInFlight is the share of this process
+	alone    bool             // FailLocal
 
 	hours      string // rules.Hours, for step.lua
 	quarantine time.Duration
@@ -162,7 +158,6 @@ type Limiter struct {
 	dead       time.Duration
 	base       time.Time // origin of all times of this process
 	proc       string    // names this process on the server, and in evidence
-	name       string    // names it for people
 	promise    string    // what all processes should have in common, see hello.go
 	ctx        context.Context
 	cancel     context.CancelFunc
@@ -216,7 +211,7 @@ func newLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, e
 	}
 	l.wg.Go(l.listen)
 	l.wg.Go(l.beat)
-	if l.limits.Store != nil {
+	if l.conf.Limits.Store != nil {
 		l.wg.Go(l.keepAll)
 	}
 	return l, nil
@@ -278,23 +273,20 @@ func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, 
 	if patience = min(max(patience, heartbeat), 10*time.Second); quarantine < 0 {
 		quarantine = quarantineOf(patience)
 	}
+	promised := promise(c, complete, rules.Backoff())
+	c.Processes = max(c.Processes, 1)
 	l := &Limiter{
-		client:     c.Client,
+		conf:       c,
 		script:     step,
-		prefix:     c.Prefix,
 		server:     server,
 		cluster:    partitions > 1,
-		limits:     c.Limits,
 		rules:      rules,
 		complete:   complete,
-		onFailure:  c.OnFailure,
 		alone:      c.Failure == FailLocal,
-		processes:  max(c.Processes, 1),
 		hours:      hours(complete.Windows),
 		quarantine: quarantine,
 		patience:   patience,
 		dead:       dead,
-		name:       c.Name,
 		crawls:     c.Failure == FailLocal, // its share is of all that might crawl
 		base:       base,
 		ended:      make(chan struct{}),
@@ -304,7 +296,7 @@ func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, 
 		asked:      make(map[string]*lease),
 		others:     make(map[string]string),
 		stats:      Stats{Refused: make(map[string]uint64)},
-		promise:    promise(c, complete, rules.Backoff()),
+		promise:    promised,
 	}
 	l.numbers, _ = simplelru.NewLRU[string, uint64](complete.MaxHosts, nil) // fails for sizes below 1
 	for i := range partitions {
@@ -362,7 +354,7 @@ func (l *Limiter) Shutdown(ctx context.Context) error {
 }
 
 // Config implements [hostlimit.Limiter]: it returns the Limits that l was made of.
-func (l *Limiter) Config() hostlimit.Config { return l.limits }
+func (l *Limiter) Config() hostlimit.Config { return l.conf.Limits }
 
 // ID implements [hostlimit.Limiter]: limiter is kept on the server, under the Prefix, and process
 // is of l alone.
@@ -379,12 +371,11 @@ func (l *Limiter) ID(ctx context.Context) (limiter, process string) {
 }
 
 // hours writes windows for step.lua.
-func hours(windows []hostlimit.Window) string {
-	var b strings.Builder
+func hours(windows []hostlimit.Window) (text string) {
 	for _, w := range windows {
-		fmt.Fprintf(&b, "%d-%d,", w.From.Microseconds(), w.To.Microseconds())
+		text += fmt.Sprintf("%d-%d,", w.From.Microseconds(), w.To.Microseconds())
 	}
-	return b.String()
+	return text
 }
 
 // Acquire implements [hostlimit.Limiter].
@@ -398,7 +389,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 	}
 	t := &lease{l: l, limits: limits, floor: max(floor, 0), wake: make(chan struct{}, 1)}
 	t.arrive(ctx)
-	if l.limits.Store != nil {
+	if l.conf.Limits.Store != nil {
 		if err := l.recall(ctx, key, limits); err != nil {
 			return nil, err
 		}

@@ -88,7 +88,7 @@ func TestAFleetLearnsAsAMemory(t *testing.T) {
 			}
 			for _, l := range fleet {
 				_ = l.Close()
-				_ = l.client.Close()
+				_ = l.conf.Client.Close()
 			}
 			time.Sleep(5 * time.Second)
 		})

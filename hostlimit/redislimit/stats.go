@@ -1,12 +1,12 @@
 package redislimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -72,17 +72,13 @@ func (l *Limiter) countRefusal(err error) {
 // begins, and log what it says. It takes half a second. The error is that of a server which can't
 // be asked.
 func (l *Limiter) Check(ctx context.Context) (problems []string, err error) {
-	if c, ok := l.client.(*redis.ClusterClient); ok {
-		err = c.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-			found, err := l.check(ctx, node, node.Options().Addr)
-			l.mu.Lock()
-			problems = append(problems, found...)
-			l.mu.Unlock()
-			return err
-		})
-	} else {
-		problems, err = l.check(ctx, l.client, l.server)
-	}
+	err = l.masters(ctx, func(ctx context.Context, node *redis.Client) error {
+		found, err := l.check(ctx, node)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		problems = append(problems, found...)
+		return err
+	})
 	if err != nil {
 		return problems, err
 	}
@@ -90,42 +86,38 @@ func (l *Limiter) Check(ctx context.Context) (problems []string, err error) {
 	return append(problems, more...), err
 }
 
-// fairClock is how far apart clocks may be before check reports them.
-const fairClock = 2 * time.Second
+// masters calls f with the server, or with each node of a cluster, side by side.
+func (l *Limiter) masters(ctx context.Context, f func(context.Context, *redis.Client) error) error {
+	if c, ok := l.conf.Client.(*redis.ClusterClient); ok {
+		return c.ForEachMaster(ctx, f)
+	}
+	return f(ctx, l.conf.Client.(*redis.Client)) // New takes no other
+}
 
-func (l *Limiter) check(ctx context.Context, node redis.Cmdable, addr string) (problems []string, err error) {
+func (l *Limiter) check(ctx context.Context, node *redis.Client) (problems []string, err error) {
+	addr := node.Options().Addr
 	bad := func(format string, args ...any) {
 		problems = append(problems, "server "+addr+": "+fmt.Sprintf(format, args...))
 	}
-	raw, err := node.Info(ctx).Result()
-	if err != nil {
+	info, before := node.InfoMap(ctx), time.Now()
+	at, err := node.Time(ctx).Result()
+	if err = cmp.Or(info.Err(), err); err != nil {
 		return nil, &ServerError{Server: addr, Err: err}
 	}
-	info := map[string]string{}
-	for line := range strings.Lines(raw) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		info[name] = value
+	version := info.Item("Server", "redis_version")
+	if major, _, _ := strings.Cut(version, "."); len(major) == 1 && major < "7" {
+		bad("version %s is older than 7, and can't run the script", version)
 	}
-	if major, _, _ := strings.Cut(info["redis_version"], "."); major != "" {
-		if n, err := strconv.Atoi(major); err == nil && n < 7 {
-			bad("version %s is older than 7, and can't run the script", info["redis_version"])
-		}
-	}
-	if policy := info["maxmemory_policy"]; policy != "" && policy != "noeviction" {
+	if policy := info.Item("Memory", "maxmemory_policy"); policy != "" && policy != "noeviction" {
 		bad("maxmemory-policy is %s: what hosts are owed may be evicted; set noeviction", policy)
 	}
-	if cluster := info["cluster_enabled"] == "1"; cluster != l.cluster {
-		bad("cluster mode is %t, but Config.Client is a %T", cluster, l.client)
+	if cluster := info.Item("Cluster", "cluster_enabled") == "1"; cluster != l.cluster {
+		bad("cluster mode is %t, but Config.Client is a %T", cluster, l.conf.Client)
 	}
-	if role := info["role"]; role != "" && role != "master" {
+	if role := info.Item("Replication", "role"); role != "" && role != "master" {
 		bad("it is a replica, which can't be written to; give the client the address of the master, or of the Sentinels")
 	}
-	before := time.Now()
-	at, err := node.Time(ctx).Result()
-	if err != nil {
-		return problems, &ServerError{Server: addr, Err: err}
-	}
-	if off := at.Sub(before); off > fairClock+time.Since(before) || off < -fairClock {
+	if off := at.Sub(before); off > 2*time.Second+time.Since(before) || off < -2*time.Second {
 		bad("its clock is off by %.0f s from that of this machine; Windows are hours of the server's clock", off.Seconds())
 	}
 	return problems, nil
@@ -159,7 +151,7 @@ func (l *Limiter) checkFleet(ctx context.Context) (problems []string, err error)
 	}
 	if !await(echoing, func() bool { return l.echoed > began }) {
 		problems = append(problems, fmt.Sprintf("server %s: what this process publishes doesn't reach it; waiters ask again and again, "+
-			"and blocks come late: allow it to subscribe to channels %spush:*", l.server, l.prefix))
+			"and blocks come late: allow it to subscribe to channels %spush:*", l.server, l.conf.Prefix))
 	}
 	_ = contexts.Sleep(ctx, replying) // the others answer
 	fleet, err := l.Fleet(ctx)

@@ -539,9 +539,8 @@ local ops = {}
 --   GO     start, guard, delay, slots in use, probe, X, e, whether others wait, and what told returns
 --   AT     start, why, and what told returns   come again shortly before that time
 --   WAIT   place, why, busy since, expiry, first start   every slot is taken, until then or until a push comes
---   PROBE                              a probe is on its way; a push will come
 --   LATE   start, why, and what told returns   that is later than the caller may wait, or a person has blocked the host
--- why is as start tells it, or s for slots. ceiling bounds the learned delay. Turns go by priority,
+-- why is as start tells it, s for slots, or p for the answer to a probe that is on its way. ceiling bounds the learned delay. Turns go by priority,
 -- then by when they came, which is so long ago.
 function ops.take(h, id, seq, n, wait, least, started, ceiling, delay, least2, ends, prio, ago)
 	local me = find(h, id)
@@ -596,7 +595,7 @@ function ops.take(h, id, seq, n, wait, least, started, ceiling, delay, least2, e
 	reserve(me, s)
 	if h.al == 1 and h.pr ~= '' and h.pr ~= id and find(h, h.pr) then
 		me[EXPIRY] = now + CLAIM + SECOND
-		return {'PROBE'}
+		return {'WAIT', 0, 'p', 0, now + TTL, 0}
 	end
 	if s - now > HORIZON then return {'AT', s, why, told(h)} end
 	-- The reply is LEAD under way, which counts only where it arrives after s.
