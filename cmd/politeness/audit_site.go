@@ -173,8 +173,8 @@ func runVerify(sh *shell, args []string) (int, error) {
 	}
 	defer file.Close()
 	b, err := bundle.Verify(file, trust)
-	if errors.Is(err, bundle.ErrProof) {
-		fmt.Fprintln(sh.out, sh.paint(red, plain(err)))
+	if fault := (*bundle.ProofError)(nil); errors.As(err, &fault) {
+		fmt.Fprintf(sh.out, "%s %s\n", sh.paint(red, "not proved:"), plain(err))
 		return exitNo, nil
 	} else if err != nil {
 		return 0, err

@@ -102,7 +102,18 @@ type Comparison struct {
 	Status  Findings `json:"status"`  // matched, and the statuses differ
 	Unseen  Findings `json:"unseen"`  // requests that the evidence has, answer included, and the site never saw
 
+	Hosts []SiteView `json:"hosts"` // by name
+
 	agent string // of which requests were looked for
+}
+
+// A SiteView is what the crawler did on one host, as the site saw it. Most access logs know whole
+// seconds, so gaps are a second longer or shorter.
+type SiteView struct {
+	Host      string  `json:"host"`
+	Requests  int     `json:"requests"`
+	MinGap    float64 `json:"minGap"`    // seconds from one start to the next at least, by the site; 0 for a single one
+	OwnMinGap float64 `json:"ownMinGap"` // the same by the evidence
 }
 
 // Findings are findings of one kind.
@@ -191,6 +202,11 @@ func (c *Comparison) Sentences() []string {
 	for _, k := range c.Kinds() {
 		if k.N > 0 {
 			out = append(out, lines.Count(k.N, "request")+" "+k.Name+".")
+		}
+	}
+	for _, h := range c.Hosts {
+		if h.MinGap < h.OwnMinGap-1.5 && h.Requests > 1 {
+			out = append(out, fmt.Sprintf("The site saw requests to %s %.0f s apart, and the evidence has them %.0f s apart at least.", printable.Text(h.Host), h.MinGap, h.OwnMinGap))
 		}
 	}
 	if c.Unseen.N > 0 && c.Missing.N > 0 {

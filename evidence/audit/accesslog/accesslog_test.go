@@ -224,6 +224,29 @@ func TestAccessLogKnowsWhichTimeItCovers(t *testing.T) {
 	}
 }
 
+// TestAccessLogSeesWhatTheSiteSaw: gaps are those of starts, also where the site notes ends.
+func TestAccessLogSeesWhatTheSiteSaw(t *testing.T) {
+	for _, format := range []string{"nginx", "apache"} {
+		s := newVisitedSite(1, format, 0)
+		for i := range 60 {
+			s.visit(logtest.Day.Add(time.Duration(i)*10*time.Second), "site.test", fmt.Sprintf("/%d", i), told)
+		}
+		c := s.compare(t, accesslog.Options{})
+		if v := c.Hosts[0]; len(c.Hosts) != 1 || v.Host != "site.test" || v.Requests != 60 || v.MinGap < 9 || v.MinGap > 10 || v.OwnMinGap != 10 || c.AtEnd != (format == "nginx") {
+			t.Errorf("%s: %+v", format, c)
+		}
+		if strings.Contains(c.String(), "apart") {
+			t.Error(c)
+		}
+		for i := range s.records { // a log that spreads its starts
+			s.records[i].Start = s.records[i].Start.Add(time.Duration(i%4/2) * 4 * time.Second)
+		}
+		if c := s.compare(t, accesslog.Options{}); !c.OK() || c.Hosts[0].OwnMinGap != 6 {
+			t.Error(c)
+		}
+	}
+}
+
 func TestAccessLogWithQueriesRedacted(t *testing.T) {
 	s := newVisitedSite(1, "apache", time.Hour)
 	for i := range 30 {

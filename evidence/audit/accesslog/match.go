@@ -110,6 +110,8 @@ func (c *comparer) compare() {
 	for _, s := range c.site {
 		at := s.Time.Add(-c.Offset)
 		switch {
+		case s.other != nil && c.AtEnd:
+			s.Time = s.Time.Add(-s.other.took) // its start
 		case s.other != nil:
 		case len(c.own) == 0 || at.Before(c.own[0].Time.Add(-inexact)) || at.After(c.own[len(c.own)-1].Time.Add(inexact)):
 			c.Outside.add(s.Finding)
@@ -117,6 +119,28 @@ func (c *comparer) compare() {
 			c.Missing.add(s.Finding)
 		}
 	}
+	slices.SortFunc(c.site, byTime)
+	own := views(c.own)
+	for host, v := range views(c.site) {
+		v.OwnMinGap = own[host].MinGap
+		c.Hosts = append(c.Hosts, v)
+	}
+	slices.SortFunc(c.Hosts, func(a, b SiteView) int { return cmp.Compare(a.Host, b.Host) })
+}
+
+// views returns the number of requests to each host and their shortest gap. Requests are in the
+// order of time.
+func views(requests []*request) map[string]SiteView {
+	all, last := map[string]SiteView{}, map[string]time.Time{}
+	for _, r := range requests {
+		v := all[r.Host]
+		if gap := r.Time.Sub(last[r.Host]).Seconds(); v.Requests == 1 || v.Requests > 1 && gap < v.MinGap {
+			v.MinGap = gap
+		}
+		v.Host, v.Requests = r.Host, v.Requests+1
+		all[r.Host], last[r.Host] = v, r.Time
+	}
+	return all
 }
 
 // due returns when the site should have noted a request of the evidence, by its own clock.

@@ -46,6 +46,9 @@ func TestVerdictsOnAccessLogsInWords(t *testing.T) {
 	log, access := visitsOf(t)
 	const other = "nothing was compared: no line of the access log is a request of TestBot: it is the log of another host or day, or the crawler has another User-Agent (Options.Agent, -agent).\n"
 	const same = "The evidence has every request that the site saw of this crawler.\n"
+	closer := func(gap int) string {
+		return fmt.Sprintf("The site saw requests to a.example %d s apart, and the evidence has them 10 s apart at least.\n", gap)
+	}
 	const clock = "The site's clock is 1h0m0s ahead; it notes the start of a request.\n"
 	with := func(i int, line ...string) []string {
 		return append(append(append([]string{}, access[:i]...), line...), access[i+1:]...)
@@ -59,27 +62,27 @@ func TestVerdictsOnAccessLogsInWords(t *testing.T) {
 		{
 			"one missing from the evidence", append([]string{accessLineOf(3605, "/secret")}, access...),
 			"11 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
-				"1 request missing from the evidence.\n" +
+				"1 request missing from the evidence.\n" + closer(5) +
 				"\nmissing from the evidence:\n  2026-11-21 04:00:05  GET a.example/secret: line 1, from 192.0.2.1\n",
 		},
 		{
 			"two missing", append([]string{accessLineOf(3605, "/secret"), accessLineOf(3606, "/secret")}, access...),
 			"12 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
-				"2 requests missing from the evidence.\n" +
+				"2 requests missing from the evidence.\n" + closer(1) +
 				"\nmissing from the evidence:\n  2026-11-21 04:00:05  GET a.example/secret: line 1, from 192.0.2.1\n" +
 				"  2026-11-21 04:00:06  GET a.example/secret: line 2, from 192.0.2.1\n",
 		},
 		{
 			"one older than the evidence, one newer", append([]string{accessLineOf(3594, "/old"), accessLineOf(3696, "/new")}, access...),
 			"12 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
-				"2 requests before or after all of the evidence.\n" +
+				"2 requests before or after all of the evidence.\n" + closer(6) +
 				"\nbefore or after all of the evidence:\n  2026-11-21 03:59:54  GET a.example/old: line 1, from 192.0.2.1\n" +
 				"  2026-11-21 04:01:36  GET a.example/new: line 2, from 192.0.2.1\n",
 		},
 		{
 			"a little older, a little newer", append([]string{accessLineOf(3595, "/old"), accessLineOf(3695, "/new")}, access...),
 			"12 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
-				"2 requests missing from the evidence.\n" +
+				"2 requests missing from the evidence.\n" + closer(5) +
 				"\nmissing from the evidence:\n  2026-11-21 03:59:55  GET a.example/old: line 1, from 192.0.2.1\n" +
 				"  2026-11-21 04:01:35  GET a.example/new: line 2, from 192.0.2.1\n",
 		},
@@ -102,13 +105,13 @@ func TestVerdictsOnAccessLogsInWords(t *testing.T) {
 		{
 			"the same page once more", slices.Concat(access, []string{accessLineOf(3675, "/4")}),
 			"11 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
-				"1 request missing from the evidence.\n" +
+				"1 request missing from the evidence.\n" + closer(5) +
 				"\nmissing from the evidence:\n  2026-11-21 04:01:15  GET a.example/4: line 11, from 192.0.2.1\n",
 		},
 		{
 			"the same page twice at once", slices.Concat(access, []string{accessLineOf(3642, "/4")}),
 			"11 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
-				"1 request missing from the evidence.\n" +
+				"1 request missing from the evidence.\n" + closer(2) +
 				"\nmissing from the evidence:\n  2026-11-21 04:00:42  GET a.example/4: line 11, from 192.0.2.1\n",
 		},
 		{

@@ -285,13 +285,28 @@ func (b *Bundle) WriteText(w io.Writer) error {
 	return errors.Join(err, b.Report.WriteText(w))
 }
 
-// ErrProof is the error of a bundle that proves nothing.
-var ErrProof = errors.New("bundle: not proved")
+// A ProofError says why a bundle proves nothing. It is the error of [Verify], unless the bundle or
+// the Trust can't be read.
+type ProofError struct {
+	Line int // of the bundle; 0: all of it
+	Err  error
+}
+
+// Error implements error.
+func (e *ProofError) Error() string {
+	if e.Line > 0 {
+		return fmt.Sprintf("audit: line %d of the bundle: %v", e.Line, e.Err)
+	}
+	return fmt.Sprintf("audit: %v", e.Err)
+}
+
+// Unwrap returns Err.
+func (e *ProofError) Unwrap() error { return e.Err }
 
 // Verify checks a bundle that [Extract] wrote, with nothing else from the log: that each record in
 // it stands in a log of which the checkpoint was made, in this order, and that the checkpoint is
-// signed with the key of t, if there is one, and extends the Checkpoints. What isn't right is an
-// [ErrProof]; other errors are those of reading the bundle or t.
+// signed with the key of t, if there is one, and extends the Checkpoints. What isn't right is a
+// [*ProofError].
 //
 // It can't show that the log itself is true, nor what was left out of it: see Bundle.Report for
 // what was left out of the bundle.
@@ -307,7 +322,7 @@ func Verify(bundle io.Reader, t audit.Trust) (*Bundle, error) {
 	for line, text := range in.All() {
 		isRecord, err := v.line(text)
 		if err != nil {
-			return nil, fmt.Errorf("%w: line %d: %w", ErrProof, line, err)
+			return nil, &ProofError{line, err}
 		}
 		if isRecord {
 			for ; at < line; at++ {
@@ -320,11 +335,11 @@ func Verify(bundle io.Reader, t audit.Trust) (*Bundle, error) {
 	case in.Err() != nil:
 		return nil, in.Err()
 	case v.Hosts == nil:
-		return nil, fmt.Errorf("%w: it is empty", ErrProof)
+		return nil, &ProofError{Err: errors.New("not a bundle: it is empty")}
 	case v.tree.Len() > 0 || v.Signed.Checkpoints == 0:
-		return nil, fmt.Errorf("%w: it ends without a checkpoint: it was cut off", ErrProof)
+		return nil, &ProofError{Err: errors.New("the bundle ends without a checkpoint: it was cut off")}
 	}
-	k.Extended((*trees.Signed)(&v.Signed), func(detail string) { err = fmt.Errorf("%w: %s", ErrProof, detail) })
+	k.Extended((*trees.Signed)(&v.Signed), func(detail string) { err = &ProofError{Err: errors.New(detail)} })
 	if err != nil {
 		return nil, err
 	}
