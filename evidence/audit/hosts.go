@@ -325,15 +325,12 @@ func (c *crowd) enter(x *exchange, most int, gone, maybe func(y *exchange) bool)
 
 // slot counts what is in flight when x starts.
 func (s *sequence) slot(x *exchange) {
-	if x.flags&local != 0 {
+	slots := int(x.slots)
+	if slots == 0 || x.flags&local != 0 {
 		return
 	}
-	slots := int(x.slots)
 	gone := func(y *exchange) bool { return y.heldUntil() <= x.start }
 	n, y := s.active.enter(x, slots, gone, func(y *exchange) bool { return s.a.maybeBack(y, x, slotsKept) })
-	if slots == 0 {
-		return
-	}
 	if s.a.tallies[slotsKept].tested++; n >= slots {
 		s.violation(BrokenConcurrency, fmt.Sprintf("%d in flight on %s", n+1, lines.Count(slots, "slot")), s.a.place(y), s.a.place(x))
 	}

@@ -365,8 +365,13 @@ func (s *sequence) answered(x *exchange, b *block) {
 	if s.alone && s.forgiven(x, n.at) {
 		s.row, s.alone, s.forbidden, s.full = rows{}, false, 0, 0
 	}
-	if n.cleared {
-		s.clearedBy(x, n, b)
+	switch {
+	case n.cleared && n.meaning != served:
+		s.violation(Contradiction, "a block was lifted by an answer that is none of a host that serves us", s.a.place(x), n.place)
+	case n.cleared && (b != nil || s.until > n.at && x.start <= s.from):
+		s.violation(Contradiction, "a block was lifted by a request that had started before it", cmp.Or(s.at, n.place), s.a.place(x), n.place)
+	case n.cleared:
+		s.lift()
 	}
 	m, counted, newer := n.meaning, b != nil && b.kind > silent, x.start > s.from
 	if m > served && newer && s.row[refusing] > 0 {
@@ -418,18 +423,6 @@ func (s *sequence) answered(x *exchange, b *block) {
 	if n.wish > 0 && (n.quota || m == refusing && beside) && max(s.until, longest) < n.at+n.wish-min(n.early, n.wish) && !s.lacks(n.at) {
 		s.violation(BrokenBlock, fmt.Sprintf("the host asked to be left alone for %v and wasn't blocked for so long", time.Duration(n.wish)), s.a.place(x), n.place)
 	}
-}
-
-// clearedBy takes the end of the blocks and the rows, which the answer n to x says to be.
-func (s *sequence) clearedBy(x *exchange, n *answer, b *block) {
-	if n.meaning != served {
-		s.violation(Contradiction, "a block was lifted by an answer that is none of a host that serves us", s.a.place(x), n.place)
-	}
-	if b != nil || s.until > n.at && x.start <= s.from {
-		s.violation(Contradiction, "a block was lifted by a request that had started before it", cmp.Or(s.at, n.place), s.a.place(x), n.place)
-		return
-	}
-	s.lift()
 }
 
 // lift ends the blocks, and the rows of refusals.

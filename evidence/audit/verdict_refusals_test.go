@@ -719,7 +719,7 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 			3   cleared 2 status=500
 		`, `
 			lines 10 and 12: contradiction: a block was lifted by an answer that is none of a host that serves us
-			lines 10 and 12: block: status 500, after which a host rests for a second, set no block
+			lines 10 and 12: block: status 500, which is a refusal here, set no block
 		`},
 		{"a block lifted by a request from before it", `
 			1   allow 1
