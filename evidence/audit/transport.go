@@ -12,8 +12,7 @@ import (
 	"github.com/go-politeness/politeness/internal/hostname"
 )
 
-// A transport is what the records say of one Transport. Those that name none are of one that stated
-// no policy; each log has one of these.
+// A transport is what the records say of one Transport. Those that name none count as one.
 type transport struct {
 	index    uint32
 	name     string
@@ -195,14 +194,8 @@ func (h *host) limits(x *exchange) *hostLimits {
 	return h.a.named[x.by].limits
 }
 
-// safe returns how long x held its slot for sure before it could be taken back, 0 where no policy
-// says so.
-func (a *auditor) safe(x *exchange) int64 {
-	if p := a.named[x.by].policy; p != nil {
-		return int64(p.LeaseTTL)
-	}
-	return 0
-}
+// safe returns how long x held its slot for sure before it could be taken back; 0: it never is.
+func (a *auditor) safe(x *exchange) int64 { return int64(a.named[x.by].policy.LeaseTTL) }
 
 // keyFits reports whether a record's host is the key that the policy makes of its URL; known tells
 // whether that can be said.
