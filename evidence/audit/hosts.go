@@ -3,7 +3,6 @@ package audit
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -61,7 +60,8 @@ type sequence struct {
 	last     *exchange
 	active   crowd
 	rows     map[uint32]*numbers
-	taught   float64 // the least delay after the next start, by what a refusal has taught; 0: none
+	taught   float64 // delay that a refusal has taught last; 0: none
+	taughtAt int64   // when, or before that
 	forgot   bool    // whether the delay after last is shorter than refusals have taught
 	hidden   int64   // latest start before which one is missing, as after a kill; 0: there is none
 	firstEnd int64   // when the first of its exchanges ended
@@ -375,21 +375,36 @@ func (a *auditor) provePlaces(l *limiter) {
 
 // forgets reports whether the delay after the start x, if the policy says Learned, is shorter than
 // it can be. How long it is the records say, since nobody can derive which page's trouble was the
-// host's. But after a refusal that teaches it is longer than the policy's, and a learned delay gets
-// shorter by steps of 16 % at most, each 20 s.
-func (s *sequence) forgets(x *exchange) bool {
-	least := s.taught
-	if last := s.last; last != nil && last.flags&learned != 0 && x.seq != 1 {
-		least = max(least, float64(last.delay)*math.Pow(0.84, float64(1+(x.start-last.start)/(20*slack))))
+// host's. But a refusal that teaches makes it half as long again, and a ban twice as long.
+func (s *sequence) forgets(x *exchange) (short bool) {
+	delay := float64(x.delay)
+	if x.seq == 1 {
+		s.taught = 0 // a limiter that knows of no refusal
 	}
-	s.taught = 0
-	return float64(x.delay)+1000 < least
+	switch short = delay+1000 < s.taughtUntil(x.start); {
+	case short:
+		s.taught, s.taughtAt = delay, x.start
+	case x.flags&learned != 0 && delay > s.taught:
+		s.taught, s.taughtAt = delay, cmp.Or(s.last, x).start
+	}
+	return short
+}
+
+// taughtUntil returns the shortest delay that may be left of what was taught at the given time:
+// each 20 s make it 2 % shorter, and twice as much after each five such steps, as far as 16 %.
+func (s *sequence) taughtUntil(at int64) float64 {
+	least := s.taught
+	for i := range min((at-s.taughtAt)/(20*slack), 1000) {
+		least *= 1 - float64(min(16, 2<<min(i/5, 3)))/100
+	}
+	return least
 }
 
 // teach takes the block b that the answer n to x set.
 func (s *sequence) teach(x *exchange, n *answer, b *block) {
 	factor := map[meaning]float64{refusing: 1.5, forbidden: 2}[b.kind]
-	if limits := s.h.limits(x); limits.learned && b.row == 1 && (n.teaches || b.kind == forbidden) {
-		s.taught = max(s.taught, min(factor*float64(limits.DelayMin), float64(limits.Ceiling)))
+	if limits := s.h.limits(x); limits.learned && b.row == 1 && (b.kind == refusing && n.teaches || b.kind == forbidden) {
+		s.taught = max(s.taughtUntil(b.from), min(factor*max(float64(limits.DelayMin), s.taughtUntil(b.from)), float64(limits.Ceiling)))
+		s.taughtAt = b.from
 	}
 }
