@@ -18,12 +18,23 @@ func RedactURL(s string) string {
 	if !mayHoldUserinfo(s) {
 		return s
 	}
+	var short [128]char
+	t := slices.Grow(chars(short[:0]), len(s))
 	for range 8 { // what is left may be the beginning of another URL; a second time is rare
-		clean := withoutUserinfo(s)
-		if len(clean) == len(s) {
+		t = decode(t[:0], s)
+		for depth := 0; depth >= 0; depth = t.deeper(depth) {
+			t.cutUserinfo(s, depth)
+		}
+		if !slices.ContainsFunc(t, func(c char) bool { return c.cut }) {
 			break
 		}
-		s = clean
+		var b strings.Builder
+		for _, c := range t {
+			if !c.cut {
+				b.WriteString(s[c.from:c.to])
+			}
+		}
+		s = b.String()
 	}
 	return s
 }
@@ -31,24 +42,6 @@ func RedactURL(s string) string {
 // mayHoldUserinfo is a quick look: where it says no, RedactURL changes nothing.
 func mayHoldUserinfo(s string) bool {
 	return strings.IndexByte(s, '@') >= 0 || strings.IndexByte(s, '%') >= 0 && strings.Contains(s, "40") // "%40", "%2540"
-}
-
-func withoutUserinfo(s string) string {
-	var short [128]char
-	t := decode(short[:0], s)
-	for depth := 0; depth >= 0; depth = t.deeper(depth) {
-		t.cutUserinfo(s, depth)
-	}
-	if !slices.ContainsFunc(t, func(c char) bool { return c.cut }) {
-		return s
-	}
-	var b strings.Builder
-	for _, c := range t {
-		if !c.cut {
-			b.WriteString(s[c.from:c.to])
-		}
-	}
-	return b.String()
 }
 
 // A char is one character of a text that mentions URLs.
