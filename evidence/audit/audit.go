@@ -119,7 +119,7 @@ type auditor struct {
 	transports map[string]*transport
 	named      []*transport // by their index
 	limiters   map[string]*limiter
-	rows       map[string]*row
+	cut        map[string]bool // ids of rows of which a log was cut off
 	hosts      map[string]*host
 	exchanges  arena
 	lost       bool             // whether one was of which it isn't known when, or whose it was
@@ -147,43 +147,19 @@ func (r *run) until() int64 { return r.last - slack + r.shift }
 
 // A limiter is what some Transports share: slots, delays and blocks of each host.
 type limiter struct {
-	named       bool // whether its policy names it
-	runs        []*run
-	policy      *evidence.Policy // the first one that names it
-	at          place            // of that
-	exchanges   []uint32         // only where places are counted
-	first, last int64            // earliest and latest record of its logs
-	local       int64            // earliest start of which its server knows nothing
-	cut         int64            // time from which on records may be missing, of logs that were cut off; never: none was
+	named        bool             // whether its policy names it
+	policy       *evidence.Policy // the first one that names it
+	at           place            // of that
+	exchanges    []uint32         // only where places are counted
+	began, ended *run             // its first log and its last one, as they were read
+	first, last  int64            // earliest and latest record of its logs
+	local        int64            // earliest start of which its server knows nothing
+	cut          int64            // time from which on records may be missing, of logs that were cut off; never: none was
 }
 
 // before reports whether the logs of l had ended when those of o began.
 func (l *limiter) before(o *limiter) bool {
-	for _, r := range l.runs {
-		for _, next := range o.runs {
-			if (r.log != next.log || r.index > next.index) && r.last+r.shift > next.first+next.shift {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// A row is what one process numbers its starts in.
-type row struct {
-	index uint32
-	runs  []*run
-}
-
-// cutRun returns, of the logs of r that were cut off, the one that was so first, nil if there is
-// none.
-func (r *row) cutRun() (first *run) {
-	for _, o := range r.runs {
-		if !o.sealed && (first == nil || o.last < first.last) {
-			first = o
-		}
-	}
-	return first
+	return l.ended.log == o.began.log && l.ended.index <= o.began.index || l.last <= o.first
 }
 
 // A fate is how an exchange ended.
@@ -250,7 +226,7 @@ func (m *arena) at(i uint32) *exchange { return &m.chunks[i/chunk][i%chunk] }
 func newAuditor() *auditor {
 	a := &auditor{
 		report:     Report{Records: map[evidence.Type]int{}, Broken: map[Kind]int{}, Violations: []Violation{}, Hosts: []HostReport{}},
-		transports: map[string]*transport{}, limiters: map[string]*limiter{}, rows: map[string]*row{}, hosts: map[string]*host{}, proved: map[string]int64{},
+		transports: map[string]*transport{}, limiters: map[string]*limiter{}, cut: map[string]bool{}, hosts: map[string]*host{}, proved: map[string]int64{},
 	}
 	a.report.Numbered, a.report.Chained = true, true
 	return a
@@ -271,7 +247,13 @@ func (a *auditor) end() {
 				x.fate, x.end = cutOff, max(x.start, a.run.until())
 			}
 		}
-		by.trips, by.over = nil, nil
+		by.trips, by.over, by.origins = nil, nil, nil
+		if l, r := by.limiter, a.run; l != nil && by.run == r {
+			l.first, l.last = min(l.first, r.first+r.shift), max(l.last, r.last+r.shift)
+			if !r.sealed {
+				l.cut, a.cut[by.row] = min(l.cut, r.until()), true
+			}
+		}
 	}
 }
 
@@ -282,15 +264,8 @@ func inOrder[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)
 func (a *auditor) judge() *Report {
 	r := &a.report
 	for _, l := range a.limiters {
-		l.first, l.cut = never, l.local
-		if a.blind {
+		if l.cut = min(l.cut, l.local); a.blind {
 			l.cut = math.MinInt64
-		}
-		for _, r := range l.runs {
-			l.first, l.last = min(l.first, r.first+r.shift), max(l.last, r.last+r.shift)
-			if !r.sealed {
-				l.cut = min(l.cut, r.until())
-			}
 		}
 	}
 	for _, name := range inOrder(a.hosts) {

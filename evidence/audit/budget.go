@@ -22,12 +22,9 @@ type budget struct {
 	pageFrom int64 // start of the first page
 }
 
-// newBudget returns the budget of a policy, nil for none.
+// newBudget returns the budget of a policy.
 func newBudget(p *evidence.Policy) budget {
 	b := budget{limits: map[string]int64{}, pages: map[window]int64{}}
-	if p == nil {
-		return b
-	}
 	for name, most := range map[string]int64{
 		"pages": p.Pages, "pages_per_host": p.PagesPerHost, "bytes": p.Bytes, "time": int64(p.MaxTime / time.Second),
 	} {

@@ -33,7 +33,7 @@ type host struct {
 
 // A given is the number that a start was given.
 type given struct {
-	row uint32
+	row string
 	seq uint64
 }
 
@@ -59,19 +59,13 @@ type sequence struct {
 
 	last     *exchange
 	active   crowd
-	rows     map[uint32]*numbers
-	taught   float64 // delay that a refusal has taught last; 0: none
-	taughtAt int64   // when, or before that
-	forgot   bool    // whether the delay after last is shorter than refusals have taught
-	hidden   int64   // latest start before which one is missing, as after a kill; 0: there is none
-	firstEnd int64   // when the first of its exchanges ended
-	overlaps bool    // whether another limiter was in use at the same time
-}
-
-// numbers are those of one row on a host.
-type numbers struct {
-	next uint64 // number that comes next
-	last *exchange
+	rows     map[string]*exchange // start with the highest number in each row
+	taught   float64              // delay that a refusal has taught last; 0: none
+	taughtAt int64                // when, or before that
+	forgot   bool                 // whether the delay after last is shorter than refusals have taught
+	hidden   int64                // latest start before which one is missing, as after a kill; 0: there is none
+	firstEnd int64                // when the first of its exchanges ended
+	overlaps bool                 // whether another limiter was in use at the same time
 }
 
 // judge judges the exchanges xs of h.
@@ -86,7 +80,7 @@ func (h *host) judge(xs []uint32) {
 	of := func(t *transport, at int64) *sequence {
 		s := by[t.limiter]
 		if s == nil {
-			s = &sequence{h: h, a: a, limiter: t.limiter, first: at, rows: map[uint32]*numbers{}, firstEnd: never}
+			s = &sequence{h: h, a: a, limiter: t.limiter, first: at, rows: map[string]*exchange{}, firstEnd: never}
 			s.late, s.failed = slack, map[uint32]int64{}
 			by[t.limiter], all = s, append(all, s)
 		}
@@ -99,7 +93,7 @@ func (h *host) judge(xs []uint32) {
 	troubled := len(h.answers)+len(h.blocks) > 0
 	for _, i := range xs {
 		x := a.exchanges.at(i)
-		if at, ok := h.takenBack[given{a.named[x.by].row.index, x.seq}]; ok {
+		if at, ok := h.takenBack[given{a.named[x.by].row, x.seq}]; ok {
 			earliest := x.start + a.safe(x)
 			if until := max(at-slack, earliest); at >= earliest-slack && (x.fate != ended || x.end > until) {
 				x.end, x.flags = until, x.flags|takenBack
@@ -173,40 +167,36 @@ func (s *sequence) violation(kind Kind, detail string, at ...place) {
 // number checks that the start x has the number that comes next in its row. One that was given up
 // explains one hole.
 func (s *sequence) number(x *exchange) {
-	r := s.a.named[x.by].row
-	n := s.rows[r.index]
-	if n == nil {
-		n = &numbers{next: 1}
-		s.rows[r.index] = n
-	}
-	last := n.last
-	n.last = x
-	if s.h.given[given{r.index, x.seq}] && x.seq > 0 {
-		s.violation(MissingStart, fmt.Sprintf("start %d was given up", x.seq), s.a.place(x))
-	}
-	switch {
-	case x.seq == 0:
+	row := s.a.named[x.by].row
+	if x.seq == 0 {
 		s.a.openEnded(logWhole, "starts without numbers: whether some are missing isn't known")
 		return
-	case x.seq == 1 && last != nil: // the limiter had forgotten the host
-	case x.seq < n.next:
-		s.violation(MissingStart, fmt.Sprintf("start %d comes after start %d", x.seq, n.next-1), s.a.place(last), s.a.place(x))
+	}
+	if s.h.given[given{row, x.seq}] {
+		s.violation(MissingStart, fmt.Sprintf("start %d was given up", x.seq), s.a.place(x))
+	}
+	last, next := s.rows[row], uint64(1)
+	if last != nil && x.seq > 1 { // otherwise the limiter had forgotten the host
+		next = last.seq + 1
+	}
+	if x.seq < next {
+		s.violation(MissingStart, fmt.Sprintf("start %d comes after start %d", x.seq, last.seq), s.a.place(last), s.a.place(x))
 		return
 	}
-	lost, from := 0, n.next
-	for seq := n.next; seq < x.seq && lost < maxOpen; seq++ {
-		if g := (given{r.index, seq}); s.h.given[g] {
+	s.rows[row] = x
+	lost, from := 0, next
+	for seq := next; seq < x.seq && lost < maxOpen; seq++ {
+		if g := (given{row, seq}); s.h.given[g] {
 			delete(s.h.given, g)
 		} else if lost++; lost == 1 {
 			from = seq
 		}
 	}
-	n.next = x.seq + 1
-	switch cut, safe := r.cutRun(), s.a.safe(x); {
+	switch safe := s.a.safe(x); {
 	case lost == 0:
 	case last == nil && x.prev != 0 && x.prev < s.limiter.first:
 		s.a.openEnded(logWhole, usedBefore)
-	case cut != nil && (x.slots != 1 || last == nil || x.start >= cut.until() || safe > 0 && x.start >= last.start+safe):
+	case s.a.cut[row] && (x.slots != 1 || last == nil || x.start >= s.limiter.cut || safe > 0 && x.start >= last.start+safe):
 		s.hidden = x.start
 		s.a.openEnded(logWhole, "numbers of starts are missing, as those of requests without an answer are in a log that was cut off")
 	default: // where a log was cut off, too: the only slot was that of the missing start until then

@@ -48,7 +48,7 @@ func (a *auditor) take(d *evidence.Decision, at place) {
 	}
 	if d.Instead != 0 && d.Type != evidence.Waiting && a.by.policy != nil {
 		h := a.host(d)
-		h.given[given{a.by.row.index, d.Instead}], h.voids[stamp(d.InsteadAt)] = true, true
+		h.given[given{a.by.row, d.Instead}], h.voids[stamp(d.InsteadAt)] = true, true
 	}
 }
 
@@ -294,9 +294,9 @@ func (a *auditor) endAgrees(d *evidence.Decision, t *trip, x *exchange) {
 
 // expired takes the record of a slot that was taken back.
 func (a *auditor) expired(d *evidence.Decision) {
-	h, lost := a.host(d), given{a.by.row.index, d.Seq}
+	h, lost := a.host(d), given{a.by.row, d.Seq}
 	if id, number, ok := strings.Cut(d.Of, "/"); ok { // of any process
-		lost.row = a.row(id).index
+		lost.row = strings.Clone(id)
 		lost.seq, _ = strconv.ParseUint(number, 10, 64)
 	}
 	if d.Trip != 0 || lost.seq == 0 { // the request itself doesn't know when it lost its slot

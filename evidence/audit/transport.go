@@ -12,7 +12,7 @@ import (
 	"github.com/go-politeness/politeness/internal/hostname"
 )
 
-// A transport is what the records say of one Transport. Those that name none count as one.
+// A transport is what the records of one log say of a Transport. Those that name none count as one.
 type transport struct {
 	index    uint32
 	name     string
@@ -20,15 +20,15 @@ type transport struct {
 	limits   *hostLimits      // the same, for hosts that have no limits of their own
 	statuses map[int]bool     // that block at once, by its policy
 	limiter  *limiter
-	row      *row
-	run      *run  // log that its last record stood in
+	row      string // id of what its starts are numbered in: its process, or its limiter
+	run      *run
 	shift    int64 // how far the limiter's clock is ahead of that of the records
 	shifted  bool  // whether that is known
 	budget   budget
 	origins  map[string][]*robotsCopy // of each robots.txt that it knows, the newest first
-	trips    map[uint64]*trip         // of its present log
-	over     []uint64                 // those of them that are over, the first one first
-	sites    map[string]string        // keys of names, where names of one site share a key
+	trips    map[uint64]*trip
+	over     []uint64          // those of them that are over, the first one first
+	sites    map[string]string // keys of names, where names of one site share a key
 }
 
 // transportOf returns the Transport that the record d is of.
@@ -37,51 +37,22 @@ func (a *auditor) transportOf(d *evidence.Decision) *transport {
 		return t
 	}
 	t := a.transports[d.Transport]
-	if t == nil {
-		t = &transport{index: uint32(len(a.named)), name: strings.Clone(d.Transport), sites: map[string]string{}}
-		a.transports[t.name], a.named = t, append(a.named, t)
-	}
-	if t.run != a.run {
-		t.run, t.budget = a.run, newBudget(t.policy)
-		t.origins, t.trips = map[string][]*robotsCopy{}, map[uint64]*trip{}
-		if t.policy != nil { // a new process has a new name
+	if t == nil || t.run != a.run {
+		if t != nil { // a new process has a new name
 			a.openEnded(delaysKept, otherLog)
-			a.openEnded(slotsKept, otherLog)
-			a.share(t)
+			a.openEnded(budgetKept, otherLog)
 		}
+		t = &transport{
+			index: uint32(len(a.named)), name: strings.Clone(d.Transport), run: a.run,
+			origins: map[string][]*robotsCopy{}, trips: map[uint64]*trip{}, sites: map[string]string{},
+		}
+		a.transports[t.name], a.named = t, append(a.named, t)
 	}
 	return t
 }
 
 // otherLog is what is open where a Transport goes on in another log.
 const otherLog = "what a Transport did between two logs that it has records in"
-
-// share finds the limiter and the row of t, as its policy names them. Transports of one log that
-// name no limiter are taken to share one.
-func (a *auditor) share(t *transport) {
-	name := cmp.Or(t.policy.Limiter, fmt.Sprint("\x00", a.run.index))
-	if t.limiter = a.limiters[name]; t.limiter == nil {
-		t.limiter = &limiter{named: t.policy.Limiter != "", local: never}
-		a.limiters[strings.Clone(name)] = t.limiter
-	}
-	t.row = a.row(cmp.Or(t.policy.Process, name))
-	if !slices.Contains(t.limiter.runs, a.run) {
-		t.limiter.runs = append(t.limiter.runs, a.run)
-	}
-	if !slices.Contains(t.row.runs, a.run) {
-		t.row.runs = append(t.row.runs, a.run)
-	}
-}
-
-// row returns the row of that id.
-func (a *auditor) row(id string) *row {
-	r := a.rows[id]
-	if r == nil {
-		r = &row{index: uint32(len(a.rows))}
-		a.rows[strings.Clone(id)] = r
-	}
-	return r
-}
 
 // policyStated takes a policy, of a Transport or of one host.
 func (a *auditor) policyStated(d *evidence.Decision) {
@@ -100,19 +71,15 @@ func (a *auditor) policyStated(d *evidence.Decision) {
 		own := h.own[t.index]
 		i, _ := slices.BinarySearchFunc(own, seq+1, bySeq)
 		h.own[t.index] = slices.Insert(own, i, ownLimits{seq, newHostLimits(p)})
-	case t.policy != nil && *t.policy != *p:
-		a.contradiction("two policies of one Transport")
-	default:
-		if t.policy == nil {
-			a.report.Policies = append(a.report.Policies, *p)
+	case t.policy != nil:
+		if *t.policy != *p {
+			a.contradiction("two policies of one Transport")
 		}
+	default:
+		a.report.Policies = append(a.report.Policies, *p)
 		t.policy, t.limits, t.statuses = p, newHostLimits(p), statusesOf(p.Statuses)
 		t.budget = newBudget(p)
 		a.share(t)
-		a.sameLimits(t)
-		if !t.limiter.named {
-			a.openEnded(logWhole, "a policy that doesn't name its limiter: the Transports of one log are taken to share one")
-		}
 		if p.OwnRefused {
 			a.openEnded(blocksKept, "the user's own eye for refusals (Config.Refused) can't be asked again")
 		}
@@ -125,10 +92,18 @@ func (a *auditor) policyStated(d *evidence.Decision) {
 	}
 }
 
-// sameLimits checks that t promises what other Transports promise that share its limiter. The
-// processes of a fleet may be started again with other limits, one after the other.
-func (a *auditor) sameLimits(t *transport) {
-	l, p := t.limiter, t.policy
+// share finds the limiter and the row of t, as its policy names them, and checks that t promises
+// what others promise that share the limiter. The processes of a fleet may be started again with
+// other limits, one after the other.
+func (a *auditor) share(t *transport) {
+	p := t.policy
+	name := cmp.Or(p.Limiter, fmt.Sprint("\x00", a.run.index))
+	l := a.limiters[name]
+	if l == nil {
+		l = &limiter{named: p.Limiter != "", policy: p, at: a.at, began: a.run, first: never, local: never, cut: never}
+		a.limiters[name] = l
+	}
+	t.limiter, t.row, l.ended = l, cmp.Or(p.Process, name), a.run
 	shared := func(p *evidence.Policy) evidence.Policy {
 		return evidence.Policy{
 			Slots: p.Slots, DelayMin: p.DelayMin, DelayMax: p.DelayMax, Adaptive: p.Adaptive, Ceiling: p.Ceiling, FromEnd: p.FromEnd,
@@ -136,9 +111,9 @@ func (a *auditor) sameLimits(t *transport) {
 		}
 	}
 	switch {
-	case l.policy == nil:
-		l.policy, l.at = p, a.at
-	case !l.named || shared(p) == shared(l.policy):
+	case !l.named:
+		a.openEnded(logWhole, "a policy that doesn't name its limiter: the Transports of one log are taken to share one")
+	case shared(p) == shared(l.policy):
 	case p.Process != "" && p.Process != l.policy.Process:
 		a.openEnded(delaysKept, "processes that share a limiter and state different limits")
 	default:

@@ -390,7 +390,7 @@ func TestVerdictsAcrossLogs(t *testing.T) {
 		{"a Transport that goes on keeps to what it learns of crawl-delays", `1 page 1 delay=300` + "\nlog\npolicy by=T limiter=L\nsite \"\" crawlDelay=400 delay=400 at=302", `
 			lines 6 and 9: gap: 5m1s between two starts, delay in force 6m40s
 			open, delays kept: what a Transport did between two logs that it has records in
-			open, slots kept: what a Transport did between two logs that it has records in
+			open, budget kept: what a Transport did between two logs that it has records in
 		`},
 		{"another one begins with it", `1 page 1 delay=300` + "\nlog\npolicy by=U\nsite \"\" crawlDelay=400 delay=400 at=302", ``},
 	})

@@ -604,7 +604,7 @@ func TestVerdictsOnNumbersOfStarts(t *testing.T) {
 			5   page 5 seq=4
 		`, `
 			lines 12 and 15: sequence: start 3 comes after start 4
-			lines 15 and 18: sequence: start 4 comes after start 4
+			lines 12 and 18: sequence: start 4 comes after start 4
 		`},
 		{"logged in another order", `
 			1   page 1
@@ -613,8 +613,8 @@ func TestVerdictsOnNumbersOfStarts(t *testing.T) {
 			5   page 5 seq=4
 			4   page 4 seq=3
 		`, `
+			lines 12 and 15: sequence: start 4 comes after start 4
 			lines 12 and 18: sequence: start 3 comes after start 4
-			lines 15 and 18: sequence: start 4 comes after start 4
 		`},
 		{"after which holes are found", `
 			1   page 1
