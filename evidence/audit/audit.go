@@ -115,13 +115,11 @@ type auditor struct {
 	by  *transport
 
 	// What was read.
-	runs       []*run
 	transports map[string]*transport
 	named      []*transport // by their index
 	limiters   map[string]*limiter
 	cut        map[string]bool // ids of rows of which a log was cut off
 	hosts      map[string]*host
-	exchanges  arena
 	lost       bool             // whether one was of which it isn't known when, or whose it was
 	proved     map[string]int64 // when a robots.txt was had last, by its URL and what it was, as an exchange shows
 	blind      bool             // whether a log is there of which nothing is known
@@ -133,8 +131,8 @@ type auditor struct {
 // had no answer yet. So what such a log lacks is open, as far as it can have been lost that way: a
 // request that isn't known to have ended had its slot until the last records were made.
 type run struct {
-	index       uint32
-	log         int
+	index       int // of all logs
+	log         int // of its file, as in a place
 	sealed      bool
 	first, last int64 // earliest and latest record
 	shift       int64 // how far the limiter's clock is ahead of that of the records
@@ -150,7 +148,7 @@ type limiter struct {
 	named        bool             // whether its policy names it
 	policy       *evidence.Policy // the first one that names it
 	at           place            // of that
-	exchanges    []uint32         // only where places are counted
+	exchanges    []*exchange      // only where places are counted
 	began, ended *run             // its first log and its last one, as they were read
 	first, last  int64            // earliest and latest record of its logs
 	local        int64            // earliest start of which its server knows nothing
@@ -185,7 +183,7 @@ const (
 )
 
 // An exchange is one request from its start to its end. It has no pointers, so that a collector
-// passes millions of them by. Times are by the clock of its limiter.
+// looks into none of millions. Times are by the clock of its limiter.
 type exchange struct {
 	start, end int64
 	answered   int64 // when the headers were there
@@ -197,31 +195,10 @@ type exchange struct {
 	resource   uint32 // hash of what its URL has behind its host
 	line       uint32
 	slots      uint32
-	by, run    uint32
+	by         uint32 // index of its Transport
 	flags      uint16
 	fate       fate
 }
-
-// chunk is how many exchanges are allocated at once.
-const chunk = 8192
-
-// An arena holds exchanges, by their index.
-type arena struct {
-	chunks [][]exchange
-	n      uint32
-}
-
-func (m *arena) add(x exchange) uint32 {
-	if m.n%chunk == 0 {
-		m.chunks = append(m.chunks, make([]exchange, 0, chunk))
-	}
-	last := &m.chunks[len(m.chunks)-1]
-	*last = append(*last, x)
-	m.n++
-	return m.n - 1
-}
-
-func (m *arena) at(i uint32) *exchange { return &m.chunks[i/chunk][i%chunk] }
 
 func newAuditor() *auditor {
 	a := &auditor{
@@ -234,8 +211,7 @@ func newAuditor() *auditor {
 
 // begin starts a log.
 func (a *auditor) begin() {
-	a.run = &run{index: uint32(len(a.runs)), log: a.at.log}
-	a.runs = append(a.runs, a.run)
+	a.run = &run{index: a.report.Logs, log: a.at.log}
 }
 
 // end ends a log.
@@ -243,8 +219,7 @@ func (a *auditor) end() {
 	for _, by := range a.named {
 		for _, t := range by.trips {
 			if t.underWay && !a.run.sealed {
-				x := a.exchanges.at(t.x)
-				x.fate, x.end = cutOff, max(x.start, a.run.until())
+				t.x.fate, t.x.end = cutOff, max(t.x.start, a.run.until())
 			}
 		}
 		by.trips, by.over, by.origins = nil, nil, nil
@@ -332,4 +307,4 @@ func (a *auditor) sortViolations() {
 }
 
 // place returns where the record of the start x stands.
-func (a *auditor) place(x *exchange) place { return place{a.runs[x.run].log, int(x.line)} }
+func (a *auditor) place(x *exchange) place { return place{a.named[x.by].run.log, int(x.line)} }

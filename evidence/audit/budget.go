@@ -8,10 +8,10 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 )
 
-// A window is one of a budget that is renewed, for one host or, with none, for all.
+// A window is one of a budget that is renewed, for one host or, with nil, for all.
 type window struct {
 	from int64
-	host uint32
+	host *host
 }
 
 // A budget holds what one Transport spent against the limits that its policy names.
@@ -67,15 +67,15 @@ func (a *auditor) spend(h *host, t *try) {
 	}
 	if p.Every == 0 || t.window != 0 {
 		b.take(h, t, 1)
-		a.proveLimit("pages", "", b.pages[window{t.window, none}])
-		a.proveLimit("pages_per_host", h.report.Host, b.pages[window{t.window, h.index}])
+		a.proveLimit("pages", "", b.pages[window{t.window, nil}])
+		a.proveLimit("pages_per_host", h.report.Host, b.pages[window{t.window, h}])
 	}
 }
 
 // take takes n pages of h, which t costs, from the budget.
 func (b *budget) take(h *host, t *try, n int64) {
-	b.pages[window{t.window, none}] += n
-	b.pages[window{t.window, h.index}] += n
+	b.pages[window{t.window, nil}] += n
+	b.pages[window{t.window, h}] += n
 }
 
 // inTime proves that an exchange that was sent started within the time limit. The crawl looks at

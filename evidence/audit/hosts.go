@@ -9,18 +9,14 @@ import (
 	"github.com/go-politeness/politeness/evidence/internal/lines"
 )
 
-// none is the index of no exchange.
-const none = ^uint32(0)
-
 // A host is what the records say of one host.
 type host struct {
 	a         *auditor
-	index     uint32
 	report    HostReport
 	latency   time.Duration // sum of all latencies
 	latencies int           // number of them
 	latest    uint64        // largest number of a start so far
-	xs        []uint32      // its exchanges, in the order of their records
+	xs        []*exchange   // its exchanges, in the order of their records
 	blocks    []block
 	answers   []answer
 	takenBack map[given]int64        // when slots were taken back, by the starts that had them
@@ -53,8 +49,8 @@ type sequence struct {
 	h       *host
 	a       *auditor
 	limiter *limiter
-	xs      []uint32 // in the order of their starts
-	first   int64    // the first of these
+	xs      []*exchange // in the order of their starts
+	first   int64       // the first of these
 	standing
 
 	last     *exchange
@@ -69,11 +65,10 @@ type sequence struct {
 }
 
 // judge judges the exchanges xs of h.
-func (h *host) judge(xs []uint32) {
+func (h *host) judge(xs []*exchange) {
 	a := h.a
-	slices.SortFunc(xs, func(i, j uint32) int {
-		x, y := a.exchanges.at(i), a.exchanges.at(j)
-		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(x.seq, y.seq), cmp.Compare(i, j))
+	slices.SortStableFunc(xs, func(x, y *exchange) int {
+		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(x.seq, y.seq))
 	})
 	by := map[*limiter]*sequence{}
 	var all []*sequence
@@ -91,8 +86,7 @@ func (h *host) judge(xs []uint32) {
 		return s
 	}
 	troubled := len(h.answers)+len(h.blocks) > 0
-	for _, i := range xs {
-		x := a.exchanges.at(i)
+	for _, x := range xs {
 		if at, ok := h.takenBack[given{a.named[x.by].row, x.seq}]; ok {
 			earliest := x.start + a.safe(x)
 			if until := max(at-slack, earliest); at >= earliest-slack && (x.fate != ended || x.end > until) {
@@ -100,7 +94,7 @@ func (h *host) judge(xs []uint32) {
 			}
 		}
 		s := of(a.named[x.by], x.start)
-		s.xs = append(s.xs, i)
+		s.xs = append(s.xs, x)
 		if x.trouble > 0 && h.answers[x.trouble-1].block == 0 || troubled && x.trouble == 0 && x.flags&(serves|again) == serves {
 			s.moves = append(s.moves, move{at: x.answered, x: x})
 		}
@@ -133,8 +127,7 @@ func (s *sequence) judge() {
 	} else {
 		s.from, s.until, s.at, s.left = h.owed.from, h.owed.until, h.owed.at, h.owed.left
 	}
-	for i := range s.xs {
-		x := s.a.exchanges.at(s.xs[i])
+	for i, x := range s.xs {
 		// Whatever it says of its turn, the limits in force hold.
 		limits := h.limits(x)
 		x.delay = max(x.delay, int64(limits.DelayMin))
@@ -233,7 +226,7 @@ func (s *sequence) chain(x *exchange) {
 
 // has reports whether a start has the given stamp.
 func (s *sequence) has(at int64) bool {
-	_, ok := slices.BinarySearchFunc(s.xs, at, func(i uint32, at int64) int { return cmp.Compare(s.a.exchanges.at(i).start, at) })
+	_, ok := slices.BinarySearchFunc(s.xs, at, func(x *exchange, at int64) int { return cmp.Compare(x.start, at) })
 	return ok
 }
 
@@ -346,12 +339,9 @@ func (s *sequence) endless(x *exchange, i int) {
 // provePlaces proves that never more requests were in flight through l, on all hosts together, than
 // MaxInFlight of the policy.
 func (a *auditor) provePlaces(l *limiter) {
-	slices.SortFunc(l.exchanges, func(i, j uint32) int {
-		return cmp.Or(cmp.Compare(a.exchanges.at(i).start, a.exchanges.at(j).start), cmp.Compare(i, j))
-	})
+	slices.SortStableFunc(l.exchanges, func(x, y *exchange) int { return cmp.Compare(x.start, y.start) })
 	var active crowd
-	for _, i := range l.exchanges {
-		x := a.exchanges.at(i)
+	for _, x := range l.exchanges {
 		most := a.named[x.by].policy.MaxInFlight
 		n, y := active.enter(x, most, func(y *exchange) bool {
 			// Another host's request may have got its place long before that was recorded.

@@ -36,7 +36,7 @@ type trip struct {
 
 // A try is one of a trip.
 type try struct {
-	x        uint32 // its exchange
+	x        *exchange
 	host     *host
 	by       *transport
 	attempt  int   // its number

@@ -121,7 +121,7 @@ func (a *auditor) host(d *evidence.Decision) *host {
 	h := a.hosts[d.Host]
 	if h == nil {
 		name := strings.Clone(d.Host)
-		h = &host{a: a, index: uint32(len(a.hosts)), report: HostReport{Host: name}, given: map[given]bool{}, voids: map[int64]bool{}, takenBack: map[given]int64{}, own: map[uint32][]ownLimits{}}
+		h = &host{a: a, report: HostReport{Host: name}, given: map[given]bool{}, voids: map[int64]bool{}, takenBack: map[given]int64{}, own: map[uint32][]ownLimits{}}
 		a.hosts[name] = h
 	}
 	return h
@@ -134,13 +134,14 @@ func (a *auditor) started(d *evidence.Decision) {
 	h.latest = max(h.latest, d.Seq)
 	_, target := splitURL(d.URL)
 	before := t.try
-	t.try = try{x: a.exchanges.n, by: a.by, host: h, attempt: d.Attempt, sends: 1, underWay: true, wall: cmp.Or(stamp(d.Start), stamp(d.Time))}
-	x := exchange{
+	t.try = try{x: new(exchange), by: a.by, host: h, attempt: d.Attempt, sends: 1, underWay: true, wall: cmp.Or(stamp(d.Start), stamp(d.Time))}
+	x := t.x
+	*x = exchange{
 		start: a.limiterClock(d, t.wall), delay: int64(d.Delay), floor: int64(d.CrawlDelay), prev: stamp(d.Prev), seq: d.Seq,
 		line: uint32(a.at.line), resource: uint32(maphash.String(seed, target)), slots: uint32(min(max(d.Slots, 0), 1<<30)),
-		by: a.by.index, run: a.run.index,
+		by: a.by.index,
 	}
-	a.turn(d, &x)
+	a.turn(d, x)
 	if path, _, _ := strings.Cut(target, "?"); d.RobotsTxt || path == robotsPath {
 		x.flags |= robotsTxt
 	}
@@ -158,9 +159,9 @@ func (a *auditor) started(d *evidence.Decision) {
 		}
 	}
 	a.sends(d, &t.try, &before, x.start)
-	h.xs = append(h.xs, a.exchanges.add(x))
+	h.xs = append(h.xs, x)
 	if a.by.policy.MaxInFlight > 0 {
-		a.by.limiter.exchanges = append(a.by.limiter.exchanges, t.x)
+		a.by.limiter.exchanges = append(a.by.limiter.exchanges, x)
 	}
 }
 
@@ -195,7 +196,7 @@ const maxSends = 10
 // slot of the try before, which has lost its connection.
 func (a *auditor) sends(d *evidence.Decision, t, before *try, start int64) {
 	if d.Type == evidence.Resent && before.underWay && before.attempt == d.Attempt {
-		y := a.exchanges.at(before.x)
+		y := before.x
 		y.fate, y.end, y.answered = ended, start, start
 		y.flags |= again
 		t.sends, t.window = before.sends+1, before.window
@@ -243,7 +244,7 @@ func (a *auditor) ended(d *evidence.Decision) {
 		}
 		return
 	}
-	x := a.exchanges.at(t.x)
+	x := t.x
 	a.endAgrees(d, t, x)
 	// The end may look later than it was: time that the computer slept is missing from d.Duration.
 	now, duration, shift := stamp(d.Time), int64(d.Duration), x.start-t.wall
@@ -319,7 +320,7 @@ func (a *auditor) moved(d *evidence.Decision) {
 	case known:
 		a.trip(d)
 		t.moved, t.movedAt, t.movedAs = stamp(d.Time), a.at, d.Status
-		x := a.exchanges.at(t.x)
+		x := t.x
 		n := h.keep(x, a.answerOf(&t.try, d))
 		if b.lifts {
 			n.cleared = true
