@@ -17,8 +17,7 @@ type host struct {
 	latencies int           // number of them
 	latest    uint64        // largest number of a start so far
 	xs        []*exchange   // its exchanges, in the order of their records
-	blocks    []block
-	answers   []answer
+	answers   []*answer
 	takenBack map[given]int64        // when slots were taken back, by the starts that had them
 	given     map[given]bool         // numbers of starts that were given up
 	voids     map[int64]bool         // their stamps, which later starts may name
@@ -85,7 +84,6 @@ func (h *host) judge(xs []*exchange) {
 		s.first = min(s.first, at)
 		return s
 	}
-	troubled := len(h.answers)+len(h.blocks) > 0
 	for _, x := range xs {
 		if at, ok := h.takenBack[given{a.named[x.by].row, x.seq}]; ok {
 			earliest := x.start + a.safe(x)
@@ -94,19 +92,18 @@ func (h *host) judge(xs []*exchange) {
 			}
 		}
 		s := of(a.named[x.by], x.start)
-		s.xs = append(s.xs, x)
-		if x.trouble > 0 && h.answers[x.trouble-1].block == 0 || troubled && x.trouble == 0 && x.flags&(serves|again) == serves {
+		if s.xs = append(s.xs, x); len(h.answers) > 0 && x.trouble == 0 && x.flags&(serves|again) == serves {
 			s.moves = append(s.moves, move{at: x.answered, x: x})
 		}
 	}
-	for i := range h.blocks {
-		b := &h.blocks[i]
-		m := move{at: b.from, b: b}
-		if b.x != nil && h.answers[b.x.trouble-1].block == i+1 {
-			m.x = b.x
+	for _, n := range h.answers {
+		if b := n.block; b != nil {
+			s := of(n.by, b.from)
+			s.blocks, s.moves = append(s.blocks, n), append(s.moves, move{b.from + 1, n.x, n})
+		} else if n.x != nil {
+			s := of(n.by, n.x.start)
+			s.moves = append(s.moves, move{n.at, n.x, n})
 		}
-		s := of(b.by, b.from)
-		s.blocks, s.moves = append(s.blocks, b), append(s.moves, m)
 	}
 	slices.SortStableFunc(all, func(s, t *sequence) int { return cmp.Compare(s.first, t.first) })
 	for i, s := range all {
@@ -120,8 +117,8 @@ func (h *host) judge(xs []*exchange) {
 // judge judges the sequence.
 func (s *sequence) judge() {
 	h := s.h
-	slices.SortFunc(s.blocks, func(b, c *block) int { return cmp.Compare(b.from, c.from) })
-	slices.SortStableFunc(s.moves, func(m, n move) int { return cmp.Compare(m.at, n.at) }) // answers, then blocks
+	slices.SortStableFunc(s.blocks, func(n, m *answer) int { return cmp.Compare(n.block.from, m.block.from) })
+	slices.SortStableFunc(s.moves, func(m, n move) int { return cmp.Compare(m.at, n.at) })
 	if s.overlaps {
 		s.a.openEnded(delaysKept, "a host that two limiters were used for at one time: neither knows of the other's starts (share one, by Config.Hosts)")
 	} else {
@@ -380,10 +377,11 @@ func (s *sequence) taughtUntil(at int64) float64 {
 	return least
 }
 
-// teach takes the block b that the answer n to x set.
-func (s *sequence) teach(x *exchange, n *answer, b *block) {
+// teach takes the block that the answer n set.
+func (s *sequence) teach(n *answer) {
+	b := n.block
 	factor := map[meaning]float64{refusing: 1.5, forbidden: 2}[b.kind]
-	if limits := s.h.limits(x); limits.learned && b.row == 1 && (b.kind == refusing && n.teaches || b.kind == forbidden) {
+	if limits := s.h.limits(n.x); limits.learned && b.row == 1 && (b.kind == refusing && n.teaches || b.kind == forbidden) {
 		s.taught = max(s.taughtUntil(b.from), min(factor*max(float64(limits.DelayMin), s.taughtUntil(b.from)), float64(limits.Ceiling)))
 		s.taughtAt = b.from
 	}

@@ -256,7 +256,7 @@ func (a *auditor) ended(d *evidence.Decision) {
 	switch costs := x.flags&robotsTxt == 0; {
 	case wasSent(d):
 		t.leads = redirectTarget(d)
-		a.answer(h, x, &t.try, d, shift)
+		a.answer(h, &t.try, d, shift)
 		a.dated(h, &t.try, d)
 		if costs {
 			a.inTime(h, x, &t.try)
@@ -309,26 +309,26 @@ func (a *auditor) expired(d *evidence.Decision) {
 
 // moved takes the record of a block, or that the blocks before it are lifted.
 func (a *auditor) moved(d *evidence.Decision) {
-	h, b := a.host(d), block{
-		at: a.at, by: a.by, from: stamp(d.Time) + a.by.shift, until: stamp(d.Until) + a.by.shift, row: d.Refusals,
+	h, b := a.host(d), &block{
+		at: a.at, from: stamp(d.Time) + a.by.shift, until: stamp(d.Until) + a.by.shift, row: d.Refusals,
 		hand: d.Hand, restored: d.Restored, lifts: d.Type == evidence.HostCleared,
 	}
-	t := a.by.trips[d.Trip]
-	switch known := t != nil && t.underWay && t.attempt == d.Attempt && t.host == h; {
-	case !known && !b.hand && !b.restored:
-		a.contradiction("a block was set or lifted by no request")
-	case known:
-		a.trip(d)
+	n := &answer{by: a.by}
+	switch t := a.by.trips[d.Trip]; {
+	case t != nil && t.underWay && t.attempt == d.Attempt && t.host == h:
+		if a.trip(d); t.movedAt.line != 0 {
+			a.contradiction("an answer that set or lifted a block twice", t.movedAt)
+		}
 		t.moved, t.movedAt, t.movedAs = stamp(d.Time), a.at, d.Status
-		x := t.x
-		n := h.keep(x, a.answerOf(&t.try, d))
-		if b.lifts {
-			n.cleared = true
+		n, b.kind = h.keep(t.x, a.answerOf(&t.try, d)), kinds[d.Kind]
+		if n.cleared = b.lifts; b.lifts {
 			return
 		}
-		n.block, b.x, b.kind = len(h.blocks)+1, x, kinds[d.Kind]
+	case !b.hand && !b.restored:
+		a.contradiction("a block was set or lifted by no request")
+		fallthrough
+	default:
+		h.answers = append(h.answers, n)
 	}
-	if !b.lifts || b.hand {
-		h.blocks = append(h.blocks, b)
-	}
+	n.block = b
 }

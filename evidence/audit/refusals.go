@@ -122,20 +122,23 @@ func quota(d *evidence.Decision, sent time.Time) (wish int64) {
 // itself.
 const leeway = slack / 10
 
-// An answer is one that may change its host's state: each but a plain success.
+// An answer is one that may change its host's state: each but a plain success. A block that nobody's
+// answer in the log has set, but a person or an earlier process, has one too, of no exchange.
 type answer struct {
+	by      *transport
+	x       *exchange // nil: nobody's
 	at      int64
 	place   place // of its record
 	meaning meaning
 	status  int
 	refused string
-	wish    int64 // how long the host asks to be left alone
-	early   int64 // how much earlier a block may end, as exact as wish is
-	after   bool  // whether Retry-After says that
-	quota   bool  // whether a rate limit has nothing left
-	teaches bool  // whether it teaches a delay, if it is a refusal
-	block   int   // index of the block that it set, from 1
-	cleared bool  // whether it lifted a block
+	wish    int64  // how long the host asks to be left alone
+	early   int64  // how much earlier a block may end, as exact as wish is
+	after   bool   // whether Retry-After says that
+	quota   bool   // whether a rate limit has nothing left
+	teaches bool   // whether it teaches a delay, if it is a refusal
+	block   *block // that it set; nil: none
+	cleared bool   // whether it lifted a block
 }
 
 // answerOf reads what the record d says of the answer to t.
@@ -146,7 +149,7 @@ func (a *auditor) answerOf(t *try, d *evidence.Decision) answer {
 	}
 	after, left := retryAfter(d, sent), quota(d, sent)
 	n := answer{
-		at: stamp(d.Time) + t.by.shift, place: a.at, meaning: t.by.meaning(d), status: d.Status, refused: strings.Clone(d.Refused),
+		by: t.by, x: t.x, at: stamp(d.Time) + t.by.shift, place: a.at, meaning: t.by.meaning(d), status: d.Status, refused: strings.Clone(d.Refused),
 		wish: after, early: leeway, after: after > 0, quota: left > 0, teaches: d.Status != 503 || d.Refused != "" || t.by.statuses[503],
 	}
 	if !n.after {
@@ -163,18 +166,18 @@ func (a *auditor) answerOf(t *try, d *evidence.Decision) answer {
 // the exchange's end once more.
 func (h *host) keep(x *exchange, n answer) *answer {
 	if x.trouble == 0 {
-		h.answers = append(h.answers, n)
+		h.answers = append(h.answers, &answer{})
 		x.trouble = uint32(len(h.answers))
 	}
-	k := &h.answers[x.trouble-1]
+	k := h.answers[x.trouble-1]
 	n.block, n.cleared = k.block, k.cleared
 	*k, x.answered = n, n.at
 	return k
 }
 
-// answer takes what the end d of x says of the answer.
-func (a *auditor) answer(h *host, x *exchange, t *try, d *evidence.Decision, shift int64) {
-	n := a.answerOf(t, d)
+// answer takes what the end d of t says of the answer.
+func (a *auditor) answer(h *host, t *try, d *evidence.Decision, shift int64) {
+	x, n := t.x, a.answerOf(t, d)
 	n.at = x.answered
 	// Where the clock has jumped ahead during the exchange, the answer came either so long after the
 	// start or so long before the end: only a record of what it did to the host tells.
@@ -217,24 +220,22 @@ func (h *host) countAnswer(t *transport, d *evidence.Decision) {
 // A block is one that was set, or lifted by a person.
 type block struct {
 	at          place
-	by          *transport
 	from, until int64
-	x           *exchange // whose answer set it; nil: nobody's in the log
-	kind        meaning   // what that was counted as; silent: it wasn't counted
-	row         int       // how many of that kind there were in a row
-	hand        bool      // a person did it
-	lifts       bool      // it is the end of all blocks before
+	kind        meaning // what the answer was counted as; silent: it wasn't counted
+	row         int     // how many of that kind there were in a row
+	hand        bool    // a person did it
+	lifts       bool    // it is the end of all blocks before
 	restored    bool
 }
 
 // kinds are the kinds of blocks, as their records name them.
 var kinds = map[string]meaning{"refused": refusing, "unsure": unsure, "ban": forbidden}
 
-// A move is an answer, or what a person or an earlier process did to a host.
+// A move is an answer, when it was there. What sets a block comes after the starts at its very time.
 type move struct {
 	at int64
-	x  *exchange // whose answer; nil: nobody's
-	b  *block    // nil: none
+	x  *exchange
+	n  *answer // nil: a plain success
 }
 
 // rows are how many refusals in a row there were, by kind.
@@ -242,9 +243,9 @@ type rows [refusing + 1]int
 
 // A standing is what a host's answers have done to it, as far as that follows from their records.
 type standing struct {
-	moves  []move // those to come
-	blocks []*block
-	late   int64 // how long after an answer the limiter may hear of it
+	moves  []move    // those to come
+	blocks []*answer // those that set one, by the times of these
+	late   int64     // how long after an answer the limiter may hear of it
 
 	from, until int64     // when the last block was set, and the end of the longest
 	at          place     // of that
@@ -262,24 +263,28 @@ type standing struct {
 	full      int64 // when they were so many that the next request has to go alone; 0: they aren't
 }
 
-// move takes the moves before the start of x: those at its very time, too, that set no block.
-func (s *sequence) move(start int64) {
-	for len(s.moves) > 0 {
+// move takes the moves up to the given time.
+func (s *sequence) move(until int64) {
+	for len(s.moves) > 0 && s.moves[0].at <= until {
 		m := s.moves[0]
-		if m.at > start || m.at == start && m.b != nil {
-			return
-		}
-		if s.moves = s.moves[1:]; m.x != nil {
-			s.answered(m.x, m.b)
-		}
-		if m.b != nil {
-			s.set(m.b)
+		s.moves = s.moves[1:]
+		switch n := m.n; {
+		case n == nil:
+			s.servedAt(m.x)
+		case m.x != nil:
+			s.answered(n)
+			fallthrough
+		default:
+			s.set(n.block)
 		}
 	}
 }
 
-// set takes the block b.
+// set takes the block b, unless it is nil.
 func (s *sequence) set(b *block) {
+	if b == nil {
+		return
+	}
 	if b.restored && s.from > b.from {
 		s.until = 0 // the clock was set back in between: only the end that was restored could be kept
 	}
@@ -355,20 +360,21 @@ func (s *sequence) lacks(at int64) bool {
 	return true
 }
 
-// answered holds what was done to the host against the answer to x, which set the block b or nil.
-func (s *sequence) answered(x *exchange, b *block) {
-	if x.trouble == 0 {
-		s.servedAt(x)
-		return
-	}
-	n := &s.h.answers[x.trouble-1]
+// wrong reports what is wrong with what the answer n did to the host, or didn't.
+func (s *sequence) wrong(kind Kind, n *answer, detail string) {
+	s.violation(kind, detail, s.a.place(n.x), n.place)
+}
+
+// answered holds what was done to the host against the answer n.
+func (s *sequence) answered(n *answer) {
+	x, b := n.x, n.block
 	if s.alone && s.forgiven(x, n.at) {
 		s.row, s.alone, s.forbidden, s.full = rows{}, false, 0, 0
 	}
 	switch {
 	case n.cleared && n.meaning != served:
-		s.violation(Contradiction, "a block was lifted by an answer that is none of a host that serves us", s.a.place(x), n.place)
-	case n.cleared && (b != nil || s.until > n.at && x.start <= s.from):
+		s.wrong(Contradiction, n, "a block was lifted by an answer that is none of a host that serves us")
+	case n.cleared && s.until > n.at && x.start <= s.from:
 		s.violation(Contradiction, "a block was lifted by a request that had started before it", cmp.Or(s.at, n.place), s.a.place(x), n.place)
 	case n.cleared:
 		s.lift()
@@ -383,7 +389,7 @@ func (s *sequence) answered(x *exchange, b *block) {
 		}
 	}
 	if b != nil && m <= served && (counted || !n.quota) {
-		s.violation(Contradiction, "a block was set by an answer that asks for none", s.a.place(x), n.place)
+		s.wrong(Contradiction, n, "a block was set by an answer that asks for none")
 	}
 	if m <= served && !n.quota {
 		return
@@ -397,14 +403,14 @@ func (s *sequence) answered(x *exchange, b *block) {
 		}
 	}
 	if counted {
-		s.count(x, n, b, m)
+		s.count(n, m)
 		return
 	}
-	longest, beside := s.beside(x, n)
+	longest, beside := s.beside(n)
 	switch {
 	case m <= served, beside, m == unsure && own:
 	case m == forbidden:
-		s.forbid(x, n)
+		s.forbid(n)
 	case m == unsure && s.forbade >= x.start:
 		s.a.openEnded(blocksKept, "whether a request was in flight when answers such as 403 were to be told from a ban")
 	case m == unsure && failed:
@@ -415,13 +421,13 @@ func (s *sequence) answered(x *exchange, b *block) {
 		if m == unsure {
 			why = "after which a host rests for a second"
 		}
-		s.violation(BrokenBlock, n.words()+", "+why+", set no block", s.a.place(x), n.place)
+		s.wrong(BrokenBlock, n, n.words()+", "+why+", set no block")
 	}
 	if b != nil {
 		longest = max(longest, b.until)
 	}
 	if n.wish > 0 && (n.quota || m == refusing && beside) && max(s.until, longest) < n.at+n.wish-min(n.early, n.wish) && !s.lacks(n.at) {
-		s.violation(BrokenBlock, fmt.Sprintf("the host asked to be left alone for %v and wasn't blocked for so long", time.Duration(n.wish)), s.a.place(x), n.place)
+		s.wrong(BrokenBlock, n, fmt.Sprintf("the host asked to be left alone for %v and wasn't blocked for so long", time.Duration(n.wish)))
 	}
 }
 
@@ -438,29 +444,29 @@ func (n *answer) words() string {
 	return fmt.Sprintf("status %d", n.status)
 }
 
-// beside reports whether the answer n to x is a part of a block that another one, or a person, has
-// set while x was in flight, and when the longest of these ends.
-func (s *sequence) beside(x *exchange, n *answer) (longest int64, ok bool) {
-	i, _ := slices.BinarySearchFunc(s.blocks, x.start, func(b *block, at int64) int { return cmp.Compare(b.from, at) })
-	for _, b := range s.blocks[i:] {
-		if b.from > n.at+s.late {
+// beside reports whether the answer n is a part of a block that another one, or a person, has set
+// while its request was in flight, and when the longest of these ends.
+func (s *sequence) beside(n *answer) (longest int64, ok bool) {
+	i, _ := slices.BinarySearchFunc(s.blocks, n.x.start, func(o *answer, at int64) int { return cmp.Compare(o.block.from, at) })
+	for _, o := range s.blocks[i:] {
+		if o.block.from > n.at+s.late {
 			break
 		}
-		if b.x != nil && (b.x == x || b.x.start > n.at+leeway) {
+		if o == n || o.x != nil && o.x.start > n.at+leeway {
 			continue
 		}
-		if longest, ok = max(longest, b.until), true; b.hand {
+		if longest, ok = max(longest, o.block.until), true; o.block.hand {
 			s.a.openEnded(blocksKept, "what an answer did to a host beside a person")
 		}
 	}
 	return longest, ok
 }
 
-// count holds the block b, which the answer n to x set as one of a row, against that row and the
-// policy. m is what that answer had to be counted as.
-func (s *sequence) count(x *exchange, n *answer, b *block, m meaning) {
-	row := 1
-	if x.start > s.from {
+// count holds the block that the answer n set as one of a row against that row and the policy. m is
+// what that answer had to be counted as.
+func (s *sequence) count(n *answer, m meaning) {
+	b, row := n.block, 1
+	if n.x.start > s.from {
 		row = min(s.row[b.kind]+1, 255)
 	}
 	switch {
@@ -468,25 +474,25 @@ func (s *sequence) count(x *exchange, n *answer, b *block, m meaning) {
 	case b.kind == refusing && b.row > 1: // a server may have come back with old data
 		s.a.openEnded(blocksKept, "a block that counts as one more refusal after some that aren't in the log")
 	case !s.lacks(n.at):
-		s.violation(Contradiction, n.words()+" was counted as another kind of refusal than it is", s.a.place(x), n.place)
+		s.wrong(Contradiction, n, n.words()+" was counted as another kind of refusal than it is")
 	}
 	if b.row < row && !s.lacks(n.at) {
-		s.violation(Contradiction, fmt.Sprintf("refusal %d in a row, after %d", b.row, row-1), s.a.place(x), n.place)
+		s.wrong(Contradiction, n, fmt.Sprintf("refusal %d in a row, after %d", b.row, row-1))
 	}
-	least, known := s.least(s.a.named[x.by].policy, n, b)
+	least, known := n.least()
 	if !known {
 		s.a.openEnded(blocksKept, "how long a refusal blocks is a policy of the user's")
 	}
 	if b.until < n.at+least-min(n.early, least) {
-		s.violation(BrokenBlock, fmt.Sprintf("a refusal that blocks for %v set a block of %v", time.Duration(least), time.Duration(b.until-n.at)),
-			s.a.place(x), n.place)
+		s.wrong(BrokenBlock, n, fmt.Sprintf("a refusal that blocks for %v set a block of %v", time.Duration(least), time.Duration(b.until-n.at)))
 	}
-	s.teach(x, n, b)
+	s.teach(n)
 }
 
-// least returns how long the block b lasts at least that n set; known is false where the policy is
+// least returns how long the block lasts at least that n set; known is false where the policy is
 // the user's own.
-func (s *sequence) least(p *evidence.Policy, n *answer, b *block) (least int64, known bool) {
+func (n *answer) least() (least int64, known bool) {
+	p, b := n.by.policy, n.block
 	switch {
 	case b.kind == unsure: // it may be a page's own trouble
 		least = grown(b.row, false, time.Second, 5*time.Minute)
@@ -529,10 +535,10 @@ func (s *sequence) servedAt(x *exchange) {
 	s.served, s.forbidden, s.full = x.answered, 0, 0
 }
 
-// forbid counts the answer n to x, one such as 403 that set no block. Where several answers came at
+// forbid counts the answer n, one such as 403 that set no block. Where several answers came at
 // about the same time, in an order that the log doesn't tell, it counts as few as possible.
-func (s *sequence) forbid(x *exchange, n *answer) {
-	p := s.a.named[x.by].policy
+func (s *sequence) forbid(n *answer) {
+	x, p := n.x, n.by.policy
 	if n.at-s.forbade >= int64(p.Forgive)-slack {
 		s.forbidden, s.full = 0, 0 // they are forgiven
 	}
