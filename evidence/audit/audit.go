@@ -145,6 +145,7 @@ func (r *run) until() int64 { return r.last - slack + r.shift }
 
 // A limiter is what some Transports share: slots, delays and blocks of each host.
 type limiter struct {
+	index        int
 	named        bool             // whether its policy names it
 	policy       *evidence.Policy // the first one that names it
 	at           place            // of that
@@ -191,7 +192,7 @@ type exchange struct {
 	floor      int64 // the request's own crawl-delay
 	prev       int64 // start before it, as the limiter has it; 0: the limiter knows none
 	seq        uint64
-	trouble    uint32 // index of its answer in its host's answers, from 1; 0: it has none
+	trouble    uint32 // index of its answer in its sequence's answers, from 1; 0: it has none
 	resource   uint32 // hash of what its URL has behind its host
 	line       uint32
 	slots      uint32
@@ -245,7 +246,7 @@ func (a *auditor) judge() *Report {
 	}
 	for _, name := range inOrder(a.hosts) {
 		h := a.hosts[name]
-		h.judge(h.xs)
+		h.judge()
 		if h.latencies > 0 {
 			h.report.Latency = h.latency / time.Duration(h.latencies)
 		}

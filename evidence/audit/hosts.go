@@ -16,8 +16,7 @@ type host struct {
 	latency   time.Duration // sum of all latencies
 	latencies int           // number of them
 	latest    uint64        // largest number of a start so far
-	xs        []*exchange   // its exchanges, in the order of their records
-	answers   []*answer
+	sequences map[*limiter]*sequence
 	takenBack map[given]int64        // when slots were taken back, by the starts that had them
 	given     map[given]bool         // numbers of starts that were given up
 	voids     map[int64]bool         // their stamps, which later starts may name
@@ -48,7 +47,8 @@ type sequence struct {
 	h       *host
 	a       *auditor
 	limiter *limiter
-	xs      []*exchange // in the order of their starts
+	xs      []*exchange // in the order of their records, then of their starts
+	answers []*answer   // in the order of their records
 	first   int64       // the first of these
 	standing
 
@@ -63,49 +63,30 @@ type sequence struct {
 	overlaps bool                 // whether another limiter was in use at the same time
 }
 
-// judge judges the exchanges xs of h.
-func (h *host) judge(xs []*exchange) {
-	a := h.a
-	slices.SortStableFunc(xs, func(x, y *exchange) int {
-		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(x.seq, y.seq))
-	})
-	by := map[*limiter]*sequence{}
-	var all []*sequence
-	of := func(t *transport, at int64) *sequence {
-		s := by[t.limiter]
-		if s == nil {
-			s = &sequence{h: h, a: a, limiter: t.limiter, first: at, rows: map[string]*exchange{}, firstEnd: never}
-			s.late, s.failed = slack, map[uint32]int64{}
-			by[t.limiter], all = s, append(all, s)
-		}
+// of returns what the limiter of t did to h.
+func (h *host) of(t *transport) *sequence {
+	s := h.sequences[t.limiter]
+	if s == nil {
+		s = &sequence{h: h, a: h.a, limiter: t.limiter, rows: map[string]*exchange{}, first: never, firstEnd: never}
+		s.late, s.failed = slack, map[uint32]int64{}
 		if t.policy.Process != "" {
 			s.late = settling
 		}
-		s.first = min(s.first, at)
-		return s
+		h.sequences[t.limiter] = s
 	}
-	for _, x := range xs {
-		if at, ok := h.takenBack[given{a.named[x.by].row, x.seq}]; ok {
-			earliest := x.start + a.safe(x)
-			if until := max(at-slack, earliest); at >= earliest-slack && (x.fate != ended || x.end > until) {
-				x.end, x.flags = until, x.flags|takenBack
-			}
-		}
-		s := of(a.named[x.by], x.start)
-		if s.xs = append(s.xs, x); len(h.answers) > 0 && x.trouble == 0 && x.flags&(serves|again) == serves {
-			s.moves = append(s.moves, move{at: x.answered, x: x})
-		}
+	return s
+}
+
+// judge judges what was done to h.
+func (h *host) judge() {
+	var all []*sequence
+	for _, s := range h.sequences {
+		s.sort()
+		all = append(all, s)
 	}
-	for _, n := range h.answers {
-		if b := n.block; b != nil {
-			s := of(n.by, b.from)
-			s.blocks, s.moves = append(s.blocks, n), append(s.moves, move{b.from + 1, n.x, n})
-		} else if n.x != nil {
-			s := of(n.by, n.x.start)
-			s.moves = append(s.moves, move{n.at, n.x, n})
-		}
-	}
-	slices.SortStableFunc(all, func(s, t *sequence) int { return cmp.Compare(s.first, t.first) })
+	slices.SortFunc(all, func(s, t *sequence) int {
+		return cmp.Or(cmp.Compare(s.first, t.first), cmp.Compare(s.limiter.index, t.limiter.index))
+	})
 	for i, s := range all {
 		if i > 0 && all[i-1].last != nil && all[i-1].last.start+all[i-1].last.delay > s.first {
 			s.overlaps = !all[i-1].limiter.before(s.limiter)
@@ -114,11 +95,34 @@ func (h *host) judge(xs []*exchange) {
 	}
 }
 
+// sort puts the starts, answers and blocks in the order of their times.
+func (s *sequence) sort() {
+	slices.SortStableFunc(s.xs, func(x, y *exchange) int { return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(x.seq, y.seq)) })
+	for _, x := range s.xs {
+		if at, ok := s.h.takenBack[given{s.a.named[x.by].row, x.seq}]; ok {
+			earliest := x.start + s.a.safe(x)
+			if until := max(at-slack, earliest); at >= earliest-slack && (x.fate != ended || x.end > until) {
+				x.end, x.flags = until, x.flags|takenBack
+			}
+		}
+		if s.first = min(s.first, x.start); len(s.answers) > 0 && x.trouble == 0 && x.flags&(serves|again) == serves {
+			s.moves = append(s.moves, move{at: x.answered, x: x})
+		}
+	}
+	for _, n := range s.answers {
+		if b := n.block; b != nil {
+			s.first, s.blocks, s.moves = min(s.first, b.from), append(s.blocks, n), append(s.moves, move{b.from + 1, n.x, n})
+		} else {
+			s.moves = append(s.moves, move{n.at, n.x, n})
+		}
+	}
+	slices.SortStableFunc(s.blocks, func(n, m *answer) int { return cmp.Compare(n.block.from, m.block.from) })
+	slices.SortStableFunc(s.moves, func(m, n move) int { return cmp.Compare(m.at, n.at) })
+}
+
 // judge judges the sequence.
 func (s *sequence) judge() {
 	h := s.h
-	slices.SortStableFunc(s.blocks, func(n, m *answer) int { return cmp.Compare(n.block.from, m.block.from) })
-	slices.SortStableFunc(s.moves, func(m, n move) int { return cmp.Compare(m.at, n.at) })
 	if s.overlaps {
 		s.a.openEnded(delaysKept, "a host that two limiters were used for at one time: neither knows of the other's starts (share one, by Config.Hosts)")
 	} else {

@@ -121,7 +121,7 @@ func (a *auditor) host(d *evidence.Decision) *host {
 	h := a.hosts[d.Host]
 	if h == nil {
 		name := strings.Clone(d.Host)
-		h = &host{a: a, report: HostReport{Host: name}, given: map[given]bool{}, voids: map[int64]bool{}, takenBack: map[given]int64{}, own: map[uint32][]ownLimits{}}
+		h = &host{a: a, report: HostReport{Host: name}, given: map[given]bool{}, voids: map[int64]bool{}, takenBack: map[given]int64{}, own: map[uint32][]ownLimits{}, sequences: map[*limiter]*sequence{}}
 		a.hosts[name] = h
 	}
 	return h
@@ -159,7 +159,8 @@ func (a *auditor) started(d *evidence.Decision) {
 		}
 	}
 	a.sends(d, &t.try, &before, x.start)
-	h.xs = append(h.xs, x)
+	s := h.of(a.by)
+	s.xs = append(s.xs, x)
 	if a.by.policy.MaxInFlight > 0 {
 		a.by.limiter.exchanges = append(a.by.limiter.exchanges, x)
 	}
@@ -309,7 +310,8 @@ func (a *auditor) expired(d *evidence.Decision) {
 
 // moved takes the record of a block, or that the blocks before it are lifted.
 func (a *auditor) moved(d *evidence.Decision) {
-	h, b := a.host(d), &block{
+	h := a.host(d)
+	s, b := h.of(a.by), &block{
 		at: a.at, from: stamp(d.Time) + a.by.shift, until: stamp(d.Until) + a.by.shift, row: d.Refusals,
 		hand: d.Hand, restored: d.Restored, lifts: d.Type == evidence.HostCleared,
 	}
@@ -320,7 +322,7 @@ func (a *auditor) moved(d *evidence.Decision) {
 			a.contradiction("an answer that set or lifted a block twice", t.movedAt)
 		}
 		t.moved, t.movedAt, t.movedAs = stamp(d.Time), a.at, d.Status
-		n, b.kind = h.keep(t.x, a.answerOf(&t.try, d)), kinds[d.Kind]
+		n, b.kind = s.keep(t.x, a.answerOf(&t.try, d)), kinds[d.Kind]
 		if n.cleared = b.lifts; b.lifts {
 			return
 		}
@@ -328,7 +330,7 @@ func (a *auditor) moved(d *evidence.Decision) {
 		a.contradiction("a block was set or lifted by no request")
 		fallthrough
 	default:
-		h.answers = append(h.answers, n)
+		s.answers = append(s.answers, n)
 	}
 	n.block = b
 }

@@ -164,12 +164,12 @@ func (a *auditor) answerOf(t *try, d *evidence.Decision) answer {
 
 // keep keeps the answer n to x. The record of a block or of its end tells of it first, and that of
 // the exchange's end once more.
-func (h *host) keep(x *exchange, n answer) *answer {
+func (s *sequence) keep(x *exchange, n answer) *answer {
 	if x.trouble == 0 {
-		h.answers = append(h.answers, &answer{})
-		x.trouble = uint32(len(h.answers))
+		s.answers = append(s.answers, &answer{})
+		x.trouble = uint32(len(s.answers))
 	}
-	k := h.answers[x.trouble-1]
+	k := s.answers[x.trouble-1]
 	n.block, n.cleared = k.block, k.cleared
 	*k, x.answered = n, n.at
 	return k
@@ -194,7 +194,7 @@ func (a *auditor) answer(h *host, t *try, d *evidence.Decision, shift int64) {
 		x.flags |= serves
 	}
 	if n.meaning > served || n.wish > 0 || x.trouble > 0 {
-		h.keep(x, n)
+		h.of(t.by).keep(x, n)
 	}
 }
 

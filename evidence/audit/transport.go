@@ -100,7 +100,7 @@ func (a *auditor) share(t *transport) {
 	name := cmp.Or(p.Limiter, fmt.Sprint("\x00", a.run.index))
 	l := a.limiters[name]
 	if l == nil {
-		l = &limiter{named: p.Limiter != "", policy: p, at: a.at, began: a.run, first: never, local: never, cut: never}
+		l = &limiter{index: len(a.limiters), named: p.Limiter != "", policy: p, at: a.at, began: a.run, first: never, local: never, cut: never}
 		a.limiters[name] = l
 	}
 	t.limiter, t.row, l.ended = l, cmp.Or(p.Process, name), a.run
