@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -19,6 +18,7 @@ import (
 	"golang.org/x/net/publicsuffix"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/internal/mediatype"
 	"github.com/go-politeness/politeness/internal/weblink"
 	"github.com/go-politeness/politeness/robots"
 )
@@ -84,7 +84,7 @@ func links(text io.Reader, query func(string) string, pageURL string, most int) 
 			continue
 		}
 		ref, rel := reference(z, tag)
-		if ref == "" {
+		if strings.TrimSpace(ref) == "" {
 			continue
 		}
 		if len(found) == most && tag != atom.Link && tag != atom.Base {
@@ -129,7 +129,7 @@ var leading = []atom.Atom{atom.A, atom.Area, atom.Link, atom.Base, atom.Meta, at
 
 // refresh matches the content of a <meta http-equiv=refresh> that names a URL (HTML, section
 // 4.2.5.3), which is in one of the groups.
-var refresh = regexp.MustCompile(`(?is)^\s*(?:\d+|\.)[\d.]*(?:\s+[;,]?|[;,])\s*(?:url\s*=\s*)?(?:'([^']*)|"([^"]*)|(.+))`)
+var refresh = regexp.MustCompile(`(?is)^\s*(?:\d+|\.)[\d.]*(?:\s+[;,]?|[;,])\s*(?:url\s*=\s*)?(?:'([^']*)|"([^"]*)|(.*))`)
 
 // reference returns the reference and the rel attribute of the tag that z is at; ref is empty where
 // it leads nowhere.
@@ -153,7 +153,7 @@ func reference(z *html.Tokenizer, tag atom.Atom) (ref, rel string) {
 			ref = groups[1] + groups[2] + groups[3]
 		}
 	}
-	return strings.TrimSpace(ref), rel
+	return ref, rel
 }
 
 // undeclared is the encoding of a page that doesn't name its own.
@@ -163,7 +163,13 @@ var undeclared, _, _ = charset.DetermineEncoding(nil, "")
 // as browsers do, in the encoding of the page (https://url.spec.whatwg.org, section 4.4).
 func (p *Page) text() (read func() io.Reader, query func(string) string) {
 	e, name, _ := charset.DetermineEncoding(p.Body, p.Response.Header.Get("Content-Type"))
-	if e == undeclared && utf8.Valid(p.Body) && utf8.RuneCount(p.Body) < len(p.Body) {
+	switch {
+	case e != undeclared:
+	case bytes.HasPrefix(p.Body, []byte("<\x00")):
+		name = "utf-16le"
+	case bytes.HasPrefix(p.Body, []byte("\x00<")):
+		name = "utf-16be"
+	case utf8.Valid(p.Body) && utf8.RuneCount(p.Body) < len(p.Body):
 		name = "utf-8" // which begins after the bytes that were looked at
 	}
 	query = func(raw string) string { return raw }
@@ -199,13 +205,21 @@ func inEncoding(raw string, encode func(string) (string, error)) string {
 	return b.String()
 }
 
+// scheme matches the beginning of a URL that isn't relative.
+var scheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
+
 // asWritten returns a reference as browsers read it (https://url.spec.whatwg.org): without tabs and
 // line ends, with slashes for backslashes, and with "%25" for a percent sign that begins no escape.
+// A path such as "8:30.html" begins with "./" then.
 func asWritten(href string) string {
-	if !strings.ContainsAny(href, "\t\r\n\\%") {
+	href = strings.TrimSpace(href)
+	if !strings.ContainsAny(href, "\t\r\n\\%:") {
 		return href
 	}
 	var b strings.Builder
+	if !scheme.MatchString(href) && !strings.ContainsAny(href[:1], `/?#\`) {
+		b.WriteString("./")
+	}
 	path := true
 	for i := 0; i < len(href); i++ {
 		c := href[i]
@@ -223,12 +237,6 @@ func asWritten(href string) string {
 	return b.String()
 }
 
-// isHTML reports whether the page may have links.
-func isHTML(p *Page) bool {
-	mediaType, _, _ := mime.ParseMediaType(p.Response.Header.Get("Content-Type"))
-	return mediaType == "text/html" || mediaType == "application/xhtml+xml"
-}
-
 // read finds the links of a page, and adds those that are to be followed.
 func (r *run) read(p *Page) {
 	p.add = r.add
@@ -236,7 +244,7 @@ func (r *run) read(p *Page) {
 	p.Preferences = politeness.PreferencesOf(p.Response)
 	p.Directives = politeness.DirectivesOf(p.Response).Merge(robots.ParseTags(p.Response.Header["X-Robots-Tag"], product))
 	p.readLinkHeader()
-	if isHTML(p) {
+	if mediatype.IsHTML(p.Response.Header.Get("Content-Type")) {
 		text, query := p.text()
 		if meta, err := robots.ReadMeta(text(), product); err == nil {
 			p.Directives = p.Directives.Merge(meta)
@@ -354,5 +362,5 @@ func (p *Page) resolve(rawURL string) (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	return base.Parse(strings.TrimSpace(rawURL))
+	return base.Parse(asWritten(rawURL))
 }

@@ -16,7 +16,9 @@ import (
 // raw answers with the bytes of body.
 func raw(contentType, body string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", contentType)
+		if w.Header()["Content-Type"] = nil; contentType != "" { // nil: none is guessed
+			w.Header().Set("Content-Type", contentType)
+		}
 		_, _ = w.Write([]byte(body))
 	})
 }
@@ -52,6 +54,7 @@ func TestLinksInEveryElement(t *testing.T) {
 		"no time":            {`<meta http-equiv=refresh content="url=/next">`, ""},
 		"no refresh":         {`<meta name=refresh content="0;url=/next">`, ""},
 		"a url in the url":   {`<meta http-equiv=refresh content="0;urls/x">`, "/urls/x"},
+		"an empty url":       {`<meta http-equiv=refresh content="5; url=">`, ""},
 		"relative to base":   {`<base href=/dir/><meta http-equiv=refresh content="0;url=next">`, "/dir/next"},
 		"frames":             {`<frameset><frame src="/left"><frame SRC=/right></frameset>`, "/left /right"},
 		"noframes":           {`<frameset><frame src="/left"></frameset><noframes><a href=/plain>a</a></noframes>`, "/left /plain"},
@@ -66,6 +69,22 @@ func TestLinksInEveryElement(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				if got := strings.TrimSpace(crawled(t, "text/html; charset=utf-8", tt.html)); got != tt.want {
 					t.Errorf("visited %q, want %q", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// TestPagesAreHTML also where their Content-Type is malformed, or missing.
+func TestPagesAreHTML(t *testing.T) {
+	for contentType, want := range map[string]string{
+		"text/html; charset=utf-8; charset=utf-8": "/next", "TEXT/HTML;;": "/next", "text/html, text/html": "/next", "": "/next",
+		"application/xhtml+xml": "/next", "text/plain": "", "application/json; charset=utf-8; charset=utf-8": "",
+	} {
+		t.Run(contentType, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if got := strings.TrimSpace(crawled(t, contentType, "<!DOCTYPE html><a href=/next>")); got != want {
+					t.Errorf("visited %q, want %q", got, want)
 				}
 			})
 		})
@@ -97,6 +116,8 @@ func TestLegacyCharsets(t *testing.T) {
 		"UTF-16, big endian":      {"text/html", asUTF16(binary.BigEndian, "<a href='/café?q=é'>"), utf8Path + "?q=%C3%A9"},
 		"UTF-16, little endian":   {"text/html", asUTF16(binary.LittleEndian, "<a href='/café?q=é'>"), utf8Path + "?q=%C3%A9"},
 		"UTF-16, by header alone": {"text/html; charset=UTF-16LE", asUTF16(binary.LittleEndian, "<a href='/café?q=é'>")[2:], utf8Path + "?q=%C3%A9"},
+		"UTF-16, by its bytes":    {"text/html", asUTF16(binary.LittleEndian, "<a href='/café?q=é'>")[2:], utf8Path + "?q=%C3%A9"},
+		"UTF-16BE, by its bytes":  {"text/html", asUTF16(binary.BigEndian, "<a href='/café?q=é'>")[2:], utf8Path + "?q=%C3%A9"},
 		"UTF-16, noindex":         {"text/html", asUTF16(binary.LittleEndian, "<meta name=robots content=nofollow><a href='/not'>"), ""},
 		"a mark against a header": {"text/html; charset=ISO-8859-1", "\xef\xbb\xbf<a href='/caf\xc3\xa9?q=\xc3\xa9'>", utf8Path + "?q=%C3%A9"},
 		"an encoding that is none": {

@@ -102,7 +102,7 @@ const linksPage = `<!doctype html><title>a page</title>
 <a href="javascript:alert(1)">js</a> <a href="//other.example:80/x">4</a> <a href=a>again</a> <a href="http://[bad">bad</a>
 <script>document.write('<a href="/script">')</script> <!-- <a href="/comment"> --> <img src=i srcset="j 2x">
 <a href="/two
- lines	">nl</a> <a href='/100%'>100 %</a> <a href="\back\slash?\">back</a> <a href="ref?a=1&amp;b=2">5</a> <textarea><a href=/text></textarea> <a rel=prev href=unclosed`
+ lines	">nl</a> <a href='/100%'>100 %</a> <a href="\back\slash?\">back</a> <a href="ref?a=1&amp;b=2">5</a> <textarea><a href=/text></textarea> <a href="8:30 h.html">6</a> <a href=12:7>7</a> <a rel=prev href=unclosed`
 
 func TestLinks(t *testing.T) {
 	found, canonical, more := links(strings.NewReader(linksPage), strings.Clone, "http://example.com/dir/page.html", 100)
@@ -117,6 +117,8 @@ func TestLinks(t *testing.T) {
 		{URL: "http://example.com/100%25", Element: "a"},
 		{URL: "http://example.com/back/slash?%5C", Element: "a"},
 		{URL: "http://example.com/docs/ref?a=1&b=2", Element: "a"},
+		{URL: "http://example.com/docs/8:30%20h.html", Element: "a"},
+		{URL: "http://example.com/docs/12:7", Element: "a"},
 	}
 	if !slices.Equal(found, want) || canonical != "http://www.example.com/canon" || more != 0 {
 		t.Errorf("links: %+v\nwant %+v\ncanonical %s, %d more", found, want, canonical, more)

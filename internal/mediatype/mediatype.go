@@ -41,3 +41,10 @@ func Of(contentType string) string {
 	}
 	return strings.ToLower(strings.TrimSpace(mediaType))
 }
+
+// IsHTML reports whether a Content-Type is that of a page: HTML, or none, which browsers show as a
+// page, too, if it looks like one.
+func IsHTML(contentType string) bool {
+	mediaType := Of(contentType)
+	return contentType == "" || mediaType == "text/html" || mediaType == "application/xhtml+xml"
+}

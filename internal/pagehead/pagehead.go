@@ -44,14 +44,8 @@ func (h *Head) Begin(header http.Header, product string, stated robots.Preferenc
 	defer h.mu.Unlock()
 	h.tags = robots.ParseTags(header["X-Robots-Tag"], product)
 	h.stated, h.meta = stated, nil
-	// What has no type at all browsers show as a page, too, if it looks like one.
-	switch ct := header.Get("Content-Type"); mediatype.Of(ct) {
-	case "text/html", "application/xhtml+xml":
+	if mediatype.IsHTML(header.Get("Content-Type")) {
 		h.meta = robots.NewMetaScanner(product)
-	default:
-		if ct == "" {
-			h.meta = robots.NewMetaScanner(product)
-		}
 	}
 }
 
