@@ -65,9 +65,9 @@ func (r *run) contact(fl *flight) {
 			fl.h.at = fl.began.Add(fl.h.gap)
 		}
 		r.frontier.finish(fl, took)
-		if refused := (*politeness.Error)(nil); errors.As(err, &refused) && !refused.RetryAt.IsZero() {
+		if at := retryAt(err); !at.IsZero() {
 			fl.h.robotsAsked = false // there was no turn for it
-			r.putOff(fl, refused.RetryAt, err)
+			r.putOff(fl, at, err)
 			return
 		}
 		r.putBack(fl)
@@ -118,15 +118,14 @@ func (r *run) putBack(fl *flight) {
 func (r *run) isTurn(fl *flight) bool {
 	at, err := r.c.cfg.Transport.Next(r.ctx, fl.request.URL)
 	now := time.Now()
-	var refused *politeness.Error
 	switch {
 	case err == nil && at.Sub(now) <= soon:
 		r.events <- func() { r.frontier.started(fl, now) }
 		return true
-	case errors.As(err, &refused) && !refused.RetryAt.IsZero():
-		at = refused.RetryAt
 	case err != nil:
-		return true // RoundTrip refuses the request as well, and records that
+		if at = retryAt(err); at.IsZero() {
+			return true // RoundTrip refuses the request as well, and records that
+		}
 	}
 	fl.finished = true
 	r.events <- func() {
@@ -134,6 +133,15 @@ func (r *run) isTurn(fl *flight) bool {
 		r.putOff(fl, at, err)
 	}
 	return false
+}
+
+// retryAt returns when the Transport, which has refused a request with err, would take it; zero:
+// not known.
+func retryAt(err error) (at time.Time) {
+	if refused := (*politeness.Error)(nil); errors.As(err, &refused) {
+		at = refused.RetryAt
+	}
+	return at
 }
 
 // putOff leaves the host of fl alone until at: because of err or, where that is nil, because of its
@@ -150,13 +158,8 @@ func (r *run) putOff(fl *flight, at time.Time, err error) {
 		h.dead = refused || h.unreachable > 1 && isSilent(err)
 	}
 	if (h.unreachable >= tries || forGood(err) || at.Sub(now) > r.c.cfg.Patience) && !r.stopped {
-		if fl.good {
-			h.refusals.good = Request{} // the next URL tells
-		} else {
-			r.done(Result{Request: fl.request, Outcome: outcome, Err: err}, nil)
-		}
 		h.at = now // its other URLs have the same outcome
-		r.frontier.put(h)
+		r.noPage(fl, outcome, err)
 		return
 	}
 	h.at = slices.MaxFunc([]time.Time{h.at, at, now.Add(soon)}, time.Time.Compare)
@@ -193,7 +196,9 @@ func (r *run) giveUpDead(now time.Time) {
 	}
 	for h := range sooner {
 		h.unreachable = r.c.cfg.Tries
-		h.closed = !h.dead
+		if !h.dead {
+			h.close()
+		}
 	}
 	r.frontier.moveUp(sooner)
 }
@@ -299,13 +304,19 @@ func (r *run) failed(fl *flight, outcome Outcome, err error) {
 	if r.late.Err() != nil {
 		outcome = Left
 	}
+	r.noPage(fl, outcome, err)
+	r.settle(fl.h)
+}
+
+// noPage ends the URL of fl, for which there is no page. Where it is that of a page that was served
+// before, the next URL tells.
+func (r *run) noPage(fl *flight, outcome Outcome, err error) {
 	if fl.good {
-		fl.h.refusals.good = Request{} // the next URL tells
-		r.frontier.put(fl.h)
+		fl.h.refusals.good = Request{}
 	} else {
 		r.done(Result{Request: fl.request, Outcome: outcome, Err: err}, nil)
 	}
-	r.settle(fl.h)
+	r.frontier.put(fl.h)
 }
 
 // get fetches a page.

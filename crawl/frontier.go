@@ -1,6 +1,7 @@
 package crawl
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -68,7 +69,7 @@ type host struct {
 
 	at    time.Time     // earliest next start
 	why   string        // why it is that late; empty: the delay between requests
-	wakes time.Time     // when the first of its sleepers comes back, see run.retry
+	wakes time.Time     // when the first of its sleepers comes back, see verdict.later
 	gap   time.Duration // least time between two starts
 	place place
 
@@ -80,7 +81,7 @@ type host struct {
 	dead        bool // it didn't answer at all the last time, see putOff
 
 	refusals refusals
-	closed   bool // it has refused for too long: its URLs are given up
+	closed   *Result // of its URLs, as it has refused for too long; nil: they are asked for
 
 	pace     int           // quick or slow
 	usual    time.Duration // moving mean of the times that its exchanges take; 0: there was none
@@ -171,6 +172,11 @@ func (h *host) class() int {
 		return fresh
 	}
 	return h.pace
+}
+
+// close gives up the URLs of h, which has refused for too long.
+func (h *host) close() {
+	h.closed = &Result{Outcome: Refused, Status: h.refusals.status, Err: fmt.Errorf("crawl: its host is given up: %v", &h.refusals)}
 }
 
 // next returns the request that is taken next; ok is false if there is none.

@@ -7,13 +7,12 @@ import (
 
 // A memory is the Queue in memory. It remembers each URL that it has taken in by a hash.
 type memory struct {
-	max     int // URLs kept
-	kept    int // waiting and lent ones
-	waiting int
-	seed    maphash.Seed
-	seen    map[uint64]struct{}
-	hosts   map[string]*list // of waiting ones
-	lent    map[string]int   // number of lent ones by host
+	max   int // URLs kept
+	kept  int // waiting and lent ones
+	seed  maphash.Seed
+	seen  map[uint64]struct{}
+	hosts map[string]*list // of waiting ones
+	lent  map[string]int   // number of lent ones by host
 }
 
 // A list is the waiting URLs of a host.
@@ -89,7 +88,6 @@ func (m *memory) put(r Request) {
 		depth: int32(r.Depth), priority: int32(r.Priority), hops: int32(r.Hops),
 	})
 	l.next++
-	m.waiting++
 }
 
 // Take implements Queue.
@@ -101,7 +99,6 @@ func (m *memory) Take(_ context.Context, hosts []string, n int) (taken []Request
 		}
 		for range min(n, len(l.urls)) {
 			taken = append(taken, l.urls.pop().request(host))
-			m.waiting--
 			m.lent[host]++
 		}
 		if len(l.urls) == 0 {
@@ -111,17 +108,13 @@ func (m *memory) Take(_ context.Context, hosts []string, n int) (taken []Request
 	return taken, nil
 }
 
-// Done implements Queue.
+// Done implements Queue. What is Left is done, too: m ends with its Run.
 func (m *memory) Done(_ context.Context, results []Result) error {
 	for _, r := range results {
 		if m.lent[r.Host]--; m.lent[r.Host] <= 0 {
 			delete(m.lent, r.Host)
 		}
-		if r.Outcome == Left {
-			m.put(r.Request)
-		} else {
-			m.kept--
-		}
+		m.kept--
 	}
 	return nil
 }

@@ -321,6 +321,11 @@ func TestHostsThatStayClosed(t *testing.T) {
 					}
 					return nil
 				}
+				r.crawl.Done = func(res crawl.Result) {
+					if res.Outcome == crawl.Refused && res.Tries < 5 && (res.Err == nil || !strings.Contains(res.Err.Error(), tt.why)) {
+						t.Errorf("the result doesn't say %q: %+v", tt.why, res)
+					}
+				}
 				var waits []string
 				r.crawl.Progress = func(p crawl.Progress) { waits = append(waits, p.NextWhy) }
 				s := r.run(t.Context(), t, numbered("example.com", 40)...)

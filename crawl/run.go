@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +25,7 @@ const lend = 16
 type run struct {
 	c       *Crawler
 	queue   Queue
+	owner   Owner           // the same, if it is one
 	ctx     context.Context // of the crawl
 	late    context.Context // ends Grace after ctx
 	events  chan func()
@@ -74,7 +74,7 @@ func (w *work) empty() bool {
 	return len(w.add)+len(w.done)+len(w.back)+len(w.rejected)+len(w.want) == 0 && !w.list
 }
 
-// A sleeper is a request that comes back at a time of its own, see run.retry.
+// A sleeper is a request that comes back at a time of its own, see verdict.later.
 type sleeper struct {
 	at      time.Time
 	request Request
@@ -100,6 +100,7 @@ func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 	if r.queue == nil {
 		r.queue = newMemory(c.cfg.MaxURLs)
 	}
+	r.owner, _ = r.queue.(Owner)
 	if c.cfg.MaxPagesPerHost > 0 {
 		r.pages = make(map[string]int)
 	}
@@ -117,9 +118,10 @@ func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 	r.work.list = true // the Queue may have hosts from before
 	r.loop(cancel)
 	if m, ok := r.queue.(*memory); ok {
-		r.summary.Outcomes[Left] = m.waiting
 		for req := range m.left {
-			r.tell([]Result{{Request: req, Outcome: Left}})
+			res := Result{Request: req, Outcome: Left}
+			r.count(res)
+			r.tell([]Result{res})
 		}
 	}
 	r.report(time.Now(), true)
@@ -157,7 +159,7 @@ func (r *run) loop(cancel context.CancelFunc) {
 		case <-ticker.C:
 			r.report(time.Now(), false)
 			r.giveBack()
-			r.work.list = r.work.list || r.open || r.isOwner() || r.unlisted && !r.stopped && r.places() > 0
+			r.work.list = r.work.list || r.open || r.owner != nil || r.unlisted && !r.stopped && r.places() > 0
 			r.look(time.Now())
 		case <-done:
 			done = nil
@@ -245,8 +247,8 @@ func (r *run) look(now time.Time) {
 				at, err = r.c.cfg.Transport.Next(r.late, url)
 				return err
 			})
-			if refused := (*politeness.Error)(nil); errors.As(err, &refused) {
-				at = refused.RetryAt
+			if err != nil {
+				at = retryAt(err)
 			}
 			switch {
 			case !at.IsZero():
@@ -276,28 +278,29 @@ func (r *run) enough(fl *flight) bool {
 		return true
 	}
 	r.putBack(fl)
-	r.giveUp(h, EnoughOfHost, 0)
+	r.giveUp(h, Result{Outcome: EnoughOfHost})
 	return true
 }
 
 // tooLong reports whether the host of fl has refused for too long. Then it gives the URLs up.
 func (r *run) tooLong(fl *flight, now time.Time) bool {
 	h := fl.h
-	h.closed = h.closed || h.refusals.closed(now, r.c.cfg.Patience, r.c.cfg.Tries)
-	if !h.closed {
+	if h.closed == nil && h.refusals.closed(now, r.c.cfg.Patience, r.c.cfg.Tries) {
+		h.close()
+	}
+	if h.closed == nil {
 		return false
 	}
-	status := h.refusals.status
 	r.frontier.finish(fl, 0)
 	r.putBack(fl)
-	r.giveUp(h, Refused, status)
+	r.giveUp(h, *h.closed)
 	return true
 }
 
-// giveUp ends the URLs of h that are at hand.
-func (r *run) giveUp(h *host, outcome Outcome, status int) {
-	for _, req := range r.atHand(h) {
-		r.done(Result{Request: req, Outcome: outcome, Status: status}, nil)
+// giveUp ends the URLs of h that are at hand, with res.
+func (r *run) giveUp(h *host, res Result) {
+	for _, res.Request = range r.atHand(h) {
+		r.done(res, nil)
 	}
 	r.want(h) // the Queue may have further ones, which are given up as well
 }
@@ -312,20 +315,13 @@ func (r *run) atHand(h *host) (reqs []Request) {
 	return reqs
 }
 
-// isOwner reports whether the Queue is an Owner, whose lease Hosts renews.
-func (r *run) isOwner() bool {
-	_, ok := r.queue.(Owner)
-	return ok
-}
-
 // owns reports whether the host key is still this process's, see Owner.
-func (r *run) owns(key string) bool {
-	owner, ok := r.queue.(Owner)
-	owns := !ok
-	if ok {
-		if err := guarded("Owns of the Queue", func() error { owns = owner.Owns(key); return nil }); err != nil {
-			r.abort(err)
-		}
+func (r *run) owns(key string) (owns bool) {
+	if r.owner == nil {
+		return true
+	}
+	if err := guarded("Owns of the Queue", func() error { owns = r.owner.Owns(key); return nil }); err != nil {
+		r.abort(err)
 	}
 	return owns
 }
@@ -402,7 +398,7 @@ func (r *run) stop(why error) {
 	r.summary.Stopped = why
 	r.stopped = true
 	for _, h := range r.frontier.hosts {
-		r.giveUp(h, Left, 0)
+		r.giveUp(h, Result{Outcome: Left})
 	}
 	for _, s := range r.asleep {
 		r.done(Result{Request: s.request, Outcome: Left}, nil)
@@ -555,8 +551,7 @@ func (r *run) store() {
 			}
 			return err
 		})
-		_, inMemory := r.queue.(*memory) // which yields what is left at the end
-		r.tell(slices.DeleteFunc(append(w.rejected, w.done...), func(res Result) bool { return inMemory && res.Outcome == Left }))
+		r.tell(append(w.rejected, w.done...))
 		if err == nil {
 			err = guarded("the Queue", func() (err error) {
 				if len(w.want) > 0 {
