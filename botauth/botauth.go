@@ -37,7 +37,7 @@ type Signer struct {
 	id      string
 	agent   string // origin at which the key directory is: "https://bot.example.com"
 	profile Profile
-	maxAge  time.Duration // of the directory; 0: an hour
+	maxAge  time.Duration // of the directory
 }
 
 // An Option changes what New makes: a Profile, or DirectoryMaxAge.
@@ -69,7 +69,7 @@ func (p Profile) apply(s *Signer) { s.profile = p }
 // only: give New botauth.Cloudflare for a crawl of sites behind them. A Signer has one form; a site
 // that asks for the other one by Accept-Signature gets that. docs/identity.md has the table.
 func New(key crypto.Signer, agent string, o ...Option) (*Signer, error) {
-	s := &Signer{key: key}
+	s := &Signer{key: key, maxAge: time.Hour}
 	var errs []error
 	if err := s.setKey(); err != nil {
 		errs = append(errs, err)
@@ -80,6 +80,9 @@ func New(key crypto.Signer, agent string, o ...Option) (*Signer, error) {
 	}
 	for _, option := range o {
 		option.apply(s)
+	}
+	if s.maxAge < time.Second || s.maxAge > longestMaxAge {
+		errs = append(errs, fmt.Errorf("botauth: DirectoryMaxAge: %v isn't between a second and %d days", s.maxAge, longestMaxAge/(24*time.Hour)))
 	}
 	if s.profile > Cloudflare {
 		errs = append(errs, fmt.Errorf("botauth: Profile(%d): use Draft or Cloudflare", s.profile))

@@ -1,6 +1,7 @@
 package botauth
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -17,30 +18,30 @@ const DirectoryPath = "/.well-known/http-message-signatures-directory"
 // directoryType is the media type of a directory.
 const directoryType = "application/http-message-signatures-directory+json"
 
-// How long the signatures of a directory hold, and how old they are at most when they are sent.
 const (
-	directoryLifetime = 5 * time.Minute
-	directoryAge      = time.Minute
+	// directoryAge is how old the signatures of a directory are at most when they are sent.
+	directoryAge = time.Minute
+	// longestMaxAge is the longest DirectoryMaxAge.
+	longestMaxAge = 30 * 24 * time.Hour
 )
 
 // Directory returns a handler that serves the public keys of signers, for DirectoryPath of their
 // agent's origin. Each key signs the answer and the digest of its body, as proof that the origin's
-// owner has it too. Verifiers may keep a copy for an hour, or for the shortest DirectoryMaxAge of
-// the signers, and ask by its ETag whether it is still the same.
+// owner has it too. Verifiers may keep a copy for the shortest DirectoryMaxAge of the signers, and
+// ask by its ETag whether it is still the same: the answer to that is signed, too. A signature
+// holds for twice as long, so that no copy outlives it.
 //
 // To change keys, serve the directory of both, Directory(old, next), for a day, since verifiers
 // keep a copy; then sign with the next one, and once no signature of the old one is under way any
 // more leave that out. It panics if there is no signer, or one is nil.
 func Directory(signers ...*Signer) http.Handler {
-	d := &directory{signers: signers, maxAge: time.Hour}
+	d := &directory{signers: signers, maxAge: longestMaxAge}
 	set := struct {
 		Keys []jwk `json:"keys"`
 	}{}
 	for _, s := range signers {
 		set.Keys = append(set.Keys, publicJWK(s.public))
-		if s.maxAge > 0 {
-			d.maxAge = min(d.maxAge, s.maxAge)
-		}
+		d.maxAge = min(d.maxAge, s.maxAge)
 	}
 	if len(set.Keys) == 0 {
 		panic("botauth: Directory of no Signer")
@@ -53,10 +54,10 @@ func Directory(signers ...*Signer) http.Handler {
 }
 
 // DirectoryMaxAge is an Option of New: how long verifiers may keep a copy of the Directory of the
-// Signer's key, instead of an hour. Make it short before keys are changed.
+// Signer's key. Make it short before keys are changed. 0, as without the option: an hour.
 type DirectoryMaxAge time.Duration
 
-func (a DirectoryMaxAge) apply(s *Signer) { s.maxAge = time.Duration(a) }
+func (a DirectoryMaxAge) apply(s *Signer) { s.maxAge = cmp.Or(time.Duration(a), time.Hour) }
 
 type directory struct {
 	signers []*Signer
@@ -77,24 +78,22 @@ func (d *directory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, http.StatusText(http.StatusMethodNotAllowed), http.StatusMethodNotAllowed)
 		return
 	}
+	input, signature, err := d.sign(time.Now())
+	if err != nil {
+		http.Error(w, "the directory can't be signed at the moment", http.StatusServiceUnavailable)
+		return
+	}
 	h := w.Header()
 	h.Set("Cache-Control", fmt.Sprintf("max-age=%d", d.maxAge/time.Second))
 	h.Set("ETag", d.tag)
+	h.Set("Content-Digest", d.digest)
+	h.Set("Signature-Input", input)
+	h.Set("Signature", signature)
 	if known := r.Header.Get("If-None-Match"); strings.Contains(known, d.tag) || strings.TrimSpace(known) == "*" {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	input, signature, err := d.sign(time.Now())
-	if err != nil {
-		h.Del("Cache-Control")
-		h.Del("ETag")
-		http.Error(w, "the directory can't be signed at the moment", http.StatusServiceUnavailable)
-		return
-	}
 	h.Set("Content-Type", directoryType)
-	h.Set("Content-Digest", d.digest)
-	h.Set("Signature-Input", input)
-	h.Set("Signature", signature)
 	_, _ = w.Write(d.body)
 }
 
@@ -111,7 +110,7 @@ func (d *directory) sign(now time.Time) (inputs, signatures string, err error) {
 	var in, out []string
 	for i, s := range d.signers {
 		label := fmt.Sprintf("sig%d", i+1)
-		params := `("@authority";req "content-digest")` + s.params(now, directoryLifetime, "", "http-message-signatures-directory")
+		params := `("@authority";req "content-digest")` + s.params(now, 2*d.maxAge+directoryAge, "", "http-message-signatures-directory")
 		signature, err := s.signText(input{base: `"@authority";req: ` + strings.TrimPrefix(s.agent, "https://") +
 			"\n\"content-digest\": " + d.digest + "\n\"@signature-params\": " + params})
 		if err != nil {

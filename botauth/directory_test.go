@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -149,5 +150,40 @@ func TestDirectoryIsKept(t *testing.T) {
 		if w.Code != want || w.Header().Get("ETag") != tag || want == 304 && w.Body.Len() > 0 {
 			t.Errorf("If-None-Match %s: %d, want %d", known, w.Code, want)
 		}
+	}
+}
+
+// TestNoCopyOutlivesItsSignature: a copy that may be kept is signed for longer than that, and the answer
+// that it is still the same has a signature of its own, by which the copy is kept on.
+func TestNoCopyOutlivesItsSignature(t *testing.T) {
+	expires := regexp.MustCompile(`;expires=(\d+)`)
+	for _, kept := range []time.Duration{time.Second, time.Hour, 24 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			key, err := botauth.ParseKey([]byte(testKeyPEM))
+			if err != nil {
+				t.Fatal(err)
+			}
+			signer, err := botauth.New(key, "https://bot.example.com", botauth.DirectoryMaxAge(kept))
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := botauth.Directory(signer)
+			known := ""
+			for range 4 {
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, botauth.DirectoryPath, nil)
+				r.Header.Set("If-None-Match", known)
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				known = w.Header().Get("ETag")
+				m := expires.FindStringSubmatch(w.Header().Get("Signature-Input"))
+				if m == nil || w.Header().Get("Signature") == "" || w.Header().Get("Content-Digest") == "" {
+					t.Fatalf("kept for %v: status %d isn't signed: %v", kept, w.Code, w.Header())
+				}
+				if at, _ := strconv.ParseInt(m[1], 10, 64); time.Unix(at, 0).Before(time.Now().Add(2 * kept)) {
+					t.Errorf("kept for %v: the signature of status %d holds for %v", kept, w.Code, time.Until(time.Unix(at, 0)))
+				}
+				time.Sleep(max(kept, 59*time.Second))
+			}
+		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestParseKey(t *testing.T) {
@@ -89,6 +90,9 @@ func TestNewSaysWhatIsWrong(t *testing.T) {
 		{other, "https://bot.example.com", Draft, "botauth: the public key is *ecdsa.PublicKey: Web Bot Auth needs Ed25519"},
 		{ed25519.PrivateKey{1}, "https://bot.example.com", Draft, "botauth: an Ed25519 key of 1 bytes, instead of 64"},
 		{key, "https://bot.example.com", Profile(7), "botauth: Profile(7): use Draft or Cloudflare"},
+		{key, "https://bot.example.com", DirectoryMaxAge(0), ""},
+		{key, "https://bot.example.com", DirectoryMaxAge(time.Millisecond), "botauth: DirectoryMaxAge: 1ms isn't between a second and 30 days"},
+		{key, "https://bot.example.com", DirectoryMaxAge(1 << 62), "botauth: DirectoryMaxAge: 1281023h53m38.427387904s isn't between"},
 		{key, "https://bot.example.com/keys", Draft, `botauth: agent "https://bot.example.com/keys" is not the origin of a key directory, such as "https://bot.example.com"`},
 		{key, "http://bot.example.com", Draft, `botauth: agent "http://bot.example.com" is not`},
 		{key, "bot.example.com", Draft, `botauth: agent "bot.example.com" is not`},
