@@ -162,12 +162,12 @@ func (sh *shard) sync(ctx context.Context, h *host, lim *Limits, why occasion) (
 	sh.mu.Unlock()
 
 	debt, err := x.save(ctx, m.config.Store, h.key)
-
+	left := ctx.Err() // before the lock: a context is any code
 	sh.mu.Lock()
 	defer m.handOut()
 	defer sh.mu.Unlock()
-	if err != nil && ctx.Err() != nil {
-		return due, ctx.Err()
+	if err != nil && left != nil {
+		return due, left
 	}
 	s.read = m.now()
 	if err != nil {

@@ -419,3 +419,50 @@ func (f storeFunc) Update(_ context.Context, _ string, change func(hostlimit.Deb
 	f()
 	return change(hostlimit.Debt{}), nil
 }
+
+// A contextThatAsks calls a function in each of its methods but Done.
+type contextThatAsks struct {
+	context.Context
+	ask func()
+}
+
+func (c contextThatAsks) Deadline() (time.Time, bool) { c.ask(); return c.Context.Deadline() }
+func (c contextThatAsks) Err() error                  { c.ask(); return c.Context.Err() }
+func (c contextThatAsks) Value(key any) any           { c.ask(); return c.Context.Value(key) }
+
+// TestContextsAreCalledUnderNoLock: a context may ask the Memory itself.
+func TestContextsAreCalledUnderNoLock(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		store := storeFunc(func() {
+			if fails {
+				panic("boom")
+			}
+		})
+		m := newMemory(t, hostlimit.Config{Store: store, Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}})
+		parent, cancel := context.WithCancel(t.Context())
+		ctx := contextThatAsks{parent, func() {
+			for range m.List(context.Background()) {
+			}
+		}}
+		done := make(chan error, 1)
+		go func() {
+			l, err := m.Acquire(ctx, "example.com", 0)
+			if err == nil {
+				_, err = l.Start(ctx)
+				time.AfterFunc(5*time.Millisecond, cancel)
+				_, late := m.Acquire(ctx, "example.com", 0) // the one slot is held
+				err = errors.Join(err, late)
+			}
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			if !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("the Store fails %t: a lock is held", fails)
+		}
+		cancel()
+	}
+}

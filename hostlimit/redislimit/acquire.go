@@ -60,26 +60,29 @@ type granting struct {
 	gen   string // generation of the server that granted it
 }
 
-// arrive begins the wait of an Acquire or a Start.
-func (t *lease) arrive(ctx context.Context) {
-	t.arrived, t.noticed = t.l.now(), false
-	t.watcher = t.l.rules.Watcher(ctx)
-	t.limit, t.byContext = t.l.latest(ctx)
-	t.rank = 1 << 40
-	if !t.had {
-		t.rank = int64(max(min(t.l.rules.Priority(ctx), 1<<30), -1<<30))
-	}
+// A caller is what the context of an Acquire or a Start says. It is read under no lock: a context
+// is any code.
+type caller struct {
+	arrived   time.Duration
+	limit     time.Duration     // latest start
+	byContext bool              // limit is the context's deadline
+	rank      int64             // priority
+	watcher   hostlimit.Watcher // nil: none is called
 }
 
-// latest returns the latest start that a caller may wait for, and whether that is its context's
-// deadline.
-func (l *Limiter) latest(ctx context.Context) (limit time.Duration, byContext bool) {
+// mostRank is that of a Start, above all others: its lease holds a slot, for which they may be
+// waiting.
+const mostRank = 1 << 40
+
+// caller returns what ctx says of an Acquire that begins now.
+func (l *Limiter) caller(ctx context.Context) caller {
 	now := l.now()
-	limit = now + min(l.complete.MaxWait, forever-now)
-	if t, ok := ctx.Deadline(); ok && now+time.Until(t) < limit {
-		return max(now+time.Until(t), 1), true
+	c := caller{arrived: now, limit: now + min(l.complete.MaxWait, forever-now), watcher: l.rules.Watcher(ctx)}
+	if t, ok := ctx.Deadline(); ok && now+time.Until(t) < c.limit {
+		c.limit, c.byContext = max(now+time.Until(t), 1), true
 	}
-	return limit, false
+	c.rank = int64(max(min(l.rules.Priority(ctx), 1<<30), -1<<30))
+	return c
 }
 
 // join enters the queue of this process.
@@ -174,9 +177,9 @@ func (t *lease) wait(ctx context.Context) error {
 		case <-t.wake:
 		case <-due:
 		case <-ctx.Done():
+			err := ctx.Err()
 			t.l.mu.Lock()
 			defer t.l.mu.Unlock()
-			err := ctx.Err()
 			if now := t.l.now(); errors.Is(err, context.DeadlineExceeded) {
 				err = t.refusal(t.retry(now), t.l.rules.TooLate(true, t.h.inTrouble(now)))
 			}

@@ -131,8 +131,9 @@ func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limi
 		return nil
 	}
 	debt, err := store{l.conf.Limits.Store}.Update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt { return d })
+	left := ctx.Err()
 	l.mu.Lock()
-	owed := ctx.Err() == nil && h.recall(debt, limits)
+	owed := left == nil && h.recall(debt, limits)
 	if err != nil {
 		h.stateErr = err
 	}
@@ -152,10 +153,11 @@ func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limi
 		})
 		owed = err != nil // the next Acquire sends it
 	}
+	left = ctx.Err()
 	l.mu.Lock()
-	h.recalled = ctx.Err() == nil && !owed
+	h.recalled = left == nil && !owed
 	l.mu.Unlock()
-	return ctx.Err()
+	return left
 }
 
 // recall takes in d, the debt of a Store, and reports whether there is anything to send to the

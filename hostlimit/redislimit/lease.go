@@ -10,14 +10,12 @@ import (
 // A lease is one turn, from Acquire on. The goroutine of an Acquire or a Start waits for its wake
 // channel and one timer; all the rest happens under l.mu, which guards every field that changes.
 type lease struct {
-	l       *Limiter
-	h       *host
-	id      string
-	limits  *hostlimit.Limits
-	floor   time.Duration
-	delay   time.Duration     // drawn, or the floor if that is longer
-	rank    int64             // priority; that of a lease that the caller has is above all others: it holds a slot, for which they may be waiting
-	watcher hostlimit.Watcher // nil: none is called
+	l      *Limiter
+	h      *host
+	id     string
+	limits *hostlimit.Limits
+	floor  time.Duration
+	delay  time.Duration // drawn, or the floor if that is longer
 
 	phase   phase
 	asks    int64    // questions of the lease
@@ -25,16 +23,14 @@ type lease struct {
 	err     error    // of the wait that has ended
 
 	// The wait, of Acquire or Start.
-	wake      chan struct{}
-	arrived   time.Duration
-	before    [3]time.Duration // host.waited at arrival
-	limit     time.Duration    // latest start
-	byContext bool             // limit is the context's deadline
-	noticed   bool             // the watcher was called
-	next      time.Duration    // when to act without being woken; 0: not at all
-	planned   time.Duration    // earliest start, as the server said last; 0: it isn't known
-	why       string           // why not sooner, as step.lua says it
-	push      func()           // came while asking
+	caller
+	wake    chan struct{}
+	before  [3]time.Duration // host.waited at arrival
+	noticed bool             // the watcher was called
+	next    time.Duration    // when to act without being woken; 0: not at all
+	planned time.Duration    // earliest start, as the server said last; 0: it isn't known
+	why     string           // why not sooner, as step.lua says it
+	push    func()           // came while asking
 
 	// Of a lease that the caller has.
 	had        bool
@@ -63,14 +59,15 @@ func (t *lease) Start(ctx context.Context) (hostlimit.Grant, error) {
 		return t.startLocal(ctx)
 	}
 	l, h := t.l, t.h
+	c, left := l.caller(ctx), ctx.Err()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	err := l.closes(h.key)
 	switch {
 	case t.phase != held || h.leases[t.id] != t:
 		err = &hostlimit.Error{Key: h.key, Err: l.rules.Ended()}
-	case ctx.Err() != nil:
-		err = ctx.Err()
+	case left != nil:
+		err = left
 	}
 	if err != nil {
 		t.at = 0
@@ -81,7 +78,7 @@ func (t *lease) Start(ctx context.Context) (hostlimit.Grant, error) {
 		t.stamp(now)
 		return t.grant(), nil
 	}
-	t.arrive(ctx)
+	c.rank, t.caller, t.noticed = mostRank, c, false
 	t.at, t.phase, t.next = 0, waiting, 1
 	t.join()
 	func() { // either may panic, as functions of the user's are called

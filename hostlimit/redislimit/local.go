@@ -73,8 +73,7 @@ func (h *host) take(d hostlimit.Debt, now time.Duration, wall time.Time) {
 // acquireLocal takes a turn from this process's share. It returns to the server as
 // soon as that is back.
 func (l *Limiter) acquireLocal(ctx context.Context, limits *hostlimit.Limits, key string, floor time.Duration) (hostlimit.Lease, error) {
-	limit, byContext := l.latest(ctx)
-	arrived := l.now()
+	c := l.caller(ctx)
 	for {
 		l.mu.Lock()
 		now, out := l.now(), l.outage
@@ -84,8 +83,8 @@ func (l *Limiter) acquireLocal(ctx context.Context, limits *hostlimit.Limits, ke
 		}
 		wait, blocked := l.host(key).gate(now)
 		l.mu.Unlock()
-		if now+wait > limit {
-			return nil, &hostlimit.Error{Key: key, RetryAt: l.base.Add(now + wait), Err: l.rules.TooLate(byContext, blocked)}
+		if now+wait > c.limit {
+			return nil, &hostlimit.Error{Key: key, RetryAt: l.base.Add(now + wait), Err: l.rules.TooLate(c.byContext, blocked)}
 		}
 		shared, cancel := context.WithCancel(ctx)
 		stop := context.AfterFunc(out.over, cancel)
@@ -100,7 +99,7 @@ func (l *Limiter) acquireLocal(ctx context.Context, limits *hostlimit.Limits, ke
 			return nil, err
 		}
 		if inner != nil {
-			if t := l.lendLocal(out, key, limits, inner, now-arrived); t != nil {
+			if t := l.lendLocal(out, key, limits, inner, now-c.arrived); t != nil {
 				return t, nil
 			}
 			inner.Release() // the server is back, and decides; or others have taken the last place

@@ -387,8 +387,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 	if err != nil {
 		return nil, err
 	}
-	t := &lease{l: l, limits: limits, floor: max(floor, 0), wake: make(chan struct{}, 1)}
-	t.arrive(ctx)
+	t := &lease{l: l, caller: l.caller(ctx), limits: limits, floor: max(floor, 0), wake: make(chan struct{}, 1)}
 	if l.conf.Limits.Store != nil {
 		if err := l.recall(ctx, key, limits); err != nil {
 			return nil, err

@@ -133,3 +133,62 @@ func TestAPanicOfOnFailureEndsNoProcess(t *testing.T) {
 	l.tell()
 	acquire(t, l, "a.example", 0).Release()
 }
+
+// A contextThat calls a function before each of its methods but Done.
+type contextThat struct {
+	context.Context
+	calls func()
+}
+
+func (c contextThat) Err() error                  { c.calls(); return c.Context.Err() }
+func (c contextThat) Value(key any) any           { c.calls(); return c.Context.Value(key) }
+func (c contextThat) Deadline() (time.Time, bool) { c.calls(); return c.Context.Deadline() }
+
+// TestContextsAreCalledUnderNoLock: a context may ask the Limiter itself, and its panic, wherever that
+// comes, leaves no lock held and no turn taken.
+func TestContextsAreCalledUnderNoLock(t *testing.T) {
+	t.Parallel()
+	l := newFleet(t, ownServer(t), Config{
+		Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}, Store: storeFunc(func() {})},
+	}, 1)[0]
+	turn := func(key string, nth int) (blew bool) {
+		defer func() { blew = recover() != nil }()
+		parent, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ctx := contextThat{parent, func() {
+			l.Stats()
+			if nth--; nth == 0 {
+				panic("boom")
+			}
+		}}
+		lease, err := l.Acquire(ctx, key, 0)
+		if err != nil {
+			t.Error(err)
+			return false
+		}
+		defer lease.Release()
+		for range 2 { // the second one asks the server
+			if _, err := lease.Start(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+		time.AfterFunc(5*time.Millisecond, cancel)
+		if _, err := l.Acquire(ctx, key, 0); !errors.Is(err, context.Canceled) { // the one slot is held
+			t.Error(err)
+		}
+		return false
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for nth, blew := 1, true; blew; nth++ {
+			blew = turn(fmt.Sprintf("%d.example", nth), nth)
+			acquire(t, l, fmt.Sprintf("%d.example", nth), 0).Release()
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Fatal("a lock is held")
+	}
+}
