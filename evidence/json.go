@@ -203,24 +203,19 @@ func appendEscape(b []byte, unit rune) []byte {
 
 // UnmarshalJSON reads what MarshalJSON wrote, and the lines of a log. It passes over unknown
 // members, so that a newer log can be read. A member that occurs twice is an error, because two
-// readers could then disagree about what the record says.
+// readers could then disagree about what the record says. After an error d holds what was read
+// before it.
 func (d *Decision) UnmarshalJSON(b []byte) error {
 	e := Entry{Decision: *d}
-	if err := e.UnmarshalJSON(b); err != nil {
-		return err
-	}
+	err := e.UnmarshalJSON(b)
 	*d = e.Decision
-	return nil
+	return err
 }
 
-// UnmarshalJSON reads a line of a log, as [Decision.UnmarshalJSON] does. After an error e holds
-// what was read before it.
+// UnmarshalJSON reads a line of a log, as [Decision.UnmarshalJSON] does.
 func (e *Entry) UnmarshalJSON(b []byte) error {
 	if !json.Valid(b) {
-		var syntax json.SyntaxError
-		if err, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(b, new(json.RawMessage))); ok {
-			syntax = *err
-		}
+		syntax, _ := errors.AsType[*json.SyntaxError](json.Unmarshal(b, new(json.RawMessage)))
 		return fmt.Errorf("evidence: not a record, column %d: malformed JSON", syntax.Offset)
 	}
 	b = bytes.TrimSpace(b)
@@ -241,16 +236,15 @@ func (e *Entry) UnmarshalJSON(b []byte) error {
 // readMembers reads the object b, which is valid JSON, into the struct d that the table is of. An
 // error comes with the name of its member. It allocates nothing but the strings that it keeps.
 func readMembers(b []byte, d unsafe.Pointer, table []member) (name string, err error) {
-	var seen [2]uint64 // a bit for each member so far
+	var seen [128]bool // by index in table
 	next := 0          // the member that probably comes next: ours are written in order
-	for b = b[1:]; ; {
-		if b = pass(b, ','); b[0] == '}' {
-			return "", nil
+	for b[0] != '}' {  // b begins with the brace or the comma before a member
+		var quoted, value []byte
+		quoted, b = cutToken(b[1:])
+		if len(quoted) == 0 { // of an empty object
+			break
 		}
-		quoted := b[:endOfValue(b)]
-		b = pass(b[len(quoted):], ':')
-		value := b[:endOfValue(b)]
-		b = b[len(value):]
+		value, b = cutToken(b[1:])
 		key := quoted[1 : len(quoted)-1]
 		if bytes.IndexByte(key, '\\') >= 0 {
 			key = []byte(unquote(quoted))
@@ -259,31 +253,24 @@ func readMembers(b []byte, d unsafe.Pointer, table []member) (name string, err e
 		if i < 0 {
 			continue
 		}
-		next = i + 1
-		if seen[i>>6]&(1<<(i&63)) != 0 {
+		if seen[i] {
 			return table[i].name, errors.New("it occurs twice")
 		}
-		seen[i>>6] |= 1 << (i & 63)
+		next, seen[i] = i+1, true
 		if string(value) != "null" {
 			if err := readValue(value, d, &table[i]); err != nil {
 				return table[i].name, err
 			}
 		}
 	}
+	return "", nil
 }
 
-// pass returns b without the white space, and the bytes c, that it begins with.
-func pass(b []byte, c byte) []byte {
-	for b[0] <= ' ' || b[0] == c {
-		b = b[1:]
-	}
-	return b
-}
-
-// endOfValue returns the length of the value that b begins with. What b holds is valid JSON.
-func endOfValue(b []byte) int {
+// cutToken returns the name or the value that b begins with, and the rest from the colon, the comma
+// or the closing brace behind it. What b holds is valid JSON.
+func cutToken(b []byte) (token, rest []byte) {
 	depth := 0
-	for i := 0; i < len(b); i++ {
+	for i := 0; ; i++ {
 		switch b[i] {
 		case '"':
 			for i++; b[i] != '"'; i++ {
@@ -291,24 +278,17 @@ func endOfValue(b []byte) int {
 					i++
 				}
 			}
-			if depth == 0 {
-				return i + 1
-			}
 		case '{', '[':
 			depth++
-		case '}', ']':
-			if depth--; depth == 0 {
-				return i + 1
-			} else if depth < 0 { // of the object around a number or a literal
-				return i
-			}
-		case ',', ' ', '\t', '\r', '\n':
+		case ':', ',', '}', ']':
 			if depth == 0 {
-				return i
+				return bytes.TrimSpace(b[:i]), b[i:]
+			}
+			if b[i] == '}' || b[i] == ']' {
+				depth--
 			}
 		}
 	}
-	return len(b)
 }
 
 // readValue reads the value b of m into its field.
@@ -379,15 +359,13 @@ func unquote(quoted []byte) string {
 		return string(text)
 	}
 	out := make([]byte, 0, len(text))
-	for len(text) > 0 {
-		c := text[0]
-		if text = text[1:]; c != '\\' {
-			out = append(out, c)
-			continue
+	for {
+		plain, escape, escaped := bytes.Cut(text, []byte{'\\'})
+		if out = append(out, plain...); !escaped {
+			return string(out)
 		}
-		c = text[0]
-		text = text[1:]
-		if at := strings.IndexByte(`"\/bfnrt`, c); at >= 0 {
+		text = escape[1:]
+		if at := strings.IndexByte(`"\/bfnrt`, escape[0]); at >= 0 {
 			out = append(out, "\"\\/\b\f\n\r\t"[at])
 			continue
 		}
@@ -404,7 +382,6 @@ func unquote(quoted []byte) string {
 			out = utf8.AppendRune(out, r)
 		}
 	}
-	return string(out)
 }
 
 // hexUnit returns the unit of UTF-16 whose four hexadecimal digits text begins with.
