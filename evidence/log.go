@@ -262,13 +262,10 @@ func (l *Log) write(now time.Time) {
 // writeAll calls w.Write and takes a panic, a short write without an error and an impossible count
 // as errors.
 func writeAll(w io.Writer, b []byte) (n int, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			n, err = 0, fmt.Errorf("panic in Write of %T: %v", w, p)
-		}
-	}()
-	n, err = w.Write(b)
+	panicked := caught(func() { n, err = w.Write(b) })
 	switch {
+	case panicked != nil:
+		return 0, fmt.Errorf("panic in Write of %T: %v", w, panicked)
 	case n < 0 || n > len(b):
 		return 0, errors.Join(err, fmt.Errorf("%T wrote %d of %d bytes", w, n, len(b)))
 	case n < len(b) && err == nil:

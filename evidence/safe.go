@@ -34,7 +34,7 @@ func (g *Guard) Pass(ctx context.Context, d *Decision) {
 		return
 	}
 	d.sanitize()
-	if p := deliver(ctx, g.next, d); p != nil {
+	if p := caught(func() { g.next.Record(ctx, *d) }); p != nil {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.lost++
@@ -65,9 +65,9 @@ func lost(e Evidence) error {
 	return nil
 }
 
-// deliver hands d to e, and returns what e panicked with, nil if it didn't.
-func deliver(ctx context.Context, e Evidence, d *Decision) (panicked any) {
+// caught calls f, and returns what f panicked with, nil if it didn't.
+func caught(f func()) (panicked any) {
 	defer func() { panicked = recover() }()
-	e.Record(ctx, *d)
+	f()
 	return nil
 }

@@ -98,16 +98,13 @@ func (s *treeSigner) checkpoint() (signed []byte, edge string) {
 	return signed, s.tree.String()
 }
 
-func (s *treeSigner) publish(w io.Writer, signed []byte) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("evidence: Signed: panic in publish: %v", p)
-		}
-	}()
+func (s *treeSigner) publish(w io.Writer, signed []byte) error {
 	if f, ok := w.(interface{ Sync() error }); ok {
 		_ = f.Sync() // what isn't a file, such as a pipe, can't be synced
 	}
-	s.tell(signed)
+	if p := caught(func() { s.tell(signed) }); p != nil {
+		return fmt.Errorf("evidence: Signed: panic in publish: %v", p)
+	}
 	return nil
 }
 

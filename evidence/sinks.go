@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"sync"
-	"sync/atomic"
 )
 
 // Func makes a function an Evidence.
@@ -29,7 +28,7 @@ type multi []Evidence
 func (m multi) Record(ctx context.Context, d Decision) {
 	var first any
 	for _, e := range m {
-		if p := deliver(ctx, e, &d); p != nil && first == nil {
+		if p := caught(func() { e.Record(ctx, d) }); first == nil {
 			first = p
 		}
 	}
@@ -49,34 +48,27 @@ func (m multi) Err() error {
 
 // Sample returns an Evidence that passes on the routine records of one trip in n (robots_allowed,
 // started, and fetched with a status below 400) and every other record, so that no refusal is ever
-// dropped. n below 2 drops nothing. A sampled log is for watching: an auditor reports what is
-// missing from it.
+// dropped, nor what is of no trip. n below 2 drops nothing. A sampled log is for watching: an
+// auditor reports what is missing from it.
 func Sample(n int, next Evidence) Evidence {
-	return &sample{next: next, n: uint64(max(n, 1))}
+	return sample{next, uint64(max(n, 1))}
 }
 
 type sample struct {
-	next     Evidence
-	n        uint64
-	tripless atomic.Uint64 // number of routine records without a Trip, each of which counts as one
+	next Evidence
+	n    uint64
 }
 
 // Record implements Evidence.
-func (s *sample) Record(ctx context.Context, d Decision) {
-	if d.Type == RobotsAllowed || d.Type == Started || d.Type == Fetched && d.Status < 400 {
-		i := d.Trip
-		if i == 0 {
-			i = s.tripless.Add(1)
-		}
-		if (i-1)%s.n != 0 {
-			return
-		}
+func (s sample) Record(ctx context.Context, d Decision) {
+	routine := d.Type == RobotsAllowed || d.Type == Started || d.Type == Fetched && d.Status < 400
+	if !routine || d.Trip == 0 || d.Trip%s.n == 1%s.n {
+		s.next.Record(ctx, d)
 	}
-	s.next.Record(ctx, d)
 }
 
 // Err returns what the next sink says of records that it has lost.
-func (s *sample) Err() error { return lost(s.next) }
+func (s sample) Err() error { return lost(s.next) }
 
 // A Recorder keeps all records in memory, for tests. Its zero value is ready to use, from many
 // goroutines at once. It must not be copied.
@@ -98,13 +90,9 @@ func (r *Recorder) Record(_ context.Context, d Decision) {
 func (r *Recorder) Decisions(types ...Type) []Decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var out []Decision
-	for _, d := range r.decisions {
-		if len(types) == 0 || slices.Contains(types, d.Type) {
-			out = append(out, d)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(r.decisions), func(d Decision) bool {
+		return len(types) > 0 && !slices.Contains(types, d.Type)
+	})
 }
 
 // Reset forgets the records so far.
