@@ -19,9 +19,7 @@ import (
 // What can't be printed is escaped.
 func (d Decision) String() string {
 	d.sanitize()
-	var b strings.Builder
-	d.write(&b, false)
-	return b.String()
+	return d.line(false)
 }
 
 // A verb says in one or two words what a record is about, and how grave that is.
@@ -86,24 +84,21 @@ func (d *Decision) verb() verb {
 // colours are the escape sequences of tones.
 var colours = [...]string{good: "\x1b[32m", calm: "\x1b[36m", grave: "\x1b[33m", bad: "\x1b[31m"}
 
-// write writes the line of d, without its end.
-func (d *Decision) write(b *strings.Builder, coloured bool) {
-	if !d.Time.IsZero() {
-		b.WriteString(d.Time.Format("15:04:05 "))
-	}
+// line returns the line of d, without its end.
+func (d *Decision) line(coloured bool) string {
 	v := d.verb()
-	begin, end := "", ""
+	head := fmt.Sprintf("%-13s ", printable.Text(v.text))
 	if coloured && v.tone > routine {
-		begin, end = colours[v.tone], "\x1b[0m"
+		head = colours[v.tone] + head + "\x1b[0m"
 	}
-	subject := cmp.Or(d.URL, d.Host)
-	fmt.Fprintf(b, "%s%-13s %s%s", begin, printable.Text(v.text), end, printable.Text(subject))
-	if why := d.why(); why != "" {
-		if subject != "" {
-			b.WriteString(": ")
-		}
-		b.WriteString(printable.Text(why))
+	if !d.Time.IsZero() {
+		head = d.Time.Format("15:04:05 ") + head
 	}
+	subject, why := printable.Text(cmp.Or(d.URL, d.Host)), printable.Text(d.why())
+	if subject != "" && why != "" {
+		subject += ": "
+	}
+	return head + subject + why
 }
 
 // why returns what there is to say of d beside its verb and its subject.
@@ -223,16 +218,15 @@ func (c *console) Record(_ context.Context, d Decision) {
 	d.sanitize()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var line strings.Builder
+	line := ""
 	switch {
 	case c.all, d.Type == Waiting && c.news(&d), d.Type != Waiting && d.verb().tone > routine:
-		d.write(&line, c.coloured)
+		line = d.line(c.coloured)
 	case d.Type == Fetched && !d.RobotsTxt:
-		c.count(&line, &d)
+		line = c.count(&d)
 	}
-	if line.Len() > 0 {
-		line.WriteByte('\n')
-		_, _ = io.WriteString(c.w, line.String())
+	if line != "" {
+		_, _ = io.WriteString(c.w, line+"\n")
 	}
 }
 
@@ -246,15 +240,16 @@ func (c *console) news(d *Decision) bool {
 	return true
 }
 
-// count counts what was fetched, and writes the figures now and then.
-func (c *console) count(line *strings.Builder, d *Decision) {
+// count counts what was fetched, and returns the line of the figures when that is due.
+func (c *console) count(d *Decision) (line string) {
 	if c.since.IsZero() {
 		c.since = d.Time
 	}
 	c.pages++
 	c.bytes += d.Bytes
 	if past := d.Time.Sub(c.since); past >= tally {
-		fmt.Fprintf(line, "%s%-13s %d pages, %s in %s", d.Time.Format("15:04:05 "), "fetched", c.pages, size(c.bytes), printable.Duration(past))
+		line = fmt.Sprintf("%s%-13s %d pages, %s in %s", d.Time.Format("15:04:05 "), "fetched", c.pages, size(c.bytes), printable.Duration(past))
 		c.pages, c.bytes, c.since = 0, 0, d.Time
 	}
+	return line
 }
