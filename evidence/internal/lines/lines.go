@@ -17,8 +17,7 @@ const maxLine = 16 << 20
 // A Reader reads lines of any length in bounded memory.
 type Reader struct {
 	in  *bufio.Reader
-	buf []byte // holds lines that are longer than the Reader's buffer
-	err error  // what stopped All
+	err error // what stopped All
 
 	// Whole tells whether the line that All has yielded last has an end.
 	Whole bool
@@ -27,31 +26,21 @@ type Reader struct {
 // NewReader returns a Reader of r.
 func NewReader(r io.Reader) *Reader { return &Reader{in: bufio.NewReaderSize(r, 64<<10)} }
 
-// Next returns the next line with its end. Of a line longer than 16 MiB it returns the beginning,
-// which is no record then. The line holds until the next call.
-func (r *Reader) Next() ([]byte, error) {
-	part, err := r.in.ReadSlice('\n')
-	if !errors.Is(err, bufio.ErrBufferFull) {
-		return part, err
-	}
-	r.buf = r.buf[:0]
-	for {
-		if len(r.buf) < maxLine {
-			r.buf = append(r.buf, part...)
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return r.buf, err
-		}
-		part, err = r.in.ReadSlice('\n')
-	}
-}
-
-// All yields each line that isn't blank, without its end, behind its number from 1. It stops where
-// reading fails: see Err.
+// All yields each line that isn't blank, without its end, behind its number from 1. Of a line
+// longer than 16 MiB it yields the beginning, which is no record then. A line holds until the next
+// one. All stops where reading fails: see Err.
 func (r *Reader) All() iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
+		var long []byte // a line that is longer than the buffer of in
 		for line := 1; ; line++ {
-			text, err := r.Next()
+			text, err := r.in.ReadSlice('\n')
+			if errors.Is(err, bufio.ErrBufferFull) {
+				for long = append(long[:0], text...); errors.Is(err, bufio.ErrBufferFull); {
+					text, err = r.in.ReadSlice('\n')
+					long = append(long, text[:min(len(text), maxLine-len(long))]...)
+				}
+				text = long
+			}
 			r.Whole = bytes.HasSuffix(text, []byte("\n"))
 			if text = bytes.TrimRight(text, "\r\n"); len(bytes.TrimSpace(text)) > 0 && !yield(line, text) {
 				return
