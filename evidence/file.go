@@ -48,25 +48,30 @@ func (l *Log) resume(file *os.File) error {
 	} else if !bytes.HasPrefix([]byte(recordBegins), begin[:n]) {
 		return errors.New("not a log: it doesn't begin with a record")
 	}
-	size := info.Size()
-	err = backwards(file, size, func(from int64, line []byte) bool {
+	size, from := info.Size(), int64(0)
+	var checkpoint []byte // the last one, which begins at from
+	n, hashed, signed := 0, l.chain == nil, l.signer == nil
+	err = backwards(file, size, func(at int64, line []byte) bool {
 		if line[len(line)-1] != '\n' { // half a line
-			size = from
+			size = at
+			return true
 		}
-		return false
+		if n++; !hashed { // one of the last lines of a chained log has a hash
+			var e Entry
+			err := e.UnmarshalJSON(line)
+			hashed = err != nil || e.Hash != "" || e.N <= 1 || n == chainEvery
+			l.after = e.Hash
+		}
+		if !signed && bytes.HasPrefix(line, []byte(recordBegins+string(Checkpoint)+`"`)) {
+			from, checkpoint, signed = at, line, true
+		}
+		return !hashed || !signed
 	})
+	if err == nil && l.signer != nil {
+		err = l.signer.resume(file, size, from, checkpoint)
+	}
 	if err != nil {
 		return err
-	}
-	if l.signer != nil {
-		if err := l.signer.resume(file, size); err != nil {
-			return err
-		}
-	}
-	if l.chain != nil {
-		if l.after, err = lastHash(file, size); err != nil {
-			return err
-		}
 	}
 	return file.Truncate(size)
 }
@@ -100,20 +105,4 @@ func backwards(file io.ReaderAt, size int64, f func(from int64, line []byte) boo
 		}
 	}
 	return nil
-}
-
-// lastHash returns the last hash of the last log in the first size bytes of file, which are whole
-// lines, "" where that log isn't chained.
-func lastHash(file io.ReaderAt, size int64) (hash string, err error) {
-	n := 0
-	err = backwards(file, size, func(_ int64, line []byte) bool {
-		var e Entry
-		n++
-		if err := e.UnmarshalJSON(bytes.TrimSpace(line)); err != nil || e.Hash != "" || e.N <= 1 {
-			hash = e.Hash // what isn't a record has none
-			return false
-		}
-		return n < chainEvery
-	})
-	return hash, err
 }

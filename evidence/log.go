@@ -16,7 +16,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/go-politeness/politeness/evidence/internal/merkle"
+	"golang.org/x/mod/sumdb/tlog"
 )
 
 const (
@@ -196,7 +196,7 @@ func (l *Log) appendLine(d *Decision, now time.Time, edge string) {
 	}
 	b = append(b, '}')
 	if l.signer != nil {
-		l.signer.tree.Add(merkle.Leaf(b[from:]))
+		l.signer.tree.Add(tlog.RecordHash(b[from:]))
 	}
 	l.buf = append(b, '\n')
 }

@@ -1,22 +1,19 @@
 package evidence
 
 import (
-	"bytes"
 	"crypto/ed25519"
 	crand "crypto/rand"
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"time"
 
-	"github.com/go-politeness/politeness/evidence/internal/lines"
-
 	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/go-politeness/politeness/evidence/internal/lines"
 	"github.com/go-politeness/politeness/evidence/internal/merkle"
 )
 
@@ -56,31 +53,31 @@ func Signed(key ed25519.PrivateKey, origin string, publish func(checkpoint []byt
 	}
 }
 
-// A treeSigner signs a log with an Ed25519 key.
+// A treeSigner signs a log with an Ed25519 key. It is a note.Signer.
 type treeSigner struct {
-	note.Signer
-	tell  func(checkpoint []byte) // may be nil
-	salts *rand.ChaCha8
-	tree  merkle.Run
+	note.Verifier // of the same key: it has the Signer's name
+	key           ed25519.PrivateKey
+	tell          func(checkpoint []byte) // may be nil
+	salts         *rand.ChaCha8
+	tree          merkle.Run
 }
 
 func newTreeSigner(key ed25519.PrivateKey, origin string, publish func([]byte)) (*treeSigner, error) {
 	if len(key) != ed25519.PrivateKeySize {
 		return nil, fmt.Errorf("a key of %d bytes, want %d: make one with ed25519.GenerateKey", len(key), ed25519.PrivateKeySize)
 	}
-	public, err := note.NewEd25519VerifierKey(origin, key.Public().(ed25519.PublicKey))
-	if err != nil {
-		return nil, err
-	}
-	id := public[:len(origin)+len("+01234567")] // both keys are text: name, hash, and base64 behind the number of Ed25519
-	signer, err := note.NewSigner("PRIVATE+KEY+" + id + "+" + base64.StdEncoding.EncodeToString(append([]byte{1}, key.Seed()...)))
+	public, _ := note.NewEd25519VerifierKey(origin, key.Public().(ed25519.PublicKey)) // an error is for a key of another size
+	verifier, err := note.NewVerifier(public)
 	if err != nil {
 		return nil, fmt.Errorf("origin %q can't name a key: give a name without spaces and \"+\", such as \"example.com/crawler\"", origin)
 	}
 	var seed [32]byte
 	_, _ = crand.Read(seed[:]) // never fails
-	return &treeSigner{Signer: signer, tell: publish, salts: rand.NewChaCha8(seed)}, nil
+	return &treeSigner{Verifier: verifier, key: key, tell: publish, salts: rand.NewChaCha8(seed)}, nil
 }
+
+// Sign implements note.Signer.
+func (s *treeSigner) Sign(text []byte) ([]byte, error) { return ed25519.Sign(s.key, text), nil }
 
 func (s *treeSigner) appendSalt(b []byte) []byte {
 	var salt [8]byte
@@ -90,12 +87,12 @@ func (s *treeSigner) appendSalt(b []byte) []byte {
 
 // checkpoint signs what was added so far, and returns the tree as evidence.Entry has it.
 func (s *treeSigner) checkpoint() (signed []byte, edge string) {
-	text := merkle.Checkpoint{Origin: s.Name(), Size: s.tree.Len(), Root: s.tree.Root()}.String()
-	signed, err := note.Sign(&note.Note{Text: text}, s.Signer)
+	text := merkle.Checkpoint{Origin: s.Name(), Tree: s.tree.Tree()}.String()
+	signed, err := note.Sign(&note.Note{Text: text}, s)
 	if err != nil { // the origin was checked, and nothing else can be wrong
 		panic("evidence: " + err.Error())
 	}
-	return signed, s.tree.String()
+	return signed, s.tree.Edge()
 }
 
 func (s *treeSigner) publish(w io.Writer, signed []byte) error {
@@ -108,22 +105,12 @@ func (s *treeSigner) publish(w io.Writer, signed []byte) error {
 	return nil
 }
 
-// resume makes the tree that of the lines of file. It begins at the last checkpoint.
-func (s *treeSigner) resume(file *os.File, size int64) error {
-	var line []byte // last checkpoint
-	from := int64(0)
-	err := backwards(file, size, func(at int64, text []byte) bool {
-		if bytes.HasPrefix(text, []byte(recordBegins+string(Checkpoint)+`"`)) {
-			from, line = at, text
-		}
-		return line == nil
-	})
-	if err != nil {
-		return err
-	}
-	if line != nil {
+// resume makes the tree that of the first size bytes of file. It goes on from the last checkpoint,
+// which is the line that begins there; nil: there is none.
+func (s *treeSigner) resume(file io.ReaderAt, size, from int64, checkpoint []byte) error {
+	if checkpoint != nil {
 		var e Entry
-		if err := e.UnmarshalJSON(line); err != nil {
+		if err := e.UnmarshalJSON(checkpoint); err != nil {
 			return err
 		}
 		c, err := merkle.ParseCheckpoint(e.Text)
@@ -133,10 +120,7 @@ func (s *treeSigner) resume(file *os.File, size int64) error {
 		if c.Origin != s.Name() {
 			return fmt.Errorf("it is the log %q, and Signed was told %q: give another file, or the same origin", c.Origin, s.Name())
 		}
-		tree, err := merkle.Parse(c.Size, e.Edge)
-		if err == nil && !c.Of(tree) {
-			err = errors.New("its edge doesn't have its root: the file was changed")
-		}
+		tree, err := c.Resume(e.Edge)
 		if err != nil {
 			return fmt.Errorf("its last checkpoint: %w", err)
 		}
@@ -144,7 +128,7 @@ func (s *treeSigner) resume(file *os.File, size int64) error {
 	}
 	in := lines.NewReader(io.NewSectionReader(file, from, size-from))
 	for _, line := range in.All() {
-		s.tree.Add(merkle.Leaf(line))
+		s.tree.Add(tlog.RecordHash(line))
 	}
 	return in.Err()
 }

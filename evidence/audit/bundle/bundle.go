@@ -96,6 +96,7 @@ func survey(known *trees.Known, log io.Reader, site *site) ([]trees.Tree, error)
 	f := trees.Forest{Known: known, Report: new(trees.Signed), Broken: func(detail string, at ...int) {
 		fault = cmp.Or(fault, fmt.Errorf("audit: line %d: %s", at[0], detail))
 	}}
+	f.Begin()
 	in := lines.NewReader(log)
 	for at, text := range in.All() {
 		var e evidence.Entry
@@ -124,7 +125,7 @@ type extraction struct {
 	site  *site
 	trees []trees.Tree // the present one, and those that follow
 	older []*trees.Older
-	index uint64      // of the next line in the file
+	index int64       // of the next line in the file
 	run   *merkle.Run // lines of the present tree that are left out since the last that was written
 }
 
@@ -155,9 +156,9 @@ func (x *extraction) line(text []byte) {
 		x.Omitted++
 	}
 	if about != ofSite {
-		x.run.Add(merkle.Leaf(text))
+		x.run.Add(tlog.RecordHash(text))
 	}
-	if slices.ContainsFunc(x.older, func(o *trees.Older) bool { return o.Size == size }) {
+	if slices.ContainsFunc(x.older, func(o *trees.Older) bool { return o.N == size }) {
 		x.flush(size) // so that the tree of this size can be seen in the bundle
 	}
 	if size == tree.Size {
@@ -168,11 +169,11 @@ func (x *extraction) line(text []byte) {
 }
 
 // flush writes the hashes of the lines that are left out. The next one has the index next.
-func (x *extraction) flush(next uint64) {
+func (x *extraction) flush(next int64) {
 	if x.run.Len() > 0 {
-		x.put(bundleLine{Omitted: x.run.Len(), Hashes: x.run.Hashes()})
+		x.put(bundleLine{Omitted: uint64(x.run.Len()), Hashes: x.run.Hashes})
 	}
-	x.run = merkle.RunAt(next)
+	x.run = &merkle.Run{From: next, To: next}
 }
 
 // A site is some hosts, with the names below them, among others that a crawler met.
@@ -371,7 +372,7 @@ func (v *verification) line(text []byte) (isRecord bool, err error) {
 	case err == nil && l.Type != "":
 		isRecord = true
 		v.Records++
-		v.tree.Add(merkle.Leaf(text))
+		v.tree.Add(tlog.RecordHash(text))
 		err = new(evidence.Entry).UnmarshalJSON(text)
 	case err == nil && l.Checkpoint != "":
 		err = v.checkpoint(l.Checkpoint)
@@ -390,7 +391,7 @@ func (v *verification) checkpoint(signed string) error {
 	if err != nil {
 		return fmt.Errorf("the checkpoint: %w", err)
 	}
-	if !c.Of(&v.tree) {
+	if c.Tree != v.tree.Tree() {
 		return errors.New("the lines before it aren't in the log that this checkpoint was made of")
 	}
 	v.Signed = audit.Signed{Checkpoints: v.Signed.Checkpoints + 1, Records: v.Records, Key: v.known.Key, Latest: signed}

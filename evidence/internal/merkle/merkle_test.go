@@ -11,9 +11,9 @@ import (
 func TestRunIsTheTreeOfTlog(t *testing.T) {
 	var stored storage
 	var whole, sparse Run
-	run := RunAt(0)
+	run := new(Run)
 	for n := range int64(200) {
-		leaf := Leaf([]byte{byte(n)})
+		leaf := tlog.RecordHash([]byte{byte(n)})
 		hashes, err := tlog.StoredHashesForRecordHash(n, leaf, stored)
 		if err != nil {
 			t.Fatal(err)
@@ -23,19 +23,23 @@ func TestRunIsTheTreeOfTlog(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if whole.Add(leaf); whole.Root() != want {
+		if whole.Add(leaf); whole.Tree().Hash != want {
 			t.Fatalf("the root of %d leaves is wrong", n+1)
 		}
 		if run.Add(leaf); n%7 == 3 { // whoever has the hashes of a run only gets the same tree
-			if err := sparse.Skip(run.Len(), run.Hashes()); err != nil || sparse.Root() != want {
+			if err := sparse.Skip(uint64(run.Len()), run.Hashes); err != nil || sparse.Tree().Hash != want {
 				t.Fatalf("without leaves %d to %d: %v", sparse.Len()-run.Len(), n, err)
 			}
-			run = RunAt(uint64(n) + 1)
+			run = &Run{From: n + 1, To: n + 1}
 		}
 	}
-	again, err := Parse(whole.Len(), whole.String())
-	if err != nil || again.Root() != whole.Root() {
+	c := Checkpoint{"x", whole.Tree()}
+	again, err := c.Resume(whole.Edge())
+	if err != nil || again.Tree() != whole.Tree() {
 		t.Error(err)
+	}
+	if parsed, err := ParseCheckpoint(c.String()); err != nil || parsed != c {
+		t.Errorf("%v, %v", parsed, err)
 	}
 }
 
@@ -58,11 +62,11 @@ func TestHugeTreesAreRefused(t *testing.T) {
 	if err := r.Skip(1<<48, make([]tlog.Hash, 1)); err != nil {
 		t.Error(err)
 	}
-	r.Root()
+	r.Tree()
 	if err := r.Skip(1, make([]tlog.Hash, 1)); err == nil {
 		t.Error("one leaf more than 2^48")
 	}
-	if _, err := Parse(1<<62, strings.Repeat("A", 43)+"="); err == nil {
+	if _, err := (Checkpoint{"x", tlog.Tree{N: 1 << 62}}).Resume(strings.Repeat("A", 43) + "="); err == nil {
 		t.Error("an edge of 2^62 leaves")
 	}
 	if _, err := ParseCheckpoint("x\n4611686018427387904\n" + strings.Repeat("A", 43) + "=\n"); err == nil {

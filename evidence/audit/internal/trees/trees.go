@@ -4,8 +4,10 @@ package trees
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/internal/merkle"
@@ -68,8 +70,8 @@ func (k *Known) Open(signed []byte) (c merkle.Checkpoint, err error) {
 // Meet compares a tree with the older checkpoints of its size.
 func (k *Known) Meet(tree *merkle.Run) {
 	for _, o := range k.Older {
-		if o.Size == tree.Len() {
-			same := o.Of(tree)
+		if o.N == tree.Len() {
+			same := o.Tree == tree.Tree()
 			o.met, o.other = o.met || same, o.other || !same
 		}
 	}
@@ -82,9 +84,9 @@ func (k *Known) Extended(report *Signed, broken func(detail string)) {
 		case o.met:
 			report.Older++
 		case o.other:
-			broken(fmt.Sprintf("the first %d lines aren't those of the checkpoint that was made of them earlier: the log was rewritten", o.Size))
+			broken(fmt.Sprintf("the first %d lines aren't those of the checkpoint that was made of them earlier: the log was rewritten", o.N))
 		default:
-			broken(fmt.Sprintf("fewer lines than the %d of the checkpoint that was made of them earlier: the log was cut off", o.Size))
+			broken(fmt.Sprintf("fewer lines than the %d of the checkpoint that was made of them earlier: the log was cut off", o.N))
 		}
 	}
 }
@@ -100,8 +102,8 @@ type Signed struct {
 // A Tree is one of the trees that the lines of a file are leaves of. It is exact where no
 // checkpoint is broken.
 type Tree struct {
-	From   uint64 // index of its first line in the file
-	Size   uint64 // number of its lines that are signed
+	From   int64  // index of its first line in the file
+	Size   int64  // number of its lines that are signed
 	Signed string // their checkpoint
 }
 
@@ -116,29 +118,25 @@ type Forest struct {
 	Signed bool   // whether the present log has a checkpoint
 	Trees  []Tree // those that have one
 
-	file  merkle.Run  // the tree that the log before belonged to, and what came after
-	own   *merkle.Run // one that begins with the present log; nil once it is known which of both is signed
-	last  int         // line of the last checkpoint
-	after int         // records after it
-	lines uint64      // number of lines so far
+	// trees are those of which the present line may be a leaf: the one that goes on in the file, and
+	// one that begins with the present log, until a checkpoint shows which is signed.
+	trees []*merkle.Run
+	last  int   // line of the last checkpoint
+	after int   // records after it
+	lines int64 // number of lines so far
 }
 
 // Begin says that another log follows.
 func (f *Forest) Begin() {
-	f.own, f.Signed = nil, false
-	if f.file.Len() > 0 {
-		f.own = new(merkle.Run)
-	}
+	f.trees, f.Signed = append(f.trees[:min(len(f.trees), 1)], new(merkle.Run)), false
 }
 
 // Line takes a line, which may be no record.
 func (f *Forest) Line(text []byte) {
-	leaf := merkle.Leaf(text)
-	f.file.Add(leaf)
-	f.Known.Meet(&f.file)
-	if f.own != nil {
-		f.own.Add(leaf)
-		f.Known.Meet(f.own)
+	leaf := tlog.RecordHash(text)
+	for _, tree := range f.trees {
+		tree.Add(leaf)
+		f.Known.Meet(tree)
 	}
 	f.after++
 	f.lines++
@@ -150,31 +148,29 @@ func (f *Forest) Checkpoint(e *evidence.Entry, at int) {
 	if f.last > 0 {
 		stands = append(stands, f.last)
 	}
-	n := f.after
+	after := f.after
 	f.Signed, f.last, f.after = true, at, -1 // the line itself is no record to be signed
 	c, err := f.Known.Open([]byte(e.Text))
 	if err != nil {
 		f.Broken(fmt.Sprintf("a checkpoint: %v", err), stands...)
 		return
 	}
-	if f.own != nil && c.Of(f.own) {
-		f.Report.After += n - int(f.own.Len()) // of the log before, which nobody signs any more
-		n = int(f.own.Len())
-		f.file = *f.own
-	}
-	if !c.Of(&f.file) {
-		f.Broken(fmt.Sprintf("the %d lines before this checkpoint aren't the %d that were signed", f.file.Len(), c.Size), stands...)
+	i := slices.IndexFunc(f.trees, func(tree *merkle.Run) bool { return tree.Tree() == c.Tree })
+	if i < 0 {
+		f.Broken(fmt.Sprintf("the %d lines before this checkpoint aren't the %d that were signed", f.trees[0].Len(), c.N), stands...)
 		// What follows is held against what was signed, so that one change is reported once.
-		if tree, err := merkle.Parse(c.Size, e.Edge); err == nil && c.Of(tree) {
-			f.file, f.own = *tree, nil
+		if tree, err := c.Resume(e.Edge); err == nil {
+			f.trees = []*merkle.Run{tree}
 		}
 		return
 	}
-	f.own = nil
+	f.trees = f.trees[i : i+1]
+	signed := min(after, int(c.N))
+	f.Report.Records += signed
+	f.Report.After += after - signed // of the log before, which nobody signs any more
 	f.Report.Checkpoints++
-	f.Report.Records += n
 	f.Report.Latest, f.Report.Key = e.Text, f.Known.Key
-	tree := Tree{f.lines - c.Size, c.Size, e.Text}
+	tree := Tree{f.lines - c.N, c.N, e.Text}
 	if last := len(f.Trees) - 1; last >= 0 && f.Trees[last].From == tree.From {
 		f.Trees = f.Trees[:last]
 	}
