@@ -60,7 +60,7 @@ func (l *Log) resume(file *os.File) error {
 			var e Entry
 			err := e.UnmarshalJSON(line)
 			hashed = err != nil || e.Hash != "" || e.N <= 1 || n == chainEvery
-			l.after = e.Hash
+			l.own.After = e.Hash
 		}
 		if !signed && bytes.HasPrefix(line, []byte(recordBegins+string(Checkpoint)+`"`)) {
 			from, checkpoint, signed = at, line, true

@@ -34,7 +34,7 @@ func (d Decision) MarshalJSON() ([]byte, error) { return d.AppendJSON(nil), nil 
 func (d Decision) AppendJSON(b []byte) []byte {
 	d.sanitize()
 	d.imply(true)
-	return append(appendMembers(b, unsafe.Pointer(&d), ofDecision), '}')
+	return appendObject(b, unsafe.Pointer(&d), ofDecision)
 }
 
 // MarshalJSON returns e as one JSON object, as a line of a log has it.
@@ -44,12 +44,19 @@ func (e Entry) MarshalJSON() ([]byte, error) { return e.AppendJSON(nil), nil }
 func (e Entry) AppendJSON(b []byte) []byte {
 	e.sanitize()
 	e.imply(true)
-	return append(appendMembers(b, unsafe.Pointer(&e), ofEntry), '}')
+	return appendObject(b, unsafe.Pointer(&e), ofEntry)
 }
 
-// appendMembers appends the object of the struct d, as far as its closing brace.
-func appendMembers(b []byte, d unsafe.Pointer, table []member) []byte {
+// appendObject appends the struct d, whose table has a member that is always there.
+func appendObject(b []byte, d unsafe.Pointer, table []member) []byte {
 	from := len(b)
+	b = appendMembers(b, d, table)
+	b[from] = '{' // instead of the first comma
+	return append(b, '}')
+}
+
+// appendMembers appends the members of the struct d, with a comma before each.
+func appendMembers(b []byte, d unsafe.Pointer, table []member) []byte {
 	for i := range table {
 		m := &table[i]
 		switch m.kind {
@@ -85,11 +92,10 @@ func appendMembers(b []byte, d unsafe.Pointer, table []member) []byte {
 			}
 		case reflect.Pointer:
 			if v := *in[*Policy](d, m); v != nil {
-				b = append(appendMembers(append(b, m.key...), unsafe.Pointer(v), ofPolicy), '}')
+				b = appendObject(append(b, m.key...), unsafe.Pointer(v), ofPolicy)
 			}
 		}
 	}
-	b[from] = '{' // instead of the first comma: each table has a member that is always there
 	return b
 }
 

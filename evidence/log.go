@@ -11,7 +11,6 @@ import (
 	"hash"
 	"io"
 	"os"
-	"strconv"
 	"sync"
 	"time"
 	"unsafe"
@@ -37,10 +36,10 @@ type Log struct {
 	buf     []byte    // encoded lines that aren't written yet
 	spare   []byte    // empty buffer that replaces buf during a write
 	writing bool      // whether a goroutine is in w.Write, without mu
-	last    time.Time // time of the last write
+	last    time.Time // time of the last write, or when the Log was made
 	flushAt int       // length of buf that is worth a write
 	clock   clock
-	n       uint64            // number of records so far, with the lost ones
+	own     Entry             // what the Log adds to the present line; its Decision is zero, its N counts lost records too
 	signed  time.Time         // when the last checkpoint was made, or the first record
 	ready   [][]byte          // checkpoints that aren't published yet
 	due     int               // number of those that are written
@@ -48,7 +47,6 @@ type Log struct {
 	chain   hash.Hash         // of the last hash and the lines since; nil: the log isn't chained
 	hash    [sha256.Size]byte // the last one
 	bare    int               // number of lines since the last hash
-	after   string            // last hash of the log before, in a file that holds one
 	closed  bool
 	sealed  bool  // whether Close is done
 	lost    int   // number of lost records
@@ -64,7 +62,12 @@ type Option func(*Log)
 // the hash before, of the lines since, and of the line itself. It makes Close write a last record,
 // log_closed. An auditor finds whatever is changed later, unless all hashes from there on are
 // computed anew; keep the last hash elsewhere to exclude that too.
-func Chained() Option { return func(l *Log) { l.chain = sha256.New() } }
+func Chained() Option {
+	return func(l *Log) {
+		l.chain = sha256.New()
+		l.chain.Write(l.hash[:])
+	}
+}
 
 // chainEvery is how many lines a hash is for. One for each line would cost half as much again.
 const chainEvery = 8
@@ -80,7 +83,7 @@ const chainEvery = 8
 // clock, so that a clock that is set back during a crawl can't make two starts look closer than
 // they were. A jump forward by more than a second is followed.
 func JSONLines(w io.Writer, options ...Option) *Log {
-	l := &Log{w: w, flushAt: flushBytes}
+	l := &Log{w: w, flushAt: flushBytes, last: time.Now()}
 	l.change.L = &l.mu
 	for _, o := range options {
 		o(l)
@@ -98,13 +101,10 @@ func (l *Log) Record(_ context.Context, d Decision) {
 		l.lose(1, errors.New("record after Close"))
 		return
 	case len(l.buf) >= maxHeld:
-		l.n++ // leaves a hole in the numbers, which an auditor reports
+		l.own.N++ // leaves a hole in the numbers, which an auditor reports
 		l.lose(1, cmp.Or(l.err, errors.New("the writer is too slow")))
 	default:
 		l.append(&d, now)
-	}
-	if l.last.IsZero() {
-		l.last = now
 	}
 	if !l.writing && (len(l.buf) >= l.flushAt || now.Sub(l.last) >= flushAfter) {
 		l.write(now)
@@ -114,19 +114,7 @@ func (l *Log) Record(_ context.Context, d Decision) {
 
 func (l *Log) lose(n int, cause error) {
 	l.lost += n
-	if l.cause == nil {
-		l.cause = cause
-	}
-}
-
-// checkpoint signs what was recorded so far.
-func (l *Log) checkpoint(now time.Time) {
-	signed, edge := l.signer.checkpoint()
-	l.signed = now
-	l.appendLine(&Decision{Type: Checkpoint, Time: now, Allowed: true, Text: string(signed)}, now, edge)
-	if l.signer.tell != nil {
-		l.ready = append(l.ready, signed)
-	}
+	l.cause = cmp.Or(l.cause, cause)
 }
 
 // publish publishes the checkpoints that are written, with l.mu released meanwhile. Where another
@@ -142,9 +130,7 @@ func (l *Log) publish() {
 		l.mu.Unlock()
 		err := l.signer.publish(l.w, signed)
 		l.mu.Lock()
-		if l.misuse == nil {
-			l.misuse = err
-		}
+		l.misuse = cmp.Or(l.misuse, err)
 	}
 	l.public = false
 	l.change.Broadcast()
@@ -152,45 +138,41 @@ func (l *Log) publish() {
 
 // append encodes d as the next line of buf, and signs what stands there if that is due.
 func (l *Log) append(d *Decision, now time.Time) {
-	l.appendLine(d, now, "")
-	if l.signer == nil {
-		return
-	}
+	l.appendLine(d, now)
 	if l.signed.IsZero() {
 		l.signed = now
 	}
-	if now.Sub(l.signed) >= signEvery || d.Type == LogClosed {
-		l.checkpoint(now)
+	if l.signer == nil || now.Sub(l.signed) < signEvery && d.Type != LogClosed {
+		return
+	}
+	checkpoint := l.signer.checkpoint(now)
+	l.own.Edge = l.signer.tree.Edge()
+	l.appendLine(&checkpoint, now)
+	l.own.Edge, l.signed = "", now
+	if l.signer.tell != nil {
+		l.ready = append(l.ready, []byte(checkpoint.Text))
 	}
 }
 
-// appendLine encodes d as the next line of buf.
-func (l *Log) appendLine(d *Decision, now time.Time, edge string) {
-	l.n++
-	jumped := l.clock.set(now)
+// appendLine encodes d as the next line of buf, with the members that a Log adds.
+func (l *Log) appendLine(d *Decision, now time.Time) {
+	l.own.N++
+	l.own.Jumped = l.clock.set(now)
 	for i := range stamps {
 		if t := in[time.Time](unsafe.Pointer(d), &stamps[i]); !t.IsZero() {
 			*t = l.clock.read(*t)
 		}
 	}
+	if l.signer != nil {
+		l.own.Salt = l.signer.salt()
+	}
 	from := len(l.buf)
 	d.sanitize()
 	d.imply(true)
 	b := appendMembers(l.buf, unsafe.Pointer(d), ofDecision)
-	b = append(b, `,"n":`...)
-	b = strconv.AppendUint(b, l.n, 10)
-	if jumped > 0 {
-		b = appendSeconds(append(b, `,"jumped":`...), jumped)
-	}
-	if l.signer != nil {
-		b = l.signer.appendSalt(append(b, `,"salt":"`...))
-		b = append(b, '"')
-	}
-	if edge != "" {
-		b = append(b, `,"edge":"`...)
-		b = append(b, edge...)
-		b = append(b, '"')
-	}
+	b[from] = '{'
+	b = appendMembers(b, unsafe.Pointer(&l.own), ofLog)
+	l.own.After = "" // which the first line alone says
 	if l.chain != nil {
 		b = l.appendHash(b, from, d.Type)
 	}
@@ -207,14 +189,8 @@ var lineEnd = []byte("}\n")
 // appendHash hashes the line that b holds from there on, and appends the hash if that is due. A
 // line ends with its hash and is hashed as far as that.
 func (l *Log) appendHash(b []byte, from int, typ Type) []byte {
-	if l.n == 1 {
-		l.chain.Write(make([]byte, sha256.Size))
-		if l.after != "" {
-			b = append(append(append(b, `,"after":"`...), l.after...), '"')
-		}
-	}
 	l.chain.Write(b[from:])
-	if l.bare++; l.n > 1 && l.bare < chainEvery && typ != LogClosed {
+	if l.bare++; l.own.N > 1 && l.bare < chainEvery && typ != LogClosed {
 		l.chain.Write(lineEnd)
 		return b
 	}
@@ -239,20 +215,15 @@ func (l *Log) write(now time.Time) {
 	n, err := writeAll(l.w, chunk)
 
 	l.mu.Lock()
-	l.writing = false
+	l.writing, l.err = false, err
 	l.change.Broadcast()
-	l.err = err
 	if err == nil {
 		l.due += waiting
 	}
+	l.spare, l.flushAt = chunk, flushBytes
 	if rest := chunk[n:]; len(rest) > 0 {
 		l.buf, l.spare = append(append(chunk[:0], rest...), l.buf...), l.buf
-	} else {
-		l.spare = chunk
-	}
-	l.flushAt = len(l.buf) + flushBytes
-	if err == nil {
-		l.flushAt = flushBytes
+		l.flushAt += len(l.buf)
 	}
 	if cap(l.spare) > 4*flushBytes { // grown for a writer that was slow
 		l.spare = nil

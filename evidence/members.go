@@ -27,6 +27,7 @@ var (
 	ofPolicy   = membersOf(reflect.TypeFor[Policy]())
 	ofEntry    = membersOf(reflect.TypeFor[Entry]())
 	ofDecision = ofEntry[:reflect.TypeFor[Decision]().NumField()]
+	ofLog      = ofEntry[len(ofDecision):] // what a Log adds
 	stamps     = slices.DeleteFunc(slices.Clone(ofDecision), func(m member) bool { return m.kind != reflect.Struct })
 	bounded    = slices.DeleteFunc(slices.Clone(ofDecision), func(m member) bool { return m.most == 0 })
 )

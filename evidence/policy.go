@@ -69,7 +69,7 @@ type Policy struct {
 
 // MarshalJSON returns p as it stands in a record.
 func (p *Policy) MarshalJSON() ([]byte, error) {
-	return append(appendMembers(nil, unsafe.Pointer(p), ofPolicy), '}'), nil
+	return appendObject(nil, unsafe.Pointer(p), ofPolicy), nil
 }
 
 // clipped returns p with no string longer than its record has room for.
@@ -78,6 +78,5 @@ func (p *Policy) clipped() *Policy {
 	if clipStrings(unsafe.Pointer(&kept), ofPolicy); kept == *p {
 		return p
 	}
-	c := kept // allocated only here
-	return &c
+	return new(kept)
 }

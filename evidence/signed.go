@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"time"
+	"unsafe"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
@@ -59,6 +60,7 @@ type treeSigner struct {
 	key           ed25519.PrivateKey
 	tell          func(checkpoint []byte) // may be nil
 	salts         *rand.ChaCha8
+	salted        []byte // the last salt
 	tree          merkle.Run
 }
 
@@ -79,20 +81,22 @@ func newTreeSigner(key ed25519.PrivateKey, origin string, publish func([]byte)) 
 // Sign implements note.Signer.
 func (s *treeSigner) Sign(text []byte) ([]byte, error) { return ed25519.Sign(s.key, text), nil }
 
-func (s *treeSigner) appendSalt(b []byte) []byte {
-	var salt [8]byte
-	binary.LittleEndian.PutUint64(salt[:], s.salts.Uint64())
-	return base64.RawURLEncoding.AppendEncode(b, salt[:])
+// salt returns 64 random bits in base64. They hold until the next call.
+func (s *treeSigner) salt() string {
+	var raw [8]byte
+	binary.LittleEndian.PutUint64(raw[:], s.salts.Uint64())
+	s.salted = base64.RawURLEncoding.AppendEncode(s.salted[:0], raw[:])
+	return unsafe.String(&s.salted[0], len(s.salted))
 }
 
-// checkpoint signs what was added so far, and returns the tree as evidence.Entry has it.
-func (s *treeSigner) checkpoint() (signed []byte, edge string) {
+// checkpoint signs what was added so far.
+func (s *treeSigner) checkpoint(now time.Time) Decision {
 	text := merkle.Checkpoint{Origin: s.Name(), Tree: s.tree.Tree()}.String()
 	signed, err := note.Sign(&note.Note{Text: text}, s)
 	if err != nil { // the origin was checked, and nothing else can be wrong
 		panic("evidence: " + err.Error())
 	}
-	return signed, s.tree.Edge()
+	return Decision{Type: Checkpoint, Time: now, Allowed: true, Text: string(signed)}
 }
 
 func (s *treeSigner) publish(w io.Writer, signed []byte) error {
