@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -11,18 +12,20 @@ import (
 
 // RedactURL cuts the userinfo ("user:password@") out of every URL in s, which may be a URL or a
 // text that mentions some. It reads URLs as browsers do, which take "https:/user:password@h" for
-// one, and finds those that are escaped, as in "?next=https%3A%2F%2Fuser%3Apassword%40h". It
-// allocates nothing if s holds no "@", or is short and holds no userinfo. The sinks of this package
-// apply it to whatever they are given; use it in a sink of your own that is called without [Safe].
+// one, and finds those that are escaped, as in "?next=https%3A%2F%2Fuser%3Apassword%40h", up to
+// seven times. It allocates nothing if s holds no "@", or is short and holds no userinfo. The sinks
+// of this package apply it to whatever they are given; use it in a sink of your own that is called
+// without [Safe].
 func RedactURL(s string) string {
-	if !mayHoldUserinfo(s) {
+	if strings.IndexByte(s, '@') < 0 && (strings.IndexByte(s, '%') < 0 || !strings.Contains(s, "40")) { // "%40", "%2540"
 		return s
 	}
 	var short [128]char
 	t := slices.Grow(chars(short[:0]), len(s))
 	for range 8 { // what is left may be the beginning of another URL; a second time is rare
 		t = decode(t[:0], s)
-		for depth := 0; depth >= 0; depth = t.deeper(depth) {
+		deepest := slices.MaxFunc(t, func(a, b char) int { return cmp.Compare(a.depth, b.depth) }).depth
+		for depth := range min(deepest+2, maxDepth) { // a parameter's value is escaped once more than its "="
 			t.cutUserinfo(s, depth)
 		}
 		if !slices.ContainsFunc(t, func(c char) bool { return c.cut }) {
@@ -37,11 +40,6 @@ func RedactURL(s string) string {
 		s = b.String()
 	}
 	return s
-}
-
-// mayHoldUserinfo is a quick look: where it says no, RedactURL changes nothing.
-func mayHoldUserinfo(s string) bool {
-	return strings.IndexByte(s, '@') >= 0 || strings.IndexByte(s, '%') >= 0 && strings.Contains(s, "40") // "%40", "%2540"
 }
 
 // A char is one character of a text that mentions URLs.
@@ -71,27 +69,14 @@ func decode(t chars, s string) chars {
 	return t
 }
 
-// deeper returns the next depth at which URLs may be escaped, -1 if there is none. The value of a
-// parameter is escaped once more than its "=".
-func (t chars) deeper(depth int) int {
-	next := -1
-	for _, c := range t {
-		if c.c == '=' {
-			c.depth++
-		}
-		if c.depth > depth && (next < 0 || c.depth < next) {
-			next = c.depth
-		}
-	}
-	return next
-}
-
 // in reports whether c is one of set that is escaped at most depth times.
 func (c char) in(set string, depth int) bool {
 	return c.depth <= depth && strings.IndexByte(set, c.c) >= 0
 }
 
 const (
+	maxDepth = 8 // depths at which URLs are looked for
+
 	slashes = `/\`          // a browser takes both for one
 	inText  = " \t\r\n\"<>" // these end a URL in a text
 )
@@ -175,9 +160,7 @@ func (t chars) cutAuthority(authority, depth int, quoted bool) (end int) {
 // Every sink calls it; what is clean already it leaves as it is.
 func (d *Decision) sanitize() {
 	for _, text := range [...]*string{&d.URL, &d.Location, &d.Reason, &d.Err} {
-		if mayHoldUserinfo(*text) { // most have none; assigning the same string again costs time
-			*text = RedactURL(*text)
-		}
+		*text = RedactURL(*text)
 	}
 	if d.Policy != nil {
 		d.Policy = d.Policy.clipped()
@@ -250,10 +233,8 @@ func (r *redactor) Record(ctx context.Context, d Decision) {
 	d.URL = r.replace(asked, "")
 	d.Location = r.replace(d.Location, "")
 	for _, text := range [...]*string{&d.Reason, &d.Err} {
-		if d.URL != asked { // the URL's end is hard to find in a text, unless the URL is known
-			*text = strings.ReplaceAll(*text, asked, d.URL)
-		}
-		*text = r.replace(*text, inText)
+		// The URL's end is hard to find in a text, unless the URL is known.
+		*text = r.replace(strings.ReplaceAll(*text, asked, d.URL), inText)
 	}
 	r.next.Record(ctx, d)
 }
