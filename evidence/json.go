@@ -132,14 +132,11 @@ func imply[T comparable](short bool, field *T, usual T) {
 	}
 }
 
-// lastTime is the last instant that RFC 3339 can write.
-var lastTime = time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC)
-
 func appendTime(b []byte, t time.Time) []byte {
 	t = t.UTC()
 	switch y := t.Year(); {
 	case y > 9999:
-		t = lastTime
+		t = time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC) // the last that RFC 3339 can write
 	case y < 0:
 		t = time.Time{}
 	}

@@ -71,12 +71,3 @@ type Policy struct {
 func (p *Policy) MarshalJSON() ([]byte, error) {
 	return appendObject(nil, unsafe.Pointer(p), ofPolicy), nil
 }
-
-// clipped returns p with no string longer than its record has room for.
-func (p *Policy) clipped() *Policy {
-	kept := *p
-	if clipStrings(unsafe.Pointer(&kept), ofPolicy); kept == *p {
-		return p
-	}
-	return new(kept)
-}

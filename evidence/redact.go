@@ -162,8 +162,11 @@ func (d *Decision) sanitize() {
 	for _, text := range [...]*string{&d.URL, &d.Location, &d.Reason, &d.Err} {
 		*text = RedactURL(*text)
 	}
-	if d.Policy != nil {
-		d.Policy = d.Policy.clipped()
+	if d.Policy != nil { // which others share
+		kept := *d.Policy
+		if clipStrings(unsafe.Pointer(&kept), ofPolicy); kept != *d.Policy {
+			d.Policy = new(kept)
+		}
 	}
 	clipStrings(unsafe.Pointer(d), bounded)
 }

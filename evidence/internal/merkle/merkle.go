@@ -44,19 +44,17 @@ func (r *Run) push(level int, hash tlog.Hash) {
 
 // Skip adds n leaves, of which only the hashes of a Run are known.
 func (r *Run) Skip(n uint64, hashes []tlog.Hash) error {
-	fits := n <= maxSize && r.To+int64(n) <= maxSize
-	for end := r.To + int64(n); fits && r.To < end; {
+	end := r.To + int64(min(n, maxSize+1))
+	for r.To < end && end <= maxSize && len(hashes) > 0 {
 		// The largest subtree that may begin here and doesn't pass the end.
 		level := bits.Len64(uint64(end-r.To)) - 1
 		if r.To > 0 {
 			level = min(level, bits.TrailingZeros64(uint64(r.To)))
 		}
-		if fits = len(hashes) > 0; fits {
-			r.push(level, hashes[0])
-			hashes = hashes[1:]
-		}
+		r.push(level, hashes[0])
+		hashes = hashes[1:]
 	}
-	if !fits || len(hashes) > 0 {
+	if r.To < end || len(hashes) > 0 {
 		return errors.New("the hashes don't fit the number of records that are left out")
 	}
 	return nil
