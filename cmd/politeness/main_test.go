@@ -68,7 +68,8 @@ type result struct {
 func prepare(t *testing.T, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, args...)
-	cmd.Env = append([]string{"HOME=" + t.TempDir(), "SystemRoot=" + os.Getenv("SystemRoot")}, env...)
+	cmd.Dir = t.TempDir() // what it writes isn't left in the repository
+	cmd.Env = append([]string{"HOME=" + cmd.Dir, "SystemRoot=" + os.Getenv("SystemRoot")}, env...)
 	return cmd
 }
 

@@ -1,0 +1,53 @@
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+var (
+	// prose is a line of running text: no heading, table, picture or comment.
+	prose = regexp.MustCompile(`^ *[^ |#!<]`)
+	// item is the first line of an item of a list.
+	item = regexp.MustCompile(`^ *(-|\d+\.) `)
+	// unit is what stands at the beginning of a line and isn't broken: a link, code, or a word.
+	unit = regexp.MustCompile("^(\\[[^]]*\\]\\([^)]*\\)|`[^`]*`)?\\S*")
+)
+
+// TestWrapped: a line of prose in README.md and the guides has at most 100 columns, and ends where
+// the next word has no room. So an edit in the middle of a paragraph leaves no ragged line.
+func TestWrapped(t *testing.T) {
+	guides, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(guides, "../README.md") {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, fenced := 0, false // columns of the line before, 0 where the next doesn't go on with it
+		for i, line := range strings.Split(string(text), "\n") {
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
+				before, fenced = 0, !fenced
+				continue
+			}
+			if fenced || !prose.MatchString(line) {
+				before = 0
+				continue
+			}
+			next := utf8.RuneCountInString(unit.FindString(strings.TrimSpace(line)))
+			if before > 0 && !item.MatchString(line) && before+1+next <= 98 {
+				t.Errorf("%s:%d ends at column %d, where what follows has room: wrap the paragraph", name, i, before)
+			}
+			before = utf8.RuneCountInString(line)
+			if before > 100 && !strings.Contains(line, "](") && !item.MatchString(line) {
+				t.Errorf("%s:%d has %d columns", name, i+1, before)
+			}
+		}
+	}
+}
