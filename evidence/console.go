@@ -111,6 +111,8 @@ func (d *Decision) why() string {
 		say("%d, %s in %s", d.Status, size(d.Bytes), printable.Duration(d.Duration))
 	case d.Type == HostBlocked && d.Status > 0:
 		say("it answered %d", d.Status)
+	case d.Type == HostBlocked && d.Kind != "" && !d.Restored:
+		say("no answer")
 	case d.Type == BlockedByRobots && d.MatchedRule == "" && reason != "":
 		say("no robots.txt (%s)", reason)
 		reason = ""

@@ -64,6 +64,10 @@ func TestDecisionStringIsALineForPeople(t *testing.T) {
 			"12:00:00 host blocked  example.com: no answer, until 12:00:01 (in 1s)",
 		},
 		{
+			evidence.Decision{Type: evidence.HostBlocked, Time: noon, Host: "example.com", Kind: "unsure", Reason: "by the backoff policy"},
+			"12:00:00 host blocked  example.com: no answer, by the backoff policy",
+		},
+		{
 			evidence.Decision{Type: evidence.HostBlocked, Time: noon, Host: "example.com", Status: 503, Until: noon},
 			"12:00:00 host blocked  example.com: it answered 503, until 12:00:00",
 		},

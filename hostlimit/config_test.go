@@ -75,6 +75,19 @@ func TestNanosecondsAreRefused(t *testing.T) {
 	}
 }
 
+// The same with the other times: a LeaseTTL of 300 ns would take back every slot at once.
+func TestNanosecondsOfOtherTimesAreRefused(t *testing.T) {
+	_, err := New(Config{SlotTimeout: 10, LeaseTTL: 300, MaxWait: 30})
+	for _, want := range []string{
+		"SlotTimeout: 10ns are nanoseconds: did you mean 10s?", "LeaseTTL: 300ns are nanoseconds: did you mean 300s?",
+		"MaxWait: 30ns are nanoseconds: did you mean 30s?",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
 func TestOverrideWithoutSenseIsAnError(t *testing.T) {
 	m := mustNew(t, Config{
 		Concurrency: 1, Delay: Delay{FromEnd: true},

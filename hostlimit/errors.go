@@ -53,10 +53,10 @@ func (r *reason) Unwrap() []error { return r.kinds }
 
 var (
 	errEnded          error = &reason{"the lease was released, or taken back after LeaseTTL", []error{ErrBusy}}
-	errMaxWait        error = &reason{"the wait for a turn would exceed MaxWait: come back at RetryAt, or raise MaxWait", []error{ErrBusy}}
-	errMaxWaitBlocked error = &reason{"host blocked for longer than MaxWait: come back at RetryAt", []error{ErrBlocked}}
-	errLate           error = &reason{"no turn before the context's deadline, which counts the wait too (as http.Client.Timeout does): allow more time, or come back at RetryAt", []error{ErrBusy, context.DeadlineExceeded}}
-	errLateBlocked    error = &reason{"host blocked until after the context's deadline: come back at RetryAt", []error{ErrBlocked, context.DeadlineExceeded}}
+	errMaxWait        error = &reason{"the wait for a turn would exceed MaxWait: raise it, or come back", []error{ErrBusy}}
+	errMaxWaitBlocked error = &reason{"host blocked for longer than MaxWait", []error{ErrBlocked}}
+	errLate           error = &reason{"no turn before the context's deadline, which counts the wait too (as http.Client.Timeout does): allow more time, or come back", []error{ErrBusy, context.DeadlineExceeded}}
+	errLateBlocked    error = &reason{"host blocked until after the context's deadline", []error{ErrBlocked, context.DeadlineExceeded}}
 )
 
 // Ended returns the Error.Err of the Start of a lease that has ended.

@@ -35,16 +35,14 @@ func (c Config) Rules() (*Rules, error) {
 			errs = append(errs, err)
 		}
 	}
-	negative := func(field string, n int64, value any) {
+	for i, n := range [...]int{c.MaxInFlight, c.MaxHosts} {
 		if n < 0 {
-			bad(fmt.Errorf("%s: %v is negative", field, value))
+			bad(fmt.Errorf("%s: %d is negative", [...]string{"MaxInFlight", "MaxHosts"}[i], n))
 		}
 	}
-	negative("MaxInFlight", int64(c.MaxInFlight), c.MaxInFlight)
-	negative("SlotTimeout", int64(c.SlotTimeout), c.SlotTimeout)
-	negative("LeaseTTL", int64(c.LeaseTTL), c.LeaseTTL)
-	negative("MaxWait", int64(c.MaxWait), c.MaxWait)
-	negative("MaxHosts", int64(c.MaxHosts), c.MaxHosts)
+	for i, d := range [...]time.Duration{c.SlotTimeout, c.LeaseTTL, c.MaxWait} {
+		bad(checkTime([...]string{"SlotTimeout", "LeaseTTL", "MaxWait"}[i], d))
+	}
 	var open hours.Hours
 	for i, w := range c.Windows {
 		open = append(open, hours.Window(w))
@@ -98,6 +96,17 @@ func (r *Rules) Limits(key string) (*Limits, error) {
 	return &l, nil
 }
 
+// checkTime refuses what is no time, or one that was meant to be in seconds.
+func checkTime(field string, d time.Duration) error {
+	switch {
+	case d < 0:
+		return fmt.Errorf("%s: %v is negative", field, d)
+	case d > 0 && d < time.Microsecond:
+		return fmt.Errorf("%s: %v are nanoseconds: did you mean %ds?", field, d, d)
+	}
+	return nil
+}
+
 // Own returns a copy of l for Grant.Own; nil if l are the limits of the Config.
 func (r *Rules) Own(l *Limits) *Limits {
 	if l == &r.limits {
@@ -124,11 +133,8 @@ func (l Limits) validate(config Limits) error {
 	}
 	d := l.Delay
 	for i, part := range [...]time.Duration{d.Min, d.Max, d.Ceiling} {
-		switch name := [...]string{"Min", "Max", "Ceiling"}[i]; {
-		case part < 0:
-			bad("Delay.%s: %v is negative", name, part)
-		case part > 0 && part < time.Microsecond:
-			bad("Delay.%s: %v are nanoseconds: did you mean %ds?", name, part, part)
+		if err := checkTime([...]string{"Delay.Min", "Delay.Max", "Delay.Ceiling"}[i], part); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	if d.DangerouslyNone && (d.Min != 0 || d.Max != 0) {

@@ -65,7 +65,7 @@ func TestQuickstartExplainsSlowAndDeadHosts(t *testing.T) {
 			t.Fatal(err)
 		}
 		said := out.String()
-		for _, want := range []string{"for an answer", "not asked  " + dead.URL + "/", "robots.txt allowed 2 and refused 0", "1 block;", "BLOCKED    " + dead.URL + "/robots.txt  no answer: "} {
+		for _, want := range []string{"for an answer", "not asked  " + dead.URL + "/  no robots.txt (network: ", "; again in 5m0s", "robots.txt allowed 2 and refused 0", "1 block;", "BLOCKED    " + dead.URL + "/robots.txt  no answer: "} {
 			if !strings.Contains(said, want) {
 				t.Errorf("it doesn't say %q", want)
 			}
@@ -105,14 +105,25 @@ func TestQuickstartSaysWhatHasStoppedIt(t *testing.T) {
 			virtual.Run(t, func(t *testing.T) {
 				s := localsite.Start()
 				defer s.Close()
-				s.Handle("/slow", func(http.ResponseWriter, *http.Request) { time.Sleep(time.Minute) })
+				slow := func(http.ResponseWriter, *http.Request) { time.Sleep(time.Minute) }
+				s.Handle("/slow", slow)
+				silent := localsite.Serve(http.HandlerFunc(slow)) // no robots.txt, either
+				defer silent.Close()
 				ctx, cancel := end(t.Context())
 				defer cancel()
 				var out bytes.Buffer
-				if err := run(ctx, &out, "QuickstartBot/1.0 (bot@example.com)", "", "", []string{s.URL + "/slow"}); err != nil {
+				if err := run(ctx, &out, "QuickstartBot/1.0 (bot@example.com)", "", "", []string{s.URL + "/slow", silent.URL + "/"}); err != nil {
 					t.Fatal(err)
 				}
-				if said := out.String(); !strings.Contains(said, want) || !strings.Contains(said, "stopped    "+s.URL+"/slow  its answer hadn't come") || strings.Contains(said, "context") {
+				said := out.String()
+				for _, want := range []string{
+					want, "stopped    " + s.URL + "/slow  its answer hadn't come", "stopped    " + silent.URL + "/  it was waiting for its robots.txt",
+				} {
+					if !strings.Contains(said, want) {
+						t.Errorf("it doesn't say %q", want)
+					}
+				}
+				if strings.Contains(said, "context") || t.Failed() {
 					t.Errorf("the output:\n%s", said)
 				}
 			})

@@ -69,6 +69,8 @@ func describe(d evidence.Decision) (what, why string) {
 			what = "REFUSED"
 		}
 		switch {
+		case what == "not asked":
+			why = fmt.Sprintf("no robots.txt (%s); again in %v", d.Reason, d.RetryAt.Sub(d.Time).Round(time.Second))
 		case d.MatchedRule != "":
 			why = fmt.Sprintf("robots.txt line %d, group %s: %q", d.Line, d.Group, d.MatchedRule)
 		case d.Reason != "":
@@ -93,8 +95,11 @@ func describe(d evidence.Decision) (what, why string) {
 		}
 	case evidence.Failed:
 		what, why = "failed", strings.TrimPrefix(d.Reason+", "+d.Err, ", ")
-		if d.Err == context.DeadlineExceeded.Error() || d.Err == context.Canceled.Error() { // the program's own end
-			what, why = "stopped", "its answer hadn't come"
+		if strings.HasSuffix(d.Err, context.DeadlineExceeded.Error()) || strings.HasSuffix(d.Err, context.Canceled.Error()) {
+			what, why = "stopped", "its answer hadn't come" // at the program's own end
+			if stage, early := strings.CutPrefix(d.Reason, "ended before its start: "); early {
+				why = fmt.Sprintf("it was waiting for its %s", strings.Replace(stage, "robots", "robots.txt", 1))
+			}
 		}
 	case evidence.HostBlocked:
 		cause := "no answer"
