@@ -101,8 +101,8 @@ func TestRefuseSeesRobotsTxtItself(t *testing.T) {
 		if _, err := fetch(t.Context(), client, "http://169.254.169.254/"); !errors.Is(err, errPrivate) {
 			t.Errorf("got %v", err)
 		}
-		if _, err := tr.Check(t.Context(), "http://169.254.169.254/"); err != nil {
-			t.Error(err)
+		if v, err := tr.Check(t.Context(), "http://169.254.169.254/"); err != nil || !strings.HasPrefix(v.Reason, "not sent: ") {
+			t.Errorf("%+v, %v", v, err)
 		}
 		if status, err := fetch(t.Context(), client, "https://example.com/"); status != 200 {
 			t.Errorf("fails open, as it was told to: %d, %v", status, err)

@@ -148,7 +148,9 @@ func retryAt(err error) (at time.Time) {
 // delay or a block. The URL is given up where that happens too often, or at is too far off.
 func (r *run) putOff(fl *flight, at time.Time, err error) {
 	h, now, outcome, tries := fl.h, time.Now(), Refused, r.c.cfg.Tries
-	if errors.Is(err, politeness.ErrUnreachable) {
+	if rule := byRule(err); rule != nil {
+		outcome, err = Disallowed, rule // not that its robots.txt can't be had, which is the consequence
+	} else if errors.Is(err, politeness.ErrUnreachable) {
 		outcome = Unreachable
 		h.unreachable++
 		refused := errors.Is(err, syscall.ECONNREFUSED)
@@ -208,18 +210,18 @@ func forGood(err error) bool {
 	var name *net.DNSError
 	var certificate *tls.CertificateVerificationError
 	return errors.As(err, &name) && name.IsNotFound || errors.As(err, &certificate) ||
-		errors.Is(err, publicnet.ErrPrivate) || byRule(err)
+		errors.Is(err, publicnet.ErrPrivate) || byRule(err) != nil
 }
 
-// byRule reports whether Config.Refuse of the Transport is behind err. It refuses robots.txt as
-// well, so err may be ErrUnreachable.
-func byRule(err error) bool {
+// byRule returns the refusal by Config.Refuse of the Transport that is behind err, nil if none is.
+// It refuses robots.txt as well, so err may be ErrUnreachable.
+func byRule(err error) *politeness.Error {
 	for refused := (*politeness.Error)(nil); errors.As(err, &refused); err = refused.Err {
 		if refused.Stage == politeness.StageRule {
-			return true
+			return refused
 		}
 	}
-	return false
+	return nil
 }
 
 // exchange asks for the URL of fl, reads the answer and has it visited.

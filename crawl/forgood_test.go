@@ -16,7 +16,7 @@ import (
 )
 
 // A host that the user's own rules, or the dialer, keep away from is given up at once: it won't be
-// another one the next time.
+// another one the next time, and they are told apart.
 func TestHostsThatAreOutOfReachDontHoldACrawl(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := politenesstest.NewWeb()
@@ -34,7 +34,12 @@ func TestHostsThatAreOutOfReachDontHoldACrawl(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := crawl.New(crawl.Config{Transport: transport, Visit: func(context.Context, *crawl.Page) error { return nil }})
+		became := make(map[string]string)
+		c, err := crawl.New(crawl.Config{
+			Transport: transport,
+			Visit:     func(context.Context, *crawl.Page) error { return nil },
+			Done:      func(r crawl.Result) { became[r.Host] = fmt.Sprintf("%s, %v", r.Outcome, r.Err) },
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,6 +47,12 @@ func TestHostsThatAreOutOfReachDontHoldACrawl(t *testing.T) {
 		summary, err := c.Run(t.Context(), "https://example.com/", "https://private.example/", "https://refused.example/")
 		if took := time.Since(begin); err != nil || summary.Visited() != 1 || took > 10*time.Second {
 			t.Errorf("%v after %v: %v", err, took, summary)
+		}
+		if got, want := became["refused.example"], "disallowed, politeness: refused.example: rule: refused.example is refused"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if got := became["private.example"]; !strings.HasPrefix(got, "failed, ") || !strings.Contains(got, "10.0.0.1 is private") {
+			t.Error(got)
 		}
 	})
 }

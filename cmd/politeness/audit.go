@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/go-politeness/politeness/cmd/politeness/internal/page"
+	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 )
 
@@ -81,7 +82,7 @@ func runAudit(_ context.Context, sh *shell, args []string) (int, error) {
 		logs[i] = log
 	}
 	report, err := trust.Check(logs...)
-	if err == nil && len(report.Records)-min(1, report.Records[""]) == 0 && !report.OK() { // JSON without a type is none
+	if err == nil && !isLog(report) {
 		return 0, fmt.Errorf("no line of %s is a record of evidence: is it compressed, or another file?", strings.Join(names, ", "))
 	}
 	if err == nil && hosts != nil {
@@ -97,6 +98,18 @@ func runAudit(_ context.Context, sh *shell, args []string) (int, error) {
 		return draw(names[0], *html, report)
 	})
 	return verdict(report), err
+}
+
+// isLog reports whether what was read may be a log: it is empty, or has records that every log has
+// in its first lines. Any other JSON may have a type, too.
+func isLog(r *audit.Report) bool {
+	if len(r.Records) == 0 {
+		return r.OK()
+	}
+	return slices.ContainsFunc([]evidence.Type{
+		evidence.PolicyStated, evidence.RobotsAllowed, evidence.BlockedByRobots, evidence.RobotsFetched,
+		evidence.Started, evidence.Fetched, evidence.Failed, evidence.Waiting, evidence.LogClosed,
+	}, func(typ evidence.Type) bool { return r.Records[typ] > 0 })
 }
 
 // siteReport judges what a log says of some hosts. Whether the log is what was signed, the report

@@ -68,8 +68,7 @@ type result struct {
 func prepare(t *testing.T, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binary, args...)
-	cmd.Dir = t.TempDir() // what it writes isn't left in the repository
-	cmd.Env = append([]string{"HOME=" + cmd.Dir, "SystemRoot=" + os.Getenv("SystemRoot")}, env...)
+	cmd.Env = append([]string{"HOME=" + t.TempDir(), "SystemRoot=" + os.Getenv("SystemRoot")}, env...)
 	return cmd
 }
 
@@ -142,21 +141,22 @@ func TestHelpFitsAScreenAndNamesEveryFlag(t *testing.T) {
 
 func TestWrongUsage(t *testing.T) {
 	for args, want := range map[string]string{
-		"nonsense":                               `there is no command "nonsense"`,
-		"check":                                  "URL is missing\nsee: politeness check -h",
-		"check -nonsense":                        "-nonsense",
-		"check https://example.com -json":        "flags go before URL",
-		"check -purpose fun https://example.com": "it is none of train, ground, search",
-		"lint":                                   "FILE or URL is missing",
-		"lint no-such-file":                      "no-such-file",
-		"audit":                                  "LOG is missing",
-		"audit no-such-file":                     "no-such-file",
-		"audit main.go":                          "no line of main.go is a record of evidence",
-		"audit testdata/package.jsonl":           "no line of testdata/package.jsonl is a record of evidence",
-		"lint example.com":                       "a URL begins with https:// or http://",
-		"lint HTTP://127.0.0.1:25":               "port 25 is no web server's",
-		"audit -html x.html main.go crawl.go":    "-html draws one log, not 2",
-		"crawl https://example.com/":             "-agent is missing: say who crawls",
+		"nonsense":                                             `there is no command "nonsense"`,
+		"check":                                                "URL is missing\nsee: politeness check -h",
+		"check -nonsense":                                      "-nonsense",
+		"check https://example.com -json":                      "flags go before URL",
+		"check -purpose fun https://example.com":               "it is none of train, ground, search",
+		"lint":                                                 "FILE or URL is missing",
+		"lint no-such-file":                                    "no-such-file",
+		"audit":                                                "LOG is missing",
+		"audit no-such-file":                                   "no-such-file",
+		"audit main.go":                                        "no line of main.go is a record of evidence",
+		"audit testdata/package.jsonl":                         "no line of testdata/package.jsonl is a record of evidence",
+		"audit testdata/typed.jsonl":                           "no line of testdata/typed.jsonl is a record of evidence",
+		"lint example.com":                                     "a URL begins with https:// or http://",
+		"lint HTTP://127.0.0.1:25":                             "port 25 is no web server's",
+		"audit -html x.html main.go crawl.go":                  "-html draws one log, not 2",
+		"crawl https://example.com/":                           "-agent is missing: say who crawls",
 		"crawl -agent MyBot/1.0 https://example.com/":          "has no contact",
 		"crawl -agent a@b.example -follow x https://a/":        "-follow is none, host, site or all",
 		"crawl -agent a@b.example -preset x https://a/":        "only audit, bulk, conservative, responsive",
@@ -409,6 +409,7 @@ func startProxy(t *testing.T, env []string, args ...string) (proxy string, end f
 		t.Skip("no signal asks a process to end")
 	}
 	cmd := prepare(t, env, append([]string{"proxy", "-agent", agent, "-listen", "127.0.0.1:0"}, args...)...)
+	cmd.Dir = t.TempDir() // for what it writes
 	said := &lines{got: make(chan string, 1)}
 	cmd.Stderr = said
 	if err := cmd.Start(); err != nil {

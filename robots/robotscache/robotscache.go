@@ -134,7 +134,8 @@ type Client struct {
 }
 
 // A RefusedError is returned by Client.Transport if it didn't send the hop (no turn, no budget).
-// Callers get Err, and nothing is cached.
+// Callers get Err, and nothing is cached. Any other error makes the origin unreachable; one with a
+// method Unsent() string, which returns the reason, isn't told as the network's.
 type RefusedError struct{ Err error }
 
 func (e *RefusedError) Error() string { return "robotscache: not sent: " + e.Err.Error() }
