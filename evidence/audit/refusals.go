@@ -122,8 +122,9 @@ func quota(d *evidence.Decision, sent time.Time) (wish int64) {
 // itself.
 const leeway = slack / 10
 
-// An answer is one that may change its host's state: each but a plain success. A block that nobody's
-// answer in the log has set, but a person or an earlier process, has one too, of no exchange.
+// An answer is one that may change its host's state: each but a plain success. A block that
+// nobody's answer in the log has set, but a person or an earlier process, has one too, of no
+// exchange.
 type answer struct {
 	by      *transport
 	x       *exchange // nil: nobody's
@@ -231,7 +232,8 @@ type block struct {
 // kinds are the kinds of blocks, as their records name them.
 var kinds = map[string]meaning{"refused": refusing, "unsure": unsure, "ban": forbidden}
 
-// A move is an answer, when it was there. What sets a block comes after the starts at its very time.
+// A move is an answer, when it was there. What sets a block comes after the starts at its very
+// time.
 type move struct {
 	at int64
 	x  *exchange
