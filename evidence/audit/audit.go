@@ -250,6 +250,8 @@ func (a *auditor) judge() *Report {
 		if h.latencies > 0 {
 			h.report.Latency = h.latency / time.Duration(h.latencies)
 		}
+		refused := h.report.Refused
+		h.report.RefusalShare = float64(refused.TooMany+refused.Forbidden+refused.Failed+refused.None) / float64(max(1, h.report.Answers))
 		r.Hosts = append(r.Hosts, h.report)
 	}
 	for _, id := range inOrder(a.limiters) {

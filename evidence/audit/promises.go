@@ -20,32 +20,20 @@ type Promise struct {
 	Why    []string `json:"why,omitempty"` // what is missing, for what is open: the first 8 reasons
 }
 
-// State sums p up in one word, for showing: "broken", "open", "proved", or "nothing" where there
-// was nothing to keep.
-func (p Promise) State() string {
-	switch {
-	case p.Broken > 0:
-		return "broken"
-	case p.Open > 0:
-		return "open"
-	case p.Proved > 0:
-		return "proved"
-	}
-	return "nothing"
-}
-
 // String returns p as a line of text.
 func (p Promise) String() string {
+	return cmp.Or(counts("%[2]s %[1]d", []string{"BROKEN", "open", "proved"}, p.Broken, p.Open, p.Proved), "nothing to keep")
+}
+
+// counts lists those of some numbers that aren't 0, each formatted with its name.
+func counts(format string, names []string, numbers ...int) string {
 	var parts []string
-	for _, part := range [...]struct {
-		name string
-		n    int
-	}{{"BROKEN", p.Broken}, {"open", p.Open}, {"proved", p.Proved}} {
-		if part.n > 0 {
-			parts = append(parts, fmt.Sprint(part.name, " ", part.n))
+	for i, n := range numbers {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf(format, n, names[i]))
 		}
 	}
-	return cmp.Or(strings.Join(parts, ", "), "nothing to keep")
+	return strings.Join(parts, ", ")
 }
 
 // The promises, in the order in which they are shown.

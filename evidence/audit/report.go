@@ -97,18 +97,20 @@ type Report struct {
 
 // A HostReport sums up one host. In JSON its durations are seconds.
 type HostReport struct {
-	Host       string        `json:"host"`
-	Starts     int           `json:"starts"`     // number of requests sent, those for robots.txt included
-	Pages      int           `json:"pages"`      // number of those that are pages of the budget
-	Bytes      int64         `json:"bytes"`      // of bodies
-	Disallowed int           `json:"disallowed"` // number of URLs refused by robots.txt or by the user's rules
-	Blocks     int           `json:"blocks"`     // how often the host was blocked
-	Answers    int           `json:"answers"`    // number of answers, and of requests that got none
-	Refused    Refusals      `json:"refused"`    // number of those that were refusals
-	MinGap     time.Duration `json:"-"`          // shortest gap between two starts; 0 if there were fewer than two
-	MaxDelay   time.Duration `json:"-"`          // longest delay in force
-	Wait       time.Duration `json:"-"`          // time that requests waited for their turn, in all
-	Latency    time.Duration `json:"-"`          // mean time to the response's headers; 0 if there was none
+	Host       string   `json:"host"`
+	Starts     int      `json:"starts"`     // number of requests sent, those for robots.txt included
+	Pages      int      `json:"pages"`      // number of those that are pages of the budget
+	Bytes      int64    `json:"bytes"`      // of bodies
+	Disallowed int      `json:"disallowed"` // number of URLs refused by robots.txt or by the user's rules
+	Blocks     int      `json:"blocks"`     // how often the host was blocked
+	Answers    int      `json:"answers"`    // number of answers, and of requests that got none
+	Refused    Refusals `json:"refused"`    // number of those that were refusals
+	// RefusalShare is the share of the answers that were refusals, from 0 to 1.
+	RefusalShare float64       `json:"refusalShare"`
+	MinGap       time.Duration `json:"-"` // shortest gap between two starts; 0 if there were fewer than two
+	MaxDelay     time.Duration `json:"-"` // longest delay in force
+	Wait         time.Duration `json:"-"` // time that requests waited for their turn, in all
+	Latency      time.Duration `json:"-"` // mean time to the response's headers; 0 if there was none
 }
 
 // count counts the record d for the report's figures.
@@ -149,26 +151,9 @@ type Refusals struct {
 	None      int `json:"none"`      // no answer
 }
 
-// All returns the number of all refusals.
-func (r Refusals) All() int { return r.TooMany + r.Forbidden + r.Failed + r.None }
-
-// String returns the refusals as words: "7 429, 2 5xx".
+// String returns the refusals as words: "7 × 429, 2 × 5xx".
 func (r Refusals) String() string {
-	var parts []string
-	for _, p := range [...]struct {
-		n    int
-		name string
-	}{{r.TooMany, "429"}, {r.Forbidden, "403"}, {r.Failed, "5xx"}, {r.None, "no answer"}} {
-		if p.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d × %s", p.n, p.name))
-		}
-	}
-	return strings.Join(parts, ", ")
-}
-
-// RefusalShare returns the share of the host's answers that were refusals, from 0 to 1.
-func (h *HostReport) RefusalShare() float64 {
-	return float64(h.Refused.All()) / float64(max(1, h.Answers))
+	return counts("%d × %s", []string{"429", "403", "5xx", "no answer"}, r.TooMany, r.Forbidden, r.Failed, r.None)
 }
 
 // tooManyRefusals is the share of refusals above which a report warns: a crawl that keeps all its
@@ -182,30 +167,22 @@ const fewAnswers = 10
 // a tenth of its answers, of which there are ten at least, were refusals. It is empty where there
 // is no such thing.
 func (h *HostReport) Warning() string {
-	share := h.RefusalShare()
-	if share <= tooManyRefusals || h.Answers < fewAnswers {
+	if h.RefusalShare <= tooManyRefusals || h.Answers < fewAnswers {
 		return ""
 	}
-	return printable.Text(fmt.Sprintf("%s refused %.0f %% of %s: %v", h.Host, 100*share, lines.Count(h.Answers, "request"), h.Refused))
-}
-
-// hostCounts is a HostReport without its methods.
-type hostCounts HostReport
-
-type hostReportJSON struct {
-	hostCounts
-	RefusalShare float64 `json:"refusalShare"`
-	MinGap       float64 `json:"minGap"`
-	MaxDelay     float64 `json:"maxDelay"`
-	Wait         float64 `json:"wait"`
-	Latency      float64 `json:"latency"`
+	return printable.Text(fmt.Sprintf("%s refused %.0f %% of %s: %v", h.Host, 100*h.RefusalShare, lines.Count(h.Answers, "request"), h.Refused))
 }
 
 // MarshalJSON writes durations in seconds.
 func (h HostReport) MarshalJSON() ([]byte, error) {
-	return json.Marshal(hostReportJSON{
-		hostCounts(h), h.RefusalShare(), h.MinGap.Seconds(), h.MaxDelay.Seconds(), h.Wait.Seconds(), h.Latency.Seconds(),
-	})
+	type plain HostReport // without this method
+	return json.Marshal(struct {
+		plain
+		MinGap   float64 `json:"minGap"`
+		MaxDelay float64 `json:"maxDelay"`
+		Wait     float64 `json:"wait"`
+		Latency  float64 `json:"latency"`
+	}{plain(h), h.MinGap.Seconds(), h.MaxDelay.Seconds(), h.Wait.Seconds(), h.Latency.Seconds()})
 }
 
 // OK reports whether nothing is broken: the log holds no violation. What is open may still be
@@ -271,12 +248,12 @@ func (r *Report) WriteText(w io.Writer) error {
 		fmt.Fprintf(table, "\nslowest hosts\tstarts\tlatency\tmin gap\tmax delay\twaited\tdisallowed\tblocks\trefusals\n")
 		for _, h := range r.mostOf(func(h *HostReport) float64 { return float64(h.Latency / time.Microsecond) })[:min(len(r.Hosts), shown)] {
 			fmt.Fprintf(table, "%s\t%d\t%v\t%v\t%v\t%v\t%d\t%d\t%.0f %%\n", printable.Text(h.Host), h.Starts, printable.Duration(h.Latency),
-				printable.Duration(h.MinGap), printable.Duration(h.MaxDelay), printable.Duration(h.Wait), h.Disallowed, h.Blocks, 100*h.RefusalShare())
+				printable.Duration(h.MinGap), printable.Duration(h.MaxDelay), printable.Duration(h.Wait), h.Disallowed, h.Blocks, 100*h.RefusalShare)
 		}
 		table.Flush()
 	}
 	var warnings []string
-	for _, h := range r.mostOf((*HostReport).RefusalShare) {
+	for _, h := range r.mostOf(func(h *HostReport) float64 { return h.RefusalShare }) {
 		if warning := h.Warning(); warning != "" {
 			warnings = append(warnings, "  "+warning+"\n")
 		}

@@ -144,7 +144,7 @@ func TestWarningsOfRefusals(t *testing.T) {
 			t.Errorf("want %q in\n%s", c.want, text)
 		}
 		if b, err := json.Marshal(r.Hosts[0]); err != nil ||
-			!strings.Contains(string(b), fmt.Sprintf(`"refusalShare":%v`, r.Hosts[0].RefusalShare())) {
+			!strings.Contains(string(b), fmt.Sprintf(`"refusalShare":%v`, r.Hosts[0].RefusalShare)) {
 			t.Errorf("%s, %v", b, err)
 		}
 	}
@@ -154,7 +154,7 @@ func TestVerdictsInFigures(t *testing.T) {
 	r := judge(t, eventful)
 	for i, want := range []audit.HostReport{
 		{
-			Host: "a.example", Starts: 8, Pages: 4, Bytes: 3300, Disallowed: 2, Blocks: 1, Answers: 6, Refused: audit.Refusals{TooMany: 1},
+			Host: "a.example", Starts: 8, Pages: 4, Bytes: 3300, Disallowed: 2, Blocks: 1, Answers: 6, Refused: audit.Refusals{TooMany: 1}, RefusalShare: 1.0 / 6,
 			MinGap: 2 * time.Second, MaxDelay: 2500 * time.Millisecond, Wait: 750 * time.Millisecond, Latency: 100 * time.Millisecond,
 		},
 		{
@@ -176,13 +176,6 @@ func TestVerdictsInFigures(t *testing.T) {
 	}
 	if r.Lines != 39 || r.Logs != 1 || !r.OK() || r.Complete() {
 		t.Errorf("%d lines, %d logs", r.Lines, r.Logs)
-	}
-	states := map[string]int{}
-	for _, p := range r.Promises {
-		states[p.State()]++
-	}
-	if states["proved"] != 8 || states["open"] != 1 || states["nothing"] != 1 {
-		t.Errorf("%v", states)
 	}
 }
 
