@@ -17,11 +17,11 @@ type host struct {
 	latencies int           // number of them
 	latest    uint64        // largest number of a start so far
 	sequences map[*limiter]*sequence
-	takenBack map[given]int64        // when slots were taken back, by the starts that had them
-	given     map[given]bool         // numbers of starts that were given up
-	voids     map[int64]bool         // their stamps, which later starts may name
-	own       map[uint32][]ownLimits // limits of this host alone, by Transport and number of the first start
-	dates     dates                  // what Date headers say of the server's clock
+	takenBack map[given]int64      // when slots were taken back, by the starts that had them
+	given     map[given]bool       // numbers of starts that were given up
+	voids     map[int64]bool       // their stamps, which later starts may name
+	own       map[uint32][]*limits // of this host alone, by Transport and number of the first start
+	dates     dates                // what Date headers say of the server's clock
 	owed      owed
 }
 
@@ -232,7 +232,7 @@ func (s *sequence) has(at int64) bool {
 }
 
 // gap judges the gap before x.
-func (s *sequence) gap(x *exchange, limits *hostLimits) {
+func (s *sequence) gap(x *exchange, limits *limits) {
 	last, short := s.last, s.forgot
 	s.forgot = limits.learned && s.forgets(x)
 	if last == nil {

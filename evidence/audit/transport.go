@@ -17,7 +17,7 @@ type transport struct {
 	index    uint32
 	name     string
 	policy   *evidence.Policy // nil: it has stated none
-	limits   *hostLimits      // the same, for hosts that have no limits of their own
+	limits   *limits          // the same, for hosts that have no limits of their own
 	statuses map[int]bool     // that block at once, by its policy
 	limiter  *limiter
 	row      string // id of what its starts are numbered in: its process, or its limiter
@@ -64,20 +64,18 @@ func (a *auditor) policyStated(d *evidence.Decision) {
 			a.contradiction("limits of one host, though the policy says that all hosts have the same")
 		}
 		h := a.host(d)
-		seq := d.Seq
-		if seq == 0 {
-			seq = h.latest + 1
-		}
+		l := newLimits(p)
+		l.from = cmp.Or(d.Seq, h.latest+1)
 		own := h.own[t.index]
-		i, _ := slices.BinarySearchFunc(own, seq+1, bySeq)
-		h.own[t.index] = slices.Insert(own, i, ownLimits{seq, newHostLimits(p)})
+		i, _ := slices.BinarySearchFunc(own, l.from+1, byStart)
+		h.own[t.index] = slices.Insert(own, i, l)
 	case t.policy != nil:
 		if *t.policy != *p {
 			a.contradiction("two policies of one Transport")
 		}
 	default:
 		a.report.Policies = append(a.report.Policies, *p)
-		t.policy, t.limits, t.statuses = p, newHostLimits(p), statusesOf(p.Statuses)
+		t.policy, t.limits, t.statuses = p, newLimits(p), statusesOf(p.Statuses)
 		t.budget = newBudget(p)
 		a.share(t)
 		if p.OwnRefused {
@@ -137,34 +135,27 @@ func statusesOf(s string) map[int]bool {
 	return set
 }
 
-// A hostLimits is a policy as it holds for the turns of a host.
-type hostLimits struct {
+// The limits are a policy as it holds for the turns of a host.
+type limits struct {
 	*evidence.Policy
-	known, learned bool // whether its formula of the delay is one of ours, and takes what refusals teach
+	from           uint64 // first start of its Transport that they hold for, where they are of one host
+	known, learned bool   // whether its formula of the delay is one of ours, and takes what refusals teach
 }
 
 // formula finds formulas of ours: "Fixed", "Longest(Learned, Proportional(1))".
 var formula = regexp.MustCompile(`^(Longest\(|[,) ]|Fixed|Squared|Learned|(Proportional|Slower|Throttle)\([0-9.]*[1-9][0-9.]*(e[+-]?[0-9]+)?\))+$`)
 
-func newHostLimits(p *evidence.Policy) *hostLimits {
-	return &hostLimits{p, formula.MatchString(p.Adaptive), strings.Contains(p.Adaptive, "Learned")}
+func newLimits(p *evidence.Policy) *limits {
+	return &limits{Policy: p, known: formula.MatchString(p.Adaptive), learned: strings.Contains(p.Adaptive, "Learned")}
 }
 
-// An ownLimits is a policy of one host.
-type ownLimits struct {
-	seq    uint64 // first start of its Transport that it holds for
-	limits *hostLimits
-}
-
-func bySeq(o ownLimits, seq uint64) int { return cmp.Compare(o.seq, seq) }
+func byStart(l *limits, seq uint64) int { return cmp.Compare(l.from, seq) }
 
 // limits returns what limits hold for x.
-func (h *host) limits(x *exchange) *hostLimits {
-	if own := h.own[x.by]; own != nil {
-		i, _ := slices.BinarySearchFunc(own, x.seq+1, bySeq)
-		if i > 0 {
-			return own[i-1].limits
-		}
+func (h *host) limits(x *exchange) *limits {
+	own := h.own[x.by]
+	if i, _ := slices.BinarySearchFunc(own, x.seq+1, byStart); i > 0 {
+		return own[i-1]
 	}
 	return h.a.named[x.by].limits
 }
