@@ -135,13 +135,12 @@ type run struct {
 	log         int // of its file, as in a place
 	sealed      bool
 	first, last int64 // earliest and latest record
-	shift       int64 // how far the limiter's clock is ahead of that of the records
 	jumped      int64 // how far the clock has jumped ahead in all
 }
 
-// until returns the time until which a request surely had its slot if a kill has taken its end,
-// which is recorded within slack, out of r.
-func (r *run) until() int64 { return r.last - slack + r.shift }
+// until returns the time until which a request of t surely had its slot if a kill has taken its
+// end, which is recorded within slack, out of the log.
+func (t *transport) until() int64 { return t.run.last - slack + t.shift }
 
 // A limiter is what some Transports share: slots, delays and blocks of each host.
 type limiter struct {
@@ -220,14 +219,14 @@ func (a *auditor) end() {
 	for _, by := range a.named {
 		for _, t := range by.trips {
 			if t.underWay && !a.run.sealed {
-				t.x.fate, t.x.end = cutOff, max(t.x.start, a.run.until())
+				t.x.fate, t.x.end = cutOff, max(t.x.start, by.until())
 			}
 		}
 		by.trips, by.over, by.origins = nil, nil, nil
 		if l, r := by.limiter, a.run; l != nil && by.run == r {
-			l.first, l.last = min(l.first, r.first+r.shift), max(l.last, r.last+r.shift)
+			l.first, l.last = min(l.first, r.first+by.shift), max(l.last, r.last+by.shift)
 			if !r.sealed {
-				l.cut, a.cut[by.row] = min(l.cut, r.until()), true
+				l.cut, a.cut[by.row] = min(l.cut, by.until()), true
 			}
 		}
 	}

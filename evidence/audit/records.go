@@ -221,10 +221,10 @@ func (a *auditor) limiterClock(d *evidence.Decision, wall int64) int64 {
 	case !fleet:
 		a.contradiction("a stamp by another clock, though no other process shares the limiter")
 	default:
-		if moved := shift - t.shift; t.shifted && max(moved, -moved) > slack && a.run.jumped == 0 {
+		if moved := shift - t.shift; t.shift != 0 && max(moved, -moved) > slack && a.run.jumped == 0 {
 			a.openEnded(timesAgree, "the clock of a limiter that runs otherwise than that of the log")
 		}
-		t.shift, t.shifted, a.run.shift = shift, true, shift
+		t.shift = shift
 	}
 	return wall + t.shift
 }

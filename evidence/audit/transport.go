@@ -23,7 +23,6 @@ type transport struct {
 	row      string // id of what its starts are numbered in: its process, or its limiter
 	run      *run
 	shift    int64 // how far the limiter's clock is ahead of that of the records
-	shifted  bool  // whether that is known
 	budget   budget
 	origins  map[string][]*robotsCopy // of each robots.txt that it knows, the newest first
 	trips    map[uint64]*trip
