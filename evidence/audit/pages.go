@@ -86,12 +86,6 @@ func (a *auditor) leave(t *trip) {
 	*q = (*q)[1:]
 }
 
-// retried takes the record that a trip isn't over.
-func (a *auditor) retried(d *evidence.Decision) { a.trip(d).over = false }
-
-// gaveUp takes the record that a trip got no turn.
-func (a *auditor) gaveUp(d *evidence.Decision) { a.leave(a.trip(d)) }
-
 // costsAPage reports whether the start d of a page costs one of the budget, where before was the
 // last try of its trip: all hops and tries of a navigation are one page.
 func (a *auditor) costsAPage(d *evidence.Decision, before int) bool {
