@@ -141,7 +141,17 @@ func (a *auditor) started(d *evidence.Decision) {
 		line: uint32(a.at.line), resource: uint32(maphash.String(seed, target)), slots: uint32(min(max(d.Slots, 0), 1<<30)),
 		by: a.by.index,
 	}
-	a.turn(d, x)
+	a.keyFits(d)
+	if until := stamp(d.BlockedUntil); until > x.start {
+		a.violation(BrokenBlock, d.Host, fmt.Sprintf("started %v before the end of a block that its limiter knew", time.Duration(until-x.start)), a.at)
+	}
+	if a.by.policy.Process != "" && d.At.IsZero() {
+		x.flags |= local
+		a.by.limiter.local = min(a.by.limiter.local, x.start)
+	}
+	if d.DelaySource == "learned" {
+		x.flags |= learned
+	}
 	if path, _, _ := strings.Cut(target, "?"); d.RobotsTxt || path == robotsPath {
 		x.flags |= robotsTxt
 	}
@@ -168,26 +178,6 @@ func (a *auditor) started(d *evidence.Decision) {
 
 // robotsPath is where hosts keep their robots.txt. Whoever fetches it needs no verdict and no page.
 const robotsPath = "/robots.txt"
-
-// turn takes what the start d says of the turn that the limiter has given.
-func (a *auditor) turn(d *evidence.Decision, x *exchange) {
-	if a.by.policy.Process != "" && d.At.IsZero() {
-		x.flags |= local
-		a.by.limiter.local = min(a.by.limiter.local, x.start)
-	}
-	if d.DelaySource == "learned" {
-		x.flags |= learned
-	}
-	if until := stamp(d.BlockedUntil); until > x.start {
-		a.violation(BrokenBlock, d.Host, fmt.Sprintf("started %v before the end of a block that its limiter knew", time.Duration(until-x.start)), a.at)
-	}
-	switch fits, known := a.by.keyFits(d); {
-	case !known:
-		a.openEnded(delaysKept, "a URL that doesn't tell its host")
-	case !fits:
-		a.contradiction("the URL " + d.URL + " has another host than " + d.Host)
-	}
-}
 
 // maxSends is how often a try is sent at most: HTTP/2 repeats a request seven times, and HTTP/1 one
 // for each connection that it finds dead.

@@ -162,24 +162,26 @@ func (h *host) limits(x *exchange) *limits {
 // safe returns how long x held its slot for sure before it could be taken back; 0: it never is.
 func (a *auditor) safe(x *exchange) int64 { return int64(a.named[x.by].policy.LeaseTTL) }
 
-// keyFits reports whether a record's host is the key that the policy makes of its URL; known tells
-// whether that can be said.
-func (t *transport) keyFits(d *evidence.Decision) (fits, known bool) {
-	if t.policy.HostKey == "own" || t.policy.HostKey == "" {
-		return true, true // said of the policy already
-	}
-	key := hostname.Key(sites.Authority(d.URL))
-	if key == "" || strings.HasSuffix(key, evidence.Clipped) || strings.ContainsAny(key, "@%") && key[0] != '[' {
-		return true, false
-	}
-	if t.policy.HostKey == "site" {
+// keyFits checks that the host of the start d is the key that the policy makes of its URL. Where the
+// policy doesn't say how, that was said of it already.
+func (a *auditor) keyFits(d *evidence.Decision) {
+	t, key := a.by, hostname.Key(sites.Authority(d.URL))
+	fits := d.Host == key
+	switch p := t.policy; {
+	case p.HostKey == "own" || p.HostKey == "":
+		return
+	case key == "" || strings.HasSuffix(key, evidence.Clipped) || strings.ContainsAny(key, "@%") && key[0] != '[':
+		a.openEnded(delaysKept, "a URL that doesn't tell its host")
+		return
+	case p.HostKey == "site":
 		// Which end of a name is its site is for the public suffix list to say, which needs net/http.
 		name := hostname.WithoutPort(key)
 		if t.sites[name] == "" {
 			t.sites[strings.Clone(name)] = strings.Clone(d.Host)
 		}
-		within := d.Host == name || strings.HasSuffix(name, "."+d.Host) && strings.Contains(d.Host, ".")
-		return within && t.sites[name] == d.Host, true
+		fits = t.sites[name] == d.Host && (d.Host == name || strings.HasSuffix(name, "."+d.Host) && strings.Contains(d.Host, "."))
 	}
-	return d.Host == key, true
+	if !fits {
+		a.contradiction("the URL " + d.URL + " has another host than " + d.Host)
+	}
 }
