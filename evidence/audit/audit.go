@@ -201,12 +201,10 @@ type exchange struct {
 }
 
 func newAuditor() *auditor {
-	a := &auditor{
+	return &auditor{
 		report:     Report{Records: map[evidence.Type]int{}, Broken: map[Kind]int{}, Violations: []Violation{}, Hosts: []HostReport{}},
 		transports: map[string]*transport{}, limiters: map[string]*limiter{}, cut: map[string]bool{}, hosts: map[string]*host{}, proved: map[string]int64{},
 	}
-	a.report.Numbered, a.report.Chained = true, true
-	return a
 }
 
 // begin starts a log.
@@ -257,9 +255,6 @@ func (a *auditor) judge() *Report {
 		a.provePlaces(a.limiters[id])
 	}
 	a.sortViolations()
-	if r.Logs == 0 {
-		r.Numbered, r.Chained = false, false
-	}
 	switch {
 	case len(r.Records) == 0:
 		a.allOpen("the log holds no record")

@@ -159,8 +159,8 @@ func (s *source) end() {
 		s.a.openEnded(logWhole, "the log isn't sealed: its end was cut off, or the process was killed, or Close never called")
 	}
 	s.a.end()
-	r.Numbered = r.Numbered && s.next > 0
-	r.Chained = r.Chained && s.chained
+	r.Numbered = (r.Numbered || r.Logs == 1) && s.next > 0
+	r.Chained = (r.Chained || r.Logs == 1) && s.chained
 }
 
 // missing says that what has the numbers from first to last is missing.
