@@ -199,25 +199,6 @@ func (a *auditor) answer(h *host, t *try, d *evidence.Decision, shift int64) {
 	}
 }
 
-// countAnswer counts d for the report, the end of a request that was sent.
-func (h *host) countAnswer(t *transport, d *evidence.Decision) {
-	if d.Status == 0 && d.Left {
-		return
-	}
-	h.report.Answers++
-	r := &h.report.Refused
-	switch s := d.Status; {
-	case s <= 0:
-		r.None++
-	case cant(s):
-		r.Failed++
-	case forbids(s):
-		r.Forbidden++
-	case s == 429 || d.Refused != "" || t.statuses[s]:
-		r.TooMany++
-	}
-}
-
 // A block is one that was set, or lifted by a person.
 type block struct {
 	at          place

@@ -130,8 +130,19 @@ func (a *auditor) count(d *evidence.Decision) {
 			h.latencies++
 			h.latency += d.Latency
 		}
-		if wasSent(d) {
-			h.countAnswer(a.by, d)
+		if !wasSent(d) || d.Status == 0 && d.Left {
+			return
+		}
+		r.Answers++
+		switch s := d.Status; {
+		case s <= 0:
+			r.Refused.None++
+		case cant(s):
+			r.Refused.Failed++
+		case forbids(s):
+			r.Refused.Forbidden++
+		case s == 429 || d.Refused != "" || a.by.statuses[s]:
+			r.Refused.TooMany++
 		}
 	}
 }
