@@ -357,15 +357,13 @@ func (a *auditor) provePlaces(l *limiter) {
 // forgets reports whether the delay after the start x, if the policy says Learned, is shorter than
 // it can be. How long it is the records say, since nobody can derive which page's trouble was the
 // host's. But a refusal that teaches makes it half as long again, and a ban twice as long.
-func (s *sequence) forgets(x *exchange) (short bool) {
-	delay := float64(x.delay)
+func (s *sequence) forgets(x *exchange) bool {
 	if x.seq == 1 {
 		s.taught = 0 // a limiter that knows of no refusal
 	}
-	switch short = delay+1000 < s.taughtUntil(x.start); {
-	case short:
-		s.taught, s.taughtAt = delay, x.start
-	case x.flags&learned != 0 && delay > s.taught:
+	delay := float64(x.delay)
+	short := delay+1000 < s.taughtUntil(x.start)
+	if short || x.flags&learned != 0 && delay > s.taught {
 		s.taught, s.taughtAt = delay, cmp.Or(s.last, x).start
 	}
 	return short
