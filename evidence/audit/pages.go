@@ -44,9 +44,6 @@ type try struct {
 	underWay bool  // whether it has no end yet
 	wall     int64 // its start by the clock of the records
 	window   int64 // of the budget's, that its page is charged to
-	moved    int64 // when its answer moved the host's state
-	movedAt  place // record of that; line 0: there is none
-	movedAs  int   // status of the answer, in that record
 }
 
 // lately is how many trips that are over are remembered: another try may follow yet.

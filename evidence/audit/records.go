@@ -247,7 +247,7 @@ func (a *auditor) ended(d *evidence.Decision) {
 	switch costs := x.flags&robotsTxt == 0; {
 	case wasSent(d):
 		t.leads = redirectTarget(d)
-		a.answer(h, &t.try, d, shift)
+		a.answer(h, &t.try, d)
 		a.dated(h, &t.try, d)
 		if costs {
 			a.inTime(h, x, &t.try)
@@ -267,11 +267,14 @@ func (a *auditor) ended(d *evidence.Decision) {
 // endAgrees checks the end d of t against its start and against the block that its answer set.
 func (a *auditor) endAgrees(d *evidence.Decision, t *trip, x *exchange) {
 	start, now, end := a.place(x), stamp(d.Time), t.wall+int64(d.Duration)
-	if t.movedAt.line != 0 && (t.moved < t.wall+int64(d.Latency)-slack || now != 0 && t.moved > now+settling) {
-		a.contradiction("a block was set or lifted at another time than that of the answer", start)
-	}
-	if t.movedAt.line != 0 && t.movedAs != d.Status {
-		a.contradiction(fmt.Sprintf("status %d here and %d there", d.Status, t.movedAs), t.movedAt)
+	if x.trouble > 0 {
+		n := t.host.of(t.by).answers[x.trouble-1]
+		if moved := n.at - t.by.shift; moved < t.wall+int64(d.Latency)-slack || now != 0 && moved > now+settling {
+			a.contradiction("a block was set or lifted at another time than that of the answer", start)
+		}
+		if n.status != d.Status {
+			a.contradiction(fmt.Sprintf("status %d here and %d there", d.Status, n.status), n.place)
+		}
 	}
 	if !d.Start.IsZero() && stamp(d.Start) != t.wall || d.Seq != x.seq && d.Seq != 0 {
 		a.contradiction("two records of one request give different starts or numbers", start)
@@ -308,10 +311,9 @@ func (a *auditor) moved(d *evidence.Decision) {
 	n := &answer{by: a.by}
 	switch t := a.by.trips[d.Trip]; {
 	case t != nil && t.underWay && t.attempt == d.Attempt && t.host == h:
-		if a.trip(d); t.movedAt.line != 0 {
-			a.contradiction("an answer that set or lifted a block twice", t.movedAt)
+		if a.trip(d); t.x.trouble > 0 {
+			a.contradiction("an answer that set or lifted a block twice", s.answers[t.x.trouble-1].place)
 		}
-		t.moved, t.movedAt, t.movedAs = stamp(d.Time), a.at, d.Status
 		n, b.kind = s.keep(t.x, a.answerOf(&t.try, d)), kinds[d.Kind]
 		if n.cleared = b.lifts; b.lifts {
 			return

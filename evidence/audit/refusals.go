@@ -177,8 +177,8 @@ func (s *sequence) keep(x *exchange, n answer) *answer {
 }
 
 // answer takes what the end d of t says of the answer.
-func (a *auditor) answer(h *host, t *try, d *evidence.Decision, shift int64) {
-	x, n := t.x, a.answerOf(t, d)
+func (a *auditor) answer(h *host, t *try, d *evidence.Decision) {
+	x, n, s := t.x, a.answerOf(t, d), h.of(t.by)
 	n.at = x.answered
 	// Where the clock has jumped ahead during the exchange, the answer came either so long after the
 	// start or so long before the end: only a record of what it did to the host tells.
@@ -189,13 +189,13 @@ func (a *auditor) answer(h *host, t *try, d *evidence.Decision, shift int64) {
 			}
 			return
 		}
-		n.at = t.moved + shift
+		n.at = s.answers[x.trouble-1].at
 	}
 	if n.meaning == served {
 		x.flags |= serves
 	}
 	if n.meaning > served || n.wish > 0 || x.trouble > 0 {
-		h.of(t.by).keep(x, n)
+		s.keep(x, n)
 	}
 }
 
