@@ -212,9 +212,7 @@ func (s *sequence) chain(x *exchange) {
 	switch last := s.last; {
 	case x.prev == 0 && (x.seq == 1 || s.firstEnd >= x.start-slack):
 	case x.prev == 0: // a limiter of one process numbers all starts in one row, which shows as much
-		if s.a.named[x.by].policy.Process != "" || x.seq == 0 {
-			s.a.openEnded(logWhole, "a start that doesn't say which one was before it on its host (prev)")
-		}
+		s.a.openIf(s.a.named[x.by].policy.Process != "" || x.seq == 0, logWhole, "a start that doesn't say which one was before it on its host (prev)")
 	case last != nil && x.prev == last.start, x.prev < x.start && s.has(x.prev), s.h.voids[x.prev]:
 	case x.prev < s.limiter.first:
 		s.a.openEnded(logWhole, usedBefore)
@@ -331,9 +329,7 @@ func (s *sequence) endless(x *exchange, i int) {
 		if _, ok := s.a.named[x.by].budget.limits["bytes"]; ok {
 			s.a.openEnded(budgetKept, "how much was read of a request that has no end")
 		}
-		if i+1 < len(s.xs) && x.trouble == 0 {
-			s.a.openEnded(blocksKept, "what a request that has no end was answered")
-		}
+		s.a.openIf(i+1 < len(s.xs) && x.trouble == 0, blocksKept, "what a request that has no end was answered")
 	}
 }
 

@@ -100,9 +100,7 @@ func (a *auditor) costsAPage(d *evidence.Decision, before int) bool {
 	to := from.leads
 	from.leads = nowhere
 	a.leave(from)
-	if to == anywhere {
-		a.openEnded(budgetKept, "a redirect whose URL isn't whole")
-	}
+	a.openIf(to == anywhere, budgetKept, "a redirect whose URL isn't whole")
 	return to != anywhere && to != keyOfURL(d.URL)
 }
 
@@ -158,9 +156,7 @@ const (
 func (a *auditor) dated(h *host, t *try, d *evidence.Decision) {
 	date, err := time.Parse("Mon, 02 Jan 2006 15:04:05 GMT", d.ServerDate)
 	if err != nil {
-		if d.Status > 0 && !d.NoDate && d.ServerDate == "" {
-			a.openEnded(timesAgree, "an answer without its Date, and no word that the server sent none")
-		}
+		a.openIf(d.Status > 0 && !d.NoDate && d.ServerDate == "", timesAgree, "an answer without its Date, and no word that the server sent none")
 		return
 	}
 	a.tallies[timesAgree].tested++

@@ -88,6 +88,13 @@ func (a *auditor) openEnded(promise int, why string) {
 	}
 }
 
+// openIf notes the same, if that is so.
+func (a *auditor) openIf(is bool, promise int, why string) {
+	if is {
+		a.openEnded(promise, why)
+	}
+}
+
 // allOpen notes that every promise is open for the given reason.
 func (a *auditor) allOpen(why string) {
 	for i := range a.tallies {

@@ -19,6 +19,13 @@ func (a *auditor) contradiction(detail string, others ...place) {
 	a.violation(Contradiction, a.d.Host, detail, append(others, a.at)...)
 }
 
+// cannot reports a contradiction, if there is one.
+func (a *auditor) cannot(is bool, detail string, others ...place) {
+	if is {
+		a.contradiction(detail, others...)
+	}
+}
+
 // take takes the record d from the line at. What a Transport did before it said what it promises
 // isn't judged.
 func (a *auditor) take(d *evidence.Decision, at place) {
@@ -87,27 +94,20 @@ var recordTypes = map[evidence.Type]struct {
 
 // consistent checks a record against itself.
 func (a *auditor) consistent(d *evidence.Decision) {
-	cannot := func(is bool, detail string) {
-		if is {
-			a.contradiction(detail)
-		}
-	}
 	typ, known := recordTypes[d.Type]
-	if !known && d.Type != "" {
-		a.openEnded(logWhole, "a record of a type that isn't known here")
-	}
-	cannot(d.Type == "", "a record without a type")
+	a.openIf(!known && d.Type != "", logWhole, "a record of a type that isn't known here")
+	a.cannot(d.Type == "", "a record without a type")
 	if known && typ.allowed != d.Allowed && d.Type != evidence.RobotsUnreachable {
 		a.contradiction(fmt.Sprintf("%s with \"allowed\": %t", d.Type, d.Allowed))
 	}
 	if !d.Start.IsZero() && !d.Time.IsZero() {
 		late := int64(d.Time.Sub(d.Start))
-		cannot(late < 0, "recorded before the start that it tells of")
-		cannot(late > slack && (d.Type == evidence.Started || d.Type == evidence.Resent), "recorded more than a second after its start")
+		a.cannot(late < 0, "recorded before the start that it tells of")
+		a.cannot(late > slack && (d.Type == evidence.Started || d.Type == evidence.Resent), "recorded more than a second after its start")
 	}
-	cannot(d.Type == evidence.HostBlocked && !d.RetryAt.IsZero() && !d.RetryAt.Equal(d.Until), "two times for the end of one block")
-	cannot(d.Latency > d.Duration, "the headers came after the end of the body")
-	cannot(min(d.WaitSlot, d.WaitDelay, d.WaitBlock, d.Delay, d.CrawlDelay, d.Latency, d.Duration, d.Quota) < 0, "a time below zero")
+	a.cannot(d.Type == evidence.HostBlocked && !d.RetryAt.IsZero() && !d.RetryAt.Equal(d.Until), "two times for the end of one block")
+	a.cannot(d.Latency > d.Duration, "the headers came after the end of the body")
+	a.cannot(min(d.WaitSlot, d.WaitDelay, d.WaitBlock, d.Delay, d.CrawlDelay, d.Latency, d.Duration, d.Quota) < 0, "a time below zero")
 	if d.Type == evidence.BudgetExceeded && d.Limit != "time" && d.Max > 0 && d.Used > d.Max {
 		a.violation(BrokenBudget, d.Host, fmt.Sprintf("%d of %d %s", d.Used, d.Max, d.Limit), a.at)
 	}
@@ -276,9 +276,7 @@ func (a *auditor) endAgrees(d *evidence.Decision, t *trip, x *exchange) {
 			a.contradiction(fmt.Sprintf("status %d here and %d there", d.Status, n.status), n.place)
 		}
 	}
-	if !d.Start.IsZero() && stamp(d.Start) != t.wall || d.Seq != x.seq && d.Seq != 0 {
-		a.contradiction("two records of one request give different starts or numbers", start)
-	}
+	a.cannot(!d.Start.IsZero() && stamp(d.Start) != t.wall || d.Seq != x.seq && d.Seq != 0, "two records of one request give different starts or numbers", start)
 	if now != 0 && end-now > slack {
 		a.contradiction(fmt.Sprintf("recorded %v before its end", time.Duration(end-now)), start)
 	}

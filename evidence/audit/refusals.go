@@ -281,9 +281,7 @@ func (s *sequence) set(b *block) {
 		}
 		s.alone = true
 	case b.hand, b.restored:
-		if s.alone || b.lifts && s.until > b.from {
-			s.a.openEnded(blocksKept, byOthers)
-		}
+		s.a.openIf(s.alone || b.lifts && s.until > b.from, blocksKept, byOthers)
 		if s.row, s.alone = (rows{}), false; b.lifts {
 			s.until = 0
 		}
@@ -463,9 +461,7 @@ func (s *sequence) count(n *answer, m meaning) {
 		s.wrong(Contradiction, n, fmt.Sprintf("refusal %d in a row, after %d", b.row, row-1))
 	}
 	least, known := n.least()
-	if !known {
-		s.a.openEnded(blocksKept, "how long a refusal blocks is a policy of the user's")
-	}
+	s.a.openIf(!known, blocksKept, "how long a refusal blocks is a policy of the user's")
 	if b.until < n.at+least-min(n.early, least) {
 		s.wrong(BrokenBlock, n, fmt.Sprintf("a refusal that blocks for %v set a block of %v", time.Duration(least), time.Duration(b.until-n.at)))
 	}

@@ -56,9 +56,7 @@ func (a *auditor) robotsFetched(d *evidence.Decision) {
 	}
 	c.until = c.from + int64(min(ttl, maxAge))
 	sum := sha256.Sum256(c.text)
-	if d.Text != "" && d.SHA256 != "" && (d.Bytes == 0 || d.Bytes == int64(len(d.Text))) && c.sum != hex.EncodeToString(sum[:]) {
-		a.contradiction("the text of robots.txt doesn't have its SHA-256")
-	}
+	a.cannot(d.Text != "" && d.SHA256 != "" && (d.Bytes == 0 || d.Bytes == int64(len(d.Text))) && c.sum != hex.EncodeToString(sum[:]), "the text of robots.txt doesn't have its SHA-256")
 	a.robotsAnswered(d)
 	name, _ := splitURL(d.URL)
 	copies := a.by.origins[name]
@@ -68,9 +66,7 @@ func (a *auditor) robotsFetched(d *evidence.Decision) {
 			c.open = noText
 		}
 	case d.Type == evidence.RobotsRevalidated || d.SHA256 != "": // an old copy holds again, or on
-		if d.Type == evidence.RobotsUnreachable && !p.ServeStale {
-			a.contradiction("an old copy of robots.txt is used, which the policy doesn't let")
-		}
+		a.cannot(d.Type == evidence.RobotsUnreachable && !p.ServeStale, "an old copy of robots.txt is used, which the policy doesn't let")
 		c.open = noText
 		for _, old := range copies {
 			if old.sum == c.sum {
@@ -82,9 +78,7 @@ func (a *auditor) robotsFetched(d *evidence.Decision) {
 		c.open = "robots.txt couldn't be had, and the policy lets everything then"
 	default:
 		c.text = []byte(nothingAllowed)
-		if d.Allowed {
-			a.contradiction("robots.txt can't be had and nothing may be fetched, by the policy, but the record lets it")
-		}
+		a.cannot(d.Allowed, "robots.txt can't be had and nothing may be fetched, by the policy, but the record lets it")
 	}
 	a.by.origins[strings.Clone(name)] = append([]*robotsCopy{c}, copies[:min(len(copies), maxCopies-1)]...)
 }

@@ -155,9 +155,7 @@ func (s *source) end() {
 	r := &s.a.report
 	r.Logs++
 	s.a.run.sealed = s.sealed > 0
-	if s.sealed == 0 && (s.chained || s.forest.Signed) {
-		s.a.openEnded(logWhole, "the log isn't sealed: its end was cut off, or the process was killed, or Close never called")
-	}
+	s.a.openIf(s.sealed == 0 && (s.chained || s.forest.Signed), logWhole, "the log isn't sealed: its end was cut off, or the process was killed, or Close never called")
 	s.a.end()
 	r.Numbered = (r.Numbered || r.Logs == 1) && s.next > 0
 	r.Chained = (r.Chained || r.Logs == 1) && s.chained

@@ -59,9 +59,7 @@ func (a *auditor) policyStated(d *evidence.Decision) {
 	switch {
 	case p == nil: // nothing was promised
 	case d.Host != "":
-		if !t.policy.Overrides {
-			a.contradiction("limits of one host, though the policy says that all hosts have the same")
-		}
+		a.cannot(!t.policy.Overrides, "limits of one host, though the policy says that all hosts have the same")
 		h := a.host(d)
 		l := newLimits(p)
 		l.from = cmp.Or(d.Seq, h.latest+1)
@@ -69,17 +67,13 @@ func (a *auditor) policyStated(d *evidence.Decision) {
 		i, _ := slices.BinarySearchFunc(own, l.from+1, byStart)
 		h.own[t.index] = slices.Insert(own, i, l)
 	case t.policy != nil:
-		if *t.policy != *p {
-			a.contradiction("two policies of one Transport")
-		}
+		a.cannot(*t.policy != *p, "two policies of one Transport")
 	default:
 		a.report.Policies = append(a.report.Policies, *p)
 		t.policy, t.limits, t.statuses = p, newLimits(p), statusesOf(p.Statuses)
 		t.budget = newBudget(p)
 		a.share(t)
-		if p.OwnRefused {
-			a.openEnded(blocksKept, "the user's own eye for refusals (Config.Refused) can't be asked again")
-		}
+		a.openIf(p.OwnRefused, blocksKept, "the user's own eye for refusals (Config.Refused) can't be asked again")
 		switch p.HostKey {
 		case "own":
 			a.openEnded(delaysKept, "hosts are told apart by a function of the user's (Config.HostKey)")
