@@ -51,7 +51,7 @@ func (a *auditor) proveLimit(name, host string, used int64) {
 }
 
 // spend takes a page of h, the try t.
-func (a *auditor) spend(h *host, t *try) {
+func (a *auditor) spend(h *host, t *trip) {
 	b, p := &a.by.budget, a.by.policy
 	b.pageFrom = cmp.Or(b.pageFrom, t.wall)
 	switch {
@@ -73,7 +73,7 @@ func (a *auditor) spend(h *host, t *try) {
 }
 
 // take takes n pages of h, which t costs, from the budget.
-func (b *budget) take(h *host, t *try, n int64) {
+func (b *budget) take(h *host, t *trip, n int64) {
 	b.pages[window{t.window, nil}] += n
 	b.pages[window{t.window, h}] += n
 }
@@ -81,7 +81,7 @@ func (b *budget) take(h *host, t *try, n int64) {
 // inTime proves that an exchange that was sent started within the time limit. The crawl looks at
 // the time once more after the start, so x counts only when its end shows that it wasn't given up
 // then.
-func (a *auditor) inTime(h *host, x *exchange, t *try) {
+func (a *auditor) inTime(h *host, x *exchange, t *trip) {
 	b := &a.by.budget
 	limit, ok := b.limits["time"]
 	if !ok || b.pageFrom == 0 {

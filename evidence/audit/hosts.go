@@ -33,10 +33,8 @@ type given struct {
 
 // An owed is what a host is owed by the limiters before, beyond the ends of their logs.
 type owed struct {
-	start       *exchange // the last start, if the gap after it is kept over a restart
-	from, until int64     // the block
-	at          place
-	left        bool // whether its refusals may count still
+	start *exchange // the last start, if the gap after it is kept over a restart
+	hold
 }
 
 // kept is the delay above which a gap is kept over a restart.
@@ -126,7 +124,7 @@ func (s *sequence) judge() {
 	if s.overlaps {
 		s.a.openEnded(delaysKept, "a host that two limiters were used for at one time: neither knows of the other's starts (share one, by Config.Hosts)")
 	} else {
-		s.from, s.until, s.at, s.left = h.owed.from, h.owed.until, h.owed.at, h.owed.left
+		s.hold = h.owed.hold
 	}
 	for i, x := range s.xs {
 		// Whatever it says of its turn, the limits in force hold.
@@ -150,7 +148,7 @@ func (s *sequence) judge() {
 		h.owed.start = s.last
 	}
 	if s.until > h.owed.until || !s.overlaps {
-		h.owed.from, h.owed.until, h.owed.at, h.owed.left = s.from, s.until, s.at, s.alone || s.left
+		h.owed.hold, h.owed.left = s.hold, s.alone || s.left
 	}
 }
 

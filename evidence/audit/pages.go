@@ -14,7 +14,6 @@ import (
 // A trip is one RoundTrip of a Transport: the newest verdict on its URL, its last try, and where
 // its answer leads.
 type trip struct {
-	try
 	id      uint64
 	request uint64 // hash of what every record of the trip repeats
 	last    place  // of its newest record
@@ -27,23 +26,20 @@ type trip struct {
 	floor    int64 // crawl-delay
 	reserved bool  // its page was refused for what headers or the page reserve
 
+	x        *exchange // its last try
+	host     *host
+	by       *transport
+	attempt  int   // number of the try
+	sends    int   // how often it was sent
+	underWay bool  // whether it has no end yet
+	wall     int64 // its start by the clock of the records
+	window   int64 // of the budget's, that its page is charged to
+
 	status int    // of its answer
 	ended  int64  // when
 	leads  uint64 // hash of the URL to which the answer leads and no request has gone yet
 	origin uint64 // of a fetch of robots.txt: hash of the URL that the fetch began with
 	hops   int    // the same: redirects before it
-}
-
-// A try is one of a trip.
-type try struct {
-	x        *exchange
-	host     *host
-	by       *transport
-	attempt  int   // its number
-	sends    int   // how often it was sent
-	underWay bool  // whether it has no end yet
-	wall     int64 // its start by the clock of the records
-	window   int64 // of the budget's, that its page is charged to
 }
 
 // lately is how many trips that are over are remembered: another try may follow yet.
@@ -153,7 +149,7 @@ const (
 
 // dated holds the times of t against the server's Date. A Date that disagrees proves nothing, since
 // a cache may have kept the answer: it leaves the time open.
-func (a *auditor) dated(h *host, t *try, d *evidence.Decision) {
+func (a *auditor) dated(h *host, t *trip, d *evidence.Decision) {
 	date, err := time.Parse("Mon, 02 Jan 2006 15:04:05 GMT", d.ServerDate)
 	if err != nil {
 		a.openIf(d.Status > 0 && !d.NoDate && d.ServerDate == "", timesAgree, "an answer without its Date, and no word that the server sent none")

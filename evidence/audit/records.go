@@ -133,8 +133,9 @@ func (a *auditor) started(d *evidence.Decision) {
 	a.tallies[everyStartEnded].tested++
 	h.latest = max(h.latest, d.Seq)
 	_, target := splitURL(d.URL)
-	before := t.try
-	t.try = try{x: new(exchange), by: a.by, host: h, attempt: d.Attempt, sends: 1, underWay: true, wall: cmp.Or(stamp(d.Start), stamp(d.Time))}
+	before := *t
+	t.x, t.by, t.host, t.attempt, t.sends, t.underWay, t.window = new(exchange), a.by, h, d.Attempt, 1, true, 0
+	t.wall = cmp.Or(stamp(d.Start), stamp(d.Time))
 	x := t.x
 	*x = exchange{
 		start: a.limiterClock(d, t.wall), delay: int64(d.Delay), floor: int64(d.CrawlDelay), prev: stamp(d.Prev), seq: d.Seq,
@@ -165,10 +166,10 @@ func (a *auditor) started(d *evidence.Decision) {
 			x.flags |= page
 			t.window = stamp(d.Window)
 			h.report.Pages++
-			a.spend(h, &t.try)
+			a.spend(h, t)
 		}
 	}
-	a.sends(d, &t.try, &before, x.start)
+	a.sends(d, t, &before)
 	s := h.of(a.by)
 	s.xs = append(s.xs, x)
 	if a.by.policy.MaxInFlight > 0 {
@@ -185,10 +186,10 @@ const maxSends = 10
 
 // sends counts the tries of a trip, and how often each was sent. What is sent again goes on in the
 // slot of the try before, which has lost its connection.
-func (a *auditor) sends(d *evidence.Decision, t, before *try, start int64) {
+func (a *auditor) sends(d *evidence.Decision, t, before *trip) {
 	if d.Type == evidence.Resent && before.underWay && before.attempt == d.Attempt {
 		y := before.x
-		y.fate, y.end, y.answered = ended, start, start
+		y.fate, y.end, y.answered = ended, t.x.start, t.x.start
 		y.flags |= again
 		t.sends, t.window = before.sends+1, before.window
 	}
@@ -247,15 +248,15 @@ func (a *auditor) ended(d *evidence.Decision) {
 	switch costs := x.flags&robotsTxt == 0; {
 	case wasSent(d):
 		t.leads = redirectTarget(d)
-		a.answer(h, &t.try, d)
-		a.dated(h, &t.try, d)
+		a.answer(h, t, d)
+		a.dated(h, t, d)
 		if costs {
-			a.inTime(h, x, &t.try)
+			a.inTime(h, x, t)
 			a.spendBytes(d.Bytes)
 		}
 	case x.flags&page != 0:
 		h.report.Pages--
-		a.by.budget.take(h, &t.try, -1)
+		a.by.budget.take(h, t, -1)
 		fallthrough
 	default:
 		x.flags |= unsent
@@ -312,7 +313,7 @@ func (a *auditor) moved(d *evidence.Decision) {
 		if a.trip(d); t.x.trouble > 0 {
 			a.contradiction("an answer that set or lifted a block twice", s.answers[t.x.trouble-1].place)
 		}
-		n, b.kind = s.keep(t.x, a.answerOf(&t.try, d)), kinds[d.Kind]
+		n, b.kind = s.keep(t.x, a.answerOf(t, d)), kinds[d.Kind]
 		if n.cleared = b.lifts; b.lifts {
 			return
 		}

@@ -143,7 +143,7 @@ type answer struct {
 }
 
 // answerOf reads what the record d says of the answer to t.
-func (a *auditor) answerOf(t *try, d *evidence.Decision) answer {
+func (a *auditor) answerOf(t *trip, d *evidence.Decision) answer {
 	sent, ok := httpDate(d.ServerDate)
 	if !ok {
 		sent = time.Unix(0, t.wall).Add(d.Latency)
@@ -177,7 +177,7 @@ func (s *sequence) keep(x *exchange, n answer) *answer {
 }
 
 // answer takes what the end d of t says of the answer.
-func (a *auditor) answer(h *host, t *try, d *evidence.Decision) {
+func (a *auditor) answer(h *host, t *trip, d *evidence.Decision) {
 	x, n, s := t.x, a.answerOf(t, d), h.of(t.by)
 	n.at = x.answered
 	// Where the clock has jumped ahead during the exchange, the answer came either so long after the
@@ -224,19 +224,24 @@ type move struct {
 // rows are how many refusals in a row there were, by kind.
 type rows [refusing + 1]int
 
+// A hold is what an answer leaves to the processes that come after, too.
+type hold struct {
+	from, until int64 // when the last block was set, and the end of the longest
+	at          place // of that
+	left        bool  // whether refusals of an earlier process may count still
+}
+
 // A standing is what a host's answers have done to it, as far as that follows from their records.
 type standing struct {
 	moves  []move    // those to come
 	blocks []*answer // those that set one, by the times of these
 	late   int64     // how long after an answer the limiter may hear of it
 
-	from, until int64     // when the last block was set, and the end of the longest
-	at          place     // of that
-	row         rows      // refusals in a row, by kind
-	alone       bool      // requests start one at a time, each a probe, until one is served
-	left        bool      // an earlier process has left some
-	probe       *exchange // the last one that started so
-	served      int64     // last time that the host served us
+	hold
+	row    rows      // refusals in a row, by kind
+	alone  bool      // requests start one at a time, each a probe, until one is served
+	probe  *exchange // the last one that started so
+	served int64     // last time that the host served us
 
 	failed map[uint32]int64 // pages that failed: when they failed once more, asked alone; 0: they weren't
 
