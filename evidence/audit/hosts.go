@@ -372,13 +372,3 @@ func (s *sequence) taughtUntil(at int64) float64 {
 	}
 	return least
 }
-
-// teach takes the block that the answer n set.
-func (s *sequence) teach(n *answer) {
-	b := n.block
-	factor := map[meaning]float64{refusing: 1.5, forbidden: 2}[b.kind]
-	if limits := s.h.limits(n.x); limits.learned && b.row == 1 && (b.kind == refusing && n.teaches || b.kind == forbidden) {
-		s.taught = max(s.taughtUntil(b.from), min(factor*max(float64(limits.DelayMin), s.taughtUntil(b.from)), float64(limits.Ceiling)))
-		s.taughtAt = b.from
-	}
-}

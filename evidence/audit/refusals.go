@@ -286,7 +286,7 @@ func (s *sequence) set(b *block) {
 		}
 		s.alone = true
 	case b.hand, b.restored:
-		s.a.openIf(s.alone || b.lifts && s.until > b.from, blocksKept, byOthers)
+		s.a.openIf(s.alone || b.lifts && s.until > b.from, blocksKept, "what a person, or an earlier process, has done to a host that had refused: its record doesn't say how the count of refusals goes on")
 		if s.row, s.alone = (rows{}), false; b.lifts {
 			s.until = 0
 		}
@@ -299,10 +299,6 @@ func (s *sequence) set(b *block) {
 		s.forbidden, s.full, s.doubt = 0, 0, max(s.doubt, b.from+s.late)
 	}
 }
-
-// byOthers is the reason where a person, or another process, has changed what a host's answers had
-// done.
-const byOthers = "what a person, or an earlier process, has done to a host that had refused: its record doesn't say how the count of refusals goes on"
 
 // block judges that x didn't start during a block, nor beside a probe.
 func (s *sequence) block(x *exchange) {
@@ -470,7 +466,11 @@ func (s *sequence) count(n *answer, m meaning) {
 	if b.until < n.at+least-min(n.early, least) {
 		s.wrong(BrokenBlock, n, fmt.Sprintf("a refusal that blocks for %v set a block of %v", time.Duration(least), time.Duration(b.until-n.at)))
 	}
-	s.teach(n)
+	factor := map[meaning]float64{refusing: 1.5, forbidden: 2}[b.kind]
+	if limits := s.h.limits(n.x); limits.learned && b.row == 1 && (b.kind == refusing && n.teaches || b.kind == forbidden) {
+		taught := s.taughtUntil(b.from)
+		s.taught, s.taughtAt = max(taught, min(factor*max(float64(limits.DelayMin), taught), float64(limits.Ceiling))), b.from
+	}
 }
 
 // least returns how long the block lasts at least that n set; known is false where the policy is
