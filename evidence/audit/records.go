@@ -206,15 +206,13 @@ func (a *auditor) limiterClock(d *evidence.Decision, wall int64) int64 {
 	t := a.by
 	fleet := t.policy.Process != ""
 	switch shift := stamp(d.At) - wall; {
-	case d.At.IsZero() && fleet:
-		a.openEnded(delaysKept, "a start of a fleet without its stamp by the limiter's clock (at), as while the server can't be reached")
 	case d.At.IsZero():
+		a.openIf(fleet, delaysKept, "a start of a fleet without its stamp by the limiter's clock (at), as while the server can't be reached")
 	case !fleet:
 		a.contradiction("a stamp by another clock, though no other process shares the limiter")
 	default:
-		if moved := shift - t.shift; t.shift != 0 && max(moved, -moved) > slack && a.run.jumped == 0 {
-			a.openEnded(timesAgree, "the clock of a limiter that runs otherwise than that of the log")
-		}
+		moved := max(shift-t.shift, t.shift-shift)
+		a.openIf(t.shift != 0 && moved > slack && a.run.jumped == 0, timesAgree, "the clock of a limiter that runs otherwise than that of the log")
 		t.shift = shift
 	}
 	return wall + t.shift
