@@ -268,11 +268,6 @@ func (a *auditor) judge() *Report {
 	if a.unsaid {
 		a.allOpen("no policy record says what was promised")
 	}
-	for i := range r.Policies {
-		if words := policyInWords(&r.Policies[i]); !slices.Contains(r.Promised, words) {
-			r.Promised = append(r.Promised, words)
-		}
-	}
 	r.Promises = a.promised()
 	return r
 }

@@ -88,8 +88,6 @@ type Report struct {
 	Promised []string `json:"promised,omitempty"`
 	// Promises are what the crawl promised, one by one: proved, open, or broken.
 	Promises []Promise `json:"promises"`
-	// Policies are what the Transports of the log have promised, in the order in which they did.
-	Policies []evidence.Policy `json:"policies,omitempty"`
 
 	Violations []Violation  `json:"violations"` // at most 1,000, in the order of their first lines
 	Broken     map[Kind]int `json:"broken"`     // number of each kind, all counted

@@ -69,7 +69,9 @@ func (a *auditor) policyStated(d *evidence.Decision) {
 	case t.policy != nil:
 		a.cannot(*t.policy != *p, "two policies of one Transport")
 	default:
-		a.report.Policies = append(a.report.Policies, *p)
+		if words := policyInWords(p); !slices.Contains(a.report.Promised, words) {
+			a.report.Promised = append(a.report.Promised, words)
+		}
 		t.policy, t.limits, t.statuses = p, newLimits(p), statusesOf(p.Statuses)
 		t.budget = newBudget(p)
 		a.share(t)

@@ -84,7 +84,7 @@ func TestVerdictsInTheTextOfAReport(t *testing.T) {
 	if strings.Contains(got, " more\n") || strings.Contains(got, "is broken") {
 		t.Error(got)
 	}
-	if got := judge(t, usual+"1 page 1\nlog\npolicy\nsite \"\" at=50"); len(got.Policies) != 2 || got.Promises[6].String()+got.Promises[6].Proof != "nothing to keeppages" {
+	if got := judge(t, usual+"1 page 1\nlog\npolicy\nsite \"\" at=50"); len(got.Promised) != 1 || got.Promises[6].String()+got.Promises[6].Proof != "nothing to keeppages" {
 		t.Errorf("without limits, got\n%v", got)
 	}
 	if got := judge(t, "").String(); got != `0 records, 0 hosts
@@ -171,8 +171,8 @@ func TestVerdictsInFigures(t *testing.T) {
 			t.Errorf("got %+v, want %d", p, want)
 		}
 	}
-	if len(r.Policies) != 1 || r.Policies[0].Product != "TestBot" {
-		t.Errorf("%+v", r.Policies)
+	if len(r.Promised) != 1 || !strings.HasPrefix(r.Promised[0], "2 slots a host, ") {
+		t.Errorf("%q", r.Promised)
 	}
 	if r.Lines != 39 || r.Logs != 1 || !r.OK() || r.Complete() {
 		t.Errorf("%d lines, %d logs", r.Lines, r.Logs)
