@@ -164,7 +164,7 @@ func (l *limiter) before(o *limiter) bool {
 type fate uint8
 
 const (
-	unknown fate = iota // it has no end in a log that was sealed
+	unknown fate = iota // it has no end in a log that was sealed: it never ends
 	ended
 	cutOff // its log was cut off while it was under way: end is a lower bound
 )
@@ -185,7 +185,7 @@ const (
 // An exchange is one request from its start to its end. It has no pointers, so that a collector
 // looks into none of millions. Times are by the clock of its limiter.
 type exchange struct {
-	start, end int64
+	start, end int64 // the end is that of its slot
 	answered   int64 // when the headers were there
 	delay      int64 // from this start to the next
 	floor      int64 // the request's own crawl-delay

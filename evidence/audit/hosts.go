@@ -103,6 +103,9 @@ func (s *sequence) sort() {
 				x.end, x.flags = until, x.flags|takenBack
 			}
 		}
+		if x.fate == unknown && x.flags&takenBack == 0 {
+			x.end = never
+		}
 		if s.first = min(s.first, x.start); len(s.answers) > 0 && x.trouble == 0 && x.flags&(serves|again) == serves {
 			s.moves = append(s.moves, move{at: x.answered, x: x})
 		}
@@ -266,19 +269,11 @@ func (s *sequence) gap(x *exchange, limits *limits) {
 	}
 }
 
-// heldUntil returns when the slot of x was free, as far as records tell.
-func (x *exchange) heldUntil() int64 {
-	if x.fate == unknown && x.flags&takenBack == 0 {
-		return never
-	}
-	return x.end
-}
-
 // maybeBack reports whether the slot of y may have been taken back before x started, though there
 // is no record of that, which leaves a promise open.
 func (a *auditor) maybeBack(y, x *exchange, promise int) bool {
 	whole := !a.lost && a.named[x.by].limiter.cut == never
-	if safe := a.safe(y); whole || safe == 0 || y.flags&takenBack != 0 || min(x.start, y.heldUntil()) < y.start+safe {
+	if safe := a.safe(y); whole || safe == 0 || y.flags&takenBack != 0 || min(x.start, y.end) < y.start+safe {
 		return false
 	}
 	a.openEnded(promise, "a slot that may have been taken back, where the record of that is missing")
@@ -309,7 +304,7 @@ func (s *sequence) slot(x *exchange) {
 	if slots == 0 || x.flags&local != 0 {
 		return
 	}
-	gone := func(y *exchange) bool { return y.heldUntil() <= x.start }
+	gone := func(y *exchange) bool { return y.end <= x.start }
 	n, y := s.active.enter(x, slots, gone, func(y *exchange) bool { return s.a.maybeBack(y, x, slotsKept) })
 	if s.a.tallies[slotsKept].tested++; n >= slots {
 		s.violation(BrokenConcurrency, fmt.Sprintf("%d in flight on %s", n+1, lines.Count(slots, "slot")), s.a.place(y), s.a.place(x))
@@ -340,7 +335,7 @@ func (a *auditor) provePlaces(l *limiter) {
 		most := a.named[x.by].policy.MaxInFlight
 		n, y := active.enter(x, most, func(y *exchange) bool {
 			// Another host's request may have got its place long before that was recorded.
-			return y.heldUntil() <= x.start || y.flags&takenBack != 0 && x.start >= y.start+a.safe(y)
+			return y.end <= x.start || y.flags&takenBack != 0 && x.start >= y.start+a.safe(y)
 		}, func(y *exchange) bool { return a.maybeBack(y, x, slotsKept) })
 		if n >= most {
 			a.violation(BrokenConcurrency, "", fmt.Sprintf("%d in flight on all hosts, %d at most", n+1, most), a.place(y), a.place(x))
