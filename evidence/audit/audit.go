@@ -230,9 +230,6 @@ func (a *auditor) end() {
 	}
 }
 
-// inOrder returns the names in m in their order.
-func inOrder[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
-
 // judge judges the hosts, when everything was read, and reports what was found.
 func (a *auditor) judge() *Report {
 	r := &a.report
@@ -241,7 +238,7 @@ func (a *auditor) judge() *Report {
 			l.cut = math.MinInt64
 		}
 	}
-	for _, name := range inOrder(a.hosts) {
+	for _, name := range slices.Sorted(maps.Keys(a.hosts)) {
 		h := a.hosts[name]
 		h.judge()
 		if h.latencies > 0 {
@@ -251,7 +248,7 @@ func (a *auditor) judge() *Report {
 		h.report.RefusalShare = float64(refused.TooMany+refused.Forbidden+refused.Failed+refused.None) / float64(max(1, h.report.Answers))
 		r.Hosts = append(r.Hosts, h.report)
 	}
-	for _, id := range inOrder(a.limiters) {
+	for _, id := range slices.Sorted(maps.Keys(a.limiters)) {
 		a.provePlaces(a.limiters[id])
 	}
 	a.sortViolations()
@@ -275,7 +272,7 @@ func (a *auditor) judge() *Report {
 // violation reports what is wrong with the records at the given places.
 func (a *auditor) violation(kind Kind, host, detail string, at ...place) {
 	a.report.Broken[kind]++
-	slices.SortFunc(at, comparePlaces)
+	slices.SortFunc(at, func(p, q place) int { return cmp.Or(cmp.Compare(p.log, q.log), cmp.Compare(p.line, q.line)) })
 	v := Violation{Kind: kind, Host: strings.Clone(host), Detail: printable.Text(detail)}
 	for _, p := range slices.Compact(at) {
 		v.Lines = append(v.Lines, p.line)

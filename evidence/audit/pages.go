@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit/internal/sites"
 	"github.com/go-politeness/politeness/internal/hostname"
 )
 
@@ -131,7 +132,7 @@ func redirectTarget(d *evidence.Decision) uint64 {
 
 // keyOfURL is a hash of a URL in one spelling of its origin.
 func keyOfURL(u string) uint64 {
-	origin, target := splitURL(u)
+	origin, target := sites.SplitURL(u)
 	return maphash.Comparable(seed, [2]string{origin, target})
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit/internal/sites"
 )
 
 // seed makes the hashes by which URLs and requests are told apart.
@@ -132,7 +133,7 @@ func (a *auditor) started(d *evidence.Decision) {
 	h, t := a.host(d), a.trip(d)
 	a.tallies[everyStartEnded].tested++
 	h.latest = max(h.latest, d.Seq)
-	_, target := splitURL(d.URL)
+	_, target := sites.SplitURL(d.URL)
 	before := *t
 	t.x, t.by, t.host, t.attempt, t.sends, t.underWay, t.window = new(exchange), a.by, h, d.Attempt, 1, true, 0
 	t.wall = cmp.Or(stamp(d.Start), stamp(d.Time))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit/internal/sites"
 	"github.com/go-politeness/politeness/robots"
 )
 
@@ -58,7 +59,7 @@ func (a *auditor) robotsFetched(d *evidence.Decision) {
 	sum := sha256.Sum256(c.text)
 	a.cannot(d.Text != "" && d.SHA256 != "" && (d.Bytes == 0 || d.Bytes == int64(len(d.Text))) && c.sum != hex.EncodeToString(sum[:]), "the text of robots.txt doesn't have its SHA-256")
 	a.robotsAnswered(d)
-	name, _ := splitURL(d.URL)
+	name, _ := sites.SplitURL(d.URL)
 	copies := a.by.origins[name]
 	switch {
 	case d.Type == evidence.RobotsFetched: // an empty one, or one that is missing, allows everything (RFC 9309, section 2.3.1.3)
@@ -124,7 +125,7 @@ func (a *auditor) robotsAnswered(d *evidence.Decision) {
 // second, or else the newest. Where that can't be told why isn't empty.
 func (a *auditor) copyOf(d *evidence.Decision) (c *robotsCopy, target, why string) {
 	p := a.by.policy
-	name, target := splitURL(d.URL)
+	name, target := sites.SplitURL(d.URL)
 	copies := a.by.origins[name]
 	switch {
 	case p.Robots == "ignored":

@@ -57,5 +57,3 @@ func CheckSite(log io.Reader, hosts ...string) (*Report, error) {
 	whole.Proof = "lines of it"
 	return r, err
 }
-
-func splitURL(u string) (origin, target string) { return sites.SplitURL(u) }

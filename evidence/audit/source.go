@@ -2,7 +2,6 @@ package audit
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
@@ -20,10 +19,6 @@ import (
 type place struct {
 	log  int // number of the log, from 1; 0 where there is only one
 	line int // number of the line in its log, from 1
-}
-
-func comparePlaces(a, b place) int {
-	return cmp.Or(cmp.Compare(a.log, b.log), cmp.Compare(a.line, b.line))
 }
 
 // String returns "line 7", with the log before it where there are several.
