@@ -158,8 +158,8 @@ func (h *host) limits(x *exchange) *limits {
 // safe returns how long x held its slot for sure before it could be taken back; 0: it never is.
 func (a *auditor) safe(x *exchange) int64 { return int64(a.named[x.by].policy.LeaseTTL) }
 
-// keyFits checks that the host of the start d is the key that the policy makes of its URL. Where the
-// policy doesn't say how, that was said of it already.
+// keyFits checks that the host of the start d is the key that the policy makes of its URL. Where
+// the policy doesn't say how, that was said of it already.
 func (a *auditor) keyFits(d *evidence.Decision) {
 	t, key := a.by, hostname.Key(sites.Authority(d.URL))
 	fits := d.Host == key
