@@ -296,7 +296,7 @@ func (r *run) follows(p *Page, l Link) bool {
 // add adds a URL to those that p has led to.
 func (r *run) add(p *Page, rawURL string, priority int) {
 	u, err := p.resolve(rawURL)
-	r.lead(p, u, err, Request{URL: rawURL, From: p.FinalURL, Depth: p.Depth + 1, Priority: priority})
+	r.lead(p, u, err, Request{URL: rawURL, From: p.FinalURL, Depth: p.Depth + 1, Priority: clipped(priority)})
 }
 
 // lead adds req, with the URL u, to those that p has led to, if it is within the limits. err is the

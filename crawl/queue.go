@@ -10,7 +10,7 @@ type Request struct {
 	Via      string // URL at which the redirects to this one began; empty: none
 	Hops     int    // redirects since Via
 	Depth    int    // links from a start URL; redirects are none
-	Priority int    // higher ones first; 0 is ordinary
+	Priority int    // higher ones first; 0 is ordinary; clipped to 32 bits
 	Tries    int    // refusals so far, see Config.Tries; a Queue need not keep it
 
 	cookie bool // it was asked for again after a redirect to itself, see run.wantsCookie
@@ -55,7 +55,8 @@ type Queue interface {
 	// whether other programs may still make requests waiting, or let go of a host; what this
 	// process has lent doesn't count. The crawl doesn't end while the Queue is open, asks hosts
 	// that don't answer again, and calls Hosts each second. It also does so at its beginning, at
-	// its end and, once n hosts were returned, whenever there is room for another one.
+	// its end and, once n hosts were returned, whenever half of the room is free, or some for a
+	// second.
 	Hosts(ctx context.Context, n int) (hosts []string, open bool, err error)
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -465,9 +466,12 @@ func (r *run) accept(req Request) error {
 		r.reject(Result{Request: req, Outcome: Invalid, Err: err})
 		return err
 	}
-	r.work.add = append(r.work.add, Request{URL: url, Host: key, Depth: req.Depth, Priority: req.Priority})
+	r.work.add = append(r.work.add, Request{URL: url, Host: key, Depth: req.Depth, Priority: clipped(req.Priority)})
 	return nil
 }
+
+// clipped returns a priority in 32 bits, which is what a Queue keeps.
+func clipped(priority int) int { return min(max(priority, math.MinInt32), math.MaxInt32) }
 
 // host returns the host of key.
 func (r *run) host(key string) *host {

@@ -765,3 +765,25 @@ func TestNothingStartsAfterTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// TestHugePriorities, such as times in nanoseconds, are kept as the greatest.
+func TestHugePriorities(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.Site("https://example.com").Handle("/", page(""))
+		r.crawl.Visit = func(_ context.Context, p *crawl.Page) error {
+			if p.Depth == 0 {
+				p.AddPriority("/last", -1<<40)
+				p.AddPriority("/second", 1)
+				p.AddPriority("/first", 1<<40)
+			}
+			return nil
+		}
+		r.run(t.Context(), t, "https://example.com/")
+		for i, want := range []string{"https://example.com/", "https://example.com/first", "https://example.com/second", "https://example.com/last"} {
+			if r.visited[i].URL != want {
+				t.Errorf("number %d is %s, want %s", i, r.visited[i].URL, want)
+			}
+		}
+	})
+}
