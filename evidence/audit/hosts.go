@@ -319,9 +319,7 @@ func (s *sequence) endless(x *exchange, i int) {
 		s.violation(MissingEnd, "a start without an end", s.a.place(x))
 	case x.fate == cutOff:
 		s.a.openEnded(everyStartEnded, "the log stops while requests are under way, as after a kill, or where bodies are never closed: these have no end")
-		if _, ok := s.a.named[x.by].budget.limits["bytes"]; ok {
-			s.a.openEnded(budgetKept, "how much was read of a request that has no end")
-		}
+		s.a.openIf(s.a.named[x.by].budget.limits["bytes"] > 0, budgetKept, "how much was read of a request that has no end")
 		s.a.openIf(i+1 < len(s.xs) && x.trouble == 0, blocksKept, "what a request that has no end was answered")
 	}
 }

@@ -269,9 +269,8 @@ func (a *auditor) endAgrees(d *evidence.Decision, t *trip, x *exchange) {
 	start, now, end := a.place(x), stamp(d.Time), t.wall+int64(d.Duration)
 	if x.trouble > 0 {
 		n := t.host.of(t.by).answers[x.trouble-1]
-		if moved := n.at - t.by.shift; moved < t.wall+int64(d.Latency)-slack || now != 0 && moved > now+settling {
-			a.contradiction("a block was set or lifted at another time than that of the answer", start)
-		}
+		moved := n.at - t.by.shift
+		a.cannot(moved < t.wall+int64(d.Latency)-slack || now != 0 && moved > now+settling, "a block was set or lifted at another time than that of the answer", start)
 		if n.status != d.Status {
 			a.contradiction(fmt.Sprintf("status %d here and %d there", d.Status, n.status), n.place)
 		}

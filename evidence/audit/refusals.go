@@ -184,9 +184,8 @@ func (a *auditor) answer(h *host, t *trip, d *evidence.Decision) {
 	// start or so long before the end: only a record of what it did to the host tells.
 	if late := stamp(d.Time) - t.wall - int64(d.Duration); !d.Time.IsZero() && late > slack {
 		if x.trouble == 0 {
-			if x.flags |= vague; n.meaning > served || n.wish > 0 {
-				a.openEnded(blocksKept, "the clock was put forward, or the computer slept, during a request: when its answer came isn't known")
-			}
+			x.flags |= vague
+			a.openIf(n.meaning > served || n.wish > 0, blocksKept, "the clock was put forward, or the computer slept, during a request: when its answer came isn't known")
 			return
 		}
 		n.at = s.answers[x.trouble-1].at
@@ -437,9 +436,8 @@ func (s *sequence) beside(n *answer) (longest int64, ok bool) {
 		if o == n || o.x != nil && o.x.start > n.at+leeway {
 			continue
 		}
-		if longest, ok = max(longest, o.block.until), true; o.block.hand {
-			s.a.openEnded(blocksKept, "what an answer did to a host beside a person")
-		}
+		longest, ok = max(longest, o.block.until), true
+		s.a.openIf(o.block.hand, blocksKept, "what an answer did to a host beside a person")
 	}
 	return longest, ok
 }

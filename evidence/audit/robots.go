@@ -101,9 +101,8 @@ func (a *auditor) robotsStarted(d *evidence.Decision, t *trip, target string) {
 func (a *auditor) robotsAnswered(d *evidence.Decision) {
 	copied := d.URL + " " + cmp.Or(d.SHA256, fmt.Sprint(d.Status))
 	if d.Restored && d.Type != evidence.RobotsUnreachable {
-		if at, ok := a.proved[copied]; !ok || at < stamp(d.Start)-slack {
-			a.openEnded(verdictsRight, "a robots.txt that an earlier process fetched, whose log isn't here")
-		}
+		at, ok := a.proved[copied]
+		a.openIf(!ok || at < stamp(d.Start)-slack, verdictsRight, "a robots.txt that an earlier process fetched, whose log isn't here")
 		return
 	}
 	t := a.by.trips[d.Trip]

@@ -183,18 +183,16 @@ func (s *source) checkNumber() {
 
 // checkHash checks what the line says of the lines before it.
 func (s *source) checkHash(text []byte) {
-	broken := func(detail string, before ...place) { s.a.violation(BrokenChain, "", detail, append(before, s.at)...) }
-	if s.lines > 1 && s.entry.After != "" {
-		broken("a line in the middle of a log that says which log comes before")
-	}
-	if s.sealed > 0 && s.entry.Type != evidence.Checkpoint {
-		broken("a line after the end of the log", place{s.at.log, s.sealed})
+	broken := func(is bool, detail string, before ...place) {
+		if is {
+			s.a.violation(BrokenChain, "", detail, append(before, s.at)...)
+		}
 	}
 	hash := s.entry.Hash
+	broken(s.lines > 1 && s.entry.After != "", "a line in the middle of a log that says which log comes before")
+	broken(s.sealed > 0 && s.entry.Type != evidence.Checkpoint, "a line after the end of the log", place{s.at.log, s.sealed})
 	if !s.chained {
-		if hash != "" {
-			broken("a hash in a log that isn't chained")
-		}
+		broken(hash != "", "a hash in a log that isn't chained")
 		return
 	}
 	if s.bare == 0 {
@@ -206,16 +204,14 @@ func (s *source) checkHash(text []byte) {
 	if s.bare++; hash == "" {
 		s.chain.Write(text)
 		s.chain.Write([]byte{'\n'})
-		if s.entry.Type == evidence.LogClosed {
-			broken("the last line of a chained log has no hash")
-		}
+		broken(s.entry.Type == evidence.LogClosed, "the last line of a chained log has no hash")
 		return
 	}
 	body, ok := bytes.CutSuffix(text, []byte(`,"hash":"`+hash+`"}`))
-	if s.chain.Write(body); !ok || base64.RawURLEncoding.EncodeToString(s.chain.Sum(nil)) != hash {
-		first := s.at.line - min(s.lines-1, max(1, s.bare-1))
-		broken("these lines aren't what was hashed, or don't follow the line before them", place{s.at.log, first})
-	}
+	s.chain.Write(body)
+	first := s.at.line - min(s.lines-1, max(1, s.bare-1))
+	broken(!ok || base64.RawURLEncoding.EncodeToString(s.chain.Sum(nil)) != hash,
+		"these lines aren't what was hashed, or don't follow the line before them", place{s.at.log, first})
 	// The hash that the line claims is what the next one should follow from, so that one change is
 	// reported once.
 	s.bare, s.hash = 0, strings.Clone(hash)
