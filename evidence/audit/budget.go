@@ -78,11 +78,14 @@ func (b *budget) take(h *host, t *trip, n int64) {
 	b.pages[window{t.window, h}] += n
 }
 
-// inTime proves that an exchange that was sent started within the time limit. The crawl looks at
-// the time once more after the start, so x counts only when its end shows that it wasn't given up
-// then.
-func (a *auditor) inTime(h *host, x *exchange, t *trip) {
+// spendMore takes the bytes of an exchange that was sent, and proves that it started within the time
+// limit. The crawl looks at the time once more after the start, so x counts only when its end shows
+// that it wasn't given up then.
+func (a *auditor) spendMore(h *host, x *exchange, t *trip, bytes int64) {
 	b := &a.by.budget
+	if b.bytes += bytes; bytes > 0 {
+		a.proveLimit("bytes", "", b.bytes)
+	}
 	limit, ok := b.limits["time"]
 	if !ok || b.pageFrom == 0 {
 		return
@@ -94,12 +97,5 @@ func (a *auditor) inTime(h *host, x *exchange, t *trip) {
 		a.openEnded(budgetKept, "the clock was put forward, or the computer slept: the budget's time stands still then")
 	default:
 		a.violation(BrokenBudget, h.report.Host, fmt.Sprintf("started %v after the first page, of %v", time.Duration(late), time.Duration(limit)*time.Second), a.place(x))
-	}
-}
-
-// spendBytes takes the bytes of a body.
-func (a *auditor) spendBytes(n int64) {
-	if a.by.budget.bytes += n; n > 0 {
-		a.proveLimit("bytes", "", a.by.budget.bytes)
 	}
 }

@@ -250,8 +250,7 @@ func (a *auditor) ended(d *evidence.Decision) {
 		a.answer(h, t, d)
 		a.dated(h, t, d)
 		if costs {
-			a.inTime(h, x, t)
-			a.spendBytes(d.Bytes)
+			a.spendMore(h, x, t, d.Bytes)
 		}
 	case x.flags&page != 0:
 		h.report.Pages--
