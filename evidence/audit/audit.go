@@ -38,7 +38,7 @@ import (
 // decided again. Check also tells whether the logs are whole.
 //
 // A violation is no error: see [Report.OK] and Report.Violations. The error is a reader's, beside a
-// Report on what was read before. Check takes some 130 bytes a request, and 400 MB for a million of
+// Report on what was read before. Check takes some 115 bytes a request, and 400 MB for a million of
 // them at most; for more, judge the logs of a day at a time.
 //
 // A file may hold several logs one after the other, as when a crawler is started again, even where

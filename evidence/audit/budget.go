@@ -78,9 +78,9 @@ func (b *budget) take(h *host, t *trip, n int64) {
 	b.pages[window{t.window, h}] += n
 }
 
-// spendMore takes the bytes of an exchange that was sent, and proves that it started within the time
-// limit. The crawl looks at the time once more after the start, so x counts only when its end shows
-// that it wasn't given up then.
+// spendMore takes the bytes of an exchange that was sent, and proves that it started within the
+// time limit. The crawl looks at the time once more after the start, so x counts only when its end
+// shows that it wasn't given up then.
 func (a *auditor) spendMore(h *host, x *exchange, t *trip, bytes int64) {
 	b := &a.by.budget
 	if b.bytes += bytes; bytes > 0 {
