@@ -1,17 +1,19 @@
 package politeness
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"sync/atomic"
 
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
 // A body is a response's body on its way to the caller. It holds the slot of its host until EOF,
-// Close or a failed read, whichever comes first.
+// Close or a failed read, whichever comes first. A net.Conn goes on after a deadline for its reads.
 type body struct {
 	io.ReadCloser // Base's
 	lease         hostlimit.Lease
@@ -100,7 +102,7 @@ func (b *body) Read(p []byte) (int, error) {
 		clear(p[n:got])
 		return n, b.cut(refusal)
 	}
-	if err != nil {
+	if _, conn := b.ReadCloser.(net.Conn); err != nil && (!conn || !errors.Is(err, os.ErrDeadlineExceeded)) {
 		b.over = err
 		b.finish(err)
 	}

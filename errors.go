@@ -87,11 +87,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // Timeout reports whether time ran out: no turn in time, the context's deadline, or no robots.txt
 // in time. url.Error.Timeout asks only the outermost error, which is this one.
 func (e *Error) Timeout() bool {
-	if errors.Is(e.Err, ErrBusy) || errors.Is(e.Err, context.DeadlineExceeded) {
-		return true
-	}
 	var t interface{ Timeout() bool }
-	return errors.As(e.Err, &t) && t.Timeout()
+	return errors.Is(e.Err, ErrBusy) || errors.Is(e.Err, context.DeadlineExceeded) || errors.As(e.Err, &t) && t.Timeout()
 }
 
 // reasonOf returns the reason under which Status.Refusals counts a refusal.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -148,6 +149,18 @@ func TestSwitchedBodyStaysAConnection(t *testing.T) {
 				t.Errorf("%T: closes its writing: %t, want %t", resp.Body, ok, test.halfway)
 			}
 			inFlight := func() int { return polite.Status(t.Context()).Hosts[0].SlotsUsed }
+			if ok {
+				_ = conn.SetReadDeadline(time.Now())
+				if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("after the deadline: %v", err)
+				}
+				_ = conn.SetReadDeadline(time.Time{})
+				go func() { _, _ = io.WriteString(theirs, "pong") }()
+				got := make([]byte, 4)
+				if _, err := io.ReadFull(conn, got); string(got) != "pong" {
+					t.Errorf("after the deadline was lifted: %q, %v", got, err)
+				}
+			}
 			if n := inFlight(); n != 1 {
 				t.Errorf("%d slots while it is open", n)
 			}
