@@ -47,6 +47,7 @@ func TestTheCallersMistakesAreNotTheHosts(t *testing.T) {
 		"a body from a network that fails": func(r *http.Request) {
 			body(r, iotest.ErrReader(&net.OpError{Op: "read", Net: "tcp", Err: errors.New("reset")}), -1)
 		},
+		"a header that is too large": func(r *http.Request) { r.Header.Set("X", strings.Repeat("x", 2<<20)) },
 		"a field that HTTP/2 hasn't": func(r *http.Request) { r.Header.Set("Connection", "upgrade"); r.Header.Set("Upgrade", "\x01") },
 	} {
 		for _, h2 := range []bool{false, true} {
@@ -59,6 +60,19 @@ func TestTheCallersMistakesAreNotTheHosts(t *testing.T) {
 			})
 		}
 	}
+	t.Run("a header that is larger than the server has said it reads", func(t *testing.T) {
+		site := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		site.EnableHTTP2 = true
+		site.Config.MaxHeaderBytes = 4 << 10
+		site.StartTLS()
+		defer site.Close()
+		resp, err := site.Client().Get(site.URL) // it says so with its first answer
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		blameless(t, site.Client().Transport, site.URL, func(r *http.Request) { r.Header.Set("X", strings.Repeat("x", 64<<10)) })
+	})
 	t.Run("an address that isn't public", func(t *testing.T) {
 		site := httptest.NewServer(nil)
 		defer site.Close()
@@ -78,7 +92,7 @@ func blameless(t *testing.T, base http.RoundTripper, url string, spoil func(*htt
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for range 6 {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

@@ -57,10 +57,26 @@ func hopByHop(h http.Header) bool {
 	return !one("Upgrade", "") || !one("Transfer-Encoding", "", "chunked") || !one("Connection", "", "close", "keep-alive")
 }
 
+// tooLarge is what HTTP/2 returns for a header that is larger than the server has said it reads.
+// That error is in an internal package.
+const tooLarge = "request header list larger than peer's advertised limit"
+
+// large reports whether h is larger than what servers read. They may just cut the connection then.
+func large(h http.Header) bool {
+	size := 0
+	for name, values := range h {
+		for _, v := range values {
+			size += len(name) + len(v) + 32 // as HTTP/2 counts (RFC 9113, section 6.5.2)
+		}
+	}
+	return size > http.DefaultMaxHeaderBytes
+}
+
 // Callers reports whether err, of a try of req without an answer, is the caller's own: what
-// net/http refuses, an address that publicnet refuses, or the body.
+// net/http refuses, an address that publicnet refuses, a header that is too large, or the body.
 func Callers(req *http.Request, body *Body, err error) bool {
-	return !Sendable(req) || errors.Is(err, publicnet.ErrPrivate) || hopByHop(req.Header) || body.faulty.Load()
+	return !Sendable(req) || errors.Is(err, publicnet.ErrPrivate) || hopByHop(req.Header) || body.faulty.Load() ||
+		large(req.Header) || strings.Contains(err.Error(), tooLarge)
 }
 
 // A Body is the body of a request, and notes whether that is why the request couldn't be sent: the
