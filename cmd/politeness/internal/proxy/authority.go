@@ -54,7 +54,9 @@ const (
 //
 // The directory and the key must belong to the user of this process, and be no symbolic links:
 // whoever else owns them could exchange the key.
-func OpenAuthority(dir string) (*Authority, error) { return openAuthority(dir, os.Geteuid()) }
+func OpenAuthority(dir string) (*Authority, error) {
+	return openAuthority(filepath.Clean(dir), os.Geteuid()) // without a final slash, which would follow a link
+}
 
 func openAuthority(dir string, user int) (*Authority, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -615,8 +615,10 @@ func TestAuthorityIsOnesOwn(t *testing.T) {
 	}
 	link := filepath.Join(t.TempDir(), "link")
 	must(t, os.Symlink(dir, link))
-	if _, err := OpenAuthority(link); err == nil || !strings.Contains(err.Error(), "symbolic link") {
-		t.Errorf("a link: %v", err)
+	for _, name := range []string{link, link + "/", link + "/."} {
+		if _, err := OpenAuthority(name); err == nil || !strings.Contains(err.Error(), "symbolic link") {
+			t.Errorf("a link: %v", err)
+		}
 	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
 		t.Errorf("%v, %v", files, err)
