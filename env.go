@@ -39,15 +39,13 @@ func ConfigFromEnv() (Config, error) { return Config{}.WithEnv() }
 func (c Config) WithEnv() (Config, error) {
 	var e env.Reader
 	changed := c
-	if ua, ok := e.Text("USER_AGENT"); ok {
-		changed.UserAgent = ua
-	}
+	ua, _ := e.Text("USER_AGENT")
+	changed.UserAgent = cmp.Or(ua, c.UserAgent)
 	ttl, _ := e.Duration("ROBOTS_TTL_SECONDS", time.Second, 24*time.Hour)
 	other, _ := e.Duration("ROBOTS_CACHE_TTL_SEC", time.Second, 24*time.Hour)
 	changed.Robots.TTL = cmp.Or(ttl, other, c.Robots.TTL)
-	if d, ok := e.Duration("ROBOTS_DENY_TTL_SECONDS", time.Second, env.Longest); ok {
-		changed.Robots.DenyTTL = d
-	}
+	deny, _ := e.Duration("ROBOTS_DENY_TTL_SECONDS", time.Second, env.Longest)
+	changed.Robots.DenyTTL = cmp.Or(deny, c.Robots.DenyTTL)
 	if d, ok := e.Duration("ROBOTS_DEFAULT_DELAY_SECONDS", time.Second, env.Longest); ok {
 		changed.Limits.Delay = scaled(c.Limits.Delay, d)
 		if _, err := (hostlimit.Config{Concurrency: 1, Delay: changed.Limits.Delay}).Rules(); err != nil {
