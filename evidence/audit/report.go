@@ -256,8 +256,12 @@ func (r *Report) WriteText(w io.Writer) error {
 	if len(r.Hosts) > 0 {
 		fmt.Fprintf(table, "\nslowest hosts\tstarts\tlatency\tmin gap\tmax delay\twaited\tdisallowed\tblocks\trefusals\n")
 		for _, h := range r.mostOf(func(h *HostReport) float64 { return float64(h.Latency / time.Microsecond) })[:min(len(r.Hosts), shown)] {
+			waited := any("-") // by the Transport; a crawler may do all of the waiting itself
+			if h.Wait > 0 {
+				waited = printable.Duration(h.Wait)
+			}
 			fmt.Fprintf(table, "%s\t%d\t%v\t%v\t%v\t%v\t%d\t%d\t%.0f %%\n", printable.Text(h.Host), h.Starts, printable.Duration(h.Latency),
-				printable.Duration(h.MinGap), printable.Duration(h.MaxDelay), printable.Duration(h.Wait), h.Disallowed, h.Blocks, 100*h.RefusalShare)
+				printable.Duration(h.MinGap), printable.Duration(h.MaxDelay), waited, h.Disallowed, h.Blocks, 100*h.RefusalShare)
 		}
 		table.Flush()
 	}

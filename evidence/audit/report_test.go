@@ -83,3 +83,12 @@ func TestReportIsWhatTheRecordsSay(t *testing.T) {
 		t.Errorf("only %d hosts are told:\n%s", i, table)
 	}
 }
+
+// TestReportSaysNothingOfWaitsThatItDoesNotKnow: package crawl waits before it asks for a turn, so
+// the records of its crawl have no waits, however long that has waited.
+func TestReportSaysNothingOfWaitsThatItDoesNotKnow(t *testing.T) {
+	text := (&audit.Report{Hosts: []audit.HostReport{{Host: "example.com", Starts: 3, Latency: time.Second, MinGap: time.Second, MaxDelay: time.Second}}}).String()
+	if strings.Contains(text, "0s") || !strings.Contains(text, "1s         -  ") {
+		t.Error(text)
+	}
+}

@@ -134,7 +134,7 @@
     ...unsure ? [["sent at low confidence, without robots.txt", number(unsure), "low"]] : [],
     ["refused before sending", number(refused)], ...byReason,
     ...rejected ? [["answers that were refused", number(rejected)]] : [], ["blocks", number(blocks)],
-    ["time spent waiting", seconds(waited)], ["crawl took", took(span)],
+    ...waited ? [["time spent waiting", seconds(waited)]] : [], ["crawl took", took(span)],
   ]) $("totals").append(el("dt", cls, name), el("dd", cls, value));
   const slow = data.hosts.filter(h => h.report.latency > 0).sort((a, b) => b.report.latency - a.report.latency).slice(0, 8);
   for (const h of slow) {
@@ -504,7 +504,7 @@
     $("detail-title").textContent = h.name || "(no host)";
     const gap = h.report.minGap ? `, shortest gap ${seconds(h.report.minGap)}` : "";
     $("detail-hint").textContent = `${count(h.report.starts, "request")}, ${refusalsOf(h) || "none of them refused by the host"}, ${number(h.refused)} not sent, ${count(h.blocks.length, "block")}, `
-      + `${size(h.report.bytes)} read, ${seconds(h.report.wait)} waited in all, mean latency ${seconds(h.report.latency)}${gap}`;
+      + `${size(h.report.bytes)} read, ${h.report.wait ? seconds(h.report.wait) + " waited in all, " : ""}mean latency ${seconds(h.report.latency)}${gap}`;
     $("detail-table").hidden = false;
     items = [];
     for (let j = 0; j < h.start.length; j++) items.push({ at: h.start[j], j, line: h.line[j] });
