@@ -311,7 +311,7 @@ func (s *sequence) block(x *exchange) {
 	if p := s.probe; p != nil && x.start < p.answered-leeway && s.isAlone(p) && !s.lacks(p.answered) {
 		s.violation(BrokenBlock, fmt.Sprintf("started %v before the answer to a probe", time.Duration(p.answered-leeway-x.start)), s.a.place(p), s.a.place(x))
 	}
-	if s.probe = nil; s.alone && !s.forgiven(x, x.start) || s.full != 0 && x.start > s.full+s.late {
+	if s.probe = nil; s.alone && !s.forgiven(x, x.start) || s.full != 0 && x.start > s.full+leeway {
 		s.probe = x
 	}
 	if x.flags&vague != 0 || x.fate == cutOff && x.trouble == 0 { // it may have been served, or failed, any time
@@ -525,8 +525,11 @@ func (s *sequence) forbid(n *answer) {
 		s.forbidden, s.full = 0, 0 // they are forgiven
 	}
 	s.forbade = max(s.forbade, n.at)
+	soon := func(m move) bool {
+		return m.at <= n.at+s.late && m.x != nil && m.x.flags&serves != 0
+	}
 	switch {
-	case n.at <= max(s.doubt, s.served+s.late), s.full != 0 && x.start <= s.full+s.late:
+	case n.at <= max(s.doubt, s.served+s.late), s.full != 0 && x.start <= s.full+leeway, slices.ContainsFunc(s.moves[:min(len(s.moves), maxOpen)], soon):
 	case s.full == 0:
 		if s.forbidden++; s.forbidden == cmp.Or(p.InARow, 5) {
 			s.full = n.at

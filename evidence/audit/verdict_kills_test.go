@@ -374,7 +374,7 @@ func TestVerdictsOnAnswersThatAKillHasTaken(t *testing.T) {
 		{"behind answers that forbid", `
 			1   page 1 status=403
 			2   page 2 status=403
-			3.2 page 3 status=403
+			3   page 3 status=403
 			4   allow 4
 			4   start 4
 			30  rule 5
