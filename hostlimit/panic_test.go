@@ -441,7 +441,10 @@ func TestContextsAreCalledUnderNoLock(t *testing.T) {
 		m := newMemory(t, hostlimit.Config{Store: store, Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}})
 		parent, cancel := context.WithCancel(t.Context())
 		ctx := contextThatAsks{parent, func() {
-			for range m.List(context.Background()) {
+			for _, err := range m.List(context.Background()) {
+				if err != nil {
+					t.Error(err)
+				}
 			}
 		}}
 		done := make(chan error, 1)
