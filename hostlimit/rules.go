@@ -30,36 +30,32 @@ type Rules struct {
 // Rules checks c and returns its Rules. The error names every field that is wrong.
 func (c Config) Rules() (*Rules, error) {
 	var errs []error
-	bad := func(err error) {
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	for i, n := range [...]int{c.MaxInFlight, c.MaxHosts} {
 		if n < 0 {
-			bad(fmt.Errorf("%s: %d is negative", [...]string{"MaxInFlight", "MaxHosts"}[i], n))
+			bad("%s: %d is negative", [...]string{"MaxInFlight", "MaxHosts"}[i], n)
 		}
 	}
 	for i, d := range [...]time.Duration{c.SlotTimeout, c.LeaseTTL, c.MaxWait} {
-		bad(checkTime([...]string{"SlotTimeout", "LeaseTTL", "MaxWait"}[i], d))
+		errs = append(errs, checkTime([...]string{"SlotTimeout", "LeaseTTL", "MaxWait"}[i], d))
 	}
 	var open hours.Hours
 	for i, w := range c.Windows {
 		open = append(open, hours.Window(w))
 		if err := hours.Window(w).Validate(); err != nil {
-			bad(fmt.Errorf("Windows[%d]: %w", i, err))
+			bad("Windows[%d]: %w", i, err)
 		}
 	}
-	bad(Limits{c.Concurrency, c.Delay}.validate(Limits{}))
+	errs = append(errs, Limits{c.Concurrency, c.Delay}.validate(Limits{}))
 	c = c.WithDefaults()
 	refusals, ok := c.Backoff.(backoff.Refusals)
 	if !ok {
-		bad(fmt.Errorf("Backoff: is a nil %T", c.Backoff))
+		bad("Backoff: is a nil %T", c.Backoff)
 	} else if err := refusals.Validate(); err != nil {
-		bad(fmt.Errorf("Backoff: %w", err))
+		bad("Backoff: %w", err)
 	}
-	if len(errs) > 0 {
-		return nil, fmt.Errorf("hostlimit: %w", errors.Join(errs...))
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("hostlimit: %w", err)
 	}
 	c.Windows = slices.Clone(c.Windows)
 	r := &Rules{config: c, limits: Limits{c.Concurrency, c.Delay}, hours: open, refusals: refusals}
@@ -133,9 +129,7 @@ func (l Limits) validate(config Limits) error {
 	}
 	d := l.Delay
 	for i, part := range [...]time.Duration{d.Min, d.Max, d.Ceiling} {
-		if err := checkTime([...]string{"Delay.Min", "Delay.Max", "Delay.Ceiling"}[i], part); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, checkTime([...]string{"Delay.Min", "Delay.Max", "Delay.Ceiling"}[i], part))
 	}
 	if d.DangerouslyNone && (d.Min != 0 || d.Max != 0) {
 		bad("Delay.DangerouslyNone: contradicts Delay.Min and Delay.Max")
