@@ -1,6 +1,7 @@
 package politeness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -18,13 +19,6 @@ import (
 // moves that host's state as any request does, but costs no budget and asks no robots.txt.
 type robotsTransport struct{ t *Transport }
 
-// An unsent error is the *Error of a hop that can't or mustn't be sent. By its method Unsent
-// robotscache tells it from an error of the network.
-type unsent struct{ error }
-
-func (e unsent) Unsent() string { return errors.Unwrap(e.error).Error() }
-func (e unsent) Unwrap() error  { return e.error }
-
 // RoundTrip implements http.RoundTripper.
 func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	trip := rt.t.begin(req, kindRobots)
@@ -36,7 +30,7 @@ func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	if err != nil {
-		return nil, unsent{err} // the origin's robots.txt can't be had, and that is remembered
+		return nil, &robotscache.RefusedError{Err: cmp.Or(errors.Unwrap(err), err), Final: true}
 	}
 	if entry, ok := rt.t.robots.PeekStale(req.URL); ok {
 		trip.page.floor = entry.Rules.Floor(time.Now())

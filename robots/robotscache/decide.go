@@ -119,8 +119,8 @@ func unreachable(a *answer) string {
 		if name := (*net.DNSError)(nil); errors.As(a.err, &name) && name.IsNotFound {
 			return "no address for the name " + printable.Clipped(name.Name, maxErrorText)
 		}
-		if own := (interface{ Unsent() string })(nil); errors.As(a.err, &own) {
-			return "not sent: " + printable.Clipped(own.Unsent(), maxErrorText)
+		if refused := (*RefusedError)(nil); errors.As(a.err, &refused) {
+			return "not sent: " + printable.Clipped(refused.Err.Error(), maxErrorText)
 		}
 		return "network: " + printable.Clipped(a.err.Error(), maxErrorText)
 	case a.status == http.StatusTooManyRequests:

@@ -41,20 +41,18 @@ func (c *Cache) download(f *fetch, prev *state) (answer, error) {
 		a.url, a.status, a.header = target.String(), 0, nil
 		next, err := c.hop(f, target, prev, &a)
 		var refused *RefusedError
-		if errors.As(err, &refused) {
+		if errors.As(err, &refused) && !refused.Final {
 			if cause := context.Cause(f.ctx); cause != nil {
 				return answer{}, cause // which may be why there was no turn
 			}
 			return answer{}, refused.Err
 		}
 		a.err = err
-		if err != nil || next == nil || a.hops == maxRedirects {
-			break
-		}
-		// A redirect whose body took all the time: the next hop would be refused for that.
 		var timeout *timeoutError
-		if cause := context.Cause(f.ctx); errors.As(cause, &timeout) {
-			a.err = cause
+		if cause := context.Cause(f.ctx); next != nil && errors.As(cause, &timeout) {
+			a.err = cause // the next hop would be refused for that
+		}
+		if a.err != nil || next == nil || a.hops == maxRedirects {
 			break
 		}
 		target = next

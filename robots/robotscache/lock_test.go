@@ -111,7 +111,7 @@ func TestLockIsGivenUp(t *testing.T) {
 	tests := map[string]func(*http.Request) (*http.Response, error){
 		"answered": always(200, private),
 		"broken":   broken,
-		"refused":  func(*http.Request) (*http.Response, error) { return nil, &RefusedError{errors.New("no turn")} },
+		"refused":  func(*http.Request) (*http.Response, error) { return nil, &RefusedError{Err: errors.New("no turn")} },
 		"panic":    func(*http.Request) (*http.Response, error) { panic("transport") },
 		"left": func(req *http.Request) (*http.Response, error) {
 			<-req.Context().Done()

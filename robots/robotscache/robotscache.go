@@ -133,10 +133,11 @@ type Client struct {
 	Observe func(context.Context, Event)
 }
 
-// A RefusedError is returned by Client.Transport if it didn't send the hop (no turn, no budget).
-// Callers get Err, and nothing is cached. Any other error makes the origin unreachable; one with a
-// method Unsent() string, which returns the reason, isn't told as the network's.
-type RefusedError struct{ Err error }
+// A RefusedError is returned by Client.Transport if it didn't send the hop.
+type RefusedError struct {
+	Err   error // without a turn or a budget callers get it, and nothing is cached
+	Final bool  // the hop mustn't be sent: its origin is unreachable, for Err
+}
 
 func (e *RefusedError) Error() string { return "robotscache: not sent: " + e.Err.Error() }
 
