@@ -36,10 +36,11 @@ var ErrNothing = errors.New("accesslog: nothing was compared")
 // more behind it, or Caddy's JSON. Each may be compressed by gzip, and lines may come in
 // any order, as when rotated files are given one after the other.
 //
-// Requests are matched by host, method, path with query, and time: two records of one request may
-// be five seconds apart. How far the site's clock is ahead, be it days, is found out from the
-// requests themselves; a clock that drifts or was set meanwhile makes findings of honest requests,
-// so compare a day at a time then. More than two million requests of the crawler are an error.
+// Requests are matched by host, method, path with query, and time: a site may note one up to
+// five seconds before its start or after its end. How far the site's clock is ahead, be it days,
+// is found out from the requests themselves; a clock that drifts or was set meanwhile makes
+// findings of honest requests, so compare a day at a time then. More than two million requests
+// of the crawler are an error.
 //
 // With an error that is [ErrNothing] comes a Comparison too, which says what was read.
 func Compare(evidence io.Reader, o Options, access ...io.Reader) (*Comparison, error) {
@@ -93,7 +94,6 @@ type Comparison struct {
 	Evidence   int           `json:"evidence"`   // requests in the evidence, to these hosts and in this time
 	Matched    int           `json:"matched"`    // requests that both have
 	Offset     time.Duration `json:"-"`          // how far the site's clock is ahead
-	AtEnd      bool          `json:"atEnd"`      // whether the site notes when requests end (nginx), not when they start (Apache)
 
 	Missing Findings `json:"missing"` // requests that the site saw and the evidence lacks
 	Outside Findings `json:"outside"` // the same, before or after all of the evidence
@@ -193,11 +193,7 @@ func (c *Comparison) Sentences() []string {
 	out := []string{fmt.Sprintf("%s of this crawler in the access log, %s in the evidence for that time; %d are the same.",
 		lines.Count(c.Requests, "request"), lines.Count(c.Evidence, "request"), c.Matched)}
 	if c.Matched > 0 {
-		when := "start"
-		if c.AtEnd {
-			when = "end"
-		}
-		out = append(out, fmt.Sprintf("The site's clock is %v ahead; it notes the %s of a request.", c.Offset.Round(time.Second), when))
+		out = append(out, fmt.Sprintf("The site's clock is %v ahead.", c.Offset.Round(time.Second)))
 	}
 	for _, k := range c.Kinds() {
 		if k.N > 0 {

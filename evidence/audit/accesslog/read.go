@@ -34,12 +34,12 @@ var errMany = fmt.Errorf("accesslog: more than %d requests of this crawler: comp
 
 // A request is one side's record of a request.
 type request struct {
-	Finding                  // Record and Status are the evidence's, File, Line, Address and SiteStatus the site's
-	key, query uint64        // hashes of host, method and path, and of the query; 0: not known
-	took       time.Duration // by the evidence
-	left       bool          // its caller gave it up, by the evidence
-	unsent     bool          // its turn was given back, by the evidence
-	other      *request      // of the other side; nil: it has none
+	Finding // Record and Status are the evidence's, File, Line, Address and SiteStatus the site's
+	page    pageID
+	took    time.Duration // by the evidence
+	left    bool          // its caller gave it up, by the evidence
+	unsent  bool          // its turn was given back, by the evidence
+	other   *request      // of the other side; nil: it has none
 }
 
 // A comparer compares.
@@ -62,9 +62,9 @@ var seed = maphash.MakeSeed()
 // fill fills in what a request is for.
 func (r *request) fill(host, method, target string) {
 	path, query, _ := strings.Cut(target, "?")
-	r.key = maphash.Comparable(seed, [3]string{host, method, path})
+	r.page.path = maphash.Comparable(seed, [3]string{host, method, path})
 	if !strings.Contains(query, evidence.Redacted) && !strings.HasSuffix(target, evidence.Clipped) {
-		r.query = maphash.String(seed, query) | 1
+		r.page.query = maphash.String(seed, query) | 1
 	}
 	r.Host, r.Method, r.Target = once(host), once(method), strings.Clone(target[:min(len(target), maxTarget)])
 }
@@ -118,11 +118,8 @@ func (c *comparer) readEvidence(log io.Reader, agent string) error {
 				return errMany
 			}
 			r = &request{Finding: Finding{Time: d.Start, Record: line}}
-			if d.Start.IsZero() {
-				r.Time = d.Time
-			}
 			_, target := sites.SplitURL(d.URL)
-			r.fill(host, cmp.Or(d.Method, "GET"), target)
+			r.fill(host, d.Method, target)
 			c.hosts[r.Host] = false
 			pending[k] = r
 			c.own = append(c.own, r)
@@ -165,7 +162,7 @@ func (c *comparer) readAccess(log io.Reader, file int) error {
 			continue
 		}
 		if seen, known := c.hosts[host]; known && !seen {
-			c.hosts[once(host)] = true
+			c.hosts[host] = true
 		}
 		agent = c.fold(agent)
 		switch {
@@ -223,11 +220,11 @@ func parseCaddy(s string) (r request, agent string, ok bool) {
 	case float64:
 		r.Time, ok = time.UnixMicro(int64(ts*1e6)), ts > 0 && ts < 1e11
 	case string:
-		var err error
-		if r.Time, err = time.Parse(time.RFC3339, ts); err != nil {
-			r.Time, err = time.Parse("2006-01-02T15:04:05Z0700", ts) // its "iso8601"
+		for _, layout := range [...]string{time.RFC3339, "2006-01-02T15:04:05Z0700"} { // its "rfc3339", its "iso8601"
+			if at, err := time.Parse(layout, ts); err == nil {
+				r.Time, ok = at, true
+			}
 		}
-		ok = err == nil
 	}
 	return r, strings.Join(in.Request.Headers["User-Agent"], " "), ok
 }
