@@ -133,19 +133,20 @@ func (x *extraction) put(line bundleLine) { _ = json.NewEncoder(x.out).Encode(li
 
 // line writes a line of the log, or no more of it than is needed for the proof.
 func (x *extraction) line(text []byte) {
-	about := x.site.about(text)
+	ofSite, withheld := x.site.about(text)
+	shown := ofSite && !withheld
 	index := x.index
 	x.index++
 	if len(x.trees) == 0 || index < x.trees[0].From { // no checkpoint covers it
-		if about == ofSite {
+		if shown {
 			x.After++
 		}
 		return
 	}
 	tree := x.trees[0]
 	size := x.index - tree.From
-	switch about {
-	case ofSite:
+	switch {
+	case shown:
 		x.Records++
 		x.flush(size)
 		_, _ = x.out.Write(text)
@@ -155,7 +156,7 @@ func (x *extraction) line(text []byte) {
 	default:
 		x.Omitted++
 	}
-	if about != ofSite {
+	if !shown {
 		x.run.Add(tlog.RecordHash(text))
 	}
 	if slices.ContainsFunc(x.older, func(o *trees.Older) bool { return o.N == size }) {
@@ -191,26 +192,19 @@ func (s *site) meet(d *evidence.Decision) {
 	}
 }
 
-// What a line is about.
-const (
-	ofOthers = iota
-	ofSite
-	withheld // of the site, but it names another host
-)
-
-// about returns what a line is about.
-func (s *site) about(text []byte) int {
+// about reports whether a line is a record of s, and whether that is withheld because it names
+// another host.
+func (s *site) about(text []byte) (is, withheld bool) {
 	var d evidence.Decision
 	if d.UnmarshalJSON(text) != nil || !s.About(&d) {
-		return ofOthers
+		return false, false
 	}
 	var v any
 	to := sites.Authority(d.Location)
-	if to != "" && !s.Has(to) || json.Unmarshal(text, &v) != nil || s.namesAnother(v) {
-		return withheld
-	}
-	return ofSite
+	return true, to != "" && !s.Has(to) || json.Unmarshal(text, &v) != nil || s.namesAnother(v)
 }
+
+var escaped = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
 
 // namesAnother reports whether a text in v, which is JSON, names a host that doesn't belong to s.
 func (s *site) namesAnother(v any) bool {
@@ -220,26 +214,21 @@ func (s *site) namesAnother(v any) bool {
 	case []any:
 		return slices.ContainsFunc(v, s.namesAnother)
 	case string:
-		before := ""
-		for n := 0; n < 4 && v != before; n++ { // a URL may stand escaped in another one
+		for range 4 { // a URL may stand escaped in another one
 			if s.mentions(v) {
 				return true
 			}
-			before, v = v, unescape(v)
+			if !strings.Contains(v, "%") {
+				break
+			}
+			// A % that is no part of an escape hides nothing that stands beside it.
+			v = escaped.ReplaceAllStringFunc(v, func(code string) string {
+				plain, _ := url.PathUnescape(code)
+				return plain
+			})
 		}
 	}
 	return false
-}
-
-var escaped = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
-
-// unescape returns s without its escapes. A % that is no part of one is left as it is, as other
-// readers do, and so doesn't hide the names that stand beside it.
-func unescape(s string) string {
-	return escaped.ReplaceAllStringFunc(s, func(code string) string {
-		plain, _ := url.PathUnescape(code)
-		return plain
-	})
 }
 
 // mentions reports whether text has the name of a host that doesn't belong to s.
@@ -318,7 +307,6 @@ func Verify(bundle io.Reader, t audit.Trust) (*Bundle, error) {
 	}
 	v := &verification{known: k}
 	var records bytes.Buffer // with a line for each line of the bundle, so that the judge counts as its reader does
-	at := 1
 	in := lines.NewReader(bundle)
 	for line, text := range in.All() {
 		isRecord, err := v.line(text)
@@ -326,11 +314,9 @@ func Verify(bundle io.Reader, t audit.Trust) (*Bundle, error) {
 			return nil, &ProofError{line, err}
 		}
 		if isRecord {
-			for ; at < line; at++ {
-				records.WriteByte('\n')
-			}
 			records.Write(text)
 		}
+		records.WriteByte('\n')
 	}
 	switch {
 	case in.Err() != nil:
