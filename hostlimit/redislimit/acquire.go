@@ -77,7 +77,7 @@ const mostRank = 1 << 40
 // caller returns what ctx says of an Acquire that begins now.
 func (l *Limiter) caller(ctx context.Context) caller {
 	now := l.now()
-	c := caller{arrived: now, limit: now + min(l.complete.MaxWait, forever-now), watcher: l.rules.Watcher(ctx)}
+	c := caller{arrived: now, limit: now + min(l.complete.MaxWait, longest), watcher: l.rules.Watcher(ctx)}
 	if t, ok := ctx.Deadline(); ok && now+time.Until(t) < c.limit {
 		c.limit, c.byContext = max(now+time.Until(t), 1), true
 	}
@@ -264,8 +264,8 @@ func (t *lease) answered(at reply) {
 	case "GO":
 		i := newHostInfo(a[9:])
 		t.granted = granting{
-			at: number(a[1]), guard: number(a[2]), delay: duration(a[3]), source: t.source(i), slots: int(number(a[4])), probe: number(a[5]) == 1,
-			prev: number(a[7]), others: number(a[8]) == 1, hostInfo: i, heard: at, gen: h.p.gen,
+			at: number(a[1]), guard: number(a[2]), delay: duration(a[3]), source: t.source(i), slots: int(number(a[4])), probe: truth(a[5]),
+			prev: number(a[7]), others: truth(a[8]), hostInfo: i, heard: at, gen: h.p.gen,
 		}
 		h.learn(i, at)
 		t.phase = granted
@@ -295,7 +295,7 @@ func (t *lease) answered(at reply) {
 	case "WAIT":
 		t.queue(a, now)
 	default: // of something that isn't step.lua
-		t.refuse(unavailable(h.key, &ServerError{Server: t.l.server, Err: errWire}))
+		t.refuse(unavailable(h.key, &ServerError{Server: t.l.server, Err: errMixedUp}))
 	}
 	if t.push != nil && t.phase == waiting {
 		t.push()
@@ -519,7 +519,7 @@ func (t *lease) giveBack() {
 func (t *lease) takePlace() bool {
 	l := t.l
 	switch {
-	case l.complete.MaxInFlight == 0 || t.holds:
+	case t.holds:
 		return true
 	case !l.isFull():
 		l.inFlight++

@@ -16,14 +16,15 @@ const mostIdle = 2
 
 // beat calls the server from time to time while there is something to lose, so that a loss of data
 // is noticed within its quarantine, and while it is away. Partitions of a cluster of which no
-// request of this process waits or is in flight are called in turn: that a node has lost its data
-// is seen in each (see learn).
+// request of this process is in flight are called in turn: that a node has lost its data is seen in
+// each (see learn). A place in a queue is no loss within a quarantine, so a process that only waits
+// shows that it lives, and no more.
 func (l *Limiter) beat() {
 	for contexts.Sleep(l.ctx, heartbeat/2) == nil {
 		l.mu.Lock()
 		now := l.now()
 		l.sweep(now)
-		if l.crawls && l.listening && l.down == 0 && (l.helloed == 0 || now-l.helloed >= greeting) {
+		if !l.conf.Operator && l.listening && l.down == 0 && (l.helloed == 0 || now-l.helloed >= greeting) {
 			l.helloed = now
 			l.parts[0].addAlong(l.hello(l.parts[0], "all", false))
 		}
@@ -33,7 +34,7 @@ func (l *Limiter) beat() {
 			// One that hangs says nothing about the next one, which may have another connection.
 			switch since := now - max(p.called, p.heard); {
 			case since < heartbeat || p.calls >= mostHanging || l.closed:
-			case busy:
+			case busy || p.waits > 0 && since >= l.dead/5:
 				p.send()
 			case p.atRisk > 0:
 				idle = append(idle, p)
@@ -47,11 +48,11 @@ func (l *Limiter) beat() {
 	}
 }
 
-// sweep takes back what leaked and forgets hosts that owe nothing. It counts
-// the hosts of each partition that remain, and those of them that are in use.
+// sweep takes back what leaked and forgets hosts that owe nothing. It counts the hosts of each
+// partition by what this process has there.
 func (l *Limiter) sweep(now time.Duration) {
 	for _, p := range l.parts {
-		p.atRisk, p.inUse = 0, 0
+		p.atRisk, p.inUse, p.waits = 0, 0, 0
 	}
 	for key, h := range l.hosts {
 		for _, t := range h.leases {
@@ -59,13 +60,16 @@ func (l *Limiter) sweep(now time.Duration) {
 				t.end(now)
 			}
 		}
+		if len(h.waiters) > 0 {
+			h.p.waits++
+		}
 		switch {
-		case len(h.waiters)+len(h.leases)+len(h.changes) > 0:
+		case len(h.leases)+len(h.changes) > 0:
 			h.p.inUse++
 			fallthrough
 		case h.byHand != nil, h.owes(now), len(h.storing) > 0, h.unsaved(now):
 			h.p.atRisk++
-		default:
+		case len(h.waiters) == 0:
 			delete(l.hosts, key)
 			if h.seq > 0 {
 				l.numbers.Add(key, h.seq)

@@ -83,7 +83,7 @@ func (c *change) answered(at reply) {
 		i := newHostInfo(at.answer[2:])
 		h.learn(i, at)
 		c.adapt = nil // that is done
-		if number(at.answer[0]) == 0 {
+		if !truth(at.answer[0]) {
 			h.write(c)
 			return
 		}
@@ -177,7 +177,7 @@ func (t *lease) observe(o hostlimit.Outcome) (wait *change, e hostlimit.Effect) 
 		}
 		if c.served || c.adapt != nil {
 			send(op{name: "outcome", h: h, owed: true, args: c.plain(), done: func(r reply) {
-				if r.fate == did && number(r.answer[0]) == 0 { // other processes have seen refusals since
+				if r.fate == did && !truth(r.answer[0]) { // other processes have seen refusals since
 					h.learn(newHostInfo(r.answer[2:]), r)
 					c.adapt = nil
 					h.submit(c)

@@ -26,7 +26,7 @@ func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 	}
 	cause = strings.ToValidUTF8(cause, "\uFFFD")
 	c := &change{h: l.known(key), act: 1, make: func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect {
-		s.Block(now+min(time.Until(until), longestBlock), cause, newest)
+		s.Block(now+min(time.Until(until), longest), cause, newest)
 		return hostlimit.Effect{Blocked: true}
 	}}
 	if err := l.act(ctx, c); err != nil {
@@ -56,8 +56,8 @@ func (l *Limiter) act(ctx context.Context, c *change) error {
 	return l.save(ctx, c.h.key)
 }
 
-// longestBlock bounds a block that a person sets: sums with it don't overflow.
-const longestBlock = 20 * 365 * 24 * time.Hour
+// longest bounds a wait, and a block that a person sets: sums with it don't overflow.
+const longest = 20 * 365 * 24 * time.Hour
 
 // listed is the number of hosts that List asks for at a time.
 const listed = 512
@@ -119,7 +119,7 @@ func (l *Limiter) State(ctx context.Context, key string) (s hostlimit.HostState,
 		if until := number(reply[4]); until > at.server {
 			s.BlockedUntil, s.BlockedBy = stamp(until), text(reply[5])
 		}
-		s.Refusals, s.Probing = int(number(reply[6])), number(reply[7]) == 1
+		s.Refusals, s.Probing = int(number(reply[6])), truth(reply[7])
 		s.Delay, s.Adaptive, s.Learned = duration(reply[8]), duration(reply[9]), duration(reply[10])
 		switch {
 		case s.Learned > 0 && s.Learned >= s.Delay:

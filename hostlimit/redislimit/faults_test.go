@@ -552,7 +552,7 @@ func TestNothingGrowsWithProcessesThatWere(t *testing.T) {
 		l.unsubscribe()
 		l.mu.Unlock()
 		l.cancel()
-		long := string(appendValue(nil, []any{int64(1), "", "x"}))
+		long := pack(int64(1), "", "x")
 		if err := client.HSet(t.Context(), "p:{0}processes", l.proc, long).Err(); err != nil {
 			t.Fatal(err)
 		}

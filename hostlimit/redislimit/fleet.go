@@ -13,7 +13,7 @@ import (
 // A Fleet is what the server knows of the processes that share it.
 type Fleet struct {
 	PausedUntil time.Time // end of the pause; zero: there is none
-	Processes   []Process // by name; those that have called Acquire in the last hour, and haven't been closed
+	Processes   []Process // by name; those that have called the server in the last hour, and haven't been closed
 }
 
 // A Process is one of a [Fleet].

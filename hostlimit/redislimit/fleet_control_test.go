@@ -65,8 +65,14 @@ func TestWhoOnlyLooksIsNoProcessOfTheFleet(t *testing.T) {
 	t.Parallel()
 	s := ownServer(t)
 	c := Config{Name: "crawler", Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}}}
-	fleet := newFleet(t, s, c, 2)
+	fleet := newFleet(t, s, c, 1)
 	acquire(t, fleet[0], "a.example", 0).Release()
+	tool, err := New(Config{Client: newClient(t, s), Prefix: fleet[0].conf.Prefix, Operator: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tool.Close()
+	fleet = append(fleet, tool)
 	for _, err := range fleet[1].List(t.Context()) {
 		if err != nil {
 			t.Fatal(err)

@@ -173,3 +173,32 @@ func TestAnIdleProcessOfAClusterCallsSeldom(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// TestAProcessThatOnlyWaitsCallsSeldom: it shows that it lives, and gets its turn all the same.
+func TestAProcessThatOnlyWaitsCallsSeldom(t *testing.T) {
+	t.Parallel()
+	fleet := newFleet(t, shared, Config{Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}, MaxWait: time.Minute}}, 2)
+	turn := acquire(t, fleet[0], "a.example", 0)
+	got := make(chan error, 1)
+	go func() {
+		lease, err := fleet[1].Acquire(t.Context(), "a.example", 0)
+		if err == nil {
+			lease.Release()
+		}
+		got <- err
+	}()
+	eventually(t, 10*time.Second, "the other one waits", func() bool {
+		state, err := fleet[0].State(t.Context(), "a.example")
+		return err == nil && state.Waiters == 1
+	})
+	before := fleet[1].Stats().Calls
+	const seconds = 4
+	time.Sleep(seconds * time.Second)
+	if calls := fleet[1].Stats().Calls - before; calls < 1 || calls > seconds {
+		t.Errorf("%d calls in %d s", calls, seconds)
+	}
+	turn.Release()
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+}

@@ -22,7 +22,8 @@ const (
 	// mostOthers bounds the number of processes that are reported as differing.
 	mostOthers = 64
 
-	// echoing is how long Check waits for its own message, and replying for those of others.
+	// echoing is how long Check waits for its own message, and replying how long for those of others
+	// each time that it asks.
 	echoing  = 2 * time.Second
 	replying = 200 * time.Millisecond
 )
@@ -70,8 +71,7 @@ func differs(name, theirs, ours string) string {
 // hello is an operation that publishes what l promises on the channel of a process, or of "all".
 // With check it also does what other operations need the server's permission for.
 func (l *Limiter) hello(p *partition, to string, check bool) op {
-	message := string(appendValue(nil, []any{l.proc, l.conf.Name, l.promise}))
-	return op{name: "hello", h: &host{l: l, p: p}, args: []any{to, message, check}}
+	return op{name: "hello", h: &host{l: l, p: p}, args: []any{to, pack(l.proc, l.conf.Name, l.promise), check}}
 }
 
 // greeted takes in a hello, to all or to this process.

@@ -25,23 +25,22 @@ type host struct {
 	debtOf  *outage
 
 	// All that must outlive a loss of data, on this process's clock.
-	next      time.Duration // the next start isn't earlier
-	last      time.Duration // the last start wasn't later; only if started
-	started   bool
-	lastBy    *lease        // which started last here: its own next start owes it nothing
-	gap       time.Duration // after the last start here, whatever a server says that has lost the key
-	source    string        // what decided gap
-	refusals  hostlimit.Refusals
-	until     int64         // refusals.Until on the server's clock: the same block ends at the same time; 0: not the server's
-	earliest  time.Duration // lower bound of refusals.Until, as the server's clock is known only within bounds
-	version   int64         // of refusals, on the server; -1: this process has changed them
-	asOf      int64         // when the server reported the host last
-	confirmed time.Duration // the same on this process's clock
-	blocked   time.Duration // when a block became known here: turns granted before are void
-	changes   []*change     // of refusals that the server hasn't answered; the first one is under way
-	inForce   time.Duration // delay
-	served    int           // successes since began
-	began     time.Duration // when the counting of successes began
+	next     time.Duration // the next start isn't earlier
+	last     time.Duration // the last start wasn't later; only if started
+	started  bool
+	lastBy   *lease        // which started last here: its own next start owes it nothing
+	gap      time.Duration // after the last start here, whatever a server says that has lost the key
+	source   string        // what decided gap
+	refusals hostlimit.Refusals
+	until    int64         // refusals.Until on the server's clock: the same block ends at the same time; 0: not the server's
+	earliest time.Duration // lower bound of refusals.Until, as the server's clock is known only within bounds
+	version  int64         // of refusals, on the server; -1: this process has changed them
+	asOf     int64         // when the server reported the host last
+	blocked  time.Duration // when a block became known here: turns granted before are void
+	changes  []*change     // of refusals that the server hasn't answered; the first one is under way
+	inForce  time.Duration // delay
+	served   int           // successes since began
+	began    time.Duration // when the counting of successes began
 
 	usual     time.Duration         // how long pages usually take, by the answers that this process had
 	news                            // that no Grant or Error has reported
@@ -124,7 +123,7 @@ const infoFields = 14
 func newHostInfo(a []any) hostInfo {
 	return hostInfo{
 		next: number(a[0]), adaptive: duration(a[1]), inForce: duration(a[2]), served: int(number(a[3])), began: number(a[4]),
-		until: number(a[5]), setAt: number(a[6]), cause: text(a[7]), alone: number(a[8]) == 1, row: int(number(a[9])),
+		until: number(a[5]), setAt: number(a[6]), cause: text(a[7]), alone: truth(a[8]), row: int(number(a[9])),
 		learned: duration(a[10]), easedAt: number(a[11]), version: number(a[12]), rest: text(a[13]),
 	}
 }
@@ -135,7 +134,7 @@ func newHostInfo(a []any) hostInfo {
 func (h *host) learn(i hostInfo, at reply) {
 	clock, now, s := &h.p.clock, at.received, h.refusals
 	restoring := h.p.restoring > 0
-	h.asOf, h.confirmed = at.server, now
+	h.asOf = at.server
 	if !restoring || i.version > h.version {
 		h.inForce, h.served, h.began = i.inForce, i.served, clock.surely(i.began, now)
 		if i.version != h.version {
@@ -231,7 +230,7 @@ func (h *host) halt(now time.Duration) {
 // the server confirmed more than pollBlock ago, which a person may have lifted, the first one asks.
 func (h *host) refuseLate() {
 	start, blocked := h.first()
-	if now := h.l.now(); start > now && start == h.refusals.Until && h.p.down == nil && now-h.confirmed > pollBlock {
+	if now := h.l.now(); start > now && start == h.refusals.Until && h.p.down == nil && now-h.p.clock.surely(h.asOf, now) > pollBlock {
 		return
 	}
 	for i := 0; i < len(h.waiters); i++ {

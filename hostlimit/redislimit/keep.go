@@ -54,16 +54,15 @@ func (l *Limiter) claim(ctx context.Context, key string) (*host, error) {
 	}
 }
 
-// A store is a Store of which a panic is an error.
-type store struct{ hostlimit.Store }
-
-func (s store) Update(ctx context.Context, key string, change func(hostlimit.Debt) hostlimit.Debt) (_ hostlimit.Debt, err error) {
+// update calls Limits.Store, of which a panic is an error.
+func (l *Limiter) update(ctx context.Context, key string, change func(hostlimit.Debt) hostlimit.Debt) (_ hostlimit.Debt, err error) {
+	s := l.conf.Limits.Store
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("redislimit: panic in Update of %T: %v", s.Store, p)
+			err = fmt.Errorf("redislimit: panic in Update of %T: %v", s, p)
 		}
 	}()
-	return s.Store.Update(ctx, key, change)
+	return s.Update(ctx, key, change)
 }
 
 // save saves what the Store lacks of key. It returns the error of the Store.
@@ -84,7 +83,7 @@ func (l *Limiter) save(ctx context.Context, key string) error {
 	if !due {
 		return nil
 	}
-	_, err = store{l.conf.Limits.Store}.Update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt {
+	_, err = l.update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt {
 		d.BlockedUntil, d.BlockedAt, d.Cause, d.Refusals, d.Delay = time.Time{}, time.Time{}, "", is.InARow(), is.Learned
 		if is.Until > now || d.Refusals > 0 {
 			d.BlockedUntil, d.BlockedAt = wall.Add(is.Until-now).Round(0).UTC(), wall.Round(0).UTC()
@@ -130,7 +129,7 @@ func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limi
 	if known {
 		return nil
 	}
-	debt, err := store{l.conf.Limits.Store}.Update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt { return d })
+	debt, err := l.update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt { return d })
 	left := ctx.Err()
 	l.mu.Lock()
 	owed := left == nil && h.recall(debt, limits)

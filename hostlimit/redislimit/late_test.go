@@ -272,10 +272,10 @@ func TestOpsOfOneHostInOneCallSeeEachOther(t *testing.T) {
 	forgotten := *met
 	l := &hostlimit.Limits{Delay: hostlimit.Delay{Ceiling: time.Second}}
 	take := op{name: "take", h: met, args: []any{
-		"p.2", 1, 2, 1 << 30, 0, false, micros(l.Delay.Ceiling), 5_000_000, 0, false, 0, 0,
+		"p.2", 1, 2, 1 << 30, 0, 0, micros(l.Delay.Ceiling), 5_000_000, 0, false, 0, 0,
 	}}
 	s.l.mu.Lock()
-	c := s.l.parts[0].newCall([]op{take, {name: "release", h: &forgotten, args: []any{"p.1", 2, 0, 0, 0}}}, false)
+	c := s.l.parts[0].newCall([]op{take, {name: "release", h: &forgotten, args: []any{"p.1", 2, false, 0, 0}}}, false)
 	s.l.parts[0].calls--
 	s.l.mu.Unlock()
 	reply, err := s.l.run(t.Context(), c.keys, c.payload)

@@ -137,12 +137,9 @@ func (l *Limiter) lendLocal(out *outage, key string, limits *hostlimit.Limits, i
 		return nil
 	}
 	h, now := l.host(key), l.now()
-	t := &lease{l: l, h: h, id: l.newID(), limits: limits, phase: held, local: inner, alone: true, began: now, renewed: now}
+	t := &lease{l: l, h: h, id: l.newID(), limits: limits, phase: held, local: inner, alone: true, holds: true, began: now, renewed: now}
 	t.waited[delay] = waited
-	if l.complete.MaxInFlight > 0 {
-		l.inFlight++
-		t.holds = true
-	}
+	l.inFlight++
 	h.leases[t.id] = t
 	return t
 }
@@ -191,9 +188,8 @@ func shareOf(l hostlimit.Limits, n int) hostlimit.Limits {
 	return l
 }
 
-// times returns n times d, and at most 73 years.
+// times returns n times d, and at most longest.
 func times(d time.Duration, n int) time.Duration {
-	const longest = time.Duration(1 << 61)
 	if d > longest/time.Duration(n) {
 		return longest
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/tinylib/msgp/msgp"
 )
 
 //go:embed step.lua
@@ -39,8 +38,9 @@ type partition struct {
 	beaten time.Duration // when the last one with a sign of life was sent; 0: at once
 	heard  time.Duration // when the last one that the server has had was sent
 	calls  int           // under way
-	atRisk int           // hosts of which this process knows something, or that it waits for
-	inUse  int           // hosts with requests that wait or are in flight
+	atRisk int           // hosts of which this process knows something
+	inUse  int           // those of them with requests in flight
+	waits  int           // hosts with requests that wait
 	down   error         // why the server can't be reached; nil: it can
 }
 
@@ -151,7 +151,7 @@ func (p *partition) last(bye bool) {
 	p.l.mu.Lock()
 	ops := p.ops
 	p.ops = nil
-	if len(ops) == 0 && (!bye || !p.l.crawls || p.gen == "" || p.down != nil) {
+	if len(ops) == 0 && (!bye || p.l.conf.Operator || p.gen == "" || p.down != nil) {
 		p.l.mu.Unlock()
 		return
 	}
@@ -179,23 +179,21 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 	if l.alone {
 		every, spread = heartbeat/2, l.conf.Processes // others are to notice soon
 	}
-	if c.beat = l.crawls && !bye && (now-p.beaten >= every || p.beaten == 0); c.beat {
+	if c.beat = !l.conf.Operator && !bye && (now-p.beaten >= every || p.beaten == 0); c.beat {
 		beat, promise, p.beaten = l.conf.Name, l.promise, now
 	} else if bye {
 		beat = "-"
 	}
-	head := []any{
+	list := []any{[]any{
 		l.conf.Prefix + "push:", !l.cluster, p.gen, p.stepped, notAfter, micros(l.quarantine),
 		micros(guard), micros(p.lead), micros(p.early() + horizon - early), micros(claim), micros(l.complete.LeaseTTL), micros(l.rules.Backoff().Forgive),
-		l.hours, l.proc, beat, micros(l.dead), spread, c.number, promise,
-	}
+		l.hours, l.proc, beat, promise, micros(l.dead), spread, c.number,
+	}}
 	c.keys = append(make([]string, 0, 2+len(ops)), p.genKey(), l.conf.Prefix+p.tag+"processes")
 	// By key, as there may be two of a host: one that was forgotten while the server was away, of
 	// which there is still something to tell, and one that was met since. Each key is read and written
 	// once.
 	index := make(map[string]int, len(ops))
-	b := msgp.AppendArrayHeader(make([]byte, 0, 256+128*len(ops)), uint32(1+len(ops)))
-	b = appendValue(b, head)
 	for _, o := range ops {
 		i, ok := index[o.h.key]
 		if !ok {
@@ -207,9 +205,9 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 		if o.build != nil {
 			args = o.build(now)
 		}
-		b = appendValue(b, append([]any{o.name, i}, args...))
+		list = append(list, append([]any{o.name, i}, args...))
 	}
-	c.payload = string(b)
+	c.payload = pack(list...)
 	return c
 }
 
@@ -218,7 +216,7 @@ func (p *partition) genKey() string { return p.l.conf.Prefix + p.tag + "gen" }
 
 // ofHosts is in the names of the keys of hosts. Its number is the version of what step.lua writes
 // there.
-const ofHosts = "host:4:"
+const ofHosts = "host:5:"
 
 // hostKey is where the server keeps a host.
 func (p *partition) hostKey(key string) string { return p.l.conf.Prefix + p.tag + ofHosts + key }
@@ -235,7 +233,7 @@ func (p *partition) call(c *call) {
 	defer cancel()
 	answers, err := l.run(ctx, c.keys, c.payload)
 	received := l.now()
-	if err == nil && (number(answers[5]) != c.number || number(answers[2]) == 0 && len(answers) != replyHead+len(c.ops)) {
+	if err == nil && (number(answers[5]) != c.number || !truth(answers[2]) && len(answers) != replyHead+len(c.ops)) {
 		err = errMixedUp
 	}
 	if errors.Is(err, errMixedUp) { // a client closes a connection on which it reads what is no time
@@ -281,10 +279,10 @@ func (p *partition) call(c *call) {
 	}
 }
 
-// errMixedUp is told of a call that got the answer to another one: what a client has left unread on
-// a connection is the first that its next user reads. To believe it would be to start on a turn of
+// errMixedUp is the error of a call that got the answer to another one: what a client has left unread
+// on a connection is the first that its next user reads. To believe it would be to start on a turn of
 // long ago, or of another host, and to take the server's clock for slow.
-var errMixedUp = errors.New("redislimit: the connection has given the answer to another call")
+var errMixedUp = errors.New("redislimit: not the answer to this call")
 
 const (
 	replyHead  = 6  // values before the answers in a reply
@@ -297,8 +295,8 @@ func (l *Limiter) run(ctx context.Context, keys []string, payload string) ([]any
 	if err != nil {
 		return nil, err
 	}
-	list, err := parse(text(answer))
-	if err != nil || len(list) < replyHead {
+	list := parse(text(answer))
+	if len(list) < replyHead {
 		return nil, errMixedUp
 	}
 	return list, nil
@@ -326,7 +324,7 @@ func (p *partition) answered(c *call, r *reply, answers []any) (current bool) {
 	r.fate, r.server = did, number(answers[0])
 	current = p.learn(c.sent, *r, text(answers[1]))
 	p.back()
-	if number(answers[2]) != 0 {
+	if truth(answers[2]) {
 		l.stats.Stale++
 		p.beaten = 0
 		r.fate, r.err = stale, errStale
@@ -338,7 +336,7 @@ func (p *partition) answered(c *call, r *reply, answers []any) (current bool) {
 			l.unsubscribe() // from a node that isn't the one that pushes, as after a failover; until it listens again, waiters ask
 			l.askAgain(nil)
 		}
-		if number(answers[4]) == 1 {
+		if truth(answers[4]) {
 			p.restore(false) // it has given away what this process held
 		}
 	}
@@ -379,7 +377,7 @@ func (p *partition) learn(sent time.Duration, r reply, gen string) bool {
 		}
 		if sent > p.l.allCalled { // its node may have lost the other partitions as well
 			for _, q := range p.l.parts {
-				if q != p && q.atRisk > 0 {
+				if q != p && q.atRisk+q.waits > 0 {
 					q.send()
 				}
 			}

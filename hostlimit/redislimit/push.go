@@ -37,22 +37,22 @@ func (l *Limiter) listen() {
 // begins or ends, and one process that its heartbeat had an echo. A push is {ID, TIME, NOW, WHY}; a
 // waiter that has left has told the server so.
 func (l *Limiter) heard(message string, toAll bool) {
-	f, err := parse(message)
+	f := parse(message)
 	l.mu.Lock()
 	switch {
-	case err == nil && len(f) == 3:
+	case len(f) == 3:
 		l.greeted(f, toAll)
-	case err == nil && len(f) == 4:
+	case len(f) == 4:
 		if w := l.asked[text(f[0])]; w != nil {
 			w.pushed(number(f[1]), number(f[2]), text(f[3]), l.now())
 		}
-	case err == nil && len(f) == 3+infoFields:
+	case len(f) == 3+infoFields:
 		l.proclaimed(f)
 	case message == "" && toAll:
 		l.askAgain(nil)
 	}
 	for _, p := range l.parts {
-		if message == p.genKey() && p.atRisk > 0 && !l.closed {
+		if message == p.genKey() && p.atRisk+p.waits > 0 && !l.closed {
 			p.send() // a partition of a cluster has another generation
 		}
 	}

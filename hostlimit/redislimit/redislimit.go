@@ -28,20 +28,10 @@
 // ([FailLocal]). When the server has lost its data, its clock was stepped, or it is new, nothing
 // starts for a quarantine, in which all processes tell it again what they hold: the ReadTimeout of
 // Config.Client and a second, at least 2 s. A process that shows no sign of life for 10 s has lost
-// its slots.
+// its slots. docs/many-machines-reference.md has what survives what, and how.
 //
-// Limits.Store keeps blocks, refusals in a row and learned delays on disk besides, so that they
-// survive a server that loses its data while no process lives. docs/many-machines-reference.md has
-// what survives what, and how.
-//
-// # Numbers and stamps
-//
-// Each process numbers its own starts, per host. What shows in a fleet's logs that none is withheld
-// is Grant.Prev: the stamp of a start by any process whose release the server has had.
-//
-// The server should run with maxmemory-policy noeviction: an evicted key is a forgotten debt, of
-// which each process keeps no more than the gap after its own last start; [Limiter.Check] looks for
-// that, and more. Every key has an expiry later than what it owes.
+// The server should run with maxmemory-policy noeviction: an evicted key is a forgotten debt.
+// [Limiter.Check] looks for that, and more.
 //
 // # For operators
 //
@@ -55,7 +45,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"math"
 	mathrand "math/rand/v2"
 	"os"
 	"slices"
@@ -104,8 +93,8 @@ type Config struct {
 	// called from one of the Limiter's goroutines and must be quick.
 	OnFailure func(Event)
 
-	// Operator says that this Limiter is a tool's, which starts no request: its Limits are
-	// compared with nobody's.
+	// Operator says that this Limiter is a tool's, which starts no request: it counts as no process
+	// of the fleet, and its Limits are compared with nobody's.
 	Operator bool
 }
 
@@ -113,8 +102,7 @@ type Config struct {
 const (
 	defaultPrefix = "politeness:"
 
-	forever  time.Duration = math.MaxInt64 // longer than any wait
-	longWait               = time.Second   // a longer one is reported to its Watcher
+	longWait = time.Second // a longer wait is reported to its Watcher
 
 	heartbeat = 500 * time.Millisecond
 
@@ -152,7 +140,7 @@ type Limiter struct {
 	complete hostlimit.Config // limits with every default; MaxInFlight is the share of this process
 	alone    bool             // FailLocal
 
-	hours      string // rules.Hours, for step.lua
+	hours      []any // Windows, for step.lua
 	quarantine time.Duration
 	patience   time.Duration // how long a call may take
 	dead       time.Duration
@@ -166,7 +154,6 @@ type Limiter struct {
 
 	mu        sync.Mutex // never held across a wait
 	closed    bool
-	crawls    bool                           // it counts as a process of the fleet, by its signs of life
 	draining  bool                           // no request starts any more
 	id        string                         // what the server calls all that is under the prefix; "": it wasn't asked yet
 	numbers   *simplelru.LRU[string, uint64] // host.seq of hosts that were forgotten
@@ -283,11 +270,9 @@ func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, 
 		rules:      rules,
 		complete:   complete,
 		alone:      c.Failure == FailLocal,
-		hours:      hours(complete.Windows),
 		quarantine: quarantine,
 		patience:   patience,
 		dead:       dead,
-		crawls:     c.Failure == FailLocal, // its share is of all that might crawl
 		base:       base,
 		ended:      make(chan struct{}),
 		proc:       strings.ToLower(rand.Text()[:12]),
@@ -297,6 +282,9 @@ func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, 
 		others:     make(map[string]string),
 		stats:      Stats{Refused: make(map[string]uint64)},
 		promise:    promised,
+	}
+	for _, w := range complete.Windows {
+		l.hours = append(l.hours, []any{w.From.Microseconds(), w.To.Microseconds()})
 	}
 	l.numbers, _ = simplelru.NewLRU[string, uint64](complete.MaxHosts, nil) // fails for sizes below 1
 	for i := range partitions {
@@ -370,14 +358,6 @@ func (l *Limiter) ID(ctx context.Context) (limiter, process string) {
 	return l.id, l.proc
 }
 
-// hours writes windows for step.lua.
-func hours(windows []hostlimit.Window) (text string) {
-	for _, w := range windows {
-		text += fmt.Sprintf("%d-%d,", w.From.Microseconds(), w.To.Microseconds())
-	}
-	return text
-}
-
 // Acquire implements [hostlimit.Limiter].
 func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
 	if err := ctx.Err(); err != nil {
@@ -394,7 +374,6 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 		}
 	}
 	l.mu.Lock()
-	l.crawls = true
 	err = l.closes(key)
 	if down := l.partition(key).down; err == nil && down != nil {
 		err = unavailable(key, down) // the heartbeat finds out when the server is back

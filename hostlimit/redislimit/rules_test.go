@@ -49,7 +49,7 @@ func (s *stage) run(name string, h *host, args ...any) (now int64, reply []any) 
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if number(all[2]) != 0 {
+	if truth(all[2]) {
 		s.t.Fatalf("the server has done nothing: %v", all)
 	}
 	reply, _ = all[replyHead].([]any)
@@ -59,7 +59,7 @@ func (s *stage) run(name string, h *host, args ...any) (now int64, reply []any) 
 // take is the operation of that name, as the first waiter of a process would ask.
 func (s *stage) take(h *host, id string, seq int, delay int64, l *hostlimit.Limits) (now int64, reply []any) {
 	s.t.Helper()
-	return s.run("take", h, id, seq, 2, 1<<30, 0, false, micros(l.Delay.Ceiling), delay, 0, false, 0, 0)
+	return s.run("take", h, id, seq, 2, 1<<30, 0, 0, micros(l.Delay.Ceiling), delay, 0, false, 0, 0)
 }
 
 // write is the operation of that name, by the outcome of lease id: a refusal that makes the delay
@@ -75,7 +75,7 @@ func (s *stage) set(h *host, fields ...any) {
 	s.l.mu.Lock()
 	fields = append([]any{"g", s.l.parts[0].gen}, fields...)
 	s.l.mu.Unlock()
-	payload := string(appendValue(nil, fields))
+	payload := pack(fields...)
 	err := s.client.Eval(s.t.Context(), `
 		local raw = redis.call('GET', KEYS[1])
 		local h, f = raw and cmsgpack.unpack(raw) or {}, cmsgpack.unpack(ARGV[1])
@@ -171,7 +171,7 @@ func TestScriptCountsStarts(t *testing.T) {
 		if served := s.get(h, "sv"); served != 1 && served != 96 {
 			t.Errorf("%d successes are counted after one more", served)
 		}
-		s.run("release", h, id, 2, 1, 0, 0)
+		s.run("release", h, id, 2, true, 0, 0)
 		if s.get(h, "n") != 100 {
 			t.Errorf("after a turn without a start: n %d", s.get(h, "n"))
 		}
@@ -215,7 +215,7 @@ func TestAnOperationRunTwiceCountsOnce(t *testing.T) {
 	h, id, l := s.host(), "p.1", &hostlimit.Limits{Delay: hostlimit.Delay{Ceiling: time.Second}}
 	s.l.mu.Lock()
 	c := s.l.parts[0].newCall([]op{{name: "take", h: h, args: []any{
-		id, 1, 2, 1 << 30, 0, false, micros(l.Delay.Ceiling), 0, 0, false, 0, 0,
+		id, 1, 2, 1 << 30, 0, 0, micros(l.Delay.Ceiling), 0, 0, false, 0, 0,
 	}}}, false)
 	s.l.parts[0].calls--
 	s.l.mu.Unlock()
@@ -242,7 +242,7 @@ func TestAnOperationRunTwiceCountsOnce(t *testing.T) {
 	}
 	var version int64
 	for range 2 {
-		if _, reply := s.write(h, id, 0, 70000, false, 0); number(reply[0]) != 1 {
+		if _, reply := s.write(h, id, 0, 70000, false, 0); !truth(reply[0]) {
 			t.Errorf("%v", reply)
 		}
 		if got := state(); got != [5]int64{1, 0, 1, 250000, 70000} || version != 0 && s.get(h, "v") != version {
@@ -250,7 +250,7 @@ func TestAnOperationRunTwiceCountsOnce(t *testing.T) {
 		}
 		version = s.get(h, "v")
 	}
-	if _, reply := s.write(h, "p.2", 0, 80000, false, 0); number(reply[0]) != 0 || number(reply[2+12]) != version || s.get(h, "le") != 70000 {
+	if _, reply := s.write(h, "p.2", 0, 80000, false, 0); truth(reply[0]) || number(reply[2+12]) != version || s.get(h, "le") != 70000 {
 		t.Errorf("a change of an old version: %v", reply)
 	}
 	for range 2 {
@@ -290,7 +290,7 @@ func TestWhatIsOwedOutlivesATurnThatIsUndone(t *testing.T) {
 				[]any{undone, 1, 0, 0, 0, 0, 0, now + 60000000, now, 100, 2, ""},
 			})
 		owe(h, now)
-		s.run("release", h, undone, 2, 1, 0, 0)
+		s.run("release", h, undone, 2, true, 0, 0)
 		if owed := s.get(h, "a") - now; owed < 4900000 {
 			t.Errorf("%s: after a turn that was undone, %d us are owed", name, owed)
 		}

@@ -22,7 +22,7 @@ func TestShareOfTheLimits(t *testing.T) {
 		{hostlimit.Limits{}, 4, hostlimit.Limits{}},
 		{hostlimit.Limits{Concurrency: 8}, 4, hostlimit.Limits{Concurrency: 2}},
 		{hostlimit.Limits{Concurrency: -1}, 4, hostlimit.Limits{Concurrency: -1}},
-		{hostlimit.Limits{Delay: hostlimit.Delay{Min: math.MaxInt64}}, 4, hostlimit.Limits{Concurrency: 0, Delay: hostlimit.Delay{Min: 1 << 61, Max: 1 << 61, Ceiling: 1 << 61}}},
+		{hostlimit.Limits{Delay: hostlimit.Delay{Min: math.MaxInt64}}, 4, hostlimit.Limits{Concurrency: 0, Delay: hostlimit.Delay{Min: longest, Max: longest, Ceiling: longest}}},
 	} {
 		if got := shareOf(c.own, c.n); got != c.want {
 			t.Errorf("a share of %d of %+v: %+v, want %+v", c.n, c.own, got, c.want)
@@ -37,11 +37,10 @@ func TestTimesStopsAtTheLongest(t *testing.T) {
 		want time.Duration
 	}{
 		{5, 3, 15},
-		{1 << 60, 2, 1 << 61},
-		{1<<61/3 - 1, 3, 1<<61/3*3 - 3},
-		{1 << 61 / 3, 3, 1 << 61 / 3 * 3},
-		{1<<61/3 + 1, 3, 1 << 61},
-		{math.MaxInt64, math.MaxInt32, 1 << 61},
+		{1 << 60, 2, longest},
+		{longest / 3, 3, longest / 3 * 3},
+		{longest/3 + 1, 3, longest},
+		{math.MaxInt64, math.MaxInt32, longest},
 	} {
 		if got := times(c.d, c.n); got != c.want {
 			t.Errorf("%d times %d is %d, want %d", c.n, c.d, got, c.want)

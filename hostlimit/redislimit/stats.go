@@ -126,38 +126,32 @@ func (l *Limiter) check(ctx context.Context, node *redis.Client) (problems []str
 // checkFleet is the part of Check that runs step.lua, publishes to this process and asks the
 // others.
 func (l *Limiter) checkFleet(ctx context.Context) (problems []string, err error) {
-	began := l.now()
-	await := func(d time.Duration, ok func() bool) (is bool) {
-		for end := l.now() + d; !is && l.now() < end && contexts.Sleep(ctx, 5*time.Millisecond) == nil; {
-			l.mu.Lock()
-			is = ok()
-			l.mu.Unlock()
+	var found map[string]string
+	for began, echoed := l.now(), false; !echoed; {
+		if l.now()-began > echoing {
+			problems = append(problems, fmt.Sprintf("server %s: what this process publishes doesn't reach it; waiters ask again and again, "+
+				"and blocks come late: allow it to subscribe to channels %spush:*", l.server, l.conf.Prefix))
+			break
 		}
-		return is
-	}
-	await(echoing, func() bool { return l.listening })
-	for i, p := range l.parts { // each node of a cluster has an ACL of its own
-		to := l.proc
-		if i == 0 {
-			to = "all"
+		for i, p := range l.parts { // each node of a cluster has an ACL of its own
+			to := l.proc
+			if i == 0 {
+				to = "all"
+			}
+			err := l.do(ctx, l.hello(p, to, true), func(reply) {})
+			var refused *ServerError
+			if ctx.Err() == nil && errors.As(err, &refused) { // it has just told its settings
+				return append(problems, fmt.Sprintf("server %s refuses what every Limiter asks of it: %v", l.server, refused.Err)), nil
+			} else if err != nil {
+				return problems, err
+			}
 		}
-		err := l.do(ctx, l.hello(p, to, true), func(reply) {})
-		var refused *ServerError
-		if ctx.Err() == nil && errors.As(err, &refused) { // it has just told its settings
-			return append(problems, fmt.Sprintf("server %s refuses what every Limiter asks of it: %v", l.server, refused.Err)), nil
-		} else if err != nil {
-			return problems, err
-		}
+		_ = contexts.Sleep(ctx, replying) // for its own message, and for the answers of the others
+		l.mu.Lock()
+		echoed, found = l.echoed > began, maps.Clone(l.others)
+		l.mu.Unlock()
 	}
-	if !await(echoing, func() bool { return l.echoed > began }) {
-		problems = append(problems, fmt.Sprintf("server %s: what this process publishes doesn't reach it; waiters ask again and again, "+
-			"and blocks come late: allow it to subscribe to channels %spush:*", l.server, l.conf.Prefix))
-	}
-	_ = contexts.Sleep(ctx, replying) // the others answer
 	fleet, err := l.Fleet(ctx)
-	l.mu.Lock()
-	found := maps.Clone(l.others)
-	l.mu.Unlock()
 	for _, p := range fleet.Processes {
 		if d := differs(p.Name, p.Promises, l.promise); d != "" {
 			found[p.ID] = d

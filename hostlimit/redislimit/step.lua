@@ -21,7 +21,7 @@
 --   lo       lease of the last start
 --   b, bs    blocked until; when the block was set or lengthened
 --   c        what set it, as in hostlimit.Refusals
---   al       1 if requests start one at a time, until one succeeds
+--   al       whether requests start one at a time, until one succeeds
 --   pr       lease that does, the probe
 --   f        refusals in a row
 --   ad       delay by response times
@@ -58,7 +58,7 @@
 --   any       release; another generation        -
 --   any       its process shows no life for DEAD -
 
-local VERSION = 4
+local VERSION = 5
 local ID, SEQ, DELAY, FLOOR, ENDS, PRIO, CAME, EXPIRY, DUE, GUARD, STATE, DID, NUMBER = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
 local QUEUED, RESERVED, GONE = 0, 1, 2
 local SECOND = 1000000
@@ -70,8 +70,7 @@ local LATEST = 20 * SECOND
 
 local call = cmsgpack.unpack(ARGV[1])
 local CHANNEL, ALONE, GEN, STEPPED, NOTAFTER, QUARANTINE, WINDOW, LEAD, HORIZON, CLAIM, TTL, FORGIVE, HOURS,
-	PROC, BEAT, DEAD, SPREAD, CALL, PROMISE = unpack(call[1])
-ALONE = ALONE == 1
+	PROC, BEAT, PROMISE, DEAD, SPREAD, CALL = unpack(call[1])
 
 local time = redis.call('TIME')
 local now = time[1] * SECOND + time[2]
@@ -135,7 +134,7 @@ do
 		gen.run = run
 		unsaved = true
 	end
-	if STEPPED == 1 and GEN == gen.id then why = 's' end
+	if STEPPED and GEN == gen.id then why = 's' end
 	if why then
 		gen.id, gen.q, gen.x = why .. string.format('%.0f', now), now + QUARANTINE, 0
 		if why == 's' then
@@ -165,20 +164,20 @@ end
 -- another generation, does nothing.
 if GEN ~= gen.id or now > NOTAFTER then
 	finishGen()
-	return cmsgpack.pack({now, gen.id, 1, -1, 0, CALL})
+	return cmsgpack.pack({now, gen.id, true, -1, false, CALL})
 end
 
 -- A sign of life comes along with a call of a process now and then.
-local listeners, lapsed = -1, 0
+local listeners, lapsed = -1, false
 if BEAT == '-' then
 	redis.call('HDEL', KEYS[2], PROC)
 elseif BEAT ~= '' then
 	local was = process(redis.call('HGET', KEYS[2], PROC))
-	if not was or was[1] < now - DEAD then lapsed = 1 end
+	lapsed = not was or was[1] < now - DEAD
 	redis.call('HSET', KEYS[2], PROC, cmsgpack.pack({now, BEAT, PROMISE}))
 	redis.call('PEXPIRE', KEYS[2], DAY / 1000)
 	listeners = redis.call('PUBLISH', CHANNEL .. PROC, '')
-	if lapsed == 1 or SPREAD > 0 then
+	if lapsed or SPREAD > 0 then
 		local live = 0
 		local all = redis.call('HGETALL', KEYS[2])
 		for i = 1, #all, 2 do
@@ -192,7 +191,7 @@ end
 -- Where processes that can't reach this server go on by themselves, those that can leave them their share.
 local SHARE = SPREAD > gen.m and SPREAD / max(gen.m, 1) or 1
 
-local defaults = {__index = {a = 0, pa = 0, l = 0, pl = 0, b = 0, bs = 0, f = 0, al = 0, ad = 0, k = 0, le = 0, ea = 0, n = 0, sv = 0, bg = 0,
+local defaults = {__index = {a = 0, pa = 0, l = 0, pl = 0, b = 0, bs = 0, f = 0, al = false, ad = 0, k = 0, le = 0, ea = 0, n = 0, sv = 0, bg = 0,
 	v = 0, rv = 0, lc = 0, e = 0, lo = '', pr = '', g = '', c = '', R = ''}}
 local hosts, keys, failed = {}, {}, {} -- states by number, their keys, and why nothing is done to a host
 
@@ -243,7 +242,7 @@ end
 
 -- finish makes the end of a lease, where it counts, what the next start keeps its gap from.
 local function finish(h, r, at)
-	if r[STATE] ~= GONE or r[ENDS] == 0 and not string.find(r[DID], 'e', 1, true) then return end
+	if r[STATE] ~= GONE or not r[ENDS] and not string.find(r[DID], 'e', 1, true) then return end
 	if h.lo == r[ID] then
 		set(h, 'a', max(h.a, at + h.a - h.l))
 		set(h, 'l', max(h.l, at))
@@ -298,7 +297,7 @@ local function load(i)
 		if h.g ~= '' and string.sub(gen.id, 1, 1) == 's' then
 			-- These times were told by another clock. The clients bring theirs along.
 			for _, k in ipairs({'a', 'pa', 'l', 'pl', 'b', 'bs', 'bg', 'ea', 'lc', 'k', 'e'}) do set(h, k, 0) end
-			if h.al == 1 then set(h, 'b', now) end
+			if h.al then set(h, 'b', now) end
 		end
 		h.g = gen.id
 	end
@@ -310,7 +309,7 @@ local function load(i)
 			drop(h, r[ID])
 		end
 	end
-	if h.al == 1 and now > h.b + FORGIVE then
+	if h.al and now > h.b + FORGIVE then
 		for _, k in ipairs({'f', 'al', 'b', 'c'}) do set(h, k, nil) end
 		set(h, 'v', h.v + 1) -- the same each time, as it may not be stored
 	end
@@ -322,7 +321,7 @@ local function save(h)
 	if h.ad > 0 then owed = max(owed, now + HOUR / 6) end
 	if h.R ~= '' then owed = max(owed, now + HOUR) end
 	if h.le > 0 then owed = max(owed, now + 7 * DAY) end
-	if h.al == 1 or h.b > now then owed = max(owed, h.b + FORGIVE) end
+	if h.al or h.b > now then owed = max(owed, h.b + FORGIVE) end
 	for _, r in ipairs(h.L) do owed = max(owed, r[EXPIRY]) end
 	local L = h.L
 	if #L == 0 then h.L = nil end
@@ -365,10 +364,10 @@ end
 -- open returns the earliest time from t on at which a request may start by HOURS, and go on
 -- doing so for as long as a start may be late.
 local function open(t)
-	if HOURS == '' then return t end
+	if not HOURS[1] then return t end
 	local at, wait = t % DAY, DAY
-	for from, to in string.gmatch(HOURS, '(%d+)-(%d+)') do
-		from, to = tonumber(from), tonumber(to)
+	for _, window in ipairs(HOURS) do
+		local from, to = unpack(window)
 		local after, before = at >= from, at < to - LEAD - WINDOW
 		if after and before or from > to and (after or before) then return t end
 		wait = min(wait, (from - at) % DAY)
@@ -593,7 +592,7 @@ function ops.take(h, id, seq, n, wait, least, started, ceiling, delay, least2, e
 		return {'LATE', s, why, told(h)}
 	end
 	reserve(me, s)
-	if h.al == 1 and h.pr ~= '' and h.pr ~= id and find(h, h.pr) then
+	if h.al and h.pr ~= '' and h.pr ~= id and find(h, h.pr) then
 		me[EXPIRY] = now + CLAIM + SECOND
 		return {'WAIT', 0, 'p', 0, now + TTL, 0}
 	end
@@ -613,11 +612,11 @@ function ops.take(h, id, seq, n, wait, least, started, ceiling, delay, least2, e
 	set(h, 'a', max(h.a, s + (d > 0 and guard or 0) + d))
 	set(h, 'l', s + guard)
 	set(h, 'lo', id)
-	if h.al == 1 then set(h, 'pr', id) end
-	local awaited = follow(h) and 1 or 0
+	if h.al then set(h, 'pr', id) end
+	local awaited = follow(h)
 	local taken = h.X or {}
 	h.X = nil
-	return {'GO', s, guard, d, (count(h, n, '')), h.pr == id and 1 or 0, taken, h.e, awaited, told(h)}
+	return {'GO', s, guard, d, (count(h, n, '')), h.pr == id, taken, h.e, awaited, told(h)}
 end
 
 -- release gives a slot back; undone says that the request hasn't started since it was let go, and
@@ -627,18 +626,18 @@ function ops.release(h, id, n, undone, started, at, by)
 	set(h, 'e', max(h.e, at))
 	local r = find(h, id)
 	if r then
-		if undone == 0 and r[SEQ] == started then began(h, r, by) end
+		if not undone and r[SEQ] == started then began(h, r, by) end
 		local probed, held = h.pr == id, r[STATE] ~= QUEUED
 		local oncemore = r[STATE] == GONE and started > 0 and r[SEQ] ~= started
-		if undone == 0 and oncemore and (r[ENDS] ~= 0 or string.find(r[DID], 'e', 1, true)) then
+		if not undone and oncemore and (r[ENDS] or string.find(r[DID], 'e', 1, true)) then
 			later(h, now, now + gap(h, r[DELAY])) -- the start before that ends now
 		end
-		if undone == 1 or oncemore then back(h, r, started) else finish(h, r, now) end
+		if undone or oncemore then back(h, r, started) else finish(h, r, now) end
 		drop(h, id)
-		if held and (probed or undone == 1) then again(h, probed) end
+		if held and (probed or undone) then again(h, probed) end
 	end
 	hand(h, n)
-	return {r and 1 or 0}
+	return {}
 end
 
 -- once reports whether lease id does something for the first time, as far as is known.
@@ -662,47 +661,47 @@ end
 -- and eased whether le is longer or shorter, ended whether the attempt has ended without an answer,
 -- and owes delay from now on. Without v nothing is to be changed where the host has no refusals.
 --
--- It returns 0 where the client has to compute anew, the latest time at which a request that was let
+-- It returns false where the client has to compute anew, the latest time at which a request that was let
 -- go before may still start, if there is a block now, and what told returns.
 function ops.outcome(h, id, least, most, atonce, half, longer, ok, v, n, R, f, al, stay, newly, c, le, taught, eased, blocked, cleared, act, ended, delay)
 	if most > 0 and once(h, id, 'a') then
 		local d = atonce
 		if half >= 0 then d = max(d, (max(h.ad, least) + half) / 2) end
 		d = max(least, min(ceil(d), most))
-		if longer == 1 then d = max(d, h.ad) end
+		if longer then d = max(d, h.ad) end
 		if d ~= h.ad then
 			raise(h, d)
 			set(h, 'ad', d)
 		end
 	end
 	if not v then
-		if ok == 1 and (h.R ~= '' or h.le > 0 or h.al == 1 or h.f > 0) then return {0, 0, told(h)} end
-		if ok == 1 and once(h, id, 's') then set(h, 'sv', h.sv + 1) end
-		return {1}
+		if ok and (h.R ~= '' or h.le > 0 or h.al or h.f > 0) then return {false, 0, told(h)} end
+		if ok and once(h, id, 's') then set(h, 'sv', h.sv + 1) end
+		return {true}
 	end
 	local lease = find(h, id)
-	if lease and string.find(lease[DID], 'o', 1, true) then return {1, latest(h), told(h)} end
-	if v ~= h.v then return {0, 0, told(h)} end
+	if lease and string.find(lease[DID], 'o', 1, true) then return {true, latest(h), told(h)} end
+	if v ~= h.v then return {false, 0, told(h)} end
 	once(h, id, 'o')
-	if ended == 1 and lease then
+	if ended and lease then
 		-- The attempt ends in this moment; its release comes later, and moves the gap once more.
 		once(h, id, 'e')
 		finish(h, lease, now)
-	elseif ended == 1 then
+	elseif ended then
 		-- The lease was lost with the server's data, and may be told of by a restore that comes later.
 		later(h, now, now + max(delay, gap(h, 0)))
 	end
-	if cleared == 1 then set(h, 'k', max(h.b, now) + FORGIVE) end
-	if blocked == 1 then set(h, 'k', 0) end
+	if cleared then set(h, 'k', max(h.b, now) + FORGIVE) end
+	if blocked then set(h, 'k', 0) end
 	if stay ~= -1 then set(h, 'b', now + stay) end
-	if newly == 1 then set(h, 'bs', now) end
-	if ok == 1 then set(h, 'sv', h.sv + 1) end
-	if taught == 1 then
+	if newly then set(h, 'bs', now) end
+	if ok then set(h, 'sv', h.sv + 1) end
+	if taught then
 		raise(h, le)
 		set(h, 'bg', now)
 		set(h, 'sv', 0)
 	end
-	if taught == 1 or eased == 1 then set(h, 'ea', now) end
+	if taught or eased then set(h, 'ea', now) end
 	set(h, 'c', c)
 	set(h, 'al', al)
 	set(h, 'f', f)
@@ -710,14 +709,14 @@ function ops.outcome(h, id, least, most, atonce, half, longer, ok, v, n, R, f, a
 	set(h, 'R', R)
 	set(h, 'v', max(now, h.v + 1))
 	set(h, 'rv', h.v)
-	if blocked == 1 or cleared == 1 then proclaim(h, act) end
-	if blocked == 1 or cleared == 1 or h.pr == id then
+	if blocked or cleared then proclaim(h, act) end
+	if blocked or cleared or h.pr == id then
 		-- A probe that told nothing leaves it to the next one.
 		set(h, 'pr', '')
 		again(h, true)
 		hand(h, n)
 	end
-	return {1, (blocked == 1 or ended == 1) and latest(h) or 0, told(h)}
+	return {true, (blocked or ended) and latest(h) or 0, told(h)}
 end
 
 -- started tells the number of a start by the take seq, and the latest time that this clock may have
@@ -745,13 +744,13 @@ end
 -- successes since so long ago. Of two clients the later version holds, and the later block.
 function ops.restore(h, all, a, l, leases, b, cause, al, f, le, ea, v, R, served, since)
 	later(h, now + l, now + a)
-	if all == 1 then
-		if b > 0 or al == 1 then -- over, but with a probe to come
+	if all then
+		if b > 0 or al then -- over, but with a probe to come
 			if now + b > h.b then set(h, 'c', cause) end
 			set(h, 'b', max(h.b, now + b))
 		end
 		if b > 0 then set(h, 'bs', now) end
-		set(h, 'al', max(h.al, al))
+		set(h, 'al', h.al or al)
 		set(h, 'f', max(h.f, f))
 		set(h, 'le', max(h.le, le))
 		set(h, 'ea', max(h.ea, now + ea))
@@ -774,7 +773,7 @@ function ops.restore(h, all, a, l, leases, b, cause, al, f, le, ea, v, R, served
 			r[SEQ], r[EXPIRY], r[DUE], r[STATE] = max(seq, r[SEQ]), now + left, now, GONE
 		end
 	end
-	return {1}
+	return {}
 end
 
 -- recall tells what a client's Store has of a host: the end of the block as a duration from now, its
@@ -786,7 +785,7 @@ function ops.recall(h, b, cause, f, le)
 			if not byHand(h) then set(h, 'c', cause) end
 			set(h, 'b', now + b)
 			set(h, 'f', max(h.f, f))
-			if f > 0 then set(h, 'al', 1) end
+			if f > 0 then set(h, 'al', true) end
 		end
 		if blocks then
 			set(h, 'bs', now)
@@ -834,7 +833,7 @@ end
 -- hello publishes what a process promises to one process, or to all. check says to do what else needs
 -- the server's permission.
 function ops.hello(_, to, text, check)
-	if check == 1 then
+	if check then
 		redis.call('HSET', KEYS[2], '?', '')
 		redis.call('HDEL', KEYS[2], '?')
 		unsaved = true
@@ -845,7 +844,7 @@ end
 -- state tells what a status page shows: starts, slots in use, requests waiting, next start, blocked
 -- until, cause, refusals, whether a probe is on its way, delay in force, by response times, learned.
 function ops.state(h)
-	return {h.n, (count(h, 0, '')), #those(h, QUEUED) + #those(h, RESERVED), (start(h, 0)), h.b, h.c, h.f, h.pr ~= '' and 1 or 0,
+	return {h.n, (count(h, 0, '')), #those(h, QUEUED) + #those(h, RESERVED), (start(h, 0)), h.b, h.c, h.f, h.pr ~= '',
 		max(h.l > 0 and h.a - h.l or 0, h.ad, h.le), h.ad, h.le}
 end
 
@@ -868,7 +867,7 @@ for i, h in pairs(changed) do
 	if not failed[i] then ok, err = pcall(save, h) end
 	if not ok or err then fail(i, err, ok and 'FULL') end
 end
-local replies = {now, gen.id, 0, listeners, lapsed, CALL}
+local replies = {now, gen.id, false, listeners, lapsed, CALL}
 for j = 2, #call do replies[#replies + 1] = failed[call[j][2]] or answers[j] end
 finishGen()
 return cmsgpack.pack(replies)

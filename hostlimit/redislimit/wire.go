@@ -1,7 +1,6 @@
 package redislimit
 
 import (
-	"errors"
 	"math"
 	"time"
 
@@ -10,42 +9,24 @@ import (
 
 // What goes to step.lua and comes back is MessagePack.
 
-// appendValue appends v: an int, int64, string, bool (as 0 or 1), float64 or []any.
-func appendValue(b []byte, v any) []byte {
-	switch w := v.(type) {
-	case bool:
-		v = 0
-		if w {
-			v = 1
-		}
-	case []any:
-		b = msgp.AppendArrayHeader(b, uint32(len(w)))
-		for _, e := range w {
-			b = appendValue(b, e)
-		}
-		return b
-	}
-	b, err := msgp.AppendIntf(b, v)
+// pack writes a list.
+func pack(list ...any) string {
+	b, err := msgp.AppendIntf(make([]byte, 0, 256), list)
 	if err != nil {
-		panic(err) // a value of another type, which only this package can write
+		panic(err) // a value that MessagePack has no type for, which only this package can write
 	}
-	return b
+	return string(b)
 }
 
-var errWire = errors.New("redislimit: not an answer of step.lua")
-
-// parse reads one list; number, duration and text read its values.
-func parse(s string) ([]any, error) {
+// parse reads one list, nil from anything else; number, duration, text and truth read its values.
+func parse(s string) []any {
 	b := []byte(s)
 	if rest, err := msgp.Skip(b); err != nil || len(rest) > 0 { // before it takes memory for what isn't there
-		return nil, errWire
+		return nil
 	}
-	v, _, err := msgp.ReadIntfBytes(b)
-	list, ok := v.([]any)
-	if err != nil || !ok {
-		return nil, errWire
-	}
-	return list, nil
+	v, _, _ := msgp.ReadIntfBytes(b)
+	list, _ := v.([]any)
+	return list
 }
 
 // number returns v as a number, rounded up, 0 if it is none: step.lua computes in floats.
@@ -67,13 +48,18 @@ func number(v any) int64 {
 
 // duration reads a number of microseconds.
 func duration(v any) time.Duration {
-	const longest = int64(1 << 52)
-	return time.Duration(min(max(number(v), -longest), longest)) * time.Microsecond
+	const most = int64(1 << 52)
+	return time.Duration(min(max(number(v), -most), most)) * time.Microsecond
 }
 
 func text(v any) string {
 	s, _ := v.(string)
 	return s
+}
+
+func truth(v any) bool {
+	b, _ := v.(bool)
+	return b
 }
 
 // micros rounds up: a gap may only grow by it.
