@@ -124,12 +124,6 @@ func (t *lease) source(i hostInfo) string {
 	return "random"
 }
 
-// Timers of Go are as coarse as this, which delays up to hurry would miss.
-const (
-	coarse = time.Millisecond
-	hurry  = 50 * time.Millisecond
-)
-
 // wait waits for the turn in the caller's goroutine, for a signal or until next.
 func (t *lease) wait(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
@@ -139,7 +133,7 @@ func (t *lease) wait(ctx context.Context) error {
 		defer t.l.mu.Unlock()
 		t.refuse(ErrClosed)
 	}()
-	for napped := false; ; {
+	for {
 		limits, err := t.l.rules.Limits(t.h.key)
 		t.l.mu.Lock()
 		now := t.l.now()
@@ -150,7 +144,6 @@ func (t *lease) wait(ctx context.Context) error {
 		t.act(now)
 		tell, look := t.waits(now)
 		finished, next := t.phase >= held, t.next
-		hurried := t.phase == granted && t.granted.delay <= hurry && !napped
 		t.l.mu.Unlock()
 		if finished {
 			return t.err
@@ -160,13 +153,6 @@ func (t *lease) wait(ctx context.Context) error {
 		}
 		if look > 0 && (next == 0 || look < next) {
 			next = look
-		}
-		if napped = hurried && next-now <= coarse; napped {
-			nap(next - now)
-			continue
-		}
-		if hurried {
-			next -= coarse
 		}
 		var due <-chan time.Time
 		if next > 0 {

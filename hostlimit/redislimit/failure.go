@@ -19,11 +19,10 @@ const (
 	// FailLocal lets each process go on by itself, with Config.Processes times the delays and
 	// crawl-delays and its part of the slots (at least one), until the server is back. The fleet's
 	// mean rate on a host is kept so, also where only some are cut off: those that reach the server
-	// leave the others their share, as long as fewer than Processes are there, and a process goes on
-	// by itself 2.5 s after it was heard of last. One side can't know more: while fewer processes run
-	// than Processes says, the rate is as much lower. The single gaps between starts of processes that
-	// are cut off are not kept, nor is Concurrency where it is smaller than Processes. What this
-	// process knows (blocks, its own requests in flight, its last starts) holds across both changes.
+	// leave the others their share. While fewer processes run than Processes says, the rate is as much
+	// lower. The single gaps between starts of processes that are cut off are not kept, nor is
+	// Concurrency where it is smaller than Processes. What this process knows (blocks, its own
+	// requests in flight, its last starts) holds across both changes.
 	FailLocal
 )
 

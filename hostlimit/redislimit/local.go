@@ -86,15 +86,14 @@ func (l *Limiter) acquireLocal(ctx context.Context, limits *hostlimit.Limits, ke
 		if now+wait > c.limit {
 			return nil, &hostlimit.Error{Key: key, RetryAt: l.base.Add(now + wait), Err: l.rules.TooLate(c.byContext, blocked)}
 		}
-		shared, cancel := context.WithCancel(ctx)
-		stop := context.AfterFunc(out.over, cancel)
+		var shared contexts.Wait
+		shared.Under(ctx, out.over.Done(), nil)
 		var inner hostlimit.Lease
-		err := contexts.Sleep(shared, wait)
+		err := contexts.Sleep(&shared, wait)
 		if err == nil && wait <= 0 { // else it looks again
-			inner, err = out.hosts.Acquire(shared, key, times(floor, l.conf.Processes))
+			inner, err = out.hosts.Acquire(&shared, key, times(floor, l.conf.Processes))
 		}
-		stop()
-		cancel()
+		shared.End()
 		if err != nil && (out.over.Err() == nil || ctx.Err() != nil) {
 			return nil, err
 		}
