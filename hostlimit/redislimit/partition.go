@@ -279,9 +279,9 @@ func (p *partition) call(c *call) {
 	}
 }
 
-// errMixedUp is the error of a call that got the answer to another one: what a client has left unread
-// on a connection is the first that its next user reads. To believe it would be to start on a turn of
-// long ago, or of another host, and to take the server's clock for slow.
+// errMixedUp is the error of a call that got the answer to another one: what a client has left
+// unread on a connection is the first that its next user reads. To believe it would be to start on
+// a turn of long ago, or of another host, and to take the server's clock for slow.
 var errMixedUp = errors.New("redislimit: not the answer to this call")
 
 const (
