@@ -56,14 +56,14 @@ const (
 	// banRow is the number of refusals in a row from which on the host bans for a minute, which each
 	// request renews: limits by the minute refuse fewer, and from quotaRow on quotas by the hour more.
 	banRow, quotaRow = 10, 14
-	// longestPause bounds the pause after an unsure answer.
+	// longestPause bounds the pause after an unsure answer, as a shorter Cap of the policy does.
 	longestPause = 5 * time.Minute
 	// mostOwn is how many pages in a row may be in trouble of their own: half a site may be down.
 	mostOwn = 200
 )
 
 // suspect learns from an unsure answer, which asks for that long a pause itself.
-func (s *Refusals) suspect(e *Effect, o *Outcome, asked time.Duration, t Turn, earlier bool) {
+func (s *Refusals) suspect(r *Rules, e *Effect, o *Outcome, asked time.Duration, t Turn, earlier bool) {
 	page := s.page(o.Resource)
 	if e.Own = page != nil && page.Own; e.Own {
 		return
@@ -95,11 +95,12 @@ func (s *Refusals) suspect(e *Effect, o *Outcome, asked time.Duration, t Turn, e
 			s.teach(t, half)
 		}
 	}
-	pause := backoff.Fibonacci{Cap: longestPause}.Delay(s.Unsure)
+	longest := min(longestPause, r.longest)
+	pause := backoff.Fibonacci{Cap: longest}.Delay(s.Unsure)
 	if s.Own > mostOwn {
 		pause += time.Duration(math.Exp2(min(float64(s.Own-mostOwn)/20, 10)) * float64(time.Second))
 	}
-	s.block(e, "unsure", s.Unsure, o, max(asked, min(pause, longestPause)), t)
+	s.block(e, "unsure", s.Unsure, o, max(asked, min(pause, longest)), t)
 }
 
 // served learns from a success, and reports whether it has ended a block or a row of refusals.

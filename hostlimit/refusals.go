@@ -18,7 +18,7 @@ import (
 //
 //	state    event                               next     why
 //	open     refusal                             blocked  until Retry-After, or by the policy; may teach
-//	open     unsure: 5xx, 408, 425, no answer    blocked  Fibonacci steps, at most 5 min; see suspicion
+//	open     unsure: 5xx, 408, 425, no answer    blocked  Fibonacci steps, at most 5 min or Cap; see suspicion
 //	open     403 and the like, number InARow     waiting  the next answer tells a ban from forbidden pages
 //	open     Reset                               paused   nothing is left of the host's rate limit
 //	paused   Until has passed                    open     the host has not refused: no probe
@@ -95,7 +95,7 @@ func (s *Refusals) Observe(r *Rules, o Outcome, t Turn) (e Effect) {
 	case what == refused:
 		e.Blocked = s.extend(r.asked(o), causeOf(&o), stopped, t)
 	case what == unsure:
-		s.suspect(&e, &o, r.asked(o), t, earlier)
+		s.suspect(r, &e, &o, r.asked(o), t, earlier)
 	case what == forbidden && !earlier:
 		s.forbid(&e, r, &o, t)
 	}
@@ -256,7 +256,7 @@ func (r *Rules) stay(n int, o Outcome, failure *error) (d time.Duration) {
 		return asked
 	}
 	if r.meaning(&o) == unsure {
-		return max(asked, backoff.Fibonacci{}.Delay(n))
+		return max(asked, min(r.longest, backoff.Fibonacci{}.Delay(n)))
 	}
 	defer func() {
 		if p := recover(); p != nil {

@@ -11,6 +11,38 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
+// TestPausesEndAtTheCap: who says how long a host may be left alone at most means pauses, too.
+func TestPausesEndAtTheCap(t *testing.T) {
+	for policy, want := range map[backoff.Policy]time.Duration{
+		backoff.Fibonacci{Cap: 2 * time.Second}:       2 * time.Second,
+		backoff.Doubling{Cap: 4 * time.Second}:        4 * time.Second,
+		backoff.Fibonacci{Cap: 10 * time.Millisecond}: time.Second, // a rest is a second
+		backoff.Fibonacci{}:                           8 * time.Second,
+	} {
+		rules, err := hostlimit.Config{Backoff: policy}.Rules()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, first := range []int{503, 429} { // refusals of which none, or one, counts
+			var s hostlimit.Refusals
+			var now time.Duration
+			for n := range uint64(6) {
+				status := 503
+				if n == 0 {
+					status = first
+				}
+				s.Observe(rules, hostlimit.Outcome{Status: status, Resource: n + 1}, hostlimit.Turn{
+					Now: now, Number: n + 1, Last: n + 1, Probe: n > 0, Delay: &hostlimit.Delay{Min: time.Second}, Gap: time.Second,
+				})
+				if n == 5 && s.Until-now != want {
+					t.Errorf("%+v, %d first: a pause of %v, want %v", policy, first, s.Until-now, want)
+				}
+				now = s.Until
+			}
+		}
+	}
+}
+
 // TestStatesOfRefusals reads the table of Refusals row by row. A row is what happens to a key, one
 // answer after the other, each of a request that starts when its turn comes: "503 a" is status 503 for
 // page a, "late" one of a request that started before all others. The state after the last one is

@@ -22,7 +22,8 @@ type Rules struct {
 	limits   Limits
 	hours    hours.Hours
 	refusals backoff.Refusals
-	statuses []int // those that are refusals
+	longest  time.Duration // Cap of the policy, which bounds every time that its own steps don't; at least a second
+	statuses []int         // those that are refusals
 
 	compiled *lru.Cache[Limits, *Limits] // by what Override returned, which is checked once for each value
 }
@@ -60,6 +61,13 @@ func (c Config) Rules() (*Rules, error) {
 	c.Windows = slices.Clone(c.Windows)
 	r := &Rules{config: c, limits: Limits{c.Concurrency, c.Delay}, hours: open, refusals: refusals}
 	r.statuses = append([]int{429}, refusals.Statuses...)
+	r.longest = math.MaxInt64
+	switch p := refusals.Policy.(type) {
+	case backoff.Fibonacci:
+		r.longest = max(time.Second, p.Cap)
+	case backoff.Doubling:
+		r.longest = max(time.Second, p.Cap)
+	}
 	r.compiled, _ = lru.New[Limits, *Limits](1024) // Override may return any number of limits
 	return r, nil
 }

@@ -475,14 +475,18 @@ func (s *sequence) count(n *answer, m meaning) {
 // the user's own.
 func (n *answer) least() (least int64, known bool) {
 	p, b := n.by.policy, n.block
+	longest := 10 * time.Minute // or the policy's cap, but for bans
+	if p.BackoffCap > 0 {
+		longest = min(longest, max(time.Second, p.BackoffCap))
+	}
 	switch {
 	case b.kind == unsure: // it may be a page's own trouble
-		least = grown(b.row, false, time.Second, 5*time.Minute)
+		least = grown(b.row, false, time.Second, min(5*time.Minute, longest))
 	case n.after && !p.AtLeast:
 	case b.kind == forbidden:
 		least = grown(b.row, true, time.Minute, 10*time.Minute)
 	case cant(n.status) && n.meaning != refusing:
-		least = grown(b.row, false, time.Second, 10*time.Minute)
+		least = grown(b.row, false, time.Second, longest)
 	case p.Backoff == "fibonacci":
 		least = grown(b.row, false, p.BackoffStep, p.BackoffCap)
 	case p.Backoff == "doubling":

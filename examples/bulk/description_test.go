@@ -23,6 +23,7 @@ import (
 
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 )
 
 // URLs come from a query on the database, and results go into a table of choice.
@@ -165,40 +166,49 @@ func TestLastModAndChangeFreqOfDiscoveredURLsAreInATable(t *testing.T) {
 	})
 }
 
-// The longest time between retries caps those as well as the blocks.
+// The longest time between retries caps those, whatever the status, as well as the blocks.
 func TestBackoffCapHoldsForRetries(t *testing.T) {
-	t.Parallel()
-	c := count(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/robots.txt" {
-			http.NotFound(w, r)
-			return
-		}
-		w.WriteHeader(http.StatusTooManyRequests)
-	})
-	log := filepath.Join(t.TempDir(), "log.jsonl")
-	crawled(t, settings(t, "crawl.sqlite", "-mode", "direct", "-backoff-cap", "1s", "-delay", "1ms", "-evidence", log, c.URL+"/busy"))
-	text, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	retries := 0
-	for line := range strings.Lines(string(text)) {
-		var d struct {
-			Type      evidence.Type
-			Timestamp time.Time
-			RetryAt   time.Time
-		}
-		if err := json.Unmarshal([]byte(line), &d); err != nil {
-			t.Fatal(err)
-		}
-		if d.Type == evidence.Retried {
-			if retries++; d.RetryAt.Sub(d.Timestamp) > 1100*time.Millisecond {
-				t.Errorf("try %d waits for %v", retries+1, d.RetryAt.Sub(d.Timestamp))
+	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			t.Parallel()
+			c := count(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/robots.txt" {
+					http.NotFound(w, r)
+					return
+				}
+				w.WriteHeader(status)
+			})
+			log := filepath.Join(t.TempDir(), "log.jsonl")
+			crawled(t, settings(t, "crawl.sqlite", "-mode", "direct", "-backoff-cap", "1s", "-delay", "1ms", "-evidence", log, c.URL+"/busy"))
+			text, err := os.ReadFile(log)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-	}
-	if retries != 5 {
-		t.Errorf("%d retries", retries)
+			retries := 0
+			for line := range strings.Lines(string(text)) {
+				var d struct {
+					Type      evidence.Type
+					Timestamp time.Time
+					RetryAt   time.Time
+					Until     time.Time
+				}
+				if err := json.Unmarshal([]byte(line), &d); err != nil {
+					t.Fatal(err)
+				}
+				if d.Type == evidence.Retried {
+					retries++
+				}
+				if d.RetryAt.Sub(d.Timestamp) > 1100*time.Millisecond || d.Type == evidence.HostBlocked && d.Until.Sub(d.Timestamp) > 1100*time.Millisecond {
+					t.Errorf("after try %d: %s until %v and %v", retries+1, d.Type, d.RetryAt.Sub(d.Timestamp), d.Until.Sub(d.Timestamp))
+				}
+			}
+			if retries != 5 {
+				t.Errorf("%d retries", retries)
+			}
+			if report, err := audit.Check(bytes.NewReader(text)); err != nil || !report.OK() {
+				t.Errorf("the log doesn't prove itself: %v\n%v", err, report)
+			}
+		})
 	}
 }
 
