@@ -177,3 +177,20 @@ func TestStepsInARetryLoop(t *testing.T) {
 		}
 	})
 }
+
+// TestLongest: the cap of a policy of this package, defaults filled in, and none of the user's own.
+func TestLongest(t *testing.T) {
+	for _, c := range []struct {
+		r    backoff.Refusals
+		want time.Duration
+	}{
+		{backoff.Refusals{}, 10 * time.Minute},
+		{backoff.Refusals{Policy: backoff.Fibonacci{Cap: time.Second}}, time.Second},
+		{backoff.Refusals{Policy: backoff.Doubling{}}, 24 * time.Hour},
+		{backoff.Refusals{Policy: backoff.Refusals{}}, math.MaxInt64},
+	} {
+		if got := c.r.Longest(); got != c.want {
+			t.Errorf("%+v: %v, want %v", c.r, got, c.want)
+		}
+	}
+}

@@ -58,6 +58,19 @@ func (r Refusals) Delay(attempt int) time.Duration {
 	return r.Policy.Delay(attempt)
 }
 
+// Longest returns the Cap of r.Policy, by which an implementation of hostlimit.Limiter bounds
+// pauses of its own, too. A policy that isn't of this package has none: the longest of all
+// durations.
+func (r Refusals) Longest() time.Duration {
+	switch p := r.WithDefaults().Policy.(type) {
+	case Fibonacci:
+		return p.Cap
+	case Doubling:
+		return p.Cap
+	}
+	return math.MaxInt64
+}
+
 // Counts reports whether an answer of the given status is a refusal by itself.
 func (r Refusals) Counts(status int) bool {
 	return status == 429 || slices.Contains(r.Statuses, status)

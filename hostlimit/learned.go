@@ -95,12 +95,11 @@ func (s *Refusals) suspect(r *Rules, e *Effect, o *Outcome, asked time.Duration,
 			s.teach(t, half)
 		}
 	}
-	longest := min(longestPause, r.longest)
-	pause := backoff.Fibonacci{Cap: longest}.Delay(s.Unsure)
+	pause := backoff.Fibonacci{Cap: longestPause}.Delay(s.Unsure)
 	if s.Own > mostOwn {
 		pause += time.Duration(math.Exp2(min(float64(s.Own-mostOwn)/20, 10)) * float64(time.Second))
 	}
-	s.block(e, "unsure", s.Unsure, o, max(asked, min(pause, longest)), t)
+	s.block(e, "unsure", s.Unsure, o, max(asked, min(pause, longestPause, r.longest)), t)
 }
 
 // served learns from a success, and reports whether it has ended a block or a row of refusals.

@@ -22,7 +22,7 @@ type Rules struct {
 	limits   Limits
 	hours    hours.Hours
 	refusals backoff.Refusals
-	longest  time.Duration // Cap of the policy, which bounds every time that its own steps don't; at least a second
+	longest  time.Duration // Longest of refusals, which bounds all other pauses, too; at least a second
 	statuses []int         // those that are refusals
 
 	compiled *lru.Cache[Limits, *Limits] // by what Override returned, which is checked once for each value
@@ -60,14 +60,7 @@ func (c Config) Rules() (*Rules, error) {
 	}
 	c.Windows = slices.Clone(c.Windows)
 	r := &Rules{config: c, limits: Limits{c.Concurrency, c.Delay}, hours: open, refusals: refusals}
-	r.statuses = append([]int{429}, refusals.Statuses...)
-	r.longest = math.MaxInt64
-	switch p := refusals.Policy.(type) {
-	case backoff.Fibonacci:
-		r.longest = max(time.Second, p.Cap)
-	case backoff.Doubling:
-		r.longest = max(time.Second, p.Cap)
-	}
+	r.statuses, r.longest = append([]int{429}, refusals.Statuses...), max(time.Second, refusals.Longest())
 	r.compiled, _ = lru.New[Limits, *Limits](1024) // Override may return any number of limits
 	return r, nil
 }
@@ -116,8 +109,7 @@ func (r *Rules) Own(l *Limits) *Limits {
 	if l == &r.limits {
 		return nil
 	}
-	own := *l
-	return &own
+	return new(*l)
 }
 
 // validate reports what is wrong with l, whose zero fields are those of a checked Config; a zero
