@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,9 +39,7 @@ func (g *Guard) Pass(ctx context.Context, d *Decision) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.lost++
-		if g.err == nil {
-			g.err = fmt.Errorf("panic in Record of %T: %v", g.next, p)
-		}
+		g.err = cmp.Or(g.err, fmt.Errorf("panic in Record of %T: %v", g.next, p))
 	}
 }
 
