@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -90,13 +91,17 @@ func New(t testing.TB, args ...string) *Server {
 	return s
 }
 
-// freeAddr returns a free address of the loopback interface.
-func freeAddr() (*net.TCPAddr, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
+// freeAddr returns a free address of the loopback interface. Its port is none that a system gives to
+// connections, of which one could take it before the server does; nor is the port of its bus in a
+// cluster, 10,000 above.
+func freeAddr() (addr *net.TCPAddr, err error) {
+	for range 100 {
+		var ln net.Listener
+		if ln, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(10_000))); err == nil {
+			return ln.Addr().(*net.TCPAddr), ln.Close()
+		}
 	}
-	return ln.Addr().(*net.TCPAddr), ln.Close()
+	return nil, err
 }
 
 // Start starts the process again after a Kill: it is empty then.
@@ -105,7 +110,7 @@ func (s *Server) Start() error {
 	if err := s.cmd.Start(); err != nil {
 		return err
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		err := s.ping()
 		if err == nil {
 			return nil

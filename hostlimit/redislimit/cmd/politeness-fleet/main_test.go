@@ -77,7 +77,7 @@ func TestCommandSteersAFleet(t *testing.T) {
 			t.Errorf("one start, in flight: %q", line)
 		}
 	}
-	says(run(exitOK, "processes"), `crawler \x1b[31mone`, "ms ago")
+	says(run(exitOK, "processes"), `crawler \x1b[31mone`, "s ago")
 	says(run(exitOK, "status"), "1 processes live; 1 hosts, 0 of them blocked; 1 requests in flight, 0 waiting")
 	says(run(exitOK, "list", "-blocked"), "(no host is blocked)")
 
