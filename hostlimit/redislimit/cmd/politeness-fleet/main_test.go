@@ -78,7 +78,7 @@ func TestCommandSteersAFleet(t *testing.T) {
 		}
 	}
 	says(run(exitOK, "processes"), `crawler \x1b[31mone`, "s ago")
-	says(run(exitOK, "status"), "1 processes live; 1 hosts, 0 of them blocked; 1 requests in flight, 0 waiting")
+	says(run(exitOK, "status"), "processes live: 1; hosts: 1, blocked: 0; requests in flight: 1, waiting: 0")
 	says(run(exitOK, "list", "-blocked"), "(no host is blocked)")
 
 	says(run(exitOK, "block", "a.example", "-for", "1h", "-why", "the \x1b[2Jowner"), `a.example is blocked until`, `the \x1b[2Jowner`)

@@ -285,7 +285,7 @@ func showStatus(ctx context.Context, out io.Writer, fleet *redislimit.Limiter, a
 	if s.PausedUntil != nil {
 		fmt.Fprintf(out, "drained until %s: nothing starts\n", moment(*s.PausedUntil))
 	}
-	fmt.Fprintf(out, "%d processes live; %d hosts, %d of them blocked; %d requests in flight, %d waiting\n", s.Processes, s.Hosts, s.Blocked, s.InFlight, s.Waiting)
+	fmt.Fprintf(out, "processes live: %d; hosts: %d, blocked: %d; requests in flight: %d, waiting: %d\n", s.Processes, s.Hosts, s.Blocked, s.InFlight, s.Waiting)
 	return code, nil
 }
 
