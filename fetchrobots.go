@@ -30,7 +30,7 @@ func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	if err != nil {
-		return nil, &robotscache.RefusedError{Err: cmp.Or(errors.Unwrap(err), err), Final: true}
+		return nil, &robotscache.RefusedError{Err: err, Final: cmp.Or(errors.Unwrap(err), err).Error()}
 	}
 	if entry, ok := rt.t.robots.PeekStale(req.URL); ok {
 		trip.page.floor = entry.Rules.Floor(time.Now())

@@ -120,7 +120,7 @@ func unreachable(a *answer) string {
 			return "no address for the name " + printable.Clipped(name.Name, maxErrorText)
 		}
 		if refused := (*RefusedError)(nil); errors.As(a.err, &refused) {
-			return "not sent: " + printable.Clipped(refused.Err.Error(), maxErrorText)
+			return "not sent: " + printable.Clipped(refused.Final, maxErrorText)
 		}
 		return "network: " + printable.Clipped(a.err.Error(), maxErrorText)
 	case a.status == http.StatusTooManyRequests:

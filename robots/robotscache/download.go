@@ -41,7 +41,7 @@ func (c *Cache) download(f *fetch, prev *state) (answer, error) {
 		a.url, a.status, a.header = target.String(), 0, nil
 		next, err := c.hop(f, target, prev, &a)
 		var refused *RefusedError
-		if errors.As(err, &refused) && !refused.Final {
+		if errors.As(err, &refused) && refused.Final == "" {
 			if cause := context.Cause(f.ctx); cause != nil {
 				return answer{}, cause // which may be why there was no turn
 			}

@@ -135,8 +135,8 @@ type Client struct {
 
 // A RefusedError is returned by Client.Transport if it didn't send the hop.
 type RefusedError struct {
-	Err   error // without a turn or a budget callers get it, and nothing is cached
-	Final bool  // the hop mustn't be sent: its origin is unreachable, for Err
+	Err   error  // without a turn or a budget callers get it, and nothing is cached
+	Final string // why it mustn't be sent: its origin is unreachable for that reason; empty: it may be later
 }
 
 func (e *RefusedError) Error() string { return "robotscache: not sent: " + e.Err.Error() }
