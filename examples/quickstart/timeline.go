@@ -32,7 +32,13 @@ func (l *timeline) begin() {
 	fmt.Fprintf(l.out, "%7s  %-9s  %-16s  %s\n", "seconds", "what", "where", "why")
 }
 
-func (l *timeline) end() { fmt.Fprintf(l.out, "%7.3f  done\n", time.Since(l.start).Seconds()) }
+// end ends what is printed: the fetch of a robots.txt for which nothing waits any more may end later.
+func (l *timeline) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fmt.Fprintf(l.out, "%7.3f  done\n", time.Since(l.start).Seconds())
+	l.out = io.Discard
+}
 
 // Record prints d.
 func (l *timeline) Record(_ context.Context, d evidence.Decision) {
