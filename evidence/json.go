@@ -20,7 +20,7 @@ import (
 func (d Decision) MarshalJSON() ([]byte, error) { return d.AppendJSON(nil), nil }
 
 // AppendJSON appends d to b as one JSON object on one line and returns the extended buffer. It
-// allocates nothing if b has room.
+// allocates nothing if b has room, but for a policy.
 //
 // What a reader can tell from the rest is left out, and UnmarshalJSON fills it in: the method GET
 // of a URL; the attempt 1 of a trip; of started and resent a start that is the timestamp, and the

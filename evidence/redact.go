@@ -163,10 +163,8 @@ func (d *Decision) sanitize() {
 		*text = RedactURL(*text)
 	}
 	if d.Policy != nil { // which others share
-		kept := *d.Policy
-		if clipStrings(unsafe.Pointer(&kept), ofPolicy); kept != *d.Policy {
-			d.Policy = new(kept)
-		}
+		d.Policy = new(*d.Policy)
+		clipStrings(unsafe.Pointer(d.Policy), ofPolicy)
 	}
 	clipStrings(unsafe.Pointer(d), bounded)
 }
