@@ -295,9 +295,9 @@ func TestAWaitIsTold(t *testing.T) {
 		w    Wait
 		want string
 	}{
-		{Wait{Hold: "delay", Cause: "random", Delay: 1260 * time.Millisecond}, "random delay of 1.3s"},
+		{Wait{Hold: "delay", Cause: "random", Delay: 1260 * time.Millisecond}, "delay of 1.3s"},
 		{Wait{Hold: "delay", Cause: "crawl-delay", Delay: 9940 * time.Millisecond, Ahead: 1}, "crawl-delay of 9.9s, 1 request ahead"},
-		{Wait{Hold: "delay", Cause: "random", Delay: 10 * time.Second}, "random delay of 10s"},
+		{Wait{Hold: "delay", Cause: "random", Delay: 10 * time.Second}, "delay of 10s"},
 		{Wait{Hold: "delay", Cause: "learned", Delay: 10*time.Second + 260*time.Millisecond, Ahead: 2}, "learned delay of 10s, 2 requests ahead"},
 		{Wait{Hold: "delay", Delay: 90 * time.Second}, "delay of 1m30s"},
 		{Wait{Hold: "block", Cause: "status 429"}, "blocked (status 429)"},

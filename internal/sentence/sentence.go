@@ -31,7 +31,11 @@ func (w Wait) String() string {
 		s = "every place of MaxInFlight is taken by requests to other hosts"
 	case "delay":
 		s = w.Cause
-		if s != "crawl-delay" {
+		switch s {
+		case "crawl-delay":
+		case "random": // as configured: a fixed one is drawn from a range, too
+			s = "delay"
+		default:
 			s = strings.TrimSpace(s + " delay")
 		}
 		s += " of " + roughly(w.Delay)
