@@ -32,7 +32,8 @@ func (l *timeline) begin() {
 	fmt.Fprintf(l.out, "%7s  %-9s  %-16s  %s\n", "seconds", "what", "where", "why")
 }
 
-// end ends what is printed: the fetch of a robots.txt for which nothing waits any more may end later.
+// end ends what is printed: the fetch of a robots.txt for which nothing waits any more may end
+// later.
 func (l *timeline) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,7 +15,8 @@
 // database, over all workers, restarts and kills. A worker that stops since it is spent ends with
 // status 3, and what is left has the state "over budget"; with a larger budget the next worker goes
 // on. Discovery spends none of it: it has as many pages once more, where there is no sitemap, and
-// 100 sitemaps a site. USER_AGENT is the audit's name; where that has no contact, -from or FROM is it.
+// 100 sitemaps a site. USER_AGENT is the audit's name; where that has no contact, -from or FROM is
+// it.
 package main
 
 import (

@@ -91,9 +91,9 @@ func New(t testing.TB, args ...string) *Server {
 	return s
 }
 
-// freeAddr returns a free address of the loopback interface. Its port is none that a system gives to
-// connections, of which one could take it before the server does; nor is the port of its bus in a
-// cluster, 10,000 above.
+// freeAddr returns a free address of the loopback interface. Its port is none that a system gives
+// to connections, of which one could take it before the server does; nor is the port of its bus in
+// a cluster, 10,000 above.
 func freeAddr() (addr *net.TCPAddr, err error) {
 	for range 100 {
 		var ln net.Listener
