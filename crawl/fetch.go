@@ -119,6 +119,10 @@ func (r *run) isTurn(fl *flight) bool {
 	at, err := r.c.cfg.Transport.Next(r.ctx, fl.request.URL)
 	now := time.Now()
 	switch {
+	case r.owner != nil && !r.owner.Owns(fl.h.key): // Next took long, or the process was stopped meanwhile
+		fl.finished = true
+		r.events <- func() { r.leave(fl) }
+		return false
 	case err == nil && at.Sub(now) <= soon:
 		r.events <- func() { r.frontier.started(fl, now) }
 		return true

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -220,6 +221,47 @@ func TestHostsComeAndGo(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHostLostWhileItsTurnIsAskedForIsLeftAlone: a process that was stopped then asks nothing of it
+// when it goes on.
+func TestHostLostWhileItsTurnIsAskedForIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		q := &shared{store: newStore(), lost: map[string]bool{}}
+		q.store.open = true
+		r.Site("https://a.example").Handle("/0", page(""))
+		r.crawl.Queue = q
+		memory, err := hostlimit.New(r.politeness.Limits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := 0
+		r.politeness.Limits = hostlimit.Config{}
+		r.politeness.Hosts = slowNext{memory, func() {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			asked++
+			q.lost["a.example"] = asked > 1 // the first time for robots.txt
+		}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		wantOutcomes(t, r.run(ctx, t, "https://a.example/0"), map[crawl.Outcome]int{})
+		if st := q.store.states["https://a.example/0"]; st != waiting {
+			t.Errorf("the URL is %s", st)
+		}
+	})
+}
+
+// slowNext stands for a process that is stopped while it asks for a turn.
+type slowNext struct {
+	hostlimit.Limiter
+	meanwhile func()
+}
+
+func (l slowNext) Next(ctx context.Context, key string, floor time.Duration) (time.Time, error) {
+	l.meanwhile()
+	return l.Limiter.Next(ctx, key, floor)
 }
 
 // A shared Queue is used by others, too.

@@ -332,10 +332,15 @@ func (r *run) lost(fl *flight) bool {
 	if r.owns(fl.h.key) {
 		return false
 	}
+	r.leave(fl)
+	return true
+}
+
+// leave gives the URLs of fl's host back, which another process has.
+func (r *run) leave(fl *flight) {
 	r.frontier.finish(fl, 0)
 	r.putBack(fl)
 	r.giveBack()
-	return true
 }
 
 // giveBack gives the URLs at hand back of hosts that other processes have by now.
