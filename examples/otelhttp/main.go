@@ -34,7 +34,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/signal"
 	"slices"
 	"sync"
 	"time"
@@ -48,35 +47,28 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/evidence/otelevidence"
+	"github.com/go-politeness/politeness/examples/internal/program"
 	"github.com/go-politeness/politeness/examples/internal/reach"
-	"github.com/go-politeness/politeness/internal/localsite"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-
-	urls := os.Args[1:]
-	if len(urls) == 0 {
-		s := localsite.Start()
-		defer s.Close()
-		urls = s.URLs()
-	}
 	// An exporter to where traces are looked at takes the place of the recorder.
-	spans := tracetest.NewSpanRecorder()
-	report, err := crawl(ctx, sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)), urls)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "otelhttp:", err)
-		os.Exit(1)
+	program.Run("otelhttp", traced(tracetest.NewSpanRecorder()))
+}
+
+// traced returns the crawl whose spans spans keeps; it shows them at its end.
+func traced(spans *tracetest.SpanRecorder) program.Crawl {
+	return func(ctx context.Context, out io.Writer, urls []string) (*audit.Report, error) {
+		report, err := crawl(ctx, sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)), urls)
+		show(out, spans.Ended())
+		return report, err
 	}
-	show(os.Stdout, spans.Ended())
-	fmt.Print("\n", report)
 }
 
 // crawl gets all urls at once, and returns what the log of it proves.
 func crawl(ctx context.Context, provider *sdktrace.TracerProvider, urls []string) (*audit.Report, error) {
-	traced := func(next http.RoundTripper) http.RoundTripper {
+	inSpans := func(next http.RoundTripper) http.RoundTripper {
 		return otelhttp.NewTransport(next,
 			otelhttp.WithTracerProvider(provider),
 			otelhttp.WithPropagators(propagation.NewCompositeTextMapPropagator())) // tells the site nothing
@@ -89,7 +81,7 @@ func crawl(ctx context.Context, provider *sdktrace.TracerProvider, urls []string
 	}
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "OtelExample/1.0 (+https://example.com/bot; bot@example.com)",
-		Base:      traced(reach.Base(urls)),                                   // what went out
+		Base:      inSpans(reach.Base(urls)),                                  // what went out
 		Robots:    robotscache.Config{RecordText: true},                       // lets the auditor decide again
 		Evidence:  evidence.Multi(proof, events, evidence.Console(os.Stderr)), // what was decided, also in the spans
 		Retry:     politeness.Retry{Max: 3},                                   // each try is a span below
@@ -97,7 +89,7 @@ func crawl(ctx context.Context, provider *sdktrace.TracerProvider, urls []string
 	if err != nil {
 		return nil, err
 	}
-	client := &http.Client{Transport: traced(transport)} // what the crawler saw
+	client := &http.Client{Transport: inSpans(transport)} // what the crawler saw
 
 	var group sync.WaitGroup
 	for _, url := range urls {

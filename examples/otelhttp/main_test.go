@@ -8,21 +8,12 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
-	"github.com/go-politeness/politeness/internal/localsite"
+	"github.com/go-politeness/politeness/examples/internal/program"
 )
 
 func TestCrawl(t *testing.T) {
-	s := localsite.Start()
-	defer s.Close()
 	recorder := tracetest.NewSpanRecorder()
-	report, err := crawl(t.Context(), sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)), s.URLs())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !report.OK() || report.Promise("verdicts right").Proved == 0 {
-		t.Error(report)
-	}
-	show(t.Output(), recorder.Ended())
+	s := program.Test(t, traced(recorder))
 	if started, ended := len(recorder.Started()), len(recorder.Ended()); started != ended {
 		t.Errorf("%d spans started and %d ended", started, ended)
 	}

@@ -35,7 +35,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"sync"
 	"time"
 
@@ -44,28 +43,12 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/examples/internal/program"
 	"github.com/go-politeness/politeness/examples/internal/reach"
-	"github.com/go-politeness/politeness/internal/localsite"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-
-	urls := os.Args[1:]
-	if len(urls) == 0 {
-		s := localsite.Start()
-		defer s.Close()
-		urls = s.URLs()
-	}
-	report, err := crawl(ctx, os.Stdout, urls)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "resty:", err)
-		os.Exit(1)
-	}
-	fmt.Print("\n", report)
-}
+func main() { program.Run("resty", crawl) }
 
 // crawl gets all urls at once, and returns what the log of it proves.
 func crawl(ctx context.Context, out io.Writer, urls []string) (*audit.Report, error) {

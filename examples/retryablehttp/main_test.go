@@ -15,24 +15,11 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/examples/internal/program"
 	"github.com/go-politeness/politeness/internal/localsite"
 )
 
-func TestCrawl(t *testing.T) {
-	s := localsite.Start()
-	defer s.Close()
-	report, err := crawl(t.Context(), t.Output(), s.URLs())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !report.OK() || report.Promise("verdicts right").Proved == 0 {
-		t.Error(report)
-	}
-	s.CheckVisits(t)
-	if logged, seen := report.Records["started"], len(s.Visits()); logged != seen {
-		t.Errorf("the log knows of %d requests, the server of %d", logged, seen)
-	}
-}
+func TestCrawl(t *testing.T) { program.Test(t, crawl) }
 
 // newLoggedClient returns the program's client and its evidence.
 func newLoggedClient(t *testing.T) (*retryablehttp.Client, *evidence.Recorder) {
