@@ -299,6 +299,9 @@ func (f *fleet) join() {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), workerEnv+"="+string(encoded), "GOMAXPROCS=2")
 	cmd.Stderr = os.Stderr
+	if err := os.WriteFile(w.Log, nil, 0o600); err != nil { // it may be killed before it writes
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -314,6 +317,16 @@ func (f *fleet) join() {
 func (f *fleet) until(share float64) {
 	at := f.work.Begin + int64(share*float64(fleetLasts(f.t)))
 	time.Sleep(time.Duration(at - monotonic()))
+}
+
+// begun waits until process i has started something, which takes a busy machine a while.
+func (f *fleet) begun(i int) {
+	for monotonic() < f.work.End {
+		if info, err := os.Stat(f.logs[i]); err == nil && info.Size() > 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func (f *fleet) kill(i int) {
@@ -574,6 +587,7 @@ func TestFleetIsFair(t *testing.T) {
 func TestFleetSurvivesAKilledProcess(t *testing.T) {
 	f := launch(t, shared, 8, eight, nil)
 	f.until(0.3)
+	f.begun(3)
 	f.kill(3)
 	f.someStarts(f.judge())
 }
