@@ -200,4 +200,9 @@ func TestColoursAreForTerminalsThatWantThem(t *testing.T) {
 			t.Error("a buffer is a terminal")
 		}
 	}
+	for typ, want := range map[Type]string{HostBlocked: "\x1b[33mhost blocked  \x1b[0mh", Started: "started       h"} {
+		if got := (&Decision{Type: typ, Host: "h"}).line(true); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
 }

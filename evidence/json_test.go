@@ -239,6 +239,9 @@ func TestDecisionUnmarshalPassesOverUnknownMembers(t *testing.T) {
 	if err := json.Unmarshal([]byte(in), &d); err != nil || d != (evidence.Decision{Status: 200, Host: "h"}) {
 		t.Fatalf("%+v, %v", d, err)
 	}
+	if err := json.Unmarshal([]byte(" { } "), &d); err != nil || d != (evidence.Decision{}) {
+		t.Fatalf("of an object without members: %+v, %v", d, err)
+	}
 }
 
 func TestAppendJSONDoesNotAllocate(t *testing.T) {

@@ -76,6 +76,11 @@ func TestSampleNeverDropsRefusals(t *testing.T) {
 			t.Errorf("%s: %d, want %d", typ, n, want)
 		}
 	}
+	for _, d := range r.Decisions(evidence.Fetched) {
+		if d.Status < 400 && d.Trip%10 != 1 {
+			t.Errorf("a page of trip %d was kept", d.Trip)
+		}
+	}
 	// Of a trip that is kept, all records are kept.
 	for _, d := range r.Decisions(evidence.Started) {
 		if d.Trip%10 != 1 {
@@ -173,6 +178,8 @@ func TestRedactURL(t *testing.T) {
 		"https://user@h":                      "https://h",
 		"https://@h/":                         "https://h/",
 		"https://@//u:p@h/":                   "https://h/",
+		"https://u@//v@h/":                    "https://h/",
+		"https://h/a//b@c":                    "https://h/a//b@c",
 		"https://a:b@c:d@h:8080/@x":           "https://h:8080/@x",
 		"https://o'brien:o'pass@h/":           "https://h/",
 		"//user:pass@h/x":                     "//h/x",
@@ -211,6 +218,8 @@ func TestRedactURL(t *testing.T) {
 		"https://h/?n=mailto%3Abot%40i&m=bot%40i":                            "https://h/?n=mailto%3Abot%40i&m=bot%40i",
 		"https://h/a%40b?c=%40":                                              "https://h/a%40b?c=%40",
 		"https://a%40b/":                                                     "https://a%40b/",
+		"https://h/?next=https://a%2540b/":                                   "https://h/?next=https://a%2540b/",
+		"%20https%3A%2F%2Fu%40h":                                             "%20https%3A%2F%2Fh",
 
 		// Errors quote what can't be parsed.
 		`parse "https://us er:p w@h/": net/url: invalid userinfo`: `parse "https://h/": net/url: invalid userinfo`,
