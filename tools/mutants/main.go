@@ -44,7 +44,7 @@ const (
 // The packages whose promises the mutants attack.
 var packages = []string{
 	"backoff", "budget", "publicnet", "robots", "robots/robotscache", "hostlimit",
-	"evidence", "evidence/audit", "evidence/audit/accesslog", "evidence/audit/bundle", "statuspage", ".",
+	"evidence", "evidence/audit", "evidence/audit/accesslog", "evidence/audit/bundle", "statuspage", "crawl", ".",
 }
 
 var verbose bool
