@@ -46,6 +46,7 @@ type rests struct {
 	pending   string // page that was refused again; the next answer decides whose trouble it is
 	suspects  map[string]*suspect
 	probes    map[*exchange]bool
+	early     map[*exchange]bool // started in the instant of an answer that asked for a rest, of which nobody knew
 	found     map[*exchange]Violation
 }
 
@@ -80,7 +81,7 @@ func (c *checker) findRests() map[*exchange]Violation {
 		key := c.rules.hostKey(e.x)
 		r := hosts[key]
 		if r == nil {
-			r = &rests{rules: c.rules, suspects: map[string]*suspect{}, probes: map[*exchange]bool{}, found: found}
+			r = &rests{rules: c.rules, suspects: map[string]*suspect{}, probes: map[*exchange]bool{}, early: map[*exchange]bool{}, found: found}
 			hosts[key] = r
 		}
 		if e.started {
@@ -98,7 +99,9 @@ func (r *rests) start(x *exchange) {
 	case !r.alone:
 	case start.After(r.until.Add(forgiven)) && !r.until.IsZero():
 		r.clear()
-	case start.After(r.setBy.settled()) && start.Before(r.until.Add(-r.rules.Slack)):
+	case !start.After(r.setBy.settled()) && start.Before(r.until):
+		r.early[x] = true
+	case start.Before(r.until.Add(-r.rules.Slack)):
 		r.report(x, r.setBy, r.until.Sub(r.setBy.settled()), r.why+", after which a host rests")
 	case r.probe != nil:
 		r.beside = append(r.beside, x)
@@ -118,7 +121,7 @@ func (r *rests) answer(x *exchange, at instant) {
 		r.probe, r.beside = nil, nil
 	}
 	status, page := x.record.Status, x.page()
-	earlier := r.setBy != nil && x.started < cmp.Or(r.setBy.answered, r.setBy.ended)
+	earlier := r.early[x] || r.setBy != nil && x.started < cmp.Or(r.setBy.answered, r.setBy.ended)
 	switch {
 	case status == 0 && (x.site == nil || errors.Is(x.record.Err, errHungUp) || x.left), status == 407, status >= 600:
 	case r.rules.refusal(status), status == 429:

@@ -228,6 +228,13 @@ func TestViolations(t *testing.T) {
 			a.Handle("/1", politenesstest.Status(503)).Handle("/2", politenesstest.Slow(3*second, politenesstest.Status(503)))
 			s.fetch(0, "/2").fetch(ms, "/1").fetch(3500*ms, "/3")
 		}, nil},
+		{"one that started in the instant of the answer", rules{}, func(s *script, a *politenesstest.Site) {
+			a.Handle("/1", politenesstest.Slow(200*ms, politenesstest.Status(503))).Page("/2", "page")
+			s.fetch(0, "/1").do(200*ms, func() {
+				synctest.Wait() // the answer comes first
+				s.fetch(200*ms, "/2")
+			}).fetch(1200*ms, "/1").fetch(1500*ms, "/3")
+		}, nil},
 		{"two at once after a rest", rules{}, func(s *script, a *politenesstest.Site) {
 			a.Handle("/1", politenesstest.Status(503)).Handle("/2", politenesstest.Slow(second, politenesstest.Text("page")))
 			s.fetch(0, "/1").fetch(2*second, "/2").fetch(2500*ms, "/3").fetch(3*second, "/4")
