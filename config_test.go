@@ -138,6 +138,28 @@ func TestNewNamesEachFieldOfLimitsSpendAndRobots(t *testing.T) {
 	}
 }
 
+// TestNewRefusesSecondsThatAreNanoseconds: who writes TTL: 3600 means an hour.
+func TestNewRefusesSecondsThatAreNanoseconds(t *testing.T) {
+	problems := problemsOf(politeness.Config{
+		UserAgent: agent,
+		Robots:    robotscache.Config{TTL: 3600, DenyTTL: 300, Timeout: 30},
+		Spend:     budget.Limits{Duration: 60},
+		Limits: hostlimit.Config{
+			LeaseTTL: 3600,
+			Backoff:  backoff.Refusals{Policy: backoff.Doubling{Cap: 86400}, Forgive: 1800},
+		},
+	})
+	for _, want := range []string{
+		"Robots: robotscache: Config.TTL: 3600ns are nanoseconds: did you mean 3600s?", "Config.DenyTTL: 300ns are",
+		"Config.Timeout: 30ns are", "Spend: budget: Limits.Duration: 60ns are", "Limits: LeaseTTL: 3600ns are",
+		"Policy: Cap: 86400ns are", "Forgive: 1800ns are",
+	} {
+		if !strings.Contains(strings.Join(problems, "\n"), want) {
+			t.Errorf("%q don't say %q", problems, want)
+		}
+	}
+}
+
 func TestNewRefusesNilsInDisguise(t *testing.T) {
 	for _, test := range []struct {
 		field string

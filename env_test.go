@@ -184,7 +184,7 @@ func TestDelayFromEnvKeepsARandomDelayRandom(t *testing.T) {
 		"only Min":      {withDelay(hostlimit.Delay{Min: time.Second}), "4", 4 * time.Second, 4 * time.Second},
 		"only Max":      {withDelay(hostlimit.Delay{Max: time.Second}), "4", 0, 8 * time.Second},
 		"ten years":     {siteAudit(), "315360000", 4 * longest / 7, 10 * longest / 7},
-		"a microsecond": {siteAudit(), "0.000002", 1143, 2857},
+		"microseconds":  {siteAudit(), "0.0002", 114_286, 285_714},
 		"a wrong range": {withDelay(hostlimit.Delay{Min: 2, Max: 1}), "4", 4 * time.Second, 4 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {

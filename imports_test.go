@@ -18,7 +18,7 @@ const module = "github.com/go-politeness/politeness"
 // TestImportGraph holds who may import whom: each leaf can be used by itself, only the packages
 // that speak HTTP are built on net/http, and crawl is built on all the rest. Test files are free.
 func TestImportGraph(t *testing.T) {
-	leaves := map[string][]string{ // and the other leaves that each may use, beside internal/hostname, internal/printable, internal/sfv and internal/weblink
+	leaves := map[string][]string{ // and the other leaves that each may use, beside internal/hostname, internal/durations, internal/printable, internal/sfv and internal/weblink
 		"internal/hostname": nil, "internal/printable": nil, "internal/statedir": nil, "internal/sfv": nil, "internal/hostfile": nil,
 		"robots": nil, "botauth": {"internal/conntrace"}, "hostlimit": {"backoff", "internal/statedir", "internal/list", "internal/hours", "internal/drain", "internal/contexts", "internal/sentence"}, "internal/list": nil, "internal/hours": nil, "internal/drain": nil, "internal/contexts": nil, "internal/sentence": nil,
 		"hostlimit/overrides": {"hostlimit", "backoff", "internal/statedir", "internal/list", "internal/hours", "internal/drain", "internal/contexts", "internal/sentence", "internal/hostfile"}, "backoff": nil, "budget": nil, "evidence": nil,
@@ -39,7 +39,7 @@ func TestImportGraph(t *testing.T) {
 			for _, dep := range p.Deps {
 				leaf, ours := strings.CutPrefix(dep, module)
 				leaf = strings.TrimPrefix(leaf, "/")
-				own := leaf == name || strings.HasPrefix(leaf, name+"/internal/") || slices.Contains([]string{"internal/hostname", "internal/printable", "internal/sfv", "internal/weblink"}, leaf)
+				own := leaf == name || strings.HasPrefix(leaf, name+"/internal/") || slices.Contains([]string{"internal/hostname", "internal/printable", "internal/durations", "internal/sfv", "internal/weblink"}, leaf)
 				if dep == "net/http" && !slices.Contains(speaksHTTP, name) || ours && !own && !slices.Contains(mayUse, leaf) {
 					t.Errorf("the leaf %s depends on %s", name, dep)
 				}

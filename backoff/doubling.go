@@ -7,6 +7,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/durations"
 )
 
 // Doubling stays away Start, 2 Start, 4 Start..., at most Cap, plus jitter: the
@@ -58,5 +60,5 @@ func (d Doubling) Validate() error {
 	if lo, hi := d.Jitter[0], d.Jitter[1]; !(0 <= lo && lo <= hi && hi <= 1) {
 		jitter = fmt.Errorf("Jitter: want 0 <= least <= most <= 1, have %v", d.Jitter)
 	}
-	return errors.Join(negative("Start", d.Start), negative("Cap", d.Cap), jitter)
+	return errors.Join(durations.Check("Start", d.Start), durations.Check("Cap", d.Cap), jitter)
 }

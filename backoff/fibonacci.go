@@ -3,8 +3,9 @@ package backoff
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/durations"
 )
 
 // Fibonacci stays away 1, 1, 2, 3, 5, 8, 13... units, at most Cap. It recovers
@@ -52,12 +53,5 @@ func (f Fibonacci) BackOff() *Steps { return &Steps{policy: f} }
 // Validate reports every field that has no meaning. Limiters call it once, when
 // they are made; Delay doesn't check again.
 func (f Fibonacci) Validate() error {
-	return errors.Join(negative("Unit", f.Unit), negative("Cap", f.Cap))
-}
-
-func negative(field string, d time.Duration) error {
-	if d < 0 {
-		return fmt.Errorf("%s: %v is negative", field, d)
-	}
-	return nil
+	return errors.Join(durations.Check("Unit", f.Unit), durations.Check("Cap", f.Cap))
 }

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/durations"
 )
 
 // Refusals is a Policy that also says what counts as a refusal, beside what always does:
@@ -81,7 +83,7 @@ func (r Refusals) BackOff() *Steps { return &Steps{policy: r} }
 
 // Validate reports every field that has no meaning, those of r.Policy included.
 func (r Refusals) Validate() error {
-	errs := []error{negative("MaxRetryAfter", r.MaxRetryAfter), negative("Forgive", r.Forgive)}
+	errs := []error{durations.Check("MaxRetryAfter", r.MaxRetryAfter), durations.Check("Forgive", r.Forgive)}
 	if r.InARow < 0 || r.InARow > math.MaxUint16 {
 		errs = append(errs, fmt.Errorf("InARow: %d is out of range", r.InARow))
 	}

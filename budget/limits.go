@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/durations"
 )
 
 // The names of the limits, in errors and in warnings.
@@ -56,9 +58,7 @@ func (l Limits) Validate() error {
 			problems = append(problems, fmt.Errorf("budget: Limits.%s is negative: %d", f.name, f.value))
 		}
 	}
-	if l.Duration < 0 {
-		problems = append(problems, fmt.Errorf("budget: Limits.Duration is negative: %v", l.Duration))
-	}
+	problems = append(problems, durations.Check("budget: Limits.Duration", l.Duration))
 	switch {
 	case l.Every != 0 && l.Every < time.Second:
 		problems = append(problems, fmt.Errorf("budget: Limits.Every is shorter than a second: %v", l.Every))

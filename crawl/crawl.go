@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/internal/durations"
 )
 
 // A Config is what a Crawler crawls, and what it does with the pages. Only Transport and Visit are
@@ -138,15 +139,18 @@ func New(cfg Config) (*Crawler, error) {
 		setDefault("MaxPagesPerHost", &cfg.MaxPagesPerHost, 0),
 		setDefault("MaxURLs", &cfg.MaxURLs, 1_000_000),
 		setDefault("MaxBody", &cfg.MaxBody, 10<<20),
-		setDefault("Timeout", &cfg.Timeout, 2*time.Minute),
-		setDefault("Grace", &cfg.Grace, 10*time.Second),
-		setDefault("Patience", &cfg.Patience, 24*time.Hour),
 		setDefault("Tries", &cfg.Tries, 5),
+		durations.Check("crawl: Config.Timeout", cfg.Timeout),
+		durations.Check("crawl: Config.Grace", cfg.Grace),
+		durations.Check("crawl: Config.Patience", cfg.Patience),
 	)
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	cfg.MaxDepth = cmp.Or(cfg.MaxDepth, 100)
+	cfg.Timeout = cmp.Or(cfg.Timeout, 2*time.Minute)
+	cfg.Grace = cmp.Or(cfg.Grace, 10*time.Second)
+	cfg.Patience = cmp.Or(cfg.Patience, 24*time.Hour)
 	c := &Crawler{cfg: cfg, client: new(http.Client)}
 	if cfg.Client != nil {
 		*c.client = *cfg.Client
@@ -159,7 +163,7 @@ func New(cfg Config) (*Crawler, error) {
 }
 
 // setDefault sets a field of a Config that is 0 to its default. A negative one is an error.
-func setDefault[T int | int64 | time.Duration](name string, field *T, value T) error {
+func setDefault[T int | int64](name string, field *T, value T) error {
 	if *field < 0 {
 		return fmt.Errorf("crawl: Config.%s is negative: %v", name, *field)
 	}

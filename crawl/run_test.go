@@ -78,6 +78,19 @@ func (r *rig) run(ctx context.Context, t *testing.T, urls ...string) crawl.Summa
 	return summary
 }
 
+// TestNewRefusesSecondsThatAreNanoseconds: who writes Timeout: 30 means half a minute.
+func TestNewRefusesSecondsThatAreNanoseconds(t *testing.T) {
+	_, err := crawl.New(crawl.Config{Timeout: 30, Grace: -1, Patience: 86400})
+	for _, want := range []string{
+		"crawl: Config.Timeout: 30ns are nanoseconds: did you mean 30s?", "crawl: Config.Grace: -1ns is negative",
+		"crawl: Config.Patience: 86400ns are nanoseconds: did you mean 86400s?",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
 // urls are those of the pages that were visited, sorted.
 func (r *rig) urls() string {
 	var urls []string

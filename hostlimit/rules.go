@@ -10,6 +10,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/internal/durations"
 	"github.com/go-politeness/politeness/internal/hours"
 )
 
@@ -38,7 +39,7 @@ func (c Config) Rules() (*Rules, error) {
 		}
 	}
 	for i, d := range [...]time.Duration{c.SlotTimeout, c.LeaseTTL, c.MaxWait} {
-		errs = append(errs, checkTime([...]string{"SlotTimeout", "LeaseTTL", "MaxWait"}[i], d))
+		errs = append(errs, durations.Check([...]string{"SlotTimeout", "LeaseTTL", "MaxWait"}[i], d))
 	}
 	var open hours.Hours
 	for i, w := range c.Windows {
@@ -93,17 +94,6 @@ func (r *Rules) Limits(key string) (*Limits, error) {
 	return &l, nil
 }
 
-// checkTime refuses what is no time, or one that was meant to be in seconds.
-func checkTime(field string, d time.Duration) error {
-	switch {
-	case d < 0:
-		return fmt.Errorf("%s: %v is negative", field, d)
-	case d > 0 && d < time.Microsecond:
-		return fmt.Errorf("%s: %v are nanoseconds: did you mean %ds?", field, d, d)
-	}
-	return nil
-}
-
 // Own returns a copy of l for Grant.Own; nil if l are the limits of the Config.
 func (r *Rules) Own(l *Limits) *Limits {
 	if l == &r.limits {
@@ -129,7 +119,7 @@ func (l Limits) validate(config Limits) error {
 	}
 	d := l.Delay
 	for i, part := range [...]time.Duration{d.Min, d.Max, d.Ceiling} {
-		errs = append(errs, checkTime([...]string{"Delay.Min", "Delay.Max", "Delay.Ceiling"}[i], part))
+		errs = append(errs, durations.Check([...]string{"Delay.Min", "Delay.Max", "Delay.Ceiling"}[i], part))
 	}
 	if d.DangerouslyNone && (d.Min != 0 || d.Max != 0) {
 		bad("Delay.DangerouslyNone: contradicts Delay.Min and Delay.Max")

@@ -57,7 +57,7 @@ func TestNetworkAnswers(t *testing.T) {
 			_, _ = io.WriteString(w, private)
 		}
 	})
-	r.cfg.TTL = time.Nanosecond
+	r.cfg.TTL = time.Microsecond
 	for i := range 3 {
 		if e := r.get(t, base); allowed(e, "/private") || e.Denied {
 			t.Errorf("%+v", e)
@@ -152,7 +152,7 @@ func TestNetworkRefusedConnection(t *testing.T) {
 // An Entry has an error if its origin is unreachable, and only then.
 func TestEntryOfAnUnreachableOriginHasAnError(t *testing.T) {
 	status := 0
-	r, base := serve(t, Config{DenyTTL: time.Nanosecond}, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+	r, base := serve(t, Config{DenyTTL: time.Microsecond}, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
 	for _, status = range []int{503, 404} {
 		e := r.get(t, base)
 		if unreachable := status == 503; (e.Err != nil) != unreachable || unreachable && e.Err.Error() != e.Reason {

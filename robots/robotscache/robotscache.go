@@ -56,6 +56,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/go-politeness/politeness/internal/durations"
 	"github.com/go-politeness/politeness/robots"
 )
 
@@ -250,20 +251,17 @@ func (cfg Config) WithDefaults() Config {
 // Validate where a Config is checked before the Client is known.
 func (cfg Config) Validate() error {
 	var errs []error
-	bad := func(field string, value any, want string) {
-		errs = append(errs, fmt.Errorf("robotscache: Config.%s: %v %s", field, value, want))
+	for i, d := range [...]time.Duration{cfg.TTL, cfg.DenyTTL, cfg.Timeout} {
+		errs = append(errs, durations.Check("robotscache: Config."+[...]string{"TTL", "DenyTTL", "Timeout"}[i], d))
 	}
-	if cfg.TTL < 0 || cfg.TTL > maxTTL {
-		bad("TTL", cfg.TTL, "is not within 0 and 24 h")
-	}
-	if cfg.OnUnreachable != Deny && cfg.OnUnreachable != Allow {
-		bad("OnUnreachable", int(cfg.OnUnreachable), "is neither Deny nor Allow")
-	}
-	for i, n := range [...]int64{int64(cfg.DenyTTL), int64(cfg.Timeout), cfg.MaxBytes} {
-		if n < 0 {
-			bad([...]string{"DenyTTL", "Timeout", "MaxBytes"}[i], n, "is negative")
+	check := func(ok bool, field string, value any, problem string) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("robotscache: Config.%s: %v %s", field, value, problem))
 		}
 	}
+	check(cfg.TTL <= maxTTL, "TTL", cfg.TTL, "is longer than 24 h")
+	check(cfg.OnUnreachable == Deny || cfg.OnUnreachable == Allow, "OnUnreachable", int(cfg.OnUnreachable), "is neither Deny nor Allow")
+	check(cfg.MaxBytes >= 0, "MaxBytes", cfg.MaxBytes, "is negative")
 	return errors.Join(errs...)
 }
 

@@ -1,0 +1,27 @@
+package durations_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness/internal/durations"
+)
+
+func TestCheck(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "", time.Microsecond: "", 20 * time.Microsecond: "", 100*time.Microsecond + 1: "", time.Hour: "",
+		-time.Second: "TTL: -1s is negative",
+		1:            "TTL: 1ns are nanoseconds: did you mean 1s?",
+		60:           "TTL: 60ns are nanoseconds: did you mean 60s?",
+		3600:         "TTL: 3600ns are nanoseconds: did you mean 3600s?",
+		86400:        "TTL: 86400ns are nanoseconds: did you mean 86400s?",
+	} {
+		got := ""
+		if err := durations.Check("TTL", d); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("Check(%d): %q, want %q", d, got, want)
+		}
+	}
+}
