@@ -158,6 +158,7 @@ func New(cfg Config) (*Crawler, error) {
 	if c.client.Transport == nil {
 		c.client.Transport = cfg.Transport
 	}
+	c.client.Transport = locations{c.client.Transport}
 	c.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return c, nil
 }

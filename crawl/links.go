@@ -330,6 +330,20 @@ func location(resp *http.Response) string {
 	return ""
 }
 
+// locations rewrites each Location as browsers read it: http.Client fails an answer with one that
+// net/url can't parse.
+type locations struct{ http.RoundTripper }
+
+func (l locations) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := l.RoundTripper.RoundTrip(req)
+	if err == nil && resp != nil {
+		if to := location(resp); to != asWritten(to) {
+			resp.Header.Set("Location", asWritten(to))
+		}
+	}
+	return resp, err
+}
+
 // wantsCookie reports whether a page redirects to itself and sets a cookie, which the Client keeps:
 // with the cookie the answer may be another one.
 func (r *run) wantsCookie(p *Page) bool {

@@ -176,6 +176,29 @@ func TestCookieBySelfRedirect(t *testing.T) {
 	}
 }
 
+// TestPercentSignsThatEscapeNothing lead on from a link as from a redirect, as in browsers.
+func TestPercentSignsThatEscapeNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.crawl.Follow = crawl.SameHost
+		r.Site("https://example.com").Handle("/", page("")).
+			Handle("/start", page(`<a href="/50%">link</a> <a href="/moved">moved</a> <a href="/late">late</a>`)).
+			Handle("/moved", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Location", "/60%")
+				w.WriteHeader(http.StatusFound)
+			})).
+			Handle("/late", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Location", "https://example.com/%zz?100%")
+				w.WriteHeader(http.StatusMovedPermanently)
+			}))
+		wantOutcomes(t, r.run(t.Context(), t, "https://example.com/start"), map[crawl.Outcome]int{crawl.Visited: 4, crawl.Redirected: 2})
+		want := "https://example.com/%25zz?100%25 https://example.com/50%25 https://example.com/60%25 https://example.com/start"
+		if got := r.urls(); got != want {
+			t.Errorf("visited %s, want %s", got, want)
+		}
+	})
+}
+
 func redirects(w http.ResponseWriter, req *http.Request) {
 	http.Redirect(w, req, "https://EXAMPLE.com/./a#top", http.StatusFound)
 }
