@@ -2,8 +2,10 @@ package politeness_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"net/http"
 	"testing"
+	"unicode/utf16"
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
@@ -35,4 +37,18 @@ func TestRobotsInUTF16(t *testing.T) {
 		t.Errorf("%v, %v", report.Violations, err)
 	}
 	t.Logf("%+v", report.Promises)
+}
+
+// TestNoIndexOfAPageInUTF16 is seen.
+func TestNoIndexOfAPageInUTF16(t *testing.T) {
+	virtually(t, politeness.Config{Response: politeness.ResponseLimits{CheckIndexing: true}}, func(b *bubble) {
+		b.site.Handle("/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			_ = binary.Write(w, binary.LittleEndian, utf16.Encode([]rune("\ufeff"+indexedPage)))
+		}))
+		b.mustGet("https://example.com/", 200)
+		if d := b.one(evidence.NoIndex); d.Directives != "nofollow" {
+			b.Errorf("record %+v", d)
+		}
+	})
 }

@@ -1,7 +1,6 @@
 package robots
 
 import (
-	"bytes"
 	"encoding/binary"
 	"strings"
 	"unicode/utf16"
@@ -52,17 +51,20 @@ func lex(text string, start, num int) lexer {
 	return lexer{text: text, pos: start, num: num, lf: start - 1, cr: start - 1, more: true}
 }
 
-// fromUTF16 returns body, in UTF-8 also where it begins with a byte order mark of UTF-16.
+// fromUTF16 returns body in UTF-8, also where it begins with a byte order mark or a "<" of UTF-16.
 func fromUTF16(body []byte) []byte {
-	var order binary.ByteOrder = binary.LittleEndian
-	if bytes.HasPrefix(body, []byte("\xfe\xff")) {
+	var order binary.ByteOrder
+	switch string(body[:min(2, len(body))]) {
+	case "\xfe\xff", "\x00<":
 		order = binary.BigEndian
-	} else if !bytes.HasPrefix(body, []byte("\xff\xfe")) {
+	case "\xff\xfe", "<\x00":
+		order = binary.LittleEndian
+	default:
 		return body
 	}
-	units := make([]uint16, len(body)/2-1)
+	units := make([]uint16, len(body)/2)
 	for i := range units {
-		units[i] = order.Uint16(body[2*i+2:])
+		units[i] = order.Uint16(body[2*i:])
 	}
 	return []byte(string(utf16.Decode(units)))
 }

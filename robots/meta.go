@@ -17,17 +17,15 @@ const maxHead = 64 << 10
 func ReadMeta(page io.Reader, product ...string) (Directives, error) {
 	s := NewMetaScanner(product...)
 	buf := make([]byte, 4<<10)
-	for !s.Done() {
-		n, err := page.Read(buf)
+	var err error
+	for n := 0; err == nil && !s.Done(); {
+		n, err = page.Read(buf)
 		_, _ = s.Write(buf[:n]) // never fails
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return s.Directives(), err
-		}
 	}
-	return s.Directives(), nil
+	if err == io.EOF {
+		err = nil
+	}
+	return s.Directives(), err
 }
 
 // A MetaScanner is ReadMeta for a page that is handed on while it arrives: an io.Writer to
@@ -133,7 +131,7 @@ func (s *MetaScanner) tokenize(last bool) {
 // readHead reads what the beginning of a page asks of any of names, and reports whether the head is
 // over.
 func readHead(page []byte, names []string) (a asked, over bool) {
-	z := html.NewTokenizer(bytes.NewReader(page))
+	z := html.NewTokenizer(bytes.NewReader(fromUTF16(page)))
 	for {
 		switch z.Next() {
 		case html.ErrorToken:

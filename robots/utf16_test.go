@@ -1,7 +1,10 @@
 package robots_test
 
 import (
+	"encoding/binary"
+	"strings"
 	"testing"
+	"unicode/utf16"
 
 	"github.com/jimsmart/grobotstxt"
 
@@ -32,4 +35,33 @@ func TestUTF16(t *testing.T) {
 			t.Errorf("%q: %+v", body, v)
 		}
 	}
+}
+
+// TestMetaInUTF16 is read with a byte order mark, and without one from a page that begins with a tag.
+func TestMetaInUTF16(t *testing.T) {
+	const page = `<!doctype html><head><title>\u00e9</title><meta name="robots" content="noindex, noai"></head><p>`
+	for name, body := range map[string]string{
+		"little-endian": inUTF16(binary.LittleEndian, "\ufeff"+page), "big-endian": inUTF16(binary.BigEndian, "\ufeff"+page),
+		"little-endian, no mark": inUTF16(binary.LittleEndian, page), "big-endian, no mark": inUTF16(binary.BigEndian, page),
+		"longer than what is read": inUTF16(binary.LittleEndian, "\ufeff"+page+strings.Repeat("text ", 20_000)),
+	} {
+		if d, err := robots.ReadMeta(strings.NewReader(body), "FooBot"); err != nil || !d.NoIndex || d.NoFollow {
+			t.Errorf("%s: %+v, %v", name, d, err)
+		}
+		s := robots.NewMetaScanner("FooBot")
+		for i := range len(body) {
+			_, _ = s.Write([]byte{body[i]})
+		}
+		if d := s.Directives(); !d.NoIndex || !d.NoAI {
+			t.Errorf("%s, byte by byte: %+v", name, d)
+		}
+	}
+}
+
+func inUTF16(order binary.AppendByteOrder, s string) string {
+	var b []byte
+	for _, unit := range utf16.Encode([]rune(s)) {
+		b = order.AppendUint16(b, unit)
+	}
+	return string(b)
 }
