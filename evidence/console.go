@@ -75,6 +75,8 @@ func (d *Decision) verb() verb {
 		return verb{strings.ReplaceAll(string(d.Type), "_", " "), routine}
 	case d.Type == Fetched && (d.Status >= 400 || d.Err != ""):
 		v.tone = grave
+	case d.Type == Fetched && d.Duration >= tally:
+		v.tone = calm
 	case d.Type == BlockedByRobots && d.MatchedRule == "": // no rule is known
 		v.text = "not asked"
 	}
@@ -171,9 +173,9 @@ func All() ConsoleOption { return func(c *console) { c.all = true } }
 
 // Console returns an Evidence for a person who watches the crawl: one line a decision on w, such as
 // os.Stderr, in colours where that is a terminal and NO_COLOR isn't set. It tells why nothing
-// happens, of everything that is refused or goes wrong, and every ten seconds how much has been
-// fetched. It is quiet about what is routine, and says only once in a minute that a host is waited
-// for, unless it is for another reason. It is no proof: keep a log for that, beside it.
+// happens, of everything that is refused, goes wrong or takes ten seconds, and every ten seconds
+// how much has been fetched. It is quiet about what is routine, and says only once in a minute that
+// a host is waited for, unless it is for another reason. It is no proof: keep a log beside it.
 //
 //	Evidence: evidence.Multi(log, evidence.Console(os.Stderr))
 //

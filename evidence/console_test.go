@@ -201,6 +201,20 @@ func TestConsoleCountsWhatIsFetched(t *testing.T) {
 }
 
 // TestConsoleIsPlainWhereNoTerminalIs: no escape sequence reaches a file.
+// TestConsoleShowsASlowPage: what has sent its body for half a minute is why nothing happened.
+func TestConsoleShowsASlowPage(t *testing.T) {
+	var b bytes.Buffer
+	sink := evidence.Console(&b)
+	for _, took := range []time.Duration{9 * time.Second, 30 * time.Second} {
+		sink.Record(t.Context(), evidence.Decision{
+			Type: evidence.Fetched, Time: noon.Add(took), Status: 200, Bytes: 30, URL: "https://example.com/drip", Duration: took,
+		})
+	}
+	if got, want := b.String(), "12:00:30 fetched       https://example.com/drip: 200, 30 bytes in 30s\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestConsoleIsPlainWhereNoTerminalIs(t *testing.T) {
 	file, err := os.Create(t.TempDir() + "/out")
 	if err != nil {
