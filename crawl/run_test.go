@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -786,9 +787,9 @@ func TestHugePriorities(t *testing.T) {
 		r.Site("https://example.com").Handle("/", page(""))
 		r.crawl.Visit = func(_ context.Context, p *crawl.Page) error {
 			if p.Depth == 0 {
-				p.AddPriority("/last", -1<<40)
+				p.AddPriority("/last", math.MinInt)
 				p.AddPriority("/second", 1)
-				p.AddPriority("/first", 1<<40)
+				p.AddPriority("/first", math.MaxInt)
 			}
 			return nil
 		}
