@@ -99,7 +99,7 @@ func run(ctx context.Context, out io.Writer, agent, file, state string, urls []s
 		s := startSite()
 		defer s.Close()
 		timeline.origin = s.URL
-		fmt.Fprintf(out, "A small site at %s with this robots.txt:\n\n%s\n", s.URL, indent(s.robots))
+		fmt.Fprintf(out, "A small site at %s with this robots.txt:\n\n%s\n\n", s.URL, indent(s.robots))
 		for _, path := range sitePaths {
 			urls = append(urls, s.URL+path)
 		}
