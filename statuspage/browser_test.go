@@ -32,6 +32,7 @@ func troubled(t *testing.T) http.Handler {
 	web.Site("https://busy.example").Handle("/", busy)
 	web.Site("https://crawl-delay.example").Robots("User-agent: *\nCrawl-delay: 30\n").Page("/", "page")
 	web.Site("https://shop.example").Page("/", strings.Repeat("page ", 1000)).Robots("User-agent: *\nDisallow: /private\n")
+	web.Site("https://large.example").Page("/", strings.Repeat("large ", 1000))
 	web.Site("https://down.example").Handle("/robots.txt", politenesstest.Status(503))
 	web.Site("https://a-host-with-a-very-long-name-that-has-to-break-somewhere.subdomain.of-a-very-long-domain.example").Page("/", "page")
 	full := evidence.Func(func(_ context.Context, d evidence.Decision) {
@@ -52,6 +53,13 @@ func troubled(t *testing.T) http.Handler {
 		defer resp.Body.Close()
 		_, _ = io.Copy(io.Discard, resp.Body)
 	}
+	hold := func(url string) {
+		held, err := client.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { held.Body.Close() })
+	}
 	get("https://busy.example/")
 	for range 3 {
 		get("https://shop.example/")
@@ -62,10 +70,14 @@ func troubled(t *testing.T) http.Handler {
 	if err := tr.Hosts().Block(t.Context(), "stopped.example", time.Now().Add(time.Hour), "the owner has called"); err != nil {
 		t.Fatal(err)
 	}
+	for range 2 {
+		hold("https://shop.example/")
+		hold("https://large.example/archive.iso")
+	}
 	for range 2 { // and they wait until the test is over
 		ctx, cancel := context.WithCancel(t.Context())
 		t.Cleanup(cancel)
-		for _, url := range []string{"https://crawl-delay.example/", "https://busy.example/"} {
+		for _, url := range []string{"https://crawl-delay.example/", "https://busy.example/", "https://large.example/"} {
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 			if err != nil {
 				t.Fatal(err)
@@ -77,13 +89,6 @@ func troubled(t *testing.T) http.Handler {
 			}()
 		}
 	}
-	for range 2 {
-		held, err := client.Get("https://shop.example/")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { held.Body.Close() })
-	}
 	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) { // until those that wait do so
 		waiting := 0
 		for h, err := range tr.Hosts().List(t.Context()) {
@@ -92,7 +97,7 @@ func troubled(t *testing.T) http.Handler {
 			}
 			waiting += h.Waiters
 		}
-		if waiting >= 2 || time.Since(begin) > 10*time.Second {
+		if waiting >= 6 || time.Since(begin) > 10*time.Second {
 			break
 		}
 	}
@@ -167,7 +172,7 @@ func TestThePageInABrowser(t *testing.T) {
 	look := func(url string, width, height int, picture string) string {
 		return browsertest.Look(t, chrome, url, picture, fmt.Sprintf("--window-size=%d,%d", width, height), "--virtual-time-budget=2500")
 	}
-	for _, size := range []struct{ width, height int }{{1280, 930}, {390, 2350}} {
+	for _, size := range []struct{ width, height int }{{1280, 985}, {390, 2790}} {
 		url := fmt.Sprintf("%s/framed?width=%d&height=%d", server.URL, size.width, size.height)
 		dom := look(url, size.width, size.height, "")
 		if w := browsertest.Attribute(dom, "width"); w != size.width {

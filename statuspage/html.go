@@ -52,7 +52,7 @@ func (view) Style() template.CSS { return template.CSS(style) }
 func (view) Script() template.JS { return template.JS(script) }
 
 // At is the time of the Status.
-func (v view) At() string { return v.Time.UTC().Format(time.RFC3339) }
+func (v view) At() string { return clock(v.Time) }
 
 // AtWork is the number of hosts that aren't idle.
 func (v view) AtWork() int { return len(v.Hosts) + v.Omitted }
@@ -196,9 +196,9 @@ func holds(h politeness.HostStatus) []hold {
 	}
 	switch {
 	case !h.BlockedUntil.IsZero():
-		add("red", "blocked: %s%s, until %s", h.BlockedBy, refusals, h.BlockedUntil.UTC().Format(time.RFC3339))
+		add("red", "blocked: %s%s, until %s", h.BlockedBy, refusals, clock(h.BlockedUntil))
 	case h.Refusals > 0:
-		add("amber", "the next request is a probe%s", refusals)
+		add("amber", "was blocked%s: the next request is a probe", refusals)
 	case h.Why != "":
 		add("", "%s", h.Why)
 	case h.SlotsUsed >= h.Slots:
@@ -228,6 +228,9 @@ func next(h politeness.HostStatus, now time.Time) string {
 func delay(h politeness.HostStatus) string {
 	return strings.TrimSpace(seconds(h.Delay) + " " + h.DelaySource)
 }
+
+// clock is a time for people.
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
 // within is how far t is ahead of now.
 func within(t, now time.Time) string {
