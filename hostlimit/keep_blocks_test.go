@@ -306,14 +306,14 @@ func TestTheCauseOfABlockIsKept(t *testing.T) {
 		for want, o := range map[string]hostlimit.Outcome{
 			"status 429":    {Status: 429, RetryAfter: time.Hour},
 			"status 503":    {Status: 503, RetryAfter: time.Hour},
-			"status 599":    {Status: 599, RetryAfter: time.Hour},
+			"status 999":    {Status: 999, RetryAfter: time.Hour},
 			"network error": {Err: errors.New("connection refused")},
 			"rate limit":    {Status: 200, Reset: time.Hour},
 			"refused":       {Status: 200, Refused: "a challenge", RetryAfter: time.Hour},
 		} {
 			cfg := hostlimit.Config{
 				Store:   new(mapStore),
-				Backoff: backoff.Refusals{Policy: backoff.Doubling{}, Network: true, Statuses: []int{599}},
+				Backoff: backoff.Refusals{Policy: backoff.Doubling{}, Network: true, Statuses: []int{999}},
 			}
 			p := run(t, cfg)
 			p.fetch(o)

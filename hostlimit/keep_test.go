@@ -205,6 +205,13 @@ func TestFailingStoreStopsNothing(t *testing.T) {
 		if g.StateErr != store.err || e.StateErr != nil || !e.Blocked { //nolint:errorlint // it is that very one
 			t.Errorf("%v, %+v", g.StateErr, e)
 		}
+		updates := store.updates
+		for range 100 {
+			p.next()
+		}
+		if n := store.updates - updates; n > 0 {
+			t.Errorf("%d updates in the second after one that failed", n)
+		}
 		for range 3 {
 			time.Sleep(11 * time.Second)
 			_, err := p.Acquire(t.Context(), storedKey, 0)
@@ -344,7 +351,7 @@ func TestLearnedDelayIsKept(t *testing.T) {
 		for time.Since(begin) < 30*time.Minute+30*time.Second {
 			p.fetch(ok)
 		}
-		if n := store.writes - writes; n < 4 || n > 31 || store.debt().Delay != 0 {
+		if n := store.writes - writes; n < 4 || n > 15 || store.debt().Delay != 0 {
 			t.Errorf("%d writes in thirty minutes; %v is left of 2s", n, store.debt().Delay)
 		}
 		keeps := func(when string) {
@@ -557,6 +564,31 @@ func TestLongerDelayHolds(t *testing.T) {
 			t.Errorf("kept %v", d)
 		}
 		if g, _ := p.fetch(ok); g.Delay != 50*time.Second {
+			t.Errorf("delay %v", g.Delay)
+		}
+	})
+}
+
+// TestAnEasedDelayYieldsToWhatOthersHaveLearned at the very Update that would save it.
+func TestAnEasedDelayYieldsToWhatOthersHaveLearned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(mapStore)
+		p := run(t, hostlimit.Config{Store: store, Concurrency: 1, Delay: hostlimit.Delay{Min: 100 * time.Millisecond}})
+		p.fetch(hostlimit.Outcome{Status: 429, RetryAfter: time.Second})
+		begin, updates := time.Now(), store.updates
+		store.before = func() {
+			if time.Since(begin) >= time.Minute {
+				store.before = nil
+				store.debts[storedKey] = hostlimit.Debt{Delay: 5 * time.Second}
+			}
+		}
+		for store.before != nil {
+			p.fetch(ok)
+		}
+		if d := store.debt().Delay; d != 5*time.Second || store.updates == updates {
+			t.Errorf("kept %v", d)
+		}
+		if g, _ := p.fetch(ok); g.Delay != 5*time.Second {
 			t.Errorf("delay %v", g.Delay)
 		}
 	})

@@ -111,8 +111,8 @@ func goesOn(t *testing.T, m hostlimit.Limiter, keys ...string) {
 				t.Errorf("%s, slot %d: %v", key, len(held)+1, err)
 				break
 			}
-			if _, err := l.Start(ctx); err != nil {
-				t.Errorf("%s, start %d: %v", key, len(held)+1, err)
+			if g, err := l.Start(ctx); err != nil || len(g.TakenBack) > 0 {
+				t.Errorf("%s, start %d: %v; %v were lost", key, len(held)+1, err, g.TakenBack)
 			}
 			held = append(held, l)
 		}
@@ -300,21 +300,25 @@ func TestAWatcherThatPanics(t *testing.T) {
 			goesOn(t, m, "example.com")
 		})
 	}
-	synctest.Test(t, func(t *testing.T) { // its turn comes while Waits is running
-		m := newMemory(t, hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: 2 * time.Second}})
-		if err := exchange(t.Context(), m, "example.com", hostlimit.Outcome{Status: 200}); err != nil {
-			t.Fatal(err)
-		}
-		panics := &watcher{waits: func(hostlimit.Wait) { time.Sleep(time.Minute); panic("boom") }}
-		got := caught(func() {
-			_, err := m.Acquire(withWatcher(t.Context(), panics), "example.com", 0)
-			t.Errorf("Acquire returns %v", err)
+	for _, leaves := range []time.Duration{time.Second, time.Hour} {
+		synctest.Test(t, func(t *testing.T) { // it leaves, or its turn comes, while Waits is running
+			m := newMemory(t, hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: 2 * time.Second}})
+			if err := exchange(t.Context(), m, "example.com", hostlimit.Outcome{Status: 200}); err != nil {
+				t.Fatal(err)
+			}
+			panics := &watcher{waits: func(hostlimit.Wait) { time.Sleep(time.Minute); panic("boom") }}
+			ctx, cancel := context.WithCancel(withWatcher(t.Context(), panics))
+			time.AfterFunc(leaves, cancel)
+			got := caught(func() {
+				_, err := m.Acquire(ctx, "example.com", 0)
+				t.Errorf("Acquire returns %v", err)
+			})
+			if got != "boom" {
+				t.Errorf("panic %v", got)
+			}
+			goesOn(t, m, "example.com")
 		})
-		if got != "boom" {
-			t.Errorf("panic %v", got)
-		}
-		goesOn(t, m, "example.com")
-	})
+	}
 }
 
 // TestAPanicOfTheBackoffBlocks: the host has refused, whatever the user's formula does. The panic is

@@ -117,6 +117,21 @@ func TestLeaksOfAllPlacesEndOneAfterTheOther(t *testing.T) {
 	}
 }
 
+// TestALeakBehindARenewedLeaseEnds when it is due, however long the older lease is renewed.
+func TestALeakBehindARenewedLeaseEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: none, Concurrency: 2, LeaseTTL: time.Minute})
+		begin, renewed := time.Now(), acquire(t, m, "a", 0)
+		acquire(t, m, "a", 0)
+		time.Sleep(50 * time.Second)
+		renewed.lease.Renew()
+		acquire(t, m, "a", 0)
+		if d := time.Since(begin); d != time.Minute {
+			t.Errorf("the slot of the leak is free after %v", d)
+		}
+	})
+}
+
 // TestOfTheLeaksOfAKey255AreTold, however many there are.
 func TestOfTheLeaksOfAKey255AreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

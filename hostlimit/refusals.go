@@ -150,12 +150,11 @@ func (s *Refusals) forbid(e *Effect, r *Rules, o *Outcome, t Turn) {
 func causeOf(o *Outcome) string {
 	switch {
 	case o.Refused != "":
+		return "refused"
 	case o.Status == 0:
 		return "network error"
-	case o.Status >= 400 && o.Status <= 599:
-		return "status " + strconv.Itoa(o.Status)
 	}
-	return "refused"
+	return "status " + strconv.Itoa(o.Status)
 }
 
 // Block sets the block of a person after the start of request number last, with the cause that
