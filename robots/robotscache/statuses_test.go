@@ -137,12 +137,19 @@ func TestGroupOfTheCrawler(t *testing.T) {
 func TestPlainRequest(t *testing.T) {
 	r := newRig(t, Config{}, nil)
 	r.answer = func(req *http.Request) (*http.Response, error) {
-		if req.URL.Path == "/robots.txt" {
+		first := req.URL.Path == "/robots.txt"
+		if Redirected(req.Context()) == first {
+			t.Errorf("%s follows a redirect: %v", req.URL, first)
+		}
+		if first {
 			return reply(302, "moved", "Location", "https://user:secret@cdn.example:443/r?x=1#part", "Set-Cookie", "session=1", "ETag", `"a"`), nil
 		}
 		return reply(200, private), nil
 	}
 	r.get(t, "https://user:secret@example.com/page?q")
+	if Redirected(t.Context()) {
+		t.Error("a request of somebody else follows a redirect")
+	}
 	want := []string{site + "/robots.txt", "https://cdn.example/r?x=1"}
 	if got := r.sent(); len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 		t.Fatalf("asked for %q, want %q", got, want)
@@ -314,8 +321,8 @@ func TestOneValidatorIsEnough(t *testing.T) {
 			}
 			time.Sleep(time.Hour)
 			r.answer = always(404, "")
-			if e := r.get(t, site); e.SHA256() != "" {
-				t.Errorf("%v: after a 404 the rules are of %q", validator, e.SHA256())
+			if e := r.get(t, site); e.SHA256() != "" || e.Copy() != "" {
+				t.Errorf("%v: after a 404 the rules are of %q, %q", validator, e.SHA256(), e.Copy())
 			}
 		})
 	}
