@@ -170,7 +170,7 @@ func pieces(r *rand.Rand, n int, of ...string) string {
 func TestRandomFiles(t *testing.T) {
 	of := []string{
 		"a", "b", "ab", "ba", "/", "/a", "/b/", "*", "*", "**", "$", "?", "?a=", "%61", "%2A", "%24", "%d0%9a", "\xd0\x9a", "%D0", "%",
-		"%%361", "index.html", "/index.htm", "a_long_stretch_of_a_pattern", ".html", "x", "%2f", "D0%9", "\xff",
+		"%%361", "index.html", "/index.htm", "a_long_stretch_of_a_pattern", ".html", "x", "%2f", "D0%9", "\xff", "\x80",
 	}
 	files := 60
 	if os.Getenv("POLITENESS_LONG") != "" {
@@ -207,7 +207,7 @@ func TestRandomWildcards(t *testing.T) {
 	for i := range files {
 		of := strings.Split("abcdefgh", "")[:2+r.IntN(6)]
 		var values, paths []string
-		for range []int{100, 600, 1500}[i%3] {
+		for range []int{100, 600, 3000}[i%3] { // half of which begin with the same slash
 			value := []string{"", "/", "/a", "/é"}[r.IntN(4)]
 			for range 1 + r.IntN(3) {
 				value += "*" + pieces(r, 1+r.IntN(10), of...)
@@ -216,6 +216,9 @@ func TestRandomWildcards(t *testing.T) {
 		}
 		for _, length := range []int{0, 1, 2, 10, 40, 100, 200, 255, 256, 257, 400, 2000, 2048, 2100} {
 			paths = append(paths, "/"+pieces(r, length, of...))
+		}
+		for _, length := range []int{300, 1000} { // what isn't near stands far off, and before
+			paths = append(paths, "/"+pieces(r, 40, of...)+strings.Repeat("a", length)+pieces(r, 40, of...))
 		}
 		compare(t, values, i%2 == 0, paths)
 	}
