@@ -128,6 +128,14 @@ func TestTheAnswersRequestIsTheCallers(t *testing.T) {
 			}
 			resp.Body.Close()
 		}
+		// A request that has all of its headers is sent as another clone.
+		req := httptest.NewRequest(http.MethodGet, "https://example.com/", nil)
+		req.Header.Set("User-Agent", agent)
+		if resp, err := b.t.RoundTrip(req); err != nil || resp.Request != req {
+			b.Errorf("without a From: %+v, %v", resp, err)
+		} else {
+			resp.Body.Close()
+		}
 		_, err := tr.RoundTrip(httptest.NewRequest(http.MethodGet, "https://example.com/image", nil))
 		refused(b.T, err, politeness.StageResponse, politeness.ErrContentType)
 		if len(sent.requests) != 5 {
@@ -188,6 +196,10 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 			})
 		})
 	}
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		_, err := b.t.RoundTrip(&http.Request{Method: http.MethodGet, Header: http.Header{}})
+		refused(b.T, err, politeness.StageRequest, nil)
+	})
 }
 
 func TestHostsOfOneNameAreOneKey(t *testing.T) {

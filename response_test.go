@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/go-politeness/politeness"
@@ -338,14 +339,34 @@ func TestDirectivesOfHeaderAndMeta(t *testing.T) {
 		if d := politeness.DirectivesOf(resp); !d.NoIndex || d.NoFollow || d.NoArchive {
 			b.Errorf("by the header: %+v", d)
 		}
-		for buf := make([]byte, 7); err == nil; {
-			_, err = resp.Body.Read(buf)
+		page, err := io.ReadAll(iotest.OneByteReader(resp.Body))
+		if err != nil || string(page) != indexedPage {
+			b.Errorf("page %q, %v", page, err)
 		}
 		if d := politeness.DirectivesOf(resp); !d.NoIndex || !d.NoFollow {
 			b.Errorf("by header and meta: %+v", d)
 		}
 		if d := b.one(evidence.NoIndex); !strings.Contains(d.Directives, "noindex") || !strings.Contains(d.Directives, "nofollow") {
 			b.Errorf("record %+v", d)
+		}
+	})
+}
+
+// TestDirectivesOfAnAnswerToAClone: a Base may send a clone of its request, and say so.
+func TestDirectivesOfAnAnswerToAClone(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		b.site.Page("/", indexedPage)
+		tr := mustNew(b.T, politeness.Config{
+			UserAgent: agent, Response: politeness.ResponseLimits{CheckIndexing: true},
+			Base: roundTripFunc(func(req *http.Request) (*http.Response, error) { return b.web.RoundTrip(req.Clone(req.Context())) }),
+		})
+		resp, err := (&http.Client{Transport: tr}).Get("https://example.com/")
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if _, err := io.ReadAll(resp.Body); err != nil || !politeness.DirectivesOf(resp).NoFollow {
+			b.Errorf("by meta: %+v, %v", politeness.DirectivesOf(resp), err)
 		}
 	})
 }
