@@ -105,7 +105,11 @@ func TestStatesOfRefusals(t *testing.T) {
 		{"503 a 503 a 503 b 503 b 503 c 503 c 503 d 503 d", 7, 0, true, 0, false},                               // pairs
 		{"503 a " + strings.Repeat("503 b 503 c ", 20) + "503 d", math.MaxInt, 5 * time.Minute, true, 0, false}, // at most 5 min
 		{strings.Repeat("503 a 200 b 200 b 200 b ", 6), 0, 0, false, 0, false},                                  // four pages served for each
-		{strings.Repeat("503 _ 200 b ", 8), 0, 0, false, math.MaxInt64, false},                                  // no hash: each a page of its own
+		{"200 b 503 a 503 a 503 b 200 b 503 c 200 c", 0, 0, false, 1500 * time.Millisecond, false},              // one that was just served is refused: a proof more
+		{"200 d 503 a 503 a 503 b 200 b 503 c 200 c", 0, 0, false, 0, false},
+		{"503 a 503 a 200 z 503 b 503 b 200 z 503 c 503 c 200 z 503 d 503 d 200 z 503 e 200 z", 0, 0, false, 0, false},                         // the pages' own
+		{"503 a 200 a " + strings.Repeat("200 z ", 20) + "503 b 200 b " + strings.Repeat("200 z ", 20) + "503 c 200 c", 0, 0, false, 0, false}, // three far apart
+		{strings.Repeat("503 _ 200 b ", 8), 0, 0, false, math.MaxInt64, false},                                                                 // no hash: each a page of its own
 
 		{"403 403 403 403", 0, 0, false, 0, false},
 		{"403 403 403 403 403", 0, 0, true, 0, false},                                            // the next tells
@@ -207,8 +211,14 @@ func TestHalfASiteIsDown(t *testing.T) {
 		switch {
 		case page <= 200 && first != time.Second:
 			t.Fatalf("page %d: a pause of %v", page, first)
+		case page == 201 && first > 3*time.Second:
+			t.Errorf("page %d: a pause of %v at once", page, first)
 		case page == 299 && first < 30*time.Second:
 			t.Errorf("page %d: a pause of %v only", page, first)
 		}
+	}
+	say(200, 1000)
+	if first := say(503, 1001); first != time.Second {
+		t.Errorf("after a new page: a pause of %v", first)
 	}
 }
