@@ -173,7 +173,7 @@ func runVerify(sh *shell, args []string) (int, error) {
 	}
 	defer file.Close()
 	b, err := bundle.Verify(file, trust)
-	if fault := (*bundle.ProofError)(nil); errors.As(err, &fault) {
+	if errors.Is(err, bundle.ErrNotProved) {
 		fmt.Fprintf(sh.out, "%s %s\n", sh.paint(red, "not proved:"), plain(err))
 		return exitNo, nil
 	} else if err != nil {

@@ -242,15 +242,15 @@ func TestVerdictsOnBundles(t *testing.T) {
 		want  string
 	}{
 		"empty":                {nil, "not a bundle: it is empty"},
-		"no first line":        {whole[1:], "line 1 of the bundle: not a bundle"},
-		"no version":           {slices.Concat([]string{"{\"hosts\":[\"a.example\"]}\n"}, whole[1:]), "line 1 of the bundle: not a bundle"},
-		"two things in a line": {slices.Concat(whole[:1], []string{"{\"omitted\":1} 1\n"}, whole[1:]), "line 2 of the bundle: neither a record nor another line of a bundle"},
-		"an unknown member":    {slices.Concat(whole[:1], []string{"{\"unknown\":1}\n"}, whole[1:]), "line 2 of the bundle: neither a record nor another line of a bundle"},
-		"nothing in a line":    {slices.Concat(whole[:1], []string{"{}\n"}, whole[1:]), "line 2 of the bundle: neither a record nor another line of a bundle"},
-		"another version":      {slices.Concat([]string{"{\"bundle\":2}\n"}, whole[1:]), "line 1 of the bundle: a bundle of version 2, and this program knows 1"},
-		"without its end":      {whole[:len(whole)-2], "the bundle ends without a checkpoint: it was cut off"},
+		"no first line":        {whole[1:], "line 1: not a bundle"},
+		"no version":           {slices.Concat([]string{"{\"hosts\":[\"a.example\"]}\n"}, whole[1:]), "line 1: not a bundle"},
+		"two things in a line": {slices.Concat(whole[:1], []string{"{\"omitted\":1} 1\n"}, whole[1:]), "line 2: neither a record nor another line of a bundle"},
+		"an unknown member":    {slices.Concat(whole[:1], []string{"{\"unknown\":1}\n"}, whole[1:]), "line 2: neither a record nor another line of a bundle"},
+		"nothing in a line":    {slices.Concat(whole[:1], []string{"{}\n"}, whole[1:]), "line 2: neither a record nor another line of a bundle"},
+		"another version":      {slices.Concat([]string{"{\"bundle\":2}\n"}, whole[1:]), "line 1: a bundle of version 2, and this program knows 1"},
+		"without its end":      {whole[:len(whole)-2], "it ends without a checkpoint: it was cut off"},
 	} {
-		if _, err := bundle.Verify(strings.NewReader(strings.Join(c.lines, "")), trusted); !errors.As(err, new(*bundle.ProofError)) || err.Error() != "audit: "+c.want {
+		if _, err := bundle.Verify(strings.NewReader(strings.Join(c.lines, "")), trusted); !errors.Is(err, bundle.ErrNotProved) || err.Error() != "audit: the bundle proves nothing: "+c.want {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

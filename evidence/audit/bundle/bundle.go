@@ -275,28 +275,13 @@ func (b *Bundle) WriteText(w io.Writer) error {
 	return errors.Join(err, b.Report.WriteText(w))
 }
 
-// A ProofError says why a bundle proves nothing. It is the error of [Verify], unless the bundle or
-// the Trust can't be read.
-type ProofError struct {
-	Line int // of the bundle; 0: all of it
-	Err  error
-}
-
-// Error implements error.
-func (e *ProofError) Error() string {
-	if e.Line > 0 {
-		return fmt.Sprintf("audit: line %d of the bundle: %v", e.Line, e.Err)
-	}
-	return fmt.Sprintf("audit: %v", e.Err)
-}
-
-// Unwrap returns Err.
-func (e *ProofError) Unwrap() error { return e.Err }
+// ErrNotProved is the error of [Verify] where a bundle proves nothing, with the reason behind it.
+var ErrNotProved = errors.New("audit: the bundle proves nothing")
 
 // Verify checks a bundle that [Extract] wrote, with nothing else from the log: that each record in
 // it stands in a log of which the checkpoint was made, in this order, and that the checkpoint is
-// signed with the key of t, if there is one, and extends the Checkpoints. What isn't right is a
-// [*ProofError].
+// signed with the key of t, if there is one, and extends the Checkpoints. What isn't right is
+// [ErrNotProved]; a bundle or a Trust that can't be read is another error.
 //
 // It can't show that the log itself is true, nor what was left out of it: see Bundle.Report for
 // what was left out of the bundle.
@@ -311,7 +296,7 @@ func Verify(bundle io.Reader, t audit.Trust) (*Bundle, error) {
 	for line, text := range in.All() {
 		isRecord, err := v.line(text)
 		if err != nil {
-			return nil, &ProofError{line, err}
+			return nil, fmt.Errorf("%w: line %d: %w", ErrNotProved, line, err)
 		}
 		if isRecord {
 			records.Write(text)
@@ -322,13 +307,14 @@ func Verify(bundle io.Reader, t audit.Trust) (*Bundle, error) {
 	case in.Err() != nil:
 		return nil, in.Err()
 	case v.Hosts == nil:
-		return nil, &ProofError{Err: errors.New("not a bundle: it is empty")}
+		err = errors.New("not a bundle: it is empty")
 	case v.tree.Len() > 0 || v.Signed.Checkpoints == 0:
-		return nil, &ProofError{Err: errors.New("the bundle ends without a checkpoint: it was cut off")}
+		err = errors.New("it ends without a checkpoint: it was cut off")
+	default:
+		k.Extended((*trees.Signed)(&v.Signed), func(detail string) { err = errors.New(detail) })
 	}
-	k.Extended((*trees.Signed)(&v.Signed), func(detail string) { err = &ProofError{Err: errors.New(detail)} })
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrNotProved, err)
 	}
 	if v.Report, err = audit.CheckSite(&records, v.Hosts...); err != nil {
 		return nil, err

@@ -316,7 +316,7 @@ func TestForgedBundles(t *testing.T) {
 			return l
 		}, want: "don't fit"},
 		"the end cut off": {forge: func(l []string) []string { return l[:len(l)-1] }, want: "cut off"},
-		"the beginning":   {forge: func(l []string) []string { return l[1:] }, want: "line 1 of the bundle: not"},
+		"the beginning":   {forge: func(l []string) []string { return l[1:] }, want: "line 1: not"},
 		"empty":           {forge: func([]string) []string { return nil }, want: "it is empty"},
 		"the header only": {forge: func(l []string) []string { return l[:1] }, want: "cut off"},
 		"another version": {forge: func(l []string) []string { l[0] = `{"bundle":2}` + "\n"; return l }, want: "version 2"},
