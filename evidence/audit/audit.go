@@ -4,31 +4,33 @@
 // It needs no crawler and no network: a program that imports this package alone can judge the log
 // of somebody else.
 //
-// Check reads first and judges then, in this order:
+// Check reads first and judges then. The files follow each other as it does, and call what is
+// further down this list:
 //
+//	audit.go      Check; an exchange, a limiter
 //	source.go     lines: their numbers, the chain, checkpoints
 //	records.go    records, each against itself and its request: starts, ends, blocks
 //	robots.go     verdicts, decided again from robots.txt; consent.go: preferences
 //	pages.go      redirects, tries and pages; budget.go: what was spent
 //	hosts.go      each host by the times of its starts, with everything known: gaps, slots, blocks
 //	refusals.go   each answer of a host by its time: what it had to do to the host
-//	report.go     what was found; promises.go: by promise
+//	transport.go  what was promised, and by whose limiter
+//	promises.go   what was found: what is broken, and what is open, by promise
+//	report.go     how that is shown
 package audit
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"errors"
 	"io"
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit/internal/sites"
 	"github.com/go-politeness/politeness/evidence/audit/internal/trees"
-	"github.com/go-politeness/politeness/internal/printable"
 )
 
 // Check reads what [evidence.JSONLines] wrote and proves again what it claims: that no two starts
@@ -57,20 +59,21 @@ import (
 // A log that is signed needs its key to prove that: see [Trust.Check].
 func Check(logs ...io.Reader) (*Report, error) { return Trust{}.Check(logs...) }
 
-func check(k *trees.Known, logs []io.Reader) (*Report, error) {
-	a := newAuditor()
+// check checks logs against what is known of them, or only what they say of a site, unless it is
+// nil.
+func check(k *trees.Known, site *sites.Site, logs []io.Reader) (*Report, error) {
+	a := &auditor{
+		report:     Report{Records: map[evidence.Type]int{}, Broken: map[Kind]int{}, Violations: []Violation{}, Hosts: []HostReport{}},
+		transports: map[string]*transport{}, limiters: map[string]*limiter{}, cut: map[string]bool{}, hosts: map[string]*host{}, proved: map[string]int64{},
+	}
 	var errs error
 	for i, r := range logs {
-		s := &source{a: a, chain: sha256.New()}
+		s := &source{a: a, chain: sha256.New(), site: site, run: new(run)}
 		if len(logs) > 1 {
 			s.at.log = i + 1
 		}
-		s.forest = trees.Forest{Known: k, Report: (*trees.Signed)(&a.report.Signed), Broken: func(detail string, at ...int) {
-			var places []place
-			for _, line := range at {
-				places = append(places, place{s.at.log, line})
-			}
-			a.violation(BrokenSignature, "", detail, places...)
+		s.forest = trees.Forest{Known: k, Report: (*trees.Signed)(&a.report.Signed), Broken: func(detail string, at, before int) {
+			a.violation(BrokenSignature, "", detail, place{s.at.log, before}, place{s.at.log, at})
 		}}
 		errs = errors.Join(errs, s.readAll(r))
 		s.forest.End()
@@ -91,17 +94,6 @@ const (
 	// never is later than any time.
 	never = math.MaxInt64
 )
-
-// stamp returns t in nanoseconds since 1970, from then to 2242, 0 for the zero time.
-func stamp(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return min(max(t.Unix(), 1), 1<<33)*int64(time.Second) + int64(t.Nanosecond())
-}
-
-// tooShort reports whether a delay, if it is known, doesn't keep to a crawl-delay.
-func tooShort(delay, floor int64) bool { return delay > 0 && delay < min(floor, longest) }
 
 // An auditor reads records and judges them.
 type auditor struct {
@@ -126,38 +118,19 @@ type auditor struct {
 	unsaid     bool             // whether a Transport did something that has stated no policy
 }
 
-// A run is one log, from its first record to its seal or to where it was cut off. A process that is
-// killed leaves the beginning of an honest log: the last lines are lost, and those of requests that
-// had no answer yet. So what such a log lacks is open, as far as it can have been lost that way: a
-// request that isn't known to have ended had its slot until the last records were made.
-type run struct {
-	index       int // of all logs
-	log         int // of its file, as in a place
-	sealed      bool
-	first, last int64 // earliest and latest record
-	jumped      int64 // how far the clock has jumped ahead in all
-}
-
 // until returns the time until which a request of t surely had its slot if a kill has taken its
 // end, which is recorded within slack, out of the log.
 func (t *transport) until() int64 { return t.run.last - slack + t.shift }
 
 // A limiter is what some Transports share: slots, delays and blocks of each host.
 type limiter struct {
-	index        int
-	named        bool             // whether its policy names it
-	policy       *evidence.Policy // the first one that names it
-	at           place            // of that
-	exchanges    []*exchange      // only where places are counted
-	began, ended *run             // its first log and its last one, as they were read
-	first, last  int64            // earliest and latest record of its logs
-	local        int64            // earliest start of which its server knows nothing
-	cut          int64            // time from which on records may be missing, of logs that were cut off; never: none was
-}
-
-// before reports whether the logs of l had ended when those of o began.
-func (l *limiter) before(o *limiter) bool {
-	return l.ended.log == o.began.log && l.ended.index <= o.began.index || l.last <= o.first
+	index       int
+	policy      *evidence.Policy // the first one of a Transport that has it
+	at          place            // of that
+	exchanges   []*exchange      // only where places are counted
+	first, last int64            // first and latest record of its logs
+	local       int64            // earliest start of which its server knows nothing
+	cut         int64            // time from which on records may be missing, of logs that were cut off; never: none was
 }
 
 // A fate is how an exchange ended.
@@ -200,30 +173,18 @@ type exchange struct {
 	fate       fate
 }
 
-func newAuditor() *auditor {
-	return &auditor{
-		report:     Report{Records: map[evidence.Type]int{}, Broken: map[Kind]int{}, Violations: []Violation{}, Hosts: []HostReport{}},
-		transports: map[string]*transport{}, limiters: map[string]*limiter{}, cut: map[string]bool{}, hosts: map[string]*host{}, proved: map[string]int64{},
-	}
-}
-
-// begin starts a log.
-func (a *auditor) begin() {
-	a.run = &run{index: a.report.Logs, log: a.at.log}
-}
-
 // end ends a log.
 func (a *auditor) end() {
 	for _, by := range a.named {
 		for _, t := range by.trips {
-			if t.underWay && !a.run.sealed {
+			if t.underWay && a.run.seal == 0 {
 				t.x.fate, t.x.end = cutOff, max(t.x.start, by.until())
 			}
 		}
 		by.trips, by.over, by.origins = nil, nil, nil
 		if l, r := by.limiter, a.run; l != nil && by.run == r {
 			l.first, l.last = min(l.first, r.first+by.shift), max(l.last, r.last+by.shift)
-			if !r.sealed {
+			if r.seal == 0 {
 				l.cut, a.cut[by.row] = min(l.cut, by.until()), true
 			}
 		}
@@ -241,11 +202,9 @@ func (a *auditor) judge() *Report {
 	for _, name := range slices.Sorted(maps.Keys(a.hosts)) {
 		h := a.hosts[name]
 		h.judge()
-		if h.latencies > 0 {
-			h.report.Latency = h.latency / time.Duration(h.latencies)
-		}
-		refused := h.report.Refused
-		h.report.RefusalShare = float64(refused.TooMany+refused.Forbidden+refused.Failed+refused.None) / float64(max(1, h.report.Answers))
+		answers, refused := h.report.Answers, h.report.Refused
+		h.report.Latency /= time.Duration(max(1, answers-refused.None)) // the sum of all so far
+		h.report.RefusalShare = float64(refused.TooMany+refused.Forbidden+refused.Failed+refused.None) / float64(max(1, answers))
 		r.Hosts = append(r.Hosts, h.report)
 	}
 	for _, id := range slices.Sorted(maps.Keys(a.limiters)) {
@@ -268,32 +227,3 @@ func (a *auditor) judge() *Report {
 	r.Promises = a.promised()
 	return r
 }
-
-// violation reports what is wrong with the records at the given places.
-func (a *auditor) violation(kind Kind, host, detail string, at ...place) {
-	a.report.Broken[kind]++
-	slices.SortFunc(at, func(p, q place) int { return cmp.Or(cmp.Compare(p.log, q.log), cmp.Compare(p.line, q.line)) })
-	v := Violation{Kind: kind, Host: strings.Clone(host), Detail: printable.Text(detail)}
-	for _, p := range slices.Compact(at) {
-		v.Lines = append(v.Lines, p.line)
-		if p.log > 0 {
-			v.Logs = append(v.Logs, p.log)
-		}
-	}
-	a.report.Violations = append(a.report.Violations, v)
-	if len(a.report.Violations) == 2*maxViolations {
-		a.sortViolations()
-	}
-}
-
-// sortViolations keeps the first violations, in the order of lines.
-func (a *auditor) sortViolations() {
-	vs := a.report.Violations
-	slices.SortStableFunc(vs, func(v, w Violation) int {
-		return cmp.Or(slices.Compare(v.Logs, w.Logs), slices.Compare(v.Lines, w.Lines))
-	})
-	a.report.Violations = vs[:min(len(vs), maxViolations)]
-}
-
-// place returns where the record of the start x stands.
-func (a *auditor) place(x *exchange) place { return place{a.named[x.by].run.log, int(x.line)} }

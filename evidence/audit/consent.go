@@ -10,15 +10,11 @@ import (
 // reserved takes the record of a page that isn't fetched, or isn't handed over, since the site
 // reserves it. What headers and pages state is in the log only as the crawler has recorded it.
 func (a *auditor) reserved(d *evidence.Decision) {
-	a.fits(d)
-	t := a.trip(d)
-	if d.Status != 0 {
-		t.reserved = true
-		return
+	if a.fits(d); d.Status == 0 { // by robots.txt: nothing may have been fetched
+		a.decided(d)
+	} else {
+		a.trip(d).reserved = true
 	}
-	t.judged, t.decided, t.allowed, t.derived, t.floor = a.at, stamp(d.Time), false, false, 0 // by robots.txt: nothing may have been fetched
-	a.leave(t)
-	a.consentAgain(d)
 }
 
 // fits checks that the verdict d is about the purposes that the policy states.

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/internal/lines"
 )
 
@@ -13,28 +15,24 @@ import (
 type host struct {
 	a         *auditor
 	report    HostReport
-	latency   time.Duration // sum of all latencies
-	latencies int           // number of them
-	latest    uint64        // largest number of a start so far
+	latest    uint64 // largest number of a start so far
 	sequences map[*limiter]*sequence
 	takenBack map[given]int64      // when slots were taken back, by the starts that had them
 	given     map[given]bool       // numbers of starts that were given up
 	voids     map[int64]bool       // their stamps, which later starts may name
 	own       map[uint32][]*limits // of this host alone, by Transport and number of the first start
 	dates     dates                // what Date headers say of the server's clock
-	owed      owed
+
+	// What the limiters before leave beyond the ends of their logs: the last start, if the gap
+	// after it is kept over a restart, and a block.
+	start *exchange
+	hold
 }
 
 // A given is the number that a start was given.
 type given struct {
 	row string
 	seq uint64
-}
-
-// An owed is what a host is owed by the limiters before, beyond the ends of their logs.
-type owed struct {
-	start *exchange // the last start, if the gap after it is kept over a restart
-	hold
 }
 
 // kept is the delay above which a gap is kept over a restart.
@@ -59,6 +57,17 @@ type sequence struct {
 	hidden   int64                // latest start before which one is missing, as after a kill; 0: there is none
 	firstEnd int64                // when the first of its exchanges ended
 	overlaps bool                 // whether another limiter was in use at the same time
+}
+
+// host returns the host that d is about.
+func (a *auditor) host(d *evidence.Decision) *host {
+	h := a.hosts[d.Host]
+	if h == nil {
+		name := strings.Clone(d.Host)
+		h = &host{a: a, report: HostReport{Host: name}, given: map[given]bool{}, voids: map[int64]bool{}, takenBack: map[given]int64{}, own: map[uint32][]*limits{}, sequences: map[*limiter]*sequence{}}
+		a.hosts[name] = h
+	}
+	return h
 }
 
 // of returns what the limiter of t did to h.
@@ -87,7 +96,7 @@ func (h *host) judge() {
 	})
 	for i, s := range all {
 		if i > 0 && all[i-1].last != nil && all[i-1].last.start+all[i-1].last.delay > s.first {
-			s.overlaps = !all[i-1].limiter.before(s.limiter)
+			s.overlaps = all[i-1].limiter.last > s.limiter.first
 		}
 		s.judge()
 	}
@@ -112,12 +121,11 @@ func (s *sequence) sort() {
 	}
 	for _, n := range s.answers {
 		if b := n.block; b != nil {
-			s.first, s.blocks, s.moves = min(s.first, b.from), append(s.blocks, n), append(s.moves, move{b.from + 1, n.x, n})
+			s.first, s.moves = min(s.first, b.from), append(s.moves, move{b.from + 1, n.x, n})
 		} else {
 			s.moves = append(s.moves, move{n.at, n.x, n})
 		}
 	}
-	slices.SortStableFunc(s.blocks, func(n, m *answer) int { return cmp.Compare(n.block.from, m.block.from) })
 	slices.SortStableFunc(s.moves, func(m, n move) int { return cmp.Compare(m.at, n.at) })
 }
 
@@ -127,7 +135,7 @@ func (s *sequence) judge() {
 	if s.overlaps {
 		s.a.openEnded(delaysKept, "a host that two limiters were used for at one time: neither knows of the other's starts (share one, by Config.Hosts)")
 	} else {
-		s.hold = h.owed.hold
+		s.hold = h.hold
 	}
 	for i, x := range s.xs {
 		// Whatever it says of its turn, the limits in force hold.
@@ -148,15 +156,11 @@ func (s *sequence) judge() {
 	}
 	s.move(never)
 	if s.last != nil && s.last.delay > kept {
-		h.owed.start = s.last
+		h.start = s.last
 	}
-	if s.until > h.owed.until || !s.overlaps {
-		h.owed.hold, h.owed.left = s.hold, s.alone || s.left
+	if s.until > h.until || !s.overlaps {
+		h.hold, h.left = s.hold, s.alone || s.left
 	}
-}
-
-func (s *sequence) violation(kind Kind, detail string, at ...place) {
-	s.a.violation(kind, s.h.report.Host, detail, at...)
 }
 
 // number checks that the start x has the number that comes next in its row. One that was given up
@@ -207,7 +211,7 @@ const usedBefore = "a limiter that was in use before the log begins: the starts 
 
 // chain checks that the start before x, as the limiter has it, is one of the logs.
 func (s *sequence) chain(x *exchange) {
-	if !s.limiter.named || x.flags&local != 0 {
+	if s.limiter.policy.Limiter == "" || x.flags&local != 0 {
 		return
 	}
 	switch last := s.last; {
@@ -235,7 +239,7 @@ func (s *sequence) gap(x *exchange, limits *limits) {
 	last, short := s.last, s.forgot
 	s.forgot = limits.learned && s.forgets(x)
 	if last == nil {
-		if last = s.h.owed.start; last == nil || s.overlaps || last.start+last.delay <= s.limiter.first {
+		if last = s.h.start; last == nil || s.overlaps || last.start+last.delay <= s.limiter.first {
 			return
 		}
 	}
@@ -319,7 +323,7 @@ func (s *sequence) endless(x *exchange, i int) {
 		s.violation(MissingEnd, "a start without an end", s.a.place(x))
 	case x.fate == cutOff:
 		s.a.openEnded(everyStartEnded, "the log stops while requests are under way, as after a kill, or where bodies are never closed: these have no end")
-		s.a.openIf(s.a.named[x.by].budget.limits["bytes"] > 0, budgetKept, "how much was read of a request that has no end")
+		s.a.openIf(s.a.named[x.by].policy.Bytes > 0, budgetKept, "how much was read of a request that has no end")
 		s.a.openIf(i+1 < len(s.xs) && x.trouble == 0, blocksKept, "what a request that has no end was answered")
 	}
 }
@@ -354,14 +358,4 @@ func (s *sequence) forgets(x *exchange) bool {
 		s.taught, s.taughtAt = delay, cmp.Or(s.last, x).start
 	}
 	return short
-}
-
-// taughtUntil returns the shortest delay that may be left of what was taught at the given time:
-// each 20 s make it 2 % shorter, and twice as much after each five such steps, as far as 16 %.
-func (s *sequence) taughtUntil(at int64) float64 {
-	least := s.taught
-	for i := range min((at-s.taughtAt)/(20*slack), 1000) {
-		least *= 1 - float64(min(16, 2<<min(i/5, 3)))/100
-	}
-	return least
 }

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"cmp"
 	"hash/maphash"
 	"net/url"
 	"strings"
@@ -29,7 +28,6 @@ type trip struct {
 
 	x        *exchange // its last try
 	host     *host
-	by       *transport
 	attempt  int   // number of the try
 	sends    int   // how often it was sent
 	underWay bool  // whether it has no end yet
@@ -115,19 +113,14 @@ func redirectTarget(d *evidence.Decision) uint64 {
 	if strings.HasSuffix(d.Location, evidence.Clipped) || strings.HasSuffix(d.URL, evidence.Clipped) {
 		return anywhere
 	}
-	base, err := url.Parse(d.URL)
-	if err != nil {
-		return nowhere
+	u, err := url.Parse(d.URL)
+	if err == nil {
+		u, err = u.Parse(d.Location)
 	}
-	u, err := base.Parse(d.Location)
 	if err != nil || u.Opaque != "" {
 		return nowhere
 	}
-	target := cmp.Or(u.EscapedPath(), "/")
-	if u.ForceQuery || u.RawQuery != "" {
-		target += "?" + u.RawQuery
-	}
-	return keyOfURL(u.Scheme + "://" + hostname.ASCII(u.Host) + target)
+	return keyOfURL(u.Scheme + "://" + hostname.ASCII(u.Host) + u.RequestURI())
 }
 
 // keyOfURL is a hash of a URL in one spelling of its origin.
@@ -159,14 +152,13 @@ func (a *auditor) dated(h *host, t *trip, d *evidence.Decision) {
 	a.tallies[timesAgree].tested++
 	least := stamp(date) - t.wall - int64(d.Latency)
 	most := least + int64(d.Latency) + slack
-	k := &h.dates
-	may := drift + max(t.wall-k.at, k.at-t.wall)/drifts
+	may := drift + max(t.wall-h.dates.at, h.dates.at-t.wall)/drifts
 	switch {
 	case least > wrongClock || most < -wrongClock:
 		a.openEnded(timesAgree, "a server whose Date is more than an hour away from the log's times")
-	case k.at == 0:
-		*k = dates{t.wall, least, most}
-	case most < k.least-may || least > k.most+may:
+	case h.dates.at == 0:
+		h.dates = dates{t.wall, least, most}
+	case most < h.dates.least-may || least > h.dates.most+may:
 		a.openEnded(timesAgree, "a Date header that disagrees with those before it: a cache, or several machines, or the log's times aren't true")
 	}
 }

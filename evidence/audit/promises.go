@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/internal/lines"
+	"github.com/go-politeness/politeness/internal/printable"
 )
 
 // A Promise is one of those that a crawl makes, and what the log shows of it.
@@ -153,4 +155,75 @@ func policyInWords(p *evidence.Policy) string {
 	add(p.Every > 0, "anew each %v", p.Every)
 	add(p.Retries > 0, "%d further tries", p.Retries)
 	return strings.Join(parts, ", ")
+}
+
+// A place is a line of one of the logs that are checked.
+type place struct {
+	log  int // number of the log, from 1; 0 where there is only one
+	line int // number of the line in its log, from 1
+}
+
+// String returns "line 7", with the log before it where there are several.
+func (p place) String() string {
+	if p.log == 0 {
+		return fmt.Sprintf("line %d", p.line)
+	}
+	return fmt.Sprintf("log %d, line %d", p.log, p.line)
+}
+
+// place returns where the record of the start x stands.
+func (a *auditor) place(x *exchange) place { return place{a.named[x.by].run.log, int(x.line)} }
+
+// violation reports what is wrong with the records at the given places.
+func (a *auditor) violation(kind Kind, host, detail string, at ...place) {
+	a.report.Broken[kind]++
+	slices.SortFunc(at, func(p, q place) int { return cmp.Or(cmp.Compare(p.log, q.log), cmp.Compare(p.line, q.line)) })
+	v := Violation{Kind: kind, Host: strings.Clone(host), Detail: printable.Text(detail)}
+	for _, p := range slices.Compact(at) {
+		v.Lines = append(v.Lines, p.line)
+		if p.log > 0 {
+			v.Logs = append(v.Logs, p.log)
+		}
+	}
+	a.report.Violations = append(a.report.Violations, v)
+	if len(a.report.Violations) == 2*maxViolations {
+		a.sortViolations()
+	}
+}
+
+// sortViolations keeps the first violations, in the order of lines.
+func (a *auditor) sortViolations() {
+	vs := a.report.Violations
+	slices.SortStableFunc(vs, func(v, w Violation) int {
+		return cmp.Or(slices.Compare(v.Logs, w.Logs), slices.Compare(v.Lines, w.Lines))
+	})
+	a.report.Violations = vs[:min(len(vs), maxViolations)]
+}
+
+// contradiction reports that the present record can't be true, or not beside those at other places.
+func (a *auditor) contradiction(detail string, others ...place) {
+	a.violation(Contradiction, a.d.Host, detail, append(others, a.at)...)
+}
+
+// cannot reports a contradiction, if there is one.
+func (a *auditor) cannot(is bool, detail string, others ...place) {
+	if is {
+		a.contradiction(detail, others...)
+	}
+}
+
+// missing says that what has the numbers from first to last is missing.
+func missing(what string, first, last uint64) string {
+	if first == last {
+		return fmt.Sprintf("%s %d is missing", what, first)
+	}
+	return fmt.Sprintf("%ss %d to %d are missing", what, first, last)
+}
+
+// stamp returns t in nanoseconds since 1970, from then to 2242, 0 for the zero time.
+func stamp(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return min(max(t.Unix(), 1), 1<<33)*int64(time.Second) + int64(t.Nanosecond())
 }

@@ -15,18 +15,6 @@ import (
 // seed makes the hashes by which URLs and requests are told apart.
 var seed = maphash.MakeSeed()
 
-// contradiction reports that the present record can't be true, or not beside those at other places.
-func (a *auditor) contradiction(detail string, others ...place) {
-	a.violation(Contradiction, a.d.Host, detail, append(others, a.at)...)
-}
-
-// cannot reports a contradiction, if there is one.
-func (a *auditor) cannot(is bool, detail string, others ...place) {
-	if is {
-		a.contradiction(detail, others...)
-	}
-}
-
 // take takes the record d from the line at. What a Transport did before it said what it promises
 // isn't judged.
 func (a *auditor) take(d *evidence.Decision, at place) {
@@ -43,7 +31,7 @@ func (a *auditor) take(d *evidence.Decision, at place) {
 			p.Last = d.Time
 		}
 		now := stamp(d.Time)
-		r.first, r.last = min(cmp.Or(r.first, now), now), max(r.last, now)
+		r.first, r.last = cmp.Or(r.first, now), max(r.last, now)
 	}
 	a.consistent(d)
 	a.by = a.transportOf(d)
@@ -84,8 +72,8 @@ var recordTypes = map[evidence.Type]struct {
 	evidence.Failed:            {false, (*auditor).ended},
 	evidence.Retried:           {true, func(a *auditor, d *evidence.Decision) { a.trip(d).over = false }},
 	evidence.LeaseExpired:      {false, (*auditor).expired},
-	evidence.BudgetWarning:     {true, (*auditor).limit},
-	evidence.BudgetExceeded:    {false, (*auditor).limit},
+	evidence.BudgetWarning:     {true, nil},
+	evidence.BudgetExceeded:    {false, nil},
 	evidence.ResponseRejected:  {false, nil},
 	evidence.NoIndex:           {true, nil},
 	evidence.StateLost:         {true, nil},
@@ -117,15 +105,42 @@ func (a *auditor) consistent(d *evidence.Decision) {
 	}
 }
 
-// host returns the host that d is about.
-func (a *auditor) host(d *evidence.Decision) *host {
-	h := a.hosts[d.Host]
-	if h == nil {
-		name := strings.Clone(d.Host)
-		h = &host{a: a, report: HostReport{Host: name}, given: map[given]bool{}, voids: map[int64]bool{}, takenBack: map[given]int64{}, own: map[uint32][]*limits{}, sequences: map[*limiter]*sequence{}}
-		a.hosts[name] = h
+// count counts the record d for the report's figures.
+func (a *auditor) count(d *evidence.Decision) {
+	if d.Host == "" {
+		return
 	}
-	return h
+	switch r := &a.host(d).report; d.Type {
+	case evidence.Started, evidence.Resent:
+		r.Starts++
+		r.Wait += d.WaitSlot + d.WaitDelay + d.WaitBlock
+		r.MaxDelay = max(r.MaxDelay, d.Delay)
+	case evidence.Fetched, evidence.Failed:
+		r.Bytes += d.Bytes
+		if !wasSent(d) || d.Status == 0 && d.Left {
+			return
+		}
+		r.Answers++
+		if d.Status > 0 {
+			r.Latency += d.Latency
+		}
+		switch s := d.Status; {
+		case s <= 0:
+			r.Refused.None++
+		case cant(s):
+			r.Refused.Failed++
+		case forbids(s):
+			r.Refused.Forbidden++
+		case s == 429 || d.Refused != "" || a.by.policy != nil && a.by.blocksAtOnce(s):
+			r.Refused.TooMany++
+		}
+	}
+}
+
+// wasSent reports whether the end d is one of a request that was sent: a turn is given back unused
+// where robots.txt or the budget has changed during the wait.
+func wasSent(d *evidence.Decision) bool {
+	return d.Type == evidence.Fetched || d.Err != "" || d.Status != 0 || d.Latency != 0
 }
 
 // started takes the start of a try.
@@ -135,7 +150,7 @@ func (a *auditor) started(d *evidence.Decision) {
 	h.latest = max(h.latest, d.Seq)
 	_, target := sites.SplitURL(d.URL)
 	before := *t
-	t.x, t.by, t.host, t.attempt, t.sends, t.underWay, t.window = new(exchange), a.by, h, d.Attempt, 1, true, 0
+	t.x, t.host, t.attempt, t.sends, t.underWay, t.window = new(exchange), h, d.Attempt, 1, true, 0
 	t.wall = cmp.Or(stamp(d.Start), stamp(d.Time))
 	x := t.x
 	*x = exchange{
@@ -244,20 +259,14 @@ func (a *auditor) ended(d *evidence.Decision) {
 		x.end -= duration/drifts + 1000 // two clocks, and one of them is exact to the microsecond
 	}
 	t.underWay, t.status, t.ended = false, d.Status, now
-	switch costs := x.flags&robotsTxt == 0; {
-	case wasSent(d):
+	if wasSent(d) {
 		t.leads = redirectTarget(d)
 		a.answer(h, t, d)
 		a.dated(h, t, d)
-		if costs {
-			a.spendMore(h, x, t, d.Bytes)
-		}
-	case x.flags&page != 0:
+		a.spendMore(h, x, t, d.Bytes)
+	} else if x.flags |= unsent; x.flags&page != 0 {
 		h.report.Pages--
 		a.by.budget.take(h, t, -1)
-		fallthrough
-	default:
-		x.flags |= unsent
 	}
 	a.handedOver(d, t)
 	a.leave(t)
@@ -267,8 +276,8 @@ func (a *auditor) ended(d *evidence.Decision) {
 func (a *auditor) endAgrees(d *evidence.Decision, t *trip, x *exchange) {
 	start, now, end := a.place(x), stamp(d.Time), t.wall+int64(d.Duration)
 	if x.trouble > 0 {
-		n := t.host.of(t.by).answers[x.trouble-1]
-		moved := n.at - t.by.shift
+		n := t.host.of(a.by).answers[x.trouble-1]
+		moved := n.at - a.by.shift
 		a.cannot(moved < t.wall+int64(d.Latency)-slack || now != 0 && moved > now+settling, "a block was set or lifted at another time than that of the answer", start)
 		if n.status != d.Status {
 			a.contradiction(fmt.Sprintf("status %d here and %d there", d.Status, n.status), n.place)
@@ -278,18 +287,16 @@ func (a *auditor) endAgrees(d *evidence.Decision, t *trip, x *exchange) {
 	if now != 0 && end-now > slack {
 		a.contradiction(fmt.Sprintf("recorded %v before its end", time.Duration(end-now)), start)
 	}
-	if wasSent(d) && tooShort(x.delay, x.floor) {
+	if wasSent(d) && x.delay > 0 && x.delay < min(x.floor, longest) {
 		a.contradiction(fmt.Sprintf("a delay of %v under a crawl-delay of %v", time.Duration(x.delay), time.Duration(x.floor)), start)
 	}
 }
 
 // expired takes the record of a slot that was taken back.
 func (a *auditor) expired(d *evidence.Decision) {
-	h, lost := a.host(d), given{a.by.row, d.Seq}
-	if id, number, ok := strings.Cut(d.Of, "/"); ok { // of any process
-		lost.row = strings.Clone(id)
-		lost.seq, _ = strconv.ParseUint(number, 10, 64)
-	}
+	id, number, _ := strings.Cut(cmp.Or(d.Of, fmt.Sprint(a.by.row, "/", d.Seq)), "/") // of any process
+	seq, _ := strconv.ParseUint(number, 10, 64)
+	h, lost := a.host(d), given{strings.Clone(id), seq}
 	if d.Trip != 0 || lost.seq == 0 { // the request itself doesn't know when it lost its slot
 		a.lost = true
 	} else {

@@ -28,9 +28,7 @@ const (
 func (t *transport) meaning(d *evidence.Decision) meaning {
 	s := d.Status
 	switch {
-	case d.Refused != "" || t.statuses[s]:
-		return refusing
-	case s == 503 && retryAfter(d, d.Time) > 0:
+	case d.Refused != "" || t.blocksAtOnce(s) || s == 503 && retryAfter(d, d.Time) > 0:
 		return refusing
 	case s == 0 && d.Left:
 		return silent
@@ -62,17 +60,11 @@ func cant(status int) bool {
 // retryAfter reads the Retry-After of an answer that was sent at the given time.
 func retryAfter(d *evidence.Decision, sent time.Time) int64 {
 	value := strings.Trim(d.RetryAfter, " \t")
-	if value == "" {
-		return 0
-	}
-	if strings.Trim(value, "0123456789") == "" {
+	if value != "" && strings.Trim(value, "0123456789") == "" {
 		n, _ := strconv.ParseUint(value, 10, 64) // the largest number where it is larger
 		return int64(min(n, longestWish)) * slack
 	}
-	until, ok := httpDate(value)
-	if !ok {
-		return 0
-	}
+	until, _ := httpDate(value)
 	return int64(max(0, until.Sub(sent)))
 }
 
@@ -150,13 +142,13 @@ func (a *auditor) answerOf(t *trip, d *evidence.Decision) answer {
 	}
 	after, left := retryAfter(d, sent), quota(d, sent)
 	n := answer{
-		by: t.by, x: t.x, at: stamp(d.Time) + t.by.shift, place: a.at, meaning: t.by.meaning(d), status: d.Status, refused: strings.Clone(d.Refused),
-		wish: after, early: leeway, after: after > 0, quota: left > 0, teaches: d.Status != 503 || d.Refused != "" || t.by.statuses[503],
+		by: a.by, x: t.x, at: stamp(d.Time) + a.by.shift, place: a.at, meaning: a.by.meaning(d), status: d.Status, refused: strings.Clone(d.Refused),
+		wish: after, early: leeway, after: after > 0, quota: left > 0, teaches: d.Status != 503 || d.Refused != "" || a.by.blocksAtOnce(503),
 	}
 	if !n.after {
 		n.wish = left
 	}
-	n.wish = min(n.wish, int64(cmp.Or(t.by.policy.MaxRetryAfter, 24*time.Hour)))
+	n.wish = min(n.wish, int64(cmp.Or(a.by.policy.MaxRetryAfter, 24*time.Hour)))
 	if strings.Trim(d.RetryAfter, "0123456789") != "" || strings.HasPrefix(d.RateLimit, "remaining=") {
 		n.early = slack // a date is as exact as its second
 	}
@@ -178,7 +170,7 @@ func (s *sequence) keep(x *exchange, n answer) *answer {
 
 // answer takes what the end d of t says of the answer.
 func (a *auditor) answer(h *host, t *trip, d *evidence.Decision) {
-	x, n, s := t.x, a.answerOf(t, d), h.of(t.by)
+	x, n, s := t.x, a.answerOf(t, d), h.of(a.by)
 	n.at = x.answered
 	// Where the clock has jumped ahead during the exchange, the answer came either so long after the
 	// start or so long before the end: only a record of what it did to the host tells.
@@ -232,9 +224,9 @@ type hold struct {
 
 // A standing is what a host's answers have done to it, as far as that follows from their records.
 type standing struct {
-	moves  []move    // those to come
-	blocks []*answer // those that set one, by the times of these
-	late   int64     // how long after an answer the limiter may hear of it
+	moves []move // by time
+	moved int    // how many of them were taken
+	late  int64  // how long after an answer the limiter may hear of it
 
 	hold
 	row    rows      // refusals in a row, by kind
@@ -252,9 +244,9 @@ type standing struct {
 
 // move takes the moves up to the given time.
 func (s *sequence) move(until int64) {
-	for len(s.moves) > 0 && s.moves[0].at <= until {
-		m := s.moves[0]
-		s.moves = s.moves[1:]
+	for s.moved < len(s.moves) && s.moves[s.moved].at <= until {
+		m := s.moves[s.moved]
+		s.moved++
 		switch n := m.n; {
 		case n == nil:
 			s.servedAt(m.x)
@@ -428,12 +420,10 @@ func (n *answer) words() string {
 // beside reports whether the answer n is a part of a block that another one, or a person, has set
 // while its request was in flight, and when the longest of these ends.
 func (s *sequence) beside(n *answer) (longest int64, ok bool) {
-	i, _ := slices.BinarySearchFunc(s.blocks, n.x.start, func(o *answer, at int64) int { return cmp.Compare(o.block.from, at) })
-	for _, o := range s.blocks[i:] {
-		if o.block.from > n.at+s.late {
-			break
-		}
-		if o == n || o.x != nil && o.x.start > n.at+leeway {
+	i, _ := slices.BinarySearchFunc(s.moves, n.x.start+1, func(m move, at int64) int { return cmp.Compare(m.at, at) })
+	for ; i < len(s.moves) && s.moves[i].at <= n.at+s.late+1; i++ {
+		o := s.moves[i].n
+		if o == nil || o.block == nil || o == n || o.x != nil && o.x.start > n.at+leeway {
 			continue
 		}
 		longest, ok = max(longest, o.block.until), true
@@ -469,6 +459,16 @@ func (s *sequence) count(n *answer, m meaning) {
 		taught := s.taughtUntil(b.from)
 		s.taught, s.taughtAt = max(taught, min(factor*max(float64(limits.DelayMin), taught), float64(limits.Ceiling))), b.from
 	}
+}
+
+// taughtUntil returns the shortest delay that may be left of what was taught at the given time:
+// each 20 s make it 2 % shorter, and twice as much after each five such steps, as far as 16 %.
+func (s *sequence) taughtUntil(at int64) float64 {
+	least := s.taught
+	for i := range min((at-s.taughtAt)/(20*slack), 1000) {
+		least *= 1 - float64(min(16, 2<<min(i/5, 3)))/100
+	}
+	return least
 }
 
 // least returns how long the block lasts at least that n set; known is false where the policy is
@@ -533,7 +533,7 @@ func (s *sequence) forbid(n *answer) {
 		return m.at <= n.at+s.late && m.x != nil && m.x.flags&serves != 0
 	}
 	switch {
-	case n.at <= max(s.doubt, s.served+s.late), s.full != 0 && x.start <= s.full+leeway, slices.ContainsFunc(s.moves[:min(len(s.moves), maxOpen)], soon):
+	case n.at <= max(s.doubt, s.served+s.late), s.full != 0 && x.start <= s.full+leeway, slices.ContainsFunc(s.moves[s.moved:min(len(s.moves), s.moved+maxOpen)], soon):
 	case s.full == 0:
 		if s.forbidden++; s.forbidden == cmp.Or(p.InARow, 5) {
 			s.full = n.at
@@ -542,4 +542,8 @@ func (s *sequence) forbid(n *answer) {
 		s.violation(BrokenBlock, fmt.Sprintf("%d answers such as 403 in a row set no block", s.forbidden+1), s.a.place(x))
 		s.forbidden, s.full = 0, 0
 	}
+}
+
+func (s *sequence) violation(kind Kind, detail string, at ...place) {
+	s.a.violation(kind, s.h.report.Host, detail, at...)
 }

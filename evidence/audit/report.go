@@ -10,9 +10,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/go-politeness/politeness/evidence/internal/lines"
-
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/internal/lines"
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
@@ -48,24 +47,18 @@ type Violation struct {
 
 // String returns the violation as one line of text, with what can't be printed escaped as by %q.
 func (v Violation) String() string {
-	var at []string
+	at := make([]string, len(v.Lines))
 	for i, line := range v.Lines {
-		if v.Logs != nil { // each line is named with its log
-			at = append(at, place{v.Logs[i], line}.String())
-		} else {
-			at = append(at, fmt.Sprint(line))
+		if at[i] = fmt.Sprint(line); v.Logs != nil { // each line is named with its log
+			at[i] = place{v.Logs[i], line}.String()
 		}
 	}
-	text := strings.Join(at, " and ")
+	where := strings.Join(at, " and ")
 	if v.Logs == nil {
-		text = map[bool]string{true: "line ", false: "lines "}[len(at) == 1] + text
+		where = map[bool]string{true: "line ", false: "lines "}[len(at) == 1] + where
 	}
-	for _, part := range [...]string{string(v.Kind), v.Host, v.Detail} {
-		if part != "" {
-			text += ": " + part
-		}
-	}
-	return printable.Text(text)
+	parts := slices.DeleteFunc([]string{where, string(v.Kind), v.Host, v.Detail}, func(s string) bool { return s == "" })
+	return printable.Text(strings.Join(parts, ": "))
 }
 
 // maxViolations is how many violations a Report names one by one.
@@ -99,7 +92,7 @@ type HostReport struct {
 	Starts     int      `json:"starts"`     // number of requests sent, those for robots.txt included
 	Pages      int      `json:"pages"`      // number of those that are pages of the budget
 	Bytes      int64    `json:"bytes"`      // of bodies
-	Disallowed int      `json:"disallowed"` // number of URLs refused by robots.txt or by the user's rules
+	Disallowed int      `json:"disallowed"` // number of URLs refused by robots.txt, reserved ones included, or by the user's rules
 	Blocks     int      `json:"blocks"`     // how often the host was blocked
 	Answers    int      `json:"answers"`    // number of answers, and of requests that got none
 	Refused    Refusals `json:"refused"`    // number of those that were refusals
@@ -109,46 +102,6 @@ type HostReport struct {
 	MaxDelay     time.Duration `json:"-"` // longest delay in force
 	Wait         time.Duration `json:"-"` // time that requests waited for their turn, in all
 	Latency      time.Duration `json:"-"` // mean time to the response's headers; 0 if there was none
-}
-
-// count counts the record d for the report's figures.
-func (a *auditor) count(d *evidence.Decision) {
-	if d.Host == "" {
-		return
-	}
-	h := a.host(d)
-	switch r := &h.report; d.Type {
-	case evidence.Started, evidence.Resent:
-		r.Starts++
-		r.Wait += d.WaitSlot + d.WaitDelay + d.WaitBlock
-		r.MaxDelay = max(r.MaxDelay, d.Delay)
-	case evidence.Fetched, evidence.Failed:
-		r.Bytes += d.Bytes
-		if d.Latency > 0 && d.Status > 0 {
-			h.latencies++
-			h.latency += d.Latency
-		}
-		if !wasSent(d) || d.Status == 0 && d.Left {
-			return
-		}
-		r.Answers++
-		switch s := d.Status; {
-		case s <= 0:
-			r.Refused.None++
-		case cant(s):
-			r.Refused.Failed++
-		case forbids(s):
-			r.Refused.Forbidden++
-		case s == 429 || d.Refused != "" || a.by.statuses[s]:
-			r.Refused.TooMany++
-		}
-	}
-}
-
-// wasSent reports whether the end d is one of a request that was sent: a turn is given back unused
-// where robots.txt or the budget has changed during the wait.
-func wasSent(d *evidence.Decision) bool {
-	return d.Type == evidence.Fetched || d.Err != "" || d.Status != 0 || d.Latency != 0
 }
 
 // Refusals are how often a host didn't serve what it was asked for, by the words that it had for
@@ -212,19 +165,19 @@ func (r *Report) Promise(name string) (p Promise) {
 	return p
 }
 
-// String returns the report as text.
-func (r *Report) String() string {
-	var b strings.Builder
-	_ = r.WriteText(&b) // a Builder takes everything
-	return b.String()
+// WriteText writes the report for people.
+func (r *Report) WriteText(w io.Writer) error {
+	_, err := io.WriteString(w, r.String())
+	return err
 }
 
 // shown is how many hosts the text names.
 const shown = 10
 
-// WriteText writes the report for people.
-func (r *Report) WriteText(w io.Writer) error {
-	var b strings.Builder
+// String returns the report as text.
+func (r *Report) String() string {
+	var text strings.Builder
+	b := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	total, broken := 0, 0
 	for _, n := range r.Records {
 		total += n
@@ -232,67 +185,62 @@ func (r *Report) WriteText(w io.Writer) error {
 	for _, n := range r.Broken {
 		broken += n
 	}
-	fmt.Fprintf(&b, "%s, %s", lines.Count(total, "record"), lines.Count(len(r.Hosts), "host"))
+	fmt.Fprintf(b, "%s, %s", lines.Count(total, "record"), lines.Count(len(r.Hosts), "host"))
 	if !r.First.IsZero() {
-		fmt.Fprintf(&b, ", %s to %s", r.First.UTC().Format(time.DateTime), r.Last.UTC().Format(time.DateTime+" UTC"))
+		fmt.Fprintf(b, ", %s to %s", r.First.UTC().Format(time.DateTime), r.Last.UTC().Format(time.DateTime+" UTC"))
 	}
 	if r.Logs > 1 {
-		fmt.Fprintf(&b, ", %d logs one after the other", r.Logs)
+		fmt.Fprintf(b, ", %d logs one after the other", r.Logs)
 	}
-	b.WriteString("\n\n")
+	fmt.Fprint(b, "\n\n")
 	for _, said := range r.Promised {
-		fmt.Fprintf(&b, "promised: %s\n\n", printable.Text(said))
+		fmt.Fprintf(b, "promised: %s\n\n", printable.Text(said))
 	}
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, p := range r.Promises {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", p.Name, p, p.Proof)
+		fmt.Fprintf(b, "%s\t%s\t%s\n", p.Name, p, p.Proof)
 	}
-	table.Flush()
 	for _, p := range r.Promises {
 		if p.Open > 0 {
-			fmt.Fprintf(&b, "\nopen, %s:\n  %s\n", p.Name, strings.Join(p.Why, "\n  "))
+			fmt.Fprintf(b, "\nopen, %s:\n  %s\n", p.Name, strings.Join(p.Why, "\n  "))
 		}
 	}
 	if len(r.Hosts) > 0 {
-		fmt.Fprintf(table, "\nslowest hosts\tstarts\tlatency\tmin gap\tmax delay\twaited\tdisallowed\tblocks\trefusals\n")
-		for _, h := range r.mostOf(func(h *HostReport) float64 { return float64(h.Latency / time.Microsecond) })[:min(len(r.Hosts), shown)] {
-			waited := any("-") // by the Transport; a crawler may do all of the waiting itself
-			if h.Wait > 0 {
-				waited = printable.Duration(h.Wait)
-			}
-			fmt.Fprintf(table, "%s\t%d\t%v\t%v\t%v\t%v\t%d\t%d\t%.0f %%\n", printable.Text(h.Host), h.Starts, printable.Duration(h.Latency),
-				printable.Duration(h.MinGap), printable.Duration(h.MaxDelay), waited, h.Disallowed, h.Blocks, 100*h.RefusalShare)
+		fmt.Fprint(b, "\nslowest hosts\tstarts\tlatency\tmin gap\tmax delay\twaited\tdisallowed\tblocks\trefusals\n")
+	}
+	for _, h := range r.mostOf(func(h *HostReport) float64 { return float64(h.Latency / time.Microsecond) })[:min(len(r.Hosts), shown)] {
+		waited := any("-") // by the Transport; a crawler may do all of the waiting itself
+		if h.Wait > 0 {
+			waited = printable.Duration(h.Wait)
 		}
-		table.Flush()
+		fmt.Fprintf(b, "%s\t%d\t%v\t%v\t%v\t%v\t%d\t%d\t%.0f %%\n", printable.Text(h.Host), h.Starts, printable.Duration(h.Latency),
+			printable.Duration(h.MinGap), printable.Duration(h.MaxDelay), waited, h.Disallowed, h.Blocks, 100*h.RefusalShare)
 	}
-	var warnings []string
-	for _, h := range r.mostOf(func(h *HostReport) float64 { return h.RefusalShare }) {
-		if warning := h.Warning(); warning != "" {
-			warnings = append(warnings, "  "+warning+"\n")
-		}
+	warned := slices.DeleteFunc(r.mostOf(func(h *HostReport) float64 { return h.RefusalShare }), func(h HostReport) bool { return h.Warning() == "" })
+	if len(warned) > 0 {
+		fmt.Fprintf(b, "\nwarning, over %.0f %% of what was asked was refused:\n", 100*tooManyRefusals)
 	}
-	if more := len(warnings) - shown; more > 0 {
-		warnings = append(warnings[:shown], fmt.Sprintf("  and %s\n", lines.Count(more, "more host")))
+	for _, h := range warned[:min(len(warned), shown)] {
+		fmt.Fprintf(b, "  %s\n", h.Warning())
 	}
-	if warnings != nil {
-		fmt.Fprintf(&b, "\nwarning, over %.0f %% of what was asked was refused:\n%s", 100*tooManyRefusals, strings.Join(warnings, ""))
+	if more := len(warned) - shown; more > 0 {
+		fmt.Fprintf(b, "  and %s\n", lines.Count(more, "more host"))
 	}
 	switch {
 	case r.Complete():
-		b.WriteString("\nProved: every promise was kept, by what is in the log.\n")
+		fmt.Fprint(b, "\nProved: every promise was kept, by what is in the log.\n")
 	case broken == 0:
-		b.WriteString("\nNothing is broken, but not everything is proved: see what is open.\n")
+		fmt.Fprint(b, "\nNothing is broken, but not everything is proved: see what is open.\n")
 	default:
-		fmt.Fprintf(&b, "\n%s:\n", lines.Count(broken, "violation"))
+		fmt.Fprintf(b, "\n%s:\n", lines.Count(broken, "violation"))
 		for _, v := range r.Violations {
-			fmt.Fprintf(&b, "  %s\n", v)
+			fmt.Fprintf(b, "  %s\n", v)
 		}
 		if more := broken - len(r.Violations); more > 0 {
-			fmt.Fprintf(&b, "  and %d more\n", more)
+			fmt.Fprintf(b, "  and %d more\n", more)
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	b.Flush()
+	return text.String()
 }
 
 // mostOf returns the hosts, those first that have most of something.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"regexp"
 	"slices"
@@ -40,9 +39,6 @@ const (
 	noText = "the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)"
 )
 
-// emptySum is the SHA-256 of an empty robots.txt.
-var emptySum = hex.EncodeToString(sha256.New().Sum(nil))
-
 // robotsFetched takes a new copy of a robots.txt. A request goes on with the copy before while a
 // new one is fetched.
 func (a *auditor) robotsFetched(d *evidence.Decision) {
@@ -56,24 +52,21 @@ func (a *auditor) robotsFetched(d *evidence.Decision) {
 		ttl = min(ttl, p.RobotsTTL)
 	}
 	c.until = c.from + int64(min(ttl, maxAge))
-	sum := sha256.Sum256(c.text)
-	a.cannot(d.Text != "" && d.SHA256 != "" && (d.Bytes == 0 || d.Bytes == int64(len(d.Text))) && c.sum != hex.EncodeToString(sum[:]), "the text of robots.txt doesn't have its SHA-256")
+	sum := fmt.Sprintf("%x", sha256.Sum256(c.text))
+	a.cannot(d.Text != "" && d.SHA256 != "" && (d.Bytes == 0 || d.Bytes == int64(len(d.Text))) && c.sum != sum, "the text of robots.txt doesn't have its SHA-256")
 	a.robotsAnswered(d)
 	name, _ := sites.SplitURL(d.URL)
 	copies := a.by.origins[name]
 	switch {
 	case d.Type == evidence.RobotsFetched: // an empty one, or one that is missing, allows everything (RFC 9309, section 2.3.1.3)
-		if d.Text == "" && c.sum != emptySum && (d.Status < 300 || d.Status >= 500 || d.Status == 429) {
+		if d.Text == "" && c.sum != sum && (d.Status < 300 || d.Status >= 500 || d.Status == 429) {
 			c.open = noText
 		}
 	case d.Type == evidence.RobotsRevalidated || d.SHA256 != "": // an old copy holds again, or on
 		a.cannot(d.Type == evidence.RobotsUnreachable && !p.ServeStale, "an old copy of robots.txt is used, which the policy doesn't let")
 		c.open = noText
-		for _, old := range copies {
-			if old.sum == c.sum {
-				c.at, c.text, c.open = old.at, old.text, old.open
-				break
-			}
+		if i := slices.IndexFunc(copies, func(old *robotsCopy) bool { return old.sum == c.sum }); i >= 0 {
+			c.at, c.text, c.open = copies[i].at, copies[i].text, copies[i].open
 		}
 	case p.Unreachable == "allow":
 		c.open = "robots.txt couldn't be had, and the policy lets everything then"
@@ -164,7 +157,7 @@ func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Du
 	wrong := ""
 	if why == "" {
 		v := c.rules.Test(target)
-		switch sure := certain(d.URL, target); {
+		switch sure := certain(target); {
 		case sure != target && c.reaches(sure):
 			why = "a URL that isn't whole in the log"
 		case v.Allowed != d.Allowed:
@@ -195,15 +188,16 @@ func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Du
 func (a *auditor) decided(d *evidence.Decision) {
 	t := a.trip(d)
 	t.judged, t.decided, t.allowed, t.derived, t.floor = a.at, stamp(d.Time), d.Type == evidence.RobotsAllowed && d.Allowed, false, int64(d.CrawlDelay)
-	if d.Type != evidence.BlockedByRule {
+	if d.Type == evidence.RobotsAllowed || d.Type == evidence.BlockedByRobots {
 		var floor time.Duration
 		t.derived, floor = a.decideAgain(d)
 		t.floor = max(t.floor, int64(floor))
 	}
 	if d.Type == evidence.RobotsAllowed {
-		if a.fits(d); d.Purposes != "" || d.Preferences != "" {
-			a.consentAgain(d)
-		}
+		a.fits(d)
+	}
+	if d.Type == evidence.Reserved || d.Type == evidence.RobotsAllowed && d.Purposes+d.Preferences != "" {
+		a.consentAgain(d)
 	}
 	if !t.allowed {
 		a.leave(t)
@@ -227,31 +221,20 @@ func (a *auditor) allowed(d *evidence.Decision, t *trip) {
 	default:
 		a.openEnded(allowedByRobots, "the verdict can't be decided again")
 	}
-	if delay := int64(max(d.Delay, d.CrawlDelay)); tooShort(delay, t.floor) {
-		a.contradiction(fmt.Sprintf("started with a delay of %v under a crawl-delay of %v", time.Duration(delay), time.Duration(t.floor)), t.judged)
-	}
 	if late := t.decided - stamp(d.Start); !d.Start.IsZero() && late > slack {
 		a.contradiction(fmt.Sprintf("allowed %v after the start", time.Duration(late)), t.judged)
 	}
 }
 
-// certain returns the beginning of the target of u that is sure to be what was asked for, up to an
+// certain returns the beginning of a target that is sure to be what was asked for, up to an
 // escape; all of it where that is. Redact may have replaced a value, a long URL is clipped, and a
 // URL in the URL may have lost its userinfo.
-func certain(u, target string) string {
-	from := len(target)
-	for _, mark := range [...]string{evidence.Redacted, "://"} {
-		if i := strings.Index(target, mark); i >= 0 {
-			from = min(from, i)
-		}
+func certain(target string) string {
+	sure := strings.TrimSuffix(target, evidence.Clipped)
+	sure, _, _ = strings.Cut(sure, evidence.Redacted)
+	if sure, _, _ = strings.Cut(sure, "://"); sure != target {
+		sure, _, _ = strings.Cut(sure, "%")
 	}
-	if strings.HasSuffix(u, evidence.Clipped) {
-		from = max(0, min(from, len(target)-len(evidence.Clipped)))
-	}
-	if from == len(target) {
-		return target
-	}
-	sure, _, _ := strings.Cut(target[:from], "%")
 	return sure
 }
 

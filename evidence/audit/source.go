@@ -15,20 +15,6 @@ import (
 	"github.com/go-politeness/politeness/evidence/internal/lines"
 )
 
-// A place is a line of one of the logs that are checked.
-type place struct {
-	log  int // number of the log, from 1; 0 where there is only one
-	line int // number of the line in its log, from 1
-}
-
-// String returns "line 7", with the log before it where there are several.
-func (p place) String() string {
-	if p.log == 0 {
-		return fmt.Sprintf("line %d", p.line)
-	}
-	return fmt.Sprintf("log %d, line %d", p.log, p.line)
-}
-
 // A source reads one of the logs record by record, and checks that the log is whole: that its lines
 // are numbered without a hole, and that each has the hash that follows from the line before it.
 type source struct {
@@ -38,17 +24,24 @@ type source struct {
 	chain  hash.Hash      // of the last hash and the lines since
 	forest trees.Forest
 	site   *sites.Site // what the records are to be about; nil: anything, and all lines are to be there
-	segment
+	*run               // the present log
 }
 
-// A segment is one of the logs in a file, as far as it was read.
-type segment struct {
+// A run is one log, from its first record to its seal or to where it was cut off. A process that is
+// killed leaves the beginning of an honest log: the last lines are lost, and those of requests that
+// had no answer yet. So what such a log lacks is open, as far as it can have been lost that way: a
+// request that isn't known to have ended had its slot until the last records were made.
+type run struct {
+	log     int    // of its file, as in a place
 	lines   int    // number of its lines; 0: no log has begun
 	next    uint64 // number that the next line should have; 0: its lines aren't numbered
 	chained bool
-	sealed  int    // line of the seal; 0: none so far
+	seal    int    // line of the seal; 0: none so far
 	hash    string // the last one
 	bare    int    // number of lines since
+
+	first, last int64 // its first record, after the log before in the file, and its latest one
+	jumped      int64 // how far the clock has jumped ahead in all
 }
 
 // recordBegins is what each record begins with.
@@ -81,9 +74,9 @@ func (s *source) read(text []byte, whole bool) {
 		s.check(text)
 	}
 	if s.entry.Type == evidence.LogClosed {
-		s.sealed = s.at.line
+		s.seal = s.at.line
 	}
-	s.a.run.jumped += max(0, int64(s.entry.Jumped))
+	s.jumped += max(0, int64(s.entry.Jumped))
 	s.a.take(&s.entry.Decision, s.at)
 }
 
@@ -128,9 +121,8 @@ func (s *source) begin() {
 	s.end()
 	s.forest.Begin()
 	before, after := s.hash, s.entry.After
-	s.segment = segment{chained: s.entry.Hash != "", next: min(s.entry.N, 1)} // without a number something else than JSONLines wrote it
-	s.a.at = s.at
-	s.a.begin()
+	s.run = &run{log: s.at.log, first: max(stamp(s.entry.Time), s.last), chained: s.entry.Hash != "", next: min(s.entry.N, 1)} // without a number something else than JSONLines wrote it
+	s.a.at, s.a.run = s.at, s.run
 	switch {
 	case after == before:
 	case after == "":
@@ -149,19 +141,10 @@ func (s *source) end() {
 	}
 	r := &s.a.report
 	r.Logs++
-	s.a.run.sealed = s.sealed > 0
-	s.a.openIf(s.sealed == 0 && (s.chained || s.forest.Signed), logWhole, "the log isn't sealed: its end was cut off, or the process was killed, or Close never called")
+	s.a.openIf(s.seal == 0 && (s.chained || s.forest.Signed), logWhole, "the log isn't sealed: its end was cut off, or the process was killed, or Close never called")
 	s.a.end()
 	r.Numbered = (r.Numbered || r.Logs == 1) && s.next > 0
 	r.Chained = (r.Chained || r.Logs == 1) && s.chained
-}
-
-// missing says that what has the numbers from first to last is missing.
-func missing(what string, first, last uint64) string {
-	if first == last {
-		return fmt.Sprintf("%s %d is missing", what, first)
-	}
-	return fmt.Sprintf("%ss %d to %d are missing", what, first, last)
 }
 
 // checkNumber checks that the line has the number after that of the line before it.
@@ -190,7 +173,7 @@ func (s *source) checkHash(text []byte) {
 	}
 	hash := s.entry.Hash
 	broken(s.lines > 1 && s.entry.After != "", "a line in the middle of a log that says which log comes before")
-	broken(s.sealed > 0 && s.entry.Type != evidence.Checkpoint, "a line after the end of the log", place{s.at.log, s.sealed})
+	broken(s.seal > 0 && s.entry.Type != evidence.Checkpoint, "a line after the end of the log", place{s.at.log, s.seal})
 	if !s.chained {
 		broken(hash != "", "a hash in a log that isn't chained")
 		return

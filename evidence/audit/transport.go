@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-politeness/politeness/evidence"
@@ -14,27 +15,22 @@ import (
 
 // A transport is what the records of one log say of a Transport. Those that name none count as one.
 type transport struct {
-	index    uint32
-	name     string
-	policy   *evidence.Policy // nil: it has stated none
-	limits   *limits          // the same, for hosts that have no limits of their own
-	statuses map[int]bool     // that block at once, by its policy
-	limiter  *limiter
-	row      string // id of what its starts are numbered in: its process, or its limiter
-	run      *run
-	shift    int64 // how far the limiter's clock is ahead of that of the records
-	budget   budget
-	origins  map[string][]*robotsCopy // of each robots.txt that it knows, the newest first
-	trips    map[uint64]*trip
-	over     []uint64          // those of them that are over, the first one first
-	sites    map[string]string // keys of names, where names of one site share a key
+	index   uint32
+	policy  *evidence.Policy // nil: it has stated none
+	limits  *limits          // the same, for hosts that have no limits of their own
+	limiter *limiter
+	row     string // id of what its starts are numbered in: its process, or its limiter
+	run     *run
+	shift   int64 // how far the limiter's clock is ahead of that of the records
+	budget  budget
+	origins map[string][]*robotsCopy // of each robots.txt that it knows, the newest first
+	trips   map[uint64]*trip
+	over    []uint64          // those of them that are over, the first one first
+	sites   map[string]string // keys of names, where names of one site share a key
 }
 
 // transportOf returns the Transport that the record d is of.
 func (a *auditor) transportOf(d *evidence.Decision) *transport {
-	if t := a.by; t != nil && t.name == d.Transport && t.run == a.run {
-		return t
-	}
 	t := a.transports[d.Transport]
 	if t == nil || t.run != a.run {
 		if t != nil { // a new process has a new name
@@ -42,10 +38,10 @@ func (a *auditor) transportOf(d *evidence.Decision) *transport {
 			a.openEnded(budgetKept, otherLog)
 		}
 		t = &transport{
-			index: uint32(len(a.named)), name: strings.Clone(d.Transport), run: a.run,
-			origins: map[string][]*robotsCopy{}, trips: map[uint64]*trip{}, sites: map[string]string{},
+			index: uint32(len(a.named)), run: a.run,
+			origins: map[string][]*robotsCopy{}, trips: map[uint64]*trip{}, sites: map[string]string{}, budget: budget{pages: map[window]int64{}},
 		}
-		a.transports[t.name], a.named = t, append(a.named, t)
+		a.transports[strings.Clone(d.Transport)], a.named = t, append(a.named, t)
 	}
 	return t
 }
@@ -72,8 +68,7 @@ func (a *auditor) policyStated(d *evidence.Decision) {
 		if words := policyInWords(p); !slices.Contains(a.report.Promised, words) {
 			a.report.Promised = append(a.report.Promised, words)
 		}
-		t.policy, t.limits, t.statuses = p, newLimits(p), statusesOf(p.Statuses)
-		t.budget = newBudget(p)
+		t.policy, t.limits = p, newLimits(p)
 		a.share(t)
 		a.openIf(p.OwnRefused, blocksKept, "the user's own eye for refusals (Config.Refused) can't be asked again")
 		switch p.HostKey {
@@ -90,13 +85,13 @@ func (a *auditor) policyStated(d *evidence.Decision) {
 // other limits, one after the other.
 func (a *auditor) share(t *transport) {
 	p := t.policy
-	name := cmp.Or(p.Limiter, fmt.Sprint("\x00", a.run.index))
+	name := cmp.Or(p.Limiter, fmt.Sprint("\x00", a.report.Logs))
 	l := a.limiters[name]
 	if l == nil {
-		l = &limiter{index: len(a.limiters), named: p.Limiter != "", policy: p, at: a.at, began: a.run, first: never, local: never, cut: never}
+		l = &limiter{index: len(a.limiters), policy: p, at: a.at, first: never, local: never, cut: never}
 		a.limiters[name] = l
 	}
-	t.limiter, t.row, l.ended = l, cmp.Or(p.Process, name), a.run
+	t.limiter, t.row = l, cmp.Or(p.Process, name)
 	shared := func(p *evidence.Policy) evidence.Policy {
 		return evidence.Policy{
 			Slots: p.Slots, DelayMin: p.DelayMin, DelayMax: p.DelayMax, Adaptive: p.Adaptive, Ceiling: p.Ceiling, FromEnd: p.FromEnd,
@@ -104,7 +99,7 @@ func (a *auditor) share(t *transport) {
 		}
 	}
 	switch {
-	case !l.named:
+	case p.Limiter == "":
 		a.openEnded(logWhole, "a policy that doesn't name its limiter: the Transports of one log are taken to share one")
 	case shared(p) == shared(l.policy):
 	case p.Process != "" && p.Process != l.policy.Process:
@@ -114,20 +109,15 @@ func (a *auditor) share(t *transport) {
 	}
 }
 
-// statusesOf reads "403,520-530".
-func statusesOf(s string) map[int]bool {
-	set := map[int]bool{429: true}
-	for part := range strings.SplitSeq(s, ",") {
-		var from, to int
-		n, _ := fmt.Sscanf(part, "%d-%d", &from, &to)
-		if n == 1 {
-			to = from
-		}
-		for ; n > 0 && from >= 0 && from <= min(to, 999); from++ {
-			set[from] = true
+// blocksAtOnce reports whether a status does, by a policy that states "403,520-530".
+func (t *transport) blocksAtOnce(status int) bool {
+	for part := range strings.SplitSeq(t.policy.Statuses, ",") {
+		from, to, _ := strings.Cut(part, "-")
+		if s := strconv.Itoa(status); from != "" && from <= s && s <= cmp.Or(to, from) {
+			return true
 		}
 	}
-	return set
+	return status == 429
 }
 
 // The limits are a policy as it holds for the turns of a host.

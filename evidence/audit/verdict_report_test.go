@@ -204,7 +204,7 @@ func TestVerdictsInFiguresOfLies(t *testing.T) {
 			t.Errorf("%s: got %s, want %s\n%v", r.Promises[i].Name, got, want, r)
 		}
 	}
-	if want := (500 * time.Millisecond / 4); r.Hosts[0].Latency != want || r.Hosts[0].Disallowed != 1 {
+	if want := (500 * time.Millisecond / 5); r.Hosts[0].Latency != want || r.Hosts[0].Disallowed != 2 {
 		t.Errorf("%+v, want a latency of %v", r.Hosts[0], want)
 	}
 	if r := judge(t, usual+"1 page 1\n2 waiting timestamp=-"); !r.First.Equal(moment("-60")) || !r.Last.Equal(moment("1.2")) {

@@ -146,6 +146,10 @@ func (c *comparer) readAccess(log io.Reader, file int) error {
 	}
 	for line, text := range in.All() {
 		c.Lines++
+		parse := parseCombined
+		if text[0] == '{' {
+			parse = parseCaddy
+		}
 		r, agent, ok := parse(string(text))
 		if !ok {
 			c.Unreadable++
@@ -189,14 +193,6 @@ func tokens(s string) string {
 		}
 		return ' '
 	}, s) + " "
-}
-
-// parse reads a line of an access log, and the User-Agent in it.
-func parse(s string) (r request, agent string, ok bool) {
-	if strings.HasPrefix(s, "{") {
-		return parseCaddy(s)
-	}
-	return parseCombined(s)
 }
 
 // parseCaddy reads a line of Caddy's access log: JSON, written when the request has ended.

@@ -93,8 +93,8 @@ func Extract(w io.Writer, log io.ReadSeeker, t audit.Trust, hosts ...string) (Ex
 // survey checks the trees of a log, returns them, and adds each host to the site or the others.
 func survey(known *trees.Known, log io.Reader, site *site) ([]trees.Tree, error) {
 	var fault error // the first
-	f := trees.Forest{Known: known, Report: new(trees.Signed), Broken: func(detail string, at ...int) {
-		fault = cmp.Or(fault, fmt.Errorf("audit: line %d: %s", at[0], detail))
+	f := trees.Forest{Known: known, Report: new(trees.Signed), Broken: func(detail string, at, _ int) {
+		fault = cmp.Or(fault, fmt.Errorf("audit: line %d: %s", at, detail))
 	}}
 	f.Begin()
 	in := lines.NewReader(log)

@@ -2,6 +2,7 @@
 package trees
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -113,7 +114,7 @@ type Tree struct {
 type Forest struct {
 	Known  *Known
 	Report *Signed
-	Broken func(detail string, lines ...int)
+	Broken func(detail string, at, before int) // lines of a checkpoint and of the one before, or of the same
 
 	Signed bool   // whether the present log has a checkpoint
 	Trees  []Tree // those that have one
@@ -144,20 +145,16 @@ func (f *Forest) Line(text []byte) {
 
 // Checkpoint takes the checkpoint e from the line at, which isn't a leaf yet.
 func (f *Forest) Checkpoint(e *evidence.Entry, at int) {
-	stands := []int{at}
-	if f.last > 0 {
-		stands = append(stands, f.last)
-	}
-	after := f.after
+	before, after := cmp.Or(f.last, at), f.after
 	f.Signed, f.last, f.after = true, at, -1 // the line itself is no record to be signed
 	c, err := f.Known.Open([]byte(e.Text))
 	if err != nil {
-		f.Broken(fmt.Sprintf("a checkpoint: %v", err), stands...)
+		f.Broken(fmt.Sprintf("a checkpoint: %v", err), at, before)
 		return
 	}
 	i := slices.IndexFunc(f.trees, func(tree *merkle.Run) bool { return tree.Tree() == c.Tree })
 	if i < 0 {
-		f.Broken(fmt.Sprintf("the %d lines before this checkpoint aren't the %d that were signed", f.trees[0].Len(), c.N), stands...)
+		f.Broken(fmt.Sprintf("the %d lines before this checkpoint aren't the %d that were signed", f.trees[0].Len(), c.N), at, before)
 		// What follows is held against what was signed, so that one change is reported once.
 		if tree, err := c.Resume(e.Edge); err == nil {
 			f.trees = []*merkle.Run{tree}
