@@ -225,7 +225,7 @@ func (l *lease) hear(t time.Duration) { l.heard.Store(int64(t)) }
 
 // held returns for how long l has held its slot; 0: it has no stamp.
 func (l *lease) held(now time.Duration) time.Duration {
-	if l == nil || l.stamp.at == unset {
+	if l.stamp.at == unset {
 		return 0
 	}
 	return now - l.stamp.at

@@ -424,10 +424,9 @@ func (a *active) release(l *lease, now time.Duration) {
 		a.full = never
 		return
 	}
-	ready := w.lease == nil && a.flights.Len < w.lim.Concurrency && a.probe == nil && a.first(now, w.floor) == now
-	if p := a.sh.m.places; p != nil && ready {
+	if p := a.sh.m.places; p != nil && w.lease == nil {
 		// The key joins the line now: another key that is handed the place of l, and comes back for a
-		// further one, may wake first.
+		// further one, may wake first. One that can't start leaves the line when w looks.
 		p.join(a)
 		a.inLine = true
 	}
