@@ -23,6 +23,7 @@ var spellings = [][]string{
 	{"http://example.com/?%%632", "http://EXAMPLE.com/?%%632"}, // not %c2
 	{"http://example.com/?%6%33%zz1", "http://example.com/?%6%33%zz%31"},
 	{"http://example.com/?a=1&b=2", "http://example.com?a=1&b=2"},
+	{"http://example.com/azAZ09", "http://example.com/%61%7A%41%5A%30%39"},
 	{"http://example.com/a;b=c,d!$&'()*+=:@-._~", "http://example.com/a;b=c,d!$&'()*+=:@%2D%2e%5f%7e"},
 }
 
