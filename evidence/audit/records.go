@@ -131,7 +131,7 @@ func (a *auditor) count(d *evidence.Decision) {
 			r.Refused.Failed++
 		case forbids(s):
 			r.Refused.Forbidden++
-		case s == 429 || d.Refused != "" || a.by.policy != nil && a.by.blocksAtOnce(s):
+		case d.Refused != "" || a.by.blocksAtOnce(s):
 			r.Refused.TooMany++
 		}
 	}

@@ -60,8 +60,8 @@ func cant(status int) bool {
 // retryAfter reads the Retry-After of an answer that was sent at the given time.
 func retryAfter(d *evidence.Decision, sent time.Time) int64 {
 	value := strings.Trim(d.RetryAfter, " \t")
-	if value != "" && strings.Trim(value, "0123456789") == "" {
-		n, _ := strconv.ParseUint(value, 10, 64) // the largest number where it is larger
+	if strings.Trim(value, "0123456789") == "" {
+		n, _ := strconv.ParseUint(value, 10, 64) // the largest number where it is larger; 0 where there is none
 		return int64(min(n, longestWish)) * slack
 	}
 	until, _ := httpDate(value)

@@ -15,18 +15,19 @@ import (
 
 // A transport is what the records of one log say of a Transport. Those that name none count as one.
 type transport struct {
-	index   uint32
-	policy  *evidence.Policy // nil: it has stated none
-	limits  *limits          // the same, for hosts that have no limits of their own
-	limiter *limiter
-	row     string // id of what its starts are numbered in: its process, or its limiter
-	run     *run
-	shift   int64 // how far the limiter's clock is ahead of that of the records
-	budget  budget
-	origins map[string][]*robotsCopy // of each robots.txt that it knows, the newest first
-	trips   map[uint64]*trip
-	over    []uint64          // those of them that are over, the first one first
-	sites   map[string]string // keys of names, where names of one site share a key
+	index    uint32
+	policy   *evidence.Policy // nil: it has stated none
+	limits   *limits          // the same, for hosts that have no limits of their own
+	statuses []string         // that block at once, by its policy: "403", "520-530"
+	limiter  *limiter
+	row      string // id of what its starts are numbered in: its process, or its limiter
+	run      *run
+	shift    int64 // how far the limiter's clock is ahead of that of the records
+	budget   budget
+	origins  map[string][]*robotsCopy // of each robots.txt that it knows, the newest first
+	trips    map[uint64]*trip
+	over     []uint64          // those of them that are over, the first one first
+	sites    map[string]string // keys of names, where names of one site share a key
 }
 
 // transportOf returns the Transport that the record d is of.
@@ -68,7 +69,7 @@ func (a *auditor) policyStated(d *evidence.Decision) {
 		if words := policyInWords(p); !slices.Contains(a.report.Promised, words) {
 			a.report.Promised = append(a.report.Promised, words)
 		}
-		t.policy, t.limits = p, newLimits(p)
+		t.policy, t.limits, t.statuses = p, newLimits(p), strings.Split(p.Statuses, ",")
 		a.share(t)
 		a.openIf(p.OwnRefused, blocksKept, "the user's own eye for refusals (Config.Refused) can't be asked again")
 		switch p.HostKey {
@@ -109,11 +110,12 @@ func (a *auditor) share(t *transport) {
 	}
 }
 
-// blocksAtOnce reports whether a status does, by a policy that states "403,520-530".
+// blocksAtOnce reports whether a status does, by the policy.
 func (t *transport) blocksAtOnce(status int) bool {
-	for part := range strings.SplitSeq(t.policy.Statuses, ",") {
+	s := string(strconv.AppendInt(make([]byte, 0, 20), int64(status), 10)) // on the stack
+	for _, part := range t.statuses {
 		from, to, _ := strings.Cut(part, "-")
-		if s := strconv.Itoa(status); from != "" && from <= s && s <= cmp.Or(to, from) {
+		if from != "" && from <= s && s <= cmp.Or(to, from) {
 			return true
 		}
 	}
