@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -199,13 +200,21 @@ func (r *instance) ready() error {
 // serverIP is where servers listen: nothing else uses the ports of this address.
 const serverIP = "127.0.2.1"
 
+// given are the addresses that freeAddr has returned: their servers may not listen yet.
+var given sync.Map
+
 func freeAddr() (string, error) {
-	ln, err := net.Listen("tcp", net.JoinHostPort(serverIP, "0"))
-	if err != nil {
-		return "", err
+	for {
+		ln, err := net.Listen("tcp", net.JoinHostPort(serverIP, "0"))
+		if err != nil {
+			return "", err
+		}
+		addr := ln.Addr().String()
+		ln.Close()
+		if _, taken := given.LoadOrStore(addr, true); !taken {
+			return addr, nil
+		}
 	}
-	defer ln.Close()
-	return ln.Addr().String(), nil
 }
 
 // conf writes a configuration file with the instance's values in the place of $DIR, $ADDR, $LOG and
