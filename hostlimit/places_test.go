@@ -39,6 +39,27 @@ func TestPlaceOfALeavingWaiterGoesOn(t *testing.T) {
 	})
 }
 
+// A key that is paced waits for its delay, not for a place, also before its head has looked again.
+func TestAPacedKeyDoesNotWaitForAPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: Delay{Min: 10 * time.Second}, Concurrency: 1, MaxInFlight: 1})
+		l := acquire(t, m, "a", 0).lease.(*lease)
+		var wg sync.WaitGroup
+		wg.Go(func() { acquire(t, m, "a", 0).Release() })
+		synctest.Wait()
+		func() {
+			l.sh.mu.Lock()
+			defer l.sh.mu.Unlock()
+			a := l.a
+			a.release(l, m.now())
+			if why := a.why(m.now()); why.Hold != "delay" {
+				t.Errorf("it waits for a %s", why.Hold)
+			}
+		}()
+		wg.Wait()
+	})
+}
+
 // Places go round over the hosts, whoever has the longer queue.
 func TestPlacesGoRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

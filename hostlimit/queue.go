@@ -424,9 +424,10 @@ func (a *active) release(l *lease, now time.Duration) {
 		a.full = never
 		return
 	}
-	if p := a.sh.m.places; p != nil && w.lease == nil {
+	ready := w.lease == nil && a.flights.Len < w.lim.Concurrency && a.probe == nil && a.first(now, w.floor) == now
+	if p := a.sh.m.places; p != nil && ready {
 		// The key joins the line now: another key that is handed the place of l, and comes back for a
-		// further one, may wake first. One that can't start leaves the line when w looks.
+		// further one, may wake first.
 		p.join(a)
 		a.inLine = true
 	}
