@@ -337,7 +337,7 @@ type locations struct{ http.RoundTripper }
 func (l locations) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := l.RoundTripper.RoundTrip(req)
 	if err == nil && resp != nil {
-		if to := location(resp); to != asWritten(to) {
+		if to := location(resp); to != "" {
 			resp.Header.Set("Location", asWritten(to))
 		}
 	}
