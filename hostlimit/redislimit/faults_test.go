@@ -349,7 +349,7 @@ func TestDeletingAKeyLiftsABlock(t *testing.T) {
 	}
 }
 
-// TestSlotsOfADeadProcessComeBack long before LeaseTTL, and not those of one that lives.
+// TestSlotsOfADeadProcessComeBack long before LeaseTTL, and so does a probe, and not those of one that lives.
 func TestSlotsOfADeadProcessComeBack(t *testing.T) {
 	t.Parallel()
 	s := ownServer(t)
@@ -361,14 +361,22 @@ func TestSlotsOfADeadProcessComeBack(t *testing.T) {
 	}
 	acquire(t, fleet[0], "a.example", 0)
 	lives := acquire(t, fleet[1], "a.example", 0)
+	refused := acquire(t, fleet[0], "probed.example", 0)
+	refused.Observe(hostlimit.Outcome{Status: 429, RetryAfter: 10 * time.Millisecond})
+	refused.Release()
+	if probe := acquire(t, fleet[0], "probed.example", 0); !probe.Probe {
+		t.Errorf("no probe: %+v", probe.Grant)
+	}
 	fleet[0].mu.Lock()
 	fleet[0].closed = true // as if it had been killed: it says nothing any more
 	fleet[0].mu.Unlock()
 	died := time.Now()
-	next := acquire(t, fleet[2], "a.example", 0)
-	took := time.Since(died)
-	if took < time.Second || took > 20*time.Second || len(next.TakenBack) != 1 {
-		t.Errorf("the slot came back after %v: %+v", took, next.Grant)
+	for _, key := range []string{"a.example", "probed.example"} {
+		next := acquire(t, fleet[2], key, 0)
+		took := time.Since(died)
+		if took < time.Second || took > 20*time.Second || len(next.TakenBack) != 1 || next.Probe != (key == "probed.example") {
+			t.Errorf("%s: the slot came back after %v: %+v", key, took, next.Grant)
+		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()

@@ -503,7 +503,7 @@ end
 local function bury(h)
 	if now - h.lc < SECOND / 2 then return end
 	h.lc = now
-	local seen, dead = {}, {}
+	local seen, dead = {[PROC] = true}, {}
 	for _, r in ipairs(h.L) do
 		local proc = string.match(r[ID], '^[^.]+')
 		if seen[proc] == nil then
@@ -556,8 +556,8 @@ function ops.take(h, id, seq, n, wait, least, started, ceiling, delay, least2, e
 	if me[STATE] == RESERVED and count(h, n, id) >= n then
 		me[STATE] = QUEUED -- restored leases have filled the slots
 	end
+	if me[STATE] == QUEUED and live(h) >= n or h.pr ~= '' and h.pr ~= id then bury(h) end
 	if me[STATE] == QUEUED then
-		if live(h) >= n then bury(h) end
 		hand(h, n)
 		-- It may have been handed to me.
 		if me[STATE] == QUEUED and live(h) >= n then
