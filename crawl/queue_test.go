@@ -2,18 +2,113 @@ package crawl_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/politenesstest"
 )
+
+// TestQueueGoesOn: a crawl that is killed at any instant goes on where it ended, and so does one
+// that was cancelled, without asking twice for what it has done.
+func TestQueueGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rnd := rand.New(rand.NewPCG(1, 2))
+		q, asked := newStore(), make(map[string]int)
+		for round := range 100 {
+			r := newRig()
+			r.crawl.Follow, r.crawl.MaxURLs = crawl.SameHost, 64 // few hosts at once
+			r.politeness.Base = roundTripper(func(req *http.Request) (*http.Response, error) {
+				w := newRecorder(req)
+				if path := req.URL.Path; path != "/robots.txt" {
+					r.mu.Lock()
+					asked[req.URL.String()]++
+					r.mu.Unlock()
+					if len(path) < 5 {
+						page(fmt.Sprintf(`<a href="%sa"><a href="%sb">`, path, path))(w, req)
+					}
+				}
+				return w.response(), nil
+			})
+			r.crawl.Queue = q
+			ctx, cancel := context.WithCancel(t.Context())
+			stop := time.AfterFunc(time.Duration(rnd.IntN(3000))*time.Millisecond, cancel)
+			var urls []string
+			if round == 0 {
+				for i := range 10 {
+					urls = append(urls, fmt.Sprintf("http://h%d.example/", i))
+				}
+			}
+			s := r.run(ctx, t, urls...)
+			stop.Stop()
+			cancel()
+			if round%2 == 1 {
+				q.reopen() // as after a kill: what is lent waits again
+			}
+			if ctx.Err() == nil || s.Outcomes[crawl.Left] == 0 && s.Visited() == 0 {
+				break
+			}
+		}
+		if len(asked) != 10*31 {
+			t.Errorf("%d pages, want %d", len(asked), 10*31)
+		}
+		for url, n := range asked {
+			if n != 1 {
+				t.Errorf("%s asked for %d times", url, n)
+			}
+		}
+	})
+}
+
+// TestQueueErrorEndsTheCrawl: and is returned.
+func TestQueueErrorEndsTheCrawl(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newStore()
+		q.err = errors.New("disk full")
+		transport, _ := politeness.New(politeness.Config{UserAgent: userAgent, Base: politenesstest.NewWeb()})
+		c, err := crawl.New(crawl.Config{Transport: transport, Queue: q, Visit: func(context.Context, *crawl.Page) error { return nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		summary, err := c.Run(t.Context(), "https://example.com/")
+		if !errors.Is(err, q.err) {
+			t.Errorf("Run returned %v", err)
+		}
+		if n := summary.Outcomes[crawl.Duplicate]; n != 0 {
+			t.Errorf("%d URLs that the queue hasn't taken in are counted as duplicates", n)
+		}
+	})
+}
+
+// TestQueueFilledByOthers: what another program adds while the crawl runs is crawled, too.
+func TestQueueFilledByOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, q := newRig(), newStore()
+		r.Site("https://a.example").Handle("/", page(""))
+		r.Site("https://b.example").Handle("/", page(""))
+		r.crawl.Queue = q
+		r.crawl.Visit = func(ctx context.Context, p *crawl.Page) error {
+			if p.URL == "https://a.example/" {
+				time.Sleep(time.Second) // the Queue has nothing to do
+				_, _, err := q.Add(ctx, []crawl.Request{{URL: "https://b.example/", Host: "b.example"}})
+				return err
+			}
+			return nil
+		}
+		wantOutcomes(t, r.run(t.Context(), t, "https://a.example/"), map[crawl.Outcome]int{crawl.Visited: 2})
+	})
+}
 
 // TestRoomForOneHostIsUsed: hosts that wait for long leave little room for others, and that is used
 // all the same.
@@ -322,4 +417,98 @@ func (q *shared) Owns(host string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return !q.lost[host]
+}
+
+// A store is a Queue that survives its crawl.
+type store struct {
+	states map[string]state
+	reqs   []crawl.Request
+	err    error
+	open   bool // for Hosts
+	inside atomic.Int32
+}
+
+type state string
+
+const (
+	waiting state = "waiting"
+	lent    state = "lent"
+	done    state = "done"
+)
+
+func newStore() *store { return &store{states: make(map[string]state)} }
+
+// enter fails when a method is called during another one.
+func (s *store) enter() func() {
+	if s.inside.Add(1) != 1 {
+		panic("two methods of a Queue are called at once")
+	}
+	runtime.Gosched()
+	return func() { s.inside.Add(-1) }
+}
+
+func (s *store) Add(_ context.Context, reqs []crawl.Request) (added, noRoom int, err error) {
+	defer s.enter()()
+	for _, r := range reqs {
+		if s.states[r.URL] == "" {
+			s.states[r.URL] = waiting
+			s.reqs = append(s.reqs, r)
+			added++
+		}
+	}
+	return added, 0, s.err
+}
+
+func (s *store) Take(_ context.Context, hosts []string, n int) (taken []crawl.Request, err error) {
+	defer s.enter()()
+	for _, host := range hosts {
+		left := n
+		for _, r := range s.reqs {
+			if left > 0 && r.Host == host && s.states[r.URL] == waiting {
+				s.states[r.URL] = lent
+				taken = append(taken, r)
+				left--
+			}
+		}
+	}
+	return taken, s.err
+}
+
+func (s *store) Done(_ context.Context, results []crawl.Result) error {
+	defer s.enter()()
+	for _, r := range results {
+		if s.states[r.Request.URL] != lent {
+			panic(r.Request.URL + " is done, and wasn't lent")
+		}
+		s.states[r.Request.URL] = done
+		if r.Outcome == crawl.Left {
+			s.states[r.Request.URL] = waiting
+		}
+	}
+	return s.err
+}
+
+func (s *store) Hosts(_ context.Context, n int) (hosts []string, open bool, err error) {
+	defer s.enter()()
+	atWork := make(map[string]bool)
+	for _, r := range s.reqs {
+		if s.states[r.URL] == lent {
+			atWork[r.Host] = true
+		}
+	}
+	for _, r := range s.reqs {
+		if s.states[r.URL] == waiting && !atWork[r.Host] && !slices.Contains(hosts, r.Host) && len(hosts) < n {
+			hosts = append(hosts, r.Host)
+		}
+	}
+	return hosts, s.open, s.err
+}
+
+// reopen makes wait what is lent.
+func (s *store) reopen() {
+	for url, st := range s.states {
+		if st == lent {
+			s.states[url] = waiting
+		}
+	}
 }

@@ -9,75 +9,16 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-politeness/politeness"
-	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/crawl"
-	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots"
 )
-
-// A rig crawls a fake web in virtual time.
-type rig struct {
-	*politenesstest.Web
-	politeness politeness.Config
-	crawl      crawl.Config
-
-	mu      sync.Mutex
-	visited []*crawl.Page
-}
-
-func newRig() *rig {
-	r := &rig{Web: politenesstest.NewWeb()}
-	r.politeness = politeness.Config{
-		UserAgent: userAgent, Base: r.Web, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: 100 * time.Millisecond}},
-	}
-	return r
-}
-
-func mustTransport(t *testing.T, cfg politeness.Config) *politeness.Transport {
-	t.Helper()
-	transport, err := politeness.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return transport
-}
-
-// run crawls and returns the summary.
-func (r *rig) run(ctx context.Context, t *testing.T, urls ...string) crawl.Summary {
-	t.Helper()
-	r.crawl.Transport = mustTransport(t, r.politeness)
-	cfg := r.crawl
-	cfg.Visit = func(ctx context.Context, p *crawl.Page) error {
-		r.mu.Lock()
-		r.visited = append(r.visited, p)
-		r.mu.Unlock()
-		if r.crawl.Visit != nil {
-			return r.crawl.Visit(ctx, p)
-		}
-		return nil
-	}
-	c, err := crawl.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	summary, err := c.Run(ctx, urls...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return summary
-}
 
 // TestNewRefusesSecondsThatAreNanoseconds: who writes Timeout: 30 means half a minute.
 func TestNewRefusesSecondsThatAreNanoseconds(t *testing.T) {
@@ -89,33 +30,6 @@ func TestNewRefusesSecondsThatAreNanoseconds(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
-	}
-}
-
-// urls are those of the pages that were visited, sorted.
-func (r *rig) urls() string {
-	var urls []string
-	for _, p := range r.visited {
-		urls = append(urls, p.FinalURL)
-	}
-	slices.Sort(urls)
-	return strings.Join(urls, " ")
-}
-
-// page answers with HTML.
-func page(body string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		fmt.Fprint(w, body)
-	}
-}
-
-func wantOutcomes(t *testing.T, s crawl.Summary, want map[crawl.Outcome]int) {
-	t.Helper()
-	got := maps.Clone(s.Outcomes)
-	maps.DeleteFunc(got, func(_ crawl.Outcome, n int) bool { return n == 0 })
-	if !maps.Equal(got, want) {
-		t.Errorf("outcomes: %v, want %v", got, want)
 	}
 }
 
@@ -243,80 +157,6 @@ func TestRedirects(t *testing.T) {
 		if p := r.visited[0]; p.URL != "http://example.com/" || p.FinalURL != "https://www.example.com/home" || p.Depth != 0 {
 			t.Errorf("visited %s as %s, at depth %d", p.URL, p.FinalURL, p.Depth)
 		}
-	})
-}
-
-// TestLimits: of depth, pages, pages of a host, and URLs in memory.
-func TestLimits(t *testing.T) {
-	trap := func(w http.ResponseWriter, r *http.Request) { // a calendar: each page links to two new ones
-		page(fmt.Sprintf(`<a href="%sa/">next</a> <a href="%sb/">next</a>`, r.URL.Path, r.URL.Path))(w, r)
-	}
-	for _, tt := range []struct {
-		name  string
-		limit func(*crawl.Config)
-		want  map[crawl.Outcome]int
-		hosts int
-	}{
-		{"depth", func(c *crawl.Config) { c.MaxDepth = 2 }, map[crawl.Outcome]int{crawl.Visited: 7, crawl.TooDeep: 8}, 1},
-		{"start URLs only", func(c *crawl.Config) { c.MaxDepth = -1 }, map[crawl.Outcome]int{crawl.Visited: 1, crawl.TooDeep: 2}, 1},
-		{"pages", func(c *crawl.Config) { c.MaxPages = 9 }, map[crawl.Outcome]int{crawl.Visited: 9, crawl.Left: 10}, 1},
-		{"pages of two hosts", func(c *crawl.Config) { c.MaxPagesPerHost = 5 }, map[crawl.Outcome]int{crawl.Visited: 10, crawl.EnoughOfHost: 12}, 2},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig()
-				r.crawl.Follow = crawl.SameHost
-				tt.limit(&r.crawl)
-				var urls []string
-				for i := range tt.hosts {
-					urls = append(urls, fmt.Sprintf("https://trap%d.example", i))
-					r.Site(urls[i]).Handle("/", http.HandlerFunc(trap))
-				}
-				wantOutcomes(t, r.run(t.Context(), t, urls...), tt.want)
-			})
-		})
-	}
-}
-
-// TestWildcardDomain: a domain that answers for any name, and links to ever more of them, fills
-// MaxURLs and no more.
-func TestWildcardDomain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig()
-		names := 0
-		r.politeness.Base = roundTripper(func(req *http.Request) (*http.Response, error) {
-			w := newRecorder(req)
-			if req.URL.Path != "/robots.txt" {
-				r.mu.Lock()
-				var links strings.Builder
-				for range 50 {
-					names++
-					fmt.Fprintf(&links, `<a href="http://n%d.example/">n</a>`, names)
-				}
-				r.mu.Unlock()
-				page(links.String())(w, req)
-			}
-			return w.response(), nil
-		})
-		r.crawl.Follow, r.crawl.MaxURLs, r.crawl.MaxPages = crawl.Everywhere, 500, 1000
-		s := r.run(t.Context(), t, "http://n0.example/")
-		if s.Visited() != 1000 || s.Outcomes[crawl.Left] > 500 || s.Outcomes[crawl.NoRoom] < 40_000 {
-			t.Errorf("summary: %v", s)
-		}
-	})
-}
-
-// TestManyLinks: a page with 100,000 links costs what its first 10,000 cost.
-func TestManyLinks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig()
-		r.crawl.Follow, r.crawl.MaxDepth, r.crawl.MaxBody = crawl.Everywhere, -1, 100<<20
-		var body strings.Builder
-		for i := range 100_000 {
-			fmt.Fprintf(&body, "<a href=/%d>", i)
-		}
-		r.Site("https://example.com").Handle("/", page(body.String()))
-		wantOutcomes(t, r.run(t.Context(), t, "https://example.com/"), map[crawl.Outcome]int{crawl.Visited: 1, crawl.TooMany: 90_000, crawl.TooDeep: 10_000})
 	})
 }
 
@@ -469,77 +309,6 @@ func TestCancelLosesNothing(t *testing.T) {
 	}
 }
 
-// TestQueueGoesOn: a crawl that is killed at any instant goes on where it ended, and so does one
-// that was cancelled, without asking twice for what it has done.
-func TestQueueGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rnd := rand.New(rand.NewPCG(1, 2))
-		q, asked := newStore(), make(map[string]int)
-		for round := range 100 {
-			r := newRig()
-			r.crawl.Follow, r.crawl.MaxURLs = crawl.SameHost, 64 // few hosts at once
-			r.politeness.Base = roundTripper(func(req *http.Request) (*http.Response, error) {
-				w := newRecorder(req)
-				if path := req.URL.Path; path != "/robots.txt" {
-					r.mu.Lock()
-					asked[req.URL.String()]++
-					r.mu.Unlock()
-					if len(path) < 5 {
-						page(fmt.Sprintf(`<a href="%sa"><a href="%sb">`, path, path))(w, req)
-					}
-				}
-				return w.response(), nil
-			})
-			r.crawl.Queue = q
-			ctx, cancel := context.WithCancel(t.Context())
-			stop := time.AfterFunc(time.Duration(rnd.IntN(3000))*time.Millisecond, cancel)
-			var urls []string
-			if round == 0 {
-				for i := range 10 {
-					urls = append(urls, fmt.Sprintf("http://h%d.example/", i))
-				}
-			}
-			s := r.run(ctx, t, urls...)
-			stop.Stop()
-			cancel()
-			if round%2 == 1 {
-				q.reopen() // as after a kill: what is lent waits again
-			}
-			if ctx.Err() == nil || s.Outcomes[crawl.Left] == 0 && s.Visited() == 0 {
-				break
-			}
-		}
-		if len(asked) != 10*31 {
-			t.Errorf("%d pages, want %d", len(asked), 10*31)
-		}
-		for url, n := range asked {
-			if n != 1 {
-				t.Errorf("%s asked for %d times", url, n)
-			}
-		}
-	})
-}
-
-// TestQueueErrorEndsTheCrawl: and is returned.
-func TestQueueErrorEndsTheCrawl(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := newStore()
-		q.err = errors.New("disk full")
-		transport, _ := politeness.New(politeness.Config{UserAgent: userAgent, Base: politenesstest.NewWeb()})
-		c, err := crawl.New(crawl.Config{Transport: transport, Queue: q, Visit: func(context.Context, *crawl.Page) error { return nil }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		summary, err := c.Run(t.Context(), "https://example.com/")
-		if !errors.Is(err, q.err) {
-			t.Errorf("Run returned %v", err)
-		}
-		if n := summary.Outcomes[crawl.Duplicate]; n != 0 {
-			t.Errorf("%d URLs that the queue hasn't taken in are counted as duplicates", n)
-		}
-	})
-}
-
 // TestNewNamesEveryProblem: in one error.
 func TestNewNamesEveryProblem(t *testing.T) {
 	_, err := crawl.New(crawl.Config{Workers: -1, MaxBody: -1})
@@ -547,148 +316,6 @@ func TestNewNamesEveryProblem(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "crawl: Config."+field) {
 			t.Errorf("the error doesn't name %s: %v", field, err)
 		}
-	}
-}
-
-// A store is a Queue that survives its crawl.
-type store struct {
-	states map[string]state
-	reqs   []crawl.Request
-	err    error
-	open   bool // for Hosts
-	inside atomic.Int32
-}
-
-type state string
-
-const (
-	waiting state = "waiting"
-	lent    state = "lent"
-	done    state = "done"
-)
-
-func newStore() *store { return &store{states: make(map[string]state)} }
-
-// enter fails when a method is called during another one.
-func (s *store) enter() func() {
-	if s.inside.Add(1) != 1 {
-		panic("two methods of a Queue are called at once")
-	}
-	runtime.Gosched()
-	return func() { s.inside.Add(-1) }
-}
-
-func (s *store) Add(_ context.Context, reqs []crawl.Request) (added, noRoom int, err error) {
-	defer s.enter()()
-	for _, r := range reqs {
-		if s.states[r.URL] == "" {
-			s.states[r.URL] = waiting
-			s.reqs = append(s.reqs, r)
-			added++
-		}
-	}
-	return added, 0, s.err
-}
-
-func (s *store) Take(_ context.Context, hosts []string, n int) (taken []crawl.Request, err error) {
-	defer s.enter()()
-	for _, host := range hosts {
-		left := n
-		for _, r := range s.reqs {
-			if left > 0 && r.Host == host && s.states[r.URL] == waiting {
-				s.states[r.URL] = lent
-				taken = append(taken, r)
-				left--
-			}
-		}
-	}
-	return taken, s.err
-}
-
-func (s *store) Done(_ context.Context, results []crawl.Result) error {
-	defer s.enter()()
-	for _, r := range results {
-		if s.states[r.Request.URL] != lent {
-			panic(r.Request.URL + " is done, and wasn't lent")
-		}
-		s.states[r.Request.URL] = done
-		if r.Outcome == crawl.Left {
-			s.states[r.Request.URL] = waiting
-		}
-	}
-	return s.err
-}
-
-func (s *store) Hosts(_ context.Context, n int) (hosts []string, open bool, err error) {
-	defer s.enter()()
-	atWork := make(map[string]bool)
-	for _, r := range s.reqs {
-		if s.states[r.URL] == lent {
-			atWork[r.Host] = true
-		}
-	}
-	for _, r := range s.reqs {
-		if s.states[r.URL] == waiting && !atWork[r.Host] && !slices.Contains(hosts, r.Host) && len(hosts) < n {
-			hosts = append(hosts, r.Host)
-		}
-	}
-	return hosts, s.open, s.err
-}
-
-// reopen makes wait what is lent.
-func (s *store) reopen() {
-	for url, st := range s.states {
-		if st == lent {
-			s.states[url] = waiting
-		}
-	}
-}
-
-// A roundTripper is a web in a function.
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
-// A recorder makes an answer.
-type recorder struct{ *httptest.ResponseRecorder }
-
-func newRecorder(*http.Request) recorder { return recorder{httptest.NewRecorder()} }
-
-func (r recorder) response() *http.Response { return r.Result() }
-
-// TestBudgetEndsTheCrawl: what is left when nothing is left to spend waits for the next crawl.
-func TestBudgetEndsTheCrawl(t *testing.T) {
-	for _, tt := range []struct {
-		name  string
-		spend budget.Limits
-		want  map[crawl.Outcome]int
-	}{
-		{"pages", budget.Limits{Pages: 7}, map[crawl.Outcome]int{crawl.Visited: 7, crawl.Left: 13}},
-		{"time of a patient host", budget.Limits{Duration: 20 * time.Second}, map[crawl.Outcome]int{crawl.Visited: 10, crawl.OverBudget: 10}},
-		{"time", budget.Limits{Duration: 450 * time.Millisecond}, map[crawl.Outcome]int{crawl.Visited: 10, crawl.Left: 10}},
-		{"pages of a host", budget.Limits{PagesPerHost: 3}, map[crawl.Outcome]int{crawl.Visited: 6, crawl.OverBudget: 14}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig()
-				r.politeness.Spend = tt.spend
-				var urls []string
-				for i := range 10 {
-					urls = append(urls, fmt.Sprintf("https://a.example/%d", i), fmt.Sprintf("https://b.example/%d", i))
-				}
-				rules := ""
-				if tt.spend.Duration > time.Second {
-					rules = "User-agent: *\nCrawl-delay: 30\n"
-				}
-				r.Site("https://a.example").Robots(rules).Handle("/", page(""))
-				r.Site("https://b.example").Handle("/", page(""))
-				s := r.run(t.Context(), t, urls...)
-				wantOutcomes(t, s, tt.want)
-				if (s.Stopped != nil) != (s.Outcomes[crawl.Left] > 0) || s.Stopped != nil && !errors.Is(s.Stopped, politeness.ErrBudget) {
-					t.Errorf("stopped: %v", s.Stopped)
-				}
-			})
-		})
 	}
 }
 
@@ -709,25 +336,6 @@ func TestDisallowedCostsNoTime(t *testing.T) {
 	})
 }
 
-// TestQueueFilledByOthers: what another program adds while the crawl runs is crawled, too.
-func TestQueueFilledByOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, q := newRig(), newStore()
-		r.Site("https://a.example").Handle("/", page(""))
-		r.Site("https://b.example").Handle("/", page(""))
-		r.crawl.Queue = q
-		r.crawl.Visit = func(ctx context.Context, p *crawl.Page) error {
-			if p.URL == "https://a.example/" {
-				time.Sleep(time.Second) // the Queue has nothing to do
-				_, _, err := q.Add(ctx, []crawl.Request{{URL: "https://b.example/", Host: "b.example"}})
-				return err
-			}
-			return nil
-		}
-		wantOutcomes(t, r.run(t.Context(), t, "https://a.example/"), map[crawl.Outcome]int{crawl.Visited: 2})
-	})
-}
-
 // TestPreferences: a page knows what its site states of its use.
 func TestPreferences(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -738,23 +346,6 @@ func TestPreferences(t *testing.T) {
 		if got := r.visited[0].Preferences.Train; got.Preference != robots.Refused {
 			t.Errorf("training: %+v", got)
 		}
-	})
-}
-
-// TestEnoughOfALargeHost: more of its URLs wait in the queue than are at hand when it is enough.
-func TestEnoughOfALargeHost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig()
-		site := r.Site("https://example.com")
-		urls := numbered("example.com", 60)
-		for i := range urls {
-			site.Handle(fmt.Sprintf("/%d", i), page("page"))
-		}
-		r.politeness.Limits.Concurrency = 8
-		r.crawl.MaxPagesPerHost = 9
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		wantOutcomes(t, r.run(ctx, t, urls...), map[crawl.Outcome]int{crawl.Visited: 9, crawl.EnoughOfHost: 51})
 	})
 }
 

@@ -1,0 +1,143 @@
+package crawl_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/crawl"
+)
+
+// TestLimits: of depth, pages, pages of a host, and URLs in memory.
+func TestLimits(t *testing.T) {
+	trap := func(w http.ResponseWriter, r *http.Request) { // a calendar: each page links to two new ones
+		page(fmt.Sprintf(`<a href="%sa/">next</a> <a href="%sb/">next</a>`, r.URL.Path, r.URL.Path))(w, r)
+	}
+	for _, tt := range []struct {
+		name  string
+		limit func(*crawl.Config)
+		want  map[crawl.Outcome]int
+		hosts int
+	}{
+		{"depth", func(c *crawl.Config) { c.MaxDepth = 2 }, map[crawl.Outcome]int{crawl.Visited: 7, crawl.TooDeep: 8}, 1},
+		{"start URLs only", func(c *crawl.Config) { c.MaxDepth = -1 }, map[crawl.Outcome]int{crawl.Visited: 1, crawl.TooDeep: 2}, 1},
+		{"pages", func(c *crawl.Config) { c.MaxPages = 9 }, map[crawl.Outcome]int{crawl.Visited: 9, crawl.Left: 10}, 1},
+		{"pages of two hosts", func(c *crawl.Config) { c.MaxPagesPerHost = 5 }, map[crawl.Outcome]int{crawl.Visited: 10, crawl.EnoughOfHost: 12}, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				r.crawl.Follow = crawl.SameHost
+				tt.limit(&r.crawl)
+				var urls []string
+				for i := range tt.hosts {
+					urls = append(urls, fmt.Sprintf("https://trap%d.example", i))
+					r.Site(urls[i]).Handle("/", http.HandlerFunc(trap))
+				}
+				wantOutcomes(t, r.run(t.Context(), t, urls...), tt.want)
+			})
+		})
+	}
+}
+
+// TestWildcardDomain: a domain that answers for any name, and links to ever more of them, fills
+// MaxURLs and no more.
+func TestWildcardDomain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		names := 0
+		r.politeness.Base = roundTripper(func(req *http.Request) (*http.Response, error) {
+			w := newRecorder(req)
+			if req.URL.Path != "/robots.txt" {
+				r.mu.Lock()
+				var links strings.Builder
+				for range 50 {
+					names++
+					fmt.Fprintf(&links, `<a href="http://n%d.example/">n</a>`, names)
+				}
+				r.mu.Unlock()
+				page(links.String())(w, req)
+			}
+			return w.response(), nil
+		})
+		r.crawl.Follow, r.crawl.MaxURLs, r.crawl.MaxPages = crawl.Everywhere, 500, 1000
+		s := r.run(t.Context(), t, "http://n0.example/")
+		if s.Visited() != 1000 || s.Outcomes[crawl.Left] > 500 || s.Outcomes[crawl.NoRoom] < 40_000 {
+			t.Errorf("summary: %v", s)
+		}
+	})
+}
+
+// TestManyLinks: a page with 100,000 links costs what its first 10,000 cost.
+func TestManyLinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.crawl.Follow, r.crawl.MaxDepth, r.crawl.MaxBody = crawl.Everywhere, -1, 100<<20
+		var body strings.Builder
+		for i := range 100_000 {
+			fmt.Fprintf(&body, "<a href=/%d>", i)
+		}
+		r.Site("https://example.com").Handle("/", page(body.String()))
+		wantOutcomes(t, r.run(t.Context(), t, "https://example.com/"), map[crawl.Outcome]int{crawl.Visited: 1, crawl.TooMany: 90_000, crawl.TooDeep: 10_000})
+	})
+}
+
+// TestEnoughOfALargeHost: more of its URLs wait in the queue than are at hand when it is enough.
+func TestEnoughOfALargeHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		site := r.Site("https://example.com")
+		urls := numbered("example.com", 60)
+		for i := range urls {
+			site.Handle(fmt.Sprintf("/%d", i), page("page"))
+		}
+		r.politeness.Limits.Concurrency = 8
+		r.crawl.MaxPagesPerHost = 9
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		wantOutcomes(t, r.run(ctx, t, urls...), map[crawl.Outcome]int{crawl.Visited: 9, crawl.EnoughOfHost: 51})
+	})
+}
+
+// TestBudgetEndsTheCrawl: what is left when nothing is left to spend waits for the next crawl.
+func TestBudgetEndsTheCrawl(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		spend budget.Limits
+		want  map[crawl.Outcome]int
+	}{
+		{"pages", budget.Limits{Pages: 7}, map[crawl.Outcome]int{crawl.Visited: 7, crawl.Left: 13}},
+		{"time of a patient host", budget.Limits{Duration: 20 * time.Second}, map[crawl.Outcome]int{crawl.Visited: 10, crawl.OverBudget: 10}},
+		{"time", budget.Limits{Duration: 450 * time.Millisecond}, map[crawl.Outcome]int{crawl.Visited: 10, crawl.Left: 10}},
+		{"pages of a host", budget.Limits{PagesPerHost: 3}, map[crawl.Outcome]int{crawl.Visited: 6, crawl.OverBudget: 14}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				r.politeness.Spend = tt.spend
+				var urls []string
+				for i := range 10 {
+					urls = append(urls, fmt.Sprintf("https://a.example/%d", i), fmt.Sprintf("https://b.example/%d", i))
+				}
+				rules := ""
+				if tt.spend.Duration > time.Second {
+					rules = "User-agent: *\nCrawl-delay: 30\n"
+				}
+				r.Site("https://a.example").Robots(rules).Handle("/", page(""))
+				r.Site("https://b.example").Handle("/", page(""))
+				s := r.run(t.Context(), t, urls...)
+				wantOutcomes(t, s, tt.want)
+				if (s.Stopped != nil) != (s.Outcomes[crawl.Left] > 0) || s.Stopped != nil && !errors.Is(s.Stopped, politeness.ErrBudget) {
+					t.Errorf("stopped: %v", s.Stopped)
+				}
+			})
+		})
+	}
+}
