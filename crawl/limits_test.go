@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +30,7 @@ func TestLimits(t *testing.T) {
 		{"depth", func(c *crawl.Config) { c.MaxDepth = 2 }, map[crawl.Outcome]int{crawl.Visited: 7, crawl.TooDeep: 8}, 1},
 		{"start URLs only", func(c *crawl.Config) { c.MaxDepth = -1 }, map[crawl.Outcome]int{crawl.Visited: 1, crawl.TooDeep: 2}, 1},
 		{"pages", func(c *crawl.Config) { c.MaxPages = 9 }, map[crawl.Outcome]int{crawl.Visited: 9, crawl.Left: 10}, 1},
+		{"pages, of many hosts at once", func(c *crawl.Config) { c.MaxPages = 9 }, map[crawl.Outcome]int{crawl.Visited: 9, crawl.Left: 29}, 20},
 		{"pages of two hosts", func(c *crawl.Config) { c.MaxPagesPerHost = 5 }, map[crawl.Outcome]int{crawl.Visited: 10, crawl.EnoughOfHost: 12}, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -87,6 +89,53 @@ func TestManyLinks(t *testing.T) {
 		r.Site("https://example.com").Handle("/", page(body.String()))
 		wantOutcomes(t, r.run(t.Context(), t, "https://example.com/"), map[crawl.Outcome]int{crawl.Visited: 1, crawl.TooMany: 90_000, crawl.TooDeep: 10_000})
 	})
+}
+
+// TestMaxBody: what is longer is cut off there, and Truncated, whether or not its length is
+// announced. Bodies above 256 KiB are had one after the other where MaxBody is the room for all.
+func TestMaxBody(t *testing.T) {
+	const small = 256 << 10
+	for _, limit := range []int{1000, small, small + 1000, 256 << 20} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				r.crawl.MaxBody = int64(limit)
+				r.politeness.Base = roundTripper(func(req *http.Request) (*http.Response, error) {
+					w := newRecorder(req)
+					var n int
+					_, err := fmt.Sscanf(req.URL.Path, "/%d", &n)
+					_, _ = w.Write(make([]byte, n))
+					resp := w.response()
+					if resp.ContentLength = -1; req.URL.RawQuery != "" && err == nil {
+						resp.ContentLength = int64(n)
+					}
+					return resp, nil
+				})
+				var urls []string
+				for _, n := range []int{0, 999, 1000, 1001, small - 1, small, small + 1, small + 999, small + 1000, small + 1001, 2*small + 1000} {
+					urls = append(urls, fmt.Sprintf("https://a%d.example/%d", n, n), fmt.Sprintf("https://b%d.example/%d?announced", n, n))
+				}
+				var large, most atomic.Int32
+				r.crawl.Visit = func(_ context.Context, p *crawl.Page) error {
+					var n int
+					_, _ = fmt.Sscanf(p.FinalURL[len("https://a"):], "%d", &n)
+					if len(p.Body) != min(n, limit) || p.Truncated != (n > limit) {
+						t.Errorf("%s: %d bytes, truncated %v", p.URL, len(p.Body), p.Truncated)
+					}
+					if n > small {
+						most.Store(max(most.Load(), large.Add(1)))
+						defer large.Add(-1)
+					}
+					time.Sleep(time.Second)
+					return nil
+				}
+				wantOutcomes(t, r.run(t.Context(), t, urls...), map[crawl.Outcome]int{crawl.Visited: len(urls)})
+				if one := most.Load() == 1; one != (limit == 256<<20) {
+					t.Errorf("%d large bodies at once", most.Load())
+				}
+			})
+		})
+	}
 }
 
 // TestEnoughOfALargeHost: more of its URLs wait in the queue than are at hand when it is enough.

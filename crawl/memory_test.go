@@ -3,6 +3,8 @@ package crawl
 import (
 	"fmt"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -82,5 +84,56 @@ func TestMemoryOrder(t *testing.T) {
 		if want := fmt.Sprint(2 - i/10 + 3*(i%10)); r.URL != want {
 			t.Errorf("number %d is %s, want %s", i, r.URL, want)
 		}
+	}
+}
+
+// TestMemoryKeepsMost: a URL that is known takes no room and hides none that comes after it, one
+// without room is counted and may be added later, and Hosts returns at most n hosts, of which nothing
+// is lent.
+func TestMemoryKeepsMost(t *testing.T) {
+	m := newMemory(3)
+	requests := func(urls string) (reqs []Request) {
+		for _, u := range strings.Fields(urls) {
+			reqs = append(reqs, Request{URL: u, Host: u[:1]})
+		}
+		return reqs
+	}
+	for _, tt := range []struct {
+		add           string
+		added, noRoom int
+		take          string // a host, all of whose URLs are done
+		hosts         string // after it was taken
+	}{
+		{"a1 a2", 2, 0, "", "a"},
+		{"a1 b1 c1 a2 c2", 1, 2, "a", "b"},
+		{"b1 c1 c2 d1", 2, 1, "", "b c"},
+		{"d1", 0, 1, "b", "c"},
+		{"d1 a1", 1, 0, "", "c d"},
+	} {
+		added, noRoom, _ := m.Add(t.Context(), requests(tt.add))
+		if added != tt.added || noRoom != tt.noRoom {
+			t.Errorf("%s: added %d, without room %d, want %d and %d", tt.add, added, noRoom, tt.added, tt.noRoom)
+		}
+		taken, _ := m.Take(t.Context(), strings.Fields(tt.take), 9)
+		hosts, _, _ := m.Hosts(t.Context(), 9)
+		slices.Sort(hosts)
+		if got := strings.Join(hosts, " "); got != tt.hosts {
+			t.Errorf("%s: hosts %q, want %q", tt.add, got, tt.hosts)
+		}
+		for n := range len(hosts) {
+			if some, _, _ := m.Hosts(t.Context(), n); len(some) != n {
+				t.Errorf("%s: %d hosts, want %d", tt.add, len(some), n)
+			}
+		}
+		var done []Result
+		for _, r := range taken {
+			done = append(done, Result{Request: r})
+		}
+		_ = m.Done(t.Context(), done)
+	}
+	_, _, _ = m.Add(t.Context(), requests("c9")) // of which one is lent, and another waits
+	_, _ = m.Take(t.Context(), []string{"c"}, 1)
+	if hosts, _, _ := m.Hosts(t.Context(), 9); slices.Contains(hosts, "c") {
+		t.Errorf("hosts %v, and a URL of c is lent", hosts)
 	}
 }

@@ -56,7 +56,6 @@ func TestProgressLineNamesWhoWaits(t *testing.T) {
 	}
 }
 
-// TestOutcomesAreNamed: a summary names every outcome.
 // TestProgressLineTellsALossOnce: state or evidence that can't be kept.
 func TestProgressLineTellsALossOnce(t *testing.T) {
 	for _, terminal := range []bool{true, false} {
@@ -103,12 +102,16 @@ func TestProgressHasWhatTheTransportHasLost(t *testing.T) {
 	}
 }
 
+// TestOutcomesAreNamed: a summary names every outcome, and the time in tenths of a second.
 func TestOutcomesAreNamed(t *testing.T) {
 	outcomes := make(map[Outcome]int)
 	for _, o := range order {
 		outcomes[o]++
 	}
-	text := Summary{Outcomes: outcomes}.String()
+	text := Summary{Outcomes: outcomes, Elapsed: 3249 * time.Millisecond}.String()
+	if !strings.HasSuffix(text, " in 3.2s") {
+		t.Error(text)
+	}
 	for _, o := range []Outcome{
 		Visited, VisitFailed, Redirected, NotCanonical, Disallowed, Unreachable, Refused, OverBudget, Failed, Rejected,
 		Duplicate, TooDeep, TooLong, TooMany, Invalid, NoRoom, EnoughOfHost, Left,
@@ -117,51 +120,6 @@ func TestOutcomesAreNamed(t *testing.T) {
 			t.Errorf("no %q in %s", o, text)
 		}
 	}
-}
-
-// TestFrontierIsFairByTime: hosts that want all the connections get the same time of them.
-func TestFrontierIsFairByTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &frontier{hosts: make(map[string]*host), max: 4}
-		took := []time.Duration{100 * time.Millisecond, 150 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond}
-		held := make([]time.Duration, 8)
-		number := make(map[*host]int)
-		for i := range held {
-			h := f.host(string(rune('a' + i)))
-			h.robotsAsked, number[h] = true, i
-			h.urls = make([]Request, 10_000)
-			f.put(h)
-		}
-		type landing struct {
-			at time.Time
-			fl *flight
-		}
-		var flights []landing
-		now := time.Now()
-		for end := now.Add(5 * time.Minute); now.Before(end); {
-			if fl, _ := f.take(now); fl != nil {
-				f.started(fl, now)
-				flights = append(flights, landing{now.Add(took[number[fl.h]%len(took)]), fl})
-				continue
-			}
-			first := 0
-			for i := range flights {
-				if flights[i].at.Before(flights[first].at) {
-					first = i
-				}
-			}
-			l := flights[first]
-			flights = append(flights[:first], flights[first+1:]...)
-			now = l.at
-			f.finish(l.fl, now.Sub(l.fl.began))
-			held[number[l.fl.h]] += now.Sub(l.fl.began)
-		}
-		for i, d := range held {
-			if mean := 5 * time.Minute / 2; d < mean*97/100 || d > mean*103/100 {
-				t.Errorf("host %d, whose answers take %v, held connections for %v of %v", i, took[i%len(took)], d, mean)
-			}
-		}
-	})
 }
 
 // TestWaitIsToldWithinTwoSeconds: who crawls one host with a crawl-delay of half a minute sees why

@@ -173,3 +173,55 @@ func TestDryHosts(t *testing.T) {
 		}
 	}
 }
+
+// TestGood: the page that tells a refusal of the host from one of a page is the last one that was
+// served, of those that cost little to ask for.
+func TestGood(t *testing.T) {
+	for steps, want := range map[string]string{
+		"a 200": "a", "a 304": "a", "a 404": "", "a 301": "", "a 200 large": "a", "a 200 large; b 200 large": "a",
+		"a 200; b 200": "b", "a 200; b 200 large": "a", "a 200; b 404": "a", "a 200 large; b 200": "b",
+	} {
+		var s refusals
+		for step := range strings.SplitSeq(steps, "; ") {
+			fields := append(strings.Fields(step), "")
+			p := &Page{request: Request{URL: fields[0], Tries: 3}, Response: new(http.Response)}
+			if _, err := fmt.Sscan(fields[1], &p.Response.StatusCode); err != nil {
+				t.Fatal(err)
+			}
+			p.Body = make([]byte, smallBody)
+			if fields[2] == "large" {
+				p.Body = append(p.Body, 0)
+			}
+			s.observe(p, false, 5, time.Unix(0, 0))
+		}
+		if s.good.URL != want || s.good.Tries != 0 {
+			t.Errorf("%s: %q after %d tries, want %q", steps, s.good.URL, s.good.Tries, want)
+		}
+	}
+}
+
+// TestWhenAHostIsGivenUp: after more than patience, or after a ban before it has served anything, in
+// that many tries; and where nothing else is left, after a silence of a quarter of an hour.
+func TestWhenAHostIsGivenUp(t *testing.T) {
+	began, good := time.Unix(0, 0), Request{URL: "good"}
+	for name, tt := range map[string]struct {
+		refusals
+		after        time.Duration
+		closed, dead bool
+	}{
+		"nothing refused":             {refusals{good: good}, 2 * time.Hour, false, false},
+		"refused":                     {refusals{good: good, row: 9, status: 503, since: began}, 59 * time.Minute, false, false},
+		"refused for long":            {refusals{good: good, row: 1, status: 503, since: began}, 61 * time.Minute, true, false},
+		"silent":                      {refusals{good: good, row: 1, since: began}, 14 * time.Minute, false, false},
+		"silent for long":             {refusals{good: good, row: 1, since: began}, 16 * time.Minute, false, true},
+		"banned":                      {refusals{good: good, row: 5, status: 403, banned: true, since: began}, 0, false, false},
+		"banned, nothing was served":  {refusals{row: 5, status: 403, banned: true, since: began}, 0, true, false},
+		"banned, a try is left":       {refusals{row: 4, status: 403, banned: true, since: began}, 0, false, false},
+		"refused, nothing was served": {refusals{row: 5, status: 503, since: began}, 0, false, false},
+	} {
+		now := began.Add(tt.after)
+		if closed, dead := tt.refusals.closed(now, time.Hour, 5), tt.refusals.dead(now); closed != tt.closed || dead != tt.dead {
+			t.Errorf("%s: closed %v, dead %v", name, closed, dead)
+		}
+	}
+}

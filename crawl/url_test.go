@@ -42,7 +42,7 @@ func TestNormalize(t *testing.T) {
 		}
 		known[row[0]] = true
 	}
-	for _, s := range []string{"", "example.com", "/path", "mailto:a@example.com", "javascript:void(0)", "http://", "http:///path", "ftp://example.com/", "http:opaque", "http://a b/", "http://example.com/%zz", "\x00"} {
+	for _, s := range []string{"", "example.com", "/path", "mailto:a@example.com", "javascript:void(0)", "http://", "http:///path", "ftp://example.com/", "http:opaque", "http://a b/", "http://example.com/%zz", "\x00", "http://[fe80::1%25a%20b]/", "http://[fe80::1%25a%7F]/"} {
 		if got, err := Normalize(s); err == nil {
 			t.Errorf("Normalize(%q) = %q", s, got)
 		}
@@ -51,7 +51,7 @@ func TestNormalize(t *testing.T) {
 
 // TestNormalizeSaysWhatIsMissing: to who types a URL as browsers take it.
 func TestNormalizeSaysWhatIsMissing(t *testing.T) {
-	for _, s := range []string{"", "example.com", "example.com/page", "//example.com/", "localhost:8080", "127.0.0.1:8080/", "[::1]:8080/"} {
+	for _, s := range []string{"", "example.com", "example.com/page", "//example.com/", "localhost:8080", "localhost:0", "localhost:9090", "127.0.0.1:8080/", "[::1]:8080/"} {
 		if _, err := Normalize(s); err == nil || !strings.Contains(err.Error(), "begins with https://") {
 			t.Errorf("Normalize(%q): %v", s, err)
 		}
@@ -101,6 +101,7 @@ const linksPage = `<!doctype html><title>a page</title>
 <a href="a">1</a> <A HREF=' b#frag '>2</A> <a href="/root" rel="nofollow ugc">3</a>
 <map><area href="area"></map> <a name=x>no href</a> <a href="">empty</a> <a href="mailto:x@example.com">mail</a>
 <a href="javascript:alert(1)">js</a> <a href="//other.example:80/x">4</a> <a href=a>again</a> <a href="http://[bad">bad</a>
+<b href=/bold>no link</b> <a href="/5%5">5 %5</a> <a href="/a%20b%0C">an escape</a>
 <script>document.write('<a href="/script">')</script> <!-- <a href="/comment"> --> <img src=i srcset="j 2x">
 <a href="/two
  lines	">nl</a> <a href='/100%'>100 %</a> <a href="\back\slash?\">back</a> <a href="ref?a=1&amp;b=2">5</a> <textarea><a href=/text></textarea> <a href="8:30 h.html">6</a> <a href=12:7>7</a> <a rel=prev href=unclosed`
@@ -114,6 +115,8 @@ func TestLinks(t *testing.T) {
 		{URL: "http://example.com/root", Element: "a", Rel: "nofollow ugc", Nofollow: true},
 		{URL: "http://example.com/docs/area", Element: "area"},
 		{URL: "http://other.example/x", Element: "a"},
+		{URL: "http://example.com/5%255", Element: "a"},
+		{URL: "http://example.com/a%20b%0C", Element: "a"},
 		{URL: "http://example.com/two%20lines", Element: "a"},
 		{URL: "http://example.com/100%25", Element: "a"},
 		{URL: "http://example.com/back/slash?%5C", Element: "a"},
