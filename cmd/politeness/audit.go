@@ -148,12 +148,14 @@ func helped(sh *shell, usage string, run func(*shell, []string) (int, error), ar
 }
 
 // tell prints what was found, and draws it where there is a name for that file.
-func tell(sh *shell, found interface{ WriteText(io.Writer) error }, asJSON bool, html string, draw func() error) error {
-	write := found.WriteText
+func tell(sh *shell, found fmt.Stringer, asJSON bool, html string, draw func() error) error {
+	var err error
 	if asJSON {
-		write = func(w io.Writer) error { return writeJSON(w, found, "  ") }
+		err = writeJSON(sh.out, found, "  ")
+	} else {
+		_, err = io.WriteString(sh.out, found.String())
 	}
-	if err := write(sh.out); err != nil || html == "" {
+	if err != nil || html == "" {
 		return err
 	}
 	return draw()

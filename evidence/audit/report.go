@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -163,12 +162,6 @@ func (r *Report) Promise(name string) (p Promise) {
 		p = r.Promises[i]
 	}
 	return p
-}
-
-// WriteText writes the report for people.
-func (r *Report) WriteText(w io.Writer) error {
-	_, err := io.WriteString(w, r.String())
-	return err
 }
 
 // shown is how many hosts the text names.

@@ -7,12 +7,12 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -125,7 +125,7 @@ type extraction struct {
 	site  *site
 	trees []trees.Tree // the present one, and those that follow
 	older []*trees.Older
-	index int64       // of the next line in the file
+	index int64       // number of lines of the file so far
 	run   *merkle.Run // lines of the present tree that are left out since the last that was written
 }
 
@@ -135,9 +135,8 @@ func (x *extraction) put(line bundleLine) { _ = json.NewEncoder(x.out).Encode(li
 func (x *extraction) line(text []byte) {
 	ofSite, withheld := x.site.about(text)
 	shown := ofSite && !withheld
-	index := x.index
 	x.index++
-	if len(x.trees) == 0 || index < x.trees[0].From { // no checkpoint covers it
+	if len(x.trees) == 0 || x.index <= x.trees[0].From { // no checkpoint covers it
 		if shown {
 			x.After++
 		}
@@ -149,8 +148,7 @@ func (x *extraction) line(text []byte) {
 	case shown:
 		x.Records++
 		x.flush(size)
-		_, _ = x.out.Write(text)
-		_ = x.out.WriteByte('\n')
+		fmt.Fprintf(x.out, "%s\n", text)
 	case withheld:
 		x.Withheld++
 	default:
@@ -204,7 +202,8 @@ func (s *site) about(text []byte) (is, withheld bool) {
 	return true, to != "" && !s.Has(to) || json.Unmarshal(text, &v) != nil || s.namesAnother(v)
 }
 
-var escaped = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
+// escaped is a byte of a URL that stands escaped in another one, however deep.
+var escaped = regexp.MustCompile(`%(?:25)*[0-9A-Fa-f]{2}`)
 
 // namesAnother reports whether a text in v, which is JSON, names a host that doesn't belong to s.
 func (s *site) namesAnother(v any) bool {
@@ -214,19 +213,10 @@ func (s *site) namesAnother(v any) bool {
 	case []any:
 		return slices.ContainsFunc(v, s.namesAnother)
 	case string:
-		for range 4 { // a URL may stand escaped in another one
-			if s.mentions(v) {
-				return true
-			}
-			if !strings.Contains(v, "%") {
-				break
-			}
-			// A % that is no part of an escape hides nothing that stands beside it.
-			v = escaped.ReplaceAllStringFunc(v, func(code string) string {
-				plain, _ := url.PathUnescape(code)
-				return plain
-			})
-		}
+		return s.mentions(v) || s.mentions(escaped.ReplaceAllStringFunc(v, func(code string) string {
+			b, _ := hex.DecodeString(code[len(code)-2:])
+			return string(b)
+		}))
 	}
 	return false
 }
@@ -260,8 +250,8 @@ type Bundle struct {
 	Report *audit.Report `json:"report"`
 }
 
-// WriteText writes for people what the bundle proves.
-func (b *Bundle) WriteText(w io.Writer) error {
+// String returns what the bundle proves as text.
+func (b *Bundle) String() string {
 	whose := "with an unknown key: give the crawler's key to know whose log it is"
 	if b.Signed.Key != "" {
 		whose = "by " + b.Signed.Key
@@ -270,9 +260,8 @@ func (b *Bundle) WriteText(w io.Writer) error {
 	if b.Signed.Older > 0 {
 		extends = fmt.Sprintf("the log extends %s\n", lines.Count(b.Signed.Older, "older checkpoint"))
 	}
-	_, err := fmt.Fprintf(w, "%s on %s stand in the log, signed %s; %d others are left out\n%s\n",
-		lines.Count(b.Records, "record"), printable.Text(strings.Join(b.Hosts, ", ")), whose, b.Omitted, extends)
-	return errors.Join(err, b.Report.WriteText(w))
+	return fmt.Sprintf("%s on %s stand in the log, signed %s; %d others are left out\n%s\n%v",
+		lines.Count(b.Records, "record"), printable.Text(strings.Join(b.Hosts, ", ")), whose, b.Omitted, extends, b.Report)
 }
 
 // ErrNotProved is the error of [Verify] where a bundle proves nothing, with the reason behind it.
