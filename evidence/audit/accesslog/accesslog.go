@@ -102,18 +102,9 @@ type Comparison struct {
 	Status  Findings `json:"status"`  // matched, and the statuses differ
 	Unseen  Findings `json:"unseen"`  // requests that the evidence has, answer included, and the site never saw
 
-	Hosts []SiteView `json:"hosts"` // by name
+	Closer []string `json:"closer,omitempty"` // where the site saw requests closer together than the evidence has them, in words
 
 	agent string // of which requests were looked for
-}
-
-// A SiteView is what the crawler did on one host, as the site saw it. Most access logs know whole
-// seconds, so gaps are a second longer or shorter.
-type SiteView struct {
-	Host      string  `json:"host"`
-	Requests  int     `json:"requests"`
-	MinGap    float64 `json:"minGap"`    // seconds from one start to the next at least, by the site; 0 for a single one
-	OwnMinGap float64 `json:"ownMinGap"` // the same by the evidence
 }
 
 // Findings are findings of one kind.
@@ -200,11 +191,7 @@ func (c *Comparison) Sentences() []string {
 			out = append(out, lines.Count(k.N, "request")+" "+k.Name+".")
 		}
 	}
-	for _, h := range c.Hosts {
-		if h.MinGap < h.OwnMinGap-1.5 && h.Requests > 1 {
-			out = append(out, fmt.Sprintf("The site saw requests to %s %.0f s apart, and the evidence has them %.0f s apart at least.", printable.Text(h.Host), h.MinGap, h.OwnMinGap))
-		}
-	}
+	out = append(out, c.Closer...)
 	if c.Unseen.N > 0 && c.Missing.N > 0 {
 		out = append(out, "Requests are missing on both sides: if one of the clocks was set or drifts, compare a shorter time, such as a day.")
 	}
@@ -217,12 +204,6 @@ func (c *Comparison) Sentences() []string {
 		out = append(out, printable.Text(strings.TrimPrefix(err.Error(), "accesslog: ")+"."))
 	}
 	return out
-}
-
-// WriteText writes the comparison for people.
-func (c *Comparison) WriteText(w io.Writer) error {
-	_, err := io.WriteString(w, c.String())
-	return err
 }
 
 // String returns the comparison as text.

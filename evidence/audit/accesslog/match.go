@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -23,7 +24,7 @@ const (
 	maxAlike = 1000
 )
 
-// A page is what both sides have of one URL, in the order of time.
+// A page is what both sides have of one URL.
 type page struct{ own, site []*request }
 
 // A pageID tells pages apart. A site's request with a query is of two pages, as the query of ours
@@ -33,13 +34,13 @@ type pageID struct {
 	query uint64 // hash of the query; 0: it isn't known
 }
 
-// compare matches the requests of both sides.
+// compare matches the requests of both sides: ours that ends first with the first one of the site.
 func (c *comparer) compare() {
-	byTime := func(a, b *request) int {
-		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Record, b.Record))
-	}
-	slices.SortFunc(c.own, byTime)
-	slices.SortFunc(c.site, byTime)
+	slices.SortStableFunc(c.site, func(a, b *request) int { return a.Time.Compare(b.Time) })
+	slices.SortStableFunc(c.own, func(a, b *request) int {
+		// Those of ours whose query isn't known get what is left.
+		return cmp.Or(cmp.Compare(min(b.page.query, 1), min(a.page.query, 1)), a.Time.Add(a.took).Compare(b.Time.Add(b.took)))
+	})
 	pages := map[pageID]*page{}
 	for _, o := range c.own {
 		if pages[o.page] == nil {
@@ -55,24 +56,25 @@ func (c *comparer) compare() {
 		}
 	}
 	c.setClock(pages)
-	c.match(pages)
 
-	var last time.Time // end of all of ours
+	var covered span // by the evidence, on the site's clock
 	for _, o := range c.own {
-		start, end := c.due(o)
-		if end.After(last) {
-			last = end
-		}
-		if o.other == nil {
-			if c.hosts[o.Host] && start.After(c.from.Add(inexact)) && end.Before(c.to.Add(-inexact)) {
-				c.Evidence++
-				c.Unseen.addIf(o.Status != 0, o.Finding)
-			}
+		o.start = o.Time.Add(c.Offset)
+		end := o.start.Add(o.took)
+		covered.add(o.start)
+		covered.add(end)
+		s := first(pages[o.page].site, o.start.Add(-inexact), end.Add(inexact))
+		if s == nil && (!c.hosts[o.Host] || !o.start.After(c.covered.from.Add(inexact)) || !end.Before(c.covered.to.Add(-inexact))) {
 			continue
 		}
 		c.Evidence++
+		if s == nil {
+			c.Unseen.addIf(o.Status != 0, o.Finding)
+			continue
+		}
 		c.Matched++
-		both := o.other.Finding
+		s.matched, s.start = true, s.Time.Add(-min(max(s.Time.Sub(o.start), 0), o.took))
+		both := s.Finding
 		both.Record, both.Status = o.Record, o.Status
 		c.Unsent.addIf(o.unsent, both)
 		c.Left.addIf(o.left && both.SiteStatus == 429, both)
@@ -80,23 +82,17 @@ func (c *comparer) compare() {
 	}
 	c.Requests = len(c.site)
 	for _, s := range c.site {
-		switch o := s.other; {
-		case o != nil: // its start, whether the site notes that or a later time
-			late := s.Time.Sub(o.Time.Add(c.Offset))
-			s.Time = s.Time.Add(-min(max(late, 0), o.took))
-		default:
-			outside := len(c.own) == 0 || s.Time.Before(c.own[0].Time.Add(c.Offset-inexact)) || s.Time.After(last.Add(inexact))
-			c.Outside.addIf(outside, s.Finding)
-			c.Missing.addIf(!outside, s.Finding)
+		outside := s.Time.Before(covered.from.Add(-inexact)) || s.Time.After(covered.to.Add(inexact))
+		c.Outside.addIf(!s.matched && outside, s.Finding)
+		c.Missing.addIf(!s.matched && !outside, s.Finding)
+	}
+	gaps, own := shortestGaps(c.site), shortestGaps(c.own)
+	for _, host := range slices.Sorted(maps.Keys(gaps)) {
+		if gaps[host] < own[host]-1500*time.Millisecond { // most access logs know whole seconds
+			c.Closer = append(c.Closer, fmt.Sprintf("The site saw requests to %s %.0f s apart, and the evidence has them %.0f s apart at least.",
+				printable.Text(host), gaps[host].Seconds(), own[host].Seconds()))
 		}
 	}
-	slices.SortFunc(c.site, byTime)
-	own := views(c.own)
-	for host, v := range views(c.site) {
-		v.OwnMinGap = own[host].MinGap
-		c.Hosts = append(c.Hosts, v)
-	}
-	slices.SortFunc(c.Hosts, func(a, b SiteView) int { return cmp.Compare(a.Host, b.Host) })
 }
 
 // setClock finds out how far the site's clock is ahead. A site notes a request when it starts
@@ -135,47 +131,31 @@ func (c *comparer) setClock(pages map[pageID]*page) {
 	}
 }
 
-// due returns between which times the site should have noted a request of the evidence, by its own
-// clock.
-func (c *comparer) due(o *request) (start, end time.Time) {
-	start = o.Time.Add(c.Offset)
-	return start, start.Add(o.took)
-}
-
-// match finds for each of our requests the site's: for the one that ends first the first one.
-func (c *comparer) match(pages map[pageID]*page) {
-	for _, known := range [...]bool{true, false} { // those of ours whose query isn't known get what is left
-		for id, p := range pages {
-			if known != (id.query != 0) {
-				continue
-			}
-			slices.SortStableFunc(p.own, func(a, b *request) int { return a.Time.Add(a.took).Compare(b.Time.Add(b.took)) })
-			for _, o := range p.own {
-				start, end := c.due(o)
-				i, _ := slices.BinarySearchFunc(p.site, start.Add(-inexact), func(s *request, t time.Time) int { return s.Time.Compare(t) })
-				near := p.site[i:min(i+maxAlike, len(p.site))]
-				i = slices.IndexFunc(near, func(s *request) bool { return s.other == nil })
-				if i >= 0 && !near[i].Time.After(end.Add(inexact)) {
-					o.other, near[i].other = near[i], o
-				}
-			}
-		}
+// first returns the first of a site's requests between two times that has no match, nil if there is
+// none. They are in the order of time.
+func first(site []*request, from, to time.Time) *request {
+	i, _ := slices.BinarySearchFunc(site, from, func(s *request, t time.Time) int { return s.Time.Compare(t) })
+	near := site[i:min(i+maxAlike, len(site))]
+	if i = slices.IndexFunc(near, func(s *request) bool { return !s.matched }); i < 0 || near[i].Time.After(to) {
+		return nil
 	}
+	return near[i]
 }
 
-// views returns the number of requests to each host and their shortest gap. Requests are in the
-// order of time.
-func views(requests []*request) map[string]SiteView {
-	all, last := map[string]SiteView{}, map[string]time.Time{}
+// shortestGaps returns the shortest gap between two starts on each host that has several.
+func shortestGaps(requests []*request) map[string]time.Duration {
+	slices.SortFunc(requests, func(a, b *request) int { return a.start.Compare(b.start) })
+	gaps, last := map[string]time.Duration{}, map[string]time.Time{}
 	for _, r := range requests {
-		v := all[r.Host]
-		if gap := r.Time.Sub(last[r.Host]).Seconds(); v.Requests == 1 || v.Requests > 1 && gap < v.MinGap {
-			v.MinGap = gap
+		if before, ok := last[r.Host]; ok {
+			gap, ok := gaps[r.Host]
+			if between := r.start.Sub(before); !ok || between < gap {
+				gaps[r.Host] = between
+			}
 		}
-		v.Host, v.Requests = r.Host, v.Requests+1
-		all[r.Host], last[r.Host] = v, r.Time
+		last[r.Host] = r.start
 	}
-	return all
+	return gaps
 }
 
 // addIf adds x if it is one of f.

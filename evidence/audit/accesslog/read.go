@@ -36,10 +36,11 @@ var errMany = fmt.Errorf("accesslog: more than %d requests of this crawler: comp
 type request struct {
 	Finding // Record and Status are the evidence's, File, Line, Address and SiteStatus the site's
 	page    pageID
+	start   time.Time     // by the site's clock, as far as the site knows it
 	took    time.Duration // by the evidence
 	left    bool          // its caller gave it up, by the evidence
 	unsent  bool          // its turn was given back, by the evidence
-	other   *request      // of the other side; nil: it has none
+	matched bool          // the evidence has this request of the site
 }
 
 // A comparer compares.
@@ -50,7 +51,19 @@ type comparer struct {
 	host      string              // the only one; "": all
 	hosts     map[string]bool     // those of the evidence, and whether the access log has them
 	own, site []*request
-	from, to  time.Time // of the access log
+	covered   span // by the access log
+}
+
+// A span is the time that some records cover.
+type span struct{ from, to time.Time }
+
+func (s *span) add(t time.Time) {
+	if s.from.IsZero() || t.Before(s.from) {
+		s.from = t
+	}
+	if t.After(s.to) {
+		s.to = t
+	}
 }
 
 // once returns s, the same string for all that are equal.
@@ -155,12 +168,7 @@ func (c *comparer) readAccess(log io.Reader, file int) error {
 			c.Unreadable++
 			continue
 		}
-		if c.from.IsZero() || r.Time.Before(c.from) {
-			c.from = r.Time
-		}
-		if r.Time.After(c.to) {
-			c.to = r.Time
-		}
+		c.covered.add(r.Time)
 		host := cmp.Or(hostname.Key(r.Host), only)
 		if c.host != "" && host != c.host {
 			continue
@@ -177,7 +185,7 @@ func (c *comparer) readAccess(log io.Reader, file int) error {
 		case len(c.site) == maxRequests:
 			return errMany
 		}
-		r.File, r.Line, r.Address = file, line, once(r.Address)
+		r.File, r.Line, r.Address, r.start = file, line, once(r.Address), r.Time
 		r.fill(host, r.Method, r.Target)
 		c.site = append(c.site, &r)
 	}
