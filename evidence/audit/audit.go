@@ -66,6 +66,9 @@ func check(k *trees.Known, site *sites.Site, logs []io.Reader) (*Report, error) 
 		report:     Report{Records: map[evidence.Type]int{}, Broken: map[Kind]int{}, Violations: []Violation{}, Hosts: []HostReport{}},
 		transports: map[string]*transport{}, limiters: map[string]*limiter{}, cut: map[string]bool{}, hosts: map[string]*host{}, proved: map[string]int64{},
 	}
+	for _, about := range aboutPromises {
+		a.report.Promises = append(a.report.Promises, about.Promise)
+	}
 	var errs error
 	for i, r := range logs {
 		s := &source{a: a, chain: sha256.New(), site: site, run: new(run)}
@@ -97,8 +100,7 @@ const (
 
 // An auditor reads records and judges them.
 type auditor struct {
-	report  Report
-	tallies [promises]tally
+	report Report
 
 	// The present record, its line and its log, and its Transport.
 	d   *evidence.Decision
@@ -224,6 +226,6 @@ func (a *auditor) judge() *Report {
 	if a.unsaid {
 		a.allOpen("no policy record says what was promised")
 	}
-	r.Promises = a.promised()
+	a.prove()
 	return r
 }

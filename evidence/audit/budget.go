@@ -39,7 +39,7 @@ func (a *auditor) spend(h *host, t *trip) {
 		a.contradiction("a page of a window that hadn't begun")
 	}
 	if max(p.Pages, p.PagesPerHost, p.Bytes, int64(p.MaxTime)) > 0 {
-		a.tallies[budgetKept].tested++
+		a.tested(budgetKept)
 	}
 	if p.Every == 0 || t.window != 0 {
 		b.take(h, t, 1)

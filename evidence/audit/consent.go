@@ -45,7 +45,7 @@ func reserves(d *evidence.Decision) string {
 
 // consentAgain compares the preferences on record with those that robots.txt, as logged, states.
 func (a *auditor) consentAgain(d *evidence.Decision) {
-	a.tallies[reservationsKept].tested++
+	a.tested(reservationsKept)
 	c, target, why := a.copyOf(d)
 	if !isWhole(d.URL) || !isWhole(d.Preferences) {
 		why = "a URL, or preferences, that aren't whole in the log"

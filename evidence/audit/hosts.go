@@ -243,7 +243,7 @@ func (s *sequence) gap(x *exchange, limits *limits) {
 			return
 		}
 	}
-	s.a.tallies[delaysKept].tested++
+	s.a.tested(delaysKept)
 	switch {
 	case !limits.known:
 		s.a.openEnded(delaysKept, "how the delay is moved is believed, not derived")
@@ -310,7 +310,7 @@ func (s *sequence) slot(x *exchange) {
 	}
 	gone := func(y *exchange) bool { return y.end <= x.start }
 	n, y := s.active.enter(x, slots, gone, func(y *exchange) bool { return s.a.maybeBack(y, x, slotsKept) })
-	if s.a.tallies[slotsKept].tested++; n >= slots {
+	if s.a.tested(slotsKept); n >= slots {
 		s.violation(BrokenConcurrency, fmt.Sprintf("%d in flight on %s", n+1, lines.Count(slots, "slot")), s.a.place(y), s.a.place(x))
 	}
 }

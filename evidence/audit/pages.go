@@ -149,7 +149,7 @@ func (a *auditor) dated(h *host, t *trip, d *evidence.Decision) {
 		a.openIf(d.Status > 0 && !d.NoDate && d.ServerDate == "", timesAgree, "an answer without its Date, and no word that the server sent none")
 		return
 	}
-	a.tallies[timesAgree].tested++
+	a.tested(timesAgree)
 	least := stamp(date) - t.wall - int64(d.Latency)
 	most := least + int64(d.Latency) + slack
 	may := drift + max(t.wall-h.dates.at, h.dates.at-t.wall)/drifts

@@ -55,38 +55,36 @@ const (
 
 // aboutPromises says of each promise what is put to the test, and what breaks it.
 var aboutPromises = [promises]struct {
-	name, proof string
-	kinds       []Kind
+	Promise
+	kinds []Kind
 }{
-	delaysKept:       {"delays kept", "gaps between starts", []Kind{BrokenGap}},
-	slotsKept:        {"slots kept", "starts", []Kind{BrokenConcurrency}},
-	blocksKept:       {"blocks kept", "refusals", []Kind{BrokenBlock}},
-	allowedByRobots:  {"allowed by robots.txt", "starts", []Kind{BrokenRobots}},
-	verdictsRight:    {"verdicts right", "verdicts, decided again", []Kind{BrokenVerdict}},
-	reservationsKept: {"reservations kept", "verdicts, decided again", []Kind{BrokenConsent}},
-	budgetKept:       {"budget kept", "pages", []Kind{BrokenBudget}},
-	everyStartEnded:  {"every start ended", "starts", []Kind{MissingEnd}},
-	timesAgree:       {"times agree with the servers'", "Date headers", nil},
+	delaysKept:       {Promise{Name: "delays kept", Proof: "gaps between starts"}, []Kind{BrokenGap}},
+	slotsKept:        {Promise{Name: "slots kept", Proof: "starts"}, []Kind{BrokenConcurrency}},
+	blocksKept:       {Promise{Name: "blocks kept", Proof: "refusals"}, []Kind{BrokenBlock}},
+	allowedByRobots:  {Promise{Name: "allowed by robots.txt", Proof: "starts"}, []Kind{BrokenRobots}},
+	verdictsRight:    {Promise{Name: "verdicts right", Proof: "verdicts, decided again"}, []Kind{BrokenVerdict}},
+	reservationsKept: {Promise{Name: "reservations kept", Proof: "verdicts, decided again"}, []Kind{BrokenConsent}},
+	budgetKept:       {Promise{Name: "budget kept", Proof: "pages"}, []Kind{BrokenBudget}},
+	everyStartEnded:  {Promise{Name: "every start ended", Proof: "starts"}, []Kind{MissingEnd}},
+	timesAgree:       {Promise{Name: "times agree with the servers'", Proof: "Date headers"}, nil},
 	logWhole: {
-		"log whole", "lines", []Kind{MissingLine, MissingStart, BrokenChain, BrokenSignature, Contradiction, Unreadable},
+		Promise{Name: "log whole", Proof: "lines"},
+		[]Kind{MissingLine, MissingStart, BrokenChain, BrokenSignature, Contradiction, Unreadable},
 	},
-}
-
-// A tally counts how often a promise was put to the test, and what was open of that, by reason.
-type tally struct {
-	tested, open int
-	why          []string
 }
 
 // maxWhy is how many reasons a promise names.
 const maxWhy = 8
 
+// tested notes that a promise was put to the test.
+func (a *auditor) tested(promise int) { a.report.Promises[promise].Proved++ }
+
 // openEnded notes that a promise is open for the given reason.
 func (a *auditor) openEnded(promise int, why string) {
-	t := &a.tallies[promise]
-	t.open++
-	if len(t.why) != maxWhy && !slices.Contains(t.why, why) {
-		t.why = append(t.why, why)
+	p := &a.report.Promises[promise]
+	p.Open++
+	if len(p.Why) != maxWhy && !slices.Contains(p.Why, why) {
+		p.Why = append(p.Why, why)
 	}
 }
 
@@ -99,25 +97,23 @@ func (a *auditor) openIf(is bool, promise int, why string) {
 
 // allOpen notes that every promise is open for the given reason.
 func (a *auditor) allOpen(why string) {
-	for i := range a.tallies {
+	for i := range promises {
 		a.openEnded(i, why)
 	}
 }
 
-// promised returns the promises one by one.
-func (a *auditor) promised() (all []Promise) {
+// prove counts what is broken. Proved is what was put to the test and is neither open nor broken.
+func (a *auditor) prove() {
 	r := &a.report
-	a.tallies[logWhole].tested = r.Lines
-	for i, about := range aboutPromises {
-		t := a.tallies[i]
-		p := Promise{Name: about.name, Proof: about.proof, Open: t.open, Why: t.why}
-		for _, k := range about.kinds {
+	r.Promises[logWhole].Proved = r.Lines
+	for i := range r.Promises {
+		p := &r.Promises[i]
+		for _, k := range aboutPromises[i].kinds {
 			p.Broken += r.Broken[k]
 		}
-		p.Proved = max(0, t.tested-p.Broken-t.open)
-		all = append(all, p)
+		p.Proved = max(0, p.Proved-p.Broken-p.Open)
 	}
-	switch whole := &all[logWhole].Proof; {
+	switch whole := &r.Promises[logWhole].Proof; {
 	case r.Signed.Checkpoints > 0:
 		*whole += fmt.Sprintf(", %s signed by %s", lines.Count(r.Signed.Records, "record"), cmp.Or(r.Signed.Key, "a key that wasn't given"))
 	case r.Chained:
@@ -127,7 +123,6 @@ func (a *auditor) promised() (all []Promise) {
 	default:
 		*whole += ", not numbered"
 	}
-	return all
 }
 
 // policyInWords says what p promises: "2 slots a host, 500ms or more between starts (Learned),

@@ -146,7 +146,7 @@ func wasSent(d *evidence.Decision) bool {
 // started takes the start of a try.
 func (a *auditor) started(d *evidence.Decision) {
 	h, t := a.host(d), a.trip(d)
-	a.tallies[everyStartEnded].tested++
+	a.tested(everyStartEnded)
 	h.latest = max(h.latest, d.Seq)
 	_, target := sites.SplitURL(d.URL)
 	before := *t

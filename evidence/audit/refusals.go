@@ -367,7 +367,7 @@ func (s *sequence) answered(n *answer) {
 	if m <= served && !n.quota {
 		return
 	}
-	s.a.tallies[blocksKept].tested++
+	s.a.tested(blocksKept)
 	asked, failed := s.failed[x.resource]
 	own := failed && asked <= s.served && (asked > 0 || x == s.probe) // its page's trouble may be its own
 	if m == unsure {

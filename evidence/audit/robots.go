@@ -152,7 +152,7 @@ func (a *auditor) copyOf(d *evidence.Decision) (c *robotsCopy, target, why strin
 // decideAgain compares a verdict with what robots.txt, as logged, says. It reports whether the log
 // gives the same verdict, and the crawl-delay that goes with it.
 func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Duration) {
-	a.tallies[verdictsRight].tested++
+	a.tested(verdictsRight)
 	c, target, why := a.copyOf(d)
 	wrong := ""
 	if why == "" {
@@ -207,7 +207,7 @@ func (a *auditor) decided(d *evidence.Decision) {
 
 // allowed checks that a verdict allowed the start d of t.
 func (a *auditor) allowed(d *evidence.Decision, t *trip) {
-	a.tallies[allowedByRobots].tested++
+	a.tested(allowedByRobots)
 	switch {
 	case t.judged.line == 0:
 		a.violation(BrokenRobots, d.Host, "fetch of a URL without a verdict: "+d.URL, a.at)
