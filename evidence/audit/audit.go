@@ -153,6 +153,7 @@ const (
 	learned                      // its delay is one that refusals have taught, as its record says
 	again                        // it was sent once more, over another connection
 	serves                       // its answer is that of a host that serves us
+	kept                         // its answer is one of its sequence's answers
 	vague                        // what it was answered came at a time that isn't known
 	local                        // it started without the server of its limiter, which knows nothing of it
 )
@@ -166,7 +167,6 @@ type exchange struct {
 	floor      int64 // the request's own crawl-delay
 	prev       int64 // start before it, as the limiter has it; 0: the limiter knows none
 	seq        uint64
-	trouble    uint32 // index of its answer in its sequence's answers, from 1; 0: it has none
 	resource   uint32 // hash of what its URL has behind its host
 	line       uint32
 	slots      uint32

@@ -35,8 +35,8 @@ type given struct {
 	seq uint64
 }
 
-// kept is the delay above which a gap is kept over a restart.
-const kept = int64(time.Minute) + slack
+// lasting is the delay above which a gap is kept over a restart.
+const lasting = int64(time.Minute) + slack
 
 // A sequence is what one limiter did to one host.
 type sequence struct {
@@ -115,7 +115,7 @@ func (s *sequence) sort() {
 		if x.fate == unknown && x.flags&takenBack == 0 {
 			x.end = never
 		}
-		if s.first = min(s.first, x.start); len(s.answers) > 0 && x.trouble == 0 && x.flags&(serves|again) == serves {
+		if s.first = min(s.first, x.start); len(s.answers) > 0 && x.flags&(serves|again|kept) == serves {
 			s.moves = append(s.moves, move{at: x.answered, x: x})
 		}
 	}
@@ -155,7 +155,7 @@ func (s *sequence) judge() {
 		s.last = x
 	}
 	s.move(never)
-	if s.last != nil && s.last.delay > kept {
+	if s.last != nil && s.last.delay > lasting {
 		h.start = s.last
 	}
 	if s.until > h.until || !s.overlaps {
@@ -324,7 +324,7 @@ func (s *sequence) endless(x *exchange, i int) {
 	case x.fate == cutOff:
 		s.a.openEnded(everyStartEnded, "the log stops while requests are under way, as after a kill, or where bodies are never closed: these have no end")
 		s.a.openIf(s.a.named[x.by].policy.Bytes > 0, budgetKept, "how much was read of a request that has no end")
-		s.a.openIf(i+1 < len(s.xs) && x.trouble == 0, blocksKept, "what a request that has no end was answered")
+		s.a.openIf(i+1 < len(s.xs) && x.flags&kept == 0, blocksKept, "what a request that has no end was answered")
 	}
 }
 

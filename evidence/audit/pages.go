@@ -27,6 +27,7 @@ type trip struct {
 	reserved bool  // its page was refused for what headers or the page reserve
 
 	x        *exchange // its last try
+	answer   *answer   // to that, where its sequence keeps it
 	host     *host
 	attempt  int   // number of the try
 	sends    int   // how often it was sent

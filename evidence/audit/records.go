@@ -150,7 +150,7 @@ func (a *auditor) started(d *evidence.Decision) {
 	h.latest = max(h.latest, d.Seq)
 	_, target := sites.SplitURL(d.URL)
 	before := *t
-	t.x, t.host, t.attempt, t.sends, t.underWay, t.window = new(exchange), h, d.Attempt, 1, true, 0
+	t.x, t.answer, t.host, t.attempt, t.sends, t.underWay, t.window = new(exchange), nil, h, d.Attempt, 1, true, 0
 	t.wall = cmp.Or(stamp(d.Start), stamp(d.Time))
 	x := t.x
 	*x = exchange{
@@ -275,8 +275,7 @@ func (a *auditor) ended(d *evidence.Decision) {
 // endAgrees checks the end d of t against its start and against the block that its answer set.
 func (a *auditor) endAgrees(d *evidence.Decision, t *trip, x *exchange) {
 	start, now, end := a.place(x), stamp(d.Time), t.wall+int64(d.Duration)
-	if x.trouble > 0 {
-		n := t.host.of(a.by).answers[x.trouble-1]
+	if n := t.answer; n != nil {
 		moved := n.at - a.by.shift
 		a.cannot(moved < t.wall+int64(d.Latency)-slack || now != 0 && moved > now+settling, "a block was set or lifted at another time than that of the answer", start)
 		if n.status != d.Status {
@@ -314,10 +313,10 @@ func (a *auditor) moved(d *evidence.Decision) {
 	n := &answer{by: a.by}
 	switch t := a.by.trips[d.Trip]; {
 	case t != nil && t.underWay && t.attempt == d.Attempt && t.host == h:
-		if a.trip(d); t.x.trouble > 0 {
-			a.contradiction("an answer that set or lifted a block twice", s.answers[t.x.trouble-1].place)
+		if a.trip(d); t.answer != nil {
+			a.contradiction("an answer that set or lifted a block twice", t.answer.place)
 		}
-		n, b.kind = s.keep(t.x, a.answerOf(t, d)), kinds[d.Kind]
+		n, b.kind = s.keep(t, a.answerOf(t, d)), kinds[d.Kind]
 		if n.cleared = b.lifts; b.lifts {
 			return
 		}

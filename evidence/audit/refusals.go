@@ -155,17 +155,17 @@ func (a *auditor) answerOf(t *trip, d *evidence.Decision) answer {
 	return n
 }
 
-// keep keeps the answer n to x. The record of a block or of its end tells of it first, and that of
-// the exchange's end once more.
-func (s *sequence) keep(x *exchange, n answer) *answer {
-	if x.trouble == 0 {
-		s.answers = append(s.answers, &answer{})
-		x.trouble = uint32(len(s.answers))
+// keep keeps the answer n to the last try of t. The record of a block or of its end tells of it
+// first, and that of the exchange's end once more.
+func (s *sequence) keep(t *trip, n answer) *answer {
+	if t.answer == nil {
+		t.answer = new(answer)
+		s.answers = append(s.answers, t.answer)
 	}
-	k := s.answers[x.trouble-1]
-	n.block, n.cleared = k.block, k.cleared
-	*k, x.answered = n, n.at
-	return k
+	n.block, n.cleared = t.answer.block, t.answer.cleared
+	*t.answer, t.x.answered = n, n.at
+	t.x.flags |= kept
+	return t.answer
 }
 
 // answer takes what the end d of t says of the answer.
@@ -175,18 +175,18 @@ func (a *auditor) answer(h *host, t *trip, d *evidence.Decision) {
 	// Where the clock has jumped ahead during the exchange, the answer came either so long after the
 	// start or so long before the end: only a record of what it did to the host tells.
 	if late := stamp(d.Time) - t.wall - int64(d.Duration); !d.Time.IsZero() && late > slack {
-		if x.trouble == 0 {
+		if t.answer == nil {
 			x.flags |= vague
 			a.openIf(n.meaning > served || n.wish > 0, blocksKept, "the clock was put forward, or the computer slept, during a request: when its answer came isn't known")
 			return
 		}
-		n.at = s.answers[x.trouble-1].at
+		n.at = t.answer.at
 	}
 	if n.meaning == served {
 		x.flags |= serves
 	}
-	if n.meaning > served || n.wish > 0 || x.trouble > 0 {
-		s.keep(x, n)
+	if n.meaning > served || n.wish > 0 || t.answer != nil {
+		s.keep(t, n)
 	}
 }
 
@@ -306,7 +306,7 @@ func (s *sequence) block(x *exchange) {
 	if s.probe = nil; s.alone && !s.forgiven(x, x.start) || s.full != 0 && x.start > s.full+leeway {
 		s.probe = x
 	}
-	if x.flags&vague != 0 || x.fate == cutOff && x.trouble == 0 { // it may have been served, or failed, any time
+	if x.flags&vague != 0 || x.fate == cutOff && x.flags&kept == 0 { // it may have been served, or failed, any time
 		s.doubt, s.forbade, s.failed[x.resource] = never, max(s.forbade, x.end), max(0, s.failed[x.resource])
 	}
 }
