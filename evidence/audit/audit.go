@@ -20,6 +20,7 @@
 package audit
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"io"
@@ -61,7 +62,7 @@ func Check(logs ...io.Reader) (*Report, error) { return Trust{}.Check(logs...) }
 
 // check checks logs against what is known of them, or only what they say of a site, unless it is
 // nil.
-func check(k *trees.Known, site *sites.Site, logs []io.Reader) (*Report, error) {
+func check(k *trees.Known, site sites.Site, logs []io.Reader) (*Report, error) {
 	a := &auditor{
 		report:     Report{Records: map[evidence.Type]int{}, Broken: map[Kind]int{}, Violations: []Violation{}, Hosts: []HostReport{}},
 		transports: map[string]*transport{}, limiters: map[string]*limiter{}, cut: map[string]bool{}, hosts: map[string]*host{}, proved: map[string]int64{},
@@ -210,18 +211,13 @@ func (a *auditor) judge() *Report {
 		r.Hosts = append(r.Hosts, h.report)
 	}
 	for _, id := range slices.Sorted(maps.Keys(a.limiters)) {
-		a.provePlaces(a.limiters[id])
+		xs := a.limiters[id].exchanges
+		slices.SortStableFunc(xs, func(x, y *exchange) int { return cmp.Compare(x.start, y.start) })
+		a.provePlaces("", xs, func(x *exchange) int { return a.named[x.by].policy.MaxInFlight })
 	}
 	a.sortViolations()
-	switch {
-	case len(r.Records) == 0:
+	if len(r.Records) == 0 {
 		a.allOpen("the log holds no record")
-	case r.Signed.Checkpoints > 0 && r.Signed.Key == "":
-		a.openEnded(logWhole, "the log is signed, but no key was given")
-	case r.Signed.Checkpoints > 0 && r.Signed.After > 0:
-		a.openEnded(logWhole, "the records after the last checkpoint aren't signed")
-	case r.Signed.Checkpoints == 0 && !r.Chained:
-		a.openEnded(logWhole, "the lines aren't chained: whoever held the file could change them")
 	}
 	if a.unsaid {
 		a.allOpen("no policy record says what was promised")

@@ -12,13 +12,6 @@ type window struct {
 	host *host
 }
 
-// A budget holds what one Transport spent against the limits that its policy names.
-type budget struct {
-	pages    map[window]int64
-	bytes    int64
-	pageFrom int64 // start of the first page
-}
-
 // proveLimit reports if more was used than there is.
 func (a *auditor) proveLimit(name, host string, used, most int64) {
 	if most > 0 && used > most {
@@ -28,7 +21,7 @@ func (a *auditor) proveLimit(name, host string, used, most int64) {
 
 // spend takes a page of h, the try t.
 func (a *auditor) spend(h *host, t *trip) {
-	b, p := &a.by.budget, a.by.policy
+	b, p := a.by, a.by.policy
 	b.pageFrom = cmp.Or(b.pageFrom, t.wall)
 	switch {
 	case p.Every == 0:
@@ -49,7 +42,7 @@ func (a *auditor) spend(h *host, t *trip) {
 }
 
 // take takes n pages of h, which t costs, from the budget.
-func (b *budget) take(h *host, t *trip, n int64) {
+func (b *transport) take(h *host, t *trip, n int64) {
 	b.pages[window{t.window, nil}] += n
 	b.pages[window{t.window, h}] += n
 }
@@ -58,7 +51,7 @@ func (b *budget) take(h *host, t *trip, n int64) {
 // time limit. The crawl looks at the time once more after the start, so x counts only when its end
 // shows that it wasn't given up then.
 func (a *auditor) spendMore(h *host, x *exchange, t *trip, bytes int64) {
-	b, p := &a.by.budget, a.by.policy
+	b, p := a.by, a.by.policy
 	if x.flags&robotsTxt != 0 {
 		return
 	}

@@ -46,10 +46,8 @@ type sequence struct {
 	xs      []*exchange // in the order of their records, then of their starts
 	answers []*answer   // in the order of their records
 	first   int64       // the first of these
-	standing
 
 	last     *exchange
-	active   crowd
 	rows     map[string]*exchange // start with the highest number in each row
 	taught   float64              // delay that a refusal has taught last; 0: none
 	taughtAt int64                // when, or before that
@@ -57,6 +55,24 @@ type sequence struct {
 	hidden   int64                // latest start before which one is missing, as after a kill; 0: there is none
 	firstEnd int64                // when the first of its exchanges ended
 	overlaps bool                 // whether another limiter was in use at the same time
+
+	// What the host's answers have done to it, as far as that follows from their records.
+	moves []move // by time
+	moved int    // how many of them were taken
+	late  int64  // how long after an answer the limiter may hear of it
+
+	hold
+	row    rows      // refusals in a row, by kind
+	alone  bool      // requests start one at a time, each a probe, until one is served
+	probe  *exchange // the last one that started so
+	served int64     // last time that the host served us
+
+	failed map[uint32]int64 // pages that failed: when they failed once more, asked alone; 0: they weren't
+
+	forbade   int64 // last time that an answer such as 403 came
+	forbidden int   // number of them in a row, as far as it is sure that nothing was between them
+	doubt     int64 // until then that isn't sure
+	full      int64 // when they were so many that the next request has to go alone; 0: they aren't
 }
 
 // host returns the host that d is about.
@@ -147,7 +163,6 @@ func (s *sequence) judge() {
 		s.chain(x)
 		s.gap(x, limits)
 		s.block(x)
-		s.slot(x)
 		s.endless(x, i)
 		if x.fate == ended {
 			s.firstEnd = min(s.firstEnd, x.end)
@@ -155,6 +170,7 @@ func (s *sequence) judge() {
 		s.last = x
 	}
 	s.move(never)
+	s.a.provePlaces(h.report.Host, s.xs, func(x *exchange) int { return int(x.slots) })
 	if s.last != nil && s.last.delay > lasting {
 		h.start = s.last
 	}
@@ -284,34 +300,33 @@ func (a *auditor) maybeBack(y, x *exchange, promise int) bool {
 	return true
 }
 
-// A crowd is what may be in flight.
-type crowd []*exchange
-
-// enter adds x, which starts, and returns how many others are in flight, and the last of them:
-// those that aren't gone and, if they are as many as most, may not be so.
-func (c *crowd) enter(x *exchange, most int, gone, maybe func(y *exchange) bool) (n int, y *exchange) {
-	if *c = slices.DeleteFunc(*c, gone); len(*c) >= most {
-		*c = slices.DeleteFunc(*c, maybe)
-	}
-	if n = len(*c); n > 0 {
-		y = (*c)[n-1]
-	}
-	if *c = append(*c, x); n >= most+maxOpen {
-		*c = slices.Delete(*c, 0, 1)
-	}
-	return n, y
-}
-
-// slot counts what is in flight when x starts.
-func (s *sequence) slot(x *exchange) {
-	slots := int(x.slots)
-	if slots == 0 || x.flags&local != 0 {
-		return
-	}
-	gone := func(y *exchange) bool { return y.end <= x.start }
-	n, y := s.active.enter(x, slots, gone, func(y *exchange) bool { return s.a.maybeBack(y, x, slotsKept) })
-	if s.a.tested(slotsKept); n >= slots {
-		s.violation(BrokenConcurrency, fmt.Sprintf("%d in flight on %s", n+1, lines.Count(slots, "slot")), s.a.place(y), s.a.place(x))
+// provePlaces proves that never more of some exchanges, which are in the order of their starts, were
+// in flight than there are places for each: slots of a host or, without one, those of MaxInFlight.
+func (a *auditor) provePlaces(host string, xs []*exchange, places func(x *exchange) int) {
+	var active []*exchange
+	for _, x := range xs {
+		most, words := places(x), fmt.Sprintf("all hosts, %d at most", places(x))
+		if host != "" {
+			if most == 0 || x.flags&local != 0 {
+				continue
+			}
+			a.tested(slotsKept)
+			words = lines.Count(most, "slot")
+		}
+		active = slices.DeleteFunc(active, func(y *exchange) bool {
+			// Another host's request may have got its place long before that was recorded.
+			return y.end <= x.start || host == "" && y.flags&takenBack != 0 && x.start >= y.start+a.safe(y)
+		})
+		if len(active) >= most {
+			active = slices.DeleteFunc(active, func(y *exchange) bool { return a.maybeBack(y, x, slotsKept) })
+		}
+		n := len(active)
+		if n >= most {
+			a.violation(BrokenConcurrency, host, fmt.Sprintf("%d in flight on %s", n+1, words), a.place(active[n-1]), a.place(x))
+		}
+		if active = append(active, x); n >= most+maxOpen {
+			active = active[1:]
+		}
 	}
 }
 
@@ -325,23 +340,6 @@ func (s *sequence) endless(x *exchange, i int) {
 		s.a.openEnded(everyStartEnded, "the log stops while requests are under way, as after a kill, or where bodies are never closed: these have no end")
 		s.a.openIf(s.a.named[x.by].policy.Bytes > 0, budgetKept, "how much was read of a request that has no end")
 		s.a.openIf(i+1 < len(s.xs) && x.flags&kept == 0, blocksKept, "what a request that has no end was answered")
-	}
-}
-
-// provePlaces proves that never more requests were in flight through l, on all hosts together, than
-// MaxInFlight of the policy.
-func (a *auditor) provePlaces(l *limiter) {
-	slices.SortStableFunc(l.exchanges, func(x, y *exchange) int { return cmp.Compare(x.start, y.start) })
-	var active crowd
-	for _, x := range l.exchanges {
-		most := a.named[x.by].policy.MaxInFlight
-		n, y := active.enter(x, most, func(y *exchange) bool {
-			// Another host's request may have got its place long before that was recorded.
-			return y.end <= x.start || y.flags&takenBack != 0 && x.start >= y.start+a.safe(y)
-		}, func(y *exchange) bool { return a.maybeBack(y, x, slotsKept) })
-		if n >= most {
-			a.violation(BrokenConcurrency, "", fmt.Sprintf("%d in flight on all hosts, %d at most", n+1, most), a.place(y), a.place(x))
-		}
 	}
 }
 

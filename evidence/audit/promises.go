@@ -105,23 +105,25 @@ func (a *auditor) allOpen(why string) {
 // prove counts what is broken. Proved is what was put to the test and is neither open nor broken.
 func (a *auditor) prove() {
 	r := &a.report
-	r.Promises[logWhole].Proved = r.Lines
+	whole := &r.Promises[logWhole]
+	switch signed := r.Signed; {
+	case signed.Checkpoints > 0:
+		whole.Proof += fmt.Sprintf(", %s signed by %s", lines.Count(signed.Records, "record"), cmp.Or(signed.Key, "a key that wasn't given"))
+		a.openIf(signed.Key == "", logWhole, "the log is signed, but no key was given")
+		a.openIf(signed.Key != "" && signed.After > 0, logWhole, "the records after the last checkpoint aren't signed")
+	case r.Chained:
+		whole.Proof += ", numbered and chained"
+	default:
+		whole.Proof += map[bool]string{true: ", numbered, not chained", false: ", not numbered"}[r.Numbered]
+		a.openIf(len(r.Records) > 0, logWhole, "the lines aren't chained: whoever held the file could change them")
+	}
+	whole.Proved = r.Lines
 	for i := range r.Promises {
 		p := &r.Promises[i]
 		for _, k := range aboutPromises[i].kinds {
 			p.Broken += r.Broken[k]
 		}
 		p.Proved = max(0, p.Proved-p.Broken-p.Open)
-	}
-	switch whole := &r.Promises[logWhole].Proof; {
-	case r.Signed.Checkpoints > 0:
-		*whole += fmt.Sprintf(", %s signed by %s", lines.Count(r.Signed.Records, "record"), cmp.Or(r.Signed.Key, "a key that wasn't given"))
-	case r.Chained:
-		*whole += ", numbered and chained"
-	case r.Numbered:
-		*whole += ", numbered, not chained"
-	default:
-		*whole += ", not numbered"
 	}
 }
 

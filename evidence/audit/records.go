@@ -266,7 +266,7 @@ func (a *auditor) ended(d *evidence.Decision) {
 		a.spendMore(h, x, t, d.Bytes)
 	} else if x.flags |= unsent; x.flags&page != 0 {
 		h.report.Pages--
-		a.by.budget.take(h, t, -1)
+		a.by.take(h, t, -1)
 	}
 	a.handedOver(d, t)
 	a.leave(t)

@@ -222,26 +222,6 @@ type hold struct {
 	left        bool  // whether refusals of an earlier process may count still
 }
 
-// A standing is what a host's answers have done to it, as far as that follows from their records.
-type standing struct {
-	moves []move // by time
-	moved int    // how many of them were taken
-	late  int64  // how long after an answer the limiter may hear of it
-
-	hold
-	row    rows      // refusals in a row, by kind
-	alone  bool      // requests start one at a time, each a probe, until one is served
-	probe  *exchange // the last one that started so
-	served int64     // last time that the host served us
-
-	failed map[uint32]int64 // pages that failed: when they failed once more, asked alone; 0: they weren't
-
-	forbade   int64 // last time that an answer such as 403 came
-	forbidden int   // number of them in a row, as far as it is sure that nothing was between them
-	doubt     int64 // until then that isn't sure
-	full      int64 // when they were so many that the next request has to go alone; 0: they aren't
-}
-
 // move takes the moves up to the given time.
 func (s *sequence) move(until int64) {
 	for s.moved < len(s.moves) && s.moves[s.moved].at <= until {

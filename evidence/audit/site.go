@@ -47,7 +47,7 @@ func CheckSite(log io.Reader, hosts ...string) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := check(new(trees.Known), &site, []io.Reader{log})
+	r, err := check(new(trees.Known), site, []io.Reader{log})
 	r.Numbered, r.Chained = false, false
 	whole := &r.Promises[logWhole]
 	*whole = Promise{whole.Name, "lines of it", 0, 1, whole.Broken, []string{"only the records of some hosts were judged"}}

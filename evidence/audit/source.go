@@ -23,8 +23,8 @@ type source struct {
 	entry  evidence.Entry // the present record
 	chain  hash.Hash      // of the last hash and the lines since
 	forest trees.Forest
-	site   *sites.Site // what the records are to be about; nil: anything, and all lines are to be there
-	*run               // the present log
+	site   sites.Site // what the records are to be about; nil: anything, and all lines are to be there
+	*run              // the present log
 }
 
 // A run is one log, from its first record to its seal or to where it was cut off. A process that is
@@ -52,7 +52,21 @@ func (s *source) readAll(r io.Reader) error {
 	in := lines.NewReader(r)
 	for line, text := range in.All() {
 		s.at.line = line
-		s.read(text, in.Whole)
+		if text = s.record(text, in.Whole); text == nil {
+			continue
+		}
+		if s.entry.N == 1 || s.lines == 0 {
+			s.begin()
+		}
+		s.lines++
+		if s.site == nil {
+			s.check(text)
+		}
+		if s.entry.Type == evidence.LogClosed {
+			s.seal = line
+		}
+		s.jumped += max(0, int64(s.entry.Jumped))
+		s.a.take(&s.entry.Decision, s.at)
 	}
 	s.end()
 	if err := in.Err(); err != nil {
@@ -61,27 +75,8 @@ func (s *source) readAll(r io.Reader) error {
 	return nil
 }
 
-// read takes a line; whole tells whether it has an end.
-func (s *source) read(text []byte, whole bool) {
-	if text = s.record(text, whole); text == nil {
-		return
-	}
-	if s.entry.N == 1 || s.lines == 0 {
-		s.begin()
-	}
-	s.lines++
-	if s.site == nil {
-		s.check(text)
-	}
-	if s.entry.Type == evidence.LogClosed {
-		s.seal = s.at.line
-	}
-	s.jumped += max(0, int64(s.entry.Jumped))
-	s.a.take(&s.entry.Decision, s.at)
-}
-
-// record reads the record of a line, and returns what of the line that is; nil: it is none, or
-// isn't about the site. A crawler that is killed leaves half a line, and the first line of the next
+// record reads the record of a line, which is whole if it has an end, and returns what of the line
+// that is; nil: it is none, or isn't about the site. A crawler that is killed leaves half a line, and the first line of the next
 // log may stand behind it. Within a string the quotes would be escaped.
 func (s *source) record(text []byte, whole bool) []byte {
 	err := s.entry.UnmarshalJSON(text)

@@ -22,11 +22,13 @@ type transport struct {
 	limiter  *limiter
 	row      string // id of what its starts are numbered in: its process, or its limiter
 	run      *run
-	shift    int64 // how far the limiter's clock is ahead of that of the records
-	budget   budget
+	shift    int64                    // how far the limiter's clock is ahead of that of the records
 	origins  map[string][]*robotsCopy // of each robots.txt that it knows, the newest first
 	trips    map[uint64]*trip
 	over     []uint64          // those of them that are over, the first one first
+	pages    map[window]int64  // that were spent of the budget
+	bytes    int64             // the same
+	pageFrom int64             // start of the first page
 	sites    map[string]string // keys of names, where names of one site share a key
 }
 
@@ -40,7 +42,7 @@ func (a *auditor) transportOf(d *evidence.Decision) *transport {
 		}
 		t = &transport{
 			index: uint32(len(a.named)), run: a.run,
-			origins: map[string][]*robotsCopy{}, trips: map[uint64]*trip{}, sites: map[string]string{}, budget: budget{pages: map[window]int64{}},
+			origins: map[string][]*robotsCopy{}, trips: map[uint64]*trip{}, sites: map[string]string{}, pages: map[window]int64{},
 		}
 		a.transports[strings.Clone(d.Transport)], a.named = t, append(a.named, t)
 	}

@@ -82,7 +82,7 @@ func Extract(w io.Writer, log io.ReadSeeker, t audit.Trust, hosts ...string) (Ex
 		return Extracted{}, fmt.Errorf("audit: extracting reads the log twice: %w", err)
 	}
 	x := &extraction{out: bufio.NewWriter(w), site: site, trees: signed, older: known.Older, run: new(merkle.Run)}
-	x.put(bundleLine{Bundle: bundleVersion, Hosts: site.Names})
+	x.put(bundleLine{Bundle: bundleVersion, Hosts: site.Site})
 	in := lines.NewReader(log)
 	for _, text := range in.All() {
 		x.line(text)
@@ -280,17 +280,12 @@ func Verify(bundle io.Reader, t audit.Trust) (*Bundle, error) {
 		return nil, err
 	}
 	v := &verification{known: k}
-	var records bytes.Buffer // with a line for each line of the bundle, so that the judge counts as its reader does
-	in := lines.NewReader(bundle)
+	var read bytes.Buffer
+	in := lines.NewReader(io.TeeReader(bundle, &read))
 	for line, text := range in.All() {
-		isRecord, err := v.line(text)
-		if err != nil {
+		if err := v.line(text); err != nil {
 			return nil, fmt.Errorf("%w: line %d: %w", ErrNotProved, line, err)
 		}
-		if isRecord {
-			records.Write(text)
-		}
-		records.WriteByte('\n')
 	}
 	switch {
 	case in.Err() != nil:
@@ -305,7 +300,7 @@ func Verify(bundle io.Reader, t audit.Trust) (*Bundle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotProved, err)
 	}
-	if v.Report, err = audit.CheckSite(&records, v.Hosts...); err != nil {
+	if v.Report, err = audit.CheckSite(&read, v.Hosts...); err != nil { // which passes over what is no record
 		return nil, err
 	}
 	v.Report.Signed = v.Signed
@@ -319,19 +314,18 @@ type verification struct {
 	tree  merkle.Run
 }
 
-// line reads a line, and reports whether it is a record.
-func (v *verification) line(text []byte) (isRecord bool, err error) {
+// line reads a line.
+func (v *verification) line(text []byte) error {
 	var l bundleLine
-	err = json.Unmarshal(text, &l)
+	err := json.Unmarshal(text, &l)
 	switch {
-	case v.Hosts == nil && (err != nil || l.Bundle == 0):
-		return false, errors.New("not a bundle")
+	case v.Hosts == nil && (err != nil || l.Bundle == 0 || l.Type != ""): // no tree has the first line
+		return errors.New("not a bundle")
 	case v.Hosts == nil && l.Bundle != bundleVersion:
-		return false, fmt.Errorf("a bundle of version %d, and this program knows %d", l.Bundle, bundleVersion)
+		return fmt.Errorf("a bundle of version %d, and this program knows %d", l.Bundle, bundleVersion)
 	case v.Hosts == nil:
 		v.Hosts = slices.Concat([]string{}, l.Hosts)
 	case err == nil && l.Type != "":
-		isRecord = true
 		v.Records++
 		v.tree.Add(tlog.RecordHash(text))
 		err = new(evidence.Entry).UnmarshalJSON(text)
@@ -344,7 +338,7 @@ func (v *verification) line(text []byte) (isRecord bool, err error) {
 		err = errors.New("neither a record nor another line of a bundle")
 	}
 	v.known.Meet(&v.tree)
-	return isRecord, err
+	return err
 }
 
 func (v *verification) checkpoint(signed string) error {

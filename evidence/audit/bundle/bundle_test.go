@@ -320,9 +320,13 @@ func TestForgedBundles(t *testing.T) {
 		"empty":           {forge: func([]string) []string { return nil }, want: "it is empty"},
 		"the header only": {forge: func(l []string) []string { return l[:1] }, want: "cut off"},
 		"another version": {forge: func(l []string) []string { l[0] = `{"bundle":2}` + "\n"; return l }, want: "version 2"},
-		"nonsense":        {forge: func(l []string) []string { l[record] = "nonsense\n"; return l }, want: "neither"},
-		"a log":           {forge: func([]string) []string { return []string{string(log)} }, want: "not a bundle"},
-		"another's key":   {trust: audit.Trust{Key: logtest.VerifierKey(otherKey)}, want: "signed with another key"},
+		"a record that no tree has": {forge: func(l []string) []string {
+			l[0] = strings.Replace(l[0], "{", strings.TrimSuffix(l[record], "}\n")+",", 1)
+			return l
+		}, want: "not a bundle"},
+		"nonsense":      {forge: func(l []string) []string { l[record] = "nonsense\n"; return l }, want: "neither"},
+		"a log":         {forge: func([]string) []string { return []string{string(log)} }, want: "not a bundle"},
+		"another's key": {trust: audit.Trust{Key: logtest.VerifierKey(otherKey)}, want: "signed with another key"},
 		"of another log": {forge: func(l []string) []string {
 			b, _ := mustExtract(t, trusted, other, "h2.example")
 			l[len(l)-1] = string(b[bytes.LastIndex(b, []byte("{")):])

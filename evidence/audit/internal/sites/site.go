@@ -11,35 +11,32 @@ import (
 	"github.com/go-politeness/politeness/internal/hostname"
 )
 
-// A Site is some hosts, with the names below them.
-type Site struct {
-	Names []string // keys
-}
+// A Site is the keys of some hosts, with the names below them.
+type Site []string
 
 // Read returns the site of the given hosts.
-func Read(hosts []string) (Site, error) {
-	var s Site
+func Read(hosts []string) (s Site, err error) {
 	for _, h := range hosts {
 		name := hostname.Key(h)
 		if name == "" || strings.ContainsAny(h, "/@ ") {
 			return s, fmt.Errorf("audit: %q isn't a host: give a name such as example.com", h)
 		}
-		s.Names = append(s.Names, name)
+		s = append(s, name)
 	}
-	if s.Names == nil {
+	if s == nil {
 		return s, errors.New("audit: no host to extract")
 	}
 	return s, nil
 }
 
 // Has reports whether a host, which may have a port, belongs to s.
-func (s *Site) Has(host string) bool {
-	return slices.ContainsFunc(s.Names, func(name string) bool { return hostname.Within(host, name) })
+func (s Site) Has(host string) bool {
+	return slices.ContainsFunc(s, func(name string) bool { return hostname.Within(host, name) })
 }
 
 // About reports whether d is about s, or states what the crawler promises everywhere, or that it
 // has come to its end.
-func (s *Site) About(d *evidence.Decision) bool {
+func (s Site) About(d *evidence.Decision) bool {
 	host := HostOf(d)
 	return host == "" && (d.Type == evidence.PolicyStated || d.Type == evidence.LogClosed) || host != "" && s.Has(host)
 }
