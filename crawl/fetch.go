@@ -361,7 +361,7 @@ func (r *run) get(p *Page) error {
 	p.sent = true
 	resp, err := r.c.client.Do(req)
 	if err != nil {
-		p.late = r.late.Err() != nil || r.c.cfg.Tries == 1 && ctx.Err() != nil
+		p.late = r.c.cfg.Tries == 1 && ctx.Err() != nil
 		p.excused = waits.IsExcused(ctx)
 		return err
 	}

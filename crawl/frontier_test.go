@@ -110,3 +110,97 @@ func TestUsualIsAboutTheMedian(t *testing.T) {
 		}
 	}
 }
+
+// TestQuickRobotsProveNothing: they may come from a cache. Slow ones are a sample.
+func TestQuickRobotsProveNothing(t *testing.T) {
+	for took, want := range map[time.Duration]time.Duration{0: 0, time.Millisecond: 0, 400 * time.Millisecond: 0, 401 * time.Millisecond: 401 * time.Millisecond} {
+		f := &frontier{hosts: make(map[string]*host), max: 4, usual: 100 * time.Millisecond}
+		h := f.host("a")
+		h.urls = make([]Request, 2)
+		f.put(h)
+		fl, _ := f.take(time.Unix(0, 0))
+		if f.unknowns != 1 {
+			t.Errorf("%d flights of unknown hosts", f.unknowns)
+		}
+		if f.finish(fl, took); h.usual != want || f.unknowns != 0 {
+			t.Errorf("robots.txt took %v: usually %v, %d flights of unknown hosts", took, h.usual, f.unknowns)
+		}
+	}
+}
+
+// TestMoveUp: hosts wait until the earlier one of two times, and stay in their order.
+func TestMoveUp(t *testing.T) {
+	f := &frontier{hosts: make(map[string]*host)}
+	at := func(seconds int64) time.Time { return time.Unix(seconds, 0) }
+	sooner := make(map[*host]time.Time)
+	for key, times := range map[string][2]int64{"a": {10, 0}, "b": {20, 30}, "c": {30, 5}, "d": {40, 15}} {
+		h := f.host(key)
+		h.at, h.urls = at(times[0]), make([]Request, 1)
+		f.put(h)
+		if times[1] > 0 {
+			sooner[h] = at(times[1])
+		}
+	}
+	f.moveUp(sooner)
+	for _, want := range []struct {
+		key string
+		at  int64
+	}{{"c", 5}, {"a", 10}, {"d", 15}, {"b", 20}} {
+		if got := f.waiting.pop(); got.h.key != want.key || !got.at.Equal(at(want.at)) || !got.h.at.Equal(got.at) {
+			t.Errorf("%s at %v, want %s at %v", got.h.key, got.at, want.key, at(want.at))
+		}
+	}
+}
+
+// TestRoom: hosts that are slow, or may be, hold no more connections than their part of the hosts, or
+// than quick ones leave; unknown ones only three quarters of these, and fresh ones go first.
+func TestRoom(t *testing.T) {
+	for name, tt := range map[string]struct {
+		frontier
+		fresh, unknown, slow bool
+	}{
+		"nothing is in flight":        {frontier{number: [2]int{10, 10}}, true, true, true},
+		"their part is in use":        {frontier{number: [2]int{10, 10}, demand: 16, flights: [2]int{0, 8}}, false, false, false},
+		"one is left of it":           {frontier{number: [2]int{10, 10}, demand: 16, flights: [2]int{0, 7}}, true, true, true},
+		"quick ones leave more":       {frontier{number: [2]int{10, 10}, demand: 4, flights: [2]int{0, 8}}, true, true, true},
+		"and that is in use":          {frontier{number: [2]int{10, 10}, demand: 4, flights: [2]int{0, 9}}, false, false, false},
+		"two in any case":             {frontier{number: [2]int{99, 1}, demand: 99, flights: [2]int{0, 1}}, true, true, true},
+		"three quarters are unknown":  {frontier{number: [2]int{10, 10}, demand: 16, flights: [2]int{0, 6}, unknowns: 6}, true, false, true},
+		"nearly three quarters":       {frontier{number: [2]int{10, 10}, demand: 16, flights: [2]int{0, 5}, unknowns: 5}, true, true, true},
+		"flights of quick ones alone": {frontier{number: [2]int{10, 10}, demand: 16, flights: [2]int{15, 0}}, true, true, true},
+	} {
+		f := tt.frontier
+		f.max = 16
+		for class, want := range map[int]bool{quick: true, fresh: tt.fresh, unknown: tt.unknown, slow: tt.slow} {
+			if got := f.hasRoom(class); got != want {
+				t.Errorf("%s: room for class %d: %v", name, class, got)
+			}
+		}
+		f.due[fresh].push(ready{h: new(host)})
+		if f.hasRoom(slow) || f.hasRoom(unknown) {
+			t.Errorf("%s: fresh ones don't go first", name)
+		}
+	}
+	f := frontier{max: 16, number: [2]int{10, 10}}
+	f.due[slow].push(ready{priority: 1, h: new(host)})
+	f.due[unknown].push(ready{priority: 2, h: new(host)})
+	if f.hasRoom(slow) {
+		t.Error("a slow host goes before an unknown one of a higher priority")
+	}
+	f.due[slow].push(ready{priority: 3, h: new(host)})
+	if !f.hasRoom(slow) {
+		t.Error("an unknown host goes before a slow one of a higher priority")
+	}
+}
+
+// TestClass: a host whose robots.txt was had is fresh until its first page is asked for.
+func TestClass(t *testing.T) {
+	for want, h := range map[int]*host{
+		unknown: {pace: slow}, fresh: {pace: slow, robotsAsked: true}, slow: {pace: slow, robotsAsked: true, flights: 1},
+		quick: {pace: quick, robotsAsked: true, usual: 1},
+	} {
+		if got := h.class(); got != want {
+			t.Errorf("%+v is of class %d, want %d", h, got, want)
+		}
+	}
+}

@@ -28,8 +28,6 @@ func (h *heap[T]) pop() T {
 	top := s[0]
 	s[0], s[last] = s[last], *new(T)
 	*h = s[:last]
-	if last > 0 {
-		h.fix(0)
-	}
+	h.fix(0) // which does nothing where none is left
 	return top
 }

@@ -3,6 +3,7 @@ package crawl_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log"
 	"net/http"
 	"os"
@@ -37,11 +38,11 @@ func TestSummaryNamesFirstErrors(t *testing.T) {
 			if p.URL == "https://example.com/" {
 				return nil
 			}
-			return errors.New("database is \x1b[31mlocked\nreally")
+			return fmt.Errorf("database is \x1b[31mlocked\nby %s", p.URL)
 		}
 		s := r.run(t.Context(), t, "https://example.com/", "https://example.com/1", "https://example.com/2", "https://example.com/drop", "mailto:x")
 		for _, want := range []string{
-			`2 visit failed (database is \x1b[31mlocked\nreally), `, "1 failed (", `1 invalid (crawl: "mailto:x": scheme "mailto" is neither http nor https) in `,
+			`2 visit failed (database is \x1b[31mlocked\nby https://example.com/1), `, "1 failed (", `1 invalid (crawl: "mailto:x": scheme "mailto" is neither http nor https) in `,
 		} {
 			if !strings.Contains(s.String(), want) {
 				t.Errorf("summary: %s\nwant in it: %s", s, want)

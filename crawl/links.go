@@ -193,11 +193,7 @@ func inEncoding(raw string, encode func(string) (string, error)) string {
 			b.WriteRune(char)
 			continue
 		}
-		code, err := encode(string(char))
-		if number, ok := strings.CutPrefix(code, "&#"); ok || err != nil {
-			b.WriteString("%26%23" + strings.TrimSuffix(number, ";") + "%3B")
-			continue
-		}
+		code, _ := encode(string(char)) // each rune can be encoded
 		for i := range len(code) {
 			fmt.Fprintf(&b, "%%%02X", code[i])
 		}
@@ -365,7 +361,7 @@ func (r *run) turnTo(p *Page, rawURL string, l Link) {
 	if err == nil {
 		l.URL, err = normal(u)
 	}
-	if err != nil || req.Hops >= maxHops || req.Depth == 0 || r.c.cfg.Follow == nil || r.c.cfg.Follow(p, l) {
+	if err != nil || req.Depth == 0 || r.c.cfg.Follow == nil || r.c.cfg.Follow(p, l) {
 		r.lead(p, u, err, Request{URL: rawURL, From: req.From, Via: p.URL, Hops: req.Hops + 1, Depth: req.Depth, Priority: req.Priority})
 	}
 }

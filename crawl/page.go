@@ -24,7 +24,7 @@ type Page struct {
 	good    bool  // asked for because it was served before: it isn't visited
 	again   bool  // asked for next after it was refused
 	sent    bool  // the Client was asked for it
-	late    bool  // the crawl has ended the request, or Config.Timeout where nothing is asked for again
+	late    bool  // Config.Timeout has ended the request, and nothing is asked for again
 	excused bool  // why Response is nil says nothing about the host
 	err     error // why Response is nil
 	began   time.Time

@@ -43,16 +43,33 @@ func TestProgressLineNamesWhoWaits(t *testing.T) {
 		want  string
 	}{
 		{1, at, "0 visited (0/s), 1 in flight on 1 host, 0.0 MB, 0s; 1 host waits: a.example (it has answered 429, until 12:00:05)"},
+		{0, at, "0 visited (0/s), 1 in flight on 0 hosts, 0.0 MB, 0s\x1b"},
 		{2, time.Time{}, "0 visited (0/s), 1 in flight on 2 hosts, 0.0 MB, 0s; 2 hosts wait, the first: a.example (it has answered 429)"},
 	} {
 		var out strings.Builder
 		waiting := make([]Wait, tt.hosts)
-		progressLine(&out, true)(Progress{
-			InFlight: 1, Hosts: tt.hosts, Waiting: slices.Values(waiting), Next: "a.example", NextAt: tt.until, NextWhy: "it has answered 429",
-		})
+		p := Progress{InFlight: 1, Hosts: tt.hosts, Waiting: slices.Values(waiting)}
+		if tt.hosts > 0 {
+			p.Next, p.NextAt, p.NextWhy = "a.example", tt.until, "it has answered 429"
+		}
+		progressLine(&out, true)(p)
 		if !strings.Contains(out.String(), tt.want) {
 			t.Errorf("line %q, want %q", &out, tt.want)
 		}
+	}
+}
+
+// TestProgressLineOfACrawlWithoutURLs: one line while those that are left are with other programs.
+func TestProgressLineOfACrawlWithoutURLs(t *testing.T) {
+	var out strings.Builder
+	show := progressLine(&out, false)
+	for second, p := range []Progress{{Open: true}, {Open: true}, {Open: true, Hosts: 1}, {Hosts: 0}, {Open: true}, {Open: true, Done: true}} {
+		p.Elapsed = time.Duration(second) * time.Second
+		show(p)
+	}
+	const alone = "0 visited, waiting: the URLs that are left are with other programs\n"
+	if got, want := out.String(), alone+alone+"0 visited in 5s\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/politenesstest"
@@ -71,24 +70,36 @@ func TestQueueGoesOn(t *testing.T) {
 	})
 }
 
-// TestQueueErrorEndsTheCrawl: and is returned.
+// TestQueueErrorEndsTheCrawl: and is returned. What was found isn't counted as known then, and the
+// page that has led to it isn't done.
 func TestQueueErrorEndsTheCrawl(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := newStore()
-		q.err = errors.New("disk full")
-		transport, _ := politeness.New(politeness.Config{UserAgent: userAgent, Base: politenesstest.NewWeb()})
-		c, err := crawl.New(crawl.Config{Transport: transport, Queue: q, Visit: func(context.Context, *crawl.Page) error { return nil }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		summary, err := c.Run(t.Context(), "https://example.com/")
-		if !errors.Is(err, q.err) {
-			t.Errorf("Run returned %v", err)
-		}
-		if n := summary.Outcomes[crawl.Duplicate]; n != 0 {
-			t.Errorf("%d URLs that the queue hasn't taken in are counted as duplicates", n)
-		}
-	})
+	for _, later := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			full := errors.New("disk full")
+			q := newStore()
+			r := newRig()
+			r.Site("https://example.com").Handle("/", page(`<a href="/a">a</a>`))
+			transport := mustTransport(t, r.politeness)
+			visit := func(context.Context, *crawl.Page) error {
+				q.err = full
+				return nil
+			}
+			if !later {
+				q.err = full
+			}
+			c, err := crawl.New(crawl.Config{Transport: transport, Queue: q, Visit: visit, Follow: crawl.SameHost})
+			if err != nil {
+				t.Fatal(err)
+			}
+			summary, err := c.Run(t.Context(), "https://example.com/")
+			if !errors.Is(err, full) {
+				t.Errorf("Run returned %v", err)
+			}
+			if n := summary.Outcomes[crawl.Duplicate]; n != 0 {
+				t.Errorf("%d URLs that the queue hasn't taken in are counted as duplicates", n)
+			}
+		})
+	}
 }
 
 // TestQueueFilledByOthers: what another program adds while the crawl runs is crawled, too.
@@ -139,6 +150,11 @@ func TestRoomForOneHostIsUsed(t *testing.T) {
 			return nil
 		}
 		r.crawl.Workers = 1
+		r.crawl.Progress = func(p crawl.Progress) {
+			if p.Hosts > 4 {
+				t.Errorf("%d hosts at a time", p.Hosts)
+			}
+		}
 		r.run(t.Context(), t, urls...)
 		if quick != 20 {
 			t.Errorf("%d of 20 quick hosts were crawled within ten minutes", quick)
@@ -178,23 +194,25 @@ func TestOpenQueueIsAskedEachSecond(t *testing.T) {
 	})
 }
 
-// TestCrawlEndsWithItsContextWhileTheQueueIsOpen: and the Queue hears of the crawl until then, as
+// TestQueueHearsOfTheCrawlUntilItsEnd, while it is open, or where hosts belong to this process:
 // what is in flight is still this process's.
-func TestCrawlEndsWithItsContextWhileTheQueueIsOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig()
-		q := &shared{store: newStore()}
-		q.store.open = true
-		r.Site("https://h0.example").Handle("/", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(8 * time.Second) }))
-		r.crawl.Queue = q
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		defer cancel()
-		s := r.run(ctx, t, "https://h0.example/")
-		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 1})
-		if q.asked < 8 || q.places != 0 {
-			t.Errorf("the Queue was asked %d times in eight seconds, the last time for %d hosts", q.asked, q.places)
-		}
-	})
+func TestQueueHearsOfTheCrawlUntilItsEnd(t *testing.T) {
+	for _, open := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig()
+			q := &shared{store: newStore()}
+			q.store.open = open
+			r.Site("https://h0.example").Handle("/", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(8 * time.Second) }))
+			r.crawl.Queue = q
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			s := r.run(ctx, t, "https://h0.example/")
+			wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 1})
+			if q.asked < 8 || q.places != 0 {
+				t.Errorf("open %v: the Queue was asked %d times in eight seconds, the last time for %d hosts", open, q.asked, q.places)
+			}
+		})
+	}
 }
 
 // TestLostHostIsLeftAlone: once another process has a host, nothing of it is asked for, what was
@@ -203,11 +221,12 @@ func TestLostHostIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
 		q := &shared{store: newStore(), lost: map[string]bool{}}
-		for _, host := range []string{"a.example", "b.example"} {
-			site := r.Site("https://" + host)
-			for i := range 10 {
-				site.Handle(fmt.Sprintf("/%d", i), page(""))
-			}
+		urls := numbered("a.example", 10)
+		r.Site("https://a.example").Handle("/", page(""))
+		for i := range 9 {
+			host := fmt.Sprintf("b%d.example", i)
+			r.Site("https://"+host).Handle("/", page(""))
+			urls = append(urls, numbered(host, 10)...)
 		}
 		r.crawl.Queue = q
 		r.politeness.Limits.Delay.Min = 10 * time.Second
@@ -219,9 +238,9 @@ func TestLostHostIsLeftAlone(t *testing.T) {
 		})
 		var told []crawl.Result
 		r.crawl.Done = func(res crawl.Result) { told = append(told, res) }
-		s := r.run(t.Context(), t, append(numbered("a.example", 10), numbered("b.example", 10)...)...)
-		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 13})
-		if len(told) != 13 {
+		s := r.run(t.Context(), t, urls...)
+		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 93})
+		if len(told) != 93 {
 			t.Errorf("Done has received %d results", len(told))
 		}
 		for url, st := range q.store.states {
@@ -476,6 +495,9 @@ func (s *store) Take(_ context.Context, hosts []string, n int) (taken []crawl.Re
 
 func (s *store) Done(_ context.Context, results []crawl.Result) error {
 	defer s.enter()()
+	if s.err != nil {
+		panic("Done is called after an error: what a page has led to may be lost")
+	}
 	for _, r := range results {
 		if s.states[r.Request.URL] != lent {
 			panic(r.Request.URL + " is done, and wasn't lent")
@@ -485,7 +507,7 @@ func (s *store) Done(_ context.Context, results []crawl.Result) error {
 			s.states[r.Request.URL] = waiting
 		}
 	}
-	return s.err
+	return nil
 }
 
 func (s *store) Hosts(_ context.Context, n int) (hosts []string, open bool, err error) {

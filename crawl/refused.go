@@ -39,7 +39,7 @@ type refusals struct {
 	suspect *Page   // was refused twice
 	held    []*Page // answered 403 and the like since a page was served
 
-	asks     int  // refusals of again, or of suspect
+	once     bool // again was refused once
 	doubted  int  // pages that were asked again after a single answer such as 403
 	blamed   int  // suspects that ended so, by good, since another page was served
 	row      int  // refusals in a row
@@ -173,7 +173,7 @@ func (s *refusals) serve(p *Page, earlier bool, now time.Time, v *verdict) {
 // succeed ends the trouble, as p was served.
 func (s *refusals) succeed(p *Page, now time.Time, v *verdict) {
 	doubts := s.ever || s.doubted < mostDoubted
-	if s.checking && len(s.held) > 0 {
+	if s.checking { // then pages are held
 		doubts = p.began.Sub(s.held[len(s.held)-1].ended) > mayBeOver
 	}
 	held := slices.DeleteFunc(s.held, func(h *Page) bool {
@@ -207,7 +207,7 @@ func (s *refusals) succeed(p *Page, now time.Time, v *verdict) {
 		v.drop = append(v.drop, u)
 		s.again = u.request
 	}
-	*s = refusals{good: s.good, held: held, again: s.again, asks: s.asks, doubted: s.doubted, blamed: blamed, last: s.last, status: s.status, ever: s.ever}
+	*s = refusals{good: s.good, held: held, again: s.again, once: s.once, doubted: s.doubted, blamed: blamed, last: s.last, status: s.status, ever: s.ever}
 }
 
 // refuse learns from a refusal of p. Over is whether p isn't asked for again.
@@ -224,11 +224,11 @@ func (s *refusals) refuse(p *Page, what meaning, over bool, now time.Time, v *ve
 	switch {
 	case over:
 	case !p.again:
-		s.again, s.asks, s.last = p.request, 1, now
-	case what == limited, s.asks == 1 && s.blamed > 0:
-		s.again, s.asks, s.last = p.request, s.asks+1, now
+		s.again, s.once, s.last = p.request, true, now
+	case what == limited, s.once && s.blamed > 0:
+		s.again, s.once, s.last = p.request, false, now
 	default:
-		s.suspect, s.asks, s.rest, s.last = p, s.asks+1, now.Sub(s.last), now
+		s.suspect, s.once, s.rest, s.last = p, false, now.Sub(s.last), now
 	}
 }
 

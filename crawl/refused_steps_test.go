@@ -225,3 +225,20 @@ func TestWhenAHostIsGivenUp(t *testing.T) {
 		}
 	}
 }
+
+// TestKeptBodies: pages that may have to wait keep 64 KiB each, and 64 MiB all together.
+func TestKeptBodies(t *testing.T) {
+	for _, tt := range []struct {
+		kept, body, want int
+	}{
+		{0, 1000, 1000}, {0, keptBody, keptBody}, {0, keptBody + 1, keptBody}, {keptBodies - 10, 10, 10}, {keptBodies - 10, 11, 10}, {keptBodies, 1, 0},
+	} {
+		r, released := &run{kept: tt.kept}, 0
+		p := &Page{Body: make([]byte, tt.body), release: func() { released++ }}
+		r.keep(p)
+		p.release()
+		if len(p.Body) != tt.want || p.Truncated != (tt.want < tt.body) || r.kept != tt.kept+tt.want || released != 1 {
+			t.Errorf("%d kept and %d bytes: %d are kept, truncated %v, %d kept in all, released %d times", tt.kept, tt.body, len(p.Body), p.Truncated, r.kept, released)
+		}
+	}
+}

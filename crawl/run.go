@@ -72,7 +72,7 @@ type work struct {
 }
 
 func (w *work) empty() bool {
-	return len(w.add)+len(w.done)+len(w.back)+len(w.rejected)+len(w.want) == 0 && !w.list
+	return max(len(w.add), len(w.done), len(w.back), len(w.rejected), len(w.want)) == 0 && !w.list
 }
 
 // A sleeper is a request that comes back at a time of its own, see verdict.later.
@@ -218,10 +218,10 @@ const (
 
 // look calls Transport.Next for some of the hosts that wait, and moves them up if it is earlier.
 func (r *run) look(now time.Time) {
-	waiting := r.frontier.waiting
-	if r.looking || r.stopped || len(waiting) == 0 {
+	if r.looking {
 		return
 	}
+	waiting := r.frontier.waiting
 	urls := make(map[*host]string)
 	for range min(len(waiting), maxLooks) {
 		r.looked = (r.looked + 1) % len(waiting)
@@ -370,7 +370,7 @@ func (r *run) full() bool {
 
 // underWay reports whether a page, a call of Discover, or the Queue may still lead to URLs.
 func (r *run) underWay() bool {
-	return r.frontier.inFlight()+r.visiting+r.seeking > 0 || r.storing || !r.work.empty()
+	return max(r.frontier.inFlight(), r.visiting, r.seeking) > 0 || r.storing || !r.work.empty()
 }
 
 // over reports whether the crawl has ended.

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots"
 )
 
@@ -51,13 +53,16 @@ func TestRefusedURLsComeBack(t *testing.T) {
 		{"429 for ever", []int{429}, "60", 0, 5, crawl.Refused, 4 * time.Minute},
 		{"503 for ever", []int{503}, "", 0, 5, crawl.Refused, 53 * time.Second},
 		{"one try", []int{429, 200}, "60", 1, 1, crawl.Refused, 0},
+		{"one try, and one of Retry", []int{429, 200}, "60", 1, 2, crawl.Visited, time.Minute},
 		{"two tries", []int{429, 503, 200}, "60", 2, 2, crawl.Refused, time.Minute},
 		{"many tries", []int{503}, "", 70, 70, crawl.Refused, 8*time.Hour + 20*time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig()
-				r.crawl.Tries = tt.tries
+				if r.crawl.Tries = tt.tries; tt.name != "one try" { // a crawl that repeats requests does so itself
+					r.politeness.Retry.Max = 1
+				}
 				var asked atomic.Int32
 				r.Site("https://example.com").Handle("/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					n := int(asked.Add(1)) - 1
@@ -134,6 +139,87 @@ func TestVisitStopsOnePage(t *testing.T) {
 		}
 		s := r.run(t.Context(), t, "https://example.com/error", "https://example.com/panic", "https://example.com/goexit", "https://example.com/fine")
 		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 1, crawl.VisitFailed: 3})
+	})
+}
+
+// TestTimeout: a page that isn't answered in time is asked for again or, with one try, has failed,
+// and then its host goes on with as many requests at once as ever.
+func TestTimeout(t *testing.T) {
+	for name, tt := range map[string]struct {
+		tries int
+		want  map[crawl.Outcome]int
+		took  time.Duration // at most
+	}{
+		"it comes back": {0, map[crawl.Outcome]int{crawl.Visited: 6}, time.Hour},
+		"one try":       {1, map[crawl.Outcome]int{crawl.Failed: 6}, 35 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				r.politeness.Limits.Concurrency = 2
+				r.crawl.Tries, r.crawl.Timeout = tt.tries, 10*time.Second
+				silent := http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() })
+				site := r.Site("https://example.com")
+				for i := range 6 {
+					site.Handle(fmt.Sprintf("/%d", i), politenesstest.InTurn(silent, page("")))
+				}
+				s := r.run(t.Context(), t, numbered("example.com", 6)...)
+				if wantOutcomes(t, s, tt.want); s.Elapsed > tt.took {
+					t.Errorf("took %v", s.Elapsed)
+				}
+			})
+		})
+	}
+}
+
+// TestWaitingRequestsAreLeft when the crawl ends, also those that are with the Transport already.
+func TestWaitingRequestsAreLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.Site("https://example.com").Handle("/", page(""))
+		r.politeness.Limits.Delay.Min = time.Minute
+		hosts, err := hostlimit.New(r.politeness.Limits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.politeness.Limits, r.politeness.Hosts = hostlimit.Config{}, nextIsNow{hosts}
+		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+		defer cancel()
+		wantOutcomes(t, r.run(ctx, t, numbered("example.com", 5)...), map[crawl.Outcome]int{crawl.Visited: 1, crawl.Left: 4})
+	})
+}
+
+// nextIsNow has a turn for everybody, who then has to wait for it.
+type nextIsNow struct{ hostlimit.Limiter }
+
+func (nextIsNow) Next(context.Context, string, time.Duration) (time.Time, error) {
+	return time.Now(), nil
+}
+
+// TestLongURLs: those above 2,048 bytes are left out.
+func TestLongURLs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.Site("https://example.com").Handle("/", page(""))
+		r.crawl.Visit = func(_ context.Context, p *crawl.Page) error {
+			if p.Depth == 0 {
+				longest := p.URL + strings.Repeat("x", 2048-len(p.URL))
+				p.Add(longest, longest+"x")
+			}
+			return nil
+		}
+		wantOutcomes(t, r.run(t.Context(), t, "https://example.com/"), map[crawl.Outcome]int{crawl.Visited: 2, crawl.TooLong: 1})
+	})
+}
+
+// TestDuplicatesAndNoRoom are told apart.
+func TestDuplicatesAndNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.Site("https://example.com").Handle("/", page(""))
+		r.crawl.MaxURLs = 2
+		s := r.run(t.Context(), t, append(append(numbered("example.com", 2), numbered("example.com", 2)...), "https://example.com/2")...)
+		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 2, crawl.Duplicate: 2, crawl.NoRoom: 1})
 	})
 }
 

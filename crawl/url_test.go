@@ -23,6 +23,8 @@ var spellings = [][]string{
 	{"http://example.com/?%%632", "http://EXAMPLE.com/?%%632"}, // not %c2
 	{"http://example.com/?%6%33%zz1", "http://example.com/?%6%33%zz%31"},
 	{"http://example.com/?a=1&b=2", "http://example.com?a=1&b=2"},
+	{"http://example.com/?%22%3C%7D%0A%A0", "http://example.com/?\"<}%0a%a0"},
+	{"http://example.com/?%%302", "http://EXAMPLE.com/?%%302"},
 	{"http://example.com/azAZ09", "http://example.com/%61%7A%41%5A%30%39"},
 	{"http://example.com/a;b=c,d!$&'()*+=:@-._~", "http://example.com/a;b=c,d!$&'()*+=:@%2D%2e%5f%7e"},
 }
@@ -54,6 +56,11 @@ func TestNormalizeSaysWhatIsMissing(t *testing.T) {
 	for _, s := range []string{"", "example.com", "example.com/page", "//example.com/", "localhost:8080", "localhost:0", "localhost:9090", "127.0.0.1:8080/", "[::1]:8080/"} {
 		if _, err := Normalize(s); err == nil || !strings.Contains(err.Error(), "begins with https://") {
 			t.Errorf("Normalize(%q): %v", s, err)
+		}
+	}
+	for s, want := range map[string]string{"http://[::1/": "missing ']'", "http://example.com/%zz": `invalid URL escape "%zz"`} {
+		if _, err := Normalize(s); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Normalize(%q): %v, want %q", s, err, want)
 		}
 	}
 }
@@ -101,7 +108,7 @@ const linksPage = `<!doctype html><title>a page</title>
 <a href="a">1</a> <A HREF=' b#frag '>2</A> <a href="/root" rel="nofollow ugc">3</a>
 <map><area href="area"></map> <a name=x>no href</a> <a href="">empty</a> <a href="mailto:x@example.com">mail</a>
 <a href="javascript:alert(1)">js</a> <a href="//other.example:80/x">4</a> <a href=a>again</a> <a href="http://[bad">bad</a>
-<b href=/bold>no link</b> <a href="/5%5">5 %5</a> <a href="/a%20b%0C">an escape</a>
+<b href=/bold>no link</b> <a href="/5%5">5 %5</a> <a href="/t	ab">tab</a> <a href="/a%20b%0C">an escape</a>
 <script>document.write('<a href="/script">')</script> <!-- <a href="/comment"> --> <img src=i srcset="j 2x">
 <a href="/two
  lines	">nl</a> <a href='/100%'>100 %</a> <a href="\back\slash?\">back</a> <a href="ref?a=1&amp;b=2">5</a> <textarea><a href=/text></textarea> <a href="8:30 h.html">6</a> <a href=12:7>7</a> <a rel=prev href=unclosed`
@@ -116,6 +123,7 @@ func TestLinks(t *testing.T) {
 		{URL: "http://example.com/docs/area", Element: "area"},
 		{URL: "http://other.example/x", Element: "a"},
 		{URL: "http://example.com/5%255", Element: "a"},
+		{URL: "http://example.com/tab", Element: "a"},
 		{URL: "http://example.com/a%20b%0C", Element: "a"},
 		{URL: "http://example.com/two%20lines", Element: "a"},
 		{URL: "http://example.com/100%25", Element: "a"},
