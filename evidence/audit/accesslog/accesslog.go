@@ -158,7 +158,7 @@ func (c *Comparison) MarshalJSON() ([]byte, error) {
 // OK reports whether something was compared, and the evidence has every request that the site saw
 // of this crawler, with the same answer.
 func (c *Comparison) OK() bool {
-	return c.nothing() == nil && c.Missing.N+c.Outside.N+c.Unsent.N+c.Left.N+c.Status.N == 0
+	return c.nothing() == nil && max(c.Missing.N, c.Outside.N, c.Unsent.N, c.Left.N, c.Status.N) == 0
 }
 
 // A Kind is the findings of one kind, for showing.

@@ -599,6 +599,7 @@ func TestARefusalIsNotHiddenByLeaving(t *testing.T) {
 	gaveUp := ended(3, func(d *evidence.Decision) { d.Left, d.Err = true, "context canceled" })
 	unsent := ended(3, func(d *evidence.Decision) { d.Reason = "the budget is spent" })
 	failed := ended(3, func(d *evidence.Decision) { d.Err = "connection reset" })
+	answered := ended(3, func(d *evidence.Decision) { d.Left, d.Status = true, 429 })
 	refused := slices.Clone(access)
 	refused[3] = strings.Replace(refused[3], " 200 ", " 429 ", 1)
 	for name, c := range map[string]struct {
@@ -608,6 +609,8 @@ func TestARefusalIsNotHiddenByLeaving(t *testing.T) {
 	}{
 		"left, and served":                   {gaveUp, access, 0, 0, 10},
 		"left, and refused":                  {gaveUp, refused, 1, 0, 10},
+		"left after the refusal":             {answered, refused, 0, 0, 10},
+		"in the evidence behind no record":   {"nonsense\n{}\n" + gaveUp, refused, 1, 0, 10},
 		"never sent, and served":             {unsent, access, 0, 1, 10},
 		"never sent, and refused":            {unsent, refused, 0, 1, 10},
 		"never sent, and not seen":           {unsent, slices.Delete(slices.Clone(access), 3, 4), 0, 0, 9},

@@ -175,7 +175,7 @@ func TestBundleHoldsTheRecordsOfOneSiteOnly(t *testing.T) {
 	if size != total-1 { // the last checkpoint isn't in its own tree
 		t.Errorf("a tree of %d lines, of %d", size, total)
 	}
-	if b.Records != len(want) || e.Records != len(want) || int(b.Omitted) != size-len(want) || e.Withheld != 0 {
+	if b.Records != len(want) || e.Records != len(want) || int(b.Omitted) != size-len(want) || e.Omitted != size-len(want) || e.Withheld != 0 || e.After != 0 {
 		t.Errorf("%+v, %+v", b, e)
 	}
 	if b.Signed.Key == "" || b.Signed.Latest != string(checkpoints[len(checkpoints)-1]) {
@@ -192,6 +192,32 @@ func TestBundleHoldsTheRecordsOfOneSiteOnly(t *testing.T) {
 	}
 	if len(text) > len(log)/8 {
 		t.Errorf("a bundle of %d bytes from a log of %d", len(text), len(log))
+	}
+	if s := b.String(); !strings.Contains(s, "signed by "+b.Signed.Key+";") || strings.Contains(s, "extends") {
+		t.Error(s)
+	}
+	if b, err := bundle.Verify(bytes.NewReader(text), audit.Trust{}); err != nil || !strings.Contains(b.String(), "signed with an unknown key: ") {
+		t.Errorf("without a key: %v, %v", b, err)
+	}
+}
+
+// TestBundleEndsWithTheLastCheckpoint: records after it are counted only.
+func TestBundleEndsWithTheLastCheckpoint(t *testing.T) {
+	log, _ := signedCrawl(t, 5, 100)
+	const checkpoint = `{"type":"checkpoint"`
+	log = log[:bytes.LastIndex(log, []byte(checkpoint))]
+	after := bytes.LastIndex(log, []byte(checkpoint))
+	if after < 0 {
+		t.Fatal("the log has one checkpoint only")
+	}
+	want := 0
+	for line := range strings.Lines(string(log[after:])) {
+		if strings.Contains(line, `"host":"h2.example"`) || strings.Contains(line, `{"type":"log_closed"`) {
+			want++
+		}
+	}
+	if text, e := mustExtract(t, trusted, log, "h2.example"); e.After != want || want == 0 || !strings.HasPrefix(string(text[bytes.LastIndex(text, []byte("\n{")):]), "\n{\"checkpoint\":") {
+		t.Errorf("%+v, want %d records after the last checkpoint", e, want)
 	}
 }
 
@@ -226,19 +252,21 @@ func TestBundleNamesNoOtherHost(t *testing.T) {
 		visit(15, "https://[2001:db8::1]:8080/", "[2001:db8::1]:8080", nil),
 		visit(16, "https://www.site.test/j?to=http%3A%2F%2Fsecret.test&rate=5%zz", "www.site.test", nil),
 		visit(17, "https://www.site.test/k", "www.site.test", func(d *evidence.Decision) { d.Err = "dial \x7fsecret.test\x7f" }),
+		visit(18, "https://az09.test/", "az09.test", nil),
+		visit(19, "https://www.site.test/l", "www.site.test", func(d *evidence.Decision) { d.Err = "no answer of az09.test" }),
 	)
 	log, _ := signedCrawl(t, 1, 1, more...)
-	secret := regexp.MustCompile(`(?i)secret\.test|notsite\.test|unvisited\.test|b(ü|xn--bcher-kva)cher\.test|h0\.example|2001:db8`)
+	secret := regexp.MustCompile(`(?i)secret\.test|az09\.test|notsite\.test|unvisited\.test|b(ü|xn--bcher-kva)cher\.test|h0\.example|2001:db8`)
 	for _, c := range []struct {
 		hosts    []string
 		withheld int
 		absent   string
 		records  int
 	}{
-		{[]string{"site.test"}, 12, "", 2 + 3*13 - 12},
-		{[]string{"www.site.test"}, 13, `\b[^w.]*\.?site\.test`, 2 + 3*11 - 13},
-		{[]string{"WWW.Site.Test."}, 13, "", 2 + 3*11 - 13},
-		{[]string{"site.test", "secret.test"}, 2, "", 2 + 3*14 - 2},
+		{[]string{"site.test"}, 13, "", 2 + 3*14 - 13},
+		{[]string{"www.site.test"}, 14, `\b[^w.]*\.?site\.test`, 2 + 3*12 - 14},
+		{[]string{"WWW.Site.Test."}, 14, "", 2 + 3*12 - 14},
+		{[]string{"site.test", "secret.test"}, 3, "", 2 + 3*15 - 3},
 		{[]string{"[2001:DB8::1]:8080"}, 0, "site", 2 + 3},
 		{[]string{"nobody.test"}, 0, "site", 2},
 	} {
@@ -324,6 +352,7 @@ func TestForgedBundles(t *testing.T) {
 			l[0] = strings.Replace(l[0], "{", strings.TrimSuffix(l[record], "}\n")+",", 1)
 			return l
 		}, want: "not a bundle"},
+		"an empty line": {forge: func(l []string) []string { l[record] = "{}\n"; return l }, want: "neither"},
 		"nonsense":      {forge: func(l []string) []string { l[record] = "nonsense\n"; return l }, want: "neither"},
 		"a log":         {forge: func([]string) []string { return []string{string(log)} }, want: "not a bundle"},
 		"another's key": {trust: audit.Trust{Key: logtest.VerifierKey(otherKey)}, want: "signed with another key"},
@@ -362,9 +391,14 @@ func TestBundleExtendsOlderCheckpoints(t *testing.T) {
 	text, _ := mustExtract(t, trust, log, "h2.example")
 	for i := range checkpoints {
 		b, err := bundle.Verify(bytes.NewReader(text), audit.Trust{Key: trusted.Key, Checkpoints: checkpoints[i : i+1]})
-		if err != nil || b.Signed.Older != 1 {
-			t.Errorf("checkpoint %d: %v", i, err)
+		if err != nil || b.Signed.Older != 1 || !strings.Contains(b.String(), "\nthe log extends 1 older checkpoint\n") {
+			t.Errorf("checkpoint %d: %v, %v", i, b, err)
 		}
+	}
+	alone, _ := mustExtract(t, trusted, log, "h2.example")
+	omissions := func(text []byte) int { return bytes.Count(text, []byte(`{"omitted":`)) }
+	if n, most := omissions(text), omissions(alone)+len(checkpoints); n > most {
+		t.Errorf("%d runs of hashes, want %d at most: each older checkpoint ends one", n, most)
 	}
 	verifyByHand(t, text)
 	_, others := signedCrawl(t, 5, 100)
