@@ -307,6 +307,29 @@ func TestEvidenceIsTheJSONOfTheAuditWorld(t *testing.T) {
 	})
 }
 
+// TestEvidenceSaysWhereAnAnswerHasNoDate: without one, nobody can compare the clocks.
+func TestEvidenceSaysWhereAnAnswerHasNoDate(t *testing.T) {
+	virtually(t, politeness.Config{DangerouslyIgnoreRobots: true}, func(b *bubble) {
+		const date = "Mon, 02 Nov 2026 00:00:00 GMT"
+		b.site.Handle("/dated", politenesstest.Status(http.StatusOK, "Date", date)).Handle("/undated", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header()["Date"] = nil })).
+			Handle("/gone", politenesstest.Drop())
+		b.mustGet("https://example.com/dated", http.StatusOK)
+		if d := b.last(evidence.Fetched); d.NoDate || d.ServerDate != date {
+			b.Errorf("with a date: %+v", d)
+		}
+		b.mustGet("https://example.com/undated", http.StatusOK)
+		if d := b.last(evidence.Fetched); !d.NoDate || d.ServerDate != "" {
+			b.Errorf("without: %+v", d)
+		}
+		if _, err := b.get("https://example.com/gone"); err == nil {
+			b.Error("no error")
+		}
+		if d := b.last(evidence.Failed); d.NoDate {
+			b.Errorf("without an answer: %+v", d)
+		}
+	})
+}
+
 func TestRobotsFetchCarriesNoCredentialsAndCostsNoBudget(t *testing.T) {
 	spent := budget.New(budget.Limits{Pages: 1})
 	virtually(t, politeness.Config{Budget: spent}, func(b *bubble) {

@@ -235,6 +235,44 @@ func TestHostsOfOneNameAreOneKey(t *testing.T) {
 	})
 }
 
+// TestAHostOfItsOwnIsSentInTheOneSpelling, as that of the URL is: the site is one host for both.
+func TestAHostOfItsOwnIsSentInTheOneSpelling(t *testing.T) {
+	var sent []string
+	web := politenesstest.NewWeb()
+	web.Site("https://example.com").Page("/", "page")
+	base := baseThatSees{web, func(req *http.Request) { sent = append(sent, req.Host) }}
+	transport, err := politeness.New(politeness.Config{UserAgent: agent, Base: base, DangerouslyIgnoreRobots: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, want := range map[string]string{"": "example.com", "WWW.Example.COM:443": "www.example.com", "münchen.example": "xn--mnchen-3ya.example"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.com/", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host, sent = host, nil
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if len(sent) != 1 || sent[0] != want && sent[0] != "" {
+			t.Errorf("Host %q was sent as %q, want %q", host, sent, want)
+		}
+	}
+}
+
+// baseThatSees calls see with each request.
+type baseThatSees struct {
+	http.RoundTripper
+	see func(*http.Request)
+}
+
+func (b baseThatSees) RoundTrip(req *http.Request) (*http.Response, error) {
+	b.see(req)
+	return b.RoundTripper.RoundTrip(req)
+}
+
 // TestTheLongestURLThatIsFetched: what is as long as it may be isn't too long.
 func TestTheLongestURLThatIsFetched(t *testing.T) {
 	virtually(t, politeness.Config{DangerouslyIgnoreRobots: true}, func(b *bubble) {
