@@ -109,6 +109,9 @@ func TestUsualIsAboutTheMedian(t *testing.T) {
 			t.Errorf("%v: pace %d, demand %v, %+v", tt.took, h.pace, h.demand, f)
 		}
 	}
+	if f.forget(h); len(f.hosts) != 0 || f.demand != 0 || f.number != [2]int{} {
+		t.Errorf("after it was forgotten: %+v", f)
+	}
 }
 
 // TestQuickRobotsProveNothing: they may come from a cache. Slow ones are a sample.

@@ -15,6 +15,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -158,6 +159,25 @@ func TestClientLeadsToTheTransport(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRate is that of the pages since the Progress before.
+func TestRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.politeness.Limits.Delay = hostlimit.Delay{Min: 100 * time.Millisecond, Max: 100 * time.Millisecond, Adaptive: hostlimit.Fixed}
+		r.Site("https://example.com").Handle("/", page(""))
+		calls := 0
+		r.crawl.Progress = func(p crawl.Progress) {
+			if calls++; p.Rate < 8 || p.Rate > 13 {
+				t.Errorf("%v after %v", p.Rate, p.Elapsed)
+			}
+		}
+		r.run(t.Context(), t, numbered("example.com", 55)...)
+		if calls < 6 {
+			t.Errorf("%d calls", calls)
+		}
+	})
 }
 
 // TestProgressNamesEveryHostThatWaits, and what for, also behind pages in flight.

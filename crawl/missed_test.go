@@ -147,6 +147,7 @@ func TestCookieBySelfRedirect(t *testing.T) {
 		"without":               {false, needsCookie, 1, map[crawl.Outcome]int{crawl.Redirected: 1, crawl.Duplicate: 1}},
 		"for ever":              {true, setsCookie, 2, map[crawl.Outcome]int{crawl.Redirected: 1, crawl.Duplicate: 1}},
 		"without a cookie":      {true, redirects, 1, map[crawl.Outcome]int{crawl.Redirected: 1, crawl.Duplicate: 1}},
+		"to another page":       {true, elsewhere, 1, map[crawl.Outcome]int{crawl.Redirected: 1, crawl.Visited: 1}},
 		"after a 503 that ends": {true, needsCookieLater, 3, map[crawl.Outcome]int{crawl.Visited: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -206,6 +207,13 @@ func redirects(w http.ResponseWriter, req *http.Request) {
 func setsCookie(w http.ResponseWriter, req *http.Request) {
 	http.SetCookie(w, &http.Cookie{Name: "seen", Value: "1"})
 	redirects(w, req)
+}
+
+func elsewhere(w http.ResponseWriter, req *http.Request) {
+	http.SetCookie(w, &http.Cookie{Name: "seen", Value: "1"})
+	if req.URL.Path == "/a" {
+		http.Redirect(w, req, "/b", http.StatusFound)
+	}
 }
 
 func needsCookie(w http.ResponseWriter, req *http.Request) {

@@ -212,3 +212,68 @@ func TestQuietHostIsTold(t *testing.T) {
 		}
 	})
 }
+
+// TestWhyAHostWaits: each host that can't be asked for more than a second is named, with what for.
+func TestWhyAHostWaits(t *testing.T) {
+	transport, err := politeness.New(politeness.Config{UserAgent: "TestBot/1.0 (+https://example.com/bot)"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Unix(1000, 0)
+	in := func(d time.Duration) time.Time { return now.Add(d) }
+	urls := make([]Request, 1)
+	for name, tt := range map[string]struct {
+		host
+		until time.Duration // 0: not known
+		why   string        // empty: it doesn't wait
+	}{
+		"asleep":                {host{wakes: in(9 * time.Second), refusals: refusals{status: 503}}, 9 * time.Second, "it has answered 503"},
+		"no URL left":           {host{wakes: in(-9 * time.Second), at: in(9 * time.Second)}, 0, ""},
+		"paced":                 {host{urls: urls, at: in(9 * time.Second)}, 9 * time.Second, "its delay between requests"},
+		"blocked":               {host{urls: urls, at: in(9 * time.Second), why: "a block"}, 9 * time.Second, "a block"},
+		"soon":                  {host{urls: urls, at: in(time.Second)}, 0, ""},
+		"new":                   {host{urls: urls, at: in(-9 * time.Second), place: asking, flights: 1}, 0, "its robots.txt"},
+		"new, no connection":    {host{urls: urls, at: in(-9 * time.Second), place: inDue}, 0, "a connection, or a call of Visit"},
+		"no connection":         {host{urls: urls, at: in(-9 * time.Second), place: inDue, robotsAsked: true}, 0, "a connection, or a call of Visit"},
+		"behind a page":         {host{urls: urls, at: in(-9 * time.Second), robotsAsked: true, flights: 1}, 0, "its page in flight"},
+		"behind pages":          {host{urls: urls, at: in(-9 * time.Second), robotsAsked: true, flights: 2}, 0, "its 2 pages in flight"},
+		"asking for its turn":   {host{urls: urls, at: in(-9 * time.Second), robotsAsked: true, flights: 1, place: asking}, 0, "its page in flight"},
+		"behind a page, lately": {host{urls: urls, at: in(-time.Second), robotsAsked: true, flights: 1}, 0, ""},
+	} {
+		r := &run{c: &Crawler{cfg: Config{Transport: transport}}}
+		tt.key = "a.example"
+		r.frontier.hosts = map[string]*host{"a.example": &tt.host}
+		got := Wait{}
+		r.waiting(now, func(w Wait) bool { got = w; return true })
+		want := Wait{}
+		if tt.why != "" {
+			want = Wait{Host: "a.example", Why: tt.why}
+			if tt.until > 0 {
+				want.Until = in(tt.until)
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+		if r.frontier.hosts["b.example"] = &tt.host; tt.why != "" {
+			n := 0
+			r.waiting(now, func(Wait) bool { n++; return false })
+			if n != 1 {
+				t.Errorf("%s: %d hosts after the first one was enough", name, n)
+			}
+		}
+	}
+}
+
+// TestProgressLineToAFile has no line that is drawn anew.
+func TestProgressLineToAFile(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "progress"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	ProgressLine(f)(Progress{Done: true})
+	if text, err := os.ReadFile(f.Name()); err != nil || string(text) != "0 visited in 0s\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+}

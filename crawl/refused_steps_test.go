@@ -156,18 +156,22 @@ func TestDryHosts(t *testing.T) {
 		refusals
 		want     string
 		asksGood bool
+		size     int
 	}{
-		"nothing":             {refusals{good: good}, "", false},
-		"again":               {refusals{again: good}, "", false},
-		"suspect":             {refusals{suspect: page()}, "later a", false},
-		"suspect and good":    {refusals{suspect: page(), good: good}, "", true},
-		"held":                {refusals{held: []*Page{page()}}, "done a", false},
-		"held and good":       {refusals{held: []*Page{page()}, good: good}, "", true},
-		"checking":            {refusals{held: []*Page{page()}, checking: true}, "done a", false},
-		"held and a suspect":  {refusals{held: []*Page{page()}, suspect: page()}, "later a", false},
-		"checking, with good": {refusals{held: []*Page{page()}, checking: true, good: good}, "", true},
+		"nothing":             {refusals{good: good}, "", false, 0},
+		"again":               {refusals{again: good}, "", false, 1},
+		"suspect":             {refusals{suspect: page()}, "later a", false, 1},
+		"suspect and good":    {refusals{suspect: page(), good: good}, "", true, 1},
+		"held":                {refusals{held: []*Page{page()}}, "done a", false, 1},
+		"held and good":       {refusals{held: []*Page{page()}, good: good}, "", true, 1},
+		"checking":            {refusals{held: []*Page{page()}, checking: true}, "done a", false, 1},
+		"held and a suspect":  {refusals{held: []*Page{page()}, suspect: page()}, "later a", false, 2},
+		"checking, with good": {refusals{held: []*Page{page()}, checking: true, good: good}, "", true, 1},
 	} {
 		s := tt.refusals
+		if n := s.size(); n != tt.size {
+			t.Errorf("%s: %d pages wait, want %d", name, n, tt.size)
+		}
 		if got := fmt.Sprint(s.dry()); got != tt.want || s.asksGood() != tt.asksGood {
 			t.Errorf("%s: %q, asks for good %v; want %q, %v", name, got, s.asksGood(), tt.want, tt.asksGood)
 		}

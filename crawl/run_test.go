@@ -104,6 +104,13 @@ func TestDeadHosts(t *testing.T) {
 		if s.Elapsed > 30*time.Minute {
 			t.Errorf("took %v", s.Elapsed)
 		}
+		asked := map[string]int{}
+		for _, req := range r.Requests() {
+			asked[strings.TrimSuffix(req.URL, "/robots.txt")]++
+		}
+		if asked["https://gone.example"] != 1 || asked["https://down.example"] != 5 {
+			t.Errorf("asked: %v", asked)
+		}
 	})
 }
 

@@ -63,6 +63,7 @@ func TestOnePageStopsNoHost(t *testing.T) {
 // TestDeadHostsKeepNobody: a crawl is over when only hosts are left that don't answer, and one
 // whose connections are refused is asked twice.
 func TestDeadHostsKeepNobody(t *testing.T) {
+	noRoute := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.EHOSTUNREACH)}
 	var timeout net.Error = &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
 	for _, tt := range []struct {
 		name   string
@@ -76,6 +77,7 @@ func TestDeadHostsKeepNobody(t *testing.T) {
 		{"refused, while another goes on", errRefusedConnection, 30, 29 * time.Minute, 2, 0},
 		{"refused, with one try", errRefusedConnection, 30, 29 * time.Minute, 1, 0},
 		{"silent", timeout, 1, 5 * time.Minute, 2, 0},
+		{"no route", noRoute, 1, 5 * time.Minute, 2, 0},
 		{"silent, while another goes on", timeout, 30, 29 * time.Minute, 5, 0},
 		{"answers 503", nil, 1, 20 * time.Minute, 5, http.StatusServiceUnavailable},
 	} {

@@ -143,6 +143,11 @@ func TestStoppedSaysByWhat(t *testing.T) {
 		r := newRig()
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errors.New("enough for today"))
+		r.crawl.Progress = func(p crawl.Progress) {
+			if p.Rate != 0 || !p.Done {
+				t.Errorf("progress of a crawl that ends at once: %+v", p)
+			}
+		}
 		summary := r.run(ctx, t, "https://example.com/")
 		if !errors.Is(summary.Stopped, context.Canceled) || !strings.Contains(summary.String(), "enough for today") {
 			t.Errorf("stopped: %v", summary.Stopped)
