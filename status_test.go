@@ -94,6 +94,32 @@ func TestStatusIsBounded(t *testing.T) {
 }
 
 // TestStatusIsDocumented: the guide names each member of the JSON.
+// TestStatusSaysHowOftenAHostRefuses, by its status or by what Config.Refused says of the headers.
+func TestStatusSaysHowOftenAHostRefuses(t *testing.T) {
+	cfg := politeness.Config{DangerouslyIgnoreRobots: true, Refused: func(resp *http.Response) error {
+		if resp.Header.Get("Captcha") != "" {
+			return errors.New("a captcha")
+		}
+		return nil
+	}}
+	virtually(t, cfg, func(b *bubble) {
+		b.site.Page("/ok", "page").Handle("/429", politenesstest.Status(http.StatusTooManyRequests)).Handle("/403", politenesstest.Status(http.StatusForbidden)).
+			Handle("/captcha", politenesstest.Status(http.StatusOK, "Captcha", "1"))
+		for _, path := range []string{"ok", "429", "ok", "403", "captcha"} {
+			if _, err := b.get("https://example.com/" + path); err != nil {
+				b.Fatal(err)
+			}
+		}
+		h := b.t.StatusOf(b.Context(), "example").Hosts[0]
+		if h.Answers != 5 || h.Refused != 3 || h.RefusalShare() != 0.6 {
+			b.Errorf("%d refusals of %d answers, a share of %v", h.Refused, h.Answers, h.RefusalShare())
+		}
+		if share := new(politeness.HostStatus).RefusalShare(); share != 0 {
+			b.Errorf("without an answer: %v", share)
+		}
+	})
+}
+
 func TestStatusIsDocumented(t *testing.T) {
 	text, err := os.ReadFile("docs/steering.md")
 	if err != nil {
