@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"runtime"
 	"slices"
 	"strconv"
@@ -325,34 +326,39 @@ func TestBodiesTellOfTheirOwnRequest(t *testing.T) {
 }
 
 // A readerThatFailsOnce goes on afterwards as if nothing had happened.
-type readerThatFailsOnce struct{ reads int }
+type readerThatFailsOnce struct {
+	reads int
+	err   error
+}
 
 func (h *readerThatFailsOnce) Read(p []byte) (int, error) {
 	if h.reads++; h.reads == 2 {
-		return 0, io.ErrNoProgress
+		return 0, h.err
 	}
 	return copy(p, "0123456789"), nil
 }
 
-// A read that failed is the last one: no limit would hold after it.
+// A read that failed is the last one, by a deadline too: no limit would hold after it.
 func TestNothingIsReadAfterAFailedRead(t *testing.T) {
-	s := &script{body: &readerThatFailsOnce{}, length: -1}
-	spent := budget.New(budget.Limits{Bytes: 25})
-	tr := s.transport(t, politeness.Config{Budget: spent})
-	resp, err := tr.RoundTrip(httptest.NewRequest(http.MethodGet, "https://example.com/", nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	total := 0
-	for range 20 {
-		n, err := resp.Body.Read(make([]byte, 10))
-		if total += n; total > 10 || n == 0 && err == nil {
-			t.Errorf("read %d more bytes, error %v", n, err)
+	for _, failure := range []error{io.ErrNoProgress, os.ErrDeadlineExceeded} {
+		s := &script{body: &readerThatFailsOnce{err: failure}, length: -1}
+		spent := budget.New(budget.Limits{Bytes: 25})
+		tr := s.transport(t, politeness.Config{Budget: spent})
+		resp, err := tr.RoundTrip(httptest.NewRequest(http.MethodGet, "https://example.com/", nil))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	resp.Body.Close()
-	if u, _ := spent.Usage(t.Context()); int(u.Bytes) != total {
-		t.Errorf("%d bytes read, %d counted", total, u.Bytes)
+		total := 0
+		for range 20 {
+			n, err := resp.Body.Read(make([]byte, 10))
+			if total += n; total > 10 || n == 0 && err == nil {
+				t.Errorf("read %d more bytes, error %v", n, err)
+			}
+		}
+		resp.Body.Close()
+		if u, _ := spent.Usage(t.Context()); int(u.Bytes) != total {
+			t.Errorf("%d bytes read, %d counted", total, u.Bytes)
+		}
 	}
 }
 

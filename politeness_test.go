@@ -128,6 +128,24 @@ func TestChainOfHopsIsOnePage(t *testing.T) {
 		}
 		_, err := b.get("https://example.com/3")
 		refused(b.T, err, politeness.StageBudget, politeness.ErrBudget)
+
+		silent, err := politeness.New(politeness.Config{UserAgent: agent, Base: b.web, Budget: budget.New(budget.Limits{Pages: 1})})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if status, err := fetch(b.Context(), &http.Client{Transport: silent}, "https://example.com/1"); err != nil || status != 200 {
+			b.Errorf("without evidence: status %d, %v", status, err)
+		}
+		recording, err := politeness.New(politeness.Config{UserAgent: agent, Base: b.web, Evidence: b.log})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if status, err := fetch(b.Context(), &http.Client{Transport: recording}, "https://example.com/1"); err != nil || status != 200 {
+			b.Errorf("without a budget: status %d, %v", status, err)
+		}
+		if d := b.last(evidence.Fetched); d.Redirects != 2 {
+			b.Errorf("last record without a budget %+v, want 2 redirects", d)
+		}
 	})
 }
 
