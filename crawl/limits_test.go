@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -56,7 +57,7 @@ func TestWildcardDomain(t *testing.T) {
 		r := newRig()
 		names := 0
 		r.politeness.Base = roundTripper(func(req *http.Request) (*http.Response, error) {
-			w := newRecorder(req)
+			w := httptest.NewRecorder()
 			if req.URL.Path != "/robots.txt" {
 				r.mu.Lock()
 				var links strings.Builder
@@ -67,7 +68,7 @@ func TestWildcardDomain(t *testing.T) {
 				r.mu.Unlock()
 				page(links.String())(w, req)
 			}
-			return w.response(), nil
+			return w.Result(), nil
 		})
 		r.crawl.Follow, r.crawl.MaxURLs, r.crawl.MaxPages = crawl.Everywhere, 500, 1000
 		s := r.run(t.Context(), t, "http://n0.example/")
@@ -101,11 +102,11 @@ func TestMaxBody(t *testing.T) {
 				r := newRig()
 				r.crawl.MaxBody = int64(limit)
 				r.politeness.Base = roundTripper(func(req *http.Request) (*http.Response, error) {
-					w := newRecorder(req)
+					w := httptest.NewRecorder()
 					var n int
 					_, err := fmt.Sscanf(req.URL.Path, "/%d", &n)
 					_, _ = w.Write(make([]byte, n))
-					resp := w.response()
+					resp := w.Result()
 					if resp.ContentLength = -1; req.URL.RawQuery != "" && err == nil {
 						resp.ContentLength = int64(n)
 					}

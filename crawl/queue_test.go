@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"slices"
 	"sync"
@@ -29,7 +30,7 @@ func TestQueueGoesOn(t *testing.T) {
 			r := newRig()
 			r.crawl.Follow, r.crawl.MaxURLs = crawl.SameHost, 64 // few hosts at once
 			r.politeness.Base = roundTripper(func(req *http.Request) (*http.Response, error) {
-				w := newRecorder(req)
+				w := httptest.NewRecorder()
 				if path := req.URL.Path; path != "/robots.txt" {
 					r.mu.Lock()
 					asked[req.URL.String()]++
@@ -38,7 +39,7 @@ func TestQueueGoesOn(t *testing.T) {
 						page(fmt.Sprintf(`<a href="%sa"><a href="%sb">`, path, path))(w, req)
 					}
 				}
-				return w.response(), nil
+				return w.Result(), nil
 			})
 			r.crawl.Queue = q
 			ctx, cancel := context.WithCancel(t.Context())

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -101,10 +100,3 @@ func wantOutcomes(t *testing.T, s crawl.Summary, want map[crawl.Outcome]int) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
-// A recorder makes an answer.
-type recorder struct{ *httptest.ResponseRecorder }
-
-func newRecorder(*http.Request) recorder { return recorder{httptest.NewRecorder()} }
-
-func (r recorder) response() *http.Response { return r.Result() }

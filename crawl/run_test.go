@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -372,14 +373,14 @@ func TestCancelLosesNothing(t *testing.T) {
 				case <-req.Context().Done():
 					return nil, req.Context().Err()
 				}
-				w := newRecorder(req)
+				w := httptest.NewRecorder()
 				if req.URL.Path != "/robots.txt" {
 					page(fmt.Sprintf(`<a href="%s0">a</a><a href="http://h%d.example/%d">b</a>`, req.URL.Path, host, path))(w, req)
 					r.mu.Lock()
 					answered[req.URL.String()] = true
 					r.mu.Unlock()
 				}
-				return w.response(), nil
+				return w.Result(), nil
 			})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer time.AfterFunc(time.Duration(rnd.IntN(5000))*time.Millisecond, cancel).Stop()

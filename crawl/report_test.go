@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -65,7 +66,7 @@ func TestPanicsAreReported(t *testing.T) {
 		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.VisitFailed: 1})
 		for _, want := range []string{
 			"crawl: panic in Visit of https://example.com/a: no such table\ngoroutine ", "crawl: panic in Progress: no terminal\n",
-			"crawl: panic in Discover of https://example.com/a: no sitemap\n", "hidden_test.go:",
+			"crawl: panic in Discover of https://example.com/a: no sitemap\n", "report_test.go:",
 		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("no %q in the log:\n%s", want, text)
@@ -99,9 +100,9 @@ func TestClientLeadsToTheTransport(t *testing.T) {
 				if req.URL.Path != "/" {
 					return own.RoundTrip(req)
 				}
-				w := newRecorder(req)
+				w := httptest.NewRecorder()
 				page(`<a href="/no">no</a><a href="/yes">yes</a>`)(w, req)
-				return w.response(), nil
+				return w.Result(), nil
 			})
 		}, false, 1},
 		"beside it": {func(_ *testing.T, _ *politeness.Transport, web *politenesstest.Web) http.RoundTripper { return web }, true, 1},
