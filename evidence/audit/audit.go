@@ -60,9 +60,9 @@ import (
 // A log that is signed needs its key to prove that: see [Trust.Check].
 func Check(logs ...io.Reader) (*Report, error) { return Trust{}.Check(logs...) }
 
-// check checks logs against what is known of them, or only what they say of a site, unless it is
+// check checks logs against what f knows of them, or only what they say of a site, unless it is
 // nil.
-func check(k *trees.Known, site sites.Site, logs []io.Reader) (*Report, error) {
+func check(f *trees.Forest, site sites.Site, logs []io.Reader) (*Report, error) {
 	a := &auditor{
 		report:     Report{Records: map[evidence.Type]int{}, Broken: map[Kind]int{}, Violations: []Violation{}, Hosts: []HostReport{}},
 		transports: map[string]*transport{}, limiters: map[string]*limiter{}, cut: map[string]bool{}, hosts: map[string]*host{}, proved: map[string]int64{},
@@ -72,27 +72,37 @@ func check(k *trees.Known, site sites.Site, logs []io.Reader) (*Report, error) {
 	}
 	var errs error
 	for i, r := range logs {
-		s := &source{a: a, chain: sha256.New(), site: site, run: new(run)}
+		s := &source{a: a, chain: sha256.New(), forest: f, site: site, run: new(run)}
 		if len(logs) > 1 {
 			s.at.log = i + 1
 		}
-		s.forest = trees.Forest{Known: k, Report: (*trees.Signed)(&a.report.Signed), Broken: func(detail string, at, before int) {
+		f.Broken = func(detail string, at, before int) {
 			a.violation(BrokenSignature, "", detail, place{s.at.log, before}, place{s.at.log, at})
-		}}
+		}
 		errs = errors.Join(errs, s.readAll(r))
-		s.forest.End()
+		f.End()
 		if len(logs) > 1 && s.lines == 0 {
 			a.blind = true
 			a.openEnded(logWhole, "a log without a record beside others, as of a process that was killed before it wrote one")
 		}
 	}
-	k.Extended((*trees.Signed)(&a.report.Signed), func(detail string) { a.violation(BrokenSignature, "", detail, a.at) })
+	older := f.Extended(func(detail string) { a.violation(BrokenSignature, "", detail, a.at) })
+	a.report.Signed = Signed{f.Checkpoints, f.Records, f.After, f.By, older, f.Latest}
 	return a.judge(), errs
 }
 
 const (
 	// slack is how long after a start or an end its record may have been made.
 	slack = int64(time.Second)
+	// settling is how long a limiter may take to learn from an answer: one that many machines share
+	// is asked over the network.
+	settling = 3 * slack
+	// leeway is how much earlier than we reckon a block may end: a limiter reads its clock for itself.
+	leeway = slack / 10
+	// drifts is the part of a time by which two clocks may run apart in it.
+	drifts = 5000
+	// lasting is the delay above which a gap is kept over a restart.
+	lasting = int64(time.Minute) + slack
 	// longest is a delay that no request waits for: a limiter needn't count further.
 	longest = int64(10 * 365 * 24 * time.Hour)
 	// never is later than any time.

@@ -35,9 +35,6 @@ type given struct {
 	seq uint64
 }
 
-// lasting is the delay above which a gap is kept over a restart.
-const lasting = int64(time.Minute) + slack
-
 // A sequence is what one limiter did to one host.
 type sequence struct {
 	h       *host
@@ -170,7 +167,13 @@ func (s *sequence) judge() {
 		s.last = x
 	}
 	s.move(never)
-	s.a.provePlaces(h.report.Host, s.xs, func(x *exchange) int { return int(x.slots) })
+	s.a.provePlaces(h.report.Host, s.xs, func(x *exchange) int {
+		if x.slots == 0 || x.flags&local != 0 {
+			return 0
+		}
+		s.a.tested(slotsKept)
+		return int(x.slots)
+	})
 	if s.last != nil && s.last.delay > lasting {
 		h.start = s.last
 	}
@@ -199,23 +202,18 @@ func (s *sequence) number(x *exchange) {
 		return
 	}
 	s.rows[row] = x
-	lost, from := 0, next
-	for seq := next; seq < x.seq && lost < maxOpen; seq++ {
-		if g := (given{row, seq}); s.h.given[g] {
-			delete(s.h.given, g)
-		} else if lost++; lost == 1 {
-			from = seq
-		}
+	for ; next < x.seq && s.h.given[given{row, next}]; next++ {
+		delete(s.h.given, given{row, next})
 	}
 	switch safe := s.a.safe(x); {
-	case lost == 0:
+	case next == x.seq:
 	case last == nil && x.prev != 0 && x.prev < s.limiter.first:
 		s.a.openEnded(logWhole, usedBefore)
 	case s.a.cut[row] && (x.slots != 1 || last == nil || x.start >= s.limiter.cut || safe > 0 && x.start >= last.start+safe):
 		s.hidden = x.start
 		s.a.openEnded(logWhole, "numbers of starts are missing, as those of requests without an answer are in a log that was cut off")
 	default: // where a log was cut off, too: the only slot was that of the missing start until then
-		s.violation(MissingStart, missing("start", from, x.seq-1), s.a.place(cmp.Or(last, x)), s.a.place(x))
+		s.violation(MissingStart, missing("start", next, x.seq-1), s.a.place(cmp.Or(last, x)), s.a.place(x))
 	}
 }
 
@@ -300,18 +298,15 @@ func (a *auditor) maybeBack(y, x *exchange, promise int) bool {
 	return true
 }
 
-// provePlaces proves that never more of some exchanges, which are in the order of their starts, were
-// in flight than there are places for each: slots of a host or, without one, those of MaxInFlight.
+// provePlaces proves that never more of some exchanges, which are in the order of their starts,
+// were in flight than there are places for each: slots of a host or, without one, those of
+// MaxInFlight. 0 places are no limit.
 func (a *auditor) provePlaces(host string, xs []*exchange, places func(x *exchange) int) {
 	var active []*exchange
 	for _, x := range xs {
-		most, words := places(x), fmt.Sprintf("all hosts, %d at most", places(x))
-		if host != "" {
-			if most == 0 || x.flags&local != 0 {
-				continue
-			}
-			a.tested(slotsKept)
-			words = lines.Count(most, "slot")
+		most := places(x)
+		if most == 0 {
+			continue
 		}
 		active = slices.DeleteFunc(active, func(y *exchange) bool {
 			// Another host's request may have got its place long before that was recorded.
@@ -322,6 +317,10 @@ func (a *auditor) provePlaces(host string, xs []*exchange, places func(x *exchan
 		}
 		n := len(active)
 		if n >= most {
+			words := fmt.Sprintf("all hosts, %d at most", most)
+			if host != "" {
+				words = lines.Count(most, "slot")
+			}
 			a.violation(BrokenConcurrency, host, fmt.Sprintf("%d in flight on %s", n+1, words), a.place(active[n-1]), a.place(x))
 		}
 		if active = append(active, x); n >= most+maxOpen {

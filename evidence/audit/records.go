@@ -234,13 +234,6 @@ func (a *auditor) limiterClock(d *evidence.Decision, wall int64) int64 {
 	return wall + t.shift
 }
 
-// drifts is the part of a time by which two clocks may run apart in it.
-const drifts = 5000
-
-// settling is how long a limiter may take to learn from an answer: one that many machines share is
-// asked over the network.
-const settling = 3 * slack
-
 // ended takes the end of a try.
 func (a *auditor) ended(d *evidence.Decision) {
 	h, t := a.host(d), a.trip(d)

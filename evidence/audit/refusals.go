@@ -61,15 +61,12 @@ func cant(status int) bool {
 func retryAfter(d *evidence.Decision, sent time.Time) int64 {
 	value := strings.Trim(d.RetryAfter, " \t")
 	if strings.Trim(value, "0123456789") == "" {
-		n, _ := strconv.ParseUint(value, 10, 64) // the largest number where it is larger; 0 where there is none
-		return int64(min(n, longestWish)) * slack
+		n, _ := strconv.ParseUint(value, 10, 64)    // the largest number where it is larger; 0 where there is none
+		return int64(min(n, 100*365*86400)) * slack // more seconds than any policy grants
 	}
 	until, _ := httpDate(value)
 	return int64(max(0, until.Sub(sent)))
 }
-
-// longestWish is more seconds than any wish that a policy grants.
-const longestWish = 100 * 365 * 86400
 
 // httpDate reads the forms of RFC 9110, section 5.6.7.
 func httpDate(s string) (time.Time, bool) {
@@ -109,10 +106,6 @@ func quota(d *evidence.Decision, sent time.Time) (wish int64) {
 	}
 	return wish
 }
-
-// leeway is how much earlier than we reckon a block may end: a limiter reads its clock for
-// itself.
-const leeway = slack / 10
 
 // An answer is one that may change its host's state: each but a plain success. A block that
 // nobody's answer in the log has set, but a person or an earlier process, has one too, of no

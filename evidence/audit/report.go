@@ -117,12 +117,13 @@ func (r Refusals) String() string {
 	return counts("%d × %s", []string{"429", "403", "5xx", "no answer"}, r.TooMany, r.Forbidden, r.Failed, r.None)
 }
 
-// tooManyRefusals is the share of refusals above which a report warns: a crawl that keeps all its
-// promises may still ask more of a host than that wants to give.
-const tooManyRefusals = 0.1
-
-// fewAnswers is the number of answers below which a share says nothing.
-const fewAnswers = 10
+const (
+	// tooManyRefusals is the share of refusals above which a report warns: a crawl that keeps all its
+	// promises may still ask more of a host than that wants to give.
+	tooManyRefusals = 0.1
+	// fewAnswers is the number of answers below which a share says nothing.
+	fewAnswers = 10
+)
 
 // Warning returns what the owner of the log should know of the host, as a sentence: that more than
 // a tenth of its answers, of which there are ten at least, were refusals. It is empty where there

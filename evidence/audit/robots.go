@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"fmt"
@@ -25,7 +24,7 @@ type robotsCopy struct {
 
 	rules    *robots.Rules // for the agent that asked last; nil: for none yet
 	agent    string
-	patterns [][]byte
+	patterns [][][]byte // as pattern finds them
 }
 
 const (
@@ -141,10 +140,7 @@ func (a *auditor) copyOf(d *evidence.Decision) (c *robotsCopy, target, why strin
 	if agent := cmp.Or(d.Agent, p.Product); c.rules == nil || c.agent != agent {
 		c.agent = strings.Clone(agent)
 		c.rules = robots.ParseWith(c.text, robots.Options{LenientAgents: p.Lenient, AgentPatterns: p.Patterns}).Agent(c.agent)
-		c.patterns = nil
-		for _, m := range pattern.FindAllSubmatch(c.text, -1) {
-			c.patterns = append(c.patterns, bytes.TrimSpace(m[1]))
-		}
+		c.patterns = pattern.FindAllSubmatch(c.text, -1)
 	}
 	return c, target, ""
 }
@@ -250,12 +246,10 @@ var pattern = regexp.MustCompile(`(?i)(?:^|[\r\n])[ \t]*(?:allow|dis)[^:\r\n]*:[
 // reaches reports whether a pattern of c may match more of a target than the beginning that is
 // sure.
 func (c *robotsCopy) reaches(sure string) bool {
-	return slices.ContainsFunc(c.patterns, func(p []byte) bool {
-		literal := p
-		if i := bytes.IndexAny(p, "*$%"); i >= 0 {
-			literal = p[:i]
-		}
+	return slices.ContainsFunc(c.patterns, func(m [][]byte) bool {
+		p := strings.TrimSpace(string(m[1]))
+		literal := p[:strings.IndexAny(p+"$", "*$%")]
 		n := min(len(literal), len(sure))
-		return (len(literal) < len(p) || len(p) > len(sure)) && string(literal[:n]) == sure[:n]
+		return (len(literal) < len(p) || len(p) > len(sure)) && literal[:n] == sure[:n]
 	})
 }

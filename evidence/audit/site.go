@@ -22,11 +22,11 @@ type Trust struct {
 // Check is [Check] for a reader who has a key, or checkpoints, to hold the logs against. A key or a
 // checkpoint that can't be read is an error.
 func (t Trust) Check(logs ...io.Reader) (*Report, error) {
-	k, err := trees.Read(t.Key, t.Checkpoints)
+	f, err := trees.Read(t.Key, t.Checkpoints)
 	if err != nil {
 		return nil, err
 	}
-	return check(k, nil, logs)
+	return check(f, nil, logs)
 }
 
 // Signed says what the checkpoints of a signed log prove.
@@ -47,7 +47,7 @@ func CheckSite(log io.Reader, hosts ...string) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := check(new(trees.Known), site, []io.Reader{log})
+	r, err := check(new(trees.Forest), site, []io.Reader{log})
 	r.Numbered, r.Chained = false, false
 	whole := &r.Promises[logWhole]
 	*whole = Promise{whole.Name, "lines of it", 0, 1, whole.Broken, []string{"only the records of some hosts were judged"}}

@@ -22,7 +22,7 @@ type source struct {
 	at     place          // the line that was read last
 	entry  evidence.Entry // the present record
 	chain  hash.Hash      // of the last hash and the lines since
-	forest trees.Forest
+	forest *trees.Forest
 	site   sites.Site // what the records are to be about; nil: anything, and all lines are to be there
 	*run              // the present log
 }
@@ -60,7 +60,12 @@ func (s *source) readAll(r io.Reader) error {
 		}
 		s.lines++
 		if s.site == nil {
-			s.check(text)
+			s.checkNumber()
+			s.checkHash(text)
+			if s.entry.Type == evidence.Checkpoint {
+				s.forest.Checkpoint(&s.entry, line)
+			}
+			s.forest.Line(text)
 		}
 		if s.entry.Type == evidence.LogClosed {
 			s.seal = line
@@ -76,8 +81,9 @@ func (s *source) readAll(r io.Reader) error {
 }
 
 // record reads the record of a line, which is whole if it has an end, and returns what of the line
-// that is; nil: it is none, or isn't about the site. A crawler that is killed leaves half a line, and the first line of the next
-// log may stand behind it. Within a string the quotes would be escaped.
+// that is; nil: it is none, or isn't about the site. A crawler that is killed leaves half a line,
+// and the first line of the next log may stand behind it. Within a string the quotes would be
+// escaped.
 func (s *source) record(text []byte, whole bool) []byte {
 	err := s.entry.UnmarshalJSON(text)
 	if s.site != nil && (err != nil || !s.site.About(&s.entry.Decision)) {
@@ -99,16 +105,6 @@ func (s *source) record(text []byte, whole bool) []byte {
 	s.forest.Line(text)
 	s.next += min(s.next, 1) // keeps the lines after it from being reported too
 	return nil
-}
-
-// check checks that the line is the one that belongs here.
-func (s *source) check(text []byte) {
-	s.checkNumber()
-	s.checkHash(text)
-	if s.entry.Type == evidence.Checkpoint {
-		s.forest.Checkpoint(&s.entry, s.at.line)
-	}
-	s.forest.Line(text)
 }
 
 // begin takes the first line of a log, which says which log is before it in the file.

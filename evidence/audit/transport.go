@@ -37,8 +37,9 @@ func (a *auditor) transportOf(d *evidence.Decision) *transport {
 	t := a.transports[d.Transport]
 	if t == nil || t.run != a.run {
 		if t != nil { // a new process has a new name
-			a.openEnded(delaysKept, otherLog)
-			a.openEnded(budgetKept, otherLog)
+			for _, promise := range [...]int{delaysKept, budgetKept} {
+				a.openEnded(promise, "what a Transport did between two logs that it has records in")
+			}
 		}
 		t = &transport{
 			index: uint32(len(a.named)), run: a.run,
@@ -48,9 +49,6 @@ func (a *auditor) transportOf(d *evidence.Decision) *transport {
 	}
 	return t
 }
-
-// otherLog is what is open where a Transport goes on in another log.
-const otherLog = "what a Transport did between two logs that it has records in"
 
 // policyStated takes a policy, of a Transport or of one host.
 func (a *auditor) policyStated(d *evidence.Decision) {

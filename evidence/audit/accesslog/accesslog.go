@@ -45,6 +45,12 @@ var ErrNothing = errors.New("accesslog: nothing was compared")
 // With an error that is [ErrNothing] comes a Comparison too, which says what was read.
 func Compare(evidence io.Reader, o Options, access ...io.Reader) (*Comparison, error) {
 	c := &comparer{host: hostname.Key(o.Host), hosts: map[string]bool{}, fold: tokens}
+	c.Missing.Name = "missing from the evidence"
+	c.Unsent.Name = "seen by the site, and given back unused by the evidence"
+	c.Left.Name = "answered with 429, and given up by the caller by the evidence"
+	c.Outside.Name = "before or after all of the evidence"
+	c.Status.Name = "with another status in the evidence"
+	c.Unseen.Name = "of the evidence never seen by the site"
 	if o.Agent != "" {
 		c.agents, c.fold = []string{o.Agent}, strings.ToLower
 	}
@@ -109,6 +115,7 @@ type Comparison struct {
 
 // Findings are findings of one kind.
 type Findings struct {
+	Name  string    `json:"-"`     // what they are, behind their number: "2 requests missing from the evidence"
 	N     int       `json:"n"`     // number of all
 	First []Finding `json:"first"` // the first 1,000
 }
@@ -161,22 +168,9 @@ func (c *Comparison) OK() bool {
 	return c.nothing() == nil && max(c.Missing.N, c.Outside.N, c.Unsent.N, c.Left.N, c.Status.N) == 0
 }
 
-// A Kind is the findings of one kind, for showing.
-type Kind struct {
-	Name string // what they are, behind their number: "2 requests missing from the evidence"
-	Findings
-}
-
 // Kinds returns the findings by their kinds, the gravest first.
-func (c *Comparison) Kinds() []Kind {
-	return []Kind{
-		{"missing from the evidence", c.Missing},
-		{"seen by the site, and given back unused by the evidence", c.Unsent},
-		{"answered with 429, and given up by the caller by the evidence", c.Left},
-		{"before or after all of the evidence", c.Outside},
-		{"with another status in the evidence", c.Status},
-		{"of the evidence never seen by the site", c.Unseen},
-	}
+func (c *Comparison) Kinds() []Findings {
+	return []Findings{c.Missing, c.Unsent, c.Left, c.Outside, c.Status, c.Unseen}
 }
 
 // Sentences say what was found, one by one, for people.

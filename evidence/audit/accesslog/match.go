@@ -144,16 +144,16 @@ func first(site []*request, from, to time.Time) *request {
 
 // shortestGaps returns the shortest gap between two starts on each host that has several.
 func shortestGaps(requests []*request) map[string]time.Duration {
-	slices.SortFunc(requests, func(a, b *request) int { return a.start.Compare(b.start) })
-	gaps, last := map[string]time.Duration{}, map[string]time.Time{}
-	for _, r := range requests {
-		if before, ok := last[r.Host]; ok {
-			gap, ok := gaps[r.Host]
-			if between := r.start.Sub(before); !ok || between < gap {
-				gaps[r.Host] = between
-			}
+	slices.SortFunc(requests, func(a, b *request) int { return cmp.Or(cmp.Compare(a.Host, b.Host), a.start.Compare(b.start)) })
+	gaps := map[string]time.Duration{}
+	for i, r := range requests {
+		if i == 0 || requests[i-1].Host != r.Host {
+			continue
 		}
-		last[r.Host] = r.start
+		between := r.start.Sub(requests[i-1].start)
+		if gap, ok := gaps[r.Host]; !ok || between < gap {
+			gaps[r.Host] = between
+		}
 	}
 	return gaps
 }

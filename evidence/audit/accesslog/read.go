@@ -257,7 +257,8 @@ func parseCombined(s string) (r request, agent string, ok bool) {
 	}
 	r.Time, r.Address = at, names[0]
 	r.SiteStatus, _ = strconv.Atoi(part[4])
-	if len(names) > 3 && !isAddress(names[0]) && isAddress(names[1]) {
+	_, noAddress := netip.ParseAddr(names[0])
+	if _, err := netip.ParseAddr(names[1]); len(names) > 3 && noAddress != nil && err == nil {
 		r.Host, r.Address = names[0], names[1]
 	}
 	// "GET /path HTTP/1.1", with Varnish "GET http://host/path HTTP/1.1"; a request that couldn't be
@@ -271,9 +272,4 @@ func parseCombined(s string) (r request, agent string, ok bool) {
 		_, r.Target = sites.SplitURL(r.Target)
 	}
 	return r, agent, true
-}
-
-func isAddress(s string) bool {
-	_, err := netip.ParseAddr(s)
-	return err == nil
 }

@@ -64,38 +64,75 @@ type Extracted struct {
 //
 // With the Checkpoints of t, the bundle proves too that the log extends them. The log is read
 // twice; it is an error if its checkpoints aren't right, or if it has none.
-func Extract(w io.Writer, log io.ReadSeeker, t audit.Trust, hosts ...string) (Extracted, error) {
+func Extract(w io.Writer, log io.ReadSeeker, t audit.Trust, hosts ...string) (e Extracted, err error) {
 	names, err := sites.Read(hosts)
 	if err != nil {
-		return Extracted{}, err
+		return e, err
 	}
-	known, err := trees.Read(t.Key, t.Checkpoints)
+	forest, err := trees.Read(t.Key, t.Checkpoints)
 	if err != nil {
-		return Extracted{}, err
+		return e, err
 	}
 	site := &site{names, map[string]bool{}}
-	signed, err := survey(known, log, site)
-	if err != nil {
-		return Extracted{}, err
+	if err := survey(forest, log, site); err != nil {
+		return e, err
 	}
 	if _, err := log.Seek(0, io.SeekStart); err != nil {
-		return Extracted{}, fmt.Errorf("audit: extracting reads the log twice: %w", err)
+		return e, fmt.Errorf("audit: extracting reads the log twice: %w", err)
 	}
-	x := &extraction{out: bufio.NewWriter(w), site: site, trees: signed, older: known.Older, run: new(merkle.Run)}
-	x.put(bundleLine{Bundle: bundleVersion, Hosts: site.Site})
+	out := bufio.NewWriter(w) // keeps the first error of writing
+	put := func(line bundleLine) { _ = json.NewEncoder(out).Encode(line) }
+	put(bundleLine{Bundle: bundleVersion, Hosts: names})
+
+	omitted := new(merkle.Run)     // lines of the present tree since the last that was written
+	putOmitted := func(to int64) { // they end before the leaf to
+		if omitted.Len() > 0 {
+			put(bundleLine{Omitted: uint64(omitted.Len()), Hashes: omitted.Hashes})
+		}
+		omitted = &merkle.Run{From: to, To: to}
+	}
+	present, n := forest.Trees, int64(0) // the present tree, with those that follow, and the number of lines so far
 	in := lines.NewReader(log)
 	for _, text := range in.All() {
-		x.line(text)
+		ofSite, withheld := site.about(text)
+		shown := ofSite && !withheld
+		n++
+		if len(present) == 0 || n <= present[0].From { // no checkpoint covers it
+			if shown {
+				e.After++
+			}
+			continue
+		}
+		size := n - present[0].From
+		switch {
+		case shown:
+			e.Records++
+			putOmitted(size)
+			fmt.Fprintf(out, "%s\n", text)
+		case withheld:
+			e.Withheld++
+		default:
+			e.Omitted++
+		}
+		if !shown {
+			omitted.Add(tlog.RecordHash(text))
+		}
+		if slices.ContainsFunc(forest.Older, func(o *trees.Older) bool { return o.N == size }) {
+			putOmitted(size) // so that the tree of this size can be seen in the bundle
+		}
+		if size == present[0].Size {
+			putOmitted(0)
+			put(bundleLine{Checkpoint: present[0].Signed})
+			present = present[1:]
+		}
 	}
-	return x.Extracted, errors.Join(in.Err(), x.out.Flush())
+	return e, errors.Join(in.Err(), out.Flush())
 }
 
-// survey checks the trees of a log, returns them, and adds each host to the site or the others.
-func survey(known *trees.Known, log io.Reader, site *site) ([]trees.Tree, error) {
+// survey checks the trees of a log, and remembers the other hosts in it.
+func survey(f *trees.Forest, log io.Reader, site *site) error {
 	var fault error // the first
-	f := trees.Forest{Known: known, Report: new(trees.Signed), Broken: func(detail string, at, _ int) {
-		fault = cmp.Or(fault, fmt.Errorf("audit: line %d: %s", at, detail))
-	}}
+	f.Broken = func(detail string, at, _ int) { fault = cmp.Or(fault, fmt.Errorf("audit: line %d: %s", at, detail)) }
 	f.Begin()
 	in := lines.NewReader(log)
 	for at, text := range in.All() {
@@ -111,68 +148,11 @@ func survey(known *trees.Known, log io.Reader, site *site) ([]trees.Tree, error)
 		}
 		f.Line(text)
 	}
-	known.Extended(f.Report, func(detail string) { fault = cmp.Or(fault, errors.New("audit: "+detail)) })
+	f.Extended(func(detail string) { fault = cmp.Or(fault, errors.New("audit: "+detail)) })
 	if f.Trees == nil {
 		fault = cmp.Or(fault, errors.New("audit: the log has no checkpoint, so nothing in it can be proved: it has to be written with evidence.Signed"))
 	}
-	return f.Trees, cmp.Or(in.Err(), fault)
-}
-
-// An extraction writes the lines of a bundle.
-type extraction struct {
-	Extracted
-	out   *bufio.Writer // keeps the first error of writing
-	site  *site
-	trees []trees.Tree // the present one, and those that follow
-	older []*trees.Older
-	index int64       // number of lines of the file so far
-	run   *merkle.Run // lines of the present tree that are left out since the last that was written
-}
-
-func (x *extraction) put(line bundleLine) { _ = json.NewEncoder(x.out).Encode(line) }
-
-// line writes a line of the log, or no more of it than is needed for the proof.
-func (x *extraction) line(text []byte) {
-	ofSite, withheld := x.site.about(text)
-	shown := ofSite && !withheld
-	x.index++
-	if len(x.trees) == 0 || x.index <= x.trees[0].From { // no checkpoint covers it
-		if shown {
-			x.After++
-		}
-		return
-	}
-	tree := x.trees[0]
-	size := x.index - tree.From
-	switch {
-	case shown:
-		x.Records++
-		x.flush(size)
-		fmt.Fprintf(x.out, "%s\n", text)
-	case withheld:
-		x.Withheld++
-	default:
-		x.Omitted++
-	}
-	if !shown {
-		x.run.Add(tlog.RecordHash(text))
-	}
-	if slices.ContainsFunc(x.older, func(o *trees.Older) bool { return o.N == size }) {
-		x.flush(size) // so that the tree of this size can be seen in the bundle
-	}
-	if size == tree.Size {
-		x.flush(0)
-		x.put(bundleLine{Checkpoint: tree.Signed})
-		x.trees = x.trees[1:]
-	}
-}
-
-// flush writes the hashes of the lines that are left out. The next one has the index next.
-func (x *extraction) flush(next int64) {
-	if x.run.Len() > 0 {
-		x.put(bundleLine{Omitted: uint64(x.run.Len()), Hashes: x.run.Hashes})
-	}
-	x.run = &merkle.Run{From: next, To: next}
+	return cmp.Or(in.Err(), fault)
 }
 
 // A site is some hosts, with the names below them, among others that a crawler met.
@@ -275,81 +255,72 @@ var ErrNotProved = errors.New("audit: the bundle proves nothing")
 // It can't show that the log itself is true, nor what was left out of it: see Bundle.Report for
 // what was left out of the bundle.
 func Verify(bundle io.Reader, t audit.Trust) (*Bundle, error) {
-	k, err := trees.Read(t.Key, t.Checkpoints)
+	forest, err := trees.Read(t.Key, t.Checkpoints)
 	if err != nil {
 		return nil, err
 	}
-	v := &verification{known: k}
+	b := new(Bundle)
+	var tree merkle.Run
 	var read bytes.Buffer
 	in := lines.NewReader(io.TeeReader(bundle, &read))
 	for line, text := range in.All() {
-		if err := v.line(text); err != nil {
+		var l bundleLine
+		err := json.Unmarshal(text, &l)
+		switch {
+		case b.Hosts == nil && (err != nil || l.Bundle == 0 || l.Type != ""): // no tree has the first line
+			err = errors.New("not a bundle")
+		case b.Hosts == nil && l.Bundle != bundleVersion:
+			err = fmt.Errorf("a bundle of version %d, and this program knows %d", l.Bundle, bundleVersion)
+		case b.Hosts == nil:
+			b.Hosts = slices.Concat([]string{}, l.Hosts)
+		case err == nil && l.Type != "":
+			b.Records++
+			tree.Add(tlog.RecordHash(text))
+			err = new(evidence.Entry).UnmarshalJSON(text)
+		case err == nil && l.Checkpoint != "":
+			if err = madeOf(forest, l.Checkpoint, &tree); err == nil {
+				b.Signed = audit.Signed{Checkpoints: b.Signed.Checkpoints + 1, Records: b.Records, Key: forest.Key, Latest: l.Checkpoint}
+				tree = merkle.Run{}
+			}
+		case err == nil && l.Omitted > 0:
+			b.Omitted += l.Omitted
+			err = tree.Skip(l.Omitted, l.Hashes)
+		default:
+			err = errors.New("neither a record nor another line of a bundle")
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%w: line %d: %w", ErrNotProved, line, err)
 		}
+		forest.Meet(&tree)
 	}
 	switch {
 	case in.Err() != nil:
 		return nil, in.Err()
-	case v.Hosts == nil:
+	case b.Hosts == nil:
 		err = errors.New("not a bundle: it is empty")
-	case v.tree.Len() > 0 || v.Signed.Checkpoints == 0:
+	case tree.Len() > 0 || b.Signed.Checkpoints == 0:
 		err = errors.New("it ends without a checkpoint: it was cut off")
 	default:
-		k.Extended((*trees.Signed)(&v.Signed), func(detail string) { err = errors.New(detail) })
+		b.Signed.Older = forest.Extended(func(detail string) { err = errors.New(detail) })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotProved, err)
 	}
-	if v.Report, err = audit.CheckSite(&read, v.Hosts...); err != nil { // which passes over what is no record
+	if b.Report, err = audit.CheckSite(&read, b.Hosts...); err != nil { // which passes over what is no record
 		return nil, err
 	}
-	v.Report.Signed = v.Signed
-	return &v.Bundle, nil
+	b.Report.Signed = b.Signed
+	return b, nil
 }
 
-// A verification reads a bundle.
-type verification struct {
-	Bundle
-	known *trees.Known
-	tree  merkle.Run
-}
-
-// line reads a line.
-func (v *verification) line(text []byte) error {
-	var l bundleLine
-	err := json.Unmarshal(text, &l)
+// madeOf returns what is wrong with a checkpoint of a tree, nil if it was made of that.
+func madeOf(forest *trees.Forest, signed string, tree *merkle.Run) error {
+	c, err := forest.Open([]byte(signed))
 	switch {
-	case v.Hosts == nil && (err != nil || l.Bundle == 0 || l.Type != ""): // no tree has the first line
-		return errors.New("not a bundle")
-	case v.Hosts == nil && l.Bundle != bundleVersion:
-		return fmt.Errorf("a bundle of version %d, and this program knows %d", l.Bundle, bundleVersion)
-	case v.Hosts == nil:
-		v.Hosts = slices.Concat([]string{}, l.Hosts)
-	case err == nil && l.Type != "":
-		v.Records++
-		v.tree.Add(tlog.RecordHash(text))
-		err = new(evidence.Entry).UnmarshalJSON(text)
-	case err == nil && l.Checkpoint != "":
-		err = v.checkpoint(l.Checkpoint)
-	case err == nil && l.Omitted > 0:
-		v.Omitted += l.Omitted
-		err = v.tree.Skip(l.Omitted, l.Hashes)
-	default:
-		err = errors.New("neither a record nor another line of a bundle")
-	}
-	v.known.Meet(&v.tree)
-	return err
-}
-
-func (v *verification) checkpoint(signed string) error {
-	c, err := v.known.Open([]byte(signed))
-	if err != nil {
+	case err != nil:
 		return fmt.Errorf("the checkpoint: %w", err)
-	}
-	if c.Tree != v.tree.Tree() {
+	case c.Tree != tree.Tree():
 		return errors.New("the lines before it aren't in the log that this checkpoint was made of")
 	}
-	v.Signed = audit.Signed{Checkpoints: v.Signed.Checkpoints + 1, Records: v.Records, Key: v.known.Key, Latest: signed}
-	v.tree = merkle.Run{}
 	return nil
 }
