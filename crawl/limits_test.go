@@ -130,7 +130,10 @@ func TestMaxBody(t *testing.T) {
 					time.Sleep(time.Second)
 					return nil
 				}
-				wantOutcomes(t, r.run(t.Context(), t, urls...), map[crawl.Outcome]int{crawl.Visited: len(urls)})
+				s := r.run(t.Context(), t, urls...)
+				if wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: len(urls)}); s.Elapsed > 15*time.Second {
+					t.Errorf("took %v: small bodies waited for room", s.Elapsed)
+				}
 				if one := most.Load() == 1; one != (limit == 256<<20) {
 					t.Errorf("%d large bodies at once", most.Load())
 				}

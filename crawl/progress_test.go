@@ -228,8 +228,9 @@ func TestWhyAHostWaits(t *testing.T) {
 		why   string        // empty: it doesn't wait
 	}{
 		"asleep":                {host{wakes: in(9 * time.Second), refusals: refusals{status: 503}}, 9 * time.Second, "it has answered 503"},
-		"no URL left":           {host{wakes: in(-9 * time.Second), at: in(9 * time.Second)}, 0, ""},
+		"no URL left":           {host{wakes: in(-9 * time.Second), at: in(-9 * time.Second)}, 0, ""},
 		"paced":                 {host{urls: urls, at: in(9 * time.Second)}, 9 * time.Second, "its delay between requests"},
+		"paced, another asleep": {host{urls: urls, at: in(9 * time.Second), wakes: in(5 * time.Second)}, 9 * time.Second, "its delay between requests"},
 		"blocked":               {host{urls: urls, at: in(9 * time.Second), why: "a block"}, 9 * time.Second, "a block"},
 		"soon":                  {host{urls: urls, at: in(time.Second)}, 0, ""},
 		"new":                   {host{urls: urls, at: in(-9 * time.Second), place: asking, flights: 1}, 0, "its robots.txt"},

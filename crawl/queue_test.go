@@ -163,6 +163,24 @@ func TestRoomForOneHostIsUsed(t *testing.T) {
 	})
 }
 
+// TestRoomIsUsedOnceHalfOfItIsFree: a crawl of many hosts with a page each doesn't wait for the next
+// second.
+func TestRoomIsUsedOnceHalfOfItIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.crawl.Queue, r.crawl.MaxURLs = newStore(), 20*16 // of 20 hosts at a time
+		var urls []string
+		for i := range 300 {
+			urls = append(urls, fmt.Sprintf("https://h%d.example/", i))
+			r.Site(urls[i]).Handle("/", page(""))
+		}
+		s := r.run(t.Context(), t, urls...)
+		if wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 300}); s.Elapsed > 7*time.Second {
+			t.Errorf("took %v", s.Elapsed)
+		}
+	})
+}
+
 // TestOpenQueueIsAskedEachSecond: a crawl goes on while others may add to its Queue, and ends when
 // they can't any more.
 func TestOpenQueueIsAskedEachSecond(t *testing.T) {
@@ -224,7 +242,7 @@ func TestLostHostIsLeftAlone(t *testing.T) {
 		q := &shared{store: newStore(), lost: map[string]bool{}}
 		urls := numbered("a.example", 10)
 		r.Site("https://a.example").Handle("/", page(""))
-		for i := range 9 {
+		for i := range 30 {
 			host := fmt.Sprintf("b%d.example", i)
 			r.Site("https://"+host).Handle("/", page(""))
 			urls = append(urls, numbered(host, 10)...)
@@ -240,8 +258,8 @@ func TestLostHostIsLeftAlone(t *testing.T) {
 		var told []crawl.Result
 		r.crawl.Done = func(res crawl.Result) { told = append(told, res) }
 		s := r.run(t.Context(), t, urls...)
-		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 93})
-		if len(told) != 93 {
+		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 303})
+		if len(told) != 303 {
 			t.Errorf("Done has received %d results", len(told))
 		}
 		for url, st := range q.store.states {

@@ -392,8 +392,8 @@ func (r *run) apply(h *host, v verdict) {
 			p.kept = 0
 		}
 	}
-	for i, p := range v.done {
-		if i > 0 && r.full() { // as many pages are under way as may be visited
+	for _, p := range v.done {
+		if r.full() { // as many pages are under way as may be visited
 			v.last = append(v.last, p)
 			continue
 		}

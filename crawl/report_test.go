@@ -201,6 +201,15 @@ func TestProgressNamesEveryHostThatWaits(t *testing.T) {
 		began := time.Now()
 		r.crawl.Progress = func(p crawl.Progress) {
 			show(p)
+			var first time.Time
+			for w := range p.Waiting {
+				if !w.Until.IsZero() && (first.IsZero() || w.Until.Before(first)) {
+					first = w.Until
+				}
+			}
+			if !p.NextAt.Equal(first) {
+				t.Errorf("the next host is %s, at %v, and the first one may be asked at %v", p.Next, p.NextAt, first)
+			}
 			if d := time.Since(began); d < 5*time.Second || d > 6*time.Second {
 				return
 			}

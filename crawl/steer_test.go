@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/politenesstest"
 )
 
 // numbered returns n URLs of a host.
@@ -192,34 +193,67 @@ func TestDrainLosesNothing(t *testing.T) {
 	})
 }
 
-// TestABlockByHandIsTold: to who wonders why nothing happens. Where the limiter isn't of this
-// process, asking who has set it takes too long, and nobody is told that it is the delay.
-func TestABlockByHandIsTold(t *testing.T) {
-	for _, remote := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) { tellsOfABlock(t, remote) })
+// TestABlockIsTold: to who wonders why nothing happens, whoever has set it, and also where it is set
+// while the host waits already. Where the limiter isn't of this process, asking who has set it takes
+// too long, and nobody is told that it is the delay.
+func TestABlockIsTold(t *testing.T) {
+	const byHand = ": blocked by hand: the owner has called\n"
+	hand := func(ctx context.Context, r *rig) error {
+		return r.politeness.Hosts.(hostlimit.Controller).Block(ctx, "example.com", time.Now().Add(time.Minute), "the owner has called")
+	}
+	for name, tt := range map[string]struct {
+		block  func(ctx context.Context, r *rig) error
+		remote bool
+		want   string
+	}{
+		"by hand": {hand, false, byHand},
+		"by hand, while it waits": {func(ctx context.Context, r *rig) error {
+			time.AfterFunc(5*time.Second, func() { _ = hand(ctx, r) })
+			return nil
+		}, false, byHand},
+		"by another user of the Transport": {func(ctx context.Context, r *rig) error {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://example.com/busy", http.NoBody)
+			if err != nil {
+				return err
+			}
+			resp, err := r.crawl.Transport.RoundTrip(req)
+			if err != nil {
+				return err
+			}
+			return resp.Body.Close()
+		}, false, ": blocked status 429"},
+		"elsewhere": {hand, true, ": its delay between requests, or a block\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				r.Site("https://example.com").Handle("/0", page("page")).Handle("/1", page("page")).
+					Handle("/busy", politenesstest.Status(http.StatusTooManyRequests, "Retry-After", "60"))
+				r.politeness.Limits.Delay.Min = 30 * time.Second
+				hosts, err := hostlimit.New(r.politeness.Limits)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.politeness.Limits, r.politeness.Hosts = hostlimit.Config{}, hosts
+				if tt.remote {
+					r.politeness.Hosts = remote{hosts}
+				}
+				r.crawl.Visit = func(ctx context.Context, p *crawl.Page) error {
+					if p.URL != "https://example.com/0" {
+						return nil
+					}
+					return tt.block(ctx, r)
+				}
+				var out strings.Builder
+				r.crawl.Progress = crawl.ProgressLine(&out)
+				wantOutcomes(t, r.run(t.Context(), t, numbered("example.com", 2)...), map[crawl.Outcome]int{crawl.Visited: 2})
+				if !strings.Contains(out.String(), tt.want) {
+					t.Errorf("told:\n%swant %q", out.String(), tt.want)
+				}
+			})
+		})
 	}
 }
 
-func tellsOfABlock(t *testing.T, remote bool) {
-	r := newRig()
-	r.Site("https://example.com").Handle("/0", page("page")).Handle("/1", page("page"))
-	hosts, err := hostlimit.New(r.politeness.Limits)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.politeness.Limits, r.politeness.Hosts = hostlimit.Config{}, hosts
-	want := ": blocked by hand: the owner has called\n"
-	if remote {
-		r.politeness.Hosts = struct{ hostlimit.Limiter }{hosts}
-		want = ": its delay between requests, or a block\n"
-	}
-	r.crawl.Visit = func(ctx context.Context, _ *crawl.Page) error {
-		return hosts.Block(ctx, "example.com", time.Now().Add(time.Minute), "the owner has called")
-	}
-	var out strings.Builder
-	r.crawl.Progress = crawl.ProgressLine(&out)
-	wantOutcomes(t, r.run(t.Context(), t, numbered("example.com", 2)...), map[crawl.Outcome]int{crawl.Visited: 2})
-	if !strings.Contains(out.String(), want) {
-		t.Errorf("told:\n%swant %q", out.String(), want)
-	}
-}
+// remote is a limiter of another process.
+type remote struct{ *hostlimit.Memory }
