@@ -173,7 +173,7 @@ func (c *comparer) readAccess(log io.Reader, file int) error {
 		if c.host != "" && host != c.host {
 			continue
 		}
-		if seen, known := c.hosts[host]; known && !seen {
+		if _, known := c.hosts[host]; known {
 			c.hosts[host] = true
 		}
 		agent = c.fold(agent)

@@ -60,6 +60,10 @@ func TestVerdictsOnAccessLogsInWords(t *testing.T) {
 	}{
 		{"the same", access, "10 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock + same},
 		{
+			"one a second late, as times are rounded", with(3, accessLineOf(3631, "/3")),
+			"10 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock + same,
+		},
+		{
 			"one missing from the evidence", append([]string{accessLineOf(3605, "/secret")}, access...),
 			"11 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
 				"1 request missing from the evidence.\n" + closer(5) +
