@@ -216,7 +216,7 @@ func (p *partition) genKey() string { return p.l.conf.Prefix + p.tag + "gen" }
 
 // ofHosts is in the names of the keys of hosts. Its number is the version of what step.lua writes
 // there.
-const ofHosts = "host:5:"
+const ofHosts = "host:6:"
 
 // hostKey is where the server keeps a host.
 func (p *partition) hostKey(key string) string { return p.l.conf.Prefix + p.tag + ofHosts + key }

@@ -36,8 +36,9 @@
 --   k        until when it is remembered that a block was lifted, which a Store may still have
 --   g        generation of the turns
 --   lc       when their processes were last looked for
---   L        turns, see below
---   P        of each process that has called of late: the number of its last call, and when that was
+--   L        turns, see below, in the order in which they go
+--   P, O     of each process that has called since t, and in the time before: the number of its last call
+--   t        when P began
 --
 -- The states of a host are those of hostlimit.Refusals: clients compute what an answer does, and
 -- write it if nothing has changed meanwhile (ops.outcome).
@@ -58,7 +59,7 @@
 --   any       release; another generation        -
 --   any       its process shows no life for DEAD -
 
-local VERSION = 5
+local VERSION = 6
 local ID, SEQ, DELAY, FLOOR, ENDS, PRIO, CAME, EXPIRY, DUE, GUARD, STATE, DID, NUMBER = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
 local QUEUED, RESERVED, GONE = 0, 1, 2
 local SECOND = 1000000
@@ -192,13 +193,27 @@ end
 local SHARE = SPREAD > gen.m and SPREAD / max(gen.m, 1) or 1
 
 local defaults = {__index = {a = 0, pa = 0, l = 0, pl = 0, b = 0, bs = 0, f = 0, al = false, ad = 0, k = 0, le = 0, ea = 0, n = 0, sv = 0, bg = 0,
-	v = 0, rv = 0, lc = 0, e = 0, lo = '', pr = '', g = '', c = '', R = ''}}
+	v = 0, rv = 0, lc = 0, e = 0, t = 0, lo = '', pr = '', g = '', c = '', R = ''}}
 local hosts, keys, failed = {}, {}, {} -- states by number, their keys, and why nothing is done to a host
 
 -- set stores a field; the value of a missing one isn't stored.
 local function set(h, field, value)
 	if value == defaults.__index[field] then value = nil end
 	rawset(h, field, value)
+end
+
+-- sooner reports whether x goes before y.
+local function sooner(x, y)
+	if x[PRIO] ~= y[PRIO] then return x[PRIO] > y[PRIO] end
+	if x[CAME] ~= y[CAME] then return x[CAME] < y[CAME] end
+	return x[ID] < y[ID]
+end
+
+-- enter gives r its place.
+local function enter(h, r)
+	local i = #h.L + 1
+	while i > 1 and sooner(r, h.L[i - 1]) do i = i - 1 end
+	table.insert(h.L, i, r)
 end
 
 local function find(h, id)
@@ -277,16 +292,11 @@ local function load(i)
 	local ok, h = true, {}
 	if raw then ok, h = pcall(cmsgpack.unpack, raw) end
 	if not ok or type(h) ~= 'table' then return fail(i, 'not written by redislimit') end
-	h.P = h.P or {}
-	local last = h.P[PROC]
-	if last and last[1] >= CALL then return fail(i, 'a later call was here', 'OLD') end
-	if not last then
-		for proc, p in pairs(h.P) do
-			if p[2] < now - LATEST then h.P[proc] = nil end
-		end
-	end
-	h.P[PROC] = {CALL, now}
 	setmetatable(h, defaults)
+	if now - h.t > LATEST then h.P, h.O, h.t = nil, h.P, now end
+	h.P = h.P or {}
+	if max(h.P[PROC] or 0, h.O and h.O[PROC] or 0) >= CALL then return fail(i, 'a later call was here', 'OLD') end
+	h.P[PROC] = CALL
 	h.L = h.L or {}
 	keys[h] = KEYS[2 + i]
 	hosts[i] = h
@@ -296,7 +306,7 @@ local function load(i)
 		set(h, 'lo', '')
 		if h.g ~= '' and string.sub(gen.id, 1, 1) == 's' then
 			-- These times were told by another clock. The clients bring theirs along.
-			for _, k in ipairs({'a', 'pa', 'l', 'pl', 'b', 'bs', 'bg', 'ea', 'lc', 'k', 'e'}) do set(h, k, 0) end
+			for _, k in ipairs({'a', 'pa', 'l', 'pl', 'b', 'bs', 'bg', 'ea', 'lc', 'k', 'e', 't'}) do set(h, k, 0) end
 			if h.al then set(h, 'b', now) end
 		end
 		h.g = gen.id
@@ -344,20 +354,12 @@ local function count(h, n, id)
 	return gone, gone >= n and last <= now and last or 0, first
 end
 
--- sooner reports whether x goes before y.
-local function sooner(x, y)
-	if x[PRIO] ~= y[PRIO] then return x[PRIO] > y[PRIO] end
-	if x[CAME] ~= y[CAME] then return x[CAME] < y[CAME] end
-	return x[ID] < y[ID]
-end
-
--- those returns the turns of a state, in the order in which they go.
+-- those returns the turns of a state.
 local function those(h, state)
 	local order = {}
 	for _, r in ipairs(h.L) do
 		if r[STATE] == state then order[#order + 1] = r end
 	end
-	if order[2] then table.sort(order, sooner) end
 	return order
 end
 
@@ -395,9 +397,8 @@ local function start(h, least, me)
 end
 
 -- push tells the process of r when it may start.
-local function push(r, why)
-	return redis.call('PUBLISH', CHANNEL .. string.match(r[ID], '^[^.]+'),
-		cmsgpack.pack({r[ID], r[DUE], now, why}))
+local function push(r, due, why)
+	return redis.call('PUBLISH', CHANNEL .. string.match(r[ID], '^[^.]+'), cmsgpack.pack({r[ID], due, now, why}))
 end
 
 -- told is what a client keeps of a host, to compute what an answer does, and to tell it after a loss
@@ -427,20 +428,16 @@ local function latest(h)
 	return t
 end
 
--- hand gives free slots to the longest waiting, with a time to start.
-local function hand(h, n)
+-- hand gives free slots to the longest waiting, with a time to start. me is asking, and needs no push.
+local function hand(h, n, me)
 	local free = n - live(h)
 	if free <= 0 or #h.L == n - free then return end
 	for _, r in ipairs(those(h, QUEUED)) do
-		local queued = r[EXPIRY]
-		reserve(r, now)
 		local s, why = start(h, r[FLOOR], r)
-		reserve(r, s)
-		-- Nobody listens: it will ask. On a cluster, PUBLISH counts only
-		-- the node's own listeners; there the reservation lapses unless it is claimed.
-		if push(r, why) == 0 and ALONE then
-			r[STATE], r[EXPIRY] = QUEUED, queued
-		else
+		-- Where nobody listens it will ask. On a cluster, PUBLISH counts only the node's own
+		-- listeners; there the reservation lapses unless it is claimed.
+		if r == me or push(r, s, why) > 0 or not ALONE then
+			reserve(r, s)
 			free = free - 1
 			if free == 0 then return end
 		end
@@ -452,7 +449,7 @@ local function replan(h, r, tell)
 	local s, why = start(h, r[FLOOR], r)
 	if tell or s < r[DUE] - 1000 then
 		reserve(r, s)
-		push(r, why)
+		push(r, s, why)
 	end
 end
 
@@ -465,10 +462,7 @@ end
 -- follow does so for the first of them after a start, which may be owed less than was planned. It
 -- returns whether there is one.
 local function follow(h)
-	local first
-	for _, r in ipairs(h.L) do
-		if r[STATE] == RESERVED and (not first or sooner(r, first)) then first = r end
-	end
+	local first = those(h, RESERVED)[1]
 	if first then replan(h, first) end
 	return first ~= nil
 end
@@ -542,10 +536,14 @@ local ops = {}
 -- why is as start tells it, s for slots, or p for the answer to a probe that is on its way. ceiling bounds the learned delay. Turns go by priority,
 -- then by when they came, which is so long ago.
 function ops.take(h, id, seq, n, wait, least, started, ceiling, delay, least2, ends, prio, ago)
-	local me = find(h, id)
+	local me, at = find(h, id)
 	if me then
 		back(h, me, started)
-		me[SEQ], me[DELAY], me[FLOOR], me[ENDS], me[PRIO] = seq, delay, least2, ends, prio
+		me[SEQ], me[DELAY], me[FLOOR], me[ENDS] = seq, delay, least2, ends
+		if me[PRIO] ~= prio then
+			me[PRIO] = prio
+			enter(h, table.remove(h.L, at))
+		end
 	else
 		me = {id, seq, delay, least2, ends, prio, now - ago, 0, now, WINDOW, QUEUED, ''}
 	end
@@ -558,12 +556,12 @@ function ops.take(h, id, seq, n, wait, least, started, ceiling, delay, least2, e
 	end
 	if me[STATE] == QUEUED and live(h) >= n or h.pr ~= '' and h.pr ~= id then bury(h) end
 	if me[STATE] == QUEUED then
-		hand(h, n)
-		-- It may have been handed to me.
+		hand(h, n, me)
 		if me[STATE] == QUEUED and live(h) >= n then
+			if not find(h, id) then enter(h, me) end
 			local place = 0
-			for _, r in ipairs(h.L) do
-				if r[STATE] == QUEUED and r ~= me and sooner(r, me) then place = place + 1 end
+			for i, r in ipairs(those(h, QUEUED)) do
+				if r == me then place = i - 1 end
 			end
 			local _, since, first = count(h, n, '')
 			local s, why = start(h, me[FLOOR])
@@ -572,7 +570,6 @@ function ops.take(h, id, seq, n, wait, least, started, ceiling, delay, least2, e
 				drop(h, id)
 				return {'LATE', s, why, told(h)}
 			end
-			if not find(h, id) then h.L[#h.L + 1] = me end
 			me[EXPIRY] = now + WAITING
 			local expiry = now + TTL
 			for _, r in ipairs(h.L) do
@@ -581,7 +578,7 @@ function ops.take(h, id, seq, n, wait, least, started, ceiling, delay, least2, e
 			end
 			return {'WAIT', place, since > 0 and 's' or why, since, expiry, first}
 		end
-		if not find(h, id) then h.L[#h.L + 1] = me end
+		if not find(h, id) then enter(h, me) end
 		me[STATE] = RESERVED
 	end
 	local s, why = start(h, me[FLOOR], me)
@@ -768,7 +765,7 @@ function ops.restore(h, all, a, l, leases, b, cause, al, f, le, ea, v, R, served
 		local id, seq, left, delay, ends = unpack(lease)
 		local r = find(h, id)
 		if not r then
-			h.L[#h.L + 1] = {id, seq, delay, 0, ends, 0, 0, now + left, now, WINDOW, GONE, ''}
+			enter(h, {id, seq, delay, 0, ends, 0, 0, now + left, now, WINDOW, GONE, ''})
 		elseif r[STATE] ~= GONE then
 			r[SEQ], r[EXPIRY], r[DUE], r[STATE] = max(seq, r[SEQ]), now + left, now, GONE
 		end
