@@ -259,7 +259,7 @@ func (r *run) exchange(fl *flight) {
 		page.err = err
 	case err != nil:
 		outcome := outcomeOf(err, refused)
-		if page.excused && r.ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		if page.excused && r.ctx.Err() != nil {
 			outcome = Left // it was waiting when the crawl ended
 		}
 		r.events <- func() {

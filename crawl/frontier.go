@@ -1,6 +1,7 @@
 package crawl
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -116,13 +117,7 @@ type ready struct {
 }
 
 func (r ready) Before(o ready) bool {
-	if r.priority != o.priority {
-		return r.priority > o.priority
-	}
-	if r.charged != o.charged {
-		return r.charged < o.charged
-	}
-	return r.h.tieBreak < o.h.tieBreak
+	return cmp.Or(cmp.Compare(o.priority, r.priority), cmp.Compare(r.charged, o.charged), cmp.Compare(r.h.tieBreak, o.h.tieBreak)) < 0
 }
 
 // A flight is one URL that was taken.

@@ -207,3 +207,20 @@ func TestClass(t *testing.T) {
 		}
 	}
 }
+
+// TestCrowded: how many answered pages may wait for a visit, results for the Queue, and URLs for it.
+func TestCrowded(t *testing.T) {
+	for _, tt := range []struct {
+		visiting, done, add, rejected, visited int
+		want                                   bool
+	}{
+		{8, 1000, 50_000, 50_000, 1, false}, {9, 0, 0, 0, 0, true}, {0, 1001, 0, 0, 0, true},
+		{0, 0, 50_000, 50_001, 0, true}, {0, 0, 50_001, 50_000, 0, true}, {3, 0, 0, 0, 7, true}, {2, 0, 0, 0, 7, false},
+	} {
+		r := &run{c: &Crawler{cfg: Config{Workers: 2, MaxPages: 10}}, visiting: tt.visiting, summary: Summary{Outcomes: map[Outcome]int{Visited: tt.visited}}}
+		r.work = work{done: make([]Result, tt.done), add: make([]Request, tt.add), rejected: make([]Result, tt.rejected)}
+		if got := r.crowded(); got != tt.want {
+			t.Errorf("%+v: crowded is %v", tt, got)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package crawl
 
 import (
+	"cmp"
 	"context"
 	"hash/maphash"
 )
@@ -30,10 +31,7 @@ type stored struct {
 }
 
 func (s stored) Before(o stored) bool {
-	if s.priority != o.priority {
-		return s.priority > o.priority
-	}
-	return s.number < o.number
+	return cmp.Or(cmp.Compare(o.priority, s.priority), cmp.Compare(s.number, o.number)) < 0
 }
 
 func (s stored) request(host string) Request {
