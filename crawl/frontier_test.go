@@ -128,6 +128,12 @@ func TestQuickRobotsProveNothing(t *testing.T) {
 		if f.finish(fl, took); h.usual != want || f.unknowns != 0 {
 			t.Errorf("robots.txt took %v: usually %v, %d flights of unknown hosts", took, h.usual, f.unknowns)
 		}
+		f.usual, h.usual, h.robotsAsked = 0, 0, false
+		f.put(h)
+		fl, _ = f.take(time.Unix(0, 0))
+		if f.finish(fl, took); h.usual != 0 {
+			t.Errorf("the first robots.txt of all is a sample of %v", h.usual)
+		}
 	}
 }
 
@@ -214,8 +220,13 @@ func TestCrowded(t *testing.T) {
 		visiting, done, add, rejected, visited int
 		want                                   bool
 	}{
-		{8, 1000, 50_000, 50_000, 1, false}, {9, 0, 0, 0, 0, true}, {0, 1001, 0, 0, 0, true},
-		{0, 0, 50_000, 50_001, 0, true}, {0, 0, 50_001, 50_000, 0, true}, {3, 0, 0, 0, 7, true}, {2, 0, 0, 0, 7, false},
+		{8, 1000, 50_000, 50_000, 1, false},
+		{9, 0, 0, 0, 0, true},
+		{0, 1001, 0, 0, 0, true},
+		{0, 0, 50_000, 50_001, 0, true},
+		{0, 0, 50_001, 50_000, 0, true},
+		{3, 0, 0, 0, 7, true},
+		{2, 0, 0, 0, 7, false},
 	} {
 		r := &run{c: &Crawler{cfg: Config{Workers: 2, MaxPages: 10}}, visiting: tt.visiting, summary: Summary{Outcomes: map[Outcome]int{Visited: tt.visited}}}
 		r.work = work{done: make([]Result, tt.done), add: make([]Request, tt.add), rejected: make([]Result, tt.rejected)}
