@@ -87,8 +87,7 @@ func (a *auditor) host(d *evidence.Decision) *host {
 func (h *host) of(t *transport) *sequence {
 	s := h.sequences[t.limiter]
 	if s == nil {
-		s = &sequence{h: h, a: h.a, limiter: t.limiter, rows: map[string]*exchange{}, first: never, firstEnd: never}
-		s.late, s.failed = slack, map[uint32]int64{}
+		s = &sequence{h: h, a: h.a, limiter: t.limiter, rows: map[string]*exchange{}, first: never, firstEnd: never, late: slack, failed: map[uint32]int64{}}
 		if t.policy.Process != "" {
 			s.late = settling
 		}

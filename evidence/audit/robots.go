@@ -145,39 +145,35 @@ func (a *auditor) copyOf(d *evidence.Decision) (c *robotsCopy, target, why strin
 	return c, target, ""
 }
 
-// decideAgain compares a verdict with what robots.txt, as logged, says. It reports whether the log
-// gives the same verdict, and the crawl-delay that goes with it.
-func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Duration) {
+// decideAgain compares the verdict d on t with what robots.txt, as logged, says. Where the log gives
+// the same verdict, t has the crawl-delay that goes with it.
+func (a *auditor) decideAgain(d *evidence.Decision, t *trip) {
 	a.tested(verdictsRight)
 	c, target, why := a.copyOf(d)
-	wrong := ""
-	if why == "" {
-		v := c.rules.Test(target)
-		switch sure := certain(target); {
-		case sure != target && c.reaches(sure):
-			why = "a URL that isn't whole in the log"
-		case v.Allowed != d.Allowed:
-			wrong = fmt.Sprintf("robots.txt %s %s (%s)", map[bool]string{true: "allows", false: "refuses"}[v.Allowed], target, cmp.Or(v.Rule, "no rule"))
-		case d.Line != 0 && v.Line != d.Line:
-			wrong = fmt.Sprintf("robots.txt decides %s on line %d, not %d", target, v.Line, d.Line)
-		case d.MatchedRule != "" && d.MatchedRule != v.Rule && isWhole(d.MatchedRule):
-			wrong = fmt.Sprintf("robots.txt decides %s by %s, not %s", target, cmp.Or(v.Rule, "no rule"), d.MatchedRule)
-		// While a request waits to ask for robots.txt again, the others go on by the copy that is out of
-		// date.
-		case d.Allowed && stamp(d.Time) > c.until+slack+int64(a.by.policy.MaxWait)+a.run.jumped:
-			why = "a robots.txt that was used for longer than the policy, or RFC 9309, says (the server's Cache-Control isn't in the log)"
-		default:
-			floor = c.rules.Floor(d.Time)
-		}
-	}
 	if why != "" {
 		a.openEnded(verdictsRight, why)
-		return false, 0
+		return
+	}
+	v, wrong := c.rules.Test(target), ""
+	switch sure := certain(target); {
+	case sure != target && c.reaches(sure):
+		a.openEnded(verdictsRight, "a URL that isn't whole in the log")
+	case v.Allowed != d.Allowed:
+		wrong = fmt.Sprintf("robots.txt %s %s (%s)", map[bool]string{true: "allows", false: "refuses"}[v.Allowed], target, cmp.Or(v.Rule, "no rule"))
+	case d.Line != 0 && v.Line != d.Line:
+		wrong = fmt.Sprintf("robots.txt decides %s on line %d, not %d", target, v.Line, d.Line)
+	case d.MatchedRule != "" && d.MatchedRule != v.Rule && isWhole(d.MatchedRule):
+		wrong = fmt.Sprintf("robots.txt decides %s by %s, not %s", target, cmp.Or(v.Rule, "no rule"), d.MatchedRule)
+	// While a request waits to ask for robots.txt again, the others go on by the copy that is out of
+	// date.
+	case d.Allowed && stamp(d.Time) > c.until+slack+int64(a.by.policy.MaxWait)+a.run.jumped:
+		a.openEnded(verdictsRight, "a robots.txt that was used for longer than the policy, or RFC 9309, says (the server's Cache-Control isn't in the log)")
+	default:
+		t.derived, t.floor = true, max(t.floor, int64(c.rules.Floor(d.Time)))
 	}
 	if wrong != "" {
 		a.violation(BrokenVerdict, d.Host, wrong, c.at, a.at)
 	}
-	return wrong == "", floor
 }
 
 // decided takes a verdict about a URL.
@@ -185,9 +181,7 @@ func (a *auditor) decided(d *evidence.Decision) {
 	t := a.trip(d)
 	t.judged, t.decided, t.allowed, t.derived, t.floor = a.at, stamp(d.Time), d.Type == evidence.RobotsAllowed && d.Allowed, false, int64(d.CrawlDelay)
 	if d.Type == evidence.RobotsAllowed || d.Type == evidence.BlockedByRobots {
-		var floor time.Duration
-		t.derived, floor = a.decideAgain(d)
-		t.floor = max(t.floor, int64(floor))
+		a.decideAgain(d, t)
 	}
 	if d.Type == evidence.RobotsAllowed {
 		a.fits(d)

@@ -232,11 +232,10 @@ type Bundle struct {
 
 // String returns what the bundle proves as text.
 func (b *Bundle) String() string {
-	whose := "with an unknown key: give the crawler's key to know whose log it is"
-	if b.Signed.Key != "" {
-		whose = "by " + b.Signed.Key
+	whose, extends := "by "+b.Signed.Key, ""
+	if b.Signed.Key == "" {
+		whose = "with an unknown key: give the crawler's key to know whose log it is"
 	}
-	extends := ""
 	if b.Signed.Older > 0 {
 		extends = fmt.Sprintf("the log extends %s\n", lines.Count(b.Signed.Older, "older checkpoint"))
 	}
