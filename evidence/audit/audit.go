@@ -131,10 +131,6 @@ type auditor struct {
 	unsaid     bool             // whether a Transport did something that has stated no policy
 }
 
-// until returns the time until which a request of t surely had its slot if a kill has taken its
-// end, which is recorded within slack, out of the log.
-func (t *transport) until() int64 { return t.run.last - slack + t.shift }
-
 // A limiter is what some Transports share: slots, delays and blocks of each host.
 type limiter struct {
 	index       int
@@ -189,16 +185,19 @@ type exchange struct {
 // end ends a log.
 func (a *auditor) end() {
 	for _, by := range a.named {
+		// A request whose end a kill has taken out of the log surely had its slot until then: ends are
+		// recorded within slack.
+		until := by.run.last - slack + by.shift
 		for _, t := range by.trips {
 			if t.underWay && a.run.seal == 0 {
-				t.x.fate, t.x.end = cutOff, max(t.x.start, by.until())
+				t.x.fate, t.x.end = cutOff, max(t.x.start, until)
 			}
 		}
 		by.trips, by.over, by.origins = nil, nil, nil
 		if l, r := by.limiter, a.run; l != nil && by.run == r {
 			l.first, l.last = min(l.first, r.first+by.shift), max(l.last, r.last+by.shift)
 			if r.seal == 0 {
-				l.cut, a.cut[by.row] = min(l.cut, by.until()), true
+				l.cut, a.cut[by.row] = min(l.cut, until), true
 			}
 		}
 	}

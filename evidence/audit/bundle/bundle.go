@@ -277,10 +277,14 @@ func Verify(bundle io.Reader, t audit.Trust) (*Bundle, error) {
 			tree.Add(tlog.RecordHash(text))
 			err = new(evidence.Entry).UnmarshalJSON(text)
 		case err == nil && l.Checkpoint != "":
-			if err = madeOf(forest, l.Checkpoint, &tree); err == nil {
-				b.Signed = audit.Signed{Checkpoints: b.Signed.Checkpoints + 1, Records: b.Records, Key: forest.Key, Latest: l.Checkpoint}
-				tree = merkle.Run{}
+			c, unread := forest.Open([]byte(l.Checkpoint))
+			if unread != nil {
+				err = fmt.Errorf("the checkpoint: %w", unread)
+			} else if c.Tree != tree.Tree() {
+				err = errors.New("the lines before it aren't in the log that this checkpoint was made of")
 			}
+			b.Signed = audit.Signed{Checkpoints: b.Signed.Checkpoints + 1, Records: b.Records, Key: forest.Key, Latest: l.Checkpoint}
+			tree = merkle.Run{}
 		case err == nil && l.Omitted > 0:
 			b.Omitted += l.Omitted
 			err = tree.Skip(l.Omitted, l.Hashes)
@@ -310,16 +314,4 @@ func Verify(bundle io.Reader, t audit.Trust) (*Bundle, error) {
 	}
 	b.Report.Signed = b.Signed
 	return b, nil
-}
-
-// madeOf returns what is wrong with a checkpoint of a tree, nil if it was made of that.
-func madeOf(forest *trees.Forest, signed string, tree *merkle.Run) error {
-	c, err := forest.Open([]byte(signed))
-	switch {
-	case err != nil:
-		return fmt.Errorf("the checkpoint: %w", err)
-	case c.Tree != tree.Tree():
-		return errors.New("the lines before it aren't in the log that this checkpoint was made of")
-	}
-	return nil
 }

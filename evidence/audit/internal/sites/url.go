@@ -22,18 +22,12 @@ func SplitURL(u string) (origin, target string) {
 	if !strings.HasPrefix(target, "/") {
 		target = "/" + target
 	}
-	return scheme + "://" + plainAuthority(scheme, authority), target
-}
-
-// plainAuthority spells an authority as origins are spelled. In a URL that was parsed and printed
-// it is escaped.
-func plainAuthority(scheme, authority string) string {
-	if strings.Contains(authority, "%") {
+	if strings.Contains(authority, "%") { // it is escaped in a URL that was parsed and printed
 		if u, err := url.Parse("//" + authority); err == nil {
 			authority = u.Host
 		}
 	}
-	return hostname.Authority(scheme, authority)
+	return scheme + "://" + hostname.Authority(scheme, authority), target
 }
 
 // Authority returns the host of an absolute URL, or of one that lacks the scheme only; "" if u is
