@@ -35,16 +35,12 @@ func (a *auditor) spend(h *host, t *trip) {
 		a.tested(budgetKept)
 	}
 	if p.Every == 0 || t.window != 0 {
-		b.take(h, t, 1)
-		a.proveLimit("pages", "", b.pages[window{t.window, nil}], p.Pages)
-		a.proveLimit("pages_per_host", h.report.Host, b.pages[window{t.window, h}], p.PagesPerHost)
+		all, own := window{t.window, nil}, window{t.window, h}
+		b.pages[all]++
+		b.pages[own]++
+		a.proveLimit("pages", "", b.pages[all], p.Pages)
+		a.proveLimit("pages_per_host", h.report.Host, b.pages[own], p.PagesPerHost)
 	}
-}
-
-// take takes n pages of h, which t costs, from the budget.
-func (b *transport) take(h *host, t *trip, n int64) {
-	b.pages[window{t.window, nil}] += n
-	b.pages[window{t.window, h}] += n
 }
 
 // spendMore takes the bytes of an exchange that was sent, and proves that it started within the

@@ -159,9 +159,16 @@ func (s *sequence) judge() {
 		s.chain(x)
 		s.gap(x, limits)
 		s.block(x)
-		s.endless(x, i)
-		if x.fate == ended {
+		switch {
+		case x.fate == ended:
 			s.firstEnd = min(s.firstEnd, x.end)
+		case x.flags&takenBack != 0:
+		case x.fate == unknown:
+			s.violation(MissingEnd, "a start without an end", s.a.place(x))
+		case x.fate == cutOff:
+			s.a.openEnded(everyStartEnded, "the log stops while requests are under way, as after a kill, or where bodies are never closed: these have no end")
+			s.a.openIf(s.a.named[x.by].policy.Bytes > 0, budgetKept, "how much was read of a request that has no end")
+			s.a.openIf(i+1 < len(s.xs) && x.flags&kept == 0, blocksKept, "what a request that has no end was answered")
 		}
 		s.last = x
 	}
@@ -325,19 +332,6 @@ func (a *auditor) provePlaces(host string, xs []*exchange, places func(x *exchan
 		if active = append(active, x); n >= most+maxOpen {
 			active = active[1:]
 		}
-	}
-}
-
-// endless judges that x, the i-th start, has no end, if it hasn't.
-func (s *sequence) endless(x *exchange, i int) {
-	switch {
-	case x.flags&takenBack != 0:
-	case x.fate == unknown:
-		s.violation(MissingEnd, "a start without an end", s.a.place(x))
-	case x.fate == cutOff:
-		s.a.openEnded(everyStartEnded, "the log stops while requests are under way, as after a kill, or where bodies are never closed: these have no end")
-		s.a.openIf(s.a.named[x.by].policy.Bytes > 0, budgetKept, "how much was read of a request that has no end")
-		s.a.openIf(i+1 < len(s.xs) && x.flags&kept == 0, blocksKept, "what a request that has no end was answered")
 	}
 }
 

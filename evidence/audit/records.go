@@ -259,7 +259,8 @@ func (a *auditor) ended(d *evidence.Decision) {
 		a.spendMore(h, x, t, d.Bytes)
 	} else if x.flags |= unsent; x.flags&page != 0 {
 		h.report.Pages--
-		a.by.take(h, t, -1)
+		a.by.pages[window{t.window, nil}]--
+		a.by.pages[window{t.window, h}]--
 	}
 	a.handedOver(d, t)
 	a.leave(t)

@@ -60,9 +60,6 @@ func (v Violation) String() string {
 	return printable.Text(strings.Join(parts, ": "))
 }
 
-// maxViolations is how many violations a Report names one by one.
-const maxViolations = 1000
-
 // A Report is what Check found.
 type Report struct {
 	Lines   int                   `json:"lines"`          // number of lines, of all logs
@@ -123,6 +120,9 @@ const (
 	tooManyRefusals = 0.1
 	// fewAnswers is the number of answers below which a share says nothing.
 	fewAnswers = 10
+
+	maxViolations = 1000 // violations that a Report names one by one
+	shown         = 10   // hosts that its text names
 )
 
 // Warning returns what the owner of the log should know of the host, as a sentence: that more than
@@ -164,9 +164,6 @@ func (r *Report) Promise(name string) (p Promise) {
 	}
 	return p
 }
-
-// shown is how many hosts the text names.
-const shown = 10
 
 // String returns the report as text.
 func (r *Report) String() string {

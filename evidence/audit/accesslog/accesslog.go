@@ -120,9 +120,6 @@ type Findings struct {
 	First []Finding `json:"first"` // the first 1,000
 }
 
-// maxFindings is how many findings of a kind a Comparison names one by one.
-const maxFindings = 1000
-
 // A Finding is one request on which the two logs don't agree.
 type Finding struct {
 	Host       string    `json:"host"`

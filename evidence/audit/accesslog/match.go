@@ -63,16 +63,20 @@ func (c *comparer) compare() {
 		end := o.start.Add(o.took)
 		covered.add(o.start)
 		covered.add(end)
-		s := first(pages[o.page].site, o.start.Add(-inexact), end.Add(inexact))
-		if s == nil && (!c.hosts[o.Host] || !o.start.After(c.covered.from.Add(inexact)) || !end.Before(c.covered.to.Add(-inexact))) {
+		near := pages[o.page].site
+		i, _ := slices.BinarySearchFunc(near, o.start.Add(-inexact), func(s *request, t time.Time) int { return s.Time.Compare(t) })
+		near = near[i:min(i+maxAlike, len(near))]
+		i = slices.IndexFunc(near, func(s *request) bool { return !s.matched })
+		if i < 0 || near[i].Time.After(end.Add(inexact)) { // the site has none
+			if c.hosts[o.Host] && o.start.After(c.covered.from.Add(inexact)) && end.Before(c.covered.to.Add(-inexact)) {
+				c.Evidence++
+				c.Unseen.addIf(o.Status != 0, o.Finding)
+			}
 			continue
 		}
 		c.Evidence++
-		if s == nil {
-			c.Unseen.addIf(o.Status != 0, o.Finding)
-			continue
-		}
 		c.Matched++
+		s := near[i]
 		s.matched, s.start = true, s.Time.Add(-min(max(s.Time.Sub(o.start), 0), o.took))
 		both := s.Finding
 		both.Record, both.Status = o.Record, o.Status
@@ -129,17 +133,6 @@ func (c *comparer) setClock(pages map[pageID]*page) {
 			most, c.Offset = allowed, middle
 		}
 	}
-}
-
-// first returns the first of a site's requests between two times that has no match, nil if there is
-// none. They are in the order of time.
-func first(site []*request, from, to time.Time) *request {
-	i, _ := slices.BinarySearchFunc(site, from, func(s *request, t time.Time) int { return s.Time.Compare(t) })
-	near := site[i:min(i+maxAlike, len(site))]
-	if i = slices.IndexFunc(near, func(s *request) bool { return !s.matched }); i < 0 || near[i].Time.After(to) {
-		return nil
-	}
-	return near[i]
 }
 
 // shortestGaps returns the shortest gap between two starts on each host that has several.

@@ -28,6 +28,7 @@ const (
 	maxRequests = 2 << 20 // requests of each side that are compared
 	maxTarget   = 160     // bytes of a path and query that are kept for showing
 	maxAgents   = 64      // product tokens that are taken from the evidence
+	maxFindings = 1000    // findings of a kind that are named one by one
 )
 
 var errMany = fmt.Errorf("accesslog: more than %d requests of this crawler: compare a shorter time, such as a day", maxRequests)
