@@ -21,7 +21,9 @@ type host struct {
 	given     map[given]bool       // numbers of starts that were given up
 	voids     map[int64]bool       // their stamps, which later starts may name
 	own       map[uint32][]*limits // of this host alone, by Transport and number of the first start
-	dates     dates                // what Date headers say of the server's clock
+	// What the first Date header says: how far the server's clock is ahead of ours, at least and at
+	// most.
+	dates struct{ at, least, most int64 }
 
 	// What the limiters before leave beyond the ends of their logs: the last start, if the gap
 	// after it is kept over a restart, and a block.

@@ -130,10 +130,6 @@ func keyOfURL(u string) uint64 {
 	return maphash.Comparable(seed, [2]string{origin, target})
 }
 
-// A dates is what the first Date header of a host says of its clock: how far it is ahead of ours,
-// at least and at most.
-type dates struct{ at, least, most int64 }
-
 const (
 	// drift is how far the answers of one host may disagree about its clock: several machines answer
 	// for it, and each is set now and then.
@@ -158,7 +154,7 @@ func (a *auditor) dated(h *host, t *trip, d *evidence.Decision) {
 	case least > wrongClock || most < -wrongClock:
 		a.openEnded(timesAgree, "a server whose Date is more than an hour away from the log's times")
 	case h.dates.at == 0:
-		h.dates = dates{t.wall, least, most}
+		h.dates.at, h.dates.least, h.dates.most = t.wall, least, most
 	case most < h.dates.least-may || least > h.dates.most+may:
 		a.openEnded(timesAgree, "a Date header that disagrees with those before it: a cache, or several machines, or the log's times aren't true")
 	}

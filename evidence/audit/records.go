@@ -97,8 +97,8 @@ func (a *auditor) consistent(d *evidence.Decision) {
 	a.cannot(d.Type == evidence.HostBlocked && !d.RetryAt.IsZero() && !d.RetryAt.Equal(d.Until), "two times for the end of one block")
 	a.cannot(d.Latency > d.Duration, "the headers came after the end of the body")
 	a.cannot(min(d.WaitSlot, d.WaitDelay, d.WaitBlock, d.Delay, d.CrawlDelay, d.Latency, d.Duration, d.Quota) < 0, "a time below zero")
-	if d.Type == evidence.BudgetExceeded && d.Limit != "time" && d.Max > 0 && d.Used > d.Max {
-		a.violation(BrokenBudget, d.Host, fmt.Sprintf("%d of %d %s", d.Used, d.Max, d.Limit), a.at)
+	if d.Type == evidence.BudgetExceeded && d.Limit != "time" {
+		a.proveLimit(d.Limit, d.Host, d.Used, d.Max)
 	}
 	if d.Slots > 0 && d.Slot > d.Slots {
 		a.violation(BrokenConcurrency, d.Host, fmt.Sprintf("slot %d of %d", d.Slot, d.Slots), a.at)

@@ -145,8 +145,8 @@ func (a *auditor) copyOf(d *evidence.Decision) (c *robotsCopy, target, why strin
 	return c, target, ""
 }
 
-// decideAgain compares the verdict d on t with what robots.txt, as logged, says. Where the log gives
-// the same verdict, t has the crawl-delay that goes with it.
+// decideAgain compares the verdict d on t with what robots.txt, as logged, says. Where the log
+// gives the same verdict, t has the crawl-delay that goes with it.
 func (a *auditor) decideAgain(d *evidence.Decision, t *trip) {
 	a.tested(verdictsRight)
 	c, target, why := a.copyOf(d)
