@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	cenkalti "github.com/cenkalti/backoff/v4"
@@ -152,6 +153,38 @@ func TestRetryHoldsNoSlotWhileItWaits(t *testing.T) {
 			b.Errorf("the other request waited until %v", b.elapsed())
 		}
 		<-done
+	})
+}
+
+// TestTheRefusedPageAsksAgainFirst, before those that wait already: it tells the host's trouble from
+// its own.
+func TestTheRefusedPageAsksAgainFirst(t *testing.T) {
+	cfg := politeness.Config{
+		DangerouslyIgnoreRobots: true, Retry: politeness.Retry{Max: 1},
+		Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: 100 * time.Millisecond}},
+	}
+	virtually(t, cfg, func(b *bubble) {
+		b.site.Page("/", "page").Handle("/refused", politenesstest.InTurn(politenesstest.Status(http.StatusServiceUnavailable), politenesstest.Text("page")))
+		ended := make(chan error)
+		get := func(path string) {
+			_, err := b.get("https://example.com/" + path)
+			ended <- err
+		}
+		go get("refused")
+		synctest.Wait()
+		for range 20 {
+			go get("")
+		}
+		for range 21 {
+			if err := <-ended; err != nil {
+				b.Error(err)
+			}
+		}
+		for i, d := range b.log.Decisions(evidence.Started) {
+			if refused := strings.HasSuffix(d.URL, "/refused"); refused != (i < 2) {
+				b.Errorf("start %d is that of %s", i+1, d.URL)
+			}
+		}
 	})
 }
 
