@@ -270,10 +270,11 @@ func TestReadersAndWritersPanicInTheirCalls(t *testing.T) {
 		"accesslog evidence": func() {
 			_, _ = accesslog.Compare(mined{}, accesslog.Options{Host: "example.com"}, strings.NewReader(""))
 		},
-		"bundle.Extract":  func() { _, _ = bundle.Extract(io.Discard, mined{}, audit.Trust{}, "example.com") },
-		"bundle.Verify":   func() { _, _ = bundle.Verify(mined{}, audit.Trust{}) },
-		"robots.ReadMeta": func() { _, _ = robots.ReadMeta(mined{}) },
-		"Rules.HostKey":   func() { web.Violations(politenesstest.Rules{HostKey: func(*http.Request) string { panic("boom") }}) },
+		"bundle.Extract":   func() { _, _ = bundle.Extract(io.Discard, mined{}, audit.Trust{}, "example.com") },
+		"bundle.Verify":    func() { _, _ = bundle.Verify(mined{}, audit.Trust{}) },
+		"Report.WriteText": func() { _ = new(audit.Report).WriteText(mined{}) },
+		"robots.ReadMeta":  func() { _, _ = robots.ReadMeta(mined{}) },
+		"Rules.HostKey":    func() { web.Violations(politenesstest.Rules{HostKey: func(*http.Request) string { panic("boom") }}) },
 		"sitemap.Read": func() {
 			for _, err := range sitemap.Read(mined{}) {
 				t.Error(err)

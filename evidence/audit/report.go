@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -163,6 +164,12 @@ func (r *Report) Promise(name string) (p Promise) {
 		p = r.Promises[i]
 	}
 	return p
+}
+
+// WriteText writes the report for people.
+func (r *Report) WriteText(w io.Writer) error {
+	_, err := io.WriteString(w, r.String())
+	return err
 }
 
 // String returns the report as text.

@@ -156,11 +156,7 @@ func (f *Findings) addIf(is bool, x Finding) {
 	if !is {
 		return
 	}
-	if f.N++; len(f.First) == maxFindings {
-		return
+	if f.N++; len(f.First) < maxFindings {
+		f.First = append(f.First, x)
 	}
-	for _, text := range [...]*string{&x.Host, &x.Method, &x.Target, &x.Address} {
-		*text = printable.Text(*text)
-	}
-	f.First = append(f.First, x)
 }

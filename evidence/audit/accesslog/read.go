@@ -22,6 +22,7 @@ import (
 	"github.com/go-politeness/politeness/evidence/audit/internal/sites"
 	"github.com/go-politeness/politeness/evidence/internal/lines"
 	"github.com/go-politeness/politeness/internal/hostname"
+	"github.com/go-politeness/politeness/internal/printable"
 )
 
 const (
@@ -67,8 +68,10 @@ func (s *span) add(t time.Time) {
 	}
 }
 
-// once returns s, the same string for all that are equal.
-func once(s string) string { return unique.Make(s[:min(len(s), hostname.MaxLen)]).Value() }
+// once returns s for people to read, the same string for all that are equal.
+func once(s string) string {
+	return unique.Make(printable.Text(s[:min(len(s), hostname.MaxLen)])).Value()
+}
 
 // seed makes the hashes by which requests are told apart.
 var seed = maphash.MakeSeed()
@@ -80,7 +83,7 @@ func (r *request) fill(host, method, target string) {
 	if !strings.Contains(query, evidence.Redacted) && !strings.HasSuffix(target, evidence.Clipped) {
 		r.page.query = maphash.String(seed, query) | 1
 	}
-	r.Host, r.Method, r.Target = once(host), once(method), strings.Clone(target[:min(len(target), maxTarget)])
+	r.Host, r.Method, r.Target = once(host), once(method), printable.Text(strings.Clone(target[:min(len(target), maxTarget)]))
 }
 
 // open returns the lines of a log, which may be compressed by gzip.
