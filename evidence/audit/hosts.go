@@ -236,11 +236,12 @@ func (s *sequence) chain(x *exchange) {
 	if s.limiter.policy.Limiter == "" || x.flags&local != 0 {
 		return
 	}
+	_, has := slices.BinarySearchFunc(s.xs, x.prev, func(x *exchange, at int64) int { return cmp.Compare(x.start, at) })
 	switch last := s.last; {
 	case x.prev == 0 && (x.seq == 1 || s.firstEnd >= x.start-slack):
 	case x.prev == 0: // a limiter of one process numbers all starts in one row, which shows as much
 		s.a.openIf(s.a.named[x.by].policy.Process != "" || x.seq == 0, logWhole, "a start that doesn't say which one was before it on its host (prev)")
-	case last != nil && x.prev == last.start, x.prev < x.start && s.has(x.prev), s.h.voids[x.prev]:
+	case last != nil && x.prev == last.start, has && x.prev < x.start, s.h.voids[x.prev]:
 	case x.prev < s.limiter.first:
 		s.a.openEnded(logWhole, usedBefore)
 	case s.limiter.cut != never:
@@ -248,12 +249,6 @@ func (s *sequence) chain(x *exchange) {
 	default:
 		s.violation(MissingStart, fmt.Sprintf("the limiter knew of a start %v before this one, which no log has", time.Duration(x.start-x.prev)), s.a.place(x))
 	}
-}
-
-// has reports whether a start has the given stamp.
-func (s *sequence) has(at int64) bool {
-	_, ok := slices.BinarySearchFunc(s.xs, at, func(x *exchange, at int64) int { return cmp.Compare(x.start, at) })
-	return ok
 }
 
 // gap judges the gap before x.

@@ -62,10 +62,7 @@ func (s *source) readAll(r io.Reader) error {
 		if s.site == nil {
 			s.checkNumber()
 			s.checkHash(text)
-			if s.entry.Type == evidence.Checkpoint {
-				s.forest.Checkpoint(&s.entry, line)
-			}
-			s.forest.Line(text)
+			s.forest.Line(text, &s.entry, line)
 		}
 		if s.entry.Type == evidence.LogClosed {
 			s.seal = line
@@ -102,7 +99,7 @@ func (s *source) record(text []byte, whole bool) []byte {
 	if another {
 		return text[i:]
 	}
-	s.forest.Line(text)
+	s.forest.Line(text, new(evidence.Entry), s.at.line)
 	s.next += min(s.next, 1) // keeps the lines after it from being reported too
 	return nil
 }

@@ -139,13 +139,10 @@ func (c *comparer) setClock(pages map[pageID]*page) {
 func shortestGaps(requests []*request) map[string]time.Duration {
 	slices.SortFunc(requests, func(a, b *request) int { return cmp.Or(cmp.Compare(a.Host, b.Host), a.start.Compare(b.start)) })
 	gaps := map[string]time.Duration{}
-	for i, r := range requests {
-		if i == 0 || requests[i-1].Host != r.Host {
-			continue
-		}
-		between := r.start.Sub(requests[i-1].start)
-		if gap, ok := gaps[r.Host]; !ok || between < gap {
-			gaps[r.Host] = between
+	for i, r := range requests[min(1, len(requests)):] {
+		if before := requests[i]; before.Host == r.Host {
+			gap := max(r.start.Sub(before.start), 1)
+			gaps[r.Host] = min(gap, cmp.Or(gaps[r.Host], gap))
 		}
 	}
 	return gaps

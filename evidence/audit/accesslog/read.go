@@ -210,7 +210,7 @@ func tokens(s string) string {
 // parseCaddy reads a line of Caddy's access log: JSON, written when the request has ended.
 func parseCaddy(s string) (r request, agent string, ok bool) {
 	var in struct {
-		TS      any
+		TS      json.RawMessage
 		Status  int
 		Request struct {
 			Method, Host, URI string
@@ -224,14 +224,11 @@ func parseCaddy(s string) (r request, agent string, ok bool) {
 	}
 	r.Host, r.Address = in.Request.Host, cmp.Or(in.Request.ClientIP, in.Request.RemoteIP)
 	r.Method, r.Target, r.SiteStatus = in.Request.Method, in.Request.URI, in.Status
-	switch ts := in.TS.(type) {
-	case float64:
-		r.Time, ok = time.UnixMicro(int64(ts*1e6)), ts > 0 && ts < 1e11
-	case string:
-		for _, layout := range [...]string{time.RFC3339, "2006-01-02T15:04:05Z0700"} { // its "rfc3339", its "iso8601"
-			if at, err := time.Parse(layout, ts); err == nil {
-				r.Time, ok = at, true
-			}
+	seconds, err := strconv.ParseFloat(string(in.TS), 64)
+	r.Time, ok = time.UnixMicro(int64(seconds*1e6)), err == nil && seconds > 0 && seconds < 1e11
+	for _, layout := range [...]string{`"2006-01-02T15:04:05Z07:00"`, `"2006-01-02T15:04:05Z0700"`} { // its "rfc3339", its "iso8601"
+		if at, err := time.Parse(layout, string(in.TS)); err == nil {
+			r.Time, ok = at, true
 		}
 	}
 	return r, strings.Join(in.Request.Headers["User-Agent"], " "), ok

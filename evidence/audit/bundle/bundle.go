@@ -137,16 +137,14 @@ func survey(f *trees.Forest, log io.Reader, site *site) error {
 	in := lines.NewReader(log)
 	for at, text := range in.All() {
 		var e evidence.Entry
-		if e.UnmarshalJSON(text) == nil {
-			site.meet(&e.Decision)
-			if e.N == 1 {
-				f.Begin()
-			}
-			if e.Type == evidence.Checkpoint {
-				f.Checkpoint(&e, at)
-			}
+		if e.UnmarshalJSON(text) != nil {
+			e = evidence.Entry{} // the line is no record
 		}
-		f.Line(text)
+		site.meet(&e.Decision)
+		if e.N == 1 {
+			f.Begin()
+		}
+		f.Line(text, &e, at)
 	}
 	f.Extended(func(detail string) { fault = cmp.Or(fault, errors.New("audit: "+detail)) })
 	if f.Trees == nil {
@@ -163,7 +161,7 @@ type site struct {
 
 // meet remembers the names of hosts that don't belong to s.
 func (s *site) meet(d *evidence.Decision) {
-	for _, host := range [...]string{sites.HostOf(d), d.Host} {
+	for _, host := range [...]string{sites.Authority(d.URL), d.Host} {
 		if host != "" && !s.Has(host) {
 			s.others[hostname.WithoutPort(hostname.Key(host))] = true
 		}

@@ -2,6 +2,7 @@
 package sites
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -37,14 +38,6 @@ func (s Site) Has(host string) bool {
 // About reports whether d is about s, or states what the crawler promises everywhere, or that it
 // has come to its end.
 func (s Site) About(d *evidence.Decision) bool {
-	host := HostOf(d)
+	host := cmp.Or(Authority(d.URL), d.Host)
 	return host == "" && (d.Type == evidence.PolicyStated || d.Type == evidence.LogClosed) || host != "" && s.Has(host)
-}
-
-// HostOf returns the host that d is about, "" if it is about none.
-func HostOf(d *evidence.Decision) string {
-	if d.URL == "" {
-		return d.Host
-	}
-	return Authority(d.URL)
 }

@@ -125,8 +125,11 @@ func (f *Forest) Begin() {
 	f.trees, f.Signed = append(f.trees[:min(len(f.trees), 1)], new(merkle.Run)), false
 }
 
-// Line takes a line, which may be no record.
-func (f *Forest) Line(text []byte) {
+// Line takes the line at, of the record e; an empty one where it is none.
+func (f *Forest) Line(text []byte, e *evidence.Entry, at int) {
+	if e.Type == evidence.Checkpoint {
+		f.checkpoint(e, at)
+	}
 	leaf := tlog.RecordHash(text)
 	for _, tree := range f.trees {
 		tree.Add(leaf)
@@ -136,8 +139,8 @@ func (f *Forest) Line(text []byte) {
 	f.lines++
 }
 
-// Checkpoint takes the checkpoint e from the line at, which isn't a leaf yet.
-func (f *Forest) Checkpoint(e *evidence.Entry, at int) {
+// checkpoint takes the checkpoint e from the line at, which isn't a leaf yet.
+func (f *Forest) checkpoint(e *evidence.Entry, at int) {
 	before, after := cmp.Or(f.last, at), f.after
 	f.Signed, f.last, f.after = true, at, -1 // the line itself is no record to be signed
 	c, err := f.Open([]byte(e.Text))
