@@ -162,7 +162,7 @@ func (s *Refusals) teach(t Turn, part time.Duration) {
 	inForce = min(max(inForce, s.Learned), ceiling)
 	delay := inForce + min(inForce/part, ceiling-inForce)
 	perPage := min(max(0, t.Since-s.Asked)/time.Duration(max(1, t.Served)), ceiling)
-	if inForce < ceiling/4 {
+	if inForce <= ceiling/4 {
 		perPage = min(perPage, 4*inForce)
 	}
 	s.Learned = max(s.Learned, delay, perPage)

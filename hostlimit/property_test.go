@@ -533,7 +533,10 @@ func sizeOf(seed uint64) int {
 
 // TestProgramsThatFoundAFault plays those of which a limiter once failed one, and rarely another.
 func TestProgramsThatFoundAFault(t *testing.T) {
-	for _, seed := range []uint64{192541062143682} { // the first in line for a place wasn't let in when one was free
+	for _, seed := range []uint64{
+		192541062143682, // the first in line for a place wasn't let in when one was free
+		255140922659903, // a learned delay grew to more than four times itself, by a nanosecond
+	} {
 		p := generate(seed, sizeOf(seed))
 		if _, err := p.run(t); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
