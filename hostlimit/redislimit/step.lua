@@ -354,7 +354,7 @@ local function count(h, n, id)
 	return gone, gone >= n and last <= now and last or 0, first
 end
 
--- those returns the turns of a state.
+-- those returns the turns of a state, in the order in which they go.
 local function those(h, state)
 	local order = {}
 	for _, r in ipairs(h.L) do
