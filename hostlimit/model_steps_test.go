@@ -235,9 +235,7 @@ func (m *model) settle(touched []*modelHost) error {
 	for _, h := range touched {
 		// Who can start from now on stands in line before those who get this
 		// instant's places and come back for more.
-		if m.p.cfg.MaxInFlight > 0 && m.ready(h) && !slices.Contains(m.line, h) {
-			m.line = append(m.line, h)
-		}
+		m.standInLine(h)
 	}
 	for again := true; again; {
 		again = false
@@ -278,19 +276,14 @@ func (m *model) settle(touched []*modelHost) error {
 				continue
 			}
 			if m.ready(h) {
-				inLine := slices.Index(m.line, h)
-				if m.p.cfg.MaxInFlight == 0 || m.flying < m.p.cfg.MaxInFlight && (inLine == 0 || len(m.line) == 0) {
-					if inLine == 0 {
-						m.line = m.line[1:]
-					}
+				m.standInLine(h)
+				if m.p.cfg.MaxInFlight == 0 || m.flying < m.p.cfg.MaxInFlight && m.firstInLine() == h {
+					m.line = slices.DeleteFunc(m.line, func(o *modelHost) bool { return o == h })
 					if err := m.grant(h); err != nil {
 						return err
 					}
 					again = true
 					break
-				}
-				if inLine < 0 {
-					m.line = append(m.line, h)
 				}
 			}
 			gone, err := m.giveUp(h, h.queue[0])
@@ -320,6 +313,24 @@ func (m *model) settle(touched []*modelHost) error {
 		}
 	}
 	return nil
+}
+
+// standInLine puts h in the line for one of MaxInFlight's places, if nothing else keeps its head.
+func (m *model) standInLine(h *modelHost) {
+	if m.p.cfg.MaxInFlight > 0 && m.ready(h) && !slices.Contains(m.line, h) {
+		h.lined, m.line = m.now, append(m.line, h)
+	}
+}
+
+// firstInLine is the host that has the next place. Those that came at the same instant stand in an
+// order of the limiter's own, which the log tells.
+func (m *model) firstInLine() *modelHost {
+	for _, h := range m.line {
+		if es := m.outputs[h.queue[0].req]; h.lined == m.line[0].lined && len(es) > 0 && es[0].kind == granted {
+			return h
+		}
+	}
+	return m.line[0]
 }
 
 // number is that of the start of w at this instant.

@@ -104,6 +104,7 @@ type modelHost struct {
 	idle    bool          // at some arrival since the last start it owed nothing
 	untold  int           // leases that have expired and that no start has told of
 	full    time.Duration // since when all slots are held; forever: they aren't
+	lined   time.Duration // when it came into the line for a place
 }
 
 func (h *modelHost) String() string {
