@@ -88,8 +88,9 @@ func TestManyNames(t *testing.T) {
 		kept := heapInUse() - before
 		// Fetches of robots.txt take a turn as well, so each name is known for a minute after its page;
 		// every tenth is blocked, which is kept for as long as it may count against the next answer.
-		owed := names/10 + 200*90
-		bound := robotsBytes*5/4 + (int64(hosts)+owed)*130 + names*40 + 2<<20
+		refused := names / 10
+		limits := (int64(hosts)+refused+200*90)*180 + refused*160
+		bound := robotsBytes*5/4 + limits + names*40 + 2<<20
 		t.Logf("soak: %d names, %d MB kept, bound %d MB: %.0f bytes a name; %v", names, kept>>20, bound>>20, float64(kept)/float64(names), log.Err())
 		if kept > bound {
 			t.Errorf("%d MB kept, more than %d", kept>>20, bound>>20)
