@@ -59,7 +59,7 @@ func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
 	}
 	refuses, doubts, forbids := m.p.refuses(o), m.p.cannot(o) && !left, m.p.forbids(o)
 	switch {
-	case refuses && !w.beforeBlock, (doubts || forbids) && h.refusals > 0 && !w.beforeBlock:
+	case refuses && (!w.beforeBlock || h.alone && h.refusals == 0 && h.bans == 0), (doubts || forbids) && h.refusals > 0 && !w.beforeBlock:
 		maintenance := o.Status == 503 && o.Refused == "" && !slices.Contains(m.p.refusals.Statuses, 503)
 		want.Blocked = h.refuse(a, refuses && !maintenance)
 		want.Kind, want.Row = "refused", h.refusals

@@ -37,7 +37,8 @@ import (
 //	any      Block                               blocked  by a person: no answer lifts it, only Clear
 //	any      Clear                               open
 //
-// An earlier request is one that started before the block was set. The limiter itself holds which
+// An earlier request is one that started before the block was set; its refusal counts all the same
+// where that block is of unsure answers, or of InARow such as 403. The limiter itself holds which
 // request probes. Outside of Config.Windows a key is held as if it were blocked, whatever its
 // state.
 type Refusals struct {
@@ -75,9 +76,9 @@ type Turn struct {
 // Observe does to s what o does, the outcome of the request of t. Effect.Until is left to the
 // caller. Where s.Lessons has changed, Learned is longer, and the counting of t begins anew.
 func (s *Refusals) Observe(r *Rules, o Outcome, t Turn) (e Effect) {
-	stopped := s.Stopped(t.Now)
-	earlier := t.Number <= s.SetAt || stopped
-	what := r.meaning(&o)
+	what, stopped := r.meaning(&o), s.Stopped(t.Now)
+	first := what == refused && s.Alone && s.Row+s.Bans == 0 // what holds is a pause, or a check
+	earlier := t.Number <= s.SetAt && !first || stopped
 	if (what == unsure || what == forbidden) && s.Row > 0 && !earlier {
 		what = refused // while refusals count, only probes start
 	}

@@ -85,6 +85,10 @@ func TestStatesOfRefusals(t *testing.T) {
 		{"429 late-429", 1, 10 * s, true, 1500 * time.Millisecond, false},
 		{"429 late-429-30s", 1, 30 * s, true, 1500 * time.Millisecond, false},
 		{"429 late-503", 1, 10 * s, true, 1500 * time.Millisecond, false},
+		{"503 a late-429", 1, 10 * s, true, 1500 * time.Millisecond, false}, // a pause is no block that it could be a part of
+		{"503 a late-429 late-429", 1, 10 * s, true, 1500 * time.Millisecond, false},
+		{"503 a late-429-30s 503 a", 2, s, true, 1500 * time.Millisecond, false},
+		{"503 a 200 b late-429", 0, 0, false, 0, false}, // of a trouble that is over
 
 		{"503 a", 1, s, true, 0, false},
 		{"none a", 1, s, true, 0, false},
@@ -115,6 +119,8 @@ func TestStatesOfRefusals(t *testing.T) {
 		{"403 403 403 403 403", 0, 0, true, 0, false},                                            // the next tells
 		{"403 403 200 403 403 403 403", 0, 0, false, 0, false},                                   // not in a row
 		{"403 403 403 403 403 late-403", 0, 0, true, 0, false},                                   // not the next
+		{"403 403 403 403 403 late-429", 1, 10 * s, true, 1500 * time.Millisecond, false},        // no block, either
+		{"403 403 403 403 403 403 late-429", 1, 60 * s, true, 2 * s, false},                      // a ban is one
 		{"403 403 403 403 403 200", 0, 0, false, 0, false},                                       // forbidden pages
 		{"403 403 403 403 403 403", 1, 60 * s, true, 2 * s, false},                               // a ban
 		{"403 403 403 403 403 403 403 403", 3, 240 * s, true, 2 * s, false},                      // it goes on
