@@ -27,13 +27,14 @@ const (
 //	a rest                           the next page decides
 //	the same, of a page right after  none: the trouble is the page's own
 //	which another one was served
+//	the same after 429 and the like  rest: 1 s, whichever page it is
 //	the fifth of 401, 402, 403, 451  no rest; one request alone
 //	the next of them                 rest: 60 s, doubling to 10 min
 //	any success                      all is over
 type rests struct {
 	rules     Rules
 	until     time.Time // end of the rest
-	setBy     *exchange // what set it, or made requests start alone
+	setBy     *exchange // what set it, made requests start alone, or refused: no answer to an earlier start counts
 	why       string    // the same in words
 	alone     bool
 	probe     *exchange   // the request that is alone; nil: none
@@ -96,11 +97,12 @@ func (c *checker) findRests() map[*exchange]Violation {
 func (r *rests) start(x *exchange) {
 	start := x.record.Start
 	switch {
-	case !r.alone:
-	case start.After(r.until.Add(forgiven)) && !r.until.IsZero():
+	case !r.alone && !r.asked:
+	case r.alone && start.After(r.until.Add(forgiven)) && !r.until.IsZero():
 		r.clear()
-	case !start.After(r.setBy.settled()) && start.Before(r.until):
+	case !start.After(r.setBy.settled()) && (r.asked || start.Before(r.until)):
 		r.early[x] = true
+	case !r.alone:
 	case start.Before(r.until.Add(-r.rules.Slack)):
 		r.report(x, r.setBy, r.until.Sub(r.setBy.settled()), r.why+", after which a host rests")
 	case r.probe != nil:
@@ -127,8 +129,10 @@ func (r *rests) answer(x *exchange, at instant) {
 	case r.rules.refusal(status), status == 429:
 		if !earlier {
 			r.clear()
-			r.asked = true
+		} else if !r.alone || r.asked || r.bans > 0 {
+			return // a part of a block
 		}
+		r.asked, r.setBy, r.why, r.forbidden, r.pending = true, x, fmt.Sprint(status), 0, ""
 	case status == 0 || status == 408 || status == 425 || status/100 == 5:
 		r.unsure(x, page, earlier)
 	case status == 401 || status == 402 || status == 403 || status == 451:
@@ -150,9 +154,11 @@ func (r *rests) answer(x *exchange, at instant) {
 func (r *rests) unsure(x *exchange, page string, earlier bool) {
 	s := r.suspects[page]
 	switch {
+	case r.asked && !earlier:
+		r.row = 0 // how long a row of refusals blocks is the crawler's policy
 	case s != nil && s.own:
 		return
-	case s != nil && !s.again && r.probes[x] && !earlier && !r.asked:
+	case s != nil && !s.again && r.probes[x] && !earlier:
 		s.again, r.pending = true, page
 		return
 	case s == nil:
@@ -163,9 +169,6 @@ func (r *rests) unsure(x *exchange, page string, earlier bool) {
 	}
 	r.pending = ""
 	r.row++
-	if r.asked {
-		r.row = 1
-	}
 	a, b := time.Second, time.Second
 	for n := 1; n < r.row && a < longestRest; n++ {
 		a, b = b, a+b

@@ -140,6 +140,13 @@ func failing(_ *politenesstest.Web, a *politenesstest.Site) {
 	a.Handle("/", politenesstest.Text("page")).Handle("/down", politenesstest.Status(503))
 }
 
+// failingAndBusy makes the site answer /down1 and /down2 with 503, and /busy with 429 after
+// half a second.
+func failingAndBusy(_ *politenesstest.Web, a *politenesstest.Site) {
+	a.Handle("/down1", politenesstest.Status(503)).Handle("/down2", politenesstest.Status(503)).
+		Handle("/busy", politenesstest.Slow(500*ms, politenesstest.Status(429, "Retry-After", "5")))
+}
+
 // refusing makes the site answer /busy once with 429 and a Retry-After.
 func refusing(after string) func(*politenesstest.Web, *politenesstest.Site) {
 	return func(_ *politenesstest.Web, a *politenesstest.Site) {
@@ -367,6 +374,11 @@ var rude = []habit{
 		c.every(second, "/down")
 		c.together("/1", "/2", "/3")
 	}},
+	{"takes the failure of a page after a 429 for its own", politenesstest.Block, politenesstest.Rules{}, failingAndBusy, func(c *crawler) {
+		c.together("/down1", "/busy")
+		time.Sleep(5 * second)
+		c.every(100*ms, "/down1", "/1")
+	}},
 	{"goes on into a ban", politenesstest.Block, politenesstest.Rules{}, func(_ *politenesstest.Web, a *politenesstest.Site) { a.Handle("/", politenesstest.Status(403)) }, func(c *crawler) {
 		c.every(second, "/1", "/2", "/3", "/4", "/5", "/6", "/7")
 	}},
@@ -529,6 +541,11 @@ var polite = []habit{
 	{"finds a page in trouble of its own", "", politenesstest.Rules{}, failing, func(c *crawler) {
 		c.every(second, "/down", "/down")
 		c.every(0, "/1", "/down", "/2", "/down", "/3")
+	}},
+	{"finds one that has failed after a 429", "", politenesstest.Rules{}, failingAndBusy, func(c *crawler) {
+		c.every(5*second, "/busy")
+		c.every(second, "/down1", "/1", "/down2", "/down1")
+		c.every(100*ms, "/down1", "/1", "/down1", "/2")
 	}},
 	{"finds pages that are forbidden", "", politenesstest.Rules{}, func(_ *politenesstest.Web, a *politenesstest.Site) { a.Handle("/secret/", politenesstest.Status(403)) }, func(c *crawler) {
 		c.every(0, "/1", "/secret/1", "/secret/2", "/secret/3", "/secret/4", "/secret/5", "/1", "/secret/6")
