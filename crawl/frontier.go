@@ -310,7 +310,7 @@ func (f *frontier) hasRoom(class int) bool {
 	if class == quick {
 		return true
 	}
-	part := f.max * f.number[slow] / (f.number[slow] + f.number[quick])
+	part := f.max * f.number[slow] / max(1, f.number[slow]+f.number[quick]) // no host: the last was forgotten while due
 	room := max(2, part, f.max-2-int(1.25*f.demand))
 	if f.flights[slow] >= room {
 		return false

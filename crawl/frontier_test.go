@@ -176,6 +176,7 @@ func TestRoom(t *testing.T) {
 		"two in any case":             {frontier{number: [2]int{99, 1}, demand: 99, flights: [2]int{0, 1}}, true, true, true},
 		"three quarters are unknown":  {frontier{number: [2]int{10, 10}, demand: 16, flights: [2]int{0, 6}, unknowns: 6}, true, false, true},
 		"nearly three quarters":       {frontier{number: [2]int{10, 10}, demand: 16, flights: [2]int{0, 5}, unknowns: 5}, true, true, true},
+		"no host is left":             {frontier{}, true, true, true},
 		"flights of quick ones alone": {frontier{number: [2]int{10, 10}, demand: 16, flights: [2]int{15, 0}}, true, true, true},
 	} {
 		f := tt.frontier
