@@ -47,7 +47,8 @@ type refusals struct {
 	checking bool
 	banned   bool
 
-	since  time.Time     // first refusal of the row, or answer of the ban
+	since  time.Time     // first refusal of the row
+	heard  time.Time     // last refusal that was an answer
 	last   time.Time     // last refusal of again or suspect
 	rest   time.Duration // between the two refusals of suspect
 	status int           // of the last refusal, which may be over; 0: no answer
@@ -123,11 +124,11 @@ func (s *refusals) observe(p *Page, probe bool, tries int, now time.Time) (v ver
 		v.done = append(v.done, p)
 		return v
 	}
-	if !s.alone() {
+	if s.row == 0 {
 		s.since = now
 	}
 	if s.status = 0; p.Response != nil {
-		s.status = p.Response.StatusCode
+		s.status, s.heard = p.Response.StatusCode, now
 	}
 	if what == forbidden {
 		s.forbid(p, earlier, &v)
@@ -312,7 +313,7 @@ func (s *refusals) giveBack() (pages []*Page) {
 
 // dead reports whether the host hasn't answered for so long that a crawl doesn't wait for it.
 func (s *refusals) dead(now time.Time) bool {
-	return s.row > 0 && s.status == 0 && now.Sub(s.since) > deadAfter
+	return s.row > 0 && s.status == 0 && now.Sub(s.since) > deadAfter && now.Sub(s.heard) > deadAfter
 }
 
 // deadAfter is longer than a server takes to be restarted or replaced.

@@ -175,6 +175,11 @@ func TestDryHosts(t *testing.T) {
 		if got := fmt.Sprint(s.dry()); got != tt.want || s.asksGood() != tt.asksGood {
 			t.Errorf("%s: %q, asks for good %v; want %q, %v", name, got, s.asksGood(), tt.want, tt.asksGood)
 		}
+		now := time.Unix(0, 0)
+		s.observe(&Page{good: tt.asksGood, Response: &http.Response{StatusCode: 429}}, true, 5, now)
+		if s.closed(now, time.Hour, 5) {
+			t.Errorf("%s: given up at the first refusal", name)
+		}
 	}
 }
 
@@ -218,6 +223,7 @@ func TestWhenAHostIsGivenUp(t *testing.T) {
 		"refused for long":            {refusals{good: good, row: 1, status: 503, since: began}, 61 * time.Minute, true, false},
 		"silent":                      {refusals{good: good, row: 1, since: began}, 14 * time.Minute, false, false},
 		"silent for long":             {refusals{good: good, row: 1, since: began}, 16 * time.Minute, false, true},
+		"silent, it has answered 503": {refusals{good: good, row: 2, since: began, heard: began.Add(5 * time.Minute)}, 16 * time.Minute, false, false},
 		"banned":                      {refusals{good: good, row: 5, status: 403, banned: true, since: began}, 0, false, false},
 		"banned, nothing was served":  {refusals{row: 5, status: 403, banned: true, since: began}, 0, true, false},
 		"banned, a try is left":       {refusals{row: 4, status: 403, banned: true, since: began}, 0, false, false},
