@@ -15,6 +15,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/politenesstest"
 )
 
 // TestLimits: of depth, pages, pages of a host, and URLs in memory.
@@ -48,6 +49,20 @@ func TestLimits(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestHeldPageIsNotOneTooMany: a page that was held until nothing is left to tell a ban from it isn't
+// visited while as many pages are under way as MaxPages allows.
+func TestHeldPageIsNotOneTooMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.Site("https://a.example").Handle("/0", politenesstest.Slow(5*time.Second, politenesstest.Status(http.StatusNotFound))).
+			Handle("/1", politenesstest.Status(http.StatusForbidden))
+		r.Site("https://b.example").Robots("User-agent: *\nCrawl-delay: 1\n").Handle("/", politenesstest.Slow(time.Minute, page("")))
+		r.crawl.MaxPages = 3
+		s := r.run(t.Context(), t, append(numbered("a.example", 2), numbered("b.example", 2)...)...)
+		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 3, crawl.Left: 1})
+	})
 }
 
 // TestWildcardDomain: a domain that answers for any name, and links to ever more of them, fills
