@@ -11,6 +11,7 @@ func FuzzHost(f *testing.F) {
 	f.Add(int64(0), int64(1e9), int64(2e8), int64(3e9), 200, int64(0), uint64(0))
 	f.Add(int64(5e9), int64(0), int64(0), int64(1), 429, int64(math.MaxInt64), uint64(1))
 	f.Add(int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), 429, int64(1), uint64(9))
+	f.Add(int64(0), int64(1e9), int64(2e8), int64(3e9), 503, int64(44), uint64(9))
 	r, err := (Config{}).Rules()
 	if err != nil {
 		f.Fatal(err)
@@ -50,7 +51,11 @@ func FuzzHost(f *testing.F) {
 		if tr.Until > now && !h.owes(r, now) {
 			t.Error("a block is no debt")
 		}
-		if h.gap < inForce || tr.Learned > lim.Delay.Ceiling || tr.Learned < min(inForce, lim.Delay.Ceiling) {
+		lowest := min(inForce, lim.Delay.Ceiling)
+		if status == 503 { // maintenance teaches no rate
+			lowest = 0
+		}
+		if h.gap < inForce || tr.Learned > lim.Delay.Ceiling || tr.Learned < lowest {
 			t.Errorf("a refusal taught a delay of %d, in force were %d and are %d", tr.Learned, inForce, h.gap)
 		}
 		if h.observe(r, &lease{lim: lim, ord: tr.SetAt + 1}, &Outcome{Status: 200}, now, tr.SetAt+1); tr.Row != 0 || tr.Blocks(now) {
