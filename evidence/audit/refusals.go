@@ -268,7 +268,7 @@ func (s *sequence) set(b *block) {
 func (s *sequence) block(x *exchange) {
 	switch {
 	case s.until <= x.start:
-	case s.hidden > s.from || s.limiter.local < x.start:
+	case s.hidden > s.from || s.limiter.local <= x.start:
 		s.a.openEnded(blocksKept, "whether a block was lifted by a start that isn't in the log, or before it by a person")
 	default:
 		s.violation(BrokenBlock, fmt.Sprintf("started %v before the end of a block", time.Duration(s.until-x.start)), s.at, s.a.place(x))
@@ -288,7 +288,7 @@ func (s *sequence) block(x *exchange) {
 // back before, and when that answer came is known.
 func (s *sequence) isAlone(p *exchange) bool {
 	safe := s.a.safe(p)
-	return p.fate == ended && p.flags&(unsent|again|vague) == 0 && (safe == 0 || p.answered-p.start <= safe-slack)
+	return p.fate == ended && p.flags&vague == 0 && (safe == 0 || p.answered-p.start <= safe-slack)
 }
 
 // forgiven reports whether the refusals before x may be too long ago to count at the given time.

@@ -11,6 +11,9 @@ const (
 	numbersBack    = "open, log whole: the numbers of a host's starts went back, as when a server has lost data: whether starts are missing there isn't known"
 	lostAnswers    = "open, blocks kept: what others were answered, or a person did, before a log was cut off"
 	maybeBack      = " kept: a slot that may have been taken back, where the record of that is missing"
+	usedBefore     = "open, log whole: a limiter that was in use before the log begins: the starts before it are in another log"
+	stops          = "open, every start ended: the log stops while requests are under way, as after a kill, or where bodies are never closed: these have no end"
+	answers        = "open, blocks kept: what a request that has no end was answered"
 	byAPerson      = "open, blocks kept: what an answer did to a host beside a person"
 )
 
@@ -136,7 +139,7 @@ func TestVerdictsOnStartsThatAKillMayHaveTaken(t *testing.T) {
 		`, numbersMissing},
 		{"one on the only slot, at the end of the log", `
 			1   page 1 slots=1
-			2.5 page 2 slots=1 seq=4
+			2.5 page 2 slots=1 seq=4 duration=1
 		`, numbersMissing},
 	})
 	checkRows(t, "policy leaseTTL=0\nsite \"\"", []row{{"two, where no slot is taken back", `
@@ -144,16 +147,16 @@ func TestVerdictsOnStartsThatAKillMayHaveTaken(t *testing.T) {
 		999 page 2 seq=5
 		2000 page 3
 	`, numbersMissing}})
+	checkRows(t, "policy leaseTTL=0 slots=1\nsite \"\" slots=1", []row{{"one on the only slot, which is never taken back", `
+		1   page 1 slots=1
+		999 page 2 seq=4 slots=1
+		2000 page 3 slots=1
+	`, `lines 6 and 9: sequence: start 3 is missing`}})
 }
 
 // TestVerdictsOnRequestsUnderWayAtAKill: what they were answered isn't known, unless the log tells what
 // that did to the host.
 func TestVerdictsOnRequestsUnderWayAtAKill(t *testing.T) {
-	const (
-		stops   = "open, every start ended: the log stops while requests are under way, as after a kill, or where bodies are never closed: these have no end"
-		answers = "open, blocks kept: what a request that has no end was answered"
-		between = "open, delays kept: a start so soon after an answer, or after several at about one time, that the limiter may have reckoned otherwise"
-	)
 	checkRows(t, usual, []row{
 		{"with a start after it", `
 			1   allow 1
@@ -172,8 +175,24 @@ func TestVerdictsOnRequestsUnderWayAtAKill(t *testing.T) {
 		`, answers + "\n" + stops + "\n" + numbersMissing},
 		{"an answer within a second of the end, where the record of a block may be lost", `
 			1   page 1 status=503
-			1.5 page 2
+			2.099999999 waiting
 		`, lostAnswers},
+		{"an answer a second before it", `
+			1   page 1 status=503
+			2.1 waiting
+		`, `lines 6 and 7: block: status 503, after which a host rests for a second, set no block`},
+		{"a probe: when its limiter heard of the answer isn't known", `
+			1   refused 1 status=429 until=@2.1
+			3   allow 2
+			3   start 2
+			4   page 3
+			4.5 clear 2
+		`, stops},
+		{"a start that may have lifted a block", `
+			1   refused 1 status=429 retryAfter=99 until=@100.1
+			50  page 2 seq=4
+			70  page 3
+		`, "open, blocks kept: whether a block was lifted by a start that isn't in the log, or before it by a person\n" + numbersMissing},
 		{"that may have failed, as its page did afterwards", `
 			1   allow 1
 			1   start 1
@@ -351,16 +370,12 @@ func TestVerdictsOnAPersonFarFromAnAnswer(t *testing.T) {
 	checkRows(t, usual, closed([]row{
 		{"at that time", "1 page 1 status=429\n2.1 block hand=true until=@10 status=0 refusals=0", byAPerson},
 		{"long after", "1 page 1 status=429\n2.2 block hand=true until=@10 status=0 refusals=0", refusal},
-		{"before the request", "1 page 1 status=429\n0.9 block hand=true until=@10 status=0 refusals=0", refusal + "\nlines 6 and 8: block: started 9s before the end of a block"},
+		{"before the request", "1 page 1 status=429\n0.999999999 block hand=true until=@10 status=0 refusals=0", refusal + "\nlines 6 and 8: block: started 9s before the end of a block"},
 	}))
 }
 
 // TestVerdictsOnAnswersThatAKillHasTaken: one that was on its way may have been a success between failures.
 func TestVerdictsOnAnswersThatAKillHasTaken(t *testing.T) {
-	const (
-		answers = "open, blocks kept: what a request that has no end was answered"
-		stops   = "open, every start ended: the log stops while requests are under way, as after a kill, or where bodies are never closed: these have no end"
-	)
 	const other = "policy inARow=2 by=U\nsite \"\" host=b.example\n40 page 1 host=b.example\n41 closed\nfile\n"
 	checkRows(t, other+"policy inARow=2\nsite \"\"", []row{
 		{"beside answers that forbid", `

@@ -118,6 +118,7 @@ func TestVerdictsOnTheLengthOfABlock(t *testing.T) {
 		{policy: "backoffStep=10 backoffCap=25", refusal: "refusals=3", long: 20},
 		{policy: "backoffStep=10 backoffCap=25", refusal: "refusals=4", long: 25},
 		{policy: "backoffStep=10 backoffCap=5", refusal: "", long: 5},
+		{policy: "backoffCap=0", refusal: "status=503 refusals=3", long: 2},          // no cap
 		{policy: "backoffStep=0.04 backoffCap=5", refusal: "until=@1.1", long: 0.04}, // no earlier than at once
 		{policy: "backoff=doubling backoffStep=10 backoffCap=100 jitterMin=0.1", refusal: "", long: 11},
 		{policy: "backoff=doubling backoffStep=10 backoffCap=100 jitterMin=0.1", refusal: "refusals=2", long: 22},
@@ -171,7 +172,8 @@ func TestVerdictsOnTheLengthOfABlock(t *testing.T) {
 		{policy: "", refusal: `rateLimit="\"p\";r=0;t=5, \"q\"; r=0; t=9"`, long: 9},
 		{policy: "", refusal: `rateLimit="\"p\";r=3;t=5"`, long: 1},
 		{policy: "", refusal: `rateLimit="\"p\";r=0;t=0"`, long: 1},
-		{policy: "", refusal: `rateLimit="r=0;t=7"`, long: 1}, // the first is its name
+		{policy: "", refusal: `rateLimit="r=0;t=7"`, long: 1},   // the first is its name
+		{policy: "", refusal: `rateLimit="p;r=0;t=7"`, long: 1}, // which is a string
 		{policy: "maxRetryAfter=2000000000", refusal: `rateLimit="\"p\";r=0;t=3000000000"`, long: 1e9},
 		{policy: "", refusal: `rateLimit="\"p\";r=0;t=5" retryAfter=7`, long: 7}, // Retry-After goes first
 	} {
@@ -231,11 +233,11 @@ func TestVerdictsOnRefusalsInARow(t *testing.T) {
 		`, `open, blocks kept: what a person, or an earlier process, has done to a host that had refused: its record doesn't say how the count of refusals goes on`},
 		{"a quiet time that forgives", `
 			1    refused 1 status=429 until=@2.1
-			1801.1 refused 2 status=429 until=@1802.2 refusals=1
+			1801 refused 2 status=429 until=@1802.1 refusals=1
 		`, ``},
 		{"a quiet time that is too short to forgive", `
 			1    refused 1 status=429 until=@2.1
-			1800.9 refused 2 status=429 until=@1802.1 refusals=1
+			1800.999999999 refused 2 status=429 until=@1802.1 refusals=1
 		`, `lines 10 and 12: contradiction: refusal 1 in a row, after 1`},
 		{"two in flight are one refusal", `
 			1    allow 1
@@ -262,10 +264,10 @@ func TestVerdictsOnRefusalsInARow(t *testing.T) {
 		{"and is kept, if it lengthens the block", `
 			1    allow 1
 			1    start 1
-			1.5  allow 2
-			1.5  start 2
+			1.6  allow 2
+			1.6  start 2
 			1.6  block 1 until=@2.6 refusals=1
-			1.6  block 2 until=@10.6 refusals=1
+			1.7  block 2 until=@10.7 refusals=1
 			1.7  end 1 status=429 latency=0.6
 			1.8  end 2 status=429 retryAfter=9
 			11   page 3
@@ -299,6 +301,10 @@ func TestVerdictsOnRefusalsInARow(t *testing.T) {
 			9    end 1 status=429 latency=8
 			12   page 3
 		`, `lines 8 and 9: block: status 429, which is a refusal here, set no block`},
+		{"a block of a request that started as its limiter heard of the answer", `
+			1    page 1 status=429 latency=0.5 duration=0.5
+			1.6  refused 2 status=429 until=@2.7
+		`, ``},
 		{"a block up to a second after it is, since its limiter may have heard of the other first", `
 			1    allow 1
 			1    start 1
@@ -328,8 +334,8 @@ func TestVerdictsOnAnswersThatForbid(t *testing.T) {
 	checkRows(t, usual, closed([]row{
 		{"five", five, ``},
 		{"six", six, `line 21: block: 6 answers such as 403 in a row set no block`},
-		{"five, and one more when they are forgiven", five + "1810 page 6 status=403", ``},
-		{"five, and one more just before that", five + "1800 page 6 status=403", `line 21: block: 6 answers such as 403 in a row set no block`},
+		{"five, and one more when they are forgiven", five + "1808 page 6 status=403", ``},
+		{"five, and one more just before that", five + "1807.999999999 page 6 status=403", `line 21: block: 6 answers such as 403 in a row set no block`},
 		{"a success as the sixth", five + "11 page 6\n13 page 7 status=403", ``},
 		{"a success between them", strings.Replace(six, "7 page 4 status=451", "7 page 4 status=451\n8 page 8 status=404", 1), ``},
 		{"an answer between them that says nothing", strings.Replace(six, "7 page 4 status=451", "7 page 4 status=451\n8 page 8 status=407", 1), `line 24: block: 6 answers such as 403 in a row set no block`},
@@ -358,7 +364,10 @@ func TestVerdictsOnAnswersThatForbid(t *testing.T) {
 		{"one that was in flight says nothing new", strings.Replace(six, "9 page 5", "8 allow 6\n8 start 6\n9 page 5", 1)[:len(six)-len("11 page 6 status=403\n\t")+len("8 allow 6\n8 start 6\n")] + "\n11 end 6 status=403 latency=3", ``},
 		{"a success in flight may have been between them", strings.Replace(six, "7 page 4", "6 allow 9\n6 start 9\n7 page 4", 1) + "12 end 9 latency=1.1", ``},
 		{"a success in flight that came too late for that", strings.Replace(six, "7 page 4", "6 allow 9\n6 start 9\n7 page 4", 1) + "20 end 9 latency=13.9", `line 23: block: 6 answers such as 403 in a row set no block`},
-		{"a success within a second of the first may have been before it", `1.9 page 9` + strings.Replace(six, "1 page", "2.4 page", 1), ``},
+		{"a success within a second of the first may have been before it", `1.4 page 9` + strings.Replace(six, "1 page", "2.4 page", 1), ``},
+		{"or of the last", six + "12 page 7", ``},
+		{"but not later", six + "12.000000001 page 7", `line 21: block: 6 answers such as 403 in a row set no block`},
+		{"a quota between them", five + "11 refused 8 status=407 refusals=0 until=@16.1 rateLimit=\"\\\"p\\\";r=0;t=5\"\n17 page 6 status=403", `line 25: block: 6 answers such as 403 in a row set no block`},
 		{"a block a little before the first may be that of all", "0.5 block hand=true until=@0.6 status=0 refusals=0" + six, ``},
 	}))
 	checkRows(t, `
@@ -415,8 +424,8 @@ func TestVerdictsOnPauses(t *testing.T) {
 		`},
 		{"no answer, too", `1 failed 1 error=reset`, `lines 6 and 7: block: an exchange without an answer, after which a host rests for a second, set no block`},
 		{"unless the caller left", `1 failed 1 error=cancelled left=true`, ``},
-		{"a second", `1 refused 1 status=503 until=@2.1`, ``},
-		{"less", `1 refused 1 status=503 until=@1.9`, `lines 6 and 8: block: a refusal that blocks for 1s set a block of 800ms`},
+		{"a second, as near as a limiter's clock is", `1 refused 1 status=503 until=@2`, ``},
+		{"less", `1 refused 1 status=503 until=@1.999999999`, `lines 6 and 8: block: a refusal that blocks for 1s set a block of 899.999999ms`},
 		{"the third in a row", `
 			1   refused 1 status=503 until=@2.1
 			3   refused 2 status=500 refusals=2 until=@4.1
@@ -448,12 +457,23 @@ func TestVerdictsOnPauses(t *testing.T) {
 			1   refused 1 status=500 until=@2.1
 			3   refused 2 status=429 until=@4.1
 		`, ``},
-		{"one that started before a block is a part of that", `
+		{"one that started before a block, or with it, is a part of that", `
+			1   allow 1
+			1   start 1
+			1.5 allow 2
+			1.5 start 2
+			1.5 block 1 until=@2.5
+			1.6 end 1 status=429 latency=0.5
+			3   end 2 status=500 retryAfter=9 latency=1.4
+		`, ``},
+		{"and not its page's own trouble", `
 			1   allow 2
 			1   start 2
 			1.5 refused 1 status=429 until=@2.6
 			3   end 2 status=500 latency=1.9
-		`, ``},
+			4   cleared 3
+			6   page 12 url=/2 status=500
+		`, unclear},
 		{"after a block that was lifted it is one by itself", `
 			1   refused 1 status=429 until=@2.1
 			3   cleared 2
@@ -521,10 +541,10 @@ func TestVerdictsOnPauses(t *testing.T) {
 			3   page 2 status=403
 			5   page 3 status=403
 			7   page 4 status=403
-			8   allow 6
-			8   start 6
-			9   page 5 status=403
-			10  end 6 status=503 latency=2
+			9   page 5 status=403 latency=0.5 duration=0.5
+			9.5 allow 6
+			9.5 start 6
+			10  end 6 status=503 latency=0.5
 			12  page 7
 		`, "open, blocks kept: whether a request was in flight when answers such as 403 were to be told from a ban"},
 	}))
@@ -532,41 +552,48 @@ func TestVerdictsOnPauses(t *testing.T) {
 
 // TestVerdictsOnProbes: after a block one request starts, and the others wait for its answer.
 func TestVerdictsOnProbes(t *testing.T) {
-	checkRows(t, usual, closed([]row{
+	const probe = `
+		1   refused 1 status=429 until=@2.1
+		3   allow 2
+		3   start 2
+	`
+	const beside = `lines 10 and 12: block: started 900ms before the answer to a probe`
+	checkRows(t, usual+probe, closed([]row{
 		{"one beside it", `
-			1   refused 1 status=429 until=@2.1
-			3   allow 2
-			3   start 2
 			4   page 3
 			5   clear 2
 			5   end 2 latency=2
-		`, `lines 10 and 12: block: started 900ms before the answer to a probe`},
-		{"one behind it", `
-			1   refused 1 status=429 until=@2.1
-			3   allow 2
-			3   start 2
+		`, beside},
+		{"one behind it, as near as a limiter's clock is", `
 			5   clear 2
-			5.1 page 3
+			4.9 page 3
 			7   end 2 latency=2
 		`, ``},
-		{"one beside another, after an answer that may be a page's own trouble", `
-			1   refused 1 status=503 until=@2.1
-			3   page 11 url=/1 status=503
-			5   allow 2
-			5   start 2
-			6   page 3
-			7   clear 2
-			7   end 2 latency=2
-		`, `lines 13 and 15: block: started 900ms before the answer to a probe`},
-		{"one beside another whose slot was taken back", `
-			1   refused 1 status=429 until=@2.1
-			3   allow 2
-			3   start 2
-			304 expired seq=3
-			305 page 3
-			310 end 2 latency=307
+		{"one beside it, until its slot may be taken back", `
+			301 page 3
+			302 end 2 latency=299
+		`, beside},
+		{"and then", `
+			303 expired seq=3
+			303.2 page 3
+			310 end 2 latency=300.5
 		`, ``},
+		{"one beside it, though it loses its connection", `
+			4   page 3
+			5   resent 2
+			6   clear 2
+			6   end 2 seq=5 start=@5 duration=1 latency=1
+		`, beside},
 	}))
+	checkRows(t, usual, closed([]row{{"one beside another, after an answer that may be a page's own trouble", `
+		1   refused 1 status=503 until=@2.1
+		3   page 11 url=/1 status=503
+		5   allow 2
+		5   start 2
+		6   page 3
+		7   clear 2
+		7   end 2 latency=2
+	`, `lines 13 and 15: block: started 900ms before the answer to a probe`}}))
 }
 
 // TestVerdictsOnALateRefusalOfAFleet: it lengthens the block that another one has set, and isn't counted.
@@ -590,7 +617,13 @@ func TestVerdictsOnALateRefusalOfAFleet(t *testing.T) {
 // the block before.
 func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 	checkRows(t, usual, closed([]row{
-		{"a block as long as that", `1 refused 1 status=200 refusals=0 until=@6.1 rateLimit="\"p\";r=0;t=5"`, ``},
+		{"a block as long as that, and no probe after it", `
+			1   refused 1 status=200 refusals=0 until=@6.1 rateLimit="\"p\";r=0;t=5"
+			7   allow 2
+			7   start 2
+			7.5 page 3
+			9   end 2 latency=2
+		`, ``},
 		{"none", `
 			1 page 1 rateLimit="\"p\";r=0;t=5"
 			4 page 2
@@ -603,6 +636,7 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 		},
 		{"one within a limiter's leeway", `1 refused 1 status=200 refusals=0 until=@6 rateLimit="\"p\";r=0;t=5"`, ``},
 		{"a block by an answer that asks for none", `1 refused 1 status=200 until=@6.1`, `lines 6 and 8: contradiction: a block was set by an answer that asks for none`},
+		{"that isn't counted", `1 refused 1 status=200 refusals=0 until=@6.1`, `lines 6 and 8: contradiction: a block was set by an answer that asks for none`},
 		{"it ends the row of refusals", `
 			1   refused 1 status=429 until=@2.1
 			3   refused 2 status=200 refusals=0 until=@8.1 rateLimit="\"p\";r=0;t=5"
@@ -612,6 +646,11 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 			1   page 1 status=301 retryAfter=9
 			2   page 2
 		`, ``},
+		{"nor does it end a row that its record doesn't end", `
+			1   refused 1 status=429 until=@2.1
+			3   page 2 status=301 retryAfter=9
+			5   refused 3 status=429 until=@6.1
+		`, `lines 13 and 15: contradiction: refusal 1 in a row, after 1`},
 		{"a block by another try", `
 			1   allow 1
 			1   start 1
@@ -664,6 +703,20 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 			1   block restored=true until=@9 status=429
 			5   page 2
 		`, `lines 5 and 7: block: started 4s before the end of a block`},
+		{"a block that an earlier process was told longer", `
+			1   refused 1 status=429 retryAfter=9 until=@10.1
+			log
+			policy
+			4   block restored=true until=@5 status=0
+			site "" at=6
+		`, `lines 7 and 11: block: started 4.1s before the end of a block`},
+		{"refusals that go on in the next process", `
+			1   refused 1 status=429 until=@2.1
+			log
+			policy
+			site "" at=3
+			5   refused 2 status=500 kind=refused refusals=2 until=@6.1
+		`, ``},
 		{"the same in its older words", `
 			1   block until=@9 status=0 reason="restored: status 429"
 			5   page 2
@@ -697,6 +750,10 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 			1.5 block hand=true until=@9 status=0 refusals=0
 			5   page 2
 		`, `lines 8 and 10: block: started 4s before the end of a block`},
+		{"a person lifts what isn't blocked", `
+			3   clear hand=true status=0
+			5   page 2
+		`, ``},
 		{"a block by nobody", `
 			1   page 1
 			1.5 block until=@9 status=0
@@ -722,15 +779,15 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 			lines 10 and 12: block: status 500, which is a refusal here, set no block
 		`},
 		{"a block lifted by a request from before it", `
-			1   allow 1
-			1   start 1
-			1.5 refused 2 status=429 retryAfter=9 until=@10.6
+			1   refused 2 status=429 latency=0.5 duration=0.5 retryAfter=9 until=@10.5
+			1.5 allow 1
+			1.5 start 1
 			2   clear 1
-			2   end 1 latency=1
+			2   end 1 latency=0.5
 			5   page 3
 		`, `
-			lines 6 and 9 and 12: contradiction: a block was lifted by a request that had started before it
-			lines 9 and 14: block: started 5.6s before the end of a block
+			lines 7 and 10 and 12: contradiction: a block was lifted by a request that had started before it
+			lines 7 and 14: block: started 5.5s before the end of a block
 		`},
 		{"another status in the record of the block", `
 			1   allow 1

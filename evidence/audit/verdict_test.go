@@ -35,7 +35,8 @@ import (
 // where the line doesn't say otherwise; site is the fetch of robots.txt a minute before, as start 1;
 // page is a whole trip, robots_allowed to fetched, and refused and cleared have the record of a
 // block or its end in it, too. Starts are numbered by themselves, and an end repeats what its start
-// says. A value with @ is a moment, and - leaves the member out. closed is what Close seals a log
+// says. A value with @ is a moment, and - leaves the member out. A policy with clock=100 is one of a
+// process whose limiter's clock, by which its starts have a stamp, is 100 s ahead. closed is what Close seals a log
 // with, file begins another log, which is read beside the one before, and log one that follows in
 // the same file.
 //
@@ -194,6 +195,7 @@ type scribe struct {
 	files  []*strings.Builder
 	n      int                // number of the last line in its log
 	by     string             // Transport
+	clock  string             // how far its limiter's clock is ahead, in seconds; "": it is the same
 	logs   int                // number of logs in the file before this one
 	seq    map[string]int     // by host
 	starts map[string]members // by trip and attempt
@@ -314,6 +316,11 @@ func (s *scribe) policy(m members) {
 		} {
 			m.sure(name, v)
 		}
+		s.clock = m["clock"]
+		delete(m, "clock")
+		if m["process"] != "" {
+			s.seq = map[string]int{}
+		}
 		d.sure("by", fmt.Sprint("T", strings.Repeat("'", s.logs)))
 		s.by = d["by"]
 	} else {
@@ -417,10 +424,14 @@ func (s *scribe) told(at, verb, trip string, m members) {
 		m.sure("start", moment(at))
 		m.sure("delay", 0.5)
 		m.sure("slots", 2)
-		if prev := s.prev(m["host"], at); prev != "" {
+		stamped := later(at, s.clock)
+		if s.clock != "" {
+			m.sure("at", moment(stamped))
+		}
+		if prev := s.prev(m["host"], stamped); prev != "" {
 			m.sure("prev", moment(prev))
 		}
-		s.stamps[m["host"]] = append(s.stamps[m["host"]], stamp{at, key})
+		s.stamps[m["host"]] = append(s.stamps[m["host"]], stamp{stamped, key})
 		s.starts[key], s.times[key] = m, at
 	case "end", "fail":
 		for _, name := range []string{"seq", "start"} {
