@@ -205,7 +205,7 @@ func (r *Report) String() string {
 	if len(r.Hosts) > 0 {
 		fmt.Fprint(b, "\nslowest hosts\tstarts\tlatency\tmin gap\tmax delay\twaited\tdisallowed\tblocks\trefusals\n")
 	}
-	for _, h := range r.mostOf(func(h *HostReport) float64 { return float64(h.Latency / time.Microsecond) })[:min(len(r.Hosts), shown)] {
+	for _, h := range r.mostOf(func(h *HostReport) float64 { return float64(h.Latency) })[:min(len(r.Hosts), shown)] {
 		waited := any("-") // by the Transport; a crawler may do all of the waiting itself
 		if h.Wait > 0 {
 			waited = printable.Duration(h.Wait)

@@ -72,7 +72,10 @@ func TestCheckProvesAcrossRuns(t *testing.T) {
 
 // TestCheckTakesAClockThatWasSetBack between two runs: the second can't keep the end that the first has told.
 func TestCheckTakesAClockThatWasSetBack(t *testing.T) {
-	first := run(func(s *story) { s.refused(1, 90_000, 93_600) })
+	first := run(func(s *story) {
+		s.page(1, 3000)
+		s.refused(2, 90_000, 93_600)
+	})
 	second := run(func(s *story) {
 		s.blocked(0, 4000, 7600, func(d *evidence.Decision) { d.Status, d.Kind, d.Refusals, d.Restored = 0, "", 0, true })
 		s.page(1, 7601)

@@ -49,11 +49,20 @@ func TestVerdictsOnWhoIsAlone(t *testing.T) {
 			3.5 cleared 3 latency=0.2
 			4   end 2 robotsTxt=true latency=1
 		`, `lines 9 and 11: block: started 400ms before the answer to a probe`},
-		{"after the fifth 403, alone", five + `
+		{"after the fifth 403, alone until it is served", five + `
 			11  allow 6
 			11  start 6
 			13  end 6 latency=2
-			13.5 page 7
+			13  allow 7
+			13  start 7
+			13.5 page 8
+			15  end 7 latency=2
+		`, ``},
+		{"but not beside one that had started when the limiter heard of the fifth", strings.Replace(five, "page 5", "page 5 latency=0.6 duration=0.6", 1) + `
+			9.7 allow 6
+			9.7 start 6
+			10.3 page 7 status=407
+			12  end 6 status=403 latency=2.3
 		`, ``},
 		{"and beside another", five + `
 			11  allow 6
@@ -102,6 +111,7 @@ func TestVerdictsOnWhatIsTakenOut(t *testing.T) {
 		{"the Date", `1 page 1 noDate=-`, `open, times agree with the servers': an answer without its Date, and no word that the server sent none`},
 		{"the number", `1 page 1 seq=0`, `open, log whole: starts without numbers: whether some are missing isn't known`},
 		{"the start before, which its number shows as well", `1 page 1 prev=-`, ``},
+		{"the start before, which had ended within a second", `-58.9 page 1 seq=0 prev=-`, `open, log whole: starts without numbers: whether some are missing isn't known`},
 	}))
 	checkRows(t, "policy process=P\nsite \"\" at=-50", closed([]row{{"the start before, in a fleet", `1 page 1 prev=-`, `
 		open, delays kept: a start of a fleet without its stamp by the limiter's clock (at), as while the server can't be reached
@@ -135,6 +145,12 @@ func TestVerdictsOnWhoSharesALimiter(t *testing.T) {
 		{"the same limits", `policy by=U`, ``},
 		{"other limits", `policy by=U slots=3`, `lines 1 and 5: contradiction: other limits than those of another Transport that has the same limiter`},
 		{"other limits of another limiter", `policy by=U slots=3 limiter=M`, ``},
+		{"of the same process", "policy by=U process=P limiter=M\npolicy by=V process=P limiter=M slots=3", `
+			lines 5 and 6: contradiction: other limits than those of another Transport that has the same limiter
+		`},
+		{"of another process, which was started with others", "policy by=U process=P limiter=M\npolicy by=V process=Q limiter=M slots=3", `
+			open, delays kept: processes that share a limiter and state different limits
+		`},
 		{"a start that it knew of", `
 			1 page 1
 			3 page 2 prev=@1
@@ -143,6 +159,10 @@ func TestVerdictsOnWhoSharesALimiter(t *testing.T) {
 			1 page 1
 			3 page 2 prev=@2
 		`, `line 9: sequence: the limiter knew of a start 1s before this one, which no log has`},
+		{"one that names itself", `
+			1 page 1
+			3 page 2 prev=@3
+		`, `line 9: sequence: the limiter knew of a start 0s before this one, which no log has`},
 		{"one that was given up for another", `
 			1   page 1
 			2   page 2 prev=@1.5
@@ -193,6 +213,7 @@ func TestVerdictsOnWindowsOfABudget(t *testing.T) {
 			1  page 1 window=@0
 			61 page 2 window=@0
 		`, `line 9: budget: 2 of 1 pages`},
+		{"one that begins with its page", `1 page 1 window=@1`, ``},
 		{"a window to come", `1 page 1 window=@60`, `line 6: contradiction: a page of a window that hadn't begun`},
 	}))
 }

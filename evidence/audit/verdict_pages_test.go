@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -8,6 +9,10 @@ import (
 // TestVerdictsOnBudgets: nothing is spent past a limit, whoever names it, and what is spent is counted
 // anew: a navigation is one page, with all its redirects and tries.
 func TestVerdictsOnBudgets(t *testing.T) {
+	var rules strings.Builder
+	for i := range 10_000 {
+		fmt.Fprintf(&rules, "3 rule %d\n", 10+i)
+	}
 	checkRows(t, "policy pages=2\nsite \"\"", []row{
 		{"as many pages as there are", `
 			1   page 1
@@ -144,6 +149,16 @@ func TestVerdictsOnBudgets(t *testing.T) {
 			1   page 1
 			1.5 warn limit=pages used=1 max=3
 			2   page 2
+		`, ``},
+		{"a redirect, and a second try, that are remembered over ten thousand pages", `
+			1   page 1 status=302 location=/two
+			2   refused 2 status=500 until=@3.1
+			2.2 retry 2
+			` + rules.String() + `
+			4   start 2 attempt=2
+			4.1 clear 2 attempt=2
+			4.2 end 2 attempt=2
+			5   page 3 url=/two redirects=1 from=1
 		`, ``},
 		{"pages of all hosts together", `
 			site "" host=b.example at=-50

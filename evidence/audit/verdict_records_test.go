@@ -108,6 +108,11 @@ func TestVerdictsOnRecordsThatCannotBeTrue(t *testing.T) {
 			1 start 1
 			1.2 end 1 start=@1.1
 		`, `lines 6 and 7: contradiction: two records of one request give different starts or numbers`},
+		{"two numbers of one start", `
+			1 allow 1
+			1 start 1
+			1.2 end 1 seq=3
+		`, `lines 6 and 7: contradiction: two records of one request give different starts or numbers`},
 		{"two URLs of one request", `
 			1 allow 1
 			1 start 1
@@ -250,12 +255,12 @@ func TestVerdictsOnDates(t *testing.T) {
 		{"seven seconds early", `
 			1 page 1 latency=0` + date("03:00:01") + `
 			30 page 2` + date("03:00:23"), disagrees},
-		{"six seconds early, which may be five", `
+		{"six seconds early, which may be five and a 5000th of the time between", `
 			1 page 1 latency=0` + date("03:00:01") + `
-			30 page 2 latency=0` + date("03:00:24"), ``},
-		{"six seconds late", `
+			30.00580116 page 2 latency=0` + date("03:00:24"), ``},
+		{"six seconds late, which may be as many", `
 			1 page 1 latency=0` + date("03:00:01") + `
-			30 page 2 latency=0` + date("03:00:36"), ``},
+			29.99420116 page 2 latency=0` + date("03:00:36"), ``},
 		{"seven seconds late", `
 			1 page 1` + date("03:00:01") + `
 			30 page 2` + date("03:00:37"), disagrees},

@@ -87,6 +87,10 @@ func TestVerdictsInTheTextOfAReport(t *testing.T) {
 	if got := judge(t, usual+"1 page 1\nlog\npolicy\nsite \"\" at=50"); len(got.Promised) != 1 || got.Promises[6].String()+got.Promises[6].Proof != "nothing to keeppages" {
 		t.Errorf("without limits, got\n%v", got)
 	}
+	if got, want := judge(t, "policy robots=ignored retries=0").Promised[0],
+		"2 slots a host, 500ms or more between starts (Fixed), robots.txt ignored, refusals block fibonacci from 1s to 10m0s"; got != want {
+		t.Errorf("of no limits, got %q, want %q", got, want)
+	}
 	if got := judge(t, "").String(); got != `0 records, 0 hosts
 
 delays kept                    open 1  gaps between starts
@@ -150,6 +154,36 @@ func TestWarningsOfRefusals(t *testing.T) {
 	}
 }
 
+// TestVerdictsNameTenHostsThatRefuse and no more.
+func TestVerdictsNameTenHostsThatRefuse(t *testing.T) {
+	for n, want := range map[int]string{10: "", 11: "  and 1 more host\n"} {
+		r := audit.Report{Hosts: slices.Repeat([]audit.HostReport{{Host: "h.example", Answers: 10, RefusalShare: 0.5}}, n)}
+		text := r.String()
+		if strings.Count(text, "h.example refused 50 %") != 10 || strings.Contains(text, "more host") != (want != "") || !strings.Contains(text, want) {
+			t.Errorf("%d hosts:\n%s", n, text)
+		}
+	}
+}
+
+// TestEachBlockIsCountedOnce: one that an earlier process was told is another one only where it is longer, and what
+// lifts a block is none.
+func TestEachBlockIsCountedOnce(t *testing.T) {
+	const refused = usual + "1 refused 1 status=429 retryAfter=9 until=@10.1\n"
+	const next = refused + "log\npolicy\nsite \"\" at=20\n"
+	for log, want := range map[string]int{
+		refused: 1,
+		refused + "2 block hand=true until=@5 status=0": 2,
+		refused + "2 clear hand=true status=0":          1,
+		next + "4 block restored=true until=@10.1":      1,
+		next + "4 block restored=true until=@11":        2,
+		usual + "4 block restored=true until=@11":       1,
+	} {
+		if got := judge(t, log).Hosts[0].Blocks; got != want {
+			t.Errorf("%d blocks, want %d, in\n%s", got, want, log)
+		}
+	}
+}
+
 func TestVerdictsInFigures(t *testing.T) {
 	r := judge(t, eventful)
 	for i, want := range []audit.HostReport{
@@ -173,6 +207,9 @@ func TestVerdictsInFigures(t *testing.T) {
 	}
 	if len(r.Promised) != 1 || !strings.HasPrefix(r.Promised[0], "2 slots a host, ") {
 		t.Errorf("%q", r.Promised)
+	}
+	if p := r.Promise("delays kept"); p.Proved != 9 {
+		t.Errorf("%+v", p)
 	}
 	if r.Lines != 39 || r.Logs != 1 || !r.OK() || r.Complete() {
 		t.Errorf("%d lines, %d logs", r.Lines, r.Logs)
@@ -206,6 +243,9 @@ func TestVerdictsInFiguresOfLies(t *testing.T) {
 	}
 	if want := (500 * time.Millisecond / 5); r.Hosts[0].Latency != want || r.Hosts[0].Disallowed != 2 {
 		t.Errorf("%+v, want a latency of %v", r.Hosts[0], want)
+	}
+	if r := judge(t, usual+"1 page 1\n2 failed 2 error=reset latency=0.4 duration=0.5"); r.Hosts[0].Latency != 100*time.Millisecond {
+		t.Errorf("%+v, want a latency of 0.1 s, which is that of what was answered", r.Hosts[0])
 	}
 	if r := judge(t, usual+"1 page 1\n2 waiting timestamp=-"); !r.First.Equal(moment("-60")) || !r.Last.Equal(moment("1.2")) {
 		t.Errorf("from %v to %v", r.First, r.Last)

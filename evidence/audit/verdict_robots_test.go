@@ -34,11 +34,11 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 		`, ``},
 		{"the old copy holds for a second more", `
 			site "" at=1
-			2.09 deny 1 url=/no copy=` + sumOf("User-agent: *\nDisallow: /no\n")[:8] + `
+			2.099999999 deny 1 url=/no copy=` + sumOf("User-agent: *\nDisallow: /no\n")[:8] + `
 		`, ``},
 		{"and no longer", `
 			site "" at=1
-			2.11 deny 1 url=/no copy=` + sumOf("User-agent: *\nDisallow: /no\n")[:8] + `
+			2.1 deny 1 url=/no copy=` + sumOf("User-agent: *\nDisallow: /no\n")[:8] + `
 		`, `lines 7 and 8: verdict: robots.txt allows /no (no rule)`},
 		{"an old copy holds for a second more where none can be had", `
 			site "" at=1
@@ -191,13 +191,13 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 		{"one that an earlier process fetched, as its log shows", `
 			log
 			policy
-			100 robots text="User-agent: *\nDisallow: /no\n" status=200 restored=true start=@-59.9
+			100 robots text="User-agent: *\nDisallow: /no\n" status=200 restored=true start=@-58.9
 			102.2 page 1
 		`, ``},
 		{"one that it fetched before another", `
 			log
 			policy
-			100 robots text="User-agent: *\nDisallow: /no\n" status=200 restored=true start=@50
+			100 robots text="User-agent: *\nDisallow: /no\n" status=200 restored=true start=@-58.899999999
 			102.2 page 1
 		`, `open, verdicts right: a robots.txt that an earlier process fetched, whose log isn't here`},
 		{"another than it fetched", `

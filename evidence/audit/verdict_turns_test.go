@@ -44,6 +44,16 @@ func TestVerdictsOnGaps(t *testing.T) {
 			4   start 2 crawlDelay=3 delay=3
 			4.2 end 2
 		`, ``},
+		{"and nobody knows whether it was", `
+			1   page 1
+			1.5 allow 2
+			1.5 start 2 crawlDelay=3 delay=3
+		`, "open, delays kept: a start that may have been given back unused: it has no end\n" + stops},
+		{"a start that doesn't say its delay", `
+			1   allow 1
+			1   start 1 crawlDelay=3 delay=0
+			1.1 end 1
+		`, ``},
 		{"a delay under the crawl-delay", `
 			1   allow 1
 			1   start 1 crawlDelay=3 delay=2
@@ -115,6 +125,15 @@ func TestVerdictsOnGaps(t *testing.T) {
 		`, `
 			lines 13 and 16: gap: 1s between two starts, delay in force 2s
 		`},
+		{"from the next start on", `
+			1   page 1
+			2   page 2
+			policy host=a.example slots=1 delayMin=2 adaptive=Fixed
+			3   page 3
+			4   page 4
+		`, `
+			lines 13 and 16: gap: 1s between two starts, delay in force 2s
+		`},
 	})
 	checkRows(t, "policy fromEnd=true slots=1\nsite \"\"", []row{
 		{"from the end", `
@@ -153,8 +172,8 @@ func TestVerdictsOnGaps(t *testing.T) {
 			302 expired seq=2
 		`, `lines 6 and 9: gap: 400ms between an end and the next start, delay in force 500ms`},
 		{"nor from one that has ended late", `
-			1   page 1 duration=300.8
-			302 page 2
+			1   page 1 duration=301
+			302.2 page 2
 			303 expired seq=2
 		`, "open, delays" + maybeBack},
 		{"one that nobody took back", `
@@ -185,7 +204,7 @@ func TestVerdictsOnSlots(t *testing.T) {
 			1.5 allow 2
 			1.5 start 2
 			2   page 3
-			2.000000001 end 1
+			1.9 end 1 duration=1.000000001
 			3   end 2
 		`, `lines 8 and 10: concurrency: 3 in flight on 2 slots`},
 		{"three on two, the ends known before", `
@@ -237,6 +256,12 @@ func TestVerdictsOnSlots(t *testing.T) {
 			line 8: end: a start without an end
 			lines 8 and 10: concurrency: 3 in flight on 2 slots
 		`},
+		{"a request that is started again before its end", `
+			1   allow 1
+			1   start 1
+			2   start 1
+			3   end 1
+		`, `line 6: end: a start without an end`},
 		{"a start whose number is in flight", `
 			1   allow 1
 			1   start 1
@@ -324,6 +349,7 @@ func TestVerdictsOnSlots(t *testing.T) {
 			301  page 3
 			303  end 1
 			303  end 2
+			9999 closed
 		`, "open, slots" + maybeBack},
 		{"of one that has ended, whose slot nobody has any more", `
 			1    page 1
@@ -414,10 +440,10 @@ func TestVerdictsOnSlots(t *testing.T) {
 			1   start 1
 			1.5 allow 2 host=b.example
 			1.5 start 2 host=b.example
-			302 expired seq=2
-			302 page 3 host=c.example
-			303 end 2
-			303 end 1
+			301 page 3 host=c.example
+			305 expired seq=2
+			306 end 2
+			306 end 1
 		`, ``},
 		{"one that was taken back, and two that weren't", `
 			1   allow 1
@@ -550,6 +576,7 @@ func TestVerdictsOnSlots(t *testing.T) {
 
 // TestVerdictsOnNumbersOfStarts: a hole in them is a start that was left out.
 func TestVerdictsOnNumbersOfStarts(t *testing.T) {
+	checkRows(t, "policy\nsite \"\" seq=7 prev=@-60.1", closed([]row{{"those before the log, of a limiter that was in use", ``, usedBefore}}))
 	checkRows(t, usual, []row{
 		{"one is missing", `
 			1   page 1
@@ -576,6 +603,11 @@ func TestVerdictsOnNumbersOfStarts(t *testing.T) {
 			3   page 3 seq=5
 			2   page 2 seq=4 instead=3
 		`, ``},
+		{"one was given up, and started all the same", `
+			1   page 1
+			2   page 2
+			3   page 3 instead=3
+		`, `line 9: sequence: start 3 was given up`},
 		{"another was given up than the one that is missing", `
 			1   page 1
 			2   page 2 seq=5 instead=3
