@@ -33,6 +33,7 @@ func TestVerdictsOnWhatRefusalsTeach(t *testing.T) {
 		{"less than 20 s later", cleared(3) + page(22, 4, 2.99) + "\n28 page 5", short},
 		{"the next step is 20 s after that", cleared(3) + page(25, 4, 2.94) + page(46, 5, 2.8812) + "\n49 page 6", ``},
 		{"and not sooner", cleared(3) + page(10, 4, 3) + page(24.2, 5, 2.94) + page(28, 6, 2.8812) + "\n32 page 7", short},
+		{"wherever one as long was between", cleared(3) + page(10, 4, 3) + page(24.2, 5, 2.94) + "\n28 page 6", ``},
 		{"from the sixth step on 4 %", cleared(3) + page(126, 4, 2.6033) + "\n129 page 5", ``},
 		{"and no more", cleared(3) + page(126, 4, 2.6032) + "\n129 page 5", short},
 		{"what is left of it is the least", cleared(3) + "\n1500 page 4\n1503 page 5", ``},
