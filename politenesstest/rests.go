@@ -30,7 +30,7 @@ const (
 //	the same after 429 and the like  rest: 1 s, whichever page it is
 //	the fifth of 401, 402, 403, 451  no rest; one request alone
 //	the next of them                 rest: 60 s, doubling to 10 min
-//	any success                      all is over
+//	any success but of robots.txt    all is over
 type rests struct {
 	rules     Rules
 	until     time.Time // end of the rest
@@ -139,6 +139,7 @@ func (r *rests) answer(x *exchange, at instant) {
 		if !earlier && !x.isRobots && !r.asked {
 			r.forbid(x)
 		}
+	case x.isRobots: // hosts serve it to crawlers that they refuse their pages
 	default:
 		delete(r.suspects, page)
 		if s := r.suspects[r.pending]; s != nil {

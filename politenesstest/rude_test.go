@@ -379,6 +379,13 @@ var rude = []habit{
 		time.Sleep(5 * second)
 		c.every(100*ms, "/down1", "/1")
 	}},
+	{"takes robots.txt for the end of a trouble", politenesstest.Block, politenesstest.Rules{}, func(w *politenesstest.Web, a *politenesstest.Site) {
+		failing(w, a)
+		a.Latency(100 * ms)
+	}, func(c *crawler) {
+		c.every(second, "/down", "/robots.txt")
+		c.together("/1", "/2")
+	}},
 	{"goes on into a ban", politenesstest.Block, politenesstest.Rules{}, func(_ *politenesstest.Web, a *politenesstest.Site) { a.Handle("/", politenesstest.Status(403)) }, func(c *crawler) {
 		c.every(second, "/1", "/2", "/3", "/4", "/5", "/6", "/7")
 	}},

@@ -70,8 +70,8 @@ func (v Violation) text() string {
 //     a later answer doesn't lengthen the block of an earlier one by less than that);
 //   - starts within Rules.Rest of an answer that may come from a rate limit (5xx, 408, 425, none):
 //     a second and, in a row, Fibonacci steps of it, at most five minutes; and more than one start
-//     at a time from then on, until a success. A page that fails again alone, while the next one is
-//     served, has a trouble of its own, which asks for nothing;
+//     at a time from then on, until a success of another page than robots.txt. A page that fails
+//     again alone, while the next one is served, has a trouble of its own, which asks for nothing;
 //   - more than one start at a time after five answers in a row of 401, 402, 403 and 451, until a
 //     success; one more such answer is a ban: nothing starts for 60 s, doubling to 10 minutes;
 //   - fetches that robots.txt disallows. Fetches of robots.txt itself, and of where
