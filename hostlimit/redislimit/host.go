@@ -11,8 +11,8 @@ import (
 
 // A host is what this process knows of a key, and its waiters here. Only the first of its waiters
 // asks the server; the others wait for it to leave, at no cost. So the server's queue holds a place
-// for each process, and processes take turns. Its fields and those of its waiters are guarded by the
-// Limiter's mu.
+// for each process, and processes take turns. Its fields and those of its waiters are guarded by
+// the Limiter's mu.
 type host struct {
 	l   *Limiter
 	p   *partition
