@@ -243,7 +243,7 @@ func (w *randomWeb) idle(t *testing.T, known map[string]time.Time) {
 		if limits.MaxInFlight > 0 {
 			allowed = lenient
 		}
-		waiting := map[string]time.Time{}
+		served, waiting := map[string]bool{}, map[string]time.Time{}
 		for link, at := range known {
 			if strings.HasPrefix(link, host+"/") && !w.forbidden(link) {
 				waiting[link] = at
@@ -282,7 +282,12 @@ func (w *randomWeb) idle(t *testing.T, known map[string]time.Time) {
 					t.Fatal(err)
 				}
 				block = latest(block, r.Answered.Add(time.Duration(seconds)*time.Second))
-				waiting[r.URL], refused = r.End, r.URL
+				refused = r.URL
+				if !served[r.URL] { // else it was asked for again to tell of others
+					waiting[r.URL] = r.End
+				}
+			default:
+				served[r.URL] = true
 			}
 			ends = slices.DeleteFunc(append(ends, r.End), func(at time.Time) bool { return !at.After(r.Start) })
 			slices.SortFunc(ends, time.Time.Compare)
