@@ -35,7 +35,7 @@ func runRedis(b *bench) (result, error) {
 			"`go test -bench .` in [redis](redis) shows these figures alone.",
 		read: "CPU is that of the server, as its INFO tells it, for each start; “calls” are round trips for each start. A redislimit turn is queued, holds a slot, has a number and an end; the others count a rate, and who is refused sleeps and asks again, which is what their calls on the saturated host are. " +
 			"Its cost is had by sharing what calls have in common: one script serves all turns that are waiting, 15 of them with 64 callers, so that reading the time, the generation and the signs of life is paid for once; a host is one packed key; the release isn't waited for and goes along with the next call. " +
-			"A gap counts from the start. Where others wait, one call reports a start and its end and asks for the next turn, just before that is due. What a short delay loses is how late a process is woken, and how well it knows the server's clock.",
+			"A gap counts from the start, of which the release tells the server, or a call of its own where others wait and a 64th of the delay would be lost. What a short delay loses is how late a process is woken, and how well it knows the server's clock.",
 		limits: "Server and callers share one machine, whose processors limit the starts a second of all three: no network, one process. Callers in many processes have fewer turns to send together: with two callers each turn is a call of its own, which took 86 µs where one of redis_rate took 35. Too soon is told by the callers' own clock, just after they were let go, and a caller that the machine holds up there makes the next start look too soon: redislimit's stamps have no gap that is short.",
 	}
 	goals := newGoals("of redislimit")

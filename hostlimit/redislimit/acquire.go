@@ -1,7 +1,6 @@
 package redislimit
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -16,7 +15,6 @@ import (
 //	-        Acquire                            parked   only the first waiter of a host asks the server
 //	parked   first of the host's waiters        asking   a take is sent
 //	asking   GO                                 granted  the server has let it go within a window
-//	waiting  GO, in a push                      granted  the start before was reported just ahead of it
 //	asking   AT, WAIT                           waiting  for a time; a slot, or a probe's answer
 //	asking   the call came too late             waiting  the server has done nothing: it asks again
 //	asking   LATE, slot timeout, call failed    over     refused, with the time at which to come again
@@ -194,8 +192,6 @@ func (t *lease) act(now time.Duration) {
 		t.refuse(t.refusal(t.retry(now), t.l.rules.TooLate(false, t.h.inTrouble(now))))
 	case t.phase == granted:
 		t.try(now)
-	case t.phase == parked && !t.holds && t.h.waiters[0] == t && now < t.h.reports && t.h.reports+longWait < t.limit:
-		t.next = t.h.reports // it asks along with the report, unless it is to be refused soon
 	case t.phase == waiting && now >= t.next, t.phase == parked && (t.h.waiters[0] == t || t.holds):
 		t.ask()
 	case t.phase != waiting:
@@ -203,14 +199,23 @@ func (t *lease) act(now time.Duration) {
 	}
 }
 
-// ask calls the server for the start.
+// ask calls the server for the start. If that is about to come, the next waiter's question goes
+// along: it has its place there before the turn ends.
 func (t *lease) ask() {
-	t.phase, t.next = asking, 0
+	h, soon := t.h, t.planned > 0
+	t.question()
+	if i := slices.Index(h.waiters, t) + 1; soon && i > 0 && i < len(h.waiters) && h.waiters[i].phase == parked {
+		h.waiters[i].question()
+	}
+	h.p.flush()
+}
+
+func (t *lease) question() {
+	t.phase, t.next, t.push = asking, 0, nil
 	t.l.asked[t.id] = t
 	t.asks++
-	asks := t.asks
-	t.h.p.addAlong(op{
-		name: "take", h: t.h, done: func(r reply) { t.answered(r, asks) },
+	t.h.p.add(op{
+		name: "take", h: t.h, done: t.answered,
 		build: func(now time.Duration) []any {
 			return []any{
 				t.id, t.asks, t.limits.Concurrency, micros(max(t.limit-now, 0)), micros(t.least()), t.start,
@@ -219,28 +224,24 @@ func (t *lease) ask() {
 			}
 		},
 	})
-	t.h.p.flush()
 }
 
-// answered takes in the server's reply to the question of that number, or a push.
-func (t *lease) answered(at reply, asks int64) {
-	if asks != t.asks || t.phase != asking && !(at.pushed && t.phase == waiting) {
-		return // it was given back, or another answer was faster
+// answered takes in the server's reply to a question.
+func (t *lease) answered(at reply) {
+	if t.phase != asking {
+		return // it was given back
 	}
+	defer t.signal()
+	h, now, a := t.h, at.received, at.answer
 	switch at.fate {
 	case did:
-		t.told(at)
 	case stale:
 		t.phase, t.next = waiting, 1
+		return
 	default:
-		t.refuse(unavailable(t.h.key, at.err))
+		t.refuse(unavailable(h.key, at.err))
+		return
 	}
-	t.signal()
-}
-
-// told takes in what the server says of a turn, in a reply or in a push.
-func (t *lease) told(at reply) {
-	h, now, a := t.h, at.received, at.answer
 	what, why := text(a[0]), text(a[2])
 	if what != "GO" {
 		t.freePlace()
@@ -281,6 +282,9 @@ func (t *lease) told(at reply) {
 		t.queue(a, now)
 	default: // of something that isn't step.lua
 		t.refuse(unavailable(h.key, &ServerError{Server: t.l.server, Err: errMixedUp}))
+	}
+	if t.push != nil && t.phase == waiting {
+		t.push()
 	}
 }
 
@@ -348,6 +352,18 @@ func (t *lease) reserve(us, from int64, why string, now time.Duration) {
 	}
 }
 
+// pushed takes in that the server, whose clock showed from, gave t a slot, or a better time.
+func (t *lease) pushed(us, from int64, why string, now time.Duration) {
+	switch t.phase {
+	case waiting:
+		t.reserve(us, from, why, now)
+		t.signal()
+	case asking:
+		// It overtook the reply that says wait, or is older and does no harm.
+		t.push = func() { t.reserve(us, from, why, t.l.now()) }
+	}
+}
+
 // askAgain makes what the server has promised void.
 func (t *lease) askAgain() {
 	if t.phase == waiting || t.phase == granted {
@@ -405,11 +421,6 @@ func (t *lease) begin(now time.Duration) {
 	for why := range t.waited {
 		t.waited[why] += h.waited[why] - t.before[why]
 	}
-	g := &t.granted
-	shortest := min(longWait, cmp.Or(t.l.complete.SlotTimeout, longWait))
-	if g.others = (g.others || len(h.waiters) > 1) && g.delay < shortest && !t.limits.Delay.FromEnd; g.others {
-		h.reports = now + g.delay - h.p.early() - (horizon-early)*3/4
-	}
 	t.phase = held
 	h.leave(t)
 	if t.had {
@@ -426,25 +437,18 @@ func (t *lease) stamp(now time.Duration) {
 	h.seq++
 	t.start, t.seq, t.began, t.renewed = t.asks, h.seq, now, now
 	lo, hi := h.p.clock.bounds(now)
-	t.at = max(g.at, int64((now+lo)/time.Microsecond))
+	t.at, t.by = max(g.at, int64((now+lo)/time.Microsecond)), int64((now+hi)/time.Microsecond)+1
 	h.started, h.lastBy, h.last, h.gap, h.source = true, t, max(h.last, now), g.delay, g.source
 	h.next = max(h.next, h.p.clock.surely(g.next, now), now+g.delay)
 	send := h.p.addAlong
-	if g.others {
-		send = h.report
+	if left := duration(g.at + g.guard - t.by); (g.others || len(h.waiters) > 0) && left > g.delay/worth {
+		send = h.p.add // others wait that long for nothing
 	}
-	id, start, seq, by := t.id, t.start, int64(t.seq), int64((now+hi)/time.Microsecond)+1
-	send(op{name: "started", h: h, owed: true, build: func(sent time.Duration) []any {
-		return []any{id, start, seq, by, int64(us(float64(sent-now) * (1 - drift)))}
-	}})
+	send(op{name: "started", h: h, args: []any{t.id, t.start, int64(t.seq), t.by}, owed: true})
 }
 
-// report takes o along with the next call: at the latest when the next start is so near that the
-// server lets it go, so that its process needn't ask.
-func (h *host) report(o op) {
-	h.p.addAlong(o)
-	h.p.wake(max(0, h.reports-h.l.now()) + linger) // after the next waiter here, which takes it along
-}
+// worth is which part of a delay is worth a call.
+const worth = 64
 
 // refusal is the error of a turn that may be had at a later time.
 func (t *lease) refusal(retryAt time.Duration, why error) error {
@@ -492,7 +496,7 @@ func (t *lease) refuse(err error) {
 // before has an effect after it.
 func (t *lease) giveBack() {
 	undone := t.start == 0 || t.asks != t.start // else the server knows of a start that was one
-	t.h.p.add(op{name: "release", h: t.h, owed: true, args: []any{t.id, t.limits.Concurrency, undone, t.start, 0}})
+	t.h.p.add(op{name: "release", h: t.h, owed: true, args: []any{t.id, t.limits.Concurrency, undone, t.start, 0, t.by}})
 }
 
 // takePlace takes a place in MaxInFlight and reports whether there was one. Without one t gives its

@@ -10,9 +10,9 @@ import (
 )
 
 // A host is what this process knows of a key, and its waiters here. Only the first of its waiters
-// asks the server; the others wait for it to leave, at no cost. So the server's queue holds a place
-// for each process, and processes take turns. Its fields and those of its waiters are guarded by
-// the Limiter's mu.
+// asks the server (and the second when the first is about to start); the others wait for those to
+// leave, at no cost. So the server's queue holds a place or two for each process, and processes
+// take turns. Its fields and those of its waiters are guarded by the Limiter's mu.
 type host struct {
 	l   *Limiter
 	p   *partition
@@ -56,8 +56,6 @@ type host struct {
 	opens  time.Duration // no start before, by Config.Windows
 	expiry time.Duration // when the server takes a lease back next, as it said last
 
-	reports time.Duration // when the server is told of the last start here, its end and the next waiter; 0: at once
-
 	// What the waiters wait for, and for how long they did.
 	blame  blame
 	since  time.Duration
@@ -98,7 +96,6 @@ func blameOf(why string) blame {
 
 // account books the time that passed to what was waited for, and what is waited for from now on.
 func (h *host) account(now time.Duration, next blame) {
-	now = max(now, h.since) // a push may be taken in after a later answer
 	h.waited[h.blame] += now - h.since
 	h.since, h.blame = now, next
 }
@@ -137,9 +134,6 @@ func newHostInfo(a []any) hostInfo {
 func (h *host) learn(i hostInfo, at reply) {
 	clock, now, s := &h.p.clock, at.received, h.refusals
 	restoring := h.p.restoring > 0
-	if at.pushed && at.server < h.asOf {
-		return // the server has told more since
-	}
 	h.asOf = at.server
 	if !restoring || i.version > h.version {
 		h.inForce, h.served, h.began = i.inForce, i.served, clock.surely(i.began, now)

@@ -278,7 +278,7 @@ func TestOpsOfOneHostInOneCallSeeEachOther(t *testing.T) {
 	c := s.l.parts[0].newCall([]op{take, {name: "release", h: &forgotten, args: []any{"p.1", 2, false, 0, 0}}}, false)
 	s.l.parts[0].calls--
 	s.l.mu.Unlock()
-	reply, _, err := s.l.run(t.Context(), c.keys, c.payload)
+	reply, err := s.l.run(t.Context(), c.keys, c.payload)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,7 @@ type lease struct {
 	next    time.Duration    // when to act without being woken; 0: not at all
 	planned time.Duration    // earliest start, as the server said last; 0: it isn't known
 	why     string           // why not sooner, as step.lua says it
+	push    func()           // came while asking
 
 	// Of a lease that the caller has.
 	had        bool
@@ -37,6 +38,7 @@ type lease struct {
 	start      int64            // number of the question by whose answer it has started; 0: it hasn't
 	seq        uint64           // number of the start
 	at         int64            // its stamp on the server's clock, as it is recorded; 0: void
+	by         int64            // the latest time that the server's clock may have shown then
 	began      time.Duration    // the last start; before the first one, when the turn was had
 	renewed    time.Duration
 	holds      bool // a place in MaxInFlight
@@ -143,10 +145,7 @@ func (t *lease) Release() (expired bool) {
 		t.released, t.phase = true, over
 		t.end(l.now())
 		if !t.alone {
-			if t.unanswered || t.asks != t.start {
-				h.reports = 0 // the gap counts from now
-			}
-			h.report(op{name: "release", h: h, args: []any{t.id, t.limits.Concurrency, t.start == 0, t.start, t.at}, owed: true})
+			h.p.add(op{name: "release", h: h, args: []any{t.id, t.limits.Concurrency, t.start == 0, t.start, t.at, t.by}, owed: true})
 		}
 	}
 	expired = t.expired

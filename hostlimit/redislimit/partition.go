@@ -23,8 +23,8 @@ type partition struct {
 	l   *Limiter
 	tag string // {0}, {1}...: the hash tag of its keys
 
-	ops []op          // to be sent with the next call
-	due time.Duration // when that is, at the latest; 0: it isn't known
+	ops   []op // to be sent with the next call
+	timer *time.Timer
 
 	gen       string        // what the server calls its present state
 	genSent   time.Duration // when the call was sent that told so
@@ -72,7 +72,6 @@ type reply struct {
 	answer   []any
 	server   int64         // when it was made, on the server's clock
 	received time.Duration // and when it came
-	pushed   bool          // it came after others, or before them
 }
 
 // A call is one run of step.lua.
@@ -94,14 +93,14 @@ func (p *partition) add(o op) {
 // addAlong takes o along with the next call, which may be the heartbeat's.
 func (p *partition) addAlong(o op) { p.ops = append(p.ops, o) }
 
-// wake flushes after d, or sooner.
+// wake flushes after d, unless that is about to happen.
 func (p *partition) wake(d time.Duration) {
-	if due := p.l.now() + d; !p.l.closed && (p.due == 0 || due < p.due) {
-		p.due = due
-		time.AfterFunc(d, func() {
+	if p.timer == nil && !p.l.closed {
+		p.timer = time.AfterFunc(d, func() {
 			p.l.mu.Lock()
 			defer p.l.mu.Unlock()
-			if p.due == due { // else it was flushed, or will be sooner
+			if p.timer != nil {
+				p.timer = nil
 				p.flush()
 			}
 		})
@@ -112,7 +111,10 @@ func (p *partition) wake(d time.Duration) {
 // While the server has enough to do with calls that were sent a moment ago, what comes meanwhile is
 // taken together: the busier the server is, the less a turn costs it.
 func (p *partition) flush() {
-	p.due = 0
+	if p.timer != nil {
+		p.timer.Stop()
+		p.timer = nil
+	}
 	switch {
 	case len(p.ops) == 0 || p.l.closed:
 	case p.calls >= mostCalls && p.l.now()-p.called < patient:
@@ -165,7 +167,7 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 	l.stats.Calls++
 	p.called = now
 	l.number++
-	c := &call{ops: ops, number: l.number}
+	c := &call{ops: ops, sent: now, number: l.number}
 	// The reply will narrow the bounds to its own round trip.
 	guard := p.guard.allow(min(p.clock.uncertainty(now), 2*p.lead+time.Millisecond))
 	notAfter := int64(0)
@@ -229,8 +231,8 @@ func (p *partition) call(c *call) {
 	// a call that it gets later.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), l.patience)
 	defer cancel()
-	c.sent = l.now() // as late as may be: the reply bounds the server's clock by it
-	answers, received, err := l.run(ctx, c.keys, c.payload)
+	answers, err := l.run(ctx, c.keys, c.payload)
+	received := l.now()
 	if err == nil && (number(answers[5]) != c.number || !truth(answers[2]) && len(answers) != replyHead+len(c.ops)) {
 		err = errMixedUp
 	}
@@ -266,7 +268,7 @@ func (p *partition) call(c *call) {
 	if !current {
 		l.askAgain(p)
 	}
-	if len(p.ops) > 0 && p.due > 0 && p.due <= received+patient && p.down == nil {
+	if len(p.ops) > 0 && p.timer != nil && p.down == nil {
 		p.flush() // what has come meanwhile
 	}
 	more := l.closed && r.fate == did && len(p.ops) > 0
@@ -288,13 +290,16 @@ const (
 )
 
 // run runs step.lua. It returns at least replyHead values.
-func (l *Limiter) run(ctx context.Context, keys []string, payload string) (list []any, received time.Duration, err error) {
+func (l *Limiter) run(ctx context.Context, keys []string, payload string) ([]any, error) {
 	answer, err := l.script.Run(ctx, l.conf.Client, keys, payload).Result()
-	received = l.now()
-	if list = parse(text(answer)); err == nil && len(list) < replyHead {
-		err = errMixedUp
+	if err != nil {
+		return nil, err
 	}
-	return list, received, err
+	list := parse(text(answer))
+	if len(list) < replyHead {
+		return nil, errMixedUp
+	}
+	return list, nil
 }
 
 // errStale is the error of what the server has refused to do: the call came too late, after a later

@@ -23,10 +23,7 @@ func (l *Limiter) listen() {
 			switch m := message.(type) {
 			case *redis.Subscription:
 				if m.Kind == "subscribe" && m.Count == 2 {
-					l.mu.Lock()
-					l.listening, l.subscribedAt = true, l.now()
-					l.askAgain(nil) // pushes may have been lost
-					l.mu.Unlock()
+					l.subscribed()
 				}
 			case *redis.Message:
 				l.heard(m.Payload, m.Channel == l.conf.Prefix+"push:all")
@@ -37,24 +34,17 @@ func (l *Limiter) listen() {
 
 // heard takes in a message, to all processes or to this one: a hello, a push, or what proclaim
 // sends, all of them lists; the name of a generation; or nothing, which tells all that a pause
-// begins or ends, and one process that its heartbeat had an echo. A push is another answer to the
-// last question of a waiter, {ID, NUMBER, NOW, GENERATION, ANSWER}; one that has left has told the
-// server so.
+// begins or ends, and one process that its heartbeat had an echo. A push is {ID, TIME, NOW, WHY}; a
+// waiter that has left has told the server so.
 func (l *Limiter) heard(message string, toAll bool) {
-	now := l.now()
 	f := parse(message)
 	l.mu.Lock()
 	switch {
 	case len(f) == 3:
 		l.greeted(f, toAll)
-	case len(f) == 5:
-		if w := l.asked[text(f[0])]; w != nil && text(f[3]) == w.h.p.gen {
-			at := reply{server: number(f[2]), received: now, pushed: true}
-			at.read(f[4], l.server)
-			if c := w.h.p.clock; c.learn(0, now, at.server) == 0 {
-				w.h.p.clock = c
-			}
-			w.answered(at, number(f[1]))
+	case len(f) == 4:
+		if w := l.asked[text(f[0])]; w != nil {
+			w.pushed(number(f[1]), number(f[2]), text(f[3]), l.now())
 		}
 	case len(f) == 3+infoFields:
 		l.proclaimed(f)
@@ -68,6 +58,14 @@ func (l *Limiter) heard(message string, toAll bool) {
 	}
 	l.mu.Unlock()
 	l.tell()
+}
+
+// subscribed lets all waiters for a push ask again, as pushes may have been lost.
+func (l *Limiter) subscribed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.listening, l.subscribedAt = true, l.now()
+	l.askAgain(nil)
 }
 
 // unsubscribe ends the subscription, so that listen goes on. The client may be waiting for the

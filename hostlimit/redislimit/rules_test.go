@@ -45,7 +45,7 @@ func (s *stage) run(name string, h *host, args ...any) (now int64, reply []any) 
 	c := s.l.parts[0].newCall([]op{{name: name, h: h, args: args}}, false)
 	s.l.parts[0].calls--
 	s.l.mu.Unlock()
-	all, _, err := s.l.run(s.t.Context(), c.keys, c.payload)
+	all, err := s.l.run(s.t.Context(), c.keys, c.payload)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestAnOperationRunTwiceCountsOnce(t *testing.T) {
 	s.l.parts[0].calls--
 	s.l.mu.Unlock()
 	for _, want := range []string{"GO", "OLD", "OLD"} {
-		all, _, err := s.l.run(t.Context(), c.keys, c.payload)
+		all, err := s.l.run(t.Context(), c.keys, c.payload)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -50,7 +50,7 @@
 --   -         take, a slot is free               RESERVED   or GONE at once, if its start is near
 --   QUEUED    a slot is free                     RESERVED   a push tells, if somebody listens
 --   QUEUED    not asked again for WAITING        -
---   RESERVED  its start is near, or take then    GONE       a push tells, if somebody listens
+--   RESERVED  take, shortly before its start     GONE
 --   RESERVED  the start before owes less         the same   earlier than was said: a push tells
 --   RESERVED  CLAIM after its start              -          its process is gone
 --   GONE      started, or its release            the same   its window ends with its start
@@ -194,7 +194,7 @@ local SHARE = SPREAD > gen.m and SPREAD / max(gen.m, 1) or 1
 
 local defaults = {__index = {a = 0, pa = 0, l = 0, pl = 0, b = 0, bs = 0, f = 0, al = false, ad = 0, k = 0, le = 0, ea = 0, n = 0, sv = 0, bg = 0,
 	v = 0, rv = 0, lc = 0, e = 0, t = 0, lo = '', pr = '', g = '', c = '', R = ''}}
-local hosts, keys, failed, freed = {}, {}, {}, {} -- states by number, their keys, why nothing is done to a host, slots that may be free
+local hosts, keys, failed = {}, {}, {} -- states by number, their keys, and why nothing is done to a host
 
 -- set stores a field; the value of a missing one isn't stored.
 local function set(h, field, value)
@@ -239,7 +239,7 @@ end
 
 -- reserve gives r a slot and a time to start.
 local function reserve(r, due)
-	r[DUE], r[STATE], r[EXPIRY] = due, RESERVED, max(due, now) + CLAIM
+	r[DUE], r[GUARD], r[STATE], r[EXPIRY] = due, WINDOW, RESERVED, max(due, now) + CLAIM
 end
 
 -- gap is what the next start owes to one with that delay.
@@ -396,16 +396,15 @@ local function start(h, least, me)
 	return s, why
 end
 
+-- push tells the process of r when it may start.
+local function push(r, due, why)
+	return redis.call('PUBLISH', CHANNEL .. string.match(r[ID], '^[^.]+'), cmsgpack.pack({r[ID], due, now, why}))
+end
+
 -- told is what a client keeps of a host, to compute what an answer does, and to tell it after a loss
 -- of data.
 local function told(h)
 	return h.a, h.ad, h.l > 0 and max(0, floor((h.a - h.l) / SHARE)) or 0, h.sv, h.bg > 0 and h.bg or now, h.b, h.bs, h.c, h.al, h.f, h.le, h.ea, h.v, h.R
-end
-
--- push sends the process of r another answer to its last take. It returns how many listen.
-local function push(r, answer)
-	local t = redis.call('TIME') -- later than now, up to Redis 7.0, so that it bounds this clock better
-	return redis.call('PUBLISH', CHANNEL .. string.match(r[ID], '^[^.]+'), cmsgpack.pack({r[ID], r[SEQ], t[1] * SECOND + t[2], gen.id, answer}))
 end
 
 -- proclaim tells every process of a block, or that there is none any more; act is 1 if a person has
@@ -432,12 +431,12 @@ end
 -- hand gives free slots to the longest waiting, with a time to start. me is asking, and needs no push.
 local function hand(h, n, me)
 	local free = n - live(h)
-	if free <= 0 or #h.L - (me and 1 or 0) == n - free then return end
+	if free <= 0 or #h.L == n - free then return end
 	for _, r in ipairs(those(h, QUEUED)) do
 		local s, why = start(h, r[FLOOR], r)
 		-- Where nobody listens it will ask. On a cluster, PUBLISH counts only the node's own
 		-- listeners; there the reservation lapses unless it is claimed.
-		if r == me or push(r, {'AT', s, why, told(h)}) > 0 or not ALONE then
+		if r == me or push(r, s, why) > 0 or not ALONE then
 			reserve(r, s)
 			free = free - 1
 			if free == 0 then return end
@@ -445,19 +444,27 @@ local function hand(h, n, me)
 	end
 end
 
--- replan plans a reservation anew, and tells its process if that is earlier than was said, or so late
--- that it would ask in vain, or if tell.
+-- replan plans a reservation anew, and tells its process if that is earlier than was said, or if tell.
 local function replan(h, r, tell)
 	local s, why = start(h, r[FLOOR], r)
-	local moved = s < r[DUE] - 1000 or s > r[DUE] + HORIZON / 2
-	-- Where nobody listens it will ask, or lapse.
-	if (tell or moved) and (push(r, {'AT', s, why, told(h)}) > 0 or not ALONE) then reserve(r, s) end
+	if tell or s < r[DUE] - 1000 then
+		reserve(r, s)
+		push(r, s, why)
+	end
 end
 
 -- again plans the reservations anew after a turn was given back or a block
 -- lifted, and tells those that may start earlier; all of them if they wait for a probe.
 local function again(h, probed)
 	for _, r in ipairs(those(h, RESERVED)) do replan(h, r, probed) end
+end
+
+-- follow does so for the first of them after a start, which may be owed less than was planned. It
+-- returns whether there is one.
+local function follow(h)
+	local first = those(h, RESERVED)[1]
+	if first then replan(h, first) end
+	return first ~= nil
 end
 
 -- began ends the window of r, which has started when this clock showed at, at the latest: what is
@@ -469,6 +476,7 @@ local function began(h, r, at)
 	set(h, 'a', max(at + h.a - h.l, h.pa))
 	set(h, 'l', at)
 	r[GUARD] = at - r[DUE]
+	follow(h)
 end
 
 -- back undoes the letting go of a lease. started is the take by which it has started, 0 if it has
@@ -505,54 +513,15 @@ local function bury(h)
 	end
 end
 
--- letGo lets r start at s, and returns what its process is told. For idle nobody had asked for the
--- key, although it was free. Where that is longer than a delay can be, the counting of successes begins
--- anew: how often a crawler that had nothing to fetch asked says nothing about how often it may.
-local function letGo(h, r, s, idle, ceiling)
-	-- It is told LEAD later, which counts only where that is after s.
-	local guard = max(r[GUARD], now + LEAD + r[GUARD] - s)
-	-- A lease starts within its guard at the latest.
-	r[DUE], r[GUARD], r[STATE], r[NUMBER], r[EXPIRY] = s, guard, GONE, nil, s + guard + TTL
+-- tally counts a start at s, of a key that nobody had asked for, although it was free, for idle.
+-- Where that is longer than a delay can be, the counting of successes begins anew: how often a
+-- crawler that had nothing to fetch asked says nothing about how often it may.
+local function tally(h, s, idle, ceiling)
 	if h.bg == 0 or idle > ceiling then
 		set(h, 'bg', s)
 		set(h, 'sv', 0)
 	end
 	set(h, 'n', h.n + 1)
-	-- It owes as much where it counts from its end, although the delay may be shorter by then.
-	r[DELAY] = max(r[DELAY], h.ad, h.le)
-	local d = ceil(r[DELAY] * SHARE)
-	set(h, 'pa', h.a)
-	set(h, 'pl', h.l)
-	-- Without a delay there is no gap to protect, so the guard doesn't pace.
-	set(h, 'a', max(h.a, s + (d > 0 and guard or 0) + d))
-	set(h, 'l', s + guard)
-	set(h, 'lo', r[ID])
-	if h.al then set(h, 'pr', r[ID]) end
-	local gone, taken = count(h, 0, ''), h.X or {}
-	h.X = nil
-	return {'GO', s, guard, d, gone, h.pr == r[ID], taken, h.e, #h.L > gone, told(h)}
-end
-
--- conclude hands out slots that are free, and plans the first reservation anew, as the start before may
--- owe less than was planned. Where that is near it is let go: its process needn't ask. No process is told
--- of a turn that isn't stored; conclude returns why it isn't.
-local function conclude(h)
-	if freed[h] then hand(h, freed[h]) end
-	local r, next = unpack(those(h, RESERVED))
-	local s, due, expiry, go = r and start(h, r[FLOOR], r), r and r[DUE], r and r[EXPIRY], nil
-	if r and ALONE and not h.al and s - now <= HORIZON then
-		go = letGo(h, r, s, 0, 0)
-	else
-		next = r
-	end
-	if next then replan(h, next) end
-	local err = save(h)
-	if go and not err and push(r, go) == 0 then
-		back(h, r, 0) -- nobody listens: it will ask, or lapse
-		r[DUE], r[EXPIRY], h.X = due, expiry, go[7]
-		err = save(h)
-	end
-	return err
 end
 
 local ops = {}
@@ -570,7 +539,7 @@ function ops.take(h, id, seq, n, wait, least, started, ceiling, delay, least2, e
 	local me, at = find(h, id)
 	if me then
 		back(h, me, started)
-		me[SEQ], me[DELAY], me[FLOOR], me[ENDS], me[GUARD] = seq, delay, least2, ends, WINDOW
+		me[SEQ], me[DELAY], me[FLOOR], me[ENDS] = seq, delay, least2, ends
 		if me[PRIO] ~= prio then
 			me[PRIO] = prio
 			enter(h, table.remove(h.L, at))
@@ -587,9 +556,9 @@ function ops.take(h, id, seq, n, wait, least, started, ceiling, delay, least2, e
 	end
 	if me[STATE] == QUEUED and live(h) >= n or h.pr ~= '' and h.pr ~= id then bury(h) end
 	if me[STATE] == QUEUED then
-		if not at then enter(h, me) end
 		hand(h, n, me)
 		if me[STATE] == QUEUED and live(h) >= n then
+			if not find(h, id) then enter(h, me) end
 			local place = 0
 			for i, r in ipairs(those(h, QUEUED)) do
 				if r == me then place = i - 1 end
@@ -609,6 +578,7 @@ function ops.take(h, id, seq, n, wait, least, started, ceiling, delay, least2, e
 			end
 			return {'WAIT', place, since > 0 and 's' or why, since, expiry, first}
 		end
+		if not find(h, id) then enter(h, me) end
 		me[STATE] = RESERVED
 	end
 	local s, why = start(h, me[FLOOR], me)
@@ -624,16 +594,36 @@ function ops.take(h, id, seq, n, wait, least, started, ceiling, delay, least2, e
 		return {'WAIT', 0, 'p', 0, now + TTL, 0}
 	end
 	if s - now > HORIZON then return {'AT', s, why, told(h)} end
-	return letGo(h, me, s, started == 0 and h.l > 0 and s - max(h.a, h.l + me[FLOOR], h.b, gen.p or 0) or 0, ceiling)
+	-- The reply is LEAD under way, which counts only where it arrives after s.
+	local guard = max(WINDOW, now + LEAD + WINDOW - s)
+	-- A lease starts within its guard at the latest.
+	me[GUARD], me[STATE], me[EXPIRY] = guard, GONE, s + guard + TTL
+	tally(h, s, started == 0 and h.l > 0 and s - max(h.a, h.l + me[FLOOR], h.b, gen.p or 0) or 0, ceiling)
+	me[NUMBER] = nil
+	-- It owes as much where it counts from its end, although the delay may be shorter by then.
+	me[DELAY] = max(me[DELAY], h.ad, h.le)
+	local d = ceil(me[DELAY] * SHARE)
+	set(h, 'pa', h.a)
+	set(h, 'pl', h.l)
+	-- Without a delay there is no gap to protect, so the guard doesn't pace.
+	set(h, 'a', max(h.a, s + (d > 0 and guard or 0) + d))
+	set(h, 'l', s + guard)
+	set(h, 'lo', id)
+	if h.al then set(h, 'pr', id) end
+	local awaited = follow(h)
+	local taken = h.X or {}
+	h.X = nil
+	return {'GO', s, guard, d, (count(h, n, '')), h.pr == id, taken, h.e, awaited, told(h)}
 end
 
 -- release gives a slot back; undone says that the request hasn't started since it was let go, and
 -- started is as for take: the turn may have been let go once more since then. at is the stamp of its
--- start, 0 if that is void.
-function ops.release(h, id, n, undone, started, at)
+-- start, 0 if that is void, and by as for started.
+function ops.release(h, id, n, undone, started, at, by)
 	set(h, 'e', max(h.e, at))
 	local r = find(h, id)
 	if r then
+		if not undone and r[SEQ] == started then began(h, r, by) end
 		local probed, held = h.pr == id, r[STATE] ~= QUEUED
 		local oncemore = r[STATE] == GONE and started > 0 and r[SEQ] ~= started
 		if not undone and oncemore and (r[ENDS] or string.find(r[DID], 'e', 1, true)) then
@@ -643,7 +633,7 @@ function ops.release(h, id, n, undone, started, at)
 		drop(h, id)
 		if held and (probed or undone) then again(h, probed) end
 	end
-	freed[h] = n
+	hand(h, n)
 	return {}
 end
 
@@ -726,13 +716,13 @@ function ops.outcome(h, id, least, most, atonce, half, longer, ok, v, n, R, f, a
 	return {true, (blocked or ended) and latest(h) or 0, told(h)}
 end
 
--- started tells the number of a start by the take seq, the latest time that this clock may have shown
--- then, and the least time since.
-function ops.started(h, id, seq, number, by, ago)
+-- started tells the number of a start by the take seq, and the latest time that this clock may have
+-- shown then.
+function ops.started(h, id, seq, number, by)
 	local r = find(h, id)
 	if r and r[STATE] == GONE and r[SEQ] == seq then
 		r[NUMBER] = number
-		began(h, r, min(by, now - ago))
+		began(h, r, by)
 	end
 	return {}
 end
@@ -871,7 +861,7 @@ end
 for i, h in pairs(changed) do
 	-- What an operation didn't look at may be no number either.
 	local ok, err = true, nil
-	if not failed[i] then ok, err = pcall(conclude, h) end
+	if not failed[i] then ok, err = pcall(save, h) end
 	if not ok or err then fail(i, err, ok and 'FULL') end
 end
 local replies = {now, gen.id, false, listeners, lapsed, CALL}
