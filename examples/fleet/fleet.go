@@ -173,23 +173,30 @@ func (f *fleet) kill(lane int) {
 	f.mu.Lock()
 	p := f.lanes[lane]
 	p.killed = true
-	f.killed[p.name] = append(f.killed[p.name], time.Now())
 	name := f.number + 1
 	f.mu.Unlock()
 	_ = p.cmd.Process.Kill()
 	<-p.ended
+	f.halted(p)
 	f.say("process %s is killed, and process %d takes its place; its hosts are free when its lease ends", p.name, name)
+}
+
+// halted notes that p asks for nothing from now on; it may have until now.
+func (f *fleet) halted(p *process) {
+	f.mu.Lock()
+	f.killed[p.name] = append(f.killed[p.name], time.Now())
+	f.mu.Unlock()
 }
 
 // pause stops a process for a while, as a machine does that swaps, or sleeps.
 func (f *fleet) pause(ctx context.Context, lane int, d time.Duration) error {
 	f.mu.Lock()
 	p := f.lanes[lane]
-	f.killed[p.name] = append(f.killed[p.name], time.Now())
 	f.mu.Unlock()
 	if err := redistest.Pause(p.cmd.Process); err != nil {
 		return err
 	}
+	f.halted(p)
 	f.say("process %s is stopped for %v", p.name, d)
 	go func() {
 		select {
@@ -280,7 +287,7 @@ func (f *fleet) judge(o options, count map[crawl.Outcome]int) error {
 	for _, all := range fetches {
 		for i, e := range all[:len(all)-1] {
 			again++
-			if !slices.ContainsFunc(f.killed[e.process], func(at time.Time) bool { return !at.Before(e.at) && at.Sub(e.at) <= inFlight }) {
+			if !slices.ContainsFunc(f.killed[e.process], func(at time.Time) bool { return !at.Add(clock).Before(e.at) && at.Sub(e.at) <= inFlight }) {
 				wrong++
 				next := all[i+1]
 				fmt.Fprintf(f.out, "\nProcess %s asked site %d for %s at %.1f, and process %s did %v later.\n",
