@@ -2,8 +2,8 @@ package audit_test
 
 import "testing"
 
-// TestVerdictsByTheClockOfALimiter: what a process of a fleet writes is judged by the clock of their limiter, here
-// 100 s ahead, and that clock is held against the process's own.
+// TestVerdictsByTheClockOfALimiter: what a process of a fleet writes is judged by the clock of their
+// limiter, here 100 s ahead, and that clock is held against the process's own.
 func TestVerdictsByTheClockOfALimiter(t *testing.T) {
 	const (
 		process = "policy process=P slots=1 clock=100\nsite \"\"\n"

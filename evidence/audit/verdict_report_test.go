@@ -165,8 +165,8 @@ func TestVerdictsNameTenHostsThatRefuse(t *testing.T) {
 	}
 }
 
-// TestEachBlockIsCountedOnce: one that an earlier process was told is another one only where it is longer, and what
-// lifts a block is none.
+// TestEachBlockIsCountedOnce: one that an earlier process was told is another one only where it is
+// longer, and what lifts a block is none.
 func TestEachBlockIsCountedOnce(t *testing.T) {
 	const refused = usual + "1 refused 1 status=429 retryAfter=9 until=@10.1\n"
 	const next = refused + "log\npolicy\nsite \"\" at=20\n"

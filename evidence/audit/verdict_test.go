@@ -36,9 +36,9 @@ import (
 // page is a whole trip, robots_allowed to fetched, and refused and cleared have the record of a
 // block or its end in it, too. Starts are numbered by themselves, and an end repeats what its start
 // says. A value with @ is a moment, and - leaves the member out. A policy with clock=100 is one of a
-// process whose limiter's clock, by which its starts have a stamp, is 100 s ahead. closed is what Close seals a log
-// with, file begins another log, which is read beside the one before, and log one that follows in
-// the same file.
+// process whose limiter's clock, by which its starts have a stamp, is 100 s ahead. closed is what
+// Close seals a log with, file begins another log, which is read beside the one before, and log one
+// that follows in the same file.
 //
 // The verdict has a line for each violation, and one for each reason why something is open. That the
 // lines aren't chained is left out.
