@@ -121,8 +121,9 @@ func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) 
 }
 
 // HostKey returns what slots, delays and blocks of rawURL are counted by. A frontier that groups
-// its URLs by it, and asks Limits().Of(key) how many a host takes at once, never has two requests
-// of one host in each other's way. The error is an *Error for a URL that can't be fetched at all.
+// its URLs by it, and asks Hosts().Config().Of(key) how many a host takes at once, never has two
+// requests of one host in each other's way. The error is an *Error for a URL that can't be fetched
+// at all.
 func (t *Transport) HostKey(rawURL string) (string, error) {
 	trip, err := t.inquire(context.Background(), rawURL, kindForecast)
 	if err != nil {

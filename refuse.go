@@ -44,15 +44,16 @@ func RefusePaths(patterns ...*regexp.Regexp) func(*http.Request) error {
 	}
 }
 
-// RefuseAny returns a Config.Refuse that calls rules in turn and returns the first error.
+// RefuseAny returns a Config.Refuse that calls rules in turn, but those that are nil, and returns
+// the first error.
 func RefuseAny(rules ...func(*http.Request) error) func(*http.Request) error {
-	return func(req *http.Request) error {
-		for _, rule := range rules {
-			if err := rule(req); err != nil {
-				return err
+	return func(req *http.Request) (err error) {
+		for i := 0; i < len(rules) && err == nil; i++ {
+			if rules[i] != nil {
+				err = rules[i](req)
 			}
 		}
-		return nil
+		return err
 	}
 }
 

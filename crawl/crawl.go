@@ -50,8 +50,9 @@ type Config struct {
 	// the Config is logged with its stack by package log. ctx ends Grace after the crawl's.
 	Visit func(ctx context.Context, p *Page) error
 
-	// Follow reports whether a link of a page is added: SameHost, SameSite, Everywhere, or one of
-	// your own. Nil: none is; Visit can add URLs by Page.Add.
+	// Follow reports whether a link of a page is added, or the target of a redirect, whose Element is
+	// "redirect": SameHost, SameSite, Everywhere, or one of your own. Nil: no link is, and each
+	// redirect; Visit can add URLs by Page.Add.
 	Follow func(p *Page, l Link) bool
 
 	// IgnoreNofollow calls Follow also for links that are marked nofollow, by rel or by their page.

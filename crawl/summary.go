@@ -15,7 +15,7 @@ type Outcome string
 const (
 	Visited      Outcome = "visited"        // Visit has returned nil; an answer of any status, 304 included
 	VisitFailed  Outcome = "visit failed"   // Visit has returned an error, or panicked
-	Redirected   Outcome = "redirected"     // it led to another URL, which has an outcome of its own
+	Redirected   Outcome = "redirected"     // it led to another URL, which has an outcome of its own unless Follow refuses it
 	NotCanonical Outcome = "not canonical"  // it gave way to its canonical URL (Config.Canonical)
 	Disallowed   Outcome = "disallowed"     // by robots.txt or by the user's own rules, or reserved by the site
 	Unreachable  Outcome = "unreachable"    // robots.txt couldn't be had, Config.Tries times or for good

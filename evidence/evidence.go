@@ -135,7 +135,7 @@ type Decision struct {
 	WaitBlock    time.Duration `json:"waitBlock,omitzero"`             // wait for the end of a block
 	WaitConnect  time.Duration `json:"waitConnect,omitzero"`           // wait for a connection, after the turn
 	Delay        time.Duration `json:"delay,omitzero"`                 // from this start to the next one on the host, at least
-	DelaySource  string        `json:"delaySource,omitzero" most:"48"` // what decided Delay: "random", "crawl-delay", "adaptive" or "learned"
+	DelaySource  string        `json:"delaySource,omitzero" most:"48"` // what decided Delay: "random", "crawl-delay", "adaptive", "learned", or "kept" from before a restart
 	Slot         int           `json:"slot,omitzero"`                  // slots of the host in use, this one included
 	Slots        int           `json:"slots,omitzero"`                 // slots that the host has
 	Probe        bool          `json:"probe,omitzero"`                 // first request after a block

@@ -55,7 +55,7 @@ type Wait struct {
 	Hold    string        // one of the words above
 	Since   time.Time     // beginning of the wait
 	Until   time.Time     // earliest start, so far as it is known; zero: not known
-	Cause   string        // cause of a block, as in HostState.BlockedBy, or of a delay, as in Grant.DelaySource
+	Cause   string        // cause of a block, as in HostState.BlockedBy, or of a delay: as in Grant.DelaySource, or "kept" by the Store
 	Delay   time.Duration // delay in force; 0: none
 	Ahead   int           // number of requests of the key that go before; Memory counts up to 1000
 	Slots   int           // number of slots of the key

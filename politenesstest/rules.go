@@ -10,7 +10,8 @@ import (
 )
 
 // Rules say what is polite. The zero value asks for what the sites themselves
-// have asked for: their robots.txt with its crawl-delay, and their Retry-After on 429.
+// have asked for: their robots.txt with its crawl-delay, their Retry-After on 429, and a rest
+// after failures and bans, see Rest.
 type Rules struct {
 	// Delay is the shortest gap between two starts on a host, those of robots.txt
 	// included. 0: only what robots.txt asks for.

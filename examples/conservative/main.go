@@ -1,7 +1,7 @@
 // Conservative is a research crawler: the policy politeness.Conservative with an
 // RFC 9111 cache around it, so that what is known costs no turn and no page.
 //
-//	go run .          # a small site of its own, on loopback; takes about 15 s
+//	go run .          # a small site of its own, on loopback; takes about 10 s
 //	go run . URL...   # real URLs, each asked for twice
 //	go run . -state DIR -cache DIR URL...   # and the next run knows what hosts are owed, and the pages
 //

@@ -5,7 +5,7 @@
 //	go run . discovery -db audit.db https://example.com
 //	go run . worker -db audit.db
 //	go run . show -db audit.db
-//	go run .                     # all three, on two small sites of its own
+//	go run .                     # all three, on three small sites of its own
 //
 // Several workers may run at once on one database. With -redis ADDR they share slots, delays and
 // the budget with each other, and with all that use the server. A worker that ends, or is killed,
@@ -58,7 +58,7 @@ const usage = `Usage: siteaudit [discovery|worker|show] [flags] [URL...]
   worker            fetch them, and write what was found
   show              print what is in the database
 
-Without a command: all three, on two small sites of its own.
+Without a command: all three, on three small sites of its own.
 siteaudit COMMAND -h names the flags of a command. Status 3: the budget is spent.
 `
 
@@ -123,8 +123,8 @@ func withStore(ctx context.Context, file string, f func(*store) error) error {
 	return errors.Join(f(s), s.Err(), s.Close())
 }
 
-// demo audits two sites of its own, one whose robots.txt names the audit, and one whose robots.txt
-// is out of order.
+// demo audits three sites of its own: one whose robots.txt names no crawler, one whose robots.txt
+// names the audit, and one whose robots.txt is out of order.
 func demo(ctx context.Context, out, log io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "siteaudit")
 	if err != nil {

@@ -84,12 +84,12 @@ type Config struct {
 	// calls Queue. After it the origin is unreachable. 0: 30 s.
 	Timeout time.Duration
 
-	// MaxBytes bounds the memory of the cache, in bytes. Beyond it the least recently used origins
-	// are evicted; one that is met again is read from the Store, or else fetched anew. An origin
-	// costs about 350 bytes, or 450 with an ETag of its own, and a robots.txt about twice as much as
-	// those of its rules that hold for the crawler, at most three times its length. Origins that
-	// serve the same text, to the byte, share it. 0: 256 MB, enough for 700,000 origins most of whose
-	// files are alike, or for some 230,000 usual ones of which no two are.
+	// MaxBytes bounds the memory of the cache, in bytes. Beyond it the least recently used origins are
+	// evicted; one that is met again is read from the Store, or else fetched anew. An origin costs
+	// about 350 bytes, or 450 with an ETag of its own, and a robots.txt about 1.5 times as much as
+	// those of its rules that hold for the crawler, at most three times its length. Origins that serve
+	// the same text, to the byte, share it. 0: 256 MB, enough for 700,000 origins most of whose files
+	// are alike, or for some 230,000 usual ones of which no two are.
 	MaxBytes int64
 
 	// Store keeps robots.txt across restarts, and those that MaxBytes has no room for. Nil: they are
