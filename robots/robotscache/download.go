@@ -1,6 +1,7 @@
 package robotscache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -32,33 +33,26 @@ type answer struct {
 	took        time.Duration
 }
 
-// download requests f's robots.txt, hop by hop. prev is the state before, nil if there was none.
-// The error is a refusal of the transport: there was no fetch.
-func (c *Cache) download(f *fetch, prev *state) (answer, error) {
+// download requests f's robots.txt, hop by hop, until ctx is done. prev is the state before, nil if
+// there was none. The error is a refusal of the transport: there was no fetch.
+func (c *Cache) download(ctx context.Context, f *fetch, prev *state) (answer, error) {
 	target := f.origin.robotsURL()
 	var a answer
 	for ; ; a.hops++ {
 		a.url, a.status, a.header = target.String(), 0, nil
-		next, err := c.hop(f, target, prev, &a)
+		next, err := c.hop(ctx, f, target, prev, &a)
+		cause := context.Cause(ctx)
 		var refused *RefusedError
 		if errors.As(err, &refused) && refused.Final == "" {
-			if cause := context.Cause(f.ctx); cause != nil {
-				return answer{}, cause // which may be why there was no turn
-			}
-			return answer{}, refused.Err
+			return answer{}, cmp.Or(cause, refused.Err) // the cause may be why there was no turn
 		}
-		a.err = err
-		var timeout *timeoutError
-		if cause := context.Cause(f.ctx); next != nil && errors.As(cause, &timeout) {
-			a.err = cause // the next hop would be refused for that
+		if err != nil || next != nil { // the next hop would be refused for the cause
+			a.err = cmp.Or(cause, err)
 		}
 		if a.err != nil || next == nil || a.hops == maxRedirects {
 			break
 		}
 		target = next
-	}
-	if cause := context.Cause(f.ctx); a.err != nil && cause != nil {
-		a.err = cause
 	}
 	a.start, a.took = f.stopwatch.stop()
 	return a, nil
@@ -66,7 +60,7 @@ func (c *Cache) download(f *fetch, prev *state) (answer, error) {
 
 // hop sends one GET and writes its response into a. It returns where a redirect leads, nil if the
 // answer is final.
-func (c *Cache) hop(f *fetch, target *url.URL, prev *state, a *answer) (next *url.URL, err error) {
+func (c *Cache) hop(ctx context.Context, f *fetch, target *url.URL, prev *state, a *answer) (next *url.URL, err error) {
 	req := (&http.Request{
 		Method: http.MethodGet,
 		URL:    target,
@@ -74,7 +68,7 @@ func (c *Cache) hop(f *fetch, target *url.URL, prev *state, a *answer) (next *ur
 		Proto:  "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		// The transport adds Accept-Encoding, and decodes what it asked for.
 		Header: http.Header{"User-Agent": {c.client.UserAgent}},
-	}).WithContext(f.ctx)
+	}).WithContext(ctx)
 	a.conditional = prev != nil && prev.copy != nil && prev.copy.validators.addTo(req, a.hops)
 
 	f.stopwatch.nextHop()
@@ -97,10 +91,10 @@ func (c *Cache) hop(f *fetch, target *url.URL, prev *state, a *answer) (next *ur
 		next = redirect(target, resp.Header.Get("Location"))
 	}
 	if resp.StatusCode/100 == 2 {
-		a.body, err = readBody(f.ctx, resp)
+		a.body, err = readBody(ctx, resp)
 		return nil, err
 	}
-	_, _ = io.CopyN(io.Discard, &rawBody{ctx: f.ctx, r: resp.Body}, maxDrain)
+	_, _ = io.CopyN(io.Discard, &rawBody{ctx: ctx, r: resp.Body}, maxDrain)
 	return next, nil
 }
 

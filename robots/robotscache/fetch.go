@@ -1,6 +1,7 @@
 package robotscache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 type fetch struct {
 	origin    origin
 	memory    *memory
-	ctx       context.Context
+	ctx       context.Context // done when all callers have left
 	cancel    context.CancelCauseFunc
 	stopwatch *stopwatch // set before the first hop
 
@@ -182,17 +183,15 @@ func (c *Cache) refresh(f *fetch, prev *state) error {
 				return nil
 			}
 		}
-		if errors.Is(context.Cause(f.ctx), errAbandoned) {
-			return errAbandoned
+		if err := context.Cause(f.ctx); err != nil {
+			return err
 		}
 	}
-	f.stopwatch = startStopwatch(c.cfg.Timeout, f.cancel)
-	answer, err := c.download(f, prev)
-	if err != nil {
+	hops, cancel := context.WithCancelCause(f.ctx) // Timeout ends them, and not what the Store does
+	f.stopwatch = startStopwatch(c.cfg.Timeout, cancel)
+	answer, err := c.download(hops, f, prev)
+	if err = cmp.Or(context.Cause(f.ctx), err); err != nil {
 		return err
-	}
-	if errors.Is(context.Cause(f.ctx), errAbandoned) {
-		return errAbandoned
 	}
 	now := time.Now()
 	var event Event

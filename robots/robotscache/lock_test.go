@@ -175,3 +175,36 @@ func TestClocksMayDiffer(t *testing.T) {
 		}
 	})
 }
+
+// An obedientStore is one that others share, and that fails where its context is done, as a client of
+// a server does.
+type obedientStore struct{ *sharedStore }
+
+func (s obedientStore) Load(ctx context.Context, origin string) (Record, bool, error) {
+	if err := ctx.Err(); err != nil {
+		return Record{}, false, err
+	}
+	return s.sharedStore.Load(ctx, origin)
+}
+
+func (s obedientStore) Save(ctx context.Context, origin string, r Record) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return s.sharedStore.Save(ctx, origin, r)
+}
+
+// TestATimeoutIsShared: Config.Timeout ends the requests of a fetch, not the Store's, so that one
+// process of many waits for a server that is silent.
+func TestATimeoutIsShared(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		cfg := Config{Store: obedientStore{newSharedStore()}}
+		one, other := newRig(t, cfg, after(time.Minute, 200, private)), newRig(t, cfg, after(time.Minute, 200, private))
+		if e := one.get(t, site); !e.Denied || one.event(t).StoreErr != nil {
+			t.Errorf("%+v, %v", e, one.event(t).StoreErr)
+		}
+		if e := other.get(t, site); !e.Denied || len(other.sent()) != 0 {
+			t.Errorf("%+v after %q", e, other.sent())
+		}
+	})
+}
