@@ -13,9 +13,9 @@ import (
 // A Store keeps raw robots.txt beyond the life of a Cache, so that a crawl that is resumed needn't
 // fetch them all again, and shares them with other processes. The Cache loads a record when it
 // knows nothing of an origin, or only what is out of date. It saves one after each answer of an
-// origin: a 2xx, the 304 that confirms it, or a 4xx. While an origin is unreachable, the Cache
-// saves the last record again with Until and Reason: the last good copy isn't lost, and not every
-// run of a crawler asks the origin.
+// origin: a 2xx, the 304 that confirms it, or a 4xx or 3xx by which there are no rules. While an
+// origin is unreachable, the Cache saves the last record again with Until and Reason: the last good
+// copy isn't lost, and not every run of a crawler asks the origin.
 //
 // A Store never harms the crawl: a record that can't be loaded counts as none, and errors are only
 // reported, as Event.StoreErr. Its methods are called from many goroutines, one at a time for an
@@ -38,10 +38,10 @@ type Store interface {
 }
 
 // A Record is the last answer of an origin, and until when the origin is unreachable since. A 2xx
-// is of use until 30 days after Fetched, a 4xx until 24 hours after it.
+// is of use until 30 days after Fetched, any other until 24 hours after it.
 type Record struct {
 	URL          string        `json:"url"`                    // that the answer came from, redirects followed
-	Status       int           `json:"status"`                 // 2xx or 4xx; 0: no answer is known, and Until is set
+	Status       int           `json:"status"`                 // 2xx, 3xx or 4xx; 0: no answer is known, and Until is set
 	Body         []byte        `json:"body,omitempty"`         // of a 2xx, after decompression, at most MaxBody
 	ETag         string        `json:"etag,omitempty"`         // for If-None-Match; empty: none
 	LastModified string        `json:"lastModified,omitempty"` // for If-Modified-Since; empty: none
@@ -58,7 +58,7 @@ const maxSkew = time.Minute
 func (r *Record) check(now time.Time) error {
 	switch {
 	case r.Status == 0 && !r.Until.IsZero():
-	case r.Status/100 != 2 && (r.Status/100 != 4 || r.Status == http.StatusTooManyRequests):
+	case unreachable(&answer{status: r.Status}) != "":
 		return fmt.Errorf("status %d", r.Status)
 	case len(r.Body) > MaxBody:
 		return fmt.Errorf("body of %d bytes", len(r.Body))

@@ -121,6 +121,24 @@ func TestRecordsAreOfUse(t *testing.T) {
 	}
 }
 
+// TestNoRulesByARedirectAreRestored: a redirect that leads nowhere is an answer like a 404.
+func TestNoRulesByARedirectAreRestored(t *testing.T) {
+	for name, answer := range map[string]func(*http.Request) (*http.Response, error){
+		"no Location": always(301, ""),
+		"a loop":      always(302, "", "Location", "/robots.txt"),
+	} {
+		bubble(t, func(t *testing.T) {
+			cfg := Config{Store: Dir(t.TempDir())}
+			newRig(t, cfg, answer).get(t, site)
+			time.Sleep(time.Minute)
+			r := newRig(t, cfg, broken)
+			if e := r.get(t, site); !allowed(e, "/") || len(r.sent()) != 0 || !r.event(t).Restored || r.event(t).StoreErr != nil {
+				t.Errorf("%s: %+v, %d requests, event %+v", name, e, len(r.sent()), r.event(t))
+			}
+		})
+	}
+}
+
 // TestOthersUseTheRestoredCopy while one caller revalidates it.
 func TestOthersUseTheRestoredCopy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -195,6 +213,7 @@ func TestStoreErrorsDoNoHarm(t *testing.T) {
 		"both ok and err": {record: good, ok: true, load: errDisk},
 		"status 0":        {ok: true, record: change(func(r *Record) { r.Status = 0 })},
 		"status 503":      {ok: true, record: change(func(r *Record) { r.Status = 503 })},
+		"status 304":      {ok: true, record: change(func(r *Record) { r.Status = 304 })},
 		"status 429":      {ok: true, record: change(func(r *Record) { r.Status = 429 })},
 		"too long":        {ok: true, record: change(func(r *Record) { r.Body = make([]byte, MaxBody+1) })},
 		"future":          {ok: true, record: change(func(r *Record) { r.Fetched = now.Add(time.Hour) })},
