@@ -166,8 +166,7 @@ func (c *Cache) refresh(f *fetch, prev *state) error {
 	var storeErr error
 	if c.cfg.Store != nil {
 		if prev == nil {
-			if prev, storeErr = c.load(f); prev.fresh() {
-				f.state = prev
+			if prev, storeErr = c.load(f, nil, nil); f.state != nil {
 				return nil
 			}
 		}
@@ -177,11 +176,10 @@ func (c *Cache) refresh(f *fetch, prev *state) error {
 		} else {
 			defer unlock() // after the answer is saved
 			// Another process may have fetched while this one waited for the lock.
-			if s, e, _ := c.restore(f, prev != nil); s.fresh() {
-				e.StoreErr, f.state = storeErr, s
-				c.report(f.ctx, e)
+			if prev, err = c.load(f, prev, storeErr); f.state != nil {
 				return nil
 			}
+			storeErr = cmp.Or(storeErr, err) // of two loads the first one's
 		}
 		if err := context.Cause(f.ctx); err != nil {
 			return err

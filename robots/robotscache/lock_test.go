@@ -208,3 +208,97 @@ func TestATimeoutIsShared(t *testing.T) {
 		}
 	})
 }
+
+// TestANewerCopyOfAnotherProcessHolds: a process takes over what the Store has, also where it is out
+// of date, if it knows less itself.
+func TestANewerCopyOfAnotherProcessHolds(t *testing.T) {
+	const newer = "User-agent: *\nDisallow: /newer\n"
+	for name, first := range map[string]func(*http.Request) (*http.Response, error){
+		"none": broken, "an older one": always(200, private, "ETag", `"old"`),
+	} {
+		bubble(t, func(t *testing.T) {
+			cfg := Config{Store: newSharedStore(), ServeStale: true, RecordText: true}
+			one, other := newRig(t, cfg, first), newRig(t, cfg, always(200, newer, "ETag", `"new"`))
+			one.get(t, site)
+			time.Sleep(2 * time.Hour)
+			other.get(t, site)
+			time.Sleep(2 * time.Hour)
+			one.answer = broken
+			if e := one.get(t, site); !e.Stale || allowed(e, "/newer") || !allowed(e, "/private") {
+				t.Errorf("%s: %+v", name, e)
+			}
+			if tag := one.last().Header.Get("If-None-Match"); tag != `"new"` {
+				t.Errorf("%s: asked by the tag %q", name, tag)
+			}
+			if e := one.events[1]; !e.Restored || e.Text != newer {
+				t.Errorf("%s: event %+v", name, e)
+			}
+			time.Sleep(maxTTL) // from now on it is the process's own
+			if one.get(t, site); counts(one.Cache).Restored != 1 {
+				t.Errorf("%s: %+v", name, counts(one.Cache))
+			}
+		})
+	}
+}
+
+// TestANewerAnswerWithoutRulesEndsTheCopy: what another process was told, that there are no rules, is
+// known here when the next fetch fails.
+func TestANewerAnswerWithoutRulesEndsTheCopy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		cfg := Config{Store: newSharedStore(), ServeStale: true}
+		one, other := newRig(t, cfg, always(200, private)), newRig(t, cfg, always(404, ""))
+		one.get(t, site)
+		time.Sleep(2 * time.Hour)
+		other.get(t, site)
+		time.Sleep(2 * time.Hour)
+		one.answer = broken
+		if e := one.get(t, site); e.Stale {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// TestOnesOwnRecordIsNotRestored: a process that reads at each refresh what it has saved itself,
+// which its clocks may date a moment later, reports nothing of it.
+func TestOnesOwnRecordIsNotRestored(t *testing.T) {
+	for status := range map[int]bool{200: true, 404: true} {
+		bubble(t, func(t *testing.T) {
+			store := newSharedStore()
+			r := newRig(t, Config{Store: store}, always(status, private))
+			r.get(t, site)
+			record := store.records[site]
+			record.Fetched = record.Fetched.Add(time.Second)
+			store.records[site] = record
+			for range 3 {
+				time.Sleep(2 * time.Hour)
+				r.answer = broken
+				r.get(t, site)
+			}
+			if s := counts(r.Cache); s.Restored != 0 {
+				t.Errorf("status %d: %+v", status, s)
+			}
+		})
+	}
+}
+
+// TestStoreErrorsOfARefreshAreReported, once.
+func TestStoreErrorsOfARefreshAreReported(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		errDisk := errors.New("disk unplugged")
+		store := &failingStore{}
+		r := newRig(t, Config{Store: store}, always(200, private))
+		r.get(t, site)
+		store.load = errDisk
+		for range 2 {
+			time.Sleep(2 * time.Hour)
+			if r.get(t, site); !errors.Is(r.event(t).StoreErr, errDisk) {
+				t.Errorf("event %+v", r.event(t))
+			}
+			store.lockable = true
+		}
+		r = newRig(t, Config{Store: store}, always(200, private))
+		if r.get(t, site); r.event(t).StoreErr.Error() != errDisk.Error() {
+			t.Errorf("of a first fetch: %v", r.event(t).StoreErr)
+		}
+	})
+}

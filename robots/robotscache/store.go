@@ -78,12 +78,16 @@ func (r *Record) expired(age time.Duration) bool {
 	return age >= maxTTL
 }
 
-// load is restore for a process that has no state of f's origin. It reports the copy, and lets
-// other callers use it while f asks for a newer one.
-func (c *Cache) load(f *fetch) (*state, error) {
-	s, e, err := c.restore(f, false)
-	if s == nil {
-		return nil, err
+// load returns the state of f's origin that the Store has or, if that brings nothing new, prev,
+// this process's own. It sets f.state to a fresh one. It reports the state of the Store that it
+// returns, a fresh one with storeErr, and lets other callers use it while f asks for a newer one.
+func (c *Cache) load(f *fetch, prev *state, storeErr error) (*state, error) {
+	s, e, err := c.restore(f, prev != nil)
+	if s == nil || prev != nil && !s.fresh() && !s.outdates(prev) {
+		return prev, err
+	}
+	if s.fresh() {
+		f.state, e.StoreErr = s, storeErr
 	}
 	c.report(f.ctx, e)
 	f.memory.mu.Lock()
@@ -92,6 +96,19 @@ func (c *Cache) load(f *fetch) (*state, error) {
 		f.memory.add(f.origin, s)
 	}
 	return s, err
+}
+
+// outdates reports whether s, which the Store has, comes from a later answer than prev, by more
+// than clocks differ. If prev comes from none, only a copy is of use.
+func (s *state) outdates(prev *state) bool {
+	known := prev.at
+	if prev.copy != nil {
+		known = prev.copy.at
+	}
+	if known == 0 {
+		return s.copy != nil
+	}
+	return s.at-known > moment(maxSkew)
 }
 
 // restore loads the state of f's origin from the Store, fresh or not, and the Event to report. It

@@ -180,6 +180,8 @@ type failingStore struct {
 	save   error
 	saved  int
 	last   Record // that was saved
+
+	lockable bool // though load fails
 }
 
 func (s *failingStore) Load(context.Context, string) (Record, bool, error) {
@@ -193,6 +195,9 @@ func (s *failingStore) Save(_ context.Context, _ string, r Record) error {
 }
 
 func (s *failingStore) Lock(context.Context, string) (unlock func(), err error) {
+	if s.lockable {
+		return func() {}, nil
+	}
 	return func() {}, s.load
 }
 
