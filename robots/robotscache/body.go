@@ -50,14 +50,10 @@ func readBody(ctx context.Context, resp *http.Response) ([]byte, error) {
 // decode undoes the content coding that the transport left on the body.
 func decode(raw io.Reader, resp *http.Response) (io.Reader, error) {
 	coding := strings.ToLower(strings.TrimSpace(strings.Join(resp.Header.Values("Content-Encoding"), ",")))
-	if resp.Uncompressed {
-		coding = ""
-	}
-	switch coding {
-	case "", "identity":
+	switch {
+	case resp.Uncompressed, coding == "", coding == "identity":
 		return raw, nil
-	case "gzip", "x-gzip", "deflate":
-	default:
+	case coding != "gzip" && coding != "x-gzip" && coding != "deflate":
 		return nil, fmt.Errorf("content coding %.200q was not asked for", coding)
 	}
 	buffered := bufio.NewReader(io.LimitReader(raw, maxCompressed))

@@ -101,11 +101,8 @@ func (c *Cache) hop(ctx context.Context, f *fetch, target *url.URL, prev *state,
 // redirect resolves a Location. It returns nil if that isn't a URL that robots.txt can be fetched
 // from. It drops userinfo, which would be sent as a credential.
 func redirect(from *url.URL, location string) *url.URL {
-	if location == "" {
-		return nil
-	}
 	to, err := from.Parse(location)
-	if err != nil || to.Opaque != "" {
+	if location == "" || err != nil || to.Opaque != "" {
 		return nil
 	}
 	o, err := originOf(to)

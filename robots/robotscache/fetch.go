@@ -17,7 +17,7 @@ import (
 type fetch struct {
 	origin    origin
 	memory    *memory
-	ctx       context.Context // done when all callers have left
+	ctx       context.Context // done when all callers have left; memory.mu is held then
 	cancel    context.CancelCauseFunc
 	stopwatch *stopwatch // set before the first hop
 
@@ -26,7 +26,6 @@ type fetch struct {
 	latest     time.Time // latest deadline of a waiter
 	noDeadline bool      // a waiter has no deadline
 	queued     bool      // Queue has returned latest
-	abandoned  bool      // all waiters have left; the result is dropped
 
 	// Set before done is closed.
 	done       chan struct{}
@@ -117,14 +116,9 @@ func (c *Cache) join(ctx context.Context, o origin) (*fetch, *state, role) {
 // leave ends the wait of one caller.
 func (f *fetch) leave() {
 	f.memory.mu.Lock()
-	f.waiters--
-	if f.waiters == 0 && f.memory.fetches[f.origin] == f {
-		f.abandoned = true
+	defer f.memory.mu.Unlock()
+	if f.waiters--; f.waiters == 0 && f.memory.fetches[f.origin] == f {
 		delete(f.memory.fetches, f.origin) // the next caller starts a new fetch
-	}
-	abandoned := f.abandoned
-	f.memory.mu.Unlock()
-	if abandoned {
 		f.cancel(errAbandoned)
 	}
 }
@@ -145,7 +139,7 @@ func (c *Cache) run(f *fetch, prev *state) {
 // publish stores the state that f has found, and wakes its callers.
 func (f *fetch) publish() {
 	f.memory.mu.Lock()
-	if !f.abandoned {
+	if f.ctx.Err() == nil {
 		delete(f.memory.fetches, f.origin)
 		if f.state != nil {
 			f.memory.add(f.origin, f.state)

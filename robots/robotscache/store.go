@@ -92,7 +92,7 @@ func (c *Cache) load(f *fetch, prev *state, storeErr error) (*state, error) {
 	c.report(f.ctx, e)
 	f.memory.mu.Lock()
 	defer f.memory.mu.Unlock()
-	if !f.abandoned && s.usable(time.Now()) {
+	if f.ctx.Err() == nil && s.usable(time.Now()) {
 		f.memory.add(f.origin, s)
 	}
 	return s, err
