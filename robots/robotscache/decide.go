@@ -3,6 +3,7 @@ package robotscache
 import (
 	"cmp"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -134,10 +135,23 @@ func unreachable(a *answer) string {
 }
 
 // An unreachableError is Entry.Err. It wraps the error that the fetch failed with, nil after a
-// status such as 503.
+// status such as 503, without what a server can make large.
 type unreachableError struct {
 	reason string
 	cause  error
+	size   int64 // of cause, about
+}
+
+func newUnreachableError(reason string, cause error) *unreachableError {
+	var verify *tls.CertificateVerificationError
+	if errors.As(cause, &verify) { // without the certificates
+		cause = &tls.CertificateVerificationError{Err: errors.New(printable.Clipped(fmt.Sprint(verify.Err), maxErrorText))}
+	}
+	e := &unreachableError{reason: reason}
+	if cause != nil && len(cause.Error()) <= 2<<10 { // a longer one quotes a malformed response
+		e.cause, e.size = cause, rounded(len(cause.Error()))+128
+	}
+	return e
 }
 
 func (e *unreachableError) Error() string { return e.reason }
@@ -167,7 +181,7 @@ func (c *Cache) fallback(s *state, e *Event, reason string, cause error, now, un
 	if s.copy != nil && s.copy.at.since(now) >= maxStale {
 		s.copy = nil // neither served nor asked about any more
 	}
-	s.Reason, s.Err, s.at = reason, &unreachableError{reason, cause}, 0
+	s.Reason, s.Err, s.at = reason, newUnreachableError(reason, cause), 0
 	switch {
 	case c.cfg.ServeStale && s.copy != nil:
 		s.use(s.copy)

@@ -58,11 +58,8 @@ func originOf(u *url.URL) (origin, error) {
 // canBeSent reports whether a host, in its one spelling, can stand in a URL, and whether its port
 // is at most 65535.
 func canBeSent(host string) bool {
-	name, port := host, ""
-	if strings.Contains(host, ":") && host[len(host)-1] != ']' {
-		i := strings.LastIndexByte(host, ':')
-		name, port = host[:i], host[i+1:]
-	}
+	name := hostname.WithoutPort(host)
+	port := host[len(name):] // with the colon
 	if name[0] == '[' && name[len(name)-1] == ']' {
 		name = name[1 : len(name)-1]
 	}
@@ -76,5 +73,5 @@ func canBeSent(host string) bool {
 			}
 		}
 	}
-	return len(port) < 5 || len(port) == 5 && port <= "65535"
+	return len(port) < 6 || len(port) == 6 && port <= ":65535"
 }

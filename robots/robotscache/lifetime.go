@@ -23,11 +23,9 @@ func lifetime(h http.Header) (d time.Duration, ok bool) {
 	if !ok {
 		return 0, false
 	}
-	if age, valid := deltaSeconds(h.Get("Age")); valid {
-		seconds -= age
-	}
+	age, _ := deltaSeconds(h.Get("Age"))
 	// Both are at most longestDelta, so nothing overflows here.
-	return min(max(time.Duration(seconds)*time.Second, minTTL), maxTTL), true
+	return min(max(time.Duration(seconds-age)*time.Second, minTTL), maxTTL), true
 }
 
 // maxAge returns the shortest max-age of Cache-Control header lines; ok is false if there is none.
@@ -78,7 +76,7 @@ func cutDirective(line string) (directive, rest string) {
 // longestDelta is the most seconds that a value counts as (RFC 9111, section 1.2.2).
 const longestDelta = 1 << 31
 
-// deltaSeconds parses digits.
+// deltaSeconds parses digits. Anything else is 0.
 func deltaSeconds(s string) (seconds int64, ok bool) {
 	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 64)
 	if err != nil && !errors.Is(err, strconv.ErrRange) {

@@ -126,8 +126,8 @@ func (s *state) bytes(o origin) int64 {
 			n += rounded(unsafe.Sizeof(*v)) + v.bytes()
 		}
 	}
-	if s.Err != nil {
-		n += rounded(unsafe.Sizeof(unreachableError{}))
+	if err, ok := s.Err.(*unreachableError); ok {
+		n += rounded(unsafe.Sizeof(*err)) + err.size
 	}
 	return n
 }

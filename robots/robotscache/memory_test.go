@@ -2,8 +2,11 @@ package robotscache
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -265,13 +268,64 @@ func TestWhateverAServerMakesLongIsCounted(t *testing.T) {
 			return bytes("a.example", func() (*http.Response, error) { return nil, errors.New(long) })
 		},
 	} {
-		const n = 160
-		short, long := of("a"), of("a"+strings.Repeat("b", n))
+		n := int64(160)
+		short, long := of("a"), of("a"+strings.Repeat("b", int(n)))
+		if name == "error" {
+			n *= 2 // in Reason, and in Err
+		}
 		if more := long - short; more < n*9/10 || more > n*5/4 {
 			t.Errorf("%s: %d bytes more are counted as %d", name, n, more)
 		}
 	}
 }
+
+// TestErrorsOfServersAreBounded: a server that answers with a megabyte where its status should be, or
+// with many certificates, doesn't fill the memory, and is known for what it is.
+func TestErrorsOfServersAreBounded(t *testing.T) {
+	chain := func() error {
+		all := make([]*x509.Certificate, 10)
+		for i := range all {
+			all[i] = &x509.Certificate{Raw: make([]byte, 100<<10)}
+		}
+		return &tls.CertificateVerificationError{UnverifiedCertificates: all, Err: x509.HostnameError{Certificate: all[0], Host: "a.example"}}
+	}
+	for name, test := range map[string]struct {
+		make func() error
+		is   func(error) bool
+	}{
+		"a long text": {func() error { return errors.New(strings.Repeat("x", 1<<20)) }, func(err error) bool { return err.Error() != "" }},
+		"of 2 KiB":    {func() error { return errors.New(strings.Repeat("x", 2<<10)) }, func(err error) bool { return errors.Unwrap(err) != nil }},
+		"certificates": {chain, func(err error) bool {
+			var certificate *tls.CertificateVerificationError
+			return errors.As(err, &certificate) && strings.Contains(certificate.Error(), "match a.example")
+		}},
+		"the name": {func() error { return &net.DNSError{Name: "a.example", IsNotFound: true} }, func(err error) bool {
+			var name *net.DNSError
+			return errors.As(err, &name)
+		}},
+	} {
+		const n = 300
+		before := heap()
+		c := newCache(t, Config{}, Client{UserAgent: userAgent, Transport: failure(test.make)})
+		empty := heap() - before
+		visit(t, c, 0, n)
+		there, counted := heap()-before-empty, c.Snapshot().Bytes
+		t.Logf("%s: %d bytes an origin, %d counted", name, there/n, counted/n)
+		if there > counted*5/4 || counted > n*3000 {
+			t.Errorf("%s: %d bytes counted, %d there are", name, counted, there)
+		}
+		e, err := c.Get(t.Context(), parse(t, "https://www.host-00000000.example"))
+		if err != nil || !e.Denied || !test.is(e.Err) {
+			t.Errorf("%s: %+v, %v", name, e, err)
+		}
+		runtime.KeepAlive(c)
+	}
+}
+
+// A failure returns an error for each request.
+type failure func() error
+
+func (f failure) RoundTrip(*http.Request) (*http.Response, error) { return nil, f() }
 
 // TestATextGoesWithItsLastOrigin, also where two origins have brought it at the same time.
 func TestATextGoesWithItsLastOrigin(t *testing.T) {

@@ -175,7 +175,7 @@ type Entry struct {
 	Stale      bool          // unreachable, and Rules are the last good copy's
 	Confidence string        // "low" if unreachable and OnUnreachable is Allow; else ""
 	Reason     string        // why Denied, Stale or low
-	Err        error         // Reason as an error, which wraps the fetch's; nil if Reason is empty
+	Err        error         // Reason as an error, which wraps the fetch's, up to 2 KiB and no certificates; nil if Reason is empty
 	Expires    time.Time     // when robots.txt is fetched again
 	text       *text         // of Rules; nil: none
 }

@@ -105,10 +105,7 @@ func (s *state) outdates(prev *state) bool {
 	if prev.copy != nil {
 		known = prev.copy.at
 	}
-	if known == 0 {
-		return s.copy != nil
-	}
-	return s.at-known > moment(maxSkew)
+	return known == 0 && s.copy != nil || known != 0 && s.at-known > moment(maxSkew)
 }
 
 // restore loads the state of f's origin from the Store, fresh or not, and the Event to report. It
