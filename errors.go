@@ -20,7 +20,7 @@ var (
 	ErrDisallowed = errors.New("disallowed")
 	// ErrUnreachable: robots.txt can't be had; [Error.RetryAt] is when it is fetched again.
 	// errors.As finds the cause where there is one, such as a *net.DNSError or a
-	// *tls.CertificateVerificationError.
+	// *tls.CertificateVerificationError without the certificates.
 	ErrUnreachable = errors.New("robots.txt can't be had")
 	// ErrReserved: the site reserves a purpose of Config.Purposes, in robots.txt, in the headers or
 	// in the page; the text names the place.
