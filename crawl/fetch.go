@@ -106,7 +106,7 @@ func (r *run) putBack(fl *flight) {
 		r.frontier.put(fl.h)
 	case r.stopped:
 		r.done(Result{Request: fl.request, Outcome: Left}, nil)
-	case fl.again:
+	case fl.again && fl.h.refusals.again.URL == "":
 		fl.h.refusals.again = fl.request
 		r.frontier.put(fl.h)
 	default:
@@ -311,7 +311,6 @@ func (r *run) failed(fl *flight, outcome Outcome, err error) {
 		outcome = Left
 	}
 	r.noPage(fl, outcome, err)
-	r.settle(fl.h)
 }
 
 // noPage ends the URL of fl, for which there is no page. Where it is that of a page that was served
@@ -322,6 +321,7 @@ func (r *run) noPage(fl *flight, outcome Outcome, err error) {
 	} else {
 		r.done(Result{Request: fl.request, Outcome: outcome, Err: err}, nil)
 	}
+	r.settle(fl.h)
 	r.frontier.put(fl.h)
 }
 

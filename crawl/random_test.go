@@ -110,7 +110,7 @@ func (w *randomWeb) page(host, path string) http.Handler {
 		w.links[host+path] = links
 		return politenesstest.InTurn(politenesstest.Status(http.StatusServiceUnavailable, "Retry-After", "7"), html)
 	case 5:
-		return politenesstest.Status(http.StatusInternalServerError)
+		return politenesstest.Slow(w.span(0, 20*time.Second), politenesstest.Status(http.StatusInternalServerError))
 	case 6:
 		return politenesstest.Status(http.StatusForbidden)
 	case 4:

@@ -18,6 +18,7 @@ import (
 //	open     served, and asked for after them   open     the held pages are forbidden: they are done; the
 //	                                                     first few, and all of a host that limits, come back once
 //	again    served, the same page              open     it was the host's trouble, which is over
+//	again    refused, a page asked for before   again    it is asked for after the other one
 //	again    refused, the same page             suspect  another page tells whose trouble it is; 429: again
 //	suspect  served, another page               open     the trouble is the suspect's own: it is done
 //	suspect  the same, after a longer rest      again    a shorter one wasn't enough for the suspect: it proves nothing
@@ -204,6 +205,8 @@ func (s *refusals) succeed(p *Page, now time.Time, v *verdict) {
 		v.last = append(v.last, u)
 	case now.Sub(s.last) <= s.rest:
 		v.done = append(v.done, u)
+	case s.again.URL != "":
+		v.first = append(v.first, u)
 	default:
 		v.drop = append(v.drop, u)
 		s.again = u.request
@@ -224,6 +227,8 @@ func (s *refusals) refuse(p *Page, what meaning, over bool, now time.Time, v *ve
 	}
 	switch {
 	case over:
+	case s.again.URL != "":
+		v.first = append(v.first, p)
 	case !p.again:
 		s.again, s.once, s.last = p.request, true, now
 	case what == limited, s.once && s.blamed > 0:

@@ -183,6 +183,35 @@ func TestDryHosts(t *testing.T) {
 	}
 }
 
+// TestOneOfTwoRefusedPagesIsNotForgotten: while a page that was refused waits to be asked for next, a
+// second one is refused, or goes back: it waits as well.
+func TestOneOfTwoRefusedPagesIsNotForgotten(t *testing.T) {
+	now := time.Unix(0, 0)
+	refused := func(url string) *Page { return &Page{request: Request{URL: url}, ended: now} }
+	t.Run("refused", func(t *testing.T) {
+		s := refusals{again: Request{URL: "waits"}}
+		v := s.observe(refused("late"), false, 5, now) // it was in flight all the time
+		if got := v.String(); s.again.URL != "waits" || got != "first late" {
+			t.Errorf("%q waits, and %q", s.again.URL, got)
+		}
+	})
+	t.Run("served", func(t *testing.T) {
+		s := refusals{again: Request{URL: "waits"}, suspect: refused("suspect"), row: 1}
+		v := s.observe(&Page{good: true, Response: &http.Response{StatusCode: 200}}, true, 5, now)
+		if got := v.String(); s.again.URL != "waits" || got != "first suspect" {
+			t.Errorf("%q waits, and %q", s.again.URL, got)
+		}
+	})
+	t.Run("put back", func(t *testing.T) {
+		h := &host{refusals: refusals{again: Request{URL: "waits"}}}
+		r := &run{frontier: frontier{hosts: map[string]*host{}}}
+		r.putBack(&flight{h: h, request: Request{URL: "late"}, again: true})
+		if h.refusals.again.URL != "waits" || len(h.urls) != 1 {
+			t.Errorf("%q waits, and %v", h.refusals.again.URL, h.urls)
+		}
+	})
+}
+
 // TestGood: the page that tells a refusal of the host from one of a page is the last one that was
 // served, of those that cost little to ask for.
 func TestGood(t *testing.T) {

@@ -225,3 +225,53 @@ func TestDeadHostsWaitWhileTheQueueIsOpen(t *testing.T) {
 		})
 	}
 }
+
+// TestASlowRefusalLosesNoPage: a page that is refused after 18 s doesn't take the place of another
+// one, which was refused meanwhile and waits for its next try.
+func TestASlowRefusalLosesNoPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.politeness.Limits = hostlimit.Config{
+			Concurrency: 2, Delay: hostlimit.Delay{Min: 100 * time.Millisecond, Adaptive: hostlimit.Fixed},
+		}
+		r.Site("https://example.com").Robots("User-agent: *\nCrawl-delay: 5\n").
+			Handle("/g", politenesstest.Slow(time.Second, page(""))).
+			Handle("/e", politenesstest.Slow(18*time.Second, politenesstest.Status(504))).Handle("/u", politenesstest.Status(500))
+		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
+		defer cancel()
+		s := r.run(ctx, t, "https://example.com/g", "https://example.com/e", "https://example.com/u")
+		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 3})
+		if s.Stopped != nil {
+			t.Error(s)
+		}
+	})
+}
+
+// TestAServedPageThatIsFarOffHoldsNothingUp: where the page that would tell whose trouble a refusal
+// is can't be asked for within Patience, the refused page doesn't wait for it.
+func TestAServedPageThatIsFarOffHoldsNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		hosts, err := hostlimit.New(r.politeness.Limits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.politeness.Limits, r.politeness.Hosts = hostlimit.Config{}, hosts
+		n := 0
+		r.Site("https://example.com").Handle("/good", page("")).Handle("/u", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if n++; n == 2 {
+				if err := hosts.Block(req.Context(), "example.com", time.Now().Add(48*time.Hour), "its owner has called"); err != nil {
+					t.Error(err)
+				}
+			}
+			w.WriteHeader(http.StatusInternalServerError)
+		}))
+		ctx, cancel := context.WithTimeout(t.Context(), 96*time.Hour)
+		defer cancel()
+		s := r.run(ctx, t, "https://example.com/good", "https://example.com/u")
+		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 1, crawl.Refused: 1})
+		if s.Stopped != nil {
+			t.Error(s)
+		}
+	})
+}
