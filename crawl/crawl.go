@@ -74,7 +74,8 @@ type Config struct {
 	// Discover is called once for each host, with one of its URLs, when its robots.txt has been
 	// fetched. It returns further URLs, with Depth and Priority. It is the place for sitemaps:
 	// Transport.Sitemaps, and package crawl/sitemap. Of several processes with one Queue each that
-	// comes to have the host calls it. Nil: no calls.
+	// comes to have the host calls it. Its URL is done after it has returned; where ctx ends, or the
+	// process, before that, the next Run fetches that URL again, and calls it again. Nil: no calls.
 	Discover func(ctx context.Context, url string) []Request
 
 	// Done receives what became of each URL: once of each that was taken in, and of one that is

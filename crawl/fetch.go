@@ -77,10 +77,11 @@ func (r *run) contact(fl *flight) {
 
 // discover calls Config.Discover for the host of fl, once.
 func (r *run) discover(fl *flight) {
-	if r.discovered == nil || r.discovered[fl.h.key] || r.stopped {
+	key := fl.h.key
+	if _, called := r.discovered[key]; called || r.c.cfg.Discover == nil || r.stopped {
 		return
 	}
-	r.discovered[fl.h.key] = true
+	r.discovered[key] = fl.request.URL
 	r.seeking++
 	go func() {
 		var found []Request
@@ -89,6 +90,14 @@ func (r *run) discover(fl *flight) {
 				r.seeking--
 				for _, req := range found {
 					_ = r.accept(req) // it is counted
+				}
+				if r.ctx.Err() != nil {
+					return // it may have been cut off, see over
+				}
+				r.discovered[key] = ""
+				if res, ok := r.held[key]; ok {
+					delete(r.held, key)
+					r.work.done = append(r.work.done, res)
 				}
 			}
 		}()

@@ -34,8 +34,9 @@ type Result struct {
 // A request is waiting, lent or done. Add makes it waiting, Take lends it, Done ends it, or makes
 // it waiting again for the outcome [Left]. What was lent to a process that was killed is waiting
 // again for the process that opens the Queue next or, where several share it, for the others after
-// a while. What a page has led to is added before the page is done, so a kill at any instant loses
-// no URL; a page may be visited twice.
+// a while. What a page has led to is added before the page is done, and what Discover has found
+// before the URL with which it was called, so a kill at any instant loses no URL; a page may be
+// visited twice.
 type Queue interface {
 	// Add takes in those of reqs whose URL is new. It returns their number, and the number of those
 	// for which there is no room. The rest is known.

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -101,6 +102,73 @@ func TestQueueErrorEndsTheCrawl(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDiscoverOutlivesAStop: where a crawl is stopped, or killed, before Discover has returned, the
+// next one calls it again: the URL of the call isn't done before what Discover has found is added.
+func TestDiscoverOutlivesAStop(t *testing.T) {
+	for _, slow := range []bool{false, true} { // the page comes before the crawl is stopped, or within Grace
+		synctest.Test(t, func(t *testing.T) {
+			q := &timedStore{store: newStore()}
+			var visits int
+			for _, lasts := range []time.Duration{90 * time.Second, time.Hour} {
+				r := newRig()
+				root := page("")
+				if slow {
+					root = politenesstest.Slow(95*time.Second, root).ServeHTTP
+				}
+				r.Site("https://a.example").Handle("/", root).Handle("/listed", page(""))
+				r.Site("https://b.example").Robots("User-agent: *\nCrawl-delay: 60\n").Handle("/", page(""))
+				r.crawl.Queue = q
+				var found time.Time
+				r.crawl.Discover = func(ctx context.Context, url string) []crawl.Request {
+					switch {
+					case !strings.HasPrefix(url, "https://a."):
+						return nil
+					case lasts < time.Hour: // a large sitemap
+						<-ctx.Done()
+						return nil
+					}
+					time.Sleep(10 * time.Minute)
+					found = time.Now()
+					return []crawl.Request{{URL: "https://a.example/listed"}}
+				}
+				told := 0
+				r.crawl.Done = func(res crawl.Result) {
+					if res.URL == "https://a.example/" && res.Outcome == crawl.Visited {
+						told++
+					}
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), lasts)
+				r.run(ctx, t, append(numbered("b.example", 5), "https://a.example/")...)
+				cancel()
+				if visits = len(r.visited); told != 1 {
+					t.Errorf("Done was called %d times", told)
+				}
+				if q.at.Before(found) {
+					t.Errorf("the URL was done %v before Discover had returned", found.Sub(q.at))
+				}
+			}
+			if visits == 0 || q.states["https://a.example/listed"] != done {
+				t.Errorf("%d visits, and what the sitemap lists is lost", visits)
+			}
+		})
+	}
+}
+
+// A timedStore notes when a.example/ was done.
+type timedStore struct {
+	*store
+	at time.Time
+}
+
+func (s *timedStore) Done(ctx context.Context, results []crawl.Result) error {
+	for _, r := range results {
+		if r.URL == "https://a.example/" && r.Outcome != crawl.Left {
+			s.at = time.Now()
+		}
+	}
+	return s.store.Done(ctx, results)
 }
 
 // TestQueueFilledByOthers: what another program adds while the crawl runs is crawled, too.

@@ -39,15 +39,16 @@ type run struct {
 
 	frontier   frontier
 	asleep     heap[sleeper]
-	visiting   int             // number of answered pages whose visit hasn't ended
-	kept       int             // bytes of the pages in host.refusals
-	pages      map[string]int  // visited, by host, if MaxPagesPerHost is set
-	discovered map[string]bool // hosts for which Discover was called, if it is set
-	seeking    int             // number of calls of Discover that haven't ended
-	looking    bool            // look has a goroutine
-	looked     int             // index in frontier.waiting of the last host for look
-	unlisted   bool            // the Queue may have hosts that aren't in the frontier
-	open       bool            // other programs may still add to the Queue
+	visiting   int               // number of answered pages whose visit hasn't ended
+	kept       int               // bytes of the pages in host.refusals
+	pages      map[string]int    // visited, by host, if MaxPagesPerHost is set
+	discovered map[string]string // by host: the URL with which Discover was called; empty: it has returned
+	seeking    int               // number of calls of Discover that haven't ended
+	held       map[string]Result // by host: the results of these URLs
+	looking    bool              // look has a goroutine
+	looked     int               // index in frontier.waiting of the last host for look
+	unlisted   bool              // the Queue may have hosts that aren't in the frontier
+	open       bool              // other programs may still add to the Queue
 
 	work    work // the next calls of the Queue
 	storing bool // the Queue is at work
@@ -94,8 +95,8 @@ func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 	r := &run{
 		c: c, queue: c.cfg.Queue, ctx: ctx, late: late,
 		events: make(chan func(), 256), workers: make(chan struct{}, c.cfg.Workers), room: semaphore.NewWeighted(largeBodies),
-		canonical: make(map[string]bool),
-		began:     time.Now(), summary: Summary{Outcomes: make(map[Outcome]int), Errors: make(map[Outcome]error)},
+		canonical: make(map[string]bool), discovered: make(map[string]string), held: make(map[string]Result),
+		began: time.Now(), summary: Summary{Outcomes: make(map[Outcome]int), Errors: make(map[Outcome]error)},
 	}
 	r.frontier = frontier{hosts: make(map[string]*host), max: cmp.Or(c.cfg.Transport.Hosts().Config().MaxInFlight, maxInFlight)}
 	if r.queue == nil {
@@ -104,9 +105,6 @@ func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 	r.owner, _ = r.queue.(Owner)
 	if c.cfg.MaxPagesPerHost > 0 {
 		r.pages = make(map[string]int)
-	}
-	if c.cfg.Discover != nil {
-		r.discovered = make(map[string]bool)
 	}
 	var err error
 	for _, u := range urls {
@@ -384,6 +382,12 @@ func (r *run) over() bool {
 	if !r.stopped && len(r.frontier.hosts) == 0 && !r.asked {
 		r.asked, r.work.list = true, true // another program may have filled the Queue
 	}
+	for _, res := range r.held { // Discover was cut off; the next Run calls it again
+		r.work.rejected = append(r.work.rejected, res)
+		res.Outcome = Left
+		r.work.back = append(r.work.back, res)
+	}
+	clear(r.held)
 	r.store()
 	return !r.storing && (r.stopped || len(r.frontier.hosts) == 0 && !r.open)
 }
@@ -426,7 +430,11 @@ func (r *run) done(res Result, found []Request) {
 	if r.pages != nil && res.Outcome == Visited {
 		r.pages[res.Host]++
 	}
-	r.work.done = append(r.work.done, res)
+	if res.URL == r.discovered[res.Host] { // the Queue has what Discover finds before
+		r.held[res.Host] = res
+	} else {
+		r.work.done = append(r.work.done, res)
+	}
 	for _, req := range found {
 		if r.pages != nil && r.pages[req.Host] >= r.c.cfg.MaxPagesPerHost {
 			r.reject(Result{Request: req, Outcome: EnoughOfHost})
