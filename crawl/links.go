@@ -264,11 +264,7 @@ func (r *run) read(p *Page) {
 // names. Unlike those of HTML they are relative to the page, whatever its <base>.
 func (p *Page) readLinkHeader() {
 	for _, l := range weblink.Parse(p.Response.Header["Link"]) {
-		var to string
-		u, err := p.resolve(l.Target)
-		if err == nil {
-			to, err = normal(u)
-		}
+		to, err := p.resolve(l.Target)
 		switch {
 		case err != nil:
 		case l.Is("canonical"):
@@ -291,19 +287,16 @@ func (r *run) follows(p *Page, l Link) bool {
 
 // add adds a URL to those that p has led to.
 func (r *run) add(p *Page, rawURL string, priority int) {
-	u, err := p.resolve(rawURL)
-	r.lead(p, u, err, Request{URL: rawURL, From: p.FinalURL, Depth: p.Depth + 1, Priority: clipped(priority)})
+	to, err := p.resolve(rawURL)
+	r.lead(p, to, err, Request{URL: rawURL, From: p.FinalURL, Depth: p.Depth + 1, Priority: clipped(priority)})
 }
 
-// lead adds req, with the URL u, to those that p has led to, if it is within the limits. err is the
-// error of u.
-func (r *run) lead(p *Page, u *url.URL, err error, req Request) {
+// lead adds req, with the URL to, to those that p has led to, if it is within the limits. err is
+// why there is no such URL.
+func (r *run) lead(p *Page, to string, err error, req Request) {
 	if err == nil {
-		var to string
-		if to, err = normal(u); err == nil {
-			req.URL = to
-			req.Host, err = r.c.cfg.Transport.HostKey(to)
-		}
+		req.URL = to
+		req.Host, err = r.c.cfg.Transport.HostKey(to)
 	}
 	switch {
 	case err != nil:
@@ -321,13 +314,13 @@ func (r *run) lead(p *Page, u *url.URL, err error, req Request) {
 func location(resp *http.Response) string {
 	switch resp.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		return resp.Header.Get("Location")
+		return cmp.Or(resp.Header.Get("Location"), strings.Join(resp.Header[badLocation], ""))
 	}
 	return ""
 }
 
-// locations rewrites each Location as browsers read it: http.Client fails an answer with one that
-// net/url can't parse.
+// locations rewrites each Location as browsers read it, and moves one that net/url can't parse to
+// badLocation: http.Client would fail the answer.
 type locations struct{ http.RoundTripper }
 
 func (l locations) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -335,10 +328,17 @@ func (l locations) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err == nil && resp != nil {
 		if to := location(resp); to != "" {
 			resp.Header.Set("Location", asWritten(to))
+			if _, err := req.URL.Parse(asWritten(to)); err != nil {
+				resp.Header.Del("Location")
+				resp.Header[badLocation] = []string{to}
+			}
 		}
 	}
 	return resp, err
 }
+
+// badLocation is a key that no server can send, since net/http begins it with a capital letter.
+const badLocation = "location"
 
 // wantsCookie reports whether a page redirects to itself and sets a cookie, which the Client keeps:
 // with the cookie the answer may be another one.
@@ -346,31 +346,29 @@ func (r *run) wantsCookie(p *Page) bool {
 	if r.c.client.Jar == nil || location(p.Response) == "" || len(p.Response.Cookies()) == 0 {
 		return false
 	}
-	u, err := p.resolve(location(p.Response))
-	if err != nil {
-		return false
-	}
-	to, err := normal(u)
+	to, err := p.resolve(location(p.Response))
 	return err == nil && to == p.FinalURL
 }
 
 // turnTo adds rawURL, which takes the place of the page. A start URL may lead anywhere.
 func (r *run) turnTo(p *Page, rawURL string, l Link) {
 	req := p.request
-	u, err := p.resolve(rawURL)
-	if err == nil {
-		l.URL, err = normal(u)
-	}
+	to, err := p.resolve(rawURL)
+	l.URL = to
 	if err != nil || req.Depth == 0 || r.c.cfg.Follow == nil || r.c.cfg.Follow(p, l) {
-		r.lead(p, u, err, Request{URL: rawURL, From: req.From, Via: p.URL, Hops: req.Hops + 1, Depth: req.Depth, Priority: req.Priority})
+		r.lead(p, to, err, Request{URL: rawURL, From: req.From, Via: p.URL, Hops: req.Hops + 1, Depth: req.Depth, Priority: req.Priority})
 	}
 }
 
-// resolve returns rawURL as seen from the page.
-func (p *Page) resolve(rawURL string) (*url.URL, error) {
+// resolve returns rawURL as seen from the page, normalised.
+func (p *Page) resolve(rawURL string) (string, error) {
 	base, err := url.Parse(p.FinalURL)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	return base.Parse(asWritten(rawURL))
+	u, err := base.Parse(asWritten(rawURL))
+	if err != nil {
+		return "", err
+	}
+	return normal(u)
 }

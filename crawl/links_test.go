@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net/http"
 	"net/http/cookiejar"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -229,4 +230,26 @@ func needsCookieLater(w http.ResponseWriter, req *http.Request) {
 	}
 	http.SetCookie(w, &http.Cookie{Name: "busy", Value: "1"})
 	w.WriteHeader(http.StatusServiceUnavailable)
+}
+
+// TestALocationThatIsNoURL: an answer that redirects to what no URL is, is an answer: its page is
+// asked for once.
+func TestALocationThatIsNoURL(t *testing.T) {
+	for _, to := range []string{"http://[::1/", "http://example.com:port/", "https://exa mple.com/", "/\x7f"} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig()
+			r.Site("https://example.com").Handle("/", politenesstest.Status(http.StatusFound, "Location", to))
+			var invalid []string
+			r.crawl.Done = func(res crawl.Result) {
+				if res.Outcome == crawl.Invalid {
+					invalid = append(invalid, res.URL)
+				}
+			}
+			s := r.run(t.Context(), t, "https://example.com/")
+			wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Redirected: 1, crawl.Invalid: 1})
+			if n := len(r.Requests()); n != 2 || !slices.Equal(invalid, []string{to}) {
+				t.Errorf("%d requests, and %q are invalid; want robots.txt, the page and %q", n, invalid, to)
+			}
+		})
+	}
 }
