@@ -51,8 +51,8 @@ type Config struct {
 	Visit func(ctx context.Context, p *Page) error
 
 	// Follow reports whether a link of a page is added, or the target of a redirect, whose Element is
-	// "redirect": SameHost, SameSite, Everywhere, or one of your own. Nil: no link is, and each
-	// redirect; Visit can add URLs by Page.Add.
+	// "redirect": SameHost, SameSite, Everywhere, or one of your own. It isn't asked where a start
+	// URL redirects. Nil: no link is added, and each redirect; Visit can add URLs by Page.Add.
 	Follow func(p *Page, l Link) bool
 
 	// IgnoreNofollow calls Follow also for links that are marked nofollow, by rel or by their page.
@@ -72,10 +72,11 @@ type Config struct {
 	Known func(ctx context.Context, url string) (Version, error)
 
 	// Discover is called once for each host, with one of its URLs, when its robots.txt has been
-	// fetched. It returns further URLs, with Depth and Priority. It is the place for sitemaps:
-	// Transport.Sitemaps, and package crawl/sitemap. Of several processes with one Queue each that
-	// comes to have the host calls it. Its URL is done after it has returned; where ctx ends, or the
-	// process, before that, the next Run fetches that URL again, and calls it again. Nil: no calls.
+	// fetched. It returns further URLs, with Priority and Depth, which is at least 1, as if a start
+	// URL linked to them. It is the place for sitemaps: Transport.Sitemaps, and package crawl/sitemap.
+	// Of several processes with one Queue each that comes to have the host calls it. Its URL is done
+	// after it has returned; where ctx ends, or the process, before that, the next Run fetches that
+	// URL again, and calls it again. Nil: no calls.
 	Discover func(ctx context.Context, url string) []Request
 
 	// Done receives what became of each URL: once of each that was taken in, and of one that is

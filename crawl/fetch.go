@@ -89,7 +89,8 @@ func (r *run) discover(fl *flight) {
 			r.events <- func() {
 				r.seeking--
 				for _, req := range found {
-					_ = r.accept(req) // it is counted
+					req.Depth = max(1, req.Depth) // a start URL may redirect anywhere, see turnTo
+					_ = r.accept(req)             // it is counted
 				}
 				if r.ctx.Err() != nil {
 					return // it may have been cut off, see over

@@ -303,7 +303,7 @@ func (r *run) lead(p *Page, to string, err error, req Request) {
 		p.lost = append(p.lost, Result{Request: req, Outcome: Invalid, Err: err})
 	case len(req.URL) > maxURL:
 		p.lost = append(p.lost, Result{Request: req, Outcome: TooLong})
-	case req.Depth > max(0, r.c.cfg.MaxDepth), req.Hops > maxHops:
+	case req.Depth > max(p.Depth, r.c.cfg.MaxDepth), req.Hops > maxHops:
 		p.lost = append(p.lost, Result{Request: req, Outcome: TooDeep})
 	default:
 		p.found = append(p.found, req)

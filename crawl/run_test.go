@@ -351,6 +351,36 @@ func TestDiscover(t *testing.T) {
 	})
 }
 
+// TestFollowDecidesOnRedirectsOfDiscoveredURLs: only a start URL may lead anywhere. Follow isn't asked
+// for the URLs themselves, nor does MaxDepth leave them out, or what they redirect to.
+func TestFollowDecidesOnRedirectsOfDiscoveredURLs(t *testing.T) {
+	for _, maxDepth := range []int{-1, 0, 1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig()
+			r.crawl.Follow, r.crawl.MaxDepth = crawl.SameHost, maxDepth
+			away := http.RedirectHandler("https://other.example/", http.StatusFound)
+			r.Site("https://start.example").Handle("/", http.RedirectHandler("https://a.example/", http.StatusFound))
+			r.Site("https://a.example").Handle("/", page("")).Handle("/away", away).
+				Handle("/near", http.RedirectHandler("/here", http.StatusFound)).Handle("/here", page(`<a href="/linked">`)).Handle("/linked", page(""))
+			r.Site("https://other.example").Handle("/", page(""))
+			r.crawl.Discover = func(_ context.Context, url string) []crawl.Request {
+				if !strings.HasPrefix(url, "https://a.") {
+					return nil
+				}
+				return []crawl.Request{{URL: "https://a.example/away"}, {URL: "https://a.example/near"}}
+			}
+			r.run(t.Context(), t, "https://start.example/")
+			want := "https://a.example/ https://a.example/here"
+			if maxDepth == 0 || maxDepth == 2 {
+				want += " https://a.example/linked"
+			}
+			if got := r.urls(); got != want {
+				t.Errorf("MaxDepth %d: visited %s, want %s", maxDepth, got, want)
+			}
+		})
+	}
+}
+
 // TestCancelLosesNothing ends crawls at random instants: what was answered is visited, what was
 // added is done or given back, and nothing is asked for once the crawl has ended.
 func TestCancelLosesNothing(t *testing.T) {
