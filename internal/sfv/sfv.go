@@ -93,9 +93,15 @@ func (b *builder) place(key string) (int, bool) {
 	return 0, false
 }
 
-// maxMembers bounds the members of a field, and the parameters of an item. RFC 9651 asks for at
-// least 1,024 and 256.
-const maxMembers = 1024
+const (
+	// maxMembers bounds the members of a field, and the parameters of an item. RFC 9651 asks for at
+	// least 1,024 and 256.
+	maxMembers = 1024
+
+	// maxField bounds the length of a field: items take up to 30 times the bytes that they are
+	// written in. RFC 9651 asks for 1,024 keys of 64 bytes.
+	maxField = 256 << 10
+)
 
 // ParseDictionary parses the value of a field. The lines of a field that came several times are
 // joined by ", " before.
@@ -130,6 +136,9 @@ func ParseList(field string) ([]Item, error) {
 // parse parses the members of a field, which commas separate. member takes in one, and returns how
 // many there are.
 func parse(field string, member func(*parser) (int, error)) error {
+	if len(field) > maxField {
+		return fmt.Errorf("%d bytes, more than %d", len(field), maxField)
+	}
 	p := parser{rest: strings.Trim(field, " ")}
 	if err := p.members(member); err != nil {
 		return fmt.Errorf("at byte %d: %w", len(field)-len(p.rest), err)

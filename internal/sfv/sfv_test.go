@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -151,6 +152,8 @@ func TestSizes(t *testing.T) {
 		strings.Repeat("k,", 5000) + "k":        true, // one key
 		"a=(" + strings.Repeat("1 ", 256) + ")": true,
 		strings.Repeat("a", 1024):               true,
+		strings.Repeat("a", 256<<10+1):          false,
+		"a=(" + strings.Repeat("1 ", 1<<20):     false,
 		`a="` + strings.Repeat("x", 1024) + `"`: true,
 	} {
 		if _, err := sfv.ParseDictionary(field); (err == nil) != ok {
@@ -160,6 +163,27 @@ func TestSizes(t *testing.T) {
 	for n, ok := range map[int]bool{1024: true, 1025: false} {
 		if _, err := sfv.ParseList("1" + strings.Repeat(", 1", n-1)); (err == nil) != ok {
 			t.Errorf("a list of %d: %v", n, err)
+		}
+	}
+}
+
+// TestLongFieldsTakeLittleMemory: items and parameters take many times the bytes that they are
+// written in.
+func TestLongFieldsTakeLittleMemory(t *testing.T) {
+	var params strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&params, ";a%d", i)
+	}
+	for name, field := range map[string]string{
+		"one inner list":          "a=(" + strings.Repeat("1 ", 5<<20) + ")",
+		"parameters of all items": "a=(" + strings.Repeat("1"+params.String()+" ", 2000) + ")",
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, _ = sfv.ParseDictionary(field)
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 32<<20 {
+			t.Errorf("%s: %d bytes of memory for %d", name, took, len(field))
 		}
 	}
 }
