@@ -3,11 +3,11 @@
 // about one host.
 //
 // The judge is net/http: what it would dial as one address is one [Key]. So a host is read as
-// net/http reads it: percent signs are kept, a name in ASCII isn't checked, and any other name
-// goes through IDNA, or stays as it is where IDNA refuses it. Beyond that, spellings are one where
-// the DNS and the dialer make no difference: upper and lower case, final dots, the many ways to
-// write an IPv6 address, an empty port and leading zeros of a port. The zone of an IPv6 address
-// keeps its case, as the name of a network interface does.
+// net/http reads it: percent signs are kept, a name in ASCII isn't checked, and any other name goes
+// through IDNA, or stays as it is where IDNA refuses it or it is longer than MaxLen. Beyond that,
+// spellings are one where the DNS and the dialer make no difference: upper and lower case, final
+// dots, the many ways to write an IPv6 address, an empty port and leading zeros of a port. The zone
+// of an IPv6 address keeps its case, as the name of a network interface does.
 //
 // A host in its one spelling is returned as it is, and costs no allocation.
 package hostname
@@ -89,7 +89,7 @@ func WithoutPort(key string) string {
 }
 
 // ASCII returns host, which is a URL.Host, with its name as net/http sends it: in punycode where it
-// isn't ASCII. What IDNA refuses stays as it is.
+// isn't ASCII. What IDNA refuses, or is longer than MaxLen, stays as it is.
 func ASCII(host string) string {
 	if isASCII(host) {
 		return host
@@ -98,10 +98,18 @@ func ASCII(host string) string {
 	if i := strings.LastIndexByte(host, ':'); i >= 0 {
 		name, port = host[:i], host[i:]
 	}
-	if ascii, err := idna.Lookup.ToASCII(name); err == nil {
-		return ascii + port
+	return punycode(name) + port
+}
+
+// punycode returns name, in punycode where it isn't ASCII and IDNA takes it. One that is too long
+// stays as it is: the time that IDNA takes grows with the square of the length.
+func punycode(name string) string {
+	if len(name) <= MaxLen && !isASCII(name) {
+		if ascii, err := idna.Lookup.ToASCII(name); err == nil {
+			return ascii
+		}
 	}
-	return host
+	return name
 }
 
 // spell returns the one spelling of host: its name, an IPv6 address in brackets, and its port.
@@ -110,12 +118,7 @@ func spell(host string) string {
 		return host
 	}
 	u := url.URL{Host: host}
-	name, port := u.Hostname(), u.Port()
-	if !isASCII(name) {
-		if ascii, err := idna.Lookup.ToASCII(name); err == nil {
-			name = ascii
-		}
-	}
+	name, port := punycode(u.Hostname()), u.Port()
 	colons := strings.Contains(name, ":") // then it is no name of the DNS
 	if !colons {
 		name = strings.TrimRight(name, ".")

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-politeness/politeness/internal/hostname"
 )
@@ -105,6 +106,25 @@ func TestOneSpellingCostsNoAllocation(t *testing.T) {
 		}); n != 0 {
 			t.Errorf("%s: %v allocations", host, n)
 		}
+	}
+}
+
+// TestHostsThatAreTooLongAreReadOnce: IDNA would take half a minute for one of 630 KB.
+func TestHostsThatAreTooLongAreReadOnce(t *testing.T) {
+	var b strings.Builder
+	for i := range 210_000 {
+		b.WriteRune(rune('\u4e00' + i%20_900))
+	}
+	host, begin := b.String(), time.Now()
+	for name, got := range map[string]string{
+		"Key": hostname.Key(host), "Authority": hostname.Authority("http", host), "ASCII": hostname.ASCII(host),
+	} {
+		if got != host {
+			t.Errorf("%s returns %d other bytes for %d", name, len(got), len(host))
+		}
+	}
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("it took %v", took)
 	}
 }
 
