@@ -76,8 +76,8 @@ func URL(u *url.URL) *url.URL {
 // port has every port.
 func Within(host, site string) bool {
 	key, site := Key(host), Key(site)
-	name := WithoutPort(key)
-	return site != "" && (key == site || name == site || strings.HasSuffix(name, "."+site))
+	name, below := WithoutPort(key), "."+site
+	return site != "" && (key == site || name == site || strings.HasSuffix(key, below) || strings.HasSuffix(name, below))
 }
 
 // WithoutPort returns the name of a host that is spelled as a key.

@@ -109,6 +109,31 @@ func TestOneSpellingCostsNoAllocation(t *testing.T) {
 	}
 }
 
+// TestWithin: a site with a port has the names below it on that port only.
+func TestWithin(t *testing.T) {
+	for _, tt := range []struct {
+		host, site string
+		want       bool
+	}{
+		{"example.com", "example.com", true},
+		{"WWW.example.com:8080", "Example.com.", true},
+		{"www.example.com:8080", "example.com:8080", true},
+		{"www.example.com:9090", "example.com:8080", false},
+		{"www.example.com", "example.com:8080", false},
+		{"www.example.com:443", "example.com:80", true},
+		{"notexample.com", "example.com", false},
+		{"notexample.com:8080", "example.com:8080", false},
+		{"example.com", "www.example.com", false},
+		{"[::1]:8080", "[::1]", true},
+		{"[::1]:8080", "[::1]:8080", true},
+		{"example.com", "", false},
+	} {
+		if got := hostname.Within(tt.host, tt.site); got != tt.want {
+			t.Errorf("%q is within %q: %t", tt.host, tt.site, got)
+		}
+	}
+}
+
 // TestHostsThatAreTooLongAreReadOnce: IDNA would take half a minute for one of 630 KB.
 func TestHostsThatAreTooLongAreReadOnce(t *testing.T) {
 	var b strings.Builder
