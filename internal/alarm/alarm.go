@@ -10,15 +10,14 @@ import (
 )
 
 // A Clock rings alarms After their beginning. All of its alarms are set for the same time, so they
-// stand in the order in which they ring, and the timer is that of the first. The timer runs only
-// while something is set. Set After before the first use.
+// stand in the order in which they ring. A single timer runs, that of the alarm which was the first
+// when it was started; it isn't stopped when that is unset. Set After before the first use.
 type Clock struct {
 	After time.Duration
 
-	mu    sync.Mutex
-	set   list.List[Alarm, *Alarm]
-	timer *time.Timer
-	due   time.Time // of timer
+	mu  sync.Mutex
+	set list.List[Alarm, *Alarm]
+	due time.Time // of the timer; zero: none runs
 }
 
 // An Alarm is set by Clock.Begin. Its zero value is ready; it must not be copied.
@@ -40,7 +39,9 @@ func (c *Clock) Begin(a *Alarm, r Ringer) *Alarm {
 	defer c.mu.Unlock()
 	a.clock, a.ring, a.at, a.rung = c, r, now.Add(c.After), nil
 	c.set.Insert(a, c.set.Last)
-	if now.After(c.due) || c.due.Sub(now) > c.After { // none runs, or one of another bubble of testing/synctest
+	// A timer that is due may have to wait for a processor. One that is off by more than After is of
+	// another bubble of testing/synctest.
+	if now.Sub(c.due).Abs() > c.After {
 		c.arm(now)
 	}
 	return a
@@ -61,15 +62,20 @@ func (a *Alarm) End() {
 
 // arm starts the timer for the first alarm.
 func (c *Clock) arm(now time.Time) {
-	c.due = c.set.First.at
-	c.timer = time.AfterFunc(c.due.Sub(now), c.tick)
+	due := c.set.First.at
+	c.due = due
+	time.AfterFunc(due.Sub(now), func() { c.tick(due) })
 }
 
-// tick rings what is due, and starts the timer for the rest.
-func (c *Clock) tick() {
+// tick rings what is due, and starts the timer for the rest. It is called by the timer that is due
+// at due; one that came so late that another was started does nothing.
+func (c *Clock) tick(due time.Time) {
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.due.Equal(due) {
+		return
+	}
 	for a := c.set.First; a != nil && !a.at.After(now); a = c.set.First {
 		c.set.Remove(a)
 		a.rung = make(chan struct{})

@@ -73,3 +73,34 @@ func TestCostsNoAllocation(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// TestOneTimerHoweverLate the timer is called: an exchange that begins before doesn't start another,
+// but after more than After, and then the late one does nothing.
+func TestOneTimerHoweverLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, late := range []time.Duration{0, time.Millisecond, time.Second, 2 * time.Second} {
+			c := &Clock{After: time.Second}
+			var a, b Alarm
+			rings := &ringer{began: time.Now()}
+			c.Begin(&a, &ringer{})
+			c.due = time.Now().Add(-late)
+			was := c.due
+			c.Begin(&b, rings)
+			if started := !c.due.Equal(was); started != (late > time.Second) {
+				t.Errorf("late by %v: another timer was started: %t", late, started)
+			}
+			a.End()
+			running := c.due
+			c.tick()
+			if !c.due.Equal(running) {
+				t.Errorf("late by %v: a timer that was given up started another", late)
+			}
+			c.tick()
+			time.Sleep(2 * time.Second)
+			b.End()
+			if len(rings.after) != 1 || rings.after[0] != time.Second {
+				t.Errorf("late by %v: rang after %v", late, rings.after)
+			}
+		}
+	})
+}
