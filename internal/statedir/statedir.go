@@ -85,7 +85,7 @@ func (d *Dir) look(name string) {
 		return
 	}
 	for _, n := range [...]string{name, filepath.Dir(name), d.path, filepath.Dir(d.path)} {
-		info, err := os.Lstat(n)
+		info, err := os.Stat(n) // of a link itself the mode says nothing, and Read refuses a file that is one
 		if err != nil || info.Mode()&(0o002|fs.ModeSticky) != 0o002 || !d.looked.CompareAndSwap(false, true) {
 			continue
 		}
