@@ -151,7 +151,9 @@ func (s *shared) join(req *http.Request) (string, *flight) {
 			f.body, f.err = io.ReadAll(f.resp.Body)
 			f.resp.Body.Close()
 		}
+		s.mu.Lock()
 		s.forget(key, f)
+		s.mu.Unlock()
 		close(f.done)
 	}()
 	return key, f
@@ -160,18 +162,15 @@ func (s *shared) join(req *http.Request) (string, *flight) {
 // leave cancels f if nobody else waits for it. Those who come later get a flight of their own.
 func (s *shared) leave(key string, f *flight) {
 	s.mu.Lock()
-	f.waiting--
-	last := f.waiting == 0
-	s.mu.Unlock()
-	if last {
+	defer s.mu.Unlock()
+	if f.waiting--; f.waiting == 0 {
 		s.forget(key, f)
 		f.cancel()
 	}
 }
 
+// forget removes f, that of key, under s.mu.
 func (s *shared) forget(key string, f *flight) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.flights[key] == f {
 		delete(s.flights, key)
 	}

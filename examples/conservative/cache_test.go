@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,6 +75,33 @@ func TestCallersThatGiveUpLeaveTheOthersTheirPage(t *testing.T) {
 		}
 	})
 }
+
+// Who asks for a page at the moment in which the last caller gives it up gets a flight that goes on.
+func TestAFlightThatIsGivenUpIsJoinedByNobody(t *testing.T) {
+	s := &shared{flights: map[string]*flight{}, cache: roundTripper(func(req *http.Request) (*http.Response, error) {
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	})}
+	req := httptest.NewRequest(http.MethodGet, pageURL, nil)
+	for range 5_000 {
+		key, given := s.join(req)
+		var group sync.WaitGroup
+		group.Go(func() { s.leave(key, given) })
+		_, joined := s.join(req)
+		group.Wait()
+		select {
+		case <-joined.done:
+			t.Fatal("a flight that was given up was joined")
+		default:
+		}
+		s.leave(key, joined)
+		<-joined.done
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 func TestFETCH_CACHE_TTL_SECSaysHowLongPagesAreKept(t *testing.T) {
 	t.Setenv("FETCH_CACHE_TTL_SEC", "60")
