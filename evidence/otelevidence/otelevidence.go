@@ -16,10 +16,12 @@
 //	                                                 slot, delay, block; requests that didn't wait aren't in it
 //	politeness.refusals              counter         requests refused before they were sent, and responses refused, by
 //	                                                 politeness.decision, and politeness.budget.limit of the budget's
-//	politeness.blocks                counter         times a host asked to be left alone, by http.response.status_code
+//	politeness.blocks                counter         times a host asked to be left alone, by http.response.status_code;
+//	                                                 blocks by hand, or of another process, aren't in it
 //	politeness.block.duration        histogram, s    for how long
 //	politeness.robots.fetch.duration histogram, s    fetches of robots.txt, by politeness.robots.result (fetched,
-//	                                                 revalidated, unreachable) and http.response.status_code
+//	                                                 revalidated, unreachable) and http.response.status_code; copies
+//	                                                 that were restored aren't in it
 //	politeness.retries               counter         requests sent again, by http.response.status_code or error.type
 //
 // What a limiter and a budget on Redis have done is reported by [Register].
@@ -117,8 +119,11 @@ func (e *Evidence) Record(ctx context.Context, d evidence.Decision) {
 	}
 }
 
-// measure reports d to the instruments.
+// measure reports d to the instruments, unless it is what another process or a person has done.
 func (e *Evidence) measure(ctx context.Context, d *evidence.Decision) {
+	if d.Restored || d.Hand {
+		return
+	}
 	switch d.Type {
 	case evidence.Started:
 		for _, w := range [...]struct {

@@ -132,6 +132,17 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// TestMetricsHaveOnlyWhatHappened here: no block by hand, and nothing that is left of another process.
+func TestMetricsHaveOnlyWhatHappened(t *testing.T) {
+	got, _ := collect(t, false,
+		evidence.Decision{Type: evidence.RobotsFetched, Host: "a", Status: 200, Restored: true},
+		evidence.Decision{Type: evidence.RobotsUnreachable, Host: "a", Restored: true},
+		evidence.Decision{Type: evidence.HostBlocked, Host: "a", Status: 429, Time: at, Until: at.Add(time.Hour), Restored: true},
+		evidence.Decision{Type: evidence.HostBlocked, Host: "a", Time: at, Until: at.Add(time.Hour), Hand: true},
+	)
+	check(t, got, nil)
+}
+
 func TestMetricsPerHost(t *testing.T) {
 	got, _ := collect(t, true, decisions[:2]...)
 	check(t, got, map[string]measured{
