@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"time"
+
+	"github.com/go-politeness/politeness/backoff"
 )
 
 // copies answers from the database where that will do: for a page that is fresh nobody is asked,
@@ -83,23 +84,12 @@ func (c *copies) ask(req *http.Request) (*http.Response, error) {
 	if err != nil || resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
 		return resp, err
 	}
-	if after(resp) > c.longest {
+	asked, _ := backoff.RetryAfter(resp.Header.Get("Retry-After"), resp.Header.Get("Date"), time.Now())
+	if asked > c.longest {
 		return resp, nil
 	}
 	resp.Body.Close()
 	return nil, &answeredError{resp.StatusCode}
-}
-
-// after is what Retry-After asks for.
-func after(resp *http.Response) time.Duration {
-	value := resp.Header.Get("Retry-After")
-	if seconds, err := strconv.Atoi(value); err == nil {
-		return time.Duration(seconds) * time.Second
-	}
-	if at, err := http.ParseTime(value); err == nil {
-		return time.Until(at)
-	}
-	return 0
 }
 
 // answer is the answer that s was made of.
