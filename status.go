@@ -31,7 +31,7 @@ type Status struct {
 	Lost        string              `json:"lost,omitempty"`     // text of Transport.EvidenceErr
 	Budget      *BudgetStatus       `json:"budget,omitempty"`   // nil if the Transport has no budget
 	Robots      *RobotsStatus       `json:"robots,omitempty"`   // nil if robots.txt is ignored
-	Unreachable []UnreachableStatus `json:"unreachable"`        // origins whose robots.txt can't be had, by name
+	Unreachable []UnreachableStatus `json:"unreachable"`        // origins whose robots.txt couldn't be had when it was last asked for, by name; the last 1000
 	MaxWait     float64             `json:"maxWait"`            // longest wait for a turn, in seconds
 }
 

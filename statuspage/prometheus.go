@@ -25,7 +25,7 @@ func writePrometheus(w *bytes.Buffer, s *politeness.Status) {
 	labelled(w, family, "refusals_total", "counter", "Requests that were refused before or after they were sent, by reason.", "reason", s.Refusals)
 	labelled(w, family, "waiting", "gauge", "Requests that wait, by what holds their host.", "hold", s.Waiting)
 	labelled(w, family, "hosts", "gauge", "Hosts whose state is kept, by state.", "state", s.HostsBy)
-	one("unreachable_origins", "gauge", "Origins whose robots.txt can't be had.", float64(len(s.Unreachable)))
+	one("unreachable_origins", "gauge", "Origins whose robots.txt couldn't be had when it was last asked for, 1000 at most.", float64(len(s.Unreachable)))
 	leaks, refused := 0, 0
 	for _, h := range s.Hosts {
 		if h.Leak {
@@ -35,7 +35,7 @@ func writePrometheus(w *bytes.Buffer, s *politeness.Status) {
 			refused++
 		}
 	}
-	one("refusing_hosts", "gauge", "Hosts that refused more than a tenth of what they were asked for.", float64(refused))
+	one("refusing_hosts", "gauge", "Hosts at work just now, 1000 at most, that refused more than a tenth of ten or more requests. For alerts take answers_total.", float64(refused))
 	one("suspected_leaks", "gauge", "Hosts with a slot that was held for a minute without a sign of life.", float64(leaks))
 	var answers, seconds float64
 	for _, m := range s.Latency {

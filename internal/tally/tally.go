@@ -22,9 +22,9 @@ type Tally struct {
 	latency [trend]minute    // one after the other, round and round
 
 	mu          sync.Mutex
-	refusals    map[string]int64       // by reason
-	unreachable map[string]Unreachable // by origin; bounded by maxUnreachable
-	closed      map[string]Visitors    // hosts whose Visit-time is waited for
+	refusals    map[string]int64                    // by reason
+	unreachable *simplelru.LRU[string, Unreachable] // by origin
+	closed      map[string]Visitors                 // hosts whose Visit-time is waited for
 
 	losses map[string]bool // reasons for which state was lost, as far as they are known
 	lost   error           // the first of them
@@ -43,7 +43,7 @@ const (
 	trend          = 60   // minutes of which latencies are kept
 	maxHosts       = 4096 // hosts whose answers are counted, those that answered last
 	maxLosses      = 100  // reasons for lost state that are kept
-	maxUnreachable = 1000 // origins that are kept, those that were unreachable first
+	maxUnreachable = 1000 // origins that are kept, those that were asked last
 )
 
 // A minute is the latencies of one minute.
@@ -152,15 +152,13 @@ func (t *Tally) Refuse(why string) {
 func (t *Tally) Reach(origin string, down *Unreachable) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if down == nil {
-		delete(t.unreachable, origin)
-		return
-	}
 	if t.unreachable == nil {
-		t.unreachable = map[string]Unreachable{}
+		t.unreachable, _ = simplelru.NewLRU[string, Unreachable](maxUnreachable, nil) // the size isn't negative
 	}
-	if _, ok := t.unreachable[origin]; ok || len(t.unreachable) < maxUnreachable {
-		t.unreachable[origin] = *down
+	if down == nil {
+		t.unreachable.Remove(origin)
+	} else {
+		t.unreachable.Add(origin, *down)
 	}
 }
 
@@ -195,7 +193,10 @@ func (t *Tally) Snapshot(now time.Time) Snapshot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.Refusals, s.Visitors = maps.Clone(t.refusals), maps.Clone(t.closed)
-	s.Unreachable = slices.SortedFunc(maps.Values(t.unreachable), func(a, b Unreachable) int { return cmp.Compare(a.Origin, b.Origin) })
+	if t.unreachable != nil {
+		s.Unreachable = t.unreachable.Values()
+		slices.SortFunc(s.Unreachable, func(a, b Unreachable) int { return cmp.Compare(a.Origin, b.Origin) })
+	}
 	return s
 }
 

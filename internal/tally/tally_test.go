@@ -64,3 +64,21 @@ func TestALossIsNewByItsInnermostError(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestTheLastUnreachableOriginsAreShown of more than there is room for.
+func TestTheLastUnreachableOriginsAreShown(t *testing.T) {
+	var c tally.Tally
+	down := func(n int) {
+		origin := fmt.Sprintf("https://%04d.example", n)
+		c.Reach(origin, &tally.Unreachable{Origin: origin})
+	}
+	for n := range 1500 {
+		down(n)
+	}
+	down(501)
+	down(1500)
+	got := c.Snapshot(time.Now()).Unreachable
+	if len(got) != 1000 || got[0].Origin != "https://0501.example" || got[1].Origin != "https://0502.example" || got[999].Origin != "https://1500.example" {
+		t.Errorf("%d: %v", len(got), got[:2])
+	}
+}
