@@ -30,14 +30,13 @@ import (
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
-// A bundleLine is a line of a bundle, which is JSON Lines. The first line names the hosts. Each
-// other line is a record, exactly as it stands in the log; or says how many lines are left out
-// there, with the hashes of the largest complete subtrees of the log's Merkle tree that consist of
-// them; or is the checkpoint of all lines before it, after which the lines of another tree may
-// follow. So the bundle is the tree with branches cut off: whoever reads it computes the root, and
-// compares it with the checkpoint's.
+// A bundleLine is a line of a bundle that is no record. A bundle is JSON Lines. The first line
+// names the hosts. Each other line is a record, exactly as it stands in the log; or says how many
+// lines are left out there, with the hashes of the largest complete subtrees of the log's Merkle
+// tree that consist of them; or is the checkpoint of all lines before it, after which the lines of
+// another tree may follow. So the bundle is the tree with branches cut off: whoever reads it
+// computes the root, and compares it with the checkpoint's.
 type bundleLine struct {
-	Type       string      `json:"type,omitempty"`   // of a record
 	Bundle     int         `json:"bundle,omitempty"` // version; in the first line
 	Hosts      []string    `json:"hosts,omitempty"`
 	Omitted    uint64      `json:"omitted,omitempty"`
@@ -262,18 +261,18 @@ func Verify(bundle io.Reader, t audit.Trust) (*Bundle, error) {
 	in := lines.NewReader(io.TeeReader(bundle, &read))
 	for line, text := range in.All() {
 		var l bundleLine
-		err := json.Unmarshal(text, &l)
+		var e evidence.Entry // what the judge will read: a line that has its type is a record, and a leaf
+		err := errors.Join(e.UnmarshalJSON(text), json.Unmarshal(text, &l))
 		switch {
-		case b.Hosts == nil && (err != nil || l.Bundle == 0 || l.Type != ""): // no tree has the first line
+		case b.Hosts == nil && (err != nil || l.Bundle == 0 || e.Type != ""): // no tree has the first line
 			err = errors.New("not a bundle")
 		case b.Hosts == nil && l.Bundle != bundleVersion:
 			err = fmt.Errorf("a bundle of version %d, and this program knows %d", l.Bundle, bundleVersion)
 		case b.Hosts == nil:
 			b.Hosts = slices.Concat([]string{}, l.Hosts)
-		case err == nil && l.Type != "":
+		case err == nil && e.Type != "":
 			b.Records++
 			tree.Add(tlog.RecordHash(text))
-			err = new(evidence.Entry).UnmarshalJSON(text)
 		case err == nil && l.Checkpoint != "":
 			c, unread := forest.Open([]byte(l.Checkpoint))
 			if unread != nil {

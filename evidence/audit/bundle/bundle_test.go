@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -352,6 +353,10 @@ func TestForgedBundles(t *testing.T) {
 			l[0] = strings.Replace(l[0], "{", strings.TrimSuffix(l[record], "}\n")+",", 1)
 			return l
 		}, want: "not a bundle"},
+		"a record that is no leaf, by a name in another case": {forge: func(l []string) []string {
+			l[omitted] = `{"type":"fetched","url":"https://h2.example/","host":"h2.example","Type":"",` + l[omitted][1:]
+			return l
+		}, want: "don't fit"},
 		"an empty line": {forge: func(l []string) []string { l[record] = "{}\n"; return l }, want: "neither"},
 		"nonsense":      {forge: func(l []string) []string { l[record] = "nonsense\n"; return l }, want: "neither"},
 		"a log":         {forge: func([]string) []string { return []string{string(log)} }, want: "not a bundle"},
@@ -381,6 +386,31 @@ func TestForgedBundles(t *testing.T) {
 			}
 		case err == nil || !strings.Contains(err.Error(), c.want):
 			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// TestOnlyLeavesOfABundleAreJudged: what else its lines may say, the report doesn't know.
+func TestOnlyLeavesOfABundleAreJudged(t *testing.T) {
+	log, _ := signedCrawl(t, 5, 30, evidence.Decision{URL: "https://h2.example/", Host: "h2.example", Allowed: true}) // of no type
+	text, _ := mustExtract(t, trusted, log, "h2.example")
+	honest, err := bundle.Verify(bytes.NewReader(text), trusted)
+	if err != nil || !honest.Report.OK() {
+		t.Fatalf("%v, %v", honest, err)
+	}
+	for i, line := range strings.SplitAfter(string(text), "\n") {
+		if line == "" || strings.HasPrefix(line, `{"type":`) {
+			continue
+		}
+		for _, more := range []string{
+			`{"url":"https://h2.example/never","host":"h2.example",`, `{"Type":"policy",`, `{"TYPE":"started","url":"https://h2.example/never","host":"h2.example","n":1,`,
+		} {
+			forged := strings.SplitAfter(string(text), "\n")
+			forged[i] = more + line[1:]
+			b, err := bundle.Verify(strings.NewReader(strings.Join(forged, "")), trusted)
+			if err == nil && !reflect.DeepEqual(b, honest) {
+				t.Errorf("line %d, %s:\n%v\nwithout it\n%v", i+1, forged[i], b, honest)
+			}
 		}
 	}
 }

@@ -35,9 +35,9 @@ func (s Site) Has(host string) bool {
 	return slices.ContainsFunc(s, func(name string) bool { return hostname.Within(host, name) })
 }
 
-// About reports whether d is about s, or states what the crawler promises everywhere, or that it
-// has come to its end.
+// About reports whether d is a record about s, or states what the crawler promises everywhere, or
+// that it has come to its end.
 func (s Site) About(d *evidence.Decision) bool {
 	host := cmp.Or(Authority(d.URL), d.Host)
-	return host == "" && (d.Type == evidence.PolicyStated || d.Type == evidence.LogClosed) || host != "" && s.Has(host)
+	return host == "" && (d.Type == evidence.PolicyStated || d.Type == evidence.LogClosed) || host != "" && d.Type != "" && s.Has(host)
 }
