@@ -474,16 +474,16 @@ func (n *answer) least() (least int64, known bool) {
 	return least, true
 }
 
-// grown returns the n-th of steps that double, or are the sum of the two before, as far as the
-// longest.
-func grown(n int, doubles bool, step, longest time.Duration) int64 {
-	for before := time.Duration(0); n > 1 && step < longest; n-- {
+// grown returns the n-th of steps that double, or are the sum of the two before, as far as most.
+func grown(n int, doubles bool, step, most time.Duration) int64 {
+	n, most = min(n, 255), min(most, time.Duration(longest)) // records count no further
+	for before := time.Duration(0); n > 1 && step < most; n-- {
 		if doubles {
 			before = step
 		}
 		before, step = step, step+before
 	}
-	return int64(min(step, longest))
+	return int64(min(step, most))
 }
 
 // servedAt takes the success of x.

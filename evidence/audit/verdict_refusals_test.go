@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestWhatAStatusMeans: the judge reads a status as docs/429.md does. Between five answers that forbid and
@@ -796,4 +797,29 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 			1.2 end 1 status=429
 		`, `lines 7 and 8: contradiction: status 429 here and 503 there`},
 	}))
+}
+
+// TestNoCountOfRefusalsHoldsTheJudgeUp: neither steps of nothing, nor less, nor a cap that a sum passes.
+func TestNoCountOfRefusalsHoldsTheJudgeUp(t *testing.T) {
+	for _, policy := range []string{
+		"backoff=fibonacci backoffStep=- backoffCap=1", "backoff=doubling backoffStep=- backoffCap=1", "backoff=fibonacci backoffStep=-1 backoffCap=1",
+		"backoff=fibonacci backoffStep=1 backoffCap=9223372036", "backoff=doubling backoffStep=1 backoffCap=9223372036",
+	} {
+		log := "policy forgive=1800 " + policy + "\nsite \"\"\n1 refused 1 status=429 until=@999999999 refusals=9223372036854775807"
+		judged := make(chan struct{})
+		go func() {
+			judge(t, log)
+			close(judged)
+		}()
+		select {
+		case <-judged:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%s: no verdict", policy)
+		}
+	}
+	checkRows(t, "policy backoff=doubling backoffStep=1 backoffCap=9223372036\nsite \"\"", []row{
+		{"a block of a day for one of ten years", `1 refused 1 status=429 until=@86400 refusals=200`, `
+			lines 6 and 8: block: a refusal that blocks for 87600h0m0s set a block of 23h59m58.9s
+		`},
+	})
 }
