@@ -54,9 +54,9 @@ func (a *auditor) spendMore(h *host, x *exchange, t *trip, bytes int64) {
 	if b.bytes += bytes; bytes > 0 && p.Every == 0 {
 		a.proveLimit("bytes", "", b.bytes, p.Bytes)
 	}
-	switch late, most := t.wall-b.pageFrom, int64(p.MaxTime)+slack; {
-	case p.MaxTime == 0 || p.Every > 0 || b.pageFrom == 0 || late < most:
-	case late-a.run.jumped < most:
+	switch late := t.wall - b.pageFrom; {
+	case p.MaxTime == 0 || p.Every > 0 || b.pageFrom == 0 || late-slack < int64(p.MaxTime):
+	case late-slack-a.run.jumped < int64(p.MaxTime):
 		a.openEnded(budgetKept, "the clock was put forward, or the computer slept: the budget's time stands still then")
 	default:
 		a.violation(BrokenBudget, h.report.Host, fmt.Sprintf("started %v after the first page, of %v", time.Duration(late), p.MaxTime), a.place(x))

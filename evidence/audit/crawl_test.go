@@ -2,8 +2,11 @@ package audit_test
 
 import (
 	"bytes"
+	"math"
+	"strings"
 	"testing"
 
+	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/internal/logtest"
 )
 
@@ -35,6 +38,32 @@ func TestARealLogThatIsTamperedWithIsFound(t *testing.T) {
 			if check(t, changed).OK() {
 				t.Errorf("line %d, %s to %s: not found", i+1, change[0], change[1])
 			}
+		}
+	}
+}
+
+// TestTheLongestTimesOfAPolicyAreNoLimit: whoever writes math.MaxInt64 for "no limit" breaks nothing.
+func TestTheLongestTimesOfAPolicyAreNoLimit(t *testing.T) {
+	verdict := func(set func(p *evidence.Policy)) string {
+		records := logtest.Crawl(2, 30)
+		policy := logtest.Policy
+		set(&policy)
+		records[0].Policy = &policy
+		return strings.Join(verdictOf(check(t, logtest.Write(t, records))), "\n")
+	}
+	want := verdict(func(*evidence.Policy) {})
+	for name, set := range map[string]func(p *evidence.Policy){
+		"MaxTime":       func(p *evidence.Policy) { p.MaxTime = math.MaxInt64 },
+		"MaxWait":       func(p *evidence.Policy) { p.MaxWait = math.MaxInt64 },
+		"LeaseTTL":      func(p *evidence.Policy) { p.LeaseTTL = math.MaxInt64 },
+		"Forgive":       func(p *evidence.Policy) { p.Forgive = math.MaxInt64 },
+		"BackoffCap":    func(p *evidence.Policy) { p.BackoffCap = math.MaxInt64 },
+		"MaxRetryAfter": func(p *evidence.Policy) { p.MaxRetryAfter = math.MaxInt64 },
+		"RobotsTTL":     func(p *evidence.Policy) { p.RobotsTTL = math.MaxInt64 },
+		"Ceiling":       func(p *evidence.Policy) { p.Ceiling = math.MaxInt64 },
+	} {
+		if got := verdict(set); got != want {
+			t.Errorf("%s:\n%s\nwithout it:\n%s", name, got, want)
 		}
 	}
 }

@@ -166,7 +166,7 @@ func (a *auditor) decideAgain(d *evidence.Decision, t *trip) {
 		wrong = fmt.Sprintf("robots.txt decides %s by %s, not %s", target, cmp.Or(v.Rule, "no rule"), d.MatchedRule)
 	// While a request waits to ask for robots.txt again, the others go on by the copy that is out of
 	// date.
-	case d.Allowed && stamp(d.Time) > c.until+slack+int64(a.by.policy.MaxWait)+a.run.jumped:
+	case d.Allowed && stamp(d.Time)-c.until-slack-a.run.jumped > int64(a.by.policy.MaxWait):
 		a.openEnded(verdictsRight, "a robots.txt that was used for longer than the policy, or RFC 9309, says (the server's Cache-Control isn't in the log)")
 	default:
 		t.derived, t.floor = true, max(t.floor, int64(c.rules.Floor(d.Time)))
