@@ -438,7 +438,7 @@ func (s *sequence) count(n *answer, m meaning) {
 // each 20 s make it 2 % shorter, and twice as much after each five such steps, as far as 16 %.
 func (s *sequence) taughtUntil(at int64) float64 {
 	least := s.taught
-	for i := range min((at-s.taughtAt)/(20*slack), 1000) {
+	for i, steps := int64(0), min((at-s.taughtAt)/(20*slack), 1000); i < steps && least >= 1; i++ {
 		least *= 1 - float64(min(16, 2<<min(i/5, 3)))/100
 	}
 	return least
