@@ -184,7 +184,8 @@ type exchange struct {
 
 // end ends a log.
 func (a *auditor) end() {
-	for _, by := range a.named {
+	for i := len(a.named) - 1; i >= 0 && a.named[i].run == a.run; i-- {
+		by := a.named[i]
 		// A request whose end a kill has taken out of the log surely had its slot until then: ends are
 		// recorded within slack.
 		until := by.run.last - slack + by.shift
@@ -194,7 +195,7 @@ func (a *auditor) end() {
 			}
 		}
 		by.trips, by.over, by.origins = nil, nil, nil
-		if l, r := by.limiter, a.run; l != nil && by.run == r {
+		if l, r := by.limiter, a.run; l != nil {
 			l.first, l.last = min(l.first, r.first+by.shift), max(l.last, r.last+by.shift)
 			if r.seal == 0 {
 				l.cut, a.cut[by.row] = min(l.cut, until), true

@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 	"time"
@@ -52,5 +53,34 @@ func TestRedirectsOfManyHosts(t *testing.T) {
 	}
 	if r := check(t, logtest.Write(t, ds)); !r.OK() {
 		t.Errorf("%d violations, such as %v", len(r.Violations), r.Violations[0])
+	}
+}
+
+// TestManyLogsInAFileTakeTheirTimeOnce: a crawler that is started each minute has half a million a year.
+func TestManyLogsInAFileTakeTheirTimeOnce(t *testing.T) {
+	took := func(logs int) time.Duration {
+		var b bytes.Buffer
+		for i := range logs {
+			fmt.Fprintf(&b, `{"type":"waiting","by":"%d","allowed":true,"n":1}`+"\n", i)
+		}
+		began := time.Now()
+		if r := check(t, b.Bytes()); r.Logs != logs {
+			t.Fatal(r)
+		}
+		return time.Since(began)
+	}
+	few := min(took(10_000), took(10_000), took(10_000))
+	if many := took(80_000); many > 24*few { // 8 times as many
+		t.Errorf("%v, and %v for eight times as many", few, many)
+	}
+}
+
+func TestAReportNamesAThousandPolicies(t *testing.T) {
+	var b bytes.Buffer
+	for i := range 1500 {
+		fmt.Fprintf(&b, `{"type":"policy","by":"%d","allowed":true,"policy":{"pages":%d},"n":1}`+"\n", i, i)
+	}
+	if r := check(t, b.Bytes()); len(r.Promised) != 1000 {
+		t.Error(len(r.Promised))
 	}
 }

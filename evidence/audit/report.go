@@ -74,7 +74,8 @@ type Report struct {
 	Signed   Signed       `json:"signed,omitzero"`
 	Hosts    []HostReport `json:"hosts"` // by name
 
-	// Promised says what the policies state, in a line for all Transports that state the same.
+	// Promised says what the policies state, in a line for all Transports that state the same: the
+	// first 1,000 lines.
 	Promised []string `json:"promised,omitempty"`
 	// Promises are what the crawl promised, one by one: proved, open, or broken.
 	Promises []Promise `json:"promises"`
@@ -122,7 +123,7 @@ const (
 	// fewAnswers is the number of answers below which a share says nothing.
 	fewAnswers = 10
 
-	maxViolations = 1000 // violations that a Report names one by one
+	maxViolations = 1000 // violations, and policies, that a Report names one by one
 	shown         = 10   // hosts that its text names
 )
 

@@ -66,7 +66,7 @@ func (a *auditor) policyStated(d *evidence.Decision) {
 	case t.policy != nil:
 		a.cannot(*t.policy != *p, "two policies of one Transport")
 	default:
-		if words := policyInWords(p); !slices.Contains(a.report.Promised, words) {
+		if words := policyInWords(p); len(a.report.Promised) < maxViolations && !slices.Contains(a.report.Promised, words) {
 			a.report.Promised = append(a.report.Promised, words)
 		}
 		t.policy, t.limits, t.statuses = p, newLimits(p), strings.Split(p.Statuses, ",")
