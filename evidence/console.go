@@ -246,9 +246,7 @@ func (c *console) news(d *Decision) bool {
 
 // count counts what was fetched, and returns the line of the figures when that is due.
 func (c *console) count(d *Decision) (line string) {
-	if c.since.IsZero() {
-		c.since = d.Time
-	}
+	c.since = cmp.Or(c.since, d.Time)
 	c.pages++
 	c.bytes += d.Bytes
 	if past := d.Time.Sub(c.since); past >= tally {

@@ -2,10 +2,14 @@ package evidence
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/go-politeness/politeness/evidence/internal/lines"
 )
 
 // OpenFile returns a Log that appends to the named file, which it makes if need be, for the user's
@@ -42,13 +46,16 @@ func (l *Log) resume(file *os.File) error {
 	if !info.Mode().IsRegular() { // such as /dev/stdout
 		return nil
 	}
-	begin := make([]byte, len(recordBegins))
-	if n, err := file.ReadAt(begin, 0); err != nil && !errors.Is(err, io.EOF) {
-		return err
-	} else if !bytes.HasPrefix([]byte(recordBegins), begin[:n]) {
-		return errors.New("not a log: it doesn't begin with a record")
-	}
 	size, from := info.Size(), int64(0)
+	in := lines.NewReader(io.NewSectionReader(file, 0, size))
+	for _, line := range in.All() { // the first one, which is of a Log or half a line
+		var e Entry
+		half, n := !in.Whole && !json.Valid(line), min(len(line), len(recordBegins))
+		if string(line[:n]) != recordBegins[:n] || !half && (e.UnmarshalJSON(line) != nil || e.N == 0) {
+			return errors.New("not a log: it doesn't begin with a record")
+		}
+		break
+	}
 	var checkpoint []byte // the last one, which begins at from
 	n, hashed, signed := 0, l.chain == nil, l.signer == nil
 	err = backwards(file, size, func(at int64, line []byte) bool {
@@ -67,7 +74,7 @@ func (l *Log) resume(file *os.File) error {
 		}
 		return !hashed || !signed
 	})
-	if err == nil && l.signer != nil {
+	if err = cmp.Or(in.Err(), err); err == nil && l.signer != nil {
 		err = l.signer.resume(file, size, from, checkpoint)
 	}
 	if err != nil {

@@ -206,3 +206,39 @@ func TestColoursAreForTerminalsThatWantThem(t *testing.T) {
 		}
 	}
 }
+
+// TestAFileThatIsNoLogStaysAsItIs, though it begins as one does.
+func TestAFileThatIsNoLogStaysAsItIs(t *testing.T) {
+	const record = `{"type":"started","allowed":true,"n":1}`
+	for text, isLog := range map[string]bool{
+		`{"type":"FeatureCollection","features":[]}`:                                      false,
+		`{"type":"FeatureCollection","features":[]}` + "\n":                               false,
+		`{"type":"FeatureCollection","features":[` + "\n" + `{"type":"Feature"}` + "\n]}": false,
+		`{"type":"Feature"}` + "\n" + record + "\n":                                       false,
+		`{"type":"Feature","line":"x","n":1}`:                                             false,
+		`{"type":"sta` + "\n":                                                             false,
+		`{"kind":"started"`:                                                               false,
+		"x":                                                                               false,
+		record + "\n" + `{"type":"Feature"}` + "\n":                                       true, // it has begun as a log
+		record + "\n" + `{"type":"sta`:                                                    true,
+		record:                                                                            true,
+		`{"type":"sta`:                                                                    true,
+		`{"ty`:                                                                            true,
+		"":                                                                                true,
+	} {
+		name := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		log, err := OpenFile(name)
+		if err == nil {
+			err = log.Close()
+		}
+		if (err == nil) != isLog {
+			t.Errorf("%q: %v", text, err)
+		}
+		if left, err := os.ReadFile(name); err != nil || !isLog && string(left) != text {
+			t.Errorf("%q is left as %q, %v", text, left, err)
+		}
+	}
+}

@@ -139,9 +139,7 @@ func (l *Log) publish() {
 // append encodes d as the next line of buf, and signs what stands there if that is due.
 func (l *Log) append(d *Decision, now time.Time) {
 	l.appendLine(d, now)
-	if l.signed.IsZero() {
-		l.signed = now
-	}
+	l.signed = cmp.Or(l.signed, now)
 	if l.signer == nil || now.Sub(l.signed) < signEvery && d.Type != LogClosed {
 		return
 	}

@@ -172,10 +172,9 @@ func (d *Decision) sanitize() {
 // clipStrings clips the strings of the struct d, of which table has the members.
 func clipStrings(d unsafe.Pointer, table []member) {
 	for i := range table {
-		if m := &table[i]; m.most > 0 {
-			if s := in[string](d, m); len(*s) > m.most/maxQuoted {
-				*s = clip(*s, m.most)
-			}
+		if m := &table[i]; m.most > 0 && len(*in[string](d, m)) > m.most/maxQuoted {
+			s := in[string](d, m)
+			*s = clip(*s, m.most)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	crand "crypto/rand"
 	"encoding/base64"
@@ -45,12 +46,10 @@ const signEvery = time.Minute
 // that one key and origin stand for one tree that only grows.
 func Signed(key ed25519.PrivateKey, origin string, publish func(checkpoint []byte)) Option {
 	return func(l *Log) {
-		s, err := newTreeSigner(key, origin, publish)
-		if err != nil {
+		var err error
+		if l.signer, err = newTreeSigner(key, origin, publish); err != nil {
 			l.misuse = fmt.Errorf("evidence: Signed: %w", err)
-			return
 		}
-		l.signer = s
 	}
 }
 
@@ -118,14 +117,11 @@ func (s *treeSigner) resume(file io.ReaderAt, size, from int64, checkpoint []byt
 			return err
 		}
 		c, err := merkle.ParseCheckpoint(e.Text)
-		if err != nil {
-			return fmt.Errorf("its last checkpoint: %w", err)
-		}
-		if c.Origin != s.Name() {
+		if err == nil && c.Origin != s.Name() {
 			return fmt.Errorf("it is the log %q, and Signed was told %q: give another file, or the same origin", c.Origin, s.Name())
 		}
-		tree, err := c.Resume(e.Edge)
-		if err != nil {
+		tree, unlike := c.Resume(e.Edge)
+		if err = cmp.Or(err, unlike); err != nil {
 			return fmt.Errorf("its last checkpoint: %w", err)
 		}
 		s.tree = *tree

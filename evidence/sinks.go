@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -28,9 +29,7 @@ type multi []Evidence
 func (m multi) Record(ctx context.Context, d Decision) {
 	var first any
 	for _, e := range m {
-		if p := caught(func() { e.Record(ctx, d) }); first == nil {
-			first = p
-		}
+		first = cmp.Or(first, caught(func() { e.Record(ctx, d) }))
 	}
 	if first != nil {
 		panic(first)
@@ -50,9 +49,7 @@ func (m multi) Err() error {
 // started, and fetched with a status below 400) and every other record, so that no refusal is ever
 // dropped, nor what is of no trip. n below 2 drops nothing. A sampled log is for watching: an
 // auditor reports what is missing from it.
-func Sample(n int, next Evidence) Evidence {
-	return sample{next, uint64(max(n, 1))}
-}
+func Sample(n int, next Evidence) Evidence { return sample{next, uint64(max(n, 1))} }
 
 type sample struct {
 	next Evidence
