@@ -182,7 +182,8 @@ func (n naming) match(value, product string) (name string, ok bool) {
 		return name, token == product
 	case patternName:
 		p := parsePattern(token, true, true)
-		return name, star && strings.Trim(token, "*") != "" && p.matches(product)
+		q := question{path: product, searches: -maxLine} // few enough to do without suffixes
+		return name, star && strings.Trim(token, "*") != "" && q.matches(p.text, p.flags)
 	case partName:
 		return name, token != "" && !star && strings.Contains(product, token)
 	}

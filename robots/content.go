@@ -154,12 +154,16 @@ func (r *Rules) Preferences(target string) Preferences {
 func (r *Rules) usage(target string) Preferences {
 	var p Preferences
 	longest := -1
-	path := r.normal(target)
-	for num, value := range r.extra().usages.all() {
+	usages := r.extra().usages
+	q := question{path: r.normal(target)}
+	if strings.Count(view(usages), "*") > few/2 { // a search may count twice
+		q.suffixes = appendSuffixes(nil, q.path)
+	}
+	for num, value := range usages.all() {
 		scope, statement := usageLine(value)
 		value, end := strings.CutSuffix(scope, "$")
 		pattern := parsePattern(value, end, r.exact)
-		if pattern.length < longest || !pattern.matches(path) {
+		if pattern.length < longest || !q.matches(pattern.text, pattern.flags) {
 			continue
 		}
 		if pattern.length > longest {

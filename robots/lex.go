@@ -2,6 +2,7 @@ package robots
 
 import (
 	"encoding/binary"
+	"slices"
 	"strings"
 	"unicode/utf16"
 )
@@ -186,12 +187,7 @@ func kindOf(key string) kind {
 }
 
 func hasAnyPrefix(s string, lower []string) bool {
-	for _, p := range lower {
-		if len(s) >= len(p) && equalFold(s[:len(p)], p) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(lower, func(p string) bool { return len(s) >= len(p) && equalFold(s[:len(p)], p) })
 }
 
 // equalFold reports whether a and b, one of which is ASCII, are equal but for case: "ſ" isn't "s",

@@ -39,16 +39,20 @@ func (c *compiled) match(path string) int {
 //go:noinline
 func (c *compiled) matchSorted(path string) int {
 	var room [usualPath]uint32
-	suffixes := room[:0]
-	for i := range len(path) {
-		suffixes = append(suffixes, uint32(i))
-	}
-	slices.SortFunc(suffixes, func(a, b uint32) int {
-		return cmp.Compare(path[a:min(len(path), int(a)+sortedBytes)], path[b:min(len(path), int(b)+sortedBytes)])
-	})
-	q := question{path: path, best: -1, suffixes: suffixes}
+	q := question{path: path, best: -1, suffixes: appendSuffixes(room[:0], path)}
 	c.walk(&q)
 	return q.best
+}
+
+// appendSuffixes appends the offsets of path's suffixes, sorted, to dst, which is empty.
+func appendSuffixes(dst []uint32, path string) []uint32 {
+	for i := range len(path) {
+		dst = append(dst, uint32(i))
+	}
+	slices.SortFunc(dst, func(a, b uint32) int {
+		return cmp.Compare(path[a:min(len(path), int(a)+sortedBytes)], path[b:min(len(path), int(b)+sortedBytes)])
+	})
+	return dst
 }
 
 // walk tries the groups whose prefixes the path may begin with, the longest prefix first.

@@ -35,12 +35,6 @@ func parsePattern(value string, end, exact bool) pattern {
 	return p
 }
 
-// matches reports whether a normalised path matches p.
-func (p *pattern) matches(path string) bool {
-	q := question{path: path, searches: -maxLine} // few enough to do without suffixes
-	return q.matches(p.text, p.flags)
-}
-
 // common returns how many bytes of a pattern, and how many of a path, are the prefix that they
 // share.
 func common(pattern, path string) (n, pos int) {

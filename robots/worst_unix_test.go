@@ -3,7 +3,11 @@
 package robots_test
 
 import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -24,6 +28,28 @@ func TestChecksOfCostlyFilesAreBounded(t *testing.T) {
 		t.Logf("%s: %v, %.1f times the reading", w.name, check, float64(check)/float64(read))
 		if check > most*read {
 			t.Errorf("%s: a check takes %v, to read the file %v", w.name, check, read)
+		}
+	}
+}
+
+// TestPreferencesOfCostlyFilesAreBounded: lines of Content-Usage cost no more than rules do, which
+// shows for the longest paths.
+func TestPreferencesOfCostlyFilesAreBounded(t *testing.T) {
+	const most = 100
+	for name, w := range map[string]worstFile{
+		"nearly everywhere": {rule: func(_ *rand.Rand, i int) string { return fmt.Sprintf("/*aaaaa%05d", i) }, path: letters("a")},
+		"random ab, 64":     {rule: func(r *rand.Rand, i int) string { return "/" + abPattern(64, 1)(r, i) }, path: letters("ab")},
+	} {
+		lines, path := w.make()
+		body := bytes.ReplaceAll(lines, []byte("\nallow:"), []byte(" bots=n\ncontent-usage:"))
+		body = append([]byte("user-agent:*"), body[bytes.IndexByte(body, '\n'):500<<10]...)
+		rules := robots.Parse(body).Agent("FooBot")
+		target := "/" + strings.Repeat(path[1:], 32)
+		check := medianCPU(t, func() { rules.Preferences(target) })
+		read := medianCPU(t, func() { goThrough(body) })
+		t.Logf("%s: %v, %.1f times the reading", name, check, float64(check)/float64(read))
+		if check > most*read {
+			t.Errorf("%s: preferences take %v, to read the file %v", name, check, read)
 		}
 	}
 }
