@@ -12,7 +12,7 @@ import (
 type compiled struct {
 	texts string   // for each line its number, the rule as written, \n, and patterns that normalisation changes
 	rules []rule   // prefixes in descending order; rules of one prefix, a group, best first
-	heads []uint64 // first bytes of the prefix of every headStep-th rule but the first
+	heads []uint64 // [i]: first bytes of the prefix of rule headStep*(i+1)-1
 	keyed bool     // some rule has a key
 	exact bool     // Options.GoogleExact
 }

@@ -28,7 +28,7 @@ type Rules struct {
 // An empty pattern ("Disallow:") decides nothing, but where nothing else matches the Verdict
 // names its Rule and Line, with Matched false, as Google's matcher does.
 //
-// Test doesn't allocate for targets of up to 2,048 bytes.
+// Test doesn't allocate for targets of up to 2,048 bytes. One beyond ASCII counts as three.
 func (r *Rules) Test(target string) Verdict {
 	target = pathOf(target)
 	if isPlainPath(target) {

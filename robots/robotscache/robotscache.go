@@ -137,7 +137,7 @@ type Client struct {
 // A RefusedError is returned by Client.Transport if it didn't send the hop.
 type RefusedError struct {
 	Err   error  // without a turn or a budget callers get it, and nothing is cached
-	Final string // why it mustn't be sent: its origin is unreachable for that reason; empty: it may be later
+	Final string // if not empty, the refusal is for good: the origin is unreachable for this reason
 }
 
 func (e *RefusedError) Error() string { return "robotscache: not sent: " + e.Err.Error() }
