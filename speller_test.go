@@ -66,7 +66,7 @@ func FuzzHostsAreSpelledAlike(f *testing.F) {
 		"example.com.:08080", "example.com:0", "example.com%E3%80%82", "example\u3002com", "example\uff0ecom\uff61:8080",
 		"\uff45x\u00adample.com", "b\u00fccher.example", "B\u00dcCHER.Example:443", "b%C3%BCcher.example", "XN--Bcher-KVA.example",
 		"under_score.example", "127.0.0.1:8080", "127.0.0.1.", "\uff11\uff12\uff17.0.0.1", "[::1]", "[::1]:80",
-		"[2001:DB8:0::01]:443", "[fe80:0::1%25en0]", "[fe80::1%25EN0]:8080", "[::ffff:127.0.0.1]", "user:secret@example.com",
+		"[2001:DB8:0::01]:443", "[fe80:0::1%25en0]", "[fe80::1%2525en0]", "[fe80::1%25EN0]:8080", "[::ffff:127.0.0.1]", "user:secret@example.com",
 		"example.com..", "xn--.example", "a%20b", "!$&'()*+,;=.example",
 	} {
 		f.Add("http://" + host + "/")

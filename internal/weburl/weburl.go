@@ -27,6 +27,8 @@ func Check(u *url.URL) error {
 		return fmt.Errorf("unsupported protocol scheme %q", u.Scheme)
 	case len(u.Host) > hostname.MaxLen:
 		return fmt.Errorf("host of %d bytes is longer than the %d that a name may have", len(u.Host), hostname.MaxLen)
+	case strings.Contains(u.Host, "%25"):
+		return fmt.Errorf("the zone of host %q can't be told from an escaped percent sign", u.Host)
 	case max(len(u.Path), len(u.Opaque))+len(u.RawQuery) > maxTarget:
 		return fmt.Errorf("path and query are longer than %d bytes", maxTarget)
 	case hostname.Key(u.Host) == "":
