@@ -2,6 +2,7 @@ package robotscache
 
 import (
 	"crypto/sha256"
+	"errors"
 	"math"
 	"sync"
 	"time"
@@ -126,7 +127,7 @@ func (s *state) bytes(o origin) int64 {
 			n += rounded(unsafe.Sizeof(*v)) + v.bytes()
 		}
 	}
-	if err, ok := s.Err.(*unreachableError); ok {
+	if err := (*unreachableError)(nil); errors.As(s.Err, &err) {
 		n += rounded(unsafe.Sizeof(*err)) + err.size
 	}
 	return n
