@@ -24,6 +24,7 @@ import (
 	"io"
 	"iter"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -140,12 +141,10 @@ var kinds = map[string]kind{ // by the local name of the root
 
 // read reads a file of at most limit bytes, before and after decompression.
 func (p *parser) read(r io.Reader, limit int64) error {
-	packed := &io.LimitedReader{R: r, N: limit + 1}
-	unpacked, err := unpack(packed)
+	text, layers, err := unpack(r, limit)
 	if err != nil {
 		return err
 	}
-	text := &io.LimitedReader{R: unpacked, N: limit + 1}
 	p.in = bufio.NewReader(decode(text))
 	if isXML(p.in) {
 		err = p.readXML()
@@ -155,27 +154,27 @@ func (p *parser) read(r io.Reader, limit int64) error {
 	switch {
 	case errors.Is(err, errStopped), errors.Is(err, errTooMany):
 		return err
-	case packed.N <= 0, text.N <= 0:
+	case slices.ContainsFunc(layers, func(l *io.LimitedReader) bool { return l.N <= 0 }):
 		return errTooLong
 	}
 	return err
 }
 
 // unpack undoes gzip where the first bytes say so: that of the file, and that of a server which
-// packs files of .xml.gz once more.
-func unpack(r io.Reader) (io.Reader, error) {
-	for range 2 {
-		b := bufio.NewReader(r)
-		if magic, _ := b.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-			return b, nil
+// packs files of .xml.gz once more. Of each layer, the text included, one byte more than limit can
+// be read.
+func unpack(r io.Reader, limit int64) (text io.Reader, layers []*io.LimitedReader, err error) {
+	for {
+		layer := &io.LimitedReader{R: r, N: limit + 1}
+		layers = append(layers, layer)
+		b := bufio.NewReader(layer)
+		if magic, _ := b.Peek(2); len(layers) > 2 || !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+			return b, layers, nil
 		}
-		z, err := gzip.NewReader(b)
-		if err != nil {
-			return nil, fmt.Errorf("can't be unpacked: %w", err)
+		if r, err = gzip.NewReader(b); err != nil {
+			return nil, nil, fmt.Errorf("can't be unpacked: %w", err)
 		}
-		r = z
 	}
-	return r, nil
 }
 
 // isXML reports whether the first character is a "<".

@@ -235,6 +235,26 @@ func TestReadIsBoundedAgainstEndlessFiles(t *testing.T) {
 	}
 }
 
+// TestWhatIsBetweenTwoLayersOfGzipIsBounded: the inner layer may have no end, and yield nothing.
+func TestWhatIsBetweenTwoLayersOfGzipIsBounded(t *testing.T) {
+	const limit = 1 << 16
+	inner := append([]byte("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"), bytes.Repeat([]byte("\x00\x00\x00\xff\xff"), 20*limit/5)...) // empty blocks
+	n := 0
+	for _, err := range readUpTo(limit, bytes.NewReader(pack(t, inner))) {
+		if n++; !errors.Is(err, errTooLong) {
+			t.Error(err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d pairs", n)
+	}
+	for e, err := range readUpTo(limit, bytes.NewReader(pack(t, pack(t, []byte("http://a/"))))) {
+		if err != nil || e.Loc != "http://a/" {
+			t.Errorf("%v, %v", e, err)
+		}
+	}
+}
+
 // A urlset is a sitemap as encoding/xml sees it, which knows nothing of our scanner.
 type urlset struct {
 	XMLName xml.Name `xml:"urlset"`
