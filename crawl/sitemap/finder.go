@@ -1,6 +1,7 @@
 package sitemap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/internal/hostname"
@@ -20,9 +22,10 @@ import (
 // concurrent use.
 //
 // By the protocol a sitemap speaks for the host that it is on, on http and https alike, and for any
-// host whose robots.txt names it. The sitemaps that an index lists speak for the hosts that the
-// index speaks for. Pages of other hosts are left out, with a [*ForeignError] for each host: the
-// usual case is a site that is www.example.com here and example.com there.
+// host whose robots.txt names it; the first twenty other hosts are asked for theirs. The sitemaps
+// that an index lists speak for the hosts that the index speaks for. Pages of other hosts are left
+// out, with a [*ForeignError] for each host: the usual case is a site that is www.example.com here
+// and example.com there.
 type Finder struct {
 	// Transport asks for robots.txt: which sitemaps it names, and whether it names one that
 	// lists pages of its host. Nil is a mistake.
@@ -32,14 +35,17 @@ type Finder struct {
 	// accepts only pages, by type or size.
 	Client *http.Client
 
-	// MaxFiles is the largest number of sitemaps fetched, those of indexes included; 0: 500.
+	// MaxFiles is the largest number of sitemaps fetched, those of indexes included; 0: 500. One that
+	// takes longer than two minutes from its answer on is left, and so is one that isn't answered
+	// within two minutes and the longest wait for a turn (hostlimit.Config.MaxWait).
 	MaxFiles int
 }
 
 const (
 	maxFiles = 500
-	maxDepth = 4  // of indexes in each other; the protocol allows one
-	maxHosts = 20 // other hosts whose robots.txt is asked in one go
+	maxDepth = 4               // of indexes in each other; the protocol allows one
+	maxHosts = 20              // other hosts whose robots.txt is asked in one go
+	maxTime  = 2 * time.Minute // for a file, from its answer on
 )
 
 // usual are the places to look in when robots.txt names no sitemap.
@@ -65,15 +71,22 @@ type ForeignError struct {
 	Host  string // that it doesn't speak for; "further hosts" beyond the first twenty
 	Pages int    // of that host
 	First string // of these
+	why   string // they are left out
 }
+
+// Why the pages of a host are left out.
+const (
+	unnamed = "robots.txt there doesn't name this sitemap"
+	unasked = "robots.txt there wasn't asked, as sitemaps list pages of many other hosts"
+)
 
 func (e *ForeignError) Error() string {
 	pages := "pages"
 	if e.Pages == 1 {
 		pages = "page"
 	}
-	text := fmt.Sprintf("%s lists %d %s of %s, left out: robots.txt there doesn't name this sitemap",
-		printable.Clipped(e.URL, 200), e.Pages, pages, printable.Clipped(e.Host, 100))
+	text := fmt.Sprintf("%s lists %d %s of %s, left out: %s",
+		printable.Clipped(e.URL, 200), e.Pages, pages, printable.Clipped(e.Host, 100), cmp.Or(e.why, unnamed))
 	if u, err := url.Parse(e.URL); err == nil && strings.TrimPrefix(hostname.Key(u.Host), "www.") == strings.TrimPrefix(e.Host, "www.") {
 		text += fmt.Sprintf(" (if they are one site, ask for the pages of %s as well)", printable.Clipped(e.First, 200))
 	}
@@ -142,9 +155,10 @@ type walk struct {
 	Finder
 	ctx    context.Context
 	yield  func(Entry, error) bool
-	queue  []file              // at most MaxFiles
-	unread int                 // sitemaps for which the queue had no room
-	read   map[string]bool     // URLs of sitemaps
+	queue  []file
+	listed map[string]bool     // URLs of the sitemaps that were in the queue, at most MaxFiles
+	beyond string              // the first URL for which there was no room; empty: none
+	unread int                 // number of entries with such a URL
 	named  map[string][]string // by origin of another host: the sitemaps that its robots.txt names
 }
 
@@ -155,40 +169,37 @@ func (f Finder) walk(ctx context.Context, yield func(Entry, error) bool) *walk {
 	if f.MaxFiles == 0 {
 		f.MaxFiles = maxFiles
 	}
-	return &walk{Finder: f, ctx: ctx, yield: yield, read: make(map[string]bool), named: make(map[string][]string)}
+	return &walk{Finder: f, ctx: ctx, yield: yield, listed: make(map[string]bool), named: make(map[string][]string)}
 }
 
-// add puts a sitemap at the end of the queue, unless it was read.
+// add puts a sitemap at the end of the queue, unless it was there.
 func (w *walk) add(f file) {
 	f.url, _, _ = strings.Cut(f.url, "#")
 	switch {
-	case w.read[f.url]:
-	case len(w.queue) < w.MaxFiles:
+	case w.listed[f.url]:
+	case len(w.listed) < w.MaxFiles:
+		w.listed[f.url] = true
 		w.queue = append(w.queue, f)
-	default:
+	case !f.guessed:
+		w.beyond = cmp.Or(w.beyond, f.url)
 		w.unread++
 	}
 }
 
 // run reads the sitemaps of the queue, and those that they lead to, until there are no more.
 func (w *walk) run() {
-	for len(w.queue) > 0 {
+	for len(w.queue) > 0 && w.ctx.Err() == nil {
 		next := w.queue[0]
-		if w.ctx.Err() != nil {
-			w.yield(Entry{}, w.ctx.Err())
+		w.queue = w.queue[1:]
+		if !w.file(next) {
 			return
 		}
-		if !w.read[next.url] {
-			if len(w.read) == w.MaxFiles {
-				w.yield(Entry{}, &FileError{next.url, fmt.Errorf("not read, nor are %d others: MaxFiles is %d", len(w.queue)+w.unread-1, w.MaxFiles)})
-				return
-			}
-			w.read[next.url] = true
-			if !w.file(next) {
-				return
-			}
-		}
-		w.queue = w.queue[1:]
+	}
+	switch {
+	case w.ctx.Err() != nil:
+		w.yield(Entry{}, w.ctx.Err())
+	case w.beyond != "":
+		w.yield(Entry{}, &FileError{w.beyond, fmt.Errorf("not read: MaxFiles is %d; sitemaps left out: %d", w.MaxFiles, w.unread)})
 	}
 }
 
@@ -201,20 +212,22 @@ func (w *walk) file(f file) bool {
 	urls := append(slices.Clone(f.via), f.url)
 	hosts := append([]string{hostOf(f.url), hostOf(final)}, f.hosts...)
 	foreign := make(map[string]*ForeignError)
-	permitted := make(map[string]bool) // by host
+	whyNot := make(map[string]string) // by host; empty: it permits its pages
 	for _, e := range entries {
 		host := hostOf(e.Loc)
-		ok, known := permitted[host]
+		why, known := whyNot[host]
 		if !known && !e.Index {
-			ok = slices.Contains(hosts, host) || w.permits(e.Loc, urls, final)
-			permitted[host] = ok
+			if !slices.Contains(hosts, host) {
+				why = w.refuses(e.Loc, urls, final)
+			}
+			whyNot[host] = why
 		}
 		switch {
 		case e.Index && len(f.via) == maxDepth:
 			err = errTooDeep
 		case e.Index:
 			w.add(file{url: e.Loc, hosts: hosts, via: urls})
-		case ok:
+		case why == "":
 			if !w.yield(e, nil) {
 				return false
 			}
@@ -223,7 +236,7 @@ func (w *walk) file(f file) bool {
 				host = "further hosts"
 			}
 			if foreign[host] == nil {
-				foreign[host] = &ForeignError{URL: f.url, Host: host, First: e.Loc}
+				foreign[host] = &ForeignError{URL: f.url, Host: host, First: e.Loc, why: why}
 			}
 			foreign[host].Pages++
 		}
@@ -238,9 +251,21 @@ func (w *walk) file(f file) bool {
 
 var errTooDeep = fmt.Errorf("leads to further sitemaps, which aren't read: it is an index in an index, %d deep", maxDepth+1)
 
+var errSlow = fmt.Errorf("takes longer than %v", maxTime)
+
 // fetch returns the entries of a sitemap and the URL at which it was in the end.
 func (w *walk) fetch(f file) (entries []Entry, final string, err error) {
-	req, err := http.NewRequestWithContext(w.ctx, http.MethodGet, f.url, nil)
+	ctx, cancel := context.WithCancelCause(w.ctx)
+	defer cancel(nil)
+	// The longest wait for a turn is no part of the time.
+	timer := time.AfterFunc(w.Transport.Hosts().Config().MaxWait+maxTime, func() { cancel(errSlow) })
+	defer timer.Stop()
+	defer func() {
+		if err != nil && errors.Is(context.Cause(ctx), errSlow) {
+			err = errSlow
+		}
+	}()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url, nil)
 	if err != nil {
 		return nil, "", errors.New("the URL can't be parsed")
 	}
@@ -252,6 +277,7 @@ func (w *walk) fetch(f file) (entries []Entry, final string, err error) {
 		return nil, "", err
 	}
 	defer resp.Body.Close()
+	timer.Reset(maxTime)
 	final = resp.Request.URL.String()
 	switch {
 	case f.guessed && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone):
@@ -269,20 +295,27 @@ func (w *walk) fetch(f file) (entries []Entry, final string, err error) {
 	return entries, final, err
 }
 
-// permits reports whether the robots.txt of a page's host names the sitemap that lists the page,
-// which has one of the given URLs or the final one, or an index that leads to it.
-func (w *walk) permits(page string, urls []string, final string) bool {
+// refuses returns why a page isn't yielded, or "": the robots.txt of its host is to name the
+// sitemap that lists the page, which has one of the given URLs or the final one, or an index that
+// leads to it.
+func (w *walk) refuses(page string, urls []string, final string) (why string) {
 	u, err := url.Parse(page)
 	if err != nil {
-		return false
+		return unnamed
 	}
 	origin := u.Scheme + "://" + hostname.Authority(u.Scheme, u.Host)
 	named, known := w.named[origin]
-	if !known && len(w.named) < maxHosts {
+	if !known && len(w.named) >= maxHosts {
+		return unasked
+	}
+	if !known {
 		named, _ = w.Transport.Sitemaps(w.ctx, origin+"/") // one that can't be had permits nothing
 		w.named[origin] = named
 	}
-	return slices.ContainsFunc(named, func(s string) bool { return s == final || slices.Contains(urls, s) })
+	if slices.ContainsFunc(named, func(s string) bool { return s == final || slices.Contains(urls, s) }) {
+		return ""
+	}
+	return unnamed
 }
 
 // hostOf returns the key of the host of a URL.

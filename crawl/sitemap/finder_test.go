@@ -218,6 +218,100 @@ func TestASiteThatListsWithoutEndIsLeft(t *testing.T) {
 	})
 }
 
+// What MaxFiles leaves out is named, however the files come to an end; a file that is listed twice
+// takes one place.
+func TestFilesBeyondMaxFilesAreNamed(t *testing.T) {
+	const site = "https://example.com"
+	for name, test := range map[string]struct {
+		robots []string
+		index  []string // what /index.xml lists
+		most   int
+		pages  string
+		err    string // empty: none is wanted
+	}{
+		"an index":   {[]string{"/index.xml"}, []string{"/a", "/b", "/c", "/d"}, 3, "/a/1 /b/1", site + "/c: not read: MaxFiles is 3; sitemaps left out: 2"},
+		"robots.txt": {[]string{"/a", "/b", "/c"}, nil, 2, "/a/1 /b/1", site + "/c: not read: MaxFiles is 2; sitemaps left out: 1"},
+		"enough":     {[]string{"/index.xml"}, []string{"/a", "/b", "/c", "/d"}, 5, "/a/1 /b/1 /c/1 /d/1", ""},
+		"twice":      {[]string{"/index.xml"}, []string{"/a", "/a", "/b", "/b", "/c", "/c", "/d", "/d"}, 5, "/a/1 /b/1 /c/1 /d/1", ""},
+		"guesses":    {nil, nil, 1, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				web := politenesstest.NewWeb()
+				var list []string
+				for _, path := range test.index {
+					list = append(list, site+path)
+				}
+				s := web.Site(site).Page("/index.xml", index(list...))
+				if test.robots != nil {
+					s.Robots("Sitemap: " + site + strings.Join(test.robots, "\nSitemap: "+site) + "\n")
+				}
+				for _, p := range []string{"/a", "/b", "/c", "/d"} {
+					s.Page(p, urls(site+p+"/1"))
+				}
+				pages, errs := find(t, web, Finder{MaxFiles: test.most}, site)
+				if got := strings.ReplaceAll(strings.Join(pages, " "), site, ""); got != test.pages {
+					t.Errorf("pages %s, want %s", got, test.pages)
+				}
+				if got := errors.Join(errs...); got == nil && test.err != "" || got != nil && got.Error() != test.err {
+					t.Errorf("errors %v, want %s", got, test.err)
+				}
+			})
+		})
+	}
+}
+
+// A file that drips, or never comes, ends two minutes after its answer, or two minutes after the
+// longest wait for a turn.
+func TestAFileThatTakesTooLongIsLeft(t *testing.T) {
+	for name, test := range map[string]struct {
+		file   http.Handler
+		within time.Duration
+	}{
+		"drips": {politenesstest.Drip(" ", 100_000, 10*time.Second), 3 * time.Minute},
+		"never": {http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }), time.Hour + 3*time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				web := politenesstest.NewWeb()
+				web.Site("https://example.com").Robots("Crawl-delay: 300\nSitemap: https://example.com/a.xml\nSitemap: https://example.com/b.xml\n").
+					Handle("/a.xml", test.file).Page("/b.xml", urls("https://example.com/1"))
+				began := time.Now()
+				pages, errs := find(t, web, Finder{}, "https://example.com")
+				file := new(FileError)
+				if len(errs) != 1 || !errors.As(errs[0], &file) || file.URL != "https://example.com/a.xml" || !strings.Contains(errs[0].Error(), "2m0s") {
+					t.Errorf("errors %v", errs)
+				}
+				if took := time.Since(began) - 600*time.Second; !slices.Equal(pages, []string{"https://example.com/1"}) || took > test.within {
+					t.Errorf("pages %q, after %v", pages, took)
+				}
+			})
+		})
+	}
+}
+
+// The error of a page whose host's robots.txt wasn't asked doesn't say what that names.
+func TestErrorsOfHostsThatWerentAskedSaySo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		web := politenesstest.NewWeb()
+		s := web.Site("https://example.com").Robots("Sitemap: https://example.com/a.xml\nSitemap: https://example.com/b.xml\n")
+		var list []string
+		for i := range maxHosts {
+			list = append(list, fmt.Sprintf("https://%d.example/", i))
+		}
+		s.Page("/a.xml", urls(list...)).Page("/b.xml", urls("https://unasked.example/"))
+		_, errs := find(t, web, Finder{}, "https://example.com")
+		for i, err := range errs {
+			if asked := strings.HasSuffix(err.Error(), "left out: robots.txt there doesn't name this sitemap"); asked != (i < maxHosts) {
+				t.Errorf("error %d: %v", i, err)
+			}
+		}
+		if len(errs) != maxHosts+1 {
+			t.Errorf("%d errors", len(errs))
+		}
+	})
+}
+
 // Thousands of strangers' hosts in a sitemap neither get a request each nor a line each.
 func TestASitemapOfStrangersAsksFewOfThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -279,6 +373,17 @@ func TestPagesEndWithTheirContext(t *testing.T) {
 		}
 		if n != 2 || !errors.Is(last, context.Canceled) {
 			t.Errorf("%d pairs, the last error %v", n, last)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		web.Site("https://slow.example").Robots("Sitemap: https://slow.example/a.xml\n").
+			Handle("/a.xml", politenesstest.Drip(" ", 1000, time.Second))
+		last = nil
+		for _, last = range (Finder{Transport: crawler(t, web, robotscache.Deny)}).Pages(ctx, "https://slow.example") {
+			continue
+		}
+		if !errors.Is(last, context.DeadlineExceeded) {
+			t.Errorf("in the last file: %v", last)
 		}
 		for _, err := range (Finder{Transport: crawler(t, web, robotscache.Deny)}).Pages(t.Context(), "ht tp://") {
 			if err == nil {
