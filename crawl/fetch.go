@@ -265,6 +265,13 @@ func (r *run) exchange(fl *flight) {
 			r.putOff(fl, refused.RetryAt, err)
 		}
 		return
+	case errors.Is(err, errNoRoom), err == nil && !fl.good && !fl.request.cookie && r.wantsCookie(page):
+		r.events <- func() {
+			fl.request.cookie = fl.request.cookie || err == nil
+			r.frontier.finish(fl, took)
+			r.putBack(fl)
+		}
+		return
 	case err != nil && refused == nil && page.sent && page.Response == nil && !page.late && !page.excused && !forGood(err):
 		page.err = err
 	case err != nil:
@@ -275,13 +282,6 @@ func (r *run) exchange(fl *flight) {
 		r.events <- func() {
 			r.frontier.finish(fl, took)
 			r.failed(fl, outcome, err)
-		}
-		return
-	case !fl.good && !fl.request.cookie && r.wantsCookie(page):
-		r.events <- func() {
-			fl.request.cookie = true
-			r.frontier.finish(fl, took)
-			r.putBack(fl)
 		}
 		return
 	}
@@ -414,6 +414,9 @@ const (
 	largeBodies = 256 << 20 // all together
 )
 
+// errNoRoom is why a page is asked for again whose large body found no room within Config.Timeout.
+var errNoRoom = errors.New("crawl: no room for a large body")
+
 // readBody reads the body of a page, up to MaxBody. A large one takes its whole room at once, until
 // the page has been visited: bodies that each have a part of theirs would wait for each other.
 func (r *run) readBody(ctx context.Context, p *Page) error {
@@ -425,12 +428,16 @@ func (r *run) readBody(ctx context.Context, p *Page) error {
 	n, err := body.ReadFrom(io.LimitReader(from, min(limit, smallBody)))
 	if err == nil && n == smallBody && n < limit {
 		room := min(limit, largeBodies)
-		if err := r.room.Acquire(ctx, room); err != nil {
-			return err
+		free := r.room.TryAcquire(room)
+		if !free && r.room.Acquire(ctx, room) != nil {
+			return errNoRoom
 		}
 		p.release = func() { r.room.Release(room) }
 		n, err = body.ReadFrom(io.LimitReader(from, limit-smallBody))
 		n += smallBody
+		if !free && ctx.Err() != nil { // the wait was too long for the rest of the body
+			return errNoRoom
+		}
 	}
 	if err == nil && n == limit {
 		more, _ := io.ReadFull(from, make([]byte, 1))

@@ -209,3 +209,25 @@ func TestBudgetEndsTheCrawl(t *testing.T) {
 		})
 	}
 }
+
+// TestLargePagesWaitForSlowVisits: where visits take long, pages for whose bodies there is no room
+// come later. None fails.
+func TestLargePagesWaitForSlowVisits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.crawl.Visit = func(context.Context, *crawl.Page) error {
+			time.Sleep(10 * time.Minute)
+			return nil
+		}
+		var urls []string
+		for i := range 30 {
+			urls = append(urls, fmt.Sprintf("https://h%d.example/", i))
+			r.Site(urls[i]).Handle("/", politenesstest.Bytes(300<<10))
+		}
+		s := r.run(t.Context(), t, urls...)
+		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 30})
+		if n := len(r.Requests()); n > 2*30+5*5 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
