@@ -127,11 +127,12 @@ func (r *run) putBack(fl *flight) {
 // isTurn reports whether the host may be asked now. If not, it puts the URL back.
 func (r *run) isTurn(fl *flight) bool {
 	at, err := r.c.cfg.Transport.Next(r.ctx, fl.request.URL)
+	owns, lost := r.owns(fl.h.key) // Next took long, or the process was stopped meanwhile
 	now := time.Now()
 	switch {
-	case r.owner != nil && !r.owner.Owns(fl.h.key): // Next took long, or the process was stopped meanwhile
+	case !owns:
 		fl.finished = true
-		r.events <- func() { r.leave(fl) }
+		r.events <- func() { r.leave(fl, lost) }
 		return false
 	case err == nil && at.Sub(now) <= soon:
 		r.events <- func() { r.frontier.started(fl, now) }

@@ -68,6 +68,7 @@ type Owner interface {
 	Queue
 
 	// Owns reports whether a host of which something is lent still belongs to this process. It is
-	// called before each request, also during other methods, and mustn't wait.
+	// called before each request, from several goroutines at once and during other methods, and
+	// mustn't wait.
 	Owns(host string) bool
 }

@@ -242,10 +242,7 @@ func (r *run) look(now time.Time) {
 		}()
 		for h, url := range urls {
 			var at time.Time
-			err := guarded("the Transport, asked for "+url, func() (err error) {
-				at, err = r.c.cfg.Transport.Next(r.late, url)
-				return err
-			})
+			err := guarded("the Transport, asked for "+url, func() (err error) { at, err = r.c.cfg.Transport.Next(r.late, url); return err })
 			if err != nil {
 				at = retryAt(err)
 			}
@@ -314,28 +311,28 @@ func (r *run) atHand(h *host) (reqs []Request) {
 	return reqs
 }
 
-// owns reports whether the host key is still this process's, see Owner.
-func (r *run) owns(key string) (owns bool) {
+// owns reports whether the host key is still this process's, see Owner. Where Owns panics it isn't,
+// and err isn't nil.
+func (r *run) owns(key string) (owns bool, err error) {
 	if r.owner == nil {
-		return true
+		return true, nil
 	}
-	if err := guarded("Owns of the Queue", func() error { owns = r.owner.Owns(key); return nil }); err != nil {
-		r.abort(err)
-	}
-	return owns
+	err = guarded("Owns of the Queue", func() error { owns = r.owner.Owns(key); return nil })
+	return owns, err
 }
 
 // lost reports whether another process has the host of fl by now. Then it gives the URLs back.
 func (r *run) lost(fl *flight) bool {
-	if r.owns(fl.h.key) {
-		return false
+	owns, err := r.owns(fl.h.key)
+	if !owns {
+		r.leave(fl, err)
 	}
-	r.leave(fl)
-	return true
+	return !owns
 }
 
-// leave gives the URLs of fl's host back, which another process has.
-func (r *run) leave(fl *flight) {
+// leave gives the URLs of fl's host back, which another process has. err is that of owns.
+func (r *run) leave(fl *flight, err error) {
+	r.abort(err)
 	r.frontier.finish(fl, 0)
 	r.putBack(fl)
 	r.giveBack()
@@ -344,7 +341,11 @@ func (r *run) leave(fl *flight) {
 // giveBack gives the URLs at hand back of hosts that other processes have by now.
 func (r *run) giveBack() {
 	for _, h := range r.frontier.hosts {
-		if h.open == 0 || r.owns(h.key) {
+		if h.open == 0 {
+			continue
+		}
+		owns, err := r.owns(h.key)
+		if r.abort(err); owns {
 			continue
 		}
 		for _, req := range r.atHand(h) {
@@ -392,12 +393,12 @@ func (r *run) over() bool {
 	return !r.storing && (r.stopped || len(r.frontier.hosts) == 0 && !r.open)
 }
 
-// abort stops the crawl with err, which Run returns if it is the first.
+// abort stops the crawl with err, unless that is nil. Run returns the first one.
 func (r *run) abort(err error) {
-	if r.err == nil {
-		r.err = err
+	if err != nil {
+		r.err = cmp.Or(r.err, err)
+		r.stop(err)
 	}
-	r.stop(err)
 }
 
 // stop ends the starts, and gives back the URLs that are at hand.
@@ -456,10 +457,7 @@ func (r *run) reject(res Result) {
 func (r *run) tell(results []Result) {
 	for _, res := range results {
 		if r.c.cfg.Done != nil {
-			_ = guarded("Done of "+res.URL, func() error {
-				r.c.cfg.Done(res)
-				return nil
-			})
+			_ = guarded("Done of "+res.URL, func() error { r.c.cfg.Done(res); return nil })
 		}
 	}
 }
@@ -469,10 +467,7 @@ func (r *run) accept(req Request) error {
 	url, err := Normalize(req.URL)
 	var key string
 	if err == nil {
-		err = guarded("HostKey of "+url, func() error {
-			key, err = r.c.cfg.Transport.HostKey(url)
-			return err
-		})
+		err = guarded("HostKey of "+url, func() error { key, err = r.c.cfg.Transport.HostKey(url); return err })
 	}
 	if err != nil {
 		err = fmt.Errorf("crawl: %q: %w", req.URL, err)
@@ -586,9 +581,7 @@ func (r *run) store() {
 // stored notes the results of the Queue's calls with w.
 func (r *run) stored(w *work, added, noRoom int, taken []Request, hosts []string, err error) {
 	r.storing = false
-	if err != nil {
-		r.abort(err)
-	}
+	r.abort(err)
 	r.summary.Outcomes[NoRoom] += noRoom
 	if r.err == nil { // else added may be too small
 		r.summary.Outcomes[Duplicate] += len(w.add) - added - noRoom
@@ -715,8 +708,5 @@ func (r *run) report(now time.Time, done bool) {
 		p.Rate = float64(p.Visited()-r.shown.Visited()) / passed.Seconds()
 	}
 	r.shown = p
-	_ = guarded("Progress", func() error {
-		r.c.cfg.Progress(p)
-		return nil
-	})
+	_ = guarded("Progress", func() error { r.c.cfg.Progress(p); return nil })
 }
