@@ -322,6 +322,20 @@ func TestKnownPages(t *testing.T) {
 	})
 }
 
+// TestHTTPSIsNoLessCanonicalThanHTTP: many sites name http:// URLs, from before their move, and
+// redirect these to https://.
+func TestHTTPSIsNoLessCanonicalThanHTTP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.crawl.Canonical, r.crawl.Follow = true, crawl.SameHost
+		r.Site("https://example.com").Handle("/", page(`<link rel=canonical href="http://example.com/"><a href="/a">`)).
+			Handle("/a", page(`<link rel=canonical href="http://example.com/">`))
+		r.Site("http://example.com").Handle("/", http.RedirectHandler("https://example.com/", http.StatusMovedPermanently))
+		s := r.run(t.Context(), t, "https://example.com/")
+		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 1, crawl.NotCanonical: 1, crawl.Redirected: 1, crawl.Duplicate: 1})
+	})
+}
+
 // TestDiscover: each host is discovered once, and what it leads to is crawled.
 func TestDiscover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
