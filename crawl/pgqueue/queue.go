@@ -26,10 +26,11 @@
 // What was lent when a process was killed is lent again; at most the pages that were in flight are
 // fetched twice. A result that comes late counts, since the page was fetched.
 //
-// An outage of Postgres of up to a minute delays the crawl; leases that end meanwhile free their
-// hosts. Postgres 13 or later will do. Open makes the tables, whose names begin with politeness_,
-// in the schema of the connection. A URL of 60 bytes has 260 there, indexes included, and is
-// written twice: when it is added, and when it is done.
+// An outage of Postgres of up to a minute delays the crawl, and a longer one is an error, after a
+// minute and a half where the network is silent; leases that end meanwhile free their hosts.
+// Postgres 13 or later will do. Open makes the tables, whose names begin with politeness_, in the
+// schema of the connection. A URL of 60 bytes has 260 there, indexes included, and is written
+// twice: when it is added, and when it is done.
 package pgqueue
 
 import (
@@ -60,9 +61,10 @@ var schema string
 
 const (
 	defaultLease = 10 * time.Second
-	outage       = time.Minute // that a call outlasts
-	batch        = 2000        // URLs in one transaction
-	claims       = 1000        // most hosts that one call of Hosts claims
+	outage       = time.Minute      // that a call outlasts
+	longest      = 30 * time.Second // of one try: a network that is silent may have lost the answer
+	batch        = 2000             // URLs in one transaction
+	claims       = 1000             // most hosts that one call of Hosts claims
 )
 
 // A Queue is one process's part of a crawl in Postgres. Its methods are those of crawl.Owner, and
@@ -71,6 +73,8 @@ type Queue struct {
 	db    *pgxpool.Pool
 	crawl int32
 	lease time.Duration
+
+	outage, try time.Duration // as the constants outage and longest
 
 	id   int64                      // of this process; 0: it has none yet
 	beat time.Time                  // last renewal of the lease
@@ -105,7 +109,7 @@ func open(ctx context.Context, url, crawl string, lease time.Duration) (*Queue, 
 	if err != nil {
 		return nil, fmt.Errorf("pgqueue: %w", err)
 	}
-	q := &Queue{db: db, lease: lease, lent: make(map[string]map[string]bool), owned: make(map[string]bool), giving: make(map[string]bool)}
+	q := &Queue{db: db, lease: lease, outage: outage, try: longest, lent: make(map[string]map[string]bool), owned: make(map[string]bool), giving: make(map[string]bool)}
 	if err := q.prepare(ctx, crawl); err != nil {
 		db.Close()
 		return nil, fmt.Errorf("pgqueue: %w", err)
@@ -115,7 +119,7 @@ func open(ctx context.Context, url, crawl string, lease time.Duration) (*Queue, 
 
 // prepare makes the tables, and finds the number of the crawl.
 func (q *Queue) prepare(ctx context.Context, name string) error {
-	return q.in(ctx, func(tx pgx.Tx) error {
+	return q.in(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		// Two processes that make a table at once would both fail.
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext('politeness_crawl'))"); err != nil {
 			return err
@@ -145,7 +149,7 @@ func (q *Queue) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), q.lease) // after which they are free in any case
 	defer cancel()
-	return q.wrap(q.in(ctx, func(tx pgx.Tx) error { return free(ctx, tx, []int64{q.id}) }))
+	return q.wrap(q.in(ctx, func(ctx context.Context, tx pgx.Tx) error { return free(ctx, tx, []int64{q.id}) }))
 }
 
 // free ends processes, and gives back their hosts.
@@ -164,13 +168,15 @@ func (q *Queue) wrap(err error) error {
 	return nil
 }
 
-// in runs f in a transaction. It runs f again after a deadlock, and while the database is away, for
-// a minute at most; so f mustn't change q.
-func (q *Queue) in(ctx context.Context, f func(tx pgx.Tx) error) error {
+// in runs f in a transaction. It runs f again after a deadlock, and while the database is away or
+// doesn't answer, and begins no try after a minute; so f mustn't change q.
+func (q *Queue) in(ctx context.Context, f func(ctx context.Context, tx pgx.Tx) error) error {
 	began := time.Now()
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		err := pgx.BeginFunc(ctx, q.db, f)
-		if err == nil || !passing(err) || ctx.Err() != nil || time.Since(began) > outage {
+		try, cancel := context.WithTimeout(ctx, q.try)
+		err := pgx.BeginFunc(try, q.db, func(tx pgx.Tx) error { return f(try, tx) })
+		cancel()
+		if err == nil || !passing(err) || ctx.Err() != nil || time.Since(began) > q.outage {
 			return err
 		}
 		select {
@@ -213,17 +219,17 @@ func (q *Queue) renew(ctx context.Context) error {
 	if q.id == 0 || time.Since(q.beat) < q.lease/5 {
 		return nil
 	}
-	return q.show(ctx, false, func(pgx.Tx, int64) error { return nil })
+	return q.show(ctx, false, func(context.Context, pgx.Tx, int64) error { return nil })
 }
 
 // show renews the lease of this process in the transaction in which it calls f. Where the process
 // has none any more, its id is 0 there, or a new one with register.
-func (q *Queue) show(ctx context.Context, register bool, f func(tx pgx.Tx, id int64) error) error {
+func (q *Queue) show(ctx context.Context, register bool, f func(ctx context.Context, tx pgx.Tx, id int64) error) error {
 	var sent time.Time
 	var id int64
-	err := q.in(ctx, func(tx pgx.Tx) error {
-		sent, id = time.Now(), q.id // the lease ends no earlier on the server, whose clock may be any
-		tag, err := tx.Exec(ctx, "UPDATE politeness_process SET until = now() + $2 WHERE id = $1", id, q.lease)
+	err := q.in(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		sent, id = time.Now(), q.id // by clock_timestamp() the lease ends no earlier on the server, whose clock may be any
+		tag, err := tx.Exec(ctx, "UPDATE politeness_process SET until = clock_timestamp() + $2 WHERE id = $1", id, q.lease)
 		if err != nil {
 			return err
 		}
@@ -231,7 +237,7 @@ func (q *Queue) show(ctx context.Context, register bool, f func(tx pgx.Tx, id in
 			id = 0
 		}
 		if id == 0 && register {
-			err := tx.QueryRow(ctx, "INSERT INTO politeness_process (crawl, until, hosts, room) VALUES ($1, now() + $2, 0, true) RETURNING id",
+			err := tx.QueryRow(ctx, "INSERT INTO politeness_process (crawl, until, hosts, room) VALUES ($1, clock_timestamp() + $2, 0, true) RETURNING id",
 				q.crawl, q.lease).Scan(&id)
 			if err != nil {
 				return err
@@ -240,7 +246,7 @@ func (q *Queue) show(ctx context.Context, register bool, f func(tx pgx.Tx, id in
 		if id != q.id {
 			q.lose() // which is safe to do again
 		}
-		return f(tx, id)
+		return f(ctx, tx, id)
 	})
 	if err != nil {
 		return err
@@ -276,7 +282,7 @@ func (q *Queue) Add(ctx context.Context, reqs []crawl.Request) (added, noRoom in
 			return added, 0, q.wrap(err)
 		}
 		n := 0
-		err := q.in(ctx, func(tx pgx.Tx) (err error) {
+		err := q.in(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
 			n, err = q.add(ctx, tx, some)
 			return err
 		})
@@ -388,7 +394,7 @@ func (q *Queue) Take(ctx context.Context, hosts []string, n int) ([]crawl.Reques
 		seq int64
 	}
 	byHost := make(map[string][]row)
-	err := q.in(ctx, func(tx pgx.Tx) error {
+	err := q.in(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		clear(byHost)
 		rows, err := tx.Query(ctx, `SELECT h.name, u.url, u.via, u.hops, u.depth, u.priority, u.seq
 			FROM unnest($2::text[], $3::integer[]) AS w (name, n)
@@ -447,7 +453,7 @@ func (q *Queue) Done(ctx context.Context, results []crawl.Result) error {
 				statuses = append(statuses, null(int16(min(max(r.Status, 0), 1<<15-1))))
 			}
 		}
-		err := q.in(ctx, func(tx pgx.Tx) error {
+		err := q.in(ctx, func(ctx context.Context, tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, `UPDATE politeness_url AS u SET outcome = r.outcome, status = r.status
 				FROM unnest($1::uuid[], $2::text[], $3::smallint[]) AS r (hash, outcome, status)
 				WHERE u.hash = r.hash AND u.outcome IS NULL`, hashes, outcomes, statuses)
@@ -479,9 +485,9 @@ func (q *Queue) release(ctx context.Context, hosts []string) error {
 		return nil
 	}
 	slices.Sort(hosts)
-	err := q.in(ctx, func(tx pgx.Tx) error {
+	err := q.in(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		ids, err := collect[int64](tx.Query(ctx, `SELECT id FROM politeness_host WHERE crawl = $1 AND name = ANY($2) AND owner = $3
-			ORDER BY name FOR UPDATE`, q.crawl, hosts, q.id))
+			ORDER BY name COLLATE "C" FOR UPDATE`, q.crawl, hosts, q.id))
 		if err != nil {
 			return err
 		}
@@ -510,7 +516,7 @@ func (q *Queue) Hosts(ctx context.Context, n int) (hosts []string, open bool, er
 	var f fleet
 	tries := 0
 	// All is one transaction: a process that has lost its lease claims nothing.
-	err = q.show(ctx, true, func(tx pgx.Tx, id int64) (err error) {
+	err = q.show(ctx, true, func(ctx context.Context, tx pgx.Tx, id int64) (err error) {
 		if err := q.reap(ctx, tx); err != nil {
 			return err
 		}
@@ -673,7 +679,7 @@ func (q *Queue) Count(ctx context.Context) (map[crawl.Outcome]int, error) {
 // Clear forgets all URLs of the crawl, those that are done too: the next one begins anew. No
 // process may be crawling.
 func (q *Queue) Clear(ctx context.Context) error {
-	return q.wrap(q.in(ctx, func(tx pgx.Tx) error {
+	return q.wrap(pgx.BeginFunc(ctx, q.db, func(tx pgx.Tx) error { // not by in: it may take long
 		if _, err := tx.Exec(ctx, "DELETE FROM politeness_url USING politeness_host h WHERE host = h.id AND h.crawl = $1", q.crawl); err != nil {
 			return err
 		}

@@ -3,10 +3,15 @@ package pgqueue
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/crawl/queuetest"
@@ -100,6 +105,116 @@ func TestCrawlsAreApart(t *testing.T) {
 	defer q.Close()
 	if count, err := q.Count(t.Context()); err != nil || count[crawl.Left] != 2 {
 		t.Errorf("the first crawl has %v (%v)", count, err)
+	}
+}
+
+// A proxy stands before the server. It may hold back what the server answers.
+type proxy struct {
+	url    string
+	silent atomic.Bool  // it copies nothing, and closes nothing
+	delay  atomic.Int64 // of each answer
+}
+
+func newProxy(t *testing.T) *proxy {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	p := &proxy{url: strings.Replace(server.URL, fmt.Sprint(":", cfg.Port), fmt.Sprint(":", l.Addr().(*net.TCPAddr).Port), 1)}
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			back, err := new(net.Dialer).DialContext(t.Context(), "tcp", net.JoinHostPort(cfg.Host, fmt.Sprint(cfg.Port)))
+			if err != nil {
+				client.Close()
+				return
+			}
+			t.Cleanup(func() { client.Close(); back.Close() })
+			go p.copy(back, client, false)
+			go p.copy(client, back, true)
+		}
+	}()
+	return p
+}
+
+func (p *proxy) copy(to, from net.Conn, answers bool) {
+	b := make([]byte, 1<<16)
+	for {
+		n, err := from.Read(b)
+		for p.silent.Load() {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if answers {
+			time.Sleep(time.Duration(p.delay.Load()))
+		}
+		if _, writeErr := to.Write(b[:n]); err != nil || writeErr != nil {
+			to.Close()
+			return
+		}
+	}
+}
+
+// TestASilentNetworkHoldsNoCallForLong: a call ends although its connection is neither answered nor
+// closed, and goes on where the network comes back.
+func TestASilentNetworkHoldsNoCallForLong(t *testing.T) {
+	p := newProxy(t)
+	q, err := open(t.Context(), p.url, t.Name(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.db.Close()
+	add(t, q, numbered("a.example", 3)...)
+	q.outage, q.try = 3*time.Second, 500*time.Millisecond
+	p.silent.Store(true)
+	ended := make(chan error, 1)
+	began := time.Now()
+	go func() { _, _, err := q.Hosts(context.WithoutCancel(t.Context()), 10); ended <- err }()
+	select {
+	case err := <-ended:
+		if err == nil || time.Since(began) < q.outage {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("it hangs")
+	}
+	time.AfterFunc(time.Second, func() { p.silent.Store(false) })
+	q.outage = 20 * time.Second
+	if hosts, _, err := q.Hosts(context.WithoutCancel(t.Context()), 10); err != nil || len(hosts) != 1 {
+		t.Errorf("the network is back: %q, %v", hosts, err)
+	}
+}
+
+// TestTheLeaseEndsHereFirst: a process takes its lease to end no later than the server does, also
+// where it is paused, or its network slow, while it renews the lease.
+func TestTheLeaseEndsHereFirst(t *testing.T) {
+	p := newProxy(t)
+	q, err := open(t.Context(), p.url, t.Name(), 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.db.Close()
+	for _, what := range []string{"begun", "renewed"} {
+		p.delay.Store(int64(400 * time.Millisecond))
+		if _, _, err := q.Hosts(t.Context(), 10); err != nil {
+			t.Fatal(err)
+		}
+		p.delay.Store(0)
+		var until time.Time
+		if err := q.db.QueryRow(t.Context(), "SELECT until FROM politeness_process WHERE id = $1", q.id).Scan(&until); err != nil {
+			t.Fatal(err)
+		}
+		if early := until.Sub(q.until); early < q.lease/10 {
+			t.Errorf("%s: the lease ends %v earlier here, want %v", what, early, q.lease/10)
+		}
 	}
 }
 
