@@ -314,7 +314,7 @@ func (r *run) lead(p *Page, to string, err error, req Request) {
 func location(resp *http.Response) string {
 	switch resp.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		return cmp.Or(resp.Header.Get("Location"), strings.Join(resp.Header[badLocation], ""))
+		return cmp.Or(resp.Header.Get("Location"), strings.Join(resp.Header[badLocation], "")) //nolint:staticcheck // it isn't canonical on purpose
 	}
 	return ""
 }
