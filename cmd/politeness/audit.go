@@ -14,6 +14,8 @@ import (
 	"github.com/go-politeness/politeness/cmd/politeness/internal/page"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/internal/hostname"
+	"github.com/go-politeness/politeness/internal/printable"
 )
 
 const auditUsage = `Usage: politeness audit [flags] LOG...
@@ -112,12 +114,12 @@ func isLog(r *audit.Report) bool {
 	}, func(typ evidence.Type) bool { return r.Records[typ] > 0 })
 }
 
-// siteReport judges what a log says of some hosts. Whether the log is what was signed, the report
-// on all of it says.
+// siteReport judges what a log says of some hosts. Signed and "log whole" are taken from the report
+// on the whole log, without what it says of other hosts.
 func siteReport(name string, all *audit.Report, hosts []string) (*audit.Report, error) {
-	log, err := os.Open(name)
+	log, err := reopen(name)
 	if err != nil {
-		return nil, fmt.Errorf("judging a site reads the log once more: %w", err)
+		return nil, fmt.Errorf("judging a site: %w", err)
 	}
 	defer log.Close()
 	report, err := audit.CheckSite(log, hosts...)
@@ -125,17 +127,50 @@ func siteReport(name string, all *audit.Report, hosts []string) (*audit.Report, 
 		return nil, err
 	}
 	report.Signed = all.Signed
-	whole := func(p audit.Promise) bool { return p.Name == "log whole" }
-	if i, j := slices.IndexFunc(report.Promises, whole), slices.IndexFunc(all.Promises, whole); i >= 0 && j >= 0 {
-		report.Promises[i] = all.Promises[j]
-	}
-	for _, v := range all.Violations {
-		if v.Host == "" { // of the log itself
-			report.Broken[v.Kind]++
-			report.Violations = append(report.Violations, v)
+	for _, kind := range []audit.Kind{audit.MissingLine, audit.BrokenChain, audit.BrokenSignature, audit.Unreadable} { // no host has these
+		if n := all.Broken[kind]; n > 0 {
+			report.Broken[kind] = n
 		}
 	}
+	for _, v := range all.Violations {
+		same := func(w audit.Violation) bool { return slices.Equal(v.Lines, w.Lines) && v.Detail == w.Detail }
+		if v.Host != "" || slices.ContainsFunc(report.Violations, same) {
+			continue
+		}
+		report.Violations = append(report.Violations, v)
+		if v.Kind == audit.Contradiction { // of records without a host
+			report.Broken[v.Kind]++
+		}
+	}
+	i := slices.IndexFunc(all.Promises, func(p audit.Promise) bool { return p.Name == "log whole" })
+	whole := all.Promises[i]
+	whole.Broken = 0
+	for _, kind := range []audit.Kind{
+		audit.MissingLine, audit.BrokenChain, audit.BrokenSignature, audit.Unreadable, audit.MissingStart, audit.Contradiction,
+	} {
+		whole.Broken += report.Broken[kind]
+	}
+	whole.Proved += all.Promises[i].Broken - whole.Broken
+	for _, host := range hosts {
+		if !slices.ContainsFunc(report.Hosts, func(h audit.HostReport) bool { return hostname.Within(h.Host, host) }) {
+			whole.Open++
+			whole.Why = append(whole.Why, fmt.Sprintf("no record is about %s: is that its name?", printable.Text(host)))
+		}
+	}
+	report.Promises[i] = whole
 	return report, nil
+}
+
+// reopen opens a log that was read before. Of a pipe nothing would be left.
+func reopen(name string) (*os.File, error) {
+	info, err := os.Stat(name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is read twice and is no regular file: write it to one first", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.Open(name)
 }
 
 // helped runs a command below audit, whose help is its own.
@@ -174,9 +209,9 @@ func verdict(report *audit.Report) int {
 
 // draw draws a log in a file of its user's own.
 func draw(name, to string, report *audit.Report) error {
-	log, err := os.Open(name)
+	log, err := reopen(name)
 	if err != nil {
-		return fmt.Errorf("drawing reads the log once more: %w", err)
+		return fmt.Errorf("drawing: %w", err)
 	}
 	defer log.Close()
 	return writePage(to, func(w io.Writer) error { return page.Draw(w, filepath.Base(name), log, report) })

@@ -226,9 +226,9 @@ func runAccess(sh *shell, args []string) (int, error) {
 
 // drawDossier draws what a log or a bundle says of some hosts.
 func drawDossier(name, to string, report *audit.Report, hosts []string) error {
-	log, err := os.Open(name)
+	log, err := reopen(name)
 	if err != nil {
-		return fmt.Errorf("drawing reads the log once more: %w", err)
+		return fmt.Errorf("drawing: %w", err)
 	}
 	defer log.Close()
 	d, err := dossier.New(log, report, hosts...)

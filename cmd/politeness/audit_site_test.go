@@ -5,8 +5,11 @@ import (
 	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -117,5 +120,64 @@ func TestASiteIsToldWhatWasDoneThere(t *testing.T) {
 	}
 	for _, command := range []string{"extract", "verify", "access"} {
 		polite(t, nil, "audit", command, "-h").expect(t, 0, "Usage: politeness audit "+command, "")
+	}
+}
+
+// TestAuditOfAHostProvesOnlyWhatItJudged: nothing of a host that the log doesn't have, of a log that
+// can't be read twice, or beside a promise that is broken.
+func TestAuditOfAHostProvesOnlyWhatItJudged(t *testing.T) {
+	t.Parallel()
+	log := filepath.Join(t.TempDir(), "log.jsonl")
+	put := func(records []evidence.Decision) {
+		t.Helper()
+		if err := os.WriteFile(log, logtest.Write(t, records, evidence.Chained()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole := logtest.Crawl(2, 20)
+	put(whole)
+	r := polite(t, nil, "audit", "-host", "h0.example", "-host", "nobody.example", log)
+	if r.expect(t, 3, "no record is about nobody.example", ""); strings.Contains(r.out, "about h0.example") || strings.Contains(r.out, "Proved:") {
+		t.Error(r.out)
+	}
+	if r := polite(t, nil, "audit", "-host", "H0.example.", log); strings.Contains(r.out, "is that its name?") {
+		t.Error(r.out)
+	}
+
+	var starts []int // of h1
+	for i, d := range whole {
+		if d.Type == evidence.Started && d.Host == "h1.example" {
+			starts = append(starts, i)
+		}
+	}
+	lost := whole[starts[len(starts)/2]]
+	put(slices.DeleteFunc(slices.Clone(whole), func(d evidence.Decision) bool {
+		return d.Host == lost.Host && d.Trip == lost.Trip && d.Attempt == lost.Attempt && (d.Type == evidence.Started || d.Type == evidence.Fetched || d.Type == evidence.Failed)
+	}))
+	polite(t, nil, "audit", log).expect(t, 1, "log whole                      BROKEN", "")
+	polite(t, nil, "audit", "-host", "h1.example", log).expect(t, 1, "log whole                      BROKEN", "")
+	if r := polite(t, nil, "audit", "-host", "h0.example", log); r.status == 1 || strings.Contains(r.out, "BROKEN") {
+		t.Error("the start that is missing isn't one of h0.example:", r.out)
+	}
+
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	if err := os.WriteFile(log, bytes.Join(slices.Delete(lines, 30, 31), nil), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	polite(t, nil, "audit", "-host", "h0.example", log).expect(t, 1, "log whole                      BROKEN", "")
+
+	if runtime.GOOS == "windows" {
+		return // no /dev/stdin
+	}
+	for _, args := range [][]string{{"-host", "h1.example"}, {"-html", filepath.Join(t.TempDir(), "page.html")}} {
+		cmd := prepare(t, nil, append(append([]string{"audit"}, args...), "/dev/stdin")...)
+		cmd.Stdin = io.MultiReader(bytes.NewReader(text)) // a pipe
+		if out, err := cmd.CombinedOutput(); err == nil || cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "no regular file") {
+			t.Errorf("%v: %v\n%s", args, err, out)
+		}
 	}
 }
