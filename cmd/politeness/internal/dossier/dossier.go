@@ -65,13 +65,14 @@ type Dossier struct {
 	First, Last time.Time
 	Requests    int
 	Bytes       int64
-	MinGap      time.Duration
+	MinGap      time.Duration // shortest gap between two requests to one host
 	MedianGap   time.Duration
 	Delay       time.Duration // shortest delay in force after a start
 	CrawlDelay  time.Duration // longest that robots.txt asked for
 	Gaps        []Bar
 	Statuses    []Bar
 	Robots      []Fetch
+	MoreRobots  int
 	Refused     []*Rule
 	MoreRefused int
 	Preferences []Bar
@@ -83,12 +84,11 @@ type Dossier struct {
 	Report      *audit.Report
 	Checkpoint  string // of the log, if it is signed
 
-	starts      []time.Time
-	cleared     []time.Time
-	open        map[string]*Visit // requests that haven't ended, by keyOf
-	rules       map[string]*Rule  // Refused, by Why
-	statuses    map[string]int    // number of each of Statuses
-	preferences map[string]int    // number of each of Preferences
+	starts      map[string][]time.Time // by host
+	open        map[string]*Visit      // requests that haven't ended, by keyOf
+	rules       map[string]*Rule       // Refused, by Why
+	statuses    map[string]int         // number of each of Statuses
+	preferences map[string]int         // number of each of Preferences
 }
 
 // A Bar is one bar of a chart.
@@ -115,19 +115,22 @@ type Rule struct {
 // A Block is a time in which the site asked to be left alone.
 type Block struct {
 	Time, Until time.Time
-	Why         string
-	Next        time.Time // first request after it was set; zero: none
-	Within      int       // requests that started within
+	Host, Why   string
+	Next        time.Time // first request to the host after it was set; zero: none
+
+	host string
 }
 
 // A Visit is one request.
 type Visit struct {
 	Start  time.Time
-	Gap    time.Duration // since the one before; 0: it is the first
+	Gap    time.Duration // since the one before to the same host; 0: it is the first
 	What   string        // method, if it isn't GET, and URL
 	Status int
 	Bytes  int64
 	Note   string
+
+	host string
 }
 
 // New reads a log, or a bundle, and returns what is in it of the given hosts. The report judges the
@@ -135,7 +138,7 @@ type Visit struct {
 func New(log io.Reader, report *audit.Report, hosts ...string) (*Dossier, error) {
 	d := &Dossier{
 		Site: hosts, Report: report, Checkpoint: report.Signed.Latest,
-		open: map[string]*Visit{}, rules: map[string]*Rule{}, statuses: map[string]int{}, preferences: map[string]int{},
+		starts: map[string][]time.Time{}, open: map[string]*Visit{}, rules: map[string]*Rule{}, statuses: map[string]int{}, preferences: map[string]int{},
 	}
 	in := bufio.NewReader(log)
 	for {
@@ -192,13 +195,13 @@ func (d *Dossier) add(e *evidence.Decision) {
 	case evidence.BlockedByRobots, evidence.BlockedByRule, evidence.Reserved, evidence.ResponseRejected:
 		d.addRefusal(e)
 	case evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable:
-		if len(d.Robots) < maxFetches {
-			d.Robots = append(d.Robots, Fetch{e.Time, fetchOf(e), printable.Text(e.SHA256)})
+		if len(d.Robots) == maxFetches {
+			d.MoreRobots++
+			return
 		}
+		d.Robots = append(d.Robots, Fetch{e.Time, fetchOf(e), printable.Text(e.SHA256)})
 	case evidence.HostBlocked:
 		d.addBlock(e)
-	case evidence.HostCleared:
-		d.cleared = append(d.cleared, e.Time)
 	}
 }
 
@@ -222,11 +225,11 @@ func keyOf(e *evidence.Decision) string {
 func (d *Dossier) addStart(e *evidence.Decision) {
 	d.Requests++
 	start := cmp.Or(e.Start, e.Time)
-	d.starts = append(d.starts, start)
+	d.starts[e.Host] = append(d.starts[e.Host], start)
 	if e.Delay > 0 && (d.Delay == 0 || e.Delay < d.Delay) {
 		d.Delay = e.Delay
 	}
-	v := &Visit{Start: start, What: printable.Text(e.URL)}
+	v := &Visit{Start: start, What: printable.Text(e.URL), host: e.Host}
 	if e.Method != "" && e.Method != "GET" {
 		v.What = printable.Text(e.Method) + " " + v.What
 	}
@@ -297,7 +300,7 @@ func (d *Dossier) addBlock(e *evidence.Decision) {
 	if e.Status > 0 {
 		why = strings.TrimSuffix(fmt.Sprintf("status %d, %s", e.Status, why), ", ")
 	}
-	d.Blocks = append(d.Blocks, &Block{Time: e.Time, Until: e.Until, Why: why})
+	d.Blocks = append(d.Blocks, &Block{Time: e.Time, Until: e.Until, Host: printable.Text(e.Host), Why: why, host: e.Host})
 }
 
 // ruleOf returns what kept the crawler from a URL.
@@ -336,19 +339,26 @@ var gapLimits = []time.Duration{
 
 // finish sums up what was read.
 func (d *Dossier) finish() {
-	slices.SortFunc(d.starts, time.Time.Compare)
-	slices.SortStableFunc(d.Visits, func(a, b *Visit) int { return a.Start.Compare(b.Start) })
 	var gaps []time.Duration
-	for i, t := range d.starts {
-		if i > 0 {
-			gaps = append(gaps, t.Sub(d.starts[i-1]))
+	for _, starts := range d.starts {
+		slices.SortFunc(starts, time.Time.Compare)
+		for i := 1; i < len(starts); i++ {
+			gaps = append(gaps, starts[i].Sub(starts[i-1]))
 		}
-		if i < len(d.Visits) && i > 0 {
-			d.Visits[i].Gap = d.Visits[i].Start.Sub(d.Visits[i-1].Start)
+		if d.First.IsZero() || starts[0].Before(d.First) {
+			d.First = starts[0]
+		}
+		if last := starts[len(starts)-1]; last.After(d.Last) {
+			d.Last = last
 		}
 	}
-	if len(d.starts) > 0 {
-		d.First, d.Last = d.starts[0], d.starts[len(d.starts)-1]
+	slices.SortStableFunc(d.Visits, func(a, b *Visit) int { return a.Start.Compare(b.Start) })
+	before := make(map[string]*Visit) // by host
+	for _, v := range d.Visits {
+		if b := before[v.host]; b != nil {
+			v.Gap = v.Start.Sub(b.Start)
+		}
+		before[v.host] = v
 	}
 	slices.Sort(gaps)
 	if len(gaps) > 0 {
@@ -378,18 +388,9 @@ func (d *Dossier) finish() {
 
 	slices.SortStableFunc(d.Blocks, func(a, b *Block) int { return a.Time.Compare(b.Time) })
 	for _, b := range d.Blocks {
-		end := b.Until
-		for _, c := range d.cleared {
-			if c.After(b.Time) && c.Before(end) {
-				end = c
-			}
-		}
-		i, _ := slices.BinarySearchFunc(d.starts, b.Time.Add(1), time.Time.Compare)
-		if i < len(d.starts) {
-			b.Next = d.starts[i]
-		}
-		for ; i < len(d.starts) && d.starts[i].Before(end); i++ {
-			b.Within++
+		starts := d.starts[b.host]
+		if i, _ := slices.BinarySearchFunc(starts, b.Time.Add(1), time.Time.Compare); i < len(starts) {
+			b.Next = starts[i]
 		}
 	}
 }
@@ -424,11 +425,6 @@ func bytesOf(n int64) string {
 		return fmt.Sprintf("%d KiB", n>>10)
 	}
 	return fmt.Sprintf("%d bytes", n)
-}
-
-// Kept reports whether the judge found nothing broken, and no request started inside a block.
-func (d *Dossier) Kept() bool {
-	return d.Report.OK() && !slices.ContainsFunc(d.Blocks, func(b *Block) bool { return b.Within > 0 })
 }
 
 // Refusing returns a warning for each host of the site that refused more than a tenth of what it

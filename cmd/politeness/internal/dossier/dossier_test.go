@@ -90,7 +90,7 @@ func TestDossierCountsWhatTheLogSays(t *testing.T) {
 			t.Errorf("h%d.example in the page: %v", i, has)
 		}
 	}
-	if !strings.Contains(page, "robots.txt, line") || strings.Count(page, ">respected<") != blocks || !d.Kept() {
+	if !strings.Contains(page, "robots.txt, line") || !strings.Contains(page, `Blocks kept: <span class="yes">proved `) || !d.Report.OK() {
 		t.Error("rules or blocks are missing")
 	}
 	verdict, want := regexp.MustCompile(`class="verdict (\w+)"`).FindStringSubmatch(page)[1], "open"
@@ -116,22 +116,50 @@ func TestSilenceIsNotGreen(t *testing.T) {
 }
 
 func TestDossierTellsOfABlockThatWasNotRespected(t *testing.T) {
-	at := logtest.Day
-	var records []evidence.Decision
-	for i := range 3 {
-		records = append(records, evidence.Decision{
-			Type: evidence.Started, Time: at, Start: at, Seq: uint64(i + 1), Trip: uint64(i + 1), Attempt: 1, URL: "https://site.test/", Host: "site.test", Allowed: true,
-		})
-		if i == 0 {
-			records = append(records, evidence.Decision{Type: evidence.HostBlocked, Time: at.Add(time.Second), Until: at.Add(time.Hour), Host: "site.test", Status: 429})
+	records := logtest.Crawl(1, 20)
+	block := &records[slices.IndexFunc(records, func(d evidence.Decision) bool { return d.Type == evidence.HostBlocked })]
+	block.Until = block.Until.Add(10 * time.Second)
+	d := newDossier(t, logtest.Write(t, records), "h0.example")
+	if d.Report.OK() || !d.Blocks[0].Next.Before(block.Until) {
+		t.Errorf("%+v\n%v", d.Blocks[0], d.Report)
+	}
+	page := html(t, d)
+	for _, want := range []string{`Blocks kept: <span class="no">BROKEN `, `<span class="no">lines `, ": block: h0.example: started", "Promises to this site were broken"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q in\n%s", want, page)
 		}
-		at = at.Add(45 * time.Minute)
 	}
-	d := newDossier(t, logtest.Write(t, records), "site.test")
-	if d.Kept() || d.Blocks[0].Within != 1 || !d.Blocks[0].Next.Equal(logtest.Day.Add(45*time.Minute)) {
-		t.Errorf("%+v", d.Blocks[0])
+}
+
+// TestBlocksAndGapsAreThoseOfOneHost: the site has several, and a block of one of them, or its delay,
+// is none of the others. What is broken is the judge's to say.
+func TestBlocksAndGapsAreThoseOfOneHost(t *testing.T) {
+	d := newDossier(t, logtest.Write(t, logtest.Crawl(5, 60)), "example") // h0.example to h4.example
+	if !d.Report.OK() || len(d.Blocks) < 2 {
+		t.Fatal(d.Report)
 	}
-	if page := html(t, d); !strings.Contains(page, "1 within") || !strings.Contains(page, "Promises to this site were broken") {
+	page := html(t, d)
+	if strings.Contains(page, "verdict bad") || strings.Contains(page, "were broken") || strings.Contains(page, " within<") {
+		t.Error("an honest crawl is said to have broken its promises")
+	}
+	if d.MinGap < d.Delay {
+		t.Errorf("shortest gap %v, shortest delay in force %v", d.MinGap, d.Delay)
+	}
+	for _, b := range d.Blocks {
+		if !b.Next.IsZero() && b.Next.Before(b.Until) {
+			t.Errorf("the next request to %s was at %v, before %v", b.Host, b.Next, b.Until)
+		}
+	}
+}
+
+// TestTwoRequestsAtOneTimeAreTwo: their gap is 0.
+func TestTwoRequestsAtOneTimeAreTwo(t *testing.T) {
+	start := evidence.Decision{
+		Type: evidence.Started, Time: logtest.Day, Start: logtest.Day, Seq: 1, Trip: 1, Attempt: 1, URL: "https://site.test/", Host: "site.test", Allowed: true,
+	}
+	next := start
+	next.Seq, next.Trip = 2, 2
+	if page := html(t, newDossier(t, logtest.Write(t, []evidence.Decision{start, next}), "site.test")); strings.Contains(page, "fewer than two") {
 		t.Error(page)
 	}
 }
