@@ -16,6 +16,7 @@ import (
 	"net/http/httputil"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-politeness/politeness"
@@ -36,7 +37,9 @@ type Proxy struct {
 	authority *Authority             // nil: no tunnels
 	tunnels   *tunnels
 	stalled   time.Duration
-	silent    int // as maxSilent
+	silent    int            // as maxSilent
+	grace     time.Duration  // as endTimeout
+	underWay  sync.WaitGroup // requests
 }
 
 // stalled is how long a program may take to read, or to send, the next piece of a body. A program
@@ -46,7 +49,7 @@ const stalled = 2 * time.Minute
 // New returns a proxy that sends its requests by transport. Without an authority it opens no
 // tunnels.
 func New(transport *politeness.Transport, authority *Authority) *Proxy {
-	p := &Proxy{hosts: transport.Hosts(), authority: authority, tunnels: newTunnels(), stalled: stalled, silent: maxSilent}
+	p := &Proxy{hosts: transport.Hosts(), authority: authority, tunnels: newTunnels(), stalled: stalled, silent: maxSilent, grace: endTimeout}
 	p.forward = &httputil.ReverseProxy{
 		Transport: transport,
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -57,6 +60,10 @@ func New(transport *politeness.Transport, authority *Authority) *Proxy {
 		ModifyResponse: func(resp *http.Response) error {
 			if ours(resp.Header) { // only the proxy answers in its own name
 				resp.Header.Del("Proxy-Status")
+			}
+			if body, ok := resp.Body.(io.ReadWriteCloser); ok && resp.StatusCode == http.StatusSwitchingProtocols {
+				p.underWay.Add(1)
+				resp.Body = &switched{body, &p.underWay, sync.OnceFunc(p.underWay.Done)}
 			}
 			return nil
 		},
@@ -122,9 +129,40 @@ func (p *Proxy) hurry(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
+	p.underWay.Add(1)
+	defer p.underWay.Done()
 	control := http.NewResponseController(w)
+	r = r.WithContext(r.Context()) // the server looks at the body of its own request: whether it was asked for (Expect)
 	r.Body = &upload{r.Body, control, p.stalled}
 	p.forward.ServeHTTP(&download{w, control, p.stalled}, r)
+	_ = control.SetWriteDeadline(time.Now().Add(p.stalled)) // for the end, which the server writes
+}
+
+// A switched is a connection to a site that was switched to another protocol. ReverseProxy closes
+// it in the background.
+type switched struct {
+	io.ReadWriteCloser
+	underWay *sync.WaitGroup
+	ended    func()
+}
+
+func (s *switched) Read(p []byte) (int, error) {
+	s.underWay.Add(1) // an error ends the request
+	defer s.underWay.Done()
+	return s.ReadWriteCloser.Read(p)
+}
+
+func (s *switched) Close() error {
+	defer s.ended()
+	return s.ReadWriteCloser.Close()
+}
+
+// CloseWrite ends what the program sends.
+func (s *switched) CloseWrite() error {
+	if w, ok := s.ReadWriteCloser.(interface{ CloseWrite() error }); ok {
+		return w.CloseWrite()
+	}
+	return errors.ErrUnsupported
 }
 
 // A download is a response whose reader must keep reading.
@@ -186,7 +224,8 @@ func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		seconds := (time.Until(refused.RetryAt) + time.Second - 1) / time.Second // never too early
 		w.Header().Set("Retry-After", strconv.Itoa(max(int(seconds), 1)))
 		answer(w, http.StatusServiceUnavailable, "http_request_denied", p.later(r.Context(), refused))
-	case errors.Is(err, politeness.ErrDisallowed), errors.Is(err, politeness.ErrReserved), errors.Is(err, politeness.ErrBudget):
+	case errors.Is(err, politeness.ErrDisallowed), errors.Is(err, politeness.ErrReserved), errors.Is(err, politeness.ErrBudget),
+		errors.Is(err, politeness.ErrTooLarge), errors.Is(err, politeness.ErrContentType):
 		answer(w, http.StatusForbidden, "http_request_denied", err.Error())
 	case refused.Stage == politeness.StageRequest:
 		answer(w, http.StatusBadRequest, "http_request_error", err.Error())
@@ -220,10 +259,10 @@ func (p *Proxy) later(ctx context.Context, refused *politeness.Error) string {
 	return self + ": " + said
 }
 
-// ours reports whether the proxy answered itself.
+// ours reports whether the proxy answered itself, or somebody may seem to have in its name: as a
+// Token or a String of RFC 8941, in any place of the list.
 func ours(header http.Header) bool {
-	name, _, _ := strings.Cut(header.Get("Proxy-Status"), ";")
-	return strings.TrimSpace(name) == self
+	return strings.Contains(strings.Join(header["Proxy-Status"], ","), self)
 }
 
 // answer answers in the proxy's own name, with an error type of RFC 9209, section 2.3.

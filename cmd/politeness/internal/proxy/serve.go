@@ -8,6 +8,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -44,14 +45,17 @@ func Listen(ctx context.Context, address string, remote bool) (net.Listener, err
 
 // Serve serves until ctx is done, and lets what has begun come to its end then, for ten seconds at
 // most. What goes wrong with a connection is written to messages, a line each: that a program
-// doesn't trust the Authority, for instance.
+// doesn't trust the Authority, for instance. When Serve returns, all requests have ended.
 func (p *Proxy) Serve(ctx context.Context, listener net.Listener, messages io.Writer) error {
 	return p.serve(ctx, netutil.LimitListener(listener, maxConnections), messages)
 }
 
 func (p *Proxy) serve(ctx context.Context, listener net.Listener, messages io.Writer) error {
-	outside := server(p, messages)
-	inside := server(http.HandlerFunc(p.inside), messages)
+	life, kill := context.WithCancel(context.WithoutCancel(ctx)) // of all requests
+	defer kill()
+	outside := server(life, p, messages)
+	inside := server(life, http.HandlerFunc(p.inside), messages)
+	p.forward.ErrorLog = outside.ErrorLog
 	inside.ConnContext = withTarget
 	silent := &silence{most: p.silent}
 	inside.ConnState = silent.state
@@ -62,22 +66,29 @@ func (p *Proxy) serve(ctx context.Context, listener net.Listener, messages io.Wr
 	both.Go(func() { errs[0] = outside.Serve(listener); end() })
 	both.Go(func() { errs[1] = inside.Serve(p.tunnels); end() })
 	<-ended.Done()
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	limited, cancel := context.WithTimeout(life, p.grace)
 	defer cancel()
 	// No tunnel is opened any more once the first has ended.
-	err := errors.Join(outside.Shutdown(limited), inside.Shutdown(limited), outside.Close(), inside.Close())
+	stopped := []error{outside.Shutdown(limited), inside.Shutdown(limited)}
+	kill() // what hasn't ended by now, and connections that were switched to another protocol: Shutdown doesn't know these
+	stopped = append(stopped, outside.Close(), inside.Close())
 	both.Wait()
-	for _, served := range errs {
-		if !errors.Is(served, http.ErrServerClosed) {
-			err = errors.Join(err, served)
-		}
+	over := make(chan struct{})
+	go func() { p.underWay.Wait(); close(over) }()
+	select {
+	case <-over:
+	case <-time.After(time.Second): // a program whose connection was switched doesn't read; its request has ended
 	}
-	return err
+	return errors.Join(slices.DeleteFunc(append(stopped, errs...), func(err error) bool {
+		return errors.Is(err, http.ErrServerClosed) || errors.Is(err, context.DeadlineExceeded)
+	})...)
 }
 
-func server(h http.Handler, messages io.Writer) *http.Server {
+// server returns a server of h whose requests end with ctx.
+func server(ctx context.Context, h http.Handler, messages io.Writer) *http.Server {
 	return &http.Server{
-		Handler: h, ErrorLog: log.New(&escaped{messages}, "", 0), //nolint:forbidigo // what a Server takes
+		Handler: h, BaseContext: func(net.Listener) context.Context { return ctx },
+		ErrorLog:          log.New(&escaped{messages}, "", 0), //nolint:forbidigo // what a Server takes
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 	}
 }
