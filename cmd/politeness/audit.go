@@ -214,5 +214,5 @@ func draw(name, to string, report *audit.Report) error {
 		return fmt.Errorf("drawing: %w", err)
 	}
 	defer log.Close()
-	return writePage(to, func(w io.Writer) error { return page.Draw(w, filepath.Base(name), log, report) })
+	return writeFile(to, []string{name}, func(w io.Writer) error { return page.Draw(w, filepath.Base(name), log, report) })
 }

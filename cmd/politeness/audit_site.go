@@ -137,7 +137,11 @@ func runExtract(sh *shell, args []string) (int, error) {
 		return 0, err
 	}
 	if *to != "" {
-		if err := os.WriteFile(*to, text.Bytes(), 0o600); err != nil {
+		err := writeFile(*to, names, func(w io.Writer) error {
+			_, err := text.WriteTo(w)
+			return err
+		})
+		if err != nil {
 			return 0, err
 		}
 	}
@@ -211,7 +215,7 @@ func runAccess(sh *shell, args []string) (int, error) {
 		return 0, err
 	}
 	err = tell(sh, c, *asJSON, *html, func() error {
-		return writePage(*html, func(w io.Writer) error {
+		return writeFile(*html, names, func(w io.Writer) error {
 			return dossier.WriteComparison(w, filepath.Base(names[0])+" and "+filepath.Base(names[1]), c)
 		})
 	})
@@ -235,14 +239,33 @@ func drawDossier(name, to string, report *audit.Report, hosts []string) error {
 	if err != nil {
 		return err
 	}
-	return writePage(to, d.WriteHTML)
+	return writeFile(to, []string{name}, d.WriteHTML)
 }
 
-// writePage writes a page in a file of its user's own.
-func writePage(to string, write func(io.Writer) error) error {
-	file, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+// writeFile makes the file called to, or replaces it once all is written, readable by its user
+// only. It must be none of those that were read. What isn't a regular file, such as /dev/stdout, is
+// written to.
+func writeFile(to string, read []string, write func(io.Writer) error) error {
+	old, err := os.Stat(to)
+	for _, name := range read {
+		if info, readErr := os.Stat(name); err == nil && readErr == nil && os.SameFile(old, info) {
+			return misused("%s is what was read: write to another file", to)
+		}
+	}
+	if err == nil && !old.Mode().IsRegular() {
+		file, err := os.OpenFile(to, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(write(file), file.Close())
+	}
+	file, err := os.CreateTemp(filepath.Dir(to), ".politeness-*") // mode 0600
 	if err != nil {
 		return err
 	}
-	return errors.Join(write(file), file.Close())
+	defer os.Remove(file.Name())
+	if err := errors.Join(write(file), file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), to)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -178,6 +179,52 @@ func TestAuditOfAHostProvesOnlyWhatItJudged(t *testing.T) {
 		cmd.Stdin = io.MultiReader(bytes.NewReader(text)) // a pipe
 		if out, err := cmd.CombinedOutput(); err == nil || cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "no regular file") {
 			t.Errorf("%v: %v\n%s", args, err, out)
+		}
+	}
+}
+
+// TestReportsReplaceNothingThatWasRead, nor a file of yesterday before they are whole.
+func TestReportsReplaceNothingThatWasRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	log, other := filepath.Join(dir, "crawl.jsonl"), filepath.Join(dir, "link.jsonl")
+	text := logtest.Write(t, logtest.Crawl(1, 5), evidence.Chained())
+	if err := os.WriteFile(log, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(log, other); err != nil {
+		t.Skip(err)
+	}
+	for _, to := range []string{log, other} {
+		for _, args := range [][]string{{"audit", "-html", to, log}, {"audit", "-host", "h0.example", "-html", to, log}} {
+			polite(t, nil, args...).expect(t, 2, "", "is what was read: write to another file")
+		}
+	}
+	if got, err := os.ReadFile(log); err != nil || !bytes.Equal(got, text) {
+		t.Errorf("the log was changed: %v", err)
+	}
+
+	page := filepath.Join(dir, "page.html")
+	if err := os.WriteFile(page, []byte("yesterday"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("no space left")
+	if err := writeFile(page, []string{log}, func(w io.Writer) error { _, _ = io.WriteString(w, "half"); return broken }); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+	if got, err := os.ReadFile(page); err != nil || string(got) != "yesterday" {
+		t.Errorf("%q, %v", got, err)
+	}
+	polite(t, nil, "audit", "-html", page, log)
+	if info, err := os.Stat(page); err != nil || info.Size() < 1000 || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 3 {
+		t.Errorf("%v, %v", files, err)
+	}
+	if runtime.GOOS != "windows" {
+		if r := polite(t, nil, "audit", "-html", "/dev/stdout", log); !strings.Contains(r.out, "</html>") {
+			t.Error(r)
 		}
 	}
 }
