@@ -152,7 +152,7 @@ func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err er
 	if err != nil {
 		return 0, err
 	}
-	pages := &writer{out: sh.out, bodies: c.bodies, notes: notes}
+	pages := &writer{lineWriter: lineWriter{out: sh.out}, bodies: c.bodies, notes: notes}
 	crawlCfg := crawl.Config{
 		Transport: transport, Follow: c.follow, MaxDepth: c.depth, MaxPages: c.policy.pages, Tries: c.tries, Timeout: timeout, Visit: pages.visit,
 	}
@@ -181,7 +181,7 @@ func (c *crawlCommand) open(ctx context.Context, sh *shell, pages *writer, cfg *
 		return err
 	}
 	if c.out != "" {
-		file, err := os.OpenFile(c.out, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		file, err := openLines(c.out)
 		if err != nil {
 			return closed, err
 		}
@@ -293,20 +293,10 @@ func discover(finder sitemap.Finder, errs io.Writer, within *scope) func(context
 
 // A writer writes a line for each page.
 type writer struct {
+	lineWriter
 	bodies bool
 	notes  *notes
 	end    func(error) // ends the crawl
-
-	mu  sync.Mutex
-	out io.Writer
-	err error // the first one
-}
-
-// lost is the error by which pages were lost, or nil.
-func (w *writer) lost() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.err
 }
 
 func (w *writer) visit(_ context.Context, p *crawl.Page) error {
@@ -329,13 +319,8 @@ func (w *writer) visit(_ context.Context, p *crawl.Page) error {
 		l.Body = &body
 	}
 	w.notes.had(p.URL)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err := writeJSON(w.out, l, ""); err != nil {
-		if w.err == nil {
-			w.err = err // reported at the end, unless a pipe was closed
-			w.end(errUnwritten)
-		}
+	if w.write(l) != nil { // which is reported at the end, unless a pipe was closed
+		w.end(errUnwritten)
 		return errUnwritten
 	}
 	return nil

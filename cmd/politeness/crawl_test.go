@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -159,4 +160,52 @@ func TestCrawlGoesOnAfterAKill(t *testing.T) {
 	if n := len(jsonLines(t, out, "url")) - len(lines); n != pages-1 || strings.Contains(r.errs, "has left") {
 		t.Errorf("a crawl that begins anew has %d pages, want %d: %q", n, pages-1, r.errs)
 	}
+}
+
+// TestOutputGoesOnBehindWholeLines: half a line of a run before, whose disk was full, spoils no other
+// line.
+func TestOutputGoesOnBehindWholeLines(t *testing.T) {
+	t.Parallel()
+	s := localsite.New(t, 0)
+	whole := `{"url":"http://whole.example/"}`
+	long := strings.Repeat("x", 200_000)
+	for text, kept := range map[string]int{
+		`{"url":"ht`: 0, whole + "\n" + `{"url":"ht`: 1, whole + "\n" + `{"url":"` + long: 1, whole + "\n": 1, whole: 1, "": 0,
+	} {
+		dir := t.TempDir()
+		out, failed := filepath.Join(dir, "pages.jsonl"), filepath.Join(dir, "failed.jsonl")
+		for _, name := range []string{out, failed} {
+			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		polite(t, nil, "crawl", "-agent", agent, "-delay", "10ms", "-follow", "none", "-o", out, "-failed", failed, s.URL+"/a", s.URL+"/private/diary").expect(t, 0, "", "")
+		for _, name := range []string{out, failed} {
+			if n := len(jsonLines(t, name, "url")); n != kept+1 {
+				t.Errorf("%.40s: %s has %d lines, not %d", text, filepath.Base(name), n, kept+1)
+			}
+		}
+	}
+}
+
+// TestNothingIsWrittenBehindHalfALine: also in the run whose disk is full.
+func TestNothingIsWrittenBehindHalfALine(t *testing.T) {
+	var disk halfFull
+	l := lineWriter{out: &disk}
+	for range 3 {
+		if l.write("page") == nil {
+			t.Error("the line is said to be written")
+		}
+	}
+	if string(disk) != `"p` {
+		t.Errorf("%q", string(disk))
+	}
+}
+
+// halfFull takes two bytes of each write.
+type halfFull []byte
+
+func (h *halfFull) Write(p []byte) (int, error) {
+	*h = append(*h, p[:2]...)
+	return 2, io.ErrShortWrite
 }

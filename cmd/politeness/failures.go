@@ -1,8 +1,8 @@
 package main
 
 import (
+	"errors"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/go-politeness/politeness/crawl"
@@ -22,18 +22,16 @@ type failure struct {
 
 // failures writes a line for each URL that wasn't visited.
 type failures struct {
+	lineWriter
 	file *os.File
-
-	mu  sync.Mutex
-	err error // the first one
 }
 
 func openFailures(name string) (*failures, error) {
-	file, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	file, err := openLines(name)
 	if err != nil {
 		return nil, err
 	}
-	return &failures{file: file}, nil
+	return &failures{lineWriter: lineWriter{out: file}, file: file}, nil
 }
 
 // done is a Config.Done. A redirect leads to a URL that has a result of its own, and so does the
@@ -47,19 +45,10 @@ func (f *failures) done(r crawl.Result) {
 	if r.Err != nil {
 		line.Error = r.Err.Error()
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := writeJSON(f.file, line, ""); err != nil && f.err == nil {
-		f.err = err
-	}
+	_ = f.write(line) // close returns the error
 }
 
 // close returns the error by which lines are lost, if any.
 func (f *failures) close() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.file.Close(); f.err == nil {
-		f.err = err
-	}
-	return f.err
+	return errors.Join(f.lost(), f.file.Close())
 }
