@@ -154,7 +154,7 @@ func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err er
 	}
 	pages := &writer{lineWriter: lineWriter{out: sh.out}, bodies: c.bodies, notes: notes}
 	crawlCfg := crawl.Config{
-		Transport: transport, Follow: c.follow, MaxDepth: c.depth, MaxPages: c.policy.pages, Tries: c.tries, Timeout: timeout, Visit: pages.visit,
+		Transport: transport, Follow: c.follow, Prepare: c.within.prepare, MaxDepth: c.depth, MaxPages: c.policy.pages, Tries: c.tries, Timeout: timeout, Visit: pages.visit,
 	}
 	if notes.answers = !c.quiet; !c.quiet {
 		crawlCfg.Progress = crawl.ProgressLine(sh.errs)

@@ -209,3 +209,27 @@ func (h *halfFull) Write(p []byte) (int, error) {
 	*h = append(*h, p[:2]...)
 	return 2, io.ErrShortWrite
 }
+
+// TestExcludeHoldsForRedirects of the URLs that were typed and of entries of sitemaps, and -include for
+// those of entries, also where no link is followed.
+func TestExcludeHoldsForRedirects(t *testing.T) {
+	t.Parallel()
+	s := localsite.New(t, 0)
+	for _, path := range []string{"/go", "/listed"} {
+		s.Handle(path, http.RedirectHandler("/hidden"+path, http.StatusFound).ServeHTTP)
+	}
+	s.Handle("/sitemap.xml", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, "<urlset><url><loc>%s/listed</loc></url></urlset>", s.URL)
+	})
+	for _, follow := range []string{"none", "host"} {
+		r := polite(t, nil, "crawl", "-agent", agent, "-delay", "10ms", "-follow", follow, "-sitemaps", "-exclude", "hidden", s.URL+"/go")
+		r.expect(t, 1, "", "-exclude")
+		polite(t, nil, "crawl", "-agent", agent, "-delay", "10ms", "-follow", follow, "-sitemaps", "-include", "listed$", "-exclude", "hidden/listed", s.URL+"/go").expect(t, 0, "/hidden/go", "")
+		if n := len(s.Visits("/hidden/listed")); n > 0 {
+			t.Errorf("-follow %s: asked for %d times although it is excluded", follow, n)
+		}
+	}
+	if n := len(s.Visits("/hidden/go")); n != 2 {
+		t.Errorf("the target of a URL that was typed was asked for %d times, want 2, when it wasn't excluded", n)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"regexp"
 	"strings"
@@ -118,10 +119,20 @@ func (s *scope) has(url string) bool {
 	return !s.exclude.match(url) && (len(s.include) == 0 || s.include.match(url))
 }
 
-// follow narrows a Config.Follow; nil stays nil.
+// follow narrows a Config.Follow. Nil follows redirects only.
 func (s *scope) follow(f func(*crawl.Page, crawl.Link) bool) func(*crawl.Page, crawl.Link) bool {
-	if f == nil || len(s.include)+len(s.exclude) == 0 {
+	if len(s.include)+len(s.exclude) == 0 {
 		return f
 	}
-	return func(p *crawl.Page, l crawl.Link) bool { return f(p, l) && s.has(l.URL) }
+	return func(p *crawl.Page, l crawl.Link) bool {
+		return (f != nil && f(p, l) || f == nil && l.Element == "redirect") && s.has(l.URL)
+	}
+}
+
+// prepare is a Config.Prepare: where a start URL redirects, Follow isn't asked.
+func (s *scope) prepare(r crawl.Request, _ *http.Request) error {
+	if r.Via != "" && s.exclude.match(r.URL) {
+		return errors.New("left out by -exclude: " + r.Via + " redirects there")
+	}
+	return nil
 }
