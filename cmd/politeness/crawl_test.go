@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/internal/localsite"
 )
 
@@ -231,5 +232,16 @@ func TestExcludeHoldsForRedirects(t *testing.T) {
 	}
 	if n := len(s.Visits("/hidden/go")); n != 2 {
 		t.Errorf("the target of a URL that was typed was asked for %d times, want 2, when it wasn't excluded", n)
+	}
+}
+
+// TestRobotsOfALimitedRateIsHad: robots.txt has the time that it takes at that rate.
+func TestRobotsOfALimitedRateIsHad(t *testing.T) {
+	for _, rate := range []byteRate{1000, 5000, 1e9} {
+		var cfg politeness.Config
+		rate.limit(&cfg)
+		if want := max(30, rateInFlight*(500<<10)/float64(rate)); cfg.Robots.Timeout.Seconds() < want {
+			t.Errorf("%v bytes a second: %v", float64(rate), cfg.Robots.Timeout)
+		}
 	}
 }

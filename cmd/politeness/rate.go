@@ -36,8 +36,9 @@ func (r *byteRate) Set(text string) error {
 }
 
 const (
-	rateInFlight = 8        // requests that share a limited rate at most
-	pageBytes    = 10 << 20 // what crawl reads of a page at most
+	rateInFlight = 8         // requests that share a limited rate at most
+	pageBytes    = 10 << 20  // what crawl reads of a page at most
+	robotsBytes  = 500 << 10 // what is read of a robots.txt at most
 )
 
 // limit makes cfg read bodies at no more than the rate, all of them together, and returns how long
@@ -50,14 +51,17 @@ func (r byteRate) limit(cfg *politeness.Config) (timeout time.Duration) {
 	if n := cfg.Limits.MaxInFlight; n == 0 || n > rateInFlight {
 		cfg.Limits.MaxInFlight = rateInFlight
 	}
-	seconds := min(rateInFlight*pageBytes/float64(r), 1e6)
-	timeout = 2*time.Minute + time.Duration(seconds*float64(time.Second))
+	share := func(bytes float64) time.Duration {
+		return time.Duration(min(rateInFlight*bytes/float64(r), 1e6) * float64(time.Second))
+	}
+	timeout = 2*time.Minute + share(pageBytes)
+	cfg.Robots.Timeout = max(cfg.Robots.Timeout, 30*time.Second) + share(robotsBytes)
 	cfg.Limits.LeaseTTL = max(cfg.Limits.LeaseTTL, 5*time.Minute, timeout+time.Minute)
 	return timeout
 }
 
-// slowly is a Base whose bodies are read at no more than a rate, all together: those of pages,
-// after their decompression.
+// slowly is a Base whose bodies are read at no more than a rate, all together and after their
+// decompression, robots.txt and sitemaps included.
 type slowly struct {
 	base http.RoundTripper
 	rate float64 // bytes a second
