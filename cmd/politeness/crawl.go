@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/crawl"
@@ -66,6 +67,7 @@ type line struct {
 	Preferences string    `json:"preferences,omitempty"`
 	Links       []string  `json:"links,omitempty"`
 	Body        *string   `json:"body,omitempty"`
+	BodyBase64  []byte    `json:"bodyBase64,omitempty"` // instead of Body, where that isn't UTF-8
 }
 
 // A crawlCommand is what the command line of a crawl asks for.
@@ -314,9 +316,12 @@ func (w *writer) visit(_ context.Context, p *crawl.Page) error {
 	for _, link := range p.Links {
 		l.Links = append(l.Links, link.URL)
 	}
-	if w.bodies {
+	switch {
+	case w.bodies && utf8.Valid(p.Body):
 		body := string(p.Body)
 		l.Body = &body
+	case w.bodies:
+		l.BodyBase64 = p.Body
 	}
 	w.notes.had(p.URL)
 	if w.write(l) != nil { // which is reported at the end, unless a pipe was closed

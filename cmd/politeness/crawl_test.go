@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -243,5 +244,20 @@ func TestRobotsOfALimitedRateIsHad(t *testing.T) {
 		if want := max(30, rateInFlight*(500<<10)/float64(rate)); cfg.Robots.Timeout.Seconds() < want {
 			t.Errorf("%v bytes a second: %v", float64(rate), cfg.Robots.Timeout)
 		}
+	}
+}
+
+// TestBodiesAreWhole also where they aren't UTF-8.
+func TestBodiesAreWhole(t *testing.T) {
+	t.Parallel()
+	s := localsite.New(t, 0)
+	s.Handle("/latin", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=iso-8859-1")
+		_, _ = io.WriteString(w, "caf\xe9")
+	})
+	r := polite(t, nil, "crawl", "-agent", agent, "-delay", "10ms", "-body", "-follow", "none", s.URL+"/latin")
+	var l line
+	if err := json.Unmarshal([]byte(r.out), &l); err != nil || string(l.BodyBase64) != "caf\xe9" || l.Body != nil {
+		t.Errorf("%v: %s", err, r.out)
 	}
 }
