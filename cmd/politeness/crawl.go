@@ -250,16 +250,20 @@ func rehearse(ctx context.Context, sh *shell, cfg politeness.Config, urls []stri
 		return 0, err
 	}
 	fmt.Fprint(sh.out, describe(cfg, q.transport.Hosts().Config()))
-	status := exitNo
+	allowed, unknown := false, false
 	for _, raw := range urls {
 		fmt.Fprintln(sh.out)
 		a := q.ask(ctx, raw)
 		a.print(sh)
-		if a.Allowed {
-			status = exitOK
-		}
+		allowed, unknown = allowed || a.Allowed, unknown || a.Error != ""
 	}
-	return status, nil
+	switch {
+	case allowed:
+		return exitOK, nil
+	case unknown:
+		return exitError, nil
+	}
+	return exitNo, nil
 }
 
 // discover returns a Config.Discover that adds what a site's sitemaps list of it.

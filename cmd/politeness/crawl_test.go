@@ -261,3 +261,16 @@ func TestBodiesAreWhole(t *testing.T) {
 		t.Errorf("%v: %s", err, r.out)
 	}
 }
+
+// TestRehearsalSaysWhatCouldNotBeFoundOut by its status, as check does.
+func TestRehearsalSaysWhatCouldNotBeFoundOut(t *testing.T) {
+	t.Parallel()
+	s := localsite.New(t, 0)
+	closed := localsite.New(t, 0)
+	closed.Close()
+	args := []string{"crawl", "-agent", agent, "-n"}
+	polite(t, nil, append(args, closed.URL+"/")...).expect(t, 2, "?", "")
+	polite(t, nil, append(args, closed.URL+"/", s.URL+"/private/diary")...).expect(t, 2, "no ", "")
+	polite(t, nil, append(args, s.URL+"/private/diary")...).expect(t, 1, "no ", "")
+	polite(t, nil, append(args, closed.URL+"/", s.URL+"/a")...).expect(t, 0, "yes", "")
+}
