@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-politeness/politeness"
@@ -24,7 +24,7 @@ Says for each URL whether robots.txt lets you fetch it, by which line, from when
 and how fast, and what the site says about the use of its pages. It fetches
 robots.txt and nothing else.
 
-  -agent UA       who wants to know; its name decides which rules hold
+  -agent UA       who wants to know, or USER_AGENT; the name decides the rules
   -purpose LIST   what for: train, ground, search; a site that refuses says no
   -state DIR      what a crawl with this -state knows: blocks, robots.txt
   -private        also hosts whose names lead to private addresses
@@ -54,9 +54,9 @@ type answer struct {
 }
 
 func runCheck(ctx context.Context, sh *shell, args []string) (int, error) {
-	var p policy
+	p := policy{own: ownAgent()}
 	flags := flag.NewFlagSet("check", flag.ContinueOnError)
-	flags.StringVar(&p.agent, "agent", ownAgent(), "")
+	flags.StringVar(&p.agent, "agent", "", "")
 	flags.StringVar(&p.state, "state", "", "")
 	flags.Var(&p.purposes, "purpose", "")
 	flags.BoolVar(&p.private, "private", false, "")
@@ -102,21 +102,17 @@ func runCheck(ctx context.Context, sh *shell, args []string) (int, error) {
 	return status, nil
 }
 
-// questions asks a Transport about URLs.
+// questions asks a Transport about URLs, one at a time.
 type questions struct {
 	transport *politeness.Transport
-
-	mu     sync.Mutex
-	delays map[string]time.Duration // crawl-delay by URL, of the verdicts
+	delay     atomic.Int64 // crawl-delay of the last verdict
 }
 
 func newQuestions(cfg politeness.Config) (*questions, error) {
-	q := &questions{delays: make(map[string]time.Duration)}
+	q := new(questions)
 	cfg.Evidence = evidence.Func(func(_ context.Context, d evidence.Decision) {
 		if d.CrawlDelay > 0 {
-			q.mu.Lock()
-			defer q.mu.Unlock()
-			q.delays[d.URL] = d.CrawlDelay
+			q.delay.Store(int64(d.CrawlDelay))
 		}
 	})
 	var err error
@@ -136,6 +132,7 @@ func (q *questions) ask(ctx context.Context, raw string) answer {
 			return a
 		}
 	}
+	q.delay.Store(0)
 	v, err := q.transport.Check(ctx, raw)
 	if err != nil {
 		a.Error = err.Error()
@@ -151,9 +148,7 @@ func (q *questions) ask(ctx context.Context, raw string) answer {
 			a.Preferences[p.String()] = said.Preference.String()
 		}
 	}
-	q.mu.Lock()
-	a.CrawlDelay = q.delays[raw].Seconds()
-	q.mu.Unlock()
+	a.CrawlDelay = time.Duration(q.delay.Load()).Seconds()
 	next, err := q.transport.Next(ctx, raw)
 	if !v.Allowed {
 		if errors.Is(err, politeness.ErrUnreachable) { // no rule is known

@@ -37,9 +37,9 @@ Exit status: 0 nothing to say, 1 something was found, 2 it can't be read.
 const maxLint = 4 << 20
 
 func runLint(ctx context.Context, sh *shell, args []string) (int, error) {
-	p := policy{ignoreRobots: true} // nothing else is fetched
+	p := policy{own: ownAgent(), ignoreRobots: true} // nothing else is fetched
 	flags := flag.NewFlagSet("lint", flag.ContinueOnError)
-	flags.StringVar(&p.agent, "agent", ownAgent(), "")
+	flags.StringVar(&p.agent, "agent", "", "")
 	flags.BoolVar(&p.private, "private", false, "")
 	names, err := parse(flags, args, "FILE or URL")
 	if err != nil {

@@ -203,6 +203,11 @@ func TestCheck(t *testing.T) {
 	polite(t, nil, "check", signals.URL+"/a").expect(t, 0, "use   train refused (Content-Signal, line 2), search granted", "")
 	polite(t, nil, "check", "-purpose", "train", signals.URL+"/a").expect(t, 1, "no ", "")
 	polite(t, nil, "check", "-agent", "Evil/1.0 (evil@example.com)", signals.URL+"/a").expect(t, 1, `for "evil"`, "")
+	polite(t, []string{"USER_AGENT=Evil/1.0 (evil@example.com)"}, "check", signals.URL+"/a").expect(t, 1, `for "evil"`, "")
+	polite(t, []string{"USER_AGENT=Evil/1.0 (evil@example.com)"}, "check", "-agent", agent, signals.URL+"/a").expect(t, 0, "yes", "")
+	if r := polite(t, nil, "check", s.URL, s.URL+"/a#b", signals.URL); strings.Count(r.out, "one request every 7 s") != 3 {
+		t.Error("the pace isn't said of each URL:", r.out)
+	}
 	polite(t, nil, "check", "ht tp://example.com").expect(t, 2, "?", "")
 	closed := localsite.New(t, 0)
 	closed.Close()

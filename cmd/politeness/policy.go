@@ -28,6 +28,7 @@ import (
 // the preset.
 type policy struct {
 	agent, preset, state, evidence string
+	own                            string // User-Agent where none is given
 	delay, maxWait, duration       time.Duration
 	perHost, pages                 int
 	purposes                       purposes
@@ -70,7 +71,7 @@ func (p *policy) config(base http.RoundTripper) (politeness.Config, error) {
 	if err != nil {
 		return cfg, err
 	}
-	cfg.UserAgent = cmp.Or(p.agent, cfg.UserAgent)
+	cfg.UserAgent = cmp.Or(p.agent, cfg.UserAgent, p.own)
 	if cfg.UserAgent == "" {
 		return cfg, misused(`-agent is missing: say who crawls and how to reach you, as in -agent "MyBot/1.0 (+https://example.com/bot; me@example.com)"`)
 	}
