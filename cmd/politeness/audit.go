@@ -44,6 +44,7 @@ Exit status: 0 all is proved, 1 something is broken, 2 a log can't be read,
 `
 
 func runAudit(_ context.Context, sh *shell, args []string) (int, error) {
+	sh.unhook() // nothing has to be ended in order
 	if len(args) > 0 {
 		switch args[0] {
 		case "extract":

@@ -126,7 +126,9 @@ func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err er
 	if err != nil {
 		return 0, err
 	}
+	ended := sh.reading(ctx)
 	urls, err := startURLs(sh, c.typed, c.list)
+	ended()
 	if err != nil {
 		return 0, err
 	}

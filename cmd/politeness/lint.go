@@ -74,6 +74,7 @@ func runLint(ctx context.Context, sh *shell, args []string) (int, error) {
 // readRobots returns a robots.txt.
 func readRobots(ctx context.Context, sh *shell, client *http.Client, name string) ([]byte, error) {
 	if name == "-" {
+		defer sh.reading(ctx)()
 		return io.ReadAll(io.LimitReader(sh.in, maxLint))
 	}
 	if !strings.Contains(name, "://") {

@@ -165,6 +165,12 @@ func (sh *shell) stopping(ctx context.Context, command, what string) (ended func
 	})
 }
 
+// reading ends the program with ctx while something is read that may never end, such as standard
+// input. Call the function that it returns when it has been read.
+func (sh *shell) reading(ctx context.Context) (ended func() bool) {
+	return context.AfterFunc(ctx, func() { os.Exit(exitError) })
+}
+
 // plain returns the text of an error, in which a server may have had a hand, fit for a terminal.
 func plain(err error) string {
 	lines := strings.Split(err.Error(), "\n") // of joined errors

@@ -280,3 +280,44 @@ func TestInterruptSaysThatItStops(t *testing.T) {
 		}
 	}
 }
+
+// TestOneSignalEndsWhatOnlyReads: an audit, and what waits for standard input.
+func TestOneSignalEndsWhatOnlyReads(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("no signals from another process")
+	}
+	for _, args := range []string{"audit /dev/stdin", "lint -", "crawl -agent a@b.example -urls -", "crawl -agent a@b.example -urls /dev/stdin"} {
+		cmd := prepare(t, nil, strings.Fields(args)...)
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		// The pipe takes no more once it is full; when it does, the command reads.
+		line := []byte("# " + strings.Repeat("x", 1000) + "\n")
+		for range 200 {
+			if _, err := in.Write(line); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-ended:
+			if err == nil {
+				t.Errorf("%s: ended as if it had read all", args)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s: doesn't end", args)
+			_ = cmd.Process.Kill()
+			_ = <-ended
+		}
+	}
+}
