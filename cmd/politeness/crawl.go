@@ -150,7 +150,7 @@ func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err er
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	notes := newNotes(sh.errs, sh.fresh, urls)
+	notes := newNotes(sh.errs, sh.clearLine, urls)
 	cfg.Evidence = evidence.Multi(notes, cfg.Evidence)
 	transport, err := politeness.New(cfg)
 	if err != nil {
@@ -343,22 +343,23 @@ var errUnwritten = errors.New("pages can't be written")
 // notes keep why the URLs that the user has named weren't had, to say it at the end. They say at
 // once that what is to be remembered can't be, and which answer is waited for when nothing comes.
 type notes struct {
-	to    io.Writer
-	fresh string // as in shell
+	to        io.Writer
+	clearLine string // as in shell
 
 	mu   sync.Mutex
 	why  map[string]string // of URLs that weren't had; empty: not known
 	lost bool
 
-	answers bool      // it says which answer nothing comes before
-	last    time.Time // when the last page came, or until when it is known which one is waited for
+	answers  bool      // it says which answer is waited for when nothing comes
+	lastPage time.Time // when the last page came
+	said     time.Time // when it was said last which answer is waited for
 }
 
 // waitAgain is how long a crawl that nothing comes of is silent about it.
 const waitAgain = 10 * time.Second
 
-func newNotes(to io.Writer, fresh string, urls []string) *notes {
-	n := &notes{to: to, fresh: fresh, why: make(map[string]string)}
+func newNotes(to io.Writer, clearLine string, urls []string) *notes {
+	n := &notes{to: to, clearLine: clearLine, why: make(map[string]string)}
 	for _, raw := range urls {
 		if url, err := crawl.Normalize(raw); err == nil {
 			n.why[url] = ""
@@ -375,12 +376,12 @@ func (n *notes) Record(_ context.Context, d evidence.Decision) {
 	case evidence.StateLost:
 		if !n.lost {
 			n.lost = true
-			fmt.Fprintf(n.to, "%s%v\n", n.fresh, d)
+			fmt.Fprintf(n.to, "%s%v\n", n.clearLine, d)
 		}
 	case evidence.Waiting:
-		if d.Hold == "answer" && n.answers && d.Time.Sub(n.last) > time.Second {
-			n.last = d.Time.Add(waitAgain - time.Second) // unless a page comes
-			fmt.Fprintf(n.to, "%swaiting for an answer from %s\n", n.fresh, printable.Text(d.URL))
+		if d.Hold == "answer" && n.answers && d.Time.Sub(n.lastPage) > time.Second && (n.lastPage.After(n.said) || d.Time.Sub(n.said) > waitAgain) {
+			n.said = d.Time
+			fmt.Fprintf(n.to, "%swaiting for an answer from %s\n", n.clearLine, printable.Text(d.URL))
 		}
 	case evidence.BlockedByRobots, evidence.BlockedByRule, evidence.Reserved, evidence.RobotsUnreachable,
 		evidence.BudgetExceeded, evidence.SlotTimeout, evidence.ResponseRejected, evidence.Failed:
@@ -395,7 +396,7 @@ func (n *notes) had(url string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.why, url)
-	n.last = time.Now()
+	n.lastPage = time.Now()
 }
 
 // mostNotes is how many URLs of a list show says it of.

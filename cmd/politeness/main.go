@@ -46,7 +46,7 @@ type shell struct {
 	out, errs io.Writer
 	colour    bool   // whether out is a terminal
 	unhook    func() // lets the next signal end the program at once
-	fresh     string // begins a line on errs, whatever a terminal has in the present one
+	clearLine string // clears the progress line of a terminal; "" where errs is none
 }
 
 // A command is one of politeness. It returns the exit status; an error is shown and means
@@ -70,7 +70,7 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	sh := &shell{in: os.Stdin, out: os.Stdout, errs: os.Stderr, unhook: stop, colour: isTerminal(os.Stdout) && os.Getenv("NO_COLOR") == ""}
 	if isTerminal(os.Stderr) {
-		sh.fresh = "\r\x1b[K"
+		sh.clearLine = "\r\x1b[K"
 	}
 	os.Exit(run(ctx, sh, os.Args[1:]))
 }
@@ -161,7 +161,7 @@ func parse(flags *flag.FlagSet, args []string, wanted string) ([]string, error) 
 func (sh *shell) stopping(ctx context.Context, command, what string) (ended func() bool) {
 	return context.AfterFunc(ctx, func() {
 		sh.unhook()
-		fmt.Fprintf(sh.errs, "%spoliteness %s: stopping: %s; Ctrl-C again stops at once\n", sh.fresh, command, what)
+		fmt.Fprintf(sh.errs, "%spoliteness %s: stopping: %s; Ctrl-C again stops at once\n", sh.clearLine, command, what)
 	})
 }
 

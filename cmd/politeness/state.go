@@ -11,8 +11,8 @@ import (
 	"github.com/go-politeness/politeness/crawl/sqlitequeue"
 )
 
-// A frontier is the URLs of a crawl with -state. What a page was lost of, since it couldn't be
-// written, waits for the next run.
+// A frontier is the URLs of a crawl with -state. A page that couldn't be written is kept for the
+// next run.
 type frontier struct {
 	*sqlitequeue.Queue
 	pages *writer

@@ -53,7 +53,7 @@ const (
 // that only its owner can read, and a certificate beside it.
 //
 // The directory and the key must belong to the user of this process, and be no symbolic links:
-// whoever else owns them could exchange the key.
+// whoever else owns them could exchange the key. On Windows owners and modes aren't looked at.
 func OpenAuthority(dir string) (*Authority, error) {
 	return openAuthority(filepath.Clean(dir), os.Geteuid()) // without a final slash, which would follow a link
 }
