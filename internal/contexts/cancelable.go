@@ -6,14 +6,14 @@ import (
 )
 
 // A Cancelable is context.WithCancelCause as part of a larger value, which costs nothing until its
-// Done is called. Done makes a standard context then: a channel and an AfterFunc method of its own
-// were measured to cost more, since neither c could register with its parent as cheaply, nor
-// net/http's contexts with c.
+// Done is called, or Value after Cancel. These make a standard context then: a channel and an
+// AfterFunc method of its own were measured to cost more, since neither c could register with its
+// parent as cheaply, nor net/http's contexts with c.
 type Cancelable struct {
 	context.Context // the parent
 
 	mu     sync.Mutex
-	made   context.Context         // what Done made; nil before
+	made   context.Context         // what standard made; nil before
 	cancel context.CancelCauseFunc // cancels made
 	cause  error                   // of the first Cancel; nil before
 }
@@ -35,13 +35,23 @@ func (c *Cancelable) Cancel(cause error) {
 func (c *Cancelable) Done() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.made == nil {
-		c.made, c.cancel = context.WithCancelCause(c.Context)
-		if c.cause != nil {
-			c.cancel(c.cause)
-		}
+	return c.standard().Done()
+}
+
+// standard makes the standard context, under c.mu.
+func (c *Cancelable) standard() context.Context {
+	if c.made != nil {
+		return c.made
 	}
-	return c.made.Done()
+	parent := c.Context
+	if c.cause != nil { // whatever the parent has become since
+		parent = context.WithoutCancel(parent)
+	}
+	c.made, c.cancel = context.WithCancelCause(parent)
+	if c.cause != nil {
+		c.cancel(c.cause)
+	}
+	return c.made
 }
 
 // Err implements context.Context.
@@ -57,14 +67,14 @@ func (c *Cancelable) Err() error {
 	return c.Context.Err()
 }
 
-// Value implements context.Context. Package context finds by it what Done has made, and registers
-// contexts that are made from c there.
+// Value implements context.Context. Package context finds by it the standard context, registers
+// contexts that are made from c there, and has the cause from it.
 func (c *Cancelable) Value(key any) any {
 	c.mu.Lock()
-	ctx := c.made
-	c.mu.Unlock()
-	if ctx == nil {
-		ctx = c.Context
+	ctx := c.Context
+	if c.made != nil || c.cause != nil {
+		ctx = c.standard()
 	}
+	c.mu.Unlock()
 	return ctx.Value(key)
 }

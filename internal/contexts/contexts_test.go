@@ -40,6 +40,30 @@ func TestCancelable(t *testing.T) {
 	}
 }
 
+// TestCancelableStaysCanceled, with its cause, whatever its parent becomes and whether Done is called.
+func TestCancelableStaysCanceled(t *testing.T) {
+	refused := errors.New("refused")
+	for _, done := range []bool{false, true} {
+		parent, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		c := &contexts.Cancelable{Context: parent}
+		c.Cancel(refused)
+		if early := (&contexts.Cancelable{Context: parent}); early.Err() == nil {
+			early.Cancel(refused)
+			if !errors.Is(context.Cause(early), refused) {
+				t.Errorf("cause %v before Done is called", context.Cause(early))
+			}
+		}
+		<-parent.Done()
+		if done {
+			<-c.Done()
+		}
+		if err, cause := c.Err(), context.Cause(c); !errors.Is(err, context.Canceled) || !errors.Is(cause, refused) {
+			t.Errorf("Done called: %t: %v, cause %v", done, err, cause)
+		}
+	}
+}
+
 // TestCancelableFollowsItsParent without a goroutine: synctest waits for those.
 func TestCancelableFollowsItsParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

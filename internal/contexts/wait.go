@@ -10,7 +10,7 @@ import (
 )
 
 // A Wait bounds the waits of one request. It is the request's context, and is done as well when
-// one of two channels is closed, and after End.
+// one of two channels is closed. End ends the waits of one that has such channels.
 type Wait struct {
 	context.Context
 	By time.Time // what Deadline returns, though Done doesn't keep it; zero, or later than the request's: the request's
@@ -86,7 +86,8 @@ func (w *Wait) Err() error {
 	return nil
 }
 
-// End ends the goroutine of Done, if there is one.
+// End ends the goroutine of Done, if there is one, and closes the channel that Done has returned
+// then. Without channels of its own w stays what its request is.
 func (w *Wait) End() {
 	if e := w.ends; e != nil {
 		e.once.Do(func() { e.done, e.stop = w.Context.Done(), func() {} })
