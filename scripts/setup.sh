@@ -24,7 +24,7 @@ has() { # has PROGRAM...: whether one of them can be run
 missing=()
 services=() # that are installed now, and that nobody asked to run
 has g++ clang++ c++ || missing+=(g++) # which brings gcc along
-has redis-server || missing+=(redis-server)
+has redis-server || { missing+=(redis-server); services+=(redis-server); }
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || has initdb || { missing+=(postgresql); services+=(postgresql); }
 has chromium chromium-browser google-chrome google-chrome-stable \
   "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome" || missing+=(chromium)
