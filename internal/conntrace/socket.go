@@ -11,8 +11,9 @@ type Socket struct {
 	tcp interface{ SetLinger(seconds int) error } // as *net.TCPConn has it; nil: none
 }
 
-// SocketOf returns the socket of c. A connection of HTTP/2 has none: it carries other
-// requests as well.
+// SocketOf returns the socket of c. A connection of HTTP/2 has none: it carries other requests as
+// well. One of HTTP/2 without TLS (http.Protocols) is taken for one of HTTP/1: nothing shows what
+// it speaks.
 func SocketOf(c net.Conn) (s Socket) {
 	if secure, ok := c.(*tls.Conn); ok {
 		if SpeaksHTTP2(c) {
@@ -36,7 +37,7 @@ func (s Socket) linger(seconds int) {
 	}
 }
 
-// SpeaksHTTP2 reports whether c has agreed on HTTP/2.
+// SpeaksHTTP2 reports whether c has agreed on HTTP/2 by TLS.
 func SpeaksHTTP2(c net.Conn) bool {
 	secure, ok := c.(interface{ ConnectionState() tls.ConnectionState })
 	return ok && secure.ConnectionState().NegotiatedProtocol == "h2"
