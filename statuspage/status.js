@@ -18,7 +18,6 @@ async function renew() {
     if (!answer.ok || !next) throw new Error(answer.statusText);
     live.replaceChildren(...next.childNodes);
     history.replaceState(null, "", url);
-    document.body.classList.remove("stale");
     document.getElementById("state").textContent = "";
   } catch (err) {
     if (mine === asked) document.getElementById("state").textContent = "The crawler doesn't answer; this is how it was.";
