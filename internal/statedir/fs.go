@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"time"
 )
 
 // An FS is a file system as a Dir uses it: [OS], or in tests one that fails.
@@ -74,8 +75,15 @@ func (OS) CreateTemp(dir, pattern string) (File, error) {
 	return file, nil
 }
 
-// Rename implements [FS].
-func (OS) Rename(from, to string) error { return os.Rename(from, to) }
+// Rename implements [FS]. Where it can't replace a file that is being read, it waits for a moment.
+func (OS) Rename(from, to string) error {
+	err := os.Rename(from, to)
+	for wait := time.Millisecond; ReadsLock && errors.Is(err, fs.ErrPermission) && wait < 100*time.Millisecond; wait *= 2 {
+		time.Sleep(wait)
+		err = os.Rename(from, to)
+	}
+	return err
+}
 
 // Remove implements [FS].
 func (OS) Remove(name string) error { return os.Remove(name) }

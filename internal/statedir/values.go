@@ -33,9 +33,9 @@ type damage struct{ error }
 func (d damage) Unwrap() error { return d.error }
 
 // Update replaces the value of key by what change makes of it, and returns that. change may be
-// called twice: first without the lock, since a read needs none, and again where the value has
-// changed since. The value is valid beside an error: a file that can't be read is left alone, one
-// that can't be understood is replaced. That others may write here is an error once.
+// called twice: first without the lock, unless reads need it (ReadsLock), and again where the value
+// has changed since. The value is valid beside an error: a file that can't be read is left alone,
+// one that can't be understood is replaced. That others may write here is an error once.
 func (v Values[T]) Update(ctx context.Context, key string, change func(T) T) (T, error) {
 	file, old := v.Dir.File(key), *new(T)
 	v.Dir.look(file)
@@ -50,18 +50,25 @@ func (v Values[T]) Update(ctx context.Context, key string, change func(T) T) (T,
 }
 
 func (v Values[T]) update(ctx context.Context, file, key string, change func(T) T) (T, error) {
-	old, err := v.read(file, key)
-	value := change(old)
-	if !ReadsLock && unchanged(old, value, err) {
-		return value, err
+	var old, value T
+	var err error
+	if !ReadsLock {
+		old, err = v.read(file, key)
+		if value = change(old); unchanged(old, value, err) {
+			return value, err
+		}
 	}
 	unlock, lockErr := v.Dir.Lock(ctx, file)
 	if lockErr != nil {
+		if ReadsLock { // what others keep counts for more than their next write
+			old, err = v.read(file, key)
+			value = change(old)
+		}
 		return value, errors.Join(err, lockErr)
 	}
 	defer unlock()
 	seen := old
-	if old, err = v.read(file, key); old != seen {
+	if old, err = v.read(file, key); ReadsLock || old != seen {
 		value = change(old)
 	}
 	if unchanged(old, value, err) {
