@@ -53,19 +53,19 @@ func lead(ctx context.Context, out io.Writer, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, postgres.Stop()) }()
-	redis, err := startRedis(ctx)
+	redis, err := redistest.Run()
 	if err != nil {
 		return err
 	}
-	defer redis.stop()
+	defer redis.Close()
 	w := startWeb(o.sites, o.pages)
 	defer w.close()
 	fmt.Fprintf(out, "Postgres at %s, Redis at %s, %d sites of %d pages, a request each %v, and %d processes.\n\n",
-		postgres.URL, redis.addr, o.sites, o.pages, delay, o.processes)
+		postgres.URL, redis.Addr, o.sites, o.pages, delay, o.processes)
 
 	f := &fleet{
 		out: out, web: w, began: time.Now(), killed: make(map[string][]time.Time), lanes: make([]*process, o.processes),
-		env: append(os.Environ(), envRedis+"="+redis.addr, envPostgres+"="+postgres.URL, envURLs+"="+w.sites[0].URL+"/1"),
+		env: append(os.Environ(), envRedis+"="+redis.Addr, envPostgres+"="+postgres.URL, envURLs+"="+w.sites[0].URL+"/1"),
 	}
 	defer f.end()
 	for lane := range f.lanes {
@@ -101,12 +101,12 @@ func (f *fleet) play(ctx context.Context, o options) error {
 			return context.Cause(ctx)
 		case <-tick.C:
 		}
-		running, pages := f.show()
+		running, pages, err := f.show()
 		if next.IsZero() && pages > 0 { // a limiter whose server was just started lets nothing start for a while
 			next = time.Now().Add(o.every)
 		}
-		if f.err != nil {
-			return f.err
+		if err != nil {
+			return err
 		}
 		switch {
 		case running == 0:
@@ -214,15 +214,18 @@ func (f *fleet) pause(ctx context.Context, lane int, d time.Duration) error {
 func (f *fleet) end() {
 	for _, p := range f.lanes {
 		if p != nil {
+			f.mu.Lock()
 			p.killed = true
+			f.mu.Unlock()
 			_ = p.cmd.Process.Kill()
 			<-p.ended
 		}
 	}
 }
 
-// show prints a line, and returns the numbers of processes that run, and of pages asked for.
-func (f *fleet) show() (running, pages int) {
+// show prints a line, and returns the numbers of processes that run, and of pages asked for, and
+// the error of a process that wasn't killed.
+func (f *fleet) show() (running, pages int, err error) {
 	log := f.web.requests()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -250,7 +253,7 @@ func (f *fleet) show() (running, pages int) {
 		}
 	}
 	fmt.Fprintf(f.out, "%7.1f  %5d  %s\n", time.Since(f.began).Seconds(), pages, strings.TrimSpace(strings.Join(lanes, "   ")))
-	return running, pages
+	return running, pages, f.err
 }
 
 // inFlight is how long before its process was killed a page may have been asked for whose result

@@ -19,6 +19,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit/redislimit"
+	"github.com/go-politeness/politeness/internal/redistest"
 	"github.com/go-politeness/politeness/robots/robotscache"
 	"github.com/go-politeness/politeness/robots/robotscache/redisrobots"
 )
@@ -55,11 +56,7 @@ func TestTwentyCrawlersMeetASite(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	server, err := startRedis(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.stop()
+	server := redistest.New(t)
 	var asked atomic.Int64
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/robots.txt" {
@@ -86,7 +83,7 @@ func TestTwentyCrawlersMeetASite(t *testing.T) {
 	defer stop()
 	var wg sync.WaitGroup
 	for i := range crawlers {
-		client := redis.NewClient(&redis.Options{Addr: server.addr})
+		client := redis.NewClient(&redis.Options{Addr: server.Addr})
 		defer client.Close()
 		hosts, err := redislimit.New(redislimit.Config{Client: client})
 		if err != nil {

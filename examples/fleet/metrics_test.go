@@ -10,17 +10,13 @@ import (
 	"github.com/go-politeness/politeness/budget/redisbudget"
 	"github.com/go-politeness/politeness/evidence/otelevidence"
 	"github.com/go-politeness/politeness/hostlimit/redislimit"
+	"github.com/go-politeness/politeness/internal/redistest"
 )
 
 // TestTheFleetsFiguresAreMetrics: Stats of both modules convert to what otelevidence takes, and what
 // they tell of a real server is collected.
 func TestTheFleetsFiguresAreMetrics(t *testing.T) {
-	server, err := startRedis(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.stop()
-	client := redis.NewClient(&redis.Options{Addr: server.addr})
+	client := redis.NewClient(&redis.Options{Addr: redistest.New(t).Addr})
 	defer client.Close()
 	hosts, err := redislimit.New(redislimit.Config{Client: client})
 	if err != nil {

@@ -1,10 +1,9 @@
 // Package redistest runs real redis-server processes, each on a free port of the loopback interface
-// and with a folder of its own, for the tests of the modules that speak to Redis.
+// and with a folder of its own, for tests and programs of the modules that speak to Redis.
 package redistest
 
 import (
 	"bufio"
-	"cmp"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -25,14 +24,20 @@ type Server struct {
 	cmd  *exec.Cmd
 }
 
-// executable returns the path of the server: POLITENESS_REDIS_SERVER, such as that of a Valkey or
-// of another version, or else the redis-server that is installed.
+// executable returns the path of the server: POLITENESS_REDIS_SERVER, such as that of another
+// version, or else the redis-server or valkey-server that is installed.
 func executable() (string, error) {
-	path, err := exec.LookPath(cmp.Or(os.Getenv("POLITENESS_REDIS_SERVER"), "redis-server"))
-	if err != nil {
-		return "", fmt.Errorf("%w\nthese tests need a real server; install it with:\n\n\tapt-get install -y redis-server", err)
+	if name := os.Getenv("POLITENESS_REDIS_SERVER"); name != "" {
+		return exec.LookPath(name)
 	}
-	return path, nil
+	path, err := exec.LookPath("redis-server")
+	if err == nil {
+		return path, nil
+	}
+	if path, err := exec.LookPath("valkey-server"); err == nil {
+		return path, nil
+	}
+	return "", fmt.Errorf("%w\nthis needs a real server; install it with:\n\n\tapt-get install -y redis-server, or valkey-server", err)
 }
 
 // Main is a TestMain: it starts the server that the tests share, runs them and ends the process.
