@@ -32,6 +32,7 @@ func (m *Memory) Clear(ctx context.Context, key string) error {
 	return m.act(ctx, key, func(h *host, _ uint64, now time.Duration) {
 		if r := h.kept; r != nil && r.Clear(now) {
 			r.lifted(now)
+			r.freed = r.clearings
 			r.act = &Debt{ClearedAt: m.at(now)}
 		}
 	})

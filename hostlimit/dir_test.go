@@ -535,7 +535,10 @@ func FuzzDebt(f *testing.F) {
 		if d, err := debtsIn(nil).Decode(data, key); err == nil {
 			t.Fatalf("noise is a debt: %q, %+v", data, d)
 		}
-		d := Debt{time.Unix(until, next), time.Unix(next, until), refusals, cause, time.Duration(delay), time.Unix(until, 0), time.Unix(next, 0)}.portable()
+		d := Debt{
+			BlockedUntil: time.Unix(until, next), NextStart: time.Unix(next, until), Refusals: refusals, Cause: cause, Delay: time.Duration(delay),
+			BlockedAt: time.Unix(until, 0), ClearedAt: time.Unix(next, 0), FreedAt: time.Unix(next, 1),
+		}.portable()
 		file, err := debtsIn(nil).Encode(key, fileOf(d))
 		if err != nil {
 			return // a year of five digits, or too long

@@ -44,6 +44,7 @@ type refusals struct {
 	Refusals
 	cleared   time.Duration // start of the request whose success lifted a block last, or when a person did
 	clearings uint32        // number of times that a block was lifted
+	freed     uint32        // clearings after a person lifted a block last
 	next      time.Duration // earliest start by Config.Store; 0: any
 	act       *Debt         // last act of a person that no Grant or Error has reported; nil: none
 	takenBack *[]TakenBack  // leases that were taken back and that no Grant has reported; nil: none

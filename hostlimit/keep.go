@@ -79,6 +79,9 @@ func (s *stored) note(o refusals, now time.Duration, wall time.Time) {
 	var d Debt
 	if o.clearings != was.clearings {
 		d.ClearedAt = later(at(o.cleared), known.BlockedAt.Add(1))
+		if o.freed != was.freed {
+			d.FreedAt = d.ClearedAt
+		}
 		known = known.Merge(d)
 	}
 	if (o.Until != 0 || o.InARow() != 0) && (o.Until != was.Until || o.InARow() != was.InARow() || o.Cause != was.Cause) {
@@ -219,7 +222,7 @@ func (x *update) change(theirs Debt) Debt {
 		d.Delay = x.learned
 	}
 	if d.BlockedUntil.IsZero() && d.Refusals == 0 {
-		d.ClearedAt = time.Time{}
+		d.ClearedAt, d.FreedAt = time.Time{}, time.Time{}
 	}
 	return d
 }

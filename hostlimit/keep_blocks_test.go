@@ -226,6 +226,27 @@ func TestBlockByHandReachesOtherProcesses(t *testing.T) {
 	})
 }
 
+// TestNoAnswerElsewhereLiftsABlockByHand: not the success of another process that doesn't know of
+// the block yet.
+func TestNoAnswerElsewhereLiftsABlockByHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := hostlimit.Config{Store: new(mapStore), MaxWait: 10 * time.Hour}
+		a, b := run(t, cfg), run(t, cfg)
+		a.fetch(refusal)
+		time.Sleep(2 * time.Second)
+		b.next() // reads the Store: the next request probes
+		if err := a.Block(t.Context(), storedKey, time.Now().Add(time.Hour), "stop"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		b.fetch(ok)
+		time.Sleep(10 * time.Second)
+		if a, b := a.next(), b.next(); a < 50*time.Minute || b < 50*time.Minute {
+			t.Errorf("next in %v and %v", a, b)
+		}
+	})
+}
+
 // TestBlockByHandHoldsWithoutItsStore, and says that it won't survive the process.
 func TestBlockByHandHoldsWithoutItsStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -34,18 +34,19 @@ type Debt struct {
 	Delay        time.Duration `json:"delay,omitzero"`        // delay that was learned; 0: none
 	BlockedAt    time.Time     `json:"blockedAt,omitzero"`    // when the block was set; zero: not blocked, or not known
 	ClearedAt    time.Time     `json:"clearedAt,omitzero"`    // when a block was lifted last: by the success of a request that started then, or by a person; zero: not known
+	FreedAt      time.Time     `json:"freedAt,omitzero"`      // when a person lifted a block last, which alone lifts one by hand; zero: not known
 }
 
 // Merge returns what two processes know of a key together. A block that was set before the last
-// clearing is lifted, with its counter and cause; of those that stand the later end and the larger
-// counter hold, and the cause is that of the later end, or a person's. Of the rest the longer delay
-// and the later next start hold.
+// clearing, one by hand before the last one of a person, is lifted, with its counter and cause; of
+// those that stand the later end and the larger counter hold, and the cause is that of the later
+// end, or a person's. Of the rest the longer delay and the later next start hold.
 //
 // The order doesn't matter, nor how often a debt is merged, but for one case: two blocks, of which
-// only one was set before a clearing. If they are merged before the clearing is known, both stand.
+// a clearing lifts only one. If they are merged before the clearing is known, both stand.
 func (d Debt) Merge(o Debt) Debt {
-	cleared := later(d.ClearedAt, o.ClearedAt)
-	d, o = d.clearedAt(cleared).portable(), o.clearedAt(cleared).portable()
+	cleared, freed := later(d.ClearedAt, o.ClearedAt), later(d.FreedAt, o.FreedAt)
+	d, o = d.clearedAt(cleared, freed).portable(), o.clearedAt(cleared, freed).portable()
 	return Debt{
 		BlockedUntil: later(d.BlockedUntil, o.BlockedUntil),
 		NextStart:    later(d.NextStart, o.NextStart),
@@ -54,15 +55,21 @@ func (d Debt) Merge(o Debt) Debt {
 		Delay:        max(d.Delay, o.Delay),
 		BlockedAt:    later(d.BlockedAt, o.BlockedAt),
 		ClearedAt:    d.ClearedAt,
+		FreedAt:      d.FreedAt,
 	}
 }
 
-// clearedAt returns d after a clearing at t.
-func (d Debt) clearedAt(t time.Time) Debt {
-	if d.BlockedAt.Before(t) {
+// clearedAt returns d after clearings, the last one of which was at t, and that of a person at
+// freed.
+func (d Debt) clearedAt(t, freed time.Time) Debt {
+	lifted := d.BlockedAt.Before(t)
+	if _, byHand := d.ByHand(); byHand {
+		lifted = d.BlockedAt.Before(freed)
+	}
+	if lifted {
 		d = d.unblocked()
 	}
-	d.ClearedAt = t
+	d.ClearedAt, d.FreedAt = t, freed
 	return d
 }
 
@@ -128,10 +135,9 @@ func later(t, o time.Time) time.Time {
 
 // portable returns d as a Store can keep it and give it back.
 func (d Debt) portable() Debt {
-	d.BlockedUntil = d.BlockedUntil.Round(0).UTC()
-	d.NextStart = d.NextStart.Round(0).UTC()
-	d.BlockedAt = d.BlockedAt.Round(0).UTC()
-	d.ClearedAt = d.ClearedAt.Round(0).UTC()
+	for _, t := range [...]*time.Time{&d.BlockedUntil, &d.NextStart, &d.BlockedAt, &d.ClearedAt, &d.FreedAt} {
+		*t = t.Round(0).UTC()
+	}
 	d.Cause = statedir.Text(d.Cause)
 	return d
 }
