@@ -536,7 +536,7 @@ func FuzzDebt(f *testing.F) {
 			t.Fatalf("noise is a debt: %q, %+v", data, d)
 		}
 		d := Debt{
-			BlockedUntil: time.Unix(until, next), NextStart: time.Unix(next, until), Refusals: refusals, Cause: cause, Delay: time.Duration(delay),
+			BlockedUntil: time.Unix(until, next), NextStart: time.Unix(next, until), Refusals: refusals, Unsure: refusals, Bans: refusals, Slow: refusals > 1, Cause: cause, Delay: time.Duration(delay),
 			BlockedAt: time.Unix(until, 0), ClearedAt: time.Unix(next, 0), FreedAt: time.Unix(next, 1),
 		}.portable()
 		file, err := debtsIn(nil).Encode(key, fileOf(d))

@@ -57,7 +57,7 @@ type stored struct {
 // over.
 func (h *host) owing() refusals {
 	o := *h.refusals()
-	o.lesson, o.suspicion, o.takenBack = lesson{}, suspicion{}, nil // they aren't kept
+	o.lesson, o.suspicion, o.takenBack = lesson{Slow: o.Slow}, suspicion{}, nil // the rest isn't kept
 	if a := h.active; a == nil || a.last == nil || a.last.started {
 		o.next = max(o.next, h.earliest(0))
 	}
@@ -84,12 +84,13 @@ func (s *stored) note(o refusals, now time.Duration, wall time.Time) {
 		}
 		known = known.Merge(d)
 	}
-	if (o.Until != 0 || o.InARow() != 0) && (o.Until != was.Until || o.InARow() != was.InARow() || o.Cause != was.Cause) {
+	counts := o.Row != was.Row || o.Unsure != was.Unsure || o.Bans != was.Bans
+	if (o.Until != 0 || o.InARow() != 0) && (o.Until != was.Until || counts || o.Cause != was.Cause) {
 		d.BlockedUntil, d.BlockedAt = at(o.Until), later(wall, known.ClearedAt.Add(1))
-		d.Refusals, d.Cause = o.InARow(), o.Cause
+		d.Refusals, d.Unsure, d.Bans, d.Cause = o.Row, o.Unsure, o.Bans, o.Cause
 	}
-	if o.Learned > was.Learned {
-		d.Delay = o.Learned
+	if o.Learned > was.Learned || o.Slow && !was.Slow {
+		d.Delay, d.Slow = o.Learned, o.Slow
 	}
 	if o.next != was.next && o.next > now+far && at(o.next).After(known.NextStart) {
 		d.NextStart = at(add(o.next, margin))
@@ -219,9 +220,9 @@ func (x *update) save(ctx context.Context, s Store, key string) (_ Debt, err err
 func (x *update) change(theirs Debt) Debt {
 	d := x.rules.current(theirs, x.wall).Merge(x.rules.current(x.unsaved, x.wall))
 	if x.ease && theirs.Delay == x.debt.Delay { // else another process has learned since
-		d.Delay = x.learned
+		d.Delay, d.Slow = x.learned, theirs.Slow && x.learned > 0
 	}
-	if d.BlockedUntil.IsZero() && d.Refusals == 0 {
+	if d.BlockedUntil.IsZero() && d.InARow() == 0 {
 		d.ClearedAt, d.FreedAt = time.Time{}, time.Time{}
 	}
 	return d
@@ -242,8 +243,9 @@ func (sh *shard) adopt(h *host, lim *Limits, x *update, debt Debt) {
 	debt, ours = debt.Merge(s.unsaved), ours.Merge(s.unsaved)
 	owed := x.rules.Owed(debt, x.wall)
 	moved := false
-	if debt.BlockedUntil != ours.BlockedUntil || debt.Refusals != ours.Refusals || debt.Cause != ours.Cause {
-		sh.adoptBlock(h, x, owed, debt.BlockedUntil != ours.BlockedUntil)
+	counts := debt.Refusals != ours.Refusals || debt.Unsure != ours.Unsure || debt.Bans != ours.Bans
+	if ends := debt.BlockedUntil != ours.BlockedUntil; ends || counts || debt.Cause != ours.Cause {
+		sh.adoptBlock(h, x, owed, ends)
 		moved = true
 	}
 	if debt.NextStart != ours.NextStart && !debt.NextStart.IsZero() {
@@ -255,7 +257,7 @@ func (sh *shard) adopt(h *host, lim *Limits, x *update, debt Debt) {
 	switch {
 	case !sameDelay && lim.Delay.Adaptive.Learns() && t.Learned == x.learned:
 		t = h.changeRefusals()
-		t.Learned = min(max(0, debt.Delay), lim.Delay.Ceiling)
+		t.Learned, t.Slow = min(max(0, debt.Delay), lim.Delay.Ceiling), debt.Slow
 		moved = h.raise(t.Learned, byLearned) || moved
 		saved, s.eased = t.Learned, x.now
 	case x.ease || x.unsaved.Delay > 0:
@@ -284,8 +286,9 @@ func (sh *shard) adoptBlock(h *host, x *update, owed Debt, moved bool) {
 			h.stored.restored = &Restored{Debt: owed, Met: sh.m.at(x.now)}
 		}
 	}
-	t.Row, t.Cause = min(max(0, owed.Refusals), math.MaxUint8), cmp.Or(owed.Cause, "refused")
-	t.Unsure, t.Bans, t.Alone = 0, 0, t.Row > 0
+	count := func(n int) int { return min(max(0, n), math.MaxUint8) }
+	t.Row, t.Unsure, t.Bans = count(owed.Refusals), count(owed.Unsure), count(owed.Bans)
+	t.Cause, t.Alone = cmp.Or(owed.Cause, "refused"), t.InARow() > 0
 }
 
 // news returns what the next Grant or Error of h reports of the Store, once: a block, unless

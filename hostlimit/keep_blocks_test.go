@@ -37,6 +37,51 @@ func TestRefusalsCountOnAcrossRestarts(t *testing.T) {
 	})
 }
 
+// TestABanGoesOnAcrossRestarts: the next process knows that it is one, and that what it has taught is
+// to be eased slowly.
+func TestABanGoesOnAcrossRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg, forbidden := hostlimit.Config{Store: hostlimit.Dir(t.TempDir())}, hostlimit.Outcome{Status: 403}
+		p := run(t, cfg)
+		for range 6 {
+			p.fetch(forbidden)
+		}
+		if _, e := run(t, cfg).fetch(forbidden); time.Until(e.Until) != 2*time.Minute || e.Kind != "ban" || e.Row != 2 {
+			t.Errorf("the next one: %+v, for %v", e, time.Until(e.Until))
+		}
+		run(t, cfg).fetch(ok)
+		p = run(t, cfg)
+		learned := func() time.Duration {
+			for h := range p.List(t.Context()) {
+				return h.Learned
+			}
+			return 0
+		}
+		p.fetch(ok)
+		taught := learned()
+		for range 9 { // three minutes
+			time.Sleep(20 * time.Second)
+			p.fetch(ok)
+		}
+		if eased := learned(); taught == 0 || eased != taught-taught/100*2 {
+			t.Errorf("from %v to %v in three minutes", taught, eased)
+		}
+	})
+}
+
+// TestAnOutageGoesOnAcrossRestarts: it isn't taken for refusals such as 429.
+func TestAnOutageGoesOnAcrossRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := hostlimit.Config{Store: new(mapStore)}
+		for n := 1; n <= 20; n++ {
+			want := min(backoff.Fibonacci{}.Delay(n), 5*time.Minute)
+			if _, e := run(t, cfg).fetch(hostlimit.Outcome{Status: 500}); time.Until(e.Until) != want || e.Kind != "unsure" || e.Row != n {
+				t.Errorf("number %d: %+v, for %v, want %v", n, e, time.Until(e.Until), want)
+			}
+		}
+	})
+}
+
 // TestProcessesSeeEachOthersBlocks within ten seconds of use, and their ends as well.
 func TestProcessesSeeEachOthersBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

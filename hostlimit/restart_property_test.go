@@ -124,9 +124,11 @@ func (r *restarts) step() {
 	held := !r.perhaps()
 	time.Sleep(r.pick(0, time.Second, 10*time.Minute))
 	var o hostlimit.Outcome
-	switch r.IntN(4) {
+	switch r.IntN(5) {
 	case 0:
 		o.Status = 429
+	case 2:
+		o.Status = 500
 	case 1:
 		o.Status, o.RetryAfter = 503, r.pick(time.Second, time.Hour, 100*time.Hour)
 	default:
@@ -135,7 +137,7 @@ func (r *restarts) step() {
 	if held { // else nobody was there when the answer came
 		w, e := want.Observe(o), got.Observe(o)
 		r.say("%d, Retry-After %v: %+v", o.Status, o.RetryAfter, e)
-		if e.Blocked != w.Blocked || e.Cleared != w.Cleared || e.Refusals != w.Refusals || e.Until.Sub(w.Until).Abs() > tolerance {
+		if e.Blocked != w.Blocked || e.Cleared != w.Cleared || e.Refusals != w.Refusals || e.Kind != w.Kind || e.Until.Sub(w.Until).Abs() > tolerance {
 			r.Errorf("effect %+v, want %+v", e, w)
 		}
 		if held = !r.perhaps(); held {

@@ -29,17 +29,23 @@ type Store interface {
 type Debt struct {
 	BlockedUntil time.Time     `json:"blockedUntil,omitzero"` // end of the block; zero: not blocked
 	NextStart    time.Time     `json:"nextStart,omitzero"`    // when the next request may start; zero: at any time
-	Refusals     int           `json:"refusals,omitzero"`     // refusals in a row
+	Refusals     int           `json:"refusals,omitzero"`     // refusals in a row, as by 429
+	Unsure       int           `json:"unsure,omitzero"`       // unsure answers in a row, such as 500
+	Bans         int           `json:"bans,omitzero"`         // bans in a row
 	Cause        string        `json:"cause,omitzero"`        // what the block was set for, such as "status 429"
 	Delay        time.Duration `json:"delay,omitzero"`        // delay that was learned; 0: none
+	Slow         bool          `json:"slow,omitzero"`         // a ban has taught Delay, which is eased slowly
 	BlockedAt    time.Time     `json:"blockedAt,omitzero"`    // when the block was set; zero: not blocked, or not known
 	ClearedAt    time.Time     `json:"clearedAt,omitzero"`    // when a block was lifted last: by the success of a request that started then, or by a person; zero: not known
 	FreedAt      time.Time     `json:"freedAt,omitzero"`      // when a person lifted a block last, which alone lifts one by hand; zero: not known
 }
 
+// InARow is the number of refusals in a row of any kind.
+func (d Debt) InARow() int { return d.Refusals + d.Unsure + d.Bans }
+
 // Merge returns what two processes know of a key together. A block that was set before the last
-// clearing, one by hand before the last one of a person, is lifted, with its counter and cause; of
-// those that stand the later end and the larger counter hold, and the cause is that of the later
+// clearing, one by hand before the last one of a person, is lifted, with its counters and cause; of
+// those that stand the later end and the larger counters hold, and the cause is that of the later
 // end, or a person's. Of the rest the longer delay and the later next start hold.
 //
 // The order doesn't matter, nor how often a debt is merged, but for one case: two blocks, of which
@@ -51,8 +57,11 @@ func (d Debt) Merge(o Debt) Debt {
 		BlockedUntil: later(d.BlockedUntil, o.BlockedUntil),
 		NextStart:    later(d.NextStart, o.NextStart),
 		Refusals:     max(d.Refusals, o.Refusals),
+		Unsure:       max(d.Unsure, o.Unsure),
+		Bans:         max(d.Bans, o.Bans),
 		Cause:        d.causeWith(o),
 		Delay:        max(d.Delay, o.Delay),
+		Slow:         d.Slow && d.Delay >= o.Delay || o.Slow && o.Delay >= d.Delay,
 		BlockedAt:    later(d.BlockedAt, o.BlockedAt),
 		ClearedAt:    d.ClearedAt,
 		FreedAt:      d.FreedAt,
@@ -75,7 +84,7 @@ func (d Debt) clearedAt(t, freed time.Time) Debt {
 
 // unblocked returns d without the block.
 func (d Debt) unblocked() Debt {
-	d.BlockedUntil, d.BlockedAt, d.Cause, d.Refusals = time.Time{}, time.Time{}, "", 0
+	d.BlockedUntil, d.BlockedAt, d.Cause, d.Refusals, d.Unsure, d.Bans = time.Time{}, time.Time{}, "", 0, 0, 0
 	return d
 }
 
@@ -101,7 +110,7 @@ func (r *Rules) Owed(d Debt, now time.Time) Debt {
 func (r *Rules) current(d Debt, now time.Time) Debt {
 	if end := d.BlockedUntil; !end.After(now) {
 		d.Cause = ""
-		if d.Refusals == 0 || !end.Add(r.refusals.Forgive).After(now) {
+		if d.InARow() == 0 || !end.Add(r.refusals.Forgive).After(now) {
 			d = d.unblocked()
 		}
 	}

@@ -16,12 +16,13 @@ func debtOf(until, at, cleared, next, refusals, cause, delay uint8) hostlimit.De
 		}
 		return time.Date(2026, 11, 23, 0, int(n), 0, 0, time.UTC)
 	}
-	d := hostlimit.Debt{NextStart: minute(next), Delay: time.Duration(delay % 4), ClearedAt: minute(cleared)}
+	d := hostlimit.Debt{NextStart: minute(next), Delay: time.Duration(delay % 4), Slow: delay > 127, ClearedAt: minute(cleared)}
 	if cleared > 200 {
 		d.FreedAt = minute(min(cleared%8, cleared/8)) // a clearing as well
 	}
 	if until%8 > 0 {
 		d.BlockedUntil, d.BlockedAt, d.Refusals = minute(until), minute(at), int(refusals%4)
+		d.Unsure, d.Bans = int(refusals/4%4), int(refusals/16%4)
 		d.Cause = []string{"status 429", "status 503", "", "by hand: maintenance", "by hand: a call"}[cause%5]
 	}
 	return d
@@ -38,6 +39,7 @@ func known(debts []hostlimit.Debt) (d hostlimit.Debt) {
 		later(&d.ClearedAt, o.ClearedAt)
 		later(&d.FreedAt, o.FreedAt)
 		later(&d.NextStart, o.NextStart)
+		d.Slow = o.Slow && o.Delay >= d.Delay || d.Slow && d.Delay >= o.Delay
 		d.Delay = max(d.Delay, o.Delay)
 	}
 	for _, o := range debts {
@@ -52,7 +54,7 @@ func known(debts []hostlimit.Debt) (d hostlimit.Debt) {
 		}
 		later(&d.BlockedUntil, o.BlockedUntil)
 		later(&d.BlockedAt, o.BlockedAt)
-		d.Refusals = max(d.Refusals, o.Refusals)
+		d.Refusals, d.Unsure, d.Bans = max(d.Refusals, o.Refusals), max(d.Unsure, o.Unsure), max(d.Bans, o.Bans)
 	}
 	return d
 }
@@ -102,8 +104,9 @@ func checkMerge(t *testing.T, a, b, c hostlimit.Debt) {
 		}
 		// A block that was lifted may have gone into one that stands, whose set time then counts.
 		loose := want
-		loose.BlockedUntil, loose.BlockedAt, loose.Refusals, loose.Cause = got.BlockedUntil, got.BlockedAt, got.Refusals, got.Cause
-		if got != loose || got.BlockedUntil.Before(want.BlockedUntil) || got.BlockedAt.Before(want.BlockedAt) || got.Refusals < want.Refusals {
+		loose.BlockedUntil, loose.BlockedAt, loose.Cause = got.BlockedUntil, got.BlockedAt, got.Cause
+		loose.Refusals, loose.Unsure, loose.Bans = got.Refusals, got.Unsure, got.Bans
+		if got != loose || got.BlockedUntil.Before(want.BlockedUntil) || got.BlockedAt.Before(want.BlockedAt) || got.InARow() < want.InARow() {
 			t.Errorf("%+v\nand %+v\nand %+v\nmake %+v\nless than %+v", a, b, c, got, want)
 		}
 	}

@@ -34,7 +34,7 @@ func (h *host) unsaved(now time.Duration) bool {
 		return false
 	}
 	is, was := &h.refusals, &h.saved
-	if is.InARow() != was.InARow() || (is.Until-was.Until).Abs() > time.Second && max(is.Until, was.Until) > now ||
+	if is.Row != was.Row || is.Unsure != was.Unsure || is.Bans != was.Bans || (is.Until-was.Until).Abs() > time.Second && max(is.Until, was.Until) > now ||
 		is.Until > now && is.Cause != was.Cause {
 		return true
 	}
@@ -84,8 +84,9 @@ func (l *Limiter) save(ctx context.Context, key string) error {
 		return nil
 	}
 	_, err = l.update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt {
-		d.BlockedUntil, d.BlockedAt, d.Cause, d.Refusals, d.Delay = time.Time{}, time.Time{}, "", is.InARow(), is.Learned
-		if is.Until > now || d.Refusals > 0 {
+		d.BlockedUntil, d.BlockedAt, d.Cause, d.Delay, d.Slow = time.Time{}, time.Time{}, "", is.Learned, is.Slow
+		d.Refusals, d.Unsure, d.Bans = is.Row, is.Unsure, is.Bans
+		if is.Until > now || d.InARow() > 0 {
 			d.BlockedUntil, d.BlockedAt = wall.Add(is.Until-now).Round(0).UTC(), wall.Round(0).UTC()
 			d.Cause = strings.ToValidUTF8(is.Cause, "\uFFFD")
 		}
@@ -164,7 +165,7 @@ func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limi
 func (h *host) recall(d hostlimit.Debt, limits *hostlimit.Limits) bool {
 	now, wall := h.l.now(), time.Now()
 	d = h.l.rules.Owed(d, wall)
-	is := hostlimit.Refusals{Row: min(max(d.Refusals, 0), math.MaxUint8), Cause: d.Cause}
+	is := hostlimit.Refusals{Row: min(max(d.InARow(), 0), math.MaxUint8), Cause: d.Cause}
 	if !d.BlockedUntil.IsZero() {
 		is.Until = now + d.BlockedUntil.Sub(wall)
 	}

@@ -41,8 +41,8 @@ func (o *outage) Update(_ context.Context, key string, change func(hostlimit.Deb
 	h, now, wall := o.l.host(key), o.l.now(), time.Now()
 	if h.debtOf != o { // later calls return the same, whatever the two clocks do
 		s := &h.refusals
-		h.debtOf, h.debt = o, hostlimit.Debt{Refusals: s.InARow(), Cause: s.Cause, Delay: times(s.Learned, o.l.conf.Processes)}
-		if s.Until > now || h.debt.Refusals > 0 {
+		h.debtOf, h.debt = o, hostlimit.Debt{Refusals: s.Row, Unsure: s.Unsure, Bans: s.Bans, Cause: s.Cause, Delay: times(s.Learned, o.l.conf.Processes)}
+		if s.Until > now || h.debt.InARow() > 0 {
 			h.debt.BlockedUntil, h.debt.BlockedAt = wall.Add(s.Until-now), wall
 		}
 	}
@@ -55,7 +55,7 @@ func (o *outage) Update(_ context.Context, key string, change func(hostlimit.Deb
 
 // take makes h owe what a Memory without the server has saved.
 func (h *host) take(d hostlimit.Debt, now time.Duration, wall time.Time) {
-	s := hostlimit.Refusals{Row: d.Refusals, Alone: d.Refusals > 0, Cause: d.Cause, Learned: d.Delay / time.Duration(h.l.conf.Processes)}
+	s := hostlimit.Refusals{Row: d.Refusals, Unsure: d.Unsure, Bans: d.Bans, Alone: d.InARow() > 0, Cause: d.Cause, Learned: d.Delay / time.Duration(h.l.conf.Processes)}
 	if !d.BlockedUntil.IsZero() {
 		s.Until = now + d.BlockedUntil.Sub(wall)
 	}

@@ -162,7 +162,7 @@ func (r *Recorder) State(ctx context.Context, host string, restored *hostlimit.R
 	if restored != nil {
 		d := evidence.Decision{
 			Type: evidence.HostBlocked, Time: restored.Met, Host: host, Restored: true,
-			Until: restored.BlockedUntil, RetryAt: restored.BlockedUntil, Refusals: restored.Refusals,
+			Until: restored.BlockedUntil, RetryAt: restored.BlockedUntil, Refusals: restored.InARow(),
 			Reason: "restored: " + restored.Cause,
 		}
 		if !restored.BlockedAt.IsZero() {
