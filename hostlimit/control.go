@@ -31,8 +31,7 @@ func (m *Memory) Clear(ctx context.Context, key string) error {
 	}
 	return m.act(ctx, key, func(h *host, _ uint64, now time.Duration) {
 		if r := h.kept; r != nil && r.Clear(now) {
-			r.lifted(now)
-			r.freed = r.clearings
+			r.cleared, r.clearings, r.freed = now, r.clearings+1, r.clearings+1
 			r.act = &Debt{ClearedAt: m.at(now)}
 		}
 	})

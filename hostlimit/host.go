@@ -69,13 +69,6 @@ func (h *host) changeRefusals() *refusals {
 	return h.kept
 }
 
-// lifted notes that a block was lifted: by the success of a request that started at at, or then by
-// a person.
-func (r *refusals) lifted(at time.Duration) {
-	r.cleared = at
-	r.clearings++
-}
-
 // A source is the part of the delay that was the longest.
 type source uint8
 
@@ -197,7 +190,7 @@ func (h *host) observe(r *Rules, l *lease, o *Outcome, now time.Duration, starts
 		h.raise(s.Learned, byLearned)
 	}
 	if e.Cleared {
-		s.lifted(l.stamp.at)
+		s.cleared, s.clearings = l.stamp.at, s.clearings+1
 	}
 	if *s == noRefusals {
 		h.kept = nil

@@ -3,8 +3,8 @@ package hostlimit
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-politeness/politeness/backoff"
@@ -88,7 +88,7 @@ func (s *Refusals) Observe(r *Rules, o Outcome, t Turn) (e Effect) {
 	case what == refused && !earlier:
 		row := min(s.Row+1, math.MaxUint8)
 		s.Row, s.Unsure, s.Forbidden, s.Pending, s.Steps = row, 0, 0, 0, 0
-		if row == 1 && (o.Refused != "" || r.listed(o.Status) || o.Status == 0) { // 503 with Retry-After is maintenance
+		if row == 1 && (o.Refused != "" || r.refusals.Counts(o.Status) || o.Status == 0) { // 503 with Retry-After is maintenance
 			s.teach(t, half)
 		}
 		s.Asked = add(s.Asked, r.asked(o))
@@ -190,8 +190,7 @@ func (s *Refusals) Blocks(now time.Duration) bool { return s.Until > now }
 
 // Stopped reports whether that block is a person's.
 func (s *Refusals) Stopped(now time.Duration) bool {
-	_, byHand := Debt{Cause: s.Cause}.ByHand()
-	return byHand && s.Blocks(now)
+	return strings.HasPrefix(s.Cause, handPrefix) && s.Blocks(now)
 }
 
 // A meaning is what an Outcome says about its host.
@@ -209,7 +208,7 @@ const (
 func (r *Rules) meaning(o *Outcome) meaning {
 	s := o.Status
 	switch {
-	case o.Refused != "", r.listed(s), s == 503 && o.RetryAfter > 0:
+	case o.Refused != "", r.refusals.Counts(s), s == 503 && o.RetryAfter > 0:
 		return refused
 	case s == 0 && (o.Err == nil || contexts.Left(o.Err)):
 		return silent
@@ -233,9 +232,6 @@ func (r *Rules) meaning(o *Outcome) meaning {
 func (r *Rules) Meaning(o Outcome) string {
 	return [...]string{silent: "neutral", success: "ok", unsure: "unsure", forbidden: "forbidden", refused: "refused"}[r.meaning(&o)]
 }
-
-// listed reports whether status is a refusal by Config.Backoff.
-func (r *Rules) listed(status int) bool { return slices.Contains(r.statuses, status) }
 
 // asked returns how long o itself asks to be left alone, by Retry-After or else by what
 // is left of a rate limit; capped, and 0 if it doesn't ask.

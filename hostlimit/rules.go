@@ -23,8 +23,7 @@ type Rules struct {
 	limits   Limits
 	hours    hours.Hours
 	refusals backoff.Refusals
-	longest  time.Duration // Longest of refusals, which bounds all other pauses, too; at least a second
-	statuses []int         // those that are refusals
+	longest  time.Duration // Longest of refusals, which bounds all other pauses but bans, too; at least a second
 
 	compiled *lru.Cache[Limits, *Limits] // by what Override returned, which is checked once for each value
 }
@@ -61,7 +60,7 @@ func (c Config) Rules() (*Rules, error) {
 	}
 	c.Windows = slices.Clone(c.Windows)
 	r := &Rules{config: c, limits: Limits{c.Concurrency, c.Delay}, hours: open, refusals: refusals}
-	r.statuses, r.longest = append([]int{429}, refusals.Statuses...), max(time.Second, refusals.Longest())
+	r.refusals.Statuses, r.longest = slices.Clone(refusals.Statuses), max(time.Second, refusals.Longest())
 	r.compiled, _ = lru.New[Limits, *Limits](1024) // Override may return any number of limits
 	return r, nil
 }

@@ -71,11 +71,11 @@ func (d Debt) Merge(o Debt) Debt {
 // clearedAt returns d after clearings, the last one of which was at t, and that of a person at
 // freed.
 func (d Debt) clearedAt(t, freed time.Time) Debt {
-	lifted := d.BlockedAt.Before(t)
+	lifts := t
 	if _, byHand := d.ByHand(); byHand {
-		lifted = d.BlockedAt.Before(freed)
+		lifts = freed
 	}
-	if lifted {
+	if d.BlockedAt.Before(lifts) {
 		d = d.unblocked()
 	}
 	d.ClearedAt, d.FreedAt = t, freed
