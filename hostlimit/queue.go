@@ -86,7 +86,7 @@ type waiter struct {
 	arrived             time.Duration
 	latest              time.Duration // the latest start that is of use
 	byContext           bool          // latest is the context's
-	giveUp              time.Duration // end of MaxWait
+	giveUp              time.Duration // end of MaxWait, or the deadline of the context
 	bySlot              time.Duration // a.bySlot, a.byBlock at arrival
 	byBlock             time.Duration
 	err                 error // why the wait ended without a turn
@@ -134,7 +134,7 @@ func (sh *shard) newWaiter(c *caller, lim *Limits, floor, now time.Duration) *wa
 	if !c.deadline.IsZero() {
 		// A start at the very deadline is of no use.
 		if last := add(now, time.Until(c.deadline)-1); last < w.latest {
-			w.latest, w.byContext = last, true
+			w.latest, w.byContext, w.giveUp = last, true, last+1
 		}
 	}
 	return w
@@ -606,13 +606,13 @@ func (w *waiter) look(lim *Limits, err error) (over bool, d time.Duration, n *no
 	now := m.now()
 	a.refresh(now)
 	switch {
+	case err == nil && w.byContext && now >= w.giveUp, errors.Is(err, context.DeadlineExceeded): // Done may not keep it
+		a.refuse(w, a.again(w, now), m.rules.TooLate(true, a.refusing(now)))
+		return true, 0, nil
 	case err == nil:
 		if w.lease == nil && lim != w.lim && a.queue.First == w {
 			a.limit(lim)
 		}
-	case errors.Is(err, context.DeadlineExceeded):
-		a.refuse(w, a.again(w, now), m.rules.TooLate(true, a.refusing(now)))
-		return true, 0, nil
 	default:
 		w.err = err
 		a.leave(w)
@@ -623,6 +623,9 @@ func (w *waiter) look(lim *Limits, err error) (over bool, d time.Duration, n *no
 		if until = a.decide(w, now); w.a == nil {
 			return true, 0, nil
 		}
+	}
+	if w.byContext {
+		until = min(until, w.giveUp)
 	}
 	n, again := a.waits(w, now)
 	if until = min(until, again); until == never {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/contexts"
 )
 
 // Crawl-delay 2 with a hundred goroutines takes 198 s, and none of them times out.
@@ -327,4 +329,34 @@ func TestLeftIsTheCallersOwnEnd(t *testing.T) {
 			t.Errorf("%+v: Left is %v", c.o, !c.left)
 		}
 	}
+}
+
+// TestADeadlineWithoutDoneIsKept while a request waits for a slot: at the head of the queue, and
+// behind one that may wait for longer.
+func TestADeadlineWithoutDoneIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: none, Concurrency: 1})
+		held := acquire(t, m, "a", 0)
+		refused := func() {
+			t.Helper()
+			began := time.Now()
+			_, err := m.Acquire(&contexts.Wait{Context: t.Context(), By: began.Add(10 * time.Second)}, "a", 0)
+			var e *Error
+			if !errors.As(err, &e) || !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrBusy) || time.Since(began) > 11*time.Second {
+				t.Errorf("after %v: %v", time.Since(began), err)
+			} else if again := time.Until(e.RetryAt); again < 9*time.Second || again > 11*time.Second {
+				t.Errorf("to come back in %v, want as long as it has waited", again)
+			}
+		}
+		refused()
+		head := make(chan struct{})
+		go func() {
+			defer close(head)
+			acquire(t, m, "a", 0).Release()
+		}()
+		synctest.Wait()
+		refused()
+		held.Release()
+		<-head
+	})
 }
