@@ -416,8 +416,8 @@ func (a *active) release(l *lease, now time.Duration) {
 	if p := a.sh.m.places; p != nil {
 		p.ended()
 	}
-	if ended {
-		a.refuseLate(now)
+	for w := a.queue.First; w != nil && w.lease != nil; w = w.Next {
+		w.signal() // it may wait in the Start of l
 	}
 	w := a.queue.First
 	if w == nil {
@@ -598,6 +598,10 @@ func (w *waiter) look(lim *Limits, err error) (over bool, d time.Duration, n *no
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	if w.lease != nil && w.lease.a == nil {
+		a.refuse(w, now, errEnded) // released while it waited in Start
+		return true, 0, nil
+	}
 	a := w.a
 	if a == nil {
 		return true, 0, nil // refused meanwhile
@@ -638,10 +642,6 @@ func (w *waiter) look(lim *Limits, err error) (over bool, d time.Duration, n *no
 // Otherwise w waits, until the returned time at the latest.
 func (a *active) decide(w *waiter, now time.Duration) (until time.Duration) {
 	m := a.sh.m
-	if w.lease != nil && w.lease.a == nil {
-		a.refuse(w, now, errEnded) // released while it waited in Start
-		return 0
-	}
 	if m.open(now) != now { // perhaps since this moment
 		if a.refuseLate(now); w.a == nil {
 			return 0

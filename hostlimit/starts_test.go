@@ -15,35 +15,43 @@ import (
 
 // Release is safe to call from any goroutine, also while the lease waits in Start.
 func TestReleaseEndsAStartThatWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := mustNew(t, Config{Delay: none, Concurrency: 3})
-		first, second, third := acquire(t, m, "a", 0), acquire(t, m, "a", 0), acquire(t, m, "a", 0)
-		first.Observe(Outcome{Status: 429, RetryAfter: time.Hour})
-		first.Release()
-		began := time.Now()
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			if _, err := second.lease.Start(t.Context()); !errors.Is(err, ErrBusy) || time.Since(began) != time.Minute {
-				t.Errorf("released while it waited: %v after %v", err, time.Since(began))
+	for _, behind := range []bool{false, true} { // another one that waits in Start
+		synctest.Test(t, func(t *testing.T) {
+			m := mustNew(t, Config{Delay: none, Concurrency: 3})
+			first, released, other := acquire(t, m, "a", 0), acquire(t, m, "a", 0), acquire(t, m, "a", 0)
+			first.Observe(Outcome{Status: 429, RetryAfter: time.Hour})
+			first.Release()
+			began := time.Now()
+			var wg sync.WaitGroup
+			ends := func() {
+				if _, err := released.lease.Start(t.Context()); !errors.Is(err, ErrBusy) || time.Since(began) != time.Minute {
+					t.Errorf("released while it waited: %v after %v", err, time.Since(began))
+				}
+			}
+			starts := func() {
+				g, err := other.lease.Start(t.Context())
+				if err != nil || !g.Probe || time.Since(began) != time.Hour {
+					t.Errorf("the other one: %+v, %v after %v", g, err, time.Since(began))
+				}
+				other.Release()
+			}
+			calls := [2]func(){ends, starts}
+			if behind {
+				calls = [2]func(){starts, ends}
+			}
+			wg.Go(calls[0])
+			synctest.Wait()
+			wg.Go(calls[1])
+			time.Sleep(time.Minute)
+			released.Release()
+			wg.Wait()
+			for st := range states(t, m) {
+				if st.InFlight != 0 || st.Waiters != 0 {
+					t.Errorf("in the end: %+v", st)
+				}
 			}
 		})
-		synctest.Wait()
-		wg.Go(func() {
-			g, err := third.lease.Start(t.Context())
-			if err != nil || !g.Probe || time.Since(began) != time.Hour {
-				t.Errorf("behind it: %+v, %v after %v", g, err, time.Since(began))
-			}
-			third.Release()
-		})
-		time.Sleep(time.Minute)
-		second.Release()
-		wg.Wait()
-		for st := range states(t, m) {
-			if st.InFlight != 0 || st.Waiters != 0 {
-				t.Errorf("in the end: %+v", st)
-			}
-		}
-	})
+	}
 }
 
 // TestAnEndShortensNoGap: an attempt without an answer is counted from its end, but a start since then
