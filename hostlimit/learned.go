@@ -114,16 +114,18 @@ func (s *Refusals) served(resource uint64, t Turn, earlier bool) (cleared bool) 
 		s.Row, s.Unsure, s.Forbidden, s.Bans = 0, 0, 0, 0
 	}
 	s.Excess, s.Proofs, s.Taught = max(0, s.Excess-1), max(0, s.Proofs-1), false
-	for i := range s.Suspects {
-		s.Suspects[i].Asked = false
-	}
-	if s.Pending != 0 && s.Pending != resource {
-		if page := s.page(s.Pending); page != nil {
-			page.Own = s.Own < mostOwn
+	if !earlier || s.Pending == resource {
+		for i := range s.Suspects {
+			s.Suspects[i].Asked = false
 		}
-		s.Own, s.Excess = s.Own+1, max(0, s.Excess-3)
+		if s.Pending != 0 && s.Pending != resource {
+			if page := s.page(s.Pending); page != nil {
+				page.Own = s.Own < mostOwn
+			}
+			s.Own, s.Excess = s.Own+1, max(0, s.Excess-3)
+		}
+		s.Pending = 0
 	}
-	s.Pending = 0
 	if resource != s.Served {
 		s.Served, s.Own = resource, 0
 	}

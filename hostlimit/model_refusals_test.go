@@ -170,17 +170,19 @@ func (t *modelTrouble) serve(a *answered) (cleared bool) {
 		t.until, t.alone, t.checking, t.refusals, t.unsure, t.forbidden, t.bans = 0, false, false, 0, 0, 0, 0
 	}
 	t.thirds, t.tenths, t.taught = max(t.thirds-1, 0), max(t.tenths-1, 0), false
-	for i := range t.pages {
-		t.pages[i].asked = false
-	}
-	if t.pending != 0 && t.pending != a.Resource {
+	if t.pending != 0 && t.pending != a.Resource && !a.earlier {
 		if i := t.page(t.pending); i >= 0 {
 			t.pages[i].own = true
 		}
 		t.own++
 		t.thirds = max(t.thirds-3, 0)
 	}
-	t.pending = 0
+	if t.pending == a.Resource || !a.earlier {
+		t.pending = 0
+		for i := range t.pages {
+			t.pages[i].asked = false
+		}
+	}
 	if a.Resource != t.served {
 		t.served, t.own = a.Resource, 0
 	}

@@ -228,3 +228,23 @@ func TestHalfASiteIsDown(t *testing.T) {
 		t.Errorf("after a new page: a pause of %v", first)
 	}
 }
+
+// TestAnEarlierSuccessConvictsNoPage: only the answer to a request that started after the page was
+// refused twice shows that its trouble is its own.
+func TestAnEarlierSuccessConvictsNoPage(t *testing.T) {
+	rules, _ := hostlimit.Config{}.Rules()
+	d := hostlimit.Delay{Min: time.Second, Max: time.Second, Ceiling: time.Minute}
+	var r hostlimit.Refusals
+	say := func(number, last uint64, at time.Duration, status int, page uint64) hostlimit.Effect {
+		return r.Observe(rules, hostlimit.Outcome{Status: status, Resource: page}, hostlimit.Turn{
+			Now: at * time.Second, Number: number, Last: last, Probe: number > 2, Delay: &d, Gap: time.Second, Served: 1,
+		})
+	}
+	say(1, 2, 0, 503, 'a') // number 2, for b, is in flight
+	say(3, 3, 1, 503, 'a')
+	say(2, 3, 2, 200, 'b')
+	say(4, 4, 3, 503, 'c')
+	if say(5, 5, 6, 503, 'a').Own {
+		t.Error("convicted by a request from before the pause")
+	}
+}
