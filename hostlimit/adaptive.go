@@ -162,6 +162,9 @@ func (o *Outcome) Usual(before time.Duration) time.Duration {
 // usually took that long.
 func (d Delay) Adapt(old, usual time.Duration, o Outcome) time.Duration {
 	atOnce, halfway, raise, moves := d.Adaptive.Move(usual, &o)
+	if d.Adaptive.set&byLatency == 0 {
+		return 0 // old is of other limits
+	}
 	if !moves {
 		return old
 	}

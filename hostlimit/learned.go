@@ -178,12 +178,13 @@ func (s *Refusals) ease(t Turn) {
 	if s.Slow {
 		step, percent = 3*time.Minute, 2
 	}
-	if s.Learned == 0 || t.Now-s.EasedAt < step {
+	learns := t.Delay.Adaptive.Learns() // else it did under other limits
+	if s.Learned == 0 || learns && t.Now-s.EasedAt < step {
 		return
 	}
 	s.EasedAt, s.Steps = t.Now, s.Steps+1
-	s.Learned -= s.Learned / 100 * time.Duration(percent)
-	if s.Learned <= max(t.Delay.Min, time.Microsecond) { // below that 2 % are nothing
+	s.Learned = min(s.Learned-s.Learned/100*time.Duration(percent), t.Delay.Ceiling)
+	if !learns || s.Learned <= max(t.Delay.Min, time.Microsecond) { // below that 2 % are nothing
 		s.Learned, s.lesson = 0, lesson{Lessons: s.Lessons}
 	}
 }
