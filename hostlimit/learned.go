@@ -161,7 +161,7 @@ func (s *Refusals) teach(t Turn, part time.Duration) {
 	if inForce <= t.Delay.Max { // it was drawn at random
 		inForce = t.Delay.Min + (t.Delay.Max-t.Delay.Min)/2
 	}
-	inForce = min(max(inForce, s.Learned), ceiling)
+	inForce = min(max(inForce, s.Learned, time.Millisecond), ceiling) // more than nothing, of which the half is nothing
 	delay := inForce + min(inForce/part, ceiling-inForce)
 	perPage := min(max(0, t.Since-s.Asked)/time.Duration(max(1, t.Served)), ceiling)
 	if inForce <= ceiling/4 {

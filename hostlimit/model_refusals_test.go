@@ -76,7 +76,7 @@ func (t *modelTrouble) teach(a *answered, halves int64) {
 	if force <= a.delay.Max { // what was drawn is as good as any other: the mean
 		force = a.delay.Min + (a.delay.Max-a.delay.Min)/2
 	}
-	force = min(max(force, t.learned), a.delay.Ceiling)
+	force = min(max(force, t.learned, time.Millisecond), a.delay.Ceiling)
 	perPage := max(a.since-t.waited, 0) / time.Duration(max(1, a.served))
 	t.learned = max(t.learned, min(max(time.Duration(int64(force)*halves/2), perPage), force*4, a.delay.Ceiling))
 	t.lessons++
