@@ -167,6 +167,9 @@ func (h *host) count(d *Delay, now, idle time.Duration) {
 	h.seq++
 	if h.began == unset || idle > d.Ceiling {
 		h.began, h.served = now, 0
+		if h.kept != nil {
+			h.kept.Asked = 0
+		}
 	}
 }
 

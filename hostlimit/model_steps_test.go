@@ -429,7 +429,7 @@ func (m *model) start(h *modelHost, w *modelTurn) error {
 	w.stamp.gap, w.stamp.by = h.gap, h.by
 	d := h.limits.Delay
 	if h.seq == 1 || w.idle > d.Ceiling {
-		h.began, h.answers = m.now, 0
+		h.began, h.answers, h.waited = m.now, 0, 0
 	}
 	w.idle = 0
 	want := hostlimit.Grant{
