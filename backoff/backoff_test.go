@@ -187,6 +187,9 @@ func TestLongest(t *testing.T) {
 		{backoff.Refusals{}, 10 * time.Minute},
 		{backoff.Refusals{Policy: backoff.Fibonacci{Cap: time.Second}}, time.Second},
 		{backoff.Refusals{Policy: backoff.Doubling{}}, 24 * time.Hour},
+		{backoff.Refusals{Policy: &backoff.Doubling{Cap: time.Minute}}, time.Minute},
+		{backoff.Refusals{Policy: &backoff.Fibonacci{}}, 10 * time.Minute},
+		{backoff.Refusals{Policy: (*backoff.Fibonacci)(nil)}, math.MaxInt64}, // which Validate refuses
 		{backoff.Refusals{Policy: backoff.Refusals{}}, math.MaxInt64},
 	} {
 		if got := c.r.Longest(); got != c.want {

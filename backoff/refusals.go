@@ -38,13 +38,16 @@ func Range(first, last int) []int {
 // WithDefaults returns r with its zero fields set to what they mean, those of a Policy of this
 // package included.
 func (r Refusals) WithDefaults() Refusals {
-	switch p := r.Policy.(type) {
-	case nil:
-		r.Policy = Fibonacci{}.WithDefaults()
+	switch p := cmp.Or[Policy](r.Policy, Fibonacci{}).(type) {
 	case Fibonacci:
 		r.Policy = p.WithDefaults()
 	case Doubling:
 		r.Policy = p.WithDefaults()
+	case *Fibonacci, *Doubling:
+		if !isNil(p) {
+			r.Policy = reflect.ValueOf(p).Elem().Interface().(Policy)
+			return r.WithDefaults()
+		}
 	}
 	r.InARow = cmp.Or(r.InARow, 5)
 	r.MaxRetryAfter = cmp.Or(r.MaxRetryAfter, 24*time.Hour)
@@ -54,10 +57,7 @@ func (r Refusals) WithDefaults() Refusals {
 
 // Delay returns the time to stay away by r.Policy.
 func (r Refusals) Delay(attempt int) time.Duration {
-	if r.Policy == nil {
-		return Fibonacci{}.Delay(attempt)
-	}
-	return r.Policy.Delay(attempt)
+	return cmp.Or[Policy](r.Policy, Fibonacci{}).Delay(attempt)
 }
 
 // Longest returns the Cap of r.Policy, by which an implementation of hostlimit.Limiter bounds

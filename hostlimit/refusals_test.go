@@ -15,6 +15,7 @@ import (
 func TestPausesEndAtTheCap(t *testing.T) {
 	for policy, want := range map[backoff.Policy]time.Duration{
 		backoff.Fibonacci{Cap: 2 * time.Second}:       2 * time.Second,
+		&backoff.Fibonacci{Cap: 2 * time.Second}:      2 * time.Second,
 		backoff.Doubling{Cap: 4 * time.Second}:        4 * time.Second,
 		backoff.Fibonacci{Cap: 10 * time.Millisecond}: time.Second, // a rest is a second
 		backoff.Fibonacci{}:                           8 * time.Second,
