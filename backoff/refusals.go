@@ -60,9 +60,8 @@ func (r Refusals) Delay(attempt int) time.Duration {
 	return cmp.Or[Policy](r.Policy, Fibonacci{}).Delay(attempt)
 }
 
-// Longest returns the Cap of r.Policy, by which an implementation of hostlimit.Limiter bounds
-// pauses of its own, too. A policy that isn't of this package has none: the longest of all
-// durations.
+// Longest returns the Cap of r.Policy, by which an implementation of hostlimit.Limiter bounds its
+// own pauses as well, but no bans. It is math.MaxInt64 for a policy that isn't of this package.
 func (r Refusals) Longest() time.Duration {
 	switch p := r.WithDefaults().Policy.(type) {
 	case Fibonacci:

@@ -48,8 +48,8 @@ var (
 
 	// Learned finds the rate that a host allows, and costs nothing where none refuses. A 429, or a 5xx
 	// or none where the refused page is served later, makes the delay at least one and a half times as
-	// long, a ban twice. Each 20 s without one in which a page is served make it 2 % shorter, and more
-	// after five of them.
+	// long, a ban twice. A page that is served 20 s after that, or after the last such step, makes it
+	// 2 % shorter, and more after five steps without a refusal.
 	Learned Adaptive
 
 	// Squared waits the square of the last response time in seconds: 250 ms after

@@ -19,8 +19,8 @@ import (
 //     per page served since the last lesson, pauses included, at most four times the delay.
 //  4. Where nobody asks again, five refusals more than a third of the pages served teach the same;
 //     a 429 teaches at once, at the first of a series.
-//  5. Each 20 s without a refusal in which a page was served make the delay 2 % shorter, doubling
-//     every five steps to 16 %; what a ban has taught, each three minutes.
+//  5. A page that is served 20 s after the last lesson or step makes the delay 2 % shorter, doubling
+//     every five steps to 16 %, until a refusal; what a ban has taught, after three minutes.
 
 // A lesson is how a delay was learned.
 type lesson struct {

@@ -38,9 +38,9 @@ import (
 //	any      Clear                               open
 //
 // An earlier request is one that started before the block was set; its refusal counts all the same
-// where that block is of unsure answers, or of InARow such as 403. The limiter itself holds which
-// request probes. Outside of Config.Windows a key is held as if it were blocked, whatever its
-// state.
+// until that block is lifted, where it is of unsure answers, or of InARow such as 403. The limiter
+// itself holds which request probes. Outside of Config.Windows a key is held as if it were blocked,
+// whatever its state.
 type Refusals struct {
 	Until time.Duration `json:",omitzero"` // end of the block; 0: none
 	SetAt uint64        `json:",omitzero"` // number of the last request that started before the block was set
