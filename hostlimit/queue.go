@@ -146,14 +146,8 @@ func (a *active) gated() bool { return a.queue.First != nil && a.queue.First.lea
 // behind returns the waiter behind which w belongs, nil for the head of the queue. Waiters with a
 // lease come first, then those of higher priority, then those that arrived earlier.
 func (a *active) behind(w *waiter) (prev *waiter) {
-	if w.lease != nil {
-		for next := a.queue.First; next != nil && next.lease != nil; next = next.Next {
-			prev = next
-		}
-		return prev
-	}
 	prev = a.queue.Last
-	for prev != nil && prev.lease == nil && prev.priority < w.priority {
+	for prev != nil && prev.lease == nil && (w.lease != nil || prev.priority < w.priority) {
 		prev = prev.Prev
 	}
 	return prev
@@ -396,9 +390,9 @@ func (a *active) release(l *lease, now time.Duration) {
 	if l.started {
 		a.ended = max(a.ended, l.stamp.at)
 	}
-	ended := l.countsFromEnd()
-	if ended {
+	if l.countsFromEnd() {
 		a.end(l, now)
+		a.refuseLate(now)
 	}
 	switch {
 	case !l.started:
@@ -556,9 +550,8 @@ func (w *waiter) wait(ctx context.Context, key string) (*lease, error) {
 		if own == nil {
 			lim, err = w.sh.m.rules.Limits(key)
 		}
-		var d time.Duration
-		var notice *notice
-		if over, d, notice = w.look(lim, cmp.Or(err, ctx.Err())); over {
+		ended, d, notice := w.look(lim, cmp.Or(err, ctx.Err()))
+		if over = ended; over {
 			return w.lease, w.err
 		}
 		if notice != nil {
@@ -598,10 +591,6 @@ func (w *waiter) look(lim *Limits, err error) (over bool, d time.Duration, n *no
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if w.lease != nil && w.lease.a == nil {
-		a.refuse(w, now, errEnded) // released while it waited in Start
-		return true, 0, nil
-	}
 	a := w.a
 	if a == nil {
 		return true, 0, nil // refused meanwhile
@@ -609,6 +598,10 @@ func (w *waiter) look(lim *Limits, err error) (over bool, d time.Duration, n *no
 	defer sh.free(a)
 	now := m.now()
 	a.refresh(now)
+	if w.lease != nil && w.lease.a == nil {
+		a.refuse(w, now, errEnded) // released while it waited in Start
+		return true, 0, nil
+	}
 	switch {
 	case err == nil && w.byContext && now >= w.giveUp, errors.Is(err, context.DeadlineExceeded): // Done may not keep it
 		a.refuse(w, a.again(w, now), m.rules.TooLate(true, a.refusing(now)))

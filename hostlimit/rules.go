@@ -109,14 +109,7 @@ func (l Limits) validate(config Limits) error {
 	if l.Concurrency < 0 || l.Concurrency > math.MaxInt32 {
 		bad("Concurrency: %d is out of range", l.Concurrency)
 	}
-	slots := l.or(config).WithDefaults().Concurrency
-	if l.Delay == (Delay{}) && config != (Limits{}) {
-		if config.Delay.FromEnd && slots > 1 {
-			bad("Concurrency: %d, but Delay.FromEnd needs 1", slots)
-		}
-		return errors.Join(errs...)
-	}
-	d := l.Delay
+	d, slots := l.or(config).Delay, l.or(config).WithDefaults().Concurrency
 	for i, part := range [...]time.Duration{d.Min, d.Max, d.Ceiling} {
 		errs = append(errs, durations.Check([...]string{"Delay.Min", "Delay.Max", "Delay.Ceiling"}[i], part))
 	}
