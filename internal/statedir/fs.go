@@ -79,7 +79,7 @@ func (OS) CreateTemp(dir, pattern string) (File, error) {
 func (OS) Rename(from, to string) error {
 	err := os.Rename(from, to)
 	for wait := time.Millisecond; ReadsLock && errors.Is(err, fs.ErrPermission) && wait < 100*time.Millisecond; wait *= 2 {
-		time.Sleep(wait)
+		time.Sleep(wait) //nolint:forbidigo // 127 ms in all, and a rename has no context
 		err = os.Rename(from, to)
 	}
 	return err
