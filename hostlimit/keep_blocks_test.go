@@ -52,7 +52,10 @@ func TestABanGoesOnAcrossRestarts(t *testing.T) {
 		run(t, cfg).fetch(ok)
 		p = run(t, cfg)
 		learned := func() time.Duration {
-			for h := range p.List(t.Context()) {
+			for h, err := range p.List(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
 				return h.Learned
 			}
 			return 0

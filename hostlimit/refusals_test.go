@@ -236,9 +236,9 @@ func TestAnEarlierSuccessConvictsNoPage(t *testing.T) {
 	rules, _ := hostlimit.Config{}.Rules()
 	d := hostlimit.Delay{Min: time.Second, Max: time.Second, Ceiling: time.Minute}
 	var r hostlimit.Refusals
-	say := func(number, last uint64, at time.Duration, status int, page uint64) hostlimit.Effect {
+	say := func(number, last uint64, at int, status int, page uint64) hostlimit.Effect {
 		return r.Observe(rules, hostlimit.Outcome{Status: status, Resource: page}, hostlimit.Turn{
-			Now: at * time.Second, Number: number, Last: last, Probe: number > 2, Delay: &d, Gap: time.Second, Served: 1,
+			Now: time.Duration(at) * time.Second, Number: number, Last: last, Probe: number > 2, Delay: &d, Gap: time.Second, Served: 1,
 		})
 	}
 	say(1, 2, 0, 503, 'a') // number 2, for b, is in flight
