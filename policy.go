@@ -3,8 +3,6 @@ package politeness
 import (
 	"net/http"
 	"reflect"
-	"slices"
-	"strconv"
 
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/budget"
@@ -26,7 +24,7 @@ func policyOf(cfg *Config, product string, hosts hostlimit.Config, spend budget.
 		Retries: cfg.Retry.Max, Robots: "ignored",
 	}
 	recorder.StateLimits(p, hostlimit.Limits{Concurrency: hosts.Concurrency, Delay: hosts.Delay})
-	statesRefusals(p, hosts.Backoff.(backoff.Refusals))
+	recorder.StateRefusals(p, hosts.Backoff.(backoff.Refusals))
 	if !cfg.DangerouslyIgnoreRobots {
 		p.Robots, p.RobotsTTL, p.DenyTTL, p.Unreachable = "obeyed", rules.TTL, rules.DenyTTL, "deny"
 		p.ServeStale, p.Lenient, p.Patterns, p.RobotsText = rules.ServeStale, rules.LenientAgents, rules.AgentPatterns, rules.RecordText
@@ -35,43 +33,6 @@ func policyOf(cfg *Config, product string, hosts hostlimit.Config, spend budget.
 		}
 	}
 	return p
-}
-
-// statesRefusals states what counts as a refusal, and for how long it blocks.
-func statesRefusals(p *evidence.Policy, r backoff.Refusals) {
-	statuses := slices.Clone(r.Statuses)
-	slices.Sort(statuses)
-	p.Statuses = ranges(slices.Compact(statuses))
-	p.Network, p.AtLeast, p.InARow = r.Network, r.AtLeast, r.InARow
-	p.MaxRetryAfter, p.Forgive = r.MaxRetryAfter, r.Forgive
-	switch b := r.Policy.(type) {
-	case backoff.Fibonacci:
-		p.Backoff, p.BackoffStep, p.BackoffCap = "fibonacci", b.Unit, b.Cap
-	case backoff.Doubling:
-		p.Backoff, p.BackoffStep, p.BackoffCap = "doubling", b.Start, b.Cap
-		p.JitterMin, p.JitterMax = b.Jitter[0], b.Jitter[1]
-	default:
-		p.Backoff = "own"
-	}
-}
-
-// ranges writes sorted numbers as "403,520-530".
-func ranges(numbers []int) string {
-	var b []byte
-	for i := 0; i < len(numbers); i++ {
-		first := i
-		for i+1 < len(numbers) && numbers[i+1] == numbers[i]+1 {
-			i++
-		}
-		if len(b) > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendInt(b, int64(numbers[first]), 10)
-		if i > first {
-			b = strconv.AppendInt(append(b, '-'), int64(numbers[i]), 10)
-		}
-	}
-	return string(b)
 }
 
 // keyName returns the name of a Config.HostKey in policies.

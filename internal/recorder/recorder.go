@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
+	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 )
@@ -113,6 +115,43 @@ func StateLimits(p *evidence.Policy, l hostlimit.Limits) {
 	d := l.Delay
 	p.Slots, p.DelayMin, p.DelayMax, p.FromEnd = l.Concurrency, d.Min, d.Max, d.FromEnd
 	p.Adaptive, p.Ceiling = d.Adaptive.String(), d.Ceiling
+}
+
+// StateRefusals makes p state what counts as a refusal, and for how long it blocks.
+func StateRefusals(p *evidence.Policy, r backoff.Refusals) {
+	statuses := slices.Clone(r.Statuses)
+	slices.Sort(statuses)
+	p.Statuses = ranges(slices.Compact(statuses))
+	p.Network, p.AtLeast, p.InARow = r.Network, r.AtLeast, r.InARow
+	p.MaxRetryAfter, p.Forgive = r.MaxRetryAfter, r.Forgive
+	switch b := r.Policy.(type) {
+	case backoff.Fibonacci:
+		p.Backoff, p.BackoffStep, p.BackoffCap = "fibonacci", b.Unit, b.Cap
+	case backoff.Doubling:
+		p.Backoff, p.BackoffStep, p.BackoffCap = "doubling", b.Start, b.Cap
+		p.JitterMin, p.JitterMax = b.Jitter[0], b.Jitter[1]
+	default:
+		p.Backoff = "own"
+	}
+}
+
+// ranges writes sorted numbers as "403,520-530".
+func ranges(numbers []int) string {
+	var b []byte
+	for i := 0; i < len(numbers); i++ {
+		first := i
+		for i+1 < len(numbers) && numbers[i+1] == numbers[i]+1 {
+			i++
+		}
+		if len(b) > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, int64(numbers[first]), 10)
+		if i > first {
+			b = strconv.AppendInt(append(b, '-'), int64(numbers[i]), 10)
+		}
+	}
+	return string(b)
 }
 
 // changed stores a host's own limits, nil for none, and reports whether they are new.
