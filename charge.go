@@ -130,12 +130,12 @@ func (c *charge) reserve() error {
 	if c.budget == nil || c.page != pageUnpaid {
 		return c.check(time.Time{})
 	}
-	warnings, err := c.budget.Reserve(c.subject.ctx, c.subject.host)
+	window, warnings, err := c.budget.Reserve(c.subject.ctx, c.subject.host)
 	c.warn(warnings)
 	if err != nil {
 		return c.exceeded(StageBudget, err)
 	}
-	c.page, c.subject.window = pageReserved, c.budget.Limits().Window(time.Now())
+	c.page, c.subject.window = pageReserved, window
 	return nil
 }
 
@@ -152,7 +152,7 @@ func (c *charge) spend() (before payment) {
 func (c *charge) refund() {
 	switch c.page {
 	case pageReserved:
-		c.budget.Refund(c.subject.ctx, c.subject.host)
+		c.budget.Refund(c.subject.ctx, c.subject.host, c.subject.window)
 	case pageFollowed:
 		c.mark.followed.Store(false)
 	}

@@ -455,3 +455,29 @@ func TestBudgetThatIsMadeAnew(t *testing.T) {
 		b.mustGet("https://example.com/", 200)
 	})
 }
+
+// TestAPageIsGivenBackInItsOwnWindowOnly: its request waits across midnight for the end of a block,
+// and its caller leaves long after.
+func TestAPageIsGivenBackInItsOwnWindowOnly(t *testing.T) {
+	b := budget.New(budget.Limits{Pages: 2, Every: 24 * time.Hour})
+	cfg := politeness.Config{DangerouslyIgnoreRobots: true, Budget: b, Limits: hostlimit.Config{MaxWait: 12 * time.Hour}}
+	virtually(t, cfg, func(bb *bubble) {
+		bb.site.Page("/", "page")
+		bb.web.Site("https://busy.example").Handle("/", politenesstest.Status(429, "Retry-After", "25200"))
+		time.Sleep(22 * time.Hour)
+		if status, err := bb.get("https://busy.example/"); status != 429 {
+			bb.Fatal(status, err)
+		}
+		ctx, leave := context.WithCancel(bb.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { _, _ = fetch(ctx, bb.client, "https://busy.example/") })
+		time.Sleep(3 * time.Hour)
+		bb.mustGet("https://example.com/", 200)
+		bb.mustGet("https://example.com/", 200)
+		time.Sleep(2 * time.Hour)
+		leave()
+		wg.Wait()
+		_, err := bb.get("https://example.com/")
+		refused(bb.T, err, politeness.StageBudget, politeness.ErrBudget)
+	})
+}

@@ -15,7 +15,8 @@
 //     started in time may end later.
 //
 // A limit of N is reached at N and never passed, however many goroutines spend
-// at once. A budget is spent once; for the next crawl, make a new one.
+// at once. A budget is spent once, so for the next crawl make a new one, unless [Limits.Every]
+// renews it.
 package budget
 
 import (
@@ -35,11 +36,13 @@ type Budget interface {
 	// another reading. Time and bytes are checked before pages: after an error that names pages,
 	// some of both is left.
 	Check(ctx context.Context, host string, start time.Time) error
-	// Reserve takes a page of host, or returns an *Error and takes nothing. The
-	// page is spent unless Refund gives it back.
-	Reserve(ctx context.Context, host string) ([]Warning, error)
-	// Refund gives a reserved page of host back: the request was never sent.
-	Refund(ctx context.Context, host string)
+	// Reserve takes a page of host, or returns an *Error and takes nothing. The page is spent unless
+	// Refund gives it back. It counts in the window of Limits.Every that began at window; zero: the
+	// budget isn't renewed.
+	Reserve(ctx context.Context, host string) (window time.Time, warnings []Warning, err error)
+	// Refund gives a page of host back that Reserve took in the given window, as its request was
+	// never sent. Where that window is over it does nothing.
+	Refund(ctx context.Context, host string, window time.Time)
 	// TakeBytes takes up to n bytes and reports how many there were to take; with
 	// none left it returns an *Error. Until they are settled, taken bytes are missing
 	// to every other request. A Transport takes what it has read, before its caller

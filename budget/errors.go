@@ -39,8 +39,8 @@ func (e *Error) Error() string {
 // Is reports whether target is [ErrExceeded].
 func (e *Error) Is(target error) bool { return target == ErrExceeded }
 
-// A Warning says that a limit is nearly reached. Each limit (and each host, for
-// PagesPerHost) warns once. Time is in whole seconds, rounded down.
+// A Warning says that a limit is nearly reached. Each limit (and each host, for PagesPerHost) warns
+// once, and once in each window of Limits.Every. Time is in whole seconds, rounded down.
 type Warning struct {
 	Limit string // Pages, PagesPerHost, Bytes or Time
 	Host  string // for PagesPerHost

@@ -31,8 +31,7 @@ type Limits struct {
 	// least a second, and not together with Duration. 0: the budget is spent once.
 	//
 	// A page counts in the window in which it was reserved, a byte in the one in which it is
-	// settled. What is given back within an hour after a window began may be of the window before,
-	// and stays spent.
+	// settled.
 	Every time.Duration
 }
 

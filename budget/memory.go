@@ -28,8 +28,7 @@ type Memory struct {
 	seed    maphash.Seed       // of hosts
 	started time.Time          // zero until the first page or byte
 	warned  struct{ pages, bytes, duration bool }
-	window  int64     // number of the window of Limits.Every
-	renewed time.Time // when a window began that wasn't the first
+	window  time.Time // when the window of Limits.Every began; zero without
 }
 
 // A hostUse is what a host has spent: its pages, and whether it was warned of in the lowest bit.
@@ -75,14 +74,14 @@ func (m *Memory) Check(_ context.Context, host string, start time.Time) error {
 }
 
 // Reserve implements [Budget].
-func (m *Memory) Reserve(_ context.Context, host string) ([]Warning, error) {
+func (m *Memory) Reserve(_ context.Context, host string) (window time.Time, warnings []Warning, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.renew()
 	if err := m.refuse(time.Time{}, host); err != nil {
-		return nil, err
+		return time.Time{}, nil, err
 	}
-	warnings := m.start()
+	warnings = m.start()
 
 	m.pages++
 	if m.pages >= m.warnAt.pages && !m.warned.pages {
@@ -90,7 +89,7 @@ func (m *Memory) Reserve(_ context.Context, host string) ([]Warning, error) {
 		warnings = append(warnings, Warning{Limit: Pages, Used: m.pages, Max: m.limits.Pages})
 	}
 	if m.hosts == nil {
-		return warnings, nil
+		return m.window, warnings, nil
 	}
 	key := maphash.String(m.seed, host)
 	h := m.hosts[key] + onePage
@@ -99,14 +98,14 @@ func (m *Memory) Reserve(_ context.Context, host string) ([]Warning, error) {
 		warnings = append(warnings, Warning{Limit: PagesPerHost, Host: host, Used: h.pages(), Max: m.limits.PagesPerHost})
 	}
 	m.hosts[key] = h
-	return warnings, nil
+	return m.window, warnings, nil
 }
 
 // Refund implements [Budget]. A refund of what was never reserved is ignored.
-func (m *Memory) Refund(_ context.Context, host string) {
+func (m *Memory) Refund(_ context.Context, host string, window time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.renew(); !m.renewed.IsZero() && time.Since(m.renewed) < mostWait {
+	if m.renew(); !window.Equal(m.window) {
 		return
 	}
 	if m.hosts != nil {
@@ -177,21 +176,14 @@ func (m *Memory) Usage(context.Context) (Usage, error) {
 	}, nil
 }
 
-// mostWait is how long a page may be reserved before it is sent or given back.
-const mostWait = time.Hour
-
 // renew begins a new window if it is time. A clock that is set back begins none.
 func (m *Memory) renew() {
 	if m.limits.Every <= 0 {
 		return
 	}
-	now := time.Now()
-	window := now.UnixNano() / int64(m.limits.Every)
-	if window <= m.window {
+	window := m.limits.Window(time.Now())
+	if !window.After(m.window) {
 		return
-	}
-	if m.window != 0 {
-		m.renewed = now
 	}
 	m.window, m.pages, m.bytes, m.started = window, 0, 0, time.Time{}
 	m.warned.pages, m.warned.bytes = false, false

@@ -60,7 +60,7 @@ func (r *rig) spend(process, n int, host string) (got int) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Minute)
 	defer cancel()
 	for got < n {
-		_, err := r.fleet[process].Reserve(ctx, host)
+		_, _, err := r.fleet[process].Reserve(ctx, host)
 		switch {
 		case err == nil:
 			got++
@@ -329,7 +329,7 @@ func TestNothingGrowsWithProcessesThatWere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.Reserve(t.Context(), "a.example"); err != nil {
+		if _, _, err := b.Reserve(t.Context(), "a.example"); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.Close(); err != nil {
@@ -365,7 +365,7 @@ func TestEveryRenewsTheBudget(t *testing.T) {
 			for n := 0; time.Now().Before(end); n++ {
 				host := fmt.Sprint(n % 3)
 				before := time.Now().UnixMicro() / window.Microseconds()
-				_, err := b.Reserve(t.Context(), host)
+				_, _, err := b.Reserve(t.Context(), host)
 				after := time.Now().UnixMicro() / window.Microseconds()
 				if err != nil {
 					if !errors.Is(err, budget.ErrExceeded) {
@@ -406,21 +406,29 @@ func TestPageOfTheWindowBeforeIsNoPageOfThis(t *testing.T) {
 	t.Parallel()
 	const limit, window = 10, 4 * time.Second
 	r := newRig(t, 1, Config{Limits: budget.Limits{Pages: limit, Every: window}})
-	r.spend(0, 1, "a.example")
+	reserve := func(n int) (window time.Time) {
+		for range n {
+			var err error
+			if window, _, err = r.fleet[0].Reserve(t.Context(), "a.example"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return window
+	}
+	reserve(1)
 	next := time.Now().Truncate(window).Add(window)
-	r.spend(0, limit-1, "a.example")
+	yesterday := reserve(limit - 1)
 	time.Sleep(time.Until(next) + 50*time.Millisecond)
-	for range 5 {
-		r.fleet[0].Refund(t.Context(), "a.example")
+	today := reserve(limit)
+	if !today.After(yesterday) || today.Sub(yesterday)%window != 0 || time.Since(today) > window+time.Second {
+		t.Errorf("windows of %v and %v at %v", yesterday, today, time.Now())
 	}
-	r.spent.Store(0)
-	r.spend(0, 5, "a.example")
-	for range 5 {
-		r.fleet[0].Refund(t.Context(), "a.example")
+	r.fleet[0].Refund(t.Context(), "a.example", yesterday)
+	if _, _, err := r.fleet[0].Reserve(t.Context(), "a.example"); err == nil && time.Now().Before(next.Add(window)) {
+		t.Errorf("%d pages of %d", limit+1, limit)
 	}
-	if n := 5 + r.spend(0, 100, "a.example"); n > limit && time.Now().Before(next.Add(window)) {
-		t.Errorf("%d pages of %d", n, limit)
-	}
+	r.fleet[0].Refund(t.Context(), "a.example", today)
+	reserve(1)
 }
 
 func TestAnotherEveryIsRefused(t *testing.T) {
@@ -432,7 +440,7 @@ func TestAnotherEveryIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if _, err := b.Reserve(t.Context(), "a.example"); err == nil || !strings.Contains(err.Error(), "the same Every") || errors.Is(err, budget.ErrExceeded) {
+	if _, _, err := b.Reserve(t.Context(), "a.example"); err == nil || !strings.Contains(err.Error(), "the same Every") || errors.Is(err, budget.ErrExceeded) {
 		t.Errorf("err = %v", err)
 	}
 }

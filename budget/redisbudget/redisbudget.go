@@ -92,9 +92,6 @@ const (
 	// closing bounds the time that Close calls the server.
 	closing = 3 * time.Second
 
-	// mostWait is how long a page may be reserved before it is sent or given back.
-	mostWait = time.Hour
-
 	// keepFor is how long the server keeps a budget after its last use, or longer than
 	// Limits.Duration and Limits.Every where these are longer.
 	keepFor = 30 * 24 * time.Hour
@@ -151,7 +148,6 @@ type Budget struct {
 	bytes       chunk
 	hosts       map[string]*chunk // only with PagesPerHost
 	started     time.Time         // first page or byte of any process; zero: none is known
-	renewed     time.Time         // when a window began that wasn't the first
 	used        time.Time         // when this process last spent or got something
 	warnings    []budget.Warning  // not returned yet
 	timeAsked   bool              // a call was answered after the time limit's share WarnAt had passed
@@ -294,20 +290,21 @@ func (b *Budget) host(name string) *chunk {
 // Check implements [budget.Budget]. It asks the server when this process has nothing in
 // hand, and takes a chunk then. While nothing is granted it returns nil.
 func (b *Budget) Check(ctx context.Context, host string, start time.Time) error {
-	return b.withPage(ctx, host, start, false)
+	_, err := b.withPage(ctx, host, start, false)
+	return err
 }
 
 // Reserve implements [budget.Budget]. While nothing is granted it waits.
-func (b *Budget) Reserve(ctx context.Context, host string) ([]budget.Warning, error) {
-	if err := b.withPage(ctx, host, time.Time{}, true); err != nil {
-		return nil, err
+func (b *Budget) Reserve(ctx context.Context, host string) (window time.Time, warnings []budget.Warning, err error) {
+	if window, err = b.withPage(ctx, host, time.Time{}, true); err != nil {
+		return window, nil, err
 	}
-	return b.takeWarnings(), nil
+	return window, b.takeWarnings(), nil
 }
 
 // withPage gets a page of host from the server unless one is in hand, and spends it if spend is
-// set.
-func (b *Budget) withPage(ctx context.Context, host string, start time.Time, spend bool) error {
+// set. It returns when the window began.
+func (b *Budget) withPage(ctx context.Context, host string, start time.Time, spend bool) (window time.Time, err error) {
 	for asked := false; ; asked = true {
 		b.mu.Lock()
 		now := time.Now()
@@ -316,20 +313,20 @@ func (b *Budget) withPage(ctx context.Context, host string, start time.Time, spe
 		if err == nil && !spent && asked && !over {
 			err = b.exceeded(host)
 		}
-		quiet := b.quietUntil.Sub(now)
+		window, quiet := b.windowBegan(), b.quietUntil.Sub(now)
 		b.mu.Unlock()
 		switch {
 		case err != nil || spent:
-			return err
+			return window, err
 		case asked && !over && quiet > 0 && !spend:
-			return nil
+			return window, nil
 		case asked && !over && quiet > 0:
 			if err := b.wait(ctx, quiet); err != nil {
-				return err
+				return window, err
 			}
 		}
 		if err := b.ask(ctx, host, 0, spend); err != nil {
-			return err
+			return window, err
 		}
 	}
 }
@@ -396,17 +393,20 @@ func (b *Budget) windowOver(now time.Time) bool {
 }
 
 // renew begins a window. The caller holds mu.
-func (b *Budget) renew(now time.Time) {
+func (b *Budget) renew() {
 	b.pages.unspent, b.bytes.unspent = 0, 0
 	clear(b.hosts)
 	b.resend = nil
 	b.started, b.timeAsked = time.Time{}, false
-	b.renewed = now
 }
 
-// returnable reports whether what is given back surely is of this window. The caller holds mu.
-func (b *Budget) returnable(now time.Time) bool {
-	return !b.windowOver(now) && (b.renewed.IsZero() || now.Sub(b.renewed) > mostWait)
+// windowBegan returns when the window began, by the server's clock; zero without Every. The caller
+// holds mu.
+func (b *Budget) windowBegan() time.Time {
+	if b.every <= 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(b.state.window * b.every.Microseconds()).UTC()
 }
 
 // bytesGone reports whether by the last reply no byte is left.
@@ -437,10 +437,10 @@ func (b *Budget) timeError(now, start time.Time) error {
 }
 
 // Refund implements [budget.Budget]. The page goes to the next one of this process, or back to all.
-func (b *Budget) Refund(_ context.Context, host string) {
+func (b *Budget) Refund(_ context.Context, host string, window time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.returnable(time.Now()) {
+	if b.windowOver(time.Now()) || !window.Equal(b.windowBegan()) {
 		return
 	}
 	b.pages.unspent++
@@ -486,10 +486,11 @@ func (b *Budget) TakeBytes(ctx context.Context, n int64) (int64, error) {
 	}
 }
 
-// SettleBytes implements [budget.Budget].
+// SettleBytes implements [budget.Budget]. With Limits.Every nothing is given back: it may have been
+// taken in the window before.
 func (b *Budget) SettleBytes(_ context.Context, taken, read int64) []budget.Warning {
 	b.mu.Lock()
-	if b.returnable(time.Now()) {
+	if b.every <= 0 {
 		b.bytes.unspent += max(taken-max(read, 0), 0)
 	}
 	b.mu.Unlock()

@@ -318,7 +318,7 @@ func (b *Budget) take(r *request, reply []any) {
 	switch {
 	case before.id == "":
 	case before.window != b.state.window:
-		b.renew(now)
+		b.renew()
 	case before.id != b.state.id:
 		b.stats.Losses++
 		b.resendAll(before.epoch)
