@@ -214,6 +214,7 @@ func TestVerdictsOnWindowsOfABudget(t *testing.T) {
 			61 page 2 window=@0
 		`, `line 9: budget: 2 of 1 pages`},
 		{"one that begins with its page", `1 page 1 window=@1`, ``},
+		{"one that begins by the clock of the budget's server, which is ahead", `31 page 1 window=@60`, ``},
 		{"a window to come", `1 page 1 window=@60`, `line 6: contradiction: a page of a window that hadn't begun`},
 	}))
 }
