@@ -528,6 +528,7 @@ func TestNoPageFetchedThatTheRulesInForceAtItsStartDisallow(t *testing.T) {
 		"disallowed":    func(s *politenesstest.Site) { s.Robots("User-agent: *\nDisallow: /private\n") },
 		"unreachable":   func(s *politenesstest.Site) { s.RobotsStatus(503) },
 		"longer delay":  func(s *politenesstest.Site) { s.Robots("User-agent: *\nCrawl-delay: 30\n") },
+		"closed":        func(s *politenesstest.Site) { s.Robots("User-agent: *\nVisit-time: 0300-0400\n") },
 		"shorter delay": func(s *politenesstest.Site) { s.Robots("User-agent: *\nAllow: /\n") },
 		"the same":      func(s *politenesstest.Site) { s.Robots("User-agent: *\nCrawl-delay: 1\n# since 2026\n") },
 	} {
@@ -549,6 +550,11 @@ func TestNoPageFetchedThatTheRulesInForceAtItsStartDisallow(t *testing.T) {
 					b.Errorf("%d violations, the first: %v", len(v), v[0])
 				}
 				// Who has a turn gives it back only where the new robots.txt asks for more.
+				for _, url := range b.asked()[3:] {
+					if name == "closed" && strings.HasSuffix(url, "/private") {
+						b.Errorf("%s was asked for outside of the Visit-time", url)
+					}
+				}
 				for _, d := range b.log.Decisions(evidence.Failed) {
 					if name == "shorter delay" || name == "the same" || d.Reason != "robots.txt changed during the wait" {
 						b.Errorf("given up: %+v", d)

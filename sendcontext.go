@@ -32,8 +32,8 @@ const punctual = time.Millisecond
 //	         asked for anew, in place of the first; sent
 //	sent     the request is sent again, as net/http has lost the connection or the site has asked for
 //	         another signature: that is a further start; sent
-//	refused  the new start was refused or its caller left: the request is cancelled, and every
-//	         further connection closed; refused
+//	refused  the new start was refused, by what has changed meanwhile too, or its caller left: the
+//	         request is cancelled, and every further connection closed; refused
 //	any      Base asks for more connections than mostOpened: the request is cancelled, and has failed
 //	closed   Base has returned: the hook does nothing, and where it waited for a start its connection
 //	         is closed
@@ -42,8 +42,11 @@ const punctual = time.Millisecond
 // calls no hooks keeps the start of the call.
 type sendContext struct {
 	contexts.Cancelable
-	turn   *turn
-	head   *pagehead.Head        // what headOf finds in a response; may be nil
+	turn  *turn
+	head  *pagehead.Head // what headOf finds in a response; may be nil
+	rules interface {    // refuses a start that came late, and that the request has waited for or not
+		recheck(start time.Time, waited bool) error
+	}
 	called atomic.Bool           // Base is being called; false: idle
 	hooks  httptrace.ClientTrace // the caller's, and gotConn
 
@@ -56,6 +59,7 @@ type sendContext struct {
 	closed  bool
 	sent    bool // a connection has carried the request, as far as the hook knows
 	refused error
+	unused  givenUp          // start that was had, and then refused by what has changed; refused is on record
 	socket  conntrace.Socket // that carries the request until it is answered
 }
 
@@ -167,6 +171,7 @@ func (c *sendContext) restart() error {
 		if turn.most > 0 && turn.sent >= turn.most {
 			return errNoTry
 		}
+		turn.recordStart() // before a rule that forbids a further one
 		// The site may have seen the start before, so the gap to that holds as well.
 		until := last.Start.Add(last.Delay)
 		if time.Until(until) > longWait {
@@ -179,19 +184,25 @@ func (c *sendContext) restart() error {
 			return err
 		}
 	}
+	asked := time.Now()
 	grant, err := turn.lease.Start(ctx)
 	if err != nil {
 		return err
 	}
 	next := start{Grant: grant, connect: connect, keyID: last.keyID}
-	if again {
-		turn.earlier, turn.sent = append(turn.earlier, *last), turn.sent+1
-	} else {
+	if !again {
 		next.instead = last.givenUp()
 		next.TakenBack = append(last.TakenBack, next.TakenBack...)
 		next.Restored = cmp.Or(next.Restored, last.Restored)
 		next.StateErr = cmp.Or(next.StateErr, last.StateErr)
 		next.ByHand = cmp.Or(next.ByHand, last.ByHand)
+	}
+	if err := c.rules.recheck(grant.Start, time.Since(asked) > punctual); err != nil {
+		c.unused = next.givenUp()
+		return err
+	}
+	if again {
+		turn.earlier, turn.sent = append(turn.earlier, *last), turn.sent+1
 	}
 	turn.start, c.sent = next, true
 	return nil

@@ -110,7 +110,7 @@ func (trip *trip) end() {
 
 func (trip *trip) newTry(next *try) {
 	trip.try = next
-	next.ctx.Context, next.ctx.turn, next.ctx.head = trip.subject.ctx, &trip.turn, trip.page.head
+	next.ctx.Context, next.ctx.turn, next.ctx.head, next.ctx.rules = trip.subject.ctx, &trip.turn, trip.page.head, trip
 }
 
 // clone makes the request of the try of req.
@@ -243,25 +243,47 @@ func (trip *trip) noTurn(stage Stage, err error) error {
 	return s.fail(stage, retryAt, reason)
 }
 
-// overtaken gives the turn back when a newer robots.txt came in during a wait for it that was
-// noticeable, and forbids the request or asks for a longer delay.
+// overtaken gives the turn back where the wait for it was noticeable and robots.txt is another now.
 func (trip *trip) overtaken() bool {
-	p := &trip.page
-	if p.entry == nil || !trip.turn.late {
-		return false
-	}
-	entry, ok := trip.t.robots.Peek(trip.req.URL)
-	if !ok || entry == p.entry {
-		return false
-	}
-	p.asked = time.Now()
-	p.judge(entry)
-	if p.verdict.Allowed && p.floor <= trip.turn.floor {
-		trip.turn.floor = p.floor
+	if !trip.turn.late || !trip.outdated() {
+		trip.turn.floor = trip.page.floor
 		return false
 	}
 	trip.turn.leave("robots.txt changed during the wait")
 	return true
+}
+
+// outdated judges by a newer robots.txt, where one came in since the verdict. It reports whether
+// that forbids the request or asks for a longer delay, or the Visit-time is over.
+func (trip *trip) outdated() bool {
+	p, now := &trip.page, time.Now()
+	if p.entry == nil {
+		return false
+	}
+	if entry, ok := trip.t.robots.Peek(trip.req.URL); ok && entry != p.entry {
+		p.asked = now
+		p.judge(entry)
+	}
+	return !p.verdict.Allowed || p.floor > trip.turn.floor || opens(p.hours(), now).After(now)
+}
+
+// recheck is called with a start that came late, when the connection was at hand. It refuses that
+// after the budget's end and, if the request has waited for it, where what holds now forbids it.
+func (trip *trip) recheck(start time.Time, waited bool) error {
+	end, _, err := trip.charge.deadline()
+	if err == nil && !end.IsZero() && !start.Before(end) {
+		err = trip.charge.outlasts(start)
+	}
+	if err != nil || !waited {
+		return err
+	}
+	if err = trip.permit(); err != nil || !trip.outdated() {
+		return err
+	}
+	if trip.page.record(); !trip.page.verdict.Allowed {
+		return trip.page.refusal()
+	}
+	return trip.subject.fail(StageTurn, start, fmt.Errorf("robots.txt changed during the wait: %w", ErrBusy))
 }
 
 // waitTurn reserves a page, and waits for a slot on the host and for the host's start time. A wait
@@ -348,6 +370,11 @@ func (trip *trip) send() (resp *http.Response, failure, err error) {
 			trip.charge.page = payment // nothing has reached the site
 			trip.turn.recordNews(&trip.turn.start)
 			trip.turn.vain, trip.turn.start = trip.turn.start.givenUp(), start{}
+		}
+		if ctx.unused != (givenUp{}) {
+			trip.turn.recordVain(trip.turn.vain)
+			trip.turn.recordVain(ctx.unused)
+			return nil, nil, ctx.refused
 		}
 		return nil, nil, trip.noTurn(StageTurn, ctx.refused)
 	case resp == nil && failure == nil:

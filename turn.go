@@ -116,6 +116,15 @@ func (t *turn) begin() error {
 	return nil
 }
 
+// recordVain records that the number of a start will not be used.
+func (t *turn) recordVain(st givenUp) {
+	if st.seq != 0 {
+		t.subject.report(evidence.Failed, func(d *evidence.Decision) {
+			d.Reason, d.Instead, d.InsteadAt = "given up at its connection", st.seq, st.at
+		})
+	}
+}
+
 // giveLease returns the lease, which the caller is to release.
 func (t *turn) giveLease() hostlimit.Lease {
 	lease := t.lease
@@ -145,10 +154,9 @@ func (t *turn) leave(why string) {
 // sink between the stamp and the sending would bring two requests closer together than their
 // stamps.
 func (t *turn) recordStart() {
-	if t.subject.recorder == nil || t.start.known {
+	if t.subject.recorder == nil {
 		return
 	}
-	t.start.known = true
 	typ := evidence.Started
 	for i := range t.earlier {
 		t.record(typ, &t.earlier[i])
@@ -158,7 +166,11 @@ func (t *turn) recordStart() {
 }
 
 func (t *turn) record(typ evidence.Type, st *start) {
+	if st.known {
+		return
+	}
 	s := t.subject
+	st.known = true
 	t.recordNews(st)
 	s.recorder.Limits(s.ctx, s.host, &st.Grant)
 	var d evidence.Decision

@@ -1,0 +1,138 @@
+package politeness_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/politenesstest"
+	"github.com/go-politeness/politeness/robots/robotscache"
+)
+
+// TestNoStartAtTheWireAfterTheBudgetsEnd: the connection comes after the end, whether the clock ran
+// at the turn or the first page of another request has started it since.
+func TestNoStartAtTheWireAfterTheBudgetsEnd(t *testing.T) {
+	for _, asked := range []time.Duration{0, 9 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			b := budget.New(budget.Limits{Duration: 10 * time.Second})
+			c := atTheWire(t, func(cfg *politeness.Config) { cfg.DangerouslyIgnoreRobots, cfg.Budget = true, b })
+			c.web.Site("https://slow.example").Handle("/", politenesstest.Text("x")).Dial(11 * time.Second)
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if err := c.get(t.Context(), "/1"); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(asked)
+			_, err := fetch(t.Context(), c.client, "https://slow.example/")
+			wg.Wait()
+			refused(t, err, politeness.StageBudget, politeness.ErrBudget)
+			if u, err := b.Usage(t.Context()); u.Pages != 1 {
+				t.Errorf("%d pages spent, one was sent; %v", u.Pages, err)
+			}
+			if n := len(c.judge()); n != 1 {
+				t.Errorf("%d requests, want 1", n)
+			}
+		})
+	}
+}
+
+// TestARuleThatIsAddedHoldsForWhoWaitsAtTheWire: a request that has its connection waits there for
+// the end of a block, and meanwhile the user has found another rule.
+func TestARuleThatIsAddedHoldsForWhoWaitsAtTheWire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var closed atomic.Bool
+		b := budget.New(budget.Limits{Pages: 10})
+		c := atTheWire(t, func(cfg *politeness.Config) {
+			cfg.DangerouslyIgnoreRobots, cfg.Budget = true, b
+			cfg.Limits.Delay.Min = wireDelay
+			cfg.Refuse = func(*http.Request) error {
+				if closed.Load() {
+					return errors.New("the owner has called")
+				}
+				return nil
+			}
+		})
+		c.site.Dial(2*time.Second).Handle("/busy", politenesstest.Status(429, "Retry-After", "60"))
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = c.get(t.Context(), "/busy") })
+		time.Sleep(10 * time.Millisecond)
+		var err error
+		wg.Go(func() { err = c.get(t.Context(), "/x") })
+		time.Sleep(30 * time.Second)
+		closed.Store(true)
+		wg.Wait()
+		refused(t, err, politeness.StageRule, politeness.ErrDisallowed)
+		if n := len(c.judge()); n != 1 {
+			t.Errorf("%d requests, want 1", n)
+		}
+		if u, err := b.Usage(t.Context()); u.Pages != 1 {
+			t.Errorf("%d pages spent, one was sent; %v", u.Pages, err)
+		}
+		closed.Store(false)
+		if err := c.get(t.Context(), "/after"); err != nil { // the slot is free again
+			t.Error(err)
+		}
+	})
+}
+
+// TestARobotsTxtThatChangesHoldsForWhoWaitsAtTheWire: the newer copy comes in while a request with
+// its connection at hand waits for the gap, before it is sent or before it is sent again.
+func TestARobotsTxtThatChangesHoldsForWhoWaitsAtTheWire(t *testing.T) {
+	for text, sent := range map[string]int{
+		"Disallow: /x\n": 0, "Crawl-delay: 100\n": 0, "Visit-time: 0300-0400\n": 0, "Disallow: /y\nCrawl-delay: 5\n": 1,
+	} {
+		for _, again := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				b := budget.New(budget.Limits{Pages: 10})
+				c := atTheWire(t, func(cfg *politeness.Config) {
+					cfg.Limits.Delay.Min, cfg.Budget = 10*time.Second, b
+					cfg.Robots = robotscache.Config{TTL: 25 * time.Second}
+				})
+				c.site.Robots("User-agent: *\nCrawl-delay: 10\n").Handle("/slow", politenesstest.Slow(time.Minute, politenesstest.Text("slow")))
+				if err := c.get(t.Context(), "/"); err != nil {
+					t.Fatal(err)
+				}
+				var wg sync.WaitGroup
+				lost := 0
+				if again {
+					c.site.HangUp() // the kept connection is lost under the next request
+					lost = 1
+				} else {
+					wg.Go(func() { _ = c.get(t.Context(), "/slow") }) // and holds it
+				}
+				time.Sleep(13 * time.Second)
+				c.site.Dial(15 * time.Second)
+				var err error
+				wg.Go(func() { err = c.get(t.Context(), "/x") })
+				time.Sleep(3 * time.Second)
+				c.site.Robots("User-agent: *\n" + text)
+				wg.Go(func() { _ = c.get(t.Context(), "/other") })
+				time.Sleep(5 * time.Second)
+				c.site.Dial(0)
+				wg.Wait()
+				n, pages := 0, map[string]bool{}
+				for _, r := range c.judge() {
+					if strings.HasSuffix(r.URL, "/x") {
+						n++
+					}
+					pages[r.URL] = true
+				}
+				delete(pages, "https://example.com/robots.txt")
+				if n != sent+lost || (err == nil) != (sent == 1) {
+					t.Errorf("%q, again %t: %d requests for /x; %v\n%s", text, again, n, err, &c.log)
+				}
+				if u, err := b.Usage(t.Context()); int(u.Pages) != len(pages) {
+					t.Errorf("%q, again %t: %d pages spent, %d sent; %v\n%s", text, again, u.Pages, len(pages), err, &c.log)
+				}
+			})
+		}
+	}
+}
