@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -139,7 +138,8 @@ func (t *Transport) UserAgent() string { return t.userAgent[0] }
 func (t *Transport) inquire(ctx context.Context, rawURL string, k kind) (*trip, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, http.NoBody)
 	if err != nil {
-		return nil, unparsable(rawURL, err)
+		text, err := weburl.Unparsable(rawURL, err)
+		return nil, &Error{Stage: StageRequest, URL: text, Err: err}
 	}
 	if err := weburl.Check(req.URL); err != nil {
 		return nil, &Error{Stage: StageRequest, URL: weburl.Redacted(req.URL), Err: err}
@@ -150,17 +150,4 @@ func (t *Transport) inquire(ctx context.Context, rawURL string, k kind) (*trip, 
 		err = trip.judge()
 	}
 	return trip, err
-}
-
-// unparsable is the error for a URL that can't be parsed. What stands before an "@" may be
-// userinfo, and url.Parse's error may quote a part of it.
-func unparsable(rawURL string, err error) *Error {
-	if after := strings.LastIndexByte(rawURL, '@') + 1; after > 0 {
-		return &Error{Stage: StageRequest, URL: weburl.Clip(rawURL[after:]), Err: errors.New("URL can't be parsed")}
-	}
-	var ue *url.Error
-	if errors.As(err, &ue) {
-		err = ue.Err // without the URL
-	}
-	return &Error{Stage: StageRequest, URL: weburl.Clip(rawURL), Err: err}
 }

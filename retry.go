@@ -2,11 +2,9 @@ package politeness
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"time"
 
@@ -18,7 +16,6 @@ import (
 	"github.com/go-politeness/politeness/internal/faults"
 	"github.com/go-politeness/politeness/internal/hints"
 	"github.com/go-politeness/politeness/internal/waits"
-	"github.com/go-politeness/politeness/publicnet"
 )
 
 // Retry repeats requests that a server or the network failed: after 429, 5xx and network errors;
@@ -141,20 +138,8 @@ func (trip *trip) mayChange(resp *http.Response, failure error) bool {
 	if failure == nil {
 		return waits && (resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500)
 	}
-	return waits && !permanent(failure) && !faults.Callers(trip.req, &trip.try.body, failure)
-}
-
-// permanent reports whether the next try would end with err as well.
-func permanent(err error) bool {
-	var (
-		refused     *Error // by a Transport below this one
-		name        *net.DNSError
-		address     *net.AddrError
-		certificate *tls.CertificateVerificationError
-	)
-	return errors.As(err, &name) && name.IsNotFound ||
-		errors.As(err, &address) || errors.As(err, &certificate) || errors.As(err, &refused) ||
-		errors.Is(err, publicnet.ErrPrivate) || errors.Is(err, http.ErrSchemeMismatch) || errors.Is(err, context.Canceled)
+	var refused *Error // by a Transport below this one
+	return waits && !errors.As(failure, &refused) && !faults.Permanent(failure) && !faults.Callers(trip.req, &trip.try.body, failure)
 }
 
 // again begins a further try, with a request and a body of its own: Base may still be writing those

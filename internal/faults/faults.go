@@ -4,8 +4,11 @@ package faults
 import (
 	"bytes"
 	"cmp"
+	"context"
+	"crypto/tls"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"reflect"
 	"slices"
@@ -77,6 +80,17 @@ func large(h http.Header) bool {
 func Callers(req *http.Request, body *Body, err error) bool {
 	return !Sendable(req) || errors.Is(err, publicnet.ErrPrivate) || hopByHop(req.Header) || body.faulty.Load() ||
 		large(req.Header) || strings.Contains(err.Error(), tooLarge)
+}
+
+// Permanent reports whether a further try would end with err as well.
+func Permanent(err error) bool {
+	var (
+		name        *net.DNSError
+		address     *net.AddrError
+		certificate *tls.CertificateVerificationError
+	)
+	return errors.As(err, &name) && name.IsNotFound || errors.As(err, &address) || errors.As(err, &certificate) ||
+		errors.Is(err, publicnet.ErrPrivate) || errors.Is(err, http.ErrSchemeMismatch) || errors.Is(err, context.Canceled)
 }
 
 // A Body is the body of a request, and notes whether that is why the request couldn't be sent: the

@@ -51,6 +51,18 @@ func Clip(s string) string {
 	return s
 }
 
+// Unparsable returns what stands for a URL that can't be parsed, and why, by err, the error of
+// package net/url. What stands before an "@" may be userinfo, and err may quote a part of it.
+func Unparsable(rawURL string, err error) (text string, reason error) {
+	if after := strings.LastIndexByte(rawURL, '@') + 1; after > 0 {
+		return Clip(rawURL[after:]), errors.New("URL can't be parsed")
+	}
+	if ue, ok := errors.AsType[*url.Error](err); ok {
+		err = ue.Err // without the URL
+	}
+	return Clip(rawURL), err
+}
+
 // Text returns u without userinfo and fragment, in one allocation. A name that isn't ASCII is
 // shown as it is sent, in punycode: a name that mixes scripts looks like another one.
 func Text(u *url.URL) string {
