@@ -1,7 +1,6 @@
 package politeness
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http/httptrace"
@@ -167,7 +166,9 @@ func (c *sendContext) restart() error {
 	if c.returned.Load() {
 		leave()
 	}
-	if again {
+	if !again {
+		turn.recordNews(last) // nothing else will be on record of it
+	} else {
 		if turn.most > 0 && turn.sent >= turn.most {
 			return errNoTry
 		}
@@ -192,10 +193,6 @@ func (c *sendContext) restart() error {
 	next := start{Grant: grant, connect: connect, keyID: last.keyID}
 	if !again {
 		next.instead = last.givenUp()
-		next.TakenBack = append(last.TakenBack, next.TakenBack...)
-		next.Restored = cmp.Or(next.Restored, last.Restored)
-		next.StateErr = cmp.Or(next.StateErr, last.StateErr)
-		next.ByHand = cmp.Or(next.ByHand, last.ByHand)
 	}
 	if err := c.rules.recheck(grant.Start, time.Since(asked) > punctual); err != nil {
 		c.unused = next.givenUp()
@@ -203,6 +200,7 @@ func (c *sendContext) restart() error {
 	}
 	if again {
 		turn.earlier, turn.sent = append(turn.earlier, *last), turn.sent+1
+		turn.subject.tally.Starts.Add(1)
 	}
 	turn.start, c.sent = next, true
 	return nil

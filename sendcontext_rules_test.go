@@ -136,3 +136,28 @@ func TestARobotsTxtThatChangesHoldsForWhoWaitsAtTheWire(t *testing.T) {
 		}
 	}
 }
+
+// TestStatusCountsTheRequestsThatWereSent: a resend is one, and a start that was refused at its
+// connection is none.
+func TestStatusCountsTheRequestsThatWereSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := atTheWire(t, func(cfg *politeness.Config) {
+			cfg.DangerouslyIgnoreRobots, cfg.Spend = true, budget.Limits{Duration: 10 * time.Second}
+			cfg.Limits.Delay.Min = wireDelay
+		})
+		tr := c.client.Transport.(*politeness.Transport)
+		for range 3 {
+			if err := c.get(t.Context(), "/"); err != nil {
+				t.Fatal(err)
+			}
+			c.site.HangUp()
+		}
+		c.web.Site("https://slow.example").Dial(20 * time.Second)
+		_, err := fetch(t.Context(), c.client, "https://slow.example/")
+		refused(t, err, politeness.StageBudget, politeness.ErrBudget)
+		sent := c.judge()
+		if n := tr.Status(t.Context()).Starts; int(n) != len(sent) || n != 5 {
+			t.Errorf("%d starts, %d requests", n, len(sent))
+		}
+	})
+}

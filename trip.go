@@ -345,7 +345,7 @@ func (trip *trip) foresee() error {
 // that the request needed once it had its connection wasn't to be had.
 func (trip *trip) send() (resp *http.Response, failure, err error) {
 	payment := trip.charge.spend()
-	ctx, sent := &trip.try.ctx, trip.req
+	s, ctx, sent := &trip.subject, &trip.try.ctx, trip.req
 	if sent != &trip.try.request {
 		sent = trip.try.clone(sent)
 	}
@@ -368,7 +368,7 @@ func (trip *trip) send() (resp *http.Response, failure, err error) {
 			trip.learn(nil, context.Canceled) // of what was sent before the connection was lost
 		} else {
 			trip.charge.page = payment // nothing has reached the site
-			trip.turn.recordNews(&trip.turn.start)
+			s.tally.Starts.Add(-1)
 			trip.turn.vain, trip.turn.start = trip.turn.start.givenUp(), start{}
 		}
 		if ctx.unused != (givenUp{}) {

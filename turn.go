@@ -183,10 +183,11 @@ func (t *turn) record(typ evidence.Type, st *start) {
 	s.recorder.Pass(s.ctx, &d)
 }
 
-// recordNews records what the limiter has reported with a start: see hostlimit.Grant.
+// recordNews records what the limiter has reported with a start, once: see hostlimit.Grant.
 func (t *turn) recordNews(st *start) {
 	t.subject.recorder.TakenBack(t.subject.ctx, st.TakenBack, st.Start)
 	t.subject.news(st.Restored, st.StateErr, st.ByHand)
+	st.TakenBack, st.Restored, st.StateErr, st.ByHand = nil, nil, nil, nil
 }
 
 // recordWait records a long wait that has begun.
