@@ -82,3 +82,20 @@ func TestVisitTimeThatEndsDuringTheWait(t *testing.T) {
 		}
 	})
 }
+
+// TestAWaitForTheVisitTimeIsOneStartsWait: a further try hasn't waited for it.
+func TestAWaitForTheVisitTimeIsOneStartsWait(t *testing.T) {
+	virtually(t, politeness.Config{Retry: politeness.Retry{Max: 1}}, func(b *bubble) {
+		b.site.Robots("User-agent: *\nVisit-time: 0030-0100\n").Sequence("/", 503, 200)
+		b.mustGet("https://example.com/", 200)
+		waits := []time.Duration{}
+		for _, d := range b.log.Decisions(evidence.Started) {
+			if !d.RobotsTxt {
+				waits = append(waits, d.WaitBlock)
+			}
+		}
+		if len(waits) != 2 || waits[0] != 30*time.Minute || waits[1] > time.Minute {
+			b.Errorf("waits of %v", waits)
+		}
+	})
+}

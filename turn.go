@@ -180,6 +180,7 @@ func (t *turn) record(typ evidence.Type, st *start) {
 	d.Seq, d.Instead, d.InsteadAt, d.Slot, d.Slots, d.Probe = st.Seq, st.instead.seq, st.instead.at, st.Slot, st.Slots, st.Probe
 	d.WaitSlot, d.WaitDelay, d.WaitBlock, d.WaitConnect = st.WaitSlot, st.WaitDelay, st.WaitBlock+t.visited, st.connect
 	d.Delay, d.DelaySource, d.CrawlDelay, d.Signed = st.Delay, st.DelaySource, t.floor, st.keyID
+	t.visited = 0 // it was before the first start alone
 	s.recorder.Pass(s.ctx, &d)
 }
 
