@@ -20,6 +20,7 @@ type answer struct {
 	hints   hints.Hints
 	quota   time.Duration    // until the rate limit that has nothing left is reset; 0: none counts
 	effect  hostlimit.Effect // what it did to the host
+	handed  bool             // the caller has its body, which ends the try
 }
 
 // read makes a the answer resp, and o what that says about the host: by its status and headers, and

@@ -481,3 +481,24 @@ func TestAPageIsGivenBackInItsOwnWindowOnly(t *testing.T) {
 		refused(bb.T, err, politeness.StageBudget, politeness.ErrBudget)
 	})
 }
+
+// A timedBudget gives no bytes: its own calls take too long.
+type timedBudget struct{ *budget.Memory }
+
+func (timedBudget) TakeBytes(context.Context, int64) (int64, error) {
+	return 0, fmt.Errorf("budget: %w", context.DeadlineExceeded)
+}
+
+// TestABudgetThatFailsWhileABodyIsReadIsARefusal, and no caller that left: with and without a
+// Timeout of the client.
+func TestABudgetThatFailsWhileABodyIsReadIsARefusal(t *testing.T) {
+	for _, timeout := range []time.Duration{0, time.Hour} {
+		cfg := politeness.Config{DangerouslyIgnoreRobots: true, Budget: timedBudget{budget.New(budget.Limits{Bytes: 100})}}
+		virtually(t, cfg, func(b *bubble) {
+			b.site.Page("/", "page")
+			b.client.Timeout = timeout
+			_, err := b.get("https://example.com/")
+			refused(b.T, err, politeness.StageBody, context.DeadlineExceeded)
+		})
+	}
+}

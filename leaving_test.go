@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/politenesstest"
+	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
 var errShutdown = errors.New("the process is shut down")
@@ -175,3 +177,59 @@ func TestSwitchedBodyStaysAConnection(t *testing.T) {
 type halfCloser struct{}
 
 func (halfCloser) CloseWrite() error { return nil }
+
+// TestASilentRobotsTxtIsTheHostsDoing: Config.Robots.Timeout ends its fetch, whose caller still
+// waits. It pauses the host as any request without an answer does.
+func TestASilentRobotsTxtIsTheHostsDoing(t *testing.T) {
+	virtually(t, politeness.Config{Robots: robotscache.Config{Timeout: 30 * time.Second, OnUnreachable: robotscache.Allow}}, func(b *bubble) {
+		b.site.Handle("/robots.txt", slow(time.Hour)).Page("/", "page")
+		b.mustGet("https://example.com/", 200)
+		if d := b.one(evidence.Failed); d.Left || !d.RobotsTxt {
+			b.Errorf("no caller has left: %+v", d)
+		}
+		if d := b.log.Decisions(evidence.HostBlocked); len(d) != 1 || !d[0].RobotsTxt {
+			b.Errorf("%+v", d)
+		}
+		ctx, leave := context.WithTimeout(b.Context(), time.Second)
+		defer leave()
+		b.web.Site("https://other.example").Handle("/robots.txt", slow(time.Hour))
+		_, _ = fetch(ctx, b.client, "https://other.example/")
+		time.Sleep(time.Second) // the fetch has a goroutine of its own
+		if d := b.last(evidence.Failed); d.Host != "other.example" || !d.Left {
+			b.Errorf("the only caller has left: %+v", d)
+		}
+		time.Sleep(2 * time.Hour) // until the handlers are done
+	})
+}
+
+// A registrar counts the contexts that are made from it and haven't ended.
+type registrar struct {
+	context.Context
+	done chan struct{}
+	made atomic.Int64
+}
+
+func (r *registrar) Done() <-chan struct{} { return r.done }
+
+func (r *registrar) AfterFunc(func()) func() bool {
+	r.made.Add(1)
+	return func() bool { r.made.Add(-1); return true }
+}
+
+// TestARefusedRequestLeavesNothingWithItsCallersContext, whatever asks for Done on the way.
+func TestARefusedRequestLeavesNothingWithItsCallersContext(t *testing.T) {
+	for name, cfg := range map[string]politeness.Config{
+		"rule":   {Refuse: func(req *http.Request) error { _ = req.Context().Done(); return errors.New("no") }},
+		"robots": {Refuse: func(req *http.Request) error { _ = req.Context().Done(); return nil }},
+		"sent":   {Refuse: func(req *http.Request) error { _ = req.Context().Done(); return nil }, DangerouslyIgnoreRobots: true},
+	} {
+		virtually(t, cfg, func(b *bubble) {
+			b.site.Robots("User-agent: *\nDisallow: /\n").Page("/", "page")
+			ctx := &registrar{Context: context.Background(), done: make(chan struct{})}
+			_, err := fetch(ctx, &http.Client{Transport: b.t}, "https://example.com/")
+			if n := ctx.made.Load(); n != 0 || (err == nil) != (name == "sent") {
+				b.Errorf("%s: %d contexts; %v", name, n, err)
+			}
+		})
+	}
+}

@@ -88,6 +88,7 @@ func (t *Transport) begin(req *http.Request, k kind) *trip {
 // end gives back what is still held, each part whatever a function of the user does. After handOver
 // that is nothing, or the slot is held by the response's body.
 func (trip *trip) end() {
+	trip.subject.waits = trip.subject.ctx
 	defer trip.turn.wait.End()
 	defer func() {
 		if trip.held != nil {
@@ -96,6 +97,9 @@ func (trip *trip) end() {
 	}()
 	defer trip.charge.refund()
 	if trip.turn.lease == nil {
+		if !trip.answer.handed { // nothing was sent, or it has ended
+			trip.try.ctx.Cancel(context.Canceled)
+		}
 		return
 	}
 	trip.try.ctx.close(false) // Base has panicked, or wasn't called
@@ -415,6 +419,9 @@ func (trip *trip) learn(resp *http.Response, err error) {
 	} else if cause := trip.turn.wait.Err(); cause != nil {
 		// The caller left, which says nothing about the host, whatever Base made of it; or a crawl did.
 		outcome.Err = waits.Cause(s.ctx, cause)
+		if timeout := context.Cause(s.ctx); s.kind == kindRobots && errors.Is(timeout, context.DeadlineExceeded) {
+			outcome.Err = timeout // of robotscache: the host hasn't answered
+		}
 	} else if faults.Callers(trip.req, &trip.try.body, err) {
 		outcome.Err = context.Canceled // nor does what the caller got wrong
 		waits.Excuse(s.ctx)
@@ -476,6 +483,7 @@ func (trip *trip) handOver(resp *http.Response, err error) (*http.Response, erro
 		b = new(body)
 	}
 	b.ReadCloser, b.lease, b.reader = resp.Body, trip.turn.giveLease(), trip
+	trip.answer.handed = true
 	if trip.subject.kind == kindPage && success(resp.StatusCode) {
 		b.limit = trip.t.cfg.Response.MaxBytes
 	}
