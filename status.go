@@ -179,7 +179,7 @@ func (s *Status) addHosts(hosts iter.Seq2[hostlimit.HostState, error], text stri
 		}
 		state := stateOf(&h, s.Time)
 		s.HostsBy[state]++
-		if state == "idle" || !strings.Contains(h.Key, strings.ToLower(text)) {
+		if state == "idle" || !strings.Contains(strings.ToLower(h.Key), strings.ToLower(text)) {
 			continue
 		}
 		if len(s.Hosts) == 2*shownHosts {

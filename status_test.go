@@ -326,3 +326,16 @@ func TestStatusTellsOfAVisitTime(t *testing.T) {
 		})
 	}
 }
+
+// TestStatusOfFindsAKeyInAnyCase: keys of a HostKey needn't be lower case.
+func TestStatusOfFindsAKeyInAnyCase(t *testing.T) {
+	virtually(t, politeness.Config{DangerouslyIgnoreRobots: true, HostKey: func(*http.Request) string { return "GroupA" }}, func(b *bubble) {
+		b.site.Page("/", "page")
+		b.mustGet("https://example.com/", 200)
+		for text, want := range map[string]int{"": 1, "GroupA": 1, "groupa": 1, "UPA": 1, "b": 0} {
+			if s := b.t.StatusOf(b.Context(), text); len(s.Hosts) != want {
+				b.Errorf("%q: %d hosts, want %d", text, len(s.Hosts), want)
+			}
+		}
+	})
+}
