@@ -47,15 +47,14 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !ok {
 		return resp, nil
 	}
-	var again *http.Request
-	limited := resp.StatusCode == http.StatusTooManyRequests // it isn't sent again into a limit
-	if !limited {
-		again, ok = replay(req)
-	}
-	if ok && next.nonce == "" { // which is for one request alone
+	if next.nonce == "" { // which is for one request alone
 		t.remember(req, &next)
 	}
-	if !ok || limited {
+	if resp.StatusCode == http.StatusTooManyRequests { // it isn't sent again into a limit
+		return resp, nil
+	}
+	again, ok := replay(req)
+	if !ok {
 		return resp, nil
 	}
 	resp.Body.Close()

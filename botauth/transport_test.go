@@ -586,3 +586,29 @@ func TestSignedHostIsTheOneThatIsSent(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatASiteAsksForIsRememberedWhereTheBodyCannotBeSentAgain: the next request is signed so.
+func TestWhatASiteAsksForIsRememberedWhereTheBodyCannotBeSentAgain(t *testing.T) {
+	sent := 0
+	rt := testSigner(t).Transport(roundTripper(func(req *http.Request) (*http.Response, error) {
+		sent++
+		if checked, err := verify(req); err != nil || !strings.Contains(checked.covers, `"@path"`) {
+			return answer(req, 401, "Accept-Signature", `sig1=("@authority" "@path" "signature-agent";key="sig1");tag="web-bot-auth"`), err
+		}
+		return answer(req, 200), nil
+	}))
+	for i, want := range []int{401, 200} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://example.com/", struct{ io.Reader }{strings.NewReader("x")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := rt.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want || sent != i+1 {
+			t.Errorf("request %d: status %d, want %d; %d sent", i, resp.StatusCode, want, sent)
+		}
+	}
+}
