@@ -1,7 +1,6 @@
 package politeness
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -29,18 +28,23 @@ func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 			trip.subject.from = before
 		}
 	}
+	if err == nil {
+		if entry, ok := rt.t.robots.PeekStale(req.URL); ok {
+			trip.page.floor = entry.Rules.Floor(time.Now())
+		}
+		err = trip.queue()
+	}
+	var resp *http.Response
+	var failure error
+	if err == nil {
+		resp, failure, err = trip.send()
+	}
 	if err != nil {
-		return nil, &robotscache.RefusedError{Err: err, Final: cmp.Or(errors.Unwrap(err), err).Error()}
-	}
-	if entry, ok := rt.t.robots.PeekStale(req.URL); ok {
-		trip.page.floor = entry.Rules.Floor(time.Now())
-	}
-	if err := trip.queue(); err != nil {
-		return nil, &robotscache.RefusedError{Err: err}
-	}
-	resp, failure, err := trip.send()
-	if err != nil {
-		return nil, &robotscache.RefusedError{Err: err}
+		refused := &robotscache.RefusedError{Err: err}
+		if e, ok := errors.AsType[*Error](err); ok && (e.Stage == StageRequest || e.Stage == StageRule) {
+			refused.Final = e.Err.Error() // whenever it is asked for
+		}
+		return nil, refused
 	}
 	trip.learn(resp, failure)
 	if errors.Is(failure, publicnet.ErrPrivate) && !robotscache.Redirected(req.Context()) {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -172,4 +173,32 @@ func TestRefuseHostsHoldsForThoseWaiting(t *testing.T) {
 	if _, err := politeness.RefuseHosts(path); err == nil || !strings.Contains(err.Error(), "is a URL") {
 		t.Errorf("a faulty file: %v", err)
 	}
+}
+
+// TestARuleThatChangesWhileRobotsTxtWaits: the page is refused as where the rule had been there
+// before, and not for want of a turn.
+func TestARuleThatChangesWhileRobotsTxtWaits(t *testing.T) {
+	rule := errors.New("no robots.txt")
+	var closed atomic.Bool
+	cfg := politeness.Config{
+		HostKey: func(*http.Request) string { return "all" },
+		Limits:  hostlimit.Config{Delay: hostlimit.Delay{Min: 10 * time.Second}},
+		Refuse: func(req *http.Request) error {
+			if closed.Load() && req.URL.Path == "/robots.txt" {
+				return rule
+			}
+			return nil
+		},
+	}
+	virtually(t, cfg, func(b *bubble) {
+		b.site.Page("/", "page")
+		b.web.Site("https://other.example").Page("/", "page")
+		b.mustGet("https://example.com/", 200)
+		time.AfterFunc(time.Second, func() { closed.Store(true) })
+		_, err := b.get("https://other.example/")
+		refused(b.T, err, politeness.StageRobots, politeness.ErrUnreachable)
+		if !errors.Is(err, politeness.ErrDisallowed) || !errors.Is(err, rule) || len(b.log.Decisions(evidence.SlotTimeout)) != 0 {
+			b.Errorf("%v\n%s", err, b.types())
+		}
+	})
 }
