@@ -39,6 +39,9 @@ func (c Config) WithState(dir string) Config {
 // checkStore refuses a Store that can have no effect.
 func (c Config) checkStore() error {
 	store := c.Limits.Store
+	if c.state != "" && (c.Hosts == nil && store == nil || !c.DangerouslyIgnoreRobots && c.Robots.Store == nil) {
+		return errors.New("or Robots.Store is gone: set Limits and Robots before WithState, which changes them")
+	}
 	if c.Hosts == nil || store == nil || reflect.TypeOf(store).Comparable() && c.Hosts.Config().Store == store {
 		return nil
 	}

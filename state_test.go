@@ -272,6 +272,22 @@ func TestStateThatReachesNothingIsAnError(t *testing.T) {
 	if _, err := politeness.New(cfg); err != nil {
 		t.Errorf("a shared limiter that was made from the result: %v", err)
 	}
+	for name, change := range map[string]func(*politeness.Config){
+		"Limits": func(cfg *politeness.Config) { cfg.Limits = hostlimit.Config{MaxWait: time.Minute} },
+		"Robots": func(cfg *politeness.Config) { cfg.Robots = robotscache.Config{TTL: time.Minute} },
+	} {
+		cfg := politeness.Config{UserAgent: agent}.WithState(t.TempDir())
+		change(&cfg)
+		if _, err := politeness.New(cfg); err == nil || !strings.Contains(err.Error(), "before WithState") {
+			t.Errorf("%s set after WithState: %v", name, err)
+		}
+		cfg = politeness.Config{UserAgent: agent}
+		change(&cfg)
+		cfg = cfg.WithState(t.TempDir())
+		if _, err := politeness.New(cfg); err != nil {
+			t.Errorf("%s set before WithState: %v", name, err)
+		}
+	}
 	plain := politeness.Config{UserAgent: agent}
 	if none := plain.WithState(""); none.Limits.Store != nil || none.Robots.Store != nil {
 		t.Error("an empty dir keeps something")
