@@ -90,8 +90,9 @@ func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, erro
 // Next reports the earliest time at which a request for rawURL could start, so that a frontier can
 // take up something else until then. It fetches nothing and never waits for the host: what isn't
 // known of robots.txt yet counts as no crawl-delay. A blocked host's time is the end of its block,
-// however far. The error is an *Error with Is(err, ErrDisallowed) or Is(err, ErrBudget) when the
-// request would be refused by what is known, with RetryAt where coming back may help.
+// however far. The error is an *Error with Is(err, ErrDisallowed), Is(err, ErrReserved) or Is(err,
+// ErrBudget) when the request would be refused by what is known, with RetryAt where coming back may
+// help.
 func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) {
 	trip, err := t.inquire(ctx, rawURL, kindForecast)
 	if err != nil {
