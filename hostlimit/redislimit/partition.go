@@ -60,7 +60,6 @@ type fate int
 const (
 	did    fate = iota // the server has done it
 	stale              // nothing was done: it came too late, or for a state of the server that is lost
-	full               // nothing was done: the server stores nothing more
 	broken             // nothing was done: the host's key is no longer one of step.lua's
 	lost               // there was no answer: it may have been done
 )
@@ -258,9 +257,9 @@ func (p *partition) call(c *call) {
 		if o.done != nil {
 			o.done(r)
 		}
-		if o.owed && r.fate != did && r.fate != broken && !(r.fate == full && l.closed) {
+		if o.owed && r.fate != did && r.fate != broken {
 			p.ops = append(p.ops, o) // the heartbeat sends it, if nothing else
-			if r.fate != full && p.down == nil {
+			if p.down == nil {
 				p.wake(linger)
 			}
 		}
@@ -347,14 +346,11 @@ func (p *partition) answered(c *call, r *reply, answers []any) (current bool) {
 func (r *reply) read(answer any, server string) {
 	r.answer, _ = answer.([]any)
 	r.answer = append(r.answer, make([]any, mostFields)...) // one that is too short reads as zeros
-	why := text(r.answer[1])
 	switch text(r.answer[0]) {
 	case "OLD":
 		r.fate, r.err = stale, errStale
-	case "FULL":
-		r.fate, r.err = full, &ServerError{Server: server, Err: errors.New("redislimit: the server stores nothing: " + why)}
 	case "ERR":
-		r.fate, r.err = broken, &ServerError{Server: server, Err: errors.New("redislimit: " + why)}
+		r.fate, r.err = broken, &ServerError{Server: server, Err: errors.New("redislimit: " + text(r.answer[1]))}
 	}
 }
 

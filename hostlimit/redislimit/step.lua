@@ -280,7 +280,7 @@ local function leak(h, r)
 	if #h.X < 64 then h.X[#h.X + 1] = {string.match(r[ID], '^[^.]+'), r[NUMBER] or 0} end
 end
 
--- fail makes nothing happen to host i: its key is broken or, with FULL, the server refuses to store it.
+-- fail makes nothing happen to host i: its key is broken or, with OLD, a later call was here.
 local function fail(i, why, kind)
 	failed[i] = {kind or 'ERR', KEYS[2 + i] .. ': ' .. tostring(type(why) == 'table' and why.err or why)}
 end
@@ -335,10 +335,9 @@ local function save(h)
 	for _, r in ipairs(h.L) do owed = max(owed, r[EXPIRY]) end
 	local L = h.L
 	if #L == 0 then h.L = nil end
-	local stored = redis.pcall('SET', keys[h], cmsgpack.pack(h), 'PX', ceil((owed - now) / 1000) + 60000)
+	redis.call('SET', keys[h], cmsgpack.pack(h), 'PX', ceil((owed - now) / 1000) + 60000)
 	h.L = L
 	owe(owed)
-	return stored.err
 end
 
 -- count returns the number of leases that were let go, other than that of id,
@@ -859,10 +858,10 @@ for j = 2, #call do
 	end
 end
 for i, h in pairs(changed) do
-	-- What an operation didn't look at may be no number either.
-	local ok, err = true, nil
-	if not failed[i] then ok, err = pcall(save, h) end
-	if not ok or err then fail(i, err, ok and 'FULL') end
+	if not failed[i] then
+		local ok, err = pcall(save, h) -- what an operation didn't look at may be no number either
+		if not ok then fail(i, err) end
+	end
 end
 local replies = {now, gen.id, false, listeners, lapsed, CALL}
 for j = 2, #call do replies[#replies + 1] = failed[call[j][2]] or answers[j] end
