@@ -41,3 +41,28 @@ func TestAFullServerIsGivenRoom(t *testing.T) {
 		})
 	}
 }
+
+// TestARestoreThatFailsIsSentWithTheHeartbeat, and not as often as a server that refuses it can be asked.
+func TestARestoreThatFailsIsSentWithTheHeartbeat(t *testing.T) {
+	t.Parallel()
+	post := new(courier)
+	l := newFleet(t, shared, Config{Limits: oneSlot}, 1, post)[0]
+	turn := acquire(t, l, "a.example", 0)
+	defer turn.Release()
+	post.set(func(string, func() error) error { return errReset })
+	l.mu.Lock()
+	l.parts[0].restore(true)
+	l.mu.Unlock()
+	before := l.Stats().Calls
+	time.Sleep(4 * heartbeat)
+	if calls := l.Stats().Calls - before; calls > 20 {
+		t.Errorf("%d calls in %v", calls, 4*heartbeat)
+	}
+	post.set(nil)
+	eventually(t, 10*time.Second, "the server hears of it when it is back", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		p := l.parts[0]
+		return p.down == nil && p.restoring == 0 && len(p.ops) == 0
+	})
+}

@@ -83,7 +83,8 @@ type call struct {
 	beat    bool
 }
 
-// add takes o along with the next call, at the latest after linger.
+// add takes o along with the next call, at the latest after linger, or with the next heartbeat to a
+// server that is away.
 func (p *partition) add(o op) {
 	p.ops = append(p.ops, o)
 	p.wake(linger)
@@ -92,9 +93,9 @@ func (p *partition) add(o op) {
 // addAlong takes o along with the next call, which may be the heartbeat's.
 func (p *partition) addAlong(o op) { p.ops = append(p.ops, o) }
 
-// wake flushes after d, unless that is about to happen.
+// wake flushes after d, unless that is about to happen. While the server is away the heartbeat does.
 func (p *partition) wake(d time.Duration) {
-	if p.timer == nil && !p.l.closed {
+	if p.timer == nil && p.down == nil && !p.l.closed {
 		p.timer = time.AfterFunc(d, func() {
 			p.l.mu.Lock()
 			defer p.l.mu.Unlock()
@@ -258,10 +259,7 @@ func (p *partition) call(c *call) {
 			o.done(r)
 		}
 		if o.owed && r.fate != did && r.fate != broken {
-			p.ops = append(p.ops, o) // the heartbeat sends it, if nothing else
-			if p.down == nil {
-				p.wake(linger)
-			}
+			p.add(o)
 		}
 	}
 	if !current {
