@@ -139,13 +139,12 @@ func (l *Limiter) Drain(ctx context.Context) error {
 	for {
 		l.mu.Lock()
 		l.draining = true
-		flying := 0
 		for _, h := range l.hosts {
 			for _, w := range slices.Clone(h.waiters) {
 				w.refuse(drained(h.key))
 			}
-			flying += len(h.leases)
 		}
+		flying := l.inFlight
 		l.mu.Unlock()
 		if flying == 0 {
 			return nil

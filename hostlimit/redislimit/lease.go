@@ -140,6 +140,7 @@ func (t *lease) Release() (expired bool) {
 		defer func() { expired = t.local.Release() }()
 	}
 	l.mu.Lock()
+	last := l.closed && !t.released
 	if !t.released {
 		t.refuse(&hostlimit.Error{Key: h.key, Err: l.rules.Ended()}) // a Start that waits
 		t.released, t.phase = true, over
@@ -149,10 +150,9 @@ func (t *lease) Release() (expired bool) {
 		}
 	}
 	expired = t.expired
-	closed := l.closed
 	l.mu.Unlock()
-	if closed {
-		h.p.last(false)
+	if last {
+		h.p.last()
 	}
 	return expired
 }

@@ -93,7 +93,8 @@ func (p *partition) add(o op) {
 // addAlong takes o along with the next call, which may be the heartbeat's.
 func (p *partition) addAlong(o op) { p.ops = append(p.ops, o) }
 
-// wake flushes after d, unless that is about to happen. While the server is away the heartbeat does.
+// wake flushes after d, unless that is about to happen. While the server is away the heartbeat
+// does.
 func (p *partition) wake(d time.Duration) {
 	if p.timer == nil && p.down == nil && !p.l.closed {
 		p.timer = time.AfterFunc(d, func() {
@@ -146,10 +147,11 @@ func (p *partition) send() {
 	}
 }
 
-// last sends what is there after Close, in the caller's goroutine and without mu.
-func (p *partition) last(bye bool) {
+// last sends what is there after Close, in the caller's goroutine and without mu, and takes leave
+// of the server when no request of this process is in flight.
+func (p *partition) last() {
 	p.l.mu.Lock()
-	ops := p.ops
+	ops, bye := p.ops, p.l.inFlight == 0
 	p.ops = nil
 	if len(ops) == 0 && (!bye || p.l.conf.Operator || p.gen == "" || p.down != nil) {
 		p.l.mu.Unlock()
@@ -179,7 +181,7 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 	if l.alone {
 		every, spread = heartbeat/2, l.conf.Processes // others are to notice soon
 	}
-	if c.beat = !l.conf.Operator && !bye && (now-p.beaten >= every || p.beaten == 0); c.beat {
+	if c.beat = !l.conf.Operator && !l.closed && (now-p.beaten >= every || p.beaten == 0); c.beat {
 		beat, promise, p.beaten = l.conf.Name, l.promise, now
 	} else if bye {
 		beat = "-"
@@ -272,7 +274,7 @@ func (p *partition) call(c *call) {
 	l.mu.Unlock()
 	l.tell()
 	if more {
-		p.last(false) // changes that the server has answered with another version
+		p.last() // changes that the server has answered with another version
 	}
 }
 
@@ -455,6 +457,8 @@ func (l *Limiter) await(ctx context.Context, h *host, send func(answered chan re
 			if r.fate != stale {
 				return r.err
 			}
+		case <-l.ended: // nothing sends it any more
+			return ErrClosed
 		case <-ctx.Done():
 			return ctx.Err()
 		}

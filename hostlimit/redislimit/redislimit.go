@@ -306,9 +306,10 @@ func (l *Limiter) Close() error {
 
 // Shutdown refuses all waiters, tells the server what it doesn't know yet, and ends all goroutines
 // of l. Slots of requests in flight stay taken until their leases are released, which then calls
-// the server from the caller's goroutine. It returns ctx's error if the server doesn't answer in
-// time: what it wasn't told it finds out by itself, as after a crash. Only the first call does
-// anything but wait.
+// the server from the caller's goroutine, but for 10 s at most: no sign of life follows. It returns
+// ctx's error if the server doesn't answer in time. What the server wasn't told, also where it
+// can't be reached, it finds out by itself, as after a crash. Only the first call does anything but
+// wait.
 func (l *Limiter) Shutdown(ctx context.Context) error {
 	l.mu.Lock()
 	if first := !l.closed; first {
@@ -327,7 +328,7 @@ func (l *Limiter) Shutdown(ctx context.Context) error {
 			defer close(l.ended)
 			l.wg.Wait()
 			for _, p := range l.parts {
-				l.wg.Go(func() { p.last(true) }) // turns that were on the way
+				l.wg.Go(p.last) // turns that were on the way
 			}
 			l.wg.Wait()
 		}()
