@@ -138,7 +138,7 @@ func (l *Limiter) State(ctx context.Context, key string) (s hostlimit.HostState,
 func (l *Limiter) Drain(ctx context.Context) error {
 	for {
 		l.mu.Lock()
-		l.draining = true
+		l.drain()
 		for _, h := range l.hosts {
 			for _, w := range slices.Clone(h.waiters) {
 				w.refuse(drained(h.key))

@@ -1,6 +1,7 @@
 package redislimit
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -95,13 +96,13 @@ func (t *lease) Start(ctx context.Context) (hostlimit.Grant, error) {
 
 // startLocal is Start of a turn that this process gave itself.
 func (t *lease) startLocal(ctx context.Context) (hostlimit.Grant, error) {
-	g, err := t.local.Start(ctx)
-	if err != nil {
-		return g, err
-	}
 	l, h := t.l, t.h
+	g, err := t.local.Start(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if err = cmp.Or(err, l.closes(h.key)); err != nil {
+		return g, err
+	}
 	now, owed := l.now(), g.Delay/time.Duration(l.conf.Processes) // by the fleet
 	h.seq++
 	t.asks, t.start, t.seq, t.began, t.renewed, t.granted.delay = 1, 1, h.seq, now, now, owed

@@ -18,13 +18,10 @@ const noticed = 2500 * time.Millisecond
 type outage struct {
 	l     *Limiter
 	hosts *hostlimit.Memory
-	over  context.Context // done when the server is back
-	end   context.CancelFunc
 }
 
 func (l *Limiter) newOutage() *outage {
 	out, limits := &outage{l: l}, share(l.conf.Limits, l.conf.Processes)
-	out.over, out.end = context.WithCancel(l.ctx)
 	limits.Store = out
 	hosts, err := hostlimit.New(limits)
 	if err != nil {
@@ -49,6 +46,9 @@ func (o *outage) Update(_ context.Context, key string, change func(hostlimit.Deb
 	was := h.debt
 	if h.debt = change(was); h.debt != was {
 		h.take(h.debt, now, wall)
+		if h.p.down == nil { // the answer comes after the outage
+			h.restore(now, true)
+		}
 	}
 	return h.debt, nil
 }
@@ -75,35 +75,45 @@ func (h *host) take(d hostlimit.Debt, now time.Duration, wall time.Time) {
 func (l *Limiter) acquireLocal(ctx context.Context, limits *hostlimit.Limits, key string, floor time.Duration) (hostlimit.Lease, error) {
 	c := l.caller(ctx)
 	for {
-		l.mu.Lock()
-		now, out := l.now(), l.outage
-		if out == nil || l.closed {
-			l.mu.Unlock()
+		out := l.outageOf(key)
+		if out == nil {
 			return l.Acquire(ctx, key, floor)
 		}
+		l.mu.Lock()
+		now, over := l.now(), l.partition(key).over
 		wait, blocked := l.host(key).gate(now)
 		l.mu.Unlock()
 		if now+wait > c.limit {
 			return nil, &hostlimit.Error{Key: key, RetryAt: l.base.Add(now + wait), Err: l.rules.TooLate(c.byContext, blocked)}
 		}
 		var shared contexts.Wait
-		shared.Under(ctx, out.over.Done(), nil)
+		shared.Under(ctx, over.Done(), nil)
 		var inner hostlimit.Lease
 		err := contexts.Sleep(&shared, wait)
 		if err == nil && wait <= 0 { // else it looks again
 			inner, err = out.hosts.Acquire(&shared, key, times(floor, l.conf.Processes))
 		}
 		shared.End()
-		if err != nil && (out.over.Err() == nil || ctx.Err() != nil) {
+		if err != nil && (over.Err() == nil || ctx.Err() != nil) {
 			return nil, err
 		}
 		if inner != nil {
-			if t := l.lendLocal(out, key, limits, inner, now-c.arrived); t != nil {
+			if t := l.lendLocal(over, key, limits, inner, now-c.arrived); t != nil {
 				return t, nil
 			}
 			inner.Release() // the server is back, and decides; or others have taken the last place
 		}
 	}
+}
+
+// outageOf returns what paces the requests for key; nil: the server, or nothing starts any more.
+func (l *Limiter) outageOf(key string) *outage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if over := l.partition(key).over; over == nil || over.Err() != nil {
+		return nil
+	}
+	return l.outage
 }
 
 // looking is the time between two looks at what has no known end.
@@ -129,10 +139,10 @@ func (h *host) gate(now time.Duration) (wait time.Duration, blocked bool) {
 
 // lendLocal books a turn that this process gave itself, so that the server hears of it when it is
 // back; nil if it is back, or there is no place in MaxInFlight.
-func (l *Limiter) lendLocal(out *outage, key string, limits *hostlimit.Limits, inner hostlimit.Lease, waited time.Duration) *lease {
+func (l *Limiter) lendLocal(over context.Context, key string, limits *hostlimit.Limits, inner hostlimit.Lease, waited time.Duration) *lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.outage != out || l.isFull() {
+	if over.Err() != nil || l.isFull() {
 		return nil
 	}
 	h, now := l.host(key), l.now()
@@ -144,14 +154,11 @@ func (l *Limiter) lendLocal(out *outage, key string, limits *hostlimit.Limits, i
 }
 
 // nextLocal is Next while the server is away.
-func (l *Limiter) nextLocal(ctx context.Context, key string, floor time.Duration) (time.Time, error) {
+func (l *Limiter) nextLocal(ctx context.Context, out *outage, key string, floor time.Duration) (time.Time, error) {
 	l.mu.Lock()
-	out, now := l.outage, l.now()
+	now := l.now()
 	wait, _ := l.host(key).gate(now)
 	l.mu.Unlock()
-	if out == nil {
-		return l.Next(ctx, key, floor)
-	}
 	next, err := out.hosts.Next(ctx, key, times(floor, l.conf.Processes))
 	if at := l.base.Add(now + wait); next.Before(at) {
 		next = at

@@ -33,15 +33,17 @@ type partition struct {
 
 	clock  serverClock
 	guard  guard
-	lead   time.Duration // how long a reply is under way
-	called time.Duration // when the last call was sent
-	beaten time.Duration // when the last one with a sign of life was sent; 0: at once
-	heard  time.Duration // when the last one that the server has had was sent
-	calls  int           // under way
-	atRisk int           // hosts of which this process knows something
-	inUse  int           // those of them with requests in flight
-	waits  int           // hosts with requests that wait
-	down   error         // why the server can't be reached; nil: it can
+	lead   time.Duration   // how long a reply is under way
+	called time.Duration   // when the last call was sent
+	beaten time.Duration   // when the last one with a sign of life was sent; 0: at once
+	heard  time.Duration   // when the last one that the server has had was sent
+	calls  int             // under way
+	atRisk int             // hosts of which this process knows something
+	inUse  int             // those of them with requests in flight
+	waits  int             // hosts with requests that wait
+	down   error           // why the server can't be reached; nil: it can
+	over   context.Context // done when it can again, or nothing starts any more; nil: it always could
+	end    context.CancelFunc
 }
 
 // An op is an operation of step.lua on a host.
@@ -468,9 +470,10 @@ func (l *Limiter) await(ctx context.Context, h *host, send func(answered chan re
 // lost and back note a change; the caller calls tell after it has left mu.
 func (p *partition) lost(err error) {
 	l := p.l
-	if p.down == nil && !l.closed {
+	if p.down == nil {
+		p.over, p.end = context.WithCancel(l.open)
 		l.down++
-		if l.down == 1 {
+		if l.down == 1 && !l.closed {
 			l.events = append(l.events, Event{Time: time.Now(), Server: l.server, Err: err, Local: l.alone})
 			// Another version of this package, or something else, may have written the keys.
 			if why := err.Error(); l.alone && !strings.Contains(why, "BADVERSION ") && !strings.Contains(why, "BADKEY ") {
@@ -486,13 +489,11 @@ func (p *partition) back() {
 		return
 	}
 	p.down = nil
+	p.end()
 	l := p.l
 	l.down--
 	if l.down == 0 {
-		if l.outage != nil {
-			l.outage.end()
-			l.outage = nil
-		}
+		l.outage = nil
 		l.events = append(l.events, Event{Time: time.Now(), Server: l.server, Local: l.alone})
 	}
 	p.restore(l.alone)

@@ -149,12 +149,13 @@ type Limiter struct {
 	promise    string    // what all processes should have in common, see hello.go
 	ctx        context.Context
 	cancel     context.CancelFunc
+	open       context.Context // done when nothing starts any more, after Drain or Close
+	drain      context.CancelFunc
 	wg         sync.WaitGroup // every goroutine
 	ended      chan struct{}  // closed when all have, after Close
 
 	mu        sync.Mutex // never held across a wait
 	closed    bool
-	draining  bool                           // no request starts any more
 	id        string                         // what the server calls all that is under the prefix; "": it wasn't asked yet
 	numbers   *simplelru.LRU[string, uint64] // host.seq of hosts that were forgotten
 	seq       uint64
@@ -247,9 +248,7 @@ func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, 
 		complete.MaxInFlight = max(1, complete.MaxInFlight/c.Processes)
 	}
 
-	if c.Prefix == "" {
-		c.Prefix = defaultPrefix
-	}
+	c.Prefix = cmp.Or(c.Prefix, defaultPrefix)
 	if c.Name == "" {
 		machine, _ := os.Hostname() // without a name the number is left
 		c.Name = machine + ":" + strconv.Itoa(os.Getpid())
@@ -291,6 +290,7 @@ func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, 
 		l.parts = append(l.parts, &partition{l: l, tag: "{" + strconv.Itoa(i) + "}", guard: guard{late: firstLate}})
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.open, l.drain = context.WithCancel(l.ctx)
 	return l, nil
 }
 
@@ -391,10 +391,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 	if err == nil {
 		return t, nil
 	}
-	l.mu.Lock()
-	alone := l.outage != nil && errors.Is(err, ErrUnavailable)
-	l.mu.Unlock()
-	if alone {
+	if l.outageOf(key) != nil && errors.Is(err, ErrUnavailable) {
 		return l.acquireLocal(ctx, limits, key, floor)
 	}
 	return nil, err
@@ -405,7 +402,7 @@ func (l *Limiter) closes(key string) error {
 	switch {
 	case l.closed:
 		return ErrClosed
-	case l.draining:
+	case l.open.Err() != nil:
 		return drained(key)
 	}
 	return nil
@@ -427,13 +424,14 @@ func (l *Limiter) Next(ctx context.Context, key string, floor time.Duration) (ti
 		ahead := time.Duration(max(0, len(h.waiters)-1)) * least // one or two of them are on the server
 		at = max(h.p.clock.surely(number(r.answer[0]), r.received)+ahead, h.refusals.Until, r.received)
 	})
+	out := l.outageOf(key)
 	switch {
 	case err == nil:
 		return l.base.Add(at), nil
 	case ctx.Err() != nil || errors.Is(err, ErrClosed):
 		return time.Time{}, err
-	case l.alone:
-		return l.nextLocal(ctx, key, floor)
+	case out != nil:
+		return l.nextLocal(ctx, out, key, floor)
 	}
 	return time.Time{}, unavailable(key, err)
 }
