@@ -77,11 +77,11 @@ const mostRank = 1 << 40
 // caller returns what ctx says of an Acquire that begins now.
 func (l *Limiter) caller(ctx context.Context) caller {
 	now := l.now()
-	c := caller{arrived: now, limit: now + min(l.complete.MaxWait, longest), watcher: l.rules.Watcher(ctx)}
+	rank := int64(max(min(l.rules.Priority(ctx), 1<<30), -1<<30))
+	c := caller{arrived: now, limit: now + min(l.complete.MaxWait, longest), rank: rank, watcher: l.rules.Watcher(ctx)}
 	if t, ok := ctx.Deadline(); ok && now+time.Until(t) < c.limit {
 		c.limit, c.byContext = max(now+time.Until(t), 1), true
 	}
-	c.rank = int64(max(min(l.rules.Priority(ctx), 1<<30), -1<<30))
 	return c
 }
 

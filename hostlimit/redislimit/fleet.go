@@ -45,9 +45,6 @@ func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
 			return err
 		}
 	}
-	if d == 0 {
-		return nil
-	}
 	// Requests that were let go just before start within their window or not at all.
 	return contexts.Sleep(ctx, min(d, horizon+maxGuard))
 }

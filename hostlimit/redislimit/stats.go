@@ -39,14 +39,13 @@ func (l *Limiter) Stats() Stats {
 	s := l.stats
 	s.Refused = maps.Clone(s.Refused)
 	for _, h := range l.hosts {
-		s.InFlight += len(h.leases)
 		s.Waiting += len(h.waiters)
 	}
 	for _, p := range l.parts {
 		s.Latency = max(s.Latency, p.lead)
 		s.Guard = max(s.Guard, p.guard.allow(min(p.clock.uncertainty(l.now()), 2*p.lead)))
 	}
-	s.Down = l.down > 0
+	s.InFlight, s.Down = l.inFlight, l.down > 0
 	return s
 }
 

@@ -48,8 +48,7 @@ func number(v any) int64 {
 
 // duration reads a number of microseconds.
 func duration(v any) time.Duration {
-	const most = int64(1 << 52)
-	return time.Duration(min(max(number(v), -most), most)) * time.Microsecond
+	return time.Duration(min(max(number(v), -1<<52), 1<<52)) * time.Microsecond
 }
 
 func text(v any) string {
