@@ -18,15 +18,15 @@ type change struct {
 	h    *host
 	make func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect
 
-	lease  *lease           // nil: a person's
-	served bool             // the outcome is a success
-	adapt  []any            // arguments of outcome that move the delay by response times; nil: none
-	act    int              // 1: a person blocks the host; 2: a person clears it
-	slots  int              // number of slots of the host
-	until  time.Duration    // end of the block as this process knows it, to which it keeps until the server has answered; 0: none
-	effect hostlimit.Effect // as computed last
-	latest time.Duration    // no request that was granted before the change can start after it
-	done   chan reply       // receives the reply to the change
+	lease  *lease             // nil: a person's
+	served bool               // the outcome is a success
+	adapt  []any              // arguments of outcome that move the delay by response times; nil: none
+	act    int                // 1: a person blocks the host; 2: a person clears it
+	slots  int                // number of slots of the host
+	will   hostlimit.Refusals // with the block that holds here until the server has answered, if Until > 0
+	effect hostlimit.Effect   // as computed last
+	latest time.Duration      // no request that was granted before the change can start after it
+	done   chan reply         // receives the reply to the change
 }
 
 // newest is Turn.Last: what args returns tells the server to set the number, which is a time.
@@ -78,8 +78,8 @@ func (c *change) args(now time.Duration) []any {
 // answered handles the reply of outcome.
 func (c *change) answered(at reply) {
 	h := c.h
-	switch at.fate {
-	case did:
+	switch {
+	case at.fate == did:
 		i := newHostInfo(at.answer[2:])
 		h.learn(i, at)
 		c.adapt = nil // that is done
@@ -100,16 +100,13 @@ func (c *change) answered(at reply) {
 		if c.act > 0 && (c.effect.Blocked || c.effect.Cleared) {
 			h.note(at, c.act == 1)
 		}
-	case broken:
-	default:
-		if c.lease != nil {
-			return // it is sent again
-		}
+	case at.fate != broken && c.lease != nil:
+		return // it is sent again
 	}
 	if h.changes = h.changes[1:]; len(h.changes) > 0 {
 		h.write(h.changes[0])
 	}
-	if c.act == 2 || c.until > 0 && !c.effect.Blocked {
+	if c.act == 2 || c.will.Until > 0 && !c.effect.Blocked {
 		h.askAgain() // nothing holds them any more
 	}
 	c.done <- at
@@ -125,25 +122,26 @@ const observing = time.Second
 // process keeps to until it has.
 func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	if t.local != nil {
-		return t.local.Observe(o)
+		e := t.local.Observe(o)
+		e.StateErr = cmp.Or(e.StateErr, t.l.save(context.WithoutCancel(t.l.ctx), t.h.key))
+		return e
 	}
 	c, e := t.observe(o)
 	if c == nil {
 		return e
 	}
-	timer := time.NewTimer(observing)
+	timer, last := time.NewTimer(observing), time.Duration(0)
 	defer timer.Stop()
 	select {
 	case r := <-c.done:
-		if r.fate != did {
-			break
+		if r.fate == did {
+			e, last = c.effect, c.latest
 		}
-		e = c.effect
-		e.StateErr = cmp.Or(e.StateErr, t.l.save(context.WithoutCancel(t.l.ctx), t.h.key))
-		// Requests that were let go just before start within their window or not at all.
-		_ = contexts.Sleep(context.Background(), min(c.latest-t.l.now(), observing))
 	case <-timer.C:
 	}
+	e.StateErr = cmp.Or(e.StateErr, t.l.save(context.WithoutCancel(t.l.ctx), t.h.key))
+	// Requests that were let go just before start within their window or not at all.
+	_ = contexts.Sleep(context.Background(), min(last-t.l.now(), observing))
 	return e
 }
 
@@ -197,7 +195,7 @@ func (t *lease) observe(o hostlimit.Outcome) (wait *change, e hostlimit.Effect) 
 	if s.Blocks(now) {
 		will.Until = l.base.Add(s.Until)
 		if will.Blocked {
-			c.until = s.Until
+			c.will = s
 		}
 	}
 	if s.Alone && (will.Blocked || !was.Alone) && t.began > h.blocked {

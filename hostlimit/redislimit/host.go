@@ -51,6 +51,7 @@ type host struct {
 	recalled bool
 	saved    hostlimit.Refusals
 	savedAt  time.Duration
+	retryAt  time.Duration // no Update before, but for news, as the last one has failed
 	storing  chan struct{} // full while a call of the Store is under way; nil: there is no Store
 
 	opens  time.Duration // no start before, by Config.Windows
@@ -132,7 +133,7 @@ func newHostInfo(a []any) hostInfo {
 // because a person may have lifted a block; but what it may have lost stays until restore has
 // reported it.
 func (h *host) learn(i hostInfo, at reply) {
-	clock, now, s := &h.p.clock, at.received, h.refusals
+	clock, now, s, was := &h.p.clock, at.received, h.refusals, h.refusals.Until
 	restoring := h.p.restoring > 0
 	h.asOf = at.server
 	if !restoring || i.version > h.version {
@@ -153,7 +154,6 @@ func (h *host) learn(i hostInfo, at reply) {
 			s.Learned = i.learned
 		}
 	}
-	was := h.refusals.Until
 	s.Until = was
 	until, lifted := clock.surely(i.until, now), i.until <= at.server
 	if (lifted || i.until != h.until) && !(restoring && was > until) {
@@ -202,7 +202,7 @@ func (h *host) first() (at time.Duration, blocked bool) {
 // presumed is the end of the blocks by outcomes of which the server may not know yet; 0: none.
 func (h *host) presumed() (until time.Duration) {
 	for _, c := range h.changes {
-		until = max(until, c.until)
+		until = max(until, c.will.Until)
 	}
 	return until
 }
@@ -285,7 +285,7 @@ func (h *host) restore(now time.Duration, all bool) {
 	h.p.add(op{
 		name: "restore", h: h,
 		build: func(now time.Duration) []any {
-			last := int64(-1 << 50) // never
+			last := int64(-1 << 52) // never, on any clock
 			if h.started {
 				last = micros(h.last - now)
 			}

@@ -18,14 +18,16 @@ import (
 //	when                                  what
 //	the first Acquire of a host           reads the Store, and sends its debt to the server (recall)
 //	Observe, Block, Clear                 save what they have changed before they return
-//	a heartbeat                           saves what other processes have changed
+//	a heartbeat                           saves what other processes have changed, or an Update couldn't
 //
 // The server merges the debts of all processes, so what is saved replaces the debt in the Store. It
 // takes nothing from the Store for a host whose block was lifted since (field k of step.lua). The
 // fields of a host are guarded by the Limiter's mu, but Store.Update is never called under it.
 
-// easing is how often a delay that has only become shorter is saved.
-const easing = time.Minute
+const (
+	easing   = time.Minute      // between two Updates for a delay that has only become shorter
+	retrying = 10 * time.Second // after an Update that failed
+)
 
 // unsaved reports whether the Store lacks something of h. The end of a block moves a little as the
 // server's clock becomes known better.
@@ -33,12 +35,20 @@ func (h *host) unsaved(now time.Duration) bool {
 	if h.l.conf.Limits.Store == nil {
 		return false
 	}
-	is, was := &h.refusals, &h.saved
-	if is.Row != was.Row || is.Unsure != was.Unsure || is.Bans != was.Bans || (is.Until-was.Until).Abs() > time.Second && max(is.Until, was.Until) > now ||
-		is.Until > now && is.Cause != was.Cause {
-		return true
+	is, was := h.owing(), &h.saved
+	return is.Row != was.Row || is.Unsure != was.Unsure || is.Bans != was.Bans || (is.Until-was.Until).Abs() > time.Second && max(is.Until, was.Until) > now ||
+		is.Until > now && is.Cause != was.Cause || is.Learned > was.Learned || is.Learned < was.Learned && now-h.savedAt >= easing
+}
+
+// owing returns what the Store is to have of h, also what the server may not know yet.
+func (h *host) owing() hostlimit.Refusals {
+	is := h.refusals
+	for _, c := range h.changes {
+		if c.will.Until > is.Until {
+			is = c.will
+		}
 	}
-	return is.Learned > was.Learned || is.Learned < was.Learned && now-h.savedAt >= easing
+	return is
 }
 
 // claim returns the host of key when no other call of the Store for it is under way. Its caller
@@ -75,10 +85,7 @@ func (l *Limiter) save(ctx context.Context, key string) error {
 		return err
 	}
 	defer func() { <-h.storing }()
-	now, wall, is, due := l.now(), time.Now(), h.refusals, h.unsaved(l.now())
-	if due {
-		h.saved, h.savedAt = is, now
-	}
+	now, wall, is, due := l.now(), time.Now(), h.owing(), h.unsaved(l.now())
 	l.mu.Unlock()
 	if !due {
 		return nil
@@ -92,6 +99,11 @@ func (l *Limiter) save(ctx context.Context, key string) error {
 		}
 		return d
 	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h.retryAt = now + retrying; err == nil {
+		h.saved, h.savedAt, h.retryAt = is, now, 0
+	}
 	return err
 }
 
@@ -102,7 +114,7 @@ func (l *Limiter) keepAll() {
 		var unsaved []*host
 		l.mu.Lock()
 		for _, h := range l.hosts {
-			if h.unsaved(l.now()) {
+			if now := l.now(); h.unsaved(now) && (last || now >= h.retryAt) {
 				unsaved = append(unsaved, h)
 			}
 		}
@@ -125,7 +137,7 @@ func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limi
 		return err
 	}
 	defer func() { <-h.storing }()
-	known := h.recalled || l.closed
+	known := h.recalled || l.closed || l.now() < h.retryAt
 	l.mu.Unlock()
 	if known {
 		return nil
@@ -133,9 +145,9 @@ func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limi
 	debt, err := l.update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt { return d })
 	left := ctx.Err()
 	l.mu.Lock()
-	owed := left == nil && h.recall(debt, limits)
+	owed := left == nil && err == nil && h.recall(debt, limits)
 	if err != nil {
-		h.stateErr = err
+		h.stateErr, h.retryAt = err, l.now()+retrying
 	}
 	is, tell := h.saved, owed && h.p.down == nil
 	l.mu.Unlock()
@@ -155,7 +167,7 @@ func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limi
 	}
 	left = ctx.Err()
 	l.mu.Lock()
-	h.recalled = left == nil && !owed
+	h.recalled = left == nil && err == nil && !owed
 	l.mu.Unlock()
 	return left
 }

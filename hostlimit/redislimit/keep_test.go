@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -218,4 +219,100 @@ func TestWhatIsBeingSavedIsWaitedFor(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// saved returns what a directory has of key.
+func saved(t *testing.T, dir, key string) hostlimit.Debt {
+	t.Helper()
+	d, err := hostlimit.Dir(dir).Update(t.Context(), key, func(d hostlimit.Debt) hostlimit.Debt { return d })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// TestABlockIsKeptWithoutTheServer: it is on the disk when Observe returns, also where this process
+// goes on by itself.
+func TestABlockIsKeptWithoutTheServer(t *testing.T) {
+	t.Parallel()
+	for name, failure := range map[string]Failure{"FailClosed": FailClosed, "FailLocal": FailLocal} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, dir := ownServer(t), t.TempDir()
+			l, err := newLimiter(Config{
+				Client: impatient(t, s.Addr), Failure: failure, Processes: 1,
+				Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, Store: hostlimit.Dir(dir)},
+			}, 0, time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			turn := acquire(t, l, "a.example", 0)
+			s.Kill()
+			if failure == FailLocal {
+				turn.Release()
+				turn = acquire(t, l, "a.example", 0)
+			}
+			turn.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
+			if d := saved(t, dir, "a.example"); time.Until(d.BlockedUntil) < 50*time.Minute || d.Refusals != 1 || d.Cause != "status 429" {
+				t.Errorf("on the disk: %+v", d)
+			}
+			turn.Release()
+		})
+	}
+}
+
+// A faultyStore fails so often.
+type faultyStore struct {
+	hostlimit.Store
+	fails *atomic.Int64
+}
+
+func (s faultyStore) Update(ctx context.Context, key string, change func(hostlimit.Debt) hostlimit.Debt) (hostlimit.Debt, error) {
+	if s.fails.Add(-1) >= 0 {
+		return hostlimit.Debt{}, errors.New("no space left on device")
+	}
+	return s.Store.Update(ctx, key, change)
+}
+
+// TestAStoreThatFailedIsAskedAgain: what it couldn't save is saved later, and what it couldn't read is
+// read later.
+func TestAStoreThatFailedIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	s, dir := ownServer(t), t.TempDir()
+	store := faultyStore{hostlimit.Dir(dir), new(atomic.Int64)}
+	begin := func(prefix string) *Limiter {
+		l, err := newLimiter(Config{
+			Client: newClient(t, s), Prefix: prefix, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, MaxWait: time.Minute, Store: store},
+		}, 0, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		return l
+	}
+	first := begin("first:")
+	turn := acquire(t, first, "a.example", 0)
+	store.fails.Store(1)
+	if e := turn.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour}); e.StateErr == nil {
+		t.Errorf("Effect = %+v", e)
+	}
+	turn.Release()
+	retry := func(l *Limiter) { // as if the pause after a failure were over
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.host("a.example").retryAt = 0
+	}
+	retry(first)
+	eventually(t, 10*heartbeat, "the block is on the disk", func() bool {
+		return time.Until(saved(t, dir, "a.example").BlockedUntil) > 50*time.Minute
+	})
+
+	second := begin("second:")
+	store.fails.Store(1)
+	acquire(t, second, "a.example", 0).Release() // the disk can't be read
+	held := acquire(t, second, "b.example", 0)   // keeps the process busy
+	defer held.Release()
+	retry(second)
+	refused(t, second, "a.example")
 }
