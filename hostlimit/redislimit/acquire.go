@@ -233,12 +233,11 @@ func (t *lease) answered(at reply) {
 	}
 	defer t.signal()
 	h, now, a := t.h, at.received, at.answer
-	switch at.fate {
-	case did:
-	case stale:
+	switch {
+	case at.fate == stale:
 		t.phase, t.next = waiting, 1
 		return
-	default:
+	case at.fate != did:
 		t.refuse(unavailable(h.key, at.err))
 		return
 	}
@@ -377,7 +376,7 @@ func (t *lease) askAgain() {
 // seen the host refuse since t was let go, or in that instant.
 func (t *lease) window(now time.Duration) (at time.Duration, valid bool) {
 	h, p, g := t.h, t.h.p, &t.granted
-	if g.gen != p.gen || p.stepped || g.heard.received <= h.blocked || h.presumed() > now {
+	if g.gen != p.gen || p.stepped != 0 || g.heard.received <= h.blocked || h.presumed() > now {
 		return 0, false
 	}
 	at = p.clock.surely(g.at, now)
@@ -504,12 +503,11 @@ func (t *lease) giveBack() {
 // meanwhile.
 func (t *lease) takePlace() bool {
 	l := t.l
-	switch {
-	case t.holds:
-		return true
-	case !l.isFull():
+	if !t.holds && !l.isFull() {
 		l.inFlight++
 		t.holds = true
+	}
+	if t.holds {
 		return true
 	}
 	t.giveBack()

@@ -27,8 +27,8 @@ type partition struct {
 	timer *time.Timer
 
 	gen       string        // what the server calls its present state
-	genSent   time.Duration // when the call was sent that told so
-	stepped   bool          // tell the server, until it has another generation, that its clock jumped
+	genSince  time.Duration // when that was heard; a reply to a call of before says nothing about it
+	stepped   time.Duration // step of its clock, of which the server is told until gen changes
 	restoring int           // restore operations that weren't answered
 
 	clock  serverClock
@@ -189,7 +189,7 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 		beat = "-"
 	}
 	list := []any{[]any{
-		l.conf.Prefix + "push:", !l.cluster, p.gen, p.stepped, notAfter, micros(l.quarantine),
+		l.conf.Prefix + "push:", !l.cluster, p.gen, micros(p.stepped), notAfter, micros(l.quarantine),
 		micros(guard), micros(p.lead), micros(p.early() + horizon - early), micros(claim), micros(l.complete.LeaseTTL), micros(l.rules.Backoff().Forgive),
 		l.hours, l.proc, beat, promise, micros(l.dead), spread, c.number,
 	}}
@@ -360,19 +360,22 @@ func (r *reply) read(answer any, server string) {
 // reply promises holds: it doesn't if a reply of a later generation has overtaken it, or if the
 // server's clock has jumped.
 func (p *partition) learn(sent time.Duration, r reply, gen string) bool {
-	if gen != p.gen && sent < p.genSent {
+	if gen != p.gen && sent < p.genSince {
 		return false
 	}
 	slip := p.clock.learn(sent, r.received, r.server)
 	late := max(r.received-p.clock.earliest(r.server, r.received), 0)
 	p.lead += (min(late, 4*maxGuard) - p.lead) / 8
+	first, changed, jumped := p.gen == "", gen != p.gen, slip.Abs() > slewed
+	if changed {
+		p.gen, p.genSince, p.stepped = gen, p.l.now(), 0
+	}
+	if jumped && !(changed && strings.HasPrefix(gen, "s")) { // else it was told by another process
+		p.stepped += slip // a reply of before may come later
+	}
 	switch {
-	case gen != p.gen:
-		first := p.gen == ""
-		p.gen, p.genSent, p.stepped = gen, p.l.now(), false
-		if first && !p.l.alone {
-			break // all that is known was told by this server
-		}
+	case changed && first && !p.l.alone: // all that is known was told by this server
+	case changed:
 		if sent > p.l.allCalled { // its node may have lost the other partitions as well
 			for _, q := range p.l.parts {
 				if q != p && q.atRisk+q.waits > 0 {
@@ -381,11 +384,12 @@ func (p *partition) learn(sent time.Duration, r reply, gen string) bool {
 			}
 			p.l.allCalled = p.l.now()
 		}
-		p.l.stats.Quarantines++
+		if !first {
+			p.l.stats.Quarantines++
+		}
 		p.l.askAgain(p)
 		p.restore(true)
-	case slip > slewed || slip < -slewed:
-		p.stepped = true
+	case jumped:
 		p.send() // tells the server
 		return false
 	case slip != 0:

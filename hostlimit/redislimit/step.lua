@@ -33,8 +33,9 @@
 --   e        stamp of the latest start that has ended
 --   X        turns whose slots were taken back, until a GO tells of them: {process, number of the start}
 --   sv, bg   successes since bg: the first start, the last lesson, or the start after an idle time
---   k        until when it is remembered that a block was lifted, which a Store may still have
+--   k        until when it is remembered that a block was lifted, which a Store or a client may still have
 --   g        generation of the turns
+--   s        the generation's s when these times were written
 --   lc       when their processes were last looked for
 --   L        turns, see below, in the order in which they go
 --   P, O     of each process that has called since t, and in the time before: the number of its last call
@@ -95,6 +96,7 @@ end
 --   x      until when it is kept
 --   m      processes that live
 --   p, pd  end and length of a pause that a person has ordered
+--   s      sum of the steps of the clock, as far as they are known
 local gen, unsaved
 do
 	local raw = redis.pcall('GET', KEYS[1])
@@ -120,27 +122,29 @@ do
 	elseif gen.v ~= VERSION then
 		return redis.error_reply('BADVERSION ' .. KEYS[1] .. ' is of version ' .. tostring(gen.v) .. ', this process speaks ' .. VERSION)
 	end
-	local why
+	gen.s = gen.s or 0
+	local why, shift
 	if not gen.id or now - gen.chk >= SECOND / 10 or now < gen.chk then
 		-- INFO costs more than the rest of a step, hence at most every 100 ms: a server that has lost
 		-- what it stored takes longer to be back. Where
 		-- an ACL forbids it, restarts from a dump can't be seen.
 		local info = redis.pcall('INFO', 'server')
 		local run = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '?'
-		if not gen.id or gen.run ~= run then
+		if now < gen.chk then
+			why, shift = 's', now - gen.chk -- also that of another server, after a failover
+		elseif not gen.id or gen.run ~= run then
 			why = 'r'
-		elseif now < gen.chk then
-			why = 's'
 		end
 		gen.run = run
 		unsaved = true
 	end
-	if STEPPED and GEN == gen.id then why = 's' end
+	if STEPPED ~= 0 and GEN == gen.id then why, shift = 's', STEPPED end
 	if why then
 		gen.id, gen.q, gen.x = why .. string.format('%.0f', now), now + QUARANTINE, 0
 		if why == 's' then
 			redis.call('DEL', KEYS[2])
-			if gen.p then gen.p = min(gen.p, now + gen.pd) end
+			gen.s = gen.s + shift
+			if gen.p then gen.p = min(gen.p + shift, now + gen.pd) end
 		end
 		if not ALONE then redis.call('PUBLISH', CHANNEL .. 'all', KEYS[1]) end
 		unsaved = true
@@ -192,7 +196,7 @@ end
 -- Where processes that can't reach this server go on by themselves, those that can leave them their share.
 local SHARE = SPREAD > gen.m and SPREAD / max(gen.m, 1) or 1
 
-local defaults = {__index = {a = 0, pa = 0, l = 0, pl = 0, b = 0, bs = 0, f = 0, al = false, ad = 0, k = 0, le = 0, ea = 0, n = 0, sv = 0, bg = 0,
+local defaults = {__index = {a = 0, pa = 0, l = 0, pl = 0, b = 0, bs = 0, f = 0, al = false, ad = 0, k = 0, le = 0, ea = 0, n = 0, sv = 0, bg = 0, s = 0,
 	v = 0, rv = 0, lc = 0, e = 0, t = 0, lo = '', pr = '', g = '', c = '', R = ''}}
 local hosts, keys, failed = {}, {}, {} -- states by number, their keys, and why nothing is done to a host
 
@@ -304,12 +308,17 @@ local function load(i)
 		h.L = {}
 		set(h, 'pr', '')
 		set(h, 'lo', '')
-		if h.g ~= '' and string.sub(gen.id, 1, 1) == 's' then
-			-- These times were told by another clock. The clients bring theirs along.
-			for _, k in ipairs({'a', 'pa', 'l', 'pl', 'b', 'bs', 'bg', 'ea', 'lc', 'k', 'e', 't'}) do set(h, k, 0) end
-			if h.al then set(h, 'b', now) end
-		end
 		h.g = gen.id
+	end
+	if h.s ~= gen.s then
+		-- These times were told by another clock. Where a process has slept, which looks the same, what
+		-- is owed gets no longer than it was at first.
+		for _, times in ipairs({{'l', 'a'}, {'pl', 'pa'}, {'bs', 'b', 'k'}}) do
+			local by = min(gen.s - h.s, now - h[times[1]])
+			for _, k in ipairs(times) do set(h, k, h[k] > 0 and h[k] + by or 0) end
+		end
+		for _, k in ipairs({'bg', 'ea', 'lc', 'e', 't'}) do set(h, k, 0) end
+		set(h, 's', gen.s)
 	end
 	for j = #h.L, 1, -1 do
 		local r = h.L[j]
@@ -741,6 +750,7 @@ end
 function ops.restore(h, all, a, l, leases, b, cause, al, f, le, ea, v, R, served, since)
 	later(h, now + l, now + a)
 	if all then
+		if h.k >= now and v <= h.rv then b, al, f = 0, false, 0 end -- that was lifted since
 		if b > 0 or al then -- over, but with a probe to come
 			if now + b > h.b then set(h, 'c', cause) end
 			set(h, 'b', max(h.b, now + b))
