@@ -25,7 +25,7 @@ func (l *Limiter) beat() {
 		now := l.now()
 		l.sweep(now)
 		if !l.conf.Operator && l.listening && l.down == 0 && (l.helloed == 0 || now-l.helloed >= greeting) {
-			l.helloed = now
+			l.helloed, l.before, l.others = now, l.others, make(map[string]string)
 			l.parts[0].addAlong(l.hello(l.parts[0], "all", false))
 		}
 		var idle []*partition

@@ -69,9 +69,10 @@ func differs(name, theirs, ours string) string {
 }
 
 // hello is an operation that publishes what l promises on the channel of a process, or of "all".
-// With check it also does what other operations need the server's permission for.
+// With check it also does what other operations need the server's permission for. Without, that to
+// all is sent until the server has had it: the first call of a process does nothing.
 func (l *Limiter) hello(p *partition, to string, check bool) op {
-	return op{name: "hello", h: &host{l: l, p: p}, args: []any{to, pack(l.proc, l.conf.Name, l.promise), check}}
+	return op{name: "hello", h: &host{l: l, p: p}, args: []any{to, pack(l.proc, l.conf.Name, l.promise), check}, owed: to == "all" && !check}
 }
 
 // greeted takes in a hello, to all or to this process.
@@ -80,15 +81,15 @@ func (l *Limiter) greeted(f []any, toAll bool) {
 	switch {
 	case id == l.proc:
 		l.echoed = l.now()
-	case d == "":
-		delete(l.others, id)
-	default:
+	case d != "":
 		if toAll && !l.closed {
 			l.parts[0].add(l.hello(l.parts[0], id, false))
 		}
-		if l.others[id] != d && len(l.others) < mostOthers {
+		if len(l.others) < mostOthers {
+			if l.others[id] == "" && l.before[id] == "" {
+				l.events = append(l.events, Event{Time: time.Now(), Server: l.server, Differs: d})
+			}
 			l.others[id] = d
-			l.events = append(l.events, Event{Time: time.Now(), Server: l.server, Differs: d})
 		}
 	}
 }

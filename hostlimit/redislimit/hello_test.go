@@ -138,3 +138,74 @@ func anys(list []string) (all []any) {
 	}
 	return all
 }
+
+// TestAProcessThatBeginsQuietlySaysHello: it calls the server for the first time when its heartbeat
+// has begun.
+func TestAProcessThatBeginsQuietlySaysHello(t *testing.T) {
+	t.Parallel()
+	s := ownServer(t)
+	var seen [2]events
+	for i := range 2 {
+		l, err := newLimiter(Config{
+			Client: newClient(t, s), OnFailure: seen[i].add, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Duration(i+1) * time.Millisecond}},
+		}, 0, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		time.Sleep(2 * heartbeat) // reads its configuration
+		acquire(t, l, "a.example", 0).Release()
+	}
+	for i := range 2 {
+		if e := seen[i].await(t, 1); !strings.Contains(e.Differs, "Delay.Min") {
+			t.Errorf("process %d: %+v", i, e)
+		}
+	}
+}
+
+// TestProcessesThatHaveGoneAreForgotten, and leave room for others to be reported.
+func TestProcessesThatHaveGoneAreForgotten(t *testing.T) {
+	t.Parallel()
+	var seen events
+	l := newFleet(t, shared, Config{OnFailure: seen.add}, 1)[0]
+	settle(t, l, "a.example")
+	eventually(t, 5*time.Second, "a hello", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.helloed > 0
+	})
+	greet := func(from, to int) {
+		l.mu.Lock()
+		for i := from; i < to; i++ {
+			l.greeted([]any{fmt.Sprint("process ", i), "old", "Concurrency 77"}, false)
+		}
+		l.mu.Unlock()
+		l.tell()
+	}
+	next := func() { // as if the time between two hellos were over
+		l.mu.Lock()
+		l.helloed = 0
+		l.mu.Unlock()
+		eventually(t, 5*time.Second, "a hello", func() bool {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.helloed > 0
+		})
+	}
+	greet(0, mostOthers+5)
+	next()
+	greet(0, 1) // the only one that answers
+	next()
+	l.mu.Lock()
+	n := len(l.others) + len(l.before)
+	l.mu.Unlock()
+	if n != 1 {
+		t.Errorf("%d processes are remembered", n)
+	}
+	greet(100, 101)
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	if len(seen.list) != mostOthers+1 {
+		t.Errorf("%d events", len(seen.list))
+	}
+}

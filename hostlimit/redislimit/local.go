@@ -153,25 +153,11 @@ func (l *Limiter) lendLocal(over context.Context, key string, limits *hostlimit.
 	return t
 }
 
-// nextLocal is Next while the server is away.
-func (l *Limiter) nextLocal(ctx context.Context, out *outage, key string, floor time.Duration) (time.Time, error) {
-	l.mu.Lock()
-	now := l.now()
-	wait, _ := l.host(key).gate(now)
-	l.mu.Unlock()
-	next, err := out.hosts.Next(ctx, key, times(floor, l.conf.Processes))
-	if at := l.base.Add(now + wait); next.Before(at) {
-		next = at
-	}
-	return next, err
-}
-
 // share divides the limits by the number of processes.
 func share(c hostlimit.Config, processes int) hostlimit.Config {
 	all := shareOf(hostlimit.Limits{Concurrency: c.Concurrency, Delay: c.Delay}.WithDefaults(), processes)
 	c.Concurrency, c.Delay = all.Concurrency, all.Delay
-	c.MaxInFlight = 0 // the Limiter counts
-	c.Store = nil     // and keeps
+	c.MaxInFlight, c.Store = 0, nil // the Limiter counts, and keeps
 	if override := c.Override; override != nil {
 		c.Override = func(key string) (hostlimit.Limits, bool) {
 			l, ok := override(key)

@@ -76,9 +76,9 @@ type Config struct {
 
 	// Limits as for one process; they hold for all processes together. Of MaxInFlight each has its
 	// part, at least one, if Processes says how many there are; without it MaxInFlight bounds the
-	// requests of this process. MaxHosts has no use here but
-	// for [FailLocal]: keys on the server expire when nothing is owed. Store keeps what the server
-	// may lose; processes may share one or have one each.
+	// requests of this process. MaxHosts bounds the hosts of [FailLocal], and those without debts
+	// whose starts are numbered on: keys on the server expire when nothing is owed. Store keeps what
+	// the server may lose; processes may share one or have one each.
 	Limits hostlimit.Config
 
 	// Failure says what happens while the server can't be reached.
@@ -176,7 +176,8 @@ type Limiter struct {
 	events       []Event           // to be told, outside of mu
 	helloed      time.Duration     // when this process said hello last; 0: not yet
 	echoed       time.Duration     // when its own hello came back last
-	others       map[string]string // processes that differ, by id
+	others       map[string]string // processes that differ, by id, since helloed
+	before       map[string]string // those of the time before
 }
 
 // New returns a Limiter, or all problems of c at once. It doesn't wait for the server.
@@ -259,8 +260,6 @@ func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, 
 	if patience = min(max(patience, heartbeat), 10*time.Second); quarantine < 0 {
 		quarantine = quarantineOf(patience)
 	}
-	promised := promise(c, complete, rules.Backoff())
-	c.Processes = max(c.Processes, 1)
 	l := &Limiter{
 		conf:       c,
 		script:     step,
@@ -280,8 +279,9 @@ func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, 
 		asked:      make(map[string]*lease),
 		others:     make(map[string]string),
 		stats:      Stats{Refused: make(map[string]uint64)},
-		promise:    promised,
+		promise:    promise(c, complete, rules.Backoff()),
 	}
+	l.conf.Processes = max(c.Processes, 1)
 	for _, w := range complete.Windows {
 		l.hours = append(l.hours, []any{w.From.Microseconds(), w.To.Microseconds()})
 	}
@@ -294,22 +294,18 @@ func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, 
 	return l, nil
 }
 
-// closing bounds Close.
-const closing = time.Second
-
 // Close is [Limiter.Shutdown] with a second to tell the server.
 func (l *Limiter) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), closing)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	return l.Shutdown(ctx)
 }
 
 // Shutdown refuses all waiters, tells the server what it doesn't know yet, and ends all goroutines
 // of l. Slots of requests in flight stay taken until their leases are released, which then calls
-// the server from the caller's goroutine, but for 10 s at most: no sign of life follows. It returns
-// ctx's error if the server doesn't answer in time. What the server wasn't told, also where it
-// can't be reached, it finds out by itself, as after a crash. Only the first call does anything but
-// wait.
+// the server from the caller's goroutine, or for 10 s. It returns ctx's error if the server doesn't
+// answer in time; what it couldn't be told it finds out by itself, as after a crash. Only the first
+// call does anything but wait.
 func (l *Limiter) Shutdown(ctx context.Context) error {
 	l.mu.Lock()
 	if first := !l.closed; first {
@@ -430,8 +426,16 @@ func (l *Limiter) Next(ctx context.Context, key string, floor time.Duration) (ti
 		return l.base.Add(at), nil
 	case ctx.Err() != nil || errors.Is(err, ErrClosed):
 		return time.Time{}, err
-	case out != nil:
-		return l.nextLocal(ctx, out, key, floor)
+	case out == nil:
+		return time.Time{}, unavailable(key, err)
 	}
-	return time.Time{}, unavailable(key, err)
+	l.mu.Lock()
+	wait, _ := l.host(key).gate(l.now())
+	l.mu.Unlock()
+	gate := time.Now().Add(wait)
+	next, err := out.hosts.Next(ctx, key, times(floor, l.conf.Processes))
+	if next.Before(gate) {
+		next = gate
+	}
+	return next, err
 }
