@@ -103,7 +103,8 @@ func (l *Limiter) keys(ctx context.Context) (keys []string, err error) {
 		}
 		return nil
 	})
-	return keys, err
+	slices.Sort(keys)
+	return slices.Compact(keys), err // SCAN may return a key twice
 }
 
 // State asks the server for what it knows of one host; Starts is 0 where that is nothing. Waiters

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -62,8 +63,7 @@ func (l *Limiter) Fleet(ctx context.Context) (f Fleet, err error) {
 				if len(fields) != 4 {
 					continue // none
 				}
-				seen := max(duration(r.server-number(fields[2])), 0)
-				one := Process{ID: text(fields[0]), Name: text(fields[1]), Promises: text(fields[3]), Seen: seen}
+				one := Process{ID: text(fields[0]), Name: text(fields[1]), Promises: text(fields[3]), Seen: max(duration(r.server-number(fields[2])), 0)}
 				if other, ok := found[one.ID]; !ok || one.Seen < other.Seen {
 					found[one.ID] = one
 				}
@@ -73,10 +73,7 @@ func (l *Limiter) Fleet(ctx context.Context) (f Fleet, err error) {
 			return Fleet{}, err
 		}
 	}
-	for _, one := range found {
-		f.Processes = append(f.Processes, one)
-	}
-	slices.SortFunc(f.Processes, func(a, b Process) int {
+	f.Processes = slices.SortedFunc(maps.Values(found), func(a, b Process) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
 	return f, nil

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
@@ -33,6 +35,48 @@ func TestStatsTellWhatWasDone(t *testing.T) {
 		t.Errorf("after a loss: %+v", st)
 	}
 	held.Release()
+}
+
+// TestAFirstCallIsNoQuarantine, also where a process can go on without the server.
+func TestAFirstCallIsNoQuarantine(t *testing.T) {
+	t.Parallel()
+	l := newFleet(t, shared, Config{Failure: FailLocal, Processes: 2, Limits: oneSlot}, 1)[0]
+	acquire(t, l, "a.example", 0).Release()
+	if st := l.Stats(); st.Quarantines != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// A scanner is a hook by which SCAN returns each key twice, as it may.
+type scanner struct{ courier }
+
+func (*scanner) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if c, ok := cmd.(*redis.ScanCmd); ok && err == nil {
+			keys, cursor := c.Val()
+			c.SetVal(append(keys, keys...), cursor)
+		}
+		return err
+	}
+}
+
+func TestListYieldsAHostOnce(t *testing.T) {
+	t.Parallel()
+	l := newFleet(t, shared, Config{}, 1, new(scanner))[0]
+	for _, key := range []string{"b.example", "a.example"} {
+		acquire(t, l, key, 0).Release()
+	}
+	var keys []string
+	for state, err := range l.List(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, state.Key)
+	}
+	if strings.Join(keys, " ") != "a.example b.example" {
+		t.Error(keys)
+	}
 }
 
 func TestCheckNamesWhatEndangersAFleet(t *testing.T) {
