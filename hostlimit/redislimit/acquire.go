@@ -485,7 +485,6 @@ func (t *lease) refuse(err error) {
 		t.giveBack()
 	}
 	t.phase, t.err = over, err
-	t.l.countRefusal(err)
 	t.freePlace()
 	t.h.leave(t)
 	t.signal()
@@ -504,8 +503,7 @@ func (t *lease) giveBack() {
 func (t *lease) takePlace() bool {
 	l := t.l
 	if !t.holds && !l.isFull() {
-		l.inFlight++
-		t.holds = true
+		l.inFlight, t.holds = l.inFlight+1, true
 	}
 	if t.holds {
 		return true
@@ -530,8 +528,7 @@ func (t *lease) freePlace() {
 
 // isFull reports whether no place is free.
 func (l *Limiter) isFull() bool {
-	limit := l.complete.MaxInFlight
-	return limit > 0 && (l.inFlight >= limit || len(l.line) > 0)
+	return l.complete.MaxInFlight > 0 && (l.inFlight >= l.complete.MaxInFlight || len(l.line) > 0)
 }
 
 // placeFreed hands a place that was given back to the lease that has waited longest.

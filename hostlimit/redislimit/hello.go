@@ -68,9 +68,8 @@ func differs(name, theirs, ours string) string {
 	return fmt.Sprintf("process %.100q has %s", name, strings.Join(found, ", "))
 }
 
-// hello is an operation that publishes what l promises on the channel of a process, or of "all".
-// With check it also does what other operations need the server's permission for. Without, that to
-// all is sent until the server has had it: the first call of a process does nothing.
+// hello is an operation that publishes what l promises to a process, or to "all". With check it
+// does what else needs the server's permission; without, that to all is sent until it is there.
 func (l *Limiter) hello(p *partition, to string, check bool) op {
 	return op{name: "hello", h: &host{l: l, p: p}, args: []any{to, pack(l.proc, l.conf.Name, l.promise), check}, owed: to == "all" && !check}
 }

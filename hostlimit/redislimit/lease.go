@@ -85,7 +85,7 @@ func (t *lease) Start(ctx context.Context) (hostlimit.Grant, error) {
 	func() { // either may panic, as functions of the user's are called
 		l.mu.Unlock()
 		defer l.mu.Lock()
-		err = t.wait(ctx)
+		err = l.refused(t.wait(ctx))
 	}()
 	t.renewed = l.now()
 	if err != nil {

@@ -84,7 +84,7 @@ func (l *Limiter) acquireLocal(ctx context.Context, limits *hostlimit.Limits, ke
 		wait, blocked := l.host(key).gate(now)
 		l.mu.Unlock()
 		if now+wait > c.limit {
-			return nil, &hostlimit.Error{Key: key, RetryAt: l.base.Add(now + wait), Err: l.rules.TooLate(c.byContext, blocked)}
+			return nil, l.refused(&hostlimit.Error{Key: key, RetryAt: l.base.Add(now + wait), Err: l.rules.TooLate(c.byContext, blocked)})
 		}
 		var shared contexts.Wait
 		shared.Under(ctx, over.Done(), nil)
@@ -95,7 +95,7 @@ func (l *Limiter) acquireLocal(ctx context.Context, limits *hostlimit.Limits, ke
 		}
 		shared.End()
 		if err != nil && (over.Err() == nil || ctx.Err() != nil) {
-			return nil, err
+			return nil, l.refused(err)
 		}
 		if inner != nil {
 			if t := l.lendLocal(over, key, limits, inner, now-c.arrived); t != nil {
@@ -146,8 +146,7 @@ func (l *Limiter) lendLocal(over context.Context, key string, limits *hostlimit.
 		return nil
 	}
 	h, now := l.host(key), l.now()
-	t := &lease{l: l, h: h, id: l.newID(), limits: limits, phase: held, local: inner, alone: true, holds: true, began: now, renewed: now}
-	t.waited[delay] = waited
+	t := &lease{l: l, h: h, id: l.newID(), limits: limits, phase: held, local: inner, alone: true, holds: true, began: now, renewed: now, waited: [3]time.Duration{delay: waited}}
 	l.inFlight++
 	h.leases[t.id] = t
 	return t

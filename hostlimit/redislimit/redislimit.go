@@ -154,19 +154,18 @@ type Limiter struct {
 	wg         sync.WaitGroup // every goroutine
 	ended      chan struct{}  // closed when all have, after Close
 
-	mu        sync.Mutex // never held across a wait
-	closed    bool
-	id        string                         // what the server calls all that is under the prefix; "": it wasn't asked yet
-	numbers   *simplelru.LRU[string, uint64] // host.seq of hosts that were forgotten
-	seq       uint64
-	number    int64 // of the last call; it begins anywhere, as others may share the client
-	parts     []*partition
-	hosts     map[string]*host
-	asked     map[string]*lease // those that the server may push to, by lease id
-	pubsub    *redis.PubSub
-	listening bool // the subscription is up
-	// when it came up; a call that was sent before says nothing about it
-	subscribedAt time.Duration
+	mu           sync.Mutex // never held across a wait
+	closed       bool
+	id           string                         // what the server calls all that is under the prefix; "": it wasn't asked yet
+	numbers      *simplelru.LRU[string, uint64] // host.seq of hosts that were forgotten
+	seq          uint64
+	number       int64 // of the last call; it begins anywhere, as others may share the client
+	parts        []*partition
+	hosts        map[string]*host
+	asked        map[string]*lease // those that the server may push to, by lease id
+	pubsub       *redis.PubSub
+	listening    bool          // the subscription is up
+	subscribedAt time.Duration // a call that was sent before says nothing about it
 	inFlight     int
 	line         []*lease          // for a place in MaxInFlight
 	down         int               // partitions whose server can't be reached
@@ -390,7 +389,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 	if l.outageOf(key) != nil && errors.Is(err, ErrUnavailable) {
 		return l.acquireLocal(ctx, limits, key, floor)
 	}
-	return nil, err
+	return nil, l.refused(err)
 }
 
 // closes is why nothing starts any more; nil: it does.

@@ -49,10 +49,14 @@ func (l *Limiter) Stats() Stats {
 	return s
 }
 
-// countRefusal counts a turn that ends with err.
-func (l *Limiter) countRefusal(err error) {
+// refused counts a turn that ends with err, if it isn't nil, and returns it.
+func (l *Limiter) refused(err error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	reason := "busy"
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, ErrUnavailable):
 		reason = "unavailable"
 	case errors.Is(err, hostlimit.ErrBlocked):
@@ -63,6 +67,7 @@ func (l *Limiter) countRefusal(err error) {
 		reason = "cancelled"
 	}
 	l.stats.Refused[reason]++
+	return err
 }
 
 // Check looks at the server, each node of a cluster, and at the other processes, and returns a

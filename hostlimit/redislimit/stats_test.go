@@ -37,6 +37,34 @@ func TestStatsTellWhatWasDone(t *testing.T) {
 	held.Release()
 }
 
+// TestStatsCountEachRefusal, also those without a call of the server, and no turn that was had.
+func TestStatsCountEachRefusal(t *testing.T) {
+	t.Parallel()
+	for _, f := range []Failure{FailClosed, FailLocal} {
+		post := new(courier)
+		l := newFleet(t, shared, Config{Failure: f, Processes: 2, Limits: oneSlot}, 1, post)[0]
+		settle(t, l, "a.example")
+		post.set(func(string, func() error) error { return errReset })
+		for range 3 {
+			lease, err := l.Acquire(t.Context(), "a.example", 0)
+			if err == nil {
+				lease.Release()
+			}
+		}
+		want := map[Failure]uint64{FailClosed: 3, FailLocal: 0}[f]
+		if st := l.Stats(); st.Refused["unavailable"] != want || len(st.Refused) > 1 {
+			t.Errorf("Failure %d: %v", f, st.Refused)
+		}
+		if err := l.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+		_, _ = l.Acquire(t.Context(), "a.example", 0)
+		if st := l.Stats(); st.Refused["draining"] != 1 {
+			t.Errorf("Failure %d: %v", f, st.Refused)
+		}
+	}
+}
+
 // TestAFirstCallIsNoQuarantine, also where a process can go on without the server.
 func TestAFirstCallIsNoQuarantine(t *testing.T) {
 	t.Parallel()
