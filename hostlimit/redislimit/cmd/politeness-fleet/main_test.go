@@ -210,6 +210,20 @@ func TestABlockActsOnOneHost(t *testing.T) {
 	}
 }
 
+// TestAFieldMoreIsOneDifference: another version of the library may promise something in between.
+func TestAFieldMoreIsOneDifference(t *testing.T) {
+	const usual = "Database 0; Concurrency 2; Delay.Min 1s"
+	for promises, want := range map[string]string{
+		"Database 0; New 7; Concurrency 2; Delay.Min 1s": "New 7",
+		"Database 0; New 7; Concurrency 2; Delay.Min 2s": "New 7, Delay.Min 2s (others 1s)",
+		"Database 0; Delay.Min 1s":                       "another version",
+	} {
+		if got := difference(promises, usual); got != want {
+			t.Errorf("%s: %q, want %q", promises, got, want)
+		}
+	}
+}
+
 func TestWrongUseIsNamed(t *testing.T) {
 	for args, want := range map[string]string{
 		"list":                          "-redis ADDR is missing",

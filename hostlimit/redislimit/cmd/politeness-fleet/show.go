@@ -183,12 +183,17 @@ func processes(state redislimit.Fleet) (all []processLine) {
 // difference returns the fields of a process's promises that aren't among the usual ones.
 func difference(promises, usual string) string {
 	var found []string
-	others := strings.Split(usual, "; ")
-	for i, field := range strings.Split(promises, "; ") {
-		if i >= len(others) {
+	others := map[string]string{}
+	for field := range strings.SplitSeq(usual, "; ") {
+		name, value, _ := strings.Cut(field, " ")
+		others[name] = value
+	}
+	for field := range strings.SplitSeq(promises, "; ") {
+		name, value, _ := strings.Cut(field, " ")
+		if other, ok := others[name]; !ok {
 			found = append(found, field)
-		} else if _, value, _ := strings.Cut(others[i], " "); field != others[i] {
-			found = append(found, field+" (others "+value+")")
+		} else if value != other {
+			found = append(found, field+" (others "+other+")")
 		}
 	}
 	return cmp.Or(strings.Join(found, ", "), "another version")
