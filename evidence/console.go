@@ -191,12 +191,17 @@ func Console(w io.Writer, options ...ConsoleOption) Evidence {
 
 // onTerminal reports whether w is a terminal that may be coloured (https://no-color.org).
 func onTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
-		return false
+	return modeOf(w)&os.ModeCharDevice != 0 && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// modeOf returns the mode of w, that of a regular file where w is no file.
+func modeOf(w io.Writer) (mode os.FileMode) {
+	if f, ok := w.(*os.File); ok {
+		if info, err := f.Stat(); err == nil {
+			mode = info.Mode()
+		}
 	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return mode
 }
 
 type console struct {

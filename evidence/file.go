@@ -40,11 +40,8 @@ func OpenFile(name string, options ...Option) (*Log, error) {
 // resume goes on with what stands in file.
 func (l *Log) resume(file *os.File) error {
 	info, err := file.Stat()
-	if err != nil {
+	if err != nil || !info.Mode().IsRegular() { // such as /dev/stdout
 		return err
-	}
-	if !info.Mode().IsRegular() { // such as /dev/stdout
-		return nil
 	}
 	size, from := info.Size(), int64(0)
 	in := lines.NewReader(io.NewSectionReader(file, 0, size))

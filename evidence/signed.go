@@ -3,12 +3,10 @@ package evidence
 import (
 	"cmp"
 	"crypto/ed25519"
-	crand "crypto/rand"
+	"crypto/rand"
 	"encoding/base64"
-	"encoding/binary"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"time"
 	"unsafe"
 
@@ -36,10 +34,10 @@ const signEvery = time.Minute
 //
 // Origin is the log's name, usually one that you control, such as "example.com/crawler"; it can't
 // hold spaces or "+". Each checkpoint is a record of the log, and goes to publish (unless that is
-// nil) when it and all that it covers are written, and synced where the writer has a method Sync:
-// mail it, post it, have it witnessed. Calls of publish come one after the other, from a goroutine
-// that records: hand the checkpoint to one of your own if that takes time, and don't use the Log
-// within.
+// nil) when it and all that it covers are written, and synced where the writer has a method Sync
+// (and is no pipe): mail it, post it, have it witnessed. Once Sync has failed nothing is published
+// any more; Err and Close say so. Calls of publish come one after the other, from a goroutine that
+// records: hand the checkpoint to one of your own if that takes time, and don't use the Log within.
 //
 // A line of a signed log has "salt", 64 random bits, so that nobody can guess from the hashes in a
 // proof what stands in the lines that are left out. [OpenFile] goes on with the tree of a file, so
@@ -58,9 +56,10 @@ type treeSigner struct {
 	note.Verifier // of the same key: it has the Signer's name
 	key           ed25519.PrivateKey
 	tell          func(checkpoint []byte) // may be nil
-	salts         *rand.ChaCha8
-	salted        []byte // the last salt
+	random        [8]byte                 // the last salt
+	salted        []byte                  // the same in base64
 	tree          merkle.Run
+	unsynced      error // why the log's writer couldn't be synced once
 }
 
 func newTreeSigner(key ed25519.PrivateKey, origin string, publish func([]byte)) (*treeSigner, error) {
@@ -72,9 +71,7 @@ func newTreeSigner(key ed25519.PrivateKey, origin string, publish func([]byte)) 
 	if err != nil {
 		return nil, fmt.Errorf("origin %q can't name a key: give a name without spaces and \"+\", such as \"example.com/crawler\"", origin)
 	}
-	var seed [32]byte
-	_, _ = crand.Read(seed[:]) // never fails
-	return &treeSigner{Verifier: verifier, key: key, tell: publish, salts: rand.NewChaCha8(seed)}, nil
+	return &treeSigner{Verifier: verifier, key: key, tell: publish}, nil
 }
 
 // Sign implements note.Signer.
@@ -82,9 +79,8 @@ func (s *treeSigner) Sign(text []byte) ([]byte, error) { return ed25519.Sign(s.k
 
 // salt returns 64 random bits in base64. They hold until the next call.
 func (s *treeSigner) salt() string {
-	var raw [8]byte
-	binary.LittleEndian.PutUint64(raw[:], s.salts.Uint64())
-	s.salted = base64.RawURLEncoding.AppendEncode(s.salted[:0], raw[:])
+	_, _ = rand.Read(s.random[:]) // never fails
+	s.salted = base64.RawURLEncoding.AppendEncode(s.salted[:0], s.random[:])
 	return unsafe.String(&s.salted[0], len(s.salted))
 }
 
@@ -98,9 +94,14 @@ func (s *treeSigner) checkpoint(now time.Time) Decision {
 	return Decision{Type: Checkpoint, Time: now, Allowed: true, Text: string(signed)}
 }
 
+// publish publishes a checkpoint of lines that were written to w, if they are on its disk. After a
+// failure none ever is, as a system may forget what it couldn't write.
 func (s *treeSigner) publish(w io.Writer, signed []byte) error {
-	if f, ok := w.(interface{ Sync() error }); ok {
-		_ = f.Sync() // what isn't a file, such as a pipe, can't be synced
+	if f, ok := w.(interface{ Sync() error }); ok && modeOf(w).IsRegular() { // a pipe can't be synced
+		s.unsynced = cmp.Or(s.unsynced, f.Sync())
+	}
+	if s.unsynced != nil {
+		return fmt.Errorf("evidence: Signed: the log couldn't be synced, and its checkpoints aren't published: %w", s.unsynced)
 	}
 	if p := caught(func() { s.tell(signed) }); p != nil {
 		return fmt.Errorf("evidence: Signed: panic in publish: %v", p)

@@ -185,6 +185,50 @@ func TestSignedDiskThatStaysFullPublishesNothing(t *testing.T) {
 	})
 }
 
+// A syncedBuffer is a writer whose Sync fails with the errors that it has, one after the other.
+type syncedBuffer struct {
+	bytes.Buffer
+	errs []error
+}
+
+func (b *syncedBuffer) Sync() error {
+	if len(b.errs) == 0 {
+		return nil
+	}
+	err := b.errs[0]
+	b.errs = b.errs[1:]
+	return err
+}
+
+// TestSignedPublishesNothingThatCouldNotBeSynced: nor anything later, since a system may have dropped what
+// it couldn't write, and succeed the next time.
+func TestSignedPublishesNothingThatCouldNotBeSynced(t *testing.T) {
+	for want, errs := range [][]error{{syscall.EIO}, {nil, syscall.ENOSPC}, {nil, nil, nil}} {
+		synctest.Test(t, func(t *testing.T) {
+			published := 0
+			log := evidence.JSONLines(&syncedBuffer{errs: errs}, evidence.Signed(testKey, testOrigin, func([]byte) { published++ }))
+			for range 3 { // two of which have a checkpoint behind them, as the end has
+				log.Record(t.Context(), evidence.Decision{Type: evidence.Started, Time: time.Now()})
+				time.Sleep(2 * time.Minute)
+			}
+			err := log.Close()
+			if failed := errs[len(errs)-1]; !errors.Is(err, failed) || err != nil != (failed != nil) || failed != nil && published != want || failed == nil && published != 3 {
+				t.Errorf("%v: %d published, %v", errs, published, err)
+			}
+		})
+	}
+	published := 0
+	device, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0) // can't be synced, as a pipe can't
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	log := evidence.JSONLines(device, evidence.Signed(testKey, testOrigin, func([]byte) { published++ }))
+	if err := log.Close(); err != nil || published != 1 {
+		t.Errorf("%d published on %s, %v", published, os.DevNull, err)
+	}
+}
+
 func TestSignedPublishMayPanicOrTakeLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
