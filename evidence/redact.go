@@ -159,7 +159,7 @@ func (t chars) cutAuthority(authority, depth int, quoted bool) (end int) {
 // sanitize cuts credentials out of the fields that may mention URLs, and clips what is too long.
 // Every sink calls it; what is clean already it leaves as it is.
 func (d *Decision) sanitize() {
-	for _, text := range [...]*string{&d.URL, &d.Location, &d.Reason, &d.Err} {
+	for _, text := range [...]*string{&d.URL, &d.Location, &d.Reason, &d.Refused, &d.Err} {
 		*text = RedactURL(*text)
 	}
 	if d.Policy != nil { // which others share
@@ -232,7 +232,7 @@ func (r *redactor) Record(ctx context.Context, d Decision) {
 	asked := d.URL
 	d.URL = r.replace(asked, "")
 	d.Location = r.replace(d.Location, "")
-	for _, text := range [...]*string{&d.Reason, &d.Err} {
+	for _, text := range [...]*string{&d.Reason, &d.Refused, &d.Err} {
 		// The URL's end is hard to find in a text, unless the URL is known.
 		*text = r.replace(strings.ReplaceAll(*text, asked, d.URL), inText)
 	}

@@ -2,6 +2,7 @@ package evidence_test
 
 import (
 	"context"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -107,5 +108,16 @@ func BenchmarkSafe(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		g.Record(b.Context(), started)
+	}
+}
+
+// TestNoFieldKeepsWhatOthersLose: what a user's own words say of an answer may hold its URL, too.
+func TestNoFieldKeepsWhatOthersLose(t *testing.T) {
+	const u, word = "https://u:p@h.example/?token=x", "captcha at "
+	var r evidence.Recorder
+	evidence.Redact(&r, "token").Record(t.Context(), evidence.Decision{URL: u, Location: u, Reason: word + u, Refused: word + u, Err: word + u})
+	const want = "https://h.example/?token=REDACTED"
+	if got := r.Decisions()[0]; !reflect.DeepEqual(got, evidence.Decision{URL: want, Location: want, Reason: word + want, Refused: word + want, Err: word + want}) {
+		t.Errorf("%+v", got)
 	}
 }
