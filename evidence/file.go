@@ -47,8 +47,8 @@ func (l *Log) resume(file *os.File) error {
 	in := lines.NewReader(io.NewSectionReader(file, 0, size))
 	for _, line := range in.All() { // the first one, which is of a Log or half a line
 		var e Entry
-		half, n := !in.Whole && !json.Valid(line), min(len(line), len(recordBegins))
-		if string(line[:n]) != recordBegins[:n] || !half && (e.UnmarshalJSON(line) != nil || e.N == 0) {
+		half, n := !in.Whole && !json.Valid(line), min(len(line), len(lines.RecordBegins))
+		if string(line[:n]) != lines.RecordBegins[:n] || !half && (e.UnmarshalJSON(line) != nil || e.N == 0) {
 			return errors.New("not a log: it doesn't begin with a record")
 		}
 		break
@@ -66,7 +66,7 @@ func (l *Log) resume(file *os.File) error {
 			hashed = err != nil || e.Hash != "" || e.N <= 1 || n == chainEvery
 			l.own.After = e.Hash
 		}
-		if !signed && bytes.HasPrefix(line, []byte(recordBegins+string(Checkpoint)+`"`)) {
+		if !signed && bytes.HasPrefix(line, []byte(lines.RecordBegins+string(Checkpoint)+`"`)) {
 			from, checkpoint, signed = at, line, true
 		}
 		return !hashed || !signed
@@ -79,9 +79,6 @@ func (l *Log) resume(file *os.File) error {
 	}
 	return file.Truncate(size)
 }
-
-// recordBegins is what each record begins with.
-const recordBegins = `{"type":"`
 
 // block is how much of a file is read at once, backwards.
 const block = 64 << 10

@@ -16,6 +16,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/go-politeness/politeness/evidence/internal/lines"
 )
 
 const (
@@ -285,7 +287,7 @@ func (l *Log) Close() error {
 	_ = l.flush()
 	unwritten := bytes.Count(l.buf, []byte("\n"))
 	for _, own := range [...]Type{LogClosed, Checkpoint} { // these are the Log's own records
-		unwritten -= bytes.Count(l.buf, []byte(recordBegins+string(own)+`"`))
+		unwritten -= bytes.Count(l.buf, []byte(lines.RecordBegins+string(own)+`"`))
 	}
 	l.lose(unwritten, l.err)
 	l.buf = nil

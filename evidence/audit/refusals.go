@@ -82,9 +82,6 @@ func httpDate(s string) (time.Time, bool) {
 // was read, or longer where its fields say more.
 func quota(d *evidence.Decision, sent time.Time) (wish int64) {
 	wish = int64(d.Quota)
-	if d.RateLimit == "" { // as nearly always
-		return wish
-	}
 	if reset, ok := strings.CutPrefix(d.RateLimit, "remaining=0, reset="); ok {
 		n, _ := strconv.ParseInt(reset, 10, 64)
 		if n >= 1e9 { // a moment
@@ -136,10 +133,7 @@ func (a *auditor) answerOf(t *trip, d *evidence.Decision) answer {
 	after, left := retryAfter(d, sent), quota(d, sent)
 	n := answer{
 		by: a.by, x: t.x, at: stamp(d.Time) + a.by.shift, place: a.at, meaning: a.by.meaning(d), status: d.Status, refused: strings.Clone(d.Refused),
-		wish: after, early: leeway, after: after > 0, quota: left > 0, teaches: d.Status != 503 || d.Refused != "" || a.by.blocksAtOnce(503),
-	}
-	if !n.after {
-		n.wish = left
+		wish: cmp.Or(after, left), early: leeway, after: after > 0, quota: left > 0, teaches: d.Status != 503 || d.Refused != "" || a.by.blocksAtOnce(503),
 	}
 	n.wish = min(n.wish, int64(cmp.Or(a.by.policy.MaxRetryAfter, 24*time.Hour)))
 	if strings.Trim(d.RetryAfter, "0123456789") != "" || strings.HasPrefix(d.RateLimit, "remaining=") {

@@ -125,14 +125,9 @@ func (a *auditor) copyOf(d *evidence.Decision) (c *robotsCopy, target, why strin
 		return nil, target, noText
 	}
 	c = copies[0]
-	for _, o := range copies {
-		if o.sum[:min(len(o.sum), 8)] == d.Copy {
-			c = o
-			break
-		}
-		if stamp(d.Time) >= o.from+slack {
-			break
-		}
+	named := func(o *robotsCopy) bool { return o.sum[:min(len(o.sum), 8)] == d.Copy }
+	if i := slices.IndexFunc(copies, func(o *robotsCopy) bool { return named(o) || stamp(d.Time) >= o.from+slack }); i >= 0 && named(copies[i]) {
+		c = copies[i]
 	}
 	if c.open != "" {
 		return c, target, c.open

@@ -44,9 +44,6 @@ type run struct {
 	jumped      int64 // how far the clock has jumped ahead in all
 }
 
-// recordBegins is what each record begins with.
-var recordBegins = []byte(`{"type":"`)
-
 // readAll reads the log from r.
 func (s *source) readAll(r io.Reader) error {
 	in := lines.NewReader(r)
@@ -78,28 +75,23 @@ func (s *source) readAll(r io.Reader) error {
 }
 
 // record reads the record of a line, which is whole if it has an end, and returns what of the line
-// that is; nil: it is none, or isn't about the site. A crawler that is killed leaves half a line,
-// and the first line of the next log may stand behind it. Within a string the quotes would be
-// escaped.
+// that is; nil: it is none, or isn't about the site.
 func (s *source) record(text []byte, whole bool) []byte {
-	err := s.entry.UnmarshalJSON(text)
+	record, err := trees.Record(text, &s.entry)
 	if s.site != nil && (err != nil || !s.site.About(&s.entry.Decision)) {
 		return nil
 	}
-	if s.a.report.Lines++; err == nil {
-		return text
+	s.a.report.Lines++
+	begin := string(text[:min(len(text), len(lines.RecordBegins))])
+	half := len(record) < len(text) || err != nil && !whole && strings.HasPrefix(lines.RecordBegins, begin)
+	s.a.openIf(half, logWhole, "half a line, as after a kill")
+	if err == nil {
+		return record
 	}
-	i := bytes.LastIndex(text, recordBegins)
-	another := i >= 0 && s.entry.UnmarshalJSON(text[i:]) == nil && s.entry.N == 1
-	if another || !whole && bytes.HasPrefix(recordBegins, text[:min(len(text), len(recordBegins))]) {
-		s.a.openEnded(logWhole, "half a line, as after a kill")
-	} else {
+	if !half {
 		s.a.violation(Unreadable, "", strings.TrimPrefix(err.Error(), "evidence: "), s.at)
 	}
-	if another {
-		return text[i:]
-	}
-	s.forest.Line(text, new(evidence.Entry), s.at.line)
+	s.forest.Line(text, &s.entry, s.at.line)
 	s.next += min(s.next, 1) // keeps the lines after it from being reported too
 	return nil
 }

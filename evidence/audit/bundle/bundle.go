@@ -93,6 +93,7 @@ func Extract(w io.Writer, log io.ReadSeeker, t audit.Trust, hosts ...string) (e 
 	present, n := forest.Trees, int64(0) // the present tree, with those that follow, and the number of lines so far
 	in := lines.NewReader(log)
 	for _, text := range in.All() {
+		text, _ = trees.Record(text, new(evidence.Entry))
 		ofSite, withheld := site.about(text)
 		shown := ofSite && !withheld
 		n++
@@ -136,9 +137,7 @@ func survey(f *trees.Forest, log io.Reader, site *site) error {
 	in := lines.NewReader(log)
 	for at, text := range in.All() {
 		var e evidence.Entry
-		if e.UnmarshalJSON(text) != nil {
-			e = evidence.Entry{} // the line is no record
-		}
+		text, _ = trees.Record(text, &e)
 		site.meet(&e.Decision)
 		if e.N == 1 {
 			f.Begin()

@@ -458,6 +458,28 @@ func TestBundleOfSeveralTrees(t *testing.T) {
 	}
 }
 
+// TestALogBehindHalfALineIsExtracted: Check reads one, too.
+func TestALogBehindHalfALineIsExtracted(t *testing.T) {
+	a, _ := signedCrawl(t, 2, 10)
+	b, _ := signedCrawl(t, 2, 10)
+	killed := slices.Concat(a[:len(a)-40], b)
+	r, err := trusted.Check(bytes.NewReader(killed))
+	if err != nil || !r.OK() {
+		t.Fatalf("%v, %v", r, err)
+	}
+	text, e := mustExtract(t, trusted, killed, "h1.example")
+	bundled, err := bundle.Verify(bytes.NewReader(text), trusted)
+	if err != nil || bundled.Records != e.Records || !bundled.Report.OK() || bundled.Report.Logs != 2 {
+		t.Fatalf("%v, %v", bundled, err)
+	}
+	if records, _ := verifyByHand(t, text); len(records) != e.Records {
+		t.Errorf("%d records by hand, %d", len(records), e.Records)
+	}
+	if r, err := audit.CheckSite(bytes.NewReader(killed), "h1.example"); err != nil || len(r.Promised) == 0 || !r.OK() {
+		t.Errorf("%v, %v", r, err)
+	}
+}
+
 func TestExtractRefuses(t *testing.T) {
 	log, _ := signedCrawl(t, 2, 10)
 	unsigned := logtest.Write(t, logtest.Crawl(2, 10))

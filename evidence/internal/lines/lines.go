@@ -14,6 +14,9 @@ import (
 // and more.
 const maxLine = 16 << 20
 
+// RecordBegins is what each record begins with.
+const RecordBegins = `{"type":"`
+
 // A Reader reads lines of any length in bounded memory.
 type Reader struct {
 	in  *bufio.Reader

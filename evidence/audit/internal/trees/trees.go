@@ -2,6 +2,7 @@
 package trees
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/internal/lines"
 	"github.com/go-politeness/politeness/evidence/internal/merkle"
 )
 
@@ -123,6 +125,20 @@ type Tree struct {
 // Begin says that another log follows.
 func (f *Forest) Begin() {
 	f.trees, f.Signed = append(f.trees[:min(len(f.trees), 1)], new(merkle.Run)), false
+}
+
+// Record reads the record of a line into e, and returns what of the line that is. A crawler that is
+// killed leaves half a line, and the first line of the next log may stand behind it: within a
+// string the quotes would be escaped. With an error e is empty.
+func Record(text []byte, e *evidence.Entry) ([]byte, error) {
+	err := e.UnmarshalJSON(text)
+	if err != nil {
+		if i := bytes.LastIndex(text, []byte(lines.RecordBegins)); i > 0 && e.UnmarshalJSON(text[i:]) == nil && e.N == 1 {
+			return text[i:], nil
+		}
+		*e = evidence.Entry{}
+	}
+	return text, err
 }
 
 // Line takes the line at, of the record e; an empty one where it is none.
