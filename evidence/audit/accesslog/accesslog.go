@@ -47,7 +47,7 @@ func Compare(evidence io.Reader, o Options, access ...io.Reader) (*Comparison, e
 	c := &comparer{host: hostname.Key(o.Host), hosts: map[string]bool{}, fold: tokens}
 	c.Missing.Name = "missing from the evidence"
 	c.Unsent.Name = "seen by the site, and given back unused by the evidence"
-	c.Left.Name = "answered with 429, and given up by the caller by the evidence"
+	c.Left.Name = "answered with 429, and without an answer by the evidence"
 	c.Outside.Name = "before or after all of the evidence"
 	c.Status.Name = "with another status in the evidence"
 	c.Unseen.Name = "of the evidence never seen by the site"
@@ -97,6 +97,7 @@ type Comparison struct {
 	Lines      int           `json:"lines"`      // lines of the access log
 	Unreadable int           `json:"unreadable"` // lines of it that are in no known format
 	Requests   int           `json:"requests"`   // lines of it that are requests of this crawler
+	Elsewhere  int           `json:"elsewhere"`  // others of this crawler that name another host than Options.Host
 	Evidence   int           `json:"evidence"`   // requests in the evidence, to these hosts and in this time
 	Matched    int           `json:"matched"`    // requests that both have
 	Offset     time.Duration `json:"-"`          // how far the site's clock is ahead
@@ -104,7 +105,7 @@ type Comparison struct {
 	Missing Findings `json:"missing"` // requests that the site saw and the evidence lacks
 	Outside Findings `json:"outside"` // the same, before or after all of the evidence
 	Unsent  Findings `json:"unsent"`  // requests that the site saw, and that were never sent by the evidence: their turns were given back
-	Left    Findings `json:"left"`    // requests that the site answered with 429, and that the caller gave up by the evidence
+	Left    Findings `json:"left"`    // requests that the site answered with 429, and that the caller gave up, or got no answer to, by the evidence
 	Status  Findings `json:"status"`  // matched, and the statuses differ
 	Unseen  Findings `json:"unseen"`  // requests that the evidence has, answer included, and the site never saw
 
@@ -160,7 +161,7 @@ func (c *Comparison) MarshalJSON() ([]byte, error) {
 }
 
 // OK reports whether something was compared, and the evidence has every request that the site saw
-// of this crawler, with the same answer.
+// of this crawler, with the same status where it has one, and not as unanswered where that was 429.
 func (c *Comparison) OK() bool {
 	return c.nothing() == nil && max(c.Missing.N, c.Outside.N, c.Unsent.N, c.Left.N, c.Status.N) == 0
 }
@@ -185,6 +186,9 @@ func (c *Comparison) Sentences() []string {
 	out = append(out, c.Closer...)
 	if c.Unseen.N > 0 && c.Missing.N > 0 {
 		out = append(out, "Requests are missing on both sides: if one of the clocks was set or drifts, compare a shorter time, such as a day.")
+	}
+	if c.Elsewhere > 0 {
+		out = append(out, lines.Count(c.Elsewhere, "request")+" of this crawler in lines of another host.")
 	}
 	if c.Unreadable > 0 {
 		out = append(out, lines.Count(c.Unreadable, "line")+" of the access log in no known format.")

@@ -40,7 +40,7 @@ type request struct {
 	page    pageID
 	start   time.Time     // by the site's clock, as far as the site knows it
 	took    time.Duration // by the evidence
-	left    bool          // its caller gave it up, by the evidence
+	left    bool          // its caller gave it up, or it got no answer, by the evidence
 	unsent  bool          // its turn was given back, by the evidence
 	matched bool          // the evidence has this request of the site
 }
@@ -144,8 +144,8 @@ func (c *comparer) readEvidence(log io.Reader, agent string) error {
 			delete(pending, k)
 			r.Status, r.took = d.Status, max(d.Duration, 0)
 			failed := d.Type == evidence.Failed && d.Status == 0
-			r.left = failed && d.Left
 			r.unsent = failed && !d.Left && d.Err == "" && d.Latency == 0
+			r.left = failed && !r.unsent
 		}
 	}
 	return in.Err()
@@ -174,15 +174,15 @@ func (c *comparer) readAccess(log io.Reader, file int) error {
 		}
 		c.covered.add(r.Time)
 		host := cmp.Or(hostname.Key(r.Host), only)
-		if c.host != "" && host != c.host {
-			continue
-		}
 		if _, known := c.hosts[host]; known {
 			c.hosts[host] = true
 		}
 		agent = c.fold(agent)
 		switch {
 		case !slices.ContainsFunc(c.agents, func(part string) bool { return strings.Contains(agent, part) }):
+			continue
+		case c.host != "" && host != c.host:
+			c.Elsewhere++
 			continue
 		case host == "":
 			return errors.New("accesslog: the lines of the access log don't name their host, and the evidence has several: say which one the log is of (Options.Host, -host)")
@@ -256,10 +256,10 @@ func parseCombined(s string) (r request, agent string, ok bool) {
 	if err1 != nil || err2 != nil || err3 != nil || len(names) < 3 {
 		return r, "", false
 	}
-	r.Time, r.Address = at, names[0]
+	r.Time, r.Address = at, strings.TrimSuffix(names[0], ",") // the first of a list, as proxies forward it
 	r.SiteStatus, _ = strconv.Atoi(part[4])
 	_, noAddress := netip.ParseAddr(names[0])
-	if _, err := netip.ParseAddr(names[1]); len(names) > 3 && noAddress != nil && err == nil {
+	if _, err := netip.ParseAddr(names[1]); len(names) > 3 && noAddress != nil && err == nil && r.Address == names[0] {
 		r.Host, r.Address = names[0], names[1]
 	}
 	// "GET /path HTTP/1.1", with Varnish "GET http://host/path HTTP/1.1"; a request that couldn't be

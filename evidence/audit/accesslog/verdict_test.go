@@ -603,6 +603,7 @@ func TestARefusalIsNotHiddenByLeaving(t *testing.T) {
 	gaveUp := ended(3, func(d *evidence.Decision) { d.Left, d.Err = true, "context canceled" })
 	unsent := ended(3, func(d *evidence.Decision) { d.Reason = "the budget is spent" })
 	failed := ended(3, func(d *evidence.Decision) { d.Err = "connection reset" })
+	killed := strings.Join(slices.Delete(slices.Clone(lines), 7, 8), "\n")
 	answered := ended(3, func(d *evidence.Decision) { d.Left, d.Status = true, 429 })
 	refused := slices.Clone(access)
 	refused[3] = strings.Replace(refused[3], " 200 ", " 429 ", 1)
@@ -619,10 +620,39 @@ func TestARefusalIsNotHiddenByLeaving(t *testing.T) {
 		"never sent, and refused":            {unsent, refused, 0, 1, 10},
 		"never sent, and not seen":           {unsent, slices.Delete(slices.Clone(access), 3, 4), 0, 0, 9},
 		"a connection that broke, and a 200": {failed, access, 0, 0, 10},
+		"a connection that broke, and a 429": {failed, refused, 1, 0, 10},
+		"a process that was killed, a 429":   {killed, refused, 0, 0, 10},
 	} {
 		got := compare(t, c.log, c.access, accesslog.Options{})
 		if got.Left.N != c.left || got.Unsent.N != c.unsent || got.Matched != c.seen || got.OK() != (c.left+c.unsent == 0) {
 			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestALineOfAnotherHostIsTold: a client may choose what proxies write before its address, and with that
+// the virtual host that a line seems to name.
+func TestALineOfAnotherHostIsTold(t *testing.T) {
+	log, access := visitsOf(t)
+	hidden := func(before string) string { return before + accessLineOf(3605, "/hidden") }
+	for _, c := range []struct {
+		before             string
+		missing, elsewhere int
+	}{
+		{"203.0.113.7, ", 1, 0},
+		{"203.0.113.7, 198.51.100.1, ", 1, 0},
+		{"b.example, ", 1, 0},
+		{"unknown, 198.51.100.1, ", 1, 0},
+		{"a.example ", 1, 0},
+		{"b.example ", 0, 1},
+	} {
+		got := compare(t, log, append([]string{hidden(c.before)}, access...), accesslog.Options{Host: "a.example"})
+		told := strings.Contains(got.String(), "\n1 request of this crawler in lines of another host.\n")
+		if got.Missing.N != c.missing || got.Elsewhere != c.elsewhere || told != (c.elsewhere > 0) || got.Matched != 10 {
+			t.Errorf("%s: %v", c.before, got)
+		}
+		if c.missing > 0 && strings.HasSuffix(got.Missing.First[0].Address, ",") {
+			t.Errorf("%s: an address %q", c.before, got.Missing.First[0].Address)
 		}
 	}
 }
