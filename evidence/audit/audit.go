@@ -42,7 +42,7 @@ import (
 //
 // A violation is no error: see [Report.OK] and Report.Violations. The error is a reader's, beside a
 // Report on what was read before. Check takes some 115 bytes a request, and 400 MB for a million of
-// them at most; for more, judge the logs of a day at a time.
+// them at most, beside eight texts of each robots.txt; for more, judge the logs of a day at a time.
 //
 // A file may hold several logs one after the other, as when a crawler is started again, even where
 // it was killed in mid-line; each is proved by itself, but for what hosts are owed beyond the end
@@ -125,7 +125,7 @@ type auditor struct {
 	limiters   map[string]*limiter
 	cut        map[string]bool // ids of rows of which a log was cut off
 	hosts      map[string]*host
-	lost       bool             // whether one was of which it isn't known when, or whose it was
+	lost       bool             // whether a slot was taken back whose record doesn't say when, or whose it was
 	proved     map[string]int64 // when a robots.txt was had last, by its URL and what it was, as an exchange shows
 	blind      bool             // whether a log is there of which nothing is known
 	unsaid     bool             // whether a Transport did something that has stated no policy

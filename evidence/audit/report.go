@@ -30,7 +30,7 @@ const (
 	MissingEnd        Kind = "end"           // a start without an end, or an end without a start
 	MissingStart      Kind = "sequence"      // the starts of a host aren't numbered without a hole
 	MissingLine       Kind = "line"          // the lines aren't numbered without a hole
-	BrokenChain       Kind = "chain"         // a line isn't what was hashed, or the log isn't sealed
+	BrokenChain       Kind = "chain"         // a line isn't what was hashed, or doesn't follow the one before it
 	BrokenSignature   Kind = "signature"     // lines aren't what a checkpoint was made of, or it isn't signed by the key
 	Contradiction     Kind = "contradiction" // records that can't both be true, or one that can't be true
 	Unreadable        Kind = "unreadable"    // a line that is no record

@@ -229,8 +229,8 @@ func isWhole(u string) bool {
 	return !strings.Contains(u, evidence.Redacted) && !strings.HasSuffix(u, evidence.Clipped)
 }
 
-// pattern finds the patterns of a robots.txt.
-var pattern = regexp.MustCompile(`(?i)(?:^|[\r\n])[ \t]*(?:allow|dis)[^:\r\n]*:[ \t]*([^#\r\n]*)`)
+// pattern finds the patterns of a robots.txt, behind keys that may lack their colon.
+var pattern = regexp.MustCompile(`(?i)(?:^|[\r\n])[ \t]*(?:allow|dis)[^:\s]*(?:[ \t]*:|[ \t])[ \t]*([^#\r\n]*)`)
 
 // reaches reports whether a pattern of c may match more of a target than the beginning that is
 // sure.

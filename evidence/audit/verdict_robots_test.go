@@ -315,6 +315,7 @@ func TestVerdictsOnURLsThatAreNotWhole(t *testing.T) {
 		`},
 	)
 	rules(` disallow : /p?k=1\n`, row{"a rule in another spelling", `1 page 1 url=/p?k=REDACTED`, open})
+	rules(`Disallow /p?k=1\n`, row{"a rule without its colon", `1 deny 1 url=/p?k=REDACTED`, openVerdict})
 }
 
 // TestVerdictsOnHostKeys: the host of a record is the one of its URL, by the policy's way to make it.
