@@ -21,8 +21,8 @@ import (
 // say why; so it is where others may write to dir. See docs/restarts.md. An empty dir keeps
 // nothing.
 //
-// WithState changes Limits and Robots, so it can't reach a limiter that Hosts holds already, and
-// New says so. To share a limiter that remembers, make it from the result:
+// WithState changes Limits and Robots, so set them before. It can't reach a limiter that Hosts has
+// already. New says so in both cases. To share a limiter that remembers, make it from the result:
 //
 //	cfg := politeness.Bulk(ua).WithState("state")
 //	cfg.Hosts, err = hostlimit.New(cfg.Limits)
