@@ -130,12 +130,12 @@ func (c *charge) reserve() error {
 	if c.budget == nil || c.page != pageUnpaid {
 		return c.check(time.Time{})
 	}
-	window, warnings, err := c.budget.Reserve(c.subject.ctx, c.subject.host)
+	warnings, err := c.budget.Reserve(c.subject.ctx, c.subject.host)
 	c.warn(warnings)
 	if err != nil {
 		return c.exceeded(StageBudget, err)
 	}
-	c.page, c.subject.window = pageReserved, window
+	c.page, c.subject.window = pageReserved, budget.WindowOf(c.budget)
 	return nil
 }
 
@@ -150,10 +150,10 @@ func (c *charge) spend() (before payment) {
 
 // refund gives back what the request was to pay with, unless it is spent.
 func (c *charge) refund() {
-	switch c.page {
-	case pageReserved:
-		c.budget.Refund(c.subject.ctx, c.subject.host, c.subject.window)
-	case pageFollowed:
+	switch {
+	case c.page == pageReserved && c.subject.window.Equal(budget.WindowOf(c.budget)):
+		c.budget.Refund(c.subject.ctx, c.subject.host)
+	case c.page == pageFollowed:
 		c.mark.followed.Store(false)
 	}
 }

@@ -126,13 +126,13 @@ func (b minedBudget) Check(ctx context.Context, host string, start time.Time) er
 	return b.Budget.Check(ctx, host, start)
 }
 
-func (b minedBudget) Reserve(ctx context.Context, host string) (time.Time, []budget.Warning, error) {
+func (b minedBudget) Reserve(ctx context.Context, host string) ([]budget.Warning, error) {
 	b.mine.may("Budget.Reserve")
 	return b.Budget.Reserve(ctx, host)
 }
 
-func (b minedBudget) Refund(ctx context.Context, host string, window time.Time) {
-	b.Budget.Refund(ctx, host, window)
+func (b minedBudget) Refund(ctx context.Context, host string) {
+	b.Budget.Refund(ctx, host)
 	b.mine.may("Budget.Refund")
 }
 

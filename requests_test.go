@@ -32,7 +32,7 @@ func (c *closer) Close() error {
 
 func TestRequestBodyIsClosedOnEveryRefusal(t *testing.T) {
 	spentOut := budget.New(budget.Limits{Pages: 1})
-	if _, _, err := spentOut.Reserve(t.Context(), "x"); err != nil {
+	if _, err := spentOut.Reserve(t.Context(), "x"); err != nil {
 		t.Fatal(err)
 	}
 	blocked := func(t *testing.T) hostlimit.Limiter {

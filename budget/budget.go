@@ -37,12 +37,11 @@ type Budget interface {
 	// some of both is left.
 	Check(ctx context.Context, host string, start time.Time) error
 	// Reserve takes a page of host, or returns an *Error and takes nothing. The page is spent unless
-	// Refund gives it back. It counts in the window of Limits.Every that began at window; zero: the
-	// budget isn't renewed.
-	Reserve(ctx context.Context, host string) (window time.Time, warnings []Warning, err error)
-	// Refund gives a page of host back that Reserve took in the given window, as its request was
-	// never sent. Where that window is over it does nothing.
-	Refund(ctx context.Context, host string, window time.Time)
+	// Refund gives it back. It counts in the window of Limits.Every that WindowOf tells.
+	Reserve(ctx context.Context, host string) ([]Warning, error)
+	// Refund gives a reserved page of host back, as its request was never sent. It isn't called once
+	// WindowOf tells another window than when the page was reserved: such a page stays spent.
+	Refund(ctx context.Context, host string)
 	// TakeBytes takes up to n bytes and reports how many there were to take; with
 	// none left it returns an *Error. Until they are settled, taken bytes are missing
 	// to every other request. A Transport takes what it has read, before its caller

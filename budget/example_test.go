@@ -14,7 +14,7 @@ func Example() {
 	ctx := context.Background()
 	b := budget.New(budget.Limits{Pages: 5, Duration: time.Hour, WarnAt: 0.8})
 	for page := 1; ; page++ {
-		_, warnings, err := b.Reserve(ctx, "example.com")
+		warnings, err := b.Reserve(ctx, "example.com")
 		if errors.Is(err, budget.ErrExceeded) {
 			fmt.Println(err)
 			break

@@ -44,6 +44,16 @@ func (l Limits) Window(t time.Time) time.Time {
 	return time.Unix(0, now-now%int64(l.Every)).UTC()
 }
 
+// WindowOf returns when the window of Limits.Every began that b spends from now; zero if b is spent
+// once. A Budget whose windows aren't by this machine's clock, as those of redisbudget, has a method
+// Window that says so.
+func WindowOf(b Budget) time.Time {
+	if b, ok := b.(interface{ Window() time.Time }); ok {
+		return b.Window()
+	}
+	return b.Limits().Window(time.Now())
+}
+
 // Validate reports all problems of l at once, each naming its field: negative
 // limits, and a WarnAt outside [0, 1). New can't return them, so politeness.New
 // asks for them.

@@ -74,14 +74,14 @@ func (m *Memory) Check(_ context.Context, host string, start time.Time) error {
 }
 
 // Reserve implements [Budget].
-func (m *Memory) Reserve(_ context.Context, host string) (window time.Time, warnings []Warning, err error) {
+func (m *Memory) Reserve(_ context.Context, host string) ([]Warning, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.renew()
 	if err := m.refuse(time.Time{}, host); err != nil {
-		return time.Time{}, nil, err
+		return nil, err
 	}
-	warnings = m.start()
+	warnings := m.start()
 
 	m.pages++
 	if m.pages >= m.warnAt.pages && !m.warned.pages {
@@ -89,7 +89,7 @@ func (m *Memory) Reserve(_ context.Context, host string) (window time.Time, warn
 		warnings = append(warnings, Warning{Limit: Pages, Used: m.pages, Max: m.limits.Pages})
 	}
 	if m.hosts == nil {
-		return m.window, warnings, nil
+		return warnings, nil
 	}
 	key := maphash.String(m.seed, host)
 	h := m.hosts[key] + onePage
@@ -98,16 +98,14 @@ func (m *Memory) Reserve(_ context.Context, host string) (window time.Time, warn
 		warnings = append(warnings, Warning{Limit: PagesPerHost, Host: host, Used: h.pages(), Max: m.limits.PagesPerHost})
 	}
 	m.hosts[key] = h
-	return m.window, warnings, nil
+	return warnings, nil
 }
 
 // Refund implements [Budget]. A refund of what was never reserved is ignored.
-func (m *Memory) Refund(_ context.Context, host string, window time.Time) {
+func (m *Memory) Refund(_ context.Context, host string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.renew(); !window.Equal(m.window) {
-		return
-	}
+	m.renew()
 	if m.hosts != nil {
 		key := maphash.String(m.seed, host)
 		h := m.hosts[key]
@@ -174,6 +172,14 @@ func (m *Memory) Usage(context.Context) (Usage, error) {
 		Started: m.started,
 		Elapsed: m.elapsed(),
 	}, nil
+}
+
+// Window returns when the present window of Limits.Every began, see [WindowOf].
+func (m *Memory) Window() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.renew()
+	return m.window
 }
 
 // renew begins a new window if it is time. A clock that is set back begins none.

@@ -120,11 +120,11 @@ func TestEachLimitRefuses(t *testing.T) {
 		{"negative time", budget.Limits{Duration: -time.Minute}, nothing, &budget.Error{Limit: budget.Time, Max: -60}, true},
 		{"refunded", budget.Limits{Pages: 1, PagesPerHost: 1}, func(t *testing.T, m *budget.Memory) {
 			pages(host, 1)(t, m)
-			m.Refund(t.Context(), host, time.Time{})
+			m.Refund(t.Context(), host)
 		}, nil, false},
 		{"refund of nothing", budget.Limits{Pages: 1, PagesPerHost: 1}, func(t *testing.T, m *budget.Memory) {
 			pages(host, 1)(t, m)
-			m.Refund(t.Context(), other, time.Time{})
+			m.Refund(t.Context(), other)
 		}, &budget.Error{Limit: budget.Pages, Used: 1, Want: 1, Max: 1}, true},
 	}
 	for _, test := range tests {
@@ -140,7 +140,7 @@ func TestEachLimitRefuses(t *testing.T) {
 			if before.Pages != after.Pages || before.Bytes != after.Bytes || !before.Started.Equal(after.Started) {
 				t.Errorf("Check spent something: %+v, then %+v", before, after)
 			}
-			_, _, err := m.Reserve(t.Context(), host)
+			_, err := m.Reserve(t.Context(), host)
 			same(t, err, test.want)
 		})
 	}
@@ -179,7 +179,7 @@ func TestTimeRunsFromFirstUse(t *testing.T) {
 			t.Errorf("usage %+v, want it started at %v", u, began)
 		}
 		time.Sleep(time.Millisecond)
-		_, _, err := m.Reserve(t.Context(), "a")
+		_, err := m.Reserve(t.Context(), "a")
 		same(t, err, &budget.Error{Limit: budget.Time, Used: 60, Max: 60})
 		time.Sleep(5 * time.Second)
 		same(t, m.Check(t.Context(), "a", time.Now()), &budget.Error{Limit: budget.Time, Used: 65, Max: 60})
@@ -217,7 +217,7 @@ func TestWarnsOnce(t *testing.T) {
 		m := budget.New(budget.Limits{Pages: 10, PagesPerHost: 5, Bytes: 1000, Duration: 100 * time.Second, WarnAt: 0.8})
 		var got []budget.Warning
 		page := func(host string) {
-			_, w, err := m.Reserve(t.Context(), host)
+			w, err := m.Reserve(t.Context(), host)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -233,7 +233,7 @@ func TestWarnsOnce(t *testing.T) {
 		for range 4 {
 			page("a")
 		}
-		m.Refund(t.Context(), "a", time.Time{})
+		m.Refund(t.Context(), "a")
 		page("a") // at the threshold a second time
 		read(799)
 		read(1)
@@ -277,7 +277,7 @@ func TestWarnsAtTheShare(t *testing.T) {
 		m := budget.New(budget.Limits{Pages: test.pages, WarnAt: test.warnAt})
 		var at int64
 		for i := range int64(200) {
-			_, w, err := m.Reserve(t.Context(), "a")
+			w, err := m.Reserve(t.Context(), "a")
 			if err != nil {
 				break
 			}
@@ -317,13 +317,13 @@ func TestExactUnderConcurrency(t *testing.T) {
 			<-start
 			for j := range hosts {
 				n := (i + j) % len(hosts)
-				_, w, err := m.Reserve(t.Context(), hosts[n])
+				w, err := m.Reserve(t.Context(), hosts[n])
 				warnings.Add(int64(len(w)))
 				if err != nil {
 					continue
 				}
 				if i%3 == 0 {
-					m.Refund(t.Context(), hosts[n], time.Time{})
+					m.Refund(t.Context(), hosts[n])
 					continue
 				}
 				sent.Add(1)
@@ -335,7 +335,7 @@ func TestExactUnderConcurrency(t *testing.T) {
 	wg.Wait()
 	for i, host := range hosts { // whatever refunds have left over
 		for {
-			if _, _, err := m.Reserve(t.Context(), host); err != nil {
+			if _, err := m.Reserve(t.Context(), host); err != nil {
 				break
 			}
 			sent.Add(1)
@@ -392,7 +392,7 @@ func TestMatchesModel(t *testing.T) {
 				if err := m.Check(t.Context(), host, time.Now()); (err != nil) != want {
 					t.Fatalf("seed %d, step %d: Check %v, want refused: %t", seed, step, err, want)
 				}
-				_, _, err := m.Reserve(t.Context(), host)
+				_, err := m.Reserve(t.Context(), host)
 				if (err != nil) != want {
 					t.Fatalf("seed %d, step %d: Reserve %v, want refused: %t", seed, step, err, want)
 				}
@@ -402,7 +402,7 @@ func TestMatchesModel(t *testing.T) {
 				}
 			case 2:
 				if held[host] > 0 {
-					m.Refund(t.Context(), host, time.Time{})
+					m.Refund(t.Context(), host)
 					pages--
 					held[host]--
 				}
@@ -434,10 +434,10 @@ func TestMatchesModel(t *testing.T) {
 func TestNothingIsAllocatedForAKnownHost(t *testing.T) {
 	m := budget.New(budget.Limits{Pages: 1 << 40, PagesPerHost: 1 << 40, Bytes: 1 << 40, Duration: time.Hour, WarnAt: 0.5})
 	ctx := t.Context()
-	_, _, _ = m.Reserve(ctx, "a")
+	_, _ = m.Reserve(ctx, "a")
 	if n := testing.AllocsPerRun(100, func() {
 		_ = m.Check(ctx, "a", time.Time{})
-		_, _, _ = m.Reserve(ctx, "a")
+		_, _ = m.Reserve(ctx, "a")
 		n, _ := m.TakeBytes(ctx, 100)
 		m.SettleBytes(ctx, n, 90)
 	}); n != 0 {
@@ -450,7 +450,7 @@ func BenchmarkPage(b *testing.B) {
 	ctx := b.Context()
 	for b.Loop() {
 		_ = m.Check(ctx, "a", time.Time{})
-		_, _, _ = m.Reserve(ctx, "a")
+		_, _ = m.Reserve(ctx, "a")
 		n, _ := m.TakeBytes(ctx, 1)
 		m.SettleBytes(ctx, n, n)
 	}
@@ -462,7 +462,7 @@ func pages(host string, n int) func(*testing.T, *budget.Memory) {
 	return func(t *testing.T, m *budget.Memory) {
 		t.Helper()
 		for range n {
-			if _, _, err := m.Reserve(t.Context(), host); err != nil {
+			if _, err := m.Reserve(t.Context(), host); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -500,7 +500,7 @@ func TestEveryRenewsTheBudget(t *testing.T) {
 		for day := range 3 {
 			pages, warned := 0, 0
 			for i := range 10 {
-				_, w, err := b.Reserve(ctx, fmt.Sprint(i%2))
+				w, err := b.Reserve(ctx, fmt.Sprint(i%2))
 				if err == nil {
 					pages++
 				} else if !errors.Is(err, budget.ErrExceeded) {
@@ -529,20 +529,24 @@ func TestEveryRenewsTheBudget(t *testing.T) {
 }
 
 // TestPageOfTheWindowBeforeIsNoPageOfThis: one that is given back after midnight stays spent,
-// however long after, and one of this window doesn't.
+// however long after, and one of this window doesn't: see charge.refund for who asks.
 func TestPageOfTheWindowBeforeIsNoPageOfThis(t *testing.T) {
 	for _, perHost := range []int64{0, 1} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx := t.Context()
 			b := budget.New(budget.Limits{Pages: 1, PagesPerHost: perHost, Every: 24 * time.Hour})
 			reserve := func() time.Time {
-				window, _, err := b.Reserve(ctx, "a.example")
-				if err != nil {
+				if _, err := b.Reserve(ctx, "a.example"); err != nil {
 					t.Fatal(err)
 				}
-				return window
+				return budget.WindowOf(b)
 			}
-			b.Refund(ctx, "a.example", reserve())
+			giveBack := func(window time.Time) {
+				if window.Equal(budget.WindowOf(b)) {
+					b.Refund(ctx, "a.example")
+				}
+			}
+			giveBack(reserve())
 			time.Sleep(23 * time.Hour)
 			yesterday := reserve() // waits for its turn
 			time.Sleep(2 * time.Hour)
@@ -551,11 +555,11 @@ func TestPageOfTheWindowBeforeIsNoPageOfThis(t *testing.T) {
 				t.Errorf("windows of %v and %v", yesterday, today)
 			}
 			time.Sleep(2 * time.Hour)
-			b.Refund(ctx, "a.example", yesterday)
-			if _, _, err := b.Reserve(ctx, "a.example"); !errors.Is(err, budget.ErrExceeded) {
+			giveBack(yesterday)
+			if _, err := b.Reserve(ctx, "a.example"); !errors.Is(err, budget.ErrExceeded) {
 				t.Errorf("two pages in a day of one: %v", err)
 			}
-			b.Refund(ctx, "a.example", today)
+			giveBack(today)
 			reserve()
 		})
 	}

@@ -45,7 +45,7 @@ func newFleet(t *testing.T, limits budget.Limits, n int) []*Budget {
 // spend takes pages until they are refused, and returns how many it got.
 func spend(t testing.TB, b *Budget, host func(i int64) string) (n int64, refusal error) {
 	for {
-		if _, _, err := b.Reserve(context.Background(), host(n)); err != nil {
+		if _, err := b.Reserve(context.Background(), host(n)); err != nil {
 			return n, err
 		}
 		n++
@@ -151,16 +151,16 @@ func TestRefundedPagesAreThereForAll(t *testing.T) {
 	fleet := newFleet(t, budget.Limits{Pages: 3, PagesPerHost: 3}, 2)
 	a, b := fleet[0], fleet[1]
 	for range 3 {
-		if _, _, err := a.Reserve(t.Context(), "a.example"); err != nil {
+		if _, err := a.Reserve(t.Context(), "a.example"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := b.Reserve(t.Context(), "a.example"); limitOf(t, err) != budget.Pages {
+	if _, err := b.Reserve(t.Context(), "a.example"); limitOf(t, err) != budget.Pages {
 		t.Fatal(err)
 	}
-	a.Refund(t.Context(), "a.example", time.Time{})
+	a.Refund(t.Context(), "a.example")
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		_, _, err := b.Reserve(t.Context(), "a.example")
+		_, err := b.Reserve(t.Context(), "a.example")
 		if err == nil {
 			break
 		}
@@ -168,7 +168,7 @@ func TestRefundedPagesAreThereForAll(t *testing.T) {
 			t.Fatal("the refunded page never came back")
 		}
 	}
-	if _, _, err := a.Reserve(t.Context(), "a.example"); limitOf(t, err) != budget.Pages {
+	if _, err := a.Reserve(t.Context(), "a.example"); limitOf(t, err) != budget.Pages {
 		t.Fatal(err)
 	}
 }
@@ -176,13 +176,13 @@ func TestRefundedPagesAreThereForAll(t *testing.T) {
 func TestCloseGivesBack(t *testing.T) {
 	t.Parallel()
 	fleet := newFleet(t, budget.Limits{Pages: 100}, 2)
-	if _, _, err := fleet[0].Reserve(t.Context(), "a.example"); err != nil {
+	if _, err := fleet[0].Reserve(t.Context(), "a.example"); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(fleet[0].Close(), fleet[0].Close()); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := fleet[0].Reserve(t.Context(), "a.example"); !errors.Is(err, ErrClosed) {
+	if _, err := fleet[0].Reserve(t.Context(), "a.example"); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 	if n, _ := spend(t, fleet[1], func(int64) string { return "a.example" }); n != 99 {
@@ -196,14 +196,14 @@ func TestTimeRunsForAllFromTheFirstPage(t *testing.T) {
 	if err := fleet[1].Check(t.Context(), "a.example", time.Now().Add(time.Hour)); limitOf(t, err) != budget.Time {
 		t.Error(err)
 	}
-	if _, _, err := fleet[0].Reserve(t.Context(), "a.example"); err != nil {
+	if _, err := fleet[0].Reserve(t.Context(), "a.example"); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(50 * time.Millisecond)
 	warnings := 0
 	for range 3 {
 		for _, b := range fleet {
-			_, w, err := b.Reserve(t.Context(), "a.example")
+			w, err := b.Reserve(t.Context(), "a.example")
 			if err != nil && !errors.Is(err, budget.ErrExceeded) {
 				t.Fatal(err)
 			}
@@ -219,7 +219,7 @@ func TestTimeRunsForAllFromTheFirstPage(t *testing.T) {
 	}
 	time.Sleep(300 * time.Millisecond)
 	for _, b := range fleet {
-		if _, _, err := b.Reserve(t.Context(), "a.example"); limitOf(t, err) != budget.Time {
+		if _, err := b.Reserve(t.Context(), "a.example"); limitOf(t, err) != budget.Time {
 			t.Error(err)
 		}
 		u, err := b.Usage(t.Context())
@@ -237,7 +237,7 @@ func TestEachLimitWarnsOnce(t *testing.T) {
 	for _, b := range fleet {
 		wg.Go(func() {
 			for i := 0; ; i++ {
-				_, w, err := b.Reserve(context.Background(), fmt.Sprint(i%2))
+				w, err := b.Reserve(context.Background(), fmt.Sprint(i%2))
 				if err != nil {
 					return
 				}
@@ -275,7 +275,7 @@ func TestLossIsMadeGood(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, _, err := b.Reserve(t.Context(), fmt.Sprint(i%2)); err == nil {
+		if _, err := b.Reserve(t.Context(), fmt.Sprint(i%2)); err == nil {
 			total++
 		} else if limitOf(t, err) != budget.Pages {
 			t.Fatal(err)
@@ -293,7 +293,7 @@ func TestLostReplyLosesNothing(t *testing.T) {
 	fleet[0].client.(*redis.Client).AddHook(lossy)
 	n := int64(0)
 	for {
-		_, _, err := fleet[0].Reserve(t.Context(), "a.example")
+		_, err := fleet[0].Reserve(t.Context(), "a.example")
 		if errors.Is(err, budget.ErrExceeded) {
 			break
 		}
@@ -334,7 +334,7 @@ func TestServerError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = b.Reserve(t.Context(), "a.example")
+	_, err = b.Reserve(t.Context(), "a.example")
 	var e *ServerError
 	if !errors.As(err, &e) || e.Name != "x" || !e.Temporary() || errors.Unwrap(e) == nil || errors.Is(err, budget.ErrExceeded) {
 		t.Errorf("err = %v", err)

@@ -28,7 +28,7 @@ func TestKillsCostLessAndLess(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.lostAfter = 2 * time.Second
-		if _, _, err := b.Reserve(t.Context(), "a.example"); err != nil {
+		if _, err := b.Reserve(t.Context(), "a.example"); err != nil {
 			t.Fatal(err)
 		}
 		return b, func() {

@@ -60,7 +60,7 @@ func (r *rig) spend(process, n int, host string) (got int) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Minute)
 	defer cancel()
 	for got < n {
-		_, _, err := r.fleet[process].Reserve(ctx, host)
+		_, err := r.fleet[process].Reserve(ctx, host)
 		switch {
 		case err == nil:
 			got++
@@ -329,7 +329,7 @@ func TestNothingGrowsWithProcessesThatWere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := b.Reserve(t.Context(), "a.example"); err != nil {
+		if _, err := b.Reserve(t.Context(), "a.example"); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.Close(); err != nil {
@@ -365,7 +365,7 @@ func TestEveryRenewsTheBudget(t *testing.T) {
 			for n := 0; time.Now().Before(end); n++ {
 				host := fmt.Sprint(n % 3)
 				before := time.Now().UnixMicro() / window.Microseconds()
-				_, _, err := b.Reserve(t.Context(), host)
+				_, err := b.Reserve(t.Context(), host)
 				after := time.Now().UnixMicro() / window.Microseconds()
 				if err != nil {
 					if !errors.Is(err, budget.ErrExceeded) {
@@ -406,14 +406,13 @@ func TestPageOfTheWindowBeforeIsNoPageOfThis(t *testing.T) {
 	t.Parallel()
 	const limit, window = 10, 4 * time.Second
 	r := newRig(t, 1, Config{Limits: budget.Limits{Pages: limit, Every: window}})
-	reserve := func(n int) (window time.Time) {
+	reserve := func(n int) time.Time {
 		for range n {
-			var err error
-			if window, _, err = r.fleet[0].Reserve(t.Context(), "a.example"); err != nil {
+			if _, err := r.fleet[0].Reserve(t.Context(), "a.example"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		return window
+		return budget.WindowOf(r.fleet[0])
 	}
 	reserve(1)
 	next := time.Now().Truncate(window).Add(window)
@@ -423,11 +422,13 @@ func TestPageOfTheWindowBeforeIsNoPageOfThis(t *testing.T) {
 	if !today.After(yesterday) || today.Sub(yesterday)%window != 0 || time.Since(today) > window+time.Second {
 		t.Errorf("windows of %v and %v at %v", yesterday, today, time.Now())
 	}
-	r.fleet[0].Refund(t.Context(), "a.example", yesterday)
-	if _, _, err := r.fleet[0].Reserve(t.Context(), "a.example"); err == nil && time.Now().Before(next.Add(window)) {
+	if budget.WindowOf(r.fleet[0]).Equal(yesterday) {
+		t.Error("a page of yesterday would be given back today")
+	}
+	if _, err := r.fleet[0].Reserve(t.Context(), "a.example"); err == nil && time.Now().Before(next.Add(window)) {
 		t.Errorf("%d pages of %d", limit+1, limit)
 	}
-	r.fleet[0].Refund(t.Context(), "a.example", today)
+	r.fleet[0].Refund(t.Context(), "a.example")
 	reserve(1)
 }
 
@@ -440,7 +441,7 @@ func TestAnotherEveryIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if _, _, err := b.Reserve(t.Context(), "a.example"); err == nil || !strings.Contains(err.Error(), "the same Every") || errors.Is(err, budget.ErrExceeded) {
+	if _, err := b.Reserve(t.Context(), "a.example"); err == nil || !strings.Contains(err.Error(), "the same Every") || errors.Is(err, budget.ErrExceeded) {
 		t.Errorf("err = %v", err)
 	}
 }

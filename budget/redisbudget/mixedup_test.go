@@ -50,7 +50,7 @@ func TestTheAnswerToAnotherCallIsNoPage(t *testing.T) {
 	granted := 0
 	for i := 0; ; i++ {
 		mixed.on.Store(i%3 > 0)
-		_, _, err := b.Reserve(t.Context(), "a.example")
+		_, err := b.Reserve(t.Context(), "a.example")
 		if _, spent := errors.AsType[*budget.Error](err); spent {
 			break
 		}

@@ -290,21 +290,20 @@ func (b *Budget) host(name string) *chunk {
 // Check implements [budget.Budget]. It asks the server when this process has nothing in
 // hand, and takes a chunk then. While nothing is granted it returns nil.
 func (b *Budget) Check(ctx context.Context, host string, start time.Time) error {
-	_, err := b.withPage(ctx, host, start, false)
-	return err
+	return b.withPage(ctx, host, start, false)
 }
 
 // Reserve implements [budget.Budget]. While nothing is granted it waits.
-func (b *Budget) Reserve(ctx context.Context, host string) (window time.Time, warnings []budget.Warning, err error) {
-	if window, err = b.withPage(ctx, host, time.Time{}, true); err != nil {
-		return window, nil, err
+func (b *Budget) Reserve(ctx context.Context, host string) ([]budget.Warning, error) {
+	if err := b.withPage(ctx, host, time.Time{}, true); err != nil {
+		return nil, err
 	}
-	return window, b.takeWarnings(), nil
+	return b.takeWarnings(), nil
 }
 
 // withPage gets a page of host from the server unless one is in hand, and spends it if spend is
-// set. It returns when the window began.
-func (b *Budget) withPage(ctx context.Context, host string, start time.Time, spend bool) (window time.Time, err error) {
+// set.
+func (b *Budget) withPage(ctx context.Context, host string, start time.Time, spend bool) error {
 	for asked := false; ; asked = true {
 		b.mu.Lock()
 		now := time.Now()
@@ -313,20 +312,20 @@ func (b *Budget) withPage(ctx context.Context, host string, start time.Time, spe
 		if err == nil && !spent && asked && !over {
 			err = b.exceeded(host)
 		}
-		window, quiet := b.windowBegan(), b.quietUntil.Sub(now)
+		quiet := b.quietUntil.Sub(now)
 		b.mu.Unlock()
 		switch {
 		case err != nil || spent:
-			return window, err
+			return err
 		case asked && !over && quiet > 0 && !spend:
-			return window, nil
+			return nil
 		case asked && !over && quiet > 0:
 			if err := b.wait(ctx, quiet); err != nil {
-				return window, err
+				return err
 			}
 		}
 		if err := b.ask(ctx, host, 0, spend); err != nil {
-			return window, err
+			return err
 		}
 	}
 }
@@ -400,12 +399,14 @@ func (b *Budget) renew() {
 	b.started, b.timeAsked = time.Time{}, false
 }
 
-// windowBegan returns when the window began, by the server's clock; zero without Every. The caller
-// holds mu.
-func (b *Budget) windowBegan() time.Time {
+// Window returns when the present window of Limits.Every began, by the server's clock, see
+// [budget.WindowOf]; zero without Every.
+func (b *Budget) Window() time.Time {
 	if b.every <= 0 {
 		return time.Time{}
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	return time.UnixMicro(b.state.window * b.every.Microseconds()).UTC()
 }
 
@@ -437,10 +438,10 @@ func (b *Budget) timeError(now, start time.Time) error {
 }
 
 // Refund implements [budget.Budget]. The page goes to the next one of this process, or back to all.
-func (b *Budget) Refund(_ context.Context, host string, window time.Time) {
+func (b *Budget) Refund(_ context.Context, host string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.windowOver(time.Now()) || !window.Equal(b.windowBegan()) {
+	if b.windowOver(time.Now()) {
 		return
 	}
 	b.pages.unspent++

@@ -76,8 +76,8 @@ func FuzzReplies(f *testing.F) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		defer cancel()
 		for range 3 {
-			if _, _, err := b.Reserve(ctx, "example.com"); err == nil {
-				b.Refund(ctx, "example.com", time.Time{})
+			if _, err := b.Reserve(ctx, "example.com"); err == nil {
+				b.Refund(ctx, "example.com")
 			}
 			if n, err := b.TakeBytes(ctx, 10); n < 0 || n > 10 || err == nil && n == 0 {
 				t.Errorf("%d of 10 bytes, %v", n, err)

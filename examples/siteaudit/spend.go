@@ -60,7 +60,7 @@ func (b *spend) Check(ctx context.Context, _ string, start time.Time) error {
 }
 
 // Reserve implements budget.Budget: the first page of the audit starts its clock.
-func (b *spend) Reserve(ctx context.Context, _ string) (_ time.Time, warnings []budget.Warning, err error) {
+func (b *spend) Reserve(ctx context.Context, _ string) (warnings []budget.Warning, err error) {
 	var refused error
 	err = b.store.in(ctx, func(tx *sql.Tx) error {
 		u, err := b.usage(ctx, tx)
@@ -83,7 +83,7 @@ func (b *spend) Reserve(ctx context.Context, _ string) (_ time.Time, warnings []
 		}
 		return nil
 	})
-	return time.Time{}, warnings, cmp.Or(err, refused)
+	return warnings, cmp.Or(err, refused)
 }
 
 // share returns the part of a limit from which on there is a warning.
@@ -95,7 +95,7 @@ func (b *spend) share(limit int64) int64 {
 }
 
 // Refund implements budget.Budget.
-func (b *spend) Refund(ctx context.Context, _ string, _ time.Time) {
+func (b *spend) Refund(ctx context.Context, _ string) {
 	_, _ = b.store.db.ExecContext(context.WithoutCancel(ctx), "UPDATE spent SET pages = pages - 1 WHERE pages > 0")
 }
 

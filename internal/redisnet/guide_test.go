@@ -154,13 +154,13 @@ func crawlAsUser(t *testing.T, client *redis.Client, takes func(pattern string, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := pages.Reserve(t.Context(), "example.com"); err != nil {
+	if _, err := pages.Reserve(t.Context(), "example.com"); err != nil {
 		t.Errorf("the budget: %v", err)
 	}
 	if n, err := pages.TakeBytes(t.Context(), 100); err != nil || n == 0 {
 		t.Errorf("the budget: %d, %v", n, err)
 	}
-	pages.Refund(t.Context(), "example.com", time.Time{})
+	pages.Refund(t.Context(), "example.com")
 	if err := pages.Close(); err != nil {
 		t.Errorf("the budget: %v", err)
 	}
