@@ -45,8 +45,8 @@ func (l Limits) Window(t time.Time) time.Time {
 }
 
 // WindowOf returns when the window of Limits.Every began that b spends from now; zero if b is spent
-// once. A Budget whose windows aren't by this machine's clock, as those of redisbudget, has a method
-// Window that says so.
+// once. A Budget whose windows aren't by this machine's clock, as those of redisbudget, has a
+// method Window that says so.
 func WindowOf(b Budget) time.Time {
 	if b, ok := b.(interface{ Window() time.Time }); ok {
 		return b.Window()
