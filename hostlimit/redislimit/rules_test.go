@@ -354,8 +354,14 @@ func TestASuccessElsewhereEndsARow(t *testing.T) {
 	}
 	served.Observe(hostlimit.Outcome{Status: 200})
 	served.Release()
-	settle(t, fleet[1], "a.example") // tells
-	settle(t, fleet[1], "a.example") // and tells what that has changed
+	eventually(t, 10*time.Second, "the answer is told, and then what it has changed", func() bool {
+		l := fleet[1]
+		settle(t, l, "a.example")
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		p := l.parts[0]
+		return len(p.ops)+p.calls+len(l.host("a.example").changes) == 0
+	})
 	for i := range 6 {
 		if turn := forbid(); turn.Probe != (i == 5) {
 			t.Errorf("403 number %d in a row: %+v", i+1, turn.Grant)
