@@ -93,8 +93,9 @@ func Extract(w io.Writer, log io.ReadSeeker, t audit.Trust, hosts ...string) (e 
 	present, n := forest.Trees, int64(0) // the present tree, with those that follow, and the number of lines so far
 	in := lines.NewReader(log)
 	for _, text := range in.All() {
-		text, _ = trees.Record(text, new(evidence.Entry))
-		ofSite, withheld := site.about(text)
+		var record evidence.Entry
+		text, _ = trees.Record(text, &record)
+		ofSite, withheld := site.about(text, &record.Decision)
 		shown := ofSite && !withheld
 		n++
 		if len(present) == 0 || n <= present[0].From { // no checkpoint covers it
@@ -166,11 +167,10 @@ func (s *site) meet(d *evidence.Decision) {
 	}
 }
 
-// about reports whether a line is a record of s, and whether that is withheld because it names
-// another host.
-func (s *site) about(text []byte) (is, withheld bool) {
-	var d evidence.Decision
-	if d.UnmarshalJSON(text) != nil || !s.About(&d) {
+// about reports whether d, the record of a line, is one of s, and whether that is withheld because it
+// names another host.
+func (s *site) about(text []byte, d *evidence.Decision) (is, withheld bool) {
+	if !s.About(d) {
 		return false, false
 	}
 	var v any
