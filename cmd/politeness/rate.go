@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
 // A byteRate is a flag: bytes a second, as wget has it, such as 500, 20k or 2.5m.
@@ -36,9 +37,8 @@ func (r *byteRate) Set(text string) error {
 }
 
 const (
-	rateInFlight = 8         // requests that share a limited rate at most
-	pageBytes    = 10 << 20  // what crawl reads of a page at most
-	robotsBytes  = 500 << 10 // what is read of a robots.txt at most
+	rateInFlight = 8        // requests that share a limited rate at most
+	pageBytes    = 10 << 20 // what crawl reads of a page at most
 )
 
 // limit makes cfg read bodies at no more than the rate, all of them together, and returns how long
@@ -55,7 +55,7 @@ func (r byteRate) limit(cfg *politeness.Config) (timeout time.Duration) {
 		return time.Duration(min(rateInFlight*bytes/float64(r), 1e6) * float64(time.Second))
 	}
 	timeout = 2*time.Minute + share(pageBytes)
-	cfg.Robots.Timeout = max(cfg.Robots.Timeout, 30*time.Second) + share(robotsBytes)
+	cfg.Robots.Timeout = max(cfg.Robots.Timeout, 30*time.Second) + share(robotscache.MaxBody)
 	cfg.Limits.LeaseTTL = max(cfg.Limits.LeaseTTL, 5*time.Minute, timeout+time.Minute)
 	return timeout
 }
