@@ -174,14 +174,6 @@ func (m *Memory) Usage(context.Context) (Usage, error) {
 	}, nil
 }
 
-// Window returns when the present window of Limits.Every began, see [WindowOf].
-func (m *Memory) Window() time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.renew()
-	return m.window
-}
-
 // renew begins a new window if it is time. A clock that is set back begins none.
 func (m *Memory) renew() {
 	if m.limits.Every <= 0 {
