@@ -496,8 +496,8 @@ func (r *run) visit(p *Page) (outcome Outcome, err error) {
 // givesWay reports whether the page isn't visited, since its canonical URL is. That one doesn't
 // give way to another then, or two pages that name each other would both be lost.
 func (r *run) givesWay(p *Page) bool {
-	secure := "https" + strings.TrimPrefix(p.Canonical, "http") // many sites redirect the other one there
-	if !r.c.cfg.Canonical || p.Canonical == "" || p.Canonical == p.FinalURL || secure == p.FinalURL || p.request.Via != "" {
+	if !r.c.cfg.Canonical || p.Canonical == "" || p.Canonical == p.FinalURL || p.request.Via != "" ||
+		p.FinalURL == "https"+strings.TrimPrefix(p.Canonical, "http") { // many sites redirect the other one here
 		return false
 	}
 	r.mu.Lock()

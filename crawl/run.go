@@ -242,7 +242,10 @@ func (r *run) look(now time.Time) {
 		}()
 		for h, url := range urls {
 			var at time.Time
-			err := guarded("the Transport, asked for "+url, func() (err error) { at, err = r.c.cfg.Transport.Next(r.late, url); return err })
+			err := guarded("the Transport, asked for "+url, func() (err error) {
+				at, err = r.c.cfg.Transport.Next(r.late, url)
+				return err
+			})
 			if err != nil {
 				at = retryAt(err)
 			}
@@ -457,7 +460,10 @@ func (r *run) reject(res Result) {
 func (r *run) tell(results []Result) {
 	for _, res := range results {
 		if r.c.cfg.Done != nil {
-			_ = guarded("Done of "+res.URL, func() error { r.c.cfg.Done(res); return nil })
+			_ = guarded("Done of "+res.URL, func() error {
+				r.c.cfg.Done(res)
+				return nil
+			})
 		}
 	}
 }
@@ -467,7 +473,10 @@ func (r *run) accept(req Request) error {
 	url, err := Normalize(req.URL)
 	var key string
 	if err == nil {
-		err = guarded("HostKey of "+url, func() error { key, err = r.c.cfg.Transport.HostKey(url); return err })
+		err = guarded("HostKey of "+url, func() error {
+			key, err = r.c.cfg.Transport.HostKey(url)
+			return err
+		})
 	}
 	if err != nil {
 		err = fmt.Errorf("crawl: %q: %w", req.URL, err)
@@ -708,5 +717,8 @@ func (r *run) report(now time.Time, done bool) {
 		p.Rate = float64(p.Visited()-r.shown.Visited()) / passed.Seconds()
 	}
 	r.shown = p
-	_ = guarded("Progress", func() error { r.c.cfg.Progress(p); return nil })
+	_ = guarded("Progress", func() error {
+		r.c.cfg.Progress(p)
+		return nil
+	})
 }
