@@ -167,8 +167,8 @@ func (s *site) meet(d *evidence.Decision) {
 	}
 }
 
-// about reports whether d, the record of a line, is one of s, and whether that is withheld because it
-// names another host.
+// about reports whether d, the record of a line, is one of s, and whether that is withheld because
+// it names another host.
 func (s *site) about(text []byte, d *evidence.Decision) (is, withheld bool) {
 	if !s.About(d) {
 		return false, false
