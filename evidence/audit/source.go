@@ -82,8 +82,7 @@ func (s *source) record(text []byte, whole bool) []byte {
 		return nil
 	}
 	s.a.report.Lines++
-	begin := string(text[:min(len(text), len(lines.RecordBegins))])
-	half := len(record) < len(text) || err != nil && !whole && strings.HasPrefix(lines.RecordBegins, begin)
+	half := len(record) < len(text) || err != nil && !whole && strings.HasPrefix(lines.RecordBegins, string(text[:min(len(text), len(lines.RecordBegins))]))
 	s.a.openIf(half, logWhole, "half a line, as after a kill")
 	if err == nil {
 		return record
