@@ -2,6 +2,7 @@ package redislimit
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,15 +11,26 @@ import (
 	"github.com/go-politeness/politeness/internal/redistest"
 )
 
-// sharing makes each Limiter of a test a process of one fleet. Those before go on living.
+// sharing makes each Limiter of a test a process of one fleet. Those before go on living, and what
+// they are calling the server for, such as a Release, is there before the next one begins.
 func sharing(t *testing.T, s *redistest.Server) hostlimittest.New {
 	prefix := "test:" + t.Name() + fmt.Sprint(time.Now().UnixNano()) + ":"
+	var before sync.Map // the last Limiter of each test
 	return func(t testing.TB, cfg hostlimit.Config) hostlimit.Limiter {
+		if l, ok := before.Load(t); ok {
+			l, p := l.(*Limiter), l.(*Limiter).parts[0]
+			eventually(t, 10*time.Second, "the calls of the process before are answered", func() bool {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				return p.timer == nil && p.calls == 0
+			})
+		}
 		l, err := newLimiter(Config{Client: newClient(t, s), Prefix: prefix, Limits: cfg}, 0, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = l.Close() })
+		before.Store(t, l)
 		return l
 	}
 }
