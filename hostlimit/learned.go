@@ -36,7 +36,7 @@ type lesson struct {
 type suspicion struct {
 	Suspects [8]suspect `json:",omitzero"` // pages refused last, the latest first
 	Pending  uint64     `json:",omitzero"` // page that was refused twice; the next answer tells whose trouble it is
-	Served   uint64     `json:",omitzero"` // page that was served last
+	Served   uint64     `json:",omitzero"` // page that was served last, since the first refusal
 	Own      int        `json:",omitzero"` // pages found to be in trouble of their own since a new page was served
 	Excess   int        `json:",omitzero"` // refusals of new pages, more than a third of the successes, in thirds
 	Proofs   int        `json:",omitzero"` // suspects that were served, less a tenth of the successes, in tenths

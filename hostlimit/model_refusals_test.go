@@ -28,7 +28,8 @@ type modelTrouble struct {
 
 	pages   []modelPage // refused ones, at most 8, the oldest first
 	pending uint64
-	served  uint64
+	served  uint64 // 0 until the first refusal: a host that refuses nothing costs no memory
+	met     bool   // a refusal that held the host
 	own     int
 	thirds  int // refusals of new pages, in thirds, less the pages served
 	tenths  int // refused pages served, in tenths, less the pages served
@@ -52,7 +53,9 @@ func (t *modelTrouble) page(resource uint64) int {
 
 // clear is what a person, or a long quiet time, does.
 func (t *modelTrouble) clear() {
-	*t = modelTrouble{learned: t.learned, taughtAt: t.taughtAt, easedAt: t.easedAt, steps: t.steps, slow: t.slow, lessons: t.lessons, waited: t.waited}
+	*t = modelTrouble{
+		met: t.met, learned: t.learned, taughtAt: t.taughtAt, easedAt: t.easedAt, steps: t.steps, slow: t.slow, lessons: t.lessons, waited: t.waited,
+	}
 }
 
 // An answered is what the model knows of an answer.
@@ -161,6 +164,7 @@ func (t *modelTrouble) doubt(a *answered) (blocked, own bool) {
 
 // serve is a success. It reports whether that has cleared the host.
 func (t *modelTrouble) serve(a *answered) (cleared bool) {
+	remembers := t.met || t.forbidden > 0 || t.served != 0 || a.Reset > 0
 	if !a.earlier {
 		cleared = t.alone
 		if t.refusals >= 10 && t.refusals < 14 { // as many as a ban of a minute, and no limit by the minute or the hour
@@ -183,7 +187,7 @@ func (t *modelTrouble) serve(a *answered) (cleared bool) {
 			t.pages[i].asked = false
 		}
 	}
-	if a.Resource != t.served {
+	if a.Resource != t.served && remembers {
 		t.served, t.own = a.Resource, 0
 	}
 	if i := t.page(a.Resource); i >= 0 {

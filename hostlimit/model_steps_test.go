@@ -46,6 +46,7 @@ func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
 	var want hostlimit.Effect
 	lessons := h.lessons
 	block := func() {
+		h.met = true
 		for _, t := range m.turns {
 			if t.req.host == h.id && t.granted {
 				t.beforeBlock = true
