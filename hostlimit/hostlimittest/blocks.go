@@ -1,0 +1,292 @@
+package hostlimittest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+func blockHolds(s *scene) {
+	s.use(hostlimit.Config{Delay: paced, Concurrency: 1})
+	first := s.take() // its slot holds the others until the block does
+	var until atomic.Pointer[time.Time]
+	var wg sync.WaitGroup
+	for range 6 {
+		wg.Go(func() {
+			t := s.take()
+			if u := until.Load(); u == nil || t.Start.Before(*u) {
+				s.Errorf("started %v, blocked until %v", t.Start, u)
+			}
+			s.answer(t, 200, 0)
+		})
+	}
+	before := time.Now()
+	e := first.lease.Observe(hostlimit.Outcome{Status: 429, RetryAfter: 8 * tick})
+	if !e.Blocked || e.Refusals != 1 || e.Cleared || e.Until.Before(before.Add(8*tick)) {
+		s.Errorf("effect %+v, want a block for %v", e, 8*tick)
+	}
+	until.Store(&e.Until)
+	s.done(first)
+	wg.Wait()
+	s.audit()
+}
+
+func blockRefuses(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 1})
+	first := s.take()
+	begin := time.Now()
+	var wg sync.WaitGroup
+	for range 3 { // in the queue, or coming when it is blocked: both are refused
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(s.Context(), age/2)
+			defer cancel()
+			t, err := s.try(ctx, s.key, 0)
+			if err == nil {
+				s.done(t)
+				s.Error("started into the block")
+				return
+			}
+			s.refused(err, begin, begin.Add(age), hostlimit.ErrBlocked, context.DeadlineExceeded)
+		})
+	}
+	s.answer(first, 429, age)
+	wg.Wait()
+}
+
+// probe lets the probe take its time: nobody may start before its answer.
+func probe(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced})
+	s.answer(s.take(), 429, 2*tick)
+	var mu sync.Mutex
+	var answered time.Time
+	s.crowd(6, func(int) {
+		t := s.take()
+		if t.Probe {
+			time.Sleep(3 * tick)
+			mu.Lock()
+			answered = time.Now()
+			mu.Unlock()
+			if e := s.answer(t, 200, 0); !e.Cleared || e.Refusals != 0 || !e.Until.IsZero() {
+				s.Errorf("effect of the probe's success: %+v", e)
+			}
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if answered.IsZero() || t.Start.Before(answered) {
+			s.Errorf("started %v, the probe was answered %v", t.Start, answered)
+		}
+		s.answer(t, 200, 0)
+	})
+	s.audit()
+}
+
+func probePasses(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced})
+	s.answer(s.take(), 429, tick)
+	for i, end := range []func(*turn){
+		func(t *turn) { s.done(t) },           // no answer
+		func(t *turn) { s.answer(t, 407, 0) }, // an answer that says nothing
+		func(t *turn) { t.lease.Observe(hostlimit.Outcome{Err: context.Canceled}); s.done(t) }, // the caller left
+	} {
+		t := s.take()
+		if !t.Probe {
+			s.Errorf("request %d after the block is no probe", i+1)
+		}
+		end(t)
+	}
+	t := s.take()
+	if e := s.answer(t, 404, 0); !t.Probe || !e.Cleared {
+		s.Errorf("probe %v, effect %+v", t.Probe, e)
+	}
+	if t := s.take(); t.Probe {
+		s.Error("a probe after a success")
+	}
+	s.audit()
+}
+
+func probeRefused(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, Backoff: backoff.Doubling{Start: 2 * tick}})
+	for i := range 3 {
+		t := s.take()
+		if t.Probe != (i > 0) {
+			s.Errorf("request %d: probe %v", i+1, t.Probe)
+		}
+		before := time.Now()
+		e := s.answer(t, 429, 0)
+		if stay := 2 * tick << i; e.Refusals != i+1 || !e.Blocked || e.Until.Before(before.Add(stay)) {
+			s.Errorf("refusal %d at %v: %+v, want a block of %v", i+1, before, e, stay)
+		}
+		if s.cfg.Backoff.Delay(i+1) != 2*tick<<i {
+			s.Fatal("the policy isn't what the scenario thinks")
+		}
+		if next, err := s.limiter.Next(s.Context(), s.key, 0); err != nil || next.Before(e.Until) {
+			s.Errorf("next %v, %v; blocked until %v", next, err, e.Until)
+		}
+	}
+	t := s.take()
+	s.answer(t, 200, 0)
+	if e := s.answer(s.take(), 429, 0); e.Refusals != 1 {
+		s.Errorf("%d refusals in a row after a success, want 1", e.Refusals)
+	}
+	s.audit()
+}
+
+func earlierRefusal(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 4})
+	a, b, c, d := s.take(), s.take(), s.take(), s.take()
+	first := s.answer(a, 429, 4*tick)
+	second := s.answer(b, 429, 12*tick)
+	if !second.Blocked || second.Refusals != 1 || !second.Until.After(first.Until) {
+		s.Errorf("a second refusal, of which the block is longer, did %+v after %+v", second, first)
+	}
+	if third := s.answer(c, 429, tick); third.Blocked || third.Refusals != 1 || !third.Until.Equal(second.Until) {
+		s.Errorf("a third refusal, of which the block is shorter, did %+v after %+v", third, second)
+	}
+	t := s.take()
+	if !t.Probe || t.Start.Before(second.Until) {
+		s.Errorf("probe %v, started %v, blocked until %v", t.Probe, t.Start, second.Until)
+	}
+	s.answer(t, 200, 0)
+	// Once the block is lifted it still counts as that one, but what the host asks for is asked now.
+	at := time.Now()
+	e := s.answer(d, 429, 12*tick)
+	if !e.Blocked || e.Refusals != 0 || e.Until.Before(at.Add(4*tick)) {
+		s.Errorf("a refusal from before the block, which has been lifted, did %+v", e)
+	}
+	if t = s.take(); t.Probe || t.Start.Before(e.Until) {
+		s.Errorf("probe %v, started %v, blocked until %v", t.Probe, t.Start, e.Until)
+	}
+	s.done(t)
+	s.audit()
+}
+
+func earlierSuccess(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, MaxWait: age / 2})
+	a, b := s.take(), s.take()
+	begin := time.Now()
+	first := s.answer(a, 429, age)
+	if e := s.answer(b, 200, 0); e.Cleared || e.Refusals != 1 || !e.Until.Equal(first.Until) {
+		s.Errorf("a success from before the block did %+v after %+v", e, first)
+	}
+	_, err := s.try(s.Context(), s.key, 0)
+	s.refused(err, begin, first.Until, hostlimit.ErrBlocked)
+}
+
+func whatCounts(s *scene) {
+	failure := errors.New("connection refused")
+	for _, c := range []struct {
+		name    string
+		policy  backoff.Policy
+		outcome hostlimit.Outcome
+		blocks  bool
+	}{
+		{"429", nil, hostlimit.Outcome{Status: 429}, true},
+		{"503 by default", nil, hostlimit.Outcome{Status: 503}, true},
+		{"503 with Retry-After by default", nil, hostlimit.Outcome{Status: 503, RetryAfter: age}, true},
+		{"403 with Retry-After by default", nil, hostlimit.Outcome{Status: 403, RetryAfter: age}, false},
+		{"200 that is none", nil, hostlimit.Outcome{Status: 200, Refused: "a challenge"}, true},
+		{"a challenge aside", nil, hostlimit.Outcome{Status: 403, Refused: "a challenge", Aside: true}, true},
+		{"403 by default", nil, hostlimit.Outcome{Status: 403}, false},
+		{"503", backoff.Refusals{Statuses: []int{403, 503}}, hostlimit.Outcome{Status: 503}, true},
+		{"403", backoff.Refusals{Statuses: []int{403, 503}}, hostlimit.Outcome{Status: 403}, true},
+		{"525", backoff.Refusals{Statuses: backoff.Range(520, 530)}, hostlimit.Outcome{Status: 525}, true},
+		{"531", backoff.Refusals{Statuses: backoff.Range(520, 530)}, hostlimit.Outcome{Status: 531}, true},
+		{"429 beside others", backoff.Refusals{Statuses: []int{403}}, hostlimit.Outcome{Status: 429}, true},
+		{"network by default", nil, hostlimit.Outcome{Err: failure}, true},
+		{"network", backoff.Refusals{Network: true}, hostlimit.Outcome{Err: failure}, true},
+		{"cancelled", backoff.Refusals{Network: true}, hostlimit.Outcome{Err: context.Canceled}, false},
+		{"deadline", backoff.Refusals{Network: true}, hostlimit.Outcome{Err: fmt.Errorf("get: %w", context.DeadlineExceeded)}, false},
+		{"nothing", backoff.Refusals{Network: true}, hostlimit.Outcome{}, false},
+		{"odd status", nil, hostlimit.Outcome{Status: 99999}, false},
+		{"negative status", nil, hostlimit.Outcome{Status: -429}, false},
+	} {
+		s.use(hostlimit.Config{Delay: unpaced, Backoff: c.policy})
+		t := s.take()
+		if e := t.lease.Observe(c.outcome); e.Blocked != c.blocks || (e.Refusals > 0) != c.blocks || e.Until.IsZero() == c.blocks || e.Cleared {
+			s.Errorf("%s: effect %+v, want a block: %v", c.name, e, c.blocks)
+		}
+		s.done(t)
+	}
+}
+
+func retryAfterCap(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, Backoff: backoff.Refusals{MaxRetryAfter: age}})
+	t := s.take()
+	before := time.Now()
+	e := s.answer(t, 429, math.MaxInt64)
+	if e.Until.Before(before.Add(age)) || e.Until.After(time.Now().Add(age+age/2)) {
+		s.Errorf("blocked at %v until %v, want %v", before, e.Until, age)
+	}
+}
+
+func lateObserve(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced})
+	t := s.take()
+	s.done(t)
+	if e := t.lease.Observe(hostlimit.Outcome{Status: 429, RetryAfter: age}); e != (hostlimit.Effect{}) {
+		s.Errorf("Observe after Release did %+v", e)
+	}
+	t = s.take()
+	t.lease.Observe(hostlimit.Outcome{Status: 200})
+	if e := t.lease.Observe(hostlimit.Outcome{Status: 429, RetryAfter: age}); e != (hostlimit.Effect{}) {
+		s.Errorf("a second Observe did %+v", e)
+	}
+	s.done(t)
+	s.done(s.take())
+	s.audit()
+}
+
+// storm has a host refuse for a while from its first answer on: it must not get more refused
+// requests than were in flight at the first refusal, and one for each end of a block.
+func storm(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 4})
+	var mu sync.Mutex
+	var over time.Time
+	type block struct{ seen, until time.Time }
+	var blocks []block
+	refusals := 0
+	s.crowd(16, func(int) {
+		for served := 0; served < 2; {
+			t := s.take()
+			time.Sleep(tick / 4)
+			mu.Lock()
+			if over.IsZero() {
+				over = time.Now().Add(15 * tick)
+			}
+			isOver := time.Now().After(over)
+			mu.Unlock()
+			if isOver {
+				s.answer(t, 200, 0)
+				served++
+				continue
+			}
+			e := t.lease.Observe(hostlimit.Outcome{Status: 429, RetryAfter: 3 * tick})
+			mu.Lock()
+			refusals++
+			if e.Blocked {
+				blocks = append(blocks, block{time.Now(), e.Until})
+			}
+			mu.Unlock()
+			s.done(t)
+		}
+	})
+	if most := 4 + len(blocks) - 1; refusals > most || len(blocks) == 0 {
+		s.Errorf("%d refused requests in %d blocks, want at most %d", refusals, len(blocks), most)
+	}
+	for _, t := range s.book {
+		for _, b := range blocks {
+			if t.Start.After(b.seen) && t.Start.Before(b.until) {
+				s.Errorf("started %v, into the block from %v to %v", t.Start, b.seen, b.until)
+			}
+		}
+	}
+	s.audit()
+}
