@@ -57,15 +57,15 @@ func siteOf(rawURL string) string {
 }
 
 // links reads the links of an HTML page, and the canonical URL that it names. They are normalised,
-// and in their order, each once; more says how many there were beyond most. Links outside of http
-// are left out. query is from Page.text.
+// and in their order, each once: the first to its URL that isn't nofollow, else the last. more says
+// how many there were beyond most. Links outside of http are left out. query is from Page.text.
 func links(text io.Reader, query func(string) string, pageURL string, most int) (found []Link, canonical string, more int) {
 	base, err := url.Parse(pageURL)
 	if err != nil {
 		return nil, "", 0
 	}
 	based := false
-	seen := make(map[string]bool)
+	seen := make(map[string]int) // index in found
 	z := html.NewTokenizer(text)
 	for {
 		switch z.Next() {
@@ -116,11 +116,14 @@ func links(text io.Reader, query func(string) string, pageURL string, most int) 
 			}
 			continue
 		}
-		if seen[to] || len(found) == most {
-			continue
+		l := Link{URL: to, Element: tag.String(), Rel: rel, Nofollow: slices.Contains(rels, "nofollow")}
+		switch i, known := seen[to]; {
+		case known && found[i].Nofollow:
+			found[i] = l
+		case !known && len(found) < most:
+			seen[to] = len(found)
+			found = append(found, l)
 		}
-		seen[to] = true
-		found = append(found, Link{URL: to, Element: tag.String(), Rel: rel, Nofollow: slices.Contains(rels, "nofollow")})
 	}
 }
 
@@ -247,8 +250,12 @@ func (r *run) read(p *Page) {
 		}
 		found, canonical, beyond := links(text(), query, p.FinalURL, maxLinks)
 		for _, l := range p.Links {
-			if !slices.ContainsFunc(found, func(o Link) bool { return o.URL == l.URL }) {
+			i := slices.IndexFunc(found, func(o Link) bool { return o.URL == l.URL })
+			switch {
+			case i < 0:
 				found = append(found, l)
+			case found[i].Nofollow:
+				found[i] = l
 			}
 		}
 		p.Links, p.Canonical, p.beyond = found, cmp.Or(canonical, p.Canonical), beyond

@@ -18,7 +18,7 @@ type Page struct {
 	Directives  robots.Directives  // noindex and the like: of the headers and, for HTML, of the page
 	Preferences robots.Preferences // what the site states of its use; see politeness.PreferencesOf for what that needs
 	Canonical   string             // the URL that the page, or its Link header, names as its canonical one; empty: none
-	Links       []Link             // of an HTML page, in their order, then those of the Link header, each URL once
+	Links       []Link             // of an HTML page, in their order, then those of the Link header, each URL once: the first without nofollow
 
 	request Request
 	good    bool  // asked for because it was served before: it isn't visited

@@ -254,7 +254,8 @@ func TestRedirects(t *testing.T) {
 	})
 }
 
-// TestNofollowAndCanonical: both are obeyed, or not, by choice.
+// TestNofollowAndCanonical: both are obeyed, or not, by choice. A page that one link may be followed to is
+// visited, whatever the others say.
 func TestNofollowAndCanonical(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -271,7 +272,7 @@ func TestNofollowAndCanonical(t *testing.T) {
 				r.crawl.Follow = crawl.SameHost
 				tt.limit(&r.crawl)
 				r.Site("https://example.com").
-					Handle("/", page(`<a href=/plain>1</a><a rel="external NOFOLLOW" href=/marked>2</a><a href=/meta>3</a><a href=/header>4</a><a href=/copy>5</a><a href=/canon>6</a>`)).
+					Handle("/", page(`<a rel=nofollow href=/plain>0</a><a href=/plain>1</a><a rel=nofollow href=/plain>1</a><a rel="external NOFOLLOW" href=/marked>2</a><a href=/meta>3</a><a href=/header>4</a><a href=/copy>5</a><a href=/canon>6</a>`)).
 					Handle("/plain", page("")).Handle("/marked", page("")).Handle("/of-meta", page("")).Handle("/of-header", page("")).
 					Handle("/meta", page(`<meta name=robots content=nofollow><a href=/of-meta>`)).
 					Handle("/header", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
