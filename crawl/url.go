@@ -38,7 +38,7 @@ func normal(u *url.URL) (string, error) {
 	case strings.ContainsFunc(host, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
 		return "", fmt.Errorf("%q is no name of a host", host)
 	}
-	host = strings.Replace(host, "%", "%25", 1) // of the zone of an IPv6 address
+	host = strings.ReplaceAll(host, "%", "%25") // in the zone of an IPv6 address
 	var b strings.Builder
 	b.Grow(len(scheme) + len(host) + len(u.Path) + len(u.RawQuery) + 8)
 	b.WriteString(scheme)

@@ -19,6 +19,7 @@ var spellings = [][]string{
 	{"http://xn--mnchen-3ya.example/", "http://münchen.example", "http://MÜNCHEN.example:80/"},
 	{"http://[::1]:8080/", "http://[0:0:0:0:0:0:0:1]:8080"},
 	{"http://[fe80::1%25eth0]/", "http://[FE80::1%25eth0]:80"},
+	{"http://[::1%25a%25eth0]/", "http://[::1%25a%25eth0]"},
 	{"http://example.com/a//b", "http://example.com/a//./b"},
 	{"http://example.com/?%%632", "http://EXAMPLE.com/?%%632"}, // not %c2
 	{"http://example.com/?%6%33%zz1", "http://example.com/?%6%33%zz%31"},
