@@ -219,6 +219,9 @@ func (t *table[T]) add(line string, parse func(string) (T, error)) error {
 	if err != nil {
 		return fmt.Errorf("%.100q: %w", host, err)
 	}
+	if strings.HasPrefix(host, ".") && hostname.WithoutPort(key) != key {
+		return fmt.Errorf("%.100q: a suffix holds for every port; write it without one", host)
+	}
 	if _, ok := m[key]; ok {
 		return fmt.Errorf("%.100q: a second line about it", host)
 	}

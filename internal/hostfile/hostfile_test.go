@@ -68,14 +68,15 @@ func TestMostSpecialLineHolds(t *testing.T) {
 
 func TestFaultsAreReportedWithTheirLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hosts")
-	write(t, path, "example.com\nhttps://example.com/ a\n*.example.com\nexample.com again\nexample.org two words\nu@h\n.\na..example\n")
+	write(t, path, "example.com\nhttps://example.com/ a\n*.example.com\nexample.com again\nexample.org two words\nu@h\n.\na..example\n.a.example:8080\n")
 	_, err := hostfile.Open(path, word)
 	if err == nil {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
 		`line 2: "https://example.com/": is a URL`, `line 3: "*.example.com": a suffix is written with a dot`,
-		`line 4: "example.com": a second line`, `line 5: "example.org": more than a word`, `line 6: "u@h"`, `line 7: "."`, `line 8: "a..example"`, path,
+		`line 4: "example.com": a second line`, `line 5: "example.org": more than a word`, `line 6: "u@h"`, `line 7: "."`, `line 8: "a..example"`,
+		`line 9: ".a.example:8080": a suffix holds for every port`, path,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in\n%v", want, err)
