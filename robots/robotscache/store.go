@@ -161,11 +161,11 @@ func (c *Cache) restore(f *fetch, hasPrev bool) (*state, Event, error) {
 // time until then.
 func (c *Cache) save(f *fetch, a *answer, now time.Time) (err error) {
 	s, key := f.state, f.origin.String()
-	var old Record
-	var ok bool
+	old, ok := Record{}, false
 	if s.Err != nil || a.status == http.StatusNotModified {
-		old, ok, err = c.cfg.Store.Load(f.ctx, key)
-		ok = ok && err == nil
+		if old, ok, err = c.cfg.Store.Load(f.ctx, key); err != nil {
+			return err // the last answer stays in the Store
+		}
 	}
 	r := Record{URL: a.url, Status: a.status, Fetched: now}
 	switch {
@@ -184,7 +184,7 @@ func (c *Cache) save(f *fetch, a *answer, now time.Time) (err error) {
 		// The body isn't in memory any more. If the Store has lost it too, there is nothing to
 		// confirm.
 		if !ok || sha256.Sum256(old.Body) != s.copy.text.sum {
-			return err
+			return nil
 		}
 		r.Status, r.Body = old.Status, old.Body
 	}

@@ -239,7 +239,11 @@ func TestStoreErrorsDoNoHarm(t *testing.T) {
 			t.Errorf("%s: saved %d times", name, store.saved)
 		}
 		newRig(t, Config{Store: store}, broken).get(t, site)
-		if r := store.last; r.Status != 0 || r.Body != nil || r.Until.IsZero() {
+		if store.load != nil { // what is stored isn't known
+			if store.saved != 1 {
+				t.Errorf("%s: an outage was saved over the last answer", name)
+			}
+		} else if r := store.last; r.Status != 0 || r.Body != nil || r.Until.IsZero() {
 			t.Errorf("%s: the outage was saved with %+v", name, r)
 		}
 	}
