@@ -307,9 +307,8 @@ func WithPriority(ctx context.Context, p int) context.Context { return hostlimit
 // Hosts returns the limiter that decides when a request may start: Config.Hosts, or what was made
 // from Config.Limits. A person steers the crawl by it, and another Transport can share it:
 //
-//	err := t.Hosts().Block(ctx, "example.com", time.Now().Add(24*time.Hour), "the owner has called")
-//
-// Its Config has what it keeps to.
+//	key, err := t.HostKey("https://example.com/") // "example.com"
+//	err = t.Hosts().Block(ctx, key, time.Now().Add(24*time.Hour), "the owner has called")
 func (t *Transport) Hosts() hostlimit.Limiter { return t.cfg.Hosts }
 
 // EvidenceErr returns nil if every record has reached Config.Evidence and is, or will be, where

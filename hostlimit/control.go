@@ -11,7 +11,7 @@ const longestBlock = 100 * 365 * 24 * time.Hour
 
 // Block implements Controller. Processes that share a Store learn of the block within 10 s.
 func (m *Memory) Block(ctx context.Context, key string, until time.Time, why string) error {
-	cause, err := m.rules.CheckBlock(until, time.Now(), why)
+	cause, err := m.rules.CheckBlock(key, until, time.Now(), why)
 	if err != nil {
 		return err
 	}

@@ -98,10 +98,11 @@ func (d Debt) ByHand() (why string, ok bool) { return strings.CutPrefix(d.Cause,
 // mostWhy bounds the reason that a person gives for a block, in bytes.
 const mostWhy = 300
 
-// CheckBlock returns the Refusals.Cause of a block by Controller.Block, or what is wrong with the
-// arguments.
-func (*Rules) CheckBlock(until, now time.Time, why string) (cause string, err error) {
+// CheckBlock returns the Refusals.Cause of a Controller.Block, or what is wrong with its arguments.
+func (*Rules) CheckBlock(key string, until, now time.Time, why string) (cause string, err error) {
 	switch {
+	case key == "":
+		return "", errors.New("hostlimit: Block: key is empty; Transport.HostKey returns that of a URL")
 	case !until.After(now):
 		return "", fmt.Errorf("hostlimit: Block: until %s is not in the future; use Clear to lift a block", until.Format(time.RFC3339))
 	case strings.TrimSpace(why) == "":

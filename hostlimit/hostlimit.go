@@ -95,8 +95,9 @@ type Controller interface {
 	// for it meanwhile, is refused at once with ErrBlocked and RetryAt, however short the block is,
 	// and so is the Start of a lease that is held; no answer lifts the block, only Clear. Requests
 	// that have started go on. A block that ends later keeps its end. List, errors and evidence
-	// show the reason why as "by hand: " and why. A Store, or a server, keeps the block beyond the
-	// process. The error is about the arguments, or about the Store that failed to keep the block.
+	// show the reason as "by hand: " and why. A Store, or a server, keeps the block beyond the
+	// process. key is what Transport.HostKey returns for a URL, such as "example.com"; another
+	// spelling, or a URL, is the key of no request. The error is about the arguments, or the Store.
 	Block(ctx context.Context, key string, until time.Time, why string) error
 	// Clear lifts the block of key, also one that the host has asked for, and forgets its
 	// refusals: the next request isn't a probe. A learned delay stays. Evidence records it.

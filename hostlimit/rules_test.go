@@ -379,20 +379,22 @@ func TestWindowsOfADay(t *testing.T) {
 	}
 }
 
-// A block by hand says why, in at most 300 bytes, and ends in the future.
+// A block by hand names a host, says why, in at most 300 bytes, and ends in the future.
 func TestWhatABlockByHandNeeds(t *testing.T) {
 	now := time.Now()
 	for _, c := range []struct {
+		key   string
 		until time.Time
 		why   string
 		wrong string
 	}{
-		{now.Add(1), strings.Repeat("x", 300), ""},
-		{now.Add(1), strings.Repeat("x", 301), "301 bytes"},
-		{now.Add(1), " \t", "why is empty"},
-		{now, "maintenance", "not in the future"},
+		{"example.com", now.Add(1), strings.Repeat("x", 300), ""},
+		{"example.com", now.Add(1), strings.Repeat("x", 301), "301 bytes"},
+		{"example.com", now.Add(1), " \t", "why is empty"},
+		{"example.com", now, "maintenance", "not in the future"},
+		{"", now.Add(1), "maintenance", "key is empty"},
 	} {
-		if _, err := (*Rules)(nil).CheckBlock(c.until, now, c.why); (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
+		if _, err := (*Rules)(nil).CheckBlock(c.key, c.until, now, c.why); (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
 			t.Errorf("%q: %v", c.why, err)
 		}
 	}

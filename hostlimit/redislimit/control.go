@@ -20,7 +20,7 @@ func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	cause, err := l.rules.CheckBlock(until, time.Now(), why)
+	cause, err := l.rules.CheckBlock(key, until, time.Now(), why)
 	if err != nil {
 		return err
 	}
