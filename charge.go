@@ -86,8 +86,7 @@ func (c *charge) refusal(start time.Time) error {
 	if err == nil || c.page == pageUnpaid {
 		return err
 	}
-	var be *budget.Error
-	if errors.As(err, &be) && (be.Limit == budget.Pages || be.Limit == budget.PagesPerHost) {
+	if be, ok := errors.AsType[*budget.Error](err); ok && (be.Limit == budget.Pages || be.Limit == budget.PagesPerHost) {
 		return nil
 	}
 	return err
@@ -174,16 +173,17 @@ func (c *charge) take(n int) (taken int, err error) {
 
 // exceeded records the budget's refusal, or that a shared budget failed, and returns its error.
 func (c *charge) exceeded(stage Stage, err error) error {
-	var be *budget.Error
-	if errors.As(err, &be) {
+	var renewed time.Time
+	if be, ok := errors.AsType[*budget.Error](err); ok {
 		c.subject.report(evidence.BudgetExceeded, func(d *evidence.Decision) {
 			d.Reason, d.Limit, d.Used, d.Max, d.Every = err.Error(), be.Limit, be.Used, be.Max, c.budget.Limits().Every
 			d.Window = c.budget.Limits().Window(d.Time)
 		})
+		renewed = budget.Renewal(c.budget)
 	} else if stage == StageBudget {
 		return c.subject.giveUp(stage, err, givenUp{})
 	}
-	return c.subject.fail(stage, time.Time{}, err)
+	return c.subject.fail(stage, renewed, err)
 }
 
 func (c *charge) warn(warnings []budget.Warning) {

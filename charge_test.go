@@ -378,6 +378,10 @@ func TestBudgetIsRenewedEachDay(t *testing.T) {
 					b.Error(err)
 				}
 			}
+			_, err := fetch(b.Context(), client, "https://example.com/")
+			if e, ok := errors.AsType[*politeness.Error](err); !ok || e.RetryAt != time.Now().UTC().Truncate(24*time.Hour).Add(24*time.Hour) {
+				b.Errorf("the budget's renewal isn't in %v", err)
+			}
 			if fetched != 3 || refused != 2 {
 				b.Errorf("%d pages a day, %d refused", fetched, refused)
 			}

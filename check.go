@@ -3,6 +3,7 @@ package politeness
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/go-politeness/politeness/internal/hostname"
+	"github.com/go-politeness/politeness/internal/printable"
 	"github.com/go-politeness/politeness/internal/weburl"
 	"github.com/go-politeness/politeness/robots"
 )
@@ -34,10 +36,10 @@ const inquiries = 16
 
 // Filter returns those of urls that robots.txt allows, in their order, such as the URLs of a
 // sitemap. It asks as Check does, several origins at once. The error joins those of the URLs about
-// which nothing could be decided; they are left out.
+// which nothing could be decided, each with its URL: Is(err, ErrUnreachable) where robots.txt can't
+// be had and Config.Robots allows nothing then.
 func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string, err error) {
-	verdicts := make([]robots.Verdict, len(urls))
-	errs := make([]error, len(urls))
+	trips, errs := make([]*trip, len(urls)), make([]error, len(urls))
 	byOrigin := make(map[string][]int)
 	for i, raw := range urls {
 		origin := raw
@@ -53,7 +55,9 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 		group.Go(func() error {
 			defer func() { thrown <- recover() }()
 			for _, i := range indexes {
-				verdicts[i], errs[i] = t.Check(ctx, urls[i])
+				if trips[i], errs[i] = t.inquire(ctx, urls[i], kindInquiry); errs[i] == nil && !trips[i].page.verdict.Allowed {
+					errs[i] = trips[i].page.lost()
+				}
 			}
 			return nil
 		})
@@ -62,8 +66,10 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 	for range byOrigin {
 		rethrow(<-thrown)
 	}
-	for i, v := range verdicts {
-		if errs[i] == nil && v.Allowed {
+	for i, err := range errs {
+		if e, ok := errors.AsType[*Error](err); ok {
+			errs[i] = fmt.Errorf("%s: %w", printable.Text(e.URL), err)
+		} else if err == nil && trips[i].page.verdict.Allowed {
 			allowed = append(allowed, urls[i])
 		}
 	}
@@ -75,14 +81,11 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 // ErrDisallowed) where Config.Robots allows nothing then.
 func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, error) {
 	trip, err := t.inquire(ctx, rawURL, kindInquiry)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = trip.page.lost()
 	}
-	switch {
-	case trip.page.entry == nil: // robots.txt is ignored
-		return nil, nil
-	case trip.page.entry.Err != nil && !trip.page.entry.Stale:
-		return nil, trip.page.refusal()
+	if err != nil || trip.page.entry == nil { // nil: robots.txt is ignored
+		return nil, err
 	}
 	return trip.page.entry.Sitemaps(), nil
 }
@@ -120,10 +123,10 @@ func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) 
 	return next, nil
 }
 
-// HostKey returns what slots, delays and blocks of rawURL are counted by. A frontier that groups
-// its URLs by it, and asks Hosts().Config().Of(key) how many a host takes at once, never has two
-// requests of one host in each other's way. The error is an *Error for a URL that can't be fetched
-// at all.
+// HostKey returns what slots, delays and blocks of rawURL are counted by: the key that Hosts()
+// takes to block a host. A frontier that groups its URLs by it, and asks Hosts().Config().Of(key)
+// how many a host takes at once, never has two requests of one host in each other's way. The error
+// is an *Error for a URL that can't be fetched at all.
 func (t *Transport) HostKey(rawURL string) (string, error) {
 	trip, err := t.inquire(context.Background(), rawURL, kindForecast)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/politenesstest"
+	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
 func TestCheckDecidesWithoutFetching(t *testing.T) {
@@ -101,11 +102,27 @@ func TestFilterKeepsWhatIsAllowedInOrder(t *testing.T) {
 		if !slices.Equal(got, want) {
 			b.Errorf("got %q, want %q", got, want)
 		}
-		if err == nil || !strings.Contains(err.Error(), "ftp") || !strings.Contains(err.Error(), "missing protocol scheme") {
-			b.Errorf("error %v, want one that names both bad URLs", err)
+		for _, text := range []string{"ftp://example.com/: politeness: request: ", "::: politeness: request: ", "missing protocol scheme"} {
+			if err == nil || !strings.Contains(err.Error(), text) {
+				b.Errorf("error %v, want one that says %q", err, text)
+			}
 		}
 		refused(b.T, err, politeness.StageRequest, nil)
 	})
+}
+
+// TestFilterTellsUnreachableFromDisallowed: URLs are not lost because robots.txt can't be had now.
+func TestFilterTellsUnreachableFromDisallowed(t *testing.T) {
+	for fallback, want := range map[robotscache.Unreachable]int{robotscache.Deny: 1, robotscache.Allow: 2} {
+		virtually(t, politeness.Config{Robots: robotscache.Config{OnUnreachable: fallback}}, func(b *bubble) {
+			b.site.RobotsStatus(503)
+			b.web.Site("https://other.example").Robots("User-agent: *\nDisallow: /a\n")
+			got, err := b.t.Filter(b.Context(), []string{"https://example.com/", "https://other.example/a", "https://other.example/b"})
+			if len(got) != want || errors.Is(err, politeness.ErrUnreachable) != (want == 1) {
+				b.Errorf("fallback %v: %q, %v", fallback, got, err)
+			}
+		})
+	}
 }
 
 func TestSitemapsOfTheOrigin(t *testing.T) {

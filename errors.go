@@ -25,7 +25,8 @@ var (
 	// ErrReserved: the site reserves a purpose of Config.Purposes, in robots.txt, in the headers or
 	// in the page; the text names the place.
 	ErrReserved = errors.New("reserved by the site")
-	// ErrBudget: pages, bytes or time are spent.
+	// ErrBudget: pages, bytes or time are spent; [Error.RetryAt] is when budget.Limits.Every renews
+	// them.
 	ErrBudget = budget.ErrExceeded
 	// ErrBusy: no turn came in time; [Error.RetryAt] is when one may.
 	ErrBusy = hostlimit.ErrBusy

@@ -116,7 +116,7 @@ func ExampleTransport_Filter() {
 	fmt.Println(err) // those about which nothing could be decided
 	// Output:
 	// [https://example.com/a https://example.org/c]
-	// politeness: request: unsupported protocol scheme "mailto"
+	// mailto:bot@example.com: politeness: request: unsupported protocol scheme "mailto"
 }
 
 // A frontier has many hosts and few workers. It takes up a URL when its host is

@@ -3,7 +3,6 @@ package politeness
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
@@ -50,18 +49,26 @@ func (p *page) wantsPreferences() bool {
 	return len(p.purposes) > 0 || k == kindInquiry || k == kindPage && (p.subject.recorder != nil || p.head != nil)
 }
 
+// lost returns the error of a robots.txt that can't be had; nil: it was, or it is ignored.
+func (p *page) lost() error {
+	e := p.entry
+	if e == nil || e.Err == nil || e.Stale {
+		return nil
+	}
+	err := fmt.Errorf("%w: %w", ErrUnreachable, e.Err)
+	if e.Denied {
+		err = disallowed{err}
+	}
+	return p.subject.fail(StageRobots, e.Expires, err)
+}
+
 // refusal returns the error of a verdict that doesn't allow, or of a robots.txt that can't be had.
 func (p *page) refusal() error {
-	if e := p.entry; e.Err != nil && !e.Stale {
-		err := fmt.Errorf("%w: %w", ErrUnreachable, e.Err)
-		if e.Denied {
-			err = disallowed{err}
-		}
-		return p.subject.fail(StageRobots, e.Expires, err)
+	if err := p.lost(); err != nil {
+		return err
 	}
-	v := p.verdict
-	err := p.reserved(v.Preferences)
-	if err == nil {
+	err := p.reserved(p.verdict.Preferences)
+	if v := p.verdict; err == nil {
 		err = fmt.Errorf("%w by robots.txt, line %d, group %q: %s", ErrDisallowed, v.Line, v.Group, v.Rule)
 	}
 	return p.subject.fail(StageRobots, time.Time{}, err)
@@ -210,13 +217,4 @@ func checkPurposes(purposes []robots.Purpose) error {
 		}
 	}
 	return nil
-}
-
-// purposesText returns purposes as records have them: "train, search".
-func purposesText(purposes []robots.Purpose) string {
-	names := make([]string, len(purposes))
-	for i, p := range purposes {
-		names[i] = p.String()
-	}
-	return strings.Join(names, ", ")
 }

@@ -19,11 +19,12 @@ func policyOf(cfg *Config, product string, hosts hostlimit.Config, spend budget.
 		UserAgent: cfg.UserAgent, From: cfg.From, Product: product,
 		Overrides: hosts.Override != nil, MaxInFlight: hosts.MaxInFlight, SlotTimeout: hosts.SlotTimeout,
 		LeaseTTL: hosts.LeaseTTL, MaxWait: hosts.MaxWait, HostKey: keyName(cfg.HostKey),
-		OwnRefused: cfg.Refused != nil, OwnRules: cfg.Refuse != nil, Purposes: purposesText(cfg.Purposes),
+		OwnRefused: cfg.Refused != nil, OwnRules: cfg.Refuse != nil,
 		Pages: spend.Pages, PagesPerHost: spend.PagesPerHost, Bytes: spend.Bytes, MaxTime: spend.Duration, Every: spend.Every,
 		Retries: cfg.Retry.Max, Robots: "ignored",
 	}
 	recorder.StateLimits(p, hostlimit.Limits{Concurrency: hosts.Concurrency, Delay: hosts.Delay})
+	recorder.StatePurposes(p, cfg.Purposes)
 	recorder.StateRefusals(p, hosts.Backoff.(backoff.Refusals))
 	if !cfg.DangerouslyIgnoreRobots {
 		p.Robots, p.RobotsTTL, p.DenyTTL, p.Unreachable = "obeyed", rules.TTL, rules.DenyTTL, "deny"

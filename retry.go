@@ -138,8 +138,8 @@ func (trip *trip) mayChange(resp *http.Response, failure error) bool {
 	if failure == nil {
 		return waits && (resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500)
 	}
-	var refused *Error // by a Transport below this one
-	return waits && !errors.As(failure, &refused) && !faults.Permanent(failure) && !faults.Callers(trip.req, &trip.try.body, failure)
+	_, refused := errors.AsType[*Error](failure) // by a Transport below this one
+	return waits && !refused && !faults.Permanent(failure) && !faults.Callers(trip.req, &trip.try.body, failure)
 }
 
 // again begins a further try, with a request and a body of its own: Base may still be writing those

@@ -224,16 +224,13 @@ func (trip *trip) judge() error {
 // budget's end.
 func (trip *trip) noTurn(stage Stage, err error) error {
 	s := &trip.subject
-	var refused *hostlimit.Error
-	var fetch *Error // of the request for robots.txt
 	what, reason, retryAt := "", err, time.Time{}
-	switch {
-	case stage == StageRobots && errors.As(err, &fetch):
+	if fetch, ok := errors.AsType[*Error](err); ok && stage == StageRobots { // of the request for robots.txt
 		what, reason, retryAt = "no turn to fetch robots.txt: ", fetch.Err, fetch.RetryAt
-	case stage == StageTurn && errors.As(err, &refused):
+	} else if refused, ok := errors.AsType[*hostlimit.Error](err); ok && stage == StageTurn {
 		s.news(refused.Restored, refused.StateErr, refused.ByHand)
 		reason, retryAt = refused.Err, refused.RetryAt
-	default: // the caller left, or the limiter failed
+	} else { // the caller left, or the limiter failed
 		return s.giveUp(stage, err, trip.turn.vain)
 	}
 	if !trip.turn.wait.By.IsZero() && errors.Is(err, context.DeadlineExceeded) {

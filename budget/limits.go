@@ -54,6 +54,15 @@ func WindowOf(b Budget) time.Time {
 	return b.Limits().Window(time.Now())
 }
 
+// Renewal returns when Limits.Every renews b; zero if b is spent once.
+func Renewal(b Budget) time.Time {
+	window := WindowOf(b)
+	if window.IsZero() {
+		return window
+	}
+	return window.Add(b.Limits().Every)
+}
+
 // Validate reports all problems of l at once, each naming its field: negative
 // limits, and a WarnAt outside [0, 1). New can't return them, so politeness.New
 // asks for them.

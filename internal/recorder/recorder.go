@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/robots"
 )
 
 // A Recorder writes a Transport's records: its policy first, then each decision, marked with the
@@ -115,6 +117,15 @@ func StateLimits(p *evidence.Policy, l hostlimit.Limits) {
 	d := l.Delay
 	p.Slots, p.DelayMin, p.DelayMax, p.FromEnd = l.Concurrency, d.Min, d.Max, d.FromEnd
 	p.Adaptive, p.Ceiling = d.Adaptive.String(), d.Ceiling
+}
+
+// StatePurposes makes p state what the pages are fetched for: "train, search".
+func StatePurposes(p *evidence.Policy, purposes []robots.Purpose) {
+	names := make([]string, len(purposes))
+	for i, purpose := range purposes {
+		names[i] = purpose.String()
+	}
+	p.Purposes = strings.Join(names, ", ")
 }
 
 // StateRefusals makes p state what counts as a refusal, and for how long it blocks.
