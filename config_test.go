@@ -270,11 +270,20 @@ func TestNewRefusesAUserAgentThatIsCutShort(t *testing.T) {
 		"Mozilla/5.0 (compatible; Moz; bot@example.com)",
 		"Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; GPTBot/1.2; +https://openai.com/gptbot)",
 		"Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/99 Mobile Safari/537.36 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
-		"Mozilla/5.0 (Macintosh) AppleWebKit/605.1.15 (KHTML, like Gecko) Safari/605.1.15 (Applebot/0.1; +http://www.apple.com/go/applebot)",
 	} {
 		if problems := problemsOf(politeness.Config{UserAgent: ua}); problems != nil {
 			t.Errorf("%q: %q", ua, problems)
 		}
+	}
+}
+
+// TestNewRefusesABrowsersName: no robots.txt could address the crawler.
+func TestNewRefusesABrowsersName(t *testing.T) {
+	for _, ua := range []string{
+		"Mozilla/5.0 (X11; Linux x86_64; +https://example.com/bot)",
+		"Mozilla/5.0 (Macintosh) AppleWebKit/605.1.15 (KHTML, like Gecko) Safari/605.1.15 (Applebot/0.1; +http://www.apple.com/go/applebot)",
+	} {
+		mustSay(t, problemsOf(politeness.Config{UserAgent: ua}), "Config.UserAgent", "names no crawler", "compatible; ExampleBot/1.0")
 	}
 }
 

@@ -52,8 +52,9 @@ type Config struct {
 	// UserAgent names the crawler and a way to reach its owner:
 	// "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)". It consists of products, each
 	// one word with an optional version after a slash, and of comments in parentheses (RFC 9110,
-	// section 10.1.5). The first product ("ExampleBot") chooses the group in robots.txt (RFC 9309,
-	// section 2.2.1). UserAgent replaces the User-Agent of every request.
+	// section 10.1.5). The first product ("ExampleBot"), or behind Mozilla the one after
+	// "compatible;", chooses the group in robots.txt (RFC 9309, section 2.2.1). UserAgent replaces
+	// the User-Agent of every request.
 	UserAgent string
 
 	// StrictUserAgent makes New refuse a UserAgent that doesn't hold a product, a version and a

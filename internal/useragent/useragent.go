@@ -39,6 +39,8 @@ func Check(ua, product, from string, strict bool) error {
 			ua, product)
 	case !hasContact(ua, from):
 		return fmt.Errorf("%q has no contact: add a URL or a mail address, such as (+https://example.com/bot; bot@example.com)", ua)
+	case product == "Mozilla":
+		return fmt.Errorf("%q names no crawler: begin with its name, or write (compatible; ExampleBot/1.0; ...) behind Mozilla/5.0", ua)
 	case strict && !strictAgent(ua, product):
 		return fmt.Errorf("%q must hold a product, a version and a mail address, such as ExampleBot/1.0 (bot@example.com)", ua)
 	}
