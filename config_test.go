@@ -114,12 +114,12 @@ func TestHostsAndBudgetGoBeforeLimitsAndSpend(t *testing.T) {
 func TestNewNamesEachFieldOfLimitsSpendAndRobots(t *testing.T) {
 	problems := problemsOf(politeness.Config{
 		UserAgent: agent,
-		Limits:    hostlimit.Config{Concurrency: -1, Delay: hostlimit.Delay{Min: -1}, MaxWait: -1, Backoff: backoff.Fibonacci{Cap: -1}},
+		Limits:    hostlimit.Config{Concurrency: -1, Delay: hostlimit.Delay{Min: -1}, MaxWait: -1, Backoff: backoff.Refusals{Policy: backoff.Fibonacci{Cap: -1}, Statuses: []int{99}}},
 		Spend:     budget.Limits{Pages: -1, WarnAt: 80},
 		Robots:    robotscache.Config{TTL: -1, MaxBytes: -1},
 	})
 	for _, want := range []string{
-		"Config.Limits: Concurrency: ", "Config.Limits: Delay.Min: ", "Config.Limits: MaxWait: ", "Config.Limits: Backoff",
+		"Config.Limits: Concurrency: ", "Config.Limits: Delay.Min: ", "Config.Limits: MaxWait: ", "Config.Limits: Backoff: Policy: ", "Config.Limits: Backoff: Statuses: ",
 		"Config.Spend: budget: Limits.Pages ", "Config.Spend: budget: Limits.WarnAt ", "Config.Robots: robotscache: Config.TTL: ",
 		"Config.Robots: robotscache: Config.MaxBytes: ",
 	} {
@@ -133,8 +133,8 @@ func TestNewNamesEachFieldOfLimitsSpendAndRobots(t *testing.T) {
 			t.Errorf("%d lines begin with %q, want 1:\n%s", n, want, strings.Join(problems, "\n"))
 		}
 	}
-	if len(problems) != 8 {
-		t.Errorf("%d problems, want 8:\n%s", len(problems), strings.Join(problems, "\n"))
+	if len(problems) != 9 {
+		t.Errorf("%d problems, want 9:\n%s", len(problems), strings.Join(problems, "\n"))
 	}
 }
 

@@ -2,8 +2,10 @@
 package problems
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 )
 
 // OrNil returns value. Where that holds a nil pointer, func, map or channel, with which the first
@@ -19,18 +21,35 @@ func OrNil[T any](field string, value T, add func(field string, err error)) T {
 	return value
 }
 
-// Of takes apart what errors.Join has joined, so that each line of an error names its whole field.
+// Of takes apart what errors.Join has joined, also below a prefix such as "Backoff: ", so that each
+// line of an error names its whole field.
 func Of(err error) []error {
 	if err == nil {
 		return nil
 	}
-	joined, ok := err.(interface{ Unwrap() []error }) // only the outermost
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		prefix, ok := strings.CutSuffix(err.Error(), inner.Error())
+		if parts := joined(inner); ok && parts != nil {
+			var all []error
+			for _, part := range parts {
+				for _, problem := range Of(part) {
+					all = append(all, fmt.Errorf("%s%w", prefix, problem))
+				}
+			}
+			return all
+		}
+	}
+	return []error{err}
+}
+
+// joined returns the errors that errors.Join has joined to err; nil: err is another one.
+func joined(err error) []error {
+	several, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // Of goes down itself
 	if !ok {
-		return []error{err}
+		return nil
 	}
-	var all []error
-	for _, e := range joined.Unwrap() {
-		all = append(all, Of(e)...)
+	if again := errors.Join(several.Unwrap()...); again == nil || again.Error() != err.Error() {
+		return nil
 	}
-	return all
+	return several.Unwrap()
 }

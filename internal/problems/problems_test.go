@@ -17,7 +17,10 @@ func TestOf(t *testing.T) {
 		{nil, "[]"},
 		{one, "[one]"},
 		{errors.Join(one, errors.Join(two, three)), "[one two three]"},
-		{fmt.Errorf("field: %w", errors.Join(one, two)), "[field: one\ntwo]"}, // wrapped, so one problem
+		{fmt.Errorf("field: %w", errors.Join(one, two)), "[field: one field: two]"},
+		{fmt.Errorf("field: %w", errors.Join(one, fmt.Errorf("sub: %w", errors.Join(two, three)))), "[field: one field: sub: two field: sub: three]"},
+		{fmt.Errorf("%w: %w", one, two), "[one: two]"},                                        // one problem
+		{fmt.Errorf("field: %w, line 3", errors.Join(one, two)), "[field: one\ntwo, line 3]"}, // so is what goes on behind
 	} {
 		if got := fmt.Sprint(problems.Of(c.err)); got != c.want {
 			t.Errorf("%v: %s, want %s", c.err, got, c.want)
