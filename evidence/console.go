@@ -138,7 +138,7 @@ func (d *Decision) why() string {
 	if !d.Until.IsZero() {
 		say("until %s", clockTime(d.Until, d.Time))
 	} else if !d.RetryAt.IsZero() {
-		say("come back at %s", clockTime(d.RetryAt, d.Time))
+		say("retry at %s", clockTime(d.RetryAt, d.Time))
 	}
 	return strings.Join(parts, ", ")
 }

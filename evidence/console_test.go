@@ -30,7 +30,7 @@ func TestDecisionStringIsALineForPeople(t *testing.T) {
 		},
 		{
 			evidence.Decision{Type: evidence.BlockedByRobots, Time: noon, URL: "https://example.com/a", Reason: "connection refused", RetryAt: noon.Add(5 * time.Minute)},
-			"12:00:00 not asked     https://example.com/a: no robots.txt (connection refused), come back at 12:05:00 (in 5m0s)",
+			"12:00:00 not asked     https://example.com/a: no robots.txt (connection refused), retry at 12:05:00 (in 5m0s)",
 		},
 		{
 			evidence.Decision{Type: evidence.Fetched, Time: noon, URL: "https://u:secret@example.com/", Status: 200, Bytes: 12345, Duration: 1234 * time.Millisecond},
@@ -49,7 +49,7 @@ func TestDecisionStringIsALineForPeople(t *testing.T) {
 		},
 		{
 			evidence.Decision{Type: evidence.SlotTimeout, Time: noon, URL: "https://example.com/", Reason: "host busy", RetryAt: noon.Add(5 * time.Second)},
-			"12:00:00 no turn       https://example.com/: host busy, come back at 12:00:05 (in 5s)",
+			"12:00:00 no turn       https://example.com/: host busy, retry at 12:00:05 (in 5s)",
 		},
 		{
 			evidence.Decision{Type: evidence.BudgetExceeded, Time: noon, Host: "example.com", Limit: "pages_per_host", Used: 5, Max: 5},
