@@ -137,3 +137,19 @@ func TestMemoryKeepsMost(t *testing.T) {
 		t.Errorf("hosts %v, and a URL of c is lent", hosts)
 	}
 }
+
+// TestMemoryListsAHostWhenAllOfItIsBack: not while one of several URLs is lent still.
+func TestMemoryListsAHostWhenAllOfItIsBack(t *testing.T) {
+	m := newMemory(9)
+	_, _, _ = m.Add(t.Context(), []Request{{URL: "a1", Host: "a"}, {URL: "a2", Host: "a"}, {URL: "a3", Host: "a"}})
+	taken, _ := m.Take(t.Context(), []string{"a"}, 2)
+	for i, r := range taken {
+		if hosts, _, _ := m.Hosts(t.Context(), 9); len(hosts) != 0 {
+			t.Errorf("after %d of %d are done: hosts %v", i, len(taken), hosts)
+		}
+		_ = m.Done(t.Context(), []Result{{Request: r}})
+	}
+	if hosts, _, _ := m.Hosts(t.Context(), 9); !slices.Equal(hosts, []string{"a"}) {
+		t.Errorf("after all are done: hosts %v", hosts)
+	}
+}
