@@ -57,13 +57,18 @@ func (r *run) ask(fl *flight) {
 
 // contact fetches robots.txt of a host that is new, and puts the URL of fl back.
 func (r *run) contact(fl *flight) {
+	if _, err := r.c.cfg.Transport.Next(r.ctx, fl.request.URL); errors.Is(err, politeness.ErrBudget) {
+		r.exchange(fl) // Check knows no budget: it would wait
+		return
+	}
+	began := time.Now()
 	_, err := r.c.cfg.Transport.Check(r.ctx, fl.request.URL)
-	took := time.Since(fl.began)
+	took := time.Since(began)
 	fl.finished = true
 	r.events <- func() {
 		fl.h.robotsAsked = true
 		if took > soon { // else it came from a cache, most likely, and Next knows when the host may be asked
-			fl.h.at = fl.began.Add(fl.h.gap)
+			fl.h.at = began.Add(fl.h.gap)
 		}
 		r.frontier.finish(fl, took)
 		if at := retryAt(err); !at.IsZero() {
@@ -200,17 +205,27 @@ func isSilent(err error) bool {
 }
 
 // giveUpDead gives the URLs of dead hosts up, if no others are left: nothing but their next try
-// would keep the crawl. While the Queue is open the crawl goes on in any case.
+// would keep the crawl. Where all that are left can't be asked within the budget's time, the crawl
+// ends. While the Queue is open it goes on in any case.
 func (r *run) giveUpDead(now time.Time) {
 	if r.stopped || r.open || r.underWay() {
 		return
 	}
 	sooner := make(map[*host]time.Time)
+	var tooLate error
 	for _, h := range r.frontier.hosts {
-		if !h.dead && !h.refusals.dead(now) {
+		switch {
+		case h.tooLate != nil:
+			tooLate = h.tooLate
+		case h.dead, h.refusals.dead(now):
+			sooner[h] = now
+		default:
 			return
 		}
-		sooner[h] = now
+	}
+	if tooLate != nil && len(sooner) == 0 {
+		r.stop(tooLate)
+		return
 	}
 	for h := range sooner {
 		h.unreachable = r.c.cfg.Tries
@@ -302,7 +317,7 @@ var afterRobots = []politeness.Stage{politeness.StageTurn, politeness.StageRespo
 var errGone = errors.New("crawl: a function of the Config has called runtime.Goexit")
 
 // failed ends a request without a page. Where nothing is left to spend, or the crawl would be
-// impolite, it ends.
+// impolite, it ends. A host that can't be asked within the budget's time waits until that is over.
 func (r *run) failed(fl *flight, outcome Outcome, err error) {
 	var over *budget.Error
 	switch {
@@ -313,10 +328,16 @@ func (r *run) failed(fl *flight, outcome Outcome, err error) {
 		r.stop(err)
 		outcome = Left
 	case outcome != OverBudget:
-	case errors.As(err, &over) && over.Limit != budget.PagesPerHost && (over.Limit != budget.Time || over.Want == 0):
-		r.stop(err)
-		outcome = Left
 	case r.stopped:
+		outcome = Left
+	case !errors.As(err, &over) || over.Limit == budget.PagesPerHost:
+	case over.Limit == budget.Time && over.Want > 0:
+		fl.h.tooLate, fl.h.why = err, err.Error()
+		fl.h.at = time.Now().Add(time.Duration(over.Max-over.Used+1) * time.Second) // both are rounded down
+		r.putBack(fl)
+		return
+	default:
+		r.stop(err)
 		outcome = Left
 	}
 	if r.late.Err() != nil {

@@ -68,11 +68,12 @@ type host struct {
 	more  bool // the Queue may have further ones
 	asked bool // the Queue is being asked for them
 
-	at    time.Time     // earliest next start
-	why   string        // why it is that late; empty: the delay between requests
-	wakes time.Time     // when the first of its sleepers comes back, see verdict.later
-	gap   time.Duration // least time between two starts
-	place place
+	at      time.Time     // earliest next start
+	why     string        // why it is that late; empty: the delay between requests
+	tooLate error         // the budget's refusal, where its time is over before at; nil: it isn't
+	wakes   time.Time     // when the first of its sleepers comes back, see verdict.later
+	gap     time.Duration // least time between two starts
+	place   place
 
 	slots       int // most flights
 	flights     int
@@ -259,7 +260,7 @@ func (f *frontier) take(now time.Time) (fl *flight, wait time.Duration) {
 		h.urls[0] = Request{}
 		h.urls = h.urls[1:]
 	}
-	h.place, h.at = asking, now
+	h.place, h.at, h.tooLate = asking, now, nil
 	h.flights++
 	if fl.probe {
 		h.probes++
@@ -273,7 +274,7 @@ func (f *frontier) take(now time.Time) (fl *flight, wait time.Duration) {
 // started notes that fl starts now. Its host may start another flight when its gap is over.
 func (f *frontier) started(fl *flight, now time.Time) {
 	h := fl.h
-	h.at, h.why, h.place, fl.started = now.Add(h.gap), "", nowhere, true
+	h.at, h.why, h.tooLate, h.place, fl.started = now.Add(h.gap), "", nil, nowhere, true
 	f.put(h)
 }
 

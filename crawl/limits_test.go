@@ -15,6 +15,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -182,7 +183,7 @@ func TestBudgetEndsTheCrawl(t *testing.T) {
 		want  map[crawl.Outcome]int
 	}{
 		{"pages", budget.Limits{Pages: 7}, map[crawl.Outcome]int{crawl.Visited: 7, crawl.Left: 13}},
-		{"time of a patient host", budget.Limits{Duration: 20 * time.Second}, map[crawl.Outcome]int{crawl.Visited: 10, crawl.OverBudget: 10}},
+		{"time of a patient host", budget.Limits{Duration: 20 * time.Second}, map[crawl.Outcome]int{crawl.Visited: 10, crawl.Left: 10}},
 		{"time", budget.Limits{Duration: 450 * time.Millisecond}, map[crawl.Outcome]int{crawl.Visited: 10, crawl.Left: 10}},
 		{"pages of a host", budget.Limits{PagesPerHost: 3}, map[crawl.Outcome]int{crawl.Visited: 6, crawl.OverBudget: 14}},
 	} {
@@ -205,6 +206,57 @@ func TestBudgetEndsTheCrawl(t *testing.T) {
 				if (s.Stopped != nil) != (s.Outcomes[crawl.Left] > 0) || s.Stopped != nil && !errors.Is(s.Stopped, politeness.ErrBudget) {
 					t.Errorf("stopped: %v", s.Stopped)
 				}
+			})
+		})
+	}
+}
+
+// TestNextRunFetchesWhatTimeHasCutOff: a host that can't be asked within the budget's time is left
+// for the next run of the Queue. The crawl goes on with the others, and doesn't wait for it.
+func TestNextRunFetchesWhatTimeHasCutOff(t *testing.T) {
+	for name, block := range map[string]func(*politenesstest.Site, *hostlimit.Memory) error{
+		"paced": func(s *politenesstest.Site, _ *hostlimit.Memory) error {
+			s.Robots("User-agent: *\nCrawl-delay: 1200\n")
+			return nil
+		},
+		"has answered 429": func(s *politenesstest.Site, _ *hostlimit.Memory) error {
+			s.Handle("/0", politenesstest.InTurn(politenesstest.Status(http.StatusTooManyRequests, "Retry-After", "1200"), page("")))
+			return nil
+		},
+		"blocked before": func(_ *politenesstest.Site, hosts *hostlimit.Memory) error {
+			return hosts.Block(t.Context(), "a.example", time.Now().Add(20*time.Minute), "a while")
+		},
+		"blocked for longer than MaxWait": func(_ *politenesstest.Site, hosts *hostlimit.Memory) error {
+			return hosts.Block(t.Context(), "a.example", time.Now().Add(2*time.Hour), "a while")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newStore()
+				r := newRig()
+				r.crawl.Queue = q
+				a := r.Site("https://a.example").Handle("/", page(""))
+				r.Site("https://b.example").Handle("/", page(""))
+				hosts, err := hostlimit.New(r.politeness.Limits)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := block(a, hosts); err != nil {
+					t.Fatal(err)
+				}
+				r.politeness.Limits, r.politeness.Hosts = hostlimit.Config{}, hosts
+				r.politeness.Spend.Duration = 10 * time.Minute
+				s := r.run(t.Context(), t, append(numbered("a.example", 20), numbered("b.example", 40)...)...)
+				if s.Visited() < 40 || s.Visited() > 41 || s.Outcomes[crawl.OverBudget] > 0 || !errors.Is(s.Stopped, politeness.ErrBudget) {
+					t.Errorf("first run: %v", s)
+				}
+				if s.Elapsed > time.Minute {
+					t.Errorf("the first run took %v", s.Elapsed)
+				}
+				first := s.Visited()
+				r.politeness.Spend.Duration = 0
+				s = r.run(t.Context(), t)
+				wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 60 - first})
 			})
 		})
 	}

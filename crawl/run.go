@@ -234,9 +234,18 @@ func (r *run) look(now time.Time) {
 	r.looking = true
 	go func() {
 		sooner := make(map[*host]time.Time)
+		var spent []*host
 		defer func() {
 			r.events <- func() {
 				r.looking = false
+				for h := range sooner {
+					h.tooLate = nil
+				}
+				for _, h := range spent {
+					if h.tooLate == nil { // else that is known
+						sooner[h] = now
+					}
+				}
 				r.frontier.moveUp(sooner)
 			}
 		}()
@@ -253,7 +262,7 @@ func (r *run) look(now time.Time) {
 			case !at.IsZero():
 				sooner[h] = at
 			case errors.Is(err, politeness.ErrBudget): // no time will come
-				sooner[h] = now
+				spent = append(spent, h)
 			}
 		}
 	}()

@@ -131,7 +131,7 @@ func TestTimeEndsWhileAHostWaits(t *testing.T) {
 		r.politeness.Limits.Delay.Min = time.Minute
 		r.politeness.Spend.Duration = 90 * time.Second // from the first page, a minute after robots.txt
 		summary := r.run(t.Context(), t, numbered("example.com", 3)...)
-		wantOutcomes(t, summary, map[crawl.Outcome]int{crawl.Visited: 2, crawl.OverBudget: 1})
+		wantOutcomes(t, summary, map[crawl.Outcome]int{crawl.Visited: 2, crawl.Left: 1})
 		if summary.Elapsed > 130*time.Second {
 			t.Errorf("ended after %v", summary.Elapsed)
 		}

@@ -20,7 +20,7 @@ const (
 	Disallowed   Outcome = "disallowed"     // by robots.txt or by the user's own rules, or reserved by the site
 	Unreachable  Outcome = "unreachable"    // robots.txt couldn't be had, Config.Tries times or for good
 	Refused      Outcome = "refused"        // Config.Tries times, or its host refuses everything, or can't be asked, for Config.Patience
-	OverBudget   Outcome = "over budget"    // the budget's pages of its host are spent, or its host can't be asked within the budget's time
+	OverBudget   Outcome = "over budget"    // the budget's pages of its host are spent (budget.Limits.PagesPerHost)
 	Failed       Outcome = "failed"         // no answer, though its host answers; or one that broke off
 	Rejected     Outcome = "rejected"       // by the Transport's ResponseLimits: too large, or of the wrong type
 	Duplicate    Outcome = "duplicate"      // known already
