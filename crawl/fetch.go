@@ -157,9 +157,9 @@ func (r *run) isTurn(fl *flight) bool {
 }
 
 // retryAt returns when the Transport, which has refused a request with err, would take it; zero:
-// not known.
+// not known, or the budget has refused it: no crawl waits until that is renewed.
 func retryAt(err error) (at time.Time) {
-	if refused := (*politeness.Error)(nil); errors.As(err, &refused) {
+	if refused := (*politeness.Error)(nil); errors.As(err, &refused) && !errors.Is(err, politeness.ErrBudget) {
 		at = refused.RetryAt
 	}
 	return at
@@ -275,11 +275,11 @@ func (r *run) exchange(fl *flight) {
 	errors.As(err, &refused)
 	fl.finished, fl.alive = true, !page.excused && (refused == nil || slices.Contains(afterRobots, refused.Stage))
 
-	switch {
-	case refused != nil && !refused.RetryAt.IsZero():
+	switch at := retryAt(err); {
+	case !at.IsZero():
 		r.events <- func() {
 			r.frontier.finish(fl, 0)
-			r.putOff(fl, refused.RetryAt, err)
+			r.putOff(fl, at, err)
 		}
 		return
 	case errors.Is(err, errNoRoom), err == nil && !fl.good && !fl.request.cookie && r.wantsCookie(page):

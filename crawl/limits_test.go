@@ -183,9 +183,11 @@ func TestBudgetEndsTheCrawl(t *testing.T) {
 		want  map[crawl.Outcome]int
 	}{
 		{"pages", budget.Limits{Pages: 7}, map[crawl.Outcome]int{crawl.Visited: 7, crawl.Left: 13}},
+		{"pages of each day", budget.Limits{Pages: 7, Every: 24 * time.Hour}, map[crawl.Outcome]int{crawl.Visited: 7, crawl.Left: 13}},
 		{"time of a patient host", budget.Limits{Duration: 20 * time.Second}, map[crawl.Outcome]int{crawl.Visited: 10, crawl.Left: 10}},
 		{"time", budget.Limits{Duration: 450 * time.Millisecond}, map[crawl.Outcome]int{crawl.Visited: 10, crawl.Left: 10}},
 		{"pages of a host", budget.Limits{PagesPerHost: 3}, map[crawl.Outcome]int{crawl.Visited: 6, crawl.OverBudget: 14}},
+		{"pages of a host each day", budget.Limits{PagesPerHost: 3, Every: 24 * time.Hour}, map[crawl.Outcome]int{crawl.Visited: 6, crawl.OverBudget: 14}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
