@@ -10,6 +10,7 @@
 //
 //   - A page is one navigation that was sent: hops of a redirect are not pages of
 //     their own, neither is robots.txt, nor a request that was refused before it was sent.
+//     Package crawl sends each hop and each try as a request of its own, so each is a page.
 //   - Bytes are bytes of response bodies as they are read, after decompression.
 //   - Time runs by the wall from the first page or byte on. It limits starts: what was
 //     started in time may end later.
