@@ -157,12 +157,17 @@ func (r *run) isTurn(fl *flight) bool {
 }
 
 // retryAt returns when the Transport, which has refused a request with err, would take it; zero:
-// not known, or the budget has refused it: no crawl waits until that is renewed.
+// not known, or the budget has refused it: no crawl waits until that is renewed. A budget that
+// couldn't be asked is asked again in a second.
 func retryAt(err error) (at time.Time) {
-	if refused := (*politeness.Error)(nil); errors.As(err, &refused) && !errors.Is(err, politeness.ErrBudget) {
-		at = refused.RetryAt
+	refused := (*politeness.Error)(nil)
+	switch {
+	case !errors.As(err, &refused), errors.Is(err, politeness.ErrBudget):
+		return at
+	case refused.Stage == politeness.StageBudget:
+		return time.Now().Add(time.Second)
 	}
-	return at
+	return refused.RetryAt
 }
 
 // putOff leaves the host of fl alone until at: because of err or, where that is nil, because of its

@@ -264,6 +264,32 @@ func TestNextRunFetchesWhatTimeHasCutOff(t *testing.T) {
 	}
 }
 
+// An awayBudget can't be asked until a time, as one whose server is away.
+type awayBudget struct {
+	budget.Budget
+	until time.Time
+}
+
+func (b awayBudget) Check(ctx context.Context, host string, start time.Time) error {
+	if time.Now().Before(b.until) {
+		return errors.New("the server is away")
+	}
+	return b.Budget.Check(ctx, host, start)
+}
+
+// TestBudgetThatCantBeAskedIsWaitedFor: while its server is away nothing starts, and no URL is lost.
+func TestBudgetThatCantBeAskedIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.Site("https://example.com").Handle("/", page(""))
+		r.politeness.Budget = awayBudget{budget.New(budget.Limits{Pages: 30}), time.Now().Add(time.Minute)}
+		s := r.run(t.Context(), t, numbered("example.com", 20)...)
+		if wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 20}); s.Elapsed < time.Minute || s.Elapsed > 65*time.Second {
+			t.Errorf("the crawl took %v", s.Elapsed)
+		}
+	})
+}
+
 // TestLargePagesWaitForSlowVisits: where visits take long, pages for whose bodies there is no room
 // come later. None fails.
 func TestLargePagesWaitForSlowVisits(t *testing.T) {
