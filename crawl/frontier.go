@@ -178,7 +178,7 @@ func (h *host) close() {
 // next returns the request that is taken next; ok is false if there is none.
 func (h *host) next() (req Request, ok bool) {
 	switch s := &h.refusals; {
-	case h.robotsAsked && s.asksGood():
+	case h.robotsAsked && s.asksGood() && len(h.urls)+s.size() > 0: // else it tells nothing of use
 		return s.good, true
 	case s.again.URL != "":
 		return s.again, true

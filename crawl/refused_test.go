@@ -355,3 +355,26 @@ func TestHeldPagesAreLeft(t *testing.T) {
 		wantOutcomes(t, r.run(ctx, t, numbered("example.com", 4)...), map[crawl.Outcome]int{crawl.Left: 4})
 	})
 }
+
+// TestNothingIsAskedOfAHostThatHasNothingLeft: a page that was served before would tell nothing that
+// is of use once the last URL of its host was refused too often.
+func TestNothingIsAskedOfAHostThatHasNothingLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.crawl.Tries = 3
+		r.Site("https://a.example").Handle("/0", page("")).
+			Handle("/1", politenesstest.Status(http.StatusTooManyRequests, "Retry-After", "10"))
+		r.Site("https://b.example").Robots("User-agent: *\nCrawl-delay: 20\n").Handle("/", page("")) // keeps the crawl
+		wantOutcomes(t, r.run(t.Context(), t, append(numbered("a.example", 2), numbered("b.example", 9)...)...),
+			map[crawl.Outcome]int{crawl.Visited: 10, crawl.Refused: 1})
+		served := 0
+		for _, req := range r.Requests() {
+			if req.URL == "https://a.example/0" {
+				served++
+			}
+		}
+		if served != 1 {
+			t.Errorf("the page that is served was asked for %d times", served)
+		}
+	})
+}
