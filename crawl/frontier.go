@@ -362,8 +362,8 @@ func (f *frontier) judge(h *host, took time.Duration) {
 	}
 	h.usual = (h.usual + took) / 2
 	f.sample(took)
-	if h.place == inDue {
-		return // it stands in the queue of its pace
+	if h.place == inDue || f.hosts[h.key] != h {
+		return // it stands in the queue of its pace, or was forgotten
 	}
 	f.number[h.pace]--
 	f.demand -= h.demand

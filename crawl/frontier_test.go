@@ -236,3 +236,19 @@ func TestCrowded(t *testing.T) {
 		}
 	}
 }
+
+// TestForgottenHostIsNotCounted: a host may be forgotten while a page that was served before is
+// asked for, as where another process has got the host: that page is no URL of the Queue.
+func TestForgottenHostIsNotCounted(t *testing.T) {
+	f := &frontier{hosts: make(map[string]*host), max: 4, usual: time.Second}
+	h := f.host("a")
+	h.robotsAsked, h.urls = true, make([]Request, 1)
+	f.put(h)
+	fl, _ := f.take(time.Now())
+	f.started(fl, time.Now())
+	f.forget(h)
+	f.finish(fl, 100*time.Millisecond)
+	if f.number != [2]int{} || f.demand != 0 || f.inFlight() != 0 {
+		t.Errorf("%d quick and %d slow hosts, a demand of %v, %d flights", f.number[quick], f.number[slow], f.demand, f.inFlight())
+	}
+}
