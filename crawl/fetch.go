@@ -178,7 +178,10 @@ func (r *run) putOff(fl *flight, at time.Time, err error) {
 		outcome, err = Disallowed, rule // not that its robots.txt can't be had, which is the consequence
 	} else if errors.Is(err, politeness.ErrUnreachable) {
 		outcome = Unreachable
-		h.unreachable++
+		if !at.Equal(h.robotsAt) { // else other pages have waited for the same fetch
+			h.unreachable++
+		}
+		h.robotsAt = at
 		refused := errors.Is(err, syscall.ECONNREFUSED)
 		if refused {
 			tries = min(tries, 2)

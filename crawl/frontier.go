@@ -77,10 +77,11 @@ type host struct {
 
 	slots       int // most flights
 	flights     int
-	probes      int  // flights that were taken alone
-	robotsAsked bool // its robots.txt has been asked for
-	unreachable int  // times in a row that its robots.txt couldn't be had
-	dead        bool // it didn't answer at all the last time, see putOff
+	probes      int       // flights that were taken alone
+	robotsAsked bool      // its robots.txt has been asked for
+	unreachable int       // times in a row that its robots.txt couldn't be had
+	robotsAt    time.Time // when it may be asked for again since the last of them
+	dead        bool      // it didn't answer at all the last time, see putOff
 
 	refusals refusals
 	closed   *Result // of its URLs, as it has refused for too long; nil: they are asked for

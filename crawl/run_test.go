@@ -115,6 +115,20 @@ func TestDeadHosts(t *testing.T) {
 	})
 }
 
+// TestPagesThatWaitForOneRobotsFetch: several pages of a host may wait for its robots.txt, as it is
+// slow to fail. That is one try of five.
+func TestPagesThatWaitForOneRobotsFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.politeness.Limits.Concurrency = 4
+		r.Site("https://example.com").RobotsStatus(http.StatusServiceUnavailable).Latency(3 * time.Second)
+		wantOutcomes(t, r.run(t.Context(), t, numbered("example.com", 20)...), map[crawl.Outcome]int{crawl.Unreachable: 20})
+		if n := len(r.Requests()); n != 5 {
+			t.Errorf("robots.txt was asked for %d times", n)
+		}
+	})
+}
+
 // TestTriesOfADeadHost: with one try, a host that is down is given up when it is first met.
 func TestTriesOfADeadHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
