@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/go-politeness/politeness/evidence/internal/lines"
+	"github.com/go-politeness/politeness/internal/statedir"
 )
 
 // OpenFile returns a Log that appends to the named file, which it makes if need be, for the user's
@@ -19,7 +20,8 @@ import (
 // so that an auditor finds a log that was taken out. A file that isn't a log is an error, and stays
 // as it is.
 //
-// Close closes the file too. One process at a time may append to a file.
+// Close closes the file too. One Log at a time may append to a file: a second one is an error while
+// the first is open, in this process or another, on file systems that have locks.
 func OpenFile(name string, options ...Option) (*Log, error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -42,6 +44,9 @@ func (l *Log) resume(file *os.File) error {
 	info, err := file.Stat()
 	if err != nil || !info.Mode().IsRegular() { // such as /dev/stdout
 		return err
+	}
+	if errors.Is(statedir.LockFile(file), statedir.ErrLocked) {
+		return errors.New("another Log appends to the file: close that first, or give each process a file of its own")
 	}
 	size, from := info.Size(), int64(0)
 	in := lines.NewReader(io.NewSectionReader(file, 0, size))

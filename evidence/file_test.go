@@ -242,3 +242,25 @@ func TestAFileThatIsNoLogStaysAsItIs(t *testing.T) {
 		}
 	}
 }
+
+// TestOpenFileRefusesAFileThatIsOpen: two Logs would write into each other's lines.
+func TestOpenFileRefusesAFileThatIsOpen(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "log.jsonl")
+	log, err := OpenFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenFile(name); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "another Log") {
+		t.Errorf("a second Log: %v", err)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := OpenFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Close(); err != nil {
+		t.Error(err)
+	}
+}

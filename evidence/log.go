@@ -18,6 +18,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/go-politeness/politeness/evidence/internal/lines"
+	"github.com/go-politeness/politeness/internal/statedir"
 )
 
 const (
@@ -295,6 +296,7 @@ func (l *Log) Close() error {
 		l.change.Wait()
 	}
 	if l.file != nil {
+		statedir.UnlockFile(l.file)
 		if err := l.file.Close(); err != nil && l.misuse == nil {
 			l.misuse = fmt.Errorf("evidence: %w", err)
 		}

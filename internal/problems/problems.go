@@ -44,7 +44,7 @@ func Of(err error) []error {
 
 // joined returns the errors that errors.Join has joined to err; nil: err is another one.
 func joined(err error) []error {
-	several, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // Of goes down itself
+	several, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return nil
 	}

@@ -97,12 +97,12 @@ func (OS) TryLock(name string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := lockFile(file); err != nil {
+	if err := LockFile(file); err != nil {
 		file.Close()
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return func() {
-		unlockFile(file) // before Close: a child process may hold the file open until it execs
+		UnlockFile(file)
 		file.Close()
 	}, nil
 }

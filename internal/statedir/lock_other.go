@@ -14,12 +14,13 @@ const ReadsLock = false
 // its process and tells goroutines apart, so it holds within the process only.
 var locked sync.Map
 
-// lockFile takes the lock on file, or returns ErrLocked at once.
-func lockFile(file *os.File) error {
+// LockFile takes the lock on file, or returns ErrLocked at once.
+func LockFile(file *os.File) error {
 	if _, taken := locked.LoadOrStore(file.Name(), true); taken {
 		return ErrLocked
 	}
 	return nil
 }
 
-func unlockFile(file *os.File) { locked.Delete(file.Name()) }
+// UnlockFile gives the lock back.
+func UnlockFile(file *os.File) { locked.Delete(file.Name()) }

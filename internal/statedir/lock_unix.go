@@ -12,8 +12,9 @@ import (
 // open can be replaced, and its readers go on reading the old one.
 const ReadsLock = false
 
-// lockFile takes the lock on file, or returns ErrLocked at once.
-func lockFile(file *os.File) error {
+// LockFile takes the lock on file, or returns ErrLocked at once. It ends with the process; others
+// may read the file, and write to it without the lock.
+func LockFile(file *os.File) error {
 	for {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		switch {
@@ -26,4 +27,6 @@ func lockFile(file *os.File) error {
 	}
 }
 
-func unlockFile(file *os.File) { _ = syscall.Flock(int(file.Fd()), syscall.LOCK_UN) }
+// UnlockFile gives the lock back. Closing the file does that as well, but not while a child process
+// that hasn't reached its exec yet holds the file open.
+func UnlockFile(file *os.File) { _ = syscall.Flock(int(file.Fd()), syscall.LOCK_UN) }

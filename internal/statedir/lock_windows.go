@@ -23,13 +23,13 @@ const (
 
 	errorLockViolation syscall.Errno = 33
 
-	allBytes = 0xffffffff // low and high half of the length of a range
+	farBehind = 1 << 30 // high half of the offset of the byte that is locked: those of the file may be read
 )
 
-// lockFile takes the lock on file, or returns ErrLocked at once.
-func lockFile(file *os.File) error {
+// LockFile takes the lock on file, or returns ErrLocked at once.
+func LockFile(file *os.File) error {
 	ok, _, err := lockFileEx.Call(file.Fd(), lockfileExclusiveLock|lockfileFailImmediately, 0,
-		allBytes, allBytes, uintptr(unsafe.Pointer(new(syscall.Overlapped))))
+		1, 0, uintptr(unsafe.Pointer(&syscall.Overlapped{OffsetHigh: farBehind})))
 	switch {
 	case ok != 0:
 		return nil
@@ -39,6 +39,7 @@ func lockFile(file *os.File) error {
 	return os.NewSyscallError("LockFileEx", err)
 }
 
-func unlockFile(file *os.File) {
-	_, _, _ = unlockFileEx.Call(file.Fd(), 0, allBytes, allBytes, uintptr(unsafe.Pointer(new(syscall.Overlapped))))
+// UnlockFile gives the lock back.
+func UnlockFile(file *os.File) {
+	_, _, _ = unlockFileEx.Call(file.Fd(), 0, 1, 0, uintptr(unsafe.Pointer(&syscall.Overlapped{OffsetHigh: farBehind})))
 }
