@@ -59,10 +59,11 @@ type Config struct {
 	IgnoreNofollow bool
 
 	// Canonical skips the visit of a page that names another URL as its canonical one, and adds
-	// that URL if Follow would follow it; https doesn't give way to the same URL with http. Of two
-	// pages that name each other one is visited, or both where other processes have one of them, or
-	// neither where a Run has ended between them. Nor is a page visited whose canonical URL redirects
-	// back to it. False: such a page is visited as any.
+	// that URL if Follow would follow it, or the page is of a start URL, which may lead anywhere as by
+	// a redirect; https doesn't give way to the same URL with http. Of two pages that name each other
+	// one is visited, or both where other processes have one of them, or neither where a Run has ended
+	// between them. Nor is a page visited whose canonical URL redirects back to it. False: such a page
+	// is visited as any.
 	Canonical bool
 
 	// Prepare may set headers of a request before it is sent, such as Accept-Language; an error
