@@ -84,6 +84,16 @@ type Report struct {
 	Broken     map[Kind]int `json:"broken"`     // number of each kind, all counted
 }
 
+// Signed says what the checkpoints of a signed log prove.
+type Signed struct {
+	Checkpoints int    `json:"checkpoints"`      // number of those that are right
+	Records     int    `json:"records"`          // number of records before them
+	After       int    `json:"after"`            // number of records after the last one, or of all if there is none
+	Key         string `json:"key,omitempty"`    // name and hash of the key, "" where none was given
+	Older       int    `json:"older,omitempty"`  // number of older checkpoints that the log extends
+	Latest      string `json:"latest,omitempty"` // the last right checkpoint, a signed note: keep it to hold the next log against
+}
+
 // A HostReport sums up one host. In JSON its durations are seconds.
 type HostReport struct {
 	Host       string   `json:"host"`
