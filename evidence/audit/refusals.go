@@ -24,11 +24,12 @@ const (
 	refusing                 // it wants to be left alone
 )
 
-// meaning returns what the record d of an answer says about its host.
-func (t *transport) meaning(d *evidence.Decision) meaning {
+// meaning returns what the record d of an answer says about its host, which asks by Retry-After to
+// be left alone for so long.
+func (t *transport) meaning(d *evidence.Decision, after int64) meaning {
 	s := d.Status
 	switch {
-	case d.Refused != "" || t.blocksAtOnce(s) || s == 503 && retryAfter(d, d.Time) > 0:
+	case d.Refused != "" || t.blocksAtOnce(s) || s == 503 && after > 0:
 		return refusing
 	case s == 0 && d.Left:
 		return silent
@@ -64,18 +65,26 @@ func retryAfter(d *evidence.Decision, sent time.Time) int64 {
 		n, _ := strconv.ParseUint(value, 10, 64)    // the largest number where it is larger; 0 where there is none
 		return int64(min(n, 100*365*86400)) * slack // more seconds than any policy grants
 	}
-	until, _ := httpDate(value)
+	until, _ := httpDate(value, sent)
 	return int64(max(0, until.Sub(sent)))
 }
 
-// httpDate reads the forms of RFC 9110, section 5.6.7.
-func httpDate(s string) (time.Time, bool) {
+// httpDate reads the forms of RFC 9110, section 5.6.7. The second 60 is the one after 59, and two
+// digits of a year are those of the latest date that is at most 50 years ahead of now.
+func httpDate(s string, now time.Time) (t time.Time, err error) {
+	if s = strings.Trim(s, " \t"); len(s) > len("Wednesday, 02-Jan-2006 15:04:05 GMT") {
+		s = "" // package time takes any number of spaces for one
+	}
+	known := strings.Replace(s, ":60 ", ":59 ", 1)
 	for _, layout := range [...]string{"Mon, 02 Jan 2006 15:04:05 GMT", "Monday, 02-Jan-06 15:04:05 GMT", time.ANSIC} {
-		if t, err := time.Parse(layout, strings.Trim(s, " \t")); err == nil {
-			return t, true
+		if t, err = time.Parse(layout, known); err == nil {
+			break
 		}
 	}
-	return time.Time{}, false
+	if later := t.AddDate(100, 0, 0); strings.Contains(s, "-") && !later.After(now.AddDate(50, 0, 0)) {
+		t = later
+	}
+	return t.Add(time.Duration(strings.Count(s, ":60 ")) * time.Second), err
 }
 
 // quota reads how long a quota with nothing left asks to be left alone: as the record says that it
@@ -117,7 +126,7 @@ type answer struct {
 	refused string
 	wish    int64  // how long the host asks to be left alone
 	early   int64  // how much earlier a block may end, as exact as wish is
-	after   bool   // whether Retry-After says that
+	after   bool   // whether Retry-After says that, or may, where it isn't whole in the log
 	quota   bool   // whether a rate limit has nothing left
 	teaches bool   // whether it teaches a delay, if it is a refusal
 	block   *block // that it set; nil: none
@@ -126,16 +135,21 @@ type answer struct {
 
 // answerOf reads what the record d says of the answer to t.
 func (a *auditor) answerOf(t *trip, d *evidence.Decision) answer {
-	sent, ok := httpDate(d.ServerDate)
-	if !ok {
-		sent = time.Unix(0, t.wall).Add(d.Latency)
+	now := time.Unix(0, t.wall).Add(d.Latency)
+	sent, err := httpDate(d.ServerDate, now)
+	if err != nil {
+		sent = now
 	}
 	after, left := retryAfter(d, sent), quota(d, sent)
 	n := answer{
-		by: a.by, x: t.x, at: stamp(d.Time) + a.by.shift, place: a.at, meaning: a.by.meaning(d), status: d.Status, refused: strings.Clone(d.Refused),
+		by: a.by, x: t.x, at: stamp(d.Time) + a.by.shift, place: a.at, meaning: a.by.meaning(d, after), status: d.Status, refused: strings.Clone(d.Refused),
 		wish: cmp.Or(after, left), early: leeway, after: after > 0, quota: left > 0, teaches: d.Status != 503 || d.Refused != "" || a.by.blocksAtOnce(503),
 	}
 	n.wish = min(n.wish, int64(cmp.Or(a.by.policy.MaxRetryAfter, 24*time.Hour)))
+	if !isWhole(d.RetryAfter) || !isWhole(d.ServerDate) {
+		n.wish, n.after = 0, true
+		a.openEnded(blocksKept, "a Retry-After, or its Date, that isn't whole in the log")
+	}
 	if strings.Trim(d.RetryAfter, "0123456789") != "" || strings.HasPrefix(d.RateLimit, "remaining=") {
 		n.early = slack // a date is as exact as its second
 	}
@@ -407,7 +421,7 @@ func (s *sequence) count(n *answer, m meaning) {
 		row = min(s.row[b.kind]+1, 255)
 	}
 	switch {
-	case b.kind == m, b.kind == refusing && (s.row[refusing] > 0 || s.left):
+	case b.kind == m, b.kind == refusing && (s.row[refusing] > 0 || s.left || n.after && n.status == 503):
 	case b.kind == refusing && b.row > 1: // a server may have come back with old data
 		s.a.openEnded(blocksKept, "a block that counts as one more refusal after some that aren't in the log")
 	case !s.lacks(n.at):

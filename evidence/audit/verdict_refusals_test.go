@@ -148,7 +148,11 @@ func TestVerdictsOnTheLengthOfABlock(t *testing.T) {
 		{policy: "", refusal: `retryAfter="` + date + `09 GMT"`, long: 7.9, date: true},
 		{policy: "", refusal: `retryAfter="Saturday, 21-Nov-26 03:00:09 GMT"`, long: 7.9, date: true},
 		{policy: "", refusal: `retryAfter="Sat Nov 21 03:00:09 2026"`, long: 7.9, date: true},
-		{policy: "", refusal: `retryAfter="Saturday, 21-Nov-76 03:00:02 GMT"`, long: 1, date: true}, // is of 1976, so the policy says
+		{policy: "", refusal: `retryAfter="Saturday, 21-Nov-76 03:00:02 GMT"`, long: 1, date: true},     // is of 1976, so the policy says
+		{policy: "", refusal: `retryAfter="Saturday, 21-Nov-75 03:00:02 GMT"`, long: 86400, date: true}, // is of 2075
+		{policy: "", refusal: `retryAfter="` + date + `60 GMT"`, long: 58.9, date: true},
+		{policy: "", refusal: `retryAfter="` + date + `09 GMT" serverDate="` + date + `60 GMT"`, long: 1, date: true}, // past
+		{policy: "", refusal: `status=503 retryAfter="` + dateOf + `02:00:09 GMT" serverDate="` + dateOf + `02:00:02 GMT"`, long: 7, date: true},
 		{policy: "", refusal: `retryAfter="` + dateOf + `03:50:09 GMT" serverDate="` + dateOf + `03:50:02 GMT"`, long: 7, date: true},
 		{policy: "", refusal: `retryAfter="` + dateOf + `03:50:09 GMT" serverDate="	` + dateOf + `03:50:02 GMT "`, long: 7, date: true},
 		{policy: "", refusal: `retryAfter="` + dateOf + `02:00:00 GMT"`, long: 1, date: true}, // past
@@ -202,6 +206,17 @@ func TestVerdictsOnTheLengthOfABlock(t *testing.T) {
 			t.Errorf("%s, %s: blocked for %v s less a microsecond, got %q", c.policy, c.refusal, c.long-early, got)
 		}
 	}
+}
+
+// TestVerdictsOnARetryAfterThatIsNotWhole: what it asks for isn't known.
+func TestVerdictsOnARetryAfterThatIsNotWhole(t *testing.T) {
+	const open = `open, blocks kept: a Retry-After, or its Date, that isn't whole in the log`
+	checkRows(t, usual, closed([]row{
+		{"a count", `1 refused 1 status=503 retryAfter=00000[...] until=@1.2`, open},
+		{"which may ask for nothing", `1 refused 1 status=503 retryAfter=00000[...] until=@2.1 kind=unsure`, open},
+		{"a date against a Date", `1 refused 1 status=429 retryAfter="Sat, 21 Nov 2026 03:00:09 GMT" serverDate=Sat[...] until=@1.2`, open},
+		{"it blocks all the same", `1 page 1 status=429 retryAfter=00000[...]`, `lines 6 and 7: block: status 429, which is a refusal here, set no block` + "\n" + open},
+	}))
 }
 
 // TestVerdictsOnRefusalsInARow: how many there were is counted anew, since a limiter could count as few as
