@@ -124,7 +124,7 @@ func check(f *trees.Forest, site sites.Site, logs []io.Reader) (*Report, error) 
 		}
 	}
 	older := f.Extended(func(detail string) { a.violation(BrokenSignature, "", detail, a.at) })
-	a.report.Signed = Signed{f.Checkpoints, f.Records, f.After, f.By, older, f.Latest}
+	a.report.Signed = Signed{f.Checkpoints, f.Records, f.After, f.Key, older, f.Latest}
 	return a.judge(), errs
 }
 

@@ -117,6 +117,7 @@ func (a *auditor) prove() {
 		whole.Proof += map[bool]string{true: ", numbered, not chained", false: ", not numbered"}[r.Numbered]
 		a.openIf(len(r.Records) > 0, logWhole, "the lines aren't chained: whoever held the file could change them")
 	}
+	a.openIf(r.Signed.Key != "" && r.Records[evidence.Checkpoint] == 0, logWhole, "a key was given, and nothing in the log is signed with it")
 	whole.Proved = r.Lines
 	for i := range r.Promises {
 		p := &r.Promises[i]

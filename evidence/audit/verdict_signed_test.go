@@ -79,6 +79,9 @@ func TestVerdictsOnSignedLogs(t *testing.T) {
 		{"without a key", lines, audit.Trust{}, `
 			open, log whole: the log is signed, but no key was given
 		`, audit.Signed{Checkpoints: 3, Records: 14}, "lines, 14 records signed by a key that wasn't given"},
+		{"a log that nobody has signed", linesOf(t, crawl, evidence.Chained()), trusted, `
+			open, log whole: a key was given, and nothing in the log is signed with it
+		`, audit.Signed{After: 14, Key: id}, "lines, numbered and chained"},
 		{"cut off behind a checkpoint", lines[:10], trusted, `
 			open, every start ended: the log stops while requests are under way, as after a kill, or where bodies are never closed: these have no end
 			open, log whole: the log isn't sealed: its end was cut off, or the process was killed, or Close never called
@@ -132,11 +135,11 @@ func TestVerdictsOnSignedLogs(t *testing.T) {
 			lines 7 and 8: line: records 8 to 19 are missing
 			line 8: signature: the 7 lines before this checkpoint aren't the 19 that were signed
 			open, log whole: the log isn't sealed: its end was cut off, or the process was killed, or Close never called
-		`, audit.Signed{}, ""},
+		`, audit.Signed{Key: id}, ""},
 		{"a checkpoint of no lines", append(slices.Clone(lines[:7]), nothing), trusted, `
 			line 8: signature: the 7 lines before this checkpoint aren't the 0 that were signed
 			open, log whole: the log isn't sealed: its end was cut off, or the process was killed, or Close never called
-		`, audit.Signed{}, ""},
+		`, audit.Signed{Key: id}, ""},
 		{"a checkpoint that counts too many lines, behind another log", slices.Concat(next, lines[:7], []string{boast}), trusted, `
 			lines 17 and 25: signature: the 24 lines before this checkpoint aren't the 8 that were signed
 			open, log whole: the log isn't sealed: its end was cut off, or the process was killed, or Close never called

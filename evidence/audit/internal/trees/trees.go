@@ -29,7 +29,7 @@ type Forest struct {
 
 	// What was found, as audit.Signed says it.
 	Checkpoints, Records, After int
-	Latest, By                  string
+	Latest                      string
 
 	Signed bool   // whether the present log has a checkpoint
 	Trees  []Tree // those of the present file that have one
@@ -178,7 +178,7 @@ func (f *Forest) checkpoint(e *evidence.Entry, at int) {
 	f.Records += signed
 	f.After += after - signed // of the log before, which nobody signs any more
 	f.Checkpoints++
-	f.Latest, f.By = e.Text, f.Key
+	f.Latest = e.Text
 	tree := Tree{f.lines - c.N, c.N, e.Text}
 	if last := len(f.Trees) - 1; last >= 0 && f.Trees[last].From == tree.From {
 		f.Trees = f.Trees[:last]
