@@ -33,10 +33,12 @@ func (a *auditor) handedOver(d *evidence.Decision, t *trip) {
 	t.reserved = false
 }
 
-// reserves returns the first purpose of a record that the preferences in it refuse, "" for none.
+// reserves returns the first purpose of a record that the preferences in it refuse, "" for none. The
+// license at their end is in the site's words.
 func reserves(d *evidence.Decision) string {
+	stated, _, _ := strings.Cut(", "+d.Preferences, ", license ")
 	for purpose := range strings.SplitSeq(d.Purposes, ", ") {
-		if purpose != "" && strings.Contains(", "+d.Preferences, ", "+purpose+" refused") {
+		if purpose != "" && strings.Contains(stated, ", "+purpose+" refused") {
 			return purpose
 		}
 	}

@@ -118,3 +118,45 @@ func headerText(h http.Header) string {
 	_ = h.Write(&b)
 	return b.String()
 }
+
+// TestNoLicenseBreaksAnHonestLog: a site may write into it what looks like a reservation.
+func TestNoLicenseBreaksAnHonestLog(t *testing.T) {
+	const license = "https://a.example/l, search refused"
+	for name, site := range map[string]strangeSite{
+		"in robots.txt": func(*http.Request) (int, http.Header, string) {
+			return 200, nil, "User-agent: *\nDisallow: /private\nLicense: " + license + "\n"
+		},
+		"in a header": func(*http.Request) (int, http.Header, string) {
+			return 200, http.Header{"Tdm-Policy": {license}}, "User-agent: *\nDisallow: /private\n"
+		},
+	} {
+		judgeStrange(t, name, site, []robots.Purpose{robots.Search}, "https://a.example/page")
+	}
+}
+
+// TestNoRobotsTxtBreaksAnHonestLog: its text, and rules about what a record of the URL lacks.
+func TestNoRobotsTxtBreaksAnHonestLog(t *testing.T) {
+	var urls []string
+	for _, target := range []string{
+		"/", "/a", "/a%2fb", "/a*b", "/%c3%bc", "/a?next=http:/u:secret@h", "/a?next=HTTP:u:secret@h", "/a?x=//u:secret@h", `/a?x=\\u:secret@h`, "/b;REDACTED",
+		"/b[...]", "/a$", "/a%24", "/%00", "/a%0a", "/secret", "/a//b", "/a?q=a@b", "//x", "/a?next=https://h/x", "/a?mail=mailto:u:secret@h", "/a?x=:u@secret",
+		`/a?x=https:\\u:secret@h/`, "/a?x=ftp:u:secret@h", `/a?x=ftp:/\u:secret@h`,
+	} {
+		urls = append(urls, "https://a.example"+target)
+	}
+	for _, text := range []string{
+		"User-agent: *\nDisallow: /*secret\n", "User-agent: *\nDisallow: /*u:\n", "User-agent: *\nDisallow: /a?*@\n", "User-agent: *\nDisallow: /\xff\nDisallow: /*\xc3\xbc\nAllow: /\n",
+		"User-agent: *\rDisallow: /a\r", "\xef\xbb\xbfUser-agent: *\nDisallow: /a", "User-agent: *\x00\nDisallow: /a\x00b\n", "user-agent *\ndisallow /a\n",
+		"User-agent: *\nDisallow: /" + strings.Repeat("a", 20000) + "\nDisallow: /" + strings.Repeat("*a", 200) + "\nDisallow: /a" + strings.Repeat("*", 400) + "\n",
+		"User-agent: *\nCrawl-delay: 2\nRequest-rate: 1/3\nDisallow: /a\u2028\n", "User-agent: TestBot\nDisallow: /a\nUser-agent: testbot/2\nDisallow: /b\n",
+		"User-agent: *\nDisallow: /a%\nDisallow: /%2\nDisallow: /a*b$\nDisallow: /a$$\n", "User-agent: *\nDisallow: */a\nDisallow: *\nAllow: /$\n",
+		"User-agent: *\nContent-Usage: train-ai=n\nContent-Usage: /a train-ai=y\nContent-Signal: search=yes, ai-train=no\nLicense: \xff\x01\u2028 https://x:y@z/\n",
+	} {
+		judgeStrange(t, text[:min(len(text), 40)], func(r *http.Request) (int, http.Header, string) {
+			if r.URL.Path == "/robots.txt" {
+				return 200, nil, text
+			}
+			return 200, nil, "x"
+		}, nil, urls...)
+	}
+}
