@@ -217,11 +217,17 @@ func (a *auditor) allowed(d *evidence.Decision, t *trip) {
 func certain(target string) string {
 	sure := strings.TrimSuffix(target, evidence.Clipped)
 	sure, _, _ = strings.Cut(sure, evidence.Redacted)
-	if sure, _, _ = strings.Cut(sure, "://"); sure != target {
+	if strings.Contains(sure, ":") { // most have none, which is seen sooner
+		sure = embedded.Split(sure, 2)[0]
+	}
+	if sure != target {
 		sure, _, _ = strings.Cut(sure, "%")
 	}
 	return sure
 }
+
+// embedded finds where a URL begins in another one, as evidence.RedactURL does.
+var embedded = regexp.MustCompile(`(?i)https?:|:[/\\]{2}`)
 
 // isWhole reports whether u is what was asked for: Redact has cut nothing out of it, and it was
 // short enough for its record.
