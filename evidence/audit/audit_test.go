@@ -590,6 +590,10 @@ func TestReportText(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
+	page := func(at float64) []byte { return logtest.Write(t, run(func(s *story) { s.page(1, at) })) }
+	if text := check(t, slices.Concat(page(1), page(9))).String(); !strings.Contains(text, "\na.example      2       100ms    -        500ms      -       0 ") {
+		t.Errorf("two logs of one start each have no gap:\n%s", text)
+	}
 	broken := logtest.Crawl(2, 20)
 	broken[nth(t, broken, evidence.Started, 3)].CrawlDelay = time.Hour
 	r = check(t, logtest.Write(t, broken))

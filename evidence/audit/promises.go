@@ -22,7 +22,7 @@ type Promise struct {
 	Why    []string `json:"why,omitempty"` // what is missing, for what is open: the first 8 reasons
 }
 
-// String returns p as a line of text.
+// String returns how often p was kept, without its name: "BROKEN 1, open 2, proved 7".
 func (p Promise) String() string {
 	return cmp.Or(counts("%[2]s %[1]d", []string{"BROKEN", "open", "proved"}, p.Broken, p.Open, p.Proved), "nothing to keep")
 }

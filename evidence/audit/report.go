@@ -106,7 +106,7 @@ type HostReport struct {
 	Refused    Refusals `json:"refused"`    // number of those that were refusals
 	// RefusalShare is the share of the answers that were refusals, from 0 to 1.
 	RefusalShare float64       `json:"refusalShare"`
-	MinGap       time.Duration `json:"-"` // shortest gap between two starts; 0 if there were fewer than two
+	MinGap       time.Duration `json:"-"` // shortest gap between two starts of one limiter; 0 if there were fewer than two
 	MaxDelay     time.Duration `json:"-"` // longest delay in force
 	Wait         time.Duration `json:"-"` // time that requests waited for their turn, in all
 	Latency      time.Duration `json:"-"` // mean time to the response's headers; 0 if there was none
@@ -217,12 +217,10 @@ func (r *Report) String() string {
 		fmt.Fprint(b, "\nslowest hosts\tstarts\tlatency\tmin gap\tmax delay\twaited\tdisallowed\tblocks\trefusals\n")
 	}
 	for _, h := range r.mostOf(func(h *HostReport) float64 { return float64(h.Latency) })[:min(len(r.Hosts), shown)] {
-		waited := any("-") // by the Transport; a crawler may do all of the waiting itself
-		if h.Wait > 0 {
-			waited = printable.Duration(h.Wait)
-		}
+		gap := map[bool]any{true: "-", false: printable.Duration(h.MinGap)}[h.MinGap == 0] // one start, or one by each limiter
+		waited := map[bool]any{true: "-", false: printable.Duration(h.Wait)}[h.Wait == 0]  // a crawler may do all of the waiting itself
 		fmt.Fprintf(b, "%s\t%d\t%v\t%v\t%v\t%v\t%d\t%d\t%.0f %%\n", printable.Text(h.Host), h.Starts, printable.Duration(h.Latency),
-			printable.Duration(h.MinGap), printable.Duration(h.MaxDelay), waited, h.Disallowed, h.Blocks, 100*h.RefusalShare)
+			gap, printable.Duration(h.MaxDelay), waited, h.Disallowed, h.Blocks, 100*h.RefusalShare)
 	}
 	warned := slices.DeleteFunc(r.mostOf(func(h *HostReport) float64 { return h.RefusalShare }), func(h HostReport) bool { return h.Warning() == "" })
 	if len(warned) > 0 {

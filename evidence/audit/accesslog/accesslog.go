@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence/internal/lines"
-
 	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/internal/printable"
 )
