@@ -266,6 +266,9 @@ func TestForgeries(t *testing.T) {
 		{"the same, marked as robots.txt", caught, "", func(f *forger) {
 			f.visit(site+"/private/2", f.of(evidence.Started, "/3").Start.Add(5*time.Second), func(s, e *evidence.Decision) { s.RobotsTxt, e.RobotsTxt = true, true })
 		}},
+		{"the same, with REDACTED in its URL", caught, "", func(f *forger) {
+			f.visit(site+"/private/2?x=REDACTED", f.of(evidence.Started, "/3").Start.Add(5*time.Second), func(s, e *evidence.Decision) { s.RobotsTxt, e.RobotsTxt = true, true })
+		}},
 		{"the same, its verdict removed", caught, "", func(f *forger) {
 			f.visit(site+"/private/2", f.of(evidence.Started, "/3").Start.Add(5*time.Second), nil)
 			f.drop(func(d *evidence.Decision) bool {

@@ -52,13 +52,14 @@ func (a *auditor) robotsFetched(d *evidence.Decision) {
 	}
 	c.until = c.from + int64(min(ttl, maxAge))
 	sum := fmt.Sprintf("%x", sha256.Sum256(c.text))
-	a.cannot(d.Text != "" && d.SHA256 != "" && (d.Bytes == 0 || d.Bytes == int64(len(d.Text))) && c.sum != sum, "the text of robots.txt doesn't have its SHA-256")
+	other := d.Text != "" && d.SHA256 != "" && c.sum != sum // than what was fetched: its beginning, for instance
+	a.cannot(other && (d.Bytes == 0 || d.Bytes == int64(len(d.Text))), "the text of robots.txt doesn't have its SHA-256")
 	a.robotsAnswered(d)
 	name, _ := sites.SplitURL(d.URL)
 	copies := a.by.origins[name]
 	switch {
 	case d.Type == evidence.RobotsFetched: // an empty one, or one that is missing, allows everything (RFC 9309, section 2.3.1.3)
-		if d.Text == "" && c.sum != sum && (d.Status < 300 || d.Status >= 500 || d.Status == 429) {
+		if other || d.Text == "" && c.sum != sum && (d.Status < 300 || d.Status >= 500 || d.Status == 429) {
 			c.open = noText
 		}
 	case d.Type == evidence.RobotsRevalidated || d.SHA256 != "": // an old copy holds again, or on
@@ -84,8 +85,10 @@ func (a *auditor) robotsStarted(d *evidence.Decision, t *trip, target string) {
 	case d.From != 0 && from != nil && from.origin != 0 && (from.leads == anywhere || from.leads == t.origin):
 		t.origin, t.hops = from.origin, from.hops+1
 		delete(a.by.trips, d.From)
-	case target != robotsPath && isWhole(d.URL):
+	case target != robotsPath && (d.From == 0 || isWhole(d.URL)):
 		a.violation(BrokenRobots, d.Host, "marked as a fetch of robots.txt, where none leads: "+d.URL, a.at)
+	case target != robotsPath:
+		a.openEnded(allowedByRobots, "a fetch of robots.txt whose URL isn't whole in the log")
 	}
 }
 

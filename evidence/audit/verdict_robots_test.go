@@ -142,11 +142,15 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 		{"a text with another hash", fetch("200") + `
 			1.1 robots text="x" status=200 sha256=` + sumOf("y") + `
 			2.2 page 1
-		`, `line 7: contradiction: the text of robots.txt doesn't have its SHA-256`},
+		`, "line 7: contradiction: the text of robots.txt doesn't have its SHA-256\n" + noTextOpen},
 		{"a text that was cut short has another hash", fetch("200") + `
 			1.1 robots text="x" status=200 bytes=2 sha256=` + sumOf("xy") + `
 			2.2 page 1
-		`, ``},
+		`, noTextOpen},
+		{"a text that is longer than what was hashed", fetch("200") + `
+			1.1 robots text="User-agent: *\nAllow: /\n" status=200 bytes=2 sha256=` + sumOf("xy") + `
+			2.2 page 1 url=/no
+		`, noTextOpen},
 		{"by a redirect", `
 			1   start 8 url=/robots.txt robotsTxt=true
 			1.1 end 8 status=301 location=https://a.example/r
@@ -170,6 +174,14 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 			line 5: robots: marked as a fetch of robots.txt, where none leads: https://a.example/r
 			line 7: verdict: robots_fetched without the exchange that it came of
 		`},
+		{"marked as robots.txt, with a URL that isn't whole", `
+			1   start 8 url=/no?x=REDACTED robotsTxt=true
+			1.1 end 8
+		`, `line 5: robots: marked as a fetch of robots.txt, where none leads: https://a.example/no?x=REDACTED`},
+		{"the same behind a redirect that isn't in the log", `
+			1   start 8 url=/no[...] robotsTxt=true from=7
+			1.1 end 8
+		`, `open, allowed by robots.txt: a fetch of robots.txt whose URL isn't whole in the log`},
 		{"by no redirect", fetch("200") + `
 			1.1 robots text="" status=200 hops=0 location=https://a.example/r
 			2.2 page 1 url=/no
