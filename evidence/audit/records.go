@@ -152,6 +152,7 @@ func (a *auditor) started(d *evidence.Decision) {
 	before := *t
 	t.x, t.answer, t.host, t.attempt, t.sends, t.underWay, t.window = new(exchange), nil, h, d.Attempt, 1, true, 0
 	t.wall = cmp.Or(stamp(d.Start), stamp(d.Time))
+	a.cannot(t.wall == 0, "a start without its time")
 	x := t.x
 	*x = exchange{
 		start: a.limiterClock(d, t.wall), delay: int64(d.Delay), floor: int64(d.CrawlDelay), prev: stamp(d.Prev), seq: d.Seq,

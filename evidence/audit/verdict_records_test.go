@@ -48,6 +48,15 @@ func TestVerdictsOnRecordsThatCannotBeTrue(t *testing.T) {
 			2.000000001 start 1 start=@1
 			2.2 end 1 duration=0.2
 		`, `line 6: contradiction: recorded more than a second after its start`},
+		{"without a time, which would prove every gap after it", `
+			1 allow 1
+			1 start 1 timestamp=- start=-
+			1.2 end 1 timestamp=- start=- duration=0.2
+		`, `
+			line 6: contradiction: a start without its time
+			open, log whole: numbers of starts are missing, as those of requests without an answer are in a log that was cut off
+			open, log whole: a start that the limiter knew of and no log has, as one that was cut off may have had it
+		`},
 		{"a second connection, recorded late", `
 			1 allow 1
 			1 start 1
