@@ -33,11 +33,11 @@ func (a *auditor) handedOver(d *evidence.Decision, t *trip) {
 	t.reserved = false
 }
 
-// reserves returns the first purpose of a record that the preferences in it refuse, "" for none. The
-// license at their end is in the site's words.
+// reserves returns the first purpose of a record that the preferences in it refuse, "" for none.
+// The license at their end is in the site's words.
 func reserves(d *evidence.Decision) string {
 	stated, _, _ := strings.Cut(", "+d.Preferences, ", license ")
-	for purpose := range strings.SplitSeq(d.Purposes, ", ") {
+	for purpose := range strings.SplitSeq(d.Purposes[:min(len(d.Purposes), 48)], ", ") { // no log has longer ones
 		if purpose != "" && strings.Contains(stated, ", "+purpose+" refused") {
 			return purpose
 		}

@@ -100,6 +100,9 @@ func (h *host) of(t *transport) *sequence {
 
 // judge judges what was done to h.
 func (h *host) judge() {
+	for _, own := range h.own {
+		slices.SortStableFunc(own, func(l, m *limits) int { return cmp.Compare(l.from, m.from) })
+	}
 	var all []*sequence
 	for _, s := range h.sequences {
 		s.sort()
@@ -225,8 +228,12 @@ func (s *sequence) number(x *exchange) {
 	}
 }
 
-// maxOpen is how many exchanges of a host are remembered to be under way beyond its slots.
-const maxOpen = 512
+const (
+	// maxOpen is how many exchanges of a host are remembered to be under way beyond its slots.
+	maxOpen = 512
+	// maxActive is how many are remembered in all.
+	maxActive = 1 << 13
+)
 
 // usedBefore is the reason where a limiter knows of starts from before the log.
 const usedBefore = "a limiter that was in use before the log begins: the starts before it are in another log"
@@ -311,10 +318,16 @@ func (a *auditor) provePlaces(host string, xs []*exchange, places func(x *exchan
 		if most == 0 {
 			continue
 		}
-		active = slices.DeleteFunc(active, func(y *exchange) bool {
-			// Another host's request may have got its place long before that was recorded.
-			return y.end <= x.start || host == "" && y.flags&takenBack != 0 && x.start >= y.start+a.safe(y)
-		})
+		if len(active) >= min(most, maxActive) { // until then it doesn't matter which of them have ended
+			active = slices.DeleteFunc(active, func(y *exchange) bool {
+				// Another host's request may have got its place long before that was recorded.
+				return y.end <= x.start || host == "" && y.flags&takenBack != 0 && x.start >= y.start+a.safe(y)
+			})
+		}
+		if len(active) > maxActive {
+			a.openEnded(slotsKept, "more requests in flight than are counted")
+			active = nil
+		}
 		if len(active) >= most {
 			active = slices.DeleteFunc(active, func(y *exchange) bool { return a.maybeBack(y, x, slotsKept) })
 		}
@@ -326,9 +339,8 @@ func (a *auditor) provePlaces(host string, xs []*exchange, places func(x *exchan
 			}
 			a.violation(BrokenConcurrency, host, fmt.Sprintf("%d in flight on %s", n+1, words), a.place(active[n-1]), a.place(x))
 		}
-		if active = append(active, x); n >= most+maxOpen {
-			active = active[1:]
-		}
+		active = append(active, x)
+		active = active[max(0, len(active)-most-maxOpen):]
 	}
 }
 

@@ -3,6 +3,7 @@ package audit_test
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +70,48 @@ func TestManyLogsInAFileTakeTheirTimeOnce(t *testing.T) {
 	}
 	if took := time.Since(began); took > 30*time.Second { // a tenth of a second, and minutes where each log costs as much as all before
 		t.Errorf("%v for %d logs", took, logs)
+	}
+}
+
+// TestNoLogHoldsTheJudgeUp: what takes long to judge is as long to write.
+func TestNoLogHoldsTheJudgeUp(t *testing.T) {
+	policy := func(slots int, statuses string) string {
+		return fmt.Sprintf(`{"type":"policy","by":"T","allowed":true,"timestamp":"2026-11-21T03:00:00Z","policy":{"id":"T","limiter":"L","slots":%d,"leaseTTL":0.000001,`+
+			`"adaptive":"Fixed","hostKey":"host","robots":"obeyed","statuses":%q}}`+"\n", slots, statuses)
+	}
+	each := func(n int, format string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, format+"\n", i+1)
+		}
+		return b.String()
+	}
+	const (
+		record  = `{"type":%q,"by":"T","trip":%%[1]d,"url":"https://h/","host":"h","allowed":true,"timestamp":"2026-11-21T03:00:0%d.%%09[1]dZ",%s}`
+		isThere = `"url":"https://h/robots.txt","host":"h","allowed":true,"status":200,`
+	)
+	started := fmt.Sprintf(record, "started", 0, `"seq":%[1]d`)
+	text := policy(2, "") + `{"type":"robots_fetched","by":"T",` + isThere + `"text":"User-agent: *` + strings.Repeat(`\nallow:/`, 200_000) + `"}` + "\n"
+	nanosPerByte := func(log string) float64 {
+		began := time.Now()
+		check(t, []byte(log))
+		return float64(time.Since(began)) / float64(len(log))
+	}
+	usual := nanosPerByte(policy(2, "") + each(50_000, fmt.Sprintf(record, "waiting", 0, `"hold":"slot"`)))
+	for name, log := range map[string]string{
+		"statuses":         policy(2, strings.Repeat("9,", 1<<20)) + each(10_000, fmt.Sprintf(record, "fetched", 0, `"status":404`)),
+		"agents":           text + each(10_000, fmt.Sprintf(record, "robots_allowed", 0, `"agent":"A%[1]d"`)),
+		"copies confirmed": text + each(2000, `{"type":"robots_revalidated","by":"T",`+isThere+`"trip":%[1]d}`+"\n"+fmt.Sprintf(record, "robots_allowed", 0, `"line":2`)),
+		"patterns":         text + each(20_000, `{"type":"robots_allowed","by":"T","trip":%d,"url":"https://h/REDACTED","host":"h","allowed":true}`),
+		"purposes":         policy(2, "") + `{"type":"fetched","by":"T","trip":1,"host":"h","allowed":true,"purposes":"` + strings.Repeat("a, ", 1<<20) + `","preferences":"` + strings.Repeat("b", 1<<20) + `"}` + "\n",
+		"slots":            policy(1e9, "") + each(100_000, started),
+		"answers beside others": policy(1e6, "") + each(60_000, started) +
+			each(60_000, fmt.Sprintf(record, "fetched", 1, `"seq":%[1]d,"status":200,"latency":1,"rateLimit":"\"p\";r=0;t=1"`)),
+	} {
+		perByte := nanosPerByte(log + `{"type":"log_closed","allowed":true}` + "\n")
+		if perByte > 30*usual { // ten times at most, and fifty or more where the judge looks at everything again and again
+			t.Errorf("%s: %.0f ns a byte, where %.0f are usual", name, perByte, usual)
+		}
 	}
 }
 

@@ -402,7 +402,11 @@ func (n *answer) words() string {
 // while its request was in flight, and when the longest of these ends.
 func (s *sequence) beside(n *answer) (longest int64, ok bool) {
 	i, _ := slices.BinarySearchFunc(s.moves, n.x.start+1, func(m move, at int64) int { return cmp.Compare(m.at, at) })
-	for ; i < len(s.moves) && s.moves[i].at <= n.at+s.late+1; i++ {
+	for last := i + 2*maxOpen; i < len(s.moves) && s.moves[i].at <= n.at+s.late+1; i++ {
+		if i == last {
+			s.a.openEnded(blocksKept, "what an answer did to a host beside a thousand others")
+			return never, true
+		}
 		o := s.moves[i].n
 		if o == nil || o.block == nil || o == n || o.x != nil && o.x.start > n.at+leeway {
 			continue

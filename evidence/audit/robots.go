@@ -24,12 +24,15 @@ type robotsCopy struct {
 
 	rules    *robots.Rules // for the agent that asked last; nil: for none yet
 	agent    string
-	patterns [][][]byte // as pattern finds them
+	agents   int        // how often it was read, each time for another agent
+	patterns [][][]byte // the first ones, as pattern finds them
 }
 
 const (
-	// maxCopies is how many copies of one robots.txt are kept.
+	// maxCopies is how many copies of one robots.txt are kept, and how often each is read.
 	maxCopies = 8
+	// maxPatterns is how many patterns of one are compared with a target that isn't whole.
+	maxPatterns = 10_000
 	// maxAge is how long a robots.txt holds without being asked for again (RFC 9309, section 2.4).
 	maxAge = 24 * time.Hour
 	// nothingAllowed is what holds where robots.txt can't be had and the policy denies then.
@@ -66,7 +69,9 @@ func (a *auditor) robotsFetched(d *evidence.Decision) {
 		a.cannot(d.Type == evidence.RobotsUnreachable && !p.ServeStale, "an old copy of robots.txt is used, which the policy doesn't let")
 		c.open = noText
 		if i := slices.IndexFunc(copies, func(old *robotsCopy) bool { return old.sum == c.sum }); i >= 0 {
-			c.at, c.text, c.open = copies[i].at, copies[i].text, copies[i].open
+			from, until := c.from, c.until
+			*c = *copies[i]
+			c.from, c.until = from, until
 		}
 	case p.Unreachable == "allow":
 		c.open = "robots.txt couldn't be had, and the policy lets everything then"
@@ -136,9 +141,12 @@ func (a *auditor) copyOf(d *evidence.Decision) (c *robotsCopy, target, why strin
 		return c, target, c.open
 	}
 	if agent := cmp.Or(d.Agent, p.Product); c.rules == nil || c.agent != agent {
+		if c.agents++; c.agents > maxCopies {
+			return c, target, "a robots.txt by which verdicts for several agents were made in turn"
+		}
 		c.agent = strings.Clone(agent)
 		c.rules = robots.ParseWith(c.text, robots.Options{LenientAgents: p.Lenient, AgentPatterns: p.Patterns}).Agent(c.agent)
-		c.patterns = pattern.FindAllSubmatch(c.text, -1)
+		c.patterns = pattern.FindAllSubmatch(c.text, maxPatterns)
 	}
 	return c, target, ""
 }
@@ -244,7 +252,7 @@ var pattern = regexp.MustCompile(`(?i)(?:^|[\r\n])[ \t]*(?:allow|dis)[^:\s]*(?:[
 // reaches reports whether a pattern of c may match more of a target than the beginning that is
 // sure.
 func (c *robotsCopy) reaches(sure string) bool {
-	return slices.ContainsFunc(c.patterns, func(m [][]byte) bool {
+	return len(c.patterns) == maxPatterns || slices.ContainsFunc(c.patterns, func(m [][]byte) bool {
 		p := strings.TrimSpace(string(m[1]))
 		literal := p[:strings.IndexAny(p+"$", "*$%")]
 		n := min(len(literal), len(sure))

@@ -60,16 +60,15 @@ func (a *auditor) policyStated(d *evidence.Decision) {
 		h := a.host(d)
 		l := newLimits(p)
 		l.from = cmp.Or(d.Seq, h.latest+1)
-		own := h.own[t.index]
-		i, _ := slices.BinarySearchFunc(own, l.from+1, byStart)
-		h.own[t.index] = slices.Insert(own, i, l)
+		h.own[t.index] = append(h.own[t.index], l)
 	case t.policy != nil:
 		a.cannot(*t.policy != *p, "two policies of one Transport")
 	default:
 		if words := policyInWords(p); len(a.report.Promised) < maxViolations && !slices.Contains(a.report.Promised, words) {
 			a.report.Promised = append(a.report.Promised, words)
 		}
-		t.policy, t.limits, t.statuses = p, newLimits(p), strings.Split(p.Statuses, ",")
+		statuses := p.Statuses[:min(len(p.Statuses), 256)] // no log has longer ones
+		t.policy, t.limits, t.statuses = p, newLimits(p), strings.Split(statuses, ",")
 		a.share(t)
 		a.openIf(p.OwnRefused, blocksKept, "the user's own eye for refusals (Config.Refused) can't be asked again")
 		switch p.HostKey {
@@ -136,12 +135,10 @@ func newLimits(p *evidence.Policy) *limits {
 	return &limits{Policy: p, known: formula.MatchString(p.Adaptive), learned: strings.Contains(p.Adaptive, "Learned")}
 }
 
-func byStart(l *limits, seq uint64) int { return cmp.Compare(l.from, seq) }
-
 // limits returns what limits hold for x.
 func (h *host) limits(x *exchange) *limits {
 	own := h.own[x.by]
-	if i, _ := slices.BinarySearchFunc(own, x.seq+1, byStart); i > 0 {
+	if i, _ := slices.BinarySearchFunc(own, x.seq+1, func(l *limits, seq uint64) int { return cmp.Compare(l.from, seq) }); i > 0 {
 		return own[i-1]
 	}
 	return h.a.named[x.by].limits
