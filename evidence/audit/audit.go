@@ -10,8 +10,8 @@
 //	audit.go      Check; an exchange, a limiter
 //	source.go     lines: their numbers, the chain, checkpoints
 //	records.go    records, each against itself and its request: starts, ends, blocks
-//	robots.go     verdicts, decided again from robots.txt; consent.go: preferences
-//	pages.go      redirects, tries and pages; budget.go: what was spent
+//	robots.go     verdicts and preferences, decided again from robots.txt
+//	pages.go      redirects, tries, pages, and what was spent of the budget
 //	hosts.go      each host by the times of its starts, with everything known: gaps, slots, blocks
 //	refusals.go   each answer of a host by its time: what it had to do to the host
 //	transport.go  what was promised, and by whose limiter
@@ -263,11 +263,9 @@ func (a *auditor) judge() *Report {
 		a.provePlaces("", xs, func(x *exchange) int { return a.named[x.by].policy.MaxInFlight })
 	}
 	a.sortViolations()
-	if len(r.Records) == 0 {
-		a.allOpen("the log holds no record")
-	}
-	if a.unsaid {
-		a.allOpen("no policy record says what was promised")
+	for promise := range promises {
+		a.openIf(len(r.Records) == 0, promise, "the log holds no record")
+		a.openIf(a.unsaid, promise, "no policy record says what was promised")
 	}
 	a.prove()
 	return r

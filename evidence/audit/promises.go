@@ -67,10 +67,7 @@ var aboutPromises = [promises]struct {
 	budgetKept:       {Promise{Name: "budget kept", Proof: "pages"}, []Kind{BrokenBudget}},
 	everyStartEnded:  {Promise{Name: "every start ended", Proof: "starts"}, []Kind{MissingEnd}},
 	timesAgree:       {Promise{Name: "times agree with the servers'", Proof: "Date headers"}, nil},
-	logWhole: {
-		Promise{Name: "log whole", Proof: "lines"},
-		[]Kind{MissingLine, MissingStart, BrokenChain, BrokenSignature, Contradiction, Unreadable},
-	},
+	logWhole:         {Promise{Name: "log whole", Proof: "lines"}, []Kind{MissingLine, MissingStart, BrokenChain, BrokenSignature, Contradiction, Unreadable}},
 }
 
 // maxWhy is how many reasons a promise names.
@@ -92,13 +89,6 @@ func (a *auditor) openEnded(promise int, why string) {
 func (a *auditor) openIf(is bool, promise int, why string) {
 	if is {
 		a.openEnded(promise, why)
-	}
-}
-
-// allOpen notes that every promise is open for the given reason.
-func (a *auditor) allOpen(why string) {
-	for i := range promises {
-		a.openEnded(i, why)
 	}
 }
 

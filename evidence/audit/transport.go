@@ -36,10 +36,8 @@ type transport struct {
 func (a *auditor) transportOf(d *evidence.Decision) *transport {
 	t := a.transports[d.Transport]
 	if t == nil || t.run != a.run {
-		if t != nil { // a new process has a new name
-			for _, promise := range [...]int{delaysKept, budgetKept} {
-				a.openEnded(promise, "what a Transport did between two logs that it has records in")
-			}
+		for _, promise := range [...]int{delaysKept, budgetKept} {
+			a.openIf(t != nil, promise, "what a Transport did between two logs that it has records in") // a new process has a new name
 		}
 		t = &transport{
 			index: uint32(len(a.named)), run: a.run,
