@@ -268,12 +268,8 @@ func (s *sequence) gap(x *exchange, limits *limits) {
 		}
 	}
 	s.a.tested(delaysKept)
-	switch {
-	case !limits.known:
-		s.a.openEnded(delaysKept, "how the delay is moved is believed, not derived")
-	case short:
-		s.a.openEnded(delaysKept, "a delay that is shorter than refusals have taught, as far as they are in the log")
-	}
+	s.a.openIf(!limits.known, delaysKept, "how the delay is moved is believed, not derived")
+	s.a.openIf(limits.known && short, delaysKept, "a delay that is shorter than refusals have taught, as far as they are in the log")
 	gap := x.start - last.start
 	if (last.flags|x.flags)&local != 0 {
 		return // said already

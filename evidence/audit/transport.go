@@ -69,12 +69,8 @@ func (a *auditor) policyStated(d *evidence.Decision) {
 		t.policy, t.limits, t.statuses = p, newLimits(p), strings.Split(statuses, ",")
 		a.share(t)
 		a.openIf(p.OwnRefused, blocksKept, "the user's own eye for refusals (Config.Refused) can't be asked again")
-		switch p.HostKey {
-		case "own":
-			a.openEnded(delaysKept, "hosts are told apart by a function of the user's (Config.HostKey)")
-		case "":
-			a.openEnded(delaysKept, "the policy doesn't say how hosts are told apart")
-		}
+		a.openIf(p.HostKey == "own", delaysKept, "hosts are told apart by a function of the user's (Config.HostKey)")
+		a.openIf(p.HostKey == "", delaysKept, "the policy doesn't say how hosts are told apart")
 	}
 }
 

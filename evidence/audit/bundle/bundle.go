@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -199,13 +200,21 @@ func (s *site) namesAnother(v any) bool {
 
 // mentions reports whether text has the name of a host that doesn't belong to s.
 func (s *site) mentions(text string) bool {
-	for name := range strings.FieldsFuncSeq(strings.ToLower(text), func(r rune) bool {
-		return r <= unicode.MaxASCII && r != '.' && r != '-' && r != '_' && !('a' <= r && r <= 'z') && !('0' <= r && r <= '9')
-	}) {
-		name = strings.Trim(name, ".")
-		for ok := !s.Has(name); ok; _, name, ok = strings.Cut(name, ".") {
-			if s.others[name] || s.others[hostname.ASCII(name)] {
-				return true
+	text = strings.ToLower(text)
+	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return !strings.ContainsRune("0123456789abcdef.:", r) }) {
+		if ip, err := netip.ParseAddr(strings.Trim(word, ":.")); err == nil && s.others["["+ip.String()+"]"] {
+			return true
+		}
+	}
+	for _, last := range [...]rune{unicode.MaxRune, unicode.MaxASCII} { // a name in ASCII may stand between other letters
+		for name := range strings.FieldsFuncSeq(text, func(r rune) bool {
+			return r > last || r <= unicode.MaxASCII && r != '.' && r != '-' && r != '_' && !('a' <= r && r <= 'z') && !('0' <= r && r <= '9')
+		}) {
+			name = strings.TrimFunc(name, func(r rune) bool { return r != '_' && unicode.In(r, unicode.P, unicode.S, unicode.Z) })
+			for ok := !s.Has(name); ok; _, name, ok = strings.Cut(name, ".") {
+				if s.others[name] || s.others[hostname.ASCII(name)] {
+					return true
+				}
 			}
 		}
 	}
