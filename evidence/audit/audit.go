@@ -41,8 +41,9 @@ import (
 // decided again. Check also tells whether the logs are whole.
 //
 // A violation is no error: see [Report.OK] and Report.Violations. The error is a reader's, beside a
-// Report on what was read before. Check takes some 115 bytes a request, and 400 MB for a million of
-// them at most, beside eight texts of each robots.txt; for more, judge the logs of a day at a time.
+// Report on what was read before. Check takes some 115 bytes a request, 2 KB a host and eight texts
+// of each robots.txt: 400 MB at most for a million requests to a few hosts, and 2 GB for a page of
+// each of a million hosts. For more, judge the logs of a day at a time.
 //
 // A file may hold several logs one after the other, as when a crawler is started again, even where
 // it was killed in mid-line; each is proved by itself, but for what hosts are owed beyond the end

@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -103,6 +104,54 @@ func (h *heapWatch) Read(p []byte) (int, error) {
 		h.most = max(h.most, m.HeapAlloc)
 	}
 	return n, err
+}
+
+// TestTheJudgeRemembersSoMuchOfAHost, of which it has seen robots.txt and one page.
+func TestTheJudgeRemembersSoMuchOfAHost(t *testing.T) {
+	var most [2]uint64
+	hosts := [2]int{10_000, 30_000}
+	for i, n := range hosts {
+		r, w := io.Pipe()
+		go func() {
+			log := evidence.JSONLines(w)
+			add := func(d evidence.Decision) {
+				d.Transport, d.Attempt, d.Allowed = logtest.Policy.ID, 1, true
+				log.Record(context.Background(), d)
+			}
+			add(evidence.Decision{Type: evidence.PolicyStated, Time: logtest.Day, Policy: &logtest.Policy})
+			for i := range n {
+				now, host := logtest.Day.Add(time.Duration(i)*time.Millisecond), fmt.Sprintf("h%d.example", i)
+				d := evidence.Decision{Host: host, Slot: 1, Slots: 2, Delay: time.Second / 2}
+				exchange := func(status int) {
+					d.Type, d.Time, d.Start, d.Status, d.NoDate, d.Latency, d.Duration = evidence.Started, now, now, 0, false, 0, 0
+					d.Seq++
+					add(d)
+					d.Type, d.Time, d.Status, d.NoDate, d.Latency, d.Duration = evidence.Fetched, now.Add(time.Second/10), status, true, time.Second/10, time.Second/10
+					add(d)
+				}
+				d.Trip, d.URL, d.RobotsTxt = uint64(2*i+1), "https://"+host+"/robots.txt", true
+				exchange(404)
+				add(evidence.Decision{Type: evidence.RobotsFetched, Time: d.Time, Trip: d.Trip, URL: d.URL, Host: host, RobotsTxt: true, Status: 404, TTL: time.Hour})
+				now = now.Add(time.Second)
+				d.Trip, d.URL, d.RobotsTxt = d.Trip+1, "https://"+host+"/", false
+				add(evidence.Decision{Type: evidence.RobotsAllowed, Time: now, Trip: d.Trip, URL: d.URL, Host: host})
+				exchange(200)
+			}
+			log.Close()
+			w.Close()
+		}()
+		watch := &heapWatch{Reader: r}
+		report, err := audit.Check(watch)
+		if err != nil || len(report.Hosts) != n || !report.OK() {
+			t.Fatalf("%v, %v", report, err)
+		}
+		most[i] = watch.most
+	}
+	each := (most[1] - most[0]) / uint64(hosts[1]-hosts[0])
+	t.Logf("%d bytes a host", each)
+	if most[1] < most[0] || each > 2500 {
+		t.Errorf("%d bytes a host, 2500 at most", each)
+	}
 }
 
 // TestTheJudgeRemembersSoMuchOfARequest: what it keeps of one is an exchange, and nothing of its lines.
