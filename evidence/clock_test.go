@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -34,7 +35,7 @@ func TestClockFollowsJumpsForward(t *testing.T) {
 	if by := c.set(base.Add(2 * time.Second)); by != 0 {
 		t.Errorf("jumped by %v once more", by)
 	}
-	if got, want := c.read(base.Add(3*time.Second)), base.Round(0).Add(3*time.Second); !got.Equal(want) {
+	if got, want := c.read(base.Add(3*time.Second)), base.Round(0).Add(3*time.Second); got.Sub(want).Abs() > time.Millisecond {
 		t.Errorf("after the jump %v is %v", want, got)
 	}
 	if again := c.read(base.Add(time.Second)); !again.Equal(before) {
@@ -57,6 +58,44 @@ func TestClockKeepsInstantsWhereRecordsOvertakeEachOther(t *testing.T) {
 	}
 	if again := c.read(start); !again.Equal(before) {
 		t.Errorf("a start moved from %v to %v", before, again)
+	}
+}
+
+// TestClocksOfAProcessAgree, but where the wall clock was set before one of them began.
+func TestClocksOfAProcessAgree(t *testing.T) {
+	var early clock
+	early.set(time.Now())
+	synctest.Test(t, func(t *testing.T) { // whose clock is another one
+		var c clock
+		c.set(time.Now())
+		time.Sleep(time.Hour)
+		if now := time.Now(); !c.read(now).Equal(now) {
+			t.Errorf("%v became %v", now, c.read(now))
+		}
+	})
+	time.Sleep(time.Millisecond)
+	var late clock
+	late.set(time.Now())
+	now := time.Now()
+	if a, b := early.read(now), late.read(now); !a.Equal(b) {
+		t.Errorf("%v and %v", a, b)
+	}
+	for _, by := range []time.Duration{-time.Hour, -time.Second / 2, time.Second / 2, time.Hour} { // the wall clock is set
+		before := shared.wall
+		shared.wall = before.Add(-by)
+		var c clock
+		now := time.Now()
+		c.set(now)
+		want := now.Round(0)
+		if by.Abs() < time.Second {
+			want = want.Add(-by)
+		}
+		if got := c.read(now); got.Sub(want).Abs() > time.Millisecond {
+			t.Errorf("set by %v: %v became %v", by, now, got)
+		}
+		if by.Abs() < time.Second {
+			shared.wall = before
+		}
 	}
 }
 

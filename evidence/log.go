@@ -82,9 +82,10 @@ const chainEvery = 8
 // is lost at first: the Log tries again with later records, from the byte where w stopped, and
 // drops new records only when 16 MiB are waiting. Err and Close say so. The crawl never notices.
 //
-// All times are written on one clock, the wall clock at the first record moved on by the monotonic
-// clock, so that a clock that is set back during a crawl can't make two starts look closer than
-// they were. A jump forward by more than a second is followed.
+// All times are written on one clock, the wall clock at the first record of any Log moved on by the
+// monotonic clock, so that a clock that is set back during a crawl can't make two starts look
+// closer than they were, nor two logs disagree about one start. A jump forward by more than a
+// second is followed; one back by more than that, by a Log that is made after it.
 func JSONLines(w io.Writer, options ...Option) *Log {
 	l := &Log{w: w, flushAt: flushBytes, last: time.Now()}
 	l.change.L = &l.mu
@@ -339,6 +340,13 @@ type anchor struct {
 	wall time.Time // without
 }
 
+// shared is the latest anchor of the process. A clock goes by it unless the wall clock has jumped
+// since, so that a start has the same time in each log that names it.
+var shared struct {
+	sync.Mutex
+	anchor
+}
+
 // jump is how far the wall clock must be ahead of ours to be followed, for instance after the
 // computer has slept.
 const jump = time.Second
@@ -355,6 +363,13 @@ func (c *clock) set(now time.Time) (jumped time.Duration) {
 		if jumped = wall.Sub(c.read(now)); jumped <= jump {
 			return 0
 		}
+	}
+	shared.Lock()
+	defer shared.Unlock()
+	if ahead := wall.Sub(shared.wall.Add(now.Sub(shared.mono))); ahead.Abs() <= jump {
+		wall = wall.Add(-ahead)
+	} else if now != wall { // a bubble of testing/synctest has no monotonic clock
+		shared.anchor = anchor{now, wall}
 	}
 	c.anchors = append(c.anchors, anchor{now, wall})
 	return jumped

@@ -3,7 +3,9 @@ package audit_test
 import (
 	"bytes"
 	"context"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots/robotscache"
@@ -108,5 +111,48 @@ func TestAPersonBesideAnAnswer(t *testing.T) {
 		if r := check(t, out.Bytes()); !r.OK() || !strings.Contains(openFor(r, "blocks kept"), "a person") {
 			t.Errorf("%s: %v", name, r)
 		}
+	}
+}
+
+type roundTrip func(r *http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestSeveralLogsOfOneLimiter, by the real clock: one start is named in both by the same time.
+func TestSeveralLogsOfOneLimiter(t *testing.T) {
+	memory, err := hostlimit.New(hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: 2 * time.Millisecond, Max: 2 * time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := roundTrip(func(r *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 200, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Request: r, Body: http.NoBody}, nil
+	})
+	var files [4]bytes.Buffer
+	var logs []*evidence.Log
+	var transports []*politeness.Transport
+	for i := range files {
+		log := evidence.JSONLines(&files[i], evidence.Chained())
+		transport, err := politeness.New(politeness.Config{
+			UserAgent: "ExampleBot/1.0 (bot@example.com)", Base: site, Evidence: log, Hosts: memory, Robots: robotscache.Config{RecordText: true},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		logs, transports = append(logs, log), append(transports, transport)
+	}
+	for range 20 {
+		for _, transport := range transports {
+			getPage(t, transport)
+		}
+	}
+	var readers []io.Reader
+	for i, log := range logs {
+		if err := log.Close(); err != nil {
+			t.Fatal(err)
+		}
+		readers = append(readers, &files[i])
+	}
+	if r, err := audit.Check(readers...); err != nil || !r.OK() {
+		t.Errorf("%v, %v", r, err)
 	}
 }
