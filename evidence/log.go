@@ -25,6 +25,8 @@ const (
 	flushBytes = 64 << 10    // written when so much is held back,
 	flushAfter = time.Second // or when a record comes so long after the last write
 	maxHeld    = 16 << 20    // bytes held back for a writer that is slow or fails
+	chainEvery = 8           // lines that a hash is for: one for each would cost half as much again
+	jump       = time.Second // that the wall clock is ahead of ours to be followed, as after the computer has slept
 )
 
 // A Log is an Evidence that writes records as JSON Lines, one object a line, numbered from 1 in
@@ -71,9 +73,6 @@ func Chained() Option {
 		l.chain.Write(l.hash[:])
 	}
 }
-
-// chainEvery is how many lines a hash is for. One for each line would cost half as much again.
-const chainEvery = 8
 
 // JSONLines returns a Log that writes to w. Call Close at the end; it flushes, and doesn't close w.
 //
@@ -346,10 +345,6 @@ var shared struct {
 	sync.Mutex
 	anchor
 }
-
-// jump is how far the wall clock must be ahead of ours to be followed, for instance after the
-// computer has slept.
-const jump = time.Second
 
 // set tells the clock the present time, and returns how far it has jumped ahead since, if it has. A
 // time before the latest, of a goroutine that was overtaken, can't move instants that were read.
