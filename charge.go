@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,7 @@ const (
 // (*redirectMark)(nil).
 type redirectMark struct {
 	recorder *recorder.Recorder // of the Transport
+	budget   budget.Budget      // of the Transport; nil: none
 	id       uint64             // of the request that was redirected
 	followed atomic.Bool        // the request that follows the redirect was made
 }
@@ -43,7 +45,7 @@ type redirectMark struct {
 // is paid for, and its records name the redirect. original is the caller's request.
 func (c *charge) markRedirect(resp *http.Response, original *http.Request) {
 	if s := c.subject; resp.StatusCode/100 == 3 && (c.budget != nil || s.recorder != nil) {
-		mark := &redirectMark{recorder: s.recorder, id: s.id}
+		mark := &redirectMark{recorder: s.recorder, budget: c.budget, id: s.id}
 		resp.Request = original.WithContext(context.WithValue(original.Context(), (*redirectMark)(nil), mark))
 	}
 }
@@ -58,10 +60,11 @@ func (c *charge) follow(req *http.Request) {
 	}
 }
 
-// afford refuses the request at once when the budget is spent. A redirect without a mark, such as
-// one of a cache around the Transport, has paid for no page.
+// afford refuses the request at once when the budget is spent. A redirect without a mark of this
+// budget, such as one of a cache around the Transport, has paid for no page.
 func (c *charge) afford() error {
-	if c.budget != nil && c.mark != nil && !c.mark.followed.Swap(true) { // the next request for the hop is a page
+	m, b := c.mark, c.budget
+	if m != nil && b != nil && reflect.ValueOf(b).Comparable() && m.budget == b && !m.followed.Swap(true) { // the next request for the hop is a page
 		c.page = pageFollowed
 	}
 	return c.check(time.Time{})

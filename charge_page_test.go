@@ -42,8 +42,10 @@ func TestChargePaysOnePage(t *testing.T) {
 		{"first to follow a redirect, refused", redirected(t.Context(), mark), false, pageFollowed, 0},
 		{"first to follow it in its place", redirected(t.Context(), mark), true, pageSpent, 0},
 		{"second to follow it", redirected(t.Context(), mark), true, pageSpent, 1},
+		{"first to follow one of another budget", redirected(t.Context(), new(redirectMark)), true, pageSpent, 1},
 	} {
 		b := budget.New(budget.Limits{Pages: 5})
+		mark.budget = b
 		charge := charge{subject: newSubject(t), budget: b, end: new(atomic.Pointer[time.Time])}
 		charge.follow(c.req)
 		if err := errors.Join(charge.afford(), charge.reserve(), charge.reserve()); err != nil {

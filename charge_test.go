@@ -506,3 +506,32 @@ func TestABudgetThatFailsWhileABodyIsReadIsARefusal(t *testing.T) {
 		})
 	}
 }
+
+// A route sends the requests of each host through a Transport of its own.
+type route map[string]http.RoundTripper
+
+func (r route) RoundTrip(req *http.Request) (*http.Response, error) {
+	return r[req.URL.Host].RoundTrip(req)
+}
+
+// TestARedirectFromAnotherBudgetIsAPage: what one budget has paid for is no page of another.
+func TestARedirectFromAnotherBudgetIsAPage(t *testing.T) {
+	virtually(t, politeness.Config{DangerouslyIgnoreRobots: true, Spend: budget.Limits{Pages: 100}}, func(b *bubble) {
+		other := mustNew(b.T, politeness.Config{UserAgent: agent, Base: b.web, DangerouslyIgnoreRobots: true, Spend: budget.Limits{Pages: 1}})
+		b.site.Handle("/", http.RedirectHandler("https://other.example/", http.StatusFound))
+		b.web.Site("https://other.example").Page("/", "page")
+		client := &http.Client{Transport: route{"example.com": b.t, "other.example": other}}
+		var pages int
+		for range 5 {
+			switch _, err := fetch(b.Context(), client, "https://example.com/"); {
+			case err == nil:
+				pages++
+			case !errors.Is(err, politeness.ErrBudget):
+				b.Error(err)
+			}
+		}
+		if pages != 1 {
+			b.Errorf("%d pages of a budget of 1", pages)
+		}
+	})
+}

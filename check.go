@@ -31,15 +31,12 @@ func (t *Transport) Check(ctx context.Context, rawURL string) (robots.Verdict, e
 	return trip.page.verdict, nil
 }
 
-// inquiries is the number of origins that Filter asks at once.
-const inquiries = 16
-
 // Filter returns those of urls that robots.txt allows, in their order, such as the URLs of a
-// sitemap. It asks as Check does, several origins at once. The error joins those of the URLs about
+// sitemap. It asks as Check does, sixteen origins at once. The error joins those of the URLs about
 // which nothing could be decided, each with its URL: Is(err, ErrUnreachable) where robots.txt can't
-// be had and Config.Robots allows nothing then.
+// be had and Config.Robots allows nothing then. Once ctx is done, it is the cause of that.
 func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string, err error) {
-	trips, errs := make([]*trip, len(urls)), make([]error, len(urls))
+	allows, errs := make([]bool, len(urls)), make([]error, len(urls))
 	byOrigin := make(map[string][]int)
 	for i, raw := range urls {
 		origin := raw
@@ -49,15 +46,17 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 		byOrigin[origin] = append(byOrigin[origin], i)
 	}
 	var group errgroup.Group
-	group.SetLimit(inquiries)
+	group.SetLimit(16)
 	thrown := make(chan any, len(byOrigin))
 	for _, indexes := range byOrigin {
 		group.Go(func() error {
 			defer func() { thrown <- recover() }()
 			for _, i := range indexes {
-				if trips[i], errs[i] = t.inquire(ctx, urls[i], kindInquiry); errs[i] == nil && !trips[i].page.verdict.Allowed {
-					errs[i] = trips[i].page.lost()
+				trip, err := t.inquire(ctx, urls[i], kindInquiry)
+				if err == nil && !trip.page.verdict.Allowed {
+					err = trip.page.lost()
 				}
+				allows[i], errs[i] = err == nil && trip.page.verdict.Allowed, err
 			}
 			return nil
 		})
@@ -69,7 +68,7 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 	for i, err := range errs {
 		if e, ok := errors.AsType[*Error](err); ok {
 			errs[i] = fmt.Errorf("%s: %w", printable.Text(e.URL), err)
-		} else if err == nil && trips[i].page.verdict.Allowed {
+		} else if allows[i] {
 			allowed = append(allowed, urls[i])
 		}
 	}

@@ -327,3 +327,31 @@ func TestAConfigCanBePrintedAndCompared(t *testing.T) {
 		t.Errorf("two presets aren't one: %+v, %+v", a, b)
 	}
 }
+
+// A loggingStore can't be compared: its log is a func.
+type loggingStore struct {
+	hostlimit.Store
+	log any
+}
+
+// TestNewTakesAStoreThatCantBeCompared, shared with Hosts as WithState's doc says.
+func TestNewTakesAStoreThatCantBeCompared(t *testing.T) {
+	cfg := politeness.Config{UserAgent: agent}
+	cfg.Limits.Store = loggingStore{hostlimit.Dir(t.TempDir()), t.Log}
+	var err error
+	if cfg.Hosts, err = hostlimit.New(cfg.Limits); err != nil {
+		t.Fatal(err)
+	}
+	if problems := problemsOf(cfg); problems != nil {
+		t.Errorf("%q", problems)
+	}
+}
+
+// TestAnErrorWithoutAReasonPrints, as those that tests of crawlers make.
+func TestAnErrorWithoutAReasonPrints(t *testing.T) {
+	for _, err := range []error{&politeness.Error{Stage: politeness.StageRule}, &hostlimit.Error{Key: "example.com"}} {
+		if text := err.Error(); !strings.Contains(text, "<nil>") {
+			t.Errorf("%q", text)
+		}
+	}
+}

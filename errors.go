@@ -3,6 +3,7 @@ package politeness
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-politeness/politeness/budget"
@@ -64,9 +65,6 @@ type Error struct {
 	Err     error
 }
 
-// longestText bounds the reason in the text of an Error: a server may have made it.
-const longestText = 1 << 10
-
 // Error returns what was refused, and why. What isn't printable is escaped as by %q, a reason that
 // is too long is clipped, and userinfo is cut out of URLs: servers have a hand in what it says. Err
 // has the reason as it is.
@@ -75,7 +73,7 @@ func (e *Error) Error() string {
 	if e.Host != "" {
 		s += printable.Text(e.Host) + ": "
 	}
-	s += string(e.Stage) + ": " + printable.Clipped(evidence.RedactURL(e.Err.Error()), longestText)
+	s += string(e.Stage) + ": " + printable.Clipped(evidence.RedactURL(fmt.Sprint(e.Err)), 1<<10) // a server may have made it
 	if !e.RetryAt.IsZero() {
 		s += "; retry at " + e.RetryAt.UTC().Format(time.RFC3339)
 	}

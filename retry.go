@@ -30,8 +30,8 @@ import (
 // tries of a request are one page of the budget. Requests of a crawl.Crawler are repeated by that,
 // unless its Tries is 1.
 type Retry struct {
-	// Max is how often a request is repeated at most, also by net/http, which sends it once more where
-	// a kept connection was lost. 0: never, but for that.
+	// Max is how often a request is repeated at most, by net/http as well, which sends it once more
+	// where a kept connection was lost. 0: we repeat none, and net/http may.
 	Max int
 	// Backoff returns the schedule of waits for one request; any policy of
 	// github.com/cenkalti/backoff/v4 fits. A longer Retry-After takes the place of a wait;
@@ -159,12 +159,9 @@ func (trip *trip) again() error {
 	return nil
 }
 
-// discarded bounds how much of a discarded answer is read so that its connection can be used again:
-// a longer one costs less to cut.
-const discarded = 64 << 10
-
 // discard drains and closes an answer that the caller won't see, which releases its lease. That may
-// take as long as there is to wait anyway, but a second at least and five at most.
+// take as long as there is to wait anyway, but a second at least and five at most, where Base's
+// bodies end with the context. To cut one of more than 64 KiB costs less than to read it.
 func (trip *trip) discard(resp *http.Response, wait time.Duration) {
 	resp, _ = trip.handOver(resp, nil) // limits are for other answers
 	if resp.Body == nil {
@@ -173,5 +170,5 @@ func (trip *trip) discard(resp *http.Response, wait time.Duration) {
 	defer resp.Body.Close()
 	ctx := &trip.try.ctx
 	defer time.AfterFunc(min(max(wait, time.Second), 5*time.Second), func() { ctx.Cancel(context.Canceled) }).Stop()
-	_, _ = io.CopyN(io.Discard, resp.Body, discarded+1) // one byte more finds the end of a body of just that length
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10+1) // one byte more finds the end of a body of just that length
 }

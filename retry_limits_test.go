@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -406,5 +407,29 @@ func endConnection(conn net.Conn, served int, seen *int) {
 			return
 		}
 		fmt.Fprint(conn, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")
+	}
+}
+
+// TestSecondTryOfTheHighestPriorityGoesFirst as one of any other priority does.
+func TestSecondTryOfTheHighestPriorityGoesFirst(t *testing.T) {
+	for _, priority := range []int{1, math.MaxInt} {
+		virtually(t, politeness.Config{
+			Retry: politeness.Retry{Max: 1}, DangerouslyIgnoreRobots: true,
+			Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Second}},
+		}, func(b *bubble) {
+			b.site.Handle("/urgent", politenesstest.InTurn(politenesstest.Status(500), politenesstest.Text("page")))
+			b.site.Page("/other", "page")
+			go func() {
+				_, _ = fetch(politeness.WithPriority(b.Context(), priority), b.client, "https://example.com/urgent")
+			}()
+			time.Sleep(time.Millisecond)
+			for range 5 {
+				go func() { _, _ = b.get("https://example.com/other") }()
+			}
+			time.Sleep(time.Minute)
+			if asked := b.asked(); len(asked) != 7 || !strings.HasSuffix(asked[1], "/urgent") {
+				b.Errorf("priority %d: %v", priority, asked)
+			}
+		})
 	}
 }

@@ -42,7 +42,7 @@ func (c Config) checkStore() error {
 	if c.state != "" && (c.Hosts == nil && store == nil || !c.DangerouslyIgnoreRobots && c.Robots.Store == nil) {
 		return errors.New("or Robots.Store is gone: set Limits and Robots before WithState, which changes them")
 	}
-	if c.Hosts == nil || store == nil || reflect.TypeOf(store).Comparable() && c.Hosts.Config().Store == store {
+	if c.Hosts == nil || store == nil || !reflect.ValueOf(store).Comparable() || c.Hosts.Config().Store == store {
 		return nil
 	}
 	return errors.New("has no effect, because Hosts is set: make Hosts from the Config that WithState returns, " +

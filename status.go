@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/tally"
 )
 
 // A Status is the state of a crawl at one time. Counts are since New. Its JSON, which package
@@ -131,7 +132,7 @@ func (t *Transport) StatusOf(ctx context.Context, text string) Status {
 	for _, m := range counted.Latency {
 		s.Latency = append(s.Latency, MinuteStatus(m))
 	}
-	if err := s.addHosts(t.cfg.Hosts.List(ctx), text); err != nil {
+	if err := s.addHosts(t.cfg.Hosts.List(ctx), text, counted.Visitors); err != nil {
 		s.Unlisted = fmt.Sprintf("The limiter (%T) can't list its hosts: %v.", t.cfg.Hosts, err)
 	}
 	for _, v := range counted.Visitors {
@@ -141,9 +142,6 @@ func (t *Transport) StatusOf(ctx context.Context, text string) Status {
 		h := &s.Hosts[i]
 		of := t.tally.Host(h.Host)
 		h.Answers, h.Refused = of.Answers, of.Refused
-		if v, ok := counted.Visitors[h.Host]; ok && h.Why == "" {
-			h.Waiters, h.Hold, h.Why, h.NextStart = v.Waiting, "visit-time", "outside of the Visit-time of robots.txt", v.Until
-		}
 	}
 	if err := t.EvidenceErr(); err != nil {
 		s.Lost = err.Error()
@@ -167,7 +165,7 @@ func (t *Transport) StatusOf(ctx context.Context, text string) Status {
 
 // addHosts counts hosts and keeps those that aren't idle and whose key contains text, at most
 // 2 * shownHosts of them at a time.
-func (s *Status) addHosts(hosts iter.Seq2[hostlimit.HostState, error], text string) error {
+func (s *Status) addHosts(hosts iter.Seq2[hostlimit.HostState, error], text string, visitors map[string]tally.Visitors) error {
 	defer s.cut()
 	for h, err := range hosts {
 		if err != nil {
@@ -176,6 +174,9 @@ func (s *Status) addHosts(hosts iter.Seq2[hostlimit.HostState, error], text stri
 		s.Known++
 		if h.Waiters > 0 {
 			s.Waiting[h.Hold] += h.Waiters
+		}
+		if v, ok := visitors[h.Key]; ok && h.Why == "" {
+			h.Waiters, h.Hold, h.Why, h.Next = v.Waiting, "visit-time", "outside of the Visit-time of robots.txt", v.Until
 		}
 		state := stateOf(&h, s.Time)
 		s.HostsBy[state]++

@@ -339,3 +339,18 @@ func TestStatusOfFindsAKeyInAnyCase(t *testing.T) {
 		}
 	})
 }
+
+// TestStatusShowsAHostThatWaitsForItsVisitTime, also once its robots.txt is long had.
+func TestStatusShowsAHostThatWaitsForItsVisitTime(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) { // it is midnight
+		b.site.Robots("User-agent: *\nVisit-time: 0030-0200\n")
+		b.site.Page("/", "page")
+		go func() { _, _ = b.get("https://example.com/") }()
+		time.Sleep(5 * time.Minute)
+		s := b.t.Status(b.Context())
+		if len(s.Hosts) != 1 || s.Hosts[0].Hold != "visit-time" || s.Hosts[0].Waiters != 1 || s.HostsBy["waited for"] != 1 {
+			b.Errorf("hosts by %v, hosts %+v", s.HostsBy, s.Hosts)
+		}
+		time.Sleep(time.Hour)
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
@@ -93,8 +94,8 @@ func (t *turn) visit(hours []robots.Window, maxWait time.Duration) error {
 func (t *turn) acquire(hosts hostlimit.Limiter) error {
 	t.start, t.earlier = start{}, nil
 	ctx := context.Context(&t.wait)
-	if t.subject.attempt == 2 {
-		ctx = hostlimit.WithPriority(ctx, new(hostlimit.Rules).Priority(ctx)+1)
+	if p := new(hostlimit.Rules).Priority(ctx); t.subject.attempt == 2 && p < math.MaxInt {
+		ctx = hostlimit.WithPriority(ctx, p+1)
 	}
 	lease, err := hosts.Acquire(ctx, t.subject.host, t.floor)
 	if err == nil {

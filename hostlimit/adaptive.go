@@ -57,8 +57,8 @@ var (
 	Squared = Adaptive{set: unlearned | squared}
 )
 
-// Proportional moves the delay half the way to f times the last response time at each
-// answer. Heritrix waits 5 times that.
+// Proportional moves the delay half the way to f times the last response time at each answer, for
+// crawls that ask a slow host less often. Heritrix waits 5 times that.
 func Proportional(f float64) Adaptive { return Adaptive{set: unlearned | proportional, factor: f} }
 
 // Slower is Proportional for what is slower than usual: a host that always takes long keeps all its

@@ -21,8 +21,8 @@ type Config struct {
 
 	// SlotTimeout is the longest wait for a slot; 0: none, MaxWait bounds it. The clock of a
 	// request runs while every slot of its key is held, and starts anew when a slot is free and the
-	// delay or a block is what holds the queue. So it catches bodies that are never read, not a long
-	// crawl-delay; a host that answers slowly holds its slots as well.
+	// delay or a block is what holds the queue. Set it to find bodies that are never read: it doesn't
+	// fire in a long crawl-delay, but may where a host answers slowly and holds all its slots.
 	SlotTimeout time.Duration
 
 	// LeaseTTL is the time after which a lease that is neither renewed nor released loses its slot,
@@ -45,9 +45,9 @@ type Config struct {
 	Windows []Window
 
 	// MaxHosts is about the number of keys kept; 0: 1,000,000. It bounds idle keys only: a key that
-	// owes anything (a slot, a delay, a block, a counter) is kept whatever MaxHosts is. A start is
-	// remembered for at least a minute. A caller that learns a floor of more than that after a
-	// start may find the key forgotten, and the next start earlier than the floor.
+	// owes anything (a slot, a delay, a block, a counter) is kept whatever MaxHosts is; what was
+	// learned of others may be forgotten. A start is remembered for at least a minute. A caller that
+	// learns a longer floor after a start may find the key forgotten, and come earlier than that.
 	MaxHosts int
 
 	// Store keeps what keys owe beyond the life of the process: blocks, refusals in a row, learned
@@ -72,8 +72,8 @@ type Delay struct {
 	Min, Max        time.Duration // bounds of the random delay; both 0: 200 to 500 ms; Max 0: Min
 	Adaptive        Adaptive      // formula that moves the delay; zero: Learned
 	Ceiling         time.Duration // upper bound of the adaptive delay; 0: 60 s, or Min if that is longer
-	FromEnd         bool          // the gap, and a floor, count from the Release of the request before; needs Concurrency 1
-	DangerouslyNone bool          // no random delay; crawl-delay, Adaptive and blocks still hold
+	FromEnd         bool          // for hosts that need a rest: gap and floor count from the end of the request before (Release); needs Concurrency 1
+	DangerouslyNone bool          // for your own servers and tests: no random delay; crawl-delay, Adaptive and blocks still hold
 }
 
 // Limits replace Concurrency and Delay for one key; zero fields keep the Config's.

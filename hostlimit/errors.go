@@ -36,7 +36,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	return "hostlimit: " + e.Key + ": " + e.Err.Error()
+	return "hostlimit: " + e.Key + ": " + fmt.Sprint(e.Err)
 }
 
 // Unwrap returns the reason.

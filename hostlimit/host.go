@@ -208,5 +208,5 @@ const grace = time.Minute
 // owes reports whether the eviction of h would break a promise.
 func (h *host) owes(r *Rules, now time.Duration) bool {
 	s := h.refusals()
-	return h.active != nil || h.earliest(grace) > now || now < max(s.Until, s.next) || s.Alone && !s.forgiven(r, now)
+	return h.active != nil || h.stored != nil && h.stored.syncing != nil || h.earliest(grace) > now || now < max(s.Until, s.next) || s.Alone && !s.forgiven(r, now)
 }

@@ -45,8 +45,8 @@ type Limiter interface {
 	// that is known, Windows included. It takes no place and never waits for the key.
 	Next(ctx context.Context, key string, floor time.Duration) (time.Time, error)
 
-	// Config returns the Config that the limiter was made of, with or without its defaults: use
-	// Config.WithDefaults to read what holds.
+	// Config returns the Config that the limiter was made of. Its defaults may be missing: call its
+	// WithDefaults before you read a field.
 	Config() Config
 
 	// ID returns the names by which evidence tells limiters apart, at most 16 characters each:
@@ -94,10 +94,10 @@ type Controller interface {
 	// Block lets no request start on key before until. A request that waits for the key, or asks
 	// for it meanwhile, is refused at once with ErrBlocked and RetryAt, however short the block is,
 	// and so is the Start of a lease that is held; no answer lifts the block, only Clear. Requests
-	// that have started go on. A block that ends later keeps its end. List, errors and evidence
-	// show the reason as "by hand: " and why. A Store, or a server, keeps the block beyond the
-	// process. key is what Transport.HostKey returns for a URL, such as "example.com"; another
-	// spelling, or a URL, is the key of no request. The error is about the arguments, or the Store.
+	// that have started go on, also one whose start is being saved. A block that ends later keeps
+	// its end. List, errors and evidence show "by hand: " and why. A Store, or a server, keeps the
+	// block beyond the process. key is what Transport.HostKey returns for a URL, "example.com"; a
+	// URL, or another spelling, is the key of no request. The error is about arguments or the Store.
 	Block(ctx context.Context, key string, until time.Time, why string) error
 	// Clear lifts the block of key, also one that the host has asked for, and forgets its
 	// refusals: the next request isn't a probe. A learned delay stays. Evidence records it.

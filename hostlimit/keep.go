@@ -230,7 +230,7 @@ func (x *update) change(theirs Debt) Debt {
 
 // in returns the time of the Memory at which t has surely come: the two clocks aren't read at the
 // same instant.
-func (x *update) in(t time.Time) time.Duration { return add(x.now, t.Sub(x.wall.Round(0))+late) }
+func (x *update) in(t time.Time) time.Duration { return add(add(x.now, t.Sub(x.wall.Round(0))), late) }
 
 // adopt takes over what other processes have changed in the Store, which has debt now: how it
 // differs from what change makes of the debt that was there before. What was noted during the

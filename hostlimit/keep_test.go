@@ -676,3 +676,62 @@ func TestADamagedFileIsMended(t *testing.T) {
 		}
 	})
 }
+
+// TestABlockForEverHolds that another program has put into the Store.
+func TestABlockForEverHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for year := 2200; year < 10_000; year += 100 {
+			store := &mapStore{debts: map[string]hostlimit.Debt{storedKey: {
+				BlockedUntil: time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC), BlockedAt: time.Now().Round(0).UTC(), Cause: "by hand: for good",
+			}}}
+			p := run(t, hostlimit.Config{Store: store})
+			if l, err := p.Acquire(t.Context(), storedKey, 0); !errors.Is(err, hostlimit.ErrBlocked) {
+				t.Errorf("blocked until %d: %v, %v", year, l, err)
+			}
+		}
+	})
+}
+
+// TestClearHoldsOfAHostThatIsPushedOut while the Store is asked for what the host is owed.
+func TestClearHoldsOfAHostThatIsPushedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(mapStore)
+		if err := run(t, hostlimit.Config{Store: store}).Block(t.Context(), storedKey, time.Now().Add(time.Hour), "maintenance"); err != nil {
+			t.Fatal(err)
+		}
+		p := run(t, hostlimit.Config{Store: store, MaxHosts: 1})
+		store.before = func() {
+			store.before = nil
+			if l, err := p.Acquire(context.Background(), "other.example", 0); err == nil {
+				l.Release()
+			}
+		}
+		if err := p.Clear(t.Context(), storedKey); err != nil {
+			t.Fatal(err)
+		}
+		if d := store.debt(); !d.BlockedUntil.IsZero() {
+			t.Errorf("Clear has returned, and the block stands: %+v", d)
+		}
+	})
+}
+
+// A panickingPolicy is a Policy with a fault.
+type panickingPolicy struct{}
+
+func (panickingPolicy) Delay(int) time.Duration { panic("policy") }
+
+// TestFaultsOfPolicyAndStoreAreBothTold.
+func TestFaultsOfPolicyAndStoreAreBothTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(mapStore)
+		p := run(t, hostlimit.Config{Store: store, Backoff: panickingPolicy{}})
+		l, _ := p.start(0)
+		store.err = errors.New("disk full")
+		err := l.Observe(refusal).StateErr
+		for _, text := range []string{"policy", "disk full"} {
+			if err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("%v, without %q", err, text)
+			}
+		}
+	})
+}

@@ -1,8 +1,8 @@
 package hostlimit
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"math"
 	"sync/atomic"
 	"time"
@@ -156,7 +156,7 @@ func (l *lease) Observe(o Outcome) Effect {
 	e := l.learn(o)
 	if h := l.saved(); h != nil {
 		_, _ = l.sh.sync(context.Background(), h, l.lim, toSave)
-		e.StateErr = cmp.Or(e.StateErr, l.sh.news(h, nil))
+		e.StateErr = errors.Join(e.StateErr, l.sh.news(h, nil))
 	}
 	return e
 }
