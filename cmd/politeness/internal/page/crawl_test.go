@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -140,5 +141,53 @@ func TestRealCrawlOnRealClocks(t *testing.T) {
 	report := prove(t, crawl(t, politeness.Config{Base: web, Hosts: limiter}, 16, 50, hosts...))
 	if report.Promise("slots kept").Proved < 500 {
 		t.Errorf("%d starts", report.Promise("slots kept").Proved)
+	}
+}
+
+// TestTransportsOfOneLog: each Transport numbers its own starts and trips, so the end of a request
+// belongs to the start of the same Transport.
+func TestTransportsOfOneLog(t *testing.T) {
+	both := make(chan bool)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select { // the two requests meet
+		case both <- true:
+		case <-both:
+		case <-r.Context().Done():
+		}
+		time.Sleep(50 * time.Millisecond) // both starts are in the log before an end
+	}))
+	defer server.Close()
+	var out bytes.Buffer
+	log := evidence.JSONLines(&out, evidence.Chained())
+	var wg sync.WaitGroup
+	for range 2 {
+		transport, err := politeness.New(politeness.Config{
+			UserAgent: "ExampleBot/1.0 (+https://example.com/bot)", Evidence: log, DangerouslyIgnoreRobots: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			resp, err := (&http.Client{Transport: transport}).Do(req)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			resp.Body.Close()
+		})
+	}
+	wg.Wait()
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, html, _ := draw(t, out.Bytes())
+	h := pageData(t, html).Hosts[0]
+	if len(h.Status) != 2 || h.Status[0] != http.StatusOK || h.Status[1] != http.StatusOK {
+		t.Errorf("statuses %d, want two of 200", h.Status)
 	}
 }

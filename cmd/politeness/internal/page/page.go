@@ -55,10 +55,17 @@ type page struct {
 	trips map[tripKey]trip
 }
 
-// A tripKey names a trip of one of the crawlers whose records are in a log.
+// A tripKey names a trip of one of the Transports whose records are in a log.
 type tripKey struct {
-	agent string
-	trip  uint64
+	transport string
+	trip      uint64
+}
+
+// An exchangeKey names an exchange with a host. An exchange without a seq has the number of its
+// trip and attempt.
+type exchangeKey struct {
+	transport string
+	number    uint64
 }
 
 // A trip is what is known of one while its records are read.
@@ -152,7 +159,7 @@ func newPage(name string, log *bufio.Reader, report *audit.Report) (*page, error
 		wanted[v.Lines[len(v.Lines)-1]] = -1
 	}
 
-	open := map[string]map[uint64]int{} // exchanges under way, by host and number
+	open := map[string]map[exchangeKey]int{} // exchanges under way, by host
 	p.trips = map[tripKey]trip{}
 	for line := 1; ; line++ {
 		text, err := log.ReadBytes('\n')
@@ -168,7 +175,7 @@ func newPage(name string, log *bufio.Reader, report *audit.Report) (*page, error
 			}
 			if h != nil {
 				if open[h.Name] == nil {
-					open[h.Name] = map[uint64]int{}
+					open[h.Name] = map[exchangeKey]int{}
 				}
 				p.add(h, &d, line, open[h.Name])
 			}
@@ -219,12 +226,12 @@ func (p *page) at(t time.Time) int64 {
 }
 
 // add adds one record to the picture of h.
-func (p *page) add(h *host, d *evidence.Decision, line int, open map[uint64]int) {
-	key := d.Seq
-	if key == 0 {
-		key = d.Trip<<8 | uint64(d.Attempt)
+func (p *page) add(h *host, d *evidence.Decision, line int, open map[exchangeKey]int) {
+	key := exchangeKey{d.Transport, d.Seq}
+	if key.number == 0 {
+		key.number = d.Trip<<8 | uint64(d.Attempt)
 	}
-	id := tripKey{d.Agent, d.Trip}
+	id := tripKey{d.Transport, d.Trip}
 	switch d.Type {
 	case evidence.Started:
 		open[key] = len(h.Start)
