@@ -190,6 +190,23 @@ func TestOutputGoesOnBehindWholeLines(t *testing.T) {
 	}
 }
 
+// TestOutputKeepsTextOfOthers: a name that was mistyped costs nobody their last line.
+func TestOutputKeepsTextOfOthers(t *testing.T) {
+	t.Parallel()
+	s := localsite.New(t, 0)
+	for _, flag := range []string{"-o", "-failed"} {
+		name := filepath.Join(t.TempDir(), "notes.txt")
+		if err := os.WriteFile(name, []byte("first\nlast"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		polite(t, nil, "crawl", "-agent", agent, "-delay", "10ms", "-follow", "none", flag, name, s.URL+"/a", s.URL+"/private/diary").expect(t, 0, "", "")
+		text, err := os.ReadFile(name)
+		if err != nil || !strings.HasPrefix(string(text), "first\nlast\n{") {
+			t.Errorf("%s: %v, %.80q", flag, err, text)
+		}
+	}
+}
+
 // TestNothingIsWrittenBehindHalfALine: also in the run whose disk is full.
 func TestNothingIsWrittenBehindHalfALine(t *testing.T) {
 	var disk halfFull

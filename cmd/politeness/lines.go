@@ -33,8 +33,8 @@ func (l *lineWriter) lost() error {
 	return l.err
 }
 
-// openLines opens a file of lines of JSON to append to. Half a line, which a full disk or a process
-// that was killed may have left behind, is taken away.
+// openLines opens a file of lines of JSON to append to. Half a line of JSON, which a full disk or a
+// process that was killed may have left behind, is taken away.
 func openLines(name string) (*os.File, error) {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -50,7 +50,9 @@ func openLines(name string) (*os.File, error) {
 	return file, nil
 }
 
-// endLines makes the file end with a whole line. One that only lacks its end may be somebody's own.
+// endLines makes the file end with a whole line. Only the beginning of an object of JSON is taken
+// away: other text isn't this command's, and JSON that only lacks its line end may be somebody's
+// own.
 func endLines(name string, file *os.File, size int64) error {
 	in, err := os.Open(name)
 	if err != nil {
@@ -74,7 +76,7 @@ func endLines(name string, file *os.File, size int64) error {
 	switch {
 	case len(half) == 0:
 		return nil
-	case json.Valid(half):
+	case json.Valid(half), half[0] != '{':
 		_, err = file.Write([]byte("\n"))
 		return err
 	}
