@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"os"
 	"os/signal"
 	"slices"
@@ -157,8 +158,12 @@ func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err er
 		return 0, err
 	}
 	pages := &writer{lineWriter: lineWriter{out: sh.out}, bodies: c.bodies, notes: notes}
+	prepare := func(r crawl.Request, req *http.Request) error {
+		notes.redirected(r)
+		return c.within.prepare(r, req)
+	}
 	crawlCfg := crawl.Config{
-		Transport: transport, Follow: c.follow, Prepare: c.within.prepare, MaxDepth: c.depth, MaxPages: c.policy.pages, Tries: c.tries, Timeout: timeout, Visit: pages.visit,
+		Transport: transport, Follow: c.follow, Prepare: prepare, MaxDepth: c.depth, MaxPages: c.policy.pages, Tries: c.tries, Timeout: timeout, Visit: pages.visit,
 	}
 	if notes.answers = !c.quiet; !c.quiet {
 		crawlCfg.Progress = crawl.ProgressLine(sh.errs)
@@ -329,7 +334,7 @@ func (w *writer) visit(_ context.Context, p *crawl.Page) error {
 	case w.bodies:
 		l.BodyBase64 = p.Body
 	}
-	w.notes.had(p.URL)
+	w.notes.had(p.URL, p.FinalURL)
 	if w.write(l) != nil { // which is reported at the end, unless a pipe was closed
 		w.end(errUnwritten)
 		return errUnwritten
@@ -347,7 +352,7 @@ type notes struct {
 	clearLine string // as in shell
 
 	mu   sync.Mutex
-	why  map[string]string // of URLs that weren't had; empty: not known
+	why  map[string]string // of URLs that weren't had, and where they redirect; empty: not known
 	lost bool
 
 	answers  bool      // it says which answer is waited for when nothing comes
@@ -391,12 +396,22 @@ func (n *notes) Record(_ context.Context, d evidence.Decision) {
 	}
 }
 
-// had notes that the page of a URL has come.
-func (n *notes) had(url string) {
+// had notes that the page of a URL has come, and where it was found.
+func (n *notes) had(url, finalURL string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.why, url)
+	delete(n.why, finalURL)
 	n.lastPage = time.Now()
+}
+
+// redirected notes where a URL that the user has named redirects.
+func (n *notes) redirected(r crawl.Request) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, typed := n.why[r.Via]; typed && n.why[r.URL] == "" {
+		n.why[r.URL] = ""
+	}
 }
 
 // mostNotes is how many URLs of a list show says it of.

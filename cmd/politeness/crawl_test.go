@@ -24,6 +24,7 @@ func TestCrawlWithoutAPageSaysWhy(t *testing.T) {
 	s := localsite.New(t, 0)
 	for url, want := range map[string]string{
 		s.URL + "/private/diary":           "Disallow: /private",
+		s.URL + "/trap":                    "Disallow: /private", // it redirects there
 		"http://host.invalid/":             "host.invalid",
 		"http://127.0.0.1:25/":             "port 25 is no web server's",
 		strings.TrimPrefix(s.URL, "http:"): "begins with https:// or http://",
