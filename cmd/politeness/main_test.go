@@ -140,6 +140,10 @@ func TestHelpFitsAScreenAndNamesEveryFlag(t *testing.T) {
 }
 
 func TestWrongUsage(t *testing.T) {
+	long := filepath.Join(t.TempDir(), "urls.txt")
+	if err := os.WriteFile(long, []byte("https://a/\nhttps://a/"+strings.Repeat("x", 100_000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for args, want := range map[string]string{
 		"nonsense":                                             `there is no command "nonsense"`,
 		"check":                                                "URL is missing\nsee: politeness check -h",
@@ -171,6 +175,7 @@ func TestWrongUsage(t *testing.T) {
 		"crawl -agent a@b.example -include [ https://a/":       "missing closing ]",
 		"crawl example.com /b https://a/":                      "no URL: example.com (a URL begins with https:// or http://)\n  no URL: /b",
 		"crawl -agent a@b.example -urls no-such-file":          "no-such-file",
+		"crawl -agent a@b.example -urls " + long:               long + ":2: the line is too long for a URL",
 		"crawl -agent a@b.example -urls /dev/null":             "there is no URL in the list",
 		"crawl -agent a@b.example -delay 100 https://a/":       "-delay: write it with a unit, as in 500ms",
 		"check 127.0.0.1:8080":                                 "",

@@ -28,7 +28,8 @@ func startURLs(sh *shell, args []string, file string) ([]string, error) {
 	}
 	list := func(name string, r io.Reader) error {
 		lines := bufio.NewScanner(r)
-		for n := 1; lines.Scan(); n++ {
+		n := 1
+		for ; lines.Scan(); n++ {
 			if text := strings.TrimSpace(strings.TrimPrefix(lines.Text(), "\ufeff")); text != "" && !strings.HasPrefix(text, "#") {
 				add(text, fmt.Sprintf("%s:%d: ", name, n))
 			}
@@ -37,7 +38,9 @@ func startURLs(sh *shell, args []string, file string) ([]string, error) {
 				return nil
 			}
 		}
-		if err := lines.Err(); err != nil {
+		if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+			return misused("%s:%d: the line is too long for a URL", name, n)
+		} else if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		return nil
