@@ -184,7 +184,7 @@ func TestWrongUsage(t *testing.T) {
 		"crawl -agent a@b.example ftp://example.com":           "ftp",
 		"proxy x": `"x" is too much`,
 		"proxy":   "-agent is missing",
-		"proxy -agent X/1(a@b.example) -listen 0.0.0.0:0": "no loopback address",
+		"proxy -agent X/1(a@b.example) -listen 0.0.0.0:0": "-remote",
 	} {
 		polite(t, nil, strings.Fields(args)...).expect(t, 2, "", want)
 	}

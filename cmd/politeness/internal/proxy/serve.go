@@ -37,7 +37,7 @@ func Listen(ctx context.Context, address string, remote bool) (net.Listener, err
 		return nil, err
 	}
 	if !remote && !resolved.IP.IsLoopback() {
-		return nil, fmt.Errorf("%s is no loopback address: whoever can reach it could crawl in your name", address)
+		return nil, fmt.Errorf("%s is no loopback address: whoever can reach it could crawl in your name; -remote allows it", address)
 	}
 	var config net.ListenConfig
 	return config.Listen(ctx, "tcp", resolved.String())
