@@ -73,11 +73,14 @@ func runLint(ctx context.Context, sh *shell, args []string) (int, error) {
 
 // readRobots returns a robots.txt.
 func readRobots(ctx context.Context, sh *shell, client *http.Client, name string) ([]byte, error) {
+	isURL := strings.Contains(name, "://")
+	if !isURL {
+		defer sh.reading(ctx)() // a file may be a pipe
+	}
 	if name == "-" {
-		defer sh.reading(ctx)()
 		return io.ReadAll(io.LimitReader(sh.in, maxLint))
 	}
-	if !strings.Contains(name, "://") {
+	if !isURL {
 		file, err := os.Open(name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && strings.Contains(name, "."):

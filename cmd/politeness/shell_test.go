@@ -287,7 +287,7 @@ func TestOneSignalEndsWhatOnlyReads(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no signals from another process")
 	}
-	for _, args := range []string{"audit /dev/stdin", "lint -", "crawl -agent a@b.example -urls -", "crawl -agent a@b.example -urls /dev/stdin"} {
+	for _, args := range []string{"audit /dev/stdin", "lint -", "lint /dev/stdin", "crawl -agent a@b.example -urls -", "crawl -agent a@b.example -urls /dev/stdin"} {
 		cmd := prepare(t, nil, strings.Fields(args)...)
 		in, err := cmd.StdinPipe()
 		if err != nil {
