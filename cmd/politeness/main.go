@@ -80,8 +80,34 @@ func isTerminal(f *os.File) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
 }
 
-// run runs the command that args name and returns the exit status.
+// run runs the command that args name and returns the exit status. An answer that couldn't be
+// written is an error.
 func run(ctx context.Context, sh *shell, args []string) int {
+	out := &output{Writer: sh.out}
+	sh.out = out
+	status := runCommand(ctx, sh, args)
+	if out.err == nil || status == exitError || errors.Is(out.err, syscall.EPIPE) { // the last as of "| head"
+		return status
+	}
+	fmt.Fprintf(sh.errs, "politeness: %s\n", plain(out.err))
+	return exitError
+}
+
+// An output keeps the first error of its writes.
+type output struct {
+	io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+func runCommand(ctx context.Context, sh *shell, args []string) int {
 	if len(args) == 0 {
 		fmt.Fprint(sh.errs, usage())
 		return exitError

@@ -281,6 +281,28 @@ func TestInterruptSaysThatItStops(t *testing.T) {
 	}
 }
 
+// TestAnswersThatCantBeWritten are no success.
+func TestAnswersThatCantBeWritten(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("no /dev/full")
+	}
+	defer full.Close()
+	s := localsite.New(t, 0)
+	for _, args := range []string{
+		"check " + s.URL + "/a", "check -json " + s.URL + "/a", "lint main.go", "crawl -agent X/1(a@b.example) -n " + s.URL + "/a", "version", "lint -h",
+	} {
+		cmd := prepare(t, nil, strings.Fields(args)...)
+		var errs strings.Builder
+		cmd.Stdout, cmd.Stderr = full, &errs
+		_ = cmd.Run() // its status is asked below
+		if status := cmd.ProcessState.ExitCode(); status != 2 || !strings.Contains(errs.String(), "no space left on device") {
+			t.Errorf("%s: status %d, %q", args, status, errs.String())
+		}
+	}
+}
+
 // TestOneSignalEndsWhatOnlyReads: an audit, and what waits for standard input.
 func TestOneSignalEndsWhatOnlyReads(t *testing.T) {
 	t.Parallel()
