@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net/http"
 	"os"
@@ -132,6 +133,9 @@ func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err er
 	ended()
 	if err != nil {
 		return 0, err
+	}
+	if _, err := os.Stat(c.policy.state); c.dry && errors.Is(err, fs.ErrNotExist) {
+		c.policy.state = "" // nothing is known there, and -n makes no directory
 	}
 	cfg, err := c.policy.config(c.policy.reach(c.typed)) // a list may be a stranger's
 	if err != nil {

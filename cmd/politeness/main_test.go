@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -351,6 +352,11 @@ func TestCrawlOnlySaysWhatItWouldDo(t *testing.T) {
 		t.Errorf("%d requests", n)
 	}
 	polite(t, nil, "crawl", "-agent", agent, "-n", s.URL+"/private/x").expect(t, 1, "no ", "")
+	state := filepath.Join(t.TempDir(), "state")
+	polite(t, nil, "crawl", "-agent", agent, "-n", "-state", state, s.URL+"/").expect(t, 0, "yes ", "")
+	if _, err := os.Stat(state); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it has made the directory of -state: %v", err)
+	}
 }
 
 // A literal address is meant; what a name or a link leads to isn't.
