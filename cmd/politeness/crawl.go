@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"sync"
 	"syscall"
@@ -115,6 +116,10 @@ func parseCrawl(args []string) (*crawlCommand, error) {
 		return nil, misused("-depth is negative")
 	case c.tries < 1:
 		return nil, misused("-tries is at least 1")
+	case c.policy.evidence != "" && slices.ContainsFunc([]string{c.out, c.failed}, func(name string) bool {
+		return name != "" && filepath.Clean(name) == filepath.Clean(c.policy.evidence)
+	}):
+		return nil, misused("-evidence is a file of its own: with other lines in it, it proves nothing")
 	}
 	c.follow = c.within.follow(follow)
 	if c.depth == 0 && isSet(flags, "depth") {
