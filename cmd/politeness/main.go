@@ -113,16 +113,16 @@ func runCommand(ctx context.Context, sh *shell, args []string) int {
 		return exitError
 	}
 	name, args := args[0], args[1:]
-	if slices.Contains([]string{"version", "-version", "--version"}, name) {
-		fmt.Fprintln(sh.out, version())
-		return exitOK
-	}
 	if slices.Contains([]string{"help", "-h", "-help", "--help"}, name) {
 		if len(args) == 0 {
 			fmt.Fprint(sh.out, usage())
 			return exitOK
 		}
 		name, args = args[0], []string{"-h"}
+	}
+	if slices.Contains([]string{"version", "-version", "--version"}, name) {
+		fmt.Fprintln(sh.out, version())
+		return exitOK
 	}
 	c, ok := commands[name]
 	if !ok {

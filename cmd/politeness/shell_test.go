@@ -221,8 +221,8 @@ func TestLimitRate(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	for _, arg := range []string{"version", "-version", "--version"} {
-		polite(t, nil, arg).expect(t, 0, " "+runtime.Version()+" "+runtime.GOOS+"/"+runtime.GOARCH+"\n", "")
+	for _, args := range []string{"version", "-version", "--version", "help version"} {
+		polite(t, nil, strings.Fields(args)...).expect(t, 0, " "+runtime.Version()+" "+runtime.GOOS+"/"+runtime.GOARCH+"\n", "")
 	}
 }
 
