@@ -202,11 +202,11 @@ const robotsPath = "/robots.txt"
 const maxSends = 10
 
 // sends counts the tries of a trip, and how often each was sent. What is sent again goes on in the
-// slot of the try before, which has lost its connection.
+// slot of the try before, which has lost its connection, and is no probe from then on.
 func (a *auditor) sends(d *evidence.Decision, t, before *trip) {
 	if d.Type == evidence.Resent && before.underWay && before.attempt == d.Attempt {
 		y := before.x
-		y.fate, y.end, y.answered = ended, t.x.start, t.x.start
+		y.fate, y.end, y.answered = ended, t.x.start, min(t.x.start, y.start+cmp.Or(int64(d.WaitConnect), t.x.start-y.start))
 		y.flags |= again
 		t.sends, t.window = before.sends+1, before.window
 	}

@@ -600,6 +600,18 @@ func TestVerdictsOnProbes(t *testing.T) {
 			6   clear 2
 			6   end 2 seq=5 start=@5 duration=1 latency=1
 		`, beside},
+		{"one beside it, before it loses its connection", `
+			4   page 3
+			6   resent 2 waitConnect=2
+			7   clear 2
+			7   end 2 seq=5 start=@6 duration=1 latency=1
+		`, beside},
+		{"one after it has lost its connection, and before it is sent again", `
+			4   page 3
+			5   resent 2 waitConnect=1
+			6   clear 2
+			6   end 2 seq=5 start=@5 duration=1 latency=1
+		`, ``},
 	}))
 	checkRows(t, usual, closed([]row{{"one beside another, after an answer that may be a page's own trouble", `
 		1   refused 1 status=503 until=@2.1
