@@ -179,7 +179,7 @@ func (h *host) recall(d hostlimit.Debt, limits *hostlimit.Limits) bool {
 	d = h.l.rules.Owed(d, wall)
 	is := hostlimit.Refusals{Row: min(max(d.InARow(), 0), math.MaxUint8), Cause: d.Cause}
 	if !d.BlockedUntil.IsZero() {
-		is.Until = now + d.BlockedUntil.Sub(wall)
+		is.Until = now + min(d.BlockedUntil.Sub(wall), longest)
 	}
 	if limits.Delay.Adaptive.Learns() {
 		is.Learned = min(max(d.Delay, 0), limits.Delay.Ceiling)

@@ -316,3 +316,21 @@ func TestAStoreThatFailedIsAskedAgain(t *testing.T) {
 	retry(second)
 	refused(t, second, "a.example")
 }
+
+// TestABlockForEverHolds that another program has put into the Store, also before the server has
+// heard of it.
+func TestABlockForEverHolds(t *testing.T) {
+	t.Parallel()
+	s, dir := ownServer(t), t.TempDir()
+	debt := hostlimit.Debt{BlockedUntil: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), BlockedAt: time.Now().Round(0).UTC(), Cause: "by hand: for good"}
+	if _, err := hostlimit.Dir(dir).Update(t.Context(), "a.example", func(hostlimit.Debt) hostlimit.Debt { return debt }); err != nil {
+		t.Fatal(err)
+	}
+	l := keeper(t, s, dir)
+	refused(t, l, "a.example")
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h := l.host("b.example"); !h.recall(debt, new(hostlimit.Limits)) || !h.refusals.Blocks(l.now()) {
+		t.Errorf("%+v of %+v", h.refusals, debt)
+	}
+}
