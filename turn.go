@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
@@ -94,8 +93,9 @@ func (t *turn) visit(hours []robots.Window, maxWait time.Duration) error {
 func (t *turn) acquire(hosts hostlimit.Limiter) error {
 	t.start, t.earlier = start{}, nil
 	ctx := context.Context(&t.wait)
-	if p := new(hostlimit.Rules).Priority(ctx); t.subject.attempt == 2 && p < math.MaxInt {
-		ctx = hostlimit.WithPriority(ctx, p+1)
+	if t.subject.attempt == 2 {
+		p := new(hostlimit.Rules).Priority(ctx)
+		ctx = hostlimit.WithPriority(ctx, max(p, p+1)) // beyond the highest there is none
 	}
 	lease, err := hosts.Acquire(ctx, t.subject.host, t.floor)
 	if err == nil {
