@@ -229,10 +229,8 @@ func (s *sequence) number(x *exchange) {
 }
 
 const (
-	// maxOpen is how many exchanges of a host are remembered to be under way beyond its slots.
-	maxOpen = 512
-	// maxActive is how many are remembered in all.
-	maxActive = 1 << 13
+	maxOpen   = 512     // exchanges of a host that are remembered to be under way beyond its slots
+	maxActive = 1 << 13 // exchanges that are remembered in all
 )
 
 // usedBefore is the reason where a limiter knows of starts from before the log.

@@ -190,11 +190,8 @@ func (a *auditor) spendMore(h *host, x *exchange, t *trip, bytes int64) {
 }
 
 const (
-	// drift is how far the answers of one host may disagree about its clock: several machines answer
-	// for it, and each is set now and then.
-	drift = 5 * slack
-	// wrongClock is how far a server's clock may be off for its Date to confirm the log's times.
-	wrongClock = 3600 * slack
+	drift      = 5 * slack    // that answers of one host may disagree about its clock: several machines give them
+	wrongClock = 3600 * slack // that a server's clock may be off for its Date to confirm the log's times
 )
 
 // dated holds the times of t against the server's Date. A Date that disagrees proves nothing, since

@@ -183,6 +183,14 @@ func (r *Report) WriteText(w io.Writer) error {
 	return err
 }
 
+// orDash is "-" for a gap where a limiter had one start, or for waiting that a crawler does itself.
+func orDash(d time.Duration) string {
+	if d == 0 {
+		return "-"
+	}
+	return printable.Duration(d).String()
+}
+
 // String returns the report as text.
 func (r *Report) String() string {
 	var text strings.Builder
@@ -217,10 +225,8 @@ func (r *Report) String() string {
 		fmt.Fprint(b, "\nslowest hosts\tstarts\tlatency\tmin gap\tmax delay\twaited\tdisallowed\tblocks\trefusals\n")
 	}
 	for _, h := range r.mostOf(func(h *HostReport) float64 { return float64(h.Latency) })[:min(len(r.Hosts), shown)] {
-		gap := map[bool]any{true: "-", false: printable.Duration(h.MinGap)}[h.MinGap == 0] // one start, or one by each limiter
-		waited := map[bool]any{true: "-", false: printable.Duration(h.Wait)}[h.Wait == 0]  // a crawler may do all of the waiting itself
 		fmt.Fprintf(b, "%s\t%d\t%v\t%v\t%v\t%v\t%d\t%d\t%.0f %%\n", printable.Text(h.Host), h.Starts, printable.Duration(h.Latency),
-			gap, printable.Duration(h.MaxDelay), waited, h.Disallowed, h.Blocks, 100*h.RefusalShare)
+			orDash(h.MinGap), printable.Duration(h.MaxDelay), orDash(h.Wait), h.Disallowed, h.Blocks, 100*h.RefusalShare)
 	}
 	warned := slices.DeleteFunc(r.mostOf(func(h *HostReport) float64 { return h.RefusalShare }), func(h HostReport) bool { return h.Warning() == "" })
 	if len(warned) > 0 {

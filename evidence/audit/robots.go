@@ -29,14 +29,10 @@ type robotsCopy struct {
 }
 
 const (
-	// maxCopies is how many copies of one robots.txt are kept, and how often each is read.
-	maxCopies = 8
-	// maxPatterns is how many patterns of one are compared with a target that isn't whole.
-	maxPatterns = 10_000
-	// maxAge is how long a robots.txt holds without being asked for again (RFC 9309, section 2.4).
-	maxAge = 24 * time.Hour
-	// nothingAllowed is what holds where robots.txt can't be had and the policy denies then.
-	nothingAllowed = "User-agent: *\nDisallow: /\n"
+	maxCopies      = 8                              // copies of one robots.txt that are kept, and readings of each
+	maxPatterns    = 10_000                         // patterns of one that are compared with a target that isn't whole
+	maxAge         = 24 * time.Hour                 // that one holds without being asked for again (RFC 9309, section 2.4)
+	nothingAllowed = "User-agent: *\nDisallow: /\n" // holds where robots.txt can't be had and the policy denies then
 
 	noText = "the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)"
 )

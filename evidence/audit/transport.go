@@ -65,8 +65,7 @@ func (a *auditor) policyStated(d *evidence.Decision) {
 		if words := policyInWords(p); len(a.report.Promised) < maxViolations && !slices.Contains(a.report.Promised, words) {
 			a.report.Promised = append(a.report.Promised, words)
 		}
-		statuses := p.Statuses[:min(len(p.Statuses), 256)] // no log has longer ones
-		t.policy, t.limits, t.statuses = p, newLimits(p), strings.Split(statuses, ",")
+		t.policy, t.limits, t.statuses = p, newLimits(p), strings.Split(p.Statuses[:min(len(p.Statuses), 256)], ",") // no log has longer ones
 		a.share(t)
 		a.openIf(p.OwnRefused, blocksKept, "the user's own eye for refusals (Config.Refused) can't be asked again")
 		a.openIf(p.HostKey == "own", delaysKept, "hosts are told apart by a function of the user's (Config.HostKey)")

@@ -64,7 +64,11 @@ func Compare(evidence io.Reader, o Options, access ...io.Reader) (*Comparison, e
 		c.agents[i] = c.fold(agent)
 	}
 	for i, log := range access {
-		if err := c.readAccess(log, map[bool]int{true: i + 1}[len(access) > 1]); err != nil {
+		file := 0
+		if len(access) > 1 {
+			file = i + 1
+		}
+		if err := c.readAccess(log, file); err != nil {
 			return nil, err
 		}
 	}
