@@ -45,13 +45,15 @@ of, and what these records prove. A start that was left out shows as a
                      it stays open whose log this is
   -checkpoint FILE   a checkpoint that you were given earlier, which the log
                      must extend; may be given more than once
-  -json              the answer as JSON
+  -json              the answer as JSON; where the bundle isn't right, "not_proved"
+                     says why
   -html FILE         write a page for people as well: your site, my visits
 
   politeness audit verify -key "example.com/crawler+c74f20a3+AR..." example.com.bundle
 
-Exit status: 0 it is right, 1 it isn't, or its records show a broken promise,
-2 it can't be read.
+Exit status: 0 it is right and proves all, 1 it isn't, or its records show a
+broken promise, 2 it can't be read, 3 it is right and nothing is broken, but
+something is open: the report says what is missing.
 `
 
 const accessUsage = `Usage: politeness audit access [flags] LOG ACCESSLOG...
@@ -177,10 +179,13 @@ func runVerify(sh *shell, args []string) (int, error) {
 	}
 	defer file.Close()
 	b, err := bundle.Verify(file, trust)
-	if errors.Is(err, bundle.ErrNotProved) {
+	switch {
+	case errors.Is(err, bundle.ErrNotProved) && *asJSON:
+		return exitNo, writeJSON(sh.out, map[string]string{"not_proved": plain(err)}, "  ")
+	case errors.Is(err, bundle.ErrNotProved):
 		fmt.Fprintf(sh.out, "%s %s\n", sh.paint(red, "not proved:"), plain(err))
 		return exitNo, nil
-	} else if err != nil {
+	case err != nil:
 		return 0, err
 	}
 	err = tell(sh, b, *asJSON, *html, func() error { return drawDossier(names[0], *html, b.Report, b.Hosts) })

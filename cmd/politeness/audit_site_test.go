@@ -77,6 +77,12 @@ func TestASiteIsToldWhatWasDoneThere(t *testing.T) {
 	}
 	forged := write("forged.bundle", strings.Replace(read("h1.bundle"), `"status":200`, `"status":201`, 1))
 	polite(t, nil, "audit", "verify", "-key", key, forged).expect(t, 1, "not proved", "")
+	var refused struct {
+		NotProved string `json:"not_proved"`
+	}
+	if r := polite(t, nil, "audit", "verify", "-json", forged); r.status != 1 || json.Unmarshal([]byte(r.out), &refused) != nil || refused.NotProved == "" {
+		t.Error(r.status, r.out)
+	}
 	polite(t, nil, "audit", "extract", "-host", "h1.example", write("unsigned.jsonl", string(logtest.Write(t, records)))).expect(t, 2, "", "no checkpoint")
 
 	// The site's own log, in two files, has one request more.
