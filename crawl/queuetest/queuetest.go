@@ -239,9 +239,9 @@ func inOrder(c *check) {
 	many := append(numbered("b.example", 5), numbered("c.example", 5)...)
 	c.add(q, 10, many...)
 	c.claim(q, 100)
-	got := c.take(q, 2, "b.example", "c.example")
+	got := c.take(q, 2, "unknown.example", "b.example", "c.example")
 	slices.SortStableFunc(got, func(x, y crawl.Request) int { return strings.Compare(x.Host, y.Host) })
-	c.wants("at most two of each host", got, many[0], many[1], many[5], many[6])
+	c.wants("at most two of each host, also beside a host that isn't known", got, many[0], many[1], many[5], many[6])
 }
 
 func keepsFields(c *check) {
