@@ -119,6 +119,9 @@ func (p *process) Take(_ context.Context, hosts []string, n int) (taken []crawl.
 		slices.Reverse(waiting)
 	}
 	for _, host := range hosts {
+		if s.is("stops at an unknown host") && !slices.ContainsFunc(s.urls, func(e *entry) bool { return e.Host == host }) {
+			break
+		}
 		if !s.alone && s.owners[host] != p && !s.is("shares a host") || p.over[host] {
 			continue
 		}
@@ -256,7 +259,7 @@ func (p *process) Owns(host string) bool {
 var defects = map[string]bool{
 	"adds what is known": true, "forgets what is done": true, "compares prefixes": true, "miscounts": true, "refuses duplicates": true,
 	"forgets Via": true, "keeps no priorities": true, "takes the newest first": true, "takes without end": true, "lends twice": true,
-	"knows no unknown": true, "ends what is Left": true, "ends visits only": true, "lists what is done": true, "lists what is lent": true,
+	"knows no unknown": true, "stops at an unknown host": true, "ends what is Left": true, "ends visits only": true, "lists what is done": true, "lists what is lent": true,
 	"lists one host": false, "never closes": true, "loses at a kill": true,
 	"shares a host": false, "has no leases": false, "has no fence": false, "keeps hosts": false, "never loses": false, "steals hosts": false,
 	"is never open": false, "is open for itself": false, "shares nothing": false,
