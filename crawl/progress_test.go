@@ -34,6 +34,35 @@ func TestProgressLine(t *testing.T) {
 	}
 }
 
+// TestIsTerminal: the end of a terminal is one; a pipe, a file and what can't be asked are none.
+func TestIsTerminal(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, pipe, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	defer pipe.Close()
+	if isTerminal(&strings.Builder{}) || isTerminal(file) || isTerminal(pipe) {
+		t.Error("a string, a file or a pipe is a terminal")
+	}
+	file.Close()
+	if isTerminal(file) {
+		t.Error("a closed file is a terminal")
+	}
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("this machine makes no terminals: ", err)
+	}
+	defer terminal.Close()
+	if !isTerminal(terminal) {
+		t.Error("a terminal is none")
+	}
+}
+
 // TestProgressLineNamesWhoWaits: the first host, and the number of hosts.
 func TestProgressLineNamesWhoWaits(t *testing.T) {
 	at := time.Date(2026, 11, 1, 12, 0, 5, 0, time.UTC)
