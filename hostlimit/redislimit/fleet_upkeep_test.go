@@ -202,3 +202,47 @@ func TestAProcessThatOnlyWaitsCallsSeldom(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestWhoWaitsIsQuiet: a request that waits for a slot is told by the server when there is one; it
+// doesn't ask again and again.
+func TestWhoWaitsIsQuiet(t *testing.T) {
+	t.Parallel()
+	s := ownServer(t)
+	l := newFleet(t, s, Config{Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}}}, 1)[0]
+	held := acquire(t, l, "a.example", 0)
+	eventually(t, 10*time.Second, "the server's messages are heard", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.listening
+	})
+	waited := make(chan error, 1)
+	go func() {
+		lease, err := l.Acquire(t.Context(), "a.example", 0)
+		if err == nil {
+			lease.Release()
+		}
+		waited <- err
+	}()
+	client := newClient(t, s)
+	commands := func() (n int) {
+		t.Helper()
+		_, after, _ := strings.Cut(client.Info(t.Context(), "stats").Val(), "total_commands_processed:")
+		if _, err := fmt.Sscan(after, &n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	time.Sleep(200 * time.Millisecond) // what begins the wait
+	before := commands()
+	time.Sleep(2 * time.Second)
+	if n := commands() - before; n > 40 {
+		t.Errorf("%d commands in 2 s of one request's wait", n)
+	}
+	if len(waited) > 0 {
+		t.Fatalf("it waited no longer: %v", <-waited)
+	}
+	held.Release()
+	if err := <-waited; err != nil {
+		t.Error(err)
+	}
+}

@@ -50,6 +50,36 @@ func TestARefusalAfterTheOutageHoldsAll(t *testing.T) {
 	}
 }
 
+// TestATooLateTurnIsRefusedWithoutTheServer: a block that the server knew and that outlasts MaxWait is
+// no wait under FailLocal either.
+func TestATooLateTurnIsRefusedWithoutTheServer(t *testing.T) {
+	t.Parallel()
+	s := ownServer(t)
+	var seen events
+	l, err := New(Config{
+		Client: impatient(t, s.Addr), Failure: FailLocal, Processes: 2, OnFailure: seen.add,
+		Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, MaxWait: time.Minute},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	turn := acquire(t, l, "a.example", 0)
+	turn.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
+	turn.Release()
+	s.Kill()
+	acquire(t, l, "other.example", 0).Release() // finds out
+	seen.await(t, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	defer time.AfterFunc(30*time.Second, cancel).Stop() // a deadline would refuse it too
+	_, err = l.Acquire(ctx, "a.example", 0)
+	var e *hostlimit.Error
+	if !errors.As(err, &e) || !errors.Is(err, hostlimit.ErrBlocked) || time.Until(e.RetryAt) < 50*time.Minute {
+		t.Errorf("on a host that is blocked for an hour: %v, %+v", err, e)
+	}
+}
+
 // TestDrainStopsFailLocal: what waits for a turn without the server is refused at once, and nothing
 // starts any more.
 func TestDrainStopsFailLocal(t *testing.T) {
