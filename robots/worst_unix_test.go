@@ -17,9 +17,9 @@ import (
 )
 
 // TestChecksOfCostlyFilesAreBounded: however a file is made, a check takes no more of the processor
-// than to go through its bytes a dozen times; that is milliseconds.
+// than to go through its bytes two dozen times, which is twice what the worst one takes: some 20 ms.
 func TestChecksOfCostlyFilesAreBounded(t *testing.T) {
-	const most = 12
+	const most = 24
 	for _, w := range some(worst) {
 		body, path := w.make()
 		rules := robots.Parse(body).Agent("FooBot")
