@@ -1,6 +1,6 @@
 // Mutants changes the code of packages, one operator at a time, and asks their tests to notice:
 //
-//	go -C tools/mutants run . [-update] [-for 20m] [-slowest 1s] [-run REGEXP] [-only REGEXP] [-fresh] [PACKAGE | FILE...]
+//	go -C tools/mutants run . [-update] [-for 20m] [-slowest 1s] [-j 2] [-run REGEXP] [-only REGEXP] [-fresh] [PACKAGE | FILE...]
 //
 // Each mutant that no test notices, and each that no test reaches, has to stand in mutants.txt with
 // the reason why it is harmless, or the run fails: a change can't lower a score without saying so.
@@ -33,6 +33,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -73,6 +74,7 @@ func main() {
 	slowest := flag.Duration("slowest", time.Hour, "leave out tests that take more processor time")
 	names := flag.String("run", ".", "ask only the tests whose name matches")
 	fresh := flag.Bool("fresh", false, "forget what earlier runs have found out")
+	jobs := flag.Int("j", 1, "run so many test processes at once: for tests that wait more than they compute")
 	only := flag.String("only", "", `try, again, only the mutants that match, such as queue\.go:336; the tests of a single one are heard`)
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -90,7 +92,7 @@ func main() {
 			pkg, file = path.Split(pkg)
 			pkg = path.Clean(pkg)
 		}
-		r := runner{pkg: pkg, file: file, deadline: deadline, limited: *limit > 0, slowest: *slowest, names: *names, only: *only}
+		r := runner{pkg: pkg, file: file, deadline: deadline, limited: *limit > 0, jobs: *jobs, slowest: *slowest, names: *names, only: *only}
 		now, err := r.run(*fresh)
 		if err != nil {
 			log.Fatalf("%s: %v", pkg, err)
@@ -126,6 +128,7 @@ type runner struct {
 	pkg, file, only string
 	deadline        time.Time
 	limited         bool
+	jobs            int
 	slowest         time.Duration
 	names           string
 }
@@ -141,7 +144,7 @@ func (r *runner) run(fresh bool) (s score, err error) {
 		return score{}, err
 	}
 	defer os.RemoveAll(tmp)
-	b, err := newBench(c, []string{r.pkg}, r.slowest, r.names, tmp)
+	b, err := newBench(c, []string{r.pkg}, r.jobs, r.slowest, r.names, tmp)
 	if err != nil {
 		return score{}, err
 	}
@@ -186,7 +189,10 @@ func (r *runner) run(fresh bool) (s score, err error) {
 	slices.SortFunc(c.mutants, func(x, y *mutant) int {
 		return cmp.Or(cmp.Compare(btoi(x.fixed), btoi(y.fixed)), cmp.Compare(crc32.ChecksumIEEE([]byte(x.name)), crc32.ChecksumIEEE([]byte(y.name))))
 	})
-	for i, m := range c.mutants {
+	var mu sync.Mutex // guards s, counts and found
+	err = each(r.jobs, c.mutants, func(i int, m *mutant) error {
+		mu.Lock()
+		defer mu.Unlock()
 		f := found[m.name]
 		same := f.File == hashes[m.file]
 		asked := r.only == "" && (r.file == "" || r.file == m.file)
@@ -195,14 +201,16 @@ func (r *runner) run(fresh bool) (s score, err error) {
 				if same && (f.Status != unreached || !strings.Contains(f.Tests, " of ")) { // as other tests have found it
 					count(m, f)
 				}
-				continue
+				return nil
 			}
 			before := f
-			f.Status, f.By, err = b.try(m, f.By)
+			mu.Unlock()
+			status, by, err := b.try(m, f.By)
+			mu.Lock()
 			if err != nil {
-				return score{}, err
+				return err
 			}
-			if same && b.asked != b.hash && rank[before.Status] > rank[f.Status] {
+			if f.Status, f.By = status, by; same && b.asked != b.hash && rank[before.Status] > rank[f.Status] {
 				f = before // by a test that wasn't asked now
 			}
 			f.File, f.Tests, f.Lost = hashes[m.file], b.asked, before.Lost || before.Status == noticed && f.Status != noticed
@@ -211,13 +219,17 @@ func (r *runner) run(fresh bool) (s score, err error) {
 				fmt.Printf("\t%d/%d %s: %s:%d %s\n", i+1, len(c.mutants), f.Status, path.Join(m.pkg, m.file), m.line, m.name)
 			}
 			if err := save(state, found); err != nil {
-				return score{}, err
+				return err
 			}
 			same = true
 		}
 		if same {
 			count(m, f)
 		}
+		return nil
+	})
+	if err != nil {
+		return score{}, err
 	}
 	reached := float64(counts[noticed] + counts[lived])
 	s.notices = 100 * float64(counts[noticed]) / max(1, reached)

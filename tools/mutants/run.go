@@ -15,10 +15,14 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
-const switchesFile = "mutants_switches.go"
+const (
+	switchesFile = "mutants_switches.go"
+	together     = 6 // so many of the tests that aren't quick are run at once, which those that wait profit from
+)
 
 // A bench is what mutants are tested on: the test binaries of a package, with a switch for each
 // mutant.
@@ -29,6 +33,9 @@ type bench struct {
 	tests []*test
 	hash  string // of the binaries
 	asked string // hash, and which of their tests are asked
+	jobs  int    // number of test processes that run at once
+
+	mu sync.Mutex // guards tests' noticed
 }
 
 // A test is one test function.
@@ -43,8 +50,8 @@ func (t *test) String() string { return t.pkg + "." + t.name }
 
 // newBench builds the tests of the packages and runs each test once. Those that are slower than
 // slowest or have a name that doesn't match are left out.
-func newBench(c *code, pkgs []string, slowest time.Duration, names, tmp string) (*bench, error) {
-	b := &bench{code: c, tmp: tmp, bins: map[string]string{}}
+func newBench(c *code, pkgs []string, jobs int, slowest time.Duration, names, tmp string) (*bench, error) {
+	b := &bench{code: c, tmp: tmp, bins: map[string]string{}, jobs: jobs}
 	files := map[string][]byte{switchesFile: []byte(strings.Replace(switches, "package p", "package "+c.name(), 1))}
 	for name := range c.files {
 		files[name] = c.switched(name)
@@ -98,8 +105,8 @@ func (b *bench) build(files map[string][]byte, pkg, bin string) error {
 	if err := os.WriteFile(filepath.Join(dir, "overlay"), overlay, 0o644); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(context.Background(), "go", "test", "-c", "-vet=off", "-overlay="+filepath.Join(dir, "overlay"), "-o="+bin, "./"+pkg)
-	cmd.Dir = root
+	cmd := exec.CommandContext(context.Background(), "go", "test", "-c", "-vet=off", "-overlay="+filepath.Join(dir, "overlay"), "-o="+bin, ".")
+	cmd.Dir = filepath.Join(root, pkg)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
@@ -114,11 +121,11 @@ func (b *bench) measure(pkg, names string, slowest time.Duration) error {
 	if err != nil {
 		return err
 	}
-	reach := filepath.Join(b.tmp, "reach")
-	for name := range strings.FieldsSeq(string(out)) {
+	err = each(b.jobs, strings.Fields(string(out)), func(i int, name string) error {
 		if strings.HasPrefix(name, "Benchmark") {
-			continue
+			return nil
 		}
+		reach := filepath.Join(b.tmp, fmt.Sprint("reach", i))
 		if err := os.WriteFile(reach, make([]byte, len(b.code.mutants)+2+4096), 0o644); err != nil {
 			return err
 		}
@@ -128,17 +135,22 @@ func (b *bench) measure(pkg, names string, slowest time.Duration) error {
 			fmt.Sprintf("MUTANT_CPU=%.0f", math.Ceil(slowest.Seconds())))
 		if cpu > slowest {
 			fmt.Printf("\tleft out, as it takes more than %v: %s\n", slowest, t)
-			continue
+			return nil
 		}
 		if failed != "" {
 			fmt.Printf("\tleft out, as it fails without any mutant: %s\n", t)
-			continue
+			return nil
 		}
 		t.took, t.cpu = time.Since(began), cpu
-		if t.reaches, err = os.ReadFile(reach); err != nil {
-			return err
-		}
+		reaches, err := os.ReadFile(reach)
+		t.reaches = reaches
+		b.mu.Lock()
 		b.tests = append(b.tests, t)
+		b.mu.Unlock()
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	slices.SortFunc(b.tests, func(x, y *test) int { return int(x.cpu - y.cpu) })
 	return nil
@@ -169,6 +181,9 @@ func (b *bench) play(bin string, tests []*test, limit time.Duration, env ...stri
 	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
 		return "", cpu
 	}
+	if name := failing.FindSubmatch(out.Bytes()); name != nil {
+		return string(name[1]), cpu
+	}
 	failed = "?"
 	for _, name := range running.FindAllSubmatch(out.Bytes(), -1) { // the last one that has begun
 		failed = string(name[1])
@@ -176,8 +191,11 @@ func (b *bench) play(bin string, tests []*test, limit time.Duration, env ...stri
 	return failed, cpu
 }
 
-// running finds the tests of a verbose output, without those inside of others.
-var running = regexp.MustCompile(`(?m)^=== (?:RUN|CONT) +([^\s/]+)`)
+// failing and running find the tests of a verbose output, without those inside of others.
+var (
+	failing = regexp.MustCompile(`(?m)^--- FAIL: ([^\s/]+)`)
+	running = regexp.MustCompile(`(?m)^=== (?:RUN|CONT) +([^\s/]+)`)
+)
 
 const (
 	noticed   = "noticed"
@@ -195,7 +213,7 @@ func (b *bench) try(m *mutant, first string) (status, by string, err error) {
 	if m.fixed {
 		bins = map[string]string{}
 		for pkg := range b.bins {
-			bin := filepath.Join(b.tmp, fmt.Sprintf("mutant%d.test", len(bins)))
+			bin := filepath.Join(b.tmp, fmt.Sprintf("mutant%d-%d.test", m.n, len(bins)))
 			if err := b.build(map[string][]byte{m.file: b.code.changed(m)}, pkg, bin); err != nil {
 				return "", "", err
 			}
@@ -211,22 +229,27 @@ func (b *bench) try(m *mutant, first string) (status, by string, err error) {
 	if len(tests) == 0 {
 		return unreached, "", nil
 	}
-	for _, part := range parts(tests, first, m) {
+	b.mu.Lock()
+	parts := parts(tests, first, m)
+	b.mu.Unlock()
+	for _, part := range parts {
 		var took, cpu time.Duration
 		for _, t := range part {
 			took += t.took
 			cpu += t.cpu
 		}
 		// A machine with much else to do takes longer, but not more of the processor.
-		failed, _ := b.play(bins[part[0].pkg], part, 20*time.Second+10*took, fmt.Sprintf("MUTANT=%d", m.n),
+		failed, _ := b.play(bins[part[0].pkg], part, 20*time.Second+4*took, fmt.Sprintf("MUTANT=%d", m.n),
 			fmt.Sprintf("MUTANT_CPU=%.0f", math.Ceil(1+4*cpu.Seconds())))
 		if failed != "" {
 			by := part[0].pkg + "." + failed
+			b.mu.Lock()
 			for _, t := range part {
 				if t.String() == by {
 					t.noticed = append(t.noticed, m)
 				}
 			}
+			b.mu.Unlock()
 			return noticed, by, nil
 		}
 	}
@@ -234,7 +257,7 @@ func (b *bench) try(m *mutant, first string) (status, by string, err error) {
 }
 
 // parts divides tests into those that are run at once: the first one, those that have noticed most
-// of what stands near the mutant until now, the quick ones, and each of the others.
+// of what stands near the mutant until now, the quick ones, and the others, a few at a time.
 func parts(tests []*test, first string, m *mutant) (parts [][]*test) {
 	tests = slices.Clone(tests)
 	// take moves at most n of the tests of one package for which is holds into a part.
@@ -268,7 +291,22 @@ func parts(tests []*test, first string, m *mutant) (parts [][]*test) {
 		for take(len(tests), func(t *test) bool { return t.cpu < quick }) {
 		}
 	}
-	for take(1, func(*test) bool { return true }) {
+	for take(together, func(*test) bool { return true }) {
 	}
 	return parts
+}
+
+// each calls do for each of all, for n at once, and returns what went wrong.
+func each[T any](n int, all []T, do func(i int, x T) error) error {
+	slots, errs := make(chan struct{}, n), make([]error, len(all))
+	var group sync.WaitGroup
+	for i, x := range all {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			errs[i] = do(i, x)
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
 }

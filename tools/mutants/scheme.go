@@ -80,8 +80,8 @@ func load(pkg string) (*code, error) {
 		pkg: pkg, dir: filepath.Join(root, pkg), fset: token.NewFileSet(),
 		files: map[string]*ast.File{}, text: map[string][]byte{},
 	}
-	cmd := exec.CommandContext(context.Background(), "go", "list", "-export", "-deps", "-json=Dir,ImportPath,Export,GoFiles", "./"+pkg)
-	cmd.Dir, cmd.Stderr = root, os.Stderr
+	cmd := exec.CommandContext(context.Background(), "go", "list", "-export", "-deps", "-json=Dir,ImportPath,Export,GoFiles", ".")
+	cmd.Dir, cmd.Stderr = filepath.Join(root, pkg), os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, err
