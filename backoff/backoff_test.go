@@ -3,6 +3,7 @@ package backoff_test
 import (
 	"errors"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -105,6 +106,15 @@ func TestDoublingJitterStaysWithinItsShares(t *testing.T) {
 	huge := backoff.Doubling{Start: most, Cap: most, Jitter: [2]float64{1, 1}}
 	if got := huge.Delay(1); got != most {
 		t.Errorf("jitter on the largest duration: %v", got)
+	}
+}
+
+func TestRefusalsDefaults(t *testing.T) {
+	want := backoff.Refusals{
+		Policy: backoff.Fibonacci{}.WithDefaults(), InARow: 5, MaxRetryAfter: 24 * time.Hour, Forgive: 30 * time.Minute,
+	}
+	if got := (backoff.Refusals{}).WithDefaults(); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 

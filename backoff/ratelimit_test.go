@@ -107,6 +107,9 @@ func TestRateLimitIsAStructuredField(t *testing.T) {
 				t.Errorf("%s: %v, %v", value, d, ok)
 			}
 		}
+		if d, ok := backoff.RateLimit(item + `, "p";r=0;t=3`); ok != valid || ok && d != 3*s {
+			t.Errorf("%s before a quota: %v, %v", item, d, ok)
+		}
 	}
 }
 
