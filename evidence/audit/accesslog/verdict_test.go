@@ -407,6 +407,26 @@ func TestVerdictsOnClocksOfSites(t *testing.T) {
 	}
 }
 
+// TestPagesOfOneRequestSetTheClock: where eight pages were asked for once on both sides, no number of
+// pairs of another page outvotes them. The evidence has a feed that was read each minute, of which
+// the site has the later half, and as many that the evidence hasn't.
+func TestPagesOfOneRequestSetTheClock(t *testing.T) {
+	var log string
+	var access []string
+	for i := range 8 {
+		log += fmt.Sprintf("%d start %d url=/%d agent=TestBot\n%d.2 end %d\n", 10*i, i, i, 10*i, i)
+		access = append(access, accessLineOf(10*i, fmt.Sprintf("/%d", i)))
+	}
+	for i := range 40 {
+		log += fmt.Sprintf("%d start %d url=/feed agent=TestBot\n%d.2 end %d\n", 1000+60*i, 10+i, 1000+60*i, 10+i)
+		access = append(access, accessLineOf(1000+60*(20+i), "/feed"))
+	}
+	got := compare(t, write(t, log), access, accesslog.Options{})
+	if got.Offset.Abs() > time.Second || got.Matched != 8+20 || got.Unseen.N+got.Missing.N+got.Outside.N != 20+20 {
+		t.Errorf("%v ahead: %+v", got.Offset, got)
+	}
+}
+
 // TestVerdictsOnTimesOfAccessLogs: two records of one request may be five seconds apart, by clocks that the other
 // requests have set right.
 func TestVerdictsOnTimesOfAccessLogs(t *testing.T) {
@@ -525,6 +545,9 @@ func TestNothingComparedIsNoOK(t *testing.T) {
 		if !errors.Is(err, accesslog.ErrNothing) || !strings.Contains(err.Error(), c.want) || got == nil || got.OK() {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
+	}
+	if c := compare(t, log, append(strings.Split(strings.Repeat("x\n", 10), "\n")[:10], access...), accesslog.Options{}); !c.OK() || c.Matched != 10 {
+		t.Errorf("a log of which half is in a format of its own: %v", c)
 	}
 	if c, err := accesslog.Compare(strings.NewReader(log), accesslog.Options{}, strings.NewReader(half)); err == nil {
 		t.Errorf("half a compressed log: %v", c)
