@@ -68,6 +68,7 @@ func TestThePageShowsEachFigure(t *testing.T) {
 					host("refuses.example", func(h *politeness.HostStatus) { h.Answers, h.Refused = 1200, 372 }),
 					host("hardly.refuses.example", func(h *politeness.HostStatus) { h.Answers, h.Refused = 1210, 121 }),
 					host("knows.little.example", func(h *politeness.HostStatus) { h.Answers, h.Refused = 9, 9 }),
+					host("knows.enough.example", func(h *politeness.HostStatus) { h.Answers, h.Refused = 10, 8 }),
 					host("leaks.too.example", func(h *politeness.HostStatus) { h.Leak, h.Silent = true, 60 }),
 				},
 			},
@@ -82,14 +83,14 @@ func TestThePageShowsEachFigure(t *testing.T) {
 				"<rect x=57 y=29.0 width=0.9 height=1.0><title>12:28: 1ms, 1 answer<", "<rect x=58 y=0.0 width=0.9 height=30.0><title>12:29: 2 s, 30 answers<",
 				"<rect x=59 y=22.5 width=0.9 height=7.5><title>12:30: 500ms, 4 answers<",
 				">in 1m30s<td data-name=meanwhile><span class=red>nothing is fetched", ">now<td data-name=meanwhile><span class=amber>fetched all the same",
-				"13 of 40 known hosts; 3 of them are left out",
+				"14 of 40 known hosts; 3 of them are left out",
 				"blocked: status 429 (refusal 2 in a row), until 2026-03-01 13:30:20 UTC", "blocked: by hand, until", "was blocked (refusal 3 in a row): the next request is a probe",
 				`full.example<td class=n data-name=slots>2 of 2<td class=n data-name=waiting>0<td class=n data-name="next start">with a free slot`, "every slot is held",
 				`next start">in 1 s<td class=n data-name=delay>7 s crawl-delay<td data-name="what holds it"><span><span class="">for the delay</span></span>`,
-				`refuses.example<td class=n data-name=slots>0 of 2`, `<span class="amber">31 % of 1200 answers were refusals</span></span>`,
+				`refuses.example<td class=n data-name=slots>0 of 2`, `<span class="amber">31 % of 1200 answers were refusals</span></span>`, ">80 % of 10 answers were refusals<",
 				"a slot held for 1m1s without a sign of life by https://x: is", "a slot held for 1m0s without a sign of life: is",
 			},
-			nil,
+			[]string{"of 1210 answers", "of 9 answers"},
 		},
 		{
 			"little",
@@ -132,13 +133,13 @@ func TestThePageShowsEachFigure(t *testing.T) {
 func TestMetricsAreTheFigures(t *testing.T) {
 	s := politeness.Status{
 		Starts: 123456789, Latency: []politeness.MinuteStatus{{Answers: 1, Mean: 4}, {Answers: 3, Mean: 0.5}},
-		Hosts:  []politeness.HostStatus{{Leak: true}, {}, {Leak: true}},
+		Hosts:  []politeness.HostStatus{{Leak: true}, {Answers: 10, Refused: 2}, {Leak: true}, {Answers: 10, Refused: 1}},
 		Budget: &politeness.BudgetStatus{Pages: 12, MaxPages: 200, Seconds: 1.5},
 		Robots: &politeness.RobotsStatus{Origins: 17},
 	}
 	text := prometheusOf(&s)
 	for _, want := range []string{
-		"politeness_starts_total 1.23456789e+08\n", "politeness_latency_mean_seconds 1.375\n", "politeness_suspected_leaks 2\n", "politeness_evidence_lost 0\n",
+		"politeness_starts_total 1.23456789e+08\n", "politeness_latency_mean_seconds 1.375\n", "politeness_suspected_leaks 2\n", "politeness_refusing_hosts 1\n", "politeness_evidence_lost 0\n",
 		`politeness_budget_used{of="pages"} 12` + "\n", `politeness_budget_used{of="seconds"} 1.5` + "\n", `politeness_budget_limit{of="pages"} 200` + "\n",
 		"politeness_robots_origins 17\n",
 	} {
