@@ -278,6 +278,22 @@ func TestLocalWaitersReturnToTheServer(t *testing.T) {
 	}
 }
 
+// TestAnEventSaysWhatThisProcessDoes, in a sentence for a log.
+func TestAnEventSaysWhatThisProcessDoes(t *testing.T) {
+	err := errors.New("connection refused")
+	for want, e := range map[string]Event{
+		"limiter server s:1 is lost, nothing starts: connection refused":                         {Server: "s:1", Err: err},
+		"limiter server s:1 is lost, this process paces its share by itself: connection refused": {Server: "s:1", Err: err, Local: true},
+		"limiter server s:1 is back":                          {Server: "s:1"},
+		"limiter server s:1 is back: hosts are shared again":  {Server: "s:1", Local: true},
+		"one fleet, different limits: another Delay, 2s here": {Server: "s:1", Differs: "another Delay, 2s here"},
+	} {
+		if got := e.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 func TestConfigProblemsAreReportedTogether(t *testing.T) {
 	_, err := New(Config{Prefix: "a{b}", Failure: FailLocal, Limits: hostlimit.Config{Concurrency: -1}})
 	for _, want := range []string{"Client", "Prefix", "Processes", "Concurrency"} {

@@ -262,6 +262,46 @@ func TestABlockIsKeptWithoutTheServer(t *testing.T) {
 	}
 }
 
+// A countingStore counts what is written to it.
+type countingStore struct {
+	hostlimit.Store
+	writes *atomic.Int64
+}
+
+func (s countingStore) Update(ctx context.Context, key string, change func(hostlimit.Debt) hostlimit.Debt) (hostlimit.Debt, error) {
+	return s.Store.Update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt {
+		is := change(d)
+		if is != d {
+			s.writes.Add(1)
+		}
+		return is
+	})
+}
+
+// TestEachChangeOfABlockIsSavedOnce: its end, by the clock on the wall, and its cause; and while
+// nothing changes, nothing is written.
+func TestEachChangeOfABlockIsSavedOnce(t *testing.T) {
+	t.Parallel()
+	dir, end := t.TempDir(), time.Now().Add(time.Hour)
+	store := countingStore{hostlimit.Dir(dir), new(atomic.Int64)}
+	l := newFleet(t, shared, Config{Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, Store: store}}, 1)[0]
+	for i, c := range []struct {
+		end   time.Time
+		cause string
+	}{{end, "a call"}, {end, "another call"}, {end.Add(time.Hour), "another call"}} {
+		if err := l.Block(t.Context(), "a.example", c.end, c.cause); err != nil {
+			t.Fatal(err)
+		}
+		if d := saved(t, dir, "a.example"); d.BlockedUntil.Sub(c.end).Abs() > time.Second/4 || d.Cause != "by hand: "+c.cause {
+			t.Errorf("until %v by %q, want %v by %q", d.BlockedUntil, d.Cause, c.end, c.cause)
+		}
+		time.Sleep(2 * heartbeat)
+		if n := store.writes.Load(); n != int64(i)+1 {
+			t.Errorf("block %d: %d writes", i+1, n)
+		}
+	}
+}
+
 // A faultyStore fails so often.
 type faultyStore struct {
 	hostlimit.Store
