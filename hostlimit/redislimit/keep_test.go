@@ -130,6 +130,14 @@ func TestALearnedDelaySurvives(t *testing.T) {
 	if gap := second.Start.Sub(first.Start); gap < 300*time.Millisecond || second.DelaySource != "learned" {
 		t.Errorf("a gap of %v, %s", gap, second.DelaySource)
 	}
+	for key, want := range map[string]string{"a.example": "learned", "b.example": "random", "unknown.example": ""} {
+		if key == "b.example" {
+			acquire(t, l, key, 0).Release()
+		}
+		if st, err := l.State(t.Context(), key); err != nil || st.DelaySource != want {
+			t.Errorf("%+v, %v: want %q", st, err, want)
+		}
+	}
 }
 
 // TestWhatOthersHaveSeenIsKeptToo, and forgotten when it is over.
@@ -347,6 +355,19 @@ func TestAStoreThatFailedIsAskedAgain(t *testing.T) {
 	eventually(t, 10*heartbeat, "the block is on the disk", func() bool {
 		return time.Until(saved(t, dir, "a.example").BlockedUntil) > 50*time.Minute
 	})
+
+	// A block by another process of which the Store can't be told is told of with the next refusal.
+	other, err := newLimiter(Config{Client: newClient(t, s), Prefix: "first:"}, 0, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Close() })
+	store.fails.Store(1)
+	if err := other.Block(t.Context(), "c.example", time.Now().Add(time.Hour), "a test"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 10*heartbeat, "the Store is told of the other process's block", func() bool { return store.fails.Load() <= 0 })
+	eventually(t, 10*heartbeat, "its error is told", func() bool { return refused(t, first, "c.example").StateErr != nil })
 
 	second := begin("second:")
 	store.fails.Store(1)

@@ -185,7 +185,7 @@ func (t *lease) Renew() {
 	defer l.mu.Unlock()
 	now := l.now()
 	// A quarter leaves time for the server to be away.
-	if t.released || l.closed || t.alone || now-t.renewed < l.complete.LeaseTTL/4 || t.h.leases[t.id] != t {
+	if l.closed || t.alone || now-t.renewed < l.complete.LeaseTTL/4 || t.h.leases[t.id] != t {
 		return
 	}
 	t.renewed = now

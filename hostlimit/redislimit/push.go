@@ -83,7 +83,7 @@ func (l *Limiter) unsubscribe() {
 // doesn't know its clock, hears of the block when it does.
 func (l *Limiter) proclaimed(f []any) {
 	_, key, found := strings.Cut(text(f[0]), "}"+ofHosts)
-	if !found || !strings.HasPrefix(text(f[0]), l.conf.Prefix+"{") || !l.partition(key).clock.known {
+	if !found || !l.partition(key).clock.known {
 		return
 	}
 	i, at := newHostInfo(f[3:]), reply{server: number(f[1]), received: l.now()}
