@@ -178,3 +178,23 @@ func TestNobodyStartsAfterABlockByHand(t *testing.T) {
 	}
 	t.Logf("%d of %d had started; the last one was refused %v after the block", started, waiters, time.Since(returned))
 }
+
+// TestAPersonHearsThatTheServerIsAway: a block by hand, or its end, that the server can't be told is
+// an error, under FailLocal too.
+func TestAPersonHearsThatTheServerIsAway(t *testing.T) {
+	t.Parallel()
+	for _, f := range []Failure{FailClosed, FailLocal} {
+		post := new(courier)
+		l := newFleet(t, shared, Config{Failure: f, Processes: 2}, 1, post)[0]
+		settle(t, l, "a.example")
+		post.set(func(string, func() error) error { return errReset })
+		for what, act := range map[string]func() error{
+			"Block": func() error { return l.Block(t.Context(), "a.example", time.Now().Add(time.Hour), "a test") },
+			"Clear": func() error { return l.Clear(t.Context(), "a.example") },
+		} {
+			if err := act(); !errors.Is(err, ErrUnavailable) {
+				t.Errorf("Failure %d: %s: %v", f, what, err)
+			}
+		}
+	}
+}
