@@ -599,11 +599,12 @@ func tellsWaits(s *scene) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.done(t)
 	w, after := s.heard(listen("waits"))
-	if w.Hold != "delay" || w.Delay != t.Delay || w.Cause != t.DelaySource || w.Until.Sub(t.Start.Add(t.Delay)).Abs() > tick || after > age/2 {
-		s.Errorf("for the delay: %+v", w)
+	if w.Hold != "delay" || w.Delay != t.Delay || w.Cause != t.DelaySource || w.Until.Sub(t.Start.Add(t.Delay)).Abs() > tick || after > age/2 ||
+		w.Held != 1 || w.HeldBy != "" || w.HeldFor != 0 {
+		s.Errorf("for the delay, beside a request in flight: %+v", w)
 	}
+	s.done(t)
 	leave := s.behind()
 	if w, _ := s.heard(listen("waits")); w.Ahead != 1 || w.Until.Before(t.Start.Add(2*age-tick)) {
 		s.Errorf("behind another: %+v", w)

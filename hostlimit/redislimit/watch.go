@@ -44,6 +44,10 @@ func (t *lease) waits(now time.Duration) (tell func(), again time.Duration) {
 		n.Hold, n.Delay, n.Cause = "delay", t.floor, "crawl-delay"
 	default:
 		n.Hold, n.Delay, n.Cause = "delay", h.gap, h.source
+		// The server plans with a guard on top of each delay, which nobody needs to hear of.
+		if own := h.last + h.gap; h.started && first.planned >= own && first.planned-own < time.Second {
+			n.Until = t.l.base.Add(own + time.Duration(ahead)*t.least())
+		}
 	}
 	var longest *lease // those of other processes have no names here
 	for _, o := range h.leases {
