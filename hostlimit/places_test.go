@@ -84,6 +84,38 @@ func TestPlacesGoRound(t *testing.T) {
 	})
 }
 
+// TestPlacesGoRoundAmongTheQuick: a key whose request has just ended stands behind the others, also
+// where requests take no time. Which goroutine runs first still decides a few of the starts.
+func TestPlacesGoRoundAmongTheQuick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: none, MaxInFlight: 1, Concurrency: 1, SlotTimeout: time.Hour})
+		var order []string
+		var wg sync.WaitGroup
+		first := acquire(t, m, "first", 0)
+		for _, k := range []string{"a", "b", "c"} {
+			for range 50 {
+				wg.Go(func() {
+					l := acquire(t, m, k, 0)
+					order = append(order, k)
+					l.Release()
+				})
+			}
+		}
+		synctest.Wait()
+		first.Release()
+		wg.Wait()
+		again := 0
+		for i := range 100 {
+			if order[i] == order[i+1] {
+				again++
+			}
+		}
+		if again > 20 {
+			t.Errorf("%d of 100 starts are of the key before: %v", again, order)
+		}
+	})
+}
+
 // A leak on a key that nobody asks for any more is told by the next start of another.
 func TestALeakThatHoldsAPlaceIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
