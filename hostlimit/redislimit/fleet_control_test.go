@@ -179,8 +179,8 @@ func TestNobodyStartsAfterABlockByHand(t *testing.T) {
 	t.Logf("%d of %d had started; the last one was refused %v after the block", started, waiters, time.Since(returned))
 }
 
-// TestAPersonHearsThatTheServerIsAway: a block by hand, or its end, that the server can't be told is
-// an error, under FailLocal too.
+// TestAPersonHearsThatTheServerIsAway: what a person tells the server, or asks of it, is an error then,
+// under FailLocal too.
 func TestAPersonHearsThatTheServerIsAway(t *testing.T) {
 	t.Parallel()
 	for _, f := range []Failure{FailClosed, FailLocal} {
@@ -191,6 +191,15 @@ func TestAPersonHearsThatTheServerIsAway(t *testing.T) {
 		for what, act := range map[string]func() error{
 			"Block": func() error { return l.Block(t.Context(), "a.example", time.Now().Add(time.Hour), "a test") },
 			"Clear": func() error { return l.Clear(t.Context(), "a.example") },
+			"Pause": func() error { return l.Pause(t.Context(), time.Minute) },
+			"State": func() error {
+				_, err := l.State(t.Context(), "a.example")
+				return err
+			},
+			"Fleet": func() error {
+				_, err := l.Fleet(t.Context())
+				return err
+			},
 		} {
 			if err := act(); !errors.Is(err, ErrUnavailable) {
 				t.Errorf("Failure %d: %s: %v", f, what, err)

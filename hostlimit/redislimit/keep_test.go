@@ -130,14 +130,6 @@ func TestALearnedDelaySurvives(t *testing.T) {
 	if gap := second.Start.Sub(first.Start); gap < 300*time.Millisecond || second.DelaySource != "learned" {
 		t.Errorf("a gap of %v, %s", gap, second.DelaySource)
 	}
-	for key, want := range map[string]string{"a.example": "learned", "b.example": "random", "unknown.example": ""} {
-		if key == "b.example" {
-			acquire(t, l, key, 0).Release()
-		}
-		if st, err := l.State(t.Context(), key); err != nil || st.DelaySource != want {
-			t.Errorf("%+v, %v: want %q", st, err, want)
-		}
-	}
 }
 
 // TestWhatOthersHaveSeenIsKeptToo, and forgotten when it is over.

@@ -131,3 +131,32 @@ func TestCheckNamesWhatEndangersAFleet(t *testing.T) {
 		t.Errorf("a server that is away: %v", err)
 	}
 }
+
+// TestStateNamesWhatDecidesTheDelay of a host: what was learned, response times, or Config.Delay.
+func TestStateNamesWhatDecidesTheDelay(t *testing.T) {
+	t.Parallel()
+	store := hostlimit.Dir(t.TempDir())
+	_, err := store.Update(t.Context(), "learned", func(d hostlimit.Debt) hostlimit.Debt {
+		d.Delay = 50 * time.Millisecond
+		return d
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	learns := newTest(t, shared, hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, Store: store})
+	adapts := newTest(t, shared, hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond, Adaptive: hostlimit.Throttle(1)}})
+	for key, l := range map[string]*Limiter{"learned": learns, "random": learns, "adaptive": adapts} {
+		turn := acquire(t, l, key, 0)
+		if l == adapts {
+			turn.Observe(hostlimit.Outcome{Status: 200, Latency: time.Second})
+		}
+		turn.Release()
+		eventually(t, 10*time.Second, key, func() bool {
+			st, err := l.State(t.Context(), key)
+			return err == nil && st.DelaySource == key
+		})
+	}
+	if st, err := learns.State(t.Context(), "unknown"); err != nil || st.DelaySource != "" || st.Starts != 0 {
+		t.Errorf("a host that nobody has asked for: %+v, %v", st, err)
+	}
+}
