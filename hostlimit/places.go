@@ -43,13 +43,7 @@ func (p *places) take(a *active, now time.Duration) (ok bool, until time.Duratio
 	return true, 0
 }
 
-// join adds a to the line, unless it is in there or has a place.
-func (p *places) join(a *active) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.joinLine(a)
-}
-
+// joinLine adds a to the line, unless it is in there or has a place.
 func (p *places) joinLine(a *active) {
 	if !a.queued && !a.hasPlace {
 		a.queued = true
@@ -75,11 +69,14 @@ func (p *places) leave(a *active) {
 	}
 }
 
-// ended frees the place of a lease.
-func (p *places) ended() {
+// ended frees the place of a lease of a, which joins the line if it could start again.
+func (p *places) ended(a *active, again bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken--
+	if again {
+		p.joinLine(a)
+	}
 }
 
 // hand gives a free place to the first key of the line, and returns that key's state.

@@ -407,23 +407,20 @@ func (a *active) release(l *lease, now time.Duration) {
 	if a.probe == l {
 		a.probe = nil
 	}
+	w := a.queue.First
 	if p := a.sh.m.places; p != nil {
-		p.ended()
+		// A key that could start again joins the line at once: another one that is handed the place of l,
+		// and comes back for a further one, may wake first.
+		ready := w != nil && w.lease == nil && a.flights.Len < w.lim.Concurrency && a.probe == nil && a.first(now, w.floor) == now
+		p.ended(a, ready)
+		a.inLine = a.inLine || ready
 	}
-	for w := a.queue.First; w != nil && w.lease != nil; w = w.Next {
+	for w := w; w != nil && w.lease != nil; w = w.Next {
 		w.signal() // it may wait in the Start of l
 	}
-	w := a.queue.First
 	if w == nil {
 		a.full = never
 		return
-	}
-	ready := w.lease == nil && a.flights.Len < w.lim.Concurrency && a.probe == nil && a.first(now, w.floor) == now
-	if p := a.sh.m.places; p != nil && ready {
-		// The key joins the line now: another key that is handed the place of l, and comes back for a
-		// further one, may wake first.
-		p.join(a)
-		a.inLine = true
 	}
 	w.signal()
 }
