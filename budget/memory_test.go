@@ -493,6 +493,9 @@ func same(t *testing.T, err error, want *budget.Error) {
 
 // TestEveryRenewsTheBudget at midnight in UTC, whatever was spent and warned of before.
 func TestEveryRenewsTheBudget(t *testing.T) {
+	if w := (budget.Limits{}).Window(time.Now()); !w.IsZero() {
+		t.Errorf("a budget that is spent once has a window, which began at %v", w)
+	}
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		time.Sleep(time.Until(time.Date(2026, 11, 21, 23, 0, 0, 0, time.UTC)))
