@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -239,7 +240,7 @@ func (b *bench) try(m *mutant, first string) (status, by string, err error) {
 			cpu += t.cpu
 		}
 		// A machine with much else to do takes longer, but not more of the processor.
-		failed, _ := b.play(bins[part[0].pkg], part, 20*time.Second+4*took, fmt.Sprintf("MUTANT=%d", m.n),
+		failed, _ := b.play(bins[part[0].pkg], part, 20*time.Second+10*took, fmt.Sprintf("MUTANT=%d", m.n),
 			fmt.Sprintf("MUTANT_CPU=%.0f", math.Ceil(1+4*cpu.Seconds())))
 		if failed != "" {
 			by := part[0].pkg + "." + failed
@@ -296,15 +297,20 @@ func parts(tests []*test, first string, m *mutant) (parts [][]*test) {
 	return parts
 }
 
-// each calls do for each of all, for n at once, and returns what went wrong.
+// each calls do for each of all, for n at once, until something goes wrong, and returns that.
 func each[T any](n int, all []T, do func(i int, x T) error) error {
 	slots, errs := make(chan struct{}, n), make([]error, len(all))
 	var group sync.WaitGroup
+	var failed atomic.Bool
 	for i, x := range all {
-		slots <- struct{}{}
+		if slots <- struct{}{}; failed.Load() {
+			break
+		}
 		group.Go(func() {
 			defer func() { <-slots }()
-			errs[i] = do(i, x)
+			if errs[i] = do(i, x); errs[i] != nil {
+				failed.Store(true)
+			}
 		})
 	}
 	group.Wait()
