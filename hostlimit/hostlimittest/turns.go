@@ -188,11 +188,15 @@ func maxWait(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced, MaxWait: age / 2})
 	first := s.takeKey(s.key, age)
 	s.done(first)
-	begin := time.Now()
-	_, err := s.try(s.Context(), s.key, 0)
-	s.refused(err, begin, first.Start.Add(first.Delay), hostlimit.ErrBusy)
-	if errors.Is(err, context.DeadlineExceeded) {
-		s.Error("refused by the context's deadline, which it has none of")
+	later, cancel := context.WithTimeout(s.Context(), time.Hour)
+	defer cancel()
+	for _, ctx := range []context.Context{s.Context(), later} {
+		begin := time.Now()
+		_, err := s.try(ctx, s.key, 0)
+		s.refused(err, begin, first.Start.Add(first.Delay), hostlimit.ErrBusy)
+		if errors.Is(err, context.DeadlineExceeded) {
+			s.Error("refused by the context's deadline, which is later or none")
+		}
 	}
 }
 

@@ -262,28 +262,13 @@ func TestABlockIsKeptWithoutTheServer(t *testing.T) {
 	}
 }
 
-// A countingStore counts what is written to it.
-type countingStore struct {
-	hostlimit.Store
-	writes *atomic.Int64
-}
-
-func (s countingStore) Update(ctx context.Context, key string, change func(hostlimit.Debt) hostlimit.Debt) (hostlimit.Debt, error) {
-	return s.Store.Update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt {
-		is := change(d)
-		if is != d {
-			s.writes.Add(1)
-		}
-		return is
-	})
-}
-
 // TestEachChangeOfABlockIsSavedOnce: its end, by the clock on the wall, and its cause; and while
 // nothing changes, nothing is written.
 func TestEachChangeOfABlockIsSavedOnce(t *testing.T) {
 	t.Parallel()
 	dir, end := t.TempDir(), time.Now().Add(time.Hour)
-	store := countingStore{hostlimit.Dir(dir), new(atomic.Int64)}
+	store := slowStore{hostlimit.Dir(dir), make(chan struct{}, 99), make(chan struct{})}
+	close(store.goOn)
 	l := newFleet(t, shared, Config{Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, Store: store}}, 1)[0]
 	for i, c := range []struct {
 		end   time.Time
@@ -296,7 +281,7 @@ func TestEachChangeOfABlockIsSavedOnce(t *testing.T) {
 			t.Errorf("until %v by %q, want %v by %q", d.BlockedUntil, d.Cause, c.end, c.cause)
 		}
 		time.Sleep(2 * heartbeat)
-		if n := store.writes.Load(); n != int64(i)+1 {
+		if n := len(store.writes); n != i+1 {
 			t.Errorf("block %d: %d writes", i+1, n)
 		}
 	}
@@ -321,7 +306,7 @@ func TestAStoreThatFailedIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	s, dir := ownServer(t), t.TempDir()
 	store := faultyStore{hostlimit.Dir(dir), new(atomic.Int64)}
-	begin := func(prefix string) *Limiter {
+	begin := func(prefix string, store hostlimit.Store) *Limiter {
 		l, err := newLimiter(Config{
 			Client: newClient(t, s), Prefix: prefix, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, MaxWait: time.Minute, Store: store},
 		}, 0, time.Now())
@@ -331,7 +316,7 @@ func TestAStoreThatFailedIsAskedAgain(t *testing.T) {
 		t.Cleanup(func() { _ = l.Close() })
 		return l
 	}
-	first := begin("first:")
+	first := begin("first:", store)
 	turn := acquire(t, first, "a.example", 0)
 	store.fails.Store(1)
 	if e := turn.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour}); e.StateErr == nil {
@@ -349,19 +334,14 @@ func TestAStoreThatFailedIsAskedAgain(t *testing.T) {
 	})
 
 	// A block by another process of which the Store can't be told is told of with the next refusal.
-	other, err := newLimiter(Config{Client: newClient(t, s), Prefix: "first:"}, 0, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = other.Close() })
 	store.fails.Store(1)
-	if err := other.Block(t.Context(), "c.example", time.Now().Add(time.Hour), "a test"); err != nil {
+	if err := begin("first:", nil).Block(t.Context(), "c.example", time.Now().Add(time.Hour), "a test"); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, 10*heartbeat, "the Store is told of the other process's block", func() bool { return store.fails.Load() <= 0 })
 	eventually(t, 10*heartbeat, "its error is told", func() bool { return refused(t, first, "c.example").StateErr != nil })
 
-	second := begin("second:")
+	second := begin("second:", store)
 	store.fails.Store(1)
 	acquire(t, second, "a.example", 0).Release() // the disk can't be read
 	held := acquire(t, second, "b.example", 0)   // keeps the process busy

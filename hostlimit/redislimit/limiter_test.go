@@ -33,18 +33,6 @@ func acquire(t testing.TB, l *Limiter, key string, floor time.Duration) turn {
 	return turn{g, lease}
 }
 
-// TestMaxWaitHoldsBeforeALaterDeadline of the caller's context.
-func TestMaxWaitHoldsBeforeALaterDeadline(t *testing.T) {
-	t.Parallel()
-	l := newTest(t, shared, hostlimit.Config{Delay: hostlimit.Delay{Min: 20 * time.Second}, MaxWait: time.Second})
-	acquire(t, l, "a.example", 0).Release()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-	defer cancel()
-	if _, err := l.Acquire(ctx, "a.example", 0); !errors.Is(err, hostlimit.ErrBusy) || errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v", err)
-	}
-}
-
 func TestStartsAreADelayApart(t *testing.T) {
 	fleet := newFleet(t, shared, Config{Limits: hostlimit.Config{Concurrency: 2, Delay: hostlimit.Delay{Min: 50 * time.Millisecond}}}, 3)
 	var last time.Time
