@@ -410,14 +410,14 @@ func endConnection(conn net.Conn, served int, seen *int) {
 	}
 }
 
-// TestSecondTryOfTheHighestPriorityGoesFirst as one of any other priority does.
-func TestSecondTryOfTheHighestPriorityGoesFirst(t *testing.T) {
-	for _, priority := range []int{1, math.MaxInt} {
+// TestSecondTryGoesFirst also where its priority is the highest there is.
+func TestSecondTryGoesFirst(t *testing.T) {
+	for _, priority := range []int{0, 1, math.MaxInt} {
 		virtually(t, politeness.Config{
 			Retry: politeness.Retry{Max: 1}, DangerouslyIgnoreRobots: true,
 			Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Second}},
 		}, func(b *bubble) {
-			b.site.Handle("/urgent", politenesstest.InTurn(politenesstest.Status(500), politenesstest.Text("page")))
+			b.site.Handle("/urgent", politenesstest.InTurn(politenesstest.Slow(time.Second, politenesstest.Status(500)), politenesstest.Text("page")))
 			b.site.Page("/other", "page")
 			go func() {
 				_, _ = fetch(politeness.WithPriority(b.Context(), priority), b.client, "https://example.com/urgent")

@@ -12,25 +12,36 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
 // TestNoStartAtTheWireAfterTheBudgetsEnd: the connection comes after the end, whether the clock ran
-// at the turn or the first page of another request has started it since.
+// at the turn or the first page of another request has started it since. So where the start then
+// waits for the gap to a page of the same host.
 func TestNoStartAtTheWireAfterTheBudgetsEnd(t *testing.T) {
-	for _, asked := range []time.Duration{0, 9 * time.Second} {
+	for _, page := range []struct {
+		url           string
+		after, before time.Duration
+	}{
+		{url: "https://example.com/"}, {url: "https://example.com/", before: 9 * time.Second}, {url: "http://slow.example/", after: 9500 * time.Millisecond},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := budget.New(budget.Limits{Duration: 10 * time.Second})
-			c := atTheWire(t, func(cfg *politeness.Config) { cfg.DangerouslyIgnoreRobots, cfg.Budget = true, b })
+			c := atTheWire(t, func(cfg *politeness.Config) {
+				cfg.DangerouslyIgnoreRobots, cfg.Budget, cfg.Limits.Delay.Min = true, b, 2*time.Second
+			})
+			c.web.Site("http://slow.example").Handle("/", politenesstest.Text("x"))
 			c.web.Site("https://slow.example").Handle("/", politenesstest.Text("x")).Dial(11 * time.Second)
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				if err := c.get(t.Context(), "/1"); err != nil {
+				time.Sleep(page.after)
+				if _, err := fetch(t.Context(), c.client, page.url); err != nil {
 					t.Error(err)
 				}
 			})
-			time.Sleep(asked)
+			time.Sleep(page.before)
 			_, err := fetch(t.Context(), c.client, "https://slow.example/")
 			wg.Wait()
 			refused(t, err, politeness.StageBudget, politeness.ErrBudget)
@@ -39,6 +50,10 @@ func TestNoStartAtTheWireAfterTheBudgetsEnd(t *testing.T) {
 			}
 			if n := len(c.judge()); n != 1 {
 				t.Errorf("%d requests, want 1", n)
+			}
+			vain := c.records(evidence.Failed) // the start of the turn, the one at the wire, and the request
+			if len(vain) != 3 || vain[0].Instead == 0 || vain[1].Instead <= vain[0].Instead || vain[2].Instead != 0 {
+				t.Errorf("records of starts that weren't used: %+v", vain)
 			}
 		})
 	}
