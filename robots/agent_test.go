@@ -1,6 +1,7 @@
 package robots_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/go-politeness/politeness/robots"
@@ -83,6 +84,7 @@ func TestGroups(t *testing.T) {
 		{"lenient: longest pattern", "User-agent: f*\nDisallow: /1\nUser-agent: FOO*/2\nDisallow: /2\nUser-agent: foo*\nDisallow: /3", lenient, []string{"FooBot"}, "FOO*", "23"},
 		{"patterns: exact first", "User-agent: Foo*\nDisallow: /1\nUser-agent: FooBot\nDisallow: /2", patterns, []string{"FooBot"}, "FooBot", "2"},
 		{"patterns: longest", "User-agent: f*\nDisallow: /1\nUser-agent: *bot\nDisallow: /2\nUser-agent: *\nDisallow: /3", patterns, []string{"FooBot"}, "*bot", "2"},
+		{"patterns: many stars, for a long product", "User-agent: " + strings.Repeat("*a", 280) + "\nDisallow: /1", patterns, []string{strings.Repeat("a", 300)}, strings.Repeat("*a", 280), "1"},
 		{"patterns: a part isn't one", "User-agent: Foo\nDisallow: /1\nUser-agent: *\nDisallow: /2", patterns, []string{"FooBot"}, "*", "2"},
 		{"patterns: nor is what holds us", "User-agent: FooBot-Images\nDisallow: /1\nUser-agent: *\nDisallow: /2", patterns, []string{"FooBot"}, "*", "2"},
 		{"lenient: pattern of another", "User-agent: bar*\nDisallow: /1\nUser-agent: *\nDisallow: /2", lenient, []string{"FooBot"}, "*", "2"},

@@ -171,6 +171,24 @@ func TestOneOfManyMatches(t *testing.T) {
 					t.Errorf("%s, %d bytes: line %d decides, want %d", shared, len(path), v.Line, i+2)
 				}
 			}
+			if v := r.Test(strings.Repeat("/abc", length/4)); !v.Allowed {
+				t.Errorf("%s, %d bytes that no rule matches: %+v", shared, length, v)
+			}
+		}
+	}
+}
+
+// TestEachOfAThousandPatternsIsFound: so many of one prefix are found by an index.
+func TestEachOfAThousandPatternsIsFound(t *testing.T) {
+	const n = 1500
+	body := "User-agent: *\n"
+	for i := range n {
+		body += fmt.Sprintf("Disallow: /*%04d\n", i)
+	}
+	r := Parse([]byte(body)).Agent("FooBot")
+	for i := range n {
+		if v := r.Test(fmt.Sprintf("/page-%04d", i)); v.Line != i+2 {
+			t.Errorf("/page-%04d: line %d decides, want %d", i, v.Line, i+2)
 		}
 	}
 }

@@ -369,6 +369,7 @@ func TestVerdictsOnAnswersThatForbid(t *testing.T) {
 			3 cleared 2
 			5 refused 3 status=403 kind=refused until=@6.1
 		`, `lines 14 and 16: contradiction: status 403 was counted as another kind of refusal than it is`},
+		{"a 503 without Retry-After that counts as a refusal", `1 refused 1 status=503 kind=refused until=@2.1`, `lines 6 and 8: contradiction: status 503 was counted as another kind of refusal than it is`},
 		{"and as the second after none", `
 			1 refused 1 status=429 until=@2.1
 			3 cleared 2

@@ -363,6 +363,7 @@ func TestForgedBundles(t *testing.T) {
 		}, want: "don't fit"},
 		"an empty line": {forge: func(l []string) []string { l[record] = "{}\n"; return l }, want: "neither"},
 		"nonsense":      {forge: func(l []string) []string { l[record] = "nonsense\n"; return l }, want: "neither"},
+		"no version":    {forge: func(l []string) []string { l[0] = `{"hosts":["h2.example"]}` + "\n"; return l }, want: "not a bundle"},
 		"a log":         {forge: func([]string) []string { return []string{string(log)} }, want: "not a bundle"},
 		"another's key": {trust: audit.Trust{Key: logtest.VerifierKey(otherKey)}, want: "signed with another key"},
 		"of another log": {forge: func(l []string) []string {
