@@ -180,13 +180,16 @@ func TestQueueFilledByOthers(t *testing.T) {
 		r.crawl.Queue = q
 		r.crawl.Visit = func(ctx context.Context, p *crawl.Page) error {
 			if p.URL == "https://a.example/" {
-				time.Sleep(time.Second) // the Queue has nothing to do
+				time.Sleep(10 * time.Second) // the Queue has nothing to do
 				_, _, err := q.Add(ctx, []crawl.Request{{URL: "https://b.example/", Host: "b.example"}})
 				return err
 			}
 			return nil
 		}
 		wantOutcomes(t, r.run(t.Context(), t, "https://a.example/"), map[crawl.Outcome]int{crawl.Visited: 2})
+		if q.asked != 3 { // at the beginning, and at each end
+			t.Errorf("the Queue was asked for hosts %d times", q.asked)
+		}
 	})
 }
 
@@ -280,8 +283,8 @@ func TestOpenQueueIsAskedEachSecond(t *testing.T) {
 		if took := time.Since(began); took < 2*time.Minute || took > 2*time.Minute+3*time.Second {
 			t.Errorf("the crawl took %v", took)
 		}
-		if q.asked < 100 {
-			t.Errorf("the Queue was asked for hosts %d times in two minutes", q.asked)
+		if q.store.asked < 100 {
+			t.Errorf("the Queue was asked for hosts %d times in two minutes", q.store.asked)
 		}
 	})
 }
@@ -300,8 +303,8 @@ func TestQueueHearsOfTheCrawlUntilItsEnd(t *testing.T) {
 			defer cancel()
 			s := r.run(ctx, t, "https://h0.example/")
 			wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 1})
-			if q.asked < 8 || q.places != 0 {
-				t.Errorf("open %v: the Queue was asked %d times in eight seconds, the last time for %d hosts", open, q.asked, q.places)
+			if q.store.asked < 8 || q.places != 0 {
+				t.Errorf("open %v: the Queue was asked %d times in eight seconds, the last time for %d hosts", open, q.store.asked, q.places)
 			}
 		})
 	}
@@ -476,8 +479,7 @@ type shared struct {
 	store  *store
 	lost   map[string]bool
 	back   time.Time // when a URL was given back
-	asked  int       // number of calls of Hosts
-	places int       // n of the last one
+	places int       // n of the last call of Hosts
 }
 
 func (q *shared) Add(ctx context.Context, reqs []crawl.Request) (added, noRoom int, err error) {
@@ -512,7 +514,6 @@ func (q *shared) Done(ctx context.Context, results []crawl.Result) error {
 func (q *shared) Hosts(ctx context.Context, n int) (hosts []string, open bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.asked++
 	q.places = n
 	all, open, err := q.store.Hosts(ctx, n)
 	for _, host := range all {
@@ -536,6 +537,7 @@ type store struct {
 	reqs   []crawl.Request
 	err    error
 	open   bool // for Hosts
+	asked  int  // number of calls of Hosts
 	inside atomic.Int32
 }
 
@@ -549,17 +551,20 @@ const (
 
 func newStore() *store { return &store{states: make(map[string]state)} }
 
-// enter fails when a method is called during another one.
-func (s *store) enter() func() {
+// enter fails when a method is called during another one, or for nothing.
+func (s *store) enter(n int) func() {
 	if s.inside.Add(1) != 1 {
 		panic("two methods of a Queue are called at once")
+	}
+	if n == 0 {
+		panic("a method of a Queue is called for nothing")
 	}
 	runtime.Gosched()
 	return func() { s.inside.Add(-1) }
 }
 
 func (s *store) Add(_ context.Context, reqs []crawl.Request) (added, noRoom int, err error) {
-	defer s.enter()()
+	defer s.enter(len(reqs))()
 	for _, r := range reqs {
 		if s.states[r.URL] == "" {
 			s.states[r.URL] = waiting
@@ -571,7 +576,7 @@ func (s *store) Add(_ context.Context, reqs []crawl.Request) (added, noRoom int,
 }
 
 func (s *store) Take(_ context.Context, hosts []string, n int) (taken []crawl.Request, err error) {
-	defer s.enter()()
+	defer s.enter(len(hosts))()
 	for _, host := range hosts {
 		left := n
 		for _, r := range s.reqs {
@@ -586,7 +591,7 @@ func (s *store) Take(_ context.Context, hosts []string, n int) (taken []crawl.Re
 }
 
 func (s *store) Done(_ context.Context, results []crawl.Result) error {
-	defer s.enter()()
+	defer s.enter(len(results))()
 	if s.err != nil {
 		panic("Done is called after an error: what a page has led to may be lost")
 	}
@@ -603,7 +608,8 @@ func (s *store) Done(_ context.Context, results []crawl.Result) error {
 }
 
 func (s *store) Hosts(_ context.Context, n int) (hosts []string, open bool, err error) {
-	defer s.enter()()
+	defer s.enter(1)()
+	s.asked++
 	atWork := make(map[string]bool)
 	for _, r := range s.reqs {
 		if s.states[r.URL] == lent {
