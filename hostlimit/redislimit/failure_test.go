@@ -316,7 +316,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: s.Addr})
 	_ = client.Ping(t.Context())
 	before := runtime.NumGoroutine()
-	l, err := newLimiter(Config{Client: client, Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}}}, 0, time.Now())
+	l, err := newLimiter(Config{Client: client, Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}}}, 0, born())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -367,7 +367,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 
 func newTestPrefix(t *testing.T, s *redistest.Server, prefix string) *Limiter {
 	t.Helper()
-	l, err := newLimiter(Config{Client: newClient(t, s), Prefix: prefix, Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}}}, 0, time.Now())
+	l, err := newLimiter(Config{Client: newClient(t, s), Prefix: prefix, Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}}}, 0, born())
 	if err != nil {
 		t.Fatal(err)
 	}

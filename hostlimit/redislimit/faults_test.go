@@ -141,7 +141,7 @@ func TestAFailoverStarvesNobody(t *testing.T) {
 			},
 		})
 		t.Cleanup(func() { _ = client.Close() })
-		l, err := newLimiter(Config{Client: client, Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: 5 * time.Millisecond}}}, 0, time.Now())
+		l, err := newLimiter(Config{Client: client, Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: 5 * time.Millisecond}}}, 0, born())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -267,7 +267,7 @@ func TestWhatIsLearnedInAQuarantineIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := ownServer(t)
 	const quarantine = 600 * time.Millisecond
-	l, err := newLimiter(Config{Client: newClient(t, s), Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}}}, quarantine, time.Now())
+	l, err := newLimiter(Config{Client: newClient(t, s), Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}}}, quarantine, born())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -483,7 +483,7 @@ func TestCloseEndsInTime(t *testing.T) {
 	s := ownServer(t)
 	client := redis.NewClient(&redis.Options{Addr: s.Addr}) // with its own patience
 	defer client.Close()
-	l, err := newLimiter(Config{Client: client}, 0, time.Now())
+	l, err := newLimiter(Config{Client: client}, 0, born())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -546,7 +546,7 @@ func TestNothingGrowsWithProcessesThatWere(t *testing.T) {
 	s := ownServer(t)
 	client := newClient(t, s)
 	for i := range 30 {
-		l, err := newLimiter(Config{Client: client, Prefix: "p:", Limits: oneSlot}, 0, time.Now())
+		l, err := newLimiter(Config{Client: client, Prefix: "p:", Limits: oneSlot}, 0, born())
 		if err != nil {
 			t.Fatal(err)
 		}

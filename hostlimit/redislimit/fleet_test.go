@@ -266,7 +266,7 @@ func launch(t *testing.T, s *redistest.Server, processes int, w work, each func(
 	f := &fleet{t: t, ended: make(map[int]int64)}
 	w.Addr, w.Prefix = s.Addr, "fleet:"+t.Name()+":"
 	// The quarantine of a first use is tested elsewhere, and takes as long as the test.
-	first, err := newLimiter(Config{Client: newClient(t, s), Prefix: w.Prefix}, 0, time.Now())
+	first, err := newLimiter(Config{Client: newClient(t, s), Prefix: w.Prefix}, 0, born())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func TestAnOlderVersionThatNobodyUsesIsTakenOver(t *testing.T) {
 		}
 	}
 	alive()
-	l, err := newLimiter(Config{Client: client, Prefix: "p:", Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}}}, 100*time.Millisecond, time.Now())
+	l, err := newLimiter(Config{Client: client, Prefix: "p:", Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}}}, 100*time.Millisecond, born())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestAnIdleProcessOfAClusterCallsSeldom(t *testing.T) {
 	fleet := func() *Limiter {
 		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ReadTimeout: time.Second})
 		t.Cleanup(func() { _ = client.Close() })
-		l, err := newLimiter(Config{Client: client, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, MaxWait: time.Minute}}, quarantine, time.Now())
+		l, err := newLimiter(Config{Client: client, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, MaxWait: time.Minute}}, quarantine, born())
 		if err != nil {
 			t.Fatal(err)
 		}

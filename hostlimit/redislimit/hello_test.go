@@ -39,7 +39,7 @@ func TestProcessesThatDifferAreNamed(t *testing.T) {
 				l, err := newLimiter(Config{
 					Client: client, Name: fmt.Sprint("crawler ", i), OnFailure: seen[i].add,
 					Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: c.delay}},
-				}, 0, time.Now())
+				}, 0, born())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -109,7 +109,7 @@ func TestCheckSaysWhatTheACLForbids(t *testing.T) {
 		}
 		client := redis.NewClient(&redis.Options{Addr: s.Addr, Username: user, Password: "secret", ReadTimeout: time.Second})
 		defer client.Close()
-		l, err := newLimiter(Config{Client: client}, 0, time.Now())
+		l, err := newLimiter(Config{Client: client}, 0, born())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestAProcessThatBeginsQuietlySaysHello(t *testing.T) {
 	for i := range 2 {
 		l, err := newLimiter(Config{
 			Client: newClient(t, s), OnFailure: seen[i].add, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Duration(i+1) * time.Millisecond}},
-		}, 0, time.Now())
+		}, 0, born())
 		if err != nil {
 			t.Fatal(err)
 		}

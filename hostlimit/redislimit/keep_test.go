@@ -21,7 +21,7 @@ func keeper(t *testing.T, s *redistest.Server, dir string) *Limiter {
 		limits.Store = hostlimit.Dir(dir)
 	}
 	client := newClient(t, s)
-	l, err := newLimiter(Config{Client: client, Limits: limits}, 0, time.Now())
+	l, err := newLimiter(Config{Client: client, Limits: limits}, 0, born())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func TestABlockIsKeptWithoutTheServer(t *testing.T) {
 			l, err := newLimiter(Config{
 				Client: impatient(t, s.Addr), Failure: failure, Processes: 1,
 				Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, Store: hostlimit.Dir(dir)},
-			}, 0, time.Now())
+			}, 0, born())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -309,7 +309,7 @@ func TestAStoreThatFailedIsAskedAgain(t *testing.T) {
 	begin := func(prefix string, store hostlimit.Store) *Limiter {
 		l, err := newLimiter(Config{
 			Client: newClient(t, s), Prefix: prefix, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, MaxWait: time.Minute, Store: store},
-		}, 0, time.Now())
+		}, 0, born())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -365,5 +365,41 @@ func TestABlockForEverHolds(t *testing.T) {
 	defer l.mu.Unlock()
 	if h := l.host("b.example"); !h.recall(debt, new(hostlimit.Limits)) || !h.refusals.Blocks(l.now()) {
 		t.Errorf("%+v of %+v", h.refusals, debt)
+	}
+}
+
+// TestWhatTheStoreLacks is what a change of a block, or a longer delay, makes at once, and a shorter
+// delay after a minute. The end of a block that moves by less than a second is none.
+func TestWhatTheStoreLacks(t *testing.T) {
+	const now, until = time.Hour, time.Hour + time.Minute
+	was := hostlimit.Refusals{Row: 1, Unsure: 1, Bans: 1, Until: until, Cause: "status 429", Learned: time.Second}
+	for name, c := range map[string]struct {
+		change func(h *host)
+		lacks  bool
+	}{
+		"nothing":                        {func(*host) {}, false},
+		"a refusal":                      {func(h *host) { h.refusals.Row++ }, true},
+		"an unsure answer":               {func(h *host) { h.refusals.Unsure++ }, true},
+		"a ban":                          {func(h *host) { h.refusals.Bans++ }, true},
+		"an end a second later":          {func(h *host) { h.refusals.Until += time.Second }, false},
+		"an end more than that later":    {func(h *host) { h.refusals.Until += time.Second + 1 }, true},
+		"a lifted block":                 {func(h *host) { h.refusals.Until = 0 }, true},
+		"a block of before":              {func(h *host) { h.refusals.Until, h.saved.Until = now, 0 }, false},
+		"another cause":                  {func(h *host) { h.refusals.Cause = "by hand" }, true},
+		"another cause, over":            {func(h *host) { h.refusals.Cause, h.refusals.Until, h.saved.Until = "by hand", now, now }, false},
+		"a longer delay":                 {func(h *host) { h.refusals.Learned++ }, true},
+		"a shorter delay":                {func(h *host) { h.refusals.Learned-- }, false},
+		"a shorter delay after a minute": {func(h *host) { h.refusals.Learned--; h.savedAt = now - easing }, true},
+		"a longer block that the server may not know": {func(h *host) {
+			h.changes = []*change{{will: hostlimit.Refusals{Row: 2, Until: until + 1}}}
+		}, true},
+		"a shorter one": {func(h *host) { h.changes = []*change{{will: hostlimit.Refusals{Row: 2, Until: until - 1}}} }, false},
+	} {
+		l := idle(t, Config{Limits: hostlimit.Config{Store: hostlimit.Dir(t.TempDir())}})
+		h := l.host("a.example")
+		h.refusals, h.saved, h.savedAt = was, was, now-easing+1
+		if c.change(h); h.unsaved(now) != c.lacks {
+			t.Errorf("%s: the Store lacks something: %t", name, h.unsaved(now))
+		}
 	}
 }

@@ -94,7 +94,7 @@ func TestAConnectionThatMixesAnswersUpIsClosed(t *testing.T) {
 			t.Cleanup(func() { _ = client.Close() })
 			l, err := idleLimiter(Config{Client: client, Prefix: "mixed:" + t.Name() + ":", Limits: hostlimit.Config{
 				Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond},
-			}}, 0, time.Now())
+			}}, 0, born())
 			if err != nil {
 				t.Fatal(err)
 			}

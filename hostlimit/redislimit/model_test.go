@@ -245,7 +245,7 @@ func (k *link) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 // process adds a process to the world.
 func (w *world) process(limits hostlimit.Config) *Limiter {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ReadTimeout: time.Second, MaxRetries: -1})
-	l, err := idleLimiter(Config{Client: client, Limits: limits}, -1, time.Now())
+	l, err := idleLimiter(Config{Client: client, Limits: limits}, -1, born())
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -167,7 +167,7 @@ func TestAWaiterReturnsToItsPartition(t *testing.T) {
 	l, err := newLimiter(Config{
 		Client: client, Failure: FailLocal, Processes: 1000,
 		Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: 20 * time.Millisecond}, MaxWait: time.Minute},
-	}, 0, time.Now())
+	}, 0, born())
 	if err != nil {
 		t.Fatal(err)
 	}

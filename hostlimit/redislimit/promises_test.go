@@ -25,7 +25,7 @@ func sharing(t *testing.T, s *redistest.Server) hostlimittest.New {
 				return p.timer == nil && p.calls == 0
 			})
 		}
-		l, err := newLimiter(Config{Client: newClient(t, s), Prefix: prefix, Limits: cfg}, 0, time.Now())
+		l, err := newLimiter(Config{Client: newClient(t, s), Prefix: prefix, Limits: cfg}, 0, born())
 		if err != nil {
 			t.Fatal(err)
 		}

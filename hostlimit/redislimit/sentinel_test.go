@@ -61,7 +61,7 @@ func TestSentinelsStarveNobody(t *testing.T) {
 		t.Cleanup(func() { _ = client.Close() })
 		l, err := newLimiter(Config{Client: client, Limits: hostlimit.Config{
 			Concurrency: 1, Delay: hostlimit.Delay{Min: delay, Adaptive: hostlimit.Fixed},
-		}}, 0, time.Now())
+		}}, 0, born())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -109,7 +109,7 @@ func TestSaturatedHostTakesFewCalls(t *testing.T) {
 // TestKeysExpireAfterWhatTheyOwe looks at every key on the server.
 func TestKeysExpireAfterWhatTheyOwe(t *testing.T) {
 	s := ownServer(t)
-	l, err := newLimiter(Config{Client: newClient(t, s), Prefix: "p:", Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, LeaseTTL: 400 * time.Second}}, 0, time.Now())
+	l, err := newLimiter(Config{Client: newClient(t, s), Prefix: "p:", Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, LeaseTTL: 400 * time.Second}}, 0, born())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,7 +323,7 @@ func TestOnACluster(t *testing.T) {
 	t.Run("Promises", func(t *testing.T) {
 		hostlimittest.Run(t, func(t testing.TB, cfg hostlimit.Config) hostlimit.Limiter {
 			client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
-			l, err := newLimiter(Config{Client: client, Prefix: fmt.Sprintf("test:%d:", time.Now().UnixNano()), Limits: cfg}, 0, time.Now())
+			l, err := newLimiter(Config{Client: client, Prefix: fmt.Sprintf("test:%d:", time.Now().UnixNano()), Limits: cfg}, 0, born())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -35,6 +35,10 @@ func TestMain(m *testing.M) {
 	redistest.Main(m, &shared)
 }
 
+// born is the origin of the clock of a process that has run for an hour: a time that is counted from
+// there isn't taken for one that is counted from now.
+func born() time.Time { return time.Now().Add(-time.Hour) }
+
 // ownServer starts a server for one test.
 func ownServer(t *testing.T, args ...string) *redistest.Server {
 	t.Helper()
@@ -66,7 +70,7 @@ func newFleet(t testing.TB, s *redistest.Server, c Config, n int, hooks ...redis
 			client.AddHook(hooks[i])
 		}
 		c.Client = client
-		l, err := newLimiter(c, 0, time.Now())
+		l, err := newLimiter(c, 0, born())
 		if err != nil {
 			t.Fatal(err)
 		}
