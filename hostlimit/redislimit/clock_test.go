@@ -83,6 +83,29 @@ func TestGuardFollowsLateness(t *testing.T) {
 	}
 }
 
+// TestTheGuardMovesInSmallSteps: up by an eighth of what a start is later, down by a 64th; it leaves a
+// quarter of that, and the uncertainty of the server's clock, on top.
+func TestTheGuardMovesInSmallSteps(t *testing.T) {
+	const us = time.Microsecond
+	for _, c := range []struct{ late, saw, want time.Duration }{{800 * us, 1600 * us, 900 * us}, {6400 * us, 0, 6300 * us}, {800 * us, 800 * us, 800 * us}} {
+		g := guard{late: c.late}
+		if g.saw(c.saw); g.late != c.want {
+			t.Errorf("%v, then one of %v: %v, want %v", c.late, c.saw, g.late, c.want)
+		}
+	}
+	for _, c := range []struct{ late, uncertainty, want time.Duration }{{0, 0, minGuard}, {4000 * us, 0, 5000 * us}, {4000 * us, 1000 * us, 6000 * us}, {4000 * us, time.Hour, 5000*us + maxGuard}} {
+		if got := (&guard{late: c.late}).allow(c.uncertainty); got != c.want {
+			t.Errorf("a guard for %v, unsure up to %v: %v, want %v", c.late, c.uncertainty, got, c.want)
+		}
+	}
+	var c serverClock
+	unknown := c.uncertainty(0)
+	c.learn(time.Second, time.Second+time.Millisecond, 5)
+	if known := c.uncertainty(time.Second + time.Millisecond); unknown != maxGuard || known != time.Millisecond+us {
+		t.Errorf("unsure up to %v before a call, and %v after one of a millisecond", unknown, known)
+	}
+}
+
 // TestOnlyTheMonotonicClockDecides keeps the wall clock out: time.Now may give
 // the origin of this process's times, deadlines and stamps for people, which keep
 // their monotonic reading; nothing may take a time apart, but for what a Store keeps (keep.go): a

@@ -403,3 +403,84 @@ func TestWhatTheStoreLacks(t *testing.T) {
 		}
 	}
 }
+
+// A debtStore is a Store of one key.
+type debtStore struct {
+	debt    hostlimit.Debt
+	err     error
+	calls   int
+	between func()
+}
+
+func (s *debtStore) Update(_ context.Context, _ string, change func(hostlimit.Debt) hostlimit.Debt) (hostlimit.Debt, error) {
+	if s.calls++; s.between != nil {
+		s.between()
+	}
+	if s.err != nil {
+		return hostlimit.Debt{}, s.err
+	}
+	s.debt = change(s.debt)
+	return s.debt, nil
+}
+
+// TestWhatTheStoreHasIsReadUntilTheServerHasIt: once where it owes nothing, again where the server
+// couldn't be told, and ten seconds after a failure.
+func TestWhatTheStoreHasIsReadUntilTheServerHasIt(t *testing.T) {
+	block := hostlimit.Debt{BlockedUntil: time.Now().Add(time.Hour), BlockedAt: time.Now(), Cause: "by hand: a call"}
+	row := block
+	row.Refusals, row.Cause = 2, "status 429"
+	for name, c := range map[string]struct {
+		store  debtStore
+		leaves bool
+		calls  int // of two recalls, and one more when the pause is over
+	}{
+		"nothing":      {debtStore{}, false, 1},
+		"a block":      {debtStore{debt: block}, false, 3},
+		"refusals":     {debtStore{debt: row}, false, 3},
+		"a failure":    {debtStore{err: errors.New("no disk")}, false, 2},
+		"who has left": {debtStore{debt: block}, true, 3},
+	} {
+		l := idle(t, Config{Limits: hostlimit.Config{Store: &c.store}})
+		h, limits := l.host("a.example"), mustLimits(t, l, "a.example")
+		for i := range 3 {
+			ctx, cancel := context.WithCancel(t.Context())
+			if c.leaves {
+				c.store.between = cancel
+			}
+			if i == 2 {
+				h.retryAt = 0
+			}
+			if err := l.recall(ctx, h.key, limits); (err != nil) != c.leaves {
+				t.Errorf("%s: %v", name, err)
+			}
+			cancel()
+		}
+		if c.store.calls != c.calls || l.stats.Calls > 0 {
+			t.Errorf("%s: read %d times, want %d; %d calls of a server that is away", name, c.store.calls, c.calls, l.stats.Calls)
+		}
+		if failed := c.store.err != nil; (h.stateErr != nil) != failed || (h.retryAt > l.now()) != failed {
+			t.Errorf("%s: told %v, again in %v", name, h.stateErr, h.retryAt-l.now())
+		}
+		owed := !c.leaves && c.store.debt != (hostlimit.Debt{})
+		if h.refusals.Blocks(l.now()) != owed || h.refusals.Alone != (owed && c.store.debt.Refusals > 0) || owed && h.version != -1 {
+			t.Errorf("%s: %+v of version %d", name, h.refusals, h.version)
+		}
+	}
+}
+
+// TestAFailedSaveIsMadeTenSecondsLater, and what was saved isn't saved again.
+func TestAFailedSaveIsMadeTenSecondsLater(t *testing.T) {
+	store := &debtStore{err: errors.New("no disk")}
+	l := idle(t, Config{Limits: hostlimit.Config{Store: store}})
+	h := l.host("a.example")
+	h.refusals = hostlimit.Refusals{Until: l.now() + time.Hour, Row: 1, Cause: "status 429"}
+	if err := l.save(t.Context(), h.key); err == nil || h.retryAt < l.now()+retrying-time.Minute/12 || h.saved.Row > 0 {
+		t.Errorf("%v, again in %v; saved %+v", err, h.retryAt-l.now(), h.saved)
+	}
+	store.err = nil
+	for range 2 {
+		if err := l.save(t.Context(), h.key); err != nil || h.retryAt != 0 || (time.Until(store.debt.BlockedUntil)-time.Hour).Abs() > time.Minute || store.calls != 2 {
+			t.Errorf("%v after %d calls, again at %v; saved %+v", err, store.calls, h.retryAt, store.debt)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package redislimit
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// later is an instant on the clock of an idle Limiter; the server's clock is the same.
+const later = 2 * time.Hour
+
+// idleHost returns a host of an idle Limiter that knows the server's clock.
+func idleHost(t *testing.T, c hostlimit.Config) *host {
+	t.Helper()
+	l := idle(t, Config{Limits: c})
+	l.parts[0].clock = serverClock{known: true, at: later}
+	return l.host("a.example")
+}
+
+// TestWhatARestoreTells the server that has lost its data: what is owed, counted from now, with the
+// leases that live.
+func TestWhatARestoreTells(t *testing.T) {
+	h := idleHost(t, hostlimit.Config{LeaseTTL: time.Minute})
+	limits := mustLimits(t, h.l, h.key)
+	h.restore(later, true)
+	if len(h.p.ops) != 0 {
+		t.Error("of a host that owes nothing")
+	}
+	h.next = later + 1
+	if h.restore(later, false); len(h.p.ops) != 1 {
+		t.Error("not the next start")
+	}
+	h.next, h.p.ops = later, nil
+	h.refusals = hostlimit.Refusals{Until: later + 30*time.Second, Cause: "status 429", Alone: true, Row: 2, Learned: 5 * time.Second}
+	h.refusals.EasedAt = later - 7*time.Second
+	if h.restore(later, false); len(h.p.ops) != 0 {
+		t.Error("a block, to a server that has lost slots alone")
+	}
+	h.next, h.version, h.served, h.began = later+3*time.Second, 9, 3, later-8*time.Second
+	for id, renewed := range map[string]time.Duration{"live": later - 10*time.Second, "expired": later - time.Minute, "parked": later} {
+		h.leases[id] = &lease{id: id, limits: limits, phase: held, asks: 4, renewed: renewed, delay: time.Second, granted: granting{delay: 2 * time.Second}, alone: true}
+	}
+	h.leases["parked"].phase = parked
+	for _, last := range []int64{-1 << 52, -1_000_000} {
+		h.p.ops = nil
+		h.restore(later, true)
+		if len(h.p.ops) != 1 {
+			t.Fatalf("%d operations", len(h.p.ops))
+		}
+		want := []any{
+			true, int64(3_000_000), last, []any{[]any{"live", int64(4), int64(50_000_000), int64(2_000_000), false}},
+			int64(30_000_000), "status 429", true, 2, int64(5_000_000), int64(-7_000_000), int64(9), rest(h.refusals), 3, int64(-8_000_000),
+		}
+		if got := h.p.ops[0].build(later); !reflect.DeepEqual(got, want) {
+			t.Errorf("told %#v\nwant %#v", got, want)
+		}
+		h.started, h.last = true, later-time.Second
+	}
+	if h.leases["live"].alone || !h.leases["expired"].alone {
+		t.Error("the server knows of the lease that it was told of, and of no other one")
+	}
+	for fate, again := range map[fate]int{did: 0, broken: 0, stale: 1, lost: 1} {
+		h.p.restoring, h.p.ops = 0, nil
+		h.restore(later, true)
+		restore := h.p.ops[0]
+		h.p.ops = nil
+		if restore.done(reply{fate: fate, received: later}); len(h.p.ops) != again || h.p.restoring != again {
+			t.Errorf("fate %d: %d operations, %d under way", fate, len(h.p.ops), h.p.restoring)
+		}
+	}
+}
+
+// TestWhatAServerReportsHolds, also where that is less than what was known, but for what it may have
+// lost and wasn't told yet.
+func TestWhatAServerReportsHolds(t *testing.T) {
+	us := func(d time.Duration) int64 { return micros(d) }
+	const known = later + 10*time.Second
+	for name, c := range map[string]struct {
+		until      time.Duration // as reported
+		version    int64         // 5 is known
+		restoring  bool
+		want       time.Duration
+		row        int
+		asksAgain  bool
+		knownUntil time.Duration // 0: known
+	}{
+		"the same":                  {until: known, version: 5, want: known, row: 1},
+		"a shorter block":           {until: known - 1000, version: 6, want: known - 1000, row: 2},
+		"a longer one":              {until: known + 1000, version: 6, want: known + 1000, row: 2},
+		"a lifted one":              {until: later, version: 6, want: later, row: 2, asksAgain: true},
+		"no block, as it is known":  {until: later, version: 6, want: later, row: 2, knownUntil: later},
+		"one that ends in a moment": {until: later + 1000, version: 6, want: later + 1000, row: 2},
+		"a shorter one, of a server that was reset": {until: known - 1000, version: 5, restoring: true, want: known, row: 1},
+		"a longer one, of a server that was reset":  {until: known + 1000, version: 4, restoring: true, want: known + 1000, row: 1},
+		"none, of a server that was reset":          {until: later, version: 0, restoring: true, want: known, row: 1},
+		"what others have told it since":            {until: known + 1000, version: 6, restoring: true, want: known + 1000, row: 2},
+	} {
+		h := idleHost(t, hostlimit.Config{})
+		if c.knownUntil == 0 {
+			c.knownUntil = known
+		}
+		h.refusals, h.until, h.version = hostlimit.Refusals{Until: c.knownUntil, Row: 1, Alone: true, Learned: time.Second - 1}, us(c.knownUntil), 5
+		waits := &lease{l: h.l, h: h, phase: waiting, next: known, wake: make(chan struct{}, 1)}
+		h.waiters = []*lease{waits}
+		if c.restoring {
+			h.p.restoring = 1
+		}
+		i := hostInfo{until: us(c.until), version: c.version, alone: true, rest: rest(hostlimit.Refusals{Row: 2}), learned: time.Second, served: 7}
+		if c.row == 1 {
+			i.row = 1
+		}
+		h.learn(i, reply{server: us(later), received: later})
+		if h.refusals.Until != c.want || h.refusals.Row != c.row || (waits.next == 1) != c.asksAgain {
+			t.Errorf("%s: until %v, want %v; %d in a row, want %d; waiters ask again: %t", name, h.refusals.Until, c.want, h.refusals.Row, c.row, waits.next == 1)
+		}
+		if taken := !c.restoring || c.version > 5; (h.served == 7) != taken {
+			t.Errorf("%s: %d served", name, h.served)
+		}
+		if c.version == 5 && h.refusals.Learned != time.Second-1 && !c.restoring {
+			t.Errorf("%s: a delay of %v, which is the same in microseconds", name, h.refusals.Learned)
+		}
+	}
+}

@@ -1,0 +1,290 @@
+package redislimit
+
+import (
+	"cmp"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// waiter adds a request that waits for a turn of h since arrived.
+func (h *host) waiter(t *testing.T, arrived time.Duration) *lease {
+	t.Helper()
+	w := &lease{l: h.l, h: h, id: h.l.newID(), limits: mustLimits(t, h.l, h.key), wake: make(chan struct{}, 1), caller: caller{arrived: arrived, limit: later + time.Hour}}
+	h.waiters = append(h.waiters, w)
+	return w
+}
+
+// TestWhatAQuestionSays: times are counted from now.
+func TestWhatAQuestionSays(t *testing.T) {
+	h := idleHost(t, hostlimit.Config{Concurrency: 3, Delay: hostlimit.Delay{Min: time.Second, Max: 2 * time.Second, Ceiling: 9 * time.Second}})
+	w := h.waiter(t, later-4*time.Second)
+	w.floor, w.delay, w.start, w.rank = 1500*time.Millisecond, 1700*time.Millisecond, 7, 5
+	for asks := range int64(2) {
+		w.question()
+		want := []any{
+			w.id, asks + 1, 3, micros(time.Hour), int64(1_500_000), int64(7), int64(9_000_000), int64(1_700_000), int64(1_500_000), false,
+			int64(5), int64(4_000_000),
+		}
+		if got := h.p.ops[asks].build(later); !reflect.DeepEqual(got, want) {
+			t.Errorf("%#v\nwant %#v", got, want)
+		}
+	}
+}
+
+// TestTheNextWaiterAsksAlong where the first one is about to start, and only then.
+func TestTheNextWaiterAsksAlong(t *testing.T) {
+	for _, c := range []struct {
+		planned time.Duration
+		second  phase
+		want    phase
+	}{{1, parked, asking}, {0, parked, parked}, {1, inLine, inLine}} {
+		h := idleHost(t, hostlimit.Config{})
+		first, second := h.waiter(t, later), h.waiter(t, later)
+		first.planned, second.phase = c.planned, c.second
+		if first.ask(); second.phase != c.want || first.phase != asking {
+			t.Errorf("%+v: %d and %d", c, first.phase, second.phase)
+		}
+		h.waiters = h.waiters[:1]
+		first.ask() // nobody is next
+	}
+}
+
+// TestTheDelayHasASource, which names what is longest.
+func TestTheDelayHasASource(t *testing.T) {
+	for _, c := range []struct {
+		learned, adaptive, delay, floor time.Duration
+		want                            string
+	}{
+		{delay: 1000, want: "random"},
+		{delay: 3000, floor: 3000, want: "crawl-delay"},
+		{delay: 1000, floor: 1000, want: "random"}, // it is the least delay anyway
+		{delay: 3000, floor: 2000, want: "random"},
+		{delay: 3000, adaptive: 4000, want: "adaptive"},
+		{delay: 3000, adaptive: 3000, want: "random"},
+		{delay: 3000, adaptive: 4000, learned: 5000, want: "learned"},
+		{delay: 3000, adaptive: 4000, learned: 4000, want: "adaptive"},
+		{delay: 3000, floor: 3000, learned: 3000, want: "crawl-delay"},
+	} {
+		w := &lease{limits: &hostlimit.Limits{Delay: hostlimit.Delay{Min: 1000}}, delay: c.delay, floor: c.floor}
+		if got := w.source(hostInfo{learned: c.learned, adaptive: c.adaptive}); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+}
+
+// TestWhatMakesAGrantVoid: another state or clock of the server, and a block that was seen since, in
+// that very instant, or is under way.
+func TestWhatMakesAGrantVoid(t *testing.T) {
+	for name, c := range map[string]struct {
+		set   func(h *host, w *lease)
+		at    time.Duration
+		valid bool
+	}{
+		"nothing":                     {func(*host, *lease) {}, later + time.Second, true},
+		"another generation":          {func(h *host, _ *lease) { h.p.gen = "2" }, 0, false},
+		"a step of the clock":         {func(h *host, _ *lease) { h.p.stepped = -time.Second }, 0, false},
+		"a block since":               {func(h *host, _ *lease) { h.blocked = later }, 0, false},
+		"a block at that instant":     {func(h *host, _ *lease) { h.blocked = later - time.Second }, 0, false},
+		"a block before":              {func(h *host, _ *lease) { h.blocked = later - time.Second - 1 }, later + time.Second, true},
+		"a block that is on its way":  {func(h *host, _ *lease) { h.changes = []*change{{will: hostlimit.Refusals{Until: later + 1}}} }, 0, false},
+		"one that is over":            {func(h *host, _ *lease) { h.changes = []*change{{will: hostlimit.Refusals{Until: later}}} }, later + time.Second, true},
+		"a gap to another start here": {func(h *host, _ *lease) { h.started, h.last, h.gap = true, later, 3*time.Second }, later + 3*time.Second, true},
+		"a shorter gap":               {func(h *host, _ *lease) { h.started, h.last, h.gap = true, later, time.Second/2 }, later + time.Second, true},
+		"a gap to its own start":      {func(h *host, w *lease) { h.started, h.last, h.gap, h.lastBy = true, later, 3*time.Second, w }, later + time.Second, true},
+		"no start here":               {func(h *host, _ *lease) { h.last, h.gap = later, 3*time.Second }, later + time.Second, true},
+	} {
+		h := idleHost(t, hostlimit.Config{})
+		w := h.waiter(t, later)
+		h.p.gen, w.granted = "1", granting{at: micros(later + time.Second), gen: "1", heard: reply{received: later - time.Second}}
+		c.set(h, w)
+		if at, valid := w.window(later); at != c.at || valid != c.valid {
+			t.Errorf("%s: at %v, valid %t", name, at, valid)
+		}
+	}
+}
+
+// TestWhatAStartOwes: its delay to the next one here, whatever the server says of others, and its
+// time on the server's clock, as late as that may be.
+func TestWhatAStartOwes(t *testing.T) {
+	for _, c := range []struct{ next, g, want time.Duration }{
+		{0, 0, later + time.Second}, {later + 2*time.Second, 0, later + 2*time.Second}, {0, later + 3*time.Second + time.Millisecond, later + 3*time.Second},
+	} {
+		h := idleHost(t, hostlimit.Config{})
+		h.p.clock.lo, h.p.clock.hi = time.Millisecond, 5*time.Millisecond
+		w := h.waiter(t, later)
+		w.asks, h.next, w.granted = 4, c.next, granting{at: micros(later - time.Second), delay: time.Second, source: "random", hostInfo: hostInfo{next: micros(c.g)}}
+		w.stamp(later)
+		if h.next != c.want || h.gap != time.Second || h.source != "random" || h.last != later || h.lastBy != w || w.seq != 1 || w.start != 4 {
+			t.Errorf("%+v: next %v, gap %v by %s; start %d of question %d", c, h.next, h.gap, h.source, w.seq, w.start)
+		}
+		if w.at != micros(later+time.Millisecond) || w.by != micros(later+5*time.Millisecond)+1 || w.began != later {
+			t.Errorf("at %d, by %d, began %v", w.at, w.by, w.began)
+		}
+		w.granted.at += micros(2 * time.Second)
+		if w.stamp(later); w.at != micros(later+time.Second) {
+			t.Errorf("a start that the server's clock shows no earlier: at %d", w.at)
+		}
+	}
+}
+
+// TestAStartIsToldAtOnceWhereOthersWait for longer than a call is worth; else with the next call.
+func TestAStartIsToldAtOnceWhereOthersWait(t *testing.T) {
+	const delay = 64 * time.Millisecond
+	for _, c := range []struct {
+		left             time.Duration // of the room for a late start
+		others, together bool
+		atOnce           bool
+	}{
+		{time.Second, false, false, false}, {time.Second, true, false, true}, {time.Second, false, true, true}, {delay / worth, true, true, false},
+	} {
+		h := idleHost(t, hostlimit.Config{})
+		w := h.waiter(t, later)
+		if !c.together {
+			h.waiters = nil
+		}
+		h.l.mu.Lock()
+		h.p.down = nil
+		w.granted = granting{at: micros(later), guard: micros(c.left) + 1, delay: delay, others: c.others}
+		w.stamp(later)
+		atOnce := h.p.timer != nil
+		if atOnce {
+			h.p.timer.Stop()
+		}
+		h.p.ops, h.p.timer = nil, nil
+		h.l.mu.Unlock()
+		if atOnce != c.atOnce {
+			t.Errorf("%+v: at once: %t", c, atOnce)
+		}
+	}
+}
+
+// TestWhenARefusedTurnMayComeBack: when the host is free, or else after as long as it has waited, or
+// once a lease expires.
+func TestWhenARefusedTurnMayComeBack(t *testing.T) {
+	for _, c := range []struct{ next, expiry, want time.Duration }{
+		{later + time.Minute, later + 1, later + time.Minute}, {later, 0, later + 3*time.Second}, {0, later + time.Second, later + time.Second},
+		{0, later + 4*time.Second, later + 3*time.Second}, {0, later - 1, later + 3*time.Second},
+	} {
+		h := idleHost(t, hostlimit.Config{})
+		w := h.waiter(t, later-3*time.Second)
+		h.next, h.expiry = c.next, c.expiry
+		if got := w.retry(later); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+// TestWhatIsGivenBack: a turn, or only the question of a lease that has started by an earlier one.
+func TestWhatIsGivenBack(t *testing.T) {
+	for _, c := range []struct {
+		asks, start int64
+		undone      bool
+	}{{3, 0, true}, {3, 3, false}, {4, 3, true}} {
+		h := idleHost(t, hostlimit.Config{Concurrency: 2})
+		w, other := h.waiter(t, later), h.waiter(t, later)
+		w.asks, w.start, w.by, w.phase = c.asks, c.start, 9, waiting
+		h.l.line = []*lease{other, w}
+		w.refuse(errors.New("it has left"))
+		if got, want := h.p.ops[0].args, []any{w.id, 2, c.undone, c.start, 0, int64(9)}; !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v: %v", c, got)
+		}
+		if !reflect.DeepEqual(h.l.line, []*lease{other}) || !reflect.DeepEqual(h.waiters, []*lease{other}) {
+			t.Errorf("the line, and the waiters: %v, %v", h.l.line, h.waiters)
+		}
+	}
+}
+
+// TestWhenAQueuedTurnAsksAgain: a push tells it of its turn, and what isn't pushed it finds out: that a
+// lease has expired, how a probe has ended, or all, where nobody listens.
+func TestWhenAQueuedTurnAsksAgain(t *testing.T) {
+	const ms = time.Millisecond
+	for name, c := range map[string]struct {
+		place        int
+		why          string
+		expiry, full time.Duration // from later
+		deaf         bool
+		want         time.Duration // from later; 0: it is refused
+		retryAt      time.Duration
+		waited       time.Duration // 0: a minute
+	}{
+		"for a slot":                    {place: 0, why: "s", expiry: time.Hour, want: pollQueue + ms},
+		"at another place":              {place: 4, why: "s", expiry: time.Hour, want: pollQueue + 5*ms},
+		"once a lease has expired":      {place: 1, why: "s", expiry: time.Second, want: time.Second + 2*ms},
+		"of one that should have":       {place: 1, why: "s", expiry: -time.Second, want: 2 * ms},
+		"for a probe":                   {place: 2, why: "p", expiry: time.Hour, want: pollProbe},
+		"deaf":                          {place: 2, why: "s", expiry: time.Hour, deaf: true, want: 3 * pollDeaf},
+		"deaf, far behind":              {place: 200, why: "s", expiry: time.Hour, deaf: true, want: time.Second},
+		"until the slots' time is over": {place: 0, why: "s", expiry: time.Hour, full: -9 * time.Second, want: time.Second},
+		"all slots for too long":        {place: 0, why: "s", expiry: time.Second / 2, full: -10 * time.Second, retryAt: time.Second / 2},
+		"longer than it has waited":     {place: 0, why: "s", expiry: time.Hour, full: -time.Hour, want: 4 * time.Second, waited: 6 * time.Second},
+	} {
+		h := idleHost(t, hostlimit.Config{SlotTimeout: 10 * time.Second})
+		w := h.waiter(t, later-cmp.Or(c.waited, time.Minute))
+		w.phase, w.planned, h.l.listening = asking, 1, !c.deaf
+		full := int64(0)
+		if c.full != 0 {
+			full = micros(later + c.full)
+		}
+		w.answered(reply{received: later, server: micros(later), answer: []any{"WAIT", int64(c.place), c.why, full, micros(later + c.expiry), micros(later)}})
+		refused, _ := errors.AsType[*hostlimit.Error](w.err)
+		switch {
+		case c.want == 0 && (refused == nil || refused.RetryAt != h.l.base.Add(later+c.retryAt)):
+			t.Errorf("%s: %v", name, w.err)
+		case c.want > 0 && (w.phase != waiting || w.next != later+c.want || w.planned != 0):
+			t.Errorf("%s: phase %d, again in %v, %v", name, w.phase, w.next-later, w.err)
+		}
+	}
+}
+
+// TestWhenAPlannedTurnAsks: a moment before its start, and from time to time where a block may be lifted.
+func TestWhenAPlannedTurnAsks(t *testing.T) {
+	for name, c := range map[string]struct {
+		in, from     time.Duration // the start, and the server's clock, from later
+		why          string
+		until, opens time.Duration // of the block that is known, and of the hours, from later
+		next         time.Duration // from later; 0: it is refused
+	}{
+		"a delay":                             {in: 2 * time.Second, why: "d", next: 2*time.Second - early},
+		"by a clock that may have been slow":  {in: 2 * time.Second, from: time.Second, why: "d", next: time.Second - early},
+		"a block":                             {in: 2 * time.Second, why: "b", until: 3 * time.Second, next: 2*time.Second - early},
+		"a long block":                        {in: time.Minute, why: "b", until: time.Minute, next: pollBlock},
+		"a block that is over":                {in: 6 * time.Second, why: "d", until: 0, next: 6*time.Second - early},
+		"the hours":                           {in: time.Minute, why: "h", opens: time.Minute, next: time.Minute - early},
+		"at the latest time":                  {in: time.Hour, why: "d", next: time.Hour - early},
+		"too late":                            {in: time.Hour + time.Microsecond, why: "d"},
+		"too late for the end of the block":   {in: time.Minute, why: "b", until: time.Hour + 1},
+		"too late for a start that is before": {in: time.Minute, why: "d", opens: time.Hour + 1},
+	} {
+		h := idleHost(t, hostlimit.Config{})
+		w := h.waiter(t, later)
+		w.phase, h.refusals.Until, h.opens, h.asOf = waiting, later+c.until, later+c.opens, micros(later)
+		w.pushed(micros(later+c.in), micros(later+c.from), c.why, later)
+		refused := c.next == 0
+		if due := later + max(c.in, c.until); !refused && (w.next != later+c.next || c.why == "b" && w.planned != due) || refused != (w.phase == over) {
+			t.Errorf("%s: phase %d, planned in %v, asks in %v, %v", name, w.phase, w.planned-later, w.next-later, w.err)
+		}
+		if c.why == "h" && h.opens != later+c.in {
+			t.Errorf("%s: the hours begin in %v", name, h.opens-later)
+		}
+	}
+}
+
+// TestATurnThatComesTooLateMayComeBack at the start that the server names, or at the end of the block
+// that is known here.
+func TestATurnThatComesTooLateMayComeBack(t *testing.T) {
+	for why, want := range map[string]time.Duration{"d": time.Minute, "b": time.Hour} {
+		h := idleHost(t, hostlimit.Config{})
+		w := h.waiter(t, later)
+		w.phase, h.refusals.Until, h.until = asking, later+time.Hour, micros(later+time.Hour)
+		info := make([]any, infoFields)
+		info[5] = micros(later + time.Hour)
+		w.answered(reply{received: later, server: micros(later), answer: append([]any{"LATE", micros(later + time.Minute), why}, info...)})
+		if refused, _ := errors.AsType[*hostlimit.Error](w.err); refused == nil || refused.RetryAt != h.l.base.Add(later+want) || errors.Is(w.err, hostlimit.ErrBlocked) != (why == "b") {
+			t.Errorf("%s: %v", why, w.err)
+		}
+	}
+}
