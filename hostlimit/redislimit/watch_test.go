@@ -10,18 +10,25 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// idle returns a Limiter that calls nobody: its tests call its parts, and look at what they would
-// send.
+// idle returns a Limiter without goroutines whose calls reach nobody: its tests call its parts, and
+// look at what they would send.
 func idle(t *testing.T, c Config) *Limiter {
 	t.Helper()
 	if c.Client == nil {
 		c.Client = redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	}
-	t.Cleanup(func() { _ = c.Client.Close() })
+	nobody := new(courier)
+	nobody.set(func(string, func() error) error { return errReset })
+	c.Client.AddHook(nobody)
 	l, err := idleLimiter(c, 0, born())
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		l.cancel()
+		l.wg.Wait()
+		_ = c.Client.Close()
+	})
 	for _, p := range l.parts {
 		p.down = errors.New("a test") // the heartbeat would send what is added
 	}

@@ -1,0 +1,251 @@
+package redislimit
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// TestWhatACallSaysOfItsProcess: until when the server may do what is asked, and from time to time
+// that the process lives.
+func TestWhatACallSaysOfItsProcess(t *testing.T) {
+	for name, c := range map[string]struct {
+		failure          Failure
+		beaten           time.Duration // so long ago; 0: never
+		operator, closed bool
+		bye              bool
+		beat             string
+	}{
+		"the first one":                  {beat: "me"},
+		"soon after":                     {beaten: dead/5 - time.Second/2},
+		"after a fifth of its life":      {beaten: dead / 5, beat: "me"},
+		"soon after, where shares count": {failure: FailLocal, beaten: heartbeat / 2, beat: "me"},
+		"an operator's":                  {operator: true},
+		"the last one":                   {beaten: time.Second, closed: true, bye: true, beat: "-"},
+		"the last one, of a live lease":  {closed: true},
+	} {
+		l := idle(t, Config{Name: "me", Failure: c.failure, Processes: 2, Operator: c.operator})
+		p := l.parts[0]
+		for _, known := range []bool{false, true} {
+			p.clock = serverClock{known: known, at: l.now(), hi: time.Second}
+			l.closed = c.closed
+			before := l.now()
+			if p.beaten = 0; c.beaten > 0 {
+				p.beaten = before - c.beaten
+			}
+			was := p.beaten
+			call := p.newCall(nil, c.bye)
+			after := l.now()
+			head, _ := parse(call.payload)[0].([]any)
+			notAfter, beat, promise, spread := number(head[4]), text(head[14]), text(head[15]), number(head[17])
+			if least := micros(before + time.Second + l.patience); known && (notAfter < least-1 || notAfter > least+micros(after-before)+1) || !known && notAfter != 0 {
+				t.Errorf("%s: not after %d, %v later than now", name, notAfter, duration(notAfter)-before)
+			}
+			if beat != c.beat || call.beat != (beat == "me") || (promise != "") != call.beat || (p.beaten != was) != call.beat {
+				t.Errorf("%s: it says that %q lives, and promises %q", name, beat, promise)
+			}
+			if (spread == 2) != (c.failure == FailLocal) {
+				t.Errorf("%s: spread over %d", name, spread)
+			}
+		}
+	}
+}
+
+// TestNothingIsCalledForNothing, nor after Close.
+func TestNothingIsCalledForNothing(t *testing.T) {
+	l := idle(t, Config{})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.parts[0]
+	calls := func(what string, want uint64) {
+		if l.stats.Calls != want {
+			t.Errorf("%s: %d calls", what, l.stats.Calls)
+		}
+		l.stats.Calls, p.calls = 0, 0
+	}
+	p.flush()
+	p.restore(true)
+	calls("nothing to say", 0)
+	p.ops = []op{{name: "renew", h: l.host("a.example"), args: []any{"1"}}}
+	l.closed = true
+	p.flush()
+	calls("after Close", 0)
+	l.closed = false
+	p.flush()
+	calls("one operation", 1)
+	p.ops = make([]op, 2*most+1)
+	for i := range p.ops {
+		p.ops[i] = op{name: "renew", h: l.host("a.example"), args: []any{"1"}}
+	}
+	p.flush()
+	calls("so many that a server would be kept from others", 3)
+	for range mostCalls {
+		p.ops = []op{{name: "renew", h: l.host("a.example"), args: []any{"1"}}}
+		p.flush()
+		p.called = l.now() + time.Hour // as if that were a moment ago
+	}
+	p.ops = []op{{name: "renew", h: l.host("a.example"), args: []any{"1"}}}
+	p.calls = mostCalls
+	p.flush()
+	calls("while the server has enough to do", mostCalls)
+	p.calls, p.called = mostCalls, l.now()-patient
+	p.flush()
+	calls("one that takes long", 1)
+	l.id = "the fleet's"
+	p.restore(false)
+	calls("a restore of slots", 0)
+	p.restore(true)
+	calls("the name of all, for a server that lost it", 1)
+}
+
+// TestALossIsLookedForInEachPartition of a cluster of which something is known here.
+func TestALossIsLookedForInEachPartition(t *testing.T) {
+	l := idle(t, Config{Client: redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, MaxRedirects: -1})})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first, risk, waits, both, idle := l.parts[0], l.parts[1], l.parts[2], l.parts[3], l.parts[4]
+	first.atRisk, risk.atRisk, waits.waits, both.atRisk, both.waits = 1, 1, 1, 1, 1
+	first.gen, first.clock, l.id = "1", serverClock{known: true, at: l.now()}, "the fleet's"
+	sent := l.now()
+	if !first.learn(sent, reply{server: micros(l.now()), received: l.now()}, "2") {
+		t.Error("a reply of a new generation holds nothing")
+	}
+	if first.learn(sent, reply{server: micros(l.now()), received: l.now()}, "1") || first.gen != "2" {
+		t.Error("a reply of before holds")
+	}
+	for i, p := range []*partition{first, risk, waits, both, idle} { // the first one tells what it knows
+		if want := []int{1, 1, 1, 1, 0}[i]; p.calls != want {
+			t.Errorf("partition %d: %d calls", i, p.calls)
+		}
+	}
+	second := l.parts[5]
+	second.gen, second.clock = "1", first.clock
+	if second.learn(sent, reply{server: micros(l.now()), received: l.now()}, "2"); risk.calls != 1 || second.calls != 0 {
+		t.Error("all were called since that call was sent, and only the first one names all")
+	}
+}
+
+// TestWhatIsHeardOfAGeneration makes this process call, where it has something to lose.
+func TestWhatIsHeardOfAGeneration(t *testing.T) {
+	for _, c := range []struct {
+		atRisk, waits int
+		closed        bool
+		want          uint64
+	}{{0, 0, false, 0}, {1, 0, false, 1}, {0, 1, false, 1}, {1, 1, false, 1}, {1, 1, true, 0}} {
+		l := idle(t, Config{})
+		p := l.parts[0]
+		p.atRisk, p.waits, l.closed = c.atRisk, c.waits, c.closed
+		l.heard("something else", true)
+		if l.heard(p.genKey(), true); l.Stats().Calls != c.want {
+			t.Errorf("%+v: %d calls", c, l.Stats().Calls)
+		}
+	}
+}
+
+// TestWhatIsHeardOfABlock holds, unless the server has told more since, and is told of where a person
+// has set it.
+func TestWhatIsHeardOfABlock(t *testing.T) {
+	for name, c := range map[string]struct {
+		until           time.Duration // from later
+		act             int
+		met, newer      bool
+		blocked, byHand bool
+	}{
+		"a block":                             {until: time.Hour, blocked: true},
+		"a block of a host that is known":     {until: time.Hour, met: true, blocked: true},
+		"a person's":                          {until: time.Hour, act: 1, blocked: true, byHand: true},
+		"a lifted one":                        {act: 2, met: true, byHand: true},
+		"a lifted one of a host nobody knows": {act: 2},
+		"old news":                            {until: time.Hour, act: 1, met: true, newer: true},
+	} {
+		l := idle(t, Config{})
+		l.parts[0].clock = serverClock{known: true, at: l.now()}
+		now := micros(l.now() - time.Millisecond)
+		key := l.parts[0].hostKey("a.example")
+		if c.met {
+			h := l.host("a.example")
+			if h.asOf = now; c.newer {
+				h.asOf = now + 1
+			}
+		}
+		info := make([]any, infoFields)
+		info[5] = now + micros(c.until)
+		l.proclaimed(append([]any{key, now, int64(c.act)}, info...))
+		h := l.hosts["a.example"]
+		if (h != nil) != (c.met || c.blocked) {
+			t.Errorf("%s: met %t", name, h != nil)
+		}
+		if h == nil {
+			continue
+		}
+		if h.refusals.Blocks(l.now()) != c.blocked || (h.blocked > 0) != c.blocked || (h.byHand != nil) != c.byHand {
+			t.Errorf("%s: %+v, turns of before are void: %t; by hand: %+v", name, h.refusals, h.blocked > 0, h.byHand)
+		}
+	}
+}
+
+// TestTheSubscriptionIsRenewedWhereNobodyHearsOfIt: the heartbeat, which the server echoes to this
+// process, was sent while it listened, and had no echo.
+func TestTheSubscriptionIsRenewedWhereNobodyHearsOfIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(l *Limiter, call *call, heard *int64)
+		goesOn bool
+	}{
+		"no echo":                     {func(*Limiter, *call, *int64) {}, false},
+		"an echo":                     {func(_ *Limiter, _ *call, heard *int64) { *heard = 1 }, true},
+		"no heartbeat":                {func(_ *Limiter, c *call, _ *int64) { c.beat = false }, true},
+		"it was sent before":          {func(l *Limiter, c *call, _ *int64) { l.subscribedAt = c.sent }, true},
+		"a cluster, which echoes not": {func(l *Limiter, _ *call, _ *int64) { l.cluster = true }, true},
+		"after Close":                 {func(l *Limiter, _ *call, _ *int64) { l.closed = true }, true},
+	} {
+		l := idle(t, Config{})
+		p, heard := l.parts[0], int64(0)
+		now := l.now()
+		p.down, p.gen, p.clock, l.listening = nil, "1", serverClock{known: true, at: now, lo: -time.Second, hi: time.Second}, true
+		l.subscribedAt = now - time.Second
+		call := &call{beat: true, sent: now}
+		c.change(l, call, &heard)
+		r := reply{received: l.now()}
+		if !p.answered(call, &r, []any{micros(l.now()), "1", false, heard, false, int64(0)}) || l.listening != c.goesOn || p.heard != call.sent {
+			t.Errorf("%s: it listens: %t; %+v", name, l.listening, r)
+		}
+	}
+}
+
+// TestTheLossOfAServerIsToldOnce, whichever of its partitions is lost, and not after Close.
+func TestTheLossOfAServerIsToldOnce(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		l := idle(t, Config{Failure: FailLocal, Processes: 1})
+		p, q := l.parts[0], &partition{l: l}
+		p.down, l.closed = nil, closed
+		for range 2 {
+			p.lost(errors.New("refused"))
+			q.lost(errors.New("refused"))
+		}
+		if want := map[bool]int{false: 1, true: 0}[closed]; len(l.events) != want || (l.outage != nil) == closed || l.down != 2 {
+			t.Errorf("closed %t: %+v, %d down", closed, l.events, l.down)
+		}
+	}
+	for _, why := range []string{"BADVERSION 7", "BADKEY x"} { // the server is there
+		l := idle(t, Config{Failure: FailLocal, Processes: 1})
+		l.parts[0].down = nil
+		if l.parts[0].lost(errors.New(why)); l.outage != nil {
+			t.Errorf("%s: this process paces itself", why)
+		}
+	}
+}
+
+// TestOneHostIsOneKeyOfACall: what is asked of one host goes together.
+func TestOneHostIsOneKeyOfACall(t *testing.T) {
+	l := idle(t, Config{})
+	a, b := l.host("a.example"), l.host("b.example")
+	c := l.parts[0].newCall([]op{{name: "x", h: a}, {name: "x", h: b}, {name: "y", h: a, build: func(time.Duration) []any { return []any{"built"} }}}, false)
+	list := parse(c.payload)[1:]
+	want := []any{[]any{"x", int64(1)}, []any{"x", int64(2)}, []any{"y", int64(1), "built"}}
+	if !reflect.DeepEqual(list, want) || len(c.keys) != 4 || c.keys[2] != l.parts[0].hostKey(a.key) {
+		t.Errorf("%v of %v", list, c.keys)
+	}
+}

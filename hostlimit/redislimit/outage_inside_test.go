@@ -1,0 +1,141 @@
+package redislimit
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// alone returns a host of an idle Limiter of two processes that goes on without the server.
+func alone(t *testing.T) (*host, *outage) {
+	t.Helper()
+	l := idle(t, Config{Failure: FailLocal, Processes: 2, Limits: hostlimit.Config{MaxInFlight: 4}})
+	l.parts[0].clock = serverClock{known: true, hi: time.Second}
+	l.outage = l.newOutage()
+	return l.host("a.example"), l.outage
+}
+
+func same(d hostlimit.Debt) hostlimit.Debt { return d }
+
+func near(a, b time.Duration) bool { return (a - b).Abs() < time.Minute }
+
+// TestWhatAnOutageIsToldOfAHost is what its process knew, for a process's share of the rate.
+func TestWhatAnOutageIsToldOfAHost(t *testing.T) {
+	for name, c := range map[string]struct {
+		refusals hostlimit.Refusals
+		blocked  bool
+	}{
+		"nothing":              {hostlimit.Refusals{}, false},
+		"a delay":              {hostlimit.Refusals{Learned: 2 * time.Second}, false},
+		"a block":              {hostlimit.Refusals{Until: 2 * time.Hour, Cause: "by hand"}, true},
+		"a block that is over": {hostlimit.Refusals{Until: time.Second, Cause: "by hand"}, false},
+		"refusals":             {hostlimit.Refusals{Until: time.Second, Cause: "status 429", Row: 3, Unsure: 2, Bans: 1}, true},
+	} {
+		h, out := alone(t) // an hour after its beginning
+		h.refusals = c.refusals
+		now, wall := h.l.now(), time.Now()
+		for range 2 { // later calls return the same
+			d, err := out.Update(t.Context(), h.key, same)
+			if err != nil || d.Refusals != c.refusals.Row || d.Unsure != c.refusals.Unsure || d.Bans != c.refusals.Bans ||
+				d.Cause != c.refusals.Cause || d.Delay != 2*c.refusals.Learned || d.BlockedUntil.IsZero() == c.blocked || d.BlockedAt.IsZero() == c.blocked {
+				t.Errorf("%s: %+v, %v", name, d, err)
+			}
+			if c.blocked && (!near(d.BlockedUntil.Sub(wall), c.refusals.Until-now) || !near(d.BlockedAt.Sub(wall), 0)) {
+				t.Errorf("%s: blocked from %v to %v", name, d.BlockedAt, d.BlockedUntil)
+			}
+			h.refusals = hostlimit.Refusals{}
+		}
+	}
+}
+
+// TestWhatAnOutageHasLearnedHolds for this process, and is the newest that the server is told.
+func TestWhatAnOutageHasLearnedHolds(t *testing.T) {
+	for name, c := range map[string]struct {
+		version int64 // before
+		debt    hostlimit.Debt
+		last    time.Duration // the last start was so long ago; 0: there was none
+		want    hostlimit.Refusals
+		next    time.Duration // from the last start
+	}{
+		"a block": {debt: hostlimit.Debt{BlockedUntil: time.Now().Add(time.Hour), Refusals: 2, Unsure: 1, Bans: 1, Cause: "status 429"},
+			want: hostlimit.Refusals{Until: time.Hour, Row: 2, Unsure: 1, Bans: 1, Cause: "status 429", Alone: true}},
+		"a block by hand":               {debt: hostlimit.Debt{BlockedUntil: time.Now().Add(time.Hour), Cause: "by hand"}, want: hostlimit.Refusals{Until: time.Hour, Cause: "by hand"}},
+		"a delay":                       {debt: hostlimit.Debt{Delay: 6 * time.Second}, want: hostlimit.Refusals{Learned: 3 * time.Second}},
+		"a delay after a start":         {debt: hostlimit.Debt{Delay: 6 * time.Second}, last: time.Second, want: hostlimit.Refusals{Learned: 3 * time.Second}, next: 3 * time.Second},
+		"a shorter delay":               {debt: hostlimit.Debt{Delay: time.Second}, last: time.Second, want: hostlimit.Refusals{Learned: time.Second / 2}},
+		"a version of the time to come": {version: 1 << 50, debt: hostlimit.Debt{Delay: 6 * time.Second}, want: hostlimit.Refusals{Learned: 3 * time.Second}},
+	} {
+		h, out := alone(t)
+		h.refusals.Learned, h.version = 2*time.Second, c.version
+		now := h.l.now()
+		if c.last > 0 {
+			h.started, h.last = true, now-c.last
+		}
+		if _, err := out.Update(t.Context(), h.key, func(hostlimit.Debt) hostlimit.Debt { return c.debt }); err != nil {
+			t.Fatal(err)
+		}
+		got, want := h.refusals, c.want
+		if want.Until > 0 && near(got.Until-now, want.Until) {
+			want.Until = got.Until
+		}
+		if got != want || h.until != 0 || h.earliest != got.Until {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+		if least := max(c.version+1, micros(now+time.Second)); h.version < least || h.version > least+micros(time.Minute) {
+			t.Errorf("%s: version %d, after %d at %d", name, h.version, c.version, micros(now))
+		}
+		if blocks := want.Until > 0; (h.blocked >= now) != blocks {
+			t.Errorf("%s: turns of before are void: %t", name, h.blocked >= now)
+		}
+		if c.next > 0 && h.next != h.last+c.next || c.next == 0 && h.next != 0 {
+			t.Errorf("%s: the next start is %v after the last one", name, h.next-h.last)
+		}
+		told := len(h.p.ops)
+		h.p.down, h.l.closed = nil, true // as when the server comes back meanwhile
+		if _, err := out.Update(t.Context(), h.key, func(hostlimit.Debt) hostlimit.Debt {
+			return hostlimit.Debt{BlockedUntil: time.Now().Add(2 * time.Hour)}
+		}); err != nil || told != 0 || len(h.p.ops) != 1 {
+			t.Errorf("%s: the server is told %d times without it, and then %d times, %v", name, told, len(h.p.ops), err)
+		}
+	}
+}
+
+// TestAStartWithoutTheServerWaits for what the server may have given others, for a turn that it gave
+// here, and for a place in MaxInFlight.
+func TestAStartWithoutTheServerWaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		set     func(h *host)
+		want    time.Duration
+		blocked bool
+	}{
+		"not":                           {func(*host) {}, noticed - later, false},
+		"until the others have noticed": {func(h *host) { h.p.heard = later - time.Second }, noticed - time.Second, false},
+		"for the delay":                 {func(h *host) { h.next = later + time.Minute }, time.Minute, false},
+		"for a block":                   {func(h *host) { h.refusals.Until = later + time.Minute }, time.Minute, true},
+		"for a turn of the server's":    {func(h *host) { h.leases["1"] = new(lease) }, looking, false},
+		"not for one of its own":        {func(h *host) { h.leases["1"] = &lease{alone: true} }, noticed - later, false},
+		"for a place":                   {func(h *host) { h.l.inFlight = 2 }, looking, false},
+	} {
+		h, _ := alone(t)
+		c.set(h)
+		if wait, blocked := h.gate(later); wait != c.want || blocked != c.blocked {
+			t.Errorf("%s: %v, for a block: %t", name, wait, blocked)
+		}
+	}
+}
+
+// TestNoTurnIsLentWithoutAPlace, nor once the outage is over.
+func TestNoTurnIsLentWithoutAPlace(t *testing.T) {
+	h, _ := alone(t)
+	over, end := context.WithCancel(t.Context())
+	lend := func() *lease { return h.l.lendLocal(over, h.key, mustLimits(t, h.l, h.key), nil, 0) }
+	if first, second, third := lend(), lend(), lend(); first == nil || second == nil || third != nil || h.l.inFlight != 2 {
+		t.Errorf("%v, %v, %v; %d in flight", first, second, third, h.l.inFlight)
+	}
+	h.l.inFlight = 0
+	if end(); lend() != nil {
+		t.Error("the server is back")
+	}
+}
