@@ -59,8 +59,10 @@ func TestWhatAnOutageHasLearnedHolds(t *testing.T) {
 		want    hostlimit.Refusals
 		next    time.Duration // from the last start
 	}{
-		"a block": {debt: hostlimit.Debt{BlockedUntil: time.Now().Add(time.Hour), Refusals: 2, Unsure: 1, Bans: 1, Cause: "status 429"},
-			want: hostlimit.Refusals{Until: time.Hour, Row: 2, Unsure: 1, Bans: 1, Cause: "status 429", Alone: true}},
+		"a block": {
+			debt: hostlimit.Debt{BlockedUntil: time.Now().Add(time.Hour), Refusals: 2, Unsure: 1, Bans: 1, Cause: "status 429"},
+			want: hostlimit.Refusals{Until: time.Hour, Row: 2, Unsure: 1, Bans: 1, Cause: "status 429", Alone: true},
+		},
 		"a block by hand":               {debt: hostlimit.Debt{BlockedUntil: time.Now().Add(time.Hour), Cause: "by hand"}, want: hostlimit.Refusals{Until: time.Hour, Cause: "by hand"}},
 		"a delay":                       {debt: hostlimit.Debt{Delay: 6 * time.Second}, want: hostlimit.Refusals{Learned: 3 * time.Second}},
 		"a delay after a start":         {debt: hostlimit.Debt{Delay: 6 * time.Second}, last: time.Second, want: hostlimit.Refusals{Learned: 3 * time.Second}, next: 3 * time.Second},

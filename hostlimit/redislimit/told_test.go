@@ -50,7 +50,8 @@ func TestWhatARestoreTells(t *testing.T) {
 			t.Fatalf("%d operations", len(h.p.ops))
 		}
 		want := []any{
-			true, int64(3_000_000), last, []any{[]any{"live", int64(4), int64(50_000_000), int64(2_000_000), false}},
+			true, int64(3_000_000), last,
+			[]any{[]any{"live", int64(4), int64(50_000_000), int64(2_000_000), false}},
 			int64(30_000_000), "status 429", true, 2, int64(5_000_000), int64(-7_000_000), int64(9), rest(h.refusals), 3, int64(-8_000_000),
 		}
 		if got := h.p.ops[0].build(later); !reflect.DeepEqual(got, want) {

@@ -166,8 +166,11 @@ func TestAStartIsToldAtOnceWhereOthersWait(t *testing.T) {
 // once a lease expires.
 func TestWhenARefusedTurnMayComeBack(t *testing.T) {
 	for _, c := range []struct{ next, expiry, want time.Duration }{
-		{later + time.Minute, later + 1, later + time.Minute}, {later, 0, later + 3*time.Second}, {0, later + time.Second, later + time.Second},
-		{0, later + 4*time.Second, later + 3*time.Second}, {0, later - 1, later + 3*time.Second},
+		{later + time.Minute, later + 1, later + time.Minute},
+		{later, 0, later + 3*time.Second},
+		{0, later + time.Second, later + time.Second},
+		{0, later + 4*time.Second, later + 3*time.Second},
+		{0, later - 1, later + 3*time.Second},
 	} {
 		h := idleHost(t, hostlimit.Config{})
 		w := h.waiter(t, later-3*time.Second)
