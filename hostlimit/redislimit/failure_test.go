@@ -340,7 +340,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 	if _, err := l.Acquire(t.Context(), "b.example", 0); !errors.Is(err, ErrClosed) {
 		t.Errorf("Acquire after Close: %v", err)
 	}
-	if _, err := l.Next(t.Context(), "b.example", 0); !errors.Is(err, ErrClosed) {
+	if _, err := l.Next(t.Context(), "b.example", 0); !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnavailable) {
 		t.Errorf("Next after Close: %v", err)
 	}
 	if err := l.Close(); err != nil {

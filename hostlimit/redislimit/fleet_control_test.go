@@ -1,6 +1,7 @@
 package redislimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"testing"
@@ -53,6 +54,12 @@ func TestPauseHoldsTheWholeFleet(t *testing.T) {
 		if r := <-started; r.err != nil || r.at.Sub(ended) > 10*time.Second {
 			t.Errorf("after the end of the pause: %v, %v", r.at.Sub(ended), r.err)
 		}
+	}
+	if err := cmp.Or(fleet[1].Pause(t.Context(), longestPause), fleet[1].Pause(t.Context(), 0)); err != nil {
+		t.Error(err)
+	}
+	if err := fleet[1].Pause(t.Context(), longestPause+1); err == nil {
+		t.Error("a pause of more than a week")
 	}
 	if err := fleet[0].Pause(t.Context(), -1); err == nil {
 		t.Error("a negative pause was accepted")

@@ -141,3 +141,21 @@ func TestNoTurnIsLentWithoutAPlace(t *testing.T) {
 		t.Error("the server is back")
 	}
 }
+
+// TestAStartWithoutTheServerIsNumbered after those before, and owes its part of the delay.
+func TestAStartWithoutTheServerIsNumbered(t *testing.T) {
+	h, out := alone(t)
+	h.seq, h.next = 7, h.l.now()+time.Nanosecond
+	for seq := range uint64(2) {
+		inner, err := out.hosts.Acquire(t.Context(), h.key, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		turn := h.l.lendLocal(t.Context(), h.key, mustLimits(t, h.l, h.key), inner, time.Second)
+		g, err := turn.Start(t.Context())
+		if err != nil || g.Seq != 8+seq || h.gap != g.Delay/2 || h.next != h.last+h.gap || g.WaitDelay < time.Second {
+			t.Errorf("%+v, %v; the next start here in %v, gap %v", g, err, h.next-h.last, h.gap)
+		}
+		turn.Release()
+	}
+}

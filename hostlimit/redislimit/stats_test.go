@@ -105,6 +105,45 @@ func TestListYieldsAHostOnce(t *testing.T) {
 	if strings.Join(keys, " ") != "a.example b.example" {
 		t.Error(keys)
 	}
+	for range l.List(t.Context()) {
+		break // one is enough
+	}
+}
+
+// TestStatsAreThoseOfTheMoment: of all partitions, the latency and the guard of the worst.
+func TestStatsAreThoseOfTheMoment(t *testing.T) {
+	h := idleHost(t, hostlimit.Config{})
+	h.waiter(t, later)
+	h.l.inFlight, h.l.down, h.p.lead, h.p.clock = 2, 1, time.Millisecond, serverClock{}
+	if s := h.l.Stats(); s.Waiting != 1 || s.InFlight != 2 || !s.Down || s.Latency != time.Millisecond || s.Guard != h.p.guard.allow(2*time.Millisecond) {
+		t.Errorf("%+v", s)
+	}
+}
+
+// An oldServer is a hook by which a server says that it has another version.
+type oldServer struct {
+	courier
+	version string
+}
+
+func (s *oldServer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if c, ok := cmd.(*redis.InfoCmd); ok {
+			c.SetVal(map[string]map[string]string{"Server": {"redis_version": s.version}})
+		}
+		return err
+	}
+}
+
+func TestCheckNamesAnOldServer(t *testing.T) {
+	t.Parallel()
+	for version, old := range map[string]bool{"6.2.14": true, "7.0.0": false, "10.1.0": false} {
+		problems, err := newFleet(t, shared, Config{}, 1, &oldServer{version: version})[0].Check(t.Context())
+		if named := len(problems) == 1 && strings.Contains(problems[0], "version "+version+" is older than 7"); err != nil || named != old || !old && len(problems) > 0 {
+			t.Errorf("%s: %q, %v", version, problems, err)
+		}
+	}
 }
 
 func TestCheckNamesWhatEndangersAFleet(t *testing.T) {

@@ -1,6 +1,7 @@
 package redislimit
 
 import (
+	"math"
 	"reflect"
 	"testing"
 	"time"
@@ -121,6 +122,108 @@ func TestWhatAServerReportsHolds(t *testing.T) {
 		}
 		if c.version == 5 && h.refusals.Learned != time.Second-1 && !c.restoring {
 			t.Errorf("%s: a delay of %v, which is the same in microseconds", name, h.refusals.Learned)
+		}
+	}
+}
+
+// TestTheHostIsInTrouble while a block, or the wait for a probe, holds it.
+func TestTheHostIsInTrouble(t *testing.T) {
+	for name, c := range map[string]struct {
+		set  func(h *host)
+		want bool
+	}{
+		"not":                        {func(*host) {}, false},
+		"a probe":                    {func(h *host) { h.refusals.Alone = true }, true},
+		"a block":                    {func(h *host) { h.refusals.Until = later + 1 }, true},
+		"a block that is over":       {func(h *host) { h.refusals.Until = later }, false},
+		"a block that is on its way": {func(h *host) { h.changes = []*change{{will: hostlimit.Refusals{Until: later + 1}}} }, true},
+		"the hours":                  {func(h *host) { h.opens = later + 1 }, true},
+	} {
+		h := idleHost(t, hostlimit.Config{})
+		if c.set(h); h.inTrouble(later) != c.want {
+			t.Errorf("%s: %t", name, h.inTrouble(later))
+		}
+	}
+}
+
+// TestWaitersThatComeTooLateAreRefused at once, but for a block that a person may have lifted since the
+// server told of it: then the first one asks.
+func TestWaitersThatComeTooLateAreRefused(t *testing.T) {
+	const until = time.Hour
+	for name, c := range map[string]struct {
+		set    func(h *host, now time.Duration)
+		limits [2]time.Duration // latest starts of two waiters, from now
+		phase  phase            // of the first one
+		want   [2]bool          // they are refused
+	}{
+		"a block":               {func(h *host, now time.Duration) { h.refusals.Until = now + until }, [2]time.Duration{until - 1, 2 * until}, parked, [2]bool{true, false}},
+		"one that ends in time": {func(h *host, now time.Duration) { h.refusals.Until = now + until }, [2]time.Duration{until, until}, parked, [2]bool{false, true}},
+		"one behind the other":  {func(h *host, now time.Duration) { h.refusals.Until = now + until }, [2]time.Duration{until, until + time.Second}, parked, [2]bool{false, false}},
+		"one that asks":         {func(h *host, now time.Duration) { h.refusals.Until = now + until }, [2]time.Duration{until - 1, until - 1}, asking, [2]bool{false, true}},
+		"one that was let go":   {func(h *host, now time.Duration) { h.refusals.Until = now + until }, [2]time.Duration{until - 1, until - 1}, granted, [2]bool{false, true}},
+		"a block of old":        {func(h *host, now time.Duration) { h.refusals.Until, h.asOf = now+until, micros(now-pollBlock)-1000 }, [2]time.Duration{until - 1, until - 1}, parked, [2]bool{false, false}},
+		"the delay, long ago":   {func(h *host, now time.Duration) { h.next, h.asOf = now+until, 0 }, [2]time.Duration{until - 1, until - 1}, parked, [2]bool{true, true}},
+		"a block of old in an outage": {func(h *host, now time.Duration) {
+			h.refusals.Until, h.asOf, h.p.down = now+until, 0, errReset
+		}, [2]time.Duration{until - 1, until - 1}, parked, [2]bool{true, true}},
+	} {
+		h := idleHost(t, hostlimit.Config{Delay: hostlimit.Delay{Min: time.Second, Max: 2 * time.Second}})
+		now := h.l.now()
+		h.p.down, h.l.closed = nil, true // it sends nothing
+		h.p.clock.at, h.asOf = now, micros(now)
+		first, second := h.waiter(t, now), h.waiter(t, now)
+		first.phase, first.limit, second.limit = c.phase, now+c.limits[0], now+c.limits[1]
+		c.set(h, now)
+		h.refuseLate()
+		if got := [2]bool{first.phase == over, second.phase == over}; got != c.want {
+			t.Errorf("%s: refused %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// TestAHaltWakesWhoWasLetGo, so that the turn is asked for again.
+func TestAHaltWakesWhoWasLetGo(t *testing.T) {
+	for phase, woken := range map[phase]int{parked: 0, waiting: 0, granted: 1} {
+		h := idleHost(t, hostlimit.Config{})
+		w := h.waiter(t, later)
+		w.phase = phase
+		if h.halt(later); len(w.wake) != woken || h.blocked != later {
+			t.Errorf("phase %d: woken %d times", phase, len(w.wake))
+		}
+	}
+}
+
+// TestTheGapCountsFromTheEnd where a request asks for that, and is no shorter than it was.
+func TestTheGapCountsFromTheEnd(t *testing.T) {
+	for _, c := range []struct{ next, last, delay, want time.Duration }{
+		{0, 0, time.Second, time.Second}, {later + time.Minute, later - time.Second, time.Second, 61 * time.Second}, {later + time.Second, later - time.Second, 3 * time.Second, 3 * time.Second},
+	} {
+		h := idleHost(t, hostlimit.Config{})
+		h.next, h.last = c.next, c.last
+		if h.finished(later, c.delay); h.next != later+c.want || h.last != later {
+			t.Errorf("%+v: next in %v, last %v ago", c, h.next-later, later-h.last)
+		}
+	}
+}
+
+// TestALeaseThatWasTakenBackStartsNothing.
+func TestALeaseThatWasTakenBackStartsNothing(t *testing.T) {
+	h := idleHost(t, hostlimit.Config{})
+	w := h.inFlight(t, h.l.now())
+	delete(h.leases, w.id)
+	if _, err := w.Start(t.Context()); err == nil || err.Error() != (&hostlimit.Error{Key: h.key, Err: h.l.rules.Ended()}).Error() {
+		t.Error(err)
+	}
+}
+
+// TestNumbersOfTheServerAreRoundedUp, and what is none reads as 0.
+func TestNumbersOfTheServerAreRoundedUp(t *testing.T) {
+	for v, want := range map[any]int64{
+		int64(-7): -7, uint64(7): 7, 1.2: 2, -1.2: -1, float32(2.5): 3, float64(1<<53 - 1): 1<<53 - 1, float64(1 << 53): 0, -float64(1 << 53): 0,
+		math.NaN(): 0, math.Inf(1): 0, "7": 0, nil: 0, true: 0,
+	} {
+		if got := number(v); got != want {
+			t.Errorf("%v: %d, want %d", v, got, want)
 		}
 	}
 }
