@@ -48,7 +48,7 @@ func (h *host) write(c *change) {
 func (c *change) plain() []any {
 	adapt, id := c.adapt, ""
 	if adapt == nil {
-		adapt = []any{0, 0, 0, -1, false}
+		adapt = []any{0, 0, 0, 0, false}
 	}
 	if c.lease != nil {
 		id = c.lease.id
@@ -87,9 +87,7 @@ func (c *change) answered(at reply) {
 			h.write(c)
 			return
 		}
-		if last := number(at.answer[1]); last > 0 {
-			c.latest = h.p.clock.surely(last, at.received)
-		}
+		c.latest = h.p.clock.surely(number(at.answer[1]), at.received) // long ago for 0
 		h.raise(max(i.adaptive, i.learned))
 		if c.effect.Blocked || h.refusals.Blocks(at.received) {
 			c.effect.Until = h.l.base.Add(h.earliest)

@@ -1,6 +1,8 @@
 package redislimit
 
 import (
+	"context"
+	"errors"
 	"reflect"
 	"testing"
 	"time"
@@ -23,7 +25,7 @@ func (h *host) inFlight(t *testing.T, began time.Duration) *lease {
 func TestWhatAnOutcomeTellsTheServer(t *testing.T) {
 	limits := hostlimit.Config{Concurrency: 3, Delay: hostlimit.Delay{Min: 2 * time.Second, Ceiling: time.Minute}}
 	// Before the refusals: the lease, how the delay moves, and whether it is a success.
-	still := []any{int64(0), int64(0), int64(0), int64(-1), false}
+	still := []any{int64(0), int64(0), int64(0), int64(0), false}
 	for name, c := range map[string]struct {
 		outcome  hostlimit.Outcome
 		adaptive hostlimit.Adaptive
@@ -151,5 +153,105 @@ func TestAnAnsweredChangeLetsWaitersAsk(t *testing.T) {
 		if (waits.next == 1) != c.again || (h.byHand != nil) != c.byHand || len(h.changes) > 0 || c1.latest != 0 {
 			t.Errorf("%s: waiters ask again: %t; told %+v; %d changes; starts end at %v", name, waits.next == 1, h.byHand, len(h.changes), c1.latest)
 		}
+	}
+}
+
+// TestALessonIsOfThePagesSinceTheLast: the delay that a host teaches is that at which it has served.
+func TestALessonIsOfThePagesSinceTheLast(t *testing.T) {
+	h := idleHost(t, hostlimit.Config{Delay: hostlimit.Delay{Min: time.Second, Max: time.Second}})
+	now := h.l.now()
+	h.began, h.served = now-10*time.Second, 4
+	turn := &lease{l: h.l, h: h, limits: mustLimits(t, h.l, h.key), granted: granting{heard: reply{server: 1}}}
+	for name, tt := range map[string]struct {
+		outcome hostlimit.Outcome
+		before  hostlimit.Refusals
+		want    time.Duration
+	}{
+		"a refusal":                {hostlimit.Outcome{Status: 429}, hostlimit.Refusals{}, 2500 * time.Millisecond},
+		"the success after a ban":  {hostlimit.Outcome{Status: 200}, hostlimit.Refusals{Row: 12, Alone: true}, 2 * time.Second},
+		"the success after others": {hostlimit.Outcome{Status: 200}, hostlimit.Refusals{Row: 2, Alone: true}, 0},
+	} {
+		s := tt.before
+		turn.change(tt.outcome, tt.outcome.Status == 200).make(&s, now)
+		if s.Learned != tt.want {
+			t.Errorf("%s teaches %v, want %v", name, s.Learned, tt.want)
+		}
+	}
+}
+
+// TestALearnedDelayIsEasedInSteps: the next success comes too soon for another one.
+func TestALearnedDelayIsEasedInSteps(t *testing.T) {
+	s := newStage(t, hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}})
+	h := s.host()
+	now := s.client.Time(t.Context()).Val().UnixMicro()
+	s.set(h, "le", 100_000, "ea", now-hour, "v", now, "rv", now, "R", `{"Lessons":1}`, "n", 1)
+	for i := range 3 {
+		turn := acquire(t, s.l, h.key, 0)
+		turn.Observe(hostlimit.Outcome{Status: 200})
+		turn.Release()
+		settle(t, s.l, h.key)
+		if d := s.duration(h, "le"); d != 98*time.Millisecond {
+			t.Errorf("after success %d the delay is %v", i+1, d)
+		}
+	}
+}
+
+// TestAnAsideMovesTheDelayToo: robots.txt says nothing about refusals, but its response time counts.
+func TestAnAsideMovesTheDelayToo(t *testing.T) {
+	s := newStage(t, hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond, Adaptive: hostlimit.Proportional(1)}})
+	h := s.host()
+	turn := acquire(t, s.l, h.key, 0)
+	turn.Observe(hostlimit.Outcome{Status: 200, Aside: true, Latency: 2 * time.Second})
+	turn.Release()
+	if state, err := s.l.State(t.Context(), h.key); err != nil || state.Adaptive < 900*time.Millisecond {
+		t.Errorf("after two seconds for robots.txt: %+v, %v", state, err)
+	}
+}
+
+// TestNextIsBehindThoseWhoWait also where only the first of them have a place on the server.
+func TestNextIsBehindThoseWhoWait(t *testing.T) {
+	l := newTest(t, shared, hostlimit.Config{Delay: hostlimit.Delay{Min: time.Minute, Max: time.Minute}, MaxWait: time.Hour})
+	ctx, cancel := context.WithCancel(t.Context())
+	first := acquire(t, l, "a.example", 0)
+	first.Release()
+	left := make(chan error)
+	for range 4 {
+		go func() {
+			_, err := l.Acquire(ctx, "a.example", 0)
+			left <- err
+		}()
+	}
+	eventually(t, 10*time.Second, "four wait", func() bool { return l.Stats().Waiting == 4 })
+	settle(t, l, "a.example")
+	if next, err := l.Next(t.Context(), "a.example", 0); err != nil || next.Sub(first.Start) < 4*time.Minute || next.Sub(first.Start) > 7*time.Minute {
+		t.Errorf("behind four that wait for a minute each: %v, %v", next.Sub(first.Start), err)
+	}
+	cancel()
+	for range 4 {
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+}
+
+// TestWhoHasATurnWhenAHostIsCheckedAsksAgain: it is one of those of which only one may start. After other
+// answers it needn't.
+func TestWhoHasATurnWhenAHostIsCheckedAsksAgain(t *testing.T) {
+	l := newTest(t, shared, hostlimit.Config{Concurrency: 2, Delay: hostlimit.Delay{Min: time.Millisecond}})
+	for i := range 5 {
+		turn := acquire(t, l, "a.example", 0)
+		other, err := l.Acquire(t.Context(), "a.example", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		turn.Observe(hostlimit.Outcome{Status: 403})
+		l.mu.Lock()
+		_, valid := other.(*lease).window(l.now())
+		l.mu.Unlock()
+		if g, err := other.Start(t.Context()); err != nil || g.Probe != (i == 4) || valid != (i < 4) {
+			t.Errorf("after 403 number %d: a turn of before holds: %t; its start: %+v, %v", i+1, valid, g, err)
+		}
+		other.Release()
+		turn.Release()
 	}
 }

@@ -95,10 +95,10 @@ func TestFailLocalGoesOnAtItsShare(t *testing.T) {
 	const delay, processes = 30 * time.Millisecond, 3
 	s := ownServer(t)
 	var seen events
-	l, err := New(Config{
+	l, err := newLimiter(Config{
 		Client: impatient(t, s.Addr), Failure: FailLocal, Processes: processes, OnFailure: seen.add,
 		Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: delay}},
-	})
+	}, -1, born())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,8 @@ func TestFailLocalGoesOnAtItsShare(t *testing.T) {
 	until := b.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Second}).Until
 	b.Release()
 	s.Kill()
-	a.Release()
+	free := time.Now().Add(noticed + time.Second/2)
+	time.AfterFunc(time.Until(free), func() { a.Release() })
 
 	var last hostlimit.Grant
 	for i := range 4 {
@@ -118,8 +119,8 @@ func TestFailLocalGoesOnAtItsShare(t *testing.T) {
 		if gap := g.Start.Sub(last.Start); i > 0 && gap < processes*delay {
 			t.Errorf("local start %d after %v, want %v", i, gap, processes*delay)
 		}
-		if gap := g.Start.Sub(a.Grant.Start); gap < delay {
-			t.Errorf("local start %v after the last shared one", gap)
+		if g.Start.Before(free) {
+			t.Errorf("local start %v before the end of the last shared one", free.Sub(g.Start))
 		}
 		last = g
 		lease.Observe(hostlimit.Outcome{Status: 200})
@@ -184,7 +185,7 @@ func TestFailLocalKnowsWhatWasLearned(t *testing.T) {
 	s := ownServer(t)
 	var seen events
 	limits := hostlimit.Config{Delay: hostlimit.Delay{Min: delay}, Backoff: backoff.Doubling{Start: time.Hour}, MaxWait: time.Minute}
-	l, err := New(Config{Client: impatient(t, s.Addr), Failure: FailLocal, Processes: processes, OnFailure: seen.add, Limits: limits})
+	l, err := newLimiter(Config{Client: impatient(t, s.Addr), Failure: FailLocal, Processes: processes, OnFailure: seen.add, Limits: limits}, -1, born())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,8 +231,11 @@ func TestFailLocalKnowsWhatWasLearned(t *testing.T) {
 	if _, err := other.Acquire(t.Context(), "forbidden.example", 0); !errors.Is(err, hostlimit.ErrBlocked) {
 		t.Errorf("on a host that was blocked in the outage: %v", err)
 	}
-	if g, _ := say(other, "new.example", hostlimit.Outcome{Status: 200}); g.Delay < delay*3/2 || g.DelaySource != "learned" {
-		t.Errorf("after a refusal in the outage: %v by %q", g.Delay, g.DelaySource)
+	if g, _ := say(other, "new.example", hostlimit.Outcome{Status: 200}); g.Delay < delay*3/2 || g.Delay > 4*delay || g.DelaySource != "learned" || !g.Probe {
+		t.Errorf("after a refusal in the outage: %v by %q, probe %t", g.Delay, g.DelaySource, g.Probe)
+	}
+	if g, _ := say(other, "taught.example", hostlimit.Outcome{Status: 200}); g.DelaySource != "learned" || g.Probe {
+		t.Errorf("after a success in the outage: %v by %q, probe %t", g.Delay, g.DelaySource, g.Probe)
 	}
 }
 
@@ -301,6 +305,10 @@ func TestConfigProblemsAreReportedTogether(t *testing.T) {
 			t.Errorf("%v doesn't name %s", err, want)
 		}
 	}
+	_, err = New(Config{Failure: FailLocal, Processes: 2, Limits: hostlimit.Config{Concurrency: -1}})
+	if err == nil || strings.Count(err.Error(), "Concurrency") != 1 {
+		t.Errorf("one problem is told as %v", err)
+	}
 	ring := redis.NewRing(&redis.RingOptions{})
 	defer ring.Close()
 	if _, err := New(Config{Client: ring}); err == nil {
@@ -340,7 +348,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 	if _, err := l.Acquire(t.Context(), "b.example", 0); !errors.Is(err, ErrClosed) {
 		t.Errorf("Acquire after Close: %v", err)
 	}
-	if _, err := l.Next(t.Context(), "b.example", 0); !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnavailable) {
+	if _, err := l.Next(t.Context(), "b.example", 0); !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnavailable) || errors.As(err, new(*hostlimit.Error)) {
 		t.Errorf("Next after Close: %v", err)
 	}
 	if err := l.Close(); err != nil {

@@ -77,7 +77,8 @@ func TestAnOperatorsToolDiffersFromNobody(t *testing.T) {
 		t.Errorf("Check = %q, %v", problems, err)
 	}
 	fleet, err := tool.Fleet(t.Context())
-	if err != nil || len(fleet.Processes) != 1 || !strings.Contains(fleet.Processes[0].Promises, "Concurrency 3;") {
+	if err != nil || len(fleet.Processes) != 1 || !strings.Contains(fleet.Processes[0].Promises, "Concurrency 3;") ||
+		!strings.Contains(fleet.Processes[0].Promises, "Override false;") {
 		t.Errorf("Fleet = %+v, %v", fleet, err)
 	}
 	seen.mu.Lock()

@@ -59,9 +59,7 @@ func (h *host) take(d hostlimit.Debt, now time.Duration, wall time.Time) {
 	if !d.BlockedUntil.IsZero() {
 		s.Until = now + d.BlockedUntil.Sub(wall)
 	}
-	if s.Learned > h.refusals.Learned {
-		h.raise(s.Learned)
-	}
+	h.raise(s.Learned)
 	_, later := h.p.clock.bounds(now)
 	h.refusals, h.until, h.earliest, h.version = s, 0, s.Until, max(h.version+1, int64((now+later)/time.Microsecond))
 	if s.Blocks(now) {

@@ -30,6 +30,19 @@ func TestShareOfTheLimits(t *testing.T) {
 	}
 }
 
+// TestEachProcessHasItsPartOfMaxInFlight, at least one; without it there is no bound.
+func TestEachProcessHasItsPartOfMaxInFlight(t *testing.T) {
+	client := impatient(t, "localhost:1")
+	for _, c := range []struct{ all, processes, want int }{
+		{7, 0, 7}, {7, 1, 7}, {7, 3, 2}, {2, 3, 1}, {0, 3, 0},
+	} {
+		l, err := idleLimiter(Config{Client: client, Processes: c.processes, Limits: hostlimit.Config{MaxInFlight: c.all}}, -1, time.Now())
+		if err != nil || l.complete.MaxInFlight != c.want {
+			t.Errorf("MaxInFlight %d, %d processes: %d, %v", c.all, c.processes, l.complete.MaxInFlight, err)
+		}
+	}
+}
+
 func TestTimesStopsAtTheLongest(t *testing.T) {
 	for _, c := range []struct {
 		d    time.Duration
@@ -38,7 +51,7 @@ func TestTimesStopsAtTheLongest(t *testing.T) {
 	}{
 		{5, 3, 15},
 		{1 << 60, 2, longest},
-		{longest / 3, 3, longest / 3 * 3},
+		{longest / 7, 7, longest / 7 * 7},
 		{longest/3 + 1, 3, longest},
 		{math.MaxInt64, math.MaxInt32, longest},
 	} {

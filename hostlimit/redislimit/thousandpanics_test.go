@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -122,16 +122,20 @@ func TestAThousandPanics(t *testing.T) {
 	}
 }
 
-// TestAPanicOfOnFailureEndsNoProcess: there is no caller that could recover it.
+// TestAPanicOfOnFailureEndsNoProcess: there is no caller that could recover it. It is logged.
 func TestAPanicOfOnFailureEndsNoProcess(t *testing.T) {
 	l := newFleet(t, shared, Config{OnFailure: func(Event) { panic("boom") }}, 1)[0]
-	log.SetOutput(io.Discard)
+	var logged strings.Builder
+	log.SetOutput(&logged)
 	defer log.SetOutput(os.Stderr)
 	l.mu.Lock()
 	l.events = append(l.events, Event{})
 	l.mu.Unlock()
 	l.tell()
 	acquire(t, l, "a.example", 0).Release()
+	if strings.Count(logged.String(), "panic in Config.OnFailure: boom") != 1 {
+		t.Errorf("logged: %s", logged.String())
+	}
 }
 
 // A contextThat calls a function before each of its methods but Done.

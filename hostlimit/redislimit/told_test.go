@@ -1,7 +1,6 @@
 package redislimit
 
 import (
-	"math"
 	"reflect"
 	"testing"
 	"time"
@@ -213,17 +212,5 @@ func TestALeaseThatWasTakenBackStartsNothing(t *testing.T) {
 	delete(h.leases, w.id)
 	if _, err := w.Start(t.Context()); err == nil || err.Error() != (&hostlimit.Error{Key: h.key, Err: h.l.rules.Ended()}).Error() {
 		t.Error(err)
-	}
-}
-
-// TestNumbersOfTheServerAreRoundedUp, and what is none reads as 0.
-func TestNumbersOfTheServerAreRoundedUp(t *testing.T) {
-	for v, want := range map[any]int64{
-		int64(-7): -7, uint64(7): 7, 1.2: 2, -1.2: -1, float32(2.5): 3, float64(1<<53 - 1): 1<<53 - 1, float64(1 << 53): 0, -float64(1 << 53): 0,
-		math.NaN(): 0, math.Inf(1): 0, "7": 0, nil: 0, true: 0,
-	} {
-		if got := number(v); got != want {
-			t.Errorf("%v: %d, want %d", v, got, want)
-		}
 	}
 }
