@@ -66,7 +66,7 @@ func TestWhatAnOutageHasLearnedHolds(t *testing.T) {
 		"a block by hand":               {debt: hostlimit.Debt{BlockedUntil: time.Now().Add(time.Hour), Cause: "by hand"}, want: hostlimit.Refusals{Until: time.Hour, Cause: "by hand"}},
 		"a delay":                       {debt: hostlimit.Debt{Delay: 6 * time.Second}, want: hostlimit.Refusals{Learned: 3 * time.Second}},
 		"a delay after a start":         {debt: hostlimit.Debt{Delay: 6 * time.Second}, last: time.Second, want: hostlimit.Refusals{Learned: 3 * time.Second}, next: 3 * time.Second},
-		"a shorter delay":               {debt: hostlimit.Debt{Delay: time.Second}, last: time.Second, want: hostlimit.Refusals{Learned: time.Second / 2}},
+		"a shorter delay":               {debt: hostlimit.Debt{Delay: time.Second}, last: time.Second, want: hostlimit.Refusals{Learned: time.Second / 2}, next: time.Second / 2},
 		"a version of the time to come": {version: 1 << 50, debt: hostlimit.Debt{Delay: 6 * time.Second}, want: hostlimit.Refusals{Learned: 3 * time.Second}},
 	} {
 		h, out := alone(t)
