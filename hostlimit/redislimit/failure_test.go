@@ -74,7 +74,7 @@ func TestFailClosedRefusesAndComesBack(t *testing.T) {
 	case !errors.Is(err, ErrUnavailable) || !errors.Is(err, hostlimit.ErrBusy):
 		t.Errorf("err = %v, want one that is ErrUnavailable and ErrBusy", err)
 	}
-	if _, err := l.Next(t.Context(), "a.example", 0); !errors.Is(err, ErrUnavailable) {
+	if _, err := l.Next(t.Context(), "a.example", 0); !errors.Is(err, ErrUnavailable) || !errors.As(err, &refused) || refused.Key != "a.example" {
 		t.Errorf("Next: %v", err)
 	}
 	if ev := seen.await(t, 1); ev.Err == nil || ev.Local || ev.Server != s.Addr || ev.String() == "" {
@@ -114,8 +114,12 @@ func TestFailLocalGoesOnAtItsShare(t *testing.T) {
 
 	var last hostlimit.Grant
 	for i := range 4 {
+		asked := time.Now()
 		lease := acquire(t, l, "a.example", 10*time.Millisecond)
 		g := lease.Grant
+		if took := time.Since(asked); g.WaitDelay > took {
+			t.Errorf("local start %d says that it waited for %v of %v", i, g.WaitDelay, took)
+		}
 		if gap := g.Start.Sub(last.Start); i > 0 && gap < processes*delay {
 			t.Errorf("local start %d after %v, want %v", i, gap, processes*delay)
 		}

@@ -14,8 +14,12 @@ func TestPauseHoldsTheWholeFleet(t *testing.T) {
 	t.Parallel()
 	fleet := newFleet(t, ownServer(t), Config{Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, MaxWait: time.Minute}}, 3)
 	acquire(t, fleet[0], "a.example", 0).Release()
+	began := time.Now()
 	if err := fleet[2].Pause(t.Context(), longestPause); err != nil {
 		t.Fatal(err)
+	}
+	if d := time.Since(began); d < horizon+maxGuard {
+		t.Errorf("Pause returned after %v: what was let go before may start", d)
 	}
 	if _, err := fleet[0].Acquire(t.Context(), "a.example", 0); !errors.Is(err, hostlimit.ErrBusy) {
 		t.Errorf("in a pause that is longer than MaxWait: %v", err)

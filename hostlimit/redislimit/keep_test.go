@@ -326,7 +326,11 @@ func TestAStoreThatFailedIsAskedAgain(t *testing.T) {
 	retry := func(l *Limiter) { // as if the pause after a failure were over
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.host("a.example").retryAt = 0
+		h := l.host("a.example")
+		if h.retryAt <= l.now() {
+			t.Error("a Store that has just failed is asked at once")
+		}
+		h.retryAt = 0
 	}
 	retry(first)
 	eventually(t, 10*heartbeat, "the block is on the disk", func() bool {
@@ -363,7 +367,7 @@ func TestABlockForEverHolds(t *testing.T) {
 	refused(t, l, "a.example")
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if h := l.host("b.example"); !h.recall(debt, new(hostlimit.Limits)) || !h.refusals.Blocks(l.now()) {
+	if h := l.host("b.example"); !h.recall(debt, new(hostlimit.Limits)) || !h.refusals.Blocks(l.now()+10*365*24*time.Hour) {
 		t.Errorf("%+v of %+v", h.refusals, debt)
 	}
 }
@@ -429,6 +433,7 @@ func TestWhatTheStoreHasIsReadUntilTheServerHasIt(t *testing.T) {
 	block := hostlimit.Debt{BlockedUntil: time.Now().Add(time.Hour), BlockedAt: time.Now(), Cause: "by hand: a call"}
 	row := block
 	row.Refusals, row.Cause = 2, "status 429"
+	slow := hostlimit.Debt{Delay: 3 * time.Second}
 	for name, c := range map[string]struct {
 		store  debtStore
 		leaves bool
@@ -437,6 +442,7 @@ func TestWhatTheStoreHasIsReadUntilTheServerHasIt(t *testing.T) {
 		"nothing":      {debtStore{}, false, 1},
 		"a block":      {debtStore{debt: block}, false, 3},
 		"refusals":     {debtStore{debt: row}, false, 3},
+		"a delay":      {debtStore{debt: slow}, false, 3},
 		"a failure":    {debtStore{err: errors.New("no disk")}, false, 2},
 		"who has left": {debtStore{debt: block}, true, 3},
 	} {
@@ -462,7 +468,7 @@ func TestWhatTheStoreHasIsReadUntilTheServerHasIt(t *testing.T) {
 			t.Errorf("%s: told %v, again in %v", name, h.stateErr, h.retryAt-l.now())
 		}
 		owed := !c.leaves && c.store.debt != (hostlimit.Debt{})
-		if h.refusals.Blocks(l.now()) != owed || h.refusals.Alone != (owed && c.store.debt.Refusals > 0) || owed && h.version != -1 {
+		if h.refusals.Blocks(l.now()) != (owed && name != "a delay") || h.refusals.Alone != (owed && c.store.debt.Refusals > 0) || owed && (h.version != -1 || h.refusals.Learned != c.store.debt.Delay) {
 			t.Errorf("%s: %+v of version %d", name, h.refusals, h.version)
 		}
 	}

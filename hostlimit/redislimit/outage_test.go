@@ -78,6 +78,9 @@ func TestATooLateTurnIsRefusedWithoutTheServer(t *testing.T) {
 	if !errors.As(err, &e) || !errors.Is(err, hostlimit.ErrBlocked) || time.Until(e.RetryAt) < 50*time.Minute {
 		t.Errorf("on a host that is blocked for an hour: %v, %+v", err, e)
 	}
+	if _, err = l.Acquire(ctx, "other.example", 40*time.Second); !errors.Is(err, hostlimit.ErrBusy) {
+		t.Errorf("with twice a crawl-delay of 40 s to wait: %v", err)
+	}
 }
 
 // TestDrainStopsFailLocal: what waits for a turn without the server is refused at once, and nothing

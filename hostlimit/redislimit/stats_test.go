@@ -123,28 +123,56 @@ func TestStatsAreThoseOfTheMoment(t *testing.T) {
 	}
 }
 
-// An oldServer is a hook by which a server says that it has another version.
-type oldServer struct {
+// A liar is a hook by which a server tells another time and version.
+type liar struct {
 	courier
+	off     time.Duration
+	slow    time.Duration // until it is asked for the time
 	version string
 }
 
-func (s *oldServer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h *liar) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
+		if _, ok := cmd.(*redis.TimeCmd); ok {
+			time.Sleep(h.slow)
+		}
 		err := next(ctx, cmd)
-		if c, ok := cmd.(*redis.InfoCmd); ok {
-			c.SetVal(map[string]map[string]string{"Server": {"redis_version": s.version}})
+		switch c := cmd.(type) {
+		case *redis.TimeCmd:
+			c.SetVal(c.Val().Add(h.off))
+		case *redis.InfoCmd:
+			c.SetVal(map[string]map[string]string{"Server": {"redis_version": h.version}})
 		}
 		return err
 	}
 }
 
-func TestCheckNamesAnOldServer(t *testing.T) {
+// TestCheckNamesAClockAndAVersion that a Limiter can't rely on.
+func TestCheckNamesAClockAndAVersion(t *testing.T) {
 	t.Parallel()
-	for version, old := range map[string]bool{"6.2.14": true, "7.0.0": false, "10.1.0": false} {
-		problems, err := newFleet(t, shared, Config{}, 1, &oldServer{version: version})[0].Check(t.Context())
-		if named := len(problems) == 1 && strings.Contains(problems[0], "version "+version+" is older than 7"); err != nil || named != old || !old && len(problems) > 0 {
-			t.Errorf("%s: %q, %v", version, problems, err)
+	for _, tc := range []struct {
+		off, slow time.Duration
+		version   string
+		want      string // "": no problem
+	}{
+		{0, 0, "7.0.0", ""},
+		{0, 0, "10.1.0", ""},
+		{0, 0, "6.2.14", "version 6.2.14 is older than 7"},
+		{time.Second, 1200 * time.Millisecond, "7.0.0", ""},
+		{-time.Second, 0, "7.0.0", ""},
+		{time.Hour, 0, "7.0.0", "its clock is off by 36"},
+		{-time.Hour, 0, "7.0.0", "its clock is off by -3"},
+	} {
+		client := newClient(t, shared)
+		client.AddHook(&liar{off: tc.off, slow: tc.slow, version: tc.version})
+		l, err := idleLimiter(Config{Client: client}, 0, born())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		problems, err := l.check(t.Context(), client)
+		if all := strings.Join(problems, "\n"); err != nil || (all == "") != (tc.want == "") || !strings.Contains(all, tc.want) {
+			t.Errorf("%v, %s: %q, %v", tc.off, tc.version, problems, err)
 		}
 	}
 }
