@@ -180,6 +180,18 @@ func TestWaitersThatComeTooLateAreRefused(t *testing.T) {
 	}
 }
 
+// TestAllWhoComeTooLateAreRefusedAtOnce.
+func TestAllWhoComeTooLateAreRefusedAtOnce(t *testing.T) {
+	h := idleHost(t, hostlimit.Config{})
+	for range 3 {
+		h.waiter(t, later)
+	}
+	h.next = later + 2*time.Hour
+	if h.refuseLate(); len(h.waiters) != 0 {
+		t.Errorf("%d wait", len(h.waiters))
+	}
+}
+
 // TestAHaltWakesWhoWasLetGo, so that the turn is asked for again.
 func TestAHaltWakesWhoWasLetGo(t *testing.T) {
 	for phase, woken := range map[phase]int{parked: 0, waiting: 0, granted: 1} {
@@ -212,5 +224,27 @@ func TestALeaseThatWasTakenBackStartsNothing(t *testing.T) {
 	delete(h.leases, w.id)
 	if _, err := w.Start(t.Context()); err == nil || err.Error() != (&hostlimit.Error{Key: h.key, Err: h.l.rules.Ended()}).Error() {
 		t.Error(err)
+	}
+}
+
+// TestARenewedLeaseIsTold once a quarter of its life is over, by who has it.
+func TestARenewedLeaseIsTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		set  func(w *lease)
+		told bool
+	}{
+		"late":             {func(*lease) {}, true},
+		"early":            {func(w *lease) { w.renewed = w.l.now() - 10*time.Second }, false},
+		"after Close":      {func(w *lease) { w.l.closed = true }, false},
+		"of this process":  {func(w *lease) { w.alone = true }, false},
+		"that was expired": {func(w *lease) { delete(w.h.leases, w.id) }, false},
+	} {
+		h := idleHost(t, hostlimit.Config{LeaseTTL: time.Minute})
+		w := h.inFlight(t, h.l.now()-15*time.Second)
+		c.set(w)
+		was := w.renewed
+		if w.Renew(); (len(h.p.ops) == 1) != c.told || (w.renewed > was) != c.told {
+			t.Errorf("%s: told %d times", name, len(h.p.ops))
+		}
 	}
 }

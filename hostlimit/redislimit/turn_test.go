@@ -18,6 +18,9 @@ func (h *host) waiter(t *testing.T, arrived time.Duration) *lease {
 	return w
 }
 
+// stays keeps what is to be sent of h where it is.
+func (h *host) stays() { h.p.calls, h.p.called = mostCalls, h.l.now()+time.Hour }
+
 // TestWhatAQuestionSays: times are counted from now.
 func TestWhatAQuestionSays(t *testing.T) {
 	h := idleHost(t, hostlimit.Config{Concurrency: 3, Delay: hostlimit.Delay{Min: time.Second, Max: 2 * time.Second, Ceiling: 9 * time.Second}})
@@ -289,5 +292,47 @@ func TestATurnThatComesTooLateMayComeBack(t *testing.T) {
 		if refused, _ := errors.AsType[*hostlimit.Error](w.err); refused == nil || refused.RetryAt != h.l.base.Add(later+want) || errors.Is(w.err, hostlimit.ErrBlocked) != (why == "b") {
 			t.Errorf("%s: %v", why, w.err)
 		}
+	}
+}
+
+// TestAWaitIsForTheDelayFirst, where nobody waited before; who joins others waits for the same.
+func TestAWaitIsForTheDelayFirst(t *testing.T) {
+	h := idleHost(t, hostlimit.Config{})
+	h.blame, h.since = block, later-time.Minute // of before
+	for _, want := range []blame{delay, slot} {
+		w := &lease{l: h.l, h: h, caller: caller{arrived: later}}
+		if w.join(); h.blame != want {
+			t.Errorf("it waits for %d, want %d", h.blame, want)
+		}
+		h.blame = slot
+	}
+	h.account(later+time.Second, delay)
+	if waited := h.waiters[0].before; h.waited[slot]-waited[slot] != time.Second || h.waited[delay] != waited[delay] {
+		t.Errorf("waited %v, before that %v", h.waited, waited)
+	}
+}
+
+// TestTheGuardSeesHowLateATurnIsTaken: after its time, or after the answer that names it could be here.
+func TestTheGuardSeesHowLateATurnIsTaken(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct{ at, heard, lead, late time.Duration }{{-3 * ms, -9 * ms, ms, 3 * ms}, {-9 * ms, -6 * ms, 3 * ms, 3 * ms}, {-3 * ms, -5 * ms, 4 * ms, ms}} {
+		h := idleHost(t, hostlimit.Config{})
+		w := h.waiter(t, later-time.Second)
+		w.phase, h.p.lead, h.p.guard = granted, c.lead, guard{late: c.late, misses: 2}
+		w.granted = granting{at: micros(later + c.at), guard: micros(time.Second), heard: reply{server: micros(later + c.heard), received: later}}
+		if w.try(later); w.phase != held || h.p.guard.late != c.late || h.p.guard.misses != 0 || h.l.inFlight != 1 {
+			t.Errorf("%+v: phase %d, the guard is for %v after %d misses", c, w.phase, h.p.guard.late, h.p.guard.misses)
+		}
+	}
+	h := idleHost(t, hostlimit.Config{})
+	h.stays()
+	w := h.waiter(t, later-time.Second)
+	w.phase, w.granted = granted, granting{at: micros(later - time.Second), guard: micros(time.Second) - 1, heard: reply{received: later}}
+	if w.try(later); w.phase != asking || h.p.guard.misses != 1 {
+		t.Errorf("after its window: phase %d, %d misses", w.phase, h.p.guard.misses)
+	}
+	w.phase, w.granted.guard, w.granted.at = granted, micros(time.Second), micros(later+ms)
+	if w.try(later); w.phase != granted || w.next != later+ms {
+		t.Errorf("before its window: phase %d, next in %v", w.phase, w.next-later)
 	}
 }
