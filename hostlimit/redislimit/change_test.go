@@ -15,7 +15,6 @@ func (h *host) inFlight(t *testing.T, began time.Duration) *lease {
 	t.Helper()
 	w := h.waiter(t, began)
 	w.granted.delay, w.granted.heard = time.Second, reply{received: began, server: micros(began)}
-	h.stays()
 	w.phase, w.had, w.began, w.renewed, w.start, w.asks = held, true, began, began, 1, 1
 	h.leases[w.id], h.waiters = w, nil
 	return w

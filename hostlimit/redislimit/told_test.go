@@ -11,11 +11,13 @@ import (
 // later is an instant on the clock of an idle Limiter; the server's clock is the same.
 const later = 2 * time.Hour
 
-// idleHost returns a host of an idle Limiter that knows the server's clock.
+// idleHost returns a host of an idle Limiter that knows the server's clock. What is to be sent stays
+// where it is.
 func idleHost(t *testing.T, c hostlimit.Config) *host {
 	t.Helper()
 	l := idle(t, Config{Limits: c})
-	l.parts[0].clock = serverClock{known: true, at: later}
+	p := l.parts[0]
+	p.clock, p.calls, p.called = serverClock{known: true, at: later}, mostCalls, l.now()+time.Hour
 	return l.host("a.example")
 }
 

@@ -18,9 +18,6 @@ func (h *host) waiter(t *testing.T, arrived time.Duration) *lease {
 	return w
 }
 
-// stays keeps what is to be sent of h where it is.
-func (h *host) stays() { h.p.calls, h.p.called = mostCalls, h.l.now()+time.Hour }
-
 // TestWhatAQuestionSays: times are counted from now.
 func TestWhatAQuestionSays(t *testing.T) {
 	h := idleHost(t, hostlimit.Config{Concurrency: 3, Delay: hostlimit.Delay{Min: time.Second, Max: 2 * time.Second, Ceiling: 9 * time.Second}})
@@ -325,7 +322,6 @@ func TestTheGuardSeesHowLateATurnIsTaken(t *testing.T) {
 		}
 	}
 	h := idleHost(t, hostlimit.Config{})
-	h.stays()
 	w := h.waiter(t, later-time.Second)
 	w.phase, w.granted = granted, granting{at: micros(later - time.Second), guard: micros(time.Second) - 1, heard: reply{received: later}}
 	if w.try(later); w.phase != asking || h.p.guard.misses != 1 {
