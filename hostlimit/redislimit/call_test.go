@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/go-politeness/politeness/hostlimit"
 )
 
 // TestWhatACallSaysOfItsProcess: until when the server may do what is asked, and from time to time
@@ -123,8 +125,59 @@ func TestALossIsLookedForInEachPartition(t *testing.T) {
 	}
 	second := l.parts[5]
 	second.gen, second.clock = "1", first.clock
+	l.allCalled = sent
 	if second.learn(sent, reply{server: micros(l.now()), received: l.now()}, "2"); risk.calls != 1 || second.calls != 0 {
 		t.Error("all were called since that call was sent, and only the first one names all")
+	}
+}
+
+// TestTheLatencyIsAnAverage of the last replies, of which one that hung counts for no more than 200 ms.
+func TestTheLatencyIsAnAverage(t *testing.T) {
+	const ms = time.Millisecond
+	h := idleHost(t, hostlimit.Config{})
+	h.p.gen = "1"
+	for _, c := range []struct{ took, lead time.Duration }{{80 * ms, 10 * ms}, {90 * ms, 20 * ms}, {time.Minute, 42500 * time.Microsecond}, {2500 * time.Microsecond, 37500 * time.Microsecond}} {
+		h.p.clock = serverClock{known: true, at: later}
+		h.p.learn(later-c.took, reply{server: micros(later - c.took), received: later}, "1")
+		if h.p.lead != c.lead {
+			t.Errorf("after a reply of %v: %v, want %v", c.took, h.p.lead, c.lead)
+		}
+	}
+}
+
+// TestWhatHasComeMeanwhileGoesWithTheAnswer, where somebody waits for it to go.
+func TestWhatHasComeMeanwhileGoesWithTheAnswer(t *testing.T) {
+	for name, c := range map[string]struct{ waits, fails, stays bool }{
+		"something to tell":                {waits: true},
+		"what goes along with a call":      {stays: true},
+		"to a server that has just failed": {waits: true, fails: true, stays: true},
+	} {
+		post := new(courier)
+		if c.fails {
+			post.set(func(string, func() error) error { return errReset })
+		}
+		client := newClient(t, shared)
+		client.AddHook(post)
+		l, err := idleLimiter(Config{Client: client, Prefix: "meanwhile:" + name + ":"}, 0, born())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := l.parts[0]
+		l.mu.Lock()
+		call := p.newCall(nil, false)
+		p.ops = []op{{name: "renew", h: l.host("a.example"), args: []any{"1"}}}
+		if c.waits {
+			p.timer = time.AfterFunc(time.Hour, func() {})
+		}
+		l.mu.Unlock()
+		p.call(call)
+		l.mu.Lock()
+		if stays := len(p.ops) == 1; stays != c.stays {
+			t.Errorf("%s: stays: %t", name, stays)
+		}
+		l.mu.Unlock()
+		l.wg.Wait()
+		l.cancel()
 	}
 }
 

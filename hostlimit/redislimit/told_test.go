@@ -250,3 +250,38 @@ func TestARenewedLeaseIsTold(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatAHostOwesIsRemembered until it owes nothing, its refusals until they are forgiven. The number
+// of its last start is kept beyond that.
+func TestWhatAHostOwesIsRemembered(t *testing.T) {
+	const forgive = 30 * time.Minute
+	for name, c := range map[string]struct {
+		set  func(h *host)
+		owes bool
+	}{
+		"nothing":                  {func(*host) {}, false},
+		"the next start":           {func(h *host) { h.next = later + 1 }, true},
+		"a start that may be now":  {func(h *host) { h.next = later }, false},
+		"a block":                  {func(h *host) { h.refusals.Until = later + 1 }, true},
+		"a block that is over":     {func(h *host) { h.refusals.Until = later }, false},
+		"refusals since its end":   {func(h *host) { h.refusals.Until, h.refusals.Row = later-forgive+1, 1 }, true},
+		"refusals since its start": {func(h *host) { h.last, h.refusals.Row = later-forgive+1, 1 }, true},
+		"forgiven refusals":        {func(h *host) { h.last, h.refusals.Until, h.refusals.Row = later-forgive, later-forgive, 1 }, false},
+		"a change":                 {func(h *host) { h.changes = []*change{{}} }, true},
+		"a lease":                  {func(h *host) { h.leases["1"] = &lease{renewed: later - time.Minute + 1, phase: held} }, true},
+		"a lease that leaked": {func(h *host) {
+			h.leases["1"] = &lease{id: "1", h: h, l: h.l, limits: new(hostlimit.Limits), renewed: later - time.Minute, phase: held}
+		}, false},
+	} {
+		for seq := range uint64(2) {
+			h := idleHost(t, hostlimit.Config{LeaseTTL: time.Minute})
+			h.seq = seq
+			c.set(h)
+			h.l.sweep(later)
+			_, kept := h.l.hosts[h.key]
+			if kept != c.owes || h.owes(later) != c.owes || h.p.atRisk == 0 == c.owes || (h.l.numbers.Len() == 1) != (!kept && seq > 0) {
+				t.Errorf("%s: kept %t, %d at risk, %d numbers after start %d", name, kept, h.p.atRisk, h.l.numbers.Len(), seq)
+			}
+		}
+	}
+}
