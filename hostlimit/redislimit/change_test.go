@@ -254,3 +254,31 @@ func TestWhoHasATurnWhenAHostIsCheckedAsksAgain(t *testing.T) {
 		turn.Release()
 	}
 }
+
+// TestASuccessIsWaitedForWhereItEndsSomething: a block, or a row of refusals.
+func TestASuccessIsWaitedForWhereItEndsSomething(t *testing.T) {
+	for name, c := range map[string]struct {
+		refusals hostlimit.Refusals
+		probe    bool
+		waits    bool
+	}{
+		"nothing":           {hostlimit.Refusals{}, false, false},
+		"a learned delay":   {hostlimit.Refusals{Learned: time.Second}, false, false},
+		"a row":             {hostlimit.Refusals{Row: 1}, false, true},
+		"403s":              {hostlimit.Refusals{Forbidden: 2}, false, true},
+		"a probe":           {hostlimit.Refusals{Row: 1, Alone: true}, true, true},
+		"a probe of nobody": {hostlimit.Refusals{}, true, true},
+	} {
+		h := idleHost(t, hostlimit.Config{})
+		now := h.l.now()
+		w := h.inFlight(t, now-time.Second)
+		w.granted.probe, h.refusals, h.last = c.probe, c.refusals, now-time.Second
+		h.refusals.EasedAt = now
+		if wait, _ := w.observe(hostlimit.Outcome{Status: 200}); (wait != nil) != c.waits || len(h.p.ops) != 1 {
+			t.Errorf("%s: waits %t, %d operations", name, wait != nil, len(h.p.ops))
+		}
+		if wait, _ := w.observe(hostlimit.Outcome{Status: 200}); wait != nil || len(h.p.ops) != 1 {
+			t.Errorf("%s: a second outcome is told", name)
+		}
+	}
+}
