@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -232,10 +233,10 @@ func TestWhenAQueuedTurnAsksAgain(t *testing.T) {
 		if c.full != 0 {
 			full = micros(later + c.full)
 		}
-		w.answered(reply{received: later, server: micros(later), answer: []any{"WAIT", int64(c.place), c.why, full, micros(later + c.expiry), micros(later)}})
+		w.answered(reply{received: later, server: micros(later), answer: []any{"WAIT", int64(c.place), c.why, full, micros(later + c.expiry), micros(later - 77*time.Second)}})
 		refused, _ := errors.AsType[*hostlimit.Error](w.err)
 		switch {
-		case c.want == 0 && (refused == nil || refused.RetryAt != h.l.base.Add(later+c.retryAt)):
+		case c.want == 0 && (refused == nil || refused.RetryAt != h.l.base.Add(later+c.retryAt) || !strings.Contains(w.err.Error(), "1m17s")):
 			t.Errorf("%s: %v", name, w.err)
 		case c.want > 0 && (w.phase != waiting || w.next != later+c.want || w.planned != 0):
 			t.Errorf("%s: phase %d, again in %v, %v", name, w.phase, w.next-later, w.err)
@@ -330,5 +331,20 @@ func TestTheGuardSeesHowLateATurnIsTaken(t *testing.T) {
 	w.phase, w.granted.guard, w.granted.at = granted, micros(time.Second), micros(later+ms)
 	if w.try(later); w.phase != granted || w.next != later+ms {
 		t.Errorf("before its window: phase %d, next in %v", w.phase, w.next-later)
+	}
+}
+
+// TestABlockThatIsToldRefusesWhoComesTooLate behind the one that is told of it; a delay does so later.
+func TestABlockThatIsToldRefusesWhoComesTooLate(t *testing.T) {
+	for why, refused := range map[string]bool{"b": true, "h": true, "d": false} {
+		h := idleHost(t, hostlimit.Config{})
+		first, second := h.waiter(t, later), h.waiter(t, later)
+		first.phase, second.limit, h.refusals.Until = waiting, later+30*time.Second, later+time.Minute
+		if h.asOf = micros(h.l.now()); why == "h" {
+			h.refusals.Until = 0
+		}
+		if first.reserve(micros(later+time.Minute), micros(later), why, later); (second.phase == over) != refused || first.phase != waiting {
+			t.Errorf("%s: the second one is refused: %t; the first one's phase is %d", why, second.phase == over, first.phase)
+		}
 	}
 }
