@@ -348,3 +348,33 @@ func TestABlockThatIsToldRefusesWhoComesTooLate(t *testing.T) {
 		}
 	}
 }
+
+// TestAWaitIsOverAtItsLimit, the context's by the context, and while a question is under way by its answer.
+func TestAWaitIsOverAtItsLimit(t *testing.T) {
+	for name, c := range map[string]struct {
+		phase     phase
+		limit     time.Duration // from later
+		byContext bool
+		over      bool
+		next      time.Duration
+	}{
+		"it waits":               {phase: waiting, next: later + time.Minute},
+		"the time is over":       {phase: waiting, limit: 1, over: true, next: later + time.Minute},
+		"the context's":          {phase: waiting, limit: 1, byContext: true, next: later + time.Minute},
+		"it asks":                {phase: asking, limit: 1},
+		"it stands in line":      {phase: inLine, next: later + time.Hour},
+		"it has got its turn":    {phase: held, limit: 1},
+		"it is over already":     {phase: over, limit: 1, over: true},
+		"others are ahead of it": {phase: parked, next: later + time.Hour},
+	} {
+		h := idleHost(t, hostlimit.Config{})
+		h.waiter(t, later)
+		w := h.waiter(t, later)
+		if w.phase, w.next, w.byContext = c.phase, later+time.Minute, c.byContext; c.limit > 0 {
+			w.limit = later
+		}
+		if w.act(later); (w.phase == over) != c.over || w.next != c.next {
+			t.Errorf("%s: phase %d, next in %v", name, w.phase, w.next-later)
+		}
+	}
+}

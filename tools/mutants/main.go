@@ -45,7 +45,7 @@ const (
 
 // The packages whose promises the mutants attack.
 var packages = []string{
-	"backoff", "budget", "publicnet", "robots", "robots/robotscache", "hostlimit",
+	"backoff", "budget", "publicnet", "robots", "robots/robotscache", "hostlimit", "hostlimit/redislimit",
 	"evidence", "evidence/audit", "evidence/audit/accesslog", "evidence/audit/bundle", "statuspage", "crawl", ".",
 }
 
