@@ -22,29 +22,33 @@ const mostIdle = 2
 func (l *Limiter) beat() {
 	for contexts.Sleep(l.ctx, heartbeat/2) == nil {
 		l.mu.Lock()
-		now := l.now()
-		l.sweep(now)
-		if !l.conf.Operator && l.listening && l.down == 0 && (l.helloed == 0 || now-l.helloed >= greeting) {
-			l.helloed, l.before, l.others = now, l.others, make(map[string]string)
-			l.parts[0].addAlong(l.hello(l.parts[0], "all", false))
-		}
-		var idle []*partition
-		for _, p := range l.parts {
-			busy := p.inUse > 0 || len(p.ops) > 0 || p.down != nil || l.alone
-			// One that hangs says nothing about the next one, which may have another connection.
-			switch since := now - max(p.called, p.heard); {
-			case since < heartbeat || p.calls >= mostHanging || l.closed:
-			case busy || p.waits > 0 && since >= l.dead/5:
-				p.send()
-			case p.atRisk > 0:
-				idle = append(idle, p)
-			}
-		}
-		slices.SortFunc(idle, func(a, b *partition) int { return cmp.Compare(a.called, b.called) })
-		for _, p := range idle[:min(len(idle), mostIdle)] {
-			p.send()
-		}
+		l.callWhatIsDue(l.now())
 		l.mu.Unlock()
+	}
+}
+
+// callWhatIsDue is one round of beat. The caller holds mu.
+func (l *Limiter) callWhatIsDue(now time.Duration) {
+	l.sweep(now)
+	if !l.conf.Operator && l.listening && l.down == 0 && (l.helloed == 0 || now-l.helloed >= greeting) {
+		l.helloed, l.before, l.others = now, l.others, make(map[string]string)
+		l.parts[0].addAlong(l.hello(l.parts[0], "all", false))
+	}
+	var idle []*partition
+	for _, p := range l.parts {
+		busy := p.inUse > 0 || len(p.ops) > 0 || p.down != nil || l.alone
+		// One that hangs says nothing about the next one, which may have another connection.
+		switch since := now - max(p.called, p.heard); {
+		case since < heartbeat || p.calls >= mostHanging || l.closed:
+		case busy || p.waits > 0 && since >= l.dead/5:
+			p.send()
+		case p.atRisk > 0:
+			idle = append(idle, p)
+		}
+	}
+	slices.SortFunc(idle, func(a, b *partition) int { return cmp.Compare(a.called, b.called) })
+	for _, p := range idle[:min(len(idle), mostIdle)] {
+		p.send()
 	}
 }
 

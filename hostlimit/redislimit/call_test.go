@@ -302,3 +302,116 @@ func TestOneHostIsOneKeyOfACall(t *testing.T) {
 		t.Errorf("%v of %v", list, c.keys)
 	}
 }
+
+// TestAHeartbeatCallsWhatIsDue, and says hello from time to time.
+func TestAHeartbeatCallsWhatIsDue(t *testing.T) {
+	inUse := func(h *host) { h.leases["1"] = &lease{renewed: later, phase: held} }
+	waits := func(h *host) { h.waiters = make([]*lease, 1) }
+	owes := func(h *host) { h.next = later + 1 }
+	for name, c := range map[string]struct {
+		set   func(h *host)
+		since time.Duration // the last call
+		calls uint64
+	}{
+		"nothing":                     {func(*host) {}, time.Hour, 0},
+		"a request in flight":         {inUse, heartbeat, 1},
+		"one, a moment ago":           {inUse, heartbeat - 1, 0},
+		"one, and calls that hang":    {func(h *host) { inUse(h); h.p.calls = mostHanging }, heartbeat, 0},
+		"one, after Close":            {func(h *host) { inUse(h); h.l.closed = true }, heartbeat, 0},
+		"a change under way":          {func(h *host) { h.changes = []*change{{}} }, heartbeat, 1},
+		"one, of a request in flight": {func(h *host) { inUse(h); h.changes = []*change{{}} }, heartbeat, 1},
+		"a waiter":                    {waits, dead / 5, 1},
+		"one, not for long":           {waits, dead/5 - 1, 0},
+		"a debt":                      {owes, heartbeat, 1},
+		"what it has to tell":         {func(h *host) { h.p.ops = []op{{name: "renew", h: h, args: []any{"1"}}} }, heartbeat, 1},
+		"a server that is away":       {func(h *host) { h.p.down = errReset }, heartbeat, 1},
+	} {
+		h := idleHost(t, hostlimit.Config{})
+		h.l.mu.Lock()
+		h.p.down, h.p.calls, h.p.called, h.p.heard = nil, 0, later-time.Hour, later-c.since
+		c.set(h)
+		h.l.callWhatIsDue(later)
+		if h.l.stats.Calls != c.calls {
+			t.Errorf("%s: %d calls", name, h.l.stats.Calls)
+		}
+		h.l.mu.Unlock()
+	}
+	for name, c := range map[string]struct {
+		operator, deaf bool
+		down           int
+		helloed        time.Duration
+		says           bool
+	}{
+		"the first one":         {says: true},
+		"one more":              {helloed: later - greeting, says: true},
+		"too soon":              {helloed: later - greeting + 1},
+		"of a tool":             {operator: true},
+		"before it listens":     {deaf: true},
+		"to one that is away":   {down: 1},
+		"of a tool, once again": {operator: true, helloed: later - greeting},
+	} {
+		l := idle(t, Config{Operator: c.operator})
+		l.mu.Lock()
+		l.parts[0].down, l.parts[0].heard, l.listening, l.down, l.helloed = nil, later, !c.deaf, c.down, c.helloed
+		if l.callWhatIsDue(later); (len(l.parts[0].ops) == 1) != c.says || (l.helloed == later) != c.says {
+			t.Errorf("%s: %d operations, the last hello in %v", name, len(l.parts[0].ops), l.helloed-later)
+		}
+		l.mu.Unlock()
+	}
+}
+
+// TestTheLastCallTakesLeave, where the server knows of this process and no request is in flight.
+func TestTheLastCallTakesLeave(t *testing.T) {
+	for name, c := range map[string]struct {
+		set   func(p *partition)
+		calls uint64
+	}{
+		"a process that was there": {func(*partition) {}, 1},
+		"with a request in flight": {func(p *partition) { p.l.inFlight = 1 }, 0},
+		"one that never called":    {func(p *partition) { p.gen = "" }, 0},
+		"of a server that is away": {func(p *partition) { p.down = errReset }, 0},
+		"a tool":                   {func(p *partition) { p.l.conf.Operator = true }, 0},
+		"something to tell": {func(p *partition) {
+			p.gen, p.l.inFlight, p.ops = "", 1, []op{{name: "renew", h: p.l.host("a.example"), args: []any{"1"}}}
+		}, 1},
+	} {
+		l := idle(t, Config{})
+		p := l.parts[0]
+		p.down, p.gen, l.closed = nil, "1", true
+		c.set(p)
+		if p.last(); l.stats.Calls != c.calls {
+			t.Errorf("%s: %d calls", name, l.stats.Calls)
+		}
+	}
+}
+
+// TestACallThatIsOvertakenIsNoOutage: the server has answered one that was sent later.
+func TestACallThatIsOvertakenIsNoOutage(t *testing.T) {
+	for _, c := range []struct {
+		heard  time.Duration
+		closed bool
+		fate   fate
+	}{{later, false, lost}, {later + 1, false, stale}, {later + 1, true, lost}} {
+		h := idleHost(t, hostlimit.Config{})
+		h.p.down, h.p.heard, h.p.beaten, h.l.closed = nil, c.heard, later, c.closed
+		r := reply{fate: lost, err: errReset}
+		if h.p.failed(&call{sent: later}, &r); r.fate != c.fate || (h.p.down != nil) != (c.fate == lost) || h.p.beaten != 0 || h.l.stats.Failed != 1 {
+			t.Errorf("%+v: fate %d, down %v", c, r.fate, h.p.down)
+		}
+	}
+}
+
+// TestAMessageToAllMakesWaitersAsk, where it says nothing: a pause begins or ends.
+func TestAMessageToAllMakesWaitersAsk(t *testing.T) {
+	for _, c := range []struct {
+		message    string
+		toAll, ask bool
+	}{{"", true, true}, {"", false, false}, {"x", true, false}, {"x", false, false}} {
+		h := idleHost(t, hostlimit.Config{})
+		w := h.waiter(t, later)
+		w.phase, w.next = waiting, later
+		if h.l.heard(c.message, c.toAll); (w.next == 1) != c.ask {
+			t.Errorf("%+v: asks at %v", c, w.next)
+		}
+	}
+}

@@ -125,6 +125,11 @@ func TestALearnedDelaySurvives(t *testing.T) {
 	l := keeper(t, s, dir)
 	first := acquire(t, l, "a.example", 0)
 	first.Release()
+	l.mu.Lock()
+	if !l.host("a.example").recalled {
+		t.Error("the Store would be read again")
+	}
+	l.mu.Unlock()
 	second := acquire(t, l, "a.example", 0)
 	second.Release()
 	if gap := second.Start.Sub(first.Start); gap < 300*time.Millisecond || second.DelaySource != "learned" {

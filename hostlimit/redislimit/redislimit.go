@@ -244,7 +244,7 @@ func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, 
 		return nil, errors.Join(errs...)
 	}
 	complete := rules.Config()
-	if complete.MaxInFlight > 0 && c.Processes > 1 {
+	if complete.MaxInFlight > 0 && c.Processes > 0 {
 		complete.MaxInFlight = max(1, complete.MaxInFlight/c.Processes)
 	}
 
