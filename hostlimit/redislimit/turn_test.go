@@ -378,3 +378,28 @@ func TestAWaitIsOverAtItsLimit(t *testing.T) {
 		}
 	}
 }
+
+// TestAPushThatOvertakesTheAnswer holds where that says wait, and is older than any other one.
+func TestAPushThatOvertakesTheAnswer(t *testing.T) {
+	info := make([]any, infoFields)
+	for what, c := range map[string]struct {
+		answer  []any
+		phase   phase
+		planned time.Duration
+	}{
+		"WAIT": {[]any{"WAIT", int64(0), "s", int64(0), micros(later + time.Hour), micros(later)}, waiting, later + 2*time.Second},
+		"GO":   {append([]any{"GO", micros(later), int64(1000), int64(1000), int64(1), false, []any{[]any{"p", int64(3)}, "?"}, int64(0), false}, info...), granted, 1},
+	} {
+		h := idleHost(t, hostlimit.Config{})
+		w := h.waiter(t, later)
+		w.phase, w.planned, h.l.listening, h.p.clock.at = asking, 1, true, h.l.now()
+		w.pushed(micros(later+2*time.Second), micros(later), "d", later)
+		if w.phase != asking || w.planned != 1 {
+			t.Errorf("%s: the push holds before the answer", what)
+		}
+		w.answered(reply{received: later, server: micros(later), answer: c.answer})
+		if w.phase != c.phase || (w.planned-c.planned).Abs() > time.Millisecond || len(h.takenBack) != map[string]int{"GO": 1}[what] {
+			t.Errorf("%s: phase %d, planned in %v, taken back: %v", what, w.phase, w.planned-later, h.takenBack)
+		}
+	}
+}
