@@ -265,6 +265,7 @@ func TestASuccessIsWaitedForWhereItEndsSomething(t *testing.T) {
 		"nothing":           {hostlimit.Refusals{}, false, false},
 		"a learned delay":   {hostlimit.Refusals{Learned: time.Second}, false, false},
 		"a row":             {hostlimit.Refusals{Row: 1}, false, true},
+		"a row, and a 403":  {hostlimit.Refusals{Row: 1, Forbidden: 1}, false, true},
 		"403s":              {hostlimit.Refusals{Forbidden: 2}, false, true},
 		"a probe":           {hostlimit.Refusals{Row: 1, Alone: true}, true, true},
 		"a probe of nobody": {hostlimit.Refusals{}, true, true},

@@ -2,6 +2,7 @@ package redislimit
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -194,6 +195,21 @@ func TestAllWhoComeTooLateAreRefusedAtOnce(t *testing.T) {
 	}
 }
 
+// TestWhoIsNextIsWoken when the first one leaves, and nobody when another one does.
+func TestWhoIsNextIsWoken(t *testing.T) {
+	for leaves, woken := range []int{1, 0} {
+		h := idleHost(t, hostlimit.Config{})
+		waiters := []*lease{h.waiter(t, later), h.waiter(t, later), h.waiter(t, later)}
+		h.leave(waiters[leaves])
+		if next := waiters[1-leaves]; len(next.wake) != woken || len(waiters[2].wake) != 0 || h.waiters[0] != next {
+			t.Errorf("number %d leaves: the first one is woken %d times", leaves, len(next.wake))
+		}
+		h.leave(waiters[leaves]) // has left
+		h.leave(h.waiters[0])
+		h.leave(h.waiters[0])
+	}
+}
+
 // TestAHaltWakesWhoWasLetGo, so that the turn is asked for again.
 func TestAHaltWakesWhoWasLetGo(t *testing.T) {
 	for phase, woken := range map[phase]int{parked: 0, waiting: 0, granted: 1} {
@@ -279,6 +295,9 @@ func TestWhatAHostOwesIsRemembered(t *testing.T) {
 			c.set(h)
 			h.l.sweep(later)
 			_, kept := h.l.hosts[h.key]
+			if inUse := strings.HasPrefix(name, "a lease") && kept || name == "a change"; (h.p.inUse == 1) != inUse {
+				t.Errorf("%s: %d in use", name, h.p.inUse)
+			}
 			if kept != c.owes || h.owes(later) != c.owes || h.p.atRisk == 0 == c.owes || (h.l.numbers.Len() == 1) != (!kept && seq > 0) {
 				t.Errorf("%s: kept %t, %d at risk, %d numbers after start %d", name, kept, h.p.atRisk, h.l.numbers.Len(), seq)
 			}
