@@ -145,6 +145,30 @@ func TestTheLatencyIsAnAverage(t *testing.T) {
 	}
 }
 
+// TestASlewedClockIsNoStep: up to 20 ms a server's clock may be off what was known, and nothing is void.
+func TestASlewedClockIsNoStep(t *testing.T) {
+	for slip, stepped := range map[time.Duration]bool{0: false, 19 * time.Millisecond: false, 21 * time.Millisecond: true, -19 * time.Millisecond: false, -21 * time.Millisecond: true} {
+		h := idleHost(t, hostlimit.Config{})
+		h.l.mu.Lock()
+		h.p.gen, h.p.clock.lo, h.p.clock.hi = "1", -time.Microsecond, time.Microsecond
+		holds := h.p.learn(later, reply{server: micros(later + slip), received: later}, "1")
+		if holds != (slip == 0) || (h.p.stepped != 0) != stepped {
+			t.Errorf("%v off: the reply holds: %t, a step of %v", slip, holds, h.p.stepped)
+		}
+		h.l.mu.Unlock()
+	}
+}
+
+// TestAnAnswerIsWaitedForAsLongAsTheClientDoes, within reason; where its client has no timeout, 3 s.
+func TestAnAnswerIsWaitedForAsLongAsTheClientDoes(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{-1: 3 * time.Second, 0: 3 * time.Second, time.Second: time.Second, time.Millisecond: heartbeat, time.Minute: 10 * time.Second} {
+		l := idle(t, Config{Client: redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ReadTimeout: timeout})})
+		if l.patience != want {
+			t.Errorf("ReadTimeout %v: %v", timeout, l.patience)
+		}
+	}
+}
+
 // TestWhatHasComeMeanwhileGoesWithTheAnswer, where somebody waits for it to go.
 func TestWhatHasComeMeanwhileGoesWithTheAnswer(t *testing.T) {
 	for name, c := range map[string]struct{ waits, fails, stays bool }{

@@ -93,7 +93,7 @@ func TestTheGuardMovesInSmallSteps(t *testing.T) {
 			t.Errorf("%v, then one of %v: %v, want %v", c.late, c.saw, g.late, c.want)
 		}
 	}
-	for _, c := range []struct{ late, uncertainty, want time.Duration }{{0, 0, minGuard}, {4000 * us, 0, 5000 * us}, {4000 * us, 1000 * us, 6000 * us}, {4000 * us, time.Hour, 5000*us + maxGuard}} {
+	for _, c := range []struct{ late, uncertainty, want time.Duration }{{0, 0, 300 * us}, {4000 * us, 0, 5000 * us}, {4000 * us, 1000 * us, 6000 * us}, {4000 * us, time.Hour, 5000*us + maxGuard}} {
 		if got := (&guard{late: c.late}).allow(c.uncertainty); got != c.want {
 			t.Errorf("a guard for %v, unsure up to %v: %v, want %v", c.late, c.uncertainty, got, c.want)
 		}

@@ -393,6 +393,7 @@ func TestWhatTheStoreLacks(t *testing.T) {
 		lacks  bool
 	}{
 		"nothing":                        {func(*host) {}, false},
+		"nothing for a minute":           {func(h *host) { h.savedAt = now - easing }, false},
 		"a refusal":                      {func(h *host) { h.refusals.Row++ }, true},
 		"an unsure answer":               {func(h *host) { h.refusals.Unsure++ }, true},
 		"a ban":                          {func(h *host) { h.refusals.Bans++ }, true},

@@ -113,7 +113,7 @@ func TestAStartWithoutTheServerWaits(t *testing.T) {
 		blocked bool
 	}{
 		"not":                           {func(*host) {}, noticed - later, false},
-		"until the others have noticed": {func(h *host) { h.p.heard = later - time.Second }, noticed - time.Second, false},
+		"until the others have noticed": {func(h *host) { h.p.heard = later - time.Second }, 1500 * time.Millisecond, false},
 		"for the delay":                 {func(h *host) { h.next = later + time.Minute }, time.Minute, false},
 		"for a block":                   {func(h *host) { h.refusals.Until = later + time.Minute }, time.Minute, true},
 		"for a turn of the server's":    {func(h *host) { h.leases["1"] = new(lease) }, looking, false},

@@ -113,6 +113,7 @@ func TestAWaitSaysWhatHoldsIt(t *testing.T) {
 		"the hours have begun":             {func(h *host, _ *lease) { h.opens = now }, delay},
 		"a crawl-delay":                    {func(_ *host, t *lease) { t.floor = gap + 1 }, hostlimit.Wait{Hold: "delay", Delay: gap + 1, Cause: "crawl-delay"}},
 		"a crawl-delay that is the gap":    {func(_ *host, t *lease) { t.floor = gap }, delay},
+		"a long one":                       {func(_ *host, t *lease) { t.floor = time.Hour }, hostlimit.Wait{Hold: "delay", Delay: time.Hour, Cause: "crawl-delay"}},
 		"a place":                          {func(_ *host, t *lease) { t.phase = inLine }, hostlimit.Wait{Hold: "place"}},
 		"a probe that somebody else has":   {func(_ *host, t *lease) { t.why = "p" }, hostlimit.Wait{Hold: "probe"}},
 		"slots of others":                  {func(_ *host, t *lease) { t.why = "s" }, hostlimit.Wait{Hold: "slot", Held: 2}},
