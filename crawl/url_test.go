@@ -26,7 +26,8 @@ var spellings = [][]string{
 	{"http://example.com/?a=1&b=2", "http://example.com?a=1&b=2"},
 	{"http://example.com/?%22%3C%7D%0A%A0", "http://example.com/?\"<}%0a%a0"},
 	{"http://example.com/?%%302", "http://EXAMPLE.com/?%%302"},
-	{"http://example.com/?%4", "http://EXAMPLE.com/?%4"}, {"http://example.com/?%", "http://EXAMPLE.com/?%"}, // cut off
+	{"http://example.com/?%4", "http://EXAMPLE.com/?%4"}, // cut off
+	{"http://example.com/?%", "http://EXAMPLE.com/?%"},
 	{"http://example.com/azAZ09", "http://example.com/%61%7A%41%5A%30%39"},
 	{"http://example.com/a;b=c,d!$&'()*+=:@-._~", "http://example.com/a;b=c,d!$&'()*+=:@%2D%2e%5f%7e"},
 }
