@@ -71,7 +71,7 @@ func TestNothingIsCalledForNothing(t *testing.T) {
 	p.flush()
 	p.restore(true)
 	calls("nothing to say", 0)
-	p.ops = []op{{name: "renew", h: l.host("a.example"), args: []any{"1"}}}
+	p.ops = []op{renewal(l.host("a.example"))}
 	l.closed = true
 	p.flush()
 	calls("after Close", 0)
@@ -80,16 +80,16 @@ func TestNothingIsCalledForNothing(t *testing.T) {
 	calls("one operation", 1)
 	p.ops = make([]op, 2*most+1)
 	for i := range p.ops {
-		p.ops[i] = op{name: "renew", h: l.host("a.example"), args: []any{"1"}}
+		p.ops[i] = renewal(l.host("a.example"))
 	}
 	p.flush()
 	calls("so many that a server would be kept from others", 3)
 	for range mostCalls {
-		p.ops = []op{{name: "renew", h: l.host("a.example"), args: []any{"1"}}}
+		p.ops = []op{renewal(l.host("a.example"))}
 		p.flush()
 		p.called = l.now() + time.Hour // as if that were a moment ago
 	}
-	p.ops = []op{{name: "renew", h: l.host("a.example"), args: []any{"1"}}}
+	p.ops = []op{renewal(l.host("a.example"))}
 	p.calls = mostCalls
 	p.flush()
 	calls("while the server has enough to do", mostCalls)
@@ -189,7 +189,7 @@ func TestWhatHasComeMeanwhileGoesWithTheAnswer(t *testing.T) {
 		p := l.parts[0]
 		l.mu.Lock()
 		call := p.newCall(nil, false)
-		p.ops = []op{{name: "renew", h: l.host("a.example"), args: []any{"1"}}}
+		p.ops = []op{renewal(l.host("a.example"))}
 		if c.waits {
 			p.timer = time.AfterFunc(time.Hour, func() {})
 		}
@@ -347,7 +347,7 @@ func TestAHeartbeatCallsWhatIsDue(t *testing.T) {
 		"a waiter":                    {waits, dead / 5, 1},
 		"one, not for long":           {waits, dead/5 - 1, 0},
 		"a debt":                      {owes, heartbeat, 1},
-		"what it has to tell":         {func(h *host) { h.p.ops = []op{{name: "renew", h: h, args: []any{"1"}}} }, heartbeat, 1},
+		"what it has to tell":         {func(h *host) { h.p.ops = []op{renewal(h)} }, heartbeat, 1},
 		"a server that is away":       {func(h *host) { h.p.down = errReset }, heartbeat, 1},
 	} {
 		h := idleHost(t, hostlimit.Config{})
@@ -396,7 +396,7 @@ func TestTheLastCallTakesLeave(t *testing.T) {
 		"of a server that is away": {func(p *partition) { p.down = errReset }, 0},
 		"a tool":                   {func(p *partition) { p.l.conf.Operator = true }, 0},
 		"something to tell": {func(p *partition) {
-			p.gen, p.l.inFlight, p.ops = "", 1, []op{{name: "renew", h: p.l.host("a.example"), args: []any{"1"}}}
+			p.gen, p.l.inFlight, p.ops = "", 1, []op{renewal(p.l.host("a.example"))}
 		}, 1},
 	} {
 		l := idle(t, Config{})

@@ -10,21 +10,24 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// inFlight adds a request that has started.
-func (h *host) inFlight(t *testing.T, began time.Duration) *lease {
-	t.Helper()
-	w := h.waiter(t, began)
-	w.granted.delay, w.granted.heard = time.Second, reply{received: began, server: micros(began)}
-	w.phase, w.had, w.began, w.renewed, w.start, w.asks = held, true, began, began, 1, 1
-	h.leases[w.id], h.waiters = w, nil
-	return w
-}
-
 // TestWhatAnOutcomeTellsTheServer: only what changes something there, as it was computed, and from what.
 func TestWhatAnOutcomeTellsTheServer(t *testing.T) {
 	limits := hostlimit.Config{Concurrency: 3, Delay: hostlimit.Delay{Min: 2 * time.Second, Ceiling: time.Minute}}
 	// Before the refusals: the lease, how the delay moves, and whether it is a success.
 	still := []any{int64(0), int64(0), int64(0), int64(0), false}
+	ints := func(list []any) []any {
+		var all []any
+		for _, v := range list {
+			switch n := v.(type) {
+			case int:
+				v = int64(n)
+			case float64:
+				v = int64(n)
+			}
+			all = append(all, v)
+		}
+		return all
+	}
 	for name, c := range map[string]struct {
 		outcome  hostlimit.Outcome
 		adaptive hostlimit.Adaptive
@@ -55,19 +58,6 @@ func TestWhatAnOutcomeTellsTheServer(t *testing.T) {
 		if h.p.ops[0].build != nil {
 			args = h.p.ops[0].build(now)
 		}
-		ints := func(list []any) []any {
-			var all []any
-			for _, v := range list {
-				switch n := v.(type) {
-				case int:
-					v = int64(n)
-				case float64:
-					v = int64(n)
-				}
-				all = append(all, v)
-			}
-			return all
-		}
 		want := append([]any{w.id}, still...)
 		if c.adaptive != (hostlimit.Adaptive{}) {
 			want = []any{w.id, int64(2_000_000), int64(60_000_000), int64(3_000_000), int64(3_000_000), true}
@@ -95,30 +85,24 @@ func TestWhatAnOutcomeTellsTheServer(t *testing.T) {
 // TestABlockMakesTurnsOfBeforeVoid where it is of an answer to a request that started after the last
 // block, and a server that doesn't answer can't say so.
 func TestABlockMakesTurnsOfBeforeVoid(t *testing.T) {
+	const never = -time.Minute
 	for name, c := range map[string]struct {
 		status  int
 		alone   bool
-		blocked time.Duration // of an earlier block, before the start; negative: after it
+		earlier time.Duration // block, from the start
 		void    bool
 	}{
-		"a refusal":                     {status: 429, void: true},
-		"one after another one's block": {status: 429, blocked: 1, void: true},
-		"one of before a block":         {status: 429, blocked: -1},
-		"at that instant":               {status: 429, blocked: 0, void: true},
-		"one more of a row":             {status: 500, alone: true, void: true},
-		"a success":                     {status: 200},
-		"a 403":                         {status: 403},
+		"a refusal":                     {status: 429, earlier: never, void: true},
+		"one after another one's block": {status: 429, earlier: -1, void: true},
+		"at the instant of that":        {status: 429, earlier: 0},
+		"one of before that":            {status: 429, earlier: 1},
+		"one more of a row":             {status: 500, alone: true, earlier: never, void: true},
+		"a success":                     {status: 200, earlier: never},
+		"a 403":                         {status: 403, earlier: never},
 	} {
 		h := idleHost(t, hostlimit.Config{})
-		now := h.l.now()
-		w := h.inFlight(t, now-time.Second)
-		before := w.began - c.blocked
-		if c.blocked == 0 {
-			before = 0
-		}
-		if name == "at that instant" {
-			before, c.void = w.began, false
-		}
+		w := h.inFlight(t, h.l.now()-time.Second)
+		before := w.began + c.earlier
 		h.blocked, h.refusals.Alone, w.granted.probe = before, c.alone, c.alone
 		if w.observe(hostlimit.Outcome{Status: c.status}); (h.blocked > before) != c.void {
 			t.Errorf("%s: turns are void since %v, before since %v", name, h.blocked, before)

@@ -9,19 +9,6 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// later is an instant on the clock of an idle Limiter; the server's clock is the same.
-const later = 2 * time.Hour
-
-// idleHost returns a host of an idle Limiter that knows the server's clock. What is to be sent stays
-// where it is.
-func idleHost(t *testing.T, c hostlimit.Config) *host {
-	t.Helper()
-	l := idle(t, Config{Limits: c})
-	p := l.parts[0]
-	p.clock, p.calls, p.called = serverClock{known: true, at: later}, mostCalls, l.now()+time.Hour
-	return l.host("a.example")
-}
-
 // TestWhatARestoreTells the server that has lost its data: what is owed, counted from now, with the
 // leases that live.
 func TestWhatARestoreTells(t *testing.T) {
@@ -79,7 +66,6 @@ func TestWhatARestoreTells(t *testing.T) {
 // TestWhatAServerReportsHolds, also where that is less than what was known, but for what it may have
 // lost and wasn't told yet.
 func TestWhatAServerReportsHolds(t *testing.T) {
-	us := func(d time.Duration) int64 { return micros(d) }
 	const known = later + 10*time.Second
 	for name, c := range map[string]struct {
 		until      time.Duration // as reported
@@ -105,17 +91,17 @@ func TestWhatAServerReportsHolds(t *testing.T) {
 		if c.knownUntil == 0 {
 			c.knownUntil = known
 		}
-		h.refusals, h.until, h.version = hostlimit.Refusals{Until: c.knownUntil, Row: 1, Alone: true, Learned: time.Second - 1}, us(c.knownUntil), 5
+		h.refusals, h.until, h.version = hostlimit.Refusals{Until: c.knownUntil, Row: 1, Alone: true, Learned: time.Second - 1}, micros(c.knownUntil), 5
 		waits := &lease{l: h.l, h: h, phase: waiting, next: known, wake: make(chan struct{}, 1)}
 		h.waiters = []*lease{waits}
 		if c.restoring {
 			h.p.restoring = 1
 		}
-		i := hostInfo{until: us(c.until), version: c.version, alone: true, rest: rest(hostlimit.Refusals{Row: 2}), learned: time.Second, served: 7}
+		i := hostInfo{until: micros(c.until), version: c.version, alone: true, rest: rest(hostlimit.Refusals{Row: 2}), learned: time.Second, served: 7}
 		if c.row == 1 {
 			i.row = 1
 		}
-		h.learn(i, reply{server: us(later), received: later})
+		h.learn(i, reply{server: micros(later), received: later})
 		if h.refusals.Until != c.want || h.refusals.Row != c.row || (waits.next == 1) != c.asksAgain {
 			t.Errorf("%s: until %v, want %v; %d in a row, want %d; waiters ask again: %t", name, h.refusals.Until, c.want, h.refusals.Row, c.row, waits.next == 1)
 		}
@@ -183,7 +169,6 @@ func TestWaitersThatComeTooLateAreRefused(t *testing.T) {
 	}
 }
 
-// TestAllWhoComeTooLateAreRefusedAtOnce.
 func TestAllWhoComeTooLateAreRefusedAtOnce(t *testing.T) {
 	h := idleHost(t, hostlimit.Config{})
 	for range 3 {
@@ -235,7 +220,6 @@ func TestTheGapCountsFromTheEnd(t *testing.T) {
 	}
 }
 
-// TestALeaseThatWasTakenBackStartsNothing.
 func TestALeaseThatWasTakenBackStartsNothing(t *testing.T) {
 	h := idleHost(t, hostlimit.Config{})
 	w := h.inFlight(t, h.l.now())

@@ -11,14 +11,6 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// waiter adds a request that waits for a turn of h since arrived.
-func (h *host) waiter(t *testing.T, arrived time.Duration) *lease {
-	t.Helper()
-	w := &lease{l: h.l, h: h, id: h.l.newID(), limits: mustLimits(t, h.l, h.key), wake: make(chan struct{}, 1), caller: caller{arrived: arrived, limit: later + time.Hour}}
-	h.waiters = append(h.waiters, w)
-	return w
-}
-
 // TestWhatAQuestionSays: times are counted from now.
 func TestWhatAQuestionSays(t *testing.T) {
 	h := idleHost(t, hostlimit.Config{Concurrency: 3, Delay: hostlimit.Delay{Min: time.Second, Max: 2 * time.Second, Ceiling: 9 * time.Second}})

@@ -1,39 +1,11 @@
 package redislimit
 
 import (
-	"errors"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/go-politeness/politeness/hostlimit"
 )
-
-// idle returns a Limiter without goroutines whose calls reach nobody: its tests call its parts, and
-// look at what they would send.
-func idle(t *testing.T, c Config) *Limiter {
-	t.Helper()
-	if c.Client == nil {
-		c.Client = redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	}
-	nobody := new(courier)
-	nobody.set(func(string, func() error) error { return errReset })
-	c.Client.AddHook(nobody)
-	l, err := idleLimiter(c, 0, born())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		l.cancel()
-		l.wg.Wait()
-		_ = c.Client.Close()
-	})
-	for _, p := range l.parts {
-		p.down = errors.New("a test") // the heartbeat would send what is added
-	}
-	return l
-}
 
 type waitSeen struct {
 	hostlimit.Wait
@@ -72,16 +44,16 @@ func TestAWaitIsToldAfterASecond(t *testing.T) {
 		if (tell != nil) != c.told || !c.told && again != map[bool]time.Duration{true: arrived + longWait}[c.phase == parked] {
 			t.Errorf("%+v: told %t, again at %v", c, tell != nil, again)
 		}
+		if tell == nil {
+			continue
+		}
+		if tell(); seen.told != 1 {
+			t.Errorf("%+v: told %d times", c, seen.told)
+		}
+		if tell, again := w.waits(c.now + time.Hour); tell != nil || again != 0 {
+			t.Errorf("%+v: told again", c)
+		}
 	}
-}
-
-func mustLimits(t *testing.T, l *Limiter, key string) *hostlimit.Limits {
-	t.Helper()
-	limits, err := l.rules.Limits(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return limits
 }
 
 // TestAWaitSaysWhatHoldsIt, with all that is known of it at an instant.
