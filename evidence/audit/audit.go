@@ -260,7 +260,7 @@ func (a *auditor) judge() *Report {
 	}
 	for _, id := range slices.Sorted(maps.Keys(a.limiters)) {
 		xs := a.limiters[id].exchanges
-		slices.SortStableFunc(xs, func(x, y *exchange) int { return cmp.Compare(x.start, y.start) })
+		slices.SortStableFunc(xs, func(x, y *exchange) int { return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(x.end, y.end)) })
 		a.provePlaces("", xs, func(x *exchange) int { return a.named[x.by].policy.MaxInFlight })
 	}
 	a.sortViolations()

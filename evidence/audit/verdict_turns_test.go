@@ -426,6 +426,17 @@ func TestVerdictsOnSlots(t *testing.T) {
 			2.000000001   end 1
 			3   end 2
 		`, `lines 14 and 16: concurrency: 3 in flight on all hosts, 2 at most`},
+		{"a third that took no time, at the instant at which another started", `
+			1   allow 1
+			1   start 1
+			1.5 allow 2 host=b.example
+			1.5 start 2 host=b.example
+			1.5 allow 3 host=c.example
+			1.5 start 3 host=c.example
+			1.5 end 3
+			2   end 1
+			3   end 2
+		`, ``},
 		{"three, logged in another order", `
 			2   page 3 host=c.example
 			1.5 allow 2 host=b.example
