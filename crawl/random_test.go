@@ -234,11 +234,12 @@ func (w *randomWeb) judge(t *testing.T, starts []string) {
 
 // idle fails t where a host wasn't asked although it might have been. Where hosts wait for one
 // another's connections, and of one that has failed, it is only known that it isn't forgotten: a
-// robots.txt that couldn't be had is asked for again after five minutes.
+// robots.txt that couldn't be had is asked for again after five minutes, and a 500 to the request
+// that asks again after a 429 is a refusal, which blocks for ten minutes at most.
 func (w *randomWeb) idle(t *testing.T, known map[string]time.Time) {
 	limits := w.rig.politeness.Limits
 	for _, host := range w.hosts {
-		const lenient = 6 * time.Minute
+		const lenient = 11 * time.Minute
 		var allowed time.Duration
 		if limits.MaxInFlight > 0 {
 			allowed = lenient
