@@ -20,6 +20,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -29,12 +30,14 @@ import (
 	"log"
 	"maps"
 	"os"
+	"os/signal"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -85,6 +88,8 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the second one ends the tool at once
 	deadline := time.Now().Add(*limit)
 	scores, worse := maps.Clone(known), false
 	for _, pkg := range packages {
@@ -94,7 +99,7 @@ func main() {
 			pkg = path.Clean(pkg)
 		}
 		r := runner{pkg: pkg, file: file, deadline: deadline, limited: *limit > 0, jobs: *jobs, slowest: *slowest, names: *names, only: *only}
-		now, err := r.run(*fresh)
+		now, err := r.run(ctx, *fresh)
 		if err != nil {
 			log.Fatalf("%s: %v", pkg, err)
 		}
@@ -135,7 +140,7 @@ type runner struct {
 }
 
 // run returns the score, of the mutants that have been tried by now.
-func (r *runner) run(fresh bool) (s score, err error) {
+func (r *runner) run(ctx context.Context, fresh bool) (s score, err error) {
 	c, err := load(r.pkg)
 	if err != nil {
 		return score{}, err
@@ -145,7 +150,7 @@ func (r *runner) run(fresh bool) (s score, err error) {
 		return score{}, err
 	}
 	defer os.RemoveAll(tmp)
-	b, err := newBench(c, []string{r.pkg}, r.jobs, r.slowest, r.names, tmp)
+	b, err := newBench(ctx, c, []string{r.pkg}, r.jobs, r.slowest, r.names, tmp)
 	if err != nil {
 		return score{}, err
 	}
@@ -206,7 +211,7 @@ func (r *runner) run(fresh bool) (s score, err error) {
 			}
 			before := f
 			mu.Unlock()
-			status, by, err := b.try(m, f.By)
+			status, by, err := b.try(ctx, m, f.By)
 			mu.Lock()
 			if err != nil {
 				return err

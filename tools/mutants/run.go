@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -51,7 +52,7 @@ func (t *test) String() string { return t.pkg + "." + t.name }
 
 // newBench builds the tests of the packages and runs each test once. Those that are slower than
 // slowest or have a name that doesn't match are left out.
-func newBench(c *code, pkgs []string, jobs int, slowest time.Duration, names, tmp string) (*bench, error) {
+func newBench(ctx context.Context, c *code, pkgs []string, jobs int, slowest time.Duration, names, tmp string) (*bench, error) {
 	b := &bench{code: c, tmp: tmp, bins: map[string]string{}, jobs: jobs}
 	files := map[string][]byte{switchesFile: []byte(strings.Replace(switches, "package p", "package "+c.name(), 1))}
 	for name := range c.files {
@@ -60,7 +61,7 @@ func newBench(c *code, pkgs []string, jobs int, slowest time.Duration, names, tm
 	hash := sha256.New()
 	for i, pkg := range pkgs {
 		bin := filepath.Join(tmp, fmt.Sprintf("%d.test", i))
-		if err := b.build(files, pkg, bin); err != nil {
+		if err := b.build(ctx, files, pkg, bin); err != nil {
 			return nil, err
 		}
 		data, err := os.ReadFile(bin)
@@ -73,7 +74,7 @@ func newBench(c *code, pkgs []string, jobs int, slowest time.Duration, names, tm
 	b.hash = hex.EncodeToString(hash.Sum(nil)[:8])
 	b.asked = b.hash
 	for _, pkg := range pkgs {
-		if err := b.measure(pkg, names, slowest); err != nil {
+		if err := b.measure(ctx, pkg, names, slowest); err != nil {
 			return nil, err
 		}
 	}
@@ -87,7 +88,7 @@ func newBench(c *code, pkgs []string, jobs int, slowest time.Duration, names, tm
 }
 
 // build builds the test binary of a package with these files of the code replaced.
-func (b *bench) build(files map[string][]byte, pkg, bin string) error {
+func (b *bench) build(ctx context.Context, files map[string][]byte, pkg, bin string) error {
 	dir, err := os.MkdirTemp(b.tmp, "")
 	if err != nil {
 		return err
@@ -106,7 +107,7 @@ func (b *bench) build(files map[string][]byte, pkg, bin string) error {
 	if err := os.WriteFile(filepath.Join(dir, "overlay"), overlay, 0o644); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(context.Background(), "go", "test", "-c", "-vet=off", "-overlay="+filepath.Join(dir, "overlay"), "-o="+bin, ".")
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay="+filepath.Join(dir, "overlay"), "-o="+bin, ".")
 	cmd.Dir = filepath.Join(root, pkg)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
@@ -115,8 +116,8 @@ func (b *bench) build(files map[string][]byte, pkg, bin string) error {
 }
 
 // measure runs each test of a package without a mutant, and sees which ones it reaches.
-func (b *bench) measure(pkg, names string, slowest time.Duration) error {
-	list := exec.CommandContext(context.Background(), b.bins[pkg], "-test.list="+names)
+func (b *bench) measure(ctx context.Context, pkg, names string, slowest time.Duration) error {
+	list := exec.CommandContext(ctx, b.bins[pkg], "-test.list="+names)
 	list.Dir = filepath.Join(root, pkg)
 	out, err := list.Output()
 	if err != nil {
@@ -132,8 +133,11 @@ func (b *bench) measure(pkg, names string, slowest time.Duration) error {
 		}
 		t := &test{pkg: pkg, name: name}
 		began := time.Now()
-		failed, cpu := b.play(b.bins[pkg], []*test{t}, 10*time.Minute, "MUTANT_REACH="+reach,
+		failed, cpu := b.play(ctx, b.bins[pkg], []*test{t}, 10*time.Minute, "MUTANT_REACH="+reach,
 			fmt.Sprintf("MUTANT_CPU=%.0f", math.Ceil(slowest.Seconds())))
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if cpu > slowest {
 			fmt.Printf("\tleft out, as it takes more than %v: %s\n", slowest, t)
 			return nil
@@ -158,25 +162,28 @@ func (b *bench) measure(pkg, names string, slowest time.Duration) error {
 }
 
 // play runs tests of one package and returns the name of the one that fails, "" if they pass, and
-// what processor time that took.
-func (b *bench) play(bin string, tests []*test, limit time.Duration, env ...string) (failed string, cpu time.Duration) {
+// what processor time that took. What the tests have started, such as a server, ends with them.
+func (b *bench) play(ctx context.Context, bin string, tests []*test, limit time.Duration, env ...string) (failed string, cpu time.Duration) {
 	names := make([]string, len(tests))
 	for i, t := range tests {
 		names[i] = regexp.QuoteMeta(t.name)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, bin, "-test.v", "-test.failfast", "-test.timeout=0", "-test.run=^("+strings.Join(names, "|")+")$")
 	cmd.Dir = filepath.Join(root, tests[0].pkg)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.WaitDelay = time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.Env = append(os.Environ(), env...)
 	err := cmd.Run()
 	if verbose {
 		os.Stdout.Write(out.Bytes())
 	}
 	if cmd.ProcessState != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
 	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
@@ -209,13 +216,13 @@ var rank = map[string]int{unreached: 1, lived: 2, noticed: 3}
 
 // try returns what the tests make of a mutant, and which tests notice it. It begins with the test
 // of this name.
-func (b *bench) try(m *mutant, first string) (status, by string, err error) {
+func (b *bench) try(ctx context.Context, m *mutant, first string) (status, by string, err error) {
 	bins := b.bins
 	if m.fixed {
 		bins = map[string]string{}
 		for pkg := range b.bins {
 			bin := filepath.Join(b.tmp, fmt.Sprintf("mutant%d-%d.test", m.n, len(bins)))
-			if err := b.build(map[string][]byte{m.file: b.code.changed(m)}, pkg, bin); err != nil {
+			if err := b.build(ctx, map[string][]byte{m.file: b.code.changed(m)}, pkg, bin); err != nil {
 				return "", "", err
 			}
 			bins[pkg] = bin
@@ -240,8 +247,11 @@ func (b *bench) try(m *mutant, first string) (status, by string, err error) {
 			cpu += t.cpu
 		}
 		// A machine with much else to do takes longer, but not more of the processor.
-		failed, _ := b.play(bins[part[0].pkg], part, 20*time.Second+10*took, fmt.Sprintf("MUTANT=%d", m.n),
+		failed, _ := b.play(ctx, bins[part[0].pkg], part, 20*time.Second+10*took, fmt.Sprintf("MUTANT=%d", m.n),
 			fmt.Sprintf("MUTANT_CPU=%.0f", math.Ceil(1+4*cpu.Seconds())))
+		if ctx.Err() != nil { // not by the mutant
+			return "", "", context.Cause(ctx)
+		}
 		if failed != "" {
 			by := part[0].pkg + "." + failed
 			b.mu.Lock()
