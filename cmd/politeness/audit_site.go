@@ -47,7 +47,8 @@ of, and what these records prove. A start that was left out shows as a
                      must extend; may be given more than once
   -json              the answer as JSON; where the bundle isn't right, "not_proved"
                      says why
-  -html FILE         write a page for people as well: your site, my visits
+  -html FILE         write a page for people as well, if the bundle is right: your
+                     site, my visits
 
   politeness audit verify -key "example.com/crawler+c74f20a3+AR..." example.com.bundle
 
@@ -179,6 +180,9 @@ func runVerify(sh *shell, args []string) (int, error) {
 	}
 	defer file.Close()
 	b, err := bundle.Verify(file, trust)
+	if errors.Is(err, bundle.ErrNotProved) && *html != "" {
+		fmt.Fprintf(sh.errs, "%s isn't written\n", *html) // nor is an older one replaced
+	}
 	switch {
 	case errors.Is(err, bundle.ErrNotProved) && *asJSON:
 		return exitNo, writeJSON(sh.out, map[string]string{"not_proved": plain(err)}, "  ")

@@ -76,7 +76,7 @@ func TestASiteIsToldWhatWasDoneThere(t *testing.T) {
 		t.Error(r.out)
 	}
 	forged := write("forged.bundle", strings.Replace(read("h1.bundle"), `"status":200`, `"status":201`, 1))
-	polite(t, nil, "audit", "verify", "-key", key, forged).expect(t, 1, "not proved", "")
+	polite(t, nil, "audit", "verify", "-key", key, "-html", page, forged).expect(t, 1, "not proved", page+" isn't written")
 	var refused struct {
 		NotProved string `json:"not_proved"`
 	}
