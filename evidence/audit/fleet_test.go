@@ -133,7 +133,8 @@ func checkLogs(t *testing.T, logs ...[]byte) *audit.Report {
 	return r
 }
 
-// TestFleetsWhoseClocksDifferAreProved: gaps, slots and blocks are judged by the clock of their limiter.
+// TestFleetsWhoseClocksDifferAreProved: gaps, slots and blocks are judged by the clock of their limiter,
+// in whatever order the logs are given.
 func TestFleetsWhoseClocksDifferAreProved(t *testing.T) {
 	fleets, proved := 0, 0
 	for seed := range soak.Seeds(t, 40, 400) {
@@ -149,6 +150,10 @@ func TestFleetsWhoseClocksDifferAreProved(t *testing.T) {
 		r := checkLogs(t, all...)
 		if !r.OK() {
 			t.Errorf("seed %d: %v", seed, r.Violations[:min(4, len(r.Violations))])
+		}
+		slices.Reverse(all)
+		if r := checkLogs(t, all...); !r.OK() {
+			t.Errorf("seed %d, the last log first: %v", seed, r.Violations[:min(4, len(r.Violations))])
 		}
 		if r.Complete() {
 			proved++
