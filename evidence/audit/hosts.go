@@ -302,9 +302,9 @@ func (a *auditor) maybeBack(y, x *exchange, promise int) bool {
 	return true
 }
 
-// provePlaces proves that never more of some exchanges, which are in the order of their starts, were
-// in flight than there are places for each: slots of a host or, without one, those of MaxInFlight,
-// which of equal starts has first what ended first. 0 places are no limit.
+// provePlaces proves that never more of some exchanges, in the order of their starts, were in
+// flight than there are places for each: slots of a host or, without one, those of MaxInFlight, for
+// which those that ended first come first of equal starts. 0 places are no limit.
 func (a *auditor) provePlaces(host string, xs []*exchange, places func(x *exchange) int) {
 	var active []*exchange
 	for _, x := range xs {
