@@ -239,7 +239,7 @@ func (w *randomWeb) judge(t *testing.T, starts []string) {
 func (w *randomWeb) idle(t *testing.T, known map[string]time.Time) {
 	limits := w.rig.politeness.Limits
 	for _, host := range w.hosts {
-		const lenient = 11 * time.Minute
+		lenient := 6 * time.Minute
 		var allowed time.Duration
 		if limits.MaxInFlight > 0 {
 			allowed = lenient
@@ -273,6 +273,9 @@ func (w *randomWeb) idle(t *testing.T, known map[string]time.Time) {
 				if refused != "" && refused != r.URL && !isRobots { // it was to start at the instant of the refusal
 					block, refused = r.End, ""
 				}
+			}
+			if r.Status == 429 || r.Status == 503 {
+				lenient = 11 * time.Minute
 			}
 			switch {
 			case r.Status == 0, r.Status == 403, r.Status == 500, isRobots && r.Status >= 429:
