@@ -103,7 +103,8 @@ func CheckSite(log io.Reader, hosts ...string) (*Report, error) {
 func check(f *trees.Forest, site sites.Site, logs []io.Reader) (*Report, error) {
 	a := &auditor{
 		report:     Report{Records: map[evidence.Type]int{}, Broken: map[Kind]int{}, Violations: []Violation{}, Hosts: []HostReport{}},
-		transports: map[string]*transport{}, limiters: map[string]*limiter{}, cut: map[string]bool{}, hosts: map[string]*host{}, proved: map[string]int64{},
+		transports: map[string]*transport{}, limiters: map[string]*limiter{}, cut: map[string]bool{}, hosts: map[string]*host{},
+		proved: map[string][]int64{}, restored: map[string][]int64{},
 	}
 	for _, about := range aboutPromises {
 		a.report.Promises = append(a.report.Promises, about.Promise)
@@ -137,6 +138,8 @@ const (
 	settling = 3 * slack
 	// leeway is how much earlier than we reckon a block may end: a limiter reads its clock for itself.
 	leeway = slack / 10
+	// maxSkew is how far the clocks of processes that share robots.txt may be apart.
+	maxSkew = 60 * slack
 	// drifts is the part of a time by which two clocks may run apart in it.
 	drifts = 5000
 	// lasting is the delay above which a gap is kept over a restart.
@@ -163,10 +166,11 @@ type auditor struct {
 	limiters   map[string]*limiter
 	cut        map[string]bool // ids of rows of which a log was cut off
 	hosts      map[string]*host
-	lost       bool             // whether a slot was taken back whose record doesn't say when, or whose it was
-	proved     map[string]int64 // when a robots.txt was had last, by its URL and what it was, as an exchange shows
-	blind      bool             // whether a log is there of which nothing is known
-	unsaid     bool             // whether a Transport did something that has stated no policy
+	lost       bool               // whether a slot was taken back whose record doesn't say when, or whose it was
+	proved     map[string][]int64 // when a robots.txt was had, by its URL and what it was, as exchanges show
+	restored   map[string][]int64 // when an earlier process, or another one, had one that was taken over from it
+	blind      bool               // whether a log is there of which nothing is known
+	unsaid     bool               // whether a Transport did something that has stated no policy
 }
 
 // A limiter is what some Transports share: slots, delays and blocks of each host.
@@ -262,6 +266,13 @@ func (a *auditor) judge() *Report {
 		xs := a.limiters[id].exchanges
 		slices.SortStableFunc(xs, func(x, y *exchange) int { return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(x.end, y.end)) })
 		a.provePlaces("", xs, func(x *exchange) int { return a.named[x.by].policy.MaxInFlight })
+	}
+	for copied, starts := range a.restored {
+		fetches := slices.Sorted(slices.Values(a.proved[copied]))
+		for _, start := range starts {
+			i, _ := slices.BinarySearch(fetches, start-slack)
+			a.openIf(i == len(fetches) || fetches[i] > start+maxSkew, verdictsRight, "a robots.txt that another process fetched, whose log isn't here")
+		}
 	}
 	a.sortViolations()
 	for promise := range promises {

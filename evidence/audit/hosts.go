@@ -78,9 +78,8 @@ type sequence struct {
 func (a *auditor) host(d *evidence.Decision) *host {
 	h := a.hosts[d.Host]
 	if h == nil {
-		name := strings.Clone(d.Host)
-		h = &host{a: a, report: HostReport{Host: name}, given: map[given]bool{}, voids: map[int64]bool{}, takenBack: map[given]int64{}, own: map[uint32][]*limits{}, sequences: map[*limiter]*sequence{}}
-		a.hosts[name] = h
+		h = &host{a: a, report: HostReport{Host: strings.Clone(d.Host)}, given: map[given]bool{}, voids: map[int64]bool{}, takenBack: map[given]int64{}, own: map[uint32][]*limits{}, sequences: map[*limiter]*sequence{}}
+		a.hosts[h.report.Host] = h
 	}
 	return h
 }
@@ -325,8 +324,7 @@ func (a *auditor) provePlaces(host string, xs []*exchange, places func(x *exchan
 		if len(active) >= most {
 			active = slices.DeleteFunc(active, func(y *exchange) bool { return a.maybeBack(y, x, slotsKept) })
 		}
-		n := len(active)
-		if n >= most {
+		if n := len(active); n >= most {
 			words := fmt.Sprintf("all hosts, %d at most", most)
 			if host != "" {
 				words = lines.Count(most, "slot")

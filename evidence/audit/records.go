@@ -30,8 +30,7 @@ func (a *auditor) take(d *evidence.Decision, at place) {
 		if d.Time.After(p.Last) {
 			p.Last = d.Time
 		}
-		now := stamp(d.Time)
-		r.first, r.last = cmp.Or(r.first, now), max(r.last, now)
+		r.first, r.last = cmp.Or(r.first, stamp(d.Time)), max(r.last, stamp(d.Time))
 	}
 	a.consistent(d)
 	a.by = a.transportOf(d)
@@ -89,8 +88,7 @@ func (a *auditor) consistent(d *evidence.Decision) {
 	if known && typ.allowed != d.Allowed && d.Type != evidence.RobotsUnreachable {
 		a.contradiction(fmt.Sprintf("%s with \"allowed\": %t", d.Type, d.Allowed))
 	}
-	if !d.Start.IsZero() && !d.Time.IsZero() {
-		late := int64(d.Time.Sub(d.Start))
+	if late := int64(d.Time.Sub(d.Start)); !d.Start.IsZero() && !d.Time.IsZero() {
 		a.cannot(late < 0, "recorded before the start that it tells of")
 		a.cannot(late > slack && (d.Type == evidence.Started || d.Type == evidence.Resent), "recorded more than a second after its start")
 	}
@@ -150,15 +148,14 @@ func (a *auditor) started(d *evidence.Decision) {
 	h.latest = max(h.latest, d.Seq)
 	_, target := sites.SplitURL(d.URL)
 	before := *t
-	t.x, t.answer, t.host, t.attempt, t.sends, t.underWay, t.window = new(exchange), nil, h, d.Attempt, 1, true, 0
 	t.wall = cmp.Or(stamp(d.Start), stamp(d.Time))
 	a.cannot(t.wall == 0, "a start without its time")
-	x := t.x
-	*x = exchange{
+	x := &exchange{
 		start: a.limiterClock(d, t.wall), delay: int64(d.Delay), floor: int64(d.CrawlDelay), prev: stamp(d.Prev), seq: d.Seq,
 		line: uint32(a.at.line), resource: uint32(maphash.String(seed, target)), slots: uint32(min(max(d.Slots, 0), 1<<30)),
 		by: a.by.index,
 	}
+	t.x, t.answer, t.host, t.attempt, t.sends, t.underWay, t.window = x, nil, h, d.Attempt, 1, true, 0
 	a.keyFits(d)
 	if until := stamp(d.BlockedUntil); until > x.start {
 		a.violation(BrokenBlock, d.Host, fmt.Sprintf("started %v before the end of a block that its limiter knew", time.Duration(until-x.start)), a.at)
@@ -220,8 +217,7 @@ func (a *auditor) sends(d *evidence.Decision, t, before *trip) {
 
 // limiterClock returns the start of d by the clock of its limiter, and notes how far that is ahead.
 func (a *auditor) limiterClock(d *evidence.Decision, wall int64) int64 {
-	t := a.by
-	fleet := t.policy.Process != ""
+	t, fleet := a.by, a.by.policy.Process != ""
 	switch shift := stamp(d.At) - wall; {
 	case d.At.IsZero():
 		a.openIf(fleet, delaysKept, "a start of a fleet without its stamp by the limiter's clock (at), as while the server can't be reached")

@@ -514,9 +514,7 @@ func (s *sequence) forbid(n *answer) {
 		s.forbidden, s.full = 0, 0 // they are forgiven
 	}
 	s.forbade = max(s.forbade, n.at)
-	soon := func(m move) bool {
-		return m.at <= n.at+s.late && m.x != nil && m.x.flags&serves != 0
-	}
+	soon := func(m move) bool { return m.at <= n.at+s.late && m.x != nil && m.x.flags&serves != 0 }
 	switch {
 	case n.at <= max(s.doubt, s.served+s.late), s.full != 0 && x.start <= s.full+leeway, slices.ContainsFunc(s.moves[s.moved:min(len(s.moves), s.moved+maxOpen)], soon):
 	case s.full == 0:

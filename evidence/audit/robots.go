@@ -97,8 +97,7 @@ func (a *auditor) robotsStarted(d *evidence.Decision, t *trip, target string) {
 func (a *auditor) robotsAnswered(d *evidence.Decision) {
 	copied := d.URL + " " + cmp.Or(d.SHA256, fmt.Sprint(d.Status))
 	if d.Restored && d.Type != evidence.RobotsUnreachable {
-		at, ok := a.proved[copied]
-		a.openIf(!ok || at < stamp(d.Start)-slack, verdictsRight, "a robots.txt that an earlier process fetched, whose log isn't here")
+		a.restored[copied] = append(a.restored[copied], stamp(d.Start))
 		return
 	}
 	t := a.by.trips[d.Trip]
@@ -106,7 +105,7 @@ func (a *auditor) robotsAnswered(d *evidence.Decision) {
 	delete(a.by.trips, d.Trip) // no other copy can come of it
 	switch {
 	case ok && t.status == d.Status && stamp(d.Time) >= t.ended-slack:
-		a.proved[strings.Clone(copied)] = stamp(d.Time)
+		a.proved[copied] = append(a.proved[copied], stamp(d.Time))
 	case d.Status == 0 && d.Type == evidence.RobotsUnreachable: // it couldn't be asked for
 	case !ok:
 		a.violation(BrokenVerdict, d.Host, string(d.Type)+" without the exchange that it came of", a.at)
@@ -222,8 +221,7 @@ func (a *auditor) allowed(d *evidence.Decision, t *trip) {
 // escape; all of it where that is. Redact may have replaced a value, a long URL is clipped, and a
 // URL in the URL may have lost its userinfo.
 func certain(target string) string {
-	sure := strings.TrimSuffix(target, evidence.Clipped)
-	sure, _, _ = strings.Cut(sure, evidence.Redacted)
+	sure, _, _ := strings.Cut(strings.TrimSuffix(target, evidence.Clipped), evidence.Redacted)
 	if strings.Contains(sure, ":") { // most have none, which is seen sooner
 		sure = embedded.Split(sure, 2)[0]
 	}

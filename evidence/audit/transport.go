@@ -55,8 +55,7 @@ func (a *auditor) policyStated(d *evidence.Decision) {
 	case p == nil: // nothing was promised
 	case d.Host != "":
 		a.cannot(!t.policy.Overrides, "limits of one host, though the policy says that all hosts have the same")
-		h := a.host(d)
-		l := newLimits(p)
+		h, l := a.host(d), newLimits(p)
 		l.from = cmp.Or(d.Seq, h.latest+1)
 		h.own[t.index] = append(h.own[t.index], l)
 	case t.policy != nil:

@@ -199,7 +199,7 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 		{"one that an earlier process fetched", `
 			1.1 robots text="" status=200 restored=true url=https://b.example/robots.txt host=b.example
 			2.2 page 1 url=/no host=b.example
-		`, `open, verdicts right: a robots.txt that an earlier process fetched, whose log isn't here`},
+		`, `open, verdicts right: a robots.txt that another process fetched, whose log isn't here`},
 		{"one that an earlier process fetched, as its log shows", `
 			log
 			policy
@@ -211,13 +211,13 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 			policy
 			100 robots text="User-agent: *\nDisallow: /no\n" status=200 restored=true start=@-58.899999999
 			102.2 page 1
-		`, `open, verdicts right: a robots.txt that an earlier process fetched, whose log isn't here`},
+		`, `open, verdicts right: a robots.txt that another process fetched, whose log isn't here`},
 		{"another than it fetched", `
 			log
 			policy
 			100 robots text="User-agent: *\n" status=200 restored=true start=@-59.9
 			102.2 page 1 url=/no
-		`, `open, verdicts right: a robots.txt that an earlier process fetched, whose log isn't here`},
+		`, `open, verdicts right: a robots.txt that another process fetched, whose log isn't here`},
 		{"a copy of two days ago", `
 			log
 			policy
@@ -256,6 +256,45 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 			open, allowed by robots.txt: the verdict can't be decided again
 			open, verdicts right: robots.txt couldn't be had, and the policy lets everything then
 		`},
+	})
+	const elsewhere = "open, verdicts right: a robots.txt that another process fetched, whose log isn't here"
+	checkRows(t, "policy", []row{
+		{"one that another process fetched, whose log comes later", `
+			1.1 robots text="User-agent: *\nDisallow: /no\n" status=200 restored=true start=@0.5
+			2.2 deny 1 url=/no
+			file
+			policy by=U limiter=M
+			site "User-agent: *\nDisallow: /no\n" at=1
+		`, ``},
+		{"whose clock is a minute ahead", `
+			1.1 robots text="User-agent: *\nDisallow: /no\n" status=200 restored=true start=@0.5
+			2.2 deny 1 url=/no
+			file
+			policy by=U limiter=M
+			site "User-agent: *\nDisallow: /no\n" at=60.4
+		`, ``},
+		{"or more", `
+			1.1 robots text="User-agent: *\nDisallow: /no\n" status=200 restored=true start=@0.499999999
+			2.2 deny 1 url=/no
+			file
+			policy by=U limiter=M
+			site "User-agent: *\nDisallow: /no\n" at=60.4
+		`, elsewhere},
+		{"which has fetched something else", `
+			1.1 robots text="User-agent: *\nDisallow: /no\n" status=200 restored=true start=@0.5
+			2.2 deny 1 url=/no
+			file
+			policy by=U limiter=M
+			site "User-agent: *\n" at=1
+		`, elsewhere},
+		{"which has fetched the same again later", `
+			1.1 robots text="User-agent: *\nDisallow: /no\n" status=200 restored=true start=@0.5
+			2.2 deny 1 url=/no
+			file
+			policy by=U limiter=M
+			site "User-agent: *\nDisallow: /no\n" at=1
+			site "User-agent: *\nDisallow: /no\n" at=200
+		`, ``},
 	})
 }
 
