@@ -10,6 +10,8 @@ const noTextOpen = `
 	open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
 `
 
+const elsewhere = "open, verdicts right: a robots.txt that another process fetched, whose log isn't here"
+
 // TestVerdictsOnCopiesOfRobotsTxt: which text is in force, and what holds where none can be had.
 func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 	const no = `"User-agent: *\nDisallow: /no\n"`
@@ -199,7 +201,7 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 		{"one that an earlier process fetched", `
 			1.1 robots text="" status=200 restored=true url=https://b.example/robots.txt host=b.example
 			2.2 page 1 url=/no host=b.example
-		`, `open, verdicts right: a robots.txt that another process fetched, whose log isn't here`},
+		`, elsewhere},
 		{"one that an earlier process fetched, as its log shows", `
 			log
 			policy
@@ -211,13 +213,13 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 			policy
 			100 robots text="User-agent: *\nDisallow: /no\n" status=200 restored=true start=@-58.899999999
 			102.2 page 1
-		`, `open, verdicts right: a robots.txt that another process fetched, whose log isn't here`},
+		`, elsewhere},
 		{"another than it fetched", `
 			log
 			policy
 			100 robots text="User-agent: *\n" status=200 restored=true start=@-59.9
 			102.2 page 1 url=/no
-		`, `open, verdicts right: a robots.txt that another process fetched, whose log isn't here`},
+		`, elsewhere},
 		{"a copy of two days ago", `
 			log
 			policy
@@ -257,7 +259,6 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 			open, verdicts right: robots.txt couldn't be had, and the policy lets everything then
 		`},
 	})
-	const elsewhere = "open, verdicts right: a robots.txt that another process fetched, whose log isn't here"
 	checkRows(t, "policy", []row{
 		{"one that another process fetched, whose log comes later", `
 			1.1 robots text="User-agent: *\nDisallow: /no\n" status=200 restored=true start=@0.5
