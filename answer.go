@@ -50,7 +50,9 @@ func rethrow(thrown any) {
 func (a *answer) describe(d *evidence.Decision) {
 	d.ServerDate, d.RetryAfter = first(a.header, "Date"), a.hints.RetryAfter
 	d.NoDate = a.status != 0 && d.ServerDate == ""
-	d.RateLimit, d.Quota, d.Refused = a.hints.RateLimit, a.quota, a.hints.Refused
+	d.RateLimit = a.hints.RateLimit
+	d.Quota = a.quota
+	d.Refused = a.hints.Refused
 }
 
 // recordEffect records that the outcome has blocked or cleared the host at the given time.
@@ -59,7 +61,10 @@ func (a *answer) recordEffect(s *subject, outcome hostlimit.Outcome, effect host
 		return
 	}
 	s.report(evidence.HostBlocked, func(d *evidence.Decision) {
-		d.Time, d.Status, d.Kind, d.Refusals = at, outcome.Status, effect.Kind, effect.Row
+		d.Time = at
+		d.Status = outcome.Status
+		d.Kind = effect.Kind
+		d.Refusals = effect.Row
 		a.describe(d)
 		if effect.Blocked {
 			d.Until, d.RetryAt = effect.Until, effect.Until
@@ -79,7 +84,9 @@ func (a *answer) recordEnd(s *subject, p *page, start *start, read int64, err er
 	p.recordDirectives(now)
 	var d evidence.Decision
 	s.describe(&d, evidence.Fetched, now)
-	d.Allowed, d.Status, d.Bytes = true, a.status, read
+	d.Allowed = true
+	d.Status = a.status
+	d.Bytes = read
 	d.Seq, d.Start, d.Latency, d.Duration = start.Seq, start.Start, a.latency, now.Sub(start.Start)
 	d.ContentType, d.ETag, d.LastModified = first(a.header, "Content-Type"), first(a.header, "Etag"), first(a.header, "Last-Modified")
 	a.describe(&d)

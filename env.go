@@ -75,7 +75,9 @@ func (c Config) WithEnv() (Config, error) {
 // scaled returns delay with mean as the mean of its range.
 func scaled(delay hostlimit.Delay, mean time.Duration) hostlimit.Delay {
 	least, most := float64(delay.Min), float64(delay.Max)
-	delay.Min, delay.Max, delay.DangerouslyNone = mean, mean, false
+	delay.Min = mean
+	delay.Max = mean
+	delay.DangerouslyNone = false
 	if 0 <= least && least < most {
 		delay.Min = time.Duration(2 * float64(mean) * (least / (least + most)))
 		delay.Max = 2*mean - delay.Min

@@ -160,7 +160,9 @@ func (p *page) record() {
 	case p.reserved(p.verdict.Preferences) != nil:
 		d.Type = evidence.Reserved
 	}
-	d.MatchedRule, d.Line, d.Group = p.verdict.Rule, p.verdict.Line, p.verdict.Group
+	d.MatchedRule = p.verdict.Rule
+	d.Line = p.verdict.Line
+	d.Group = p.verdict.Group
 	if p.entry == nil {
 		d.Reason = "robots.txt is ignored by configuration"
 	} else {

@@ -27,8 +27,14 @@ func policyOf(cfg *Config, product string, hosts hostlimit.Config, spend budget.
 	recorder.StatePurposes(p, cfg.Purposes)
 	recorder.StateRefusals(p, hosts.Backoff.(backoff.Refusals))
 	if !cfg.DangerouslyIgnoreRobots {
-		p.Robots, p.RobotsTTL, p.DenyTTL, p.Unreachable = "obeyed", rules.TTL, rules.DenyTTL, "deny"
-		p.ServeStale, p.Lenient, p.Patterns, p.RobotsText = rules.ServeStale, rules.LenientAgents, rules.AgentPatterns, rules.RecordText
+		p.Robots = "obeyed"
+		p.RobotsTTL = rules.TTL
+		p.DenyTTL = rules.DenyTTL
+		p.Unreachable = "deny"
+		p.ServeStale = rules.ServeStale
+		p.Lenient = rules.LenientAgents
+		p.Patterns = rules.AgentPatterns
+		p.RobotsText = rules.RecordText
 		if rules.OnUnreachable == robotscache.Allow {
 			p.Unreachable = "allow"
 		}

@@ -176,7 +176,10 @@ func (s *Status) addHosts(hosts iter.Seq2[hostlimit.HostState, error], text stri
 			s.Waiting[h.Hold] += h.Waiters
 		}
 		if v, ok := visitors[h.Key]; ok && h.Why == "" {
-			h.Waiters, h.Hold, h.Why, h.Next = v.Waiting, "visit-time", "outside of the Visit-time of robots.txt", v.Until
+			h.Waiters = v.Waiting
+			h.Hold = "visit-time"
+			h.Why = "outside of the Visit-time of robots.txt"
+			h.Next = v.Until
 		}
 		state := stateOf(&h, s.Time)
 		s.HostsBy[state]++

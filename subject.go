@@ -91,7 +91,10 @@ func (s *subject) news(restored *hostlimit.Restored, lost error, act *hostlimit.
 // describe sets what each record about the request holds.
 func (s *subject) describe(d *evidence.Decision, typ evidence.Type, now time.Time) {
 	d.Type, d.Time = typ, now
-	d.Trip, d.Attempt, d.Redirects, d.RobotsTxt = s.id, s.attempt, s.redirects, s.kind == kindRobots
+	d.Trip = s.id
+	d.Attempt = s.attempt
+	d.Redirects = s.redirects
+	d.RobotsTxt = s.kind == kindRobots
 	d.Method, d.URL, d.Host = s.method, s.text(), s.host
 }
 

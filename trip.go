@@ -64,7 +64,9 @@ func (t *Transport) begin(req *http.Request, k kind) *trip {
 	var leave <-chan struct{}
 	switch k {
 	case kindPage:
-		s.recorder, s.attempt, trip.charge.budget = t.recorder, 1, t.cfg.Budget
+		s.recorder = t.recorder
+		s.attempt = 1
+		trip.charge.budget = t.cfg.Budget
 		if t.cfg.Retry.Max > 0 {
 			trip.turn.most = 1 + t.cfg.Retry.Max
 		}
@@ -114,7 +116,10 @@ func (trip *trip) end() {
 
 func (trip *trip) newTry(next *try) {
 	trip.try = next
-	next.ctx.Context, next.ctx.turn, next.ctx.head, next.ctx.rules = trip.subject.ctx, &trip.turn, trip.page.head, trip
+	next.ctx.Context = trip.subject.ctx
+	next.ctx.turn = &trip.turn
+	next.ctx.head = trip.page.head
+	next.ctx.rules = trip
 }
 
 // clone makes the request of the try of req.
@@ -158,7 +163,9 @@ func (trip *trip) spell() {
 	target, host := hostname.URL(req.URL), hostname.Authority(req.URL.Scheme, req.Host)
 	if target != req.URL || host != req.Host {
 		trip.req = trip.try.clone(req)
-		trip.req.URL, trip.req.Host, trip.subject.target = target, host, target
+		trip.req.URL = target
+		trip.req.Host = host
+		trip.subject.target = target
 	}
 	trip.subject.host = trip.t.cfg.HostKey(trip.req)
 }
@@ -224,9 +231,13 @@ func (trip *trip) judge() error {
 // budget's end.
 func (trip *trip) noTurn(stage Stage, err error) error {
 	s := &trip.subject
-	what, reason, retryAt := "", err, time.Time{}
+	what := ""
+	reason := err
+	retryAt := time.Time{}
 	if fetch, ok := errors.AsType[*Error](err); ok && stage == StageRobots { // of the request for robots.txt
-		what, reason, retryAt = "no turn to fetch robots.txt: ", fetch.Err, fetch.RetryAt
+		what = "no turn to fetch robots.txt: "
+		reason = fetch.Err
+		retryAt = fetch.RetryAt
 	} else if refused, ok := errors.AsType[*hostlimit.Error](err); ok && stage == StageTurn {
 		s.news(refused.Restored, refused.StateErr, refused.ByHand)
 		reason, retryAt = refused.Err, refused.RetryAt
@@ -239,7 +250,10 @@ func (trip *trip) noTurn(stage Stage, err error) error {
 		}
 	}
 	s.report(evidence.SlotTimeout, func(d *evidence.Decision) {
-		d.Reason, d.RetryAt, d.Instead, d.InsteadAt = what+reason.Error(), retryAt, trip.turn.vain.seq, trip.turn.vain.at
+		d.Reason = what + reason.Error()
+		d.RetryAt = retryAt
+		d.Instead = trip.turn.vain.seq
+		d.InsteadAt = trip.turn.vain.at
 	})
 	return s.fail(stage, retryAt, reason)
 }
@@ -346,7 +360,9 @@ func (trip *trip) foresee() error {
 // that the request needed once it had its connection wasn't to be had.
 func (trip *trip) send() (resp *http.Response, failure, err error) {
 	payment := trip.charge.spend()
-	s, ctx, sent := &trip.subject, &trip.try.ctx, trip.req
+	s := &trip.subject
+	ctx := &trip.try.ctx
+	sent := trip.req
 	if sent != &trip.try.request {
 		sent = trip.try.clone(sent)
 	}
@@ -404,7 +420,9 @@ func (trip *trip) Ring() {
 // learn reports the answer to the host's state: it blocks, slows down, or clears. Without an answer
 // the attempt has ended.
 func (trip *trip) learn(resp *http.Response, err error) {
-	s, a, start := &trip.subject, &trip.answer, &trip.turn.start
+	s := &trip.subject
+	a := &trip.answer
+	start := &trip.turn.start
 	*a = answer{latency: time.Since(start.Start)}
 	if n := int(trip.try.ctx.opened.Load()); n > 1 {
 		a.opened = n
@@ -440,7 +458,11 @@ func (trip *trip) learn(resp *http.Response, err error) {
 		return
 	}
 	defer s.report(evidence.Failed, func(d *evidence.Decision) {
-		d.Time, d.Seq, d.Start, d.Latency, d.Duration = now, start.Seq, start.Start, a.latency, a.latency
+		d.Time = now
+		d.Seq = start.Seq
+		d.Start = start.Start
+		d.Latency = a.latency
+		d.Duration = a.latency
 		d.Err, d.Left, d.Connections = err.Error(), outcome.Left(), a.opened
 	})
 	defer trip.try.ctx.Cancel(context.Canceled)

@@ -121,7 +121,9 @@ func (t *turn) begin() error {
 func (t *turn) recordVain(st givenUp) {
 	if st.seq != 0 {
 		t.subject.report(evidence.Failed, func(d *evidence.Decision) {
-			d.Reason, d.Instead, d.InsteadAt = "given up at its connection", st.seq, st.at
+			d.Reason = "given up at its connection"
+			d.Instead = st.seq
+			d.InsteadAt = st.at
 		})
 	}
 }
@@ -177,10 +179,25 @@ func (t *turn) record(typ evidence.Type, st *start) {
 	var d evidence.Decision
 	s.describe(&d, typ, st.Start)
 	d.Start, d.Allowed = st.Start, true
-	d.Prev, d.At, d.BlockedUntil, d.From, d.Window = st.Prev, st.At, st.BlockedUntil, s.from, s.window
-	d.Seq, d.Instead, d.InsteadAt, d.Slot, d.Slots, d.Probe = st.Seq, st.instead.seq, st.instead.at, st.Slot, st.Slots, st.Probe
-	d.WaitSlot, d.WaitDelay, d.WaitBlock, d.WaitConnect = st.WaitSlot, st.WaitDelay, st.WaitBlock+t.visited, st.connect
-	d.Delay, d.DelaySource, d.CrawlDelay, d.Signed = st.Delay, st.DelaySource, t.floor, st.keyID
+	d.Prev = st.Prev
+	d.At = st.At
+	d.BlockedUntil = st.BlockedUntil
+	d.From = s.from
+	d.Window = s.window
+	d.Seq = st.Seq
+	d.Instead = st.instead.seq
+	d.InsteadAt = st.instead.at
+	d.Slot = st.Slot
+	d.Slots = st.Slots
+	d.Probe = st.Probe
+	d.WaitSlot = st.WaitSlot
+	d.WaitDelay = st.WaitDelay
+	d.WaitBlock = st.WaitBlock + t.visited
+	d.WaitConnect = st.connect
+	d.Delay = st.Delay
+	d.DelaySource = st.DelaySource
+	d.CrawlDelay = t.floor
+	d.Signed = st.keyID
 	t.visited = 0 // it was before the first start alone
 	s.recorder.Pass(s.ctx, &d)
 }
@@ -189,14 +206,21 @@ func (t *turn) record(typ evidence.Type, st *start) {
 func (t *turn) recordNews(st *start) {
 	t.subject.recorder.TakenBack(t.subject.ctx, st.TakenBack, st.Start)
 	t.subject.news(st.Restored, st.StateErr, st.ByHand)
-	st.TakenBack, st.Restored, st.StateErr, st.ByHand = nil, nil, nil, nil
+	st.TakenBack = nil
+	st.Restored = nil
+	st.StateErr = nil
+	st.ByHand = nil
 }
 
 // recordWait records a long wait that has begun.
 func (t *turn) recordWait(c waitCause) {
 	t.subject.report(evidence.Waiting, func(d *evidence.Decision) {
 		d.Allowed, d.CrawlDelay = true, t.floor
-		d.Hold, d.Until, d.Delay, d.DelaySource, d.Reason = c.hold, c.until, c.delay, c.source, c.why
+		d.Hold = c.hold
+		d.Until = c.until
+		d.Delay = c.delay
+		d.DelaySource = c.source
+		d.Reason = c.why
 	})
 }
 

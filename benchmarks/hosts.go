@@ -183,7 +183,9 @@ func (b *bench) crawlHosts() (table, error) {
 }
 
 func (b *bench) crawl(t *table, by string, fresh func() (rivals.Fetcher, error)) error {
-	before, stacks, goroutines := heap(), stackBytes(), runtime.NumGoroutine()
+	before := heap()
+	stacks := stackBytes()
+	goroutines := runtime.NumGoroutine()
 	f, err := fresh()
 	if err != nil {
 		return err

@@ -183,7 +183,10 @@ func (m *Memory) renew() {
 	if !window.After(m.window) {
 		return
 	}
-	m.window, m.pages, m.bytes, m.started = window, 0, 0, time.Time{}
+	m.window = window
+	m.pages = 0
+	m.bytes = 0
+	m.started = time.Time{}
 	m.warned.pages, m.warned.bytes = false, false
 	clear(m.hosts)
 }

@@ -173,7 +173,10 @@ func retryAt(err error) (at time.Time) {
 // putOff leaves the host of fl alone until at: because of err or, where that is nil, because of its
 // delay or a block. The URL is given up where that happens too often, or at is too far off.
 func (r *run) putOff(fl *flight, at time.Time, err error) {
-	h, now, outcome, tries := fl.h, time.Now(), Refused, r.c.cfg.Tries
+	h := fl.h
+	now := time.Now()
+	outcome := Refused
+	tries := r.c.cfg.Tries
 	if rule := byRule(err); rule != nil {
 		outcome, err = Disallowed, rule // not that its robots.txt can't be had, which is the consequence
 	} else if errors.Is(err, politeness.ErrUnreachable) {

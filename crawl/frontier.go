@@ -261,7 +261,9 @@ func (f *frontier) take(now time.Time) (fl *flight, wait time.Duration) {
 		h.urls[0] = Request{}
 		h.urls = h.urls[1:]
 	}
-	h.place, h.at, h.tooLate = asking, now, nil
+	h.place = asking
+	h.at = now
+	h.tooLate = nil
 	h.flights++
 	if fl.probe {
 		h.probes++
@@ -275,7 +277,11 @@ func (f *frontier) take(now time.Time) (fl *flight, wait time.Duration) {
 // started notes that fl starts now. Its host may start another flight when its gap is over.
 func (f *frontier) started(fl *flight, now time.Time) {
 	h := fl.h
-	h.at, h.why, h.tooLate, h.place, fl.started = now.Add(h.gap), "", nil, nowhere, true
+	h.at = now.Add(h.gap)
+	h.why = ""
+	h.tooLate = nil
+	h.place = nowhere
+	fl.started = true
 	f.put(h)
 }
 

@@ -258,7 +258,9 @@ func (r *run) read(p *Page) {
 				found[i] = l
 			}
 		}
-		p.Links, p.Canonical, p.beyond = found, cmp.Or(canonical, p.Canonical), beyond
+		p.Links = found
+		p.Canonical = cmp.Or(canonical, p.Canonical)
+		p.beyond = beyond
 	}
 	for _, l := range p.Links {
 		if r.follows(p, l) {

@@ -92,7 +92,9 @@ func (p *Progress) waits() string {
 	if p.Waiting == nil || p.Next == "" {
 		return ""
 	}
-	n, until, verb := 0, "", "waits"
+	n := 0
+	until := ""
+	verb := "waits"
 	for range p.Waiting {
 		n++
 	}

@@ -230,9 +230,13 @@ func (s *refusals) refuse(p *Page, what meaning, over bool, now time.Time, v *ve
 	case s.again.URL != "":
 		v.first = append(v.first, p)
 	case !p.again:
-		s.again, s.once, s.last = p.request, true, now
+		s.again = p.request
+		s.once = true
+		s.last = now
 	case what == limited, s.once && s.blamed > 0:
-		s.again, s.once, s.last = p.request, false, now
+		s.again = p.request
+		s.once = false
+		s.last = now
 	default:
 		s.suspect, s.once, s.rest, s.last = p, false, now.Sub(s.last), now
 	}
@@ -268,7 +272,9 @@ func (s *refusals) forbid(p *Page, earlier bool, v *verdict) {
 	switch {
 	case s.banned, !earlier && (s.checking || p.good):
 		s.row++
-		s.asked, s.banned, s.checking = p.good, true, false
+		s.asked = p.good
+		s.banned = true
+		s.checking = false
 		s.explain(v)
 		for _, h := range s.held {
 			h.request.own = false
@@ -291,7 +297,9 @@ func (s *refusals) dry() (v verdict) {
 	case s.good.URL != "":
 		s.checking = true
 	default:
-		v.done, s.held, s.checking = s.held, nil, false
+		v.done = s.held
+		s.held = nil
+		s.checking = false
 	}
 	return v
 }

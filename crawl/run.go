@@ -711,7 +711,9 @@ func (r *run) report(now time.Time, done bool) {
 	p.Waiting = func(yield func(Wait) bool) { r.waiting(now, yield) }
 	for w := range p.Waiting {
 		if p.Next == "" || !w.Until.IsZero() && (p.NextAt.IsZero() || w.Until.Before(p.NextAt)) {
-			p.Next, p.NextAt, p.NextWhy = w.Host, w.Until, w.Why
+			p.Next = w.Host
+			p.NextAt = w.Until
+			p.NextWhy = w.Why
 		}
 	}
 	if _, idle := p.idle(); idle && p.Next == r.shown.Next && p.NextAt.Equal(r.shown.NextAt) {

@@ -256,7 +256,9 @@ func (c *console) count(d *Decision) (line string) {
 	c.bytes += d.Bytes
 	if past := d.Time.Sub(c.since); past >= tally {
 		line = fmt.Sprintf("%s%-13s %d pages, %s in %s", d.Time.Format("15:04:05 "), "fetched", c.pages, size(c.bytes), printable.Duration(past))
-		c.pages, c.bytes, c.since = 0, 0, d.Time
+		c.pages = 0
+		c.bytes = 0
+		c.since = d.Time
 	}
 	return line
 }

@@ -59,7 +59,9 @@ func (l *Log) resume(file *os.File) error {
 		break
 	}
 	var checkpoint []byte // the last one, which begins at from
-	n, hashed, signed := 0, l.chain == nil, l.signer == nil
+	n := 0
+	hashed := l.chain == nil
+	signed := l.signer == nil
 	err = backwards(file, size, func(at int64, line []byte) bool {
 		if line[len(line)-1] != '\n' { // half a line
 			size = at
@@ -72,7 +74,9 @@ func (l *Log) resume(file *os.File) error {
 			l.own.After = e.Hash
 		}
 		if !signed && bytes.HasPrefix(line, []byte(lines.RecordBegins+string(Checkpoint)+`"`)) {
-			from, checkpoint, signed = at, line, true
+			from = at
+			checkpoint = line
+			signed = true
 		}
 		return !hashed || !signed
 	})

@@ -135,7 +135,9 @@ func (h *host) book(at, floor, random time.Duration) {
 
 // pace makes s the last start.
 func (h *host) pace(s stamp) {
-	h.last, h.gap, h.source = s.at, s.gap, s.by
+	h.last = s.at
+	h.gap = s.gap
+	h.source = s.by
 	if s.by != noStart {
 		h.raise(h.adaptive, byAdaptive)
 		h.raise(h.refusals().Learned, byLearned)

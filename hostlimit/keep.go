@@ -57,7 +57,10 @@ type stored struct {
 // over.
 func (h *host) owing() refusals {
 	o := *h.refusals()
-	o.lesson, o.suspicion, o.takenBack = lesson{Slow: o.Slow}, suspicion{}, nil // the rest isn't kept
+	// the rest isn't kept
+	o.lesson = lesson{Slow: o.Slow}
+	o.suspicion = suspicion{}
+	o.takenBack = nil
 	if a := h.active; a == nil || a.last == nil || a.last.started {
 		o.next = max(o.next, h.earliest(0))
 	}
@@ -87,7 +90,10 @@ func (s *stored) note(o refusals, now time.Duration, wall time.Time) {
 	counts := o.Row != was.Row || o.Unsure != was.Unsure || o.Bans != was.Bans
 	if (o.Until != 0 || o.InARow() != 0) && (o.Until != was.Until || counts || o.Cause != was.Cause) {
 		d.BlockedUntil, d.BlockedAt = at(o.Until), later(wall, known.ClearedAt.Add(1))
-		d.Refusals, d.Unsure, d.Bans, d.Cause = o.Row, o.Unsure, o.Bans, o.Cause
+		d.Refusals = o.Row
+		d.Unsure = o.Unsure
+		d.Bans = o.Bans
+		d.Cause = o.Cause
 	}
 	if o.Learned > was.Learned || o.Slow && !was.Slow {
 		d.Delay, d.Slow = o.Learned, o.Slow
@@ -184,7 +190,9 @@ func (sh *shard) sync(ctx context.Context, h *host, lim *Limits, why occasion) (
 		s.unsaved, s.debt = s.unsaved.Merge(s.debt), Debt{}
 		return due, nil
 	}
-	s.failure, s.err, s.tried = nil, nil, false
+	s.failure = nil
+	s.err = nil
+	s.tried = false
 	sh.note(h) // what has come in during the Update is yet to be saved
 	if s.unsaved == x.unsaved {
 		s.unsaved = Debt{}

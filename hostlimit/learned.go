@@ -110,10 +110,18 @@ func (s *Refusals) served(resource uint64, t Turn, earlier bool) (cleared bool) 
 			s.teach(t, whole)
 			s.Slow = s.Learned > 0
 		}
-		s.Until, s.Cause, s.Alone, s.Checking = 0, "", false, false
-		s.Row, s.Unsure, s.Forbidden, s.Bans = 0, 0, 0, 0
+		s.Until = 0
+		s.Cause = ""
+		s.Alone = false
+		s.Checking = false
+		s.Row = 0
+		s.Unsure = 0
+		s.Forbidden = 0
+		s.Bans = 0
 	}
-	s.Excess, s.Proofs, s.Taught = max(0, s.Excess-1), max(0, s.Proofs-1), false
+	s.Excess = max(0, s.Excess-1)
+	s.Proofs = max(0, s.Proofs-1)
+	s.Taught = false
 	if !earlier || s.Pending == resource {
 		for i := range s.Suspects {
 			s.Suspects[i].Asked = false

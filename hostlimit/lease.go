@@ -88,7 +88,9 @@ func (l *lease) enter(c *caller) (Grant, *waiter, error) {
 	sh := l.sh
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	a, h, now := l.a, l.h, sh.m.now()
+	a := l.a
+	h := l.h
+	now := sh.m.now()
 	if a == nil {
 		return Grant{}, nil, &Error{Key: h.key, RetryAt: sh.m.at(now), Err: errEnded}
 	}

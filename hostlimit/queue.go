@@ -134,7 +134,9 @@ func (sh *shard) newWaiter(c *caller, lim *Limits, floor, now time.Duration) *wa
 	if !c.deadline.IsZero() {
 		// A start at the very deadline is of no use.
 		if last := add(now, time.Until(c.deadline)-1); last < w.latest {
-			w.latest, w.byContext, w.giveUp = last, true, last+1
+			w.latest = last
+			w.byContext = true
+			w.giveUp = last + 1
 		}
 	}
 	return w
@@ -164,7 +166,9 @@ func (a *active) join(w, prev *waiter, now time.Duration) {
 	if w.Next != nil {
 		a.follow(w.Next)
 	}
-	w.a, w.bySlot, w.byBlock = a, a.bySlot, a.byBlock
+	w.a = a
+	w.bySlot = a.bySlot
+	w.byBlock = a.byBlock
 }
 
 // follow sets w.gapBefore by the waiter that is now ahead of w.
@@ -645,7 +649,9 @@ func (a *active) decide(w *waiter, now time.Duration) (until time.Duration) {
 		} else {
 			a.start(w.lease, now)
 		}
-		l, bySlot, byBlock := w.lease, a.bySlot-w.bySlot, a.byBlock-w.byBlock
+		l := w.lease
+		bySlot := a.bySlot - w.bySlot
+		byBlock := a.byBlock - w.byBlock
 		l.waitSlot += bySlot
 		l.waitBlock += byBlock
 		l.waitDelay += now - w.arrived - bySlot - byBlock

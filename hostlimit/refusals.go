@@ -87,7 +87,11 @@ func (s *Refusals) Observe(r *Rules, o Outcome, t Turn) (e Effect) {
 		e.Cleared = s.served(o.Resource, t, earlier)
 	case what == refused && !earlier:
 		row := min(s.Row+1, math.MaxUint8)
-		s.Row, s.Unsure, s.Forbidden, s.Pending, s.Steps = row, 0, 0, 0, 0
+		s.Row = row
+		s.Unsure = 0
+		s.Forbidden = 0
+		s.Pending = 0
+		s.Steps = 0
 		if row == 1 && (o.Refused != "" || r.refusals.Counts(o.Status) || o.Status == 0) { // 503 with Retry-After is maintenance
 			s.teach(t, half)
 		}
@@ -110,7 +114,9 @@ func (s *Refusals) Observe(r *Rules, o Outcome, t Turn) (e Effect) {
 // block sets a block that ends with the success of a probe, as the row-th refusal of its kind.
 func (s *Refusals) block(e *Effect, kind string, row int, o *Outcome, stay time.Duration, t Turn) {
 	s.Until, s.SetAt, s.Cause, s.Alone = max(s.Until, add(t.Now, stay)), t.Last, causeOf(o), true
-	e.Blocked, e.Kind, e.Row = true, kind, row
+	e.Blocked = true
+	e.Kind = kind
+	e.Row = row
 }
 
 // extend lengthens a block, or sets one that counts as no refusal, and reports whether it did.
@@ -131,7 +137,9 @@ func (s *Refusals) extend(asked time.Duration, cause string, stopped bool, t Tur
 func (s *Refusals) forbid(e *Effect, r *Rules, o *Outcome, t Turn) {
 	if !s.Checking && s.Bans == 0 {
 		if s.Forbidden++; s.Forbidden >= r.refusals.InARow {
-			s.Checking, s.Alone, s.Forbidden = true, true, 0
+			s.Checking = true
+			s.Alone = true
+			s.Forbidden = 0
 			s.Until, s.SetAt = max(s.Until, t.Now), t.Last
 		}
 		return
@@ -161,7 +169,9 @@ func causeOf(o *Outcome) string {
 // Block sets the block of a person after the start of request number last, with the cause that
 // Rules.CheckBlock returned. A block that ends later keeps its end.
 func (s *Refusals) Block(until time.Duration, cause string, last uint64) {
-	s.Until, s.SetAt, s.Cause = max(s.Until, until), last, cause
+	s.Until = max(s.Until, until)
+	s.SetAt = last
+	s.Cause = cause
 }
 
 // Clear lifts the block and forgets the refusals, and reports whether there were any. Learned

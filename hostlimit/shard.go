@@ -91,6 +91,9 @@ func (sh *shard) free(a *active) {
 		p.leave(a)
 	}
 	a.h.active, a.h.moved = nil, a.h.last != a.ended
-	a.h, a.inLine, a.probe, a.last = nil, false, nil, nil
+	a.h = nil
+	a.inLine = false
+	a.probe = nil
+	a.last = nil
 	sh.spare = append(sh.spare, a)
 }

@@ -82,7 +82,9 @@ func (sh *shard) state(h *host) (st HostState, head *notice, silent Watcher) {
 				st.Silent, silent = d, l.watcher
 			}
 		}
-		st.InFlight, st.Waiters, st.Probing = a.flights.Len, a.queue.Len, a.probe != nil
+		st.InFlight = a.flights.Len
+		st.Waiters = a.queue.Len
+		st.Probing = a.probe != nil
 	}
 	gap, by := h.delay(floor)
 	st.Delay, st.DelaySource = gap, by.String()

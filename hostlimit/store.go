@@ -84,7 +84,12 @@ func (d Debt) clearedAt(t, freed time.Time) Debt {
 
 // unblocked returns d without the block.
 func (d Debt) unblocked() Debt {
-	d.BlockedUntil, d.BlockedAt, d.Cause, d.Refusals, d.Unsure, d.Bans = time.Time{}, time.Time{}, "", 0, 0, 0
+	d.BlockedUntil = time.Time{}
+	d.BlockedAt = time.Time{}
+	d.Cause = ""
+	d.Refusals = 0
+	d.Unsure = 0
+	d.Bans = 0
 	return d
 }
 

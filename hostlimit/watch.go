@@ -120,7 +120,9 @@ func (a *active) waits(w *waiter, now time.Duration) (n *notice, again time.Dura
 // up the longest.
 func (a *active) notice(now time.Duration) *notice {
 	n := &notice{Wait: a.why(now)}
-	n.Key, n.Slots, n.Held = a.h.key, a.queue.First.lim.Concurrency, a.flights.Len
+	n.Key = a.h.key
+	n.Slots = a.queue.First.lim.Concurrency
+	n.Held = a.flights.Len
 	switch n.Hold {
 	case "probe":
 		n.HeldFor, n.holder = max(a.probe.held(now), 1), a.probe.watcher
@@ -133,7 +135,9 @@ func (a *active) notice(now time.Duration) *notice {
 
 // why returns what keeps the head of the queue from starting.
 func (a *active) why(now time.Duration) Wait {
-	m, r, head := a.sh.m, a.h.refusals(), a.queue.First
+	m := a.sh.m
+	r := a.h.refusals()
+	head := a.queue.First
 	switch {
 	case r.Blocks(now):
 		return Wait{Hold: "block", Cause: r.Cause}

@@ -202,8 +202,12 @@ func (r *rests) rest(x *exchange, long time.Duration, why string) {
 
 // clear ends the rest and resets the counts of refusals in a row.
 func (r *rests) clear() {
-	r.alone, r.asked, r.checking = false, false, false
-	r.row, r.forbidden, r.bans = 0, 0, 0
+	r.alone = false
+	r.asked = false
+	r.checking = false
+	r.row = 0
+	r.forbidden = 0
+	r.bans = 0
 	for _, s := range r.suspects {
 		s.again = false
 	}

@@ -134,7 +134,9 @@ func (l *robotsLog) add(first, last *exchange, dropped bool) {
 	if before := l.answers[first.origin]; len(before) > 0 {
 		now = before[len(before)-1]
 	}
-	now.fetch, now.at, now.unreachable = first, last.ended, ""
+	now.fetch = first
+	now.at = last.ended
+	now.unreachable = ""
 	r := last.record
 	switch {
 	case errors.Is(r.Err, context.Canceled):
@@ -150,9 +152,13 @@ func (l *robotsLog) add(first, last *exchange, dropped bool) {
 	case r.Status == http.StatusNotModified:
 		now.since = r.End
 	case r.Status < 300:
-		now.file, now.text, now.since = true, string(last.robots), r.End
+		now.file = true
+		now.text = string(last.robots)
+		now.since = r.End
 	default: // no such file, or too many redirects
-		now.file, now.text, now.since = false, "", r.End
+		now.file = false
+		now.text = ""
+		now.since = r.End
 	}
 	l.answers[first.origin] = append(l.answers[first.origin], now)
 }

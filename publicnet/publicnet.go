@@ -63,7 +63,10 @@ func Transport(base *http.Transport) *http.Transport {
 	}
 	if dialsItself(base) {
 		//lint:ignore SA1019 deprecated, and in use
-		t.Dial, t.DialTLS, t.DialTLSContext = nil, nil, nil //nolint:staticcheck // deprecated, and in use
+		//nolint:staticcheck // deprecated, and in use
+		t.Dial = nil
+		t.DialTLS = nil
+		t.DialTLSContext = nil
 		t.DialContext = refuseDial(errDialsItself)
 	}
 	return t

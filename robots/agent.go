@@ -67,7 +67,9 @@ func (c *collector) group(g group) {
 	// other lines before it. Crawl-delay, Request-rate and Visit-time hold for the agents directly
 	// above: after "User-agent: Bot", "Crawl-delay: 1", "User-agent: *", "Crawl-delay: 30" the
 	// second delay isn't Bot's.
-	joined, above, inRun := false, false, false
+	joined := false
+	above := false
+	inRun := false
 	var l line
 	for x.next(&l) {
 		if l.kind == kindUserAgent {

@@ -218,7 +218,9 @@ func (t *linter) repeated(l *line, norm string) {
 	if l.kind == kindAllow {
 		contrary = kindDisallow
 	}
-	same, against, fresh := 0, 0, false
+	same := 0
+	against := 0
+	fresh := false
 	for _, a := range t.agents {
 		rule := ruleOf{a.token, norm, l.kind}
 		line, ok := t.rules[rule]

@@ -124,7 +124,9 @@ func (s *MetaScanner) tokenize(last bool) {
 	s.read += len(s.head)
 	a, over := readHead(s.head, s.names)
 	if over || last {
-		s.found, s.done, s.head = a, true, nil
+		s.found = a
+		s.done = true
+		s.head = nil
 	}
 }
 

@@ -329,7 +329,9 @@ func (b *Budget) take(r *request, reply []any) {
 		}
 	}
 	b.pages.total, b.bytes.total = number(reply[7]), number(reply[8])
-	grantPages, grantHost, grantBytes := max(number(reply[11]), 0), max(number(reply[12]), 0), max(number(reply[13]), 0)
+	grantPages := max(number(reply[11]), 0)
+	grantHost := max(number(reply[12]), 0)
+	grantBytes := max(number(reply[13]), 0)
 	b.pages.unspent += grantPages
 	b.bytes.unspent += grantBytes
 	if b.hosts != nil && r.host != "" {

@@ -138,7 +138,11 @@ func (q *questions) ask(ctx context.Context, raw string) answer {
 		a.Error = err.Error()
 		return a
 	}
-	a.Allowed, a.Rule, a.Line, a.Group, a.Reason = v.Allowed, v.Rule, v.Line, v.Group, v.Reason
+	a.Allowed = v.Allowed
+	a.Rule = v.Rule
+	a.Line = v.Line
+	a.Group = v.Group
+	a.Reason = v.Reason
 	a.stated = v.Preferences
 	for _, p := range allPurposes {
 		if said := v.Preferences.For(p); said.Preference != robots.Unstated {

@@ -267,7 +267,9 @@ func (p *parser) endItem() error {
 		return nil
 	}
 	it := p.item
-	p.item, p.itemDepth, p.field = item{}, 0, ""
+	p.item = item{}
+	p.itemDepth = 0
+	p.field = ""
 	p.taken()
 	return p.emit(it)
 }

@@ -236,7 +236,9 @@ func (a *auditor) end() {
 				t.x.fate, t.x.end = cutOff, max(t.x.start, until)
 			}
 		}
-		by.trips, by.over, by.origins = nil, nil, nil
+		by.trips = nil
+		by.over = nil
+		by.origins = nil
 		if l, r := by.limiter, a.run; l != nil {
 			l.first, l.last = min(l.first, r.first+by.shift), max(l.last, r.last+by.shift)
 			if r.seal == 0 {

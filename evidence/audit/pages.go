@@ -210,7 +210,9 @@ func (a *auditor) dated(h *host, t *trip, d *evidence.Decision) {
 	case least > wrongClock || most < -wrongClock:
 		a.openEnded(timesAgree, "a server whose Date is more than an hour away from the log's times")
 	case h.dates.at == 0:
-		h.dates.at, h.dates.least, h.dates.most = t.wall, least, most
+		h.dates.at = t.wall
+		h.dates.least = least
+		h.dates.most = most
 	case most < h.dates.least-may || least > h.dates.most+may:
 		a.openEnded(timesAgree, "a Date header that disagrees with those before it: a cache, or several machines, or the log's times aren't true")
 	}

@@ -155,7 +155,13 @@ func (a *auditor) started(d *evidence.Decision) {
 		line: uint32(a.at.line), resource: uint32(maphash.String(seed, target)), slots: uint32(min(max(d.Slots, 0), 1<<30)),
 		by: a.by.index,
 	}
-	t.x, t.answer, t.host, t.attempt, t.sends, t.underWay, t.window = x, nil, h, d.Attempt, 1, true, 0
+	t.x = x
+	t.answer = nil
+	t.host = h
+	t.attempt = d.Attempt
+	t.sends = 1
+	t.underWay = true
+	t.window = 0
 	a.keyFits(d)
 	if until := stamp(d.BlockedUntil); until > x.start {
 		a.violation(BrokenBlock, d.Host, fmt.Sprintf("started %v before the end of a block that its limiter knew", time.Duration(until-x.start)), a.at)
@@ -203,7 +209,9 @@ const maxSends = 10
 func (a *auditor) sends(d *evidence.Decision, t, before *trip) {
 	if d.Type == evidence.Resent && before.underWay && before.attempt == d.Attempt {
 		y := before.x
-		y.fate, y.end, y.answered = ended, t.x.start, min(t.x.start, y.start+cmp.Or(int64(d.WaitConnect), t.x.start-y.start))
+		y.fate = ended
+		y.end = t.x.start
+		y.answered = min(t.x.start, y.start+cmp.Or(int64(d.WaitConnect), t.x.start-y.start))
 		y.flags |= again
 		t.sends, t.window = before.sends+1, before.window
 	}
@@ -243,12 +251,18 @@ func (a *auditor) ended(d *evidence.Decision) {
 	x := t.x
 	a.endAgrees(d, t, x)
 	// The end may look later than it was: time that the computer slept is missing from d.Duration.
-	now, duration, shift := stamp(d.Time), int64(d.Duration), x.start-t.wall
-	x.fate, x.end, x.answered = ended, max(t.wall+duration, now)+shift, x.start+int64(d.Latency)
+	now := stamp(d.Time)
+	duration := int64(d.Duration)
+	shift := x.start - t.wall
+	x.fate = ended
+	x.end = max(t.wall+duration, now) + shift
+	x.answered = x.start + int64(d.Latency)
 	if !d.Start.IsZero() && a.by.policy.Process != "" {
 		x.end -= duration/drifts + 1000 // two clocks, and one of them is exact to the microsecond
 	}
-	t.underWay, t.status, t.ended = false, d.Status, now
+	t.underWay = false
+	t.status = d.Status
+	t.ended = now
 	if wasSent(d) {
 		t.leads = redirectTarget(d)
 		a.answer(h, t, d)
@@ -265,7 +279,9 @@ func (a *auditor) ended(d *evidence.Decision) {
 
 // endAgrees checks the end d of t against its start and against the block that its answer set.
 func (a *auditor) endAgrees(d *evidence.Decision, t *trip, x *exchange) {
-	start, now, end := a.place(x), stamp(d.Time), t.wall+int64(d.Duration)
+	start := a.place(x)
+	now := stamp(d.Time)
+	end := t.wall + int64(d.Duration)
 	if n := t.answer; n != nil {
 		moved := n.at - a.by.shift
 		a.cannot(moved < t.wall+int64(d.Latency)-slack || now != 0 && moved > now+settling, "a block was set or lifted at another time than that of the answer", start)

@@ -171,7 +171,9 @@ func (s *sequence) keep(t *trip, n answer) *answer {
 
 // answer takes what the end d of t says of the answer.
 func (a *auditor) answer(h *host, t *trip, d *evidence.Decision) {
-	x, n, s := t.x, a.answerOf(t, d), h.of(a.by)
+	x := t.x
+	n := a.answerOf(t, d)
+	s := h.of(a.by)
 	n.at = x.answered
 	// Where the clock has jumped ahead during the exchange, the answer came either so long after the
 	// start or so long before the end: only a record of what it did to the host tells.
@@ -268,7 +270,9 @@ func (s *sequence) set(b *block) {
 	}
 	s.probe = nil // the block is newer than it
 	if s.from = b.from; b.kind > silent || b.hand {
-		s.forbidden, s.full, s.doubt = 0, 0, max(s.doubt, b.from+s.late)
+		s.forbidden = 0
+		s.full = 0
+		s.doubt = max(s.doubt, b.from+s.late)
 	}
 }
 
@@ -288,7 +292,9 @@ func (s *sequence) block(x *exchange) {
 		s.probe = x
 	}
 	if x.flags&vague != 0 || x.fate == cutOff && x.flags&kept == 0 { // it may have been served, or failed, any time
-		s.doubt, s.forbade, s.failed[x.resource] = never, max(s.forbade, x.end), max(0, s.failed[x.resource])
+		s.doubt = never
+		s.forbade = max(s.forbade, x.end)
+		s.failed[x.resource] = max(0, s.failed[x.resource])
 	}
 }
 
@@ -323,7 +329,10 @@ func (s *sequence) wrong(kind Kind, n *answer, detail string) {
 func (s *sequence) answered(n *answer) {
 	x, b := n.x, n.block
 	if s.alone && s.forgiven(x, n.at) {
-		s.row, s.alone, s.forbidden, s.full = rows{}, false, 0, 0
+		s.row = rows{}
+		s.alone = false
+		s.forbidden = 0
+		s.full = 0
 	}
 	switch {
 	case n.cleared && n.meaning != served:
@@ -333,7 +342,9 @@ func (s *sequence) answered(n *answer) {
 	case n.cleared:
 		s.lift()
 	}
-	m, counted, newer := n.meaning, b != nil && b.kind > silent, x.start > s.from
+	m := n.meaning
+	counted := b != nil && b.kind > silent
+	newer := x.start > s.from
 	if m > served && newer && s.row[refusing] > 0 {
 		m = refusing // while refusals count, only probes start
 	}
@@ -503,7 +514,9 @@ func (s *sequence) servedAt(x *exchange) {
 	if _, ok := s.failed[x.resource]; ok {
 		s.failed[x.resource] = 0
 	}
-	s.served, s.forbidden, s.full = x.answered, 0, 0
+	s.served = x.answered
+	s.forbidden = 0
+	s.full = 0
 }
 
 // forbid counts the answer n, one such as 403 that set no block. Where several answers came at

@@ -180,7 +180,11 @@ func (a *auditor) decideAgain(d *evidence.Decision, t *trip) {
 // decided takes a verdict about a URL.
 func (a *auditor) decided(d *evidence.Decision) {
 	t := a.trip(d)
-	t.judged, t.decided, t.allowed, t.derived, t.floor = a.at, stamp(d.Time), d.Type == evidence.RobotsAllowed && d.Allowed, false, int64(d.CrawlDelay)
+	t.judged = a.at
+	t.decided = stamp(d.Time)
+	t.allowed = d.Type == evidence.RobotsAllowed && d.Allowed
+	t.derived = false
+	t.floor = int64(d.CrawlDelay)
 	if d.Type == evidence.RobotsAllowed || d.Type == evidence.BlockedByRobots {
 		a.decideAgain(d, t)
 	}

@@ -153,7 +153,9 @@ func (b *bulk) crawler(ctx context.Context, proof evidence.Evidence) (*crawl.Cra
 	if b.finder.Transport, err = politeness.New(lists); err != nil {
 		return nil, err
 	}
-	cfg.Response.MaxBytes, cfg.Response.Accept, cfg.Response.Reject = b.bytes, b.accept, b.reject
+	cfg.Response.MaxBytes = b.bytes
+	cfg.Response.Accept = b.accept
+	cfg.Response.Reject = b.reject
 	pages, err := politeness.New(cfg)
 	if err != nil {
 		return nil, err
@@ -197,7 +199,9 @@ func (b *bulk) visit(_ context.Context, p *crawl.Page) error {
 		f := &fetched{outcome: outcomeFresh}
 		if !old.fresh {
 			row := *old.page
-			row.Error, row.CrawlTime, row.ServerDate = "", time.Now(), old.date
+			row.Error = ""
+			row.CrawlTime = time.Now()
+			row.ServerDate = old.date
 			f = &fetched{&row, outcomeUnchanged}
 		}
 		b.queue.visited(p.FinalURL, f)
@@ -218,7 +222,9 @@ func (b *bulk) visit(_ context.Context, p *crawl.Page) error {
 		f.outcome = outcomeMissing // the truth about this URL
 		return nil
 	}
-	row.ContentType, row.ETag, row.LastModified = text(header, "Content-Type"), text(header, "Etag"), text(header, "Last-Modified")
+	row.ContentType = text(header, "Content-Type")
+	row.ETag = text(header, "Etag")
+	row.LastModified = text(header, "Last-Modified")
 	if p.Directives != (robots.Directives{}) {
 		row.Directives = p.Directives.String()
 	}

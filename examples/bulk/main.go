@@ -275,6 +275,8 @@ func demo(ctx context.Context, out, errs io.Writer, o options) error {
 		return err
 	}
 	fmt.Fprintln(out, "\nBy their links, two away from the first page, into another table:")
-	o.into, o.mode, o.depth = "by_links", "links", 2
+	o.into = "by_links"
+	o.mode = "links"
+	o.depth = 2
 	return run(ctx, out, errs, o)
 }

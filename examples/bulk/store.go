@@ -250,8 +250,14 @@ func (s *store) Page(ctx context.Context, url string) (*page, error) {
 		return nil, fmt.Errorf("%s: %w", url, err)
 	}
 	p.Status, p.Redirects = int(status.V), int(redirects.V)
-	p.ContentType, p.Error, p.ETag, p.LastModified = contentType.V, failure.V, etag.V, modified.V
-	p.Hash, p.FinalURL, p.Directives, p.ServerDate = hash.V, final.V, directives.V, date.V
+	p.ContentType = contentType.V
+	p.Error = failure.V
+	p.ETag = etag.V
+	p.LastModified = modified.V
+	p.Hash = hash.V
+	p.FinalURL = final.V
+	p.Directives = directives.V
+	p.ServerDate = date.V
 	return p, nil
 }
 

@@ -269,7 +269,9 @@ func (f *fleet) judge(o options, count map[crawl.Outcome]int) error {
 	log := f.web.requests()
 	last := make(map[int]time.Time)       // arrival of the last request, by site
 	fetches := make(map[string]([]entry)) // of each page
-	shortest, short, robots := time.Hour, 0, 0
+	shortest := time.Hour
+	short := 0
+	robots := 0
 	for _, e := range log {
 		if at, ok := last[e.site]; ok {
 			gap := e.at.Sub(at)

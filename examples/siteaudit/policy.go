@@ -138,6 +138,8 @@ func (a *auditor) share(ctx context.Context, o options, name string, cfg *polite
 	if err != nil {
 		return err
 	}
-	cfg.Hosts, cfg.Budget, cfg.Robots.Store = hosts, spent, robots
+	cfg.Hosts = hosts
+	cfg.Budget = spent
+	cfg.Robots.Store = robots
 	return nil
 }

@@ -141,7 +141,10 @@ func probeRefused(s *scene) {
 
 func earlierRefusal(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 4})
-	a, b, c, d := s.take(), s.take(), s.take(), s.take()
+	a := s.take()
+	b := s.take()
+	c := s.take()
+	d := s.take()
 	first := s.answer(a, 429, 4*tick)
 	second := s.answer(b, 429, 12*tick)
 	if !second.Blocked || second.Refusals != 1 || !second.Until.After(first.Until) {

@@ -226,7 +226,9 @@ func blockRefusesNewcomers(s *scene) {
 
 func blockHoldsAgainstAnswers(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 3})
-	a, b, c := s.take(), s.take(), s.take()
+	a := s.take()
+	b := s.take()
+	c := s.take()
 	until := s.block(age, "stop")
 	if e := s.answer(a, 200, 0); e.Cleared {
 		s.Errorf("a success: %+v", e)

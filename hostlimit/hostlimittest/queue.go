@@ -164,7 +164,9 @@ func goesRound(s *scene) {
 // debts has more hosts than MaxHosts.
 func debts(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced, MaxHosts: 1})
-	counted, slow, blocked := newKey(), newKey(), newKey()
+	counted := newKey()
+	slow := newKey()
+	blocked := newKey()
 	s.answer(s.takeKey(counted, 0), 429, 1) // the block is over, the counter stays
 	start := s.takeKey(slow, age)
 	s.done(start)

@@ -122,7 +122,9 @@ func startAgainGap(s *scene) {
 
 func startIntoBlock(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 3})
-	a, b, l := s.take(), s.take(), s.acquire()
+	a := s.take()
+	b := s.take()
+	l := s.acquire()
 	e := s.answer(a, 429, 4*tick)
 	var wg sync.WaitGroup
 	started := func(g hostlimit.Grant, err error) {
@@ -150,7 +152,9 @@ func startIntoBlock(s *scene) {
 
 func startRefused(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 3})
-	a, b, c := s.take(), s.take(), s.take()
+	a := s.take()
+	b := s.take()
+	c := s.take()
 	begin := time.Now()
 	s.answer(a, 429, age)
 	ctx, cancel := context.WithTimeout(s.Context(), age/2)

@@ -211,7 +211,9 @@ func (t *lease) ask() {
 }
 
 func (t *lease) question() {
-	t.phase, t.next, t.push = asking, 0, nil
+	t.phase = asking
+	t.next = 0
+	t.push = nil
 	t.l.asked[t.id] = t
 	t.asks++
 	t.h.p.add(op{
@@ -232,7 +234,9 @@ func (t *lease) answered(at reply) {
 		return // it was given back
 	}
 	defer t.signal()
-	h, now, a := t.h, at.received, at.answer
+	h := t.h
+	now := at.received
+	a := at.answer
 	switch {
 	case at.fate == stale:
 		t.phase, t.next = waiting, 1
@@ -303,7 +307,9 @@ func (t *lease) queue(a []any, now time.Duration) {
 	h, clock := t.h, &t.h.p.clock
 	place, full := number(a[1])+1, number(a[3])
 	turn := time.Duration(place) * time.Millisecond // those at other places don't ask in the same moment
-	t.phase, t.planned, t.why = waiting, 0, text(a[2])
+	t.phase = waiting
+	t.planned = 0
+	t.why = text(a[2])
 	h.account(now, blameOf(t.why))
 	h.expiry = max(clock.surely(number(a[4]), now), now)
 	poll := pollQueue + turn
@@ -334,7 +340,9 @@ func (t *lease) reserve(us, from int64, why string, now time.Duration) {
 	case "h":
 		h.opens = due
 	}
-	t.phase, t.planned, t.why = waiting, due, why
+	t.phase = waiting
+	t.planned = due
+	t.why = why
 	// The bounds may be from before a step of the server's clock.
 	t.next = max(min(due, now+duration(us-from))-h.p.early(), 1)
 	if h.refusals.Until > now {
@@ -425,7 +433,9 @@ func (t *lease) begin(now time.Duration) {
 	if t.had {
 		t.stamp(now)
 	} else {
-		t.had, t.began, t.renewed = true, now, now
+		t.had = true
+		t.began = now
+		t.renewed = now
 		h.leases[t.id] = t
 	}
 }
@@ -434,10 +444,17 @@ func (t *lease) begin(now time.Duration) {
 func (t *lease) stamp(now time.Duration) {
 	h, g := t.h, &t.granted
 	h.seq++
-	t.start, t.seq, t.began, t.renewed = t.asks, h.seq, now, now
+	t.start = t.asks
+	t.seq = h.seq
+	t.began = now
+	t.renewed = now
 	lo, hi := h.p.clock.bounds(now)
 	t.at, t.by = max(g.at, int64((now+lo)/time.Microsecond)), int64((now+hi)/time.Microsecond)+1
-	h.started, h.lastBy, h.last, h.gap, h.source = true, t, max(h.last, now), g.delay, g.source
+	h.started = true
+	h.lastBy = t
+	h.last = max(h.last, now)
+	h.gap = g.delay
+	h.source = g.source
 	h.next = max(h.next, h.p.clock.surely(g.next, now), now+g.delay)
 	send := h.p.addAlong
 	if left := duration(g.at + g.guard - t.by); (g.others || len(h.waiters) > 0) && left > g.delay/worth {

@@ -31,7 +31,9 @@ func (l *Limiter) beat() {
 func (l *Limiter) callWhatIsDue(now time.Duration) {
 	l.sweep(now)
 	if !l.conf.Operator && l.listening && l.down == 0 && (l.helloed == 0 || now-l.helloed >= greeting) {
-		l.helloed, l.before, l.others = now, l.others, make(map[string]string)
+		l.helloed = now
+		l.before = l.others
+		l.others = make(map[string]string)
 		l.parts[0].addAlong(l.hello(l.parts[0], "all", false))
 	}
 	var idle []*partition
@@ -56,7 +58,9 @@ func (l *Limiter) callWhatIsDue(now time.Duration) {
 // partition by what this process has there.
 func (l *Limiter) sweep(now time.Duration) {
 	for _, p := range l.parts {
-		p.atRisk, p.inUse, p.waits = 0, 0, 0
+		p.atRisk = 0
+		p.inUse = 0
+		p.waits = 0
 	}
 	for key, h := range l.hosts {
 		for _, t := range h.leases {

@@ -46,7 +46,10 @@ func (c *serverClock) learn(sent, received time.Duration, us int64) (slip time.D
 			lo, hi = max(lo, oldLo), min(hi, oldHi)
 		}
 	}
-	c.known, c.at, c.lo, c.hi = true, received, lo, hi
+	c.known = true
+	c.at = received
+	c.lo = lo
+	c.hi = hi
 	return slip
 }
 

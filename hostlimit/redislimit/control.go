@@ -116,12 +116,17 @@ func (l *Limiter) State(ctx context.Context, key string) (s hostlimit.HostState,
 	err = l.do(ctx, op{name: "state", h: h}, func(at reply) {
 		reply := at.answer
 		stamp := func(us int64) time.Time { return l.base.Add(h.p.clock.surely(us, at.received)) }
-		s.Starts, s.InFlight, s.Waiters, s.Next = uint64(number(reply[0])), int(number(reply[1])), int(number(reply[2])), stamp(number(reply[3]))
+		s.Starts = uint64(number(reply[0]))
+		s.InFlight = int(number(reply[1]))
+		s.Waiters = int(number(reply[2]))
+		s.Next = stamp(number(reply[3]))
 		if until := number(reply[4]); until > at.server {
 			s.BlockedUntil, s.BlockedBy = stamp(until), text(reply[5])
 		}
 		s.Refusals, s.Probing = int(number(reply[6])), truth(reply[7])
-		s.Delay, s.Adaptive, s.Learned = duration(reply[8]), duration(reply[9]), duration(reply[10])
+		s.Delay = duration(reply[8])
+		s.Adaptive = duration(reply[9])
+		s.Learned = duration(reply[10])
 		switch {
 		case s.Learned > 0 && s.Learned >= s.Delay:
 			s.DelaySource = "learned"

@@ -133,7 +133,10 @@ func newHostInfo(a []any) hostInfo {
 // because a person may have lifted a block; but what it may have lost stays until restore has
 // reported it.
 func (h *host) learn(i hostInfo, at reply) {
-	clock, now, s, was := &h.p.clock, at.received, h.refusals, h.refusals.Until
+	clock := &h.p.clock
+	now := at.received
+	s := h.refusals
+	was := h.refusals.Until
 	restoring := h.p.restoring > 0
 	h.asOf = at.server
 	if !restoring || i.version > h.version {
@@ -319,7 +322,10 @@ func (l *Limiter) newID() string {
 
 // rest returns the JSON of those fields of s that step.lua doesn't know; empty: nothing is left.
 func rest(s hostlimit.Refusals) string {
-	s.Until, s.SetAt, s.Cause, s.EasedAt = 0, 0, "", 0
+	s.Until = 0
+	s.SetAt = 0
+	s.Cause = ""
+	s.EasedAt = 0
 	if !isLeft(s) {
 		return ""
 	}
@@ -329,7 +335,12 @@ func rest(s hostlimit.Refusals) string {
 
 // isLeft reports whether anything is left of s but the end of a block.
 func isLeft(s hostlimit.Refusals) bool {
-	s.Until, s.SetAt, s.Cause, s.EasedAt, s.Served, s.Lessons = 0, 0, "", 0, 0, 0
+	s.Until = 0
+	s.SetAt = 0
+	s.Cause = ""
+	s.EasedAt = 0
+	s.Served = 0
+	s.Lessons = 0
 	return s != (hostlimit.Refusals{})
 }
 

@@ -91,8 +91,14 @@ func (l *Limiter) save(ctx context.Context, key string) error {
 		return nil
 	}
 	_, err = l.update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt {
-		d.BlockedUntil, d.BlockedAt, d.Cause, d.Delay, d.Slow = time.Time{}, time.Time{}, "", is.Learned, is.Slow
-		d.Refusals, d.Unsure, d.Bans = is.Row, is.Unsure, is.Bans
+		d.BlockedUntil = time.Time{}
+		d.BlockedAt = time.Time{}
+		d.Cause = ""
+		d.Delay = is.Learned
+		d.Slow = is.Slow
+		d.Refusals = is.Row
+		d.Unsure = is.Unsure
+		d.Bans = is.Bans
 		if is.Until > now || d.InARow() > 0 {
 			d.BlockedUntil, d.BlockedAt = wall.Add(is.Until-now).Round(0).UTC(), wall.Round(0).UTC()
 			d.Cause = strings.ToValidUTF8(is.Cause, "\uFFFD")
@@ -102,7 +108,9 @@ func (l *Limiter) save(ctx context.Context, key string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if h.retryAt = now + retrying; err == nil {
-		h.saved, h.savedAt, h.retryAt = is, now, 0
+		h.saved = is
+		h.savedAt = now
+		h.retryAt = 0
 	}
 	return err
 }
@@ -190,9 +198,16 @@ func (h *host) recall(d hostlimit.Debt, limits *hostlimit.Limits) bool {
 	}
 	s := &h.refusals
 	if is.Until > max(s.Until, now) {
-		s.Until, h.until, h.earliest, s.Cause, h.blocked = is.Until, 0, is.Until, is.Cause, now
+		s.Until = is.Until
+		h.until = 0
+		h.earliest = is.Until
+		s.Cause = is.Cause
+		h.blocked = now
 		h.restored = &hostlimit.Restored{Debt: d, Met: h.l.base.Add(now)}
 	}
-	s.Row, s.Alone, s.Learned, h.version = max(s.Row, is.Row), s.Alone || is.Row > 0, max(s.Learned, is.Learned), -1
+	s.Row = max(s.Row, is.Row)
+	s.Alone = s.Alone || is.Row > 0
+	s.Learned = max(s.Learned, is.Learned)
+	h.version = -1
 	return true
 }

@@ -80,7 +80,9 @@ func (t *lease) Start(ctx context.Context) (hostlimit.Grant, error) {
 		return t.grant(), nil
 	}
 	c.rank, t.caller, t.noticed = mostRank, c, false
-	t.at, t.phase, t.next = 0, waiting, 1
+	t.at = 0
+	t.phase = waiting
+	t.next = 1
 	t.join()
 	func() { // either may panic, as functions of the user's are called
 		l.mu.Unlock()
@@ -105,17 +107,33 @@ func (t *lease) startLocal(ctx context.Context) (hostlimit.Grant, error) {
 	}
 	now, owed := l.now(), g.Delay/time.Duration(l.conf.Processes) // by the fleet
 	h.seq++
-	t.asks, t.start, t.seq, t.began, t.renewed, t.granted.delay = 1, 1, h.seq, now, now, owed
-	h.started, h.lastBy, h.last, h.gap, h.next = true, t, now, owed, max(h.next, now+owed)
+	t.asks = 1
+	t.start = 1
+	t.seq = h.seq
+	t.began = now
+	t.renewed = now
+	t.granted.delay = owed
+	h.started = true
+	h.lastBy = t
+	h.last = now
+	h.gap = owed
+	h.next = max(h.next, now+owed)
 	n := h.takeNews()
-	g.Seq, g.Prev, g.BlockedUntil, g.TakenBack, g.Restored, g.StateErr = h.seq, time.Time{}, time.Time{}, nil, n.restored, n.stateErr
+	g.Seq = h.seq
+	g.Prev = time.Time{}
+	g.BlockedUntil = time.Time{}
+	g.TakenBack = nil
+	g.Restored = n.restored
+	g.StateErr = n.stateErr
 	g.WaitDelay += t.waited[delay]
 	return g, nil
 }
 
 // grant describes the start.
 func (t *lease) grant() hostlimit.Grant {
-	g, n, takenBack := &t.granted, t.h.takeNews(), t.h.takenBack
+	g := &t.granted
+	n := t.h.takeNews()
+	takenBack := t.h.takenBack
 	t.h.takenBack = nil
 	return hostlimit.Grant{
 		Seq: t.seq, Start: t.l.base.Add(t.began), At: onServer(t.at), Prev: onServer(g.prev), BlockedUntil: onServer(g.until),

@@ -35,7 +35,9 @@ func (l *Limiter) newOutage() *outage {
 func (o *outage) Update(_ context.Context, key string, change func(hostlimit.Debt) hostlimit.Debt) (hostlimit.Debt, error) {
 	o.l.mu.Lock()
 	defer o.l.mu.Unlock()
-	h, now, wall := o.l.host(key), o.l.now(), time.Now()
+	h := o.l.host(key)
+	now := o.l.now()
+	wall := time.Now()
 	if h.debtOf != o { // later calls return the same, whatever the two clocks do
 		s := &h.refusals
 		h.debtOf, h.debt = o, hostlimit.Debt{Refusals: s.Row, Unsure: s.Unsure, Bans: s.Bans, Cause: s.Cause, Delay: times(s.Learned, o.l.conf.Processes)}
@@ -61,7 +63,10 @@ func (h *host) take(d hostlimit.Debt, now time.Duration, wall time.Time) {
 	}
 	h.raise(s.Learned)
 	_, later := h.p.clock.bounds(now)
-	h.refusals, h.until, h.earliest, h.version = s, 0, s.Until, max(h.version+1, int64((now+later)/time.Microsecond))
+	h.refusals = s
+	h.until = 0
+	h.earliest = s.Until
+	h.version = max(h.version+1, int64((now+later)/time.Microsecond))
 	if s.Blocks(now) {
 		h.blocked = now
 		h.refuseLate()

@@ -179,12 +179,17 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 		_, hi := p.clock.bounds(now)
 		notAfter = int64((now + hi + l.patience) / time.Microsecond)
 	}
-	beat, promise, every, spread := "", "", l.dead/5, 0
+	beat := ""
+	promise := ""
+	every := l.dead / 5
+	spread := 0
 	if l.alone {
 		every, spread = heartbeat/2, l.conf.Processes // others are to notice soon
 	}
 	if c.beat = !l.conf.Operator && !l.closed && (now-p.beaten >= every || p.beaten == 0); c.beat {
-		beat, promise, p.beaten = l.conf.Name, l.promise, now
+		beat = l.conf.Name
+		promise = l.promise
+		p.beaten = now
 	} else if bye {
 		beat = "-"
 	}
@@ -366,7 +371,9 @@ func (p *partition) learn(sent time.Duration, r reply, gen string) bool {
 	slip := p.clock.learn(sent, r.received, r.server)
 	late := max(r.received-p.clock.earliest(r.server, r.received), 0)
 	p.lead += (min(late, 4*maxGuard) - p.lead) / 8
-	first, changed, jumped := p.gen == "", gen != p.gen, slip.Abs() > slewed
+	first := p.gen == ""
+	changed := gen != p.gen
+	jumped := slip.Abs() > slewed
 	if changed {
 		p.gen, p.genSince, p.stepped = gen, p.l.now(), 0
 	}

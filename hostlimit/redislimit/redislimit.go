@@ -210,7 +210,9 @@ func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, 
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("redislimit: "+format, args...)) }
 
-	partitions, server, patience := 1, "", time.Duration(0)
+	partitions := 1
+	server := ""
+	patience := time.Duration(0)
 	switch client := c.Client.(type) {
 	case nil:
 		bad("Client: is required")

@@ -41,9 +41,13 @@ func (t *lease) waits(now time.Duration) (tell func(), again time.Duration) {
 	case h.opens > now:
 		n.Hold, n.Cause = "block", "hours"
 	case t.floor > h.gap:
-		n.Hold, n.Delay, n.Cause = "delay", t.floor, "crawl-delay"
+		n.Hold = "delay"
+		n.Delay = t.floor
+		n.Cause = "crawl-delay"
 	default:
-		n.Hold, n.Delay, n.Cause = "delay", h.gap, h.source
+		n.Hold = "delay"
+		n.Delay = h.gap
+		n.Cause = h.source
 		// The server plans with a guard on top of each delay, which nobody needs to hear of.
 		if own := h.last + h.gap; h.started && first.planned >= own && first.planned-own < time.Second {
 			n.Until = t.l.base.Add(own + time.Duration(ahead)*t.least())

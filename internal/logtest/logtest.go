@@ -53,7 +53,9 @@ func Crawl(hosts, pages int) []evidence.Decision {
 		var next, blocked time.Time
 		seq := uint64(0)
 		add := func(d evidence.Decision) {
-			d.Host, d.Method, d.Agent = host, "GET", "TestBot"
+			d.Host = host
+			d.Method = "GET"
+			d.Agent = "TestBot"
 			all = append(all, d)
 		}
 		// exchange makes the records of one request and returns its end.
@@ -70,9 +72,16 @@ func Crawl(hosts, pages int) []evidence.Decision {
 				used = 2
 			}
 			seq++
-			d.Attempt, d.Seq, d.Start, d.Allowed = max(d.Attempt, 1), seq, start, true
+			d.Attempt = max(d.Attempt, 1)
+			d.Seq = seq
+			d.Start = start
+			d.Allowed = true
 			s := d
-			s.Type, s.Time, s.Delay, s.Slot, s.Slots = evidence.Started, start, delay, used, 2
+			s.Type = evidence.Started
+			s.Time = start
+			s.Delay = delay
+			s.Slot = used
+			s.Slots = 2
 			s.WaitDelay = start.Sub(now)
 			s.Probe = !blocked.IsZero() && start.Equal(blocked)
 			add(s)
@@ -102,7 +111,11 @@ func Crawl(hosts, pages int) []evidence.Decision {
 			trip++
 			d := evidence.Decision{Trip: trip, Attempt: 1, URL: fmt.Sprintf("https://%s/page/%d?q=%d", host, p, i)}
 			v := d
-			v.Type, v.Time, v.Allowed, v.CrawlDelay, v.Group = evidence.RobotsAllowed, now, true, delay, "*"
+			v.Type = evidence.RobotsAllowed
+			v.Time = now
+			v.Allowed = true
+			v.CrawlDelay = delay
+			v.Group = "*"
 			switch p % 7 {
 			case 3:
 				v.Type, v.Allowed, v.URL = evidence.BlockedByRobots, false, fmt.Sprintf("https://%s/private/%d", host, p)
@@ -111,7 +124,9 @@ func Crawl(hosts, pages int) []evidence.Decision {
 				continue
 			case 5:
 				d.URL = fmt.Sprintf("https://%s/private/open/%d", host, p)
-				v.URL, v.MatchedRule, v.Line = d.URL, "Allow: /private/open", 4
+				v.URL = d.URL
+				v.MatchedRule = "Allow: /private/open"
+				v.Line = 4
 			}
 			add(v)
 			status := 200
@@ -126,8 +141,14 @@ func Crawl(hosts, pages int) []evidence.Decision {
 			}
 			if p%10 == 6 { // a redirect: one more trip, no page
 				trip++
-				d.Trip, d.Redirects, d.Attempt, d.URL = trip, 1, 1, d.URL+"&to=1"
-				v.Trip, v.Redirects, v.URL, v.Time = trip, 1, d.URL, now
+				d.Trip = trip
+				d.Redirects = 1
+				d.Attempt = 1
+				d.URL = d.URL + "&to=1"
+				v.Trip = trip
+				v.Redirects = 1
+				v.URL = d.URL
+				v.Time = now
 				v.Type, v.Allowed = evidence.RobotsAllowed, true
 				add(v)
 				exchange(d, 200)

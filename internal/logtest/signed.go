@@ -47,11 +47,22 @@ func Visit(t *testing.T, log evidence.Evidence, n int) {
 			URL: "https://example.com/", Host: "example.com", Allowed: true,
 		}
 		log.Record(t.Context(), d)
-		d.Type, d.Start, d.Seq, d.Slot, d.Slots, d.Delay = evidence.Started, d.Time, uint64(i+1), 1, 1, time.Second
+		d.Type = evidence.Started
+		d.Start = d.Time
+		d.Seq = uint64(i + 1)
+		d.Slot = 1
+		d.Slots = 1
+		d.Delay = time.Second
 		log.Record(t.Context(), d)
 		time.Sleep(10 * time.Second) //nolint:forbidigo // virtual
-		d.Type, d.Time, d.Status, d.Duration, d.Latency = evidence.Fetched, time.Now(), 200, 10*time.Second, 10*time.Second
-		d.Slot, d.Slots, d.Delay = 0, 0, 0
+		d.Type = evidence.Fetched
+		d.Time = time.Now()
+		d.Status = 200
+		d.Duration = 10 * time.Second
+		d.Latency = 10 * time.Second
+		d.Slot = 0
+		d.Slots = 0
+		d.Delay = 0
 		log.Record(t.Context(), d)
 	}
 }

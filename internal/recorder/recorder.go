@@ -115,7 +115,10 @@ func (r *Recorder) Limits(ctx context.Context, host string, g *hostlimit.Grant) 
 // StateLimits makes p state the limits l of a host.
 func StateLimits(p *evidence.Policy, l hostlimit.Limits) {
 	d := l.Delay
-	p.Slots, p.DelayMin, p.DelayMax, p.FromEnd = l.Concurrency, d.Min, d.Max, d.FromEnd
+	p.Slots = l.Concurrency
+	p.DelayMin = d.Min
+	p.DelayMax = d.Max
+	p.FromEnd = d.FromEnd
 	p.Adaptive, p.Ceiling = d.Adaptive.String(), d.Ceiling
 }
 
@@ -133,13 +136,19 @@ func StateRefusals(p *evidence.Policy, r backoff.Refusals) {
 	statuses := slices.Clone(r.Statuses)
 	slices.Sort(statuses)
 	p.Statuses = ranges(slices.Compact(statuses))
-	p.Network, p.AtLeast, p.InARow = r.Network, r.AtLeast, r.InARow
+	p.Network = r.Network
+	p.AtLeast = r.AtLeast
+	p.InARow = r.InARow
 	p.MaxRetryAfter, p.Forgive = r.MaxRetryAfter, r.Forgive
 	switch b := r.Policy.(type) {
 	case backoff.Fibonacci:
-		p.Backoff, p.BackoffStep, p.BackoffCap = "fibonacci", b.Unit, b.Cap
+		p.Backoff = "fibonacci"
+		p.BackoffStep = b.Unit
+		p.BackoffCap = b.Cap
 	case backoff.Doubling:
-		p.Backoff, p.BackoffStep, p.BackoffCap = "doubling", b.Start, b.Cap
+		p.Backoff = "doubling"
+		p.BackoffStep = b.Start
+		p.BackoffCap = b.Cap
 		p.JitterMin, p.JitterMax = b.Jitter[0], b.Jitter[1]
 	default:
 		p.Backoff = "own"
@@ -226,7 +235,10 @@ func (r *Recorder) State(ctx context.Context, host string, restored *hostlimit.R
 			Until: act.BlockedUntil, RetryAt: act.BlockedUntil, Reason: act.Cause,
 		}
 		if !act.ClearedAt.IsZero() {
-			d.Type, d.Time, d.Allowed, d.Reason = evidence.HostCleared, act.ClearedAt, true, "by hand"
+			d.Type = evidence.HostCleared
+			d.Time = act.ClearedAt
+			d.Allowed = true
+			d.Reason = "by hand"
 		}
 		r.Pass(ctx, &d)
 	}

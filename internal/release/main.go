@@ -255,7 +255,10 @@ func (r *release) run(ctx context.Context, dir, name string, args ...string) err
 func (r *release) output(ctx context.Context, dir, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	var out, complaint bytes.Buffer
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, r.env, &out, &complaint
+	cmd.Dir = dir
+	cmd.Env = r.env
+	cmd.Stdout = &out
+	cmd.Stderr = &complaint
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args, " "), err, &complaint, &out)
 	}

@@ -54,7 +54,10 @@ func Run(dir string, s *Server, crawlers []*Crawler, length time.Duration) ([]Re
 			return nil, err
 		}
 		results[i].Cell = Judge(before(lines, end), r.site, c.Delay, transit(worst))
-		results[i].Server, results[i].Crawler, results[i].Site, results[i].Length = s, c, r.site, length
+		results[i].Server = s
+		results[i].Crawler = c
+		results[i].Site = r.site
+		results[i].Length = length
 	}
 	return results, errors.Join(errs...)
 }

@@ -196,13 +196,17 @@ func (c *Cache) fallback(s *state, e *Event, reason string, cause error, now, un
 		s.Rules, s.Denied = c.denyAll, true
 	}
 	s.Expires = until
-	e.Unreachable, e.Stale, e.Reason = true, s.Stale, reason
+	e.Unreachable = true
+	e.Stale = s.Stale
+	e.Reason = reason
 	e.TTL, e.Until = until.Sub(now), until
 }
 
 // use puts the rules of g in force.
 func (s *state) use(g *goodCopy) {
-	s.copy, s.Rules, s.text = g, g.text.rules, g.text
+	s.copy = g
+	s.Rules = g.text.rules
+	s.text = g.text
 }
 
 // textOf returns the text of body: the one that other origins share, or a new one with v.

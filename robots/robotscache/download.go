@@ -39,7 +39,9 @@ func (c *Cache) download(ctx context.Context, f *fetch, prev *state) (answer, er
 	target := f.origin.robotsURL()
 	var a answer
 	for ; ; a.hops++ {
-		a.url, a.status, a.header = target.String(), 0, nil
+		a.url = target.String()
+		a.status = 0
+		a.header = nil
 		next, err := c.hop(ctx, f, target, prev, &a)
 		cause := context.Cause(ctx)
 		var refused *RefusedError
@@ -110,7 +112,9 @@ func redirect(from *url.URL, location string) *url.URL {
 		return nil
 	}
 	to.Scheme, to.Host = o.scheme(), o.host
-	to.User, to.Fragment, to.RawFragment = nil, "", ""
+	to.User = nil
+	to.Fragment = ""
+	to.RawFragment = ""
 	if len(to.String()) > maxURL {
 		return nil
 	}

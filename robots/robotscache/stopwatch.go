@@ -50,7 +50,9 @@ func (w *stopwatch) pause() {
 	if w.waiting++; w.waiting == 1 {
 		w.timer.Stop()
 		ran := time.Since(w.since)
-		w.left, w.spent, w.since = w.left-ran, w.spent+ran, time.Time{}
+		w.left = w.left - ran
+		w.spent = w.spent + ran
+		w.since = time.Time{}
 	}
 }
 

@@ -151,7 +151,10 @@ func (c *Cache) restore(f *fetch, hasPrev bool) (*state, Event, error) {
 	}
 	if wait > 0 {
 		s.Rules, s.text = nil, nil
-		e.Status, e.Bytes, e.SHA256, e.Text = 0, 0, "", ""
+		e.Status = 0
+		e.Bytes = 0
+		e.SHA256 = ""
+		e.Text = ""
 		c.fallback(s, &e, printable.Clipped(r.Reason, maxErrorText), nil, now, now.Add(wait))
 	}
 	return s, e, nil

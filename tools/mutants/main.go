@@ -182,7 +182,9 @@ func (r *runner) run(ctx context.Context, fresh bool) (s score, err error) {
 		}
 	}
 	verbose = n == 1
-	s.alive, s.lost, s.all = map[string]string{}, map[string]bool{}, len(c.mutants)
+	s.alive = map[string]string{}
+	s.lost = map[string]bool{}
+	s.all = len(c.mutants)
 	counts := map[string]int{}
 	count := func(m *mutant, f finding) {
 		s.tried++
@@ -219,7 +221,9 @@ func (r *runner) run(ctx context.Context, fresh bool) (s score, err error) {
 			if f.Status, f.By = status, by; same && b.asked != b.hash && rank[before.Status] > rank[f.Status] {
 				f = before // by a test that wasn't asked now
 			}
-			f.File, f.Tests, f.Lost = hashes[m.file], b.asked, before.Lost || before.Status == noticed && f.Status != noticed
+			f.File = hashes[m.file]
+			f.Tests = b.asked
+			f.Lost = before.Lost || before.Status == noticed && f.Status != noticed
 			found[m.name] = f
 			if meant[m] || f.Status == lived || f.Status == unreached && r.names == "." {
 				fmt.Printf("\t%d/%d %s: %s:%d %s\n", i+1, len(c.mutants), f.Status, path.Join(m.pkg, m.file), m.line, m.name)

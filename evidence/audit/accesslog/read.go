@@ -223,7 +223,9 @@ func parseCaddy(s string) (r request, agent string, ok bool) {
 		return r, "", false
 	}
 	r.Host, r.Address = in.Request.Host, cmp.Or(in.Request.ClientIP, in.Request.RemoteIP)
-	r.Method, r.Target, r.SiteStatus = in.Request.Method, in.Request.URI, in.Status
+	r.Method = in.Request.Method
+	r.Target = in.Request.URI
+	r.SiteStatus = in.Status
 	seconds, err := strconv.ParseFloat(string(in.TS), 64)
 	r.Time, ok = time.UnixMicro(int64(seconds*1e6)), err == nil && seconds > 0 && seconds < 1e11
 	for _, layout := range [...]string{`"2006-01-02T15:04:05Z07:00"`, `"2006-01-02T15:04:05Z0700"`} { // its "rfc3339", its "iso8601"

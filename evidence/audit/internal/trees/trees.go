@@ -158,7 +158,10 @@ func (f *Forest) Line(text []byte, e *evidence.Entry, at int) {
 // checkpoint takes the checkpoint e from the line at, which isn't a leaf yet.
 func (f *Forest) checkpoint(e *evidence.Entry, at int) {
 	before, after := cmp.Or(f.last, at), f.after
-	f.Signed, f.last, f.after = true, at, -1 // the line itself is no record to be signed
+	// the line itself is no record to be signed
+	f.Signed = true
+	f.last = at
+	f.after = -1
 	c, err := f.Open([]byte(e.Text))
 	if err != nil {
 		f.Broken(fmt.Sprintf("a checkpoint: %v", err), at, before)
@@ -189,5 +192,10 @@ func (f *Forest) checkpoint(e *evidence.Entry, at int) {
 // End says that no line of the file follows.
 func (f *Forest) End() {
 	f.After += max(f.after, 0)
-	f.trees, f.Trees, f.Signed, f.last, f.after, f.lines = nil, nil, false, 0, 0, 0
+	f.trees = nil
+	f.Trees = nil
+	f.Signed = false
+	f.last = 0
+	f.after = 0
+	f.lines = 0
 }
