@@ -101,7 +101,7 @@ rivals: ## colly's and resty's own tests through a Transport
 
 networks: ## crawls through network namespaces that lose, delay and cut, and on a full disk [Linux, root, redis-server]
 	POLITENESS_NETWORKS=1 go test -count=1 -v ./internal/nettest
-	POLITENESS_NETWORKS=1 go test -count=1 -v -run '^TestFullDisk$$' .
+	POLITENESS_NETWORKS=1 go test -count=1 -v -run '^TestFullDisk$$' ./internal/promises
 	cd internal/redisnet && POLITENESS_NETWORKS=1 go test -count=1 -v .
 
 servers: ## crawl nginx, HAProxy, Apache and Varnish for SERVERS (15m), judged by their logs: docs/real-servers.md [these servers, wget]

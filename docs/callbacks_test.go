@@ -100,7 +100,7 @@ func TestCallbacks(t *testing.T) {
 		}
 		dir, test, ok := strings.Cut(test, " ")
 		if !ok {
-			dir, test = ".", dir
+			dir, test = filepath.Join("internal", "promises"), dir
 		}
 		files, _ := filepath.Glob(filepath.Join("..", dir, "*_test.go"))
 		if !slices.ContainsFunc(files, func(file string) bool {
