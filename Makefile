@@ -94,7 +94,7 @@ soak: ## all random tests side by side for SOAK (1h), each with a verdict and a 
 	@$(SUITE) -soak $(SOAK) soak
 
 chaos: ## sixteen processes on a Redis that is killed, stopped and emptied, for CHAOS (10m) [redis-server]
-	cd hostlimit/redislimit && go test -count=1 -timeout=2h -v -run '^TestChaos$$' . -args -chaos $(CHAOS)
+	cd redis/redislimit && go test -count=1 -timeout=2h -v -run '^TestChaos$$' . -args -chaos $(CHAOS)
 
 rivals: ## colly's and resty's own tests through a Transport
 	cd internal/transparency/rivals && POLITENESS_TRANSPARENCY=1 go test -count=1 -v .

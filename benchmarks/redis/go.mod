@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	github.com/go-politeness/politeness v0.0.0
-	github.com/go-politeness/politeness/hostlimit/redislimit v0.0.0
+	github.com/go-politeness/politeness/redis v0.0.0
 	github.com/go-redis/redis_rate/v10 v10.0.1
 	github.com/redis/go-redis/v9 v9.17.3
 )
@@ -19,5 +19,5 @@ require (
 
 replace (
 	github.com/go-politeness/politeness => ../..
-	github.com/go-politeness/politeness/hostlimit/redislimit => ../../hostlimit/redislimit
+	github.com/go-politeness/politeness/redis => ../../redis
 )

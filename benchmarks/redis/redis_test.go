@@ -1,4 +1,4 @@
-// Package redis compares hostlimit/redislimit with redis_rate, the usual rate
+// Package redis compares redis/redislimit with redis_rate, the usual rate
 // limiter on Redis, on the same server. They don't do the same: redis_rate
 // counts a rate and knows no slots, no blocks and no queue.
 //
@@ -22,8 +22,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/hostlimit/redislimit"
 	"github.com/go-politeness/politeness/internal/redistest"
+	"github.com/go-politeness/politeness/redis/redislimit"
 )
 
 var addr string

@@ -9,7 +9,7 @@
 //
 // Start any number of processes with the same URL, name of the crawl and start URLs; more may join,
 // and any may be killed. The name tells several crawls in one database apart. Give the processes
-// one limiter, too: hostlimit/redislimit.
+// one limiter, too: redis/redislimit.
 //
 // A host belongs to one process at a time, for a lease of 10 seconds that each call renews; a
 // crawl calls once a second. So pages of a host are asked for by one process, in their order:

@@ -15,7 +15,7 @@ import (
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/crawl/pgqueue"
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/hostlimit/redislimit"
+	"github.com/go-politeness/politeness/redis/redislimit"
 	"github.com/go-politeness/politeness/robots/robotscache"
 	"github.com/go-politeness/politeness/robots/robotscache/redisrobots"
 )

@@ -9,8 +9,8 @@ import (
 
 	"github.com/go-politeness/politeness/budget/redisbudget"
 	"github.com/go-politeness/politeness/evidence/otelevidence"
-	"github.com/go-politeness/politeness/hostlimit/redislimit"
 	"github.com/go-politeness/politeness/internal/redistest"
+	"github.com/go-politeness/politeness/redis/redislimit"
 )
 
 // TestTheFleetsFiguresAreMetrics: Stats of both modules convert to what otelevidence takes, and what

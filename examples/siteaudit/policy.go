@@ -17,7 +17,7 @@ import (
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/budget/redisbudget"
 	"github.com/go-politeness/politeness/evidence"
-	"github.com/go-politeness/politeness/hostlimit/redislimit"
+	"github.com/go-politeness/politeness/redis/redislimit"
 	"github.com/go-politeness/politeness/robots/robotscache/redisrobots"
 )
 

@@ -24,8 +24,8 @@ import (
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/budget/redisbudget"
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/hostlimit/redislimit"
 	"github.com/go-politeness/politeness/internal/redistest"
+	"github.com/go-politeness/politeness/redis/redislimit"
 	"github.com/go-politeness/politeness/robots/robotscache"
 	"github.com/go-politeness/politeness/robots/robotscache/redisrobots"
 )
@@ -45,7 +45,7 @@ func TestTheGuidesCommandsWork(t *testing.T) {
 	}
 	bin := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, "politeness-fleet"), "./cmd/politeness-fleet")
-	build.Dir = "../../hostlimit/redislimit"
+	build.Dir = "../../redis/redislimit"
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -20,9 +20,9 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/hostlimit/redislimit"
 	"github.com/go-politeness/politeness/internal/redistest"
 	"github.com/go-politeness/politeness/internal/soak"
+	"github.com/go-politeness/politeness/redis/redislimit"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 

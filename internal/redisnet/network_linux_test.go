@@ -11,9 +11,9 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/hostlimit/redislimit"
 	"github.com/go-politeness/politeness/internal/nettest"
 	"github.com/go-politeness/politeness/internal/redistest"
+	"github.com/go-politeness/politeness/redis/redislimit"
 )
 
 // An order says what a crawler does until its standard input ends.

@@ -219,7 +219,7 @@ func (r *release) try(ctx context.Context, modules []string) (err error) {
 	}
 	get := []string{"get"}
 	for _, m := range modules {
-		if module := path.Join(root, m); bytes.Contains(text, []byte(`"`+module+`"`)) {
+		if module := path.Join(root, m); bytes.Contains(text, []byte(`"`+module+`"`)) || bytes.Contains(text, []byte(`"`+module+`/`)) {
 			get = append(get, module+"@"+r.version)
 		} else if !strings.HasPrefix(m, "cmd/") {
 			return fmt.Errorf("the program internal/release/testdata/try doesn't use %s", module)

@@ -26,7 +26,7 @@ var parts = map[string]func(r *repository) []*task{
 
 // timed are the modules whose tests on a real Redis measure how late they are woken. They begin
 // first, and all other tasks yield.
-var timed = []string{"hostlimit/redislimit", "budget/redisbudget", "robots/robotscache/redisrobots"}
+var timed = []string{"redis", "budget/redisbudget", "robots/robotscache/redisrobots"}
 
 func vet(r *repository) []*task {
 	return yield(each(r.modules(), "vet", "go", "vet", "./..."))
@@ -74,7 +74,7 @@ func rest(r *repository) []*task {
 		with("POLITENESS_SERVERS=1", each([]string{"internal/servers"}, "servers", "go", "test", "-json", "-count=1", ".")),
 		each([]string{"."}, "long", append([]string{"go", "test", "-json"}, paths(sequential)...)...),
 		each([]string{"."}, "grid", "go", "test", "-json", "-count=1", "-run=Grid|DelaysComeBack", "./hostlimit"),
-		each([]string{"hostlimit/redislimit"}, "fates", "go", "test", "-json", "-count=1", "-run=Fates", "."),
+		each([]string{"redis/redislimit"}, "fates", "go", "test", "-json", "-count=1", "-run=Fates", "."),
 		with("GOARCH=386", each([]string{"."}, "32 bits", "go", "build", "./...")),
 		each(r.programs, "test", "go", "test", "-json", "./..."),
 	))
@@ -108,9 +108,9 @@ func soak(*repository) []*task {
 		{"restart", "hostlimit", "TestRestartsChangeNothing"},
 		{"kill", "hostlimit", "TestDirSurvivesKill"},
 		{"kill", "internal/promises", "TestKilledAtAnyInstant"},
-		{"chaos", "hostlimit/redislimit", "TestChaos"},
-		{"fleet", "hostlimit/redislimit", "TestFleet"},
-		{"fates", "hostlimit/redislimit", "TestFatesAtRandom"},
+		{"chaos", "redis/redislimit", "TestChaos"},
+		{"fleet", "redis/redislimit", "TestFleet"},
+		{"fates", "redis/redislimit", "TestFatesAtRandom"},
 		{"losses", "budget/redisbudget", "TestRandomLosses"},
 		{"judge", "evidence/audit", "TestNoHonest"},
 		{"wire", "internal/promises", "TestNoTwoArrivals"},
@@ -120,7 +120,7 @@ func soak(*repository) []*task {
 		{"sizes", "crawl/sitemap", ""}, // all of its tests
 		{"sizes", "evidence/audit", "TestTheJudgeRemembersSoMuch"},
 		{"sizes", "hostlimit", "TestLearnedFindsTheRate"},
-		{"sizes", "hostlimit/redislimit", "TestEveryFate"},
+		{"sizes", "redis/redislimit", "TestEveryFate"},
 	} {
 		tasks = append(tasks, each([]string{t.module}, t.name, "go", "test", "-json", "-count=1", "-timeout=0", "-run", "^"+t.test, ".")...)
 	}

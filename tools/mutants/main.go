@@ -13,7 +13,7 @@
 // cache, so that one which -for or an interrupt has ended goes on where it was, and that a change
 // costs no more than the mutants of the files that changed, and the survivors; -fresh forgets it,
 // which a change that takes tests away needs. A PACKAGE may be a module of its own, such as
-// hostlimit/redislimit. For a FILE only its mutants are tried. With -slowest,
+// redis/redislimit. For a FILE only its mutants are tried. With -slowest,
 // tests that take more processor time than that aren't asked, and with -run, those of another name:
 // what they alone would notice is listed as if it lived, and tried again by a run that asks them.
 package main
@@ -48,7 +48,7 @@ const (
 
 // The packages whose promises the mutants attack.
 var packages = []string{
-	"backoff", "budget", "publicnet", "robots", "robots/robotscache", "hostlimit", "hostlimit/redislimit",
+	"backoff", "budget", "publicnet", "robots", "robots/robotscache", "hostlimit", "redis/redislimit",
 	"evidence", "evidence/audit", "evidence/audit/accesslog", "evidence/audit/bundle", "statuspage", "crawl", ".",
 }
 

@@ -27,7 +27,7 @@ import (
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/evidence/otelevidence"
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/hostlimit/redislimit"
+	"github.com/go-politeness/politeness/redis/redislimit"
 	"github.com/go-politeness/politeness/robots/robotscache"
 	"github.com/go-politeness/politeness/robots/robotscache/redisrobots"
 )

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/hostlimit/redislimit"
 	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/internal/printable"
+	"github.com/go-politeness/politeness/redis/redislimit"
 )
 
 // key returns the key of host: as crawlers spell it, or as it stands if the fleet knows it so, by a

@@ -1,7 +1,7 @@
 // Command politeness-fleet steers crawlers that share their limits through Redis or Valkey (package
 // redislimit): it shows their hosts, blocks and clears one, and stops them all.
 //
-//	go install github.com/go-politeness/politeness/hostlimit/redislimit/cmd/politeness-fleet@latest
+//	go install github.com/go-politeness/politeness/redis/redislimit/cmd/politeness-fleet@latest
 //
 //	politeness-fleet -redis localhost:6379 list
 //	politeness-fleet -redis localhost:6379 block example.com -for 2h -why "the owner has called"
@@ -27,8 +27,8 @@ import (
 
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/hostlimit/redislimit"
 	"github.com/go-politeness/politeness/internal/printable"
+	"github.com/go-politeness/politeness/redis/redislimit"
 )
 
 const usage = `Usage: politeness-fleet -redis ADDR [-prefix P] [-json] COMMAND

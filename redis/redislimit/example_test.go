@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/hostlimit/redislimit"
+	"github.com/go-politeness/politeness/redis/redislimit"
 )
 
 // Ten processes that do this are as polite as one.

@@ -1,4 +1,4 @@
-module github.com/go-politeness/politeness/hostlimit/redislimit
+module github.com/go-politeness/politeness/redis
 
 go 1.26.0
 
@@ -18,4 +18,4 @@ require (
 	golang.org/x/text v0.43.0 // indirect
 )
 
-replace github.com/go-politeness/politeness => ../..
+replace github.com/go-politeness/politeness => ..

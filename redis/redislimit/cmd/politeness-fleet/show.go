@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/hostlimit/redislimit"
 	"github.com/go-politeness/politeness/internal/printable"
+	"github.com/go-politeness/politeness/redis/redislimit"
 )
 
 // hosts returns the states of all hosts: what needs a person's eye first.
