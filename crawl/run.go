@@ -15,7 +15,6 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/internal/hostlist"
 )
 
 // lend is the largest number of URLs that Queue.Take lends of a host at once.
@@ -643,29 +642,31 @@ func (r *run) stored(w *work, added, noRoom int, taken []Request, hosts []string
 	}
 }
 
-// whyPace returns why hosts wait whose host.why is empty.
-func (r *run) whyPace() string {
-	if _, ok := r.c.cfg.Transport.Hosts().(*hostlimit.Memory); !ok {
-		return "its delay between requests, or a block" // see blockedBy
-	}
-	return "its delay between requests"
-}
+// paced is why hosts wait whose host.why is empty.
+const paced = "its delay between requests"
 
-// blockedBy returns what has set the block of the host, and whether that is a person; empty where
-// it has none, or the limiter isn't of this process, whose list may be long in coming.
-func (r *run) blockedBy(key string) (by string, byHand bool) {
-	hosts, ok := r.c.cfg.Transport.Hosts().(*hostlimit.Memory)
-	if !ok {
-		return "", false
-	}
-	_ = guarded("the list of hosts", func() error {
-		if cause := hostlist.BlockedBy(r.ctx, hosts, key); cause != "" {
-			_, byHand = hostlimit.Debt{Cause: cause}.ByHand()
-			by = "blocked " + cause
-		}
-		return nil
+// askingForState bounds the time in which a limiter says why a host is blocked: the crawl stands
+// still meanwhile, and one whose state is on a server may not answer.
+const askingForState = 500 * time.Millisecond
+
+// nextWhy returns why the host waits that goes first, where why is known of it without its limiter:
+// others who share the limiter, and people, block hosts too.
+func (r *run) nextWhy(key, why string) string {
+	var state hostlimit.HostState
+	err := guarded("the state of "+key, func() (err error) {
+		ctx, cancel := context.WithTimeout(r.ctx, askingForState)
+		defer cancel()
+		state, err = r.c.cfg.Transport.Hosts().State(ctx, key)
+		return err
 	})
-	return by, byHand
+	_, byHand := hostlimit.Debt{Cause: state.BlockedBy}.ByHand()
+	switch {
+	case byHand, state.BlockedBy != "" && why == paced:
+		return "blocked " + state.BlockedBy
+	case err != nil && why == paced:
+		return paced + ", or a block"
+	}
+	return why
 }
 
 // waiting yields the hosts that can't be asked for a URL for more than a second before or after
@@ -680,7 +681,7 @@ func (r *run) waiting(now time.Time, yield func(Wait) bool) {
 		case !ok:
 			continue
 		case h.at.After(now): // also behind pages in flight
-			w.Until, w.Why = h.at, cmp.Or(h.why, r.whyPace())
+			w.Until, w.Why = h.at, cmp.Or(h.why, paced)
 		case !h.robotsAsked && h.place == asking:
 			w.Why = "its robots.txt"
 		case h.place == inDue:
@@ -719,9 +720,7 @@ func (r *run) report(now time.Time, done bool) {
 	if _, idle := p.idle(); idle && p.Next == r.shown.Next && p.NextAt.Equal(r.shown.NextAt) {
 		p.NextWhy = r.shown.NextWhy
 	} else if idle {
-		if by, byHand := r.blockedBy(p.Next); by != "" && (byHand || p.NextWhy == r.whyPace()) {
-			p.NextWhy = by
-		}
+		p.NextWhy = r.nextWhy(p.Next, p.NextWhy)
 	}
 	p.Outcomes, p.Errors = maps.Clone(p.Outcomes), maps.Clone(p.Errors)
 	if passed := p.Elapsed - r.shown.Elapsed; passed > 0 {

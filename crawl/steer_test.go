@@ -193,24 +193,24 @@ func TestDrainLosesNothing(t *testing.T) {
 	})
 }
 
-// TestABlockIsTold: to who wonders why nothing happens, whoever has set it, and also where it is set
-// while the host waits already. Where the limiter isn't of this process, asking who has set it takes
-// too long, and nobody is told that it is the delay.
+// TestABlockIsTold: Progress names the cause of a block, whoever has set it, also where it is set
+// while the host waits already, and also through a wrapper of the limiter. While a limiter doesn't
+// answer for too long, Progress says that the wait may be for a block.
 func TestABlockIsTold(t *testing.T) {
 	const byHand = ": blocked by hand: the owner has called\n"
 	hand := func(ctx context.Context, r *rig) error {
 		return r.politeness.Hosts.(hostlimit.Controller).Block(ctx, "example.com", time.Now().Add(time.Minute), "the owner has called")
 	}
 	for name, tt := range map[string]struct {
-		block  func(ctx context.Context, r *rig) error
-		remote bool
-		want   string
+		block func(ctx context.Context, r *rig) error
+		wrap  func(hostlimit.Limiter) hostlimit.Limiter
+		want  string
 	}{
-		"by hand": {hand, false, byHand},
+		"by hand": {hand, plain, byHand},
 		"by hand, while it waits": {func(ctx context.Context, r *rig) error {
 			time.AfterFunc(5*time.Second, func() { _ = hand(ctx, r) })
 			return nil
-		}, false, byHand},
+		}, plain, byHand},
 		"by another user of the Transport": {func(ctx context.Context, r *rig) error {
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://example.com/busy", http.NoBody)
 			if err != nil {
@@ -221,8 +221,13 @@ func TestABlockIsTold(t *testing.T) {
 				return err
 			}
 			return resp.Body.Close()
-		}, false, ": blocked status 429"},
-		"elsewhere": {hand, true, ": its delay between requests, or a block\n"},
+		}, plain, ": blocked status 429"},
+		"of a limiter that is wrapped": {hand, func(l hostlimit.Limiter) hostlimit.Limiter { return wrapper{l} }, byHand},
+		"of a limiter that doesn't answer": {
+			hand,
+			func(l hostlimit.Limiter) hostlimit.Limiter { return silent{l} },
+			": its delay between requests, or a block\n",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -234,10 +239,7 @@ func TestABlockIsTold(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				r.politeness.Limits, r.politeness.Hosts = hostlimit.Config{}, hosts
-				if tt.remote {
-					r.politeness.Hosts = remote{hosts}
-				}
+				r.politeness.Limits, r.politeness.Hosts = hostlimit.Config{}, tt.wrap(hosts)
 				r.crawl.Visit = func(ctx context.Context, p *crawl.Page) error {
 					if p.URL != "https://example.com/0" {
 						return nil
@@ -255,5 +257,16 @@ func TestABlockIsTold(t *testing.T) {
 	}
 }
 
-// remote is a limiter of another process.
-type remote struct{ *hostlimit.Memory }
+// plain returns l.
+func plain(l hostlimit.Limiter) hostlimit.Limiter { return l }
+
+// A wrapper is a limiter of somebody else's around one of ours.
+type wrapper struct{ hostlimit.Limiter }
+
+// silent is a limiter whose server doesn't answer when it is asked for the state of a host.
+type silent struct{ hostlimit.Limiter }
+
+func (silent) State(ctx context.Context, _ string) (hostlimit.HostState, error) {
+	<-ctx.Done()
+	return hostlimit.HostState{}, ctx.Err()
+}

@@ -88,8 +88,8 @@ type Lease interface {
 	Release() (expired bool)
 }
 
-// A Controller lets a person steer a limiter while it works: block a host, lift a block, list the
-// hosts, and end the work. It is part of every [Limiter].
+// A Controller lets a person steer a limiter while it works: block a host, lift a block, look at
+// the hosts, and end the work. It is part of every [Limiter].
 type Controller interface {
 	// Block lets no request start on key before until. A request that waits for the key, or asks
 	// for it meanwhile, is refused at once with ErrBlocked and RetryAt, however short the block is,
@@ -102,6 +102,10 @@ type Controller interface {
 	// Clear lifts the block of key, also one that the host has asked for, and forgets its
 	// refusals: the next request isn't a probe. A learned delay stays. Evidence records it.
 	Clear(ctx context.Context, key string) error
+	// State returns the state of one key, as List yields it, and changes nothing: a key that the
+	// limiter doesn't know stays unknown, and its state has no start, no refusal and no block but by
+	// Config.Windows. A limiter whose state is on a server asks the server; bound the wait by ctx.
+	State(ctx context.Context, key string) (HostState, error)
 	// List yields the state of every known key, in no order. Each state is consistent in itself;
 	// the keys change while they are listed. An error ends the list.
 	List(ctx context.Context) iter.Seq2[HostState, error]

@@ -28,6 +28,7 @@ type rude struct {
 	block   func(context.Context, string, time.Time, string) error
 	clear   func(context.Context, string) error
 	drain   func(context.Context) error
+	state   func(context.Context, string) (hostlimit.HostState, error)
 	list    func(context.Context) iter.Seq2[hostlimit.HostState, error]
 	config  func() hostlimit.Config
 }
@@ -72,6 +73,13 @@ func (r *rude) Drain(ctx context.Context) error {
 		return r.drain(ctx)
 	}
 	return r.Limiter.Drain(ctx)
+}
+
+func (r *rude) State(ctx context.Context, key string) (hostlimit.HostState, error) {
+	if r.state != nil {
+		return r.state(ctx, key)
+	}
+	return r.Limiter.State(ctx, key)
 }
 
 func (r *rude) List(ctx context.Context) iter.Seq2[hostlimit.HostState, error] {
@@ -204,6 +212,19 @@ var rudeLimiters = map[string]hostlimittest.New{
 	"an empty list": wrapped(func(r *rude) {
 		r.list = func(context.Context) iter.Seq2[hostlimit.HostState, error] {
 			return func(func(hostlimit.HostState, error) bool) {}
+		}
+	}),
+	"every state is unknown": wrapped(func(r *rude) {
+		r.state = func(_ context.Context, key string) (hostlimit.HostState, error) {
+			return hostlimit.HostState{Key: key, Slots: r.Config().WithDefaults().Concurrency}, nil
+		}
+	}),
+	"a look makes hosts known": wrapped(func(r *rude) {
+		r.state = func(ctx context.Context, key string) (hostlimit.HostState, error) {
+			if l, err := r.Limiter.Acquire(ctx, key, 0); err == nil {
+				l.Release()
+			}
+			return r.Limiter.State(ctx, key)
 		}
 	}),
 	"one number for all": wrapped(func(r *rude) {

@@ -34,72 +34,122 @@ type HostState struct {
 // List implements Controller. Its only error is that of ctx.
 func (m *Memory) List(ctx context.Context) iter.Seq2[HostState, error] {
 	return func(yield func(HostState, error) bool) {
-		cancelled := func() bool {
-			err := ctx.Err()
-			if err != nil {
-				yield(HostState{}, err)
-			}
-			return err != nil
-		}
 		for i := range m.shards {
-			if cancelled() {
+			if !m.shards[i].list(ctx, yield) {
 				return
 			}
-			sh := &m.shards[i]
-			sh.mu.Lock()
-			for _, h := range sh.hosts { // the map may change while List yields
-				st, head, silent := sh.state(h)
-				sh.mu.Unlock()
-				lim, _ := m.rules.Limits(h.key)
-				st.Slots, st.SilentBy = lim.Concurrency, nameOf(silent)
-				if head != nil {
-					head.HeldBy = nameOf(head.holder)
-					st.Hold, st.Why = head.Hold, head.String()
-				}
-				if !yield(st, nil) || cancelled() {
-					return
-				}
-				sh.mu.Lock()
-			}
-			sh.mu.Unlock()
 		}
 	}
 }
 
-// state returns the state of h without what is asked under no lock: Override, and the names of its
-// requests. head is why the head of its queue waits, nil if there is none.
-func (sh *shard) state(h *host) (st HostState, head *notice, silent Watcher) {
-	m, t := sh.m, h.refusals()
+// list yields the state of each host of sh, and reports whether the next shard is to follow.
+func (sh *shard) list(ctx context.Context, yield func(HostState, error) bool) bool {
+	if err := ctx.Err(); err != nil {
+		yield(HostState{}, err)
+		return false
+	}
+	sh.mu.Lock()
+	for _, h := range sh.hosts { // the map may change while list yields
+		s := sh.snapshot(h)
+		sh.mu.Unlock()
+		if !yield(s.complete(sh.m), nil) {
+			return false
+		}
+		if err := ctx.Err(); err != nil {
+			yield(HostState{}, err)
+			return false
+		}
+		sh.mu.Lock()
+	}
+	sh.mu.Unlock()
+	return true
+}
+
+// State implements Controller. Its only error is that of ctx.
+func (m *Memory) State(ctx context.Context, key string) (HostState, error) {
+	if err := ctx.Err(); err != nil {
+		return HostState{}, err
+	}
+	sh := m.shard(key)
+	sh.mu.Lock()
+	h := sh.hosts[key]
+	if h == nil {
+		h = &host{key: key, began: unset} // not kept: a look makes no host known
+	}
+	s := sh.snapshot(h)
+	sh.mu.Unlock()
+	return s.complete(m), nil
+}
+
+// A snapshot is the state of a host, as far as it is read under the lock of its shard. Override and
+// the Watchers are code of the user's: complete calls them, under no lock.
+type snapshot struct {
+	HostState
+	head   *notice // why the head of the queue waits; nil: no request waits
+	silent Watcher // of the request for HostState.SilentBy; nil: it has none
+}
+
+// complete adds what Override and the Watchers return.
+func (s *snapshot) complete(m *Memory) HostState {
+	lim, _ := m.rules.Limits(s.Key) // Acquire reports the error
+	s.Slots = lim.Concurrency
+	s.SilentBy = nameOf(s.silent)
+	if s.head != nil {
+		s.head.HeldBy = nameOf(s.head.holder)
+		s.Hold = s.head.Hold
+		s.Why = s.head.String()
+	}
+	return s.HostState
+}
+
+// snapshot returns the state of h.
+func (sh *shard) snapshot(h *host) *snapshot {
+	m := sh.m
 	now := m.now()
-	st = HostState{Key: h.key, Starts: h.seq, Refusals: t.InARow(), Adaptive: h.adaptive, Learned: t.Learned}
+	r := h.refusals()
+	s := &snapshot{HostState: HostState{
+		Key:      h.key,
+		Starts:   h.seq,
+		Refusals: r.InARow(),
+		Adaptive: h.adaptive,
+		Learned:  r.Learned,
+	}}
+	if r.forgiven(m.rules, now) {
+		s.Refusals = 0
+	}
 	floor := time.Duration(0)
 	if a := h.active; a != nil {
-		if w := a.queue.First; w != nil {
-			floor, head = w.floor, a.notice(now)
+		if head := a.queue.First; head != nil {
+			floor = head.floor
+			s.head = a.notice(now)
 		}
 		for l := a.flights.First; l != nil; l = l.Next {
-			if d := now - time.Duration(l.heard.Load()); d > st.Silent {
-				st.Silent, silent = d, l.watcher
+			if silent := now - time.Duration(l.heard.Load()); silent > s.Silent {
+				s.Silent = silent
+				s.silent = l.watcher
 			}
 		}
-		st.InFlight = a.flights.Len
-		st.Waiters = a.queue.Len
-		st.Probing = a.probe != nil
+		s.InFlight = a.flights.Len
+		s.Waiters = a.queue.Len
+		s.Probing = a.probe != nil
 	}
+
 	gap, by := h.delay(floor)
-	st.Delay, st.DelaySource = gap, by.String()
-	next := max(h.earliest(floor), t.next, t.Until)
-	if at := max(next, now); m.open(at) > at {
-		next = m.open(at)
+	s.Delay = gap
+	s.DelaySource = by.String()
+
+	next := max(h.earliest(floor), r.next, r.Until)
+	if start := max(next, now); m.open(start) > start {
+		next = m.open(start) // Config.Windows are closed then
 	}
-	if t.Blocks(now) {
-		st.BlockedUntil, st.BlockedBy = m.at(t.Until), t.Cause
+	s.Next = m.at(next)
+
+	if r.Blocks(now) {
+		s.BlockedUntil = m.at(r.Until)
+		s.BlockedBy = r.Cause
 	} else if open := m.open(now); open > now {
-		st.BlockedUntil, st.BlockedBy = m.at(open), "hours"
+		s.BlockedUntil = m.at(open)
+		s.BlockedBy = "hours"
 	}
-	if t.forgiven(m.rules, now) {
-		st.Refusals = 0
-	}
-	st.Next = m.at(next)
-	return st, head, silent
+	return s
 }

@@ -52,6 +52,18 @@ var controls = []scenario{
 		"List tells that a key is blocked by hand, why, and until when.",
 	},
 	{
+		"StateIsThatOfTheList", stateIsListed,
+		"State returns of one key what List yields of it: starts, slots, refusals, the block and its cause, delays.",
+	},
+	{
+		"StateOfAnUnknownKey", stateOfUnknown,
+		"State of a key that the limiter doesn't know has no starts and no block, and doesn't make the key known.",
+	},
+	{
+		"StateEndsWithItsContext", stateEnds,
+		"State returns ctx's error when ctx is cancelled.",
+	},
+	{
 		"HandsAreOnRecordOnce", handsAreTold,
 		"The next Grant or Error of the key tells what a person has done, once.",
 	},
@@ -352,6 +364,106 @@ func listShows(s *scene) {
 	}
 	if found != 1 {
 		s.Errorf("a blocked key is listed %d times", found)
+	}
+}
+
+// state returns the limiter's state of key.
+func (s *scene) state(key string) hostlimit.HostState {
+	s.Helper()
+	state, err := s.limiter.State(s.Context(), key)
+	if err != nil {
+		s.Fatalf("State: %v", err)
+	}
+	return state
+}
+
+// listed returns the state of key by List; ok is false if List doesn't yield it.
+func (s *scene) listed(key string) (state hostlimit.HostState, ok bool) {
+	s.Helper()
+	for h, err := range s.limiter.List(s.Context()) {
+		if err != nil {
+			s.Fatalf("List: %v", err)
+		}
+		if h.Key == key {
+			state = h
+			ok = true
+		}
+	}
+	return state, ok
+}
+
+func stateIsListed(s *scene) {
+	s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: tick}, Concurrency: 3})
+	served, refused, blocked := s.key, newKey(), newKey()
+	s.answer(s.takeKey(served, 0), 200, 0)
+	inFlight := s.takeKey(served, 0)
+	defer s.done(inFlight)
+	s.answer(s.takeKey(refused, 0), 429, age)
+	until := time.Now().Add(age)
+	if err := s.limiter.Block(s.Context(), blocked, until, "the owner has called"); err != nil {
+		s.Fatalf("Block: %v", err)
+	}
+	for _, want := range []hostlimit.HostState{
+		{Key: served, Starts: 2, InFlight: 1, Slots: 3},
+		{Key: refused, Starts: 1, Slots: 3, BlockedUntil: until, BlockedBy: "status 429", Refusals: 1},
+		{Key: blocked, Slots: 3, BlockedUntil: until, BlockedBy: "by hand: the owner has called"},
+	} {
+		state := s.state(want.Key)
+		listed, ok := s.listed(want.Key)
+		if !ok {
+			s.Errorf("List doesn't yield %s", want.Key)
+		}
+		for from, have := range map[string]hostlimit.HostState{"State": state, "List": listed} {
+			if have.BlockedUntil.Sub(want.BlockedUntil).Abs() > skew || want.BlockedUntil.IsZero() != have.BlockedUntil.IsZero() {
+				s.Errorf("%s: blocked until %v by %s, want %v", want.Key, have.BlockedUntil, from, want.BlockedUntil)
+			}
+			if have.Next.Before(have.BlockedUntil) {
+				s.Errorf("%s: next start at %v by %s, before the block ends at %v", want.Key, have.Next, from, have.BlockedUntil)
+			}
+			counts := hostlimit.HostState{
+				Key:       have.Key,
+				Starts:    have.Starts,
+				InFlight:  have.InFlight,
+				Slots:     have.Slots,
+				BlockedBy: have.BlockedBy,
+				Refusals:  have.Refusals,
+			}
+			counts.BlockedUntil = want.BlockedUntil
+			if counts != want {
+				s.Errorf("%s by %s:\n%+v, want\n%+v", want.Key, from, counts, want)
+			}
+		}
+		if state.Delay != listed.Delay || state.Learned != listed.Learned {
+			s.Errorf("%s: delay %v, %v of it learned; by List %v, %v", want.Key, state.Delay, state.Learned, listed.Delay, listed.Learned)
+		}
+	}
+}
+
+func stateOfUnknown(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 3})
+	for range 2 {
+		state := s.state(s.key)
+		if state.Key != s.key || state.Slots != 3 {
+			s.Errorf("key %q with %d slots, want %q with 3", state.Key, state.Slots, s.key)
+		}
+		if state.Starts+uint64(state.InFlight+state.Waiters+state.Refusals) > 0 {
+			s.Errorf("the unknown key has a past: %+v", state)
+		}
+		if state.BlockedBy != "" || !state.BlockedUntil.IsZero() {
+			s.Errorf("the unknown key is blocked by %q until %v", state.BlockedBy, state.BlockedUntil)
+		}
+	}
+	if state, ok := s.listed(s.key); ok {
+		s.Errorf("State has made the key known: List yields %+v", state)
+	}
+}
+
+func stateEnds(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced})
+	ctx, cancel := context.WithCancel(s.Context())
+	cancel()
+	if _, err := s.limiter.State(ctx, s.key); !errors.Is(err, context.Canceled) {
+		s.Errorf("after its context has ended State returns error %v", err)
 	}
 }
 

@@ -107,8 +107,8 @@ func (l *Limiter) keys(ctx context.Context) (keys []string, err error) {
 	return slices.Compact(keys), err // SCAN may return a key twice
 }
 
-// State asks the server for what it knows of one host; Starts is 0 where that is nothing. Waiters
-// are those that the server knows: one or two of each process.
+// State implements [hostlimit.Controller]: it asks the server. Waiters are those that the server
+// knows, one or two of each process.
 func (l *Limiter) State(ctx context.Context, key string) (s hostlimit.HostState, err error) {
 	limits, _ := l.rules.Limits(key) // Acquire reports the error
 	h := &host{l: l, p: l.partition(key), key: key}

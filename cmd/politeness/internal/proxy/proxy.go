@@ -21,7 +21,6 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/internal/hostlist"
 	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/internal/printable"
 	"github.com/go-politeness/politeness/publicnet"
@@ -248,8 +247,8 @@ func (p *Proxy) later(ctx context.Context, refused *politeness.Error) string {
 	said := "no turn"
 	if blocked {
 		said = "blocked"
-		if by := hostlist.BlockedBy(ctx, p.hosts, refused.Host); by != "" {
-			said = "blocked (" + printable.Text(by) + ")"
+		if state, err := p.hosts.State(ctx, refused.Host); err == nil && state.BlockedBy != "" {
+			said = "blocked (" + printable.Text(state.BlockedBy) + ")"
 		}
 	}
 	said = printable.Text(refused.Host) + ": " + said + " until " + refused.RetryAt.Format(time.TimeOnly)
