@@ -33,8 +33,8 @@ import (
 // published are the directories of the packages that users give functions to, those of modules of
 // their own included.
 var published = []string{
-	".", "robots", "robots/robotscache", "robots/robotscache/redisrobots", "hostlimit", "hostlimit/hostlimittest", "hostlimit/overrides", "redis/redislimit",
-	"backoff", "budget", "budget/redisbudget", "evidence", "evidence/audit", "evidence/audit/accesslog", "evidence/audit/bundle", "evidence/otelevidence",
+	".", "robots", "robots/robotscache", "redis/redisrobots", "hostlimit", "hostlimit/hostlimittest", "hostlimit/overrides", "redis/redislimit",
+	"backoff", "budget", "redis/redisbudget", "evidence", "evidence/audit", "evidence/audit/accesslog", "evidence/audit/bundle", "evidence/otelevidence",
 	"botauth", "statuspage", "publicnet", "politenesstest", "crawl", "crawl/sitemap", "crawl/queuetest", "crawl/sqlitequeue", "crawl/pgqueue",
 }
 

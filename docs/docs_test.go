@@ -120,9 +120,9 @@ var docImports = []string{
 	"net/http/httptest", "net/url", "os", "os/signal", "slices", "strings", "sync", "testing", "testing/synctest", "time",
 	module, module + "/robots", module + "/robots/robotscache", module + "/hostlimit", module + "/hostlimit/overrides", module + "/backoff", module + "/botauth",
 	module + "/budget", module + "/evidence", module + "/evidence/audit", module + "/evidence/audit/accesslog", module + "/evidence/audit/bundle", module + "/politenesstest", module + "/crawl", module + "/crawl/sitemap", module + "/publicnet", module + "/statuspage",
-	module + "/redis/redislimit", module + "/budget/redisbudget",
+	module + "/redis/redislimit", module + "/redis/redisbudget",
 	module + "/crawl/sqlitequeue", module + "/crawl/pgqueue",
-	module + "/robots/robotscache/redisrobots", "github.com/redis/go-redis/v9",
+	module + "/redis/redisrobots", "github.com/redis/go-redis/v9",
 	"github.com/gocolly/colly/v2",
 }
 

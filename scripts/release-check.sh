@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 usage='usage: release-check.sh vX.Y.Z | -modules | -play vX.Y.Z'
 version=${1:?$usage}
 root=github.com/go-politeness/politeness
-published='budget/redisbudget crawl/pgqueue crawl/sqlitequeue cmd/politeness evidence/otelevidence redis robots/robotscache/redisrobots'
+published='crawl/pgqueue crawl/sqlitequeue cmd/politeness evidence/otelevidence redis'
 
 if [[ $version == -modules ]]; then
   printf '%s\n' $published

@@ -11,13 +11,13 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
-	"github.com/go-politeness/politeness/budget/redisbudget"
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/crawl/pgqueue"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/redis/redisbudget"
 	"github.com/go-politeness/politeness/redis/redislimit"
+	"github.com/go-politeness/politeness/redis/redisrobots"
 	"github.com/go-politeness/politeness/robots/robotscache"
-	"github.com/go-politeness/politeness/robots/robotscache/redisrobots"
 )
 
 // crawlName tells this crawl from others in the same Postgres and Redis.

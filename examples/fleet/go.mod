@@ -4,11 +4,9 @@ go 1.26.0
 
 require (
 	github.com/go-politeness/politeness v0.0.0
-	github.com/go-politeness/politeness/budget/redisbudget v0.0.0
 	github.com/go-politeness/politeness/crawl/pgqueue v0.0.0
 	github.com/go-politeness/politeness/evidence/otelevidence v0.0.0
 	github.com/go-politeness/politeness/redis v0.0.0
-	github.com/go-politeness/politeness/robots/robotscache/redisrobots v0.0.0
 	github.com/redis/go-redis/v9 v9.17.3
 	go.opentelemetry.io/otel/sdk/metric v1.47.0
 	golang.org/x/sys v0.49.0
@@ -42,9 +40,7 @@ require (
 
 replace (
 	github.com/go-politeness/politeness => ../..
-	github.com/go-politeness/politeness/budget/redisbudget => ../../budget/redisbudget
 	github.com/go-politeness/politeness/crawl/pgqueue => ../../crawl/pgqueue
 	github.com/go-politeness/politeness/evidence/otelevidence => ../../evidence/otelevidence
 	github.com/go-politeness/politeness/redis => ../../redis
-	github.com/go-politeness/politeness/robots/robotscache/redisrobots => ../../robots/robotscache/redisrobots
 )

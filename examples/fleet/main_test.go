@@ -20,8 +20,8 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/internal/redistest"
 	"github.com/go-politeness/politeness/redis/redislimit"
+	"github.com/go-politeness/politeness/redis/redisrobots"
 	"github.com/go-politeness/politeness/robots/robotscache"
-	"github.com/go-politeness/politeness/robots/robotscache/redisrobots"
 )
 
 func TestMain(m *testing.M) {

@@ -4,9 +4,7 @@ go 1.26.0
 
 require (
 	github.com/go-politeness/politeness v0.0.0
-	github.com/go-politeness/politeness/budget/redisbudget v0.0.0
 	github.com/go-politeness/politeness/redis v0.0.0
-	github.com/go-politeness/politeness/robots/robotscache/redisrobots v0.0.0
 	github.com/redis/go-redis/v9 v9.17.3
 	golang.org/x/net v0.62.0
 	modernc.org/sqlite v1.61.1
@@ -35,7 +33,5 @@ require (
 
 replace (
 	github.com/go-politeness/politeness => ../..
-	github.com/go-politeness/politeness/budget/redisbudget => ../../budget/redisbudget
 	github.com/go-politeness/politeness/redis => ../../redis
-	github.com/go-politeness/politeness/robots/robotscache/redisrobots => ../../robots/robotscache/redisrobots
 )

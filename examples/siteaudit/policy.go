@@ -15,10 +15,10 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
-	"github.com/go-politeness/politeness/budget/redisbudget"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/redis/redisbudget"
 	"github.com/go-politeness/politeness/redis/redislimit"
-	"github.com/go-politeness/politeness/robots/robotscache/redisrobots"
+	"github.com/go-politeness/politeness/redis/redisrobots"
 )
 
 const userAgent = "SiteAudit/1.0 (+https://example.com/bot; bot@example.com)"

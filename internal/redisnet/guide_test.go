@@ -22,12 +22,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/budget"
-	"github.com/go-politeness/politeness/budget/redisbudget"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/redistest"
+	"github.com/go-politeness/politeness/redis/redisbudget"
 	"github.com/go-politeness/politeness/redis/redislimit"
+	"github.com/go-politeness/politeness/redis/redisrobots"
 	"github.com/go-politeness/politeness/robots/robotscache"
-	"github.com/go-politeness/politeness/robots/robotscache/redisrobots"
 )
 
 // fence is a fenced block of a guide, which a list may indent.

@@ -26,7 +26,7 @@ var parts = map[string]func(r *repository) []*task{
 
 // timed are the modules whose tests on a real Redis measure how late they are woken. They begin
 // first, and all other tasks yield.
-var timed = []string{"redis", "budget/redisbudget", "robots/robotscache/redisrobots"}
+var timed = []string{"redis"}
 
 func vet(r *repository) []*task {
 	return yield(each(r.modules(), "vet", "go", "vet", "./..."))
@@ -111,7 +111,7 @@ func soak(*repository) []*task {
 		{"chaos", "redis/redislimit", "TestChaos"},
 		{"fleet", "redis/redislimit", "TestFleet"},
 		{"fates", "redis/redislimit", "TestFatesAtRandom"},
-		{"losses", "budget/redisbudget", "TestRandomLosses"},
+		{"losses", "redis/redisbudget", "TestRandomLosses"},
 		{"judge", "evidence/audit", "TestNoHonest"},
 		{"wire", "internal/promises", "TestNoTwoArrivals"},
 		{"webs", "crawl", "TestRandomWebs"},

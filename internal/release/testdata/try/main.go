@@ -19,7 +19,6 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
-	"github.com/go-politeness/politeness/budget/redisbudget"
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/crawl/pgqueue"
 	"github.com/go-politeness/politeness/crawl/sqlitequeue"
@@ -27,9 +26,10 @@ import (
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/evidence/otelevidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/redis/redisbudget"
 	"github.com/go-politeness/politeness/redis/redislimit"
+	"github.com/go-politeness/politeness/redis/redisrobots"
 	"github.com/go-politeness/politeness/robots/robotscache"
-	"github.com/go-politeness/politeness/robots/robotscache/redisrobots"
 )
 
 func main() {

@@ -5,8 +5,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-politeness/politeness/redis/redisrobots"
 	"github.com/go-politeness/politeness/robots/robotscache"
-	"github.com/go-politeness/politeness/robots/robotscache/redisrobots"
 )
 
 // Processes that do this fetch each robots.txt once.

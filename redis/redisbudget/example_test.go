@@ -6,7 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/budget"
-	"github.com/go-politeness/politeness/budget/redisbudget"
+	"github.com/go-politeness/politeness/redis/redisbudget"
 )
 
 // Ten processes that do this spend 50,000 pages together.
