@@ -3,6 +3,8 @@ package hostlimit
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -91,7 +93,7 @@ func (h *host) act() (act *Debt) {
 // stop returns the error of every turn of h while a person forbids them; nil: no person does.
 func (sh *shard) stop(h *host, now time.Duration) error {
 	switch {
-	case sh.m.drain.Begun():
+	case sh.m.drain.isBegun():
 		return &Error{Key: h.key, Err: ErrDraining, ByHand: h.act()}
 	case h.refusals().Stopped(now):
 		r := h.refusals()
@@ -111,9 +113,9 @@ func (a *active) refuseAll(now time.Duration) {
 
 // Drain implements Controller. A lease that is never released is taken back after LeaseTTL.
 func (m *Memory) Drain(ctx context.Context) error {
-	m.drain.Begin()
+	m.drain.begin()
 	for {
-		ended := m.drain.Next()
+		ended := m.drain.next()
 		inFlight, due := 0, never
 		m.eachActive(func(a *active, now time.Duration) {
 			a.refresh(now)
@@ -132,4 +134,42 @@ func (m *Memory) Drain(ctx context.Context) error {
 			return fmt.Errorf("hostlimit: %d requests still in flight: %w", inFlight, ctx.Err())
 		}
 	}
+}
+
+// A drain is the state of a limiter that starts no further request and waits for those in flight.
+// The zero drain hasn't begun.
+type drain struct {
+	begun atomic.Bool
+
+	mu   sync.Mutex
+	ends chan struct{} // closed when a request in flight has ended; nil: no call of Drain waits
+}
+
+// begin begins the drain. The limiter starts no further request then: see isBegun.
+func (d *drain) begin() { d.begun.Store(true) }
+
+// isBegun reports whether begin was called.
+func (d *drain) isBegun() bool { return d.begun.Load() }
+
+// ended wakes the waiters of next: a request in flight has ended.
+func (d *drain) ended() {
+	if !d.isBegun() {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ends != nil {
+		close(d.ends)
+		d.ends = nil
+	}
+}
+
+// next returns a channel that is closed when a request ends that is in flight now.
+func (d *drain) next() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ends == nil {
+		d.ends = make(chan struct{})
+	}
+	return d.ends
 }

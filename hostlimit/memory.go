@@ -8,8 +8,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
-
-	"github.com/go-politeness/politeness/internal/drain"
 )
 
 // Memory is the Limiter of one process. It starts no goroutine: time passes in the callers' own, so
@@ -29,7 +27,7 @@ type Memory struct {
 	hostsPerShard int
 	slotTimeout   time.Duration // never: MaxWait bounds the wait for a slot
 	places        *places       // nil without MaxInFlight
-	drain         drain.Drain
+	drain         drain
 }
 
 // New returns a Memory with the rules of c. The error names every field that is wrong.
@@ -73,12 +71,12 @@ func (m *Memory) open(t time.Duration) time.Duration {
 	if len(m.rules.hours) == 0 || t == never {
 		return t
 	}
-	return add(t, m.rules.hours.Wait(m.wall(t)))
+	return add(t, m.rules.hours.wait(m.wall(t)))
 }
 
 // closes returns a time before which Config.Windows stop no request; never if they don't stop any.
 func (m *Memory) closes(now time.Duration) time.Duration {
-	if left := m.rules.hours.Left(m.wall(now)); left > 0 {
+	if left := m.rules.hours.left(m.wall(now)); left > 0 {
 		return add(now, left)
 	}
 	return never

@@ -258,7 +258,7 @@ func (a *active) account(now time.Duration) {
 	a.byBlock += end - from
 	from = end
 	if hours := a.sh.m.rules.hours; hours != nil {
-		closed := hours.Closed(a.sh.m.wall(from), now-from)
+		closed := hours.closed(a.sh.m.wall(from), now-from)
 		a.byBlock += closed
 		from += closed
 	}
@@ -407,7 +407,7 @@ func (a *active) release(l *lease, now time.Duration) {
 		a.past = l.stamp
 	}
 	l.a, l.watcher = nil, nil
-	a.sh.m.drain.Ended()
+	a.sh.m.drain.ended()
 	if a.probe == l {
 		a.probe = nil
 	}

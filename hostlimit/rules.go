@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/internal/durations"
-	"github.com/go-politeness/politeness/internal/hours"
 )
 
 // Rules are a Config, checked and completed, for implementations of Limiter: the same Config means
@@ -21,7 +20,7 @@ import (
 type Rules struct {
 	config   Config
 	limits   Limits
-	hours    hours.Hours
+	hours    hours
 	refusals backoff.Refusals
 	longest  time.Duration // Longest of refusals, which bounds all other pauses but bans, too; at least a second
 
@@ -40,10 +39,8 @@ func (c Config) Rules() (*Rules, error) {
 	for i, d := range [...]time.Duration{c.SlotTimeout, c.LeaseTTL, c.MaxWait} {
 		errs = append(errs, durations.Check([...]string{"SlotTimeout", "LeaseTTL", "MaxWait"}[i], d))
 	}
-	var open hours.Hours
 	for i, w := range c.Windows {
-		open = append(open, hours.Window(w))
-		if err := hours.Window(w).Validate(); err != nil {
+		if err := checkWindow(w); err != nil {
 			bad("Windows[%d]: %w", i, err)
 		}
 	}
@@ -59,7 +56,7 @@ func (c Config) Rules() (*Rules, error) {
 		return nil, fmt.Errorf("hostlimit: %w", err)
 	}
 	c.Windows = slices.Clone(c.Windows)
-	r := &Rules{config: c, limits: Limits{c.Concurrency, c.Delay}, hours: open, refusals: refusals}
+	r := &Rules{config: c, limits: Limits{c.Concurrency, c.Delay}, hours: slices.Clone(c.Windows), refusals: refusals}
 	r.refusals.Statuses, r.longest = slices.Clone(refusals.Statuses), max(time.Second, refusals.Longest())
 	r.compiled, _ = lru.New[Limits, *Limits](1024) // Override may return any number of limits
 	return r, nil

@@ -1,11 +1,10 @@
 package hostlimit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/go-politeness/politeness/internal/sentence"
 )
 
 type priorityKey struct{}
@@ -66,9 +65,58 @@ type Wait struct {
 
 // String returns what the wait is for, in a sentence for people, without the key.
 func (w Wait) String() string {
-	return sentence.Wait{
-		Hold: w.Hold, Cause: w.Cause, Delay: w.Delay, Ahead: w.Ahead, Slots: w.Slots, Held: w.Held, HeldBy: w.HeldBy, HeldFor: w.HeldFor,
-	}.String()
+	s := w.reason()
+	switch w.Ahead {
+	case 0:
+		return s
+	case 1:
+		return s + ", 1 request ahead"
+	}
+	return fmt.Sprintf("%s, %d requests ahead", s, w.Ahead)
+}
+
+// reason returns the part of String about Hold.
+func (w Wait) reason() string {
+	switch w.Hold {
+	case "block":
+		return "blocked (" + w.Cause + ")"
+	case "probe":
+		return "the first request after a block has no answer yet" + w.holder()
+	case "slot":
+		return fmt.Sprintf("%d of %d slots are held%s", w.Held, w.Slots, w.holder())
+	case "place":
+		return "every place of MaxInFlight is taken by requests to other hosts"
+	case "delay":
+		return w.delayName() + " of " + roughly(w.Delay)
+	}
+	return ""
+}
+
+// delayName returns the name of the delay by its Cause.
+func (w Wait) delayName() string {
+	switch w.Cause {
+	case "crawl-delay":
+		return w.Cause
+	case "random", "": // "random": as configured, and a fixed one is drawn from a range too
+		return "delay"
+	}
+	return w.Cause + " delay"
+}
+
+// holder returns the part of String about the request that has held a slot the longest.
+func (w Wait) holder() string {
+	if w.HeldFor == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", one for %s by %s", roughly(w.HeldFor), cmp.Or(w.HeldBy, "a request"))
+}
+
+// roughly formats d with two digits or so.
+func roughly(d time.Duration) string {
+	if d < 10*time.Second {
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
 }
 
 // longWait is the length from which on a wait is reported to its Watcher.

@@ -24,8 +24,8 @@ const top = "../.."
 func TestImportGraph(t *testing.T) {
 	leaves := map[string][]string{ // and the other leaves that each may use, beside internal/hostname, internal/durations, internal/printable, internal/sfv and internal/weblink
 		"internal/hostname": nil, "internal/printable": nil, "internal/statedir": nil, "internal/sfv": nil, "internal/hostfile": nil,
-		"robots": nil, "botauth": {"internal/conntrace"}, "hostlimit": {"backoff", "internal/statedir", "internal/list", "internal/hours", "internal/drain", "internal/contexts", "internal/sentence"}, "internal/list": nil, "internal/hours": nil, "internal/drain": nil, "internal/contexts": nil, "internal/sentence": nil,
-		"hostlimit/overrides": {"hostlimit", "backoff", "internal/statedir", "internal/list", "internal/hours", "internal/drain", "internal/contexts", "internal/sentence", "internal/hostfile"}, "backoff": nil, "budget": nil, "evidence": {"internal/statedir"},
+		"robots": nil, "botauth": {"internal/conntrace"}, "hostlimit": {"backoff", "internal/statedir", "internal/list", "internal/contexts"}, "internal/list": nil, "internal/contexts": nil,
+		"hostlimit/overrides": {"hostlimit", "backoff", "internal/statedir", "internal/list", "internal/contexts", "internal/hostfile"}, "backoff": nil, "budget": nil, "evidence": {"internal/statedir"},
 		"publicnet":                nil,
 		"evidence/audit":           {"evidence", "internal/statedir", "evidence/internal/merkle", "evidence/internal/lines", "robots"},
 		"evidence/audit/accesslog": {"evidence", "internal/statedir", "evidence/internal/merkle", "evidence/internal/lines", "evidence/audit/internal/sites"},

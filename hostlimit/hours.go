@@ -1,0 +1,71 @@
+package hostlimit
+
+import (
+	"fmt"
+	"time"
+)
+
+const day = 24 * time.Hour
+
+// hours are the windows in which requests may start; without one they may at any time.
+type hours []Window
+
+// checkWindow returns an error if w isn't a part of a day.
+func checkWindow(w Window) error {
+	begins := 0 <= w.From && w.From < day
+	ends := 0 <= w.To && w.To <= day
+	if !begins || !ends || w.From == w.To {
+		return fmt.Errorf("from %v to %v: want two different times of a day", w.From, w.To)
+	}
+	return nil
+}
+
+// openFor returns how long w is still open at a time of day; 0 if it is closed.
+func openFor(w Window, at time.Duration) time.Duration {
+	length := w.To - w.From
+	if length < 0 { // it spans midnight
+		length += day
+	}
+	return max(0, length-span(w.From, at))
+}
+
+// span returns how long it is from one time of the day to another, which may be on the next day.
+func span(from, to time.Duration) time.Duration { return (to - from + day) % day }
+
+// timeOfDay counts from midnight UTC.
+func timeOfDay(t time.Time) time.Duration { return t.Sub(t.Truncate(day)) }
+
+// left returns for how long the window that is open at t stays open; 0 if none is.
+func (h hours) left(t time.Time) (left time.Duration) {
+	for _, w := range h {
+		left = max(left, openFor(w, timeOfDay(t)))
+	}
+	return left
+}
+
+// wait returns how long after t a window is open.
+func (h hours) wait(t time.Time) time.Duration {
+	if len(h) == 0 || h.left(t) > 0 {
+		return 0
+	}
+	wait := day
+	for _, w := range h {
+		wait = min(wait, span(timeOfDay(t), w.From))
+	}
+	return wait
+}
+
+// closed returns for how long of the time d after t no window is open.
+func (h hours) closed(t time.Time, d time.Duration) (closed time.Duration) {
+	if len(h) == 0 {
+		return 0
+	}
+	for d > 0 {
+		wait := min(h.wait(t), d)
+		closed += wait
+		step := wait + h.left(t.Add(wait))
+		t = t.Add(step)
+		d -= step
+	}
+	return closed
+}
