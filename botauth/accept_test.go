@@ -34,7 +34,7 @@ func demanded(t testing.TB, s *Signer, status int, lines ...string) string {
 }
 
 func TestAcceptSignature(t *testing.T) {
-	draft := testSigner(t, "https://bot.example.com")
+	draft := testSigner(t, "https://bot.example.com", Draft)
 	cloudflare := testSigner(t, "https://bot.example.com", Cloudflare)
 	for _, c := range []struct {
 		s      *Signer
@@ -116,7 +116,7 @@ func FuzzAcceptSignature(f *testing.F) {
 	} {
 		f.Add(line)
 	}
-	s := testSigner(f, "https://bot.example.com")
+	s := testSigner(f, "https://bot.example.com", Draft)
 	f.Fuzz(func(t *testing.T, line string) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.com/a?b", nil)
 		if err != nil {

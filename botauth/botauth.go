@@ -3,7 +3,7 @@
 // publishes.
 //
 //	key, err := botauth.ParseKey(pem)
-//	signer, err := botauth.New(key, "https://bot.example.com")
+//	signer, err := botauth.New(botauth.Config{Key: key, Agent: "https://bot.example.com"})
 //	transport, err := politeness.New(politeness.Config{
 //		UserAgent: "ExampleBot/1.0 (+https://bot.example.com; bot@example.com)",
 //		Base:      signer.Transport(http.DefaultTransport),
@@ -18,6 +18,7 @@
 package botauth
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/ed25519"
 	"errors"
@@ -40,8 +41,28 @@ type Signer struct {
 	maxAge  time.Duration // of the directory
 }
 
-// An Option changes what New makes: a Profile, or DirectoryMaxAge.
-type Option interface{ apply(*Signer) }
+// A Config says how a Signer signs. Key and Agent are needed.
+type Config struct {
+	// Key is an ed25519.PrivateKey, such as ParseKey returns, or one that is kept elsewhere, as in a
+	// key management service: then each request waits for that service, after its turn and with its
+	// connection at hand.
+	Key crypto.Signer
+
+	// Agent is the origin at which the key directory is found, "https://bot.example.com"; see
+	// Directory.
+	Agent string
+
+	// Profile is the form of signatures. The zero value is Draft, which verifiers of the working
+	// group's draft accept. Cloudflare, and AWS WAF as it reads bots that are registered there,
+	// accept the Profile Cloudflare only: use that for a crawl of sites behind them. A Signer has
+	// one form; a site that asks for the other one by Accept-Signature gets that.
+	// docs/identity.md has the table.
+	Profile Profile
+
+	// DirectoryMaxAge is how long verifiers may keep a copy of the Directory of the key, between a
+	// second and 30 days. Make it short before keys are changed. Zero: an hour.
+	DirectoryMaxAge time.Duration
+}
 
 // A Profile says how the Signature-Agent field is written, about which verifiers differ.
 type Profile uint8
@@ -57,30 +78,22 @@ const (
 	Cloudflare
 )
 
-func (p Profile) apply(s *Signer) { s.profile = p }
-
-// New makes a Signer. The key is an ed25519.PrivateKey, such as ParseKey returns, or one that is
-// kept elsewhere, as in a key management service: then each request waits for that service, after
-// its turn and with its connection at hand. The agent is the origin at which the key directory is
-// found, "https://bot.example.com"; see Directory.
-//
-// Without a Profile the Signer follows Draft, which verifiers of the working group's draft accept.
-// Cloudflare, and AWS WAF as it reads bots that are registered there, accept the Profile Cloudflare
-// only: give New botauth.Cloudflare for a crawl of sites behind them. A Signer has one form; a site
-// that asks for the other one by Accept-Signature gets that. docs/identity.md has the table.
-func New(key crypto.Signer, agent string, o ...Option) (*Signer, error) {
-	s := &Signer{key: key, maxAge: time.Hour}
+// New makes a Signer. The error joins all that is wrong with cfg.
+func New(cfg Config) (*Signer, error) {
+	s := &Signer{
+		key:     cfg.Key,
+		profile: cfg.Profile,
+		maxAge:  cmp.Or(cfg.DirectoryMaxAge, time.Hour),
+	}
 	var errs []error
 	if err := s.setKey(); err != nil {
 		errs = append(errs, err)
 	}
-	var err error
-	if s.agent, err = origin(agent); err != nil {
+	agent, err := origin(cfg.Agent)
+	if err != nil {
 		errs = append(errs, err)
 	}
-	for _, option := range o {
-		option.apply(s)
-	}
+	s.agent = agent
 	if s.maxAge < time.Second || s.maxAge > longestMaxAge {
 		errs = append(errs, fmt.Errorf("botauth: DirectoryMaxAge: %v isn't between a second and %d days", s.maxAge, longestMaxAge/(24*time.Hour)))
 	}

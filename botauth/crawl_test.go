@@ -20,6 +20,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/logtest"
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -194,7 +195,7 @@ func TestAnswersToAcceptSignatureAreStarts(t *testing.T) {
 			}))
 		web.Site("http://b.example").Page("/", "plain")
 		var out strings.Builder
-		log := evidence.JSONLines(&out, evidence.Chained())
+		log := logtest.New(t, &out, evidence.LogConfig{Chained: true})
 		records := &evidence.Recorder{}
 		polite, err := politeness.New(politeness.Config{UserAgent: userAgent, Base: testSigner(t).Transport(web), Evidence: evidence.Multi(log, records)})
 		if err != nil {
@@ -273,7 +274,7 @@ func TestKeyThatFailsIsBasesError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := politenesstest.NewWeb()
 		web.Site("https://a.example").Page("/", "home")
-		s, err := botauth.New(&failing{key, 1}, "https://bot.example.com")
+		s, err := botauth.New(botauth.Config{Key: &failing{key, 1}, Agent: "https://bot.example.com"})
 		if err != nil {
 			t.Fatal(err)
 		}

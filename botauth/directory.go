@@ -1,7 +1,6 @@
 package botauth
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -21,13 +20,13 @@ const directoryType = "application/http-message-signatures-directory+json"
 const (
 	// directoryAge is how old the signatures of a directory are at most when they are sent.
 	directoryAge = time.Minute
-	// longestMaxAge is the longest DirectoryMaxAge.
+	// longestMaxAge is the longest Config.DirectoryMaxAge.
 	longestMaxAge = 30 * 24 * time.Hour
 )
 
 // Directory returns a handler that serves the public keys of signers, for DirectoryPath of their
 // agent's origin. Each key signs the answer and the digest of its body, as proof that the origin's
-// owner has it too. Verifiers may keep a copy for the shortest DirectoryMaxAge of the signers, and
+// owner has it too. Verifiers may keep a copy for the shortest Config.DirectoryMaxAge of the signers, and
 // ask by its ETag whether it is still the same: the answer to that is signed, too. A signature
 // holds for twice as long, so that no copy outlives it.
 //
@@ -52,12 +51,6 @@ func Directory(signers ...*Signer) http.Handler {
 	d.tag = fmt.Sprintf(`"%x"`, sum[:8])
 	return d
 }
-
-// DirectoryMaxAge is an Option of New: how long verifiers may keep a copy of the Directory of the
-// Signer's key. Make it short before keys are changed. 0, as without the option: an hour.
-type DirectoryMaxAge time.Duration
-
-func (a DirectoryMaxAge) apply(s *Signer) { s.maxAge = cmp.Or(time.Duration(a), time.Hour) }
 
 type directory struct {
 	signers []*Signer

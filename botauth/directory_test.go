@@ -36,7 +36,7 @@ func TestDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := botauth.New(next, "https://bot.example.com")
+	second, err := botauth.New(botauth.Config{Key: next, Agent: "https://bot.example.com"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestDirectoryIsAskedOften(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		service := &failing{Signer: crypto.Signer(key), left: 2}
-		s, err := botauth.New(service, "https://bot.example.com")
+		s, err := botauth.New(botauth.Config{Key: service, Agent: "https://bot.example.com"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func TestDirectoryIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	short, err := botauth.New(key, "https://bot.example.com", botauth.DirectoryMaxAge(5*time.Minute))
+	short, err := botauth.New(botauth.Config{Key: key, Agent: "https://bot.example.com", DirectoryMaxAge: 5 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestNoCopyOutlivesItsSignature(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			signer, err := botauth.New(key, "https://bot.example.com", botauth.DirectoryMaxAge(kept))
+			signer, err := botauth.New(botauth.Config{Key: key, Agent: "https://bot.example.com", DirectoryMaxAge: kept})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -20,7 +20,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	signer, err := botauth.New(key, "https://bot.example.com", botauth.Cloudflare)
+	signer, err := botauth.New(botauth.Config{Key: key, Agent: "https://bot.example.com", Profile: botauth.Cloudflare})
 	if err != nil {
 		panic(err)
 	}
@@ -41,11 +41,11 @@ func Example() {
 func ExampleDirectory() {
 	_, key, _ := ed25519.GenerateKey(nil)
 	_, next, _ := ed25519.GenerateKey(nil)
-	old, err := botauth.New(key, "https://bot.example.com")
+	old, err := botauth.New(botauth.Config{Key: key, Agent: "https://bot.example.com"})
 	if err != nil {
 		panic(err)
 	}
-	successor, err := botauth.New(next, "https://bot.example.com")
+	successor, err := botauth.New(botauth.Config{Key: next, Agent: "https://bot.example.com"})
 	if err != nil {
 		panic(err)
 	}

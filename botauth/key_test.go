@@ -73,38 +73,36 @@ func TestNewSaysWhatIsWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		key   crypto.Signer
-		agent string
-		o     Option
-		want  string // "": no error
+		cfg  Config
+		want string // "": no error
 	}{
-		{key, "https://bot.example.com", Draft, ""},
-		{key, "https://Bot.example.com:443/", Cloudflare, ""},
-		{key, "https://bot.example.com:", Cloudflare, ""},
-		{&remote{Signer: key}, "https://bot.example.com", Draft, ""},
-		{nil, "https://bot.example.com", Draft, "botauth: no key: ParseKey reads one"},
-		{(*ed25519.PrivateKey)(nil), "https://bot.example.com", Draft, "botauth: no key: ParseKey reads one"},
-		{(*ecdsa.PrivateKey)(nil), "https://bot.example.com", Draft, "botauth: no key: ParseKey reads one"},
-		{&key, "https://bot.example.com", Draft, ""},
-		{&ed25519.PrivateKey{1}, "https://bot.example.com", Draft, "botauth: an Ed25519 key of 1 bytes, instead of 64"},
-		{other, "https://bot.example.com", Draft, "botauth: the public key is *ecdsa.PublicKey: Web Bot Auth needs Ed25519"},
-		{ed25519.PrivateKey{1}, "https://bot.example.com", Draft, "botauth: an Ed25519 key of 1 bytes, instead of 64"},
-		{key, "https://bot.example.com", Profile(7), "botauth: Profile(7): use Draft or Cloudflare"},
-		{key, "https://bot.example.com", DirectoryMaxAge(0), ""},
-		{key, "https://bot.example.com", DirectoryMaxAge(time.Millisecond), "botauth: DirectoryMaxAge: 1ms isn't between a second and 30 days"},
-		{key, "https://bot.example.com", DirectoryMaxAge(1 << 62), "botauth: DirectoryMaxAge: 1281023h53m38.427387904s isn't between"},
-		{key, "https://bot.example.com/keys", Draft, `botauth: agent "https://bot.example.com/keys" is not the origin of a key directory, such as "https://bot.example.com"`},
-		{key, "http://bot.example.com", Draft, `botauth: agent "http://bot.example.com" is not`},
-		{key, "bot.example.com", Draft, `botauth: agent "bot.example.com" is not`},
-		{key, "https://u:p@bot.example.com", Draft, `botauth: agent "https://u:p@bot.example.com" is not`},
-		{nil, "%", Draft, "botauth: no key: ParseKey reads one\nbotauth: agent: "},
+		{Config{Key: key, Agent: "https://bot.example.com"}, ""},
+		{Config{Key: key, Agent: "https://Bot.example.com:443/", Profile: Cloudflare}, ""},
+		{Config{Key: key, Agent: "https://bot.example.com:", Profile: Cloudflare}, ""},
+		{Config{Key: &remote{Signer: key}, Agent: "https://bot.example.com"}, ""},
+		{Config{Agent: "https://bot.example.com"}, "botauth: no key: ParseKey reads one"},
+		{Config{Key: (*ed25519.PrivateKey)(nil), Agent: "https://bot.example.com"}, "botauth: no key: ParseKey reads one"},
+		{Config{Key: (*ecdsa.PrivateKey)(nil), Agent: "https://bot.example.com"}, "botauth: no key: ParseKey reads one"},
+		{Config{Key: &key, Agent: "https://bot.example.com"}, ""},
+		{Config{Key: &ed25519.PrivateKey{1}, Agent: "https://bot.example.com"}, "botauth: an Ed25519 key of 1 bytes, instead of 64"},
+		{Config{Key: other, Agent: "https://bot.example.com"}, "botauth: the public key is *ecdsa.PublicKey: Web Bot Auth needs Ed25519"},
+		{Config{Key: ed25519.PrivateKey{1}, Agent: "https://bot.example.com"}, "botauth: an Ed25519 key of 1 bytes, instead of 64"},
+		{Config{Key: key, Agent: "https://bot.example.com", Profile: Profile(7)}, "botauth: Profile(7): use Draft or Cloudflare"},
+		{Config{Key: key, Agent: "https://bot.example.com"}, ""},
+		{Config{Key: key, Agent: "https://bot.example.com", DirectoryMaxAge: time.Millisecond}, "botauth: DirectoryMaxAge: 1ms isn't between a second and 30 days"},
+		{Config{Key: key, Agent: "https://bot.example.com", DirectoryMaxAge: 1 << 62}, "botauth: DirectoryMaxAge: 1281023h53m38.427387904s isn't between"},
+		{Config{Key: key, Agent: "https://bot.example.com/keys"}, `botauth: agent "https://bot.example.com/keys" is not the origin of a key directory, such as "https://bot.example.com"`},
+		{Config{Key: key, Agent: "http://bot.example.com"}, `botauth: agent "http://bot.example.com" is not`},
+		{Config{Key: key, Agent: "bot.example.com"}, `botauth: agent "bot.example.com" is not`},
+		{Config{Key: key, Agent: "https://u:p@bot.example.com"}, `botauth: agent "https://u:p@bot.example.com" is not`},
+		{Config{Agent: "%"}, "botauth: no key: ParseKey reads one\nbotauth: agent: "},
 	} {
-		s, err := New(c.key, c.agent, c.o)
+		s, err := New(c.cfg)
 		switch {
 		case c.want == "" && (err != nil || s.agent != "https://bot.example.com"):
-			t.Errorf("%s: %v, %v", c.agent, s, err)
+			t.Errorf("%s: %v, %v", c.cfg.Agent, s, err)
 		case c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want)):
-			t.Errorf("%s: got %v, want %s", c.agent, err, c.want)
+			t.Errorf("%s: got %v, want %s", c.cfg.Agent, err, c.want)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func TestAKeyThatPanics(t *testing.T) {
 		if name == "base" {
 			calls = 1 // the key doesn't panic
 		}
-		signer, err := botauth.New(keyThatPanics{key, &calls}, "https://bot.example.com")
+		signer, err := botauth.New(botauth.Config{Key: keyThatPanics{key, &calls}, Agent: "https://bot.example.com"})
 		if err != nil {
 			t.Fatal(err)
 		}

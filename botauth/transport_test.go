@@ -92,7 +92,7 @@ func TestEachHopIsSigned(t *testing.T) {
 					http.Redirect(w, r, "/new", http.StatusFound)
 				}
 			}))
-			client := &http.Client{Transport: testSigner(t, profile).Transport(s.Client().Transport)}
+			client := &http.Client{Transport: signerOf(t, profile).Transport(s.Client().Transport)}
 			var all sync.WaitGroup
 			for range 20 {
 				all.Go(func() {
@@ -358,7 +358,7 @@ func TestKeyThatFails(t *testing.T) {
 	}
 	for left := range 2 {
 		synctest.Test(t, func(t *testing.T) {
-			s, err := botauth.New(&failing{key, left}, "https://bot.example.com")
+			s, err := botauth.New(botauth.Config{Key: &failing{key, left}, Agent: "https://bot.example.com"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -478,7 +478,7 @@ func TestDemandsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := botauth.New(quick{key}, "https://bot.example.com")
+	s, err := botauth.New(botauth.Config{Key: quick{key}, Agent: "https://bot.example.com"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,13 +19,13 @@ MC4CAQAwBQYDK2VwBCIEIJ+DYvh6SEqVTm50DFtMDoQikTmiCqirVv9mWG9qfSnF
 	testKeyJWK = `{"kty":"OKP","crv":"Ed25519","kid":"test-key-ed25519","d":"n4Ni-HpISpVObnQMW0wOhCKROaIKqKtW_2ZYb2p9KcU","x":"JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs"}`
 )
 
-func testSigner(t testing.TB, agent string, o ...Option) *Signer {
+func testSigner(t testing.TB, agent string, profile Profile) *Signer {
 	t.Helper()
 	key, err := ParseKey([]byte(testKeyPEM))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(key, agent, o...)
+	s, err := New(Config{Key: key, Agent: agent, Profile: profile})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestCloudflareVectors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := New(key, "https://signature-agent.test")
+			s, err := New(Config{Key: key, Agent: "https://signature-agent.test"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -125,7 +125,7 @@ func TestRFC9421B26(t *testing.T) {
 	if in.base != base {
 		t.Errorf("got\n%s\nwant\n%s", in.base, base)
 	}
-	signature, err := testSigner(t, "https://bot.example.com").signText(in)
+	signature, err := testSigner(t, "https://bot.example.com", Draft).signText(in)
 	const want = "wqcAqbmYJ2ji2glfAMaRy4gruYYnx2nEFN2HN6jrnDnQCK1u02Gb04v9EDgwUPiu4A0w6vuQv5lIp5WPpBKRCw=="
 	if err != nil || signature != want {
 		t.Errorf("got %s, %v; want %s", signature, err, want)
@@ -147,7 +147,7 @@ func TestThumbprints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(rfc8037, "https://bot.example.com")
+	s, err := New(Config{Key: rfc8037, Agent: "https://bot.example.com"})
 	if err != nil {
 		t.Fatal(err)
 	}

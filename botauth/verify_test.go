@@ -31,13 +31,18 @@ var testPublic = func() ed25519.PublicKey {
 	return x
 }()
 
-func testSigner(t testing.TB, o ...botauth.Option) *botauth.Signer {
+func testSigner(t testing.TB) *botauth.Signer {
+	t.Helper()
+	return signerOf(t, botauth.Draft)
+}
+
+func signerOf(t testing.TB, profile botauth.Profile) *botauth.Signer {
 	t.Helper()
 	key, err := botauth.ParseKey([]byte(testKeyPEM))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := botauth.New(key, "https://bot.example.com", o...)
+	s, err := botauth.New(botauth.Config{Key: key, Agent: "https://bot.example.com", Profile: profile})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/go-politeness/politeness/evidence/audit/bundle"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/overrides"
+	"github.com/go-politeness/politeness/internal/logtest"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots"
 )
@@ -147,7 +148,7 @@ func TestVerifyABundle(t *testing.T) {
 	}
 	var log, site bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		signed := evidence.JSONLines(&log, evidence.Signed(private, origin, nil))
+		signed := logtest.New(t, &log, evidence.LogConfig{Signed: &evidence.SignConfig{Key: private, Origin: origin}})
 		web := politenesstest.NewWeb()
 		web.Site("https://example.com").Page("/", "a page")
 		web.Site("https://example.org").Page("/", "a page")

@@ -177,7 +177,7 @@ func TestTenMinutes(t *testing.T) {
 	t.Run("5, prove it", func(t *testing.T) {
 		t.Parallel()
 		const left = "_ = client // crawl(client, os.Args[1:])"
-		code := g.find(t, "package main", "evidence.JSONLines")
+		code := g.find(t, "package main", "evidence.NewLog")
 		proving := strings.Replace(code, left, "crawl(client, os.Args[1:])", 1)
 		if proving == code {
 			t.Fatalf("the program has no %s", left)

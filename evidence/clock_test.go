@@ -126,7 +126,7 @@ func TestALogTellsOfAJump(t *testing.T) {
 	}
 	var told []time.Duration
 	for line := range bytes.Lines(out.Bytes()) {
-		var e Entry
+		var e LogLine
 		if err := e.UnmarshalJSON(line); err != nil {
 			t.Fatal(err)
 		}

@@ -165,11 +165,11 @@ func size(n int64) string {
 	return fmt.Sprintf("%d %s", n, [...]string{"bytes", "kB", "MB"}[unit])
 }
 
-// A ConsoleOption changes what Console writes.
-type ConsoleOption func(*console)
-
-// All makes Console write the routine records too: what was allowed, started and fetched.
-func All() ConsoleOption { return func(c *console) { c.all = true } }
+// A ConsoleConfig says which records NewConsole writes. The zero value writes those of Console.
+type ConsoleConfig struct {
+	// All writes the routine records too: robots_allowed, started, fetched and the like.
+	All bool
+}
 
 // Console returns an Evidence for a person who watches the crawl: one line a decision on w, such as
 // os.Stderr, in colours where that is a terminal and NO_COLOR isn't set. It tells why nothing
@@ -180,13 +180,12 @@ func All() ConsoleOption { return func(c *console) { c.all = true } }
 //	Evidence: evidence.Multi(log, evidence.Console(os.Stderr))
 //
 // A line that can't be written is lost.
-func Console(w io.Writer, options ...ConsoleOption) Evidence {
+func Console(w io.Writer) Evidence { return NewConsole(w, ConsoleConfig{}) }
+
+// NewConsole is Console with a configuration.
+func NewConsole(w io.Writer, cfg ConsoleConfig) Evidence {
 	waits, _ := simplelru.NewLRU[string, time.Time](maxWaits, nil) // an error is for 0 and less
-	c := &console{w: w, waits: waits, coloured: onTerminal(w)}
-	for _, o := range options {
-		o(c)
-	}
-	return c
+	return &console{w: w, waits: waits, coloured: onTerminal(w), all: cfg.All}
 }
 
 // onTerminal reports whether w is a terminal that may be coloured (https://no-color.org).

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/internal/logtest"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -114,7 +115,7 @@ func lines(b *bytes.Buffer) []string {
 func TestConsoleIsQuietAboutTheRoutine(t *testing.T) {
 	for _, typ := range allTypes {
 		var quiet, all bytes.Buffer
-		sink := evidence.Multi(evidence.Console(&quiet), evidence.Console(&all, evidence.All()))
+		sink := evidence.Multi(evidence.Console(&quiet), evidence.NewConsole(&all, evidence.ConsoleConfig{All: true}))
 		sink.Record(t.Context(), evidence.Decision{Type: typ, Time: noon, Status: 200, URL: "https://example.com/", Host: "example.com"})
 		want := 1
 		switch typ {
@@ -243,7 +244,7 @@ func TestConsoleForgetsWaits(t *testing.T) {
 
 func TestSealTellsOfLostRecords(t *testing.T) {
 	w := &stuckWriter{err: errors.New("disk full")}
-	log := evidence.JSONLines(w, evidence.Chained())
+	log := logtest.New(t, w, evidence.LogConfig{Chained: true})
 	d := evidence.Decision{Type: evidence.RobotsFetched, Text: strings.Repeat("x", 1<<20)}
 	for range 40 {
 		log.Record(context.Background(), d)
@@ -252,7 +253,7 @@ func TestSealTellsOfLostRecords(t *testing.T) {
 	if err := log.Close(); err == nil {
 		t.Fatal("Close says that nothing was lost")
 	}
-	var seal evidence.Entry
+	var seal evidence.LogLine
 	all := bytes.Split(bytes.TrimSpace(w.Bytes()), []byte("\n"))
 	if err := seal.UnmarshalJSON(all[len(all)-1]); err != nil {
 		t.Fatal(err)

@@ -2,7 +2,7 @@
 //
 // Keep a log during the crawl, and have it judged afterwards by package evidence/audit:
 //
-//	log, err := evidence.OpenFile("crawl.jsonl", evidence.Chained())
+//	log, err := evidence.OpenFile("crawl.jsonl", evidence.LogConfig{Chained: true})
 //	transport, err := politeness.New(politeness.Config{UserAgent: ..., Evidence: log})
 //	...
 //	err = log.Close() // an error says how many records were lost
@@ -17,7 +17,7 @@
 //	a function of one's own              Func
 //	to look at records in a test         a *Recorder
 //	to keep tokens in URLs out of a log  Redact(log, "token", "session")
-//	to let a stranger check the log      OpenFile with Signed
+//	to let a stranger check the log      OpenFile with LogConfig.Signed
 //
 // # Records
 //
@@ -194,10 +194,10 @@ type Decision struct {
 	Policy *Policy `json:"policy,omitzero"`
 }
 
-// An Entry is one line of a log: a Decision with what the [Log] added to it. Decode the lines of a
-// log into Entries with encoding/json to show or search them; to have them proved, give the log to
-// package evidence/audit.
-type Entry struct {
+// A LogLine is one line of a log: a Decision and the fields that the [Log] added. Decode the lines
+// of a log into LogLines with encoding/json to show or search them; to have them proved, give the
+// log to package evidence/audit.
+type LogLine struct {
 	Decision
 	N uint64 `json:"n,omitzero"` // number of the record in its log, from 1
 

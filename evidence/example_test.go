@@ -64,7 +64,11 @@ func ExampleLog_Close() {
 		return
 	}
 	defer os.Remove(file.Name())
-	log := evidence.JSONLines(file, evidence.Chained())
+	log, err := evidence.NewLog(file, evidence.LogConfig{Chained: true})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 
 	// The crawl goes here.
 

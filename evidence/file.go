@@ -15,21 +15,21 @@ import (
 
 // OpenFile returns a Log that appends to the named file, which it makes if need be, for the user's
 // eyes only (mode 0600). Use it rather than JSONLines where a crawler is started more than once:
-// half a line, which a process that was killed may have left behind, is taken away, a [Signed] log
-// goes on with the tree that the file has, and a [Chained] one names the hash of the log before it,
-// so that an auditor finds a log that was taken out. A file that isn't a log is an error, and stays
+// half a line, which a process that was killed may have left behind, is taken away, a signed log goes
+// on with the tree that the file has, and a chained one names the hash of the log before it, so that
+// an auditor finds a log that was taken out. A file that isn't a log is an error, and stays
 // as it is.
 //
 // Close closes the file too. One Log at a time may append to a file: a second one is an error while
 // the first is open, in this process or another, on file systems that have locks.
-func OpenFile(name string, options ...Option) (*Log, error) {
+func OpenFile(name string, cfg LogConfig) (*Log, error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("evidence: %w", err)
 	}
-	l := JSONLines(file, options...)
-	l.file = file
-	if err = l.misuse; err == nil {
+	l, err := NewLog(file, cfg)
+	if err == nil {
+		l.file = file
 		err = l.resume(file)
 	}
 	if err != nil {
@@ -51,7 +51,7 @@ func (l *Log) resume(file *os.File) error {
 	size, from := info.Size(), int64(0)
 	in := lines.NewReader(io.NewSectionReader(file, 0, size))
 	for _, line := range in.All() { // the first one, which is of a Log or half a line
-		var e Entry
+		var e LogLine
 		half, n := !in.Whole && !json.Valid(line), min(len(line), len(lines.RecordBegins))
 		if string(line[:n]) != lines.RecordBegins[:n] || !half && (e.UnmarshalJSON(line) != nil || e.N == 0) {
 			return errors.New("not a log: it doesn't begin with a record")
@@ -68,7 +68,7 @@ func (l *Log) resume(file *os.File) error {
 			return true
 		}
 		if n++; !hashed { // one of the last lines of a chained log has a hash
-			var e Entry
+			var e LogLine
 			err := e.UnmarshalJSON(line)
 			hashed = err != nil || e.Hash != "" || e.N <= 1 || n == chainEvery
 			l.own.After = e.Hash

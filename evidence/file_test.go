@@ -18,9 +18,9 @@ import (
 // TestOpenFileNamesTheLogBefore: each chained log of a file, whatever was left behind there.
 func TestOpenFileNamesTheLogBefore(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "log.jsonl")
-	write := func(records int, options ...Option) {
+	write := func(records int, cfg LogConfig) {
 		t.Helper()
-		log, err := OpenFile(name, options...)
+		log, err := OpenFile(name, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,9 +48,9 @@ func TestOpenFileNamesTheLogBefore(t *testing.T) {
 		return lines, texts
 	}
 
-	write(3, Chained())
-	write(0, Chained())
-	write(2, Chained())
+	write(3, LogConfig{Chained: true})
+	write(0, LogConfig{Chained: true})
+	write(2, LogConfig{Chained: true})
 	file, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -59,9 +59,9 @@ func TestOpenFileNamesTheLogBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	file.Close()
-	write(1, Chained())
-	write(1)
-	write(1, Chained())
+	write(1, LogConfig{Chained: true})
+	write(1, LogConfig{})
+	write(1, LogConfig{Chained: true})
 
 	lines, texts := read()
 	for i, want := range []bool{true, false, false, true, true, true, false, true, true, true, false, true, true} {
@@ -108,7 +108,7 @@ func TestOpenFileNamesALogThatWasKilled(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "log.jsonl")
 	var lines [][]byte
 	for range 2 {
-		log, err := OpenFile(name, Chained())
+		log, err := OpenFile(name, LogConfig{Chained: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestOpenFileNamesALogThatWasKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var killed, next Entry
+	var killed, next LogLine
 	if err := errors.Join(killed.UnmarshalJSON(lines[0]), next.UnmarshalJSON(lines[3])); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestOpenFileNamesALogThatWasKilled(t *testing.T) {
 }
 
 func TestCloseTellsWhatClosingTheFileSays(t *testing.T) {
-	log, err := OpenFile(filepath.Join(t.TempDir(), "log.jsonl"))
+	log, err := OpenFile(filepath.Join(t.TempDir(), "log.jsonl"), LogConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func TestAFileThatIsNoLogStaysAsItIs(t *testing.T) {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		log, err := OpenFile(name)
+		log, err := OpenFile(name, LogConfig{})
 		if err == nil {
 			err = log.Close()
 		}
@@ -246,17 +246,17 @@ func TestAFileThatIsNoLogStaysAsItIs(t *testing.T) {
 // TestOpenFileRefusesAFileThatIsOpen: two Logs would write into each other's lines.
 func TestOpenFileRefusesAFileThatIsOpen(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "log.jsonl")
-	log, err := OpenFile(name)
+	log, err := OpenFile(name, LogConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenFile(name); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "another Log") {
+	if _, err := OpenFile(name, LogConfig{}); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "another Log") {
 		t.Errorf("a second Log: %v", err)
 	}
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := OpenFile(name)
+	again, err := OpenFile(name, LogConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func TestOpenFileTakesAPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	log, err := evidence.OpenFile(name)
+	log, err := evidence.OpenFile(name, evidence.LogConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"unsafe"
 )
 
-// A member tells how one field of a [Decision], an [Entry] or a [Policy] is written, read and
+// A member tells how one field of a [Decision], a [LogLine] or a [Policy] is written, read and
 // logged.
 type member struct {
 	name   string       // name in JSON
@@ -29,13 +29,13 @@ type member struct {
 	offset uintptr
 }
 
-// ofEntry is the table of all members in their order: those of a Decision, which is the first field
-// of an Entry, and then those that a Log adds.
+// ofLogLine is the table of all members in their order: those of a Decision, which is the first field
+// of a LogLine, and then those that a Log adds.
 var (
 	ofPolicy   = membersOf(reflect.TypeFor[Policy]())
-	ofEntry    = membersOf(reflect.TypeFor[Entry]())
-	ofDecision = ofEntry[:reflect.TypeFor[Decision]().NumField()]
-	ofLog      = ofEntry[len(ofDecision):] // what a Log adds
+	ofLogLine  = membersOf(reflect.TypeFor[LogLine]())
+	ofDecision = ofLogLine[:reflect.TypeFor[Decision]().NumField()]
+	ofLog      = ofLogLine[len(ofDecision):] // what a Log adds
 	stamps     = slices.DeleteFunc(slices.Clone(ofDecision), func(m member) bool { return m.kind != reflect.Struct })
 	bounded    = slices.DeleteFunc(slices.Clone(ofDecision), func(m member) bool { return m.most == 0 })
 )
@@ -89,13 +89,13 @@ func (d Decision) AppendJSON(b []byte) []byte {
 }
 
 // MarshalJSON returns e as one JSON object, as a line of a log has it.
-func (e Entry) MarshalJSON() ([]byte, error) { return e.AppendJSON(nil), nil }
+func (e LogLine) MarshalJSON() ([]byte, error) { return e.AppendJSON(nil), nil }
 
 // AppendJSON appends e to b as one JSON object on one line and returns the extended buffer.
-func (e Entry) AppendJSON(b []byte) []byte {
+func (e LogLine) AppendJSON(b []byte) []byte {
 	e.sanitize()
 	e.imply(true)
-	return appendObject(b, unsafe.Pointer(&e), ofEntry)
+	return appendObject(b, unsafe.Pointer(&e), ofLogLine)
 }
 
 // appendObject appends the struct d, whose table has a member that is always there.
@@ -260,14 +260,14 @@ func appendEscape(b []byte, unit rune) []byte {
 // readers could then disagree about what the record says. After an error d holds what was read
 // before it.
 func (d *Decision) UnmarshalJSON(b []byte) error {
-	e := Entry{Decision: *d}
+	e := LogLine{Decision: *d}
 	err := e.UnmarshalJSON(b)
 	*d = e.Decision
 	return err
 }
 
 // UnmarshalJSON reads a line of a log, as [Decision.UnmarshalJSON] does.
-func (e *Entry) UnmarshalJSON(b []byte) error {
+func (e *LogLine) UnmarshalJSON(b []byte) error {
 	if !json.Valid(b) {
 		syntax, _ := errors.AsType[*json.SyntaxError](json.Unmarshal(b, new(json.RawMessage)))
 		return fmt.Errorf("evidence: not a record, column %d: malformed JSON", syntax.Offset)
@@ -276,11 +276,11 @@ func (e *Entry) UnmarshalJSON(b []byte) error {
 	if string(b) == "null" {
 		return nil // the convention of encoding/json
 	}
-	*e = Entry{}
+	*e = LogLine{}
 	if b[0] != '{' {
 		return errors.New("evidence: not a record: an object expected")
 	}
-	if name, err := readMembers(b, unsafe.Pointer(e), ofEntry); err != nil {
+	if name, err := readMembers(b, unsafe.Pointer(e), ofLogLine); err != nil {
 		return fmt.Errorf("evidence: not a record, member %q: %w", name, err)
 	}
 	e.imply(false)

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/internal/logtest"
 )
 
 // fullPolicy returns a Policy with every field set, none to a value of another.
@@ -179,10 +180,10 @@ func TestDecisionUnmarshalRefusesAMemberThatOccursTwice(t *testing.T) {
 			t.Errorf("%s: no error", in)
 		}
 	}
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[evidence.Entry]()) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[evidence.LogLine]()) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		member := fmt.Sprintf("%q:null", name)
-		var e evidence.Entry
+		var e evidence.LogLine
 		if err := e.UnmarshalJSON([]byte("{" + member + "," + member + "}")); err == nil && !f.Anonymous {
 			t.Errorf("%s twice: no error", name)
 		}
@@ -316,7 +317,7 @@ func FuzzDecision(f *testing.F) {
 
 func TestEntryIsALineOfALog(t *testing.T) {
 	var out bytes.Buffer
-	log := evidence.JSONLines(&out, evidence.Chained())
+	log := logtest.New(t, &out, evidence.LogConfig{Chained: true})
 	log.Record(t.Context(), full(t))
 	log.Record(t.Context(), started)
 	if err := log.Close(); err != nil {
@@ -326,7 +327,7 @@ func TestEntryIsALineOfALog(t *testing.T) {
 	for line := range bytes.Lines(out.Bytes()) {
 		n++
 		line = bytes.TrimSpace(line)
-		var e evidence.Entry
+		var e evidence.LogLine
 		if err := json.Unmarshal(line, &e); err != nil {
 			t.Fatal(err)
 		}
@@ -424,12 +425,12 @@ func TestAPartOfALineIsNoRecord(t *testing.T) {
 	d := full(t)
 	line := d.AppendJSON(nil)
 	for i := range len(line) {
-		var e evidence.Entry
+		var e evidence.LogLine
 		if err := e.UnmarshalJSON(line[:i:i]); err == nil {
 			t.Fatalf("the first %d bytes are read", i)
 		}
 	}
-	var e evidence.Entry
+	var e evidence.LogLine
 	if err := e.UnmarshalJSON([]byte(`{"type":"started","seq":x}`)); err == nil || !strings.Contains(err.Error(), "column 25:") {
 		t.Errorf("the 25th byte is wrong: %v", err)
 	}

@@ -44,7 +44,7 @@ type Log struct {
 	last    time.Time // time of the last write, or when the Log was made
 	flushAt int       // length of buf that is worth a write
 	clock   clock
-	own     Entry             // what the Log adds to the present line; its Decision is zero, its N counts lost records too
+	own     LogLine           // what the Log adds to the present line; its Decision is zero, its N counts lost records too
 	signed  time.Time         // when the last checkpoint was made, or the first record
 	ready   [][]byte          // checkpoints that aren't published yet
 	due     int               // number of those that are written
@@ -57,24 +57,24 @@ type Log struct {
 	lost    int   // number of lost records
 	cause   error // why the first lost record was lost
 	err     error // error of the last write
-	misuse  error // another error: of an option, or of closing the file
+	other   error // first of the other errors: of publishing a checkpoint, or of closing the file
 }
 
-// An Option changes how JSONLines writes.
-type Option func(*Log)
+// A LogConfig says how changes of a log are found later. The zero value is a plain log, in which an
+// auditor finds no more than a missing line.
+type LogConfig struct {
+	// Chained adds "hash" to the first line, to every eighth from there and to the last: the
+	// SHA-256 of the hash before, of the lines since, and of the line itself. It makes Close write
+	// a last record, log_closed. An auditor finds whatever is changed later, unless all hashes from
+	// there on are computed anew; keep the last hash elsewhere to exclude that too.
+	Chained bool
 
-// Chained adds "hash" to the first line, to every eighth from there and to the last: the SHA-256 of
-// the hash before, of the lines since, and of the line itself. It makes Close write a last record,
-// log_closed. An auditor finds whatever is changed later, unless all hashes from there on are
-// computed anew; keep the last hash elsewhere to exclude that too.
-func Chained() Option {
-	return func(l *Log) {
-		l.chain = sha256.New()
-		l.chain.Write(l.hash[:])
-	}
+	// Signed makes a log that a stranger can check; nil: it isn't signed.
+	Signed *SignConfig
 }
 
-// JSONLines returns a Log that writes to w. Call Close at the end; it flushes, and doesn't close w.
+// JSONLines returns a plain Log that writes to w. Call Close at the end; it flushes, and doesn't
+// close w.
 //
 // Lines are held back until there are 64 KiB, or until the first record after a second. The
 // goroutine whose record makes a write due does the write, the others go on. When w fails, nothing
@@ -85,13 +85,28 @@ func Chained() Option {
 // monotonic clock, so that a clock that is set back during a crawl can't make two starts look
 // closer than they were, nor two logs disagree about one start. A jump forward by more than a
 // second is followed; one back by more than that, by a Log that is made after it.
-func JSONLines(w io.Writer, options ...Option) *Log {
+func JSONLines(w io.Writer) *Log {
 	l := &Log{w: w, flushAt: flushBytes, last: time.Now()}
 	l.change.L = &l.mu
-	for _, o := range options {
-		o(l)
-	}
 	return l
+}
+
+// NewLog is JSONLines for a log that is chained or signed. The error names the field of cfg that
+// can't be used.
+func NewLog(w io.Writer, cfg LogConfig) (*Log, error) {
+	l := JSONLines(w)
+	if cfg.Chained {
+		l.chain = sha256.New()
+		l.chain.Write(l.hash[:])
+	}
+	if cfg.Signed != nil {
+		signer, err := newTreeSigner(cfg.Signed)
+		if err != nil {
+			return nil, fmt.Errorf("evidence: LogConfig.Signed: %w", err)
+		}
+		l.signer = signer
+	}
+	return l, nil
 }
 
 // Record implements Evidence. After Close it only counts the record as lost.
@@ -131,9 +146,9 @@ func (l *Log) publish() {
 		signed := l.ready[0]
 		l.ready, l.due = l.ready[1:], l.due-1
 		l.mu.Unlock()
-		err := l.signer.publish(l.w, signed)
+		err := l.signer.send(l.w, signed)
 		l.mu.Lock()
-		l.misuse = cmp.Or(l.misuse, err)
+		l.other = cmp.Or(l.other, err)
 	}
 	l.public = false
 	l.change.Broadcast()
@@ -150,7 +165,7 @@ func (l *Log) append(d *Decision, now time.Time) {
 	l.own.Edge = l.signer.tree.Edge()
 	l.appendLine(&checkpoint, now)
 	l.own.Edge, l.signed = "", now
-	if l.signer.tell != nil {
+	if l.signer.publish != nil {
 		l.ready = append(l.ready, []byte(checkpoint.Text))
 	}
 }
@@ -297,8 +312,8 @@ func (l *Log) Close() error {
 	}
 	if l.file != nil {
 		statedir.UnlockFile(l.file)
-		if err := l.file.Close(); err != nil && l.misuse == nil {
-			l.misuse = fmt.Errorf("evidence: %w", err)
+		if err := l.file.Close(); err != nil && l.other == nil {
+			l.other = fmt.Errorf("evidence: %w", err)
 		}
 	}
 	l.sealed = true
@@ -321,7 +336,7 @@ func (l *Log) status() error {
 	case l.err != nil:
 		return fmt.Errorf("evidence: %d bytes not written yet: %w", len(l.buf), l.err)
 	}
-	return l.misuse
+	return l.other
 }
 
 // A clock tells the wall time of an instant by its monotonic reading, from pairs of both taken now

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/internal/logtest"
 )
 
 // disk is a writer with room for some bytes, and none after that.
@@ -97,9 +98,9 @@ func TestJSONLinesDecodesToTheSameDecision(t *testing.T) {
 }
 
 func TestJSONLinesFullDiskIsAClearErrorAndHarmsNobody(t *testing.T) {
-	for _, options := range [][]evidence.Option{nil, {evidence.Chained(), evidence.Signed(testKey, testOrigin, nil)}} {
+	for _, cfg := range []evidence.LogConfig{{}, {Chained: true, Signed: &evidence.SignConfig{Key: testKey, Origin: testOrigin}}} {
 		d := &disk{room: 100_000}
-		log := evidence.JSONLines(d, options...)
+		log := logtest.New(t, d, cfg)
 		record(log, 1000) // about 280 KB
 		if err := log.Err(); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("Err: %v", err)
@@ -197,14 +198,14 @@ func lostOf(t *testing.T, err error) (lost int) {
 // TestChainedHashesEveryEighthLine, from the first on, and the last.
 func TestChainedHashesEveryEighthLine(t *testing.T) {
 	var out bytes.Buffer
-	log := evidence.JSONLines(&out, evidence.Chained())
+	log := logtest.New(t, &out, evidence.LogConfig{Chained: true})
 	record(log, 20)
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
 	var hashed []int
 	for i, line := range bytes.Split(bytes.TrimSpace(out.Bytes()), []byte("\n")) {
-		var e evidence.Entry
+		var e evidence.LogLine
 		if err := e.UnmarshalJSON(line); err != nil {
 			t.Fatal(err)
 		}
@@ -397,11 +398,11 @@ func TestFlushOfNothingWritesNothing(t *testing.T) {
 }
 
 func TestJSONLinesDoesNotAllocatePerRecord(t *testing.T) {
-	for _, options := range [][]evidence.Option{nil, {evidence.Chained()}} {
-		log := evidence.JSONLines(io.Discard, options...)
+	for _, cfg := range []evidence.LogConfig{{}, {Chained: true}} {
+		log := logtest.New(t, io.Discard, cfg)
 		record(log, 1000) // both buffers have grown
 		if n := testing.AllocsPerRun(10, func() { record(log, 1000) }); n > 0 {
-			t.Errorf("%v allocations of 1000 records with %d options", n, len(options))
+			t.Errorf("%v allocations of 1000 records of %+v", n, cfg)
 		}
 	}
 }
@@ -434,11 +435,11 @@ func TestJSONLinesTimesStaySpacedAsTheyWere(t *testing.T) {
 }
 
 func BenchmarkJSONLines(b *testing.B) {
-	for name, options := range map[string][]evidence.Option{
-		"plain": nil, "chained": {evidence.Chained()}, "signed": {evidence.Signed(testKey, testOrigin, nil)},
+	for name, cfg := range map[string]evidence.LogConfig{
+		"plain": {}, "chained": {Chained: true}, "signed": {Signed: &evidence.SignConfig{Key: testKey, Origin: testOrigin}},
 	} {
 		b.Run(name, func(b *testing.B) {
-			log := evidence.JSONLines(io.Discard, options...)
+			log := logtest.New(b, io.Discard, cfg)
 			b.ReportAllocs()
 			for b.Loop() {
 				log.Record(b.Context(), started)

@@ -143,7 +143,7 @@ func TestSchemaHoldsForEveryRecord(t *testing.T) {
 			evidence.Failed, evidence.LeaseExpired, evidence.ResponseRejected, evidence.Reserved:
 			d.Allowed = false
 		}
-		for _, text := range logtest.Lines(logtest.Write(t, []evidence.Decision{d}, evidence.Chained(), evidence.Signed(testKey, testOrigin, nil))) {
+		for _, text := range logtest.Lines(logtest.WriteWith(t, []evidence.Decision{d}, evidence.LogConfig{Chained: true, Signed: &evidence.SignConfig{Key: testKey, Origin: testOrigin}})) {
 			check(string(typ), text)
 		}
 	}
@@ -233,7 +233,7 @@ func TestSchemaHasTheMembersOfAnEntry(t *testing.T) {
 		reflect.TypeFor[*evidence.Policy](): "#/$defs/policy",
 	}
 	var want []string
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[evidence.Entry]()) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[evidence.LogLine]()) {
 		if f.Anonymous {
 			continue
 		}
@@ -258,6 +258,6 @@ func TestSchemaHasTheMembersOfAnEntry(t *testing.T) {
 		}
 	}
 	if !slices.Equal(names, want) {
-		t.Errorf("schema.json has\n%q, an Entry\n%q", names, want)
+		t.Errorf("schema.json has\n%q, a LogLine\n%q", names, want)
 	}
 }

@@ -22,11 +22,17 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/internal/logtest"
 )
 
 var testKey = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
 
 const testOrigin = "example.com/crawler"
+
+// signed configures a log that testKey signs, with publish, which may be nil.
+func signed(publish func([]byte)) evidence.LogConfig {
+	return evidence.LogConfig{Signed: &evidence.SignConfig{Key: testKey, Origin: testOrigin, Publish: publish}}
+}
 
 // root is the Merkle tree hash of RFC 6962, section 2.1, as it is written there.
 func root(leaves [][]byte) []byte {
@@ -80,7 +86,7 @@ func checkSigned(t *testing.T, log []byte) (sizes []int) {
 	t.Helper()
 	lines := bytes.Split(bytes.TrimSuffix(log, []byte("\n")), []byte("\n"))
 	for i, line := range lines {
-		var e evidence.Entry
+		var e evidence.LogLine
 		if err := e.UnmarshalJSON(line); err != nil {
 			t.Fatalf("line %d: %v", i+1, err)
 		}
@@ -100,7 +106,7 @@ func TestSignedCheckpointsStandAMinuteApartAndAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		var published []string
-		log := evidence.JSONLines(&out, evidence.Signed(testKey, testOrigin, func(c []byte) { published = append(published, string(c)) }))
+		log := logtest.New(t, &out, signed(func(c []byte) { published = append(published, string(c)) }))
 		for range 100 {
 			log.Record(t.Context(), started)
 			time.Sleep(7 * time.Second)
@@ -134,7 +140,7 @@ func TestSignedCheckpointsStandAMinuteApartAndAtTheEnd(t *testing.T) {
 func TestSignedIsTheTreeOfRFC6962(t *testing.T) {
 	for n := range 70 {
 		var out bytes.Buffer
-		log := evidence.JSONLines(&out, evidence.Signed(testKey, testOrigin, nil), evidence.Chained())
+		log := logtest.New(t, &out, evidence.LogConfig{Chained: true, Signed: &evidence.SignConfig{Key: testKey, Origin: testOrigin}})
 		record(log, n)
 		if err := log.Close(); err != nil {
 			t.Fatal(err)
@@ -149,7 +155,7 @@ func TestSignedIsPublishedOnlyOnceItIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &disk{}
 		published := 0
-		log := evidence.JSONLines(d, evidence.Signed(testKey, testOrigin, func([]byte) {
+		log := logtest.New(t, d, signed(func([]byte) {
 			published++
 			checkSigned(t, d.Bytes()[:bytes.LastIndexByte(d.Bytes(), '\n')+1])
 			if n := bytes.Count(d.Bytes(), []byte(`{"type":"checkpoint"`)); n < published {
@@ -175,7 +181,7 @@ func TestSignedIsPublishedOnlyOnceItIsWritten(t *testing.T) {
 
 func TestSignedDiskThatStaysFullPublishesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := evidence.JSONLines(&disk{}, evidence.Signed(testKey, testOrigin, func([]byte) { t.Error("published") }))
+		log := logtest.New(t, &disk{}, signed(func([]byte) { t.Error("published") }))
 		log.Record(t.Context(), started)
 		time.Sleep(time.Hour)
 		log.Record(t.Context(), started)
@@ -206,7 +212,7 @@ func TestSignedPublishesNothingThatCouldNotBeSynced(t *testing.T) {
 	for want, errs := range [][]error{{syscall.EIO}, {nil, syscall.ENOSPC}, {nil, nil, nil}} {
 		synctest.Test(t, func(t *testing.T) {
 			published := 0
-			log := evidence.JSONLines(&syncedBuffer{errs: errs}, evidence.Signed(testKey, testOrigin, func([]byte) { published++ }))
+			log := logtest.New(t, &syncedBuffer{errs: errs}, signed(func([]byte) { published++ }))
 			for range 3 { // two of which have a checkpoint behind them, as the end has
 				log.Record(t.Context(), evidence.Decision{Type: evidence.Started, Time: time.Now()})
 				time.Sleep(2 * time.Minute)
@@ -223,7 +229,7 @@ func TestSignedPublishesNothingThatCouldNotBeSynced(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer device.Close()
-	log := evidence.JSONLines(device, evidence.Signed(testKey, testOrigin, func([]byte) { published++ }))
+	log := logtest.New(t, device, signed(func([]byte) { published++ }))
 	if err := log.Close(); err != nil || published != 1 {
 		t.Errorf("%d published on %s, %v", published, os.DevNull, err)
 	}
@@ -233,7 +239,7 @@ func TestSignedPublishMayPanicOrTakeLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		calls := 0
-		log := evidence.JSONLines(&out, evidence.Signed(testKey, testOrigin, func([]byte) {
+		log := logtest.New(t, &out, signed(func([]byte) {
 			if calls++; calls == 1 {
 				panic("boom")
 			}
@@ -262,23 +268,20 @@ func TestSignedPublishMayPanicOrTakeLong(t *testing.T) {
 }
 
 func TestSignedMisuseIsAClearError(t *testing.T) {
-	for want, option := range map[string]evidence.Option{
-		"ed25519.GenerateKey": evidence.Signed(testKey[:31], testOrigin, nil),
-		`"a crawler"`:         evidence.Signed(testKey, "a crawler", nil),
-		`"a+b"`:               evidence.Signed(testKey, "a+b", nil),
-		`origin ""`:           evidence.Signed(testKey, "", nil),
+	for want, cfg := range map[string]evidence.SignConfig{
+		"ed25519.GenerateKey": {Key: testKey[:31], Origin: testOrigin},
+		`"a crawler"`:         {Key: testKey, Origin: "a crawler"},
+		`"a+b"`:               {Key: testKey, Origin: "a+b"},
+		`origin ""`:           {Key: testKey},
 	} {
-		var out bytes.Buffer
-		log := evidence.JSONLines(&out, option)
-		record(log, 3)
-		if err := log.Close(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
+		cfg := evidence.LogConfig{Signed: &cfg}
+		log, err := evidence.NewLog(new(bytes.Buffer), cfg)
+		if log != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("NewLog, %s: %v, %v", want, log, err)
 		}
-		if n := len(numbers(t, out.Bytes())); n != 3 {
-			t.Errorf("%s: %d of 3 records written", want, n)
-		}
-		if _, err := evidence.OpenFile(filepath.Join(t.TempDir(), "log"), option); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("OpenFile, %s: %v", want, err)
+		log, err = evidence.OpenFile(filepath.Join(t.TempDir(), "log"), cfg)
+		if log != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("OpenFile, %s: %v, %v", want, log, err)
 		}
 	}
 }
@@ -288,13 +291,13 @@ func TestOpenFileGoesOnWithTheTree(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	name := filepath.Join(t.TempDir(), "crawl.jsonl")
 	var largest int // size of the largest tree that was published
-	signed := evidence.Signed(testKey, testOrigin, func(c []byte) {
+	cfg := signed(func(c []byte) {
 		size, _ := checkNote(t, string(c))
 		largest = max(largest, size)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		for range 60 {
-			log, err := evidence.OpenFile(name, signed)
+			log, err := evidence.OpenFile(name, cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -332,7 +335,7 @@ func TestOpenFileGoesOnWithTheTree(t *testing.T) {
 			}
 			time.Sleep(time.Hour)
 		}
-		log, err := evidence.OpenFile(name, signed)
+		log, err := evidence.OpenFile(name, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -372,7 +375,7 @@ func TestOpenFileLeavesWhatIsNoLogAlone(t *testing.T) {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		log, err := evidence.OpenFile(name, evidence.Signed(testKey, testOrigin, nil))
+		log, err := evidence.OpenFile(name, signed(nil))
 		if strings.HasPrefix(content, `{"typ`) { // the beginning of a first record
 			if err != nil {
 				t.Errorf("%q: %v", content, err)
@@ -393,7 +396,7 @@ func TestOpenFileLeavesWhatIsNoLogAlone(t *testing.T) {
 func TestOpenFileRefusesAnothersTree(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "crawl.jsonl")
 	open := func(origin string) error {
-		log, err := evidence.OpenFile(name, evidence.Signed(testKey, origin, nil))
+		log, err := evidence.OpenFile(name, evidence.LogConfig{Signed: &evidence.SignConfig{Key: testKey, Origin: origin}})
 		if err != nil {
 			return err
 		}
@@ -421,7 +424,7 @@ func TestOpenFileRefusesAnothersTree(t *testing.T) {
 }
 
 func TestSignedDoesNotAllocatePerRecord(t *testing.T) {
-	log := evidence.JSONLines(io.Discard, evidence.Signed(testKey, testOrigin, nil))
+	log := logtest.New(t, io.Discard, signed(nil))
 	record(log, 1000)
 	if n := testing.AllocsPerRun(1000, func() { log.Record(context.Background(), started) }); n > 0 {
 		t.Errorf("%v allocations", n)
@@ -432,13 +435,13 @@ func TestSaltsDiffer(t *testing.T) {
 	seen := map[string]bool{}
 	for range 10 {
 		var out bytes.Buffer
-		log := evidence.JSONLines(&out, evidence.Signed(testKey, testOrigin, nil))
+		log := logtest.New(t, &out, signed(nil))
 		record(log, 100)
 		if err := log.Close(); err != nil {
 			t.Fatal(err)
 		}
 		for line := range bytes.Lines(out.Bytes()) {
-			var e evidence.Entry
+			var e evidence.LogLine
 			if err := e.UnmarshalJSON(bytes.TrimSpace(line)); err != nil {
 				t.Fatal(err)
 			}

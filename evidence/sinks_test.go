@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/internal/logtest"
 )
 
 func TestMultiReachesAllInOrder(t *testing.T) {
@@ -345,7 +346,7 @@ func TestRecordsAreClipped(t *testing.T) {
 		}
 		d.Text, d.Policy = "", nil // a policy record has nothing else
 		var log bytes.Buffer
-		sink := evidence.JSONLines(&log, evidence.Chained())
+		sink := logtest.New(t, &log, evidence.LogConfig{Chained: true})
 		sink.Record(t.Context(), d)
 		if err := sink.Flush(); err != nil {
 			t.Fatal(err)
@@ -353,7 +354,7 @@ func TestRecordsAreClipped(t *testing.T) {
 		if log.Len() > 8<<10 || log.Len() < 4<<10 {
 			t.Errorf("%q: a line of %d bytes", piece, log.Len())
 		}
-		var e evidence.Entry
+		var e evidence.LogLine
 		if err := e.UnmarshalJSON(log.Bytes()); err != nil {
 			t.Fatal(err)
 		}

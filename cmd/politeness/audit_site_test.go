@@ -50,7 +50,11 @@ func TestASiteIsToldWhatWasDoneThere(t *testing.T) {
 	}
 	var checkpoint []byte
 	records := logtest.Crawl(4, 20)
-	log := write("crawl.jsonl", string(logtest.Write(t, records, evidence.Signed(private, "example.com/crawler", func(c []byte) { checkpoint = c }))))
+	log := write("crawl.jsonl", string(logtest.WriteWith(t, records, evidence.LogConfig{Signed: &evidence.SignConfig{
+		Key:     private,
+		Origin:  "example.com/crawler",
+		Publish: func(c []byte) { checkpoint = c },
+	}})))
 	mailed := write("checkpoint", string(checkpoint))
 	bundle, page := in("h1.bundle"), in("page.html")
 
@@ -137,7 +141,7 @@ func TestAuditOfAHostProvesOnlyWhatItJudged(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log.jsonl")
 	put := func(records []evidence.Decision) {
 		t.Helper()
-		if err := os.WriteFile(log, logtest.Write(t, records, evidence.Chained()), 0o600); err != nil {
+		if err := os.WriteFile(log, logtest.WriteWith(t, records, evidence.LogConfig{Chained: true}), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -194,7 +198,7 @@ func TestReportsReplaceNothingThatWasRead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	log, other := filepath.Join(dir, "crawl.jsonl"), filepath.Join(dir, "link.jsonl")
-	text := logtest.Write(t, logtest.Crawl(1, 5), evidence.Chained())
+	text := logtest.WriteWith(t, logtest.Crawl(1, 5), evidence.LogConfig{Chained: true})
 	if err := os.WriteFile(log, text, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -135,7 +135,7 @@ func (p *policy) record(cfg *politeness.Config) (done func() error, err error) {
 	if p.evidence == "" {
 		return func() error { return nil }, nil
 	}
-	log, err := evidence.OpenFile(p.evidence, evidence.Chained())
+	log, err := evidence.OpenFile(p.evidence, evidence.LogConfig{Chained: true})
 	if err != nil {
 		return nil, err
 	}

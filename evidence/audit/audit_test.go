@@ -28,9 +28,9 @@ func check(tb testing.TB, log []byte) *audit.Report {
 }
 
 func TestCheckProvesAPoliteCrawl(t *testing.T) {
-	for _, options := range [][]evidence.Option{nil, {evidence.Chained()}} {
+	for _, cfg := range []evidence.LogConfig{{}, {Chained: true}} {
 		records := logtest.Crawl(3, 60)
-		r := check(t, logtest.Write(t, records, options...))
+		r := check(t, logtest.WriteWith(t, records, cfg))
 		if !r.OK() {
 			t.Fatal(r.String())
 		}
@@ -39,7 +39,7 @@ func TestCheckProvesAPoliteCrawl(t *testing.T) {
 				t.Errorf("not everything was put to the test: %+v", p)
 			}
 		}
-		if !r.Numbered || r.Chained != (options != nil) {
+		if !r.Numbered || r.Chained != cfg.Chained {
 			t.Error(r)
 		}
 		if len(r.Hosts) != 3 || r.Hosts[0].Host != "h0.example" || r.Hosts[0].Blocks != 5 || r.Hosts[0].MinGap < 500*time.Millisecond {
@@ -242,7 +242,7 @@ func nth(t *testing.T, rs []evidence.Decision, typ evidence.Type, n int) int {
 func TestCheckFindsBrokenPromises(t *testing.T) {
 	for _, tc := range tampers {
 		t.Run(tc.name, func(t *testing.T) {
-			r := check(t, logtest.Write(t, tc.change(t, logtest.Crawl(3, 40)), evidence.Chained()))
+			r := check(t, logtest.WriteWith(t, tc.change(t, logtest.Crawl(3, 40)), evidence.LogConfig{Chained: true}))
 			if r.Broken[tc.kind] == 0 {
 				t.Fatalf("no violation of kind %s:\n%s", tc.kind, r)
 			}
@@ -271,8 +271,8 @@ func TestCheckNamesTheLinesOfBothRecords(t *testing.T) {
 }
 
 func TestCheckFindsEachLineThatWasRemoved(t *testing.T) {
-	for _, options := range [][]evidence.Option{nil, {evidence.Chained()}} {
-		log := logtest.Lines(logtest.Write(t, logtest.Crawl(2, 20), options...))
+	for _, cfg := range []evidence.LogConfig{{}, {Chained: true}} {
+		log := logtest.Lines(logtest.WriteWith(t, logtest.Crawl(2, 20), cfg))
 		for i := range len(log) - 1 { // without the last it is cut off: see the next test
 			r := check(t, bytes.Join(slices.Delete(slices.Clone(log), i, i+1), nil))
 			if r.OK() {
@@ -290,10 +290,10 @@ func openFor(r *audit.Report, promise string) string {
 
 // TestALogThatWasCutOffIsOpen: a kill and a pair of scissors leave the same.
 func TestALogThatWasCutOffIsOpen(t *testing.T) {
-	for name, options := range map[string][]evidence.Option{
-		"chained": {evidence.Chained()}, "signed": {evidence.Signed(testKey, testOrigin, nil)},
+	for name, cfg := range map[string]evidence.LogConfig{
+		"chained": {Chained: true}, "signed": {Signed: &evidence.SignConfig{Key: testKey, Origin: testOrigin}},
 	} {
-		log := logtest.Lines(logtest.Write(t, logtest.Crawl(2, 20), options...))
+		log := logtest.Lines(logtest.WriteWith(t, logtest.Crawl(2, 20), cfg))
 		for i, line := range log {
 			if bytes.HasPrefix(line, []byte(`{"type":"log_closed"`)) {
 				log = log[:i]
@@ -336,7 +336,7 @@ func TestCheckFindsEachAllowedThatWasFlipped(t *testing.T) {
 }
 
 func TestCheckFindsAnyChangedByteOfAChainedLog(t *testing.T) {
-	log := logtest.Write(t, logtest.Crawl(1, 3), evidence.Chained())
+	log := logtest.WriteWith(t, logtest.Crawl(1, 3), evidence.LogConfig{Chained: true})
 	for i := range len(log) - 1 { // the last is a line end
 		changed := bytes.Clone(log)
 		changed[i] ^= 1
@@ -347,7 +347,7 @@ func TestCheckFindsAnyChangedByteOfAChainedLog(t *testing.T) {
 }
 
 func TestCheckReportsAChangeOfAChainedLogOnce(t *testing.T) {
-	log := logtest.Write(t, logtest.Crawl(1, 20), evidence.Chained())
+	log := logtest.WriteWith(t, logtest.Crawl(1, 20), evidence.LogConfig{Chained: true})
 	at := bytes.Index(log, []byte(`"bytes":1000`))
 	log[at+8] = '2'
 	r := check(t, log)
@@ -357,10 +357,10 @@ func TestCheckReportsAChangeOfAChainedLogOnce(t *testing.T) {
 }
 
 func TestCheckReadsLogsOneAfterTheOther(t *testing.T) {
-	for _, options := range [][]evidence.Option{nil, {evidence.Chained()}} {
+	for _, cfg := range []evidence.LogConfig{{}, {Chained: true}} {
 		var file []byte
 		for run := range 3 {
-			file = append(file, logtest.Write(t, logtest.Again(logtest.Crawl(2, 20), run), options...)...)
+			file = append(file, logtest.WriteWith(t, logtest.Again(logtest.Crawl(2, 20), run), cfg)...)
 		}
 		r := check(t, file)
 		if !r.OK() || r.Logs != 3 {
@@ -423,7 +423,7 @@ func TestCheckTakesALeaseThatExpired(t *testing.T) {
 	}
 	// Without that record the log is three requests on two slots.
 	records = slices.DeleteFunc(records, func(d evidence.Decision) bool { return d.Type == evidence.LeaseExpired })
-	if r := check(t, logtest.Write(t, records, evidence.Chained())); r.Broken[audit.BrokenConcurrency] != 1 {
+	if r := check(t, logtest.WriteWith(t, records, evidence.LogConfig{Chained: true})); r.Broken[audit.BrokenConcurrency] != 1 {
 		t.Fatal(r)
 	}
 }
@@ -553,15 +553,15 @@ func TestBudgetThatSaysItWasExceededIsFound(t *testing.T) {
 }
 
 func TestLogBehindALineThatWasCutOffIsProved(t *testing.T) {
-	for _, options := range [][]evidence.Option{nil, {evidence.Chained()}} {
-		log := logtest.Lines(logtest.Write(t, logtest.Crawl(2, 30), options...))
+	for _, cfg := range []evidence.LogConfig{{}, {Chained: true}} {
+		log := logtest.Lines(logtest.WriteWith(t, logtest.Crawl(2, 30), cfg))
 		whole := len(log) - 5
 		var killed []byte
 		for _, line := range log[:whole] {
 			killed = append(killed, line...)
 		}
 		before := check(t, killed)
-		next := logtest.Write(t, logtest.Again(logtest.Crawl(2, 10), 1), options...)
+		next := logtest.WriteWith(t, logtest.Again(logtest.Crawl(2, 10), 1), cfg)
 		for _, cut := range []int{1, 20, len(log[whole]) / 2, len(log[whole]) - 1} {
 			file := append(append(append([]byte{}, killed...), log[whole][:cut]...), next...)
 			r := check(t, file)
@@ -630,7 +630,7 @@ func TestReportNamesAThousandViolationsAndCountsAll(t *testing.T) {
 
 func FuzzCheck(f *testing.F) {
 	f.Add(logtest.Write(f, logtest.Crawl(1, 6)))
-	f.Add(logtest.Write(f, logtest.Crawl(2, 5), evidence.Chained()))
+	f.Add(logtest.WriteWith(f, logtest.Crawl(2, 5), evidence.LogConfig{Chained: true}))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		r, err := audit.Check(bytes.NewReader(in))
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 func decisions(tb testing.TB, log []byte) (ds []evidence.Decision) {
 	tb.Helper()
 	for _, line := range logtest.Lines(log) {
-		var e evidence.Entry
+		var e evidence.LogLine
 		if err := json.Unmarshal(line, &e); err != nil {
 			tb.Fatal(err)
 		}

@@ -146,7 +146,7 @@ func TestFleetsWhoseClocksDifferAreProved(t *testing.T) {
 		fleets++
 		var all [][]byte
 		for _, name := range slices.Sorted(maps.Keys(logs)) {
-			all = append(all, logtest.Write(t, logs[name], evidence.Chained()))
+			all = append(all, logtest.WriteWith(t, logs[name], evidence.LogConfig{Chained: true}))
 		}
 		r := checkLogs(t, all...)
 		if !r.OK() {
@@ -201,7 +201,7 @@ func TestALogOfAFleetThatIsWithheldIsFound(t *testing.T) {
 				for _, d := range logs[name] {
 					named = named || stamps[start{d.Host, d.Prev}] && d.Instead == 0
 				}
-				log := logtest.Write(t, logs[name], evidence.Chained())
+				log := logtest.WriteWith(t, logs[name], evidence.LogConfig{Chained: true})
 				lines := logtest.Lines(log)
 				rest, cut = append(rest, log), append(cut, slices.Concat(lines[:len(lines)-1]...))
 			}
@@ -234,7 +234,7 @@ func TestAnEmptyLogOfAFleetIsOneThatWasCut(t *testing.T) {
 		}
 		var all [][]byte
 		for i, name := range slices.Sorted(maps.Keys(logs)) {
-			log := logtest.Write(t, logs[name], evidence.Chained())
+			log := logtest.WriteWith(t, logs[name], evidence.LogConfig{Chained: true})
 			if i == 0 {
 				log = nil
 			}

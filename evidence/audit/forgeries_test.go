@@ -76,7 +76,7 @@ func polite(t *testing.T) []evidence.Decision {
 func parse(t *testing.T, log []byte) (ds []evidence.Decision) {
 	t.Helper()
 	for line := range bytes.Lines(log) {
-		var e evidence.Entry
+		var e evidence.LogLine
 		if err := json.Unmarshal(line, &e); err != nil {
 			t.Fatal(err)
 		}
@@ -469,7 +469,7 @@ func TestForgeries(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			f := &forger{t, polite(t)}
 			c.lie(f)
-			log := logtest.Write(t, f.ds, evidence.Chained())
+			log := logtest.WriteWith(t, f.ds, evidence.LogConfig{Chained: true})
 			if cutOff[c.name] {
 				lines := logtest.Lines(log)
 				log = slices.Concat(lines[:len(lines)-1]...)
@@ -521,7 +521,7 @@ func TestOneLogPerTripIsFound(t *testing.T) {
 				trips[trip][i].Seq = 1
 			}
 		}
-		all = append(all, logtest.Write(t, append([]evidence.Decision{f.ds[0]}, trips[trip]...), evidence.Chained())...)
+		all = append(all, logtest.WriteWith(t, append([]evidence.Decision{f.ds[0]}, trips[trip]...), evidence.LogConfig{Chained: true})...)
 	}
 	report, err := audit.Check(bytes.NewReader(all))
 	if err != nil || report.OK() {
@@ -536,7 +536,7 @@ func TestALogThatIsSplitIsOpen(t *testing.T) {
 	last := f.of(evidence.Started, "/3").Start
 	f.visit("https://a.example/4", last.Add(300*time.Millisecond), nil)
 	at := slices.IndexFunc(f.ds, func(d evidence.Decision) bool { return d.Trip == 900 })
-	r := check(t, slices.Concat(logtest.Write(t, f.ds[:at], evidence.Chained()), logtest.Write(t, f.ds[at:], evidence.Chained())))
+	r := check(t, slices.Concat(logtest.WriteWith(t, f.ds[:at], evidence.LogConfig{Chained: true}), logtest.WriteWith(t, f.ds[at:], evidence.LogConfig{Chained: true})))
 	if !strings.Contains(openFor(r, "delays kept"), "between two logs") {
 		t.Error(r)
 	}
@@ -585,7 +585,7 @@ func crawlOnce(t *testing.T, change func(*politeness.Config)) []byte {
 	synctest.Test(t, func(t *testing.T) {
 		web := politenesstest.NewWeb()
 		web.Site("https://a.example").Robots("User-agent: *\nDisallow: /private\n").Page("/", "x")
-		log := evidence.JSONLines(&out, evidence.Chained())
+		log := logtest.New(t, &out, evidence.LogConfig{Chained: true})
 		cfg := politeness.Config{UserAgent: "ExampleBot/1.0 (bot@example.com)", Base: web, Evidence: log, Robots: robotscache.Config{RecordText: true}}
 		if change != nil {
 			change(&cfg)
@@ -612,7 +612,7 @@ func TestALogTakenOutOfAFileIsFound(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "crawl.jsonl")
 	var sizes []int
 	for run := range 3 {
-		log, err := evidence.OpenFile(name, evidence.Chained())
+		log, err := evidence.OpenFile(name, evidence.LogConfig{Chained: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -706,7 +706,7 @@ func TestARobotsTxtByRedirectsIsProved(t *testing.T) {
 		web.Site("https://b.example").Robots("").Page("/rules", "User-agent: *\nDisallow: /private\n")
 		web.Site("https://a.example").Page("/", "x").Handle("/robots.txt", http.RedirectHandler("/moved", http.StatusFound)).
 			Handle("/moved", http.RedirectHandler("https://b.example/rules", http.StatusFound))
-		log := evidence.JSONLines(&out, evidence.Chained())
+		log := logtest.New(t, &out, evidence.LogConfig{Chained: true})
 		transport, err := politeness.New(politeness.Config{
 			UserAgent: "ExampleBot/1.0 (bot@example.com)", Base: web, Evidence: log, Robots: robotscache.Config{RecordText: true},
 		})

@@ -338,7 +338,7 @@ func crawlAtRandom(t *testing.T, seed uint64) (log []byte, breaches []string, su
 				leaps = &leap{log: log, at: leaps.at, by: leaps.by}
 				sink = leaps
 			} else {
-				if log, err = evidence.OpenFile(name, evidence.Chained()); err != nil {
+				if log, err = evidence.OpenFile(name, evidence.LogConfig{Chained: true}); err != nil {
 					t.Fatal(err)
 				}
 				sink = log

@@ -20,7 +20,7 @@ import (
 func runsOf(t *testing.T, file []byte) (runs [][][]byte) {
 	t.Helper()
 	for _, line := range logtest.Lines(file) {
-		var e evidence.Entry
+		var e evidence.LogLine
 		if err := e.UnmarshalJSON(line); err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func TestNoHonestLogIsBrokenByAKill(t *testing.T) {
 				next := slices.Concat(runs[1]...)
 				if bytes.Contains(log, []byte(`"after":`)) { // it names the log as it was before the kill
 					closed := func(d evidence.Decision) bool { return d.Type == evidence.LogClosed }
-					next = logtest.Write(t, slices.DeleteFunc(parse(t, next), closed), evidence.Chained())
+					next = logtest.WriteWith(t, slices.DeleteFunc(parse(t, next), closed), evidence.LogConfig{Chained: true})
 				}
 				files = append(files, [][]byte{slices.Concat(killed, next)}, [][]byte{killed, next})
 			}
@@ -89,7 +89,7 @@ func TestNoHonestFleetIsBrokenByAKill(t *testing.T) {
 			var all [][]byte
 			cut := false
 			for i, name := range names {
-				log := logtest.Write(t, logs[name], evidence.Chained())
+				log := logtest.WriteWith(t, logs[name], evidence.LogConfig{Chained: true})
 				if lines := logtest.Lines(log); i == len(names)-1 && !cut || rnd.IntN(2) == 0 {
 					cut = true
 					log = slices.Concat(lines[:rnd.IntN(len(lines))]...)

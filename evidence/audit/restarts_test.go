@@ -101,7 +101,7 @@ func TestEachProcessNumbersFromOne(t *testing.T) {
 		})
 	}
 	for name, next := range map[string]story{"goes on": pages(4, 6), "one is missing": pages(5, 7), "begins in the middle of what was": pages(2, 3)} {
-		r := check(t, slices.Concat(logtest.Write(t, pages(1, 3), evidence.Chained()), logtest.Write(t, next, evidence.Chained())))
+		r := check(t, slices.Concat(logtest.WriteWith(t, pages(1, 3), evidence.LogConfig{Chained: true}), logtest.WriteWith(t, next, evidence.LogConfig{Chained: true})))
 		if r.Broken[audit.MissingStart] == 0 {
 			t.Errorf("%s: %v", name, r)
 		}

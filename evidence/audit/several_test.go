@@ -16,6 +16,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/logtest"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
@@ -39,7 +40,7 @@ func TestSeveralTransportsOnOneLimiter(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			log := evidence.JSONLines(&out, evidence.Chained())
+			log := logtest.New(t, &out, evidence.LogConfig{Chained: true})
 			var transports []*politeness.Transport
 			for range 3 {
 				transport, err := politeness.New(politeness.Config{
@@ -81,7 +82,7 @@ func TestAPersonBesideAnAnswer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			log := evidence.JSONLines(&out, evidence.Chained())
+			log := logtest.New(t, &out, evidence.LogConfig{Chained: true})
 			transport, err := politeness.New(politeness.Config{
 				UserAgent: "ExampleBot/1.0 (bot@example.com)", Base: web, Evidence: log, Hosts: memory, Robots: robotscache.Config{RecordText: true},
 			})
@@ -131,7 +132,7 @@ func TestSeveralLogsOfOneLimiter(t *testing.T) {
 	var logs []*evidence.Log
 	var transports []*politeness.Transport
 	for i := range files {
-		log := evidence.JSONLines(&files[i], evidence.Chained())
+		log := logtest.New(t, &files[i], evidence.LogConfig{Chained: true})
 		transport, err := politeness.New(politeness.Config{
 			UserAgent: "ExampleBot/1.0 (bot@example.com)", Base: site, Evidence: log, Hosts: memory, Robots: robotscache.Config{RecordText: true},
 		})

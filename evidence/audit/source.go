@@ -19,9 +19,9 @@ import (
 // are numbered without a hole, and that each has the hash that follows from the line before it.
 type source struct {
 	a      *auditor
-	at     place          // the line that was read last
-	entry  evidence.Entry // the present record
-	chain  hash.Hash      // of the last hash and the lines since
+	at     place            // the line that was read last
+	entry  evidence.LogLine // the present record
+	chain  hash.Hash        // of the last hash and the lines since
 	forest *trees.Forest
 	site   sites.Site // what the records are to be about; nil: anything, and all lines are to be there
 	*run              // the present log

@@ -22,12 +22,12 @@ import (
 
 // exchangesOf returns the logs of n processes that share one limiter and one host in turn: start i
 // is the process's i % n.
-func exchangesOf(n, starts int) []io.Reader {
+func exchangesOf(tb testing.TB, n, starts int) []io.Reader {
 	base := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	bufs := make([]bytes.Buffer, n)
 	logs := make([]*evidence.Log, n)
 	for i := range logs {
-		logs[i] = evidence.JSONLines(&bufs[i], evidence.Chained())
+		logs[i] = logtest.New(tb, &bufs[i], evidence.LogConfig{Chained: true})
 		logs[i].Record(context.Background(), evidence.Decision{
 			Type: evidence.PolicyStated, Time: base, Allowed: true, Transport: fmt.Sprint("T", i),
 			Policy: &evidence.Policy{ID: fmt.Sprint("T", i), Limiter: "L", Process: fmt.Sprint("P", i), Slots: 2, DelayMin: time.Second, DelayMax: time.Second, Adaptive: "Fixed", HostKey: "host"},
@@ -60,12 +60,12 @@ func exchangesOf(n, starts int) []io.Reader {
 }
 
 func TestLogsOfAFleetProveThemselvesTogether(t *testing.T) {
-	report, err := audit.Check(exchangesOf(4, 40)...)
+	report, err := audit.Check(exchangesOf(t, 4, 40)...)
 	if err != nil || !report.OK() || report.Records[evidence.Started] != 40 || report.Logs != 4 || !report.Chained {
 		t.Errorf("%v\n%s", err, report)
 	}
 
-	one, err := audit.Check(exchangesOf(4, 40)[0])
+	one, err := audit.Check(exchangesOf(t, 4, 40)[0])
 	if err != nil || one.OK() {
 		t.Errorf("the log of one of four is whole: %v\n%s", err, one)
 	}
@@ -73,7 +73,7 @@ func TestLogsOfAFleetProveThemselvesTogether(t *testing.T) {
 
 // A violation between two logs names both, and what one log has lost is found in it.
 func TestViolationsOfAFleetNameTheLog(t *testing.T) {
-	logs := exchangesOf(2, 6)
+	logs := exchangesOf(t, 2, 6)
 	text, err := io.ReadAll(logs[1])
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestViolationsOfAFleetNameTheLog(t *testing.T) {
 	whole := string(text)
 	check := func(second, want string, kind audit.Kind) {
 		t.Helper()
-		report, err := audit.Check(exchangesOf(2, 6)[0], strings.NewReader(second))
+		report, err := audit.Check(exchangesOf(t, 2, 6)[0], strings.NewReader(second))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func TestCheckReadsLogsWithAHashInEachLine(t *testing.T) {
 
 // TestCheckFindsAHashThatWasTakenOut: the lines before the next one aren't what was hashed then.
 func TestCheckFindsAHashThatWasTakenOut(t *testing.T) {
-	log := logtest.Write(t, logtest.Crawl(1, 10), evidence.Chained())
+	log := logtest.WriteWith(t, logtest.Crawl(1, 10), evidence.LogConfig{Chained: true})
 	hashes := regexp.MustCompile(`,"hash":"[^"]*"`).FindAllIndex(log, -1)
 	if len(hashes) < 3 {
 		t.Fatalf("%d hashes", len(hashes))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/internal/logtest"
 	"github.com/go-politeness/politeness/robots"
 )
 
@@ -37,7 +38,7 @@ func judgeStrange(t *testing.T, name string, site strangeSite, purposes []robots
 	t.Helper()
 	var log bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		sink := evidence.JSONLines(&log, evidence.Chained())
+		sink := logtest.New(t, &log, evidence.LogConfig{Chained: true})
 		cfg := politeness.Config{UserAgent: "TestBot/1.0 (+https://bot.example/; a@bot.example)", Evidence: sink, Base: site, Purposes: purposes}
 		cfg.Robots.RecordText = true
 		transport, err := politeness.New(cfg)

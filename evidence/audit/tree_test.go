@@ -44,8 +44,8 @@ func signatureFaults(r *audit.Report) (out []string) {
 }
 
 func TestSignedLogIsProved(t *testing.T) {
-	for name, options := range map[string][]evidence.Option{"signed": nil, "signed and chained": {evidence.Chained()}} {
-		log, checkpoints := logtest.Signed(t, 100, testKey, options...)
+	for name, cfg := range map[string]evidence.LogConfig{"signed": {}, "signed and chained": {Chained: true}} {
+		log, checkpoints := logtest.SignedWith(t, 100, testKey, cfg)
 		report := mustCheck(t, trusted, log)
 		if !report.OK() {
 			t.Errorf("%s: %v", name, report)
@@ -211,7 +211,7 @@ func TestSignedLogsOfOneFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "crawl.jsonl")
 	synctest.Test(t, func(t *testing.T) {
 		for range 3 {
-			log, err := evidence.OpenFile(name, evidence.Signed(testKey, testOrigin, nil))
+			log, err := evidence.OpenFile(name, evidence.LogConfig{Signed: &evidence.SignConfig{Key: testKey, Origin: testOrigin}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -270,7 +270,7 @@ func TestTrustRefusesWhatItCanNotRead(t *testing.T) {
 
 func FuzzCheckpoints(f *testing.F) {
 	var out bytes.Buffer
-	log := evidence.JSONLines(&out, evidence.Signed(testKey, testOrigin, nil), evidence.Chained())
+	log := logtest.New(f, &out, evidence.LogConfig{Chained: true, Signed: &evidence.SignConfig{Key: testKey, Origin: testOrigin}})
 	log.Record(f.Context(), evidence.Decision{Type: evidence.RobotsAllowed, Allowed: true})
 	if err := log.Close(); err != nil {
 		f.Fatal(err)

@@ -16,14 +16,15 @@ import (
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/internal/logtest"
 )
 
 // linesOf returns the lines of a log that evidence.JSONLines makes of a row's records, ten seconds each.
-func linesOf(t *testing.T, text string, options ...evidence.Option) (lines []string) {
+func linesOf(t *testing.T, text string, cfg evidence.LogConfig) (lines []string) {
 	t.Helper()
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		log := evidence.JSONLines(&out, options...)
+		log := logtest.New(t, &out, cfg)
 		for line := range strings.Lines(write(t, text)[0]) {
 			var d evidence.Decision
 			if err := json.Unmarshal([]byte(line), &d); err != nil {
@@ -45,10 +46,10 @@ func TestVerdictsOnLines(t *testing.T) {
 		1 page 1
 		2 page 2
 	`
-	plain := linesOf(t, crawl) // 10 lines and the seal
-	chained := linesOf(t, crawl, evidence.Chained())
+	plain := linesOf(t, crawl, evidence.LogConfig{}) // 10 lines and the seal
+	chained := linesOf(t, crawl, evidence.LogConfig{Chained: true})
 	after := strings.Replace(crawl, "policy", "policy by=W limiter=M", 1) // of another process
-	plainAfter, chainedAfter := linesOf(t, after), linesOf(t, after, evidence.Chained())
+	plainAfter, chainedAfter := linesOf(t, after, evidence.LogConfig{}), linesOf(t, after, evidence.LogConfig{Chained: true})
 	without := func(lines []string, from, to int) []string { return slices.Delete(slices.Clone(lines), from-1, to) }
 	with := func(lines []string, line int, old, now string) []string {
 		lines = slices.Clone(lines)
@@ -194,7 +195,7 @@ func TestVerdictsOnLines(t *testing.T) {
 // A log of several is numbered, or chained, only if each of them is.
 func TestVerdictsOnLogsOfWhichOneIsNumbered(t *testing.T) {
 	const bare = `{"type":"waiting","allowed":true}` + "\n"
-	chained := strings.Join(linesOf(t, usual, evidence.Chained()), "")
+	chained := strings.Join(linesOf(t, usual, evidence.LogConfig{Chained: true}), "")
 	for _, logs := range [][2]string{{bare, chained}, {chained, bare}, {chained, chained}} {
 		r, err := audit.Check(strings.NewReader(logs[0]), strings.NewReader(logs[1]))
 		if want := logs[0] == logs[1]; err != nil || r.Numbered != want || r.Chained != want {

@@ -21,7 +21,11 @@ import (
 // signedLinesOf returns the lines of a signed log, and its checkpoints.
 func signedLinesOf(t *testing.T, text string) (lines []string, checkpoints [][]byte) {
 	t.Helper()
-	lines = linesOf(t, text, evidence.Signed(testKey, testOrigin, func(c []byte) { checkpoints = append(checkpoints, c) }))
+	lines = linesOf(t, text, evidence.LogConfig{Signed: &evidence.SignConfig{
+		Key:     testKey,
+		Origin:  testOrigin,
+		Publish: func(c []byte) { checkpoints = append(checkpoints, c) },
+	}})
 	return lines, checkpoints
 }
 
@@ -79,7 +83,7 @@ func TestVerdictsOnSignedLogs(t *testing.T) {
 		{"without a key", lines, audit.Trust{}, `
 			open, log whole: the log is signed, but no key was given
 		`, audit.Signed{Checkpoints: 3, Records: 14}, "lines, 14 records signed by a key that wasn't given"},
-		{"a log that nobody has signed", linesOf(t, crawl, evidence.Chained()), trusted, `
+		{"a log that nobody has signed", linesOf(t, crawl, evidence.LogConfig{Chained: true}), trusted, `
 			open, log whole: a key was given, and nothing in the log is signed with it
 		`, audit.Signed{After: 14, Key: id}, "lines, numbered and chained"},
 		{"cut off behind a checkpoint", lines[:10], trusted, `

@@ -11,10 +11,10 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// A Fleet names the sources of the figures of a fleet on Redis, for Register. Its types aren't
+// A FleetConfig names the sources of the figures of a fleet on Redis, for Register. Its types aren't
 // those of redislimit and redisbudget, so that only users of these get a Redis client: their Stats
 // convert to the types here.
-type Fleet struct {
+type FleetConfig struct {
 	// MeterProvider makes the instruments; nil: otel.GetMeterProvider().
 	MeterProvider metric.MeterProvider
 
@@ -50,7 +50,7 @@ type BudgetStats struct {
 	Waited int64
 }
 
-// Register reports the figures of f whenever metrics are collected, until the Registration is
+// Register reports the figures of cfg whenever metrics are collected, until the Registration is
 // unregistered. The instruments are, those of both with politeness.redis.user (limiter, budget):
 //
 //	politeness.redis.calls         counter   scripts run on the server
@@ -64,8 +64,8 @@ type BudgetStats struct {
 //	politeness.redis.waiting       gauge     requests of this process that wait for their turn
 //	politeness.redis.down          gauge     1 while the limiter's server can't be reached, else 0
 //	politeness.redis.budget.waits  counter   times a page or bytes waited because nothing was granted
-func Register(f Fleet) (metric.Registration, error) {
-	provider := f.MeterProvider
+func Register(cfg FleetConfig) (metric.Registration, error) {
+	provider := cfg.MeterProvider
 	if provider == nil {
 		provider = otel.GetMeterProvider()
 	}
@@ -75,11 +75,11 @@ func Register(f Fleet) (metric.Registration, error) {
 		return nil, fmt.Errorf("otelevidence: %w", err)
 	}
 	registration, err := meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		if f.Limiter != nil {
-			m.limiter(o, f.Limiter())
+		if cfg.Limiter != nil {
+			m.limiter(o, cfg.Limiter())
 		}
-		if f.Budget != nil {
-			m.budget(o, f.Budget())
+		if cfg.Budget != nil {
+			m.budget(o, cfg.Budget())
 		}
 		return nil
 	}, m.all...)
@@ -89,7 +89,7 @@ func Register(f Fleet) (metric.Registration, error) {
 	return registration, nil
 }
 
-// instruments are those of a Fleet.
+// instruments are those of Register.
 type instruments struct {
 	calls, failures, losses, refusals, waits metric.Int64Observable // counters
 	inFlight, waiting, down                  metric.Int64Observable // gauges

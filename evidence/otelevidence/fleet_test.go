@@ -36,7 +36,7 @@ func (limiter) Stats() (s struct { // redislimit.Stats
 func ExampleRegister() {
 	var hosts limiter // a *redislimit.Limiter
 	reader := sdkmetric.NewManualReader()
-	registration, err := otelevidence.Register(otelevidence.Fleet{
+	registration, err := otelevidence.Register(otelevidence.FleetConfig{
 		MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
 		Limiter:       func() otelevidence.LimiterStats { return otelevidence.LimiterStats(hosts.Stats()) },
 	})
@@ -96,7 +96,7 @@ func read(t *testing.T, reader *sdkmetric.ManualReader) map[string]float64 {
 func TestFleetFigures(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	hosts := otelevidence.LimiterStats{Calls: 1}
-	registration, err := otelevidence.Register(otelevidence.Fleet{
+	registration, err := otelevidence.Register(otelevidence.FleetConfig{
 		MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
 		Limiter:       func() otelevidence.LimiterStats { return hosts },
 		Budget: func() otelevidence.BudgetStats {
@@ -146,16 +146,16 @@ func TestFleetFigures(t *testing.T) {
 // TestAFleetWithoutSourcesReportsNothing, and the global provider is the default.
 func TestAFleetWithoutSourcesReportsNothing(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
-	if _, err := otelevidence.Register(otelevidence.Fleet{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}); err != nil {
+	if _, err := otelevidence.Register(otelevidence.FleetConfig{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}); err != nil {
 		t.Fatal(err)
 	}
 	if got := read(t, reader); len(got) > 0 {
 		t.Errorf("of a fleet without limiter and budget: %v", got)
 	}
-	if _, err := otelevidence.Register(otelevidence.Fleet{}); err != nil {
+	if _, err := otelevidence.Register(otelevidence.FleetConfig{}); err != nil {
 		t.Error(err)
 	}
-	if _, err := otelevidence.Register(otelevidence.Fleet{MeterProvider: noop.NewMeterProvider()}); err != nil {
+	if _, err := otelevidence.Register(otelevidence.FleetConfig{MeterProvider: noop.NewMeterProvider()}); err != nil {
 		t.Error(err)
 	}
 }

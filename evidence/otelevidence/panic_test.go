@@ -18,7 +18,7 @@ func TestAFigureThatPanics(t *testing.T) {
 		}
 	}
 	reader := sdkmetric.NewManualReader()
-	registration, err := otelevidence.Register(otelevidence.Fleet{
+	registration, err := otelevidence.Register(otelevidence.FleetConfig{
 		MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
 		Limiter:       func() otelevidence.LimiterStats { may(); return otelevidence.LimiterStats{Calls: 1} },
 		Budget:        func() otelevidence.BudgetStats { may(); return otelevidence.BudgetStats{} },

@@ -29,7 +29,7 @@ func TestTheFleetsFiguresAreMetrics(t *testing.T) {
 	}
 	defer pages.Close()
 	reader := sdkmetric.NewManualReader()
-	registration, err := otelevidence.Register(otelevidence.Fleet{
+	registration, err := otelevidence.Register(otelevidence.FleetConfig{
 		MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
 		Limiter:       func() otelevidence.LimiterStats { return otelevidence.LimiterStats(hosts.Stats()) },
 		Budget:        func() otelevidence.BudgetStats { return otelevidence.BudgetStats(pages.Stats()) },

@@ -71,7 +71,7 @@ func newAuditor(ctx context.Context, o options, name string, change func(*polite
 	}
 	sinks = append(sinks, evidence.Console(o.log)) // why nothing happens, if so
 	if o.evidence != "" {
-		log, err := evidence.OpenFile(o.evidence)
+		log, err := evidence.OpenFile(o.evidence, evidence.LogConfig{})
 		if err != nil {
 			return nil, err
 		}

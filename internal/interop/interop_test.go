@@ -67,7 +67,7 @@ func TestCrawlIsAccepted(t *testing.T) {
 	for _, profile := range []botauth.Profile{botauth.Draft, botauth.Cloudflare} {
 		for _, h2 := range []bool{false, true} {
 			t.Run(fmt.Sprintf("profile %d, HTTP/2 %t", profile, h2), func(t *testing.T) {
-				s, err := botauth.New(private, "https://bot.example.com", profile)
+				s, err := botauth.New(botauth.Config{Key: private, Agent: "https://bot.example.com", Profile: profile})
 				if err != nil {
 					t.Fatal(err)
 				}

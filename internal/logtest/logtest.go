@@ -182,11 +182,27 @@ func Again(records []evidence.Decision, days int) []evidence.Decision {
 	return again
 }
 
-// Write returns records as JSON Lines.
-func Write(tb testing.TB, records []evidence.Decision, options ...evidence.Option) []byte {
+// New is evidence.NewLog for a cfg that is right.
+func New(tb testing.TB, w io.Writer, cfg evidence.LogConfig) *evidence.Log {
+	tb.Helper()
+	log, err := evidence.NewLog(w, cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return log
+}
+
+// Write returns records as the lines of a plain log.
+func Write(tb testing.TB, records []evidence.Decision) []byte {
+	tb.Helper()
+	return WriteWith(tb, records, evidence.LogConfig{})
+}
+
+// WriteWith returns records as the lines of a log that has cfg.
+func WriteWith(tb testing.TB, records []evidence.Decision, cfg evidence.LogConfig) []byte {
 	tb.Helper()
 	var out bytes.Buffer
-	log := evidence.JSONLines(&out, options...)
+	log := New(tb, &out, cfg)
 	for _, d := range records {
 		log.Record(context.Background(), d)
 	}
@@ -226,7 +242,7 @@ func Real(t *testing.T) []byte {
 		if err != nil {
 			t.Fatal(err)
 		}
-		log := evidence.JSONLines(&out, evidence.Chained())
+		log := New(t, &out, evidence.LogConfig{Chained: true})
 		transport, err := politeness.New(politeness.Config{
 			UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
 			Base:      web, Hosts: limiter, Evidence: log,

@@ -25,19 +25,33 @@ func VerifierKey(key ed25519.PrivateKey) string {
 }
 
 // Signed returns a log of n exchanges, ten seconds each, and the checkpoints that were published.
-func Signed(t *testing.T, n int, key ed25519.PrivateKey, options ...evidence.Option) (log []byte, checkpoints [][]byte) {
+func Signed(t *testing.T, n int, key ed25519.PrivateKey) (log []byte, checkpoints [][]byte) {
 	t.Helper()
+	return SignedWith(t, n, key, evidence.LogConfig{})
+}
+
+// SignedWith is Signed for a log that is not only signed but also has the rest of cfg.
+func SignedWith(
+	t *testing.T, n int, key ed25519.PrivateKey, cfg evidence.LogConfig,
+) (log []byte, checkpoints [][]byte) {
+	t.Helper()
+	var published collector
+	cfg.Signed = &evidence.SignConfig{Key: key, Origin: Origin, Publish: published.add}
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		signed := evidence.Signed(key, Origin, func(c []byte) { checkpoints = append(checkpoints, c) })
-		log := evidence.JSONLines(&out, append(options, signed)...)
+		log := New(t, &out, cfg)
 		Visit(t, log, n)
 		if err := log.Close(); err != nil {
 			t.Fatal(err)
 		}
 	})
-	return out.Bytes(), checkpoints
+	return out.Bytes(), published
 }
+
+// A collector keeps the checkpoints that a log publishes, in their order.
+type collector [][]byte
+
+func (c *collector) add(checkpoint []byte) { *c = append(*c, checkpoint) }
 
 // Visit records n exchanges, ten seconds each. It is for a bubble of testing/synctest.
 func Visit(t *testing.T, log evidence.Evidence, n int) {

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 }
 
 func (o order) crawl() error {
-	log, err := evidence.OpenFile(o.Log)
+	log, err := evidence.OpenFile(o.Log, evidence.LogConfig{})
 	if err != nil {
 		return err
 	}

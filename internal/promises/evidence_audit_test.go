@@ -17,6 +17,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/logtest"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
@@ -35,7 +36,7 @@ func crawlLog(t *testing.T) string {
 		}
 		web.Site("https://3.example").Handle("/busy", politenesstest.InTurn(politenesstest.Status(429, "Retry-After", "20"), politenesstest.Text("ok")))
 		web.Site("https://4.example").RobotsStatus(503)
-		sink := evidence.JSONLines(&log, evidence.Chained())
+		sink := logtest.New(t, &log, evidence.LogConfig{Chained: true})
 		hosts, err := hostlimit.New(hostlimit.Config{})
 		if err != nil {
 			t.Fatal(err)

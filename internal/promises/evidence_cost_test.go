@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/internal/logtest"
 )
 
 // typical answers at once, as a usual server does.
@@ -39,11 +40,11 @@ func (c *counter) Write(p []byte) (int, error) {
 const mostBytes = 900
 
 func TestLogOfARequestIsShort(t *testing.T) {
-	for name, options := range map[string][]evidence.Option{
-		"plain": nil, "chained": {evidence.Chained()}, "signed": {evidence.Signed(signingKey, "example.com/crawler", nil)},
+	for name, logCfg := range map[string]evidence.LogConfig{
+		"plain": {}, "chained": {Chained: true}, "signed": {Signed: &evidence.SignConfig{Key: signingKey, Origin: "example.com/crawler"}},
 	} {
 		var out counter
-		log := evidence.JSONLines(&out, options...)
+		log := logtest.New(t, &out, logCfg)
 		cfg := everything(t, typical{})
 		cfg.Evidence = log
 		transport, req, buf := mustNew(t, cfg), pageRequest(t, true), make([]byte, 512)
@@ -60,7 +61,7 @@ func TestLogOfARequestIsShort(t *testing.T) {
 			t.Fatal(err)
 		}
 		most := int64(mostBytes)
-		if options != nil {
+		if logCfg != (evidence.LogConfig{}) {
 			most = most * 5 / 4
 		}
 		each := (out.bytes - before) / n
@@ -79,8 +80,8 @@ func BenchmarkEvidence(b *testing.B) {
 	}{
 		{"none", nil},
 		{"plain", evidence.JSONLines(io.Discard)},
-		{"chained", evidence.JSONLines(io.Discard, evidence.Chained())},
-		{"signed", evidence.JSONLines(io.Discard, evidence.Signed(signingKey, "example.com/crawler", nil))},
+		{"chained", logtest.New(b, io.Discard, evidence.LogConfig{Chained: true})},
+		{"signed", logtest.New(b, io.Discard, evidence.LogConfig{Signed: &evidence.SignConfig{Key: signingKey, Origin: "example.com/crawler"}})},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			cfg := everything(b, typical{})

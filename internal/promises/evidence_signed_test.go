@@ -74,7 +74,11 @@ func TestAStrangerCanCheck(t *testing.T) {
 		}
 		logger.base = web
 		for run := range 3 {
-			log, err := evidence.OpenFile(name, evidence.Signed(signingKey, "example.com/crawler", func(c []byte) { published = c }))
+			log, err := evidence.OpenFile(name, evidence.LogConfig{Signed: &evidence.SignConfig{
+				Key:     signingKey,
+				Origin:  "example.com/crawler",
+				Publish: func(c []byte) { published = c },
+			}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/logtest"
 	"github.com/go-politeness/politeness/internal/soak"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
@@ -56,7 +57,7 @@ func TestManyNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		domain := &wildcardDomain{robots: rules.String()}
 		spend := budget.New(budget.Limits{PagesPerHost: 5})
-		log := evidence.JSONLines(io.Discard, evidence.Chained())
+		log := logtest.New(t, io.Discard, evidence.LogConfig{Chained: true})
 		before := heapInUse()
 		tr := mustNew(t, politeness.Config{
 			UserAgent: agent, Base: domain, Budget: spend, Evidence: log,

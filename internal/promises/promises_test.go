@@ -23,6 +23,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/logtest"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
@@ -63,7 +64,7 @@ func runChaos(t *testing.T, seed uint64, check func(c *chaos)) {
 			Bytes: int64(c.rng.IntN(2) * 20_000), Duration: c.rare(10 * time.Minute), WarnAt: 0.8,
 		}
 		c.budget = budget.New(c.limits)
-		sink := evidence.JSONLines(&c.log, evidence.Chained())
+		sink := logtest.New(t, &c.log, evidence.LogConfig{Chained: true})
 		tr, err := politeness.New(politeness.Config{
 			UserAgent: agent, Base: c.web, Hosts: c.hosts, Budget: c.budget,
 			Robots:   robotscache.Config{RecordText: true, ServeStale: c.rng.IntN(2) == 0},

@@ -119,7 +119,7 @@ func TestFullDisk(t *testing.T) {
 			return resp.StatusCode, err
 		}
 	}
-	log, err := evidence.OpenFile(logName)
+	log, err := evidence.OpenFile(logName, evidence.LogConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func crawlUntilKilled(dir, page string) {
 		},
 		DangerouslyIgnoreRobots: true,
 	}
-	log, err := evidence.OpenFile(filepath.Join(dir, killedLog), evidence.Chained())
+	log, err := evidence.OpenFile(filepath.Join(dir, killedLog), evidence.LogConfig{Chained: true})
 	if err != nil {
 		panic(err)
 	}

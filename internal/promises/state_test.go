@@ -65,10 +65,10 @@ func (r *runner) fetch(url string) (int, error) {
 }
 
 // records returns those of the log that are of a type.
-func (r *runner) records(typ evidence.Type) (found []evidence.Entry) {
+func (r *runner) records(typ evidence.Type) (found []evidence.LogLine) {
 	r.Helper()
 	for line := range bytes.Lines(r.log.Bytes()) {
-		var e evidence.Entry
+		var e evidence.LogLine
 		if err := e.UnmarshalJSON(line); err != nil {
 			r.Fatal(err)
 		}

@@ -93,14 +93,14 @@ func (c *crawlAtTheWire) judge() []politenesstest.Request {
 }
 
 // starts returns the records of starts.
-func (c *crawlAtTheWire) starts() []evidence.Entry {
+func (c *crawlAtTheWire) starts() []evidence.LogLine {
 	return c.records(evidence.Started, evidence.Resent)
 }
 
 // records returns those of the log that are of the types.
-func (c *crawlAtTheWire) records(types ...evidence.Type) (found []evidence.Entry) {
+func (c *crawlAtTheWire) records(types ...evidence.Type) (found []evidence.LogLine) {
 	for line := range bytes.Lines(c.log.Bytes()) {
-		var e evidence.Entry
+		var e evidence.LogLine
 		if err := e.UnmarshalJSON(line); err != nil {
 			c.t.Fatal(err)
 		}
@@ -211,7 +211,7 @@ func TestAResendIsAFurtherStart(t *testing.T) {
 				t.Error("no resend in the log")
 			}
 			// Who looks at the log sees why nothing happens for longer than a second.
-			told := slices.DeleteFunc(c.records(evidence.Waiting), func(e evidence.Entry) bool { return !strings.Contains(e.Reason, "connection was lost") })
+			told := slices.DeleteFunc(c.records(evidence.Waiting), func(e evidence.LogLine) bool { return !strings.Contains(e.Reason, "connection was lost") })
 			if (delay > time.Second) != (len(told) > 0) {
 				t.Errorf("%v: told of %d waits", delay, len(told))
 			}

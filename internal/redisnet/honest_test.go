@@ -20,6 +20,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/logtest"
 	"github.com/go-politeness/politeness/internal/redistest"
 	"github.com/go-politeness/politeness/internal/soak"
 	"github.com/go-politeness/politeness/redis/redislimit"
@@ -172,7 +173,7 @@ func crawlAsFleet(t *testing.T, addr string, seed uint64, honest bool, midway fu
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		log := evidence.JSONLines(&out, evidence.Chained())
+		log := logtest.New(t, &out, evidence.LogConfig{Chained: true})
 		f.logs = append(f.logs, &out)
 		transport, err := politeness.New(politeness.Config{
 			UserAgent: fmt.Sprintf("Bot%d/1.0 (bot@example.com)", i), Base: f.web, Evidence: log, Hosts: rude{limiter, f.promised},

@@ -183,7 +183,7 @@ func gaveUp(t *testing.T, lines []string) string {
 	t.Helper()
 	var out strings.Builder
 	for _, l := range lines {
-		var e evidence.Entry
+		var e evidence.LogLine
 		if json.Unmarshal([]byte(l), &e) == nil && e.Type == evidence.Fetched && e.Status == 429 {
 			e.Type, e.Allowed, e.Status, e.Bytes, e.Left, e.Err = evidence.Failed, false, 0, 0, true, "context canceled"
 			l = fmt.Sprintf("%s\n", e.AppendJSON(nil))

@@ -94,7 +94,7 @@ func Extract(w io.Writer, log io.ReadSeeker, t audit.Trust, hosts ...string) (e 
 	present, n := forest.Trees, int64(0) // the present tree, with those that follow, and the number of lines so far
 	in := lines.NewReader(log)
 	for _, text := range in.All() {
-		var record evidence.Entry
+		var record evidence.LogLine
 		text, _ = trees.Record(text, &record)
 		ofSite, withheld := site.about(text, &record.Decision)
 		shown := ofSite && !withheld
@@ -138,7 +138,7 @@ func survey(f *trees.Forest, log io.Reader, site *site) error {
 	f.Begin()
 	in := lines.NewReader(log)
 	for at, text := range in.All() {
-		var e evidence.Entry
+		var e evidence.LogLine
 		text, _ = trees.Record(text, &e)
 		site.meet(&e.Decision)
 		if e.N == 1 {
@@ -148,7 +148,7 @@ func survey(f *trees.Forest, log io.Reader, site *site) error {
 	}
 	f.Extended(func(detail string) { fault = cmp.Or(fault, errors.New("audit: "+detail)) })
 	if f.Trees == nil {
-		fault = cmp.Or(fault, errors.New("audit: the log has no checkpoint, so nothing in it can be proved: it has to be written with evidence.Signed"))
+		fault = cmp.Or(fault, errors.New("audit: the log has no checkpoint, so nothing in it can be proved: it has to be written with evidence.LogConfig.Signed"))
 	}
 	return cmp.Or(in.Err(), fault)
 }
@@ -269,7 +269,7 @@ func Verify(bundle io.Reader, t audit.Trust) (*Bundle, error) {
 	in := lines.NewReader(io.TeeReader(bundle, &read))
 	for line, text := range in.All() {
 		var l bundleLine
-		var e evidence.Entry // what the judge will read: a line that has its type is a record, and a leaf
+		var e evidence.LogLine // what the judge will read: a line that has its type is a record, and a leaf
 		err := errors.Join(e.UnmarshalJSON(text), json.Unmarshal(text, &l))
 		switch {
 		case b.Hosts == nil && (err != nil || l.Bundle == 0 || e.Type != ""): // no tree has the first line

@@ -44,7 +44,11 @@ func signedCrawl(t testing.TB, hosts, pages int, more ...evidence.Decision) (log
 	var out bytes.Buffer
 	tt, virtual := t.(*testing.T)
 	record := func() {
-		log := evidence.JSONLines(&out, evidence.Signed(testKey, testOrigin, func(c []byte) { checkpoints = append(checkpoints, c) }))
+		log := logtest.New(t, &out, evidence.LogConfig{Signed: &evidence.SignConfig{
+			Key:     testKey,
+			Origin:  testOrigin,
+			Publish: func(c []byte) { checkpoints = append(checkpoints, c) },
+		}})
 		for i, d := range slices.Concat(logtest.Again(logtest.Crawl(hosts, pages), int(runs.Add(1))), more) {
 			log.Record(t.Context(), d)
 			if i%10 == 0 && virtual {
@@ -494,13 +498,13 @@ func TestExtractRefuses(t *testing.T) {
 		trust audit.Trust
 		hosts []string
 	}{
-		"no host":                 {log: bytes.NewReader(log)},
-		`"https://h1.example/" i`: {log: bytes.NewReader(log), hosts: []string{"https://h1.example/"}},
-		`"" isn't a host`:         {log: bytes.NewReader(log), hosts: []string{""}},
-		"evidence.Signed":         {log: bytes.NewReader(unsigned), hosts: []string{"h1.example"}},
-		"that were signed":        {log: bytes.NewReader(changed), hosts: []string{"h1.example"}},
-		"another key":             {log: bytes.NewReader(log), trust: audit.Trust{Key: logtest.VerifierKey(otherKey)}, hosts: []string{"h1.example"}},
-		"a bad disk":              {log: badSeeker{bytes.NewReader(log)}, hosts: []string{"h1.example"}},
+		"no host":                   {log: bytes.NewReader(log)},
+		`"https://h1.example/" i`:   {log: bytes.NewReader(log), hosts: []string{"https://h1.example/"}},
+		`"" isn't a host`:           {log: bytes.NewReader(log), hosts: []string{""}},
+		"evidence.LogConfig.Signed": {log: bytes.NewReader(unsigned), hosts: []string{"h1.example"}},
+		"that were signed":          {log: bytes.NewReader(changed), hosts: []string{"h1.example"}},
+		"another key":               {log: bytes.NewReader(log), trust: audit.Trust{Key: logtest.VerifierKey(otherKey)}, hosts: []string{"h1.example"}},
+		"a bad disk":                {log: badSeeker{bytes.NewReader(log)}, hosts: []string{"h1.example"}},
 	} {
 		var out bytes.Buffer
 		if _, err := bundle.Extract(&out, c.log, c.trust, c.hosts...); err == nil || !strings.Contains(err.Error(), want) || out.Len() > 0 {

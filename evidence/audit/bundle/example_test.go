@@ -22,7 +22,13 @@ func Example() {
 		fmt.Println(err)
 	}
 	var file bytes.Buffer
-	log := evidence.JSONLines(&file, evidence.Signed(private, "example.com/crawler", nil)) // or OpenFile
+	log, err := evidence.NewLog(&file, evidence.LogConfig{ // or OpenFile
+		Signed: &evidence.SignConfig{Key: private, Origin: "example.com/crawler"},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	for _, host := range []string{"site.example", "other.example"} {
 		log.Record(context.Background(), evidence.Decision{
 			Type: evidence.BlockedByRobots, URL: "https://" + host + "/private", Host: host, MatchedRule: "Disallow: /private",

@@ -17,6 +17,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/logtest"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
@@ -25,7 +26,7 @@ import (
 func crawl(t *testing.T, cfg politeness.Config, goroutines, pages int, hosts ...string) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	log := evidence.JSONLines(&out, evidence.Chained())
+	log := logtest.New(t, &out, evidence.LogConfig{Chained: true})
 	cfg.UserAgent = "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)"
 	cfg.Robots.RecordText = true
 	cfg.Evidence = log
@@ -158,7 +159,7 @@ func TestTransportsOfOneLog(t *testing.T) {
 	}))
 	defer server.Close()
 	var out bytes.Buffer
-	log := evidence.JSONLines(&out, evidence.Chained())
+	log := logtest.New(t, &out, evidence.LogConfig{Chained: true})
 	var wg sync.WaitGroup
 	for range 2 {
 		transport, err := politeness.New(politeness.Config{

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/internal/logtest"
 )
 
 // sample returns the log of a crawl that never was, of about n records: hosts of
@@ -58,7 +59,7 @@ func sample(tb testing.TB, n int, change func([]evidence.Decision)) []byte {
 		change(all)
 	}
 	var out bytes.Buffer
-	log := evidence.JSONLines(&out, evidence.Chained())
+	log := logtest.New(tb, &out, evidence.LogConfig{Chained: true})
 	for _, d := range all {
 		log.Record(context.Background(), d)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/internal/localsite"
+	"github.com/go-politeness/politeness/internal/logtest"
 	"github.com/go-politeness/politeness/publicnet"
 )
 
@@ -559,7 +560,7 @@ func TestEndEndsWhatIsUnderWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var text bytes.Buffer
-			log := evidence.JSONLines(&text, evidence.Chained())
+			log := logtest.New(t, &text, evidence.LogConfig{Chained: true})
 			p := New(polite(t, log, Base()), nil)
 			p.grace = 200 * time.Millisecond
 			l, err := Listen(t.Context(), "127.0.0.1:0", false)

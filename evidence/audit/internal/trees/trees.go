@@ -130,19 +130,19 @@ func (f *Forest) Begin() {
 // Record reads the record of a line into e, and returns what of the line that is. A crawler that is
 // killed leaves half a line, and the first line of the next log may stand behind it: within a
 // string the quotes would be escaped. With an error e is empty.
-func Record(text []byte, e *evidence.Entry) ([]byte, error) {
+func Record(text []byte, e *evidence.LogLine) ([]byte, error) {
 	err := e.UnmarshalJSON(text)
 	if err != nil {
 		if i := bytes.LastIndex(text, []byte(lines.RecordBegins)); i > 0 && e.UnmarshalJSON(text[i:]) == nil && e.N == 1 {
 			return text[i:], nil
 		}
-		*e = evidence.Entry{}
+		*e = evidence.LogLine{}
 	}
 	return text, err
 }
 
 // Line takes the line at, of the record e; an empty one where it is none.
-func (f *Forest) Line(text []byte, e *evidence.Entry, at int) {
+func (f *Forest) Line(text []byte, e *evidence.LogLine, at int) {
 	if e.Type == evidence.Checkpoint {
 		f.checkpoint(e, at)
 	}
@@ -156,7 +156,7 @@ func (f *Forest) Line(text []byte, e *evidence.Entry, at int) {
 }
 
 // checkpoint takes the checkpoint e from the line at, which isn't a leaf yet.
-func (f *Forest) checkpoint(e *evidence.Entry, at int) {
+func (f *Forest) checkpoint(e *evidence.LogLine, at int) {
 	before, after := cmp.Or(f.last, at), f.after
 	// the line itself is no record to be signed
 	f.Signed = true
