@@ -20,16 +20,29 @@ import (
 // Agent never returns nil. It reads the text again, so keep its result.
 func (f *File) Agent(product ...string) *Rules {
 	r := new(Rules)
-	c := collector{file: f, rules: r, usages: make(statedUsages)}
-	c.exact = f.opt.GoogleExact
-	if named, group := f.choose(product); named != nil {
-		c.named, r.group = named, strings.Clone(group)
+	c := collector{
+		builder: builder{exact: f.opt.GoogleExact},
+		file:    f,
+		rules:   r,
+		usages:  make(statedUsages),
+	}
+	named, group := f.choose(product)
+	if named != nil {
+		c.named = named
+		r.group = strings.Clone(group) // a part of the text would keep all of it in memory
 		c.all()
 	}
+	// Content-Signal before all groups holds for every crawler, besides its own groups'. License
+	// there is a default (RSL 1.0): a group's own replaces it.
 	unlicensed := len(c.extras.licenses) == 0
 	for l := range f.preamble() {
-		if field := fieldOf(l.key); field == fieldContentSignal || field == fieldLicense && unlicensed {
+		switch fieldOf(l.key) {
+		case fieldContentSignal:
 			c.extras.add(l)
+		case fieldLicense:
+			if unlicensed {
+				c.extras.add(l)
+			}
 		}
 	}
 	r.extras = c.extras.keep()
@@ -51,7 +64,9 @@ type collector struct {
 func (c *collector) all() {
 	taken := -1
 	for i := range c.file.agents {
-		if a := &c.file.agents[i]; a.group != taken && c.named(a.value) {
+		a := &c.file.agents[i]
+		// A group may name the crawler in several of its User-agent lines, which follow each other.
+		if a.group != taken && c.named(a.value) {
 			taken = a.group
 			c.group(c.file.groups[taken])
 		}
@@ -60,6 +75,7 @@ func (c *collector) all() {
 
 // group collects one group of the crawler.
 func (c *collector) group(g group) {
+	// A rule takes the bytes of its line, three of the line's number and a line end.
 	c.texts = slices.Grow(c.texts, g.end-g.start+4*g.rules)
 	c.drafts = slices.Grow(c.drafts, g.rules)
 	x := lex(c.file.text[:g.end], g.start, g.line)
@@ -75,35 +91,44 @@ func (c *collector) group(g group) {
 		if l.kind == kindUserAgent {
 			named := c.named(l.value)
 			joined = joined || named
-			above = named || above && inRun
+			above = named || (above && inRun)
 			inRun = true
 			continue
 		}
 		if l.text != "" {
-			inRun = false
+			inRun = false // comments and blank lines don't end a run of User-agent lines
 		}
 		switch l.kind {
 		case kindAllow, kindDisallow:
 			c.add(&l)
 		case kindOther:
-			switch fieldOf(l.key) {
-			case fieldCrawlDelay:
-				if d, ok := parseSeconds(l.value); ok && above {
-					c.rules.delay, c.rules.hasDelay = max(c.rules.delay, d), true
-				}
-			case fieldRequestRate, fieldVisitTime:
-				if above {
-					c.extras.add(&l)
-				}
-			case fieldContentUsage:
-				if joined && c.usages.adds(l.value) {
-					c.extras.add(&l)
-				}
-			default:
-				if joined {
-					c.extras.add(&l)
-				}
-			}
+			c.other(&l, joined, above)
+		}
+	}
+}
+
+// other collects a line of a group that isn't a rule. joined reports whether a User-agent line of
+// the group so far names the crawler; above reports the same of those directly above.
+func (c *collector) other(l *line, joined, above bool) {
+	switch fieldOf(l.key) {
+	case fieldCrawlDelay:
+		delay, ok := parseSeconds(l.value)
+		if ok && above {
+			// The longest of several delays keeps all of them.
+			c.rules.delay = max(c.rules.delay, delay)
+			c.rules.hasDelay = true // even if the delay is 0
+		}
+	case fieldRequestRate, fieldVisitTime:
+		if above {
+			c.extras.add(l)
+		}
+	case fieldContentUsage:
+		if joined && c.usages.adds(l.value) {
+			c.extras.add(l)
+		}
+	default:
+		if joined {
+			c.extras.add(l)
 		}
 	}
 }
@@ -122,50 +147,80 @@ const (
 // choose chooses the crawler's groups. It returns a func that reports whether a User-agent line
 // with the given value names the crawler, nil if no line of the file does, and the name.
 func (f *File) choose(products []string) (named func(value string) bool, name string) {
-	most := exactName
 	if f.opt.GoogleExact {
-		named = func(value string) bool {
-			token := leading(value, isNameChar)
-			return !isGlobal(value) && slices.ContainsFunc(products, func(p string) bool { return equalFold(token, p) })
-		}
-		if i := slices.IndexFunc(f.agents, func(a agentLine) bool { return named(a.value) }); i >= 0 {
-			return named, leading(f.agents[i].value, isNameChar)
-		}
-		products = nil
-	} else if f.opt.LenientAgents {
-		most = wholeName
-	} else if f.opt.AgentPatterns {
-		most = patternName
+		named, name = f.chooseAll(products)
+	} else {
+		named, name = f.chooseBest(products)
 	}
-	for n := exactName; n <= most; n++ {
-		for _, p := range products {
-			if p = ProductToken(p); p == "" || isGlobal(p) {
+	if named == nil && slices.ContainsFunc(f.agents, func(a agentLine) bool { return isGlobal(a.value) }) {
+		return isGlobal, "*"
+	}
+	return named, name
+}
+
+// chooseAll is choose with GoogleExact, without "*": lines with any of the products count.
+func (f *File) chooseAll(products []string) (named func(value string) bool, name string) {
+	named = func(value string) bool {
+		token := leading(value, isNameChar)
+		return !isGlobal(value) && slices.ContainsFunc(products, func(p string) bool { return equalFold(token, p) })
+	}
+	first := slices.IndexFunc(f.agents, func(a agentLine) bool { return named(a.value) })
+	if first < 0 {
+		return nil, ""
+	}
+	// A Verdict has room for one name, whatever the number of groups.
+	return named, leading(f.agents[first].value, isNameChar)
+}
+
+// chooseBest is choose by RFC 9309 and the namings of Options, without "*": lines count that have
+// the best name of the first product that the file names.
+func (f *File) chooseBest(products []string) (named func(value string) bool, name string) {
+	last := exactName
+	if f.opt.LenientAgents {
+		last = wholeName
+	} else if f.opt.AgentPatterns {
+		last = patternName
+	}
+	// The naming comes before the order of products: the exact name of the second product is surer
+	// to mean the crawler than a part of the first one.
+	for n := exactName; n <= last; n++ {
+		for _, product := range products {
+			token := ProductToken(product)
+			if token == "" || isGlobal(token) {
+				continue // it names no crawler
+			}
+			best, ok := f.bestName(n, token)
+			if !ok {
 				continue
 			}
-			if name, ok := f.bestName(n, p); ok {
-				return func(value string) bool {
-					token, ok := n.match(value, p)
-					return ok && equalFold(token, name)
-				}, name
-			}
+			return func(value string) bool {
+				name, ok := n.match(value, token)
+				return ok && equalFold(name, best)
+			}, best
 		}
-	}
-	if slices.ContainsFunc(f.agents, func(a agentLine) bool { return isGlobal(a.value) }) {
-		return isGlobal, "*"
 	}
 	return nil, ""
 }
 
-// bestName returns the best name that lines of the file have for product by n: the longest pattern
-// or part, or the shortest token that holds it.
+// bestName returns the best name that lines of the file have for product by n.
 func (f *File) bestName(n naming, product string) (best string, ok bool) {
 	for _, a := range f.agents {
-		if name, named := n.match(a.value, product); named &&
-			(!ok || n == wholeName && len(name) < len(best) || n != wholeName && len(name) > len(best)) {
-			best, ok = name, true
+		name, named := n.match(a.value, product)
+		if named && (!ok || n.prefers(name, best)) {
+			best = name
+			ok = true
 		}
 	}
 	return best, ok
+}
+
+// prefers reports whether name is better than other, when both stand for a product by n: a longer
+// pattern or part of the product, or a shorter token that holds it.
+func (n naming) prefers(name, other string) bool {
+	if n == wholeName {
+		return len(name) < len(other)
+	}
+	return len(name) > len(other)
 }
 
 // match returns the name in a User-agent line, and whether it stands for product by n. RFC 9309's
@@ -173,11 +228,13 @@ func (f *File) bestName(n naming, product string) (best string, ok bool) {
 // 9110's.
 func (n naming) match(value, product string) (name string, ok bool) {
 	if n == exactName && leading(product, isNameChar) == product {
+		// "FooBot/2.1" and "FooBot 2" in the file are FooBot.
 		name = leading(value, isNameChar)
 		return name, equalFold(name, product)
 	}
 	name = leading(value, isTokenChar) // which may have stars
-	token, product := strings.ToLower(name), strings.ToLower(product)
+	token := strings.ToLower(name)
+	product = strings.ToLower(product)
 	star := strings.Contains(token, "*")
 	switch n {
 	case exactName:
@@ -185,6 +242,7 @@ func (n naming) match(value, product string) (name string, ok bool) {
 	case patternName:
 		p := parsePattern(token, true, true)
 		q := question{path: product, searches: -maxLine} // few enough to do without suffixes
+		// A pattern of stars alone would name every crawler, which is for "*" to do.
 		return name, star && strings.Trim(token, "*") != "" && q.matches(p.text, p.flags)
 	case partName:
 		return name, token != "" && !star && strings.Contains(product, token)

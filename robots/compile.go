@@ -77,8 +77,15 @@ func (b *builder) add(l *line) {
 	b.texts = append(append(b.texts, l.text...), '\n')
 	value, end := strings.CutSuffix(l.value, "$")
 	b.addPattern(l, text, value, end)
-	if slash := strings.LastIndexByte(l.value, '/'); l.kind == kindAllow && slash >= 0 &&
-		strings.HasPrefix(parsePattern(l.value[slash:], false, b.exact).text, "/index.htm") {
+
+	slash := strings.LastIndexByte(l.value, '/')
+	if l.kind != kindAllow || slash < 0 {
+		return
+	}
+	// Google's matcher takes "Allow: /a/index.html" for "Allow: /a/$" as well: servers send that
+	// page for the directory.
+	file := parsePattern(l.value[slash:], false, b.exact)
+	if strings.HasPrefix(file.text, "/index.htm") {
 		b.addPattern(l, text, l.value[:slash+1], true)
 	}
 }
@@ -86,9 +93,15 @@ func (b *builder) add(l *line) {
 // addPattern adds a rule for a pattern at the beginning of l's value, without a $.
 func (b *builder) addPattern(l *line, text int, value string, end bool) {
 	p := parsePattern(value, end, b.exact)
-	d := draft{rule: rule{text: uint32(text), link: p.flags, n: uint16(len(p.text)), length: uint16(p.length)}}
-	d.at = uint16(len(l.text) - len(l.value))
+	d := draft{rule: rule{
+		text:   uint32(text),
+		link:   p.flags,
+		at:     uint16(len(l.text) - len(l.value)),
+		n:      uint16(len(p.text)),
+		length: uint16(p.length),
+	}}
 	if !strings.HasPrefix(value, p.text) {
+		// Normalisation has changed the pattern, so the rule as written doesn't hold it.
 		d.at = uint16(len(b.texts) - text)
 		b.texts = append(b.texts, p.text...)
 	}
@@ -100,6 +113,7 @@ func (b *builder) addPattern(l *line, text int, value string, end bool) {
 	if d.prefix == "" && d.tail != "" {
 		d.prefix = "/" // which every path begins with: "*a" joins "/*a"
 	} else if p.flags&high != 0 {
+		// Prefixes are compared with each other, and have to sort as paths do: with escapes.
 		d.prefix = string(appendEscaped(nil, d.prefix))
 	}
 	if p.text == "" || d.prefix[0] == '/' { // no path begins otherwise
@@ -116,10 +130,15 @@ func chooseKeys(drafts []draft) {
 		}
 	}
 	for i := range drafts {
-		d, least := &drafts[i], ^uint32(0)
+		d := &drafts[i]
+		least := ^uint32(0)
 		for j := range d.tail {
-			if key := keyAt(d.tail, j); key != 0 && seen[key>>4] < least {
-				d.key, least = key, seen[key>>4]
+			key := keyAt(d.tail, j)
+			// The fewer tails have a key, the fewer paths do, most likely, and a rule whose key the
+			// path doesn't have costs one look at a bit.
+			if key != 0 && seen[key>>4] < least {
+				d.key = key
+				least = seen[key>>4]
 			}
 		}
 	}
@@ -127,60 +146,86 @@ func chooseKeys(drafts []draft) {
 
 // keyAt returns the key at i in a tail, 0 if matching paths needn't have those four bytes.
 func keyAt(tail string, i int) uint16 {
-	if i+4 > len(tail) || strings.IndexByte(tail[i:i+4], '*') >= 0 || countHigh(tail[i:i+4]) > 0 {
+	if i+4 > len(tail) {
 		return 0
 	}
-	return hash(tail[i:])
+	four := tail[i : i+4]
+	// A star stands for any bytes, and a byte beyond ASCII for its escape.
+	if strings.IndexByte(four, '*') >= 0 || countHigh(four) > 0 {
+		return 0
+	}
+	return hash(four)
 }
 
 // order sorts prefixes in descending order, of one prefix the best rule first, duplicates together.
 func order(x, y draft) int {
-	if n := strings.Compare(y.prefix, x.prefix); n != 0 {
-		return n
+	byPrefix := strings.Compare(y.prefix, x.prefix)
+	if byPrefix != 0 {
+		return byPrefix // mostly, which spares the other comparisons
 	}
-	return cmp.Or(cmp.Compare(y.rank(), x.rank()), cmp.Compare(x.link, y.link), cmp.Compare(x.n, y.n),
-		strings.Compare(x.tail, y.tail), cmp.Compare(x.text, y.text))
+	return cmp.Or(
+		cmp.Compare(y.rank(), x.rank()),
+		cmp.Compare(x.link, y.link),
+		cmp.Compare(x.n, y.n),
+		strings.Compare(x.tail, y.tail),
+		cmp.Compare(x.text, y.text), // of duplicates the first in the file stays
+	)
 }
 
 // compile compiles all rules that were added.
 func (b *builder) compile() compiled {
 	chooseKeys(b.drafts)
 	slices.SortFunc(b.drafts, order)
-	ds := slices.CompactFunc(b.drafts, func(x, y draft) bool {
-		y.text = x.text
+	drafts := slices.CompactFunc(b.drafts, func(x, y draft) bool {
+		y.text = x.text // lines are duplicates if they differ in nothing else
 		return order(x, y) == 0
 	})
-	c := compiled{texts: string(b.texts), rules: make([]rule, len(ds)), heads: make([]uint64, len(ds)/headStep), exact: b.exact}
-	for lo, hi := 0, len(ds); hi > 0; hi = lo {
-		prefix := ds[hi-1].prefix
-		for lo = hi - 1; lo > 0 && ds[lo-1].prefix == prefix; {
-			lo--
+	c := compiled{
+		texts: string(b.texts),
+		rules: make([]rule, len(drafts)),
+		heads: make([]uint64, len(drafts)/headStep),
+		exact: b.exact,
+	}
+	// From the last group to the first, since a group links to one behind it.
+	for end := len(drafts); end > 0; {
+		start := end - 1
+		for start > 0 && drafts[start-1].prefix == drafts[end-1].prefix {
+			start--
 		}
-		// The next shorter prefix is that of the group behind this one, or one that it links to.
-		next := hi
-		for next < len(ds) && !strings.HasPrefix(prefix, ds[next].prefix) {
-			next = c.rules[next].next()
-		}
-		many := hi-lo > manyRules
-		if many {
-			slices.SortStableFunc(ds[lo:hi], func(x, y draft) int { return cmp.Compare(x.key, y.key) })
-			ds[lo].link |= indexed
-		}
-		for i := lo; i < hi; i++ {
-			r := ds[i].rule
-			if i == hi-1 || many && r.key != ds[i+1].key {
-				r.link |= last
-			}
-			if many && i > lo {
-				next = hi - 1
-			}
-			r.link |= uint32(next) << linkShift
-			c.rules[i] = r
-			c.keyed = c.keyed || r.key != 0
-			if (i+1)%headStep == 0 {
-				c.heads[i/headStep] = head(prefix)
-			}
-		}
+		c.addGroup(drafts, start, end)
+		end = start
 	}
 	return c
+}
+
+// addGroup sets the rules from start to end, which have one prefix. Those behind them are set.
+func (c *compiled) addGroup(drafts []draft, start, end int) {
+	prefix := drafts[start].prefix
+	// The next shorter prefix is that of the group behind this one, or one that it links to.
+	next := end
+	for next < len(drafts) && !strings.HasPrefix(prefix, drafts[next].prefix) {
+		next = c.rules[next].next()
+	}
+	many := end-start > manyRules
+	if many {
+		// Stable, so that of one key the best rule comes first.
+		slices.SortStableFunc(drafts[start:end], func(x, y draft) int { return cmp.Compare(x.key, y.key) })
+		drafts[start].link |= indexed
+	}
+	for i := start; i < end; i++ {
+		r := drafts[i].rule
+		if i == end-1 || (many && r.key != drafts[i+1].key) {
+			r.link |= last
+		}
+		to := next
+		if many && i > start {
+			to = end - 1 // lookUp finds the group's end there
+		}
+		r.link |= uint32(to) << linkShift
+		c.rules[i] = r
+		c.keyed = c.keyed || r.key != 0
+		if (i+1)%headStep == 0 {
+			c.heads[i/headStep] = head(prefix)
+		}
+	}
 }

@@ -147,16 +147,18 @@ func (r *Rules) Preferences(target string) Preferences {
 	case x.usages == nil: // as it is nearly always, and without an allocation
 		return x.stated
 	}
-	return r.usage(target).Merge(x.stated)
+	q := question{path: r.normal(target)}
+	return r.usage(&q).Merge(x.stated)
 }
 
-// usage returns what the Content-Usage lines with the longest matching path state.
-func (r *Rules) usage(target string) Preferences {
+// usage returns what the Content-Usage lines with the longest path that matches q's state.
+func (r *Rules) usage(q *question) Preferences {
 	var p Preferences
 	longest := -1
 	usages := r.extra().usages
-	q := question{path: r.normal(target)}
-	if strings.Count(view(usages), "*") > few/2 { // a search may count twice
+	// Each star begins a search, which counts twice if the stretch has bytes beyond ASCII. With
+	// fewer stars q never comes to need the suffixes.
+	if strings.Count(view(usages), "*") > few/2 {
 		q.suffixes = appendSuffixes(nil, q.path)
 	}
 	for num, value := range usages.all() {

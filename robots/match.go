@@ -13,6 +13,7 @@ type question struct {
 	best     int        // number of the best matching rule so far; -1 for none
 	rank     uint32     // rank of best; unsorted once further searches need suffixes
 	searches int        // number of searches in path so far
+	scanned  int        // bytes of path that indexSorted has looked at so far; tests bound it
 	suffixes []uint32   // offsets of the suffixes of path, sorted; nil until needed
 	keys     [16]uint64 // a bit for each key that path has, by key>>6
 }
@@ -27,7 +28,9 @@ const (
 // match returns the number of the rule that decides for a normalised path, -1 for none.
 func (c *compiled) match(path string) int {
 	q := question{path: path, best: -1}
-	if c.walk(&q); q.rank == unsorted {
+	c.walk(&q)
+	if q.rank == unsorted {
+		// The walk has ended early, at a rule that may match.
 		return c.matchSorted(path)
 	}
 	return q.best
@@ -49,18 +52,22 @@ func appendSuffixes(dst []uint32, path string) []uint32 {
 	for i := range len(path) {
 		dst = append(dst, uint32(i))
 	}
-	slices.SortFunc(dst, func(a, b uint32) int {
-		return cmp.Compare(path[a:min(len(path), int(a)+sortedBytes)], path[b:min(len(path), int(b)+sortedBytes)])
-	})
+	// The bound keeps a path of one letter from being compared whole at each step.
+	sorted := func(at uint32) string { return path[at:min(len(path), int(at)+sortedBytes)] }
+	slices.SortFunc(dst, func(a, b uint32) int { return cmp.Compare(sorted(a), sorted(b)) })
 	return dst
 }
 
 // walk tries the groups whose prefixes the path may begin with, the longest prefix first.
 func (c *compiled) walk(q *question) {
 	for path := q.path; c.keyed && len(path) >= 4; path = path[1:] {
+		// 1,024 bits are few enough to be cleared for each question. Two keys may share one: then
+		// a rule is compared in vain.
 		key := hash(path)
 		q.keys[key>>12] |= 1 << (key >> 6 & 63)
 	}
+	// The links lead to shorter prefixes only, and to each of them. A try that can't find a better
+	// rule ends at the first one of its group.
 	for i := c.search(q.path); i < len(c.rules); i = c.rules[i].next() {
 		if c.rules[i].link&indexed != 0 {
 			c.lookUp(i, q)
@@ -73,15 +80,19 @@ func (c *compiled) walk(q *question) {
 // search returns the number of the first rule whose prefix doesn't sort after the path.
 func (c *compiled) search(path string) int {
 	h := head(path)
-	lo := sort.Search(len(c.heads), func(i int) bool { return c.heads[i] <= h })
-	hi := sort.Search(len(c.heads), func(i int) bool { return c.heads[i] < h })
-	lo, hi = lo*headStep, min(len(c.rules), (hi+1)*headStep)
+	// The heads lie together in memory; a comparison with a rule goes to its text, which mostly
+	// isn't in the processor's cache. Heads are in descending order, as prefixes are.
+	first := sort.Search(len(c.heads), func(i int) bool { return c.heads[i] <= h })
+	behind := sort.Search(len(c.heads), func(i int) bool { return c.heads[i] < h })
+	lo := first * headStep
+	hi := min(len(c.rules), (behind+1)*headStep)
 	return lo + sort.Search(hi-lo, func(i int) bool { return !isBeyond(c.pattern(&c.rules[lo+i]), path) })
 }
 
 // lookUp tries the rules of an indexed group whose keys the path has.
 func (c *compiled) lookUp(first int, q *question) {
 	group := c.rules[first : c.rules[first+1].next()+1]
+	// Rules without a key come first, and may match any path.
 	if group[0].key == 0 {
 		c.try(first, q)
 	}
@@ -89,7 +100,9 @@ func (c *compiled) lookUp(first int, q *question) {
 		four := q.path[i : i+4]
 		key := hash(four)
 		n := sort.Search(len(group), func(i int) bool { return group[i].key >= key })
-		if n < len(group) && group[n].key == key && strings.Index(q.path, four) == i {
+		found := n < len(group) && group[n].key == key
+		// Four bytes that the path has had before have been looked up.
+		if found && strings.Index(q.path, four) == i {
 			c.try(first+n, q)
 		}
 	}
@@ -101,12 +114,13 @@ func (c *compiled) try(i int, q *question) {
 	for ; ; i++ {
 		r := &c.rules[i]
 		rank := r.rank()
+		// Those behind it are of no higher rank. While q.rank is unsorted, no rule is.
 		if rank < q.rank {
 			return
 		}
-		if (r.key == 0 || q.keys[r.key>>12]>>(r.key>>6&63)&1 != 0) && q.matches(c.pattern(r), r.link) &&
-			(q.best < 0 || rank > q.rank || c.line(r) < c.line(&c.rules[q.best])) {
-			q.best, q.rank = i, rank
+		if q.mayHave(r.key) && q.matches(c.pattern(r), r.link) && c.wins(r, q) {
+			q.best = i
+			q.rank = rank
 		}
 		if r.link&last != 0 {
 			return
@@ -114,16 +128,35 @@ func (c *compiled) try(i int, q *question) {
 	}
 }
 
+// mayHave reports whether the path may have four bytes with this hash. 0 stands for no bytes, which
+// each path has.
+func (q *question) mayHave(key uint16) bool {
+	return key == 0 || q.keys[key>>12]>>(key>>6&63)&1 != 0
+}
+
+// wins reports whether a matching rule, whose rank isn't below that of the best, is better.
+func (c *compiled) wins(r *rule, q *question) bool {
+	// Of equal rules the one that comes first in the file is reported, as Google's matcher does.
+	return q.best < 0 || r.rank() > q.rank || c.line(r) < c.line(&c.rules[q.best])
+}
+
 // matches reports whether the path matches a pattern with the given flags. It finds the stretches
 // between stars in turn, each as early as possible, which leaves the most to the others.
 func (q *question) matches(pattern string, flags uint32) bool {
 	n, pos := common(pattern, q.path)
-	if n == len(pattern) || pattern[n] != '*' {
-		return n == len(pattern) && (flags&atEnd == 0 || pos == len(q.path))
+	if n == len(pattern) {
+		return flags&atEnd == 0 || pos == len(q.path)
 	}
-	for tail, more := pattern[n:], true; more && pos >= 0; {
+	if pattern[n] != '*' {
+		return false
+	}
+	tail := pattern[n:]
+	more := true
+	for more && pos >= 0 {
 		var stretch string
+		// Stars in a row are one. A pattern doesn't end with a star, so no stretch is empty.
 		stretch, tail, more = strings.Cut(strings.TrimLeft(tail, "*"), "*")
+		// With a $ only the last stretch has its place: at the end.
 		pos = q.find(stretch, pos, !more && flags&atEnd != 0, flags&high != 0)
 	}
 	return pos >= 0
@@ -141,9 +174,12 @@ func (q *question) find(stretch string, pos int, end, escape bool) int {
 	case end && strings.HasSuffix(path, stretch):
 		return len(q.path)
 	case end:
+		// Not found: it isn't at the end, and nowhere else would do.
 	case q.searches <= few || len(q.path) <= few:
+		// Usual files need so few searches that sorting the suffixes would cost more.
 		i = strings.Index(path, stretch)
 	case q.suffixes == nil:
+		// The rank ends the walk, whatever this search would find.
 		q.rank = unsorted
 	default:
 		i = q.indexSorted(stretch, pos)
@@ -159,7 +195,7 @@ func (q *question) find(stretch string, pos int, end, escape bool) int {
 //go:noinline
 func (q *question) findEscaped(stretch string, pos int, end bool) int {
 	if len(stretch)+2*countHigh(stretch) > len(q.path)-pos {
-		return -1
+		return -1 // it has no room there: this keeps stretches of a hostile file from being escaped
 	}
 	var room [usualPath]byte
 	return q.find(view(appendEscaped(room[:0], stretch)), pos, end, false)
@@ -168,19 +204,39 @@ func (q *question) findEscaped(stretch string, pos int, end bool) int {
 // indexSorted is strings.Index(q.path[pos:], stretch) by the sorted suffixes.
 func (q *question) indexSorted(stretch string, pos int) int {
 	path := q.path
-	if i := strings.Index(path[pos:min(len(path), pos+len(stretch)+near)], stretch); i >= 0 {
+	// Most stretches that occur at all are near, and found without a look at the suffixes.
+	i := q.index(stretch, pos, min(len(path), pos+len(stretch)+near))
+	if i >= 0 {
 		return i
 	}
 	key := stretch[:min(len(stretch), sortedBytes)]
 	n := sort.Search(len(q.suffixes), func(i int) bool { return path[q.suffixes[i]:] >= key })
 	first := -1
+	// The suffixes that begin with key stand together, but not in the order of their offsets: all
+	// of them have to be looked at for the first one at or after pos.
 	for _, at := range q.suffixes[n:min(len(q.suffixes), n+few)] {
+		q.scanned += len(key)
 		if !strings.HasPrefix(path[at:], key) {
 			return first
 		}
-		if i := int(at) - pos; i >= 0 && (first < 0 || i < first) && strings.HasPrefix(path[at:], stretch) {
+		i := int(at) - pos
+		isEarlier := i >= 0 && (first < 0 || i < first)
+		// Beyond sortedBytes the suffixes aren't sorted, so the rest of the stretch decides.
+		if isEarlier && strings.HasPrefix(path[at:], stretch) {
 			first = i
 		}
 	}
-	return strings.Index(path[pos:], stretch)
+	// A stretch that occurs more often is so common that most places have one soon behind them.
+	return q.index(stretch, pos, len(path))
+}
+
+// index is strings.Index(q.path[pos:end], stretch).
+func (q *question) index(stretch string, pos, end int) int {
+	i := strings.Index(q.path[pos:end], stretch)
+	if i < 0 {
+		q.scanned += end - pos
+		return -1
+	}
+	q.scanned += i + len(stretch)
+	return i
 }
