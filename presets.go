@@ -38,7 +38,7 @@ func SiteAudit(userAgent string) Config {
 // a host down for 15 minutes, doubling on repeats to 24 h, with 10 to 20 % jitter, or for as long
 // as the host asks by Retry-After where that is longer; robots.txt is kept for 1 h, and nothing is
 // fetched for 5 minutes while it can't be had. The User-Agent must hold product, version and a mail
-// address: New refuses any other. Public pages only, see PublicOnly. WithEnv reads the ROBOTS_
+// address: New refuses any other. Public pages only, see Anonymous. WithEnv reads the ROBOTS_
 // variables. To cache pages, put an RFC 9111 cache around the Transport: what it has costs no turn
 // and no page.
 func Conservative(userAgent string) Config {
@@ -55,7 +55,7 @@ func Conservative(userAgent string) Config {
 				Forgive:  24 * time.Hour, // who comes back hours later repeats, too
 			},
 		},
-		Refuse:          PublicOnly,
+		Refuse:          Anonymous,
 		StrictUserAgent: true,
 	}
 }

@@ -10,10 +10,11 @@ import (
 	"github.com/go-politeness/politeness/internal/hostname"
 )
 
-// PublicOnly is a Config.Refuse for crawlers of public pages: it refuses methods other than GET and
+// Anonymous is a Config.Refuse for crawlers of public pages: it refuses methods other than GET and
 // HEAD, and requests that carry credentials (Authorization, Proxy-Authorization, Cookie, userinfo
-// in the URL).
-func PublicOnly(req *http.Request) error {
+// in the URL). It doesn't look at addresses: publicnet.Transport keeps a crawler off private
+// networks.
+func Anonymous(req *http.Request) error {
 	if req.Method != "" && req.Method != http.MethodGet && req.Method != http.MethodHead {
 		return fmt.Errorf("public pages only: method %s is neither GET nor HEAD", req.Method)
 	}

@@ -16,7 +16,7 @@
 //     holds the host's slot: close it.
 //   - A login is a POST, which is sent once: Config.Retry repeats only what may be sent twice.
 //
-// What doesn't work together: politeness.PublicOnly, and with it the preset Conservative,
+// What doesn't work together: politeness.Anonymous, and with it the preset Conservative,
 // refuses every request that carries a cookie, so from the first Set-Cookie on
 // everything to that site. A crawler of public pages has no jar.
 package main

@@ -107,7 +107,7 @@ func TestRedirectsGiveTheirSlotBack(t *testing.T) {
 }
 
 // What the package's comment warns of.
-func TestPublicOnlyRefusesCookies(t *testing.T) {
+func TestAnonymousRefusesCookies(t *testing.T) {
 	virtual.Run(t, func(t *testing.T) {
 		s := startSite()
 		defer s.Close()
@@ -116,7 +116,7 @@ func TestPublicOnlyRefusesCookies(t *testing.T) {
 		})
 		transport, err := politeness.New(politeness.Config{
 			UserAgent: "CookieExample/1.0 (+https://example.com/bot; bot@example.com)",
-			Refuse:    politeness.PublicOnly,
+			Refuse:    politeness.Anonymous,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -221,8 +221,8 @@ func TestWaitThatWouldOutlastTheTimeLimitIsRefusedEarly(t *testing.T) {
 	})
 }
 
-func TestPublicOnlyAndRefusePaths(t *testing.T) {
-	rules := politeness.RefuseAny(nil, politeness.PublicOnly, politeness.RefusePaths(regexp.MustCompile(`^/login`), regexp.MustCompile(`[?&]session=`)))
+func TestAnonymousAndRefusePaths(t *testing.T) {
+	rules := politeness.RefuseAny(nil, politeness.Anonymous, politeness.RefusePaths(regexp.MustCompile(`^/login`), regexp.MustCompile(`[?&]session=`)))
 	virtually(t, politeness.Config{Refuse: rules}, func(b *bubble) {
 		b.site.Page("/", "page")
 		for _, test := range []struct {
