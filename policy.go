@@ -19,7 +19,7 @@ func policyOf(cfg *Config, product string, hosts hostlimit.Config, spend budget.
 		UserAgent: cfg.UserAgent, From: cfg.From, Product: product,
 		Overrides: hosts.Override != nil, MaxInFlight: hosts.MaxInFlight, SlotTimeout: hosts.SlotTimeout,
 		LeaseTTL: hosts.LeaseTTL, MaxWait: hosts.MaxWait, HostKey: keyName(cfg.HostKey),
-		OwnRefused: cfg.Refused != nil, OwnRules: cfg.Refuse != nil,
+		OwnRefused: cfg.IsRefusal != nil, OwnRules: cfg.Refuse != nil,
 		Pages: spend.Pages, PagesPerHost: spend.PagesPerHost, Bytes: spend.Bytes, MaxTime: spend.Duration, Every: spend.Every,
 		Retries: cfg.Retry.Max, Robots: "ignored",
 	}

@@ -120,13 +120,13 @@ type Config struct {
 	// RefuseHosts are ready ones, RefuseAny joins several.
 	Refuse func(*http.Request) error
 
-	// Refused reports refusals that no status shows, such as a challenge that comes with status
+	// IsRefusal reports refusals that no status shows, such as a challenge that comes with status
 	// 200: an error blocks the host as a 429 does, for as long as Retry-After or Limits.Backoff
 	// say, and is the reason on record. It is called for each response to a page before the body
 	// is read and must not read it; the response is handed over all the same. Only its status
 	// decides whether the request is repeated: package crawl visits a refused page of status 200.
 	// Nil: status and headers alone decide.
-	Refused func(*http.Response) error
+	IsRefusal func(*http.Response) error
 
 	// DangerouslyIgnoreRobots fetches pages whatever robots.txt says, and doesn't fetch robots.txt.
 	// It is for one's own sites; pacing and blocks still hold.

@@ -430,7 +430,7 @@ func (trip *trip) learn(resp *http.Response, err error) {
 	now := start.Start.Add(a.latency) // Since and Add cost half as much as Now
 	outcome := hostlimit.Outcome{Err: err}
 	if err == nil {
-		defer rethrow(a.read(resp, trip.t.cfg.Refused, s.kind, &outcome)) // once the host's state knows of the answer
+		defer rethrow(a.read(resp, trip.t.cfg.IsRefusal, s.kind, &outcome)) // once the host's state knows of the answer
 	} else if cause := trip.turn.wait.Err(); cause != nil {
 		// The caller left, which says nothing about the host, whatever Base made of it; or a crawl did.
 		outcome.Err = waits.Cause(s.ctx, cause)

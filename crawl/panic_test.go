@@ -107,7 +107,7 @@ func mined(t *testing.T, m *mine, queue bool) (*rig, []string) {
 	}
 	r.politeness.HostKey = func(req *http.Request) string { m.may("HostKey"); return req.URL.Host }
 	r.politeness.Refuse = func(*http.Request) error { m.may("Refuse"); return nil }
-	r.politeness.Refused = func(*http.Response) error { m.may("Refused"); return nil }
+	r.politeness.IsRefusal = func(*http.Response) error { m.may("IsRefusal"); return nil }
 	r.politeness.Evidence = minedEvidence{m}
 	r.politeness.Limits.Override = func(string) (hostlimit.Limits, bool) { m.may("Override"); return hostlimit.Limits{}, false }
 	r.crawl.Client = &http.Client{Jar: minedJar{jar, m}}
@@ -140,7 +140,7 @@ func TestPanicsEndNoCrawl(t *testing.T) {
 				t.Errorf("%d panics, %v, summary %v", total, m.blown, s)
 			}
 			for _, name := range []string{
-				"HostKey", "Refuse", "Refused", "Evidence.Record", "Evidence.Err", "Override", "Visit", "Follow", "Prepare", "Known", "Discover", "Done", "Progress", "Jar",
+				"HostKey", "Refuse", "IsRefusal", "Evidence.Record", "Evidence.Err", "Override", "Visit", "Follow", "Prepare", "Known", "Discover", "Done", "Progress", "Jar",
 			} {
 				if m.blown[name] == 0 {
 					t.Errorf("%s never panicked", name)

@@ -115,7 +115,7 @@ type HostReport struct {
 // Refusals are how often a host didn't serve what it was asked for, by the words that it had for
 // that.
 type Refusals struct {
-	TooMany   int `json:"tooMany"`   // 429, and what the policy or Config.Refused takes for the same
+	TooMany   int `json:"tooMany"`   // 429, and what the policy or Config.IsRefusal takes for the same
 	Forbidden int `json:"forbidden"` // 401, 402, 403, 451
 	Failed    int `json:"failed"`    // 5xx, 408, 425
 	None      int `json:"none"`      // no answer

@@ -66,7 +66,7 @@ func (a *auditor) policyStated(d *evidence.Decision) {
 		}
 		t.policy, t.limits, t.statuses = p, newLimits(p), strings.Split(p.Statuses[:min(len(p.Statuses), 256)], ",") // no log has longer ones
 		a.share(t)
-		a.openIf(p.OwnRefused, blocksKept, "the user's own eye for refusals (Config.Refused) can't be asked again")
+		a.openIf(p.OwnRefused, blocksKept, "the user's own eye for refusals (Config.IsRefusal) can't be asked again")
 		a.openIf(p.HostKey == "own", delaysKept, "hosts are told apart by a function of the user's (Config.HostKey)")
 		a.openIf(p.HostKey == "", delaysKept, "the policy doesn't say how hosts are told apart")
 	}

@@ -73,7 +73,7 @@ func TestPolicyStatesWhatIsConfigured(t *testing.T) {
 	}
 	cfg := politeness.Config{
 		UserAgent: agent, From: "bot@example.com", HostKey: politeness.BySite, Purposes: []robots.Purpose{robots.Train, robots.Search},
-		Refuse: politeness.Anonymous, Refused: func(*http.Response) error { return nil }, Retry: politeness.Retry{Max: 4},
+		Refuse: politeness.Anonymous, IsRefusal: func(*http.Response) error { return nil }, Retry: politeness.Retry{Max: 4},
 		Robots: robotscache.Config{
 			TTL: time.Minute, DenyTTL: 2 * time.Minute, OnUnreachable: robotscache.Allow, ServeStale: true, AgentPatterns: true, LenientAgents: true, RecordText: true,
 		},

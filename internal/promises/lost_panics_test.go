@@ -297,7 +297,7 @@ func panics(t *testing.T, requests int, contexts bool) {
 			},
 			HostKey: func(req *http.Request) string { mine.may("HostKey"); return req.URL.Host },
 			Refuse:  func(*http.Request) error { mine.may("Refuse"); return nil },
-			Refused: func(*http.Response) error { mine.may("Refused"); return nil },
+			IsRefusal: func(*http.Response) error { mine.may("IsRefusal"); return nil },
 			Retry: politeness.Retry{Max: 2, Backoff: func() cenkalti.BackOff {
 				mine.may("Retry.Backoff")
 				return minedBackOff{cenkalti.NewConstantBackOff(time.Second), mine}

@@ -130,7 +130,7 @@ func TestAnHourAtASiteThatRefusesIsFortyRequests(t *testing.T) {
 			"zero": {UserAgent: agent}, "SiteAudit": siteAudit(), "Conservative": conservative(), "Bulk": bulk(), "Responsive": responsive(),
 		} {
 			for _, workers := range []int{1, 16} {
-				cfg.Refused = captcha
+				cfg.IsRefusal = captcha
 				cfg.Spend = budget.Limits{}
 				virtually(t, cfg, func(b *bubble) {
 					if site.page != nil {

@@ -46,7 +46,7 @@ func TestRefusalsInAnyWords(t *testing.T) {
 	} {
 		cfg := politeness.Config{
 			Limits: hostlimit.Config{Backoff: c.policy},
-			Refused: func(resp *http.Response) error {
+			IsRefusal: func(resp *http.Response) error {
 				if resp.Request.URL.Path == "/robots.txt" {
 					t.Error("the user's own eye is for pages")
 				}

@@ -94,9 +94,9 @@ func TestStatusIsBounded(t *testing.T) {
 }
 
 // TestStatusIsDocumented: the guide names each member of the JSON.
-// TestStatusSaysHowOftenAHostRefuses, by its status or by what Config.Refused says of the headers.
+// TestStatusSaysHowOftenAHostRefuses, by its status or by what Config.IsRefusal says of the headers.
 func TestStatusSaysHowOftenAHostRefuses(t *testing.T) {
-	cfg := politeness.Config{DangerouslyIgnoreRobots: true, Refused: func(resp *http.Response) error {
+	cfg := politeness.Config{DangerouslyIgnoreRobots: true, IsRefusal: func(resp *http.Response) error {
 		if resp.Header.Get("Captcha") != "" {
 			return errors.New("a captcha")
 		}

@@ -36,7 +36,7 @@ type Tally struct {
 // A Host is how often a host has answered, and refused.
 type Host struct {
 	Answers int64 // requests without an answer included
-	Refused int64 // 429, 401, 402, 403, 451, 408, 425, 5xx, no answer, and what Config.Refused says
+	Refused int64 // 429, 401, 402, 403, 451, 408, 425, 5xx, no answer, and what Config.IsRefusal says
 }
 
 const (
