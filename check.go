@@ -111,7 +111,7 @@ func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) 
 	if err := trip.charge.afford(); err != nil {
 		return time.Time{}, err
 	}
-	next, err := t.cfg.Hosts.Next(ctx, trip.subject.host, trip.page.floor)
+	next, err := t.cfg.Limiter.Next(ctx, trip.subject.host, trip.page.floor)
 	if err != nil {
 		return time.Time{}, trip.noTurn(StageTurn, err)
 	}
@@ -122,8 +122,8 @@ func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) 
 	return next, nil
 }
 
-// HostKey returns what slots, delays and blocks of rawURL are counted by: the key that Hosts()
-// takes to block a host. A frontier that groups its URLs by it, and asks Hosts().Config().Of(key)
+// HostKey returns what slots, delays and blocks of rawURL are counted by: the key that Limiter()
+// takes to block a host. A frontier that groups its URLs by it, and asks Limiter().Config().Of(key)
 // how many a host takes at once, never has two requests of one host in each other's way. The error
 // is an *Error for a URL that can't be fetched at all.
 func (t *Transport) HostKey(rawURL string) (string, error) {

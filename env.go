@@ -23,14 +23,14 @@ func ConfigFromEnv() (Config, error) { return Config{}.WithEnv() }
 //	ROBOTS_TTL_SECONDS            Robots.TTL in seconds, decimals allowed, at most a day
 //	ROBOTS_CACHE_TTL_SEC          the same, where ROBOTS_TTL_SECONDS isn't set
 //	ROBOTS_DENY_TTL_SECONDS       Robots.DenyTTL in seconds, decimals allowed
-//	ROBOTS_DEFAULT_DELAY_SECONDS  Limits.Delay in seconds, decimals allowed; a longer crawl-delay wins
+//	ROBOTS_DEFAULT_DELAY_SECONDS  Hosts.Delay in seconds, decimals allowed; a longer crawl-delay wins
 //
 // A Delay that is random stays so: Min and Max are scaled, so that ROBOTS_DEFAULT_DELAY_SECONDS is
 // their mean. With 2, Responsive's 0.5 to 1.5 s become 1 to 3 s. A fixed Delay, or one that isn't
 // set, becomes the given time exactly. A Spend that was zero warns at 80 %.
 //
 // A value that can't be read is an error that names its variable, and so is a variable that could
-// have no effect, because Hosts is set (for the delay) or Budget (for pages and time). All errors
+// have no effect, because Limiter is set (for the delay) or Budget (for pages and time). All errors
 // are joined, and c is returned unchanged. To share a limiter or a budget that the environment may
 // change, call WithEnv first and make the shared one from its result:
 //
@@ -47,12 +47,12 @@ func (c Config) WithEnv() (Config, error) {
 	deny, _ := e.Duration("ROBOTS_DENY_TTL_SECONDS", time.Second, env.Longest)
 	changed.Robots.DenyTTL = cmp.Or(deny, c.Robots.DenyTTL)
 	if d, ok := e.Duration("ROBOTS_DEFAULT_DELAY_SECONDS", time.Second, env.Longest); ok {
-		changed.Limits.Delay = scaled(c.Limits.Delay, d)
-		if _, err := (hostlimit.Config{Concurrency: 1, Delay: changed.Limits.Delay}).Rules(); err != nil {
+		changed.Hosts.Delay = scaled(c.Hosts.Delay, d)
+		if _, err := (hostlimit.Config{Concurrency: 1, Delay: changed.Hosts.Delay}).Rules(); err != nil {
 			v, _ := e.Text("ROBOTS_DEFAULT_DELAY_SECONDS")
 			e.Errs = append(e.Errs, fmt.Errorf("politeness: environment variable ROBOTS_DEFAULT_DELAY_SECONDS=%s: %w", v, err))
 		}
-		needs(&e, c.Hosts == nil, "ROBOTS_DEFAULT_DELAY_SECONDS", "Hosts", "hostlimit.New(cfg.Limits)")
+		needs(&e, c.Limiter == nil, "ROBOTS_DEFAULT_DELAY_SECONDS", "Limiter", "hostlimit.New(cfg.Hosts)")
 	}
 	pages, limited := e.Count("MAX_PAGES")
 	if limited {

@@ -75,7 +75,7 @@ func ExampleConservative_incorrect() {
 // A preset is a plain value: what doesn't fit is changed.
 func ExampleConfig() {
 	cfg := politeness.Bulk("BulkBot/1.0 (+https://example.com/bot; bot@example.com)")
-	cfg.Limits.MaxWait = time.Minute // a longer wait is refused, with RetryAt
+	cfg.Hosts.MaxWait = time.Minute // a longer wait is refused, with RetryAt
 	cfg.Spend.Pages = 500
 	transport, err := politeness.New(cfg)
 	if err != nil {
@@ -83,7 +83,7 @@ func ExampleConfig() {
 		return
 	}
 	client := &http.Client{Transport: transport}
-	fmt.Printf("%T, %d at once per host, %d pages\n", client.Transport, cfg.Limits.Concurrency, cfg.Spend.Pages)
+	fmt.Printf("%T, %d at once per host, %d pages\n", client.Transport, cfg.Hosts.Concurrency, cfg.Spend.Pages)
 	// Output:
 	// *politeness.Transport, 2 at once per host, 500 pages
 }
@@ -121,7 +121,7 @@ func ExampleBulk() {
 // The delay follows the host: it can be read off the Config.
 func ExampleResponsive() {
 	cfg := politeness.Responsive("TutorialBot/1.0 (+https://example.com/bot; bot@example.com)")
-	delay := cfg.Limits.Delay
+	delay := cfg.Hosts.Delay
 	fmt.Printf("max(random in [%v, %v], crawl-delay, %v)\n", delay.Min, delay.Max, delay.Adaptive)
 	// Output:
 	// max(random in [500ms, 1.5s], crawl-delay, Longest(Learned, Squared))
@@ -142,7 +142,7 @@ func ExampleConfigFromEnv() {
 	}
 	fmt.Println(cfg.UserAgent)
 	fmt.Println(cfg.Spend.Pages, "pages in", cfg.Spend.Duration)
-	fmt.Println(cfg.Limits.Delay.Min, "between two starts on a host")
+	fmt.Println(cfg.Hosts.Delay.Min, "between two starts on a host")
 	// Output:
 	// AuditBot/1.0 (+https://example.com/bot; bot@example.com)
 	// 50 pages in 10m0s

@@ -125,7 +125,7 @@ func ExampleTransport_Next() {
 	t, err := politeness.New(politeness.Config{
 		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
 		Base:      exampleWeb(),
-		Limits: hostlimit.Config{
+		Hosts: hostlimit.Config{
 			MaxWait: time.Second, // should a worker be too early: refuse it with RetryAt
 		},
 	})
@@ -158,7 +158,7 @@ func ExampleTransport_Next() {
 }
 
 // A site's owner calls: nothing is sent to the site any more, until it is let go.
-func ExampleTransport_Hosts() {
+func ExampleTransport_Limiter() {
 	t, err := politeness.New(politeness.Config{
 		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
 		Base:      exampleWeb(), // leave it out for the real web
@@ -169,7 +169,7 @@ func ExampleTransport_Hosts() {
 	}
 	client := &http.Client{Transport: t}
 	ctx := context.Background()
-	if err := t.Hosts().Block(ctx, "example.org", time.Now().Add(time.Hour), "the owner has called"); err != nil {
+	if err := t.Limiter().Block(ctx, "example.org", time.Now().Add(time.Hour), "the owner has called"); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -179,7 +179,7 @@ func ExampleTransport_Hosts() {
 	}
 	fmt.Println(errors.Is(err, politeness.ErrBlocked))
 
-	if err := t.Hosts().Clear(ctx, "example.org"); err != nil {
+	if err := t.Limiter().Clear(ctx, "example.org"); err != nil {
 		fmt.Println(err)
 		return
 	}

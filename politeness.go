@@ -46,8 +46,8 @@ import (
 
 // A Config says how polite a crawler is, on whose behalf and within which limits. Only UserAgent
 // is required. A Config is plain data: it can be copied, changed, printed and used for several
-// calls of New, and each call makes a limiter and a budget of its own. Only what Hosts and Budget
-// hold is shared by all Transports that are given it.
+// calls of New, and each call makes a limiter and a budget of its own. Only what Limiter and
+// Budget hold is shared by all Transports that are given it.
 type Config struct {
 	// UserAgent names the crawler and a way to reach its owner:
 	// "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)". It consists of products, each
@@ -76,14 +76,13 @@ type Config struct {
 	// 429 and network errors.
 	Robots robotscache.Config
 
-	// Limits configures the limiter that New makes: slots, delays and blocks of hosts, and the
+	// Hosts configures the limiter that New makes: slots, delays and blocks of hosts, and the
 	// longest wait for a turn. Zero: 2 requests at once per host, 200 to 500 ms apart.
-	Limits hostlimit.Config
+	Hosts hostlimit.Config
 
-	// Hosts is the limiter, which decides when a request may start. Nil: New makes one from Limits.
-	// Set it to share one limiter between Transports, or between processes; Limits then has no
-	// effect.
-	Hosts hostlimit.Limiter
+	// Limiter decides when a request may start. Nil: New makes one from Hosts. Set it to share one
+	// limiter between Transports, or between processes; Hosts then has no effect.
+	Limiter hostlimit.Limiter
 
 	// Spend limits the pages, bytes and time of the crawl: New makes a budget from it. Zero:
 	// unlimited.
@@ -121,7 +120,7 @@ type Config struct {
 	Refuse func(*http.Request) error
 
 	// IsRefusal reports refusals that no status shows, such as a challenge that comes with status
-	// 200: an error blocks the host as a 429 does, for as long as Retry-After or Limits.Backoff
+	// 200: an error blocks the host as a 429 does, for as long as Retry-After or Hosts.Backoff
 	// say, and is the reason on record. It is called for each response to a page before the body
 	// is read and must not read it; the response is handed over all the same. Only its status
 	// decides whether the request is repeated: package crawl visits a refused page of status 200.
@@ -138,7 +137,7 @@ type Config struct {
 // A Transport is a polite http.RoundTripper. Make it with New. It is safe for concurrent use, owns
 // no goroutines and needs no Close.
 type Transport struct {
-	cfg       Config                    // with Base, Hosts, HostKey and Retry.Backoff set, and Budget where it limits anything
+	cfg       Config                    // with Base, Limiter, HostKey and Retry.Backoff set, and Budget where it limits anything
 	userAgent []string                  // as a header value, shared by all requests
 	from      []string                  // as a header value; nil: none is added
 	product   string                    // token of the User-Agent by which robots.txt addresses the crawler
@@ -161,7 +160,7 @@ func New(cfg Config) (*Transport, error) {
 		}
 	}
 	cfg.Base = problems.OrNil("Base", cfg.Base, add)
-	cfg.Hosts = problems.OrNil("Hosts", cfg.Hosts, add)
+	cfg.Limiter = problems.OrNil("Limiter", cfg.Limiter, add)
 	cfg.Budget = problems.OrNil("Budget", cfg.Budget, add)
 	cfg.Evidence = problems.OrNil("Evidence", cfg.Evidence, add)
 
@@ -191,11 +190,11 @@ func New(cfg Config) (*Transport, error) {
 	var err error
 	t.cfg.Response, err = cfg.Response.compile()
 	add("Response", err)
-	if cfg.Hosts == nil {
-		t.cfg.Hosts, err = hostlimit.New(cfg.Limits)
-		add("Limits", cmp.Or(errors.Unwrap(err), err)) // without the prefix before the joined problems
+	if cfg.Limiter == nil {
+		t.cfg.Limiter, err = hostlimit.New(cfg.Hosts)
+		add("Hosts", cmp.Or(errors.Unwrap(err), err)) // without the prefix before the joined problems
 	}
-	add("Limits.Store", cfg.checkStore())
+	add("Hosts.Store", cfg.checkStore())
 	add("WithState", statedir.Check(cfg.state, "hosts", "robots"))
 	if cfg.Budget == nil {
 		add("Spend", cfg.Spend.Validate())
@@ -209,13 +208,13 @@ func New(cfg Config) (*Transport, error) {
 		return nil, errors.Join(errs...)
 	}
 
-	t.maxWait = t.cfg.Hosts.Config().WithDefaults().MaxWait
+	t.maxWait = t.cfg.Limiter.Config().WithDefaults().MaxWait
 	if cfg.Evidence != nil {
 		var spend budget.Limits
 		if t.cfg.Budget != nil {
 			spend = t.cfg.Budget.Limits()
 		}
-		t.recorder = recorder.New(cfg.Evidence, policyOf(&cfg, t.product, t.cfg.Hosts.Config(), spend), t.cfg.Hosts.ID)
+		t.recorder = recorder.New(cfg.Evidence, policyOf(&cfg, t.product, t.cfg.Limiter.Config(), spend), t.cfg.Limiter.ID)
 	}
 	if !cfg.DangerouslyIgnoreRobots {
 		t.robots, err = robotscache.New(cfg.Robots, robotscache.Client{
@@ -306,12 +305,12 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 //	req = req.WithContext(politeness.WithPriority(req.Context(), 1))
 func WithPriority(ctx context.Context, p int) context.Context { return hostlimit.WithPriority(ctx, p) }
 
-// Hosts returns the limiter that decides when a request may start: Config.Hosts, or what was made
-// from Config.Limits. A person steers the crawl by it, and another Transport can share it:
+// Limiter returns the limiter that decides when a request may start: Config.Limiter, or what was
+// made from Config.Hosts. A person steers the crawl by it, and another Transport can share it:
 //
 //	key, err := t.HostKey("https://example.com/") // "example.com"
-//	err = t.Hosts().Block(ctx, key, time.Now().Add(24*time.Hour), "the owner has called")
-func (t *Transport) Hosts() hostlimit.Limiter { return t.cfg.Hosts }
+//	err = t.Limiter().Block(ctx, key, time.Now().Add(24*time.Hour), "the owner has called")
+func (t *Transport) Limiter() hostlimit.Limiter { return t.cfg.Limiter }
 
 // EvidenceErr returns nil if every record has reached Config.Evidence and is, or will be, where
 // that keeps it, as far as the sinks say: the error says how many records a Log couldn't write,

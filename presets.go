@@ -23,7 +23,7 @@ func SiteAudit(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,
 		Robots:    robotscache.Config{OnUnreachable: robotscache.Allow, LenientAgents: true},
-		Limits: hostlimit.Config{
+		Hosts: hostlimit.Config{
 			Concurrency: 2,
 			Delay:       hostlimit.Delay{Min: 200 * time.Millisecond, Max: 500 * time.Millisecond, Adaptive: hostlimit.Learned},
 			SlotTimeout: 10 * time.Second,
@@ -45,7 +45,7 @@ func Conservative(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,
 		Robots:    robotscache.Config{TTL: time.Hour, DenyTTL: 5 * time.Minute},
-		Limits: hostlimit.Config{
+		Hosts: hostlimit.Config{
 			Concurrency: 1,
 			Delay:       hostlimit.Delay{Min: 3 * time.Second, Max: 3 * time.Second, Adaptive: hostlimit.Fixed, FromEnd: true},
 			Backoff: backoff.Refusals{
@@ -70,7 +70,7 @@ func Conservative(userAgent string) Config {
 func Bulk(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,
-		Limits: hostlimit.Config{
+		Hosts: hostlimit.Config{
 			Concurrency: 2,
 			MaxInFlight: 64,
 			Delay: hostlimit.Delay{
@@ -98,7 +98,7 @@ func Bulk(userAgent string) Config {
 func Responsive(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,
-		Limits: hostlimit.Config{
+		Hosts: hostlimit.Config{
 			Concurrency: 1,
 			Delay: hostlimit.Delay{
 				Min: 500 * time.Millisecond, Max: 1500 * time.Millisecond,

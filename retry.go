@@ -110,7 +110,7 @@ func (trip *trip) nextTry(resp *http.Response) (at time.Time, ok bool) {
 // start before the context's deadline and within the budget's time.
 func (trip *trip) inTime(start time.Time) bool {
 	t, ctx := trip.t, trip.subject.ctx
-	if next, err := t.cfg.Hosts.Next(ctx, trip.subject.host, trip.page.floor); err == nil && next.After(start) {
+	if next, err := t.cfg.Limiter.Next(ctx, trip.subject.host, trip.page.floor); err == nil && next.After(start) {
 		if next.Sub(start) > t.maxWait {
 			return false // its turn would be refused
 		}

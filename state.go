@@ -21,30 +21,30 @@ import (
 // say why; so it is where others may write to dir. See docs/restarts.md. An empty dir keeps
 // nothing.
 //
-// WithState changes Limits and Robots, so set them before. It can't reach a limiter that Hosts has
+// WithState changes Hosts and Robots, so set them before. It can't reach a limiter that Limiter has
 // already. New says so in both cases. To share a limiter that remembers, make it from the result:
 //
 //	cfg := politeness.Bulk(ua).WithState("state")
-//	cfg.Hosts, err = hostlimit.New(cfg.Limits)
+//	cfg.Limiter, err = hostlimit.New(cfg.Hosts)
 func (c Config) WithState(dir string) Config {
 	if dir == "" {
 		return c
 	}
 	c.state = dir
-	c.Limits.Store = hostlimit.Dir(filepath.Join(dir, "hosts"))
+	c.Hosts.Store = hostlimit.Dir(filepath.Join(dir, "hosts"))
 	c.Robots.Store = robotscache.Dir(filepath.Join(dir, "robots"))
 	return c
 }
 
 // checkStore refuses a Store that can have no effect.
 func (c Config) checkStore() error {
-	store := c.Limits.Store
-	if c.state != "" && (c.Hosts == nil && store == nil || !c.DangerouslyIgnoreRobots && c.Robots.Store == nil) {
-		return errors.New("or Robots.Store is gone: set Limits and Robots before WithState, which changes them")
+	store := c.Hosts.Store
+	if c.state != "" && (c.Limiter == nil && store == nil || !c.DangerouslyIgnoreRobots && c.Robots.Store == nil) {
+		return errors.New("or Robots.Store is gone: set Hosts and Robots before WithState, which changes them")
 	}
-	if c.Hosts == nil || store == nil || !reflect.ValueOf(store).Comparable() || c.Hosts.Config().Store == store {
+	if c.Limiter == nil || store == nil || !reflect.ValueOf(store).Comparable() || c.Limiter.Config().Store == store {
 		return nil
 	}
-	return errors.New("has no effect, because Hosts is set: make Hosts from the Config that WithState returns, " +
-		"by hostlimit.New(cfg.Limits), or set it after WithState to what was made from the same Limits")
+	return errors.New("has no effect, because Limiter is set: make Limiter from the Config that WithState returns, " +
+		"by hostlimit.New(cfg.Hosts), or set it after WithState to what was made from the same Hosts")
 }

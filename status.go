@@ -132,8 +132,8 @@ func (t *Transport) StatusOf(ctx context.Context, text string) Status {
 	for _, m := range counted.Latency {
 		s.Latency = append(s.Latency, MinuteStatus(m))
 	}
-	if err := s.addHosts(t.cfg.Hosts.List(ctx), text, counted.Visitors); err != nil {
-		s.Unlisted = fmt.Sprintf("The limiter (%T) can't list its hosts: %v.", t.cfg.Hosts, err)
+	if err := s.addHosts(t.cfg.Limiter.List(ctx), text, counted.Visitors); err != nil {
+		s.Unlisted = fmt.Sprintf("The limiter (%T) can't list its hosts: %v.", t.cfg.Limiter, err)
 	}
 	for _, v := range counted.Visitors {
 		s.Waiting["visit-time"] += v.Waiting

@@ -316,7 +316,7 @@ func (trip *trip) waitTurn() error {
 		if err := trip.charge.reserve(); err != nil {
 			return err
 		}
-		if err := turn.acquire(trip.t.cfg.Hosts); err != nil {
+		if err := turn.acquire(trip.t.cfg.Limiter); err != nil {
 			return trip.noTurn(StageTurn, err)
 		}
 		if now := time.Now(); !opens(hours, now).After(now) {
@@ -349,7 +349,7 @@ func (trip *trip) foresee() error {
 		trip.turn.wait.By = end
 		return nil
 	}
-	next, err := trip.t.cfg.Hosts.Next(trip.subject.ctx, trip.subject.host, trip.page.floor)
+	next, err := trip.t.cfg.Limiter.Next(trip.subject.ctx, trip.subject.host, trip.page.floor)
 	if err != nil {
 		return trip.noTurn(StageTurn, err)
 	}

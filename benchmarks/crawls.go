@@ -192,7 +192,7 @@ func (b *bench) crawlBy(ctx context.Context, by string, base http.RoundTripper, 
 	case crawlPackage:
 		transport, err := politeness.New(politeness.Config{
 			UserAgent: rivals.UserAgent, Base: base,
-			Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: crawlDelay, Max: crawlDelay}},
+			Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: crawlDelay, Max: crawlDelay}},
 		})
 		if err != nil {
 			return err

@@ -256,7 +256,7 @@ func (b *bench) scaleRobots() (t table, kept float64, err error) {
 			return t, 0, err
 		}
 		if c.bound >= 0 {
-			cfg := politeness.Config{UserAgent: rivals.UserAgent, Base: base, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Microsecond}}}.WithState(c.state)
+			cfg := politeness.Config{UserAgent: rivals.UserAgent, Base: base, Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Microsecond}}}.WithState(c.state)
 			cfg.Robots.MaxBytes = c.bound
 			rt, err := politeness.New(cfg)
 			if err != nil {

@@ -122,8 +122,8 @@ func TestNoSignatureOlderThanASecondInAWeek(t *testing.T) {
 		log := &evidence.Recorder{}
 		polite, err := politeness.New(politeness.Config{
 			UserAgent: userAgent, Base: testSigner(t).Transport(base), Evidence: log,
-			Limits: hostlimit.Config{Concurrency: 4, MaxWait: 24 * time.Hour},
-			Retry:  politeness.Retry{Max: 2},
+			Hosts: hostlimit.Config{Concurrency: 4, MaxWait: 24 * time.Hour},
+			Retry: politeness.Retry{Max: 2},
 		})
 		if err != nil {
 			t.Fatal(err)

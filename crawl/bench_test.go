@@ -26,7 +26,7 @@ func (still) RoundTrip(req *http.Request) (*http.Response, error) {
 // BenchmarkPage is what a crawl costs for each page, the Transport and http.Client included.
 func BenchmarkPage(b *testing.B) {
 	transport, err := politeness.New(politeness.Config{
-		UserAgent: userAgent, Base: still{}, Limits: hostlimit.Config{Delay: hostlimit.Delay{DangerouslyNone: true}},
+		UserAgent: userAgent, Base: still{}, Hosts: hostlimit.Config{Delay: hostlimit.Delay{DangerouslyNone: true}},
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -34,7 +34,7 @@ import (
 // required. Every limit has a default that bounds a crawl among strangers.
 type Config struct {
 	// Transport decides when each URL may start, and sends the requests where Client is nil. Its
-	// Limits.MaxInFlight is the largest number of requests in flight; 0: 4,096.
+	// Hosts.MaxInFlight is the largest number of requests in flight; 0: 4,096.
 	Transport *politeness.Transport
 
 	// Client sends the requests. Set it for cookies (Jar), or to put a cache between: its

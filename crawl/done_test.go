@@ -131,7 +131,7 @@ func TestSlowDoneSlowsTheCrawl(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
 		r.crawl.Follow, r.crawl.MaxDepth = crawl.SameHost, -1
-		r.politeness.Limits.MaxInFlight = 1
+		r.politeness.Hosts.MaxInFlight = 1
 		links := page(manyLinks(10_000))
 		var urls []string
 		for i := range 40 {

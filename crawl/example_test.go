@@ -31,7 +31,7 @@ func Example() {
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
 		Base:      exampleSite(),                                                   // leave it out on the web
-		Limits:    hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}}, // and this
+		Hosts:     hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}}, // and this
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -64,7 +64,7 @@ func ExampleConfig_done() {
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
 		Base:      exampleSite(),                                                   // leave it out on the web
-		Limits:    hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}}, // and this
+		Hosts:     hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}}, // and this
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -114,7 +114,7 @@ func crawlCrowd(t *testing.T, c *crowd, hosts, maxInFlight, pages int, d time.Du
 	c.began, c.counts = time.Now(), make(map[string][60]int)
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: userAgent, Base: c,
-		Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: 200 * time.Millisecond, Max: 200 * time.Millisecond}, MaxInFlight: maxInFlight},
+		Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: 200 * time.Millisecond, Max: 200 * time.Millisecond}, MaxInFlight: maxInFlight},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -233,7 +233,7 @@ func TestFullRate(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig()
-				r.politeness.Limits = tt.limits
+				r.politeness.Hosts = tt.limits
 				r.Site("https://example.com").Robots("User-agent: *\n"+tt.robots).Handle("/", page("")).Latency(tt.took)
 				var times []time.Time
 				r.crawl.Visit = func(context.Context, *crawl.Page) error {

@@ -167,7 +167,7 @@ func TestEnoughOfALargeHost(t *testing.T) {
 		for i := range urls {
 			site.Handle(fmt.Sprintf("/%d", i), page("page"))
 		}
-		r.politeness.Limits.Concurrency = 8
+		r.politeness.Hosts.Concurrency = 8
 		r.crawl.MaxPagesPerHost = 9
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -239,14 +239,14 @@ func TestNextRunFetchesWhatTimeHasCutOff(t *testing.T) {
 				r.crawl.Queue = q
 				a := r.Site("https://a.example").Handle("/", page(""))
 				r.Site("https://b.example").Handle("/", page(""))
-				hosts, err := hostlimit.New(r.politeness.Limits)
+				hosts, err := hostlimit.New(r.politeness.Hosts)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if err := block(a, hosts); err != nil {
 					t.Fatal(err)
 				}
-				r.politeness.Limits, r.politeness.Hosts = hostlimit.Config{}, hosts
+				r.politeness.Hosts, r.politeness.Limiter = hostlimit.Config{}, hosts
 				r.politeness.Spend.Duration = 10 * time.Minute
 				s := r.run(t.Context(), t, append(numbered("a.example", 20), numbered("b.example", 40)...)...)
 				if s.Visited() < 40 || s.Visited() > 41 || s.Outcomes[crawl.OverBudget] > 0 || !errors.Is(s.Stopped, politeness.ErrBudget) {

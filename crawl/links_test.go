@@ -172,7 +172,7 @@ func TestCookieBySelfRedirect(t *testing.T) {
 				if asked != tt.asked {
 					t.Errorf("asked %d times, want %d", asked, tt.asked)
 				}
-				r.Check(t, politenesstest.Rules{Delay: r.politeness.Limits.Delay.Min, Concurrency: 2, Refusals: []int{429, 503}})
+				r.Check(t, politenesstest.Rules{Delay: r.politeness.Hosts.Delay.Min, Concurrency: 2, Refusals: []int{429, 503}})
 			})
 		})
 	}

@@ -109,7 +109,7 @@ func mined(t *testing.T, m *mine, queue bool) (*rig, []string) {
 	r.politeness.Refuse = func(*http.Request) error { m.may("Refuse"); return nil }
 	r.politeness.IsRefusal = func(*http.Response) error { m.may("IsRefusal"); return nil }
 	r.politeness.Evidence = minedEvidence{m}
-	r.politeness.Limits.Override = func(string) (hostlimit.Limits, bool) { m.may("Override"); return hostlimit.Limits{}, false }
+	r.politeness.Hosts.Override = func(string) (hostlimit.Limits, bool) { m.may("Override"); return hostlimit.Limits{}, false }
 	r.crawl.Client = &http.Client{Jar: minedJar{jar, m}}
 	r.crawl.Visit = func(context.Context, *crawl.Page) error { m.may("Visit"); return nil }
 	r.crawl.Follow = func(*crawl.Page, crawl.Link) bool { m.may("Follow"); return true }

@@ -178,7 +178,7 @@ func TestWaitIsToldWithinTwoSeconds(t *testing.T) {
 			web.Site("https://example.com").Robots("User-agent: *\nCrawl-delay: 30\n").Page("/", "")
 			cfg := politeness.Config{UserAgent: "TestBot/1.0 (+https://example.com/bot)", Base: web}
 			if own {
-				cfg.Limits.Delay.Min = 30 * time.Second
+				cfg.Hosts.Delay.Min = 30 * time.Second
 			}
 			transport, err := politeness.New(cfg)
 			if err != nil {

@@ -324,7 +324,7 @@ func TestLostHostIsLeftAlone(t *testing.T) {
 			urls = append(urls, numbered(host, 10)...)
 		}
 		r.crawl.Queue = q
-		r.politeness.Limits.Delay.Min = 10 * time.Second
+		r.politeness.Hosts.Delay.Min = 10 * time.Second
 		began := time.Now()
 		time.AfterFunc(35*time.Second, func() {
 			q.mu.Lock()
@@ -362,7 +362,7 @@ func TestHostIsLostWhileItIsDue(t *testing.T) {
 			site.Handle(fmt.Sprintf("/%d", i), page(""))
 		}
 		r.crawl.Queue = q
-		r.politeness.Limits.MaxInFlight, r.politeness.Limits.Concurrency = 1, 1
+		r.politeness.Hosts.MaxInFlight, r.politeness.Hosts.Concurrency = 1, 1
 		set := func(lost, open bool) func() {
 			return func() {
 				q.mu.Lock()
@@ -390,7 +390,7 @@ func TestHostsComeAndGo(t *testing.T) {
 			q := &shared{store: newStore(), lost: map[string]bool{}}
 			q.store.open = true
 			r.crawl.Queue = q
-			r.politeness.Limits.MaxInFlight, r.politeness.Limits.Concurrency = 1+rnd.IntN(3), 1+rnd.IntN(2)
+			r.politeness.Hosts.MaxInFlight, r.politeness.Hosts.Concurrency = 1+rnd.IntN(3), 1+rnd.IntN(2)
 			var urls []string
 			for h := range 5 {
 				host := fmt.Sprintf("h%d.example", h)
@@ -441,13 +441,13 @@ func TestHostLostWhileItsTurnIsAskedForIsLeftAlone(t *testing.T) {
 		q.store.open = true
 		r.Site("https://a.example").Handle("/0", page(""))
 		r.crawl.Queue = q
-		memory, err := hostlimit.New(r.politeness.Limits)
+		memory, err := hostlimit.New(r.politeness.Hosts)
 		if err != nil {
 			t.Fatal(err)
 		}
 		asked := 0
-		r.politeness.Limits = hostlimit.Config{}
-		r.politeness.Hosts = slowNext{memory, func() {
+		r.politeness.Hosts = hostlimit.Config{}
+		r.politeness.Limiter = slowNext{memory, func() {
 			q.mu.Lock()
 			defer q.mu.Unlock()
 			asked++

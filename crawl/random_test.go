@@ -41,12 +41,12 @@ func newRandomWeb(seed uint64) *randomWeb {
 		w.hosts = append(w.hosts, fmt.Sprintf("http://h%d.example", i))
 	}
 	r := w.rig
-	r.politeness.Limits = hostlimit.Config{
+	r.politeness.Hosts = hostlimit.Config{
 		Delay:       hostlimit.Delay{Min: w.span(50*time.Millisecond, time.Second), Adaptive: hostlimit.Fixed},
 		Concurrency: 1 + w.rnd.IntN(3),
 	}
 	if w.chance(30) {
-		r.politeness.Limits.MaxInFlight = 1 + w.rnd.IntN(10)
+		r.politeness.Hosts.MaxInFlight = 1 + w.rnd.IntN(10)
 	}
 	r.crawl.Workers = 1 + w.rnd.IntN(8)
 	for _, host := range w.hosts {
@@ -174,7 +174,7 @@ func TestRandomWebs(t *testing.T) {
 			if visits := len(w.rig.visited); visits < s.Visited() || visits > s.Visited()+s.Outcomes[crawl.Refused] {
 				t.Errorf("%d visits: %v", visits, s)
 			}
-			limits := w.rig.politeness.Limits
+			limits := w.rig.politeness.Hosts
 			w.rig.Check(t, politenesstest.Rules{
 				Delay: limits.Delay.Min, Concurrency: limits.Concurrency, Refusals: []int{429, 503},
 			})
@@ -237,7 +237,7 @@ func (w *randomWeb) judge(t *testing.T, starts []string) {
 // robots.txt that couldn't be had is asked for again after five minutes, and a 500 to the request
 // that asks again after a 429 is a refusal, which blocks for ten minutes at most.
 func (w *randomWeb) idle(t *testing.T, known map[string]time.Time) {
-	limits := w.rig.politeness.Limits
+	limits := w.rig.politeness.Hosts
 	for _, host := range w.hosts {
 		lenient := 6 * time.Minute
 		var allowed time.Duration

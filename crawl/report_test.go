@@ -166,7 +166,7 @@ func TestClientLeadsToTheTransport(t *testing.T) {
 func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
-		r.politeness.Limits.Delay = hostlimit.Delay{Min: 100 * time.Millisecond, Max: 100 * time.Millisecond, Adaptive: hostlimit.Fixed}
+		r.politeness.Hosts.Delay = hostlimit.Delay{Min: 100 * time.Millisecond, Max: 100 * time.Millisecond, Adaptive: hostlimit.Fixed}
 		r.Site("https://example.com").Handle("/", page(""))
 		calls := 0
 		r.crawl.Progress = func(p crawl.Progress) {
@@ -185,7 +185,7 @@ func TestRate(t *testing.T) {
 func TestProgressNamesEveryHostThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
-		r.politeness.Limits.Concurrency = 2
+		r.politeness.Hosts.Concurrency = 2
 		slow := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(40 * time.Second) })
 		refuse := politenesstest.Status(http.StatusTooManyRequests, "Retry-After", "30")
 		r.Site("https://refused.example").Handle("/0", page("")).Handle("/1", slow).Handle("/2", politenesstest.InTurn(refuse, page("")))

@@ -30,7 +30,7 @@ type rig struct {
 func newRig() *rig {
 	r := &rig{Web: politenesstest.NewWeb()}
 	r.politeness = politeness.Config{
-		UserAgent: userAgent, Base: r.Web, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: 100 * time.Millisecond}},
+		UserAgent: userAgent, Base: r.Web, Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: 100 * time.Millisecond}},
 	}
 	return r
 }

@@ -97,7 +97,7 @@ func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 		canonical: make(map[string]bool), discovered: make(map[string]string), held: make(map[string]Result),
 		began: time.Now(), summary: Summary{Outcomes: make(map[Outcome]int), Errors: make(map[Outcome]error)},
 	}
-	r.frontier = frontier{hosts: make(map[string]*host), max: cmp.Or(c.cfg.Transport.Hosts().Config().MaxInFlight, maxInFlight)}
+	r.frontier = frontier{hosts: make(map[string]*host), max: cmp.Or(c.cfg.Transport.Limiter().Config().MaxInFlight, maxInFlight)}
 	if r.queue == nil {
 		r.queue = newMemory(c.cfg.MaxURLs)
 	}
@@ -512,7 +512,7 @@ func (r *run) host(key string) *host {
 // Override they stay as they were.
 func (r *run) limit(h *host) {
 	_ = guarded("the limits of "+h.key, func() error {
-		limits := r.c.cfg.Transport.Hosts().Config().Of(h.key)
+		limits := r.c.cfg.Transport.Limiter().Config().Of(h.key)
 		h.slots, h.gap = limits.Concurrency, limits.Delay.Min
 		return nil
 	})
@@ -656,7 +656,7 @@ func (r *run) nextWhy(key, why string) string {
 	err := guarded("the state of "+key, func() (err error) {
 		ctx, cancel := context.WithTimeout(r.ctx, askingForState)
 		defer cancel()
-		state, err = r.c.cfg.Transport.Hosts().State(ctx, key)
+		state, err = r.c.cfg.Transport.Limiter().State(ctx, key)
 		return err
 	})
 	_, byHand := hostlimit.Debt{Cause: state.BlockedBy}.ByHand()

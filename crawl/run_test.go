@@ -120,7 +120,7 @@ func TestDeadHosts(t *testing.T) {
 func TestPagesThatWaitForOneRobotsFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
-		r.politeness.Limits.Concurrency = 4
+		r.politeness.Hosts.Concurrency = 4
 		r.Site("https://example.com").RobotsStatus(http.StatusServiceUnavailable).Latency(3 * time.Second)
 		wantOutcomes(t, r.run(t.Context(), t, numbered("example.com", 20)...), map[crawl.Outcome]int{crawl.Unreachable: 20})
 		if n := len(r.Requests()); n != 5 {
@@ -178,7 +178,7 @@ func TestTimeout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig()
-				r.politeness.Limits.Concurrency = 2
+				r.politeness.Hosts.Concurrency = 2
 				r.crawl.Tries, r.crawl.Timeout = tt.tries, 10*time.Second
 				silent := http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() })
 				site := r.Site("https://example.com")
@@ -199,12 +199,12 @@ func TestWaitingRequestsAreLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
 		r.Site("https://example.com").Handle("/", page(""))
-		r.politeness.Limits.Delay.Min = time.Minute
-		hosts, err := hostlimit.New(r.politeness.Limits)
+		r.politeness.Hosts.Delay.Min = time.Minute
+		hosts, err := hostlimit.New(r.politeness.Hosts)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.politeness.Limits, r.politeness.Hosts = hostlimit.Config{}, nextIsNow{hosts}
+		r.politeness.Hosts, r.politeness.Limiter = hostlimit.Config{}, nextIsNow{hosts}
 		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 		defer cancel()
 		wantOutcomes(t, r.run(ctx, t, numbered("example.com", 5)...), map[crawl.Outcome]int{crawl.Visited: 1, crawl.Left: 4})

@@ -38,7 +38,7 @@ func TestOnePageStopsNoHost(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig()
-				r.politeness.Limits = hostlimit.Config{
+				r.politeness.Hosts = hostlimit.Config{
 					Concurrency: 2, Delay: hostlimit.Delay{Min: 100 * time.Millisecond, Adaptive: hostlimit.Fixed},
 				}
 				site := r.Site("https://example.com").Handle("/", page("")).Handle(tt.slow, slow)
@@ -148,7 +148,7 @@ func TestDiscoverKeepsDeadHosts(t *testing.T) {
 func TestProbeParksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
-		r.politeness.Limits = hostlimit.Config{
+		r.politeness.Hosts = hostlimit.Config{
 			Concurrency: 2, MaxInFlight: 2, Delay: hostlimit.Delay{Min: 100 * time.Millisecond, Adaptive: hostlimit.Fixed},
 		}
 		slow := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(30 * time.Second) })
@@ -231,7 +231,7 @@ func TestDeadHostsWaitWhileTheQueueIsOpen(t *testing.T) {
 func TestASlowRefusalLosesNoPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
-		r.politeness.Limits = hostlimit.Config{
+		r.politeness.Hosts = hostlimit.Config{
 			Concurrency: 2, Delay: hostlimit.Delay{Min: 100 * time.Millisecond, Adaptive: hostlimit.Fixed},
 		}
 		r.Site("https://example.com").Robots("User-agent: *\nCrawl-delay: 5\n").
@@ -252,11 +252,11 @@ func TestASlowRefusalLosesNoPage(t *testing.T) {
 func TestAServedPageThatIsFarOffHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
-		hosts, err := hostlimit.New(r.politeness.Limits)
+		hosts, err := hostlimit.New(r.politeness.Hosts)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.politeness.Limits, r.politeness.Hosts = hostlimit.Config{}, hosts
+		r.politeness.Hosts, r.politeness.Limiter = hostlimit.Config{}, hosts
 		n := 0
 		r.Site("https://example.com").Handle("/good", page("")).Handle("/u", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			if n++; n == 2 {

@@ -40,11 +40,11 @@ func TestBlockIsLiftedDuringACrawl(t *testing.T) {
 						w.WriteHeader(http.StatusTooManyRequests)
 					}
 				}))
-				hosts, err := hostlimit.New(r.politeness.Limits)
+				hosts, err := hostlimit.New(r.politeness.Hosts)
 				if err != nil {
 					t.Fatal(err)
 				}
-				r.politeness.Limits, r.politeness.Hosts = hostlimit.Config{}, hosts
+				r.politeness.Hosts, r.politeness.Limiter = hostlimit.Config{}, hosts
 				if byHand {
 					if err := hosts.Block(t.Context(), "example.com", time.Now().Add(time.Hour), "the owner has called"); err != nil {
 						t.Fatal(err)
@@ -86,7 +86,7 @@ func TestLimitsChangeDuringACrawl(t *testing.T) {
 					site.Handle(fmt.Sprintf("/%d", i), slow)
 				}
 				began := time.Now()
-				r.politeness.Limits.Override = func(string) (hostlimit.Limits, bool) {
+				r.politeness.Hosts.Override = func(string) (hostlimit.Limits, bool) {
 					if time.Since(began) < 10*time.Second {
 						return limits[0], true
 					}
@@ -128,7 +128,7 @@ func TestTimeEndsWhileAHostWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
 		r.Site("https://example.com").Handle("/0", page("page")).Handle("/1", page("page")).Handle("/2", page("page"))
-		r.politeness.Limits.Delay.Min = time.Minute
+		r.politeness.Hosts.Delay.Min = time.Minute
 		r.politeness.Spend.Duration = 90 * time.Second // from the first page, a minute after robots.txt
 		summary := r.run(t.Context(), t, numbered("example.com", 3)...)
 		wantOutcomes(t, summary, map[crawl.Outcome]int{crawl.Visited: 2, crawl.Left: 1})
@@ -164,11 +164,11 @@ func TestDrainLosesNothing(t *testing.T) {
 		for i := range 20 {
 			site.Handle(fmt.Sprintf("/%d", i), page("page"))
 		}
-		hosts, err := hostlimit.New(r.politeness.Limits)
+		hosts, err := hostlimit.New(r.politeness.Hosts)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.politeness.Limits, r.politeness.Hosts = hostlimit.Config{}, hosts
+		r.politeness.Hosts, r.politeness.Limiter = hostlimit.Config{}, hosts
 		q := newStore()
 		r.crawl.Queue = q
 		go func() {
@@ -199,7 +199,7 @@ func TestDrainLosesNothing(t *testing.T) {
 func TestABlockIsTold(t *testing.T) {
 	const byHand = ": blocked by hand: the owner has called\n"
 	hand := func(ctx context.Context, r *rig) error {
-		return r.politeness.Hosts.(hostlimit.Controller).Block(ctx, "example.com", time.Now().Add(time.Minute), "the owner has called")
+		return r.politeness.Limiter.(hostlimit.Controller).Block(ctx, "example.com", time.Now().Add(time.Minute), "the owner has called")
 	}
 	for name, tt := range map[string]struct {
 		block func(ctx context.Context, r *rig) error
@@ -234,12 +234,12 @@ func TestABlockIsTold(t *testing.T) {
 				r := newRig()
 				r.Site("https://example.com").Handle("/0", page("page")).Handle("/1", page("page")).
 					Handle("/busy", politenesstest.Status(http.StatusTooManyRequests, "Retry-After", "60"))
-				r.politeness.Limits.Delay.Min = 30 * time.Second
-				hosts, err := hostlimit.New(r.politeness.Limits)
+				r.politeness.Hosts.Delay.Min = 30 * time.Second
+				hosts, err := hostlimit.New(r.politeness.Hosts)
 				if err != nil {
 					t.Fatal(err)
 				}
-				r.politeness.Limits, r.politeness.Hosts = hostlimit.Config{}, tt.wrap(hosts)
+				r.politeness.Hosts, r.politeness.Limiter = hostlimit.Config{}, tt.wrap(hosts)
 				r.crawl.Visit = func(ctx context.Context, p *crawl.Page) error {
 					if p.URL != "https://example.com/0" {
 						return nil

@@ -35,7 +35,7 @@ func TestStatuses(t *testing.T) {
 		t.Fatal("429.md has no place for the table")
 	}
 	const agent = "ExampleBot/1.0 (bot@example.com)"
-	want := statusTable(t, politeness.Bulk(agent).Limits, politeness.Conservative(agent).Limits)
+	want := statusTable(t, politeness.Bulk(agent).Hosts, politeness.Conservative(agent).Hosts)
 	if table == want {
 		return
 	}

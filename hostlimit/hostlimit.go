@@ -30,7 +30,7 @@ import (
 	"github.com/go-politeness/politeness/internal/contexts"
 )
 
-// A Limiter grants turns on keys. It is the interface of politeness.Config.Hosts;
+// A Limiter grants turns on keys. It is the interface of politeness.Config.Limiter;
 // [Memory] implements it for one process. Implementations are safe for
 // concurrent use and pass hostlimittest.Run.
 type Limiter interface {

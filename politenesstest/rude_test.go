@@ -568,7 +568,7 @@ var polite = []habit{
 		a.Handle("/", politenesstest.Text("page")).Handle("/down/", politenesstest.Status(503)).Handle("/secret/", politenesstest.Status(403)).Latency(50*ms).
 			Handle("/busy", politenesstest.InTurn(politenesstest.Status(503), politenesstest.Drop(), politenesstest.Status(429), politenesstest.Status(500), politenesstest.Text("page")))
 	}, func(c *crawler) {
-		t, err := politeness.New(politeness.Config{UserAgent: c.agent, Base: c.client.Transport, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: 100 * ms}, Concurrency: 3}})
+		t, err := politeness.New(politeness.Config{UserAgent: c.agent, Base: c.client.Transport, Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: 100 * ms}, Concurrency: 3}})
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -647,7 +647,7 @@ var polite = []habit{
 			Handle("/old", http.RedirectHandler("/new", http.StatusFound)).
 			Handle("/busy", politenesstest.InTurn(politenesstest.Status(429, "Retry-After", "60"), politenesstest.Text("page")))
 	}, func(c *crawler) {
-		t, err := politeness.New(politeness.Config{UserAgent: c.agent, Base: c.client.Transport, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Second}}})
+		t, err := politeness.New(politeness.Config{UserAgent: c.agent, Base: c.client.Transport, Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Second}}})
 		if err != nil {
 			c.t.Fatal(err)
 		}

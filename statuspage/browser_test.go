@@ -42,7 +42,7 @@ func troubled(t *testing.T) http.Handler {
 	})
 	tr := newTransport(t, politeness.Config{
 		UserAgent: agent, Base: web, Evidence: full, Budget: budget.New(budget.Limits{Pages: 20, Bytes: 1 << 20, PagesPerHost: 8}),
-		Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, Concurrency: 2},
+		Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, Concurrency: 2},
 	})
 	client := &http.Client{Transport: tr}
 	get := func(url string) {
@@ -67,7 +67,7 @@ func troubled(t *testing.T) http.Handler {
 	get("https://shop.example/private")
 	get("https://down.example/")
 	get("https://a-host-with-a-very-long-name-that-has-to-break-somewhere.subdomain.of-a-very-long-domain.example/")
-	if err := tr.Hosts().Block(t.Context(), "stopped.example", time.Now().Add(time.Hour), "the owner has called"); err != nil {
+	if err := tr.Limiter().Block(t.Context(), "stopped.example", time.Now().Add(time.Hour), "the owner has called"); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -91,7 +91,7 @@ func troubled(t *testing.T) http.Handler {
 	}
 	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) { // until those that wait do so
 		waiting := 0
-		for h, err := range tr.Hosts().List(t.Context()) {
+		for h, err := range tr.Limiter().List(t.Context()) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -118,7 +118,7 @@ func TestHandlerShowsACrawl(t *testing.T) {
 		web.Site("https://down.example").Handle("/robots.txt", politenesstest.Status(503))
 		web.Site("https://closed.example").Robots("User-agent: *\nVisit-time: 0030-0100\n").Page("/", "page")
 		tr := newTransport(t, politeness.Config{
-			UserAgent: agent, Base: web, Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Second}},
+			UserAgent: agent, Base: web, Hosts: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Second}},
 			Budget: budget.New(budget.Limits{Pages: 10, PagesPerHost: 5, Duration: time.Hour}),
 			Evidence: evidence.Func(func(_ context.Context, d evidence.Decision) {
 				if d.Type == evidence.BlockedByRule {

@@ -108,7 +108,7 @@ func missing(out io.Writer, have, which map[string]bool, who string) {
 func byCrawl(ctx context.Context, out io.Writer, url string) error {
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "DiscoveryBench/1.0 (+https://example.com/bot)",
-		Limits:    hostlimit.Config{Concurrency: 8, Delay: hostlimit.Delay{DangerouslyNone: true}},
+		Hosts:     hostlimit.Config{Concurrency: 8, Delay: hostlimit.Delay{DangerouslyNone: true}},
 	})
 	if err != nil {
 		return err

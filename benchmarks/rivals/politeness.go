@@ -17,7 +17,7 @@ func NewPoliteness(base http.RoundTripper, t Terms) (http.RoundTripper, error) {
 	cfg := politeness.Config{
 		UserAgent: UserAgent,
 		Base:      base,
-		Limits:    hostlimit.Config{Concurrency: t.Slots, Delay: hostlimit.Delay{Min: t.gap()}},
+		Hosts:     hostlimit.Config{Concurrency: t.Slots, Delay: hostlimit.Delay{Min: t.gap()}},
 	}
 	if !t.Plain {
 		cfg.Spend = budget.Limits{Pages: 1 << 50, Bytes: 1 << 60, Duration: 1000 * time.Hour}

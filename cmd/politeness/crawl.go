@@ -265,7 +265,7 @@ func rehearse(ctx context.Context, sh *shell, cfg politeness.Config, urls []stri
 	if err != nil {
 		return 0, err
 	}
-	fmt.Fprint(sh.out, describe(cfg, q.transport.Hosts().Config()))
+	fmt.Fprint(sh.out, describe(cfg, q.transport.Limiter().Config()))
 	allowed, unknown := false, false
 	for _, raw := range urls {
 		fmt.Fprintln(sh.out)

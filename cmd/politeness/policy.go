@@ -86,10 +86,10 @@ func (p *policy) config(base http.RoundTripper) (politeness.Config, error) {
 		}
 	}
 	if p.delay > 0 {
-		cfg.Limits.Delay.Min, cfg.Limits.Delay.Max = p.delay, p.delay
+		cfg.Hosts.Delay.Min, cfg.Hosts.Delay.Max = p.delay, p.delay
 	}
-	cfg.Limits.MaxWait = cmp.Or(p.maxWait, cfg.Limits.MaxWait)
-	cfg.Limits.Concurrency = cmp.Or(p.perHost, cfg.Limits.Concurrency)
+	cfg.Hosts.MaxWait = cmp.Or(p.maxWait, cfg.Hosts.MaxWait)
+	cfg.Hosts.Concurrency = cmp.Or(p.perHost, cfg.Hosts.Concurrency)
 	cfg.Spend.Pages = cmp.Or(int64(p.pages), cfg.Spend.Pages)
 	cfg.Spend.Duration = cmp.Or(p.duration, cfg.Spend.Duration)
 	cfg.Purposes = p.purposes

@@ -55,7 +55,7 @@ func runProxy(ctx context.Context, sh *shell, args []string) (status int, err er
 	if err != nil {
 		return 0, err
 	}
-	cfg.Limits.MaxWait = cmp.Or(cfg.Limits.MaxWait, time.Minute) // programs' own timeouts are short
+	cfg.Hosts.MaxWait = cmp.Or(cfg.Hosts.MaxWait, time.Minute) // programs' own timeouts are short
 	if err := p.keep(); err != nil {
 		return 0, err
 	}

@@ -48,15 +48,15 @@ func (r byteRate) limit(cfg *politeness.Config) (timeout time.Duration) {
 		return 0
 	}
 	cfg.Base = &slowly{base: cfg.Base, rate: float64(r)}
-	if n := cfg.Limits.MaxInFlight; n == 0 || n > rateInFlight {
-		cfg.Limits.MaxInFlight = rateInFlight
+	if n := cfg.Hosts.MaxInFlight; n == 0 || n > rateInFlight {
+		cfg.Hosts.MaxInFlight = rateInFlight
 	}
 	share := func(bytes float64) time.Duration {
 		return time.Duration(min(rateInFlight*bytes/float64(r), 1e6) * float64(time.Second))
 	}
 	timeout = 2*time.Minute + share(pageBytes)
 	cfg.Robots.Timeout = max(cfg.Robots.Timeout, 30*time.Second) + share(robotscache.MaxBody)
-	cfg.Limits.LeaseTTL = max(cfg.Limits.LeaseTTL, 5*time.Minute, timeout+time.Minute)
+	cfg.Hosts.LeaseTTL = max(cfg.Hosts.LeaseTTL, 5*time.Minute, timeout+time.Minute)
 	return timeout
 }
 

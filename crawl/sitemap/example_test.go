@@ -41,7 +41,7 @@ func ExampleFinder() {
 		Page("/news.txt", "https://example.com/one\nhttps://www.example.com/two\n")
 
 	cfg := politeness.Config{UserAgent: "ExampleBot/1.0 (+https://example.com/bot)", Base: web}
-	cfg.Limits.Delay.Min, cfg.Limits.Delay.Max = time.Millisecond, time.Millisecond // for the example's sake
+	cfg.Hosts.Delay.Min, cfg.Hosts.Delay.Max = time.Millisecond, time.Millisecond // for the example's sake
 	transport, err := politeness.New(cfg)
 	if err != nil {
 		fmt.Println(err)

@@ -258,7 +258,7 @@ func (w *walk) fetch(f file) (entries []Entry, final string, err error) {
 	ctx, cancel := context.WithCancelCause(w.ctx)
 	defer cancel(nil)
 	// The longest wait for a turn is no part of the time.
-	timer := time.AfterFunc(w.Transport.Hosts().Config().MaxWait+maxTime, func() { cancel(errSlow) })
+	timer := time.AfterFunc(w.Transport.Limiter().Config().MaxWait+maxTime, func() { cancel(errSlow) })
 	defer timer.Stop()
 	defer func() {
 		if err != nil && errors.Is(context.Cause(ctx), errSlow) {

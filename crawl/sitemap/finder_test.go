@@ -26,7 +26,7 @@ func crawler(t *testing.T, web *politenesstest.Web, unreachable robotscache.Unre
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: agent, Base: web,
 		Robots: robotscache.Config{OnUnreachable: unreachable},
-		Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Second, Max: time.Second}},
+		Hosts:  hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Second, Max: time.Second}},
 	})
 	if err != nil {
 		t.Fatal(err)

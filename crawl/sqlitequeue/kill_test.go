@@ -56,7 +56,7 @@ func crawler(ctx context.Context, dir string, urls []string) (err error) {
 	defer func() { err = errors.Join(err, q.Close()) }()
 	t, err := politeness.New(politeness.Config{
 		UserAgent: "KillTest/1.0 (+https://example.com/bot; bot@example.com)",
-		Limits:    hostlimit.Config{Delay: hostlimit.Delay{Min: 10 * time.Millisecond, Max: 10 * time.Millisecond}},
+		Hosts:     hostlimit.Config{Delay: hostlimit.Delay{Min: 10 * time.Millisecond, Max: 10 * time.Millisecond}},
 	})
 	if err != nil {
 		return err

@@ -49,7 +49,7 @@ func polite(t *testing.T) []evidence.Decision {
 		log := evidence.JSONLines(&out)
 		transport, err := politeness.New(politeness.Config{
 			UserAgent: "ExampleBot/1.0 (bot@example.com)", Base: web, Evidence: log,
-			Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Second}, LeaseTTL: time.Minute},
+			Hosts:  hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Second}, LeaseTTL: time.Minute},
 			Robots: robotscache.Config{RecordText: true}, Spend: budget.Limits{Pages: 9}, Retry: politeness.Retry{Max: 1},
 		})
 		if err != nil {
@@ -657,7 +657,7 @@ func TestADelayThatWasNotLearnedIsFound(t *testing.T) {
 			log := evidence.JSONLines(&out)
 			transport, err := politeness.New(politeness.Config{
 				UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)", Base: web, Evidence: log,
-				Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Second, Max: time.Second, Adaptive: adaptive}},
+				Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Second, Max: time.Second, Adaptive: adaptive}},
 			})
 			if err != nil {
 				t.Fatal(err)

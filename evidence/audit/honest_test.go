@@ -277,15 +277,15 @@ func crawlAtRandom(t *testing.T, seed uint64) (log []byte, breaches []string, su
 		preset := politeness.Config{Robots: robotscache.Config{TTL: time.Minute, DenyTTL: 5 * time.Second}}
 		if kind < len(presets) {
 			preset = presets[kind]("Bot/1.0 (bot@example.com)")
-			promised, preset.Limits = preset.Limits, hostlimit.Config{}
+			promised, preset.Hosts = preset.Hosts, hostlimit.Config{}
 			promised.LeaseTTL = 300 * time.Second // the default
 		}
 		preset.Robots.RecordText = true
 		// A crawler that keeps its state goes on soon, and another when it is no longer owed anything.
 		pause := 100 * time.Hour
 		if rnd.IntN(4) == 0 {
-			state := politeness.Config{Robots: preset.Robots, Limits: promised}.WithState(t.TempDir())
-			preset.Robots, promised = state.Robots, state.Limits
+			state := politeness.Config{Robots: preset.Robots, Hosts: promised}.WithState(t.TempDir())
+			preset.Robots, promised = state.Robots, state.Hosts
 			pause = time.Duration(2000+rnd.IntN(60_000)) * time.Millisecond
 		}
 		kept := promised
@@ -349,7 +349,7 @@ func crawlAtRandom(t *testing.T, seed uint64) (log []byte, breaches []string, su
 			for i := range 1 + rnd.IntN(4) {
 				cfg := preset
 				cfg.UserAgent = fmt.Sprintf("Bot%d/1.0 (bot@example.com)", i)
-				cfg.Base, cfg.Evidence, cfg.Hosts = web, sink, rude{memory, promised, deaf}
+				cfg.Base, cfg.Evidence, cfg.Limiter = web, sink, rude{memory, promised, deaf}
 				if kind >= len(presets) {
 					cfg.Retry = politeness.Retry{Max: rnd.IntN(3)}
 				}

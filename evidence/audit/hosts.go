@@ -149,7 +149,7 @@ func (s *sequence) sort() {
 func (s *sequence) judge() {
 	h := s.h
 	if s.overlaps {
-		s.a.openEnded(delaysKept, "a host that two limiters were used for at one time: neither knows of the other's starts (share one, by Config.Hosts)")
+		s.a.openEnded(delaysKept, "a host that two limiters were used for at one time: neither knows of the other's starts (share one, by Config.Limiter)")
 	} else {
 		s.hold = h.hold
 	}

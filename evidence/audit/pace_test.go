@@ -36,7 +36,7 @@ func crawlSlowly(t *testing.T, delay hostlimit.Delay, clients int) string {
 		log := evidence.JSONLines(&out)
 		transport, err := politeness.New(politeness.Config{
 			UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)", Base: web, Evidence: log,
-			Limits: hostlimit.Config{Delay: delay, Concurrency: clients},
+			Hosts: hostlimit.Config{Delay: delay, Concurrency: clients},
 		})
 		if err != nil {
 			t.Fatal(err)

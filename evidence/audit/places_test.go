@@ -28,7 +28,7 @@ func TestPlacesOfAllHostsAreCounted(t *testing.T) {
 		log := evidence.JSONLines(&out)
 		transport, err := politeness.New(politeness.Config{
 			UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)", Base: web, Evidence: log,
-			Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Second}, MaxInFlight: 3, LeaseTTL: 20 * time.Second},
+			Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Second}, MaxInFlight: 3, LeaseTTL: 20 * time.Second},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -44,7 +44,7 @@ func TestSeveralTransportsOnOneLimiter(t *testing.T) {
 			var transports []*politeness.Transport
 			for range 3 {
 				transport, err := politeness.New(politeness.Config{
-					UserAgent: "ExampleBot/1.0 (bot@example.com)", Base: web, Evidence: log, Hosts: memory, Robots: robotscache.Config{RecordText: true},
+					UserAgent: "ExampleBot/1.0 (bot@example.com)", Base: web, Evidence: log, Limiter: memory, Robots: robotscache.Config{RecordText: true},
 				})
 				if err != nil {
 					t.Fatal(err)
@@ -84,7 +84,7 @@ func TestAPersonBesideAnAnswer(t *testing.T) {
 			}
 			log := logtest.New(t, &out, evidence.LogConfig{Chained: true})
 			transport, err := politeness.New(politeness.Config{
-				UserAgent: "ExampleBot/1.0 (bot@example.com)", Base: web, Evidence: log, Hosts: memory, Robots: robotscache.Config{RecordText: true},
+				UserAgent: "ExampleBot/1.0 (bot@example.com)", Base: web, Evidence: log, Limiter: memory, Robots: robotscache.Config{RecordText: true},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -134,7 +134,7 @@ func TestSeveralLogsOfOneLimiter(t *testing.T) {
 	for i := range files {
 		log := logtest.New(t, &files[i], evidence.LogConfig{Chained: true})
 		transport, err := politeness.New(politeness.Config{
-			UserAgent: "ExampleBot/1.0 (bot@example.com)", Base: site, Evidence: log, Hosts: memory, Robots: robotscache.Config{RecordText: true},
+			UserAgent: "ExampleBot/1.0 (bot@example.com)", Base: site, Evidence: log, Limiter: memory, Robots: robotscache.Config{RecordText: true},
 		})
 		if err != nil {
 			t.Fatal(err)

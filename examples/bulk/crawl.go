@@ -137,14 +137,14 @@ func (b *bulk) crawler(ctx context.Context, proof evidence.Evidence) (*crawl.Cra
 	cfg.Base = b.base()
 	cfg.Evidence = proof
 	cfg.Robots.Store = b.queue.store
-	cfg.Limits.Concurrency, cfg.Limits.MaxInFlight = b.perHost, b.connections
-	cfg.Limits.Delay.Min, cfg.Limits.Delay.Max = b.delay, b.delay
-	cfg.Limits.Backoff = backoff.Fibonacci{Unit: time.Second, Cap: b.backoffCap}
+	cfg.Hosts.Concurrency, cfg.Hosts.MaxInFlight = b.perHost, b.connections
+	cfg.Hosts.Delay.Min, cfg.Hosts.Delay.Max = b.delay, b.delay
+	cfg.Hosts.Backoff = backoff.Fibonacci{Unit: time.Second, Cap: b.backoffCap}
 	cfg.Retry = politeness.Retry{Max: b.retries, Backoff: func() cenkalti.BackOff {
 		return backoff.Fibonacci{Unit: time.Second, Cap: b.backoffCap}.BackOff()
 	}}
 	var err error
-	if cfg.Hosts, err = hostlimit.New(cfg.Limits); err != nil {
+	if cfg.Limiter, err = hostlimit.New(cfg.Hosts); err != nil {
 		return nil, err
 	}
 
@@ -168,7 +168,7 @@ func (b *bulk) crawler(ctx context.Context, proof evidence.Evidence) (*crawl.Cra
 	}
 	c := crawl.Config{
 		Transport:      pages,
-		Client:         &http.Client{Transport: &copies{next: pages, queue: b.queue, longest: cfg.Limits.MaxWait}},
+		Client:         &http.Client{Transport: &copies{next: pages, queue: b.queue, longest: cfg.Hosts.MaxWait}},
 		Visit:          b.visit,
 		IgnoreNofollow: !b.nofollow,
 		Canonical:      b.canonical && b.mode == "links",

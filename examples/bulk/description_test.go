@@ -447,7 +447,7 @@ func TestSettingsReachThePolicy(t *testing.T) {
 	if _, err := b.crawler(t.Context(), evidence.Console(t.Output())); err != nil {
 		t.Fatal(err)
 	}
-	limits := b.finder.Transport.Hosts().Config()
+	limits := b.finder.Transport.Limiter().Config()
 	if limits.MaxInFlight != 7 || limits.Concurrency != 3 || limits.Delay.Min != 90*time.Millisecond || limits.Delay.Max != 90*time.Millisecond {
 		t.Errorf("limits %+v", limits)
 	}

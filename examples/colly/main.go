@@ -95,7 +95,7 @@ func crawl(ctx context.Context, out io.Writer, queued bool, starts []string) (*a
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "CollyExample/1.0 (+https://example.com/bot; bot@example.com)",
 		Base:      reach.Base(starts),
-		Limits:    hostlimit.Config{MaxInFlight: threads},
+		Hosts:     hostlimit.Config{MaxInFlight: threads},
 		Robots:    robotscache.Config{RecordText: true}, // lets the auditor decide again
 		Retry:     politeness.Retry{Max: 3},
 		Evidence:  evidence.Multi(proof, evidence.Console(os.Stderr)), // why nothing happens, if so

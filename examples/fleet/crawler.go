@@ -56,7 +56,7 @@ func (c crawler) run(ctx context.Context) (err error) {
 	}
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "FleetBot/1.0 (+https://example.com/bot; bot@example.com)",
-		Hosts:     hosts,
+		Limiter:   hosts,
 		Budget:    spent,
 		Robots:    robotscache.Config{Store: robots},
 	})

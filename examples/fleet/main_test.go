@@ -96,7 +96,7 @@ func TestTwentyCrawlersMeetASite(t *testing.T) {
 		}
 		transport, err := politeness.New(politeness.Config{
 			UserAgent: "FleetBot/1.0 (+https://example.com/bot; bot@example.com)",
-			Hosts:     hosts, Robots: robotscache.Config{Store: robots}, Evidence: witness,
+			Limiter:   hosts, Robots: robotscache.Config{Store: robots}, Evidence: witness,
 		})
 		if err != nil {
 			t.Fatal(err)

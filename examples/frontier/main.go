@@ -130,7 +130,7 @@ func newTransport(base http.RoundTripper, proof evidence.Evidence) (*politeness.
 	return politeness.New(politeness.Config{
 		UserAgent: "FrontierExample/1.0 (+https://example.com/bot; bot@example.com)",
 		Base:      base,
-		Limits:    hostlimit.Config{Delay: hostlimit.Delay{Min: delay, Max: delay}},
+		Hosts:     hostlimit.Config{Delay: hostlimit.Delay{Min: delay, Max: delay}},
 		Evidence:  proof,
 	})
 }

@@ -71,7 +71,7 @@ func run(ctx context.Context, out io.Writer, o options, roots []string) error {
 		return err
 	}
 	if o.delay > 0 {
-		cfg.Limits.Delay.Min, cfg.Limits.Delay.Max = o.delay/2, o.delay*3/2 // as the preset: half of it around
+		cfg.Hosts.Delay.Min, cfg.Hosts.Delay.Max = o.delay/2, o.delay*3/2 // as the preset: half of it around
 	}
 	cfg.Base = base
 	told := &pace{out: out, ends: make(map[string]time.Time)}

@@ -85,7 +85,7 @@ func newClient(proof evidence.Evidence, urls []string) (*retryablehttp.Client, e
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "RetryExample/1.0 (+https://example.com/bot; bot@example.com)",
 		Base:      reach.Base(urls),
-		Limits: hostlimit.Config{
+		Hosts: hostlimit.Config{
 			Backoff: backoff.Refusals{Statuses: []int{http.StatusServiceUnavailable}}, // and 429
 		},
 		Robots:   robotscache.Config{RecordText: true}, // lets the auditor decide again

@@ -58,7 +58,7 @@ func run(ctx context.Context, out, messages io.Writer, delay hostlimit.Delay, ur
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "SelectorsExample/1.0 (+https://example.com/bot; bot@example.com)",
 		Base:      reach.Base(urls),
-		Limits:    hostlimit.Config{Delay: delay},
+		Hosts:     hostlimit.Config{Delay: delay},
 		Evidence:  evidence.Console(messages),
 	})
 	if err != nil {

@@ -117,7 +117,7 @@ func (a *auditor) share(ctx context.Context, o options, name string, cfg *polite
 	if err := client.Ping(ping).Err(); err != nil {
 		return err
 	}
-	hosts, err := redislimit.New(redislimit.Config{Client: client, Limits: cfg.Limits})
+	hosts, err := redislimit.New(redislimit.Config{Client: client, Limits: cfg.Hosts})
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (a *auditor) share(ctx context.Context, o options, name string, cfg *polite
 	if err != nil {
 		return err
 	}
-	cfg.Hosts = hosts
+	cfg.Limiter = hosts
 	cfg.Budget = spent
 	cfg.Robots.Store = robots
 	return nil

@@ -22,7 +22,7 @@ func newTransport(base http.RoundTripper) (*politeness.Transport, error) {
 		Evidence:  evidence.Console(os.Stderr), // why nothing happens, if so
 		UserAgent: "WatchBot/1.0 (+https://example.com/bot; bot@example.com)",
 		Base:      base,
-		Limits: hostlimit.Config{
+		Hosts: hostlimit.Config{
 			MaxWait: time.Minute, // a host that is blocked for longer is left to the next round
 		},
 		Response: politeness.ResponseLimits{MaxBytes: 1 << 20, Accept: []string{"text/*"}},

@@ -70,7 +70,7 @@ func run(ctx context.Context, out io.Writer, dir string, delay hostlimit.Delay, 
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: agent,
 		Base:      archive,
-		Limits:    hostlimit.Config{Delay: delay},
+		Hosts:     hostlimit.Config{Delay: delay},
 		Evidence:  evidence.Console(os.Stderr),
 	})
 	if err != nil {

@@ -112,7 +112,7 @@ func crawl(t *testing.T, s *botauth.Signer, h2 bool, verify func(*http.Request) 
 	polite, err := politeness.New(politeness.Config{
 		UserAgent: "ExampleBot/1.0 (+https://bot.example.com; bot@example.com)",
 		Base:      s.Transport(one.Client().Transport),
-		Limits:    hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond, Max: 20 * time.Millisecond}},
+		Hosts:     hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond, Max: 20 * time.Millisecond}},
 		Retry:     politeness.Retry{Max: 2},
 	})
 	if err != nil {

@@ -245,7 +245,7 @@ func Real(t *testing.T) []byte {
 		log := New(t, &out, evidence.LogConfig{Chained: true})
 		transport, err := politeness.New(politeness.Config{
 			UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
-			Base:      web, Hosts: limiter, Evidence: log,
+			Base:      web, Limiter: limiter, Evidence: log,
 			Budget:   budget.New(budget.Limits{Pages: 20, WarnAt: 0.5}),
 			Retry:    politeness.Retry{Max: 1},
 			Purposes: []robots.Purpose{robots.Train},

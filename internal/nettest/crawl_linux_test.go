@@ -44,7 +44,7 @@ func (o order) crawl() error {
 	}
 	cfg := politeness.Config{
 		UserAgent: "NetworkBot/1.0 (+https://bot.example.com; bot@example.com)", Evidence: log,
-		Limits: hostlimit.Config{
+		Hosts: hostlimit.Config{
 			Concurrency: o.Concurrency,
 			Delay:       hostlimit.Delay{Min: o.Delay, Max: o.Delay, Adaptive: hostlimit.Fixed, FromEnd: o.Concurrency == 1},
 		},

@@ -32,7 +32,7 @@ func TestBudgetSharedByTransportsIsExactUnder1000Goroutines(t *testing.T) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			tr, err := politeness.New(politeness.Config{UserAgent: agent, Base: b.web, Hosts: hosts, Budget: spent, Evidence: b.log})
+			tr, err := politeness.New(politeness.Config{UserAgent: agent, Base: b.web, Limiter: hosts, Budget: spent, Evidence: b.log})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -115,7 +115,7 @@ func TestOnlyWhatIsSentCostsAPage(t *testing.T) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		tr, err := politeness.New(politeness.Config{UserAgent: agent, Base: b.web, Hosts: hosts, Budget: spent})
+		tr, err := politeness.New(politeness.Config{UserAgent: agent, Base: b.web, Limiter: hosts, Budget: spent})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestWaitThatOutlastsTheBudgetCostsNoPage(t *testing.T) {
 				spent := budget.New(budget.Limits{Pages: 10, Duration: 100 * time.Second})
 				tr, err := politeness.New(politeness.Config{
 					UserAgent: agent, Base: b.web, Budget: spent, Evidence: b.log,
-					Hosts: wrap(limiter(b.T, hostlimit.Config{Delay: hostlimit.Delay{Min: 40 * time.Second}})),
+					Limiter: wrap(limiter(b.T, hostlimit.Config{Delay: hostlimit.Delay{Min: 40 * time.Second}})),
 				})
 				if err != nil {
 					b.Fatal(err)
@@ -188,7 +188,7 @@ func TestRefusedRequestStartsNoClock(t *testing.T) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		tr := mustNew(b.T, politeness.Config{UserAgent: agent, Base: b.web, Hosts: hosts, Budget: spent, Evidence: b.log, DangerouslyIgnoreRobots: true})
+		tr := mustNew(b.T, politeness.Config{UserAgent: agent, Base: b.web, Limiter: hosts, Budget: spent, Evidence: b.log, DangerouslyIgnoreRobots: true})
 		b.client.Transport = tr
 		lease, err := hosts.Acquire(b.Context(), "example.com", 0)
 		if err != nil {
@@ -232,7 +232,7 @@ func TestHopThatIsSentAgainIsAPage(t *testing.T) {
 
 // The bytes may be spent while a request waits for its slot, or by its own first try.
 func TestNothingIsSentAfterTheBytesAreSpent(t *testing.T) {
-	virtually(t, politeness.Config{Budget: budget.New(budget.Limits{Bytes: 100}), Hosts: limiter(t, hostlimit.Config{Concurrency: 1})}, func(b *bubble) {
+	virtually(t, politeness.Config{Budget: budget.New(budget.Limits{Bytes: 100}), Limiter: limiter(t, hostlimit.Config{Concurrency: 1})}, func(b *bubble) {
 		b.site.Page("/a", strings.Repeat("x", 200)).Page("/b", "b").Page("/robots.txt", "")
 		resp, err := b.client.Get("https://example.com/a")
 		if err != nil {
@@ -267,8 +267,8 @@ func TestNothingIsSentAfterTheBytesAreSpent(t *testing.T) {
 // A reader that waits for a slow server has no bytes, and holds none.
 func TestReaderThatWaitsHoldsNoBytes(t *testing.T) {
 	cfg := politeness.Config{
-		Budget: budget.New(budget.Limits{Bytes: 50_000}),
-		Hosts:  limiter(t, hostlimit.Config{Concurrency: 10, Delay: hostlimit.Delay{Min: time.Millisecond}}),
+		Budget:  budget.New(budget.Limits{Bytes: 50_000}),
+		Limiter: limiter(t, hostlimit.Config{Concurrency: 10, Delay: hostlimit.Delay{Min: time.Millisecond}}),
 	}
 	virtually(t, cfg, func(b *bubble) {
 		b.site.Handle("/slow", politenesstest.Drip("x", 10, time.Second))
@@ -331,7 +331,7 @@ func TestVerdictComesAfterASlowBudget(t *testing.T) {
 
 // A hop that was refused before it was sent is still paid for.
 func TestHopThatWasRefusedIsStillPaidFor(t *testing.T) {
-	cfg := politeness.Config{Budget: budget.New(budget.Limits{Pages: 1}), Hosts: limiter(t, hostlimit.Config{MaxWait: time.Second, Delay: hostlimit.Delay{Min: 5 * time.Second}})}
+	cfg := politeness.Config{Budget: budget.New(budget.Limits{Pages: 1}), Limiter: limiter(t, hostlimit.Config{MaxWait: time.Second, Delay: hostlimit.Delay{Min: 5 * time.Second}})}
 	virtually(t, cfg, func(b *bubble) {
 		b.client.Transport = clientThatComesBack{b.t}
 		b.site.Handle("/go", http.RedirectHandler("/end", http.StatusFound)).Page("/end", "page")
@@ -447,7 +447,7 @@ func TestBudgetElsewhere(t *testing.T) {
 func TestBudgetThatIsMadeAnew(t *testing.T) {
 	limits := budget.Limits{Duration: time.Minute}
 	spent := &budgetElsewhere{Memory: budget.New(limits)}
-	virtually(t, politeness.Config{Budget: spent, DangerouslyIgnoreRobots: true, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: 10 * time.Second}}}, func(b *bubble) {
+	virtually(t, politeness.Config{Budget: spent, DangerouslyIgnoreRobots: true, Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: 10 * time.Second}}}, func(b *bubble) {
 		b.site.Page("/", "page")
 		b.mustGet("https://example.com/", 200)
 		b.mustGet("https://example.com/", 200)
@@ -464,7 +464,7 @@ func TestBudgetThatIsMadeAnew(t *testing.T) {
 // and its caller leaves long after.
 func TestAPageIsGivenBackInItsOwnWindowOnly(t *testing.T) {
 	b := budget.New(budget.Limits{Pages: 2, Every: 24 * time.Hour})
-	cfg := politeness.Config{DangerouslyIgnoreRobots: true, Budget: b, Limits: hostlimit.Config{MaxWait: 12 * time.Hour}}
+	cfg := politeness.Config{DangerouslyIgnoreRobots: true, Budget: b, Hosts: hostlimit.Config{MaxWait: 12 * time.Hour}}
 	virtually(t, cfg, func(bb *bubble) {
 		bb.site.Page("/", "page")
 		bb.web.Site("https://busy.example").Handle("/", politenesstest.Status(429, "Retry-After", "25200"))

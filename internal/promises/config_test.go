@@ -42,9 +42,9 @@ func mustSay(t *testing.T, problems []string, field string, words ...string) {
 
 func TestLimitsOfAConfigHold(t *testing.T) {
 	cfg := politeness.Bulk(agent)
-	cfg.Limits.Concurrency = 1
-	cfg.Limits.Delay = hostlimit.Delay{Min: 2 * time.Second}
-	cfg.Limits.MaxWait = time.Minute
+	cfg.Hosts.Concurrency = 1
+	cfg.Hosts.Delay = hostlimit.Delay{Min: 2 * time.Second}
+	cfg.Hosts.MaxWait = time.Minute
 	virtually(t, cfg, func(b *bubble) {
 		b.site.Handle("/", http.HandlerFunc(everywhere)).Handle("/busy", politenesstest.Status(429, "Retry-After", "3600"))
 		b.fetchAll(10)
@@ -94,12 +94,12 @@ func TestAConfigCanBeUsedForTwoCrawls(t *testing.T) {
 	})
 }
 
-// A preset sets Limits and Spend; who shares a limiter or a budget sets these on top.
-func TestHostsAndBudgetGoBeforeLimitsAndSpend(t *testing.T) {
+// A preset sets Hosts and Spend; who shares a limiter or a budget sets these on top.
+func TestLimiterAndBudgetGoBeforeHostsAndSpend(t *testing.T) {
 	cfg := politeness.SiteAudit(agent)
-	cfg.Hosts = limiter(t, hostlimit.Config{Delay: hostlimit.Delay{Min: 7 * time.Second}})
+	cfg.Limiter = limiter(t, hostlimit.Config{Delay: hostlimit.Delay{Min: 7 * time.Second}})
 	cfg.Budget = budget.New(budget.Limits{Pages: 1})
-	cfg.Limits.Delay, cfg.Spend.Bytes = hostlimit.Delay{Min: -1}, -1 // without effect
+	cfg.Hosts.Delay, cfg.Spend.Bytes = hostlimit.Delay{Min: -1}, -1 // without effect
 	virtually(t, cfg, func(b *bubble) {
 		b.site.Page("/", "page")
 		b.mustGet("https://example.com/", 200)
@@ -114,12 +114,12 @@ func TestHostsAndBudgetGoBeforeLimitsAndSpend(t *testing.T) {
 func TestNewNamesEachFieldOfLimitsSpendAndRobots(t *testing.T) {
 	problems := problemsOf(politeness.Config{
 		UserAgent: agent,
-		Limits:    hostlimit.Config{Concurrency: -1, Delay: hostlimit.Delay{Min: -1}, MaxWait: -1, Backoff: backoff.Refusals{Policy: backoff.Fibonacci{Cap: -1}, Statuses: []int{99}}},
+		Hosts:     hostlimit.Config{Concurrency: -1, Delay: hostlimit.Delay{Min: -1}, MaxWait: -1, Backoff: backoff.Refusals{Policy: backoff.Fibonacci{Cap: -1}, Statuses: []int{99}}},
 		Spend:     budget.Limits{Pages: -1, WarnAt: 80},
 		Robots:    robotscache.Config{TTL: -1, MaxBytes: -1},
 	})
 	for _, want := range []string{
-		"Config.Limits: Concurrency: ", "Config.Limits: Delay.Min: ", "Config.Limits: MaxWait: ", "Config.Limits: Backoff: Policy: ", "Config.Limits: Backoff: Statuses: ",
+		"Config.Hosts: Concurrency: ", "Config.Hosts: Delay.Min: ", "Config.Hosts: MaxWait: ", "Config.Hosts: Backoff: Policy: ", "Config.Hosts: Backoff: Statuses: ",
 		"Config.Spend: budget: Limits.Pages ", "Config.Spend: budget: Limits.WarnAt ", "Config.Robots: robotscache: Config.TTL: ",
 		"Config.Robots: robotscache: Config.MaxBytes: ",
 	} {
@@ -144,14 +144,14 @@ func TestNewRefusesSecondsThatAreNanoseconds(t *testing.T) {
 		UserAgent: agent,
 		Robots:    robotscache.Config{TTL: 3600, DenyTTL: 300, Timeout: 30},
 		Spend:     budget.Limits{Duration: 60},
-		Limits: hostlimit.Config{
+		Hosts: hostlimit.Config{
 			LeaseTTL: 3600,
 			Backoff:  backoff.Refusals{Policy: backoff.Doubling{Cap: 86400}, Forgive: 1800},
 		},
 	})
 	for _, want := range []string{
 		"Robots: robotscache: Config.TTL: 3600ns are nanoseconds: did you mean 3600s?", "Config.DenyTTL: 300ns are",
-		"Config.Timeout: 30ns are", "Spend: budget: Limits.Duration: 60ns are", "Limits: LeaseTTL: 3600ns are",
+		"Config.Timeout: 30ns are", "Spend: budget: Limits.Duration: 60ns are", "Hosts: LeaseTTL: 3600ns are",
 		"Policy: Cap: 86400ns are", "Forgive: 1800ns are",
 	} {
 		if !strings.Contains(strings.Join(problems, "\n"), want) {
@@ -165,7 +165,7 @@ func TestNewRefusesNilsInDisguise(t *testing.T) {
 		field string
 		cfg   politeness.Config
 	}{
-		{"Hosts", politeness.Config{Hosts: (*hostlimit.Memory)(nil)}},
+		{"Limiter", politeness.Config{Limiter: (*hostlimit.Memory)(nil)}},
 		{"Budget", politeness.Config{Budget: (*budget.Memory)(nil)}},
 		{"Base", politeness.Config{Base: (*http.Transport)(nil)}},
 		{"Base", politeness.Config{Base: (*politeness.Transport)(nil)}},
@@ -312,12 +312,12 @@ func TestFromIsTheContactOfAUserAgentThatHasNone(t *testing.T) {
 
 func TestAConfigCanBePrintedAndCompared(t *testing.T) {
 	cfg := politeness.Bulk(agent)
-	cfg.Limits.MaxWait = time.Minute
+	cfg.Hosts.MaxWait = time.Minute
 	cfg.Spend.Pages = 500
 	printed := fmt.Sprintf("%+v", cfg)
 	for _, want := range []string{
-		"UserAgent:" + agent, "Limits:{Concurrency:2 MaxInFlight:64 Delay:{Min:200ms Max:200ms Adaptive:Longest(Learned, Slower(1))", "MaxWait:1m0s",
-		"Backoff:{Unit:1s Cap:10m0s", "Spend:{Pages:500 ", "Hosts:<nil>", "Budget:<nil>",
+		"UserAgent:" + agent, "Hosts:{Concurrency:2 MaxInFlight:64 Delay:{Min:200ms Max:200ms Adaptive:Longest(Learned, Slower(1))", "MaxWait:1m0s",
+		"Backoff:{Unit:1s Cap:10m0s", "Spend:{Pages:500 ", "Limiter:<nil>", "Budget:<nil>",
 	} {
 		if !strings.Contains(printed, want) {
 			t.Errorf("%s\ndoesn't show %s", printed, want)
@@ -337,9 +337,9 @@ type loggingStore struct {
 // TestNewTakesAStoreThatCantBeCompared, shared with Hosts as WithState's doc says.
 func TestNewTakesAStoreThatCantBeCompared(t *testing.T) {
 	cfg := politeness.Config{UserAgent: agent}
-	cfg.Limits.Store = loggingStore{hostlimit.Dir(t.TempDir()), t.Log}
+	cfg.Hosts.Store = loggingStore{hostlimit.Dir(t.TempDir()), t.Log}
 	var err error
-	if cfg.Hosts, err = hostlimit.New(cfg.Limits); err != nil {
+	if cfg.Limiter, err = hostlimit.New(cfg.Hosts); err != nil {
 		t.Fatal(err)
 	}
 	if problems := problemsOf(cfg); problems != nil {

@@ -92,7 +92,7 @@ func TestReservedInHeadersIsNotRead(t *testing.T) {
 		{"X-Robots-Tag", "auditbot: noml"},
 		{"Content-Signal", "use=reference"},
 	} {
-		cfg := politeness.Config{Purposes: []robots.Purpose{robots.Train}, Limits: hostlimit.Config{Concurrency: 1}}
+		cfg := politeness.Config{Purposes: []robots.Purpose{robots.Train}, Hosts: hostlimit.Config{Concurrency: 1}}
 		virtually(t, cfg, func(b *bubble) {
 			b.site.Robots("User-agent: *\nContent-Usage: train-ai=y\n").Page("/next", "next").
 				Handle("/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -221,7 +221,7 @@ func TestNoPurposeRefusesNothing(t *testing.T) {
 func TestReservationThatComesDuringTheWait(t *testing.T) {
 	cfg := politeness.Config{
 		Purposes: []robots.Purpose{robots.Ground},
-		Limits:   hostlimit.Config{Delay: hostlimit.Delay{Min: 40 * time.Minute, Max: 40 * time.Minute}},
+		Hosts:    hostlimit.Config{Delay: hostlimit.Delay{Min: 40 * time.Minute, Max: 40 * time.Minute}},
 	}
 	virtually(t, cfg, func(b *bubble) {
 		b.site.Robots("User-agent: *\n").Page("/a", "a").Page("/b", "b").Page("/c", "c")

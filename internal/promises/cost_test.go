@@ -42,7 +42,7 @@ func everything(tb testing.TB, base http.RoundTripper) politeness.Config {
 	return politeness.Config{
 		UserAgent: agent,
 		Base:      base,
-		Hosts:     hosts,
+		Limiter:   hosts,
 		Budget:    budget.New(budget.Limits{Pages: 1 << 50, Bytes: 1 << 60, Duration: 1000 * time.Hour}),
 		Evidence:  evidence.Func(func(context.Context, evidence.Decision) {}),
 	}

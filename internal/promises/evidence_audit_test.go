@@ -42,7 +42,7 @@ func crawlLog(t *testing.T) string {
 			t.Fatal(err)
 		}
 		tr, err := politeness.New(politeness.Config{
-			UserAgent: agent, Base: web, Evidence: sink, Hosts: hosts,
+			UserAgent: agent, Base: web, Evidence: sink, Limiter: hosts,
 			Robots: robotscache.Config{RecordText: true},
 			Retry:  politeness.Retry{Max: 2},
 			Budget: budget.New(budget.Limits{Pages: 25, WarnAt: 0.5}),
@@ -145,7 +145,7 @@ func startJustBeforeABlock(t *testing.T, status int) {
 			b.Fatal(err)
 		}
 		b.client.Transport = mustNew(b.T, politeness.Config{
-			UserAgent: agent, Base: b.web, Evidence: sink, Hosts: learnsLate{hosts}, DangerouslyIgnoreRobots: true,
+			UserAgent: agent, Base: b.web, Evidence: sink, Limiter: learnsLate{hosts}, DangerouslyIgnoreRobots: true,
 		})
 		b.site.Handle("/", politenesstest.InTurn(politenesstest.Status(status, "Retry-After", "60"), politenesstest.Text("page")))
 		var group sync.WaitGroup
@@ -248,7 +248,7 @@ func TestRobotsTxtThatChangesUnderSeveralTransportsIsNoViolation(t *testing.T) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			cfg.Hosts = hosts
+			cfg.Limiter = hosts
 			began := time.Now()
 			at := func(minute int) { time.Sleep(time.Until(began.Add(time.Duration(minute) * time.Minute))) }
 			transports := make([]*politeness.Transport, n)
@@ -277,7 +277,7 @@ func TestCrawlersOfSeveralNamesInOneLogAreToldApart(t *testing.T) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		cfg.Hosts = hosts
+		cfg.Limiter = hosts
 		var group sync.WaitGroup
 		for _, name := range []string{agent, "OtherBot/1.0 (+https://example.com/bot; bot@example.com)"} {
 			cfg.UserAgent = name
@@ -313,7 +313,7 @@ func turnsGivenBack(t *testing.T) (given int) {
 			b.Fatal(err)
 		}
 		var kept evidence.Recorder
-		cfg.Hosts, cfg.Robots.TTL, cfg.Evidence = hosts, 5*time.Minute, evidence.Multi(cfg.Evidence, &kept)
+		cfg.Limiter, cfg.Robots.TTL, cfg.Evidence = hosts, 5*time.Minute, evidence.Multi(cfg.Evidence, &kept)
 		b.client.Transport = mustNew(b.T, cfg)
 		_, _ = b.get("https://example.com/x")
 		time.Sleep(6 * time.Minute)

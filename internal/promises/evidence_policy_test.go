@@ -24,7 +24,7 @@ import (
 // every record names the Transport; what moved the host stands in fetched.
 func TestPolicyOpensTheLog(t *testing.T) {
 	cfg := politeness.Config{
-		Limits: hostlimit.Config{
+		Hosts: hostlimit.Config{
 			Concurrency: 3, Backoff: backoff.Refusals{Statuses: []int{403, 520, 521, 522}, InARow: 4},
 			Override: func(key string) (hostlimit.Limits, bool) { return hostlimit.Limits{Concurrency: 1}, true },
 		},
@@ -77,7 +77,7 @@ func TestPolicyStatesWhatIsConfigured(t *testing.T) {
 		Robots: robotscache.Config{
 			TTL: time.Minute, DenyTTL: 2 * time.Minute, OnUnreachable: robotscache.Allow, ServeStale: true, AgentPatterns: true, LenientAgents: true, RecordText: true,
 		},
-		Limits: hostlimit.Config{
+		Hosts: hostlimit.Config{
 			Concurrency: 1, MaxInFlight: 8, SlotTimeout: 3 * time.Second, LeaseTTL: 4 * time.Second, MaxWait: 5 * time.Second, Backoff: refusals,
 			Delay: hostlimit.Delay{Min: 2 * time.Minute, Max: 3 * time.Minute, Adaptive: hostlimit.Fixed, FromEnd: true},
 		},
@@ -106,7 +106,7 @@ func TestPolicyStatesWhatIsConfigured(t *testing.T) {
 	}
 
 	cfg.DangerouslyIgnoreRobots, cfg.HostKey = true, func(*http.Request) string { return "all" }
-	cfg.Limits.Delay, cfg.Limits.Backoff = hostlimit.Delay{DangerouslyNone: true}, backoff.Doubling{}
+	cfg.Hosts.Delay, cfg.Hosts.Backoff = hostlimit.Delay{DangerouslyNone: true}, backoff.Doubling{}
 	want.Robots, want.RobotsTTL, want.DenyTTL, want.Unreachable, want.ServeStale, want.Lenient, want.Patterns, want.RobotsText = "ignored", 0, 0, "", false, false, false, false
 	want.HostKey, want.DelayMin, want.DelayMax, want.Adaptive, want.Ceiling, want.FromEnd = "own", 0, 0, "Learned", time.Minute, false
 	want.BackoffStep, want.BackoffCap, want.JitterMin, want.JitterMax = 15*time.Minute, 24*time.Hour, 0, 0
@@ -114,11 +114,11 @@ func TestPolicyStatesWhatIsConfigured(t *testing.T) {
 	if got := states(cfg); got != want {
 		t.Errorf("\n got %+v\nwant %+v", got, want)
 	}
-	cfg.Limits.Backoff = anHour{}
+	cfg.Hosts.Backoff = anHour{}
 	if got := states(cfg); got.Backoff != "own" || got.BackoffStep != 0 {
 		t.Errorf("%+v", got)
 	}
-	cfg.Limits.Backoff = backoff.Fibonacci{}
+	cfg.Hosts.Backoff = backoff.Fibonacci{}
 	if got := states(cfg); got.Backoff != "fibonacci" || got.BackoffStep != time.Second || got.BackoffCap != 10*time.Minute {
 		t.Errorf("%+v", got)
 	}
@@ -132,7 +132,7 @@ func (anHour) Delay(int) time.Duration { return time.Hour }
 // TestOwnLimitsOfAHostAreOnRecordWhereTheyChange, and not again at each start.
 func TestOwnLimitsOfAHostAreOnRecordWhereTheyChange(t *testing.T) {
 	own, limited := hostlimit.Limits{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Second}}, false
-	cfg := politeness.Config{DangerouslyIgnoreRobots: true, Limits: hostlimit.Config{
+	cfg := politeness.Config{DangerouslyIgnoreRobots: true, Hosts: hostlimit.Config{
 		Concurrency: 3, Override: func(string) (hostlimit.Limits, bool) { return own, limited },
 	}}
 	virtually(t, cfg, func(b *bubble) {

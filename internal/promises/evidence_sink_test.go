@@ -37,8 +37,8 @@ func TestSlowSinkOfAWarningBringsNoTwoSendsTogether(t *testing.T) {
 	virtually(t, politeness.Config{}, func(b *bubble) {
 		b.client.Transport = mustNew(b.T, politeness.Config{
 			UserAgent: agent, Base: b.web, Evidence: &slowSink{typ: evidence.BudgetWarning, time: 1900 * time.Millisecond},
-			Hosts:  limiter(b.T, hostlimit.Config{Delay: hostlimit.Delay{Min: 2 * time.Second}}).(*limiterMadeOnFirstUse).memory(),
-			Budget: budget.New(budget.Limits{Pages: 10, WarnAt: 0.2, Duration: time.Hour}),
+			Limiter: limiter(b.T, hostlimit.Config{Delay: hostlimit.Delay{Min: 2 * time.Second}}).(*limiterMadeOnFirstUse).memory(),
+			Budget:  budget.New(budget.Limits{Pages: 10, WarnAt: 0.2, Duration: time.Hour}),
 		})
 		b.site.Page("/1", "page").Page("/2", "page").Page("/3", "page")
 		b.mustGet("https://example.com/1", 200)

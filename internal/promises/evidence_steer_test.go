@@ -18,11 +18,11 @@ import (
 func TestBlocksByHandAreOnRecord(t *testing.T) {
 	var log bytes.Buffer
 	sink := evidence.JSONLines(&log)
-	virtually(t, politeness.Config{Evidence: sink, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: 10 * time.Second}}}, func(b *bubble) {
+	virtually(t, politeness.Config{Evidence: sink, Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: 10 * time.Second}}}, func(b *bubble) {
 		rec := new(evidence.Recorder)
 		tr := mustNew(b.T, politeness.Config{
 			UserAgent: agent, Base: b.web, Evidence: evidence.Multi(sink, rec),
-			Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: 10 * time.Second}},
+			Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: 10 * time.Second}},
 		})
 		b.client.Transport = tr
 		b.site.Page("/", "page")
@@ -35,7 +35,7 @@ func TestBlocksByHandAreOnRecord(t *testing.T) {
 		synctest.Wait()
 		blocked := time.Now()
 		until := blocked.Add(time.Hour)
-		if err := tr.Hosts().Block(b.Context(), "example.com", until, "the owner has called"); err != nil {
+		if err := tr.Limiter().Block(b.Context(), "example.com", until, "the owner has called"); err != nil {
 			b.Fatal(err)
 		}
 		err := <-waits
@@ -44,7 +44,7 @@ func TestBlocksByHandAreOnRecord(t *testing.T) {
 		if errors.As(err, &e); !e.RetryAt.Equal(until) || !time.Now().Equal(blocked) {
 			b.Errorf("refused %v after Block, until %v", time.Since(blocked), e.RetryAt)
 		}
-		if err := tr.Hosts().Clear(b.Context(), "example.com"); err != nil {
+		if err := tr.Limiter().Clear(b.Context(), "example.com"); err != nil {
 			b.Fatal(err)
 		}
 		b.mustGet("https://example.com/", 200)

@@ -88,7 +88,7 @@ func TestDeadHostIsNotCalledDisallowed(t *testing.T) {
 }
 
 func TestWaitingTellsWhoHoldsTheSlots(t *testing.T) {
-	virtually(t, politeness.Config{DangerouslyIgnoreRobots: true, Limits: hostlimit.Config{Concurrency: 1}}, func(b *bubble) {
+	virtually(t, politeness.Config{DangerouslyIgnoreRobots: true, Hosts: hostlimit.Config{Concurrency: 1}}, func(b *bubble) {
 		b.site.Page("/held", "page").Page("/", "page")
 		held, err := b.client.Get("https://example.com/held")
 		if err != nil {
@@ -136,7 +136,7 @@ func TestSlowSinkOfWaitingDelaysNobodyElse(t *testing.T) {
 		})
 		b.client.Transport = mustNew(b.T, politeness.Config{
 			UserAgent: agent, Base: b.web, Evidence: slow, DangerouslyIgnoreRobots: true,
-			Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: 10 * time.Second}, MaxWait: 2 * time.Hour},
+			Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: 10 * time.Second}, MaxWait: 2 * time.Hour},
 		})
 		b.site.Page("/", "page").Page("/slow", "page")
 		b.mustGet("https://example.com/", 200)
@@ -159,7 +159,7 @@ func TestSlowSinkOfWaitingDelaysNobodyElse(t *testing.T) {
 
 // TestPriorityGoesFirst: a sitemap before sixty pages that wait already.
 func TestPriorityGoesFirst(t *testing.T) {
-	cfg := politeness.Config{DangerouslyIgnoreRobots: true, Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Second}}}
+	cfg := politeness.Config{DangerouslyIgnoreRobots: true, Hosts: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Second}}}
 	virtually(t, cfg, func(b *bubble) {
 		b.site.Page("/", "page").Page("/sitemap.xml", "sitemap")
 		ended := make(chan error, 65)

@@ -62,7 +62,7 @@ func TestManyNames(t *testing.T) {
 		tr := mustNew(t, politeness.Config{
 			UserAgent: agent, Base: domain, Budget: spend, Evidence: log,
 			Robots: robotscache.Config{MaxBytes: robotsBytes},
-			Limits: hostlimit.Config{MaxHosts: hosts, MaxWait: 10 * time.Second},
+			Hosts:  hostlimit.Config{MaxHosts: hosts, MaxWait: 10 * time.Second},
 		})
 		var next, crawled atomic.Int64
 		var crawl sync.WaitGroup

@@ -48,7 +48,7 @@ func TestHostileWeb(t *testing.T) {
 		sink := evidence.JSONLines(&lines)
 		client := &http.Client{Transport: mustNew(t, politeness.Config{
 			UserAgent: agent, Base: web, Evidence: sink,
-			Limits:   hostlimit.Config{MaxWait: time.Minute, Delay: hostlimit.Delay{Min: honestDelay, Max: honestDelay}},
+			Hosts:    hostlimit.Config{MaxWait: time.Minute, Delay: hostlimit.Delay{Min: honestDelay, Max: honestDelay}},
 			Response: politeness.ResponseLimits{MaxBytes: 1 << 20, Accept: []string{"text/*"}, CheckIndexing: true},
 			Retry:    politeness.Retry{Max: 1},
 		})}

@@ -78,7 +78,7 @@ func (f closeFunc) Close() error { return f() }
 // transport makes a Transport of the script.
 func (s *script) transport(t *testing.T, cfg politeness.Config) *politeness.Transport {
 	t.Helper()
-	cfg.UserAgent, cfg.Base, cfg.Hosts, cfg.DangerouslyIgnoreRobots = agent, s, s, true
+	cfg.UserAgent, cfg.Base, cfg.Limiter, cfg.DangerouslyIgnoreRobots = agent, s, s, true
 	tr, err := politeness.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -270,8 +270,8 @@ func TestBodiesTellOfTheirOwnRequest(t *testing.T) {
 	log := &evidence.Recorder{}
 	tr := mustNew(t, politeness.Config{
 		UserAgent: agent, Base: answersInChunks{}, Evidence: log, DangerouslyIgnoreRobots: true,
-		Budget: budget.New(budget.Limits{Pages: 1 << 30, Bytes: 1 << 40}),
-		Hosts:  limiter(t, hostlimit.Config{Concurrency: 64, Delay: hostlimit.Delay{DangerouslyNone: true}}),
+		Budget:  budget.New(budget.Limits{Pages: 1 << 30, Bytes: 1 << 40}),
+		Limiter: limiter(t, hostlimit.Config{Concurrency: 64, Delay: hostlimit.Delay{DangerouslyNone: true}}),
 	})
 	const fetchers, each = 16, 200
 	var group sync.WaitGroup
@@ -450,7 +450,7 @@ func TestSlotComesBackAfterAPanic(t *testing.T) {
 					b.Fatal(err)
 				}
 				tr := mustNew(b.T, politeness.Config{
-					UserAgent: agent, DangerouslyIgnoreRobots: true, Hosts: hosts, Evidence: c.evidence,
+					UserAgent: agent, DangerouslyIgnoreRobots: true, Limiter: hosts, Evidence: c.evidence,
 					Retry: politeness.Retry{Max: 1}, Response: politeness.ResponseLimits{Reject: []string{"image/png"}},
 					Base: answersAlways(func() (*http.Response, error) {
 						return &http.Response{StatusCode: c.status, Header: http.Header{"Content-Type": {"image/png"}}, Body: c.body}, nil
@@ -495,7 +495,7 @@ func (l leaseReleasesLate) Release() bool {
 // show one request too many in flight.
 func TestEndsAreStampedBeforeTheSlotIsGivenBack(t *testing.T) {
 	cfg := politeness.Config{
-		Hosts:                   releasesLate{limiter(t, hostlimit.Config{Delay: hostlimit.Delay{DangerouslyNone: true}})},
+		Limiter:                 releasesLate{limiter(t, hostlimit.Config{Delay: hostlimit.Delay{DangerouslyNone: true}})},
 		DangerouslyIgnoreRobots: true,
 	}
 	virtually(t, cfg, func(b *bubble) {
@@ -583,7 +583,7 @@ func (aLetter) Close() error               { return nil }
 
 // A body that is read, however slowly, keeps its slot: nobody takes it for one that is never closed.
 func TestABodyThatIsReadForLongKeepsItsSlot(t *testing.T) {
-	virtually(t, politeness.Config{DangerouslyIgnoreRobots: true, Limits: hostlimit.Config{Concurrency: 1, LeaseTTL: time.Minute}}, func(b *bubble) {
+	virtually(t, politeness.Config{DangerouslyIgnoreRobots: true, Hosts: hostlimit.Config{Concurrency: 1, LeaseTTL: time.Minute}}, func(b *bubble) {
 		b.site.Handle("/slow", politenesstest.Drip("x", 20, 30*time.Second)).Page("/", "page")
 		var wg sync.WaitGroup
 		wg.Go(func() { b.mustGet("https://example.com/slow", 200) })

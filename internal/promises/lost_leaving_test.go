@@ -123,7 +123,7 @@ func TestSwitchedBodyStaysAConnection(t *testing.T) {
 				t.Fatal(err)
 			}
 			polite, err := politeness.New(politeness.Config{
-				UserAgent: agent, DangerouslyIgnoreRobots: true, Hosts: hosts,
+				UserAgent: agent, DangerouslyIgnoreRobots: true, Limiter: hosts,
 				Base: roundTripFunc(func(r *http.Request) (*http.Response, error) {
 					return &http.Response{StatusCode: http.StatusSwitchingProtocols, Header: http.Header{}, Body: test.body(ours), Request: r}, nil
 				}),

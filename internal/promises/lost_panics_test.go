@@ -290,13 +290,13 @@ func panics(t *testing.T, requests int, contexts bool) {
 		spent := budget.New(budget.Limits{Pages: 1 << 40})
 		sink, records := evidence.JSONLines(&log), evidence.Recorder{}
 		cfg := politeness.Config{
-			UserAgent: agent, Base: base, Hosts: minedLimiter{memory, mine}, Budget: minedBudget{spent, mine},
+			UserAgent: agent, Base: base, Limiter: minedLimiter{memory, mine}, Budget: minedBudget{spent, mine},
 			Evidence: evidence.Multi(evidence.Func(func(context.Context, evidence.Decision) { mine.may("Evidence") }), sink, &records),
 			Robots: robotscache.Config{
 				RecordText: true, DenyTTL: time.Second, TTL: time.Minute, Store: minedRobots{robotscache.Dir(t.TempDir()), mine},
 			},
-			HostKey: func(req *http.Request) string { mine.may("HostKey"); return req.URL.Host },
-			Refuse:  func(*http.Request) error { mine.may("Refuse"); return nil },
+			HostKey:   func(req *http.Request) string { mine.may("HostKey"); return req.URL.Host },
+			Refuse:    func(*http.Request) error { mine.may("Refuse"); return nil },
 			IsRefusal: func(*http.Response) error { mine.may("IsRefusal"); return nil },
 			Retry: politeness.Retry{Max: 2, Backoff: func() cenkalti.BackOff {
 				mine.may("Retry.Backoff")

@@ -49,7 +49,7 @@ func TestWrappedLimiterLeaseAndBudgetLoseNothing(t *testing.T) {
 			if wrapped {
 				hosts, spent = forwardingLimiter{hosts}, forwardingBudget{spent}
 			}
-			b.client.Transport = mustNew(b.T, politeness.Config{UserAgent: agent, Base: b.web, Evidence: sink, Hosts: hosts, Budget: spent})
+			b.client.Transport = mustNew(b.T, politeness.Config{UserAgent: agent, Base: b.web, Evidence: sink, Limiter: hosts, Budget: spent})
 			b.site.Handle("/busy", politenesstest.InTurn(politenesstest.Status(429, "Retry-After", "5"), politenesstest.Text("page")))
 			b.site.Handle("/slow", politenesstest.Drip("x", 50, time.Second)) // reads renew its lease
 			b.site.Page("/page", "page")

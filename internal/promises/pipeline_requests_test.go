@@ -50,7 +50,7 @@ func TestRequestBodyIsClosedOnEveryRefusal(t *testing.T) {
 		}, politeness.StageRule},
 		{"budget", "https://example.com/", func(*testing.T) politeness.Config { return politeness.Config{Budget: spentOut} }, politeness.StageBudget},
 		{"robots", "https://example.com/private", func(*testing.T) politeness.Config { return politeness.Config{} }, politeness.StageRobots},
-		{"turn", "https://example.com/", func(t *testing.T) politeness.Config { return politeness.Config{Hosts: blocked(t)} }, politeness.StageTurn},
+		{"turn", "https://example.com/", func(t *testing.T) politeness.Config { return politeness.Config{Limiter: blocked(t)} }, politeness.StageTurn},
 		{"send", "https://nowhere.example/", func(*testing.T) politeness.Config {
 			return politeness.Config{DangerouslyIgnoreRobots: true}
 		}, ""},

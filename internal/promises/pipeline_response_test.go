@@ -35,7 +35,7 @@ func TestMaxBytes(t *testing.T) {
 		{"much more, no length", 1 << 20, false, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			cfg := politeness.Config{Response: politeness.ResponseLimits{MaxBytes: 100}, Hosts: limiter(t, hostlimit.Config{Concurrency: 1})}
+			cfg := politeness.Config{Response: politeness.ResponseLimits{MaxBytes: 100}, Limiter: limiter(t, hostlimit.Config{Concurrency: 1})}
 			virtually(t, cfg, func(b *bubble) {
 				b.site.Handle("/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					if !test.length {
@@ -95,7 +95,7 @@ func TestMaxBytesCountsAfterDecompression(t *testing.T) {
 	defer server.Close()
 	tr, err := politeness.New(politeness.Config{
 		UserAgent: agent, Base: server.Client().Transport,
-		Hosts:    limiter(t, hostlimit.Config{Delay: hostlimit.Delay{DangerouslyNone: true}}),
+		Limiter:  limiter(t, hostlimit.Config{Delay: hostlimit.Delay{DangerouslyNone: true}}),
 		Response: politeness.ResponseLimits{MaxBytes: 100_000},
 	})
 	if err != nil {
@@ -294,7 +294,7 @@ func TestSwitchedConnectionKeepsItsWriter(t *testing.T) {
 		_ = rw.Flush()
 	}))
 	defer server.Close()
-	tr, err := politeness.New(politeness.Config{UserAgent: agent, Hosts: limiter(t, hostlimit.Config{Delay: hostlimit.Delay{DangerouslyNone: true}})})
+	tr, err := politeness.New(politeness.Config{UserAgent: agent, Limiter: limiter(t, hostlimit.Config{Delay: hostlimit.Delay{DangerouslyNone: true}})})
 	if err != nil {
 		t.Fatal(err)
 	}

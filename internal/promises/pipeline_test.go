@@ -150,7 +150,7 @@ func TestChainOfHopsIsOnePage(t *testing.T) {
 }
 
 func TestDefaultIsTwoPerHost200To500msApartAndSlotTimeoutEndsAWait(t *testing.T) {
-	virtually(t, politeness.Config{Limits: hostlimit.Config{SlotTimeout: 10 * time.Second}}, func(b *bubble) {
+	virtually(t, politeness.Config{Hosts: hostlimit.Config{SlotTimeout: 10 * time.Second}}, func(b *bubble) {
 		b.site.Handle("/", slow(time.Minute))
 		if _, err := b.t.Check(b.Context(), "https://example.com/"); err != nil {
 			b.Fatal(err)
@@ -386,7 +386,7 @@ func TestSlotIsHeldUntilTheBodyEnds(t *testing.T) {
 		{"closed twice", func(body io.ReadCloser) { body.Close(); body.Close() }},
 	} {
 		t.Run(end.name, func(t *testing.T) {
-			virtually(t, politeness.Config{Hosts: limiter(t, hostlimit.Config{Concurrency: 1, SlotTimeout: 10 * time.Second})}, func(b *bubble) {
+			virtually(t, politeness.Config{Limiter: limiter(t, hostlimit.Config{Concurrency: 1, SlotTimeout: 10 * time.Second})}, func(b *bubble) {
 				b.site.Page("/", "page")
 				resp, err := b.client.Get("https://example.com/")
 				if err != nil {
@@ -422,7 +422,7 @@ func TestPanicInBaseGivesTheSlotBack(t *testing.T) {
 			web.Site("https://example.com").Page("/", "page")
 			tr := mustNew(t, politeness.Config{
 				UserAgent: agent, Base: &basePanicsOnce{RoundTripper: web}, Evidence: log,
-				DangerouslyIgnoreRobots: ignored, Hosts: limiter(t, hostlimit.Config{Concurrency: 1}),
+				DangerouslyIgnoreRobots: ignored, Limiter: limiter(t, hostlimit.Config{Concurrency: 1}),
 			})
 			client := &http.Client{Transport: tr}
 			func() {

@@ -23,7 +23,7 @@ func TestABodyThatIsNeverClosedIsReportedByAnotherHostsRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	virtually(t, politeness.Config{Hosts: hosts}, func(b *bubble) {
+	virtually(t, politeness.Config{Limiter: hosts}, func(b *bubble) {
 		b.site.Page("/", "page")
 		b.web.Site("https://other.example").Page("/", "page").Dial(time.Second / 2) // so that a start moves
 		b.know()
@@ -79,7 +79,7 @@ func TestAContextThatIsDoneSaysWhy(t *testing.T) {
 	site := httptest.NewServer(http.NotFoundHandler())
 	defer site.Close()
 	kept := &keptContext{Limiter: memory}
-	transport, err := politeness.New(politeness.Config{UserAgent: "TestBot/1.0 (+https://example.com/bot)", Hosts: kept})
+	transport, err := politeness.New(politeness.Config{UserAgent: "TestBot/1.0 (+https://example.com/bot)", Limiter: kept})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestAContextThatIsDoneSaysWhy(t *testing.T) {
 // robots.txt that another request waits for, too.
 func TestWhoLeavesTakesNothingFromOthers(t *testing.T) {
 	cfg := politeness.Config{
-		HostKey: func(*http.Request) string { return "all" }, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: 20 * time.Second}},
+		HostKey: func(*http.Request) string { return "all" }, Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: 20 * time.Second}},
 	}
 	virtually(t, cfg, func(b *bubble) {
 		b.site.Page("/", "page")
@@ -153,7 +153,7 @@ func (leaseWithoutStart) Start(context.Context) (hostlimit.Grant, error) {
 
 // TestAStartThatIsRefusedIsOneRefusal: one record, and the turn is given back.
 func TestAStartThatIsRefusedIsOneRefusal(t *testing.T) {
-	virtually(t, politeness.Config{Hosts: refusesStarts{limiter(t, hostlimit.Config{Concurrency: 1})}, DangerouslyIgnoreRobots: true}, func(b *bubble) {
+	virtually(t, politeness.Config{Limiter: refusesStarts{limiter(t, hostlimit.Config{Concurrency: 1})}, DangerouslyIgnoreRobots: true}, func(b *bubble) {
 		for range 2 {
 			b.log.Reset()
 			_, err := b.get("https://example.com/")

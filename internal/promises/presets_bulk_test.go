@@ -34,7 +34,7 @@ func bulk() politeness.Config { return politeness.Bulk(agent) }
 func patient(preset func() politeness.Config) func() politeness.Config {
 	return func() politeness.Config {
 		c := preset()
-		c.Limits.MaxWait = 1000 * time.Hour
+		c.Hosts.MaxWait = 1000 * time.Hour
 		return c
 	}
 }
@@ -109,7 +109,7 @@ func TestBulkAny429WithoutRetryAfterBlocksTheHostByFibonacci(t *testing.T) {
 func TestBulkSuccessClearsTheBlockAtOnce(t *testing.T) {
 	unlearned := func() politeness.Config {
 		c := bulk()
-		c.Limits.Delay.Adaptive = hostlimit.Fixed // this is about blocks
+		c.Hosts.Delay.Adaptive = hostlimit.Fixed // this is about blocks
 		return c
 	}
 	acceptance(t, unlearned, func(b *bubble) {
@@ -358,7 +358,7 @@ func loopback(t *testing.T, server *httptest.Server, log evidence.Evidence) *htt
 	t.Helper()
 	c := bulk()
 	c.Base, c.Evidence = server.Client().Transport, log
-	c.Limits.Delay = hostlimit.Delay{DangerouslyNone: true}
+	c.Hosts.Delay = hostlimit.Delay{DangerouslyNone: true}
 	c.Retry.Backoff = func() cenkalti.BackOff { return &cenkalti.ZeroBackOff{} }
 	tr, err := politeness.New(c)
 	if err != nil {

@@ -36,7 +36,7 @@ func TestConfigFromEnv(t *testing.T) {
 	if c.Spend != (budget.Limits{Pages: 50, Duration: 90 * time.Second, WarnAt: 0.8}) {
 		t.Errorf("limits %+v", c.Spend)
 	}
-	if d := c.Limits.Delay; d.Min != 250*time.Millisecond || d.Max != 250*time.Millisecond {
+	if d := c.Hosts.Delay; d.Min != 250*time.Millisecond || d.Max != 250*time.Millisecond {
 		t.Errorf("delay %+v", d)
 	}
 	if _, err := politeness.New(c); err != nil {
@@ -61,7 +61,7 @@ func TestWithEnvKeepsTheRestOfAPreset(t *testing.T) {
 	if c.Spend != (budget.Limits{Pages: 7, Duration: time.Hour, WarnAt: 0.8}) {
 		t.Errorf("limits %+v", c.Spend)
 	}
-	if c.UserAgent != agent || !reflect.DeepEqual(c.Limits, politeness.SiteAudit(agent).Limits) {
+	if c.UserAgent != agent || !reflect.DeepEqual(c.Hosts, politeness.SiteAudit(agent).Hosts) {
 		t.Errorf("config %+v", c)
 	}
 }
@@ -122,18 +122,18 @@ func TestEnvThatCantTakeEffectIsAnError(t *testing.T) {
 	for _, test := range []struct{ name, value, field, remedy string }{
 		{"MAX_PAGES", "5", "Config.Budget", "budget.New(cfg.Spend)"},
 		{"MAX_SCAN_TIME_MINUTES", "5", "Config.Budget", "budget.New(cfg.Spend)"},
-		{"ROBOTS_DEFAULT_DELAY_SECONDS", "5", "Config.Hosts", "hostlimit.New(cfg.Limits)"},
+		{"ROBOTS_DEFAULT_DELAY_SECONDS", "5", "Config.Limiter", "hostlimit.New(cfg.Hosts)"},
 	} {
 		setenv(t, map[string]string{test.name: test.value})
 		cfg := politeness.SiteAudit(agent)
-		cfg.Hosts, cfg.Budget = hosts, budget.New(cfg.Spend)
+		cfg.Limiter, cfg.Budget = hosts, budget.New(cfg.Spend)
 		got, err := cfg.WithEnv()
 		for _, want := range []string{test.name, test.field, "call WithEnv first", test.remedy} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want an error that says %q", test.name, err, want)
 			}
 		}
-		if got.Spend != cfg.Spend || !reflect.DeepEqual(got.Limits, cfg.Limits) {
+		if got.Spend != cfg.Spend || !reflect.DeepEqual(got.Hosts, cfg.Hosts) {
 			t.Errorf("%s: the Config was changed: %+v", test.name, got)
 		}
 		// The other order is fine.
@@ -141,7 +141,7 @@ func TestEnvThatCantTakeEffectIsAnError(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if cfg.Hosts, err = hostlimit.New(cfg.Limits); err != nil {
+		if cfg.Limiter, err = hostlimit.New(cfg.Hosts); err != nil {
 			t.Error(err)
 		}
 		cfg.Budget = budget.New(cfg.Spend)
@@ -151,7 +151,7 @@ func TestEnvThatCantTakeEffectIsAnError(t *testing.T) {
 	}
 	// What doesn't touch them may be set.
 	setenv(t, map[string]string{"USER_AGENT": agent, "ROBOTS_TTL_SECONDS": "60", "ROBOTS_DENY_TTL_SECONDS": "60"})
-	if _, err := (politeness.Config{Hosts: hosts, Budget: budget.New(budget.Limits{})}).WithEnv(); err != nil {
+	if _, err := (politeness.Config{Limiter: hosts, Budget: budget.New(budget.Limits{})}).WithEnv(); err != nil {
 		t.Error(err)
 	}
 }
@@ -159,12 +159,12 @@ func TestEnvThatCantTakeEffectIsAnError(t *testing.T) {
 func TestDelayFromEnvEndsDangerouslyNone(t *testing.T) {
 	setenv(t, map[string]string{"ROBOTS_DEFAULT_DELAY_SECONDS": "2"})
 	none := hostlimit.Config{Concurrency: 7, Delay: hostlimit.Delay{DangerouslyNone: true}}
-	c, err := politeness.Config{Limits: none}.WithEnv()
+	c, err := politeness.Config{Hosts: none}.WithEnv()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Limits.Concurrency != 7 || c.Limits.Delay != (hostlimit.Delay{Min: 2 * time.Second, Max: 2 * time.Second}) {
-		t.Errorf("limits %+v", c.Limits)
+	if c.Hosts.Concurrency != 7 || c.Hosts.Delay != (hostlimit.Delay{Min: 2 * time.Second, Max: 2 * time.Second}) {
+		t.Errorf("limits %+v", c.Hosts)
 	}
 }
 
@@ -193,12 +193,12 @@ func TestDelayFromEnvKeepsARandomDelayRandom(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d := c.Limits.Delay
+			d := c.Hosts.Delay
 			if near := test.max / 1e12; (d.Min-test.min).Abs() > near+1 || (d.Max-test.max).Abs() > near+1 {
 				t.Errorf("%v to %v, want %v to %v", d.Min, d.Max, test.min, test.max)
 			}
-			if d.Adaptive != test.cfg.Limits.Delay.Adaptive || d.Ceiling != test.cfg.Limits.Delay.Ceiling {
-				t.Errorf("delay %+v, was %+v", d, test.cfg.Limits.Delay)
+			if d.Adaptive != test.cfg.Hosts.Delay.Adaptive || d.Ceiling != test.cfg.Hosts.Delay.Ceiling {
+				t.Errorf("delay %+v, was %+v", d, test.cfg.Hosts.Delay)
 			}
 		})
 	}
@@ -208,7 +208,7 @@ func TestDelayFromEnvKeepsARandomDelayRandom(t *testing.T) {
 const longest = 10 * 365 * 24 * time.Hour
 
 func withDelay(d hostlimit.Delay) politeness.Config {
-	return politeness.Config{Limits: hostlimit.Config{Delay: d}}
+	return politeness.Config{Hosts: hostlimit.Config{Delay: d}}
 }
 
 // TestDelayFromEnvThatIsOutOfRangeNamesTheVariable: the person who set it hasn't seen the Config.

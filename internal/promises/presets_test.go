@@ -80,7 +80,7 @@ func TestPresetsAreValid(t *testing.T) {
 		if _, err := politeness.New(c); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if c.Hosts != nil || c.Budget != nil {
+		if c.Limiter != nil || c.Budget != nil {
 			t.Errorf("%s: two calls of New would share a limiter or a budget", name)
 		}
 	}
@@ -91,7 +91,7 @@ func TestPresetsLearn(t *testing.T) {
 	for name, cfg := range map[string]politeness.Config{
 		"zero value": {}, "SiteAudit": siteAudit(), "Bulk": bulk(), "Responsive": responsive(), "Conservative": conservative(),
 	} {
-		if learns := cfg.Limits.Delay.Adaptive.Learns(); learns != (name != "Conservative") {
+		if learns := cfg.Hosts.Delay.Adaptive.Learns(); learns != (name != "Conservative") {
 			t.Errorf("%s learns: %v", name, learns)
 		}
 	}
@@ -149,8 +149,8 @@ func TestPresetsHaveTheNumbersOfTheirComments(t *testing.T) {
 			budget.Limits{},
 		},
 	} {
-		if !reflect.DeepEqual(test.cfg.Limits, test.limits) {
-			t.Errorf("%s: limits %+v, want %+v", name, test.cfg.Limits, test.limits)
+		if !reflect.DeepEqual(test.cfg.Hosts, test.limits) {
+			t.Errorf("%s: limits %+v, want %+v", name, test.cfg.Hosts, test.limits)
 		}
 		if test.cfg.Spend != test.spend {
 			t.Errorf("%s: spend %+v, want %+v", name, test.cfg.Spend, test.spend)

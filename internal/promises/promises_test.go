@@ -66,7 +66,7 @@ func runChaos(t *testing.T, seed uint64, check func(c *chaos)) {
 		c.budget = budget.New(c.limits)
 		sink := logtest.New(t, &c.log, evidence.LogConfig{Chained: true})
 		tr, err := politeness.New(politeness.Config{
-			UserAgent: agent, Base: c.web, Hosts: c.hosts, Budget: c.budget,
+			UserAgent: agent, Base: c.web, Limiter: c.hosts, Budget: c.budget,
 			Robots:   robotscache.Config{RecordText: true, ServeStale: c.rng.IntN(2) == 0},
 			Retry:    politeness.Retry{Max: c.rng.IntN(3)},
 			Response: politeness.ResponseLimits{MaxBytes: 3000, Reject: []string{"image/*"}, CheckIndexing: true},

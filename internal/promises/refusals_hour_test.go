@@ -42,8 +42,8 @@ func TestAnHourOfRefusalsIsFortyRequests(t *testing.T) {
 		},
 	}
 	limits := map[string]hostlimit.Config{
-		"zero": {}, "SiteAudit": siteAudit().Limits, "Conservative": conservative().Limits,
-		"Bulk": bulk().Limits, "Responsive": responsive().Limits,
+		"zero": {}, "SiteAudit": siteAudit().Hosts, "Conservative": conservative().Hosts,
+		"Bulk": bulk().Hosts, "Responsive": responsive().Hosts,
 	}
 	for answer, say := range answers {
 		most := make(map[string]int64)

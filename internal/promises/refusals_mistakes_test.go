@@ -86,8 +86,8 @@ func blameless(t *testing.T, base http.RoundTripper, url string, spoil func(*htt
 	log := &evidence.Recorder{}
 	polite, err := politeness.New(politeness.Config{
 		UserAgent: agent, Base: base, DangerouslyIgnoreRobots: true, Evidence: log,
-		Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond, Max: time.Millisecond}},
-		Retry:  politeness.Retry{Max: 2},
+		Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond, Max: time.Millisecond}},
+		Retry: politeness.Retry{Max: 2},
 	})
 	if err != nil {
 		t.Fatal(err)

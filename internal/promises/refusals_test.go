@@ -45,7 +45,7 @@ func TestRefusalsInAnyWords(t *testing.T) {
 		"the user's own eye":      {200, []string{"X-Captcha", "1", "Retry-After", "60"}, nil, time.Minute, "by Retry-After: a captcha", ""},
 	} {
 		cfg := politeness.Config{
-			Limits: hostlimit.Config{Backoff: c.policy},
+			Hosts: hostlimit.Config{Backoff: c.policy},
 			IsRefusal: func(resp *http.Response) error {
 				if resp.Request.URL.Path == "/robots.txt" {
 					t.Error("the user's own eye is for pages")

@@ -42,7 +42,7 @@ func TestRetryHandsTheResponseOverWhenRetryAfterIsTooLong(t *testing.T) {
 		})
 	}
 	patient := hostlimit.Config{MaxWait: 24 * time.Hour}
-	virtually(t, politeness.Config{Limits: patient, Retry: politeness.Retry{Max: 1}}, func(b *bubble) {
+	virtually(t, politeness.Config{Hosts: patient, Retry: politeness.Retry{Max: 1}}, func(b *bubble) {
 		b.site.Handle("/", politenesstest.InTurn(politenesstest.Status(503, "Retry-After", "86400"), politenesstest.Text("page")))
 		b.mustGet("https://example.com/", 200)
 	})
@@ -73,8 +73,8 @@ func TestRetryThatTheBudgetsTimeRulesOutHandsTheResponseOver(t *testing.T) {
 // A block that others have set may last longer than the schedule's wait.
 func TestRetryThatABlockRulesOutHandsTheResponseOver(t *testing.T) {
 	cfg := politeness.Config{
-		Retry: politeness.Retry{Max: 3, Backoff: func() cenkalti.BackOff { return cenkalti.NewConstantBackOff(time.Second) }},
-		Hosts: limiter(t, hostlimit.Config{}),
+		Retry:   politeness.Retry{Max: 3, Backoff: func() cenkalti.BackOff { return cenkalti.NewConstantBackOff(time.Second) }},
+		Limiter: limiter(t, hostlimit.Config{}),
 	}
 	virtually(t, cfg, func(b *bubble) {
 		b.site.Handle("/", politenesstest.Slow(2*time.Second, politenesstest.Status(503)))
@@ -120,8 +120,8 @@ func TestRetryLeavesTheRequestOfTheTryBeforeAlone(t *testing.T) {
 	defer server.Close()
 	tr, err := politeness.New(politeness.Config{
 		UserAgent: agent, Base: server.Client().Transport,
-		Hosts: limiter(t, hostlimit.Config{Delay: hostlimit.Delay{DangerouslyNone: true}}),
-		Retry: politeness.Retry{Max: 20, Backoff: func() cenkalti.BackOff { return &cenkalti.ZeroBackOff{} }},
+		Limiter: limiter(t, hostlimit.Config{Delay: hostlimit.Delay{DangerouslyNone: true}}),
+		Retry:   politeness.Retry{Max: 20, Backoff: func() cenkalti.BackOff { return &cenkalti.ZeroBackOff{} }},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +191,7 @@ func TestRetryWaitsNoLongerThanMaxWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	virtually(t, politeness.Config{Retry: politeness.Retry{Max: 5}, Hosts: hosts}, func(b *bubble) {
+	virtually(t, politeness.Config{Retry: politeness.Retry{Max: 5}, Limiter: hosts}, func(b *bubble) {
 		b.site.Handle("/", politenesstest.Status(429, "Retry-After", "3600"))
 		b.mustGet("https://example.com/", 429)
 		if b.elapsed() > time.Minute {
@@ -287,7 +287,7 @@ func TestRetryThatTheHostsBlockRulesOutHandsTheResponseOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	virtually(t, politeness.Config{Retry: politeness.Retry{Max: 3}, Hosts: hosts}, func(b *bubble) {
+	virtually(t, politeness.Config{Retry: politeness.Retry{Max: 3}, Limiter: hosts}, func(b *bubble) {
 		b.site.Handle("/", politenesstest.Status(429))
 		b.mustGet("https://example.com/", 429)
 		if n := len(b.log.Decisions(evidence.Retried)); n != 0 {
@@ -322,7 +322,7 @@ func TestRetryWaitsForAsLongAsMaxWait(t *testing.T) {
 		{"", time.Second + maxWait, 200},
 		{"", time.Second + maxWait + 1, 429},
 	} {
-		cfg := politeness.Config{Retry: politeness.Retry{Max: 1}, Limits: hostlimit.Config{MaxWait: maxWait, Backoff: backoff.Fibonacci{Unit: c.block}}}
+		cfg := politeness.Config{Retry: politeness.Retry{Max: 1}, Hosts: hostlimit.Config{MaxWait: maxWait, Backoff: backoff.Fibonacci{Unit: c.block}}}
 		virtually(t, cfg, func(b *bubble) {
 			b.site.Handle("/", politenesstest.InTurn(politenesstest.Status(429, "Retry-After", c.retryAfter), politenesstest.Text("page")))
 			b.know()
@@ -336,7 +336,7 @@ func TestRetryWaitsForAsLongAsMaxWait(t *testing.T) {
 // A further try that gives its turn back before it starts says nothing of the start of the try before.
 func TestATryThatIsOvertakenHasNoStart(t *testing.T) {
 	cfg := politeness.Config{
-		Retry: politeness.Retry{Max: 1}, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: 40 * time.Minute}},
+		Retry: politeness.Retry{Max: 1}, Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: 40 * time.Minute}},
 		HostKey: func(req *http.Request) string { return req.URL.Path }, // robots.txt needn't wait for the page
 	}
 	virtually(t, cfg, func(b *bubble) {
@@ -415,7 +415,7 @@ func TestSecondTryGoesFirst(t *testing.T) {
 	for _, priority := range []int{0, 1, math.MaxInt} {
 		virtually(t, politeness.Config{
 			Retry: politeness.Retry{Max: 1}, DangerouslyIgnoreRobots: true,
-			Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Second}},
+			Hosts: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Second}},
 		}, func(b *bubble) {
 			b.site.Handle("/urgent", politenesstest.InTurn(politenesstest.Slow(time.Second, politenesstest.Status(500)), politenesstest.Text("page")))
 			b.site.Page("/other", "page")

@@ -114,7 +114,7 @@ func TestNoAnswerHasNoHeaders(t *testing.T) {
 	cfg := politeness.Config{
 		Retry:                   politeness.Retry{Max: 1},
 		DangerouslyIgnoreRobots: true,
-		Limits:                  hostlimit.Config{Backoff: backoff.Refusals{Network: true}},
+		Hosts:                   hostlimit.Config{Backoff: backoff.Refusals{Network: true}},
 	}
 	virtually(t, cfg, func(b *bubble) {
 		var asked atomic.Int64
@@ -137,8 +137,8 @@ func TestNoAnswerHasNoHeaders(t *testing.T) {
 
 func TestRetryHoldsNoSlotWhileItWaits(t *testing.T) {
 	cfg := politeness.Config{
-		Retry: politeness.Retry{Max: 1, Backoff: func() cenkalti.BackOff { return cenkalti.NewConstantBackOff(time.Minute) }},
-		Hosts: limiter(t, hostlimit.Config{Concurrency: 1}),
+		Retry:   politeness.Retry{Max: 1, Backoff: func() cenkalti.BackOff { return cenkalti.NewConstantBackOff(time.Minute) }},
+		Limiter: limiter(t, hostlimit.Config{Concurrency: 1}),
 	}
 	virtually(t, cfg, func(b *bubble) {
 		b.site.Sequence("/flaky", 500, 200).Page("/other", "page")
@@ -161,7 +161,7 @@ func TestRetryHoldsNoSlotWhileItWaits(t *testing.T) {
 func TestTheRefusedPageAsksAgainFirst(t *testing.T) {
 	cfg := politeness.Config{
 		DangerouslyIgnoreRobots: true, Retry: politeness.Retry{Max: 1},
-		Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: 100 * time.Millisecond}},
+		Hosts: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: 100 * time.Millisecond}},
 	}
 	virtually(t, cfg, func(b *bubble) {
 		b.site.Page("/", "page").Handle("/refused", politenesstest.InTurn(politenesstest.Status(http.StatusServiceUnavailable), politenesstest.Text("page")))
@@ -284,8 +284,8 @@ func TestRetryThatCantMeetTheDeadlineHandsTheResponseOver(t *testing.T) {
 
 func TestRetryAsksRobotsAgain(t *testing.T) {
 	virtually(t, politeness.Config{
-		Limits: hostlimit.Config{MaxWait: 24 * time.Hour},
-		Retry:  politeness.Retry{Max: 5, Backoff: func() cenkalti.BackOff { return cenkalti.NewConstantBackOff(2 * time.Hour) }},
+		Hosts: hostlimit.Config{MaxWait: 24 * time.Hour},
+		Retry: politeness.Retry{Max: 5, Backoff: func() cenkalti.BackOff { return cenkalti.NewConstantBackOff(2 * time.Hour) }},
 	}, func(b *bubble) {
 		b.site.Robots("User-agent: *\nAllow: /\n").Sequence("/", 500)
 		time.AfterFunc(time.Hour, func() { b.site.Robots("User-agent: *\nDisallow: /\n") })
@@ -349,7 +349,7 @@ func TestWhatTheCallerGotWrongSaysNothingAboutTheHost(t *testing.T) {
 	site := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer site.Close()
 	limits := hostlimit.Config{Delay: hostlimit.Delay{DangerouslyNone: true}}
-	tr := mustNew(t, politeness.Config{UserAgent: agent, Base: http.DefaultTransport, Limits: limits, DangerouslyIgnoreRobots: true})
+	tr := mustNew(t, politeness.Config{UserAgent: agent, Base: http.DefaultTransport, Hosts: limits, DangerouslyIgnoreRobots: true})
 	post := func(body io.Reader) *http.Request {
 		req, err := http.NewRequest(http.MethodPost, site.URL, body)
 		if err != nil {
@@ -371,7 +371,7 @@ func TestWhatTheCallerGotWrongSaysNothingAboutTheHost(t *testing.T) {
 				t.Errorf("%s: no error", name)
 			}
 		}
-		for st, err := range tr.Hosts().List(t.Context()) {
+		for st, err := range tr.Limiter().List(t.Context()) {
 			if err != nil || st.Refusals != 0 || !st.BlockedUntil.IsZero() {
 				t.Fatalf("%s: %+v, %v", name, st, err)
 			}

@@ -193,7 +193,7 @@ func TestNextTellsWhenAndNeverBlocks(t *testing.T) {
 }
 
 func TestNextIsRefusedWithRetryAtBeyondMaxWait(t *testing.T) {
-	virtually(t, politeness.Config{Hosts: limiter(t, hostlimit.Config{MaxWait: 10 * time.Second})}, func(b *bubble) {
+	virtually(t, politeness.Config{Limiter: limiter(t, hostlimit.Config{MaxWait: 10 * time.Second})}, func(b *bubble) {
 		b.site.Sequence("/", 429)
 		b.site.Robots("User-agent: *\nCrawl-delay: 60\n")
 		if _, err := b.t.Check(b.Context(), "https://example.com/"); err != nil {

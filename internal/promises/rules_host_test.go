@@ -51,7 +51,7 @@ func TestHostKeySeesTheRequest(t *testing.T) {
 func TestWhatAFrontierAsks(t *testing.T) {
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "ExampleBot/1.0 (bot@example.com)", HostKey: politeness.BySite,
-		Limits: hostlimit.Config{MaxInFlight: 7, Override: func(key string) (hostlimit.Limits, bool) {
+		Hosts: hostlimit.Config{MaxInFlight: 7, Override: func(key string) (hostlimit.Limits, bool) {
 			return hostlimit.Limits{Concurrency: 5}, key == "example.com"
 		}},
 	})
@@ -67,14 +67,14 @@ func TestWhatAFrontierAsks(t *testing.T) {
 			t.Errorf("HostKey(%q) = %q, %v", bad, key, err)
 		}
 	}
-	if transport.UserAgent() != "ExampleBot/1.0 (bot@example.com)" || transport.Hosts().Config().MaxInFlight != 7 {
-		t.Errorf("%s, %d in flight", transport.UserAgent(), transport.Hosts().Config().MaxInFlight)
+	if transport.UserAgent() != "ExampleBot/1.0 (bot@example.com)" || transport.Limiter().Config().MaxInFlight != 7 {
+		t.Errorf("%s, %d in flight", transport.UserAgent(), transport.Limiter().Config().MaxInFlight)
 	}
 	defaults := hostlimit.Delay{Min: 200 * time.Millisecond, Max: 500 * time.Millisecond, Ceiling: time.Minute}
 	for key, want := range map[string]hostlimit.Limits{
 		"example.com": {Concurrency: 5, Delay: defaults}, "example.org": {Concurrency: 2, Delay: defaults},
 	} {
-		if got := transport.Hosts().Config().Of(key); got != want {
+		if got := transport.Limiter().Config().Of(key); got != want {
 			t.Errorf("limits of %s: %+v, want %+v", key, got, want)
 		}
 	}

@@ -135,7 +135,7 @@ func TestRefuseHostsHoldsForThoseWaiting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := politeness.Config{Refuse: list.Refuse, DangerouslyIgnoreRobots: true, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: 10 * time.Second}}}
+	cfg := politeness.Config{Refuse: list.Refuse, DangerouslyIgnoreRobots: true, Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: 10 * time.Second}}}
 	virtually(t, cfg, func(b *bubble) {
 		b.site.Page("/", "page")
 		b.web.Site("https://www.example.org").Page("/", "page")
@@ -182,7 +182,7 @@ func TestARuleThatChangesWhileRobotsTxtWaits(t *testing.T) {
 	var closed atomic.Bool
 	cfg := politeness.Config{
 		HostKey: func(*http.Request) string { return "all" },
-		Limits:  hostlimit.Config{Delay: hostlimit.Delay{Min: 10 * time.Second}},
+		Hosts:   hostlimit.Config{Delay: hostlimit.Delay{Min: 10 * time.Second}},
 		Refuse: func(req *http.Request) error {
 			if closed.Load() && req.URL.Path == "/robots.txt" {
 				return rule

@@ -14,7 +14,7 @@ import (
 
 // The bubble's clock begins at midnight UTC.
 func TestVisitTimeOfRobotsIsKept(t *testing.T) {
-	cfg := politeness.Config{Limits: hostlimit.Config{MaxWait: 6 * time.Hour}, Robots: robotscache.Config{TTL: 24 * time.Hour}}
+	cfg := politeness.Config{Hosts: hostlimit.Config{MaxWait: 6 * time.Hour}, Robots: robotscache.Config{TTL: 24 * time.Hour}}
 	virtually(t, cfg, func(b *bubble) {
 		b.site.Robots("User-agent: *\nVisit-time: 0600-0845\nVisit-time: 2000-2100\n").Page("/", "hello")
 		b.mustGet("https://example.com/", 200)
@@ -47,7 +47,7 @@ func TestVisitTimeOfRobotsIsKept(t *testing.T) {
 
 // A wait that is longer than a second is on record when it begins.
 func TestAWaitForTheVisitTimeIsOnRecord(t *testing.T) {
-	virtually(t, politeness.Config{Limits: hostlimit.Config{MaxWait: 24 * time.Hour}, Robots: robotscache.Config{TTL: 24 * time.Hour}}, func(b *bubble) {
+	virtually(t, politeness.Config{Hosts: hostlimit.Config{MaxWait: 24 * time.Hour}, Robots: robotscache.Config{TTL: 24 * time.Hour}}, func(b *bubble) {
 		b.site.Robots("User-agent: *\nVisit-time: 0600-0700\n").Page("/", "hello")
 		if _, err := b.t.Check(b.Context(), "https://example.com/"); err != nil {
 			b.Fatal(err)
@@ -66,7 +66,7 @@ func TestAWaitForTheVisitTimeIsOnRecord(t *testing.T) {
 
 // A queue that reaches past the window's end goes on when the next one opens.
 func TestVisitTimeThatEndsDuringTheWait(t *testing.T) {
-	cfg := politeness.Config{Limits: hostlimit.Config{MaxWait: 24 * time.Hour, Concurrency: 1}}
+	cfg := politeness.Config{Hosts: hostlimit.Config{MaxWait: 24 * time.Hour, Concurrency: 1}}
 	virtually(t, cfg, func(b *bubble) {
 		b.site.Robots("User-agent: *\nVisit-time: 0000-0010\nCrawl-delay: 240\n").Page("/", "hello")
 		for range 4 {

@@ -106,7 +106,7 @@ func TestFullDisk(t *testing.T) {
 		t.Helper()
 		transport := mustNew(t, politeness.Config{
 			UserAgent: agent, Base: base, Evidence: evidence.Multi(sinks...),
-			Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond, Max: time.Millisecond}, MaxWait: time.Minute},
+			Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond, Max: time.Millisecond}, MaxWait: time.Minute},
 		}.WithState(state))
 		client := &http.Client{Transport: transport}
 		return transport, func(url string) (int, error) {

@@ -49,7 +49,7 @@ const killedBlock = 80 * time.Millisecond
 func crawlUntilKilled(dir, page string) {
 	cfg := politeness.Config{
 		UserAgent: agent,
-		Limits: hostlimit.Config{
+		Hosts: hostlimit.Config{
 			Concurrency: 1,
 			Delay:       hostlimit.Delay{DangerouslyNone: true, Adaptive: hostlimit.Fixed},
 			Backoff:     backoff.Doubling{Start: killedBlock, Cap: killedBlock},

@@ -261,19 +261,19 @@ func TestStateThatReachesNothingIsAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := politeness.Config{UserAgent: agent, Hosts: hosts}.WithState(t.TempDir())
-	if _, err := politeness.New(cfg); err == nil || !strings.Contains(err.Error(), "Config.Limits.Store: ") ||
-		!strings.Contains(err.Error(), "hostlimit.New(cfg.Limits)") {
+	cfg := politeness.Config{UserAgent: agent, Limiter: hosts}.WithState(t.TempDir())
+	if _, err := politeness.New(cfg); err == nil || !strings.Contains(err.Error(), "Config.Hosts.Store: ") ||
+		!strings.Contains(err.Error(), "hostlimit.New(cfg.Hosts)") {
 		t.Errorf("%v", err)
 	}
-	if cfg.Hosts, err = hostlimit.New(cfg.Limits); err != nil {
+	if cfg.Limiter, err = hostlimit.New(cfg.Hosts); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := politeness.New(cfg); err != nil {
 		t.Errorf("a shared limiter that was made from the result: %v", err)
 	}
 	for name, change := range map[string]func(*politeness.Config){
-		"Limits": func(cfg *politeness.Config) { cfg.Limits = hostlimit.Config{MaxWait: time.Minute} },
+		"Hosts":  func(cfg *politeness.Config) { cfg.Hosts = hostlimit.Config{MaxWait: time.Minute} },
 		"Robots": func(cfg *politeness.Config) { cfg.Robots = robotscache.Config{TTL: time.Minute} },
 	} {
 		cfg := politeness.Config{UserAgent: agent}.WithState(t.TempDir())
@@ -289,7 +289,7 @@ func TestStateThatReachesNothingIsAnError(t *testing.T) {
 		}
 	}
 	plain := politeness.Config{UserAgent: agent}
-	if none := plain.WithState(""); none.Limits.Store != nil || none.Robots.Store != nil {
+	if none := plain.WithState(""); none.Hosts.Store != nil || none.Robots.Store != nil {
 		t.Error("an empty dir keeps something")
 	}
 }
@@ -512,7 +512,7 @@ func TestEachLossIsToldOnce(t *testing.T) {
 	for i := range 200 {
 		store.errors = append(store.errors, fmt.Errorf("loss %d", i))
 	}
-	virtually(t, politeness.Config{DangerouslyIgnoreRobots: true, Limits: hostlimit.Config{Store: store}}, func(b *bubble) {
+	virtually(t, politeness.Config{DangerouslyIgnoreRobots: true, Hosts: hostlimit.Config{Store: store}}, func(b *bubble) {
 		for i := range 250 {
 			host := fmt.Sprintf("https://%d.example", i)
 			b.web.Site(host).Page("/", "page")
@@ -535,7 +535,7 @@ func TestARestoredBlockTellsItsAge(t *testing.T) {
 		48*time.Hour - 1: ", 47 h ago", 48 * time.Hour: ", 2 days ago", 1000 * time.Hour: "", // not known when
 	} {
 		store := &storeInTrouble{}
-		cfg := politeness.Config{DangerouslyIgnoreRobots: true, Limits: hostlimit.Config{Store: store, MaxWait: time.Minute}}
+		cfg := politeness.Config{DangerouslyIgnoreRobots: true, Hosts: hostlimit.Config{Store: store, MaxWait: time.Minute}}
 		virtually(t, cfg, func(b *bubble) {
 			store.debt = hostlimit.Debt{BlockedUntil: time.Now().Add(time.Hour), Refusals: 1, Cause: "status 429", BlockedAt: time.Now().Add(-age)}
 			if age == 1000*time.Hour {
@@ -553,7 +553,7 @@ func TestARestoredBlockTellsItsAge(t *testing.T) {
 // TestLossAfterAnAnswerIsTold: a block that couldn't be kept would be forgotten by the next run.
 func TestLossAfterAnAnswerIsTold(t *testing.T) {
 	store := &storeInTrouble{errors: []error{nil, errors.New("no space left")}}
-	virtually(t, politeness.Config{DangerouslyIgnoreRobots: true, Limits: hostlimit.Config{Store: store}}, func(b *bubble) {
+	virtually(t, politeness.Config{DangerouslyIgnoreRobots: true, Hosts: hostlimit.Config{Store: store}}, func(b *bubble) {
 		b.site.Handle("/", politenesstest.Status(429))
 		b.mustGet("https://example.com/", 429)
 		if d := b.one(evidence.StateLost); d.Reason != "no space left" || !d.Allowed {

@@ -159,7 +159,7 @@ func (listsNothing) List(context.Context) iter.Seq2[hostlimit.HostState, error] 
 }
 
 func TestStatusSaysWhyItListsNoHosts(t *testing.T) {
-	virtually(t, politeness.Config{Hosts: listsNothing{limiter(t, hostlimit.Config{})}}, func(b *bubble) {
+	virtually(t, politeness.Config{Limiter: listsNothing{limiter(t, hostlimit.Config{})}}, func(b *bubble) {
 		if text := b.t.Status(b.Context()).Unlisted; !strings.Contains(text, "promises_test.listsNothing") || !strings.Contains(text, "no answer") {
 			b.Errorf("whose hosts are missing: %q", text)
 		}
@@ -173,10 +173,10 @@ func TestStatusTellsWhatWaitsAndWhy(t *testing.T) {
 			panic("disk full")
 		}
 	})
-	cfg := politeness.Config{Limits: hostlimit.Config{Concurrency: 1}}
+	cfg := politeness.Config{Hosts: hostlimit.Config{Concurrency: 1}}
 	virtually(t, cfg, func(b *bubble) {
 		tr := mustNew(b.T, politeness.Config{
-			UserAgent: agent, Base: b.web, Evidence: lost, Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Second}},
+			UserAgent: agent, Base: b.web, Evidence: lost, Hosts: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Second}},
 			Refuse: func(r *http.Request) error {
 				if r.URL.Path == "/login" {
 					return errors.New("no logins")
@@ -295,7 +295,7 @@ func TestLatenciesAreThoseOfTheLastHour(t *testing.T) {
 // waits for its slot.
 func TestStatusTellsOfAVisitTime(t *testing.T) {
 	for _, wanted := range []bool{false, true} {
-		virtually(t, politeness.Config{Limits: hostlimit.Config{Concurrency: 1}}, func(b *bubble) {
+		virtually(t, politeness.Config{Hosts: hostlimit.Config{Concurrency: 1}}, func(b *bubble) {
 			b.site.Robots("User-agent: *\nVisit-time: 0000-0001\nVisit-time: 0030-0100\n").Page("/", "page")
 			held, err := b.client.Get("https://example.com/")
 			if err != nil {

@@ -142,7 +142,7 @@ func (s *halfClosing) CloseWrite() error { s.ended = true; return nil }
 func TestSwitchedConnectionKeepsWhatItCanDo(t *testing.T) {
 	get := func(conn io.ReadCloser) io.ReadCloser {
 		tr := mustNew(t, politeness.Config{
-			UserAgent: agent, DangerouslyIgnoreRobots: true, Hosts: limiter(t, hostlimit.Config{}),
+			UserAgent: agent, DangerouslyIgnoreRobots: true, Limiter: limiter(t, hostlimit.Config{}),
 			Base: answersAlways(func() (*http.Response, error) {
 				return &http.Response{StatusCode: 101, Header: http.Header{}, Body: conn}, nil
 			}),
@@ -221,7 +221,7 @@ func TestAnswerWithoutContentIsReadToItsEndByItsReader(t *testing.T) {
 			t.Fatal(err)
 		}
 		client := &http.Client{Transport: mustNew(t, politeness.Config{
-			UserAgent: agent, DangerouslyIgnoreRobots: true, Hosts: hosts,
+			UserAgent: agent, DangerouslyIgnoreRobots: true, Limiter: hosts,
 			Response: politeness.ResponseLimits{Accept: []string{"text/html"}},
 			Base: answersAlways(func() (*http.Response, error) {
 				return &http.Response{StatusCode: c.status, ProtoMajor: 1, Header: http.Header{"Content-Type": {"text/html"}}, Body: body}, nil
@@ -257,7 +257,7 @@ func TestContentLengthWithoutABody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	polite := mustNew(t, politeness.Config{UserAgent: agent, DangerouslyIgnoreRobots: true, Base: base, Hosts: hosts})
+	polite := mustNew(t, politeness.Config{UserAgent: agent, DangerouslyIgnoreRobots: true, Base: base, Limiter: hosts})
 	for _, rt := range []http.RoundTripper{base, polite} {
 		resp, err := (&http.Client{Transport: rt}).Get("https://example.com/")
 		if err == nil {
@@ -307,7 +307,7 @@ func TestRequestCancelEndsEveryWait(t *testing.T) {
 			})
 		})
 	}
-	virtually(t, politeness.Config{Hosts: limiter(t, hostlimit.Config{Concurrency: 1, SlotTimeout: time.Hour})}, func(b *bubble) {
+	virtually(t, politeness.Config{Limiter: limiter(t, hostlimit.Config{Concurrency: 1, SlotTimeout: time.Hour})}, func(b *bubble) {
 		b.site.Page("/page", "page")
 		held, err := b.client.Get("https://example.com/page")
 		if err != nil {
@@ -406,7 +406,7 @@ func TestARobotsThatHasMovedIsOnRecordWithItsPlace(t *testing.T) {
 // and where its start has moved at the wire.
 func TestRobotsThatHangs(t *testing.T) {
 	for _, dial := range []time.Duration{0, time.Second} {
-		cfg := politeness.Config{HostKey: func(*http.Request) string { return "all" }, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Minute}}}
+		cfg := politeness.Config{HostKey: func(*http.Request) string { return "all" }, Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Minute}}}
 		virtually(t, cfg, func(b *bubble) {
 			b.web.Site("https://other.example").Page("/", "page")
 			b.site.Handle("/robots.txt", politenesstest.Slow(time.Hour, politenesstest.Text(""))).Dial(dial)
@@ -427,7 +427,7 @@ func TestRobotsThatHangs(t *testing.T) {
 // for unreachable.
 func TestRobotsWithoutATurn(t *testing.T) {
 	cfg := politeness.Config{
-		HostKey: func(*http.Request) string { return "all" }, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Minute}, MaxWait: time.Minute},
+		HostKey: func(*http.Request) string { return "all" }, Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Minute}, MaxWait: time.Minute},
 	}
 	virtually(t, cfg, func(b *bubble) {
 		b.web.Site("https://other.example").Page("/", "page")

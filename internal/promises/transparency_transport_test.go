@@ -238,7 +238,7 @@ func TestAnswerWithoutABodyIsOneOverHTTP2Too(t *testing.T) {
 				t.Fatal(err)
 			}
 			tr := mustNew(t, politeness.Config{
-				UserAgent: agent, Base: srv.Client().Transport, Hosts: hosts, DangerouslyIgnoreRobots: true,
+				UserAgent: agent, Base: srv.Client().Transport, Limiter: hosts, DangerouslyIgnoreRobots: true,
 				Response: politeness.ResponseLimits{Accept: []string{"text/*"}},
 			})
 			for _, c := range [][2]string{{http.MethodGet, "/204"}, {http.MethodGet, "/empty"}, {http.MethodHead, "/head"}} {

@@ -56,7 +56,7 @@ func (s *h2Site) base() *http.Transport {
 
 func (s *h2Site) polite(t *testing.T, cfg politeness.Config) *politeness.Transport {
 	cfg.UserAgent, cfg.Base = agent, s.base()
-	cfg.Limits = hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond, Max: 2 * time.Millisecond}}
+	cfg.Hosts = hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond, Max: 2 * time.Millisecond}}
 	polite, err := politeness.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -161,8 +161,8 @@ func TestNoTryOpensMoreThanThreeConnections(t *testing.T) {
 	log := &evidence.Recorder{}
 	cfg := politeness.Config{
 		UserAgent: agent, Evidence: log, DangerouslyIgnoreRobots: true,
-		Base:   &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
-		Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond, Max: 2 * time.Millisecond}},
+		Base:  &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+		Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond, Max: 2 * time.Millisecond}},
 	}
 	polite, err := politeness.New(cfg)
 	if err != nil {

@@ -30,7 +30,7 @@ func TestNoStartAtTheWireAfterTheBudgetsEnd(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := budget.New(budget.Limits{Duration: 10 * time.Second})
 			c := atTheWire(t, func(cfg *politeness.Config) {
-				cfg.DangerouslyIgnoreRobots, cfg.Budget, cfg.Limits.Delay.Min = true, b, 2*time.Second
+				cfg.DangerouslyIgnoreRobots, cfg.Budget, cfg.Hosts.Delay.Min = true, b, 2*time.Second
 			})
 			c.web.Site("http://slow.example").Handle("/", politenesstest.Text("x"))
 			c.web.Site("https://slow.example").Handle("/", politenesstest.Text("x")).Dial(11 * time.Second)
@@ -67,7 +67,7 @@ func TestARuleThatIsAddedHoldsForWhoWaitsAtTheWire(t *testing.T) {
 		b := budget.New(budget.Limits{Pages: 10})
 		c := atTheWire(t, func(cfg *politeness.Config) {
 			cfg.DangerouslyIgnoreRobots, cfg.Budget = true, b
-			cfg.Limits.Delay.Min = wireDelay
+			cfg.Hosts.Delay.Min = wireDelay
 			cfg.Refuse = func(*http.Request) error {
 				if closed.Load() {
 					return errors.New("the owner has called")
@@ -108,7 +108,7 @@ func TestARobotsTxtThatChangesHoldsForWhoWaitsAtTheWire(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := budget.New(budget.Limits{Pages: 10})
 				c := atTheWire(t, func(cfg *politeness.Config) {
-					cfg.Limits.Delay.Min, cfg.Budget = 10*time.Second, b
+					cfg.Hosts.Delay.Min, cfg.Budget = 10*time.Second, b
 					cfg.Robots = robotscache.Config{TTL: 25 * time.Second}
 				})
 				c.site.Robots("User-agent: *\nCrawl-delay: 10\n").Handle("/slow", politenesstest.Slow(time.Minute, politenesstest.Text("slow")))
@@ -158,7 +158,7 @@ func TestStatusCountsTheRequestsThatWereSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := atTheWire(t, func(cfg *politeness.Config) {
 			cfg.DangerouslyIgnoreRobots, cfg.Spend = true, budget.Limits{Duration: 10 * time.Second}
-			cfg.Limits.Delay.Min = wireDelay
+			cfg.Hosts.Delay.Min = wireDelay
 		})
 		tr := c.client.Transport.(*politeness.Transport)
 		for range 3 {

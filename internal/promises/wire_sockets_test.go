@@ -115,7 +115,7 @@ const (
 func paced(base http.RoundTripper) politeness.Config {
 	return politeness.Config{
 		UserAgent: agent, Base: base, DangerouslyIgnoreRobots: true,
-		Limits: hostlimit.Config{Concurrency: 4, Delay: hostlimit.Delay{Min: socketDelay}},
+		Hosts: hostlimit.Config{Concurrency: 4, Delay: hostlimit.Delay{Min: socketDelay}},
 	}
 }
 
@@ -147,8 +147,8 @@ func TestColdConnectionsKeepTheCrawlDelayAtTheServer(t *testing.T) {
 	sink := evidence.JSONLines(&log)
 	transport := mustNew(t, politeness.Config{
 		UserAgent: agent, Evidence: sink,
-		Base:   &http.Transport{DialContext: slowDial(450 * time.Millisecond), DisableKeepAlives: true},
-		Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: 10 * time.Millisecond}},
+		Base:  &http.Transport{DialContext: slowDial(450 * time.Millisecond), DisableKeepAlives: true},
+		Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: 10 * time.Millisecond}},
 	})
 	client := &http.Client{Transport: transport}
 	var wg sync.WaitGroup
@@ -285,8 +285,8 @@ func TestNothingIsWrittenAfterARefusalAtTheWire(t *testing.T) {
 				base.DialContext, base.ForceAttemptHTTP2 = slowDial(20*time.Millisecond), secure
 				defer base.CloseIdleConnections()
 				cfg := paced(base)
-				limiter := &refusesTheSecondStart{Limiter: mustLimiter(t, cfg.Limits)}
-				cfg.Hosts = limiter
+				limiter := &refusesTheSecondStart{Limiter: mustLimiter(t, cfg.Hosts)}
+				cfg.Limiter = limiter
 				client := &http.Client{Transport: mustNew(t, cfg)}
 				for range 8 {
 					resp, err := client.Get(server.URL + "/refused")

@@ -83,7 +83,7 @@ func FuzzHostsAreSpelledAlike(f *testing.F) {
 		sink := evidence.JSONLines(&log)
 		hosts := limiter(t, hostlimit.Config{Delay: hostlimit.Delay{Min: time.Microsecond, Max: time.Microsecond}})
 		transport := mustNew(t, politeness.Config{
-			UserAgent: agent, Base: web.transport(), Hosts: hosts, Evidence: sink, Robots: robotscache.Config{RecordText: true},
+			UserAgent: agent, Base: web.transport(), Limiter: hosts, Evidence: sink, Robots: robotscache.Config{RecordText: true},
 		})
 		client := &http.Client{Transport: transport}
 		if _, err := fetch(t.Context(), client, spelled.String()); err != nil {

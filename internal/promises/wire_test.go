@@ -48,7 +48,7 @@ func atTheWire(t *testing.T, change func(*politeness.Config)) *crawlAtTheWire {
 	c.sink = evidence.JSONLines(&c.log)
 	cfg := politeness.Config{
 		UserAgent: agent, Base: c.web, Evidence: c.sink,
-		Limits: hostlimit.Config{Concurrency: 4, Delay: hostlimit.Delay{Min: 10 * time.Millisecond}},
+		Hosts: hostlimit.Config{Concurrency: 4, Delay: hostlimit.Delay{Min: 10 * time.Millisecond}},
 	}
 	if change != nil {
 		change(&cfg)
@@ -116,7 +116,7 @@ func TestStartsCountAtTheWire(t *testing.T) {
 		for _, dial := range []time.Duration{0, 450 * time.Millisecond, 3 * time.Second} {
 			t.Run(fmt.Sprintf("%d callers, dial %v", callers, dial), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					c := atTheWire(t, func(cfg *politeness.Config) { cfg.Limits.SlotTimeout = time.Hour })
+					c := atTheWire(t, func(cfg *politeness.Config) { cfg.Hosts.SlotTimeout = time.Hour })
 					c.site.Dial(dial)
 					var wg sync.WaitGroup
 					for i := range callers {
@@ -196,7 +196,7 @@ func TestADialThatFailsCountsFromItsEnd(t *testing.T) {
 func TestAResendIsAFurtherStart(t *testing.T) {
 	for _, delay := range []time.Duration{time.Second, 5 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			c := atTheWire(t, func(cfg *politeness.Config) { cfg.Limits.Delay.Min = delay })
+			c := atTheWire(t, func(cfg *politeness.Config) { cfg.Hosts.Delay.Min = delay })
 			for range 2 {
 				if err := c.get(t.Context(), "/"); err != nil {
 					t.Fatal(err)
@@ -229,7 +229,7 @@ func TestAWaitAtTheWireIsNotTheOriginsSlowness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := atTheWire(t, func(cfg *politeness.Config) {
 			cfg.HostKey = func(*http.Request) string { return "all" }
-			cfg.Limits.Delay.Min = 20 * time.Second
+			cfg.Hosts.Delay.Min = 20 * time.Second
 		})
 		c.web.Site("https://other.example").Page("/", "page")
 		c.site.Dial(25 * time.Second)
@@ -253,7 +253,7 @@ func TestAWaitAtTheWireIsNotTheOriginsSlowness(t *testing.T) {
 // While a request dials, the site refuses another one for longer than anybody may wait.
 func TestARefusedStartAtTheWireSendsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := atTheWire(t, func(cfg *politeness.Config) { cfg.Limits.MaxWait = 30 * time.Second })
+		c := atTheWire(t, func(cfg *politeness.Config) { cfg.Hosts.MaxWait = 30 * time.Second })
 		c.site.Handle("/refuses", politenesstest.Slow(2*time.Second, politenesstest.Status(429, "Retry-After", "3600")))
 		if err := c.get(t.Context(), "/"); err != nil {
 			t.Fatal(err)
@@ -281,7 +281,7 @@ func TestNothingReachesTheSiteFromACallerThatLeftAtTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := atTheWire(t, func(cfg *politeness.Config) {
 			cfg.DangerouslyIgnoreRobots = true
-			cfg.Limits.Delay.Min = 10 * time.Second
+			cfg.Hosts.Delay.Min = 10 * time.Second
 		})
 		c.site.Dial(12 * time.Second)
 		var wg sync.WaitGroup
@@ -331,11 +331,11 @@ func TestNoTwoArrivalsAreCloserWhateverConnectionsDo(t *testing.T) {
 		callers := 1 << r.IntN(7)
 		synctest.Test(t, func(t *testing.T) {
 			c := atTheWire(t, func(cfg *politeness.Config) {
-				cfg.Limits.Concurrency = 1 + r.IntN(5)
-				cfg.Limits.MaxWait = time.Minute
+				cfg.Hosts.Concurrency = 1 + r.IntN(5)
+				cfg.Hosts.MaxWait = time.Minute
 				cfg.DangerouslyIgnoreRobots = true
-				cfg.Limits.Delay.Min = wireDelay
-				cfg.Limits.Backoff = backoff.Refusals{InARow: 1000}
+				cfg.Hosts.Delay.Min = wireDelay
+				cfg.Hosts.Backoff = backoff.Refusals{InARow: 1000}
 			})
 			over := make(chan struct{})
 			var wg, weather sync.WaitGroup
@@ -509,7 +509,7 @@ func TestAResendThatIsRefused(t *testing.T) {
 		base, log, spent := &tracesItself{resends: true}, &evidence.Recorder{}, budget.New(budget.Limits{Pages: 9})
 		tr := mustNew(t, politeness.Config{
 			UserAgent: agent, Base: base, DangerouslyIgnoreRobots: true, Evidence: log, Budget: spent,
-			Hosts: &refusesTheSecondStart{Limiter: mustLimiter(t, hostlimit.Config{})},
+			Limiter: &refusesTheSecondStart{Limiter: mustLimiter(t, hostlimit.Config{})},
 		})
 		_, err := fetch(t.Context(), &http.Client{Transport: tr}, "https://example.com/")
 		refused(t, err, politeness.StageTurn, politeness.ErrBlocked)
@@ -549,7 +549,7 @@ func TestAConnectionThatIsNotChosen(t *testing.T) {
 			base, log := &racesConnections{fails: fails}, &evidence.Recorder{}
 			tr := mustNew(t, politeness.Config{
 				UserAgent: agent, Base: base, DangerouslyIgnoreRobots: true, Evidence: log,
-				Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Minute}},
+				Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Minute}},
 			})
 			begin := time.Now()
 			_, err := fetch(t.Context(), &http.Client{Transport: tr}, "https://example.com/")
@@ -607,7 +607,7 @@ func TestWhatAGrantTellsIsOnRecordOnce(t *testing.T) {
 			base, log, spent := &tracesItself{dial: c.dial}, &evidence.Recorder{}, budget.New(budget.Limits{Pages: 9})
 			tr := mustNew(t, politeness.Config{
 				UserAgent: agent, Base: base, DangerouslyIgnoreRobots: true, Evidence: log, Budget: spent,
-				Hosts: grantsNews{mustLimiter(t, hostlimit.Config{}), c.refuses},
+				Limiter: grantsNews{mustLimiter(t, hostlimit.Config{}), c.refuses},
 			})
 			_, err := fetch(t.Context(), &http.Client{Transport: tr}, "https://example.com/")
 			pages := int64(1)

@@ -176,7 +176,7 @@ func crawlAsFleet(t *testing.T, addr string, seed uint64, honest bool, midway fu
 		log := logtest.New(t, &out, evidence.LogConfig{Chained: true})
 		f.logs = append(f.logs, &out)
 		transport, err := politeness.New(politeness.Config{
-			UserAgent: fmt.Sprintf("Bot%d/1.0 (bot@example.com)", i), Base: f.web, Evidence: log, Hosts: rude{limiter, f.promised},
+			UserAgent: fmt.Sprintf("Bot%d/1.0 (bot@example.com)", i), Base: f.web, Evidence: log, Limiter: rude{limiter, f.promised},
 			Robots: robotscache.Config{RecordText: true}, Retry: politeness.Retry{Max: rnd.IntN(2)},
 		})
 		if err != nil {

@@ -34,7 +34,7 @@ func (o order) crawl() error {
 		return err
 	}
 	defer hosts.Close()
-	transport, err := politeness.New(politeness.Config{UserAgent: "NetworkBot/1.0 (+https://bot.example.com; bot@example.com)", Hosts: hosts})
+	transport, err := politeness.New(politeness.Config{UserAgent: "NetworkBot/1.0 (+https://bot.example.com; bot@example.com)", Limiter: hosts})
 	if err != nil {
 		return err
 	}

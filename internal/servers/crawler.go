@@ -85,7 +85,7 @@ var Crawlers = []*Crawler{
 // apart is the zero value for sites whose limit is known.
 func apart(delay time.Duration) politeness.Config {
 	cfg := politeness.Config{UserAgent: userAgent}
-	cfg.Limits.Delay = hostlimit.Delay{Min: delay} // learned from there on
+	cfg.Hosts.Delay = hostlimit.Delay{Min: delay} // learned from there on
 	return cfg
 }
 

@@ -232,7 +232,7 @@ func through(base http.RoundTripper) http.RoundTripper {
 		panic(err)
 	}
 	t, err := politeness.New(politeness.Config{
-		UserAgent: "TransparencyTest/1.0 (bot@example.com)", Base: base, Hosts: forgiving{hosts}, DangerouslyIgnoreRobots: true,
+		UserAgent: "TransparencyTest/1.0 (bot@example.com)", Base: base, Limiter: forgiving{hosts}, DangerouslyIgnoreRobots: true,
 	})
 	if err != nil {
 		panic(err)

@@ -49,7 +49,7 @@ func Example() {
 		lease.Observe(hostlimit.Outcome{Status: resp.StatusCode})
 		return resp.Body.Close()
 	}
-	_ = get // politeness.New(politeness.Config{Hosts: hosts}) does all this
+	_ = get // politeness.New(politeness.Config{Limiter: hosts}) does all this
 }
 
 // A user may rather crawl on than stop while the server is away. That belongs into

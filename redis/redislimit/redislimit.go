@@ -8,7 +8,7 @@
 //		return err
 //	}
 //	defer hosts.Close()
-//	transport, err := politeness.New(politeness.Config{UserAgent: ua, Hosts: hosts})
+//	transport, err := politeness.New(politeness.Config{UserAgent: ua, Limiter: hosts})
 //
 // What a key promises is what [hostlimit] promises, for all processes together that use the same
 // server and Prefix: no two starts closer than the delay in force, no more than Concurrency in

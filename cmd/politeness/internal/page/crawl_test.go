@@ -139,7 +139,7 @@ func TestRealCrawlOnRealClocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := prove(t, crawl(t, politeness.Config{Base: web, Hosts: limiter}, 16, 50, hosts...))
+	report := prove(t, crawl(t, politeness.Config{Base: web, Limiter: limiter}, 16, 50, hosts...))
 	if report.Promise("slots kept").Proved < 500 {
 		t.Errorf("%d starts", report.Promise("slots kept").Proved)
 	}

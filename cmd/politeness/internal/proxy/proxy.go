@@ -48,7 +48,7 @@ const stalled = 2 * time.Minute
 // New returns a proxy that sends its requests by transport. Without an authority it opens no
 // tunnels.
 func New(transport *politeness.Transport, authority *Authority) *Proxy {
-	p := &Proxy{hosts: transport.Hosts(), authority: authority, tunnels: newTunnels(), stalled: stalled, silent: maxSilent, grace: endTimeout}
+	p := &Proxy{hosts: transport.Limiter(), authority: authority, tunnels: newTunnels(), stalled: stalled, silent: maxSilent, grace: endTimeout}
 	p.forward = &httputil.ReverseProxy{
 		Transport: transport,
 		Rewrite: func(r *httputil.ProxyRequest) {

@@ -33,8 +33,8 @@ const agent = "ProxyTest/1.0 (+https://example.com/bot; bot@example.com)"
 func polite(t *testing.T, proof evidence.Evidence, base http.RoundTripper) *politeness.Transport {
 	t.Helper()
 	cfg := politeness.Config{UserAgent: agent, Base: base, Evidence: proof}
-	cfg.Limits.MaxWait = time.Minute
-	cfg.Limits.Delay.Min, cfg.Limits.Delay.Max = 20*time.Millisecond, 40*time.Millisecond
+	cfg.Hosts.MaxWait = time.Minute
+	cfg.Hosts.Delay.Min, cfg.Hosts.Delay.Max = 20*time.Millisecond, 40*time.Millisecond
 	transport, err := politeness.New(cfg.WithState(t.TempDir()))
 	if err != nil {
 		t.Fatal(err)
@@ -320,7 +320,7 @@ func TestPrivateTargetsOnlyByFlag(t *testing.T) {
 func TestRefuse(t *testing.T) {
 	soon := time.Now().Add(90*time.Second + 500*time.Millisecond)
 	transport := polite(t, nil, Base())
-	if err := transport.Hosts().Block(t.Context(), "site.example", soon, "the owner has called"); err != nil {
+	if err := transport.Limiter().Block(t.Context(), "site.example", soon, "the owner has called"); err != nil {
 		t.Fatal(err)
 	}
 	proxy := New(transport, nil)

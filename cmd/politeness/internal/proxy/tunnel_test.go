@@ -415,7 +415,7 @@ func TestStalledProgramsGiveTheSlotBack(t *testing.T) {
 			web := politenesstest.NewWeb()
 			web.Site("http://example.com").Page("/", "hello").Handle("/large", politenesstest.Bytes(1<<30))
 			transport, err := politeness.New(politeness.Config{
-				UserAgent: agent, Base: web, Limits: hostlimit.Config{Concurrency: 1, LeaseTTL: time.Hour},
+				UserAgent: agent, Base: web, Hosts: hostlimit.Config{Concurrency: 1, LeaseTTL: time.Hour},
 			})
 			if err != nil {
 				t.Fatal(err)
