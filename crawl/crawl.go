@@ -97,11 +97,11 @@ type Config struct {
 	MaxDepth        int           // most links from a start URL; 0: 100; negative: start URLs only
 	MaxPages        int           // most pages visited; 0: unlimited
 	MaxPagesPerHost int           // most pages visited of a host; 0: unlimited
-	MaxURLs         int           // most URLs kept in memory; of a Queue, 16 of each of its hosts at a time; 0: 1,000,000
+	MaxURLs         int           // most URLs in memory; of a Queue, 16 of each of its hosts at a time; 0: 1,000,000
 	MaxBody         int64         // most bytes read of a body, see Page.Truncated; 0: 10 MiB
 	Timeout         time.Duration // of one exchange, its body included; 0: 2 min
 	Grace           time.Duration // for what is in flight when ctx ends; 0: 10 s
-	Patience        time.Duration // longest wait for a host, also for one that refuses everything; its URLs are Refused then; 0: 24 h
+	Patience        time.Duration // longest wait for a host, also if it refuses all; its URLs are Refused then; 0: 24 h
 
 	// Tries is the largest number of times that a URL is asked for which is refused: answered 429,
 	// 5xx, 408 or 425, or not at all. What a host refuses together with a page that it served before

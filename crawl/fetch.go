@@ -6,12 +6,9 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -20,151 +17,215 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/internal/printable"
 	"github.com/go-politeness/politeness/internal/waits"
 	"github.com/go-politeness/politeness/publicnet"
 )
 
 const (
-	maxHops    = 10                   // redirects
-	retryAfter = 10 * time.Second     // after a refusal of which nothing tells whether it is the page's own; it doubles,
-	doublings  = 6                    // so often at most
-	soon       = 2 * time.Millisecond // a turn that is worth waiting for
+	maxHops = 10                   // redirects
+	soon    = 2 * time.Millisecond // a turn that is worth waiting for
+
+	// A page comes back after a refusal of which nothing tells whether it is the page's own. The time
+	// until then doubles with each try, so often at most.
+	retryAfter = 10 * time.Second
+	doublings  = 6
 )
 
 // ask asks for robots.txt of a new host, or else for the URL of fl, if the host may be asked now.
-// It runs in a goroutine of its own.
+// It runs in a goroutine of its own, and sends one event that ends the flight.
 func (r *run) ask(fl *flight) {
-	err := errGone
-	defer func() {
-		if !fl.finished {
-			r.events <- func() {
-				r.frontier.finish(fl, 0)
-				r.failed(fl, Failed, err)
-			}
-		}
-	}()
-	err = guarded("the Transport, asked for "+fl.request.URL, func() error {
-		switch {
-		case fl.first:
-			r.contact(fl)
-		case r.isTurn(fl):
-			r.exchange(fl)
-		}
-		return nil
+	var end event = endedFlight{fl: fl, outcome: Failed, err: errGone} // unless step returns
+	defer func() { r.events <- end }()
+	last, err := guardedValue("the Transport, asked for "+fl.request.URL, func() (event, error) {
+		return r.step(fl), nil
 	})
+	if err != nil { // a panic
+		last = endedFlight{fl: fl, outcome: Failed, err: err}
+	}
+	end = last
 }
 
-// contact fetches robots.txt of a host that is new, and puts the URL of fl back.
-func (r *run) contact(fl *flight) {
-	if _, err := r.c.cfg.Transport.Next(r.ctx, fl.request.URL); errors.Is(err, politeness.ErrBudget) {
-		r.exchange(fl) // Check knows no budget: it would wait
-		return
+// step does what is next for the URL of fl. It returns the end of the flight.
+func (r *run) step(fl *flight) event {
+	if fl.first {
+		return r.contact(fl)
+	}
+	end := r.checkTurn(fl)
+	if end != nil {
+		return end
+	}
+	return r.exchange(fl)
+}
+
+// An endedFlight has led to no page.
+type endedFlight struct {
+	fl      *flight
+	outcome Outcome
+	err     error
+	took    time.Duration // 0: there was no exchange
+}
+
+func (e endedFlight) apply(r *run) {
+	r.frontier.finish(e.fl, e.took)
+	r.failed(e.fl, e.outcome, e.err)
+}
+
+// contact fetches robots.txt of a host that is new.
+func (r *run) contact(fl *flight) event {
+	url := fl.request.URL
+	if _, err := r.c.cfg.Transport.Next(r.ctx, url); errors.Is(err, politeness.ErrBudget) {
+		return r.exchange(fl) // Check knows no budget: it would wait
 	}
 	began := time.Now()
-	_, err := r.c.cfg.Transport.Check(r.ctx, fl.request.URL)
-	took := time.Since(began)
-	fl.finished = true
-	r.events <- func() {
-		fl.h.robotsAsked = true
-		if took > soon { // else it came from a cache, most likely, and Next knows when the host may be asked
-			fl.h.at = began.Add(fl.h.gap)
-		}
-		r.frontier.finish(fl, took)
-		if at := retryAt(err); !at.IsZero() {
-			fl.h.robotsAsked = false // there was no turn for it
-			r.putOff(fl, at, err)
-			return
-		}
-		r.putBack(fl)
-		r.discover(fl)
+	_, err := r.c.cfg.Transport.Check(r.ctx, url)
+	return gotRobots{fl: fl, began: began, took: time.Since(began), err: err}
+}
+
+// A gotRobots is the end of a flight that has asked for robots.txt, had or not.
+type gotRobots struct {
+	fl    *flight
+	began time.Time
+	took  time.Duration
+	err   error
+}
+
+func (e gotRobots) apply(r *run) {
+	h := e.fl.h
+	h.robotsAsked = true
+	if e.took > soon { // else it came from a cache, most likely, and Next knows when the host may be asked
+		h.at = e.began.Add(h.gap)
 	}
+	r.frontier.finish(e.fl, e.took)
+	if at := retryAt(e.err); !at.IsZero() {
+		h.robotsAsked = false // there was no turn for it
+		r.putOff(e.fl, at, e.err)
+		return
+	}
+	// With robots.txt, or with a refusal that RoundTrip repeats for each URL, its pages are next.
+	r.putBack(e.fl)
+	r.discover(e.fl)
 }
 
 // discover calls Config.Discover for the host of fl, once.
 func (r *run) discover(fl *flight) {
 	key := fl.h.key
-	if _, called := r.discovered[key]; called || r.c.cfg.Discover == nil || r.stopped {
+	_, called := r.discovered[key]
+	if called || r.c.cfg.Discover == nil || r.stopped {
 		return
 	}
 	r.discovered[key] = fl.request.URL
 	r.seeking++
-	go func() {
-		var found []Request
-		defer func() {
-			r.events <- func() {
-				r.seeking--
-				for _, req := range found {
-					req.Depth = max(1, req.Depth) // a start URL may redirect anywhere, see turnTo
-					_ = r.accept(req)             // it is counted
-				}
-				if r.ctx.Err() != nil {
-					return // it may have been cut off, see over
-				}
-				r.discovered[key] = ""
-				if res, ok := r.held[key]; ok {
-					delete(r.held, key)
-					r.work.done = append(r.work.done, res)
-				}
-			}
-		}()
-		_ = guarded("Discover of "+fl.request.URL, func() error { // a panic finds nothing
-			found = r.c.cfg.Discover(r.ctx, fl.request.URL)
-			return nil
-		})
-	}()
+	go r.callDiscover(key, fl.request.URL)
+}
+
+// callDiscover calls Config.Discover in a goroutine of its own.
+func (r *run) callDiscover(key, url string) {
+	end := foundURLs{host: key}
+	defer func() { r.events <- end }()
+	// A panic finds nothing, and is logged.
+	end.found, _ = guardedValue("Discover of "+url, func() ([]Request, error) {
+		return r.c.cfg.Discover(r.ctx, url), nil
+	})
+}
+
+// A foundURLs is the end of a call of Config.Discover.
+type foundURLs struct {
+	host  string
+	found []Request
+}
+
+func (e foundURLs) apply(r *run) {
+	r.seeking--
+	for _, req := range e.found {
+		req.Depth = max(1, req.Depth) // a start URL may redirect anywhere, see turnTo
+		_ = r.accept(req)             // it is counted
+	}
+	if r.ctx.Err() != nil {
+		return // it may have been cut off, see over
+	}
+	r.discovered[e.host] = ""
+	res, ok := r.held[e.host]
+	if !ok {
+		return // the page for which it was called is still under way
+	}
+	delete(r.held, e.host)
+	r.work.done = append(r.work.done, res)
 }
 
 // putBack puts the URL of fl back.
 func (r *run) putBack(fl *flight) {
+	s := &fl.h.refusals
 	switch {
-	case fl.good:
+	case fl.good: // it has stayed in refusals
 		r.frontier.put(fl.h)
 	case r.stopped:
 		r.done(Result{Request: fl.request, Outcome: Left}, nil)
-	case fl.again && fl.h.refusals.again.URL == "":
-		fl.h.refusals.again = fl.request
+	case fl.again && s.again.URL == "":
+		s.again = fl.request
 		r.frontier.put(fl.h)
-	default:
+	default: // also where another page has become again meanwhile
 		r.frontier.back(fl.h, fl.request)
 	}
 }
 
-// isTurn reports whether the host may be asked now. If not, it puts the URL back.
-func (r *run) isTurn(fl *flight) bool {
+// checkTurn returns nil if the host may be asked now, which it reports to the run, else the end of
+// the flight.
+func (r *run) checkTurn(fl *flight) event {
 	at, err := r.c.cfg.Transport.Next(r.ctx, fl.request.URL)
 	owns, lost := r.owns(fl.h.key) // Next took long, or the process was stopped meanwhile
 	now := time.Now()
 	switch {
 	case !owns:
-		fl.finished = true
-		r.events <- func() { r.leave(fl, lost) }
-		return false
-	case err == nil && at.Sub(now) <= soon:
-		r.events <- func() { r.frontier.started(fl, now) }
-		return true
+		return lostHost{fl: fl, err: lost}
 	case err != nil:
-		if at = retryAt(err); at.IsZero() {
-			return true // RoundTrip refuses the request as well, and records that
+		at = retryAt(err)
+		if at.IsZero() {
+			return nil // RoundTrip refuses the request as well, and records that
 		}
+	case at.Sub(now) <= soon:
+		r.events <- startedFlight{fl: fl, at: now}
+		return nil
 	}
-	fl.finished = true
-	r.events <- func() {
-		r.frontier.finish(fl, 0)
-		r.putOff(fl, at, err)
-	}
-	return false
+	return delayedFlight{fl: fl, at: at, err: err}
+}
+
+// A startedFlight sends its request now.
+type startedFlight struct {
+	fl *flight
+	at time.Time
+}
+
+func (e startedFlight) apply(r *run) { r.frontier.started(e.fl, e.at) }
+
+// A lostHost is the end of a flight whose host another process has. err is that of owns.
+type lostHost struct {
+	fl  *flight
+	err error
+}
+
+func (e lostHost) apply(r *run) { r.leave(e.fl, e.err) }
+
+// A delayedFlight is the end of one whose host may not be asked before at.
+type delayedFlight struct {
+	fl  *flight
+	at  time.Time
+	err error // nil: its delay, or a block
+}
+
+func (e delayedFlight) apply(r *run) {
+	r.frontier.finish(e.fl, 0)
+	r.putOff(e.fl, e.at, e.err)
 }
 
 // retryAt returns when the Transport, which has refused a request with err, would take it; zero:
 // not known, or the budget has refused it: no crawl waits until that is renewed. A budget that
 // couldn't be asked is asked again in a second.
 func retryAt(err error) (at time.Time) {
-	refused := (*politeness.Error)(nil)
-	switch {
-	case !errors.As(err, &refused), errors.Is(err, politeness.ErrBudget):
+	var refused *politeness.Error
+	if !errors.As(err, &refused) || errors.Is(err, politeness.ErrBudget) {
 		return at
-	case refused.Stage == politeness.StageBudget:
+	}
+	if refused.Stage == politeness.StageBudget { // but not ErrBudget: its store didn't answer
 		return time.Now().Add(time.Second)
 	}
 	return refused.RetryAt
@@ -177,25 +238,24 @@ func (r *run) putOff(fl *flight, at time.Time, err error) {
 	now := time.Now()
 	outcome := Refused
 	tries := r.c.cfg.Tries
-	if rule := byRule(err); rule != nil {
-		outcome, err = Disallowed, rule // not that its robots.txt can't be had, which is the consequence
-	} else if errors.Is(err, politeness.ErrUnreachable) {
+	rule := byRule(err)
+	switch {
+	case rule != nil:
+		outcome = Disallowed
+		err = rule // not that its robots.txt can't be had, which is the consequence
+	case errors.Is(err, politeness.ErrUnreachable):
 		outcome = Unreachable
-		if !at.Equal(h.robotsAt) { // else other pages have waited for the same fetch
-			h.unreachable++
-		}
-		h.robotsAt = at
-		refused := errors.Is(err, syscall.ECONNREFUSED)
-		if refused {
-			tries = min(tries, 2)
-		}
-		h.dead = refused || h.unreachable > 1 && isSilent(err)
+		tries = r.noRobots(h, at, err)
 	}
-	if (h.unreachable >= tries || forGood(err) || at.Sub(now) > r.c.cfg.Patience) && !r.stopped {
+	tooOften := h.unreachable >= tries
+	tooFar := at.Sub(now) > r.c.cfg.Patience
+	if !r.stopped && (tooOften || tooFar || forGood(err)) {
 		h.at = now // its other URLs have the same outcome
 		r.noPage(fl, outcome, err)
 		return
 	}
+	// Of a host with several slots another flight may have learned of a later time. A time that has
+	// passed already would have it asked again and again without a rest.
 	h.at = slices.MaxFunc([]time.Time{h.at, at, now.Add(soon)}, time.Time.Compare)
 	switch {
 	case err != nil:
@@ -206,6 +266,22 @@ func (r *run) putOff(fl *flight, at time.Time, err error) {
 		h.why = ""
 	}
 	r.putBack(fl)
+}
+
+// noRobots notes that robots.txt of h can't be had, with err, and isn't asked for before at. It
+// returns the number of tries after which the host is given up.
+func (r *run) noRobots(h *host, at time.Time, err error) int {
+	if !at.Equal(h.robotsAt) { // else other pages have waited for the same fetch
+		h.unreachable++
+	}
+	h.robotsAt = at
+	// Where connections are refused no server runs. A second try is for one that was restarted.
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		h.dead = true
+		return min(r.c.cfg.Tries, 2)
+	}
+	h.dead = h.unreachable > 1 && isSilent(err)
+	return r.c.cfg.Tries
 }
 
 // isSilent reports whether err is that of the network, or of a server that takes too long.
@@ -222,115 +298,142 @@ func (r *run) giveUpDead(now time.Time) {
 	if r.stopped || r.open || r.underWay() {
 		return
 	}
-	sooner := make(map[*host]time.Time)
+	dead := make(map[*host]time.Time)
 	var tooLate error
 	for _, h := range r.frontier.hosts {
 		switch {
 		case h.tooLate != nil:
 			tooLate = h.tooLate
-		case h.dead, h.refusals.dead(now):
-			sooner[h] = now
+		case h.dead || h.refusals.dead(now):
+			dead[h] = now
 		default:
-			return
+			return // this one keeps the crawl, and the others have another try meanwhile
 		}
 	}
-	if tooLate != nil && len(sooner) == 0 {
+	if tooLate != nil && len(dead) == 0 {
 		r.stop(tooLate)
 		return
 	}
-	for h := range sooner {
-		h.unreachable = r.c.cfg.Tries
+	// They are moved up, and the next step of each gives its URLs up.
+	for h := range dead {
+		h.unreachable = r.c.cfg.Tries // for putOff
 		if !h.dead {
-			h.close()
+			h.close() // for tooLong
 		}
 	}
-	r.frontier.moveUp(sooner)
+	r.frontier.moveUp(dead)
 }
 
 // forGood reports whether err is of a host that can't be reached the next time either.
 func forGood(err error) bool {
 	var name *net.DNSError
+	if errors.As(err, &name) && name.IsNotFound {
+		return true
+	}
 	var certificate *tls.CertificateVerificationError
-	return errors.As(err, &name) && name.IsNotFound || errors.As(err, &certificate) ||
-		errors.Is(err, publicnet.ErrPrivate) || byRule(err) != nil
+	return errors.As(err, &certificate) || errors.Is(err, publicnet.ErrPrivate) || byRule(err) != nil
 }
 
 // byRule returns the refusal by Config.Refuse of the Transport that is behind err, nil if none is.
 // It refuses robots.txt as well, so err may be ErrUnreachable.
 func byRule(err error) *politeness.Error {
-	for refused := (*politeness.Error)(nil); errors.As(err, &refused); err = refused.Err {
+	var refused *politeness.Error
+	for errors.As(err, &refused) {
 		if refused.Stage == politeness.StageRule {
 			return refused
 		}
+		err = refused.Err // that of robots.txt, for example
 	}
 	return nil
 }
 
-// exchange asks for the URL of fl, reads the answer and has it visited.
-func (r *run) exchange(fl *flight) {
-	began := time.Now()
-	page := &Page{
-		URL: cmp.Or(fl.request.Via, fl.request.URL), FinalURL: fl.request.URL, Depth: fl.request.Depth,
-		request: fl.request, good: fl.good, again: fl.again, release: func() {},
-	}
-	ended := true
+// exchange asks for the URL of fl, and reads the answer.
+func (r *run) exchange(fl *flight) event {
+	page := newPage(fl)
+	var end event
 	defer func() {
-		if ended { // else it is visited
+		// The run visits the page of a gotPage and releases it then. No other end has a use for it;
+		// nor has the page a use if the goroutine ends before there is one.
+		if _, ok := end.(gotPage); !ok {
 			page.release()
 		}
 	}()
+	page.began = time.Now()
 	err := guarded("the request for "+page.FinalURL, func() error { return r.get(page) })
-	page.began, page.ended = began, time.Now()
-	took := page.ended.Sub(began)
+	page.ended = time.Now()
+	end = r.landed(fl, page, err)
+	return end
+}
+
+// newPage returns a page for the answer to fl.
+func newPage(fl *flight) *Page {
+	return &Page{
+		URL:      cmp.Or(fl.request.Via, fl.request.URL),
+		FinalURL: fl.request.URL,
+		Depth:    fl.request.Depth,
+		request:  fl.request,
+		good:     fl.good,
+		again:    fl.again,
+		release:  func() {},
+	}
+}
+
+// landed returns the end of the flight fl after its exchange, with the error err.
+func (r *run) landed(fl *flight, page *Page, err error) event {
+	took := page.ended.Sub(page.began)
 	var refused *politeness.Error
 	errors.As(err, &refused)
-	fl.finished, fl.alive = true, !page.excused && (refused == nil || slices.Contains(afterRobots, refused.Stage))
+	hadRobots := refused == nil || slices.Contains(afterRobots, refused.Stage)
+	fl.alive = hadRobots && !page.excused
 
-	switch at := retryAt(err); {
+	at := retryAt(err)
+	switch {
 	case !at.IsZero():
-		r.events <- func() {
-			r.frontier.finish(fl, 0)
-			r.putOff(fl, at, err)
-		}
-		return
-	case errors.Is(err, errNoRoom), err == nil && !fl.good && !fl.request.cookie && r.wantsCookie(page):
-		r.events <- func() {
-			fl.request.cookie = fl.request.cookie || err == nil
-			r.frontier.finish(fl, took)
-			r.putBack(fl)
-		}
-		return
-	case err != nil && refused == nil && page.sent && page.Response == nil && !page.late && !page.excused && !forGood(err):
+		return delayedFlight{fl: fl, at: at, err: err}
+	case errors.Is(err, errNoRoom):
+		return repeatedFlight{fl: fl, took: took}
+	case err == nil && !fl.good && !fl.request.cookie && r.wantsCookie(page):
+		fl.request.cookie = true // it redirects to itself at most once, or it would do so for ever
+		return repeatedFlight{fl: fl, took: took}
+	case err == nil:
+		return gotPage{fl: fl, page: page, took: took}
+	case refused == nil && page.unanswered(err):
 		page.err = err
-	case err != nil:
-		outcome := outcomeOf(err, refused)
-		if page.excused && r.ctx.Err() != nil {
-			outcome = Left // it was waiting when the crawl ended
-		}
-		r.events <- func() {
-			r.frontier.finish(fl, took)
-			r.failed(fl, outcome, err)
-		}
-		return
+		return gotPage{fl: fl, page: page, took: took}
 	}
-	ended = false
-	r.events <- func() {
-		r.frontier.finish(fl, took)
-		r.answered(fl, page)
+	outcome := outcomeOf(err, refused)
+	if page.excused && r.ctx.Err() != nil {
+		outcome = Left // it was waiting when the crawl ended
 	}
+	return endedFlight{fl: fl, outcome: outcome, err: err, took: took}
+}
+
+// unanswered reports whether the host hasn't answered, with the error err of the Client, though it
+// was asked and might answer the next time.
+func (p *Page) unanswered(err error) bool {
+	if !p.sent || p.Response != nil {
+		return false
+	}
+	return !p.late && !p.excused && !forGood(err)
+}
+
+// A repeatedFlight is the end of one whose URL is asked for once more.
+type repeatedFlight struct {
+	fl   *flight
+	took time.Duration
+}
+
+func (e repeatedFlight) apply(r *run) {
+	r.frontier.finish(e.fl, e.took)
+	r.putBack(e.fl)
 }
 
 // afterRobots are the stages of requests whose robots.txt was had.
 var afterRobots = []politeness.Stage{politeness.StageTurn, politeness.StageResponse, politeness.StageBody}
 
-// errGone is the error of a page for which a function of the Config has ended the goroutine, as
-// testing.T.FailNow does.
-var errGone = errors.New("crawl: a function of the Config has called runtime.Goexit")
-
 // failed ends a request without a page. Where nothing is left to spend, or the crawl would be
 // impolite, it ends. A host that can't be asked within the budget's time waits until that is over.
 func (r *run) failed(fl *flight, outcome Outcome, err error) {
-	var over *budget.Error
 	switch {
 	case errors.Is(err, errBeside):
 		r.abort(err)
@@ -338,23 +441,36 @@ func (r *run) failed(fl *flight, outcome Outcome, err error) {
 	case errors.Is(err, hostlimit.ErrDraining): // a person has ended what is to come
 		r.stop(err)
 		outcome = Left
-	case outcome != OverBudget:
-	case r.stopped:
+	case outcome == OverBudget && r.stopped:
 		outcome = Left
-	case !errors.As(err, &over) || over.Limit == budget.PagesPerHost:
-	case over.Limit == budget.Time && over.Want > 0:
-		fl.h.tooLate, fl.h.why = err, err.Error()
-		fl.h.at = time.Now().Add(time.Duration(over.Max-over.Used+1) * time.Second) // both are rounded down
-		r.putBack(fl)
-		return
-	default:
-		r.stop(err)
-		outcome = Left
+	case outcome == OverBudget:
+		var over *budget.Error
+		errors.As(err, &over)
+		switch {
+		case over == nil || over.Limit == budget.PagesPerHost: // other hosts have pages left
+		case over.Limit == budget.Time && over.Want > 0:
+			r.waitForBudget(fl, over, err)
+			return
+		default:
+			r.stop(err)
+			outcome = Left
+		}
 	}
 	if r.late.Err() != nil {
-		outcome = Left
+		outcome = Left // the end of Grace has broken it off
 	}
 	r.noPage(fl, outcome, err)
+}
+
+// waitForBudget puts the URL of fl back until the budget's time is over: its host can't be asked
+// before. Until then others may be, and a person may lift its block.
+func (r *run) waitForBudget(fl *flight, over *budget.Error, err error) {
+	h := fl.h
+	h.tooLate = err
+	h.why = err.Error()
+	left := time.Duration(over.Max-over.Used+1) * time.Second // both are rounded down
+	h.at = time.Now().Add(left)
+	r.putBack(fl)
 }
 
 // noPage ends the URL of fl, for which there is no page. Where it is that of a page that was served
@@ -370,61 +486,72 @@ func (r *run) noPage(fl *flight, outcome Outcome, err error) {
 }
 
 // get fetches a page.
-func (r *run) get(p *Page) error {
+func (r *run) get(page *Page) error {
 	ctx, cancel := context.WithTimeout(r.late, r.c.cfg.Timeout)
 	defer cancel()
-	ctx = waits.Until(ctx, r.ctx.Done())
+	ctx = waits.Until(ctx, r.ctx.Done()) // a wait ends with the crawl, an exchange Grace after it
 	if r.c.cfg.Tries > 1 {
-		waits.Once(ctx)
+		waits.Once(ctx) // the crawl repeats it, and goes on with other hosts until then
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.FinalURL, http.NoBody)
+	req, err := r.newRequest(ctx, page)
 	if err != nil {
 		return err
-	}
-	if known := r.c.cfg.Known; known != nil {
-		v, err := known(ctx, p.FinalURL)
-		if err != nil {
-			return err
-		}
-		if v.ETag != "" {
-			req.Header.Set("If-None-Match", v.ETag)
-		}
-		if v.LastModified != "" {
-			req.Header.Set("If-Modified-Since", v.LastModified)
-		}
-	}
-	if prepare := r.c.cfg.Prepare; prepare != nil {
-		if err := prepare(p.request, req); err != nil {
-			return err
-		}
-	}
-	if p.good {
-		req.Header.Set("Cache-Control", "no-cache") // a cache knows nothing of the host
 	}
 	reached := waits.Expect(ctx, r.c.cfg.Transport)
-	p.sent = true
+	page.sent = true
 	resp, err := r.c.client.Do(req)
 	if err != nil {
-		p.late = r.c.cfg.Tries == 1 && ctx.Err() != nil
-		p.excused = waits.IsExcused(ctx)
+		page.late = r.c.cfg.Tries == 1 && ctx.Err() != nil
+		page.excused = waits.IsExcused(ctx)
 		return err
 	}
-	p.Response = resp
+	page.Response = resp
 	defer func() {
 		resp.Body.Close()
 		resp.Body = http.NoBody
 	}()
+	// The first answer proves whether the Client leads to the Transport.
 	if !r.leads.Load() {
 		if !reached() && !r.probe(ctx) {
 			return errBeside
 		}
 		r.leads.Store(true)
 	}
-	return r.readBody(ctx, p)
+	return r.readBody(ctx, page)
+}
+
+// newRequest returns the request for a page, as the functions of the Config want it.
+func (r *run) newRequest(ctx context.Context, page *Page) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page.FinalURL, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	if r.c.cfg.Known != nil {
+		known, err := r.c.cfg.Known(ctx, page.FinalURL)
+		if err != nil {
+			return nil, err
+		}
+		if known.ETag != "" {
+			req.Header.Set("If-None-Match", known.ETag)
+		}
+		if known.LastModified != "" {
+			req.Header.Set("If-Modified-Since", known.LastModified)
+		}
+	}
+	if r.c.cfg.Prepare != nil {
+		if err := r.c.cfg.Prepare(page.request, req); err != nil {
+			return nil, err
+		}
+	}
+	if page.good {
+		req.Header.Set("Cache-Control", "no-cache") // a cache knows nothing of the host
+	}
+	return req, nil
 }
 
 // errBeside is why a crawl ends that would be impolite.
-var errBeside = errors.New("crawl: Config.Client sends requests past Config.Transport, or without their contexts: nothing would pace them")
+var errBeside = errors.New("crawl: Config.Client sends requests past Config.Transport, " +
+	"or without their contexts: nothing would pace them")
 
 // probe reports whether the Client leads to the Transport although an answer hasn't come from
 // there, but from a cache. It sends a request that no cache knows, and that can't reach a site.
@@ -454,31 +581,45 @@ var errNoRoom = errors.New("crawl: no room for a large body")
 // readBody reads the body of a page, up to MaxBody. A large one takes its whole room at once, until
 // the page has been visited: bodies that each have a part of theirs would wait for each other.
 func (r *run) readBody(ctx context.Context, p *Page) error {
-	limit, from := r.c.cfg.MaxBody, p.Response.Body
+	limit := r.c.cfg.MaxBody
+	from := p.Response.Body
 	var body bytes.Buffer
-	if n := p.Response.ContentLength; n > 0 {
-		body.Grow(int(min(n, limit, smallBody)) + bytes.MinRead)
+	announced := p.Response.ContentLength // -1: it isn't
+	if announced > 0 {
+		body.Grow(int(min(announced, limit, smallBody)) + bytes.MinRead)
 	}
 	n, err := body.ReadFrom(io.LimitReader(from, min(limit, smallBody)))
 	if err == nil && n == smallBody && n < limit {
-		room := min(limit, largeBodies)
-		free := r.room.TryAcquire(room)
-		if !free && r.room.Acquire(ctx, room) != nil {
-			return errNoRoom
-		}
-		p.release = func() { r.room.Release(room) }
-		n, err = body.ReadFrom(io.LimitReader(from, limit-smallBody))
-		n += smallBody
-		if !free && ctx.Err() != nil { // the wait was too long for the rest of the body
-			return errNoRoom
-		}
+		n, err = r.readLarge(ctx, p, &body)
 	}
+	// A body of exactly limit bytes isn't truncated: only a further byte shows that.
 	if err == nil && n == limit {
 		more, _ := io.ReadFull(from, make([]byte, 1))
 		p.Truncated = more > 0
 	}
 	p.Body = body.Bytes()
 	return err
+}
+
+// readLarge reads the rest of a body that is longer than smallBody, once there is room for it. It
+// returns the length of the whole body.
+func (r *run) readLarge(ctx context.Context, p *Page, body *bytes.Buffer) (int64, error) {
+	limit := r.c.cfg.MaxBody
+	room := min(limit, largeBodies)
+	free := r.room.TryAcquire(room)
+	if !free {
+		if err := r.room.Acquire(ctx, room); err != nil {
+			return smallBody, errNoRoom
+		}
+	}
+	p.release = func() { r.room.Release(room) }
+	n, err := body.ReadFrom(io.LimitReader(p.Response.Body, limit-smallBody))
+	// The wait was too long for the rest of the body. The page isn't to blame, so it has another
+	// exchange, with its whole Timeout.
+	if !free && ctx.Err() != nil {
+		return smallBody + n, errNoRoom
+	}
+	return smallBody + n, err
 }
 
 // outcomeOf returns the outcome of a URL with the error err; refused is the *politeness.Error in
@@ -501,36 +642,45 @@ func outcomeOf(err error, refused *politeness.Error) Outcome {
 	return Failed
 }
 
-// visit finds the links of a page and calls Visit, unless the page leads elsewhere.
-func (r *run) visit(p *Page) (outcome Outcome, err error) {
-	outcome = VisitFailed
-	err = guarded("Visit of "+p.FinalURL, func() error {
-		if to := location(p.Response); to != "" {
-			outcome = Redirected
-			r.turnTo(p, to, Link{Element: "redirect"})
-			return nil
-		}
-		r.read(p)
-		if r.givesWay(p) {
-			outcome = NotCanonical
-			r.turnTo(p, p.Canonical, Link{URL: p.Canonical, Element: "link", Rel: "canonical"})
-			return nil
-		}
-		if err := r.c.cfg.Visit(r.late, p); err != nil {
-			return err
-		}
-		outcome = Visited
+// visit finds the links of a page and calls Visit, unless the page leads elsewhere. A page that does
+// has that outcome also if Follow panics for its target: err is the panic then.
+func (r *run) visit(p *Page) (Outcome, error) {
+	p.outcome = VisitFailed
+	err := guarded("Visit of "+p.FinalURL, func() error { return r.turnOrVisit(p) })
+	return p.outcome, err
+}
+
+// turnOrVisit is visit without its guard. It sets p.outcome, which is VisitFailed so far.
+func (r *run) turnOrVisit(p *Page) error {
+	if to := location(p.Response); to != "" {
+		p.outcome = Redirected
+		r.turnTo(p, to, Link{Element: "redirect"})
 		return nil
-	})
-	return outcome, err
+	}
+	r.read(p)
+	if r.givesWay(p) {
+		p.outcome = NotCanonical
+		r.turnTo(p, p.Canonical, Link{URL: p.Canonical, Element: "link", Rel: "canonical"})
+		return nil
+	}
+	if err := r.c.cfg.Visit(r.late, p); err != nil {
+		return err
+	}
+	p.outcome = Visited
+	return nil
 }
 
 // givesWay reports whether the page isn't visited, since its canonical URL is. That one doesn't
 // give way to another then, or two pages that name each other would both be lost.
 func (r *run) givesWay(p *Page) bool {
-	if !r.c.cfg.Canonical || p.Canonical == "" || p.Canonical == p.FinalURL || p.request.Via != "" ||
-		p.FinalURL == "https"+strings.TrimPrefix(p.Canonical, "http") { // many sites redirect the other one here
+	if !r.c.cfg.Canonical || p.Canonical == "" || p.Canonical == p.FinalURL {
 		return false
+	}
+	if p.request.Via != "" {
+		return false // the canonical URL may redirect here
+	}
+	if p.FinalURL == "https"+strings.TrimPrefix(p.Canonical, "http") {
+		return false // many sites redirect the other one here
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -539,16 +689,4 @@ func (r *run) givesWay(p *Page) bool {
 	}
 	r.canonical[p.Canonical] = true
 	return true
-}
-
-// guarded calls f. A panic of f is its error, and is reported with its stack, as one of a handler
-// of net/http is; what names f.
-func guarded(what string, f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("crawl: panic in %s: %v", what, p)
-			log.Printf("%s\n%s", printable.Text(err.Error()), debug.Stack()) //nolint:forbidigo // as net/http does
-		}
-	}()
-	return f()
 }

@@ -64,9 +64,9 @@ type host struct {
 	key  string
 	urls []Request // at hand, the next one first
 
-	open  int  // requests lent by the Queue that aren't done: urls, and those under way
-	more  bool // the Queue may have further ones
-	asked bool // the Queue is being asked for them
+	open   int  // requests lent by the Queue that aren't done: urls, and those under way
+	more   bool // the Queue may have further ones
+	wanted bool // the Queue is being asked for them
 
 	at      time.Time     // earliest next start
 	why     string        // why it is that late; empty: the delay between requests
@@ -119,23 +119,27 @@ type ready struct {
 }
 
 func (r ready) Before(o ready) bool {
-	return cmp.Or(cmp.Compare(o.priority, r.priority), cmp.Compare(r.charged, o.charged), cmp.Compare(r.h.tieBreak, o.h.tieBreak)) < 0
+	order := cmp.Or(
+		cmp.Compare(o.priority, r.priority),
+		cmp.Compare(r.charged, o.charged),
+		cmp.Compare(r.h.tieBreak, o.h.tieBreak),
+	)
+	return order < 0
 }
 
 // A flight is one URL that was taken.
 type flight struct {
-	h        *host
-	request  Request
-	first    bool // asks for robots.txt of an unknown host
-	probe    bool // taken alone: the host has refused
-	good     bool // for refusals.good
-	again    bool // for refusals.again
-	started  bool
-	finished bool // finish was called, or will be; its own goroutine's
-	alive    bool // robots.txt was had, so the host isn't dead
-	began    time.Time
-	pace     int           // of the host, when it was taken
-	charge   time.Duration // added to host.charged when it was taken
+	h       *host
+	request Request
+	first   bool // asks for robots.txt of an unknown host
+	probe   bool // taken alone: the host has refused
+	good    bool // for refusals.good
+	again   bool // for refusals.again
+	started bool // its request goes out; see started
+	alive   bool // robots.txt was had, so the host isn't dead
+	began   time.Time
+	pace    int           // of the host, when it was taken
+	charge  time.Duration // added to host.charged when it was taken
 }
 
 func (f *frontier) inFlight() int { return f.flights[quick] + f.flights[slow] }
@@ -153,11 +157,15 @@ func (f *frontier) host(key string) *host {
 
 // forget drops h if it has no URL left, at hand, under way or in the Queue.
 func (f *frontier) forget(h *host) {
-	if h.open == 0 && !h.more && !h.asked && f.hosts[h.key] == h {
-		delete(f.hosts, h.key)
-		f.number[h.pace]--
-		f.demand -= h.demand
+	if h.open > 0 || h.more || h.wanted {
+		return
 	}
+	if f.hosts[h.key] != h {
+		return // it was forgotten before, and its key may belong to a new host
+	}
+	delete(f.hosts, h.key)
+	f.number[h.pace]--
+	f.demand -= h.demand
 }
 
 // class returns the index in due of h.
@@ -173,17 +181,48 @@ func (h *host) class() int {
 
 // close gives up the URLs of h, which has refused for too long.
 func (h *host) close() {
-	h.closed = &Result{Outcome: Refused, Status: h.refusals.status, Err: fmt.Errorf("crawl: its host is given up: %v", &h.refusals)}
+	h.closed = &Result{
+		Outcome: Refused,
+		Status:  h.refusals.status,
+		Err:     fmt.Errorf("crawl: its host is given up: %v", &h.refusals),
+	}
+}
+
+// A source is where the next request of a host comes from.
+type source uint8
+
+const (
+	noSource  source = iota // there is none
+	fromGood                // host.refusals.good
+	fromAgain               // host.refusals.again
+	fromURLs                // host.urls
+)
+
+// source returns where the next request of h comes from.
+func (h *host) source() source {
+	s := &h.refusals
+	// Of a host whose robots.txt wasn't asked for, a page that was served before tells nothing of
+	// use. Nor does it where no page waits for the answer.
+	useful := h.robotsAsked && len(h.urls)+s.size() > 0
+	switch {
+	case useful && s.asksGood():
+		return fromGood
+	case s.again.URL != "": // before others: the host's state depends on its answer
+		return fromAgain
+	case len(h.urls) > 0:
+		return fromURLs
+	}
+	return noSource
 }
 
 // next returns the request that is taken next; ok is false if there is none.
 func (h *host) next() (req Request, ok bool) {
-	switch s := &h.refusals; {
-	case h.robotsAsked && s.asksGood() && len(h.urls)+s.size() > 0: // else it tells nothing of use
-		return s.good, true
-	case s.again.URL != "":
-		return s.again, true
-	case len(h.urls) > 0:
+	switch h.source() {
+	case fromGood:
+		return h.refusals.good, true
+	case fromAgain:
+		return h.refusals.again, true
+	case fromURLs:
 		return h.urls[0], true
 	}
 	return req, false
@@ -191,10 +230,14 @@ func (h *host) next() (req Request, ok bool) {
 
 // put queues h, if it stands nowhere and has a URL and a free slot.
 func (f *frontier) put(h *host) {
-	if _, ok := h.next(); ok && h.place == nowhere && h.flights < h.slots && (!h.refusals.alone() || h.probes == 0) {
-		h.place = inWaiting
-		f.waiting.push(timed{h.at, h})
+	if h.place != nowhere || h.source() == noSource || h.flights >= h.slots {
+		return
 	}
+	if h.refusals.alone() && h.probes > 0 {
+		return // one request at a time tells what the host is up to
+	}
+	h.place = inWaiting
+	f.waiting.push(timed{h.at, h})
 }
 
 // back returns a request that was taken: it is the next one that is taken of its host.
@@ -225,6 +268,20 @@ const credit = time.Second
 
 // take takes the next URL. Where there is none, wait is the time until there may be one.
 func (f *frontier) take(now time.Time) (fl *flight, wait time.Duration) {
+	f.queueDue(now)
+	h := f.pick()
+	if h != nil {
+		return f.takeOf(h, now), 0
+	}
+	// Without a free connection the end of a flight has to come first, however many hosts are due.
+	if len(f.waiting) == 0 || f.inFlight() >= f.max {
+		return nil, none
+	}
+	return nil, f.waiting[0].at.Sub(now)
+}
+
+// queueDue moves the hosts whose time has come from waiting to due.
+func (f *frontier) queueDue(now time.Time) {
 	for len(f.waiting) > 0 && !f.waiting[0].at.After(now) {
 		h := f.waiting.pop().h
 		if h.at.After(now) { // it was put off meanwhile
@@ -232,46 +289,55 @@ func (f *frontier) take(now time.Time) (fl *flight, wait time.Duration) {
 			continue
 		}
 		req, ok := h.next()
-		if !ok { // they were given up
+		if !ok { // its URLs were given up
 			h.place = nowhere
 			continue
 		}
 		h.place = inDue
+		// Without this bound a host that has waited for an hour would have an hour of connections
+		// before any other host's turn.
 		h.charged = max(h.charged, f.served-credit)
 		f.due[h.class()].push(ready{req.Priority, h.charged, h})
 	}
-	h := f.pick()
-	if h == nil {
-		if len(f.waiting) == 0 || f.inFlight() >= f.max {
-			return nil, none
-		}
-		return nil, f.waiting[0].at.Sub(now)
+}
+
+// takeOf takes the next URL of h, which has one.
+func (f *frontier) takeOf(h *host, now time.Time) *flight {
+	fl := &flight{
+		h:      h,
+		first:  !h.robotsAsked,
+		probe:  h.refusals.alone(),
+		began:  now,
+		pace:   h.pace,
+		charge: h.usual, // a guess: finish puts it right
 	}
-	fl = &flight{h: h, first: !h.robotsAsked, probe: h.refusals.alone(), began: now, pace: h.pace, charge: h.usual}
 	fl.request, _ = h.next()
-	if fl.first {
-		f.unknowns++
-	}
-	switch s := &h.refusals; {
-	case h.robotsAsked && s.asksGood():
-		fl.good = true
-	case s.again.URL != "":
-		fl.again, s.again = true, Request{}
-	default:
-		h.urls[0] = Request{}
+	switch h.source() {
+	case fromGood:
+		fl.good = true // which stays: it is asked for as often as need be
+	case fromAgain:
+		fl.again = true
+		h.refusals.again = Request{}
+	case fromURLs:
+		h.urls[0] = Request{} // for the garbage collector
 		h.urls = h.urls[1:]
 	}
 	h.place = asking
 	h.at = now
 	h.tooLate = nil
 	h.flights++
+	if fl.first {
+		f.unknowns++
+	}
 	if fl.probe {
 		h.probes++
 	}
-	f.flights[h.pace]++
+	f.flights[fl.pace]++
+	// Virtual time moves on with the host that is served, and the host's next turn is as far away
+	// as it is likely to hold the connection.
 	f.served = max(f.served, h.charged)
 	h.charged += fl.charge
-	return fl, 0
+	return fl
 }
 
 // started notes that fl starts now. Its host may start another flight when its gap is over.
@@ -280,7 +346,7 @@ func (f *frontier) started(fl *flight, now time.Time) {
 	h.at = now.Add(h.gap)
 	h.why = ""
 	h.tooLate = nil
-	h.place = nowhere
+	h.place = nowhere // so that another slot of the host may take its next URL
 	fl.started = true
 	f.put(h)
 }
@@ -293,7 +359,7 @@ func (f *frontier) pick() *host {
 			return nil
 		}
 		h := f.due[class].pop().h
-		if _, ok := h.next(); ok {
+		if h.source() != noSource {
 			return h
 		}
 		h.place = nowhere // its URLs were given back meanwhile
@@ -306,8 +372,12 @@ func (f *frontier) choose() (class int, ok bool) {
 		return 0, false
 	}
 	for i := range f.due {
-		if len(f.due[i]) > 0 && f.hasRoom(i) && (!ok || f.due[i][0].Before(f.due[class][0])) {
-			class, ok = i, true
+		if len(f.due[i]) == 0 || !f.hasRoom(i) {
+			continue
+		}
+		if !ok || f.due[i][0].Before(f.due[class][0]) {
+			class = i
+			ok = true
 		}
 	}
 	return class, ok
@@ -318,21 +388,34 @@ func (f *frontier) hasRoom(class int) bool {
 	if class == quick {
 		return true
 	}
-	part := f.max * f.number[slow] / max(1, f.number[slow]+f.number[quick]) // no host: the last was forgotten while due
-	room := max(2, part, f.max-2-int(1.25*f.demand))
+	room := f.roomOfSlow()
 	if f.flights[slow] >= room {
 		return false
 	}
-	slows, unknowns := f.due[slow], f.due[unknown]
 	switch {
 	case class == fresh:
 		return true
 	case len(f.due[fresh]) > 0:
-		return false
+		return false // their first pages go before, see the classes
 	case class == unknown:
-		return f.unknowns < room-room/4
+		return f.unknowns < room-room/4 // robots.txt of hosts to come leaves a quarter for pages
 	}
+	// A slow host goes on only before unknown ones that it is ahead of, or these would never have
+	// their turn.
+	slows := f.due[slow]
+	unknowns := f.due[unknown]
 	return len(unknowns) == 0 || slows[0].Before(unknowns[0])
+}
+
+// roomOfSlow returns the number of connections that slow, fresh and unknown hosts may have together:
+// their part of the hosts or, if that is more, all that the quick ones can spare.
+func (f *frontier) roomOfSlow() int {
+	hosts := f.number[slow] + f.number[quick]
+	part := f.max * f.number[slow] / max(1, hosts) // none: the last one was forgotten while it was due
+	// The demand is a mean. A quarter more, and two connections, are for the quick hosts that happen
+	// to be due together.
+	spare := f.max - 2 - int(1.25*f.demand)
+	return max(2, part, spare)
 }
 
 // finish ends the flight fl. took is the time of its exchange; 0: there was none.
@@ -342,7 +425,7 @@ func (f *frontier) finish(fl *flight, took time.Duration) {
 		h.place = nowhere
 	}
 	h.flights--
-	f.flights[fl.pace]--
+	f.flights[fl.pace]-- // h.pace may be another one by now
 	h.charged += took - fl.charge
 	if fl.first {
 		f.unknowns--
@@ -351,12 +434,13 @@ func (f *frontier) finish(fl *flight, took time.Duration) {
 		h.probes--
 	}
 	if fl.alive {
-		h.unreachable, h.dead = 0, false
+		h.unreachable = 0
+		h.dead = false
 	}
-	switch {
-	case took > 0 && !fl.first:
-		f.judge(h, took)
-	case took > 4*f.usual && f.usual > 0: // a quick robots.txt proves nothing: it may come from a cache
+	// A quick robots.txt proves nothing: it may come from a cache. A slow one comes from the host.
+	isPage := took > 0 && !fl.first
+	isSlow := took > 4*f.usual && f.usual > 0
+	if isPage || isSlow {
 		f.judge(h, took)
 	}
 	f.put(h)
@@ -374,9 +458,13 @@ func (f *frontier) judge(h *host, took time.Duration) {
 	}
 	f.number[h.pace]--
 	f.demand -= h.demand
-	h.pace, h.demand = quick, float64(h.usual)/float64(max(h.gap, h.usual/time.Duration(h.slots)))
+	h.pace = quick
+	// It starts a request each gap or, if all its slots are taken by then, whenever one is free.
+	between := max(h.gap, h.usual/time.Duration(h.slots))
+	h.demand = float64(h.usual) / float64(between)
 	if h.usual > 4*f.usual {
-		h.pace, h.demand = slow, 0
+		h.pace = slow
+		h.demand = 0 // it has the room of the slow ones
 	}
 	f.number[h.pace]++
 	f.demand += h.demand

@@ -59,71 +59,94 @@ func siteOf(rawURL string) string {
 // links reads the links of an HTML page, and the canonical URL that it names. They are normalised,
 // and in their order, each once: the first to its URL that isn't nofollow, else the last. more says
 // how many there were beyond most. Links outside of http are left out. query is from Page.text.
-func links(text io.Reader, query func(string) string, pageURL string, most int) (found []Link, canonical string, more int) {
+func links(
+	text io.Reader, query func(string) string, pageURL string, most int,
+) (found []Link, canonical string, more int) {
 	base, err := url.Parse(pageURL)
 	if err != nil {
 		return nil, "", 0
 	}
-	based := false
-	seen := make(map[string]int) // index in found
+	l := &linkReader{base: base, query: query, most: most, index: make(map[string]int)}
 	z := html.NewTokenizer(text)
 	for {
 		switch z.Next() {
-		case html.ErrorToken:
-			return found, canonical, more
+		case html.ErrorToken: // the end, or what can't be read
+			return l.found, l.canonical, l.more
 		case html.StartTagToken, html.SelfClosingTagToken:
-		default:
-			continue
+			l.readTag(z)
 		}
-		name, hasAttributes := z.TagName()
-		tag := atom.Lookup(name)
-		if tag == atom.Noscript || tag == atom.Noframes {
-			z.NextIsNotRawText() // it is for readers like this one
-		}
-		if !hasAttributes || !slices.Contains(leading, tag) {
-			continue
-		}
-		ref, rel := reference(z, tag)
-		if strings.TrimSpace(ref) == "" {
-			continue
-		}
-		if len(found) == most && tag != atom.Link && tag != atom.Base {
-			more++
-			continue
-		}
-		u, err := base.Parse(asWritten(ref))
-		if err != nil {
-			continue
-		}
-		u.RawQuery = query(u.RawQuery)
-		if tag == atom.Base {
-			if !based { // the first one counts (HTML, section 4.2.3)
-				base, based = u, true
-			}
-			continue
-		}
-		rels := strings.Fields(rel)
-		if tag == atom.Link && !slices.Contains(rels, "next") && !slices.Contains(rels, "canonical") {
-			continue
-		}
-		to, err := normal(u)
-		if err != nil {
-			continue
-		}
-		if tag == atom.Link && slices.Contains(rels, "canonical") {
-			if canonical == "" {
-				canonical = to
-			}
-			continue
-		}
-		l := Link{URL: to, Element: tag.String(), Rel: rel, Nofollow: slices.Contains(rels, "nofollow")}
-		switch i, known := seen[to]; {
-		case known && found[i].Nofollow:
-			found[i] = l
-		case !known && len(found) < most:
-			seen[to] = len(found)
-			found = append(found, l)
-		}
+	}
+}
+
+// A linkReader has the links of the part of an HTML page that was read.
+type linkReader struct {
+	base    *url.URL // of relative links
+	hasBase bool     // base is that of a <base>
+	query   func(string) string
+	most    int
+
+	found     []Link
+	index     map[string]int // in found, by URL
+	more      int
+	canonical string
+}
+
+// readTag reads the tag that z is at.
+func (l *linkReader) readTag(z *html.Tokenizer) {
+	name, hasAttributes := z.TagName()
+	tag := atom.Lookup(name)
+	if tag == atom.Noscript || tag == atom.Noframes {
+		z.NextIsNotRawText() // it is for readers like this one
+	}
+	if !hasAttributes || !slices.Contains(leading, tag) {
+		return
+	}
+	ref, rel := reference(z, tag)
+	if strings.TrimSpace(ref) == "" {
+		return
+	}
+	// A <base> and the canonical URL count behind any number of links.
+	if len(l.found) == l.most && tag != atom.Link && tag != atom.Base {
+		l.more++
+		return
+	}
+	u, err := l.base.Parse(asWritten(ref))
+	if err != nil {
+		return
+	}
+	u.RawQuery = l.query(u.RawQuery)
+	if tag != atom.Base {
+		l.add(tag, u, rel)
+		return
+	}
+	if !l.hasBase { // the first one counts (HTML, section 4.2.3)
+		l.base = u
+		l.hasBase = true
+	}
+}
+
+// add adds the link of a tag to u.
+func (l *linkReader) add(tag atom.Atom, u *url.URL, rel string) {
+	rels := strings.Fields(rel)
+	if tag == atom.Link && !slices.Contains(rels, "next") && !slices.Contains(rels, "canonical") {
+		return // a stylesheet, an icon, a feed: no page
+	}
+	to, err := normal(u)
+	if err != nil {
+		return // such as mailto:
+	}
+	if tag == atom.Link && slices.Contains(rels, "canonical") {
+		l.canonical = cmp.Or(l.canonical, to)
+		return
+	}
+	link := Link{URL: to, Element: tag.String(), Rel: rel, Nofollow: slices.Contains(rels, "nofollow")}
+	i, known := l.index[to]
+	switch {
+	case known && l.found[i].Nofollow:
+		l.found[i] = link
+	case !known && len(l.found) < l.most: // it is full for rel=next, which isn't counted in more
+		l.index[to] = len(l.found)
+		l.found = append(l.found, link)
 	}
 }
 
@@ -132,31 +155,53 @@ var leading = []atom.Atom{atom.A, atom.Area, atom.Link, atom.Base, atom.Meta, at
 
 // refresh matches the content of a <meta http-equiv=refresh> that names a URL (HTML, section
 // 4.2.5.3), which is in one of the groups.
-var refresh = regexp.MustCompile(`(?is)^\s*(?:\d+|\.)[\d.]*(?:\s+[;,]?|[;,])\s*(?:url\s*=\s*)?(?:'([^']*)|"([^"]*)|(.*))`)
+var refresh = regexp.MustCompile(
+	`(?is)^\s*(?:\d+|\.)[\d.]*(?:\s+[;,]?|[;,])\s*(?:url\s*=\s*)?(?:'([^']*)|"([^"]*)|(.*))`)
+
+// An attributes has the attributes of a tag by which it may lead to a page.
+type attributes struct{ href, rel, src, httpEquiv, content string }
+
+// of returns the field for an attribute; nil: it has none.
+func (a *attributes) of(name []byte) *string {
+	switch string(name) {
+	case "href":
+		return &a.href
+	case "rel":
+		return &a.rel
+	case "src":
+		return &a.src
+	case "http-equiv":
+		return &a.httpEquiv
+	case "content":
+		return &a.content
+	}
+	return nil
+}
 
 // reference returns the reference and the rel attribute of the tag that z is at; ref is empty where
 // it leads nowhere.
 func reference(z *html.Tokenizer, tag atom.Atom) (ref, rel string) {
-	names := [...]string{"href", "rel", "src", "http-equiv", "content"}
-	var values [len(names)]string
+	var a attributes
 	for more := true; more; {
-		var key, value []byte
-		key, value, more = z.TagAttr()
-		if i := slices.Index(names[:], string(key)); i >= 0 && values[i] == "" {
-			values[i] = string(value)
+		var name, value []byte
+		name, value, more = z.TagAttr()
+		field := a.of(name)
+		if field != nil && *field == "" { // of two with one name browsers take the first
+			*field = string(value)
 		}
 	}
-	ref, rel = values[0], strings.ToLower(strings.TrimSpace(values[1]))
+	rel = strings.ToLower(strings.TrimSpace(a.rel))
 	switch tag {
 	case atom.Frame, atom.Iframe:
-		ref = values[2]
+		return a.src, rel
 	case atom.Meta:
-		ref = ""
-		if groups := refresh.FindStringSubmatch(values[4]); groups != nil && strings.EqualFold(values[3], "refresh") {
-			ref = groups[1] + groups[2] + groups[3]
+		groups := refresh.FindStringSubmatch(a.content)
+		if groups == nil || !strings.EqualFold(a.httpEquiv, "refresh") {
+			return "", rel
 		}
+		return groups[1] + groups[2] + groups[3], rel // two of them are empty
 	}
-	return ref, rel
+	return a.href, rel
 }
 
 // undeclared is the encoding of a page that doesn't name its own.
@@ -166,6 +211,7 @@ var undeclared, _, _ = charset.DetermineEncoding(nil, "")
 // as browsers do, in the encoding of the page (https://url.spec.whatwg.org, section 4.4).
 func (p *Page) text() (read func() io.Reader, query func(string) string) {
 	e, name, _ := charset.DetermineEncoding(p.Body, p.Response.Header.Get("Content-Type"))
+	// charset looks at the first 1,024 bytes, and knows nothing of a UTF-16 without a mark.
 	switch {
 	case e != undeclared:
 	case bytes.HasPrefix(p.Body, []byte("<\x00")):
@@ -180,7 +226,7 @@ func (p *Page) text() (read func() io.Reader, query func(string) string) {
 		return func() io.Reader { return bytes.NewReader(p.Body) }, query
 	}
 	e, _ = charset.Lookup(name)
-	if !strings.HasPrefix(name, "utf-16") {
+	if !strings.HasPrefix(name, "utf-16") { // whose queries are in UTF-8
 		encoder := e.NewEncoder()
 		query = func(raw string) string { return inEncoding(raw, encoder.String) }
 	}
@@ -217,21 +263,28 @@ func asWritten(href string) string {
 	}
 	var b strings.Builder
 	if !scheme.MatchString(href) && !strings.ContainsAny(href[:1], `/?#\`) {
-		b.WriteString("./")
+		b.WriteString("./") // or net/url takes "8" for a scheme
 	}
-	path := true
-	for i := 0; i < len(href); i++ {
+	inPath := true
+	for i := range len(href) {
 		c := href[i]
-		path = path && c != '?' && c != '#'
-		switch {
-		case c == '\t' || c == '\r' || c == '\n':
-		case c == '\\' && path:
-			b.WriteByte('/')
-		case c == '%' && (i+2 >= len(href) || unhex(href[i+1]) < 0 || unhex(href[i+2]) < 0):
-			b.WriteString("%25")
-		default:
-			b.WriteByte(c)
+		if c == '?' || c == '#' {
+			inPath = false // where a backslash is a character as any
 		}
+		switch c {
+		case '\t', '\r', '\n':
+			continue
+		case '\\':
+			if inPath {
+				c = '/'
+			}
+		case '%':
+			if _, ok := unescape(href, i); !ok {
+				b.WriteString("%25")
+				continue
+			}
+		}
+		b.WriteByte(c)
 	}
 	return b.String()
 }
@@ -241,32 +294,40 @@ func (r *run) read(p *Page) {
 	p.add = r.add
 	product := r.c.cfg.Transport.UserAgent()
 	p.Preferences = politeness.PreferencesOf(p.Response)
-	p.Directives = politeness.DirectivesOf(p.Response).Merge(robots.ParseTags(p.Response.Header["X-Robots-Tag"], product))
+	tags := robots.ParseTags(p.Response.Header["X-Robots-Tag"], product)
+	p.Directives = politeness.DirectivesOf(p.Response).Merge(tags)
 	p.readLinkHeader()
 	if mediatype.IsHTML(p.Response.Header.Get("Content-Type")) {
-		text, query := p.text()
-		if meta, err := robots.ReadMeta(text(), product); err == nil {
-			p.Directives = p.Directives.Merge(meta)
-		}
-		found, canonical, beyond := links(text(), query, p.FinalURL, maxLinks)
-		for _, l := range p.Links {
-			i := slices.IndexFunc(found, func(o Link) bool { return o.URL == l.URL })
-			switch {
-			case i < 0:
-				found = append(found, l)
-			case found[i].Nofollow:
-				found[i] = l
-			}
-		}
-		p.Links = found
-		p.Canonical = cmp.Or(canonical, p.Canonical)
-		p.beyond = beyond
+		p.readHTML(product)
 	}
 	for _, l := range p.Links {
 		if r.follows(p, l) {
 			r.add(p, l.URL, 0)
 		}
 	}
+}
+
+// readHTML adds what the text of an HTML page says to what its headers have said. product is the
+// crawler's name, for directives.
+func (p *Page) readHTML(product string) {
+	text, query := p.text()
+	meta, err := robots.ReadMeta(text(), product)
+	if err == nil {
+		p.Directives = p.Directives.Merge(meta)
+	}
+	found, canonical, more := links(text(), query, p.FinalURL, maxLinks)
+	for _, l := range p.Links {
+		i := slices.IndexFunc(found, func(o Link) bool { return o.URL == l.URL })
+		switch {
+		case i < 0:
+			found = append(found, l)
+		case found[i].Nofollow: // the header's link needn't be
+			found[i] = l
+		}
+	}
+	p.Links = found
+	p.Canonical = cmp.Or(canonical, p.Canonical)
+	p.beyond = more
 }
 
 // readLinkHeader reads the canonical URL and the next page that the Link header (RFC 8288) of p
@@ -279,8 +340,12 @@ func (p *Page) readLinkHeader() {
 		case l.Is("canonical"):
 			p.Canonical = cmp.Or(p.Canonical, to)
 		case l.Is("next") && len(p.Links) < maxLinks:
-			rel := strings.Join(l.Rel, " ")
-			p.Links = append(p.Links, Link{URL: to, Element: "header", Rel: rel, Nofollow: l.Is("nofollow")})
+			p.Links = append(p.Links, Link{
+				URL:      to,
+				Element:  "header",
+				Rel:      strings.Join(l.Rel, " "),
+				Nofollow: l.Is("nofollow"),
+			})
 		}
 	}
 }
@@ -288,7 +353,11 @@ func (p *Page) readLinkHeader() {
 // follows reports whether a link is to be followed.
 func (r *run) follows(p *Page, l Link) bool {
 	cfg := &r.c.cfg
-	if cfg.Follow == nil || !cfg.IgnoreNofollow && (l.Nofollow || p.Directives.NoFollow) {
+	if cfg.Follow == nil {
+		return false
+	}
+	nofollow := l.Nofollow || p.Directives.NoFollow
+	if nofollow && !cfg.IgnoreNofollow {
 		return false
 	}
 	return cfg.Follow(p, l)
@@ -297,7 +366,12 @@ func (r *run) follows(p *Page, l Link) bool {
 // add adds a URL to those that p has led to.
 func (r *run) add(p *Page, rawURL string, priority int) {
 	to, err := p.resolve(rawURL)
-	r.lead(p, to, err, Request{URL: rawURL, From: p.FinalURL, Depth: p.Depth + 1, Priority: clipped(priority)})
+	r.lead(p, to, err, Request{
+		URL:      rawURL,
+		From:     p.FinalURL,
+		Depth:    p.Depth + 1,
+		Priority: clipped(priority),
+	})
 }
 
 // lead adds req, with the URL to, to those that p has led to, if it is within the limits. err is
@@ -312,7 +386,7 @@ func (r *run) lead(p *Page, to string, err error, req Request) {
 		p.lost = append(p.lost, Result{Request: req, Outcome: Invalid, Err: err})
 	case len(req.URL) > maxURL:
 		p.lost = append(p.lost, Result{Request: req, Outcome: TooLong})
-	case req.Depth > max(p.Depth, r.c.cfg.MaxDepth), req.Hops > maxHops:
+	case req.Depth > max(p.Depth, r.c.cfg.MaxDepth) || req.Hops > maxHops: // a redirect is no deeper than its page
 		p.lost = append(p.lost, Result{Request: req, Outcome: TooDeep})
 	default:
 		p.found = append(p.found, req)
@@ -322,8 +396,10 @@ func (r *run) lead(p *Page, to string, err error, req Request) {
 // location returns the reference that an answer redirects to; empty: it doesn't.
 func location(resp *http.Response) string {
 	switch resp.StatusCode {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		return cmp.Or(resp.Header.Get("Location"), strings.Join(resp.Header[badLocation], "")) //nolint:staticcheck // it isn't canonical on purpose
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
+		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		bad := resp.Header[badLocation] //nolint:staticcheck // it isn't canonical on purpose
+		return cmp.Or(resp.Header.Get("Location"), strings.Join(bad, ""))
 	}
 	return ""
 }
@@ -334,16 +410,21 @@ type locations struct{ http.RoundTripper }
 
 func (l locations) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := l.RoundTripper.RoundTrip(req)
-	if err == nil && resp != nil {
-		if to := location(resp); to != "" {
-			resp.Header.Set("Location", asWritten(to))
-			if _, err := req.URL.Parse(asWritten(to)); err != nil {
-				resp.Header.Del("Location")
-				resp.Header[badLocation] = []string{to}
-			}
-		}
+	if err != nil || resp == nil {
+		return resp, err
 	}
-	return resp, err
+	to := location(resp)
+	if to == "" {
+		return resp, nil
+	}
+	_, bad := req.URL.Parse(asWritten(to))
+	if bad != nil {
+		resp.Header.Del("Location")
+		resp.Header[badLocation] = []string{to}
+		return resp, nil
+	}
+	resp.Header.Set("Location", asWritten(to))
+	return resp, nil
 }
 
 // badLocation is a key that no server can send, since net/http begins it with a capital letter.
@@ -364,9 +445,19 @@ func (r *run) turnTo(p *Page, rawURL string, l Link) {
 	req := p.request
 	to, err := p.resolve(rawURL)
 	l.URL = to
-	if err != nil || req.Depth == 0 || r.c.cfg.Follow == nil || r.c.cfg.Follow(p, l) {
-		r.lead(p, to, err, Request{URL: rawURL, From: req.From, Via: p.URL, Hops: req.Hops + 1, Depth: req.Depth, Priority: req.Priority})
+	// What can't be fetched anyway is Invalid: Follow isn't asked for it.
+	isAsked := err == nil && req.Depth > 0 && r.c.cfg.Follow != nil
+	if isAsked && !r.c.cfg.Follow(p, l) {
+		return
 	}
+	r.lead(p, to, err, Request{
+		URL:      rawURL,
+		From:     req.From,
+		Via:      p.URL,
+		Hops:     req.Hops + 1,
+		Depth:    req.Depth,
+		Priority: req.Priority,
+	})
 }
 
 // resolve returns rawURL as seen from the page, normalised.

@@ -36,13 +36,24 @@ func (s stored) Before(o stored) bool {
 
 func (s stored) request(host string) Request {
 	return Request{
-		URL: s.url, Host: host, Via: s.via, From: s.from,
-		Hops: int(s.hops), Depth: int(s.depth), Priority: int(s.priority),
+		URL:      s.url,
+		Host:     host,
+		Via:      s.via,
+		From:     s.from,
+		Hops:     int(s.hops),
+		Depth:    int(s.depth),
+		Priority: int(s.priority),
 	}
 }
 
 func newMemory(maxURLs int) *memory {
-	return &memory{max: maxURLs, seed: maphash.MakeSeed(), seen: make(map[uint64]struct{}), hosts: make(map[string]*list), lent: make(map[string]int)}
+	return &memory{
+		max:   maxURLs,
+		seed:  maphash.MakeSeed(),
+		seen:  make(map[uint64]struct{}),
+		hosts: make(map[string]*list),
+		lent:  make(map[string]int),
+	}
 }
 
 // Add implements Queue.
@@ -53,7 +64,7 @@ func (m *memory) Add(_ context.Context, reqs []Request) (added, noRoom int, _ er
 			continue
 		}
 		if m.kept >= m.max {
-			noRoom++
+			noRoom++ // and isn't seen: when it is found again there may be room
 			continue
 		}
 		m.seen[hash] = struct{}{}
@@ -82,8 +93,13 @@ func (m *memory) put(r Request) {
 		m.hosts[r.Host] = l
 	}
 	l.urls.push(stored{
-		url: r.URL, via: r.Via, from: r.From, number: l.next,
-		depth: int32(r.Depth), priority: int32(r.Priority), hops: int32(r.Hops),
+		url:      r.URL,
+		via:      r.Via,
+		from:     r.From,
+		number:   l.next,
+		depth:    int32(r.Depth),
+		priority: int32(r.Priority), // Request.Priority is clipped to 32 bits
+		hops:     int32(r.Hops),
 	})
 	l.next++
 }
@@ -100,7 +116,7 @@ func (m *memory) Take(_ context.Context, hosts []string, n int) (taken []Request
 			m.lent[host]++
 		}
 		if len(l.urls) == 0 {
-			delete(m.hosts, host)
+			delete(m.hosts, host) // a crawl of many hosts would keep an empty list of each
 		}
 	}
 	return taken, nil
@@ -109,10 +125,11 @@ func (m *memory) Take(_ context.Context, hosts []string, n int) (taken []Request
 // Done implements Queue. What is Left is done, too: m ends with its Run.
 func (m *memory) Done(_ context.Context, results []Result) error {
 	for _, r := range results {
-		if m.lent[r.Host]--; m.lent[r.Host] <= 0 {
+		m.lent[r.Host]--
+		if m.lent[r.Host] <= 0 {
 			delete(m.lent, r.Host)
 		}
-		m.kept--
+		m.kept-- // its hash stays in seen: it isn't taken in again
 	}
 	return nil
 }
@@ -123,7 +140,7 @@ func (m *memory) Hosts(_ context.Context, n int) (hosts []string, _ bool, _ erro
 		if len(hosts) == n {
 			break
 		}
-		if m.lent[host] == 0 {
+		if m.lent[host] == 0 { // the crawl knows of the others
 			hosts = append(hosts, host)
 		}
 	}

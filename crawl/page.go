@@ -16,17 +16,21 @@ type Page struct {
 	Body        []byte             // at most Config.MaxBody bytes
 	Truncated   bool               // the body is longer
 	Directives  robots.Directives  // noindex and the like: of the headers and, for HTML, of the page
-	Preferences robots.Preferences // what the site states of its use; see politeness.PreferencesOf for what that needs
+	Preferences robots.Preferences // what the site states of its use; see politeness.PreferencesOf
 	Canonical   string             // the URL that the page, or its Link header, names as its canonical one; empty: none
-	Links       []Link             // of an HTML page, in their order, then those of the Link header, each URL once: the first without nofollow
+
+	// Links are those of an HTML page, in their order, and then those of the Link header. Each URL is
+	// there once: its first link without nofollow, or else the last.
+	Links []Link
 
 	request Request
-	good    bool  // asked for because it was served before: it isn't visited
-	again   bool  // asked for next after it was refused
-	sent    bool  // the Client was asked for it
-	late    bool  // Config.Timeout has ended the request, and nothing is asked for again
-	excused bool  // why Response is nil says nothing about the host
-	err     error // why Response is nil
+	good    bool    // asked for because it was served before: it isn't visited
+	again   bool    // asked for next after it was refused
+	sent    bool    // the Client was asked for it
+	late    bool    // Config.Timeout has ended the request, and nothing is asked for again
+	excused bool    // why Response is nil says nothing about the host
+	err     error   // why Response is nil
+	outcome Outcome // of its visit
 	began   time.Time
 	ended   time.Time
 	kept    int // bytes of Body that count in run.kept
@@ -52,7 +56,7 @@ func (p *Page) AddPriority(url string, priority int) { p.add(p, url, priority) }
 // A Link leads from a page to another.
 type Link struct {
 	URL      string // normalised
-	Element  string // "a", "area", "link", "frame", "iframe", "meta" for a refresh, or "header" for a Link header
+	Element  string // its name, such as "a"; "meta" for a refresh, "header" for a Link header
 	Rel      string // the rel attribute in lower case
 	Nofollow bool   // Rel says nofollow
 }

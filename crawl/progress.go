@@ -42,6 +42,20 @@ func (p *Progress) idle() (until time.Time, ok bool) {
 	return p.NextAt, !p.Done && p.InFlight == 0 && p.Next != "" && time.Until(p.NextAt) > time.Second
 }
 
+// findNext sets Next, NextAt and NextWhy to the first of Waiting: one whose time is known, if there
+// is any.
+func (p *Progress) findNext() {
+	for w := range p.Waiting {
+		isKnown := !w.Until.IsZero()
+		isSooner := p.NextAt.IsZero() || w.Until.Before(p.NextAt)
+		if p.Next == "" || (isKnown && isSooner) {
+			p.Next = w.Host
+			p.NextAt = w.Until
+			p.NextWhy = w.Why
+		}
+	}
+}
+
 // ProgressLine returns a Config.Progress for people: on a terminal it draws one line anew, to
 // anything else it writes a line every ten seconds, one when every host has to wait, or all URLs
 // are with other programs, and one at the end. A line names the first host that waits, until when
@@ -49,42 +63,77 @@ func (p *Progress) idle() (until time.Time, ok bool) {
 func ProgressLine(w io.Writer) func(Progress) { return progressLine(w, isTerminal(w)) }
 
 func progressLine(w io.Writer, terminal bool) func(Progress) {
-	var last time.Duration
-	var waiting time.Time // end of the wait in the last line
-	var alone bool        // the last line was of a crawl without a URL
-	var lost bool         // the user knows of Progress.Lost
-	return func(p Progress) {
-		if p.Lost != nil && !lost {
-			lost = true
-			if terminal {
-				fmt.Fprint(w, "\r\x1b[K")
-			}
-			fmt.Fprintf(w, "lost: %s; the crawl goes on\n", printable.Clipped(p.Lost.Error(), 500))
-		}
-		line := fmt.Sprintf("%d visited (%.0f/s), %d in flight on %s, %.1f MB, %v%s",
-			p.Visited(), p.Rate, p.InFlight, hosts(p.Hosts), float64(p.Bytes)/1e6, p.Elapsed.Round(time.Second), p.waits())
-		until, idle := p.idle()
-		if idle {
-			line = fmt.Sprintf("%d visited, waiting for %s until %s (in %v): %s",
-				p.Visited(), printable.Text(p.Next), until.Format(time.TimeOnly), time.Until(until).Round(time.Second), printable.Text(p.NextWhy))
-		}
-		wasAlone := alone
-		if alone = p.Open && p.Hosts == 0 && !p.Done; alone {
-			line = fmt.Sprintf("%d visited, waiting: the URLs that are left are with other programs", p.Visited())
-		}
-		if p.Done {
-			line = p.Summary.String()
-		}
-		switch {
-		case terminal && p.Done:
-			fmt.Fprintf(w, "\r\x1b[K%s\n", line)
-		case terminal:
-			fmt.Fprintf(w, "\r\x1b[K\x1b[?7l%s\x1b[?7h", line) // cut off, where it is wider than the terminal
-		case p.Done || p.Elapsed-last >= 10*time.Second || idle && !until.Equal(waiting), alone && !wasAlone:
-			last, waiting = p.Elapsed, until
-			fmt.Fprintln(w, line)
-		}
+	l := &liner{w: w, terminal: terminal}
+	return l.show
+}
+
+// A liner writes lines for ProgressLine.
+type liner struct {
+	w        io.Writer
+	terminal bool
+
+	last  time.Duration // Elapsed of the last line
+	until time.Time     // end of the wait in it
+	alone bool          // the last Progress had no URL of its own
+	lost  bool          // the user knows of Progress.Lost
+}
+
+// show writes p.
+func (l *liner) show(p Progress) {
+	if p.Lost != nil && !l.lost {
+		l.lost = true
+		l.showLost(p.Lost)
 	}
+	wasAlone := l.alone
+	l.alone = p.Open && p.Hosts == 0 && !p.Done
+	line := p.line(l.alone)
+	if l.terminal {
+		l.draw(line, p.Done)
+		return
+	}
+	until, idle := p.idle()
+	newWait := idle && !until.Equal(l.until)
+	newlyAlone := l.alone && !wasAlone
+	isTime := p.Elapsed-l.last >= 10*time.Second
+	if p.Done || isTime || newWait || newlyAlone {
+		l.last = p.Elapsed
+		l.until = until
+		fmt.Fprintln(l.w, line)
+	}
+}
+
+func (l *liner) showLost(err error) {
+	if l.terminal {
+		fmt.Fprint(l.w, "\r\x1b[K") // in place of the line that was drawn
+	}
+	fmt.Fprintf(l.w, "lost: %s; the crawl goes on\n", printable.Clipped(err.Error(), 500))
+}
+
+// draw draws a line on a terminal, over the last one.
+func (l *liner) draw(line string, done bool) {
+	if done {
+		fmt.Fprintf(l.w, "\r\x1b[K%s\n", line)
+		return
+	}
+	fmt.Fprintf(l.w, "\r\x1b[K\x1b[?7l%s\x1b[?7h", line) // cut off, where it is wider than the terminal
+}
+
+// line returns p as a line. alone is whether the crawl has no URL of its own.
+func (p *Progress) line(alone bool) string {
+	until, idle := p.idle()
+	switch {
+	case p.Done:
+		return p.Summary.String()
+	case alone:
+		return fmt.Sprintf("%d visited, waiting: the URLs that are left are with other programs", p.Visited())
+	case idle:
+		return fmt.Sprintf("%d visited, waiting for %s until %s (in %v): %s",
+			p.Visited(), printable.Text(p.Next), until.Format(time.TimeOnly),
+			time.Until(until).Round(time.Second), printable.Text(p.NextWhy))
+	}
+	return fmt.Sprintf("%d visited (%.0f/s), %d in flight on %s, %.1f MB, %v%s",
+		p.Visited(), p.Rate, p.InFlight, hosts(p.Hosts),
+		float64(p.Bytes)/1e6, p.Elapsed.Round(time.Second), p.waits())
 }
 
 // waits returns the part of a line with the number of hosts that wait, and the first of them.
@@ -104,7 +153,8 @@ func (p *Progress) waits() string {
 	if !p.NextAt.IsZero() {
 		until = ", until " + p.NextAt.Format(time.TimeOnly)
 	}
-	return fmt.Sprintf("; %s %s: %s (%s%s)", hosts(n), verb, printable.Text(p.Next), printable.Clipped(p.NextWhy, 100), until)
+	return fmt.Sprintf("; %s %s: %s (%s%s)",
+		hosts(n), verb, printable.Text(p.Next), printable.Clipped(p.NextWhy, 100), until)
 }
 
 func hosts(n int) string {

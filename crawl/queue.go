@@ -22,7 +22,7 @@ type Result struct {
 	Request
 	Outcome Outcome
 	Status  int   // of the last answer; 0: there was none
-	Err     error // why it isn't Visited: that of Visit, of the Transport or of the network; nil where Outcome and Status say all
+	Err     error // why it isn't Visited: of Visit, the Transport or the network; nil if Outcome and Status say all
 }
 
 // A Queue keeps the URLs of a crawl. The one that nil stands for keeps them in memory. Package

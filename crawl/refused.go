@@ -40,20 +40,20 @@ type refusals struct {
 	suspect *Page   // was refused twice
 	held    []*Page // answered 403 and the like since a page was served
 
-	once     bool // again was refused once
-	doubted  int  // pages that were asked again after a single answer such as 403
-	blamed   int  // suspects that ended so, by good, since another page was served
-	row      int  // refusals in a row
-	asked    bool // the last of them was good's
-	checking bool
-	banned   bool
+	refusedOnce bool // again was refused once
+	doubted     int  // pages that were asked again after a single answer such as 403
+	blamed      int  // suspects that ended so, by good, since another page was served
+	row         int  // refusals in a row
+	askedGood   bool // the last of them was good's
+	checking    bool
+	banned      bool
 
-	since  time.Time     // first refusal of the row
-	heard  time.Time     // last refusal that was an answer
-	last   time.Time     // last refusal of again or suspect
-	rest   time.Duration // between the two refusals of suspect
-	status int           // of the last refusal, which may be over; 0: no answer
-	ever   bool          // the host has refused for reasons of its own
+	since     time.Time     // first refusal of the row
+	heard     time.Time     // last refusal that was an answer
+	refusedAt time.Time     // last refusal of again or suspect
+	rest      time.Duration // between the two refusals of suspect
+	status    int           // of the last refusal, which may be over; 0: no answer
+	limits    bool          // the host has refused for reasons of its own
 }
 
 // mostDoubted is how many pages are asked for again after a single answer such as 403, where the
@@ -82,12 +82,21 @@ func meaningOf(resp *http.Response) meaning {
 	if resp == nil {
 		return unsure
 	}
-	switch s := resp.StatusCode; {
-	case s == 429, s == 503 && resp.Header.Get("Retry-After") != "":
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests:
 		return limited
-	case s == 401, s == 402, s == 403, s == 451:
+	case http.StatusServiceUnavailable:
+		if resp.Header.Get("Retry-After") != "" {
+			return limited // a page in trouble doesn't know when that ends
+		}
+		return unsure
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden,
+		http.StatusUnavailableForLegalReasons:
 		return forbidden
-	case s == 408, s == 425, s/100 == 5:
+	case http.StatusRequestTimeout, http.StatusTooEarly:
+		return unsure
+	}
+	if resp.StatusCode/100 == 5 {
 		return unsure
 	}
 	return served
@@ -110,145 +119,202 @@ func (s *refusals) alone() bool {
 
 // asksGood reports whether the next request is for good.
 func (s *refusals) asksGood() bool {
-	return s.good.URL != "" && (s.suspect != nil || s.checking || s.banned || s.row >= 3 && !s.asked)
+	if s.good.URL == "" {
+		return false
+	}
+	inDoubt := s.suspect != nil || s.checking || s.banned
+	// A host that refuses everything would use up the tries of one page after the other. Each second
+	// request for good costs no try.
+	everySecond := s.row >= 3 && !s.askedGood
+	return inDoubt || everySecond
 }
 
-// observe learns from the answer of p. Probe is whether p's request started alone; tries is
+// observe learns from the answer of page. probe is whether its request started alone; tries is
 // Config.Tries.
-func (s *refusals) observe(p *Page, probe bool, tries int, now time.Time) (v verdict) {
-	what, earlier := meaningOf(p.Response), s.alone() && !probe
+func (s *refusals) observe(page *Page, probe bool, tries int, now time.Time) verdict {
+	var v verdict
+	what := meaningOf(page.Response)
+	earlier := s.alone() && !probe // it started before the trouble that is known by now
 	if what == served {
-		s.serve(p, earlier, now, &v)
+		s.serve(page, earlier, now, &v)
 		return v
 	}
-	if what == forbidden && tries == 1 && !p.good {
-		v.done = append(v.done, p)
+	if what == forbidden && tries == 1 && !page.good {
+		v.done = append(v.done, page) // it wouldn't be asked again, whatever became known
 		return v
 	}
 	if s.row == 0 {
 		s.since = now
 	}
-	if s.status = 0; p.Response != nil {
-		s.status, s.heard = p.Response.StatusCode, now
+	s.status = 0
+	if page.Response != nil {
+		s.status = page.Response.StatusCode
+		s.heard = now
 	}
 	if what == forbidden {
-		s.forbid(p, earlier, &v)
+		s.forbid(page, earlier, &v)
 		return v
 	}
 	over := false
-	if !p.good {
-		p.request.Tries++
-		over = p.request.Tries >= tries
+	if !page.good { // which is no URL of the Queue, and has no tries
+		page.request.Tries++
+		over = page.request.Tries >= tries
 	}
 	switch {
 	case over:
-		v.over = append(v.over, p)
+		v.over = append(v.over, page)
 	case earlier:
-		v.first = append(v.first, p)
+		v.first = append(v.first, page)
 	}
 	if !earlier {
-		s.refuse(p, what, over, now, &v)
+		s.refuse(page, what, over, now, &v)
 	}
 	return v
 }
 
 // serve learns from a page that was served, which ends the trouble unless it was asked for earlier.
-func (s *refusals) serve(p *Page, earlier bool, now time.Time, v *verdict) {
-	if !p.good {
-		v.done = append(v.done, p)
+func (s *refusals) serve(page *Page, earlier bool, now time.Time, v *verdict) {
+	if !page.good {
+		v.done = append(v.done, page)
 	}
 	if !earlier {
-		s.ever = s.ever || p.again || p.request.own
-		s.succeed(p, now, v)
+		if page.again || page.request.own {
+			s.limits = true // what was refused is served now, so the refusal wasn't the page's
+		}
+		s.succeed(page, now, v)
 	}
-	if p.good {
+	if page.good {
 		return
 	}
 	s.blamed = 0
-	status := p.Response.StatusCode
-	if (status/100 == 2 || status == http.StatusNotModified) && (s.good.URL == "" || len(p.Body) <= smallBody) {
-		s.good = p.request
+	// good is asked for again and again: a redirect, or an error of another kind, may come from
+	// another part of the server than pages do, and a large page would be a burden to the site.
+	status := page.Response.StatusCode
+	isPage := status/100 == 2 || status == http.StatusNotModified
+	isSmall := len(page.Body) <= smallBody
+	if isPage && (isSmall || s.good.URL == "") {
+		s.good = page.request
 		s.good.Tries = 0
 	}
 }
 
-// succeed ends the trouble, as p was served.
-func (s *refusals) succeed(p *Page, now time.Time, v *verdict) {
-	doubts := s.ever || s.doubted < mostDoubted
-	if s.checking { // then pages are held
-		doubts = p.began.Sub(s.held[len(s.held)-1].ended) > mayBeOver
-	}
-	held := slices.DeleteFunc(s.held, func(h *Page) bool {
-		switch {
-		case h.ended.After(p.began):
-			return false // p may have been served before a ban began
-		case doubts && (!h.request.own || s.checking && h.request.Tries == 0): // once for each reason
-			h.request.own = true
-			if s.checking {
-				h.request.Tries++
-			}
-			s.doubted++
-			v.last = append(v.last, h)
-		default:
-			v.done = append(v.done, h)
-		}
-		return true
-	})
+// succeed ends the trouble, as page was served.
+func (s *refusals) succeed(page *Page, now time.Time, v *verdict) {
+	held := s.endHeld(page, v)
 	blamed := s.blamed
 	if s.suspect != nil {
 		blamed++
+		s.endSuspect(now, v)
 	}
-	switch u := s.suspect; {
-	case u == nil:
-	case now.Sub(s.last) <= s.rest && s.ever && !u.request.own: // it may have had bad luck
-		u.request.own = true
-		v.last = append(v.last, u)
-	case now.Sub(s.last) <= s.rest:
-		v.done = append(v.done, u)
-	case s.again.URL != "":
-		v.first = append(v.first, u)
-	default:
-		v.drop = append(v.drop, u)
-		s.again = u.request
+	// All that isn't named here begins anew.
+	*s = refusals{
+		good:        s.good,
+		again:       s.again,
+		held:        held,
+		refusedOnce: s.refusedOnce,
+		doubted:     s.doubted,
+		blamed:      blamed,
+		refusedAt:   s.refusedAt,
+		status:      s.status,
+		limits:      s.limits,
 	}
-	*s = refusals{good: s.good, held: held, again: s.again, once: s.once, doubted: s.doubted, blamed: blamed, last: s.last, status: s.status, ever: s.ever}
 }
 
-// refuse learns from a refusal of p. Over is whether p isn't asked for again.
-func (s *refusals) refuse(p *Page, what meaning, over bool, now time.Time, v *verdict) {
+// endHeld decides over the held pages, as page was served. It returns those that are still held.
+func (s *refusals) endHeld(page *Page, v *verdict) (held []*Page) {
+	// A forbidden page stays forbidden, and is asked for once more for nothing. So this is done for
+	// the first few, and on a host that limits.
+	doubts := s.limits || s.doubted < mostDoubted
+	if s.checking { // then pages are held
+		latest := s.held[len(s.held)-1]
+		doubts = page.began.Sub(latest.ended) > mayBeOver
+	}
+	for _, h := range s.held {
+		if h.ended.After(page.began) {
+			held = append(held, h) // page may have been served before a ban began
+			continue
+		}
+		// Each page comes back once for a limit, and once for a ban.
+		forLimit := !h.request.own
+		forBan := s.checking && h.request.Tries == 0
+		hasChance := forLimit || forBan
+		if !doubts || !hasChance {
+			v.done = append(v.done, h)
+			continue
+		}
+		h.request.own = true
+		if s.checking {
+			h.request.Tries++
+		}
+		s.doubted++
+		v.last = append(v.last, h)
+	}
+	return held
+}
+
+// endSuspect decides over the suspect, as another page was served.
+func (s *refusals) endSuspect(now time.Time, v *verdict) {
+	suspect := s.suspect
+	rested := now.Sub(s.refusedAt) > s.rest
+	switch {
+	case rested && s.again.URL == "":
+		// The host has had more time to recover than the suspect gave it: that proves nothing.
+		v.drop = append(v.drop, suspect)
+		s.again = suspect.request
+	case rested:
+		v.first = append(v.first, suspect)
+	case s.limits && !suspect.request.own:
+		// A host that serves a part of all requests may have refused the suspect twice by chance.
+		suspect.request.own = true
+		v.last = append(v.last, suspect)
+	default:
+		v.done = append(v.done, suspect)
+	}
+}
+
+// refuse learns from a refusal of page. over is whether page isn't asked for again.
+func (s *refusals) refuse(page *Page, what meaning, over bool, now time.Time, v *verdict) {
 	s.row++
-	if s.asked = p.good; p.good {
+	s.askedGood = page.good
+	if page.good {
 		s.explain(v)
 		return
 	}
-	if s.suspect != nil {
+	if s.suspect != nil { // two pages are refused, so neither is to blame
 		v.last = append(v.last, s.suspect)
 		s.suspect = nil
 	}
 	switch {
 	case over:
+		return
 	case s.again.URL != "":
-		v.first = append(v.first, p)
-	case !p.again:
-		s.again = p.request
-		s.once = true
-		s.last = now
-	case what == limited, s.once && s.blamed > 0:
-		s.again = p.request
-		s.once = false
-		s.last = now
+		v.first = append(v.first, page) // one page is tried at a time
+		return
+	case !page.again:
+		s.again = page.request
+		s.refusedOnce = true
+	case what == limited:
+		s.again = page.request // no page of its own trouble is answered so
+		s.refusedOnce = false
+	case s.refusedOnce && s.blamed > 0:
+		// After another suspect: a host that serves each third request looks the same.
+		s.again = page.request
+		s.refusedOnce = false
 	default:
-		s.suspect, s.once, s.rest, s.last = p, false, now.Sub(s.last), now
+		s.suspect = page
+		s.refusedOnce = false
+		s.rest = now.Sub(s.refusedAt)
 	}
+	s.refusedAt = now
 }
 
 // explain notes that a page which was served before is refused: the pages that were refused haven't
 // used a try.
 func (s *refusals) explain(v *verdict) {
-	n := len(v.last)
-	s.ever = true
+	others := len(v.last)
+	s.limits = true
 	s.forget(&v.last)
-	for _, p := range v.last[n:] {
+	for _, p := range v.last[others:] {
 		p.request.Tries = 0
 	}
 }
@@ -257,27 +323,29 @@ func (s *refusals) explain(v *verdict) {
 func (s *refusals) forget(pages *[]*Page) {
 	if s.suspect != nil {
 		*pages = append(*pages, s.suspect)
+		s.suspect = nil
 	}
 	if s.again.URL != "" {
 		*pages = append(*pages, &Page{request: s.again})
+		s.again = Request{}
 	}
-	s.suspect, s.again = nil, Request{}
 }
 
 // forbid learns from an answer such as 403.
-func (s *refusals) forbid(p *Page, earlier bool, v *verdict) {
-	if !p.good {
-		s.held = append(s.held, p)
+func (s *refusals) forbid(page *Page, earlier bool, v *verdict) {
+	if !page.good {
+		s.held = append(s.held, page)
 	}
+	confirmed := !earlier && (s.checking || page.good)
 	switch {
-	case s.banned, !earlier && (s.checking || p.good):
+	case s.banned || confirmed:
 		s.row++
-		s.asked = p.good
+		s.askedGood = page.good
 		s.banned = true
 		s.checking = false
 		s.explain(v)
 		for _, h := range s.held {
-			h.request.own = false
+			h.request.own = false // the ban explains it
 		}
 		v.last = append(v.last, s.held...)
 		s.held = nil
@@ -287,16 +355,17 @@ func (s *refusals) forbid(p *Page, earlier bool, v *verdict) {
 }
 
 // dry ends the wait of pages that nothing tells of, as their host has nothing else to ask for.
-func (s *refusals) dry() (v verdict) {
+func (s *refusals) dry() verdict {
+	var v verdict
 	switch {
-	case s.asksGood() || s.again.URL != "":
+	case s.asksGood() || s.again.URL != "": // their answers tell
 	case s.suspect != nil:
 		v.later = append(v.later, s.suspect)
 		s.suspect = nil
 	case len(s.held) == 0:
 	case s.good.URL != "":
 		s.checking = true
-	default:
+	default: // no page was ever served
 		v.done = s.held
 		s.held = nil
 		s.checking = false
@@ -317,16 +386,17 @@ func (s *refusals) size() int {
 }
 
 // giveBack returns the pages that s keeps, and forgets them.
-func (s *refusals) giveBack() (pages []*Page) {
-	pages = s.held
+func (s *refusals) giveBack() []*Page {
+	pages := s.held
 	s.forget(&pages)
-	*s = refusals{good: s.good, ever: s.ever}
+	*s = refusals{good: s.good, limits: s.limits}
 	return pages
 }
 
 // dead reports whether the host hasn't answered for so long that a crawl doesn't wait for it.
 func (s *refusals) dead(now time.Time) bool {
-	return s.row > 0 && s.status == 0 && now.Sub(s.since) > deadAfter && now.Sub(s.heard) > deadAfter
+	silent := s.row > 0 && s.status == 0
+	return silent && now.Sub(s.since) > deadAfter && now.Sub(s.heard) > deadAfter
 }
 
 // deadAfter is longer than a server takes to be restarted or replaced.
@@ -335,7 +405,10 @@ const deadAfter = 15 * time.Minute
 // closed reports whether the host has refused everything for too long: for patience, or where
 // nothing was ever served, in that many tries since a ban.
 func (s *refusals) closed(now time.Time, patience time.Duration, tries int) bool {
-	return s.row > 0 && now.Sub(s.since) > patience || s.banned && s.good.URL == "" && s.row >= tries
+	if s.row > 0 && now.Sub(s.since) > patience {
+		return true
+	}
+	return s.banned && s.good.URL == "" && s.row >= tries
 }
 
 // String returns the last refusal, for people.
@@ -353,19 +426,34 @@ const (
 	keptBodies = 64 << 20 // all together
 )
 
+// A gotPage is the end of a flight whose host has answered, or hasn't though it was asked.
+type gotPage struct {
+	fl   *flight
+	page *Page
+	took time.Duration
+}
+
+func (e gotPage) apply(r *run) {
+	r.frontier.finish(e.fl, e.took)
+	r.answered(e.fl, e.page)
+}
+
 // answered learns from the answer of fl, or from the lack of one, and has page visited if it isn't
 // to be asked for again.
 func (r *run) answered(fl *flight, page *Page) {
-	h, s := fl.h, &fl.h.refusals
+	h := fl.h
+	s := &h.refusals
 	if r.stopped {
 		r.end(page)
 		return
 	}
 	v := s.observe(page, fl.probe, r.c.cfg.Tries, time.Now())
+	waits := s.suspect == page || slices.Contains(s.held, page)
+	isVisited := slices.Contains(v.done, page) || slices.Contains(v.over, page)
 	switch {
-	case s.suspect == page, slices.Contains(s.held, page):
-		r.keep(page)
-	case !slices.Contains(v.done, page) && !slices.Contains(v.over, page):
+	case waits:
+		r.keep(page) // it is visited if this turns out to be its answer
+	case !isVisited: // finishVisit would release it
 		page.release()
 	}
 	r.apply(h, v)
@@ -373,12 +461,14 @@ func (r *run) answered(fl *flight, page *Page) {
 	r.frontier.put(h)
 }
 
-// end ends a page that was answered after the end of the crawl.
+// end ends a page that was answered after the end of the crawl. Nothing is asked again to find out
+// whose trouble a refusal is, so the URL is left for the next Run.
 func (r *run) end(page *Page) {
-	switch what := meaningOf(page.Response); {
+	what := meaningOf(page.Response)
+	switch {
 	case page.good:
 		page.release()
-	case what == served, what == forbidden:
+	case what == served || what == forbidden:
 		r.startVisit(page, Visited)
 	default:
 		page.release()
@@ -390,7 +480,8 @@ func (r *run) end(page *Page) {
 func (r *run) keep(page *Page) {
 	most := min(keptBody, keptBodies-r.kept)
 	if len(page.Body) > most {
-		page.Body, page.Truncated = slices.Clone(page.Body[:most]), true
+		page.Body = slices.Clone(page.Body[:most]) // the rest is freed
+		page.Truncated = true
 	}
 	page.release()
 	page.release = func() {}
@@ -401,44 +492,56 @@ func (r *run) keep(page *Page) {
 // apply does what v says to pages of h.
 func (r *run) apply(h *host, v verdict) {
 	for _, pages := range [][]*Page{v.done, v.over, v.first, v.last, v.later, v.drop} {
-		for _, p := range pages {
-			r.kept -= p.kept
-			p.kept = 0
+		for _, page := range pages {
+			r.kept -= page.kept
+			page.kept = 0
 		}
 	}
-	for _, p := range v.done {
-		if r.full() { // as many pages are under way as may be visited
-			v.last = append(v.last, p)
+	for _, page := range v.done {
+		if r.full() {
+			// As many pages are under way as may be visited. If one of them fails, there is a visit
+			// for this one, else it is Left.
+			v.last = append(v.last, page)
 			continue
 		}
-		r.startVisit(p, Visited)
+		r.startVisit(page, Visited)
 	}
-	for _, p := range v.over {
-		r.startVisit(p, Refused)
+	for _, page := range v.over {
+		r.startVisit(page, Refused)
 	}
-	for _, p := range v.last {
-		h.urls = append(h.urls, p.request)
+	for _, page := range v.last {
+		h.urls = append(h.urls, page.request)
 	}
-	for _, p := range v.first {
-		r.frontier.back(h, p.request)
+	for _, page := range v.first {
+		r.frontier.back(h, page.request)
 	}
+	for _, page := range v.later {
+		r.sleep(h, page.request)
+	}
+}
+
+// sleep has a request of h come back after a while, which doubles with its tries.
+func (r *run) sleep(h *host, req Request) {
 	now := time.Now()
-	for _, p := range v.later {
-		at := now.Add(retryAfter << min(max(0, p.request.Tries-2), doublings))
-		r.asleep.push(sleeper{at, p.request})
-		if !h.wakes.After(now) || at.Before(h.wakes) {
-			h.wakes = at
-		}
+	doubled := min(max(0, req.Tries-2), doublings) // two refusals come before the first wait
+	at := now.Add(retryAfter << doubled)
+	r.asleep.push(sleeper{at, req})
+	if !h.wakes.After(now) || at.Before(h.wakes) {
+		h.wakes = at
 	}
 }
 
 // settle decides over the pages that wait in h.refusals, where h has nothing else to ask for.
 func (r *run) settle(h *host) {
-	s := &h.refusals
-	if n := s.size(); n > 0 && !r.stopped && n == h.open && h.flights == 0 && !h.more && !h.asked {
-		r.apply(h, s.dry())
-		r.frontier.put(h)
+	waiting := h.refusals.size()
+	if waiting == 0 || waiting != h.open || r.stopped {
+		return
 	}
+	if h.flights > 0 || h.more || h.wanted {
+		return // an answer is to come, which tells
+	}
+	r.apply(h, h.refusals.dry())
+	r.frontier.put(h)
 }
 
 // startVisit visits a page, whose outcome is that one if the visit succeeds.
@@ -451,24 +554,38 @@ func (r *run) startVisit(page *Page, outcome Outcome) {
 	go r.finishVisit(page, outcome)
 }
 
+// finishVisit waits for a worker and visits a page, in a goroutine of its own.
 func (r *run) finishVisit(page *Page, outcome Outcome) {
 	defer page.release()
 	r.workers <- struct{}{}
-	res := Result{Request: page.request, Status: page.Response.StatusCode, Outcome: VisitFailed, Err: errGone}
+	end := visitedPage{page: page, result: Result{
+		Request: page.request,
+		Outcome: VisitFailed,
+		Status:  page.Response.StatusCode,
+		Err:     errGone, // unless visit returns
+	}}
 	defer func() {
 		<-r.workers
-		r.events <- func() {
-			r.visiting--
-			r.summary.Bytes += int64(len(page.Body))
-			r.summary.Outcomes[TooMany] += page.beyond
-			for _, res := range page.lost {
-				r.reject(res)
-			}
-			r.done(res, page.found)
-		}
+		r.events <- end
 	}()
-	res.Outcome, res.Err = r.visit(page)
-	if res.Outcome == Visited {
-		res.Outcome = outcome
+	end.result.Outcome, end.result.Err = r.visit(page)
+	if end.result.Outcome == Visited {
+		end.result.Outcome = outcome
 	}
+}
+
+// A visitedPage is the end of a visit.
+type visitedPage struct {
+	page   *Page
+	result Result
+}
+
+func (e visitedPage) apply(r *run) {
+	r.visiting--
+	r.summary.Bytes += int64(len(e.page.Body))
+	r.summary.Outcomes[TooMany] += e.page.beyond
+	for _, res := range e.page.lost {
+		r.reject(res)
+	}
+	r.done(e.result, e.page.found)
 }

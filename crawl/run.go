@@ -17,18 +17,16 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// lend is the largest number of URLs that Queue.Take lends of a host at once.
-const lend = 16
-
-// A run is one crawl. Its fields belong to the goroutine of Run, but for those marked as shared;
-// other goroutines send it functions by events.
+// A run is one crawl. The goroutine of Run owns it: no other goroutine reads or writes its fields,
+// except for the Crawler, the contexts, the channels and what is marked as shared. The other
+// goroutines report to it by events, see event.
 type run struct {
 	c       *Crawler
 	queue   Queue
 	owner   Owner           // the same, if it is one
 	ctx     context.Context // of the crawl
 	late    context.Context // ends Grace after ctx
-	events  chan func()
+	events  chan event
 	workers chan struct{} // held by calls of Visit
 	room    *semaphore.Weighted
 	leads   atomic.Bool // shared: a request of the Client has reached the Transport
@@ -44,35 +42,20 @@ type run struct {
 	discovered map[string]string // by host: the URL with which Discover was called; empty: it has returned
 	seeking    int               // number of calls of Discover that haven't ended
 	held       map[string]Result // by host: the results of these URLs
-	looking    bool              // look has a goroutine
-	looked     int               // index in frontier.waiting of the last host for look
+	looking    bool              // lookAhead has a goroutine
+	looked     int               // index in frontier.waiting of the last host for lookAhead
 	unlisted   bool              // the Queue may have hosts that aren't in the frontier
 	open       bool              // other programs may still add to the Queue
 
-	work    work // the next calls of the Queue
-	storing bool // the Queue is at work
-	asked   bool // Queue.Hosts was called since the last URL was taken
-	stopped bool // nothing is started any more
-	err     error
+	work     work // the next calls of the Queue
+	storing  bool // the Queue is at work
+	relisted bool // Queue.Hosts was called since the last URL was taken
+	stopped  bool // nothing is started any more
+	err      error
 
 	began   time.Time
 	summary Summary
 	shown   Progress
-}
-
-// A work is the arguments of the Queue's next calls.
-type work struct {
-	add      []Request
-	done     []Result
-	back     []Result // of hosts that other processes have, see Owner: they are as Left, uncounted
-	rejected []Result // of URLs that the Queue doesn't get, for Config.Done
-	want     []string // hosts for Take
-	list     bool     // whether Hosts is called
-	places   int      // number of hosts for Hosts
-}
-
-func (w *work) empty() bool {
-	return max(len(w.add), len(w.done), len(w.back), len(w.rejected), len(w.want)) == 0 && !w.list
 }
 
 // A sleeper is a request that comes back at a time of its own, see verdict.later.
@@ -91,13 +74,43 @@ func (s sleeper) Before(o sleeper) bool { return s.at.Before(o.at) }
 func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	r := &run{
-		c: c, queue: c.cfg.Queue, ctx: ctx, late: late,
-		events: make(chan func(), 256), workers: make(chan struct{}, c.cfg.Workers), room: semaphore.NewWeighted(largeBodies),
-		canonical: make(map[string]bool), discovered: make(map[string]string), held: make(map[string]Result),
-		began: time.Now(), summary: Summary{Outcomes: make(map[Outcome]int), Errors: make(map[Outcome]error)},
+	r := c.newRun(ctx, late)
+	var err error
+	for _, u := range urls {
+		err = r.accept(Request{URL: u})
 	}
-	r.frontier = frontier{hosts: make(map[string]*host), max: cmp.Or(c.cfg.Transport.Limiter().Config().MaxInFlight, maxInFlight)}
+	invalid := r.summary.Outcomes[Invalid]
+	if invalid > 0 && invalid == len(urls) {
+		r.callDone(r.work.rejected) // the loop would have done so
+		return r.summary, err
+	}
+	r.work.list = true // the Queue may have hosts from before
+	r.loop(cancel)
+	r.leaveMemory()
+	r.report(time.Now(), true)
+	return r.summary, r.err
+}
+
+// newRun returns a run that hasn't begun; late is the context that ends Grace after ctx.
+func (c *Crawler) newRun(ctx, late context.Context) *run {
+	r := &run{
+		c:          c,
+		queue:      c.cfg.Queue,
+		ctx:        ctx,
+		late:       late,
+		events:     make(chan event, 256),
+		workers:    make(chan struct{}, c.cfg.Workers),
+		room:       semaphore.NewWeighted(largeBodies),
+		canonical:  make(map[string]bool),
+		discovered: make(map[string]string),
+		held:       make(map[string]Result),
+		began:      time.Now(),
+		summary:    Summary{Outcomes: make(map[Outcome]int), Errors: make(map[Outcome]error)},
+		frontier: frontier{
+			hosts: make(map[string]*host),
+			max:   cmp.Or(c.cfg.Transport.Limiter().Config().MaxInFlight, maxInFlight),
+		},
+	}
 	if r.queue == nil {
 		r.queue = newMemory(c.cfg.MaxURLs)
 	}
@@ -105,31 +118,27 @@ func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 	if c.cfg.MaxPagesPerHost > 0 {
 		r.pages = make(map[string]int)
 	}
-	var err error
-	for _, u := range urls {
-		err = r.accept(Request{URL: u})
+	return r
+}
+
+// leaveMemory counts the URLs that the Queue in memory still has at the end: they are lost with it,
+// while a Queue of the user's keeps its own for the next Run.
+func (r *run) leaveMemory() {
+	m, ok := r.queue.(*memory)
+	if !ok {
+		return
 	}
-	if n := r.summary.Outcomes[Invalid]; n > 0 && n == len(urls) {
-		r.tell(r.work.rejected)
-		return r.summary, err
+	for req := range m.left {
+		res := Result{Request: req, Outcome: Left}
+		r.count(res)
+		r.callDone([]Result{res})
 	}
-	r.work.list = true // the Queue may have hosts from before
-	r.loop(cancel)
-	if m, ok := r.queue.(*memory); ok {
-		for req := range m.left {
-			res := Result{Request: req, Outcome: Left}
-			r.count(res)
-			r.tell([]Result{res})
-		}
-	}
-	r.report(time.Now(), true)
-	return r.summary, r.err
 }
 
 // maxInFlight is the largest number of flights where the limiter has no bound.
 const maxInFlight = 4096
 
-// loop starts what can be started and calls the functions in events, until the crawl is over.
+// loop starts what can be started and applies events, until the crawl is over.
 func (r *run) loop(cancel context.CancelFunc) {
 	timer := time.NewTimer(none)
 	defer timer.Stop()
@@ -137,7 +146,7 @@ func (r *run) loop(cancel context.CancelFunc) {
 	defer ticker.Stop()
 	done := r.ctx.Done()
 	if r.ctx.Err() != nil {
-		r.stop(ended(r.ctx))
+		r.stop(ended(r.ctx)) // before anything starts: the select below comes later
 	}
 	for {
 		r.giveUpDead(time.Now())
@@ -149,61 +158,85 @@ func (r *run) loop(cancel context.CancelFunc) {
 		timer.Reset(wait)
 		select {
 		case event := <-r.events:
-			event()
+			event.apply(r)
+			// What stands above costs the same after many events as after one.
 			for range len(r.events) {
-				(<-r.events)()
+				(<-r.events).apply(r)
 			}
-		case <-timer.C:
+		case <-timer.C: // launch finds the host whose time has come
 		case <-ticker.C:
-			r.report(time.Now(), false)
-			r.giveBack()
-			r.work.list = r.work.list || r.open || r.owner != nil || r.unlisted && !r.stopped && r.places() > 0
-			r.look(time.Now())
+			r.tick()
 		case <-done:
-			done = nil
+			done = nil // it stays closed, and select would choose it forever
 			r.stop(ended(r.ctx))
 			defer time.AfterFunc(r.c.cfg.Grace, cancel).Stop()
 		}
 	}
 }
 
+// tick does what no event brings about, once a second.
+func (r *run) tick() {
+	r.report(time.Now(), false)
+	r.giveBack()
+	// Queue.Hosts finds URLs of other programs while the Queue is open, renews the lease of an
+	// Owner, and yields the hosts that had no room before.
+	roomForHosts := r.unlisted && !r.stopped && r.places() > 0
+	if r.open || r.owner != nil || roomForHosts {
+		r.work.list = true
+	}
+	r.lookAhead(time.Now())
+}
+
 // ended returns the error of a context that is done, with its cause.
 func ended(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
+	err := ctx.Err()
+	cause := context.Cause(ctx)
 	if errors.Is(err, cause) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// launch starts all that can be started. wait is the time until there may be more.
-func (r *run) launch(now time.Time) (wait time.Duration) {
+// launch starts all that can be started. It returns the time until there may be more.
+func (r *run) launch(now time.Time) time.Duration {
 	if r.stopped {
 		return none
 	}
-	for len(r.asleep) > 0 && !r.asleep[0].at.After(now) {
-		s := r.asleep.pop()
-		r.frontier.back(r.host(s.request.Host), s.request)
-	}
-	for wait = 0; wait == 0; {
-		if r.stopped || r.crowded() {
-			wait = none
-			break
-		}
-		var fl *flight
-		if fl, wait = r.frontier.take(now); fl != nil {
-			r.asked = false
-			r.limit(fl.h)
-			r.want(fl.h)
-			if !r.lost(fl) && !r.tooLong(fl, now) && !r.enough(fl) {
-				go r.ask(fl)
-			}
-		}
-	}
+	r.wake(now)
+	wait := r.launchDue(now)
 	if len(r.asleep) > 0 {
 		wait = min(wait, r.asleep[0].at.Sub(now))
 	}
 	return wait
+}
+
+// wake returns the sleepers whose time has come to their hosts.
+func (r *run) wake(now time.Time) {
+	for len(r.asleep) > 0 && !r.asleep[0].at.After(now) {
+		s := r.asleep.pop()
+		r.frontier.back(r.host(s.request.Host), s.request)
+	}
+}
+
+// launchDue starts the requests of the hosts that are due. It returns the time until the next host is.
+func (r *run) launchDue(now time.Time) time.Duration {
+	for {
+		// Both may come to be true in this loop: by a panic of Owns, and by each start.
+		if r.stopped || r.crowded() {
+			return none
+		}
+		fl, wait := r.frontier.take(now)
+		if fl == nil {
+			return wait
+		}
+		r.relisted = false // the Queue may have further URLs when this one is done
+		r.limit(fl.h)
+		r.want(fl.h)
+		// Each of them puts the URL back, or gives it up, where it reports true.
+		if !r.lost(fl) && !r.tooLong(fl, now) && !r.enough(fl) {
+			go r.ask(fl)
+		}
+	}
 }
 
 // Transport.Next is called every now and then for a host that waits for longer than patient: a
@@ -213,79 +246,102 @@ const (
 	maxLooks = 100
 )
 
-// look calls Transport.Next for some of the hosts that wait, and moves them up if it is earlier.
-func (r *run) look(now time.Time) {
+// lookAhead calls Transport.Next for some of the hosts that wait, and moves them up if it is
+// earlier.
+func (r *run) lookAhead(now time.Time) {
 	if r.looking {
-		return
+		return // the limiter is slow: one goroutine is enough to wait for it
 	}
 	waiting := r.frontier.waiting
 	urls := make(map[*host]string)
+	// The index goes round, so that each host has its turn, also of more than maxLooks of them.
 	for range min(len(waiting), maxLooks) {
 		r.looked = (r.looked + 1) % len(waiting)
-		t := waiting[r.looked]
-		if req, ok := t.h.next(); ok && t.at.Sub(now) > patient {
-			urls[t.h] = req.URL
+		next := waiting[r.looked]
+		if req, ok := next.h.next(); ok && next.at.Sub(now) > patient {
+			urls[next.h] = req.URL
 		}
 	}
 	if len(urls) == 0 {
 		return
 	}
 	r.looking = true
-	go func() {
-		sooner := make(map[*host]time.Time)
-		var spent []*host
-		defer func() {
-			r.events <- func() {
-				r.looking = false
-				for h := range sooner {
-					h.tooLate = nil
-				}
-				for _, h := range spent {
-					if h.tooLate == nil { // else that is known
-						sooner[h] = now
-					}
-				}
-				r.frontier.moveUp(sooner)
-			}
-		}()
-		for h, url := range urls {
-			var at time.Time
-			err := guarded("the Transport, asked for "+url, func() (err error) {
-				at, err = r.c.cfg.Transport.Next(r.late, url)
-				return err
-			})
-			if err != nil {
-				at = retryAt(err)
-			}
-			switch {
-			case !at.IsZero():
-				sooner[h] = at
-			case errors.Is(err, politeness.ErrBudget): // no time will come
-				spent = append(spent, h)
-			}
+	go r.callNext(urls)
+}
+
+// callNext calls Transport.Next for each host of urls, in a goroutine of its own.
+func (r *run) callNext(urls map[*host]string) {
+	seen := lookedAhead{
+		began:  time.Now(),
+		sooner: make(map[*host]time.Time),
+		spent:  make(map[*host]bool),
+	}
+	defer func() { r.events <- seen }()
+	for h, url := range urls {
+		at, err := guardedValue("the Transport, asked for "+url, func() (time.Time, error) {
+			return r.c.cfg.Transport.Next(r.late, url)
+		})
+		if err != nil {
+			at = retryAt(err)
 		}
-	}()
+		switch {
+		case !at.IsZero():
+			seen.sooner[h] = at
+		case errors.Is(err, politeness.ErrBudget): // no time will come
+			seen.spent[h] = true
+		}
+	}
+}
+
+// A lookedAhead has the results of callNext.
+type lookedAhead struct {
+	began  time.Time
+	sooner map[*host]time.Time // when hosts may be asked
+	spent  map[*host]bool      // hosts for which the budget has nothing left
+}
+
+func (e lookedAhead) apply(r *run) {
+	r.looking = false
+	for h := range e.sooner {
+		h.tooLate = nil // there is a time for it again
+	}
+	// The refusal of a spent budget ends the URLs of its host now, which would wait in vain. A host
+	// that is too late for the budget's time has had this refusal, and waits for the end of it.
+	for h := range e.spent {
+		if h.tooLate == nil {
+			e.sooner[h] = e.began
+		}
+	}
+	r.frontier.moveUp(e.sooner)
 }
 
 // enough reports whether no more pages of a host may be visited (MaxPagesPerHost). Then it gives
 // the host's URLs up, or puts them back while others are under way that may not be visited.
 func (r *run) enough(fl *flight) bool {
-	h, limit := fl.h, r.c.cfg.MaxPagesPerHost
-	visited, underWay := r.pages[h.key], h.open-len(h.urls)
-	if limit == 0 || visited+underWay <= limit || fl.good {
+	h := fl.h
+	limit := r.c.cfg.MaxPagesPerHost
+	if limit == 0 || fl.good { // a page that was served before isn't visited again
+		return false
+	}
+	visited := r.pages[h.key]
+	underWay := h.open - len(h.urls)
+	if visited+underWay <= limit {
 		return false
 	}
 	r.frontier.finish(fl, 0)
-	if visited < limit {
-		h.at = fl.began.Add(time.Second)
+	if visited >= limit {
 		r.putBack(fl)
-		if underWay == 1+h.refusals.size() {
-			r.apply(h, h.refusals.dry())
-		}
+		r.giveUp(h, Result{Outcome: EnoughOfHost})
 		return true
 	}
+	// A page under way may fail, which leaves a visit for this URL.
+	h.at = fl.began.Add(time.Second)
 	r.putBack(fl)
-	r.giveUp(h, Result{Outcome: EnoughOfHost})
+	if underWay == 1+h.refusals.size() {
+		// Beside fl only pages in h.refusals are under way. They wait for an answer of the host, and
+		// fl, which would bring it, waits for them.
+		r.apply(h, h.refusals.dry())
+	}
 	return true
 }
 
@@ -312,24 +368,25 @@ func (r *run) giveUp(h *host, res Result) {
 	r.want(h) // the Queue may have further ones, which are given up as well
 }
 
-// atHand returns the URLs of h that are at hand, which h hasn't any more then.
-func (r *run) atHand(h *host) (reqs []Request) {
+// atHand returns the URLs of h that are at hand, and takes them away from h.
+func (r *run) atHand(h *host) []Request {
+	var reqs []Request
 	for _, p := range h.refusals.giveBack() {
 		r.kept -= p.kept
 		reqs = append(reqs, p.request)
 	}
-	reqs, h.urls = append(reqs, h.urls...), nil
+	reqs = append(reqs, h.urls...)
+	h.urls = nil
 	return reqs
 }
 
-// owns reports whether the host key is still this process's, see Owner. Where Owns panics it isn't,
-// and err isn't nil.
+// owns reports whether the host key is still this process's, see Owner. If Owns panics, the host
+// isn't, and err is the panic.
 func (r *run) owns(key string) (owns bool, err error) {
 	if r.owner == nil {
 		return true, nil
 	}
-	err = guarded("Owns of the Queue", func() error { owns = r.owner.Owns(key); return nil })
-	return owns, err
+	return guardedValue("Owns of the Queue", func() (bool, error) { return r.owner.Owns(key), nil })
 }
 
 // lost reports whether another process has the host of fl by now. Then it gives the URLs back.
@@ -353,10 +410,11 @@ func (r *run) leave(fl *flight, err error) {
 func (r *run) giveBack() {
 	for _, h := range r.frontier.hosts {
 		if h.open == 0 {
-			continue
+			continue // Owns is about hosts of which something is lent
 		}
 		owns, err := r.owns(h.key)
-		if r.abort(err); owns {
+		r.abort(err)
+		if owns {
 			continue
 		}
 		for _, req := range r.atHand(h) {
@@ -369,7 +427,9 @@ func (r *run) giveBack() {
 // crowded reports whether nothing may be started until something has ended: the visits, or the
 // Queue, don't keep up, or there are as many pages under way as may still be visited.
 func (r *run) crowded() bool {
-	return r.visiting > 4*r.c.cfg.Workers || len(r.work.done) > 1000 || len(r.work.add)+len(r.work.rejected) > 10*maxLinks || r.full()
+	slowVisits := r.visiting > 4*r.c.cfg.Workers
+	slowQueue := len(r.work.done) > 1000 || len(r.work.add)+len(r.work.rejected) > 10*maxLinks
+	return slowVisits || slowQueue || r.full()
 }
 
 // full reports whether as many pages are under way as may still be visited.
@@ -388,20 +448,30 @@ func (r *run) over() bool {
 	if r.underWay() || r.looking {
 		return false
 	}
-	if limit := r.c.cfg.MaxPages; limit > 0 && r.summary.Outcomes[Visited] >= limit {
+	limit := r.c.cfg.MaxPages
+	if limit > 0 && r.summary.Outcomes[Visited] >= limit {
 		r.stop(fmt.Errorf("crawl: MaxPages, %d, are visited", limit))
 	}
-	if !r.stopped && len(r.frontier.hosts) == 0 && !r.asked {
-		r.asked, r.work.list = true, true // another program may have filled the Queue
+	if !r.stopped && len(r.frontier.hosts) == 0 && !r.relisted {
+		// Another program may have filled the Queue since it was asked. One call is enough: if it
+		// yields nothing, the next one would be made at once as well, and so on.
+		r.relisted = true
+		r.work.list = true
 	}
-	for _, res := range r.held { // Discover was cut off; the next Run calls it again
+	// The end of the crawl has cut Discover off. Its URL waits in the Queue, so that the next Run
+	// calls Discover again; Config.Done receives the outcome that the page had.
+	for _, res := range r.held {
 		r.work.rejected = append(r.work.rejected, res)
 		res.Outcome = Left
 		r.work.back = append(r.work.back, res)
 	}
 	clear(r.held)
 	r.store()
-	return !r.storing && (r.stopped || len(r.frontier.hosts) == 0 && !r.open)
+	if r.storing {
+		return false
+	}
+	nothingLeft := len(r.frontier.hosts) == 0 && !r.open
+	return r.stopped || nothingLeft
 }
 
 // abort stops the crawl with err, unless that is nil. Run returns the first one.
@@ -442,12 +512,15 @@ func (r *run) done(res Result, found []Request) {
 	if r.pages != nil && res.Outcome == Visited {
 		r.pages[res.Host]++
 	}
-	if res.URL == r.discovered[res.Host] { // the Queue has what Discover finds before
+	if res.URL == r.discovered[res.Host] {
+		// Discover is still at work for this URL. The Queue gets what it finds first, or a kill in
+		// between would lose that.
 		r.held[res.Host] = res
 	} else {
 		r.work.done = append(r.work.done, res)
 	}
 	for _, req := range found {
+		// The Queue needn't keep, nor lend, what can't be visited any more.
 		if r.pages != nil && r.pages[req.Host] >= r.c.cfg.MaxPagesPerHost {
 			r.reject(Result{Request: req, Outcome: EnoughOfHost})
 			continue
@@ -464,15 +537,17 @@ func (r *run) reject(res Result) {
 	}
 }
 
-// tell calls Config.Done for each of results.
-func (r *run) tell(results []Result) {
+// callDone calls Config.Done for each of results.
+func (r *run) callDone(results []Result) {
+	if r.c.cfg.Done == nil {
+		return
+	}
 	for _, res := range results {
-		if r.c.cfg.Done != nil {
-			_ = guarded("Done of "+res.URL, func() error {
-				r.c.cfg.Done(res)
-				return nil
-			})
-		}
+		// A panic is logged. It is no reason to end a crawl, nor to leave out the other results.
+		_ = guarded("Done of "+res.URL, func() error {
+			r.c.cfg.Done(res)
+			return nil
+		})
 	}
 }
 
@@ -481,9 +556,8 @@ func (r *run) accept(req Request) error {
 	url, err := Normalize(req.URL)
 	var key string
 	if err == nil {
-		err = guarded("HostKey of "+url, func() error {
-			key, err = r.c.cfg.Transport.HostKey(url)
-			return err
+		key, err = guardedValue("HostKey of "+url, func() (string, error) {
+			return r.c.cfg.Transport.HostKey(url)
 		})
 	}
 	if err != nil {
@@ -500,11 +574,11 @@ func clipped(priority int) int { return min(max(priority, math.MinInt32), math.M
 
 // host returns the host of key.
 func (r *run) host(key string) *host {
-	if h := r.frontier.hosts[key]; h != nil {
-		return h
+	h, ok := r.frontier.hosts[key]
+	if !ok {
+		h = r.frontier.host(key)
+		r.limit(h)
 	}
-	h := r.frontier.host(key)
-	r.limit(h)
 	return h
 }
 
@@ -513,133 +587,10 @@ func (r *run) host(key string) *host {
 func (r *run) limit(h *host) {
 	_ = guarded("the limits of "+h.key, func() error {
 		limits := r.c.cfg.Transport.Limiter().Config().Of(h.key)
-		h.slots, h.gap = limits.Concurrency, limits.Delay.Min
+		h.slots = limits.Concurrency
+		h.gap = limits.Delay.Min
 		return nil
 	})
-}
-
-// want asks the Queue for more URLs of h if it has few.
-func (r *run) want(h *host) {
-	if h.more && !h.asked && len(h.urls) <= lend/4 && !r.stopped {
-		h.asked = true
-		r.work.want = append(r.work.want, h.key)
-	}
-}
-
-// known notes that the Queue may have URLs of the host key.
-func (r *run) known(key string) {
-	if r.frontier.hosts[key] == nil && r.places() <= 0 {
-		r.unlisted = true
-		return
-	}
-	h := r.host(key)
-	h.more = true
-	r.want(h)
-}
-
-// places returns the number of further hosts for which there is room.
-func (r *run) places() int { return max(1, r.c.cfg.MaxURLs/lend) - len(r.frontier.hosts) }
-
-// store calls the Queue with r.work, unless an earlier call hasn't ended.
-func (r *run) store() {
-	if r.storing {
-		return
-	}
-	if !r.stopped && r.unlisted && r.places() >= max(1, r.c.cfg.MaxURLs/lend/2) { // loop sees to it where there is less room
-		r.work.list = true
-	}
-	if r.work.empty() {
-		return
-	}
-	w := r.work
-	r.work, r.storing = work{}, true
-	if w.list {
-		r.unlisted = false
-	}
-	if w.places = max(0, r.places()); r.stopped {
-		w.places = 0
-	}
-	go func() {
-		var added, noRoom int
-		var taken []Request
-		var hosts []string
-		open, err := r.open, errGone
-		defer func() {
-			r.events <- func() {
-				r.open = open
-				r.stored(&w, added, noRoom, taken, hosts, err)
-			}
-		}()
-		ctx := context.WithoutCancel(r.ctx) // results are kept after the end
-		err = guarded("the Queue", func() (err error) {
-			if len(w.add) > 0 {
-				added, noRoom, err = r.queue.Add(ctx, w.add)
-			}
-			if ended := append(w.back, w.done...); err == nil && len(ended) > 0 {
-				err = r.queue.Done(ctx, ended)
-			}
-			return err
-		})
-		r.tell(append(w.rejected, w.done...))
-		if err == nil {
-			err = guarded("the Queue", func() (err error) {
-				if len(w.want) > 0 {
-					taken, err = r.queue.Take(ctx, w.want, lend)
-				}
-				if err == nil && w.list {
-					hosts, open, err = r.queue.Hosts(ctx, w.places)
-				}
-				return err
-			})
-		}
-	}()
-}
-
-// stored notes the results of the Queue's calls with w.
-func (r *run) stored(w *work, added, noRoom int, taken []Request, hosts []string, err error) {
-	r.storing = false
-	r.abort(err)
-	r.summary.Outcomes[NoRoom] += noRoom
-	if r.err == nil { // else added may be too small
-		r.summary.Outcomes[Duplicate] += len(w.add) - added - noRoom
-	}
-	for _, key := range w.want {
-		r.host(key).asked, r.host(key).more = false, false
-	}
-	got := make(map[string]int)
-	for _, req := range taken {
-		h := r.host(req.Host)
-		got[req.Host]++
-		h.more = got[req.Host] == lend
-		h.open++
-		if r.stopped {
-			r.done(Result{Request: req, Outcome: Left}, nil)
-			continue
-		}
-		h.urls = append(h.urls, req)
-		r.frontier.put(h)
-	}
-	if added > 0 {
-		for _, req := range w.add {
-			r.known(req.Host)
-		}
-	}
-	for _, key := range hosts {
-		r.known(key)
-	}
-	r.unlisted = r.unlisted || w.list && len(hosts) >= w.places
-	for _, key := range w.want {
-		h := r.host(key)
-		r.want(h)
-		r.settle(h)
-		r.frontier.forget(h)
-	}
-	for _, res := range append(w.back, w.done...) {
-		h := r.host(res.Host)
-		h.open--
-		r.settle(h)
-		r.frontier.forget(h)
-	}
 }
 
 // paced is why hosts wait whose host.why is empty.
@@ -652,16 +603,16 @@ const askingForState = 500 * time.Millisecond
 // nextWhy returns why the host waits that goes first, where why is known of it without its limiter:
 // others who share the limiter, and people, block hosts too.
 func (r *run) nextWhy(key, why string) string {
-	var state hostlimit.HostState
-	err := guarded("the state of "+key, func() (err error) {
+	state, err := guardedValue("the state of "+key, func() (hostlimit.HostState, error) {
 		ctx, cancel := context.WithTimeout(r.ctx, askingForState)
 		defer cancel()
-		state, err = r.c.cfg.Transport.Limiter().State(ctx, key)
-		return err
+		return r.c.cfg.Transport.Limiter().State(ctx, key)
 	})
 	_, byHand := hostlimit.Debt{Cause: state.BlockedBy}.ByHand()
+	// The crawl's own reason, such as a status, says more than the block that it has led to. Of a
+	// block by hand it knows nothing.
 	switch {
-	case byHand, state.BlockedBy != "" && why == paced:
+	case byHand || (state.BlockedBy != "" && why == paced):
 		return "blocked " + state.BlockedBy
 	case err != nil && why == paced:
 		return paced + ", or a block"
@@ -673,28 +624,42 @@ func (r *run) nextWhy(key, why string) string {
 // now.
 func (r *run) waiting(now time.Time, yield func(Wait) bool) {
 	for _, h := range r.frontier.hosts {
-		w := Wait{Host: h.key}
-		_, ok := h.next()
-		switch {
-		case !ok && h.wakes.After(now):
-			w.Until, w.Why = h.wakes, h.refusals.String()
-		case !ok:
+		w, ok := r.waitOf(h, now)
+		if !ok {
 			continue
-		case h.at.After(now): // also behind pages in flight
-			w.Until, w.Why = h.at, cmp.Or(h.why, paced)
-		case !h.robotsAsked && h.place == asking:
-			w.Why = "its robots.txt"
-		case h.place == inDue:
-			w.Why = "a connection, or a call of Visit"
-		case h.flights == 1:
-			w.Why = "its page in flight"
-		default:
-			w.Why = fmt.Sprintf("its %d pages in flight", h.flights)
 		}
-		if max(w.Until.Sub(now), now.Sub(h.at)) > time.Second && !yield(w) {
+		ahead := w.Until.Sub(now)
+		behind := now.Sub(h.at)
+		if max(ahead, behind) > time.Second && !yield(w) {
 			return
 		}
 	}
+}
+
+// waitOf returns why no page of h is asked for, however short the wait is. ok is false if h has no
+// URL to wait with.
+func (r *run) waitOf(h *host, now time.Time) (w Wait, ok bool) {
+	w = Wait{Host: h.key}
+	_, hasNext := h.next()
+	switch {
+	case !hasNext && h.wakes.After(now):
+		w.Until = h.wakes
+		w.Why = h.refusals.String()
+	case !hasNext:
+		return w, false
+	case h.at.After(now): // also behind pages in flight
+		w.Until = h.at
+		w.Why = cmp.Or(h.why, paced)
+	case !h.robotsAsked && h.place == asking:
+		w.Why = "its robots.txt"
+	case h.place == inDue:
+		w.Why = "a connection, or a call of Visit"
+	case h.flights == 1:
+		w.Why = "its page in flight"
+	default:
+		w.Why = fmt.Sprintf("its %d pages in flight", h.flights)
+	}
+	return w, true
 }
 
 // report calls Config.Progress.
@@ -704,26 +669,21 @@ func (r *run) report(now time.Time, done bool) {
 		return
 	}
 	p := Progress{
-		Summary: r.summary, Hosts: len(r.frontier.hosts), InFlight: r.frontier.inFlight(), Open: r.open, Done: done,
+		Summary:  r.summary,
+		Hosts:    len(r.frontier.hosts),
+		InFlight: r.frontier.inFlight(),
+		Open:     r.open,
+		Done:     done,
+		Lost:     guarded("Err of an Evidence", r.c.cfg.Transport.EvidenceErr),
+		Waiting:  func(yield func(Wait) bool) { r.waiting(now, yield) },
 	}
-	if err := guarded("Err of an Evidence", func() error { p.Lost = r.c.cfg.Transport.EvidenceErr(); return nil }); err != nil {
-		p.Lost = err
-	}
-	p.Waiting = func(yield func(Wait) bool) { r.waiting(now, yield) }
-	for w := range p.Waiting {
-		if p.Next == "" || !w.Until.IsZero() && (p.NextAt.IsZero() || w.Until.Before(p.NextAt)) {
-			p.Next = w.Host
-			p.NextAt = w.Until
-			p.NextWhy = w.Why
-		}
-	}
-	if _, idle := p.idle(); idle && p.Next == r.shown.Next && p.NextAt.Equal(r.shown.NextAt) {
-		p.NextWhy = r.shown.NextWhy
-	} else if idle {
-		p.NextWhy = r.nextWhy(p.Next, p.NextWhy)
-	}
-	p.Outcomes, p.Errors = maps.Clone(p.Outcomes), maps.Clone(p.Errors)
-	if passed := p.Elapsed - r.shown.Elapsed; passed > 0 {
+	p.findNext()
+	r.explainNext(&p)
+	// The run goes on to change its maps; a Progress may be kept.
+	p.Outcomes = maps.Clone(p.Outcomes)
+	p.Errors = maps.Clone(p.Errors)
+	passed := p.Elapsed - r.shown.Elapsed
+	if passed > 0 {
 		p.Rate = float64(p.Visited()-r.shown.Visited()) / passed.Seconds()
 	}
 	r.shown = p
@@ -731,4 +691,16 @@ func (r *run) report(now time.Time, done bool) {
 		r.c.cfg.Progress(p)
 		return nil
 	})
+}
+
+// explainNext asks the limiter for the reason in p, if the crawl is idle.
+func (r *run) explainNext(p *Progress) {
+	if _, idle := p.idle(); !idle {
+		return
+	}
+	if p.Next == r.shown.Next && p.NextAt.Equal(r.shown.NextAt) {
+		p.NextWhy = r.shown.NextWhy // the limiter needn't be asked each second
+		return
+	}
+	p.NextWhy = r.nextWhy(p.Next, p.NextWhy)
 }

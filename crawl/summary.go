@@ -15,11 +15,11 @@ type Outcome string
 const (
 	Visited      Outcome = "visited"        // Visit has returned nil; an answer of any status, 304 included
 	VisitFailed  Outcome = "visit failed"   // Visit has returned an error, or panicked
-	Redirected   Outcome = "redirected"     // it led to another URL, which has an outcome of its own unless Follow refuses it
+	Redirected   Outcome = "redirected"     // it led to another URL, which has its own outcome; or Follow refuses that
 	NotCanonical Outcome = "not canonical"  // it gave way to its canonical URL (Config.Canonical)
 	Disallowed   Outcome = "disallowed"     // by robots.txt or by the user's own rules, or reserved by the site
 	Unreachable  Outcome = "unreachable"    // robots.txt couldn't be had, Config.Tries times or for good
-	Refused      Outcome = "refused"        // Config.Tries times, or its host refuses everything, or can't be asked, for Config.Patience
+	Refused      Outcome = "refused"        // Config.Tries times, or its host for Config.Patience
 	OverBudget   Outcome = "over budget"    // the budget's pages of its host are spent (budget.Limits.PagesPerHost)
 	Failed       Outcome = "failed"         // no answer, though its host answers; or one that broke off
 	Rejected     Outcome = "rejected"       // by the Transport's ResponseLimits: too large, or of the wrong type
@@ -35,11 +35,11 @@ const (
 
 // A Summary is the result of a crawl.
 type Summary struct {
-	Outcomes map[Outcome]int   // number of URLs by outcome; of a Queue of one's own Left are those that it had lent
+	Outcomes map[Outcome]int   // number of URLs by outcome; of a Queue of your own, Left are those that it had lent
 	Errors   map[Outcome]error // the first Result.Err of each outcome; Config.Done receives all
 	Bytes    int64             // of bodies
 	Elapsed  time.Duration
-	Stopped  error // why it ended although URLs may be left: ctx, the budget, MaxPages, the Queue; nil: nothing was left
+	Stopped  error // why URLs may be left: ctx, the budget, MaxPages, the Queue; nil: none is
 }
 
 // Visited returns the number of pages visited.
@@ -50,11 +50,12 @@ func (s Summary) Visited() int { return s.Outcomes[Visited] }
 func (s Summary) String() string {
 	var parts []string
 	for _, o := range order {
-		n, err := s.Outcomes[o], s.Errors[o]
-		if n == 0 && o != Visited {
+		n := s.Outcomes[o]
+		if n == 0 && o != Visited { // that nothing was visited is part of the summary
 			continue
 		}
 		part := fmt.Sprintf("%d %s", n, o)
+		err := s.Errors[o]
 		if err != nil && o != Disallowed && o != Left {
 			part += " (" + printable.Clipped(err.Error(), 200) + ")"
 		}
@@ -69,6 +70,7 @@ func (s Summary) String() string {
 
 // order is the order of the outcomes in Summary.String.
 var order = []Outcome{
-	Visited, VisitFailed, Redirected, NotCanonical, Disallowed, Unreachable, Refused, OverBudget, Failed, Rejected,
+	Visited, VisitFailed, Redirected, NotCanonical,
+	Disallowed, Unreachable, Refused, OverBudget, Failed, Rejected,
 	Duplicate, TooDeep, TooLong, TooMany, Invalid, NoRoom, EnoughOfHost, Left,
 }

@@ -17,13 +17,18 @@ import (
 func Normalize(rawURL string) (string, error) {
 	rawURL = strings.TrimSpace(rawURL)
 	u, err := url.Parse(rawURL)
-	switch {
-	case err == nil && u.Scheme != "" && (u.Opaque == "" || u.Opaque[0] < '0' || u.Opaque[0] > '9'): // localhost:8080 looks like a scheme
-		return normal(u)
-	case err == nil || !strings.Contains(rawURL, "://"):
+	if err != nil && strings.Contains(rawURL, "://") {
+		return "", err
+	}
+	if err != nil || u.Scheme == "" || isPort(u.Opaque) { // localhost:8080 looks like a scheme
 		return "", errors.New("a URL begins with https:// or http://")
 	}
-	return "", err
+	return normal(u)
+}
+
+// isPort reports whether the opaque part of a URL begins with a digit.
+func isPort(opaque string) bool {
+	return opaque != "" && opaque[0] >= '0' && opaque[0] <= '9'
 }
 
 // normal is Normalize for a URL that has been parsed.
@@ -62,10 +67,11 @@ func withoutDots(path string) string {
 		return path
 	}
 	var kept []string
+	unescaped := strings.NewReplacer("%2e", ".", "%2E", ".")
 	segments := strings.Split(path, "/")[1:]
 	for i, s := range segments {
 		last := i == len(segments)-1
-		switch strings.NewReplacer("%2e", ".", "%2E", ".").Replace(s) {
+		switch unescaped.Replace(s) {
 		case ".":
 		case "..":
 			kept = kept[:max(0, len(kept)-1)]
@@ -74,7 +80,7 @@ func withoutDots(path string) string {
 			continue
 		}
 		if last {
-			kept = append(kept, "")
+			kept = append(kept, "") // "/a/.." is a directory: "/"
 		}
 	}
 	return "/" + strings.Join(kept, "/")
@@ -87,29 +93,44 @@ func escape(b *strings.Builder, s string) {
 	bare := -3 // where the last percent sign that begins no escape was written
 	for i := 0; i < len(s); i++ {
 		c := s[i]
-		escaped := c <= ' ' || c >= 0x7f || strings.IndexByte("\"<>\\^`{|}", c) >= 0
-		hi, lo := -1, -1
-		if c == '%' && i+2 < len(s) {
-			hi, lo = unhex(s[i+1]), unhex(s[i+2])
-		}
+		isEscaped := needsEscape(c)
+		unescaped, ok := unescape(s, i)
 		switch {
-		case hi >= 0 && lo >= 0:
-			c = byte(hi<<4 | lo)
-			escaped = !unreserved(c) || unhex(c) >= 0 && b.Len()-bare <= 2
+		case ok:
+			// After a bare percent sign, and a digit or none, a digit would end an escape.
+			endsEscape := unhex(unescaped) >= 0 && b.Len()-bare <= 2
+			isEscaped = !unreserved(unescaped) || endsEscape
+			c = unescaped
 			i += 2
 		case c == '%':
 			bare = b.Len()
 		}
-		if escaped {
-			b.WriteByte('%')
-			b.WriteByte(digits[c>>4])
-			b.WriteByte(digits[c&15])
-		} else {
+		if !isEscaped {
 			b.WriteByte(c)
+			continue
 		}
+		b.WriteByte('%')
+		b.WriteByte(digits[c>>4])
+		b.WriteByte(digits[c&15])
 	}
 }
 
+// needsEscape reports whether c mustn't stand in a URL as it is.
+func needsEscape(c byte) bool {
+	return c <= ' ' || c >= 0x7f || strings.IndexByte("\"<>\\^`{|}", c) >= 0
+}
+
+// unescape returns the byte for which the escape at s[i] stands; ok is false if none begins there.
+func unescape(s string, i int) (c byte, ok bool) {
+	if s[i] != '%' || i+2 >= len(s) {
+		return 0, false
+	}
+	hi := unhex(s[i+1])
+	lo := unhex(s[i+2])
+	return byte(hi<<4 | lo), hi >= 0 && lo >= 0
+}
+
+// unhex returns the value of a hexadecimal digit; -1: c is none.
 func unhex(c byte) int {
 	switch {
 	case '0' <= c && c <= '9':
@@ -122,6 +143,9 @@ func unhex(c byte) int {
 	return -1
 }
 
+// unreserved reports whether c needs no escape anywhere in a URL (RFC 3986, section 2.3).
 func unreserved(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0
+	isLetter := ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z')
+	isDigit := '0' <= c && c <= '9'
+	return isLetter || isDigit || strings.IndexByte("-._~", c) >= 0
 }

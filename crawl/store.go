@@ -1,0 +1,193 @@
+package crawl
+
+import "context"
+
+// lend is the largest number of URLs that Queue.Take lends of a host at once.
+const lend = 16
+
+// A work is the arguments of the Queue's next calls. They gather while an earlier call is at work:
+// the slower the Queue, the more each call gets.
+type work struct {
+	add      []Request
+	done     []Result
+	back     []Result // of hosts that other processes have, see Owner: they are as Left, uncounted
+	rejected []Result // of URLs that the Queue doesn't get, for Config.Done
+	want     []string // hosts for Take
+	list     bool     // whether Hosts is called
+	places   int      // number of hosts for Hosts
+}
+
+func (w *work) empty() bool {
+	return max(len(w.add), len(w.done), len(w.back), len(w.rejected), len(w.want)) == 0 && !w.list
+}
+
+// want asks the Queue for more URLs of h if it has few.
+func (r *run) want(h *host) {
+	few := len(h.urls) <= lend/4
+	if few && h.more && !h.wanted && !r.stopped {
+		h.wanted = true
+		r.work.want = append(r.work.want, h.key)
+	}
+}
+
+// expect notes that the Queue may have URLs of the host key.
+func (r *run) expect(key string) {
+	if r.frontier.hosts[key] == nil && r.places() <= 0 {
+		r.unlisted = true // Queue.Hosts yields it once there is room
+		return
+	}
+	h := r.host(key)
+	h.more = true
+	r.want(h)
+}
+
+// mostHosts returns the number of hosts for which there is room in memory, with lend URLs each.
+func (r *run) mostHosts() int { return max(1, r.c.cfg.MaxURLs/lend) }
+
+// places returns the number of further hosts for which there is room.
+func (r *run) places() int { return r.mostHosts() - len(r.frontier.hosts) }
+
+// store calls the Queue with r.work, unless an earlier call hasn't ended.
+func (r *run) store() {
+	if r.storing {
+		return
+	}
+	// A call for each host that leaves would be too many: tick sees to it where there is less room.
+	if !r.stopped && r.unlisted && r.places() >= max(1, r.c.cfg.MaxURLs/lend/2) {
+		r.work.list = true
+	}
+	if r.work.empty() {
+		return
+	}
+	call := &calledQueue{work: r.work, open: r.open, err: errGone}
+	r.work = work{}
+	r.storing = true
+	if call.list {
+		r.unlisted = false // unless its answer is full again
+	}
+	if !r.stopped {
+		call.places = max(0, r.places())
+	}
+	go r.callQueue(call)
+}
+
+// callQueue calls the Queue, and Config.Done, in a goroutine of its own.
+func (r *run) callQueue(call *calledQueue) {
+	defer func() { r.events <- call }()
+	ctx := context.WithoutCancel(r.ctx) // results are kept after the end
+	call.err = guarded("the Queue", func() error { return call.put(ctx, r.queue) })
+	r.callDone(append(call.rejected, call.done...)) // after the Queue: what Done has seen isn't fetched again
+	if call.err == nil {
+		call.err = guarded("the Queue", func() error { return call.get(ctx, r.queue) })
+	}
+}
+
+// A calledQueue has the arguments and the results of the calls of callQueue.
+type calledQueue struct {
+	work
+	added  int // by Add
+	noRoom int
+	taken  []Request
+	hosts  []string
+	open   bool
+	err    error
+}
+
+// put calls the methods of q that take something. What a page has led to is added before the page
+// is done, so a kill in between loses no URL.
+func (c *calledQueue) put(ctx context.Context, q Queue) error {
+	if len(c.add) > 0 {
+		var err error
+		c.added, c.noRoom, err = q.Add(ctx, c.add)
+		if err != nil {
+			return err
+		}
+	}
+	ended := c.ended()
+	if len(ended) == 0 {
+		return nil
+	}
+	return q.Done(ctx, ended)
+}
+
+// ended returns the results for Queue.Done.
+func (c *calledQueue) ended() []Result { return append(c.back, c.done...) }
+
+// get calls the methods of q that return something.
+func (c *calledQueue) get(ctx context.Context, q Queue) error {
+	if len(c.want) > 0 {
+		var err error
+		c.taken, err = q.Take(ctx, c.want, lend)
+		if err != nil {
+			return err
+		}
+	}
+	if !c.list {
+		return nil
+	}
+	var err error
+	c.hosts, c.open, err = q.Hosts(ctx, c.places)
+	return err
+}
+
+// apply notes the results of the Queue's calls.
+func (c *calledQueue) apply(r *run) {
+	r.storing = false
+	r.open = c.open
+	r.abort(c.err)
+	r.summary.Outcomes[NoRoom] += c.noRoom
+	if r.err == nil { // else c.added may be too small
+		r.summary.Outcomes[Duplicate] += len(c.add) - c.added - c.noRoom
+	}
+	for _, key := range c.want {
+		h := r.host(key)
+		h.wanted = false
+		h.more = false // until a full answer, below, says that there are more
+	}
+	r.lent(c.taken)
+	if c.added > 0 {
+		for _, req := range c.add {
+			r.expect(req.Host)
+		}
+	}
+	for _, key := range c.hosts {
+		r.expect(key)
+	}
+	if c.list && len(c.hosts) >= c.places {
+		r.unlisted = true // the answer is full, so there may be others
+	}
+	for _, key := range c.want {
+		h := r.host(key)
+		r.want(h)
+		r.leftWith(h)
+	}
+	for _, res := range c.ended() {
+		h := r.host(res.Host)
+		h.open--
+		r.leftWith(h)
+	}
+}
+
+// lent takes in the requests that the Queue has lent.
+func (r *run) lent(taken []Request) {
+	number := make(map[string]int)
+	for _, req := range taken {
+		h := r.host(req.Host)
+		number[req.Host]++
+		h.more = number[req.Host] == lend // fewer than were asked for: it has no others
+		h.open++
+		if r.stopped {
+			r.done(Result{Request: req, Outcome: Left}, nil)
+			continue
+		}
+		h.urls = append(h.urls, req)
+		r.frontier.put(h)
+	}
+}
+
+// leftWith ends what has to wait no longer, now that h has what the Queue could give: pages in
+// h.refusals, if nothing else is to come, and h itself, if it has no URL left.
+func (r *run) leftWith(h *host) {
+	r.settle(h)
+	r.frontier.forget(h)
+}
