@@ -33,8 +33,8 @@ const (
 	// margin is added to a next start that is saved before the request is sent, so that a stamp which
 	// moves a little, as by a dial, needn't be saved anew.
 	margin = time.Second
-	// easing is how often a delay that has only become shorter is saved.
-	easing = time.Minute
+	// easedEvery is how often a delay that has only become shorter is saved.
+	easedEvery = time.Minute
 )
 
 // stored is the debt of a key in Config.Store. It is guarded by the mutex of the shard.
@@ -58,6 +58,7 @@ type stored struct {
 func (h *host) owing() refusals {
 	o := *h.refusals()
 	// the rest isn't kept
+	o.Lessons = 0
 	o.lesson = lesson{Slow: o.Slow}
 	o.suspicion = suspicion{}
 	o.takenBack = nil
@@ -168,7 +169,7 @@ func (sh *shard) sync(ctx context.Context, h *host, lim *Limits, why occasion) (
 		sh.mu.Unlock()
 	}()
 	x := update{rules: m.rules, now: now, wall: wall, debt: s.debt, unsaved: s.unsaved, learned: h.refusals().Learned}
-	x.ease = x.learned < s.noted.Learned && x.unsaved.Delay == 0 && now-s.eased >= easing
+	x.ease = x.learned < s.noted.Learned && x.unsaved.Delay == 0 && now-s.eased >= easedEvery
 	sh.mu.Unlock()
 
 	debt, err := x.save(ctx, m.config.Store, h.key)

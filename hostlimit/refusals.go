@@ -54,6 +54,7 @@ type Refusals struct {
 	Checking  bool `json:",omitzero"` // the next answer tells a ban from forbidden pages
 
 	Learned time.Duration `json:",omitzero"` // delay that refusals have taught; 0: none
+	Lessons int           `json:",omitzero"` // number of times that refusals have made the delay longer
 	lesson
 	suspicion
 }
@@ -73,60 +74,112 @@ type Turn struct {
 	Served int           // successes in that time, this one included
 }
 
+// An answer is one call of Observe: an Outcome, its request, and the effect that it has.
+type answer struct {
+	rules   *Rules
+	outcome *Outcome
+	turn    *Turn
+	meaning meaning
+	earlier bool // the request started before the block was set
+	stopped bool // a person's block holds the key
+	effect  Effect
+}
+
+// asks returns for how long the host itself asks to be left alone.
+func (a *answer) asks() time.Duration { return a.rules.asked(a.outcome) }
+
 // Observe does to s what o does, the outcome of the request of t. Effect.Until is left to the
 // caller. Where s.Lessons has changed, Learned is longer, and the counting of t begins anew.
-func (s *Refusals) Observe(r *Rules, o Outcome, t Turn) (e Effect) {
-	what, stopped := r.meaning(&o), s.Stopped(t.Now)
-	first := what == refused && s.Alone && s.Row+s.Bans == 0 // what holds is a pause, or a check
-	earlier := t.Number <= s.SetAt && !first || stopped
-	if (what == unsure || what == forbidden) && s.Row > 0 && !earlier {
-		what = refused // while refusals count, only probes start
+func (s *Refusals) Observe(r *Rules, o Outcome, t Turn) Effect {
+	a := answer{rules: r, outcome: &o, turn: &t, meaning: r.meaning(&o), stopped: s.Stopped(t.Now)}
+	a.earlier = s.isEarlier(&a)
+	mayBeThePages := a.meaning == unsure || a.meaning == forbidden
+	if mayBeThePages && s.Row > 0 && !a.earlier {
+		// Only probes start while refusals count. A probe that isn't served is refused once more.
+		a.meaning = refused
 	}
-	switch {
-	case what == success:
-		e.Cleared = s.served(o.Resource, t, earlier)
-	case what == refused && !earlier:
-		row := min(s.Row+1, math.MaxUint8)
-		s.Row = row
-		s.Unsure = 0
-		s.Forbidden = 0
-		s.Pending = 0
-		s.Steps = 0
-		if row == 1 && (o.Refused != "" || r.refusals.Counts(o.Status) || o.Status == 0) { // 503 with Retry-After is maintenance
-			s.teach(t, half)
-		}
-		s.Asked = add(s.Asked, r.asked(o))
-		s.block(&e, "refused", row, &o, r.stay(row, o, &e.StateErr), t)
-	case what == refused:
-		e.Blocked = s.extend(r.asked(o), causeOf(&o), stopped, t)
-	case what == unsure:
-		s.suspect(r, &e, &o, r.asked(o), t, earlier)
-	case what == forbidden && !earlier:
-		s.forbid(&e, r, &o, t)
+	switch a.meaning {
+	case success:
+		a.effect.Cleared = s.serve(&a)
+	case refused:
+		s.refuse(&a)
+	case unsure:
+		s.suspect(&a)
+	case forbidden:
+		s.forbid(&a)
+	case silent:
+		// It may carry a Reset all the same.
 	}
-	if o.Reset > 0 && what != refused {
-		e.Blocked = s.extend(r.asked(o), "rate limit", stopped, t) || e.Blocked
+	if o.Reset > 0 && a.meaning != refused { // refuse has used it already
+		extended := s.extend(&a, "rate limit")
+		a.effect.Blocked = a.effect.Blocked || extended
 	}
-	e.Refusals = s.InARow()
-	return e
+	a.effect.Refusals = s.InARow()
+	return a.effect
 }
+
+// isEarlier reports whether the block in force was set after the request of a had started, so that
+// its answer is no news. All that start during a person's block started before it.
+func (s *Refusals) isEarlier(a *answer) bool {
+	if a.stopped {
+		return true
+	}
+	if a.meaning == refused && s.Alone && s.Row+s.Bans == 0 {
+		// A pause or a check holds the key, not a refusal: this is the first one of a series, and counts
+		// also where its request is older.
+		return false
+	}
+	return a.turn.Number <= s.SetAt
+}
+
+// refuse counts a refusal, which blocks the key.
+func (s *Refusals) refuse(a *answer) {
+	o := a.outcome
+	if a.earlier {
+		// The host has answered several requests in flight by one refusal: that counts once.
+		a.effect.Blocked = s.extend(a, causeOf(o))
+		return
+	}
+	s.Row = oneMore(s.Row)
+	s.Unsure = 0
+	s.Forbidden = 0
+	s.Pending = 0
+	s.Steps = 0
+	// A 503 with Retry-After that the policy doesn't count is maintenance, which says nothing about the
+	// rate.
+	aboutTheRate := o.Refused != "" || o.Status == 0 || a.rules.refusals.Counts(o.Status)
+	if s.Row == 1 && aboutTheRate {
+		s.teach(a.turn, half)
+	}
+	s.Asked = add(s.Asked, a.asks())
+	s.block(a, "refused", s.Row, a.rules.stay(s.Row, o, &a.effect.StateErr))
+}
+
+// oneMore returns n+1, at most the largest number that Refusals count to.
+func oneMore(n int) int { return min(n+1, math.MaxUint8) }
 
 // block sets a block that ends with the success of a probe, as the row-th refusal of its kind.
-func (s *Refusals) block(e *Effect, kind string, row int, o *Outcome, stay time.Duration, t Turn) {
-	s.Until, s.SetAt, s.Cause, s.Alone = max(s.Until, add(t.Now, stay)), t.Last, causeOf(o), true
-	e.Blocked = true
-	e.Kind = kind
-	e.Row = row
+func (s *Refusals) block(a *answer, kind string, row int, stay time.Duration) {
+	s.Until = max(s.Until, add(a.turn.Now, stay))
+	s.SetAt = a.turn.Last
+	s.Cause = causeOf(a.outcome)
+	s.Alone = true
+	a.effect.Blocked = true
+	a.effect.Kind = kind
+	a.effect.Row = row
 }
 
-// extend lengthens a block, or sets one that counts as no refusal, and reports whether it did.
-func (s *Refusals) extend(asked time.Duration, cause string, stopped bool, t Turn) bool {
-	until := add(t.Now, asked)
+// extend lengthens a block until the time for which the host asks, or sets one that counts as no
+// refusal, and reports whether it did.
+func (s *Refusals) extend(a *answer, cause string) bool {
+	asked := a.asks()
+	until := add(a.turn.Now, asked)
 	if asked == 0 || until <= s.Until {
 		return false
 	}
-	s.Until, s.SetAt = until, t.Last
-	if !stopped {
+	s.Until = until
+	s.SetAt = a.turn.Last
+	if !a.stopped { // a person's block keeps its cause, by which no answer lifts it
 		s.Cause = cause
 	}
 	return true
@@ -134,25 +187,31 @@ func (s *Refusals) extend(asked time.Duration, cause string, stopped bool, t Tur
 
 // forbid counts an answer such as 403. Forbidden pages and a ban look alike, so number InARow is
 // followed by a single request: where the host serves that, the pages were forbidden.
-func (s *Refusals) forbid(e *Effect, r *Rules, o *Outcome, t Turn) {
+func (s *Refusals) forbid(a *answer) {
+	if a.earlier {
+		return
+	}
 	if !s.Checking && s.Bans == 0 {
-		if s.Forbidden++; s.Forbidden >= r.refusals.InARow {
+		s.Forbidden++
+		if s.Forbidden >= a.rules.refusals.InARow {
+			// The next request goes alone, at once: a pause would cost a site of forbidden pages time.
 			s.Checking = true
 			s.Alone = true
 			s.Forbidden = 0
-			s.Until, s.SetAt = max(s.Until, t.Now), t.Last
+			s.Until = max(s.Until, a.turn.Now)
+			s.SetAt = a.turn.Last
 		}
 		return
 	}
-	bans := min(s.Bans+1, math.MaxUint8)
-	stay := max(backoff.Doubling{Start: time.Minute, Cap: 10 * time.Minute}.Delay(bans), r.stay(bans, *o, &e.StateErr))
-	s.Checking, s.Bans = false, bans
-	if bans == 1 {
-		s.teach(t, whole)
+	s.Checking = false
+	s.Bans = oneMore(s.Bans)
+	if s.Bans == 1 {
+		s.teach(a.turn, whole)
 		s.Slow = true
 	}
-	s.EasedAt = t.Now
-	s.block(e, "ban", bans, o, stay, t)
+	s.EasedAt = a.turn.Now // no step makes the delay shorter during a ban
+	ban := backoff.Doubling{Start: shortestBan, Cap: longestBan}.Delay(s.Bans)
+	s.block(a, "ban", s.Bans, max(ban, a.rules.stay(s.Bans, a.outcome, &a.effect.StateErr)))
 }
 
 // causeOf returns the Refusals.Cause of a block that o sets.
@@ -178,7 +237,7 @@ func (s *Refusals) Block(until time.Duration, cause string, last uint64) {
 // stays.
 func (s *Refusals) Clear(now time.Duration) bool {
 	cleared := s.Alone || s.Blocks(now)
-	*s = Refusals{SetAt: s.SetAt, Learned: s.Learned, lesson: s.lesson}
+	*s = Refusals{SetAt: s.SetAt, Learned: s.Learned, Lessons: s.Lessons, lesson: s.lesson}
 	return cleared
 }
 
@@ -216,24 +275,44 @@ const (
 
 // meaning returns what o says about its host. No other code decides over a status.
 func (r *Rules) meaning(o *Outcome) meaning {
-	s := o.Status
+	if o.Refused != "" || r.refusals.Counts(o.Status) {
+		return refused
+	}
 	switch {
-	case o.Refused != "", r.refusals.Counts(s), s == 503 && o.RetryAfter > 0:
+	case o.Status == 0:
+		return r.meaningOfNone(o)
+	case o.Status == 503 && o.RetryAfter > 0:
 		return refused
-	case s == 0 && (o.Err == nil || contexts.Left(o.Err)):
-		return silent
-	case s == 0 && r.refusals.Network:
-		return refused
-	case s < 0, s == 407, s >= 600:
-		return silent
-	case s == 0, s == 408, s == 425, s/100 == 5:
-		return unsure
-	case s == 401, s == 402, s == 403, s == 451:
-		return forbidden
-	case o.Aside:
+	case !isStatus(o.Status), o.Status == 407: // 407 is the word of a proxy on the way
 		return silent
 	}
+	switch o.Status {
+	case 408, 425:
+		return unsure
+	case 401, 402, 403, 451:
+		return forbidden
+	}
+	if o.Status >= 500 {
+		return unsure
+	}
+	if o.Aside {
+		return silent // its success lifts no block
+	}
 	return success
+}
+
+// isStatus reports whether s is a status that HTTP has a class for.
+func isStatus(s int) bool { return 0 < s && s < 600 }
+
+// meaningOfNone returns what an attempt without a response says about its host.
+func (r *Rules) meaningOfNone(o *Outcome) meaning {
+	switch {
+	case o.Err == nil, contexts.Left(o.Err): // the caller gave up
+		return silent
+	case r.refusals.Network:
+		return refused
+	}
+	return unsure
 }
 
 // Meaning returns what o says about its host: "neutral" for nothing, "ok" where it serves us,
@@ -243,9 +322,9 @@ func (r *Rules) Meaning(o Outcome) string {
 	return [...]string{silent: "neutral", success: "ok", unsure: "unsure", forbidden: "forbidden", refused: "refused"}[r.meaning(&o)]
 }
 
-// asked returns how long o itself asks to be left alone, by Retry-After or else by what
-// is left of a rate limit; capped, and 0 if it doesn't ask.
-func (r *Rules) asked(o Outcome) time.Duration {
+// asked returns for how long the host asks to be left alone, by Retry-After or else by the reset of
+// its rate limit; capped, and 0 if it doesn't ask.
+func (r *Rules) asked(o *Outcome) time.Duration {
 	asked := o.RetryAfter
 	if asked <= 0 {
 		asked = max(0, o.Reset)
@@ -256,12 +335,12 @@ func (r *Rules) asked(o Outcome) time.Duration {
 // stay returns the length of the block that o sets as the n-th refusal in a row. The policy is for
 // hosts that refuse: one that can't answer, and whose status the policy doesn't list, is asked
 // again after Fibonacci steps; and so is one whose refusal the policy answers with a panic.
-func (r *Rules) stay(n int, o Outcome, failure *error) (d time.Duration) {
+func (r *Rules) stay(n int, o *Outcome, failure *error) (d time.Duration) {
 	asked := r.asked(o)
 	if o.RetryAfter > 0 && !r.refusals.AtLeast {
 		return asked
 	}
-	if r.meaning(&o) == unsure {
+	if r.meaning(o) == unsure {
 		return max(asked, min(r.longest, backoff.Fibonacci{}.Delay(n)))
 	}
 	defer func() {
@@ -270,5 +349,5 @@ func (r *Rules) stay(n int, o Outcome, failure *error) (d time.Duration) {
 			d = max(asked, backoff.Fibonacci{}.Delay(n))
 		}
 	}()
-	return max(asked, 0, r.refusals.Policy.Delay(n))
+	return max(asked, 0, r.refusals.Policy.Delay(n)) // a policy may return anything
 }

@@ -56,7 +56,7 @@ func TestNoDelayIsLongerThanTheLongest(t *testing.T) {
 			t.Errorf("%v: a latency of 292 years made it %v", a, got)
 		}
 		var s Refusals
-		if s.teach(Turn{Delay: &l, Gap: 250 * year}, half); a == Learned && s.Learned != math.MaxInt64 {
+		if s.teach(&Turn{Delay: &l, Gap: 250 * year}, half); a == Learned && s.Learned != math.MaxInt64 {
 			t.Errorf("%v: a refusal of a host that is asked every 250 years taught %v", a, s.Learned)
 		}
 	}
@@ -210,7 +210,7 @@ func TestRefusalsTeachAHostWithoutADelay(t *testing.T) {
 	var s Refusals
 	last := time.Duration(0)
 	for range 3 {
-		s.teach(Turn{Delay: &Delay{Ceiling: time.Minute}, Gap: s.Learned, Since: time.Hour}, half)
+		s.teach(&Turn{Delay: &Delay{Ceiling: time.Minute}, Gap: s.Learned, Since: time.Hour}, half)
 		if s.Learned <= last {
 			t.Errorf("lesson %d: %v after %v", s.Lessons, s.Learned, last)
 		}
@@ -270,7 +270,7 @@ func TestWhatALessonTeaches(t *testing.T) {
 		{half, math.MaxInt64, math.MaxInt64, 1, time.Minute},
 	} {
 		var s Refusals
-		if s.teach(Turn{Delay: &l, Gap: c.inForce, Since: c.since, Served: c.served}, c.part); s.Learned != c.want || s.Lessons != 1 {
+		if s.teach(&Turn{Delay: &l, Gap: c.inForce, Since: c.since, Served: c.served}, c.part); s.Learned != c.want || s.Lessons != 1 {
 			t.Errorf("%v in force, %d pages in %v: %v, want %v", c.inForce, c.served, c.since, s.Learned, c.want)
 		}
 	}
@@ -285,7 +285,7 @@ func TestALessonDoesntDependOnLuck(t *testing.T) {
 		2 * time.Second: 3 * time.Second, // a crawl-delay
 	} {
 		var s Refusals
-		if s.teach(Turn{Delay: &l, Gap: drawn, Served: 1}, half); s.Learned != want {
+		if s.teach(&Turn{Delay: &l, Gap: drawn, Served: 1}, half); s.Learned != want {
 			t.Errorf("after a delay of %v: %v, want %v", drawn, s.Learned, want)
 		}
 	}
