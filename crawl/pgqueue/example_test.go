@@ -9,7 +9,8 @@ import (
 	"github.com/go-politeness/politeness/crawl/pgqueue"
 )
 
-// The same program runs on each machine. A real one shares a limiter, too: see examples/fleet.
+// The same program runs on each machine. A real one shares a limiter, too: see
+// examples/integrations/fleet.
 func ExampleOpen() {
 	ctx := context.Background()
 	transport, err := politeness.New(politeness.Config{UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)"})

@@ -1,7 +1,7 @@
 package promises_test
 
 // The acceptance tests of Bulk, a database extension's crawler, in the words of
-// its owner's description. Its program is examples/bulk.
+// its owner's description. Its program is examples/integrations/bulk.
 
 import (
 	"compress/gzip"

@@ -1,7 +1,7 @@
 package promises_test
 
 // The acceptance tests of Conservative, a research crawler's policy, in the words
-// of its owner's description. The cache around it is shown in examples/conservative.
+// of its owner's description. The cache around it is shown in examples/integrations/conservative.
 
 import (
 	"bytes"

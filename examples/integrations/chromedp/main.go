@@ -1,8 +1,8 @@
 // Chromedp makes a headless Chromium polite: every request of the tab is paused by the browser
 // (DevTools domain Fetch), sent by a polite http.Client, and its answer handed to the page.
 //
-//	go run -C examples/chromedp .          # a site of its own, on loopback
-//	go run -C examples/chromedp . URL...   # real pages
+//	go run -C examples/integrations/chromedp .          # a site of its own, on loopback
+//	go run -C examples/integrations/chromedp . URL...   # real pages
 //
 // It needs Chromium or Chrome, prints the text of each page as scripts have made it, then what
 // audit.Check finds in the log. intercept.go is the part to copy.

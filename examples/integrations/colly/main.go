@@ -1,8 +1,8 @@
 // Colly makes a colly collector polite: WithTransport is all it takes.
 //
-//	go run -C examples/colly .          # sixteen sites of its own, on loopback
-//	go run -C examples/colly . URL...   # real sites
-//	go run -C examples/colly . -queue   # colly's queue with 32 threads instead of Async
+//	go run -C examples/integrations/colly .          # sixteen sites of its own, on loopback
+//	go run -C examples/integrations/colly . URL...   # real sites
+//	go run -C examples/integrations/colly . -queue   # colly's queue with 32 threads instead of Async
 //
 // It prints each page with the time at which it came, then what audit.Check
 // finds in the crawl's log.
@@ -26,7 +26,7 @@
 //   - SetProxy, SetProxyFunc: they replace any transport that isn't an *http.Transport,
 //     politeness included, without a word. Set the proxy on Config.Base.
 //   - CacheDir: colly keeps a 429 or a 403 like any page, for ever. Put an RFC 9111 cache
-//     around the Transport instead; see examples/conservative.
+//     around the Transport instead; see examples/integrations/conservative.
 //   - UserAgent and the extensions.RandomUserAgent: the name in Config.UserAgent is sent
 //     instead, as it is the name that robots.txt is asked about.
 //

@@ -76,11 +76,11 @@ func TestFlags(t *testing.T) {
 // The commands of docs/crawl.md, one after the other in one directory, on a site of our own.
 func TestGuideRunsAsWritten(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../../docs/crawl.md")
+	guide, err := os.ReadFile("../../../docs/crawl.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, block, ok := strings.Cut(string(guide), "```sh\ncd examples/bulk\n")
+	_, block, ok := strings.Cut(string(guide), "```sh\ncd examples/integrations/bulk\n")
 	block, _, _ = strings.Cut(block, "```")
 	if !ok {
 		t.Fatal("docs/crawl.md has no commands of this program")

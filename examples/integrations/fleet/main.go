@@ -2,7 +2,7 @@
 // Postgres (pgqueue), and what hosts are owed is in one Redis or Valkey (redislimit, redisbudget,
 // redisrobots).
 //
-//	cd examples/fleet && go run .
+//	go run -C examples/integrations/fleet .
 //
 // It starts both servers, twenty small sites and three processes, and kills one of these every few
 // seconds; another one takes its place. At the end the sites say by their own logs whether that was

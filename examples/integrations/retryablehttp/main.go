@@ -1,8 +1,8 @@
 // Retryablehttp puts politeness beneath a client of hashicorp/go-retryablehttp: that one
 // decides whether to try again, politeness decides when.
 //
-//	go run -C examples/retryablehttp .          # a site of its own, on loopback
-//	go run -C examples/retryablehttp . URL...   # real pages
+//	go run -C examples/integrations/retryablehttp .          # a site of its own, on loopback
+//	go run -C examples/integrations/retryablehttp . URL...   # real pages
 //
 // It prints what came of each page, then what audit.Check finds in the log.
 //

@@ -1,7 +1,7 @@
 // Resty makes a resty client polite: SetTransport is all it takes.
 //
-//	go run -C examples/resty .          # a site of its own, on loopback
-//	go run -C examples/resty . URL...   # real pages
+//	go run -C examples/integrations/resty .          # a site of its own, on loopback
+//	go run -C examples/integrations/resty . URL...   # real pages
 //
 // It prints what came of each page, then what audit.Check finds in the log.
 //

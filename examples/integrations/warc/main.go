@@ -2,8 +2,8 @@
 // bytes that went over the connection, as they went, with the library of the National Library of
 // Norway.
 //
-//	go run -C examples/warc . [-dir DIR]          # a site of its own, on loopback
-//	go run -C examples/warc . [-dir DIR] URL...   # real sites, links to the same host
+//	go run -C examples/integrations/warc . [-dir DIR]          # a site of its own, on loopback
+//	go run -C examples/integrations/warc . [-dir DIR] URL...   # real sites, links to the same host
 //
 // The archive is the Base of the Transport, below politeness. So it has what the sites saw and
 // nothing else: robots.txt, each hop of a redirect, a 429 and the page that came after it, each
@@ -97,6 +97,6 @@ func describe(info gowarc.WarcRecordBuilder) error {
 	_, err := fmt.Fprintf(info, "software: %s\r\nformat: WARC File Format 1.1\r\n"+
 		"conformsTo: https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/\r\n"+
 		"robots: obey\r\nhttp-header-user-agent: %s\r\ncreated: %s\r\n",
-		"politeness examples/warc", agent, time.Now().UTC().Format(time.RFC3339))
+		"politeness examples/integrations/warc", agent, time.Now().UTC().Format(time.RFC3339))
 	return err
 }

@@ -1,7 +1,7 @@
 // Otelhttp traces a polite crawl: otelhttp outside of politeness, and once more below.
 //
-//	go run -C examples/otelhttp .          # a site of its own, on loopback
-//	go run -C examples/otelhttp . URL...   # real pages
+//	go run -C examples/integrations/otelhttp .          # a site of its own, on loopback
+//	go run -C examples/integrations/otelhttp . URL...   # real pages
 //
 // It prints the spans of each page, then what audit.Check finds in the log.
 //

@@ -1,8 +1,8 @@
 // Selectors takes data out of pages with goquery in the Visit of package crawl: a line of JSON for
 // each book of a shop, over all pages of its list.
 //
-//	go run -C examples/selectors .          # a shop of its own, on loopback
-//	go run -C examples/selectors . URL...   # a shop with the same markup, such as https://books.toscrape.com/
+//	go run -C examples/integrations/selectors .          # a shop of its own, on loopback
+//	go run -C examples/integrations/selectors . URL...   # a shop with the same markup, such as https://books.toscrape.com/
 //
 // A page's body is in memory, so goquery reads it without a further request. What a page doesn't
 // have as it should is an error of Visit: the crawl goes on, and the summary has the first one.
