@@ -72,7 +72,7 @@ type Config struct {
 
 	// Known returns the version of the page of url that you have, so that the site sends the page
 	// only if it has changed: Visit receives status 304 otherwise. Nil: every page is sent.
-	Known func(ctx context.Context, url string) (Version, error)
+	Known func(ctx context.Context, url string) (Validators, error)
 
 	// Discover is called once for each host, with one of its URLs, when its robots.txt has been
 	// fetched. It returns further URLs, with Priority and Depth, which is at least 1, as if a start
@@ -119,9 +119,9 @@ type Config struct {
 	Progress func(Progress)
 }
 
-// A Version is the values of a page's ETag and Last-Modified headers, by which a site finds whether
-// the page has changed (RFC 9110, section 13.1).
-type Version struct{ ETag, LastModified string }
+// Validators are the values of a page's ETag and Last-Modified headers, by which a site finds
+// whether the page has changed (RFC 9110, section 8.8).
+type Validators struct{ ETag, LastModified string }
 
 // A Crawler crawls. Make it with New. It may run several crawls, one after the other or at once;
 // with a Queue of its own one at a time.

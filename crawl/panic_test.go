@@ -114,7 +114,10 @@ func mined(t *testing.T, m *mine, queue bool) (*rig, []string) {
 	r.crawl.Visit = func(context.Context, *crawl.Page) error { m.may("Visit"); return nil }
 	r.crawl.Follow = func(*crawl.Page, crawl.Link) bool { m.may("Follow"); return true }
 	r.crawl.Prepare = func(crawl.Request, *http.Request) error { m.may("Prepare"); return nil }
-	r.crawl.Known = func(context.Context, string) (crawl.Version, error) { m.may("Known"); return crawl.Version{}, nil }
+	r.crawl.Known = func(context.Context, string) (crawl.Validators, error) {
+		m.may("Known")
+		return crawl.Validators{}, nil
+	}
 	r.crawl.Discover = func(context.Context, string) []crawl.Request { m.may("Discover"); return nil }
 	r.crawl.Done = func(crawl.Result) { m.may("Done") }
 	r.crawl.Progress = func(crawl.Progress) { m.may("Progress") }

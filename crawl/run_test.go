@@ -320,11 +320,11 @@ func TestKnownPages(t *testing.T) {
 			}
 			page("anew")(w, req)
 		}))
-		r.crawl.Known = func(_ context.Context, url string) (crawl.Version, error) {
+		r.crawl.Known = func(_ context.Context, url string) (crawl.Validators, error) {
 			if url == "https://example.com/new" {
-				return crawl.Version{}, nil
+				return crawl.Validators{}, nil
 			}
-			return crawl.Version{ETag: `"1"`, LastModified: "Mon, 02 Nov 2026 00:00:00 GMT"}, nil
+			return crawl.Validators{ETag: `"1"`, LastModified: "Mon, 02 Nov 2026 00:00:00 GMT"}, nil
 		}
 		r.run(t.Context(), t, "https://example.com/old", "https://example.com/new")
 		status := map[string]int{}

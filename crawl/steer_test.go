@@ -109,7 +109,10 @@ func TestFunctionsThatEndTheirGoroutine(t *testing.T) {
 			c.Prepare = func(crawl.Request, *http.Request) error { runtime.Goexit(); return nil }
 		},
 		"Known": func(c *crawl.Config) {
-			c.Known = func(context.Context, string) (crawl.Version, error) { runtime.Goexit(); return crawl.Version{}, nil }
+			c.Known = func(context.Context, string) (crawl.Validators, error) {
+				runtime.Goexit()
+				return crawl.Validators{}, nil
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
