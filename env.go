@@ -11,9 +11,6 @@ import (
 	"github.com/go-politeness/politeness/internal/env"
 )
 
-// ConfigFromEnv is Config{}.WithEnv(): the defaults, changed by the environment.
-func ConfigFromEnv() (Config, error) { return Config{}.WithEnv() }
-
 // WithEnv returns c changed by those of these environment variables that are set and not empty.
 // Use it to let the person who runs a crawler tighten or widen a preset: SiteAudit(ua).WithEnv().
 //

@@ -128,14 +128,14 @@ func ExampleResponsive() {
 }
 
 // The person who runs a crawler sets its limits from outside, as a container does.
-func ExampleConfigFromEnv() {
+func ExampleConfig_WithEnv_defaults() {
 	os.Setenv("USER_AGENT", "AuditBot/1.0 (+https://example.com/bot; bot@example.com)")
 	os.Setenv("MAX_PAGES", "50")
 	os.Setenv("MAX_SCAN_TIME_MINUTES", "10")
 	os.Setenv("ROBOTS_DEFAULT_DELAY_SECONDS", "1.5")
 	defer unset("USER_AGENT", "MAX_PAGES", "MAX_SCAN_TIME_MINUTES", "ROBOTS_DEFAULT_DELAY_SECONDS")
 
-	cfg, err := politeness.ConfigFromEnv()
+	cfg, err := politeness.Config{}.WithEnv()
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -150,12 +150,12 @@ func ExampleConfigFromEnv() {
 }
 
 // Values that can't be read are errors, all of them at once.
-func ExampleConfigFromEnv_incorrect() {
+func ExampleConfig_WithEnv_incorrect() {
 	os.Setenv("MAX_PAGES", "fifty")
 	os.Setenv("ROBOTS_TTL_SECONDS", "1h")
 	defer unset("MAX_PAGES", "ROBOTS_TTL_SECONDS")
 
-	_, err := politeness.ConfigFromEnv()
+	_, err := politeness.Config{}.WithEnv()
 	fmt.Println(err)
 	// Unordered output:
 	// politeness: environment variable ROBOTS_TTL_SECONDS="1h" is not a positive number of seconds, at most 86400

@@ -21,12 +21,12 @@ func setenv(t *testing.T, vars map[string]string) {
 	}
 }
 
-func TestConfigFromEnv(t *testing.T) {
+func TestDefaultsWithEnv(t *testing.T) {
 	setenv(t, map[string]string{
 		"USER_AGENT": agent, "MAX_PAGES": "50", "MAX_SCAN_TIME_MINUTES": "1.5",
 		"ROBOTS_TTL_SECONDS": "7200", "ROBOTS_DENY_TTL_SECONDS": " 60 ", "ROBOTS_DEFAULT_DELAY_SECONDS": "0.25",
 	})
-	c, err := politeness.ConfigFromEnv()
+	c, err := politeness.Config{}.WithEnv()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestConfigFromEnv(t *testing.T) {
 
 func TestConfigFromEmptyEnvIsTheDefault(t *testing.T) {
 	setenv(t, nil)
-	c, err := politeness.ConfigFromEnv()
+	c, err := politeness.Config{}.WithEnv()
 	if err != nil || !reflect.DeepEqual(c, politeness.Config{}) {
 		t.Errorf("config %+v, %v", c, err)
 	}
@@ -73,7 +73,7 @@ func TestUnreadableEnvNamesEachVariable(t *testing.T) {
 		"ROBOTS_CACHE_TTL_SEC": "2h",
 	}
 	setenv(t, bad)
-	_, err := politeness.ConfigFromEnv()
+	_, err := politeness.Config{}.WithEnv()
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -92,7 +92,7 @@ func TestUnreadableEnvNamesEachVariable(t *testing.T) {
 	} {
 		for _, value := range values {
 			setenv(t, map[string]string{name: value})
-			if _, err := politeness.ConfigFromEnv(); err == nil || !strings.Contains(err.Error(), name+"=") {
+			if _, err := (politeness.Config{}).WithEnv(); err == nil || !strings.Contains(err.Error(), name+"=") {
 				t.Errorf("%s=%s: %v, want an error that names the variable", name, value, err)
 			}
 		}
@@ -102,12 +102,12 @@ func TestUnreadableEnvNamesEachVariable(t *testing.T) {
 		"ROBOTS_TTL_SECONDS":    "is not a positive number of seconds, at most 86400",
 	} {
 		setenv(t, map[string]string{name: "x"})
-		if _, err := politeness.ConfigFromEnv(); err == nil || !strings.HasSuffix(err.Error(), want) {
+		if _, err := (politeness.Config{}).WithEnv(); err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%s: %v, want what may stand there: %s", name, err, want)
 		}
 	}
 	setenv(t, map[string]string{"MAX_PAGES": "1", "MAX_SCAN_TIME_MINUTES": "5256000", "ROBOTS_TTL_SECONDS": "86400"}) // just so
-	if _, err := politeness.ConfigFromEnv(); err != nil {
+	if _, err := (politeness.Config{}).WithEnv(); err != nil {
 		t.Error(err)
 	}
 }
@@ -237,7 +237,7 @@ func TestRobotsTTLHasTwoNamesInTheEnvironment(t *testing.T) {
 		{"ROBOTS_TTL_SECONDS": "90", "ROBOTS_CACHE_TTL_SEC": "86400"},
 	} {
 		setenv(t, vars)
-		if c, err := politeness.ConfigFromEnv(); err != nil || c.Robots.TTL != 90*time.Second {
+		if c, err := (politeness.Config{}).WithEnv(); err != nil || c.Robots.TTL != 90*time.Second {
 			t.Errorf("%v: TTL %v, %v", vars, c.Robots.TTL, err)
 		}
 	}
