@@ -196,8 +196,8 @@ func ExampleTransport_Limiter() {
 }
 
 // A sitemap goes before the pages that wait already.
-func ExampleWithPriority() {
-	ctx := politeness.WithPriority(context.Background(), 1)
+func Example_priority() {
+	ctx := hostlimit.WithPriority(context.Background(), 1)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://example.org/sitemap.xml", http.NoBody)
 	fmt.Println(req.URL, err)
 	// Output: https://example.org/sitemap.xml <nil>

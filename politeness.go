@@ -20,7 +20,6 @@ package politeness
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -250,7 +249,8 @@ func checkBase(base http.RoundTripper) error {
 // each is checked and paced against its own host. The slot on the host is held until the response's
 // body is read to its end or closed. req is never changed. Robots.txt, slots and delays go by
 // req.URL; a different req.Host is only sent. What Base returns as an error is returned as it is;
-// every refusal is an *Error.
+// every refusal is an *Error. A context of hostlimit.WithPriority puts req before the requests of
+// its host that wait with a lower priority.
 //
 // Refused are also requests about whose path robots.txt can't be asked: those that hide it in a
 // URL.Opaque such as "//host/path", and those that ask for a tunnel by CONNECT with a target in
@@ -297,13 +297,6 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 }
-
-// WithPriority returns a ctx for a request that goes before those of its host which wait with a
-// lower priority; without one it is 0. Use it for what others depend on, such as a sitemap before
-// its pages. Equal ones go first come, first served; see hostlimit.WithPriority.
-//
-//	req = req.WithContext(politeness.WithPriority(req.Context(), 1))
-func WithPriority(ctx context.Context, p int) context.Context { return hostlimit.WithPriority(ctx, p) }
 
 // Limiter returns the limiter that decides when a request may start: Config.Limiter, or what was
 // made from Config.Hosts. A person steers the crawl by it, and another Transport can share it:

@@ -70,7 +70,7 @@ type Config struct {
 	// gives the URL up (Failed). Nil: nothing is set.
 	Prepare func(r Request, req *http.Request) error
 
-	// Known returns the version of the page of url that you have, so that the site sends the page
+	// Known returns the validators of the copy of url that you have, so that the site sends the page
 	// only if it has changed: Visit receives status 304 otherwise. Nil: every page is sent.
 	Known func(ctx context.Context, url string) (Validators, error)
 

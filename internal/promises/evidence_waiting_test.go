@@ -180,7 +180,7 @@ func TestPriorityGoesFirst(t *testing.T) {
 			go get(b.Context(), "https://example.com/")
 		}
 		time.Sleep(2500 * time.Millisecond)
-		go get(politeness.WithPriority(b.Context(), 1), "https://example.com/sitemap.xml")
+		go get(hostlimit.WithPriority(b.Context(), 1), "https://example.com/sitemap.xml")
 		for range 65 {
 			if err := <-ended; err != nil {
 				b.Fatal(err)

@@ -420,7 +420,7 @@ func TestSecondTryGoesFirst(t *testing.T) {
 			b.site.Handle("/urgent", politenesstest.InTurn(politenesstest.Slow(time.Second, politenesstest.Status(500)), politenesstest.Text("page")))
 			b.site.Page("/other", "page")
 			go func() {
-				_, _ = fetch(politeness.WithPriority(b.Context(), priority), b.client, "https://example.com/urgent")
+				_, _ = fetch(hostlimit.WithPriority(b.Context(), priority), b.client, "https://example.com/urgent")
 			}()
 			time.Sleep(time.Millisecond)
 			for range 5 {
