@@ -31,8 +31,12 @@ func (r *Rules) RequestRate(t time.Time) (Rate, bool) {
 	var strictest Rate
 	found := false
 	for rate := range r.extra().allRates() {
-		if rate.Window.Contains(t) && (!found || rate.Gap() > strictest.Gap()) {
-			strictest, found = rate, true
+		if !rate.Window.Contains(t) {
+			continue
+		}
+		if !found || rate.Gap() > strictest.Gap() {
+			strictest = rate
+			found = true
 		}
 	}
 	return strictest, found
@@ -45,8 +49,9 @@ func (r *Rules) RequestRates() []Rate { return slices.Collect(r.extra().allRates
 func (x *extras) allRates() iter.Seq[Rate] {
 	return func(yield func(Rate) bool) {
 		for num, value := range x.rates.all() {
-			rate, _ := parseRate(value)
-			if rate.Line = num; !yield(rate) {
+			rate, _ := parseRate(value) // add keeps only those that can be read
+			rate.Line = num
+			if !yield(rate) {
 				return
 			}
 		}
@@ -82,20 +87,22 @@ func (r Rate) Gap() time.Duration {
 	n := time.Duration(r.Requests)
 	gap := r.Per / n
 	if r.Per%n > 0 {
-		gap++
+		gap++ // rounded down, one request too many would fit
 	}
 	return gap
 }
 
 // A Window is a stretch of the day in UTC. The zero Window is the whole day.
-type Window struct {
-	From, To time.Duration // since midnight; From is within, To isn't; From > To: it spans midnight; equal: the whole day
-}
+//
+// From and To count from midnight. From is within the window, To isn't. A window whose From is later
+// than its To spans midnight.
+type Window struct{ From, To time.Duration }
 
 // Contains reports whether t is within the window.
 func (w Window) Contains(t time.Time) bool {
-	// Both count from where the window begins, so that it may span midnight.
-	length, at := (w.To-w.From+day)%day, (sinceMidnight(t)-w.From+day)%day
+	// Both count from the beginning of the window, so that it may span midnight.
+	length := (w.To - w.From + day) % day
+	at := (sinceMidnight(t) - w.From + day) % day
 	return length == 0 || at < length
 }
 
@@ -114,10 +121,14 @@ func sinceMidnight(t time.Time) time.Duration { return t.Sub(t.Truncate(day)) }
 // is cut.
 func parseSeconds(s string) (time.Duration, bool) {
 	whole, fraction, _ := strings.Cut(s, ".")
-	if whole == "" && fraction == "" || !isDigits(whole) || !isDigits(fraction) {
+	if whole == "" && fraction == "" {
 		return 0, false
 	}
-	d := parseCount(whole, int64(maxDelay/time.Second))
+	if !isDigits(whole) || !isDigits(fraction) {
+		return 0, false
+	}
+	// Bounded before it is multiplied, so that no number of digits overflows.
+	seconds := parseCount(whole, int64(maxDelay/time.Second))
 	var nanos int64
 	for i := range 9 {
 		nanos *= 10
@@ -125,7 +136,7 @@ func parseSeconds(s string) (time.Duration, bool) {
 			nanos += int64(fraction[i] - '0')
 		}
 	}
-	return min(time.Duration(d)*time.Second+time.Duration(nanos), maxDelay), true
+	return min(time.Duration(seconds)*time.Second+time.Duration(nanos), maxDelay), true
 }
 
 // isDigits reports whether s is of ASCII digits only.
@@ -146,7 +157,7 @@ func parseCount(digits string, most int64) int64 {
 func parseRate(s string) (Rate, bool) {
 	rate, window, _ := strings.Cut(strings.ReplaceAll(s, "\t", " "), " ")
 	requests, per, _ := strings.Cut(rate, "/")
-	count := leading(per, isDigit)
+	count := leading(per, isDigit) // "10" of "1/10m"
 	if !isDigits(requests) || count == "" {
 		return Rate{}, false
 	}
@@ -164,16 +175,20 @@ func parseRate(s string) (Rate, bool) {
 		return Rate{}, false
 	}
 	r := Rate{
-		Requests: parseCount(requests, 1<<62/10),
+		Requests: parseCount(requests, 1<<62/10), // times ten, it doesn't overflow
 		Per:      time.Duration(parseCount(count, int64(maxDelay/unit))) * unit,
 	}
+	// "0/5" can't ask for no requests at all: Disallow is there for that.
 	if r.Requests == 0 || r.Per == 0 {
 		return Rate{}, false
 	}
-	ok := true
-	if window = trim(window); window != "" {
-		r.Window, ok = parseWindow(window)
+	window = trim(window)
+	if window == "" {
+		return r, true
 	}
+	// A rate for times that can't be read isn't taken for one of the whole day.
+	var ok bool
+	r.Window, ok = parseWindow(window)
 	return r, ok
 }
 
@@ -182,7 +197,8 @@ func parseWindow(s string) (Window, bool) {
 	first, second, _ := strings.Cut(s, "-")
 	from, ok1 := parseClock(trim(first))
 	to, ok2 := parseClock(trim(second))
-	return Window{From: from % day, To: to}, ok1 && ok2 // midnight is where the day begins
+	// As a beginning, 2400 is the midnight of the same day.
+	return Window{From: from % day, To: to}, ok1 && ok2
 }
 
 // parseClock reads "HHMM", up to "2400".

@@ -52,25 +52,34 @@ func ParseWith(body []byte, o Options) *File {
 		switch l.kind {
 		case kindUserAgent:
 			if ended {
-				if n := len(f.groups); n > 0 {
-					f.groups[n-1].end = l.start
-				}
-				f.groups = append(f.groups, group{start: l.start, line: l.num - 1, end: len(f.text)})
+				f.beginGroup(&l)
 				ended = false
 			}
 			f.agents = append(f.agents, agentLine{value: l.value, group: len(f.groups) - 1})
 		case kindAllow, kindDisallow:
 			// Nothing else ends a list: an agent without rules shares those of the next one.
 			ended = true
-			if n := len(f.groups); n > 0 {
-				f.groups[n-1].rules++
+			// A rule before all groups holds for no crawler.
+			if len(f.groups) > 0 {
+				f.groups[len(f.groups)-1].rules++
 			}
 		case kindSitemap:
 			f.maps = append(f.maps, Line{Number: l.num, Key: l.key, Value: l.value})
 		}
 	}
-	f.agents, f.groups, f.maps = slices.Clip(f.agents), slices.Clip(f.groups), slices.Clip(f.maps)
+	// A File may be kept for long.
+	f.agents = slices.Clip(f.agents)
+	f.groups = slices.Clip(f.groups)
+	f.maps = slices.Clip(f.maps)
 	return f
+}
+
+// beginGroup ends the last group, and begins another with a User-agent line.
+func (f *File) beginGroup(l *line) {
+	if len(f.groups) > 0 {
+		f.groups[len(f.groups)-1].end = l.start
+	}
+	f.groups = append(f.groups, group{start: l.start, line: l.num - 1, end: len(f.text)})
 }
 
 // A Line is a line of the file that isn't a rule.
@@ -85,7 +94,7 @@ type Line struct {
 func (f *File) Sitemaps() []string {
 	var urls []string
 	for _, m := range f.maps {
-		urls = append(urls, strings.Clone(m.Value))
+		urls = append(urls, strings.Clone(m.Value)) // a part of the text would keep all of it
 	}
 	return urls
 }
@@ -129,7 +138,7 @@ func (f *File) License() []string {
 
 // preamble yields the lines before any group that have a key, but none of Google's.
 func (f *File) preamble() iter.Seq[*line] {
-	before := len(f.text)
+	before := len(f.text) // without a group, all lines are before one
 	if len(f.groups) > 0 {
 		before = f.groups[0].start
 	}
@@ -156,8 +165,10 @@ func sameKey(a, b string) bool {
 	if equalFold(a, b) {
 		return true
 	}
-	if k := kindOf(a); k != kindOther {
-		return k == kindOf(b)
+	// Google's keys count by prefix, and with the typos that its parser knows.
+	kind := kindOf(a)
+	if kind != kindOther {
+		return kind == kindOf(b)
 	}
 	known := fieldOf(a)
 	return known != fieldUnknown && known == fieldOf(b)

@@ -65,8 +65,9 @@ func fromUTF16(body []byte) []byte {
 	}
 	units := make([]uint16, len(body)/2)
 	for i := range units {
-		units[i] = order.Uint16(body[2*i:])
+		units[i] = order.Uint16(body[2*i:]) // an odd last byte is half a character
 	}
+	// A byte order mark stays, as one of UTF-8, which the lexer skips.
 	return []byte(string(utf16.Decode(units)))
 }
 
@@ -84,12 +85,13 @@ func bom(text string) int {
 // find returns the index of the next c, len(x.text) for none. The one found before was at last.
 func (x *lexer) find(c byte, last int) int {
 	if last >= x.pos {
-		return last
+		return last // it is still ahead
 	}
-	if i := strings.IndexByte(x.text[x.pos:], c); i >= 0 {
-		return x.pos + i
+	i := strings.IndexByte(x.text[x.pos:], c)
+	if i < 0 {
+		return len(x.text)
 	}
-	return len(x.text)
+	return x.pos + i
 }
 
 // next reads one line into l and reports whether there was one.
@@ -104,13 +106,14 @@ func (x *lexer) next(l *line) bool {
 	if x.cr+1 == x.lf {
 		next++ // the LF of a CRLF
 	}
-	x.more = end < len(x.text)
+	x.more = end < len(x.text) // a line end was found, so a line follows
 	x.num++
 	*l = line{num: x.num, start: x.pos, next: min(next, len(x.text))}
 	raw := x.text[x.pos:end]
 	x.pos = l.next
 	if len(raw) > maxLine {
-		raw, l.over = raw[:maxLine], true
+		raw = raw[:maxLine]
+		l.over = true
 	}
 	l.split(raw)
 	return true
@@ -121,12 +124,8 @@ func (l *line) split(raw string) {
 	if len(raw) == 0 {
 		return
 	}
-	if i := strings.IndexByte(raw, 0); i >= 0 {
-		raw = raw[:i] // C strings end there
-	}
-	if i := strings.IndexByte(raw, '#'); i >= 0 {
-		raw = raw[:i]
-	}
+	raw, _, _ = strings.Cut(raw, "\x00") // Google's parser has C strings, which end there
+	raw, _, _ = strings.Cut(raw, "#")
 	raw = trim(raw)
 	l.text = raw
 	key, value, colon := strings.Cut(raw, ":")
@@ -140,10 +139,12 @@ func (l *line) split(raw string) {
 		}
 	}
 	l.colon = colon
-	if key = trim(key); key == "" {
+	key = trim(key)
+	if key == "" {
 		return
 	}
-	l.key, l.value = key, trim(value)
+	l.key = key
+	l.value = trim(value)
 	l.kind = kindOf(key)
 }
 
@@ -151,7 +152,7 @@ func (l *line) split(raw string) {
 func isNoBlank(c byte) bool { return c != ' ' && c != '\t' }
 
 // isSpace reports whether c is ASCII white space, as C's isspace has it.
-func isSpace(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
+func isSpace(c byte) bool { return c == ' ' || ('\t' <= c && c <= '\r') }
 
 // trim cuts ASCII white space at both ends; Unicode's stays.
 func trim(s string) string {
