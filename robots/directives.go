@@ -57,33 +57,59 @@ func (p Preview) String() string { return previewNames[p] }
 
 // NoIndexAt reports whether the page may not be found in an index at t.
 func (d Directives) NoIndexAt(t time.Time) bool {
-	return d.NoIndex || !d.UnavailableAfter.IsZero() && t.After(d.UnavailableAfter)
+	expired := !d.UnavailableAfter.IsZero() && t.After(d.UnavailableAfter)
+	return d.NoIndex || expired
+}
+
+// A flag is a directive without a value.
+type flag struct {
+	name string
+	set  *bool
+}
+
+// flags lists the directives without a value, and where d has them.
+func (d *Directives) flags() [10]flag {
+	return [...]flag{
+		{"noindex", &d.NoIndex},
+		{"nofollow", &d.NoFollow},
+		{"noarchive", &d.NoArchive},
+		{"nosnippet", &d.NoSnippet},
+		{"notranslate", &d.NoTranslate},
+		{"noimageindex", &d.NoImageIndex},
+		{"noai", &d.NoAI},
+		{"noimageai", &d.NoImageAI},
+		{"noml", &d.NoML},
+		{"indexifembedded", &d.IndexIfEmbedded},
+	}
 }
 
 // Merge returns the most restrictive of both, for each thing that can be asked.
 func (d Directives) Merge(o Directives) Directives {
-	// Where both forbid indexing, both have to permit it for a page that is embedded.
-	embedded := d.IndexIfEmbedded && o.IndexIfEmbedded || (d.IndexIfEmbedded || o.IndexIfEmbedded) && !(d.NoIndex && o.NoIndex)
 	m := Directives{
-		NoIndex:          d.NoIndex || o.NoIndex,
-		NoFollow:         d.NoFollow || o.NoFollow,
-		NoArchive:        d.NoArchive || o.NoArchive,
-		NoSnippet:        d.NoSnippet || o.NoSnippet,
-		NoTranslate:      d.NoTranslate || o.NoTranslate,
-		NoImageIndex:     d.NoImageIndex || o.NoImageIndex,
-		NoAI:             d.NoAI || o.NoAI,
-		NoImageAI:        d.NoImageAI || o.NoImageAI,
-		NoML:             d.NoML || o.NoML,
-		IndexIfEmbedded:  embedded,
-		UnavailableAfter: d.UnavailableAfter,
+		UnavailableAfter: earliest(d.UnavailableAfter, o.UnavailableAfter),
 		MaxSnippet:       d.MaxSnippet.merge(o.MaxSnippet),
 		MaxVideoPreview:  d.MaxVideoPreview.merge(o.MaxVideoPreview),
 		MaxImagePreview:  max(d.MaxImagePreview, o.MaxImagePreview),
 	}
-	if t := o.UnavailableAfter; !t.IsZero() && (m.UnavailableAfter.IsZero() || t.Before(m.UnavailableAfter)) {
-		m.UnavailableAfter = t
+	ours := d.flags()
+	theirs := o.flags()
+	for i, merged := range m.flags() {
+		*merged.set = *ours[i].set || *theirs[i].set
+	}
+	// IndexIfEmbedded is the one flag that permits. If both forbid indexing, both have to permit it
+	// for a page that is embedded.
+	if d.NoIndex && o.NoIndex {
+		m.IndexIfEmbedded = d.IndexIfEmbedded && o.IndexIfEmbedded
 	}
 	return m
+}
+
+// earliest returns the earlier of two times, of which a zero one is none.
+func earliest(t, u time.Time) time.Time {
+	if t.IsZero() || (!u.IsZero() && u.Before(t)) {
+		return u
+	}
+	return t
 }
 
 func (l Limit) merge(o Limit) Limit {
@@ -96,9 +122,9 @@ func (l Limit) merge(o Limit) Limit {
 // String returns the directives as a header would have them, "all" for none.
 func (d Directives) String() string {
 	var list []string
-	for _, n := range flags {
-		if *n.flag(&d) {
-			list = append(list, n.name)
+	for _, f := range d.flags() {
+		if *f.set {
+			list = append(list, f.name)
 		}
 	}
 	if !d.UnavailableAfter.IsZero() {
@@ -119,23 +145,6 @@ func (d Directives) String() string {
 	return strings.Join(list, ", ")
 }
 
-// flags lists the directives without a value.
-var flags = []struct {
-	name string
-	flag func(*Directives) *bool
-}{
-	{"noindex", func(d *Directives) *bool { return &d.NoIndex }},
-	{"nofollow", func(d *Directives) *bool { return &d.NoFollow }},
-	{"noarchive", func(d *Directives) *bool { return &d.NoArchive }},
-	{"nosnippet", func(d *Directives) *bool { return &d.NoSnippet }},
-	{"notranslate", func(d *Directives) *bool { return &d.NoTranslate }},
-	{"noimageindex", func(d *Directives) *bool { return &d.NoImageIndex }},
-	{"noai", func(d *Directives) *bool { return &d.NoAI }},
-	{"noimageai", func(d *Directives) *bool { return &d.NoImageAI }},
-	{"noml", func(d *Directives) *bool { return &d.NoML }},
-	{"indexifembedded", func(d *Directives) *bool { return &d.IndexIfEmbedded }},
-}
-
 // ParseTags reads the values of a response's X-Robots-Tag headers, one for each header line,
 // for the crawler of these product tokens (or User-Agent headers). What stands behind the name
 // of another crawler ("otherbot: noindex") doesn't count; what stands behind no name counts for
@@ -144,6 +153,7 @@ func ParseTags(values []string, product ...string) Directives {
 	names := tokens(product)
 	var d Directives
 	for _, v := range values {
+		// A name in front holds up to the end of its header line.
 		d = d.Merge(parseDirectives(v, names, true))
 	}
 	return d
@@ -154,8 +164,9 @@ func ParseTags(values []string, product ...string) Directives {
 func tokens(product []string) []string {
 	names := []string{"robots", "*"}
 	for _, p := range product {
-		if p = ProductToken(p); p != "" {
-			names = append(names, p)
+		token := ProductToken(p)
+		if token != "" {
+			names = append(names, token)
 		}
 	}
 	return names
@@ -172,10 +183,12 @@ func parseDirectives(list string, names []string, scoped bool) Directives {
 	counts := true
 	for list != "" {
 		var item string
-		if item, list, _ = strings.Cut(list, ","); item == "" {
+		item, list, _ = strings.Cut(list, ",")
+		if item == "" {
 			continue
 		}
 		key, value, valued := strings.Cut(item, ":")
+		// Of several names the last one counts: "botA: botB: noindex" is for botB.
 		for scoped && valued && isName(key, value) {
 			counts = isOneOf(trim(key), names)
 			key, value, valued = strings.Cut(value, ":")
@@ -183,6 +196,7 @@ func parseDirectives(list string, names []string, scoped bool) Directives {
 		key = strings.ToLower(trim(key))
 		var next Directives
 		if key == "unavailable_after" {
+			// Most formats of a date have a comma, which isn't the list's.
 			next.UnavailableAfter, list = cutDate(trim(value), list)
 		} else {
 			next = parseDirective(key, trim(value))
@@ -202,8 +216,8 @@ func isName(key, value string) bool {
 	case "unavailable_after", "max-snippet", "max-video-preview", "max-image-preview", "none", "nocache":
 		return false
 	}
-	for _, n := range flags {
-		if n.name == key {
+	for _, f := range new(Directives).flags() {
+		if f.name == key {
 			return false
 		}
 	}
@@ -246,16 +260,18 @@ func parseDirective(key, value string) Directives {
 			}
 		}
 	}
+	flags := d.flags()
 	for _, word := range strings.FieldsFunc(key, isBetweenWords) {
 		switch word {
 		case "none":
-			d.NoIndex, d.NoFollow = true, true
+			d.NoIndex = true
+			d.NoFollow = true
 		case "nocache":
 			d.NoArchive = true
 		}
-		for _, n := range flags {
-			if n.name == word {
-				*n.flag(&d) = true
+		for _, f := range flags {
+			if f.name == word {
+				*f.set = true
 			}
 		}
 	}
@@ -276,13 +292,16 @@ func parseLimit(s string) Limit {
 // cutDate reads the date that value begins with, which may hold a comma and so go on in rest,
 // and returns what remains of rest. The zero time is no date.
 func cutDate(value, rest string) (time.Time, string) {
-	if at := parseDate(value); !at.IsZero() {
+	at := parseDate(value)
+	if !at.IsZero() {
 		return at, rest
 	}
 	more, behind, _ := strings.Cut(rest, ",")
-	if at := parseDate(value + "," + more); !at.IsZero() {
+	at = parseDate(value + "," + more)
+	if !at.IsZero() {
 		return at, behind
 	}
+	// Without a date the rest is read as directives, since one of them may forbid something.
 	return time.Time{}, rest
 }
 
@@ -297,6 +316,7 @@ func parseDate(s string) time.Time {
 	}
 	s = strings.Join(strings.Fields(s), " ")
 	if dayOfWeek, rest, ok := strings.Cut(s, ","); ok {
+		// The day is passed over, also one that is wrong or in another language.
 		if len(dayOfWeek) < 3 || strings.ContainsAny(dayOfWeek, "0123456789") {
 			return time.Time{}
 		}
@@ -324,12 +344,14 @@ var zones = map[string]string{
 
 var dateLayouts = func() []string {
 	var all []string
-	for _, date := range []string{"2 Jan 2006", "2 Jan 06", "2-Jan-2006", "2-Jan-06", "2 January 2006", "2006-01-02"} {
+	dates := []string{"2 Jan 2006", "2 Jan 06", "2-Jan-2006", "2-Jan-06", "2 January 2006", "2006-01-02"}
+	for _, date := range dates {
 		for _, clock := range []string{"", " 15:04:05 -0700", " 15:04:05 MST", " 15:04:05", " 15:04 -0700", " 15:04"} {
 			all = append(all, date+clock)
 		}
 	}
-	for _, clock := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "20060102T150405"} {
+	clocks := []string{"2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "20060102T150405"}
+	for _, clock := range clocks {
 		for _, zone := range []string{"", "Z07:00", "Z0700", "Z07", " -07:00"} {
 			all = append(all, clock+zone)
 		}
