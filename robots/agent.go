@@ -19,35 +19,35 @@ import (
 //
 // Agent never returns nil. It reads the text again, so keep its result.
 func (f *File) Agent(product ...string) *Rules {
-	r := new(Rules)
-	c := collector{
+	rules := new(Rules)
+	groups := collector{
 		builder: builder{exact: f.opt.GoogleExact},
 		file:    f,
-		rules:   r,
+		rules:   rules,
 		usages:  make(statedUsages),
 	}
 	named, group := f.choose(product)
 	if named != nil {
-		c.named = named
-		r.group = strings.Clone(group) // a part of the text would keep all of it in memory
-		c.all()
+		groups.named = named
+		rules.group = strings.Clone(group) // a part of the text would keep all of it in memory
+		groups.all()
 	}
 	// Content-Signal before all groups holds for every crawler, besides its own groups'. License
 	// there is a default (RSL 1.0): a group's own replaces it.
-	unlicensed := len(c.extras.licenses) == 0
+	unlicensed := len(groups.extras.licenses) == 0
 	for l := range f.preamble() {
 		switch fieldOf(l.key) {
 		case fieldContentSignal:
-			c.extras.add(l)
+			groups.extras.add(l)
 		case fieldLicense:
 			if unlicensed {
-				c.extras.add(l)
+				groups.extras.add(l)
 			}
 		}
 	}
-	r.extras = c.extras.keep()
-	r.compiled = c.compile()
-	return r
+	rules.extras = groups.extras.keep()
+	rules.compiled = groups.compile()
+	return rules
 }
 
 // A collector collects the lines of a crawler's groups.

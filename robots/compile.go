@@ -72,6 +72,7 @@ type draft struct {
 
 // add adds the rule of a line. Allow of an index file allows its directory too.
 func (b *builder) add(l *line) {
+	// Three bytes hold the number of any line: maxBody bounds it.
 	b.texts = append(b.texts, byte(l.num), byte(l.num>>8), byte(l.num>>16))
 	text := len(b.texts)
 	b.texts = append(append(b.texts, l.text...), '\n')
@@ -108,17 +109,24 @@ func (b *builder) addPattern(l *line, text int, value string, end bool) {
 	if l.kind == kindAllow {
 		d.link |= allows
 	}
-	d.prefix, _, _ = strings.Cut(p.text, "*")
-	d.tail = p.text[len(d.prefix):]
-	if d.prefix == "" && d.tail != "" {
-		d.prefix = "/" // which every path begins with: "*a" joins "/*a"
-	} else if p.flags&high != 0 {
-		// Prefixes are compared with each other, and have to sort as paths do: with escapes.
-		d.prefix = string(appendEscaped(nil, d.prefix))
-	}
+	d.prefix, d.tail = p.cut()
 	if p.text == "" || d.prefix[0] == '/' { // no path begins otherwise
 		b.drafts = append(b.drafts, d)
 	}
+}
+
+// cut divides a pattern before its first star. It returns the prefix as paths have it.
+func (p *pattern) cut() (prefix, tail string) {
+	prefix, _, _ = strings.Cut(p.text, "*")
+	tail = p.text[len(prefix):]
+	if prefix == "" && tail != "" {
+		return "/", tail // which every path begins with: "*a" joins "/*a"
+	}
+	if p.flags&high != 0 {
+		// Prefixes are compared with each other, and have to sort as paths do: with escapes.
+		prefix = string(appendEscaped(nil, prefix))
+	}
+	return prefix, tail
 }
 
 // chooseKeys sets the key of each draft to the one that the fewest tails contain.
@@ -203,6 +211,7 @@ func (c *compiled) addGroup(drafts []draft, start, end int) {
 	prefix := drafts[start].prefix
 	// The next shorter prefix is that of the group behind this one, or one that it links to.
 	next := end
+	// Those passed over sort between the two, and begin otherwise.
 	for next < len(drafts) && !strings.HasPrefix(prefix, drafts[next].prefix) {
 		next = c.rules[next].next()
 	}

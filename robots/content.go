@@ -109,7 +109,8 @@ func (p Preferences) Merge(o Preferences) Preferences {
 
 // state sets the answer for a purpose to a if that is stricter.
 func (p *Preferences) state(purpose Purpose, a Answer) {
-	if old := p.answer(purpose); a.Preference > old.Preference {
+	old := p.answer(purpose)
+	if a.Preference > old.Preference {
 		*old = a
 	}
 }
@@ -141,11 +142,15 @@ func (p Preferences) String() string {
 // counts. Where robots.txt disallows target it states nothing about its use: there is none.
 func (r *Rules) Preferences(target string) Preferences {
 	x := r.extra()
-	switch {
-	case x.usages == nil && x.stated == Preferences{}, !r.Test(target).Allowed:
+	// Most files state nothing, so this comes before the test of target.
+	if x.usages == nil && x.stated == (Preferences{}) {
 		return Preferences{}
-	case x.usages == nil: // as it is nearly always, and without an allocation
-		return x.stated
+	}
+	if !r.Test(target).Allowed {
+		return Preferences{}
+	}
+	if x.usages == nil {
+		return x.stated // without an allocation
 	}
 	q := question{path: r.normal(target)}
 	return r.usage(&q).Merge(x.stated)
@@ -153,7 +158,7 @@ func (r *Rules) Preferences(target string) Preferences {
 
 // usage returns what the Content-Usage lines with the longest path that matches q's state.
 func (r *Rules) usage(q *question) Preferences {
-	var p Preferences
+	var stated Preferences
 	longest := -1
 	usages := r.extra().usages
 	// Each star begins a search, which counts twice if the stretch has bytes beyond ASCII. With
@@ -165,16 +170,17 @@ func (r *Rules) usage(q *question) Preferences {
 		scope, statement := usageLine(value)
 		value, end := strings.CutSuffix(scope, "$")
 		pattern := parsePattern(value, end, r.exact)
+		// The comparison of lengths is cheap, and decides about most lines of a long file.
 		if pattern.length < longest || !q.matches(pattern.text, pattern.flags) {
 			continue
 		}
 		if pattern.length > longest {
-			p = Preferences{} // a longer path replaces shorter ones, also where it states nothing
+			stated = Preferences{} // a longer path replaces shorter ones, also where it states nothing
 		}
 		longest = pattern.length
-		p = p.Merge(usagePreferences(statement, fmt.Sprintf("Content-Usage, line %d", num)))
+		stated = stated.Merge(usagePreferences(statement, fmt.Sprintf("Content-Usage, line %d", num)))
 	}
-	return p
+	return stated
 }
 
 // statedUsages holds what the Content-Usage lines read so far state, by path.
@@ -212,7 +218,8 @@ func usagePreferences(statement, source string) (p Preferences) {
 		return p
 	}
 	for purpose, label := range usageLabels {
-		switch item, _ := d.Get(label); item.Value {
+		item, _ := d.Get(label) // the zero Item, whose Value is nil, if there is none
+		switch item.Value {
 		case sfv.Token("y"):
 			p.state(Purpose(purpose), Answer{Granted, source})
 		case sfv.Token("n"):
@@ -226,11 +233,12 @@ func usagePreferences(statement, source string) (p Preferences) {
 // (contentsignals.org), which has no strict grammar. The label use sets how much of a page may be
 // kept at most, so it refuses and never grants: "reference" (an index, excerpts and a link) refuses
 // training, and "immediate" (nothing is kept) refuses an index as well.
-func signalPreferences(statement, source string) (p Preferences) {
+func signalPreferences(statement, source string) (stated Preferences) {
 	separates := func(r rune) bool { return r == ',' || r == ';' }
 	for item := range strings.FieldsFuncSeq(statement, separates) {
 		label, token, _ := strings.Cut(item, "=")
-		label, token = strings.ToLower(trim(label)), strings.ToLower(trim(token))
+		label = strings.ToLower(trim(label))
+		token = strings.ToLower(trim(token))
 		answer := Answer{Unstated, source}
 		switch token {
 		case "yes":
@@ -240,22 +248,22 @@ func signalPreferences(statement, source string) (p Preferences) {
 		}
 		switch label {
 		case "ai-train":
-			p.state(Train, answer)
+			stated.state(Train, answer)
 		case "ai-input":
-			p.state(Ground, answer)
+			stated.state(Ground, answer)
 		case "search":
-			p.state(Search, answer)
+			stated.state(Search, answer)
 		case "use":
 			capped := Answer{Refused, strings.Replace(source, "Content-Signal", "Content-Signal use="+token, 1)}
 			if token == "immediate" || token == "reference" {
-				p.state(Train, capped)
+				stated.state(Train, capped)
 			}
 			if token == "immediate" {
-				p.state(Search, capped)
+				stated.state(Search, capped)
 			}
 		}
 	}
-	return p
+	return stated
 }
 
 // HeaderPreferences returns what the header of a response states about the use of its body to the
@@ -263,30 +271,32 @@ func signalPreferences(statement, source string) (p Preferences) {
 // tdm-reservation and tdm-policy (TDMRep), and by noai, noml and, for an image, noimageai in
 // X-Robots-Tag. The keys of header are canonical, as those of an http.Header are.
 func HeaderPreferences(header map[string][]string, product ...string) Preferences {
-	var p Preferences
+	var stated Preferences
+	// A dictionary that is divided among several lines is one (RFC 9651, section 4.2).
 	if lines := header["Content-Usage"]; len(lines) > 0 {
-		p = usagePreferences(strings.Join(lines, ", "), "Content-Usage header")
+		stated = usagePreferences(strings.Join(lines, ", "), "Content-Usage header")
 	}
 	for _, line := range header["Content-Signal"] {
-		p = p.Merge(signalPreferences(line, "Content-Signal header"))
+		stated = stated.Merge(signalPreferences(line, "Content-Signal header"))
 	}
 	for _, line := range header["Tdm-Reservation"] {
-		p = p.Merge(reservation(line, "tdm-reservation header"))
+		stated = stated.Merge(reservation(line, "tdm-reservation header"))
 	}
 	if lines := header["X-Robots-Tag"]; len(lines) > 0 {
 		types := header["Content-Type"]
 		image := len(types) > 0 && hasAnyPrefix(trim(types[0]), []string{"image/"})
-		p = p.Merge(ParseTags(lines, product...).preferences("X-Robots-Tag", image))
+		stated = stated.Merge(ParseTags(lines, product...).preferences("X-Robots-Tag", image))
 	}
 	if lines := header["Tdm-Policy"]; len(lines) > 0 {
-		p.License = terms(lines[0])
+		stated.License = terms(lines[0])
 	}
-	for _, l := range weblink.Parse(header["Link"]) {
-		if p.License == "" && l.Is("license") && l.Type == "application/rsl+xml" { // RSL 1.0
-			p.License = terms(l.Target)
+	// Other links of rel="license" are about the page itself, such as those to Creative Commons.
+	for _, link := range weblink.Parse(header["Link"]) {
+		if stated.License == "" && link.Is("license") && link.Type == "application/rsl+xml" { // RSL 1.0
+			stated.License = terms(link.Target)
 		}
 	}
-	return p
+	return stated
 }
 
 // reservation reads a tdm-reservation: 1 reserves text and data mining, which is training and
@@ -308,6 +318,7 @@ func reservation(value, source string) (p Preferences) {
 
 // preferences returns the preferences that noai, noml and, for an image, noimageai state.
 func (d Directives) preferences(source string, image bool) (p Preferences) {
+	// Of several directives the one is named that reserves the most.
 	switch {
 	case d.NoAI:
 		p.Train = Answer{Refused, source + " noai"}
@@ -327,7 +338,8 @@ const maxTerms = 1 << 10
 
 // terms returns the address of terms, "" for one that is too long.
 func terms(url string) string {
-	if url = trim(url); len(url) > maxTerms {
+	url = trim(url)
+	if len(url) > maxTerms {
 		return ""
 	}
 	return url

@@ -179,7 +179,7 @@ func isOneOf(name string, names []string) bool {
 // parseDirectives reads a list of directives. In a scoped one what follows a name, "otherbot:
 // noindex", up to the next one, counts only if the name is one of names.
 func parseDirectives(list string, names []string, scoped bool) Directives {
-	var d Directives
+	var asked Directives
 	counts := true
 	for list != "" {
 		var item string
@@ -202,16 +202,17 @@ func parseDirectives(list string, names []string, scoped bool) Directives {
 			next = parseDirective(key, trim(value))
 		}
 		if counts {
-			d = d.Merge(next)
+			asked = asked.Merge(next)
 		}
 	}
-	return d
+	return asked
 }
 
 // isName reports whether key, which stands before a colon and value, is a crawler's name, not a
 // directive, with a value or without, nor a piece of a date that couldn't be read.
 func isName(key, value string) bool {
 	key = strings.ToLower(trim(key))
+	// A colon may stand behind a directive as well, as in "noindex:, nofollow".
 	switch key {
 	case "unavailable_after", "max-snippet", "max-video-preview", "max-image-preview", "none", "nocache":
 		return false
@@ -237,6 +238,7 @@ func isName(key, value string) bool {
 func isNumber(value string) bool {
 	const space = " \t\n\v\f\r"
 	value = strings.TrimLeft(value, space)
+	// A limit of -1 is common: no limit.
 	if value != "" && (value[0] == '-' || value[0] == '+') {
 		value = value[1:]
 	}
@@ -247,27 +249,27 @@ func isNumber(value string) bool {
 // parseDirective reads one directive, or several that are separated by spaces or semicolons instead
 // of commas.
 func parseDirective(key, value string) Directives {
-	var d Directives
+	var asked Directives
 	switch key {
 	case "max-snippet":
-		d.MaxSnippet = parseLimit(value)
+		asked.MaxSnippet = parseLimit(value)
 	case "max-video-preview":
-		d.MaxVideoPreview = parseLimit(value)
+		asked.MaxVideoPreview = parseLimit(value)
 	case "max-image-preview":
 		for p := PreviewLarge; p <= PreviewNone; p++ {
 			if equalFold(value, p.String()) {
-				d.MaxImagePreview = p
+				asked.MaxImagePreview = p
 			}
 		}
 	}
-	flags := d.flags()
+	flags := asked.flags()
 	for _, word := range strings.FieldsFunc(key, isBetweenWords) {
 		switch word {
 		case "none":
-			d.NoIndex = true
-			d.NoFollow = true
+			asked.NoIndex = true
+			asked.NoFollow = true
 		case "nocache":
-			d.NoArchive = true
+			asked.NoArchive = true
 		}
 		for _, f := range flags {
 			if f.name == word {
@@ -275,7 +277,7 @@ func parseDirective(key, value string) Directives {
 			}
 		}
 	}
-	return d
+	return asked
 }
 
 func isBetweenWords(r rune) bool { return r == ';' || unicode.IsSpace(r) }

@@ -42,36 +42,36 @@ const maxBody = 1<<24 - 1
 // ParseWith is Parse with Options.
 func ParseWith(body []byte, o Options) *File {
 	if !o.GoogleExact {
-		body = fromUTF16(body)
+		body = fromUTF16(body) // Google's parser finds no rule in a file of UTF-16
 	}
-	f := &File{text: string(body[:min(len(body), maxBody)]), opt: o}
-	x := lex(f.text, bom(f.text), 0)
-	ended := true // whether a rule has ended the list of agents
+	file := &File{text: string(body[:min(len(body), maxBody)]), opt: o}
+	x := lex(file.text, bom(file.text), 0)
+	ended := true // whether a rule has ended the list of agents; the first agent begins a group
 	var l line
 	for x.next(&l) {
 		switch l.kind {
 		case kindUserAgent:
 			if ended {
-				f.beginGroup(&l)
+				file.beginGroup(&l)
 				ended = false
 			}
-			f.agents = append(f.agents, agentLine{value: l.value, group: len(f.groups) - 1})
+			file.agents = append(file.agents, agentLine{value: l.value, group: len(file.groups) - 1})
 		case kindAllow, kindDisallow:
 			// Nothing else ends a list: an agent without rules shares those of the next one.
 			ended = true
 			// A rule before all groups holds for no crawler.
-			if len(f.groups) > 0 {
-				f.groups[len(f.groups)-1].rules++
+			if len(file.groups) > 0 {
+				file.groups[len(file.groups)-1].rules++
 			}
 		case kindSitemap:
-			f.maps = append(f.maps, Line{Number: l.num, Key: l.key, Value: l.value})
+			file.maps = append(file.maps, Line{Number: l.num, Key: l.key, Value: l.value})
 		}
 	}
 	// A File may be kept for long.
-	f.agents = slices.Clip(f.agents)
-	f.groups = slices.Clip(f.groups)
-	f.maps = slices.Clip(f.maps)
-	return f
+	file.agents = slices.Clip(file.agents)
+	file.groups = slices.Clip(file.groups)
+	file.maps = slices.Clip(file.maps)
+	return file
 }
 
 // beginGroup ends the last group, and begins another with a User-agent line.

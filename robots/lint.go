@@ -52,7 +52,7 @@ const maxRead = 500 << 10
 // used.
 func (f *File) Lint() []Finding {
 	t := linter{text: f.text, ruled: map[string]bool{}, rules: map[ruleOf]int{}}
-	if page := t.file(); page {
+	if t.file() {
 		return t.findings // no line of a page is one of robots.txt
 	}
 	x := lex(f.text, bom(f.text), 0)
@@ -103,24 +103,27 @@ func (t *linter) find(line int, p Problem, format string, args ...any) {
 }
 
 // file looks at the text as a whole, and reports whether it is a page.
-func (t *linter) file() (page bool) {
-	if n := len(t.text); n > maxRead {
-		t.find(0, TooLarge, "%d bytes; crawlers needn't read more than %d", n, maxRead)
+func (t *linter) file() bool {
+	if len(t.text) > maxRead {
+		t.find(0, TooLarge, "%d bytes; crawlers needn't read more than %d", len(t.text), maxRead)
 	}
 	const mark = "\xef\xbb\xbf"
 	rest, marked := strings.CutPrefix(t.text, mark)
+	// Crawlers skip one mark. Editors that add a second one make the first key unknown.
 	if marked && strings.HasPrefix(rest, mark) {
 		t.find(1, RepeatedBOM, "a second byte order mark spoils this line")
 	}
 	rest = trim(rest)
+	// A page may begin with comments.
 	for strings.HasPrefix(rest, "<!--") {
 		_, rest, _ = strings.Cut(rest, "-->")
 		rest = trim(rest)
 	}
-	if page = hasAnyPrefix(rest, pageTags); page {
-		t.find(0, HTMLPage, "this is a page, not a robots.txt")
+	if !hasAnyPrefix(rest, pageTags) {
+		return false
 	}
-	return page
+	t.find(0, HTMLPage, "this is a page, not a robots.txt")
+	return true
 }
 
 // pageTags are what pages begin with.
@@ -132,6 +135,7 @@ func (t *linter) line(l *line) {
 	if l.over {
 		t.find(l.num, LongLine, "%d bytes; what goes beyond %d isn't read", len(raw), maxLine)
 	}
+	// A file in UTF-16 was decoded before, so NULs are mistakes, and one finding a line is enough.
 	if strings.IndexByte(raw, 0) >= 0 {
 		t.find(l.num, BadEncoding, "a NUL: what follows it isn't read")
 	} else if strings.ToValidUTF8(raw, "") != raw {
@@ -143,14 +147,7 @@ func (t *linter) line(l *line) {
 		}
 		return
 	}
-	if !l.colon {
-		t.find(l.num, MissingColon, "some crawlers don't read %s without a colon", quote(l.key))
-	}
-	for _, k := range kinds {
-		if proper := k.keys[0]; k.kind == l.kind && !equalFold(l.key, proper) {
-			t.find(l.num, MisspelledKey, "some crawlers don't take %s for %s", quote(l.key), proper)
-		}
-	}
+	t.key(l)
 	switch l.kind {
 	case kindUserAgent:
 		t.agent(l)
@@ -165,18 +162,36 @@ func (t *linter) line(l *line) {
 	}
 }
 
+// key looks at the spelling of a line's key.
+func (t *linter) key(l *line) {
+	if !l.colon {
+		t.find(l.num, MissingColon, "some crawlers don't read %s without a colon", quote(l.key))
+	}
+	for _, k := range kinds {
+		proper := k.keys[0]
+		// Google's parser accepts the typo, so a test with Google's tools doesn't show it.
+		if k.kind == l.kind && !equalFold(l.key, proper) {
+			t.find(l.num, MisspelledKey, "some crawlers don't take %s for %s", quote(l.key), proper)
+		}
+	}
+}
+
 func (t *linter) agent(l *line) {
 	switch {
 	case t.listed:
-		t.agents, t.listed = t.agents[:0], false
+		t.agents = t.agents[:0]
+		t.listed = false
 	case t.others && len(t.agents) > 0:
+		// Agents without a line between them share a group on purpose. Lines that aren't rules don't
+		// end the list, which their author may not know.
 		before := t.agents[len(t.agents)-1]
-		t.find(before.line, SharedGroup, "no rule follows this agent, so it shares those of the agent in line %d", l.num)
+		const text = "no rule follows this agent, so it shares those of the agent in line %d"
+		t.find(before.line, SharedGroup, text, l.num)
 	}
 	t.others = false
 	token := leading(l.value, isTokenChar)
 	t.agents = append(t.agents, agentAt{strings.ToLower(token), l.num})
-	if token == "" || token != l.value && !isGlobal(l.value) {
+	if token == "" || (token != l.value && !isGlobal(l.value)) {
 		t.find(l.num, BadAgent, "%s is more than a crawler's name; it is read as %s", quote(l.value), quote(token))
 	} else if token != "*" && strings.Contains(token, "*") {
 		t.find(l.num, BadAgent, "%s: a star is only read alone", quote(l.value))
@@ -196,14 +211,15 @@ func (t *linter) rule(l *line) {
 		}
 	}
 	if l.value == "" {
-		return
+		return // an empty pattern conflicts with no other
 	}
 	if l.value[0] != '/' && l.value[0] != '*' {
 		t.find(l.num, NeverMatches, "no path begins like %s", quote(l.value))
 		return
 	}
-	norm := string(appendEscaped(nil, string(appendNormal(nil, strings.TrimSuffix(l.value, "$"), true))))
-	if strings.HasSuffix(l.value, "$") {
+	value, end := strings.CutSuffix(l.value, "$")
+	norm := string(appendEscaped(nil, string(appendNormal(nil, value, true))))
+	if end {
 		norm += "\x00" // no pattern has one; it may well have an escaped dollar
 	}
 	t.repeated(l, norm)
@@ -211,15 +227,16 @@ func (t *linter) rule(l *line) {
 
 // repeated looks for earlier rules of the same agents with the same pattern.
 func (t *linter) repeated(l *line, norm string) {
-	if t.extra += len(t.agents) - 1; t.extra > maxExtra && len(t.agents) > 1 {
+	t.extra += len(t.agents) - 1
+	if t.extra > maxExtra && len(t.agents) > 1 {
 		return
 	}
 	contrary := kindAllow
 	if l.kind == kindAllow {
 		contrary = kindDisallow
 	}
-	same := 0
-	against := 0
+	same := 0    // a line with the rule
+	against := 0 // the last line with the contrary
 	fresh := false
 	for _, a := range t.agents {
 		rule := ruleOf{a.token, norm, l.kind}
@@ -231,12 +248,13 @@ func (t *linter) repeated(l *line, norm string) {
 		t.rules[rule] = l.num
 		fresh = true
 		rule.kind = contrary
-		against = max(against, t.rules[rule])
+		against = max(against, t.rules[rule]) // which is 0 for none
 	}
 	switch {
 	case against > 0:
 		t.find(l.num, Conflict, "line %d says the contrary; Allow wins", against)
 	case !fresh:
+		// A rule that is new for one of the list's agents isn't in vain.
 		t.find(l.num, Duplicate, "line %d says the same", same)
 	}
 }
@@ -244,6 +262,7 @@ func (t *linter) repeated(l *line, norm string) {
 // unruled looks at the agents at the end of the file, which no rule follows.
 func (t *linter) unruled() {
 	for _, a := range slices.Backward(t.agents) {
+		// Groups of one agent are merged, so an earlier one may have rules.
 		if !t.ruled[a.token] {
 			t.find(a.line, EmptyGroup, "no rule follows this agent, which may fetch everything")
 			return
@@ -253,7 +272,8 @@ func (t *linter) unruled() {
 
 // other looks at a line with a key that isn't Google's.
 func (t *linter) other(l *line) {
-	ok, grouped := true, true
+	ok := true      // the value can be read
+	grouped := true // the line is for the agents of a group
 	switch fieldOf(l.key) {
 	case fieldUnknown:
 		if equalFold(l.key, "clean-param") {
@@ -275,7 +295,8 @@ func (t *linter) other(l *line) {
 		_, statement := usageLine(l.value)
 		ok = usagePreferences(statement, "") != (Preferences{})
 	case fieldLicense, fieldHost:
-		ok, grouped = l.value != "", false
+		ok = l.value != ""
+		grouped = false
 	}
 	if !ok {
 		t.find(l.num, BadValue, "%s can't be read as a %s", quote(l.value), strings.ToLower(l.key))

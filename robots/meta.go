@@ -17,15 +17,17 @@ const maxHead = 64 << 10
 func ReadMeta(page io.Reader, product ...string) (Directives, error) {
 	s := NewMetaScanner(product...)
 	buf := make([]byte, 4<<10)
-	var err error
-	for n := 0; err == nil && !s.Done(); {
-		n, err = page.Read(buf)
+	for !s.Done() {
+		n, err := page.Read(buf)
 		_, _ = s.Write(buf[:n]) // never fails
+		if err == io.EOF {
+			break // a page without an end of its head is over as well
+		}
+		if err != nil {
+			return s.Directives(), err
+		}
 	}
-	if err == io.EOF {
-		err = nil
-	}
-	return s.Directives(), err
+	return s.Directives(), nil
 }
 
 // A MetaScanner is ReadMeta for a page that is handed on while it arrives: an io.Writer to
@@ -60,6 +62,7 @@ func (s *MetaScanner) Write(p []byte) (int, error) {
 	if len(s.head) == maxHead {
 		s.tokenize(true)
 	} else if s.endInSight() {
+		// The tokenizer reads head from its beginning, so it isn't started for each piece of a page.
 		s.tokenize(false)
 	}
 	return len(p), nil
@@ -83,6 +86,7 @@ func (s *MetaScanner) Preferences() Preferences {
 
 func (s *MetaScanner) asked() asked {
 	if !s.done {
+		// More may be written, so this result isn't kept.
 		a, _ := readHead(s.head, s.names)
 		return a
 	}
@@ -103,21 +107,22 @@ func (s *MetaScanner) endInSight() bool {
 		s.sought += i
 		rest = rest[i:]
 		n := min(len(rest), len(end))
-		switch {
-		case !equalFold(string(rest[:n]), end[:n]):
-			s.sought++
-		case n < len(end), !bytes.Contains(rest, []byte(">")):
-			return false // the rest of it may follow
-		default:
-			s.sought++
-			return true
+		if !equalFold(string(rest[:n]), end[:n]) {
+			s.sought++ // past the "<", which begins another tag
+			continue
 		}
+		if n < len(end) || !bytes.Contains(rest, []byte(">")) {
+			return false // the rest of it may follow; sought stays, so that it is looked at again
+		}
+		s.sought++ // a false end isn't found twice
+		return true
 	}
 }
 
 // tokenize reads the directives in head, and finishes if the head is over or last is set.
 func (s *MetaScanner) tokenize(last bool) {
-	// The cost of a page full of false ends is in proportion to its length.
+	// The cost of a page full of false ends is in proportion to its length. If attempts are left
+	// out, the head is read up to its bound or to the end of the page instead.
 	if s.read > 8*len(s.head) && !last {
 		return
 	}
@@ -126,7 +131,7 @@ func (s *MetaScanner) tokenize(last bool) {
 	if over || last {
 		s.found = a
 		s.done = true
-		s.head = nil
+		s.head = nil // a body may be read for long after its head
 	}
 }
 
@@ -137,9 +142,10 @@ func readHead(page []byte, names []string) (a asked, over bool) {
 	for {
 		switch z.Next() {
 		case html.ErrorToken:
-			return a, false
+			return a, false // io.EOF: page ends here, perhaps within a tag
 		case html.EndTagToken:
-			if name, _ := z.TagName(); string(name) == "head" {
+			name, _ := z.TagName()
+			if string(name) == "head" {
 				return a, true
 			}
 		case html.StartTagToken, html.SelfClosingTagToken:
@@ -157,10 +163,11 @@ func readHead(page []byte, names []string) (a asked, over bool) {
 // readMeta reads the attributes of a <meta>.
 func (a *asked) readMeta(z *html.Tokenizer, names []string) {
 	var name, content string
-	for more := true; more; {
+	more := true
+	for more {
 		var key, value []byte
 		key, value, more = z.TagAttr()
-		switch string(key) {
+		switch string(key) { // the tokenizer has put it into lower case
 		case "name":
 			name = trim(string(value))
 		case "content":

@@ -7,6 +7,7 @@ import "strings"
 // without a path has "/". For a *url.URL use its RequestURI method.
 func Target(rawURL string) string {
 	rest, _, _ := strings.Cut(strings.TrimPrefix(rawURL, "//"), "#")
+	// A "://" behind the beginning of the path is part of it: "/login?to=http://a".
 	if scheme, after, ok := strings.Cut(rest, "://"); ok && !strings.ContainsAny(scheme, "/?;") {
 		rest = after
 	}
@@ -45,7 +46,7 @@ func isEscape(s string) bool {
 
 // isUnreserved reports whether c is an unreserved character of RFC 3986 section 2.3.
 func isUnreserved(c byte) bool {
-	return isNameChar(c) || '0' <= c && c <= '9' || c == '.' || c == '~'
+	return isNameChar(c) || isDigit(c) || c == '.' || c == '~'
 }
 
 // appendUpper appends a pattern to dst as Google's matcher compares it: valid escapes in upper
@@ -65,10 +66,10 @@ func appendUpper(dst []byte, s string) []byte {
 // appendEscaped appends s to dst, bytes beyond ASCII escaped.
 func appendEscaped(dst []byte, s string) []byte {
 	for i := range len(s) {
-		if c := s[i]; c >= 0x80 {
-			dst = append(dst, escape(c)...)
+		if s[i] >= 0x80 {
+			dst = append(dst, escape(s[i])...)
 		} else {
-			dst = append(dst, c)
+			dst = append(dst, s[i])
 		}
 	}
 	return dst
@@ -77,7 +78,7 @@ func appendEscaped(dst []byte, s string) []byte {
 // countHigh returns how many bytes of s are beyond ASCII.
 func countHigh(s string) (n int) {
 	for i := range len(s) {
-		n += int(s[i] >> 7)
+		n += int(s[i] >> 7) // without a branch, as this goes over whole patterns
 	}
 	return n
 }
@@ -106,31 +107,44 @@ const literalStar = "\n"
 func appendNormal(dst []byte, s string, pattern bool) []byte {
 	base := len(dst)
 	for i := range len(s) {
-		switch c := s[i]; {
+		c := s[i]
+		switch {
 		case c >= 0x80 && !pattern:
 			dst = append(dst, escape(c)...)
 		case c == '*' && !pattern:
+			// In a path a star is a character like any other, in a pattern it isn't.
 			dst = append(dst, literalStar...)
 		default:
 			dst = append(dst, c)
 		}
-		// Each turn resolves an escape that the last byte completes; a decoded byte can
-		// complete another.
-		for n := len(dst) - 3; n >= base && dst[n] == '%'; n = len(dst) - 3 {
-			hi, ok1 := unhex(dst[n+1])
-			lo, ok2 := unhex(dst[n+2])
-			if !ok1 || !ok2 {
-				break
-			}
-			v := hi<<4 | lo
-			if v == '*' {
-				v = literalStar[0]
-			} else if !isUnreserved(v) && v != '$' {
-				dst[n+1], dst[n+2] = upperHex[hi], upperHex[lo]
-				break
-			}
-			dst = append(dst[:n], v)
+		if n := len(dst) - 3; n >= base && dst[n] == '%' {
+			dst = resolve(dst, base)
 		}
+	}
+	return dst
+}
+
+// resolve resolves an escape at the end of dst[base:]: it decodes one that stands for a byte which
+// appendNormal decodes, and puts another one into upper case.
+func resolve(dst []byte, base int) []byte {
+	// Each turn resolves an escape that the last byte completes; a decoded byte can complete
+	// another.
+	for n := len(dst) - 3; n >= base && dst[n] == '%'; n = len(dst) - 3 {
+		hi, ok1 := unhex(dst[n+1])
+		lo, ok2 := unhex(dst[n+2])
+		if !ok1 || !ok2 {
+			break // no escape, now or later: the text goes on behind it
+		}
+		c := hi<<4 | lo
+		if c == '*' {
+			c = literalStar[0]
+		} else if !isUnreserved(c) && c != '$' {
+			// An escaped "/" or "?" isn't the character itself.
+			dst[n+1] = upperHex[hi]
+			dst[n+2] = upperHex[lo]
+			break
+		}
+		dst = append(dst[:n], c)
 	}
 	return dst
 }

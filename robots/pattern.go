@@ -14,10 +14,12 @@ type pattern struct {
 
 // parsePattern parses the value of a rule without its final $; end reports whether it has one.
 func parsePattern(value string, end, exact bool) pattern {
-	text, escaped := value, 0
-	if exact && strings.Contains(value, "%") {
+	text := value
+	escaped := 0
+	escapes := strings.Contains(value, "%") // without one, normalisation changes nothing
+	if escapes && exact {
 		text = string(appendUpper(nil, value))
-	} else if strings.Contains(value, "%") {
+	} else if escapes {
 		text = string(appendNormal(nil, value, true))
 		// An escaped star or dollar counts as it is written.
 		escaped = strings.Count(text, literalStar) + strings.Count(text, "$") - strings.Count(value, "$")
@@ -39,7 +41,8 @@ func parsePattern(value string, end, exact bool) pattern {
 // share.
 func common(pattern, path string) (n, pos int) {
 	for n < len(pattern) && pos < len(path) {
-		if c := pattern[n]; c == path[pos] {
+		c := pattern[n]
+		if c == path[pos] {
 			pos++
 		} else if c >= 0x80 && strings.HasPrefix(path[pos:], escape(c)) {
 			pos += 3
@@ -56,9 +59,9 @@ func isBeyond(pattern, path string) bool {
 	n, pos := common(pattern, path)
 	switch {
 	case n == len(pattern) || pattern[n] == '*':
-		return false
+		return false // the path begins with the prefix
 	case pattern[n] >= 0x80:
-		return escape(pattern[n]) > path[pos:]
+		return escape(pattern[n]) > path[pos:] // a path has no bytes beyond ASCII
 	}
 	return pos == len(path) || pattern[n] > path[pos]
 }
@@ -66,7 +69,7 @@ func isBeyond(pattern, path string) bool {
 // head returns the first eight bytes of s as a number that sorts as they do.
 func head(s string) uint64 {
 	var b [8]byte
-	copy(b[:], s)
+	copy(b[:], s) // a shorter one sorts first, as the rest of b is 0
 	return binary.BigEndian.Uint64(b[:])
 }
 

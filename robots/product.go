@@ -18,12 +18,14 @@ func ProductToken(userAgent string) string {
 	if token != "Mozilla" {
 		return token
 	}
+	// Each comment ends with ")". The name stands in the first one that has "compatible;".
 	for comment := range strings.SplitSeq(userAgent, ")") {
 		compatible := false
 		for part := range strings.SplitSeq(comment, ";") {
+			name := leading(trim(part), isTokenChar)
 			// A plus is before the address of the crawler's page.
-			if t := leading(trim(part), isTokenChar); compatible && t != "" && t[0] != '+' {
-				return t
+			if compatible && name != "" && name[0] != '+' {
+				return name
 			}
 			compatible = compatible || isCompatible(part)
 		}
@@ -50,12 +52,13 @@ func leading(s string, in func(byte) bool) string {
 
 // isNameChar reports whether c can be part of a product token of RFC 9309: [A-Za-z_-].
 func isNameChar(c byte) bool {
-	return 'a' <= c|0x20 && c|0x20 <= 'z' || c == '-' || c == '_'
+	lower := c | 0x20
+	return ('a' <= lower && lower <= 'z') || c == '-' || c == '_'
 }
 
 // isTokenChar reports whether c is a tchar of RFC 9110 section 5.6.2.
 func isTokenChar(c byte) bool {
-	return isNameChar(c) || '0' <= c && c <= '9' || strings.IndexByte("!#$%&'*+.^`|~", c) >= 0
+	return isNameChar(c) || isDigit(c) || strings.IndexByte("!#$%&'*+.^`|~", c) >= 0
 }
 
 // isGlobal reports whether the value of a User-agent line stands for every crawler: a star,

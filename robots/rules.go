@@ -31,6 +31,7 @@ type Rules struct {
 // Test doesn't allocate for targets of up to 2,048 bytes. One beyond ASCII counts as three.
 func (r *Rules) Test(target string) Verdict {
 	target = pathOf(target)
+	// Nearly all targets are compared as they are, without a copy.
 	if isPlainPath(target) {
 		return r.decide(target)
 	}
@@ -45,7 +46,7 @@ const usualPath = 2048
 //
 //go:noinline
 func (r *Rules) normalize(target string) Verdict {
-	var room [3 * usualPath]byte
+	var room [3 * usualPath]byte // an escape has three bytes
 	return r.decide(view(r.appendPath(room[:0], target)))
 }
 
@@ -67,16 +68,19 @@ func (r *Rules) appendPath(dst []byte, path string) []byte {
 
 // decide answers for a path as it is compared.
 func (r *Rules) decide(path string) Verdict {
+	// Its rules can't be obeyed by a crawler that may not read them.
 	if path == robotsPath && !r.exact {
 		return Verdict{Allowed: true, Group: r.group}
 	}
 	best := r.match(path)
 	if best < 0 {
+		// Without a rule that matches everything may be fetched (RFC 9309, section 2.2.2).
 		return Verdict{Allowed: true, Group: r.group}
 	}
 	rule := &r.rules[best]
 	text, _, _ := strings.Cut(r.texts[rule.text:], "\n")
 	return Verdict{
+		// An empty Disallow is there to allow everything, and wins over no other rule.
 		Allowed: rule.link&allows != 0 || rule.length == 0,
 		Matched: rule.length > 0,
 		Rule:    text,
@@ -88,9 +92,11 @@ func (r *Rules) decide(path string) Verdict {
 // Size returns about how many bytes of memory the rules take: about three times the length of the
 // file at most, and 200 bytes. Use it in a cache that is bounded in bytes.
 func (r *Rules) Size() int {
-	n := int(unsafe.Sizeof(*r)) + len(r.group) + len(r.texts) + int(unsafe.Sizeof(rule{}))*len(r.rules) + 8*len(r.heads)
-	if x := r.extras; x != nil {
-		n += x.size()
+	n := int(unsafe.Sizeof(*r)) + len(r.group) + len(r.texts)
+	n += int(unsafe.Sizeof(rule{})) * len(r.rules)
+	n += 8 * len(r.heads)
+	if r.extras != nil {
+		n += r.extras.size()
 	}
 	if n < 32<<10 {
 		n += n / 8 // the heap rounds up what is small
@@ -140,7 +146,8 @@ func isPlainPath(s string) bool {
 		s = s[8:]
 	}
 	for i := range len(s) {
-		if c := s[i]; c < '&' || c >= 0x80 || c == '*' {
+		c := s[i]
+		if c < '&' || c >= 0x80 || c == '*' {
 			return false
 		}
 	}
@@ -168,13 +175,14 @@ func (p packed) add(l *line) packed {
 // all yields number and value of each line.
 func (p packed) all() iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
-		for len(p) > 0 {
-			num, n := binary.Uvarint(p)
-			end := n + bytes.IndexByte(p[n:], '\n')
-			if !yield(int(num), string(p[n:end])) {
+		rest := p
+		for len(rest) > 0 {
+			num, n := binary.Uvarint(rest)
+			end := n + bytes.IndexByte(rest[n:], '\n') // add has put it there
+			if !yield(int(num), string(rest[n:end])) {
 				return
 			}
-			p = p[end+1:]
+			rest = rest[end+1:]
 		}
 	}
 }
@@ -191,19 +199,22 @@ var noExtras extras
 
 // size returns about how many bytes of memory x takes.
 func (x *extras) size() int {
+	lines := cap(x.rates) + cap(x.usages) + cap(x.licenses)
+	visits := int(unsafe.Sizeof(Window{})) * cap(x.visits)
 	p := &x.stated
-	return int(unsafe.Sizeof(*x)) + cap(x.rates) + int(unsafe.Sizeof(Window{}))*cap(x.visits) + cap(x.usages) + cap(x.licenses) +
-		len(p.Train.Source) + len(p.Ground.Source) + len(p.Search.Source) + len(p.License)
+	stated := len(p.Train.Source) + len(p.Ground.Source) + len(p.Search.Source) + len(p.License)
+	return int(unsafe.Sizeof(*x)) + lines + visits + stated
 }
 
 // keep returns x for Rules: nil if there is nothing in it.
 func (x extras) keep() *extras {
 	for _, url := range x.licenses.all() {
-		x.stated.License = terms(url)
+		x.stated.License = terms(url) // the first: Preferences have room for one
 		break
 	}
-	if x.rates == nil && x.visits == nil && x.usages == nil && x.licenses == nil && x.stated == (Preferences{}) {
-		return nil
+	lines := len(x.rates) + len(x.visits) + len(x.usages) + len(x.licenses)
+	if lines == 0 && x.stated == (Preferences{}) {
+		return nil // as it is for most files, so their Rules are smaller
 	}
 	return &x
 }
