@@ -96,39 +96,45 @@ func (d *Decision) line(coloured bool) string {
 	if !d.Time.IsZero() {
 		head = d.Time.Format("15:04:05 ") + head
 	}
-	subject, why := printable.Text(cmp.Or(d.URL, d.Host)), printable.Text(d.why())
+	subject := printable.Text(cmp.Or(d.URL, d.Host))
+	why := printable.Text(d.why())
 	if subject != "" && why != "" {
 		subject += ": "
 	}
 	return head + subject + why
 }
 
-// why returns what there is to say of d beside its verb and its subject.
+// phrases are the parts of a line that commas separate.
+type phrases []string
+
+func (p *phrases) say(format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
+
+// why returns the reason and the end of d: all of its line but the verb and the subject.
 func (d *Decision) why() string {
-	var parts []string
-	say := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
-	reason, wait := d.Reason, d.WaitSlot+d.WaitDelay+d.WaitBlock
+	var parts phrases
+	reason := d.Reason
+	wait := d.WaitSlot + d.WaitDelay + d.WaitBlock
 	switch {
 	case d.Type == Fetched:
-		say("%d, %s in %s", d.Status, size(d.Bytes), printable.Duration(d.Duration))
+		parts.say("%d, %s in %s", d.Status, size(d.Bytes), printable.Duration(d.Duration))
 	case d.Type == HostBlocked && d.Status > 0:
-		say("it answered %d", d.Status)
+		parts.say("it answered %d", d.Status)
 	case d.Type == HostBlocked && d.Kind != "" && !d.Restored:
-		say("no answer")
+		parts.say("no answer")
 	case d.Type == BlockedByRobots && d.MatchedRule == "" && reason != "":
-		say("no robots.txt (%s)", reason)
-		reason = ""
+		parts.say("no robots.txt (%s)", reason)
+		reason = "" // it is said already
 	case d.MatchedRule != "":
-		say("robots.txt, line %d: %s", d.Line, d.MatchedRule)
+		parts.say("robots.txt, line %d: %s", d.Line, d.MatchedRule)
 	case d.Limit != "" && reason == "":
-		say("%d of %d %s", d.Used, d.Max, strings.ReplaceAll(d.Limit, "_", " "))
+		parts.say("%d of %d %s", d.Used, d.Max, strings.ReplaceAll(d.Limit, "_", " "))
 	case d.Status > 0:
-		say("%d", d.Status)
+		parts.say("%d", d.Status)
 	case wait > 0:
-		say("after %s", printable.Duration(wait))
+		parts.say("after %s", printable.Duration(wait))
 	}
 	if d.Location != "" {
-		say("leads to %s", d.Location)
+		parts.say("leads to %s", d.Location)
 	}
 	for _, text := range [...]string{d.Directives, reason, d.Err} {
 		if text != "" {
@@ -136,24 +142,26 @@ func (d *Decision) why() string {
 		}
 	}
 	if !d.Until.IsZero() {
-		say("until %s", clockTime(d.Until, d.Time))
+		parts.say("until %s", clockTime(d.Until, d.Time))
 	} else if !d.RetryAt.IsZero() {
-		say("retry at %s", clockTime(d.RetryAt, d.Time))
+		parts.say("retry at %s", clockTime(d.RetryAt, d.Time))
 	}
 	return strings.Join(parts, ", ")
 }
 
-// clockTime is t in the words of one who looks at a clock at now: "15:04:05 (in 30s)".
+// clockTime returns t as a person reads a clock at now: "15:04:05 (in 30s)".
 func clockTime(t, now time.Time) string {
-	d, layout := t.Sub(now), time.TimeOnly
-	if d.Abs() > 20*time.Hour {
+	left := t.Sub(now)
+	layout := time.TimeOnly
+	// A time of day alone would be read as today's.
+	if left.Abs() > 20*time.Hour {
 		layout = "2006-01-02 15:04"
 	}
-	s := t.In(now.Location()).Format(layout)
-	if d > 0 && !now.IsZero() {
-		s += fmt.Sprintf(" (in %s)", printable.Duration(d))
+	text := t.In(now.Location()).Format(layout)
+	if left > 0 && !now.IsZero() {
+		text += fmt.Sprintf(" (in %s)", printable.Duration(left))
 	}
-	return s
+	return text
 }
 
 // size is n bytes in a unit that fits.
@@ -228,7 +236,7 @@ func (c *console) Record(_ context.Context, d Decision) {
 	defer c.mu.Unlock()
 	line := ""
 	switch {
-	case c.all, d.Type == Waiting && c.news(&d), d.Type != Waiting && d.verb().tone > routine:
+	case c.shows(&d):
 		line = d.line(c.coloured)
 	case d.Type == Fetched && !d.RobotsTxt:
 		line = c.count(&d)
@@ -238,7 +246,19 @@ func (c *console) Record(_ context.Context, d Decision) {
 	}
 }
 
-// news reports whether the wait of d is to be shown.
+// shows reports whether d has a line of its own.
+func (c *console) shows(d *Decision) bool {
+	switch {
+	case c.all:
+		return true
+	case d.Type == Waiting:
+		return c.news(d)
+	}
+	return d.verb().tone > routine
+}
+
+// news reports whether the wait of d is to be shown: a line about the same host and reason is at
+// least a minute old.
 func (c *console) news(d *Decision) bool {
 	why := d.Host + " " + d.Hold + d.DelaySource
 	if last, ok := c.waits.Get(why); ok && d.Time.Sub(last) < waitAgain {
@@ -248,16 +268,19 @@ func (c *console) news(d *Decision) bool {
 	return true
 }
 
-// count counts what was fetched, and returns the line of the figures when that is due.
-func (c *console) count(d *Decision) (line string) {
+// count counts a page, and returns the line of the figures when that is due, or else "".
+func (c *console) count(d *Decision) string {
 	c.since = cmp.Or(c.since, d.Time)
 	c.pages++
 	c.bytes += d.Bytes
-	if past := d.Time.Sub(c.since); past >= tally {
-		line = fmt.Sprintf("%s%-13s %d pages, %s in %s", d.Time.Format("15:04:05 "), "fetched", c.pages, size(c.bytes), printable.Duration(past))
-		c.pages = 0
-		c.bytes = 0
-		c.since = d.Time
+	past := d.Time.Sub(c.since)
+	if past < tally {
+		return ""
 	}
+	line := fmt.Sprintf("%s%-13s %d pages, %s in %s",
+		d.Time.Format("15:04:05 "), "fetched", c.pages, size(c.bytes), printable.Duration(past))
+	c.pages = 0
+	c.bytes = 0
+	c.since = d.Time
 	return line
 }

@@ -2,7 +2,6 @@ package evidence
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,7 +38,7 @@ func OpenFile(name string, cfg LogConfig) (*Log, error) {
 	return l, nil
 }
 
-// resume goes on with what stands in file.
+// resume goes on with the log that stands in file.
 func (l *Log) resume(file *os.File) error {
 	info, err := file.Stat()
 	if err != nil || !info.Mode().IsRegular() { // such as /dev/stdout
@@ -48,52 +47,95 @@ func (l *Log) resume(file *os.File) error {
 	if errors.Is(statedir.LockFile(file), statedir.ErrLocked) {
 		return errors.New("another Log appends to the file: close that first, or give each process a file of its own")
 	}
-	size, from := info.Size(), int64(0)
+	if err := checkBeginning(file, info.Size()); err != nil {
+		return err
+	}
+	old := ending{
+		size:      info.Size(),
+		hashKnown: l.chain == nil,  // a log that isn't chained needs no hash,
+		treeKnown: l.signer == nil, // and one that isn't signed no checkpoint
+	}
+	if err := backwards(file, info.Size(), old.take); err != nil {
+		return err
+	}
+	l.own.After = old.hash
+	if l.signer != nil {
+		if err := l.signer.resume(file, old.size, old.from, old.checkpoint); err != nil {
+			return err
+		}
+	}
+	return file.Truncate(old.size)
+}
+
+// checkBeginning returns an error if the first line of file is neither of a Log nor the half of such
+// a line.
+func checkBeginning(file io.ReaderAt, size int64) error {
 	in := lines.NewReader(io.NewSectionReader(file, 0, size))
-	for _, line := range in.All() { // the first one, which is of a Log or half a line
-		var e LogLine
-		half, n := !in.Whole && !json.Valid(line), min(len(line), len(lines.RecordBegins))
-		if string(line[:n]) != lines.RecordBegins[:n] || !half && (e.UnmarshalJSON(line) != nil || e.N == 0) {
+	for _, line := range in.All() {
+		if !beginsLog(line, in.Whole) {
 			return errors.New("not a log: it doesn't begin with a record")
 		}
 		break
 	}
-	var checkpoint []byte // the last one, which begins at from
-	n := 0
-	hashed := l.chain == nil
-	signed := l.signer == nil
-	err = backwards(file, size, func(at int64, line []byte) bool {
-		if line[len(line)-1] != '\n' { // half a line
-			size = at
-			return true
-		}
-		if n++; !hashed { // one of the last lines of a chained log has a hash
-			var e LogLine
-			err := e.UnmarshalJSON(line)
-			hashed = err != nil || e.Hash != "" || e.N <= 1 || n == chainEvery
-			l.own.After = e.Hash
-		}
-		if !signed && bytes.HasPrefix(line, []byte(lines.RecordBegins+string(Checkpoint)+`"`)) {
-			from = at
-			checkpoint = line
-			signed = true
-		}
-		return !hashed || !signed
-	})
-	if err = cmp.Or(in.Err(), err); err == nil && l.signer != nil {
-		err = l.signer.resume(file, size, from, checkpoint)
+	return in.Err()
+}
+
+// beginsLog reports whether line may be the first one of a log; whole says that it has an end.
+func beginsLog(line []byte, whole bool) bool {
+	n := min(len(line), len(lines.RecordBegins))
+	if string(line[:n]) != lines.RecordBegins[:n] {
+		return false
 	}
-	if err != nil {
-		return err
+	// A process that was killed during its first write leaves half a line, which resume takes away.
+	if !whole && !json.Valid(line) {
+		return true
 	}
-	return file.Truncate(size)
+	var l LogLine
+	return l.UnmarshalJSON(line) == nil && l.N > 0
+}
+
+// An ending collects what the next log needs of the log before it in a file, from its last lines.
+type ending struct {
+	size int64 // of the file without half a line at its end
+
+	lines     int    // number of whole lines so far
+	hash      string // last hash of a chained log; empty: it isn't chained
+	hashKnown bool   // whether hash is final
+
+	checkpoint []byte // line of the last checkpoint; nil: there is none so far
+	from       int64  // where that line begins
+	treeKnown  bool   // whether checkpoint is final
+}
+
+// take takes the line that begins at the given offset, from the last one on backwards. It reports
+// whether it needs the line before, too.
+func (e *ending) take(at int64, line []byte) bool {
+	if line[len(line)-1] != '\n' { // half a line
+		e.size = at
+		return true
+	}
+	e.lines++
+	if !e.hashKnown {
+		var l LogLine
+		err := l.UnmarshalJSON(line)
+		e.hash = l.Hash
+		// One of the last chainEvery lines of a chained log has a hash; one of which none has isn't
+		// chained. Neither is a file that ends with something else than a log.
+		e.hashKnown = err != nil || l.Hash != "" || l.N <= 1 || e.lines == chainEvery
+	}
+	if !e.treeKnown && bytes.HasPrefix(line, []byte(lines.RecordBegins+string(Checkpoint)+`"`)) {
+		e.checkpoint = line
+		e.from = at
+		e.treeKnown = true
+	}
+	return !e.hashKnown || !e.treeKnown
 }
 
 // block is how much of a file is read at once, backwards.
 const block = 64 << 10
 
-// backwards calls f for each line of the first size bytes of file, with its end, and with where it
-// begins: the last one first, as long as f returns true.
+// backwards calls f for each line of the first size bytes of file, with its end, and with the offset
+// at which it begins: the last one first, as long as f returns true.
 func backwards(file io.ReaderAt, size int64, f func(from int64, line []byte) bool) error {
 	var rest []byte // the end of a line whose beginning isn't read yet
 	for at := size; at > 0; {
@@ -103,9 +145,11 @@ func backwards(file io.ReaderAt, size int64, f func(from int64, line []byte) boo
 		if _, err := file.ReadAt(buf, at); err != nil {
 			return err
 		}
-		for rest = append(buf, rest...); len(rest) > 0; {
+		rest = append(buf, rest...)
+		for len(rest) > 0 {
+			// The last byte is the end of the last line itself.
 			i := bytes.LastIndexByte(rest[:len(rest)-1], '\n') + 1
-			if i == 0 && at > 0 {
+			if i == 0 && at > 0 { // the line may begin before what is read
 				break
 			}
 			if !f(at+int64(i), rest[i:]) {

@@ -17,7 +17,7 @@ import (
 	"unsafe"
 )
 
-// A member tells how one field of a [Decision], a [LogLine] or a [Policy] is written, read and
+// A member is one field of a [Decision], a [LogLine] or a [Policy]: how it is written, read and
 // logged.
 type member struct {
 	name   string       // name in JSON
@@ -29,8 +29,8 @@ type member struct {
 	offset uintptr
 }
 
-// ofLogLine is the table of all members in their order: those of a Decision, which is the first field
-// of a LogLine, and then those that a Log adds.
+// ofLogLine is the table of all members in their order: those of a Decision, which is the first
+// field of a LogLine, and then those that a Log adds.
 var (
 	ofPolicy   = membersOf(reflect.TypeFor[Policy]())
 	ofLogLine  = membersOf(reflect.TypeFor[LogLine]())
@@ -48,7 +48,15 @@ func membersOf(t reflect.Type) []member {
 		}
 		name, option, _ := strings.Cut(f.Tag.Get("json"), ",")
 		most, _ := strconv.Atoi(f.Tag.Get("most")) // 0 without one
-		table = append(table, member{name, `,"` + name + `":`, f.Type.Kind(), f.Type == reflect.TypeFor[time.Duration](), option != "omitzero", most, f.Offset})
+		table = append(table, member{
+			name:   name,
+			key:    `,"` + name + `":`,
+			kind:   f.Type.Kind(),
+			span:   f.Type == reflect.TypeFor[time.Duration](),
+			always: option != "omitzero",
+			most:   most,
+			offset: f.Offset,
+		})
 	}
 	return table
 }
@@ -57,15 +65,16 @@ func membersOf(t reflect.Type) []member {
 // the given index on first.
 func find(table []member, name []byte, from int) int {
 	for i := range table {
-		if at := (from + i) % len(table); table[at].name == string(name) {
+		at := (from + i) % len(table)
+		if table[at].name == string(name) {
 			return at
 		}
 	}
 	return -1
 }
 
-// in returns the field of the struct d that m tells of. T is its type.
-func in[T any](d unsafe.Pointer, m *member) *T { return (*T)(unsafe.Add(d, m.offset)) }
+// in returns the field of the struct at object that m describes. T is its type.
+func in[T any](object unsafe.Pointer, m *member) *T { return (*T)(unsafe.Add(object, m.offset)) }
 
 // MarshalJSON returns d as one JSON object; see [Decision.AppendJSON].
 func (d Decision) MarshalJSON() ([]byte, error) { return d.AppendJSON(nil), nil }
@@ -98,56 +107,65 @@ func (e LogLine) AppendJSON(b []byte) []byte {
 	return appendObject(b, unsafe.Pointer(&e), ofLogLine)
 }
 
-// appendObject appends the struct d, whose table has a member that is always there.
-func appendObject(b []byte, d unsafe.Pointer, table []member) []byte {
+// appendObject appends the struct at object, whose table has a member that is always there.
+func appendObject(b []byte, object unsafe.Pointer, table []member) []byte {
 	from := len(b)
-	b = appendMembers(b, d, table)
+	b = appendMembers(b, object, table)
 	b[from] = '{' // instead of the first comma
 	return append(b, '}')
 }
 
-// appendMembers appends the members of the struct d, with a comma before each.
-func appendMembers(b []byte, d unsafe.Pointer, table []member) []byte {
+// appendMembers appends the members of the struct at object, with a comma before each. It is one
+// loop without a call for the many members that are zero, since it runs for each line of a log.
+func appendMembers(line []byte, object unsafe.Pointer, table []member) []byte {
 	for i := range table {
 		m := &table[i]
 		switch m.kind {
 		case reflect.String:
-			if v := *in[string](d, m); v != "" {
-				b = appendQuoted(append(b, m.key...), v)
+			text := *in[string](object, m)
+			if text != "" {
+				line = appendQuoted(append(line, m.key...), text)
 			}
 		case reflect.Bool:
-			if v := *in[bool](d, m); v || m.always {
-				b = strconv.AppendBool(append(b, m.key...), v)
+			is := *in[bool](object, m)
+			if is || m.always {
+				line = strconv.AppendBool(append(line, m.key...), is)
 			}
 		case reflect.Int:
-			if v := *in[int](d, m); v != 0 || m.always {
-				b = strconv.AppendInt(append(b, m.key...), int64(v), 10)
+			n := *in[int](object, m)
+			if n != 0 || m.always {
+				line = strconv.AppendInt(append(line, m.key...), int64(n), 10)
 			}
 		case reflect.Int64:
-			if v := *in[int64](d, m); v != 0 && m.span {
-				b = appendSeconds(append(b, m.key...), time.Duration(v))
-			} else if v != 0 {
-				b = strconv.AppendInt(append(b, m.key...), v, 10)
+			n := *in[int64](object, m)
+			if n != 0 && m.span {
+				line = appendSeconds(append(line, m.key...), time.Duration(n))
+			} else if n != 0 {
+				line = strconv.AppendInt(append(line, m.key...), n, 10)
 			}
 		case reflect.Uint64:
-			if v := *in[uint64](d, m); v != 0 {
-				b = strconv.AppendUint(append(b, m.key...), v, 10)
+			n := *in[uint64](object, m)
+			if n != 0 {
+				line = strconv.AppendUint(append(line, m.key...), n, 10)
 			}
 		case reflect.Struct:
-			if v := in[time.Time](d, m); !v.IsZero() {
-				b = appendTime(append(b, m.key...), *v)
+			t := in[time.Time](object, m)
+			if !t.IsZero() {
+				line = appendTime(append(line, m.key...), *t)
 			}
 		case reflect.Float64:
-			if v := *in[float64](d, m); v != 0 {
-				b = strconv.AppendFloat(append(b, m.key...), v, 'g', -1, 64)
+			f := *in[float64](object, m)
+			if f != 0 {
+				line = strconv.AppendFloat(append(line, m.key...), f, 'g', -1, 64)
 			}
 		case reflect.Pointer:
-			if v := *in[*Policy](d, m); v != nil {
-				b = appendObject(append(b, m.key...), unsafe.Pointer(v), ofPolicy)
+			p := *in[*Policy](object, m)
+			if p != nil {
+				line = appendObject(append(line, m.key...), unsafe.Pointer(p), ofPolicy)
 			}
 		}
 	}
-	return b
+	return line
 }
 
 // imply leaves out of a short line what follows from other fields, or else fills it in again: the
@@ -185,10 +203,11 @@ func imply[T comparable](short bool, field *T, usual T) {
 
 func appendTime(b []byte, t time.Time) []byte {
 	t = t.UTC()
-	switch y := t.Year(); {
-	case y > 9999:
+	year := t.Year()
+	switch {
+	case year > 9999:
 		t = time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC) // the last that RFC 3339 can write
-	case y < 0:
+	case year < 0:
 		t = time.Time{}
 	}
 	b = append(b, '"')
@@ -203,7 +222,8 @@ func appendSeconds(b []byte, v time.Duration) []byte {
 		u = -u // right for the smallest Duration too
 	}
 	b = strconv.AppendUint(b, u/1e9, 10)
-	if nanos := u % 1e9; nanos > 0 {
+	nanos := u % 1e9
+	if nanos > 0 {
 		point := len(b)
 		b = strconv.AppendUint(b, 1e9+nanos, 10) // with a one where the point belongs
 		b[point] = '.'
@@ -212,47 +232,56 @@ func appendSeconds(b []byte, v time.Duration) []byte {
 	return b
 }
 
-func appendQuoted(b []byte, s string) []byte {
-	b = append(b, '"')
-	plain := 0 // s[plain:i] needs no escape
-	for i := 0; i < len(s); {
-		c := s[i]
+// appendQuoted appends text as a string of JSON.
+func appendQuoted(line []byte, text string) []byte {
+	line = append(line, '"')
+	plain := 0 // text[plain:i] needs no escape
+	for i := 0; i < len(text); {
+		c := text[i]
 		if c >= ' ' && c < 0x7f && c != '"' && c != '\\' {
 			i++
 			continue
 		}
-		r, size := rune(c), 1
+		char := rune(c)
+		size := 1
 		if c >= utf8.RuneSelf {
-			r, size = utf8.DecodeRuneInString(s[i:])
-			// What doesn't simply show could end a line for some readers of lines, or deceive
-			// a person who reads the log on a terminal.
-			if size > 1 && strconv.IsPrint(r) {
+			char, size = utf8.DecodeRuneInString(text[i:])
+			// Whatever doesn't simply show is escaped. It could end a line for some readers of
+			// lines, or deceive a person who reads the log on a terminal.
+			if size > 1 && strconv.IsPrint(char) {
 				i += size
 				continue
 			}
-			if size == 1 {
-				r = 0xDC00 | rune(c)
+			if size == 1 { // a byte that isn't UTF-8
+				char = 0xDC00 | rune(c)
 			}
 		}
-		b = append(b, s[plain:i]...)
-		if at := strings.IndexRune("\"\\\n\r\t", r); at >= 0 {
-			b = append(b, '\\', `"\nrt`[at])
-		} else {
-			if high, low := utf16.EncodeRune(r); high != utf8.RuneError {
-				b = appendEscape(b, high)
-				r = low
-			}
-			b = appendEscape(b, r)
-		}
+		line = append(line, text[plain:i]...)
+		line = appendEscaped(line, char)
 		i += size
 		plain = i
 	}
-	return append(append(b, s[plain:]...), '"')
+	return append(append(line, text[plain:]...), '"')
 }
 
-func appendEscape(b []byte, unit rune) []byte {
+// appendEscaped appends the escape of char.
+func appendEscaped(b []byte, char rune) []byte {
+	at := strings.IndexRune("\"\\\n\r\t", char)
+	if at >= 0 {
+		return append(b, '\\', `"\nrt`[at])
+	}
+	high, low := utf16.EncodeRune(char)
+	if high == utf8.RuneError { // it is one unit of UTF-16
+		return appendUnit(b, char)
+	}
+	return appendUnit(appendUnit(b, high), low)
+}
+
+// appendUnit appends one unit of UTF-16.
+func appendUnit(b []byte, unit rune) []byte {
 	const hexDigits = "0123456789abcdef"
-	return append(b, '\\', 'u', hexDigits[unit>>12&15], hexDigits[unit>>8&15], hexDigits[unit>>4&15], hexDigits[unit&15])
+	b = append(b, '\\', 'u', hexDigits[unit>>12&15], hexDigits[unit>>8&15])
+	return append(b, hexDigits[unit>>4&15], hexDigits[unit&15])
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote, and the lines of a log. It passes over unknown
@@ -287,34 +316,36 @@ func (e *LogLine) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// readMembers reads the object b, which is valid JSON, into the struct d that the table is of. An
-// error comes with the name of its member. It allocates nothing but the strings that it keeps.
-func readMembers(b []byte, d unsafe.Pointer, table []member) (name string, err error) {
-	var seen [128]bool // by index in table
-	next := 0          // the member that probably comes next: ours are written in order
-	for b[0] != '}' {  // b begins with the brace or the comma before a member
+// readMembers reads text, an object of valid JSON, into the struct at object that table is of. An
+// error comes with the name of its member. It allocates only the strings that it keeps.
+func readMembers(text []byte, object unsafe.Pointer, table []member) (name string, err error) {
+	var seen [128]bool   // by index in table
+	next := 0            // the member that probably comes next: ours are written in order
+	for text[0] != '}' { // text begins with the brace or the comma before a member
 		var quoted, value []byte
-		quoted, b = cutToken(b[1:])
+		quoted, text = cutToken(text[1:])
 		if len(quoted) == 0 { // of an empty object
 			break
 		}
-		value, b = cutToken(b[1:])
+		value, text = cutToken(text[1:])
 		key := quoted[1 : len(quoted)-1]
 		if bytes.IndexByte(key, '\\') >= 0 {
 			key = []byte(unquote(quoted))
 		}
 		i := find(table, key, next)
-		if i < 0 {
+		if i < 0 { // a newer log has it, or somebody has added it
 			continue
 		}
 		if seen[i] {
 			return table[i].name, errors.New("it occurs twice")
 		}
-		next, seen[i] = i+1, true
-		if string(value) != "null" {
-			if err := readValue(value, d, &table[i]); err != nil {
-				return table[i].name, err
-			}
+		seen[i] = true
+		next = i + 1
+		if string(value) == "null" { // by the convention of encoding/json the field stays as it is
+			continue
+		}
+		if err := readValue(value, object, &table[i]); err != nil {
+			return table[i].name, err
 		}
 	}
 	return "", nil
@@ -326,7 +357,7 @@ func cutToken(b []byte) (token, rest []byte) {
 	depth := 0
 	for i := 0; ; i++ {
 		switch b[i] {
-		case '"':
+		case '"': // to the end of the string, past what is escaped
 			for i++; b[i] != '"'; i++ {
 				if b[i] == '\\' {
 					i++
@@ -345,46 +376,45 @@ func cutToken(b []byte) (token, rest []byte) {
 	}
 }
 
-// readValue reads the value b of m into its field.
-func readValue(b []byte, d unsafe.Pointer, m *member) error {
-	text := string(b) // which escapes from none of the calls
+// readValue reads value into the field m of the struct at object.
+func readValue(value []byte, object unsafe.Pointer, m *member) error {
+	text := string(value) // it doesn't escape from any of the calls, so it isn't allocated
 	var err error
 	switch m.kind {
 	case reflect.String:
-		if b[0] != '"' {
+		if value[0] != '"' {
 			return errors.New("a string expected")
 		}
-		*in[string](d, m) = unquote(b)
+		*in[string](object, m) = unquote(value)
 	case reflect.Bool:
 		if text != "true" && text != "false" {
 			return errors.New("true or false expected")
 		}
-		*in[bool](d, m) = text == "true"
+		*in[bool](object, m) = text == "true"
 	case reflect.Int:
-		*in[int](d, m), err = strconv.Atoi(text)
+		*in[int](object, m), err = strconv.Atoi(text)
 	case reflect.Int64:
 		if m.span {
-			*in[time.Duration](d, m), err = parseSeconds(text)
+			*in[time.Duration](object, m), err = parseSeconds(text)
 		} else {
-			*in[int64](d, m), err = strconv.ParseInt(text, 10, 64)
+			*in[int64](object, m), err = strconv.ParseInt(text, 10, 64)
 		}
 	case reflect.Uint64:
-		*in[uint64](d, m), err = strconv.ParseUint(text, 10, 64)
+		*in[uint64](object, m), err = strconv.ParseUint(text, 10, 64)
 	case reflect.Float64:
-		*in[float64](d, m), err = strconv.ParseFloat(text, 64)
+		*in[float64](object, m), err = strconv.ParseFloat(text, 64)
 	case reflect.Struct:
 		var t time.Time
 		t, err = time.Parse(time.RFC3339Nano, strings.Trim(text, `"`))
-		*in[time.Time](d, m) = t.UTC()
+		*in[time.Time](object, m) = t.UTC()
 	case reflect.Pointer:
-		if b[0] != '{' {
+		if value[0] != '{' {
 			return errors.New("an object expected")
 		}
 		p := new(Policy)
-		*in[*Policy](d, m) = p
-		var name string
-		if name, err = readMembers(b, unsafe.Pointer(p), ofPolicy); err != nil {
-			err = fmt.Errorf("%s: %w", name, err)
+		*in[*Policy](object, m) = p
+		if name, err := readMembers(value, unsafe.Pointer(p), ofPolicy); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return err
@@ -399,7 +429,9 @@ func parseSeconds(s string) (time.Duration, error) {
 		return time.Duration(nanos), err
 	}
 	f, err := strconv.ParseFloat(s, 64)
-	if f = math.Round(f * 1e9); err == nil && (f < math.MinInt64 || f >= math.MaxInt64) {
+	f = math.Round(f * 1e9)
+	tooLong := f < math.MinInt64 || f >= math.MaxInt64
+	if err == nil && tooLong {
 		err = strconv.ErrRange
 	}
 	return time.Duration(f), err
@@ -412,28 +444,33 @@ func unquote(quoted []byte) string {
 	if bytes.IndexByte(text, '\\') < 0 {
 		return string(text)
 	}
-	out := make([]byte, 0, len(text))
+	plain := make([]byte, 0, len(text))
 	for {
-		plain, escape, escaped := bytes.Cut(text, []byte{'\\'})
-		if out = append(out, plain...); !escaped {
-			return string(out)
+		before, escape, escaped := bytes.Cut(text, []byte{'\\'})
+		plain = append(plain, before...)
+		if !escaped {
+			return string(plain)
 		}
 		text = escape[1:]
-		if at := strings.IndexByte(`"\/bfnrt`, escape[0]); at >= 0 {
-			out = append(out, "\"\\/\b\f\n\r\t"[at])
+		at := strings.IndexByte(`"\/bfnrt`, escape[0])
+		if at >= 0 {
+			plain = append(plain, "\"\\/\b\f\n\r\t"[at])
 			continue
 		}
-		r := hexUnit(text)
+		// It is \u with four digits.
+		char := hexUnit(text)
 		text = text[4:]
 		if bytes.HasPrefix(text, []byte(`\u`)) {
-			if pair := utf16.DecodeRune(r, hexUnit(text[2:])); pair != utf8.RuneError {
-				r, text = pair, text[6:]
+			pair := utf16.DecodeRune(char, hexUnit(text[2:]))
+			if pair != utf8.RuneError {
+				char = pair
+				text = text[6:]
 			}
 		}
-		if 0xDC80 <= r && r <= 0xDCFF {
-			out = append(out, byte(r))
+		if 0xDC80 <= char && char <= 0xDCFF {
+			plain = append(plain, byte(char))
 		} else {
-			out = utf8.AppendRune(out, r)
+			plain = utf8.AppendRune(plain, char)
 		}
 	}
 }

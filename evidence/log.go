@@ -26,7 +26,7 @@ const (
 	flushAfter = time.Second // or when a record comes so long after the last write
 	maxHeld    = 16 << 20    // bytes held back for a writer that is slow or fails
 	chainEvery = 8           // lines that a hash is for: one for each would cost half as much again
-	jump       = time.Second // that the wall clock is ahead of ours to be followed, as after the computer has slept
+	jump       = time.Second // the wall clock is followed if it is ahead of ours by more, as after a sleep
 )
 
 // A Log is an Evidence that writes records as JSON Lines, one object a line, numbered from 1 in
@@ -44,7 +44,7 @@ type Log struct {
 	last    time.Time // time of the last write, or when the Log was made
 	flushAt int       // length of buf that is worth a write
 	clock   clock
-	own     LogLine           // what the Log adds to the present line; its Decision is zero, its N counts lost records too
+	own     LogLine           // fields that the Log adds to the present line; own.N counts lost records too
 	signed  time.Time         // when the last checkpoint was made, or the first record
 	ready   [][]byte          // checkpoints that aren't published yet
 	due     int               // number of those that are written
@@ -144,7 +144,9 @@ func (l *Log) publish() {
 	l.public = true
 	for l.due > 0 {
 		signed := l.ready[0]
-		l.ready, l.due = l.ready[1:], l.due-1
+		l.ready = l.ready[1:]
+		l.due--
+		// Publish is the user's function and may take long; other goroutines go on recording.
 		l.mu.Unlock()
 		err := l.signer.send(l.w, signed)
 		l.mu.Lock()
@@ -158,13 +160,16 @@ func (l *Log) publish() {
 func (l *Log) append(d *Decision, now time.Time) {
 	l.appendLine(d, now)
 	l.signed = cmp.Or(l.signed, now)
-	if l.signer == nil || now.Sub(l.signed) < signEvery && d.Type != LogClosed {
+	due := d.Type == LogClosed || now.Sub(l.signed) >= signEvery
+	if l.signer == nil || !due {
 		return
 	}
 	checkpoint := l.signer.checkpoint(now)
+	// OpenFile resumes the tree from the edge, without reading the lines before the checkpoint.
 	l.own.Edge = l.signer.tree.Edge()
 	l.appendLine(&checkpoint, now)
-	l.own.Edge, l.signed = "", now
+	l.own.Edge = ""
+	l.signed = now
 	if l.signer.publish != nil {
 		l.ready = append(l.ready, []byte(checkpoint.Text))
 	}
@@ -175,7 +180,8 @@ func (l *Log) appendLine(d *Decision, now time.Time) {
 	l.own.N++
 	l.own.Jumped = l.clock.set(now)
 	for i := range stamps {
-		if t := in[time.Time](unsafe.Pointer(d), &stamps[i]); !t.IsZero() {
+		t := in[time.Time](unsafe.Pointer(d), &stamps[i])
+		if !t.IsZero() {
 			*t = l.clock.read(*t)
 		}
 	}
@@ -185,45 +191,52 @@ func (l *Log) appendLine(d *Decision, now time.Time) {
 	from := len(l.buf)
 	d.sanitize()
 	d.imply(true)
-	b := appendMembers(l.buf, unsafe.Pointer(d), ofDecision)
-	b[from] = '{'
-	b = appendMembers(b, unsafe.Pointer(&l.own), ofLog)
-	l.own.After = "" // which the first line alone says
+	line := appendMembers(l.buf, unsafe.Pointer(d), ofDecision)
+	line[from] = '{' // instead of the first comma
+	line = appendMembers(line, unsafe.Pointer(&l.own), ofLog)
+	l.own.After = "" // only the first line has it
 	if l.chain != nil {
-		b = l.appendHash(b, from, d.Type)
+		line = l.appendHash(line, from, d.Type)
 	}
-	b = append(b, '}')
+	line = append(line, '}')
+	// A leaf of the tree is the line without its end.
 	if l.signer != nil {
-		l.signer.tree.Add(tlog.RecordHash(b[from:]))
+		l.signer.tree.Add(tlog.RecordHash(line[from:]))
 	}
-	l.buf = append(b, '\n')
+	l.buf = append(line, '\n')
 }
 
 // lineEnd is what a line without a hash is hashed with, beside its members.
 var lineEnd = []byte("}\n")
 
-// appendHash hashes the line that b holds from there on, and appends the hash if that is due. A
-// line ends with its hash and is hashed as far as that.
-func (l *Log) appendHash(b []byte, from int, typ Type) []byte {
-	l.chain.Write(b[from:])
-	if l.bare++; l.own.N > 1 && l.bare < chainEvery && typ != LogClosed {
+// appendHash hashes line[from:], which is the present line without its closing brace, and appends
+// the hash if that is due. A line ends with its hash and is hashed as far as that.
+func (l *Log) appendHash(line []byte, from int, typ Type) []byte {
+	l.chain.Write(line[from:])
+	l.bare++
+	due := l.own.N <= 1 || l.bare >= chainEvery || typ == LogClosed
+	if !due {
 		l.chain.Write(lineEnd)
-		return b
+		return line
 	}
 	l.chain.Sum(l.hash[:0])
+	// The next hash begins with this one: that makes the lines a chain.
 	l.chain.Reset()
 	l.chain.Write(l.hash[:])
 	l.bare = 0
-	b = append(b, `,"hash":"`...)
-	b = base64.RawURLEncoding.AppendEncode(b, l.hash[:])
-	return append(b, '"')
+	line = append(line, `,"hash":"`...)
+	line = base64.RawURLEncoding.AppendEncode(line, l.hash[:])
+	return append(line, '"')
 }
 
 // write writes what is held back, with l.mu released meanwhile. The caller has made sure that no
 // other write is under way.
 func (l *Log) write(now time.Time) {
-	chunk, waiting := l.buf, len(l.ready)-l.due
-	l.buf, l.spare = l.spare[:0], nil
+	chunk := l.buf
+	waiting := len(l.ready) - l.due // checkpoints in chunk
+	// Records that arrive during the write go into the spare buffer.
+	l.buf = l.spare[:0]
+	l.spare = nil
 	l.writing = true
 	l.last = now
 	l.mu.Unlock()
@@ -231,14 +244,22 @@ func (l *Log) write(now time.Time) {
 	n, err := writeAll(l.w, chunk)
 
 	l.mu.Lock()
-	l.writing, l.err = false, err
+	l.writing = false
+	l.err = err
 	l.change.Broadcast()
 	if err == nil {
 		l.due += waiting
 	}
-	l.spare, l.flushAt = chunk, flushBytes
-	if rest := chunk[n:]; len(rest) > 0 {
-		l.buf, l.spare = append(append(chunk[:0], rest...), l.buf...), l.buf
+	l.spare = chunk
+	l.flushAt = flushBytes
+	rest := chunk[n:]
+	if len(rest) > 0 {
+		// The rest goes before the records that arrived meanwhile, into the buffer that has room for
+		// it; the other one becomes the spare. The next write is due only when as much again is
+		// there, so that a writer that fails isn't called for each record.
+		meanwhile := l.buf
+		l.buf = append(append(chunk[:0], rest...), meanwhile...)
+		l.spare = meanwhile
 		l.flushAt += len(l.buf)
 	}
 	if cap(l.spare) > 4*flushBytes { // grown for a writer that was slow
@@ -286,6 +307,7 @@ func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
+		// Another call of Close is under way: its result is this one's too.
 		for !l.sealed {
 			l.change.Wait()
 		}
@@ -295,6 +317,7 @@ func (l *Log) Close() error {
 	if l.chain != nil || l.signer != nil {
 		now := time.Now()
 		seal := Decision{Type: LogClosed, Time: now, Allowed: true}
+		// The seal admits the loss, so that nobody takes the holes in the numbers for a forgery.
 		if l.lost > 0 {
 			seal.Err = l.status().Error()
 		}
@@ -302,7 +325,8 @@ func (l *Log) Close() error {
 	}
 	_ = l.flush()
 	unwritten := bytes.Count(l.buf, []byte("\n"))
-	for _, own := range [...]Type{LogClosed, Checkpoint} { // these are the Log's own records
+	// Only the caller's records count as lost, not those that the Log itself has made.
+	for _, own := range [...]Type{LogClosed, Checkpoint} {
 		unwritten -= bytes.Count(l.buf, []byte(lines.RecordBegins+string(own)+`"`))
 	}
 	l.lose(unwritten, l.err)
@@ -345,7 +369,7 @@ func (l *Log) status() error {
 // time.Now.
 type clock struct {
 	anchors []anchor
-	latest  time.Time // that set was told; instants before it may be in the log already
+	latest  time.Time // latest argument of set; instants before it may be in the log already
 }
 
 // An anchor is one instant on both clocks.
@@ -361,8 +385,9 @@ var shared struct {
 	anchor
 }
 
-// set tells the clock the present time, and returns how far it has jumped ahead since, if it has. A
-// time before the latest, of a goroutine that was overtaken, can't move instants that were read.
+// set takes the present time, and returns how far the wall clock has jumped ahead since the last
+// call, if it has. A time before the latest, of a goroutine that was overtaken, can't move instants
+// that were read.
 func (c *clock) set(now time.Time) (jumped time.Duration) {
 	if now.Before(c.latest) {
 		return 0
@@ -370,15 +395,19 @@ func (c *clock) set(now time.Time) (jumped time.Duration) {
 	c.latest = now
 	wall := now.Round(0)
 	if len(c.anchors) > 0 {
-		if jumped = wall.Sub(c.read(now)); jumped <= jump {
+		jumped = wall.Sub(c.read(now))
+		if jumped <= jump {
 			return 0
 		}
 	}
 	shared.Lock()
 	defer shared.Unlock()
-	if ahead := wall.Sub(shared.wall.Add(now.Sub(shared.mono))); ahead.Abs() <= jump {
+	ahead := wall.Sub(shared.wall.Add(now.Sub(shared.mono)))
+	switch {
+	case ahead.Abs() <= jump:
+		// Another Log has an anchor that still holds: both logs get the same times.
 		wall = wall.Add(-ahead)
-	} else if now != wall { // a bubble of testing/synctest has no monotonic clock
+	case now != wall: // a bubble of testing/synctest has no monotonic clock
 		shared.anchor = anchor{now, wall}
 	}
 	c.anchors = append(c.anchors, anchor{now, wall})

@@ -17,36 +17,52 @@ import (
 // of this package apply it to whatever they are given; use it in a sink of your own that is called
 // without [Safe].
 func RedactURL(s string) string {
-	if strings.IndexByte(s, '@') < 0 && (strings.IndexByte(s, '%') < 0 || !strings.Contains(s, "40")) { // "%40", "%2540"
+	if !mayHoldUserinfo(s) {
 		return s
 	}
-	var short [128]char
-	t := slices.Grow(chars(short[:0]), len(s))
-	for range 8 { // what is left may be the beginning of another URL; a second time is rare
-		t = decode(t[:0], s)
-		deepest := slices.MaxFunc(t, func(a, b char) int { return cmp.Compare(a.depth, b.depth) }).depth
-		for depth := range min(deepest+2, maxDepth) { // a parameter's value is escaped once more than its "="
-			t.cutUserinfo(s, depth)
+	var short [128]char // for a short text, so that nothing is allocated
+	text := slices.Grow(chars(short[:0]), len(s))
+	// Once userinfo is cut out, the text around it may be the beginning of another URL. A second
+	// time is rare.
+	for range 8 {
+		text = decode(text[:0], s)
+		deepest := slices.MaxFunc(text, func(a, b char) int { return cmp.Compare(a.depth, b.depth) }).depth
+		// The value of a parameter is escaped once more than its "=".
+		for depth := range min(deepest+2, maxDepth) {
+			text.cutUserinfo(s, depth)
 		}
-		if !slices.ContainsFunc(t, func(c char) bool { return c.cut }) {
+		if !slices.ContainsFunc(text, func(c char) bool { return c.cut }) {
 			break
 		}
-		var b strings.Builder
-		for _, c := range t {
-			if !c.cut {
-				b.WriteString(s[c.from:c.to])
-			}
-		}
-		s = b.String()
+		s = text.left(s)
 	}
 	return s
 }
 
+// mayHoldUserinfo reports whether s holds "@", as it is or escaped: "%40", "%2540".
+func mayHoldUserinfo(s string) bool {
+	if strings.IndexByte(s, '@') >= 0 {
+		return true
+	}
+	return strings.IndexByte(s, '%') >= 0 && strings.Contains(s, "40")
+}
+
+// left returns the text s of the characters t without those that are cut.
+func (t chars) left(s string) string {
+	var b strings.Builder
+	for _, c := range t {
+		if !c.cut {
+			b.WriteString(s[c.from:c.to])
+		}
+	}
+	return b.String()
+}
+
 // A char is one character of a text that mentions URLs.
 type char struct {
-	c        byte // what it stands for
+	c        byte // the character once it is unescaped
 	depth    int  // how often it is escaped: "%253D" is a "=" that is escaped twice
-	from, to int  // where it stands in the text
+	from, to int  // its place in the text
 	cut      bool // whether it is userinfo
 }
 
@@ -56,6 +72,7 @@ type chars []char
 func decode(t chars, s string) chars {
 	for i := 0; i < len(s); {
 		c := char{c: s[i], from: i, to: i + 1}
+		// "%2525" is a "%" that is escaped twice, and each "25" more is once more.
 		for end := i + len("%40"); c.c == '%' && end <= len(s); end += len("25") {
 			b, err := strconv.ParseUint(s[end-2:end], 16, 8)
 			if err != nil {
@@ -87,7 +104,8 @@ func (t chars) cutUserinfo(s string, depth int) {
 	clean := 0      // no authority that begins before has userinfo any more
 	var before char // the last one that can't be of a scheme
 	for i, c := range t {
-		if c.in(":", depth) || i == 0 && c.in(slashes, 0) { // a URL may have no scheme, as in Location
+		noScheme := i == 0 && c.in(slashes, 0) // a URL may have none, as in Location
+		if noScheme || c.in(":", depth) {
 			from := i
 			if c.c == ':' {
 				from++
@@ -95,8 +113,11 @@ func (t chars) cutUserinfo(s string, depth int) {
 			scheme := strings.ToLower(s[before.to:c.from])
 			isHTTP := strings.HasSuffix(scheme, "http") || strings.HasSuffix(scheme, "https")
 			authority, as := t.afterSlashes(from, c.depth, depth)
+			// A browser reads "http:user@host" as a URL, but "mailto:user@host" only with slashes.
+			isURL := isHTTP || authority-from >= 2
 			inValue := before.c == '=' && before.depth+1 == depth
-			if (authority-from >= 2 || isHTTP) && (as == depth || inValue) && authority >= clean {
+			here := as == depth || inValue // another depth finds the others
+			if isURL && here && authority >= clean {
 				quoted := depth == 0 && before.in(`"`, 0)
 				clean = t.cutAuthority(authority, depth, quoted)
 			}
@@ -107,8 +128,11 @@ func (t chars) cutUserinfo(s string, depth int) {
 	}
 }
 
+// isScheme reports whether c may stand in the scheme of a URL.
 func isScheme(c byte) bool {
-	return 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || c == '+' || c == '-' || c == '.'
+	letter := 'a' <= c|0x20 && c|0x20 <= 'z'
+	digit := '0' <= c && c <= '9'
+	return letter || digit || strings.IndexByte("+-.", c) >= 0
 }
 
 // afterSlashes returns where the authority begins behind the slashes at t[i:], and how often these
@@ -126,34 +150,50 @@ func (t chars) afterSlashes(i, colon, depth int) (authority, as int) {
 }
 
 // cutAuthority cuts the userinfo out of the authority at t[authority:], and returns where that
-// ends. What is escaped more often than depth is a part of the URL's data, and what is less often,
-// of the URL around it. An authority of nothing but userinfo makes the next one the URL's, as in
-// "//user@//other@host". Where the URL is quoted, as in the errors of net/url, userinfo may hold
-// what ends a URL elsewhere.
+// ends. A character that is escaped more often than depth is a part of the URL's data, and one that
+// is escaped less often belongs to the URL around it. Where the URL is quoted, as in the errors of
+// net/url, userinfo may hold characters that end a URL elsewhere.
 func (t chars) cutAuthority(authority, depth int, quoted bool) (end int) {
-	around, within := inText, slashes+"?#"
+	around := inText         // characters that end the URL
+	within := slashes + "?#" // characters that end the authority
 	if quoted {
-		around, within = `"`, "/?#"
+		around = `"`
+		within = "/?#"
 	}
-	host := authority
-	for end = authority; end < len(t); end++ {
-		c := t[end]
-		if quoted && c.in(`\`, 0) && end+1 < len(t) && t[end+1].in(`\"`, 0) {
-			end++
-		} else if c.in(around, 0) || c.in("&#", depth-1) || c.in(within, depth) {
-			next, _ := t.afterSlashes(end, depth, depth)
-			if host == authority || host < end || next == end {
-				break
+	host := authority // where the host begins, behind the last "@"
+	behind := authority
+	for ; behind < len(t); behind++ {
+		c := t[behind]
+		switch {
+		case quoted && t.escapesNext(behind):
+			behind++
+		case c.in(around, 0) || c.in("&#", depth-1) || c.in(within, depth):
+			// An authority of nothing but userinfo makes the next one the URL's, as in
+			// "//user@//other@host".
+			next, _ := t.afterSlashes(behind, depth, depth)
+			if host == authority || host < behind || next == behind {
+				t.cutRange(authority, host)
+				return behind
 			}
-			end = next - 1
-		} else if c.in("@", depth) {
-			host = end + 1
+			behind = next - 1
+		case c.in("@", depth):
+			host = behind + 1
 		}
 	}
-	for i := authority; i < host; i++ {
+	t.cutRange(authority, host)
+	return behind
+}
+
+// escapesNext reports whether t[i] is the backslash of an escape in a string of Go.
+func (t chars) escapesNext(i int) bool {
+	return t[i].in(`\`, 0) && i+1 < len(t) && t[i+1].in(`\"`, 0)
+}
+
+// cutRange cuts t[from:to].
+func (t chars) cutRange(from, to int) {
+	for i := from; i < to; i++ {
 		t[i].cut = true
 	}
-	return end
 }
 
 // sanitize cuts credentials out of the fields that may mention URLs, and clips what is too long.
@@ -169,11 +209,15 @@ func (d *Decision) sanitize() {
 	clipStrings(unsafe.Pointer(d), bounded)
 }
 
-// clipStrings clips the strings of the struct d, of which table has the members.
-func clipStrings(d unsafe.Pointer, table []member) {
+// clipStrings clips the strings of the struct at object, of which table has the members.
+func clipStrings(object unsafe.Pointer, table []member) {
 	for i := range table {
-		if m := &table[i]; m.most > 0 && len(*in[string](d, m)) > m.most/maxQuoted {
-			s := in[string](d, m)
+		m := &table[i]
+		if m.most == 0 {
+			continue
+		}
+		s := in[string](object, m)
+		if len(*s) > m.most/maxQuoted { // a shorter one needs no look at its escapes
 			*s = clip(*s, m.most)
 		}
 	}
@@ -193,7 +237,8 @@ func clip(s string, n int) string {
 		return s
 	}
 	room := 0 // how much of s has room together with Clipped
-	for i, used := 0, 0; used <= n-len(Clipped); {
+	used := 0 // bytes of JSON of s[:i]
+	for i := 0; used <= n-len(Clipped); {
 		room = i
 		_, size := utf8.DecodeRuneInString(s[i:])
 		used += len(appendQuoted(quoted[:0], s[i:i+size])) - len(`""`)
@@ -261,7 +306,7 @@ func (r *redactor) replace(s, ends string) string {
 			for i+1 < len(t) && !t[i+1].in(ends, 0) && !t[i+1].in("&#", c.depth) {
 				i++
 			}
-			if t[i] != c {
+			if t[i] != c { // an empty value stays empty
 				b.WriteString(Redacted)
 			}
 		case c.c == '=':
@@ -277,9 +322,15 @@ func (r *redactor) named(name chars) bool {
 	for _, c := range name {
 		plain = append(plain, c.c)
 	}
-	whole := strings.ReplaceAll(string(plain), "+", " ")
-	names := append(strings.FieldsFunc(whole, func(c rune) bool { return c == '[' || c == ']' }), whole)
-	return slices.ContainsFunc(r.params, func(p string) bool {
-		return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(strings.ReplaceAll(p, "+", " "), name) })
+	whole := withSpaces(string(plain))
+	names := append(strings.FieldsFunc(whole, isBracket), whole)
+	return slices.ContainsFunc(r.params, func(param string) bool {
+		param = withSpaces(param)
+		return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(param, name) })
 	})
 }
+
+func isBracket(c rune) bool { return c == '[' || c == ']' }
+
+// withSpaces returns s with the spaces that a query writes as "+".
+func withSpaces(s string) string { return strings.ReplaceAll(s, "+", " ") }

@@ -101,39 +101,56 @@ func (s *treeSigner) checkpoint(now time.Time) Decision {
 // send publishes a checkpoint of lines that were written to w, if they are on its disk. After a
 // failure none ever is, as a system may forget what it couldn't write.
 func (s *treeSigner) send(w io.Writer, signed []byte) error {
-	if f, ok := w.(interface{ Sync() error }); ok && modeOf(w).IsRegular() { // a pipe can't be synced
+	f, ok := w.(interface{ Sync() error })
+	if ok && modeOf(w).IsRegular() { // a pipe can't be synced
 		s.unsynced = cmp.Or(s.unsynced, f.Sync())
 	}
 	if s.unsynced != nil {
-		return fmt.Errorf("evidence: SignConfig: the log couldn't be synced, and its checkpoints aren't published: %w", s.unsynced)
+		return fmt.Errorf("evidence: SignConfig: the log couldn't be synced, and its checkpoints aren't published: %w",
+			s.unsynced)
 	}
-	if p := caught(func() { s.publish(signed) }); p != nil {
+	p := caught(func() { s.publish(signed) })
+	if p != nil {
 		return fmt.Errorf("evidence: SignConfig: panic in Publish: %v", p)
 	}
 	return nil
 }
 
-// resume makes the tree that of the first size bytes of file. It goes on from the last checkpoint,
-// which is the line that begins there; nil: there is none.
+// resume makes the tree that of the first size bytes of file. It goes on from the line of the last
+// checkpoint, which begins at from; nil: there is none, and from is 0.
 func (s *treeSigner) resume(file io.ReaderAt, size, from int64, checkpoint []byte) error {
 	if checkpoint != nil {
-		var e LogLine
-		if err := e.UnmarshalJSON(checkpoint); err != nil {
+		var line LogLine
+		if err := line.UnmarshalJSON(checkpoint); err != nil {
 			return err
 		}
-		c, err := merkle.ParseCheckpoint(e.Text)
-		if err == nil && c.Origin != s.Name() {
-			return fmt.Errorf("it is the log %q, and SignConfig.Origin is %q: give another file, or the same origin", c.Origin, s.Name())
-		}
-		tree, unlike := c.Resume(e.Edge)
-		if err = cmp.Or(err, unlike); err != nil {
-			return fmt.Errorf("its last checkpoint: %w", err)
+		tree, err := s.treeAt(&line)
+		if err != nil {
+			return err
 		}
 		s.tree = *tree
 	}
+	// The line of the checkpoint is the first leaf that the checkpoint doesn't cover.
 	in := lines.NewReader(io.NewSectionReader(file, from, size-from))
 	for _, line := range in.All() {
 		s.tree.Add(tlog.RecordHash(line))
 	}
 	return in.Err()
+}
+
+// treeAt returns the tree as the checkpoint in line says that it was.
+func (s *treeSigner) treeAt(line *LogLine) (*merkle.Run, error) {
+	c, err := merkle.ParseCheckpoint(line.Text)
+	if err != nil {
+		return nil, fmt.Errorf("its last checkpoint: %w", err)
+	}
+	if c.Origin != s.Name() {
+		return nil, fmt.Errorf("it is the log %q, and SignConfig.Origin is %q: give another file, or the same origin",
+			c.Origin, s.Name())
+	}
+	tree, err := c.Resume(line.Edge)
+	if err != nil {
+		return nil, fmt.Errorf("its last checkpoint: %w", err)
+	}
+	return tree, nil
 }

@@ -59,7 +59,11 @@ type sample struct {
 
 // Record implements Evidence.
 func (s sample) Record(ctx context.Context, d Decision) {
-	routine := d.Type == RobotsAllowed || d.Type == Started || d.Type == Fetched && d.Status < 400
+	routine := d.Type == RobotsAllowed || d.Type == Started
+	if d.Type == Fetched {
+		routine = d.Status < 400
+	}
+	// All records of a trip are kept or dropped together.
 	if !routine || d.Trip == 0 || d.Trip%s.n == 1%s.n {
 		s.next.Record(ctx, d)
 	}
@@ -95,7 +99,8 @@ func (g *Guard) Pass(ctx context.Context, d *Decision) {
 		return
 	}
 	d.sanitize()
-	if p := caught(func() { g.next.Record(ctx, *d) }); p != nil {
+	p := caught(func() { g.next.Record(ctx, *d) })
+	if p != nil {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.lost++
@@ -108,7 +113,8 @@ func (g *Guard) Pass(ctx context.Context, d *Decision) {
 // records has a method Err() error, as a [Log] has.
 func (g *Guard) Err() error {
 	g.mu.Lock()
-	n, err := g.lost, g.err
+	n := g.lost
+	err := g.err
 	g.mu.Unlock()
 	if n > 0 {
 		err = fmt.Errorf("evidence: %d records lost: %w", n, err)
@@ -179,13 +185,14 @@ type slogger struct{ l *slog.Logger }
 
 // Record implements Evidence.
 func (s slogger) Record(ctx context.Context, d Decision) {
-	if level := level(&d); s.l.Enabled(ctx, level) {
+	level := levelOf(&d)
+	if s.l.Enabled(ctx, level) {
 		d.sanitize()
 		s.l.LogAttrs(ctx, level, string(d.Type), attrs(&d)...)
 	}
 }
 
-func level(d *Decision) slog.Level {
+func levelOf(d *Decision) slog.Level {
 	switch {
 	case d.Type == RobotsAllowed || d.Type == Started:
 		return slog.LevelDebug
@@ -200,8 +207,9 @@ func attrs(d *Decision) []slog.Attr {
 	out := make([]slog.Attr, 0, 24)
 	fields := reflect.ValueOf(*d)
 	for i, m := range ofDecision[1:] {
-		if f := fields.Field(i + 1); m.always || !f.IsZero() {
-			out = append(out, slog.Any(m.name, f.Interface()))
+		field := fields.Field(i + 1)
+		if m.always || !field.IsZero() {
+			out = append(out, slog.Any(m.name, field.Interface()))
 		}
 	}
 	return out

@@ -38,14 +38,18 @@ func (r *Reader) All() iter.Seq2[int, []byte] {
 		for line := 1; ; line++ {
 			text, err := r.in.ReadSlice('\n')
 			if errors.Is(err, bufio.ErrBufferFull) {
-				for long = append(long[:0], text...); errors.Is(err, bufio.ErrBufferFull); {
+				long = append(long[:0], text...)
+				for errors.Is(err, bufio.ErrBufferFull) {
 					text, err = r.in.ReadSlice('\n')
+					// The rest of a line that is too long is read, and dropped.
 					long = append(long, text[:min(len(text), maxLine-len(long))]...)
 				}
 				text = long
 			}
 			r.Whole = bytes.HasSuffix(text, []byte("\n"))
-			if text = bytes.TrimRight(text, "\r\n"); len(bytes.TrimSpace(text)) > 0 && !yield(line, text) {
+			text = bytes.TrimRight(text, "\r\n")
+			blank := len(bytes.TrimSpace(text)) == 0
+			if !blank && !yield(line, text) {
 				return
 			}
 			if err != nil {
