@@ -27,41 +27,43 @@ import (
 //	inLine   a place is free                    parked   it asks for another turn, wherever it stands
 //	held     Start, inside the window           held     it has started
 //	held     Start, not provable in time        waiting  for its own next start, before all that have no lease
-//	waiting  the server lost its data           waiting  what was promised before is void: it asks at once;
-//	granted  the same                           waiting  so where a person has lifted a block, or pushes were lost
+//	waiting  the server lost its data           waiting  earlier promises are void: it asks at once;
+//	granted  the same                           waiting  also if an operator lifted a block, or pushes were lost
 //	held     Release, or LeaseTTL is over       over
-//	others   deadline, MaxWait, context, Close  over     refused; what was taken is given back
+//	others   deadline, MaxWait, context, Close  over     refused; its slot or place is given back
 
 // A phase is how far a lease has come.
 type phase int
 
 const (
-	parked  phase = iota // others of this process are ahead
+	parked  phase = iota // other waiters of this process are ahead
 	inLine               // waits for a place in MaxInFlight
 	asking               // a call is under way
-	waiting              // until next, or for a push
+	waiting              // until wait.next, or for a push
 	granted              // may start within a window
 	held                 // the caller has it
 	over
 )
 
+// askNow is a wait.next that is in the past: the goroutine that waits asks when it runs.
+const askNow time.Duration = 1
+
 // A granting is a GO of the server.
 type granting struct {
 	at     int64 // earliest start, on the server's clock
-	guard  int64 // and how much later it may be
+	guard  int64 // how much later it may be, in microseconds
 	delay  time.Duration
-	source string // what decided delay
+	source string // decided delay
 	prev   int64  // stamp of the latest start that had ended, on the server's clock; 0: none is known
-	slots  int
+	slots  int    // in use, this one included
 	probe  bool
-	others bool // others have a place behind it
+	others bool // other turns are reserved behind it
 	hostInfo
 	heard reply
 	gen   string // generation of the server that granted it
 }
 
-// A caller is what the context of an Acquire or a Start says. It is read under no lock: a context
-// is any code.
+// A caller is read from the context of an Acquire or a Start, under no lock: a context is any code.
 type caller struct {
 	arrived   time.Duration
 	limit     time.Duration     // latest start
@@ -70,37 +72,53 @@ type caller struct {
 	watcher   hostlimit.Watcher // nil: none is called
 }
 
-// mostRank is that of a Start, above all others: its lease holds a slot, for which they may be
-// waiting.
-const mostRank = 1 << 40
+const (
+	// mostRank is the rank of a Start, above all others: its lease holds a slot, for which they may be
+	// waiting.
+	mostRank = 1 << 40
 
-// caller returns what ctx says of an Acquire that begins now.
+	// mostPriority bounds the priority of an Acquire, in both directions.
+	mostPriority = 1 << 30
+)
+
+// caller reads ctx for an Acquire or a Start that begins now.
 func (l *Limiter) caller(ctx context.Context) caller {
 	now := l.now()
-	rank := int64(max(min(l.rules.Priority(ctx), 1<<30), -1<<30))
-	c := caller{arrived: now, limit: now + min(l.complete.MaxWait, longest), rank: rank, watcher: l.rules.Watcher(ctx)}
-	if t, ok := ctx.Deadline(); ok && now+time.Until(t) < c.limit {
-		c.limit, c.byContext = max(now+time.Until(t), 1), true
+	priority := max(min(l.rules.Priority(ctx), mostPriority), -mostPriority)
+	read := caller{
+		arrived: now,
+		limit:   now + min(l.limits.MaxWait, longest),
+		rank:    int64(priority),
+		watcher: l.rules.Watcher(ctx),
 	}
-	return c
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return read
+	}
+	end := now + time.Until(deadline)
+	if end < read.limit {
+		read.limit = max(end, 1) // as a wait.next, 0 would never come
+		read.byContext = true
+	}
+	return read
 }
 
-// join enters the queue of this process.
+// join enters the queue of this process, behind all of its own rank.
 func (t *lease) join() {
 	h := t.h
 	if len(h.waiters) == 0 {
-		h.blame = delay
+		h.wait.blame = delay // until the server says otherwise
 	}
-	h.account(t.arrived, h.blame)
-	t.before = h.waited
+	h.wait.account(t.wait.arrived, h.wait.blame)
+	t.wait.before = h.wait.spent
 	i := len(h.waiters)
-	for i > 0 && h.waiters[i-1].rank < t.rank {
+	for i > 0 && h.waiters[i-1].wait.rank < t.wait.rank {
 		i--
 	}
 	h.waiters = slices.Insert(h.waiters, i, t)
 }
 
-// draw draws a delay and names the lease that is asked for.
+// draw draws a delay, and gives the lease a new id.
 func (t *lease) draw() {
 	t.delay = max(t.limits.Delay.Draw(), t.floor)
 	delete(t.l.asked, t.id)
@@ -110,13 +128,13 @@ func (t *lease) draw() {
 // least is the smallest gap that a request ahead can take.
 func (t *lease) least() time.Duration { return max(t.limits.Delay.Min, t.floor) }
 
-// source is what decides the delay of a start at which the server has i.
-func (t *lease) source(i hostInfo) string {
+// source names the longest of the delays of a start: that of the lease, and those that info reports.
+func (t *lease) source(info hostInfo) string {
 	drawn := duration(micros(t.delay)) // as the server counts
 	switch {
-	case i.learned > max(drawn, i.adaptive):
+	case info.learned > max(drawn, info.adaptive):
 		return "learned"
-	case i.adaptive > drawn:
+	case info.adaptive > drawn:
 		return "adaptive"
 	case t.delay == t.floor && t.floor > t.limits.Delay.Min:
 		return "crawl-delay"
@@ -124,62 +142,87 @@ func (t *lease) source(i hostInfo) string {
 	return "random"
 }
 
-// wait waits for the turn in the caller's goroutine, for a signal or until next.
-func (t *lease) wait(ctx context.Context) error {
+// await waits for the turn in the caller's goroutine, for a signal or until wait.next.
+func (t *lease) await(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	defer func() { // does something only where an Override or a Watcher of the user's panics
-		t.l.mu.Lock()
-		defer t.l.mu.Unlock()
-		t.refuse(ErrClosed)
-	}()
+	defer t.abandon() // does something only if an Override or a Watcher of the user panics
 	for {
-		limits, err := t.l.rules.Limits(t.h.key)
-		t.l.mu.Lock()
-		now := t.l.now()
-		if err == nil && limits != t.limits { // an error is for the next Acquire
-			t.limits, t.delay = limits, max(limits.Delay.Draw(), t.floor)
-			t.askAgain()
+		step := t.step()
+		if step.ended {
+			return t.wait.err
 		}
-		t.act(now)
-		tell, look := t.waits(now)
-		finished, next := t.phase >= held, t.next
-		t.l.mu.Unlock()
-		if finished {
-			return t.err
-		}
-		if tell != nil {
-			tell()
-		}
-		if look > 0 && (next == 0 || look < next) {
-			next = look
+		// The Watcher is any code, so it is called without mu.
+		if step.notify != nil {
+			step.notify()
 		}
 		var due <-chan time.Time
-		if next > 0 {
-			timer.Reset(next - now)
+		if step.next > 0 {
+			timer.Reset(step.next - step.now)
 			due = timer.C
 		}
 		select {
-		case <-t.wake:
+		case <-t.wait.wake:
 		case <-due:
 		case <-ctx.Done():
-			err := ctx.Err()
-			t.l.mu.Lock()
-			defer t.l.mu.Unlock()
-			if now := t.l.now(); errors.Is(err, context.DeadlineExceeded) {
-				err = t.refusal(t.retry(now), t.l.rules.TooLate(true, t.h.inTrouble(now)))
-			}
-			t.refuse(err)
-			return t.err
+			return t.leave(ctx.Err())
 		}
 	}
+}
+
+// A waitStep is one look at a lease that waits.
+type waitStep struct {
+	now    time.Duration
+	ended  bool
+	next   time.Duration // when to look again without being woken; 0: not at all
+	notify func()        // calls the Watcher; nil: it isn't due
+}
+
+// step does what is due for t, and returns what its goroutine does next.
+func (t *lease) step() waitStep {
+	limits, err := t.l.rules.Limits(t.h.key) // Override is any code
+	t.l.mu.Lock()
+	defer t.l.mu.Unlock()
+	now := t.l.now()
+	// An error of Override is for the next Acquire: this one goes on with the limits that it has.
+	if err == nil && limits != t.limits {
+		t.limits = limits
+		t.delay = max(limits.Delay.Draw(), t.floor)
+		t.askAgain()
+	}
+	t.act(now)
+	notify, look := t.notice(now)
+	next := t.wait.next
+	if look > 0 && (next == 0 || look < next) {
+		next = look
+	}
+	return waitStep{now: now, ended: t.phase >= held, next: next, notify: notify}
+}
+
+// leave ends the wait because the context has ended with err.
+func (t *lease) leave(err error) error {
+	t.l.mu.Lock()
+	defer t.l.mu.Unlock()
+	if errors.Is(err, context.DeadlineExceeded) {
+		now := t.l.now()
+		err = t.refusal(t.retry(now), t.l.rules.TooLate(true, t.h.inTrouble(now)))
+	}
+	t.refuse(err)
+	return t.wait.err
+}
+
+// abandon ends a wait whose goroutine panics.
+func (t *lease) abandon() {
+	t.l.mu.Lock()
+	defer t.l.mu.Unlock()
+	t.refuse(ErrClosed)
 }
 
 // signal wakes the goroutine that waits.
 func (t *lease) signal() {
 	select {
-	case t.wake <- struct{}{}:
-	default:
+	case t.wait.wake <- struct{}{}:
+	default: // it is to wake already
 	}
 }
 
@@ -187,108 +230,160 @@ func (t *lease) signal() {
 func (t *lease) act(now time.Duration) {
 	switch {
 	case t.phase == asking || t.phase >= held:
-		t.next = 0
-	case now >= t.limit && !t.byContext:
+		t.wait.next = 0 // the reply wakes it
+	case now >= t.wait.limit && !t.wait.byContext:
+		// The end of the context comes to the goroutine's select, which knows whether it was cancelled.
 		t.refuse(t.refusal(t.retry(now), t.l.rules.TooLate(false, t.h.inTrouble(now))))
 	case t.phase == granted:
 		t.try(now)
-	case t.phase == waiting && now >= t.next, t.phase == parked && (t.h.waiters[0] == t || t.holds):
+	case t.phase == waiting && now >= t.wait.next:
+		t.ask()
+	case t.phase == parked && t.mayAsk():
 		t.ask()
 	case t.phase != waiting:
-		t.next = t.limit
+		t.wait.next = t.wait.limit
 	}
+}
+
+// mayAsk reports whether t, which is parked, may ask the server: as the first waiter of its host or,
+// wherever it stands, with a place in MaxInFlight, which others wait for.
+func (t *lease) mayAsk() bool {
+	return t.hasPlace || t.h.waiters[0] == t
 }
 
 // ask calls the server for the start. If that is about to come, the next waiter's question goes
 // along: it has its place there before the turn ends.
 func (t *lease) ask() {
-	h, soon := t.h, t.planned > 0
+	aboutToStart := t.wait.planned > 0
 	t.question()
-	if i := slices.Index(h.waiters, t) + 1; soon && i > 0 && i < len(h.waiters) && h.waiters[i].phase == parked {
-		h.waiters[i].question()
+	next := t.h.behind(t)
+	if aboutToStart && next != nil && next.phase == parked {
+		next.question()
 	}
-	h.p.flush()
+	t.h.p.flush()
 }
 
+// behind returns the waiter behind t; nil: there is none, or t isn't in the queue.
+func (h *host) behind(t *lease) *lease {
+	i := slices.Index(h.waiters, t)
+	if i < 0 || i+1 == len(h.waiters) {
+		return nil
+	}
+	return h.waiters[i+1]
+}
+
+// question adds a take for t to the next call.
 func (t *lease) question() {
 	t.phase = asking
-	t.next = 0
-	t.push = nil
+	t.wait.next = 0
+	t.wait.push = nil
 	t.l.asked[t.id] = t
 	t.asks++
 	t.h.p.add(op{
 		name: "take", h: t.h, done: t.answered,
 		build: func(now time.Duration) []any {
 			return []any{
-				t.id, t.asks, t.limits.Concurrency, micros(max(t.limit-now, 0)), micros(t.least()), t.start,
+				t.id, t.asks, t.limits.Concurrency, micros(max(t.wait.limit-now, 0)), micros(t.least()), t.start.take,
 				micros(t.limits.Delay.Ceiling), micros(t.delay), micros(t.floor), t.limits.Delay.FromEnd,
-				t.rank, micros(now - t.arrived),
+				t.wait.rank, micros(now - t.wait.arrived),
 			}
 		},
 	})
 }
 
-// answered takes in the server's reply to a question.
+// answered moves t on by the server's reply to its question.
 func (t *lease) answered(at reply) {
 	if t.phase != asking {
-		return // it was given back
+		return // it was given back meanwhile
 	}
 	defer t.signal()
-	h := t.h
-	now := at.received
-	a := at.answer
-	switch {
-	case at.fate == stale:
-		t.phase, t.next = waiting, 1
+	switch at.fate {
+	case did:
+	case stale:
+		t.phase = waiting
+		t.wait.next = askNow
 		return
-	case at.fate != did:
-		t.refuse(unavailable(h.key, at.err))
+	default:
+		t.refuse(unavailable(t.h.key, at.err))
 		return
 	}
-	what, why := text(a[0]), text(a[2])
-	if what != "GO" {
+	kind := text(at.answer[0])
+	if kind != "GO" {
+		// It doesn't start soon: meanwhile another host's request may use the place.
 		t.freePlace()
 	}
-	switch what {
+	switch kind {
 	case "GO":
-		i := newHostInfo(a[9:])
-		t.granted = granting{
-			at: number(a[1]), guard: number(a[2]), delay: duration(a[3]), source: t.source(i), slots: int(number(a[4])), probe: truth(a[5]),
-			prev: number(a[7]), others: truth(a[8]), hostInfo: i, heard: at, gen: h.p.gen,
-		}
-		h.learn(i, at)
-		t.phase = granted
-		taken, _ := a[6].([]any)
-		for _, v := range taken {
-			if start, _ := v.([]any); len(start) == 2 { // number 0: the server wasn't sent it
-				h.takenBack = append(h.takenBack, hostlimit.TakenBack{Key: h.key, Process: text(start[0]), Seq: uint64(number(start[1]))})
-			}
-		}
-		h.account(now, h.blame)
+		t.letGo(at)
 	case "AT":
-		h.learn(newHostInfo(a[3:]), at)
-		t.reserve(number(a[1]), at.server, why, now)
+		t.h.learn(newHostInfo(at.answer[3:]), at)
+		t.reserve(number(at.answer[1]), at.server, text(at.answer[2]), at.received)
 	case "LATE":
-		h.learn(newHostInfo(a[3:]), at)
-		t.phase = parked // the server has forgotten it
-		start := h.p.clock.surely(number(a[1]), now)
-		if why == "b" {
-			start = max(start, h.refusals.Until)
-		}
-		if h.refusals.Stopped(now) {
-			t.refuse(t.stopped())
-		} else {
-			t.refuse(t.refusal(start, t.l.rules.TooLate(t.byContext, blameOf(why) == block)))
-		}
-		h.refuseLate()
+		t.tooLate(at)
 	case "WAIT":
-		t.queue(a, now)
+		t.queue(at)
 	default: // of something that isn't step.lua
-		t.refuse(unavailable(h.key, &ServerError{Server: t.l.server, Err: errMixedUp}))
+		t.refuse(unavailable(t.h.key, &ServerError{Server: t.l.server, Err: errMixedUp}))
 	}
-	if t.push != nil && t.phase == waiting {
-		t.push()
+	pushed := t.wait.push
+	if pushed != nil && t.phase == waiting {
+		t.reserve(pushed.due, pushed.now, pushed.why, t.l.now())
 	}
+}
+
+// letGo stores the grant in a GO.
+func (t *lease) letGo(at reply) {
+	h := t.h
+	answer := at.answer
+	info := newHostInfo(answer[9:])
+	t.granted = granting{
+		at:       number(answer[1]),
+		guard:    number(answer[2]),
+		delay:    duration(answer[3]),
+		source:   t.source(info),
+		slots:    int(number(answer[4])),
+		probe:    truth(answer[5]),
+		prev:     number(answer[7]),
+		others:   truth(answer[8]),
+		hostInfo: info,
+		heard:    at,
+		gen:      h.p.gen.name,
+	}
+	h.learn(info, at)
+	t.phase = granted
+	taken, _ := answer[6].([]any)
+	for _, v := range taken {
+		start, _ := v.([]any)
+		if len(start) != 2 {
+			continue
+		}
+		h.news.takenBack = append(h.news.takenBack, hostlimit.TakenBack{
+			Key:     h.key,
+			Process: text(start[0]),
+			Seq:     uint64(number(start[1])), // 0: the server wasn't sent it
+		})
+	}
+	h.wait.account(at.received, h.wait.blame)
+}
+
+// tooLate refuses t because of a LATE: its start would be later than it may wait, or the host is
+// blocked by hand.
+func (t *lease) tooLate(at reply) {
+	h := t.h
+	now := at.received
+	h.learn(newHostInfo(at.answer[3:]), at)
+	t.phase = parked // the server has dropped its turn, so there is nothing to give back
+	start := h.p.clock.surely(number(at.answer[1]), now)
+	why := text(at.answer[2])
+	if why == whyBlock {
+		start = max(start, h.known.refusals.Until)
+	}
+	if h.known.refusals.Stopped(now) {
+		t.refuse(t.stopped())
+	} else {
+		t.refuse(t.refusal(start, t.l.rules.TooLate(t.wait.byContext, blameOf(why) == block)))
+	}
+	h.refuseLate()
 }
 
 // Times between questions that only matter if a push got lost, or if nobody listens.
@@ -297,203 +392,242 @@ const (
 	pollProbe = 250 * time.Millisecond
 	pollDeaf  = 20 * time.Millisecond
 
-	// pollBlock is how often a waiter asks whether a block still holds that a person may have lifted.
+	// pollBlock is how often a waiter asks whether a block still holds that an operator may have lifted.
 	pollBlock = 5 * time.Second
+
+	// apart is the time between the polls of neighbours in the server's queue.
+	apart = time.Millisecond
 )
 
-// queue notes what t waits for without a known end, the place in the server's queue, since when all
-// slots are taken, and the time at which the first of them expires, which nothing pushes.
-func (t *lease) queue(a []any, now time.Duration) {
-	h, clock := t.h, &t.h.p.clock
-	place, full := number(a[1])+1, number(a[3])
-	turn := time.Duration(place) * time.Millisecond // those at other places don't ask in the same moment
+// queue stores the answer WAIT: t waits for something without a known end.
+func (t *lease) queue(at reply) {
+	h, now := t.h, at.received
+	answer, clock := at.answer, &h.p.clock
+	place := time.Duration(number(answer[1]) + 1) // in the server's queue
+	turn := place * apart
+	fullSince := number(answer[3]) // since when every slot is taken; 0: one is free
 	t.phase = waiting
-	t.planned = 0
-	t.why = text(a[2])
-	h.account(now, blameOf(t.why))
-	h.expiry = max(clock.surely(number(a[4]), now), now)
+	t.wait.planned = 0
+	t.wait.why = text(answer[2])
+	h.wait.account(now, blameOf(t.wait.why))
+	// No push says that a lease has expired.
+	h.wait.expiry = max(clock.surely(number(answer[4]), now), now)
 	poll := pollQueue + turn
-	if t.why == "p" {
+	if t.wait.why == whyProbe {
 		poll = pollProbe
 	}
-	if !t.l.listening {
-		poll = min(time.Duration(place)*pollDeaf, time.Second)
+	if !t.l.sub.listening {
+		poll = min(place*pollDeaf, time.Second)
 	}
-	t.next = min(now+poll, h.expiry+turn, t.limit)
-	if t.l.complete.SlotTimeout == 0 || full == 0 {
+	t.wait.next = min(now+poll, h.wait.expiry+turn, t.wait.limit)
+	if t.l.limits.SlotTimeout == 0 || fullSince == 0 {
 		return
 	}
-	timeout := max(clock.surely(full, now), t.arrived) + t.l.complete.SlotTimeout
-	if t.next = min(t.next, timeout); now >= timeout {
-		since := now - clock.surely(number(a[5]), now)
-		t.refuse(t.refusal(t.retry(now), t.l.rules.SlotTimeout(t.limits.Concurrency, since)))
+	// The slots may have been full before t came, but it has a whole SlotTimeout of its own.
+	timeout := max(clock.surely(fullSince, now), t.wait.arrived) + t.l.limits.SlotTimeout
+	t.wait.next = min(t.wait.next, timeout)
+	if now >= timeout {
+		oldest := now - clock.surely(number(answer[5]), now)
+		t.refuse(t.refusal(t.retry(now), t.l.rules.SlotTimeout(t.limits.Concurrency, oldest)))
 	}
 }
 
-// reserve notes the time us at which the server, whose clock shows from by now, will let t start.
+// reserve stores the time us at which the server, whose clock shows from by now, will let t start.
 func (t *lease) reserve(us, from int64, why string, now time.Duration) {
 	h := t.h
 	due := h.p.clock.surely(us, now)
 	switch why {
-	case "b":
-		due = max(due, h.refusals.Until)
-	case "h":
-		h.opens = due
+	case whyBlock:
+		due = max(due, h.known.refusals.Until)
+	case whyHours:
+		h.wait.opens = due
 	}
 	t.phase = waiting
-	t.planned = due
-	t.why = why
-	// The bounds may be from before a step of the server's clock.
-	t.next = max(min(due, now+duration(us-from))-h.p.early(), 1)
-	if h.refusals.Until > now {
-		t.next = min(t.next, now+pollBlock)
+	t.wait.planned = due
+	t.wait.why = why
+	// The bounds of the clock may be from before a step of it; a difference of two of its times isn't.
+	inTime := min(due, now+duration(us-from))
+	t.wait.next = max(inTime-h.p.askAhead(), askNow)
+	if h.known.refusals.Until > now {
+		t.wait.next = min(t.wait.next, now+pollBlock)
 	}
-	h.account(now, blameOf(why))
+	h.wait.account(now, blameOf(why))
 	if blameOf(why) == block {
 		h.refuseLate()
 	}
-	// The server hasn't asked whether a better time is good enough, and an answer that came since has
-	// refused only those that didn't ask.
-	if at, blocked := h.first(); max(at, due) > t.limit {
-		t.refuse(t.refusal(max(at, due), t.l.rules.TooLate(t.byContext, blocked)))
+	// A push is sent for every better time, also for one that is still too late for t. And a block
+	// that was seen while t asked has refused only the waiters that didn't ask.
+	earliest, blocked := h.first()
+	if max(earliest, due) > t.wait.limit {
+		t.refuse(t.refusal(max(earliest, due), t.l.rules.TooLate(t.wait.byContext, blocked)))
 	}
 }
 
-// pushed takes in that the server, whose clock showed from, gave t a slot, or a better time.
-func (t *lease) pushed(us, from int64, why string, now time.Duration) {
+// A push is a message in which the server gives a lease a slot, or a better time.
+type push struct {
+	due int64 // when it may start, on the server's clock
+	now int64 // when the server sent it, on its clock
+	why string
+}
+
+// pushed moves t on by a push.
+func (t *lease) pushed(p push, now time.Duration) {
 	switch t.phase {
 	case waiting:
-		t.reserve(us, from, why, now)
+		t.reserve(p.due, p.now, p.why, now)
 		t.signal()
 	case asking:
 		// It overtook the reply that says wait, or is older and does no harm.
-		t.push = func() { t.reserve(us, from, why, t.l.now()) }
+		t.wait.push = &p
 	}
 }
 
-// askAgain makes what the server has promised void.
+// askAgain makes t ask again, if it has asked: the server's earlier promise is void.
 func (t *lease) askAgain() {
 	if t.phase == waiting || t.phase == granted {
-		t.phase, t.next = waiting, 1
+		t.phase = waiting
+		t.wait.next = askNow
 		t.signal()
 	}
 }
 
-// window returns when t may start by its grant and by what this process itself owes, and false
-// where the grant is void: the server has another generation or another clock, or this process has
-// seen the host refuse since t was let go, or in that instant.
+// window returns when t may start by its grant and by the starts of this process, and false if the
+// grant is void: the server has another generation or another clock, or this process has seen the
+// host refuse since t was let go, or in that instant.
 func (t *lease) window(now time.Duration) (at time.Duration, valid bool) {
-	h, p, g := t.h, t.h.p, &t.granted
-	if g.gen != p.gen || p.stepped != 0 || g.heard.received <= h.blocked || h.presumed() > now {
+	h, p := t.h, t.h.p
+	sameServer := t.granted.gen == p.gen.name && p.gen.stepped == 0
+	blockedSince := t.granted.heard.received <= h.known.blockSeen || h.presumed() > now
+	if !sameServer || blockedSince {
 		return 0, false
 	}
-	at = p.clock.surely(g.at, now)
-	if h.started && h.lastBy != t { // else it has kept the gap to the one before already
-		at = max(at, h.last+h.gap)
+	at = p.clock.surely(t.granted.at, now)
+	// The gap to its own last start is in the grant already.
+	if h.known.started && h.known.lastBy != t {
+		at = max(at, h.known.last+h.known.gap)
 	}
 	return at, true
 }
 
 // missed reports whether it can't be proved any more that the server's clock is within the window.
 func (t *lease) missed(now time.Duration) bool {
-	return now-t.h.p.clock.earliest(t.granted.at, now) > time.Duration(t.granted.guard)*time.Microsecond
+	late := now - t.h.p.clock.earliest(t.granted.at, now)
+	return late > time.Duration(t.granted.guard)*time.Microsecond
 }
 
 // try ends the wait if it can be proved that the server's clock is within the window.
 func (t *lease) try(now time.Duration) {
 	p := t.h.p
 	at, valid := t.window(now)
-	switch {
-	case !valid:
-		t.phase, t.next = waiting, max(now+linger, t.h.presumed())
-		return
-	case now < at:
-		t.next = at
+	if !valid {
+		t.phase = waiting
+		t.wait.next = max(now+linger, t.h.presumed())
 		return
 	}
-	p.guard.saw(now - max(at, p.clock.surely(t.granted.heard.server, now)+p.lead))
+	if now < at {
+		t.wait.next = at
+		return
+	}
+	// While the GO was under way, this process wasn't late.
+	arrival := p.clock.surely(t.granted.heard.server, now) + p.latency
+	p.guard.saw(now - max(at, arrival))
 	if t.missed(now) {
 		p.guard.misses++
 		t.ask()
-	} else if p.guard.misses = 0; t.takePlace() {
+		return
+	}
+	p.guard.misses = 0
+	if t.takePlace() {
 		t.begin(now)
 	}
 }
 
-// begin ends the wait: the caller has the lease and, of an Acquire, until the end of its window to
-// start the request.
+// begin ends the wait: the caller has the lease and, after an Acquire, until the end of its window
+// to start the request.
 func (t *lease) begin(now time.Duration) {
 	h := t.h
-	h.account(now, h.blame)
-	for why := range t.waited {
-		t.waited[why] += h.waited[why] - t.before[why]
+	h.wait.account(now, h.wait.blame)
+	for why := range t.use.waited {
+		t.use.waited[why] += h.wait.spent[why] - t.wait.before[why]
 	}
 	t.phase = held
 	h.leave(t)
-	if t.had {
+	if t.use.had { // this was a Start
 		t.stamp(now)
-	} else {
-		t.had = true
-		t.began = now
-		t.renewed = now
-		h.leases[t.id] = t
+		return
 	}
+	t.use.had = true
+	t.start.began = now
+	t.use.renewed = now
+	h.leases[t.id] = t
 }
 
 // stamp makes now, which is within the window, the start.
 func (t *lease) stamp(now time.Duration) {
-	h, g := t.h, &t.granted
+	h, granted := t.h, &t.granted
 	h.seq++
-	t.start = t.asks
-	t.seq = h.seq
-	t.began = now
-	t.renewed = now
 	lo, hi := h.p.clock.bounds(now)
-	t.at, t.by = max(g.at, int64((now+lo)/time.Microsecond)), int64((now+hi)/time.Microsecond)+1
-	h.started = true
-	h.lastBy = t
-	h.last = max(h.last, now)
-	h.gap = g.delay
-	h.source = g.source
-	h.next = max(h.next, h.p.clock.surely(g.next, now), now+g.delay)
-	send := h.p.addAlong
-	if left := duration(g.at + g.guard - t.by); (g.others || len(h.waiters) > 0) && left > g.delay/worth {
-		send = h.p.add // others wait that long for nothing
+	t.start = start{
+		take: t.asks,
+		seq:  h.seq,
+		// The server's clock shows at least the granted time, although its bounds here may be wider.
+		stamp: max(granted.at, int64((now+lo)/time.Microsecond)),
+		by:    int64((now+hi)/time.Microsecond) + 1,
+		began: now,
 	}
-	send(op{name: "started", h: h, args: []any{t.id, t.start, int64(t.seq), t.by}, owed: true})
+	t.use.renewed = now
+	h.known.begin(t, now, granted.delay)
+	h.known.source = granted.source
+	h.known.next = max(h.known.next, h.p.clock.surely(granted.next, now))
+	started := op{name: "started", h: h, args: []any{t.id, t.start.take, int64(t.start.seq), t.start.by}, owed: true}
+	// Until the server has it, the next start on the host keeps its distance from the window's end.
+	left := duration(granted.at + granted.guard - t.start.by)
+	othersWait := granted.others || len(h.waiters) > 0
+	if othersWait && left > granted.delay/worth {
+		h.p.add(started)
+	} else {
+		h.p.addAlong(started)
+	}
 }
 
-// worth is which part of a delay is worth a call.
+// worth is the part of a delay that is worth a call.
 const worth = 64
 
 // refusal is the error of a turn that may be had at a later time.
 func (t *lease) refusal(retryAt time.Duration, why error) error {
-	n := t.h.takeNews()
+	reported := t.h.news.take()
 	return &hostlimit.Error{
-		Key: t.h.key, RetryAt: t.l.base.Add(retryAt), Err: why, ByHand: n.byHand, Restored: n.restored, StateErr: n.stateErr,
+		Key:      t.h.key,
+		RetryAt:  t.l.base.Add(retryAt),
+		Err:      why,
+		ByHand:   reported.byHand,
+		Restored: reported.restored,
+		StateErr: reported.stateErr,
 	}
 }
 
-// stopped is the refusal of a turn because a person has blocked the host.
+// stopped is the refusal of a turn because an operator has blocked the host.
 func (t *lease) stopped() error {
-	return t.refusal(t.h.refusals.Until, t.l.rules.BlockedByHand(t.h.refusals.Cause))
+	refusals := &t.h.known.refusals
+	return t.refusal(refusals.Until, t.l.rules.BlockedByHand(refusals.Cause))
 }
 
 // retry returns when t, which is refused, should come back: the known start time or, if t waited
 // for something without a known end, such as a slot, a guess: after as long as it has waited
 // already, or once a lease expires.
 func (t *lease) retry(now time.Duration) time.Duration {
-	if at, _ := t.h.first(); at > now {
-		return at
+	start, _ := t.h.first()
+	if start > now {
+		return start
 	}
-	at := now + (now - t.arrived)
-	if t.h.expiry > now {
-		at = min(at, t.h.expiry)
+	at := now + (now - t.wait.arrived)
+	if t.h.wait.expiry > now {
+		at = min(at, t.h.wait.expiry)
 	}
 	return at
 }
 
-// refuse ends a wait with err, and gives back what was taken.
+// refuse ends a wait with err, and gives back the slot and the place of t.
 func (t *lease) refuse(err error) {
 	switch t.phase {
 	case held, over:
@@ -501,61 +635,16 @@ func (t *lease) refuse(err error) {
 	case asking, waiting, granted:
 		t.giveBack()
 	}
-	t.phase, t.err = over, err
+	t.phase = over
+	t.wait.err = err
 	t.freePlace()
 	t.h.leave(t)
 	t.signal()
 }
 
-// giveBack tells the server that the request will not start. No copy of a question that was sent
-// before has an effect after it.
+// giveBack releases the turn that the server holds for t, whose request will not start. No copy of
+// an earlier question has an effect after it.
 func (t *lease) giveBack() {
-	undone := t.start == 0 || t.asks != t.start // else the server knows of a start that was one
-	t.h.p.add(op{name: "release", h: t.h, owed: true, args: []any{t.id, t.limits.Concurrency, undone, t.start, 0, t.by}})
-}
-
-// takePlace takes a place in MaxInFlight and reports whether there was one. Without one t gives its
-// turn back and asks for another when it has a place, so that other processes can use the host
-// meanwhile.
-func (t *lease) takePlace() bool {
-	l := t.l
-	if !t.holds && !l.isFull() {
-		l.inFlight, t.holds = l.inFlight+1, true
-	}
-	if t.holds {
-		return true
-	}
-	t.giveBack()
-	t.draw() // another id, because nothing says that the release arrives before the next question
-	t.phase, t.next = inLine, t.limit
-	t.h.account(l.now(), slot)
-	l.line = append(l.line, t)
-	return false
-}
-
-// freePlace gives the place of t back, or its place in the line for one. That of a lease which asks
-// again stays the lease's.
-func (t *lease) freePlace() {
-	t.l.line = slices.DeleteFunc(t.l.line, func(o *lease) bool { return o == t })
-	if t.holds && !t.had {
-		t.holds = false
-		t.l.placeFreed()
-	}
-}
-
-// isFull reports whether no place is free.
-func (l *Limiter) isFull() bool {
-	return l.complete.MaxInFlight > 0 && (l.inFlight >= l.complete.MaxInFlight || len(l.line) > 0)
-}
-
-// placeFreed hands a place that was given back to the lease that has waited longest.
-func (l *Limiter) placeFreed() {
-	if len(l.line) == 0 {
-		l.inFlight--
-		return
-	}
-	t := l.line[0]
-	l.line = l.line[1:]
-	t.holds, t.phase = true, parked
-	t.signal()
+	started := t.start.take != 0 && t.asks == t.start.take // no question has followed its last start
+	t.h.p.add(t.releaseOp(!started, 0))
 }

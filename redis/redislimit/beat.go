@@ -16,72 +16,91 @@ const mostIdle = 2
 
 // beat calls the server from time to time while there is something to lose, so that a loss of data
 // is noticed within its quarantine, and while it is away. Partitions of a cluster of which no
-// request of this process is in flight are called in turn: that a node has lost its data is seen in
-// each (see learn). A place in a queue is no loss within a quarantine, so a process that only waits
-// shows that it lives, and no more.
+// request of this process is in flight are called in turn: a node that has lost its data shows that
+// in each (see learn). A place in a queue is no loss within a quarantine, so a process that only
+// waits shows that it lives, and no more.
 func (l *Limiter) beat() {
 	for contexts.Sleep(l.ctx, heartbeat/2) == nil {
 		l.mu.Lock()
-		l.callWhatIsDue(l.now())
+		l.callIfDue(l.now())
 		l.mu.Unlock()
 	}
 }
 
-// callWhatIsDue is one round of beat. The caller holds mu.
-func (l *Limiter) callWhatIsDue(now time.Duration) {
+// callIfDue is one round of beat. The caller holds mu.
+func (l *Limiter) callIfDue(now time.Duration) {
 	l.sweep(now)
-	if !l.conf.Operator && l.listening && l.down == 0 && (l.helloed == 0 || now-l.helloed >= greeting) {
-		l.helloed = now
-		l.before = l.others
-		l.others = make(map[string]string)
+	// The others answer by the subscription.
+	canGreet := !l.conf.Operator && l.sub.listening && l.down.parts == 0
+	if canGreet && l.peers.isDue(now) {
+		l.peers.greet(now)
 		l.parts[0].addAlong(l.hello(l.parts[0], "all", false))
 	}
 	var idle []*partition
 	for _, p := range l.parts {
-		busy := p.inUse > 0 || len(p.ops) > 0 || p.down != nil || l.alone
-		// One that hangs says nothing about the next one, which may have another connection.
-		switch since := now - max(p.called, p.heard); {
-		case since < heartbeat || p.calls >= mostHanging || l.closed:
-		case busy || p.waits > 0 && since >= l.dead/5:
+		since := now - max(p.sent.last, p.sent.heard)
+		// A call that hangs says nothing about the next one, which may have another connection.
+		hangs := p.sent.underWay >= mostHanging
+		if since < heartbeat || hangs || l.closed {
+			continue
+		}
+		mustShow := p.uses.waiting > 0 && since >= l.signOfLife()
+		switch {
+		case p.isBusy() || mustShow:
 			p.send()
-		case p.atRisk > 0:
+		case p.uses.atRisk > 0:
 			idle = append(idle, p)
 		}
 	}
-	slices.SortFunc(idle, func(a, b *partition) int { return cmp.Compare(a.called, b.called) })
+	slices.SortFunc(idle, func(a, b *partition) int { return cmp.Compare(a.sent.last, b.sent.last) })
 	for _, p := range idle[:min(len(idle), mostIdle)] {
 		p.send()
 	}
 }
 
-// sweep takes back what leaked and forgets hosts that owe nothing. It counts the hosts of each
-// partition by what this process has there.
+// isBusy reports whether p is called at each heartbeat.
+func (p *partition) isBusy() bool {
+	hasWork := p.uses.inUse > 0 || len(p.ops) > 0
+	return hasWork || p.down != nil || p.l.failsLocal
+}
+
+// signOfLife is the time between two signs of life of a process, of which the server may miss some.
+func (l *Limiter) signOfLife() time.Duration { return l.deadAfter / 5 }
+
+// sweep takes back the leases that leaked and forgets hosts that owe nothing. It counts the hosts of
+// each partition by their use in this process.
 func (l *Limiter) sweep(now time.Duration) {
 	for _, p := range l.parts {
-		p.atRisk = 0
-		p.inUse = 0
-		p.waits = 0
+		p.uses = uses{}
 	}
 	for key, h := range l.hosts {
 		for _, t := range h.leases {
-			if t.phase >= held && now-t.renewed >= l.complete.LeaseTTL {
+			if t.phase >= held && t.use.isExpired(now, l.limits.LeaseTTL) {
 				t.end(now)
 			}
 		}
+		uses := &h.p.uses
 		if len(h.waiters) > 0 {
-			h.p.waits++
+			uses.waiting++
+		}
+		if h.inUse() {
+			uses.inUse++
 		}
 		switch {
-		case len(h.leases)+len(h.changes) > 0:
-			h.p.inUse++
-			fallthrough
-		case h.byHand != nil, h.owes(now), len(h.storing) > 0, h.unsaved(now):
-			h.p.atRisk++
+		case h.isAtRisk(now):
+			uses.atRisk++
 		case len(h.waiters) == 0:
 			delete(l.hosts, key)
 			if h.seq > 0 {
-				l.numbers.Add(key, h.seq)
+				l.numbers.starts.Add(key, h.seq) // the next start goes on from it
 			}
 		}
 	}
+}
+
+// isAtRisk reports whether something would be lost with h: to the server, a caller or the Store.
+func (h *host) isAtRisk(now time.Duration) bool {
+	unreported := h.news.byHand != nil
+	saving := len(h.keeping.busy) > 0
+	return h.owes(now) || unreported || saving || h.unsaved(now)
 }

@@ -22,8 +22,8 @@ func TestWhatACallSaysOfItsProcess(t *testing.T) {
 		beat             string
 	}{
 		"the first one":                  {beat: "me"},
-		"soon after":                     {beaten: dead/5 - time.Second/2},
-		"after a fifth of its life":      {beaten: dead / 5, beat: "me"},
+		"soon after":                     {beaten: deadAfter/5 - time.Second/2},
+		"after a fifth of its life":      {beaten: deadAfter / 5, beat: "me"},
 		"soon after, where shares count": {failure: FailLocal, beaten: heartbeat / 2, beat: "me"},
 		"an operator's":                  {operator: true},
 		"the last one":                   {beaten: time.Second, closed: true, bye: true, beat: "-"},
@@ -35,10 +35,10 @@ func TestWhatACallSaysOfItsProcess(t *testing.T) {
 			p.clock = serverClock{known: known, at: l.now(), hi: time.Second}
 			l.closed = c.closed
 			before := l.now()
-			if p.beaten = 0; c.beaten > 0 {
-				p.beaten = before - c.beaten
+			if p.sent.beat = 0; c.beaten > 0 {
+				p.sent.beat = before - c.beaten
 			}
-			was := p.beaten
+			was := p.sent.beat
 			call := p.newCall(nil, c.bye)
 			after := l.now()
 			head, _ := parse(call.payload)[0].([]any)
@@ -46,7 +46,7 @@ func TestWhatACallSaysOfItsProcess(t *testing.T) {
 			if least := micros(before + time.Second + l.patience); known && (notAfter < least-1 || notAfter > least+micros(after-before)+1) || !known && notAfter != 0 {
 				t.Errorf("%s: not after %d, %v later than now", name, notAfter, duration(notAfter)-before)
 			}
-			if beat != c.beat || call.beat != (beat == "me") || (promise != "") != call.beat || (p.beaten != was) != call.beat {
+			if beat != c.beat || call.beat != (beat == "me") || (promise != "") != call.beat || (p.sent.beat != was) != call.beat {
 				t.Errorf("%s: it says that %q lives, and promises %q", name, beat, promise)
 			}
 			if (spread == 2) != (c.failure == FailLocal) {
@@ -66,7 +66,7 @@ func TestNothingIsCalledForNothing(t *testing.T) {
 		if l.stats.Calls != want {
 			t.Errorf("%s: %d calls", what, l.stats.Calls)
 		}
-		l.stats.Calls, p.calls = 0, 0
+		l.stats.Calls, p.sent.underWay = 0, 0
 	}
 	p.flush()
 	p.restore(true)
@@ -87,13 +87,13 @@ func TestNothingIsCalledForNothing(t *testing.T) {
 	for range mostCalls {
 		p.ops = []op{renewal(l.host("a.example"))}
 		p.flush()
-		p.called = l.now() + time.Hour // as if that were a moment ago
+		p.sent.last = l.now() + time.Hour // as if that were a moment ago
 	}
 	p.ops = []op{renewal(l.host("a.example"))}
-	p.calls = mostCalls
+	p.sent.underWay = mostCalls
 	p.flush()
 	calls("while the server has enough to do", mostCalls)
-	p.calls, p.called = mostCalls, l.now()-patient
+	p.sent.underWay, p.sent.last = mostCalls, l.now()-patient
 	p.flush()
 	calls("one that takes long", 1)
 	l.id = "the fleet's"
@@ -109,24 +109,24 @@ func TestALossIsLookedForInEachPartition(t *testing.T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	first, risk, waits, both, idle := l.parts[0], l.parts[1], l.parts[2], l.parts[3], l.parts[4]
-	first.atRisk, risk.atRisk, waits.waits, both.atRisk, both.waits = 1, 1, 1, 1, 1
-	first.gen, first.clock, l.id = "1", serverClock{known: true, at: l.now()}, "the fleet's"
+	first.uses.atRisk, risk.uses.atRisk, waits.uses.waiting, both.uses.atRisk, both.uses.waiting = 1, 1, 1, 1, 1
+	first.gen.name, first.clock, l.id = "1", serverClock{known: true, at: l.now()}, "the fleet's"
 	sent := l.now()
 	if !first.learn(sent, reply{server: micros(l.now()), received: l.now()}, "2") {
 		t.Error("a reply of a new generation holds nothing")
 	}
-	if first.learn(sent, reply{server: micros(l.now()), received: l.now()}, "1") || first.gen != "2" {
+	if first.learn(sent, reply{server: micros(l.now()), received: l.now()}, "1") || first.gen.name != "2" {
 		t.Error("a reply of before holds")
 	}
 	for i, p := range []*partition{first, risk, waits, both, idle} { // the first one tells what it knows
-		if want := []int{1, 1, 1, 1, 0}[i]; p.calls != want {
-			t.Errorf("partition %d: %d calls", i, p.calls)
+		if want := []int{1, 1, 1, 1, 0}[i]; p.sent.underWay != want {
+			t.Errorf("partition %d: %d calls", i, p.sent.underWay)
 		}
 	}
 	second := l.parts[5]
-	second.gen, second.clock = "1", first.clock
+	second.gen.name, second.clock = "1", first.clock
 	l.allCalled = sent
-	if second.learn(sent, reply{server: micros(l.now()), received: l.now()}, "2"); risk.calls != 1 || second.calls != 0 {
+	if second.learn(sent, reply{server: micros(l.now()), received: l.now()}, "2"); risk.sent.underWay != 1 || second.sent.underWay != 0 {
 		t.Error("all were called since that call was sent, and only the first one names all")
 	}
 }
@@ -135,12 +135,12 @@ func TestALossIsLookedForInEachPartition(t *testing.T) {
 func TestTheLatencyIsAnAverage(t *testing.T) {
 	const ms = time.Millisecond
 	h := idleHost(t, hostlimit.Config{})
-	h.p.gen = "1"
+	h.p.gen.name = "1"
 	for _, c := range []struct{ took, lead time.Duration }{{80 * ms, 10 * ms}, {90 * ms, 20 * ms}, {time.Minute, 42500 * time.Microsecond}, {2500 * time.Microsecond, 37500 * time.Microsecond}} {
 		h.p.clock = serverClock{known: true, at: later}
 		h.p.learn(later-c.took, reply{server: micros(later - c.took), received: later}, "1")
-		if h.p.lead != c.lead {
-			t.Errorf("after a reply of %v: %v, want %v", c.took, h.p.lead, c.lead)
+		if h.p.latency != c.lead {
+			t.Errorf("after a reply of %v: %v, want %v", c.took, h.p.latency, c.lead)
 		}
 	}
 }
@@ -150,10 +150,10 @@ func TestASlewedClockIsNoStep(t *testing.T) {
 	for slip, stepped := range map[time.Duration]bool{0: false, 19 * time.Millisecond: false, 21 * time.Millisecond: true, -19 * time.Millisecond: false, -21 * time.Millisecond: true} {
 		h := idleHost(t, hostlimit.Config{})
 		h.l.mu.Lock()
-		h.p.gen, h.p.clock.lo, h.p.clock.hi = "1", -time.Microsecond, time.Microsecond
+		h.p.gen.name, h.p.clock.lo, h.p.clock.hi = "1", -time.Microsecond, time.Microsecond
 		holds := h.p.learn(later, reply{server: micros(later + slip), received: later}, "1")
-		if holds != (slip == 0) || (h.p.stepped != 0) != stepped {
-			t.Errorf("%v off: the reply holds: %t, a step of %v", slip, holds, h.p.stepped)
+		if holds != (slip == 0) || (h.p.gen.stepped != 0) != stepped {
+			t.Errorf("%v off: the reply holds: %t, a step of %v", slip, holds, h.p.gen.stepped)
 		}
 		h.l.mu.Unlock()
 	}
@@ -214,7 +214,7 @@ func TestWhatIsHeardOfAGeneration(t *testing.T) {
 	}{{0, 0, false, 0}, {1, 0, false, 1}, {0, 1, false, 1}, {1, 1, false, 1}, {1, 1, true, 0}} {
 		l := idle(t, Config{})
 		p := l.parts[0]
-		p.atRisk, p.waits, l.closed = c.atRisk, c.waits, c.closed
+		p.uses.atRisk, p.uses.waiting, l.closed = c.atRisk, c.waits, c.closed
 		l.heard("something else", true)
 		if l.heard(p.genKey(), true); l.Stats().Calls != c.want {
 			t.Errorf("%+v: %d calls", c, l.Stats().Calls)
@@ -244,8 +244,8 @@ func TestWhatIsHeardOfABlock(t *testing.T) {
 		key := l.parts[0].hostKey("a.example")
 		if c.met {
 			h := l.host("a.example")
-			if h.asOf = now; c.newer {
-				h.asOf = now + 1
+			if h.known.asOf = now; c.newer {
+				h.known.asOf = now + 1
 			}
 		}
 		info := make([]any, infoFields)
@@ -258,8 +258,8 @@ func TestWhatIsHeardOfABlock(t *testing.T) {
 		if h == nil {
 			continue
 		}
-		if h.refusals.Blocks(l.now()) != c.blocked || (h.blocked > 0) != c.blocked || (h.byHand != nil) != c.byHand {
-			t.Errorf("%s: %+v, turns of before are void: %t; by hand: %+v", name, h.refusals, h.blocked > 0, h.byHand)
+		if h.known.refusals.Blocks(l.now()) != c.blocked || (h.known.blockSeen > 0) != c.blocked || (h.news.byHand != nil) != c.byHand {
+			t.Errorf("%s: %+v, turns of before are void: %t; by hand: %+v", name, h.known.refusals, h.known.blockSeen > 0, h.news.byHand)
 		}
 	}
 }
@@ -274,20 +274,20 @@ func TestTheSubscriptionIsRenewedWhereNobodyHearsOfIt(t *testing.T) {
 		"no echo":                     {func(*Limiter, *call, *int64) {}, false},
 		"an echo":                     {func(_ *Limiter, _ *call, heard *int64) { *heard = 1 }, true},
 		"no heartbeat":                {func(_ *Limiter, c *call, _ *int64) { c.beat = false }, true},
-		"it was sent before":          {func(l *Limiter, c *call, _ *int64) { l.subscribedAt = c.sent }, true},
+		"it was sent before":          {func(l *Limiter, c *call, _ *int64) { l.sub.since = c.sent }, true},
 		"a cluster, which echoes not": {func(l *Limiter, _ *call, _ *int64) { l.cluster = true }, true},
 		"after Close":                 {func(l *Limiter, _ *call, _ *int64) { l.closed = true }, true},
 	} {
 		l := idle(t, Config{})
 		p, heard := l.parts[0], int64(0)
 		now := l.now()
-		p.down, p.gen, p.clock, l.listening = nil, "1", serverClock{known: true, at: now, lo: -time.Second, hi: time.Second}, true
-		l.subscribedAt = now - time.Second
+		p.down, p.gen.name, p.clock, l.sub.listening = nil, "1", serverClock{known: true, at: now, lo: -time.Second, hi: time.Second}, true
+		l.sub.since = now - time.Second
 		call := &call{beat: true, sent: now}
 		c.change(l, call, &heard)
 		r := reply{received: l.now()}
-		if !p.answered(call, &r, []any{micros(l.now()), "1", false, heard, false, int64(0)}) || l.listening != c.goesOn || p.heard != call.sent {
-			t.Errorf("%s: it listens: %t; %+v", name, l.listening, r)
+		if !p.answered(call, &r, []any{micros(l.now()), "1", false, heard, false, int64(0)}) || l.sub.listening != c.goesOn || p.sent.heard != call.sent {
+			t.Errorf("%s: it listens: %t; %+v", name, l.sub.listening, r)
 		}
 	}
 }
@@ -302,14 +302,14 @@ func TestTheLossOfAServerIsToldOnce(t *testing.T) {
 			p.lost(errors.New("refused"))
 			q.lost(errors.New("refused"))
 		}
-		if want := map[bool]int{false: 1, true: 0}[closed]; len(l.events) != want || (l.outage != nil) == closed || l.down != 2 {
-			t.Errorf("closed %t: %+v, %d down", closed, l.events, l.down)
+		if want := map[bool]int{false: 1, true: 0}[closed]; len(l.events) != want || (l.down.outage != nil) == closed || l.down.parts != 2 {
+			t.Errorf("closed %t: %+v, %d down", closed, l.events, l.down.parts)
 		}
 	}
 	for _, why := range []string{"BADVERSION 7", "BADKEY x"} { // the server is there
 		l := idle(t, Config{Failure: FailLocal, Processes: 1})
 		l.parts[0].down = nil
-		if l.parts[0].lost(errors.New(why)); l.outage != nil {
+		if l.parts[0].lost(errors.New(why)); l.down.outage != nil {
 			t.Errorf("%s: this process paces itself", why)
 		}
 	}
@@ -329,9 +329,9 @@ func TestOneHostIsOneKeyOfACall(t *testing.T) {
 
 // TestAHeartbeatCallsWhatIsDue, and says hello from time to time.
 func TestAHeartbeatCallsWhatIsDue(t *testing.T) {
-	inUse := func(h *host) { h.leases["1"] = &lease{renewed: later, phase: held} }
+	inUse := func(h *host) { h.leases["1"] = &lease{phase: held, use: use{renewed: later}} }
 	waits := func(h *host) { h.waiters = make([]*lease, 1) }
-	owes := func(h *host) { h.next = later + 1 }
+	owes := func(h *host) { h.known.next = later + 1 }
 	for name, c := range map[string]struct {
 		set   func(h *host)
 		since time.Duration // the last call
@@ -340,21 +340,21 @@ func TestAHeartbeatCallsWhatIsDue(t *testing.T) {
 		"nothing":                     {func(*host) {}, time.Hour, 0},
 		"a request in flight":         {inUse, heartbeat, 1},
 		"one, a moment ago":           {inUse, heartbeat - 1, 0},
-		"one, and calls that hang":    {func(h *host) { inUse(h); h.p.calls = mostHanging }, heartbeat, 0},
+		"one, and calls that hang":    {func(h *host) { inUse(h); h.p.sent.underWay = mostHanging }, heartbeat, 0},
 		"one, after Close":            {func(h *host) { inUse(h); h.l.closed = true }, heartbeat, 0},
 		"a change under way":          {func(h *host) { h.changes = []*change{{}} }, heartbeat, 1},
 		"one, of a request in flight": {func(h *host) { inUse(h); h.changes = []*change{{}} }, heartbeat, 1},
-		"a waiter":                    {waits, dead / 5, 1},
-		"one, not for long":           {waits, dead/5 - 1, 0},
+		"a waiter":                    {waits, deadAfter / 5, 1},
+		"one, not for long":           {waits, deadAfter/5 - 1, 0},
 		"a debt":                      {owes, heartbeat, 1},
 		"what it has to tell":         {func(h *host) { h.p.ops = []op{renewal(h)} }, heartbeat, 1},
 		"a server that is away":       {func(h *host) { h.p.down = errReset }, heartbeat, 1},
 	} {
 		h := idleHost(t, hostlimit.Config{})
 		h.l.mu.Lock()
-		h.p.down, h.p.calls, h.p.called, h.p.heard = nil, 0, later-time.Hour, later-c.since
+		h.p.down, h.p.sent.underWay, h.p.sent.last, h.p.sent.heard = nil, 0, later-time.Hour, later-c.since
 		c.set(h)
-		h.l.callWhatIsDue(later)
+		h.l.callIfDue(later)
 		if h.l.stats.Calls != c.calls {
 			t.Errorf("%s: %d calls", name, h.l.stats.Calls)
 		}
@@ -376,9 +376,9 @@ func TestAHeartbeatCallsWhatIsDue(t *testing.T) {
 	} {
 		l := idle(t, Config{Operator: c.operator})
 		l.mu.Lock()
-		l.parts[0].down, l.parts[0].heard, l.listening, l.down, l.helloed = nil, later, !c.deaf, c.down, c.helloed
-		if l.callWhatIsDue(later); (len(l.parts[0].ops) == 1) != c.says || (l.helloed == later) != c.says {
-			t.Errorf("%s: %d operations, the last hello in %v", name, len(l.parts[0].ops), l.helloed-later)
+		l.parts[0].down, l.parts[0].sent.heard, l.sub.listening, l.down.parts, l.peers.helloed = nil, later, !c.deaf, c.down, c.helloed
+		if l.callIfDue(later); (len(l.parts[0].ops) == 1) != c.says || (l.peers.helloed == later) != c.says {
+			t.Errorf("%s: %d operations, the last hello in %v", name, len(l.parts[0].ops), l.peers.helloed-later)
 		}
 		l.mu.Unlock()
 	}
@@ -391,17 +391,17 @@ func TestTheLastCallTakesLeave(t *testing.T) {
 		calls uint64
 	}{
 		"a process that was there": {func(*partition) {}, 1},
-		"with a request in flight": {func(p *partition) { p.l.inFlight = 1 }, 0},
-		"one that never called":    {func(p *partition) { p.gen = "" }, 0},
+		"with a request in flight": {func(p *partition) { p.l.places.taken = 1 }, 0},
+		"one that never called":    {func(p *partition) { p.gen.name = "" }, 0},
 		"of a server that is away": {func(p *partition) { p.down = errReset }, 0},
 		"a tool":                   {func(p *partition) { p.l.conf.Operator = true }, 0},
 		"something to tell": {func(p *partition) {
-			p.gen, p.l.inFlight, p.ops = "", 1, []op{renewal(p.l.host("a.example"))}
+			p.gen.name, p.l.places.taken, p.ops = "", 1, []op{renewal(p.l.host("a.example"))}
 		}, 1},
 	} {
 		l := idle(t, Config{})
 		p := l.parts[0]
-		p.down, p.gen, l.closed = nil, "1", true
+		p.down, p.gen.name, l.closed = nil, "1", true
 		c.set(p)
 		if p.last(); l.stats.Calls != c.calls {
 			t.Errorf("%s: %d calls", name, l.stats.Calls)
@@ -417,9 +417,9 @@ func TestACallThatIsOvertakenIsNoOutage(t *testing.T) {
 		fate   fate
 	}{{later, false, lost}, {later + 1, false, stale}, {later + 1, true, lost}} {
 		h := idleHost(t, hostlimit.Config{})
-		h.p.down, h.p.heard, h.p.beaten, h.l.closed = nil, c.heard, later, c.closed
+		h.p.down, h.p.sent.heard, h.p.sent.beat, h.l.closed = nil, c.heard, later, c.closed
 		r := reply{fate: lost, err: errReset}
-		if h.p.failed(&call{sent: later}, &r); r.fate != c.fate || (h.p.down != nil) != (c.fate == lost) || h.p.beaten != 0 || h.l.stats.Failed != 1 {
+		if h.p.failed(&call{sent: later}, &r); r.fate != c.fate || (h.p.down != nil) != (c.fate == lost) || h.p.sent.beat != 0 || h.l.stats.Failed != 1 {
 			t.Errorf("%+v: fate %d, down %v", c, r.fate, h.p.down)
 		}
 	}
@@ -433,9 +433,9 @@ func TestAMessageToAllMakesWaitersAsk(t *testing.T) {
 	}{{"", true, true}, {"", false, false}, {"x", true, false}, {"x", false, false}} {
 		h := idleHost(t, hostlimit.Config{})
 		w := h.waiter(t, later)
-		w.phase, w.next = waiting, later
-		if h.l.heard(c.message, c.toAll); (w.next == 1) != c.ask {
-			t.Errorf("%+v: asks at %v", c, w.next)
+		w.phase, w.wait.next = waiting, later
+		if h.l.heard(c.message, c.toAll); (w.wait.next == 1) != c.ask {
+			t.Errorf("%+v: asks at %v", c, w.wait.next)
 		}
 	}
 }

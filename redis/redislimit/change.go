@@ -10,31 +10,41 @@ import (
 	"github.com/go-politeness/politeness/internal/contexts"
 )
 
-// A change is what the outcome of a lease, or a person, does to the refusals of a host. This
+// A change is the effect of a lease's outcome, or of an operator, on the refusals of a host. This
 // process computes it, and the server stores the result if its refusals are of the version that the
 // change was computed from. Otherwise the server returns its own, and the change is computed anew.
 // A process makes the changes of a host one by one.
 type change struct {
-	h    *host
-	make func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect
+	h       *host
+	compute func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect
 
-	lease  *lease             // nil: a person's
-	served bool               // the outcome is a success
-	adapt  []any              // arguments of outcome that move the delay by response times; nil: none
-	act    int                // 1: a person blocks the host; 2: a person clears it
+	lease  *lease // nil: an operator's
+	served bool   // the outcome is a success
+	adapt  []any  // arguments of outcome that move the delay by response times; nil: none
+	act    act
 	slots  int                // number of slots of the host
-	will   hostlimit.Refusals // with the block that holds here until the server has answered, if Until > 0
+	will   hostlimit.Refusals // if Until > 0, its block holds here until the server has answered
 	effect hostlimit.Effect   // as computed last
 	latest time.Duration      // no request that was granted before the change can start after it
 	done   chan reply         // receives the reply to the change
 }
 
-// newest is Turn.Last: what args returns tells the server to set the number, which is a time.
+// An act is what an operator does to a host, as step.lua numbers it.
+type act int
+
+const (
+	noAct act = iota // the change is an outcome's
+	blocks
+	clears
+)
+
+// newest is Turn.Last: args tells the server to set the number, which is a time.
 const newest = math.MaxUint64
 
 // submit sends c after the changes of h before it.
 func (h *host) submit(c *change) {
-	if h.changes = append(h.changes, c); len(h.changes) == 1 {
+	h.changes = append(h.changes, c)
+	if len(h.changes) == 1 {
 		h.write(c)
 	}
 }
@@ -44,34 +54,53 @@ func (h *host) write(c *change) {
 	h.p.add(op{name: "outcome", h: h, owed: c.lease != nil, build: c.args, done: c.answered})
 }
 
-// plain returns the arguments of outcome for what changes no refusals.
+// plain returns the arguments of outcome if no refusals change.
 func (c *change) plain() []any {
-	adapt, id := c.adapt, ""
-	if adapt == nil {
-		adapt = []any{0, 0, 0, 0, false}
-	}
+	id := ""
 	if c.lease != nil {
 		id = c.lease.id
+	}
+	adapt := c.adapt
+	if adapt == nil {
+		adapt = []any{0, 0, 0, 0, false}
 	}
 	return append(append([]any{id}, adapt...), c.served)
 }
 
 // args computes c, and returns the arguments of outcome.
 func (c *change) args(now time.Duration) []any {
-	h, s := c.h, c.h.refusals
-	s.Forgive(h.l.rules, now)
-	c.effect = c.make(&s, now)
-	stay := int64(-1)
-	if s.Until != h.refusals.Until {
-		stay = max(micros(s.Until-now), 0)
+	h := c.h
+	before := &h.known.refusals
+	after := *before
+	after.Forgive(h.l.rules, now)
+	c.effect = c.compute(&after, now)
+	stay := int64(-1) // the block ends as before
+	if after.Until != before.Until {
+		stay = max(micros(after.Until-now), 0)
 	}
-	ended, delay := false, time.Duration(0)
-	if t := c.lease; t != nil {
-		ended, delay = t.unanswered, t.granted.delay
+	ended := false // an attempt, without a response
+	delay := time.Duration(0)
+	if c.lease != nil {
+		ended = c.lease.use.unanswered
+		delay = c.lease.granted.delay
 	}
 	return append(c.plain(),
-		h.version, c.slots, rest(s), s.InARow(), s.Alone, stay, s.SetAt == newest, s.Cause, micros(s.Learned),
-		s.Lessons != h.refusals.Lessons, s.EasedAt != h.refusals.EasedAt, c.effect.Blocked, c.effect.Cleared, c.act, ended, micros(delay),
+		h.known.version,
+		c.slots,
+		rest(after),
+		after.InARow(),
+		after.Alone,
+		stay,
+		after.SetAt == newest, // the block is set or lengthened
+		after.Cause,
+		micros(after.Learned),
+		after.Lessons != before.Lessons, // the learned delay is longer
+		after.EasedAt != before.EasedAt, // or shorter
+		c.effect.Blocked,
+		c.effect.Cleared,
+		int(c.act),
+		ended,
+		micros(delay),
 	)
 }
 
@@ -80,125 +109,137 @@ func (c *change) answered(at reply) {
 	h := c.h
 	switch {
 	case at.fate == did:
-		i := newHostInfo(at.answer[2:])
-		h.learn(i, at)
-		c.adapt = nil // that is done
-		if !truth(at.answer[0]) {
+		stored := c.stored(at)
+		if !stored {
 			h.write(c)
 			return
-		}
-		c.latest = h.p.clock.surely(number(at.answer[1]), at.received) // long ago for 0
-		h.raise(max(i.adaptive, i.learned))
-		if c.effect.Blocked || h.refusals.Blocks(at.received) {
-			c.effect.Until = h.l.base.Add(h.earliest)
-		}
-		if c.effect.Blocked {
-			h.halt(at.received)
-		}
-		if c.act > 0 && (c.effect.Blocked || c.effect.Cleared) {
-			h.note(at, c.act == 1)
 		}
 	case at.fate != broken && c.lease != nil:
 		return // it is sent again
 	}
-	if h.changes = h.changes[1:]; len(h.changes) > 0 {
+	h.changes = h.changes[1:]
+	if len(h.changes) > 0 {
 		h.write(h.changes[0])
 	}
-	if c.act == 2 || c.will.Until > 0 && !c.effect.Blocked {
-		h.askAgain() // nothing holds them any more
+	presumed := c.will.Until > 0 && !c.effect.Blocked // a block that the server hasn't set
+	if c.act == clears || presumed {
+		h.askAgain()
 	}
 	c.done <- at
+}
+
+// stored handles the reply of a server that has run outcome, and reports whether it has stored c. If
+// not, h has the server's refusals now, from which c is to be computed anew.
+func (c *change) stored(at reply) bool {
+	h := c.h
+	info := newHostInfo(at.answer[2:])
+	h.learn(info, at)
+	c.adapt = nil // the delay by response times has moved, whatever became of the refusals
+	if !truth(at.answer[0]) {
+		return false
+	}
+	c.latest = h.p.clock.surely(number(at.answer[1]), at.received) // long ago for 0
+	h.raise(max(info.adaptive, info.learned))
+	if c.effect.Blocked || h.known.refusals.Blocks(at.received) {
+		c.effect.Until = h.l.base.Add(h.known.earliest)
+	}
+	if c.effect.Blocked {
+		h.halt(at.received)
+	}
+	changed := c.effect.Blocked || c.effect.Cleared
+	if c.act != noAct && changed {
+		h.note(at, c.act == blocks)
+	}
+	return true
 }
 
 // observing bounds how long Observe waits for the server.
 const observing = time.Second
 
-// Observe implements [hostlimit.Lease]. It returns at once after a success of a host without
+// Observe implements [hostlimit.Lease]. It returns immediately after a success of a host without
 // refusals, or a success that ends no block and no row of refusals. Otherwise it waits for the
 // server, at most a second: so that no process starts a request to a host that is known to refuse,
-// and so that the Effect is known. If the server doesn't answer by then, the Effect is what this
-// process keeps to until it has.
+// and so that the Effect is known. If the server doesn't answer by then, the Effect is the one that
+// this process applies until it has.
 func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	if t.local != nil {
-		e := t.local.Observe(o)
-		e.StateErr = cmp.Or(e.StateErr, t.l.save(context.WithoutCancel(t.l.ctx), t.h.key))
-		return e
+		effect := t.local.Observe(o)
+		effect.StateErr = cmp.Or(effect.StateErr, t.save())
+		return effect
 	}
-	c, e := t.observe(o)
+	c, effect := t.observe(o)
 	if c == nil {
-		return e
+		return effect
 	}
-	timer, last := time.NewTimer(observing), time.Duration(0)
+	timer := time.NewTimer(observing)
 	defer timer.Stop()
+	last := time.Duration(0)
 	select {
 	case r := <-c.done:
 		if r.fate == did {
-			e, last = c.effect, c.latest
+			effect = c.effect
+			last = c.latest
 		}
 	case <-timer.C:
 	}
-	e.StateErr = cmp.Or(e.StateErr, t.l.save(context.WithoutCancel(t.l.ctx), t.h.key))
+	effect.StateErr = cmp.Or(effect.StateErr, t.save())
 	// Requests that were let go just before start within their window or not at all.
 	_ = contexts.Sleep(context.Background(), min(last-t.l.now(), observing))
-	return e
+	return effect
 }
 
-// observe sends what o does. It returns the change to wait for, nil for none, with its Effect as
+// save saves the state of the host, also after Close.
+func (t *lease) save() error {
+	return t.l.save(context.WithoutCancel(t.l.ctx), t.h.key)
+}
+
+// observe sends the change of o. It returns the change to wait for, nil for none, with its Effect as
 // far as this process knows.
-func (t *lease) observe(o hostlimit.Outcome) (wait *change, e hostlimit.Effect) {
+func (t *lease) observe(o hostlimit.Outcome) (*change, hostlimit.Effect) {
 	l, h := t.l, t.h
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if t.observed || t.released {
-		return nil, e
+	if t.use.observed || t.use.released {
+		return nil, hostlimit.Effect{}
 	}
-	now, meaning := l.now(), l.rules.Meaning(o)
-	t.observed, t.unanswered = true, o.Status == 0 && meaning != neutral
-	if t.unanswered && t.start != 0 {
-		h.finished(now, t.granted.delay) // which a restore tells, if the server forgets it
+	now := l.now()
+	meaning := l.rules.Meaning(o)
+	t.use.observed = true
+	t.use.unanswered = o.Status == 0 && meaning != neutral
+	if t.use.unanswered && t.start.take != 0 {
+		h.known.finish(now, t.granted.delay) // for a restore, if the server forgets the end
 	}
 	c := t.change(o, meaning == serves)
-	soon := meaning != doubtful && c.move(&o)
+	longer := false
+	if meaning != doubtful {
+		longer = c.move(&o)
+	}
 	h.usual = o.Usual(h.usual)
-	was, s := h.refusals, h.refusals
-	s.Forgive(l.rules, now)
-	if was.Blocks(now) {
-		e.Refusals, e.Until = was.InARow(), l.base.Add(h.earliest)
+	before := h.known.refusals
+	after := before
+	after.Forgive(l.rules, now)
+	var unchanged hostlimit.Effect
+	if before.Blocks(now) {
+		unchanged.Refusals = before.InARow()
+		unchanged.Until = l.base.Add(h.known.earliest)
 	}
 	quiet := !t.granted.probe && o.Reset <= 0
-	if quiet && (meaning == neutral || c.served && !isLeft(s) && len(h.changes) == 0) {
-		send := h.p.addAlong
-		if soon {
-			send = h.p.add
-		}
-		if c.served || c.adapt != nil {
-			send(op{name: "outcome", h: h, owed: true, args: c.plain(), done: func(r reply) {
-				if r.fate == did && !truth(r.answer[0]) { // other processes have seen refusals since
-					h.learn(newHostInfo(r.answer[2:]), r)
-					c.adapt = nil
-					h.submit(c)
-				}
-			}})
-		}
-		return nil, e
+	nothingToEnd := c.served && !isLeft(after) && len(h.changes) == 0
+	if quiet && (meaning == neutral || nothingToEnd) {
+		c.sendPlain(longer)
+		return nil, unchanged
 	}
-	will := c.make(&s, now)                    // before anything is sent: it may panic, as policies are the user's
-	if meaning == doubtful && s.InARow() > 1 { // else a tarpit's time would be the host's
+	// Before anything is sent: policies are the user's, and may panic.
+	will := c.compute(&after, now)
+	if meaning == doubtful && after.InARow() > 1 {
+		// The first failure may be the page's own, and its time that of a tarpit.
 		c.move(&o)
 	}
 	h.submit(c)
-	if !t.granted.probe && c.served && !s.Alone && s.Until == was.Until && was.InARow()+was.Forbidden == 0 && s.Lessons == was.Lessons {
-		return nil, e // it ends no block and no row
+	if c.endsNothing(&before, &after) {
+		return nil, unchanged
 	}
-	if s.Blocks(now) {
-		will.Until = l.base.Add(s.Until)
-		if will.Blocked {
-			c.will = s
-		}
-	}
-	if s.Alone && (will.Blocked || !was.Alone) && t.began > h.blocked {
-		h.halt(now)
-	}
+	c.hold(&before, &after, &will, now)
 	if l.closed { // Release sends it
 		return nil, will
 	}
@@ -206,8 +247,61 @@ func (t *lease) observe(o hostlimit.Outcome) (wait *change, e hostlimit.Effect) 
 	return c, will
 }
 
+// sendPlain sends an outcome that changes no refusals, and doesn't wait for the reply. longer says
+// that it makes the delay longer, which is for the next start.
+func (c *change) sendPlain(longer bool) {
+	if !c.served && c.adapt == nil {
+		return // the server would do nothing
+	}
+	o := op{name: "outcome", h: c.h, owed: true, args: c.plain(), done: c.plainAnswered}
+	if longer {
+		c.h.p.add(o)
+	} else {
+		c.h.p.addAlong(o)
+	}
+}
+
+// plainAnswered handles the reply to an outcome that should change no refusals. If other processes
+// have seen refusals since, a success changes them.
+func (c *change) plainAnswered(at reply) {
+	if at.fate != did || truth(at.answer[0]) {
+		return
+	}
+	c.h.learn(newHostInfo(at.answer[2:]), at)
+	c.adapt = nil // that is done
+	c.h.submit(c)
+}
+
+// endsNothing reports whether c, which makes after of before, is a success that ends no block and no
+// row of refusals. Its caller needn't wait for the server.
+func (c *change) endsNothing(before, after *hostlimit.Refusals) bool {
+	if !c.served || c.lease.granted.probe {
+		return false
+	}
+	sameBlock := after.Until == before.Until && !after.Alone
+	noRow := before.InARow()+before.Forbidden == 0
+	return sameBlock && noRow && after.Lessons == before.Lessons
+}
+
+// hold applies the block of c, which makes after of before, until the server has answered. will is
+// the Effect of c, and gets the end of the block.
+func (c *change) hold(before, after *hostlimit.Refusals, will *hostlimit.Effect, now time.Duration) {
+	if after.Blocks(now) {
+		will.Until = c.h.l.base.Add(after.Until)
+		if will.Blocked {
+			c.will = *after
+		}
+	}
+	// Requests that were granted before may not start: one starts alone. If this one started before
+	// the last block was seen, they were stopped by that.
+	alone := after.Alone && (will.Blocked || !before.Alone)
+	if alone && c.lease.start.began > c.h.known.blockSeen {
+		c.h.halt(now)
+	}
+}
+
 // move moves the delay by response times, and reports whether that makes it longer now.
-func (c *change) move(o *hostlimit.Outcome) (longer bool) {
+func (c *change) move(o *hostlimit.Outcome) bool {
 	t, h := c.lease, c.h
 	d := &t.limits.Delay
 	atOnce, halfway, raise, moves := d.Adaptive.Move(h.usual, o)
@@ -216,7 +310,8 @@ func (c *change) move(o *hostlimit.Outcome) (longer bool) {
 	}
 	c.adapt = []any{micros(d.Min), micros(d.Ceiling), us(atOnce), us(halfway), raise}
 	is := d.Adapt(t.granted.adaptive, h.usual, *o)
-	if longer = is > max(t.granted.adaptive, d.Min); longer {
+	longer := is > max(t.granted.adaptive, d.Min)
+	if longer {
 		h.raise(is)
 	}
 	return longer
@@ -226,11 +321,21 @@ func (c *change) move(o *hostlimit.Outcome) (longer bool) {
 func (t *lease) change(o hostlimit.Outcome, served bool) *change {
 	h := t.h
 	return &change{
-		h: h, lease: t, served: served, slots: t.limits.Concurrency, done: make(chan reply, 1),
-		make: func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect {
+		h:      h,
+		lease:  t,
+		served: served,
+		slots:  t.limits.Concurrency,
+		done:   make(chan reply, 1),
+		compute: func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect {
 			turn := hostlimit.Turn{
-				Now: now, Number: uint64(t.granted.heard.server), Last: newest, Probe: t.granted.probe,
-				Delay: &t.limits.Delay, Gap: h.inForce, Since: now - h.began, Served: h.served,
+				Now:    now,
+				Number: uint64(t.granted.heard.server),
+				Last:   newest,
+				Probe:  t.granted.probe,
+				Delay:  &t.limits.Delay,
+				Gap:    h.known.delay,
+				Since:  now - h.known.servedSince,
+				Served: h.known.served,
 			}
 			if served {
 				turn.Served++

@@ -45,7 +45,7 @@ func TestWhatAnOutcomeTellsTheServer(t *testing.T) {
 		cfg.Delay.Adaptive = c.adaptive
 		h := idleHost(t, cfg)
 		now := h.l.now()
-		h.p.clock.at, h.inForce, h.began, h.served, h.version = now, 2*time.Second, now-40*time.Second, 8, 11
+		h.p.clock.at, h.known.delay, h.known.servedSince, h.known.served, h.known.version = now, 2*time.Second, now-40*time.Second, 8, 11
 		w := h.inFlight(t, now-time.Second)
 		wait, e := w.observe(c.outcome)
 		if e.Blocked != c.refusal || (wait != nil) != c.refusal || (len(h.p.ops) == 1) != c.told {
@@ -102,10 +102,10 @@ func TestABlockMakesTurnsOfBeforeVoid(t *testing.T) {
 	} {
 		h := idleHost(t, hostlimit.Config{})
 		w := h.inFlight(t, h.l.now()-time.Second)
-		before := w.began + c.earlier
-		h.blocked, h.refusals.Alone, w.granted.probe = before, c.alone, c.alone
-		if w.observe(hostlimit.Outcome{Status: c.status}); (h.blocked > before) != c.void {
-			t.Errorf("%s: turns are void since %v, before since %v", name, h.blocked, before)
+		before := w.start.began + c.earlier
+		h.known.blockSeen, h.known.refusals.Alone, w.granted.probe = before, c.alone, c.alone
+		if w.observe(hostlimit.Outcome{Status: c.status}); (h.known.blockSeen > before) != c.void {
+			t.Errorf("%s: turns are void since %v, before since %v", name, h.known.blockSeen, before)
 		}
 	}
 }
@@ -114,7 +114,7 @@ func TestABlockMakesTurnsOfBeforeVoid(t *testing.T) {
 // has made it.
 func TestAnAnsweredChangeLetsWaitersAsk(t *testing.T) {
 	for name, c := range map[string]struct {
-		act              int
+		act              act
 		will             time.Duration
 		blocked, cleared bool
 		again, byHand    bool
@@ -129,12 +129,12 @@ func TestAnAnsweredChangeLetsWaitersAsk(t *testing.T) {
 	} {
 		h := idleHost(t, hostlimit.Config{})
 		waits := h.waiter(t, later)
-		waits.phase, waits.next = waiting, later+time.Minute
+		waits.phase, waits.wait.next = waiting, later+time.Minute
 		c1 := &change{h: h, act: c.act, done: make(chan reply, 1), will: hostlimit.Refusals{Until: c.will}, effect: hostlimit.Effect{Blocked: c.blocked, Cleared: c.cleared}}
 		h.changes = []*change{c1}
 		c1.answered(reply{received: later, server: micros(later), answer: append([]any{true, int64(0)}, make([]any, infoFields)...)})
-		if (waits.next == 1) != c.again || (h.byHand != nil) != c.byHand || len(h.changes) > 0 || c1.latest != 0 {
-			t.Errorf("%s: waiters ask again: %t; told %+v; %d changes; starts end at %v", name, waits.next == 1, h.byHand, len(h.changes), c1.latest)
+		if (waits.wait.next == 1) != c.again || (h.news.byHand != nil) != c.byHand || len(h.changes) > 0 || c1.latest != 0 {
+			t.Errorf("%s: waiters ask again: %t; told %+v; %d changes; starts end at %v", name, waits.wait.next == 1, h.news.byHand, len(h.changes), c1.latest)
 		}
 	}
 }
@@ -143,7 +143,7 @@ func TestAnAnsweredChangeLetsWaitersAsk(t *testing.T) {
 func TestALessonIsOfThePagesSinceTheLast(t *testing.T) {
 	h := idleHost(t, hostlimit.Config{Delay: hostlimit.Delay{Min: time.Second, Max: time.Second}})
 	now := h.l.now()
-	h.began, h.served = now-10*time.Second, 4
+	h.known.servedSince, h.known.served = now-10*time.Second, 4
 	turn := &lease{l: h.l, h: h, limits: mustLimits(t, h.l, h.key), granted: granting{heard: reply{server: 1}}}
 	for name, tt := range map[string]struct {
 		outcome hostlimit.Outcome
@@ -155,7 +155,7 @@ func TestALessonIsOfThePagesSinceTheLast(t *testing.T) {
 		"the success after others": {hostlimit.Outcome{Status: 200}, hostlimit.Refusals{Row: 2, Alone: true}, 0},
 	} {
 		s := tt.before
-		turn.change(tt.outcome, tt.outcome.Status == 200).make(&s, now)
+		turn.change(tt.outcome, tt.outcome.Status == 200).compute(&s, now)
 		if s.Learned != tt.want {
 			t.Errorf("%s teaches %v, want %v", name, s.Learned, tt.want)
 		}
@@ -257,8 +257,8 @@ func TestASuccessIsWaitedForWhereItEndsSomething(t *testing.T) {
 		h := idleHost(t, hostlimit.Config{})
 		now := h.l.now()
 		w := h.inFlight(t, now-time.Second)
-		w.granted.probe, h.refusals, h.last = c.probe, c.refusals, now-time.Second
-		h.refusals.EasedAt = now
+		w.granted.probe, h.known.refusals, h.known.last = c.probe, c.refusals, now-time.Second
+		h.known.refusals.EasedAt = now
 		if wait, _ := w.observe(hostlimit.Outcome{Status: 200}); (wait != nil) != c.waits || len(h.p.ops) != 1 {
 			t.Errorf("%s: waits %t, %d operations", name, wait != nil, len(h.p.ops))
 		}

@@ -95,7 +95,7 @@ func TestChaos(t *testing.T) {
 		}
 	}
 	l, err := newLimiter(Config{Client: client, Prefix: f.work.Prefix, Limits: hostlimit.Config{
-		Concurrency: f.work.slots(), Delay: hostlimit.Delay{Min: time.Millisecond}, SlotTimeout: dead + 10*time.Second,
+		Concurrency: f.work.slots(), Delay: hostlimit.Delay{Min: time.Millisecond}, SlotTimeout: deadAfter + 10*time.Second,
 	}}, 0, born())
 	if err != nil {
 		t.Fatal(err)

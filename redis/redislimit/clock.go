@@ -1,8 +1,6 @@
 package redislimit
 
-import (
-	"time"
-)
+import "time"
 
 // drift is how much two clocks may differ in speed.
 const drift = 200e-6
@@ -25,16 +23,20 @@ type serverClock struct {
 
 // bounds returns the bounds of server time minus monotonic time at now.
 func (c *serverClock) bounds(now time.Duration) (lo, hi time.Duration) {
+	// Either clock may have been slow since, so both bounds move apart.
 	widen := time.Duration(drift * float64(now-c.at))
 	return c.lo - widen, c.hi + widen
 }
 
-// learn takes in that the server's clock showed us microseconds between sent and
-// received. It returns by how much that contradicts what was known: zero unless
-// the server's clock was stepped or slewed, or another server answered.
+// learn narrows the bounds: the server's clock showed us microseconds between sent and received. It
+// returns by how much that contradicts the bounds: zero unless the server's clock was stepped or
+// slewed, or another server answered.
 func (c *serverClock) learn(sent, received time.Duration, us int64) (slip time.Duration) {
-	lo := time.Duration(us)*time.Microsecond - received
-	hi := time.Duration(us+1)*time.Microsecond - sent
+	// The reply was made after sent and before received. Its time is cut to a microsecond, so the
+	// clock may have shown almost one more.
+	shown := time.Duration(us) * time.Microsecond
+	lo := shown - received
+	hi := shown + time.Microsecond - sent
 	if c.known {
 		oldLo, oldHi := c.bounds(received)
 		switch {
@@ -43,7 +45,9 @@ func (c *serverClock) learn(sent, received time.Duration, us int64) (slip time.D
 		case hi < oldLo:
 			slip = hi - oldLo
 		default:
-			lo, hi = max(lo, oldLo), min(hi, oldHi)
+			// Both proofs hold. With a slip, only the new one does.
+			lo = max(lo, oldLo)
+			hi = min(hi, oldHi)
 		}
 	}
 	c.known = true
@@ -79,12 +83,15 @@ const (
 	minGuard = 300 * time.Microsecond
 	maxGuard = 50 * time.Millisecond
 
-	// What to expect before anything was seen.
+	// firstLate is the expected lateness before any was seen.
 	firstLate = 1500 * time.Microsecond
+
+	// mostDoubled bounds how often misses in a row double a guard.
+	mostDoubled = 6
 )
 
 // A guard is how late after its start time a request may still start: the
-// server leaves that much room on top of a delay until it is told of the start. A start that comes
+// server leaves that much room on top of a delay until it has the start. A start that comes
 // later asks again. The guard follows the lateness that this process sees, near its
 // 90th percentile: a larger one slows every host down, a smaller one costs calls.
 type guard struct {
@@ -92,10 +99,11 @@ type guard struct {
 	misses int // starts that came too late, in a row
 }
 
-// saw takes in how late a start was noticed.
+// saw moves the guard by a start that was noticed so late.
 func (g *guard) saw(late time.Duration) {
-	// One long stall says nothing about the next start.
+	// One long stall proves nothing about the next start.
 	late = min(max(late, 0), 2*g.late+time.Millisecond)
+	// Up eight times as fast as down, which ends near the 90th percentile.
 	if late > g.late {
 		g.late += (late - g.late) / 8
 	} else {
@@ -105,10 +113,10 @@ func (g *guard) saw(late time.Duration) {
 }
 
 // allow returns the guard for the next start, while the server's clock is known up to uncertainty.
-// This and misses keep a guard from being shorter than anyone could keep to.
+// The uncertainty and the misses keep a guard from being shorter than this process can keep to.
 func (g *guard) allow(uncertainty time.Duration) time.Duration {
 	d := max(g.late+g.late/4, minGuard) + min(uncertainty, maxGuard)
-	return min(d<<min(g.misses, 6), 10*maxGuard)
+	return min(d<<min(g.misses, mostDoubled), 10*maxGuard)
 }
 
 // now is the time on this process's monotonic clock.

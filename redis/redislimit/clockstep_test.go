@@ -65,7 +65,7 @@ func TestAStepForgetsNoBlock(t *testing.T) {
 			s.set(blocked, "b", old+hour/2, "bs", old-hour/2, "al", true, "f", 1, "c", "status 429", "R", `{"Row":1}`)
 			s.set(slow, "l", old-5_000_000, "a", old+5_000_000)
 			s.l.mu.Lock()
-			s.l.parts[0].stepped = tt.stepped
+			s.l.parts[0].gen.stepped = tt.stepped
 			s.l.mu.Unlock()
 			settle(t, s.l, "first.example")
 			settle(t, s.l, "first.example")
@@ -122,7 +122,7 @@ func TestAServerWhoseClockIsAheadEndsNoBlockEarly(t *testing.T) {
 		settle(t, s.l, "first.example")
 	}
 	s.l.mu.Lock()
-	gen := s.l.parts[0].gen
+	gen := s.l.parts[0].gen.name
 	s.l.mu.Unlock()
 	if d := s.peek(h); d < 29*time.Minute || d > 30*time.Minute || !strings.HasPrefix(gen, "s") {
 		t.Errorf("the block lasts for %v, generation %s", d, gen)

@@ -26,7 +26,7 @@ func TestCloseKeepsTheSlotsOfRequestsInFlight(t *testing.T) {
 		lease.Release()
 		t.Error("two in flight on one slot")
 	}
-	time.Sleep(a.dead / 5) // a sign of life is due
+	time.Sleep(a.deadAfter / 5) // a sign of life is due
 	held.Release()
 	acquire(t, b, "a.example", 0).Release()
 	fleet, err := b.Fleet(t.Context())

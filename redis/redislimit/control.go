@@ -25,10 +25,11 @@ func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 		return err
 	}
 	cause = strings.ToValidUTF8(cause, "\uFFFD")
-	c := &change{h: l.known(key), act: 1, make: func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect {
+	c := &change{h: l.lookUp(key), act: blocks}
+	c.compute = func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect {
 		s.Block(now+min(time.Until(until), longest), cause, newest)
 		return hostlimit.Effect{Blocked: true}
-	}}
+	}
 	if err := l.act(ctx, c); err != nil {
 		return err
 	}
@@ -39,12 +40,14 @@ func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 // Clear implements [hostlimit.Controller]: for all processes.
 func (l *Limiter) Clear(ctx context.Context, key string) error {
 	limits, _ := l.rules.Limits(key) // Acquire reports the error
-	return l.act(ctx, &change{h: l.known(key), act: 2, slots: limits.Concurrency, make: func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect {
+	c := &change{h: l.lookUp(key), act: clears, slots: limits.Concurrency}
+	c.compute = func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect {
 		return hostlimit.Effect{Cleared: s.Clear(now)}
-	}})
+	}
+	return l.act(ctx, c)
 }
 
-// act waits until the server, and the Store, have c, a change by a person.
+// act waits until the server, and the Store, have c, a change by an operator.
 func (l *Limiter) act(ctx context.Context, c *change) error {
 	err := l.await(ctx, c.h, func(answered chan reply) {
 		c.done = answered
@@ -56,7 +59,7 @@ func (l *Limiter) act(ctx context.Context, c *change) error {
 	return l.save(ctx, c.h.key)
 }
 
-// longest bounds a wait, and a block that a person sets: sums with it don't overflow.
+// longest bounds a wait, and a block by an operator: sums with it don't overflow.
 const longest = 20 * 365 * 24 * time.Hour
 
 // listed is the number of hosts that List asks for at a time.
@@ -68,14 +71,8 @@ func (l *Limiter) List(ctx context.Context) iter.Seq2[hostlimit.HostState, error
 	return func(yield func(hostlimit.HostState, error) bool) {
 		keys, err := l.keys(ctx)
 		for part := range slices.Chunk(keys, listed) {
-			states, errs := make([]hostlimit.HostState, len(part)), make([]error, len(part))
-			var wg sync.WaitGroup
-			for i, key := range part { // together, so that one call asks for many
-				wg.Go(func() { states[i], errs[i] = l.State(ctx, key) })
-			}
-			wg.Wait()
-			for i, state := range states {
-				if !yield(state, errs[i]) || errs[i] != nil {
+			for _, found := range l.statesOf(ctx, part) {
+				if !yield(found.state, found.err) || found.err != nil {
 					return
 				}
 			}
@@ -86,16 +83,39 @@ func (l *Limiter) List(ctx context.Context) iter.Seq2[hostlimit.HostState, error
 	}
 }
 
+// A stateFound is the result of State.
+type stateFound struct {
+	state hostlimit.HostState
+	err   error
+}
+
+// statesOf asks for the states of keys side by side, so that one call asks for many.
+func (l *Limiter) statesOf(ctx context.Context, keys []string) []stateFound {
+	states := make([]stateFound, len(keys))
+	var all sync.WaitGroup
+	for i, key := range keys {
+		all.Go(func() {
+			state, err := l.State(ctx, key)
+			states[i] = stateFound{state, err}
+		})
+	}
+	all.Wait()
+	return states
+}
+
+// globs escapes the characters that SCAN doesn't match as they stand.
+var globs = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`)
+
 // keys returns the keys of all hosts.
-func (l *Limiter) keys(ctx context.Context) (keys []string, err error) {
-	pattern := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(l.conf.Prefix) + "{*}" + ofHosts + "*"
-	err = l.masters(ctx, func(ctx context.Context, node *redis.Client) error {
-		names := node.Scan(ctx, 0, pattern, 512).Iterator()
+func (l *Limiter) keys(ctx context.Context) ([]string, error) {
+	pattern := globs.Replace(l.conf.Prefix) + "{*}" + ofHosts + "*"
+	var found gathered
+	err := l.masters(ctx, func(ctx context.Context, node *redis.Client) error {
+		names := node.Scan(ctx, 0, pattern, listed).Iterator()
 		for names.Next(ctx) {
-			if _, key, ok := strings.Cut(names.Val(), "}"+ofHosts); ok {
-				l.mu.Lock()
-				keys = append(keys, key)
-				l.mu.Unlock()
+			_, key, ok := strings.Cut(names.Val(), "}"+ofHosts)
+			if ok {
+				found.add(key)
 			}
 		}
 		if err := names.Err(); err != nil {
@@ -103,40 +123,58 @@ func (l *Limiter) keys(ctx context.Context) (keys []string, err error) {
 		}
 		return nil
 	})
-	slices.Sort(keys)
-	return slices.Compact(keys), err // SCAN may return a key twice
+	slices.Sort(found.texts)
+	return slices.Compact(found.texts), err // SCAN may return a key twice
+}
+
+// gathered are the findings of several goroutines.
+type gathered struct {
+	mu    sync.Mutex
+	texts []string
+}
+
+func (g *gathered) add(texts ...string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.texts = append(g.texts, texts...)
 }
 
 // State implements [hostlimit.Controller]: it asks the server. Waiters are those that the server
 // knows, one or two of each process.
-func (l *Limiter) State(ctx context.Context, key string) (s hostlimit.HostState, err error) {
+func (l *Limiter) State(ctx context.Context, key string) (hostlimit.HostState, error) {
 	limits, _ := l.rules.Limits(key) // Acquire reports the error
 	h := &host{l: l, p: l.partition(key), key: key}
-	s = hostlimit.HostState{Key: key, Slots: limits.Concurrency}
-	err = l.do(ctx, op{name: "state", h: h}, func(at reply) {
-		reply := at.answer
-		stamp := func(us int64) time.Time { return l.base.Add(h.p.clock.surely(us, at.received)) }
-		s.Starts = uint64(number(reply[0]))
-		s.InFlight = int(number(reply[1]))
-		s.Waiters = int(number(reply[2]))
-		s.Next = stamp(number(reply[3]))
-		if until := number(reply[4]); until > at.server {
-			s.BlockedUntil, s.BlockedBy = stamp(until), text(reply[5])
-		}
-		s.Refusals, s.Probing = int(number(reply[6])), truth(reply[7])
-		s.Delay = duration(reply[8])
-		s.Adaptive = duration(reply[9])
-		s.Learned = duration(reply[10])
-		switch {
-		case s.Learned > 0 && s.Learned >= s.Delay:
-			s.DelaySource = "learned"
-		case s.Adaptive > 0 && s.Adaptive >= s.Delay:
-			s.DelaySource = "adaptive"
-		case s.Starts > 0:
-			s.DelaySource = "random"
-		}
-	})
+	s := hostlimit.HostState{Key: key, Slots: limits.Concurrency}
+	err := l.do(ctx, op{name: "state", h: h}, func(at reply) { h.readState(&s, at) })
 	return s, err
+}
+
+// readState reads the reply of state into s.
+func (h *host) readState(s *hostlimit.HostState, at reply) {
+	answer := at.answer
+	stamp := func(us int64) time.Time { return h.l.base.Add(h.p.clock.surely(us, at.received)) }
+	s.Starts = uint64(number(answer[0]))
+	s.InFlight = int(number(answer[1]))
+	s.Waiters = int(number(answer[2]))
+	s.Next = stamp(number(answer[3]))
+	until := number(answer[4])
+	if until > at.server {
+		s.BlockedUntil = stamp(until)
+		s.BlockedBy = text(answer[5])
+	}
+	s.Refusals = int(number(answer[6]))
+	s.Probing = truth(answer[7])
+	s.Delay = duration(answer[8])
+	s.Adaptive = duration(answer[9])
+	s.Learned = duration(answer[10])
+	switch {
+	case s.Learned > 0 && s.Learned >= s.Delay:
+		s.DelaySource = "learned"
+	case s.Adaptive > 0 && s.Adaptive >= s.Delay:
+		s.DelaySource = "adaptive"
+	case s.Starts > 0:
+		s.DelaySource = "random"
+	}
 }
 
 // Drain implements [hostlimit.Controller]: for this process. A lease that is never released is
@@ -145,18 +183,23 @@ func (l *Limiter) Drain(ctx context.Context) error {
 	for {
 		l.mu.Lock()
 		l.drain()
-		for _, h := range l.hosts {
-			for _, w := range slices.Clone(h.waiters) {
-				w.refuse(drained(h.key))
-			}
-		}
-		flying := l.inFlight
+		l.refuseAll(drained)
+		flying := l.places.taken
 		l.mu.Unlock()
 		if flying == 0 {
 			return nil
 		}
 		if err := contexts.Sleep(ctx, looking); err != nil {
 			return fmt.Errorf("redislimit: %d requests still in flight: %w", flying, err)
+		}
+	}
+}
+
+// refuseAll refuses all waiters, each with the error of its host's key.
+func (l *Limiter) refuseAll(why func(key string) error) {
+	for _, h := range l.hosts {
+		for _, t := range slices.Clone(h.waiters) {
+			t.refuse(why(h.key))
 		}
 	}
 }

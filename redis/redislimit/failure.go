@@ -16,13 +16,13 @@ const (
 	// FailClosed refuses every turn: the error is a *hostlimit.Error that wraps a
 	// [*ServerError]. It is the default, because only it keeps all promises.
 	FailClosed Failure = iota
-	// FailLocal lets each process go on by itself, with Config.Processes times the delays and
-	// crawl-delays and its part of the slots (at least one), until the server is back. The fleet's
-	// mean rate on a host is kept so, also where only some are cut off: those that reach the server
-	// leave the others their share. While fewer processes run than Processes says, the rate is as much
-	// lower. The single gaps between starts of processes that are cut off are not kept, nor is
-	// Concurrency where it is smaller than Processes. What this process knows (blocks, its own
-	// requests in flight, its last starts) holds across both changes.
+	// FailLocal lets each process continue by itself, with Config.Processes times the delays and
+	// crawl-delays and its part of the slots (at least one), until the server is back. So the fleet's
+	// mean rate on a host stays the same, also if only some processes are cut off: those that reach the
+	// server leave the others their share. If fewer processes run than Processes, the rate is as much
+	// lower. Single gaps between starts of processes that are cut off may be shorter, and more than
+	// Concurrency requests may be in flight if Concurrency is smaller than Processes. Blocks, requests
+	// in flight and last starts that this process knows apply across both changes.
 	FailLocal
 )
 
@@ -31,10 +31,10 @@ const (
 // callers try again later, as with every busy host.
 var ErrUnavailable = fmt.Errorf("redislimit: server unavailable: %w", hostlimit.ErrBusy)
 
-// A ServerError says that the server didn't do what was asked of it.
+// A ServerError reports that the server can't be reached, or has refused a call.
 type ServerError struct {
 	Server string // address, as in the client's options
-	Err    error  // what the client said
+	Err    error  // the client's
 }
 
 // Error names the server.
@@ -42,7 +42,7 @@ func (e *ServerError) Error() string {
 	return fmt.Sprintf("redislimit: server %s: %v", e.Server, e.Err)
 }
 
-// Unwrap returns [ErrUnavailable] and what the client said.
+// Unwrap returns [ErrUnavailable] and the client's error.
 func (e *ServerError) Unwrap() []error { return []error{ErrUnavailable, e.Err} }
 
 // Temporary reports true: the turn may be had once the server is back.
@@ -58,8 +58,8 @@ type Event struct {
 	Time    time.Time
 	Server  string
 	Err     error  // why it was lost; nil: it is back
-	Local   bool   // this process goes on, or went on, by itself (FailLocal)
-	Differs string // what another process has, and this one hasn't, the server is fine; empty: nothing
+	Local   bool   // this process continues, or continued, by itself (FailLocal)
+	Differs string // a sentence about another process with other settings, the server is there; empty: none
 }
 
 // String is a sentence for a log.
@@ -77,23 +77,29 @@ func (e Event) String() string {
 	return fmt.Sprintf("limiter server %s is lost, nothing starts: %v", e.Server, e.Err)
 }
 
-// tell hands the events to the user, outside of mu. A panic is logged with its stack, as by
-// net/http.
-func (l *Limiter) tell() {
+// reportEvents calls OnFailure for the events since the last call. The caller doesn't hold mu.
+func (l *Limiter) reportEvents() {
 	l.mu.Lock()
 	events := l.events
 	l.events = nil
 	l.mu.Unlock()
-	defer func() {
-		if p := recover(); p != nil {
-			log.Printf("redislimit: panic in Config.OnFailure: %v\n%s", p, debug.Stack()) //nolint:forbidigo // there is no caller
-		}
-	}()
-	if l.conf.OnFailure != nil {
-		for _, e := range events {
-			l.conf.OnFailure(e)
-		}
+	if l.conf.OnFailure == nil {
+		return
+	}
+	defer logPanic("Config.OnFailure")
+	for _, e := range events {
+		l.conf.OnFailure(e)
 	}
 }
 
+// logPanic logs a panic of a function of the user with its stack, as net/http does. It is deferred
+// if there is no caller who could get it.
+func logPanic(where string) {
+	p := recover()
+	if p != nil {
+		log.Printf("redislimit: panic in %s: %v\n%s", where, p, debug.Stack()) //nolint:forbidigo // no caller
+	}
+}
+
+// drained is the refusal of a turn after Drain.
 func drained(key string) error { return &hostlimit.Error{Key: key, Err: hostlimit.ErrDraining} }

@@ -39,7 +39,7 @@ func TestABlockOutlivesTheProcessThatSawIt(t *testing.T) {
 		eventually(t, 5*time.Second, "a subscription", func() bool {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			return l.listening
+			return l.sub.listening
 		})
 	}
 	saw := acquire(t, fleet[0], "a.example", 0)
@@ -360,7 +360,7 @@ func TestSlotsOfADeadProcessComeBack(t *testing.T) {
 	fleet := newFleet(t, s, Config{Limits: hostlimit.Config{Concurrency: 2, Delay: hostlimit.Delay{Min: time.Millisecond}, SlotTimeout: time.Minute}}, 3)
 	for _, l := range fleet {
 		l.mu.Lock()
-		l.dead = 2 * time.Second
+		l.deadAfter = 2 * time.Second
 		l.mu.Unlock()
 	}
 	acquire(t, fleet[0], "a.example", 0)
@@ -402,7 +402,7 @@ func TestAProcessThatWakesStartsNothingOnALostLease(t *testing.T) {
 	fleet := newFleet(t, s, Config{Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}, SlotTimeout: time.Minute}}, 2, post)
 	for _, l := range fleet {
 		l.mu.Lock()
-		l.dead = time.Second
+		l.deadAfter = time.Second
 		l.mu.Unlock()
 	}
 	lease, err := fleet[0].Acquire(t.Context(), "a.example", 0)
@@ -525,7 +525,7 @@ func TestCloseEndsInTimeWithoutASubscription(t *testing.T) {
 	eventually(t, time.Second, "it subscribes", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.pubsub != nil
+		return l.sub.pubsub != nil
 	})
 	time.Sleep(100 * time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -672,7 +672,7 @@ func TestMaxInFlightHoldsWithoutTheServer(t *testing.T) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.inFlight > 1 {
-		t.Errorf("%d places are taken", l.inFlight)
+	if l.places.taken > 1 {
+		t.Errorf("%d places are taken", l.places.taken)
 	}
 }

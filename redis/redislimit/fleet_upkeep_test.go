@@ -62,13 +62,13 @@ func TestAnOlderVersionThatNobodyUsesIsTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	l.dead = 4 * time.Second
+	l.deadAfter = 4 * time.Second
 	for range 12 {
 		if _, err := l.Acquire(t.Context(), "a.example", 0); err == nil || !strings.Contains(err.Error(), "version 2") {
 			t.Fatalf("beside a process of version 2: %v", err)
 		}
 		alive()
-		time.Sleep(l.dead / 10)
+		time.Sleep(l.deadAfter / 10)
 	}
 	died := time.Now()
 	eventually(t, 10*time.Second, "the newer version starts", func() bool {
@@ -78,8 +78,8 @@ func TestAnOlderVersionThatNobodyUsesIsTakenOver(t *testing.T) {
 		}
 		return err == nil
 	})
-	if d := time.Since(died); d < l.dead-l.dead/4 {
-		t.Errorf("it was taken over %v after the last sign of life, not %v", d, l.dead)
+	if d := time.Since(died); d < l.deadAfter-l.deadAfter/4 {
+		t.Errorf("it was taken over %v after the last sign of life, not %v", d, l.deadAfter)
 	}
 }
 

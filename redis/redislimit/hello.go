@@ -12,15 +12,15 @@ import (
 )
 
 // Processes with differing limits, or on differing databases of a server, keep no common promise.
-// Each sign of life carries what its process promises, in words. Messages cross databases, so each
+// Each sign of life carries the promise of its process, in words. Messages cross databases, so each
 // process also says hello to all now and then: one that differs answers, and both report the other.
 
 const (
 	// greeting is the time between two hellos of a process.
 	greeting = 10 * time.Minute
 
-	// mostOthers bounds the number of processes that are reported as differing.
-	mostOthers = 64
+	// mostPeers bounds the number of processes that are reported as differing.
+	mostPeers = 64
 
 	// echoing is how long Check waits for its own message, and replying how long for those of others
 	// each time that it asks.
@@ -28,8 +28,39 @@ const (
 	replying = 200 * time.Millisecond
 )
 
-// promise writes what processes of one fleet have in common: "Database 0; Concurrency 2; ...".
-func promise(c Config, complete hostlimit.Config, refusals backoff.Refusals) string {
+// peers are the processes of the fleet that this one has found to differ from it.
+type peers struct {
+	helloed time.Duration     // when this process said hello last; 0: not yet
+	echoed  time.Duration     // when its own hello came back last
+	differ  map[string]string // a sentence about each process that differs, by id, since helloed
+	before  map[string]string // the same, between the two hellos before
+}
+
+// isDue reports whether it is time for the next hello.
+func (p *peers) isDue(now time.Duration) bool {
+	return p.helloed == 0 || now-p.helloed >= greeting
+}
+
+// greet notes a hello, to which all that differ answer again.
+func (p *peers) greet(now time.Duration) {
+	p.helloed = now
+	p.before = p.differ
+	p.differ = make(map[string]string)
+}
+
+// meet notes that the process id differs, and reports whether that is news.
+func (p *peers) meet(id, difference string) bool {
+	if len(p.differ) >= mostPeers {
+		return false
+	}
+	isNew := p.differ[id] == "" && p.before[id] == ""
+	p.differ[id] = difference
+	return isNew
+}
+
+// promise writes the settings that processes of one fleet have in common: "Database 0; Concurrency
+// 2; ...".
+func promise(c Config, limits hostlimit.Config, refusals backoff.Refusals) string {
 	database := 0
 	if client, ok := c.Client.(*redis.Client); ok {
 		database = client.Options().DB
@@ -43,23 +74,38 @@ func promise(c Config, complete hostlimit.Config, refusals backoff.Refusals) str
 		policy += fmt.Sprintf("%+v", refusals.Policy)
 	}
 	refusals.Policy = nil
-	d := complete.Delay
-	return fmt.Sprintf("Database %d; Processes %d; Concurrency %d; Delay.Min %v; Delay.Max %v; Delay.Adaptive %v; Delay.Ceiling %v; Delay.FromEnd %t; "+
-		"LeaseTTL %v; Windows %v; Override %t; Backoff %s; Refusals %.300s", database, c.Processes, complete.Concurrency,
-		d.Min, d.Max, d.Adaptive, d.Ceiling, d.FromEnd, complete.LeaseTTL, complete.Windows, complete.Override != nil, policy, fmt.Sprintf("%+v", refusals))
+	d := limits.Delay
+	return strings.Join([]string{
+		fmt.Sprintf("Database %d", database),
+		fmt.Sprintf("Processes %d", c.Processes),
+		fmt.Sprintf("Concurrency %d", limits.Concurrency),
+		fmt.Sprintf("Delay.Min %v", d.Min),
+		fmt.Sprintf("Delay.Max %v", d.Max),
+		fmt.Sprintf("Delay.Adaptive %v", d.Adaptive),
+		fmt.Sprintf("Delay.Ceiling %v", d.Ceiling),
+		fmt.Sprintf("Delay.FromEnd %t", d.FromEnd),
+		fmt.Sprintf("LeaseTTL %v", limits.LeaseTTL),
+		fmt.Sprintf("Windows %v", limits.Windows),
+		fmt.Sprintf("Override %t", limits.Override != nil),
+		"Backoff " + policy,
+		fmt.Sprintf("Refusals %.300s", fmt.Sprintf("%+v", refusals)),
+	}, "; ")
 }
 
 // differs returns a sentence about a process that has another promise in fields that we have, too;
 // empty: it hasn't.
 func differs(name, theirs, ours string) string {
+	own := make(map[string]string)
+	for setting := range strings.SplitSeq(ours, "; ") {
+		field, value, _ := strings.Cut(setting, " ")
+		own[field] = value
+	}
 	var found []string
-	own := strings.Split(ours, "; ")
-	for field := range strings.SplitSeq(theirs, "; ") {
-		name, _, _ := strings.Cut(field, " ")
-		for _, o := range own {
-			if n, value, _ := strings.Cut(o, " "); n == name && field != o {
-				found = append(found, field+" (here "+value+")")
-			}
+	for setting := range strings.SplitSeq(theirs, "; ") {
+		field, value, _ := strings.Cut(setting, " ")
+		here, ok := own[field]
+		if ok && here != value {
+			found = append(found, setting+" (here "+here+")")
 		}
 	}
 	if len(found) == 0 {
@@ -68,27 +114,33 @@ func differs(name, theirs, ours string) string {
 	return fmt.Sprintf("process %.100q has %s", name, strings.Join(found, ", "))
 }
 
-// hello is an operation that publishes what l promises to a process, or to "all". With check it
-// does what else needs the server's permission; without, that to all is sent until it is there.
+// hello is an operation that publishes the promise of l to a process, or to "all". With check it
+// does everything else that needs the server's permission. Without, a hello to all is sent until it
+// arrives.
 func (l *Limiter) hello(p *partition, to string, check bool) op {
-	return op{name: "hello", h: &host{l: l, p: p}, args: []any{to, pack(l.proc, l.conf.Name, l.promise), check}, owed: to == "all" && !check}
+	return op{
+		name: "hello",
+		h:    &host{l: l, p: p},
+		args: []any{to, pack(l.proc, l.conf.Name, l.promise), check},
+		owed: to == "all" && !check,
+	}
 }
 
-// greeted takes in a hello, to all or to this process.
-func (l *Limiter) greeted(f []any, toAll bool) {
-	id, d := text(f[0]), differs(text(f[1]), text(f[2]), l.promise)
-	switch {
-	case id == l.proc:
-		l.echoed = l.now()
-	case d != "":
-		if toAll && !l.closed {
-			l.parts[0].add(l.hello(l.parts[0], id, false))
-		}
-		if len(l.others) < mostOthers {
-			if l.others[id] == "" && l.before[id] == "" {
-				l.events = append(l.events, Event{Time: time.Now(), Server: l.server, Differs: d})
-			}
-			l.others[id] = d
-		}
+// greeted handles a hello, to all or to this process.
+func (l *Limiter) greeted(message []any, toAll bool) {
+	id := text(message[0])
+	if id == l.proc {
+		l.peers.echoed = l.now()
+		return
+	}
+	difference := differs(text(message[1]), text(message[2]), l.promise)
+	if difference == "" {
+		return
+	}
+	if toAll && !l.closed {
+		l.parts[0].add(l.hello(l.parts[0], id, false))
+	}
+	if l.peers.meet(id, difference) {
+		l.events = append(l.events, Event{Time: time.Now(), Server: l.server, Differs: difference})
 	}
 }

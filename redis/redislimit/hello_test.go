@@ -173,7 +173,7 @@ func TestProcessesThatHaveGoneAreForgotten(t *testing.T) {
 	eventually(t, 5*time.Second, "a hello", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.helloed > 0
+		return l.peers.helloed > 0
 	})
 	greet := func(from, to int) {
 		l.mu.Lock()
@@ -181,24 +181,24 @@ func TestProcessesThatHaveGoneAreForgotten(t *testing.T) {
 			l.greeted([]any{fmt.Sprint("process ", i), "old", "Concurrency 77"}, false)
 		}
 		l.mu.Unlock()
-		l.tell()
+		l.reportEvents()
 	}
 	next := func() { // as if the time between two hellos were over
 		l.mu.Lock()
-		l.helloed = 0
+		l.peers.helloed = 0
 		l.mu.Unlock()
 		eventually(t, 5*time.Second, "a hello", func() bool {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			return l.helloed > 0
+			return l.peers.helloed > 0
 		})
 	}
-	greet(0, mostOthers+5)
+	greet(0, mostPeers+5)
 	next()
 	greet(0, 1) // the only one that answers
 	next()
 	l.mu.Lock()
-	n := len(l.others) + len(l.before)
+	n := len(l.peers.differ) + len(l.peers.before)
 	l.mu.Unlock()
 	if n != 1 {
 		t.Errorf("%d processes are remembered", n)
@@ -206,7 +206,7 @@ func TestProcessesThatHaveGoneAreForgotten(t *testing.T) {
 	greet(100, 101)
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
-	if len(seen.list) != mostOthers+1 {
+	if len(seen.list) != mostPeers+1 {
 		t.Errorf("%d events", len(seen.list))
 	}
 }

@@ -44,14 +44,14 @@ func idleHost(t *testing.T, c hostlimit.Config) *host {
 	t.Helper()
 	l := idle(t, Config{Limits: c})
 	p := l.parts[0]
-	p.clock, p.calls, p.called = serverClock{known: true, at: later}, mostCalls, l.now()+time.Hour
+	p.clock, p.sent.underWay, p.sent.last = serverClock{known: true, at: later}, mostCalls, l.now()+time.Hour
 	return l.host("a.example")
 }
 
 // waiter adds a request that waits for a turn of h since arrived.
 func (h *host) waiter(t *testing.T, arrived time.Duration) *lease {
 	t.Helper()
-	w := &lease{l: h.l, h: h, id: h.l.newID(), limits: mustLimits(t, h.l, h.key), wake: make(chan struct{}, 1), caller: caller{arrived: arrived, limit: later + time.Hour}}
+	w := &lease{l: h.l, h: h, id: h.l.newID(), limits: mustLimits(t, h.l, h.key), wait: wait{wake: make(chan struct{}, 1), caller: caller{arrived: arrived, limit: later + time.Hour}}}
 	h.waiters = append(h.waiters, w)
 	return w
 }
@@ -61,7 +61,7 @@ func (h *host) inFlight(t *testing.T, began time.Duration) *lease {
 	t.Helper()
 	w := h.waiter(t, began)
 	w.granted.delay, w.granted.heard = time.Second, reply{received: began, server: micros(began)}
-	w.phase, w.had, w.began, w.renewed, w.start, w.asks = held, true, began, began, 1, 1
+	w.phase, w.use.had, w.start.began, w.use.renewed, w.start.take, w.asks = held, true, began, began, 1, 1
 	h.leases[w.id], h.waiters = w, nil
 	return w
 }

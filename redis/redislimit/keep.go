@@ -11,16 +11,16 @@ import (
 	"github.com/go-politeness/politeness/internal/contexts"
 )
 
-// The server keeps what hosts are owed. Limits.Store is for the day on which the server loses that
-// while no process lives that could restore it: each process saves blocks, refusals and learned
+// The server keeps the debts of hosts. Limits.Store is for the day on which the server loses them
+// while no process lives that could restore them: each process saves blocks, refusals and learned
 // delays, and sends them to the server when it first uses a host.
 //
-//	when                                  what
+//	when                                  action
 //	the first Acquire of a host           reads the Store, and sends its debt to the server (recall)
-//	Observe, Block, Clear                 save what they have changed before they return
-//	a heartbeat                           saves what other processes have changed, or an Update couldn't
+//	Observe, Block, Clear                 save their changes before they return
+//	a heartbeat                           saves changes of other processes, and those that failed
 //
-// The server merges the debts of all processes, so what is saved replaces the debt in the Store. It
+// The server merges the debts of all processes, so a save replaces the debt in the Store. It
 // takes nothing from the Store for a host whose block was lifted since (field k of step.lua). The
 // fields of a host are guarded by the Limiter's mu, but Store.Update is never called under it.
 
@@ -29,20 +29,53 @@ const (
 	retrying = 10 * time.Second // after an Update that failed
 )
 
-// unsaved reports whether the Store lacks something of h. The end of a block moves a little as the
-// server's clock becomes known better.
+// keeping is the part of a host that belongs to the Store.
+type keeping struct {
+	recalled bool               // the server has the debt of the Store
+	saved    hostlimit.Refusals // in the Store
+	savedAt  time.Duration
+	retryAt  time.Duration // no Update before, except for changes by this process, as the last one has failed
+	busy     chan struct{} // full while a call of the Store is under way; nil: there is no Store
+}
+
+// lacks reports whether the Store should get is, because of more than the drift of a clock.
+func (k *keeping) lacks(is *hostlimit.Refusals, now time.Duration) bool {
+	was := &k.saved
+	counts := is.Row != was.Row || is.Unsure != was.Unsure || is.Bans != was.Bans
+	// The end of a block moves a little as the server's clock becomes known better.
+	moved := (is.Until - was.Until).Abs() > time.Second
+	block := moved && max(is.Until, was.Until) > now
+	cause := is.Until > now && is.Cause != was.Cause
+	// A delay becomes shorter in many small steps. To have kept a longer one is no harm.
+	eased := is.Learned < was.Learned && now-k.savedAt >= easing
+	delay := is.Learned > was.Learned || eased
+	return counts || block || cause || delay
+}
+
+// done stores the result of an Update with is, which was planned at now.
+func (k *keeping) done(is hostlimit.Refusals, now time.Duration, err error) {
+	if err != nil {
+		k.retryAt = now + retrying
+		return
+	}
+	k.saved = is
+	k.savedAt = now
+	k.retryAt = 0
+}
+
+// unsaved reports whether the Store lacks something of h.
 func (h *host) unsaved(now time.Duration) bool {
 	if h.l.conf.Limits.Store == nil {
 		return false
 	}
-	is, was := h.owing(), &h.saved
-	return is.Row != was.Row || is.Unsure != was.Unsure || is.Bans != was.Bans || (is.Until-was.Until).Abs() > time.Second && max(is.Until, was.Until) > now ||
-		is.Until > now && is.Cause != was.Cause || is.Learned > was.Learned || is.Learned < was.Learned && now-h.savedAt >= easing
+	is := h.owing()
+	return h.keeping.lacks(&is, now)
 }
 
-// owing returns what the Store is to have of h, also what the server may not know yet.
+// owing returns the refusals that the Store should have, including those of changes that the server
+// may not have yet.
 func (h *host) owing() hostlimit.Refusals {
-	is := h.refusals
+	is := h.known.refusals
 	for _, c := range h.changes {
 		if c.will.Until > is.Until {
 			is = c.will
@@ -51,163 +84,184 @@ func (h *host) owing() hostlimit.Refusals {
 	return is
 }
 
-// claim returns the host of key when no other call of the Store for it is under way. Its caller
-// holds mu then, and empties h.storing when its call is over. The error is that of ctx.
-func (l *Limiter) claim(ctx context.Context, key string) (*host, error) {
-	h := l.known(key)
+// occupyStore returns the host of key when no other call of the Store for it is under way. Its
+// caller calls vacateStore when its own is over. The error is that of ctx.
+func (l *Limiter) occupyStore(ctx context.Context, key string) (*host, error) {
+	h := l.lookUp(key)
 	select {
-	case h.storing <- struct{}{}:
-		l.mu.Lock()
+	case h.keeping.busy <- struct{}{}:
 		return h, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// update calls Limits.Store, of which a panic is an error.
-func (l *Limiter) update(ctx context.Context, key string, change func(hostlimit.Debt) hostlimit.Debt) (_ hostlimit.Debt, err error) {
-	s := l.conf.Limits.Store
+func (h *host) vacateStore() { <-h.keeping.busy }
+
+// update calls Limits.Store. Its panic is returned as an error.
+func (l *Limiter) update(
+	ctx context.Context, key string, change func(hostlimit.Debt) hostlimit.Debt,
+) (_ hostlimit.Debt, err error) {
+	store := l.conf.Limits.Store
 	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("redislimit: panic in Update of %T: %v", s, p)
+		p := recover()
+		if p != nil {
+			err = fmt.Errorf("redislimit: panic in Update of %T: %v", store, p)
 		}
 	}()
-	return s.Update(ctx, key, change)
+	return store.Update(ctx, key, change)
 }
 
-// save saves what the Store lacks of key. It returns the error of the Store.
+// save saves everything of key that the Store lacks. It returns the error of the Store.
 func (l *Limiter) save(ctx context.Context, key string) error {
 	if l.conf.Limits.Store == nil {
 		return nil
 	}
-	h, err := l.claim(ctx, key)
+	h, err := l.occupyStore(ctx, key)
 	if err != nil {
 		return err
 	}
-	defer func() { <-h.storing }()
-	now, wall, is, due := l.now(), time.Now(), h.owing(), h.unsaved(l.now())
+	defer h.vacateStore()
+	l.mu.Lock()
+	now := l.now()
+	wall := time.Now()
+	is := h.owing()
+	due := h.unsaved(now)
 	l.mu.Unlock()
 	if !due {
 		return nil
 	}
-	_, err = l.update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt {
-		d.BlockedUntil = time.Time{}
-		d.BlockedAt = time.Time{}
-		d.Cause = ""
-		d.Delay = is.Learned
-		d.Slow = is.Slow
-		d.Refusals = is.Row
-		d.Unsure = is.Unsure
-		d.Bans = is.Bans
-		if is.Until > now || d.InARow() > 0 {
-			d.BlockedUntil, d.BlockedAt = wall.Add(is.Until-now).Round(0).UTC(), wall.Round(0).UTC()
-			d.Cause = strings.ToValidUTF8(is.Cause, "\uFFFD")
-		}
-		return d
-	})
+	_, err = l.update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt { return debtOf(d, &is, now, wall) })
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if h.retryAt = now + retrying; err == nil {
-		h.saved = is
-		h.savedAt = now
-		h.retryAt = 0
-	}
+	h.keeping.done(is, now, err)
 	return err
 }
 
-// keepAll saves what other processes have changed, at each heartbeat.
+// debtOf returns d with the refusals is, at the time now, which is wall on the clock of the wall.
+func debtOf(d hostlimit.Debt, is *hostlimit.Refusals, now time.Duration, wall time.Time) hostlimit.Debt {
+	d.BlockedUntil = time.Time{}
+	d.BlockedAt = time.Time{}
+	d.Cause = ""
+	d.Delay = is.Learned
+	d.Slow = is.Slow
+	d.Refusals = is.Row
+	d.Unsure = is.Unsure
+	d.Bans = is.Bans
+	if is.Until > now || d.InARow() > 0 {
+		d.BlockedUntil = wall.Add(is.Until - now).Round(0).UTC()
+		d.BlockedAt = wall.Round(0).UTC()
+		d.Cause = strings.ToValidUTF8(is.Cause, "\uFFFD")
+	}
+	return d
+}
+
+// keepAll saves the changes of other processes, at each heartbeat.
 func (l *Limiter) keepAll() {
 	for last := false; !last; {
 		last = contexts.Sleep(l.ctx, heartbeat) != nil
-		var unsaved []*host
-		l.mu.Lock()
-		for _, h := range l.hosts {
-			if now := l.now(); h.unsaved(now) && (last || now >= h.retryAt) {
-				unsaved = append(unsaved, h)
-			}
-		}
-		l.mu.Unlock()
-		for _, h := range unsaved {
+		for _, h := range l.unsavedHosts(last) {
 			if err := l.save(context.WithoutCancel(l.ctx), h.key); err != nil {
 				l.mu.Lock()
-				h.stateErr = err
+				h.news.stateErr = err
 				l.mu.Unlock()
 			}
 		}
 	}
 }
 
+// unsavedHosts returns the hosts of which the Store lacks something, with last also those for which it
+// has just failed.
+func (l *Limiter) unsavedHosts(last bool) []*host {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var unsaved []*host
+	for _, h := range l.hosts {
+		now := l.now()
+		mayRetry := last || now >= h.keeping.retryAt
+		if mayRetry && h.unsaved(now) {
+			unsaved = append(unsaved, h)
+		}
+	}
+	return unsaved
+}
+
 // recall reads the debt of key from the Store, if that wasn't done yet, and sends it to the server
 // if that can be reached. Its error is that of ctx.
 func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limits) error {
-	h, err := l.claim(ctx, key)
+	h, err := l.occupyStore(ctx, key)
 	if err != nil {
 		return err
 	}
-	defer func() { <-h.storing }()
-	known := h.recalled || l.closed || l.now() < h.retryAt
+	defer h.vacateStore()
+	l.mu.Lock()
+	skip := h.keeping.recalled || l.closed || l.now() < h.keeping.retryAt
 	l.mu.Unlock()
-	if known {
+	if skip {
 		return nil
 	}
 	debt, err := l.update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt { return d })
-	left := ctx.Err()
+	ctxErr := ctx.Err()
 	l.mu.Lock()
-	owed := left == nil && err == nil && h.recall(debt, limits)
-	if err != nil {
-		h.stateErr, h.retryAt = err, l.now()+retrying
+	owed := false // the server lacks the debt
+	switch {
+	case err != nil:
+		h.news.stateErr = err
+		h.keeping.retryAt = l.now() + retrying
+	case ctxErr == nil: // else the next Acquire reads it again
+		owed = h.recall(debt, limits)
 	}
-	is, tell := h.saved, owed && h.p.down == nil
+	recalled := h.keeping.saved
+	reachable := h.p.down == nil
 	l.mu.Unlock()
-	if tell {
-		err := l.do(ctx, op{
-			name: "recall", h: h,
-			build: func(now time.Duration) []any {
-				return []any{micros(is.Until - now), is.Cause, is.Row, micros(is.Learned)}
-			},
-		}, func(r reply) {
-			h.learn(newHostInfo(r.answer), r)
-			if h.refusals.Until <= r.received {
-				h.restored = nil // it was lifted since
-			}
-		})
-		owed = err != nil // the next Acquire sends it
+	if owed && reachable {
+		owed = l.sendRecalled(ctx, h, &recalled) != nil // the next Acquire sends it
 	}
-	left = ctx.Err()
+	ctxErr = ctx.Err()
 	l.mu.Lock()
-	h.recalled = left == nil && err == nil && !owed
+	h.keeping.recalled = ctxErr == nil && err == nil && !owed
 	l.mu.Unlock()
-	return left
+	return ctxErr
 }
 
-// recall takes in d, the debt of a Store, and reports whether there is anything to send to the
-// server.
+// recall stores d, the debt of a Store, and reports whether there is anything to send to the server.
 func (h *host) recall(d hostlimit.Debt, limits *hostlimit.Limits) bool {
-	now, wall := h.l.now(), time.Now()
+	now := h.l.now()
+	wall := time.Now()
 	d = h.l.rules.Owed(d, wall)
-	is := hostlimit.Refusals{Row: min(max(d.InARow(), 0), math.MaxUint8), Cause: d.Cause}
+	debt := hostlimit.Refusals{
+		Row:   min(max(d.InARow(), 0), math.MaxUint8),
+		Cause: d.Cause,
+	}
 	if !d.BlockedUntil.IsZero() {
-		is.Until = now + min(d.BlockedUntil.Sub(wall), longest)
+		debt.Until = now + min(d.BlockedUntil.Sub(wall), longest)
 	}
 	if limits.Delay.Adaptive.Learns() {
-		is.Learned = min(max(d.Delay, 0), limits.Delay.Ceiling)
+		debt.Learned = min(max(d.Delay, 0), limits.Delay.Ceiling)
 	}
-	h.saved, h.savedAt = is, now
-	if is == (hostlimit.Refusals{}) {
+	h.keeping.saved = debt
+	h.keeping.savedAt = now
+	if debt == (hostlimit.Refusals{}) {
 		return false
 	}
-	s := &h.refusals
-	if is.Until > max(s.Until, now) {
-		s.Until = is.Until
-		h.until = 0
-		h.earliest = is.Until
-		s.Cause = is.Cause
-		h.blocked = now
-		h.restored = &hostlimit.Restored{Debt: d, Met: h.l.base.Add(now)}
+	if h.known.recall(debt, now) {
+		h.news.restored = &hostlimit.Restored{Debt: d, Met: h.l.base.Add(now)}
 	}
-	s.Row = max(s.Row, is.Row)
-	s.Alone = s.Alone || is.Row > 0
-	s.Learned = max(s.Learned, is.Learned)
-	h.version = -1
 	return true
+}
+
+// sendRecalled sends debt, which was read from the Store, to the server.
+func (l *Limiter) sendRecalled(ctx context.Context, h *host, debt *hostlimit.Refusals) error {
+	recall := op{
+		name: "recall", h: h,
+		build: func(now time.Duration) []any {
+			return []any{micros(debt.Until - now), debt.Cause, debt.Row, micros(debt.Learned)}
+		},
+	}
+	return l.do(ctx, recall, func(r reply) {
+		h.learn(newHostInfo(r.answer), r)
+		if h.known.refusals.Until <= r.received {
+			h.news.restored = nil // the block was lifted since
+		}
+	})
 }

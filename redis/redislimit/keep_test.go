@@ -126,7 +126,7 @@ func TestALearnedDelaySurvives(t *testing.T) {
 	first := acquire(t, l, "a.example", 0)
 	first.Release()
 	l.mu.Lock()
-	if !l.host("a.example").recalled {
+	if !l.host("a.example").keeping.recalled {
 		t.Error("the Store would be read again")
 	}
 	l.mu.Unlock()
@@ -338,10 +338,10 @@ func TestAStoreThatFailedIsAskedAgain(t *testing.T) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		h := l.host("a.example")
-		if h.retryAt <= l.now() {
+		if h.keeping.retryAt <= l.now() {
 			t.Error("a Store that has just failed is asked at once")
 		}
-		h.retryAt = 0
+		h.keeping.retryAt = 0
 	}
 	retry(first)
 	eventually(t, 10*heartbeat, "the block is on the disk", func() bool {
@@ -378,8 +378,8 @@ func TestABlockForEverHolds(t *testing.T) {
 	refused(t, l, "a.example")
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if h := l.host("b.example"); !h.recall(debt, new(hostlimit.Limits)) || !h.refusals.Blocks(l.now()+10*365*24*time.Hour) {
-		t.Errorf("%+v of %+v", h.refusals, debt)
+	if h := l.host("b.example"); !h.recall(debt, new(hostlimit.Limits)) || !h.known.refusals.Blocks(l.now()+10*365*24*time.Hour) {
+		t.Errorf("%+v of %+v", h.known.refusals, debt)
 	}
 }
 
@@ -392,20 +392,22 @@ func TestWhatTheStoreLacks(t *testing.T) {
 		change func(h *host)
 		lacks  bool
 	}{
-		"nothing":                        {func(*host) {}, false},
-		"nothing for a minute":           {func(h *host) { h.savedAt = now - easing }, false},
-		"a refusal":                      {func(h *host) { h.refusals.Row++ }, true},
-		"an unsure answer":               {func(h *host) { h.refusals.Unsure++ }, true},
-		"a ban":                          {func(h *host) { h.refusals.Bans++ }, true},
-		"an end a second later":          {func(h *host) { h.refusals.Until += time.Second }, false},
-		"an end more than that later":    {func(h *host) { h.refusals.Until += time.Second + 1 }, true},
-		"a lifted block":                 {func(h *host) { h.refusals.Until = 0 }, true},
-		"a block of before":              {func(h *host) { h.refusals.Until, h.saved.Until = now, 0 }, false},
-		"another cause":                  {func(h *host) { h.refusals.Cause = "by hand" }, true},
-		"another cause, over":            {func(h *host) { h.refusals.Cause, h.refusals.Until, h.saved.Until = "by hand", now, now }, false},
-		"a longer delay":                 {func(h *host) { h.refusals.Learned++ }, true},
-		"a shorter delay":                {func(h *host) { h.refusals.Learned-- }, false},
-		"a shorter delay after a minute": {func(h *host) { h.refusals.Learned--; h.savedAt = now - easing }, true},
+		"nothing":                     {func(*host) {}, false},
+		"nothing for a minute":        {func(h *host) { h.keeping.savedAt = now - easing }, false},
+		"a refusal":                   {func(h *host) { h.known.refusals.Row++ }, true},
+		"an unsure answer":            {func(h *host) { h.known.refusals.Unsure++ }, true},
+		"a ban":                       {func(h *host) { h.known.refusals.Bans++ }, true},
+		"an end a second later":       {func(h *host) { h.known.refusals.Until += time.Second }, false},
+		"an end more than that later": {func(h *host) { h.known.refusals.Until += time.Second + 1 }, true},
+		"a lifted block":              {func(h *host) { h.known.refusals.Until = 0 }, true},
+		"a block of before":           {func(h *host) { h.known.refusals.Until, h.keeping.saved.Until = now, 0 }, false},
+		"another cause":               {func(h *host) { h.known.refusals.Cause = "by hand" }, true},
+		"another cause, over": {func(h *host) {
+			h.known.refusals.Cause, h.known.refusals.Until, h.keeping.saved.Until = "by hand", now, now
+		}, false},
+		"a longer delay":                 {func(h *host) { h.known.refusals.Learned++ }, true},
+		"a shorter delay":                {func(h *host) { h.known.refusals.Learned-- }, false},
+		"a shorter delay after a minute": {func(h *host) { h.known.refusals.Learned--; h.keeping.savedAt = now - easing }, true},
 		"a longer block that the server may not know": {func(h *host) {
 			h.changes = []*change{{will: hostlimit.Refusals{Row: 2, Until: until + 1}}}
 		}, true},
@@ -413,7 +415,7 @@ func TestWhatTheStoreLacks(t *testing.T) {
 	} {
 		l := idle(t, Config{Limits: hostlimit.Config{Store: hostlimit.Dir(t.TempDir())}})
 		h := l.host("a.example")
-		h.refusals, h.saved, h.savedAt = was, was, now-easing+1
+		h.known.refusals, h.keeping.saved, h.keeping.savedAt = was, was, now-easing+1
 		if c.change(h); h.unsaved(now) != c.lacks {
 			t.Errorf("%s: the Store lacks something: %t", name, h.unsaved(now))
 		}
@@ -466,7 +468,7 @@ func TestWhatTheStoreHasIsReadUntilTheServerHasIt(t *testing.T) {
 				c.store.between = cancel
 			}
 			if i == 2 {
-				h.retryAt = 0
+				h.keeping.retryAt = 0
 			}
 			if err := l.recall(ctx, h.key, limits); (err != nil) != c.leaves {
 				t.Errorf("%s: %v", name, err)
@@ -476,12 +478,12 @@ func TestWhatTheStoreHasIsReadUntilTheServerHasIt(t *testing.T) {
 		if c.store.calls != c.calls || l.stats.Calls > 0 {
 			t.Errorf("%s: read %d times, want %d; %d calls of a server that is away", name, c.store.calls, c.calls, l.stats.Calls)
 		}
-		if failed := c.store.err != nil; (h.stateErr != nil) != failed || (h.retryAt > l.now()) != failed {
-			t.Errorf("%s: told %v, again in %v", name, h.stateErr, h.retryAt-l.now())
+		if failed := c.store.err != nil; (h.news.stateErr != nil) != failed || (h.keeping.retryAt > l.now()) != failed {
+			t.Errorf("%s: told %v, again in %v", name, h.news.stateErr, h.keeping.retryAt-l.now())
 		}
 		owed := !c.leaves && c.store.debt != (hostlimit.Debt{})
-		if h.refusals.Blocks(l.now()) != (owed && !c.store.debt.BlockedUntil.IsZero()) || h.refusals.Alone != (owed && c.store.debt.Refusals > 0) || owed && (h.version != -1 || h.refusals.Learned != c.store.debt.Delay) {
-			t.Errorf("%s: %+v of version %d", name, h.refusals, h.version)
+		if h.known.refusals.Blocks(l.now()) != (owed && !c.store.debt.BlockedUntil.IsZero()) || h.known.refusals.Alone != (owed && c.store.debt.Refusals > 0) || owed && (h.known.version != -1 || h.known.refusals.Learned != c.store.debt.Delay) {
+			t.Errorf("%s: %+v of version %d", name, h.known.refusals, h.known.version)
 		}
 	}
 }
@@ -491,14 +493,14 @@ func TestAFailedSaveIsMadeTenSecondsLater(t *testing.T) {
 	store := &debtStore{err: errors.New("no disk")}
 	l := idle(t, Config{Limits: hostlimit.Config{Store: store}})
 	h := l.host("a.example")
-	h.refusals = hostlimit.Refusals{Until: l.now() + time.Hour, Row: 1, Cause: "status 429"}
-	if err := l.save(t.Context(), h.key); err == nil || h.retryAt < l.now()+retrying-5*time.Second || h.saved.Row > 0 {
-		t.Errorf("%v, again in %v; saved %+v", err, h.retryAt-l.now(), h.saved)
+	h.known.refusals = hostlimit.Refusals{Until: l.now() + time.Hour, Row: 1, Cause: "status 429"}
+	if err := l.save(t.Context(), h.key); err == nil || h.keeping.retryAt < l.now()+retrying-5*time.Second || h.keeping.saved.Row > 0 {
+		t.Errorf("%v, again in %v; saved %+v", err, h.keeping.retryAt-l.now(), h.keeping.saved)
 	}
 	store.err = nil
 	for range 2 {
-		if err := l.save(t.Context(), h.key); err != nil || h.retryAt != 0 || (time.Until(store.debt.BlockedUntil)-time.Hour).Abs() > time.Minute || store.calls != 2 {
-			t.Errorf("%v after %d calls, again at %v; saved %+v", err, store.calls, h.retryAt, store.debt)
+		if err := l.save(t.Context(), h.key); err != nil || h.keeping.retryAt != 0 || (time.Until(store.debt.BlockedUntil)-time.Hour).Abs() > time.Minute || store.calls != 2 {
+			t.Errorf("%v after %d calls, again at %v; saved %+v", err, store.calls, h.keeping.retryAt, store.debt)
 		}
 	}
 }

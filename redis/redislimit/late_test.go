@@ -84,7 +84,7 @@ func TestALateCopyOfATakeUndoesNoStart(t *testing.T) {
 	if err := first(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(claim + 100*time.Millisecond)
+	time.Sleep(claimWithin + 100*time.Millisecond)
 	if _, err := fleet[1].Acquire(t.Context(), "a.example", 0); !errors.Is(err, hostlimit.ErrBusy) {
 		t.Errorf("while the only slot is taken, another process is told %v", err)
 	}
@@ -276,7 +276,7 @@ func TestOpsOfOneHostInOneCallSeeEachOther(t *testing.T) {
 	}}
 	s.l.mu.Lock()
 	c := s.l.parts[0].newCall([]op{take, {name: "release", h: &forgotten, args: []any{"p.1", 2, false, 0, 0}}}, false)
-	s.l.parts[0].calls--
+	s.l.parts[0].sent.underWay--
 	s.l.mu.Unlock()
 	reply, err := s.l.run(t.Context(), c.keys, c.payload)
 	if err != nil {

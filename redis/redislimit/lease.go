@@ -18,40 +18,51 @@ type lease struct {
 	floor  time.Duration
 	delay  time.Duration // drawn, or the floor if that is longer
 
-	phase   phase
-	asks    int64    // questions of the lease
-	granted granting // the last GO of the server
-	err     error    // of the wait that has ended
-
-	// The wait, of Acquire or Start.
-	caller
-	wake    chan struct{}
-	before  [3]time.Duration // host.waited at arrival
-	noticed bool             // the watcher was called
-	next    time.Duration    // when to act without being woken; 0: not at all
-	planned time.Duration    // earliest start, as the server said last; 0: it isn't known
-	why     string           // why not sooner, as step.lua says it
-	push    func()           // came while asking
-
-	// Of a lease that the caller has.
-	had        bool
-	waited     [3]time.Duration // in Acquire and Start, by what was waited for
-	start      int64            // number of the question by whose answer it has started; 0: it hasn't
-	seq        uint64           // number of the start
-	at         int64            // its stamp on the server's clock, as it is recorded; 0: void
-	by         int64            // the latest time that the server's clock may have shown then
-	began      time.Duration    // the last start; before the first one, when the turn was had
-	renewed    time.Duration
-	holds      bool // a place in MaxInFlight
-	observed   bool
-	unanswered bool // there was no answer
-	released   bool
-	expired    bool
-	alone      bool            // the server doesn't know of it
-	local      hostlimit.Lease // of FailLocal's Memory; nil: the server gave the turn
+	phase    phase
+	asks     int64    // number of the last question; 0: none was sent
+	granted  granting // the last GO of the server
+	wait     wait     // of Acquire or Start
+	start    start
+	use      use
+	hasPlace bool            // occupies a place in MaxInFlight
+	local    hostlimit.Lease // of FailLocal's Memory; nil: the server gave the turn
 }
 
-// Start implements [hostlimit.Lease]. The first one costs nothing where it comes within
+// A wait is how an Acquire, or a Start, waits for its turn.
+type wait struct {
+	caller
+	wake    chan struct{} // wakes the goroutine that waits
+	before  spent         // host.wait.spent at arrival
+	noticed bool          // the watcher was called
+	next    time.Duration // when to act without being woken; 0: not at all
+	planned time.Duration // earliest start, by the server's last reply or push; 0: unknown
+	why     string        // why not sooner, in step.lua's letters
+	push    *push         // came while a question was under way; nil: none
+	err     error         // how the wait ended; nil: with a turn, or it hasn't ended
+}
+
+// A start is the latest start of a lease.
+type start struct {
+	take  int64         // number of the question whose reply allowed it; 0: the lease hasn't started
+	seq   uint64        // number of the start on its host, for this process
+	stamp int64         // its recorded time on the server's clock; 0: void
+	by    int64         // the latest time that the server's clock may have shown at the start
+	began time.Duration // before the first start: when the caller got the lease
+}
+
+// A use is the part of a lease's life in which the caller has it.
+type use struct {
+	had        bool          // an Acquire has ended with the lease
+	waited     spent         // in Acquire and Start
+	renewed    time.Duration // the last Renew or start
+	observed   bool
+	unanswered bool // Observe reported an attempt without a response
+	released   bool
+	expired    bool // LeaseTTL had passed when it ended
+	unshared   bool // the server has no record of the lease
+}
+
+// Start implements [hostlimit.Lease]. The first one costs nothing if it comes within
 // the window that the server granted; a later one, and one outside of it, asks the
 // server again, which takes the lease's earlier start back. While the server can't be
 // reached, such a Start is refused, with FailLocal as well.
@@ -59,87 +70,116 @@ func (t *lease) Start(ctx context.Context) (hostlimit.Grant, error) {
 	if t.local != nil {
 		return t.startLocal(ctx)
 	}
-	l, h := t.l, t.h
-	c, left := l.caller(ctx), ctx.Err()
+	l := t.l
+	caller := l.caller(ctx)
+	ctxErr := ctx.Err()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	err := l.closes(h.key)
-	switch {
-	case t.phase != held || h.leases[t.id] != t:
-		err = &hostlimit.Error{Key: h.key, Err: l.rules.Ended()}
-	case left != nil:
-		err = left
-	}
-	if err != nil {
-		t.at = 0
+	if err := cmp.Or(t.ended(), ctxErr, l.closes(t.h.key)); err != nil {
+		t.start.stamp = 0
 		return hostlimit.Grant{}, err
 	}
 	now := l.now()
-	if at, valid := t.window(now); valid && t.start == 0 && now >= at && !t.missed(now) {
+	if t.mayStart(now) {
 		t.stamp(now)
 		return t.grant(), nil
 	}
-	c.rank, t.caller, t.noticed = mostRank, c, false
-	t.at = 0
-	t.phase = waiting
-	t.next = 1
-	t.join()
-	func() { // either may panic, as functions of the user's are called
-		l.mu.Unlock()
-		defer l.mu.Lock()
-		err = l.refused(t.wait(ctx))
-	}()
-	t.renewed = l.now()
+	t.joinAgain(caller)
+	err := t.awaitUnlocked(ctx)
+	t.use.renewed = l.now()
 	if err != nil {
 		return hostlimit.Grant{}, err
 	}
 	return t.grant(), nil
 }
 
+// ended returns the error of a Start after the lease was released or taken back; nil: it wasn't.
+func (t *lease) ended() error {
+	if t.phase == held && t.h.leases[t.id] == t {
+		return nil
+	}
+	return &hostlimit.Error{Key: t.h.key, Err: t.l.rules.Ended()}
+}
+
+// mayStart reports whether the first start is still within the window of its grant.
+func (t *lease) mayStart(now time.Duration) bool {
+	at, valid := t.window(now)
+	return valid && t.start.take == 0 && now >= at && !t.missed(now)
+}
+
+// joinAgain makes t wait for its own next start.
+func (t *lease) joinAgain(caller caller) {
+	t.start.stamp = 0
+	t.phase = waiting
+	t.wait.caller = caller
+	t.wait.rank = mostRank
+	t.wait.noticed = false
+	t.wait.next = askNow
+	t.join()
+}
+
+// awaitUnlocked is await for a caller that holds mu. Functions of the user may panic in it.
+func (t *lease) awaitUnlocked(ctx context.Context) error {
+	t.l.mu.Unlock()
+	defer t.l.mu.Lock()
+	return t.l.refused(t.await(ctx))
+}
+
 // startLocal is Start of a turn that this process gave itself.
 func (t *lease) startLocal(ctx context.Context) (hostlimit.Grant, error) {
 	l, h := t.l, t.h
-	g, err := t.local.Start(ctx)
+	grant, err := t.local.Start(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err = cmp.Or(err, l.closes(h.key)); err != nil {
-		return g, err
+		return grant, err
 	}
-	now, owed := l.now(), g.Delay/time.Duration(l.conf.Processes) // by the fleet
+	now := l.now()
+	// The Memory waits for the share of one process; the fleet owes a part of that to the host.
+	owed := grant.Delay / time.Duration(l.conf.Processes)
 	h.seq++
 	t.asks = 1
-	t.start = 1
-	t.seq = h.seq
-	t.began = now
-	t.renewed = now
+	t.start.take = 1
+	t.start.seq = h.seq
+	t.start.began = now
+	t.use.renewed = now
 	t.granted.delay = owed
-	h.started = true
-	h.lastBy = t
-	h.last = now
-	h.gap = owed
-	h.next = max(h.next, now+owed)
-	n := h.takeNews()
-	g.Seq = h.seq
-	g.Prev = time.Time{}
-	g.BlockedUntil = time.Time{}
-	g.TakenBack = nil
-	g.Restored = n.restored
-	g.StateErr = n.stateErr
-	g.WaitDelay += t.waited[delay]
-	return g, nil
+	h.known.begin(t, now, owed)
+	reported := h.news.take()
+	// The Memory's own count, and what it read from its Store, are no news of the host.
+	grant.Seq = h.seq
+	grant.Prev = time.Time{}
+	grant.BlockedUntil = time.Time{}
+	grant.TakenBack = nil
+	grant.Restored = reported.restored
+	grant.StateErr = reported.stateErr
+	grant.WaitDelay += t.use.waited[delay]
+	return grant, nil
 }
 
 // grant describes the start.
 func (t *lease) grant() hostlimit.Grant {
 	g := &t.granted
-	n := t.h.takeNews()
-	takenBack := t.h.takenBack
-	t.h.takenBack = nil
+	reported := t.h.news.take()
 	return hostlimit.Grant{
-		Seq: t.seq, Start: t.l.base.Add(t.began), At: onServer(t.at), Prev: onServer(g.prev), BlockedUntil: onServer(g.until),
-		Delay: g.delay, DelaySource: g.source, Slot: g.slots, Slots: t.limits.Concurrency, Probe: g.probe,
-		WaitSlot: t.waited[slot], WaitDelay: t.waited[delay], WaitBlock: t.waited[block], Own: t.l.rules.Own(t.limits),
-		TakenBack: takenBack, Restored: n.restored, StateErr: n.stateErr, ByHand: n.byHand,
+		Seq:          t.start.seq,
+		Start:        t.l.base.Add(t.start.began),
+		At:           onServer(t.start.stamp),
+		Prev:         onServer(g.prev),
+		BlockedUntil: onServer(g.until),
+		Delay:        g.delay,
+		DelaySource:  g.source,
+		Slot:         g.slots,
+		Slots:        t.limits.Concurrency,
+		Probe:        g.probe,
+		WaitSlot:     t.use.waited[slot],
+		WaitDelay:    t.use.waited[delay],
+		WaitBlock:    t.use.waited[block],
+		Own:          t.l.rules.Own(t.limits),
+		TakenBack:    t.h.news.takeTakenBack(),
+		Restored:     reported.restored,
+		StateErr:     reported.stateErr,
+		ByHand:       reported.byHand,
 	}
 }
 
@@ -154,26 +194,45 @@ func onServer(us int64) time.Time {
 // Release implements [hostlimit.Lease]. It doesn't wait for the server, unless the Limiter is
 // closed.
 func (t *lease) Release() (expired bool) {
-	l, h := t.l, t.h
-	if t.local != nil {
-		defer func() { expired = t.local.Release() }()
+	if t.local == nil {
+		return t.release()
 	}
+	t.release()
+	return t.local.Release()
+}
+
+// release is Release of a lease of the server's.
+func (t *lease) release() (expired bool) {
+	l, h := t.l, t.h
 	l.mu.Lock()
-	last := l.closed && !t.released
-	if !t.released {
+	afterClose := l.closed && !t.use.released
+	if !t.use.released {
 		t.refuse(&hostlimit.Error{Key: h.key, Err: l.rules.Ended()}) // a Start that waits
-		t.released, t.phase = true, over
+		t.use.released = true
+		t.phase = over
 		t.end(l.now())
-		if !t.alone {
-			h.p.add(op{name: "release", h: h, args: []any{t.id, t.limits.Concurrency, t.start == 0, t.start, t.at, t.by}, owed: true})
+		if !t.use.unshared {
+			undone := t.start.take == 0
+			h.p.add(t.releaseOp(undone, t.start.stamp))
 		}
 	}
-	expired = t.expired
+	expired = t.use.expired
 	l.mu.Unlock()
-	if last {
-		h.p.last()
+	if afterClose {
+		h.p.last() // no goroutine of the Limiter is left to send it
 	}
 	return expired
+}
+
+// releaseOp gives the slot of t back on the server. undone is true if no start has followed the
+// last GO; stamp is 0 if the start is void.
+func (t *lease) releaseOp(undone bool, stamp int64) op {
+	return op{
+		name: "release",
+		h:    t.h,
+		args: []any{t.id, t.limits.Concurrency, undone, t.start.take, stamp, t.start.by},
+		owed: true,
+	}
 }
 
 // end takes the lease off the books of this process.
@@ -182,15 +241,21 @@ func (t *lease) end(now time.Duration) {
 	if _, ok := h.leases[t.id]; !ok {
 		return
 	}
-	t.expired = now-t.renewed >= t.l.complete.LeaseTTL
-	if t.start != 0 && (t.limits.Delay.FromEnd || t.unanswered) {
-		h.finished(now, t.granted.delay)
+	t.use.expired = t.use.isExpired(now, t.l.limits.LeaseTTL)
+	fromEnd := t.limits.Delay.FromEnd || t.use.unanswered
+	if t.start.take != 0 && fromEnd {
+		h.known.finish(now, t.granted.delay)
 	}
 	delete(h.leases, t.id)
-	if t.holds {
-		t.holds = false
-		t.l.placeFreed()
+	if t.hasPlace {
+		t.hasPlace = false
+		t.l.places.free()
 	}
+}
+
+// isExpired reports whether the lease wasn't renewed for ttl.
+func (u *use) isExpired(now, ttl time.Duration) bool {
+	return now-u.renewed >= ttl
 }
 
 // Renew implements [hostlimit.Lease].
@@ -203,9 +268,11 @@ func (t *lease) Renew() {
 	defer l.mu.Unlock()
 	now := l.now()
 	// A quarter leaves time for the server to be away.
-	if l.closed || t.alone || now-t.renewed < l.complete.LeaseTTL/4 || t.h.leases[t.id] != t {
+	early := now-t.use.renewed < l.limits.LeaseTTL/4
+	current := t.h.leases[t.id] == t
+	if l.closed || early || t.use.unshared || !current {
 		return
 	}
-	t.renewed = now
+	t.use.renewed = now
 	t.h.p.add(op{name: "renew", h: t.h, args: []any{t.id}, owed: true})
 }

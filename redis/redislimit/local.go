@@ -8,20 +8,27 @@ import (
 	"github.com/go-politeness/politeness/internal/contexts"
 )
 
-// noticed is how long it takes until the server has noticed that a process doesn't come any more,
-// and the others leave it its share of the rate.
+// noticed is how long it takes until the server has noticed that a process is gone, and the others
+// leave it its share of the rate.
 const noticed = 2500 * time.Millisecond
 
 // An outage is a time without the server under FailLocal. Its Memory has this process's share, and
-// what is known of a host as the debt of a Store: so the rules are those of hostlimit, and what it
-// saves is what the server is told afterwards.
+// gets the known state of a host as the debt of a Store: so the rules are those of hostlimit, and its
+// saves are reported to the server afterwards.
 type outage struct {
 	l     *Limiter
 	hosts *hostlimit.Memory
 }
 
+// A localDebt is the debt of a host in an outage, multiplied for the share of this process.
+type localDebt struct {
+	debt hostlimit.Debt
+	of   *outage // nil: of none
+}
+
 func (l *Limiter) newOutage() *outage {
-	out, limits := &outage{l: l}, share(l.conf.Limits, l.conf.Processes)
+	out := &outage{l: l}
+	limits := share(l.conf.Limits, l.conf.Processes)
 	limits.Store = out
 	hosts, err := hostlimit.New(limits)
 	if err != nil {
@@ -32,138 +39,200 @@ func (l *Limiter) newOutage() *outage {
 }
 
 // Update implements [hostlimit.Store] for the Memory of o.
-func (o *outage) Update(_ context.Context, key string, change func(hostlimit.Debt) hostlimit.Debt) (hostlimit.Debt, error) {
+func (o *outage) Update(
+	_ context.Context, key string, change func(hostlimit.Debt) hostlimit.Debt,
+) (hostlimit.Debt, error) {
 	o.l.mu.Lock()
 	defer o.l.mu.Unlock()
 	h := o.l.host(key)
 	now := o.l.now()
 	wall := time.Now()
-	if h.debtOf != o { // later calls return the same, whatever the two clocks do
-		s := &h.refusals
-		h.debtOf, h.debt = o, hostlimit.Debt{Refusals: s.Row, Unsure: s.Unsure, Bans: s.Bans, Cause: s.Cause, Delay: times(s.Learned, o.l.conf.Processes)}
-		if s.Until > now || h.debt.InARow() > 0 {
-			h.debt.BlockedUntil, h.debt.BlockedAt = wall.Add(s.Until-now), wall
-		}
+	local := &h.local
+	// Later calls return the same times, whatever the two clocks do.
+	if local.of != o {
+		local.of = o
+		local.debt = h.known.localDebt(o.l.conf.Processes, now, wall)
 	}
-	was := h.debt
-	if h.debt = change(was); h.debt != was {
-		h.take(h.debt, now, wall)
-		if h.p.down == nil { // the answer comes after the outage
+	before := local.debt
+	local.debt = change(before)
+	if local.debt != before {
+		h.owe(local.debt, now, wall)
+		if h.p.down == nil { // the server is back, so no other restore follows
 			h.restore(now, true)
 		}
 	}
-	return h.debt, nil
+	return local.debt, nil
 }
 
-// take makes h owe what a Memory without the server has saved.
-func (h *host) take(d hostlimit.Debt, now time.Duration, wall time.Time) {
-	s := hostlimit.Refusals{Row: d.Refusals, Unsure: d.Unsure, Bans: d.Bans, Alone: d.InARow() > 0, Cause: d.Cause, Learned: d.Delay / time.Duration(h.l.conf.Processes)}
+// localDebt returns the refusals of k for one of n processes that go on without the server.
+func (k *known) localDebt(processes int, now time.Duration, wall time.Time) hostlimit.Debt {
+	s := &k.refusals
+	debt := hostlimit.Debt{
+		Refusals: s.Row,
+		Unsure:   s.Unsure,
+		Bans:     s.Bans,
+		Cause:    s.Cause,
+		Delay:    times(s.Learned, processes),
+	}
+	if s.Until > now || debt.InARow() > 0 {
+		debt.BlockedUntil = wall.Add(s.Until - now)
+		debt.BlockedAt = wall
+	}
+	return debt
+}
+
+// owe makes d, which a Memory without the server has saved, the debt of h.
+func (h *host) owe(d hostlimit.Debt, now time.Duration, wall time.Time) {
+	s := hostlimit.Refusals{
+		Row:     d.Refusals,
+		Unsure:  d.Unsure,
+		Bans:    d.Bans,
+		Alone:   d.InARow() > 0,
+		Cause:   d.Cause,
+		Learned: d.Delay / time.Duration(h.l.conf.Processes),
+	}
 	if !d.BlockedUntil.IsZero() {
 		s.Until = now + d.BlockedUntil.Sub(wall)
 	}
 	h.raise(s.Learned)
-	_, later := h.p.clock.bounds(now)
-	h.refusals = s
-	h.until = 0
-	h.earliest = s.Until
-	h.version = max(h.version+1, int64((now+later)/time.Microsecond))
+	_, hi := h.p.clock.bounds(now)
+	h.known.replace(s, int64((now+hi)/time.Microsecond))
 	if s.Blocks(now) {
-		h.blocked = now
+		h.known.blockSeen = now
 		h.refuseLate()
 	}
 }
 
 // acquireLocal takes a turn from this process's share. It returns to the server as
 // soon as that is back.
-func (l *Limiter) acquireLocal(ctx context.Context, limits *hostlimit.Limits, key string, floor time.Duration) (hostlimit.Lease, error) {
-	c := l.caller(ctx)
+func (l *Limiter) acquireLocal(
+	ctx context.Context, limits *hostlimit.Limits, key string, floor time.Duration,
+) (hostlimit.Lease, error) {
+	caller := l.caller(ctx)
 	for {
 		out := l.outageOf(key)
 		if out == nil {
 			return l.Acquire(ctx, key, floor)
 		}
 		l.mu.Lock()
-		now, over := l.now(), l.partition(key).over
+		now := l.now()
+		over := l.partition(key).over
 		wait, blocked := l.host(key).gate(now)
 		l.mu.Unlock()
-		if now+wait > c.limit {
-			return nil, l.refused(&hostlimit.Error{Key: key, RetryAt: l.base.Add(now + wait), Err: l.rules.TooLate(c.byContext, blocked)})
+		if now+wait > caller.limit {
+			late := &hostlimit.Error{
+				Key:     key,
+				RetryAt: l.base.Add(now + wait),
+				Err:     l.rules.TooLate(caller.byContext, blocked),
+			}
+			return nil, l.refused(late)
 		}
-		var shared contexts.Wait
-		shared.Under(ctx, over.Done(), nil)
-		var inner hostlimit.Lease
-		err := contexts.Sleep(&shared, wait)
-		if err == nil && wait <= 0 { // else it looks again
-			inner, err = out.hosts.Acquire(&shared, key, times(floor, l.conf.Processes))
-		}
-		shared.End()
-		if err != nil && (over.Err() == nil || ctx.Err() != nil) {
+		inner, err := out.acquire(ctx, over, key, floor, wait)
+		// If only the outage is over, the server gives the turn.
+		isBack := over.Err() != nil && ctx.Err() == nil
+		if err != nil && !isBack {
 			return nil, l.refused(err)
 		}
-		if inner != nil {
-			if t := l.lendLocal(over, key, limits, inner, now-c.arrived); t != nil {
-				return t, nil
-			}
-			inner.Release() // the server is back, and decides; or others have taken the last place
+		if inner == nil {
+			continue
 		}
+		t := l.lendLocal(over, key, limits, inner, now-caller.arrived)
+		if t != nil {
+			return t, nil
+		}
+		inner.Release() // the server is back, and decides; or others have taken the last place
 	}
 }
 
-// outageOf returns what paces the requests for key; nil: the server, or nothing starts any more.
+// acquire waits for wait, if that isn't 0, or takes a turn; nil, with or without an error: there is
+// none yet. over ends it like ctx does.
+func (o *outage) acquire(
+	ctx, over context.Context, key string, floor, wait time.Duration,
+) (hostlimit.Lease, error) {
+	var either contexts.Wait
+	either.Under(ctx, over.Done(), nil)
+	defer either.End()
+	err := contexts.Sleep(&either, wait)
+	if err != nil || wait > 0 { // after a sleep the gate is looked at again
+		return nil, err
+	}
+	return o.hosts.Acquire(&either, key, times(floor, o.l.conf.Processes))
+}
+
+// outageOf returns the outage that paces the requests for key; nil: the server paces them, or nothing
+// starts any more.
 func (l *Limiter) outageOf(key string) *outage {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if over := l.partition(key).over; over == nil || over.Err() != nil {
+	over := l.partition(key).over
+	if over == nil || over.Err() != nil {
 		return nil
 	}
-	return l.outage
+	return l.down.outage
 }
 
-// looking is the time between two looks at what has no known end.
+// looking is the time between two looks at something without a known end.
 const looking = 20 * time.Millisecond
 
-// gate returns how long a start without the server must wait for what its Memory doesn't know: for
-// what the server granted, for a block that a request of before has met, and for a place in
+// gate returns how long a start without the server must wait for reasons that its Memory doesn't
+// know: a grant of the server, a block that an earlier request has met, and a place in
 // MaxInFlight. The caller holds mu.
 func (h *host) gate(now time.Duration) (wait time.Duration, blocked bool) {
 	at, blocked := h.first()
-	// Until noticed those that can reach the server may not have left this process its share.
-	wait = max(at, h.p.heard+noticed) - now
-	if h.l.isFull() {
+	// Before that, processes that reach the server may not have left this one its share.
+	wait = max(at, h.p.sent.heard+noticed) - now
+	if h.l.places.isFull() {
 		wait = max(wait, looking)
 	}
 	for _, t := range h.leases {
-		if !t.alone {
+		if !t.use.unshared {
 			wait = max(wait, looking)
 		}
 	}
 	return wait, blocked
 }
 
-// lendLocal books a turn that this process gave itself, so that the server hears of it when it is
-// back; nil if it is back, or there is no place in MaxInFlight.
-func (l *Limiter) lendLocal(over context.Context, key string, limits *hostlimit.Limits, inner hostlimit.Lease, waited time.Duration) *lease {
+// lendLocal books a turn that this process gave itself, so that it is reported to the server when it
+// is back; nil if it is back, or there is no place in MaxInFlight.
+func (l *Limiter) lendLocal(
+	over context.Context, key string, limits *hostlimit.Limits, inner hostlimit.Lease, waited time.Duration,
+) *lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if over.Err() != nil || l.isFull() {
+	if over.Err() != nil || l.places.isFull() {
 		return nil
 	}
-	h, now := l.host(key), l.now()
-	t := &lease{l: l, h: h, id: l.newID(), limits: limits, phase: held, local: inner, alone: true, holds: true, began: now, renewed: now, waited: [3]time.Duration{delay: waited}}
-	l.inFlight++
+	h := l.host(key)
+	now := l.now()
+	t := &lease{
+		l:        l,
+		h:        h,
+		id:       l.newID(),
+		limits:   limits,
+		phase:    held,
+		start:    start{began: now},
+		use:      use{waited: spent{delay: waited}, renewed: now, unshared: true},
+		hasPlace: true,
+		local:    inner,
+	}
+	l.places.taken++
 	h.leases[t.id] = t
 	return t
 }
 
 // share divides the limits by the number of processes.
 func share(c hostlimit.Config, processes int) hostlimit.Config {
-	all := shareOf(hostlimit.Limits{Concurrency: c.Concurrency, Delay: c.Delay}.WithDefaults(), processes)
-	c.Concurrency, c.Delay = all.Concurrency, all.Delay
-	c.MaxInFlight, c.Store = 0, nil // the Limiter counts, and keeps
-	if override := c.Override; override != nil {
+	whole := hostlimit.Limits{Concurrency: c.Concurrency, Delay: c.Delay}.WithDefaults()
+	part := shareOf(whole, processes)
+	c.Concurrency = part.Concurrency
+	c.Delay = part.Delay
+	c.MaxInFlight = 0 // the Limiter counts
+	c.Store = nil     // and saves
+	override := c.Override
+	if override != nil {
 		c.Override = func(key string) (hostlimit.Limits, bool) {
-			l, ok := override(key)
-			return shareOf(l, processes), ok
+			limits, ok := override(key)
+			return shareOf(limits, processes), ok
 		}
 	}
 	return c
@@ -175,9 +244,12 @@ func shareOf(l hostlimit.Limits, n int) hostlimit.Limits {
 	if l.Concurrency > 0 {
 		l.Concurrency = max(1, l.Concurrency/n)
 	}
-	if d := &l.Delay; *d != (hostlimit.Delay{}) {
-		*d = d.WithDefaults()
-		d.Min, d.Max, d.Ceiling = times(d.Min, n), times(d.Max, n), times(d.Ceiling, n)
+	if l.Delay != (hostlimit.Delay{}) {
+		d := l.Delay.WithDefaults()
+		d.Min = times(d.Min, n)
+		d.Max = times(d.Max, n)
+		d.Ceiling = times(d.Ceiling, n)
+		l.Delay = d
 	}
 	return l
 }

@@ -250,7 +250,7 @@ func (w *world) process(limits hostlimit.Config) *Limiter {
 		w.t.Fatal(err)
 	}
 	client.AddHook(&link{w, l})
-	l.listening = true
+	l.sub.listening = true
 	l.wg.Go(l.beat)
 	w.mu.Lock()
 	w.procs[l.proc] = l
@@ -390,7 +390,7 @@ func (w *world) heal(slots int, procs ...*Limiter) (faults []string) {
 	w.fate = func(int) (callFate, time.Duration) { return fine, 0 }
 	w.mu.Unlock()
 	// A heartbeat tells of the slots, a quarantine may follow, and a block of a second may be on.
-	ctx, cancel := context.WithTimeout(context.Background(), heartbeat+quarantine+dead+5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), heartbeat+quarantine+deadAfter+5*time.Second)
 	defer cancel()
 	var wg sync.WaitGroup
 	for i, l := range procs {

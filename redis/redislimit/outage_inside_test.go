@@ -13,8 +13,8 @@ func alone(t *testing.T) (*host, *outage) {
 	t.Helper()
 	l := idle(t, Config{Failure: FailLocal, Processes: 2, Limits: hostlimit.Config{MaxInFlight: 4}})
 	l.parts[0].clock = serverClock{known: true, hi: time.Second}
-	l.outage = l.newOutage()
-	return l.host("a.example"), l.outage
+	l.down.outage = l.newOutage()
+	return l.host("a.example"), l.down.outage
 }
 
 func same(d hostlimit.Debt) hostlimit.Debt { return d }
@@ -34,7 +34,7 @@ func TestWhatAnOutageIsToldOfAHost(t *testing.T) {
 		"refusals":             {hostlimit.Refusals{Until: time.Second, Cause: "status 429", Row: 3, Unsure: 2, Bans: 1}, true},
 	} {
 		h, out := alone(t) // an hour after its beginning
-		h.refusals = c.refusals
+		h.known.refusals = c.refusals
 		now, wall := h.l.now(), time.Now()
 		for range 2 { // later calls return the same
 			d, err := out.Update(t.Context(), h.key, same)
@@ -45,7 +45,7 @@ func TestWhatAnOutageIsToldOfAHost(t *testing.T) {
 			if c.blocked && (!near(d.BlockedUntil.Sub(wall), c.refusals.Until-now) || !near(d.BlockedAt.Sub(wall), 0)) {
 				t.Errorf("%s: blocked from %v to %v", name, d.BlockedAt, d.BlockedUntil)
 			}
-			h.refusals = hostlimit.Refusals{}
+			h.known.refusals = hostlimit.Refusals{}
 		}
 	}
 }
@@ -70,29 +70,29 @@ func TestWhatAnOutageHasLearnedHolds(t *testing.T) {
 		"a version of the time to come": {version: 1 << 50, debt: hostlimit.Debt{Delay: 6 * time.Second}, want: hostlimit.Refusals{Learned: 3 * time.Second}},
 	} {
 		h, out := alone(t)
-		h.refusals.Learned, h.version = 2*time.Second, c.version
+		h.known.refusals.Learned, h.known.version = 2*time.Second, c.version
 		now := h.l.now()
 		if c.last > 0 {
-			h.started, h.last = true, now-c.last
+			h.known.started, h.known.last = true, now-c.last
 		}
 		if _, err := out.Update(t.Context(), h.key, func(hostlimit.Debt) hostlimit.Debt { return c.debt }); err != nil {
 			t.Fatal(err)
 		}
-		got, want := h.refusals, c.want
+		got, want := h.known.refusals, c.want
 		if want.Until > 0 && near(got.Until-now, want.Until) {
 			want.Until = got.Until
 		}
-		if got != want || h.until != 0 || h.earliest != got.Until {
+		if got != want || h.known.serverUntil != 0 || h.known.earliest != got.Until {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
-		if least := max(c.version+1, micros(now+time.Second)); h.version < least || h.version > least+micros(time.Minute) {
-			t.Errorf("%s: version %d, after %d at %d", name, h.version, c.version, micros(now))
+		if least := max(c.version+1, micros(now+time.Second)); h.known.version < least || h.known.version > least+micros(time.Minute) {
+			t.Errorf("%s: version %d, after %d at %d", name, h.known.version, c.version, micros(now))
 		}
-		if blocks := want.Until > 0; (h.blocked >= now) != blocks {
-			t.Errorf("%s: turns of before are void: %t", name, h.blocked >= now)
+		if blocks := want.Until > 0; (h.known.blockSeen >= now) != blocks {
+			t.Errorf("%s: turns of before are void: %t", name, h.known.blockSeen >= now)
 		}
-		if c.next > 0 && h.next != h.last+c.next || c.next == 0 && h.next != 0 {
-			t.Errorf("%s: the next start is %v after the last one", name, h.next-h.last)
+		if c.next > 0 && h.known.next != h.known.last+c.next || c.next == 0 && h.known.next != 0 {
+			t.Errorf("%s: the next start is %v after the last one", name, h.known.next-h.known.last)
 		}
 		told := len(h.p.ops)
 		h.p.down, h.l.closed = nil, true // as when the server comes back meanwhile
@@ -113,12 +113,12 @@ func TestAStartWithoutTheServerWaits(t *testing.T) {
 		blocked bool
 	}{
 		"not":                           {func(*host) {}, noticed - later, false},
-		"until the others have noticed": {func(h *host) { h.p.heard = later - time.Second }, 1500 * time.Millisecond, false},
-		"for the delay":                 {func(h *host) { h.next = later + time.Minute }, time.Minute, false},
-		"for a block":                   {func(h *host) { h.refusals.Until = later + time.Minute }, time.Minute, true},
+		"until the others have noticed": {func(h *host) { h.p.sent.heard = later - time.Second }, 1500 * time.Millisecond, false},
+		"for the delay":                 {func(h *host) { h.known.next = later + time.Minute }, time.Minute, false},
+		"for a block":                   {func(h *host) { h.known.refusals.Until = later + time.Minute }, time.Minute, true},
 		"for a turn of the server's":    {func(h *host) { h.leases["1"] = new(lease) }, looking, false},
-		"not for one of its own":        {func(h *host) { h.leases["1"] = &lease{alone: true} }, noticed - later, false},
-		"for a place":                   {func(h *host) { h.l.inFlight = 2 }, looking, false},
+		"not for one of its own":        {func(h *host) { h.leases["1"] = &lease{use: use{unshared: true}} }, noticed - later, false},
+		"for a place":                   {func(h *host) { h.l.places.taken = 2 }, looking, false},
 	} {
 		h, _ := alone(t)
 		c.set(h)
@@ -133,10 +133,10 @@ func TestNoTurnIsLentWithoutAPlace(t *testing.T) {
 	h, _ := alone(t)
 	over, end := context.WithCancel(t.Context())
 	lend := func() *lease { return h.l.lendLocal(over, h.key, mustLimits(t, h.l, h.key), nil, 0) }
-	if first, second, third := lend(), lend(), lend(); first == nil || second == nil || third != nil || h.l.inFlight != 2 {
-		t.Errorf("%v, %v, %v; %d in flight", first, second, third, h.l.inFlight)
+	if first, second, third := lend(), lend(), lend(); first == nil || second == nil || third != nil || h.l.places.taken != 2 {
+		t.Errorf("%v, %v, %v; %d in flight", first, second, third, h.l.places.taken)
 	}
-	h.l.inFlight = 0
+	h.l.places.taken = 0
 	if end(); lend() != nil {
 		t.Error("the server is back")
 	}
@@ -145,7 +145,7 @@ func TestNoTurnIsLentWithoutAPlace(t *testing.T) {
 // TestAStartWithoutTheServerIsNumbered after those before, and owes its part of the delay.
 func TestAStartWithoutTheServerIsNumbered(t *testing.T) {
 	h, out := alone(t)
-	h.seq, h.next = 7, h.l.now()+time.Nanosecond
+	h.seq, h.known.next = 7, h.l.now()+time.Nanosecond
 	for seq := range uint64(2) {
 		inner, err := out.hosts.Acquire(t.Context(), h.key, 0)
 		if err != nil {
@@ -153,8 +153,8 @@ func TestAStartWithoutTheServerIsNumbered(t *testing.T) {
 		}
 		turn := h.l.lendLocal(t.Context(), h.key, mustLimits(t, h.l, h.key), inner, time.Second)
 		g, err := turn.Start(t.Context())
-		if err != nil || g.Seq != 8+seq || h.gap != g.Delay/2 || h.next != h.last+h.gap || g.WaitDelay < time.Second {
-			t.Errorf("%+v, %v; the next start here in %v, gap %v", g, err, h.next-h.last, h.gap)
+		if err != nil || g.Seq != 8+seq || h.known.gap != g.Delay/2 || h.known.next != h.known.last+h.known.gap || g.WaitDelay < time.Second {
+			t.Errorf("%+v, %v; the next start here in %v, gap %v", g, err, h.known.next-h.known.last, h.known.gap)
 		}
 		turn.Release()
 	}

@@ -25,25 +25,41 @@ type partition struct {
 
 	ops   []op // to be sent with the next call
 	timer *time.Timer
+	sent  sent
+	uses  uses
 
-	gen       string        // what the server calls its present state
-	genSince  time.Duration // when that was heard; a reply to a call of before says nothing about it
-	stepped   time.Duration // step of its clock, of which the server is told until gen changes
-	restoring int           // restore operations that weren't answered
+	gen       generation
+	restoring int // restore operations without a reply
 
-	clock  serverClock
-	guard  guard
-	lead   time.Duration   // how long a reply is under way
-	called time.Duration   // when the last call was sent
-	beaten time.Duration   // when the last one with a sign of life was sent; 0: at once
-	heard  time.Duration   // when the last one that the server has had was sent
-	calls  int             // under way
-	atRisk int             // hosts of which this process knows something
-	inUse  int             // those of them with requests in flight
-	waits  int             // hosts with requests that wait
-	down   error           // why the server can't be reached; nil: it can
-	over   context.Context // done when it can again, or nothing starts any more; nil: it always could
-	end    context.CancelFunc
+	clock   serverClock
+	guard   guard
+	latency time.Duration // of a reply, on average
+
+	down error              // why the server can't be reached; nil: it can
+	over context.Context    // done when it can again, or nothing starts any more; nil: it always could
+	end  context.CancelFunc // of over
+}
+
+// sent is when the calls of a partition were sent.
+type sent struct {
+	last     time.Duration
+	beat     time.Duration // the last one with a sign of life; 0: the next one has one
+	heard    time.Duration // the last one that the server has handled
+	underWay int           // number of calls without a reply
+}
+
+// uses are the hosts of a partition by their use in this process, as sweep has counted them.
+type uses struct {
+	atRisk  int // something is known of them here
+	inUse   int // requests are in flight, too
+	waiting int // requests wait
+}
+
+// A generation is a state of the server, in which it has lost nothing and its clock made no step.
+type generation struct {
+	name    string        // the server's; "": it isn't known yet
+	since   time.Duration // when that was heard; a reply to an earlier call says nothing about it
+	stepped time.Duration // step of the clock, which calls report until the server makes a new generation
 }
 
 // An op is an operation of step.lua on a host.
@@ -99,32 +115,38 @@ func (p *partition) addAlong(o op) { p.ops = append(p.ops, o) }
 // does.
 func (p *partition) wake(d time.Duration) {
 	if p.timer == nil && p.down == nil && !p.l.closed {
-		p.timer = time.AfterFunc(d, func() {
-			p.l.mu.Lock()
-			defer p.l.mu.Unlock()
-			if p.timer != nil {
-				p.timer = nil
-				p.flush()
-			}
-		})
+		p.timer = time.AfterFunc(d, p.ring)
 	}
 }
 
-// flush sends what is there in a goroutine of its own, so that callers can leave before the answer.
-// While the server has enough to do with calls that were sent a moment ago, what comes meanwhile is
-// taken together: the busier the server is, the less a turn costs it.
+// ring runs when the timer fires.
+func (p *partition) ring() {
+	p.l.mu.Lock()
+	defer p.l.mu.Unlock()
+	if p.timer == nil {
+		return // flush was called in the same moment
+	}
+	p.timer = nil
+	p.flush()
+}
+
+// flush sends all operations in a separate goroutine, so that callers can leave before the answer.
+// While the server has enough to do with calls that were sent a moment ago, later operations are
+// collected: the busier the server is, the less a turn costs it.
 func (p *partition) flush() {
 	if p.timer != nil {
 		p.timer.Stop()
 		p.timer = nil
 	}
-	switch {
-	case len(p.ops) == 0 || p.l.closed:
-	case p.calls >= mostCalls && p.l.now()-p.called < patient:
-		p.wake(patient)
-	default:
-		p.send()
+	if len(p.ops) == 0 || p.l.closed {
+		return
 	}
+	busy := p.sent.underWay >= mostCalls && p.l.now()-p.sent.last < patient
+	if busy {
+		p.wake(patient)
+		return
+	}
+	p.send()
 }
 
 const (
@@ -135,7 +157,7 @@ const (
 	patient   = 10 * time.Millisecond
 )
 
-// send calls even if there is nothing to say but that this process is there.
+// send calls the server even without operations, to show that this process is there.
 func (p *partition) send() {
 	due := p.ops
 	p.ops = nil
@@ -149,13 +171,14 @@ func (p *partition) send() {
 	}
 }
 
-// last sends what is there after Close, in the caller's goroutine and without mu, and takes leave
-// of the server when no request of this process is in flight.
+// last sends the operations left after Close, in the caller's goroutine and without mu, and takes
+// leave of the server when no request of this process is in flight.
 func (p *partition) last() {
 	p.l.mu.Lock()
-	ops, bye := p.ops, p.l.inFlight == 0
+	ops := p.ops
 	p.ops = nil
-	if len(ops) == 0 && (!bye || p.l.conf.Operator || p.gen == "" || p.down != nil) {
+	bye := p.l.places.taken == 0
+	if len(ops) == 0 && !(bye && p.isMember()) {
 		p.l.mu.Unlock()
 		return
 	}
@@ -164,44 +187,32 @@ func (p *partition) last() {
 	p.call(c)
 }
 
+// isMember reports whether the server lists this process as one of the fleet, and can be reached.
+func (p *partition) isMember() bool {
+	return !p.l.conf.Operator && p.gen.name != "" && p.down == nil
+}
+
 // newCall writes a call of step.lua.
 func (p *partition) newCall(ops []op, bye bool) *call {
-	l, now := p.l, p.l.now()
-	p.calls++
+	l := p.l
+	now := l.now()
+	p.sent.underWay++
+	p.sent.last = now
 	l.stats.Calls++
-	p.called = now
-	l.number++
-	c := &call{ops: ops, sent: now, number: l.number}
-	// The reply will narrow the bounds to its own round trip.
-	guard := p.guard.allow(min(p.clock.uncertainty(now), 2*p.lead+time.Millisecond))
-	notAfter := int64(0)
-	if p.clock.known {
-		_, hi := p.clock.bounds(now)
-		notAfter = int64((now + hi + l.patience) / time.Microsecond)
+	l.numbers.calls++
+	c := &call{
+		ops:    ops,
+		sent:   now,
+		number: l.numbers.calls,
+		beat:   p.isBeatDue(now),
+		keys:   append(make([]string, 0, 2+len(ops)), p.genKey(), l.conf.Prefix+p.tag+"processes"),
 	}
-	beat := ""
-	promise := ""
-	every := l.dead / 5
-	spread := 0
-	if l.alone {
-		every, spread = heartbeat/2, l.conf.Processes // others are to notice soon
+	list := append(make([]any, 0, 1+len(ops)), p.header(c, bye))
+	if c.beat {
+		p.sent.beat = now
 	}
-	if c.beat = !l.conf.Operator && !l.closed && (now-p.beaten >= every || p.beaten == 0); c.beat {
-		beat = l.conf.Name
-		promise = l.promise
-		p.beaten = now
-	} else if bye {
-		beat = "-"
-	}
-	list := []any{[]any{
-		l.conf.Prefix + "push:", !l.cluster, p.gen, micros(p.stepped), notAfter, micros(l.quarantine),
-		micros(guard), micros(p.lead), micros(p.early() + horizon - early), micros(claim), micros(l.complete.LeaseTTL), micros(l.rules.Backoff().Forgive),
-		l.hours, l.proc, beat, promise, micros(l.dead), spread, c.number,
-	}}
-	c.keys = append(make([]string, 0, 2+len(ops)), p.genKey(), l.conf.Prefix+p.tag+"processes")
-	// By key, as there may be two of a host: one that was forgotten while the server was away, of
-	// which there is still something to tell, and one that was met since. Each key is read and written
-	// once.
+	// By key, as there may be two values of a host: one that was forgotten while the server was away,
+	// with operations left, and one that was made since. Each key is read and written once.
 	index := make(map[string]int, len(ops))
 	for _, o := range ops {
 		i, ok := index[o.h.key]
@@ -220,39 +231,83 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 	return c
 }
 
+// isBeatDue reports whether the next call shows a sign of life.
+func (p *partition) isBeatDue(now time.Duration) bool {
+	every := p.l.signOfLife()
+	if p.l.failsLocal {
+		every = heartbeat / 2 // others are to notice a loss soon
+	}
+	due := p.sent.beat == 0 || now-p.sent.beat >= every
+	return due && !p.l.conf.Operator && !p.l.closed
+}
+
+// header returns the first element of a call. Its fields have the names of step.lua.
+func (p *partition) header(c *call, bye bool) []any {
+	l := p.l
+	// The reply will narrow the bounds to its own round trip.
+	guard := p.guard.allow(min(p.clock.uncertainty(c.sent), 2*p.latency+time.Millisecond))
+	notAfter := int64(0)
+	if p.clock.known {
+		_, hi := p.clock.bounds(c.sent)
+		notAfter = int64((c.sent + hi + l.patience) / time.Microsecond)
+	}
+	beat := ""
+	promise := ""
+	switch {
+	case c.beat:
+		beat = l.conf.Name
+		promise = l.promise
+	case bye:
+		beat = "-"
+	}
+	spread := 0
+	if l.failsLocal {
+		spread = l.conf.Processes
+	}
+	return []any{
+		l.channel(""), // CHANNEL
+		!l.cluster,    // ALONE
+		p.gen.name,    // GEN
+		micros(p.gen.stepped),
+		notAfter,
+		micros(l.quarantine),
+		micros(guard), // WINDOW
+		micros(p.latency),
+		micros(p.askAhead() + horizon - askAhead), // HORIZON
+		micros(claimWithin),                       // CLAIM
+		micros(l.limits.LeaseTTL),                 // TTL
+		micros(l.rules.Backoff().Forgive),
+		l.windows, // HOURS
+		l.proc,
+		beat,
+		promise,
+		micros(l.deadAfter), // DEAD
+		spread,
+		c.number, // CALL
+	}
+}
+
 // genKey is where the server keeps the generation.
 func (p *partition) genKey() string { return p.l.conf.Prefix + p.tag + "gen" }
 
-// ofHosts is in the names of the keys of hosts. Its number is the version of what step.lua writes
-// there.
+// ofHosts is in the names of the keys of hosts. Its number is the version of the values that step.lua
+// writes there.
 const ofHosts = "host:6:"
 
 // hostKey is where the server keeps a host.
 func (p *partition) hostKey(key string) string { return p.l.conf.Prefix + p.tag + ofHosts + key }
 
-// early is the constant of this name, longer where replies take long.
-func (p *partition) early() time.Duration { return min(max(early, 4*p.lead), time.Second) }
+// askAhead is the constant of this name, longer if replies take long.
+func (p *partition) askAhead() time.Duration { return min(max(askAhead, 4*p.latency), time.Second) }
 
-// call runs c without mu, and then decides what becomes of each operation.
+// call runs c without mu, and then settles each of its operations.
 func (p *partition) call(c *call) {
 	l := p.l
-	// The client's timeouts bound a try, and this what comes after it: the server does nothing for
-	// a call that it gets later.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), l.patience)
-	defer cancel()
-	answers, err := l.run(ctx, c.keys, c.payload)
-	received := l.now()
-	if err == nil && (number(answers[5]) != c.number || !truth(answers[2]) && len(answers) != replyHead+len(c.ops)) {
-		err = errMixedUp
-	}
-	if errors.Is(err, errMixedUp) { // a client closes a connection on which it reads what is no time
-		for range 2 * mostHanging {
-			_ = l.conf.Client.Time(ctx).Err()
-		}
-	}
+	answers, received, err := l.exchange(c)
 	l.mu.Lock()
-	p.calls--
-	r, current := reply{fate: lost, received: received}, true
+	p.sent.underWay--
+	r := reply{fate: lost, received: received}
+	current := true
 	if err != nil {
 		r.err = &ServerError{Server: l.server, Err: err}
 		p.failed(c, &r)
@@ -260,40 +315,76 @@ func (p *partition) call(c *call) {
 		current = p.answered(c, &r, answers)
 	}
 	for i, o := range c.ops {
-		r := r
-		if r.fate == did {
-			r.read(answers[replyHead+i], l.server)
+		own := r
+		if own.fate == did {
+			own.read(answers[replyHead+i], l.server)
 		}
-		if o.done != nil {
-			o.done(r)
-		}
-		if o.owed && r.fate != did && r.fate != broken {
-			p.add(o)
-		}
+		p.settle(o, own)
 	}
 	if !current {
 		l.askAgain(p)
 	}
 	if len(p.ops) > 0 && p.timer != nil && p.down == nil {
-		p.flush() // what has come meanwhile
+		p.flush() // operations that were added meanwhile
 	}
 	more := l.closed && r.fate == did && len(p.ops) > 0
 	l.mu.Unlock()
-	l.tell()
+	l.reportEvents()
 	if more {
 		p.last() // changes that the server has answered with another version
 	}
 }
 
-// errMixedUp is the error of a call that got the answer to another one: what a client has left
-// unread on a connection is the first that its next user reads. To believe it would be to start on
-// a turn of long ago, or of another host, and to take the server's clock for slow.
+// settle ends o with its reply, or sends it again.
+func (p *partition) settle(o op, r reply) {
+	if o.done != nil {
+		o.done(r)
+	}
+	if o.owed && r.fate != did && r.fate != broken {
+		p.add(o)
+	}
+}
+
+// errMixedUp is the error of a call that got the answer to another one: bytes that a client has left
+// unread on a connection are the first that its next user reads. To believe it would be to start by
+// an old grant, or one of another host, and to take the server's clock for slow.
 var errMixedUp = errors.New("redislimit: not the answer to this call")
 
 const (
 	replyHead  = 6  // values before the answers in a reply
-	mostFields = 32 // of an answer, but for one of fleet
+	mostFields = 32 // of an answer, except for one of fleet
 )
+
+// exchange runs step.lua with c. It returns replyHead values, and an answer for each operation unless
+// the call was stale.
+func (l *Limiter) exchange(c *call) (answers []any, received time.Duration, err error) {
+	// The client's timeouts bound each try, and this one the calls after it: the server does nothing for
+	// a call that arrives later.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), l.patience)
+	defer cancel()
+	answers, err = l.run(ctx, c.keys, c.payload)
+	received = l.now()
+	if err == nil && !c.isAnsweredBy(answers) {
+		err = errMixedUp
+	}
+	if errors.Is(err, errMixedUp) {
+		// Other connections may be as far behind. The client closes one on which the reply to TIME
+		// isn't a time.
+		for range 2 * mostHanging {
+			_ = l.conf.Client.Time(ctx).Err()
+		}
+	}
+	return answers, received, err
+}
+
+// isAnsweredBy reports whether answers are those to c.
+func (c *call) isAnsweredBy(answers []any) bool {
+	if number(answers[5]) != c.number {
+		return false
+	}
+	stale := truth(answers[2]) // has no answers
+	return stale || len(answers) == replyHead+len(c.ops)
+}
 
 // run runs step.lua. It returns at least replyHead values.
 func (l *Limiter) run(ctx context.Context, keys []string, payload string) ([]any, error) {
@@ -308,43 +399,52 @@ func (l *Limiter) run(ctx context.Context, keys []string, payload string) ([]any
 	return list, nil
 }
 
-// errStale is the error of what the server has refused to do: the call came too late, after a later
-// one of this process, or spoke of a state of the server that is lost.
+// errStale is the error of a call that the server has refused to do: it came too late, after a later
+// one of this process, or was about a lost state of the server.
 var errStale = fmt.Errorf("redislimit: the call came too late: %w", ErrUnavailable)
 
 // failed makes r the reply to a call that has failed. It may have had its effect, or may still have
 // it.
 func (p *partition) failed(c *call, r *reply) {
 	p.l.stats.Failed++
-	p.beaten = 0
-	if p.heard > c.sent && !p.l.closed {
-		r.fate = stale // the server has answered others since: only this call, or its connection, was lost
-	} else {
-		p.lost(r.err)
+	p.sent.beat = 0
+	answeredSince := p.sent.heard > c.sent
+	if answeredSince && !p.l.closed {
+		r.fate = stale // only this call, or its connection, was lost
+		return
 	}
+	p.lost(r.err)
 }
 
-// answered makes r the reply to a call. It reports whether what that promises holds.
+// answered makes r the reply to a call. It reports whether the promises of that reply hold.
 func (p *partition) answered(c *call, r *reply, answers []any) (current bool) {
 	l := p.l
-	r.fate, r.server = did, number(answers[0])
+	r.fate = did
+	r.server = number(answers[0])
 	current = p.learn(c.sent, *r, text(answers[1]))
 	p.back()
 	if truth(answers[2]) {
 		l.stats.Stale++
-		p.beaten = 0
-		r.fate, r.err = stale, errStale
+		p.sent.beat = 0
+		r.fate = stale
+		r.err = errStale
 		return current
 	}
-	p.heard = max(p.heard, c.sent)
-	if c.beat {
-		if number(answers[3]) == 0 && !l.cluster && c.sent > l.subscribedAt && l.listening && !l.closed {
-			l.unsubscribe() // from a node that isn't the one that pushes, as after a failover; until it listens again, waiters ask
-			l.askAgain(nil)
-		}
-		if truth(answers[4]) {
-			p.restore(false) // it has given away what this process held
-		}
+	p.sent.heard = max(p.sent.heard, c.sent)
+	if !c.beat {
+		return current
+	}
+	listened := l.sub.listening && c.sent > l.sub.since
+	echoes := number(answers[3])
+	if listened && echoes == 0 && !l.cluster && !l.closed {
+		// The subscription is on a node that isn't the one that pushes, as after a failover. Until it is
+		// up again, waiters ask. On a cluster the count is that of one node, and proves nothing.
+		l.unsubscribe()
+		l.askAgain(nil)
+	}
+	lapsed := truth(answers[4])
+	if lapsed {
+		p.restore(false) // the server has given away the slots of this process
 	}
 	return current
 }
@@ -355,55 +455,69 @@ func (r *reply) read(answer any, server string) {
 	r.answer = append(r.answer, make([]any, mostFields)...) // one that is too short reads as zeros
 	switch text(r.answer[0]) {
 	case "OLD":
-		r.fate, r.err = stale, errStale
+		r.fate = stale
+		r.err = errStale
 	case "ERR":
-		r.fate, r.err = broken, &ServerError{Server: server, Err: errors.New("redislimit: " + text(r.answer[1]))}
+		r.fate = broken
+		r.err = &ServerError{Server: server, Err: errors.New("redislimit: " + text(r.answer[1]))}
 	}
 }
 
-// learn takes in the head of a reply: the server's time and generation. It reports whether what the
-// reply promises holds: it doesn't if a reply of a later generation has overtaken it, or if the
+// learn handles the head of a reply: the server's time and generation. It reports whether the
+// promises of the reply hold: they don't if a reply of a later generation has overtaken it, or if the
 // server's clock has jumped.
 func (p *partition) learn(sent time.Duration, r reply, gen string) bool {
-	if gen != p.gen && sent < p.genSince {
+	changed := gen != p.gen.name
+	if changed && sent < p.gen.since {
 		return false
 	}
 	slip := p.clock.learn(sent, r.received, r.server)
 	late := max(r.received-p.clock.earliest(r.server, r.received), 0)
-	p.lead += (min(late, 4*maxGuard) - p.lead) / 8
-	first := p.gen == ""
-	changed := gen != p.gen
+	p.latency += (min(late, 4*maxGuard) - p.latency) / 8
+	first := p.gen.name == ""
 	jumped := slip.Abs() > slewed
 	if changed {
-		p.gen, p.genSince, p.stepped = gen, p.l.now(), 0
+		p.gen = generation{name: gen, since: p.l.now()}
 	}
-	if jumped && !(changed && strings.HasPrefix(gen, "s")) { // else it was told by another process
-		p.stepped += slip // a reply of before may come later
+	byStep := changed && strings.HasPrefix(gen, "s")
+	if jumped && !byStep { // else another process has reported the step
+		p.gen.stepped += slip // not =: a reply from before the step may follow
 	}
 	switch {
-	case changed && first && !p.l.alone: // all that is known was told by this server
+	case changed && first && !p.l.failsLocal:
+		// All that is known here came from this server, so it has lost nothing.
 	case changed:
-		if sent > p.l.allCalled { // its node may have lost the other partitions as well
-			for _, q := range p.l.parts {
-				if q != p && q.atRisk+q.waits > 0 {
-					q.send()
-				}
-			}
-			p.l.allCalled = p.l.now()
-		}
-		if !first {
-			p.l.stats.Quarantines++
-		}
-		p.l.askAgain(p)
-		p.restore(true)
+		p.genChanged(sent, first)
 	case jumped:
-		p.send() // tells the server
+		p.send() // reports the step
 		return false
 	case slip != 0:
+		// The server's times have moved against this process's by a little: what it holds is sent again.
 		p.restore(false)
 		return false
 	}
 	return true
+}
+
+// genChanged sends all that is known to a server that may have lost it. sent is when the call was
+// sent that found it out.
+func (p *partition) genChanged(sent time.Duration, first bool) {
+	l := p.l
+	// The node may have lost its other partitions as well. One round of calls to them is enough for
+	// all that find out meanwhile.
+	if sent > l.allCalled {
+		for _, other := range l.parts {
+			if other != p && other.uses.atRisk+other.uses.waiting > 0 {
+				other.send()
+			}
+		}
+		l.allCalled = l.now()
+	}
+	if !first {
+		l.stats.Quarantines++
+	}
+	l.askAgain(p)
+	p.restore(true)
 }
 
 // askAgain makes all waiters of p ask again; of all partitions, if p is nil.
@@ -415,8 +529,8 @@ func (l *Limiter) askAgain(p *partition) {
 	}
 }
 
-// restore tells the server what this process knows, and waits for nothing. all is for a server
-// that may have lost everything.
+// restore sends the knowledge of this process to the server, without waiting for the reply. all is
+// for a server that may have lost everything.
 func (p *partition) restore(all bool) {
 	now := p.l.now()
 	if all && p == p.l.parts[0] && p.l.id != "" {
@@ -436,7 +550,7 @@ func (l *Limiter) partition(key string) *partition {
 	return l.parts[crc32.ChecksumIEEE([]byte(key))%uint32(len(l.parts))]
 }
 
-// do runs one operation, which takes in its reply under mu.
+// do runs one operation. take gets its reply under mu, if the server has done it.
 func (l *Limiter) do(ctx context.Context, o op, take func(r reply)) error {
 	return l.await(ctx, o.h, func(answered chan reply) {
 		o.done = func(r reply) {
@@ -449,7 +563,7 @@ func (l *Limiter) do(ctx context.Context, o op, take func(r reply)) error {
 	})
 }
 
-// await waits for the answer to what send sends, under mu: it sends it again where the server has
+// await waits for the answer to the operation that send adds, under mu: again if the server has
 // lost its data meanwhile.
 func (l *Limiter) await(ctx context.Context, h *host, send func(answered chan reply)) error {
 	for {
@@ -470,7 +584,7 @@ func (l *Limiter) await(ctx context.Context, h *host, send func(answered chan re
 			if r.fate != stale {
 				return r.err
 			}
-		case <-l.ended: // nothing sends it any more
+		case <-l.ended: // no goroutine sends it any more
 			return ErrClosed
 		case <-ctx.Done():
 			return ctx.Err()
@@ -478,23 +592,39 @@ func (l *Limiter) await(ctx context.Context, h *host, send func(answered chan re
 	}
 }
 
-// lost and back note a change; the caller calls tell after it has left mu.
-func (p *partition) lost(err error) {
-	l := p.l
-	if p.down == nil {
-		p.over, p.end = context.WithCancel(l.open)
-		l.down++
-		if l.down == 1 && !l.closed {
-			l.events = append(l.events, Event{Time: time.Now(), Server: l.server, Err: err, Local: l.alone})
-			// Another version of this package, or something else, may have written the keys.
-			if why := err.Error(); l.alone && !strings.Contains(why, "BADVERSION ") && !strings.Contains(why, "BADKEY ") {
-				l.outage = l.newOutage()
-			}
-		}
-	}
-	p.down = err
+// A downtime is how much of the server can't be reached.
+type downtime struct {
+	parts  int     // partitions that can't be reached
+	outage *outage // paces the requests meanwhile, with FailLocal; nil: nothing does
 }
 
+// lost notes that the server can't be reached. The caller calls reportEvents after it has left mu.
+func (p *partition) lost(err error) {
+	l := p.l
+	wasDown := p.down != nil
+	p.down = err
+	if wasDown {
+		return
+	}
+	p.over, p.end = context.WithCancel(l.open)
+	l.down.parts++
+	if l.down.parts > 1 || l.closed {
+		return
+	}
+	l.events = append(l.events, Event{Time: time.Now(), Server: l.server, Err: err, Local: l.failsLocal})
+	if l.failsLocal && !isForeign(err) {
+		l.down.outage = l.newOutage()
+	}
+}
+
+// isForeign reports whether the server is there, but its keys were written by another version of this
+// package, or by something else. Then it may still pace the processes of that version.
+func isForeign(err error) bool {
+	why := err.Error()
+	return strings.Contains(why, "BADVERSION ") || strings.Contains(why, "BADKEY ")
+}
+
+// back notes that the server is there. The caller calls reportEvents after it has left mu.
 func (p *partition) back() {
 	if p.down == nil {
 		return
@@ -502,10 +632,10 @@ func (p *partition) back() {
 	p.down = nil
 	p.end()
 	l := p.l
-	l.down--
-	if l.down == 0 {
-		l.outage = nil
-		l.events = append(l.events, Event{Time: time.Now(), Server: l.server, Local: l.alone})
+	l.down.parts--
+	if l.down.parts == 0 {
+		l.down.outage = nil
+		l.events = append(l.events, Event{Time: time.Now(), Server: l.server, Local: l.failsLocal})
 	}
-	p.restore(l.alone)
+	p.restore(l.failsLocal)
 }

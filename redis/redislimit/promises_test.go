@@ -22,7 +22,7 @@ func sharing(t *testing.T, s *redistest.Server) hostlimittest.New {
 			eventually(t, 10*time.Second, "the calls of the process before are answered", func() bool {
 				l.mu.Lock()
 				defer l.mu.Unlock()
-				return p.timer == nil && p.calls == 0
+				return p.timer == nil && p.sent.underWay == 0
 			})
 		}
 		l, err := newLimiter(Config{Client: newClient(t, s), Prefix: prefix, Limits: cfg}, 0, born())

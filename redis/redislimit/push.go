@@ -2,23 +2,27 @@ package redislimit
 
 import (
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// listen keeps the subscription up on which the server pushes turns to this process: the client
-// connects anew where that is lost. Without it, waiters ask from time to time.
+// A subscription is how the server pushes turns to this process.
+type subscription struct {
+	pubsub    *redis.PubSub // nil: none was made yet
+	listening bool          // it is up
+	since     time.Duration // when it came up; an earlier call proves nothing about it
+}
+
+// listen keeps the subscription up: the client connects anew if it is lost. Without it, waiters ask
+// from time to time.
 func (l *Limiter) listen() {
 	for {
-		l.mu.Lock()
-		if l.closed {
-			l.mu.Unlock()
+		sub := l.subscribe()
+		if sub == nil {
 			return
 		}
-		sub := l.conf.Client.Subscribe(l.ctx) // connects below
-		l.pubsub, l.listening = sub, false
-		l.mu.Unlock()
-		_ = sub.Subscribe(l.ctx, l.conf.Prefix+"push:"+l.proc, l.conf.Prefix+"push:all") // it is tried again below
+		_ = sub.Subscribe(l.ctx, l.channel(l.proc), l.channel("all")) // it is tried again below
 		for message := range sub.ChannelWithSubscriptions() {
 			switch m := message.(type) {
 			case *redis.Subscription:
@@ -26,83 +30,105 @@ func (l *Limiter) listen() {
 					l.subscribed()
 				}
 			case *redis.Message:
-				l.heard(m.Payload, m.Channel == l.conf.Prefix+"push:all")
+				l.heard(m.Payload, m.Channel == l.channel("all"))
 			}
 		}
 	}
 }
 
-// heard takes in a message, to all processes or to this one: a hello, a push, or what proclaim
-// sends, all of them lists; the name of a generation; or nothing, which tells all that a pause
-// begins or ends, and one process that its heartbeat had an echo. A push is {ID, TIME, NOW, WHY}; a
-// waiter that has left has told the server so.
+// channel is the channel of a process, or of all.
+func (l *Limiter) channel(to string) string { return l.conf.Prefix + "push:" + to }
+
+// subscribe makes a subscription, which connects later; nil: the Limiter is closed.
+func (l *Limiter) subscribe() *redis.PubSub {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil
+	}
+	l.sub.pubsub = l.conf.Client.Subscribe(l.ctx)
+	l.sub.listening = false
+	return l.sub.pubsub
+}
+
+// heard handles a message, to all processes or to this one: a hello, a push, or one of proclaim, all
+// of them lists; the name of a generation; or nothing, which means to all that a pause begins or
+// ends, and to one process that its heartbeat had an echo. A push is {ID, TIME, NOW, WHY}; if its
+// waiter has left, the server has the release.
 func (l *Limiter) heard(message string, toAll bool) {
-	f := parse(message)
+	fields := parse(message)
 	l.mu.Lock()
 	switch {
-	case len(f) == 3:
-		l.greeted(f, toAll)
-	case len(f) == 4:
-		if w := l.asked[text(f[0])]; w != nil {
-			w.pushed(number(f[1]), number(f[2]), text(f[3]), l.now())
+	case len(fields) == 3:
+		l.greeted(fields, toAll)
+	case len(fields) == 4:
+		waiter := l.asked[text(fields[0])]
+		if waiter != nil {
+			waiter.pushed(push{due: number(fields[1]), now: number(fields[2]), why: text(fields[3])}, l.now())
 		}
-	case len(f) == 3+infoFields:
-		l.proclaimed(f)
+	case len(fields) == 3+infoFields:
+		l.proclaimed(fields)
 	case message == "" && toAll:
 		l.askAgain(nil)
 	}
 	for _, p := range l.parts {
-		if message == p.genKey() && p.atRisk+p.waits > 0 && !l.closed {
+		hasToLose := p.uses.atRisk+p.uses.waiting > 0
+		if message == p.genKey() && hasToLose && !l.closed {
 			p.send() // a partition of a cluster has another generation
 		}
 	}
 	l.mu.Unlock()
-	l.tell()
+	l.reportEvents()
 }
 
 // subscribed lets all waiters for a push ask again, as pushes may have been lost.
 func (l *Limiter) subscribed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.listening, l.subscribedAt = true, l.now()
+	l.sub.listening = true
+	l.sub.since = l.now()
 	l.askAgain(nil)
 }
 
 // unsubscribe ends the subscription, so that listen goes on. The client may be waiting for the
 // server with the subscription's lock held, for as long as its timeouts. The caller holds mu.
 func (l *Limiter) unsubscribe() {
-	l.listening = false
-	if sub := l.pubsub; sub != nil {
+	l.sub.listening = false
+	sub := l.sub.pubsub
+	if sub != nil {
 		l.wg.Go(func() { _ = sub.Close() }) // there is nothing to do about an error
 	}
 }
 
-// proclaimed takes in what the server tells every process: {key, now, act, and what told returns}
-// of a block, or that there is none any more. So more than one process knows each block, and a turn
-// that was granted just before isn't used. A process that has never called the server, and so
-// doesn't know its clock, hears of the block when it does.
-func (l *Limiter) proclaimed(f []any) {
-	_, key, found := strings.Cut(text(f[0]), "}"+ofHosts)
+// proclaimed handles a message to all of a block, or of its end: {key, now, act, and the values of
+// told}. So more than one process knows each block, and a turn that was granted just before isn't
+// used. A process that has never called the server, and so doesn't know its clock, gets the block
+// with its first reply.
+func (l *Limiter) proclaimed(fields []any) {
+	_, key, found := strings.Cut(text(fields[0]), "}"+ofHosts)
 	if !found || !l.partition(key).clock.known {
 		return
 	}
-	i, at := newHostInfo(f[3:]), reply{server: number(f[1]), received: l.now()}
-	h := l.hosts[key]
-	if h == nil && i.until <= at.server {
-		return
+	info := newHostInfo(fields[3:])
+	at := reply{server: number(fields[1]), received: l.now()}
+	blocked := info.until > at.server
+	if l.hosts[key] == nil && !blocked {
+		return // nothing is known of it here that could be wrong
 	}
-	if h = l.host(key); at.server < h.asOf {
-		return // the server has told more since
+	h := l.host(key)
+	if at.server < h.known.asOf {
+		return // a later report has come
 	}
-	known := i.until == h.until
-	h.learn(i, at)
-	if !known {
-		h.until = 0 // a reply, which narrows the bounds of the server's clock, tells it better
+	isNew := info.until != h.known.serverUntil
+	h.learn(info, at)
+	if isNew {
+		h.known.serverUntil = 0 // a reply, which narrows the bounds of the server's clock, has a better end
 	}
-	if i.until > at.server {
+	if blocked {
 		h.halt(at.received)
 	}
-	if act := number(f[2]); act > 0 {
-		h.note(at, act == 1)
+	act := act(number(fields[2]))
+	if act > noAct {
+		h.note(at, act == blocks)
 	}
 }

@@ -10,9 +10,9 @@
 //	defer hosts.Close()
 //	transport, err := politeness.New(politeness.Config{UserAgent: ua, Limiter: hosts})
 //
-// What a key promises is what [hostlimit] promises, for all processes together that use the same
+// The promises of [hostlimit] for a key hold for all processes together that use the same
 // server and Prefix: no two starts closer than the delay in force, no more than Concurrency in
-// flight, and a refusal seen by one holds all. Give all of them the same Limits.
+// flight, and a refusal seen by one stops all. Give all of them the same Limits.
 //
 // # Time
 //
@@ -24,19 +24,19 @@
 // # Failure
 //
 // While the server can't be reached nothing starts, and Acquire returns a *hostlimit.Error that
-// wraps a [*ServerError] ([FailClosed]); or each process goes on by itself at its share of the rate
+// wraps a [*ServerError] ([FailClosed]); or each process continues by itself at its share of the rate
 // ([FailLocal]). When the server has lost its data, its clock was stepped, or it is new, nothing
-// starts for a quarantine, in which all processes tell it again what they hold: the ReadTimeout of
+// starts for a quarantine, in which all processes restore what they hold: the ReadTimeout of
 // Config.Client and a second, at least 2 s. A process that shows no sign of life for 10 s has lost
 // its slots. docs/many-machines-reference.md has what survives what, and how.
 //
-// The server should run with maxmemory-policy noeviction: an evicted key is a forgotten debt.
-// [Limiter.Check] looks for that, and more.
+// The server should run with maxmemory-policy noeviction: if it evicts a key, the fleet forgets that
+// host's state. [Limiter.Check] looks for that, and more.
 //
 // # For operators
 //
-// Block, Clear and List act on the whole fleet, [Limiter.Pause] stops it, and [Limiter.Fleet] tells
-// who is in it. The command politeness-fleet does the same from a shell.
+// Block, Clear and List act on the whole fleet, [Limiter.Pause] stops it, and [Limiter.Fleet] lists
+// its processes. The command politeness-fleet does the same from a shell.
 package redislimit
 
 import (
@@ -47,7 +47,6 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -77,15 +76,15 @@ type Config struct {
 	// Limits as for one process; they hold for all processes together. Of MaxInFlight each has its
 	// part, at least one, if Processes says how many there are; without it MaxInFlight bounds the
 	// requests of this process. MaxHosts bounds the hosts of [FailLocal], and those without debts
-	// whose starts are numbered on: keys on the server expire when nothing is owed. Store keeps what
-	// the server may lose; processes may share one or have one each.
+	// whose starts are numbered on: keys on the server expire when nothing is owed. Store keeps the
+	// debts that the server may lose; processes may share one or have one each.
 	Limits hostlimit.Config
 
-	// Failure says what happens while the server can't be reached.
+	// Failure decides what happens while the server can't be reached.
 	Failure Failure
 
 	// Processes is the largest number of processes that share the limits; 0: it isn't known. It
-	// divides MaxInFlight. FailLocal requires it: what it says is divided by it.
+	// divides MaxInFlight. FailLocal requires it, and divides the rates by it.
 	Processes int
 
 	// OnFailure, if not nil, is called once when the server is lost, when it is back, and when
@@ -93,8 +92,8 @@ type Config struct {
 	// called from one of the Limiter's goroutines and must be quick.
 	OnFailure func(Event)
 
-	// Operator says that this Limiter is a tool's, which starts no request: it counts as no process
-	// of the fleet, and its Limits are compared with nobody's.
+	// Operator is for a tool, which starts no request: its Limiter counts as no process
+	// of the fleet, and its Limits are compared with those of no process.
 	Operator bool
 }
 
@@ -106,24 +105,34 @@ const (
 
 	heartbeat = 500 * time.Millisecond
 
-	// A process that gives no sign of life for so long has lost its slots.
-	dead = 10 * time.Second
+	// deadAfter is the time without a sign of life after which a process has lost its slots.
+	deadAfter = 10 * time.Second
 
-	// A process asks to be let go this long before its start time, so that no call is
+	// askAhead is how long before its start time a process asks to be let go, so that no call is
 	// on the critical path.
-	early = 8 * time.Millisecond
+	askAhead = 8 * time.Millisecond
 
 	// A turn is let go at most a horizon ahead: that is how long a block that is
 	// set meanwhile can't stop it. It leaves room for starts that moved since they were reserved.
 	horizon = 20 * time.Millisecond
 
-	// A reserved start that isn't claimed this long after its time lapses.
-	claim = time.Second
+	// claimWithin is the time after its start at which a reserved turn lapses.
+	claimWithin = time.Second
 
-	// Releases wait this long for another call that can take them along.
+	// Operations wait for linger for another call that can take them along.
 	linger = time.Millisecond
 
+	// mostPatience bounds the time for a call, if the client's timeouts are longer, and
+	// defaultPatience is that time if it has none.
+	mostPatience    = 10 * time.Second
+	defaultPatience = 3 * time.Second
+
+	leastQuarantine = 2 * time.Second
+
 	clusterPartitions = 64
+
+	// exact bounds numbers that step.lua computes with, in float64.
+	exact = 1 << 52
 )
 
 // ErrClosed is returned by methods of a Limiter after Close.
@@ -132,51 +141,60 @@ var ErrClosed = errors.New("redislimit: limiter is closed")
 // A Limiter is a hostlimit.Limiter on a server. It is safe for concurrent use.
 // It owns a subscription and a heartbeat; Close ends both.
 type Limiter struct {
-	conf     Config        // with every default but those of Limits
-	script   *redis.Script // step, but for tests that set the server's clock
-	server   string
-	cluster  bool
-	rules    *hostlimit.Rules
-	complete hostlimit.Config // limits with every default; MaxInFlight is the share of this process
-	alone    bool             // FailLocal
+	setup
+	lifetime
 
-	hours      []any // Windows, for step.lua
+	mu     sync.Mutex // guards all that follows; never held across a wait
+	closed bool
+	id     string // the server's name of all that is under the prefix; "": it wasn't asked yet
+
+	parts     []*partition
+	allCalled time.Duration // when all partitions were called after a loss of data
+	down      downtime
+	sub       subscription
+	asked     map[string]*lease // the leases that the server may push to, by id
+
+	hosts   map[string]*host
+	numbers numbers
+	places  places
+	peers   peers
+	stats   Stats   // without the values of the moment
+	events  []Event // that OnFailure hasn't got yet
+}
+
+// setup is the part of a Limiter that New sets once.
+type setup struct {
+	conf       Config        // with every default but those of Limits
+	script     *redis.Script // step, but for tests that set the server's clock
+	server     string        // addresses, for errors
+	cluster    bool
+	rules      *hostlimit.Rules
+	limits     hostlimit.Config // with every default; MaxInFlight is the share of this process
+	failsLocal bool             // FailLocal
+	windows    []any            // limits.Windows, for step.lua
 	quarantine time.Duration
 	patience   time.Duration // how long a call may take
-	dead       time.Duration
+	deadAfter  time.Duration
 	base       time.Time // origin of all times of this process
 	proc       string    // names this process on the server, and in evidence
-	promise    string    // what all processes should have in common, see hello.go
-	ctx        context.Context
-	cancel     context.CancelFunc
-	open       context.Context // done when nothing starts any more, after Drain or Close
-	drain      context.CancelFunc
-	wg         sync.WaitGroup // every goroutine
-	ended      chan struct{}  // closed when all have, after Close
+	promise    string    // the settings that all processes should have in common, see hello.go
+}
 
-	mu           sync.Mutex // never held across a wait
-	closed       bool
-	id           string                         // what the server calls all that is under the prefix; "": it wasn't asked yet
-	numbers      *simplelru.LRU[string, uint64] // host.seq of hosts that were forgotten
-	seq          uint64
-	number       int64 // of the last call; it begins anywhere, as others may share the client
-	parts        []*partition
-	hosts        map[string]*host
-	asked        map[string]*lease // those that the server may push to, by lease id
-	pubsub       *redis.PubSub
-	listening    bool          // the subscription is up
-	subscribedAt time.Duration // a call that was sent before says nothing about it
-	inFlight     int
-	line         []*lease          // for a place in MaxInFlight
-	down         int               // partitions whose server can't be reached
-	allCalled    time.Duration     // when all partitions were called after a loss of data
-	outage       *outage           // with FailLocal, while there are any
-	stats        Stats             // without what is of the moment
-	events       []Event           // to be told, outside of mu
-	helloed      time.Duration     // when this process said hello last; 0: not yet
-	echoed       time.Duration     // when its own hello came back last
-	others       map[string]string // processes that differ, by id, since helloed
-	before       map[string]string // those of the time before
+// A lifetime has two ends: nothing starts any more, and all goroutines have returned.
+type lifetime struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	open   context.Context // done when nothing starts any more, after Drain or Close
+	drain  context.CancelFunc
+	wg     sync.WaitGroup // every goroutine
+	ended  chan struct{}  // closed when all have returned, after Close
+}
+
+// numbers are the last numbers of all that a process counts.
+type numbers struct {
+	leases uint64
+	calls  int64                          // begins anywhere, as others may share the client
+	starts *simplelru.LRU[string, uint64] // host.seq of hosts that were forgotten
 }
 
 // New returns a Limiter, or all problems of c at once. It doesn't wait for the server.
@@ -185,9 +203,9 @@ func New(c Config) (*Limiter, error) {
 }
 
 // quarantineOf is how long nothing starts after a loss of data: long enough for every live process,
-// one that waits in vain for a reply as well, to reconnect and to tell what it holds.
+// one that waits in vain for a reply as well, to reconnect and to restore what it holds.
 func quarantineOf(patience time.Duration) time.Duration {
-	return max(2*time.Second, patience+2*heartbeat)
+	return max(leastQuarantine, patience+2*heartbeat)
 }
 
 // newLimiter is New with the parts that tests replace: the length of the quarantine, negative for
@@ -207,128 +225,137 @@ func newLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, e
 
 // idleLimiter is newLimiter without its goroutines.
 func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, error) {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("redislimit: "+format, args...)) }
-
-	partitions := 1
-	server := ""
-	patience := time.Duration(0)
-	switch client := c.Client.(type) {
-	case nil:
-		bad("Client: is required")
-	case *redis.Client:
-		server, patience = client.Options().Addr, client.Options().ReadTimeout
-	case *redis.ClusterClient:
-		partitions, server, patience = clusterPartitions, strings.Join(client.Options().Addrs, ","), client.Options().ReadTimeout
-	default:
-		bad("Client: a %T can't keep a script and its messages together; use *redis.Client or *redis.ClusterClient", client)
-	}
-	if strings.ContainsAny(c.Prefix, "{}") {
-		bad("Prefix: %q contains a brace", c.Prefix)
-	}
-	rules, err := c.Limits.Rules()
+	setup, err := newSetup(c)
 	if err != nil {
-		bad("Limits: %w", err)
+		return nil, err
 	}
-	switch {
-	case c.Failure != FailClosed && c.Failure != FailLocal:
-		bad("Failure: %d is neither FailClosed nor FailLocal", c.Failure)
-	case c.Processes < 0:
-		bad("Processes: %d is negative", c.Processes)
-	case c.Failure == FailLocal && c.Processes == 0:
-		bad("Processes: FailLocal requires the number of processes")
-	case c.Failure == FailLocal && err == nil:
-		if _, err := share(c.Limits, c.Processes).Rules(); err != nil {
-			bad("Limits, divided by Processes: %w", err)
-		}
-	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	complete := rules.Config()
-	if complete.MaxInFlight > 0 && c.Processes > 0 {
-		complete.MaxInFlight = max(1, complete.MaxInFlight/c.Processes)
-	}
-
-	c.Prefix = cmp.Or(c.Prefix, defaultPrefix)
-	if c.Name == "" {
-		machine, _ := os.Hostname() // without a name the number is left
-		c.Name = machine + ":" + strconv.Itoa(os.Getpid())
-	}
-	if patience <= 0 {
-		patience = 3 * time.Second // there is none
-	}
-	if patience = min(max(patience, heartbeat), 10*time.Second); quarantine < 0 {
-		quarantine = quarantineOf(patience)
+	setup.base = base
+	setup.quarantine = quarantine
+	if quarantine < 0 {
+		setup.quarantine = quarantineOf(setup.patience)
 	}
 	l := &Limiter{
-		conf:       c,
-		script:     step,
-		server:     server,
-		cluster:    partitions > 1,
-		rules:      rules,
-		complete:   complete,
-		alone:      c.Failure == FailLocal,
-		quarantine: quarantine,
-		patience:   patience,
-		dead:       dead,
-		base:       base,
-		ended:      make(chan struct{}),
-		proc:       strings.ToLower(rand.Text()[:12]),
-		number:     mathrand.Int64N(1 << 52), // step.lua computes in float64
-		hosts:      make(map[string]*host),
-		asked:      make(map[string]*lease),
-		others:     make(map[string]string),
-		stats:      Stats{Refused: make(map[string]uint64)},
-		promise:    promise(c, complete, rules.Backoff()),
+		setup:    setup,
+		lifetime: lifetime{ended: make(chan struct{})},
+		asked:    make(map[string]*lease),
+		hosts:    make(map[string]*host),
+		numbers:  numbers{calls: mathrand.Int64N(exact)},
+		places:   places{most: setup.limits.MaxInFlight},
+		peers:    peers{differ: make(map[string]string)},
+		stats:    Stats{Refused: make(map[string]uint64)},
 	}
-	l.conf.Processes = max(c.Processes, 1)
-	for _, w := range complete.Windows {
-		l.hours = append(l.hours, []any{w.From.Microseconds(), w.To.Microseconds()})
+	l.numbers.starts, _ = simplelru.NewLRU[string, uint64](l.limits.MaxHosts, nil) // fails for sizes below 1
+	partitions := 1
+	if l.cluster {
+		partitions = clusterPartitions
 	}
-	l.numbers, _ = simplelru.NewLRU[string, uint64](complete.MaxHosts, nil) // fails for sizes below 1
 	for i := range partitions {
-		l.parts = append(l.parts, &partition{l: l, tag: "{" + strconv.Itoa(i) + "}", guard: guard{late: firstLate}})
+		tag := "{" + strconv.Itoa(i) + "}"
+		l.parts = append(l.parts, &partition{l: l, tag: tag, guard: guard{late: firstLate}})
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.open, l.drain = context.WithCancel(l.ctx)
 	return l, nil
 }
 
-// Close is [Limiter.Shutdown] with a second to tell the server.
+// newSetup checks c, and computes everything that follows from it.
+func newSetup(c Config) (setup, error) {
+	var found problems
+	set := setup{
+		conf:       c,
+		script:     step,
+		failsLocal: c.Failure == FailLocal,
+		deadAfter:  deadAfter,
+		proc:       strings.ToLower(rand.Text()[:12]),
+	}
+	set.useClient(c.Client, &found)
+	if strings.ContainsAny(c.Prefix, "{}") {
+		found.add("Prefix: %q contains a brace", c.Prefix)
+	}
+	rules, err := c.Limits.Rules()
+	if err != nil {
+		found.add("Limits: %w", err)
+	}
+	switch {
+	case c.Failure != FailClosed && c.Failure != FailLocal:
+		found.add("Failure: %d is neither FailClosed nor FailLocal", c.Failure)
+	case c.Processes < 0:
+		found.add("Processes: %d is negative", c.Processes)
+	case set.failsLocal && c.Processes == 0:
+		found.add("Processes: FailLocal requires the number of processes")
+	case set.failsLocal && err == nil:
+		if _, err := share(c.Limits, c.Processes).Rules(); err != nil {
+			found.add("Limits, divided by Processes: %w", err)
+		}
+	}
+	if len(found) > 0 {
+		return setup{}, errors.Join(found...)
+	}
+
+	set.rules = rules
+	set.limits = rules.Config()
+	if set.limits.MaxInFlight > 0 && c.Processes > 0 {
+		set.limits.MaxInFlight = max(1, set.limits.MaxInFlight/c.Processes)
+	}
+	for _, w := range set.limits.Windows {
+		set.windows = append(set.windows, []any{w.From.Microseconds(), w.To.Microseconds()})
+	}
+	set.promise = promise(c, set.limits, rules.Backoff())
+	set.conf.Prefix = cmp.Or(c.Prefix, defaultPrefix)
+	set.conf.Processes = max(c.Processes, 1)
+	if c.Name == "" {
+		machine, _ := os.Hostname() // without a name the number is left
+		set.conf.Name = machine + ":" + strconv.Itoa(os.Getpid())
+	}
+	return set, nil
+}
+
+// useClient reads the options of client.
+func (s *setup) useClient(client redis.UniversalClient, found *problems) {
+	timeout := time.Duration(0)
+	switch client := client.(type) {
+	case nil:
+		found.add("Client: is required")
+	case *redis.Client:
+		s.server = client.Options().Addr
+		timeout = client.Options().ReadTimeout
+	case *redis.ClusterClient:
+		s.cluster = true
+		s.server = strings.Join(client.Options().Addrs, ",")
+		timeout = client.Options().ReadTimeout
+	default:
+		found.add("Client: a %T can't keep a script and its messages together; "+
+			"use *redis.Client or *redis.ClusterClient", client)
+	}
+	if timeout <= 0 {
+		timeout = defaultPatience
+	}
+	s.patience = min(max(timeout, heartbeat), mostPatience)
+}
+
+// problems are the problems of a Config.
+type problems []error
+
+func (p *problems) add(format string, args ...any) {
+	*p = append(*p, fmt.Errorf("redislimit: "+format, args...))
+}
+
+// Close is [Limiter.Shutdown] with a second to reach the server.
 func (l *Limiter) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	return l.Shutdown(ctx)
 }
 
-// Shutdown refuses all waiters, tells the server what it doesn't know yet, and ends all goroutines
-// of l. Slots of requests in flight stay taken until their leases are released, which then calls
-// the server from the caller's goroutine, or for 10 s. It returns ctx's error if the server doesn't
-// answer in time; what it couldn't be told it finds out by itself, as after a crash. Only the first
+// Shutdown refuses all waiters, sends the server everything that it doesn't have yet, and ends all
+// goroutines of l. Slots of requests in flight stay taken until their leases are released, which then
+// calls the server from the caller's goroutine, or for 10 s. It returns ctx's error if the server
+// doesn't answer in time; then the server finds out by itself, as after a crash. Only the first
 // call does anything but wait.
 func (l *Limiter) Shutdown(ctx context.Context) error {
 	l.mu.Lock()
-	if first := !l.closed; first {
-		for _, h := range l.hosts {
-			for _, w := range slices.Clone(h.waiters) {
-				w.refuse(ErrClosed)
-			}
-		}
-		for _, p := range l.parts {
-			p.flush()
-		}
-		l.closed = true
-		l.unsubscribe()
-		l.cancel()
-		go func() {
-			defer close(l.ended)
-			l.wg.Wait()
-			for _, p := range l.parts {
-				l.wg.Go(p.last) // turns that were on the way
-			}
-			l.wg.Wait()
-		}()
+	if !l.closed {
+		l.shut()
 	}
 	l.mu.Unlock()
 	select {
@@ -339,6 +366,26 @@ func (l *Limiter) Shutdown(ctx context.Context) error {
 	}
 }
 
+// shut is the first Shutdown, without its wait. The caller holds mu.
+func (l *Limiter) shut() {
+	l.refuseAll(func(string) error { return ErrClosed })
+	for _, p := range l.parts {
+		p.flush()
+	}
+	l.closed = true
+	l.unsubscribe()
+	l.cancel()
+	go func() {
+		defer close(l.ended)
+		l.wg.Wait()
+		// A reply of a call that was under way may have left operations, such as the release of a turn.
+		for _, p := range l.parts {
+			l.wg.Go(p.last)
+		}
+		l.wg.Wait()
+	}()
+}
+
 // Config implements [hostlimit.Limiter]: it returns the Limits that l was made of.
 func (l *Limiter) Config() hostlimit.Config { return l.conf.Limits }
 
@@ -347,10 +394,12 @@ func (l *Limiter) Config() hostlimit.Config { return l.conf.Limits }
 func (l *Limiter) ID(ctx context.Context) (limiter, process string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.patience)
 	defer cancel()
-	o := op{name: "limiter", h: &host{l: l, p: l.parts[0]}, build: func(time.Duration) []any {
-		return []any{cmp.Or(l.id, strings.ToLower(rand.Text()[:16]))}
-	}}
-	_ = l.do(ctx, o, func(r reply) { l.id = text(r.answer[0]) }) // without an answer it is what it was
+	o := op{
+		name:  "limiter",
+		h:     &host{l: l, p: l.parts[0]},
+		build: func(time.Duration) []any { return []any{cmp.Or(l.id, strings.ToLower(rand.Text()[:16]))} },
+	}
+	_ = l.do(ctx, o, func(r reply) { l.id = text(r.answer[0]) }) // without an answer it stays as it is
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.id, l.proc
@@ -365,36 +414,49 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 	if err != nil {
 		return nil, err
 	}
-	t := &lease{l: l, caller: l.caller(ctx), limits: limits, floor: max(floor, 0), wake: make(chan struct{}, 1)}
+	t := &lease{
+		l:      l,
+		limits: limits,
+		floor:  max(floor, 0),
+		wait:   wait{caller: l.caller(ctx), wake: make(chan struct{}, 1)},
+	}
 	if l.conf.Limits.Store != nil {
 		if err := l.recall(ctx, key, limits); err != nil {
 			return nil, err
 		}
 	}
-	l.mu.Lock()
-	err = l.closes(key)
-	if down := l.partition(key).down; err == nil && down != nil {
-		err = unavailable(key, down) // the heartbeat finds out when the server is back
-	} else if err == nil {
-		t.h = l.host(key)
-		t.draw()
-		t.join()
-		t.h.refuseLate()
-	}
-	l.mu.Unlock()
+	err = l.enter(t, key)
 	if err == nil {
-		err = t.wait(ctx)
+		err = t.await(ctx)
 	}
 	if err == nil {
 		return t, nil
 	}
-	if l.outageOf(key) != nil && errors.Is(err, ErrUnavailable) {
+	if errors.Is(err, ErrUnavailable) && l.outageOf(key) != nil {
 		return l.acquireLocal(ctx, limits, key, floor)
 	}
 	return nil, l.refused(err)
 }
 
-// closes is why nothing starts any more; nil: it does.
+// enter makes t wait for a turn of key, or returns why that is in vain.
+func (l *Limiter) enter(t *lease, key string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.closes(key); err != nil {
+		return err
+	}
+	down := l.partition(key).down
+	if down != nil {
+		return unavailable(key, down) // the heartbeat finds out when the server is back
+	}
+	t.h = l.host(key)
+	t.draw()
+	t.join()
+	t.h.refuseLate()
+	return nil
+}
+
+// closes returns the error of a start after Close or Drain; nil: neither was called.
 func (l *Limiter) closes(key string) error {
 	switch {
 	case l.closed:
@@ -414,17 +476,17 @@ func (l *Limiter) Next(ctx context.Context, key string, floor time.Duration) (ti
 	if err != nil {
 		return time.Time{}, err
 	}
-	h, least := l.known(key), max(limits.Delay.Min, floor)
-	var at time.Duration
-	err = l.do(ctx, op{name: "peek", h: h, args: []any{micros(max(floor, 0)), limits.Concurrency, micros(least)}}, func(r reply) {
-		h.learn(newHostInfo(r.answer[1:]), r)
-		ahead := time.Duration(max(0, len(h.waiters)-1)) * least // one or two of them are on the server
-		at = max(h.p.clock.surely(number(r.answer[0]), r.received)+ahead, h.refusals.Until, r.received)
-	})
+	f := forecast{h: l.lookUp(key), least: max(limits.Delay.Min, floor)}
+	peek := op{
+		name: "peek",
+		h:    f.h,
+		args: []any{micros(max(floor, 0)), limits.Concurrency, micros(f.least)},
+	}
+	err = l.do(ctx, peek, f.answered)
 	out := l.outageOf(key)
 	switch {
 	case err == nil:
-		return l.base.Add(at), nil
+		return l.base.Add(f.at), nil
 	case ctx.Err() != nil || errors.Is(err, ErrClosed):
 		return time.Time{}, err
 	case out == nil:
@@ -439,4 +501,20 @@ func (l *Limiter) Next(ctx context.Context, key string, floor time.Duration) (ti
 		next = gate
 	}
 	return next, err
+}
+
+// A forecast is the reply to peek.
+type forecast struct {
+	h     *host
+	least time.Duration // smallest gap
+	at    time.Duration // start of a request that came now
+}
+
+func (f *forecast) answered(r reply) {
+	h := f.h
+	h.learn(newHostInfo(r.answer[1:]), r)
+	// One of the waiters here is on the server as well, maybe two.
+	ahead := time.Duration(max(0, len(h.waiters)-1)) * f.least
+	start := h.p.clock.surely(number(r.answer[0]), r.received)
+	f.at = max(start+ahead, h.known.refusals.Until, r.received)
 }

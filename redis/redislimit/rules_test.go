@@ -42,7 +42,7 @@ func (s *stage) run(name string, h *host, args ...any) (now int64, reply []any) 
 	s.t.Helper()
 	s.l.mu.Lock()
 	c := s.l.parts[0].newCall([]op{{name: name, h: h, args: args}}, false)
-	s.l.parts[0].calls--
+	s.l.parts[0].sent.underWay--
 	s.l.mu.Unlock()
 	all, err := s.l.run(s.t.Context(), c.keys, c.payload)
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *stage) write(h *host, id string, version, taught int64, ended bool, owe
 func (s *stage) set(h *host, fields ...any) {
 	s.t.Helper()
 	s.l.mu.Lock()
-	fields = append([]any{"g", s.l.parts[0].gen}, fields...)
+	fields = append([]any{"g", s.l.parts[0].gen.name}, fields...)
 	s.l.mu.Unlock()
 	payload := pack(fields...)
 	err := s.client.Eval(s.t.Context(), `
@@ -244,7 +244,7 @@ func TestAnOperationRunTwiceCountsOnce(t *testing.T) {
 	c := s.l.parts[0].newCall([]op{{name: "take", h: h, args: []any{
 		id, 1, 2, 1 << 30, 0, 0, micros(l.Delay.Ceiling), 0, 0, false, 0, 0,
 	}}}, false)
-	s.l.parts[0].calls--
+	s.l.parts[0].sent.underWay--
 	s.l.mu.Unlock()
 	for _, want := range []string{"GO", "OLD", "OLD"} {
 		all, err := s.l.run(t.Context(), c.keys, c.payload)
@@ -387,7 +387,7 @@ func TestASuccessElsewhereEndsARow(t *testing.T) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		p := l.parts[0]
-		return len(p.ops)+p.calls+len(l.host("a.example").changes) == 0
+		return len(p.ops)+p.sent.underWay+len(l.host("a.example").changes) == 0
 	})
 	for i := range 6 {
 		if turn := forbid(); turn.Probe != (i == 5) {

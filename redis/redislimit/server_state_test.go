@@ -257,7 +257,7 @@ func TestSteppedServerClockStartsAQuarantine(t *testing.T) {
 	l := fleet[0]
 	l.mu.Lock()
 	p := l.parts[0]
-	gen := p.gen
+	gen := p.gen.name
 	// As if all that was known of the server's clock had been an hour less.
 	p.clock.lo -= time.Hour
 	p.clock.hi -= time.Hour
@@ -265,7 +265,7 @@ func TestSteppedServerClockStartsAQuarantine(t *testing.T) {
 	stepped := time.Now()
 	g := acquire(t, l, "b.example", 0).Grant
 	l.mu.Lock()
-	now := p.gen
+	now := p.gen.name
 	l.mu.Unlock()
 	if now == gen || !strings.HasPrefix(now, "s") {
 		t.Errorf("generation %s after %s", now, gen)

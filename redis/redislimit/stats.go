@@ -16,7 +16,7 @@ import (
 	"github.com/go-politeness/politeness/internal/contexts"
 )
 
-// Stats are what a Limiter has done since New, for metrics. The numbers only grow, except for the
+// Stats are counts of a Limiter since New, for metrics. The numbers only grow, except for the
 // last five, which are of the moment.
 type Stats struct {
 	Calls       uint64            // scripts run; one may do the work of many turns
@@ -32,7 +32,7 @@ type Stats struct {
 	Down     bool          // the server, or one of a cluster, can't be reached
 }
 
-// Stats returns what l has done.
+// Stats returns the counts of l.
 func (l *Limiter) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,10 +42,12 @@ func (l *Limiter) Stats() Stats {
 		s.Waiting += len(h.waiters)
 	}
 	for _, p := range l.parts {
-		s.Latency = max(s.Latency, p.lead)
-		s.Guard = max(s.Guard, p.guard.allow(min(p.clock.uncertainty(l.now()), 2*p.lead)))
+		uncertainty := min(p.clock.uncertainty(l.now()), 2*p.latency)
+		s.Latency = max(s.Latency, p.latency)
+		s.Guard = max(s.Guard, p.guard.allow(uncertainty))
 	}
-	s.InFlight, s.Down = l.inFlight, l.down > 0
+	s.InFlight = l.places.taken
+	s.Down = l.down.parts > 0
 	return s
 }
 
@@ -71,23 +73,22 @@ func (l *Limiter) refused(err error) error {
 }
 
 // Check looks at the server, each node of a cluster, and at the other processes, and returns a
-// sentence for everything that endangers what a Limiter promises: settings of the server, what its
-// ACL forbids, and each process with other limits or on another database. Call it when a process
-// begins, and log what it says. It takes half a second. The error is that of a server which can't
-// be asked.
+// sentence for everything that endangers the promises of a Limiter: settings of the server, calls
+// that its ACL forbids, and each process with other limits or on another database. Call it when a
+// process begins, and log the result. It takes half a second. The error is that of a server which
+// can't be asked.
 func (l *Limiter) Check(ctx context.Context) (problems []string, err error) {
+	var found gathered
 	err = l.masters(ctx, func(ctx context.Context, node *redis.Client) error {
-		found, err := l.check(ctx, node)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		problems = append(problems, found...)
+		ofNode, err := l.checkNode(ctx, node)
+		found.add(ofNode...)
 		return err
 	})
 	if err != nil {
-		return problems, err
+		return found.texts, err
 	}
-	more, err := l.checkFleet(ctx)
-	return append(problems, more...), err
+	ofFleet, err := l.checkFleet(ctx)
+	return append(found.texts, ofFleet...), err
 }
 
 // masters calls f with the server, or with each node of a cluster, side by side.
@@ -98,68 +99,111 @@ func (l *Limiter) masters(ctx context.Context, f func(context.Context, *redis.Cl
 	return f(ctx, l.conf.Client.(*redis.Client)) // New takes no other
 }
 
-func (l *Limiter) check(ctx context.Context, node *redis.Client) (problems []string, err error) {
-	addr := node.Options().Addr
-	bad := func(format string, args ...any) {
-		problems = append(problems, "server "+addr+": "+fmt.Sprintf(format, args...))
-	}
-	info, before := node.InfoMap(ctx), time.Now()
+// A nodeReport is the list of one node's problems.
+type nodeReport struct {
+	addr     string
+	problems []string
+}
+
+func (r *nodeReport) add(format string, args ...any) {
+	r.problems = append(r.problems, "server "+r.addr+": "+fmt.Sprintf(format, args...))
+}
+
+// mostOff is how far the server's clock may be off that of this machine.
+const mostOff = 2 * time.Second
+
+// checkNode returns the problems of a server's settings.
+func (l *Limiter) checkNode(ctx context.Context, node *redis.Client) ([]string, error) {
+	found := nodeReport{addr: node.Options().Addr}
+	info := node.InfoMap(ctx)
+	before := time.Now()
 	at, err := node.Time(ctx).Result()
+	took := time.Since(before)
 	if err = cmp.Or(info.Err(), err); err != nil {
-		return nil, &ServerError{Server: addr, Err: err}
+		return nil, &ServerError{Server: found.addr, Err: err}
 	}
 	version := info.Item("Server", "redis_version")
-	if major, _, _ := strings.Cut(version, "."); len(major) == 1 && major < "7" {
-		bad("version %s is older than 7, and can't run the script", version)
+	major, _, _ := strings.Cut(version, ".")
+	if len(major) == 1 && major < "7" {
+		found.add("version %s is older than 7, and can't run the script", version)
 	}
-	if policy := info.Item("Memory", "maxmemory_policy"); policy != "" && policy != "noeviction" {
-		bad("maxmemory-policy is %s: what hosts are owed may be evicted; set noeviction", policy)
+	policy := info.Item("Memory", "maxmemory_policy")
+	if policy != "" && policy != "noeviction" {
+		found.add("maxmemory-policy is %s: what hosts are owed may be evicted; set noeviction", policy)
 	}
-	if cluster := info.Item("Cluster", "cluster_enabled") == "1"; cluster != l.cluster {
-		bad("cluster mode is %t, but Config.Client is a %T", cluster, l.conf.Client)
+	cluster := info.Item("Cluster", "cluster_enabled") == "1"
+	if cluster != l.cluster {
+		found.add("cluster mode is %t, but Config.Client is a %T", cluster, l.conf.Client)
 	}
-	if role := info.Item("Replication", "role"); role != "" && role != "master" {
-		bad("it is a replica, which can't be written to; give the client the address of the master, or of the Sentinels")
+	role := info.Item("Replication", "role")
+	if role != "" && role != "master" {
+		found.add("it is a replica, which can't be written to; " +
+			"give the client the address of the master, or of the Sentinels")
 	}
-	if off := at.Sub(before); off > 2*time.Second+time.Since(before) || off < -2*time.Second {
-		bad("its clock is off by %.0f s from that of this machine; Windows are hours of the server's clock", off.Seconds())
+	off := at.Sub(before)
+	if off > mostOff+took || off < -mostOff {
+		found.add("its clock is off by %.0f s from that of this machine; "+
+			"Windows are hours of the server's clock", off.Seconds())
 	}
-	return problems, nil
+	return found.problems, nil
 }
 
 // checkFleet is the part of Check that runs step.lua, publishes to this process and asks the
 // others.
 func (l *Limiter) checkFleet(ctx context.Context) (problems []string, err error) {
-	var found map[string]string
-	for began, echoed := l.now(), false; !echoed; {
+	began := l.now()
+	echoed := false
+	for !echoed {
 		if l.now()-began > echoing {
-			problems = append(problems, fmt.Sprintf("server %s: what this process publishes doesn't reach it; waiters ask again and again, "+
-				"and blocks come late: allow it to subscribe to channels %spush:*", l.server, l.conf.Prefix))
+			problems = append(problems, fmt.Sprintf(
+				"server %s: what this process publishes doesn't reach it; waiters ask again and again, "+
+					"and blocks come late: allow it to subscribe to channels %s*", l.server, l.channel("")))
 			break
 		}
-		for i, p := range l.parts { // each node of a cluster has an ACL of its own
-			to := l.proc
-			if i == 0 {
-				to = "all"
-			}
-			err := l.do(ctx, l.hello(p, to, true), func(reply) {})
-			var refused *ServerError
-			if ctx.Err() == nil && errors.As(err, &refused) { // it has just told its settings
-				return append(problems, fmt.Sprintf("server %s refuses what every Limiter asks of it: %v", l.server, refused.Err)), nil
-			} else if err != nil {
-				return problems, err
-			}
+		err := l.helloAll(ctx)
+		var refused *ServerError
+		switch {
+		case ctx.Err() == nil && errors.As(err, &refused): // it has just reported its settings
+			problems = append(problems, fmt.Sprintf(
+				"server %s refuses what every Limiter asks of it: %v", l.server, refused.Err))
+			return problems, nil
+		case err != nil:
+			return problems, err
 		}
 		_ = contexts.Sleep(ctx, replying) // for its own message, and for the answers of the others
-		l.mu.Lock()
-		echoed, found = l.echoed > began, maps.Clone(l.others)
-		l.mu.Unlock()
+		echoed = l.echoedSince(began)
 	}
+	l.mu.Lock()
+	found := maps.Clone(l.peers.differ)
+	l.mu.Unlock()
 	fleet, err := l.Fleet(ctx)
 	for _, p := range fleet.Processes {
-		if d := differs(p.Name, p.Promises, l.promise); d != "" {
-			found[p.ID] = d
+		difference := differs(p.Name, p.Promises, l.promise)
+		if difference != "" {
+			found[p.ID] = difference
 		}
 	}
 	return append(problems, slices.Sorted(maps.Values(found))...), err
+}
+
+// helloAll says hello to all processes, and to this one by each other node of a cluster, which has an
+// ACL of its own.
+func (l *Limiter) helloAll(ctx context.Context) error {
+	for i, p := range l.parts {
+		to := l.proc
+		if i == 0 {
+			to = "all"
+		}
+		if err := l.do(ctx, l.hello(p, to, true), func(reply) {}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// echoedSince reports whether a hello of this process came back after since.
+func (l *Limiter) echoedSince(since time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.peers.echoed > since
 }

@@ -117,7 +117,7 @@ func TestListYieldsAHostOnce(t *testing.T) {
 func TestStatsAreThoseOfTheMoment(t *testing.T) {
 	h := idleHost(t, hostlimit.Config{})
 	h.waiter(t, later)
-	h.l.inFlight, h.l.down, h.p.lead, h.p.clock = 2, 1, time.Millisecond, serverClock{}
+	h.l.places.taken, h.l.down.parts, h.p.latency, h.p.clock = 2, 1, time.Millisecond, serverClock{}
 	if s := h.l.Stats(); s.Waiting != 1 || s.InFlight != 2 || !s.Down || s.Latency != time.Millisecond || s.Guard != h.p.guard.allow(2*time.Millisecond) {
 		t.Errorf("%+v", s)
 	}
@@ -170,7 +170,7 @@ func TestCheckNamesAClockAndAVersion(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = l.Close() })
-		problems, err := l.check(t.Context(), client)
+		problems, err := l.checkNode(t.Context(), client)
 		if all := strings.Join(problems, "\n"); err != nil || (all == "") != (tc.want == "") || !strings.Contains(all, tc.want) {
 			t.Errorf("%v, %s: %q, %v", tc.off, tc.version, problems, err)
 		}

@@ -131,7 +131,7 @@ func TestAPanicOfOnFailureEndsNoProcess(t *testing.T) {
 	l.mu.Lock()
 	l.events = append(l.events, Event{})
 	l.mu.Unlock()
-	l.tell()
+	l.reportEvents()
 	acquire(t, l, "a.example", 0).Release()
 	if strings.Count(logged.String(), "panic in Config.OnFailure: boom") != 1 {
 		t.Errorf("logged: %s", logged.String())

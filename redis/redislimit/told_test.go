@@ -18,19 +18,19 @@ func TestWhatARestoreTells(t *testing.T) {
 	if len(h.p.ops) != 0 {
 		t.Error("of a host that owes nothing")
 	}
-	h.next = later + 1
+	h.known.next = later + 1
 	if h.restore(later, false); len(h.p.ops) != 1 {
 		t.Error("not the next start")
 	}
-	h.next, h.p.ops = later, nil
-	h.refusals = hostlimit.Refusals{Until: later + 30*time.Second, Cause: "status 429", Alone: true, Row: 2, Learned: 5 * time.Second}
-	h.refusals.EasedAt = later - 7*time.Second
+	h.known.next, h.p.ops = later, nil
+	h.known.refusals = hostlimit.Refusals{Until: later + 30*time.Second, Cause: "status 429", Alone: true, Row: 2, Learned: 5 * time.Second}
+	h.known.refusals.EasedAt = later - 7*time.Second
 	if h.restore(later, false); len(h.p.ops) != 0 {
 		t.Error("a block, to a server that has lost slots alone")
 	}
-	h.next, h.version, h.served, h.began = later+3*time.Second, 9, 3, later-8*time.Second
+	h.known.next, h.known.version, h.known.served, h.known.servedSince = later+3*time.Second, 9, 3, later-8*time.Second
 	for id, renewed := range map[string]time.Duration{"live": later - 10*time.Second, "expired": later - time.Minute, "parked": later} {
-		h.leases[id] = &lease{id: id, limits: limits, phase: held, asks: 4, renewed: renewed, delay: time.Second, granted: granting{delay: 2 * time.Second}, alone: true}
+		h.leases[id] = &lease{id: id, limits: limits, phase: held, asks: 4, delay: time.Second, granted: granting{delay: 2 * time.Second}, use: use{renewed: renewed, unshared: true}}
 	}
 	h.leases["parked"].phase = parked
 	for _, last := range []int64{-1 << 52, -1_000_000} {
@@ -42,14 +42,14 @@ func TestWhatARestoreTells(t *testing.T) {
 		want := []any{
 			true, int64(3_000_000), last,
 			[]any{[]any{"live", int64(4), int64(50_000_000), int64(2_000_000), false}},
-			int64(30_000_000), "status 429", true, 2, int64(5_000_000), int64(-7_000_000), int64(9), rest(h.refusals), 3, int64(-8_000_000),
+			int64(30_000_000), "status 429", true, 2, int64(5_000_000), int64(-7_000_000), int64(9), rest(h.known.refusals), 3, int64(-8_000_000),
 		}
 		if got := h.p.ops[0].build(later); !reflect.DeepEqual(got, want) {
 			t.Errorf("told %#v\nwant %#v", got, want)
 		}
-		h.started, h.last = true, later-time.Second
+		h.known.started, h.known.last = true, later-time.Second
 	}
-	if h.leases["live"].alone || !h.leases["expired"].alone {
+	if h.leases["live"].use.unshared || !h.leases["expired"].use.unshared {
 		t.Error("the server knows of the lease that it was told of, and of no other one")
 	}
 	for fate, again := range map[fate]int{did: 0, broken: 0, stale: 1, lost: 1} {
@@ -91,8 +91,8 @@ func TestWhatAServerReportsHolds(t *testing.T) {
 		if c.knownUntil == 0 {
 			c.knownUntil = known
 		}
-		h.refusals, h.until, h.version = hostlimit.Refusals{Until: c.knownUntil, Row: 1, Alone: true, Learned: time.Second - 1}, micros(c.knownUntil), 5
-		waits := &lease{l: h.l, h: h, phase: waiting, next: known, wake: make(chan struct{}, 1)}
+		h.known.refusals, h.known.serverUntil, h.known.version = hostlimit.Refusals{Until: c.knownUntil, Row: 1, Alone: true, Learned: time.Second - 1}, micros(c.knownUntil), 5
+		waits := &lease{l: h.l, h: h, phase: waiting, wait: wait{next: known, wake: make(chan struct{}, 1)}}
 		h.waiters = []*lease{waits}
 		if c.restoring {
 			h.p.restoring = 1
@@ -102,14 +102,14 @@ func TestWhatAServerReportsHolds(t *testing.T) {
 			i.row = 1
 		}
 		h.learn(i, reply{server: micros(later), received: later})
-		if h.refusals.Until != c.want || h.refusals.Row != c.row || (waits.next == 1) != c.asksAgain {
-			t.Errorf("%s: until %v, want %v; %d in a row, want %d; waiters ask again: %t", name, h.refusals.Until, c.want, h.refusals.Row, c.row, waits.next == 1)
+		if h.known.refusals.Until != c.want || h.known.refusals.Row != c.row || (waits.wait.next == 1) != c.asksAgain {
+			t.Errorf("%s: until %v, want %v; %d in a row, want %d; waiters ask again: %t", name, h.known.refusals.Until, c.want, h.known.refusals.Row, c.row, waits.wait.next == 1)
 		}
-		if taken := !c.restoring || c.version > 5; (h.served == 7) != taken {
-			t.Errorf("%s: %d served", name, h.served)
+		if taken := !c.restoring || c.version > 5; (h.known.served == 7) != taken {
+			t.Errorf("%s: %d served", name, h.known.served)
 		}
-		if c.version == 5 && h.refusals.Learned != time.Second-1 && !c.restoring {
-			t.Errorf("%s: a delay of %v, which is the same in microseconds", name, h.refusals.Learned)
+		if c.version == 5 && h.known.refusals.Learned != time.Second-1 && !c.restoring {
+			t.Errorf("%s: a delay of %v, which is the same in microseconds", name, h.known.refusals.Learned)
 		}
 	}
 }
@@ -121,11 +121,11 @@ func TestTheHostIsInTrouble(t *testing.T) {
 		want bool
 	}{
 		"not":                        {func(*host) {}, false},
-		"a probe":                    {func(h *host) { h.refusals.Alone = true }, true},
-		"a block":                    {func(h *host) { h.refusals.Until = later + 1 }, true},
-		"a block that is over":       {func(h *host) { h.refusals.Until = later }, false},
+		"a probe":                    {func(h *host) { h.known.refusals.Alone = true }, true},
+		"a block":                    {func(h *host) { h.known.refusals.Until = later + 1 }, true},
+		"a block that is over":       {func(h *host) { h.known.refusals.Until = later }, false},
 		"a block that is on its way": {func(h *host) { h.changes = []*change{{will: hostlimit.Refusals{Until: later + 1}}} }, true},
-		"the hours":                  {func(h *host) { h.opens = later + 1 }, true},
+		"the hours":                  {func(h *host) { h.wait.opens = later + 1 }, true},
 	} {
 		h := idleHost(t, hostlimit.Config{})
 		if c.set(h); h.inTrouble(later) != c.want {
@@ -144,23 +144,25 @@ func TestWaitersThatComeTooLateAreRefused(t *testing.T) {
 		phase  phase            // of the first one
 		want   [2]bool          // they are refused
 	}{
-		"a block":               {func(h *host, now time.Duration) { h.refusals.Until = now + until }, [2]time.Duration{until - 1, 2 * until}, parked, [2]bool{true, false}},
-		"one that ends in time": {func(h *host, now time.Duration) { h.refusals.Until = now + until }, [2]time.Duration{until, until}, parked, [2]bool{false, true}},
-		"one behind the other":  {func(h *host, now time.Duration) { h.refusals.Until = now + until }, [2]time.Duration{until, until + time.Second}, parked, [2]bool{false, false}},
-		"one that asks":         {func(h *host, now time.Duration) { h.refusals.Until = now + until }, [2]time.Duration{until - 1, until - 1}, asking, [2]bool{false, true}},
-		"one that was let go":   {func(h *host, now time.Duration) { h.refusals.Until = now + until }, [2]time.Duration{until - 1, until - 1}, granted, [2]bool{false, true}},
-		"a block of old":        {func(h *host, now time.Duration) { h.refusals.Until, h.asOf = now+until, micros(now-pollBlock)-1000 }, [2]time.Duration{until - 1, until - 1}, parked, [2]bool{false, false}},
-		"the delay, long ago":   {func(h *host, now time.Duration) { h.next, h.asOf = now+until, 0 }, [2]time.Duration{until - 1, until - 1}, parked, [2]bool{true, true}},
+		"a block":               {func(h *host, now time.Duration) { h.known.refusals.Until = now + until }, [2]time.Duration{until - 1, 2 * until}, parked, [2]bool{true, false}},
+		"one that ends in time": {func(h *host, now time.Duration) { h.known.refusals.Until = now + until }, [2]time.Duration{until, until}, parked, [2]bool{false, true}},
+		"one behind the other":  {func(h *host, now time.Duration) { h.known.refusals.Until = now + until }, [2]time.Duration{until, until + time.Second}, parked, [2]bool{false, false}},
+		"one that asks":         {func(h *host, now time.Duration) { h.known.refusals.Until = now + until }, [2]time.Duration{until - 1, until - 1}, asking, [2]bool{false, true}},
+		"one that was let go":   {func(h *host, now time.Duration) { h.known.refusals.Until = now + until }, [2]time.Duration{until - 1, until - 1}, granted, [2]bool{false, true}},
+		"a block of old": {func(h *host, now time.Duration) {
+			h.known.refusals.Until, h.known.asOf = now+until, micros(now-pollBlock)-1000
+		}, [2]time.Duration{until - 1, until - 1}, parked, [2]bool{false, false}},
+		"the delay, long ago": {func(h *host, now time.Duration) { h.known.next, h.known.asOf = now+until, 0 }, [2]time.Duration{until - 1, until - 1}, parked, [2]bool{true, true}},
 		"a block of old in an outage": {func(h *host, now time.Duration) {
-			h.refusals.Until, h.asOf, h.p.down = now+until, 0, errReset
+			h.known.refusals.Until, h.known.asOf, h.p.down = now+until, 0, errReset
 		}, [2]time.Duration{until - 1, until - 1}, parked, [2]bool{true, true}},
 	} {
 		h := idleHost(t, hostlimit.Config{Delay: hostlimit.Delay{Min: time.Second, Max: 2 * time.Second}})
 		now := h.l.now()
 		h.p.down, h.l.closed = nil, true // it sends nothing
-		h.p.clock.at, h.asOf = now, micros(now)
+		h.p.clock.at, h.known.asOf = now, micros(now)
 		first, second := h.waiter(t, now), h.waiter(t, now)
-		first.phase, first.limit, second.limit = c.phase, now+c.limits[0], now+c.limits[1]
+		first.phase, first.wait.limit, second.wait.limit = c.phase, now+c.limits[0], now+c.limits[1]
 		c.set(h, now)
 		h.refuseLate()
 		if got := [2]bool{first.phase == over, second.phase == over}; got != c.want {
@@ -174,7 +176,7 @@ func TestAllWhoComeTooLateAreRefusedAtOnce(t *testing.T) {
 	for range 3 {
 		h.waiter(t, later)
 	}
-	h.next = later + 2*time.Hour
+	h.known.next = later + 2*time.Hour
 	if h.refuseLate(); len(h.waiters) != 0 {
 		t.Errorf("%d wait", len(h.waiters))
 	}
@@ -186,8 +188,8 @@ func TestWhoIsNextIsWoken(t *testing.T) {
 		h := idleHost(t, hostlimit.Config{})
 		waiters := []*lease{h.waiter(t, later), h.waiter(t, later), h.waiter(t, later)}
 		h.leave(waiters[leaves])
-		if next := waiters[1-leaves]; len(next.wake) != woken || len(waiters[2].wake) != 0 || h.waiters[0] != next {
-			t.Errorf("number %d leaves: the first one is woken %d times", leaves, len(next.wake))
+		if next := waiters[1-leaves]; len(next.wait.wake) != woken || len(waiters[2].wait.wake) != 0 || h.waiters[0] != next {
+			t.Errorf("number %d leaves: the first one is woken %d times", leaves, len(next.wait.wake))
 		}
 		h.leave(waiters[leaves]) // has left
 		h.leave(h.waiters[0])
@@ -201,8 +203,8 @@ func TestAHaltWakesWhoWasLetGo(t *testing.T) {
 		h := idleHost(t, hostlimit.Config{})
 		w := h.waiter(t, later)
 		w.phase = phase
-		if h.halt(later); len(w.wake) != woken || h.blocked != later {
-			t.Errorf("phase %d: woken %d times", phase, len(w.wake))
+		if h.halt(later); len(w.wait.wake) != woken || h.known.blockSeen != later {
+			t.Errorf("phase %d: woken %d times", phase, len(w.wait.wake))
 		}
 	}
 }
@@ -213,9 +215,9 @@ func TestTheGapCountsFromTheEnd(t *testing.T) {
 		{0, 0, time.Second, time.Second}, {later + time.Minute, later - time.Second, time.Second, 61 * time.Second}, {later + time.Second, later - time.Second, 3 * time.Second, 3 * time.Second},
 	} {
 		h := idleHost(t, hostlimit.Config{})
-		h.next, h.last = c.next, c.last
-		if h.finished(later, c.delay); h.next != later+c.want || h.last != later {
-			t.Errorf("%+v: next in %v, last %v ago", c, h.next-later, later-h.last)
+		h.known.next, h.known.last = c.next, c.last
+		if h.known.finish(later, c.delay); h.known.next != later+c.want || h.known.last != later {
+			t.Errorf("%+v: next in %v, last %v ago", c, h.known.next-later, later-h.known.last)
 		}
 	}
 }
@@ -236,16 +238,16 @@ func TestARenewedLeaseIsTold(t *testing.T) {
 		told bool
 	}{
 		"late":             {func(*lease) {}, true},
-		"early":            {func(w *lease) { w.renewed = w.l.now() - 10*time.Second }, false},
+		"early":            {func(w *lease) { w.use.renewed = w.l.now() - 10*time.Second }, false},
 		"after Close":      {func(w *lease) { w.l.closed = true }, false},
-		"of this process":  {func(w *lease) { w.alone = true }, false},
+		"of this process":  {func(w *lease) { w.use.unshared = true }, false},
 		"that was expired": {func(w *lease) { delete(w.h.leases, w.id) }, false},
 	} {
 		h := idleHost(t, hostlimit.Config{LeaseTTL: time.Minute})
 		w := h.inFlight(t, h.l.now()-15*time.Second)
 		c.set(w)
-		was := w.renewed
-		if w.Renew(); (len(h.p.ops) == 1) != c.told || (w.renewed > was) != c.told {
+		was := w.use.renewed
+		if w.Renew(); (len(h.p.ops) == 1) != c.told || (w.use.renewed > was) != c.told {
 			t.Errorf("%s: told %d times", name, len(h.p.ops))
 		}
 	}
@@ -260,17 +262,19 @@ func TestWhatAHostOwesIsRemembered(t *testing.T) {
 		owes bool
 	}{
 		"nothing":                  {func(*host) {}, false},
-		"the next start":           {func(h *host) { h.next = later + 1 }, true},
-		"a start that may be now":  {func(h *host) { h.next = later }, false},
-		"a block":                  {func(h *host) { h.refusals.Until = later + 1 }, true},
-		"a block that is over":     {func(h *host) { h.refusals.Until = later }, false},
-		"refusals since its end":   {func(h *host) { h.refusals.Until, h.refusals.Row = later-forgive+1, 1 }, true},
-		"refusals since its start": {func(h *host) { h.last, h.refusals.Row = later-forgive+1, 1 }, true},
-		"forgiven refusals":        {func(h *host) { h.last, h.refusals.Until, h.refusals.Row = later-forgive, later-forgive, 1 }, false},
-		"a change":                 {func(h *host) { h.changes = []*change{{}} }, true},
-		"a lease":                  {func(h *host) { h.leases["1"] = &lease{renewed: later - time.Minute + 1, phase: held} }, true},
+		"the next start":           {func(h *host) { h.known.next = later + 1 }, true},
+		"a start that may be now":  {func(h *host) { h.known.next = later }, false},
+		"a block":                  {func(h *host) { h.known.refusals.Until = later + 1 }, true},
+		"a block that is over":     {func(h *host) { h.known.refusals.Until = later }, false},
+		"refusals since its end":   {func(h *host) { h.known.refusals.Until, h.known.refusals.Row = later-forgive+1, 1 }, true},
+		"refusals since its start": {func(h *host) { h.known.last, h.known.refusals.Row = later-forgive+1, 1 }, true},
+		"forgiven refusals": {func(h *host) {
+			h.known.last, h.known.refusals.Until, h.known.refusals.Row = later-forgive, later-forgive, 1
+		}, false},
+		"a change": {func(h *host) { h.changes = []*change{{}} }, true},
+		"a lease":  {func(h *host) { h.leases["1"] = &lease{phase: held, use: use{renewed: later - time.Minute + 1}} }, true},
 		"a lease that leaked": {func(h *host) {
-			h.leases["1"] = &lease{id: "1", h: h, l: h.l, limits: new(hostlimit.Limits), renewed: later - time.Minute, phase: held}
+			h.leases["1"] = &lease{id: "1", h: h, l: h.l, limits: new(hostlimit.Limits), phase: held, use: use{renewed: later - time.Minute}}
 		}, false},
 	} {
 		for seq := range uint64(2) {
@@ -279,11 +283,11 @@ func TestWhatAHostOwesIsRemembered(t *testing.T) {
 			c.set(h)
 			h.l.sweep(later)
 			_, kept := h.l.hosts[h.key]
-			if inUse := strings.HasPrefix(name, "a lease") && kept || name == "a change"; (h.p.inUse == 1) != inUse {
-				t.Errorf("%s: %d in use", name, h.p.inUse)
+			if inUse := strings.HasPrefix(name, "a lease") && kept || name == "a change"; (h.p.uses.inUse == 1) != inUse {
+				t.Errorf("%s: %d in use", name, h.p.uses.inUse)
 			}
-			if kept != c.owes || h.owes(later) != c.owes || h.p.atRisk == 0 == c.owes || (h.l.numbers.Len() == 1) != (!kept && seq > 0) {
-				t.Errorf("%s: kept %t, %d at risk, %d numbers after start %d", name, kept, h.p.atRisk, h.l.numbers.Len(), seq)
+			if kept != c.owes || h.owes(later) != c.owes || h.p.uses.atRisk == 0 == c.owes || (h.l.numbers.starts.Len() == 1) != (!kept && seq > 0) {
+				t.Errorf("%s: kept %t, %d at risk, %d numbers after start %d", name, kept, h.p.uses.atRisk, h.l.numbers.starts.Len(), seq)
 			}
 		}
 	}

@@ -15,7 +15,7 @@ import (
 func TestWhatAQuestionSays(t *testing.T) {
 	h := idleHost(t, hostlimit.Config{Concurrency: 3, Delay: hostlimit.Delay{Min: time.Second, Max: 2 * time.Second, Ceiling: 9 * time.Second}})
 	w := h.waiter(t, later-4*time.Second)
-	w.floor, w.delay, w.start, w.rank = 1500*time.Millisecond, 1700*time.Millisecond, 7, 5
+	w.floor, w.delay, w.start.take, w.wait.rank = 1500*time.Millisecond, 1700*time.Millisecond, 7, 5
 	for asks := range int64(2) {
 		w.question()
 		want := []any{
@@ -37,7 +37,7 @@ func TestTheNextWaiterAsksAlong(t *testing.T) {
 	}{{1, parked, asking}, {0, parked, parked}, {1, inLine, inLine}} {
 		h := idleHost(t, hostlimit.Config{})
 		first, second := h.waiter(t, later), h.waiter(t, later)
-		first.planned, second.phase = c.planned, c.second
+		first.wait.planned, second.phase = c.planned, c.second
 		if first.ask(); second.phase != c.want || first.phase != asking {
 			t.Errorf("%+v: %d and %d", c, first.phase, second.phase)
 		}
@@ -78,21 +78,23 @@ func TestWhatMakesAGrantVoid(t *testing.T) {
 		valid bool
 	}{
 		"nothing":                     {func(*host, *lease) {}, later + time.Second, true},
-		"another generation":          {func(h *host, _ *lease) { h.p.gen = "2" }, 0, false},
-		"a step of the clock":         {func(h *host, _ *lease) { h.p.stepped = -time.Second }, 0, false},
-		"a block since":               {func(h *host, _ *lease) { h.blocked = later }, 0, false},
-		"a block at that instant":     {func(h *host, _ *lease) { h.blocked = later - time.Second }, 0, false},
-		"a block before":              {func(h *host, _ *lease) { h.blocked = later - time.Second - 1 }, later + time.Second, true},
+		"another generation":          {func(h *host, _ *lease) { h.p.gen.name = "2" }, 0, false},
+		"a step of the clock":         {func(h *host, _ *lease) { h.p.gen.stepped = -time.Second }, 0, false},
+		"a block since":               {func(h *host, _ *lease) { h.known.blockSeen = later }, 0, false},
+		"a block at that instant":     {func(h *host, _ *lease) { h.known.blockSeen = later - time.Second }, 0, false},
+		"a block before":              {func(h *host, _ *lease) { h.known.blockSeen = later - time.Second - 1 }, later + time.Second, true},
 		"a block that is on its way":  {func(h *host, _ *lease) { h.changes = []*change{{will: hostlimit.Refusals{Until: later + 1}}} }, 0, false},
 		"one that is over":            {func(h *host, _ *lease) { h.changes = []*change{{will: hostlimit.Refusals{Until: later}}} }, later + time.Second, true},
-		"a gap to another start here": {func(h *host, _ *lease) { h.started, h.last, h.gap = true, later, 3*time.Second }, later + 3*time.Second, true},
-		"a shorter gap":               {func(h *host, _ *lease) { h.started, h.last, h.gap = true, later, time.Second/2 }, later + time.Second, true},
-		"a gap to its own start":      {func(h *host, w *lease) { h.started, h.last, h.gap, h.lastBy = true, later, 3*time.Second, w }, later + time.Second, true},
-		"no start here":               {func(h *host, _ *lease) { h.last, h.gap = later, 3*time.Second }, later + time.Second, true},
+		"a gap to another start here": {func(h *host, _ *lease) { h.known.started, h.known.last, h.known.gap = true, later, 3*time.Second }, later + 3*time.Second, true},
+		"a shorter gap":               {func(h *host, _ *lease) { h.known.started, h.known.last, h.known.gap = true, later, time.Second/2 }, later + time.Second, true},
+		"a gap to its own start": {func(h *host, w *lease) {
+			h.known.started, h.known.last, h.known.gap, h.known.lastBy = true, later, 3*time.Second, w
+		}, later + time.Second, true},
+		"no start here": {func(h *host, _ *lease) { h.known.last, h.known.gap = later, 3*time.Second }, later + time.Second, true},
 	} {
 		h := idleHost(t, hostlimit.Config{})
 		w := h.waiter(t, later)
-		h.p.gen, w.granted = "1", granting{at: micros(later + time.Second), gen: "1", heard: reply{received: later - time.Second}}
+		h.p.gen.name, w.granted = "1", granting{at: micros(later + time.Second), gen: "1", heard: reply{received: later - time.Second}}
 		c.set(h, w)
 		if at, valid := w.window(later); at != c.at || valid != c.valid {
 			t.Errorf("%s: at %v, valid %t", name, at, valid)
@@ -109,17 +111,17 @@ func TestWhatAStartOwes(t *testing.T) {
 		h := idleHost(t, hostlimit.Config{})
 		h.p.clock.lo, h.p.clock.hi = time.Millisecond, 5*time.Millisecond
 		w := h.waiter(t, later)
-		w.asks, h.next, w.granted = 4, c.next, granting{at: micros(later - time.Second), delay: time.Second, source: "random", hostInfo: hostInfo{next: micros(c.g)}}
+		w.asks, h.known.next, w.granted = 4, c.next, granting{at: micros(later - time.Second), delay: time.Second, source: "random", hostInfo: hostInfo{next: micros(c.g)}}
 		w.stamp(later)
-		if h.next != c.want || h.gap != time.Second || h.source != "random" || h.last != later || h.lastBy != w || w.seq != 1 || w.start != 4 {
-			t.Errorf("%+v: next %v, gap %v by %s; start %d of question %d", c, h.next, h.gap, h.source, w.seq, w.start)
+		if h.known.next != c.want || h.known.gap != time.Second || h.known.source != "random" || h.known.last != later || h.known.lastBy != w || w.start.seq != 1 || w.start.take != 4 {
+			t.Errorf("%+v: next %v, gap %v by %s; start %d of question %d", c, h.known.next, h.known.gap, h.known.source, w.start.seq, w.start.take)
 		}
-		if w.at != micros(later+time.Millisecond) || w.by != micros(later+5*time.Millisecond)+1 || w.began != later {
-			t.Errorf("at %d, by %d, began %v", w.at, w.by, w.began)
+		if w.start.stamp != micros(later+time.Millisecond) || w.start.by != micros(later+5*time.Millisecond)+1 || w.start.began != later {
+			t.Errorf("at %d, by %d, began %v", w.start.stamp, w.start.by, w.start.began)
 		}
 		w.granted.at += micros(2 * time.Second)
-		if w.stamp(later); w.at != micros(later+time.Second) {
-			t.Errorf("a start that the server's clock shows no earlier: at %d", w.at)
+		if w.stamp(later); w.start.stamp != micros(later+time.Second) {
+			t.Errorf("a start that the server's clock shows no earlier: at %d", w.start.stamp)
 		}
 	}
 }
@@ -167,7 +169,7 @@ func TestWhenARefusedTurnMayComeBack(t *testing.T) {
 	} {
 		h := idleHost(t, hostlimit.Config{})
 		w := h.waiter(t, later-3*time.Second)
-		h.next, h.expiry = c.next, c.expiry
+		h.known.next, h.wait.expiry = c.next, c.expiry
 		if got := w.retry(later); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
@@ -182,14 +184,14 @@ func TestWhatIsGivenBack(t *testing.T) {
 	}{{3, 0, true}, {3, 3, false}, {4, 3, true}} {
 		h := idleHost(t, hostlimit.Config{Concurrency: 2})
 		w, other := h.waiter(t, later), h.waiter(t, later)
-		w.asks, w.start, w.by, w.phase = c.asks, c.start, 9, waiting
-		h.l.line = []*lease{other, w}
+		w.asks, w.start.take, w.start.by, w.phase = c.asks, c.start, 9, waiting
+		h.l.places.line = []*lease{other, w}
 		w.refuse(errors.New("it has left"))
-		if got, want := h.p.ops[0].args, []any{w.id, 2, c.undone, c.start, 0, int64(9)}; !reflect.DeepEqual(got, want) {
+		if got, want := h.p.ops[0].args, []any{w.id, 2, c.undone, c.start, int64(0), int64(9)}; !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v: %v", c, got)
 		}
-		if !reflect.DeepEqual(h.l.line, []*lease{other}) || !reflect.DeepEqual(h.waiters, []*lease{other}) {
-			t.Errorf("the line, and the waiters: %v, %v", h.l.line, h.waiters)
+		if !reflect.DeepEqual(h.l.places.line, []*lease{other}) || !reflect.DeepEqual(h.waiters, []*lease{other}) {
+			t.Errorf("the line, and the waiters: %v, %v", h.l.places.line, h.waiters)
 		}
 	}
 }
@@ -220,18 +222,18 @@ func TestWhenAQueuedTurnAsksAgain(t *testing.T) {
 	} {
 		h := idleHost(t, hostlimit.Config{SlotTimeout: 10 * time.Second})
 		w := h.waiter(t, later-cmp.Or(c.waited, time.Minute))
-		w.phase, w.planned, h.l.listening = asking, 1, !c.deaf
+		w.phase, w.wait.planned, h.l.sub.listening = asking, 1, !c.deaf
 		full := int64(0)
 		if c.full != 0 {
 			full = micros(later + c.full)
 		}
 		w.answered(reply{received: later, server: micros(later), answer: []any{"WAIT", int64(c.place), c.why, full, micros(later + c.expiry), micros(later - 77*time.Second)}})
-		refused, _ := errors.AsType[*hostlimit.Error](w.err)
+		refused, _ := errors.AsType[*hostlimit.Error](w.wait.err)
 		switch {
-		case c.want == 0 && (refused == nil || refused.RetryAt != h.l.base.Add(later+c.retryAt) || !strings.Contains(w.err.Error(), "1m17s")):
-			t.Errorf("%s: %v", name, w.err)
-		case c.want > 0 && (w.phase != waiting || w.next != later+c.want || w.planned != 0):
-			t.Errorf("%s: phase %d, again in %v, %v", name, w.phase, w.next-later, w.err)
+		case c.want == 0 && (refused == nil || refused.RetryAt != h.l.base.Add(later+c.retryAt) || !strings.Contains(w.wait.err.Error(), "1m17s")):
+			t.Errorf("%s: %v", name, w.wait.err)
+		case c.want > 0 && (w.phase != waiting || w.wait.next != later+c.want || w.wait.planned != 0):
+			t.Errorf("%s: phase %d, again in %v, %v", name, w.phase, w.wait.next-later, w.wait.err)
 		}
 	}
 }
@@ -244,27 +246,27 @@ func TestWhenAPlannedTurnAsks(t *testing.T) {
 		until, opens time.Duration // of the block that is known, and of the hours, from later
 		next         time.Duration // from later; 0: it is refused
 	}{
-		"a delay":                             {in: 2 * time.Second, why: "d", next: 2*time.Second - early},
-		"by a clock that may have been slow":  {in: 2 * time.Second, from: time.Second, why: "d", next: time.Second - early},
-		"a block":                             {in: 2 * time.Second, why: "b", until: 3 * time.Second, next: 2*time.Second - early},
+		"a delay":                             {in: 2 * time.Second, why: "d", next: 2*time.Second - askAhead},
+		"by a clock that may have been slow":  {in: 2 * time.Second, from: time.Second, why: "d", next: time.Second - askAhead},
+		"a block":                             {in: 2 * time.Second, why: "b", until: 3 * time.Second, next: 2*time.Second - askAhead},
 		"a long block":                        {in: time.Minute, why: "b", until: time.Minute, next: pollBlock},
-		"a block that is over":                {in: 6 * time.Second, why: "d", until: 0, next: 6*time.Second - early},
-		"the hours":                           {in: time.Minute, why: "h", opens: time.Minute, next: time.Minute - early},
-		"at the latest time":                  {in: time.Hour, why: "d", next: time.Hour - early},
+		"a block that is over":                {in: 6 * time.Second, why: "d", until: 0, next: 6*time.Second - askAhead},
+		"the hours":                           {in: time.Minute, why: "h", opens: time.Minute, next: time.Minute - askAhead},
+		"at the latest time":                  {in: time.Hour, why: "d", next: time.Hour - askAhead},
 		"too late":                            {in: time.Hour + time.Microsecond, why: "d"},
 		"too late for the end of the block":   {in: time.Minute, why: "b", until: time.Hour + 1},
 		"too late for a start that is before": {in: time.Minute, why: "d", opens: time.Hour + 1},
 	} {
 		h := idleHost(t, hostlimit.Config{})
 		w := h.waiter(t, later)
-		w.phase, h.refusals.Until, h.opens, h.asOf = waiting, later+c.until, later+c.opens, micros(later)
-		w.pushed(micros(later+c.in), micros(later+c.from), c.why, later)
+		w.phase, h.known.refusals.Until, h.wait.opens, h.known.asOf = waiting, later+c.until, later+c.opens, micros(later)
+		w.pushed(push{due: micros(later + c.in), now: micros(later + c.from), why: c.why}, later)
 		refused := c.next == 0
-		if due := later + max(c.in, c.until); !refused && (w.next != later+c.next || c.why == "b" && w.planned != due) || refused != (w.phase == over) {
-			t.Errorf("%s: phase %d, planned in %v, asks in %v, %v", name, w.phase, w.planned-later, w.next-later, w.err)
+		if due := later + max(c.in, c.until); !refused && (w.wait.next != later+c.next || c.why == "b" && w.wait.planned != due) || refused != (w.phase == over) {
+			t.Errorf("%s: phase %d, planned in %v, asks in %v, %v", name, w.phase, w.wait.planned-later, w.wait.next-later, w.wait.err)
 		}
-		if c.why == "h" && h.opens != later+c.in {
-			t.Errorf("%s: the hours begin in %v", name, h.opens-later)
+		if c.why == "h" && h.wait.opens != later+c.in {
+			t.Errorf("%s: the hours begin in %v", name, h.wait.opens-later)
 		}
 	}
 }
@@ -275,12 +277,12 @@ func TestATurnThatComesTooLateMayComeBack(t *testing.T) {
 	for why, want := range map[string]time.Duration{"d": time.Minute, "b": time.Hour} {
 		h := idleHost(t, hostlimit.Config{})
 		w := h.waiter(t, later)
-		w.phase, h.refusals.Until, h.until = asking, later+time.Hour, micros(later+time.Hour)
+		w.phase, h.known.refusals.Until, h.known.serverUntil = asking, later+time.Hour, micros(later+time.Hour)
 		info := make([]any, infoFields)
 		info[5] = micros(later + time.Hour)
 		w.answered(reply{received: later, server: micros(later), answer: append([]any{"LATE", micros(later + time.Minute), why}, info...)})
-		if refused, _ := errors.AsType[*hostlimit.Error](w.err); refused == nil || refused.RetryAt != h.l.base.Add(later+want) || errors.Is(w.err, hostlimit.ErrBlocked) != (why == "b") {
-			t.Errorf("%s: %v", why, w.err)
+		if refused, _ := errors.AsType[*hostlimit.Error](w.wait.err); refused == nil || refused.RetryAt != h.l.base.Add(later+want) || errors.Is(w.wait.err, hostlimit.ErrBlocked) != (why == "b") {
+			t.Errorf("%s: %v", why, w.wait.err)
 		}
 	}
 }
@@ -288,17 +290,17 @@ func TestATurnThatComesTooLateMayComeBack(t *testing.T) {
 // TestAWaitIsForTheDelayFirst, where nobody waited before; who joins others waits for the same.
 func TestAWaitIsForTheDelayFirst(t *testing.T) {
 	h := idleHost(t, hostlimit.Config{})
-	h.blame, h.since = block, later-time.Minute // of before
+	h.wait.blame, h.wait.since = block, later-time.Minute // of before
 	for _, want := range []blame{delay, slot} {
-		w := &lease{l: h.l, h: h, caller: caller{arrived: later}}
-		if w.join(); h.blame != want {
-			t.Errorf("it waits for %d, want %d", h.blame, want)
+		w := &lease{l: h.l, h: h, wait: wait{caller: caller{arrived: later}}}
+		if w.join(); h.wait.blame != want {
+			t.Errorf("it waits for %d, want %d", h.wait.blame, want)
 		}
-		h.blame = slot
+		h.wait.blame = slot
 	}
-	h.account(later+time.Second, delay)
-	if waited := h.waiters[0].before; h.waited[slot]-waited[slot] != time.Second || h.waited[delay] != waited[delay] {
-		t.Errorf("waited %v, before that %v", h.waited, waited)
+	h.wait.account(later+time.Second, delay)
+	if waited := h.waiters[0].wait.before; h.wait.spent[slot]-waited[slot] != time.Second || h.wait.spent[delay] != waited[delay] {
+		t.Errorf("waited %v, before that %v", h.wait.spent, waited)
 	}
 }
 
@@ -308,9 +310,9 @@ func TestTheGuardSeesHowLateATurnIsTaken(t *testing.T) {
 	for _, c := range []struct{ at, heard, lead, late time.Duration }{{-3 * ms, -9 * ms, ms, 3 * ms}, {-9 * ms, -6 * ms, 3 * ms, 3 * ms}, {-time.Second, -2 * ms, ms, ms}, {-3 * ms, -5 * ms, 4 * ms, ms}} {
 		h := idleHost(t, hostlimit.Config{})
 		w := h.waiter(t, later-time.Second)
-		w.phase, h.p.lead, h.p.guard = granted, c.lead, guard{late: c.late, misses: 2}
+		w.phase, h.p.latency, h.p.guard = granted, c.lead, guard{late: c.late, misses: 2}
 		w.granted = granting{at: micros(later + c.at), guard: micros(time.Second), heard: reply{server: micros(later + c.heard), received: later}}
-		if w.try(later); w.phase != held || h.p.guard.late != c.late || h.p.guard.misses != 0 || h.l.inFlight != 1 {
+		if w.try(later); w.phase != held || h.p.guard.late != c.late || h.p.guard.misses != 0 || h.l.places.taken != 1 {
 			t.Errorf("%+v: phase %d, the guard is for %v after %d misses", c, w.phase, h.p.guard.late, h.p.guard.misses)
 		}
 	}
@@ -321,8 +323,8 @@ func TestTheGuardSeesHowLateATurnIsTaken(t *testing.T) {
 		t.Errorf("after its window: phase %d, %d misses", w.phase, h.p.guard.misses)
 	}
 	w.phase, w.granted.guard, w.granted.at = granted, micros(time.Second), micros(later+ms)
-	if w.try(later); w.phase != granted || w.next != later+ms {
-		t.Errorf("before its window: phase %d, next in %v", w.phase, w.next-later)
+	if w.try(later); w.phase != granted || w.wait.next != later+ms {
+		t.Errorf("before its window: phase %d, next in %v", w.phase, w.wait.next-later)
 	}
 }
 
@@ -331,9 +333,9 @@ func TestABlockThatIsToldRefusesWhoComesTooLate(t *testing.T) {
 	for why, refused := range map[string]bool{"b": true, "h": true, "d": false} {
 		h := idleHost(t, hostlimit.Config{})
 		first, second := h.waiter(t, later), h.waiter(t, later)
-		first.phase, second.limit, h.refusals.Until = waiting, later+30*time.Second, later+time.Minute
-		if h.asOf = micros(h.l.now()); why == "h" {
-			h.refusals.Until = 0
+		first.phase, second.wait.limit, h.known.refusals.Until = waiting, later+30*time.Second, later+time.Minute
+		if h.known.asOf = micros(h.l.now()); why == "h" {
+			h.known.refusals.Until = 0
 		}
 		if first.reserve(micros(later+time.Minute), micros(later), why, later); (second.phase == over) != refused || first.phase != waiting {
 			t.Errorf("%s: the second one is refused: %t; the first one's phase is %d", why, second.phase == over, first.phase)
@@ -362,11 +364,11 @@ func TestAWaitIsOverAtItsLimit(t *testing.T) {
 		h := idleHost(t, hostlimit.Config{})
 		h.waiter(t, later)
 		w := h.waiter(t, later)
-		if w.phase, w.next, w.byContext = c.phase, later+time.Minute, c.byContext; c.limit > 0 {
-			w.limit = later
+		if w.phase, w.wait.next, w.wait.byContext = c.phase, later+time.Minute, c.byContext; c.limit > 0 {
+			w.wait.limit = later
 		}
-		if w.act(later); (w.phase == over) != c.over || w.next != c.next {
-			t.Errorf("%s: phase %d, next in %v", name, w.phase, w.next-later)
+		if w.act(later); (w.phase == over) != c.over || w.wait.next != c.next {
+			t.Errorf("%s: phase %d, next in %v", name, w.phase, w.wait.next-later)
 		}
 	}
 }
@@ -384,14 +386,14 @@ func TestAPushThatOvertakesTheAnswer(t *testing.T) {
 	} {
 		h := idleHost(t, hostlimit.Config{})
 		w := h.waiter(t, later)
-		w.phase, w.planned, h.l.listening, h.p.clock.at = asking, 1, true, h.l.now()
-		w.pushed(micros(later+2*time.Second), micros(later), "d", later)
-		if w.phase != asking || w.planned != 1 {
+		w.phase, w.wait.planned, h.l.sub.listening, h.p.clock.at = asking, 1, true, h.l.now()
+		w.pushed(push{due: micros(later + 2*time.Second), now: micros(later), why: "d"}, later)
+		if w.phase != asking || w.wait.planned != 1 {
 			t.Errorf("%s: the push holds before the answer", what)
 		}
 		w.answered(reply{received: later, server: micros(later), answer: c.answer})
-		if w.phase != c.phase || (w.planned-c.planned).Abs() > time.Millisecond || len(h.takenBack) != map[string]int{"GO": 1}[what] {
-			t.Errorf("%s: phase %d, planned in %v, taken back: %v", what, w.phase, w.planned-later, h.takenBack)
+		if w.phase != c.phase || (w.wait.planned-c.planned).Abs() > time.Millisecond || len(h.news.takenBack) != map[string]int{"GO": 1}[what] {
+			t.Errorf("%s: phase %d, planned in %v, taken back: %v", what, w.phase, w.wait.planned-later, h.news.takenBack)
 		}
 	}
 }

@@ -7,66 +7,101 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// waits returns what tells the watcher, without mu, why t waits, if that is to be told now, which
-// it is once. Otherwise it returns when to look again; 0: it needn't.
-func (t *lease) waits(now time.Duration) (tell func(), again time.Duration) {
-	if t.watcher == nil || t.noticed || t.phase == asking || t.phase >= granted {
+// notice returns the call of the Watcher, which is made without mu, if t has waited for longWait or
+// is known to wait for longer. Each wait has one. Otherwise notice returns when to look again; 0: it
+// needn't.
+func (t *lease) notice(now time.Duration) (call func(), again time.Duration) {
+	atEnd := t.phase == asking || t.phase >= granted
+	if t.wait.watcher == nil || t.wait.noticed || atEnd {
 		return nil, 0
 	}
-	h := t.h
-	first, ahead := h.waiters[0], slices.Index(h.waiters, t)
-	planned := first.planned
+	ahead := slices.Index(t.h.waiters, t)
+	// Only the first waiter has a time from the server. The others follow it at their smallest gaps.
+	planned := t.h.waiters[0].wait.planned
 	if planned > 0 {
 		planned += time.Duration(ahead) * t.least()
 	}
-	if long := t.arrived + longWait; now < long && planned <= long {
+	long := t.wait.arrived + longWait
+	if now < long && planned <= long {
 		return nil, long
 	}
-	t.noticed = true
-	watcher, n := t.watcher, hostlimit.Wait{
-		Key: h.key, Since: t.l.base.Add(t.arrived), Ahead: ahead, Slots: t.limits.Concurrency, Held: len(h.leases),
-	}
-	if planned > now {
-		n.Until = t.l.base.Add(planned)
-	}
-	switch {
-	case t.phase == inLine:
-		n.Hold = "place"
-	case first.why == "p":
-		n.Hold = "probe"
-	case first.why == "s":
-		n.Hold, n.Held = "slot", t.limits.Concurrency
-	case h.refusals.Until > now:
-		n.Hold, n.Cause = "block", h.refusals.Cause
-	case h.opens > now:
-		n.Hold, n.Cause = "block", "hours"
-	case t.floor > h.gap:
-		n.Hold = "delay"
-		n.Delay = t.floor
-		n.Cause = "crawl-delay"
-	default:
-		n.Hold = "delay"
-		n.Delay = h.gap
-		n.Cause = h.source
-		// The server plans with a guard on top of each delay, which nobody needs to hear of.
-		if own := h.last + h.gap; h.started && first.planned >= own && first.planned-own < time.Second {
-			n.Until = t.l.base.Add(own + time.Duration(ahead)*t.least())
-		}
-	}
-	var longest *lease // those of other processes have no names here
-	for _, o := range h.leases {
-		if o != t && (n.Hold == "slot" || n.Hold == "probe" && o.granted.probe) && (longest == nil || o.began < longest.began) {
-			longest = o
-		}
+	t.wait.noticed = true
+	watcher := t.wait.watcher
+	wait := t.describe(ahead, now)
+	if planned > now && wait.Until.IsZero() {
+		wait.Until = t.l.base.Add(planned)
 	}
 	var holder hostlimit.Watcher
+	longest := t.holder(wait.Hold)
 	if longest != nil {
-		n.HeldFor, holder = max(now-longest.began, 1), longest.watcher
+		wait.HeldFor = max(now-longest.start.began, 1)
+		holder = longest.wait.watcher
 	}
 	return func() {
 		if holder != nil {
-			n.HeldBy = holder.String()
+			wait.HeldBy = holder.String()
 		}
-		watcher.Waits(n)
+		watcher.Waits(wait)
 	}, 0
+}
+
+// describe returns the reason for which t waits, behind ahead others.
+func (t *lease) describe(ahead int, now time.Duration) hostlimit.Wait {
+	h := t.h
+	first := h.waiters[0]
+	wait := hostlimit.Wait{
+		Key:   h.key,
+		Since: t.l.base.Add(t.wait.arrived),
+		Ahead: ahead,
+		Slots: t.limits.Concurrency,
+		Held:  len(h.leases),
+	}
+	switch {
+	case t.phase == inLine:
+		wait.Hold = "place"
+	case first.wait.why == whyProbe:
+		wait.Hold = "probe"
+	case first.wait.why == whySlot:
+		wait.Hold = "slot"
+		wait.Held = t.limits.Concurrency // of all processes
+	case h.known.refusals.Until > now:
+		wait.Hold = "block"
+		wait.Cause = h.known.refusals.Cause
+	case h.wait.opens > now:
+		wait.Hold = "block"
+		wait.Cause = "hours"
+	case t.floor > h.known.gap:
+		wait.Hold = "delay"
+		wait.Delay = t.floor
+		wait.Cause = "crawl-delay"
+	default:
+		wait.Hold = "delay"
+		wait.Delay = h.known.gap
+		wait.Cause = h.known.source
+		// The server plans with a guard on top of each delay, which isn't a part of the delay.
+		own := h.known.last + h.known.gap
+		guard := first.wait.planned - own
+		if h.known.started && guard >= 0 && guard < time.Second {
+			wait.Until = t.l.base.Add(own + time.Duration(ahead)*t.least())
+		}
+	}
+	return wait
+}
+
+// holder returns the oldest lease of this process that keeps the others waiting; nil: another
+// process has it, or no lease does.
+func (t *lease) holder(hold string) *lease {
+	if hold != "slot" && hold != "probe" {
+		return nil
+	}
+	var oldest *lease
+	for _, o := range t.h.leases {
+		if o == t || hold == "probe" && !o.granted.probe {
+			continue
+		}
+		if oldest == nil || o.start.began < oldest.start.began {
+			oldest = o
+		}
+	}
+	return oldest
 }
