@@ -37,6 +37,21 @@ const (
 	easedEvery = time.Minute
 )
 
+// A moment is one instant by both clocks.
+type moment struct {
+	now  time.Duration // as the Memory counts
+	wall time.Time     // by the clock on the wall, as it is set then
+}
+
+// at returns the time on the wall at t.
+func (m moment) at(t time.Duration) time.Time { return m.wall.Add(t - m.now) }
+
+// in returns the time of the Memory at which t has surely come: the two clocks aren't read at the
+// same instant.
+func (m moment) in(t time.Time) time.Duration {
+	return add(add(m.now, t.Sub(m.wall.Round(0))), late)
+}
+
 // stored is the debt of a key in Config.Store. It is guarded by the mutex of the shard.
 type stored struct {
 	syncing chan struct{} // closed when the present sync of the key is over; nil: none runs
@@ -53,74 +68,93 @@ type stored struct {
 	err      error     // why the last Update failed, until that is reported
 }
 
-// owing returns what h owes. A booking isn't owed for yet, and the gaps to the starts before it are
-// over.
+// owing returns what h owes, so far as a Store keeps it.
 func (h *host) owing() refusals {
 	o := *h.refusals()
-	// the rest isn't kept
 	o.Lessons = 0
 	o.lesson = lesson{Slow: o.Slow}
 	o.suspicion = suspicion{}
 	o.takenBack = nil
-	if a := h.active; a == nil || a.last == nil || a.last.started {
+	a := h.active
+	booked := a != nil && a.last != nil && !a.last.started
+	if !booked {
+		// A booking isn't owed for yet, and the gaps to the starts before it are over.
 		o.next = max(o.next, h.earliest(0))
 	}
 	return o
 }
 
-// note adds to s.unsaved how o differs from what the key owed at the last note. A block is set
-// after the last clearing, and a clearing comes after the block that it lifts, also where the clock
-// has been set back in between.
-func (s *stored) note(o refusals, now time.Duration, wall time.Time) {
+// note adds to s.unsaved how o differs from what the key owed at the last note.
+func (s *stored) note(o refusals, m moment) {
 	was := s.noted
 	s.noted = o
-	s.noted.Learned = max(o.Learned, was.Learned)
+	s.noted.Learned = max(o.Learned, was.Learned) // one that became shorter is saved by update.ease
 	if s.noted == was {
 		return
 	}
-	at := func(t time.Duration) time.Time { return wall.Add(t - now) }
+	news := s.owedSince(&o, &was, m)
+	if unsaved := s.unsaved.Merge(news); unsaved != s.unsaved {
+		s.unsaved = unsaved
+		s.tried = false
+	}
+}
+
+// owedSince returns how o differs from was, what the key owed before, as a Debt to merge.
+func (s *stored) owedSince(o, was *refusals, m moment) (news Debt) {
 	known := s.debt.Merge(s.unsaved)
-	var d Debt
 	if o.clearings != was.clearings {
-		d.ClearedAt = later(at(o.cleared), known.BlockedAt.Add(1))
+		// A clearing comes after the block that it lifts, also where the clock has been set back in
+		// between: Merge goes by the order of the two.
+		news.ClearedAt = later(m.at(o.cleared), known.BlockedAt.Add(1))
 		if o.freed != was.freed {
-			d.FreedAt = d.ClearedAt
+			news.FreedAt = news.ClearedAt
 		}
-		known = known.Merge(d)
+		known = known.Merge(news)
 	}
-	counts := o.Row != was.Row || o.Unsure != was.Unsure || o.Bans != was.Bans
-	if (o.Until != 0 || o.InARow() != 0) && (o.Until != was.Until || counts || o.Cause != was.Cause) {
-		d.BlockedUntil, d.BlockedAt = at(o.Until), later(wall, known.ClearedAt.Add(1))
-		d.Refusals = o.Row
-		d.Unsure = o.Unsure
-		d.Bans = o.Bans
-		d.Cause = o.Cause
+	blocks := o.Until != 0 || o.InARow() != 0
+	if blocks && !o.sameBlock(was) {
+		news.BlockedUntil = m.at(o.Until)
+		news.BlockedAt = later(m.wall, known.ClearedAt.Add(1)) // after the last clearing, for the same reason
+		news.Refusals = o.Row
+		news.Unsure = o.Unsure
+		news.Bans = o.Bans
+		news.Cause = o.Cause
 	}
-	if o.Learned > was.Learned || o.Slow && !was.Slow {
-		d.Delay, d.Slow = o.Learned, o.Slow
+	slower := o.Slow && !was.Slow
+	if o.Learned > was.Learned || slower {
+		news.Delay = o.Learned
+		news.Slow = o.Slow
 	}
-	if o.next != was.next && o.next > now+far && at(o.next).After(known.NextStart) {
-		d.NextStart = at(add(o.next, margin))
+	isFar := o.next != was.next && o.next > m.now+far
+	if isFar && m.at(o.next).After(known.NextStart) {
+		news.NextStart = m.at(add(o.next, margin))
 	}
-	if d = s.unsaved.Merge(d); d != s.unsaved {
-		s.unsaved, s.tried = d, false
-	}
+	return news
+}
+
+// sameBlock reports whether the block of o, and its counters, are those of was.
+func (o *refusals) sameBlock(was *refusals) bool {
+	return o.Until == was.Until && o.Cause == was.Cause && o.sameCounts(was)
+}
+
+func (o *refusals) sameCounts(was *refusals) bool {
+	return o.Row == was.Row && o.Unsure == was.Unsure && o.Bans == was.Bans
 }
 
 // note brings h.stored up to date with what h owes, makes it if there is none, and returns it with
-// the moment of that, by the Memory's clock and by the one on the wall.
-func (sh *shard) note(h *host) (s *stored, now time.Duration, wall time.Time) {
+// the moment of that.
+func (sh *shard) note(h *host) (*stored, moment) {
 	sh.m.now() // begins the count
-	wall = time.Now()
-	now = wall.Sub(sh.m.base)
+	wall := time.Now()
+	m := moment{now: wall.Sub(sh.m.base), wall: wall}
 	if h.stored == nil {
 		h.stored = &stored{read: unset}
 	}
-	h.stored.note(h.owing(), now, wall)
-	return h.stored, now, wall
+	h.stored.note(h.owing(), m)
+	return h.stored, m
 }
 
-// An occasion is what a sync is for.
+// An occasion is the reason for a sync.
 type occasion int
 
 const (
@@ -131,65 +165,90 @@ const (
 
 // isDue reports whether there is something to do for a sync.
 func (s *stored) isDue(why occasion, now time.Duration) bool {
-	return why == toDecide || s.unsaved != Debt{} && !s.tried || why == toUse && (s.read == unset || now-s.read >= fresh)
+	if s.unsaved != (Debt{}) && !s.tried {
+		return true
+	}
+	switch why {
+	case toDecide:
+		return true
+	case toUse:
+		return s.read == unset || now-s.read >= fresh
+	}
+	return false // what an Update has failed to save is saved at the next toUse
 }
 
 // sync brings h and the Store up to date with each other if that is due, and reports whether it
 // was. While another sync of h runs it waits, and then asks again. The error is ctx's; those of the
 // Store are reported by the next Grant, Effect or Error.
 func (sh *shard) sync(ctx context.Context, h *host, lim *Limits, why occasion) (due bool, err error) {
-	m := sh.m
-	var s *stored
-	var now time.Duration
-	var wall time.Time
-	for {
-		sh.mu.Lock()
-		s, now, wall = sh.note(h)
-		if sh.hosts[h.key] != h || !s.isDue(why, now) { // evicted, so nothing is owed; or done
-			sh.mu.Unlock()
-			return due, nil
-		}
-		due = true
-		if s.syncing == nil {
-			break
-		}
-		other := s.syncing
-		sh.mu.Unlock()
+	x, other := sh.plan(h, why)
+	for other != nil {
 		select {
 		case <-other:
 		case <-ctx.Done():
-			return due, ctx.Err()
+			return true, ctx.Err()
 		}
+		due = true
+		x, other = sh.plan(h, why) // the other sync has saved what this one would have, mostly
+	}
+	if x == nil {
+		return due, nil
+	}
+	defer sh.synced(h) // also if Update ends the goroutine
+	debt, err := x.save(ctx, sh.m.config.Store, h.key)
+	if err != nil && ctx.Err() != nil {
+		return true, ctx.Err() // the Store hasn't failed: the caller gave up
+	}
+	sh.commit(h, lim, x, debt, err)
+	return true, nil
+}
+
+// plan returns the update that is due for h, and marks h as syncing until synced is called. If
+// another sync of h runs, plan returns the channel that is closed at its end instead. Both are nil
+// if nothing is due.
+func (sh *shard) plan(h *host, why occasion) (x *update, other <-chan struct{}) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	s, m := sh.note(h)
+	evicted := sh.hosts[h.key] != h // so it owes nothing
+	if evicted || !s.isDue(why, m.now) {
+		return nil, nil
+	}
+	if s.syncing != nil {
+		return nil, s.syncing
 	}
 	s.syncing = make(chan struct{})
-	defer func() {
-		sh.mu.Lock()
-		close(s.syncing)
-		s.syncing = nil
-		sh.mu.Unlock()
-	}()
-	x := update{rules: m.rules, now: now, wall: wall, debt: s.debt, unsaved: s.unsaved, learned: h.refusals().Learned}
-	x.ease = x.learned < s.noted.Learned && x.unsaved.Delay == 0 && now-s.eased >= easedEvery
-	sh.mu.Unlock()
-
-	debt, err := x.save(ctx, m.config.Store, h.key)
-	left := ctx.Err() // before the lock: a context is any code
-	sh.mu.Lock()
-	defer m.handOut()
-	defer sh.mu.Unlock()
-	if err != nil && left != nil {
-		return due, left
+	x = &update{
+		moment:  m,
+		rules:   sh.m.rules,
+		debt:    s.debt,
+		unsaved: s.unsaved,
+		learned: h.refusals().Learned,
 	}
+	isShorter := x.learned < s.noted.Learned && x.unsaved.Delay == 0
+	x.ease = isShorter && m.now-s.eased >= easedEvery
+	return x, nil
+}
+
+// synced ends the sync of h, and wakes the calls that wait for it.
+func (sh *shard) synced(h *host) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	close(h.stored.syncing)
+	h.stored.syncing = nil
+}
+
+// commit takes over the result of the Update that x has made.
+func (sh *shard) commit(h *host, lim *Limits, x *update, debt Debt, err error) {
+	m := sh.m
+	defer m.handOut() // a wait may have ended
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	s := h.stored
 	s.read = m.now()
 	if err != nil {
-		if s.failure == nil {
-			s.err = err
-		}
-		s.failure = err
-		// The Store may have lost what it had, so the next Update saves that as well.
-		s.tried = s.unsaved == x.unsaved
-		s.unsaved, s.debt = s.unsaved.Merge(s.debt), Debt{}
-		return due, nil
+		s.fail(x, err)
+		return
 	}
 	s.failure = nil
 	s.err = nil
@@ -198,17 +257,27 @@ func (sh *shard) sync(ctx context.Context, h *host, lim *Limits, why occasion) (
 	if s.unsaved == x.unsaved {
 		s.unsaved = Debt{}
 	}
-	if sh.hosts[h.key] == h {
-		sh.adopt(h, lim, &x, debt)
+	if sh.hosts[h.key] == h { // else it was evicted, as it owed nothing
+		sh.adopt(h, lim, x, debt)
 	}
-	return due, nil
+}
+
+// fail notes that the Update of x has failed.
+func (s *stored) fail(x *update, err error) {
+	if s.failure == nil { // a Store that goes on failing is reported once
+		s.err = err
+	}
+	s.failure = err
+	s.tried = s.unsaved == x.unsaved
+	// The Store may have lost what it had, so the next Update saves that as well.
+	s.unsaved = s.unsaved.Merge(s.debt)
+	s.debt = Debt{}
 }
 
 // An update is what one sync gives to the Store.
 type update struct {
+	moment
 	rules   *Rules
-	now     time.Duration // one moment, as the Memory counts it
-	wall    time.Time     // and by the clock on the wall
 	debt    Debt          // stored.debt
 	unsaved Debt          // stored.unsaved
 	learned time.Duration // the delay that the key has learned
@@ -229,75 +298,103 @@ func (x *update) save(ctx context.Context, s Store, key string) (_ Debt, err err
 func (x *update) change(theirs Debt) Debt {
 	d := x.rules.current(theirs, x.wall).Merge(x.rules.current(x.unsaved, x.wall))
 	if x.ease && theirs.Delay == x.debt.Delay { // else another process has learned since
-		d.Delay, d.Slow = x.learned, theirs.Slow && x.learned > 0
+		d.Delay = x.learned
+		d.Slow = theirs.Slow && x.learned > 0
 	}
 	if d.BlockedUntil.IsZero() && d.InARow() == 0 {
-		d.ClearedAt, d.FreedAt = time.Time{}, time.Time{}
+		// Nothing is left that a clearing lifts.
+		d.ClearedAt = time.Time{}
+		d.FreedAt = time.Time{}
 	}
 	return d
 }
-
-// in returns the time of the Memory at which t has surely come: the two clocks aren't read at the
-// same instant.
-func (x *update) in(t time.Time) time.Duration { return add(add(x.now, t.Sub(x.wall.Round(0))), late) }
 
 // adopt takes over what other processes have changed in the Store, which has debt now: how it
 // differs from what change makes of the debt that was there before. What was noted during the
 // Update counts on both sides.
 func (sh *shard) adopt(h *host, lim *Limits, x *update, debt Debt) {
-	s, t := h.stored, h.refusals()
+	s := h.stored
 	ours := x.change(x.debt)
-	sameDelay := debt.Delay == ours.Delay
+	learnedElsewhere := debt.Delay != ours.Delay
 	s.debt = debt
-	debt, ours = debt.Merge(s.unsaved), ours.Merge(s.unsaved)
+	debt = debt.Merge(s.unsaved)
+	ours = ours.Merge(s.unsaved)
 	owed := x.rules.Owed(debt, x.wall)
-	moved := false
-	counts := debt.Refusals != ours.Refusals || debt.Unsure != ours.Unsure || debt.Bans != ours.Bans
-	if ends := debt.BlockedUntil != ours.BlockedUntil; ends || counts || debt.Cause != ours.Cause {
-		sh.adoptBlock(h, x, owed, ends)
-		moved = true
-	}
-	if debt.NextStart != ours.NextStart && !debt.NextStart.IsZero() {
-		t = h.changeRefusals()
-		t.next = max(t.next, x.in(owed.NextStart))
-		moved = true
-	}
+
+	blocked := sh.adoptBlock(h, x, owed, &debt, &ours)
+	paced := h.adoptStart(x, owed, &debt, &ours)
+	learned := h.refusals().Learned
 	saved := s.noted.Learned
+	slower := false
 	switch {
-	case !sameDelay && lim.Delay.Adaptive.Learns() && t.Learned == x.learned:
-		t = h.changeRefusals()
-		t.Learned, t.Slow = min(max(0, debt.Delay), lim.Delay.Ceiling), debt.Slow
-		moved = h.raise(t.Learned, byLearned) || moved
-		saved, s.eased = t.Learned, x.now
+	case learnedElsewhere && lim.Delay.Adaptive.Learns() && learned == x.learned:
+		// This key has learned nothing during the Update, so the Store is right.
+		slower = h.adoptDelay(min(max(0, debt.Delay), lim.Delay.Ceiling), debt.Slow)
+		saved = h.refusals().Learned
+		s.eased = x.now
 	case x.ease || x.unsaved.Delay > 0:
-		saved, s.eased = max(x.learned, t.Learned), x.now
+		saved = max(x.learned, learned)
+		s.eased = x.now
 	}
 	s.noted = h.owing()
 	s.noted.Learned = saved
-	if a := h.active; moved && a != nil {
+	if a := h.active; a != nil && (blocked || paced || slower) {
 		a.changed(sh.m.now(), true)
 	}
 }
 
-// adoptBlock makes the block of owed that of h. moved is set if it ends at another time.
-func (sh *shard) adoptBlock(h *host, x *update, owed Debt, moved bool) {
-	t := h.changeRefusals()
+// adoptBlock makes the block of owed that of h, if others have changed it: if theirs differs from
+// ours. It reports whether they have.
+func (sh *shard) adoptBlock(h *host, x *update, owed Debt, theirs, ours *Debt) bool {
+	moved := theirs.BlockedUntil != ours.BlockedUntil
+	counted := theirs.Refusals != ours.Refusals || theirs.Unsure != ours.Unsure || theirs.Bans != ours.Bans
+	if !moved && !counted && theirs.Cause == ours.Cause {
+		return false
+	}
+	r := h.changeRefusals()
 	if moved {
 		if a := h.active; a != nil {
 			a.account(sh.m.now())
-			a.probe = nil
+			a.probe = nil // its answer ends no block of another process
 		}
-		t.Until = 0
+		r.Until = 0
 		if !owed.BlockedUntil.IsZero() {
-			t.Until, t.SetAt = x.in(owed.BlockedUntil), sh.starts // what is in flight started before the block
+			r.Until = x.in(owed.BlockedUntil)
+			r.SetAt = sh.starts // what is in flight started before the block
 		}
-		if t.Blocks(x.now) {
+		if r.Blocks(x.now) {
 			h.stored.restored = &Restored{Debt: owed, Met: sh.m.at(x.now)}
 		}
 	}
-	count := func(n int) int { return min(max(0, n), math.MaxUint8) }
-	t.Row, t.Unsure, t.Bans = count(owed.Refusals), count(owed.Unsure), count(owed.Bans)
-	t.Cause, t.Alone = cmp.Or(owed.Cause, "refused"), t.InARow() > 0
+	r.Row = inRange(owed.Refusals)
+	r.Unsure = inRange(owed.Unsure)
+	r.Bans = inRange(owed.Bans)
+	r.Cause = cmp.Or(owed.Cause, "refused")
+	r.Alone = r.InARow() > 0
+	return true
+}
+
+// inRange returns a counter of a Store within the range that Refusals count in.
+func inRange(n int) int { return min(max(0, n), math.MaxUint8) }
+
+// adoptStart makes the next start of owed that of h, if others have changed it, and reports whether
+// they have.
+func (h *host) adoptStart(x *update, owed Debt, theirs, ours *Debt) bool {
+	if theirs.NextStart == ours.NextStart || theirs.NextStart.IsZero() {
+		return false
+	}
+	r := h.changeRefusals()
+	r.next = max(r.next, x.in(owed.NextStart))
+	return true
+}
+
+// adoptDelay makes learned, of another process, the delay that h has learned, and reports whether
+// that makes the gap longer.
+func (h *host) adoptDelay(learned time.Duration, slow bool) bool {
+	r := h.changeRefusals()
+	r.Learned = learned
+	r.Slow = slow
+	return h.raise(learned, byLearned)
 }
 
 // news returns what the next Grant or Error of h reports of the Store, once: a block, unless
@@ -310,9 +407,11 @@ func (sh *shard) news(h *host, restored **Restored) (err error) {
 		return nil
 	}
 	if restored != nil {
-		*restored, s.restored = s.restored, nil
+		*restored = s.restored
+		s.restored = nil
 	}
-	err, s.err = s.err, nil
+	err = s.err
+	s.err = nil
 	return err
 }
 
@@ -351,38 +450,54 @@ func (l *lease) saved() *host {
 	return l.host(false)
 }
 
-// startSaved is Start with a Store. It doesn't rely on a debt that was read a moment ago where the
-// gap of l is long: a process that has read the same may have started since. What the start owes is
-// saved if that is far away, and then the stamp moves behind the time that it took: nothing has
-// been sent yet.
-func (l *lease) startSaved(ctx context.Context, h *host) (g Grant, err error) {
-	sh, why := l.sh, toUse
-	sh.mu.Lock()
-	if l.stamp.gap > far {
+// startSaved is Start with a Store. What the start owes is saved if that is far away.
+func (l *lease) startSaved(ctx context.Context, h *host) (Grant, error) {
+	sh := l.sh
+	why := toUse
+	if l.gap() > far {
+		// Another process that has read the same debt as this one may have started since.
 		why = toDecide
 	}
-	sh.mu.Unlock()
 	_, _ = sh.sync(ctx, h, l.lim, why) // begin returns ctx's error
-	if g, err = l.begin(ctx); err != nil {
+	g, err := l.begin(ctx)
+	if err != nil {
 		sh.addNews(h, err)
 		return Grant{}, err
 	}
-	ctx = context.WithoutCancel(ctx)
-	for range 3 { // more than once where saving takes longer than margin
+	ctx = context.WithoutCancel(ctx) // the start is owed for
+	for range 3 {                    // more than once where saving takes longer than margin
 		if saved, _ := sh.sync(ctx, h, l.lim, toSave); !saved {
 			break
 		}
-		sh.mu.Lock()
-		if a := l.a; a != nil {
-			now := sh.m.now()
-			if a.last == l && !h.refusals().Blocks(now) {
-				a.account(now)
-				h.last, l.stamp.at = now, now
-				g.Start = sh.m.at(now)
-			}
-		}
-		sh.mu.Unlock()
+		l.restamp(h, &g)
 	}
 	g.StateErr = sh.news(h, &g.Restored)
 	return g, nil
+}
+
+// gap returns the gap that is owed to the stamp of l.
+func (l *lease) gap() time.Duration {
+	l.sh.mu.Lock()
+	defer l.sh.mu.Unlock()
+	return l.stamp.gap
+}
+
+// restamp moves the stamp of l, whose start is g, behind the time that saving took: nothing has been
+// sent yet.
+func (l *lease) restamp(h *host, g *Grant) {
+	sh := l.sh
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	a := l.a
+	if a == nil { // it has ended meanwhile
+		return
+	}
+	now := sh.m.now()
+	if a.last != l || h.refusals().Blocks(now) { // the next start is paced by another one, or by the block
+		return
+	}
+	a.account(now)
+	h.last = now
+	l.stamp.at = now
+	g.Start = sh.m.at(now)
 }

@@ -69,7 +69,8 @@ type active struct {
 }
 
 // A waiter is a request in the queue of a key: it waits for a lease, or with one for its Start.
-// Waiters with a lease are ahead of the others. All but wake is guarded by the shard's mutex.
+// Waiters with a lease are ahead of the others. All is guarded by the shard's mutex, except for wake
+// and the last fields.
 type waiter struct {
 	list.Linked[waiter]               // in active.queue
 	lease               *lease        // nil: it waits in Acquire
@@ -90,6 +91,10 @@ type waiter struct {
 	bySlot              time.Duration // a.bySlot, a.byBlock at arrival
 	byBlock             time.Duration
 	err                 error // why the wait ended without a turn
+
+	// Used by wait alone, in the caller's goroutine.
+	notifier notifier
+	over     bool // wait has seen the end of the wait
 }
 
 // signal makes w look again; nil: no waiter does. It never blocks, and no signal is lost: w looks
@@ -119,17 +124,28 @@ type caller struct {
 }
 
 func (r *Rules) caller(ctx context.Context) caller {
-	c := caller{err: ctx.Err(), priority: r.Priority(ctx), watcher: r.Watcher(ctx)}
-	c.deadline, _ = ctx.Deadline()
-	return c
+	deadline, _ := ctx.Deadline() // zero without one
+	return caller{
+		err:      ctx.Err(),
+		deadline: deadline,
+		priority: r.Priority(ctx),
+		watcher:  r.Watcher(ctx),
+	}
 }
 
 // newWaiter returns a waiter that arrives now, and whose turn is of use until the deadline of c.
 func (sh *shard) newWaiter(c *caller, lim *Limits, floor, now time.Duration) *waiter {
 	giveUp := add(now, sh.m.rules.config.MaxWait)
 	w := &waiter{
-		sh: sh, lim: lim, floor: floor, arrived: now, latest: giveUp, giveUp: giveUp,
-		wake: make(chan struct{}, 1), priority: c.priority, watcher: c.watcher,
+		priority: c.priority,
+		watcher:  c.watcher,
+		wake:     make(chan struct{}, 1),
+		sh:       sh,
+		lim:      lim,
+		floor:    floor,
+		arrived:  now,
+		latest:   giveUp,
+		giveUp:   giveUp,
 	}
 	if !c.deadline.IsZero() {
 		// A start at the very deadline is of no use.
@@ -157,8 +173,9 @@ func (a *active) behind(w *waiter) (prev *waiter) {
 
 // join puts w behind prev.
 func (a *active) join(w, prev *waiter, now time.Duration) {
-	if a.queue.First == nil {
-		a.since, a.soonest = now, never
+	if a.queue.First == nil { // w is the first of a new queue
+		a.since = now
+		a.soonest = never
 	}
 	a.soonest = min(a.soonest, w.latest)
 	a.queue.Insert(w, prev)
@@ -183,13 +200,14 @@ func (a *active) follow(w *waiter) {
 
 // leave takes w out of the queue and lets the next one look.
 func (a *active) leave(w *waiter) {
-	next, head := w.Next, w.Prev == nil
+	next := w.Next
+	wasHead := w.Prev == nil
 	a.queue.Remove(w)
 	a.gaps -= w.gapBefore
 	if next != nil {
 		a.follow(next)
-		if head {
-			next.signal()
+		if wasHead {
+			next.signal() // only the head has a timer
 		}
 	}
 	w.a = nil
@@ -218,9 +236,11 @@ func (a *active) bound(now time.Duration, lim *Limits, floor time.Duration, prev
 	}
 	gaps := a.gaps
 	for o := prev.Next; o != nil; o = o.Next {
-		gaps -= o.gapBefore
+		gaps -= o.gapBefore // o goes later, so it keeps nothing back
 	}
-	return a.sh.m.open(add(a.first(now, a.queue.First.floor), gaps+leastGap(lim, floor, prev.floor)))
+	gaps += leastGap(lim, floor, prev.floor)
+	head := a.first(now, a.queue.First.floor)
+	return a.sh.m.open(add(head, gaps))
 }
 
 // again returns when w, which is refused, should come back: the known start time or, if w waited
@@ -251,6 +271,8 @@ func (a *active) account(now time.Duration) {
 	if a.queue.First == nil {
 		return
 	}
+	// The block comes first, then the wait for its probe's answer, then the hours. The slots have held
+	// the queue in the rest of the time only: without them the block would have.
 	end := min(now, max(from, a.h.refusals().Until))
 	if a.probe != nil {
 		end = now
@@ -262,7 +284,10 @@ func (a *active) account(now time.Duration) {
 		a.byBlock += closed
 		from += closed
 	}
-	if !a.gated() && (a.inLine || a.flights.Len >= a.queue.First.lim.Concurrency) {
+	if a.gated() {
+		return // the head is a lease, which has its slot
+	}
+	if a.inLine || a.flights.Len >= a.queue.First.lim.Concurrency {
 		a.bySlot += now - from
 	}
 }
@@ -292,20 +317,23 @@ const (
 // it has taken a place of MaxInFlight.
 func (a *active) waitCause(lim *Limits, floor, now time.Duration, l *lease) (waitCause, time.Duration) {
 	m := a.sh.m
-	t := a.h.refusals()
-	open := m.open(max(now, t.Until))
+	r := a.h.refusals()
+	open := m.open(max(now, r.Until))
+	ownStamp := l != nil && a.last == l // a lease keeps no distance from its own booking
 	switch {
 	case open != now:
 		return blocked, open
 	case a.probe != nil && a.probe != l:
-		return probing, min(a.due, add(t.Until, m.rules.refusals.Forgive))
+		// The wait ends with the lease of the probe, or once the refusals are too old to need one.
+		return probing, min(a.due, add(r.Until, m.rules.refusals.Forgive))
 	case l == nil && a.flights.Len >= lim.Concurrency:
 		return slots, a.due
-	case (l == nil || a.last != l) && a.h.earliest(floor) > now:
-		return delay, max(a.h.earliest(floor), t.next)
-	case t.next > now:
-		return delay, t.next
+	case !ownStamp && a.h.earliest(floor) > now:
+		return delay, max(a.h.earliest(floor), r.next)
+	case r.next > now:
+		return delay, r.next
 	}
+	// The place comes last: a key takes one only when nothing else keeps it from starting.
 	if l == nil && m.places != nil {
 		if ok, until := m.places.take(a, now); !ok {
 			return line, until
@@ -318,17 +346,23 @@ func (a *active) waitCause(lim *Limits, floor, now time.Duration, l *lease) (wai
 func (a *active) grant(lim *Limits, floor, now time.Duration, watcher Watcher) *lease {
 	sh := a.sh
 	sh.starts++
-	t := a.h.refusals()
 	l := sh.newLease()
-	l.idle = a.h.idle(now, floor)
+	l.idle = a.h.idle(now, floor) // before the booking, which is a start to the host
 	a.h.book(now, floor, lim.Delay.Draw())
-	l.h, l.a, l.lim, l.floor, l.ord, l.stamp, l.watcher = a.h, a, lim, floor, sh.starts, a.h.stamp(), watcher
+	l.h = a.h
+	l.a = a
+	l.lim = lim
+	l.floor = floor
+	l.ord = sh.starts
+	l.stamp = a.h.stamp()
+	l.watcher = watcher
 	l.hear(now)
 	a.last = l
 	a.flights.Insert(l, a.flights.Last)
 	a.due = min(a.due, add(now, sh.m.rules.config.LeaseTTL))
-	l.slot, l.slots = int32(a.flights.Len), int32(lim.Concurrency)
-	if t.Alone {
+	l.slot = int32(a.flights.Len)
+	l.slots = int32(lim.Concurrency)
+	if a.h.refusals().Alone {
 		a.probe = l
 	}
 	return l
@@ -339,14 +373,17 @@ func (a *active) grant(lim *Limits, floor, now time.Duration, watcher Watcher) *
 func (a *active) start(l *lease, now time.Duration) {
 	sh := a.sh
 	sh.starts++
-	t := a.h.refusals()
 	a.h.pace(stamp{now, l.stamp.gap, l.stamp.by})
 	a.h.count(&l.lim.Delay, now, l.idle)
 	l.idle = 0
-	a.last, l.prev = l, a.ended
-	l.ord, l.seq, l.stamp, l.started = sh.starts, a.h.seq, a.h.stamp(), true
-	l.probe = t.Alone
-	if l.probe {
+	l.prev = a.ended
+	l.ord = sh.starts
+	l.seq = a.h.seq
+	l.stamp = a.h.stamp()
+	l.started = true
+	a.last = l
+	l.probe = a.h.refusals().Alone
+	if l.probe { // also where the block was set after the grant
 		a.probe = l
 	}
 }
@@ -365,7 +402,8 @@ func (a *active) cancelStamp(l *lease) {
 	last := a.past
 	for o := a.flights.First; o != nil; o = o.Next {
 		if o.stamp.after(last) {
-			a.last, last = o, o.stamp
+			a.last = o
+			last = o.stamp
 		}
 	}
 	a.h.pace(last)
@@ -377,14 +415,16 @@ func (a *active) end(l *lease, now time.Duration) {
 	if l.expired {
 		l.stamp.at = l.expiry()
 	}
-	if since := a.h.stamp(); a.last != l && l.stamp.after(since) {
+	since := a.h.stamp()
+	if a.last != l && l.stamp.after(since) {
 		a.h.pace(l.stamp)
 		a.h.raise(add(since.at, since.gap)-a.h.last, since.by) // a start since then keeps its gap
 	}
 	// The gap may have become longer since. Of an end and a start at the same instant the end counts:
 	// the lease of that start may start again, and then owes the gap to the end.
 	if l.stamp.at >= a.h.last {
-		a.last, a.h.last = l, l.stamp.at
+		a.last = l
+		a.h.last = l.stamp.at
 	}
 }
 
@@ -400,33 +440,57 @@ func (a *active) release(l *lease, now time.Duration) {
 	}
 	switch {
 	case !l.started:
-		a.cancelStamp(l)
+		a.cancelStamp(l) // a turn without a start owes the host nothing
 	case a.last == l:
-		a.last, a.past = nil, a.h.stamp()
+		a.last = nil
+		a.past = a.h.stamp()
 	case l.stamp.after(a.past):
 		a.past = l.stamp
 	}
-	l.a, l.watcher = nil, nil
+	l.a = nil
+	l.watcher = nil
 	a.sh.m.drain.ended()
-	if a.probe == l {
+	if a.probe == l { // without an answer that decides: the next request probes
 		a.probe = nil
 	}
-	w := a.queue.First
-	if p := a.sh.m.places; p != nil {
-		// A key that could start again joins the line at once: another one that is handed the place of l,
-		// and comes back for a further one, may wake first.
-		ready := w != nil && w.lease == nil && a.flights.Len < w.lim.Concurrency && a.probe == nil && a.first(now, w.floor) == now
-		p.ended(a, ready)
-		a.inLine = a.inLine || ready
-	}
-	for w := w; w != nil && w.lease != nil; w = w.Next {
-		w.signal() // it may wait in the Start of l
-	}
-	if w == nil {
-		a.full = never
+	a.freePlace(now)
+	a.wakeAfter()
+}
+
+// freePlace gives back the place of MaxInFlight of a lease that has ended.
+func (a *active) freePlace(now time.Duration) {
+	p := a.sh.m.places
+	if p == nil {
 		return
 	}
-	w.signal()
+	// A key that could start again joins the line at once: another one that is handed the place, and
+	// comes back for a further one, may wake first.
+	again := a.couldStart(now)
+	p.ended(a, again)
+	a.inLine = a.inLine || again
+}
+
+// couldStart reports whether the head of the queue lacks nothing but a place.
+func (a *active) couldStart(now time.Duration) bool {
+	head := a.queue.First
+	if head == nil || head.lease != nil { // a lease has its place
+		return false
+	}
+	hasSlot := a.flights.Len < head.lim.Concurrency
+	return hasSlot && a.probe == nil && a.first(now, head.floor) == now
+}
+
+// wakeAfter wakes the waiters for which the end of a lease may change something.
+func (a *active) wakeAfter() {
+	head := a.queue.First
+	if head == nil {
+		a.full = never // no request waits for a slot
+		return
+	}
+	head.signal()
+	for w := head; w != nil && w.lease != nil; w = w.Next {
+		w.signal() // it may wait in the Start of the very lease that has ended
+	}
 }
 
 // expire takes back the leases that were never released.
@@ -435,9 +499,11 @@ func (a *active) expire(now time.Duration) {
 		return
 	}
 	a.due = never
-	longest := add(now, a.sh.m.rules.config.LeaseTTL) // for one that waits in Start and may come back at once
-	for l, next := a.flights.First, (*lease)(nil); l != nil; l = next {
-		next = l.Next
+	// A lease that waits in Start doesn't expire, but its wait may end at once, and then it may.
+	longest := add(now, a.sh.m.rules.config.LeaseTTL)
+	var next *lease
+	for l := a.flights.First; l != nil; l = next {
+		next = l.Next // release takes l out of the list
 		if end := l.expiry(); end > now {
 			a.due = min(a.due, end, longest)
 			continue
@@ -481,18 +547,20 @@ func (a *active) refuseLate(now time.Duration) {
 	}
 	a.soonest = never
 	var last time.Duration // bound of the waiter before
-	for w, next := a.queue.First, (*waiter)(nil); w != nil; w = next {
-		next = w.Next
+	var next *waiter
+	for w := a.queue.First; w != nil; w = next {
+		next = w.Next // refuse takes w out of the queue
 		bound := add(last, w.gapBefore)
 		if w == a.queue.First { // also if the waiters ahead of it were refused just now
 			bound = a.first(now, w.floor)
 		}
-		if at := m.open(bound); at > w.latest {
-			a.refuse(w, at, a.sh.m.rules.TooLate(w.byContext, a.blocked(w.latest)))
+		if start := m.open(bound); start > w.latest {
+			a.refuse(w, start, m.rules.TooLate(w.byContext, a.blocked(w.latest)))
 			w.signal()
-			continue
+			continue // those behind w come earlier without it
 		}
-		last, a.soonest = bound, min(a.soonest, w.latest)
+		last = bound
+		a.soonest = min(a.soonest, w.latest)
 	}
 }
 
@@ -529,61 +597,91 @@ func (a *active) refuse(w *waiter, retryAt time.Duration, why error) {
 // Where Override, the context or the Watcher panics or ends the goroutine, w leaves the queue, and
 // a lease that it has got ends. A panic of the Watcher continues here.
 func (w *waiter) wait(ctx context.Context, key string) (*lease, error) {
-	own, over := w.lease, false
-	var watching chan any // receives the end of the Watcher's call: a panic, or nil; nil: there is no call
-	defer func() {
-		if !over {
-			w.look(nil, errEnded)
-		}
-		if watching == nil {
-			return
-		}
-		if p := <-watching; p != nil {
-			if own == nil && w.lease != nil {
-				w.lease.Release()
-			}
-			panic(p)
-		}
-	}()
+	hadLease := w.lease != nil
+	defer w.endWait(hadLease)
 	for {
 		var lim *Limits
 		var err error
-		if own == nil {
+		if !hadLease {
 			lim, err = w.sh.m.rules.Limits(key)
 		}
-		ended, d, notice := w.look(lim, cmp.Or(err, ctx.Err()))
-		if over = ended; over {
+		l := w.look(lim, cmp.Or(err, ctx.Err()))
+		if l.over {
+			w.over = true
 			return w.lease, w.err
 		}
-		if notice != nil {
-			// Those behind w go by the timer of w, and don't wait for its Watcher.
-			watching = make(chan any, 1)
-			go func() {
-				defer func() { watching <- recover() }()
-				notice.HeldBy = nameOf(notice.holder)
-				w.watcher.Waits(notice.Wait)
-			}()
+		if l.notice != nil {
+			w.notifier.call(w.watcher, l.notice)
 		}
 		var alarm <-chan time.Time
-		if d != unset {
-			alarm = time.After(d)
+		if l.again != unset {
+			alarm = time.After(l.again)
 		}
 		select {
 		case <-w.wake:
 		case <-alarm:
 		case <-ctx.Done():
-		case p := <-watching:
-			if watching = nil; p != nil {
+		case p := <-w.notifier.ended:
+			w.notifier.ended = nil
+			if p != nil {
 				panic(p)
 			}
 		}
 	}
 }
 
-// look reports whether the wait of w is over: with its lease, or with w.err. Otherwise w looks
-// again when it is woken, and after d unless that is unset. lim are the limits of w now, unless err
-// says that they are wrong, or why w gives up.
-func (w *waiter) look(lim *Limits, err error) (over bool, d time.Duration, n *notice) {
+// endWait is called when wait returns, and when it is left by a panic or by runtime.Goexit.
+func (w *waiter) endWait(hadLease bool) {
+	if !w.over {
+		w.look(nil, errEnded) // it leaves the queue
+	}
+	p := w.notifier.join()
+	if p == nil {
+		return
+	}
+	if !hadLease && w.lease != nil {
+		w.lease.Release() // the caller doesn't get it
+	}
+	panic(p)
+}
+
+// A notifier calls the Watcher of a request, in a goroutine of its own: the waiters behind the
+// request go by its timer, and don't wait for its Watcher.
+type notifier struct {
+	ended chan any // receives the end of the call, which is a panic or nil; nil: no call runs
+}
+
+// call calls w.Waits.
+func (n *notifier) call(w Watcher, about *notice) {
+	ended := make(chan any, 1)
+	n.ended = ended
+	go func() {
+		defer func() { ended <- recover() }()
+		about.HeldBy = nameOf(about.holder)
+		w.Waits(about.Wait)
+	}()
+}
+
+// join waits for the end of the call, if one runs, and returns its panic.
+func (n *notifier) join() any {
+	if n.ended == nil {
+		return nil
+	}
+	p := <-n.ended
+	n.ended = nil
+	return p
+}
+
+// A glance is the result of waiter.look.
+type glance struct {
+	over   bool          // the wait is over: with a lease or a start, or with waiter.err
+	again  time.Duration // when to look again, from now on; unset: when w is woken
+	notice *notice       // to call the Watcher with; nil: not now
+}
+
+// look looks whether the wait of w is over. lim are the limits of w now, unless err says that they are
+// wrong, or why w gives up.
+func (w *waiter) look(lim *Limits, err error) glance {
 	sh := w.sh
 	m := sh.m
 	if m.places != nil {
@@ -594,70 +692,69 @@ func (w *waiter) look(lim *Limits, err error) (over bool, d time.Duration, n *no
 	defer sh.mu.Unlock()
 	a := w.a
 	if a == nil {
-		return true, 0, nil // refused meanwhile
+		return glance{over: true} // refused meanwhile
 	}
 	defer sh.free(a)
 	now := m.now()
 	a.refresh(now)
-	if w.lease != nil && w.lease.a == nil {
-		a.refuse(w, now, errEnded) // released while it waited in Start
-		return true, 0, nil
+	if a.giveUp(w, err, now) {
+		return glance{over: true}
 	}
-	switch {
-	case err == nil && w.byContext && now >= w.giveUp, errors.Is(err, context.DeadlineExceeded): // Done may not keep it
-		a.refuse(w, a.again(w, now), m.rules.TooLate(true, a.refusing(now)))
-		return true, 0, nil
-	case err == nil:
-		if w.lease == nil && lim != w.lim && a.queue.First == w {
-			a.limit(lim)
-		}
-	default:
-		w.err = err
-		a.leave(w)
-		return true, 0, nil
+	isHead := a.queue.First == w
+	if isHead && w.lease == nil && lim != w.lim {
+		a.limit(lim)
 	}
 	until := never
-	if a.queue.First == w { // whose timer serves the whole queue
-		if until = a.decide(w, now); w.a == nil {
-			return true, 0, nil
+	if isHead { // its timer serves the whole queue
+		until = a.decide(w, now)
+		if w.a == nil {
+			return glance{over: true}
 		}
 	}
 	if w.byContext {
 		until = min(until, w.giveUp)
 	}
-	n, again := a.waits(w, now)
-	if until = min(until, again); until == never {
-		return false, unset, n
+	notice, again := a.waits(w, now)
+	until = min(until, again)
+	if until == never {
+		return glance{again: unset, notice: notice}
 	}
-	return false, until - now, n
+	return glance{again: until - now, notice: notice}
+}
+
+// giveUp ends the wait of w if it has no use any more, and reports whether it does: its lease has
+// ended, or err says why the caller leaves.
+func (a *active) giveUp(w *waiter, err error, now time.Duration) bool {
+	if w.lease != nil && w.lease.a == nil {
+		a.refuse(w, now, errEnded) // released while it waited in Start
+		return true
+	}
+	// The timer may come before the context, which may not keep its deadline to the instant.
+	tooLate := err == nil && w.byContext && now >= w.giveUp
+	if tooLate || errors.Is(err, context.DeadlineExceeded) {
+		a.refuse(w, a.again(w, now), a.sh.m.rules.TooLate(true, a.refusing(now)))
+		return true
+	}
+	if err != nil {
+		w.err = err
+		a.leave(w)
+	}
+	return err != nil
 }
 
 // decide ends the wait of w, the head of the queue: it gets its lease or its start, or is refused.
 // Otherwise w waits, until the returned time at the latest.
-func (a *active) decide(w *waiter, now time.Duration) (until time.Duration) {
+func (a *active) decide(w *waiter, now time.Duration) time.Duration {
 	m := a.sh.m
-	if m.open(now) != now { // perhaps since this moment
-		if a.refuseLate(now); w.a == nil {
+	if m.open(now) != now { // the windows may have closed at this moment
+		a.refuseLate(now)
+		if w.a == nil {
 			return 0
 		}
 	}
 	why, until := a.waitCause(w.lim, w.floor, now, w.lease)
 	if why == free {
-		a.leave(w)
-		if w.lease == nil {
-			w.lease = a.grant(w.lim, w.floor, now, w.watcher)
-		} else {
-			a.start(w.lease, now)
-		}
-		l := w.lease
-		bySlot := a.bySlot - w.bySlot
-		byBlock := a.byBlock - w.byBlock
-		l.waitSlot += bySlot
-		l.waitBlock += byBlock
-		l.waitDelay += now - w.arrived - bySlot - byBlock
-		if a.h.gap > w.lim.Delay.Min { // those behind have counted on the least
-			a.refuseLate(now)
-		}
+		a.serve(w, now)
 		return 0
 	}
 	if why == line {
@@ -665,31 +762,57 @@ func (a *active) decide(w *waiter, now time.Duration) (until time.Duration) {
 	} else {
 		a.leaveLine() // a key that is paced or blocked holds no place
 	}
-	if a.flights.Len >= w.lim.Concurrency {
-		if a.full == never {
-			a.full = now // the head looks as soon as the last slot is granted
-		}
-		if w.lease == nil {
-			deadline := add(max(w.arrived, a.full), m.slotTimeout)
-			if now >= deadline {
-				_, held := a.longest(now)
-				a.refuse(w, a.again(w, now), m.rules.SlotTimeout(w.lim.Concurrency, held))
-				return 0
-			}
-			until = min(until, deadline)
-		}
-	} else {
-		a.full = never
-	}
-	if first := a.first(now, w.floor); first > w.latest {
-		a.refuse(w, first, a.sh.m.rules.TooLate(w.byContext, a.blocked(w.latest)))
+	slotTimeout := a.slotTimeout(w, now)
+	first := a.first(now, w.floor)
+	switch {
+	case now >= slotTimeout:
+		_, held := a.longest(now)
+		a.refuse(w, a.again(w, now), m.rules.SlotTimeout(w.lim.Concurrency, held))
 		return 0
-	} else if now >= w.giveUp {
-		a.refuse(w, a.again(w, now), a.sh.m.rules.TooLate(false, a.refusing(now)))
+	case first > w.latest:
+		a.refuse(w, first, m.rules.TooLate(w.byContext, a.blocked(w.latest)))
+		return 0
+	case now >= w.giveUp:
+		a.refuse(w, a.again(w, now), m.rules.TooLate(false, a.refusing(now)))
 		return 0
 	}
 	// A lease that expires while a block holds the queue frees its slot, which stops the slot clock.
-	return min(until, a.due, w.giveUp, m.closes(now))
+	return min(until, slotTimeout, a.due, w.giveUp, m.closes(now))
+}
+
+// serve gives w, the head of the queue, its lease or its start.
+func (a *active) serve(w *waiter, now time.Duration) {
+	a.leave(w)
+	if w.lease == nil {
+		w.lease = a.grant(w.lim, w.floor, now, w.watcher)
+	} else {
+		a.start(w.lease, now)
+	}
+	l := w.lease
+	bySlot := a.bySlot - w.bySlot
+	byBlock := a.byBlock - w.byBlock
+	l.waitSlot += bySlot
+	l.waitBlock += byBlock
+	l.waitDelay += now - w.arrived - bySlot - byBlock
+	if a.h.gap > w.lim.Delay.Min { // those behind have counted on the least
+		a.refuseLate(now)
+	}
+}
+
+// slotTimeout keeps the clock of SlotTimeout, and returns when w, the head of the queue, has waited
+// for a slot for too long; never while there is a free one.
+func (a *active) slotTimeout(w *waiter, now time.Duration) time.Duration {
+	if a.flights.Len < w.lim.Concurrency {
+		a.full = never
+		return never
+	}
+	if a.full == never {
+		a.full = now // the head looks as soon as the last slot is granted
+	}
+	if w.lease != nil { // it has its slot, and the clock runs for those behind it
+		return never
+	}
+	return add(max(w.arrived, a.full), a.sh.m.slotTimeout)
 }
 
 // at returns the time of day of t.
