@@ -137,7 +137,8 @@ func (c *charge) reserve() error {
 	if err != nil {
 		return c.exceeded(StageBudget, err)
 	}
-	c.page, c.subject.window = pageReserved, budget.WindowOf(c.budget)
+	c.page = pageReserved
+	c.subject.window = c.budget.Window()
 	return nil
 }
 
@@ -153,7 +154,7 @@ func (c *charge) spend() (before payment) {
 // refund gives back what the request was to pay with, unless it is spent.
 func (c *charge) refund() {
 	switch {
-	case c.page == pageReserved && c.subject.window.Equal(budget.WindowOf(c.budget)):
+	case c.page == pageReserved && c.subject.window.Equal(c.budget.Window()):
 		c.budget.Refund(c.subject.ctx, c.subject.host)
 	case c.page == pageFollowed:
 		c.mark.followed.Store(false)
@@ -165,13 +166,24 @@ func (c *charge) take(n int) (taken int, err error) {
 	if c.budget == nil {
 		return n, nil
 	}
+	// A budget on another machine may give fewer bytes than are left.
 	for taken < n && err == nil {
 		var some int64
-		some, err = c.budget.TakeBytes(c.subject.ctx, int64(n-taken))
-		c.warn(c.budget.SettleBytes(c.subject.ctx, some, some))
+		var warnings []budget.Warning
+		some, warnings, err = c.budget.TakeBytes(c.subject.ctx, int64(n-taken))
+		c.warn(warnings)
 		taken += int(some)
 	}
 	return taken, err
+}
+
+// renewal returns when Limits.Every renews the budget; zero if it is spent once.
+func (c *charge) renewal() time.Time {
+	window := c.budget.Window()
+	if window.IsZero() {
+		return window
+	}
+	return window.Add(c.budget.Limits().Every)
 }
 
 // exceeded records the budget's refusal, or that a shared budget failed, and returns its error.
@@ -182,7 +194,7 @@ func (c *charge) exceeded(stage Stage, err error) error {
 			d.Reason, d.Limit, d.Used, d.Max, d.Every = err.Error(), be.Limit, be.Used, be.Max, c.budget.Limits().Every
 			d.Window = c.budget.Limits().Window(d.Time)
 		})
-		renewed = budget.Renewal(c.budget)
+		renewed = c.renewal()
 	} else if stage == StageBudget {
 		return c.subject.giveUp(stage, err, givenUp{})
 	}

@@ -38,20 +38,20 @@ type Budget interface {
 	// some of both is left.
 	Check(ctx context.Context, host string, start time.Time) error
 	// Reserve takes a page of host, or returns an *Error and takes nothing. The page is spent unless
-	// Refund gives it back. It counts in the window of Limits.Every that WindowOf tells.
+	// Refund gives it back. It counts in the window that Window returns.
 	Reserve(ctx context.Context, host string) ([]Warning, error)
 	// Refund gives a reserved page of host back, as its request was never sent. It isn't called once
-	// WindowOf tells another window than when the page was reserved: such a page stays spent.
+	// Window returns another window than when the page was reserved: such a page stays spent.
 	Refund(ctx context.Context, host string)
-	// TakeBytes takes up to n bytes and reports how many there were to take; with
-	// none left it returns an *Error. Until they are settled, taken bytes are missing
-	// to every other request. A Transport takes what it has read, before its caller
-	// sees it, and settles at once: a request that waits for a slow server holds none.
-	TakeBytes(ctx context.Context, n int64) (int64, error)
-	// SettleBytes spends read of the taken bytes and gives the others back.
-	SettleBytes(ctx context.Context, taken, read int64) []Warning
+	// TakeBytes spends up to n bytes and returns how many it has spent: fewer than n if fewer were
+	// left or at hand, and an *Error if none was left. A Transport calls it for the bytes that it
+	// has read, before its caller sees them.
+	TakeBytes(ctx context.Context, n int64) (taken int64, warnings []Warning, err error)
 	// Limits returns what was promised. A zero field is unlimited.
 	Limits() Limits
+	// Window returns when the present window of Limits.Every began, by the clock that the budget
+	// goes by; zero if the budget is spent once.
+	Window() time.Time
 	// Usage reports what has been spent.
 	Usage(ctx context.Context) (Usage, error)
 }

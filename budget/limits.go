@@ -30,8 +30,8 @@ type Limits struct {
 	// from 1970 in UTC, so that 24 * time.Hour is the day from midnight to midnight in UTC. At
 	// least a second, and not together with Duration. 0: the budget is spent once.
 	//
-	// A page counts in the window in which it was reserved, a byte in the one in which it is
-	// settled.
+	// A page counts in the window in which it was reserved, a byte in the one in which it was
+	// taken.
 	Every time.Duration
 }
 
@@ -42,25 +42,6 @@ func (l Limits) Window(t time.Time) time.Time {
 	}
 	now := t.UnixNano()
 	return time.Unix(0, now-now%int64(l.Every)).UTC()
-}
-
-// WindowOf returns when the window of Limits.Every began that b spends from now; zero if b is spent
-// once. A Budget whose windows aren't by this machine's clock, as those of redisbudget, has a
-// method Window that says so.
-func WindowOf(b Budget) time.Time {
-	if b, ok := b.(interface{ Window() time.Time }); ok {
-		return b.Window()
-	}
-	return b.Limits().Window(time.Now())
-}
-
-// Renewal returns when Limits.Every renews b; zero if b is spent once.
-func Renewal(b Budget) time.Time {
-	window := WindowOf(b)
-	if window.IsZero() {
-		return window
-	}
-	return window.Add(b.Limits().Every)
 }
 
 // Validate reports all problems of l at once, each naming its field: negative

@@ -22,8 +22,7 @@ type Memory struct {
 
 	mu      sync.Mutex // never held across a wait
 	pages   int64
-	bytes   int64              // read
-	taken   int64              // by readers that haven't settled yet
+	bytes   int64
 	hosts   map[uint64]hostUse // by hash; only with PagesPerHost
 	seed    maphash.Seed       // of hosts
 	started time.Time          // zero until the first page or byte
@@ -61,6 +60,9 @@ func New(l Limits) *Memory {
 
 // Limits reports the limits that m was made with.
 func (m *Memory) Limits() Limits { return m.limits }
+
+// Window implements [Budget], by this machine's clock.
+func (m *Memory) Window() time.Time { return m.limits.Window(time.Now()) }
 
 // Check implements [Budget]. Before the first page or byte the time limit counts from now.
 func (m *Memory) Check(_ context.Context, host string, start time.Time) error {
@@ -122,42 +124,27 @@ func (m *Memory) Refund(_ context.Context, host string) {
 }
 
 // TakeBytes implements [Budget]. Taking nothing always succeeds.
-func (m *Memory) TakeBytes(_ context.Context, n int64) (int64, error) {
+func (m *Memory) TakeBytes(_ context.Context, n int64) (int64, []Warning, error) {
 	if n <= 0 {
-		return 0, nil
+		return 0, nil, nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.renew()
 	if m.limits.Bytes != 0 {
-		left := m.limits.Bytes - m.bytes - m.taken
+		left := m.limits.Bytes - m.bytes
 		if left <= 0 {
-			return 0, &Error{Limit: Bytes, Used: m.bytes + m.taken, Want: n, Max: m.limits.Bytes}
+			return 0, nil, &Error{Limit: Bytes, Used: m.bytes, Want: n, Max: m.limits.Bytes}
 		}
 		n = min(n, left)
 	}
-	m.taken += n
-	return n, nil
-}
-
-// SettleBytes implements [Budget]. More than was taken can't be settled.
-func (m *Memory) SettleBytes(_ context.Context, taken, read int64) []Warning {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.renew()
-	taken = min(max(taken, 0), m.taken)
-	read = min(max(read, 0), taken)
-	m.taken -= taken
-	if read == 0 {
-		return nil
-	}
 	warnings := m.start()
-	m.bytes += read
+	m.bytes += n
 	if m.bytes >= m.warnAt.bytes && !m.warned.bytes {
 		m.warned.bytes = true
 		warnings = append(warnings, Warning{Limit: Bytes, Used: m.bytes, Max: m.limits.Bytes})
 	}
-	return warnings
+	return n, warnings, nil
 }
 
 // Usage implements [Budget].

@@ -113,7 +113,7 @@ func TestEachLimitRefuses(t *testing.T) {
 		{
 			"bytes",
 			budget.Limits{Bytes: 10},
-			func(t *testing.T, m *budget.Memory) { take(t, m, 10, 10); m.SettleBytes(t.Context(), 10, 10) },
+			func(t *testing.T, m *budget.Memory) { take(t, m, 10, 10) },
 			&budget.Error{Limit: budget.Bytes, Used: 10, Want: 1, Max: 10}, true,
 		},
 		{"negative", budget.Limits{Pages: -5}, nothing, &budget.Error{Limit: budget.Pages, Want: 1, Max: -5}, true},
@@ -151,16 +151,12 @@ func TestTakeBytesTakesWhatIsLeft(t *testing.T) {
 	take(t, m, 60, 60)
 	take(t, m, 60, 40)
 	take(t, m, 0, 0)
-	_, err := m.TakeBytes(t.Context(), 7)
+	take(t, m, -30, 0)
+	_, _, err := m.TakeBytes(t.Context(), 7)
 	same(t, err, &budget.Error{Limit: budget.Bytes, Used: 100, Want: 7, Max: 100})
-	m.SettleBytes(t.Context(), 60, 30) // 30 come back
-	m.SettleBytes(t.Context(), -30, -30)
-	take(t, m, 60, 30)
-	m.SettleBytes(t.Context(), 1000, 0)
-	if u, _ := m.Usage(t.Context()); u.Bytes != 30 {
-		t.Errorf("%d bytes used, want the 30 that were read", u.Bytes)
+	if u, _ := m.Usage(t.Context()); u.Bytes != 100 {
+		t.Errorf("%d bytes used, want 100", u.Bytes)
 	}
-	take(t, m, 100, 70)
 }
 
 func TestTimeRunsFromFirstUse(t *testing.T) {
@@ -183,7 +179,7 @@ func TestTimeRunsFromFirstUse(t *testing.T) {
 		same(t, err, &budget.Error{Limit: budget.Time, Used: 60, Max: 60})
 		time.Sleep(5 * time.Second)
 		same(t, m.Check(t.Context(), "a", time.Now()), &budget.Error{Limit: budget.Time, Used: 65, Max: 60})
-		if n, err := m.TakeBytes(t.Context(), 9); n != 9 || err != nil {
+		if n, _, err := m.TakeBytes(t.Context(), 9); n != 9 || err != nil {
 			t.Errorf("TakeBytes after the time: %d, %v; a body that began in time may end", n, err)
 		}
 	})
@@ -224,11 +220,11 @@ func TestWarnsOnce(t *testing.T) {
 			got = append(got, w...)
 		}
 		read := func(n int64) {
-			taken, err := m.TakeBytes(t.Context(), n+100)
+			_, warnings, err := m.TakeBytes(t.Context(), n)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got = append(got, m.SettleBytes(t.Context(), taken, n)...)
+			got = append(got, warnings...)
 		}
 		for range 4 {
 			page("a")
@@ -359,11 +355,10 @@ func TestExactUnderConcurrency(t *testing.T) {
 	for range goroutines {
 		wg.Go(func() {
 			for {
-				n, err := b.TakeBytes(t.Context(), 13)
+				n, _, err := b.TakeBytes(t.Context(), 13)
 				if err != nil {
 					return
 				}
-				b.SettleBytes(t.Context(), n, n)
 				read.Add(n)
 			}
 		})
@@ -381,12 +376,12 @@ func TestMatchesModel(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		l := budget.Limits{Pages: rng.Int64N(20), PagesPerHost: rng.Int64N(8), Bytes: rng.Int64N(500)}
 		m := budget.New(l)
-		var pages, bytes, taken int64
+		var pages, bytes int64
 		held := map[string]int64{}
 		full := func(used, limit int64) bool { return limit != 0 && used >= limit }
 		for step := range 300 {
 			host := hosts[rng.IntN(len(hosts))]
-			switch rng.IntN(5) {
+			switch rng.IntN(4) {
 			case 0, 1:
 				want := full(pages, l.Pages) || full(held[host], l.PagesPerHost) || full(bytes, l.Bytes)
 				if err := m.Check(t.Context(), host, time.Now()); (err != nil) != want {
@@ -410,19 +405,13 @@ func TestMatchesModel(t *testing.T) {
 				ask := rng.Int64N(50) + 1
 				want := ask
 				if l.Bytes != 0 {
-					want = min(ask, l.Bytes-bytes-taken)
+					want = min(ask, l.Bytes-bytes)
 				}
-				n, err := m.TakeBytes(t.Context(), ask)
+				n, _, err := m.TakeBytes(t.Context(), ask)
 				if n != want || (err != nil) != (want == 0) {
 					t.Fatalf("seed %d, step %d: TakeBytes(%d) = %d, %v; want %d", seed, step, ask, n, err, want)
 				}
-				taken += n
-			case 4:
-				n := rng.Int64N(taken + 1)
-				read := rng.Int64N(n + 1)
-				m.SettleBytes(t.Context(), n, read)
-				taken -= n
-				bytes += read
+				bytes += n
 			}
 		}
 		if u, _ := m.Usage(t.Context()); u.Pages != pages || u.Bytes != bytes || u.Limits != l {
@@ -438,8 +427,7 @@ func TestNothingIsAllocatedForAKnownHost(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		_ = m.Check(ctx, "a", time.Time{})
 		_, _ = m.Reserve(ctx, "a")
-		n, _ := m.TakeBytes(ctx, 100)
-		m.SettleBytes(ctx, n, 90)
+		_, _, _ = m.TakeBytes(ctx, 100)
 	}); n != 0 {
 		t.Errorf("%v allocations a page, want none", n)
 	}
@@ -451,8 +439,7 @@ func BenchmarkPage(b *testing.B) {
 	for b.Loop() {
 		_ = m.Check(ctx, "a", time.Time{})
 		_, _ = m.Reserve(ctx, "a")
-		n, _ := m.TakeBytes(ctx, 1)
-		m.SettleBytes(ctx, n, n)
+		_, _, _ = m.TakeBytes(ctx, 1)
 	}
 }
 
@@ -471,7 +458,7 @@ func pages(host string, n int) func(*testing.T, *budget.Memory) {
 
 func take(t *testing.T, m *budget.Memory, n, want int64) {
 	t.Helper()
-	if got, err := m.TakeBytes(t.Context(), n); got != want || err != nil {
+	if got, _, err := m.TakeBytes(t.Context(), n); got != want || err != nil {
 		t.Fatalf("TakeBytes(%d) = %d, %v; want %d", n, got, err, want)
 	}
 }
@@ -511,9 +498,8 @@ func TestEveryRenewsTheBudget(t *testing.T) {
 				}
 				warned += len(w)
 			}
-			n, err := b.TakeBytes(ctx, 1000)
-			w := b.SettleBytes(ctx, n, n)
-			if _, gone := b.TakeBytes(ctx, 1); pages != 4 || warned != 3 || n != 100 || err != nil || len(w) != 1 || !errors.Is(gone, budget.ErrExceeded) {
+			n, w, err := b.TakeBytes(ctx, 1000)
+			if _, _, gone := b.TakeBytes(ctx, 1); pages != 4 || warned != 3 || n != 100 || err != nil || len(w) != 1 || !errors.Is(gone, budget.ErrExceeded) {
 				t.Errorf("day %d: %d pages, %d warnings, %d bytes, %v, %v", day, pages, warned, n, w, err)
 			}
 			if u, _ := b.Usage(ctx); u.Pages != 4 || u.Bytes != 100 {
@@ -542,10 +528,10 @@ func TestPageOfTheWindowBeforeIsNoPageOfThis(t *testing.T) {
 				if _, err := b.Reserve(ctx, "a.example"); err != nil {
 					t.Fatal(err)
 				}
-				return budget.WindowOf(b)
+				return b.Window()
 			}
 			giveBack := func(window time.Time) {
-				if window.Equal(budget.WindowOf(b)) {
+				if window.Equal(b.Window()) {
 					b.Refund(ctx, "a.example")
 				}
 			}

@@ -417,7 +417,7 @@ func (e *budgetElsewhere) Usage(ctx context.Context) (budget.Usage, error) {
 	return u, e.lost
 }
 
-func (e *budgetElsewhere) TakeBytes(ctx context.Context, n int64) (int64, error) {
+func (e *budgetElsewhere) TakeBytes(ctx context.Context, n int64) (int64, []budget.Warning, error) {
 	return e.Memory.TakeBytes(ctx, min(n, 10))
 }
 
@@ -489,8 +489,8 @@ func TestAPageIsGivenBackInItsOwnWindowOnly(t *testing.T) {
 // A timedBudget gives no bytes: its own calls take too long.
 type timedBudget struct{ *budget.Memory }
 
-func (timedBudget) TakeBytes(context.Context, int64) (int64, error) {
-	return 0, fmt.Errorf("budget: %w", context.DeadlineExceeded)
+func (timedBudget) TakeBytes(context.Context, int64) (int64, []budget.Warning, error) {
+	return 0, nil, fmt.Errorf("budget: %w", context.DeadlineExceeded)
 }
 
 // TestABudgetThatFailsWhileABodyIsReadIsARefusal, and no caller that left: with and without a

@@ -136,15 +136,11 @@ func (b minedBudget) Refund(ctx context.Context, host string) {
 	b.mine.may("Budget.Refund")
 }
 
-func (b minedBudget) TakeBytes(ctx context.Context, n int64) (int64, error) {
+func (b minedBudget) TakeBytes(ctx context.Context, n int64) (int64, []budget.Warning, error) {
 	b.mine.may("Budget.TakeBytes")
-	return b.Budget.TakeBytes(ctx, n)
-}
-
-func (b minedBudget) SettleBytes(ctx context.Context, taken, read int64) []budget.Warning {
-	warnings := b.Budget.SettleBytes(ctx, taken, read)
-	b.mine.may("Budget.SettleBytes")
-	return warnings
+	taken, warnings, err := b.Budget.TakeBytes(ctx, n)
+	b.mine.may("Budget.TakeBytes, spent")
+	return taken, warnings, err
 }
 
 func (b minedBudget) Usage(ctx context.Context) (budget.Usage, error) {

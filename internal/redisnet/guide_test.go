@@ -157,7 +157,7 @@ func crawlAsUser(t *testing.T, client *redis.Client, takes func(pattern string, 
 	if _, err := pages.Reserve(t.Context(), "example.com"); err != nil {
 		t.Errorf("the budget: %v", err)
 	}
-	if n, err := pages.TakeBytes(t.Context(), 100); err != nil || n == 0 {
+	if n, _, err := pages.TakeBytes(t.Context(), 100); err != nil || n == 0 {
 		t.Errorf("the budget: %d, %v", n, err)
 	}
 	pages.Refund(t.Context(), "example.com")

@@ -412,7 +412,7 @@ func TestPageOfTheWindowBeforeIsNoPageOfThis(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		return budget.WindowOf(r.fleet[0])
+		return r.fleet[0].Window()
 	}
 	reserve(1)
 	next := time.Now().Truncate(window).Add(window)
@@ -422,7 +422,7 @@ func TestPageOfTheWindowBeforeIsNoPageOfThis(t *testing.T) {
 	if !today.After(yesterday) || today.Sub(yesterday)%window != 0 || time.Since(today) > window+time.Second {
 		t.Errorf("windows of %v and %v at %v", yesterday, today, time.Now())
 	}
-	if budget.WindowOf(r.fleet[0]).Equal(yesterday) {
+	if r.fleet[0].Window().Equal(yesterday) {
 		t.Error("a page of yesterday would be given back today")
 	}
 	if _, err := r.fleet[0].Reserve(t.Context(), "a.example"); err == nil && time.Now().Before(next.Add(window)) {

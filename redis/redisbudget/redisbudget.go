@@ -399,8 +399,7 @@ func (b *Budget) renew() {
 	b.started, b.timeAsked = time.Time{}, false
 }
 
-// Window returns when the present window of Limits.Every began, by the server's clock, see
-// [budget.WindowOf]; zero without Every.
+// Window implements [budget.Budget], by the server's clock.
 func (b *Budget) Window() time.Time {
 	if b.every <= 0 {
 		return time.Time{}
@@ -451,8 +450,15 @@ func (b *Budget) Refund(_ context.Context, host string) {
 }
 
 // TakeBytes implements [budget.Budget]. Taking nothing always succeeds. While nothing is granted it
-// waits.
-func (b *Budget) TakeBytes(ctx context.Context, n int64) (int64, error) {
+// waits. Like Reserve it returns the warnings that no call has returned yet, also beside an error.
+func (b *Budget) TakeBytes(ctx context.Context, n int64) (int64, []budget.Warning, error) {
+	taken, err := b.spendBytes(ctx, n)
+	return taken, b.takeWarnings(), err
+}
+
+// spendBytes spends up to n of the bytes that are in hand, and gets some from the server if none
+// is.
+func (b *Budget) spendBytes(ctx context.Context, n int64) (int64, error) {
 	if n <= 0 {
 		return 0, nil
 	}
@@ -485,17 +491,6 @@ func (b *Budget) TakeBytes(ctx context.Context, n int64) (int64, error) {
 			return 0, err
 		}
 	}
-}
-
-// SettleBytes implements [budget.Budget]. With Limits.Every nothing is given back: it may have been
-// taken in the window before.
-func (b *Budget) SettleBytes(_ context.Context, taken, read int64) []budget.Warning {
-	b.mu.Lock()
-	if b.every <= 0 {
-		b.bytes.unspent += max(taken-max(read, 0), 0)
-	}
-	b.mu.Unlock()
-	return b.takeWarnings()
 }
 
 // Usage implements [budget.Budget]. What other processes have in hand counts as spent.

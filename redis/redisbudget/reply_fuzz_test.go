@@ -79,7 +79,7 @@ func FuzzReplies(f *testing.F) {
 			if _, err := b.Reserve(ctx, "example.com"); err == nil {
 				b.Refund(ctx, "example.com")
 			}
-			if n, err := b.TakeBytes(ctx, 10); n < 0 || n > 10 || err == nil && n == 0 {
+			if n, _, err := b.TakeBytes(ctx, 10); n < 0 || n > 10 || err == nil && n == 0 {
 				t.Errorf("%d of 10 bytes, %v", n, err)
 			}
 		}

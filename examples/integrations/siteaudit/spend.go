@@ -100,16 +100,16 @@ func (b *spend) Refund(ctx context.Context, _ string) {
 }
 
 // TakeBytes implements budget.Budget: they are unlimited.
-func (b *spend) TakeBytes(_ context.Context, n int64) (int64, error) { return n, nil }
-
-// SettleBytes implements budget.Budget.
-func (b *spend) SettleBytes(_ context.Context, _, read int64) []budget.Warning {
-	b.bytes.Add(read)
-	return nil
+func (b *spend) TakeBytes(_ context.Context, n int64) (int64, []budget.Warning, error) {
+	b.bytes.Add(n)
+	return n, nil, nil
 }
 
 // Limits implements budget.Budget.
 func (b *spend) Limits() budget.Limits { return b.limits }
+
+// Window implements budget.Budget.
+func (b *spend) Window() time.Time { return b.limits.Window(time.Now()) }
 
 // Usage implements budget.Budget.
 func (b *spend) Usage(ctx context.Context) (budget.Usage, error) {
