@@ -70,6 +70,7 @@ var verbs = map[Type]verb{
 // verb returns that of d.
 func (d *Decision) verb() verb {
 	v, ok := verbs[d.Type]
+	// The table has the usual tone of a type; a few of its records are graver, or named otherwise.
 	switch {
 	case !ok: // of a type that is newer, or somebody's own
 		return verb{strings.ReplaceAll(string(d.Type), "_", " "), routine}
@@ -113,6 +114,8 @@ func (p *phrases) say(format string, args ...any) { *p = append(*p, fmt.Sprintf(
 func (d *Decision) why() string {
 	var parts phrases
 	reason := d.Reason
+	// Only one of these belongs to a record, the most telling one: a page's status and size, a block's
+	// status, the rule of robots.txt, the budget, or the wait.
 	wait := d.WaitSlot + d.WaitDelay + d.WaitBlock
 	switch {
 	case d.Type == Fetched:

@@ -1,44 +1,25 @@
-// Package evidence records what a crawler decided and did, so that its owner can prove it.
-//
-// Keep a log during the crawl, and have it judged afterwards by package evidence/audit:
+// Package evidence records what a crawler decided and did, so that its owner can prove it. Keep a
+// log during the crawl:
 //
 //	log, err := evidence.OpenFile("crawl.jsonl", evidence.LogConfig{Chained: true})
 //	transport, err := politeness.New(politeness.Config{UserAgent: ..., Evidence: log})
 //	...
 //	err = log.Close() // an error says how many records were lost
 //
-//	politeness audit crawl.jsonl
+// Afterwards the command "politeness audit crawl.jsonl", or package evidence/audit, judges the log.
+// LogConfig.Signed makes a log that a stranger can check.
 //
-// What else to give Config.Evidence:
+// Other values of Config.Evidence:
 //
-//	to watch a crawl                     Console(os.Stderr)
-//	both                                 Multi(log, Console(os.Stderr))
-//	to log with the rest of a program    Slog(logger)
-//	a function of one's own              Func
-//	to look at records in a test         a *Recorder
-//	to keep tokens in URLs out of a log  Redact(log, "token", "session")
-//	to let a stranger check the log      OpenFile with LogConfig.Signed
+//	Console(os.Stderr)              lines for a person who watches the crawl
+//	Multi(log, Console(os.Stderr))  both
+//	Slog(logger)                    records in the log of the program
+//	Func(f)                         a function of yours
+//	&Recorder{}                     records in memory, for a test
+//	Redact(log, "token")            a log without the values of these parameters
 //
-// # Records
-//
-// Each [Decision] is one record. A Transport's records begin with its policy: what it has promised,
-// and the random id by which all its records name it. The records of one request are joined by
-// Transport and Trip, in this order:
-//
-//	robots_allowed, blocked_by_robots,  the verdict
-//	blocked_by_rule or reserved
-//	waiting                             a wait for a turn of over a second, when that is known
-//	started                             for each try; without a turn slot_timeout or budget_exceeded,
-//	                                    or failed if the caller left
-//	host_blocked or host_cleared        if the answer changed the host's state
-//	fetched or failed                   the end of the try
-//	retried                             if there is to be another try
-//
-// A fetch of robots.txt is a trip of its own, marked RobotsTxt, with robots_fetched,
-// robots_revalidated or robots_unreachable after it. The starts on one host are numbered by Seq,
-// over all trips.
-//
-// The JSON of a record is described by schema.json beside this file.
+// Each [Decision] is one record. The first record of a Transport is its [Policy]. [Type] has the
+// records of a request in their order. The file schema.json describes their JSON.
 package evidence
 
 import (
@@ -58,12 +39,28 @@ type Evidence interface {
 	Record(ctx context.Context, d Decision)
 }
 
-// A Type names what a Decision is about.
+// A Type is the kind of a Decision. The records of one request have the same Transport and Trip.
+// They come in this order:
+//
+//	robots_allowed  the verdict; if the URL isn't fetched, it is blocked_by_robots,
+//	                blocked_by_rule or reserved
+//	waiting         the request waits for its turn, for more than a second if that is known
+//	started         the request was sent; if it wasn't, the record is slot_timeout,
+//	                budget_exceeded, or failed if the caller left
+//	host_blocked    the response blocks the host; if it ends a block, it is host_cleared
+//	fetched         the end of the exchange; without a response it is failed
+//	retried         another try follows, from waiting or started on
+//
+// A fetch of robots.txt has a Trip of its own, and its records are marked RobotsTxt. After fetched or
+// failed follows robots_fetched, robots_revalidated or robots_unreachable.
+//
+// The first record of a Transport is policy. Its ID begins with the Transport of all its records.
+// The starts on one host are numbered by Seq, over all trips.
 type Type string
 
 // The types of decisions.
 const (
-	PolicyStated      Type = "policy" // what holds from here on: for its Transport, or in place of that for Host
+	PolicyStated      Type = "policy" // limits that apply from here on: to the Transport, or to Host alone
 	RobotsAllowed     Type = "robots_allowed"
 	BlockedByRobots   Type = "blocked_by_robots"
 	RobotsFetched     Type = "robots_fetched"
@@ -74,7 +71,7 @@ const (
 	BudgetExceeded    Type = "budget_exceeded"
 	Waiting           Type = "waiting"      // a wait has begun that is longer than a second
 	SlotTimeout       Type = "slot_timeout" // no turn came within SlotTimeout, MaxWait or the deadline
-	Resent            Type = "resent"       // the transport sent the request once more at Start: the connection was lost, or another signature asked for
+	Resent            Type = "resent"       // net/http sent the request again at Start, on another connection
 	Started           Type = "started"      // the request went out at Start; recorded once it has
 	Fetched           Type = "fetched"      // the exchange ended: its body was read to the end or closed
 	Failed            Type = "failed"       // the exchange got no response, or its caller left before the start
@@ -83,114 +80,183 @@ const (
 	HostCleared       Type = "host_cleared"
 	LeaseExpired      Type = "lease_expired" // a body was never closed; its slot was taken back
 	ResponseRejected  Type = "response_rejected"
-	Reserved          Type = "reserved" // the site reserves what the page is for: not fetched, or not handed over
+	Reserved          Type = "reserved" // the site reserves the purpose of the page: not fetched, or not handed over
 	NoIndex           Type = "noindex"
-	StateLost         Type = "state_lost" // what is to outlive the process can't be read or kept; the crawl goes on
+	StateLost         Type = "state_lost" // state that outlives the process can't be read or kept; the crawl goes on
 	LogClosed         Type = "log_closed" // the seal of a chained or signed log: its end wasn't cut off
 	Checkpoint        Type = "checkpoint" // of a signed log: Text is the signed note
 )
 
 // A Decision is one record: flat, and complete by itself. Fields that don't apply to its Type are
-// zero. The struct is also the table that JSON and slog attributes are made by: in the order of the
-// fields, under the names of their tags, without the zero ones that a tag lets be omitted.
-// Durations are seconds in JSON, times RFC 3339 with nanoseconds. Strings are clipped to the bytes
-// of JSON that a tag says, with [Clipped] at their end, so that a record without Text is at most 8
-// KB long, whatever a server sends.
+// zero. The struct is also the table from which JSON and slog attributes are made: in the order of
+// the fields, under the names of their tags, without the zero ones that a tag lets be omitted.
+// Durations are seconds in JSON, times RFC 3339 with nanoseconds. A string is clipped to the number
+// of bytes of JSON in its tag, with [Clipped] at its end. So a record without Text is at most 8 KB
+// long, whatever a server sends.
 type Decision struct {
-	Type      Type      `json:"type,omitzero" most:"64"`
-	Time      time.Time `json:"timestamp,omitzero"`    // when it was decided
-	Transport string    `json:"by,omitzero" most:"64"` // Transport that decided: the beginning of its random Policy.ID
+	Type Type `json:"type,omitzero" most:"64"`
+	// When it was decided.
+	Time time.Time `json:"timestamp,omitzero"`
+	// Transport that decided: the beginning of its random Policy.ID.
+	Transport string `json:"by,omitzero" most:"64"`
 
-	// What it is about.
-	Trip      uint64 `json:"trip,omitzero"`             // joins the records of a RoundTrip, unique in its Transport; 0: none
-	Attempt   int    `json:"attempt,omitzero"`          // number of the try within this RoundTrip, from 1
-	Method    string `json:"method,omitzero" most:"64"` // HTTP method of the request
-	URL       string `json:"url,omitzero" most:"1936"`  // without userinfo
-	Host      string `json:"host,omitzero" most:"1600"` // key that slots, delays and blocks are counted by; a name of the DNS is never clipped
-	Agent     string `json:"agent,omitzero" most:"128"` // product token of the crawler, where the Transport's policy record doesn't say it
-	RobotsTxt bool   `json:"robotsTxt,omitzero"`        // a fetch of robots.txt, which costs no page and needs no verdict
-	From      uint64 `json:"from,omitzero"`             // trip of the same Transport whose redirect led here; 0: none
+	// Number that joins the records of a RoundTrip, unique in its Transport; 0: none.
+	Trip uint64 `json:"trip,omitzero"`
+	// Number of the try within this RoundTrip, from 1.
+	Attempt int `json:"attempt,omitzero"`
+	// HTTP method of the request.
+	Method string `json:"method,omitzero" most:"64"`
+	// URL of the request, without userinfo.
+	URL string `json:"url,omitzero" most:"1936"`
+	// Key by which slots, delays and blocks are counted; a name of the DNS is never clipped.
+	Host string `json:"host,omitzero" most:"1600"`
+	// Product token of the crawler, if the Transport's policy record has none.
+	Agent string `json:"agent,omitzero" most:"128"`
+	// Whether it is a fetch of robots.txt, which costs no page and needs no verdict.
+	RobotsTxt bool `json:"robotsTxt,omitzero"`
+	// Trip of the same Transport whose redirect led here; 0: none.
+	From uint64 `json:"from,omitzero"`
 
-	// What was decided, by which rule.
-	Allowed     bool          `json:"allowed"`                         // whether the crawl goes on with it
-	MatchedRule string        `json:"matchedRule,omitzero" most:"320"` // as written: "Disallow: /private"
-	Line        int           `json:"line,omitzero"`                   // line of that rule in robots.txt
-	Group       string        `json:"group,omitzero" most:"128"`       // user-agent of the group that decided
-	CrawlDelay  time.Duration `json:"crawlDelay,omitzero"`             // what robots.txt asks for
-	Confidence  string        `json:"confidence,omitzero" most:"48"`   // "low" where the crawl goes on without robots.txt
-	Reason      string        `json:"reason,omitzero" most:"256"`      // why, for people
-	RetryAt     time.Time     `json:"retryAt,omitzero"`                // when to come back
-	Copy        string        `json:"copy,omitzero" most:"48"`         // first 8 hex characters of SHA256 of the robots.txt that decided
+	// Whether the crawl goes on with it.
+	Allowed bool `json:"allowed"`
+	// Rule of robots.txt that decided, as written: "Disallow: /private".
+	MatchedRule string `json:"matchedRule,omitzero" most:"320"`
+	// Line of that rule in robots.txt.
+	Line int `json:"line,omitzero"`
+	// User-agent of the group that decided.
+	Group string `json:"group,omitzero" most:"128"`
+	// Crawl-delay of robots.txt.
+	CrawlDelay time.Duration `json:"crawlDelay,omitzero"`
+	// "low" if the crawl goes on without robots.txt.
+	Confidence string `json:"confidence,omitzero" most:"48"`
+	// Reason of the decision, for people.
+	Reason string `json:"reason,omitzero" most:"256"`
+	// Time at which to come back.
+	RetryAt time.Time `json:"retryAt,omitzero"`
+	// First 8 hex characters of the SHA256 of the robots.txt that decided.
+	Copy string `json:"copy,omitzero" most:"48"`
 
-	// The turn.
-	Seq          uint64        `json:"seq,omitzero"`                   // number of this start on its Host, from 1, by Policy.Process or else Policy.Limiter
-	Instead      uint64        `json:"instead,omitzero"`               // number of the start that was given up for it before anything was sent
-	InsteadAt    time.Time     `json:"insteadAt,omitzero"`             // stamp of that start, as Prev would name it
-	Start        time.Time     `json:"start,omitzero"`                 // when the request was let go: on its connection, as far as the transport tells
-	Prev         time.Time     `json:"prev,omitzero"`                  // stamp of the latest start on Host that had ended by then, as the limiter has it, whichever process made that; zero: it knows none
-	At           time.Time     `json:"at,omitzero"`                    // Start by the clock of a limiter that several processes share, as Prev and BlockedUntil are then; zero: by the process's own
-	BlockedUntil time.Time     `json:"blockedUntil,omitzero"`          // end of the last block of Host that the limiter knew at Start, whoever set it; zero: none
-	WaitSlot     time.Duration `json:"waitSlot,omitzero"`              // wait for one of the host's slots
-	WaitDelay    time.Duration `json:"waitDelay,omitzero"`             // wait for the delay after the start before
-	WaitBlock    time.Duration `json:"waitBlock,omitzero"`             // wait for the end of a block
-	WaitConnect  time.Duration `json:"waitConnect,omitzero"`           // wait for a connection, after the turn
-	Delay        time.Duration `json:"delay,omitzero"`                 // from this start to the next one on the host, at least
-	DelaySource  string        `json:"delaySource,omitzero" most:"48"` // what decided Delay: "random", "crawl-delay", "adaptive", "learned", or "kept" from before a restart
-	Slot         int           `json:"slot,omitzero"`                  // slots of the host in use, this one included
-	Slots        int           `json:"slots,omitzero"`                 // slots that the host has
-	Probe        bool          `json:"probe,omitzero"`                 // first request after a block
-	Hold         string        `json:"hold,omitzero" most:"48"`        // what a request waits for: "slot", "place", "delay", "block", "probe", "visit-time" or "answer"
+	// Number of this start on its Host, from 1, as Policy.Process counts, or else Policy.Limiter.
+	Seq uint64 `json:"seq,omitzero"`
+	// Number of the start that was given up for this one before anything was sent.
+	Instead uint64 `json:"instead,omitzero"`
+	// Stamp of that start, as Prev would name it.
+	InsteadAt time.Time `json:"insteadAt,omitzero"`
+	// Time at which the request was let go: on its connection, if the transport reports that.
+	Start time.Time `json:"start,omitzero"`
+	// Stamp of the latest start on Host that had ended by then, in whichever process, as far as the
+	// limiter knows; zero: it knows none.
+	Prev time.Time `json:"prev,omitzero"`
+	// Start by the clock of a limiter that several processes share. Prev and BlockedUntil are by the
+	// same clock then. Zero: they are by the clock of the process.
+	At time.Time `json:"at,omitzero"`
+	// End of the last block of Host that the limiter knew at Start, whoever set it; zero: none.
+	BlockedUntil time.Time `json:"blockedUntil,omitzero"`
+	// Wait for one of the host's slots.
+	WaitSlot time.Duration `json:"waitSlot,omitzero"`
+	// Wait for the delay after the start before.
+	WaitDelay time.Duration `json:"waitDelay,omitzero"`
+	// Wait for the end of a block.
+	WaitBlock time.Duration `json:"waitBlock,omitzero"`
+	// Wait for a connection, after the turn.
+	WaitConnect time.Duration `json:"waitConnect,omitzero"`
+	// Least time from this start to the next one on the host.
+	Delay time.Duration `json:"delay,omitzero"`
+	// Origin of Delay: "random", "crawl-delay", "adaptive", "learned", or "kept" from before a
+	// restart.
+	DelaySource string `json:"delaySource,omitzero" most:"48"`
+	// Slots of the host in use, this one included.
+	Slot int `json:"slot,omitzero"`
+	// Slots that the host has.
+	Slots int `json:"slots,omitzero"`
+	// Whether it is the first request after a block.
+	Probe bool `json:"probe,omitzero"`
+	// Obstacle that a request waits for: "slot", "place", "delay", "block", "probe", "visit-time" or
+	// "answer".
+	Hold string `json:"hold,omitzero" most:"48"`
 
-	// The exchange.
-	Status       int           `json:"status,omitzero"`   // of the response
-	Bytes        int64         `json:"bytes,omitzero"`    // of the body, as read
-	Latency      time.Duration `json:"latency,omitzero"`  // from the start to the headers
-	Duration     time.Duration `json:"duration,omitzero"` // from the start to the end of the body
-	ContentType  string        `json:"contentType,omitzero" most:"128"`
-	ETag         string        `json:"etag,omitzero" most:"128"`
-	LastModified string        `json:"lastModified,omitzero" most:"64"`
-	ServerDate   string        `json:"serverDate,omitzero" most:"64"` // the Date header
-	NoDate       bool          `json:"noDate,omitzero"`               // the response had no Date header
-	RetryAfter   string        `json:"retryAfter,omitzero" most:"64"` // the Retry-After header
-	RateLimit    string        `json:"rateLimit,omitzero" most:"64"`  // the RateLimit header, or its older forms as "remaining=0, reset=30", where nothing is left
-	Quota        time.Duration `json:"quota,omitzero"`                // time until the rate limit that has nothing left is reset, as the crawl read it; zero: none counts
-	Refused      string        `json:"refused,omitzero" most:"96"`    // why the answer is a refusal whatever its status is
-	Left         bool          `json:"left,omitzero"`                 // the caller gave it up, which says nothing about the host
-	Connections  int           `json:"connections,omitzero"`          // connections that the try has opened; zero: at most one
-	Location     string        `json:"location,omitzero" most:"376"`  // where a redirect points
-	Redirects    int           `json:"redirects,omitzero"`            // number of hops before this request
-	Err          string        `json:"error,omitzero" most:"320"`     // what went wrong
+	// Status of the response.
+	Status int `json:"status,omitzero"`
+	// Length of the body, as read.
+	Bytes int64 `json:"bytes,omitzero"`
+	// Time from the start to the headers.
+	Latency time.Duration `json:"latency,omitzero"`
+	// Time from the start to the end of the body.
+	Duration time.Duration `json:"duration,omitzero"`
+	// Headers of the response.
+	ContentType  string `json:"contentType,omitzero" most:"128"`
+	ETag         string `json:"etag,omitzero" most:"128"`
+	LastModified string `json:"lastModified,omitzero" most:"64"`
+	// Date header.
+	ServerDate string `json:"serverDate,omitzero" most:"64"`
+	// Whether the response had no Date header.
+	NoDate bool `json:"noDate,omitzero"`
+	// Retry-After header.
+	RetryAfter string `json:"retryAfter,omitzero" most:"64"`
+	// RateLimit header, or its older forms as "remaining=0, reset=30", if nothing is left.
+	RateLimit string `json:"rateLimit,omitzero" most:"64"`
+	// Time until the rate limit that has nothing left is reset, as the crawl read it; zero: none
+	// counts.
+	Quota time.Duration `json:"quota,omitzero"`
+	// Reason for which the response is a refusal whatever its status is.
+	Refused string `json:"refused,omitzero" most:"96"`
+	// Whether the caller gave it up, which says nothing about the host.
+	Left bool `json:"left,omitzero"`
+	// Connections that the try has opened; zero: at most one.
+	Connections int `json:"connections,omitzero"`
+	// Target of a redirect.
+	Location string `json:"location,omitzero" most:"376"`
+	// Number of hops before this request.
+	Redirects int `json:"redirects,omitzero"`
+	// Error of the exchange, of its body, or of the log.
+	Err string `json:"error,omitzero" most:"320"`
 
-	// The block.
-	Until    time.Time `json:"until,omitzero"`          // end of the block, or of a wait so far as it is known
-	Kind     string    `json:"kind,omitzero" most:"48"` // what the answer that set it was counted as: "refused", "unsure" or "ban"; empty: it wasn't counted
-	Refusals int       `json:"refusals,omitzero"`       // number of the Kind in a row
-	Restored bool      `json:"restored,omitzero"`       // it was left by an earlier process, or by another one
-	Hand     bool      `json:"hand,omitzero"`           // a person did it, through a hostlimit.Controller
-	Of       string    `json:"of,omitzero" most:"48"`   // of lease_expired: whose start lost its slot, as "ID/SEQ" with the ID of its Policy.Process, or else Policy.Limiter
+	// End of the block, or of a wait as far as that is known.
+	Until time.Time `json:"until,omitzero"`
+	// Kind of refusal that set the block: "refused", "unsure" or "ban"; empty: it wasn't counted.
+	Kind string `json:"kind,omitzero" most:"48"`
+	// Number of the Kind in a row.
+	Refusals int `json:"refusals,omitzero"`
+	// Whether an earlier process, or another one, set the block.
+	Restored bool `json:"restored,omitzero"`
+	// Whether a person did it, through a hostlimit.Controller.
+	Hand bool `json:"hand,omitzero"`
+	// In lease_expired: the start that lost its slot, as "ID/SEQ" with the ID of its Policy.Process,
+	// or else Policy.Limiter.
+	Of string `json:"of,omitzero" most:"48"`
 
-	// robots.txt.
-	SHA256 string        `json:"sha256,omitzero" most:"64"` // of its body, hex; also beside Preferences
-	TTL    time.Duration `json:"ttl,omitzero"`              // how long it is used
-	Hops   int           `json:"hops,omitzero"`             // number of redirects followed
-	Text   string        `json:"text,omitzero"`             // the file itself, where the user asked for it; the note of a checkpoint
+	// SHA256 of the robots.txt, hex; also beside Preferences.
+	SHA256 string `json:"sha256,omitzero" most:"64"`
+	// Time for which the robots.txt is used.
+	TTL time.Duration `json:"ttl,omitzero"`
+	// Number of redirects that led to it.
+	Hops int `json:"hops,omitzero"`
+	// Text of the file, if the user asked for it; the note of a checkpoint.
+	Text string `json:"text,omitzero"`
 
-	// The budget.
-	Limit  string        `json:"limit,omitzero" most:"48"` // "pages", "pages_per_host", "bytes" or "time"
-	Used   int64         `json:"used,omitzero"`            // how much of it; time in whole seconds
-	Max    int64         `json:"max,omitzero"`             // how much there is; time in whole seconds
-	Every  time.Duration `json:"every,omitzero"`           // length of the window that Max is for; zero: the whole crawl
-	Window time.Time     `json:"window,omitzero"`          // when that window began; zero: there are none
+	// Limit of the budget: "pages", "pages_per_host", "bytes" or "time".
+	Limit string `json:"limit,omitzero" most:"48"`
+	// Part of it that is spent; time in whole seconds.
+	Used int64 `json:"used,omitzero"`
+	// Size of it; time in whole seconds.
+	Max int64 `json:"max,omitzero"`
+	// Length of the window that Max is for; zero: the whole crawl.
+	Every time.Duration `json:"every,omitzero"`
+	// Beginning of that window; zero: there are none.
+	Window time.Time `json:"window,omitzero"`
 
-	// What the page itself asks for, and what the site states about its use.
-	Directives  string `json:"directives,omitzero" most:"192"`  // such as "noindex, nofollow"
-	Purposes    string `json:"purposes,omitzero" most:"48"`     // what the page is for: "train, ground"
-	Preferences string `json:"preferences,omitzero" most:"176"` // "train refused (Content-Signal, line 2)"; SHA256 is that of the robots.txt
+	// Directives of the page, such as "noindex, nofollow".
+	Directives string `json:"directives,omitzero" most:"192"`
+	// Purposes that the page is fetched for: "train, ground".
+	Purposes string `json:"purposes,omitzero" most:"48"`
+	// Statement of the site about the page's use: "train refused (Content-Signal, line 2)". SHA256 is
+	// that of the robots.txt.
+	Preferences string `json:"preferences,omitzero" most:"176"`
 
-	// Who asked.
-	Signed string `json:"signed,omitzero" most:"48"` // id of the key that the request was signed with (Web Bot Auth)
+	// ID of the key that the request was signed with (Web Bot Auth).
+	Signed string `json:"signed,omitzero" most:"48"`
 
-	// Policy is what a policy record states; nil in all others. Nobody changes it.
+	// Promises of a policy record; nil in all others. Nobody changes it.
 	Policy *Policy `json:"policy,omitzero"`
 }
 
@@ -199,14 +265,19 @@ type Decision struct {
 // log to package evidence/audit.
 type LogLine struct {
 	Decision
-	N uint64 `json:"n,omitzero"` // number of the record in its log, from 1
+	// Number of the record in its log, from 1.
+	N uint64 `json:"n,omitzero"`
 
-	// Jumped is how far the wall clock has jumped ahead since the record before: it was set, or the
-	// computer slept. The crawl's own clock, by which its limits go, stood still meanwhile.
+	// Jump of the wall clock ahead since the record before: it was set, or the computer slept. The
+	// crawl's own clock, by which its limits go, stood still meanwhile.
 	Jumped time.Duration `json:"jumped,omitzero"`
 
-	Salt  string `json:"salt,omitzero"`  // in a signed log: 64 random bits
-	Edge  string `json:"edge,omitzero"`  // of a checkpoint: hashes of the largest complete subtrees, base64
-	After string `json:"after,omitzero"` // in the first line of a chained log: last hash of the log before it in the file
-	Hash  string `json:"hash,omitzero"`  // in some lines of a chained log: SHA-256 of this line and all before it, base64url
+	// In a signed log: 64 random bits.
+	Salt string `json:"salt,omitzero"`
+	// In a checkpoint: hashes of the largest complete subtrees, base64.
+	Edge string `json:"edge,omitzero"`
+	// In the first line of a chained log: last hash of the log before it in the file.
+	After string `json:"after,omitzero"`
+	// In some lines of a chained log: SHA-256 of this line and all before it, base64url.
+	Hash string `json:"hash,omitzero"`
 }

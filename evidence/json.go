@@ -182,6 +182,8 @@ func (d *Decision) imply(short bool) {
 		imply(short, &d.Start, d.Time)
 		imply(short, &d.DelaySource, "random")
 	case Fetched, Failed:
+		// A request that failed before it was sent has no Seq and no Start. Start comes before
+		// Duration, from which it follows.
 		if (d.Type == Fetched || d.Seq != 0) && !d.Time.IsZero() {
 			imply(short, &d.Start, d.Time.Add(-cmp.Or(d.Duration, d.Latency)))
 		}
@@ -216,13 +218,13 @@ func appendTime(b []byte, t time.Time) []byte {
 
 // appendSeconds appends v as decimal seconds. It avoids floats, which would lose nanoseconds.
 func appendSeconds(b []byte, v time.Duration) []byte {
-	u := uint64(v)
+	amount := uint64(v)
 	if v < 0 {
 		b = append(b, '-')
-		u = -u // right for the smallest Duration too
+		amount = -amount // right for the smallest Duration too
 	}
-	b = strconv.AppendUint(b, u/1e9, 10)
-	nanos := u % 1e9
+	b = strconv.AppendUint(b, amount/1e9, 10)
+	nanos := amount % 1e9
 	if nanos > 0 {
 		point := len(b)
 		b = strconv.AppendUint(b, 1e9+nanos, 10) // with a one where the point belongs

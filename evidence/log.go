@@ -124,7 +124,9 @@ func (l *Log) Record(_ context.Context, d Decision) {
 	default:
 		l.append(&d, now)
 	}
-	if !l.writing && (len(l.buf) >= l.flushAt || now.Sub(l.last) >= flushAfter) {
+	due := len(l.buf) >= l.flushAt || now.Sub(l.last) >= flushAfter
+	// One goroutine writes at a time; the records of others wait in buf meanwhile.
+	if due && !l.writing {
 		l.write(now)
 		l.publish()
 	}
@@ -323,7 +325,7 @@ func (l *Log) Close() error {
 		}
 		l.append(&seal, now)
 	}
-	_ = l.flush()
+	_ = l.flush() // status has its error
 	unwritten := bytes.Count(l.buf, []byte("\n"))
 	// Only the caller's records count as lost, not those that the Log itself has made.
 	for _, own := range [...]Type{LogClosed, Checkpoint} {
@@ -331,6 +333,7 @@ func (l *Log) Close() error {
 	}
 	l.lose(unwritten, l.err)
 	l.buf = nil
+	// A goroutine that publishes still uses the writer.
 	for l.public {
 		l.change.Wait()
 	}
@@ -419,6 +422,7 @@ func (c *clock) read(t time.Time) time.Time {
 	if t.IsZero() || t == t.Round(0) {
 		return t
 	}
+	// The anchor that was the latest at t: an instant keeps the time that a log has for it already.
 	i := len(c.anchors) - 1
 	for i > 0 && t.Before(c.anchors[i].mono) {
 		i--

@@ -5,69 +5,111 @@ import (
 	"unsafe"
 )
 
-// A Policy is what a Transport has promised when its log began, with every default filled in: what
-// a judge holds its records against. It names no secret. The record of a policy that names a Host
-// holds for that host alone, from the start Seq on (from the record on where there is no Seq), and
-// says only what Slots, DelayMin, DelayMax, Adaptive, Ceiling and FromEnd are there: it is written
-// where hostlimit.Config.Override gives a host other limits than the start before had.
+// A Policy is the promise of a Transport when its log began, with every default filled in. A judge
+// holds the Transport's records against it. It names no secret.
+//
+// A policy record with a Host applies to that host alone, from the start Seq on, or from the record
+// on if it has no Seq. Only Slots, DelayMin, DelayMax, Adaptive, Ceiling and FromEnd are set then. It
+// is written if hostlimit.Config.Override gives a host other limits than the start before had.
 type Policy struct {
-	ID        string `json:"id,omitzero" most:"16"`         // of the Transport: 64 random bits
-	UserAgent string `json:"userAgent,omitzero" most:"512"` // as sent
-	From      string `json:"from,omitzero" most:"128"`      // the From header
-	Product   string `json:"product,omitzero" most:"128"`   // token of UserAgent by which robots.txt addresses the crawler
-	Limiter   string `json:"limiter,omitzero" most:"16"`    // of what counts slots, delays and blocks: the same for all Transports that share it
-	Process   string `json:"process,omitzero" most:"16"`    // of the part of a limiter, shared by several processes, that numbers this one's starts; empty: Limiter does
+	// ID of the Transport: 64 random bits.
+	ID string `json:"id,omitzero" most:"16"`
+	// User-Agent header, as sent.
+	UserAgent string `json:"userAgent,omitzero" most:"512"`
+	// From header.
+	From string `json:"from,omitzero" most:"128"`
+	// Token of UserAgent by which robots.txt addresses the crawler.
+	Product string `json:"product,omitzero" most:"128"`
+	// ID of the limiter, which counts slots, delays and blocks: the same for all Transports that
+	// share it.
+	Limiter string `json:"limiter,omitzero" most:"16"`
+	// ID of the process that numbers the starts, if several processes share the limiter; empty: the
+	// Limiter numbers them.
+	Process string `json:"process,omitzero" most:"16"`
 
-	// Turns on hosts.
-	Slots       int           `json:"slots"`                       // requests in flight on a host at most
-	DelayMin    time.Duration `json:"delayMin,omitzero"`           // random delay, at least
-	DelayMax    time.Duration `json:"delayMax,omitzero"`           // random delay, at most
-	Adaptive    string        `json:"adaptive,omitzero" most:"96"` // what moves a delay: "Learned", "Longest(Learned, Proportional(1))"
-	Ceiling     time.Duration `json:"ceiling,omitzero"`            // longest adaptive delay
-	FromEnd     bool          `json:"fromEnd,omitzero"`            // delays count from the end of the exchange before
-	Overrides   bool          `json:"overrides,omitzero"`          // single hosts may have limits of their own
-	MaxInFlight int           `json:"maxInFlight,omitzero"`        // requests in flight over all hosts at most
-	SlotTimeout time.Duration `json:"slotTimeout,omitzero"`        // longest wait for a slot
-	LeaseTTL    time.Duration `json:"leaseTTL,omitzero"`           // a slot is taken back from a body that wasn't read for so long
-	MaxWait     time.Duration `json:"maxWait,omitzero"`            // longest wait for a turn
-	HostKey     string        `json:"hostKey,omitzero" most:"8"`   // how Host is made of a URL: "host", "site", or "own" for a function of the user's
+	// Requests in flight on a host at most.
+	Slots int `json:"slots"`
+	// Shortest random delay.
+	DelayMin time.Duration `json:"delayMin,omitzero"`
+	// Longest random delay.
+	DelayMax time.Duration `json:"delayMax,omitzero"`
+	// Rule that moves a delay: "Learned", "Longest(Learned, Proportional(1))".
+	Adaptive string `json:"adaptive,omitzero" most:"96"`
+	// Longest adaptive delay.
+	Ceiling time.Duration `json:"ceiling,omitzero"`
+	// Whether delays count from the end of the exchange before.
+	FromEnd bool `json:"fromEnd,omitzero"`
+	// Whether single hosts may have limits of their own.
+	Overrides bool `json:"overrides,omitzero"`
+	// Requests in flight over all hosts at most.
+	MaxInFlight int `json:"maxInFlight,omitzero"`
+	// Longest wait for a slot.
+	SlotTimeout time.Duration `json:"slotTimeout,omitzero"`
+	// Time after which a body that isn't read loses its slot.
+	LeaseTTL time.Duration `json:"leaseTTL,omitzero"`
+	// Longest wait for a turn.
+	MaxWait time.Duration `json:"maxWait,omitzero"`
+	// Rule that makes Host of a URL: "host", "site", or "own" for a function of the user's.
+	HostKey string `json:"hostKey,omitzero" most:"8"`
 
-	// Refusals.
-	Backoff       string        `json:"backoff,omitzero" most:"16"`   // "fibonacci", "doubling", or "own" for a policy of the user's
-	BackoffStep   time.Duration `json:"backoffStep,omitzero"`         // its first step
-	BackoffCap    time.Duration `json:"backoffCap,omitzero"`          // its longest step
-	JitterMin     float64       `json:"jitterMin,omitzero"`           // share of a step that is added at random, at least
-	JitterMax     float64       `json:"jitterMax,omitzero"`           // the same, at most
-	Statuses      string        `json:"statuses,omitzero" most:"256"` // those that block at once beside 429: "403,503,520-530"
-	Network       bool          `json:"network,omitzero"`             // no answer blocks at once
-	InARow        int           `json:"inARow,omitzero"`              // answers such as 403 in a row after which one more is a ban
-	MaxRetryAfter time.Duration `json:"maxRetryAfter,omitzero"`       // longest block that a host may ask for
-	AtLeast       bool          `json:"atLeast,omitzero"`             // a Retry-After shorter than the policy's step doesn't count
-	Forgive       time.Duration `json:"forgive,omitzero"`             // quiet time after a block that resets the count
-	OwnRefused    bool          `json:"ownRefused,omitzero"`          // an eye of the user's own says what else is a refusal
+	// Policy of the blocks after refusals: "fibonacci", "doubling", or "own" for the user's.
+	Backoff string `json:"backoff,omitzero" most:"16"`
+	// First step of Backoff.
+	BackoffStep time.Duration `json:"backoffStep,omitzero"`
+	// Longest step of Backoff.
+	BackoffCap time.Duration `json:"backoffCap,omitzero"`
+	// Least share of a step that is added at random.
+	JitterMin float64 `json:"jitterMin,omitzero"`
+	// Largest share of a step that is added at random.
+	JitterMax float64 `json:"jitterMax,omitzero"`
+	// Statuses that block at once beside 429: "403,503,520-530".
+	Statuses string `json:"statuses,omitzero" most:"256"`
+	// Whether a request without a response blocks at once.
+	Network bool `json:"network,omitzero"`
+	// Responses such as 403 in a row after which one more is a ban.
+	InARow int `json:"inARow,omitzero"`
+	// Longest block that a host may ask for.
+	MaxRetryAfter time.Duration `json:"maxRetryAfter,omitzero"`
+	// Whether a Retry-After shorter than the step of Backoff doesn't count.
+	AtLeast bool `json:"atLeast,omitzero"`
+	// Quiet time after a block that resets the count.
+	Forgive time.Duration `json:"forgive,omitzero"`
+	// Whether a function of the user's finds further refusals.
+	OwnRefused bool `json:"ownRefused,omitzero"`
 
-	// robots.txt.
-	Robots      string        `json:"robots,omitzero" most:"8"`      // "obeyed", or "ignored"
-	RobotsTTL   time.Duration `json:"robotsTTL,omitzero"`            // how long it is used
-	DenyTTL     time.Duration `json:"denyTTL,omitzero"`              // how long one that can't be had isn't asked for again
-	Unreachable string        `json:"unreachable,omitzero" most:"8"` // what holds then: "deny", or "allow"
-	ServeStale  bool          `json:"serveStale,omitzero"`           // the last good copy holds then
-	Lenient     bool          `json:"lenient,omitzero"`              // groups of other names count as well
-	Patterns    bool          `json:"patterns,omitzero"`             // of these, those of patterns that match the crawler's name
-	RobotsText  bool          `json:"robotsText,omitzero"`           // its text is recorded
-	OwnRules    bool          `json:"ownRules,omitzero"`             // the user's own rules refuse requests
-	Purposes    string        `json:"purposes,omitzero" most:"32"`   // what the pages are for, so that those that reserve it are refused
+	// Use of robots.txt: "obeyed", or "ignored".
+	Robots string `json:"robots,omitzero" most:"8"`
+	// Time for which a robots.txt is used.
+	RobotsTTL time.Duration `json:"robotsTTL,omitzero"`
+	// Time after which a robots.txt that is unreachable is asked for again.
+	DenyTTL time.Duration `json:"denyTTL,omitzero"`
+	// Verdict while robots.txt is unreachable: "deny", or "allow".
+	Unreachable string `json:"unreachable,omitzero" most:"8"`
+	// Whether the last good copy decides then.
+	ServeStale bool `json:"serveStale,omitzero"`
+	// Whether groups of other names count as well.
+	Lenient bool `json:"lenient,omitzero"`
+	// Whether groups of patterns that match the crawler's name count as well.
+	Patterns bool `json:"patterns,omitzero"`
+	// Whether the text of robots.txt is recorded.
+	RobotsText bool `json:"robotsText,omitzero"`
+	// Whether rules of the user's refuse requests.
+	OwnRules bool `json:"ownRules,omitzero"`
+	// Purposes of the crawl; pages that reserve one of them are refused.
+	Purposes string `json:"purposes,omitzero" most:"32"`
 
-	// The budget, 0 where it is unlimited, and retries.
+	// Budget of the crawl; 0: unlimited.
 	Pages        int64         `json:"pages,omitzero"`
 	PagesPerHost int64         `json:"pagesPerHost,omitzero"`
 	Bytes        int64         `json:"bytes,omitzero"`
 	MaxTime      time.Duration `json:"maxTime,omitzero"`
-	Every        time.Duration `json:"every,omitzero"`   // length of the windows in which the budget is renewed
-	Retries      int           `json:"retries,omitzero"` // further tries of a request at most
+	// Length of the windows in which the budget is renewed; 0: it isn't.
+	Every time.Duration `json:"every,omitzero"`
+	// Further tries of a request at most.
+	Retries int `json:"retries,omitzero"`
 }
 
-// MarshalJSON returns p as it stands in a record.
+// MarshalJSON returns p as the JSON of a record has it.
 func (p *Policy) MarshalJSON() ([]byte, error) {
 	return appendObject(nil, unsafe.Pointer(p), ofPolicy), nil
 }

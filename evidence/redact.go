@@ -274,7 +274,7 @@ func (r *redactor) Err() error { return lost(r.next) }
 // Record implements Evidence.
 func (r *redactor) Record(ctx context.Context, d Decision) {
 	d.sanitize()
-	asked := d.URL
+	asked := d.URL // as the other fields mention it
 	d.URL = r.replace(asked, "")
 	d.Location = r.replace(d.Location, "")
 	for _, text := range [...]*string{&d.Reason, &d.Refused, &d.Err} {

@@ -30,6 +30,7 @@ type multi []Evidence
 func (m multi) Record(ctx context.Context, d Decision) {
 	var first any
 	for _, e := range m {
+		// A sink that panics doesn't keep the record from the sinks after it.
 		first = cmp.Or(first, caught(func() { e.Record(ctx, d) }))
 	}
 	if first != nil {
@@ -101,6 +102,7 @@ func (g *Guard) Pass(ctx context.Context, d *Decision) {
 	d.sanitize()
 	p := caught(func() { g.next.Record(ctx, *d) })
 	if p != nil {
+		// The lock is for the counters alone: next is never called under it.
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.lost++
