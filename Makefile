@@ -84,8 +84,8 @@ ci: ci-notice setup fmt-check ## all that a change must pass: everything of test
 fuzz: ## fuzz every target for FUZZTIME (30s each)
 	@$(SUITE) fuzz
 
-mutants: ## change the code of PACKAGES (or files), an operator at a time, and see whether tests notice: mutants.txt; FOR=20m ends it, and the next one goes on
-	go -C tools/mutants run . -for=$(FOR) $(PACKAGES)
+mutants: ## change the code of PACKAGES (or files), an operator at a time, and see whether tests notice: lab/mutants/mutants.txt; FOR=20m ends it, and the next one goes on
+	go -C lab/mutants run . -for=$(FOR) $(PACKAGES)
 
 portable: ## go vet of the published modules for other processors and systems, 32 bits among them
 	@$(SUITE) portable
@@ -97,24 +97,24 @@ chaos: ## sixteen processes on a Redis that is killed, stopped and emptied, for 
 	cd redis/redislimit && go test -count=1 -timeout=2h -v -run '^TestChaos$$' . -args -chaos $(CHAOS)
 
 rivals: ## colly's and resty's own tests through a Transport
-	cd internal/transparency/rivals && POLITENESS_TRANSPARENCY=1 go test -count=1 -v .
+	cd lab/transparency/rivals && POLITENESS_TRANSPARENCY=1 go test -count=1 -v .
 
 networks: ## crawls through network namespaces that lose, delay and cut, and on a full disk [Linux, root, redis-server]
-	POLITENESS_NETWORKS=1 go test -count=1 -v ./internal/nettest
+	cd lab/nettest && POLITENESS_NETWORKS=1 go test -count=1 -v .
 	POLITENESS_NETWORKS=1 go test -count=1 -v -run '^TestFullDisk$$' ./internal/promises
-	cd internal/redisnet && POLITENESS_NETWORKS=1 go test -count=1 -v .
+	cd lab/redisnet && POLITENESS_NETWORKS=1 go test -count=1 -v .
 
 servers: ## crawl nginx, HAProxy, Apache and Varnish for SERVERS (15m), judged by their logs: docs/real-servers.md [these servers, wget]
-	cd internal/servers && POLITENESS_SERVERS=$(SERVERS) go test -count=1 -timeout=0 -v -run '^TestServers$$' .
+	cd lab/servers && POLITENESS_SERVERS=$(SERVERS) go test -count=1 -timeout=0 -v -run '^TestServers$$' .
 
 bench: ## run the benchmarks matching BENCH (.), COUNT (1) times [C compiler, redis-server]
 	@$(SUITE) bench
 
-bench-results: ## measure politeness beside its rivals: benchmarks/RESULTS.md, in under 10 minutes [a quiet machine, redis-server]
-	cd benchmarks && go run .
+bench-results: ## measure politeness beside its rivals: lab/benchmarks/RESULTS.md, in under 10 minutes [a quiet machine, redis-server]
+	cd lab/benchmarks && go run .
 
-bench-scale: ## measure large crawls against their bounds: a section of benchmarks/RESULTS.md, in two minutes [a quiet machine, 1 GB]
-	cd benchmarks && go run . -only scale -update
+bench-scale: ## measure large crawls against their bounds: a section of lab/benchmarks/RESULTS.md, in two minutes [a quiet machine, 1 GB]
+	cd lab/benchmarks && go run . -only scale -update
 
 benchstat: ## compare two outputs of make bench: OLD=old.txt NEW=new.txt
 	@$(TOOL) benchstat $(OLD) $(NEW)

@@ -4,7 +4,7 @@
 # programs build with them. cmd/politeness requires crawl/sqlitequeue, so until that is tagged it
 # counts as a program. The script tells what is wrong, and exits with 1. With -modules it lists the
 # published nested modules. With -play it plays the release of the last commit, before any tag:
-# package internal/release.
+# package lab/release.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,7 +20,7 @@ fi
 play=
 [[ $version != -play ]] || { play=1; version=${2:?$usage}; }
 [[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+$ ]] || { echo "$usage" >&2; exit 2; }
-[[ -z $play ]] || exec go run ./internal/release "$version" $published
+[[ -z $play ]] || exec go run -C lab ./release "$version" $published
 
 tagged() { git rev-parse -q --verify "refs/tags/$1" >/dev/null; }
 later=cmd/politeness # empty when it can be released
@@ -36,8 +36,8 @@ grep -qF "## [${version#v}]" CHANGELOG.md || wrong "CHANGELOG.md has no section 
 while read -r file; do
   module=${file%/go.mod}
   case $module in
-    tools | tools/*) continue ;;
-    examples/* | benchmarks | benchmarks/* | internal/* | "${later:-none}")
+    tools) continue ;;
+    examples/* | lab | "${later:-none}")
       (cd "$module" && GOWORK=off go list ./... >/dev/null 2>&1) || wrong "$module doesn't build: run go mod tidy there"
       continue
       ;;

@@ -25,7 +25,7 @@ import (
 )
 
 // Apart from its refusals a Transport is invisible: a client sees what it would see
-// of Base. Package internal/transparency holds net/http's own tests against that.
+// of Base. Package lab/transparency holds net/http's own tests against that.
 
 // What Base returns as an error is returned untouched, also where it is of a type that
 // means something to us.

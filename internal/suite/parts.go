@@ -38,9 +38,8 @@ func staticcheck(r *repository) []*task {
 
 // lint runs all checks of vet and of staticcheck, too: see .golangci.yml.
 func lint(r *repository) []*task {
-	modules := append(r.modules(), "tools/mutants")
 	workflows := each([]string{"."}, "workflows", r.tool("actionlint")...)
-	return yield(append(each(modules, "lint", r.tool("golangci-lint", "run", "--allow-parallel-runners", "./...")...), workflows...))
+	return yield(append(each(r.modules(), "lint", r.tool("golangci-lint", "run", "--allow-parallel-runners", "./...")...), workflows...))
 }
 
 // vulns asks vuln.go.dev which of the code that is reached has known faults.
@@ -52,8 +51,8 @@ func vulns(r *repository) []*task {
 // the race detector, which makes them ten times as slow, they have the short tests.
 var sequential = []string{"robots", "evidence/audit"}
 
-// race tests the published modules. The programs' heavy dependencies would cost more than the race
-// detector finds there.
+// race tests the published modules, and crawls over bad networks. The other programs' heavy
+// dependencies would cost more than the race detector finds there.
 func race(r *repository) []*task {
 	command := []string{"go", "test", "-json", "-race", "-timeout=30m"}
 	all := append(slices.Clone(command), "./...")
@@ -63,6 +62,7 @@ func race(r *repository) []*task {
 		each([]string{"."}, "race", append(slices.Clone(command), paths(root)...)...),
 		with("POLITENESS_LONG=", each([]string{"."}, "race, short", append(slices.Clone(command), paths(sequential)...)...)),
 		each(others, "race", all...),
+		each([]string{"lab/nettest"}, "race", all...),
 	)))
 }
 
@@ -70,8 +70,8 @@ func race(r *repository) []*task {
 // programs'. It also builds the root module for 32 bits; portable asks for more.
 func rest(r *repository) []*task {
 	return yield(slices.Concat(
-		with("POLITENESS_TRANSPARENCY=1", each([]string{"internal/transparency"}, "transparency", "go", "test", "-json", "-count=1", ".")),
-		with("POLITENESS_SERVERS=1", each([]string{"internal/servers"}, "servers", "go", "test", "-json", "-count=1", ".")),
+		with("POLITENESS_TRANSPARENCY=1", each([]string{"lab/transparency"}, "transparency", "go", "test", "-json", "-count=1", ".")),
+		with("POLITENESS_SERVERS=1", each([]string{"lab/servers"}, "servers", "go", "test", "-json", "-count=1", ".")),
 		each([]string{"."}, "long", append([]string{"go", "test", "-json"}, paths(sequential)...)...),
 		each([]string{"."}, "grid", "go", "test", "-json", "-count=1", "-run=Grid|DelaysComeBack", "./hostlimit"),
 		each([]string{"redis/redislimit"}, "fates", "go", "test", "-json", "-count=1", "-run=Fates", "."),
@@ -91,7 +91,7 @@ func portable(r *repository) []*task {
 }
 
 func fuzz(r *repository) []*task {
-	modules := append(slices.Clone(r.published), "internal/interop")
+	modules := append(slices.Clone(r.published), "lab/interop")
 	return live(each(modules, "fuzz", filepath.Join(r.root, "scripts", "fuzz.sh"), setting("FUZZTIME", "30s")))
 }
 
@@ -176,7 +176,7 @@ func setting(name, otherwise string) string { return cmp.Or(os.Getenv(name), oth
 type repository struct {
 	root      string   // absolute
 	published []string // the root module first
-	programs  []string // around heavy dependencies: examples, benchmarks and tests of other libraries
+	programs  []string // that nobody imports: examples with dependencies, and the laboratory
 	packages  []string // directories of the root module's packages
 }
 
@@ -200,7 +200,7 @@ func newRepository(root string) (*repository, error) {
 			module = filepath.ToSlash(module)
 			switch first, _, _ := strings.Cut(module, "/"); first {
 			case "tools":
-			case "examples", "benchmarks", "internal":
+			case "examples", "lab":
 				r.programs = append(r.programs, module)
 			default:
 				r.published = append(r.published, module)

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+
+	"github.com/go-politeness/politeness/lab/benchmarks/internal/plot"
+	"github.com/go-politeness/politeness/lab/benchmarks/rivals"
+)
+
+// unpaced is what everybody keeps to where only the bookkeeping is to be measured.
+var unpaced = rivals.Terms{Slots: 2}
+
+func overheadSection() section {
+	return section{
+		name: "overhead", title: "Overhead: time added to a request", run: runOverhead,
+		rivals: []string{rivals.Bare, rivals.Politeness, rivals.DIY, rivals.Failsafe, rivals.Retryable, rivals.Colly, rivals.Fetchbot},
+	}
+}
+
+const wantAllocs = 4 // added
+
+func runOverhead(b *bench) (result, error) {
+	r := result{
+		what: "What is added to a transport that answers at once from memory. `politeness` has every stage on: robots.txt, slots and delay, a budget of pages, bytes and time, three records of evidence for each request, handed to a callback. " +
+			"`x/time/rate` is what a careful programmer puts together: a `sync.Map` of limiters with a channel semaphore each, and robots.txt by temoto; no budget, no evidence. " +
+			"`failsafe-go` is its own HTTP transport with retry policy, smooth rate limiter and bulkhead; `go-retryablehttp` only retries.",
+		read: "Less is better. “Added” is the median over the rounds of the difference to the bare transport in the same round. " +
+			"The second table is the whole way of a program: making the request, `http.Client` or crawler, reading the body; what it says of colly and fetchbot includes what they do besides (parsing the URL again, copying the body, goroutines and channels).",
+		limits: "Nothing is sent: a real request costs at least 50 µs of kernel and network, so here are differences that matter to the processor's bill, not to the crawl's speed. " +
+			"One host, one goroutine; the heap is all but empty, so a garbage collection is cheap but frequent. " +
+			"The request is signed with the crawler's User-Agent already; where politeness has to sign a clone, that is the row “to be signed”. The row “no budget, no evidence” does what the `x/time/rate` stack does. What that stack adds depends on robots.txt: the median site has nine rules for everybody, here simple ones; the 24 rules of the last table are the small file of the first section, of which half have a wildcard. " +
+			"What politeness adds is mostly readings of the clock (five: the verdict, the budget, the start, the headers and the end of the body have stamps of their own) and three records of 600 bytes that are copied to the callback.",
+	}
+	trips := plot.Bars{Title: "Time added to a round trip", Subtitle: "over a transport that answers at once; one host, one goroutine", Format: duration}
+	goals := newGoals("of a round trip")
+	for _, kind := range []struct {
+		name string
+		base instant
+	}{
+		{"no body", instant{nineRules, false}},
+		{"body read", instant{nineRules, true}},
+		{"body read, 24 rules", instant{smallFile, true}},
+	} {
+		all, err := roundTrips(b, kind.base)
+		if err != nil {
+			return r, err
+		}
+		b.raw("RoundTrip", kind.name, all)
+		t := table{
+			caption: fmt.Sprintf("`RoundTrip`, %s:", kind.name),
+			header:  []string{"by", "time", "added", "added / politeness's", "allocations added", "bytes added"},
+		}
+		bare, ours := all[0], all[1]
+		group := plot.Group{Name: kind.name}
+		for i, s := range all {
+			if i == 0 {
+				t.add(s.by, duration(s.median()))
+				continue
+			}
+			t.add(s.by, duration(s.median()), duration(s.added(bare)), times(s.added(bare)/ours.added(bare)),
+				fmt.Sprintf("%.0f", s.allocs-bare.allocs), size(s.bytes-bare.bytes))
+			group.Bars = append(group.Bars, plot.Bar{Name: s.by, Value: s.added(bare), Ours: i <= 3})
+		}
+		trips.Groups = append(trips.Groups, group)
+		r.tables = append(r.tables, t)
+
+		goals.atMost(kind.name+", allocations", math.Round(ours.allocs-bare.allocs), wantAllocs, number, "they are what a crawl of many workers pays for in garbage collections")
+	}
+	r.tables = append(r.tables, goals.table)
+
+	all, err := fetches(b)
+	if err != nil {
+		return r, err
+	}
+	b.raw("Fetch", "body", all)
+	t := table{caption: "A fetch, from the URL to the last byte:", header: []string{"by", "time", "/ net/http", "allocations", "bytes"}}
+	for _, s := range all {
+		t.add(s.by, duration(s.median()), times(s.times(all[0])), fmt.Sprintf("%.0f", s.allocs), size(s.bytes))
+	}
+	r.tables = append(r.tables, t)
+	r.plots = []figure{{"overhead", "Bars: time added to a round trip by each transport", trips}}
+	return r, nil
+}
+
+// roundTrips measures the bare transport, politeness in three ways, and the transports of others,
+// in this order.
+func roundTrips(b *bench, base instant) ([]samples, error) {
+	ours, err := rivals.NewPoliteness(base, unpaced)
+	if err != nil {
+		return nil, err
+	}
+	unsigned, err := rivals.NewPoliteness(base, unpaced)
+	if err != nil {
+		return nil, err
+	}
+	terms := unpaced
+	terms.Plain = true
+	plain, err := rivals.NewPoliteness(base, terms)
+	if err != nil {
+		return nil, err
+	}
+	ops := make([]op, 0, 7)
+	for _, c := range []struct {
+		by     string
+		rt     http.RoundTripper
+		signed bool
+	}{
+		{rivals.Bare, base, true},
+		{rivals.Politeness, ours, true},
+		{rivals.Politeness + ", to be signed", unsigned, false},
+		{rivals.Politeness + ", no budget, no evidence", plain, true},
+		{rivals.DIY, rivals.NewDIY(base, unpaced), true},
+		{rivals.Failsafe, rivals.NewFailsafe(base, unpaced), true},
+		{rivals.Retryable, rivals.NewRetryable(base), true},
+	} {
+		req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, page, nil)
+		if err != nil {
+			return nil, err
+		}
+		if c.signed {
+			req.Header.Set("User-Agent", rivals.UserAgent)
+		}
+		buf := make([]byte, 512)
+		ops = append(ops, op{c.by, func(n int) error {
+			for range n {
+				if err := roundTrip(c.rt, req, buf); err != nil {
+					return fmt.Errorf("%s: %w", c.by, err)
+				}
+			}
+			return nil
+		}})
+	}
+	return b.interleave(ops)
+}
+
+func roundTrip(rt http.RoundTripper, req *http.Request, buf []byte) error {
+	resp, err := rt.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	for err == nil {
+		_, err = resp.Body.Read(buf)
+	}
+	if !errors.Is(err, io.EOF) {
+		return err
+	}
+	return resp.Body.Close()
+}
+
+// fetches measures whole programs.
+func fetches(b *bench) ([]samples, error) {
+	base := instant{nineRules, true}
+	ours, err := rivals.NewPoliteness(base, unpaced)
+	if err != nil {
+		return nil, err
+	}
+	colly, err := rivals.NewColly(base, unpaced)
+	if err != nil {
+		return nil, err
+	}
+	var ops []op
+	for _, c := range []struct {
+		by string
+		f  rivals.Fetcher
+	}{
+		{rivals.Bare, rivals.Client(base)},
+		{rivals.Politeness, rivals.Client(ours)},
+		{rivals.DIY, rivals.Client(rivals.NewDIY(base, unpaced))},
+		{rivals.Failsafe, rivals.Client(rivals.NewFailsafe(base, unpaced))},
+		{rivals.Retryable, rivals.Client(rivals.NewRetryable(base))},
+		{rivals.Colly, colly},
+		{rivals.Fetchbot, rivals.NewFetchbot(base, unpaced)},
+	} {
+		defer c.f.Close()
+		ops = append(ops, op{c.by, func(n int) error {
+			for range n {
+				if err := c.f.Get(context.Background(), page); err != nil {
+					return fmt.Errorf("%s: %w", c.by, err)
+				}
+			}
+			return nil
+		}})
+	}
+	return b.interleave(ops)
+}
