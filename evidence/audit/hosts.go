@@ -11,84 +11,109 @@ import (
 	"github.com/go-politeness/politeness/evidence/internal/lines"
 )
 
-// A host is what the records say of one host.
+// A host is one host, as all records about it show it.
 type host struct {
 	a         *auditor
 	report    HostReport
 	latest    uint64 // largest number of a start so far
 	sequences map[*limiter]*sequence
-	takenBack map[given]int64      // when slots were taken back, by the starts that had them
-	given     map[given]bool       // numbers of starts that were given up
-	voids     map[int64]bool       // their stamps, which later starts may name
-	own       map[uint32][]*limits // of this host alone, by Transport and number of the first start
-	// What the first Date header says: how far the server's clock is ahead of ours, at least and at
-	// most.
-	dates struct{ at, least, most int64 }
+	own       map[uint32][]*limits // limits of this host alone, by the index of the Transport
+	takenBack map[startID]int64    // times at which slots were taken back, by the starts that had them
+	givenUp   map[startID]bool     // starts that were given up
+	givenUpAt map[int64]bool       // their times, which later starts may name as the one before
+	clock     clock                // the server's, by its first Date header
 
-	// What the limiters before leave beyond the ends of their logs: the last start, if the gap
-	// after it is kept over a restart, and a block.
+	// What the limiters before leave beyond the ends of their logs: the last start, if the gap after
+	// it is kept over a restart, and a block.
 	start *exchange
 	hold
 }
 
-// A given is the number that a start was given.
-type given struct {
-	row string
-	seq uint64
+// A startID is the number of a start in the numbering of a process, or of a limiter.
+type startID struct {
+	numbering string
+	seq       uint64
 }
 
-// A sequence is what one limiter did to one host.
+// A hold is the block of a host, which holds for the processes that come after, too.
+type hold struct {
+	blockSet   int64 // when the last block was set
+	blockEnd   int64 // end of the longest block; 0: there is none
+	blockPlace place // of the record of the longest
+	carried    bool  // refusals of an earlier process may still count
+}
+
+// A sequence is the work of one limiter on one host.
 type sequence struct {
 	h       *host
 	a       *auditor
 	limiter *limiter
 	xs      []*exchange // in the order of their records, then of their starts
 	answers []*answer   // in the order of their records
-	first   int64       // the first of these
+	first   int64       // the first of their times
 
+	// By the starts before the present one.
 	last     *exchange
-	rows     map[string]*exchange // start with the highest number in each row
-	taught   float64              // delay that a refusal has taught last; 0: none
-	taughtAt int64                // when, or before that
-	forgot   bool                 // whether the delay after last is shorter than refusals have taught
+	newest   map[string]*exchange // start with the highest number of each numbering
+	forgot   bool                 // the delay after last is shorter than refusals have taught
 	hidden   int64                // latest start before which one is missing, as after a kill; 0: there is none
 	firstEnd int64                // when the first of its exchanges ended
-	overlaps bool                 // whether another limiter was in use at the same time
+	overlaps bool                 // another limiter was in use at the same time
+	taught   float64              // delay that a refusal has taught last; 0: none
+	taughtAt int64                // when the refusal taught it, or earlier
 
-	// What the host's answers have done to it, as far as that follows from their records.
-	moves []move // by time
-	moved int    // how many of them were taken
-	late  int64  // how long after an answer the limiter may hear of it
+	// The answers that may have changed the host's state, by time.
+	moves []move
+	moved int   // number of moves that were taken
+	late  int64 // how long after an answer the limiter may learn of it
 
+	// The state of the host by the moves that were taken.
 	hold
-	row    rows      // refusals in a row, by kind
-	alone  bool      // requests start one at a time, each a probe, until one is served
-	probe  *exchange // the last one that started so
-	served int64     // last time that the host served us
+	inARow     tally
+	probing    bool             // requests start one at a time, each a probe, until one is served
+	probe      *exchange        // the last one that started as a probe, if no block was set since
+	lastServed int64            // last time that the host served us
+	failures   map[uint32]int64 // by resource, see fails
 
-	failed map[uint32]int64 // pages that failed: when they failed once more, asked alone; 0: they weren't
-
-	forbade   int64 // last time that an answer such as 403 came
-	forbidden int   // number of them in a row, as far as it is sure that nothing was between them
-	doubt     int64 // until then that isn't sure
-	full      int64 // when they were so many that the next request has to go alone; 0: they aren't
+	// Answers such as 403, which set no block and count towards a ban.
+	lastForbidden int64 // time of the last one
+	forbidden     int   // number of them in a row; the smallest one, if the order of answers isn't sure
+	unsureUntil   int64 // until then their order isn't sure
+	fullAt        int64 // when they were so many that the next request has to go alone; 0: they aren't
 }
 
 // host returns the host that d is about.
 func (a *auditor) host(d *evidence.Decision) *host {
 	h := a.hosts[d.Host]
 	if h == nil {
-		h = &host{a: a, report: HostReport{Host: strings.Clone(d.Host)}, given: map[given]bool{}, voids: map[int64]bool{}, takenBack: map[given]int64{}, own: map[uint32][]*limits{}, sequences: map[*limiter]*sequence{}}
+		h = &host{
+			a:         a,
+			report:    HostReport{Host: strings.Clone(d.Host)},
+			sequences: map[*limiter]*sequence{},
+			own:       map[uint32][]*limits{},
+			takenBack: map[startID]int64{},
+			givenUp:   map[startID]bool{},
+			givenUpAt: map[int64]bool{},
+		}
 		a.hosts[h.report.Host] = h
 	}
 	return h
 }
 
-// of returns what the limiter of t did to h.
+// of returns the work of t's limiter on h.
 func (h *host) of(t *transport) *sequence {
 	s := h.sequences[t.limiter]
 	if s == nil {
-		s = &sequence{h: h, a: h.a, limiter: t.limiter, rows: map[string]*exchange{}, first: never, firstEnd: never, late: slack, failed: map[uint32]int64{}}
+		s = &sequence{
+			h:        h,
+			a:        h.a,
+			limiter:  t.limiter,
+			newest:   map[string]*exchange{},
+			first:    never,
+			firstEnd: never,
+			late:     slack,
+			failures: map[uint32]int64{},
+		}
 		if t.policy.Process != "" {
 			s.late = settling
 		}
@@ -97,7 +122,7 @@ func (h *host) of(t *transport) *sequence {
 	return s
 }
 
-// judge judges what was done to h.
+// judge judges the work of all limiters on h, one after the other.
 func (h *host) judge() {
 	for _, own := range h.own {
 		slices.SortStableFunc(own, func(l, m *limits) int { return cmp.Compare(l.from, m.from) })
@@ -111,120 +136,300 @@ func (h *host) judge() {
 		return cmp.Or(cmp.Compare(s.first, t.first), cmp.Compare(s.limiter.index, t.limiter.index))
 	})
 	for i, s := range all {
-		if i > 0 && all[i-1].last != nil && all[i-1].last.start+all[i-1].last.delay > s.first {
-			s.overlaps = all[i-1].limiter.last > s.limiter.first
+		if i > 0 {
+			s.overlaps = s.isBeside(all[i-1])
 		}
 		s.judge()
 	}
 }
 
+// isBeside reports whether s began within a delay of the last start of the sequence before, whose
+// limiter was still in use.
+func (s *sequence) isBeside(before *sequence) bool {
+	last := before.last
+	if last == nil || last.start+last.delay <= s.first {
+		return false
+	}
+	return before.limiter.last > s.limiter.first
+}
+
 // sort puts the starts, answers and blocks in the order of their times.
 func (s *sequence) sort() {
-	slices.SortStableFunc(s.xs, func(x, y *exchange) int { return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(x.seq, y.seq)) })
+	slices.SortStableFunc(s.xs, func(x, y *exchange) int {
+		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(x.seq, y.seq))
+	})
 	for _, x := range s.xs {
-		if at, ok := s.h.takenBack[given{s.a.named[x.by].row, x.seq}]; ok {
-			earliest := x.start + s.a.safe(x)
-			if until := max(at-slack, earliest); at >= earliest-slack && (x.fate != ended || x.end > until) {
-				x.end, x.flags = until, x.flags|takenBack
-			}
-		}
-		if x.fate == unknown && x.flags&takenBack == 0 {
+		s.takeBack(x)
+		if x.fate == unknown && !x.has(takenBack) {
 			x.end = never
 		}
-		if s.first = min(s.first, x.start); len(s.answers) > 0 && x.flags&(serves|again|kept) == serves {
+		s.first = min(s.first, x.start)
+		plain := x.has(serves) && !x.has(resent|kept)
+		if plain && len(s.answers) > 0 { // without other answers a success changes nothing
 			s.moves = append(s.moves, move{at: x.answered, x: x})
 		}
 	}
 	for _, n := range s.answers {
+		at := n.at
 		if b := n.block; b != nil {
-			s.first, s.moves = min(s.first, b.from), append(s.moves, move{b.from + 1, n.x, n})
-		} else {
-			s.moves = append(s.moves, move{n.at, n.x, n})
+			at = b.from + 1 // it comes after the starts at its very time
+			s.first = min(s.first, b.from)
 		}
+		s.moves = append(s.moves, move{at, n.x, n})
 	}
 	slices.SortStableFunc(s.moves, func(m, n move) int { return cmp.Compare(m.at, n.at) })
 }
 
-// judge judges the sequence.
+// takeBack ends x at the time at which its slot was taken back, if it was. A record of that which
+// is too early to be true changes nothing.
+func (s *sequence) takeBack(x *exchange) {
+	at, ok := s.h.takenBack[startID{s.a.indexed[x.by].numbering, x.seq}]
+	earliest := x.start + s.a.safe(x)
+	if !ok || at < earliest-slack {
+		return
+	}
+	until := max(at-slack, earliest)
+	if x.fate != ended || x.end > until {
+		x.end = until
+		x.flags |= takenBack
+	}
+}
+
+const twoLimiters = "a host that two limiters were used for at one time: " +
+	"neither knows of the other's starts (share one, by Config.Limiter)"
+
+// judge judges each start of the sequence, in the order of their times, by all that was before it.
 func (s *sequence) judge() {
 	h := s.h
 	if s.overlaps {
-		s.a.openEnded(delaysKept, "a host that two limiters were used for at one time: neither knows of the other's starts (share one, by Config.Limiter)")
+		s.a.openEnded(delaysKept, twoLimiters)
 	} else {
 		s.hold = h.hold
 	}
 	for i, x := range s.xs {
-		// Whatever it says of its turn, the limits in force hold.
+		// The limits in force hold, whatever delay and slots the record gives.
 		limits := h.limits(x)
+		slots := uint32(limits.Slots)
 		x.delay = max(x.delay, int64(limits.DelayMin))
-		x.slots = min(cmp.Or(x.slots, uint32(limits.Slots)), uint32(limits.Slots))
+		x.slots = min(cmp.Or(x.slots, slots), slots)
 		s.move(x.start)
 		s.number(x)
 		s.chain(x)
 		s.gap(x, limits)
 		s.block(x)
-		switch {
-		case x.fate == ended:
-			s.firstEnd = min(s.firstEnd, x.end)
-		case x.flags&takenBack != 0:
-		case x.fate == unknown:
-			s.violation(MissingEnd, "a start without an end", s.a.place(x))
-		case x.fate == cutOff:
-			s.a.openEnded(everyStartEnded, "the log stops while requests are under way, as after a kill, or where bodies are never closed: these have no end")
-			s.a.openIf(s.a.named[x.by].policy.Bytes > 0, budgetKept, "how much was read of a request that has no end")
-			s.a.openIf(i+1 < len(s.xs) && x.flags&kept == 0, blocksKept, "what a request that has no end was answered")
-		}
+		isLast := i+1 == len(s.xs)
+		s.ending(x, isLast)
 		s.last = x
 	}
 	s.move(never)
-	s.a.provePlaces(h.report.Host, s.xs, func(x *exchange) int {
-		if x.slots == 0 || x.flags&local != 0 {
-			return 0
-		}
-		s.a.tested(slotsKept)
-		return int(x.slots)
-	})
+	s.a.proveInFlight(h.report.Host, s.xs, s.slots)
 	if s.last != nil && s.last.delay > lasting {
 		h.start = s.last
 	}
-	if s.until > h.until || !s.overlaps {
-		h.hold, h.left = s.hold, s.alone || s.left
+	// Of two limiters at one time, the longer block holds.
+	if s.blockEnd > h.blockEnd || !s.overlaps {
+		h.hold = s.hold
+		h.carried = s.probing || s.carried
 	}
 }
 
-// number checks that the start x has the number that comes next in its row. One that was given up
-// explains one hole.
+// slots returns how many requests may be in flight when x starts; 0: there is no limit.
+func (s *sequence) slots(x *exchange) int {
+	if x.slots == 0 || x.has(local) {
+		return 0
+	}
+	s.a.tested(slotsKept)
+	return int(x.slots)
+}
+
+const (
+	stopsUnderWay = "the log stops while requests are under way, as after a kill, " +
+		"or where bodies are never closed: these have no end"
+	bytesUnknown  = "how much was read of a request that has no end"
+	answerUnknown = "what a request that has no end was answered"
+)
+
+// ending judges how x ended.
+func (s *sequence) ending(x *exchange, isLast bool) {
+	switch {
+	case x.fate == ended:
+		s.firstEnd = min(s.firstEnd, x.end)
+	case x.has(takenBack):
+	case x.fate == unknown:
+		s.violation(MissingEnd, "a start without an end", s.a.place(x))
+	case x.fate == cutOff:
+		s.a.openEnded(everyStartEnded, stopsUnderWay)
+		s.a.openIf(s.a.indexed[x.by].policy.Bytes > 0, budgetKept, bytesUnknown)
+		s.a.openIf(!isLast && !x.has(kept), blocksKept, answerUnknown) // it concerns later starts only
+	}
+}
+
+const (
+	noNumbers   = "starts without numbers: whether some are missing isn't known"
+	mayBeCutOff = "numbers of starts are missing, as those of requests without an answer are in a log that was cut off"
+	usedBefore  = "a limiter that was in use before the log begins: the starts before it are in another log"
+)
+
+// number checks that the start x has the number that comes next in its numbering. A start that was
+// given up explains one hole.
 func (s *sequence) number(x *exchange) {
-	row := s.a.named[x.by].row
 	if x.seq == 0 {
-		s.a.openEnded(logWhole, "starts without numbers: whether some are missing isn't known")
+		s.a.openEnded(logWhole, noNumbers)
 		return
 	}
-	if s.h.given[given{row, x.seq}] {
+	numbering := s.a.indexed[x.by].numbering
+	if s.h.givenUp[startID{numbering, x.seq}] {
 		s.violation(MissingStart, fmt.Sprintf("start %d was given up", x.seq), s.a.place(x))
 	}
-	last, next := s.rows[row], uint64(1)
-	if last != nil && x.seq > 1 { // otherwise the limiter had forgotten the host
+	last := s.newest[numbering]
+	next := uint64(1)
+	if last != nil && x.seq > 1 { // a limiter that forgets a host begins with 1 again
 		next = last.seq + 1
 	}
 	if x.seq < next {
-		s.violation(MissingStart, fmt.Sprintf("start %d comes after start %d", x.seq, last.seq), s.a.place(last), s.a.place(x))
+		detail := fmt.Sprintf("start %d comes after start %d", x.seq, last.seq)
+		s.violation(MissingStart, detail, s.a.place(last), s.a.place(x))
 		return
 	}
-	s.rows[row] = x
-	for ; next < x.seq && s.h.given[given{row, next}]; next++ {
-		delete(s.h.given, given{row, next})
+	s.newest[numbering] = x
+	for next < x.seq && s.h.givenUp[startID{numbering, next}] {
+		delete(s.h.givenUp, startID{numbering, next})
+		next++
 	}
-	switch safe := s.a.safe(x); {
+	switch {
 	case next == x.seq:
 	case last == nil && x.prev != 0 && x.prev < s.limiter.first:
 		s.a.openEnded(logWhole, usedBefore)
-	case s.a.cut[row] && (x.slots != 1 || last == nil || x.start >= s.limiter.cut || safe > 0 && x.start >= last.start+safe):
+	case s.a.cut[numbering] && s.mayBeLost(x, last):
 		s.hidden = x.start
-		s.a.openEnded(logWhole, "numbers of starts are missing, as those of requests without an answer are in a log that was cut off")
-	default: // where a log was cut off, too: the only slot was that of the missing start until then
+		s.a.openEnded(logWhole, mayBeCutOff)
+	default:
 		s.violation(MissingStart, missing("start", next, x.seq-1), s.a.place(cmp.Or(last, x)), s.a.place(x))
 	}
+}
+
+// mayBeLost reports whether the starts that are missing between last and x may have been lost with
+// the end of a log that was cut off.
+func (s *sequence) mayBeLost(x, last *exchange) bool {
+	if x.slots != 1 || last == nil || x.start >= s.limiter.cut {
+		return true
+	}
+	// The host's only slot was that of the missing start until its log was cut off, so x can't have
+	// started unless that slot was taken back.
+	safe := s.a.safe(x)
+	return safe > 0 && x.start >= last.start+safe
+}
+
+const (
+	noPrev   = "a start that doesn't say which one was before it on its host (prev)"
+	prevLost = "a start that the limiter knew of and no log has, as one that was cut off may have had it"
+)
+
+// chain checks that the start before x, as the limiter has it, is one of the logs.
+func (s *sequence) chain(x *exchange) {
+	if s.limiter.policy.Limiter == "" || x.has(local) {
+		return
+	}
+	switch {
+	case x.prev == 0 && (x.seq == 1 || s.firstEnd >= x.start-slack): // a limiter names starts that have ended
+	case x.prev == 0:
+		// A limiter of one process has one numbering for all starts, which shows as much.
+		s.a.openIf(s.a.indexed[x.by].policy.Process != "" || x.seq == 0, logWhole, noPrev)
+	case s.hasPrev(x):
+	case x.prev < s.limiter.first:
+		s.a.openEnded(logWhole, usedBefore)
+	case s.limiter.cut != never:
+		s.a.openEnded(logWhole, prevLost)
+	default:
+		before := time.Duration(x.start - x.prev)
+		detail := fmt.Sprintf("the limiter knew of a start %v before this one, which no log has", before)
+		s.violation(MissingStart, detail, s.a.place(x))
+	}
+}
+
+// hasPrev reports whether a log has the start before x that the limiter names. It may have been
+// given up.
+func (s *sequence) hasPrev(x *exchange) bool {
+	isLast := s.last != nil && x.prev == s.last.start
+	if isLast || s.h.givenUpAt[x.prev] {
+		return true
+	}
+	byStart := func(x *exchange, at int64) int { return cmp.Compare(x.start, at) }
+	_, ok := slices.BinarySearchFunc(s.xs, x.prev, byStart)
+	return ok && x.prev < x.start
+}
+
+const (
+	ownFormula  = "how the delay is moved is believed, not derived"
+	taughtMore  = "a delay that is shorter than refusals have taught, as far as they are in the log"
+	mayBeUnused = "a start that may have been given back unused: it has no end"
+)
+
+// gap judges the gap before x.
+func (s *sequence) gap(x *exchange, limits *limits) {
+	short := s.forgot
+	s.forgot = limits.learned && s.forgets(x)
+	last := s.last
+	if last == nil {
+		last = s.h.start // of the limiter before
+		if last == nil || s.overlaps || last.start+last.delay <= s.limiter.first {
+			return
+		}
+	}
+	s.a.tested(delaysKept)
+	s.a.openIf(!limits.known, delaysKept, ownFormula)
+	s.a.openIf(limits.known && short, delaysKept, taughtMore)
+	gap := x.start - last.start
+	if last.has(local) || x.has(local) {
+		return // open since their starts: the limiter's server didn't know of them
+	}
+	// A turn is given back if a longer crawl-delay has become known during the wait. The next start
+	// has its own, and so has the first one of a limiter.
+	anyFloor := s.last == nil || x.has(unsent)
+	switch {
+	case gap >= last.delay && (anyFloor || gap >= x.floor):
+	case gap >= last.delay && x.fate == cutOff:
+		s.a.openEnded(delaysKept, mayBeUnused)
+	default:
+		delay := time.Duration(max(last.delay, x.floor))
+		detail := fmt.Sprintf("%v between two starts, delay in force %v", time.Duration(gap), delay)
+		s.violation(BrokenGap, detail, s.a.place(last), s.a.place(x))
+	}
+	r := &s.h.report
+	r.MinGap = min(time.Duration(gap), cmp.Or(r.MinGap, time.Duration(gap)))
+	if limits.FromEnd && s.last != nil {
+		s.gapFromEnd(x)
+	}
+}
+
+// gapFromEnd judges the gap between the end of the exchange before x and the start of x.
+func (s *sequence) gapFromEnd(x *exchange) {
+	last := s.last
+	if last.fate != ended || last.has(unsent|resent) {
+		return
+	}
+	gap := x.start - last.end
+	if gap >= last.delay || last.has(takenBack) || s.a.mayBeBack(last, x, delaysKept) {
+		return
+	}
+	detail := fmt.Sprintf("%v between an end and the next start, delay in force %v",
+		time.Duration(gap), time.Duration(last.delay))
+	s.violation(BrokenGap, detail, s.a.place(last), s.a.place(x))
+}
+
+// mayBeBack reports whether the slot of y may have been taken back before x started, without a
+// record of that. This leaves the promise open.
+func (a *auditor) mayBeBack(y, x *exchange, promise int) bool {
+	whole := !a.lostSlot && a.indexed[x.by].limiter.cut == never
+	safe := a.safe(y)
+	if whole || safe == 0 || y.has(takenBack) {
+		return false
+	}
+	if min(x.start, y.end) < y.start+safe {
+		return false
+	}
+	a.openEnded(promise, "a slot that may have been taken back, where the record of that is missing")
+	return true
 }
 
 const (
@@ -232,121 +437,45 @@ const (
 	maxActive = 1 << 13 // exchanges that are remembered in all
 )
 
-// usedBefore is the reason where a limiter knows of starts from before the log.
-const usedBefore = "a limiter that was in use before the log begins: the starts before it are in another log"
-
-// chain checks that the start before x, as the limiter has it, is one of the logs.
-func (s *sequence) chain(x *exchange) {
-	if s.limiter.policy.Limiter == "" || x.flags&local != 0 {
-		return
-	}
-	_, has := slices.BinarySearchFunc(s.xs, x.prev, func(x *exchange, at int64) int { return cmp.Compare(x.start, at) })
-	switch last := s.last; {
-	case x.prev == 0 && (x.seq == 1 || s.firstEnd >= x.start-slack):
-	case x.prev == 0: // a limiter of one process numbers all starts in one row, which shows as much
-		s.a.openIf(s.a.named[x.by].policy.Process != "" || x.seq == 0, logWhole, "a start that doesn't say which one was before it on its host (prev)")
-	case last != nil && x.prev == last.start, has && x.prev < x.start, s.h.voids[x.prev]:
-	case x.prev < s.limiter.first:
-		s.a.openEnded(logWhole, usedBefore)
-	case s.limiter.cut != never:
-		s.a.openEnded(logWhole, "a start that the limiter knew of and no log has, as one that was cut off may have had it")
-	default:
-		s.violation(MissingStart, fmt.Sprintf("the limiter knew of a start %v before this one, which no log has", time.Duration(x.start-x.prev)), s.a.place(x))
-	}
-}
-
-// gap judges the gap before x.
-func (s *sequence) gap(x *exchange, limits *limits) {
-	last, short := s.last, s.forgot
-	s.forgot = limits.learned && s.forgets(x)
-	if last == nil {
-		if last = s.h.start; last == nil || s.overlaps || last.start+last.delay <= s.limiter.first {
-			return
-		}
-	}
-	s.a.tested(delaysKept)
-	s.a.openIf(!limits.known, delaysKept, "how the delay is moved is believed, not derived")
-	s.a.openIf(limits.known && short, delaysKept, "a delay that is shorter than refusals have taught, as far as they are in the log")
-	gap := x.start - last.start
-	if (last.flags|x.flags)&local != 0 {
-		return // said already
-	}
-	switch given := s.last == nil || x.flags&unsent != 0; { // a turn is given back where a longer delay has become known
-	case gap >= last.delay && (given || gap >= x.floor):
-	case gap >= last.delay && x.fate == cutOff:
-		s.a.openEnded(delaysKept, "a start that may have been given back unused: it has no end")
-	default:
-		s.violation(BrokenGap, fmt.Sprintf("%v between two starts, delay in force %v", time.Duration(gap), time.Duration(max(last.delay, x.floor))),
-			s.a.place(last), s.a.place(x))
-	}
-	r := &s.h.report
-	r.MinGap = min(time.Duration(gap), cmp.Or(r.MinGap, time.Duration(gap)))
-	if !limits.FromEnd || s.last == nil || last.fate != ended || last.flags&(unsent|again) != 0 {
-		return
-	}
-	if gap = x.start - last.end; gap < last.delay && last.flags&takenBack == 0 && !s.a.maybeBack(last, x, delaysKept) {
-		s.violation(BrokenGap, fmt.Sprintf("%v between an end and the next start, delay in force %v", time.Duration(gap), time.Duration(last.delay)),
-			s.a.place(last), s.a.place(x))
-	}
-}
-
-// maybeBack reports whether the slot of y may have been taken back before x started, though there
-// is no record of that, which leaves a promise open.
-func (a *auditor) maybeBack(y, x *exchange, promise int) bool {
-	whole := !a.lost && a.named[x.by].limiter.cut == never
-	if safe := a.safe(y); whole || safe == 0 || y.flags&takenBack != 0 || min(x.start, y.end) < y.start+safe {
-		return false
-	}
-	a.openEnded(promise, "a slot that may have been taken back, where the record of that is missing")
-	return true
-}
-
-// provePlaces proves that never more of some exchanges, in the order of their starts, were in
-// flight than there are places for each: slots of a host or, without one, those of MaxInFlight, for
-// which those that ended first come first of equal starts. 0 places are no limit.
-func (a *auditor) provePlaces(host string, xs []*exchange, places func(x *exchange) int) {
+// proveInFlight proves of some exchanges, in the order of their starts, that at the start of each
+// no more were in flight than it has places: slots of a host or, without a host, those of
+// MaxInFlight. 0 places are no limit.
+func (a *auditor) proveInFlight(host string, xs []*exchange, places func(x *exchange) int) {
 	var active []*exchange
 	for _, x := range xs {
 		most := places(x)
 		if most == 0 {
 			continue
 		}
-		if len(active) >= min(most, maxActive) { // until then it doesn't matter which of them have ended
-			active = slices.DeleteFunc(active, func(y *exchange) bool {
-				// Another host's request may have got its place long before that was recorded.
-				return y.end <= x.start || host == "" && y.flags&takenBack != 0 && x.start >= y.start+a.safe(y)
-			})
+		if len(active) >= min(most, maxActive) { // below that the ended ones do no harm
+			active = slices.DeleteFunc(active, func(y *exchange) bool { return a.isOver(y, x, host) })
 		}
 		if len(active) > maxActive {
 			a.openEnded(slotsKept, "more requests in flight than are counted")
 			active = nil
 		}
 		if len(active) >= most {
-			active = slices.DeleteFunc(active, func(y *exchange) bool { return a.maybeBack(y, x, slotsKept) })
+			active = slices.DeleteFunc(active, func(y *exchange) bool { return a.mayBeBack(y, x, slotsKept) })
 		}
 		if n := len(active); n >= most {
 			words := fmt.Sprintf("all hosts, %d at most", most)
 			if host != "" {
 				words = lines.Count(most, "slot")
 			}
-			a.violation(BrokenConcurrency, host, fmt.Sprintf("%d in flight on %s", n+1, words), a.place(active[n-1]), a.place(x))
+			detail := fmt.Sprintf("%d in flight on %s", n+1, words)
+			a.violation(BrokenConcurrency, host, detail, a.place(active[n-1]), a.place(x))
 		}
 		active = append(active, x)
 		active = active[max(0, len(active)-most-maxOpen):]
 	}
 }
 
-// forgets reports whether the delay after the start x, if the policy says Learned, is shorter than
-// it can be. How long it is the records say, since nobody can derive which page's trouble was the
-// host's. But a refusal that teaches makes it half as long again, and a ban twice as long.
-func (s *sequence) forgets(x *exchange) bool {
-	if x.seq == 1 {
-		s.taught = 0 // a limiter that knows of no refusal
+// isOver reports whether y was over, or its place free, when x started.
+func (a *auditor) isOver(y, x *exchange, host string) bool {
+	if y.end <= x.start {
+		return true
 	}
-	delay := float64(x.delay)
-	short := delay+1000 < s.taughtUntil(x.start)
-	if short || x.flags&learned != 0 && delay > s.taught {
-		s.taught, s.taughtAt = delay, cmp.Or(s.last, x).start
-	}
-	return short
+	// A request to another host may have got the place of y long before it was recorded that y's slot
+	// was taken back.
+	return host == "" && y.has(takenBack) && x.start >= y.start+a.safe(y)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/go-politeness/politeness/internal/hostname"
 )
 
-// A trip is one RoundTrip of a Transport: the newest verdict on its URL, its last try, and where
-// its answer leads.
+// A trip is one RoundTrip of a Transport: the newest verdict on its URL, its last try, and the
+// target of its answer, if that is a redirect.
 type trip struct {
 	id      uint64
 	request uint64 // hash of what every record of the trip repeats
@@ -22,26 +22,37 @@ type trip struct {
 	over    bool   // unless it is tried again
 
 	judged   place // of the newest verdict; line 0: there is none
-	decided  int64 // when
+	decided  int64 // time of that verdict
 	allowed  bool
-	derived  bool  // whether robots.txt, as logged, gives the verdict too
+	derived  bool  // robots.txt, as logged, gives the verdict too
 	floor    int64 // crawl-delay
-	reserved bool  // its page was refused for what headers or the page reserve
+	reserved bool  // its page was refused since headers or the page reserve it
 
 	x        *exchange // its last try
-	answer   *answer   // to that, where its sequence keeps it
+	answer   *answer   // to the last try, if its sequence keeps it
 	host     *host
 	attempt  int   // number of the try
-	sends    int   // how often it was sent
-	underWay bool  // whether it has no end yet
-	wall     int64 // its start by the clock of the records
-	window   int64 // of the budget's, that its page is charged to
+	sends    int   // how often the try was sent
+	underWay bool  // the try has no end yet
+	wall     int64 // start of the try by the clock of the records
+	window   int64 // window of the budget that its page is charged to
 
-	status int    // of its answer
-	ended  int64  // when
+	status int    // of the answer
+	ended  int64  // time of the end
 	leads  uint64 // hash of the URL to which the answer leads and no request has gone yet
 	origin uint64 // of a fetch of robots.txt: hash of the URL that the fetch began with
-	hops   int    // the same: redirects before it
+	hops   int    // of a fetch of robots.txt: redirects before it
+}
+
+// try begins a try of t, the exchange x.
+func (t *trip) try(x *exchange, h *host, attempt int) {
+	t.x = x
+	t.host = h
+	t.attempt = attempt
+	t.answer = nil
+	t.sends = 1
+	t.underWay = true
+	t.window = 0
 }
 
 // lately is how many trips that are over are remembered: another try may follow yet.
@@ -56,47 +67,51 @@ func (a *auditor) trip(d *evidence.Decision) *trip {
 	}{d.URL, d.Host, d.Redirects, d.RobotsTxt})
 	t := a.by.trips[d.Trip]
 	switch {
-	case t == nil || d.Trip == 0: // a question, which is no request
+	case t == nil || d.Trip == 0: // a record without a trip asks a question, which is no request
 		t = &trip{id: d.Trip, request: request}
 		a.by.trips[d.Trip] = t
 	case t.request != request:
 		a.contradiction("two records of one request give different URLs, hosts, redirects or robotsTxt", t.last)
-		t.request, t.judged = request, place{}
+		t.request = request
+		t.judged = place{} // the verdict was on the other URL
 	}
 	t.last = a.at
 	return t
 }
 
-// leave notes that t is over, and forgets the one that was over long ago. One that leads somewhere
-// is kept until a request has gone there.
+// leave notes that t is over, and forgets the trip that was over longest ago. A redirect is kept
+// until a request has gone to its target.
 func (a *auditor) leave(t *trip) {
 	t.over = true
-	q := &a.by.over
-	if *q = append(*q, t.id); len(*q) <= lately {
+	a.by.over = append(a.by.over, t.id)
+	if len(a.by.over) <= lately {
 		return
 	}
-	if old := a.by.trips[(*q)[0]]; old != nil && old.over && old.leads == nowhere {
+	old := a.by.trips[a.by.over[0]]
+	if old != nil && old.over && old.leads == nowhere {
 		delete(a.by.trips, old.id)
 	}
-	*q = (*q)[1:]
+	a.by.over = a.by.over[1:]
 }
 
-// costsAPage reports whether the start d of a page costs one of the budget, where before was the
-// last try of its trip: all hops and tries of a navigation are one page.
+// costsAPage reports whether the start d of a page costs one of the budget; before is the number of
+// the last try of its trip. All hops and tries of a navigation are one page.
 func (a *auditor) costsAPage(d *evidence.Decision, before int) bool {
-	if d.Attempt > 1 && before == d.Attempt-1 || d.Type == evidence.Resent && before == d.Attempt {
+	next := d.Attempt > 1 && before == d.Attempt-1
+	again := d.Type == evidence.Resent && before == d.Attempt
+	if next || again {
 		return false
 	}
 	from := a.by.trips[d.From]
-	switch {
-	case d.From == 0 || from == nil:
+	if d.From == 0 || from == nil {
 		return true
-	case from.underWay:
+	}
+	if from.underWay {
 		a.openEnded(budgetKept, "a redirect that isn't in the log before the request that follows it")
 		return false
 	}
 	to := from.leads
-	from.leads = nowhere
+	from.leads = nowhere // one request alone follows it for nothing
 	a.leave(from)
 	a.openIf(to == anywhere, budgetKept, "a redirect whose URL isn't whole")
 	return to != anywhere && to != keyOfURL(d.URL)
@@ -105,7 +120,7 @@ func (a *auditor) costsAPage(d *evidence.Decision, before int) bool {
 // Hashes that stand for no URL.
 const (
 	nowhere  = 0 // the answer is no redirect, or to no URL that can be fetched
-	anywhere = 1 // where it leads is cut short in the log
+	anywhere = 1 // its target is cut short in the log
 )
 
 // redirectTarget returns the hash of the URL to which the answer d leads.
@@ -132,88 +147,130 @@ func keyOfURL(u string) uint64 {
 	return maphash.Comparable(seed, [2]string{origin, target})
 }
 
-// A window is one of a budget that is renewed, for one host or, with nil, for all.
+// A window is one window of a budget, for one host or, with nil, for all. A budget that isn't
+// renewed has the window 0 alone.
 type window struct {
 	from int64
 	host *host
 }
 
-// proveLimit reports if more was used than there is.
+// proveLimit reports a violation if more was used than there is.
 func (a *auditor) proveLimit(name, host string, used, most int64) {
 	if most > 0 && used > most {
 		a.violation(BrokenBudget, host, fmt.Sprintf("%d of %d %s", used, most, name), a.at)
 	}
 }
 
+const (
+	// budgetSkew is how far the clock of a shared budget's server may be ahead of the log's.
+	budgetSkew = 30 * slack
+
+	noWindow = "the budget is renewed, and the log doesn't say in which window a page was reserved"
+)
+
 // spend takes a page of h, the try t.
 func (a *auditor) spend(h *host, t *trip) {
-	b, p := a.by, a.by.policy
-	b.pageFrom = cmp.Or(b.pageFrom, t.wall)
+	p := a.by.policy
+	a.by.pageFrom = cmp.Or(a.by.pageFrom, t.wall)
+	renewed := p.Every != 0
 	switch {
-	case p.Every == 0:
+	case !renewed:
 		t.window = 0
-	case t.window == 0 || p.Bytes > 0 || p.MaxTime > 0:
-		a.openEnded(budgetKept, "the budget is renewed, and the log doesn't say in which window a page was reserved")
-	case t.window > t.wall+30*slack: // a shared budget's server may have another clock
+	case t.window == 0 || p.Bytes > 0 || p.MaxTime > 0: // no record gives the window of bytes, or of time
+		a.openEnded(budgetKept, noWindow)
+	case t.window > t.wall+budgetSkew:
 		a.contradiction("a page of a window that hadn't begun")
 	}
 	if max(p.Pages, p.PagesPerHost, p.Bytes, int64(p.MaxTime)) > 0 {
 		a.tested(budgetKept)
 	}
-	if p.Every == 0 || t.window != 0 {
-		all, own := window{t.window, nil}, window{t.window, h}
-		b.pages[all]++
-		b.pages[own]++
-		a.proveLimit("pages", "", b.pages[all], p.Pages)
-		a.proveLimit("pages_per_host", h.report.Host, b.pages[own], p.PagesPerHost)
-	}
-}
-
-// spendMore takes the bytes of an exchange that was sent, and proves that it started within the
-// time limit. The crawl looks at the time once more after the start, so x counts only when its end
-// shows that it wasn't given up then.
-func (a *auditor) spendMore(h *host, x *exchange, t *trip, bytes int64) {
-	b, p := a.by, a.by.policy
-	if x.flags&robotsTxt != 0 {
+	if renewed && t.window == 0 {
 		return
 	}
-	if b.bytes += bytes; bytes > 0 && p.Every == 0 {
-		a.proveLimit("bytes", "", b.bytes, p.Bytes)
+	all := window{from: t.window}
+	own := window{t.window, h}
+	a.by.pages[all]++
+	a.by.pages[own]++
+	a.proveLimit("pages", "", a.by.pages[all], p.Pages)
+	a.proveLimit("pages_per_host", h.report.Host, a.by.pages[own], p.PagesPerHost)
+}
+
+// unspend takes the end of a try that was given back unused, and with it its page.
+func (a *auditor) unspend(h *host, t *trip) {
+	t.x.flags |= unsent
+	if !t.x.has(page) {
+		return
 	}
-	switch late := t.wall - b.pageFrom; {
-	case p.MaxTime == 0 || p.Every > 0 || b.pageFrom == 0 || late-slack < int64(p.MaxTime):
+	h.report.Pages--
+	a.by.pages[window{from: t.window}]--
+	a.by.pages[window{t.window, h}]--
+}
+
+const clockAhead = "the clock was put forward, or the computer slept: the budget's time stands still then"
+
+// spendMore takes the bytes of a try that was sent, and proves that it started within the time
+// limit. The crawl looks at the time once more after the start, so a try counts only if its end
+// shows that it wasn't given up then.
+func (a *auditor) spendMore(h *host, t *trip, bytes int64) {
+	if t.x.has(robotsTxt) {
+		return
+	}
+	p := a.by.policy
+	a.by.bytes += bytes
+	if bytes > 0 && p.Every == 0 {
+		a.proveLimit("bytes", "", a.by.bytes, p.Bytes)
+	}
+	if p.MaxTime == 0 || p.Every > 0 || a.by.pageFrom == 0 {
+		return
+	}
+	late := t.wall - a.by.pageFrom
+	switch {
+	case late-slack < int64(p.MaxTime):
 	case late-slack-a.run.jumped < int64(p.MaxTime):
-		a.openEnded(budgetKept, "the clock was put forward, or the computer slept: the budget's time stands still then")
+		a.openEnded(budgetKept, clockAhead)
 	default:
-		a.violation(BrokenBudget, h.report.Host, fmt.Sprintf("started %v after the first page, of %v", time.Duration(late), p.MaxTime), a.place(x))
+		detail := fmt.Sprintf("started %v after the first page, of %v", time.Duration(late), p.MaxTime)
+		a.violation(BrokenBudget, h.report.Host, detail, a.place(t.x))
 	}
 }
 
 const (
-	drift      = 5 * slack    // that answers of one host may disagree about its clock: several machines give them
-	wrongClock = 3600 * slack // that a server's clock may be off for its Date to confirm the log's times
+	// disagreement is how far the dates of one host may differ: several machines answer for it.
+	disagreement = 5 * slack
+	// wrongClock is how far the clock of a server may be off for its Date to confirm the log's times.
+	wrongClock = 3600 * slack
+
+	noDate    = "an answer without its Date, and no word that the server sent none"
+	farDate   = "a server whose Date is more than an hour away from the log's times"
+	otherDate = "a Date header that disagrees with those before it: " +
+		"a cache, or several machines, or the log's times aren't true"
 )
 
-// dated holds the times of t against the server's Date. A Date that disagrees proves nothing, since
+// A clock is how far a server's clock is ahead of the log's, as the first Date header of a host
+// shows it: at least, and at most.
+type clock struct{ at, least, most int64 }
+
+// dated compares the times of t with the server's Date. A Date that disagrees proves nothing, since
 // a cache may have kept the answer: it leaves the time open.
 func (a *auditor) dated(h *host, t *trip, d *evidence.Decision) {
 	date, err := time.Parse("Mon, 02 Jan 2006 15:04:05 GMT", d.ServerDate)
 	if err != nil {
-		a.openIf(d.Status > 0 && !d.NoDate && d.ServerDate == "", timesAgree, "an answer without its Date, and no word that the server sent none")
+		a.openIf(d.Status > 0 && !d.NoDate && d.ServerDate == "", timesAgree, noDate)
 		return
 	}
 	a.tested(timesAgree)
+	// The server made the answer between the start and the headers, and its Date lacks the fraction
+	// of a second.
 	least := stamp(date) - t.wall - int64(d.Latency)
 	most := least + int64(d.Latency) + slack
-	may := drift + max(t.wall-h.dates.at, h.dates.at-t.wall)/drifts
+	since := max(t.wall-h.clock.at, h.clock.at-t.wall)
+	may := disagreement + since/drifts
 	switch {
 	case least > wrongClock || most < -wrongClock:
-		a.openEnded(timesAgree, "a server whose Date is more than an hour away from the log's times")
-	case h.dates.at == 0:
-		h.dates.at = t.wall
-		h.dates.least = least
-		h.dates.most = most
-	case most < h.dates.least-may || least > h.dates.most+may:
-		a.openEnded(timesAgree, "a Date header that disagrees with those before it: a cache, or several machines, or the log's times aren't true")
+		a.openEnded(timesAgree, farDate)
+	case h.clock.at == 0:
+		h.clock = clock{t.wall, least, most}
+	case most < h.clock.least-may || least > h.clock.most+may:
+		a.openEnded(timesAgree, otherDate)
 	}
 }

@@ -12,19 +12,20 @@ import (
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
-// A Promise is one of those that a crawl makes, and what the log shows of it.
+// A Promise is one of those that a crawl makes, and how far the log shows that it was kept.
 type Promise struct {
 	Name   string   `json:"name"`          // "delays kept"
-	Proof  string   `json:"proof"`         // what was put to the test: "gaps between starts"
-	Proved int      `json:"proved"`        // how often it was derived from what is in the log that it was kept
-	Open   int      `json:"open"`          // how often the log says so without showing it
+	Proof  string   `json:"proof"`         // the things that were put to the test: "gaps between starts"
+	Proved int      `json:"proved"`        // how often the log proves that it was kept
+	Open   int      `json:"open"`          // how often the log claims it without a proof
 	Broken int      `json:"broken"`        // how often it was broken
-	Why    []string `json:"why,omitempty"` // what is missing, for what is open: the first 8 reasons
+	Why    []string `json:"why,omitempty"` // why it is open: the first 8 reasons
 }
 
 // String returns how often p was kept, without its name: "BROKEN 1, open 2, proved 7".
 func (p Promise) String() string {
-	return cmp.Or(counts("%[2]s %[1]d", []string{"BROKEN", "open", "proved"}, p.Broken, p.Open, p.Proved), "nothing to keep")
+	names := []string{"BROKEN", "open", "proved"}
+	return cmp.Or(counts("%[2]s %[1]d", names, p.Broken, p.Open, p.Proved), "nothing to keep")
 }
 
 // counts lists those of some numbers that aren't 0, each formatted with its name.
@@ -53,7 +54,8 @@ const (
 	promises // number of them
 )
 
-// aboutPromises says of each promise what is put to the test, and what breaks it.
+// aboutPromises has the name and the proof of each promise, and the kinds of violations that break
+// it.
 var aboutPromises = [promises]struct {
 	Promise
 	kinds []Kind
@@ -67,7 +69,9 @@ var aboutPromises = [promises]struct {
 	budgetKept:       {Promise{Name: "budget kept", Proof: "pages"}, []Kind{BrokenBudget}},
 	everyStartEnded:  {Promise{Name: "every start ended", Proof: "starts"}, []Kind{MissingEnd}},
 	timesAgree:       {Promise{Name: "times agree with the servers'", Proof: "Date headers"}, nil},
-	logWhole:         {Promise{Name: "log whole", Proof: "lines"}, []Kind{MissingLine, MissingStart, BrokenChain, BrokenSignature, Contradiction, Unreadable}},
+	logWhole: {Promise{Name: "log whole", Proof: "lines"}, []Kind{
+		MissingLine, MissingStart, BrokenChain, BrokenSignature, Contradiction, Unreadable,
+	}},
 }
 
 // maxWhy is how many reasons a promise names.
@@ -85,30 +89,24 @@ func (a *auditor) openEnded(promise int, why string) {
 	}
 }
 
-// openIf notes the same, if that is so.
-func (a *auditor) openIf(is bool, promise int, why string) {
-	if is {
+// openIf notes that a promise is open for the given reason, if open is true.
+func (a *auditor) openIf(open bool, promise int, why string) {
+	if open {
 		a.openEnded(promise, why)
 	}
 }
 
-// prove counts what is broken. Proved is what was put to the test and is neither open nor broken.
+const (
+	noKey         = "the log is signed, but no key was given"
+	notYet        = "the records after the last checkpoint aren't signed"
+	notChained    = "the lines aren't chained: whoever held the file could change them"
+	nothingSigned = "a key was given, and nothing in the log is signed with it"
+)
+
+// prove concludes the promises: a test that is neither open nor broken is a proof.
 func (a *auditor) prove() {
 	r := &a.report
-	whole := &r.Promises[logWhole]
-	switch signed := r.Signed; {
-	case signed.Checkpoints > 0:
-		whole.Proof += fmt.Sprintf(", %s signed by %s", lines.Count(signed.Records, "record"), cmp.Or(signed.Key, "a key that wasn't given"))
-		a.openIf(signed.Key == "", logWhole, "the log is signed, but no key was given")
-		a.openIf(signed.Key != "" && signed.After > 0, logWhole, "the records after the last checkpoint aren't signed")
-	case r.Chained:
-		whole.Proof += ", numbered and chained"
-	default:
-		whole.Proof += map[bool]string{true: ", numbered, not chained", false: ", not numbered"}[r.Numbered]
-		a.openIf(len(r.Records) > 0, logWhole, "the lines aren't chained: whoever held the file could change them")
-	}
-	a.openIf(r.Signed.Key != "" && r.Records[evidence.Checkpoint] == 0, logWhole, "a key was given, and nothing in the log is signed with it")
-	whole.Proved = r.Lines
+	a.proveWhole()
 	for i := range r.Promises {
 		p := &r.Promises[i]
 		for _, k := range aboutPromises[i].kinds {
@@ -118,31 +116,65 @@ func (a *auditor) prove() {
 	}
 }
 
-// policyInWords says what p promises: "2 slots a host, 500ms or more between starts (Learned),
-// ...".
-func policyInWords(p *evidence.Policy) string {
-	var parts []string
-	add := func(ok bool, format string, values ...any) {
-		if ok {
-			parts = append(parts, fmt.Sprintf(format, values...))
+// proveWhole concludes how far the log is whole, by the signatures, hashes and numbers in it.
+func (a *auditor) proveWhole() {
+	r := &a.report
+	whole := &r.Promises[logWhole]
+	signed := r.Signed
+	switch {
+	case signed.Checkpoints > 0:
+		records := lines.Count(signed.Records, "record")
+		whole.Proof += fmt.Sprintf(", %s signed by %s", records, cmp.Or(signed.Key, "a key that wasn't given"))
+		a.openIf(signed.Key == "", logWhole, noKey)
+		a.openIf(signed.Key != "" && signed.After > 0, logWhole, notYet)
+	case r.Chained:
+		whole.Proof += ", numbered and chained"
+	default:
+		numbered := ", not numbered"
+		if r.Numbered {
+			numbered = ", numbered, not chained"
 		}
+		whole.Proof += numbered
+		a.openIf(len(r.Records) > 0, logWhole, notChained)
 	}
-	add(true, "%s a host", lines.Count(p.Slots, "slot"))
-	add(true, "%v or more between %s (%s)", p.DelayMin, map[bool]string{false: "starts", true: "an end and the next start"}[p.FromEnd],
-		cmp.Or(p.Adaptive, "a formula that isn't said"))
-	add(p.Overrides, "single hosts may have limits of their own")
-	add(p.MaxInFlight > 0, "%d in flight on all hosts", p.MaxInFlight)
-	add(p.Robots != "", "robots.txt %s", p.Robots)
-	add(p.Robots == "obeyed" && p.Unreachable != "", "%s where there is none to be had", p.Unreachable)
-	add(p.Backoff != "", "refusals block %s from %v to %v", p.Backoff, p.BackoffStep, p.BackoffCap)
-	add(p.Purposes != "", "for %s", p.Purposes)
-	add(p.Pages > 0, "%s", lines.Count(int(p.Pages), "page"))
-	add(p.PagesPerHost > 0, "%s a host", lines.Count(int(p.PagesPerHost), "page"))
-	add(p.Bytes > 0, "%s", lines.Count(int(p.Bytes), "byte"))
-	add(p.MaxTime > 0, "%v", p.MaxTime)
-	add(p.Every > 0, "anew each %v", p.Every)
-	add(p.Retries > 0, "%d further tries", p.Retries)
-	return strings.Join(parts, ", ")
+	a.openIf(signed.Key != "" && r.Records[evidence.Checkpoint] == 0, logWhole, nothingSigned)
+	whole.Proved = r.Lines
+}
+
+// words are parts of a sentence.
+type words []string
+
+// addIf adds a part, if it applies.
+func (w *words) addIf(applies bool, format string, values ...any) {
+	if applies {
+		*w = append(*w, fmt.Sprintf(format, values...))
+	}
+}
+
+// policyInWords returns the promises of p as text: "2 slots a host, 500ms or more between starts
+// (Learned), ...".
+func policyInWords(p *evidence.Policy) string {
+	between := "starts"
+	if p.FromEnd {
+		between = "an end and the next start"
+	}
+	formula := cmp.Or(p.Adaptive, "a formula that isn't said")
+	var w words
+	w.addIf(true, "%s a host", lines.Count(p.Slots, "slot"))
+	w.addIf(true, "%v or more between %s (%s)", p.DelayMin, between, formula)
+	w.addIf(p.Overrides, "single hosts may have limits of their own")
+	w.addIf(p.MaxInFlight > 0, "%d in flight on all hosts", p.MaxInFlight)
+	w.addIf(p.Robots != "", "robots.txt %s", p.Robots)
+	w.addIf(p.Robots == "obeyed" && p.Unreachable != "", "%s where there is none to be had", p.Unreachable)
+	w.addIf(p.Backoff != "", "refusals block %s from %v to %v", p.Backoff, p.BackoffStep, p.BackoffCap)
+	w.addIf(p.Purposes != "", "for %s", p.Purposes)
+	w.addIf(p.Pages > 0, "%s", lines.Count(int(p.Pages), "page"))
+	w.addIf(p.PagesPerHost > 0, "%s a host", lines.Count(int(p.PagesPerHost), "page"))
+	w.addIf(p.Bytes > 0, "%s", lines.Count(int(p.Bytes), "byte"))
+	w.addIf(p.MaxTime > 0, "%v", p.MaxTime)
+	w.addIf(p.Every > 0, "anew each %v", p.Every)
+	w.addIf(p.Retries > 0, "%d further tries", p.Retries)
+	return strings.Join(w, ", ")
 }
 
 // A place is a line of one of the logs that are checked.
@@ -160,12 +192,16 @@ func (p place) String() string {
 }
 
 // place returns where the record of the start x stands.
-func (a *auditor) place(x *exchange) place { return place{a.named[x.by].run.log, int(x.line)} }
+func (a *auditor) place(x *exchange) place {
+	return place{a.indexed[x.by].run.log, int(x.line)}
+}
 
-// violation reports what is wrong with the records at the given places.
+// violation reports that the records at the given places break a promise, or are wrong.
 func (a *auditor) violation(kind Kind, host, detail string, at ...place) {
 	a.report.Broken[kind]++
-	slices.SortFunc(at, func(p, q place) int { return cmp.Or(cmp.Compare(p.log, q.log), cmp.Compare(p.line, q.line)) })
+	slices.SortFunc(at, func(p, q place) int {
+		return cmp.Or(cmp.Compare(p.log, q.log), cmp.Compare(p.line, q.line))
+	})
 	v := Violation{Kind: kind, Host: strings.Clone(host), Detail: printable.Text(detail)}
 	for _, p := range slices.Compact(at) {
 		v.Lines = append(v.Lines, p.line)
@@ -174,6 +210,7 @@ func (a *auditor) violation(kind Kind, host, detail string, at ...place) {
 		}
 	}
 	a.report.Violations = append(a.report.Violations, v)
+	// The first ones by their lines may come last, so more are kept than are shown, but not all.
 	if len(a.report.Violations) == 2*maxViolations {
 		a.sortViolations()
 	}
@@ -193,19 +230,20 @@ func (a *auditor) contradiction(detail string, others ...place) {
 	a.violation(Contradiction, a.d.Host, detail, append(others, a.at)...)
 }
 
-// cannot reports a contradiction, if there is one.
-func (a *auditor) cannot(is bool, detail string, others ...place) {
-	if is {
+// cannot reports a contradiction, if there is one: the records can't both be true.
+func (a *auditor) cannot(contradicts bool, detail string, others ...place) {
+	if contradicts {
 		a.contradiction(detail, others...)
 	}
 }
 
-// missing says that what has the numbers from first to last is missing.
-func missing(what string, first, last uint64) string {
+// missing returns that the things with the numbers from first to last are missing: "record 7 is
+// missing".
+func missing(thing string, first, last uint64) string {
 	if first == last {
-		return fmt.Sprintf("%s %d is missing", what, first)
+		return fmt.Sprintf("%s %d is missing", thing, first)
 	}
-	return fmt.Sprintf("%ss %d to %d are missing", what, first, last)
+	return fmt.Sprintf("%ss %d to %d are missing", thing, first, last)
 }
 
 // stamp returns t in nanoseconds since 1970, from then to 2242, 0 for the zero time.

@@ -12,43 +12,55 @@ import (
 	"github.com/go-politeness/politeness/evidence/audit/internal/sites"
 )
 
-// seed makes the hashes by which URLs and requests are told apart.
+// seed makes the hashes of URLs and requests.
 var seed = maphash.MakeSeed()
 
-// take takes the record d from the line at. What a Transport did before it said what it promises
-// isn't judged.
+// take takes the record d from the line at. Records of a Transport before its policy aren't judged:
+// it had promised nothing.
 func (a *auditor) take(d *evidence.Decision, at place) {
-	a.d, a.at = d, at
+	a.d = d
+	a.at = at
 	a.report.Records[d.Type]++
-	if d.Type == evidence.LogClosed || d.Type == evidence.Checkpoint { // a log may be closed long after the crawl
-		return
+	if d.Type == evidence.LogClosed || d.Type == evidence.Checkpoint {
+		return // their times don't count: a log may be closed long after the crawl
 	}
-	if r, p := a.run, &a.report; !d.Time.IsZero() {
-		if p.First.IsZero() || d.Time.Before(p.First) {
-			p.First = d.Time
-		}
-		if d.Time.After(p.Last) {
-			p.Last = d.Time
-		}
-		r.first, r.last = cmp.Or(r.first, stamp(d.Time)), max(r.last, stamp(d.Time))
+	if !d.Time.IsZero() {
+		a.seen(d.Time)
 	}
 	a.consistent(d)
 	a.by = a.transportOf(d)
 	a.count(d)
-	switch takes := recordTypes[d.Type].take; {
-	case a.by.policy == nil && (d.Type != evidence.PolicyStated || d.Host != ""):
-		a.unsaid = true
-	case takes != nil:
-		takes(a, d)
+	states := d.Type == evidence.PolicyStated && d.Host == ""
+	if a.by.policy == nil && !states {
+		a.unpromised = true
+		return
+	}
+	if take := recordTypes[d.Type].take; take != nil {
+		take(a, d)
 	}
 	if d.Instead != 0 && d.Type != evidence.Waiting && a.by.policy != nil {
 		h := a.host(d)
-		h.given[given{a.by.row, d.Instead}], h.voids[stamp(d.InsteadAt)] = true, true
+		h.givenUp[startID{a.by.numbering, d.Instead}] = true
+		h.givenUpAt[stamp(d.InsteadAt)] = true
 	}
 }
 
-// recordTypes says of each type of record whether the crawl goes on with what it is about, and what
-// takes it. After RobotsUnreachable the crawl goes on if the policy lets it.
+// seen extends the times of the report and of the present log to that of a record.
+func (a *auditor) seen(at time.Time) {
+	r := &a.report
+	if r.First.IsZero() || at.Before(r.First) {
+		r.First = at
+	}
+	if at.After(r.Last) {
+		r.Last = at
+	}
+	a.run.first = cmp.Or(a.run.first, stamp(at))
+	a.run.last = max(a.run.last, stamp(at))
+}
+
+// recordTypes has for each type of record the value of Allowed, whether the crawl continues with
+// the URL, and the method that takes the record. After RobotsUnreachable the crawl continues if the
+// policy lets it.
 var recordTypes = map[evidence.Type]struct {
 	allowed bool
 	take    func(a *auditor, d *evidence.Decision)
@@ -88,13 +100,17 @@ func (a *auditor) consistent(d *evidence.Decision) {
 	if known && typ.allowed != d.Allowed && d.Type != evidence.RobotsUnreachable {
 		a.contradiction(fmt.Sprintf("%s with \"allowed\": %t", d.Type, d.Allowed))
 	}
-	if late := int64(d.Time.Sub(d.Start)); !d.Start.IsZero() && !d.Time.IsZero() {
+	if !d.Start.IsZero() && !d.Time.IsZero() {
+		late := int64(d.Time.Sub(d.Start))
+		ofStart := d.Type == evidence.Started || d.Type == evidence.Resent
 		a.cannot(late < 0, "recorded before the start that it tells of")
-		a.cannot(late > slack && (d.Type == evidence.Started || d.Type == evidence.Resent), "recorded more than a second after its start")
+		a.cannot(late > slack && ofStart, "recorded more than a second after its start")
 	}
-	a.cannot(d.Type == evidence.HostBlocked && !d.RetryAt.IsZero() && !d.RetryAt.Equal(d.Until), "two times for the end of one block")
+	ends := d.Type == evidence.HostBlocked && !d.RetryAt.IsZero()
+	a.cannot(ends && !d.RetryAt.Equal(d.Until), "two times for the end of one block")
 	a.cannot(d.Latency > d.Duration, "the headers came after the end of the body")
-	a.cannot(min(d.WaitSlot, d.WaitDelay, d.WaitBlock, d.Delay, d.CrawlDelay, d.Latency, d.Duration, d.Quota) < 0, "a time below zero")
+	least := min(d.WaitSlot, d.WaitDelay, d.WaitBlock, d.Delay, d.CrawlDelay, d.Latency, d.Duration, d.Quota)
+	a.cannot(least < 0, "a time below zero")
 	if d.Type == evidence.BudgetExceeded && d.Limit != "time" {
 		a.proveLimit(d.Limit, d.Host, d.Used, d.Max)
 	}
@@ -108,78 +124,70 @@ func (a *auditor) count(d *evidence.Decision) {
 	if d.Host == "" {
 		return
 	}
-	switch r := &a.host(d).report; d.Type {
+	r := &a.host(d).report
+	switch d.Type {
 	case evidence.Started, evidence.Resent:
 		r.Starts++
 		r.Wait += d.WaitSlot + d.WaitDelay + d.WaitBlock
 		r.MaxDelay = max(r.MaxDelay, d.Delay)
 	case evidence.Fetched, evidence.Failed:
 		r.Bytes += d.Bytes
-		if !wasSent(d) || d.Status == 0 && d.Left {
-			return
-		}
-		r.Answers++
-		if d.Status > 0 {
-			r.Latency += d.Latency
-		}
-		switch s := d.Status; {
-		case s <= 0:
-			r.Refused.None++
-		case cant(s):
-			r.Refused.Failed++
-		case forbids(s):
-			r.Refused.Forbidden++
-		case d.Refused != "" || a.by.blocksAtOnce(s):
-			r.Refused.TooMany++
+		left := d.Status == 0 && d.Left
+		if wasSent(d) && !left {
+			a.countAnswer(r, d)
 		}
 	}
 }
 
+// countAnswer counts the answer with which the exchange d ended.
+func (a *auditor) countAnswer(r *HostReport, d *evidence.Decision) {
+	r.Answers++
+	if d.Status > 0 {
+		r.Latency += d.Latency
+	}
+	switch {
+	case d.Status <= 0:
+		r.Refused.None++
+	case cant(d.Status):
+		r.Refused.Failed++
+	case forbids(d.Status):
+		r.Refused.Forbidden++
+	case d.Refused != "" || a.by.blocksAtOnce(d.Status):
+		r.Refused.TooMany++
+	}
+}
+
 // wasSent reports whether the end d is one of a request that was sent: a turn is given back unused
-// where robots.txt or the budget has changed during the wait.
+// if robots.txt or the budget has changed during the wait.
 func wasSent(d *evidence.Decision) bool {
 	return d.Type == evidence.Fetched || d.Err != "" || d.Status != 0 || d.Latency != 0
 }
 
 // started takes the start of a try.
 func (a *auditor) started(d *evidence.Decision) {
-	h, t := a.host(d), a.trip(d)
+	h := a.host(d)
+	t := a.trip(d)
 	a.tested(everyStartEnded)
 	h.latest = max(h.latest, d.Seq)
-	_, target := sites.SplitURL(d.URL)
 	before := *t
+	_, target := sites.SplitURL(d.URL)
 	t.wall = cmp.Or(stamp(d.Start), stamp(d.Time))
 	a.cannot(t.wall == 0, "a start without its time")
-	x := &exchange{
-		start: a.limiterClock(d, t.wall), delay: int64(d.Delay), floor: int64(d.CrawlDelay), prev: stamp(d.Prev), seq: d.Seq,
-		line: uint32(a.at.line), resource: uint32(maphash.String(seed, target)), slots: uint32(min(max(d.Slots, 0), 1<<30)),
-		by: a.by.index,
-	}
-	t.x = x
-	t.answer = nil
-	t.host = h
-	t.attempt = d.Attempt
-	t.sends = 1
-	t.underWay = true
-	t.window = 0
+	x := a.exchange(d, t.wall, target)
+	t.try(x, h, d.Attempt)
 	a.keyFits(d)
 	if until := stamp(d.BlockedUntil); until > x.start {
-		a.violation(BrokenBlock, d.Host, fmt.Sprintf("started %v before the end of a block that its limiter knew", time.Duration(until-x.start)), a.at)
+		ahead := time.Duration(until - x.start)
+		detail := fmt.Sprintf("started %v before the end of a block that its limiter knew", ahead)
+		a.violation(BrokenBlock, d.Host, detail, a.at)
 	}
-	if a.by.policy.Process != "" && d.At.IsZero() {
-		x.flags |= local
+	if x.has(local) {
 		a.by.limiter.local = min(a.by.limiter.local, x.start)
-	}
-	if d.DelaySource == "learned" {
-		x.flags |= learned
-	}
-	if path, _, _ := strings.Cut(target, "?"); d.RobotsTxt || path == robotsPath {
-		x.flags |= robotsTxt
 	}
 	switch {
 	case d.RobotsTxt:
 		a.robotsStarted(d, t, target)
-	case x.flags&robotsTxt == 0:
+	case !x.has(robotsTxt):
 		a.allowed(d, t)
 		x.floor = max(x.floor, t.floor)
 		if a.costsAPage(d, before.attempt) {
@@ -197,43 +205,88 @@ func (a *auditor) started(d *evidence.Decision) {
 	}
 }
 
-// robotsPath is where hosts keep their robots.txt. Whoever fetches it needs no verdict and no page.
+// exchange returns the exchange that starts with d, at the time wall of the log's clock.
+func (a *auditor) exchange(d *evidence.Decision, wall int64, target string) *exchange {
+	x := &exchange{
+		start:    a.limiterClock(d, wall),
+		delay:    int64(d.Delay),
+		floor:    int64(d.CrawlDelay),
+		prev:     stamp(d.Prev),
+		seq:      d.Seq,
+		resource: uint32(maphash.String(seed, target)),
+		line:     uint32(a.at.line),
+		slots:    uint32(min(max(d.Slots, 0), 1<<30)),
+		by:       a.by.index,
+	}
+	// A fleet's start without a stamp by the limiter's clock was one that its server doesn't know of.
+	if a.by.policy.Process != "" && d.At.IsZero() {
+		x.flags |= local
+	}
+	if d.DelaySource == "learned" {
+		x.flags |= learned
+	}
+	path, _, _ := strings.Cut(target, "?")
+	if d.RobotsTxt || path == robotsPath {
+		x.flags |= robotsTxt
+	}
+	return x
+}
+
+// robotsPath is the path at which hosts keep their robots.txt. A fetch of it needs no verdict, and
+// costs no page.
 const robotsPath = "/robots.txt"
 
 // maxSends is how often a try is sent at most: HTTP/2 repeats a request seven times, and HTTP/1 one
 // for each connection that it finds dead.
 const maxSends = 10
 
-// sends counts the tries of a trip, and how often each was sent. What is sent again goes on in the
-// slot of the try before, which has lost its connection, and is no probe from then on.
+// sends counts the tries of a trip, and how often each was sent; before is the trip before the
+// present start.
 func (a *auditor) sends(d *evidence.Decision, t, before *trip) {
 	if d.Type == evidence.Resent && before.underWay && before.attempt == d.Attempt {
+		// The exchange before has lost its connection. The new one continues in its slot, and the old
+		// one is no probe from then on.
 		y := before.x
+		failed := y.start + cmp.Or(int64(d.WaitConnect), t.x.start-y.start)
 		y.fate = ended
 		y.end = t.x.start
-		y.answered = min(t.x.start, y.start+cmp.Or(int64(d.WaitConnect), t.x.start-y.start))
-		y.flags |= again
-		t.sends, t.window = before.sends+1, before.window
+		y.answered = min(t.x.start, failed)
+		y.flags |= resent
+		t.sends = before.sends + 1
+		t.window = before.window
 	}
-	switch most := a.by.policy.Retries + 1; {
+	most := a.by.policy.Retries + 1
+	switch {
 	case d.Attempt > most && !d.RobotsTxt:
 		a.violation(BrokenBudget, d.Host, fmt.Sprintf("try %d of a request, of %d", d.Attempt, most), a.at)
-	case t.sends == maxSends+1:
-		a.violation(BrokenBudget, d.Host, fmt.Sprintf("a request that was sent more than %d times in one try", maxSends), a.at)
+	case t.sends == maxSends+1: // reported once
+		detail := fmt.Sprintf("a request that was sent more than %d times in one try", maxSends)
+		a.violation(BrokenBudget, d.Host, detail, a.at)
 	}
 }
 
-// limiterClock returns the start of d by the clock of its limiter, and notes how far that is ahead.
+const (
+	noStamp = "a start of a fleet without its stamp by the limiter's clock (at), " +
+		"as while the server can't be reached"
+	otherClock = "a stamp by another clock, though no other process shares the limiter"
+	clockMoved = "the clock of a limiter that runs otherwise than that of the log"
+)
+
+// limiterClock returns the start of d by the clock of its limiter, and notes in its Transport how
+// far that clock is ahead of the log's.
 func (a *auditor) limiterClock(d *evidence.Decision, wall int64) int64 {
-	t, fleet := a.by, a.by.policy.Process != ""
-	switch shift := stamp(d.At) - wall; {
+	t := a.by
+	fleet := t.policy.Process != ""
+	switch {
 	case d.At.IsZero():
-		a.openIf(fleet, delaysKept, "a start of a fleet without its stamp by the limiter's clock (at), as while the server can't be reached")
+		a.openIf(fleet, delaysKept, noStamp)
 	case !fleet:
-		a.contradiction("a stamp by another clock, though no other process shares the limiter")
+		a.contradiction(otherClock)
 	default:
+		shift := stamp(d.At) - wall
 		moved := max(shift-t.shift, t.shift-shift)
-		a.openIf(t.shift != 0 && moved > slack && a.run.jumped == 0, timesAgree, "the clock of a limiter that runs otherwise than that of the log")
+		// The log's own clock may have jumped as well.
+		a.openIf(t.shift != 0 && moved > slack && a.run.jumped == 0, timesAgree, clockMoved)
 		t.shift = shift
 	}
 	return wall + t.shift
@@ -241,97 +294,132 @@ func (a *auditor) limiterClock(d *evidence.Decision, wall int64) int64 {
 
 // ended takes the end of a try.
 func (a *auditor) ended(d *evidence.Decision) {
-	h, t := a.host(d), a.trip(d)
+	h := a.host(d)
+	t := a.trip(d)
 	if !t.underWay || t.attempt != d.Attempt {
-		if a.leave(t); d.Type == evidence.Fetched || d.Seq != 0 {
+		// A request that was refused before its turn has an end alone, without a number.
+		a.leave(t)
+		if d.Type == evidence.Fetched || d.Seq != 0 {
 			a.violation(MissingEnd, d.Host, string(d.Type)+" without a start", a.at)
 		}
 		return
 	}
-	x := t.x
-	a.endAgrees(d, t, x)
-	// The end may look later than it was: time that the computer slept is missing from d.Duration.
-	now := stamp(d.Time)
-	duration := int64(d.Duration)
-	shift := x.start - t.wall
-	x.fate = ended
-	x.end = max(t.wall+duration, now) + shift
-	x.answered = x.start + int64(d.Latency)
-	if !d.Start.IsZero() && a.by.policy.Process != "" {
-		x.end -= duration/drifts + 1000 // two clocks, and one of them is exact to the microsecond
-	}
-	t.underWay = false
-	t.status = d.Status
-	t.ended = now
+	a.endAgrees(d, t)
+	a.close(d, t)
 	if wasSent(d) {
 		t.leads = redirectTarget(d)
 		a.answer(h, t, d)
 		a.dated(h, t, d)
-		a.spendMore(h, x, t, d.Bytes)
-	} else if x.flags |= unsent; x.flags&page != 0 {
-		h.report.Pages--
-		a.by.pages[window{t.window, nil}]--
-		a.by.pages[window{t.window, h}]--
+		a.spendMore(h, t, d.Bytes)
+	} else {
+		a.unspend(h, t)
 	}
 	a.handedOver(d, t)
 	a.leave(t)
 }
 
+// close gives the exchange of t the times of its end d.
+func (a *auditor) close(d *evidence.Decision, t *trip) {
+	x := t.x
+	now := stamp(d.Time)
+	duration := int64(d.Duration)
+	shift := x.start - t.wall
+	x.fate = ended
+	// Duration lacks the time that the computer slept, so the end may look later than it was.
+	x.end = max(t.wall+duration, now) + shift
+	x.answered = x.start + int64(d.Latency)
+	if !d.Start.IsZero() && a.by.policy.Process != "" {
+		// The limiter's clock may run faster than the process's, and a stamp of one of them is exact to
+		// the microsecond only: the slot is free at the earliest end that both allow.
+		x.end -= duration/drifts + 1000
+	}
+	t.underWay = false
+	t.status = d.Status
+	t.ended = now
+}
+
 // endAgrees checks the end d of t against its start and against the block that its answer set.
-func (a *auditor) endAgrees(d *evidence.Decision, t *trip, x *exchange) {
+func (a *auditor) endAgrees(d *evidence.Decision, t *trip) {
+	x := t.x
 	start := a.place(x)
 	now := stamp(d.Time)
-	end := t.wall + int64(d.Duration)
-	if n := t.answer; n != nil {
-		moved := n.at - a.by.shift
-		a.cannot(moved < t.wall+int64(d.Latency)-slack || now != 0 && moved > now+settling, "a block was set or lifted at another time than that of the answer", start)
-		if n.status != d.Status {
-			a.contradiction(fmt.Sprintf("status %d here and %d there", d.Status, n.status), n.place)
-		}
+	if t.answer != nil {
+		a.blockAgrees(d, t)
 	}
-	a.cannot(!d.Start.IsZero() && stamp(d.Start) != t.wall || d.Seq != x.seq && d.Seq != 0, "two records of one request give different starts or numbers", start)
+	otherStart := !d.Start.IsZero() && stamp(d.Start) != t.wall
+	otherSeq := d.Seq != x.seq && d.Seq != 0
+	a.cannot(otherStart || otherSeq, "two records of one request give different starts or numbers", start)
+	end := t.wall + int64(d.Duration)
 	if now != 0 && end-now > slack {
 		a.contradiction(fmt.Sprintf("recorded %v before its end", time.Duration(end-now)), start)
 	}
 	if wasSent(d) && x.delay > 0 && x.delay < min(x.floor, longest) {
-		a.contradiction(fmt.Sprintf("a delay of %v under a crawl-delay of %v", time.Duration(x.delay), time.Duration(x.floor)), start)
+		delay := time.Duration(x.delay)
+		floor := time.Duration(x.floor)
+		a.contradiction(fmt.Sprintf("a delay of %v under a crawl-delay of %v", delay, floor), start)
+	}
+}
+
+// blockAgrees checks the end d of t against an earlier record of its answer, that of a block which
+// it set or lifted.
+func (a *auditor) blockAgrees(d *evidence.Decision, t *trip) {
+	n := t.answer
+	now := stamp(d.Time)
+	moved := n.at - a.by.shift
+	tooEarly := moved < t.wall+int64(d.Latency)-slack
+	tooLate := now != 0 && moved > now+settling
+	a.cannot(tooEarly || tooLate, "a block was set or lifted at another time than that of the answer", a.place(t.x))
+	if n.status != d.Status {
+		a.contradiction(fmt.Sprintf("status %d here and %d there", d.Status, n.status), n.place)
 	}
 }
 
 // expired takes the record of a slot that was taken back.
 func (a *auditor) expired(d *evidence.Decision) {
-	id, number, _ := strings.Cut(cmp.Or(d.Of, fmt.Sprint(a.by.row, "/", d.Seq)), "/") // of any process
+	// The slot may be that of any process of a fleet. Without a name it is one of this Transport's.
+	of := cmp.Or(d.Of, fmt.Sprint(a.by.numbering, "/", d.Seq))
+	id, number, _ := strings.Cut(of, "/")
 	seq, _ := strconv.ParseUint(number, 10, 64)
-	h, lost := a.host(d), given{strings.Clone(id), seq}
-	if d.Trip != 0 || lost.seq == 0 { // the request itself doesn't know when it lost its slot
-		a.lost = true
-	} else {
-		h.takenBack[lost] = min(stamp(d.Time)+a.by.shift, cmp.Or(h.takenBack[lost], never))
+	lost := startID{strings.Clone(id), seq}
+	h := a.host(d)
+	if d.Trip != 0 || lost.seq == 0 {
+		a.lostSlot = true // the request itself doesn't know when it lost its slot
+		return
 	}
+	at := stamp(d.Time) + a.by.shift
+	h.takenBack[lost] = min(at, cmp.Or(h.takenBack[lost], never))
 }
 
-// moved takes the record of a block, or that the blocks before it are lifted.
+// moved takes the record of a block, or of the end of all blocks before.
 func (a *auditor) moved(d *evidence.Decision) {
 	h := a.host(d)
-	s, b := h.of(a.by), &block{
-		at: a.at, from: stamp(d.Time) + a.by.shift, until: stamp(d.Until) + a.by.shift, row: d.Refusals,
-		hand: d.Hand, restored: d.Restored, lifts: d.Type == evidence.HostCleared,
+	s := h.of(a.by)
+	b := &block{
+		at:       a.at,
+		from:     stamp(d.Time) + a.by.shift,
+		until:    stamp(d.Until) + a.by.shift,
+		inARow:   d.Refusals,
+		hand:     d.Hand,
+		restored: d.Restored,
+		lifts:    d.Type == evidence.HostCleared,
 	}
-	n := &answer{by: a.by}
-	switch t := a.by.trips[d.Trip]; {
-	case t != nil && t.underWay && t.attempt == d.Attempt && t.host == h:
-		if a.trip(d); t.answer != nil {
-			a.contradiction("an answer that set or lifted a block twice", t.answer.place)
+	t := a.by.trips[d.Trip]
+	if t == nil || !t.underWay || t.attempt != d.Attempt || t.host != h {
+		// No request under way did it: a person may have, or an earlier process.
+		if !b.hand && !b.restored {
+			a.contradiction("a block was set or lifted by no request")
 		}
-		n, b.kind = s.keep(t, a.answerOf(t, d)), kinds[d.Kind]
-		if n.cleared = b.lifts; b.lifts {
-			return
-		}
-	case !b.hand && !b.restored:
-		a.contradiction("a block was set or lifted by no request")
-		fallthrough
-	default:
-		s.answers = append(s.answers, n)
+		s.answers = append(s.answers, &answer{by: a.by, block: b})
+		return
 	}
-	n.block = b
+	a.trip(d)
+	if t.answer != nil {
+		a.contradiction("an answer that set or lifted a block twice", t.answer.place)
+	}
+	n := s.keep(t, a.answerOf(t, d))
+	n.cleared = b.lifts
+	if !b.lifts {
+		b.kind = kinds[d.Kind]
+		n.block = b
+	}
 }

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -25,15 +28,20 @@ const (
 	BrokenBlock       Kind = "block"         // a start on a host that was blocked
 	BrokenRobots      Kind = "robots"        // a fetch that was disallowed, or that no verdict allowed
 	BrokenVerdict     Kind = "verdict"       // a verdict that robots.txt, as logged, doesn't give
-	BrokenConsent     Kind = "consent"       // a page for a purpose that the site reserves, or preferences that it doesn't state
 	BrokenBudget      Kind = "budget"        // more spent than the limit
 	MissingEnd        Kind = "end"           // a start without an end, or an end without a start
 	MissingStart      Kind = "sequence"      // the starts of a host aren't numbered without a hole
 	MissingLine       Kind = "line"          // the lines aren't numbered without a hole
 	BrokenChain       Kind = "chain"         // a line isn't what was hashed, or doesn't follow the one before it
-	BrokenSignature   Kind = "signature"     // lines aren't what a checkpoint was made of, or it isn't signed by the key
 	Contradiction     Kind = "contradiction" // records that can't both be true, or one that can't be true
 	Unreadable        Kind = "unreadable"    // a line that is no record
+
+	// BrokenConsent is a page for a purpose that the site reserves, or a record of preferences that
+	// the site doesn't state.
+	BrokenConsent Kind = "consent"
+	// BrokenSignature is that lines aren't what a checkpoint was made of, or that it isn't signed by
+	// the key.
+	BrokenSignature Kind = "signature"
 )
 
 // A Violation is a broken promise, or a sign that the log isn't what was written.
@@ -41,89 +49,113 @@ type Violation struct {
 	Kind   Kind   `json:"kind"`
 	Host   string `json:"host,omitempty"`
 	Lines  []int  `json:"lines"`          // lines of the records concerned, from 1, in order
-	Logs   []int  `json:"logs,omitempty"` // logs that these lines are in, from 1; nil where there is only one
+	Logs   []int  `json:"logs,omitempty"` // logs that these lines are in, from 1; nil: there is only one
 	Detail string `json:"detail"`
 }
 
 // String returns the violation as one line of text, with what can't be printed escaped as by %q.
 func (v Violation) String() string {
+	parts := []string{v.where(), string(v.Kind), v.Host, v.Detail}
+	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
+	return printable.Text(strings.Join(parts, ": "))
+}
+
+// where returns the lines of the violation as words. With several logs each line is named with its
+// log.
+func (v Violation) where() string {
 	at := make([]string, len(v.Lines))
 	for i, line := range v.Lines {
-		if at[i] = fmt.Sprint(line); v.Logs != nil { // each line is named with its log
+		if v.Logs != nil {
 			at[i] = place{v.Logs[i], line}.String()
+		} else {
+			at[i] = strconv.Itoa(line)
 		}
 	}
 	where := strings.Join(at, " and ")
-	if v.Logs == nil {
-		where = map[bool]string{true: "line ", false: "lines "}[len(at) == 1] + where
+	switch {
+	case v.Logs != nil:
+		return where
+	case len(at) == 1:
+		return "line " + where
 	}
-	parts := slices.DeleteFunc([]string{where, string(v.Kind), v.Host, v.Detail}, func(s string) bool { return s == "" })
-	return printable.Text(strings.Join(parts, ": "))
+	return "lines " + where
 }
 
 // A Report is what Check found.
 type Report struct {
 	Lines   int                   `json:"lines"`          // number of lines, of all logs
-	Logs    int                   `json:"logs"`           // number of logs, also of those that follow each other in a file
+	Logs    int                   `json:"logs"`           // number of logs; a file may hold several
 	First   time.Time             `json:"first,omitzero"` // time of the earliest record
 	Last    time.Time             `json:"last,omitzero"`  // time of the latest
 	Records map[evidence.Type]int `json:"records"`        // number of each type
-	// Numbered and Chained tell whether every line has its number, and is covered by a hash.
+	// Numbered and Chained report whether every line has its number, and is covered by a hash.
 	Numbered bool         `json:"numbered"`
 	Chained  bool         `json:"chained"`
 	Signed   Signed       `json:"signed,omitzero"`
 	Hosts    []HostReport `json:"hosts"` // by name
 
-	// Promised says what the policies state, in a line for all Transports that state the same: the
-	// first 1,000 lines.
+	// Promised has a line for each of the policies, in words: the first 1,000. Transports that promise
+	// the same share a line.
 	Promised []string `json:"promised,omitempty"`
-	// Promises are what the crawl promised, one by one: proved, open, or broken.
+	// Promises are the promises of a crawl, one by one: proved, open, or broken.
 	Promises []Promise `json:"promises"`
 
 	Violations []Violation  `json:"violations"` // at most 1,000, in the order of their first lines
 	Broken     map[Kind]int `json:"broken"`     // number of each kind, all counted
 }
 
-// Signed says what the checkpoints of a signed log prove.
+// Signed sums up the checkpoints of a signed log.
 type Signed struct {
-	Checkpoints int    `json:"checkpoints"`      // number of those that are right
-	Records     int    `json:"records"`          // number of records before them
-	After       int    `json:"after"`            // number of records after the last one, or of all if there is none
-	Key         string `json:"key,omitempty"`    // name and hash of the key, "" where none was given
-	Older       int    `json:"older,omitempty"`  // number of older checkpoints that the log extends
-	Latest      string `json:"latest,omitempty"` // the last right checkpoint, a signed note: keep it to hold the next log against
+	Checkpoints int    `json:"checkpoints"`     // number of those that are right
+	Records     int    `json:"records"`         // number of records before them
+	After       int    `json:"after"`           // number of records after the last one, or of all if there is none
+	Key         string `json:"key,omitempty"`   // name and hash of the key; "": none was given
+	Older       int    `json:"older,omitempty"` // number of older checkpoints that the log extends
+
+	// Latest is the last right checkpoint, a signed note: keep it to compare the next log with.
+	Latest string `json:"latest,omitempty"`
 }
 
 // A HostReport sums up one host. In JSON its durations are seconds.
 type HostReport struct {
-	Host       string   `json:"host"`
-	Starts     int      `json:"starts"`     // number of requests sent, those for robots.txt included
-	Pages      int      `json:"pages"`      // number of those that are pages of the budget
-	Bytes      int64    `json:"bytes"`      // of bodies
-	Disallowed int      `json:"disallowed"` // number of URLs refused by robots.txt, reserved ones included, or by the user's rules
-	Blocks     int      `json:"blocks"`     // how often the host was blocked
-	Answers    int      `json:"answers"`    // number of answers, and of requests that got none
-	Refused    Refusals `json:"refused"`    // number of those that were refusals
+	Host   string `json:"host"`
+	Starts int    `json:"starts"` // number of requests sent, those for robots.txt included
+	Pages  int    `json:"pages"`  // number of those that are pages of the budget
+	Bytes  int64  `json:"bytes"`  // of bodies
+	// Disallowed is the number of URLs that robots.txt refused, reserved ones included, or the user's
+	// rules.
+	Disallowed int           `json:"disallowed"`
+	Blocks     int           `json:"blocks"`  // how often the host was blocked
+	Answers    int           `json:"answers"` // number of answers, and of requests that got none
+	Refused    RefusalCounts `json:"refused"` // number of those that were refusals
 	// RefusalShare is the share of the answers that were refusals, from 0 to 1.
 	RefusalShare float64       `json:"refusalShare"`
-	MinGap       time.Duration `json:"-"` // shortest gap between two starts of one limiter; 0 if there were fewer than two
+	MinGap       time.Duration `json:"-"` // shortest gap between two starts of one limiter; 0: fewer than two
 	MaxDelay     time.Duration `json:"-"` // longest delay in force
 	Wait         time.Duration `json:"-"` // time that requests waited for their turn, in all
-	Latency      time.Duration `json:"-"` // mean time to the response's headers; 0 if there was none
+	Latency      time.Duration `json:"-"` // mean time to the response's headers; 0: there was none
 }
 
-// Refusals are how often a host didn't serve what it was asked for, by the words that it had for
-// that.
-type Refusals struct {
-	TooMany   int `json:"tooMany"`   // 429, and what the policy or Config.IsRefusal takes for the same
+// conclude makes a mean of Latency, so far the sum, and computes the share of refusals.
+func (h *HostReport) conclude() {
+	r := h.Refused
+	refused := r.TooMany + r.Forbidden + r.Failed + r.None
+	h.Latency /= time.Duration(max(1, h.Answers-r.None))
+	h.RefusalShare = float64(refused) / float64(max(1, h.Answers))
+}
+
+// RefusalCounts are how often a host didn't serve a request, by the form of its refusal.
+type RefusalCounts struct {
+	TooMany   int `json:"tooMany"`   // 429, and answers that the policy or Config.IsRefusal takes for the same
 	Forbidden int `json:"forbidden"` // 401, 402, 403, 451
 	Failed    int `json:"failed"`    // 5xx, 408, 425
 	None      int `json:"none"`      // no answer
 }
 
-// String returns the refusals as words: "7 × 429, 2 × 5xx".
-func (r Refusals) String() string {
-	return counts("%d × %s", []string{"429", "403", "5xx", "no answer"}, r.TooMany, r.Forbidden, r.Failed, r.None)
+// String returns the counts as words: "7 × 429, 2 × 5xx".
+func (r RefusalCounts) String() string {
+	names := []string{"429", "403", "5xx", "no answer"}
+	return counts("%d × %s", names, r.TooMany, r.Forbidden, r.Failed, r.None)
 }
 
 const (
@@ -137,14 +169,14 @@ const (
 	shown         = 10   // hosts that its text names
 )
 
-// Warning returns what the owner of the log should know of the host, as a sentence: that more than
-// a tenth of its answers, of which there are ten at least, were refusals. It is empty where there
-// is no such thing.
+// Warning returns a sentence for the owner of the log: that more than a tenth of the host's answers,
+// of which there are ten at least, were refusals. It returns "" if they weren't.
 func (h *HostReport) Warning() string {
 	if h.RefusalShare <= tooManyRefusals || h.Answers < fewAnswers {
 		return ""
 	}
-	return printable.Text(fmt.Sprintf("%s refused %.0f %% of %s: %v", h.Host, 100*h.RefusalShare, lines.Count(h.Answers, "request"), h.Refused))
+	requests := lines.Count(h.Answers, "request")
+	return printable.Text(fmt.Sprintf("%s refused %.0f %% of %s: %v", h.Host, 100*h.RefusalShare, requests, h.Refused))
 }
 
 // MarshalJSON writes durations in seconds.
@@ -156,25 +188,34 @@ func (h HostReport) MarshalJSON() ([]byte, error) {
 		MaxDelay float64 `json:"maxDelay"`
 		Wait     float64 `json:"wait"`
 		Latency  float64 `json:"latency"`
-	}{plain(h), h.MinGap.Seconds(), h.MaxDelay.Seconds(), h.Wait.Seconds(), h.Latency.Seconds()})
+	}{
+		plain:    plain(h),
+		MinGap:   h.MinGap.Seconds(),
+		MaxDelay: h.MaxDelay.Seconds(),
+		Wait:     h.Wait.Seconds(),
+		Latency:  h.Latency.Seconds(),
+	})
 }
 
-// OK reports whether nothing is broken: the log holds no violation. What is open may still be
-// anything; see [Report.Complete].
+// OK reports whether nothing is broken: the log holds no violation. Open promises may be broken
+// nevertheless; see [Report.Complete].
 func (r *Report) OK() bool { return len(r.Broken) == 0 }
 
-// Complete reports whether nothing is broken and nothing open: every promise is proved from what is
-// in the log.
+// Complete reports whether nothing is broken and nothing open: every promise is proved from the
+// records alone.
 func (r *Report) Complete() bool {
-	return r.OK() && !slices.ContainsFunc(r.Promises, func(p Promise) bool { return p.Open > 0 })
+	open := func(p Promise) bool { return p.Open > 0 }
+	return r.OK() && !slices.ContainsFunc(r.Promises, open)
 }
 
 // Promise returns the promise of that name, such as "delays kept".
-func (r *Report) Promise(name string) (p Promise) {
-	if i := slices.IndexFunc(r.Promises, func(p Promise) bool { return p.Name == name }); i >= 0 {
-		p = r.Promises[i]
+func (r *Report) Promise(name string) Promise {
+	for _, p := range r.Promises {
+		if p.Name == name {
+			return p
+		}
 	}
-	return p
+	return Promise{}
 }
 
 // WriteText writes the report for people.
@@ -183,7 +224,8 @@ func (r *Report) WriteText(w io.Writer) error {
 	return err
 }
 
-// orDash is "-" for a gap where a limiter had one start, or for waiting that a crawler does itself.
+// orDash returns d, or "-" for 0: the gap of a limiter that had one start, or the wait of a crawler
+// that waits by itself.
 func orDash(d time.Duration) string {
 	if d == 0 {
 		return "-"
@@ -194,71 +236,108 @@ func orDash(d time.Duration) string {
 // String returns the report as text.
 func (r *Report) String() string {
 	var text strings.Builder
-	b := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	total, broken := 0, 0
-	for _, n := range r.Records {
-		total += n
-	}
-	for _, n := range r.Broken {
-		broken += n
-	}
-	fmt.Fprintf(b, "%s, %s", lines.Count(total, "record"), lines.Count(len(r.Hosts), "host"))
-	if !r.First.IsZero() {
-		fmt.Fprintf(b, ", %s to %s", r.First.UTC().Format(time.DateTime), r.Last.UTC().Format(time.DateTime+" UTC"))
-	}
-	if r.Logs > 1 {
-		fmt.Fprintf(b, ", %d logs one after the other", r.Logs)
-	}
-	fmt.Fprint(b, "\n\n")
-	for _, said := range r.Promised {
-		fmt.Fprintf(b, "promised: %s\n\n", printable.Text(said))
-	}
-	for _, p := range r.Promises {
-		fmt.Fprintf(b, "%s\t%s\t%s\n", p.Name, p, p.Proof)
-	}
-	for _, p := range r.Promises {
-		if p.Open > 0 {
-			fmt.Fprintf(b, "\nopen, %s:\n  %s\n", p.Name, strings.Join(p.Why, "\n  "))
-		}
-	}
-	if len(r.Hosts) > 0 {
-		fmt.Fprint(b, "\nslowest hosts\tstarts\tlatency\tmin gap\tmax delay\twaited\tdisallowed\tblocks\trefusals\n")
-	}
-	for _, h := range r.mostOf(func(h *HostReport) float64 { return float64(h.Latency) })[:min(len(r.Hosts), shown)] {
-		fmt.Fprintf(b, "%s\t%d\t%v\t%v\t%v\t%v\t%d\t%d\t%.0f %%\n", printable.Text(h.Host), h.Starts, printable.Duration(h.Latency),
-			orDash(h.MinGap), printable.Duration(h.MaxDelay), orDash(h.Wait), h.Disallowed, h.Blocks, 100*h.RefusalShare)
-	}
-	warned := slices.DeleteFunc(r.mostOf(func(h *HostReport) float64 { return h.RefusalShare }), func(h HostReport) bool { return h.Warning() == "" })
-	if len(warned) > 0 {
-		fmt.Fprintf(b, "\nwarning, over %.0f %% of what was asked was refused:\n", 100*tooManyRefusals)
-	}
-	for _, h := range warned[:min(len(warned), shown)] {
-		fmt.Fprintf(b, "  %s\n", h.Warning())
-	}
-	if more := len(warned) - shown; more > 0 {
-		fmt.Fprintf(b, "  and %s\n", lines.Count(more, "more host"))
-	}
-	switch {
-	case r.Complete():
-		fmt.Fprint(b, "\nProved: every promise was kept, by what is in the log.\n")
-	case broken == 0:
-		fmt.Fprint(b, "\nNothing is broken, but not everything is proved: see what is open.\n")
-	default:
-		fmt.Fprintf(b, "\n%s:\n", lines.Count(broken, "violation"))
-		for _, v := range r.Violations {
-			fmt.Fprintf(b, "  %s\n", v)
-		}
-		if more := broken - len(r.Violations); more > 0 {
-			fmt.Fprintf(b, "  and %d more\n", more)
-		}
-	}
-	b.Flush()
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	r.writeLogs(w)
+	r.writePromises(w)
+	r.writeHosts(w)
+	r.writeWarnings(w)
+	r.writeVerdict(w)
+	w.Flush()
 	return text.String()
 }
 
-// mostOf returns the hosts, those first that have most of something.
-func (r *Report) mostOf(something func(h *HostReport) float64) []HostReport {
+// writeLogs writes how much was read, and of which time.
+func (r *Report) writeLogs(w io.Writer) {
+	records := sum(maps.Values(r.Records))
+	fmt.Fprintf(w, "%s, %s", lines.Count(records, "record"), lines.Count(len(r.Hosts), "host"))
+	if !r.First.IsZero() {
+		first := r.First.UTC().Format(time.DateTime)
+		last := r.Last.UTC().Format(time.DateTime + " UTC")
+		fmt.Fprintf(w, ", %s to %s", first, last)
+	}
+	if r.Logs > 1 {
+		fmt.Fprintf(w, ", %d logs one after the other", r.Logs)
+	}
+	fmt.Fprint(w, "\n\n")
+}
+
+// writePromises writes the policies, the promises, and the reasons of those that are open.
+func (r *Report) writePromises(w io.Writer) {
+	for _, policy := range r.Promised {
+		fmt.Fprintf(w, "promised: %s\n\n", printable.Text(policy))
+	}
+	for _, p := range r.Promises {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", p.Name, p, p.Proof)
+	}
+	for _, p := range r.Promises {
+		if p.Open > 0 {
+			fmt.Fprintf(w, "\nopen, %s:\n  %s\n", p.Name, strings.Join(p.Why, "\n  "))
+		}
+	}
+}
+
+// writeHosts writes a table of the slowest hosts.
+func (r *Report) writeHosts(w io.Writer) {
+	if len(r.Hosts) == 0 {
+		return
+	}
+	const columns = "slowest hosts\tstarts\tlatency\tmin gap\tmax delay\twaited\tdisallowed\tblocks\trefusals"
+	fmt.Fprintf(w, "\n%s\n", columns)
+	slowest := r.mostOf(func(h *HostReport) float64 { return float64(h.Latency) })
+	for _, h := range slowest[:min(len(slowest), shown)] {
+		fmt.Fprintf(w, "%s\t%d\t", printable.Text(h.Host), h.Starts)
+		fmt.Fprintf(w, "%v\t%v\t", printable.Duration(h.Latency), orDash(h.MinGap))
+		fmt.Fprintf(w, "%v\t%v\t", printable.Duration(h.MaxDelay), orDash(h.Wait))
+		fmt.Fprintf(w, "%d\t%d\t%.0f %%\n", h.Disallowed, h.Blocks, 100*h.RefusalShare)
+	}
+}
+
+// writeWarnings writes the warnings, that of the host with the largest share of refusals first.
+func (r *Report) writeWarnings(w io.Writer) {
+	warned := r.mostOf(func(h *HostReport) float64 { return h.RefusalShare })
+	warned = slices.DeleteFunc(warned, func(h HostReport) bool { return h.Warning() == "" })
+	if len(warned) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nwarning, over %.0f %% of what was asked was refused:\n", 100*tooManyRefusals)
+	for _, h := range warned[:min(len(warned), shown)] {
+		fmt.Fprintf(w, "  %s\n", h.Warning())
+	}
+	if more := len(warned) - shown; more > 0 {
+		fmt.Fprintf(w, "  and %s\n", lines.Count(more, "more host"))
+	}
+}
+
+// writeVerdict writes the conclusion, with the violations if there are any.
+func (r *Report) writeVerdict(w io.Writer) {
+	broken := sum(maps.Values(r.Broken))
+	switch {
+	case r.Complete():
+		fmt.Fprint(w, "\nProved: every promise was kept, by what is in the log.\n")
+	case broken == 0:
+		fmt.Fprint(w, "\nNothing is broken, but not everything is proved: see what is open.\n")
+	default:
+		fmt.Fprintf(w, "\n%s:\n", lines.Count(broken, "violation"))
+		for _, v := range r.Violations {
+			fmt.Fprintf(w, "  %s\n", v)
+		}
+		if more := broken - len(r.Violations); more > 0 {
+			fmt.Fprintf(w, "  and %d more\n", more)
+		}
+	}
+}
+
+func sum(numbers iter.Seq[int]) int {
+	total := 0
+	for n := range numbers {
+		total += n
+	}
+	return total
+}
+
+// mostOf returns the hosts, those with the largest value first.
+func (r *Report) mostOf(value func(h *HostReport) float64) []HostReport {
 	hosts := slices.Clone(r.Hosts)
-	slices.SortStableFunc(hosts, func(a, b HostReport) int { return cmp.Compare(something(&b), something(&a)) })
+	slices.SortStableFunc(hosts, func(a, b HostReport) int { return cmp.Compare(value(&b), value(&a)) })
 	return hosts
 }

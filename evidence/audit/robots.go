@@ -16,11 +16,12 @@ import (
 
 // A robotsCopy is what holds of one robots.txt from a record on.
 type robotsCopy struct {
-	at          place  // line that it stands in
-	sum         string // SHA-256 of the text, hex; "" where there is none
-	text        []byte
-	open        string // why its verdicts can't be decided again; "": they can
-	from, until int64  // when it was fetched or confirmed, and when it is to be asked for again
+	at    place  // of that record
+	sum   string // SHA-256 of the text, hex; "": there is none
+	text  []byte
+	open  string // why its verdicts can't be decided again; "": they can
+	from  int64  // when it was fetched or confirmed
+	until int64  // when it has to be fetched again
 
 	rules    *robots.Rules // for the agent that asked last; nil: for none yet
 	agent    string
@@ -29,62 +30,108 @@ type robotsCopy struct {
 }
 
 const (
-	maxCopies      = 8                              // copies of one robots.txt that are kept, and readings of each
-	maxPatterns    = 10_000                         // patterns of one that are compared with a target that isn't whole
-	maxAge         = 24 * time.Hour                 // that one holds without being asked for again (RFC 9309, section 2.4)
-	nothingAllowed = "User-agent: *\nDisallow: /\n" // holds where robots.txt can't be had and the policy denies then
-
-	noText = "the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)"
+	// maxCopies is how many copies of one robots.txt are kept, and how often each is read.
+	maxCopies = 8
+	// maxPatterns is how many patterns of one copy are compared with a target that isn't whole.
+	maxPatterns = 10_000
+	// maxAge is how long a copy holds without being asked for again (RFC 9309, section 2.4).
+	maxAge = 24 * time.Hour
+	// nothingAllowed holds if robots.txt can't be fetched and the policy denies everything then.
+	nothingAllowed = "User-agent: *\nDisallow: /\n"
 )
 
-// robotsFetched takes a new copy of a robots.txt. A request goes on with the copy before while a
-// new one is fetched.
+// Reasons and violations of this file.
+const (
+	noText      = "the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)"
+	staleCopy   = "an old copy of robots.txt is used, which the policy doesn't let"
+	allIsOpen   = "robots.txt couldn't be had, and the policy lets everything then"
+	allIsClosed = "robots.txt can't be had and nothing may be fetched, by the policy, but the record lets it"
+	outOfDate   = "a robots.txt that was used for longer than the policy, or RFC 9309, says " +
+		"(the server's Cache-Control isn't in the log)"
+)
+
+// robotsFetched takes a new copy of a robots.txt. The copies before it stay: a request continues
+// with an older one while a new one is fetched.
 func (a *auditor) robotsFetched(d *evidence.Decision) {
-	p := a.by.policy
-	c := &robotsCopy{at: a.at, from: stamp(d.Time), text: []byte(d.Text), sum: strings.ToLower(d.SHA256)}
-	if d.Restored && !d.Start.IsZero() {
-		c.from = min(c.from, stamp(d.Start))
-	}
-	ttl := cmp.Or(d.TTL, maxAge)
-	if p.RobotsTTL > 0 && d.Type != evidence.RobotsUnreachable {
-		ttl = min(ttl, p.RobotsTTL)
-	}
-	c.until = c.from + int64(min(ttl, maxAge))
+	c := a.newCopy(d)
 	sum := fmt.Sprintf("%x", sha256.Sum256(c.text))
-	other := d.Text != "" && d.SHA256 != "" && c.sum != sum // than what was fetched: its beginning, for instance
-	a.cannot(other && (d.Bytes == 0 || d.Bytes == int64(len(d.Text))), "the text of robots.txt doesn't have its SHA-256")
+	// The text of the record may be the beginning of the file alone, which is shorter.
+	partly := d.Text != "" && d.SHA256 != "" && c.sum != sum
+	sameLength := d.Bytes == 0 || d.Bytes == int64(len(d.Text))
+	a.cannot(partly && sameLength, "the text of robots.txt doesn't have its SHA-256")
 	a.robotsAnswered(d)
 	name, _ := sites.SplitURL(d.URL)
 	copies := a.by.origins[name]
 	switch {
-	case d.Type == evidence.RobotsFetched: // an empty one, or one that is missing, allows everything (RFC 9309, section 2.3.1.3)
-		if other || d.Text == "" && c.sum != sum && (d.Status < 300 || d.Status >= 500 || d.Status == 429) {
+	case d.Type == evidence.RobotsFetched:
+		leftOut := d.Text == "" && c.sum != sum && !isMissing(d.Status)
+		if partly || leftOut {
 			c.open = noText
 		}
-	case d.Type == evidence.RobotsRevalidated || d.SHA256 != "": // an old copy holds again, or on
-		a.cannot(d.Type == evidence.RobotsUnreachable && !p.ServeStale, "an old copy of robots.txt is used, which the policy doesn't let")
-		c.open = noText
-		if i := slices.IndexFunc(copies, func(old *robotsCopy) bool { return old.sum == c.sum }); i >= 0 {
-			from, until := c.from, c.until
-			*c = *copies[i]
-			c.from, c.until = from, until
-		}
-	case p.Unreachable == "allow":
-		c.open = "robots.txt couldn't be had, and the policy lets everything then"
+	case d.Type == evidence.RobotsRevalidated || d.SHA256 != "": // an old copy holds again, or longer
+		unreachable := d.Type == evidence.RobotsUnreachable
+		a.cannot(unreachable && !a.by.policy.ServeStale, staleCopy)
+		c.takeOver(copies)
+	case a.by.policy.Unreachable == "allow":
+		c.open = allIsOpen
 	default:
 		c.text = []byte(nothingAllowed)
-		a.cannot(d.Allowed, "robots.txt can't be had and nothing may be fetched, by the policy, but the record lets it")
+		a.cannot(d.Allowed, allIsClosed)
 	}
-	a.by.origins[strings.Clone(name)] = append([]*robotsCopy{c}, copies[:min(len(copies), maxCopies-1)]...)
+	copies = copies[:min(len(copies), maxCopies-1)]
+	a.by.origins[strings.Clone(name)] = append([]*robotsCopy{c}, copies...)
 }
 
-// robotsStarted takes the start d of t, a request for robots.txt or for where an answer to one led.
+// newCopy returns the copy of robots.txt that the record d holds, with the time for which it holds.
+func (a *auditor) newCopy(d *evidence.Decision) *robotsCopy {
+	c := &robotsCopy{
+		at:   a.at,
+		from: stamp(d.Time),
+		text: []byte(d.Text),
+		sum:  strings.ToLower(d.SHA256),
+	}
+	if d.Restored && !d.Start.IsZero() {
+		c.from = min(c.from, stamp(d.Start)) // another process fetched it then
+	}
+	ttl := cmp.Or(d.TTL, maxAge)
+	if most := a.by.policy.RobotsTTL; most > 0 && d.Type != evidence.RobotsUnreachable {
+		ttl = min(ttl, most)
+	}
+	c.until = c.from + int64(min(ttl, maxAge))
+	return c
+}
+
+// isMissing reports whether an answer of that status means that there is no robots.txt, which
+// allows everything as an empty one does (RFC 9309, section 2.3.1.3).
+func isMissing(status int) bool {
+	return status >= 300 && status < 500 && status != 429
+}
+
+// takeOver fills c from the copy with its SHA-256, and leaves its times.
+func (c *robotsCopy) takeOver(copies []*robotsCopy) {
+	c.open = noText
+	i := slices.IndexFunc(copies, func(old *robotsCopy) bool { return old.sum == c.sum })
+	if i < 0 {
+		return
+	}
+	from := c.from
+	until := c.until
+	*c = *copies[i]
+	c.from = from
+	c.until = until
+}
+
+// robotsStarted takes the start d of t, a request for robots.txt or for the target of a redirect
+// from there.
 func (a *auditor) robotsStarted(d *evidence.Decision, t *trip, target string) {
-	t.origin, t.hops = keyOfURL(d.URL), 0
+	t.origin = keyOfURL(d.URL)
+	t.hops = 0
 	from := a.by.trips[d.From]
+	ofRobots := d.From != 0 && from != nil && from.origin != 0
 	switch {
-	case d.From != 0 && from != nil && from.origin != 0 && (from.leads == anywhere || from.leads == t.origin):
-		t.origin, t.hops = from.origin, from.hops+1
+	case ofRobots && (from.leads == anywhere || from.leads == t.origin):
+		t.origin = from.origin
+		t.hops = from.hops + 1
 		delete(a.by.trips, d.From)
 	case target != robotsPath && (d.From == 0 || isWhole(d.URL)):
 		a.violation(BrokenRobots, d.Host, "marked as a fetch of robots.txt, where none leads: "+d.URL, a.at)
@@ -97,6 +144,7 @@ func (a *auditor) robotsStarted(d *evidence.Decision, t *trip, target string) {
 func (a *auditor) robotsAnswered(d *evidence.Decision) {
 	copied := d.URL + " " + cmp.Or(d.SHA256, fmt.Sprint(d.Status))
 	if d.Restored && d.Type != evidence.RobotsUnreachable {
+		// Its exchange may be in the log of another process, which may be read later.
 		a.restored[copied] = append(a.restored[copied], stamp(d.Start))
 		return
 	}
@@ -105,49 +153,67 @@ func (a *auditor) robotsAnswered(d *evidence.Decision) {
 	delete(a.by.trips, d.Trip) // no other copy can come of it
 	switch {
 	case ok && t.status == d.Status && stamp(d.Time) >= t.ended-slack:
-		a.proved[copied] = append(a.proved[copied], stamp(d.Time))
-	case d.Status == 0 && d.Type == evidence.RobotsUnreachable: // it couldn't be asked for
+		a.fetches[copied] = append(a.fetches[copied], stamp(d.Time))
+	case d.Status == 0 && d.Type == evidence.RobotsUnreachable: // no request could be sent
 	case !ok:
 		a.violation(BrokenVerdict, d.Host, string(d.Type)+" without the exchange that it came of", a.at)
 	default:
-		a.violation(BrokenVerdict, d.Host, fmt.Sprintf("%s of status %d, where the exchange gave %d", d.Type, d.Status, t.status), a.at)
+		detail := fmt.Sprintf("%s of status %d, where the exchange gave %d", d.Type, d.Status, t.status)
+		a.violation(BrokenVerdict, d.Host, detail, a.at)
 	}
 }
 
 // copyOf returns the copy of robots.txt by which d was decided, with its rules for the agent of d,
-// and what they have to decide: the copy that d names, which may have been replaced within the last
-// second, or else the newest. Where that can't be told why isn't empty.
+// and the target that they decide. If the verdict can't be decided again, why is the reason.
 func (a *auditor) copyOf(d *evidence.Decision) (c *robotsCopy, target, why string) {
-	p := a.by.policy
 	name, target := sites.SplitURL(d.URL)
 	copies := a.by.origins[name]
 	switch {
-	case p.Robots == "ignored":
+	case a.by.policy.Robots == "ignored":
 		return nil, target, "robots.txt is ignored, by the policy"
 	case len(copies) == 0:
 		return nil, target, noText
 	}
-	c = copies[0]
-	named := func(o *robotsCopy) bool { return o.sum[:min(len(o.sum), 8)] == d.Copy }
-	if i := slices.IndexFunc(copies, func(o *robotsCopy) bool { return named(o) || stamp(d.Time) >= o.from+slack }); i >= 0 && named(copies[i]) {
-		c = copies[i]
-	}
+	c = inForce(copies, d)
 	if c.open != "" {
 		return c, target, c.open
 	}
-	if agent := cmp.Or(d.Agent, p.Product); c.rules == nil || c.agent != agent {
-		if c.agents++; c.agents > maxCopies {
-			return c, target, "a robots.txt by which verdicts for several agents were made in turn"
-		}
-		c.agent = strings.Clone(agent)
-		c.rules = robots.ParseWith(c.text, robots.Options{LenientAgents: p.Lenient, AgentPatterns: p.Patterns}).Agent(c.agent)
-		c.patterns = pattern.FindAllSubmatch(c.text, maxPatterns)
+	agent := cmp.Or(d.Agent, a.by.policy.Product)
+	if c.rules != nil && c.agent == agent {
+		return c, target, ""
 	}
+	c.agents++
+	if c.agents > maxCopies { // reading it for each verdict anew would take too long
+		return c, target, "a robots.txt by which verdicts for several agents were made in turn"
+	}
+	c.read(agent, a.by.policy)
 	return c, target, ""
 }
 
-// decideAgain compares the verdict d on t with what robots.txt, as logged, says. Where the log
-// gives the same verdict, t has the crawl-delay that goes with it.
+// inForce returns the copy by which d was decided: the copy that d names, if that was replaced
+// within the last second, or else the newest.
+func inForce(copies []*robotsCopy, d *evidence.Decision) *robotsCopy {
+	for _, c := range copies {
+		if c.sum[:min(len(c.sum), 8)] == d.Copy {
+			return c
+		}
+		if stamp(d.Time) >= c.from+slack {
+			break // all copies behind it were replaced longer ago
+		}
+	}
+	return copies[0]
+}
+
+// read reads c for an agent.
+func (c *robotsCopy) read(agent string, p *evidence.Policy) {
+	options := robots.Options{LenientAgents: p.Lenient, AgentPatterns: p.Patterns}
+	c.agent = strings.Clone(agent)
+	c.rules = robots.ParseWith(c.text, options).Agent(c.agent)
+	c.patterns = pattern.FindAllSubmatch(c.text, maxPatterns)
+}
+
+// decideAgain compares the verdict d on t with that of the logged robots.txt. If they are the same,
+// t has the crawl-delay that goes with the verdict.
 func (a *auditor) decideAgain(d *evidence.Decision, t *trip) {
 	a.tested(verdictsRight)
 	c, target, why := a.copyOf(d)
@@ -155,43 +221,61 @@ func (a *auditor) decideAgain(d *evidence.Decision, t *trip) {
 		a.openEnded(verdictsRight, why)
 		return
 	}
-	v, wrong := c.rules.Test(target), ""
-	switch sure := certain(target); {
-	case sure != target && c.reaches(sure):
+	v := c.rules.Test(target)
+	sure := certain(target)
+	if sure != target && c.reaches(sure) {
 		a.openEnded(verdictsRight, "a URL that isn't whole in the log")
-	case v.Allowed != d.Allowed:
-		wrong = fmt.Sprintf("robots.txt %s %s (%s)", map[bool]string{true: "allows", false: "refuses"}[v.Allowed], target, cmp.Or(v.Rule, "no rule"))
-	case d.Line != 0 && v.Line != d.Line:
-		wrong = fmt.Sprintf("robots.txt decides %s on line %d, not %d", target, v.Line, d.Line)
-	case d.MatchedRule != "" && d.MatchedRule != v.Rule && isWhole(d.MatchedRule):
-		wrong = fmt.Sprintf("robots.txt decides %s by %s, not %s", target, cmp.Or(v.Rule, "no rule"), d.MatchedRule)
-	// While a request waits to ask for robots.txt again, the others go on by the copy that is out of
-	// date.
-	case d.Allowed && stamp(d.Time)-c.until-slack-a.run.jumped > int64(a.by.policy.MaxWait):
-		a.openEnded(verdictsRight, "a robots.txt that was used for longer than the policy, or RFC 9309, says (the server's Cache-Control isn't in the log)")
-	default:
-		t.derived, t.floor = true, max(t.floor, int64(c.rules.Floor(d.Time)))
+		return
 	}
-	if wrong != "" {
-		a.violation(BrokenVerdict, d.Host, wrong, c.at, a.at)
+	if detail := contradicts(d, v, target); detail != "" {
+		a.violation(BrokenVerdict, d.Host, detail, c.at, a.at)
+		return
 	}
+	// While one request waits to fetch robots.txt again, the others continue with the copy that is
+	// out of date.
+	overdue := stamp(d.Time) - c.until - slack - a.run.jumped
+	if d.Allowed && overdue > int64(a.by.policy.MaxWait) {
+		a.openEnded(verdictsRight, outOfDate)
+		return
+	}
+	t.derived = true
+	t.floor = max(t.floor, int64(c.rules.Floor(d.Time)))
 }
 
-// decided takes a verdict about a URL.
+// contradicts returns how the verdict v of robots.txt on a target contradicts the record d of it;
+// "": it doesn't.
+func contradicts(d *evidence.Decision, v robots.Verdict, target string) string {
+	rule := cmp.Or(v.Rule, "no rule")
+	switch {
+	case v.Allowed != d.Allowed && v.Allowed:
+		return fmt.Sprintf("robots.txt allows %s (%s)", target, rule)
+	case v.Allowed != d.Allowed:
+		return fmt.Sprintf("robots.txt refuses %s (%s)", target, rule)
+	case d.Line != 0 && v.Line != d.Line:
+		return fmt.Sprintf("robots.txt decides %s on line %d, not %d", target, v.Line, d.Line)
+	case d.MatchedRule != "" && d.MatchedRule != v.Rule && isWhole(d.MatchedRule):
+		return fmt.Sprintf("robots.txt decides %s by %s, not %s", target, rule, d.MatchedRule)
+	}
+	return ""
+}
+
+// decided takes a verdict on a URL.
 func (a *auditor) decided(d *evidence.Decision) {
 	t := a.trip(d)
+	byRobots := d.Type == evidence.RobotsAllowed
+	stated := byRobots && d.Purposes+d.Preferences != ""
 	t.judged = a.at
 	t.decided = stamp(d.Time)
-	t.allowed = d.Type == evidence.RobotsAllowed && d.Allowed
+	t.allowed = byRobots && d.Allowed
 	t.derived = false
 	t.floor = int64(d.CrawlDelay)
-	if d.Type == evidence.RobotsAllowed || d.Type == evidence.BlockedByRobots {
+	if byRobots || d.Type == evidence.BlockedByRobots {
 		a.decideAgain(d, t)
 	}
-	if d.Type == evidence.RobotsAllowed {
+	if byRobots {
 		a.fits(d)
 	}
-	if d.Type == evidence.Reserved || d.Type == evidence.RobotsAllowed && d.Purposes+d.Preferences != "" {
+	if d.Type == evidence.Reserved || stated {
 		a.consentAgain(d)
 	}
 	if !t.allowed {
@@ -216,32 +300,33 @@ func (a *auditor) allowed(d *evidence.Decision, t *trip) {
 	default:
 		a.openEnded(allowedByRobots, "the verdict can't be decided again")
 	}
-	if late := t.decided - stamp(d.Start); !d.Start.IsZero() && late > slack {
+	late := t.decided - stamp(d.Start)
+	if !d.Start.IsZero() && late > slack {
 		a.contradiction(fmt.Sprintf("allowed %v after the start", time.Duration(late)), t.judged)
 	}
 }
 
-// certain returns the beginning of a target that is sure to be what was asked for, up to an
-// escape; all of it where that is. Redact may have replaced a value, a long URL is clipped, and a
+// certain returns the beginning of a target that surely was a part of the request, up to an escape;
+// all of it, if the record is whole. Redact may have replaced a value, a long URL is clipped, and a
 // URL in the URL may have lost its userinfo.
 func certain(target string) string {
 	sure, _, _ := strings.Cut(strings.TrimSuffix(target, evidence.Clipped), evidence.Redacted)
-	if strings.Contains(sure, ":") { // most have none, which is seen sooner
+	if strings.Contains(sure, ":") { // a search that is faster than embedded's, and fails for most
 		sure = embedded.Split(sure, 2)[0]
 	}
 	if sure != target {
-		sure, _, _ = strings.Cut(sure, "%")
+		sure, _, _ = strings.Cut(sure, "%") // the rest of an escape may be missing
 	}
 	return sure
 }
 
-// embedded finds where a URL begins in another one, as evidence.RedactURL does.
+// embedded finds the beginning of a URL in another one, as evidence.RedactURL does.
 var embedded = regexp.MustCompile(`(?i)https?:|:[/\\]{2}`)
 
-// isWhole reports whether u is what was asked for: Redact has cut nothing out of it, and it was
-// short enough for its record.
-func isWhole(u string) bool {
-	return !strings.Contains(u, evidence.Redacted) && !strings.HasSuffix(u, evidence.Clipped)
+// isWhole reports whether a text of a record is whole: Redact has replaced no part of it, and it
+// was short enough for its record.
+func isWhole(text string) bool {
+	return !strings.Contains(text, evidence.Redacted) && !strings.HasSuffix(text, evidence.Clipped)
 }
 
 // pattern finds the patterns of a robots.txt, behind keys that may lack their colon.
@@ -250,45 +335,57 @@ var pattern = regexp.MustCompile(`(?i)(?:^|[\r\n])[ \t]*(?:allow|dis)[^:\s]*(?:[
 // reaches reports whether a pattern of c may match more of a target than the beginning that is
 // sure.
 func (c *robotsCopy) reaches(sure string) bool {
-	return len(c.patterns) == maxPatterns || slices.ContainsFunc(c.patterns, func(m [][]byte) bool {
-		p := strings.TrimSpace(string(m[1]))
+	if len(c.patterns) == maxPatterns {
+		return true // there may be more
+	}
+	return slices.ContainsFunc(c.patterns, func(match [][]byte) bool {
+		p := strings.TrimSpace(string(match[1]))
 		literal := p[:strings.IndexAny(p+"$", "*$%")]
+		goesOn := len(literal) < len(p) || len(p) > len(sure)
 		n := min(len(literal), len(sure))
-		return (len(literal) < len(p) || len(p) > len(sure)) && literal[:n] == sure[:n]
+		return goesOn && literal[:n] == sure[:n]
 	})
 }
 
 // reserved takes the record of a page that isn't fetched, or isn't handed over, since the site
-// reserves it. What headers and pages state is in the log only as the crawler has recorded it.
+// reserves it. Preferences in headers and pages are in the log only as the crawler has recorded
+// them.
 func (a *auditor) reserved(d *evidence.Decision) {
-	if a.fits(d); d.Status == 0 { // by robots.txt: nothing may have been fetched
+	a.fits(d)
+	if d.Status == 0 { // by robots.txt: nothing may have been fetched
 		a.decided(d)
-	} else {
-		a.trip(d).reserved = true
+		return
 	}
+	a.trip(d).reserved = true
 }
 
 // fits checks that the verdict d is about the purposes that the policy states.
 func (a *auditor) fits(d *evidence.Decision) {
-	if d.Purposes != a.by.policy.Purposes {
-		a.violation(BrokenConsent, d.Host, fmt.Sprintf("a page for %q by a crawler whose pages are for %q", d.Purposes, a.by.policy.Purposes), a.at)
+	if stated := a.by.policy.Purposes; d.Purposes != stated {
+		detail := fmt.Sprintf("a page for %q by a crawler whose pages are for %q", d.Purposes, stated)
+		a.violation(BrokenConsent, d.Host, detail, a.at)
 	}
 }
 
 // handedOver checks that the page of t, which has ended with d, wasn't handed over for a purpose
 // that the site reserves.
 func (a *auditor) handedOver(d *evidence.Decision, t *trip) {
-	if purpose := reserves(d); d.Type == evidence.Fetched && purpose != "" && !t.reserved {
+	purpose := reserves(d)
+	if d.Type == evidence.Fetched && purpose != "" && !t.reserved {
 		a.violation(BrokenConsent, d.Host, fmt.Sprintf("a page handed over to %s: %s", purpose, d.Preferences), a.at)
 	}
-	t.reserved = false
+	t.reserved = false // the next try has to be refused again
 }
 
+// maxPurposes is how many bytes of a record's purposes are read: no log has longer ones.
+const maxPurposes = 48
+
 // reserves returns the first purpose of a record that the preferences in it refuse, "" for none.
-// The license at their end is in the site's words.
 func reserves(d *evidence.Decision) string {
+	// The license at their end is in the site's words, which may look like a preference.
 	stated, _, _ := strings.Cut(", "+d.Preferences, ", license ")
-	for purpose := range strings.SplitSeq(d.Purposes[:min(len(d.Purposes), 48)], ", ") { // no log has longer ones
+	purposes := d.Purposes[:min(len(d.Purposes), maxPurposes)]
+	for purpose := range strings.SplitSeq(purposes, ", ") {
 		if purpose != "" && strings.Contains(stated, ", "+purpose+" refused") {
 			return purpose
 		}
@@ -296,7 +393,7 @@ func reserves(d *evidence.Decision) string {
 	return ""
 }
 
-// consentAgain compares the preferences on record with those that robots.txt, as logged, states.
+// consentAgain compares the preferences on record with those that the logged robots.txt states.
 func (a *auditor) consentAgain(d *evidence.Decision) {
 	a.tested(reservationsKept)
 	c, target, why := a.copyOf(d)
@@ -307,8 +404,10 @@ func (a *auditor) consentAgain(d *evidence.Decision) {
 		a.openEnded(reservationsKept, why)
 		return
 	}
+	stated := c.rules.Preferences(target).String()
+	purpose := reserves(d)
 	detail := ""
-	switch stated, purpose := c.rules.Preferences(target).String(), reserves(d); {
+	switch {
 	case stated != d.Preferences:
 		detail = fmt.Sprintf("robots.txt states %q about %s, not %q", stated, target, d.Preferences)
 	case d.Type == evidence.RobotsAllowed && purpose != "":

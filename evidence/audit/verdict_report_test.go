@@ -188,7 +188,7 @@ func TestVerdictsInFigures(t *testing.T) {
 	r := judge(t, eventful)
 	for i, want := range []audit.HostReport{
 		{
-			Host: "a.example", Starts: 8, Pages: 4, Bytes: 3300, Disallowed: 2, Blocks: 1, Answers: 6, Refused: audit.Refusals{TooMany: 1}, RefusalShare: 1.0 / 6,
+			Host: "a.example", Starts: 8, Pages: 4, Bytes: 3300, Disallowed: 2, Blocks: 1, Answers: 6, Refused: audit.RefusalCounts{TooMany: 1}, RefusalShare: 1.0 / 6,
 			MinGap: 2 * time.Second, MaxDelay: 2500 * time.Millisecond, Wait: 750 * time.Millisecond, Latency: 100 * time.Millisecond,
 		},
 		{

@@ -1,0 +1,255 @@
+package audit
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/internal/sfv"
+)
+
+// A meaning is what an answer says about its host, by the rules of docs/429.md. The rules are
+// written here a second time: if a limiter and its judge shared them, a mistake in them would show
+// nowhere.
+type meaning uint8
+
+const (
+	silent    meaning = iota // it says nothing about the host
+	served                   // the host serves us: a block ends, and the counts of refusals
+	unsure                   // the host can't serve us, or only this page fails
+	forbidden                // the page is forbidden, or we are banned
+	refusing                 // the host wants to be left alone
+)
+
+// meaning returns the meaning of an answer, of which d is a record. after is its Retry-After.
+func (t *transport) meaning(d *evidence.Decision, after int64) meaning {
+	status := d.Status
+	unavailable := status == 503 && after > 0
+	switch {
+	case d.Refused != "" || t.blocksAtOnce(status) || unavailable:
+		return refusing
+	case status == 0 && d.Left:
+		return silent
+	case status == 0 && t.policy.Network:
+		return refusing
+	case status < 0 || status == 407 || status >= 600: // 407 is a proxy's answer
+		return silent
+	case cant(status):
+		return unsure
+	case forbids(status):
+		return forbidden
+	case d.RobotsTxt: // hosts serve robots.txt to crawlers that they refuse their pages
+		return silent
+	}
+	return served
+}
+
+// forbids reports whether a status is that of a page that is forbidden, or of a ban.
+func forbids(status int) bool {
+	return status == 401 || status == 402 || status == 403 || status == 451
+}
+
+// cant reports whether a status, 0 for no answer, means that the host can't serve the page rather
+// than that it won't.
+func cant(status int) bool {
+	return status == 0 || status == 408 || status == 425 || status >= 500
+}
+
+// farAway is a Retry-After in seconds that is longer than any policy grants.
+const farAway = 100 * 365 * 86400
+
+// retryAfter reads the Retry-After of an answer that was sent at the given time.
+func retryAfter(d *evidence.Decision, sent time.Time) int64 {
+	value := strings.Trim(d.RetryAfter, " \t")
+	if strings.Trim(value, "0123456789") == "" {
+		n, _ := strconv.ParseUint(value, 10, 64) // a larger number is the largest one; no number is 0
+		return int64(min(n, farAway)) * slack
+	}
+	until, _ := httpDate(value, sent)
+	return int64(max(0, until.Sub(sent)))
+}
+
+// httpDate reads a date in one of the forms of RFC 9110, section 5.6.7.
+func httpDate(s string, now time.Time) (t time.Time, err error) {
+	s = strings.Trim(s, " \t")
+	if len(s) > len("Wednesday, 02-Jan-2006 15:04:05 GMT") {
+		s = "" // package time takes any number of spaces for one
+	}
+	known := strings.Replace(s, ":60 ", ":59 ", 1) // package time knows no leap second
+	for _, layout := range [...]string{"Mon, 02 Jan 2006 15:04:05 GMT", "Monday, 02-Jan-06 15:04:05 GMT", time.ANSIC} {
+		t, err = time.Parse(layout, known)
+		if err == nil {
+			break
+		}
+	}
+	// A year of two digits is the latest one that is at most 50 years ahead.
+	later := t.AddDate(100, 0, 0)
+	if strings.Contains(s, "-") && !later.After(now.AddDate(50, 0, 0)) {
+		t = later
+	}
+	// The second 60 is the one after 59.
+	return t.Add(time.Duration(strings.Count(s, ":60 ")) * time.Second), err
+}
+
+// moment is a number from which on the reset of a quota is a moment in Unix time, not a number of
+// seconds.
+const moment = 1e9
+
+// quota reads for how long a quota with nothing left asks to be left alone: the time that the record
+// gives, or a longer one that follows from its fields.
+func quota(d *evidence.Decision, sent time.Time) int64 {
+	wish := int64(d.Quota)
+	if reset, ok := strings.CutPrefix(d.RateLimit, "remaining=0, reset="); ok {
+		n, _ := strconv.ParseInt(reset, 10, 64)
+		if n >= moment {
+			n -= sent.Unix()
+		}
+		if n < moment { // a larger number is in milliseconds: the judge believes the record then
+			wish = max(wish, n*slack)
+		}
+		return wish
+	}
+	items, _ := sfv.ParseList(d.RateLimit)
+	for _, item := range items {
+		_, named := item.Value.(string)
+		left, _ := item.Params.Get("r")
+		reset, _ := item.Params.Get("t")
+		seconds, ok := reset.Value.(int64)
+		if ok && named && left.Value == int64(0) {
+			wish = max(wish, min(seconds, moment)*slack)
+		}
+	}
+	return wish
+}
+
+// An answer is one that may change its host's state: each but a plain success. A block that no
+// answer in the log has set, but a person or an earlier process, has one too, of no exchange.
+type answer struct {
+	by      *transport
+	x       *exchange // nil: it is of none
+	at      int64
+	place   place // of its record
+	meaning meaning
+	status  int
+	refused string
+	wish    int64  // for how long the host asks to be left alone
+	early   int64  // how much earlier a block may end, as exact as wish is
+	after   bool   // Retry-After gives the wish, or may, if it isn't whole in the log
+	quota   bool   // a rate limit has nothing left
+	teaches bool   // it teaches a delay, if it is a refusal
+	block   *block // that it set; nil: none
+	cleared bool   // it lifted a block
+}
+
+// counted reports whether the answer set a block that its limiter counted as a refusal.
+func (n *answer) counted() bool { return n.block != nil && n.block.kind > silent }
+
+// words returns the answer for a violation's text.
+func (n *answer) words() string {
+	switch {
+	case n.refused != "":
+		return "an answer that refuses (" + n.refused + ")"
+	case n.status == 0:
+		return "an exchange without an answer"
+	}
+	return "status " + strconv.Itoa(n.status)
+}
+
+// A block is one that was set, or one that a person lifted.
+type block struct {
+	at       place
+	from     int64
+	until    int64
+	kind     meaning // of the refusal that set it; silent: it wasn't counted as one
+	inARow   int     // number of refusals of that kind in a row
+	hand     bool    // a person did it
+	lifts    bool    // it is the end of all blocks before
+	restored bool    // it was left by an earlier process, or by another one
+}
+
+// kinds are the kinds of blocks, as their records name them.
+var kinds = map[string]meaning{"refused": refusing, "unsure": unsure, "ban": forbidden}
+
+// answerOf reads the answer to t from the record d.
+func (a *auditor) answerOf(t *trip, d *evidence.Decision) answer {
+	now := time.Unix(0, t.wall).Add(d.Latency)
+	// A wrong clock of the server does no harm if its Retry-After is measured against its own Date.
+	sent, err := httpDate(d.ServerDate, now)
+	if err != nil {
+		sent = now
+	}
+	after := retryAfter(d, sent)
+	left := quota(d, sent)
+	// A 503 that isn't configured as a refusal may be the host's trouble: it teaches no delay.
+	explicit := d.Status != 503 || d.Refused != "" || a.by.blocksAtOnce(503)
+	n := answer{
+		by:      a.by,
+		x:       t.x,
+		at:      stamp(d.Time) + a.by.shift,
+		place:   a.at,
+		meaning: a.by.meaning(d, after),
+		status:  d.Status,
+		refused: strings.Clone(d.Refused),
+		wish:    cmp.Or(after, left),
+		early:   leeway,
+		after:   after > 0,
+		quota:   left > 0,
+		teaches: explicit,
+	}
+	n.wish = min(n.wish, int64(cmp.Or(a.by.policy.MaxRetryAfter, 24*time.Hour)))
+	if !isWhole(d.RetryAfter) || !isWhole(d.ServerDate) {
+		n.wish = 0
+		n.after = true
+		a.openEnded(blocksKept, "a Retry-After, or its Date, that isn't whole in the log")
+	}
+	if strings.Trim(d.RetryAfter, "0123456789") != "" || strings.HasPrefix(d.RateLimit, "remaining=") {
+		n.early = slack // a date is as exact as its second
+	}
+	return n
+}
+
+// keep keeps the answer n to the last try of t among the answers of s. The record of a block, or of
+// its end, comes before that of the exchange's end, and both hold the answer.
+func (s *sequence) keep(t *trip, n answer) *answer {
+	if t.answer == nil {
+		t.answer = new(answer)
+		s.answers = append(s.answers, t.answer)
+	}
+	n.block = t.answer.block
+	n.cleared = t.answer.cleared
+	*t.answer = n
+	t.x.answered = n.at
+	t.x.flags |= kept
+	return t.answer
+}
+
+const clockJumped = "the clock was put forward, or the computer slept, during a request: " +
+	"when its answer came isn't known"
+
+// answer takes the answer to t from the end d.
+func (a *auditor) answer(h *host, t *trip, d *evidence.Decision) {
+	x := t.x
+	n := a.answerOf(t, d)
+	s := h.of(a.by)
+	asks := n.meaning > served || n.wish > 0
+	n.at = x.answered
+	late := stamp(d.Time) - t.wall - int64(d.Duration)
+	if !d.Time.IsZero() && late > slack {
+		// The clock has jumped ahead during the exchange. The answer came either so long after the start
+		// or so long before the end: only the record of a block that it set, or lifted, shows it.
+		if t.answer == nil {
+			x.flags |= undated
+			a.openIf(asks, blocksKept, clockJumped)
+			return
+		}
+		n.at = t.answer.at
+	}
+	if n.meaning == served {
+		x.flags |= serves
+	}
+	if asks || t.answer != nil {
+		s.keep(t, n)
+	}
+}

@@ -1,0 +1,149 @@
+package audit
+
+import (
+	"cmp"
+	"time"
+)
+
+// Sentences of docs/429.md in numbers. A limiter may block for longer, and teach a longer delay:
+// these are the least that it has to.
+const (
+	// "By the policy: Fibonacci, 1, 1, 2, 3, 5, 8... s, at most 10 min."
+	policyMost = 10 * time.Minute
+	// "After such an answer the host rests for a second, longer with each further one in a row (...,
+	// at most 5 min, or the policy's cap where that is shorter)."
+	unsureStep = time.Second
+	unsureMost = 5 * time.Minute
+	// "Answered with a 403, it is a ban: nothing is asked for 60 s, doubling to 10 min."
+	banStep = time.Minute
+	banMost = 10 * time.Minute
+
+	// "1.5 times the delay in force", after a ban "twice what it was".
+	refusalTeaches = 1.5
+	banTeaches     = 2
+	// "A page that is served 20 s after the last lesson or step makes the delay 2 % shorter, doubling
+	// every five steps to 16 %."
+	stepTime    = 20 * slack
+	shorter     = 2  // percent
+	shorterMost = 16 // percent
+	stepsAlike  = 5
+	// maxSteps is how many steps are reckoned: after them nothing is left of a delay.
+	maxSteps = 1000
+)
+
+// least returns for how long the block that n set lasts at least; known is false if the policy is
+// the user's own.
+func (n *answer) least() (least int64, known bool) {
+	p := n.by.policy
+	b := n.block
+	most := policyMost // except for bans
+	if p.BackoffCap > 0 {
+		most = min(most, max(time.Second, p.BackoffCap))
+	}
+	failed := cant(n.status) && n.meaning != refusing
+	switch {
+	case b.kind == unsure: // it may be a page's own trouble
+		least = fibonacci(b.inARow, unsureStep, min(unsureMost, most))
+	case n.after && !p.AtLeast: // Retry-After is in place of the policy
+	case b.kind == forbidden:
+		least = doubled(b.inARow, banStep, banMost)
+	case failed: // it counts as one more refusal, whatever the policy says of refusals
+		least = fibonacci(b.inARow, unsureStep, most)
+	case p.Backoff == "fibonacci":
+		least = fibonacci(b.inARow, p.BackoffStep, p.BackoffCap)
+	case p.Backoff == "doubling":
+		least = doubled(b.inARow, p.BackoffStep, p.BackoffCap)
+		least += int64(p.JitterMin * float64(least))
+	default:
+		return n.wish, false
+	}
+	if n.quota || b.kind != unsure {
+		least = max(least, n.wish)
+	}
+	return least, true
+}
+
+// doubled returns the n-th of steps that double, as far as most.
+func doubled(n int, step, most time.Duration) int64 {
+	most = min(most, time.Duration(longest))
+	for range min(n, maxTally) - 1 {
+		if step >= most {
+			break
+		}
+		step += step
+	}
+	return int64(min(step, most))
+}
+
+// fibonacci returns the n-th of steps that are the sum of the two before, as far as most.
+func fibonacci(n int, step, most time.Duration) int64 {
+	most = min(most, time.Duration(longest))
+	before := time.Duration(0)
+	for range min(n, maxTally) - 1 {
+		if step >= most {
+			break
+		}
+		next := before + step
+		before = step
+		step = next
+	}
+	return int64(min(step, most))
+}
+
+// teach takes the lesson of the refusal n, if it is one: the delay after it is longer from then on.
+func (s *sequence) teach(n *answer) {
+	b := n.block
+	factor := 0.0
+	switch {
+	case b.kind == forbidden:
+		factor = banTeaches
+	case b.kind == refusing && n.teaches:
+		factor = refusalTeaches
+	}
+	limits := s.h.limits(n.x)
+	if factor == 0 || b.inARow != 1 || !limits.learned { // further ones in a row teach nothing more
+		return
+	}
+	left := s.taughtUntil(b.from)
+	lesson := factor * max(float64(limits.DelayMin), left)
+	s.taught = max(left, min(lesson, float64(limits.Ceiling)))
+	s.taughtAt = b.from
+}
+
+// taughtUntil returns the shortest delay that may be left at the given time of the last lesson, if
+// a page was served for each step.
+func (s *sequence) taughtUntil(at int64) float64 {
+	least := s.taught
+	steps := min((at-s.taughtAt)/stepTime, maxSteps)
+	percent := shorter
+	for i := range steps {
+		if least < 1 {
+			break
+		}
+		if i > 0 && i%stepsAlike == 0 {
+			percent = min(2*percent, shorterMost)
+		}
+		least *= 1 - float64(percent)/100
+	}
+	return least
+}
+
+// forgets reports whether the delay after the start x, if the policy says Learned, is shorter than
+// refusals have taught. The judge takes how long it is from the records, since no log shows which
+// page's trouble was the host's. But a refusal that teaches makes it half as long again, and a ban
+// twice as long.
+func (s *sequence) forgets(x *exchange) bool {
+	const rounding = 1000 // a limiter on a server reckons in microseconds
+	if x.seq == 1 {
+		s.taught = 0 // a limiter that knows of no refusal
+	}
+	delay := float64(x.delay)
+	short := delay+rounding < s.taughtUntil(x.start)
+	longer := x.has(learned) && delay > s.taught
+	if short || longer {
+		// The record is believed from here on, so that one delay is reported once.
+		s.taught = delay
+		s.taughtAt = cmp.Or(s.last, x).start
+	}
+	return short
+}
