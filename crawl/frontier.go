@@ -451,7 +451,7 @@ func (f *frontier) judge(h *host, took time.Duration) {
 	if h.usual == 0 {
 		h.usual = took
 	}
-	h.usual = (h.usual + took) / 2
+	h.usual = (h.usual + took) / 2 // the last few count most: a host may become slow
 	f.sample(took)
 	if h.place == inDue || f.hosts[h.key] != h {
 		return // it stands in the queue of its pace, or was forgotten

@@ -112,7 +112,7 @@ func (l *linkReader) readTag(z *html.Tokenizer) {
 	}
 	u, err := l.base.Parse(asWritten(ref))
 	if err != nil {
-		return
+		return // net/url can't parse it, so it can't be fetched
 	}
 	u.RawQuery = l.query(u.RawQuery)
 	if tag != atom.Base {
@@ -225,7 +225,7 @@ func (p *Page) text() (read func() io.Reader, query func(string) string) {
 	if name == "utf-8" {
 		return func() io.Reader { return bytes.NewReader(p.Body) }, query
 	}
-	e, _ = charset.Lookup(name)
+	e, _ = charset.Lookup(name)             // it knows all names from above
 	if !strings.HasPrefix(name, "utf-16") { // whose queries are in UTF-8
 		encoder := e.NewEncoder()
 		query = func(raw string) string { return inEncoding(raw, encoder.String) }
@@ -242,7 +242,7 @@ func inEncoding(raw string, encode func(string) (string, error)) string {
 			b.WriteRune(char)
 			continue
 		}
-		code, _ := encode(string(char)) // each rune can be encoded
+		code, _ := encode(string(char)) // no error: each rune is encoded, if need be as "&#20320;"
 		for i := range len(code) {
 			fmt.Fprintf(&b, "%%%02X", code[i])
 		}
@@ -292,11 +292,12 @@ func asWritten(href string) string {
 // read finds the links of a page, and adds those that are to be followed.
 func (r *run) read(p *Page) {
 	p.add = r.add
+	// Directives may name a crawler: "examplebot: noindex".
 	product := r.c.cfg.Transport.UserAgent()
 	p.Preferences = politeness.PreferencesOf(p.Response)
 	tags := robots.ParseTags(p.Response.Header["X-Robots-Tag"], product)
 	p.Directives = politeness.DirectivesOf(p.Response).Merge(tags)
-	p.readLinkHeader()
+	p.readLinkHeader() // before the text, whose links come first in p.Links
 	if mediatype.IsHTML(p.Response.Header.Get("Content-Type")) {
 		p.readHTML(product)
 	}
@@ -379,7 +380,7 @@ func (r *run) add(p *Page, rawURL string, priority int) {
 func (r *run) lead(p *Page, to string, err error, req Request) {
 	if err == nil {
 		req.URL = to
-		req.Host, err = r.c.cfg.Transport.HostKey(to)
+		req.Host, err = r.c.cfg.Transport.HostKey(to) // a panic of it is that of the visit
 	}
 	switch {
 	case err != nil:
@@ -419,6 +420,7 @@ func (l locations) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	_, bad := req.URL.Parse(asWritten(to))
 	if bad != nil {
+		// The page is Redirected then, to a URL that is Invalid.
 		resp.Header.Del("Location")
 		resp.Header[badLocation] = []string{to}
 		return resp, nil
@@ -436,6 +438,8 @@ func (r *run) wantsCookie(p *Page) bool {
 	if r.c.client.Jar == nil || location(p.Response) == "" || len(p.Response.Cookies()) == 0 {
 		return false
 	}
+	// A redirect to another URL is a URL of its own, for which the Client has the cookie as well. The
+	// Queue knows the same URL already, and wouldn't take it in again.
 	to, err := p.resolve(location(p.Response))
 	return err == nil && to == p.FinalURL
 }
@@ -464,7 +468,7 @@ func (r *run) turnTo(p *Page, rawURL string, l Link) {
 func (p *Page) resolve(rawURL string) (string, error) {
 	base, err := url.Parse(p.FinalURL)
 	if err != nil {
-		return "", err
+		return "", err // it was parsed before, by the Client
 	}
 	u, err := base.Parse(asWritten(rawURL))
 	if err != nil {

@@ -59,6 +59,7 @@ func newMemory(maxURLs int) *memory {
 // Add implements Queue.
 func (m *memory) Add(_ context.Context, reqs []Request) (added, noRoom int, _ error) {
 	for _, r := range reqs {
+		// 64 bits: of a million URLs two are the same once in forty million crawls.
 		hash := maphash.String(m.seed, r.URL)
 		if _, ok := m.seen[hash]; ok {
 			continue

@@ -84,6 +84,8 @@ func (l *liner) show(p Progress) {
 		l.lost = true
 		l.showLost(p.Lost)
 	}
+	// A line that is drawn anew each second shows by itself when a wait begins. A file has a line for
+	// that, out of turn.
 	wasAlone := l.alone
 	l.alone = p.Open && p.Hosts == 0 && !p.Done
 	line := p.line(l.alone)
@@ -144,7 +146,7 @@ func (p *Progress) waits() string {
 	n := 0
 	until := ""
 	verb := "waits"
-	for range p.Waiting {
+	for range p.Waiting { // Next is one of them
 		n++
 	}
 	if n > 1 {

@@ -79,6 +79,8 @@ func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 	for _, u := range urls {
 		err = r.accept(Request{URL: u})
 	}
+	// A crawl of invalid URLs alone is a mistake of the caller's. Without any it is one that goes on
+	// with what the Queue holds.
 	invalid := r.summary.Outcomes[Invalid]
 	if invalid > 0 && invalid == len(urls) {
 		r.callDone(r.work.rejected) // the loop would have done so
@@ -354,8 +356,9 @@ func (r *run) tooLong(fl *flight, now time.Time) bool {
 	if h.closed == nil {
 		return false
 	}
+	// h stays closed: the URLs that the Queue lends of it from now on have the same end.
 	r.frontier.finish(fl, 0)
-	r.putBack(fl)
+	r.putBack(fl) // to those at hand, which giveUp ends
 	r.giveUp(h, *h.closed)
 	return true
 }
@@ -372,7 +375,7 @@ func (r *run) giveUp(h *host, res Result) {
 func (r *run) atHand(h *host) []Request {
 	var reqs []Request
 	for _, p := range h.refusals.giveBack() {
-		r.kept -= p.kept
+		r.kept -= p.kept // their answers, such as 403, are dropped with their bodies
 		reqs = append(reqs, p.request)
 	}
 	reqs = append(reqs, h.urls...)
@@ -418,6 +421,7 @@ func (r *run) giveBack() {
 			continue
 		}
 		for _, req := range r.atHand(h) {
+			// The other process counts them.
 			r.work.back = append(r.work.back, Result{Request: req, Outcome: Left})
 		}
 		h.more = false
@@ -434,6 +438,7 @@ func (r *run) crowded() bool {
 
 // full reports whether as many pages are under way as may still be visited.
 func (r *run) full() bool {
+	// Each page under way may be visited. If one isn't, launch is called at its end, and finds room.
 	limit := r.c.cfg.MaxPages
 	return limit > 0 && r.summary.Outcomes[Visited]+r.frontier.inFlight()+r.visiting >= limit
 }
@@ -492,7 +497,7 @@ func (r *run) stop(why error) {
 	for _, h := range r.frontier.hosts {
 		r.giveUp(h, Result{Outcome: Left})
 	}
-	for _, s := range r.asleep {
+	for _, s := range r.asleep { // which stand at no host
 		r.done(Result{Request: s.request, Outcome: Left}, nil)
 	}
 	r.asleep = nil
@@ -556,6 +561,7 @@ func (r *run) accept(req Request) error {
 	url, err := Normalize(req.URL)
 	var key string
 	if err == nil {
+		// Config.HostKey of the Transport is a function of the user's.
 		key, err = guardedValue("HostKey of "+url, func() (string, error) {
 			return r.c.cfg.Transport.HostKey(url)
 		})
@@ -642,10 +648,10 @@ func (r *run) waitOf(h *host, now time.Time) (w Wait, ok bool) {
 	w = Wait{Host: h.key}
 	_, hasNext := h.next()
 	switch {
-	case !hasNext && h.wakes.After(now):
+	case !hasNext && h.wakes.After(now): // all that it has sleeps, after a refusal
 		w.Until = h.wakes
 		w.Why = h.refusals.String()
-	case !hasNext:
+	case !hasNext: // its URLs are in flight, being visited, or wanted from the Queue
 		return w, false
 	case h.at.After(now): // also behind pages in flight
 		w.Until = h.at
@@ -678,7 +684,7 @@ func (r *run) report(now time.Time, done bool) {
 		Waiting:  func(yield func(Wait) bool) { r.waiting(now, yield) },
 	}
 	p.findNext()
-	r.explainNext(&p)
+	r.explainNext(&p) // which may ask a server, and does so once for each wait
 	// The run goes on to change its maps; a Progress may be kept.
 	p.Outcomes = maps.Clone(p.Outcomes)
 	p.Errors = maps.Clone(p.Errors)

@@ -25,7 +25,7 @@ func (w *work) empty() bool {
 func (r *run) want(h *host) {
 	few := len(h.urls) <= lend/4
 	if few && h.more && !h.wanted && !r.stopped {
-		h.wanted = true
+		h.wanted = true // until the answer: one question at a time
 		r.work.want = append(r.work.want, h.key)
 	}
 }
@@ -96,7 +96,7 @@ type calledQueue struct {
 // put calls the methods of q that take something. What a page has led to is added before the page
 // is done, so a kill in between loses no URL.
 func (c *calledQueue) put(ctx context.Context, q Queue) error {
-	if len(c.add) > 0 {
+	if len(c.add) > 0 { // Queues needn't expect an empty call
 		var err error
 		c.added, c.noRoom, err = q.Add(ctx, c.add)
 		if err != nil {
@@ -145,7 +145,7 @@ func (c *calledQueue) apply(r *run) {
 		h.more = false // until a full answer, below, says that there are more
 	}
 	r.lent(c.taken)
-	if c.added > 0 {
+	if c.added > 0 { // which of them, the Queue doesn't say
 		for _, req := range c.add {
 			r.expect(req.Host)
 		}
@@ -158,7 +158,7 @@ func (c *calledQueue) apply(r *run) {
 	}
 	for _, key := range c.want {
 		h := r.host(key)
-		r.want(h)
+		r.want(h) // it may have more than lend URLs, and few at hand
 		r.leftWith(h)
 	}
 	for _, res := range c.ended() {

@@ -45,6 +45,7 @@ func normal(u *url.URL) (string, error) {
 	}
 	host = strings.ReplaceAll(host, "%", "%25") // in the zone of an IPv6 address
 	var b strings.Builder
+	// Room for all but escapes: most URLs need none, and are one allocation.
 	b.Grow(len(scheme) + len(host) + len(u.Path) + len(u.RawQuery) + 8)
 	b.WriteString(scheme)
 	b.WriteString("://")
