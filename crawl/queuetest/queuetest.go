@@ -16,7 +16,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -28,7 +27,8 @@ import (
 )
 
 var (
-	many   = flag.Int("queuetest.urls", 0, "number of `URLs` of queuetest's large test; 0: 10,000, and 1,000 with -short")
+	many = flag.Int("queuetest.urls", 0,
+		"number of `URLs` of queuetest's large test; 0: 10,000, and 1,000 with -short")
 	memory = flag.Int("queuetest.mb", 0, "most `MB` of memory of a process in that test; 0: not tested")
 )
 
@@ -40,20 +40,31 @@ var (
 // A Queue that implements [crawl.Owner] is tested as one of several processes, too. A subtest then
 // waits for its leases to end, which may take a minute each.
 func Run(t *testing.T, open func(t *testing.T) crawl.Queue) {
-	n := *many
-	if n == 0 {
-		if n = 10_000; testing.Short() {
-			n = 1_000
-		}
-	}
 	for _, p := range promises {
 		t.Run(p.name, func(t *testing.T) {
-			c := &check{ctx: t.Context(), open: func() crawl.Queue { return open(t) }, urls: n, logf: t.Logf}
-			if problem := c.run(p); problem != "" {
+			c := &check{
+				ctx:  t.Context(),
+				open: func() crawl.Queue { return open(t) },
+				urls: howMany(),
+				logf: t.Logf,
+			}
+			problem := c.run(p)
+			if problem != "" {
 				t.Error(problem)
 			}
 		})
 	}
+}
+
+// howMany returns the number of URLs of the large test.
+func howMany() int {
+	switch {
+	case *many != 0:
+		return *many
+	case testing.Short():
+		return 1_000
+	}
+	return 10_000
 }
 
 // A promise of a Queue.
@@ -161,7 +172,8 @@ func (c *check) take(q crawl.Queue, n int, hosts ...string) []crawl.Request {
 	c.must(err)
 	got := make(map[string]int)
 	for _, r := range reqs {
-		if got[r.Host]++; got[r.Host] > n {
+		got[r.Host]++
+		if got[r.Host] > n {
 			c.failf("Take of at most %d requests of a host returned more of %s", n, r.Host)
 		}
 		if !slices.Contains(hosts, r.Host) {
@@ -246,16 +258,23 @@ func inOrder(c *check) {
 
 func keepsFields(c *check) {
 	want := crawl.Request{
-		URL: "https://a.example/%E2%82%AC?q='\"&x=a;b--", Host: "a.example", Via: "https://b.example/old", Hops: 3, Depth: 7, Priority: -2,
+		URL:      "https://a.example/%E2%82%AC?q='\"&x=a;b--",
+		Host:     "a.example",
+		Via:      "https://b.example/old",
+		Hops:     3,
+		Depth:    7,
+		Priority: -2,
 	}
 	port := crawl.Request{URL: "http://[::1]:8080/", Host: "[::1]:8080"}
 	q := c.fresh(want, port)
 	for _, r := range []crawl.Request{want, port} {
 		got := c.take(q, 1, r.Host)
 		c.wants("one request", got, r)
-		got[0].From, got[0].Tries = r.From, r.Tries // which a Queue need not keep
-		if got[0] != r {
-			c.failf("Add of %+v, and Take returned %+v", r, got[0])
+		kept := got[0]
+		kept.From = r.From // a Queue need not keep these two
+		kept.Tries = r.Tries
+		if kept != r {
+			c.failf("Add of %+v, and Take returned %+v", r, kept)
 		}
 	}
 }
@@ -276,7 +295,8 @@ func lendsOnce(c *check) {
 
 func ends(c *check) {
 	outcomes := []crawl.Outcome{
-		crawl.Visited, crawl.VisitFailed, crawl.Redirected, crawl.NotCanonical, crawl.Disallowed, crawl.Unreachable, crawl.Refused,
+		crawl.Visited, crawl.VisitFailed, crawl.Redirected, crawl.NotCanonical,
+		crawl.Disallowed, crawl.Unreachable, crawl.Refused,
 		crawl.OverBudget, crawl.Failed, crawl.Rejected, crawl.EnoughOfHost,
 	}
 	a := numbered("a.example", len(outcomes))
@@ -300,7 +320,9 @@ func leftWaits(c *check) {
 	q := c.fresh(a...)
 	c.wants("all", c.take(q, 4, "a.example"), a[3], a[0], a[1], a[2])
 	c.must(q.Done(c.ctx, []crawl.Result{
-		{Request: a[0], Outcome: crawl.Visited}, {Request: a[1], Outcome: crawl.Left}, {Request: a[3], Outcome: crawl.Left},
+		{Request: a[0], Outcome: crawl.Visited},
+		{Request: a[1], Outcome: crawl.Left},
+		{Request: a[3], Outcome: crawl.Left},
 	}))
 	c.claim(q, 100)
 	c.wants("those that were Left", c.take(q, 4, "a.example"), a[3], a[1])
@@ -315,17 +337,32 @@ func sorted(reqs []crawl.Request) []crawl.Request {
 
 func listsHosts(c *check) {
 	q := c.open()
-	if hosts := c.claim(q, 10); len(hosts) > 0 {
-		c.failf("Hosts of an empty Queue returned %q", hosts)
-	}
+	c.wantHosts(q, 10, 0, "the Queue is empty")
 	for i := range 20 {
 		c.add(q, 3, numbered(fmt.Sprintf("h%02d.example", i), 3)...)
 	}
-	if hosts := c.claim(q, 0); len(hosts) > 0 {
-		c.failf("Hosts of none returned %q", hosts)
+	c.wantHosts(q, 0, 0, "none are asked for")
+	lent := c.takeInThrees(q)
+	c.done(q, crawl.Visited, lent[:10]...)
+	c.done(q, crawl.Left, lent[10:]...)
+	c.wantHosts(q, 100, 20, "all 20 hosts have waiting requests and none is lent")
+	for i := range 20 {
+		c.done(q, crawl.Visited, c.take(q, 100, fmt.Sprintf("h%02d.example", i))...)
 	}
+	c.wantHosts(q, 100, 0, "all is done")
+}
+
+// wantHosts fails unless Hosts, asked for n, returns that number of hosts.
+func (c *check) wantHosts(q crawl.Queue, n, want int, why string) {
+	hosts := c.claim(q, n)
+	if len(hosts) != want {
+		c.failf("%s; Hosts returned %q", why, hosts)
+	}
+}
+
+// takeInThrees takes one request of each of 20 hosts, which Hosts returns three at a time.
+func (c *check) takeInThrees(q crawl.Queue) (lent []crawl.Request) {
 	seen := make(map[string]bool)
-	var lent []crawl.Request
 	for range 20 {
 		hosts := c.claim(q, 3)
 		if len(hosts) > 3 {
@@ -344,17 +381,7 @@ func listsHosts(c *check) {
 	if len(seen) != 20 {
 		c.failf("three at a time, Hosts returned %d of 20 hosts", len(seen))
 	}
-	c.done(q, crawl.Visited, lent[:10]...)
-	c.done(q, crawl.Left, lent[10:]...)
-	if hosts := c.claim(q, 100); len(hosts) != 20 {
-		c.failf("all 20 hosts have waiting requests and none is lent; Hosts returned %q", hosts)
-	}
-	for _, host := range slices.Sorted(maps.Keys(seen)) {
-		c.done(q, crawl.Visited, c.take(q, 100, host)...)
-	}
-	if hosts := c.claim(q, 100); len(hosts) > 0 {
-		c.failf("all is done, and Hosts returned %q", hosts)
-	}
+	return lent
 }
 
 func closes(c *check) {
@@ -379,14 +406,13 @@ func (c *check) all(q crawl.Queue, n int) (reqs []crawl.Request) {
 	for len(reqs) < n && time.Since(began) < patience {
 		hosts := c.claim(q, 1000)
 		for _, host := range hosts {
-			for {
-				some := c.take(q, 16, host)
+			some := c.take(q, 16, host)
+			for len(some) > 0 {
+				reqs = append(reqs, some...)
 				if len(reqs) > n {
 					c.failf("of %d requests that wait Take has returned %q", n, urls(reqs))
 				}
-				if reqs = append(reqs, some...); len(some) == 0 {
-					break
-				}
+				some = c.take(q, 16, host)
 			}
 		}
 		if len(hosts) == 0 {
@@ -397,7 +423,8 @@ func (c *check) all(q crawl.Queue, n int) (reqs []crawl.Request) {
 }
 
 func survivesKill(c *check) {
-	a, b := numbered("a.example", 10), numbered("b.example", 10)
+	a := numbered("a.example", 10)
+	b := numbered("b.example", 10)
 	q := c.fresh(append(slices.Clone(a), b...)...)
 	lent := c.take(q, 5, "a.example", "b.example")
 	c.done(q, crawl.Visited, a[0], b[0], b[1])
@@ -412,62 +439,82 @@ func survivesKill(c *check) {
 	}
 	c.done(q, crawl.Visited, want...)
 	q = c.open()
-	if got := c.claim(q, 10); len(got) > 0 {
-		c.failf("all is done, and after a kill Hosts returns %q", got)
-	}
+	c.wantHosts(q, 10, 0, "all is done, and the Queue opened after a kill")
 }
 
 // manyURLs adds, takes and ends URLs of a thousand hosts, and looks at the memory of the process.
 func manyURLs(c *check) {
-	n, q := c.urls, c.open()
-	const batch, hosts = 5000, 1000
-	name := func(i int) string { return fmt.Sprintf("www.host-%03d.example", i%hosts) }
-	began, peak := time.Now(), uint64(0)
-	reqs := make([]crawl.Request, 0, batch)
-	for from := 0; from < n; from += batch {
-		reqs = reqs[:0]
-		for i := from; i < min(n, from+batch); i++ {
-			host := name(i)
-			reqs = append(reqs, crawl.Request{URL: fmt.Sprintf("https://%s/a/page/of/some/length/%011d.html", host, i), Host: host, Depth: i % 7})
-		}
-		c.add(q, len(reqs), reqs...)
-		c.add(q, 0, reqs[:len(reqs)/10]...)
-		peak = max(peak, used())
+	m := &large{check: c, q: c.open()}
+	for i := range 1000 {
+		m.names = append(m.names, fmt.Sprintf("www.host-%03d.example", i))
 	}
+	began := time.Now()
+	m.add()
 	added := time.Since(began)
-	names := make([]string, hosts)
-	for i := range names {
-		names[i] = name(i)
-	}
 	began = time.Now()
-	taken := 0
-	for taken < n {
-		if len(c.claim(q, hosts)) == 0 {
-			c.failf("of %d URLs %d were lent, and Hosts returns none", n, taken)
+	taken := m.takeAndEnd()
+	took := time.Since(began)
+	c.logf("%d URLs added, %.0f a second; %d taken and done, %.0f a second; the process had %d MB at most",
+		c.urls, float64(c.urls)/added.Seconds(), taken, float64(taken)/took.Seconds(), m.peak>>20)
+	if *memory > 0 && m.peak > uint64(*memory)<<20 {
+		c.failf("the process had %d MB with %d URLs, more than %d", m.peak>>20, c.urls, *memory)
+	}
+}
+
+// A large is a check of many URLs.
+type large struct {
+	*check
+	q     crawl.Queue
+	names []string // of the hosts, which the URLs have by turns
+	peak  uint64   // most bytes that the process had in memory
+}
+
+// add adds all URLs, a tenth of them twice.
+func (m *large) add() {
+	const batch = 5000
+	reqs := make([]crawl.Request, 0, batch)
+	for from := 0; from < m.urls; from += batch {
+		reqs = reqs[:0]
+		for i := from; i < min(m.urls, from+batch); i++ {
+			host := m.names[i%len(m.names)]
+			reqs = append(reqs, crawl.Request{
+				URL:   fmt.Sprintf("https://%s/a/page/of/some/length/%011d.html", host, i),
+				Host:  host,
+				Depth: i % 7,
+			})
 		}
-		for some := range slices.Chunk(names, 64) {
-			got := c.take(q, 16, some...)
-			if taken += len(got); taken > n {
-				c.failf("of %d URLs, %d were lent", n, taken)
+		m.check.add(m.q, len(reqs), reqs...)
+		m.check.add(m.q, 0, reqs[:len(reqs)/10]...)
+		m.peak = max(m.peak, used())
+	}
+}
+
+// takeAndEnd takes all URLs and ends them, or a part of so many that they would take hours. It
+// returns their number.
+func (m *large) takeAndEnd() (taken int) {
+	began := time.Now()
+	for taken < m.urls && time.Since(began) < 2*time.Minute {
+		if len(m.claim(m.q, len(m.names))) == 0 {
+			m.failf("of %d URLs %d were lent, and Hosts returns none", m.urls, taken)
+		}
+		for some := range slices.Chunk(m.names, 64) {
+			got := m.take(m.q, 16, some...)
+			taken += len(got)
+			if taken > m.urls {
+				m.failf("of %d URLs, %d were lent", m.urls, taken)
 			}
-			c.done(q, crawl.Visited, got...)
+			m.done(m.q, crawl.Visited, got...)
 		}
-		peak = max(peak, used())
-		if time.Since(began) > 2*time.Minute { // of so many that they take hours: a part will do
-			break
-		}
+		m.peak = max(m.peak, used())
 	}
-	rate := float64(taken) / time.Since(began).Seconds()
-	c.logf("%d URLs added, %.0f a second; %d taken and done, %.0f a second; the process had %d MB at most", n, float64(n)/added.Seconds(), taken, rate, peak>>20)
-	if *memory > 0 && peak > uint64(*memory)<<20 {
-		c.failf("the process had %d MB with %d URLs, more than %d", peak>>20, n, *memory)
-	}
+	return taken
 }
 
 // used returns the bytes that the process has in memory: by the kernel where it says so, else by
 // the runtime.
 func used() uint64 {
-	if f, err := os.Open("/proc/self/status"); err == nil {
+	f, err := os.Open("/proc/self/status")
+	if err == nil {
 		defer f.Close()
 		for lines := bufio.NewScanner(f); lines.Scan(); {
 			var kB uint64
@@ -476,7 +523,7 @@ func used() uint64 {
 			}
 		}
 	}
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.Sys
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.Sys
 }

@@ -54,24 +54,31 @@ func (c *check) until(what string, f func() bool) {
 // lease is longer than a process that calls Hosts each second is thought dead after.
 const lease = 15 * time.Second
 
+// wantOwner fails unless a.example is owner's by Owns, and not the other's.
+func (c *check) wantOwner(owner, other crawl.Owner) {
+	mine := owner.Owns("a.example")
+	theirs := other.Owns("a.example")
+	if !mine || theirs {
+		c.failf("a process has a.example; Owns returns %v for it, and %v for another one", mine, theirs)
+	}
+}
+
 func oneProcess(c *check) {
-	one, two := c.owner(), c.owner()
+	one := c.owner()
+	two := c.owner()
 	a := numbered("a.example", 40)
 	c.add(one, len(a), a...)
-	if hosts := c.claim(one, 10); !slices.Equal(hosts, []string{"a.example"}) {
+	hosts := c.claim(one, 10)
+	if !slices.Equal(hosts, []string{"a.example"}) {
 		c.failf("Hosts returned %q", hosts)
 	}
 	lent := c.take(one, 16, "a.example")
 	c.wants("the first process", lent, a[:16]...)
 	for end := time.Now().Add(lease); time.Now().Before(end); c.rest() { // the first one lives
 		c.claim(one, 10)
-		if hosts := c.claim(two, 10); len(hosts) > 0 {
-			c.failf("a live process has a.example, and another one's Hosts returns %q", hosts)
-		}
+		c.wantHosts(two, 10, 0, "a live process has a.example, and another one asks")
 		c.wants("of a host of a live process", c.take(two, 16, "a.example"))
-		if !one.Owns("a.example") || two.Owns("a.example") {
-			c.failf("the first process has a.example; Owns says %v, and of the second %v", one.Owns("a.example"), two.Owns("a.example"))
-		}
+		c.wantOwner(one, two)
 	}
 	c.done(one, crawl.Visited, lent...)
 	c.add(two, 0, a...)
@@ -79,7 +86,8 @@ func oneProcess(c *check) {
 }
 
 func givesBack(c *check) {
-	one, two := c.owner(), c.owner()
+	one := c.owner()
+	two := c.owner()
 	a := numbered("a.example", 4)
 	c.add(one, 4, a...)
 	c.claim(one, 10)
@@ -88,15 +96,16 @@ func givesBack(c *check) {
 	c.done(one, crawl.Left, a[1])
 	c.wants("before the first process has done all", c.take(two, 10, "a.example"))
 	c.done(one, crawl.Visited, a[2]) // the last one that was lent
-	c.until("a host of which nothing is lent goes to the process that asks for it", func() bool { return len(c.claim(two, 10)) > 0 })
+	c.until("a host of which nothing is lent goes to the process that asks for it", func() bool {
+		return len(c.claim(two, 10)) > 0
+	})
 	c.wants("the second process", c.take(two, 10, "a.example"), a[1], a[3])
-	if one.Owns("a.example") || !two.Owns("a.example") {
-		c.failf("the second process has a.example; Owns says %v, and of the first %v", two.Owns("a.example"), one.Owns("a.example"))
-	}
+	c.wantOwner(two, one)
 }
 
 func staysOpen(c *check) {
-	one, two := c.owner(), c.owner()
+	one := c.owner()
+	two := c.owner()
 	c.add(one, 1, url("a.example", 0))
 	c.claim(one, 10)
 	lent := c.take(one, 1, "a.example")
@@ -105,55 +114,71 @@ func staysOpen(c *check) {
 	}
 	c.add(one, 1, url("b.example", 0)) // as links of that page
 	c.done(one, crawl.Visited, lent...)
-	c.until("the other process has what was found", func() bool { return slices.Contains(c.claim(two, 10), "b.example") })
+	c.until("the other process has what was found", func() bool {
+		return slices.Contains(c.claim(two, 10), "b.example")
+	})
 	c.done(two, crawl.Visited, c.take(two, 1, "b.example")...)
-	c.until("the Queue is closed for both once all is done", func() bool { return !c.isOpen(one) && !c.isOpen(two) })
+	c.until("the Queue is closed for both once all is done", func() bool {
+		return !c.isOpen(one) && !c.isOpen(two)
+	})
 }
 
 func countsOthers(c *check) {
-	one, two := c.owner(), c.owner()
+	one := c.owner()
+	two := c.owner()
 	c.add(one, 2, numbered("a.example", 2)...)
 	c.claim(one, 10)
 	c.take(one, 1, "a.example")
-	if c.isOpen(one) || !c.isOpen(two) {
-		c.failf("one process has all requests; of it Hosts says open: %v, of another one %v", c.isOpen(one), c.isOpen(two))
+	forOne := c.isOpen(one)
+	forTwo := c.isOpen(two)
+	if forOne || !forTwo {
+		c.failf("one process has all requests; Hosts returns open %v for it, and %v for another one", forOne, forTwo)
 	}
 }
 
 func fences(c *check) {
-	one, two := c.owner(), c.owner()
-	a := numbered("a.example", 6)
-	c.add(one, 6, a...)
+	one := c.owner()
+	two := c.owner()
+	reqs := numbered("a.example", 6)
+	c.add(one, 6, reqs...)
 	c.claim(one, 10)
-	c.wants("the first process", c.take(one, 3, "a.example"), a[:3]...)
+	c.wants("the first process", c.take(one, 3, "a.example"), reqs[:3]...)
 	// The first process is paused: it calls nothing.
-	c.until("the host of a process that shows no sign of life is free", func() bool { return len(c.claim(two, 10)) > 0 })
+	c.until("the host of a process that shows no sign of life is free", func() bool {
+		return len(c.claim(two, 10)) > 0
+	})
 	if one.Owns("a.example") {
 		c.failf("another process has the host, and Owns of the one that was paused says true")
 	}
-	c.wants("the second process", c.take(two, 4, "a.example"), a[:4]...)
+	c.wants("the second process", c.take(two, 4, "a.example"), reqs[:4]...)
 	// The first one goes on.
 	c.wants("of a host that was lost", c.take(one, 10, "a.example"))
-	c.done(one, crawl.Left, a[1], a[2]) // must not make them wait: the second one has them
-	c.done(one, crawl.Visited, a[0])    // it was in flight
+	c.done(one, crawl.Left, reqs[1], reqs[2]) // must not make them wait: the second one has them
+	c.done(one, crawl.Visited, reqs[0])       // it was in flight
 	c.alive(500*time.Millisecond, one, two)
-	if one.Owns("a.example") || !two.Owns("a.example") {
-		c.failf("the second process has the host; Owns says %v, and of the first, which was paused, %v", two.Owns("a.example"), one.Owns("a.example"))
-	}
-	c.wants("what the second process hasn't had", c.take(two, 10, "a.example"), a[4:]...)
-	c.done(two, crawl.Left, a[1])
-	c.done(two, crawl.Visited, a[0], a[2], a[3], a[4], a[5])
-	three := c.owner()
-	got := []crawl.Request{}
-	c.until("what the second process has left goes to another one", func() bool {
-		for _, q := range []crawl.Owner{one, two, three} {
+	c.wantOwner(two, one)
+	c.wants("what the second process hasn't had", c.take(two, 10, "a.example"), reqs[4:]...)
+	c.done(two, crawl.Left, reqs[1])
+	c.done(two, crawl.Visited, reqs[0], reqs[2], reqs[3], reqs[4], reqs[5])
+	got := c.untilLent("what the second process has left goes to another one", one, two, c.owner())
+	c.wants("what is left at last", got, reqs[1])
+}
+
+// untilLent lets processes claim and take, until they have something, and returns that.
+func (c *check) untilLent(what string, processes ...crawl.Owner) []crawl.Request {
+	for end := time.Now().Add(patience); time.Now().Before(end); c.rest() {
+		var got []crawl.Request
+		for _, q := range processes {
 			for _, host := range c.claim(q, 10) {
 				got = append(got, c.take(q, 10, host)...)
 			}
 		}
-		return len(got) > 0
-	})
-	c.wants("what is left at last", got, a[1])
+		if len(got) > 0 {
+			return got
+		}
+	}
+	c.failf("%s: not within %v", what, patience)
+	return nil
 }
 
 func shares(c *check) {
@@ -162,58 +187,65 @@ func shares(c *check) {
 	for i := range hosts {
 		c.add(one, 10, numbered(string(rune('a'+i))+".example", 10)...)
 	}
-	held := map[crawl.Owner]map[string][]crawl.Request{one: {}}
-	turn := func(q crawl.Owner) { // what a crawl does in a second
-		for _, host := range c.claim(q, 1000) {
-			held[q][host] = nil
-		}
-		for host, reqs := range held[q] {
-			if len(reqs) > 0 && !q.Owns(host) {
-				c.done(q, crawl.Left, reqs...)
-				delete(held[q], host)
-				continue
-			}
-			if len(reqs) < 2 {
-				held[q][host] = append(reqs, c.take(q, 2, host)...)
-			}
-			if len(held[q][host]) == 0 {
-				delete(held[q], host)
-			}
-		}
-	}
-	turn(one)
+	held := holding{one: {}}
+	held.turn(c, one)
 	if len(held[one]) != hosts {
 		c.failf("a process that is alone has %d of %d hosts", len(held[one]), hosts)
 	}
-	two, three := c.owner(), c.owner()
-	held[two], held[three] = map[string][]crawl.Request{}, map[string][]crawl.Request{}
+	processes := []crawl.Owner{one, c.owner(), c.owner()}
+	held[processes[1]] = map[string][]crawl.Request{}
+	held[processes[2]] = map[string][]crawl.Request{}
 	c.until("three processes have a third of the hosts each", func() bool {
 		total := 0
-		for _, q := range []crawl.Owner{one, two, three} {
-			turn(q)
+		fair := true
+		for _, q := range processes {
+			held.turn(c, q)
 			total += len(held[q])
 		}
 		if total > hosts {
 			c.failf("%d hosts are with %d processes", hosts, total)
 		}
-		return len(held[one]) == hosts/3 && len(held[two]) == hosts/3 && len(held[three]) == hosts/3
+		for _, q := range processes {
+			fair = fair && len(held[q]) == hosts/3
+		}
+		return fair
 	})
 }
 
+// A holding has the requests that each process holds, by host.
+type holding map[crawl.Owner]map[string][]crawl.Request
+
+// turn does what a crawl does in a second: it claims hosts, gives back those that it has lost, and
+// holds two requests of each host or, at the end of a host, those that are left.
+func (h holding) turn(c *check, q crawl.Owner) {
+	held := h[q]
+	for _, host := range c.claim(q, 1000) {
+		held[host] = nil
+	}
+	for host, reqs := range held {
+		if len(reqs) > 0 && !q.Owns(host) {
+			c.done(q, crawl.Left, reqs...)
+			delete(held, host)
+			continue
+		}
+		if len(reqs) < 2 {
+			held[host] = append(reqs, c.take(q, 2, host)...)
+		}
+		if len(held[host]) == 0 {
+			delete(held, host)
+		}
+	}
+}
+
 func killedWhileShared(c *check) {
-	one, two := c.owner(), c.owner()
-	a := numbered("a.example", 5)
-	c.add(one, 5, a...)
+	one := c.owner()
+	two := c.owner()
+	reqs := numbered("a.example", 5)
+	c.add(one, 5, reqs...)
 	c.claim(one, 10)
 	c.take(one, 2, "a.example")
-	c.done(one, crawl.Visited, a[0])
+	c.done(one, crawl.Visited, reqs[0])
 	// The first process is killed: it calls nothing any more.
-	var got []crawl.Request
-	c.until("what a killed process had is lent again", func() bool {
-		for _, host := range c.claim(two, 10) {
-			got = append(got, c.take(two, 10, host)...)
-		}
-		return len(got) > 0
-	})
-	c.wants("what a killed process had, and what waited", got, a[1:]...)
+	got := c.untilLent("what a killed process had is lent again", two)
+	c.wants("what a killed process had, and what waited", got, reqs[1:]...)
 }

@@ -71,8 +71,14 @@ PRAGMA user_version = 1;
 // pragmas: nothing but this process reads the file (locking_mode), which a second one finds out at
 // once; 64 MB of pages are kept in memory. The log may have 128 MB: hashes are added all over their
 // index, and with SQLite's 4 MB each of its pages would be written to the file again and again.
-const pragmas = "?_txlock=immediate&_pragma=busy_timeout(500)&_pragma=locking_mode(exclusive)&_pragma=journal_mode(wal)" +
-	"&_pragma=synchronous(normal)&_pragma=cache_size(-65536)&_pragma=wal_autocheckpoint(32768)&_pragma=temp_store(memory)"
+const pragmas = "?_txlock=immediate" +
+	"&_pragma=busy_timeout(500)" +
+	"&_pragma=locking_mode(exclusive)" +
+	"&_pragma=journal_mode(wal)" +
+	"&_pragma=synchronous(normal)" +
+	"&_pragma=cache_size(-65536)" +
+	"&_pragma=wal_autocheckpoint(32768)" +
+	"&_pragma=temp_store(memory)"
 
 // A Queue keeps the URLs of a crawl in a file. Its methods are those of crawl.Queue, and may be
 // called from one goroutine at a time, as a Crawler does.
@@ -94,32 +100,57 @@ func Open(path string) (*Queue, error) {
 }
 
 func open(path string) (*Queue, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	address, err := addressOf(path)
 	if err != nil {
-		return nil, errors.Unwrap(err) // which names the file
+		return nil, err
+	}
+	db, err := sql.Open("sqlite", address)
+	if err != nil {
+		return nil, err
+	}
+	// One connection, which is kept: a further one would find the file locked.
+	db.SetMaxOpenConns(1)
+	db.SetMaxIdleConns(1)
+	queue := &Queue{db: db, lent: make(map[string]map[string]struct{})}
+	err = queue.prepare()
+	if err == nil {
+		return queue, nil
+	}
+	if strings.Contains(err.Error(), "SQLITE_BUSY") {
+		err = fmt.Errorf("another process has the file open: %w", err)
+	}
+	return nil, errors.Join(err, db.Close())
+}
+
+// addressOf makes the file, if it isn't there, and returns its URL for SQLite.
+func addressOf(path string) (string, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) // SQLite would let all read it
+	if err != nil {
+		return "", errors.Unwrap(err) // which names the file
 	}
 	if err := f.Close(); err != nil {
-		return nil, err
+		return "", err
 	}
 	abs, err := filepath.Abs(path)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	name := filepath.ToSlash(abs)
 	if !strings.HasPrefix(name, "/") { // C:/...
 		name = "/" + name
 	}
-	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: name}).String()+pragmas)
-	if err != nil {
-		return nil, err
-	}
-	db.SetMaxOpenConns(1)
-	db.SetMaxIdleConns(1)
-	q := &Queue{db: db, lent: make(map[string]map[string]struct{})}
+	address := url.URL{Scheme: "file", Path: name}
+	return address.String() + pragmas, nil
+}
+
+// prepare makes the tables, unless the file is of another program or of a later version.
+func (q *Queue) prepare() error {
 	ctx := context.Background()
-	err = q.in(ctx, func(tx *sql.Tx) error {
+	return q.in(ctx, func(tx *sql.Tx) error {
 		var version, tables int
-		err := tx.QueryRowContext(ctx, "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version").Scan(&version, &tables)
+		err := tx.QueryRowContext(ctx, `
+			SELECT user_version, (SELECT count(*) FROM sqlite_schema)
+			FROM pragma_user_version`).Scan(&version, &tables)
 		switch {
 		case err != nil:
 			return err
@@ -131,13 +162,6 @@ func open(path string) (*Queue, error) {
 		_, err = tx.ExecContext(ctx, schema)
 		return err
 	})
-	if err != nil {
-		if strings.Contains(err.Error(), "SQLITE_BUSY") {
-			err = fmt.Errorf("another process has the file open: %w", err)
-		}
-		return nil, errors.Join(err, db.Close())
-	}
-	return q, nil
 }
 
 // wrap names the package in err.
@@ -171,50 +195,68 @@ func hashOf(url string) int64 {
 
 // Add implements crawl.Queue. There is room for any number of URLs.
 func (q *Queue) Add(ctx context.Context, reqs []crawl.Request) (added, noRoom int, err error) {
-	err = q.in(ctx, func(tx *sql.Tx) error {
-		hosts := make(map[string]int64)
-		seen := make(map[string]bool, len(reqs))
-		var args []any
-		found := make(map[int64]int) // number of new URLs by host
-		for i, r := range reqs {
-			host, ok := hosts[r.Host]
-			if !ok {
-				if host, err = hostOf(ctx, tx, r.Host); err != nil {
-					return err
-				}
-				hosts[r.Host] = host
-			}
-			if !seen[r.URL] {
-				seen[r.URL] = true
-				args = append(args, hashOf(r.URL), r.URL, host, null(r.Via), null(r.Hops), r.Depth, r.Priority)
-			}
-			if len(args) == 7*atOnce || i == len(reqs)-1 && len(args) > 0 {
-				if err := insert(ctx, tx, args, found); err != nil {
-					return err
-				}
-				args = args[:0]
-			}
-		}
-		for _, n := range found {
-			added += n
-		}
-		return change(ctx, tx, found)
-	})
+	a := adding{hosts: make(map[string]int64), found: make(map[int64]int)}
+	err = q.in(ctx, func(tx *sql.Tx) error { return a.add(ctx, tx, reqs) })
 	if err != nil {
 		return 0, 0, wrap(err)
 	}
+	for _, n := range a.found {
+		added += n
+	}
 	return added, 0, nil
+}
+
+// An adding is a call of Add.
+type adding struct {
+	hosts map[string]int64 // ids by name
+	found map[int64]int    // number of new URLs by host
+	args  []any            // of the next statement, columns for each URL
+}
+
+// columns is the number of columns of a URL that is added.
+const columns = 7
+
+func (a *adding) add(ctx context.Context, tx *sql.Tx, reqs []crawl.Request) error {
+	seen := make(map[string]bool, len(reqs))
+	for _, r := range reqs {
+		if seen[r.URL] {
+			continue // insert can't see that a URL is twice in a statement
+		}
+		seen[r.URL] = true
+		host, err := a.hostOf(ctx, tx, r.Host)
+		if err != nil {
+			return err
+		}
+		a.args = append(a.args, hashOf(r.URL), r.URL, host, null(r.Via), null(r.Hops), r.Depth, r.Priority)
+		if len(a.args) < columns*atOnce {
+			continue
+		}
+		if err := a.insert(ctx, tx); err != nil {
+			return err
+		}
+	}
+	if err := a.insert(ctx, tx); err != nil {
+		return err
+	}
+	return change(ctx, tx, a.found)
 }
 
 // atOnce is the number of URLs in one statement.
 const atOnce = 100
 
-// insert inserts those URLs that are new, all of them different, and counts them by host.
-func insert(ctx context.Context, tx *sql.Tx, args []any, found map[int64]int) error {
-	values := strings.TrimSuffix(strings.Repeat("(?, ?, ?, ?, ?, ?, ?), ", len(args)/7), ", ")
-	rows, err := tx.QueryContext(ctx, `INSERT INTO url (hash, url, host, via, hops, depth, priority)
-		SELECT * FROM (VALUES `+values+`) AS v WHERE NOT EXISTS (SELECT 1 FROM url WHERE hash = v.column1 AND url = v.column2)
-		RETURNING host`, args...)
+// insert inserts those URLs of a.args that are new, all of them different, and counts them by host.
+func (a *adding) insert(ctx context.Context, tx *sql.Tx) error {
+	if len(a.args) == 0 {
+		return nil
+	}
+	row := "(" + strings.TrimSuffix(strings.Repeat("?, ", columns), ", ") + "), "
+	values := strings.TrimSuffix(strings.Repeat(row, len(a.args)/columns), ", ")
+	// The hash finds the row, the URL confirms it: two URLs of one hash are both kept.
+	rows, err := tx.QueryContext(ctx, `
+		INSERT INTO url (hash, url, host, via, hops, depth, priority)
+		SELECT * FROM (VALUES `+values+`) AS v
+		WHERE NOT EXISTS (SELECT 1 FROM url WHERE hash = v.column1 AND url = v.column2)
+		RETURNING host`, a.args...)
 	if err != nil {
 		return err
 	}
@@ -224,18 +266,27 @@ func insert(ctx context.Context, tx *sql.Tx, args []any, found map[int64]int) er
 		if err := rows.Scan(&host); err != nil {
 			return err
 		}
-		found[host]++
+		a.found[host]++
 	}
+	a.args = a.args[:0]
 	return rows.Err()
 }
 
 // hostOf returns the id of a host, which it makes if need be.
-func hostOf(ctx context.Context, tx *sql.Tx, name string) (id int64, err error) {
-	err = tx.QueryRowContext(ctx, "SELECT id FROM host WHERE name = ?", name).Scan(&id)
+func (a *adding) hostOf(ctx context.Context, tx *sql.Tx, name string) (int64, error) {
+	if id, ok := a.hosts[name]; ok {
+		return id, nil
+	}
+	var id int64
+	err := tx.QueryRowContext(ctx, "SELECT id FROM host WHERE name = ?", name).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = tx.QueryRowContext(ctx, "INSERT INTO host (name) VALUES (?) RETURNING id", name).Scan(&id)
 	}
-	return id, err
+	if err != nil {
+		return 0, err
+	}
+	a.hosts[name] = id
+	return id, nil
 }
 
 // change adds to the numbers of waiting URLs of hosts.
@@ -244,7 +295,8 @@ func change(ctx context.Context, tx *sql.Tx, by map[int64]int) error {
 		if n == 0 {
 			continue
 		}
-		if _, err := tx.ExecContext(ctx, "UPDATE host SET waiting = waiting + ? WHERE id = ?", n, host); err != nil {
+		_, err := tx.ExecContext(ctx, "UPDATE host SET waiting = waiting + ? WHERE id = ?", n, host)
+		if err != nil {
 			return err
 		}
 	}
@@ -255,95 +307,119 @@ func change(ctx context.Context, tx *sql.Tx, by map[int64]int) error {
 func null[T comparable](v T) sql.Null[T] { return sql.Null[T]{V: v, Valid: v != *new(T)} }
 
 // Take implements crawl.Queue.
-func (q *Queue) Take(ctx context.Context, hosts []string, n int) (taken []crawl.Request, err error) {
-	err = q.in(ctx, func(tx *sql.Tx) error {
-		query, err := tx.PrepareContext(ctx, `SELECT url, coalesce(via, ''), coalesce(hops, 0), depth, priority FROM url
-			WHERE host = (SELECT id FROM host WHERE name = ?) AND outcome IS NULL ORDER BY priority DESC, id LIMIT ?`)
-		if err != nil {
-			return err
-		}
-		defer query.Close()
-		for _, host := range hosts {
-			if taken, err = q.takeOf(ctx, query, taken, host, n); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+func (q *Queue) Take(ctx context.Context, hosts []string, n int) ([]crawl.Request, error) {
+	call := &taking{q: q, number: n}
+	err := q.in(ctx, func(tx *sql.Tx) error { return call.take(ctx, tx, hosts) })
 	if err != nil {
-		for _, r := range taken {
+		for _, r := range call.taken {
 			q.unlend(r)
 		}
 		return nil, wrap(err)
 	}
-	return taken, nil
+	return call.taken, nil
 }
 
-// takeOf appends at most n requests of a host to taken, and lends them, also before an error.
-func (q *Queue) takeOf(ctx context.Context, query *sql.Stmt, taken []crawl.Request, host string, n int) ([]crawl.Request, error) {
-	lent := q.lent[host]
-	rows, err := query.QueryContext(ctx, host, n+len(lent)) // the lent ones may come first
+// A taking is a call of Take.
+type taking struct {
+	q      *Queue
+	number int             // most requests of a host
+	taken  []crawl.Request // lent so far, also before an error
+}
+
+func (t *taking) take(ctx context.Context, tx *sql.Tx, hosts []string) error {
+	query, err := tx.PrepareContext(ctx, `
+		SELECT url, coalesce(via, ''), coalesce(hops, 0), depth, priority
+		FROM url
+		WHERE host = (SELECT id FROM host WHERE name = ?) AND outcome IS NULL
+		ORDER BY priority DESC, id
+		LIMIT ?`)
 	if err != nil {
-		return taken, err
+		return err
+	}
+	defer query.Close()
+	for _, host := range hosts {
+		if err := t.takeOf(ctx, query, host); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeOf takes requests of a host.
+func (t *taking) takeOf(ctx context.Context, query *sql.Stmt, host string) error {
+	lent := t.q.lent[host]
+	// The file doesn't know which are lent. If these come first, the others come after them.
+	rows, err := query.QueryContext(ctx, host, t.number+len(lent))
+	if err != nil {
+		return err
 	}
 	defer rows.Close()
-	for n > 0 && rows.Next() {
+	left := t.number
+	for left > 0 && rows.Next() {
 		r := crawl.Request{Host: host}
 		if err := rows.Scan(&r.URL, &r.Via, &r.Hops, &r.Depth, &r.Priority); err != nil {
-			return taken, err
+			return err
 		}
 		if _, ok := lent[r.URL]; ok {
 			continue
 		}
 		if lent == nil {
 			lent = make(map[string]struct{})
-			q.lent[host] = lent
+			t.q.lent[host] = lent
 		}
 		lent[r.URL] = struct{}{}
-		taken = append(taken, r)
-		n--
+		t.taken = append(t.taken, r)
+		left--
 	}
-	return taken, rows.Err()
+	return rows.Err()
 }
 
 // unlend makes r no longer lent.
 func (q *Queue) unlend(r crawl.Request) {
-	if delete(q.lent[r.Host], r.URL); len(q.lent[r.Host]) == 0 {
+	delete(q.lent[r.Host], r.URL)
+	if len(q.lent[r.Host]) == 0 {
 		delete(q.lent, r.Host)
 	}
 }
 
 // Done implements crawl.Queue.
 func (q *Queue) Done(ctx context.Context, results []crawl.Result) error {
-	err := q.in(ctx, func(tx *sql.Tx) error {
-		update, err := tx.PrepareContext(ctx, "UPDATE url SET outcome = ?, status = ? WHERE hash = ? AND url = ? AND outcome IS NULL RETURNING host")
-		if err != nil {
-			return err
-		}
-		defer update.Close()
-		ended := make(map[int64]int)
-		for _, r := range results {
-			if r.Outcome == crawl.Left {
-				continue
-			}
-			var host int64
-			err := update.QueryRowContext(ctx, cmp.Or(r.Outcome, "done"), null(r.Status), hashOf(r.URL), r.URL).Scan(&host)
-			switch {
-			case err == nil:
-				ended[host]--
-			case !errors.Is(err, sql.ErrNoRows):
-				return err
-			}
-		}
-		return change(ctx, tx, ended)
-	})
+	err := q.in(ctx, func(tx *sql.Tx) error { return end(ctx, tx, results) })
 	if err != nil {
 		return wrap(err)
 	}
-	for _, r := range results {
+	for _, r := range results { // also those that are Left: they wait in the file already
 		q.unlend(r.Request)
 	}
 	return nil
+}
+
+// end stores the outcomes of URLs that aren't Left.
+func end(ctx context.Context, tx *sql.Tx, results []crawl.Result) error {
+	update, err := tx.PrepareContext(ctx, `
+		UPDATE url SET outcome = ?, status = ?
+		WHERE hash = ? AND url = ? AND outcome IS NULL
+		RETURNING host`)
+	if err != nil {
+		return err
+	}
+	defer update.Close()
+	ended := make(map[int64]int) // minus the number of URLs by host
+	for _, r := range results {
+		if r.Outcome == crawl.Left {
+			continue
+		}
+		outcome := cmp.Or(r.Outcome, "done")
+		var host int64
+		err := update.QueryRowContext(ctx, outcome, null(r.Status), hashOf(r.URL), r.URL).Scan(&host)
+		switch {
+		case err == nil:
+			ended[host]--
+		case !errors.Is(err, sql.ErrNoRows): // without a row it has an outcome, or was never added
+			return err
+		}
+	}
+	return change(ctx, tx, ended)
 }
 
 // Hosts implements crawl.Queue. The Queue is never open: no other program can add to it.
