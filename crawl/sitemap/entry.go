@@ -61,13 +61,13 @@ var frequencies = map[string]time.Duration{
 func (it item) entry(loc string, index bool) Entry {
 	e := Entry{Loc: loc, Index: index, Priority: 0.5}
 	e.LastMod, e.Precision = parseTime(it.lastMod)
-	if f := strings.ToLower(strings.TrimSpace(it.changeFreq)); f != "" {
-		if _, known := frequencies[f]; known {
-			e.ChangeFreq = f
-		}
+	changeFreq := strings.ToLower(strings.TrimSpace(it.changeFreq))
+	if _, ok := frequencies[changeFreq]; ok {
+		e.ChangeFreq = changeFreq
 	}
-	if p, err := strconv.ParseFloat(strings.TrimSpace(it.priority), 64); err == nil && p >= 0 && p <= 1 {
-		e.Priority = p
+	priority, err := strconv.ParseFloat(strings.TrimSpace(it.priority), 64)
+	if err == nil && priority >= 0 && priority <= 1 {
+		e.Priority = priority
 	}
 	return e
 }
@@ -96,11 +96,13 @@ func parseTime(s string) (t time.Time, precision time.Duration) {
 		return time.Time{}, 0
 	}
 	for _, l := range layouts {
-		if t, err := time.Parse(l.layout, s); err == nil {
-			if l.after != nil {
-				precision = l.after(t).Sub(t)
-			}
-			return t, precision
+		t, err := time.Parse(l.layout, s)
+		switch {
+		case err != nil:
+		case l.after == nil:
+			return t, 0
+		default:
+			return t, l.after(t).Sub(t) // a month has 28 days to 31
 		}
 	}
 	t, err := mail.ParseDate(s)

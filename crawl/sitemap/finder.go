@@ -87,10 +87,19 @@ func (e *ForeignError) Error() string {
 	}
 	text := fmt.Sprintf("%s lists %d %s of %s, left out: %s",
 		printable.Clipped(e.URL, 200), e.Pages, pages, printable.Clipped(e.Host, 100), cmp.Or(e.why, unnamed))
-	if u, err := url.Parse(e.URL); err == nil && strings.TrimPrefix(hostname.Key(u.Host), "www.") == strings.TrimPrefix(e.Host, "www.") {
+	if e.isNear() {
 		text += fmt.Sprintf(" (if they are one site, ask for the pages of %s as well)", printable.Clipped(e.First, 200))
 	}
 	return text
+}
+
+// isNear reports whether the two hosts differ in "www." only.
+func (e *ForeignError) isNear() bool {
+	u, err := url.Parse(e.URL)
+	if err != nil {
+		return false
+	}
+	return strings.TrimPrefix(hostname.Key(u.Host), "www.") == strings.TrimPrefix(e.Host, "www.")
 }
 
 // Pages yields the pages of the site that rawURL belongs to: those listed by the sitemaps that its
@@ -112,8 +121,10 @@ func (f Finder) Pages(ctx context.Context, rawURL string) iter.Seq2[Entry, error
 		}
 		named, err := f.Transport.Sitemaps(ctx, rawURL)
 		if err != nil {
-			allowed := errors.Is(err, politeness.ErrUnreachable) && !errors.Is(err, politeness.ErrDisallowed)
-			if !yield(Entry{}, err) || !allowed {
+			// Without a robots.txt the site may have a sitemap in one of the usual places. The user's
+			// own rules refuse these as well.
+			mayLook := errors.Is(err, politeness.ErrUnreachable) && !errors.Is(err, politeness.ErrDisallowed)
+			if !yield(Entry{}, err) || !mayLook {
 				return
 			}
 		}
@@ -199,7 +210,8 @@ func (w *walk) run() {
 	case w.ctx.Err() != nil:
 		w.yield(Entry{}, w.ctx.Err())
 	case w.beyond != "":
-		w.yield(Entry{}, &FileError{w.beyond, fmt.Errorf("not read: MaxFiles is %d; sitemaps left out: %d", w.MaxFiles, w.unread)})
+		why := fmt.Errorf("not read: MaxFiles is %d; sitemaps left out: %d", w.MaxFiles, w.unread)
+		w.yield(Entry{}, &FileError{w.beyond, why})
 	}
 }
 
@@ -209,47 +221,72 @@ func (w *walk) file(f file) bool {
 	if w.ctx.Err() != nil {
 		return true // run yields the error of ctx
 	}
-	urls := append(slices.Clone(f.via), f.url)
-	hosts := append([]string{hostOf(f.url), hostOf(final)}, f.hosts...)
-	foreign := make(map[string]*ForeignError)
-	whyNot := make(map[string]string) // by host; empty: it permits its pages
-	for _, e := range entries {
-		host := hostOf(e.Loc)
-		why, known := whyNot[host]
-		if !known && !e.Index {
-			if !slices.Contains(hosts, host) {
-				why = w.refuses(e.Loc, urls, final)
-			}
-			whyNot[host] = why
-		}
+	l := &listing{
+		walk:    w,
+		file:    f,
+		final:   final,
+		urls:    append(slices.Clone(f.via), f.url),
+		hosts:   append([]string{hostOf(f.url), hostOf(final)}, f.hosts...),
+		why:     make(map[string]string),
+		foreign: make(map[string]*ForeignError),
+	}
+	for _, entry := range entries {
 		switch {
-		case e.Index && len(f.via) == maxDepth:
+		case entry.Index && len(f.via) == maxDepth:
 			err = errTooDeep
-		case e.Index:
-			w.add(file{url: e.Loc, hosts: hosts, via: urls})
-		case why == "":
-			if !w.yield(e, nil) {
+		case entry.Index: // it speaks for the hosts that the index speaks for
+			w.add(file{url: entry.Loc, hosts: l.hosts, via: l.urls})
+		default:
+			if !l.page(entry) {
 				return false
 			}
-		default:
-			if foreign[host] == nil && len(foreign) >= maxHosts {
-				host = "further hosts"
-			}
-			if foreign[host] == nil {
-				foreign[host] = &ForeignError{URL: f.url, Host: host, First: e.Loc, why: why}
-			}
-			foreign[host].Pages++
 		}
 	}
-	for _, host := range slices.Sorted(maps.Keys(foreign)) {
-		if !w.yield(Entry{}, foreign[host]) {
+	for _, host := range slices.Sorted(maps.Keys(l.foreign)) {
+		if !w.yield(Entry{}, l.foreign[host]) {
 			return false
 		}
 	}
 	return err == nil || w.yield(Entry{}, &FileError{f.url, err})
 }
 
-var errTooDeep = fmt.Errorf("leads to further sitemaps, which aren't read: it is an index in an index, %d deep", maxDepth+1)
+// A listing is a sitemap that is being read.
+type listing struct {
+	*walk
+	file    file
+	final   string                   // its URL after redirects
+	urls    []string                 // it, and the indexes that led to it
+	hosts   []string                 // that it speaks for
+	why     map[string]string        // by host: why its pages are left out; empty: they aren't
+	foreign map[string]*ForeignError // by host
+}
+
+// page yields a page, or counts it among those that are left out. It reports whether the consumer
+// wants more.
+func (l *listing) page(entry Entry) bool {
+	host := hostOf(entry.Loc)
+	why, known := l.why[host]
+	if !known {
+		if !slices.Contains(l.hosts, host) {
+			why = l.refuses(entry.Loc, l.urls, l.final)
+		}
+		l.why[host] = why
+	}
+	if why == "" {
+		return l.yield(entry, nil)
+	}
+	if l.foreign[host] == nil && len(l.foreign) >= maxHosts {
+		host = "further hosts" // a stranger may list a thousand, of which each would be an error
+	}
+	if l.foreign[host] == nil {
+		l.foreign[host] = &ForeignError{URL: l.file.url, Host: host, First: entry.Loc, why: why}
+	}
+	l.foreign[host].Pages++
+	return true
+}
+
+var errTooDeep = fmt.Errorf(
+	"leads to further sitemaps, which aren't read: it is an index in an index, %d deep", maxDepth+1)
 
 var errSlow = fmt.Errorf("takes longer than %v", maxTime)
 
@@ -258,41 +295,47 @@ func (w *walk) fetch(f file) (entries []Entry, final string, err error) {
 	ctx, cancel := context.WithCancelCause(w.ctx)
 	defer cancel(nil)
 	// The longest wait for a turn is no part of the time.
-	timer := time.AfterFunc(w.Transport.Limiter().Config().MaxWait+maxTime, func() { cancel(errSlow) })
+	longest := w.Transport.Limiter().Config().MaxWait + maxTime
+	timer := time.AfterFunc(longest, func() { cancel(errSlow) })
 	defer timer.Stop()
-	defer func() {
-		if err != nil && errors.Is(context.Cause(ctx), errSlow) {
-			err = errSlow
-		}
-	}()
+	entries, final, err = w.fetchIn(ctx, f, timer)
+	if err != nil && errors.Is(context.Cause(ctx), errSlow) {
+		return entries, final, errSlow
+	}
+	return entries, final, err
+}
+
+// fetchIn is fetch in a context that timer ends.
+func (w *walk) fetchIn(ctx context.Context, f file, timer *time.Timer) (entries []Entry, final string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url, nil)
 	if err != nil {
 		return nil, "", errors.New("the URL can't be parsed")
 	}
 	resp, err := w.Client.Do(req)
 	if err != nil {
-		if ue := (*url.Error)(nil); errors.As(err, &ue) {
-			err = ue.Err // without the URL
+		var named *url.Error
+		if errors.As(err, &named) {
+			err = named.Err // FileError has the URL
 		}
 		return nil, "", err
 	}
 	defer resp.Body.Close()
 	timer.Reset(maxTime)
 	final = resp.Request.URL.String()
+	isMissing := resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone
 	switch {
-	case f.guessed && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone):
+	case f.guessed && isMissing:
 		return nil, final, nil
 	case resp.StatusCode != http.StatusOK:
 		return nil, final, errors.New(printable.Clipped(resp.Status, 100))
 	}
-	for e, readErr := range Read(resp.Body) {
-		if readErr != nil {
-			err = readErr
-			break
+	for entry, err := range Read(resp.Body) {
+		if err != nil {
+			return entries, final, err // those before it are good
 		}
-		entries = append(entries, e)
+		entries = append(entries, entry)
 	}
-	return entries, final, err
+	return entries, final, nil
 }
 
 // refuses returns why a page isn't yielded, or "": the robots.txt of its host is to name the
@@ -312,8 +355,10 @@ func (w *walk) refuses(page string, urls []string, final string) (why string) {
 		named, _ = w.Transport.Sitemaps(w.ctx, origin+"/") // one that can't be had permits nothing
 		w.named[origin] = named
 	}
-	if slices.ContainsFunc(named, func(s string) bool { return s == final || slices.Contains(urls, s) }) {
-		return ""
+	for _, s := range named {
+		if s == final || slices.Contains(urls, s) {
+			return ""
+		}
 	}
 	return unnamed
 }

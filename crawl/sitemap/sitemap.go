@@ -24,7 +24,6 @@ import (
 	"io"
 	"iter"
 	"net/url"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -41,7 +40,8 @@ const (
 var (
 	errTooMany = fmt.Errorf("lists more than %d URLs, the protocol's limit", maxURLs)
 	errTooLong = fmt.Errorf("is longer than %d MB, the protocol's limit", maxBytes>>20)
-	errFormat  = errors.New("is no sitemap: neither XML of a known kind (urlset, sitemapindex, rss, RDF, feed) nor URLs, one a line")
+	errFormat  = errors.New("is no sitemap: neither XML of a known kind " +
+		"(urlset, sitemapindex, rss, RDF, feed) nor URLs, one a line")
 )
 
 // Read reads a sitemap and yields its entries as they come: XML, an index, RSS, Atom or one URL a
@@ -66,13 +66,11 @@ func readUpTo(limit int64, r io.Reader) iter.Seq2[Entry, error] {
 		if err != nil {
 			err = fmt.Errorf("sitemap %w", err)
 		}
-		for _, l := range []struct {
-			leftOut
-			what string
-		}{{p.noURL, "without an absolute http or https URL"}, {p.undefined, "with an entity that XML doesn't define"}} {
-			if l.n > 0 {
-				err = errors.Join(err, fmt.Errorf("sitemap has entries %s, left out: %d, the first %q", l.what, l.n, printable.Clipped(l.first, 100)))
-			}
+		left := errors.Join(
+			p.noURL.err("without an absolute http or https URL"),
+			p.undefined.err("with an entity that XML doesn't define"))
+		if left != nil {
+			err = errors.Join(err, left)
 		}
 		if err != nil {
 			yield(Entry{}, err)
@@ -112,9 +110,18 @@ type leftOut struct {
 }
 
 func (l *leftOut) add(loc string) {
-	if l.n++; l.n == 1 {
+	if l.n == 0 {
 		l.first = loc
 	}
+	l.n++
+}
+
+// err returns an error about entries of this kind, nil if there are none.
+func (l *leftOut) err(kind string) error {
+	if l.n == 0 {
+		return nil
+	}
+	return fmt.Errorf("sitemap has entries %s, left out: %d, the first %q", kind, l.n, printable.Clipped(l.first, 100))
 }
 
 // An item is the raw text of an entry.
@@ -151,11 +158,14 @@ func (p *parser) read(r io.Reader, limit int64) error {
 	} else {
 		err = p.readLines()
 	}
-	switch {
-	case errors.Is(err, errStopped), errors.Is(err, errTooMany):
+	if errors.Is(err, errStopped) || errors.Is(err, errTooMany) {
 		return err
-	case slices.ContainsFunc(layers, func(l *io.LimitedReader) bool { return l.N <= 0 }):
-		return errTooLong
+	}
+	// A file that was cut off looks broken in any way: its length is the reason.
+	for _, l := range layers {
+		if l.N <= 0 {
+			return errTooLong
+		}
 	}
 	return err
 }
@@ -168,10 +178,13 @@ func unpack(r io.Reader, limit int64) (text io.Reader, layers []*io.LimitedReade
 		layer := &io.LimitedReader{R: r, N: limit + 1}
 		layers = append(layers, layer)
 		b := bufio.NewReader(layer)
-		if magic, _ := b.Peek(2); len(layers) > 2 || !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		magic, _ := b.Peek(2)
+		isPacked := bytes.Equal(magic, []byte{0x1f, 0x8b})
+		if !isPacked || len(layers) > 2 {
 			return b, layers, nil
 		}
-		if r, err = gzip.NewReader(b); err != nil {
+		r, err = gzip.NewReader(b)
+		if err != nil {
 			return nil, nil, fmt.Errorf("can't be unpacked: %w", err)
 		}
 	}
@@ -192,19 +205,22 @@ func (p *parser) readLines() error {
 			p.add(b)
 			continue
 		}
-		if loc := strings.TrimSpace(p.taken()); loc != "" {
+		loc := strings.TrimSpace(p.taken())
+		if loc != "" {
 			lines++
 			if err := p.emit(item{loc: loc}); err != nil {
 				return err
 			}
 		}
-		if err != nil {
-			if lines > 0 && p.entries == 0 && errors.Is(err, io.EOF) {
-				p.noURL = leftOut{}
-				return errFormat
-			}
-			return atEnd(err)
+		if err == nil {
+			continue
 		}
+		if lines > 0 && p.entries == 0 && errors.Is(err, io.EOF) {
+			// It is a text of another kind, such as a page that says "not found".
+			p.noURL = leftOut{}
+			return errFormat
+		}
+		return atEnd(err)
 	}
 }
 
@@ -230,8 +246,7 @@ func (p *parser) emit(it item) error {
 		p.undefined.add(loc)
 		return nil
 	}
-	u, err := url.Parse(loc)
-	if err != nil || len(loc) >= maxLoc || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
+	if !isURL(loc) {
 		p.noURL.add(loc)
 		return nil
 	}
@@ -243,6 +258,18 @@ func (p *parser) emit(it item) error {
 		return errStopped
 	}
 	return nil
+}
+
+// isURL reports whether loc is an absolute http or https URL of a length that the protocol allows.
+func isURL(loc string) bool {
+	if len(loc) >= maxLoc {
+		return false
+	}
+	u, err := url.Parse(loc)
+	if err != nil || u.Hostname() == "" {
+		return false
+	}
+	return u.Scheme == "http" || u.Scheme == "https"
 }
 
 // add appends to the text.

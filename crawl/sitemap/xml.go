@@ -49,8 +49,10 @@ func (p *parser) reference() {
 	ahead, _ := p.in.Peek(maxReference)
 	character, length, defined := referenced(ahead)
 	_, _ = p.in.Discard(length)
-	if p.addText(character...); !defined && p.depth == p.fieldDepth && (p.field == "loc" || p.field == "link") {
-		p.item.undefined = true
+	p.addText(character...)
+	isLoc := p.depth == p.fieldDepth && (p.field == "loc" || p.field == "link")
+	if isLoc && !defined {
+		p.item.undefined = true // its URL isn't the one that the site means
 	}
 }
 
@@ -67,19 +69,29 @@ func referenced(after []byte) (character []byte, length int, defined bool) {
 	if !found {
 		return []byte("&"), 0, true
 	}
-	r, known := map[string]rune{"amp": '&', "lt": '<', "gt": '>', "quot": '"', "apos": '\''}[string(name)]
+	r, known := entities[string(name)]
 	if number, ok := bytes.CutPrefix(name, []byte("#")); ok {
-		base := 10
-		if hex, ok := bytes.CutPrefix(number, []byte("x")); ok {
-			number, base = hex, 16
-		}
-		n, err := strconv.ParseUint(string(number), base, 31)
-		r, known = rune(n), err == nil
+		r, known = numbered(string(number))
 	}
 	if !known {
 		return []byte("&"), 0, !isName(name)
 	}
 	return utf8.AppendRune(nil, r), len(name) + 1, true
+}
+
+// entities are XML's own.
+var entities = map[string]rune{"amp": '&', "lt": '<', "gt": '>', "quot": '"', "apos": '\''}
+
+// numbered returns the character of a number, such as "65" or "x41".
+func numbered(number string) (r rune, ok bool) {
+	base := 10
+	hex, isHex := strings.CutPrefix(number, "x")
+	if isHex {
+		number = hex
+		base = 16
+	}
+	n, err := strconv.ParseUint(number, base, 31)
+	return rune(n), err == nil
 }
 
 // markup reads what follows a "<".
@@ -197,9 +209,12 @@ func (p *parser) tag() error {
 func (p *parser) act(tag string) error {
 	tag, ends := strings.CutPrefix(tag, "/")
 	tag, empty := strings.CutSuffix(tag, "/")
-	name, attributes := tag, ""
-	if i := strings.IndexAny(tag, " \t\r\n"); i >= 0 {
-		name, attributes = tag[:i], tag[i:]
+	name := tag
+	attributes := ""
+	space := strings.IndexAny(tag, " \t\r\n")
+	if space >= 0 {
+		name = tag[:space]
+		attributes = tag[space:]
 	}
 	local := name[strings.LastIndexByte(name, ':')+1:]
 	prefix := name[:len(name)-len(local)]
@@ -217,15 +232,8 @@ func (p *parser) act(tag string) error {
 // start opens an element.
 func (p *parser) start(prefix, local, attributes string) error {
 	p.depth++
-	if p.kind.item == "" { // this is the root
-		p.kind, p.prefix = kinds[local], prefix
-		if p.kind.item == "" {
-			return errFormat
-		}
-		if local == "RDF" { // of another namespace than its items
-			p.prefix = ""
-		}
-		return nil
+	if p.kind.item == "" {
+		return p.startRoot(prefix, local)
 	}
 	switch {
 	case local == p.kind.item && prefix == p.prefix:
@@ -234,22 +242,45 @@ func (p *parser) start(prefix, local, attributes string) error {
 		return err
 	case p.itemDepth == 0 || p.depth != p.itemDepth+1 || p.itemField(prefix, local) == nil:
 	case p.kind.hasHref && local == "link":
-		if rel, _ := attribute(attributes, "rel"); rel == "" || rel == "alternate" {
-			var defined bool
-			p.item.loc, defined = attribute(attributes, "href")
-			p.item.undefined = !defined
-		}
+		p.startLink(attributes)
 	default:
 		p.taken() // the beginning of a field that wasn't closed
-		p.field, p.fieldDepth = local, p.depth
+		p.field = local
+		p.fieldDepth = p.depth
 	}
 	return nil
+}
+
+// startRoot opens the first element, by which the kind of the file is known.
+func (p *parser) startRoot(prefix, local string) error {
+	p.kind = kinds[local]
+	if p.kind.item == "" {
+		return errFormat
+	}
+	p.prefix = prefix
+	if local == "RDF" { // of another namespace than its items
+		p.prefix = ""
+	}
+	return nil
+}
+
+// startLink opens a link of Atom, whose URL is an attribute. An entry has others, such as to its
+// comments.
+func (p *parser) startLink(attributes string) {
+	rel, _ := attribute(attributes, "rel")
+	if rel != "" && rel != "alternate" {
+		return
+	}
+	href, defined := attribute(attributes, "href")
+	p.item.loc = href
+	p.item.undefined = !defined
 }
 
 // end closes an element.
 func (p *parser) end(prefix, local string) error {
 	if p.field != "" && p.depth == p.fieldDepth {
-		if field := p.itemField(prefix, local); field != nil && local == p.field {
+		field := p.itemField(prefix, local)
+		if field != nil && local == p.field {
 			*field = p.taken()
 		}
 		p.field = ""
@@ -310,7 +341,8 @@ func attribute(attributes, name string) (value string, defined bool) {
 		if !found || rest == "" {
 			return "", true
 		}
-		if value, attributes, found = strings.Cut(rest[1:], rest[:1]); !found { // rest[0] is a quote
+		value, attributes, found = strings.Cut(rest[1:], rest[:1]) // rest[0] is a quote
+		if !found {
 			return "", true
 		}
 		if strings.TrimSpace(this) == name {
@@ -331,6 +363,7 @@ func resolve(value string) (text string, defined bool) {
 		}
 		character, length, known := referenced([]byte(after))
 		b.Write(character)
-		value, defined = after[length:], defined && known
+		value = after[length:]
+		defined = defined && known
 	}
 }

@@ -38,8 +38,12 @@ func Look(t *testing.T, browser, url, picture string, flags ...string) string {
 	if picture != "" {
 		output = "--screenshot=" + picture
 	}
-	flags = append(flags, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
-		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--user-data-dir="+t.TempDir(), output, url)
+	flags = append(flags,
+		"--headless", "--hide-scrollbars", "--no-first-run", "--user-data-dir="+t.TempDir(),
+		"--no-sandbox", "--disable-gpu", // as tests run in containers
+		"--disable-quic", // a proxy in front of it sees no UDP
+		"--disable-background-networking", "--disable-component-update", "--disable-sync",
+		output, url)
 	cmd := exec.CommandContext(t.Context(), browser, flags...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -56,7 +56,8 @@ func (a account) directory(ctx context.Context) (string, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return "", err
 	}
-	if dir, err = os.MkdirTemp("/tmp", "pgtest"); err != nil {
+	dir, err = os.MkdirTemp("/tmp", "pgtest")
+	if err != nil {
 		return "", err
 	}
 	return dir, os.Chown(dir, a.uid, a.gid)
@@ -67,6 +68,10 @@ func (a account) run(cmd *exec.Cmd) {
 	if a.uid == 0 {
 		return
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(a.uid), Gid: uint32(a.gid), Groups: []uint32{}}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{
+		Uid:    uint32(a.uid),
+		Gid:    uint32(a.gid),
+		Groups: []uint32{}, // none of root's
+	}}
 	cmd.Dir = "/"
 }

@@ -47,41 +47,58 @@ func Start(ctx context.Context, settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{bin: bin, dir: dir}
+	server := &Server{bin: bin, dir: dir}
 	for _, setting := range settings {
-		s.args = append(s.args, "-c", setting)
+		server.args = append(server.args, "-c", setting)
 	}
-	initdb := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", filepath.Join(dir, "data"), "-U", "postgres", "-A", "trust",
+	err = server.start(ctx, user)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return server, nil
+}
+
+// start makes the database, and starts the server on a free port.
+func (s *Server) start(ctx context.Context, user account) error {
+	initdb := exec.CommandContext(ctx, filepath.Join(s.bin, "initdb"),
+		"-D", filepath.Join(s.dir, "data"), "-U", "postgres", "-A", "trust",
 		"-E", "UTF8", "--locale=C", "--no-sync")
 	user.run(initdb)
-	initdb.Dir = dir
-	if out, err := initdb.CombinedOutput(); err != nil {
-		return nil, errors.Join(fmt.Errorf("initdb: %w\n%s", err, out), os.RemoveAll(dir))
+	initdb.Dir = s.dir
+	out, err := initdb.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}
-	for try := 0; ; try++ { // another program may take the port
-		if s.port, err = freePort(ctx); err == nil {
+	for range 4 { // another program may take the port
+		s.port, err = freePort(ctx)
+		if err == nil {
 			err = s.run(ctx, user)
 		}
-		if err == nil {
-			return s, nil
-		}
-		if try == 3 || ctx.Err() != nil {
-			return nil, errors.Join(err, os.RemoveAll(dir))
+		if err == nil || ctx.Err() != nil {
+			return err
 		}
 	}
+	return err
 }
 
 // programs returns the directory with the programs of a server.
 func programs() (string, error) {
 	var dirs []string
-	if path, err := exec.LookPath("postgres"); err == nil {
-		if path, err = filepath.EvalSymlinks(path); err == nil {
-			dirs = append(dirs, filepath.Dir(path))
-		}
+	path, err := exec.LookPath("postgres")
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
 	}
-	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin", "/usr/local/opt/postgresql*/bin"} {
+	if err == nil {
+		dirs = append(dirs, filepath.Dir(path))
+	}
+	for _, pattern := range []string{
+		"/usr/lib/postgresql/*/bin",
+		"/usr/pgsql-*/bin",
+		"/opt/homebrew/opt/postgresql*/bin",
+		"/usr/local/opt/postgresql*/bin",
+	} {
 		found, _ := filepath.Glob(pattern)
-		slices.Reverse(found)
+		slices.Reverse(found) // the latest version first
 		dirs = append(dirs, found...)
 	}
 	for _, dir := range dirs {
@@ -102,14 +119,16 @@ func freePort(ctx context.Context) (int, error) {
 
 // run starts the server and waits until it answers.
 func (s *Server) run(ctx context.Context, user account) error {
-	s.cmd = exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(s.bin, "postgres"), append([]string{
+	args := append([]string{
 		"-D", filepath.Join(s.dir, "data"), "-p", strconv.Itoa(s.port), "-k", "",
 		"-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "max_connections=200",
-	}, s.args...)...)
+	}, s.args...)
+	s.cmd = exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(s.bin, "postgres"), args...)
 	user.run(s.cmd)
 	s.cmd.Dir = s.dir
 	s.log = new(bytes.Buffer)
-	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
+	s.cmd.Stdout = s.log
+	s.cmd.Stderr = s.log
 	if err := s.cmd.Start(); err != nil {
 		return err
 	}
@@ -121,7 +140,8 @@ func (s *Server) run(ctx context.Context, user account) error {
 	}()
 	s.URL = fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", s.port)
 	for {
-		ready := exec.CommandContext(ctx, filepath.Join(s.bin, "pg_isready"), "-q", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", "postgres")
+		ready := exec.CommandContext(ctx, filepath.Join(s.bin, "pg_isready"),
+			"-q", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", "postgres")
 		if ready.Run() == nil {
 			return nil
 		}

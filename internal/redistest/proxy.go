@@ -66,7 +66,8 @@ func (p *Proxy) Deliver() {
 // connections, and throws the answers away.
 func (p *Proxy) Replay() error {
 	p.mu.Lock()
-	past, server := slices.Clone(p.past), p.server
+	past := slices.Clone(p.past)
+	server := p.server
 	p.mu.Unlock()
 	for _, data := range past {
 		conn, err := net.Dial("tcp", server)
@@ -111,7 +112,8 @@ func (p *Proxy) accept() {
 // serve carries one connection.
 func (p *Proxy) serve(client net.Conn) {
 	p.mu.Lock()
-	addr, closed := p.server, p.closed
+	addr := p.server
+	closed := p.closed
 	p.mu.Unlock()
 	server, err := net.Dial("tcp", addr)
 	if err != nil || closed {
@@ -119,40 +121,15 @@ func (p *Proxy) serve(client net.Conn) {
 		return
 	}
 	p.mu.Lock()
-	n := len(p.past)
+	number := len(p.past)
 	p.past = append(p.past, nil)
-	p.conns[client], p.conns[server] = true, true
+	p.conns[client] = true
+	p.conns[server] = true
 	p.mu.Unlock()
 
-	p.wg.Go(func() {
-		defer client.Close()
-		defer server.Close()
-		buffer := make([]byte, 64<<10)
-		for {
-			m, err := server.Read(buffer)
-			_, _ = client.Write(buffer[:m]) // the client may have left
-			if err != nil {
-				return
-			}
-		}
-	})
+	p.wg.Go(func() { answer(client, server) })
 	data := make(chan []byte, 1<<12) // what the client has sent, whether it is still there or not
-	p.wg.Go(func() {
-		defer close(data)
-		for {
-			buffer := make([]byte, 64<<10)
-			m, err := client.Read(buffer)
-			if m > 0 {
-				p.mu.Lock()
-				p.past[n] = append(p.past[n], buffer[:m]...)
-				p.mu.Unlock()
-				data <- buffer[:m]
-			}
-			if err != nil {
-				return
-			}
-		}
-	})
+	p.wg.Go(func() { p.receive(client, number, data) })
 	for piece := range data {
 		p.mu.Lock()
 		held := p.held
@@ -167,6 +144,38 @@ func (p *Proxy) serve(client net.Conn) {
 	delete(p.conns, client)
 	delete(p.conns, server)
 	p.mu.Unlock()
+}
+
+// answer carries what the server sends, until it hangs up.
+func answer(client, server net.Conn) {
+	defer client.Close()
+	defer server.Close()
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := server.Read(buffer)
+		_, _ = client.Write(buffer[:n]) // the client may have left
+		if err != nil {
+			return
+		}
+	}
+}
+
+// receive reads what the client of the connection of that number sends, until it hangs up.
+func (p *Proxy) receive(client net.Conn, number int, data chan<- []byte) {
+	defer close(data)
+	for {
+		buffer := make([]byte, 64<<10)
+		n, err := client.Read(buffer)
+		if n > 0 {
+			p.mu.Lock()
+			p.past[number] = append(p.past[number], buffer[:n]...)
+			p.mu.Unlock()
+			data <- buffer[:n]
+		}
+		if err != nil {
+			return
+		}
+	}
 }
 
 // drain reads to the end.

@@ -27,7 +27,8 @@ type Server struct {
 // executable returns the path of the server: POLITENESS_REDIS_SERVER, such as that of another
 // version, or else the redis-server or valkey-server that is installed.
 func executable() (string, error) {
-	if name := os.Getenv("POLITENESS_REDIS_SERVER"); name != "" {
+	name := os.Getenv("POLITENESS_REDIS_SERVER")
+	if name != "" {
 		return exec.LookPath(name)
 	}
 	path, err := exec.LookPath("redis-server")
@@ -37,7 +38,8 @@ func executable() (string, error) {
 	if path, err := exec.LookPath("valkey-server"); err == nil {
 		return path, nil
 	}
-	return "", fmt.Errorf("%w\nthis needs a real server; install it with:\n\n\tapt-get install -y redis-server, or valkey-server", err)
+	return "", fmt.Errorf("%w\nthis needs a real server; install it with:\n\n"+
+		"\tapt-get install -y redis-server, or valkey-server", err)
 }
 
 // Main is a TestMain: it starts the server that the tests share, runs them and ends the process.
@@ -50,7 +52,8 @@ func Main(m *testing.M, shared **Server) {
 		}
 	}
 	var err error
-	if *shared, err = Run(); err != nil {
+	*shared, err = Run()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -99,10 +102,13 @@ func New(t testing.TB, args ...string) *Server {
 // freeAddr returns a free address of the loopback interface. Its port is none that a system gives
 // to connections, of which one could take it before the server does; nor is the port of its bus in
 // a cluster, 10,000 above.
-func freeAddr() (addr *net.TCPAddr, err error) {
+func freeAddr() (*net.TCPAddr, error) {
+	var err error
 	for range 100 {
+		port := 12_000 + rand.IntN(10_000)
 		var ln net.Listener
-		if ln, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(10_000))); err == nil {
+		ln, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
 			return ln.Addr().(*net.TCPAddr), ln.Close()
 		}
 	}
