@@ -88,21 +88,31 @@ func Longest(a, b Adaptive) Adaptive {
 func (a Adaptive) Learns() bool { return a.set&unlearned == 0 }
 
 // String returns the Go expression that makes a.
-func (a Adaptive) String() (s string) {
-	join := func(has bool, part string) {
-		if has && s != "" {
-			part = fmt.Sprintf("Longest(%s, %s)", part, s)
-		}
-		if has {
-			s = part
-		}
+func (a Adaptive) String() string {
+	var parts []string
+	if a.set&throttle != 0 {
+		parts = append(parts, fmt.Sprintf("Throttle(%v)", a.parallel))
 	}
-	join(a.set&throttle != 0, fmt.Sprintf("Throttle(%v)", a.parallel))
-	join(a.set&slower != 0, fmt.Sprintf("Slower(%v)", a.slowed))
-	join(a.set&proportional != 0, fmt.Sprintf("Proportional(%v)", a.factor))
-	join(a.set&squared != 0, "Squared")
-	join(a.Learns(), "Learned")
-	return cmp.Or(s, "Fixed")
+	if a.set&slower != 0 {
+		parts = append(parts, fmt.Sprintf("Slower(%v)", a.slowed))
+	}
+	if a.set&proportional != 0 {
+		parts = append(parts, fmt.Sprintf("Proportional(%v)", a.factor))
+	}
+	if a.set&squared != 0 {
+		parts = append(parts, "Squared")
+	}
+	if a.Learns() {
+		parts = append(parts, "Learned")
+	}
+	if len(parts) == 0 {
+		return "Fixed"
+	}
+	s := parts[0]
+	for _, part := range parts[1:] {
+		s = fmt.Sprintf("Longest(%s, %s)", part, s)
+	}
+	return s
 }
 
 func (a Adaptive) validate() error {
@@ -122,11 +132,13 @@ func (a Adaptive) validate() error {
 // delay alone. It is for Limiters that keep the delay elsewhere; others use Delay.Adapt.
 func (a Adaptive) Move(usual time.Duration, o *Outcome) (atOnce, halfway float64, raise, moves bool) {
 	answered := o.Status > 0
-	if a.set&byLatency == 0 || !answered && (o.Err == nil || errors.Is(o.Err, context.Canceled)) {
+	gaveUp := !answered && (o.Err == nil || errors.Is(o.Err, context.Canceled))
+	if a.set&byLatency == 0 || gaveUp {
 		return 0, 0, false, false
 	}
 	latency := max(0, float64(o.Latency))
-	halfway, raise = -1, !answered || o.Status >= 400
+	halfway = -1                         // no formula moves the delay half the way
+	raise = !answered || o.Status >= 400 // a host that fails fast isn't asked faster
 	if a.set&squared != 0 {
 		atOnce = latency * (latency / float64(time.Second))
 	}
@@ -134,11 +146,14 @@ func (a Adaptive) Move(usual time.Duration, o *Outcome) (atOnce, halfway float64
 		halfway = latency * a.factor
 	}
 	if a.set&slower != 0 {
-		halfway = max(halfway, a.slowed*min(latency, max(0, 2*latency-3*float64(o.Usual(usual)))))
+		// Nothing counts up to one and a half times the usual time, all from three times on.
+		above := 2*latency - 3*float64(o.Usual(usual))
+		halfway = max(halfway, a.slowed*min(latency, max(0, above)))
 	}
 	if a.set&throttle != 0 {
 		t := latency / a.parallel
-		atOnce, halfway = max(atOnce, t), max(halfway, t)
+		atOnce = max(atOnce, t)
+		halfway = max(halfway, t)
 	}
 	return atOnce, halfway, raise, true
 }
@@ -146,16 +161,16 @@ func (a Adaptive) Move(usual time.Duration, o *Outcome) (atOnce, halfway float64
 // Usual returns how long pages of a key usually take to be answered, after o, where they usually
 // took that long before; 0: not known. See Slower.
 func (o *Outcome) Usual(before time.Duration) time.Duration {
-	switch d := o.Latency - before; {
-	case o.Status/100 != 2 || o.Aside || o.Latency < 0:
+	longer := o.Latency - before
+	switch {
+	case o.Status/100 != 2, o.Aside, o.Latency < 0: // no page, or no time
 		return before
 	case before == 0:
 		return o.Latency
-	case d < 0:
-		return before + d/8
-	default:
-		return before + d/256
+	case longer < 0:
+		return before + longer/8
 	}
+	return before + longer/256 // slowly: a host that grows slow isn't soon as usual
 }
 
 // Adapt returns the delay by response times after o, where it was old before and pages of the key

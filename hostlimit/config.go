@@ -69,11 +69,16 @@ type Config struct {
 // Delay is the gap between two starts on a key: a random time in [Min, Max], or
 // the adaptive delay or the caller's floor where that is longer.
 type Delay struct {
-	Min, Max        time.Duration // bounds of the random delay; both 0: 200 to 500 ms; Max 0: Min
-	Adaptive        Adaptive      // formula that moves the delay; zero: Learned
-	Ceiling         time.Duration // upper bound of the adaptive delay; 0: 60 s, or Min if that is longer
-	FromEnd         bool          // for hosts that need a rest: gap and floor count from the end of the request before (Release); needs Concurrency 1
-	DangerouslyNone bool          // for your own servers and tests: no random delay; crawl-delay, Adaptive and blocks still hold
+	Min, Max time.Duration // bounds of the random delay; both 0: 200 to 500 ms; Max 0: Min
+	Adaptive Adaptive      // formula that moves the delay; zero: Learned
+	Ceiling  time.Duration // upper bound of the adaptive delay; 0: 60 s, or Min if that is longer
+
+	// FromEnd is for hosts that need a rest: gap and floor count from the end of the request before
+	// (Release). It needs Concurrency 1.
+	FromEnd bool
+	// DangerouslyNone is for your own servers and tests: there is no random delay. Crawl-delay,
+	// Adaptive and blocks still hold.
+	DangerouslyNone bool
 }
 
 // Limits replace Concurrency and Delay for one key; zero fields keep the Config's.
@@ -86,8 +91,9 @@ type Limits struct {
 // WithDefaults returns c with its zero fields set to what they mean. A zero MaxInFlight and a zero
 // SlotTimeout stay: they mean that there is no bound. Backoff becomes a backoff.Refusals.
 func (c Config) WithDefaults() Config {
-	l := Limits{c.Concurrency, c.Delay}.WithDefaults()
-	c.Concurrency, c.Delay = l.Concurrency, l.Delay
+	own := Limits{c.Concurrency, c.Delay}.WithDefaults()
+	c.Concurrency = own.Concurrency
+	c.Delay = own.Delay
 	c.LeaseTTL = cmp.Or(c.LeaseTTL, 300*time.Second)
 	c.MaxWait = cmp.Or(c.MaxWait, time.Hour)
 	c.MaxHosts = cmp.Or(c.MaxHosts, 1_000_000)
@@ -114,7 +120,8 @@ func (l Limits) WithDefaults() Limits {
 // WithDefaults returns d with its zero fields set to what they mean.
 func (d Delay) WithDefaults() Delay {
 	if d.Min == 0 && d.Max == 0 && !d.DangerouslyNone {
-		d.Min, d.Max = 200*time.Millisecond, 500*time.Millisecond
+		d.Min = 200 * time.Millisecond
+		d.Max = 500 * time.Millisecond
 	}
 	d.Max = max(d.Min, d.Max)
 	d.Ceiling = cmp.Or(d.Ceiling, max(d.Min, time.Minute))

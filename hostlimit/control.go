@@ -33,7 +33,9 @@ func (m *Memory) Clear(ctx context.Context, key string) error {
 	}
 	return m.act(ctx, key, func(h *host, _ uint64, now time.Duration) {
 		if r := h.kept; r != nil && r.Clear(now) {
-			r.cleared, r.clearings, r.freed = now, r.clearings+1, r.clearings+1
+			r.cleared = now
+			r.clearings++
+			r.freed = r.clearings
 			r.act = &Debt{ClearedAt: m.at(now)}
 		}
 	})
@@ -85,7 +87,8 @@ func (sh *shard) forgive(h *host, now time.Duration) {
 // act returns the last act of a person that no Grant or Error of h has reported, once.
 func (h *host) act() (act *Debt) {
 	if r := h.kept; r != nil {
-		act, r.act = r.act, nil
+		act = r.act
+		r.act = nil
 	}
 	return act
 }
@@ -115,14 +118,8 @@ func (a *active) refuseAll(now time.Duration) {
 func (m *Memory) Drain(ctx context.Context) error {
 	m.drain.begin()
 	for {
-		ended := m.drain.next()
-		inFlight, due := 0, never
-		m.eachActive(func(a *active, now time.Duration) {
-			a.refresh(now)
-			a.refuseAll(now)
-			inFlight += a.flights.Len
-			due = min(due, a.due)
-		})
+		ended := m.drain.next() // before the count, which may miss an end after it
+		inFlight, due := m.refuseWaiters()
 		m.handOut()
 		if inFlight == 0 {
 			return nil
@@ -134,6 +131,19 @@ func (m *Memory) Drain(ctx context.Context) error {
 			return fmt.Errorf("hostlimit: %d requests still in flight: %w", inFlight, ctx.Err())
 		}
 	}
+}
+
+// refuseWaiters refuses all waiters of all keys, and returns the number of requests in flight and the
+// time before which no lease of theirs expires.
+func (m *Memory) refuseWaiters() (inFlight int, due time.Duration) {
+	due = never
+	for a, now := range m.actives {
+		a.refresh(now)
+		a.refuseAll(now)
+		inFlight += a.flights.Len
+		due = min(due, a.due)
+	}
+	return inFlight, due
 }
 
 // A drain is the state of a limiter that starts no further request and waits for those in flight.

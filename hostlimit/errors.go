@@ -51,12 +51,24 @@ type reason struct {
 func (r *reason) Error() string   { return r.text }
 func (r *reason) Unwrap() []error { return r.kinds }
 
+// The texts of the reasons below.
+const (
+	endedText          = "the lease was released, or taken back after LeaseTTL"
+	maxWaitText        = "the wait for a turn would exceed MaxWait: raise it, or come back"
+	maxWaitBlockedText = "host blocked for longer than MaxWait"
+	lateText           = "no turn before the context's deadline, which counts the wait too " +
+		"(as http.Client.Timeout does): allow more time, or come back"
+	lateBlockedText = "host blocked until after the context's deadline"
+	slotTimeoutText = "timeout waiting for host concurrency slot: all %d are held, one for %v; " +
+		"are the bodies of all responses closed?"
+)
+
 var (
-	errEnded          error = &reason{"the lease was released, or taken back after LeaseTTL", []error{ErrBusy}}
-	errMaxWait        error = &reason{"the wait for a turn would exceed MaxWait: raise it, or come back", []error{ErrBusy}}
-	errMaxWaitBlocked error = &reason{"host blocked for longer than MaxWait", []error{ErrBlocked}}
-	errLate           error = &reason{"no turn before the context's deadline, which counts the wait too (as http.Client.Timeout does): allow more time, or come back", []error{ErrBusy, context.DeadlineExceeded}}
-	errLateBlocked    error = &reason{"host blocked until after the context's deadline", []error{ErrBlocked, context.DeadlineExceeded}}
+	errEnded          error = &reason{endedText, []error{ErrBusy}}
+	errMaxWait        error = &reason{maxWaitText, []error{ErrBusy}}
+	errMaxWaitBlocked error = &reason{maxWaitBlockedText, []error{ErrBlocked}}
+	errLate           error = &reason{lateText, []error{ErrBusy, context.DeadlineExceeded}}
+	errLateBlocked    error = &reason{lateBlockedText, []error{ErrBlocked, context.DeadlineExceeded}}
 )
 
 // Ended returns the Error.Err of the Start of a lease that has ended.
@@ -79,7 +91,7 @@ func (*Rules) TooLate(byContext, blocked bool) error {
 // SlotTimeout returns the Error.Err of a turn that was refused after SlotTimeout: each of that many
 // slots is held, the first for the time held.
 func (*Rules) SlotTimeout(slots int, held time.Duration) error {
-	text := fmt.Sprintf("timeout waiting for host concurrency slot: all %d are held, one for %v; are the bodies of all responses closed?", slots, held.Round(time.Millisecond))
+	text := fmt.Sprintf(slotTimeoutText, slots, held.Round(time.Millisecond))
 	return &reason{text, []error{ErrBusy}}
 }
 
@@ -100,15 +112,18 @@ const mostWhy = 300
 
 // CheckBlock returns the Refusals.Cause of a Controller.Block, or what is wrong with its arguments.
 func (*Rules) CheckBlock(key string, until, now time.Time, why string) (cause string, err error) {
+	bad := func(format string, args ...any) (string, error) {
+		return "", fmt.Errorf("hostlimit: Block: "+format, args...)
+	}
 	switch {
 	case key == "":
-		return "", errors.New("hostlimit: Block: key is empty; Transport.HostKey returns that of a URL")
+		return bad("key is empty; Transport.HostKey returns that of a URL")
 	case !until.After(now):
-		return "", fmt.Errorf("hostlimit: Block: until %s is not in the future; use Clear to lift a block", until.Format(time.RFC3339))
+		return bad("until %s is not in the future; use Clear to lift a block", until.Format(time.RFC3339))
 	case strings.TrimSpace(why) == "":
-		return "", errors.New("hostlimit: Block: why is empty; say it for those who read the log")
+		return bad("why is empty; say it for those who read the log")
 	case len(why) > mostWhy:
-		return "", fmt.Errorf("hostlimit: Block: why is %d bytes long, more than %d", len(why), mostWhy)
+		return bad("why is %d bytes long, more than %d", len(why), mostWhy)
 	}
 	return handPrefix + statedir.Text(why), nil
 }

@@ -1,7 +1,6 @@
 package hostlimit
 
 import (
-	"cmp"
 	"math"
 	"time"
 )
@@ -28,16 +27,21 @@ type host struct {
 	gap      time.Duration // delay in force since last
 	adaptive time.Duration // delay by response times
 	usual    time.Duration // how long pages usually take, see Outcome.Usual
-	began    time.Duration // when the counting of served began: at the first start, the last lesson, the start after an idle time; unset: none yet
-	seq      uint64        // requests started
-	served   uint32        // successes since began
-	source   source        // what decided gap; noStart: nothing is owed to a start
-	moved    bool          // last is no stamp of a start that has ended
+	// began is when the counting of served began: at the first start, the last lesson, or the start after
+	// an idle time; unset: it hasn't.
+	began  time.Duration
+	seq    uint64 // requests started
+	served uint32 // successes since began
+	source source // what decided gap; noStart: nothing is owed to a start
+	moved  bool   // last is no stamp of a start that has ended
 
 	active *active   // leases and waiters; nil: none
 	kept   *refusals // nil: all its fields are zero
 	stored *stored   // debt in Config.Store; nil: not read yet
 }
+
+// newHost returns a host that was never asked.
+func newHost(key string) *host { return &host{key: key, began: unset} }
 
 // refusals are the part of a host that few keys have.
 type refusals struct {
@@ -118,7 +122,15 @@ const unset time.Duration = -1
 // after reports whether the next start is paced by s rather than o: by the later one or, at the
 // same instant, the one with the longer gap.
 func (s stamp) after(o stamp) bool {
-	return s.by != noStart && s.at != unset && (o.by == noStart || cmp.Or(cmp.Compare(s.at, o.at), cmp.Compare(s.gap, o.gap)) > 0)
+	switch {
+	case s.by == noStart, s.at == unset:
+		return false
+	case o.by == noStart:
+		return true
+	case s.at == o.at:
+		return s.gap > o.gap
+	}
+	return s.at > o.at
 }
 
 // stamp returns the last start.
@@ -150,7 +162,8 @@ func (h *host) raise(d time.Duration, by source) bool {
 	if d <= h.gap || h.source == noStart {
 		return false
 	}
-	h.gap, h.source = d, by
+	h.gap = d
+	h.source = by
 	return true
 }
 
@@ -168,16 +181,23 @@ func (h *host) idle(now, floor time.Duration) time.Duration {
 func (h *host) count(d *Delay, now, idle time.Duration) {
 	h.seq++
 	if h.began == unset || idle > d.Ceiling {
-		h.began, h.served = now, 0
+		h.countAnew(now)
 		if h.kept != nil {
-			h.kept.Asked = 0
+			h.kept.Asked = 0 // the rests that the host asked for before the run
 		}
 	}
 }
 
+// countAnew begins to count the pages served.
+func (h *host) countAnew(now time.Duration) {
+	h.began = now
+	h.served = 0
+}
+
 // adapt moves the delay by response times, and reports whether that makes the gap longer.
 func (h *host) adapt(l *lease, o Outcome) bool {
-	h.adaptive, h.usual = l.lim.Delay.Adapt(h.adaptive, h.usual, o), o.Usual(h.usual)
+	h.adaptive = l.lim.Delay.Adapt(h.adaptive, h.usual, o) // by the usual time of before o
+	h.usual = o.Usual(h.usual)
 	return h.raise(h.adaptive, byAdaptive)
 }
 
@@ -185,20 +205,29 @@ func (h *host) adapt(l *lease, o Outcome) bool {
 func (h *host) observe(r *Rules, l *lease, o *Outcome, now time.Duration, starts uint64) Effect {
 	s := h.changeRefusals()
 	lessons := s.Lessons
-	t := Turn{Now: now, Number: l.ord, Last: starts, Probe: l.probe, Delay: &l.lim.Delay, Gap: h.gap, Served: int(h.served)}
+	t := Turn{
+		Now:    now,
+		Number: l.ord,
+		Last:   starts,
+		Probe:  l.probe,
+		Delay:  &l.lim.Delay,
+		Gap:    h.gap,
+		Served: int(h.served),
+	}
 	if h.began != unset {
 		t.Since = now - h.began
 	}
 	e := s.Observe(r, *o, t)
 	if s.Lessons != lessons {
-		h.began, h.served = now, 0
+		h.countAnew(now) // the next lesson takes the time per page since this one
 		h.raise(s.Learned, byLearned)
 	}
 	if e.Cleared {
-		s.cleared, s.clearings = l.stamp.at, s.clearings+1
+		s.cleared = l.stamp.at
+		s.clearings++
 	}
 	if *s == noRefusals {
-		h.kept = nil
+		h.kept = nil // most hosts never need it again
 	}
 	return e
 }
@@ -210,5 +239,12 @@ const grace = time.Minute
 // owes reports whether the eviction of h would break a promise.
 func (h *host) owes(r *Rules, now time.Duration) bool {
 	s := h.refusals()
-	return h.active != nil || h.stored != nil && h.stored.syncing != nil || h.earliest(grace) > now || now < max(s.Until, s.next) || s.Alone && !s.forgiven(r, now)
+	isSyncing := h.stored != nil && h.stored.syncing != nil
+	switch {
+	case h.active != nil, isSyncing:
+		return true
+	case h.earliest(grace) > now, max(s.Until, s.next) > now:
+		return true
+	}
+	return s.Alone && !s.forgiven(r, now)
 }

@@ -163,14 +163,20 @@ func (o Outcome) Left() bool { return o.Status == 0 && o.Err != nil && contexts.
 // A Grant describes a start. The three waits add up to the time spent in
 // Acquire and in the calls of Start.
 type Grant struct {
-	Seq   uint64    // number of this start on its key, among those of this process, from 1 since the key's state was made
+	// Seq is the number of this start on its key, among those of this process, from 1 since the key's
+	// state was made.
+	Seq   uint64
 	Start time.Time // stamp of the start, taken as Start returned
 
 	// At is the start by the clock of a limiter that several processes share, as Prev and BlockedUntil
 	// are then; zero: they are by the process's own, as Start is.
-	At           time.Time
-	Prev         time.Time // stamp of the latest start on the key that had ended by then, whichever process made it; zero: not known
-	BlockedUntil time.Time // end of the last block of the key that no success, person or time has lifted; zero: none is known
+	At time.Time
+	// Prev is the stamp of the latest start on the key that had ended by then, whichever process made
+	// it; zero: not known.
+	Prev time.Time
+	// BlockedUntil is the end of the last block of the key that no success, person or time has lifted;
+	// zero: none is known.
+	BlockedUntil time.Time
 
 	WaitSlot  time.Duration // time waited because every slot (of the key, or of MaxInFlight) was taken
 	WaitDelay time.Duration // time waited for the gap to the start before

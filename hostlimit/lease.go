@@ -102,14 +102,7 @@ func (l *lease) enter(c *caller) (Grant, *waiter, error) {
 	}
 	if err == nil && !a.gated() {
 		if why, _ := a.waitCause(l.lim, l.floor, now, l); why == free {
-			before, next := h.last, h.earliest(0)
-			a.start(l, now)
-			if now-before > late {
-				a.refuseLate(now)
-			}
-			if a.inLine || h.earliest(0) < next {
-				a.queue.First.signal() // it is paced now, and holds no place; or its time comes earlier
-			}
+			a.startNow(l, now)
 			return l.granted(), nil, nil
 		}
 	}
@@ -118,13 +111,26 @@ func (l *lease) enter(c *caller) (Grant, *waiter, error) {
 	if err != nil {
 		return Grant{}, nil, err
 	}
-	l.hear(never)
+	l.hear(never) // it doesn't expire while it waits
 	w := sh.newWaiter(c, l.lim, l.floor, now)
 	w.lease = l
 	w.planned = a.first(now, l.floor)
 	a.join(w, a.behind(w), now)
 	a.refuseLate(now)
 	return Grant{}, w, nil
+}
+
+// startNow starts l, and lets the queue know that the booking has become a start.
+func (a *active) startNow(l *lease, now time.Duration) {
+	booked := a.h.last
+	next := a.h.earliest(0)
+	a.start(l, now)
+	if now-booked > late {
+		a.refuseLate(now)
+	}
+	if a.inLine || a.h.earliest(0) < next {
+		a.queue.First.signal() // it is paced now, and holds no place; or its time comes earlier
+	}
 }
 
 // granted returns how the start of l came about.
@@ -167,7 +173,7 @@ func (l *lease) Observe(o Outcome) Effect {
 func (l *lease) learn(o Outcome) Effect {
 	sh := l.sh
 	m := sh.m
-	what := m.rules.meaning(&o)
+	means := m.rules.meaning(&o) // under no lock: the policy's list of statuses may be long
 
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -175,9 +181,10 @@ func (l *lease) learn(o Outcome) Effect {
 		return Effect{}
 	}
 	l.observed = true
-	l.unanswered = o.Status == 0 && what != silent
+	l.unanswered = o.Status == 0 && means != silent
 
-	h := l.host(what != silent && what != success || o.Reset > 0)
+	isNews := o.Reset > 0 || (means != silent && means != success)
+	h := l.host(isNews)
 	if h == nil {
 		return Effect{} // evicted since the lease expired, and nothing to remember
 	}
@@ -186,23 +193,26 @@ func (l *lease) learn(o Outcome) Effect {
 	if a != nil {
 		a.account(now)
 	}
-	if what == success && h.served < math.MaxUint32 {
+	if means == success && h.served < math.MaxUint32 {
 		h.served++
 	}
 	sh.forgive(h, now)
-	later := what != unsure && h.adapt(l, o)
+
+	// A server that can't answer may hold the request up, as a tarpit does: that time is the host's only
+	// from the second such answer in a row on.
+	isLonger := means != unsure && h.adapt(l, o)
 	var e Effect
-	if what != success || o.Reset > 0 || h.kept != nil { // else it changes the delay at most
+	if means != success || o.Reset > 0 || h.kept != nil { // else it changes the delay at most
 		e = h.observe(m.rules, l, &o, now, sh.starts)
 	}
-	if what == unsure && h.refusals().InARow() > 1 { // else a tarpit's time would be the host's
-		later = h.adapt(l, o)
+	if means == unsure && h.refusals().InARow() > 1 {
+		isLonger = h.adapt(l, o)
 	}
 	if a != nil {
 		if e.Blocked || e.Cleared || a.probe == l {
-			a.probe = nil
+			a.probe = nil // the next request probes, or none has to
 		}
-		a.changed(now, e.Blocked || later)
+		a.changed(now, e.Blocked || isLonger)
 	}
 	if r := h.refusals(); r.Blocks(now) {
 		e.Until = m.at(r.Until)

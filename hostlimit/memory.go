@@ -30,20 +30,32 @@ type Memory struct {
 	drain         drain
 }
 
+const (
+	mostShards = 64 // a power of two, as every number of shards: see Memory.shard
+	leastHosts = 64 // of a shard, fewer of which would be a poor sample for evict
+)
+
 // New returns a Memory with the rules of c. The error names every field that is wrong.
 func New(c Config) (*Memory, error) {
 	r, err := c.Rules()
 	if err != nil {
 		return nil, err
 	}
-	m := &Memory{rules: r, config: c, id: fmt.Sprintf("%016x", rand.Uint64()), slotTimeout: cmp.Or(c.SlotTimeout, never), seed: maphash.MakeSeed()}
-	n := 64
-	for n > 1 && r.config.MaxHosts/n < 64 {
+	m := &Memory{
+		rules:       r,
+		config:      c,
+		id:          fmt.Sprintf("%016x", rand.Uint64()),
+		seed:        maphash.MakeSeed(),
+		slotTimeout: cmp.Or(c.SlotTimeout, never),
+	}
+	n := mostShards
+	for n > 1 && r.config.MaxHosts/n < leastHosts {
 		n /= 2
 	}
 	m.shards = make([]shard, n)
 	for i := range m.shards {
-		m.shards[i].m, m.shards[i].hosts = m, make(map[string]*host)
+		m.shards[i].m = m
+		m.shards[i].hosts = make(map[string]*host)
 	}
 	m.hostsPerShard = r.config.MaxHosts / n
 	if r.config.MaxInFlight > 0 {
@@ -108,14 +120,15 @@ func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (
 	if err != nil {
 		return nil, err
 	}
-	l, w, err := m.shard(key).enter(&c, key, lim, max(0, floor))
+	sh := m.shard(key)
+	l, w, err := sh.enter(&c, key, lim, max(0, floor))
 	if w != nil {
 		l, err = w.wait(ctx, key)
 	} else if err != nil {
-		m.handOut()
+		m.handOut() // a granted turn has found the places as they were
 	}
 	if err != nil {
-		m.shard(key).addNews(h, err)
+		sh.addNews(h, err)
 		return nil, err
 	}
 	return l, nil
@@ -135,19 +148,24 @@ func (sh *shard) enter(c *caller, key string, lim *Limits, floor time.Duration) 
 	if err := sh.stop(h, now); err != nil {
 		return nil, nil, err
 	}
-	if a.queue.First == nil {
+	if a.queue.First == nil { // nearly always
 		if why, _ := a.waitCause(lim, floor, now, nil); why == free {
 			return a.grant(lim, floor, now, c.watcher), nil, nil
 		}
 	}
 	w := sh.newWaiter(c, lim, floor, now)
 	prev := a.behind(w)
-	if w.planned = a.bound(now, lim, floor, prev); w.planned > w.latest {
-		err := &Error{Key: key, RetryAt: m.at(w.planned), Err: m.rules.TooLate(w.byContext, a.blocked(w.latest)), ByHand: h.act()}
+	w.planned = a.bound(now, lim, floor, prev)
+	if w.planned > w.latest {
 		if a.queue.First == nil {
-			a.leaveLine()
+			a.leaveLine() // waitCause may have joined it
 		}
-		return nil, nil, err
+		return nil, nil, &Error{
+			Key:     key,
+			RetryAt: m.at(w.planned),
+			Err:     m.rules.TooLate(w.byContext, a.blocked(w.latest)),
+			ByHand:  h.act(),
+		}
 	}
 	a.join(w, prev, now)
 	if a.queue.Last != w {
@@ -181,8 +199,10 @@ func (m *Memory) Next(ctx context.Context, key string, floor time.Duration) (tim
 		return m.at(m.open(now)), nil
 	}
 	sh.forgive(h, now)
-	if a := h.active; a != nil {
-		return m.at(a.bound(now, lim, least, a.behind(&waiter{priority: c.priority}))), nil
+	a := h.active
+	if a == nil {
+		return m.at(m.open(h.first(now, least))), nil
 	}
-	return m.at(m.open(h.first(now, least))), nil
+	prev := a.behind(&waiter{priority: c.priority})
+	return m.at(a.bound(now, lim, least, prev)), nil
 }

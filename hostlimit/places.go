@@ -20,7 +20,9 @@ type places struct {
 	taken int // held by requests in flight, or handed to a key
 	line  list.List[active, *active]
 	due   time.Duration // no lease expires before
-	swept []TakenBack   // leases that were taken back while no request waited for those keys; the next Grant reports them
+	// swept are the leases that were taken back while no request waited for their keys: the next Grant
+	// reports them.
+	swept []TakenBack
 }
 
 // take takes a place for the head of a, and reports whether there was one. Otherwise a joins the
@@ -98,7 +100,8 @@ func (p *places) hand() *active {
 func (sh *shard) takenBack(h *host) (leases []TakenBack) {
 	if p := sh.m.places; p != nil {
 		p.mu.Lock()
-		leases, p.swept = p.swept, nil
+		leases = p.swept
+		p.swept = nil
 		p.mu.Unlock()
 	}
 	return append(leases, h.leaked()...)
@@ -124,9 +127,12 @@ func (h *host) leak(l *lease) {
 
 // leaked returns the leases that leak has queued, and removes them.
 func (h *host) leaked() (leases []TakenBack) {
-	if r := h.kept; r != nil && r.takenBack != nil {
-		leases, r.takenBack = *r.takenBack, nil
+	r := h.kept
+	if r == nil || r.takenBack == nil {
+		return nil
 	}
+	leases = *r.takenBack
+	r.takenBack = nil
 	return leases
 }
 
@@ -160,31 +166,38 @@ func (m *Memory) sweep() {
 	}
 	p.due = never // but for leases that are granted from now on
 	p.mu.Unlock()
-	due, swept := never, []TakenBack(nil)
-	m.eachActive(func(a *active, now time.Duration) {
+	due := never
+	var swept []TakenBack
+	for a, now := range m.actives {
 		inFlight := a.flights.Len
-		if a.refresh(now); a.flights.Len < inFlight {
+		a.refresh(now)
+		if a.flights.Len < inFlight {
 			swept = append(swept, a.h.leaked()...)
 		}
 		due = min(due, a.due)
-	})
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.due, p.swept = min(p.due, due), append(p.swept, swept...)
+	p.due = min(p.due, due) // leases may have been granted meanwhile
+	p.swept = append(p.swept, swept...)
 }
 
-// eachActive calls f with the state of each key that has leases or waiters, under the lock of its
-// shard.
-func (m *Memory) eachActive(f func(a *active, now time.Duration)) {
+// actives yields the state of each key that has leases or waiters, under the lock of its shard, and
+// the time.
+func (m *Memory) actives(yield func(a *active, now time.Duration) bool) {
 	for i := range m.shards {
 		sh := &m.shards[i]
 		sh.mu.Lock()
 		now := m.now()
 		for _, a := range sh.actives {
-			if a.h != nil {
-				f(a, now)
-				sh.free(a)
+			if a.h == nil { // spare
+				continue
 			}
+			if !yield(a, now) {
+				sh.mu.Unlock()
+				return
+			}
+			sh.free(a) // the last lease may have expired, the last waiter been refused
 		}
 		sh.mu.Unlock()
 	}

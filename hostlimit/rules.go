@@ -22,45 +22,52 @@ type Rules struct {
 	limits   Limits
 	hours    hours
 	refusals backoff.Refusals
-	longest  time.Duration // Longest of refusals, which bounds all other pauses but bans, too; at least a second
+	longest  time.Duration // bound of all pauses except for bans: Longest of refusals, at least a second
 
-	compiled *lru.Cache[Limits, *Limits] // by what Override returned, which is checked once for each value
+	compiled *lru.Cache[Limits, *Limits] // by the value that Override returned, which is checked once
 }
 
 // Rules checks c and returns its Rules. The error names every field that is wrong.
 func (c Config) Rules() (*Rules, error) {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	for i, n := range [...]int{c.MaxInFlight, c.MaxHosts} {
-		if n < 0 {
-			bad("%s: %d is negative", [...]string{"MaxInFlight", "MaxHosts"}[i], n)
-		}
-	}
-	for i, d := range [...]time.Duration{c.SlotTimeout, c.LeaseTTL, c.MaxWait} {
-		errs = append(errs, durations.Check([...]string{"SlotTimeout", "LeaseTTL", "MaxWait"}[i], d))
-	}
+	var p problems
+	p.negative("MaxInFlight", c.MaxInFlight)
+	p.negative("MaxHosts", c.MaxHosts)
+	p.duration("SlotTimeout", c.SlotTimeout)
+	p.duration("LeaseTTL", c.LeaseTTL)
+	p.duration("MaxWait", c.MaxWait)
 	for i, w := range c.Windows {
 		if err := checkWindow(w); err != nil {
-			bad("Windows[%d]: %w", i, err)
+			p.add("Windows[%d]: %w", i, err)
 		}
 	}
-	errs = append(errs, Limits{c.Concurrency, c.Delay}.validate(Limits{}))
+	p.append(Limits{c.Concurrency, c.Delay}.validate(Limits{}))
 	c = c.WithDefaults()
 	refusals, ok := c.Backoff.(backoff.Refusals)
 	if !ok {
-		bad("Backoff: is a nil %T", c.Backoff)
+		p.add("Backoff: is a nil %T", c.Backoff)
 	} else if err := refusals.Validate(); err != nil {
-		bad("Backoff: %w", err)
+		p.add("Backoff: %w", err)
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := p.err(); err != nil {
 		return nil, fmt.Errorf("hostlimit: %w", err)
 	}
+
+	// The caller may change its slices afterwards.
+	refusals.Statuses = slices.Clone(refusals.Statuses)
 	c.Windows = slices.Clone(c.Windows)
-	r := &Rules{config: c, limits: Limits{c.Concurrency, c.Delay}, hours: slices.Clone(c.Windows), refusals: refusals}
-	r.refusals.Statuses, r.longest = slices.Clone(refusals.Statuses), max(time.Second, refusals.Longest())
-	r.compiled, _ = lru.New[Limits, *Limits](1024) // Override may return any number of limits
-	return r, nil
+	compiled, _ := lru.New[Limits, *Limits](mostCompiled) // it refuses only a size below 1
+	return &Rules{
+		config:   c,
+		limits:   Limits{c.Concurrency, c.Delay},
+		hours:    slices.Clone(c.Windows),
+		refusals: refusals,
+		longest:  max(time.Second, refusals.Longest()),
+		compiled: compiled,
+	}, nil
 }
+
+// mostCompiled bounds Rules.compiled: Override may return any number of limits.
+const mostCompiled = 1024
 
 // Config returns the Config, with every default filled in.
 func (r *Rules) Config() Config { return r.config }
@@ -101,29 +108,45 @@ func (r *Rules) Own(l *Limits) *Limits {
 // validate reports what is wrong with l, whose zero fields are those of a checked Config; a zero
 // config is none.
 func (l Limits) validate(config Limits) error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	var p problems
 	if l.Concurrency < 0 || l.Concurrency > math.MaxInt32 {
-		bad("Concurrency: %d is out of range", l.Concurrency)
+		p.add("Concurrency: %d is out of range", l.Concurrency)
 	}
-	d, slots := l.or(config).Delay, l.or(config).WithDefaults().Concurrency
-	for i, part := range [...]time.Duration{d.Min, d.Max, d.Ceiling} {
-		errs = append(errs, durations.Check([...]string{"Delay.Min", "Delay.Max", "Delay.Ceiling"}[i], part))
-	}
+	d := l.or(config).Delay
+	p.duration("Delay.Min", d.Min)
+	p.duration("Delay.Max", d.Max)
+	p.duration("Delay.Ceiling", d.Ceiling)
 	if d.DangerouslyNone && (d.Min != 0 || d.Max != 0) {
-		bad("Delay.DangerouslyNone: contradicts Delay.Min and Delay.Max")
+		p.add("Delay.DangerouslyNone: contradicts Delay.Min and Delay.Max")
 	}
 	if d.Max > 0 && d.Max < d.Min {
-		bad("Delay.Max: %v is less than Delay.Min, %v", d.Max, d.Min)
+		p.add("Delay.Max: %v is less than Delay.Min, %v", d.Max, d.Min)
 	}
 	if err := d.Adaptive.validate(); err != nil {
-		bad("Delay.Adaptive: %w", err)
+		p.add("Delay.Adaptive: %w", err)
 	}
 	if full := d.WithDefaults(); d.Ceiling >= 0 && full.Ceiling < full.Min {
-		bad("Delay.Ceiling: %v is less than Delay.Min, %v", full.Ceiling, full.Min)
+		p.add("Delay.Ceiling: %v is less than Delay.Min, %v", full.Ceiling, full.Min)
 	}
-	if d.FromEnd && slots > 1 {
-		bad("Delay.FromEnd: needs Concurrency 1, have %d", slots)
+	if slots := l.or(config).WithDefaults().Concurrency; d.FromEnd && slots > 1 {
+		p.add("Delay.FromEnd: needs Concurrency 1, have %d", slots)
 	}
-	return errors.Join(errs...)
+	return p.err()
 }
+
+// problems are the errors of a Config's fields.
+type problems []error
+
+func (p *problems) append(err error) { *p = append(*p, err) }
+
+func (p *problems) add(format string, args ...any) { p.append(fmt.Errorf(format, args...)) }
+
+func (p *problems) negative(field string, n int) {
+	if n < 0 {
+		p.add("%s: %d is negative", field, n)
+	}
+}
+
+func (p *problems) duration(field string, d time.Duration) { p.append(durations.Check(field, d)) }
+
+func (p *problems) err() error { return errors.Join(*p...) }

@@ -34,7 +34,7 @@ func (sh *shard) get(key string, now time.Duration) *host {
 	if len(sh.hosts) >= sh.m.hostsPerShard {
 		sh.evict(now)
 	}
-	h := &host{key: strings.Clone(key), began: unset} // key may be a part of a long string
+	h := newHost(strings.Clone(key)) // key may be a part of a long string
 	sh.hosts[h.key] = h
 	return h
 }
@@ -53,7 +53,8 @@ func (sh *shard) evict(now time.Duration) {
 		case oldest == nil || h.last < oldest.last:
 			oldest = h
 		}
-		if left--; left == 0 {
+		left--
+		if left == 0 {
 			break
 		}
 	}
@@ -67,18 +68,28 @@ func (sh *shard) active(h *host) *active {
 	if h.active != nil {
 		return h.active
 	}
-	var a *active
-	if n := len(sh.spare); n > 0 {
-		a, sh.spare = sh.spare[n-1], sh.spare[:n-1]
-	} else {
-		a = &active{sh: sh}
-		sh.actives = append(sh.actives, a)
-	}
-	a.h, a.due, a.full, a.past, a.ended = h, never, never, h.stamp(), h.last
+	a := sh.newActive()
+	a.h = h
+	a.due = never
+	a.full = never
+	a.past = h.stamp()
+	a.ended = h.last
 	if h.moved || h.source == noStart {
 		a.ended = unset
 	}
 	h.active = a
+	return a
+}
+
+// newActive returns a spare live state, or makes one.
+func (sh *shard) newActive() *active {
+	if n := len(sh.spare); n > 0 {
+		a := sh.spare[n-1]
+		sh.spare = sh.spare[:n-1]
+		return a
+	}
+	a := &active{sh: sh}
+	sh.actives = append(sh.actives, a)
 	return a
 }
 
@@ -90,7 +101,8 @@ func (sh *shard) free(a *active) {
 	if p := sh.m.places; p != nil {
 		p.leave(a)
 	}
-	a.h.active, a.h.moved = nil, a.h.last != a.ended
+	a.h.active = nil
+	a.h.moved = a.h.last != a.ended
 	a.h = nil
 	a.inLine = false
 	a.probe = nil

@@ -13,21 +13,36 @@ type HostState struct {
 	InFlight int    // slots in use, including expired leases that no request has taken back yet
 	Slots    int    // number of slots of the key
 	Waiters  int    // requests in the queue
-	Hold     string // what keeps the head of the queue from starting, as in Wait; empty if no request waits
-	Why      string // the same, in a sentence
+	Hold     string // reason for which the head of the queue waits, as in Wait; empty if no request waits
+	Why      string // that reason, in a sentence
 
-	Silent   time.Duration // longest time for which a slot has been held without a Renew: an answer that takes long, or a body that is neither read nor closed; 0: no slot is held
-	SilentBy string        // name of the request that holds it, by its Watcher; empty: it has none
+	// Silent is the longest time for which a slot has been held without a Renew: for an answer that
+	// takes long, or a body that is neither read nor closed; 0: no slot is held.
+	Silent time.Duration
+	// SilentBy is the name of the request that holds that slot, by its Watcher; empty: it has none.
+	SilentBy string
 
-	Next         time.Time // earliest start of the head of the queue, or of the next request; in the past if it could start
+	// Next is the earliest start of the head of the queue, or of the next request; in the past if it
+	// could start.
+	Next         time.Time
 	BlockedUntil time.Time // end of the block; zero if the key isn't blocked
-	BlockedBy    string    // cause of the block: "status 429", "network error", "refused" (Outcome.Refused), "rate limit" (Outcome.Reset), "hours" (Config.Windows), "by hand: " and why (Controller.Block); empty if the key isn't blocked
-	Refusals     int       // refusals in a row, 255 for more; positive after a block's end too, until a probe succeeds
-	Probing      bool      // a first request after a block is in flight
+	// BlockedBy is the cause of the block: "status 429", "network error", "refused" (Outcome.Refused),
+	// "rate limit" (Outcome.Reset), "hours" (Config.Windows), or "by hand: " and why
+	// (Controller.Block); empty if the key isn't blocked.
+	BlockedBy string
+	// Refusals are those in a row, 255 for more. They stay after the end of a block, until a probe
+	// succeeds.
+	Refusals int
+	Probing  bool // a first request after a block is in flight
 
-	Delay       time.Duration // delay in force since the last start, or the floor of the head of the queue where that is longer
-	DelaySource string        // rule that gave it, empty before the first start: "random" (Delay.Min and Max), "crawl-delay" (the caller's floor), "adaptive" (response times) or "learned" (refusals)
-	Adaptive    time.Duration // delay by response times; 0 where Delay.Adaptive doesn't use them
+	// Delay is the delay in force since the last start, or the floor of the head of the queue if that
+	// is longer.
+	Delay time.Duration
+	// DelaySource is the rule that gave Delay: "random" (Delay.Min and Max), "crawl-delay" (the
+	// caller's floor), "adaptive" (response times) or "learned" (refusals); empty before the first
+	// start.
+	DelaySource string
+	Adaptive    time.Duration // delay by response times; 0 if Delay.Adaptive doesn't use them
 	Learned     time.Duration // delay that refusals have taught; 0: none
 }
 
@@ -74,7 +89,7 @@ func (m *Memory) State(ctx context.Context, key string) (HostState, error) {
 	sh.mu.Lock()
 	h := sh.hosts[key]
 	if h == nil {
-		h = &host{key: key, began: unset} // not kept: a look makes no host known
+		h = newHost(key) // not kept: a look makes no host known
 	}
 	s := sh.snapshot(h)
 	sh.mu.Unlock()

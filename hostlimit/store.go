@@ -36,8 +36,12 @@ type Debt struct {
 	Delay        time.Duration `json:"delay,omitzero"`        // delay that was learned; 0: none
 	Slow         bool          `json:"slow,omitzero"`         // a ban has taught Delay, which is eased slowly
 	BlockedAt    time.Time     `json:"blockedAt,omitzero"`    // when the block was set; zero: not blocked, or not known
-	ClearedAt    time.Time     `json:"clearedAt,omitzero"`    // when a block was lifted last: by the success of a request that started then, or by a person; zero: not known
-	FreedAt      time.Time     `json:"freedAt,omitzero"`      // when a person lifted a block last, which alone lifts one by hand; zero: not known
+
+	// ClearedAt is when a block was lifted last: by the success of a request that started then, or by
+	// a person; zero: not known.
+	ClearedAt time.Time `json:"clearedAt,omitzero"`
+	// FreedAt is when a person lifted a block last, which alone lifts one by hand; zero: not known.
+	FreedAt time.Time `json:"freedAt,omitzero"`
 }
 
 // InARow is the number of refusals in a row of any kind.
@@ -51,8 +55,12 @@ func (d Debt) InARow() int { return d.Refusals + d.Unsure + d.Bans }
 // The order doesn't matter, nor how often a debt is merged, but for one case: two blocks, of which
 // a clearing lifts only one. If they are merged before the clearing is known, both stand.
 func (d Debt) Merge(o Debt) Debt {
-	cleared, freed := later(d.ClearedAt, o.ClearedAt), later(d.FreedAt, o.FreedAt)
-	d, o = d.clearedAt(cleared, freed).portable(), o.clearedAt(cleared, freed).portable()
+	cleared := later(d.ClearedAt, o.ClearedAt)
+	freed := later(d.FreedAt, o.FreedAt)
+	d = d.clearedAt(cleared, freed).portable()
+	o = o.clearedAt(cleared, freed).portable()
+	longer := max(d.Delay, o.Delay)
+	slow := (d.Slow && d.Delay == longer) || (o.Slow && o.Delay == longer)
 	return Debt{
 		BlockedUntil: later(d.BlockedUntil, o.BlockedUntil),
 		NextStart:    later(d.NextStart, o.NextStart),
@@ -60,8 +68,8 @@ func (d Debt) Merge(o Debt) Debt {
 		Unsure:       max(d.Unsure, o.Unsure),
 		Bans:         max(d.Bans, o.Bans),
 		Cause:        d.causeWith(o),
-		Delay:        max(d.Delay, o.Delay),
-		Slow:         d.Slow && d.Delay >= o.Delay || o.Slow && o.Delay >= d.Delay,
+		Delay:        longer,
+		Slow:         slow,
 		BlockedAt:    later(d.BlockedAt, o.BlockedAt),
 		ClearedAt:    d.ClearedAt,
 		FreedAt:      d.FreedAt,
@@ -78,7 +86,8 @@ func (d Debt) clearedAt(t, freed time.Time) Debt {
 	if d.BlockedAt.Before(lifts) {
 		d = d.unblocked()
 	}
-	d.ClearedAt, d.FreedAt = t, freed
+	d.ClearedAt = t
+	d.FreedAt = freed
 	return d
 }
 
@@ -99,23 +108,21 @@ func (d Debt) unblocked() Debt {
 func (r *Rules) Owed(d Debt, now time.Time) Debt {
 	d = r.current(d, now)
 	longest := r.refusals.MaxRetryAfter
-	if end := now.Add(longest).Round(0); d.NextStart.After(end) {
-		d.NextStart = end
-	}
+	d.NextStart = earlier(d.NextStart, now.Add(longest).Round(0))
 	if !d.BlockedAt.IsZero() {
+		// A person may have blocked the key for longer than any host may ask for.
 		longest = max(longest, d.BlockedUntil.Sub(d.BlockedAt))
 	}
-	if end := now.Add(longest).Round(0); d.BlockedUntil.After(end) {
-		d.BlockedUntil = end
-	}
+	d.BlockedUntil = earlier(d.BlockedUntil, now.Add(longest).Round(0))
 	return d
 }
 
 // current returns d without what is over at now.
 func (r *Rules) current(d Debt, now time.Time) Debt {
-	if end := d.BlockedUntil; !end.After(now) {
+	if isOver := !d.BlockedUntil.After(now); isOver {
 		d.Cause = ""
-		if d.InARow() == 0 || !end.Add(r.refusals.Forgive).After(now) {
+		forgiven := !d.BlockedUntil.Add(r.refusals.Forgive).After(now)
+		if d.InARow() == 0 || forgiven {
 			d = d.unblocked()
 		}
 	}
@@ -130,10 +137,14 @@ func (d Debt) causeWith(o Debt) string {
 	_, dByHand := d.ByHand()
 	_, oByHand := o.ByHand()
 	switch {
-	case dByHand && oByHand:
-	case dByHand, !oByHand && d.BlockedUntil.After(o.BlockedUntil):
+	case dByHand && !oByHand: // only a person's cause keeps answers from lifting the block
 		return d.Cause
-	case oByHand, o.BlockedUntil.After(d.BlockedUntil):
+	case oByHand && !dByHand:
+		return o.Cause
+	case dByHand: // two persons: either cause will do, the same one in each order
+	case d.BlockedUntil.After(o.BlockedUntil):
+		return d.Cause
+	case o.BlockedUntil.After(d.BlockedUntil):
 		return o.Cause
 	}
 	return max(d.Cause, o.Cause)
@@ -142,6 +153,14 @@ func (d Debt) causeWith(o Debt) string {
 // later returns the later one of two times.
 func later(t, o time.Time) time.Time {
 	if o.After(t) {
+		return o
+	}
+	return t
+}
+
+// earlier returns the earlier one of two times.
+func earlier(t, o time.Time) time.Time {
+	if t.After(o) {
 		return o
 	}
 	return t

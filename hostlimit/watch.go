@@ -50,16 +50,20 @@ func (*Rules) Watcher(ctx context.Context) Watcher {
 //	delay   the gap to the start before isn't over, or those of requests ahead
 //	place   every place of MaxInFlight is held
 type Wait struct {
-	Key     string
-	Hold    string        // one of the words above
-	Since   time.Time     // beginning of the wait
-	Until   time.Time     // earliest start, so far as it is known; zero: not known
-	Cause   string        // cause of a block, as in HostState.BlockedBy, or of a delay: as in Grant.DelaySource, or "kept" by the Store
-	Delay   time.Duration // delay in force; 0: none
-	Ahead   int           // number of requests of the key that go before; Memory counts up to 1000
-	Slots   int           // number of slots of the key
-	Held    int           // number of slots that are held
-	HeldBy  string        // name of the request that has held its slot the longest, by its Watcher; empty: it has none
+	Key   string
+	Hold  string    // one of the words above
+	Since time.Time // beginning of the wait
+	Until time.Time // earliest start, so far as it is known; zero: not known
+	// Cause is that of a block, as in HostState.BlockedBy, or of a delay: as in Grant.DelaySource, or
+	// "kept" by the Store.
+	Cause string
+	Delay time.Duration // delay in force; 0: none
+	Ahead int           // number of requests of the key that go before; Memory counts up to 1000
+	Slots int           // number of slots of the key
+	Held  int           // number of slots that are held
+	// HeldBy is the name of the request that has held its slot the longest, by its Watcher; empty: it
+	// has none.
+	HeldBy  string
 	HeldFor time.Duration // time for which it has; 0: not known, or the wait is for something else
 }
 
@@ -173,10 +177,12 @@ func (a *active) notice(now time.Duration) *notice {
 	n.Held = a.flights.Len
 	switch n.Hold {
 	case "probe":
-		n.HeldFor, n.holder = max(a.probe.held(now), 1), a.probe.watcher
+		n.HeldFor = max(a.probe.held(now), 1) // 0 would be: not known
+		n.holder = a.probe.watcher
 	case "slot":
 		longest, held := a.longest(now)
-		n.HeldFor, n.holder = max(held, 1), longest.watcher
+		n.HeldFor = max(held, 1)
+		n.holder = longest.watcher
 	}
 	return n
 }
