@@ -259,9 +259,9 @@ func ExampleTransport_Status() {
 
 	status := t.Status(context.Background())
 	for _, h := range status.Hosts {
-		fmt.Printf("%s: %d of %d slots\n", h.Host, h.SlotsUsed, h.Slots)
+		fmt.Printf("%s: %d of %d slots\n", h.Key, h.InFlight, h.Slots)
 	}
-	fmt.Printf("%d of %d pages\n", status.Budget.Pages, status.Budget.MaxPages)
+	fmt.Printf("%d of %d pages\n", status.Budget.Pages, status.Budget.Limits.Pages)
 	// Output:
 	// example.org: 1 of 2 slots
 	// 1 of 200 pages

@@ -3,6 +3,7 @@ package politeness
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"iter"
 	"maps"
@@ -10,8 +11,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/durations"
 	"github.com/go-politeness/politeness/internal/tally"
+	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
 // A Status is the state of a crawl at one time. Counts are since New. Its JSON, which package
@@ -19,45 +23,31 @@ import (
 type Status struct {
 	Time        time.Time           `json:"time"`
 	UserAgent   string              `json:"userAgent"`
-	Starts      int64               `json:"starts"`             // requests that were sent, those for robots.txt included
-	Answers     map[string]int64    `json:"answers"`            // answers by class: "2xx" and so on; "none" where none came
-	Refusals    map[string]int64    `json:"refusals"`           // refusals by the Transport, by reason
-	Waiting     map[string]int      `json:"waiting"`            // waiting requests by cause: "delay", "slot", "block", "probe", "place", "visit-time"
-	HostsBy     map[string]int      `json:"hostsBy"`            // hosts by state: "blocked", "waited for", "in flight", "paced", "idle"
-	Hosts       []HostStatus        `json:"hosts"`              // hosts in another state than "idle": at most 1000, those that are blocked for longest first
-	Omitted     int                 `json:"omitted"`            // number of such hosts that Hosts leaves out
-	Known       int                 `json:"known"`              // number of hosts with a state, "idle" included
-	Unlisted    string              `json:"unlisted,omitempty"` // why the limiter couldn't list its hosts; empty if it could
-	Latency     []MinuteStatus      `json:"latency"`            // latencies of the last hour, the oldest minute first
-	Lost        string              `json:"lost,omitempty"`     // text of Transport.EvidenceErr
-	Budget      *BudgetStatus       `json:"budget,omitempty"`   // nil if the Transport has no budget
-	Robots      *RobotsStatus       `json:"robots,omitempty"`   // nil if robots.txt is ignored
-	Unreachable []UnreachableStatus `json:"unreachable"`        // origins whose robots.txt couldn't be had when it was last asked for, by name; the last 1000
-	MaxWait     float64             `json:"maxWait"`            // longest wait for a turn, in seconds
+	Starts      int64               `json:"starts"`                // requests that were sent, those for robots.txt included
+	Answers     map[string]int64    `json:"answers"`               // answers by class: "2xx" and so on; "none" where none came
+	Refusals    map[string]int64    `json:"refusals"`              // refusals by the Transport, by reason
+	Waiting     map[string]int      `json:"waiting"`               // waiting requests by cause: "delay", "slot", "block", "probe", "place", "visit-time"
+	HostsBy     map[string]int      `json:"hostsBy"`               // hosts by state: "blocked", "waited for", "in flight", "paced", "idle"
+	Hosts       []HostStatus        `json:"hosts"`                 // hosts in another state than "idle": at most 1000, those that are blocked for longest first
+	Omitted     int                 `json:"omitted"`               // number of such hosts that Hosts leaves out
+	Known       int                 `json:"known"`                 // number of hosts with a state, "idle" included
+	Unlisted    string              `json:"unlisted,omitempty"`    // why the limiter couldn't list its hosts; empty if it could
+	Latency     []MinuteStatus      `json:"latency"`               // latencies of the last hour, the oldest minute first
+	Lost        string              `json:"lost,omitempty"`        // text of Transport.EvidenceErr
+	Budget      *budget.Usage       `json:"budget,omitempty"`      // nil if the Transport has no budget
+	BudgetError string              `json:"budgetError,omitempty"` // why a shared budget couldn't be asked; empty if it answered
+	Robots      *robotscache.Stats  `json:"robots,omitempty"`      // figures of the cache of robots.txt; nil if robots.txt is ignored
+	Unreachable []UnreachableStatus `json:"unreachable"`           // origins whose robots.txt couldn't be had when it was last asked for, by name; the last 1000
+	MaxWait     float64             `json:"maxWait"`               // longest wait for a turn, in seconds
 }
 
 // A HostStatus is the state of a host that has requests in flight or waiting, a delay that runs, or
-// a block.
+// a block: what the limiter knows of it, and what this Transport has counted.
 type HostStatus struct {
-	Host         string    `json:"host"`
-	SlotsUsed    int       `json:"slotsUsed"`
-	Slots        int       `json:"slots"`
-	Waiters      int       `json:"waiters"`
-	Hold         string    `json:"hold,omitempty"` // cause of their wait, as in Status.Waiting
-	Why          string    `json:"why,omitempty"`  // the same as a sentence
-	NextStart    time.Time `json:"nextStart"`
-	Delay        float64   `json:"delay"`
-	DelaySource  string    `json:"delaySource"`       // "random", "crawl-delay", "adaptive" or "learned"; empty before the first start
-	Learned      float64   `json:"learned,omitempty"` // delay that was learned from refusals
-	BlockedUntil time.Time `json:"blockedUntil,omitzero"`
-	BlockedBy    string    `json:"blockedBy,omitempty"` // reason of the block
-	Refusals     int       `json:"refusals,omitempty"`  // refusals in a row
-	Starts       uint64    `json:"starts"`
-	Answers      int64     `json:"answers"`            // answers to this Transport, none included
-	Refused      int64     `json:"refused,omitempty"`  // those of them that were refusals: 429, 401, 402, 403, 451, 408, 425, 5xx, none
-	Silent       float64   `json:"silent,omitempty"`   // longest time for which a held slot's body wasn't read
-	SilentBy     string    `json:"silentBy,omitempty"` // URL of the request that holds that slot
-	Leak         bool      `json:"leak,omitempty"`     // Silent is over a minute: the body may never be closed
+	hostlimit.HostState
+	Answers int64 `json:"answers"`           // answers to this Transport, none included
+	Refused int64 `json:"refused,omitempty"` // those of them that were refusals: 429, 401, 402, 403, 451, 408, 425, 5xx, none
+	Leak    bool  `json:"leak,omitempty"`    // Silent is over a minute: the body may never be closed
 }
 
 // RefusalShare returns the share of the host's answers that were refusals, from 0 to 1. A host with
@@ -81,31 +71,6 @@ type UnreachableStatus struct {
 	Fallback bool      `json:"fallback"` // pages are fetched all the same
 }
 
-// A BudgetStatus is what has been spent. A limit of 0 is none.
-type BudgetStatus struct {
-	Pages        int64   `json:"pages"`
-	MaxPages     int64   `json:"maxPages"`
-	PagesPerHost int64   `json:"maxPagesPerHost"`
-	Bytes        int64   `json:"bytes"`
-	MaxBytes     int64   `json:"maxBytes"`
-	Seconds      float64 `json:"seconds"`
-	MaxSeconds   float64 `json:"maxSeconds"`
-	Error        string  `json:"error,omitempty"` // error of a shared budget; empty if it answered
-}
-
-// A RobotsStatus is the state of the robots.txt cache.
-type RobotsStatus struct {
-	Origins     int   `json:"origins"`
-	InFlight    int   `json:"inFlight"`
-	Fetched     int64 `json:"fetched"`
-	Revalidated int64 `json:"revalidated"`
-	Unreachable int64 `json:"unreachable"`
-	Restored    int64 `json:"restored"` // copies loaded from the Store
-	Bytes       int64 `json:"bytes"`
-	MaxBytes    int64 `json:"maxBytes"`
-	Evicted     int64 `json:"evicted"` // origins forgotten for want of room
-}
-
 // shownHosts bounds Status.Hosts: a page that a person can read, and what a Status costs.
 const shownHosts = 1000
 
@@ -121,9 +86,17 @@ func (t *Transport) StatusOf(ctx context.Context, text string) Status {
 	now := time.Now()
 	counted := t.tally.Snapshot(now)
 	s := Status{
-		Time: now, UserAgent: t.userAgent[0], Starts: counted.Starts, MaxWait: t.maxWait.Seconds(),
-		Answers: counted.Answers, Refusals: map[string]int64{}, Waiting: map[string]int{}, HostsBy: map[string]int{},
-		Hosts: []HostStatus{}, Latency: []MinuteStatus{}, Unreachable: []UnreachableStatus{},
+		Time:        now,
+		UserAgent:   t.userAgent[0],
+		Starts:      counted.Starts,
+		Answers:     counted.Answers,
+		Refusals:    map[string]int64{},
+		Waiting:     map[string]int{},
+		HostsBy:     map[string]int{},
+		Hosts:       []HostStatus{},
+		Latency:     []MinuteStatus{},
+		Unreachable: []UnreachableStatus{},
+		MaxWait:     t.maxWait.Seconds(),
 	}
 	maps.Copy(s.Refusals, counted.Refusals)
 	for _, u := range counted.Unreachable {
@@ -140,24 +113,22 @@ func (t *Transport) StatusOf(ctx context.Context, text string) Status {
 	}
 	for i := range s.Hosts {
 		h := &s.Hosts[i]
-		of := t.tally.Host(h.Host)
-		h.Answers, h.Refused = of.Answers, of.Refused
+		of := t.tally.Host(h.Key)
+		h.Answers = of.Answers
+		h.Refused = of.Refused
 	}
 	if err := t.EvidenceErr(); err != nil {
 		s.Lost = err.Error()
 	}
 	if t.cfg.Budget != nil {
-		u, err := t.cfg.Budget.Usage(ctx)
-		s.Budget = &BudgetStatus{
-			Pages: u.Pages, MaxPages: u.Limits.Pages, PagesPerHost: u.Limits.PagesPerHost,
-			Bytes: u.Bytes, MaxBytes: u.Limits.Bytes, Seconds: u.Elapsed.Seconds(), MaxSeconds: u.Limits.Duration.Seconds(),
-		}
+		usage, err := t.cfg.Budget.Usage(ctx)
+		s.Budget = &usage
 		if err != nil {
-			s.Budget.Error = err.Error()
+			s.BudgetError = err.Error()
 		}
 	}
 	if t.robots != nil {
-		figures := RobotsStatus(t.robots.Snapshot())
+		figures := t.robots.Snapshot()
 		s.Robots = &figures
 	}
 	return s
@@ -189,7 +160,7 @@ func (s *Status) addHosts(hosts iter.Seq2[hostlimit.HostState, error], text stri
 		if len(s.Hosts) == 2*shownHosts {
 			s.cut()
 		}
-		s.Hosts = append(s.Hosts, newHostStatus(&h))
+		s.Hosts = append(s.Hosts, HostStatus{HostState: h, Leak: h.Silent > leak})
 	}
 	return nil
 }
@@ -213,8 +184,10 @@ func stateOf(h *hostlimit.HostState, now time.Time) string {
 func (s *Status) cut() {
 	slices.SortFunc(s.Hosts, func(a, b HostStatus) int {
 		return cmp.Or(
-			b.BlockedUntil.Compare(a.BlockedUntil), cmp.Compare(b.Waiters, a.Waiters),
-			cmp.Compare(b.SlotsUsed, a.SlotsUsed), cmp.Compare(a.Host, b.Host),
+			b.BlockedUntil.Compare(a.BlockedUntil),
+			cmp.Compare(b.Waiters, a.Waiters),
+			cmp.Compare(b.InFlight, a.InFlight),
+			cmp.Compare(a.Key, b.Key),
 		)
 	})
 	shown := min(len(s.Hosts), shownHosts)
@@ -222,11 +195,39 @@ func (s *Status) cut() {
 	s.Hosts = s.Hosts[:shown]
 }
 
-func newHostStatus(h *hostlimit.HostState) HostStatus {
-	return HostStatus{
-		Host: h.Key, SlotsUsed: h.InFlight, Slots: h.Slots, Waiters: h.Waiters, NextStart: h.Next, Hold: h.Hold, Why: h.Why,
-		Delay: h.Delay.Seconds(), DelaySource: h.DelaySource, Learned: h.Learned.Seconds(),
-		BlockedUntil: h.BlockedUntil, BlockedBy: h.BlockedBy, Refusals: h.Refusals, Starts: h.Starts,
-		Silent: h.Silent.Seconds(), SilentBy: h.SilentBy, Leak: h.Silent > leak,
+// hostJSON has the members of a HostStatus's JSON. Its own fields hide those of the same name.
+type hostJSON struct {
+	hostFields
+	Delay    durations.Seconds `json:"delay"`
+	Adaptive durations.Seconds `json:"adaptive,omitempty"`
+	Learned  durations.Seconds `json:"learned,omitempty"`
+	Silent   durations.Seconds `json:"silent,omitempty"`
+}
+
+// hostFields is a HostStatus without its methods.
+type hostFields HostStatus
+
+// MarshalJSON implements json.Marshaler.
+func (h HostStatus) MarshalJSON() ([]byte, error) {
+	return json.Marshal(hostJSON{
+		hostFields: hostFields(h),
+		Delay:      durations.Seconds(h.Delay),
+		Adaptive:   durations.Seconds(h.Adaptive),
+		Learned:    durations.Seconds(h.Learned),
+		Silent:     durations.Seconds(h.Silent),
+	})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (h *HostStatus) UnmarshalJSON(data []byte) error {
+	var read hostJSON
+	if err := json.Unmarshal(data, &read); err != nil {
+		return err
 	}
+	*h = HostStatus(read.hostFields)
+	h.Delay = time.Duration(read.Delay)
+	h.Adaptive = time.Duration(read.Adaptive)
+	h.Learned = time.Duration(read.Learned)
+	h.Silent = time.Duration(read.Silent)
+	return nil
 }

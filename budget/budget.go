@@ -55,12 +55,3 @@ type Budget interface {
 	// Usage reports what has been spent.
 	Usage(ctx context.Context) (Usage, error)
 }
-
-// Usage is a snapshot of what has been spent.
-type Usage struct {
-	Limits  Limits
-	Pages   int64
-	Bytes   int64
-	Started time.Time     // first page or byte taken; zero before
-	Elapsed time.Duration // since Started; zero before
-}

@@ -6,44 +6,46 @@ import (
 	"time"
 )
 
-// A HostState is the state of one key in a limiter, for a status page.
+// A HostState is the state of one key in a limiter, for a status page. Its own JSON has durations
+// in nanoseconds, as that of a time.Duration; politeness.Status writes them in seconds.
 type HostState struct {
-	Key      string
-	Starts   uint64 // requests started since the key's state was made
-	InFlight int    // slots in use, including expired leases that no request has taken back yet
-	Slots    int    // number of slots of the key
-	Waiters  int    // requests in the queue
-	Hold     string // reason for which the head of the queue waits, as in Wait; empty if no request waits
-	Why      string // that reason, in a sentence
+	Key      string `json:"host"`
+	Starts   uint64 `json:"starts"`    // requests started since the key's state was made
+	InFlight int    `json:"slotsUsed"` // slots in use, expired leases that no request took back included
+	Slots    int    `json:"slots"`     // number of slots of the key
+	Waiters  int    `json:"waiters"`   // requests in the queue
+	// Hold is the reason for which the head of the queue waits, as in Wait; empty if no request waits.
+	Hold string `json:"hold,omitempty"`
+	Why  string `json:"why,omitempty"` // that reason, in a sentence
 
 	// Silent is the longest time for which a slot has been held without a Renew: for an answer that
 	// takes long, or a body that is neither read nor closed; 0: no slot is held.
-	Silent time.Duration
+	Silent time.Duration `json:"silent,omitempty"`
 	// SilentBy is the name of the request that holds that slot, by its Watcher; empty: it has none.
-	SilentBy string
+	SilentBy string `json:"silentBy,omitempty"`
 
 	// Next is the earliest start of the head of the queue, or of the next request; in the past if it
 	// could start.
-	Next         time.Time
-	BlockedUntil time.Time // end of the block; zero if the key isn't blocked
+	Next         time.Time `json:"nextStart"`
+	BlockedUntil time.Time `json:"blockedUntil,omitzero"` // end of the block; zero if the key isn't blocked
 	// BlockedBy is the cause of the block: "status 429", "network error", "refused" (Outcome.Refused),
 	// "rate limit" (Outcome.Reset), "hours" (Config.Windows), or "by hand: " and why
 	// (Controller.Block); empty if the key isn't blocked.
-	BlockedBy string
+	BlockedBy string `json:"blockedBy,omitempty"`
 	// Refusals are those in a row, 255 for more. They stay after the end of a block, until a probe
 	// succeeds.
-	Refusals int
-	Probing  bool // a first request after a block is in flight
+	Refusals int  `json:"refusals,omitempty"`
+	Probing  bool `json:"probing,omitempty"` // a first request after a block is in flight
 
 	// Delay is the delay in force since the last start, or the floor of the head of the queue if that
 	// is longer.
-	Delay time.Duration
+	Delay time.Duration `json:"delay"`
 	// DelaySource is the rule that gave Delay: "random" (Delay.Min and Max), "crawl-delay" (the
 	// caller's floor), "adaptive" (response times) or "learned" (refusals); empty before the first
 	// start.
-	DelaySource string
-	Adaptive    time.Duration // delay by response times; 0 if Delay.Adaptive doesn't use them
-	Learned     time.Duration // delay that refusals have taught; 0: none
+	DelaySource string        `json:"delaySource"`
+	Adaptive    time.Duration `json:"adaptive,omitempty"` // delay by response times; 0 if Delay.Adaptive doesn't use them
+	Learned     time.Duration `json:"learned,omitempty"`  // delay that refusals have taught; 0: none
 }
 
 // List implements Controller. Its only error is that of ctx.

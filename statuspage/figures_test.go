@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
 func htmlOf(t *testing.T, s *politeness.Status) string {
@@ -31,7 +34,7 @@ func TestThePageShowsEachFigure(t *testing.T) {
 	minute := func(ago int) time.Time { return at.Truncate(time.Minute).Add(-time.Duration(ago) * time.Minute) }
 	until := at.Add(time.Hour)
 	host := func(name string, change func(*politeness.HostStatus)) politeness.HostStatus {
-		h := politeness.HostStatus{Host: name, Slots: 2, NextStart: at}
+		h := politeness.HostStatus{HostState: hostlimit.HostState{Key: name, Slots: 2, Next: at}}
 		change(&h)
 		return h
 	}
@@ -44,10 +47,12 @@ func TestThePageShowsEachFigure(t *testing.T) {
 			"everything",
 			politeness.Status{
 				Starts: 12, Answers: map[string]int64{"2xx": 7, "4xx": 9, "5xx": 0}, Omitted: 3, Known: 40,
-				Budget: &politeness.BudgetStatus{
-					Pages: 5, MaxPages: 10, PagesPerHost: 4, Bytes: 80, MaxBytes: 100, Seconds: 120, MaxSeconds: 100, Error: "no answer",
+				Budget: &budget.Usage{
+					Pages: 5, Bytes: 80, Elapsed: 2 * time.Minute,
+					Limits: budget.Limits{Pages: 10, PagesPerHost: 4, Bytes: 100, Duration: 100 * time.Second},
 				},
-				Robots: &politeness.RobotsStatus{Origins: 1, InFlight: 2, Fetched: 3, Revalidated: 4, Unreachable: 5},
+				BudgetError: "no answer",
+				Robots:      &robotscache.Stats{Origins: 1, InFlight: 2, Fetched: 3, Revalidated: 4, Unreachable: 5},
 				Latency: []politeness.MinuteStatus{
 					{Time: minute(2), Answers: 1, Mean: 0.001}, {Time: minute(1), Answers: 30, Mean: 2}, {Time: minute(0), Answers: 4, Mean: 0.5},
 				},
@@ -60,16 +65,18 @@ func TestThePageShowsEachFigure(t *testing.T) {
 					}),
 					host("by.hand.example", func(h *politeness.HostStatus) { h.BlockedUntil, h.BlockedBy = until, "by hand" }),
 					host("probed.example", func(h *politeness.HostStatus) { h.Refusals = 3 }),
-					host("full.example", func(h *politeness.HostStatus) { h.SlotsUsed = 2 }),
+					host("full.example", func(h *politeness.HostStatus) { h.InFlight = 2 }),
 					host("waits.example", func(h *politeness.HostStatus) {
-						h.SlotsUsed, h.Why, h.NextStart, h.Delay, h.DelaySource = 2, "for the delay", at.Add(time.Second), 7, "crawl-delay"
+						h.InFlight, h.Why, h.Next, h.Delay, h.DelaySource = 2, "for the delay", at.Add(time.Second), 7*time.Second, "crawl-delay"
 					}),
-					host("leaks.example", func(h *politeness.HostStatus) { h.SlotsUsed, h.Leak, h.Silent, h.SilentBy = 1, true, 61.2, "https://x" }),
+					host("leaks.example", func(h *politeness.HostStatus) {
+						h.InFlight, h.Leak, h.Silent, h.SilentBy = 1, true, 61200*time.Millisecond, "https://x"
+					}),
 					host("refuses.example", func(h *politeness.HostStatus) { h.Answers, h.Refused = 1200, 372 }),
 					host("hardly.refuses.example", func(h *politeness.HostStatus) { h.Answers, h.Refused = 1210, 121 }),
 					host("knows.little.example", func(h *politeness.HostStatus) { h.Answers, h.Refused = 9, 9 }),
 					host("knows.enough.example", func(h *politeness.HostStatus) { h.Answers, h.Refused = 10, 8 }),
-					host("leaks.too.example", func(h *politeness.HostStatus) { h.Leak, h.Silent = true, 60 }),
+					host("leaks.too.example", func(h *politeness.HostStatus) { h.Leak, h.Silent = true, time.Minute }),
 				},
 			},
 			[]string{
@@ -95,9 +102,9 @@ func TestThePageShowsEachFigure(t *testing.T) {
 		{
 			"little",
 			politeness.Status{
-				Known: 1, Budget: &politeness.BudgetStatus{Pages: 5}, Robots: &politeness.RobotsStatus{},
+				Known: 1, Budget: &budget.Usage{Pages: 5}, Robots: &robotscache.Stats{},
 				Latency: []politeness.MinuteStatus{{Time: minute(59), Answers: 1}},
-				Hosts:   []politeness.HostStatus{host("idle.example", func(h *politeness.HostStatus) { h.SlotsUsed = 1 })},
+				Hosts:   []politeness.HostStatus{host("idle.example", func(h *politeness.HostStatus) { h.InFlight = 1 })},
 			},
 			[]string{
 				"1 of 1 known host<", "<div>5 pages</div>", "<rect x=0 y=29.0", "0s on average", `next start">now<`,
@@ -107,7 +114,9 @@ func TestThePageShowsEachFigure(t *testing.T) {
 		},
 		{
 			"just at the limit",
-			politeness.Status{Budget: &politeness.BudgetStatus{Pages: 100, MaxPages: 100, Bytes: 79, MaxBytes: 100, Seconds: 1}},
+			politeness.Status{Budget: &budget.Usage{
+				Pages: 100, Bytes: 79, Elapsed: time.Second, Limits: budget.Limits{Pages: 100, Bytes: 100},
+			}},
 			[]string{`class="bar over"><i style="width:100.0%">`, `class="bar"><i style="width:79.0%">`, "0 of 0 known hosts", "It is ignored"},
 			nil,
 		},
@@ -134,8 +143,8 @@ func TestMetricsAreTheFigures(t *testing.T) {
 	s := politeness.Status{
 		Starts: 123456789, Latency: []politeness.MinuteStatus{{Answers: 1, Mean: 4}, {Answers: 3, Mean: 0.5}},
 		Hosts:  []politeness.HostStatus{{Leak: true}, {Answers: 10, Refused: 2}, {Leak: true}, {Answers: 10, Refused: 1}},
-		Budget: &politeness.BudgetStatus{Pages: 12, MaxPages: 200, Seconds: 1.5},
-		Robots: &politeness.RobotsStatus{Origins: 17},
+		Budget: &budget.Usage{Pages: 12, Elapsed: 1500 * time.Millisecond, Limits: budget.Limits{Pages: 200}},
+		Robots: &robotscache.Stats{Origins: 17},
 	}
 	text := prometheusOf(&s)
 	for _, want := range []string{
@@ -161,11 +170,12 @@ func TestThePageEscapes(t *testing.T) {
 	const evil = "<b>\"'\x1b[2J\u202e"
 	html := htmlOf(t, &politeness.Status{
 		UserAgent: evil, Unlisted: evil, Lost: evil, Answers: map[string]int64{evil: 1}, Waiting: map[string]int{evil: 1},
-		Budget:      &politeness.BudgetStatus{Error: evil},
+		Budget:      &budget.Usage{},
+		BudgetError: evil,
 		Unreachable: []politeness.UnreachableStatus{{Origin: evil, Reason: evil}},
 		Hosts: []politeness.HostStatus{
-			{Host: evil, Why: evil, DelaySource: evil, Leak: true, SilentBy: evil},
-			{Host: evil, BlockedUntil: time.Now(), BlockedBy: evil, Refusals: 1},
+			{HostState: hostlimit.HostState{Key: evil, Why: evil, DelaySource: evil, SilentBy: evil}, Leak: true},
+			{HostState: hostlimit.HostState{Key: evil, BlockedUntil: time.Now(), BlockedBy: evil, Refusals: 1}},
 		},
 	})
 	if n := strings.Count(html, "&lt;b&gt;&#34;&#39;"); n != 14 {

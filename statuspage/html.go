@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/internal/printable"
+	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
 var (
@@ -97,7 +99,7 @@ func counts[N int | int64](m map[string]N, colours map[string]string) []count {
 	return lines
 }
 
-func robotsCard(c *politeness.RobotsStatus) card {
+func robotsCard(c *robotscache.Stats) card {
 	return card{Title: "robots.txt", Lines: []count{
 		{Name: "origins known", Value: int64(c.Origins)},
 		{Name: "fetching now", Value: int64(c.InFlight)},
@@ -115,11 +117,11 @@ type bar struct {
 	Width   string // percent
 }
 
-func budgetBars(b *politeness.BudgetStatus) []bar {
+func budgetBars(u *budget.Usage) []bar {
 	return []bar{
-		newBar("pages", float64(b.Pages), float64(b.MaxPages)),
-		newBar("bytes", float64(b.Bytes), float64(b.MaxBytes)),
-		newBar("seconds", b.Seconds, b.MaxSeconds),
+		newBar("pages", float64(u.Pages), float64(u.Limits.Pages)),
+		newBar("bytes", float64(u.Bytes), float64(u.Limits.Bytes)),
+		newBar("seconds", u.Elapsed.Seconds(), u.Limits.Duration.Seconds()),
 	}
 }
 
@@ -201,7 +203,7 @@ func holds(h politeness.HostStatus) []hold {
 		add("amber", "was blocked%s: the next request is a probe", refusals)
 	case h.Why != "":
 		add("", "%s", h.Why)
-	case h.SlotsUsed >= h.Slots:
+	case h.InFlight >= h.Slots:
 		add("quiet", "every slot is held")
 	}
 	if refusing(h) {
@@ -212,21 +214,21 @@ func holds(h politeness.HostStatus) []hold {
 		if h.SilentBy != "" {
 			by = " by " + h.SilentBy
 		}
-		add("amber", "a slot held for %s without a sign of life%s: is its body closed?", seconds(h.Silent), by)
+		add("amber", "a slot held for %s without a sign of life%s: is its body closed?", seconds(h.Silent.Seconds()), by)
 	}
 	return all
 }
 
 // next is when the next request may start.
 func next(h politeness.HostStatus, now time.Time) string {
-	if h.SlotsUsed >= h.Slots && !h.NextStart.After(now) {
+	if h.InFlight >= h.Slots && !h.Next.After(now) {
 		return "with a free slot"
 	}
-	return within(h.NextStart, now)
+	return within(h.Next, now)
 }
 
 func delay(h politeness.HostStatus) string {
-	return strings.TrimSpace(seconds(h.Delay) + " " + h.DelaySource)
+	return strings.TrimSpace(seconds(h.Delay.Seconds()) + " " + h.DelaySource)
 }
 
 // clock is a time for people.

@@ -54,9 +54,15 @@ func writePrometheus(w *bytes.Buffer, s *politeness.Status) {
 	one("evidence_lost", "gauge", "1 if records were lost or can't be written.", lost)
 	if b := s.Budget; b != nil {
 		labelled(w, family, "budget_used", "gauge", "What has been spent.", "of", map[string]float64{
-			"pages": float64(b.Pages), "bytes": float64(b.Bytes), "seconds": b.Seconds,
+			"pages":   float64(b.Pages),
+			"bytes":   float64(b.Bytes),
+			"seconds": b.Elapsed.Seconds(),
 		})
-		limits := map[string]float64{"pages": float64(b.MaxPages), "bytes": float64(b.MaxBytes), "seconds": b.MaxSeconds}
+		limits := map[string]float64{
+			"pages":   float64(b.Limits.Pages),
+			"bytes":   float64(b.Limits.Bytes),
+			"seconds": b.Limits.Duration.Seconds(),
+		}
 		maps.DeleteFunc(limits, func(_ string, v float64) bool { return v == 0 })
 		labelled(w, family, "budget_limit", "gauge", "What may be spent; absent where there is no limit.", "of", limits)
 	}

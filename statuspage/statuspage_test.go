@@ -172,7 +172,7 @@ func TestHandlerShowsACrawl(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &s); err != nil || w.Header().Get("Content-Type") != "application/json" {
 			t.Fatal(err, w.Header())
 		}
-		if len(s.Hosts) != 4 || s.Hosts[0].Host != "busy.example" || s.Waiting["slot"] != 2 || s.Budget.MaxPages != 10 || len(s.Unreachable) != 1 {
+		if len(s.Hosts) != 4 || s.Hosts[0].Key != "busy.example" || s.Waiting["slot"] != 2 || s.Budget.Limits.Pages != 10 || len(s.Unreachable) != 1 {
 			t.Errorf("as JSON: %s", text)
 		}
 		if byAccept, _ := statusOf(t, handler, "/", "application/json"); byAccept != text {

@@ -1,8 +1,10 @@
-// Package durations checks the durations that a user sets.
+// Package durations checks the durations that a user sets, and writes durations as JSON.
 package durations
 
 import (
+	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -15,5 +17,21 @@ func Check(field string, d time.Duration) error {
 	case d < 100*time.Microsecond && d%time.Microsecond != 0: // a day in seconds is 86.4 µs
 		return fmt.Errorf("%s: %dns are nanoseconds: did you mean %ds?", field, d, d)
 	}
+	return nil
+}
+
+// Seconds is a duration whose JSON is a number of seconds.
+type Seconds time.Duration
+
+// MarshalJSON implements json.Marshaler.
+func (s Seconds) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(s).Seconds()) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *Seconds) UnmarshalJSON(data []byte) error {
+	var seconds float64
+	if err := json.Unmarshal(data, &seconds); err != nil {
+		return err
+	}
+	*s = Seconds(math.Round(seconds * float64(time.Second)))
 	return nil
 }

@@ -1,6 +1,7 @@
 package durations_test
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -23,5 +24,21 @@ func TestCheck(t *testing.T) {
 		if got != want {
 			t.Errorf("Check(%d): %q, want %q", d, got, want)
 		}
+	}
+}
+
+func TestSecondsAsJSON(t *testing.T) {
+	for d, want := range map[time.Duration]string{0: "0", time.Second: "1", 1500 * time.Millisecond: "1.5", time.Nanosecond: "1e-9", 5000 * time.Hour: "18000000"} {
+		text, err := json.Marshal(durations.Seconds(d))
+		if err != nil || string(text) != want {
+			t.Errorf("%v as JSON: %s, %v, want %s", d, text, err, want)
+		}
+		var again durations.Seconds
+		if err := json.Unmarshal(text, &again); err != nil || time.Duration(again) != d {
+			t.Errorf("%v read again: %v, %v", d, time.Duration(again), err)
+		}
+	}
+	if err := json.Unmarshal([]byte(`"1s"`), new(durations.Seconds)); err == nil {
+		t.Error("a text is read")
 	}
 }

@@ -437,8 +437,8 @@ func TestBudgetElsewhere(t *testing.T) {
 		if d := b.one(evidence.Failed); d.Err != "connection refused" || d.URL != "https://example.com/" {
 			b.Errorf("%+v", d)
 		}
-		if s := b.t.Status(b.Context()); s.Budget.Error != "connection refused" {
-			b.Errorf("the status doesn't say it: %+v", s.Budget)
+		if s := b.t.Status(b.Context()); s.BudgetError != "connection refused" {
+			b.Errorf("the status doesn't say it: %q", s.BudgetError)
 		}
 	})
 }

@@ -150,7 +150,7 @@ func TestSwitchedBodyStaysAConnection(t *testing.T) {
 			if _, ok := resp.Body.(interface{ CloseWrite() error }); ok != test.halfway {
 				t.Errorf("%T: closes its writing: %t, want %t", resp.Body, ok, test.halfway)
 			}
-			inFlight := func() int { return polite.Status(t.Context()).Hosts[0].SlotsUsed }
+			inFlight := func() int { return polite.Status(t.Context()).Hosts[0].InFlight }
 			if ok {
 				_ = conn.SetReadDeadline(time.Now())
 				if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {

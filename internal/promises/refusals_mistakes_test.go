@@ -119,7 +119,7 @@ func blameless(t *testing.T, base http.RoundTripper, url string, spoil func(*htt
 		}
 	}
 	for _, h := range polite.Status(t.Context()).Hosts {
-		if h.Refusals > 0 || h.Refused > 0 || h.Learned > 0 || !h.BlockedUntil.IsZero() || h.SlotsUsed > 0 {
+		if h.Refusals > 0 || h.Refused > 0 || h.Learned > 0 || !h.BlockedUntil.IsZero() || h.InFlight > 0 {
 			t.Errorf("the host has paid: %+v", h)
 		}
 	}

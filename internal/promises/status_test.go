@@ -2,6 +2,7 @@ package promises_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -20,6 +21,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/politenesstest"
+	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
 func TestStatusShowsHostsInForceBudgetAndCache(t *testing.T) {
@@ -56,20 +58,20 @@ func TestStatusShowsHostsInForceBudgetAndCache(t *testing.T) {
 		if want := map[string]int{"blocked": 1, "in flight": 2, "idle": 3}; !maps.Equal(s.HostsBy, want) {
 			b.Errorf("hosts by state: %v, want %v", s.HostsBy, want)
 		}
-		if len(s.Hosts) != 3 || s.Known != 6 || s.Hosts[0].Host != "busy.example" || s.Hosts[1].Host != "quiet.example" || s.Hosts[2].Host != "example.com" {
+		if len(s.Hosts) != 3 || s.Known != 6 || s.Hosts[0].Key != "busy.example" || s.Hosts[1].Key != "quiet.example" || s.Hosts[2].Key != "example.com" {
 			b.Fatalf("status %+v", s)
 		}
 		busy, open := s.Hosts[0], s.Hosts[2]
 		if busy.BlockedUntil.IsZero() || busy.Refusals != 1 || !strings.Contains(busy.BlockedBy, "429") {
 			b.Errorf("blocked host %+v", busy)
 		}
-		if open.SlotsUsed != 1 || open.Slots != 2 || open.Delay != 7 || open.DelaySource != "crawl-delay" || !open.NextStart.After(s.Time) {
+		if open.InFlight != 1 || open.Slots != 2 || open.Delay != 7*time.Second || open.DelaySource != "crawl-delay" || !open.Next.After(s.Time) {
 			b.Errorf("host with an open body %+v", open)
 		}
-		if s.Budget.Pages != 8 || s.Budget.MaxPages != 10 || s.Budget.MaxSeconds != 3600 || s.Robots.Origins != 6 || s.Robots.Fetched != 6 {
+		if s.Budget.Pages != 8 || s.Budget.Limits.Pages != 10 || s.Budget.Limits.Duration != time.Hour || s.Robots.Origins != 6 || s.Robots.Fetched != 6 {
 			b.Errorf("budget %+v, robots %+v", s.Budget, s.Robots)
 		}
-		if one := b.t.StatusOf(b.Context(), "Busy"); len(one.Hosts) != 1 || one.Hosts[0].Host != "busy.example" || one.Known != 6 {
+		if one := b.t.StatusOf(b.Context(), "Busy"); len(one.Hosts) != 1 || one.Hosts[0].Key != "busy.example" || one.Known != 6 {
 			b.Errorf("of busy: %+v", one)
 		}
 	})
@@ -93,7 +95,6 @@ func TestStatusIsBounded(t *testing.T) {
 	})
 }
 
-// TestStatusIsDocumented: the guide names each member of the JSON.
 // TestStatusSaysHowOftenAHostRefuses, by its status or by what Config.IsRefusal says of the headers.
 func TestStatusSaysHowOftenAHostRefuses(t *testing.T) {
 	cfg := politeness.Config{DangerouslyIgnoreRobots: true, IsRefusal: func(resp *http.Response) error {
@@ -120,33 +121,122 @@ func TestStatusSaysHowOftenAHostRefuses(t *testing.T) {
 	})
 }
 
+// setAll sets each field of v, and those of its elements, to a value that isn't zero.
+func setAll(v reflect.Value) {
+	switch {
+	case v.Type() == reflect.TypeFor[time.Time]():
+		v.Set(reflect.ValueOf(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)))
+	case v.Kind() == reflect.Struct:
+		for _, field := range v.Fields() {
+			setAll(field)
+		}
+	case v.Kind() == reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		setAll(v.Elem())
+	case v.Kind() == reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		setAll(v.Index(0))
+	case v.Kind() == reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		v.SetInt(int64(1500 * time.Millisecond))
+	case v.CanInt():
+		v.SetInt(2)
+	case v.CanUint():
+		v.SetUint(2)
+	case v.CanFloat():
+		v.SetFloat(0.5)
+	case v.Kind() == reflect.String:
+		v.SetString("text")
+	case v.Kind() == reflect.Bool:
+		v.SetBool(true)
+	}
+}
+
+// members returns the members of the objects in the JSON of s, with the number of each.
+func members(t *testing.T, s *politeness.Status) map[string]int {
+	t.Helper()
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read any
+	if err := json.Unmarshal(text, &read); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]int{}
+	var walk func(v any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for name, member := range v {
+				found[name]++
+				walk(member)
+			}
+		case []any:
+			for _, element := range v {
+				walk(element)
+			}
+		}
+	}
+	walk(read)
+	return found
+}
+
+// TestStatusIsDocumented: the guide names each member of the JSON, with a star if it can be absent.
 func TestStatusIsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/steering.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, guide, _ := strings.Cut(string(text), "## The status as JSON")
-	var check func(of reflect.Type)
-	check = func(of reflect.Type) {
-		switch {
-		case of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice:
-			check(of.Elem())
-			return
-		case of.Kind() != reflect.Struct || of == reflect.TypeFor[time.Time]():
-			return
+	var full politeness.Status
+	setAll(reflect.ValueOf(&full).Elem())
+	empty := politeness.Status{
+		Hosts: make([]politeness.HostStatus, 1), Latency: make([]politeness.MinuteStatus, 1),
+		Unreachable: make([]politeness.UnreachableStatus, 1), Budget: new(budget.Usage), Robots: new(robotscache.Stats),
+	}
+	always := members(t, &empty)
+	for _, can := range []string{"budget", "robots"} {
+		always[can]--
+	}
+	for name, n := range members(t, &full) {
+		want := "`" + name + "`"
+		if always[name] < n {
+			want += "*"
 		}
-		for field := range of.Fields() {
-			check(field.Type)
-			want, omitted, _ := strings.Cut(field.Tag.Get("json"), ",")
-			if want = "`" + want + "`"; omitted != "" {
-				want += "*"
-			}
-			if !strings.Contains(guide, want) {
-				t.Errorf("the guide has no %s of %s", want, of)
-			}
+		if !strings.Contains(guide, want) {
+			t.Errorf("the guide has no %s", want)
 		}
 	}
-	check(reflect.TypeFor[politeness.Status]())
+}
+
+// TestStatusAsJSON has durations in seconds, and is read again as it was.
+func TestStatusAsJSON(t *testing.T) {
+	var s, again politeness.Status
+	setAll(reflect.ValueOf(&s).Elem())
+	text, err := json.Marshal(&s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &again); err != nil || !reflect.DeepEqual(s, again) {
+		t.Errorf("read again: %+v, %v", again, err)
+	}
+	for _, want := range []string{
+		`"hosts":[{"host":"text","starts":2,"slotsUsed":2,"slots":2,"waiters":2,"hold":"text","why":"text",` +
+			`"silentBy":"text","nextStart":"2026-11-21T12:00:00Z","blockedUntil":"2026-11-21T12:00:00Z","blockedBy":"text",` +
+			`"refusals":2,"probing":true,"delaySource":"text","answers":2,"refused":2,"leak":true,` +
+			`"delay":1.5,"adaptive":1.5,"learned":1.5,"silent":1.5}]`,
+		`"budget":{"pages":2,"maxPages":2,"maxPagesPerHost":2,"bytes":2,"maxBytes":2,"seconds":1.5,"maxSeconds":1.5,`,
+		`"robots":{"origins":2,"inFlight":2,"fetched":2,"revalidated":2,"unreachable":2,"restored":2,"bytes":2,"maxBytes":2,"evicted":2}`,
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+	if err := json.Unmarshal([]byte(`{"hosts":[{"delay":"1s"}]}`), &again); err == nil {
+		t.Error("a delay that is a text is read")
+	}
 }
 
 // listsNothing is a limiter whose server can't be asked.
@@ -234,7 +324,7 @@ func TestStatusTellsWhatWaitsAndWhy(t *testing.T) {
 			b.Errorf("lost %q, latency %+v", s.Lost, s.Latency)
 		}
 		for _, h := range s.Hosts {
-			if h.Host == "example.com" && (!h.Leak || h.SilentBy != "https://example.com/held" || h.Hold != "slot" ||
+			if h.Key == "example.com" && (!h.Leak || h.SilentBy != "https://example.com/held" || h.Hold != "slot" ||
 				!strings.Contains(h.Why, "1 of 1 slots are held, one for 1m30s")) {
 				b.Errorf("with an open body: %+v", h)
 			}
@@ -317,7 +407,7 @@ func TestStatusTellsOfAVisitTime(t *testing.T) {
 				b.Fatalf("%+v", s)
 			}
 			h := s.Hosts[0]
-			if !wanted && (h.Hold != "visit-time" || h.Waiters != 2 || !h.NextStart.Equal(b.began.Add(30*time.Minute)) || h.Why == "") ||
+			if !wanted && (h.Hold != "visit-time" || h.Waiters != 2 || !h.Next.Equal(b.began.Add(30*time.Minute)) || h.Why == "") ||
 				wanted && (h.Hold != "slot" || h.Waiters != 1) {
 				b.Errorf("somebody waits for its slot: %t: %+v", wanted, h)
 			}

@@ -178,7 +178,7 @@ func TestNoTryOpensMoreThanThreeConnections(t *testing.T) {
 	if failed := log.Decisions(evidence.Failed); len(failed) != 1 || failed[0].Connections != 3 {
 		t.Errorf("on record: %+v", failed)
 	}
-	if s := polite.Status(t.Context()); len(s.Hosts) != 1 || s.Hosts[0].SlotsUsed > 0 {
+	if s := polite.Status(t.Context()); len(s.Hosts) != 1 || s.Hosts[0].InFlight > 0 {
 		t.Errorf("hosts: %+v", s.Hosts)
 	}
 }

@@ -344,15 +344,15 @@ func (c *Cache) PeekStale(u *url.URL) (*Entry, bool) {
 // Stats are a Cache's figures, for a status page. Hits aren't counted: that would cost more than a
 // hit does.
 type Stats struct {
-	Origins     int   // in the cache
-	InFlight    int   // fetches under way
-	Fetched     int64 // answers since New: 2xx, or that there are no rules
-	Revalidated int64 // 304 since New
-	Unreachable int64 // fetches since New that found an origin unreachable
-	Restored    int64 // copies loaded from the Store since New
-	Bytes       int64 // memory in use, about
-	MaxBytes    int64 // bound of Bytes
-	Evicted     int64 // origins evicted since New, for want of room
+	Origins     int   `json:"origins"`     // in the cache
+	InFlight    int   `json:"inFlight"`    // fetches under way
+	Fetched     int64 `json:"fetched"`     // answers since New: 2xx, or that there are no rules
+	Revalidated int64 `json:"revalidated"` // 304 since New
+	Unreachable int64 `json:"unreachable"` // fetches since New that found an origin unreachable
+	Restored    int64 `json:"restored"`    // copies loaded from the Store since New
+	Bytes       int64 `json:"bytes"`       // memory in use, about
+	MaxBytes    int64 `json:"maxBytes"`    // bound of Bytes
+	Evicted     int64 `json:"evicted"`     // origins evicted since New, for want of room
 }
 
 // Snapshot returns the current figures.
