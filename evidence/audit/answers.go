@@ -10,7 +10,7 @@ import (
 	"github.com/go-politeness/politeness/internal/sfv"
 )
 
-// A meaning is what an answer says about its host, by the rules of docs/429.md. The rules are
+// A meaning is that of an answer for its host, by the rules of docs/429.md. The rules are
 // written here a second time: if a limiter and its judge shared them, a mistake in them would show
 // nowhere.
 type meaning uint8
@@ -97,9 +97,11 @@ func httpDate(s string, now time.Time) (t time.Time, err error) {
 // seconds.
 const moment = 1e9
 
-// quota reads for how long a quota with nothing left asks to be left alone: the time that the record
-// gives, or a longer one that follows from its fields.
+// quota reads for how long a quota with nothing left asks to be left alone: the time that the
+// record gives, or a longer one that follows from its fields.
 func quota(d *evidence.Decision, sent time.Time) int64 {
+	// The crawl may have read less than the fields ask for, and has no reason to read more: the
+	// longer time holds.
 	wish := int64(d.Quota)
 	if reset, ok := strings.CutPrefix(d.RateLimit, "remaining=0, reset="); ok {
 		n, _ := strconv.ParseInt(reset, 10, 64)
@@ -111,6 +113,8 @@ func quota(d *evidence.Decision, sent time.Time) int64 {
 		}
 		return wish
 	}
+	// RateLimit has a list of policies, each with the quota that is left (r) and the seconds to its
+	// reset (t). A malformed field counts as none.
 	items, _ := sfv.ParseList(d.RateLimit)
 	for _, item := range items {
 		_, named := item.Value.(string)
@@ -198,8 +202,10 @@ func (a *auditor) answerOf(t *trip, d *evidence.Decision) answer {
 		quota:   left > 0,
 		teaches: explicit,
 	}
+	// The policy bounds every wish.
 	n.wish = min(n.wish, int64(cmp.Or(a.by.policy.MaxRetryAfter, 24*time.Hour)))
 	if !isWhole(d.RetryAfter) || !isWhole(d.ServerDate) {
+		// The part that is missing may have asked for any time.
 		n.wish = 0
 		n.after = true
 		a.openEnded(blocksKept, "a Retry-After, or its Date, that isn't whole in the log")
@@ -217,6 +223,7 @@ func (s *sequence) keep(t *trip, n answer) *answer {
 		t.answer = new(answer)
 		s.answers = append(s.answers, t.answer)
 	}
+	// Only the record of a block, or of its end, has these, and the end of the exchange comes last.
 	n.block = t.answer.block
 	n.cleared = t.answer.cleared
 	*t.answer = n
@@ -237,8 +244,9 @@ func (a *auditor) answer(h *host, t *trip, d *evidence.Decision) {
 	n.at = x.answered
 	late := stamp(d.Time) - t.wall - int64(d.Duration)
 	if !d.Time.IsZero() && late > slack {
-		// The clock has jumped ahead during the exchange. The answer came either so long after the start
-		// or so long before the end: only the record of a block that it set, or lifted, shows it.
+		// The clock has jumped ahead during the exchange. The answer came either so long after the
+		// start or so long before the end: only the record of a block that it set, or lifted, shows
+		// it.
 		if t.answer == nil {
 			x.flags |= undated
 			a.openIf(asks, blocksKept, clockJumped)
@@ -249,7 +257,7 @@ func (a *auditor) answer(h *host, t *trip, d *evidence.Decision) {
 	if n.meaning == served {
 		x.flags |= serves
 	}
-	if asks || t.answer != nil {
+	if asks || t.answer != nil { // plain successes have no answer, which would cost memory
 		s.keep(t, n)
 	}
 }

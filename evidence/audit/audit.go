@@ -12,12 +12,12 @@
 //	records.go    records, each against itself and its request: starts, ends, blocks
 //	robots.go     verdicts and preferences, decided again from robots.txt
 //	pages.go      redirects, tries, pages, and the use of the budget
-//	answers.go    answers: what each says about its host, and for how long it asks for a rest
+//	answers.go    answers: the meaning of each for its host, and the rest that it asks for
 //	hosts.go      each host by the times of its starts, with everything known: gaps, slots
 //	refusals.go   each answer of a host by its time: the blocks that it had to set or lift
 //	lessons.go    how long a refusal blocks its host, and which delay it teaches
-//	transport.go  what was promised, and by whose limiter
-//	promises.go   what was found: the broken and the open promises
+//	transport.go  policies, and the limiters that Transports share
+//	promises.go   findings: the broken and the open promises
 //	report.go     the report for people and in JSON
 package audit
 
@@ -36,11 +36,11 @@ import (
 	"github.com/go-politeness/politeness/evidence/audit/internal/trees"
 )
 
-// Check reads what [evidence.JSONLines] wrote and proves again what it claims: that no two starts
-// on a host were closer than the delay in force, that never more requests were in flight than the
-// host has slots, that none started inside a block, that no disallowed URL was fetched and nothing
-// spent past the budget, and that every start ended. If a log holds robots.txt, the verdicts are
-// decided again. Check also reports whether the logs are whole.
+// Check reads logs that [evidence.JSONLines] wrote and proves their claims again: that no two
+// starts on a host were closer than the delay in force, that never more requests were in flight
+// than the host has slots, that none started inside a block, that no disallowed URL was fetched and
+// nothing spent past the budget, and that every start ended. If a log holds robots.txt, the
+// verdicts are decided again. Check also reports whether the logs are whole.
 //
 // A violation is no error: see [Report.OK] and Report.Violations. The error is a reader's, beside a
 // Report on the records before it. Check takes some 115 bytes a request, 2 KB a host and eight
@@ -63,9 +63,9 @@ import (
 // The signatures of a log are proved with its key only: see [Trust.Check].
 func Check(logs ...io.Reader) (*Report, error) { return Trust{}.Check(logs...) }
 
-// A Trust is what a reader of a log has from elsewhere: from the crawler's web page, from a
-// mailbox, from a witness. If no reader has any of that, the owner of a log can invent it anew. The
-// zero Trust knows nothing.
+// A Trust holds a key and checkpoints that a reader of a log has from elsewhere: from the crawler's
+// web page, from a mailbox, from a witness. If no reader has any of that, the owner of a log can
+// invent it anew. The zero Trust knows nothing.
 type Trust struct {
 	// Key is the verifier key of a signed log ("example.com/crawler+c74f20a3+AR..."), as
 	// golang.org/x/mod/sumdb/note.NewEd25519VerifierKey makes it. Without it signatures stay open.
@@ -94,6 +94,8 @@ func CheckSite(log io.Reader, hosts ...string) (*Report, error) {
 		return nil, err
 	}
 	r, err := check(new(trees.Forest), site, []io.Reader{log})
+	// Numbers, hashes and checkpoints go over all lines of a log. Of lines that were passed over
+	// nothing is proved, so that promise has one reason to be open, in place of all others.
 	r.Numbered = false
 	r.Chained = false
 	whole := &r.Promises[logWhole]
@@ -114,7 +116,7 @@ const emptyLog = "a log without a record beside others, as of a process that was
 func check(forest *trees.Forest, site sites.Site, logs []io.Reader) (*Report, error) {
 	a := newAuditor()
 	var errs error
-	for i, log := range logs {
+	for i, log := range logs { // Transports and hosts go on from one to the next
 		s := &source{a: a, chain: sha256.New(), forest: forest, site: site, run: new(run)}
 		if len(logs) > 1 {
 			s.at.log = i + 1
@@ -125,6 +127,7 @@ func check(forest *trees.Forest, site sites.Site, logs []io.Reader) (*Report, er
 		errs = errors.Join(errs, s.readAll(log))
 		forest.End()
 		if len(logs) > 1 && s.lines == 0 {
+			// Its process may have shared a limiter with those of the other logs.
 			a.blind = true
 			a.openEnded(logWhole, emptyLog)
 		}
@@ -210,8 +213,8 @@ func newAuditor() *auditor {
 	return a
 }
 
-// A limiter is what some Transports share: slots, delays and blocks of each host. Times are by its
-// clock.
+// A limiter is one that some Transports share, with the slots, delays and blocks of each host.
+// Times are by its clock.
 type limiter struct {
 	index     int
 	policy    *evidence.Policy // of the first Transport that has it
@@ -309,11 +312,13 @@ func (a *auditor) endTransport(t *transport) {
 // judge judges the hosts, when everything was read, and returns the report.
 func (a *auditor) judge() *Report {
 	for _, l := range a.limiters {
+		// A start that the server doesn't know of leaves as much open as one that is missing.
 		l.cut = min(l.cut, l.local)
 		if a.blind {
 			l.cut = math.MinInt64 // the process of the empty log may have used any of them
 		}
 	}
+	// In a fixed order, so that one log gives one report.
 	for _, name := range slices.Sorted(maps.Keys(a.hosts)) {
 		h := a.hosts[name]
 		h.judge()
@@ -325,7 +330,7 @@ func (a *auditor) judge() *Report {
 	}
 	a.proveRestored()
 	a.sortViolations()
-	for promise := range promises {
+	for promise := range promises { // without records, or a policy, all of them are open
 		a.openIf(len(a.report.Records) == 0, promise, "the log holds no record")
 		a.openIf(a.unpromised, promise, "no policy record says what was promised")
 	}
@@ -348,6 +353,7 @@ func (a *auditor) proveRestored() {
 	for copied, starts := range a.restored {
 		fetches := slices.Sorted(slices.Values(a.fetches[copied]))
 		for _, start := range starts {
+			// The first fetch that isn't too early. Clocks of two processes may differ by maxSkew.
 			i, _ := slices.BinarySearch(fetches, start-slack)
 			missing := i == len(fetches) || fetches[i] > start+maxSkew
 			a.openIf(missing, verdictsRight, "a robots.txt that another process fetched, whose log isn't here")

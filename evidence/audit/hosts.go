@@ -23,8 +23,8 @@ type host struct {
 	givenUpAt map[int64]bool       // their times, which later starts may name as the one before
 	clock     clock                // the server's, by its first Date header
 
-	// What the limiters before leave beyond the ends of their logs: the last start, if the gap after
-	// it is kept over a restart, and a block.
+	// State that the limiters before leave beyond the ends of their logs: the last start, if the
+	// gap after it is kept over a restart, and a block.
 	start *exchange
 	hold
 }
@@ -124,6 +124,7 @@ func (h *host) of(t *transport) *sequence {
 
 // judge judges the work of all limiters on h, one after the other.
 func (h *host) judge() {
+	// A policy record may be written after starts that it holds for.
 	for _, own := range h.own {
 		slices.SortStableFunc(own, func(l, m *limits) int { return cmp.Compare(l.from, m.from) })
 	}
@@ -132,6 +133,7 @@ func (h *host) judge() {
 		s.sort()
 		all = append(all, s)
 	}
+	// The state that a limiter leaves is the next one's at the start.
 	slices.SortFunc(all, func(s, t *sequence) int {
 		return cmp.Or(cmp.Compare(s.first, t.first), cmp.Compare(s.limiter.index, t.limiter.index))
 	})
@@ -155,12 +157,14 @@ func (s *sequence) isBeside(before *sequence) bool {
 
 // sort puts the starts, answers and blocks in the order of their times.
 func (s *sequence) sort() {
+	// Records are made a little after their starts, and each process has a log of its own. Of
+	// starts at one time the numbers give the order.
 	slices.SortStableFunc(s.xs, func(x, y *exchange) int {
 		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(x.seq, y.seq))
 	})
 	for _, x := range s.xs {
 		s.takeBack(x)
-		if x.fate == unknown && !x.has(takenBack) {
+		if x.fate == unknown && !x.has(takenBack) { // it holds its slot to the end of the crawl
 			x.end = never
 		}
 		s.first = min(s.first, x.start)
@@ -188,6 +192,7 @@ func (s *sequence) takeBack(x *exchange) {
 	if !ok || at < earliest-slack {
 		return
 	}
+	// The record is made up to slack after the slot was free.
 	until := max(at-slack, earliest)
 	if x.fate != ended || x.end > until {
 		x.end = until
@@ -204,7 +209,7 @@ func (s *sequence) judge() {
 	if s.overlaps {
 		s.a.openEnded(delaysKept, twoLimiters)
 	} else {
-		s.hold = h.hold
+		s.hold = h.hold // a block of the limiter before goes on
 	}
 	for i, x := range s.xs {
 		// The limits in force hold, whatever delay and slots the record gives.
@@ -212,6 +217,8 @@ func (s *sequence) judge() {
 		slots := uint32(limits.Slots)
 		x.delay = max(x.delay, int64(limits.DelayMin))
 		x.slots = min(cmp.Or(x.slots, slots), slots)
+		// First the state of the host at this start, then the start itself: by its number, by the
+		// start before it, by the time since, and by the state.
 		s.move(x.start)
 		s.number(x)
 		s.chain(x)
@@ -221,9 +228,9 @@ func (s *sequence) judge() {
 		s.ending(x, isLast)
 		s.last = x
 	}
-	s.move(never)
+	s.move(never) // answers after the last start
 	s.a.proveInFlight(h.report.Host, s.xs, s.slots)
-	if s.last != nil && s.last.delay > lasting {
+	if s.last != nil && s.last.delay > lasting { // otherwise it isn't kept over a restart
 		h.start = s.last
 	}
 	// Of two limiters at one time, the longer block holds.
@@ -286,18 +293,20 @@ func (s *sequence) number(x *exchange) {
 	if last != nil && x.seq > 1 { // a limiter that forgets a host begins with 1 again
 		next = last.seq + 1
 	}
-	if x.seq < next {
+	if x.seq < next { // twice the same, or out of order
 		detail := fmt.Sprintf("start %d comes after start %d", x.seq, last.seq)
 		s.violation(MissingStart, detail, s.a.place(last), s.a.place(x))
 		return
 	}
 	s.newest[numbering] = x
+	// The numbers in between may have been given up. Each explains one hole, so it is forgotten
+	// then.
 	for next < x.seq && s.h.givenUp[startID{numbering, next}] {
 		delete(s.h.givenUp, startID{numbering, next})
 		next++
 	}
 	switch {
-	case next == x.seq:
+	case next == x.seq: // there is no hole
 	case last == nil && x.prev != 0 && x.prev < s.limiter.first:
 		s.a.openEnded(logWhole, usedBefore)
 	case s.a.cut[numbering] && s.mayBeLost(x, last):
@@ -408,6 +417,7 @@ func (s *sequence) gapFromEnd(x *exchange) {
 	if last.fate != ended || last.has(unsent|resent) {
 		return
 	}
+	// A slot that was taken back, or may have been, freed the host earlier than the end says.
 	gap := x.start - last.end
 	if gap >= last.delay || last.has(takenBack) || s.a.mayBeBack(last, x, delaysKept) {
 		return
@@ -420,12 +430,13 @@ func (s *sequence) gapFromEnd(x *exchange) {
 // mayBeBack reports whether the slot of y may have been taken back before x started, without a
 // record of that. This leaves the promise open.
 func (a *auditor) mayBeBack(y, x *exchange, promise int) bool {
+	// In logs that are whole, each slot that was taken back has its record.
 	whole := !a.lostSlot && a.indexed[x.by].limiter.cut == never
 	safe := a.safe(y)
 	if whole || safe == 0 || y.has(takenBack) {
 		return false
 	}
-	if min(x.start, y.end) < y.start+safe {
+	if min(x.start, y.end) < y.start+safe { // its time wasn't over
 		return false
 	}
 	a.openEnded(promise, "a slot that may have been taken back, where the record of that is missing")
@@ -450,11 +461,11 @@ func (a *auditor) proveInFlight(host string, xs []*exchange, places func(x *exch
 		if len(active) >= min(most, maxActive) { // below that the ended ones do no harm
 			active = slices.DeleteFunc(active, func(y *exchange) bool { return a.isOver(y, x, host) })
 		}
-		if len(active) > maxActive {
+		if len(active) > maxActive { // only a log made for that has so many
 			a.openEnded(slotsKept, "more requests in flight than are counted")
 			active = nil
 		}
-		if len(active) >= most {
+		if len(active) >= most { // only now, since it leaves the promise open
 			active = slices.DeleteFunc(active, func(y *exchange) bool { return a.mayBeBack(y, x, slotsKept) })
 		}
 		if n := len(active); n >= most {
@@ -465,6 +476,8 @@ func (a *auditor) proveInFlight(host string, xs []*exchange, places func(x *exch
 			detail := fmt.Sprintf("%d in flight on %s", n+1, words)
 			a.violation(BrokenConcurrency, host, detail, a.place(active[n-1]), a.place(x))
 		}
+		// After a violation more than most may be under way. Of a long row of them the latest are
+		// enough.
 		active = append(active, x)
 		active = active[max(0, len(active)-most-maxOpen):]
 	}
@@ -475,7 +488,7 @@ func (a *auditor) isOver(y, x *exchange, host string) bool {
 	if y.end <= x.start {
 		return true
 	}
-	// A request to another host may have got the place of y long before it was recorded that y's slot
-	// was taken back.
+	// A request to another host may have got the place of y long before it was recorded that y's
+	// slot was taken back.
 	return host == "" && y.has(takenBack) && x.start >= y.start+a.safe(y)
 }

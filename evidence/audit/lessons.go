@@ -10,8 +10,8 @@ import (
 const (
 	// "By the policy: Fibonacci, 1, 1, 2, 3, 5, 8... s, at most 10 min."
 	policyMost = 10 * time.Minute
-	// "After such an answer the host rests for a second, longer with each further one in a row (...,
-	// at most 5 min, or the policy's cap where that is shorter)."
+	// "After such an answer the host rests for a second, longer with each further one in a row
+	// (..., at most 5 min, or the policy's cap where that is shorter)."
 	unsureStep = time.Second
 	unsureMost = 5 * time.Minute
 	// "Answered with a 403, it is a ban: nothing is asked for 60 s, doubling to 10 min."
@@ -21,8 +21,8 @@ const (
 	// "1.5 times the delay in force", after a ban "twice what it was".
 	refusalTeaches = 1.5
 	banTeaches     = 2
-	// "A page that is served 20 s after the last lesson or step makes the delay 2 % shorter, doubling
-	// every five steps to 16 %."
+	// "A page that is served 20 s after the last lesson or step makes the delay 2 % shorter,
+	// doubling every five steps to 16 %."
 	stepTime    = 20 * slack
 	shorter     = 2  // percent
 	shorterMost = 16 // percent
@@ -78,7 +78,7 @@ func doubled(n int, step, most time.Duration) int64 {
 // fibonacci returns the n-th of steps that are the sum of the two before, as far as most.
 func fibonacci(n int, step, most time.Duration) int64 {
 	most = min(most, time.Duration(longest))
-	before := time.Duration(0)
+	before := time.Duration(0) // the step before the first
 	for range min(n, maxTally) - 1 {
 		if step >= most {
 			break
@@ -104,6 +104,8 @@ func (s *sequence) teach(n *answer) {
 	if factor == 0 || b.inARow != 1 || !limits.learned { // further ones in a row teach nothing more
 		return
 	}
+	// Each page that was served since the last lesson may have made the delay shorter: the shortest
+	// possible one counts.
 	left := s.taughtUntil(b.from)
 	lesson := factor * max(float64(limits.DelayMin), left)
 	s.taught = max(left, min(lesson, float64(limits.Ceiling)))
@@ -117,7 +119,7 @@ func (s *sequence) taughtUntil(at int64) float64 {
 	steps := min((at-s.taughtAt)/stepTime, maxSteps)
 	percent := shorter
 	for i := range steps {
-		if least < 1 {
+		if least < 1 { // nothing of a nanosecond
 			break
 		}
 		if i > 0 && i%stepsAlike == 0 {

@@ -17,7 +17,7 @@ import (
 // target of its answer, if that is a redirect.
 type trip struct {
 	id      uint64
-	request uint64 // hash of what every record of the trip repeats
+	request uint64 // hash of the fields that every record of the trip repeats
 	last    place  // of its newest record
 	over    bool   // unless it is tried again
 
@@ -65,6 +65,7 @@ func (a *auditor) trip(d *evidence.Decision) *trip {
 		redirects int
 		robotsTxt bool
 	}{d.URL, d.Host, d.Redirects, d.RobotsTxt})
+	// Two requests may not share a trip: one of them could go without a verdict, or a page.
 	t := a.by.trips[d.Trip]
 	switch {
 	case t == nil || d.Trip == 0: // a record without a trip asks a question, which is no request
@@ -82,11 +83,13 @@ func (a *auditor) trip(d *evidence.Decision) *trip {
 // leave notes that t is over, and forgets the trip that was over longest ago. A redirect is kept
 // until a request has gone to its target.
 func (a *auditor) leave(t *trip) {
+	// A record may follow yet, such as Retried, which begins another try: so it stays for a while.
 	t.over = true
 	a.by.over = append(a.by.over, t.id)
 	if len(a.by.over) <= lately {
 		return
 	}
+	// Its id may be that of another trip by now, or it may have begun again.
 	old := a.by.trips[a.by.over[0]]
 	if old != nil && old.over && old.leads == nowhere {
 		delete(a.by.trips, old.id)
@@ -97,6 +100,7 @@ func (a *auditor) leave(t *trip) {
 // costsAPage reports whether the start d of a page costs one of the budget; before is the number of
 // the last try of its trip. All hops and tries of a navigation are one page.
 func (a *auditor) costsAPage(d *evidence.Decision, before int) bool {
+	// A further try costs nothing if the log has the one before it.
 	next := d.Attempt > 1 && before == d.Attempt-1
 	again := d.Type == evidence.Resent && before == d.Attempt
 	if next || again {
@@ -106,7 +110,7 @@ func (a *auditor) costsAPage(d *evidence.Decision, before int) bool {
 	if d.From == 0 || from == nil {
 		return true
 	}
-	if from.underWay {
+	if from.underWay { // its end, which is written late, would have the target
 		a.openEnded(budgetKept, "a redirect that isn't in the log before the request that follows it")
 		return false
 	}
@@ -131,6 +135,7 @@ func redirectTarget(d *evidence.Decision) uint64 {
 	if strings.HasSuffix(d.Location, evidence.Clipped) || strings.HasSuffix(d.URL, evidence.Clipped) {
 		return anywhere
 	}
+	// As net/http resolves it.
 	u, err := url.Parse(d.URL)
 	if err == nil {
 		u, err = u.Parse(d.Location)
@@ -170,6 +175,7 @@ const (
 
 // spend takes a page of h, the try t.
 func (a *auditor) spend(h *host, t *trip) {
+	// The budget's time begins with the first page.
 	p := a.by.policy
 	a.by.pageFrom = cmp.Or(a.by.pageFrom, t.wall)
 	renewed := p.Every != 0
@@ -184,7 +190,7 @@ func (a *auditor) spend(h *host, t *trip) {
 	if max(p.Pages, p.PagesPerHost, p.Bytes, int64(p.MaxTime)) > 0 {
 		a.tested(budgetKept)
 	}
-	if renewed && t.window == 0 {
+	if renewed && t.window == 0 { // pages of unknown windows can't be added up
 		return
 	}
 	all := window{from: t.window}
@@ -220,13 +226,13 @@ func (a *auditor) spendMore(h *host, t *trip, bytes int64) {
 	if bytes > 0 && p.Every == 0 {
 		a.proveLimit("bytes", "", a.by.bytes, p.Bytes)
 	}
-	if p.MaxTime == 0 || p.Every > 0 || a.by.pageFrom == 0 {
+	if p.MaxTime == 0 || p.Every > 0 || a.by.pageFrom == 0 { // no limit, an unknown window, or no page yet
 		return
 	}
 	late := t.wall - a.by.pageFrom
 	switch {
 	case late-slack < int64(p.MaxTime):
-	case late-slack-a.run.jumped < int64(p.MaxTime):
+	case late-slack-a.run.jumped < int64(p.MaxTime): // the jumps may have been in between
 		a.openEnded(budgetKept, clockAhead)
 	default:
 		detail := fmt.Sprintf("started %v after the first page, of %v", time.Duration(late), p.MaxTime)
@@ -237,7 +243,8 @@ func (a *auditor) spendMore(h *host, t *trip, bytes int64) {
 const (
 	// disagreement is how far the dates of one host may differ: several machines answer for it.
 	disagreement = 5 * slack
-	// wrongClock is how far the clock of a server may be off for its Date to confirm the log's times.
+	// wrongClock is how far the clock of a server may be off for its Date to confirm the log's
+	// times.
 	wrongClock = 3600 * slack
 
 	noDate    = "an answer without its Date, and no word that the server sent none"
@@ -263,6 +270,7 @@ func (a *auditor) dated(h *host, t *trip, d *evidence.Decision) {
 	// of a second.
 	least := stamp(date) - t.wall - int64(d.Latency)
 	most := least + int64(d.Latency) + slack
+	// The longer ago the first Date is, the farther a clock may have drifted.
 	since := max(t.wall-h.clock.at, h.clock.at-t.wall)
 	may := disagreement + since/drifts
 	switch {

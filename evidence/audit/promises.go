@@ -82,6 +82,7 @@ func (a *auditor) tested(promise int) { a.report.Promises[promise].Proved++ }
 
 // openEnded notes that a promise is open for the given reason.
 func (a *auditor) openEnded(promise int, why string) {
+	// Reasons are a few constants, so a list without repetitions stays short.
 	p := &a.report.Promises[promise]
 	p.Open++
 	if len(p.Why) != maxWhy && !slices.Contains(p.Why, why) {
@@ -112,6 +113,7 @@ func (a *auditor) prove() {
 		for _, k := range aboutPromises[i].kinds {
 			p.Broken += r.Broken[k]
 		}
+		// One test may break a promise and leave it open, too.
 		p.Proved = max(0, p.Proved-p.Broken-p.Open)
 	}
 }
@@ -121,6 +123,7 @@ func (a *auditor) proveWhole() {
 	r := &a.report
 	whole := &r.Promises[logWhole]
 	signed := r.Signed
+	// The strongest proof counts: signatures, then hashes, then numbers.
 	switch {
 	case signed.Checkpoints > 0:
 		records := lines.Count(signed.Records, "record")
@@ -179,11 +182,11 @@ func policyInWords(p *evidence.Policy) string {
 
 // A place is a line of one of the logs that are checked.
 type place struct {
-	log  int // number of the log, from 1; 0 where there is only one
+	log  int // number of the log, from 1; 0: there is only one
 	line int // number of the line in its log, from 1
 }
 
-// String returns "line 7", with the log before it where there are several.
+// String returns "line 7", with the log before it if there are several.
 func (p place) String() string {
 	if p.log == 0 {
 		return fmt.Sprintf("line %d", p.line)
@@ -191,7 +194,7 @@ func (p place) String() string {
 	return fmt.Sprintf("log %d, line %d", p.log, p.line)
 }
 
-// place returns where the record of the start x stands.
+// place returns the place of the record of the start x.
 func (a *auditor) place(x *exchange) place {
 	return place{a.indexed[x.by].run.log, int(x.line)}
 }
@@ -202,6 +205,7 @@ func (a *auditor) violation(kind Kind, host, detail string, at ...place) {
 	slices.SortFunc(at, func(p, q place) int {
 		return cmp.Or(cmp.Compare(p.log, q.log), cmp.Compare(p.line, q.line))
 	})
+	// The record is read into the same buffer again, so its strings are copied.
 	v := Violation{Kind: kind, Host: strings.Clone(host), Detail: printable.Text(detail)}
 	for _, p := range slices.Compact(at) {
 		v.Lines = append(v.Lines, p.line)

@@ -29,7 +29,7 @@ func (a *auditor) take(d *evidence.Decision, at place) {
 	}
 	a.consistent(d)
 	a.by = a.transportOf(d)
-	a.count(d)
+	a.count(d) // figures are of all records, promised or not
 	states := d.Type == evidence.PolicyStated && d.Host == ""
 	if a.by.policy == nil && !states {
 		a.unpromised = true
@@ -39,6 +39,7 @@ func (a *auditor) take(d *evidence.Decision, at place) {
 		take(a, d)
 	}
 	if d.Instead != 0 && d.Type != evidence.Waiting && a.by.policy != nil {
+		// Another start took the place of that one, so its number is missing rightly.
 		h := a.host(d)
 		h.givenUp[startID{a.by.numbering, d.Instead}] = true
 		h.givenUpAt[stamp(d.InsteadAt)] = true
@@ -94,6 +95,7 @@ var recordTypes = map[evidence.Type]struct {
 
 // consistent checks a record against itself.
 func (a *auditor) consistent(d *evidence.Decision) {
+	// A later version may write types that this one doesn't know: they leave the log open.
 	typ, known := recordTypes[d.Type]
 	a.openIf(!known && d.Type != "", logWhole, "a record of a type that isn't known here")
 	a.cannot(d.Type == "", "a record without a type")
@@ -101,11 +103,14 @@ func (a *auditor) consistent(d *evidence.Decision) {
 		a.contradiction(fmt.Sprintf("%s with \"allowed\": %t", d.Type, d.Allowed))
 	}
 	if !d.Start.IsZero() && !d.Time.IsZero() {
+		// Ends and blocks come any time after their start.
 		late := int64(d.Time.Sub(d.Start))
 		ofStart := d.Type == evidence.Started || d.Type == evidence.Resent
 		a.cannot(late < 0, "recorded before the start that it tells of")
 		a.cannot(late > slack && ofStart, "recorded more than a second after its start")
 	}
+	// RetryAt is when the request may come back, Until is the end of the block: of one answer they
+	// are the same.
 	ends := d.Type == evidence.HostBlocked && !d.RetryAt.IsZero()
 	a.cannot(ends && !d.RetryAt.Equal(d.Until), "two times for the end of one block")
 	a.cannot(d.Latency > d.Duration, "the headers came after the end of the body")
@@ -131,6 +136,7 @@ func (a *auditor) count(d *evidence.Decision) {
 		r.Wait += d.WaitSlot + d.WaitDelay + d.WaitBlock
 		r.MaxDelay = max(r.MaxDelay, d.Delay)
 	case evidence.Fetched, evidence.Failed:
+		// A request that its caller gave up, or that wasn't sent, says nothing about the host.
 		r.Bytes += d.Bytes
 		left := d.Status == 0 && d.Left
 		if wasSent(d) && !left {
@@ -145,6 +151,7 @@ func (a *auditor) countAnswer(r *HostReport, d *evidence.Decision) {
 	if d.Status > 0 {
 		r.Latency += d.Latency
 	}
+	// A 5xx that the policy takes for a refusal counts as a 5xx.
 	switch {
 	case d.Status <= 0:
 		r.Refused.None++
@@ -167,15 +174,16 @@ func wasSent(d *evidence.Decision) bool {
 func (a *auditor) started(d *evidence.Decision) {
 	h := a.host(d)
 	t := a.trip(d)
-	a.tested(everyStartEnded)
+	a.tested(everyStartEnded) // ending judges it, when all ends are known
 	h.latest = max(h.latest, d.Seq)
-	before := *t
+	before := *t // the try before, which the present one replaces
 	_, target := sites.SplitURL(d.URL)
 	t.wall = cmp.Or(stamp(d.Start), stamp(d.Time))
 	a.cannot(t.wall == 0, "a start without its time")
 	x := a.exchange(d, t.wall, target)
 	t.try(x, h, d.Attempt)
 	a.keyFits(d)
+	// The limiter's own word on its blocks, whatever the log says of them.
 	if until := stamp(d.BlockedUntil); until > x.start {
 		ahead := time.Duration(until - x.start)
 		detail := fmt.Sprintf("started %v before the end of a block that its limiter knew", ahead)
@@ -187,7 +195,7 @@ func (a *auditor) started(d *evidence.Decision) {
 	switch {
 	case d.RobotsTxt:
 		a.robotsStarted(d, t, target)
-	case !x.has(robotsTxt):
+	case !x.has(robotsTxt): // a page needs a verdict, and costs one of the budget
 		a.allowed(d, t)
 		x.floor = max(x.floor, t.floor)
 		if a.costsAPage(d, before.attempt) {
@@ -200,7 +208,7 @@ func (a *auditor) started(d *evidence.Decision) {
 	a.sends(d, t, &before)
 	s := h.of(a.by)
 	s.xs = append(s.xs, x)
-	if a.by.policy.MaxInFlight > 0 {
+	if a.by.policy.MaxInFlight > 0 { // over all hosts
 		a.by.limiter.exchanges = append(a.by.limiter.exchanges, x)
 	}
 }
@@ -218,7 +226,8 @@ func (a *auditor) exchange(d *evidence.Decision, wall int64, target string) *exc
 		slots:    uint32(min(max(d.Slots, 0), 1<<30)),
 		by:       a.by.index,
 	}
-	// A fleet's start without a stamp by the limiter's clock was one that its server doesn't know of.
+	// A fleet's start without a stamp by the limiter's clock was one that its server doesn't know
+	// of.
 	if a.by.policy.Process != "" && d.At.IsZero() {
 		x.flags |= local
 	}
@@ -244,8 +253,8 @@ const maxSends = 10
 // present start.
 func (a *auditor) sends(d *evidence.Decision, t, before *trip) {
 	if d.Type == evidence.Resent && before.underWay && before.attempt == d.Attempt {
-		// The exchange before has lost its connection. The new one continues in its slot, and the old
-		// one is no probe from then on.
+		// The exchange before has lost its connection. The new one continues in its slot, and the
+		// old one is no probe from then on.
 		y := before.x
 		failed := y.start + cmp.Or(int64(d.WaitConnect), t.x.start-y.start)
 		y.fate = ended
@@ -306,7 +315,7 @@ func (a *auditor) ended(d *evidence.Decision) {
 	}
 	a.endAgrees(d, t)
 	a.close(d, t)
-	if wasSent(d) {
+	if wasSent(d) { // otherwise the turn was given back, and with it the page
 		t.leads = redirectTarget(d)
 		a.answer(h, t, d)
 		a.dated(h, t, d)
@@ -329,8 +338,8 @@ func (a *auditor) close(d *evidence.Decision, t *trip) {
 	x.end = max(t.wall+duration, now) + shift
 	x.answered = x.start + int64(d.Latency)
 	if !d.Start.IsZero() && a.by.policy.Process != "" {
-		// The limiter's clock may run faster than the process's, and a stamp of one of them is exact to
-		// the microsecond only: the slot is free at the earliest end that both allow.
+		// The limiter's clock may run faster than the process's, and a stamp of one of them is
+		// exact to the microsecond only: the slot is free at the earliest end that both allow.
 		x.end -= duration/drifts + 1000
 	}
 	t.underWay = false
@@ -349,10 +358,12 @@ func (a *auditor) endAgrees(d *evidence.Decision, t *trip) {
 	otherStart := !d.Start.IsZero() && stamp(d.Start) != t.wall
 	otherSeq := d.Seq != x.seq && d.Seq != 0
 	a.cannot(otherStart || otherSeq, "two records of one request give different starts or numbers", start)
+	// Duration is by a clock that no jump moves.
 	end := t.wall + int64(d.Duration)
 	if now != 0 && end-now > slack {
 		a.contradiction(fmt.Sprintf("recorded %v before its end", time.Duration(end-now)), start)
 	}
+	// A turn whose delay turns out to be shorter than the crawl-delay has to be given back unsent.
 	if wasSent(d) && x.delay > 0 && x.delay < min(x.floor, longest) {
 		delay := time.Duration(x.delay)
 		floor := time.Duration(x.floor)
@@ -366,6 +377,7 @@ func (a *auditor) blockAgrees(d *evidence.Decision, t *trip) {
 	n := t.answer
 	now := stamp(d.Time)
 	moved := n.at - a.by.shift
+	// A limiter learns of an answer when the headers are there, and not after the end of the body.
 	tooEarly := moved < t.wall+int64(d.Latency)-slack
 	tooLate := now != 0 && moved > now+settling
 	a.cannot(tooEarly || tooLate, "a block was set or lifted at another time than that of the answer", a.place(t.x))
@@ -386,6 +398,7 @@ func (a *auditor) expired(d *evidence.Decision) {
 		a.lostSlot = true // the request itself doesn't know when it lost its slot
 		return
 	}
+	// Several processes may record it: the first one was there.
 	at := stamp(d.Time) + a.by.shift
 	h.takenBack[lost] = min(at, cmp.Or(h.takenBack[lost], never))
 }
@@ -416,6 +429,7 @@ func (a *auditor) moved(d *evidence.Decision) {
 	if t.answer != nil {
 		a.contradiction("an answer that set or lifted a block twice", t.answer.place)
 	}
+	// The answer of a request that is under way: the record of its end will repeat it.
 	n := s.keep(t, a.answerOf(t, d))
 	n.cleared = b.lifts
 	if !b.lifts {

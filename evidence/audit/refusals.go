@@ -36,12 +36,12 @@ const maxTally = 255
 func (s *sequence) move(until int64) {
 	for s.moved < len(s.moves) && s.moves[s.moved].at <= until {
 		m := s.moves[s.moved]
-		s.moved++
+		s.moved++ // forbid looks at the moves after it
 		if m.n == nil {
 			s.servedBy(m.x)
 			continue
 		}
-		if m.x != nil {
+		if m.x != nil { // first by the state before its own block
 			s.answered(m.n)
 		}
 		if m.n.block != nil {
@@ -62,6 +62,7 @@ func (s *sequence) set(b *block) {
 	}
 	switch {
 	case b.kind > silent:
+		// The row goes on from the record, which count has judged: one mistake is reported once.
 		s.inARow[b.kind] = b.inARow
 		if b.kind == refusing {
 			s.inARow[unsure] = 0 // a pause before it is over
@@ -70,14 +71,15 @@ func (s *sequence) set(b *block) {
 	case b.hand || b.restored:
 		s.forgetRows(b)
 	}
-	if b.until > s.blockEnd {
+	if b.until > s.blockEnd { // a shorter block ends with the longer one before it
 		s.blockEnd = b.until
 		s.blockPlace = b.at
 	}
 	s.probe = nil // the block is newer than it
 	s.blockSet = b.from
 	if b.kind > silent || b.hand {
-		// The limiter counts answers such as 403 from here on, and learns of those just before it late.
+		// The limiter counts answers such as 403 from here on, and learns of those just before it
+		// late.
 		s.forbidden = 0
 		s.fullAt = 0
 		s.unsureUntil = max(s.unsureUntil, b.from+s.late)
@@ -112,7 +114,7 @@ func (s *sequence) lift() {
 func (s *sequence) block(x *exchange) {
 	s.duringBlock(x)
 	s.besideProbe(x)
-	s.probe = nil
+	s.probe = nil // one mistake is reported once
 	if s.isProbe(x) {
 		s.probe = x
 	}
@@ -121,7 +123,7 @@ func (s *sequence) block(x *exchange) {
 		// At any time it may have been served, or have failed: from here on no order is sure.
 		s.unsureUntil = never
 		s.lastForbidden = max(s.lastForbidden, x.end)
-		s.failures[x.resource] = max(0, s.failures[x.resource])
+		s.failures[x.resource] = max(0, s.failures[x.resource]) // an entry, if there is none
 	}
 }
 
@@ -186,8 +188,9 @@ func (s *sequence) lacks(at int64) bool {
 	return true
 }
 
-// answered judges what the answer n did to the host, and what it should have done.
+// answered judges the effect of the answer n on the host against the effect that it had to have.
 func (s *sequence) answered(n *answer) {
+	// The limiter forgives when it looks at the host: at the latest, for this answer.
 	if s.probing && s.forgiven(n.x, n.at) {
 		s.inARow = tally{}
 		s.probing = false
@@ -204,6 +207,7 @@ func (s *sequence) answered(n *answer) {
 			s.lift() // without a record of its own: the one of the block for its quota is in place of that
 		}
 	}
+	// An empty quota sets a block beside any answer. Such a block is no refusal.
 	forQuota := n.quota && !n.counted()
 	if n.block != nil && m <= served && !forQuota {
 		s.wrong(Contradiction, n, "a block was set by an answer that asks for none")
@@ -217,6 +221,7 @@ func (s *sequence) answered(n *answer) {
 		s.count(n, m)
 		return
 	}
+	// It set no block that counts: it was a part of another one, or the page's own trouble.
 	until, beside := s.beside(n)
 	ownTrouble := m == unsure && own
 	if m > served && !beside && !ownTrouble {
@@ -260,12 +265,13 @@ func (s *sequence) countsAs(n *answer) meaning {
 // served another page since that probe.
 func (s *sequence) fails(n *answer, m meaning) (own, before bool) {
 	x := n.x
+	// Without a probe of its page (0) any success of the host is later.
 	probed, before := s.failures[x.resource]
 	servedSince := probed <= s.lastServed
 	own = before && servedSince && (probed > 0 || x == s.probe)
 	if m == unsure {
 		s.failures[x.resource] = probed
-		if own && probed == 0 && !n.counted() {
+		if own && probed == 0 && !n.counted() { // the probe's failure, which blocked nothing
 			s.failures[x.resource] = n.at
 		}
 	}
@@ -289,7 +295,7 @@ const (
 //	refusing   otherwise                                  broken: the host had to be blocked
 func (s *sequence) uncounted(n *answer, m meaning, before bool) {
 	switch {
-	case m == forbidden:
+	case m == forbidden: // most are pages of their own: only a row of them shows a ban
 		s.forbid(n)
 	case m == unsure && s.lastForbidden >= n.x.start:
 		s.a.openEnded(blocksKept, besideBan)
@@ -310,6 +316,7 @@ func (s *sequence) obeyed(n *answer, partOfBlock bool, until int64) {
 	if blocks := n.quota || partOfBlock; !blocks || n.wish <= 0 {
 		return
 	}
+	// The longest of the blocks counts, its own included.
 	until = max(until, s.blockEnd)
 	if n.block != nil {
 		until = max(until, n.block.until)
@@ -325,6 +332,8 @@ func (s *sequence) obeyed(n *answer, partOfBlock bool, until int64) {
 // beside reports whether the answer n is a part of a block that another one, or a person, has set
 // while its request was in flight, and returns the end of the longest such block.
 func (s *sequence) beside(n *answer) (until int64, ok bool) {
+	// From the start of n's request to n itself, and as long after that as the limiter may have
+	// needed to learn of n.
 	byTime := func(m move, at int64) int { return cmp.Compare(m.at, at) }
 	from, _ := slices.BinarySearchFunc(s.moves, n.x.start+1, byTime)
 	for i, m := range s.moves[from:] {
@@ -368,6 +377,7 @@ func (s *sequence) count(n *answer, m meaning) {
 	if b.inARow < inARow && !s.lacks(n.at) { // a larger number only blocks for longer
 		s.wrong(Contradiction, n, fmt.Sprintf("refusal %d in a row, after %d", b.inARow, inARow-1))
 	}
+	// A longer block than that is the crawler's own choice.
 	least, known := n.least()
 	s.a.openIf(!known, blocksKept, "how long a refusal blocks is a policy of the user's")
 	if b.until < n.at+least-min(n.early, least) {
@@ -411,9 +421,9 @@ func (s *sequence) forbid(n *answer) {
 	s.lastForbidden = max(s.lastForbidden, n.at)
 	older := s.fullAt != 0 && n.x.start <= s.fullAt+leeway // than the end of the row
 	switch {
-	case n.at <= max(s.unsureUntil, s.lastServed+s.late):
-	case older:
-	case s.isServedSoon(n.at):
+	case n.at <= max(s.unsureUntil, s.lastServed+s.late): // a block or a success may have come after it
+	case older: // it was in flight beside the others of the row
+	case s.isServedSoon(n.at): // a success may have come before it
 	case s.fullAt == 0:
 		s.forbidden++
 		if s.forbidden == cmp.Or(p.InARow, maxForbidden) {
@@ -422,6 +432,7 @@ func (s *sequence) forbid(n *answer) {
 	case !s.lacks(n.at):
 		detail := fmt.Sprintf("%d answers such as 403 in a row set no block", s.forbidden+1)
 		s.violation(BrokenBlock, detail, s.a.place(n.x))
+		// A new row begins, so that each ban that is missing is reported once.
 		s.forbidden = 0
 		s.fullAt = 0
 	}

@@ -39,8 +39,8 @@ const (
 	// BrokenConsent is a page for a purpose that the site reserves, or a record of preferences that
 	// the site doesn't state.
 	BrokenConsent Kind = "consent"
-	// BrokenSignature is that lines aren't what a checkpoint was made of, or that it isn't signed by
-	// the key.
+	// BrokenSignature is that lines aren't what a checkpoint was made of, or that it isn't signed
+	// by the key.
 	BrokenSignature Kind = "signature"
 )
 
@@ -53,7 +53,7 @@ type Violation struct {
 	Detail string `json:"detail"`
 }
 
-// String returns the violation as one line of text, with what can't be printed escaped as by %q.
+// String returns the violation as one line of text, with unprintable characters escaped as by %q.
 func (v Violation) String() string {
 	parts := []string{v.where(), string(v.Kind), v.Host, v.Detail}
 	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
@@ -65,7 +65,7 @@ func (v Violation) String() string {
 func (v Violation) where() string {
 	at := make([]string, len(v.Lines))
 	for i, line := range v.Lines {
-		if v.Logs != nil {
+		if v.Logs != nil { // the lines may be of several logs
 			at[i] = place{v.Logs[i], line}.String()
 		} else {
 			at[i] = strconv.Itoa(line)
@@ -81,7 +81,7 @@ func (v Violation) where() string {
 	return "lines " + where
 }
 
-// A Report is what Check found.
+// A Report is the result of Check.
 type Report struct {
 	Lines   int                   `json:"lines"`          // number of lines, of all logs
 	Logs    int                   `json:"logs"`           // number of logs; a file may hold several
@@ -94,8 +94,8 @@ type Report struct {
 	Signed   Signed       `json:"signed,omitzero"`
 	Hosts    []HostReport `json:"hosts"` // by name
 
-	// Promised has a line for each of the policies, in words: the first 1,000. Transports that promise
-	// the same share a line.
+	// Promised has a line for each of the policies, in words: the first 1,000. Transports that
+	// promise the same share a line.
 	Promised []string `json:"promised,omitempty"`
 	// Promises are the promises of a crawl, one by one: proved, open, or broken.
 	Promises []Promise `json:"promises"`
@@ -122,8 +122,8 @@ type HostReport struct {
 	Starts int    `json:"starts"` // number of requests sent, those for robots.txt included
 	Pages  int    `json:"pages"`  // number of those that are pages of the budget
 	Bytes  int64  `json:"bytes"`  // of bodies
-	// Disallowed is the number of URLs that robots.txt refused, reserved ones included, or the user's
-	// rules.
+	// Disallowed is the number of URLs that robots.txt refused, reserved ones included, or the
+	// user's rules.
 	Disallowed int           `json:"disallowed"`
 	Blocks     int           `json:"blocks"`  // how often the host was blocked
 	Answers    int           `json:"answers"` // number of answers, and of requests that got none
@@ -159,8 +159,8 @@ func (r RefusalCounts) String() string {
 }
 
 const (
-	// tooManyRefusals is the share of refusals above which a report warns: a crawl that keeps all its
-	// promises may still ask more of a host than that wants to give.
+	// tooManyRefusals is the share of refusals above which a report warns: a crawl that keeps all
+	// its promises may still ask more of a host than that wants to give.
 	tooManyRefusals = 0.1
 	// fewAnswers is the number of answers below which a share says nothing.
 	fewAnswers = 10
@@ -169,8 +169,8 @@ const (
 	shown         = 10   // hosts that its text names
 )
 
-// Warning returns a sentence for the owner of the log: that more than a tenth of the host's answers,
-// of which there are ten at least, were refusals. It returns "" if they weren't.
+// Warning returns a sentence for the owner of the log: that more than a tenth of the host's
+// answers, of which there are ten at least, were refusals. It returns "" if they weren't.
 func (h *HostReport) Warning() string {
 	if h.RefusalShare <= tooManyRefusals || h.Answers < fewAnswers {
 		return ""
@@ -283,6 +283,7 @@ func (r *Report) writeHosts(w io.Writer) {
 	}
 	const columns = "slowest hosts\tstarts\tlatency\tmin gap\tmax delay\twaited\tdisallowed\tblocks\trefusals"
 	fmt.Fprintf(w, "\n%s\n", columns)
+	// They are the ones that a crawl waits for.
 	slowest := r.mostOf(func(h *HostReport) float64 { return float64(h.Latency) })
 	for _, h := range slowest[:min(len(slowest), shown)] {
 		fmt.Fprintf(w, "%s\t%d\t", printable.Text(h.Host), h.Starts)
@@ -310,6 +311,7 @@ func (r *Report) writeWarnings(w io.Writer) {
 
 // writeVerdict writes the conclusion, with the violations if there are any.
 func (r *Report) writeVerdict(w io.Writer) {
+	// Violations has the first thousand, Broken counts all.
 	broken := sum(maps.Values(r.Broken))
 	switch {
 	case r.Complete():

@@ -14,7 +14,7 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// A robotsCopy is what holds of one robots.txt from a record on.
+// A robotsCopy is the state of one robots.txt from a record on.
 type robotsCopy struct {
 	at    place  // of that record
 	sum   string // SHA-256 of the text, hex; "": there is none
@@ -64,6 +64,7 @@ func (a *auditor) robotsFetched(d *evidence.Decision) {
 	copies := a.by.origins[name]
 	switch {
 	case d.Type == evidence.RobotsFetched:
+		// Rules can be decided again from a whole text only. Without a hash the text is believed.
 		leftOut := d.Text == "" && c.sum != sum && !isMissing(d.Status)
 		if partly || leftOut {
 			c.open = noText
@@ -72,12 +73,14 @@ func (a *auditor) robotsFetched(d *evidence.Decision) {
 		unreachable := d.Type == evidence.RobotsUnreachable
 		a.cannot(unreachable && !a.by.policy.ServeStale, staleCopy)
 		c.takeOver(copies)
+	// Otherwise the policy decides.
 	case a.by.policy.Unreachable == "allow":
 		c.open = allIsOpen
 	default:
 		c.text = []byte(nothingAllowed)
 		a.cannot(d.Allowed, allIsClosed)
 	}
+	// The newest copy comes first, and the oldest is forgotten.
 	copies = copies[:min(len(copies), maxCopies-1)]
 	a.by.origins[strings.Clone(name)] = append([]*robotsCopy{c}, copies...)
 }
@@ -97,6 +100,7 @@ func (a *auditor) newCopy(d *evidence.Decision) *robotsCopy {
 	if most := a.by.policy.RobotsTTL; most > 0 && d.Type != evidence.RobotsUnreachable {
 		ttl = min(ttl, most)
 	}
+	// Cache-Control may make it shorter, and never longer than RFC 9309 lets.
 	c.until = c.from + int64(min(ttl, maxAge))
 	return c
 }
@@ -114,6 +118,7 @@ func (c *robotsCopy) takeOver(copies []*robotsCopy) {
 	if i < 0 {
 		return
 	}
+	// Rules that were read for an agent are taken over as well.
 	from := c.from
 	until := c.until
 	*c = *copies[i]
@@ -127,6 +132,8 @@ func (a *auditor) robotsStarted(d *evidence.Decision, t *trip, target string) {
 	t.origin = keyOfURL(d.URL)
 	t.hops = 0
 	from := a.by.trips[d.From]
+	// A fetch follows redirects, each a trip of its own. The last one's record of robots.txt has
+	// the number of hops.
 	ofRobots := d.From != 0 && from != nil && from.origin != 0
 	switch {
 	case ofRobots && (from.leads == anywhere || from.leads == t.origin):
@@ -148,6 +155,7 @@ func (a *auditor) robotsAnswered(d *evidence.Decision) {
 		a.restored[copied] = append(a.restored[copied], stamp(d.Start))
 		return
 	}
+	// The trip of the last hop has the URL that the fetch began with.
 	t := a.by.trips[d.Trip]
 	ok := t != nil && t.origin == keyOfURL(d.URL) && t.hops == d.Hops
 	delete(a.by.trips, d.Trip) // no other copy can come of it
@@ -178,6 +186,7 @@ func (a *auditor) copyOf(d *evidence.Decision) (c *robotsCopy, target, why strin
 	if c.open != "" {
 		return c, target, c.open
 	}
+	// Nearly all verdicts are for the one agent of the policy, so the rules of one are kept.
 	agent := cmp.Or(d.Agent, a.by.policy.Product)
 	if c.rules != nil && c.agent == agent {
 		return c, target, ""
@@ -221,6 +230,8 @@ func (a *auditor) decideAgain(d *evidence.Decision, t *trip) {
 		a.openEnded(verdictsRight, why)
 		return
 	}
+	// The verdict on a target that isn't whole holds if no pattern reaches behind its sure
+	// beginning.
 	v := c.rules.Test(target)
 	sure := certain(target)
 	if sure != target && c.reaches(sure) {
@@ -238,6 +249,7 @@ func (a *auditor) decideAgain(d *evidence.Decision, t *trip) {
 		a.openEnded(verdictsRight, outOfDate)
 		return
 	}
+	// Only from here on the verdict is proved. The record's crawl-delay counts if it is longer.
 	t.derived = true
 	t.floor = max(t.floor, int64(c.rules.Floor(d.Time)))
 }
@@ -251,6 +263,7 @@ func contradicts(d *evidence.Decision, v robots.Verdict, target string) string {
 		return fmt.Sprintf("robots.txt allows %s (%s)", target, rule)
 	case v.Allowed != d.Allowed:
 		return fmt.Sprintf("robots.txt refuses %s (%s)", target, rule)
+	// The same verdict for another reason: the record was changed, or the matcher is wrong.
 	case d.Line != 0 && v.Line != d.Line:
 		return fmt.Sprintf("robots.txt decides %s on line %d, not %d", target, v.Line, d.Line)
 	case d.MatchedRule != "" && d.MatchedRule != v.Rule && isWhole(d.MatchedRule):
@@ -264,6 +277,7 @@ func (a *auditor) decided(d *evidence.Decision) {
 	t := a.trip(d)
 	byRobots := d.Type == evidence.RobotsAllowed
 	stated := byRobots && d.Purposes+d.Preferences != ""
+	// The newest verdict counts: a request that waits is decided again when robots.txt has changed.
 	t.judged = a.at
 	t.decided = stamp(d.Time)
 	t.allowed = byRobots && d.Allowed
@@ -278,7 +292,7 @@ func (a *auditor) decided(d *evidence.Decision) {
 	if d.Type == evidence.Reserved || stated {
 		a.consentAgain(d)
 	}
-	if !t.allowed {
+	if !t.allowed { // no start follows
 		a.leave(t)
 		a.host(d).report.Disallowed++
 	}
@@ -294,7 +308,7 @@ func (a *auditor) allowed(d *evidence.Decision, t *trip) {
 	case !t.allowed:
 		a.violation(BrokenRobots, d.Host, "fetch of a URL that was refused: "+d.URL, t.judged, a.at)
 		return
-	case t.derived:
+	case t.derived: // proved
 	case a.by.policy.Robots == "ignored":
 		a.openEnded(allowedByRobots, "robots.txt is ignored, by the policy")
 	default:
@@ -404,6 +418,7 @@ func (a *auditor) consentAgain(d *evidence.Decision) {
 		a.openEnded(reservationsKept, why)
 		return
 	}
+	// First the preferences on record, then the verdict that follows from them.
 	stated := c.rules.Preferences(target).String()
 	purpose := reserves(d)
 	detail := ""

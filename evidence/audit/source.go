@@ -67,11 +67,11 @@ func (s *source) line(text []byte, whole bool) {
 	if text == nil {
 		return
 	}
-	if s.entry.N == 1 || s.lines == 0 {
+	if s.entry.N == 1 || s.lines == 0 { // a file may hold several logs
 		s.begin()
 	}
 	s.lines++
-	if s.site == nil {
+	if s.site == nil { // otherwise lines are missing
 		s.checkNumber()
 		s.checkHash(text)
 		s.forest.Line(text, &s.entry, s.at.line)
@@ -131,7 +131,7 @@ func (s *source) begin() {
 	s.a.at = s.at
 	s.a.run = s.run
 	switch {
-	case after == before:
+	case after == before: // it follows the log before it, or begins the file
 	case after == "":
 		s.a.openEnded(logWhole, "a log that doesn't say which one is before it in the file (evidence.OpenFile does)")
 	case before == "":
@@ -212,8 +212,8 @@ func (s *source) checkHash(text []byte) {
 	first := s.at.line - min(s.lines-1, max(1, s.bare-1))
 	const detail = "these lines aren't what was hashed, or don't follow the line before them"
 	s.brokenIf(!same, detail, place{s.at.log, first})
-	// The next hash is checked against the one that this line claims, so that one change is reported
-	// once.
+	// The next hash is checked against the one that this line claims, so that one change is
+	// reported once.
 	s.bare = 0
 	s.hash = strings.Clone(hash)
 }

@@ -69,11 +69,12 @@ func (a *auditor) policyStated(d *evidence.Decision) {
 	case p == nil: // nothing was promised
 	case d.Host != "":
 		a.cannot(!t.policy.Overrides, "limits of one host, though the policy says that all hosts have the same")
+		// They hold from the start that the record names, or else from the next one.
 		h := a.host(d)
 		own := newLimits(p)
 		own.from = cmp.Or(d.Seq, h.latest+1)
 		h.own[t.index] = append(h.own[t.index], own)
-	case t.policy != nil:
+	case t.policy != nil: // a log may repeat it
 		a.cannot(*t.policy != *p, "two policies of one Transport")
 	default:
 		a.promise(t, p)
@@ -93,6 +94,7 @@ func (a *auditor) promise(t *transport, p *evidence.Policy) {
 	t.limits = newLimits(p)
 	t.statuses = strings.Split(p.Statuses[:min(len(p.Statuses), maxStatuses)], ",")
 	a.share(t)
+	// Functions of the user's can't be called again.
 	a.openIf(p.OwnRefused, blocksKept, "the user's own eye for refusals (Config.IsRefusal) can't be asked again")
 	a.openIf(p.HostKey == "own", delaysKept, "hosts are told apart by a function of the user's (Config.HostKey)")
 	a.openIf(p.HostKey == "", delaysKept, "the policy doesn't say how hosts are told apart")
@@ -103,6 +105,7 @@ func (a *auditor) promise(t *transport, p *evidence.Policy) {
 func (a *auditor) share(t *transport) {
 	p := t.policy
 	name := cmp.Or(p.Limiter, fmt.Sprint("\x00", a.report.Logs)) // no limiter of a policy has such a name
+	// The first policy that names the limiter is the one that the others have to agree with.
 	l := a.limiters[name]
 	if l == nil {
 		l = &limiter{
@@ -121,7 +124,7 @@ func (a *auditor) share(t *transport) {
 	case p.Limiter == "":
 		const unnamed = "a policy that doesn't name its limiter: the Transports of one log are taken to share one"
 		a.openEnded(logWhole, unnamed)
-	case shared(p) == shared(l.policy):
+	case shared(p) == shared(l.policy): // all agree
 	case p.Process != "" && p.Process != l.policy.Process:
 		a.openEnded(delaysKept, "processes that share a limiter and state different limits")
 	default:
@@ -180,6 +183,7 @@ func newLimits(p *evidence.Policy) *limits {
 func (h *host) limits(x *exchange) *limits {
 	own := h.own[x.by]
 	byFirst := func(l *limits, seq uint64) int { return cmp.Compare(l.from, seq) }
+	// The first limits that begin after x: those before them hold.
 	i, _ := slices.BinarySearchFunc(own, x.seq+1, byFirst)
 	if i > 0 {
 		return own[i-1]
@@ -197,6 +201,8 @@ func (a *auditor) keyFits(d *evidence.Decision) {
 	if p.HostKey == "own" || p.HostKey == "" {
 		return
 	}
+	// Two hosts under one key would only be asked more slowly, but one host under two keys is asked
+	// twice as fast.
 	key := hostname.Key(sites.Authority(d.URL))
 	if !isKey(key) {
 		a.openEnded(delaysKept, "a URL that doesn't tell its host")
@@ -222,6 +228,7 @@ func isKey(key string) bool {
 // siteFits reports whether host may be the site of a name, and is the same for each URL with that
 // name. Which end of a name is its site is for the public suffix list to say, which needs net/http.
 func (t *transport) siteFits(name, host string) bool {
+	// The first URL with the name decides: a later one with another site was counted elsewhere.
 	if t.sites[name] == "" {
 		t.sites[strings.Clone(name)] = strings.Clone(host)
 	}
