@@ -38,10 +38,12 @@ func readBody(ctx context.Context, resp *http.Response) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	// net/http reports a body that is shorter than announced; other transports may not.
 	if raw.ended && !resp.Uncompressed && raw.n < resp.ContentLength {
 		return nil, io.ErrUnexpectedEOF
 	}
 	if len(body) > MaxBody {
+		// Without a line end before the limit nothing is left.
 		body = body[:min(bytes.LastIndexAny(body, "\r\n")+1, MaxBody)]
 	}
 	return body, nil
@@ -63,10 +65,20 @@ func decode(raw io.Reader, resp *http.Response) (io.Reader, error) {
 		return buffered, nil // the body is empty
 	case coding != "deflate":
 		return gzip.NewReader(buffered)
-	case len(head) == 2 && head[0]&0x0f == 8 && (int(head[0])<<8|int(head[1]))%31 == 0:
+	case isZlib(head):
 		return zlib.NewReader(buffered)
 	}
-	return flate.NewReader(buffered), nil // deflate is zlib, and many servers omit its header (RFC 9110, section 8.4.1.2)
+	// deflate is zlib, and many servers omit its header (RFC 9110, section 8.4.1.2).
+	return flate.NewReader(buffered), nil
+}
+
+// isZlib reports whether a body that begins with head has the header of zlib (RFC 1950, section
+// 2.2): method 8, and a check by which both bytes are a multiple of 31.
+func isZlib(head []byte) bool {
+	if len(head) < 2 || head[0]&0x0f != 8 {
+		return false
+	}
+	return (int(head[0])<<8|int(head[1]))%31 == 0
 }
 
 // A rawBody reads a body before it is decoded. It ends when ctx is done, even if the body's Read

@@ -62,76 +62,101 @@ func (s *state) usable(now time.Time) bool {
 // decide returns the state that an answer of o leads to after prev, which is nil if there was none,
 // and the Event to report. It is the one place where statuses become rules: RFC 9309, section
 // 2.3.1, and where that leaves room, Google.
-func (c *Cache) decide(o origin, prev *state, a *answer, now time.Time) (*state, Event) {
-	s := &state{at: momentOf(now)}
+func (c *Cache) decide(o origin, prev *state, reply *answer, now time.Time) (*state, Event) {
+	next := &state{at: momentOf(now)}
 	if prev != nil {
-		s.copy = prev.copy
+		// The copy outlives an outage, since a 304 or ServeStale may put it in force again.
+		next.copy = prev.copy
 	}
-	e := Event{
-		Origin: o.String(), URL: a.url, Status: a.status, Hops: a.hops,
-		Start: a.start, Duration: a.took,
+	event := Event{
+		Origin:   o.String(),
+		URL:      reply.url,
+		Status:   reply.status,
+		Hops:     reply.hops,
+		Start:    reply.start,
+		Duration: reply.took,
 	}
-	maxAge, hasMaxAge := lifetime(a.header)
-	switch reason := unreachable(a); {
-	case reason != "":
-		c.fallback(s, &e, reason, a.err, now, retryAt(now, c.cfg.DenyTTL, a))
-		return s, e
-
-	case a.status == http.StatusNotModified:
-		old := s.copy
+	reason := unreachable(reply)
+	if reason != "" {
+		c.fallback(next, &event, now, outage{
+			reason: reason,
+			cause:  reply.err,
+			until:  retryAt(now, c.cfg.DenyTTL, reply),
+		})
+		return next, event
+	}
+	maxAge, hasMaxAge := lifetime(reply.header)
+	switch {
+	case reply.status == http.StatusNotModified:
+		old := next.copy // never nil: a 304 that wasn't asked for is an outage
 		if !hasMaxAge {
+			// Header lines that a 304 lacks are those of the copy (RFC 9111, section 4.3.4).
 			maxAge = old.maxAge
 		}
-		s.use(newCopy(old.text, s.at, maxAge, old.validators.update(a.header)))
-		e.Revalidated = true
+		next.use(newCopy(old.text, next.at, maxAge, old.validators.update(reply.header)))
+		event.Revalidated = true
 
-	case a.status/100 == 2:
-		v := validators{url: redirected(o, a.url)}.update(a.header)
-		s.use(newCopy(c.textOf(a.body, v), s.at, maxAge, v))
+	case reply.status/100 == 2:
+		v := validators{url: redirected(o, reply.url)}.update(reply.header)
+		next.use(newCopy(c.textOf(reply.body, v), next.at, maxAge, v))
 		if c.cfg.RecordText {
-			e.Text = string(a.body)
+			event.Text = string(reply.body)
 		}
 
 	default: // there are no rules (RFC 9309, section 2.3.1.3)
-		s.copy, s.Rules = nil, c.allowAll
+		// An old copy isn't in force later either: the site has taken it back.
+		next.copy = nil
+		next.Rules = c.allowAll
 	}
-	e.describe(s.copy)
-	e.TTL = c.ttl(maxAge)
-	s.Expires = now.Add(e.TTL)
-	e.Until = s.Expires
-	return s, e
+	event.describe(next.copy)
+	event.TTL = c.ttl(maxAge)
+	next.Expires = now.Add(event.TTL)
+	event.Until = next.Expires
+	return next, event
 }
 
-// maxErrorText bounds how many bytes of a transport's error, which a server may have made, a Reason
-// quotes.
-const maxErrorText = 200
+// A server can make a transport's error long, and each origin keeps one.
+const (
+	maxErrorText = 200     // bytes of it that a Reason quotes
+	maxCause     = 2 << 10 // bytes of the text of one that Entry.Err wraps
+)
 
 // unreachable returns why the origin of a is unreachable, "" if it isn't.
 func unreachable(a *answer) string {
 	switch {
 	case a.err != nil:
-		var timeout *timeoutError
-		if errors.As(a.err, &timeout) {
-			return fmt.Sprintf("no complete answer within %v", timeout.after)
-		}
-		if a.status != 0 {
-			return fmt.Sprintf("status %d with a broken body: %s", a.status, printable.Clipped(a.err.Error(), maxErrorText))
-		}
-		if name := (*net.DNSError)(nil); errors.As(a.err, &name) && name.IsNotFound {
-			return "no address for the name " + printable.Clipped(name.Name, maxErrorText)
-		}
-		if refused := (*RefusedError)(nil); errors.As(a.err, &refused) {
-			return "not sent: " + printable.Clipped(refused.Final, maxErrorText)
-		}
-		return "network: " + printable.Clipped(a.err.Error(), maxErrorText)
+		return a.failure()
 	case a.status == http.StatusTooManyRequests:
+		// RFC 9309 makes no exception of it. Google does: it is about our rate, not robots.txt.
 		return "status 429"
 	case a.status == http.StatusNotModified && !a.conditional:
-		return "status 304, which was not asked for"
+		return "status 304, which was not asked for" // there may be no copy that it confirms
 	case a.status < 200 || a.status > 499:
 		return "status " + strconv.Itoa(a.status)
 	}
 	return ""
+}
+
+// failure returns why an answer isn't complete.
+func (a *answer) failure() string {
+	clipped := printable.Clipped(a.err.Error(), maxErrorText)
+	// The timeout comes first: it may have broken the body, or kept a hop from being sent.
+	var timeout *timeoutError
+	if errors.As(a.err, &timeout) {
+		return fmt.Sprintf("no complete answer within %v", timeout.after)
+	}
+	if a.status != 0 {
+		return fmt.Sprintf("status %d with a broken body: %s", a.status, clipped)
+	}
+	var lookup *net.DNSError
+	if errors.As(a.err, &lookup) && lookup.IsNotFound {
+		return "no address for the name " + printable.Clipped(lookup.Name, maxErrorText)
+	}
+	var refused *RefusedError
+	if errors.As(a.err, &refused) {
+		return "not sent: " + printable.Clipped(refused.Final, maxErrorText)
+	}
+	return "network: " + clipped
 }
 
 // An unreachableError is Entry.Err. It wraps the error that the fetch failed with, nil after a
@@ -144,12 +169,19 @@ type unreachableError struct {
 
 func newUnreachableError(reason string, cause error) *unreachableError {
 	var verify *tls.CertificateVerificationError
-	if errors.As(cause, &verify) { // without the certificates
-		cause = &tls.CertificateVerificationError{Err: errors.New(printable.Clipped(fmt.Sprint(verify.Err), maxErrorText))}
+	if errors.As(cause, &verify) {
+		// The original has the server's certificates, many KB, and x509's errors have one as well.
+		text := printable.Clipped(fmt.Sprint(verify.Err), maxErrorText)
+		cause = &tls.CertificateVerificationError{Err: errors.New(text)}
 	}
 	e := &unreachableError{reason: reason}
-	if cause != nil && len(cause.Error()) <= 2<<10 { // a longer one quotes a malformed response
-		e.cause, e.size = cause, rounded(len(cause.Error()))+128
+	if cause == nil {
+		return e
+	}
+	length := len(cause.Error())
+	if length <= maxCause { // a longer one quotes a malformed response
+		e.cause = cause
+		e.size = rounded(length) + 128 // about that much for the values that it wraps
 	}
 	return e
 }
@@ -160,7 +192,8 @@ func (e *unreachableError) Unwrap() error { return e.cause }
 // describe sets e's fields of the copy in force to those of g, which is nil for none.
 func (e *Event) describe(g *goodCopy) {
 	if g != nil {
-		e.Bytes, e.SHA256 = g.text.size, hex.EncodeToString(g.text.sum[:])
+		e.Bytes = g.text.size
+		e.SHA256 = hex.EncodeToString(g.text.sum[:])
 	}
 }
 
@@ -169,37 +202,53 @@ func (e *Event) describe(g *goodCopy) {
 func retryAt(now time.Time, denyTTL time.Duration, a *answer) time.Time {
 	var longest time.Duration
 	for _, value := range a.header["Retry-After"] {
+		// A value that can't be read is 0: DenyTTL applies.
 		d, _ := backoff.RetryAfter(value, a.header.Get("Date"), now)
 		longest = max(longest, d)
 	}
 	return now.Add(max(denyTTL, min(longest, maxTTL)))
 }
 
-// fallback sets s and e to what holds until the given time, while the origin is unreachable: the
-// rules of the last good copy with ServeStale, or else of OnUnreachable.
-func (c *Cache) fallback(s *state, e *Event, reason string, cause error, now, until time.Time) {
-	if s.copy != nil && s.copy.at.since(now) >= maxStale {
-		s.copy = nil // neither served nor asked about any more
+// An outage is a time in which an origin is unreachable.
+type outage struct {
+	reason string
+	cause  error     // of reason; nil: a status, or not known any more
+	until  time.Time // when the origin is asked again
+}
+
+// fallback sets next and event to the rules that hold from now on, during an outage: those of the
+// last good copy with ServeStale, or else of OnUnreachable.
+func (c *Cache) fallback(next *state, event *Event, now time.Time, out outage) {
+	if next.copy != nil && next.copy.at.since(now) >= maxStale {
+		next.copy = nil // neither served nor asked about any more
 	}
-	s.Reason, s.Err, s.at = reason, newUnreachableError(reason, cause), 0
+	next.Reason = out.reason
+	next.Err = newUnreachableError(out.reason, out.cause)
+	next.at = 0
+	next.Expires = out.until
 	switch {
-	case c.cfg.ServeStale && s.copy != nil:
-		s.use(s.copy)
-		s.Stale, s.at = true, s.copy.at
-		if end := now.Add(maxStale - s.copy.at.since(now)); end.Before(until) {
-			until = end
+	case c.cfg.ServeStale && next.copy != nil:
+		next.use(next.copy)
+		next.Stale = true
+		next.at = next.copy.at
+		// A copy that becomes too old meanwhile isn't served up to the end of the outage.
+		tooOld := now.Add(maxStale - next.copy.at.since(now))
+		if tooOld.Before(next.Expires) {
+			next.Expires = tooOld
 		}
-		e.describe(s.copy)
+		event.describe(next.copy)
 	case c.cfg.OnUnreachable == Allow:
-		s.Rules, s.Confidence = c.allowAll, "low"
+		next.Rules = c.allowAll
+		next.Confidence = "low"
 	default:
-		s.Rules, s.Denied = c.denyAll, true
+		next.Rules = c.denyAll
+		next.Denied = true
 	}
-	s.Expires = until
-	e.Unreachable = true
-	e.Stale = s.Stale
-	e.Reason = reason
-	e.TTL, e.Until = until.Sub(now), until
+	event.Unreachable = true
+	event.Stale = next.Stale
+	event.Reason = out.reason
+	event.TTL = next.Expires.Sub(now)
+	event.Until = next.Expires
 }
 
 // use puts the rules of g in force.
@@ -211,23 +260,36 @@ func (s *state) use(g *goodCopy) {
 
 // textOf returns the text of body: the one that other origins share, or a new one with v.
 func (c *Cache) textOf(body []byte, v validators) *text {
+	// Many origins serve the same file, such as the one that their software comes with.
 	sum := sha256.Sum256(body)
-	if t := c.memory.text(sum); t != nil {
-		return t
+	shared := c.memory.text(sum)
+	if shared != nil {
+		return shared
 	}
-	file := robots.ParseWith(body, robots.Options{AgentPatterns: c.cfg.AgentPatterns, LenientAgents: c.cfg.LenientAgents})
+	file := robots.ParseWith(body, robots.Options{
+		AgentPatterns: c.cfg.AgentPatterns,
+		LenientAgents: c.cfg.LenientAgents,
+	})
 	t := &text{
-		rules: file.Agent(c.client.Products...), sitemaps: strings.Clone(strings.Join(file.Sitemaps(), "\n")),
-		sum: sum, size: int64(len(body)), validators: v,
+		rules:      file.Agent(c.client.Products...),
+		sitemaps:   strings.Clone(strings.Join(file.Sitemaps(), "\n")),
+		sum:        sum,
+		size:       int64(len(body)),
+		validators: v,
 	}
 	hex.Encode(t.name[:], sum[:4])
 	return t
 }
 
 func newCopy(t *text, at moment, maxAge time.Duration, v validators) *goodCopy {
-	g := &goodCopy{t, at, maxAge, &t.validators}
+	g := &goodCopy{
+		text:       t,
+		at:         at,
+		maxAge:     maxAge,
+		validators: &t.validators,
+	}
 	if v != t.validators {
-		g.validators = &v
+		g.validators = &v // another origin serves the text with an ETag of its own
 	}
 	return g
 }
@@ -243,11 +305,14 @@ func redirected(o origin, url string) string {
 // update returns v with the validators of an answer's header h in place of its own (RFC 9111,
 // section 3.2).
 func (v validators) update(h http.Header) validators {
-	if value := h.Get("ETag"); value != "" {
-		v.etag = validator(value)
+	// One that the answer lacks is still that of the copy which it confirms.
+	etag := h.Get("ETag")
+	if etag != "" {
+		v.etag = validator(etag)
 	}
-	if value := h.Get("Last-Modified"); value != "" {
-		v.lastModified = validator(value)
+	lastModified := h.Get("Last-Modified")
+	if lastModified != "" {
+		v.lastModified = validator(lastModified)
 	}
 	return v
 }

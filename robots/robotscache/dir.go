@@ -60,7 +60,8 @@ func (d *DirStore) Load(_ context.Context, origin string) (Record, bool, error) 
 // Save implements [Store].
 func (d *DirStore) Save(_ context.Context, origin string, r Record) error {
 	data, err := r.Encode(origin)
-	if err == nil { // without fsync, which is slow: what a crash of the machine damages is fetched again
+	if err == nil {
+		// Without fsync, which is slow: a file that a crash of the machine damages is fetched again.
 		err = d.dir.Replace(d.dir.File(origin), data, false)
 	}
 	if err != nil {
@@ -77,9 +78,11 @@ func (d *DirStore) Lock(ctx context.Context, origin string) (unlock func(), err 
 // Encode returns r as a Store may keep it: with its origin, a version and a checksum.
 // [DecodeRecord] reads it.
 func (r Record) Encode(origin string) ([]byte, error) {
-	r.Fetched, r.Until = r.Fetched.UTC(), r.Until.UTC()
+	r.Fetched = r.Fetched.UTC()
+	r.Until = r.Until.UTC()
+	// The body follows the header, since JSON would make it a third longer.
 	body := r.Body
-	r.Body = nil // what follows the header
+	r.Body = nil
 	header, err := json.Marshal(fileHeader{origin, r})
 	if err != nil {
 		return nil, err
@@ -99,6 +102,7 @@ func DecodeRecord(data []byte, origin string) (Record, error) {
 	if err := json.Unmarshal(header, &h); err != nil {
 		return Record{}, err
 	}
+	// A Store may mix up its keys, and a file may have been copied to another's place.
 	if h.Origin != origin {
 		return Record{}, fmt.Errorf("a record of %.200q", h.Origin)
 	}

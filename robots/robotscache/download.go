@@ -37,47 +37,55 @@ type answer struct {
 // there was none. The error is a refusal of the transport: there was no fetch.
 func (c *Cache) download(ctx context.Context, f *fetch, prev *state) (answer, error) {
 	target := f.origin.robotsURL()
-	var a answer
-	for ; ; a.hops++ {
-		a.url = target.String()
-		a.status = 0
-		a.header = nil
-		next, err := c.hop(ctx, f, target, prev, &a)
+	var result answer
+	for ; ; result.hops++ {
+		result.url = target.String()
+		// Status and header of the hop before aren't those of a hop that gets no response.
+		result.status = 0
+		result.header = nil
+		next, err := c.hop(ctx, f, target, prev, &result)
 		cause := context.Cause(ctx)
 		var refused *RefusedError
 		if errors.As(err, &refused) && refused.Final == "" {
 			return answer{}, cmp.Or(cause, refused.Err) // the cause may be why there was no turn
 		}
-		if err != nil || next != nil { // the next hop would be refused for the cause
-			a.err = cmp.Or(cause, err)
+		// A final answer is complete, even if the time ran out at its end. The hop after a redirect
+		// would be refused for the cause.
+		if err != nil || next != nil {
+			result.err = cmp.Or(cause, err)
 		}
-		if a.err != nil || next == nil || a.hops == maxRedirects {
+		if result.err != nil || next == nil || result.hops == maxRedirects {
 			break
 		}
 		target = next
 	}
-	a.start, a.took = f.stopwatch.stop()
-	return a, nil
+	result.start, result.took = f.stopwatch.stop()
+	return result, nil
 }
 
-// hop sends one GET and writes its response into a. It returns where a redirect leads, nil if the
+// hop sends one GET and writes its response into result. It returns where a redirect leads, nil if the
 // answer is final.
-func (c *Cache) hop(ctx context.Context, f *fetch, target *url.URL, prev *state, a *answer) (next *url.URL, err error) {
+func (c *Cache) hop(ctx context.Context, f *fetch, target *url.URL, prev *state, result *answer) (next *url.URL, err error) {
 	req := (&http.Request{
 		Method: http.MethodGet,
 		URL:    target,
 		Host:   target.Host,
-		Proto:  "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		// The transport adds Accept-Encoding, and decodes what it asked for.
+
+		Proto:      "HTTP/1.1",
+		ProtoMajor: 1,
+		ProtoMinor: 1,
+
+		// The transport adds Accept-Encoding, and decodes the coding that it asked for.
 		Header: http.Header{"User-Agent": {c.client.UserAgent}},
 	}).WithContext(ctx)
-	a.conditional = prev != nil && prev.copy != nil && prev.copy.validators.addTo(req, a.hops)
+	result.conditional = prev != nil && prev.copy != nil && prev.copy.validators.addTo(req, result.hops)
 
 	f.stopwatch.nextHop()
 	resp, err := c.client.Transport.RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}
+	// A transport of the user's may break http.RoundTripper's contract.
 	if resp == nil {
 		return nil, errors.New("the transport returned neither a response nor an error")
 	}
@@ -85,17 +93,20 @@ func (c *Cache) hop(ctx context.Context, f *fetch, target *url.URL, prev *state,
 		resp.Body = http.NoBody
 	}
 	defer resp.Body.Close()
-	a.status, a.header = resp.StatusCode, resp.Header
+	result.status = resp.StatusCode
+	result.header = resp.Header
 
+	// A 300 leaves the choice to a person, and 305 is a proxy's.
 	switch resp.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
 		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
 		next = redirect(target, resp.Header.Get("Location"))
 	}
 	if resp.StatusCode/100 == 2 {
-		a.body, err = readBody(ctx, resp)
+		result.body, err = readBody(ctx, resp)
 		return nil, err
 	}
+	// A short body is read to its end, so that its connection can be used again.
 	_, _ = io.CopyN(io.Discard, &rawBody{ctx: ctx, r: resp.Body}, maxDrain)
 	return next, nil
 }
@@ -103,7 +114,7 @@ func (c *Cache) hop(ctx context.Context, f *fetch, target *url.URL, prev *state,
 // redirect resolves a Location. It returns nil if that isn't a URL that robots.txt can be fetched
 // from. It drops userinfo, which would be sent as a credential.
 func redirect(from *url.URL, location string) *url.URL {
-	to, err := from.Parse(location)
+	to, err := from.Parse(location) // often a path; "" would be the same URL again
 	if location == "" || err != nil || to.Opaque != "" {
 		return nil
 	}
@@ -111,10 +122,12 @@ func redirect(from *url.URL, location string) *url.URL {
 	if err != nil {
 		return nil
 	}
-	to.Scheme, to.Host = o.scheme(), o.host
+	to.Scheme = o.scheme()
+	to.Host = o.host
 	to.User = nil
 	to.Fragment = ""
 	to.RawFragment = ""
+	// By its length with all escapes, which is how it is sent and recorded.
 	if len(to.String()) > maxURL {
 		return nil
 	}
@@ -124,7 +137,13 @@ func redirect(from *url.URL, location string) *url.URL {
 // addTo makes req conditional (RFC 9110, section 13.1) and reports true, if v is for the URL of
 // req, after so many hops, and not empty.
 func (v *validators) addTo(req *http.Request, hops int) bool {
-	if hops == 0 && v.url != "" || hops > 0 && v.url != req.URL.String() {
+	// An ETag is that of one URL (RFC 9110, section 8.8.3). The copy's is empty if no redirect led
+	// to it.
+	target := ""
+	if hops > 0 {
+		target = req.URL.String()
+	}
+	if v.url != target {
 		return false
 	}
 	if v.etag != "" {
@@ -138,8 +157,12 @@ func (v *validators) addTo(req *http.Request, hops int) bool {
 
 // validator returns a header's value if it can be sent back, else "".
 func validator(value string) string {
-	if len(value) > maxValidator || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r >= 0x7f }) {
+	if len(value) > maxValidator {
 		return ""
 	}
-	return strings.Clone(value)
+	// net/http would refuse to send a control character, and so to fetch robots.txt at all.
+	if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r >= 0x7f }) {
+		return ""
+	}
+	return strings.Clone(value) // a part of the response's buffer would keep all of it
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // A fetch is the one fetch of an origin's robots.txt that is under way, and its callers. It has a
-// goroutine of its own, so that each caller can leave at any time, the one who started it included.
-// The last one to leave cancels it.
+// goroutine of its own, so that each caller can leave at any time, its starter included. The last
+// one to leave cancels it.
 type fetch struct {
 	origin    origin
 	memory    *memory
@@ -41,10 +41,11 @@ var errAbandoned = errors.New("robotscache: nobody waits for this robots.txt any
 // wait returns the Entry of o once it is fresh, and fetches robots.txt if no other call does.
 func (c *Cache) wait(ctx context.Context, o origin) (*Entry, error) {
 	for {
+		// A caller that has left must not start a fetch.
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("robotscache: waiting for robots.txt of %s: %w", o, err)
 		}
-		f, s, as := c.join(ctx, o)
+		f, s, role := c.join(ctx, o)
 		if s != nil {
 			return &s.Entry, nil
 		}
@@ -54,21 +55,29 @@ func (c *Cache) wait(ctx context.Context, o origin) (*Entry, error) {
 			f.leave()
 			return nil, fmt.Errorf("robotscache: waiting for robots.txt of %s: %w", o, ctx.Err())
 		}
-		switch {
-		case f.failed && as == starter:
-			if f.panicValue == nil {
-				runtime.Goexit()
+		if f.failed {
+			if role == starter {
+				f.repanic()
 			}
-			panic(f.panicValue)
-		case f.failed, f.err != nil && as == late:
-			// A panic for the starter, or a refusal because of the other callers' deadlines: this
-			// caller fetches anew.
-		case f.err != nil:
-			return nil, f.err
-		default:
+			continue // the panic is the starter's; this caller fetches anew
+		}
+		if f.err == nil {
 			return &f.state.Entry, nil
 		}
+		if role != late {
+			return nil, f.err
+		}
+		// The transport refused the hop because of a deadline that doesn't take this caller's into
+		// account. Fetch anew.
 	}
+}
+
+// repanic ends the starter's call as the user's function ended the goroutine of f.
+func (f *fetch) repanic() {
+	if f.panicValue == nil {
+		runtime.Goexit()
+	}
+	panic(f.panicValue)
 }
 
 // A role is how a caller came to a fetch.
@@ -89,35 +98,52 @@ func (c *Cache) join(ctx context.Context, o origin) (*fetch, *state, role) {
 	if s.fresh() {
 		return nil, s, 0
 	}
-	f, as := m.fetches[o], early
+	f := m.fetches[o]
+	as := early
 	switch {
 	case f == nil:
-		o.host = strings.Clone(o.host) // which may be a part of the URL's text
-		f, as = &fetch{origin: o, memory: m, done: make(chan struct{})}, starter
-		// The fetch outlives its starter if others wait. It keeps the values of the starter's
-		// context, such as a trace.
-		f.ctx, f.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), fetchKey{}, f))
-		m.fetches[o] = f
+		f = newFetch(ctx, o, m)
+		as = starter
+		m.fetches[f.origin] = f
 		go c.run(f, s)
 	case s != nil && s.usable(time.Now()):
+		// Only the starter waits for a revalidation: a slow origin doesn't stop the others.
 		return nil, s, 0
 	case f.queued:
 		as = late
 	}
 	f.waiters++
-	if d, ok := ctx.Deadline(); !ok {
+	deadline, ok := ctx.Deadline()
+	if !ok {
 		f.noDeadline = true
-	} else if d.After(f.latest) {
-		f.latest = d
+	} else if deadline.After(f.latest) {
+		f.latest = deadline
 	}
 	return f, nil, as
+}
+
+// newFetch returns a fetch of o's robots.txt with the values of its starter's ctx.
+func newFetch(ctx context.Context, o origin, m *memory) *fetch {
+	o.host = strings.Clone(o.host) // which may be a part of the URL's text
+	f := &fetch{
+		origin: o,
+		memory: m,
+		done:   make(chan struct{}),
+	}
+	// The fetch outlives its starter if others wait. It keeps the values of the starter's context,
+	// such as a trace.
+	values := context.WithoutCancel(ctx)
+	f.ctx, f.cancel = context.WithCancelCause(context.WithValue(values, fetchKey{}, f))
+	return f
 }
 
 // leave ends the wait of one caller.
 func (f *fetch) leave() {
 	f.memory.mu.Lock()
 	defer f.memory.mu.Unlock()
-	if f.waiters--; f.waiters == 0 && f.memory.fetches[f.origin] == f {
+	f.waiters--
+	// A fetch that is published is in the map no more, and another may be.
+	if f.waiters == 0 && f.memory.fetches[f.origin] == f {
 		delete(f.memory.fetches, f.origin) // the next caller starts a new fetch
 		f.cancel(errAbandoned)
 	}
@@ -125,10 +151,10 @@ func (f *fetch) leave() {
 
 // run is the goroutine of f.
 func (c *Cache) run(f *fetch, prev *state) {
-	f.failed = true
+	f.failed = true // until refresh has returned
 	defer func() {
 		if f.failed {
-			f.panicValue = recover()
+			f.panicValue = recover() // nil after runtime.Goexit, which can't be recovered from
 		}
 		f.publish()
 	}()
@@ -139,6 +165,7 @@ func (c *Cache) run(f *fetch, prev *state) {
 // publish stores the state that f has found, and wakes its callers.
 func (f *fetch) publish() {
 	f.memory.mu.Lock()
+	// After the last caller has left, the origin's fetch and state are those of a later call.
 	if f.ctx.Err() == nil {
 		delete(f.memory.fetches, f.origin)
 		if f.state != nil {
@@ -147,7 +174,7 @@ func (f *fetch) publish() {
 	}
 	f.memory.mu.Unlock()
 	if f.stopwatch != nil {
-		f.stopwatch.stop()
+		f.stopwatch.stop() // again after a complete fetch; a panic leaves it running
 	}
 	f.cancel(nil)
 	close(f.done) // last: the goroutine ends before its callers' calls do
@@ -160,8 +187,9 @@ func (c *Cache) refresh(f *fetch, prev *state) error {
 	var storeErr error
 	if c.cfg.Store != nil {
 		if prev == nil {
-			if prev, storeErr = c.load(f, nil, nil); f.state != nil {
-				return nil
+			prev, storeErr = c.load(f, nil, nil)
+			if f.state != nil {
+				return nil // a fresh copy needs no lock
 			}
 		}
 		unlock, err := c.cfg.Store.Lock(f.ctx, f.origin.String())
@@ -170,19 +198,23 @@ func (c *Cache) refresh(f *fetch, prev *state) error {
 		} else {
 			defer unlock() // after the answer is saved
 			// Another process may have fetched while this one waited for the lock.
-			if prev, err = c.load(f, prev, storeErr); f.state != nil {
+			prev, err = c.load(f, prev, storeErr)
+			if f.state != nil {
 				return nil
 			}
 			storeErr = cmp.Or(storeErr, err) // of two loads the first one's
 		}
+		// The lock may have taken long. Don't send a hop that no caller waits for.
 		if err := context.Cause(f.ctx); err != nil {
 			return err
 		}
 	}
-	hops, cancel := context.WithCancelCause(f.ctx) // Timeout ends them, and not what the Store does
+	hops, cancel := context.WithCancelCause(f.ctx) // Timeout ends the hops, and no call of the Store
 	f.stopwatch = startStopwatch(c.cfg.Timeout, cancel)
 	answer, err := c.download(hops, f, prev)
-	if err = cmp.Or(context.Cause(f.ctx), err); err != nil {
+	// A fetch that was abandoned says nothing about the origin.
+	err = cmp.Or(context.Cause(f.ctx), err)
+	if err != nil {
 		return err
 	}
 	now := time.Now()
@@ -236,10 +268,11 @@ func Queue(ctx context.Context) (wait context.Context, sent func()) {
 		return ctx, func() {}
 	}
 	f.memory.mu.Lock()
-	f.queued = true
-	deadline, ok := f.latest, !f.noDeadline
+	f.queued = true // callers that come from now on are late: deadline doesn't count theirs
+	deadline := f.latest
+	bounded := !f.noDeadline
 	f.memory.mu.Unlock()
-	if ok {
+	if bounded {
 		ctx = queueContext{ctx, deadline}
 	}
 	f.stopwatch.pause()

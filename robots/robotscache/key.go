@@ -38,12 +38,15 @@ func originOf(u *url.URL) (origin, error) {
 	if u == nil {
 		return origin{}, errors.New("robotscache: no URL")
 	}
+	// The comparison with == is the quick one, and nearly always decides.
 	o := origin{https: u.Scheme == "https" || strings.EqualFold(u.Scheme, "https")}
 	switch {
 	case !o.https && u.Scheme != "http" && !strings.EqualFold(u.Scheme, "http"):
 		return origin{}, fmt.Errorf("robotscache: scheme %.200q is neither http nor https", u.Scheme)
 	case len(u.Host) > hostname.MaxLen:
-		return origin{}, fmt.Errorf("robotscache: host of %d bytes is longer than the %d that a name may have", len(u.Host), hostname.MaxLen)
+		// Before the host is brought into its one spelling, which takes time by its length.
+		const text = "robotscache: host of %d bytes is longer than the %d that a name may have"
+		return origin{}, fmt.Errorf(text, len(u.Host), hostname.MaxLen)
 	}
 	o.host = hostname.Authority(o.scheme(), u.Host)
 	switch {
@@ -60,18 +63,19 @@ func originOf(u *url.URL) (origin, error) {
 func canBeSent(host string) bool {
 	name := hostname.WithoutPort(host)
 	port := host[len(name):] // with the colon
+	// The brackets of an IPv6 address are no part of it.
 	if name[0] == '[' && name[len(name)-1] == ']' {
 		name = name[1 : len(name)-1]
 	}
 	for i := range len(name) {
-		switch c := name[i]; c {
+		if name[i] <= ' ' {
+			return false
+		}
+		switch name[i] {
 		case '/', '?', '#', '@', '\\', '<', '>', '[', ']', '"', 0x7f: // they would end it
 			return false
-		default:
-			if c <= ' ' {
-				return false
-			}
 		}
 	}
-	return len(port) < 6 || len(port) == 6 && port <= ":65535"
+	// Of five digits the order as text is that of the numbers.
+	return len(port) < 6 || (len(port) == 6 && port <= ":65535")
 }

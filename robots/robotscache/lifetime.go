@@ -24,7 +24,8 @@ func lifetime(h http.Header) (d time.Duration, ok bool) {
 		return 0, false
 	}
 	age, _ := deltaSeconds(h.Get("Age"))
-	// Both are at most longestDelta, so nothing overflows here.
+	// Both are at most longestDelta, so nothing overflows here. Without minTTL a slow host with a
+	// lifetime of seconds would get a request of robots.txt for each page.
 	return min(max(time.Duration(seconds-age)*time.Second, minTTL), maxTTL), true
 }
 
@@ -46,7 +47,8 @@ func maxAge(lines []string) (seconds int64, ok bool) {
 				s, valid = deltaSeconds(strings.Trim(strings.TrimSpace(value), `"`))
 			}
 			if valid {
-				seconds, ok = min(seconds, s), true
+				seconds = min(seconds, s)
+				ok = true
 			}
 		}
 	}
@@ -62,7 +64,7 @@ func cutDirective(line string) (directive, rest string) {
 			quoted = !quoted
 		case '\\':
 			if quoted {
-				i++
+				i++ // the character behind it stands for itself
 			}
 		case ',':
 			if !quoted {
@@ -79,6 +81,7 @@ const longestDelta = 1 << 31
 // deltaSeconds parses digits. Anything else is 0.
 func deltaSeconds(s string) (seconds int64, ok bool) {
 	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 64)
+	// A number beyond 64 bits is n's largest value, which means a very long time as well.
 	if err != nil && !errors.Is(err, strconv.ErrRange) {
 		return 0, false
 	}

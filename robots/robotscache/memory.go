@@ -26,7 +26,11 @@ type memory struct {
 }
 
 func newMemory(maxBytes int64) *memory {
-	m := &memory{texts: make(map[[sha256.Size]byte]*text), max: maxBytes, fetches: make(map[origin]*fetch)}
+	m := &memory{
+		texts:   make(map[[sha256.Size]byte]*text),
+		max:     maxBytes,
+		fetches: make(map[origin]*fetch),
+	}
 	m.states, _ = simplelru.NewLRU(math.MaxInt, m.removed) // add bounds the bytes, not the entries
 	return m
 }
@@ -43,7 +47,7 @@ func (m *memory) use(o origin) *state {
 func (m *memory) peek(o origin) *state {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s, _ := m.states.Peek(o)
+	s, _ := m.states.Peek(o) // which doesn't move o to the front
 	return s
 }
 
@@ -62,13 +66,16 @@ func (m *memory) add(o origin, s *state) {
 	m.bytes += s.bytes(o)
 	if s.copy != nil {
 		t := s.copy.text
-		if t.users++; t.users == 1 {
-			m.bytes += t.bytes()
+		t.users++
+		if t.users == 1 {
+			m.bytes += t.bytes() // states that share the text add nothing
 		}
-		if m.texts[t.sum] == nil { // two origins may have brought the same text at once
+		// Two fetches at a time may have parsed the same text. Later ones share the first.
+		if m.texts[t.sum] == nil {
 			m.texts[t.sum] = t
 		}
 	}
+	// One origin stays, even if it alone is too large: its caller has to get it.
 	for m.bytes > m.max && m.states.Len() > 1 {
 		m.states.RemoveOldest()
 		m.evicted++
@@ -82,8 +89,10 @@ func (m *memory) removed(o origin, s *state) {
 		return
 	}
 	t := s.copy.text
-	if t.users--; t.users == 0 {
+	t.users--
+	if t.users == 0 {
 		m.bytes -= t.bytes()
+		// The map may have the other of two texts that were parsed at a time.
 		if m.texts[t.sum] == t {
 			delete(m.texts, t.sum)
 		}
@@ -120,21 +129,26 @@ func rounded[N int | uintptr](size N) int64 { return int64(size+15) &^ 15 }
 
 // bytes returns the size of s, the state of o, without its text.
 func (s *state) bytes(o origin) int64 {
-	n := rounded(unsafe.Sizeof(*s)) + rounded(unsafe.Sizeof(element{})) + mapEntry + rounded(len(o.host)) + rounded(len(s.Reason))
+	n := rounded(unsafe.Sizeof(*s)) + rounded(unsafe.Sizeof(element{})) + mapEntry
+	n += rounded(len(o.host)) + rounded(len(s.Reason))
 	if s.copy != nil {
 		n += rounded(unsafe.Sizeof(*s.copy))
-		if v := s.copy.validators; v != &s.copy.text.validators {
+		v := s.copy.validators
+		if v != &s.copy.text.validators { // else they are counted with the text
 			n += rounded(unsafe.Sizeof(*v)) + v.bytes()
 		}
 	}
-	if err := (*unreachableError)(nil); errors.As(s.Err, &err) {
+	var err *unreachableError
+	if errors.As(s.Err, &err) {
 		n += rounded(unsafe.Sizeof(*err)) + err.size
 	}
 	return n
 }
 
+// bytes returns the size of t, with its entry in memory.texts.
 func (t *text) bytes() int64 {
-	return rounded(unsafe.Sizeof(*t)) + mapEntry + rounded(len(t.sitemaps)) + int64(t.rules.Size()) + t.validators.bytes()
+	n := rounded(unsafe.Sizeof(*t)) + mapEntry
+	return n + rounded(len(t.sitemaps)) + int64(t.rules.Size()) + t.validators.bytes()
 }
 
 // bytes returns the size of v's strings.

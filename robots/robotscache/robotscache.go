@@ -168,16 +168,20 @@ type Event struct {
 	StoreErr error // of the Store; the result is the same without it
 }
 
-// An Entry is what holds for one origin. It is immutable.
+// An Entry is the robots.txt in force for one origin, or its substitute. It is immutable.
 type Entry struct {
 	Rules      *robots.Rules // never nil; they allow nothing if Denied
 	Denied     bool          // unreachable, and OnUnreachable is Deny: nothing may be fetched until Expires
 	Stale      bool          // unreachable, and Rules are the last good copy's
 	Confidence string        // "low" if unreachable and OnUnreachable is Allow; else ""
 	Reason     string        // why Denied, Stale or low
-	Err        error         // Reason as an error, which wraps the fetch's, up to 2 KiB and no certificates; nil if Reason is empty
 	Expires    time.Time     // when robots.txt is fetched again
-	text       *text         // of Rules; nil: none
+
+	// Err is Reason as an error, nil if Reason is empty. It wraps that of the fetch, up to 2 KiB and
+	// without certificates.
+	Err error
+
+	text *text // of Rules; nil: none
 }
 
 // Sitemaps returns the Sitemap lines of the robots.txt in force, as written.
@@ -216,12 +220,17 @@ type Cache struct {
 	fetched, revalidated, unreachable, restored atomic.Int64
 }
 
+// denyAll is a robots.txt, so that a Verdict names group, rule and line as one by a site's does.
+const denyAll = "User-agent: *\nDisallow: /\n"
+
 // New returns an empty Cache. The error joins all problems of cfg and cl, each naming its field.
 func New(cfg Config, cl Client) (*Cache, error) {
 	if err := errors.Join(cfg.Validate(), cl.validate()); err != nil {
 		return nil, err
 	}
-	longest, cfg := cmp.Or(cfg.TTL, maxTTL), cfg.WithDefaults()
+	// A TTL that is set also bounds the lifetimes that servers give; the default doesn't.
+	longest := cmp.Or(cfg.TTL, maxTTL)
+	cfg = cfg.WithDefaults()
 	cl.Transport = cmp.Or(cl.Transport, http.DefaultTransport)
 	cl.Products = slices.Clone(cl.Products)
 	if len(cl.Products) == 0 {
@@ -233,7 +242,7 @@ func New(cfg Config, cl Client) (*Cache, error) {
 		client:   cl,
 		memory:   newMemory(cfg.MaxBytes),
 		allowAll: robots.Parse(nil).Agent(cl.Products...),
-		denyAll:  robots.Parse([]byte("User-agent: *\nDisallow: /\n")).Agent(cl.Products...),
+		denyAll:  robots.Parse([]byte(denyAll)).Agent(cl.Products...),
 	}, nil
 }
 
@@ -250,18 +259,21 @@ func (cfg Config) WithDefaults() Config {
 // Validate reports all problems of cfg at once, each naming its field. New does the same; use
 // Validate where a Config is checked before the Client is known.
 func (cfg Config) Validate() error {
-	var errs []error
-	for i, d := range [...]time.Duration{cfg.TTL, cfg.DenyTTL, cfg.Timeout} {
-		errs = append(errs, durations.Check("robotscache: Config."+[...]string{"TTL", "DenyTTL", "Timeout"}[i], d))
+	errs := []error{
+		durations.Check("robotscache: Config.TTL", cfg.TTL),
+		durations.Check("robotscache: Config.DenyTTL", cfg.DenyTTL),
+		durations.Check("robotscache: Config.Timeout", cfg.Timeout),
 	}
-	check := func(ok bool, field string, value any, problem string) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("robotscache: Config.%s: %v %s", field, value, problem))
-		}
+	if cfg.TTL > maxTTL {
+		errs = append(errs, fmt.Errorf("robotscache: Config.TTL: %v is longer than 24 h", cfg.TTL))
 	}
-	check(cfg.TTL <= maxTTL, "TTL", cfg.TTL, "is longer than 24 h")
-	check(cfg.OnUnreachable == Deny || cfg.OnUnreachable == Allow, "OnUnreachable", int(cfg.OnUnreachable), "is neither Deny nor Allow")
-	check(cfg.MaxBytes >= 0, "MaxBytes", cfg.MaxBytes, "is negative")
+	if cfg.OnUnreachable != Deny && cfg.OnUnreachable != Allow {
+		const text = "robotscache: Config.OnUnreachable: %d is neither Deny nor Allow"
+		errs = append(errs, fmt.Errorf(text, int(cfg.OnUnreachable)))
+	}
+	if cfg.MaxBytes < 0 {
+		errs = append(errs, fmt.Errorf("robotscache: Config.MaxBytes: %d is negative", cfg.MaxBytes))
+	}
 	return errors.Join(errs...)
 }
 
@@ -271,7 +283,8 @@ func (cl *Client) validate() error {
 		errs = append(errs, fmt.Errorf("robotscache: Client.UserAgent: %q holds a control character", cl.UserAgent))
 	}
 	if robots.ProductToken(cl.UserAgent) == "" {
-		errs = append(errs, fmt.Errorf("robotscache: Client.UserAgent: %q doesn't begin with a product token, such as ExampleBot/1.0", cl.UserAgent))
+		const text = "robotscache: Client.UserAgent: %q doesn't begin with a product token, such as ExampleBot/1.0"
+		errs = append(errs, fmt.Errorf(text, cl.UserAgent))
 	}
 	if slices.Contains(cl.Products, "") {
 		errs = append(errs, errors.New("robotscache: Client.Products: a token is empty"))
@@ -291,7 +304,8 @@ func (c *Cache) Get(ctx context.Context, u *url.URL) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s := c.memory.use(o); s.fresh() {
+	s := c.memory.use(o)
+	if s.fresh() {
 		return &s.Entry, nil
 	}
 	return c.wait(ctx, o)
@@ -301,10 +315,11 @@ func (c *Cache) Get(ctx context.Context, u *url.URL) (*Entry, error) {
 // time. It is for callers that have just read the clock, which costs as much as half a hit, and
 // call Get otherwise.
 func (c *Cache) Hit(u *url.URL, now time.Time) (*Entry, bool) {
-	if s := stateOf(u, c.memory.use); s != nil && s.Expires.After(now) {
-		return &s.Entry, true
+	s := stateOf(u, c.memory.use)
+	if s == nil || !s.Expires.After(now) {
+		return nil, false
 	}
-	return nil, false
+	return &s.Entry, true
 }
 
 // stateOf returns the state of u's origin that get returns, nil if there is none.
@@ -319,26 +334,29 @@ func stateOf(u *url.URL, get func(origin) *state) *state {
 // Peek returns the Entry of u's origin if that is fresh. It never waits, and doesn't make the
 // origin a recently used one.
 func (c *Cache) Peek(u *url.URL) (*Entry, bool) {
-	if s := stateOf(u, c.memory.peek); s.fresh() {
-		return &s.Entry, true
+	s := stateOf(u, c.memory.peek)
+	if !s.fresh() {
+		return nil, false
 	}
-	return nil, false
+	return &s.Entry, true
 }
 
 // PeekStale is Peek for an Entry that may be out of date; one that is Denied has the Rules of the
 // last good copy, if there is one. It is for pacing the fetch of robots.txt itself, for which the
 // old crawl-delay is the best guess. Call Get for what may be fetched.
 func (c *Cache) PeekStale(u *url.URL) (*Entry, bool) {
-	switch s := stateOf(u, c.memory.peek); {
-	case s == nil:
+	s := stateOf(u, c.memory.peek)
+	if s == nil {
 		return nil, false
-	case s.Denied && s.copy != nil:
-		e := s.Entry
-		e.Rules, e.text = s.copy.text.rules, s.copy.text
-		return &e, true
-	default:
+	}
+	if !s.Denied || s.copy == nil {
 		return &s.Entry, true
 	}
+	// The rules in force have no crawl-delay. Those of the copy do, perhaps.
+	e := s.Entry
+	e.Rules = s.copy.text.rules
+	e.text = s.copy.text
+	return &e, true
 }
 
 // Stats are a Cache's figures, for a status page. Hits aren't counted: that would cost more than a
@@ -361,9 +379,14 @@ func (c *Cache) Snapshot() Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return Stats{
-		Origins: m.states.Len(), InFlight: len(m.fetches),
-		Fetched: c.fetched.Load(), Revalidated: c.revalidated.Load(),
-		Unreachable: c.unreachable.Load(), Restored: c.restored.Load(),
-		Bytes: m.bytes, MaxBytes: m.max, Evicted: m.evicted,
+		Origins:     m.states.Len(),
+		InFlight:    len(m.fetches),
+		Fetched:     c.fetched.Load(),
+		Revalidated: c.revalidated.Load(),
+		Unreachable: c.unreachable.Load(),
+		Restored:    c.restored.Load(),
+		Bytes:       m.bytes,
+		MaxBytes:    m.max,
+		Evicted:     m.evicted,
 	}
 }

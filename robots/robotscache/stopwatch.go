@@ -32,6 +32,7 @@ func (e *timeoutError) Is(target error) bool { return target == context.Deadline
 // startStopwatch returns a running stopwatch that calls cancel at limit.
 func startStopwatch(limit time.Duration, cancel context.CancelCauseFunc) *stopwatch {
 	now := time.Now()
+	// A timer, since no pause could move the deadline of a context.
 	w := &stopwatch{left: limit, since: now, start: now}
 	w.timer = time.AfterFunc(limit, func() { cancel(&timeoutError{limit}) })
 	return w
@@ -44,27 +45,34 @@ func (w *stopwatch) nextHop() {
 	w.mu.Unlock()
 }
 
+// pause stops w until as many calls of resume.
 func (w *stopwatch) pause() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.waiting++; w.waiting == 1 {
-		w.timer.Stop()
-		ran := time.Since(w.since)
-		w.left = w.left - ran
-		w.spent = w.spent + ran
-		w.since = time.Time{}
+	w.waiting++
+	if w.waiting > 1 {
+		return // a transport that sends one hop twice may wait twice at a time
 	}
+	w.timer.Stop()
+	ran := time.Since(w.since)
+	w.left -= ran
+	w.spent += ran
+	w.since = time.Time{}
 }
 
+// resume ends one pause.
 func (w *stopwatch) resume() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.waiting--; w.waiting == 0 {
-		w.since = time.Now()
-		w.timer.Reset(w.left)
-		if w.hop == 1 {
-			w.start = w.since
-		}
+	w.waiting--
+	if w.waiting > 0 {
+		return
+	}
+	w.since = time.Now()
+	w.timer.Reset(w.left)
+	// The first hop is sent after its wait, not when it began to wait.
+	if w.hop == 1 {
+		w.start = w.since
 	}
 }
 
@@ -75,7 +83,7 @@ func (w *stopwatch) stop() (start time.Time, took time.Duration) {
 	defer w.mu.Unlock()
 	w.timer.Stop()
 	took = w.spent
-	if !w.since.IsZero() {
+	if !w.since.IsZero() { // it doesn't stand still
 		took += time.Since(w.since)
 	}
 	w.waiting = 1 << 30 // a late resume doesn't set the timer again

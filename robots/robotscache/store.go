@@ -40,15 +40,29 @@ type Store interface {
 // A Record is the last answer of an origin, and until when the origin is unreachable since. A 2xx
 // is of use until 30 days after Fetched, any other until 24 hours after it.
 type Record struct {
-	URL          string        `json:"url"`                    // that the answer came from, redirects followed
-	Status       int           `json:"status"`                 // 2xx, 3xx or 4xx; 0: no answer is known, and Until is set
-	Body         []byte        `json:"body,omitempty"`         // of a 2xx, after decompression, at most MaxBody
-	ETag         string        `json:"etag,omitempty"`         // for If-None-Match; empty: none
-	LastModified string        `json:"lastModified,omitempty"` // for If-Modified-Since; empty: none
-	Fetched      time.Time     `json:"fetched"`                // when it was fetched, or confirmed by a 304
-	MaxAge       time.Duration `json:"maxAge,omitempty"`       // lifetime that the server gave, within [5 min, 24 h]; 0: none
-	Until        time.Time     `json:"until,omitzero"`         // when an origin that is unreachable is asked again; zero: it answered
-	Reason       string        `json:"reason,omitempty"`       // why it is unreachable
+	// URL is that of the answer, redirects followed.
+	URL string `json:"url"`
+
+	// Status is 2xx, 3xx or 4xx. 0: no answer is known, and Until is set.
+	Status int `json:"status"`
+
+	// Body is that of a 2xx, after decompression, at most MaxBody.
+	Body []byte `json:"body,omitempty"`
+
+	// ETag and LastModified are for If-None-Match and If-Modified-Since. Empty: none.
+	ETag         string `json:"etag,omitempty"`
+	LastModified string `json:"lastModified,omitempty"`
+
+	// Fetched is when the answer was fetched, or confirmed by a 304.
+	Fetched time.Time `json:"fetched"`
+
+	// MaxAge is the lifetime that the server gave, within [5 min, 24 h]. 0: none.
+	MaxAge time.Duration `json:"maxAge,omitempty"`
+
+	// Until is when an origin that is unreachable is asked again, and Reason is why it is
+	// unreachable. Zero: the origin answered.
+	Until  time.Time `json:"until,omitzero"`
+	Reason string    `json:"reason,omitempty"`
 }
 
 // maxSkew is by how much the clock of the process that saved a record may be ahead of ours.
@@ -58,6 +72,7 @@ const maxSkew = time.Minute
 func (r *Record) check(now time.Time) error {
 	switch {
 	case r.Status == 0 && !r.Until.IsZero():
+		// An outage without an answer before it. Nothing else in r is used.
 	case unreachable(&answer{status: r.Status}) != "":
 		return fmt.Errorf("status %d", r.Status)
 	case len(r.Body) > MaxBody:
@@ -82,16 +97,22 @@ func (r *Record) expired(age time.Duration) bool {
 // this process's own. It sets f.state to a fresh one. It reports the state of the Store that it
 // returns, a fresh one with storeErr, and lets other callers use it while f asks for a newer one.
 func (c *Cache) load(f *fetch, prev *state, storeErr error) (*state, error) {
-	s, e, err := c.restore(f, prev != nil)
-	if s == nil || prev != nil && !s.fresh() && !s.outdates(prev) {
+	s, event, err := c.restore(f, prev != nil)
+	if s == nil {
+		return prev, err
+	}
+	isNews := prev == nil || s.fresh() || s.outdates(prev)
+	if !isNews {
 		return prev, err
 	}
 	if s.fresh() {
-		f.state, e.StoreErr = s, storeErr
+		f.state = s
+		event.StoreErr = storeErr // else it is reported with the fetch that follows
 	}
-	c.report(f.ctx, e)
+	c.report(f.ctx, event)
 	f.memory.mu.Lock()
 	defer f.memory.mu.Unlock()
+	// A fetch that all callers have left must not write over the state of a later one.
 	if f.ctx.Err() == nil && s.usable(time.Now()) {
 		f.memory.add(f.origin, s)
 	}
@@ -105,91 +126,136 @@ func (s *state) outdates(prev *state) bool {
 	if prev.copy != nil {
 		known = prev.copy.at
 	}
-	return known == 0 && s.copy != nil || known != 0 && s.at-known > moment(maxSkew)
+	if known == 0 {
+		return s.copy != nil
+	}
+	return s.at-known > moment(maxSkew)
 }
 
 // restore loads the state of f's origin from the Store, fresh or not, and the Event to report. It
 // returns nil if there is none. hasPrev reports whether this process had a state already.
 func (c *Cache) restore(f *fetch, hasPrev bool) (*state, Event, error) {
-	r, ok, err := c.cfg.Store.Load(f.ctx, f.origin.String())
+	record, ok, err := c.cfg.Store.Load(f.ctx, f.origin.String())
 	if err != nil || !ok {
 		return nil, Event{}, err
 	}
 	now := time.Now()
-	if err := r.check(now); err != nil {
+	if err := record.check(now); err != nil {
 		return nil, Event{}, fmt.Errorf("robotscache: record of %s: %w", f.origin, err)
 	}
-	age := max(now.Sub(r.Fetched), 0)
-	at := now.Add(-age) // with the monotonic clock's reading
-	// A clock that was set back must not make the wait longer than an origin may ask for.
-	wait, most := r.Until.Sub(now.Round(0)), max(c.cfg.DenyTTL, maxTTL)
-	if wait > most && hasPrev {
-		wait = 0 // this process has waited
+	age := max(now.Sub(record.Fetched), 0)
+	if record.expired(age) {
+		// An outage outlives the answer before it.
+		record = Record{URL: record.URL, Until: record.Until, Reason: record.Reason}
 	}
-	wait = min(wait, most)
-	if r.expired(age) {
-		r = Record{URL: r.URL, Until: r.Until, Reason: r.Reason}
-	}
-	s := &state{at: momentOf(at)}
-	s.Expires = at.Add(c.ttl(r.MaxAge))
-	e := Event{
-		Origin: f.origin.String(), URL: r.URL, Status: r.Status, Start: at,
-		TTL: s.Expires.Sub(at), Until: s.Expires, Restored: true,
-	}
-	switch {
-	case r.Status/100 == 2:
-		v := validators{redirected(f.origin, r.URL), validator(r.ETag), validator(r.LastModified)}
-		s.use(newCopy(c.textOf(r.Body, v), s.at, r.MaxAge, v))
-		e.describe(s.copy)
-		if c.cfg.RecordText {
-			e.Text = string(r.Body)
-		}
-	case r.Status == 0 && wait <= 0:
+	wait := c.waitOf(&record, now, hasPrev)
+	if record.Status == 0 && wait <= 0 {
 		return nil, Event{}, nil
-	default:
-		s.Rules = c.allowAll
 	}
+	s, event := c.fromRecord(f.origin, &record, now.Add(-age))
 	if wait > 0 {
-		s.Rules, s.text = nil, nil
-		e.Status = 0
-		e.Bytes = 0
-		e.SHA256 = ""
-		e.Text = ""
-		c.fallback(s, &e, printable.Clipped(r.Reason, maxErrorText), nil, now, now.Add(wait))
+		s.Rules = nil
+		s.text = nil
+		// The Event reports the copy only if it is in force: fallback describes it then.
+		event.Status = 0
+		event.Bytes = 0
+		event.SHA256 = ""
+		event.Text = ""
+		c.fallback(s, &event, now, outage{
+			reason: printable.Clipped(record.Reason, maxErrorText),
+			until:  now.Add(wait),
+		})
 	}
-	return s, e, nil
+	return s, event, nil
+}
+
+// waitOf returns for how long from now on r's origin isn't asked again, since it is unreachable.
+func (c *Cache) waitOf(r *Record, now time.Time, hasPrev bool) time.Duration {
+	// By the wall clock alone, which other processes share with this one.
+	wait := r.Until.Sub(now.Round(0))
+	// A clock that was set back must not make the wait longer than an origin may ask for.
+	most := max(c.cfg.DenyTTL, maxTTL)
+	if wait > most && hasPrev {
+		return 0 // this process has waited
+	}
+	return min(wait, most)
+}
+
+// fromRecord returns the state of o by the answer in r, which came at a time by the monotonic clock,
+// and the Event to report.
+func (c *Cache) fromRecord(o origin, r *Record, at time.Time) (*state, Event) {
+	next := &state{at: momentOf(at)}
+	next.Expires = at.Add(c.ttl(r.MaxAge))
+	event := Event{
+		Origin:   o.String(),
+		URL:      r.URL,
+		Status:   r.Status,
+		Start:    at,
+		TTL:      next.Expires.Sub(at),
+		Until:    next.Expires,
+		Restored: true,
+	}
+	if r.Status/100 != 2 {
+		next.Rules = c.allowAll
+		return next, event
+	}
+	v := validators{
+		url:          redirected(o, r.URL),
+		etag:         validator(r.ETag),
+		lastModified: validator(r.LastModified),
+	}
+	next.use(newCopy(c.textOf(r.Body, v), next.at, r.MaxAge, v))
+	event.describe(next.copy)
+	if c.cfg.RecordText {
+		event.Text = string(r.Body)
+	}
+	return next, event
 }
 
 // save saves the answer of f's origin or, while that is unreachable, the last answer again with the
 // time until then.
-func (c *Cache) save(f *fetch, a *answer, now time.Time) (err error) {
-	s, key := f.state, f.origin.String()
-	old, ok := Record{}, false
-	if s.Err != nil || a.status == http.StatusNotModified {
-		if old, ok, err = c.cfg.Store.Load(f.ctx, key); err != nil {
+func (c *Cache) save(f *fetch, reply *answer, now time.Time) error {
+	next := f.state
+	isOutage := next.Err != nil
+	isConfirmed := !isOutage && reply.status == http.StatusNotModified
+	var last Record
+	var known bool
+	if isOutage || isConfirmed {
+		var err error
+		last, known, err = c.cfg.Store.Load(f.ctx, f.origin.String())
+		if err != nil {
 			return err // the last answer stays in the Store
 		}
 	}
-	r := Record{URL: a.url, Status: a.status, Fetched: now}
-	switch {
-	case s.Err != nil:
-		if r.Status = 0; ok && old.check(now) == nil {
-			r = old
-		}
-		r.Until, r.Reason = s.Expires, s.Reason
-	case s.copy == nil:
-		r.MaxAge, _ = lifetime(a.header)
-	default:
-		r.ETag, r.LastModified = s.copy.validators.etag, s.copy.validators.lastModified
-		r.Body, r.MaxAge = a.body, s.copy.maxAge
+	record := Record{
+		URL:     reply.url,
+		Status:  reply.status,
+		Fetched: now,
 	}
-	if s.Err == nil && a.status == http.StatusNotModified {
+	switch {
+	case isOutage:
+		record.Status = 0
+		if known && last.check(now) == nil {
+			record = last
+		}
+		record.Until = next.Expires
+		record.Reason = next.Reason
+	case next.copy == nil:
+		record.MaxAge, _ = lifetime(reply.header)
+	default:
+		record.Body = reply.body
+		record.ETag = next.copy.validators.etag
+		record.LastModified = next.copy.validators.lastModified
+		record.MaxAge = next.copy.maxAge
+	}
+	if isConfirmed {
 		// The body isn't in memory any more. If the Store has lost it too, there is nothing to
 		// confirm.
-		if !ok || sha256.Sum256(old.Body) != s.copy.text.sum {
+		if !known || sha256.Sum256(last.Body) != next.copy.text.sum {
 			return nil
 		}
-		r.Status, r.Body = old.Status, old.Body
+		record.Status = last.Status
+		record.Body = last.Body
 	}
-	return c.cfg.Store.Save(f.ctx, key, r)
+	return c.cfg.Store.Save(f.ctx, f.origin.String(), record)
 }
