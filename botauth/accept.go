@@ -73,32 +73,43 @@ func (s *Signer) parseDemand(m *sfv.Member) (d demand, ok bool) {
 	d.label = m.Key
 	for _, item := range list {
 		c, ok := parseComponent(item)
-		alike := func(other component) bool {
-			return other == c || other.name == signatureAgent && c.name == signatureAgent // in two forms
-		}
-		if !ok || slices.ContainsFunc(d.components, alike) {
+		if !ok || d.covers(c) {
 			return demand{}, false
 		}
 		d.components = append(d.components, c)
 	}
 	for _, p := range m.Params {
-		value, isString := p.Value.(string)
-		ok := true
-		switch p.Key { // any other is created or expires, which each signature has, or isn't known
-		case "tag":
-			ok = value == tag
-		case "alg":
-			ok = value == "ed25519"
-		case "keyid":
-			ok = value == s.id
-		case "nonce":
-			d.nonce, ok = value, isString && len(value) <= maxNonce
-		}
-		if !ok {
+		if !s.meets(p) {
 			return demand{}, false
+		}
+		if p.Key == "nonce" {
+			d.nonce = p.Value.(string)
 		}
 	}
 	return d.whole(s.standard()), true
+}
+
+// covers reports whether d has c already. Signature-Agent counts once, in either of its two forms.
+func (d *demand) covers(c component) bool {
+	return slices.ContainsFunc(d.components, func(other component) bool {
+		return other == c || other.name == c.name && c.name == signatureAgent
+	})
+}
+
+// meets reports whether the Signer can sign with the parameter p of a demand.
+func (s *Signer) meets(p sfv.Member) bool {
+	value, isString := p.Value.(string)
+	switch p.Key {
+	case "tag":
+		return value == tag
+	case "alg":
+		return value == "ed25519"
+	case "keyid":
+		return value == s.id
+	case "nonce":
+		return isString && len(value) <= maxNonce
+	}
+	return true // created and expires, which each signature has, and unknown ones
 }
 
 // parseComponent reads a component identifier. It returns false where the Signer can't cover it.

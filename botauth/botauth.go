@@ -95,7 +95,8 @@ func New(cfg Config) (*Signer, error) {
 	}
 	s.agent = agent
 	if s.maxAge < time.Second || s.maxAge > longestMaxAge {
-		errs = append(errs, fmt.Errorf("botauth: DirectoryMaxAge: %v isn't between a second and %d days", s.maxAge, longestMaxAge/(24*time.Hour)))
+		errs = append(errs, fmt.Errorf("botauth: DirectoryMaxAge: %v isn't between a second and %d days",
+			s.maxAge, longestMaxAge/(24*time.Hour)))
 	}
 	if s.profile > Cloudflare {
 		errs = append(errs, fmt.Errorf("botauth: Profile(%d): use Draft or Cloudflare", s.profile))
@@ -107,7 +108,9 @@ func New(cfg Config) (*Signer, error) {
 }
 
 func (s *Signer) setKey() error {
-	if v := reflect.ValueOf(s.key); s.key == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+	v := reflect.ValueOf(s.key)
+	isNil := v.Kind() == reflect.Pointer && v.IsNil() // as a nil *ed25519.PrivateKey is
+	if s.key == nil || isNil {
 		return errors.New("botauth: no key: ParseKey reads one")
 	}
 	if private, ok := s.key.(*ed25519.PrivateKey); ok {
@@ -120,18 +123,22 @@ func (s *Signer) setKey() error {
 	if !ok {
 		return fmt.Errorf("botauth: the public key is %T: Web Bot Auth needs Ed25519", s.key.Public())
 	}
-	s.public, s.id = public, KeyID(public)
+	s.public = public
+	s.id = KeyID(public)
 	return nil
 }
 
 // origin checks the URL of an agent.
 func origin(agent string) (string, error) {
 	u, err := url.Parse(agent)
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", fmt.Errorf("botauth: agent: %w", err)
-	case u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
-		return "", fmt.Errorf(`botauth: agent %q is not the origin of a key directory, such as "https://bot.example.com"`, agent)
+	}
+	isOrigin := u.Scheme == "https" && u.Host != "" && u.User == nil
+	more := strings.Trim(u.Path, "/") + u.RawQuery + u.Fragment
+	if !isOrigin || more != "" {
+		return "", fmt.Errorf("botauth: agent %q is not the origin of a key directory, such as %q",
+			agent, "https://bot.example.com")
 	}
 	return "https://" + authority(u.Host), nil
 }

@@ -82,7 +82,9 @@ func (d *directory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Digest", d.digest)
 	h.Set("Signature-Input", input)
 	h.Set("Signature", signature)
-	if known := r.Header.Get("If-None-Match"); strings.Contains(known, d.tag) || strings.TrimSpace(known) == "*" {
+	known := r.Header.Get("If-None-Match")
+	if strings.Contains(known, d.tag) || strings.TrimSpace(known) == "*" {
+		// Such an answer is signed too: the digest is that of the copy that the verifier has.
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
@@ -97,20 +99,26 @@ func (d *directory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (d *directory) sign(now time.Time) (inputs, signatures string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if age := now.Sub(d.signed); age >= 0 && age < directoryAge {
+	age := now.Sub(d.signed)
+	if age >= 0 && age < directoryAge { // below 0 the clock was set back
 		return d.input, d.signature, nil
 	}
-	var in, out []string
+	var allInputs, allSignatures []string
 	for i, s := range d.signers {
 		label := fmt.Sprintf("sig%d", i+1)
-		params := `("@authority";req "content-digest")` + s.params(now, 2*d.maxAge+directoryAge, "", "http-message-signatures-directory")
+		params := `("@authority";req "content-digest")` +
+			s.params(now, 2*d.maxAge+directoryAge, "", "http-message-signatures-directory")
 		signature, err := s.signText(input{base: `"@authority";req: ` + strings.TrimPrefix(s.agent, "https://") +
 			"\n\"content-digest\": " + d.digest + "\n\"@signature-params\": " + params})
 		if err != nil {
 			return "", "", err
 		}
-		in, out = append(in, label+"="+params), append(out, label+"=:"+signature+":")
+		allInputs = append(allInputs, label+"="+params)
+		allSignatures = append(allSignatures, label+"=:"+signature+":")
 	}
-	d.signed, d.input, d.signature = now, strings.Join(in, ", "), strings.Join(out, ", ")
+	// Only now, so that a key that fails leaves no half of a directory.
+	d.signed = now
+	d.input = strings.Join(allInputs, ", ")
+	d.signature = strings.Join(allSignatures, ", ")
 	return d.input, d.signature, nil
 }

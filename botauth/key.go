@@ -15,15 +15,18 @@ import (
 // ParseKey reads a private Ed25519 key: PEM of PKCS #8, which "openssl genpkey -algorithm ed25519"
 // writes, or a JSON Web Key (RFC 8037).
 func ParseKey(data []byte) (ed25519.PrivateKey, error) {
-	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] == '{' {
+	trimmed := bytes.TrimSpace(data)
+	if bytes.HasPrefix(trimmed, []byte("{")) {
 		return parseJWK(trimmed)
 	}
 	block, _ := pem.Decode(data)
 	if block == nil {
-		return nil, errors.New(`botauth: a key that is neither PEM nor a JSON Web Key: a file's content is wanted, and "openssl genpkey -algorithm ed25519" makes one`)
+		return nil, errors.New("botauth: a key that is neither PEM nor a JSON Web Key: a file's content is wanted, " +
+			`and "openssl genpkey -algorithm ed25519" makes one`)
 	}
 	if block.Type != "PRIVATE KEY" {
-		return nil, fmt.Errorf(`botauth: PEM of type %q instead of "PRIVATE KEY": "openssl genpkey -algorithm ed25519" makes one, "openssl pkey" decrypts one`, block.Type)
+		return nil, fmt.Errorf(`botauth: PEM of type %q instead of "PRIVATE KEY": `+
+			`"openssl genpkey -algorithm ed25519" makes one, "openssl pkey" decrypts one`, block.Type)
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
@@ -52,14 +55,16 @@ func parseJWK(data []byte) (ed25519.PrivateKey, error) {
 		return nil, fmt.Errorf("botauth: JSON Web Key: %w", err)
 	}
 	if k.Kty != "OKP" || k.Crv != "Ed25519" {
-		return nil, fmt.Errorf("botauth: JSON Web Key with kty %.20q and crv %.20q: Web Bot Auth needs OKP and Ed25519", k.Kty, k.Crv)
+		return nil, fmt.Errorf("botauth: JSON Web Key with kty %.20q and crv %.20q: Web Bot Auth needs OKP and Ed25519",
+			k.Kty, k.Crv)
 	}
 	seed, err := base64.RawURLEncoding.DecodeString(k.D)
 	if err != nil || len(seed) != ed25519.SeedSize {
 		return nil, errors.New("botauth: JSON Web Key without a private part (d) of 32 bytes")
 	}
 	key := ed25519.NewKeyFromSeed(seed)
-	if x := base64.RawURLEncoding.EncodeToString(key.Public().(ed25519.PublicKey)); k.X != "" && k.X != x {
+	x := publicX(key.Public().(ed25519.PublicKey))
+	if k.X != "" && k.X != x {
 		return nil, errors.New("botauth: JSON Web Key whose public part (x) isn't that of its private part (d)")
 	}
 	return key, nil
@@ -67,13 +72,22 @@ func parseJWK(data []byte) (ed25519.PrivateKey, error) {
 
 // publicJWK returns the key as a directory lists it.
 func publicJWK(public ed25519.PublicKey) jwk {
-	return jwk{Kty: "OKP", Crv: "Ed25519", Kid: KeyID(public), X: base64.RawURLEncoding.EncodeToString(public), Use: "sig"}
+	return jwk{
+		Kty: "OKP",
+		Crv: "Ed25519",
+		Kid: KeyID(public),
+		X:   publicX(public),
+		Use: "sig",
+	}
 }
+
+// publicX returns a key as "x" has it.
+func publicX(public ed25519.PublicKey) string { return base64.RawURLEncoding.EncodeToString(public) }
 
 // KeyID returns what a key is called in signatures and in evidence: the thumbprint of its JSON Web
 // Key (RFC 7638, RFC 8037).
 func KeyID(public ed25519.PublicKey) string {
-	return thumbprint(map[string]string{"kty": "OKP", "crv": "Ed25519", "x": base64.RawURLEncoding.EncodeToString(public)})
+	return thumbprint(map[string]string{"kty": "OKP", "crv": "Ed25519", "x": publicX(public)})
 }
 
 // thumbprint hashes the members of a JSON Web Key that make it the key that it is.

@@ -95,7 +95,8 @@ func (s *Signer) signText(in input) (string, error) {
 // params returns the parameters of a signature in the order in which cloudflare/web-bot-auth has
 // them; an empty nonce is left out.
 func (s *Signer) params(created time.Time, lifetime time.Duration, nonce, tag string) string {
-	p := fmt.Sprintf(`;created=%d;keyid=%s;alg="ed25519";expires=%d`, created.Unix(), quoted(s.id), created.Add(lifetime).Unix())
+	p := fmt.Sprintf(`;created=%d;keyid=%s;alg="ed25519";expires=%d`,
+		created.Unix(), quoted(s.id), created.Add(lifetime).Unix())
 	if nonce != "" {
 		p += ";nonce=" + quoted(nonce)
 	}
@@ -113,12 +114,13 @@ func signatureInput(req *http.Request, components []component, agent, params str
 	var base strings.Builder
 	names := make([]string, len(components))
 	for i, c := range components {
-		value, ok := quoted(agent), true
+		value := quoted(agent)
 		if c.name != signatureAgent {
+			var ok bool
 			value, ok = valueOf(req, c.name)
-		}
-		if !ok {
-			return input{}, fmt.Errorf("botauth: the request has no %s", c)
+			if !ok {
+				return input{}, fmt.Errorf("botauth: the request has no %s", c)
+			}
 		}
 		names[i] = c.String()
 		base.WriteString(names[i] + ": " + value + "\n")
@@ -165,9 +167,10 @@ func valueOf(req *http.Request, name string) (value string, ok bool) {
 	}
 	trimmed := make([]string, len(lines))
 	for i, line := range lines {
-		if trimmed[i] = strings.Trim(line, " \t"); strings.ContainsAny(line, "\r\n") {
+		if strings.ContainsAny(line, "\r\n") {
 			return "", false
 		}
+		trimmed[i] = strings.Trim(line, " \t")
 	}
 	return strings.Join(trimmed, ", "), true
 }

@@ -35,7 +35,8 @@ type transport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.URL == nil || req.URL.Scheme != "https" || req.Header == nil || len(req.Header["Signature-Input"]) > 0 {
+	signed := len(req.Header["Signature-Input"]) > 0
+	if signed || req.Header == nil || req.URL == nil || req.URL.Scheme != "https" {
 		return t.base.RoundTrip(req)
 	}
 	d := t.demandOf(req)
@@ -166,7 +167,8 @@ func newSending(signer *Signer, req *http.Request, d *demand) *sending {
 	s.hooks = conntrace.Hooks(s.Context, nil, s.gotConn)
 	s.req = req.WithContext(s)
 	// In the one spelling, so that what is signed as @authority is what is sent.
-	s.req.URL, s.req.Host = hostname.URL(req.URL), hostname.Authority(req.URL.Scheme, req.Host)
+	s.req.URL = hostname.URL(req.URL)
+	s.req.Host = hostname.Authority(req.URL.Scheme, req.Host)
 	s.req.Header = make(http.Header, len(req.Header)+3)
 	maps.Copy(s.req.Header, req.Header)
 	return s
@@ -191,7 +193,11 @@ func (s *sending) gotConn(info httptrace.GotConnInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conns++
-	if s.closed || s.Err() != nil || s.conns == 1 && time.Now().Unix() == s.made {
+	if s.closed || s.Err() != nil {
+		return
+	}
+	// On the first connection a signature of this second is as good as a new one.
+	if s.conns == 1 && time.Now().Unix() == s.made {
 		return
 	}
 	_ = s.sign()

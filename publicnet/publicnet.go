@@ -103,7 +103,8 @@ func publicDialer() *net.Dialer {
 		if err != nil {
 			return fmt.Errorf("publicnet: %q: %w", address, ErrPrivate)
 		}
-		if why := nonPublic(ap.Addr()); why != "" {
+		why := nonPublic(ap.Addr())
+		if why != "" {
 			return fmt.Errorf("publicnet: %s is %s: %w", ap.Addr(), why, ErrPrivate)
 		}
 		return nil
@@ -154,20 +155,28 @@ func (p *proxies) proxy(req *http.Request) (*url.URL, error) {
 		return nil, err
 	}
 	if u == nil {
-		if address := dialAddress(req.URL); p.has(address) {
+		address := dialAddress(req.URL)
+		if p.has(address) {
 			return nil, fmt.Errorf("publicnet: %s is the proxy's own address: %w", address, ErrPrivate)
 		}
 		return nil, nil
 	}
-	if address := dialAddress(u); !p.has(address) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.known == nil {
-			p.known = make(map[string]struct{})
-		}
-		p.known[address] = struct{}{}
-	}
+	p.add(dialAddress(u))
 	return u, nil
+}
+
+// add makes address a proxy's.
+func (p *proxies) add(address string) {
+	// Nearly always it is known already, and a read lock is enough.
+	if p.has(address) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.known == nil {
+		p.known = make(map[string]struct{})
+	}
+	p.known[address] = struct{}{}
 }
 
 // has reports whether address is a proxy's.
@@ -180,7 +189,8 @@ func (p *proxies) has(address string) bool {
 
 // dialAddress returns the address that an http.Transport dials for u.
 func dialAddress(u *url.URL) string {
-	host, port := u.Hostname(), u.Port()
+	host := u.Hostname()
+	port := u.Port()
 	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		if ascii, err := idna.Lookup.ToASCII(host); err == nil {
 			host = ascii
@@ -218,7 +228,7 @@ var specialNetworks = []specialNetwork{
 func nonPublic(a netip.Addr) string {
 	a = a.Unmap().WithZone("")
 	switch {
-	case !a.IsValid(), a.IsUnspecified():
+	case !a.IsValid() || a.IsUnspecified():
 		return "unspecified"
 	case a.IsLoopback():
 		return "loopback"
@@ -234,6 +244,7 @@ func nonPublic(a netip.Addr) string {
 			return r.what
 		}
 	}
+	// A translator on the way would connect to the inner address.
 	if inner, ok := embedded(a); ok {
 		return nonPublic(inner)
 	}
@@ -255,7 +266,7 @@ func embedded(a netip.Addr) (netip.Addr, bool) {
 	switch {
 	case a.Is4():
 		return netip.Addr{}, false
-	case compatible.Contains(a), translated.Contains(a), nat64.Contains(a):
+	case compatible.Contains(a) || translated.Contains(a) || nat64.Contains(a):
 		return netip.AddrFrom4([4]byte(b[12:16])), true
 	case sixToFour.Contains(a):
 		return netip.AddrFrom4([4]byte(b[2:6])), true

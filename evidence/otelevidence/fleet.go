@@ -98,48 +98,79 @@ type instruments struct {
 	all []metric.Observable
 }
 
+// A maker makes instruments, and collects them and the errors.
+type maker struct {
+	meter metric.Meter
+	all   []metric.Observable
+	errs  []error
+}
+
+func (m *maker) add(i metric.Observable, err error) {
+	m.all = append(m.all, i)
+	m.errs = append(m.errs, err)
+}
+
+func (m *maker) counter(name, unit, description string) metric.Int64Observable {
+	c, err := m.meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
+	m.add(c, err)
+	return c
+}
+
+func (m *maker) gauge(name, unit, description string) metric.Int64Observable {
+	g, err := m.meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(description))
+	m.add(g, err)
+	return g
+}
+
+func (m *maker) secondsCounter(name, description string) metric.Float64Observable {
+	c, err := m.meter.Float64ObservableCounter(name, metric.WithUnit("s"), metric.WithDescription(description))
+	m.add(c, err)
+	return c
+}
+
+func (m *maker) secondsGauge(name, description string) metric.Float64Observable {
+	g, err := m.meter.Float64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription(description))
+	m.add(g, err)
+	return g
+}
+
 func newInstruments(meter metric.Meter) (*instruments, error) {
-	m := new(instruments)
-	var errs []error
-	add := func(i metric.Observable, err error) { errs, m.all = append(errs, err), append(m.all, i) }
-	counter := func(name, unit, description string) metric.Int64Observable {
-		c, err := meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
-		add(c, err)
-		return c
+	m := maker{meter: meter}
+	made := &instruments{
+		calls: m.counter("politeness.redis.calls", "{call}",
+			"Scripts run on the server."),
+		failures: m.counter("politeness.redis.call.failures", "{call}",
+			"Calls without an answer, or that came too late."),
+		took: m.secondsCounter("politeness.redis.call.time",
+			"Time that answered calls of the budget took together."),
+		losses: m.counter("politeness.redis.losses", "{loss}",
+			"Times the server had lost data, or its clock was stepped."),
+		latency: m.secondsGauge("politeness.redis.latency",
+			"Time of a reply to the limiter, on average."),
+		guard: m.secondsGauge("politeness.redis.guard",
+			"How late a start may be, on top of its delay."),
+		refusals: m.counter("politeness.redis.refusals", "{refusal}",
+			"Turns that the limiter refused."),
+		inFlight: m.gauge("politeness.redis.in_flight", "{request}",
+			"Requests of this process."),
+		waiting: m.gauge("politeness.redis.waiting", "{request}",
+			"Requests of this process that wait for their turn."),
+		down: m.gauge("politeness.redis.down", "1",
+			"1 while the limiter's server can't be reached, else 0."),
+		waits: m.counter("politeness.redis.budget.waits", "{wait}",
+			"Times a page or bytes waited because nothing was granted."),
 	}
-	gauge := func(name, unit, description string) metric.Int64Observable {
-		g, err := meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(description))
-		add(g, err)
-		return g
-	}
-	seconds := func(name, description string) metric.Float64Observable {
-		g, err := meter.Float64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription(description))
-		add(g, err)
-		return g
-	}
-	m.calls = counter("politeness.redis.calls", "{call}", "Scripts run on the server.")
-	m.failures = counter("politeness.redis.call.failures", "{call}", "Calls without an answer, or that came too late.")
-	took, err := meter.Float64ObservableCounter("politeness.redis.call.time", metric.WithUnit("s"),
-		metric.WithDescription("Time that answered calls of the budget took together."))
-	add(took, err)
-	m.took = took
-	m.losses = counter("politeness.redis.losses", "{loss}", "Times the server had lost data, or its clock was stepped.")
-	m.latency = seconds("politeness.redis.latency", "Time of a reply to the limiter, on average.")
-	m.guard = seconds("politeness.redis.guard", "How late a start may be, on top of its delay.")
-	m.refusals = counter("politeness.redis.refusals", "{refusal}", "Turns that the limiter refused.")
-	m.inFlight = gauge("politeness.redis.in_flight", "{request}", "Requests of this process.")
-	m.waiting = gauge("politeness.redis.waiting", "{request}", "Requests of this process that wait for their turn.")
-	m.down = gauge("politeness.redis.down", "1", "1 while the limiter's server can't be reached, else 0.")
-	m.waits = counter("politeness.redis.budget.waits", "{wait}", "Times a page or bytes waited because nothing was granted.")
-	return m, errors.Join(errs...)
+	made.all = m.all
+	return made, errors.Join(m.errs...)
 }
 
 // shared reports the figures that the limiter and the budget have in common.
 func (m *instruments) shared(o metric.Observer, user string, calls, unanswered, late, losses int64) {
 	by := attribute.String("politeness.redis.user", user)
 	o.ObserveInt64(m.calls, calls, metric.WithAttributes(by))
-	o.ObserveInt64(m.failures, unanswered, metric.WithAttributes(by, attribute.String("politeness.redis.failure", "unanswered")))
-	o.ObserveInt64(m.failures, late, metric.WithAttributes(by, attribute.String("politeness.redis.failure", "late")))
+	failure := attribute.Key("politeness.redis.failure")
+	o.ObserveInt64(m.failures, unanswered, metric.WithAttributes(by, failure.String("unanswered")))
+	o.ObserveInt64(m.failures, late, metric.WithAttributes(by, failure.String("late")))
 	o.ObserveInt64(m.losses, losses, metric.WithAttributes(by))
 }
 

@@ -34,6 +34,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -77,7 +78,8 @@ var _ evidence.Evidence = (*Evidence)(nil)
 var (
 	waitBounds  = []float64{0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300}
 	blockBounds = []float64{1, 2, 5, 10, 30, 60, 300, 600, 1800, 3600, 4 * 3600, 24 * 3600}
-	fetchBounds = []float64{0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10} // as the conventions have them
+	// Those of the conventions for HTTP requests.
+	fetchBounds = []float64{0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10}
 )
 
 // New makes the instruments. The error joins those that could not be made.
@@ -89,17 +91,26 @@ func New(cfg Config) (*Evidence, error) {
 	meter := provider.Meter(Name)
 	e := &Evidence{perHost: cfg.PerHost}
 	var errs [6]error
-	e.wait, errs[0] = meter.Float64Histogram("politeness.wait.duration", metric.WithUnit("s"),
-		metric.WithDescription("Time that a request waited for its turn."), metric.WithExplicitBucketBoundaries(waitBounds...))
-	e.refusals, errs[1] = meter.Int64Counter("politeness.refusals", metric.WithUnit("{refusal}"),
+	e.wait, errs[0] = meter.Float64Histogram("politeness.wait.duration",
+		metric.WithUnit("s"),
+		metric.WithDescription("Time that a request waited for its turn."),
+		metric.WithExplicitBucketBoundaries(waitBounds...))
+	e.refusals, errs[1] = meter.Int64Counter("politeness.refusals",
+		metric.WithUnit("{refusal}"),
 		metric.WithDescription("Requests and responses that were refused."))
-	e.blocks, errs[2] = meter.Int64Counter("politeness.blocks", metric.WithUnit("{block}"),
+	e.blocks, errs[2] = meter.Int64Counter("politeness.blocks",
+		metric.WithUnit("{block}"),
 		metric.WithDescription("Times a host asked to be left alone."))
-	e.blockDuration, errs[3] = meter.Float64Histogram("politeness.block.duration", metric.WithUnit("s"),
-		metric.WithDescription("For how long hosts asked to be left alone."), metric.WithExplicitBucketBoundaries(blockBounds...))
-	e.robots, errs[4] = meter.Float64Histogram("politeness.robots.fetch.duration", metric.WithUnit("s"),
-		metric.WithDescription("Duration of fetches of robots.txt."), metric.WithExplicitBucketBoundaries(fetchBounds...))
-	e.retries, errs[5] = meter.Int64Counter("politeness.retries", metric.WithUnit("{retry}"),
+	e.blockDuration, errs[3] = meter.Float64Histogram("politeness.block.duration",
+		metric.WithUnit("s"),
+		metric.WithDescription("For how long hosts asked to be left alone."),
+		metric.WithExplicitBucketBoundaries(blockBounds...))
+	e.robots, errs[4] = meter.Float64Histogram("politeness.robots.fetch.duration",
+		metric.WithUnit("s"),
+		metric.WithDescription("Duration of fetches of robots.txt."),
+		metric.WithExplicitBucketBoundaries(fetchBounds...))
+	e.retries, errs[5] = meter.Int64Counter("politeness.retries",
+		metric.WithUnit("{retry}"),
 		metric.WithDescription("Requests that were sent again."))
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, fmt.Errorf("otelevidence: %w", err)
@@ -110,49 +121,54 @@ func New(cfg Config) (*Evidence, error) {
 // Record implements evidence.Evidence.
 func (e *Evidence) Record(ctx context.Context, d evidence.Decision) {
 	e.measure(ctx, &d)
-	if span := trace.SpanFromContext(ctx); span.IsRecording() {
-		options := []trace.EventOption{trace.WithAttributes(spanAttributes(&d)...)}
-		if !d.Time.IsZero() {
-			options = append(options, trace.WithTimestamp(d.Time))
-		}
-		span.AddEvent("politeness."+string(d.Type), options...)
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return
 	}
+	options := []trace.EventOption{trace.WithAttributes(spanAttributes(&d)...)}
+	if !d.Time.IsZero() {
+		options = append(options, trace.WithTimestamp(d.Time))
+	}
+	span.AddEvent("politeness."+string(d.Type), options...)
 }
 
-// measure reports d to the instruments, unless it is what another process or a person has done.
+// measure reports d to the instruments.
 func (e *Evidence) measure(ctx context.Context, d *evidence.Decision) {
+	// The process that set the block counts it, and a person's block is no wish of the host.
 	if d.Restored || d.Hand {
 		return
 	}
 	switch d.Type {
 	case evidence.Started:
-		for _, w := range [...]struct {
-			cause   string
-			seconds float64
-		}{
-			{"slot", d.WaitSlot.Seconds()}, {"delay", d.WaitDelay.Seconds()}, {"block", d.WaitBlock.Seconds()},
-		} {
-			if w.seconds > 0 {
-				e.wait.Record(ctx, w.seconds, e.attributes(d, attribute.String("politeness.wait.cause", w.cause)))
-			}
-		}
-	case evidence.BlockedByRobots, evidence.BlockedByRule, evidence.BudgetExceeded, evidence.SlotTimeout, evidence.ResponseRejected, evidence.Reserved:
-		kv := []attribute.KeyValue{attribute.String("politeness.decision", string(d.Type))}
+		e.measureWait(ctx, d, "slot", d.WaitSlot)
+		e.measureWait(ctx, d, "delay", d.WaitDelay)
+		e.measureWait(ctx, d, "block", d.WaitBlock)
+	case evidence.BlockedByRobots, evidence.BlockedByRule, evidence.BudgetExceeded,
+		evidence.SlotTimeout, evidence.ResponseRejected, evidence.Reserved:
+		attributes := []attribute.KeyValue{attribute.String("politeness.decision", string(d.Type))}
 		if d.Limit != "" {
-			kv = append(kv, attribute.String("politeness.budget.limit", d.Limit))
+			attributes = append(attributes, attribute.String("politeness.budget.limit", d.Limit))
 		}
-		e.refusals.Add(ctx, 1, e.attributes(d, kv...))
+		e.refusals.Add(ctx, 1, e.attributes(d, attributes...))
 	case evidence.HostBlocked:
 		attributes := e.attributes(d, outcome(d))
 		e.blocks.Add(ctx, 1, attributes)
-		if lasts := d.Until.Sub(d.Time); lasts > 0 {
+		lasts := d.Until.Sub(d.Time)
+		if lasts > 0 {
 			e.blockDuration.Record(ctx, lasts.Seconds(), attributes)
 		}
 	case evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable:
-		result := strings.TrimPrefix(string(d.Type), "robots_")
-		e.robots.Record(ctx, d.Duration.Seconds(), e.attributes(d, attribute.String("politeness.robots.result", result), outcome(d)))
+		result := attribute.String("politeness.robots.result", strings.TrimPrefix(string(d.Type), "robots_"))
+		e.robots.Record(ctx, d.Duration.Seconds(), e.attributes(d, result, outcome(d)))
 	case evidence.Retried:
 		e.retries.Add(ctx, 1, e.attributes(d, outcome(d)))
+	}
+}
+
+// measureWait reports the part of a wait that has the given cause, if there is one.
+func (e *Evidence) measureWait(ctx context.Context, d *evidence.Decision, cause string, wait time.Duration) {
+	if wait > 0 {
+		e.wait.Record(ctx, wait.Seconds(), e.attributes(d, attribute.String("politeness.wait.cause", cause)))
 	}
 }
 
@@ -186,50 +202,56 @@ func appendServer(kv []attribute.KeyValue, host string) []attribute.KeyValue {
 	return append(kv, attribute.String("server.address", strings.Trim(host, "[]")))
 }
 
+// An attributeList collects attributes, without those that are zero.
+type attributeList []attribute.KeyValue
+
+func (l *attributeList) text(name, value string) {
+	if value != "" {
+		*l = append(*l, attribute.String(name, value))
+	}
+}
+
+func (l *attributeList) seconds(name string, value time.Duration) {
+	if value != 0 {
+		*l = append(*l, attribute.Float64(name, value.Seconds()))
+	}
+}
+
+func (l *attributeList) integer(name string, value int64) {
+	if value != 0 {
+		*l = append(*l, attribute.Int64(name, value))
+	}
+}
+
 // spanAttributes returns the fields of d as attributes of a span event.
 func spanAttributes(d *evidence.Decision) []attribute.KeyValue {
-	kv := make([]attribute.KeyValue, 0, 16)
-	text := func(name, value string) {
-		if value != "" {
-			kv = append(kv, attribute.String(name, value))
-		}
-	}
-	seconds := func(name string, value float64) {
-		if value != 0 {
-			kv = append(kv, attribute.Float64(name, value))
-		}
-	}
-	integer := func(name string, value int64) {
-		if value != 0 {
-			kv = append(kv, attribute.Int64(name, value))
-		}
-	}
-	kv = append(kv, attribute.Bool("politeness.allowed", d.Allowed))
-	text("http.request.method", d.Method)
-	text("url.full", d.URL)
-	kv = appendServer(kv, d.Host)
-	integer("http.response.status_code", int64(d.Status))
-	integer("http.response.body.size", d.Bytes)
-	integer("http.request.resend_count", int64(max(d.Attempt-1, 0)))
-	text("politeness.rule", d.MatchedRule)
-	integer("politeness.rule.line", int64(d.Line))
-	text("politeness.rule.group", d.Group)
-	text("politeness.confidence", d.Confidence)
-	text("politeness.reason", d.Reason)
-	text("politeness.error", d.Err)
-	seconds("politeness.wait.slot", d.WaitSlot.Seconds())
-	seconds("politeness.wait.delay", d.WaitDelay.Seconds())
-	seconds("politeness.wait.block", d.WaitBlock.Seconds())
-	seconds("politeness.delay", d.Delay.Seconds())
-	seconds("politeness.crawl_delay", d.CrawlDelay.Seconds())
-	integer("politeness.refusals", int64(d.Refusals))
+	list := make(attributeList, 0, 16)
+	list = append(list, attribute.Bool("politeness.allowed", d.Allowed))
+	list.text("http.request.method", d.Method)
+	list.text("url.full", d.URL)
+	list = appendServer(list, d.Host)
+	list.integer("http.response.status_code", int64(d.Status))
+	list.integer("http.response.body.size", d.Bytes)
+	list.integer("http.request.resend_count", int64(max(d.Attempt-1, 0)))
+	list.text("politeness.rule", d.MatchedRule)
+	list.integer("politeness.rule.line", int64(d.Line))
+	list.text("politeness.rule.group", d.Group)
+	list.text("politeness.confidence", d.Confidence)
+	list.text("politeness.reason", d.Reason)
+	list.text("politeness.error", d.Err)
+	list.seconds("politeness.wait.slot", d.WaitSlot)
+	list.seconds("politeness.wait.delay", d.WaitDelay)
+	list.seconds("politeness.wait.block", d.WaitBlock)
+	list.seconds("politeness.delay", d.Delay)
+	list.seconds("politeness.crawl_delay", d.CrawlDelay)
+	list.integer("politeness.refusals", int64(d.Refusals))
 	if !d.Until.IsZero() {
-		text("politeness.until", d.Until.UTC().Format("2006-01-02T15:04:05.999Z07:00"))
+		list.text("politeness.until", d.Until.UTC().Format("2006-01-02T15:04:05.999Z07:00"))
 	}
 	if d.Limit != "" {
-		text("politeness.budget.limit", d.Limit)
-		text("politeness.budget.used", strconv.FormatInt(d.Used, 10)+" of "+strconv.FormatInt(d.Max, 10))
+		list.text("politeness.budget.limit", d.Limit)
+		list.text("politeness.budget.used", strconv.FormatInt(d.Used, 10)+" of "+strconv.FormatInt(d.Max, 10))
 	}
-	text("politeness.directives", d.Directives)
-	return kv
+	list.text("politeness.directives", d.Directives)
+	return list
 }

@@ -34,8 +34,9 @@ type Recorder struct {
 	stated  atomic.Bool   // the policy is written
 	opened  chan struct{} // closed then
 
-	mu  sync.Mutex
-	own *simplelru.LRU[string, hostlimit.Limits] // Limits of the last start on each host for which Override has limits
+	mu sync.Mutex
+	// Limits of the last start on each host that has limits of its own.
+	own *simplelru.LRU[string, hostlimit.Limits]
 }
 
 const (
@@ -45,14 +46,20 @@ const (
 
 // New returns a Recorder that writes to sink, and gives policy its id; name, the ID of the limiter,
 // is called for it when the policy is written.
-func New(sink evidence.Evidence, policy *evidence.Policy, name func(context.Context) (limiter, process string)) *Recorder {
+func New(
+	sink evidence.Evidence, policy *evidence.Policy, name func(context.Context) (limiter, process string),
+) *Recorder {
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // it never fails
 	policy.ID = base64.RawURLEncoding.EncodeToString(id[:])
 	own, _ := simplelru.NewLRU[string, hostlimit.Limits](ownLimits, nil) // fails for sizes below 1
 	return &Recorder{
-		sink: evidence.Safe(sink), id: policy.ID[:shortID], policy: policy, name: name,
-		opened: make(chan struct{}), own: own,
+		sink:   evidence.Safe(sink),
+		id:     policy.ID[:shortID],
+		policy: policy,
+		name:   name,
+		opened: make(chan struct{}),
+		own:    own,
 	}
 }
 
@@ -83,16 +90,27 @@ func (r *Recorder) Pass(ctx context.Context, d *evidence.Decision) {
 // open writes the policy, or waits until another goroutine has.
 func (r *Recorder) open(ctx context.Context, at time.Time) {
 	if !r.opening.CompareAndSwap(false, true) {
+		// No record may come before the policy.
 		<-r.opened
 		return
 	}
+	// Whoever waits goes on also if the sink panics.
 	defer close(r.opened)
-	func() {
-		defer func() { _ = recover() }() // the name of a limiter that panics is empty
-		r.policy.Limiter, r.policy.Process = r.name(ctx)
-	}()
-	r.sink.Pass(ctx, &evidence.Decision{Type: evidence.PolicyStated, Time: at, Transport: r.id, Allowed: true, Policy: r.policy})
+	r.nameLimiter(ctx)
+	r.sink.Pass(ctx, &evidence.Decision{
+		Type:      evidence.PolicyStated,
+		Time:      at,
+		Transport: r.id,
+		Allowed:   true,
+		Policy:    r.policy,
+	})
 	r.stated.Store(true)
+}
+
+// nameLimiter makes the policy name its limiter. The name of one that panics stays empty.
+func (r *Recorder) nameLimiter(ctx context.Context) {
+	defer func() { _ = recover() }()
+	r.policy.Limiter, r.policy.Process = r.name(ctx)
 }
 
 // Limits records the limits of a start on host, where they aren't those of the start before.
@@ -100,15 +118,25 @@ func (r *Recorder) Limits(ctx context.Context, host string, g *hostlimit.Grant) 
 	if !r.policy.Overrides || !r.changed(host, g.Own) {
 		return
 	}
+	// Without limits of its own the host has those of all hosts again.
 	p := &evidence.Policy{
-		Slots: r.policy.Slots, DelayMin: r.policy.DelayMin, DelayMax: r.policy.DelayMax,
-		Adaptive: r.policy.Adaptive, Ceiling: r.policy.Ceiling, FromEnd: r.policy.FromEnd,
+		Slots:    r.policy.Slots,
+		DelayMin: r.policy.DelayMin,
+		DelayMax: r.policy.DelayMax,
+		Adaptive: r.policy.Adaptive,
+		Ceiling:  r.policy.Ceiling,
+		FromEnd:  r.policy.FromEnd,
 	}
 	if g.Own != nil {
 		StateLimits(p, *g.Own)
 	}
 	r.Pass(ctx, &evidence.Decision{
-		Type: evidence.PolicyStated, Time: g.Start, Host: host, Seq: g.Seq, Allowed: true, Policy: p,
+		Type:    evidence.PolicyStated,
+		Time:    g.Start,
+		Host:    host,
+		Seq:     g.Seq,
+		Allowed: true,
+		Policy:  p,
 	})
 }
 
@@ -119,7 +147,8 @@ func StateLimits(p *evidence.Policy, l hostlimit.Limits) {
 	p.DelayMin = d.Min
 	p.DelayMax = d.Max
 	p.FromEnd = d.FromEnd
-	p.Adaptive, p.Ceiling = d.Adaptive.String(), d.Ceiling
+	p.Adaptive = d.Adaptive.String()
+	p.Ceiling = d.Ceiling
 }
 
 // StatePurposes makes p state what the pages are fetched for: "train, search".
@@ -139,7 +168,8 @@ func StateRefusals(p *evidence.Policy, r backoff.Refusals) {
 	p.Network = r.Network
 	p.AtLeast = r.AtLeast
 	p.InARow = r.InARow
-	p.MaxRetryAfter, p.Forgive = r.MaxRetryAfter, r.Forgive
+	p.MaxRetryAfter = r.MaxRetryAfter
+	p.Forgive = r.Forgive
 	switch b := r.Policy.(type) {
 	case backoff.Fibonacci:
 		p.Backoff = "fibonacci"
@@ -149,7 +179,8 @@ func StateRefusals(p *evidence.Policy, r backoff.Refusals) {
 		p.Backoff = "doubling"
 		p.BackoffStep = b.Start
 		p.BackoffCap = b.Cap
-		p.JitterMin, p.JitterMax = b.Jitter[0], b.Jitter[1]
+		p.JitterMin = b.Jitter[0]
+		p.JitterMax = b.Jitter[1]
 	default:
 		p.Backoff = "own"
 	}
@@ -160,6 +191,7 @@ func ranges(numbers []int) string {
 	var b []byte
 	for i := 0; i < len(numbers); i++ {
 		first := i
+		// i ends at the last of the numbers that follow one another.
 		for i+1 < len(numbers) && numbers[i+1] == numbers[i]+1 {
 			i++
 		}
@@ -181,6 +213,7 @@ func (r *Recorder) changed(host string, l *hostlimit.Limits) bool {
 	if l == nil {
 		return r.own.Remove(host)
 	}
+	// A host that was forgotten counts as new: its limits are recorded once more.
 	old, known := r.own.Get(host)
 	if known && old == *l {
 		return false
@@ -197,8 +230,11 @@ func (r *Recorder) TakenBack(ctx context.Context, leases []hostlimit.TakenBack, 
 	}
 	for _, lease := range leases {
 		d := evidence.Decision{
-			Type: evidence.LeaseExpired, Time: at, Host: lease.Key,
-			Reason: "a response body on this host was not closed in time (LeaseTTL); its slot was taken back: close the body on every path",
+			Type: evidence.LeaseExpired,
+			Time: at,
+			Host: lease.Key,
+			Reason: "a response body on this host was not closed in time (LeaseTTL); its slot was taken back: " +
+				"close the body on every path",
 		}
 		r.NameLease(&d, lease)
 		r.Pass(ctx, &d)
@@ -208,10 +244,11 @@ func (r *Recorder) TakenBack(ctx context.Context, leases []hostlimit.TakenBack, 
 // NameLease makes d name the start that lost its slot.
 func (r *Recorder) NameLease(d *evidence.Decision, lease hostlimit.TakenBack) {
 	own := cmp.Or(r.policy.Process, r.policy.Limiter)
-	if who := cmp.Or(lease.Process, own); who == own {
-		d.Seq, d.Of = lease.Seq, own+"/"+strconv.FormatUint(lease.Seq, 10)
-	} else {
-		d.Of = who + "/" + strconv.FormatUint(lease.Seq, 10)
+	process := cmp.Or(lease.Process, own)
+	d.Of = process + "/" + strconv.FormatUint(lease.Seq, 10)
+	// A number of another process isn't one of this log's.
+	if process == own {
+		d.Seq = lease.Seq
 	}
 }
 
@@ -220,9 +257,14 @@ func (r *Recorder) NameLease(d *evidence.Decision, lease hostlimit.TakenBack) {
 func (r *Recorder) State(ctx context.Context, host string, restored *hostlimit.Restored, act *hostlimit.Debt) {
 	if restored != nil {
 		d := evidence.Decision{
-			Type: evidence.HostBlocked, Time: restored.Met, Host: host, Restored: true,
-			Until: restored.BlockedUntil, RetryAt: restored.BlockedUntil, Refusals: restored.InARow(),
-			Reason: "restored: " + restored.Cause,
+			Type:     evidence.HostBlocked,
+			Time:     restored.Met,
+			Host:     host,
+			Restored: true,
+			Until:    restored.BlockedUntil,
+			RetryAt:  restored.BlockedUntil,
+			Refusals: restored.InARow(),
+			Reason:   "restored: " + restored.Cause,
 		}
 		if !restored.BlockedAt.IsZero() {
 			d.Reason += ago(restored.Met.Sub(restored.BlockedAt))
@@ -231,8 +273,13 @@ func (r *Recorder) State(ctx context.Context, host string, restored *hostlimit.R
 	}
 	if act != nil {
 		d := evidence.Decision{
-			Type: evidence.HostBlocked, Time: act.BlockedAt, Host: host, Hand: true,
-			Until: act.BlockedUntil, RetryAt: act.BlockedUntil, Reason: act.Cause,
+			Type:    evidence.HostBlocked,
+			Time:    act.BlockedAt,
+			Host:    host,
+			Hand:    true,
+			Until:   act.BlockedUntil,
+			RetryAt: act.BlockedUntil,
+			Reason:  act.Cause,
 		}
 		if !act.ClearedAt.IsZero() {
 			d.Type = evidence.HostCleared
