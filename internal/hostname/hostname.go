@@ -63,29 +63,42 @@ func Authority(scheme, host string) string {
 // so. What is sent is spelled so: net/http finds its HTTP/2 connections by the host as it stands
 // and makes them by the host in punycode, and where the two differ it opens one after the other.
 func URL(u *url.URL) *url.URL {
-	scheme, host := strings.ToLower(u.Scheme), Authority(u.Scheme, u.Host)
+	scheme := strings.ToLower(u.Scheme)
+	host := Authority(u.Scheme, u.Host)
 	if scheme == u.Scheme && host == u.Host {
 		return u
 	}
 	spelled := *u
-	spelled.Scheme, spelled.Host = scheme, host
+	spelled.Scheme = scheme
+	spelled.Host = host
 	return &spelled
 }
 
 // Within reports whether host, a URL.Host, is the given site or a name below it. A site without a
 // port has every port.
 func Within(host, site string) bool {
-	key, site := Key(host), Key(site)
-	name, below := WithoutPort(key), "."+site
-	return site != "" && (key == site || name == site || strings.HasSuffix(key, below) || strings.HasSuffix(name, below))
+	site = Key(site)
+	if site == "" {
+		return false
+	}
+	key := Key(host)
+	// The key is compared too, for a site with a port.
+	return isOrBelow(key, site) || isOrBelow(WithoutPort(key), site)
+}
+
+// isOrBelow reports whether name is site or a name below it.
+func isOrBelow(name, site string) bool {
+	rest, ok := strings.CutSuffix(name, site)
+	return ok && (rest == "" || strings.HasSuffix(rest, "."))
 }
 
 // WithoutPort returns the name of a host that is spelled as a key.
 func WithoutPort(key string) string {
-	if i := strings.LastIndexByte(key, ':'); i >= 0 && !strings.HasSuffix(key, "]") {
-		return key[:i]
+	colon := strings.LastIndexByte(key, ':')
+	if colon < 0 || strings.HasSuffix(key, "]") { // the colons in brackets are those of an IPv6 address
+		return key
 	}
-	return key
+	return key[:colon]
 }
 
 // ASCII returns host, which is a URL.Host, with its name as net/http sends it: in punycode where it
@@ -94,11 +107,11 @@ func ASCII(host string) string {
 	if isASCII(host) {
 		return host
 	}
-	name, port := host, ""
-	if i := strings.LastIndexByte(host, ':'); i >= 0 {
-		name, port = host[:i], host[i:]
+	colon := strings.LastIndexByte(host, ':')
+	if colon < 0 {
+		return punycode(host)
 	}
-	return punycode(name) + port
+	return punycode(host[:colon]) + host[colon:]
 }
 
 // punycode returns name, in punycode where it isn't ASCII and IDNA takes it. One that is too long
@@ -118,7 +131,8 @@ func spell(host string) string {
 		return host
 	}
 	u := url.URL{Host: host}
-	name, port := punycode(u.Hostname()), u.Port()
+	name := punycode(u.Hostname())
+	port := u.Port()
 	colons := strings.Contains(name, ":") // then it is no name of the DNS
 	if !colons {
 		name = strings.TrimRight(name, ".")
@@ -128,38 +142,44 @@ func spell(host string) string {
 	}
 
 	var buf [MaxLen + len("[]")]byte
-	b := buf[:0]
+	spelled := buf[:0]
 	// Brackets keep the colons of a name from being taken for that of the port, and those that a
 	// name has itself from being taken for these.
-	bracketed := colons || name[0] == '[' && name[len(name)-1] == ']'
+	hasBrackets := name[0] == '[' && name[len(name)-1] == ']'
+	bracketed := colons || hasBrackets
 	if bracketed {
-		b = append(b, '[')
+		spelled = append(spelled, '[')
 	}
 	if ip, err := netip.ParseAddr(name); err == nil {
-		b = ip.AppendTo(b)
+		spelled = ip.AppendTo(spelled)
 	} else {
-		b = appendLower(b, name)
+		spelled = appendLower(spelled, name)
 	}
 	if bracketed {
-		b = append(b, ']')
+		spelled = append(spelled, ']')
 	}
 	if port != "" {
-		b = append(b, ':')
-		b = append(b, strings.TrimLeft(port[:len(port)-1], "0")...)
-		b = append(b, port[len(port)-1])
+		spelled = append(spelled, ':')
+		// The last digit stays, so that port 0 is one.
+		spelled = append(spelled, strings.TrimLeft(port[:len(port)-1], "0")...)
+		spelled = append(spelled, port[len(port)-1])
 	}
-	if string(b) == host {
+	if string(spelled) == host { // which costs no allocation
 		return host
 	}
-	return string(b)
+	return string(spelled)
 }
 
 // ordinary reports whether host is in its one spelling, as nearly every host is. It may be so
 // although ordinary doesn't say it.
 func ordinary(host string) bool {
 	for i := range len(host) {
-		switch c := host[i]; {
-		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-', c == '_', c == '.' && i < len(host)-1:
+		c := host[i]
+		switch {
+		case 'a' <= c && c <= 'z':
+		case isDigit(c):
+		case c == '-' || c == '_':
+		case c == '.' && i < len(host)-1:
 		case c == ':':
 			return i > 0 && host[i-1] != '.' && ordinaryPort(host[i+1:])
 		default:
@@ -169,9 +189,11 @@ func ordinary(host string) bool {
 	return true
 }
 
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
 func ordinaryPort(port string) bool {
 	for i := range len(port) {
-		if c := port[i]; c < '0' || '9' < c {
+		if !isDigit(port[i]) {
 			return false
 		}
 	}

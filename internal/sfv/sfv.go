@@ -68,7 +68,8 @@ func (b *builder) set(m Member) {
 		b.members[place] = m
 		return
 	}
-	if b.members = append(b.members, m); len(b.members) < few {
+	b.members = append(b.members, m)
+	if len(b.members) < few {
 		return
 	}
 	if b.places == nil {
@@ -78,6 +79,13 @@ func (b *builder) set(m Member) {
 		}
 	}
 	b.places[m.Key] = len(b.members) - 1
+}
+
+// take sets the member that p has next, and returns how many there are.
+func (b *builder) take(p *parser) (int, error) {
+	m, err := p.member()
+	b.set(m)
+	return len(b.members), err
 }
 
 func (b *builder) place(key string) (int, bool) {
@@ -107,11 +115,7 @@ const (
 // joined by ", " before.
 func ParseDictionary(field string) (Dictionary, error) {
 	var b builder
-	err := parse(field, func(p *parser) (int, error) {
-		m, err := p.member()
-		b.set(m)
-		return len(b.members), err
-	})
+	err := parse(field, func(p *parser) (int, error) { return b.take(p) })
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +174,8 @@ func (p *parser) members(member func(*parser) (int, error)) error {
 		case !p.eat(','):
 			return fmt.Errorf("%q where a comma should be", p.rest[0])
 		}
-		if p.trim(" \t"); p.rest == "" {
+		p.trim(" \t")
+		if p.rest == "" {
 			return errors.New("nothing after a comma")
 		}
 	}
@@ -219,7 +224,8 @@ func (p *parser) innerList() ([]Item, error) {
 			return nil, err
 		}
 		list = append(list, Item{value, params})
-		if c := p.peek(); c != ' ' && c != ')' {
+		c := p.peek()
+		if c != ' ' && c != ')' {
 			return nil, errors.New("an inner list without its end")
 		}
 	}
@@ -239,7 +245,8 @@ func (p *parser) params() (Dictionary, error) {
 				return nil, err
 			}
 		}
-		if d.set(Member{key, Item{Value: value}}); len(d.members) > maxMembers {
+		d.set(Member{key, Item{Value: value}})
+		if len(d.members) > maxMembers {
 			return nil, fmt.Errorf("more than %d parameters", maxMembers)
 		}
 	}
@@ -247,14 +254,16 @@ func (p *parser) params() (Dictionary, error) {
 }
 
 func (p *parser) key() (string, error) {
-	if c := p.peek(); c != '*' && !isLower(c) {
+	c := p.peek()
+	if c != '*' && !isLower(c) {
 		return "", errors.New("no key, which begins with a lower-case letter or a star")
 	}
 	return p.take(func(c byte) bool { return isLower(c) || isDigit(c) || strings.IndexByte("_-.*", c) >= 0 }), nil
 }
 
 func (p *parser) bare() (any, error) {
-	switch c := p.peek(); {
+	c := p.peek()
+	switch {
 	case c == '-' || isDigit(c):
 		return p.number()
 	case c == '"':
@@ -264,21 +273,31 @@ func (p *parser) bare() (any, error) {
 	case p.eat(':'):
 		return p.bytes()
 	case p.eat('?'):
-		c := p.peek()
-		if !p.eat('0') && !p.eat('1') {
-			return nil, errors.New("a Boolean that is neither ?0 nor ?1")
-		}
-		return c == '1', nil
+		return p.boolean()
 	case p.eat('@'):
-		n, err := p.number()
-		if seconds, ok := n.(int64); ok && err == nil {
-			return Date(seconds), nil
-		}
-		return nil, errors.New("a Date that is no Integer")
+		return p.date()
 	case p.eat('%'):
 		return p.displayString()
 	}
 	return nil, errors.New("no value")
+}
+
+func (p *parser) boolean() (any, error) {
+	switch {
+	case p.eat('0'):
+		return false, nil
+	case p.eat('1'):
+		return true, nil
+	}
+	return nil, errors.New("a Boolean that is neither ?0 nor ?1")
+}
+
+func (p *parser) date() (any, error) {
+	n, err := p.number()
+	if seconds, ok := n.(int64); ok && err == nil {
+		return Date(seconds), nil
+	}
+	return nil, errors.New("a Date that is no Integer")
 }
 
 func (p *parser) number() (any, error) {
@@ -360,7 +379,8 @@ func (p *parser) displayString() (any, error) {
 		if err != nil || strings.ToLower(p.rest[:2]) != p.rest[:2] {
 			return nil, errors.New("an escape without two digits in lower case")
 		}
-		b, p.rest = append(b, byte(n)), p.rest[2:]
+		b = append(b, byte(n))
+		p.rest = p.rest[2:]
 	}
 }
 
@@ -400,5 +420,5 @@ func isAlpha(c byte) bool { return isLower(c | 0x20) }
 
 // isToken reports whether c is a tchar (RFC 9110, section 5.6.2).
 func isToken(c byte) bool {
-	return isAlpha(c) || isDigit(c) || c != 0 && strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+	return isAlpha(c) || isDigit(c) || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }

@@ -5,6 +5,7 @@ package soak
 
 import (
 	"iter"
+	"math"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -62,19 +63,10 @@ func Over(t testing.TB) func() bool {
 func Seeds(t testing.TB, short, long int) iter.Seq[uint64] {
 	t.Helper()
 	return func(yield func(uint64) bool) {
-		first, last := uint64(1), uint64(Size(short, long, 0))
 		share := Share(t)
-		if share > 0 {
-			first, last = rand.Uint64N(1<<48), ^uint64(0)
-		}
-		if s := os.Getenv(seedEnv); s != "" {
-			seed, err := strconv.ParseUint(s, 10, 64)
-			if err != nil {
-				t.Fatalf("%s=%s is no seed", seedEnv, s)
-			}
-			first, last = seed, seed
-		}
-		seed, begun := first, time.Now()
+		first, last := seedRange(t, short, long, share)
+		begun := time.Now()
+		seed := first
 		defer func() { // also when the round ends the goroutine
 			switch {
 			case t.Failed():
@@ -89,4 +81,22 @@ func Seeds(t testing.TB, short, long int) iter.Seq[uint64] {
 			}
 		}
 	}
+}
+
+// seedRange returns the first and the last seed: one alone if POLITENESS_SEED is set, a random one
+// and all after it within a share, or else 1 to short or long.
+func seedRange(t testing.TB, short, long int, share time.Duration) (first, last uint64) {
+	t.Helper()
+	s := os.Getenv(seedEnv)
+	if s != "" {
+		seed, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatalf("%s=%s is no seed", seedEnv, s)
+		}
+		return seed, seed
+	}
+	if share > 0 {
+		return rand.Uint64N(1 << 48), math.MaxUint64
+	}
+	return 1, uint64(Size(short, long, 0))
 }

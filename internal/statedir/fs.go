@@ -78,7 +78,10 @@ func (OS) CreateTemp(dir, pattern string) (File, error) {
 // Rename implements [FS]. Where it can't replace a file that is being read, it waits for a moment.
 func (OS) Rename(from, to string) error {
 	err := os.Rename(from, to)
-	for wait := time.Millisecond; ReadsLock && errors.Is(err, fs.ErrPermission) && wait < 100*time.Millisecond; wait *= 2 {
+	if !ReadsLock { // it can replace any file
+		return err
+	}
+	for wait := time.Millisecond; errors.Is(err, fs.ErrPermission) && wait < 100*time.Millisecond; wait *= 2 {
 		time.Sleep(wait) //nolint:forbidigo // 127 ms in all, and a rename has no context
 		err = os.Rename(from, to)
 	}

@@ -16,7 +16,8 @@ var locked sync.Map
 
 // LockFile takes the lock on file, or returns ErrLocked at once.
 func LockFile(file *os.File) error {
-	if _, taken := locked.LoadOrStore(file.Name(), true); taken {
+	_, taken := locked.LoadOrStore(file.Name(), true)
+	if taken {
 		return ErrLocked
 	}
 	return nil

@@ -86,10 +86,16 @@ func (d *Dir) look(name string) {
 	}
 	for _, n := range [...]string{name, filepath.Dir(name), d.path, filepath.Dir(d.path)} {
 		info, err := os.Stat(n) // of a link itself the mode says nothing, and Read refuses a file that is one
-		if err != nil || info.Mode()&(0o002|fs.ModeSticky) != 0o002 || !d.looked.CompareAndSwap(false, true) {
+		if err != nil {
 			continue
 		}
-		err = fmt.Errorf("others may write to %s (%v), and so change what this crawler keeps: chmod o-w", n, info.Mode())
+		// In a sticky directory, such as /tmp, others can't replace a file.
+		writable := info.Mode()&(0o002|fs.ModeSticky) == 0o002
+		if !writable || !d.looked.CompareAndSwap(false, true) {
+			continue
+		}
+		err = fmt.Errorf("others may write to %s (%v), and so change what this crawler keeps: chmod o-w",
+			n, info.Mode())
 		d.exposed.Store(&err)
 	}
 }
@@ -127,7 +133,7 @@ func (d *Dir) Read(name string, limit int64) ([]byte, error) {
 func (d *Dir) Replace(name string, data []byte, sync bool) error {
 	dir := filepath.Dir(name)
 	temp, err := d.fs.CreateTemp(dir, "*.tmp")
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) { // it is the first file of its directory
 		if err := d.fs.MkdirAll(dir); err != nil {
 			return err
 		}
@@ -165,8 +171,13 @@ func (d *Dir) sweep(dir string) {
 	if err != nil || len(bucket) != 1 {
 		return
 	}
-	now, last := time.Now(), &d.swept[bucket[0]]
-	if before := last.Load(); now.Sub(time.Unix(before, 0)) < abandoned || !last.CompareAndSwap(before, now.Unix()) {
+	now := time.Now()
+	last := &d.swept[bucket[0]]
+	before := last.Load()
+	if now.Sub(time.Unix(before, 0)) < abandoned {
+		return
+	}
+	if !last.CompareAndSwap(before, now.Unix()) { // another goroutine sweeps it
 		return
 	}
 	entries, _ := d.fs.ReadDir(dir) // as many as can be read
@@ -194,7 +205,8 @@ func (d *Dir) Lock(ctx context.Context, name string) (unlock func(), err error) 
 		if !errors.Is(err, ErrLocked) {
 			return unlock, err
 		}
-		if waited := time.Since(begin); waited >= maxLockWait {
+		waited := time.Since(begin)
+		if waited >= maxLockWait {
 			return nil, fmt.Errorf("%s: %w after %v", lock, err, waited.Round(time.Second))
 		}
 		timer := time.NewTimer(poll/2 + rand.N(poll))
@@ -221,7 +233,7 @@ func (d *Dir) Claim(ctx context.Context, name string) (release func()) {
 				_ = d.fs.Remove(lock) // who has opened it finds the new file instead of the claim
 				unlock()
 			}
-		case !errors.Is(err, ErrLocked), time.Since(begin) >= maxClaim:
+		case !errors.Is(err, ErrLocked) || time.Since(begin) >= maxClaim:
 			return func() {}
 		}
 		timer := time.NewTimer(wait/2 + rand.N(wait))

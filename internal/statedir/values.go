@@ -37,44 +37,47 @@ func (d damage) Unwrap() error { return d.error }
 // has changed since. The value is valid beside an error: a file that can't be read is left alone,
 // one that can't be understood is replaced. That others may write here is an error once.
 func (v Values[T]) Update(ctx context.Context, key string, change func(T) T) (T, error) {
-	file, old := v.Dir.File(key), *new(T)
+	file := v.Dir.File(key)
 	v.Dir.look(file)
-	value, err := v.update(ctx, file, key, func(was T) T {
-		old = was
-		return change(was)
-	})
-	if err == nil && (value != old || value == *new(T)) { // a value that was only read is believed all the same
+	old, value, err := v.update(ctx, file, key, change)
+	var zero T
+	onlyRead := value == old && value != zero // such a value is believed all the same
+	if err == nil && !onlyRead {
 		err = v.Dir.warning()
 	}
 	return value, err
 }
 
-func (v Values[T]) update(ctx context.Context, file, key string, change func(T) T) (T, error) {
-	var old, value T
-	var err error
+// update is Update, and returns the last argument of change too.
+func (v Values[T]) update(
+	ctx context.Context, file, key string, change func(T) T,
+) (before, value T, err error) {
 	if !ReadsLock {
-		old, err = v.read(file, key)
-		if value = change(old); unchanged(old, value, err) {
-			return value, err
+		// Nearly always nothing changes, and the lock isn't needed.
+		before, err = v.read(file, key)
+		value = change(before)
+		if unchanged(before, value, err) {
+			return before, value, err
 		}
 	}
 	unlock, lockErr := v.Dir.Lock(ctx, file)
 	if lockErr != nil {
-		if ReadsLock { // what others keep counts for more than their next write
-			old, err = v.read(file, key)
-			value = change(old)
+		if ReadsLock { // a value of others counts for more than their next write
+			before, err = v.read(file, key)
+			value = change(before)
 		}
-		return value, errors.Join(err, lockErr)
+		return before, value, errors.Join(err, lockErr)
 	}
 	defer unlock()
-	seen := old
-	if old, err = v.read(file, key); ReadsLock || old != seen {
-		value = change(old)
+	seen := before
+	before, err = v.read(file, key)
+	if ReadsLock || before != seen {
+		value = change(before)
 	}
-	if unchanged(old, value, err) {
-		return value, err
+	if unchanged(before, value, err) {
+		return before, value, err
 	}
-	return value, errors.Join(err, v.write(file, key, value))
+	return before, value, errors.Join(err, v.write(file, key, value))
 }
 
 // unchanged reports whether the file stays as it is: because it holds that value, or because it may
@@ -93,8 +96,10 @@ func (v Values[T]) read(file, key string) (value T, err error) {
 	} else if err != nil {
 		return value, err
 	}
-	if value, err = v.Decode(data, key); err != nil {
-		return value, damage{fmt.Errorf("%s can't be understood, so the key starts anew as one that %s: %w", file, v.Zero, err)}
+	value, err = v.Decode(data, key)
+	if err != nil {
+		return value, damage{fmt.Errorf("%s can't be understood, so the key starts anew as one that %s: %w",
+			file, v.Zero, err)}
 	}
 	return value, nil
 }

@@ -27,40 +27,47 @@ func Parse(lines []string) (links []Link) {
 			if !closed || target == "" || target[0] != '<' {
 				break
 			}
-			l := Link{Target: strings.TrimSpace(target[1:])}
-			about := true
-			named := map[string]bool{} // parameters that came before
-			line = rest
-			for {
-				rest := strings.TrimLeft(line, " \t")
-				if rest == "" || rest[0] != ';' {
-					break
-				}
-				var name, value string
-				name, value, line = parameter(rest[1:])
-				if named[name] {
-					continue // the first one counts
-				}
-				named[name] = true
-				switch name {
-				case "rel":
-					l.Rel = strings.Fields(strings.ToLower(value))
-				case "type":
-					media, _, _ := strings.Cut(value, ";")
-					l.Type = strings.ToLower(strings.TrimSpace(media))
-				case "anchor":
-					about = value == ""
-				}
+			link := Link{Target: strings.TrimSpace(target[1:])}
+			var ofPage bool
+			ofPage, line = link.parameters(rest)
+			if ofPage {
+				links = append(links, link)
 			}
-			if about {
-				links = append(links, l)
-			}
-			if rest := strings.TrimLeft(line, " \t"); rest != "" && rest[0] != ',' {
+			line = strings.TrimLeft(line, " \t")
+			if line != "" && line[0] != ',' { // an error: the rest of the line doesn't count
 				break
 			}
 		}
 	}
 	return links
+}
+
+// parameters reads the parameters that line begins with into l, and returns what remains of line.
+// ofPage is false if the link is about something else than the page.
+func (l *Link) parameters(line string) (ofPage bool, rest string) {
+	ofPage = true
+	named := map[string]bool{} // parameters that came before
+	for {
+		rest := strings.TrimLeft(line, " \t")
+		if rest == "" || rest[0] != ';' {
+			return ofPage, line
+		}
+		var name, value string
+		name, value, line = parameter(rest[1:])
+		if named[name] {
+			continue // the first one counts
+		}
+		named[name] = true
+		switch name {
+		case "rel":
+			l.Rel = strings.Fields(strings.ToLower(value))
+		case "type":
+			media, _, _ := strings.Cut(value, ";")
+			l.Type = strings.ToLower(strings.TrimSpace(media))
+		case "anchor":
+			ofPage = value == ""
+		}
+	}
 }
 
 // parameter reads a parameter that s begins with, and returns what remains of s. name is in lower
@@ -70,28 +77,30 @@ func parameter(s string) (name, value, rest string) {
 	if end < 0 {
 		end = len(s)
 	}
-	name, rest = strings.ToLower(strings.Trim(s[:end], " \t")), s[end:]
+	name = strings.ToLower(strings.Trim(s[:end], " \t"))
+	rest = s[end:]
 	if rest == "" || rest[0] != '=' {
 		return name, "", rest
 	}
 	rest = strings.TrimLeft(rest[1:], " \t")
 	if rest == "" || rest[0] != '"' {
-		if end = strings.IndexAny(rest, ";,"); end < 0 {
+		end = strings.IndexAny(rest, ";,")
+		if end < 0 {
 			end = len(rest)
 		}
 		return name, strings.Trim(rest[:end], " \t"), rest[end:]
 	}
 	var b strings.Builder
 	for i := 1; i < len(rest); i++ {
-		switch c := rest[i]; {
-		case c == '"':
+		c := rest[i]
+		if c == '"' {
 			return name, b.String(), rest[i+1:]
-		case c == '\\' && i+1 < len(rest):
-			i++
-			b.WriteByte(rest[i])
-		default:
-			b.WriteByte(c)
 		}
+		if c == '\\' && i+1 < len(rest) {
+			i++
+			c = rest[i]
+		}
+		b.WriteByte(c)
 	}
-	return name, b.String(), ""
+	return name, b.String(), "" // the end of the quotes is missing
 }

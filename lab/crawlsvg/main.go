@@ -112,7 +112,7 @@ func draw(lines []string) []byte {
 	y := top
 	for _, line := range lines {
 		// A line of the Console is a time of 8 digits and colons, and a verb of 13 columns.
-		verb, colour := "", ""
+		var verb, colour string
 		if len(line) > 23 && line[2] == ':' && line[5] == ':' {
 			verb = line[9:22]
 			colour = colours[strings.TrimSpace(verb)]
@@ -120,7 +120,8 @@ func draw(lines []string) []byte {
 		for i, part := range wrap(line) {
 			fmt.Fprintf(&text, `<text x="%d" y="%d">`, left, y)
 			if i == 0 && colour != "" {
-				fmt.Fprintf(&text, `%s<tspan fill="%s">%s</tspan>%s`, escape(part[:9]), colour, escape(verb), escape(part[22:]))
+				fmt.Fprintf(&text, `%s<tspan fill="%s">%s</tspan>%s`,
+					escape(part[:9]), colour, escape(verb), escape(part[22:]))
 			} else {
 				text.WriteString(escape(part))
 			}
@@ -129,8 +130,10 @@ func draw(lines []string) []byte {
 		}
 	}
 	var b bytes.Buffer
-	width, height := columns*8+2*left, y
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="What the program prints, line by line">
+	const width = columns*8 + 2*left
+	height := y
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" `+
+		`role="img" aria-label="What the program prints, line by line">
 <rect width="100%%" height="100%%" rx="8" fill="#0d1117"/>
 <g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" font-size="13" fill="#c9d1d9">
 %s</g>
