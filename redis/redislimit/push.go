@@ -101,7 +101,7 @@ func (l *Limiter) unsubscribe() {
 }
 
 // proclaimed handles a message to all of a block, or of its end: {key, now, act, and the values of
-// told}. So more than one process knows each block, and a turn that was granted just before isn't
+// report}. So more than one process knows each block, and a turn that was granted just before isn't
 // used. A process that has never called the server, and so doesn't know its clock, gets the block
 // with its first reply.
 func (l *Limiter) proclaimed(fields []any) {
