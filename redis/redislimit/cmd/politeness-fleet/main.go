@@ -63,7 +63,7 @@ const (
 )
 
 func main() {
-	redis.SetLogger(silent{}) // what goes wrong is in the errors
+	redis.SetLogger(silent{}) // its reports are in the errors as well
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	os.Exit(run(ctx, os.Stdout, os.Stderr, os.Args[1:]))
@@ -74,7 +74,7 @@ type usageError struct{ error }
 
 func misused(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// run does what args say and returns the exit status.
+// run runs the command of args and returns the exit status.
 func run(ctx context.Context, out, errs io.Writer, args []string) int {
 	status, err := do(ctx, out, args)
 	switch {
@@ -91,7 +91,7 @@ func run(ctx context.Context, out, errs io.Writer, args []string) int {
 	return status
 }
 
-// A request is what the arguments ask for.
+// A request is read from the arguments.
 type request struct {
 	redis, sentinel, prefix string
 	json                    bool
@@ -102,14 +102,24 @@ type request struct {
 	blocked                 bool
 }
 
-// words of each command: how many arguments it takes, and which flags.
-var words = map[string]struct {
+// A word is a command: whether it takes a host, and its flags.
+type word struct {
 	host  bool
 	flags []string
-}{
-	"status": {flags: []string{"json"}}, "list": {flags: []string{"json", "blocked"}}, "processes": {flags: []string{"json"}}, "watch": {flags: []string{"every"}},
-	"block": {host: true, flags: []string{"for", "why"}}, "clear": {host: true}, "drain": {flags: []string{"for"}},
 }
+
+var words = map[string]word{
+	"status":    {flags: []string{"json"}},
+	"list":      {flags: []string{"json", "blocked"}},
+	"processes": {flags: []string{"json"}},
+	"watch":     {flags: []string{"every"}},
+	"block":     {host: true, flags: []string{"for", "why"}},
+	"clear":     {host: true},
+	"drain":     {flags: []string{"for"}},
+}
+
+// drainFor is the default of drain -for.
+const drainFor = 10 * time.Minute
 
 // parse reads the arguments; flags may stand before the command, and on either side of the host.
 func parse(args []string) (request, error) {
@@ -117,33 +127,18 @@ func parse(args []string) (request, error) {
 	if len(args) == 0 || slices.Contains([]string{"help", "-help", "--help"}, args[0]) {
 		return r, flag.ErrHelp
 	}
-	flags := flag.NewFlagSet("", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // run says what is wrong
-	flags.StringVar(&r.redis, "redis", "", "")
-	flags.StringVar(&r.sentinel, "sentinel", "", "")
-	flags.StringVar(&r.prefix, "prefix", "", "")
-	flags.BoolVar(&r.json, "json", false, "")
-	flags.BoolVar(&r.blocked, "blocked", false, "")
-	flags.DurationVar(&r.length, "for", 0, "")
-	flags.DurationVar(&r.every, "every", 2*time.Second, "")
-	flags.StringVar(&r.why, "why", "", "")
-	var plain []string
-	for rest := args; len(rest) > 0; {
-		if err := flags.Parse(rest); errors.Is(err, flag.ErrHelp) {
-			return r, err
-		} else if err != nil {
-			return r, usageError{err}
-		}
-		if rest = flags.Args(); len(rest) > 0 {
-			plain, rest = append(plain, rest[0]), rest[1:]
-		}
+	flags := r.flagSet()
+	plain, err := split(flags, args)
+	if err != nil {
+		return r, err
 	}
-	given := map[string]bool{}
+	given := make(map[string]bool)
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	if len(plain) == 0 {
 		return r, misused("COMMAND is missing: status, list, processes, block, clear, drain or watch")
 	}
-	r.command, plain = plain[0], plain[1:]
+	r.command = plain[0]
+	plain = plain[1:]
 	w, ok := words[r.command]
 	switch {
 	case !ok:
@@ -151,7 +146,8 @@ func parse(args []string) (request, error) {
 	case w.host && len(plain) == 0:
 		return r, misused("%s: HOST is missing", r.command)
 	case w.host:
-		r.host, plain = plain[0], plain[1:]
+		r.host = plain[0]
+		plain = plain[1:]
 	}
 	if len(plain) > 0 {
 		return r, misused("%s: %q is too much", r.command, plain[0])
@@ -161,22 +157,65 @@ func parse(args []string) (request, error) {
 			return r, misused("%s has no -%s", r.command, f)
 		}
 	}
+	if r.command == "drain" && !given["for"] {
+		r.length = drainFor
+	}
+	return r, r.check()
+}
+
+// flagSet returns the flags, whose values go to r.
+func (r *request) flagSet() *flag.FlagSet {
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // run prints the error
+	flags.StringVar(&r.redis, "redis", "", "")
+	flags.StringVar(&r.sentinel, "sentinel", "", "")
+	flags.StringVar(&r.prefix, "prefix", "", "")
+	flags.BoolVar(&r.json, "json", false, "")
+	flags.BoolVar(&r.blocked, "blocked", false, "")
+	flags.DurationVar(&r.length, "for", 0, "")
+	flags.DurationVar(&r.every, "every", 2*time.Second, "")
+	flags.StringVar(&r.why, "why", "", "")
+	return flags
+}
+
+// split parses the flags in args, and returns the other arguments.
+func split(flags *flag.FlagSet, args []string) (plain []string, err error) {
+	for len(args) > 0 {
+		err := flags.Parse(args)
+		switch {
+		case errors.Is(err, flag.ErrHelp):
+			return nil, err
+		case err != nil:
+			return nil, usageError{err}
+		}
+		args = flags.Args() // it stops at the first that is no flag
+		if len(args) > 0 {
+			plain = append(plain, args[0])
+			args = args[1:]
+		}
+	}
+	return plain, nil
+}
+
+// leastEvery is the shortest time between two lists of watch.
+const leastEvery = 100 * time.Millisecond
+
+// check returns an error if something is missing from r, or impossible.
+func (r *request) check() error {
+	isURL := strings.Contains(r.host, "://")
 	switch {
 	case r.redis == "":
-		return r, misused("-redis ADDR is missing")
+		return misused("-redis ADDR is missing")
 	case r.command == "block" && r.length <= 0:
-		return r, misused("block: -for D is missing: how long, such as 30m or 2h")
+		return misused("block: -for D is missing: how long, such as 30m or 2h")
 	case r.command == "block" && r.why == "":
-		return r, misused("block: -why TEXT is missing: logs and errors of the crawlers say it")
-	case w.host && (r.host == "" || strings.Contains(r.host, "://")):
-		return r, misused("%s: %q is no host: say example.com, as list shows it", r.command, r.host)
-	case r.command == "watch" && r.every < 100*time.Millisecond:
-		return r, misused("watch: -every %v is less than 100ms", r.every)
+		return misused("block: -why TEXT is missing: logs and errors of the crawlers say it")
+	case words[r.command].host && (r.host == "" || isURL):
+		return misused("%s: %q is no host: say example.com, as list shows it", r.command, r.host)
+	case r.command == "watch" && r.every < leastEvery:
+		return misused("watch: -every %v is less than %v", r.every, leastEvery)
 	}
-	if r.command == "drain" && !given["for"] {
-		r.length = 10 * time.Minute
-	}
-	return r, nil
+	return nil
 }
 
 // longest is how long a server that doesn't answer is waited for. A quarantine that this program
@@ -186,34 +225,48 @@ const longest = 10 * time.Second
 
 // connect returns a client of the server.
 func connect(r request) (redis.UniversalClient, error) {
-	first, rest, several := strings.Cut(r.redis, ",")
+	first, rest, isList := strings.Cut(r.redis, ",")
 	o := &redis.Options{Addr: first}
 	if strings.Contains(first, "://") {
 		var err error
-		if o, err = redis.ParseURL(first); err != nil {
+		o, err = redis.ParseURL(first)
+		if err != nil {
 			// Its error may show the password.
 			return nil, misused("-redis: no URL as redis://user:password@host:port/number is one")
 		}
 	}
-	o.ReadTimeout, o.MaxRetries, o.Password = longest, -1, cmp.Or(o.Password, os.Getenv("REDISCLI_AUTH"))
-	if !several && r.sentinel == "" {
+	o.ReadTimeout = longest
+	o.MaxRetries = -1
+	o.Password = cmp.Or(o.Password, os.Getenv("REDISCLI_AUTH"))
+	if !isList && r.sentinel == "" {
 		return redis.NewClient(o), nil
 	}
 	addrs := []string{o.Addr}
-	if several {
+	if isList {
 		addrs = append(addrs, strings.Split(rest, ",")...)
 	}
 	if o.TLSConfig != nil {
-		o.TLSConfig.ServerName = "" // each has its own
+		o.TLSConfig.ServerName = "" // each node has its own
 	}
 	if r.sentinel != "" {
 		return redis.NewFailoverClient(&redis.FailoverOptions{
-			MasterName: r.sentinel, SentinelAddrs: addrs, Username: o.Username, Password: o.Password, DB: o.DB, TLSConfig: o.TLSConfig,
-			ReadTimeout: longest, MaxRetries: -1,
+			MasterName:    r.sentinel,
+			SentinelAddrs: addrs,
+			Username:      o.Username,
+			Password:      o.Password,
+			DB:            o.DB,
+			TLSConfig:     o.TLSConfig,
+			ReadTimeout:   longest,
+			MaxRetries:    -1,
 		}), nil
 	}
 	return redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs: addrs, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig, ReadTimeout: longest, MaxRetries: -1,
+		Addrs:       addrs,
+		Username:    o.Username,
+		Password:    o.Password,
+		TLSConfig:   o.TLSConfig,
+		ReadTimeout: longest,
+		MaxRetries:  -1,
 	}), nil
 }
 
@@ -231,8 +284,12 @@ func do(ctx context.Context, out io.Writer, args []string) (int, error) {
 	}
 	defer client.Close()
 	fleet, err := redislimit.New(redislimit.Config{
-		Client: client, Prefix: r.prefix, Name: "politeness-fleet", Operator: true,
-		// One slot, as what the crawlers have isn't known here: a slot more would be one too many.
+		Client:   client,
+		Prefix:   r.prefix,
+		Name:     "politeness-fleet",
+		Operator: true,
+		// The crawlers' number of slots isn't known here. Clear hands out the slots that are free, so a
+		// larger number than theirs would be too many.
 		Limits: hostlimit.Config{Concurrency: 1, Backoff: backoff.Refusals{Forgive: forgiving}},
 	})
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/go-politeness/politeness/redis/redislimit"
 )
 
-// hosts returns the states of all hosts: what needs a person's eye first.
+// hosts returns the states of all hosts: first the blocked ones, then those in use.
 func hosts(ctx context.Context, fleet *redislimit.Limiter) (all []hostlimit.HostState, err error) {
 	for state, err := range fleet.List(ctx) {
 		if err != nil {
@@ -24,19 +24,21 @@ func hosts(ctx context.Context, fleet *redislimit.Limiter) (all []hostlimit.Host
 		}
 		all = append(all, state)
 	}
-	rank := func(s hostlimit.HostState) int {
-		switch {
-		case blocked(s):
-			return 0
-		case s.InFlight+s.Waiters > 0:
-			return 1
-		}
-		return 2
-	}
 	slices.SortFunc(all, func(a, b hostlimit.HostState) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Key, b.Key))
 	})
 	return all, nil
+}
+
+// rank is the place of a host in a list.
+func rank(s hostlimit.HostState) int {
+	switch {
+	case blocked(s):
+		return 0
+	case s.InFlight+s.Waiters > 0:
+		return 1
+	}
+	return 2
 }
 
 func blocked(s hostlimit.HostState) bool { return !s.BlockedUntil.IsZero() }
@@ -68,37 +70,15 @@ func list(ctx context.Context, out io.Writer, fleet *redislimit.Limiter, r reque
 		all = slices.DeleteFunc(all, func(s hostlimit.HostState) bool { return !blocked(s) })
 	}
 	if r.json {
-		lines := json.NewEncoder(out)
-		for _, s := range all {
-			line := hostLine{
-				Host: s.Key, Starts: s.Starts, InFlight: s.InFlight, Waiting: s.Waiters, Delay: s.Delay.Seconds(), Next: s.Next.UTC(),
-				BlockedBy: s.BlockedBy, Refusals: s.Refusals,
-			}
-			if blocked(s) {
-				until := s.BlockedUntil.UTC()
-				line.BlockedUntil = &until
-			}
-			if err := lines.Encode(line); err != nil {
-				return err
-			}
-		}
-		return nil
+		return listJSON(out, all)
 	}
 	if !state.PausedUntil.IsZero() {
 		fmt.Fprintf(out, "drained until %s: nothing starts\n", moment(state.PausedUntil))
 	}
 	fmt.Fprintf(out, "%-34s %8s %6s %7s %8s  %s\n", "HOST", "STARTS", "FLYING", "WAITING", "DELAY", "BLOCK")
 	for _, s := range all {
-		block := ""
-		switch {
-		case blocked(s):
-			block = "until " + moment(s.BlockedUntil) + ", " + printable.Clipped(s.BlockedBy, 200)
-		case s.Probing:
-			block = "over, a probe is on its way"
-		case s.Refusals > 0:
-			block = "over, a probe comes next"
-		}
-		line := fmt.Sprintf("%-34s %8d %6d %7d %8s  %s", printable.Clipped(s.Key, 255), s.Starts, s.InFlight, s.Waiters, short(s.Delay), block)
+		line := fmt.Sprintf("%-34s %8d %6d %7d %8s  %s",
+			printable.Clipped(s.Key, 255), s.Starts, s.InFlight, s.Waiters, short(s.Delay), blockOf(s))
 		fmt.Fprintln(out, strings.TrimRight(line, " "))
 	}
 	switch {
@@ -108,6 +88,44 @@ func list(ctx context.Context, out io.Writer, fleet *redislimit.Limiter, r reque
 		fmt.Fprintln(out, "(no host: nobody crawls with this -prefix, or nothing is owed)")
 	}
 	return nil
+}
+
+// listJSON writes an object for each host.
+func listJSON(out io.Writer, all []hostlimit.HostState) error {
+	lines := json.NewEncoder(out)
+	for _, s := range all {
+		line := hostLine{
+			Host:      s.Key,
+			Starts:    s.Starts,
+			InFlight:  s.InFlight,
+			Waiting:   s.Waiters,
+			Delay:     s.Delay.Seconds(),
+			Next:      s.Next.UTC(),
+			BlockedBy: s.BlockedBy,
+			Refusals:  s.Refusals,
+		}
+		if blocked(s) {
+			until := s.BlockedUntil.UTC()
+			line.BlockedUntil = &until
+		}
+		if err := lines.Encode(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// blockOf is the cell of a host's block.
+func blockOf(s hostlimit.HostState) string {
+	switch {
+	case blocked(s):
+		return "until " + moment(s.BlockedUntil) + ", " + printable.Clipped(s.BlockedBy, 200)
+	case s.Probing:
+		return "over, a probe is on its way"
+	case s.Refusals > 0:
+		return "over, a probe comes next"
+	}
+	return ""
 }
 
 // watch lists until ctx is done. On a terminal each list replaces the one before. An error ends it
@@ -147,7 +165,7 @@ func isTerminal(out io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
 }
 
-// lively is for how long a process that says nothing is taken to live: its slots are its own.
+// lively is how long a process keeps its slots without a sign of life.
 const lively = 10 * time.Second
 
 // A processLine is a process in JSON.
@@ -162,16 +180,25 @@ type processLine struct {
 
 // processes returns those of the fleet.
 func processes(state redislimit.Fleet) (all []processLine) {
-	number, usual := map[string]int{}, ""
+	number := make(map[string]int)
+	usual := "" // promises of most
 	for _, p := range state.Processes {
-		if p.Seen <= lively {
-			if number[p.Promises]++; number[p.Promises] > number[usual] {
-				usual = p.Promises
-			}
+		if p.Seen > lively {
+			continue
+		}
+		number[p.Promises]++
+		if number[p.Promises] > number[usual] {
+			usual = p.Promises
 		}
 	}
 	for _, p := range state.Processes {
-		line := processLine{Name: p.Name, ID: p.ID, Seen: p.Seen.Seconds(), Live: p.Seen <= lively, Promises: p.Promises}
+		line := processLine{
+			Name:     p.Name,
+			ID:       p.ID,
+			Seen:     p.Seen.Seconds(),
+			Live:     p.Seen <= lively,
+			Promises: p.Promises,
+		}
 		if line.Live && p.Promises != usual {
 			line.Differs = difference(p.Promises, usual)
 		}
@@ -190,9 +217,11 @@ func difference(promises, usual string) string {
 	}
 	for field := range strings.SplitSeq(promises, "; ") {
 		name, value, _ := strings.Cut(field, " ")
-		if other, ok := others[name]; !ok {
+		other, ok := others[name]
+		switch {
+		case !ok:
 			found = append(found, field)
-		} else if value != other {
+		case value != other:
 			found = append(found, field+" (others "+other+")")
 		}
 	}
@@ -232,7 +261,7 @@ func showProcesses(ctx context.Context, out io.Writer, fleet *redislimit.Limiter
 	return nil
 }
 
-// A status is what a monitor looks at.
+// A status is the fleet's for a monitor.
 type status struct {
 	Problems    []string   `json:"problems"` // of the server, and processes that differ
 	PausedUntil *time.Time `json:"pausedUntil,omitempty"`
@@ -243,39 +272,11 @@ type status struct {
 	Waiting     int        `json:"waiting"`
 }
 
-// showStatus writes what is wrong, and how much is under way.
+// showStatus writes the problems, and how much is under way.
 func showStatus(ctx context.Context, out io.Writer, fleet *redislimit.Limiter, asJSON bool) (int, error) {
-	problems, err := fleet.Check(ctx)
+	s, err := statusOf(ctx, fleet)
 	if err != nil {
 		return 0, err
-	}
-	s := status{Problems: append([]string{}, problems...)}
-	state, err := fleet.Fleet(ctx)
-	if err != nil {
-		return 0, err
-	}
-	all, err := hosts(ctx, fleet)
-	if err != nil {
-		return 0, err
-	}
-	if !state.PausedUntil.IsZero() {
-		until := state.PausedUntil.UTC()
-		s.PausedUntil = &until
-	}
-	for _, p := range processes(state) {
-		if p.Live {
-			s.Processes++
-		}
-		if p.Differs != "" {
-			s.Problems = append(s.Problems, fmt.Sprintf("process %q has %s", p.Name, p.Differs))
-		}
-	}
-	s.Hosts = len(all)
-	for _, h := range all {
-		if blocked(h) {
-			s.Blocked++
-		}
-		s.InFlight, s.Waiting = s.InFlight+h.InFlight, s.Waiting+h.Waiters
 	}
 	code := exitOK
 	if len(s.Problems) > 0 {
@@ -290,8 +291,46 @@ func showStatus(ctx context.Context, out io.Writer, fleet *redislimit.Limiter, a
 	if s.PausedUntil != nil {
 		fmt.Fprintf(out, "drained until %s: nothing starts\n", moment(*s.PausedUntil))
 	}
-	fmt.Fprintf(out, "processes live: %d; hosts: %d, blocked: %d; requests in flight: %d, waiting: %d\n", s.Processes, s.Hosts, s.Blocked, s.InFlight, s.Waiting)
+	fmt.Fprintf(out, "processes live: %d; hosts: %d, blocked: %d; requests in flight: %d, waiting: %d\n",
+		s.Processes, s.Hosts, s.Blocked, s.InFlight, s.Waiting)
 	return code, nil
+}
+
+// statusOf asks the server for the status.
+func statusOf(ctx context.Context, fleet *redislimit.Limiter) (status, error) {
+	problems, err := fleet.Check(ctx)
+	if err != nil {
+		return status{}, err
+	}
+	state, err := fleet.Fleet(ctx)
+	if err != nil {
+		return status{}, err
+	}
+	all, err := hosts(ctx, fleet)
+	if err != nil {
+		return status{}, err
+	}
+	s := status{Problems: append([]string{}, problems...), Hosts: len(all)}
+	if !state.PausedUntil.IsZero() {
+		until := state.PausedUntil.UTC()
+		s.PausedUntil = &until
+	}
+	for _, p := range processes(state) {
+		if p.Live {
+			s.Processes++
+		}
+		if p.Differs != "" {
+			s.Problems = append(s.Problems, fmt.Sprintf("process %q has %s", p.Name, p.Differs))
+		}
+	}
+	for _, h := range all {
+		if blocked(h) {
+			s.Blocked++
+		}
+		s.InFlight += h.InFlight
+		s.Waiting += h.Waiters
+	}
+	return s, nil
 }
 
 // moment is a time as people read it, on this machine's clock.
