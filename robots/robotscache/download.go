@@ -63,9 +63,11 @@ func (c *Cache) download(ctx context.Context, f *fetch, prev *state) (answer, er
 	return result, nil
 }
 
-// hop sends one GET and writes its response into result. It returns where a redirect leads, nil if the
-// answer is final.
-func (c *Cache) hop(ctx context.Context, f *fetch, target *url.URL, prev *state, result *answer) (next *url.URL, err error) {
+// hop sends one GET and writes its response into result. It returns where a redirect leads, nil if
+// the answer is final.
+func (c *Cache) hop(
+	ctx context.Context, f *fetch, target *url.URL, prev *state, result *answer,
+) (*url.URL, error) {
 	req := (&http.Request{
 		Method: http.MethodGet,
 		URL:    target,
@@ -96,19 +98,19 @@ func (c *Cache) hop(ctx context.Context, f *fetch, target *url.URL, prev *state,
 	result.status = resp.StatusCode
 	result.header = resp.Header
 
-	// A 300 leaves the choice to a person, and 305 is a proxy's.
-	switch resp.StatusCode {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
-		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		next = redirect(target, resp.Header.Get("Location"))
-	}
 	if resp.StatusCode/100 == 2 {
 		result.body, err = readBody(ctx, resp)
 		return nil, err
 	}
 	// A short body is read to its end, so that its connection can be used again.
 	_, _ = io.CopyN(io.Discard, &rawBody{ctx: ctx, r: resp.Body}, maxDrain)
-	return next, nil
+	// A 300 leaves the choice to a person, and 305 is a proxy's.
+	switch resp.StatusCode {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
+		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return redirect(target, resp.Header.Get("Location")), nil
+	}
+	return nil, nil
 }
 
 // redirect resolves a Location. It returns nil if that isn't a URL that robots.txt can be fetched
