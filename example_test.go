@@ -203,6 +203,47 @@ func Example_priority() {
 	// Output: https://example.org/sitemap.xml <nil>
 }
 
+// A crawler that repeats its requests itself, and ends when it is told to, says so with each of
+// them. It learns whether the host has refused, and until when.
+func ExampleWithCall() {
+	web := politenesstest.NewWeb()
+	web.Site("https://busy.example").Handle("/", politenesstest.Status(http.StatusTooManyRequests, "Retry-After", "60"))
+	t, err := politeness.New(politeness.Config{
+		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
+		Base:      web,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	client := &http.Client{Transport: t}
+	ends := make(chan struct{}) // closed when the crawl is to start nothing more
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // for the answer
+	defer cancel()
+	call := &politeness.Call{Until: ends, Once: true}
+	req, err := http.NewRequestWithContext(politeness.WithCall(ctx, call), http.MethodGet, "https://busy.example/", http.NoBody)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	resp, err := client.Do(req)
+	switch {
+	case err != nil && call.Excused():
+		fmt.Println("not the host's doing:", err)
+	case err != nil:
+		fmt.Println("the host hasn't answered:", err)
+	default:
+		resp.Body.Close()
+		effect := call.Effect()
+		fmt.Println(resp.Status)
+		fmt.Println("ask the host again later:", effect.Blocked, time.Until(effect.Until).Round(time.Second))
+	}
+	// Output:
+	// 429 Too Many Requests
+	// ask the host again later: true 1m0s
+}
+
 // Hosts that are left alone are in a file, which is read again when it changes.
 func ExampleRefuseHosts() {
 	file, err := os.CreateTemp("", "refuse-*.txt")

@@ -15,7 +15,6 @@ import (
 	"github.com/go-politeness/politeness/internal/contexts"
 	"github.com/go-politeness/politeness/internal/faults"
 	"github.com/go-politeness/politeness/internal/hints"
-	"github.com/go-politeness/politeness/internal/waits"
 )
 
 // Retry repeats requests that a server or the network failed: after 429, 5xx and network errors;
@@ -50,7 +49,7 @@ func (r Retry) validate() error {
 // that of a further try which was due and can't be made any more.
 func (trip *trip) retry(resp *http.Response, failure error) (again bool, err error) {
 	s := &trip.subject
-	if trip.turn.sent > trip.t.cfg.Retry.Max || !replayable(trip.req) || trip.answer.effect.Own || !trip.mayChange(resp, failure) || waits.IsOnce(s.ctx) {
+	if trip.turn.sent > trip.t.cfg.Retry.Max || !replayable(trip.req) || trip.answer.effect.Own || !trip.mayChange(resp, failure) || s.call.isOnce() {
 		return false, nil
 	}
 	if trip.schedule == nil {

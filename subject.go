@@ -12,7 +12,6 @@ import (
 	"github.com/go-politeness/politeness/internal/contexts"
 	"github.com/go-politeness/politeness/internal/recorder"
 	"github.com/go-politeness/politeness/internal/tally"
-	"github.com/go-politeness/politeness/internal/waits"
 	"github.com/go-politeness/politeness/internal/weburl"
 )
 
@@ -31,6 +30,7 @@ type subject struct {
 	recorder  *recorder.Recorder // nil: nothing is recorded
 	tally     *tally.Tally
 	ctx       context.Context // the caller's
+	call      *Call           // of ctx; may be nil
 	waits     context.Context // of every wait before the request is sent: ends with ctx, or earlier
 	kind      kind
 	method    string
@@ -51,7 +51,7 @@ func (s *subject) fail(stage Stage, retryAt time.Time, err error) error {
 		s.tally.Refuse(reasonOf(stage, err))
 	}
 	if cause := context.Cause(s.waits); cause != nil && (contexts.Left(err) || errors.Is(err, cause)) {
-		waits.Excuse(s.ctx)
+		s.call.excuse()
 		return cause
 	}
 	return &Error{Stage: stage, Host: s.host, URL: s.text(), RetryAt: retryAt, Err: err}

@@ -18,7 +18,6 @@ import (
 	"github.com/go-politeness/politeness/internal/pagehead"
 	"github.com/go-politeness/politeness/internal/tally"
 	"github.com/go-politeness/politeness/internal/useragent"
-	"github.com/go-politeness/politeness/internal/waits"
 	"github.com/go-politeness/politeness/internal/weburl"
 	"github.com/go-politeness/politeness/robots"
 )
@@ -57,7 +56,7 @@ func (t *Transport) begin(req *http.Request, k kind) *trip {
 	ctx := req.Context()
 	trip := &trip{t: t, original: req, req: req}
 	s := &trip.subject
-	*s = subject{tally: &t.tally, ctx: ctx, kind: k, method: req.Method, target: req.URL}
+	*s = subject{tally: &t.tally, ctx: ctx, call: callOf(ctx), kind: k, method: req.Method, target: req.URL}
 	trip.page.subject, trip.page.purposes = s, t.cfg.Purposes
 	trip.charge.subject, trip.charge.end = s, &t.budgetEnd
 	trip.turn.subject, trip.turn.wait.turn, s.waits = s, &trip.turn, &trip.turn.wait
@@ -70,7 +69,7 @@ func (t *Transport) begin(req *http.Request, k kind) *trip {
 		if t.cfg.Retry.Max > 0 {
 			trip.turn.most = 1 + t.cfg.Retry.Max
 		}
-		leave = waits.Done(ctx, t) // others may wait for a robots.txt as well
+		leave = s.call.reach(t) // others may wait for a robots.txt as well
 	case kindRobots:
 		s.recorder, s.attempt = t.recorder, 1
 	case kindInquiry:
@@ -135,7 +134,7 @@ func (trip *trip) identify() error {
 	s.id = t.trips.Add(1)
 	if err := weburl.Check(s.target); err != nil {
 		refused := &Error{Stage: StageRequest, URL: weburl.Redacted(s.target), Err: err}
-		if s.url = refused.URL; s.url != "" && !waits.IsProbe(s.ctx) {
+		if s.url = refused.URL; s.url != "" && !s.call.isProbe() {
 			s.host = s.target.Host
 			_ = s.giveUp(StageRequest, err, givenUp{})
 		}
@@ -433,13 +432,13 @@ func (trip *trip) learn(resp *http.Response, err error) {
 		defer rethrow(a.read(resp, trip.t.cfg.IsRefusal, s.kind, &outcome)) // once the host's state knows of the answer
 	} else if cause := trip.turn.wait.Err(); cause != nil {
 		// The caller left, which says nothing about the host, whatever Base made of it; or a crawl did.
-		outcome.Err = waits.Cause(s.ctx, cause)
+		outcome.Err = s.call.failure(cause)
 		if timeout := context.Cause(s.ctx); s.kind == kindRobots && errors.Is(timeout, context.DeadlineExceeded) {
 			outcome.Err = timeout // of robotscache: the host hasn't answered
 		}
 	} else if faults.Callers(trip.req, &trip.try.body, err) {
 		outcome.Err = context.Canceled // nor does what the caller got wrong
-		waits.Excuse(s.ctx)
+		s.call.excuse()
 	}
 	s.tally.Answer(outcome.Status, a.latency, now)
 	if !outcome.Left() {
@@ -448,6 +447,9 @@ func (trip *trip) learn(resp *http.Response, err error) {
 	outcome.Latency, outcome.Aside, outcome.Resource = a.latency, s.kind == kindRobots, weburl.Hash(trip.req.URL)
 	effect, set := trip.turn.lease.Observe(outcome), now
 	a.effect = effect
+	if s.kind == kindPage {
+		s.call.affect(effect)
+	}
 	if effect.Blocked {
 		set = time.Now() // a start just before Observe doesn't count as a start during the block
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/internal/waits"
 	"github.com/go-politeness/politeness/publicnet"
 )
 
@@ -489,20 +488,20 @@ func (r *run) noPage(fl *flight, outcome Outcome, err error) {
 func (r *run) get(page *Page) error {
 	ctx, cancel := context.WithTimeout(r.late, r.c.cfg.Timeout)
 	defer cancel()
-	ctx = waits.Until(ctx, r.ctx.Done()) // a wait ends with the crawl, an exchange Grace after it
-	if r.c.cfg.Tries > 1 {
-		waits.Once(ctx) // the crawl repeats it, and goes on with other hosts until then
+	call := &politeness.Call{
+		Until: r.ctx.Done(),      // a wait ends with the crawl, an exchange Grace after it
+		Once:  r.c.cfg.Tries > 1, // the crawl repeats it, and goes on with other hosts until then
 	}
+	ctx = politeness.WithCall(ctx, call)
 	req, err := r.newRequest(ctx, page)
 	if err != nil {
 		return err
 	}
-	reached := waits.Expect(ctx, r.c.cfg.Transport)
 	page.sent = true
 	resp, err := r.c.client.Do(req)
 	if err != nil {
 		page.late = r.c.cfg.Tries == 1 && ctx.Err() != nil
-		page.excused = waits.IsExcused(ctx)
+		page.excused = call.Excused()
 		return err
 	}
 	page.Response = resp
@@ -512,7 +511,7 @@ func (r *run) get(page *Page) error {
 	}()
 	// The first answer proves whether the Client leads to the Transport.
 	if !r.leads.Load() {
-		if !reached() && !r.probe(ctx) {
+		if !call.Reached(r.c.cfg.Transport) && !r.probe(ctx) {
 			return errBeside
 		}
 		r.leads.Store(true)
@@ -554,19 +553,11 @@ var errBeside = errors.New("crawl: Config.Client sends requests past Config.Tran
 	"or without their contexts: nothing would pace them")
 
 // probe reports whether the Client leads to the Transport although an answer hasn't come from
-// there, but from a cache. It sends a request that no cache knows, and that can't reach a site.
+// there, but from a cache.
 func (r *run) probe(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	ctx, reached := waits.Probe(ctx, r.c.cfg.Transport)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "politeness://probe.invalid/probe", http.NoBody)
-	if err != nil {
-		return false
-	}
-	if resp, err := r.c.client.Transport.RoundTrip(req); err == nil {
-		resp.Body.Close()
-	}
-	return reached()
+	return r.c.cfg.Transport.IsReachedBy(ctx, r.c.client.Transport)
 }
 
 // Every page may use smallBody bytes of memory. A longer one takes room for the longest body.

@@ -49,6 +49,7 @@ var given = map[string]string{
 	"politenesstest.InTurn(handlers)":       "each is a Handler of Site.Handle",
 	"politenesstest.Slow(h)":                "a Handler of Site.Handle",
 	"politeness.RefuseAny(rules)":           "each is a Config.Refuse",
+	"politeness.Transport.IsReachedBy(rt)":  "called by the caller, under no lock: a panic continues there",
 	"hostlimittest.Run(newLimiter)":         "of a test, whose panic it is",
 	"hostlimittest.RunIn(in)":               "of a test",
 	"hostlimittest.RunIn(newLimiter)":       "of a test",

@@ -13,7 +13,6 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/internal/waits"
 )
 
 // With MaxInFlight a body that is never closed holds up all hosts: who gets its place
@@ -112,7 +111,7 @@ func TestWhoLeavesTakesNothingFromOthers(t *testing.T) {
 		var wg sync.WaitGroup
 		begin := time.Now()
 		wg.Go(func() {
-			_, err := fetch(waits.Until(b.Context(), ends), b.client, "https://example.com/")
+			_, err := fetch(politeness.WithCall(b.Context(), &politeness.Call{Until: ends}), b.client, "https://example.com/")
 			failed(b.T, err, context.Canceled)
 			if took := time.Since(begin); took != 10*time.Second {
 				b.Errorf("left after %v, want 10 s", took)
@@ -129,7 +128,7 @@ func TestWhoLeavesTakesNothingFromOthers(t *testing.T) {
 		if took := time.Since(begin); took != 40*time.Second {
 			b.Errorf("robots.txt and page came after %v, want 40 s", took)
 		}
-		_, err := fetch(waits.Until(b.Context(), ends), b.client, "https://example.com/")
+		_, err := fetch(politeness.WithCall(b.Context(), &politeness.Call{Until: ends}), b.client, "https://example.com/")
 		failed(b.T, err, context.Canceled)
 		if took := time.Since(begin); took != 40*time.Second {
 			b.Errorf("after the crawl's end it waited for %v", took-40*time.Second)

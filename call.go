@@ -1,0 +1,133 @@
+package politeness
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"sync"
+
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// A Call is what a crawler and its Transport let each other know of one request: the fields before
+// it is sent, the methods afterwards. Package crawl uses it for each page. Put it into the context
+// of the request with WithCall, and make another one for the next request. Methods are safe for
+// concurrent use.
+type Call struct {
+	// Until ends the waits for a turn, and for further tries, when it is closed. A request that was
+	// sent by then is answered as ever, so a crawl that ends starts nothing more and loses no
+	// answer. The error is context.Canceled. Nil: only the context ends the waits.
+	Until <-chan struct{}
+
+	// Once says that the caller repeats a failed request itself: the Transport doesn't, whatever
+	// Config.Retry says. The context's deadline is then the time that the host has for an answer:
+	// when it passes, the host hasn't answered, and pauses as after any such failure. False: a
+	// deadline says nothing about the host.
+	Once bool
+
+	probe bool // the request is to reach a Transport and no site, and isn't recorded
+
+	mu        sync.Mutex
+	transport *Transport // the last that the request has reached
+	excused   bool
+	effect    hostlimit.Effect
+}
+
+type callKey struct{}
+
+// WithCall returns a context for the request of c.
+func WithCall(ctx context.Context, c *Call) context.Context {
+	return context.WithValue(ctx, callKey{}, c)
+}
+
+// callOf returns the Call of ctx, nil if it has none.
+func callOf(ctx context.Context) *Call {
+	c, _ := ctx.Value(callKey{}).(*Call)
+	return c
+}
+
+// Reached reports whether the request has reached t. It hasn't if a cache above t has answered, or
+// if the client leads past t: then nothing paces the crawl, see IsReachedBy.
+func (c *Call) Reached(t *Transport) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.transport == t
+}
+
+// Excused reports whether the request has failed for a reason that says nothing about its host: its
+// wait was ended by Until or the context, or the request itself couldn't be sent.
+func (c *Call) Excused() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.excused
+}
+
+// Effect returns what the last answer to the request, or its failure, has done to the host: whether
+// it blocks the host and until when, or has cleared it, and whether the trouble is the page's own.
+// It is zero if nothing was sent.
+func (c *Call) Effect() hostlimit.Effect {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.effect
+}
+
+// reach notes that the request has reached t. It returns Until. c may be nil, as in all methods
+// below.
+func (c *Call) reach(t *Transport) <-chan struct{} {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.transport = t
+	return c.Until
+}
+
+// excuse notes that the request has failed for a reason that says nothing about its host.
+func (c *Call) excuse() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.excused = true
+}
+
+// affect notes what an answer has done to the host.
+func (c *Call) affect(effect hostlimit.Effect) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.effect = effect
+}
+
+func (c *Call) isOnce() bool { return c != nil && c.Once }
+
+func (c *Call) isProbe() bool { return c != nil && c.probe }
+
+// failure returns what cause, the error of the request's context, means for the host: see Once.
+func (c *Call) failure(cause error) error {
+	if c.isOnce() && errors.Is(cause, context.DeadlineExceeded) {
+		return os.ErrDeadlineExceeded
+	}
+	return cause
+}
+
+// IsReachedBy reports whether requests that rt sends reach t, through whatever lies between: a
+// crawler whose client leads past its Transport is paced by nothing. It sends rt a request that no
+// cache has an answer to, and that t neither records nor sends on.
+func (t *Transport) IsReachedBy(ctx context.Context, rt http.RoundTripper) bool {
+	call := &Call{probe: true}
+	const nowhere = "politeness://probe.invalid/probe"
+	req, err := http.NewRequestWithContext(WithCall(ctx, call), http.MethodGet, nowhere, http.NoBody)
+	if err != nil {
+		return false
+	}
+	if resp, err := rt.RoundTrip(req); err == nil {
+		resp.Body.Close()
+	}
+	return call.Reached(t)
+}
