@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// Adaptive says what moves the delay of a key: the refusals of its host (Learned, which
-// is the zero value), or its response times (Squared, Proportional, Slower, Throttle), so that a
-// host that grows slow is asked less often. Longest joins several; Fixed is none.
+// Adaptive is the formula that moves the delay of a key: by the refusals of its host (Learned, the
+// zero value), or by its response times (Squared, Proportional, Slower, Throttle), so that a host
+// that grows slow is asked less often. Longest joins several formulas; Fixed is none.
 //
 // A longer delay holds at once, a shorter one from the next start on. Answers of status 400 and
 // more, and exchanges without an answer, never lower a delay: a host that fails fast isn't asked
-// faster. One without an answer counts with the time that it took, also where the caller's own
-// timeout ended it, but a 5xx or none only from the second in a row on: one that a server has held
-// up says nothing about its pages. The result stays within Delay.Min and Delay.Ceiling.
+// faster. An exchange without an answer counts with the time that it took, even if the caller's own
+// timeout ended it. A 5xx, or no answer, counts only from the second one in a row on: the server
+// may have held up that one request. The result stays within Delay.Min and Delay.Ceiling.
 //
 // Adaptive values are comparable and print as the Go expressions that make them.
 type Adaptive struct {
@@ -46,10 +46,11 @@ var (
 	// Fixed leaves the delay as it is. For hosts whose rate is agreed upon.
 	Fixed = Adaptive{set: unlearned}
 
-	// Learned finds the rate that a host allows, and costs nothing where none refuses. A 429, or a 5xx
-	// or none where the refused page is served later, makes the delay at least one and a half times as
-	// long, a ban twice. A page that is served 20 s after that, or after the last such step, makes it
-	// 2 % shorter, and more after five steps without a refusal.
+	// Learned finds the rate that a host allows, and costs nothing if the host never refuses. A 429
+	// makes the delay at least one and a half times as long, and so does a 5xx, or no answer, if
+	// the refused page is served later; a ban makes it twice as long. A page that is served 20 s
+	// after that, or after the last such step, makes it 2 % shorter, and more after five steps
+	// without a refusal.
 	Learned Adaptive
 
 	// Squared waits the square of the last response time in seconds: 250 ms after
@@ -61,20 +62,19 @@ var (
 // crawls that ask a slow host less often. Heritrix waits 5 times that.
 func Proportional(f float64) Adaptive { return Adaptive{set: unlearned | proportional, factor: f} }
 
-// Slower is Proportional for what is slower than usual: a host that always takes long keeps all its
-// slots busy. A time counts in part from one and a half times the usual one on, and whole from
-// three times on. The usual one begins with the first page served, and each page moves it: an
-// eighth of the way down, or a 256th of the way up.
+// Slower is Proportional for answers that are slower than usual: a host that always takes long
+// keeps all its slots busy. A response time counts in part from one and a half times the usual time
+// on, and whole from three times on. The usual time begins with the first page served, and each
+// page moves it: an eighth of the way down, or a 256th of the way up.
 func Slower(f float64) Adaptive { return Adaptive{set: unlearned | slower, slowed: f} }
 
 // Throttle aims at target requests at once in the mean, as Scrapy's AutoThrottle does: t =
 // latency/target; the new delay is max(t, (old+t)/2), so it rises at once and comes down by halves.
 func Throttle(target float64) Adaptive { return Adaptive{set: unlearned | throttle, parallel: target} }
 
-// Longest waits as long as a or b says, whichever is longer: Longest(Learned,
-// Proportional(1)) learns from refusals and follows the response times. Delays by response
-// times that move from the old one, such as Throttle, move from the longest of them.
-// Of two formulas of one kind the one with the longer delay is kept.
+// Longest takes the longer delay of a and b: Longest(Learned, Proportional(1)) learns from refusals
+// and follows the response times. Formulas that move from the old delay, such as Throttle, move
+// from the longest of all. Of two formulas of one kind the one with the longer delay is kept.
 func Longest(a, b Adaptive) Adaptive {
 	return Adaptive{
 		set:      a.set&b.set&unlearned | (a.set|b.set)&byLatency,
@@ -125,11 +125,13 @@ func (a Adaptive) validate() error {
 	return nil
 }
 
-// Move returns what o does to the delay by response times, whatever that was before, where pages
-// usually take that long: the delay is at least atOnce and, unless halfway is negative, at least
-// half the way from the old one to halfway; with raise it gets no shorter. Both are nanoseconds, as
-// float64, which holds every product of durations. moves is false for an outcome that leaves the
-// delay alone. It is for Limiters that keep the delay elsewhere; others use Delay.Adapt.
+// Move returns the effect of o on the delay by response times, whatever that delay is, for a key
+// whose pages usually take that long: the delay is at least atOnce and, unless halfway is negative,
+// at least half the way from the old one to halfway; with raise it gets no shorter. Both are
+// nanoseconds, as float64, which holds every product of durations. moves is false for an outcome
+// that leaves the delay alone.
+//
+// It is for implementers of Limiter that keep the delay elsewhere; others use Delay.Adapt.
 func (a Adaptive) Move(usual time.Duration, o *Outcome) (atOnce, halfway float64, raise, moves bool) {
 	answered := o.Status > 0
 	gaveUp := !answered && (o.Err == nil || errors.Is(o.Err, context.Canceled))
@@ -158,8 +160,8 @@ func (a Adaptive) Move(usual time.Duration, o *Outcome) (atOnce, halfway float64
 	return atOnce, halfway, raise, true
 }
 
-// Usual returns how long pages of a key usually take to be answered, after o, where they usually
-// took that long before; 0: not known. See Slower.
+// Usual returns how long pages of a key usually take to be answered, after o, if they usually took
+// that long before; 0: not known. See Slower. It is for implementers of Limiter.
 func (o *Outcome) Usual(before time.Duration) time.Duration {
 	longer := o.Latency - before
 	switch {
@@ -173,12 +175,12 @@ func (o *Outcome) Usual(before time.Duration) time.Duration {
 	return before + longer/256 // slowly: a host that grows slow isn't soon as usual
 }
 
-// Adapt returns the delay by response times after o, where it was old before and pages of the key
-// usually took that long.
+// Adapt returns the delay by response times after o, if it was old before and pages of the key
+// usually took that long. It is for implementers of Limiter.
 func (d Delay) Adapt(old, usual time.Duration, o Outcome) time.Duration {
 	atOnce, halfway, raise, moves := d.Adaptive.Move(usual, &o)
 	if d.Adaptive.set&byLatency == 0 {
-		return 0 // old is of other limits
+		return 0 // old is a delay of other limits
 	}
 	if !moves {
 		return old
@@ -197,7 +199,7 @@ func (d Delay) Adapt(old, usual time.Duration, o Outcome) time.Duration {
 	return adapted
 }
 
-// Draw returns a delay in [Min, Max], picked at random.
+// Draw returns a delay in [Min, Max], picked at random. It is for implementers of Limiter.
 func (d Delay) Draw() time.Duration {
 	return d.Min + time.Duration(rand.Uint64N(uint64(d.Max-d.Min)+1)) // Max-Min+1 may not fit into an int64
 }

@@ -20,9 +20,10 @@ type Config struct {
 	Delay Delay
 
 	// SlotTimeout is the longest wait for a slot; 0: none, MaxWait bounds it. The clock of a
-	// request runs while every slot of its key is held, and starts anew when a slot is free and the
-	// delay or a block is what holds the queue. Set it to find bodies that are never read: it doesn't
-	// fire in a long crawl-delay, but may where a host answers slowly and holds all its slots.
+	// request runs while every slot of its key is held. It starts anew when a slot is free and the
+	// queue waits for the delay or the end of a block. Set it to find bodies that are never read:
+	// it doesn't fire in a long crawl-delay, but may if a host answers slowly and holds all its
+	// slots.
 	SlotTimeout time.Duration
 
 	// LeaseTTL is the time after which a lease that is neither renewed nor released loses its slot,
@@ -45,18 +46,19 @@ type Config struct {
 	Windows []Window
 
 	// MaxHosts is about the number of keys kept; 0: 1,000,000. It bounds idle keys only: a key that
-	// owes anything (a slot, a delay, a block, a counter) is kept whatever MaxHosts is; what was
-	// learned of others may be forgotten. A start is remembered for at least a minute. A caller that
-	// learns a longer floor after a start may find the key forgotten, and come earlier than that.
+	// owes anything (a slot, a delay, a block, a counter) is kept whatever MaxHosts is. The learned
+	// delays of other keys may be forgotten. A start is remembered for at least a minute. A caller
+	// that learns a longer floor after a start may find the key forgotten, and come earlier than
+	// that.
 	MaxHosts int
 
-	// Store keeps what keys owe beyond the life of the process: blocks, refusals in a row, learned
-	// delays, and next starts more than a minute away; nil: nothing is kept. Each is saved before
-	// the call that brings it about returns: Observe, Start, or with FromEnd Release. A key's debt
-	// is loaded when the key is first used, and read again when it is used 10 s later, so that
-	// processes which share a Store see each other's blocks. A Store that fails stops no request:
-	// Grant.StateErr reports it. It costs about 450 bytes a key. Package redislimit keeps its state
-	// on a server; its documentation has what it uses a Store for.
+	// Store keeps the debts of keys beyond the life of the process: blocks, refusals in a row,
+	// learned delays, and next starts more than a minute away; nil: nothing is kept. Each is saved
+	// before the call that brings it about returns: Observe, Start, or with FromEnd Release. A
+	// key's debt is loaded when the key is first used, and read again when it is used 10 s later,
+	// so that processes which share a Store see each other's blocks. A Store that fails stops no
+	// request: Grant.StateErr reports it. It costs about 450 bytes a key. Package redislimit keeps
+	// its state on a server, and documents its own use of a Store.
 	Store Store
 
 	// Override returns the limits of single keys; nil: none has its own. It is called at each
@@ -123,7 +125,7 @@ func (d Delay) WithDefaults() Delay {
 		d.Min = 200 * time.Millisecond
 		d.Max = 500 * time.Millisecond
 	}
-	d.Max = max(d.Min, d.Max)
+	d.Max = max(d.Min, d.Max) // Max 0, or a mistake that New refuses
 	d.Ceiling = cmp.Or(d.Ceiling, max(d.Min, time.Minute))
 	return d
 }

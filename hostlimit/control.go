@@ -19,6 +19,7 @@ func (m *Memory) Block(ctx context.Context, key string, until time.Time, why str
 	}
 	return m.act(ctx, key, func(h *host, starts uint64, now time.Duration) {
 		r := h.changeRefusals()
+		// until is a time of the wall's clock, and the block's end one of the Memory's.
 		r.Block(add(now, min(time.Until(until), longestBlock)), cause, starts)
 		r.act = &Debt{BlockedAt: m.at(now), BlockedUntil: m.at(r.Until), Cause: cause}
 	})
@@ -26,8 +27,8 @@ func (m *Memory) Block(ctx context.Context, key string, until time.Time, why str
 
 // Clear implements Controller.
 func (m *Memory) Clear(ctx context.Context, key string) error {
-	// What is to be cleared may be known to the Store alone.
-	lim, _ := m.rules.Limits(key) // what is wrong with them is for Acquire
+	// Another process may have blocked the key: its block is loaded first.
+	lim, _ := m.rules.Limits(key) // Acquire reports the error
 	if _, err := m.load(ctx, key, lim, toDecide); err != nil {
 		return err
 	}
@@ -52,11 +53,11 @@ func (m *Memory) act(ctx context.Context, key string, change func(h *host, start
 	now := m.now()
 	h := sh.get(key, now)
 	if h.active != nil {
-		h.active.refresh(now)
+		h.active.refresh(now) // the time before the change is accounted to the block before it
 	}
 	change(h, sh.starts, now)
 	if a := h.active; a != nil {
-		a.probe = nil
+		a.probe = nil // no request waits for its answer any more
 		a.changed(now, false)
 	}
 	sh.mu.Unlock()
@@ -70,6 +71,7 @@ func (m *Memory) act(ctx context.Context, key string, change func(h *host, start
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	// A Grant reports a failure once. A person gets it at each act.
 	if s := h.stored; s != nil && s.failure != nil {
 		return fmt.Errorf("hostlimit: %s: it holds for this process, but isn't kept: %w", key, s.failure)
 	}
@@ -79,7 +81,10 @@ func (m *Memory) act(ctx context.Context, key string, change func(h *host, start
 // forgive resets the counter of h when the host has been quiet for long enough. No request waits
 // for the answer of a probe then.
 func (sh *shard) forgive(h *host, now time.Duration) {
-	if h.kept != nil && h.kept.Forgive(sh.m.rules, now) && h.active != nil {
+	if h.kept == nil || !h.kept.Forgive(sh.m.rules, now) {
+		return
+	}
+	if h.active != nil {
 		h.active.probe = nil
 	}
 }
@@ -96,7 +101,7 @@ func (h *host) act() (act *Debt) {
 // stop returns the error of every turn of h while a person forbids them; nil: no person does.
 func (sh *shard) stop(h *host, now time.Duration) error {
 	switch {
-	case sh.m.drain.isBegun():
+	case sh.m.drain.isBegun(): // for good, so it goes before a block
 		return &Error{Key: h.key, Err: ErrDraining, ByHand: h.act()}
 	case h.refusals().Stopped(now):
 		r := h.refusals()
@@ -126,15 +131,15 @@ func (m *Memory) Drain(ctx context.Context) error {
 		}
 		select {
 		case <-ended:
-		case <-time.After(due - m.now()):
+		case <-time.After(due - m.now()): // a lease may have leaked
 		case <-ctx.Done():
 			return fmt.Errorf("hostlimit: %d requests still in flight: %w", inFlight, ctx.Err())
 		}
 	}
 }
 
-// refuseWaiters refuses all waiters of all keys, and returns the number of requests in flight and the
-// time before which no lease of theirs expires.
+// refuseWaiters refuses all waiters of all keys, and returns the number of requests in flight and
+// the time before which no lease of theirs expires.
 func (m *Memory) refuseWaiters() (inFlight int, due time.Duration) {
 	due = never
 	for a, now := range m.actives {

@@ -21,10 +21,10 @@ var (
 )
 
 // An Error is a refused turn. It matches ErrBusy, ErrBlocked or ErrDraining, and
-// context.DeadlineExceeded where the context's deadline was the limit, whether that was
-// foreseen or has passed. A turn that waited for something without a known end, such as a slot,
-// may be had at any time: RetryAt is then as long after the refusal as the request had
-// waited, or when the oldest lease expires (LeaseTTL) if that is sooner.
+// context.DeadlineExceeded if the context's deadline was the limit, whether the deadline was
+// foreseen or has passed. A turn that waited for something without a known end, such as a slot, may
+// become free at any time: RetryAt is then as long after the refusal as the request had waited, or
+// when the oldest lease expires (LeaseTTL) if that is sooner.
 type Error struct {
 	Key     string
 	RetryAt time.Time // when to ask again: the earliest start that is known; zero with ErrDraining
@@ -71,10 +71,10 @@ var (
 	errLateBlocked    error = &reason{lateBlockedText, []error{ErrBlocked, context.DeadlineExceeded}}
 )
 
-// Ended returns the Error.Err of the Start of a lease that has ended.
+// Ended returns the Error.Err for the Start of a lease that has ended.
 func (*Rules) Ended() error { return errEnded }
 
-// TooLate returns the Error.Err of a turn that comes after the context's deadline (else after
+// TooLate returns the Error.Err for a turn that comes after the context's deadline (else after
 // MaxWait), because of a block (else for another reason).
 func (*Rules) TooLate(byContext, blocked bool) error {
 	switch {
@@ -88,15 +88,15 @@ func (*Rules) TooLate(byContext, blocked bool) error {
 	return errMaxWait
 }
 
-// SlotTimeout returns the Error.Err of a turn that was refused after SlotTimeout: each of that many
-// slots is held, the first for the time held.
+// SlotTimeout returns the Error.Err for a turn that was refused after SlotTimeout: each of that
+// many slots is held, the first for the time held.
 func (*Rules) SlotTimeout(slots int, held time.Duration) error {
 	text := fmt.Sprintf(slotTimeoutText, slots, held.Round(time.Millisecond))
 	return &reason{text, []error{ErrBusy}}
 }
 
-// BlockedByHand returns the Error.Err of a turn that was refused by Controller.Block, whose block
-// has that Refusals.Cause.
+// BlockedByHand returns the Error.Err for a turn that Controller.Block refuses, by a block with
+// that Refusals.Cause.
 func (*Rules) BlockedByHand(cause string) error {
 	return &reason{"host blocked " + cause, []error{ErrBlocked}}
 }
@@ -110,7 +110,7 @@ func (d Debt) ByHand() (why string, ok bool) { return strings.CutPrefix(d.Cause,
 // mostWhy bounds the reason that a person gives for a block, in bytes.
 const mostWhy = 300
 
-// CheckBlock returns the Refusals.Cause of a Controller.Block, or what is wrong with its arguments.
+// CheckBlock returns the Refusals.Cause for a Controller.Block. The error is about its arguments.
 func (*Rules) CheckBlock(key string, until, now time.Time, why string) (cause string, err error) {
 	bad := func(format string, args ...any) (string, error) {
 		return "", fmt.Errorf("hostlimit: Block: "+format, args...)
@@ -125,5 +125,5 @@ func (*Rules) CheckBlock(key string, until, now time.Time, why string) (cause st
 	case len(why) > mostWhy:
 		return bad("why is %d bytes long, more than %d", len(why), mostWhy)
 	}
-	return handPrefix + statedir.Text(why), nil
+	return handPrefix + statedir.Text(why), nil // as a Store can keep it
 }

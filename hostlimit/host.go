@@ -18,8 +18,8 @@ func add(t, d time.Duration) time.Duration {
 	return t + min(d, never-max(t, 0))
 }
 
-// A host is what a key owes. Most keys have no lease, no waiter and no refusal: their pointers are
-// nil. Its methods are pure steps, as those of Refusals: they neither wait nor read a clock.
+// A host is the state of a key. Most keys have no lease, no waiter and no refusal: their pointers
+// are nil. Its methods are pure steps, as those of Refusals: they neither wait nor read a clock.
 type host struct {
 	key string
 
@@ -27,12 +27,12 @@ type host struct {
 	gap      time.Duration // delay in force since last
 	adaptive time.Duration // delay by response times
 	usual    time.Duration // how long pages usually take, see Outcome.Usual
-	// began is when the counting of served began: at the first start, the last lesson, or the start after
-	// an idle time; unset: it hasn't.
+	// began is when the counting of served began: at the first start, the last lesson, or the start
+	// after an idle time; unset: it hasn't.
 	began  time.Duration
 	seq    uint64 // requests started
 	served uint32 // successes since began
-	source source // what decided gap; noStart: nothing is owed to a start
+	source source // rule that gave gap; noStart: nothing is owed to a start
 	moved  bool   // last is no stamp of a start that has ended
 
 	active *active   // leases and waiters; nil: none
@@ -103,7 +103,7 @@ func (h *host) first(now, floor time.Duration) time.Duration {
 	return max(now, h.earliest(floor), r.next, r.Until)
 }
 
-// delay returns the gap that a request with this floor waits for, and what decided it.
+// delay returns the gap that a request with this floor waits for, and the rule that gave it.
 func (h *host) delay(floor time.Duration) (gap time.Duration, by source) {
 	if floor > h.gap {
 		return floor, byFloor
@@ -114,7 +114,7 @@ func (h *host) delay(floor time.Duration) (gap time.Duration, by source) {
 // A stamp is a start, or a booking of one, and the gap that is owed to it.
 type stamp struct {
 	at, gap time.Duration // at is unset if the start was cancelled
-	by      source        // what decided gap; noStart: there was no start
+	by      source        // rule that gave gap; noStart: there was no start
 }
 
 const unset time.Duration = -1
@@ -140,9 +140,9 @@ func (h *host) stamp() stamp { return stamp{h.last, h.gap, h.source} }
 func (h *host) book(at, floor, random time.Duration) {
 	if floor > random {
 		h.pace(stamp{at, floor, byFloor})
-	} else {
-		h.pace(stamp{at, random, byRandom})
+		return
 	}
+	h.pace(stamp{at, random, byRandom}) // pace takes a longer adaptive or learned delay instead
 }
 
 // pace makes s the last start.
@@ -150,7 +150,7 @@ func (h *host) pace(s stamp) {
 	h.last = s.at
 	h.gap = s.gap
 	h.source = s.by
-	if s.by != noStart {
+	if s.by != noStart { // else the last stamp was cancelled, and nothing is owed
 		h.raise(h.adaptive, byAdaptive)
 		h.raise(h.refusals().Learned, byLearned)
 	}
@@ -159,7 +159,7 @@ func (h *host) pace(s stamp) {
 // raise makes the gap after the last start d if that is longer, and reports whether it is. A
 // shorter delay holds from the next start on only: the gap was promised.
 func (h *host) raise(d time.Duration, by source) bool {
-	if d <= h.gap || h.source == noStart {
+	if d <= h.gap || h.source == noStart { // nothing is owed to a start that never was
 		return false
 	}
 	h.gap = d
@@ -180,7 +180,8 @@ func (h *host) idle(now, floor time.Duration) time.Duration {
 // rate of a crawler that had nothing to fetch isn't the rate that its host allows.
 func (h *host) count(d *Delay, now, idle time.Duration) {
 	h.seq++
-	if h.began == unset || idle > d.Ceiling {
+	isNewRun := h.began == unset || idle > d.Ceiling
+	if isNewRun {
 		h.countAnew(now)
 		if h.kept != nil {
 			h.kept.Asked = 0 // the rests that the host asked for before the run
@@ -201,7 +202,7 @@ func (h *host) adapt(l *lease, o Outcome) bool {
 	return h.raise(h.adaptive, byAdaptive)
 }
 
-// observe does to h what o does, the outcome of l. starts are the shard's.
+// observe changes h by o, the outcome of l. starts are the shard's.
 func (h *host) observe(r *Rules, l *lease, o *Outcome, now time.Duration, starts uint64) Effect {
 	s := h.changeRefusals()
 	lessons := s.Lessons
@@ -246,5 +247,5 @@ func (h *host) owes(r *Rules, now time.Duration) bool {
 	case h.earliest(grace) > now, max(s.Until, s.next) > now:
 		return true
 	}
-	return s.Alone && !s.forgiven(r, now)
+	return s.Alone && !s.forgiven(r, now) // the next request is to probe
 }

@@ -96,15 +96,17 @@ type Controller interface {
 	// and so is the Start of a lease that is held; no answer lifts the block, only Clear. Requests
 	// that have started go on, also one whose start is being saved. A block that ends later keeps
 	// its end. List, errors and evidence show "by hand: " and why. A Store, or a server, keeps the
-	// block beyond the process. key is what Transport.HostKey returns for a URL, "example.com"; a
-	// URL, or another spelling, is the key of no request. The error is about arguments or the Store.
+	// block beyond the process. key is the result of Transport.HostKey for a URL, "example.com"; a
+	// URL, or another spelling, is the key of no request. The error is about arguments or the
+	// Store.
 	Block(ctx context.Context, key string, until time.Time, why string) error
 	// Clear lifts the block of key, also one that the host has asked for, and forgets its
 	// refusals: the next request isn't a probe. A learned delay stays. Evidence records it.
 	Clear(ctx context.Context, key string) error
 	// State returns the state of one key, as List yields it, and changes nothing: a key that the
-	// limiter doesn't know stays unknown, and its state has no start, no refusal and no block but by
-	// Config.Windows. A limiter whose state is on a server asks the server; bound the wait by ctx.
+	// limiter doesn't know stays unknown, and its state has no start, no refusal and no block but
+	// by Config.Windows. A limiter whose state is on a server asks the server; bound the wait by
+	// ctx.
 	State(ctx context.Context, key string) (HostState, error)
 	// List yields the state of every known key, in no order. Each state is consistent in itself;
 	// the keys change while they are listed. An error ends the list.
@@ -115,7 +117,7 @@ type Controller interface {
 	Drain(ctx context.Context) error
 }
 
-// An Outcome is the answer to one request, or its failure. It does to its key:
+// An Outcome is the answer to one request, or its failure. Its effect on the key:
 //
 //	answer                                     effect
 //	429; 503 with RetryAfter; Refused set;     blocks: RetryAfter, or as long as the policy says
@@ -124,8 +126,8 @@ type Controller interface {
 //	before the block was set                   is over by now; isn't counted
 //	401, 402, 403, 451                         clears nothing; the fifth in a row (InARow) is a ban
 //	                                           if the next answer is another one
-//	408, 425, 5xx, no answer                   pauses it: Fibonacci steps of up to 5 minutes; the page
-//	                                           that is asked next tells the host's trouble from its own
+//	408, 425, 5xx, no answer                   pauses it: Fibonacci steps of up to 5 minutes; asked
+//	                                           again, the host's trouble shows, or the page's own
 //	any of these to a probe after a refusal    blocks, counted as one more in a row
 //	any other below 500                        success: clears block and counter
 //	407; a caller that gave up                 nothing
@@ -141,8 +143,8 @@ type Outcome struct {
 	// RetryAfter is the wait that the host asks for, counted from now; 0 if it asks for none. It
 	// has an effect only where the outcome is a refusal, and beside Reset, which it replaces.
 	RetryAfter time.Duration
-	// Err is the error of an attempt without a response. An outcome whose Err is a
-	// context error says nothing about the host but its latency.
+	// Err is the error of an attempt without a response. If it is a context error, only the Latency
+	// of the outcome counts.
 	Err error
 	// Aside marks a resource, such as robots.txt, that hosts also serve to crawlers to which they
 	// refuse their pages: its success lifts no block. Its refusal counts as any.
@@ -153,29 +155,31 @@ type Outcome struct {
 	// Reset is the time until the reset of the host's rate limit, of which nothing is left; 0 if
 	// something is left, or the answer shows no limit.
 	Reset time.Duration
-	// Resource is a hash of the URL: a page's own trouble shows when it is asked again; 0: not known.
+	// Resource is a hash of the URL: a page's own trouble shows when it is asked again; 0: not
+	// known.
 	Resource uint64
 }
 
-// Left reports whether the caller gave the request up, so that o says nothing about the host.
+// Left reports whether the caller gave the request up, so that o doesn't count. It is for
+// implementers of Limiter.
 func (o Outcome) Left() bool { return o.Status == 0 && o.Err != nil && contexts.Left(o.Err) }
 
 // A Grant describes a start. The three waits add up to the time spent in
 // Acquire and in the calls of Start.
 type Grant struct {
-	// Seq is the number of this start on its key, among those of this process, from 1 since the key's
-	// state was made.
+	// Seq is the number of this start on its key, among those of this process, from 1 since the
+	// key's state was made.
 	Seq   uint64
 	Start time.Time // stamp of the start, taken as Start returned
 
-	// At is the start by the clock of a limiter that several processes share, as Prev and BlockedUntil
-	// are then; zero: they are by the process's own, as Start is.
+	// At is the start by the clock of a limiter that several processes share, as Prev and
+	// BlockedUntil are then; zero: they are by the process's own, as Start is.
 	At time.Time
-	// Prev is the stamp of the latest start on the key that had ended by then, whichever process made
-	// it; zero: not known.
+	// Prev is the stamp of the latest start on the key that had ended by then, whichever process
+	// made it; zero: not known.
 	Prev time.Time
-	// BlockedUntil is the end of the last block of the key that no success, person or time has lifted;
-	// zero: none is known.
+	// BlockedUntil is the end of the last block of the key that no success, person or time has
+	// lifted; zero: none is known.
 	BlockedUntil time.Time
 
 	WaitSlot  time.Duration // time waited because every slot (of the key, or of MaxInFlight) was taken
@@ -200,11 +204,11 @@ type Grant struct {
 	// Restored is the latest block of the key that was read from Config.Store, where an earlier
 	// process or another one had saved it, and that no earlier Grant or Error reported; nil: none.
 	Restored *Restored
-	// StateErr is the error, or the panic, of the Store for the key, whose debt may be lost when the
-	// process ends. It is reported once, until the Store works again; nil: no new error.
+	// StateErr is the error, or the panic, of the Store for the key, whose debt may be lost when
+	// the process ends. It is reported once, until the Store works again; nil: no new error.
 	StateErr error
-	// ByHand is the latest Block by a person (BlockedAt, BlockedUntil and Cause), or the latest Clear
-	// (ClearedAt), that no earlier Grant or Error reported; nil: none.
+	// ByHand is the latest Block by a person (BlockedAt, BlockedUntil and Cause), or the latest
+	// Clear (ClearedAt), that no earlier Grant or Error reported; nil: none.
 	ByHand *Debt
 }
 
@@ -226,7 +230,7 @@ type Restored struct {
 type Effect struct {
 	Blocked  bool      // the outcome set or lengthened a block of the key
 	Until    time.Time // end of the block in force; zero if the key isn't blocked
-	Kind     string    // what the outcome was counted as: "refused", "unsure" or "ban"; empty: it wasn't counted
+	Kind     string    // counter that grew: "refused", "unsure" or "ban"; empty: none, it wasn't counted
 	Row      int       // number of that Kind in a row, 255 for more; 0: it wasn't counted
 	Refusals int       // refusals of every Kind in a row; those of one block count once
 	Cleared  bool      // the outcome lifted a block or reset the counter

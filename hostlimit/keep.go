@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// What a key owes goes to Config.Store and comes back from it in one step, sync: one Update,
-// outside of every lock, that merges what this Memory has changed into the debt in the Store
-// (Debt.Merge), and then takes over what other processes have changed. One sync of a key runs at a
-// time; a call that finds something to save meanwhile waits for it, and mostly finds that it has
+// The debt of a key is saved in Config.Store, and read from it, in one step, sync: one Update,
+// outside of every lock, merges the changes of this Memory into the debt in the Store (Debt.Merge);
+// then the Memory takes over the changes of other processes. One sync of a key runs at a time. A
+// call that finds something to save meanwhile waits for that sync, and mostly finds that it has
 // been saved.
 //
-//	call      state of the key                         what it does
+//	call      state of the key                         action
 //	Acquire   not read yet, or not for 10 s            sync, then the turn
 //	Next      the same                                 sync, then the answer
 //	Start     the same; or the next start will be far  sync, then the gate
@@ -30,8 +30,8 @@ const (
 	fresh = 10 * time.Second
 	// far is how far away a next start must be to be saved.
 	far = time.Minute
-	// margin is added to a next start that is saved before the request is sent, so that a stamp which
-	// moves a little, as by a dial, needn't be saved anew.
+	// margin is added to a next start that is saved before the request is sent, so that a stamp
+	// which moves a little, as by a dial, needn't be saved anew.
 	margin = time.Second
 	// easedEvery is how often a delay that has only become shorter is saved.
 	easedEvery = time.Minute
@@ -57,9 +57,9 @@ type stored struct {
 	syncing chan struct{} // closed when the present sync of the key is over; nil: none runs
 
 	debt    Debt          // in the Store, after the last Update that succeeded
-	unsaved Debt          // what the key owes since, see note
+	unsaved Debt          // changes since, see note
 	tried   bool          // the last Update has failed, and unsaved hasn't changed since
-	noted   refusals      // what the key owed at the last note; Learned as it was saved
+	noted   refusals      // state of the key at the last note; Learned as it was saved
 	read    time.Duration // when the last Update was tried; unset: none was
 	eased   time.Duration // when the delay was saved or taken over last
 	failure error         // why the last Update failed; nil: it didn't
@@ -68,7 +68,7 @@ type stored struct {
 	err      error     // why the last Update failed, until that is reported
 }
 
-// owing returns what h owes, so far as a Store keeps it.
+// owing returns the state of h, so far as a Store keeps it.
 func (h *host) owing() refusals {
 	o := *h.refusals()
 	o.Lessons = 0
@@ -84,7 +84,7 @@ func (h *host) owing() refusals {
 	return o
 }
 
-// note adds to s.unsaved how o differs from what the key owed at the last note.
+// note adds to s.unsaved the differences between o and the state of the key at the last note.
 func (s *stored) note(o refusals, m moment) {
 	was := s.noted
 	s.noted = o
@@ -99,7 +99,7 @@ func (s *stored) note(o refusals, m moment) {
 	}
 }
 
-// owedSince returns how o differs from was, what the key owed before, as a Debt to merge.
+// owedSince returns how o differs from was, the state of the key before, as a Debt to merge.
 func (s *stored) owedSince(o, was *refusals, m moment) (news Debt) {
 	known := s.debt.Merge(s.unsaved)
 	if o.clearings != was.clearings {
@@ -141,8 +141,8 @@ func (o *refusals) sameCounts(was *refusals) bool {
 	return o.Row == was.Row && o.Unsure == was.Unsure && o.Bans == was.Bans
 }
 
-// note brings h.stored up to date with what h owes, makes it if there is none, and returns it with
-// the moment of that.
+// note brings h.stored up to date with h, makes it if there is none, and returns it with the moment
+// of the note.
 func (sh *shard) note(h *host) (*stored, moment) {
 	sh.m.now() // begins the count
 	wall := time.Now()
@@ -174,7 +174,7 @@ func (s *stored) isDue(why occasion, now time.Duration) bool {
 	case toUse:
 		return s.read == unset || now-s.read >= fresh
 	}
-	return false // what an Update has failed to save is saved at the next toUse
+	return false // after a failed Update the next toUse tries again
 }
 
 // sync brings h and the Store up to date with each other if that is due, and reports whether it
@@ -189,7 +189,7 @@ func (sh *shard) sync(ctx context.Context, h *host, lim *Limits, why occasion) (
 			return true, ctx.Err()
 		}
 		due = true
-		x, other = sh.plan(h, why) // the other sync has saved what this one would have, mostly
+		x, other = sh.plan(h, why) // mostly the other sync has saved this change too
 	}
 	if x == nil {
 		return due, nil
@@ -253,7 +253,7 @@ func (sh *shard) commit(h *host, lim *Limits, x *update, debt Debt, err error) {
 	s.failure = nil
 	s.err = nil
 	s.tried = false
-	sh.note(h) // what has come in during the Update is yet to be saved
+	sh.note(h) // changes during the Update are yet to be saved
 	if s.unsaved == x.unsaved {
 		s.unsaved = Debt{}
 	}
@@ -269,12 +269,12 @@ func (s *stored) fail(x *update, err error) {
 	}
 	s.failure = err
 	s.tried = s.unsaved == x.unsaved
-	// The Store may have lost what it had, so the next Update saves that as well.
+	// The Store may have lost the old debt, so the next Update saves it as well.
 	s.unsaved = s.unsaved.Merge(s.debt)
 	s.debt = Debt{}
 }
 
-// An update is what one sync gives to the Store.
+// An update has the changes that one sync saves.
 type update struct {
 	moment
 	rules   *Rules
@@ -309,9 +309,9 @@ func (x *update) change(theirs Debt) Debt {
 	return d
 }
 
-// adopt takes over what other processes have changed in the Store, which has debt now: how it
-// differs from what change makes of the debt that was there before. What was noted during the
-// Update counts on both sides.
+// adopt takes over the changes of other processes in the Store, which has debt now: the differences
+// to ours, the result of change for the debt that was there before. Changes that were noted during
+// the Update count on both sides.
 func (sh *shard) adopt(h *host, lim *Limits, x *update, debt Debt) {
 	s := h.stored
 	ours := x.change(x.debt)
@@ -360,7 +360,7 @@ func (sh *shard) adoptBlock(h *host, x *update, owed Debt, theirs, ours *Debt) b
 		r.Until = 0
 		if !owed.BlockedUntil.IsZero() {
 			r.Until = x.in(owed.BlockedUntil)
-			r.SetAt = sh.starts // what is in flight started before the block
+			r.SetAt = sh.starts // all requests in flight started before the block
 		}
 		if r.Blocks(x.now) {
 			h.stored.restored = &Restored{Debt: owed, Met: sh.m.at(x.now)}
@@ -397,7 +397,7 @@ func (h *host) adoptDelay(learned time.Duration, slow bool) bool {
 	return h.raise(learned, byLearned)
 }
 
-// news returns what the next Grant or Error of h reports of the Store, once: a block, unless
+// news returns the news of the Store for the next Grant or Error of h, once: a block, unless
 // restored is nil, and why the Store has failed.
 func (sh *shard) news(h *host, restored **Restored) (err error) {
 	sh.mu.Lock()
@@ -450,7 +450,7 @@ func (l *lease) saved() *host {
 	return l.host(false)
 }
 
-// startSaved is Start with a Store. What the start owes is saved if that is far away.
+// startSaved is Start with a Store. The next start is saved if it is far away.
 func (l *lease) startSaved(ctx context.Context, h *host) (Grant, error) {
 	sh := l.sh
 	why := toUse
@@ -482,8 +482,8 @@ func (l *lease) gap() time.Duration {
 	return l.stamp.gap
 }
 
-// restamp moves the stamp of l, whose start is g, behind the time that saving took: nothing has been
-// sent yet.
+// restamp moves the stamp of l, whose start is g, behind the time that saving took: nothing has
+// been sent yet.
 func (l *lease) restamp(h *host, g *Grant) {
 	sh := l.sh
 	sh.mu.Lock()

@@ -7,20 +7,21 @@ import (
 	"github.com/go-politeness/politeness/backoff"
 )
 
-// A bare 503, another 5xx or no answer may be the word of a rate limit that nobody knows, or the
-// trouble of one page. Five sentences tell them apart, and say what is learned:
+// A bare 503, another 5xx or no answer may come from an unknown rate limit, or from the trouble of
+// one page. These are the rules by which the two are told apart, and by which a delay is learned:
 //
 //  1. After such a refusal the host rests for a second, longer with each further one in a row, and
 //     then one request asks again, the refused page first.
 //  2. Refused again while the page right after it is served, it is that page's own trouble: it isn't
-//     asked again, counts nothing and slows nobody.
+//     asked again, isn't counted, and makes no delay longer.
 //  3. Served, the refusal was the host's: three such close together, or one at a delay that was
 //     refused before, make the delay longer: the larger of 1.5 times the delay in force and the time
 //     per page served since the last lesson, pauses included, at most four times the delay.
-//  4. Where nobody asks again, five refusals more than a third of the pages served teach the same;
+//  4. If no page is asked again, five refusals more than a third of the pages served teach the same;
 //     a 429 teaches at once, at the first of a series.
 //  5. A page that is served 20 s after the last lesson or step makes the delay 2 % shorter, doubling
-//     every five steps to 16 %, until a refusal; what a ban has taught, after three minutes.
+//     every five steps to 16 %, until a refusal. The delay of a ban gets shorter by 2 % each three
+//     minutes.
 
 // A lesson is how a delay was learned.
 type lesson struct {
@@ -31,11 +32,11 @@ type lesson struct {
 	Asked    time.Duration `json:",omitzero"` // sum of the Retry-After since the last lesson
 }
 
-// A suspicion tells the trouble of pages from that of their host: the pages that were refused, and
-// the answers since.
+// A suspicion separates the trouble of pages from that of their host: it has the pages that were
+// refused, and counts of the answers since.
 type suspicion struct {
 	Suspects [8]suspect `json:",omitzero"` // pages refused last, the latest first
-	Pending  uint64     `json:",omitzero"` // page that was refused twice; the next answer tells whose trouble it is
+	Pending  uint64     `json:",omitzero"` // page that was refused twice; the next answer shows whose trouble it is
 	Served   uint64     `json:",omitzero"` // page that was served last, since the first refusal
 	Own      int        `json:",omitzero"` // pages found to be in trouble of their own since a new page was served
 	Excess   int        `json:",omitzero"` // refusals of new pages, more than a third of the successes, in thirds
@@ -52,8 +53,8 @@ type suspect struct {
 }
 
 // Pauses and bans. "After such an answer the host rests for a second, longer with each further one
-// in a row (at most 5 min, or the policy's cap where that is shorter)". "A ban: nothing is asked for
-// 60 s, doubling to 10 min".
+// in a row (at most 5 min, or the policy's cap where that is shorter)". "A ban: nothing is asked
+// for 60 s, doubling to 10 min".
 const (
 	longestPause = 5 * time.Minute
 	shortestBan  = time.Minute
@@ -61,31 +62,31 @@ const (
 )
 
 // Lessons. "Such refusals make the delay longer: 1.5 times the delay in force or, where that is
-// longer, the time per page served since the last such lesson, at most four times the delay". "A ban:
-// the delay afterwards is twice what it was".
+// longer, the time per page served since the last such lesson, at most four times the delay". "A
+// ban: the delay afterwards is twice what it was".
 const (
 	half, whole = 2, 1 // the delay in force is divided by it: that much is added
 	mostTimes   = 4
 )
 
-// Proofs, which are counted in tenths. "Served, the refusal was the host's: three such close together,
-// or one at a delay that was refused before, make the delay longer".
+// Proofs, which are counted in tenths. "Served, the refusal was the host's: three such close
+// together, or one at a delay that was refused before, make the delay longer".
 const (
 	proof        = 10 // a suspect is served
 	proofFades   = 1  // for each page served, so that only those close together add up
 	enoughProofs = 25 // three, of which the pages between them have taken less than half a one
-	// sureProof is for a page that was refused twice, when then a page that was served before is refused
-	// too. One outage brings it and, at its end, one proof: together less than enoughProofs, so that an
-	// outage alone teaches nothing.
+	// sureProof is for a page that was refused twice, when then a page that was served before is
+	// refused too. One outage brings it and, at its end, one proof: together less than
+	// enoughProofs, so that an outage alone teaches nothing.
 	sureProof = 14
-	// sameDelay is by how many percent a delay may be longer than one that was refused and still be "a
-	// delay that was refused before": easing ends a little above it.
+	// sameDelay is by how many percent a delay may be longer than one that was refused and still be
+	// "a delay that was refused before": easing ends a little above it.
 	sameDelay = 15
 )
 
-// Excess, which is counted in thirds. "Where nobody asks again, five refusals more than a third of the
-// pages served teach the same". Two are enough once refusals have taught a delay and no page was found
-// to be in trouble of its own: the host is known to refuse by rate.
+// Excess, which is counted in thirds. "Where nobody asks again, five refusals more than a third of
+// the pages served teach the same". Two are enough once refusals have taught a delay and no page
+// was found to be in trouble of its own: the host is known to refuse by rate.
 const (
 	refusal       = 3 // a new page is refused
 	refusalFades  = 1 // for each page served
@@ -94,8 +95,8 @@ const (
 )
 
 // Easing. "A page that is served 20 s after the last lesson or step makes the delay 2 % shorter,
-// doubling every five steps to 16 %, until a refusal ends the doubling". After a ban it is "made shorter
-// by 2 % each three minutes".
+// doubling every five steps to 16 %, until a refusal ends the doubling". After a ban it is "made
+// shorter by 2 % each three minutes".
 const (
 	easeAfter    = 20 * time.Second
 	easeAfterBan = 3 * time.Minute
@@ -104,17 +105,17 @@ const (
 	mostDoubled  = 3 // times: to 16 %
 )
 
-// Rows of refusals that are bans. "Ten to thirteen 429 in a row are a ban as well, by the minute and
-// renewed by each request: the delay afterwards is two to four times what it was". Limits by the minute
-// refuse fewer in a row, and quotas by the hour refuse more.
+// Rows of refusals that are bans. "Ten to thirteen 429 in a row are a ban as well, by the minute
+// and renewed by each request: the delay afterwards is two to four times what it was". Limits by
+// the minute refuse fewer in a row, and quotas by the hour refuse more.
 const (
 	banRow   = 10
 	quotaRow = 14
 )
 
-// Pages that are found to be in trouble of their own, with no new page served between them, may as well
-// be half a site that is down. After mostOwn of them no further page is taken out, and the pause doubles
-// with every ownDoubles.
+// Pages that are found to be in trouble of their own, with no new page served between them, may as
+// well be half a site that is down. After mostOwn of them no further page is taken out, and the
+// pause doubles with every ownDoubles.
 const (
 	mostOwn     = 200
 	ownDoubles  = 20
@@ -130,8 +131,8 @@ func (s *Refusals) suspect(a *answer) {
 		return
 	}
 	if page != nil && !page.Asked && a.turn.Probe && !a.earlier {
-		// The page was refused again, alone. Nothing pauses: the answer to the next request, for another
-		// page, tells whose trouble it is.
+		// The page was refused again, alone. Nothing pauses: the answer to the next request, for
+		// another page, shows whose trouble it is.
 		page.Asked = true
 		s.Pending = resource
 		return
@@ -227,8 +228,8 @@ func (s *Refusals) lift(t *Turn) {
 	s.Bans = 0
 }
 
-// acquitHost finds that the trouble of Pending, if another page, is its own, as the page resource is
-// served right after it.
+// acquitHost finds that the trouble of Pending, if another page, is its own, as the page resource
+// is served right after it.
 func (s *Refusals) acquitHost(resource uint64) {
 	for i := range s.Suspects {
 		s.Suspects[i].Asked = false
@@ -320,7 +321,8 @@ func (s *Refusals) ease(t *Turn) {
 	}
 }
 
-// forget forgets the learned delay. Lessons stays: by it suspects know whether they were refused since.
+// forget forgets the learned delay. Lessons stays: by it suspects know whether they were refused
+// since.
 func (s *Refusals) forget() {
 	s.Learned = 0
 	s.lesson = lesson{}

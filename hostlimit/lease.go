@@ -47,7 +47,7 @@ func (sh *shard) newLease() *lease {
 		sh.chunk = make([]lease, leasesAtOnce)
 	}
 	l := &sh.chunk[0]
-	sh.chunk = sh.chunk[1:]
+	sh.chunk = sh.chunk[1:] // the garbage collector frees a chunk once none of its leases is in use
 	l.sh = sh
 	return l
 }
@@ -70,14 +70,14 @@ func (l *lease) begin(ctx context.Context) (Grant, error) {
 		m.handOut()
 		return g, err
 	}
-	defer func() { l.hear(m.now()) }()
+	defer func() { l.hear(m.now()) }() // LeaseTTL counts from the end of the wait
 	if _, err := w.wait(ctx, ""); err != nil {
 		return Grant{}, err
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if l.a == nil {
-		return Grant{}, &Error{Key: l.h.key, RetryAt: m.at(m.now()), Err: errEnded} // released in this very moment
+	if l.a == nil { // released between the end of the wait and the lock
+		return Grant{}, &Error{Key: l.h.key, RetryAt: m.at(m.now()), Err: errEnded}
 	}
 	return l.granted(), nil
 }
@@ -100,12 +100,13 @@ func (l *lease) enter(c *caller) (Grant, *waiter, error) {
 	if err == nil {
 		err = sh.stop(h, now)
 	}
-	if err == nil && !a.gated() {
+	if err == nil && !a.gated() { // leases that wait already go first
 		if why, _ := a.waitCause(l.lim, l.floor, now, l); why == free {
 			a.startNow(l, now)
 			return l.granted(), nil, nil
 		}
 	}
+	// The stamp of before paces no other request: this one has not reached the wire.
 	a.cancelStamp(l)
 	a.queue.First.signal() // it may be earlier now
 	if err != nil {
@@ -116,7 +117,7 @@ func (l *lease) enter(c *caller) (Grant, *waiter, error) {
 	w.lease = l
 	w.planned = a.first(now, l.floor)
 	a.join(w, a.behind(w), now)
-	a.refuseLate(now)
+	a.refuseLate(now) // l itself, or a waiter behind it
 	return Grant{}, w, nil
 }
 
@@ -150,7 +151,7 @@ func (l *lease) granted() Grant {
 		TakenBack:   l.sh.takenBack(l.h),
 		ByHand:      l.h.act(),
 	}
-	if l.prev != unset {
+	if l.prev != unset { // an earlier start has ended
 		g.Prev = l.sh.m.at(l.prev)
 	}
 	if until := l.h.refusals().Until; until != 0 {
@@ -163,6 +164,7 @@ func (l *lease) granted() Grant {
 func (l *lease) Observe(o Outcome) Effect {
 	e := l.learn(o)
 	if h := l.saved(); h != nil {
+		// The caller has its answer: the block is saved however long that takes.
 		_, _ = l.sh.sync(context.Background(), h, l.lim, toSave)
 		e.StateErr = errors.Join(e.StateErr, l.sh.news(h, nil))
 	}
@@ -198,8 +200,8 @@ func (l *lease) learn(o Outcome) Effect {
 	}
 	sh.forgive(h, now)
 
-	// A server that can't answer may hold the request up, as a tarpit does: that time is the host's only
-	// from the second such answer in a row on.
+	// A server that can't answer may hold the request up, as a tarpit does: that time is the host's
+	// only from the second such answer in a row on.
 	isLonger := means != unsure && h.adapt(l, o)
 	var e Effect
 	if means != success || o.Reset > 0 || h.kept != nil { // else it changes the delay at most
@@ -250,7 +252,7 @@ func (l *lease) expiry() time.Duration {
 
 // Renew implements Lease. It takes no lock: active.expire reads the time when the lease is due.
 func (l *lease) Renew() {
-	if l.heard.Load() != int64(never) {
+	if l.heard.Load() != int64(never) { // else a wait in Start would begin to expire
 		l.hear(l.sh.m.now())
 	}
 }
@@ -265,7 +267,7 @@ func (l *lease) Release() (expired bool) {
 		return l.expired
 	}
 	l.released = true
-	if a := l.a; a != nil {
+	if a := l.a; a != nil { // else it has expired
 		now := sh.m.now()
 		a.account(now)
 		a.release(l, now)

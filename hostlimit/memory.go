@@ -48,7 +48,7 @@ func New(c Config) (*Memory, error) {
 		seed:        maphash.MakeSeed(),
 		slotTimeout: cmp.Or(c.SlotTimeout, never),
 	}
-	n := mostShards
+	n := mostShards // so that requests to different hosts hardly ever wait for one lock
 	for n > 1 && r.config.MaxHosts/n < leastHosts {
 		n /= 2
 	}
@@ -73,7 +73,7 @@ func (m *Memory) ID(context.Context) (limiter, process string) { return m.id, ""
 // now counts from the first use: a Memory that was made outside of a synctest bubble, perhaps as
 // part of a preset, works inside of one.
 func (m *Memory) now() time.Duration {
-	m.began.Do(func() { m.base = time.Now() })
+	m.began.Do(func() { m.base = time.Now() }) // not in New, which may have run in another bubble
 	return time.Since(m.base)
 }
 
@@ -108,6 +108,7 @@ func (m *Memory) shard(key string) *shard {
 // in the queue when a block, a slow answer or a long random delay makes the deadline impossible, or
 // when it passes there. It is an error, too, if Override returns limits that make no sense.
 func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (Lease, error) {
+	// The context, Override and the Store are code of the user's: they are called under no lock.
 	c := m.rules.caller(ctx)
 	if c.err != nil {
 		return nil, c.err
@@ -143,7 +144,7 @@ func (sh *shard) enter(c *caller, key string, lim *Limits, floor time.Duration) 
 	now := m.now()
 	h := sh.get(key, now)
 	a := sh.active(h)
-	defer sh.free(a)
+	defer sh.free(a) // the turn may be refused
 	a.refresh(now)
 	if err := sh.stop(h, now); err != nil {
 		return nil, nil, err
@@ -156,7 +157,7 @@ func (sh *shard) enter(c *caller, key string, lim *Limits, floor time.Duration) 
 	w := sh.newWaiter(c, lim, floor, now)
 	prev := a.behind(w)
 	w.planned = a.bound(now, lim, floor, prev)
-	if w.planned > w.latest {
+	if w.planned > w.latest { // no wait helps
 		if a.queue.First == nil {
 			a.leaveLine() // waitCause may have joined it
 		}
@@ -168,8 +169,8 @@ func (sh *shard) enter(c *caller, key string, lim *Limits, floor time.Duration) 
 		}
 	}
 	a.join(w, prev, now)
-	if a.queue.Last != w {
-		a.refuseLate(now) // those behind w
+	if a.queue.Last != w { // w has priority over others, which start later now
+		a.refuseLate(now)
 	}
 	return nil, w, nil
 }
@@ -195,12 +196,12 @@ func (m *Memory) Next(ctx context.Context, key string, floor time.Duration) (tim
 	defer sh.mu.Unlock()
 	now := m.now()
 	h := sh.hosts[key]
-	if h == nil {
+	if h == nil { // a question makes no host known
 		return m.at(m.open(now)), nil
 	}
 	sh.forgive(h, now)
 	a := h.active
-	if a == nil {
+	if a == nil { // no request is in flight, and none waits
 		return m.at(m.open(h.first(now, least))), nil
 	}
 	prev := a.behind(&waiter{priority: c.priority})

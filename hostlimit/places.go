@@ -20,8 +20,8 @@ type places struct {
 	taken int // held by requests in flight, or handed to a key
 	line  list.List[active, *active]
 	due   time.Duration // no lease expires before
-	// swept are the leases that were taken back while no request waited for their keys: the next Grant
-	// reports them.
+	// swept are the leases that were taken back while no request waited for their keys: the next
+	// Grant reports them.
 	swept []TakenBack
 }
 
@@ -31,17 +31,18 @@ type places struct {
 func (p *places) take(a *active, now time.Duration) (ok bool, until time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	isNext := p.line.First == nil || p.line.First == a
 	switch {
-	case a.hasPlace:
+	case a.hasPlace: // hand has counted it
 		a.hasPlace = false
-	case p.taken < p.max && (p.line.First == nil || p.line.First == a):
+	case p.taken < p.max && isNext:
 		p.leaveLine(a)
 		p.taken++
 	default:
 		p.joinLine(a)
 		return false, min(p.due, add(now, p.ttl))
 	}
-	p.due = min(p.due, add(now, p.ttl))
+	p.due = min(p.due, add(now, p.ttl)) // the lease for this place may expire then
 	return true, 0
 }
 
@@ -89,6 +90,7 @@ func (p *places) hand() *active {
 	if a == nil || p.taken >= p.max {
 		return nil
 	}
+	// The place is taken from now on: a key that comes meanwhile doesn't get it.
 	p.leaveLine(a)
 	a.hasPlace = true
 	p.taken++
@@ -120,7 +122,7 @@ func (h *host) leak(l *lease) {
 	if r.takenBack == nil {
 		r.takenBack = new([]TakenBack)
 	}
-	if len(*r.takenBack) < mostLeaks {
+	if len(*r.takenBack) < mostLeaks { // a host whose bodies are never closed may leak for ever
 		*r.takenBack = append(*r.takenBack, t)
 	}
 }
@@ -143,7 +145,7 @@ func (m *Memory) handOut() {
 		return
 	}
 	for a := m.places.hand(); a != nil; a = m.places.hand() {
-		a.sh.mu.Lock()
+		a.sh.mu.Lock() // places.mu isn't held here: it is locked after a shard's
 		if head := a.queue.First; head != nil {
 			head.signal()
 		} else {
@@ -162,9 +164,11 @@ func (m *Memory) sweep() {
 	p.mu.Lock()
 	if p.due > m.now() {
 		p.mu.Unlock()
-		return
+		return // nearly always
 	}
-	p.due = never // but for leases that are granted from now on
+	// Leases that are granted during the sweep set due anew. The lock isn't held during it: shards
+	// come first.
+	p.due = never
 	p.mu.Unlock()
 	due := never
 	var swept []TakenBack

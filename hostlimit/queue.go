@@ -43,8 +43,9 @@ type active struct {
 	due     time.Duration // no lease expires before; never: none is in flight
 	probe   *lease        // first request after a block, until its answer; nil where there are no refusals
 
-	// last is the lease whose stamp is the host's last start; nil: it has been released. past is the
-	// last start of the released leases; the gap counts from it when the stamp of last is cancelled.
+	// last is the lease whose stamp is the host's last start; nil: it has been released. past is
+	// the last start of the released leases; the gap counts from it when the stamp of last is
+	// cancelled.
 	last *lease
 	past stamp
 	// ended is the stamp of the latest start whose lease has ended; unset: not known.
@@ -69,8 +70,8 @@ type active struct {
 }
 
 // A waiter is a request in the queue of a key: it waits for a lease, or with one for its Start.
-// Waiters with a lease are ahead of the others. All is guarded by the shard's mutex, except for wake
-// and the last fields.
+// Waiters with a lease are ahead of the others. All is guarded by the shard's mutex, except for
+// wake and the last fields.
 type waiter struct {
 	list.Linked[waiter]               // in active.queue
 	lease               *lease        // nil: it waits in Acquire
@@ -115,7 +116,8 @@ func leastGap(lim *Limits, floor, before time.Duration) time.Duration {
 	return min(max(lim.Delay.Min, floor, before), 1<<43)
 }
 
-// A caller is what the context of a request says. It is read under no lock: a context is any code.
+// A caller has the values of a request's context. They are read under no lock: a context is any
+// code.
 type caller struct {
 	err      error
 	deadline time.Time // zero: none
@@ -148,7 +150,7 @@ func (sh *shard) newWaiter(c *caller, lim *Limits, floor, now time.Duration) *wa
 		giveUp:   giveUp,
 	}
 	if !c.deadline.IsZero() {
-		// A start at the very deadline is of no use.
+		// A start at the very deadline is too late: net/http would cancel the request at once.
 		if last := add(now, time.Until(c.deadline)-1); last < w.latest {
 			w.latest = last
 			w.byContext = true
@@ -180,7 +182,7 @@ func (a *active) join(w, prev *waiter, now time.Duration) {
 	a.soonest = min(a.soonest, w.latest)
 	a.queue.Insert(w, prev)
 	a.follow(w)
-	if w.Next != nil {
+	if w.Next != nil { // its gap was to prev
 		a.follow(w.Next)
 	}
 	w.a = a
@@ -234,6 +236,7 @@ func (a *active) bound(now time.Duration, lim *Limits, floor time.Duration, prev
 	if prev == nil {
 		return a.first(now, floor)
 	}
+	// The head starts first, and each waiter behind it keeps the least gap to the one ahead.
 	gaps := a.gaps
 	for o := prev.Next; o != nil; o = o.Next {
 		gaps -= o.gapBefore // o goes later, so it keeps nothing back
@@ -250,6 +253,7 @@ func (a *active) again(w *waiter, now time.Duration) time.Duration {
 	if bound := a.bound(now, w.lim, w.floor, w.Prev); bound > now {
 		return bound
 	}
+	// It waits for something without a known end.
 	return min(add(now, now-w.arrived), a.expiry())
 }
 
@@ -271,10 +275,11 @@ func (a *active) account(now time.Duration) {
 	if a.queue.First == nil {
 		return
 	}
-	// The block comes first, then the wait for its probe's answer, then the hours. The slots have held
-	// the queue in the rest of the time only: without them the block would have.
+	// A moment counts once. While the key was blocked, was waiting for its probe's answer, or was
+	// closed by the hours, a free slot would not have helped: the slots have held the queue in the
+	// rest only.
 	end := min(now, max(from, a.h.refusals().Until))
-	if a.probe != nil {
+	if a.probe != nil { // since the end of the block
 		end = now
 	}
 	a.byBlock += end - from
@@ -292,15 +297,15 @@ func (a *active) account(now time.Duration) {
 	}
 }
 
-// refresh does to a and its host what time alone changes, up to now. Places may become free: call
-// handOut afterwards.
+// refresh brings a and its host up to now: time alone ends leases and forgives refusals. Places may
+// become free: call handOut afterwards.
 func (a *active) refresh(now time.Duration) {
 	a.account(now)
 	a.sh.forgive(a.h, now)
 	a.expire(now)
 }
 
-// A waitCause is what keeps a request from starting.
+// A waitCause is the reason why a request can't start.
 type waitCause uint8
 
 const (
@@ -312,9 +317,9 @@ const (
 	line              // every place of MaxInFlight is held
 )
 
-// waitCause returns what keeps a request from starting now, and when that ends at the latest if
-// nothing happens. l is the lease of the request; nil: it has none yet, and where the cause is free
-// it has taken a place of MaxInFlight.
+// waitCause returns why a request can't start now, and when that ends at the latest if nothing
+// happens. l is the lease of the request; nil: it has none yet, and if the cause is free it has
+// taken a place of MaxInFlight.
 func (a *active) waitCause(lim *Limits, floor, now time.Duration, l *lease) (waitCause, time.Duration) {
 	m := a.sh.m
 	r := a.h.refusals()
@@ -392,10 +397,10 @@ func (a *active) start(l *lease, now time.Duration) {
 // others again.
 func (a *active) cancelStamp(l *lease) {
 	l.stamp.at = unset
-	if a.probe == l {
+	if a.probe == l { // the next request that starts is the probe
 		a.probe = nil
 	}
-	if a.last != l {
+	if a.last != l { // a later stamp paces the key
 		return
 	}
 	a.last = nil
@@ -412,7 +417,7 @@ func (a *active) cancelStamp(l *lease) {
 // end makes the gap count from the end of l, not from its start.
 func (a *active) end(l *lease, now time.Duration) {
 	l.stamp.at = now
-	if l.expired {
+	if l.expired { // its end is noticed only now
 		l.stamp.at = l.expiry()
 	}
 	since := a.h.stamp()
@@ -420,8 +425,8 @@ func (a *active) end(l *lease, now time.Duration) {
 		a.h.pace(l.stamp)
 		a.h.raise(add(since.at, since.gap)-a.h.last, since.by) // a start since then keeps its gap
 	}
-	// The gap may have become longer since. Of an end and a start at the same instant the end counts:
-	// the lease of that start may start again, and then owes the gap to the end.
+	// The gap may have become longer since. Of an end and a start at the same instant the end
+	// counts: the lease of that start may start again, and then owes the gap to the end.
 	if l.stamp.at >= a.h.last {
 		a.last = l
 		a.h.last = l.stamp.at
@@ -463,8 +468,8 @@ func (a *active) freePlace(now time.Duration) {
 	if p == nil {
 		return
 	}
-	// A key that could start again joins the line at once: another one that is handed the place, and
-	// comes back for a further one, may wake first.
+	// A key that could start again joins the line at once: another one that is handed the place,
+	// and comes back for a further one, may wake first.
 	again := a.couldStart(now)
 	p.ended(a, again)
 	a.inLine = a.inLine || again
@@ -564,15 +569,15 @@ func (a *active) refuseLate(now time.Duration) {
 	}
 }
 
-// changed does to the queue what a change of the key's block or delay does to it, which may make
-// the next start later.
+// changed brings the queue up to date with the key's block and delay, which have changed. later is
+// set if the next start may be later now.
 func (a *active) changed(now time.Duration, later bool) {
 	if a.h.refusals().Stopped(now) {
-		a.refuseAll(now)
+		a.refuseAll(now) // a person's block refuses also those that could wait for its end
 	} else if later {
 		a.refuseLate(now)
 	}
-	a.queue.First.signal()
+	a.queue.First.signal() // its timer may be too late or too early now
 	a.sh.free(a)
 }
 
@@ -602,7 +607,7 @@ func (w *waiter) wait(ctx context.Context, key string) (*lease, error) {
 	for {
 		var lim *Limits
 		var err error
-		if !hadLease {
+		if !hadLease { // a lease keeps the limits that it was granted by
 			lim, err = w.sh.m.rules.Limits(key)
 		}
 		l := w.look(lim, cmp.Or(err, ctx.Err()))
@@ -617,7 +622,7 @@ func (w *waiter) wait(ctx context.Context, key string) (*lease, error) {
 		if l.again != unset {
 			alarm = time.After(l.again)
 		}
-		select {
+		select { // each case but the last one makes w look again
 		case <-w.wake:
 		case <-alarm:
 		case <-ctx.Done():
@@ -679,13 +684,13 @@ type glance struct {
 	notice *notice       // to call the Watcher with; nil: not now
 }
 
-// look looks whether the wait of w is over. lim are the limits of w now, unless err says that they are
-// wrong, or why w gives up.
+// look looks whether the wait of w is over. lim are the limits of w now, unless err is set: they
+// are wrong then, or the caller leaves.
 func (w *waiter) look(lim *Limits, err error) glance {
 	sh := w.sh
 	m := sh.m
 	if m.places != nil {
-		m.sweep()
+		m.sweep() // w may wait for a place that a leaked lease of another key holds
 		defer m.handOut()
 	}
 	sh.mu.Lock()
@@ -694,14 +699,14 @@ func (w *waiter) look(lim *Limits, err error) glance {
 	if a == nil {
 		return glance{over: true} // refused meanwhile
 	}
-	defer sh.free(a)
+	defer sh.free(a) // w may be the last one of its key
 	now := m.now()
 	a.refresh(now)
 	if a.giveUp(w, err, now) {
 		return glance{over: true}
 	}
 	isHead := a.queue.First == w
-	if isHead && w.lease == nil && lim != w.lim {
+	if isHead && w.lease == nil && lim != w.lim { // Override returns others than before
 		a.limit(lim)
 	}
 	until := never
@@ -714,7 +719,7 @@ func (w *waiter) look(lim *Limits, err error) glance {
 	if w.byContext {
 		until = min(until, w.giveUp)
 	}
-	notice, again := a.waits(w, now)
+	notice, again := a.waits(w, now) // after decide, which finds the reason of the wait
 	until = min(until, again)
 	if until == never {
 		return glance{again: unset, notice: notice}
@@ -723,7 +728,7 @@ func (w *waiter) look(lim *Limits, err error) glance {
 }
 
 // giveUp ends the wait of w if it has no use any more, and reports whether it does: its lease has
-// ended, or err says why the caller leaves.
+// ended, the deadline has passed, or err is set.
 func (a *active) giveUp(w *waiter, err error, now time.Duration) bool {
 	if w.lease != nil && w.lease.a == nil {
 		a.refuse(w, now, errEnded) // released while it waited in Start
@@ -776,7 +781,8 @@ func (a *active) decide(w *waiter, now time.Duration) time.Duration {
 		a.refuse(w, a.again(w, now), m.rules.TooLate(false, a.refusing(now)))
 		return 0
 	}
-	// A lease that expires while a block holds the queue frees its slot, which stops the slot clock.
+	// A lease that expires while a block holds the queue frees its slot, which stops the slot
+	// clock.
 	return min(until, slotTimeout, a.due, w.giveUp, m.closes(now))
 }
 

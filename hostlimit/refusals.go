@@ -11,15 +11,15 @@ import (
 	"github.com/go-politeness/politeness/internal/contexts"
 )
 
-// Refusals is what the answers of a host have done to its key: the block, the refusals in a row and
-// the delay that they have taught. It is a plain value, with neither a lock nor a clock, for
-// implementations of [Limiter]; times count from any moment before the first one. The zero value is
-// the key of a host that has not refused. A key goes through these states:
+// Refusals is the state into which the answers of a host have brought its key: the block, the
+// refusals in a row and the delay that they have taught. It is for implementers of [Limiter]: a
+// plain value, with neither a lock nor a clock; times count from any moment before the first one.
+// The zero value is the key of a host that has not refused. A key goes through these states:
 //
 //	state    event                               next     why
 //	open     refusal                             blocked  until Retry-After, or by the policy; may teach
 //	open     unsure: 5xx, 408, 425, no answer    blocked  Fibonacci steps, at most 5 min or Cap; see suspicion
-//	open     403 and the like, number InARow     waiting  the next answer tells a ban from forbidden pages
+//	open     403 and the like, number InARow     waiting  the next answer shows a ban, or forbidden pages
 //	open     Reset                               paused   nothing is left of the host's rate limit
 //	paused   Until has passed                    open     the host has not refused: no probe
 //	blocked  Until has passed                    waiting  for a request to probe
@@ -28,9 +28,9 @@ import (
 //	probed   success                             open     every request goes on
 //	probed   refusal                             blocked  for longer: one more refusal in a row
 //	probed   unsure or 403, after a refusal      blocked  the same
-//	probed   unsure, the page that was refused   waiting  the answer to the next page tells whose trouble it is
+//	probed   unsure, the page that was refused   waiting  the answer to the next page shows whose trouble it is
 //	probed   unsure, another page                blocked  for longer: one more in a row
-//	probed   403, the answer that tells          blocked  a ban: 60 s, doubling to 10 min
+//	probed   403, the answer that shows          blocked  a ban: 60 s, doubling to 10 min
 //	probed   another answer, or none observed    waiting  the next request probes
 //	any      refusal of an earlier request       same     until its Retry-After, if later; not counted
 //	any      Reset                               same     until the reset, if later; not counted
@@ -44,14 +44,14 @@ import (
 type Refusals struct {
 	Until time.Duration `json:",omitzero"` // end of the block; 0: none
 	SetAt uint64        `json:",omitzero"` // number of the last request that started before the block was set
-	Cause string        `json:",omitzero"` // what set the block, as in HostState.BlockedBy
+	Cause string        `json:",omitzero"` // cause of the block, as in HostState.BlockedBy
 	Alone bool          `json:",omitzero"` // requests start one at a time, each a probe, until one succeeds
 
 	Row       int  `json:",omitzero"` // refusals in a row, 255 for more; those of one block count once
 	Unsure    int  `json:",omitzero"` // unsure answers in a row, 255 for more
 	Forbidden int  `json:",omitzero"` // 401, 402, 403 and 451 in a row, since the last success or check
 	Bans      int  `json:",omitzero"` // bans in a row
-	Checking  bool `json:",omitzero"` // the next answer tells a ban from forbidden pages
+	Checking  bool `json:",omitzero"` // the next answer shows a ban, or forbidden pages
 
 	Learned time.Duration `json:",omitzero"` // delay that refusals have taught; 0: none
 	Lessons int           `json:",omitzero"` // number of times that refusals have made the delay longer
@@ -62,7 +62,7 @@ type Refusals struct {
 // InARow is the number of refusals in a row of any kind, as Effect and HostState have it.
 func (s *Refusals) InARow() int { return s.Row + s.Unsure + s.Bans }
 
-// A Turn is what a Limiter knows of the request whose Outcome it observes.
+// A Turn describes the request whose Outcome a Limiter observes. It is for implementers.
 type Turn struct {
 	Now    time.Duration // when the request was answered
 	Number uint64        // number of the request, in the order of starts
@@ -88,8 +88,9 @@ type answer struct {
 // asks returns for how long the host itself asks to be left alone.
 func (a *answer) asks() time.Duration { return a.rules.asked(a.outcome) }
 
-// Observe does to s what o does, the outcome of the request of t. Effect.Until is left to the
-// caller. Where s.Lessons has changed, Learned is longer, and the counting of t begins anew.
+// Observe changes s by o, the outcome of the request of t. The caller sets Effect.Until. If
+// s.Lessons has changed, Learned is longer, and the caller begins to count t.Since and t.Served
+// anew.
 func (s *Refusals) Observe(r *Rules, o Outcome, t Turn) Effect {
 	a := answer{rules: r, outcome: &o, turn: &t, meaning: r.meaning(&o), stopped: s.Stopped(t.Now)}
 	a.earlier = s.isEarlier(&a)
@@ -125,8 +126,8 @@ func (s *Refusals) isEarlier(a *answer) bool {
 		return true
 	}
 	if a.meaning == refused && s.Alone && s.Row+s.Bans == 0 {
-		// A pause or a check holds the key, not a refusal: this is the first one of a series, and counts
-		// also where its request is older.
+		// A pause or a check holds the key, not a refusal: this is the first one of a series, and
+		// counts also where its request is older.
 		return false
 	}
 	return a.turn.Number <= s.SetAt
@@ -140,18 +141,19 @@ func (s *Refusals) refuse(a *answer) {
 		a.effect.Blocked = s.extend(a, causeOf(o))
 		return
 	}
+	// A refusal in clear words is the host's: whatever was suspected of it before is beside the
+	// point.
 	s.Row = oneMore(s.Row)
 	s.Unsure = 0
 	s.Forbidden = 0
 	s.Pending = 0
 	s.Steps = 0
-	// A 503 with Retry-After that the policy doesn't count is maintenance, which says nothing about the
-	// rate.
+	// A 503 with Retry-After that the policy doesn't count is maintenance, at any rate of requests.
 	aboutTheRate := o.Refused != "" || o.Status == 0 || a.rules.refusals.Counts(o.Status)
 	if s.Row == 1 && aboutTheRate {
 		s.teach(a.turn, half)
 	}
-	s.Asked = add(s.Asked, a.asks())
+	s.Asked = add(s.Asked, a.asks()) // see teach, which leaves that time out
 	s.block(a, "refused", s.Row, a.rules.stay(s.Row, o, &a.effect.StateErr))
 }
 
@@ -194,7 +196,8 @@ func (s *Refusals) forbid(a *answer) {
 	if !s.Checking && s.Bans == 0 {
 		s.Forbidden++
 		if s.Forbidden >= a.rules.refusals.InARow {
-			// The next request goes alone, at once: a pause would cost a site of forbidden pages time.
+			// The next request goes alone, at once: a pause would cost a site of forbidden pages
+			// time.
 			s.Checking = true
 			s.Alone = true
 			s.Forbidden = 0
@@ -205,7 +208,7 @@ func (s *Refusals) forbid(a *answer) {
 	}
 	s.Checking = false
 	s.Bans = oneMore(s.Bans)
-	if s.Bans == 1 {
+	if s.Bans == 1 { // the further ones show that the host still bans, at no rate of requests
 		s.teach(a.turn, whole)
 		s.Slow = true
 	}
@@ -237,6 +240,7 @@ func (s *Refusals) Block(until time.Duration, cause string, last uint64) {
 // stays.
 func (s *Refusals) Clear(now time.Duration) bool {
 	cleared := s.Alone || s.Blocks(now)
+	// SetAt stays: answers to requests from before the block don't count now either.
 	*s = Refusals{SetAt: s.SetAt, Learned: s.Learned, Lessons: s.Lessons, lesson: s.lesson}
 	return cleared
 }
@@ -262,7 +266,7 @@ func (s *Refusals) Stopped(now time.Duration) bool {
 	return strings.HasPrefix(s.Cause, handPrefix) && s.Blocks(now)
 }
 
-// A meaning is what an Outcome says about its host.
+// A meaning is the kind of an Outcome by which it counts.
 type meaning uint8
 
 const (
@@ -273,7 +277,7 @@ const (
 	refused                  // the host wants to be left alone
 )
 
-// meaning returns what o says about its host. No other code decides over a status.
+// meaning returns the meaning of o. No other code decides over a status.
 func (r *Rules) meaning(o *Outcome) meaning {
 	if o.Refused != "" || r.refusals.Counts(o.Status) {
 		return refused
@@ -304,7 +308,7 @@ func (r *Rules) meaning(o *Outcome) meaning {
 // isStatus reports whether s is a status that HTTP has a class for.
 func isStatus(s int) bool { return 0 < s && s < 600 }
 
-// meaningOfNone returns what an attempt without a response says about its host.
+// meaningOfNone returns the meaning of an attempt without a response.
 func (r *Rules) meaningOfNone(o *Outcome) meaning {
 	switch {
 	case o.Err == nil, contexts.Left(o.Err): // the caller gave up
@@ -315,18 +319,30 @@ func (r *Rules) meaningOfNone(o *Outcome) meaning {
 	return unsure
 }
 
-// Meaning returns what o says about its host: "neutral" for nothing, "ok" where it serves us,
-// "unsure" where it or the page fails, "forbidden" for 403 and the like, "refused" where it wants
-// to be left alone.
-func (r *Rules) Meaning(o Outcome) string {
-	return [...]string{silent: "neutral", success: "ok", unsure: "unsure", forbidden: "forbidden", refused: "refused"}[r.meaning(&o)]
+// Meaning returns how o counts for its host: "neutral" if it doesn't, "ok" if the host serves us,
+// "unsure" if the host or the page fails, "forbidden" for 403 and the like, "refused" if the host
+// wants to be left alone.
+func (r *Rules) Meaning(o Outcome) string { return r.meaning(&o).String() }
+
+func (m meaning) String() string {
+	switch m {
+	case success:
+		return "ok"
+	case unsure:
+		return "unsure"
+	case forbidden:
+		return "forbidden"
+	case refused:
+		return "refused"
+	}
+	return "neutral"
 }
 
 // asked returns for how long the host asks to be left alone, by Retry-After or else by the reset of
 // its rate limit; capped, and 0 if it doesn't ask.
 func (r *Rules) asked(o *Outcome) time.Duration {
 	asked := o.RetryAfter
-	if asked <= 0 {
+	if asked <= 0 { // a Retry-After goes before what the rate limit's fields say
 		asked = max(0, o.Reset)
 	}
 	return min(asked, r.refusals.MaxRetryAfter)
@@ -338,7 +354,7 @@ func (r *Rules) asked(o *Outcome) time.Duration {
 func (r *Rules) stay(n int, o *Outcome, failure *error) (d time.Duration) {
 	asked := r.asked(o)
 	if o.RetryAfter > 0 && !r.refusals.AtLeast {
-		return asked
+		return asked // the host knows best
 	}
 	if r.meaning(o) == unsure {
 		return max(asked, min(r.longest, backoff.Fibonacci{}.Delay(n)))

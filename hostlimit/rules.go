@@ -13,10 +13,10 @@ import (
 	"github.com/go-politeness/politeness/internal/durations"
 )
 
-// Rules are a Config, checked and completed, for implementations of Limiter: the same Config means
-// the same to all of them. Rules answer with the limits of a key, what an Outcome says about its
-// host, for how long a refusal blocks, when Config.Windows are open, and the errors of refused
-// turns. They hold no state of a key, and are safe for concurrent use.
+// Rules are a Config, checked and completed, for implementers of Limiter: by them the same Config
+// means the same to all limiters. Rules return the limits of a key, the meaning of an Outcome, the
+// length of blocks, the hours of Config.Windows, and the errors of refused turns. They hold no
+// state of a key, and are safe for concurrent use.
 type Rules struct {
 	config   Config
 	limits   Limits
@@ -41,7 +41,7 @@ func (c Config) Rules() (*Rules, error) {
 		}
 	}
 	p.append(Limits{c.Concurrency, c.Delay}.validate(Limits{}))
-	c = c.WithDefaults()
+	c = c.WithDefaults() // after the checks, whose errors name what the user has set
 	refusals, ok := c.Backoff.(backoff.Refusals)
 	if !ok {
 		p.add("Backoff: is a nil %T", c.Backoff)
@@ -76,14 +76,14 @@ func (r *Rules) Config() Config { return r.config }
 func (r *Rules) Backoff() backoff.Refusals { return r.refusals }
 
 // Limits returns the limits of key, as Override returns them at this moment, with every default
-// filled in. Beside an error, which says what is wrong with them, it returns those of the Config.
-// The limits are shared: don't change them.
+// filled in. Beside an error, which is about the limits of Override, it returns those of the
+// Config. The limits are shared: don't change them.
 func (r *Rules) Limits(key string) (*Limits, error) {
 	if r.config.Override == nil {
 		return &r.limits, nil
 	}
 	own, ok := r.config.Override(key)
-	if !ok || own == (Limits{}) {
+	if !ok || own == (Limits{}) { // zero fields keep the Config's, so these are the Config's
 		return &r.limits, nil
 	}
 	if l, ok := r.compiled.Get(own); ok {
@@ -105,7 +105,7 @@ func (r *Rules) Own(l *Limits) *Limits {
 	return new(*l)
 }
 
-// validate reports what is wrong with l, whose zero fields are those of a checked Config; a zero
+// validate reports every problem of l, whose zero fields are those of a checked Config; a zero
 // config is none.
 func (l Limits) validate(config Limits) error {
 	var p problems

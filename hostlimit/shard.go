@@ -47,7 +47,7 @@ func (sh *shard) evict(now time.Duration) {
 	left := sample
 	for _, h := range sh.hosts {
 		switch {
-		case h.owes(sh.m.rules, now):
+		case h.owes(sh.m.rules, now): // it stays, whatever the bound
 		case len(sh.hosts) > sh.m.hostsPerShard:
 			delete(sh.hosts, h.key)
 		case oldest == nil || h.last < oldest.last:
@@ -74,7 +74,7 @@ func (sh *shard) active(h *host) *active {
 	a.full = never
 	a.past = h.stamp()
 	a.ended = h.last
-	if h.moved || h.source == noStart {
+	if h.moved || h.source == noStart { // last is no stamp of a start that has ended
 		a.ended = unset
 	}
 	h.active = a
@@ -99,10 +99,10 @@ func (sh *shard) free(a *active) {
 		return
 	}
 	if p := sh.m.places; p != nil {
-		p.leave(a)
+		p.leave(a) // its waiters have left before they took their place
 	}
 	a.h.active = nil
-	a.h.moved = a.h.last != a.ended
+	a.h.moved = a.h.last != a.ended // so that the next live state knows its ended
 	a.h = nil
 	a.inLine = false
 	a.probe = nil

@@ -14,7 +14,8 @@ type HostState struct {
 	InFlight int    `json:"slotsUsed"` // slots in use, expired leases that no request took back included
 	Slots    int    `json:"slots"`     // number of slots of the key
 	Waiters  int    `json:"waiters"`   // requests in the queue
-	// Hold is the reason for which the head of the queue waits, as in Wait; empty if no request waits.
+	// Hold is the reason for which the head of the queue waits, as in Wait; empty if no request
+	// waits.
 	Hold string `json:"hold,omitempty"`
 	Why  string `json:"why,omitempty"` // that reason, in a sentence
 
@@ -24,21 +25,21 @@ type HostState struct {
 	// SilentBy is the name of the request that holds that slot, by its Watcher; empty: it has none.
 	SilentBy string `json:"silentBy,omitempty"`
 
-	// Next is the earliest start of the head of the queue, or of the next request; in the past if it
-	// could start.
+	// Next is the earliest start of the head of the queue, or of the next request; in the past if
+	// it could start.
 	Next         time.Time `json:"nextStart"`
 	BlockedUntil time.Time `json:"blockedUntil,omitzero"` // end of the block; zero if the key isn't blocked
-	// BlockedBy is the cause of the block: "status 429", "network error", "refused" (Outcome.Refused),
-	// "rate limit" (Outcome.Reset), "hours" (Config.Windows), or "by hand: " and why
-	// (Controller.Block); empty if the key isn't blocked.
+	// BlockedBy is the cause of the block: "status 429", "network error", "refused"
+	// (Outcome.Refused), "rate limit" (Outcome.Reset), "hours" (Config.Windows), or "by hand: " and
+	// why (Controller.Block); empty if the key isn't blocked.
 	BlockedBy string `json:"blockedBy,omitempty"`
 	// Refusals are those in a row, 255 for more. They stay after the end of a block, until a probe
 	// succeeds.
 	Refusals int  `json:"refusals,omitempty"`
 	Probing  bool `json:"probing,omitempty"` // a first request after a block is in flight
 
-	// Delay is the delay in force since the last start, or the floor of the head of the queue if that
-	// is longer.
+	// Delay is the delay in force since the last start, or the floor of the head of the queue if
+	// that is longer.
 	Delay time.Duration `json:"delay"`
 	// DelaySource is the rule that gave Delay: "random" (Delay.Min and Max), "crawl-delay" (the
 	// caller's floor), "adaptive" (response times) or "learned" (refusals); empty before the first
@@ -68,7 +69,7 @@ func (sh *shard) list(ctx context.Context, yield func(HostState, error) bool) bo
 	sh.mu.Lock()
 	for _, h := range sh.hosts { // the map may change while list yields
 		s := sh.snapshot(h)
-		sh.mu.Unlock()
+		sh.mu.Unlock() // the caller may do anything with a host, also with this one
 		if !yield(s.complete(sh.m), nil) {
 			return false
 		}
@@ -106,7 +107,7 @@ type snapshot struct {
 	silent Watcher // of the request for HostState.SilentBy; nil: it has none
 }
 
-// complete adds what Override and the Watchers return.
+// complete adds the results of Override and of the Watchers.
 func (s *snapshot) complete(m *Memory) HostState {
 	lim, _ := m.rules.Limits(s.Key) // Acquire reports the error
 	s.Slots = lim.Concurrency
@@ -131,7 +132,7 @@ func (sh *shard) snapshot(h *host) *snapshot {
 		Adaptive: h.adaptive,
 		Learned:  r.Learned,
 	}}
-	if r.forgiven(m.rules, now) {
+	if r.forgiven(m.rules, now) { // the next request will find that, and reset the counter
 		s.Refusals = 0
 	}
 	floor := time.Duration(0)
@@ -141,6 +142,7 @@ func (sh *shard) snapshot(h *host) *snapshot {
 			s.head = a.notice(now)
 		}
 		for l := a.flights.First; l != nil; l = l.Next {
+			// A lease that waits in Start was heard at the end of time: it isn't silent.
 			if silent := now - time.Duration(l.heard.Load()); silent > s.Silent {
 				s.Silent = silent
 				s.silent = l.watcher

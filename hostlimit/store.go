@@ -7,38 +7,39 @@ import (
 	"github.com/go-politeness/politeness/internal/statedir"
 )
 
-// A Store keeps what keys are owed beyond the life of a process, so that a crawler that is started
+// A Store keeps the debts of keys beyond the life of a process, so that a crawler that is started
 // every hour is as polite as one that never stops. [Dir] is the Store on disk, and Config.Store
 // takes it. Implementations are safe for concurrent use.
 type Store interface {
-	// Update replaces the debt of key by what change makes of it: atomically, over
-	// goroutines and over every process that uses the same store. A change that
-	// returns its argument makes Update a read, which is cheap.
+	// Update replaces the debt of key by the result of change: atomically, over goroutines and over
+	// every process that uses the same store. A change that returns its argument makes Update a
+	// read, which is cheap.
 	//
 	// change depends on its argument alone. It is called once, and again where another Update of
 	// the key came in between: Update keeps and returns the result of the last call.
 	//
-	// The debt is valid beside an error. Either the old debt couldn't be read, and change was called
-	// with the zero Debt; or the new one couldn't be kept, and the old one stays. ctx bounds the wait
-	// for other processes.
+	// The debt is valid beside an error. Either the old debt couldn't be read, and change was
+	// called with the zero Debt; or the new one couldn't be kept, and the old one stays. ctx bounds
+	// the wait for other processes.
 	Update(ctx context.Context, key string, change func(Debt) Debt) (Debt, error)
 }
 
-// A Debt is what a key is owed before its next request. The zero Debt owes nothing. A Store returns
-// times in UTC and without a reading of the monotonic clock, so that debts compare by ==.
+// A Debt is the part of a key's state that its next request must respect: a block, a delay, a next
+// start. The zero Debt owes nothing. A Store returns times in UTC and without a reading of the
+// monotonic clock, so that debts compare by ==.
 type Debt struct {
 	BlockedUntil time.Time     `json:"blockedUntil,omitzero"` // end of the block; zero: not blocked
 	NextStart    time.Time     `json:"nextStart,omitzero"`    // when the next request may start; zero: at any time
 	Refusals     int           `json:"refusals,omitzero"`     // refusals in a row, as by 429
 	Unsure       int           `json:"unsure,omitzero"`       // unsure answers in a row, such as 500
 	Bans         int           `json:"bans,omitzero"`         // bans in a row
-	Cause        string        `json:"cause,omitzero"`        // what the block was set for, such as "status 429"
+	Cause        string        `json:"cause,omitzero"`        // cause of the block, such as "status 429"
 	Delay        time.Duration `json:"delay,omitzero"`        // delay that was learned; 0: none
 	Slow         bool          `json:"slow,omitzero"`         // a ban has taught Delay, which is eased slowly
 	BlockedAt    time.Time     `json:"blockedAt,omitzero"`    // when the block was set; zero: not blocked, or not known
 
-	// ClearedAt is when a block was lifted last: by the success of a request that started then, or by
-	// a person; zero: not known.
+	// ClearedAt is when a block was lifted last: by the success of a request that started then, or
+	// by a person; zero: not known.
 	ClearedAt time.Time `json:"clearedAt,omitzero"`
 	// FreedAt is when a person lifted a block last, which alone lifts one by hand; zero: not known.
 	FreedAt time.Time `json:"freedAt,omitzero"`
@@ -47,13 +48,13 @@ type Debt struct {
 // InARow is the number of refusals in a row of any kind.
 func (d Debt) InARow() int { return d.Refusals + d.Unsure + d.Bans }
 
-// Merge returns what two processes know of a key together. A block that was set before the last
-// clearing, one by hand before the last one of a person, is lifted, with its counters and cause; of
-// those that stand the later end and the larger counters hold, and the cause is that of the later
-// end, or a person's. Of the rest the longer delay and the later next start hold.
+// Merge joins the debts of a key that two processes know of. A block that was set before the last
+// clearing is lifted, with its counters and cause. A block by hand is lifted only if a person has
+// cleared the key since. Of the blocks that stand the later end and the larger counters hold; the
+// cause is that of the later end, or a person's. The longer delay and the later next start hold.
 //
-// The order doesn't matter, nor how often a debt is merged, but for one case: two blocks, of which
-// a clearing lifts only one. If they are merged before the clearing is known, both stand.
+// A debt may be merged in any order, and more than once. There is one exception: if two blocks are
+// merged before a clearing is known that lifts only one of them, both stand.
 func (d Debt) Merge(o Debt) Debt {
 	cleared := later(d.ClearedAt, o.ClearedAt)
 	freed := later(d.FreedAt, o.FreedAt)
@@ -61,7 +62,7 @@ func (d Debt) Merge(o Debt) Debt {
 	o = o.clearedAt(cleared, freed).portable()
 	longer := max(d.Delay, o.Delay)
 	slow := (d.Slow && d.Delay == longer) || (o.Slow && o.Delay == longer)
-	return Debt{
+	return Debt{ // the clearings are the same in both now
 		BlockedUntil: later(d.BlockedUntil, o.BlockedUntil),
 		NextStart:    later(d.NextStart, o.NextStart),
 		Refusals:     max(d.Refusals, o.Refusals),
@@ -83,7 +84,7 @@ func (d Debt) clearedAt(t, freed time.Time) Debt {
 	if _, byHand := d.ByHand(); byHand {
 		lifts = freed
 	}
-	if d.BlockedAt.Before(lifts) {
+	if d.BlockedAt.Before(lifts) { // a block that was set at the very clearing stands
 		d = d.unblocked()
 	}
 	d.ClearedAt = t
@@ -117,10 +118,11 @@ func (r *Rules) Owed(d Debt, now time.Time) Debt {
 	return d
 }
 
-// current returns d without what is over at now.
+// current returns d without the parts that are over at now.
 func (r *Rules) current(d Debt, now time.Time) Debt {
 	if isOver := !d.BlockedUntil.After(now); isOver {
 		d.Cause = ""
+		// A block that is over leaves its counters: they are forgiven later.
 		forgiven := !d.BlockedUntil.Add(r.refusals.Forgive).After(now)
 		if d.InARow() == 0 || forgiven {
 			d = d.unblocked()

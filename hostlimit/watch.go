@@ -42,7 +42,7 @@ func (*Rules) Watcher(ctx context.Context) Watcher {
 	return w
 }
 
-// A Wait is the reason why a request waits. Hold names what keeps it from starting:
+// A Wait is the reason why a request waits. Hold names it:
 //
 //	block   the key is blocked: by a refusal, by a person, or outside of Config.Windows
 //	probe   the first request after a block has no answer yet
@@ -54,20 +54,20 @@ type Wait struct {
 	Hold  string    // one of the words above
 	Since time.Time // beginning of the wait
 	Until time.Time // earliest start, so far as it is known; zero: not known
-	// Cause is that of a block, as in HostState.BlockedBy, or of a delay: as in Grant.DelaySource, or
-	// "kept" by the Store.
+	// Cause is that of a block, as in HostState.BlockedBy, or of a delay: as in Grant.DelaySource,
+	// or "kept" by the Store.
 	Cause string
 	Delay time.Duration // delay in force; 0: none
 	Ahead int           // number of requests of the key that go before; Memory counts up to 1000
 	Slots int           // number of slots of the key
 	Held  int           // number of slots that are held
-	// HeldBy is the name of the request that has held its slot the longest, by its Watcher; empty: it
-	// has none.
+	// HeldBy is the name of the request that has held its slot the longest, by its Watcher; empty:
+	// it has none.
 	HeldBy  string
 	HeldFor time.Duration // time for which it has; 0: not known, or the wait is for something else
 }
 
-// String returns what the wait is for, in a sentence for people, without the key.
+// String returns the reason of the wait in a sentence for people, without the key.
 func (w Wait) String() string {
 	s := w.reason()
 	switch w.Ahead {
@@ -101,7 +101,7 @@ func (w Wait) delayName() string {
 	switch w.Cause {
 	case "crawl-delay":
 		return w.Cause
-	case "random", "": // "random": as configured, and a fixed one is drawn from a range too
+	case "random", "": // a fixed delay is drawn too, from a range of one
 		return "delay"
 	}
 	return w.Cause + " delay"
@@ -150,14 +150,14 @@ func (a *active) waits(w *waiter, now time.Duration) (n *notice, again time.Dura
 	if w.watcher == nil || w.notified {
 		return nil, never
 	}
-	if a.queue.First == w {
+	if a.queue.First == w { // more is known of the head by now
 		w.planned = a.first(now, w.floor)
 	}
 	if long := add(w.arrived, longWait); now < long && w.planned <= long {
-		return nil, long
+		return nil, long // it may still end sooner
 	}
 	w.notified = true
-	n = a.notice(now)
+	n = a.notice(now) // the reason of the head is that of all waiters behind it
 	n.Since = a.sh.m.at(w.arrived)
 	if w.planned > now {
 		n.Until = a.sh.m.at(w.planned)
@@ -168,8 +168,7 @@ func (a *active) waits(w *waiter, now time.Duration) (n *notice, again time.Dura
 	return n, never
 }
 
-// notice returns what keeps the head of the queue from starting, with the request that has held it
-// up the longest.
+// notice returns why the head of the queue waits, with the request that has held it up the longest.
 func (a *active) notice(now time.Duration) *notice {
 	n := &notice{Wait: a.why(now)}
 	n.Key = a.h.key
@@ -187,7 +186,7 @@ func (a *active) notice(now time.Duration) *notice {
 	return n
 }
 
-// why returns what keeps the head of the queue from starting.
+// why returns why the head of the queue waits.
 func (a *active) why(now time.Duration) Wait {
 	m := a.sh.m
 	r := a.h.refusals()
@@ -206,6 +205,7 @@ func (a *active) why(now time.Duration) Wait {
 	case r.next > max(now, a.h.earliest(head.floor)):
 		return Wait{Hold: "delay", Delay: r.next - now, Cause: "kept"}
 	}
+	// Nothing else holds the head, so it waits for the gap, or is about to start.
 	gap, by := a.h.delay(head.floor)
 	return Wait{Hold: "delay", Delay: gap, Cause: by.String()}
 }
