@@ -26,9 +26,9 @@ const (
 
 // Directory returns a handler that serves the public keys of signers, for DirectoryPath of their
 // agent's origin. Each key signs the answer and the digest of its body, as proof that the origin's
-// owner has it too. Verifiers may keep a copy for the shortest Config.DirectoryMaxAge of the signers, and
-// ask by its ETag whether it is still the same: the answer to that is signed, too. A signature
-// holds for twice as long, so that no copy outlives it.
+// owner has it too. Verifiers may keep a copy for the shortest Config.DirectoryMaxAge of the
+// signers, and ask by its ETag whether it is still the same: the answer to that is signed, too. A
+// signature holds for twice as long, so that no copy outlives it.
 //
 // To change keys, serve the directory of both, Directory(old, next), for a day, since verifiers
 // keep a copy; then sign with the next one, and once no signature of the old one is under way any

@@ -51,8 +51,8 @@ type Evidence interface {
 //	fetched         the end of the exchange; without a response it is failed
 //	retried         another try follows, from waiting or started on
 //
-// A fetch of robots.txt has a Trip of its own, and its records are marked RobotsTxt. After fetched or
-// failed follows robots_fetched, robots_revalidated or robots_unreachable.
+// A fetch of robots.txt has a Trip of its own, and its records are marked RobotsTxt. After fetched
+// or failed follows robots_fetched, robots_revalidated or robots_unreachable.
 //
 // The first record of a Transport is policy. Its ID begins with the Transport of all its records.
 // The starts on one host are numbered by Seq, over all trips.

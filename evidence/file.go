@@ -14,9 +14,9 @@ import (
 
 // OpenFile returns a Log that appends to the named file, which it makes if need be, for the user's
 // eyes only (mode 0600). Use it rather than JSONLines where a crawler is started more than once:
-// half a line, which a process that was killed may have left behind, is taken away, a signed log goes
-// on with the tree that the file has, and a chained one names the hash of the log before it, so that
-// an auditor finds a log that was taken out. A file that isn't a log is an error, and stays
+// half a line, which a process that was killed may have left behind, is taken away, a signed log
+// goes on with the tree that the file has, and a chained one names the hash of the log before it,
+// so that an auditor finds a log that was taken out. A file that isn't a log is an error, and stays
 // as it is.
 //
 // Close closes the file too. One Log at a time may append to a file: a second one is an error while
@@ -67,8 +67,8 @@ func (l *Log) resume(file *os.File) error {
 	return file.Truncate(old.size)
 }
 
-// checkBeginning returns an error if the first line of file is neither of a Log nor the half of such
-// a line.
+// checkBeginning returns an error if the first line of file is neither of a Log nor the half of
+// such a line.
 func checkBeginning(file io.ReaderAt, size int64) error {
 	in := lines.NewReader(io.NewSectionReader(file, 0, size))
 	for _, line := range in.All() {
@@ -134,8 +134,8 @@ func (e *ending) take(at int64, line []byte) bool {
 // block is how much of a file is read at once, backwards.
 const block = 64 << 10
 
-// backwards calls f for each line of the first size bytes of file, with its end, and with the offset
-// at which it begins: the last one first, as long as f returns true.
+// backwards calls f for each line of the first size bytes of file, with its end, and with the
+// offset at which it begins: the last one first, as long as f returns true.
 func backwards(file io.ReaderAt, size int64, f func(from int64, line []byte) bool) error {
 	var rest []byte // the end of a line whose beginning isn't read yet
 	for at := size; at > 0; {

@@ -9,8 +9,8 @@ import (
 // holds the Transport's records against it. It names no secret.
 //
 // A policy record with a Host applies to that host alone, from the start Seq on, or from the record
-// on if it has no Seq. Only Slots, DelayMin, DelayMax, Adaptive, Ceiling and FromEnd are set then. It
-// is written if hostlimit.Config.Override gives a host other limits than the start before had.
+// on if it has no Seq. Only Slots, DelayMin, DelayMax, Adaptive, Ceiling and FromEnd are set then.
+// It is written if hostlimit.Config.Override gives a host other limits than the start before had.
 type Policy struct {
 	// ID of the Transport: 64 random bits.
 	ID string `json:"id,omitzero" most:"16"`

@@ -33,8 +33,8 @@ const signEvery = time.Minute
 // log against the key, and extracts the records of one site with proofs that they are in it.
 //
 // A line of a signed log has "salt", 64 random bits, so that nobody can guess from the hashes in a
-// proof the lines that are left out. [OpenFile] goes on with the tree of a file, so that one Key and
-// Origin stand for one tree that only grows.
+// proof the lines that are left out. [OpenFile] goes on with the tree of a file, so that one Key
+// and Origin stand for one tree that only grows.
 type SignConfig struct {
 	// Key signs the checkpoints. Make one with ed25519.GenerateKey.
 	Key ed25519.PrivateKey

@@ -11,9 +11,9 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// A FleetConfig names the sources of the figures of a fleet on Redis, for Register. Its types aren't
-// those of redislimit and redisbudget, so that only users of these get a Redis client: their Stats
-// convert to the types here.
+// A FleetConfig names the sources of the figures of a fleet on Redis, for Register. Its types
+// aren't those of redislimit and redisbudget, so that only users of these get a Redis client: their
+// Stats convert to the types here.
 type FleetConfig struct {
 	// MeterProvider makes the instruments; nil: otel.GetMeterProvider().
 	MeterProvider metric.MeterProvider

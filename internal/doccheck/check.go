@@ -20,42 +20,60 @@ func check(name string, text []byte) ([]string, error) {
 	if err != nil || ast.IsGenerated(file) {
 		return nil, err
 	}
-	var problems []string
-	bad := func(line int, format string, args ...any) {
-		problems = append(problems, fmt.Sprintf("%s:%d: ", name, line)+fmt.Sprintf(format, args...))
-	}
-	begins := func(doc *ast.CommentGroup, names ...string) {
-		if word := firstWord(doc, names); word != "" && !slices.Contains(names, word) {
-			bad(fset.Position(doc.Pos()).Line, "the comment of %s begins with %q", names[0], word)
-		}
-	}
+	c := &checker{name: name, fset: fset}
 	for _, decl := range file.Decls {
 		switch d := decl.(type) {
 		case *ast.FuncDecl:
-			begins(d.Doc, d.Name.Name)
+			c.begins(d.Doc, d.Name.Name)
 		case *ast.GenDecl:
-			for _, spec := range d.Specs {
-				switch s := spec.(type) {
-				case *ast.TypeSpec:
-					begins(s.Doc, s.Name.Name)
-					if !d.Lparen.IsValid() { // a group's comment is about no single one
-						begins(d.Doc, s.Name.Name)
-					}
-				case *ast.ValueSpec:
-					if !d.Lparen.IsValid() {
-						begins(d.Doc, namesOf(s)...)
-					}
-				}
-			}
+			c.group(d)
 		}
 	}
 	lines := strings.Split(string(text), "\n")
 	for _, n := range proseOf(fset, file, lines) {
 		if isWide(lines[n]) {
-			bad(n+1, "a comment of %d columns: go run ./internal/doccheck -w", utf8.RuneCountInString(lines[n]))
+			c.bad(n+1, "a comment of %d columns: go run ./internal/doccheck -w", utf8.RuneCountInString(lines[n]))
 		}
 	}
-	return problems, nil
+	return c.problems, nil
+}
+
+// A checker collects the problems of a file.
+type checker struct {
+	name     string
+	fset     *token.FileSet
+	problems []string
+}
+
+func (c *checker) bad(line int, format string, args ...any) {
+	c.problems = append(c.problems, fmt.Sprintf("%s:%d: ", c.name, line)+fmt.Sprintf(format, args...))
+}
+
+// begins checks that doc, if there is one, begins with one of names.
+func (c *checker) begins(doc *ast.CommentGroup, names ...string) {
+	word := firstWord(doc, names)
+	if word != "" && !slices.Contains(names, word) {
+		c.bad(c.fset.Position(doc.Pos()).Line, "the comment of %s begins with %q", names[0], word)
+	}
+}
+
+// group checks the comments of types and values. That of a group in parentheses is about no single
+// one of them.
+func (c *checker) group(d *ast.GenDecl) {
+	isGroup := d.Lparen.IsValid()
+	for _, spec := range d.Specs {
+		switch s := spec.(type) {
+		case *ast.TypeSpec:
+			c.begins(s.Doc, s.Name.Name)
+			if !isGroup {
+				c.begins(d.Doc, s.Name.Name)
+			}
+		case *ast.ValueSpec:
+			if !isGroup {
+				c.begins(d.Doc, namesOf(s)...)
+			}
+		}
+	}
 }
 
 // firstWord returns the first word of a comment, but for an article that is none of names; empty if
@@ -87,13 +105,19 @@ func proseOf(fset *token.FileSet, file *ast.File, lines []string) []int {
 		for _, c := range group.List {
 			n := fset.Position(c.Pos()).Line - 1
 			_, words := cut(lines[n])
-			isLink := strings.HasPrefix(words, "[") && strings.Contains(words, "]: ")
-			if words != "" && words[0] != ' ' && words[0] != '\t' && !strings.HasPrefix(words, "- ") && !isLink {
+			if words != "" && !isLaidOut(words) {
 				prose = append(prose, n)
 			}
 		}
 	}
 	return prose
+}
+
+// isLaidOut reports whether the line of these words is code, or an item of a list, or a link.
+func isLaidOut(words string) bool {
+	isCode := words[0] == ' ' || words[0] == '\t'
+	isLink := strings.HasPrefix(words, "[") && strings.Contains(words, "]: ")
+	return isCode || isLink || strings.HasPrefix(words, "- ")
 }
 
 // cut returns the indentation and the words of a comment; without words, it is something else.

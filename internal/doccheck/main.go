@@ -36,33 +36,43 @@ func main() {
 func checkAll(root string, write bool) ([]string, error) {
 	var problems []string
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && (entry.Name() == "testdata" || path != root && strings.HasPrefix(entry.Name(), ".")):
-			return filepath.SkipDir
-		case entry.IsDir(), filepath.Ext(path) != ".go", strings.HasSuffix(path, "_test.go"):
-			return nil
-		}
-		text, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		if write {
-			wrapped, err := wrap(path, text)
-			if err != nil {
-				return err
+		if entry.IsDir() {
+			hidden := path != root && strings.HasPrefix(entry.Name(), ".")
+			if hidden || entry.Name() == "testdata" {
+				return filepath.SkipDir
 			}
-			if !bytes.Equal(wrapped, text) {
-				if err := os.WriteFile(path, wrapped, 0o644); err != nil {
-					return err
-				}
-				text = wrapped
-			}
+			return nil
 		}
-		found, err := check(path, text)
+		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		found, err := checkFile(path, write)
 		problems = append(problems, found...)
 		return err
 	})
 	return problems, err
+}
+
+// checkFile checks a file; with write it wraps its prose before.
+func checkFile(path string, write bool) ([]string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if !write {
+		return check(path, text)
+	}
+	wrapped, err := wrap(path, text)
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(wrapped, text) {
+		if err := os.WriteFile(path, wrapped, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	return check(path, wrapped)
 }

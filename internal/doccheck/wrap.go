@@ -41,7 +41,8 @@ func paragraph(lines []string, prose []int, n int) int {
 		if _, ok := slices.BinarySearch(prose, end); !ok {
 			return end
 		}
-		if other, _ := cut(lines[end]); other != indent {
+		other, _ := cut(lines[end])
+		if other != indent {
 			return end
 		}
 	}

@@ -16,9 +16,9 @@ const (
 	robotsText = "User-agent: *\nCrawl-delay: 0.5\nDisallow: /private\nAllow: /private/open\n"
 )
 
-// Crawl returns the records of a polite crawl of so many pages on each of so many hosts, in the order
-// in which they are made: its policy, then two slots a host, half a second between starts, a 429 now
-// and then, some disallowed URLs, a retry, a redirect.
+// Crawl returns the records of a polite crawl of so many pages on each of so many hosts, in the
+// order in which they are made: its policy, then two slots a host, half a second between starts, a
+// 429 now and then, some disallowed URLs, a retry, a redirect.
 func Crawl(hosts, pages int) []evidence.Decision {
 	c := &crawl{random: rand.New(rand.NewPCG(1, 2))}
 	for i := range hosts {
@@ -163,7 +163,8 @@ func (h *hostCrawl) robots() {
 	})
 }
 
-// page adds the records of page i, of which some are disallowed, refused, or redirect to another one.
+// page adds the records of page i, of which some are disallowed, refused, or redirect to another
+// one.
 func (h *hostCrawl) page(i int, query string) {
 	h.trip++
 	d := evidence.Decision{
