@@ -58,32 +58,33 @@ func main() {
 	defer stop()
 	const each = 8 * time.Second
 	fmt.Printf("%d URLs on %d hosts, %v each\n\n", hosts*urlsEach, hosts, each)
-	var results [2]result
-	for i, way := range []crawler{withCrawl, withPool} {
-		var err error
-		// A crawl has no deadline: with one, waits that can't end in time would be refused.
-		limited, cancel := context.WithCancel(ctx)
-		time.AfterFunc(each, cancel)
-		web, urls := newWeb()
-		results[i], err = run(limited, way, web, nil, urls)
-		cancel()
+	var results []result
+	for _, way := range []crawler{withCrawl, withPool} {
+		r, err := runFor(ctx, each, way)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "frontier:", err)
 			os.Exit(1)
 		}
+		results = append(results, r)
 	}
 	show(os.Stdout, results[0], results[1])
 }
 
-// A crawler fetches urls until ctx is done or nothing is left.
-type crawler func(ctx context.Context, base http.RoundTripper, proof evidence.Evidence, urls []string, visited func(visit)) error
+// runFor runs a crawler for d. It has no deadline: with one, waits that can't end in time would be
+// refused.
+func runFor(ctx context.Context, d time.Duration, way crawler) (result, error) {
+	limited, cancel := context.WithCancel(ctx)
+	defer cancel()
+	time.AfterFunc(d, cancel)
+	web, urls := newWeb()
+	return run(limited, way, web, nil, urls)
+}
+
+// A crawler fetches urls through t until ctx is done or nothing is left.
+type crawler func(ctx context.Context, t *politeness.Transport, urls []string, visited func(visit)) error
 
 // withCrawl leaves it to package crawl.
-func withCrawl(ctx context.Context, base http.RoundTripper, proof evidence.Evidence, urls []string, visited func(visit)) error {
-	t, err := newTransport(base, proof)
-	if err != nil {
-		return err
-	}
+func withCrawl(ctx context.Context, t *politeness.Transport, urls []string, visited func(visit)) error {
 	c, err := crawl.New(crawl.Config{
 		Transport: t,
 		Workers:   workers,
@@ -100,11 +101,7 @@ func withCrawl(ctx context.Context, base http.RoundTripper, proof evidence.Evide
 }
 
 // withPool lets workers take one URL after the other, as every tutorial does.
-func withPool(ctx context.Context, base http.RoundTripper, proof evidence.Evidence, urls []string, visited func(visit)) error {
-	t, err := newTransport(base, proof)
-	if err != nil {
-		return err
-	}
+func withPool(ctx context.Context, t *politeness.Transport, urls []string, visited func(visit)) error {
 	client := &http.Client{Transport: t}
 	queue := make(chan string, len(urls))
 	for _, url := range urls {
@@ -163,7 +160,8 @@ func newWeb() (web *politenesstest.Web, urls []string) {
 	for i := range hosts - 2 {
 		web.Site("http://"+name(i)).Robots("User-agent: *\nAllow: /\n").Handle("/", page).Latency(latency)
 	}
-	web.Site(slowHost).Robots(fmt.Sprintf("User-agent: *\nCrawl-delay: %.0f\n", crawlDelay.Seconds())).Handle("/", page).Latency(latency)
+	slow := fmt.Sprintf("User-agent: *\nCrawl-delay: %.0f\n", crawlDelay.Seconds())
+	web.Site(slowHost).Robots(slow).Handle("/", page).Latency(latency)
 	web.Site(blockedHost).Robots("User-agent: *\nAllow: /\n").Handle("/", refuse(block, page)).Latency(latency)
 	for i := range urlsEach {
 		path := "/" + strconv.Itoa(i)
@@ -185,7 +183,8 @@ func refuse(d time.Duration, page http.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		end := time.Now().Add(d)
 		until.CompareAndSwap(nil, &end)
-		if left := time.Until(*until.Load()); left > 0 {
+		left := time.Until(*until.Load())
+		if left > 0 {
 			w.Header().Set("Retry-After", strconv.Itoa(int((left+time.Second-1)/time.Second)))
 			w.WriteHeader(http.StatusTooManyRequests)
 			return
@@ -207,11 +206,17 @@ type result struct {
 }
 
 // run crawls web until ctx is done or nothing is left.
-func run(ctx context.Context, crawl crawler, web http.RoundTripper, proof evidence.Evidence, urls []string) (result, error) {
+func run(
+	ctx context.Context, way crawler, web http.RoundTripper, proof evidence.Evidence, urls []string,
+) (result, error) {
+	t, err := newTransport(web, proof)
+	if err != nil {
+		return result{}, err
+	}
 	begin := time.Now()
 	var mu sync.Mutex
 	var r result
-	err := crawl(ctx, web, proof, urls, func(v visit) {
+	err = way(ctx, t, urls, func(v visit) {
 		mu.Lock()
 		defer mu.Unlock()
 		if ctx.Err() != nil && v.err != nil {

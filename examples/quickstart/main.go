@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -32,10 +33,20 @@ const (
 	mostPages = 20
 )
 
+const userAgent = "QuickstartBot/1.0 (+https://example.com/bot; bot@example.com)"
+
+// options are what the user chose.
+type options struct {
+	file  string // for the evidence; empty: none is written
+	agent string
+	state string
+}
+
 func main() {
-	file := flag.String("evidence", "", "write the evidence log (JSON Lines) to `FILE`")
-	agent := flag.String("agent", "QuickstartBot/1.0 (+https://example.com/bot; bot@example.com)", "User-Agent of the crawler")
-	state := flag.String("state", "", "remember in `DIR` what hosts are owed, and robots.txt, for the next run")
+	var o options
+	flag.StringVar(&o.file, "evidence", "", "write the evidence log (JSON Lines) to `FILE`")
+	flag.StringVar(&o.agent, "agent", userAgent, "User-Agent of the crawler")
+	flag.StringVar(&o.state, "state", "", "remember in `DIR` what hosts are owed, and robots.txt, for the next run")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -47,7 +58,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
-	if err := run(ctx, os.Stdout, *agent, *file, *state, flag.Args()); err != nil {
+	if err := run(ctx, os.Stdout, o, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
 		os.Exit(1)
 	}
@@ -57,39 +68,50 @@ func main() {
 func checkURLs(urls []string) error {
 	var errs []error
 	for _, raw := range urls {
-		if u, err := url.Parse(raw); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		if !isURL(raw) {
 			errs = append(errs, fmt.Errorf("quickstart: no URL: %s (a URL begins with https:// or http://)", raw))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func run(ctx context.Context, out io.Writer, agent, file, state string, urls []string) (err error) {
-	timeline := newTimeline(out)
-	proof := evidence.Evidence(timeline)
-	if file != "" {
-		f, createErr := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-		if createErr != nil {
-			return createErr
-		}
-		defer f.Close()
-		log := evidence.JSONLines(f)
-		defer func() {
-			if cerr := log.Close(); err == nil {
-				err = cerr
-			}
-		}()
-		proof = evidence.Multi(timeline, log)
+func isURL(raw string) bool {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" {
+		return false
 	}
+	return u.Scheme == "http" || u.Scheme == "https"
+}
 
+// run crawls, and writes the evidence into a file, too, if there is a name for it.
+func run(ctx context.Context, out io.Writer, o options, urls []string) error {
+	timeline := newTimeline(out)
+	if o.file == "" {
+		return show(ctx, out, o, timeline, timeline, urls)
+	}
+	f, err := os.OpenFile(o.file, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	log := evidence.JSONLines(f)
+	err = show(ctx, out, o, timeline, evidence.Multi(timeline, log), urls)
+	lost := log.Close()
+	return cmp.Or(err, lost)
+}
+
+// show crawls, and says what was spent. proof receives what timeline does, too.
+func show(
+	ctx context.Context, out io.Writer, o options, timeline *timeline, proof evidence.Evidence, urls []string,
+) error {
 	spent := budget.New(budget.Limits{Pages: mostPages, Duration: longest, WarnAt: 0.8})
 	cfg := politeness.Config{
-		UserAgent: agent,
+		UserAgent: o.agent,
 		Base:      reach.Base(urls), // public addresses only, unless one is named
 		Budget:    spent,
 		Evidence:  proof,
 	}
-	transport, err := politeness.New(cfg.WithState(state))
+	transport, err := politeness.New(cfg.WithState(o.state))
 	if err != nil {
 		return err
 	}
@@ -104,8 +126,8 @@ func run(ctx context.Context, out io.Writer, agent, file, state string, urls []s
 			urls = append(urls, s.URL+path)
 		}
 	}
-	fmt.Fprintf(out, "At most 2 requests at once per host, 200 to 500 ms apart or as robots.txt asks; it ends after %d pages or %.0f s.\n\n",
-		mostPages, longest.Seconds())
+	fmt.Fprintf(out, "At most 2 requests at once per host, 200 to 500 ms apart or as robots.txt asks; "+
+		"it ends after %d pages or %.0f s.\n\n", mostPages, longest.Seconds())
 	timeline.begin()
 	crawl(ctx, client, urls)
 	timeline.end()
@@ -114,19 +136,25 @@ func run(ctx context.Context, out io.Writer, agent, file, state string, urls []s
 	if err != nil {
 		return err
 	}
-	switch err := ctx.Err(); {
+	stopped(ctx, out)
+	fmt.Fprintf(out, "\nBudget: %d of %d pages, %.1f of %.0f s, %d bytes.\n",
+		usage.Pages, usage.Limits.Pages, usage.Elapsed.Seconds(), usage.Limits.Duration.Seconds(), usage.Bytes)
+	timeline.summary(out)
+	if o.file != "" {
+		fmt.Fprintf(out, "The log is in %s; prove it with: politeness audit %s (docs/command.md)\n", o.file, o.file)
+	}
+	return nil
+}
+
+// stopped says why the crawl has ended early, if it has.
+func stopped(ctx context.Context, out io.Writer) {
+	err := ctx.Err()
+	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		fmt.Fprintf(out, "\nStopped: the quickstart ends after %.0f s.\n", longest.Seconds())
 	case err != nil:
 		fmt.Fprintln(out, "\nStopped: interrupted.")
 	}
-	fmt.Fprintf(out, "\nBudget: %d of %d pages, %.1f of %.0f s, %d bytes.\n",
-		usage.Pages, usage.Limits.Pages, usage.Elapsed.Seconds(), usage.Limits.Duration.Seconds(), usage.Bytes)
-	timeline.summary(out)
-	if file != "" {
-		fmt.Fprintf(out, "The log is in %s; prove it with: politeness audit %s (docs/command.md)\n", file, file)
-	}
-	return nil
 }
 
 // workers is how many fetch at once: more than a host has slots.

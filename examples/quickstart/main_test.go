@@ -22,7 +22,7 @@ func TestQuickstart(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "crawl.jsonl")
 		var out bytes.Buffer
 		began := time.Now()
-		if err := run(t.Context(), &out, "QuickstartBot/1.0 (bot@example.com)", file, t.TempDir(), nil); err != nil {
+		if err := run(t.Context(), &out, options{file: file, agent: userAgent, state: t.TempDir()}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took > longest {
@@ -61,7 +61,7 @@ func TestQuickstartExplainsSlowAndDeadHosts(t *testing.T) {
 		dead := localsite.Start()
 		dead.Close()
 		var out bytes.Buffer
-		if err := run(t.Context(), &out, "QuickstartBot/1.0 (bot@example.com)", "", "", []string{s.URL + "/slow", s.URL + "/a", dead.URL + "/"}); err != nil {
+		if err := run(t.Context(), &out, options{agent: userAgent}, []string{s.URL + "/slow", s.URL + "/a", dead.URL + "/"}); err != nil {
 			t.Fatal(err)
 		}
 		said := out.String()
@@ -112,7 +112,7 @@ func TestQuickstartSaysWhatHasStoppedIt(t *testing.T) {
 				ctx, cancel := end(t.Context())
 				defer cancel()
 				var out bytes.Buffer
-				if err := run(ctx, &out, "QuickstartBot/1.0 (bot@example.com)", "", "", []string{s.URL + "/slow", silent.URL + "/"}); err != nil {
+				if err := run(ctx, &out, options{agent: userAgent}, []string{s.URL + "/slow", silent.URL + "/"}); err != nil {
 					t.Fatal(err)
 				}
 				said := out.String()

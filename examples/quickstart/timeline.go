@@ -57,86 +57,104 @@ func (l *timeline) Record(_ context.Context, d evidence.Decision) {
 	now := time.Now()
 	if d.Type == evidence.Started && now.Sub(d.Time) > 100*time.Millisecond {
 		// It is on record when the request is answered: a slow log would otherwise delay the request.
-		what, why = "started", fmt.Sprintf("at %.3f: %s", d.Time.Sub(l.start).Seconds(), why)
+		what = "started"
+		why = fmt.Sprintf("at %.3f: %s", d.Time.Sub(l.start).Seconds(), why)
 	}
-	fmt.Fprintf(l.out, "%7.3f  %-9s  %-16s  %s\n", now.Sub(l.start).Seconds(), what, strings.TrimPrefix(d.URL, l.origin), why)
+	where := strings.TrimPrefix(d.URL, l.origin)
+	fmt.Fprintf(l.out, "%7.3f  %-9s  %-16s  %s\n", now.Sub(l.start).Seconds(), what, where, why)
 }
 
 // describe says what a decision was, and why.
 func describe(d evidence.Decision) (what, why string) {
 	switch d.Type {
 	case evidence.PolicyStated: // said before the start
+		return "", ""
 	case evidence.RobotsAllowed, evidence.BlockedByRobots:
-		switch {
-		case d.Allowed:
-			what = "allowed"
-		case d.MatchedRule == "": // no rule is known
-			what = "not asked"
-		default:
-			what = "REFUSED"
-		}
-		switch {
-		case what == "not asked":
-			why = fmt.Sprintf("no robots.txt (%s); again in %v", d.Reason, d.RetryAt.Sub(d.Time).Round(time.Second))
-		case d.MatchedRule != "":
-			why = fmt.Sprintf("robots.txt line %d, group %s: %q", d.Line, d.Group, d.MatchedRule)
-		case d.Reason != "":
-			why = d.Reason
-		default:
-			why = "no rule of robots.txt matches"
-		}
-		if d.CrawlDelay > 0 {
-			why += fmt.Sprintf(", crawl-delay %v", d.CrawlDelay)
-		}
+		return verdict(d)
 	case evidence.Started:
-		what = "start"
 		why = fmt.Sprintf("slot %d of %d%s", d.Slot, d.Slots, waits(d))
 		if d.Probe {
 			why += ", first after the block"
 		}
+		return "start", why
 	case evidence.Fetched:
-		what = "end"
 		why = fmt.Sprintf("status %d, %d bytes, %v", d.Status, d.Bytes, d.Duration.Round(10*time.Microsecond))
 		if d.Location != "" {
 			why += ", redirects to " + d.Location
 		}
+		return "end", why
 	case evidence.Failed:
-		what, why = "failed", strings.TrimPrefix(d.Reason+", "+d.Err, ", ")
-		if strings.HasSuffix(d.Err, context.DeadlineExceeded.Error()) || strings.HasSuffix(d.Err, context.Canceled.Error()) {
-			what, why = "stopped", "its answer hadn't come" // at the program's own end
-			if stage, early := strings.CutPrefix(d.Reason, "ended before its start: "); early {
-				why = fmt.Sprintf("it was waiting for its %s", strings.Replace(stage, "robots", "robots.txt", 1))
-			}
-		}
+		return failure(d)
 	case evidence.HostBlocked:
 		cause := "no answer"
 		if d.Status > 0 {
 			cause = fmt.Sprintf("status %d", d.Status)
 		}
-		what, why = "BLOCKED", fmt.Sprintf("%s: nobody asks this host for %.1f s, %s", cause, d.Until.Sub(d.Time).Seconds(), d.Reason)
+		left := d.Until.Sub(d.Time).Seconds()
+		return "BLOCKED", fmt.Sprintf("%s: nobody asks this host for %.1f s, %s", cause, left, d.Reason)
 	case evidence.Waiting:
-		what, why = "waiting", d.Reason
-		if !d.Until.IsZero() {
-			why += fmt.Sprintf(", for %.1f s", d.Until.Sub(d.Time).Seconds())
+		if d.Until.IsZero() {
+			return "waiting", d.Reason
 		}
+		return "waiting", fmt.Sprintf("%s, for %.1f s", d.Reason, d.Until.Sub(d.Time).Seconds())
 	case evidence.HostCleared:
-		what, why = "cleared", "the host answers again"
+		return "cleared", "the host answers again"
 	case evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable:
-		what, why = "robots", fmt.Sprintf("status %d, %d bytes, kept for %v", d.Status, d.Bytes, d.TTL)
+		why = fmt.Sprintf("status %d, %d bytes, kept for %v", d.Status, d.Bytes, d.TTL)
 		if d.Type == evidence.RobotsUnreachable {
 			why = "can't be had; asked for again in " + d.Until.Sub(d.Time).Round(time.Second).String()
 		}
 		if d.Reason != "" {
 			why += ": " + d.Reason
 		}
+		return "robots", why
 	case evidence.BudgetWarning, evidence.BudgetExceeded:
-		if what, why = "budget", fmt.Sprintf("%d of %d %s used", d.Used, d.Max, d.Limit); d.Limit == "time" {
-			why = fmt.Sprintf("%d of %d s used", d.Used, d.Max)
+		if d.Limit == "time" {
+			return "budget", fmt.Sprintf("%d of %d s used", d.Used, d.Max)
 		}
+		return "budget", fmt.Sprintf("%d of %d %s used", d.Used, d.Max, d.Limit)
+	}
+	return string(d.Type), strings.TrimPrefix(d.Reason+", "+d.Err, ", ")
+}
+
+// verdict describes a decision by robots.txt.
+func verdict(d evidence.Decision) (what, why string) {
+	switch {
+	case d.Allowed:
+		what = "allowed"
+	case d.MatchedRule == "": // no rule is known
+		what = "not asked"
 	default:
-		what, why = string(d.Type), strings.TrimPrefix(d.Reason+", "+d.Err, ", ")
+		what = "REFUSED"
+	}
+	switch {
+	case what == "not asked":
+		why = fmt.Sprintf("no robots.txt (%s); again in %v", d.Reason, d.RetryAt.Sub(d.Time).Round(time.Second))
+	case d.MatchedRule != "":
+		why = fmt.Sprintf("robots.txt line %d, group %s: %q", d.Line, d.Group, d.MatchedRule)
+	case d.Reason != "":
+		why = d.Reason
+	default:
+		why = "no rule of robots.txt matches"
+	}
+	if d.CrawlDelay > 0 {
+		why += fmt.Sprintf(", crawl-delay %v", d.CrawlDelay)
 	}
 	return what, why
+}
+
+// failure describes a request that has failed, or that the program's own end has stopped.
+func failure(d evidence.Decision) (what, why string) {
+	late := strings.HasSuffix(d.Err, context.DeadlineExceeded.Error())
+	canceled := strings.HasSuffix(d.Err, context.Canceled.Error())
+	if !late && !canceled {
+		return "failed", strings.TrimPrefix(d.Reason+", "+d.Err, ", ")
+	}
+	stage, early := strings.CutPrefix(d.Reason, "ended before its start: ")
+	if early {
+		return "stopped", "it was waiting for its " + strings.Replace(stage, "robots", "robots.txt", 1)
+	}
+	return "stopped", "its answer hadn't come"
 }
 
 // waits says how long a request waited, and for what.
@@ -164,7 +182,8 @@ func (l *timeline) summary(out io.Writer) {
 	if l.counts[evidence.HostBlocked] == 1 {
 		blocks = "1 block"
 	}
-	fmt.Fprintf(out, "Requests: %d started, %d ended, %d failed; robots.txt allowed %d and refused %d; %s; %.1f s waited in all.\n",
-		l.counts[evidence.Started], l.counts[evidence.Fetched], l.counts[evidence.Failed],
+	fmt.Fprintf(out, "Requests: %d started, %d ended, %d failed; ",
+		l.counts[evidence.Started], l.counts[evidence.Fetched], l.counts[evidence.Failed])
+	fmt.Fprintf(out, "robots.txt allowed %d and refused %d; %s; %.1f s waited in all.\n",
 		l.counts[evidence.RobotsAllowed], l.refused, blocks, l.waited.Seconds())
 }

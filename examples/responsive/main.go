@@ -30,6 +30,12 @@ import (
 
 const userAgent = "TutorialBot/1.0 (+https://example.com/bot; bot@example.com)"
 
+const usage = `Usage: responsive [flags] [URL...]
+
+Follows the links from each URL on; without one, of a site of its own.
+
+`
+
 func main() {
 	var o options
 	flag.DurationVar(&o.delay, "delay", 0, "politeness delay, in the mean; 0: ROBOTS_DEFAULT_DELAY_SECONDS, or 1s")
@@ -37,7 +43,7 @@ func main() {
 	flag.IntVar(&o.pages, "pages", 100, "how many pages at most")
 	flag.StringVar(&o.state, "state", "", "remember in `DIR` what hosts are owed, and robots.txt, for the next run")
 	flag.Usage = func() {
-		fmt.Fprint(flag.CommandLine.Output(), "Usage: responsive [flags] [URL...]\n\nFollows the links from each URL on; without one, of a site of its own.\n\n")
+		fmt.Fprint(flag.CommandLine.Output(), usage)
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -51,14 +57,16 @@ func main() {
 
 // options are what the user chose.
 type options struct {
-	delay        time.Duration // 0: as the environment says
-	depth, pages int
-	state        string
+	delay time.Duration // 0: as the environment says
+	depth int
+	pages int
+	state string
 }
 
 func run(ctx context.Context, out io.Writer, o options, roots []string) error {
 	if o.delay < 0 || o.depth < 1 || o.pages < 1 {
-		return fmt.Errorf("-delay %v must not be negative, -depth %d and -pages %d must be 1 at least", o.delay, o.depth, o.pages)
+		return fmt.Errorf("-delay %v must not be negative, -depth %d and -pages %d must be 1 at least",
+			o.delay, o.depth, o.pages)
 	}
 	base := reach.Base(roots)
 	if len(roots) == 0 {
@@ -71,7 +79,8 @@ func run(ctx context.Context, out io.Writer, o options, roots []string) error {
 		return err
 	}
 	if o.delay > 0 {
-		cfg.Hosts.Delay.Min, cfg.Hosts.Delay.Max = o.delay/2, o.delay*3/2 // as the preset: half of it around
+		cfg.Hosts.Delay.Min = o.delay / 2 // as the preset: half of it around
+		cfg.Hosts.Delay.Max = o.delay * 3 / 2
 	}
 	cfg.Base = base
 	told := &pace{out: out, ends: make(map[string]time.Time)}
@@ -156,7 +165,8 @@ func startSite() *httptest.Server {
 	mux.HandleFunc("GET /robots.txt", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, "User-agent: *\nDisallow: /private/\n")
 	})
-	mux.HandleFunc("GET /{$}", page(`<a href="/slow">slow</a> <a href="/private/diary">diary</a> <a href="/quick">quick</a>`))
+	mux.HandleFunc("GET /{$}", page(
+		`<a href="/slow">slow</a> <a href="/private/diary">diary</a> <a href="/quick">quick</a>`))
 	mux.HandleFunc("GET /slow", func(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(1600 * time.Millisecond)
 		page("I was busy.")(w, r)

@@ -81,8 +81,11 @@ func (c *copies) RoundTrip(req *http.Request) (*http.Response, error) {
 // unless the server wants to be left alone for so long that only the crawl can come back.
 func (c *copies) ask(req *http.Request) (*http.Response, error) {
 	resp, err := c.next.RoundTrip(req)
-	if err != nil || resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
+	if err != nil {
 		return resp, err
+	}
+	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
+		return resp, nil
 	}
 	asked, _ := backoff.RetryAfter(resp.Header.Get("Retry-After"), resp.Header.Get("Date"), time.Now())
 	if asked > c.longest {
@@ -99,8 +102,14 @@ func answer(req *http.Request, s *stored) *http.Response {
 		header.Set("X-Robots-Tag", s.page.Directives)
 	}
 	return &http.Response{
-		Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: header,
-		ContentLength: int64(len(s.page.Body)), Body: io.NopCloser(bytes.NewReader(s.page.Body)),
-		Request: req.WithContext(context.WithValue(req.Context(), storedKey{}, s)),
+		Status:        "200 OK",
+		StatusCode:    http.StatusOK,
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Header:        header,
+		ContentLength: int64(len(s.page.Body)),
+		Body:          io.NopCloser(bytes.NewReader(s.page.Body)),
+		Request:       req.WithContext(context.WithValue(req.Context(), storedKey{}, s)),
 	}
 }

@@ -61,7 +61,8 @@ func run(ctx context.Context, out, errs io.Writer, o options) (err error) {
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	b := &bulk{options: o, out: out, errs: errs, sites: make(map[string]bool)}
-	if b.queue, err = openQueue(store, o.urlsFile()); err != nil {
+	b.queue, err = openQueue(store, o.urlsFile())
+	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.queue.Close()) }()
@@ -86,18 +87,21 @@ func run(ctx context.Context, out, errs io.Writer, o options) (err error) {
 	}
 	_, err = crawler.Run(ctx, b.seeds...)
 	left, finishErr := b.queue.finish(ctx)
-	if err = errors.Join(err, finishErr); err == nil {
-		b.tell(left)
-		if ctx.Err() != nil {
-			return fmt.Errorf("the next run goes on where this one was interrupted: %w", ctx.Err())
-		}
+	err = errors.Join(err, finishErr)
+	if err != nil {
+		return err
 	}
-	return err
+	b.tell(left)
+	if ctx.Err() != nil {
+		return fmt.Errorf("the next run goes on where this one was interrupted: %w", ctx.Err())
+	}
+	return nil
 }
 
 // begin finds the URLs to begin with.
 func (b *bulk) begin(ctx context.Context) error {
-	b.queue.maxAge, b.queue.anyway = b.maxAge, b.mode == "links"
+	b.queue.maxAge = b.maxAge
+	b.queue.anyway = b.mode == "links"
 	if b.query != "" {
 		urls, err := b.queue.query(ctx, b.query)
 		if err != nil {
@@ -137,20 +141,24 @@ func (b *bulk) crawler(ctx context.Context, proof evidence.Evidence) (*crawl.Cra
 	cfg.Base = b.base()
 	cfg.Evidence = proof
 	cfg.Robots.Store = b.queue.store
-	cfg.Hosts.Concurrency, cfg.Hosts.MaxInFlight = b.perHost, b.connections
-	cfg.Hosts.Delay.Min, cfg.Hosts.Delay.Max = b.delay, b.delay
+	cfg.Hosts.Concurrency = b.perHost
+	cfg.Hosts.MaxInFlight = b.connections
+	cfg.Hosts.Delay.Min = b.delay
+	cfg.Hosts.Delay.Max = b.delay
 	cfg.Hosts.Backoff = backoff.Fibonacci{Unit: time.Second, Cap: b.backoffCap}
 	cfg.Retry = politeness.Retry{Max: b.retries, Backoff: func() cenkalti.BackOff {
 		return backoff.Fibonacci{Unit: time.Second, Cap: b.backoffCap}.BackOff()
 	}}
 	var err error
-	if cfg.Limiter, err = hostlimit.New(cfg.Hosts); err != nil {
+	cfg.Limiter, err = hostlimit.New(cfg.Hosts)
+	if err != nil {
 		return nil, err
 	}
 
 	lists := cfg
 	lists.Response = politeness.ResponseLimits{MaxBytes: 50 << 20} // by sitemaps.org
-	if b.finder.Transport, err = politeness.New(lists); err != nil {
+	b.finder.Transport, err = politeness.New(lists)
+	if err != nil {
 		return nil, err
 	}
 	cfg.Response.MaxBytes = b.bytes
@@ -162,13 +170,20 @@ func (b *bulk) crawler(ctx context.Context, proof evidence.Evidence) (*crawl.Cra
 	}
 	threads := b.threads
 	if threads == 0 {
-		if threads, err = b.engine.threads(ctx, b.queue.db); err != nil {
-			return nil, err
-		}
+		threads, err = b.engine.threads(ctx, b.queue.db)
 	}
+	if err != nil {
+		return nil, err
+	}
+	return b.crawlerOf(pages, threads, cfg.Hosts.MaxWait)
+}
+
+// crawlerOf makes the crawler. The Transport pages leaves requests to it that would wait for more
+// than longest.
+func (b *bulk) crawlerOf(pages *politeness.Transport, threads int, longest time.Duration) (*crawl.Crawler, error) {
 	c := crawl.Config{
 		Transport:      pages,
-		Client:         &http.Client{Transport: &copies{next: pages, queue: b.queue, longest: cfg.Hosts.MaxWait}},
+		Client:         &http.Client{Transport: &copies{next: pages, queue: b.queue, longest: longest}},
 		Visit:          b.visit,
 		IgnoreNofollow: !b.nofollow,
 		Canonical:      b.canonical && b.mode == "links",
@@ -195,32 +210,39 @@ func (b *bulk) crawler(ctx context.Context, proof evidence.Evidence) (*crawl.Cra
 
 // visit makes a row of a page.
 func (b *bulk) visit(_ context.Context, p *crawl.Page) error {
-	if old := copyOf(p.Response); old != nil {
-		f := &fetched{outcome: outcomeFresh}
-		if !old.fresh {
-			row := *old.page
-			row.Error = ""
-			row.CrawlTime = time.Now()
-			row.ServerDate = old.date
-			f = &fetched{&row, outcomeUnchanged}
-		}
-		b.queue.visited(p.FinalURL, f)
-		return nil
+	old := copyOf(p.Response)
+	switch {
+	case old == nil:
+		b.queue.visited(p.FinalURL, newFetched(p))
+	case old.fresh:
+		b.queue.visited(p.FinalURL, &fetched{outcome: outcomeFresh})
+	default:
+		row := *old.page
+		row.Error = ""
+		row.CrawlTime = time.Now()
+		row.ServerDate = old.date
+		b.queue.visited(p.FinalURL, &fetched{&row, outcomeUnchanged})
 	}
+	return nil
+}
+
+// newFetched makes a row of a page that a server has sent.
+func newFetched(p *crawl.Page) *fetched {
 	header := p.Response.Header
 	row := &page{
-		URL: p.FinalURL, SURT: surt(p.FinalURL), Status: p.Response.StatusCode, CrawlTime: time.Now(),
-		ServerDate: dateOf(p.Response), FinalURL: p.FinalURL,
+		URL:        p.FinalURL,
+		SURT:       surt(p.FinalURL),
+		Status:     p.Response.StatusCode,
+		CrawlTime:  time.Now(),
+		ServerDate: dateOf(p.Response),
+		FinalURL:   p.FinalURL,
 	}
-	f := &fetched{row, outcomeStored}
-	defer b.queue.visited(p.FinalURL, f)
 	switch {
 	case row.failed():
-		row.Error, f.outcome = strings.ToValidUTF8(p.Response.Status, "?"), outcomeFailed
-		return nil
+		row.Error = strings.ToValidUTF8(p.Response.Status, "?")
+		return &fetched{row, outcomeFailed}
 	case row.Status < 200 || row.Status > 299:
-		f.outcome = outcomeMissing // the truth about this URL
-		return nil
+		return &fetched{row, outcomeMissing} // the truth about this URL
 	}
 	row.ContentType = text(header, "Content-Type")
 	row.ETag = text(header, "Etag")
@@ -229,18 +251,18 @@ func (b *bulk) visit(_ context.Context, p *crawl.Page) error {
 		row.Directives = p.Directives.String()
 	}
 	if p.Directives.NoIndexAt(time.Now()) {
-		f.outcome = outcomeNoIndex // its body isn't kept
-		return nil
+		return &fetched{row, outcomeNoIndex} // its body isn't kept
 	}
 	sum := sha256.Sum256(p.Body)
-	row.Body, row.Hash = p.Body, hex.EncodeToString(sum[:])
+	row.Hash = hex.EncodeToString(sum[:])
+	row.Body = p.Body
 	if row.Body == nil {
 		row.Body = []byte{} // an empty page, which is something
 	}
 	if hashOf(p.Response) == row.Hash {
-		f.outcome = outcomeUnchanged
+		return &fetched{row, outcomeUnchanged}
 	}
-	return nil
+	return &fetched{row, outcomeStored}
 }
 
 // text is a header field as a database takes it.
@@ -281,7 +303,8 @@ func (b *bulk) discover(ctx context.Context, rawURL string) (found []crawl.Reque
 		}
 		entry := e
 		entry.Loc = u
-		if listed = append(listed, entry); len(listed) == manyListed {
+		listed = append(listed, entry)
+		if len(listed) == manyListed {
 			if err := b.queue.discovered(ctx, listed); err != nil {
 				fmt.Fprintln(b.errs, "bulk:", err)
 			}
@@ -297,7 +320,8 @@ func (b *bulk) discover(ctx context.Context, rawURL string) (found []crawl.Reque
 		}
 	}
 	if elsewhere > 0 {
-		fmt.Fprintf(b.errs, "bulk: the sitemaps of %s list %d pages of other sites, which are left out\n", site, elsewhere)
+		fmt.Fprintf(b.errs, "bulk: the sitemaps of %s list %d pages of other sites, which are left out\n",
+			site, elsewhere)
 	}
 	return found
 }
@@ -333,7 +357,6 @@ func (b *bulk) tell(left int) {
 			continue
 		}
 		total += n
-
 		parts = append(parts, fmt.Sprintf("%d %s", n, outcome(o)))
 	}
 	if total > 0 {

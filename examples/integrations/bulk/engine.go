@@ -38,7 +38,8 @@ func engineOf(name, file string) (engine, error) {
 	case e != sqlite && e != duckdb:
 		return "", fmt.Errorf("-engine %q is neither sqlite nor duckdb", name)
 	case !slices.Contains(sql.Drivers(), string(e)):
-		return "", errors.New("this program has no DuckDB in it: build it with cgo, that is with a C compiler and CGO_ENABLED=1, or use SQLite")
+		return "", errors.New("this program has no DuckDB in it: " +
+			"build it with cgo, that is with a C compiler and CGO_ENABLED=1, or use SQLite")
 	}
 	return e, nil
 }

@@ -108,6 +108,12 @@ http_retry_wait_ms, http_keep_alive, http_proxy) are about its own requests. Giv
 -backoff-cap, -keepalive and -proxy instead.
 `
 
+const usage = `Usage: bulk [flags] [URL...]
+
+Crawls into a database; without a URL and a -query, a few sites of its own.
+
+`
+
 // A rawFlags holds the flags that options has in another form.
 type rawFlags struct{ engine, proxy, accept, reject string }
 
@@ -118,7 +124,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f := flagSet(&o, &raw)
 	f.SetOutput(out)
 	f.Usage = func() {
-		fmt.Fprint(out, "Usage: bulk [flags] [URL...]\n\nCrawls into a database; without a URL and a -query, a few sites of its own.\n\n")
+		fmt.Fprint(out, usage)
 		f.PrintDefaults()
 		fmt.Fprint(out, duckdbHelp)
 	}
@@ -132,110 +138,139 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 // flagSet returns the flags, which set o and raw.
 func flagSet(o *options, raw *rawFlags) *flag.FlagSet {
 	f := flag.NewFlagSet("bulk", flag.ContinueOnError)
-	f.StringVar(&o.mode, "mode", "", "where URLs come from: `sitemap`, links or direct (those given); empty: sitemap, or direct with -query")
-	f.StringVar(&o.query, "query", "", "`SQL` on the database that returns URLs, which are added to those given; it changes nothing")
-	f.StringVar(&o.db, "db", "", "`FILE` of the database; empty: bulk.sqlite, or a temporary one for the loopback sites")
-	f.StringVar(&raw.engine, "engine", "", "sqlite or duckdb; empty: duckdb for a FILE.duckdb or FILE.ddb, else sqlite")
-	f.StringVar(&o.into, "into", "pages", "`table` of the results; the URLs still to be fetched are in FILE.table.urls")
+	f.StringVar(&o.mode, "mode", "",
+		"where URLs come from: `sitemap`, links or direct (those given); empty: sitemap, or direct with -query")
+	f.StringVar(&o.query, "query", "",
+		"`SQL` on the database that returns URLs, which are added to those given; it changes nothing")
+	f.StringVar(&o.db, "db", "",
+		"`FILE` of the database; empty: bulk.sqlite, or a temporary one for the loopback sites")
+	f.StringVar(&raw.engine, "engine", "",
+		"sqlite or duckdb; empty: duckdb for a FILE.duckdb or FILE.ddb, else sqlite")
+	f.StringVar(&o.into, "into", "pages",
+		"`table` of the results; the URLs still to be fetched are in FILE.table.urls")
 	f.StringVar(&o.agent, "agent", "BulkBot/1.0 (+https://example.com/bot; bot@example.com)", "User-Agent")
-	f.IntVar(&o.threads, "threads", 0, "how many pages are worked on at once, 1 to 32; 0: DuckDB's threads setting, 8 for SQLite")
+	f.IntVar(&o.threads, "threads", 0,
+		"how many pages are worked on at once, 1 to 32; 0: DuckDB's threads setting, 8 for SQLite")
 	f.IntVar(&o.connections, "connections", 64, "requests in flight at most, in all")
 	f.IntVar(&o.perHost, "per-host", 2, "requests in flight at most, to one host")
-	f.DurationVar(&o.delay, "delay", 200*time.Millisecond, "between two requests to a host at least; crawl-delay, slowness and refusals make it longer")
-	f.DurationVar(&o.backoffCap, "backoff-cap", 10*time.Minute, "longest time between two tries of a page, and for which a refusal without Retry-After holds a host")
+	f.DurationVar(&o.delay, "delay", 200*time.Millisecond,
+		"between two requests to a host at least; crawl-delay, slowness and refusals make it longer")
+	f.DurationVar(&o.backoffCap, "backoff-cap", 10*time.Minute,
+		"longest time between two tries of a page, and for which a refusal without Retry-After holds a host")
 	f.IntVar(&o.retries, "retries", 5, "further tries after 429, 5xx and network errors")
-	f.DurationVar(&o.timeout, "timeout", 30*time.Second, "for one exchange with a server; waits for a turn don't count")
+	f.DurationVar(&o.timeout, "timeout", 30*time.Second,
+		"for one exchange with a server; waits for a turn don't count")
 	f.BoolVar(&o.keepAlive, "keepalive", true, "use connections again")
 	f.StringVar(&raw.proxy, "proxy", "", "`URL` of an HTTP or SOCKS5 proxy; empty: as the environment says")
 	f.BoolVar(&o.compression, "compression", true, "ask for gzip and deflate")
 	f.Int64Var(&o.bytes, "bytes", 10<<20, "largest page, decompressed; a larger one is refused")
-	f.StringVar(&raw.accept, "accept", "text/*,application/xhtml+xml,application/pdf", "content `types` that are wanted")
+	f.StringVar(&raw.accept, "accept", "text/*,application/xhtml+xml,application/pdf",
+		"content `types` that are wanted")
 	f.StringVar(&raw.reject, "reject", "text/css,text/javascript", "content `types` that are not, though accepted")
 	f.IntVar(&o.depth, "depth", 3, "with -mode links: how many links away from the first page")
 	f.IntVar(&o.maxPages, "max-pages", 10_000, "how many pages at most; the rest is left for the next run")
 	f.BoolVar(&o.nofollow, "nofollow", true, "leave links that are marked nofollow")
-	f.BoolVar(&o.canonical, "canonical", true, "with -mode links: a page that names another one as the canonical one gives way to it")
-	f.DurationVar(&o.maxAge, "max-age", 24*time.Hour, "a page that was crawled longer ago is stale, unless a sitemap's lastmod or changefreq says otherwise")
+	f.BoolVar(&o.canonical, "canonical", true,
+		"with -mode links: a page that names another one as the canonical one gives way to it")
+	f.DurationVar(&o.maxAge, "max-age", 24*time.Hour,
+		"a page that was crawled longer ago is stale, unless a sitemap's lastmod or changefreq says otherwise")
 	f.StringVar(&o.evidence, "evidence", "", "append the evidence log (JSON Lines) to `FILE`")
-	f.StringVar(&o.state, "state", "", "remember in `DIR` what hosts are owed, for the next run; empty: beside the database")
+	f.StringVar(&o.state, "state", "",
+		"remember in `DIR` what hosts are owed, for the next run; empty: beside the database")
 	return f
 }
 
+// problems are what is wrong with the flags.
+type problems []error
+
+func (p *problems) add(format string, args ...any) { *p = append(*p, fmt.Errorf(format, args...)) }
+
 // check returns what is wrong with single flags.
-func (o *options) check() (errs []error) {
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+func (o *options) check() []error {
+	var wrong problems
 	if o.mode != "" && !slices.Contains(modes, o.mode) {
-		bad("-mode %q is none of %s", o.mode, strings.Join(modes, ", "))
+		wrong.add("-mode %q is none of %s", o.mode, strings.Join(modes, ", "))
 	}
 	if o.threads != 0 && (o.threads < minThreads || o.threads > maxThreads) {
-		bad("-threads %d is not within %d and %d", o.threads, minThreads, maxThreads)
+		wrong.add("-threads %d is not within %d and %d", o.threads, minThreads, maxThreads)
 	}
 	for name, value := range map[string]int64{
-		"connections": int64(o.connections), "per-host": int64(o.perHost), "delay": int64(o.delay), "backoff-cap": int64(o.backoffCap),
-		"timeout": int64(o.timeout), "bytes": o.bytes, "max-pages": int64(o.maxPages),
+		"connections": int64(o.connections),
+		"per-host":    int64(o.perHost),
+		"delay":       int64(o.delay),
+		"backoff-cap": int64(o.backoffCap),
+		"timeout":     int64(o.timeout),
+		"bytes":       o.bytes,
+		"max-pages":   int64(o.maxPages),
 	} {
 		if value <= 0 {
-			bad("-%s must be more than 0", name)
+			wrong.add("-%s must be more than 0", name)
 		}
 	}
 	if o.depth < 0 || o.maxAge < 0 || o.retries < 0 {
-		bad("-depth, -max-age and -retries must not be negative")
+		wrong.add("-depth, -max-age and -retries must not be negative")
 	}
 	if !tableName.MatchString(o.into) {
-		bad("-into %q is no name of a table such as pages: letters, digits and _", o.into)
+		wrong.add("-into %q is no name of a table such as pages: letters, digits and _", o.into)
 	}
-	return errs
+	return wrong
 }
 
-// complete sets what follows from the flags: the mode, the proxy, the seeds and the database.
-func (o *options) complete(raw rawFlags, args []string) (errs []error) {
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	o.accept, o.reject = list(raw.accept), list(raw.reject)
-	if o.mode == "" {
-		if o.mode = "sitemap"; o.query != "" {
-			o.mode = "direct"
-		}
+// complete sets what follows from the flags: the mode, the proxy, the seeds and the database. It
+// returns what is wrong with them.
+func (o *options) complete(raw rawFlags, args []string) []error {
+	var wrong problems
+	o.accept = list(raw.accept)
+	o.reject = list(raw.reject)
+	switch {
+	case o.mode != "":
+	case o.query != "":
+		o.mode = "direct"
+	default:
+		o.mode = "sitemap"
 	}
 	if raw.proxy != "" {
 		u, err := url.Parse(raw.proxy)
 		if err != nil || u.Host == "" {
-			bad("-proxy %q is not a URL such as http://localhost:3128", raw.proxy)
+			wrong.add("-proxy %q is not a URL such as http://localhost:3128", raw.proxy)
 		}
 		o.proxy = u
 	}
 	for _, seed := range args {
 		u, err := crawl.Normalize(seed)
-		if strings.HasPrefix(seed, "-") {
-			bad("%s comes too late: flags go before URLs", seed)
-			continue
+		switch {
+		case strings.HasPrefix(seed, "-"):
+			wrong.add("%s comes too late: flags go before URLs", seed)
+		case err != nil:
+			wrong.add("%q is no URL of a page, such as https://example.com/: %w", seed, err)
+		default:
+			o.seeds = append(o.seeds, u)
 		}
-		if err != nil {
-			bad("%q is no URL of a page, such as https://example.com/: %w", seed, err)
-			continue
-		}
-		o.seeds = append(o.seeds, u)
 	}
 	o.ownMachine = ownMachine(o.seeds)
 	if o.db == "" && (len(o.seeds) > 0 || o.query != "") {
 		o.db = "bulk.sqlite"
 	}
-	if o.db != "" {
-		var err error
-		if o.engine, err = engineOf(raw.engine, o.db); err != nil {
-			errs = append(errs, err)
-		}
-		if o.state == "" {
-			o.state = o.db + ".state"
-		}
+	if o.db == "" {
+		return wrong // demo has one for its own sites
 	}
-	return errs
+	var err error
+	o.engine, err = engineOf(raw.engine, o.db)
+	if err != nil {
+		wrong = append(wrong, err)
+	}
+	if o.state == "" {
+		o.state = o.db + ".state"
+	}
+	return wrong
 }
 
 func list(s string) []string {
 	var all []string
 	for v := range strings.SplitSeq(s, ",") {
-		if v = strings.TrimSpace(v); v != "" {
-			all = append(all, v)
+		trimmed := strings.TrimSpace(v)
+		if trimmed != "" {
+			all = append(all, trimmed)
 		}
 	}
 	return all
@@ -251,9 +286,12 @@ func demo(ctx context.Context, out, errs io.Writer, o options) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	o.seeds, o.ownMachine = sites.URLs(), true
+	o.seeds = sites.URLs()
+	o.ownMachine = true
 	if o.db == "" {
-		o.db, o.engine, o.state = filepath.Join(dir, "bulk.sqlite"), sqlite, filepath.Join(dir, "state")
+		o.db = filepath.Join(dir, "bulk.sqlite")
+		o.engine = sqlite
+		o.state = filepath.Join(dir, "state")
 	}
 
 	fmt.Fprintln(out, "Two sites on loopback, by their sitemaps:")

@@ -55,7 +55,11 @@ func openQueue(s *store, file string) (*queue, error) {
 		return nil, err
 	}
 	return &queue{
-		store: s, urls: urls, pages: make(map[string]*fetched), changed: make(map[string]bool), starts: make(map[string]bool),
+		store:   s,
+		urls:    urls,
+		pages:   make(map[string]*fetched),
+		changed: make(map[string]bool),
+		starts:  make(map[string]bool),
 	}, nil
 }
 
@@ -108,20 +112,27 @@ func (q *queue) Add(ctx context.Context, reqs []crawl.Request) (added, noRoom in
 		r.Priority = q.why(r.URL)
 		due[i] = r
 	}
-	if added, noRoom, err = q.urls.Add(ctx, due); err != nil {
+	added, noRoom, err = q.urls.Add(ctx, due)
+	if err != nil {
 		return 0, 0, err
 	}
-	return added, noRoom, q.in(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		for _, r := range reqs {
-			if r.Via == "" {
-				continue
-			}
-			if _, err := tx.ExecContext(ctx, q.sql(upsertGoal), r.Via, surt(r.Via), q.engine.timestamp(time.Now()), r.URL, r.Hops); err != nil {
-				return fmt.Errorf("%s: %w", r.Via, err)
-			}
+	err = q.in(ctx, func(ctx context.Context, tx *sql.Tx) error { return q.writeGoals(ctx, tx, reqs) })
+	return added, noRoom, err
+}
+
+// writeGoals writes where the URLs lead that redirect to those of reqs.
+func (q *queue) writeGoals(ctx context.Context, tx *sql.Tx, reqs []crawl.Request) error {
+	for _, r := range reqs {
+		if r.Via == "" {
+			continue
 		}
-		return nil
-	})
+		now := q.engine.timestamp(time.Now())
+		_, err := tx.ExecContext(ctx, q.sql(upsertGoal), r.Via, surt(r.Via), now, r.URL, r.Hops)
+		if err != nil {
+			return fmt.Errorf("%s: %w", r.Via, err)
+		}
+	}
+	return nil
 }
 
 // why returns why a URL is due however young its copy is; 0: it isn't.
@@ -146,42 +157,70 @@ func affected(r sql.Result, err error) (int, error) {
 }
 
 // Take implements crawl.Queue. It ends the requests whose pages are fresh, and lends the others.
-func (q *queue) Take(ctx context.Context, hosts []string, n int) (lent []crawl.Request, err error) {
-	number := make(map[string]int) // of requests lent, by host
+func (q *queue) Take(ctx context.Context, hosts []string, n int) ([]crawl.Request, error) {
+	t := &taking{most: n, number: make(map[string]int)}
 	for size := n; len(hosts) > 0; size = max(n, chunk) {
 		taken, err := q.urls.Take(ctx, hosts, size)
 		if err != nil {
 			return nil, err
 		}
-		fresh, err := q.ofFresh(ctx, taken)
-		if err != nil {
+		if err := q.sort(ctx, t, taken); err != nil {
 			return nil, err
 		}
-		got := make(map[string]int)
-		var ended []crawl.Result
-		for _, r := range taken {
-			got[r.Host]++
-			switch {
-			case fresh[r.URL]:
-				ended = append(ended, crawl.Result{Request: r, Outcome: crawl.Visited})
-			case number[r.Host] == n:
-				ended = append(ended, crawl.Result{Request: r, Outcome: crawl.Left})
-			default:
-				number[r.Host]++
-				lent = append(lent, r)
-			}
-			if r.Priority == isChanged {
-				q.mark(r.URL)
-			}
-		}
-		if err := q.urls.Done(ctx, ended); err != nil {
-			return nil, err
-		}
-		q.count(outcomeFresh, len(fresh))
-		// Behind those that were fresh others may wait.
-		hosts = slices.DeleteFunc(slices.Clone(hosts), func(host string) bool { return number[host] == n || got[host] < size })
+		hosts = t.unfilled(hosts, taken, size)
 	}
-	return lent, nil
+	return t.lent, nil
+}
+
+// A taking is a call of Take.
+type taking struct {
+	most   int // requests of a host
+	lent   []crawl.Request
+	number map[string]int // of these, by host
+}
+
+// unfilled returns the hosts that have fewer requests than they may: behind those that were fresh
+// others may wait. A host of which fewer than size were taken has no others.
+func (t *taking) unfilled(hosts []string, taken []crawl.Request, size int) []string {
+	got := make(map[string]int)
+	for _, r := range taken {
+		got[r.Host]++
+	}
+	var left []string
+	for _, host := range hosts {
+		if t.number[host] < t.most && got[host] >= size {
+			left = append(left, host)
+		}
+	}
+	return left
+}
+
+// sort lends those of taken that t has room for, and ends the others in the file.
+func (q *queue) sort(ctx context.Context, t *taking, taken []crawl.Request) error {
+	fresh, err := q.ofFresh(ctx, taken)
+	if err != nil {
+		return err
+	}
+	var ended []crawl.Result
+	for _, r := range taken {
+		switch {
+		case fresh[r.URL]:
+			ended = append(ended, crawl.Result{Request: r, Outcome: crawl.Visited})
+		case t.number[r.Host] == t.most:
+			ended = append(ended, crawl.Result{Request: r, Outcome: crawl.Left})
+		default:
+			t.number[r.Host]++
+			t.lent = append(t.lent, r)
+		}
+		if r.Priority == isChanged {
+			q.mark(r.URL)
+		}
+	}
+	if err := q.urls.Done(ctx, ended); err != nil {
+		return err
+	}
+	q.count(outcomeFresh, len(fresh))
+	return nil
 }
 
 // ofFresh returns the URLs of those requests that needn't be visited, since their rows are fresh.
@@ -196,9 +235,12 @@ func (q *queue) ofFresh(ctx context.Context, reqs []crawl.Request) (map[string]b
 			urls = append(urls, r.URL)
 		}
 	}
+	oldest := q.engine.timestamp(time.Now().Add(-q.maxAge))
 	for some := range slices.Chunk(urls, chunk) {
-		found, err := q.strings(ctx, q.sql(`SELECT url FROM %[1]s WHERE url IN `+values(1, len(some))+`
-			AND http_status <> 429 AND http_status < 500 AND crawl_time > ?`), append(some[:len(some):len(some)], q.engine.timestamp(time.Now().Add(-q.maxAge)))...)
+		query := q.sql(`SELECT url FROM %[1]s WHERE url IN ` + values(1, len(some)) + `
+			AND http_status <> 429 AND http_status < 500 AND crawl_time > ?`)
+		args := append(slices.Clone(some), oldest)
+		found, err := q.strings(ctx, query, args...)
 		if err != nil {
 			return nil, err
 		}
@@ -212,23 +254,9 @@ func (q *queue) ofFresh(ctx context.Context, reqs []crawl.Request) (map[string]b
 // Done implements crawl.Queue: it writes what became of the URLs, and ends them then.
 func (q *queue) Done(ctx context.Context, results []crawl.Result) error {
 	var became []outcome
-	err := q.in(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		var rows []*page
-		for _, r := range results {
-			f := q.take(r.Request.URL)
-			if r.Outcome == crawl.Left {
-				continue
-			}
-			row, o, err := q.settle(ctx, tx, r, f)
-			if err != nil {
-				return fmt.Errorf("%s: %w", r.Request.URL, err)
-			}
-			if row != nil {
-				rows = append(rows, row)
-			}
-			became = append(became, o)
-		}
-		return q.write(ctx, tx, rows)
+	err := q.in(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		became, err = q.settleAll(ctx, tx, results)
+		return err
 	})
 	if err != nil {
 		return err
@@ -242,6 +270,27 @@ func (q *queue) Done(ctx context.Context, results []crawl.Result) error {
 	return nil
 }
 
+// settleAll writes what became of the URLs that aren't Left, and returns it.
+func (q *queue) settleAll(ctx context.Context, tx *sql.Tx, results []crawl.Result) ([]outcome, error) {
+	var rows []*page
+	var became []outcome
+	for _, r := range results {
+		f := q.take(r.Request.URL)
+		if r.Outcome == crawl.Left {
+			continue
+		}
+		row, o, err := q.settle(ctx, tx, r, f)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", r.Request.URL, err)
+		}
+		if row != nil {
+			rows = append(rows, row)
+		}
+		became = append(became, o)
+	}
+	return became, q.write(ctx, tx, rows)
+}
+
 // settle says what became of a URL: by a row that is to be written, or it has written what is
 // known. f is what its visit has made of it, nil if there was none.
 func (q *queue) settle(ctx context.Context, tx *sql.Tx, r crawl.Result, f *fetched) (*page, outcome, error) {
@@ -252,7 +301,9 @@ func (q *queue) settle(ctx context.Context, tx *sql.Tx, r crawl.Result, f *fetch
 	switch {
 	case r.Outcome == crawl.Redirected || r.Outcome == crawl.NotCanonical:
 		url := cmp.Or(r.Request.Via, r.Request.URL)
-		_, err := tx.ExecContext(ctx, q.sql(upsertRedirect), url, surt(url), r.Status, q.engine.timestamp(time.Now()), r.Request.URL, r.Request.Hops)
+		now := q.engine.timestamp(time.Now())
+		_, err := tx.ExecContext(ctx, q.sql(upsertRedirect),
+			url, surt(url), r.Status, now, r.Request.URL, r.Request.Hops)
 		if r.Request.Via != "" {
 			return nil, outcomeNone, err // it counts once, whatever the number of redirects
 		}
@@ -266,7 +317,8 @@ func (q *queue) settle(ctx context.Context, tx *sql.Tx, r crawl.Result, f *fetch
 	}
 	var answered *answeredError
 	if errors.As(r.Err, &answered) {
-		row.Status, row.Error = answered.status, answered.Error()
+		row.Status = answered.status
+		row.Error = answered.Error()
 	}
 	if row.Error == "" {
 		row.Error = string(r.Outcome)
@@ -281,13 +333,23 @@ func (q *queue) Hosts(ctx context.Context, n int) (hosts []string, open bool, er
 
 // A URL that leads to another one gets the rest of its row from there, when both are known.
 const (
-	shorten = `UPDATE %[1]s AS p SET final_url = t.final_url, redirect_count = p.redirect_count + t.redirect_count
-		FROM %[1]s AS t WHERE p.final_url = t.url AND p.url <> t.url AND p.redirect_count > 0 AND t.redirect_count > 0
-		AND t.final_url <> p.url AND t.final_url <> t.url`
-	fill = `UPDATE %[1]s AS p SET http_status = t.http_status, error = t.error, body = t.body, content_type = t.content_type,
-		server_date = t.server_date, etag = t.etag, last_modified = t.last_modified, content_hash = t.content_hash, directives = t.directives
-		FROM %[1]s AS t WHERE p.final_url = t.url AND p.url <> t.url AND p.redirect_count > 0 AND t.redirect_count = 0
-		AND (p.http_status IS DISTINCT FROM t.http_status OR p.content_hash IS DISTINCT FROM t.content_hash)`
+	shorten = `
+		UPDATE %[1]s AS p SET
+			final_url = t.final_url,
+			redirect_count = p.redirect_count + t.redirect_count
+		FROM %[1]s AS t
+		WHERE p.final_url = t.url AND p.url <> t.url
+			AND p.redirect_count > 0 AND t.redirect_count > 0
+			AND t.final_url <> p.url AND t.final_url <> t.url`
+	fill = `
+		UPDATE %[1]s AS p SET
+			http_status = t.http_status, error = t.error, body = t.body, content_type = t.content_type,
+			server_date = t.server_date, etag = t.etag, last_modified = t.last_modified,
+			content_hash = t.content_hash, directives = t.directives
+		FROM %[1]s AS t
+		WHERE p.final_url = t.url AND p.url <> t.url
+			AND p.redirect_count > 0 AND t.redirect_count = 0
+			AND (p.http_status IS DISTINCT FROM t.http_status OR p.content_hash IS DISTINCT FROM t.content_hash)`
 )
 
 // finish ends a run: it completes the rows of redirects, and if nothing is left forgets the URLs.
@@ -305,7 +367,8 @@ func (q *queue) finish(ctx context.Context) (left int, err error) {
 	if _, err := q.db.ExecContext(ctx, q.sql(fill)); err != nil {
 		return 0, err
 	}
-	if left, err = q.urls.Waiting(ctx); err != nil || left > 0 {
+	left, err = q.urls.Waiting(ctx)
+	if err != nil || left > 0 {
 		return left, err
 	}
 	return 0, q.urls.Clear(ctx)

@@ -3,6 +3,7 @@ package main
 import (
 	"compress/gzip"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -20,23 +21,50 @@ type sites struct {
 // startSites serves them until they are closed.
 func startSites() *sites {
 	s := &sites{}
-	// The first names an index of two sitemaps in its robots.txt.
-	mux := http.NewServeMux()
-	s.first = httptest.NewServer(mux)
+	first := http.NewServeMux()
+	second := http.NewServeMux()
+	s.first = httptest.NewServer(first)
+	s.second = httptest.NewServer(second)
+	s.serveSitemaps(first)
+	s.servePages(first)
+
+	// The second has no robots.txt, and its sitemap where many have it.
+	second.HandleFunc("GET /sitemap_index.xml", func(w http.ResponseWriter, _ *http.Request) {
+		writeSitemap(w, s.second.URL+"/", s.second.URL+"/about", s.first.URL+"/page/1")
+	})
+	second.HandleFunc("GET /{$}", htmlPage(`<a href="about">about</a>`))
+	second.HandleFunc("GET /about", htmlPage(`<a href="/">home</a>`))
+	return s
+}
+
+func writeSitemap(w io.Writer, urls ...string) {
+	fmt.Fprint(w, "<urlset>")
+	for _, url := range urls {
+		fmt.Fprintf(w, "<url><loc>%s</loc></url>", url)
+	}
+	fmt.Fprint(w, "</urlset>")
+}
+
+// serveSitemaps adds the robots.txt of the first site, and the index of two sitemaps that it names.
+func (s *sites) serveSitemaps(mux *http.ServeMux) {
 	mux.HandleFunc("GET /robots.txt", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, "User-agent: *\nDisallow: /private\n\nSitemap: %s/sitemaps.xml\n", s.first.URL)
 	})
 	mux.HandleFunc("GET /sitemaps.xml", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, "<sitemapindex><sitemap><loc>%[1]s/one.xml.gz</loc></sitemap><sitemap><loc>%[1]s/two.txt</loc></sitemap></sitemapindex>", s.first.URL)
+		fmt.Fprint(w, "<sitemapindex>")
+		for _, path := range []string{"/one.xml.gz", "/two.txt"} {
+			fmt.Fprintf(w, "<sitemap><loc>%s%s</loc></sitemap>", s.first.URL, path)
+		}
+		fmt.Fprint(w, "</sitemapindex>")
 	})
 	mux.HandleFunc("GET /one.xml.gz", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/gzip")
-		z := gzip.NewWriter(w)
-		fmt.Fprint(z, "<urlset>")
+		var urls []string
 		for _, path := range []string{"/", "/page/1", "/page/2", "/page/3", "/private/diary", "/moved"} {
-			fmt.Fprintf(z, "<url><loc>%s%s</loc></url>", s.first.URL, path)
+			urls = append(urls, s.first.URL+path)
 		}
-		fmt.Fprint(z, "</urlset>")
+		z := gzip.NewWriter(w)
+		writeSitemap(z, urls...)
 		_ = z.Close()
 	})
 	mux.HandleFunc("GET /two.txt", func(w http.ResponseWriter, _ *http.Request) {
@@ -44,7 +72,12 @@ func startSites() *sites {
 			fmt.Fprintln(w, s.first.URL+path)
 		}
 	})
-	mux.HandleFunc("GET /{$}", htmlPage(`<a href="/page/1">one</a> <a href="/page/2#top">two</a> <a rel="nofollow" href="/page/9">nine</a>
+}
+
+// servePages adds the pages of the first site.
+func (s *sites) servePages(mux *http.ServeMux) {
+	mux.HandleFunc("GET /{$}", htmlPage(`<a href="/page/1">one</a> <a href="/page/2#top">two</a>
+		<a rel="nofollow" href="/page/9">nine</a>
 		<a href="/private/diary">diary</a> <a href="https://elsewhere.example/">elsewhere</a>`))
 	for i := 1; i <= 4; i++ {
 		mux.HandleFunc(fmt.Sprintf("GET /page/%d", i), s.numbered(i))
@@ -58,7 +91,8 @@ func startSites() *sites {
 	mux.Handle("GET /moved", http.RedirectHandler("/moved/again", http.StatusMovedPermanently))
 	mux.Handle("GET /moved/again", http.RedirectHandler("/page/1", http.StatusFound))
 	mux.HandleFunc("GET /busy", func(w http.ResponseWriter, r *http.Request) {
-		if !s.busy.Swap(true) {
+		wasAsked := s.busy.Swap(true)
+		if !wasAsked {
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, "not so fast", http.StatusTooManyRequests)
 			return
@@ -69,24 +103,16 @@ func startSites() *sites {
 		w.Header().Set("Content-Type", "video/mp4")
 		fmt.Fprint(w, strings.Repeat("film", 1000))
 	})
-
-	// The second has no robots.txt, and its sitemap where many have it.
-	other := http.NewServeMux()
-	s.second = httptest.NewServer(other)
-	other.HandleFunc("GET /sitemap_index.xml", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, "<urlset><url><loc>%[1]s/</loc></url><url><loc>%[1]s/about</loc></url><url><loc>%s/page/1</loc></url></urlset>", s.second.URL, s.first.URL)
-	})
-	other.HandleFunc("GET /{$}", htmlPage(`<a href="about">about</a>`))
-	other.HandleFunc("GET /about", htmlPage(`<a href="/">home</a>`))
-	return s
 }
 
 // numbered is a page that says when it changed, and answers 304 to a client that knows.
 func (s *sites) numbered(i int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		text, at := fmt.Sprintf(`<a href="/page/%d">next</a> <a href="/copy">copy</a> <a href="/closed">closed</a>`, i+1), time.Date(2026, 11, i, 0, 0, 0, 0, time.UTC)
+		text := fmt.Sprintf(`<a href="/page/%d">next</a> <a href="/copy">copy</a> <a href="/closed">closed</a>`, i+1)
+		at := time.Date(2026, 11, i, 0, 0, 0, 0, time.UTC)
 		if i == 3 && s.changed.Load() {
-			text, at = text+"changed", at.AddDate(0, 0, 10)
+			text += "changed"
+			at = at.AddDate(0, 0, 10)
 		}
 		w.Header().Set("ETag", fmt.Sprintf(`"%d-%d"`, i, at.Unix()))
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")

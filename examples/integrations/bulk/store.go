@@ -81,7 +81,8 @@ ON CONFLICT (url) DO UPDATE SET http_status = excluded.http_status, crawl_time =
 
 // upsertFailure leaves what was known of the page before.
 const upsertFailure = `INSERT INTO %[1]s (url, surt_key, http_status, crawl_time, error) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (url) DO UPDATE SET http_status = excluded.http_status, crawl_time = excluded.crawl_time, error = excluded.error`
+ON CONFLICT (url) DO UPDATE SET http_status = excluded.http_status, crawl_time = excluded.crawl_time,
+	error = excluded.error`
 
 // upsertGoal says where a URL leads; what is there follows.
 const upsertGoal = `INSERT INTO %[1]s (url, surt_key, crawl_time, final_url, redirect_count) VALUES (?, ?, ?, ?, ?)
@@ -89,7 +90,8 @@ ON CONFLICT (url) DO UPDATE SET crawl_time = excluded.crawl_time, error = NULL,
 	final_url = excluded.final_url, redirect_count = excluded.redirect_count`
 
 // upsertRedirect says what a URL that leads elsewhere has answered.
-const upsertRedirect = `INSERT INTO %[1]s (url, surt_key, http_status, crawl_time, final_url, redirect_count) VALUES (?, ?, ?, ?, ?, ?)
+const upsertRedirect = `INSERT INTO %[1]s (url, surt_key, http_status, crawl_time, final_url, redirect_count)
+VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (url) DO UPDATE SET http_status = excluded.http_status, crawl_time = excluded.crawl_time, error = NULL`
 
 // A store is the database: the results, and robots.txt.
@@ -210,7 +212,8 @@ func (s *store) discovered(ctx context.Context, entries []sitemap.Entry) error {
 	for _, e := range entries {
 		last[e.Loc] = e
 	}
-	urls, now := slices.Sorted(maps.Keys(last)), s.engine.timestamp(time.Now())
+	urls := slices.Sorted(maps.Keys(last))
+	now := s.engine.timestamp(time.Now())
 	return s.in(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		for some := range slices.Chunk(urls, chunk) {
 			var args []any
@@ -218,8 +221,8 @@ func (s *store) discovered(ctx context.Context, entries []sitemap.Entry) error {
 				args = append(args, u, s.engine.timestamp(last[u].LastMod), orNull(last[u].ChangeFreq), now)
 			}
 			_, err := tx.ExecContext(ctx, s.sql(`INSERT INTO %[1]s_discovered (url, lastmod, changefreq, discovered)
-				VALUES `+values(len(some), 4)+` ON CONFLICT (url) DO UPDATE SET
-				lastmod = excluded.lastmod, changefreq = excluded.changefreq, discovered = excluded.discovered`), args...)
+				VALUES `+values(len(some), 4)+` ON CONFLICT (url) DO UPDATE SET lastmod = excluded.lastmod,
+				changefreq = excluded.changefreq, discovered = excluded.discovered`), args...)
 			if err != nil {
 				return err
 			}
@@ -230,7 +233,8 @@ func (s *store) discovered(ctx context.Context, entries []sitemap.Entry) error {
 
 // fail writes that a page couldn't be had.
 func (s *store) fail(ctx context.Context, tx *sql.Tx, p *page) error {
-	_, err := tx.ExecContext(ctx, s.sql(upsertFailure), p.URL, p.SURT, orNull(p.Status), s.engine.timestamp(p.CrawlTime), p.Error)
+	at := s.engine.timestamp(p.CrawlTime)
+	_, err := tx.ExecContext(ctx, s.sql(upsertFailure), p.URL, p.SURT, orNull(p.Status), at, p.Error)
 	return err
 }
 
@@ -249,7 +253,8 @@ func (s *store) Page(ctx context.Context, url string) (*page, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", url, err)
 	}
-	p.Status, p.Redirects = int(status.V), int(redirects.V)
+	p.Status = int(status.V)
+	p.Redirects = int(redirects.V)
 	p.ContentType = contentType.V
 	p.Error = failure.V
 	p.ETag = etag.V
@@ -265,7 +270,8 @@ func (s *store) Page(ctx context.Context, url string) (*page, error) {
 func (s *store) last(ctx context.Context, url string) (*page, error) {
 	p := &page{URL: url}
 	var status sql.Null[int64]
-	err := s.db.QueryRowContext(ctx, s.sql("SELECT http_status, crawl_time FROM %[1]s WHERE url = ?"), url).Scan(&status, &p.CrawlTime)
+	query := s.sql("SELECT http_status, crawl_time FROM %[1]s WHERE url = ?")
+	err := s.db.QueryRowContext(ctx, query, url).Scan(&status, &p.CrawlTime)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -341,8 +347,11 @@ func show(ctx context.Context, out io.Writer, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	rows, err := s.db.QueryContext(ctx, s.sql(`SELECT surt_key, coalesce(http_status, 0), coalesce(octet_length(body), 0),
-		coalesce(redirect_count, 0), coalesce(directives, ''), coalesce(error, '') FROM %[1]s ORDER BY surt_key`))
+	rows, err := s.db.QueryContext(ctx, s.sql(`
+		SELECT surt_key, coalesce(http_status, 0), coalesce(octet_length(body), 0),
+			coalesce(redirect_count, 0), coalesce(directives, ''), coalesce(error, '')
+		FROM %[1]s
+		ORDER BY surt_key`))
 	if err != nil {
 		return err
 	}

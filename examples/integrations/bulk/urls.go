@@ -23,8 +23,8 @@ func surt(raw string) string {
 		slices.Reverse(labels)
 		host = strings.Join(labels, ",")
 	}
-	if port := u.Port(); port != "" {
-		host += ":" + port
+	if u.Port() != "" {
+		host += ":" + u.Port()
 	}
 	key := host + ")" + u.EscapedPath()
 	if u.RawQuery != "" {

@@ -95,12 +95,14 @@ func (d decompressor) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp.Request = req
 	encoding := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding")))
-	if resp.ContentLength == 0 || encoding != "gzip" && encoding != "x-gzip" && encoding != "deflate" {
+	isPacked := encoding == "gzip" || encoding == "x-gzip" || encoding == "deflate"
+	if resp.ContentLength == 0 || !isPacked {
 		return resp, nil
 	}
 	resp.Header.Del("Content-Encoding")
 	resp.Header.Del("Content-Length")
-	resp.ContentLength, resp.Uncompressed = -1, true
+	resp.ContentLength = -1
+	resp.Uncompressed = true
 	resp.Body = &inflating{ReadCloser: resp.Body, gzip: encoding != "deflate"}
 	return resp, nil
 }
@@ -133,8 +135,13 @@ func (b *inflating) open() (io.Reader, error) {
 		return nil, err // an empty body, of HEAD for instance
 	case b.gzip:
 		return gzip.NewReader(in)
-	case len(head) == 2 && head[0]&0x0f == 8 && (int(head[0])<<8|int(head[1]))%31 == 0:
+	case isZlib(head):
 		return zlib.NewReader(in)
 	}
 	return flate.NewReader(in), nil
+}
+
+// isZlib reports whether head begins a stream of zlib (RFC 1950, section 2.2).
+func isZlib(head []byte) bool {
+	return len(head) == 2 && head[0]&0x0f == 8 && (int(head[0])<<8|int(head[1]))%31 == 0
 }

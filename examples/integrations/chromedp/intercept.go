@@ -54,7 +54,8 @@ func (i *interceptor) wait() { i.group.Wait() }
 func (i *interceptor) answer(ctx context.Context, paused *fetch.EventRequestPaused) {
 	answer, err := i.send(ctx, paused)
 	if err != nil {
-		_, _ = chromedp.Call(ctx, fetch.FailRequest, fetch.FailRequestParams{RequestID: paused.RequestID, ErrorReason: reason(err)})
+		failure := fetch.FailRequestParams{RequestID: paused.RequestID, ErrorReason: reason(err)}
+		_, _ = chromedp.Call(ctx, fetch.FailRequest, failure)
 		return
 	}
 	_, _ = chromedp.Call(ctx, fetch.FulfillRequest, answer)
@@ -72,7 +73,9 @@ func reason(err error) network.ErrorReason {
 	return network.ErrorReasonFailed
 }
 
-func (i *interceptor) send(ctx context.Context, paused *fetch.EventRequestPaused) (answer fetch.FulfillRequestParams, err error) {
+func (i *interceptor) send(
+	ctx context.Context, paused *fetch.EventRequestPaused,
+) (answer fetch.FulfillRequestParams, err error) {
 	body, err := bodyOf(paused.Request)
 	if err != nil {
 		return answer, err

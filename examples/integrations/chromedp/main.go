@@ -82,7 +82,7 @@ func browse(ctx context.Context, out io.Writer, base http.RoundTripper, pages []
 	proof := evidence.JSONLines(&log)
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: userAgent,
-		Base:      base,                                               // public addresses only, unless one was asked for
+		Base:      base,                                               // public addresses only, unless one is named
 		Robots:    robotscache.Config{RecordText: true},               // lets the auditor decide again
 		Evidence:  evidence.Multi(proof, evidence.Console(os.Stderr)), // why nothing happens, if so
 	})

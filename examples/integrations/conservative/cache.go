@@ -31,7 +31,8 @@ func ttlFromEnv() (time.Duration, error) {
 	}
 	n, err := strconv.Atoi(value)
 	if err != nil || n < 1 || n > 365*24*3600 {
-		return 0, fmt.Errorf("environment variable FETCH_CACHE_TTL_SEC=%q is not a number of seconds from 1 to a year, 31536000", value)
+		return 0, fmt.Errorf("environment variable FETCH_CACHE_TTL_SEC=%q is not a number of seconds "+
+			"from 1 to a year, 31536000", value)
 	}
 	return time.Duration(n) * time.Second, nil
 }
@@ -46,7 +47,8 @@ func cached(polite http.RoundTripper, dir string, ttl time.Duration) (http.Round
 	dsn := "memcache://"
 	if dir != "" {
 		var err error
-		if dsn, err = openPages(dir); err != nil {
+		dsn, err = openPages(dir)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -84,13 +86,18 @@ func (s *shared) RoundTrip(req *http.Request) (*http.Response, error) {
 	peek := req.Clone(req.Context())
 	peek.Header.Set("Cache-Control", "only-if-cached")
 	resp, err := s.cache.RoundTrip(peek)
-	if err != nil || resp.Header.Get(httpcache.CacheStatusHeader) != "HIT" && resp.StatusCode != http.StatusGatewayTimeout {
-		return resp, err // a copy that must not be shown unasked was asked about
+	if err != nil {
+		return nil, err
+	}
+	hasCopy := resp.StatusCode != http.StatusGatewayTimeout
+	isHit := resp.Header.Get(httpcache.CacheStatusHeader) == "HIT"
+	if hasCopy && !isHit {
+		return resp, nil // a copy that must not be shown unasked was asked about
 	}
 	age, _ := strconv.Atoi(resp.Header.Get("Age"))
 	past := time.Duration(age)*time.Second - lifetime(resp.Header)
 	switch {
-	case resp.StatusCode == http.StatusGatewayTimeout: // there is no copy
+	case !hasCopy:
 	case past < 0:
 		return resp, nil
 	case past < seconds(resp.Header.Get(window)):
@@ -115,7 +122,8 @@ func (s *shared) fetch(req *http.Request) (*http.Response, error) {
 		return nil, f.err
 	}
 	resp := *f.resp
-	resp.Header, resp.Request = f.resp.Header.Clone(), req
+	resp.Header = f.resp.Header.Clone()
+	resp.Request = req
 	resp.Body = io.NopCloser(bytes.NewReader(f.body))
 	return &resp, nil
 }
@@ -136,9 +144,10 @@ func (s *shared) join(req *http.Request) (string, *flight) {
 	key := key(req)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f := s.flights[key]; f != nil {
-		f.waiting++
-		return key, f
+	underWay, ok := s.flights[key]
+	if ok {
+		underWay.waiting++
+		return key, underWay
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(req.Context())) // the caller may be gone before others
 	f := &flight{cancel: cancel, waiting: 1, done: make(chan struct{})}
@@ -163,7 +172,8 @@ func (s *shared) join(req *http.Request) (string, *flight) {
 func (s *shared) leave(key string, f *flight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f.waiting--; f.waiting == 0 {
+	f.waiting--
+	if f.waiting == 0 {
 		s.forget(key, f)
 		f.cancel()
 	}
@@ -209,7 +219,8 @@ func (p policy) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	h := resp.Header
 	// A 304 that says nothing leaves what the page said.
-	if resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusNotModified && h.Get("Cache-Control")+h.Get("Expires") != "" {
+	says := h.Get("Cache-Control") != "" || h.Get("Expires") != ""
+	if resp.StatusCode == http.StatusOK || (resp.StatusCode == http.StatusNotModified && says) {
 		complete(h, p.ttl)
 	}
 	return resp, nil
@@ -218,14 +229,17 @@ func (p policy) RoundTrip(req *http.Request) (*http.Response, error) {
 // complete says by Cache-Control what the response left open: that it holds for ttl.
 func complete(h http.Header, ttl time.Duration) {
 	var keep []string
-	show, silent := stale, h.Get("Expires") == ""
+	show := stale
+	silent := h.Get("Expires") == ""
 	for _, d := range directives(h) {
-		switch name, value, _ := strings.Cut(d, "="); strings.ToLower(name) {
+		name, value, _ := strings.Cut(d, "=")
+		switch strings.ToLower(name) {
 		case "stale-while-revalidate":
 			show = seconds(value)
 			continue
 		case "no-store", "no-cache":
-			show, silent = 0, false
+			show = 0
+			silent = false
 		case "must-revalidate":
 			show = 0
 		case "max-age":
@@ -245,7 +259,8 @@ func complete(h http.Header, ttl time.Duration) {
 // lifetime is how long a response is fresh (RFC 9111, section 4.2.1).
 func lifetime(h http.Header) time.Duration {
 	for _, d := range directives(h) {
-		if name, value, _ := strings.Cut(d, "="); strings.EqualFold(name, "max-age") {
+		name, value, _ := strings.Cut(d, "=")
+		if strings.EqualFold(name, "max-age") {
 			return seconds(value)
 		}
 	}
@@ -265,8 +280,9 @@ func directives(h http.Header) []string {
 	var all []string
 	for _, line := range h.Values("Cache-Control") {
 		for d := range strings.SplitSeq(line, ",") {
-			if d = strings.TrimSpace(d); d != "" {
-				all = append(all, d)
+			trimmed := strings.TrimSpace(d)
+			if trimmed != "" {
+				all = append(all, trimmed)
 			}
 		}
 	}

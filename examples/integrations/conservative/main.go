@@ -35,11 +35,17 @@ import (
 
 const userAgent = "ResearchBot/1.0 (+https://example.com/bot; bot@example.com)"
 
+const usage = `Usage: conservative [flags] [URL...]
+
+Asks for each URL twice; without one, for pages of a site of its own.
+
+`
+
 func main() {
 	state := flag.String("state", "", "remember in `DIR` what hosts are owed, and robots.txt, for the next run")
 	cache := flag.String("cache", "", "keep pages in `DIR` for the next run; without it they are kept in memory")
 	flag.Usage = func() {
-		fmt.Fprint(flag.CommandLine.Output(), "Usage: conservative [flags] [URL...]\n\nAsks for each URL twice; without one, for pages of a site of its own.\n\n")
+		fmt.Fprint(flag.CommandLine.Output(), usage)
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -69,9 +75,11 @@ func newCrawler(out io.Writer, state, cache string, base http.RoundTripper) (*cr
 		return nil, err
 	}
 	c.pages = budget.New(cfg.Spend) // asked for its count below
-	cfg.Base, cfg.Budget = base, c.pages
-	cfg.Response.MaxBytes = 10 << 20                                                    // the cache keeps whole bodies
-	cfg.Evidence = evidence.Multi(evidence.Func(c.record), evidence.Console(os.Stderr)) // why nothing happens, if so
+	cfg.Base = base
+	cfg.Budget = c.pages
+	cfg.Response.MaxBytes = 10 << 20 // the cache keeps whole bodies
+	// The console says why nothing happens, if so.
+	cfg.Evidence = evidence.Multi(evidence.Func(c.record), evidence.Console(os.Stderr))
 	polite, err := politeness.New(cfg.WithState(state))
 	if err != nil {
 		return nil, err
@@ -164,7 +172,9 @@ func run(ctx context.Context, out io.Writer, state, cache string, urls []string)
 // that says that it is good for two seconds.
 func (c *crawler) demo(ctx context.Context) error {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /silent", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "I say nothing of caches.") })
+	mux.HandleFunc("GET /silent", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "I say nothing of caches.")
+	})
 	mux.HandleFunc("GET /news", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "max-age=2")
 		w.Header().Set("ETag", `"1"`)

@@ -50,7 +50,8 @@ func prune(dir string, most int64) error {
 	}
 	var files []fs.FileInfo
 	for _, name := range names {
-		if info, err := os.Stat(name); err == nil { // another process may have been quicker
+		info, err := os.Stat(name)
+		if err == nil { // another process may have been quicker
 			files = append(files, info)
 		}
 	}
@@ -58,7 +59,8 @@ func prune(dir string, most int64) error {
 		return cmp.Or(b.ModTime().Compare(a.ModTime()), cmp.Compare(a.Name(), b.Name()))
 	})
 	for _, f := range files {
-		if most -= f.Size(); most >= 0 {
+		most -= f.Size()
+		if most >= 0 {
 			continue
 		}
 		if err := os.Remove(filepath.Join(dir, f.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -86,7 +88,8 @@ func (p pages) Get(key string) ([]byte, error) {
 		return nil, driver.ErrNotExist
 	}
 	entry := text[sha256.Size:]
-	if sum := sha256.Sum256(entry); !bytes.Equal(sum[:], text[:sha256.Size]) {
+	sum := sha256.Sum256(entry)
+	if !bytes.Equal(sum[:], text[:sha256.Size]) {
 		return nil, driver.ErrNotExist
 	}
 	return entry, nil
@@ -105,7 +108,8 @@ func (p pages) Set(key string, entry []byte) (err error) {
 	}()
 	sum := sha256.Sum256(entry)
 	_, err = f.Write(append(sum[:], entry...))
-	if err = errors.Join(err, f.Close()); err != nil {
+	err = errors.Join(err, f.Close())
+	if err != nil {
 		return err
 	}
 	return os.Rename(f.Name(), p.file(key))

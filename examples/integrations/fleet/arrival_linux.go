@@ -19,10 +19,13 @@ func arrival(conn net.Conn) time.Time {
 	if err != nil {
 		return now
 	}
-	_ = raw.Control(func(fd uintptr) {
-		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-			now = time.Now().Add(-time.Duration(info.Last_data_recv) * time.Millisecond)
-		}
+	var info *unix.TCPInfo
+	var unknown error
+	err = raw.Control(func(fd uintptr) {
+		info, unknown = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 	})
-	return now
+	if err != nil || unknown != nil {
+		return now
+	}
+	return time.Now().Add(-time.Duration(info.Last_data_recv) * time.Millisecond)
 }

@@ -45,7 +45,11 @@ func (c crawler) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer hosts.Close()
-	spent, err := redisbudget.New(redisbudget.Config{Client: client, Name: crawlName, Limits: budget.Limits{Pages: 1_000_000}})
+	spent, err := redisbudget.New(redisbudget.Config{
+		Client: client,
+		Name:   crawlName,
+		Limits: budget.Limits{Pages: 1_000_000},
+	})
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -64,8 +63,15 @@ func lead(ctx context.Context, out io.Writer, o options) (err error) {
 		postgres.URL, redis.Addr, o.sites, o.pages, delay, o.processes)
 
 	f := &fleet{
-		out: out, web: w, began: time.Now(), killed: make(map[string][]time.Time), lanes: make([]*process, o.processes),
-		env: append(os.Environ(), envRedis+"="+redis.Addr, envPostgres+"="+postgres.URL, envURLs+"="+w.sites[0].URL+"/1"),
+		out:    out,
+		web:    w,
+		began:  time.Now(),
+		killed: make(map[string][]time.Time),
+		lanes:  make([]*process, o.processes),
+		env: append(os.Environ(),
+			envRedis+"="+redis.Addr,
+			envPostgres+"="+postgres.URL,
+			envURLs+"="+w.sites[0].URL+"/1"),
 	}
 	defer f.end()
 	for lane := range f.lanes {
@@ -93,8 +99,9 @@ func (f *fleet) play(ctx context.Context, o options) error {
 	fmt.Fprintf(f.out, "%7s  %5s  %s\n", "seconds", "pages", "hosts that each process asked in the last second")
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	left, next := o.kills, time.Time{} // zero: before the first page
+	left := o.kills
 	paused := o.pause == 0
+	var next time.Time // of a kill; zero: before the first page
 	for {
 		select {
 		case <-ctx.Done():
@@ -102,20 +109,23 @@ func (f *fleet) play(ctx context.Context, o options) error {
 		case <-tick.C:
 		}
 		running, pages, err := f.show()
-		if next.IsZero() && pages > 0 { // a limiter whose server was just started lets nothing start for a while
-			next = time.Now().Add(o.every)
-		}
 		if err != nil {
 			return err
 		}
-		switch {
-		case running == 0:
+		if next.IsZero() && pages > 0 { // a limiter whose server was just started lets nothing start for a while
+			next = time.Now().Add(o.every)
+		}
+		if running == 0 {
 			return nil
-		case running < o.processes || left == 0 && paused || next.IsZero() || time.Now().Before(next): // one that has ended: nothing is left
+		}
+		allDone := running < o.processes || (left == 0 && paused) // one that has ended: nothing is left
+		isTime := !next.IsZero() && !time.Now().Before(next)
+		if allDone || !isTime {
 			continue
 		}
+		next = time.Now().Add(o.every)
 		lane := rand.IntN(o.processes)
-		if next = time.Now().Add(o.every); !paused {
+		if !paused {
 			paused = true
 			if err := f.pause(ctx, lane, o.pause); err != nil {
 				return err
@@ -252,7 +262,8 @@ func (f *fleet) show() (running, pages int, err error) {
 			lanes = append(lanes, fmt.Sprintf("%2s: %-5d", p.name, len(asked[p.name])))
 		}
 	}
-	fmt.Fprintf(f.out, "%7.1f  %5d  %s\n", time.Since(f.began).Seconds(), pages, strings.TrimSpace(strings.Join(lanes, "   ")))
+	line := strings.TrimSpace(strings.Join(lanes, "   "))
+	fmt.Fprintf(f.out, "%7.1f  %5d  %s\n", time.Since(f.began).Seconds(), pages, line)
 	return running, pages, f.err
 }
 
@@ -267,32 +278,22 @@ const clock = 50 * time.Millisecond
 // judge says by the sites' logs whether it was one polite crawler.
 func (f *fleet) judge(o options, count map[crawl.Outcome]int) error {
 	log := f.web.requests()
-	last := make(map[int]time.Time)       // arrival of the last request, by site
-	fetches := make(map[string]([]entry)) // of each page
-	shortest := time.Hour
-	short := 0
-	robots := 0
+	short, shortest := gaps(log)
+	fetches := make(map[string][]entry) // of each page
 	for _, e := range log {
-		if at, ok := last[e.site]; ok {
-			gap := e.at.Sub(at)
-			shortest = min(shortest, gap)
-			if gap < delay-clock {
-				short++
-			}
-		}
-		last[e.site] = e.at
 		if e.isPage() {
 			key := fmt.Sprint(e.site, e.path)
 			fetches[key] = append(fetches[key], e)
-		} else {
-			robots++
 		}
 	}
-	again, wrong := 0, 0
+	pages := 0
+	again := 0
+	wrong := 0
 	for _, all := range fetches {
+		pages += len(all)
 		for i, e := range all[:len(all)-1] {
 			again++
-			if !slices.ContainsFunc(f.killed[e.process], func(at time.Time) bool { return !at.Add(clock).Before(e.at) && at.Sub(e.at) <= inFlight }) {
+			if !f.wasKilled(e) {
 				wrong++
 				next := all[i+1]
 				fmt.Fprintf(f.out, "\nProcess %s asked site %d for %s at %.1f, and process %s did %v later.\n",
@@ -305,9 +306,43 @@ func (f *fleet) judge(o options, count map[crawl.Outcome]int) error {
 By the sites' own logs: %d requests, %d of them for robots.txt; %d pages, %d lost;
 %d fetched again that were in flight when their process was killed, %d others;
 %d gaps shorter than %v, the shortest %v. In Postgres: %v.
-`, len(log), robots, len(fetches), lost, again-wrong, wrong, short, delay-clock, shortest.Round(time.Millisecond), count)
-	if lost > 0 || wrong > 0 || short > len(log)/100 || count[crawl.Visited] != o.sites*o.pages || count[crawl.Left] > 0 {
+`, len(log), len(log)-pages, len(fetches), lost,
+		again-wrong, wrong,
+		short, delay-clock, shortest.Round(time.Millisecond), count)
+	isWhole := lost <= 0 && count[crawl.Visited] == o.sites*o.pages && count[crawl.Left] == 0
+	isPolite := wrong == 0 && short <= len(log)/100
+	if !isWhole || !isPolite {
 		return errors.New("that was not one polite crawler")
 	}
 	return nil
+}
+
+// gaps returns how many requests came too early after the one before to their site, and the shortest
+// time between two.
+func gaps(log []entry) (short int, shortest time.Duration) {
+	last := make(map[int]time.Time) // arrival of the last request, by site
+	shortest = time.Hour
+	for _, e := range log {
+		at, ok := last[e.site]
+		last[e.site] = e.at
+		if !ok {
+			continue
+		}
+		gap := e.at.Sub(at)
+		shortest = min(shortest, gap)
+		if gap < delay-clock {
+			short++
+		}
+	}
+	return short, shortest
+}
+
+// wasKilled reports whether the process of e was killed, or stopped, while e may have been in flight.
+func (f *fleet) wasKilled(e entry) bool {
+	for _, at := range f.killed[e.process] {
+		if !at.Add(clock).Before(e.at) && at.Sub(e.at) <= inFlight {
+			return true
+		}
+	}
+	return false
 }

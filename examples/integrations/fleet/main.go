@@ -46,8 +46,14 @@ const delay = 200 * time.Millisecond
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if name := os.Getenv(envName); name != "" {
-		c := crawler{name: name, redis: os.Getenv(envRedis), postgres: os.Getenv(envPostgres), urls: strings.Fields(os.Getenv(envURLs))}
+	name := os.Getenv(envName)
+	if name != "" {
+		c := crawler{
+			name:     name,
+			redis:    os.Getenv(envRedis),
+			postgres: os.Getenv(envPostgres),
+			urls:     strings.Fields(os.Getenv(envURLs)),
+		}
 		end(c.run(ctx))
 		return
 	}

@@ -36,7 +36,9 @@ type entry struct {
 func startWeb(sites, pages int) *web {
 	w := &web{pages: pages}
 	for i := range sites {
-		s := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.serve(rw, r, i) }))
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			w.serve(rw, r, i)
+		}))
 		s.Config.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
 			return context.WithValue(ctx, connKey{}, conn)
 		}
@@ -62,7 +64,8 @@ func (w *web) serve(rw http.ResponseWriter, r *http.Request, site int) {
 	w.log = append(w.log, entry{at, site, r.URL.Path, r.Header.Get(header)})
 	w.mu.Unlock()
 	var n int
-	switch _, err := fmt.Sscanf(r.URL.Path, "/%d", &n); {
+	_, err := fmt.Sscanf(r.URL.Path, "/%d", &n)
+	switch {
 	case r.URL.Path == "/robots.txt":
 		fmt.Fprintln(rw, "User-agent: *\nDisallow: /private/")
 		return

@@ -133,7 +133,8 @@ func show(out io.Writer, spans []sdktrace.ReadOnlySpan) {
 		children := below[s.SpanContext().SpanID()]
 		slices.SortFunc(children, byStart)
 		for _, c := range children {
-			fmt.Fprintf(out, "    %6.3f s  sent %s  %.3f s\n", c.StartTime().Sub(s.StartTime()).Seconds(), describe(c), duration(c))
+			after := c.StartTime().Sub(s.StartTime())
+			fmt.Fprintf(out, "    %6.3f s  sent %s  %.3f s\n", after.Seconds(), describe(c), duration(c))
 		}
 	}
 }
@@ -144,7 +145,8 @@ func duration(s sdktrace.ReadOnlySpan) float64 { return s.EndTime().Sub(s.StartT
 func describe(s sdktrace.ReadOnlySpan) string {
 	a := attributes(s)
 	text := a["http.request.method"] + " " + a["url.full"]
-	if status := a["http.response.status_code"]; status != "" {
+	status := a["http.response.status_code"]
+	if status != "" {
 		text += " " + status
 	}
 	return text

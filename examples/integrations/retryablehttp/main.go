@@ -117,8 +117,11 @@ func checkRetry(ctx context.Context, resp *http.Response, err error) (bool, erro
 // backoffOf waits for nothing where the host's state makes the next try wait: after a
 // 429 or a 503, for as long as Retry-After or hostlimit.Config.Backoff say.
 func backoffOf(least, most time.Duration, attempt int, resp *http.Response) time.Duration {
-	if resp != nil && (resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable) {
-		return 0
+	if resp != nil {
+		switch resp.StatusCode {
+		case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+			return 0
+		}
 	}
 	return retryablehttp.DefaultBackoff(least, most, attempt, resp)
 }

@@ -15,6 +15,14 @@ const (
 	broken  = 7 // number of a book without a price
 )
 
+// A book in a list, and on its own page.
+const (
+	listed = `<article class="product_pod">` +
+		`<h3><a href="/book/%d">Book %[1]d</a></h3><a href="/basket/%[1]d">buy</a></article>`
+	alone = `<article class="product_page"><h1> Book %d </h1>` +
+		`<p class="price_color">%s</p><p class="availability">%s</p></article>`
+)
+
 // startShop serves a small shop on loopback. Package virtual puts it in memory.
 func startShop() *httptest.Server {
 	mux := http.NewServeMux()
@@ -23,7 +31,7 @@ func startShop() *httptest.Server {
 	})
 	list := func(w http.ResponseWriter, n int) {
 		for i := n*perPage - perPage + 1; i <= n*perPage; i++ {
-			fmt.Fprintf(w, `<article class="product_pod"><h3><a href="/book/%d">Book %[1]d</a></h3><a href="/basket/%[1]d">buy</a></article>`, i)
+			fmt.Fprintf(w, listed, i)
 		}
 		if n*perPage < books {
 			fmt.Fprintf(w, `<ul class="pager"><li><a href="/page/%d">next</a></li></ul>`, n+1)
@@ -44,7 +52,7 @@ func startShop() *httptest.Server {
 		if number(r)%2 == 0 {
 			stock = "Out of print"
 		}
-		fmt.Fprintf(w, `<article class="product_page"><h1> Book %d </h1><p class="price_color">%s</p><p class="availability">%s</p></article>`, number(r), price, stock)
+		fmt.Fprintf(w, alone, number(r), price, stock)
 	})
 	return localsite.Serve(mux)
 }

@@ -17,7 +17,9 @@ const (
 	// fallBack names no crawler, so the group of * holds.
 	fallBack demoRobots = "User-agent: *\nDisallow: /admin\nDisallow: /api\n\nSitemap: %s/sitemap.xml\n"
 	// ownGroup names the audit, so its group holds, and nothing of *.
-	ownGroup demoRobots = "User-agent: *\nDisallow: /\n\nUser-agent: SiteAudit\nDisallow: /admin\nDisallow: /api\nCrawl-delay: 0.4\n\nSitemap: %s/sitemap.xml\n"
+	ownGroup demoRobots = "User-agent: *\nDisallow: /\n\n" +
+		"User-agent: SiteAudit\nDisallow: /admin\nDisallow: /api\nCrawl-delay: 0.4\n\n" +
+		"Sitemap: %s/sitemap.xml\n"
 	// broken answers 503.
 	broken demoRobots = ""
 )

@@ -26,10 +26,14 @@ type discovery struct {
 	auditor *auditor
 	max     int64 // most URLs in the database; 0: any number
 
-	listed, allowed, told, added int // of this site
-	found                        []crawl.Request
-	source                       string
-	visited                      map[string]bool
+	// Of this site.
+	listed  int
+	allowed int
+	told    int // disallowed URLs that were printed, or left out
+	added   int
+	found   []crawl.Request // not written yet
+	source  string
+	visited map[string]bool
 }
 
 // errFull is what ends a discovery that has found enough.
@@ -94,7 +98,8 @@ func (d *discovery) site(ctx context.Context, site string) error {
 	if err == nil {
 		err = d.flush(ctx)
 	}
-	fmt.Fprintf(d.out, "%s: %d of %d URLs remain, %d of them new (from %s)\n", start, d.allowed, d.listed, d.added, d.source)
+	fmt.Fprintf(d.out, "%s: %d of %d URLs remain, %d of them new (from %s)\n",
+		start, d.allowed, d.listed, d.added, d.source)
 	return err
 }
 
@@ -129,35 +134,44 @@ func (d *discovery) crawl(ctx context.Context, site string) error {
 		Workers:   1, // as take isn't for many goroutines
 		MaxPages:  int(d.max),
 		Visit: func(ctx context.Context, p *crawl.Page) error {
-			if p.Response.StatusCode != http.StatusOK {
-				return nil
+			err := d.visit(ctx, p)
+			if err != nil {
+				stop(err)
 			}
-			urls := []string{p.FinalURL}
-			for _, link := range p.Links {
-				if !link.Nofollow && !p.Directives.NoFollow && crawl.SameHost(p, link) {
-					urls = append(urls, link.URL)
-				}
-			}
-			for _, u := range urls {
-				if err := d.take(ctx, u); err != nil {
-					stop(err)
-					return err
-				}
-			}
-			return nil
+			return err
 		},
 	})
 	if err != nil {
 		return err
 	}
 	summary, err := c.Run(ctx, site)
-	if cause := context.Cause(ctx); cause != nil {
+	cause := context.Cause(ctx)
+	if cause != nil {
 		return cause
 	}
 	if summary.Visited() == 0 {
 		fmt.Fprintf(d.out, "  no page answered: %v\n", summary)
 	}
 	return err
+}
+
+// visit takes in a page and what it links to on its site.
+func (d *discovery) visit(ctx context.Context, p *crawl.Page) error {
+	if p.Response.StatusCode != http.StatusOK {
+		return nil
+	}
+	urls := []string{p.FinalURL}
+	for _, link := range p.Links {
+		if !link.Nofollow && !p.Directives.NoFollow && crawl.SameHost(p, link) {
+			urls = append(urls, link.URL)
+		}
+	}
+	for _, url := range urls {
+		if err := d.take(ctx, url); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // take takes in a URL if robots.txt allows it and it hasn't been taken in before.
@@ -184,8 +198,10 @@ func (d *discovery) take(ctx context.Context, rawURL string) error {
 		return nil
 	}
 	if !verdict.Allowed {
-		if d.told++; d.told <= maxTold {
-			fmt.Fprintf(d.out, "  %-40s disallowed: line %d, group %s, %q\n", url, verdict.Line, verdict.Group, verdict.Rule)
+		d.told++
+		if d.told <= maxTold {
+			fmt.Fprintf(d.out, "  %-40s disallowed: line %d, group %s, %q\n",
+				url, verdict.Line, verdict.Group, verdict.Rule)
 		}
 		return nil
 	}
@@ -203,9 +219,10 @@ func (d *discovery) take(ctx context.Context, rawURL string) error {
 
 // flush writes what was found. It returns errFull where there is no room for more.
 func (d *discovery) flush(ctx context.Context) error {
-	added, room, err := d.store.insert(ctx, d.source, d.found, d.max)
-	d.added, d.found = d.added+added, nil
-	if err == nil && !room {
+	got, err := d.store.insert(ctx, d.source, d.found, d.max)
+	d.added += got.added
+	d.found = nil
+	if err == nil && !got.room {
 		return errFull
 	}
 	return err

@@ -36,7 +36,8 @@ func (f *flow) Record(ctx context.Context, d evidence.Decision) {
 	defer f.mu.Unlock()
 	switch d.Type {
 	case evidence.RobotsFetched, evidence.RobotsUnreachable: // as a whole, not a request for it
-		f.print(string(d.Type)+" "+d.URL, []string{line("robots", "%s, kept for %v", cmp.Or(d.Reason, fmt.Sprintf("status %d", d.Status)), d.TTL)})
+		why := cmp.Or(d.Reason, fmt.Sprintf("status %d", d.Status))
+		f.print(string(d.Type)+" "+d.URL, []string{line("robots", "%s, kept for %v", why, d.TTL)})
 		return
 	case evidence.Waiting: // at once, or nobody knows why nothing happens
 		f.print(d.URL, []string{line("waiting", "%s%s", d.Reason, until(d))})
@@ -45,37 +46,50 @@ func (f *flow) Record(ctx context.Context, d evidence.Decision) {
 	if d.RobotsTxt || d.Trip == 0 {
 		return // robots.txt is told as a whole, and the rest is no fetch
 	}
-	t := f.trips[d.Trip]
-	if t == nil {
-		t = &trip{url: d.URL}
-		f.trips[d.Trip] = t
-		if usage, err := f.budget.Usage(ctx); err == nil {
-			t.add("budget", "%d of %d pages and %.1f of %.0f s used", usage.Pages, usage.Limits.Pages,
-				usage.Elapsed.Seconds(), usage.Limits.Duration.Seconds())
-		}
-	}
-	over := false
-	switch d.Type {
-	case evidence.RobotsAllowed, evidence.BlockedByRobots:
-		t.add("robots", "%s%s", verdict(d), confidence(d))
-		t.add("evidence", "%s", d.AppendJSON(nil))
-		over = !d.Allowed
-	case evidence.Started:
-		t.slots = fmt.Sprintf("%d/%d", d.Slot, d.Slots)
-		t.add("slot", "%s, waited %.2f s for it", t.slots, d.WaitSlot.Seconds())
-		t.add("delay", "waited %.2f s; the next start is %.2f s from here", (d.WaitDelay + d.WaitBlock).Seconds(), d.Delay.Seconds())
-	case evidence.Fetched:
-		t.add("fetch", "status %d, %d bytes, %v", d.Status, d.Bytes, d.Duration.Round(time.Millisecond))
-		t.add("slot back", "%s", t.slots)
-		over = true
-	default:
-		t.add(string(d.Type), "%s", what(d))
-		over = d.Type == evidence.Failed || d.Type == evidence.SlotTimeout || d.Type == evidence.BudgetExceeded
-	}
+	t := f.trip(ctx, d)
+	over := t.record(d)
 	if over {
 		delete(f.trips, d.Trip)
 		f.print(t.url, t.lines)
 	}
+}
+
+// trip returns the trip of d, which begins with what of the budget is used.
+func (f *flow) trip(ctx context.Context, d evidence.Decision) *trip {
+	t := f.trips[d.Trip]
+	if t != nil {
+		return t
+	}
+	t = &trip{url: d.URL}
+	f.trips[d.Trip] = t
+	usage, err := f.budget.Usage(ctx)
+	if err == nil {
+		t.add("budget", "%d of %d pages and %.1f of %.0f s used", usage.Pages, usage.Limits.Pages,
+			usage.Elapsed.Seconds(), usage.Limits.Duration.Seconds())
+	}
+	return t
+}
+
+// record adds the lines of d, and reports whether it is the last of the trip.
+func (t *trip) record(d evidence.Decision) (over bool) {
+	switch d.Type {
+	case evidence.RobotsAllowed, evidence.BlockedByRobots:
+		t.add("robots", "%s%s", verdict(d), confidence(d))
+		t.add("evidence", "%s", d.AppendJSON(nil))
+		return !d.Allowed
+	case evidence.Started:
+		t.slots = fmt.Sprintf("%d/%d", d.Slot, d.Slots)
+		t.add("slot", "%s, waited %.2f s for it", t.slots, d.WaitSlot.Seconds())
+		waited := d.WaitDelay + d.WaitBlock
+		t.add("delay", "waited %.2f s; the next start is %.2f s from here", waited.Seconds(), d.Delay.Seconds())
+		return false
+	case evidence.Fetched:
+		t.add("fetch", "status %d, %d bytes, %v", d.Status, d.Bytes, d.Duration.Round(time.Millisecond))
+		t.add("slot back", "%s", t.slots)
+		return true
+	}
+	t.add(string(d.Type), "%s", what(d))
+	return d.Type == evidence.Failed || d.Type == evidence.SlotTimeout || d.Type == evidence.BudgetExceeded
 }
 
 func (t *trip) add(what, format string, args ...any) {

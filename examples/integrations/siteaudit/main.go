@@ -38,7 +38,8 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	switch err := run(ctx, os.Stdout, os.Stderr, os.Args[1:]); {
+	err := run(ctx, os.Stdout, os.Stderr, os.Args[1:])
+	switch {
 	case errors.Is(err, flag.ErrHelp):
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		fmt.Fprintln(os.Stderr, "siteaudit: interrupted; the next worker goes on")
@@ -80,9 +81,12 @@ func run(ctx context.Context, out, log io.Writer, args []string) error {
 	flags.SetOutput(log)
 	flags.StringVar(&o.db, "db", "audit.db", "`FILE` of the database (SQLite)")
 	if command != "show" {
-		flags.StringVar(&o.redis, "redis", "", "share slots, delays and budget through the Redis server at `ADDR`, host:port or a redis:// URL")
-		flags.StringVar(&o.state, "state", "", "remember in `DIR` what hosts are owed, and robots.txt, for the next run")
-		flags.StringVar(&o.from, "from", "", "contact: a mail `ADDRESS`, where USER_AGENT has none; empty: FROM of the environment")
+		flags.StringVar(&o.redis, "redis", "",
+			"share slots, delays and budget through the Redis server at `ADDR`, host:port or a redis:// URL")
+		flags.StringVar(&o.state, "state", "",
+			"remember in `DIR` what hosts are owed, and robots.txt, for the next run")
+		flags.StringVar(&o.from, "from", "",
+			"contact: a mail `ADDRESS`, where USER_AGENT has none; empty: FROM of the environment")
 		flags.StringVar(&o.evidence, "evidence", "", "append the evidence log (JSON Lines) to `FILE`")
 	}
 	if command == "worker" {
@@ -104,10 +108,11 @@ func run(ctx context.Context, out, log io.Writer, args []string) error {
 		return discover(ctx, out, o, sites)
 	case "worker":
 		return withStore(ctx, o.db, func(s *store) error {
-			var err error
-			if o.base, err = s.base(ctx); err != nil {
+			base, err := s.base(ctx)
+			if err != nil {
 				return err
 			}
+			o.base = base
 			return work(ctx, out, o, s)
 		})
 	}
@@ -137,7 +142,12 @@ func demo(ctx context.Context, out, log io.Writer) (err error) {
 		defer site.Close()
 		discovery = append(discovery, site.URL)
 	}
-	for _, args := range [][]string{discovery, {"worker", "-db", discovery[2], "-flow"}, {"show", "-db", discovery[2]}} {
+	file := discovery[2]
+	for _, args := range [][]string{
+		discovery,
+		{"worker", "-db", file, "-flow"},
+		{"show", "-db", file},
+	} {
 		fmt.Fprintf(out, "siteaudit %s\n\n", args[0])
 		if err := run(ctx, out, log, args); err != nil {
 			return err

@@ -277,7 +277,7 @@ func TestAWorkerThatWasKilledIsTakenOver(t *testing.T) {
 		}
 		killed := open()
 		defer killed.db.Close()
-		if _, _, err := killed.insert(ctx, "sitemap", []crawl.Request{{URL: "http://a/1", Host: "a"}, {URL: "http://a/2", Host: "a"}}, 0); err != nil {
+		if _, err := killed.insert(ctx, "sitemap", []crawl.Request{{URL: "http://a/1", Host: "a"}, {URL: "http://a/2", Host: "a"}}, 0); err != nil {
 			t.Fatal(err)
 		}
 		take := func(s *store, want int) {
@@ -371,7 +371,7 @@ func TestAPersonSeesWithinTwoSecondsWhyNothingHappens(t *testing.T) {
 			}
 			host := strings.TrimPrefix(origin, "http://")
 			reqs := []crawl.Request{{URL: origin + "/1", Host: host}, {URL: origin + "/2", Host: host}}
-			if _, _, err := s.insert(t.Context(), "sitemap", reqs, 0); err != nil {
+			if _, err := s.insert(t.Context(), "sitemap", reqs, 0); err != nil {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)

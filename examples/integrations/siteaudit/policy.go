@@ -54,7 +54,9 @@ func (a *auditor) Close() error {
 
 // newAuditor makes the policy of a command. change, if not nil, sees what the preset and the
 // environment say before anything is made from it.
-func newAuditor(ctx context.Context, o options, name string, change func(*politeness.Config), sinks ...evidence.Evidence) (_ *auditor, err error) {
+func newAuditor(
+	ctx context.Context, o options, name string, change func(*politeness.Config), sinks ...evidence.Evidence,
+) (_ *auditor, err error) {
 	cfg, err := politeness.SiteAudit(userAgent).WithEnv()
 	if err != nil {
 		return nil, err
@@ -65,7 +67,8 @@ func newAuditor(ctx context.Context, o options, name string, change func(*polite
 			err = errors.Join(err, a.Close())
 		}
 	}()
-	cfg.Base, cfg.From = o.base, cmp.Or(o.from, strings.TrimSpace(os.Getenv("FROM")))
+	cfg.Base = o.base
+	cfg.From = cmp.Or(o.from, strings.TrimSpace(os.Getenv("FROM")))
 	if change != nil {
 		change(&cfg)
 	}
@@ -88,10 +91,12 @@ func newAuditor(ctx context.Context, o options, name string, change func(*polite
 		return nil, fmt.Errorf("-redis %s: %w", o.redis, err)
 	}
 	a.budget = cfg.Budget
-	if a.Transport, err = politeness.New(cfg); err != nil {
-		if cfg.From == "" && strings.Contains(err.Error(), "Config.UserAgent") {
-			err = fmt.Errorf("%w\nor give a mail address by -from you@example.com, or in the environment variable FROM", err)
-		}
+	a.Transport, err = politeness.New(cfg)
+	if err != nil && cfg.From == "" && strings.Contains(err.Error(), "Config.UserAgent") {
+		return nil, fmt.Errorf("%w\nor give a mail address by -from you@example.com, "+
+			"or in the environment variable FROM", err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return a, nil
@@ -106,7 +111,8 @@ func (a *auditor) share(ctx context.Context, o options, name string, cfg *polite
 	opts := &redis.Options{Addr: o.redis}
 	if strings.Contains(o.redis, "://") {
 		var err error
-		if opts, err = redis.ParseURL(o.redis); err != nil {
+		opts, err = redis.ParseURL(o.redis)
+		if err != nil {
 			return err
 		}
 	}

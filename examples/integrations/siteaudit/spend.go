@@ -21,16 +21,19 @@ type spend struct {
 
 // left returns the limit that stands against a start at the given time, nil if none does.
 func (b *spend) left(u budget.Usage, start time.Time) error {
-	seconds := func(d time.Duration) int64 { return int64(d / time.Second) }
-	if limit := b.limits.Duration; limit > 0 && !u.Started.IsZero() && start.Sub(u.Started) >= limit {
-		used := min(u.Elapsed, start.Sub(u.Started))
-		return &budget.Error{Limit: budget.Time, Used: seconds(used), Want: seconds(start.Sub(u.Started)) - seconds(used), Max: seconds(limit)}
+	passed := start.Sub(u.Started)
+	longest := b.limits.Duration
+	if longest > 0 && !u.Started.IsZero() && passed >= longest {
+		used := seconds(min(u.Elapsed, passed))
+		return &budget.Error{Limit: budget.Time, Used: used, Want: seconds(passed) - used, Max: seconds(longest)}
 	}
-	if limit := b.limits.Pages; limit > 0 && u.Pages >= limit {
-		return &budget.Error{Limit: budget.Pages, Used: u.Pages, Want: 1, Max: limit}
+	if b.limits.Pages > 0 && u.Pages >= b.limits.Pages {
+		return &budget.Error{Limit: budget.Pages, Used: u.Pages, Want: 1, Max: b.limits.Pages}
 	}
 	return nil
 }
+
+func seconds(d time.Duration) int64 { return int64(d / time.Second) }
 
 // usage reads what is spent.
 func (b *spend) usage(ctx context.Context, db interface {
@@ -60,30 +63,48 @@ func (b *spend) Check(ctx context.Context, _ string, start time.Time) error {
 }
 
 // Reserve implements budget.Budget: the first page of the audit starts its clock.
-func (b *spend) Reserve(ctx context.Context, _ string) (warnings []budget.Warning, err error) {
-	var refused error
-	err = b.store.in(ctx, func(tx *sql.Tx) error {
-		u, err := b.usage(ctx, tx)
-		if err != nil {
-			return err
-		}
-		now := time.Now()
-		if refused = b.left(u, now); refused != nil {
-			return nil
-		}
-		if _, err := tx.ExecContext(ctx, "UPDATE spent SET pages = pages + 1, bytes = bytes + ?, started = CASE started WHEN 0 THEN ? ELSE started END",
-			b.bytes.Swap(0), now.UnixMicro()); err != nil {
-			return err
-		}
-		if used, most := u.Pages+1, b.limits.Pages; most > 0 && used-1 < b.share(most) && used >= b.share(most) {
-			warnings = append(warnings, budget.Warning{Limit: budget.Pages, Used: used, Max: most})
-		}
-		if most := int64(b.limits.Duration); most > 0 && int64(u.Elapsed) >= b.share(most) && b.warned.CompareAndSwap(false, true) {
-			warnings = append(warnings, budget.Warning{Limit: budget.Time, Used: int64(u.Elapsed / time.Second), Max: most / int64(time.Second)})
-		}
-		return nil
-	})
-	return warnings, cmp.Or(err, refused)
+func (b *spend) Reserve(ctx context.Context, _ string) ([]budget.Warning, error) {
+	got, err := in(ctx, b.store, func(tx *sql.Tx) (reserved, error) { return b.reserve(ctx, tx) })
+	return got.warnings, cmp.Or(err, got.refused)
+}
+
+// A reserved is the answer of Reserve.
+type reserved struct {
+	warnings []budget.Warning
+	refused  error // nil: the page is reserved
+}
+
+func (b *spend) reserve(ctx context.Context, tx *sql.Tx) (reserved, error) {
+	u, err := b.usage(ctx, tx)
+	if err != nil {
+		return reserved{}, err
+	}
+	now := time.Now()
+	refused := b.left(u, now)
+	if refused != nil {
+		return reserved{refused: refused}, nil
+	}
+	_, err = tx.ExecContext(ctx, `
+		UPDATE spent SET
+			pages = pages + 1,
+			bytes = bytes + ?,
+			started = CASE started WHEN 0 THEN ? ELSE started END`, b.bytes.Swap(0), now.UnixMicro())
+	return reserved{warnings: b.warnings(u)}, err
+}
+
+// warnings returns those that the page after u leads to, each once.
+func (b *spend) warnings(u budget.Usage) (all []budget.Warning) {
+	most := b.limits.Pages
+	share := b.share(most)
+	if most > 0 && u.Pages < share && u.Pages+1 >= share {
+		all = append(all, budget.Warning{Limit: budget.Pages, Used: u.Pages + 1, Max: most})
+	}
+	longest := b.limits.Duration
+	isLate := longest > 0 && int64(u.Elapsed) >= b.share(int64(longest))
+	if isLate && b.warned.CompareAndSwap(false, true) {
+		all = append(all, budget.Warning{Limit: budget.Time, Used: seconds(u.Elapsed), Max: seconds(longest)})
+	}
+	return all
 }
 
 // share returns the part of a limit from which on there is a warning.

@@ -24,7 +24,11 @@ import (
 // became of it.
 const schema = `
 CREATE TABLE IF NOT EXISTS audit (id TEXT NOT NULL); -- one row
-CREATE TABLE IF NOT EXISTS spent (pages INTEGER NOT NULL, bytes INTEGER NOT NULL, started INTEGER NOT NULL); -- one row; started in microseconds, 0: not yet
+CREATE TABLE IF NOT EXISTS spent ( -- one row
+	pages   INTEGER NOT NULL,
+	bytes   INTEGER NOT NULL,
+	started INTEGER NOT NULL          -- in microseconds; 0: not yet
+);
 CREATE TABLE IF NOT EXISTS sites (url TEXT PRIMARY KEY); -- that people named
 CREATE TABLE IF NOT EXISTS pages (
 	number       INTEGER PRIMARY KEY, -- in which URLs were found
@@ -66,9 +70,12 @@ type store struct {
 
 // A result is what an audit keeps of a page.
 type result struct {
-	bytes                                  int
-	contentType, sha256, title, directives string
-	fetched                                time.Time
+	bytes       int
+	contentType string
+	sha256      string
+	title       string
+	directives  string
+	fetched     time.Time
 }
 
 // openStore opens the file. It makes one, for its owner's eyes only, where create says so.
@@ -98,10 +105,12 @@ func openStore(ctx context.Context, file string, create bool) (*store, error) {
 		if _, err := tx.ExecContext(ctx, schema); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, "INSERT INTO spent SELECT 0, 0, 0 WHERE NOT EXISTS (SELECT 1 FROM spent)"); err != nil {
+		_, err := tx.ExecContext(ctx, "INSERT INTO spent SELECT 0, 0, 0 WHERE NOT EXISTS (SELECT 1 FROM spent)")
+		if err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO audit (id) SELECT ? WHERE NOT EXISTS (SELECT 1 FROM audit)", rand.Text())
+		_, err = tx.ExecContext(ctx,
+			"INSERT INTO audit (id) SELECT ? WHERE NOT EXISTS (SELECT 1 FROM audit)", rand.Text())
 		return err
 	})
 	if err != nil {
@@ -129,6 +138,16 @@ func (s *store) in(ctx context.Context, f func(tx *sql.Tx) error) error {
 	return tx.Commit()
 }
 
+// in is the method of this name for an f with a result.
+func in[T any](ctx context.Context, s *store, f func(tx *sql.Tx) (T, error)) (T, error) {
+	var value T
+	err := s.in(ctx, func(tx *sql.Tx) (err error) {
+		value, err = f(tx)
+		return err
+	})
+	return value, err
+}
+
 // budgetLeft makes the URLs wait again that a smaller budget has left; budgetSpent says of those
 // that wait that the budget is spent, and returns how many these are.
 func (s *store) budgetLeft(ctx context.Context) error {
@@ -136,12 +155,14 @@ func (s *store) budgetLeft(ctx context.Context) error {
 	return err
 }
 
-func (s *store) budgetSpent(ctx context.Context) (n int, err error) {
-	return n, s.in(ctx, func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, "UPDATE pages SET state = 'over budget' WHERE state = 'waiting'"); err != nil {
-			return err
+func (s *store) budgetSpent(ctx context.Context) (int, error) {
+	return in(ctx, s, func(tx *sql.Tx) (n int, err error) {
+		_, err = tx.ExecContext(ctx, "UPDATE pages SET state = 'over budget' WHERE state = 'waiting'")
+		if err != nil {
+			return 0, err
 		}
-		return tx.QueryRowContext(ctx, "SELECT count(*) FROM pages WHERE state = 'over budget'").Scan(&n)
+		err = tx.QueryRowContext(ctx, "SELECT count(*) FROM pages WHERE state = 'over budget'").Scan(&n)
+		return n, err
 	})
 }
 
@@ -155,7 +176,8 @@ func (s *store) id(ctx context.Context) (id string, err error) {
 func (s *store) sites(ctx context.Context, urls []string) error {
 	return s.in(ctx, func(tx *sql.Tx) error {
 		for _, u := range urls {
-			if _, err := tx.ExecContext(ctx, "INSERT INTO sites (url) VALUES (?) ON CONFLICT DO NOTHING", u); err != nil {
+			_, err := tx.ExecContext(ctx, "INSERT INTO sites (url) VALUES (?) ON CONFLICT DO NOTHING", u)
+			if err != nil {
 				return err
 			}
 		}
@@ -192,77 +214,93 @@ func count(ctx context.Context, db interface {
 	return n, err
 }
 
-// insert takes in URLs that aren't known, until there are most of them; 0: any number. It reports
-// how many were new, and whether there is room for more.
-func (s *store) insert(ctx context.Context, source string, reqs []crawl.Request, most int64) (added int, room bool, err error) {
-	err = s.in(ctx, func(tx *sql.Tx) error {
+// An inserted is what insert has done.
+type inserted struct {
+	added int  // number of URLs that were new
+	room  bool // there may be more
+}
+
+// insert takes in URLs that aren't known, until there are most of them; 0: any number.
+func (s *store) insert(ctx context.Context, source string, reqs []crawl.Request, most int64) (inserted, error) {
+	return in(ctx, s, func(tx *sql.Tx) (inserted, error) {
 		n, err := count(ctx, tx)
 		if err != nil {
-			return err
+			return inserted{}, err
 		}
+		added := 0
 		for _, r := range reqs {
 			if most > 0 && n+int64(added) >= most {
 				break
 			}
-			res, err := tx.ExecContext(ctx, `INSERT INTO pages (url, host, source, via, hops, state, worker, alive)
-				VALUES (?, ?, ?, ?, ?, 'waiting', '', 0) ON CONFLICT (url) DO NOTHING`, r.URL, r.Host, source, r.Via, r.Hops)
+			res, err := tx.ExecContext(ctx, `
+				INSERT INTO pages (url, host, source, via, hops, state, worker, alive)
+				VALUES (?, ?, ?, ?, ?, 'waiting', '', 0)
+				ON CONFLICT (url) DO NOTHING`, r.URL, r.Host, source, r.Via, r.Hops)
 			if err != nil {
-				return fmt.Errorf("%s: %w", r.URL, err)
+				return inserted{}, fmt.Errorf("%s: %w", r.URL, err)
 			}
-			inserted, err := res.RowsAffected()
+			rows, err := res.RowsAffected()
 			if err != nil {
-				return err
+				return inserted{}, err
 			}
-			added += int(inserted)
+			added += int(rows)
 		}
-		room = most == 0 || n+int64(added) < most
-		return nil
+		return inserted{added: added, room: most == 0 || n+int64(added) < most}, nil
 	})
-	return added, room, err
 }
 
 // Add implements crawl.Queue: a worker finds redirects only.
 func (s *store) Add(ctx context.Context, reqs []crawl.Request) (added, noRoom int, err error) {
-	added, _, err = s.insert(ctx, "redirect", reqs, 0)
-	return added, 0, err
+	got, err := s.insert(ctx, "redirect", reqs, 0)
+	return got.added, 0, err
 }
 
 // Take implements crawl.Queue.
-func (s *store) Take(ctx context.Context, hosts []string, n int) (taken []crawl.Request, err error) {
+func (s *store) Take(ctx context.Context, hosts []string, n int) ([]crawl.Request, error) {
 	if err := s.Err(); err != nil {
 		return nil, err
 	}
-	err = s.in(ctx, func(tx *sql.Tx) error {
+	return in(ctx, s, func(tx *sql.Tx) (taken []crawl.Request, err error) {
 		if err := s.reclaim(ctx, tx); err != nil {
-			return err
+			return nil, err
 		}
 		for _, host := range hosts {
-			rows, err := tx.QueryContext(ctx, `UPDATE pages SET state = 'lent', worker = ?, alive = ? WHERE number IN
-				(SELECT number FROM pages WHERE host = ? AND state = 'waiting' ORDER BY number LIMIT ?)
-				RETURNING url, host, via, hops`, s.worker, time.Now().Unix(), host, n)
+			reqs, err := s.takeOf(ctx, tx, host, n)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			for rows.Next() {
-				var r crawl.Request
-				if err := rows.Scan(&r.URL, &r.Host, &r.Via, &r.Hops); err != nil {
-					return errors.Join(err, rows.Close())
-				}
-				taken = append(taken, r)
-			}
-			if err := rows.Err(); err != nil {
-				return err
-			}
+			taken = append(taken, reqs...)
 		}
-		return nil
+		return taken, nil
 	})
-	return taken, err
+}
+
+// takeOf lends at most n requests of a host.
+func (s *store) takeOf(ctx context.Context, tx *sql.Tx, host string, n int) (taken []crawl.Request, err error) {
+	rows, err := tx.QueryContext(ctx, `
+		UPDATE pages SET state = 'lent', worker = ?, alive = ?
+		WHERE number IN
+			(SELECT number FROM pages WHERE host = ? AND state = 'waiting' ORDER BY number LIMIT ?)
+		RETURNING url, host, via, hops`, s.worker, time.Now().Unix(), host, n)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var r crawl.Request
+		if err := rows.Scan(&r.URL, &r.Host, &r.Via, &r.Hops); err != nil {
+			return nil, err
+		}
+		taken = append(taken, r)
+	}
+	return taken, rows.Err()
 }
 
 // reclaim makes URLs wait again that were lent to workers of which nothing was heard for long.
 func (s *store) reclaim(ctx context.Context, tx *sql.Tx) error {
-	_, err := tx.ExecContext(ctx, "UPDATE pages SET state = 'waiting' WHERE state = 'lent' AND worker <> ? AND alive < ?",
-		s.worker, time.Now().Add(-lost).Unix())
+	_, err := tx.ExecContext(ctx, `
+		UPDATE pages SET state = 'waiting'
+		WHERE state = 'lent' AND worker <> ? AND alive < ?`, s.worker, time.Now().Add(-lost).Unix())
 	return err
 }
 
@@ -276,7 +314,8 @@ func (s *store) live(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		_, err := s.db.ExecContext(ctx, "UPDATE pages SET alive = ? WHERE state = 'lent' AND worker = ?", time.Now().Unix(), s.worker)
+		_, err := s.db.ExecContext(ctx,
+			"UPDATE pages SET alive = ? WHERE state = 'lent' AND worker = ?", time.Now().Unix(), s.worker)
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
@@ -305,29 +344,7 @@ func (s *store) Done(ctx context.Context, results []crawl.Result) error {
 	}
 	return s.in(ctx, func(tx *sql.Tx) error {
 		for _, r := range results {
-			found := s.take(r.Request.URL)
-			state, outcome := "done", null(string(r.Outcome))
-			switch r.Outcome {
-			case crawl.Left:
-				state, outcome = "waiting", null("")
-			case crawl.OverBudget:
-				state, outcome = "over budget", null("")
-			}
-			var failure string
-			if r.Err != nil {
-				failure = r.Err.Error()
-			}
-			if found == nil {
-				found = new(result)
-			}
-			var fetched string
-			if !found.fetched.IsZero() {
-				fetched = found.fetched.UTC().Format(time.RFC3339Nano)
-			}
-			if _, err := tx.ExecContext(ctx, `UPDATE pages SET state = ?, outcome = ?, status = ?, bytes = ?, content_type = ?,
-				sha256 = ?, title = ?, directives = ?, fetched = ?, error = ? WHERE url = ? AND state = 'lent' AND worker = ?`,
-				state, outcome, null(r.Status), sql.Null[int]{V: found.bytes, Valid: fetched != ""}, null(found.contentType), null(found.sha256),
-				null(found.title), null(found.directives), null(fetched), null(failure), r.Request.URL, s.worker); err != nil {
+			if err := s.end(ctx, tx, r); err != nil {
 				return fmt.Errorf("%s: %w", r.Request.URL, err)
 			}
 		}
@@ -335,46 +352,96 @@ func (s *store) Done(ctx context.Context, results []crawl.Result) error {
 	})
 }
 
+// end writes a result.
+func (s *store) end(ctx context.Context, tx *sql.Tx, r crawl.Result) error {
+	found := s.take(r.Request.URL)
+	if found == nil {
+		found = new(result)
+	}
+	state := "done"
+	outcome := null(string(r.Outcome))
+	switch r.Outcome {
+	case crawl.Left:
+		state = "waiting"
+		outcome = null("")
+	case crawl.OverBudget:
+		state = "over budget"
+		outcome = null("")
+	}
+	failure := ""
+	if r.Err != nil {
+		failure = r.Err.Error()
+	}
+	fetched := ""
+	if !found.fetched.IsZero() {
+		fetched = found.fetched.UTC().Format(time.RFC3339Nano)
+	}
+	size := sql.Null[int]{V: found.bytes, Valid: fetched != ""} // 0 of an empty page
+	_, err := tx.ExecContext(ctx, `
+		UPDATE pages SET
+			state = ?, outcome = ?, status = ?, bytes = ?, content_type = ?,
+			sha256 = ?, title = ?, directives = ?, fetched = ?, error = ?
+		WHERE url = ? AND state = 'lent' AND worker = ?`,
+		state, outcome, null(r.Status), size, null(found.contentType),
+		null(found.sha256), null(found.title), null(found.directives), null(fetched), null(failure),
+		r.Request.URL, s.worker)
+	return err
+}
+
 // null is NULL for a zero value.
 func null[T comparable](v T) sql.Null[T] { return sql.Null[T]{V: v, Valid: v != *new(T)} }
 
 // Hosts implements crawl.Queue. The URLs of a worker that was killed wait again within a minute.
 func (s *store) Hosts(ctx context.Context, n int) (hosts []string, open bool, err error) {
-	err = s.in(ctx, func(tx *sql.Tx) error {
-		if err := s.reclaim(ctx, tx); err != nil {
-			return err
+	got, err := in(ctx, s, func(tx *sql.Tx) (waiting, error) { return s.waiting(ctx, tx, n) })
+	return got.hosts, got.open, err
+}
+
+// A waiting is the answer of Hosts.
+type waiting struct {
+	hosts []string
+	open  bool
+}
+
+func (s *store) waiting(ctx context.Context, tx *sql.Tx, n int) (waiting, error) {
+	if err := s.reclaim(ctx, tx); err != nil {
+		return waiting{}, err
+	}
+	var lent int // to others
+	err := tx.QueryRowContext(ctx,
+		"SELECT count(*) FROM pages WHERE state = 'lent' AND worker <> ?", s.worker).Scan(&lent)
+	if err != nil {
+		return waiting{}, err
+	}
+	rows, err := tx.QueryContext(ctx, `
+		SELECT DISTINCT host FROM pages
+		WHERE state = 'waiting' AND host NOT IN (SELECT host FROM pages WHERE state = 'lent' AND worker = ?)
+		LIMIT ?`, s.worker, n)
+	if err != nil {
+		return waiting{}, err
+	}
+	defer rows.Close()
+	got := waiting{open: lent > 0}
+	for rows.Next() {
+		var host string
+		if err := rows.Scan(&host); err != nil {
+			return waiting{}, err
 		}
-		var lent int
-		err := tx.QueryRowContext(ctx, "SELECT count(*) FROM pages WHERE state = 'lent' AND worker <> ?", s.worker).Scan(&lent)
-		if err != nil {
-			return err
-		}
-		open = lent > 0
-		rows, err := tx.QueryContext(ctx, `SELECT DISTINCT host FROM pages WHERE state = 'waiting' AND host NOT IN
-			(SELECT host FROM pages WHERE state = 'lent' AND worker = ?) LIMIT ?`, s.worker, n)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var host string
-			if err := rows.Scan(&host); err != nil {
-				return err
-			}
-			hosts = append(hosts, host)
-		}
-		return rows.Err()
-	})
-	return hosts, open, err
+		got.hosts = append(got.hosts, host)
+	}
+	return got, rows.Err()
 }
 
 // Record implements evidence.Evidence: the verdict of robots.txt on a page is in the database
 // before the page is asked for.
 func (s *store) Record(ctx context.Context, d evidence.Decision) {
-	if d.Trip == 0 || d.RobotsTxt || d.Type != evidence.RobotsAllowed && d.Type != evidence.BlockedByRobots {
+	isVerdict := d.Type == evidence.RobotsAllowed || d.Type == evidence.BlockedByRobots
+	isPage := d.Trip != 0 && !d.RobotsTxt
+	if !isVerdict || !isPage {
 		return
 	}
-	_, err := s.db.ExecContext(context.WithoutCancel(ctx), "UPDATE pages SET verdict = ? WHERE url = ?", string(d.AppendJSON(nil)), d.URL)
+	_, err := s.db.ExecContext(context.WithoutCancel(ctx),
+		"UPDATE pages SET verdict = ? WHERE url = ?", string(d.AppendJSON(nil)), d.URL)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil && s.err == nil {
@@ -391,9 +458,13 @@ func (s *store) Err() error {
 
 // show prints what is in the database.
 func (s *store) show(ctx context.Context, out io.Writer) error {
-	rows, err := s.db.QueryContext(ctx, `SELECT url, source, coalesce(outcome, state), coalesce(status, '-'), coalesce(bytes, 0),
-		coalesce(title, ''), coalesce(directives, ''), coalesce(error, ''), coalesce(verdict ->> 'matchedRule', ''),
-		coalesce(verdict ->> 'line', 0), coalesce(verdict ->> 'confidence', '') FROM pages ORDER BY number`)
+	rows, err := s.db.QueryContext(ctx, `
+		SELECT url, source, coalesce(outcome, state), coalesce(status, '-'), coalesce(bytes, 0),
+			coalesce(title, ''), coalesce(directives, ''), coalesce(error, ''),
+			coalesce(verdict ->> 'matchedRule', ''), coalesce(verdict ->> 'line', 0),
+			coalesce(verdict ->> 'confidence', '')
+		FROM pages
+		ORDER BY number`)
 	if err != nil {
 		return err
 	}
@@ -402,27 +473,17 @@ func (s *store) show(ctx context.Context, out io.Writer) error {
 	counts := make(map[string]int)
 	var order []string
 	for rows.Next() {
-		var url, source, outcome, status, title, directives, failure, rule, confidence string
-		var size, line int
-		if err := rows.Scan(&url, &source, &outcome, &status, &size, &title, &directives, &failure, &rule, &line, &confidence); err != nil {
+		var r shown
+		err := rows.Scan(&r.url, &r.source, &r.outcome, &r.status, &r.bytes,
+			&r.title, &r.directives, &r.failure, &r.rule, &r.line, &r.confidence)
+		if err != nil {
 			return err
 		}
-		if counts[outcome]++; counts[outcome] == 1 {
-			order = append(order, outcome)
+		if counts[r.outcome] == 0 {
+			order = append(order, r.outcome)
 		}
-		fmt.Fprintf(out, "%-10s %6s %8d %-8s %s", outcome, status, size, source, url)
-		for _, more := range []struct{ name, value string }{
-			{"title", title},
-			{"directives", directives},
-			{fmt.Sprintf("robots.txt line %d", line), rule},
-			{"confidence", confidence},
-			{"error", failure},
-		} {
-			if more.value != "" {
-				fmt.Fprintf(out, "  %s: %q", more.name, more.value)
-			}
-		}
-		fmt.Fprintln(out)
+		counts[r.outcome]++
+		r.print(out)
 	}
 	if err := rows.Err(); err != nil {
 		return err
@@ -433,4 +494,35 @@ func (s *store) show(ctx context.Context, out io.Writer) error {
 	}
 	_, err = fmt.Fprintln(out, "total:", strings.Join(totals, ", "))
 	return err
+}
+
+// A shown is a row of show.
+type shown struct {
+	url        string
+	source     string
+	outcome    string
+	status     string
+	bytes      int
+	title      string
+	directives string
+	failure    string
+	rule       string // of robots.txt
+	line       int    // of the rule
+	confidence string
+}
+
+func (r shown) print(out io.Writer) {
+	fmt.Fprintf(out, "%-10s %6s %8d %-8s %s", r.outcome, r.status, r.bytes, r.source, r.url)
+	for _, more := range []struct{ name, value string }{
+		{"title", r.title},
+		{"directives", r.directives},
+		{fmt.Sprintf("robots.txt line %d", r.line), r.rule},
+		{"confidence", r.confidence},
+		{"error", r.failure},
+	} {
+		if more.value != "" {
+			fmt.Fprintf(out, "  %s: %q", more.name, more.value)
+		}
+	}
+	fmt.Fprintln(out)
 }

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/net/html"
@@ -64,17 +63,8 @@ func work(ctx context.Context, out io.Writer, o options, s *store) (err error) {
 		return err
 	}
 
-	alive, over := context.WithCancel(context.WithoutCancel(ctx))
-	var group sync.WaitGroup
-	var liveErr error
-	group.Go(func() { liveErr = s.live(alive) })
-	summary, err := c.Run(ctx) // while other workers have URLs, it waits for what these may leave
-	if err == nil {
-		fmt.Fprintln(out, summary)
-	}
-	over()
-	group.Wait()
-	if err = errors.Join(err, liveErr, a.EvidenceErr()); err != nil {
+	err = errors.Join(runAlive(ctx, out, c, s), a.EvidenceErr())
+	if err != nil {
 		return err
 	}
 	usage, err := a.budget.Usage(context.WithoutCancel(ctx))
@@ -86,7 +76,28 @@ func work(ctx context.Context, out io.Writer, o options, s *store) (err error) {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	spent := a.budget.Check(ctx, "", time.Time{})
+	return s.overBudget(ctx, a.budget)
+}
+
+// runAlive runs the crawl, and shows the other workers meanwhile that this one is alive. While these
+// have URLs, it waits for what they may leave.
+func runAlive(ctx context.Context, out io.Writer, c *crawl.Crawler, s *store) error {
+	alive, over := context.WithCancel(context.WithoutCancel(ctx))
+	defer over()
+	ended := make(chan error, 1)
+	go func() { ended <- s.live(alive) }()
+	summary, err := c.Run(ctx)
+	if err == nil {
+		fmt.Fprintln(out, summary)
+	}
+	over()
+	return errors.Join(err, <-ended)
+}
+
+// overBudget returns the error of a budget that is spent while URLs are left, nil if it isn't, or
+// none are.
+func (s *store) overBudget(ctx context.Context, b budget.Budget) error {
+	spent := b.Check(ctx, "", time.Time{})
 	if !errors.Is(spent, budget.ErrExceeded) {
 		return spent
 	}
@@ -118,8 +129,12 @@ func (g gate) RoundTrip(req *http.Request) (*http.Response, error) {
 func examine(p *crawl.Page) *result {
 	sum := sha256.Sum256(p.Body)
 	return &result{
-		bytes: len(p.Body), contentType: p.Response.Header.Get("Content-Type"), sha256: hex.EncodeToString(sum[:]),
-		title: title(p), directives: words(p.Directives), fetched: time.Now(),
+		bytes:       len(p.Body),
+		contentType: p.Response.Header.Get("Content-Type"),
+		sha256:      hex.EncodeToString(sum[:]),
+		title:       title(p),
+		directives:  words(p.Directives),
+		fetched:     time.Now(),
 	}
 }
 

@@ -67,23 +67,31 @@ func newArchive(base *http.Transport, files *gowarc.WarcFileWriter) *archive {
 
 // RoundTrip implements http.RoundTripper.
 func (a *archive) RoundTrip(req *http.Request) (*http.Response, error) {
-	var last *wire // net/http may need a second one, where the first was dead
-	ctx := httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		if last, _ = info.Conn.(*wire); last != nil {
-			last.begin(req)
-		}
-	}})
+	var last lastWire
+	ctx := httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) { last.begin(info.Conn, req) },
+	})
 	resp, err := a.base.RoundTrip(req.WithContext(ctx))
-	if err != nil || last == nil {
+	if err != nil || last.wire == nil {
 		return resp, err // without an answer there is nothing to keep
 	}
-	e := last.current()
+	e := last.wire.current()
 	if resp.Body == http.NoBody {
-		a.keep(last.end(e), false)
+		a.keep(last.wire.end(e), false)
 		return resp, nil
 	}
-	resp.Body = &kept{ReadCloser: resp.Body, a: a, wire: last, exchange: e}
+	resp.Body = &kept{ReadCloser: resp.Body, a: a, wire: last.wire, exchange: e}
 	return resp, nil
+}
+
+// A lastWire is the connection of a request: net/http may need a second one, if the first was dead.
+type lastWire struct{ wire *wire }
+
+func (l *lastWire) begin(conn net.Conn, req *http.Request) {
+	l.wire, _ = conn.(*wire)
+	if l.wire != nil {
+		l.wire.begin(req)
+	}
 }
 
 // CloseIdleConnections closes those of the transport below.
@@ -108,7 +116,8 @@ func (a *archive) keep(e *exchange, truncated bool) {
 	err := a.write(e, truncated)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.count++; err != nil && a.err == nil {
+	a.count++
+	if err != nil && a.err == nil {
 		a.err = err
 	}
 }
@@ -177,10 +186,12 @@ func (k *kept) end(truncated bool) {
 
 // An exchange is a request and its response, as bytes.
 type exchange struct {
-	url, ip           string
-	began             time.Time // first byte of the request
-	request, response gowarc.WarcRecordBuilder
-	err               error
+	url      string
+	ip       string
+	began    time.Time // first byte of the request
+	request  gowarc.WarcRecordBuilder
+	response gowarc.WarcRecordBuilder
+	err      error
 }
 
 // A wire is a connection that hands what passes over it to the exchange that is under way. Without
@@ -196,8 +207,13 @@ type wire struct {
 // begin makes the exchange of req that which is under way.
 func (w *wire) begin(req *http.Request) {
 	u := *req.URL
-	u.User, u.Fragment = nil, ""
-	e := &exchange{url: u.String(), request: gowarc.NewRecordBuilder(gowarc.Request), response: gowarc.NewRecordBuilder(gowarc.Response)}
+	u.User = nil
+	u.Fragment = ""
+	e := &exchange{
+		url:      u.String(),
+		request:  gowarc.NewRecordBuilder(gowarc.Request),
+		response: gowarc.NewRecordBuilder(gowarc.Response),
+	}
 	if address, ok := w.RemoteAddr().(*net.TCPAddr); ok {
 		e.ip = address.IP.String()
 	}
@@ -227,27 +243,35 @@ func (w *wire) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if e := w.now; e != nil && n > 0 && !e.began.IsZero() {
-		if _, lost := e.response.Write(p[:n]); lost != nil {
-			e.err = lost
-		}
+	if w.now == nil || w.now.began.IsZero() || n == 0 {
+		return n, err
+	}
+	_, lost := w.now.response.Write(p[:n])
+	if lost != nil {
+		w.now.err = lost
 	}
 	return n, err
 }
 
 // Write implements net.Conn.
 func (w *wire) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	if e := w.now; e != nil {
-		if e.began.IsZero() {
-			e.began = time.Now().UTC()
-		}
-		if _, lost := e.request.Write(p); lost != nil {
-			e.err = lost
-		}
-	}
-	w.mu.Unlock()
+	w.keepRequest(p)
 	return w.Conn.Write(p)
+}
+
+func (w *wire) keepRequest(p []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.now == nil {
+		return
+	}
+	if w.now.began.IsZero() {
+		w.now.began = time.Now().UTC()
+	}
+	_, lost := w.now.request.Write(p)
+	if lost != nil {
+		w.now.err = lost
+	}
 }
 
 // SetLinger lets politeness reset the connection of a request that is given up.

@@ -49,7 +49,9 @@ func Test(t *testing.T, crawl Crawl) *localsite.Site {
 		t.Error(report)
 	}
 	s.CheckVisits(t)
-	if logged, seen := report.Records["started"], len(s.Visits()); logged != seen {
+	logged := report.Records["started"]
+	seen := len(s.Visits())
+	if logged != seen {
 		t.Errorf("the log knows of %d requests, the server of %d", logged, seen)
 	}
 	return s

@@ -24,14 +24,19 @@ import (
 func Run(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	t.Run("in virtual time", func(t *testing.T) {
-		serve, transport := localsite.Serve, http.DefaultTransport
-		t.Cleanup(func() { localsite.Serve, http.DefaultTransport = serve, transport })
+		serve := localsite.Serve
+		transport := http.DefaultTransport
+		t.Cleanup(func() {
+			localsite.Serve = serve
+			http.DefaultTransport = transport
+		})
 		synctest.Test(t, func(t *testing.T) {
 			n := &network{listeners: make(map[string]*listener)}
 			dialing := transport.(*http.Transport).Clone()
 			dialing.DialContext = n.dial
 			t.Cleanup(dialing.CloseIdleConnections)
-			localsite.Serve, http.DefaultTransport = n.serve, dialing
+			localsite.Serve = n.serve
+			http.DefaultTransport = dialing
 			test(t)
 		})
 	})
