@@ -132,7 +132,10 @@ func check(forest *trees.Forest, site sites.Site, logs []io.Reader) (*Report, er
 			a.openEnded(logWhole, emptyLog)
 		}
 	}
-	older := forest.Extended(func(detail string) { a.violation(BrokenSignature, "", detail, a.at) })
+	older, broken := forest.Extended()
+	for _, detail := range broken {
+		a.violation(BrokenSignature, "", detail, a.at)
+	}
 	a.report.Signed = Signed{
 		Checkpoints: forest.Checkpoints,
 		Records:     forest.Records,

@@ -1,6 +1,10 @@
 // Package accesslog compares the evidence of a crawler with a site's own log of its requests. It
-// finds what no evidence can show by itself: requests that the evidence leaves out, and answers
-// that it tells otherwise.
+// finds differences that no evidence can show by itself: requests that the evidence leaves out, and
+// answers that it reports otherwise.
+//
+//	accesslog.go  Compare; a Comparison, in words and in JSON
+//	read.go       the lines of both sides
+//	match.go      which requests are the same, and how far the site's clock is ahead
 package accesslog
 
 import (
@@ -16,19 +20,22 @@ import (
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
-// Options say what an access log doesn't.
+// Options fill in for facts that an access log lacks.
 type Options struct {
-	// Host is the host that the log is of. It is needed where the lines don't name their host
-	// (Apache's vhost_combined and Caddy do) and the crawler has been on several hosts.
+	// Host is the host that the log is of. It is needed if the lines don't name their host (Apache's
+	// vhost_combined and Caddy do) and the crawler has been on several hosts.
 	Host string
 	// Agent is a part of the User-Agent that tells this crawler's requests from others'. "" is the
 	// product token that the evidence names; if it names several, each of the first 64.
 	Agent string
 }
 
-// ErrNothing is the error where two logs couldn't be compared: no request is in both, or most lines
-// aren't in a known format. It says nothing about what the crawler did.
+// ErrNothing is the error if two logs couldn't be compared: no request is in both, or most lines
+// aren't in a known format. It says nothing about the conduct of the crawler.
 var ErrNothing = errors.New("accesslog: nothing was compared")
+
+var errNoAgent = errors.New("accesslog: the evidence names no crawler: is it another file? " +
+	"Otherwise say which requests in the access log are its own (Options.Agent, -agent)")
 
 // Compare compares the evidence of a crawler (a log, or a bundle) with a site's own logs of it: the
 // combined format of nginx, Apache and Varnish, with or without a virtual host before the line and
@@ -37,34 +44,28 @@ var ErrNothing = errors.New("accesslog: nothing was compared")
 //
 // Requests are matched by host, method, path with query, and time: a site may note one up to
 // five seconds before its start or after its end. How far the site's clock is ahead, be it days,
-// is found out from the requests themselves; a clock that drifts or was set meanwhile makes
-// findings of honest requests, so compare a day at a time then. More than two million requests
+// is found out from the requests themselves. A clock that drifts or was set meanwhile makes
+// differences of honest requests, so compare a day at a time then. More than two million requests
 // of the crawler are an error.
 //
-// With an error that is [ErrNothing] comes a Comparison too, which says what was read.
+// With an error that is [ErrNothing] comes a Comparison too, with the numbers of lines that were
+// read.
 func Compare(evidence io.Reader, o Options, access ...io.Reader) (*Comparison, error) {
-	c := &comparer{host: hostname.Key(o.Host), hosts: map[string]bool{}, fold: tokens}
-	c.Missing.Name = "missing from the evidence"
-	c.Unsent.Name = "seen by the site, and given back unused by the evidence"
-	c.Left.Name = "answered with 429, and without an answer by the evidence"
-	c.Outside.Name = "before or after all of the evidence"
-	c.Status.Name = "with another status in the evidence"
-	c.Unseen.Name = "of the evidence never seen by the site"
-	if o.Agent != "" {
-		c.agents, c.fold = []string{o.Agent}, strings.ToLower
-	}
+	// The evidence comes first: it names the hosts, and the agents that requests are found by.
+	c := newComparer(o)
 	if err := c.readEvidence(evidence, o.Agent); err != nil {
 		return nil, err
 	}
 	if c.agents == nil {
-		return nil, errors.New("accesslog: the evidence names no crawler: is it another file? Otherwise say which requests in the access log are its own (Options.Agent, -agent)")
+		return nil, errNoAgent
 	}
+	// A fleet may have many: a few are enough for a message.
 	c.agent = strings.Join(c.agents[:min(len(c.agents), 3)], ", ")
 	for i, agent := range c.agents {
 		c.agents[i] = c.fold(agent)
 	}
 	for i, log := range access {
-		file := 0
+		file := 0 // a single log has no number
 		if len(access) > 1 {
 			file = i + 1
 		}
@@ -76,22 +77,51 @@ func Compare(evidence io.Reader, o Options, access ...io.Reader) (*Comparison, e
 	return &c.Comparison, c.nothing()
 }
 
+func newComparer(o Options) *comparer {
+	c := &comparer{
+		host:  hostname.Key(o.Host),
+		hosts: map[string]bool{},
+		fold:  tokens,
+	}
+	if o.Agent != "" {
+		// The user's part may be any text, not a token alone.
+		c.agents = []string{o.Agent}
+		c.fold = strings.ToLower
+	}
+	c.Missing.Name = "missing from the evidence"
+	c.Unsent.Name = "seen by the site, and given back unused by the evidence"
+	c.Left.Name = "answered with 429, and without an answer by the evidence"
+	c.Outside.Name = "before or after all of the evidence"
+	c.Status.Name = "with another status in the evidence"
+	c.Unseen.Name = "of the evidence never seen by the site"
+	return c
+}
+
+// Reasons why nothing was compared.
+const (
+	noFormat = "%w: %d of %d lines are in no format that is known here: " +
+		"combined, as nginx, Apache and Varnish have it, or Caddy's JSON"
+	noRequest = "%w: no line of the access log is a request of %s: it is the log of another host or day, " +
+		"or the crawler has another User-Agent (Options.Agent, -agent)"
+	noMatch = "%w: the site saw %s of %s, and none is in the evidence"
+)
+
 // nothing returns why c compares nothing, nil if it does.
 func (c *Comparison) nothing() error {
 	switch {
 	case c.Lines == 0:
 		return fmt.Errorf("%w: the access log is empty", ErrNothing)
-	case 2*c.Unreadable > c.Lines:
-		return fmt.Errorf("%w: %d of %d lines are in no format that is known here: combined, as nginx, Apache and Varnish have it, or Caddy's JSON", ErrNothing, c.Unreadable, c.Lines)
+	case 2*c.Unreadable > c.Lines: // a few garbled lines are in every log
+		return fmt.Errorf(noFormat, ErrNothing, c.Unreadable, c.Lines)
 	case c.Requests == 0:
-		return fmt.Errorf("%w: no line of the access log is a request of %s: it is the log of another host or day, or the crawler has another User-Agent (Options.Agent, -agent)", ErrNothing, c.agent)
+		return fmt.Errorf(noRequest, ErrNothing, c.agent)
 	case c.Matched == 0:
-		return fmt.Errorf("%w: the site saw %s of %s, and none is in the evidence", ErrNothing, lines.Count(c.Requests, "request"), c.agent)
+		return fmt.Errorf(noMatch, ErrNothing, lines.Count(c.Requests, "request"), c.agent)
 	}
 	return nil
 }
 
-// A Comparison is what Compare found.
+// A Comparison is the result of Compare.
 type Comparison struct {
 	Lines      int           `json:"lines"`      // lines of the access log
 	Unreadable int           `json:"unreadable"` // lines of it that are in no known format
@@ -101,32 +131,42 @@ type Comparison struct {
 	Matched    int           `json:"matched"`    // requests that both have
 	Offset     time.Duration `json:"-"`          // how far the site's clock is ahead
 
-	Missing Findings `json:"missing"` // requests that the site saw and the evidence lacks
-	Outside Findings `json:"outside"` // the same, before or after all of the evidence
-	Unsent  Findings `json:"unsent"`  // requests that the site saw, and that were never sent by the evidence: their turns were given back
-	Left    Findings `json:"left"`    // requests that the site answered with 429, and that the caller gave up, or got no answer to, by the evidence
-	Status  Findings `json:"status"`  // matched, and the statuses differ
-	Unseen  Findings `json:"unseen"`  // requests that the evidence has, answer included, and the site never saw
+	// Missing are requests that the site saw and the evidence lacks. Outside are the same, before or
+	// after all of the evidence.
+	Missing Differences `json:"missing"`
+	Outside Differences `json:"outside"`
+	// Unsent are requests that the site saw and that were never sent by the evidence: their turns were
+	// given back.
+	Unsent Differences `json:"unsent"`
+	// Left are requests that the site answered with 429, and that got no answer by the evidence, as
+	// their callers gave them up, for instance.
+	Left Differences `json:"left"`
+	// Status are requests that both have, with different statuses.
+	Status Differences `json:"status"`
+	// Unseen are requests that the evidence has, answer included, and the site never saw.
+	Unseen Differences `json:"unseen"`
 
-	Closer []string `json:"closer,omitempty"` // where the site saw requests closer together than the evidence has them, in words
+	// Closer has a sentence for each host at which the site saw requests closer together than the
+	// evidence has them.
+	Closer []string `json:"closer,omitempty"`
 
 	agent string // of which requests were looked for
 }
 
-// Findings are findings of one kind.
-type Findings struct {
-	Name  string    `json:"-"`     // what they are, behind their number: "2 requests missing from the evidence"
-	N     int       `json:"n"`     // number of all
-	First []Finding `json:"first"` // the first 1,000
+// Differences are differences of one kind.
+type Differences struct {
+	Name  string       `json:"-"`     // the kind, to stand behind the number: "missing from the evidence"
+	N     int          `json:"n"`     // number of all
+	First []Difference `json:"first"` // the first 1,000
 }
 
-// A Finding is one request on which the two logs don't agree.
-type Finding struct {
+// A Difference is one request on which the two logs don't agree.
+type Difference struct {
 	Host       string    `json:"host"`
 	Method     string    `json:"method"`
 	Target     string    `json:"target"`              // path and query, as far as the first 160 bytes
-	Time       time.Time `json:"time"`                // by the clock of whoever has noted it; the site's where both have
-	File       int       `json:"file,omitzero"`       // number of the access log, from 1; 0 where there is one
+	Time       time.Time `json:"time"`                // by the site's clock, if both have the request
+	File       int       `json:"file,omitzero"`       // number of the access log, from 1; 0: there is one
 	Line       int       `json:"line,omitzero"`       // in the access log
 	Record     int       `json:"record,omitzero"`     // line of its start in the evidence
 	Address    string    `json:"address,omitzero"`    // of the client, as the site saw it
@@ -134,19 +174,20 @@ type Finding struct {
 	SiteStatus int       `json:"siteStatus,omitzero"` // in the access log
 }
 
-// String returns the finding as one line of text.
-func (f Finding) String() string {
-	where := fmt.Sprintf("line %d, from %s", f.Line, f.Address)
+// String returns the difference as one line of text.
+func (d Difference) String() string {
+	where := fmt.Sprintf("line %d, from %s", d.Line, d.Address)
 	switch {
-	case f.Line == 0:
-		where = fmt.Sprintf("record %d", f.Record)
-	case f.Record > 0:
-		where = fmt.Sprintf("line %d says %d; record %d says %d", f.Line, f.SiteStatus, f.Record, f.Status)
+	case d.Line == 0: // the site lacks it
+		where = fmt.Sprintf("record %d", d.Record)
+	case d.Record > 0: // both have it
+		where = fmt.Sprintf("line %d says %d; record %d says %d", d.Line, d.SiteStatus, d.Record, d.Status)
 	}
-	if f.File > 0 {
-		where = fmt.Sprintf("file %d, %s", f.File, where)
+	if d.File > 0 {
+		where = fmt.Sprintf("file %d, %s", d.File, where)
 	}
-	return printable.Text(fmt.Sprintf("%s  %s %s%s: %s", f.Time.UTC().Format(time.DateTime), f.Method, f.Host, f.Target, where))
+	at := d.Time.UTC().Format(time.DateTime)
+	return printable.Text(fmt.Sprintf("%s  %s %s%s: %s", at, d.Method, d.Host, d.Target, where))
 }
 
 // MarshalJSON writes durations in seconds.
@@ -156,24 +197,37 @@ func (c *Comparison) MarshalJSON() ([]byte, error) {
 		OK bool `json:"ok"`
 		*fields
 		Offset float64 `json:"offset"`
-	}{c.OK(), (*fields)(c), c.Offset.Seconds()})
+	}{
+		OK:     c.OK(),
+		fields: (*fields)(c),
+		Offset: c.Offset.Seconds(),
+	})
 }
 
 // OK reports whether something was compared, and the evidence has every request that the site saw
-// of this crawler, with the same status where it has one, and not as unanswered where that was 429.
+// of this crawler, with the same status if it has one, and not as unanswered if that was 429.
 func (c *Comparison) OK() bool {
 	return c.nothing() == nil && max(c.Missing.N, c.Outside.N, c.Unsent.N, c.Left.N, c.Status.N) == 0
 }
 
-// Kinds returns the findings by their kinds, the gravest first.
-func (c *Comparison) Kinds() []Findings {
-	return []Findings{c.Missing, c.Unsent, c.Left, c.Outside, c.Status, c.Unseen}
+// Kinds returns the differences by their kinds, the gravest first.
+func (c *Comparison) Kinds() []Differences {
+	return []Differences{c.Missing, c.Unsent, c.Left, c.Outside, c.Status, c.Unseen}
 }
 
-// Sentences say what was found, one by one, for people.
+const (
+	numbers = "%s of this crawler in the access log, %s in the evidence for that time; %d are the same."
+	bothWay = "Requests are missing on both sides: " +
+		"if one of the clocks was set or drifts, compare a shorter time, such as a day."
+	otherHost = " of this crawler in lines of another host."
+	allThere  = "The evidence has every request that the site saw of this crawler."
+)
+
+// Sentences returns the results one by one, for people.
 func (c *Comparison) Sentences() []string {
-	out := []string{fmt.Sprintf("%s of this crawler in the access log, %s in the evidence for that time; %d are the same.",
-		lines.Count(c.Requests, "request"), lines.Count(c.Evidence, "request"), c.Matched)}
+	site := lines.Count(c.Requests, "request")
+	evidence := lines.Count(c.Evidence, "request")
+	out := []string{fmt.Sprintf(numbers, site, evidence, c.Matched)}
 	if c.Matched > 0 {
 		out = append(out, fmt.Sprintf("The site's clock is %v ahead.", c.Offset.Round(time.Second)))
 	}
@@ -183,22 +237,26 @@ func (c *Comparison) Sentences() []string {
 		}
 	}
 	out = append(out, c.Closer...)
-	if c.Unseen.N > 0 && c.Missing.N > 0 {
-		out = append(out, "Requests are missing on both sides: if one of the clocks was set or drifts, compare a shorter time, such as a day.")
+	if c.Unseen.N > 0 && c.Missing.N > 0 { // they may be the same requests
+		out = append(out, bothWay)
 	}
 	if c.Elsewhere > 0 {
-		out = append(out, lines.Count(c.Elsewhere, "request")+" of this crawler in lines of another host.")
+		out = append(out, lines.Count(c.Elsewhere, "request")+otherHost)
 	}
 	if c.Unreadable > 0 {
 		out = append(out, lines.Count(c.Unreadable, "line")+" of the access log in no known format.")
 	}
+	// The verdict, if there is one: otherwise the lists show why not.
 	if c.OK() {
-		out = append(out, "The evidence has every request that the site saw of this crawler.")
+		out = append(out, allThere)
 	} else if err := c.nothing(); err != nil {
 		out = append(out, printable.Text(strings.TrimPrefix(err.Error(), "accesslog: ")+"."))
 	}
 	return out
 }
+
+// shown is how many differences of a kind a text names.
+const shown = 20
 
 // String returns the comparison as text.
 func (c *Comparison) String() string {
@@ -211,11 +269,11 @@ func (c *Comparison) String() string {
 			continue
 		}
 		fmt.Fprintf(&b, "\n%s:\n", kind.Name)
-		shown := kind.First[:min(len(kind.First), 20)]
-		for _, f := range shown {
-			fmt.Fprintf(&b, "  %s\n", f)
+		first := kind.First[:min(len(kind.First), shown)]
+		for _, d := range first {
+			fmt.Fprintf(&b, "  %s\n", d)
 		}
-		if more := kind.N - len(shown); more > 0 {
+		if more := kind.N - len(first); more > 0 {
 			fmt.Fprintf(&b, "  and %d more\n", more)
 		}
 	}

@@ -18,16 +18,22 @@ const (
 	slack = 2 * time.Second
 	// farthest is how far the clocks may be apart, and how long a request may take.
 	farthest = 100 * 365 * 24 * time.Hour
-	// enough is how many pages that were asked for once tell the offset.
+	// enough is how many pages that were asked for once show the offset.
 	enough = 8
 	// maxAlike is how many requests of one page are compared with each other.
 	maxAlike = 1000
+	// closer is how much closer than in the evidence the site may see two requests: most access logs
+	// know whole seconds.
+	closer = 1500 * time.Millisecond
 )
 
-// A page is what both sides have of one URL.
+// A page has the requests of both sides for one URL.
 type page struct{ own, site []*request }
 
-// A pageID tells pages apart. A site's request with a query is of two pages, as the query of ours
+// pairs is how many pairs of records may be of one request.
+func (p *page) pairs() int { return len(p.own) * len(p.site) }
+
+// A pageID is the key of a page. A site's request with a query is of two pages, as the query of ours
 // may not be known.
 type pageID struct {
 	path  uint64 // hash of host, method and path
@@ -36,11 +42,44 @@ type pageID struct {
 
 // compare matches the requests of both sides: ours that ends first with the first one of the site.
 func (c *comparer) compare() {
+	c.sort()
+	pages := c.pages()
+	c.setClock(pages) // times of both sides can be compared from here on
+	var covered span  // by the evidence, on the site's clock
+	for _, o := range c.own {
+		o.start = o.Time.Add(c.Offset)
+		covered.add(o.start)
+		covered.add(o.start.Add(o.took))
+		c.match(o, pages[o.page].site)
+	}
+	c.Requests = len(c.site)
+	for _, s := range c.site {
+		if s.matched {
+			continue
+		}
+		// Before or after all of the evidence, another log may have it.
+		if covered.beyond(s.Time) {
+			c.Outside.add(s.Difference)
+		} else {
+			c.Missing.add(s.Difference)
+		}
+	}
+	c.compareGaps()
+}
+
+// sort sorts the requests of both sides by time, those of the evidence by their ends.
+func (c *comparer) sort() {
 	slices.SortStableFunc(c.site, func(a, b *request) int { return a.Time.Compare(b.Time) })
 	slices.SortStableFunc(c.own, func(a, b *request) int {
-		// Those of ours whose query isn't known get what is left.
-		return cmp.Or(cmp.Compare(min(b.page.query, 1), min(a.page.query, 1)), a.Time.Add(a.took).Compare(b.Time.Add(b.took)))
+		// Requests without a query that is known come last: they match any of a path, so they get the
+		// site's that are left.
+		known := cmp.Compare(min(b.page.query, 1), min(a.page.query, 1))
+		return cmp.Or(known, a.Time.Add(a.took).Compare(b.Time.Add(b.took)))
 	})
+}
+
+// pages returns the pages of the evidence, with the requests of both sides.
+func (c *comparer) pages() map[pageID]*page {
 	pages := map[pageID]*page{}
 	for _, o := range c.own {
 		if pages[o.page] == nil {
@@ -49,111 +88,149 @@ func (c *comparer) compare() {
 		pages[o.page].own = append(pages[o.page].own, o)
 	}
 	for _, s := range c.site {
-		for _, id := range [...]pageID{s.page, {s.page.path, 0}} {
+		// A page of the evidence is either with a query that is known, or with any.
+		anyQuery := pageID{path: s.page.path}
+		for _, id := range [...]pageID{s.page, anyQuery} {
 			if p := pages[id]; p != nil {
 				p.site = append(p.site, s)
 			}
 		}
 	}
-	c.setClock(pages)
+	return pages
+}
 
-	var covered span // by the evidence, on the site's clock
-	for _, o := range c.own {
-		o.start = o.Time.Add(c.Offset)
-		end := o.start.Add(o.took)
-		covered.add(o.start)
-		covered.add(end)
-		near := pages[o.page].site
-		i, _ := slices.BinarySearchFunc(near, o.start.Add(-inexact), func(s *request, t time.Time) int { return s.Time.Compare(t) })
-		near = near[i:min(i+maxAlike, len(near))]
-		i = slices.IndexFunc(near, func(s *request) bool { return !s.matched })
-		if i < 0 || near[i].Time.After(end.Add(inexact)) { // the site has none
-			if c.hosts[o.Host] && o.start.After(c.covered.from.Add(inexact)) && end.Before(c.covered.to.Add(-inexact)) {
-				c.Evidence++
-				c.Unseen.addIf(o.Status != 0, o.Finding)
-			}
-			continue
+// match matches o, a request of the evidence, with the site's requests for its page.
+func (c *comparer) match(o *request, site []*request) {
+	end := o.start.Add(o.took)
+	s := firstUnmatched(site, o.start.Add(-inexact))
+	if s == nil || s.Time.After(end.Add(inexact)) {
+		// The site lacks it. That says something only of a host, and a time, that its log is of.
+		if c.hosts[o.Host] && c.covered.around(o.start, end) {
+			c.Evidence++
+			c.Unseen.addIf(o.Status != 0, o.Difference) // without an answer it may not have got there
 		}
-		c.Evidence++
-		c.Matched++
-		s := near[i]
-		s.matched, s.start = true, s.Time.Add(-min(max(s.Time.Sub(o.start), 0), o.took))
-		both := s.Finding
-		both.Record, both.Status = o.Record, o.Status
-		c.Unsent.addIf(o.unsent, both)
-		c.Left.addIf(o.left && both.SiteStatus == 429, both)
-		c.Status.addIf(o.Status != 0 && o.Status != both.SiteStatus, both) // without an answer the site may have noted anything
+		return
 	}
-	c.Requests = len(c.site)
-	for _, s := range c.site {
-		outside := s.Time.Before(covered.from.Add(-inexact)) || s.Time.After(covered.to.Add(inexact))
-		c.Outside.addIf(!s.matched && outside, s.Finding)
-		c.Missing.addIf(!s.matched && !outside, s.Finding)
+	c.Evidence++
+	c.Matched++
+	// The site notes a request when it starts, or when it ends: it started between o and that.
+	ahead := max(s.Time.Sub(o.start), 0)
+	s.matched = true
+	s.start = s.Time.Add(-min(ahead, o.took))
+	both := s.Difference
+	both.Record = o.Record
+	both.Status = o.Status
+	c.Unsent.addIf(o.unsent, both)
+	c.Left.addIf(o.left && both.SiteStatus == 429, both)
+	// To a request without an answer the site may have noted any status.
+	c.Status.addIf(o.Status != 0 && o.Status != both.SiteStatus, both)
+}
+
+// firstUnmatched returns the first of the site's requests from a time on that matches none of the
+// evidence; nil if there is none.
+func firstUnmatched(site []*request, from time.Time) *request {
+	byTime := func(s *request, t time.Time) int { return s.Time.Compare(t) }
+	first, _ := slices.BinarySearchFunc(site, from, byTime)
+	for _, s := range site[first:min(first+maxAlike, len(site))] {
+		if !s.matched {
+			return s
+		}
 	}
-	gaps, own := shortestGaps(c.site), shortestGaps(c.own)
+	return nil
+}
+
+// compareGaps finds hosts at which the site saw requests closer together than the evidence has them.
+func (c *comparer) compareGaps() {
+	const sentence = "The site saw requests to %s %.0f s apart, and the evidence has them %.0f s apart at least."
+	gaps := shortestGaps(c.site)
+	own := shortestGaps(c.own)
 	for _, host := range slices.Sorted(maps.Keys(gaps)) {
-		if gaps[host] < own[host]-1500*time.Millisecond { // most access logs know whole seconds
-			c.Closer = append(c.Closer, fmt.Sprintf("The site saw requests to %s %.0f s apart, and the evidence has them %.0f s apart at least.",
-				printable.Text(host), gaps[host].Seconds(), own[host].Seconds()))
+		if gaps[host] < own[host]-closer {
+			name := printable.Text(host)
+			c.Closer = append(c.Closer, fmt.Sprintf(sentence, name, gaps[host].Seconds(), own[host].Seconds()))
 		}
 	}
 }
 
+// A mark is where a range of offsets begins, or ends.
+type mark struct {
+	at   time.Duration
+	step int // 1: a range begins; -1: it ends
+}
+
 // setClock finds out how far the site's clock is ahead. A site notes a request when it starts
 // (Apache) or when it ends (nginx), so two records that may be of one request allow a range of
-// offsets: the right one is what most of them allow, the smallest of several. They are those of the
-// pages that were asked for once on both sides, or if there are few of these all pairs of a page.
+// offsets. The right one is that which most ranges have in common, the smallest of several.
 func (c *comparer) setClock(pages map[pageID]*page) {
-	type mark struct {
-		at   time.Duration
-		step int // 1 where a range begins, -1 where it ends
+	marks := marksOf(pages)
+	slices.SortFunc(marks, func(a, b mark) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(b.step, a.step))
+	})
+	allowed := 0 // number of ranges that the present offset is in
+	most := 0    // the largest such number so far
+	for i, m := range marks {
+		allowed += m.step
+		if m.step < 0 {
+			continue // no offset behind it is in more ranges
+		}
+		middle := m.at + (marks[i+1].at-m.at)/2 // a range that begins ends, too
+		smaller := middle.Abs() <= c.Offset.Abs()
+		if allowed > most || (allowed == most && smaller) {
+			most = allowed
+			c.Offset = middle
+		}
 	}
+}
+
+// marksOf returns the ranges of offsets that pairs of records allow: those of the pages that were
+// asked for once on both sides or, if there are few of these, of all pairs of a page.
+func marksOf(pages map[pageID]*page) []mark {
+	// Pages with the fewest pairs come first: a single pair is of one request, if of any.
 	var marks []mark
-	pairs := func(p *page) int { return len(p.own) * len(p.site) }
-	for _, p := range slices.SortedFunc(maps.Values(pages), func(a, b *page) int { return cmp.Compare(pairs(a), pairs(b)) }) {
-		if pairs(p) > 1 && len(marks) >= 2*enough {
+	byPairs := func(a, b *page) int { return cmp.Compare(a.pairs(), b.pairs()) }
+	for _, p := range slices.SortedFunc(maps.Values(pages), byPairs) {
+		if p.pairs() > 1 && len(marks) >= 2*enough {
 			break
 		}
 		for _, o := range p.own[:min(len(p.own), maxAlike)] {
 			for _, s := range p.site[:min(len(p.site), maxAlike)] {
-				if ahead := s.Time.Sub(o.Time); ahead.Abs() < farthest && o.took < farthest {
+				ahead := s.Time.Sub(o.Time)
+				if ahead.Abs() < farthest && o.took < farthest { // longer ones would overflow
 					marks = append(marks, mark{ahead - o.took - slack, 1}, mark{ahead + slack, -1})
 				}
 			}
 		}
 	}
-	slices.SortFunc(marks, func(a, b mark) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(b.step, a.step)) })
-	allowed, most := 0, 0 // number of pairs that allow an offset
-	for i, m := range marks {
-		if allowed += m.step; m.step < 0 {
-			continue
-		}
-		middle := m.at + (marks[i+1].at-m.at)/2
-		if allowed > most || allowed == most && middle.Abs() <= c.Offset.Abs() {
-			most, c.Offset = allowed, middle
-		}
-	}
+	return marks
 }
 
 // shortestGaps returns the shortest gap between two starts on each host that has several.
 func shortestGaps(requests []*request) map[string]time.Duration {
-	slices.SortFunc(requests, func(a, b *request) int { return cmp.Or(cmp.Compare(a.Host, b.Host), a.start.Compare(b.start)) })
+	slices.SortFunc(requests, func(a, b *request) int {
+		return cmp.Or(cmp.Compare(a.Host, b.Host), a.start.Compare(b.start))
+	})
 	gaps := map[string]time.Duration{}
 	for i, r := range requests[min(1, len(requests)):] {
-		if before := requests[i]; before.Host == r.Host {
-			gap := max(r.start.Sub(before.start), 1)
+		before := requests[i]
+		if before.Host == r.Host {
+			gap := max(r.start.Sub(before.start), 1) // 0 stands for none
 			gaps[r.Host] = min(gap, cmp.Or(gaps[r.Host], gap))
 		}
 	}
 	return gaps
 }
 
-// addIf adds x if it is one of f.
-func (f *Findings) addIf(is bool, x Finding) {
-	if !is {
-		return
+// addIf adds x if it is one of these differences.
+func (d *Differences) addIf(differs bool, x Difference) {
+	if differs {
+		d.add(x)
 	}
-	if f.N++; len(f.First) < maxFindings {
-		f.First = append(f.First, x)
+}
+
+// add adds x.
+func (d *Differences) add(x Difference) {
+	d.N++
+	if len(d.First) < maxDifferences {
+		d.First = append(d.First, x)
 	}
 }

@@ -26,34 +26,40 @@ import (
 )
 
 const (
-	maxRequests = 2 << 20 // requests of each side that are compared
-	maxTarget   = 160     // bytes of a path and query that are kept for showing
-	maxAgents   = 64      // product tokens that are taken from the evidence
-	maxFindings = 1000    // findings of a kind that are named one by one
+	maxRequests    = 2 << 20 // requests of each side that are compared
+	maxTarget      = 160     // bytes of a path and query that are kept for showing
+	maxAgents      = 64      // product tokens that are taken from the evidence
+	maxDifferences = 1000    // differences of a kind that are named one by one
 )
 
-var errMany = fmt.Errorf("accesslog: more than %d requests of this crawler: compare a shorter time, such as a day", maxRequests)
+var errMany = fmt.Errorf(
+	"accesslog: more than %d requests of this crawler: compare a shorter time, such as a day", maxRequests)
 
-// A request is one side's record of a request.
+var errNoHost = errors.New("accesslog: the lines of the access log don't name their host, " +
+	"and the evidence has several: say which one the log is of (Options.Host, -host)")
+
+// A request is one side's record of a request. Of its Difference, Record and Status are the
+// evidence's, and File, Line, Address and SiteStatus the site's.
 type request struct {
-	Finding // Record and Status are the evidence's, File, Line, Address and SiteStatus the site's
+	Difference
 	page    pageID
 	start   time.Time     // by the site's clock, as far as the site knows it
 	took    time.Duration // by the evidence
-	left    bool          // its caller gave it up, or it got no answer, by the evidence
-	unsent  bool          // its turn was given back, by the evidence
-	matched bool          // the evidence has this request of the site
+	left    bool          // by the evidence, its caller gave it up, or it got no answer
+	unsent  bool          // by the evidence, its turn was given back
+	matched bool          // of the site: the evidence has this request
 }
 
 // A comparer compares.
 type comparer struct {
 	Comparison
-	fold      func(string) string // what is done to User-Agents before agents are looked for in them
-	agents    []string            // parts of User-Agents
-	host      string              // the only one; "": all
-	hosts     map[string]bool     // those of the evidence, and whether the access log has them
-	own, site []*request
-	covered   span // by the access log
+	fold    func(string) string // applied to User-Agents before agents are looked for in them
+	agents  []string            // parts of User-Agents
+	host    string              // the only one; "": all
+	hosts   map[string]bool     // hosts of the evidence; true: the access log has them
+	own     []*request          // of the evidence
+	site    []*request          // of the access logs
+	covered span                // by the access logs
 }
 
 // A span is the time that some records cover.
@@ -68,22 +74,36 @@ func (s *span) add(t time.Time) {
 	}
 }
 
+// around reports whether the whole time from one moment to another is inside of s, and farther from
+// its ends than records are inexact.
+func (s *span) around(from, to time.Time) bool {
+	return from.After(s.from.Add(inexact)) && to.Before(s.to.Add(-inexact))
+}
+
+// beyond reports whether t is outside of s, as far as records are exact.
+func (s *span) beyond(t time.Time) bool {
+	return t.Before(s.from.Add(-inexact)) || t.After(s.to.Add(inexact))
+}
+
 // once returns s for people to read, the same string for all that are equal.
 func once(s string) string {
 	return unique.Make(printable.Text(s[:min(len(s), hostname.MaxLen)])).Value()
 }
 
-// seed makes the hashes by which requests are told apart.
+// seed makes the hashes of requests.
 var seed = maphash.MakeSeed()
 
-// fill fills in what a request is for.
+// fill sets the host, method and target of r.
 func (r *request) fill(host, method, target string) {
 	path, query, _ := strings.Cut(target, "?")
 	r.page.path = maphash.Comparable(seed, [3]string{host, method, path})
+	// The evidence may have a query without values, or a part of it.
 	if !strings.Contains(query, evidence.Redacted) && !strings.HasSuffix(target, evidence.Clipped) {
-		r.page.query = maphash.String(seed, query) | 1
+		r.page.query = maphash.String(seed, query) | 1 // 0 is an unknown one
 	}
-	r.Host, r.Method, r.Target = once(host), once(method), printable.Text(strings.Clone(target[:min(len(target), maxTarget)]))
+	r.Host = once(host)
+	r.Method = once(method)
+	r.Target = printable.Text(strings.Clone(target[:min(len(target), maxTarget)]))
 }
 
 // open returns the lines of a log, which may be compressed by gzip.
@@ -99,6 +119,13 @@ func open(log io.Reader) (*lines.Reader, error) {
 	return lines.NewReader(plain), nil
 }
 
+// A try is a request of the evidence that has no end yet.
+type try struct {
+	host, transport string
+	seq, trip       uint64
+	attempt         int
+}
+
 // readEvidence reads the crawler's requests, and the product tokens that it had unless agent is
 // given.
 func (c *comparer) readEvidence(log io.Reader, agent string) error {
@@ -106,49 +133,73 @@ func (c *comparer) readEvidence(log io.Reader, agent string) error {
 	if err != nil {
 		return err
 	}
-	type try struct {
-		host, transport string
-		seq, trip       uint64
-		attempt         int
-	}
-	pending := map[try]*request{} // those without an end
+	pending := map[try]*request{}
 	for line, text := range in.All() {
 		var d evidence.Decision
 		if d.UnmarshalJSON(text) != nil || d.Type == "" {
-			continue
+			continue // a line of a bundle, or of no log: the judge reports it
 		}
-		token := d.Agent
-		if d.Policy != nil {
-			token = d.Policy.Product
+		if agent == "" {
+			c.addAgent(&d)
 		}
-		if agent == "" && token != "" && len(c.agents) < maxAgents && !slices.Contains(c.agents, token) {
-			c.agents = append(c.agents, token)
-		}
-		k := try{d.Host, d.Transport, d.Seq, d.Trip, d.Attempt}
-		switch r := pending[k]; {
+		// An end has the same fields as its start.
+		id := try{d.Host, d.Transport, d.Seq, d.Trip, d.Attempt}
+		ended := pending[id]
+		switch {
 		case d.Type == evidence.Started || d.Type == evidence.Resent:
-			host := hostname.Key(sites.Authority(d.URL))
-			if c.host != "" && host != c.host {
-				continue
+			started, err := c.ownRequest(&d, line)
+			if err != nil {
+				return err
 			}
-			if len(c.own) == maxRequests {
-				return errMany
+			if started != nil {
+				pending[id] = started
 			}
-			r = &request{Finding: Finding{Time: d.Start, Record: line}}
-			_, target := sites.SplitURL(d.URL)
-			r.fill(host, d.Method, target)
-			c.hosts[r.Host] = false
-			pending[k] = r
-			c.own = append(c.own, r)
-		case r != nil && (d.Type == evidence.Fetched || d.Type == evidence.Failed):
-			delete(pending, k)
-			r.Status, r.took = d.Status, max(d.Duration, 0)
-			failed := d.Type == evidence.Failed && d.Status == 0
-			r.unsent = failed && !d.Left && d.Err == "" && d.Latency == 0
-			r.left = failed && !r.unsent
+		case ended != nil && (d.Type == evidence.Fetched || d.Type == evidence.Failed):
+			delete(pending, id)
+			ended.end(&d)
 		}
 	}
 	return in.Err()
+}
+
+// addAgent adds the product token of the record d to those by which requests are found.
+func (c *comparer) addAgent(d *evidence.Decision) {
+	token := d.Agent
+	if d.Policy != nil {
+		token = d.Policy.Product
+	}
+	if token != "" && len(c.agents) < maxAgents && !slices.Contains(c.agents, token) {
+		c.agents = append(c.agents, token)
+	}
+}
+
+// ownRequest adds the request that starts with d, on that line of the evidence. It returns nil if
+// the request is to another host than that of the access log.
+func (c *comparer) ownRequest(d *evidence.Decision, line int) (*request, error) {
+	// Not d.Host: several hosts of a site may share its slots.
+	host := hostname.Key(sites.Authority(d.URL))
+	if c.host != "" && host != c.host {
+		return nil, nil
+	}
+	if len(c.own) == maxRequests {
+		return nil, errMany
+	}
+	r := &request{Difference: Difference{Time: d.Start, Record: line}}
+	_, target := sites.SplitURL(d.URL)
+	r.fill(host, d.Method, target)
+	c.hosts[r.Host] = false
+	c.own = append(c.own, r)
+	return r, nil
+}
+
+// end takes the end d of r.
+func (r *request) end(d *evidence.Decision) {
+	r.Status = d.Status
+	r.took = max(d.Duration, 0)
+	// Without an answer it was given up. If it has no trace of an exchange either, it wasn't sent.
+	failed := d.Type == evidence.Failed && d.Status == 0
+	r.unsent = failed && !d.Left && d.Err == "" && d.Latency == 0
+	r.left = failed && !r.unsent
 }
 
 // readAccess reads the crawler's requests in the access log of that number.
@@ -157,43 +208,50 @@ func (c *comparer) readAccess(log io.Reader, file int) error {
 	if err != nil {
 		return err
 	}
-	only := c.host // of lines that name none
+	// Lines that name no host are of the only one.
+	only := c.host
 	if only == "" && len(c.hosts) == 1 {
 		only = c.own[0].Host
 	}
 	for line, text := range in.All() {
 		c.Lines++
-		parse := parseCombined
-		if text[0] == '{' {
-			parse = parseCaddy
-		}
-		r, agent, ok := parse(string(text))
+		r, agent, ok := parse(text)
 		if !ok {
 			c.Unreadable++
 			continue
 		}
-		c.covered.add(r.Time)
+		c.covered.add(r.Time) // lines of other crawlers show, too, which time the log is of
 		host := cmp.Or(hostname.Key(r.Host), only)
 		if _, known := c.hosts[host]; known {
 			c.hosts[host] = true
 		}
-		agent = c.fold(agent)
-		switch {
-		case !slices.ContainsFunc(c.agents, func(part string) bool { return strings.Contains(agent, part) }):
+		if !c.isOurs(agent) {
 			continue
-		case c.host != "" && host != c.host:
+		}
+		if c.host != "" && host != c.host {
 			c.Elsewhere++
 			continue
-		case host == "":
-			return errors.New("accesslog: the lines of the access log don't name their host, and the evidence has several: say which one the log is of (Options.Host, -host)")
-		case len(c.site) == maxRequests:
+		}
+		if host == "" { // any guess would make differences of honest requests
+			return errNoHost
+		}
+		if len(c.site) == maxRequests {
 			return errMany
 		}
-		r.File, r.Line, r.Address, r.start = file, line, once(r.Address), r.Time
+		r.File = file
+		r.Line = line
+		r.Address = once(r.Address)
+		r.start = r.Time
 		r.fill(host, r.Method, r.Target)
 		c.site = append(c.site, &r)
 	}
 	return in.Err()
+}
+
+// isOurs reports whether a User-Agent is that of the crawler.
+func (c *comparer) isOurs(agent string) bool {
+	agent = c.fold(agent)
+	return slices.ContainsFunc(c.agents, func(part string) bool { return strings.Contains(agent, part) })
 }
 
 // tokens returns s in lower case between spaces, with a space for each character that isn't of a
@@ -207,8 +265,19 @@ func tokens(s string) string {
 	}, s) + " "
 }
 
+// parse reads a line of an access log, and the User-Agent in it.
+func parse(line []byte) (r request, agent string, ok bool) {
+	if line[0] == '{' {
+		return parseCaddy(line)
+	}
+	return parseCombined(string(line))
+}
+
+// caddyTimes are the forms of Caddy's time that are no number: "rfc3339" and "iso8601".
+var caddyTimes = [...]string{`"2006-01-02T15:04:05Z07:00"`, `"2006-01-02T15:04:05Z0700"`}
+
 // parseCaddy reads a line of Caddy's access log: JSON, written when the request has ended.
-func parseCaddy(s string) (r request, agent string, ok bool) {
+func parseCaddy(line []byte) (r request, agent string, ok bool) {
 	var in struct {
 		TS      json.RawMessage
 		Status  int
@@ -219,21 +288,32 @@ func parseCaddy(s string) (r request, agent string, ok bool) {
 			Headers           map[string][]string
 		}
 	}
-	if json.Unmarshal([]byte(s), &in) != nil || in.Request.Method == "" {
-		return r, "", false
+	if json.Unmarshal(line, &in) != nil || in.Request.Method == "" {
+		return request{}, "", false
 	}
-	r.Host, r.Address = in.Request.Host, cmp.Or(in.Request.ClientIP, in.Request.RemoteIP)
+	// Caddy's filters may have left out any other field.
+	at, ok := caddyTime(string(in.TS))
+	r.Time = at
+	r.Host = in.Request.Host
+	r.Address = cmp.Or(in.Request.ClientIP, in.Request.RemoteIP) // the first is behind trusted proxies
 	r.Method = in.Request.Method
 	r.Target = in.Request.URI
 	r.SiteStatus = in.Status
-	seconds, err := strconv.ParseFloat(string(in.TS), 64)
-	r.Time, ok = time.UnixMicro(int64(seconds*1e6)), err == nil && seconds > 0 && seconds < 1e11
-	for _, layout := range [...]string{`"2006-01-02T15:04:05Z07:00"`, `"2006-01-02T15:04:05Z0700"`} { // its "rfc3339", its "iso8601"
-		if at, err := time.Parse(layout, string(in.TS)); err == nil {
-			r.Time, ok = at, true
+	return r, strings.Join(in.Request.Headers["User-Agent"], " "), ok
+}
+
+// caddyTime reads the time of a line, JSON in one of three forms.
+func caddyTime(ts string) (time.Time, bool) {
+	for _, layout := range caddyTimes {
+		if at, err := time.Parse(layout, ts); err == nil {
+			return at, true
 		}
 	}
-	return r, strings.Join(in.Request.Headers["User-Agent"], " "), ok
+	seconds, err := strconv.ParseFloat(ts, 64)
+	if err != nil || seconds <= 0 || seconds >= 1e11 { // others are no seconds since 1970
+		return time.Time{}, false
+	}
+	return time.UnixMicro(int64(seconds * 1e6)), true
 }
 
 const quoted = ` *("(?:[^"\\]|\\.)*")`
@@ -244,35 +324,53 @@ const quoted = ` *("(?:[^"\\]|\\.)*")`
 //
 // Brackets, and times, may also stand in the name of a host or a user, which a crawler chooses; the
 // request is right behind the time of the line.
-var combined = regexp.MustCompile(`^(.*?)\[(\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d [-+]\d{4})\]` + quoted + ` *(\d{1,3}) +(?:\d+|-)` + quoted + quoted)
+var combined = regexp.MustCompile(
+	`^(.*?)\[(\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d [-+]\d{4})\]` + quoted +
+		` *(\d{1,3}) +(?:\d+|-)` + quoted + quoted)
 
+// parseCombined reads a line in combined format.
 func parseCombined(s string) (r request, agent string, ok bool) {
 	part := combined.FindStringSubmatch(s)
 	if part == nil {
-		return r, "", false
+		return request{}, "", false
 	}
+	// Any text may be within the quotes: the crawler chooses its path and its User-Agent.
 	at, err1 := time.Parse("02/Jan/2006:15:04:05 -0700", part[2])
 	line, err2 := strconv.Unquote(part[3]) // Apache and nginx escape as Go does
 	agent, err3 := strconv.Unquote(part[6])
 	names := strings.Fields(part[1])
 	if err1 != nil || err2 != nil || err3 != nil || len(names) < 3 {
-		return r, "", false
+		return request{}, "", false
 	}
-	r.Time, r.Address = at, strings.TrimSuffix(names[0], ",") // the first of a list, as proxies forward it
+	r.Time = at
 	r.SiteStatus, _ = strconv.Atoi(part[4])
-	_, noAddress := netip.ParseAddr(names[0])
-	if _, err := netip.ParseAddr(names[1]); len(names) > 3 && noAddress != nil && err == nil && r.Address == names[0] {
-		r.Host, r.Address = names[0], names[1]
-	}
-	// "GET /path HTTP/1.1", with Varnish "GET http://host/path HTTP/1.1"; a request that couldn't be
-	// read is "-" or garbage.
+	r.Host, r.Address = hostAndAddress(names)
+	// "GET /path HTTP/1.1"; a request that couldn't be read is "-" or garbage.
 	if method, rest, ok := strings.Cut(line, " "); ok {
 		r.Method = method
 		r.Target, _, _ = strings.Cut(rest, " ")
 	}
+	// With Varnish "GET http://host/path HTTP/1.1".
 	if !strings.HasPrefix(r.Target, "/") && strings.Contains(r.Target, "://") {
 		r.Host = cmp.Or(r.Host, sites.Authority(r.Target))
 		_, r.Target = sites.SplitURL(r.Target)
 	}
 	return r, agent, true
+}
+
+// hostAndAddress returns the virtual host, if there is one, and the client's address from the names
+// at the beginning of a line.
+func hostAndAddress(names []string) (host, address string) {
+	first := names[0]
+	address = strings.TrimSuffix(first, ",")
+	if len(names) == 3 || address != first { // no host, or the first of a list, as proxies forward it
+		return "", address
+	}
+	// Only a host may be no address, and have an address behind it.
+	_, notFirst := netip.ParseAddr(first)
+	_, notSecond := netip.ParseAddr(names[1])
+	if notFirst != nil && notSecond == nil {
+		return first, names[1]
+	}
+	return "", address
 }

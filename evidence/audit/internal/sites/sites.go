@@ -1,4 +1,5 @@
-// Package sites tells what a URL or a record is about, for the judge, access logs and bundles.
+// Package sites finds the host that a URL or a record is about, for the judge, access logs and
+// bundles.
 package sites
 
 import (
@@ -17,10 +18,11 @@ import (
 type Site []string
 
 // Read returns the site of the given hosts.
-func Read(hosts []string) (s Site, err error) {
+func Read(hosts []string) (Site, error) {
+	var s Site
 	for _, h := range hosts {
 		name := hostname.Key(h)
-		if name == "" || strings.ContainsAny(h, "/@ ") {
+		if name == "" || strings.ContainsAny(h, "/@ ") { // a URL would have no records
 			return s, fmt.Errorf("audit: %q isn't a host: give a name such as example.com", h)
 		}
 		s = append(s, name)
@@ -36,29 +38,34 @@ func (s Site) Has(host string) bool {
 	return slices.ContainsFunc(s, func(name string) bool { return hostname.Within(host, name) })
 }
 
-// About reports whether d is a record about s, or states what the crawler promises everywhere, or
-// that it has come to its end.
+// About reports whether d is a record about s, or the policy of a Transport, or the end of a log.
 func (s Site) About(d *evidence.Decision) bool {
-	host := cmp.Or(Authority(d.URL), d.Host)
-	return host == "" && (d.Type == evidence.PolicyStated || d.Type == evidence.LogClosed) || host != "" && d.Type != "" && s.Has(host)
+	host := cmp.Or(Authority(d.URL), d.Host) // several hosts may share the slots of d.Host
+	if host == "" {
+		return d.Type == evidence.PolicyStated || d.Type == evidence.LogClosed
+	}
+	return d.Type != "" && s.Has(host)
 }
 
 // SplitURL splits a URL into its origin and its target, the path and query as they were sent.
 func SplitURL(u string) (origin, target string) {
 	u, _, _ = strings.Cut(u, "#")
-	i := strings.Index(u, "://")
-	if i == -1 {
+	scheme, rest, ok := strings.Cut(u, "://")
+	if !ok {
 		return "", u
 	}
-	scheme, rest := strings.ToLower(u[:i]), u[i+len("://"):]
-	authority := rest
-	if j := strings.IndexAny(rest, "/?"); j != -1 {
-		authority, target = rest[:j], rest[j:]
+	scheme = strings.ToLower(scheme)
+	end := strings.IndexAny(rest, "/?")
+	if end == -1 {
+		end = len(rest)
 	}
+	authority := rest[:end]
+	target = rest[end:]
 	if !strings.HasPrefix(target, "/") {
 		target = "/" + target
 	}
-	if strings.Contains(authority, "%") { // it is escaped in a URL that was parsed and printed
+	// It is escaped in a URL that was parsed and printed.
+	if strings.Contains(authority, "%") {
 		if u, err := url.Parse("//" + authority); err == nil {
 			authority = u.Host
 		}

@@ -16,25 +16,29 @@ import (
 	"github.com/go-politeness/politeness/evidence/internal/merkle"
 )
 
-// A Forest checks the checkpoints in the lines of files. The logs in a file are leaves of one tree
-// where [evidence.OpenFile] wrote them, and of one each where they were only put one after the
-// other; which it is shows at the first checkpoint.
+// A Forest checks the checkpoints in the lines of files. If [evidence.OpenFile] wrote the logs of a
+// file, their lines are leaves of one tree. If they were only put one after the other, each log has
+// a tree of its own. The first checkpoint shows which it is.
 type Forest struct {
-	Broken func(detail string, at, before int) // lines of a checkpoint and of the one before, or of the same
+	// Broken is called for a checkpoint that isn't right, with its line and that of the checkpoint
+	// before, or the same line twice.
+	Broken func(detail string, at, before int)
 
-	// What its reader has from elsewhere, as audit.Trust says it.
+	// The reader's audit.Trust.
 	Key   string // name and hash of the verifier key; "": none
 	keys  note.Verifiers
-	Older []*Older // that a log must extend
+	Older []*Older // checkpoints that a log must extend
 
-	// What was found, as audit.Signed says it.
-	Checkpoints, Records, After int
-	Latest                      string
+	// The findings, as in audit.Signed.
+	Checkpoints int
+	Records     int
+	After       int
+	Latest      string
 
-	Signed bool   // whether the present log has a checkpoint
-	Trees  []Tree // those of the present file that have one
+	Signed bool   // the present log has a checkpoint
+	Trees  []Tree // trees of the present file that have a checkpoint
 
-	// trees are those of which the present line may be a leaf: the one that goes on in the file, and
+	// trees are those of which the present line may be a leaf: the one that continues in the file, and
 	// one that begins with the present log, until a checkpoint shows which is signed.
 	trees []*merkle.Run
 	last  int   // line of the last checkpoint
@@ -45,8 +49,8 @@ type Forest struct {
 // An Older is a checkpoint that a log must extend.
 type Older struct {
 	merkle.Checkpoint
-	met   bool // whether a tree had it
-	other bool // whether a tree had another root at that size
+	met   bool // a tree had it
+	other bool // a tree had another root at that size
 }
 
 // Read reads a key, "" for none, and signed checkpoints.
@@ -75,18 +79,24 @@ func Read(key string, checkpoints [][]byte) (*Forest, error) {
 // error.
 func (f *Forest) Open(signed []byte) (c merkle.Checkpoint, err error) {
 	n, err := note.Open(signed, f.keys)
-	if unknown := (*note.UnverifiedNoteError)(nil); errors.As(err, &unknown) && f.Key == "" {
-		n = unknown.Note
-	} else if unknown != nil {
+	unknown, isUnknown := errors.AsType[*note.UnverifiedNoteError](err)
+	switch {
+	case isUnknown && f.Key == "":
+		n = unknown.Note // without a key any signature will do
+	case isUnknown:
 		s := unknown.Note.UnverifiedSigs[0]
 		return c, fmt.Errorf("signed with another key than %s: %s+%08x", f.Key, s.Name, s.Hash)
-	} else if err != nil {
+	case err != nil:
 		return c, err
 	}
-	if c, err = merkle.ParseCheckpoint(n.Text); err == nil && len(n.Sigs) > 0 && n.Sigs[0].Name != c.Origin {
-		err = fmt.Errorf("a checkpoint of %q, signed as %q", c.Origin, n.Sigs[0].Name)
+	c, err = merkle.ParseCheckpoint(n.Text)
+	if err != nil {
+		return c, err
 	}
-	return c, err
+	if len(n.Sigs) > 0 && n.Sigs[0].Name != c.Origin { // a key may sign for its own logs only
+		return c, fmt.Errorf("a checkpoint of %q, signed as %q", c.Origin, n.Sigs[0].Name)
+	}
+	return c, nil
 }
 
 // Meet compares a tree with the older checkpoints of its size.
@@ -94,58 +104,69 @@ func (f *Forest) Meet(tree *merkle.Run) {
 	for _, o := range f.Older {
 		if o.N == tree.Len() {
 			same := o.Tree == tree.Tree()
-			o.met, o.other = o.met || same, o.other || !same
+			o.met = o.met || same
+			o.other = o.other || !same
 		}
 	}
 }
 
-// Extended returns how many older checkpoints the logs extend, and reports those that they don't.
-func (f *Forest) Extended(broken func(detail string)) (n int) {
+const (
+	rewritten = "the first %d lines aren't those of the checkpoint that was made of them earlier: the log was rewritten"
+	tooShort  = "fewer lines than the %d of the checkpoint that was made of them earlier: the log was cut off"
+)
+
+// Extended returns how many older checkpoints the logs extend, and a text for each that they don't.
+func (f *Forest) Extended() (n int, broken []string) {
 	for _, o := range f.Older {
 		switch {
-		case o.met:
+		case o.met: // by one of several trees
 			n++
 		case o.other:
-			broken(fmt.Sprintf("the first %d lines aren't those of the checkpoint that was made of them earlier: the log was rewritten", o.N))
+			broken = append(broken, fmt.Sprintf(rewritten, o.N))
 		default:
-			broken(fmt.Sprintf("fewer lines than the %d of the checkpoint that was made of them earlier: the log was cut off", o.N))
+			broken = append(broken, fmt.Sprintf(tooShort, o.N))
 		}
 	}
-	return n
+	return n, broken
 }
 
-// A Tree is one of the trees that the lines of a file are leaves of. It is exact where no
-// checkpoint is broken.
+// A Tree is one of the trees that the lines of a file are leaves of. It is exact if no checkpoint is
+// broken.
 type Tree struct {
 	From   int64  // index of its first line in the file
 	Size   int64  // number of its lines that are signed
 	Signed string // their checkpoint
 }
 
-// Begin says that another log follows.
+// Begin begins another log.
 func (f *Forest) Begin() {
-	f.trees, f.Signed = append(f.trees[:min(len(f.trees), 1)], new(merkle.Run)), false
+	f.trees = append(f.trees[:min(len(f.trees), 1)], new(merkle.Run))
+	f.Signed = false
 }
 
-// Record reads the record of a line into e, and returns what of the line that is. A crawler that is
-// killed leaves half a line, and the first line of the next log may stand behind it: within a
-// string the quotes would be escaped. With an error e is empty.
+// Record reads the record of a line into e, and returns the part of the line that it takes. With an
+// error e is empty.
 func Record(text []byte, e *evidence.LogLine) ([]byte, error) {
 	err := e.UnmarshalJSON(text)
-	if err != nil {
-		if i := bytes.LastIndex(text, []byte(lines.RecordBegins)); i > 0 && e.UnmarshalJSON(text[i:]) == nil && e.N == 1 {
-			return text[i:], nil
-		}
-		*e = evidence.LogLine{}
+	if err == nil {
+		return text, nil
 	}
+	// A crawler that is killed leaves half a line, and the first line of the next log may stand behind
+	// it. Within a string the quotes would be escaped.
+	i := bytes.LastIndex(text, []byte(lines.RecordBegins))
+	if i > 0 && e.UnmarshalJSON(text[i:]) == nil && e.N == 1 {
+		return text[i:], nil
+	}
+	*e = evidence.LogLine{}
 	return text, err
 }
 
-// Line takes the line at, of the record e; an empty one where it is none.
+// Line takes the line at, with its record e, which is empty if the line has none.
 func (f *Forest) Line(text []byte, e *evidence.LogLine, at int) {
 	if e.Type == evidence.Checkpoint {
 		f.checkpoint(e, at)
 	}
+	// The checkpoint is of the lines before it, and a leaf for the next one.
 	leaf := tlog.RecordHash(text)
 	for _, tree := range f.trees {
 		tree.Add(leaf)
@@ -157,11 +178,11 @@ func (f *Forest) Line(text []byte, e *evidence.LogLine, at int) {
 
 // checkpoint takes the checkpoint e from the line at, which isn't a leaf yet.
 func (f *Forest) checkpoint(e *evidence.LogLine, at int) {
-	before, after := cmp.Or(f.last, at), f.after
-	// the line itself is no record to be signed
+	before := cmp.Or(f.last, at)
+	after := f.after
 	f.Signed = true
 	f.last = at
-	f.after = -1
+	f.after = -1 // the line itself is no record to be signed
 	c, err := f.Open([]byte(e.Text))
 	if err != nil {
 		f.Broken(fmt.Sprintf("a checkpoint: %v", err), at, before)
@@ -169,19 +190,21 @@ func (f *Forest) checkpoint(e *evidence.LogLine, at int) {
 	}
 	i := slices.IndexFunc(f.trees, func(tree *merkle.Run) bool { return tree.Tree() == c.Tree })
 	if i < 0 {
-		f.Broken(fmt.Sprintf("the %d lines before this checkpoint aren't the %d that were signed", f.trees[0].Len(), c.N), at, before)
-		// What follows is held against what was signed, so that one change is reported once.
+		const detail = "the %d lines before this checkpoint aren't the %d that were signed"
+		f.Broken(fmt.Sprintf(detail, f.trees[0].Len(), c.N), at, before)
+		// The lines that follow are compared with the signed tree, so that one change is reported once.
 		if tree, err := c.Resume(e.Edge); err == nil {
 			f.trees = []*merkle.Run{tree}
 		}
 		return
 	}
-	f.trees = f.trees[i : i+1]
+	f.trees = f.trees[i : i+1] // only this one continues
 	signed := min(after, int(c.N))
 	f.Records += signed
-	f.After += after - signed // of the log before, which nobody signs any more
+	f.After += after - signed // of the log before, which no later checkpoint signs
 	f.Checkpoints++
 	f.Latest = e.Text
+	// A later checkpoint of a tree replaces the one before.
 	tree := Tree{f.lines - c.N, c.N, e.Text}
 	if last := len(f.Trees) - 1; last >= 0 && f.Trees[last].From == tree.From {
 		f.Trees = f.Trees[:last]
@@ -189,7 +212,7 @@ func (f *Forest) checkpoint(e *evidence.LogLine, at int) {
 	f.Trees = append(f.Trees, tree)
 }
 
-// End says that no line of the file follows.
+// End ends the file: no line of it follows.
 func (f *Forest) End() {
 	f.After += max(f.after, 0)
 	f.trees = nil
