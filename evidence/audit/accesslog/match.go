@@ -185,9 +185,12 @@ func (c *comparer) setClock(pages map[pageID]*page) {
 // marksOf returns the ranges of offsets that pairs of records allow: those of the pages that were
 // asked for once on both sides or, if there are few of these, of all pairs of a page.
 func marksOf(pages map[pageID]*page) []mark {
-	// Pages with the fewest pairs come first: a single pair is of one request, if of any.
+	// Pages with the fewest pairs come first: a single pair is of one request, if of any. Of equally
+	// many, the first one of the evidence comes first, so that one pair of logs gives one offset.
 	var marks []mark
-	byPairs := func(a, b *page) int { return cmp.Compare(a.pairs(), b.pairs()) }
+	byPairs := func(a, b *page) int {
+		return cmp.Or(cmp.Compare(a.pairs(), b.pairs()), cmp.Compare(a.own[0].Record, b.own[0].Record))
+	}
 	for _, p := range slices.SortedFunc(maps.Values(pages), byPairs) {
 		if p.pairs() > 1 && len(marks) >= 2*enough {
 			break

@@ -422,6 +422,24 @@ func TestWholeSecondsSetTheClock(t *testing.T) {
 	}
 }
 
+// TestTheClockIsSetTheSameWayEachTime: pages that were asked for equally often, at a site whose clock drifts,
+// vote for one offset or another. Which of them vote mustn't differ from run to run.
+func TestTheClockIsSetTheSameWayEachTime(t *testing.T) {
+	var log string
+	var access []string
+	for i := range 60 {
+		log += fmt.Sprintf("%d start %d url=/%d agent=TestBot\n%d.5 end %d\n", 100*i, i, i/2, 100*i, i)
+		access = append(access, accessLineOf(110*i, fmt.Sprintf("/%d", i/2)))
+	}
+	evidence := write(t, log)
+	first := compare(t, evidence, access, accesslog.Options{})
+	for range 20 {
+		if got := compare(t, evidence, access, accesslog.Options{}); got.Offset != first.Offset {
+			t.Fatalf("%v ahead, and before %v", got.Offset, first.Offset)
+		}
+	}
+}
+
 // TestVerdictsOnTimesOfAccessLogs: two records of one request may be five seconds apart, by clocks that the other
 // requests have set right.
 func TestVerdictsOnTimesOfAccessLogs(t *testing.T) {
