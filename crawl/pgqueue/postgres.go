@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -64,8 +65,10 @@ func passing(err error) bool {
 	case errors.As(err, &connect), errors.As(err, &network), pgconn.SafeToRetry(err):
 		return true
 	}
-	// A connection may end while a statement is at work. pgx returns these as they come.
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+	// A connection may end while a statement is at work, perhaps after it has been done. Each
+	// transaction may run twice.
+	gone := []error{pgconn.ErrConnClosed, net.ErrClosed, io.EOF, io.ErrUnexpectedEOF}
+	return slices.ContainsFunc(gone, func(target error) bool { return errors.Is(err, target) })
 }
 
 // null is nil for a zero value, which most URLs have.

@@ -79,8 +79,8 @@ const (
 	quietNew = 2 * time.Second
 
 	// quietLost is how long nothing is granted after the server has lost data: longer than a call
-	// that finds a dead connection takes (3 s by the client's defaults) and a beat.
-	quietLost = 5 * time.Second
+	// that finds a dead connection takes (5 s by the client's defaults) and a beat.
+	quietLost = 7 * time.Second
 
 	// lostAfter is how long a process that wasn't closed is silent before it counts as lost, its
 	// chunk with it.

@@ -75,7 +75,7 @@ func TestABlockOutlivesTheProcessThatSawIt(t *testing.T) {
 func TestTheQuarantineFollowsTheTimeouts(t *testing.T) {
 	t.Parallel()
 	for timeout, want := range map[time.Duration]time.Duration{
-		0: 4 * time.Second, time.Second: 2 * time.Second, 100 * time.Millisecond: 2 * time.Second, 6 * time.Second: 7 * time.Second, -1: 4 * time.Second,
+		0: 6 * time.Second, time.Second: 2 * time.Second, 100 * time.Millisecond: 2 * time.Second, 6 * time.Second: 7 * time.Second, -1: 4 * time.Second,
 	} {
 		client := redis.NewClient(&redis.Options{Addr: shared.Addr, ReadTimeout: timeout})
 		l, err := New(Config{Client: client, Prefix: "quarantine:" + t.Name() + ":"})

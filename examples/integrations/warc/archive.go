@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nlnwa/gowarc"
+	"github.com/nlnwa/gowarc/v2"
 )
 
 // An archive is a Base that writes each exchange to WARC files: a request and a response record,

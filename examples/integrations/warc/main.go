@@ -23,7 +23,7 @@ import (
 	"os/signal"
 	"time"
 
-	"github.com/nlnwa/gowarc"
+	"github.com/nlnwa/gowarc/v2"
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/crawl"
