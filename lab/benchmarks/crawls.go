@@ -58,18 +58,13 @@ func runCrawls(b *bench) (result, error) {
 		{name: "50 slow", slow: b.manyHosts / 20, blocked: b.manyHosts / 100, drip: 1, patient: 1},
 		{name: "300 slow", slow: b.manyHosts * 3 / 10, blocked: b.manyHosts / 100, drip: 1, patient: 1},
 	}
-	r := result{
-		what: fmt.Sprintf("%s hosts on one server on loopback, over HTTP, each with a delay of %v, so %s pages a second are possible; their URLs in a random order. Counted are the pages of quick hosts "+
-			"in %v after the first second. In the second and third mix 50 and 300 of the hosts take %v for a page, 10 answer 429 for an hour, one drips a byte a second, and one asks for a crawl-delay of 30 s.",
-			count(b.manyHosts), crawlDelay, count(b.manyHosts*5), b.crawlFor, slowAnswer),
-		read: "More is better. The share is that of what the quick hosts allow; the time is that of processors for each such page, of client and server together. Pools take URL after URL in their order, as tutorials do: every worker ends up waiting for some host. `x/time/rate` and colly know no blocks: what they send into them isn't counted.",
-		limits: "Client and server share this machine's processors: where a crawl gets near to what is possible, they may be the bound and not the crawler. " +
-			"`crawl`'s own tests hold it to 95 % in virtual time, where processors don't matter.",
-	}
+	r := resultOf("crawls", count(b.manyHosts), crawlDelay, count(b.manyHosts*5), b.crawlFor, slowAnswer)
 	t := table{header: []string{"pages a second, by"}}
 	bars := plot.Bars{
-		Title: "Pages of quick hosts a second", Subtitle: "10 hosts blocked, one that drips and one with a crawl-delay of 30 s but in the first",
-		Groups: make([]plot.Group, len(mixes)), Format: func(v float64) string { return fmt.Sprintf("%.0f", v) },
+		Title:    "Pages of quick hosts a second",
+		Subtitle: "10 hosts blocked, one that drips and one with a crawl-delay of 30 s but in the first",
+		Groups:   make([]plot.Group, len(mixes)),
+		Format:   number,
 	}
 	shares := make(map[string]float64)
 	for _, by := range crawlsSection().rivals {
@@ -94,7 +89,9 @@ func runCrawls(b *bench) (result, error) {
 	}
 	goals := newGoals("of politeness/crawl")
 	for _, c := range mixes {
-		goals.atLeast("share of the possible, "+c.name, shares[c.name], wantOfPossible, perCent, "no host is to wait for another one")
+		goals.atLeast(
+			"share of the possible, "+c.name, shares[c.name], wantOfPossible, perCent,
+			"no host is to wait for another one")
 	}
 	r.tables = []table{t, goals.table}
 	r.plots = []figure{{"crawls", "Bars: pages a second by crawler", bars}}
@@ -105,7 +102,9 @@ func runCrawls(b *bench) (result, error) {
 // processors that each took.
 func (b *bench) crawlRate(by string, c mix) (rate, cpu float64, err error) {
 	var pages atomic.Int64
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, &pages) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.serve(w, r, &pages)
+	}))
 	defer server.Close()
 	base := &http.Transport{
 		MaxIdleConnsPerHost: 4,
@@ -120,9 +119,11 @@ func (b *bench) crawlRate(by string, c mix) (rate, cpu float64, err error) {
 	done := make(chan error, 1)
 	go func() { done <- b.crawlBy(ctx, by, base, urls) }()
 	time.Sleep(b.crawlWarm) //nolint:forbidigo // a measurement takes its time
-	before, used := pages.Load(), processorTime()
+	before := pages.Load()
+	begin := processorTime()
 	time.Sleep(b.crawlFor) //nolint:forbidigo // the same
-	counted, used := float64(pages.Load()-before), processorTime()-used
+	counted := float64(pages.Load() - before)
+	used := processorTime() - begin
 	cancel()
 	server.CloseClientConnections() // slow answers needn't be waited for
 	return counted / b.crawlFor.Seconds(), float64(used) / max(counted, 1), <-done

@@ -110,12 +110,17 @@ func (s *site) arrive(clock func() time.Time) (opens bool) {
 		s.begin = now
 	}
 	into := false
-	if n := len(s.windows); n == 0 || !s.windows[n-1].to.IsZero() && now.After(s.windows[n-1].to) {
-		// A window without an end is one whose first refusal is on its way.
+	var last window
+	if len(s.windows) > 0 {
+		last = s.windows[len(s.windows)-1]
+	}
+	// A window without an end is one whose first refusal is on its way.
+	over := !last.to.IsZero() && now.After(last.to)
+	if len(s.windows) == 0 || over {
 		s.windows = append(s.windows, window{})
 		opens = s.blocks > 0
-	} else if w := s.windows[n-1]; !w.from.IsZero() {
-		into = true
+	} else {
+		into = !last.from.IsZero()
 	}
 	s.starts = append(s.starts, start{now, into && s.blocks > 0})
 	return opens
@@ -129,7 +134,8 @@ func (s *site) refuse(opens bool) string {
 	now := time.Now()
 	w := &s.windows[len(s.windows)-1]
 	if opens {
-		w.from, w.to = now, now.Add(s.blocks)
+		w.from = now
+		w.to = now.Add(s.blocks)
 	}
 	left := s.blocks
 	if !w.to.IsZero() {

@@ -6,7 +6,9 @@ import "fmt"
 type goals struct{ table }
 
 func newGoals(of string) *goals {
-	return &goals{table: table{caption: "Against what is wanted:", header: []string{of, "measured", "wanted", "", "because"}}}
+	return &goals{
+		table: table{caption: "Against what is wanted:", header: []string{of, "measured", "wanted", "", "because"}},
+	}
 }
 
 // atMost notes that x, what was measured, is wanted to be want at most.

@@ -28,14 +28,7 @@ const (
 )
 
 func runHosts(b *bench) (result, error) {
-	r := result{
-		what: fmt.Sprintf("A turn is taken on a host and given back, without waiting: first on one host, then at random over %s hosts that are known already. "+
-			"The stacks are politeness's `hostlimit` alone, a `sync.Map` of `x/time/rate` limiters with a channel semaphore each, and failsafe-go's limiter with bulkhead in a `sync.Map`.", count(b.hosts)),
-		read: "Less is better. Bytes are what the heap holds after a garbage collection for each known host, its name left out. The time of a garbage collection is that of `runtime.GC` while the stack is all that is on the heap. " +
-			"Every stack paces by a nanosecond, so that all the bookkeeping is done.",
-		limits: "One goroutine; hosts are visited at random, which is the worst for the processor's cache: a crawl that stays with a host for a while is nearer to the time for one host. " +
-			"The last table is whole crawlers and fewer hosts, since fetchbot has two goroutines for each and colly goes through its rules one by one: there every host has a robots.txt, and its rules are kept.",
-	}
+	r := resultOf("hosts", count(b.hosts))
 	names := make([]string, b.hosts)
 	for i := range names {
 		names[i] = limits.Name(i)
@@ -55,30 +48,46 @@ func runHosts(b *bench) (result, error) {
 	b.raw("Turn", "one host", hot)
 	b.raw("Turn", count(b.hosts)+" hosts", cold)
 
-	t := table{header: []string{"by", "one host", count(b.hosts) + " hosts", "/ politeness", "allocations", "bytes a host", "garbage collection"}}
-	bars := plot.Bars{Title: "Time of a turn: acquire and release", Subtitle: "politeness in blue", Format: duration}
-	for _, g := range []struct {
-		name string
-		all  []samples
-	}{{"one host", hot}, {count(b.hosts) + " hosts, at random", cold}} {
-		group := plot.Group{Name: g.name}
-		for i, s := range g.all {
-			group.Bars = append(group.Bars, plot.Bar{Name: s.by, Value: s.median(), Ours: i == 0})
-		}
-		bars.Groups = append(bars.Groups, group)
+	t := table{
+		header: []string{
+			"by", "one host", count(b.hosts) + " hosts", "/ politeness", "allocations", "bytes a host",
+			"garbage collection",
+		},
 	}
 	for i, s := range cold {
-		t.add(s.by, duration(hot[i].median()), duration(s.median()), times(s.times(cold[0])), fmt.Sprintf("%.0f", s.allocs),
-			size(held[i].bytes), duration(held[i].collection))
+		t.add(
+			s.by,
+			duration(hot[i].median()),
+			duration(s.median()),
+			times(s.times(cold[0])),
+			number(s.allocs),
+			size(held[i].bytes),
+			duration(held[i].collection),
+		)
 	}
 	goals := newGoals("of hostlimit")
-	goals.atMost("of the sync.Map stack's time at all hosts", 1/cold[1].times(cold[0]), wantOfSyncMap, perCent, "who leaves a map of limiters for it pays no more")
-	goals.atMost("bytes of an idle host", held[0].bytes, wantBytes, size, "a million hosts fit into 170 MB, beside their names")
-	goals.atMost("garbage collection", held[0].collection, wantCollection, duration, "the crawl's own memory is what a collection is to be about")
+	goals.atMost(
+		"of the sync.Map stack's time at all hosts", 1/cold[1].times(cold[0]), wantOfSyncMap, perCent,
+		"who leaves a map of limiters for it pays no more")
+	goals.atMost(
+		"bytes of an idle host", held[0].bytes, wantBytes, size,
+		"a million hosts fit into 170 MB, beside their names")
+	goals.atMost(
+		"garbage collection", held[0].collection, wantCollection, duration,
+		"the crawl's own memory is what a collection is to be about")
 
 	crawlers, err := b.crawlHosts()
 	if err != nil {
 		return r, err
+	}
+	bars := plot.Bars{
+		Title:    "Time of a turn: acquire and release",
+		Subtitle: "politeness in blue",
+		Format:   duration,
+		Groups: []plot.Group{
+			groupOf("one host", hot),
+			groupOf(count(b.hosts)+" hosts, at random", cold),
+		},
 	}
 	r.tables = []table{t, goals.table, crawlers}
 	r.plots = []figure{{"hosts", "Bars: time of a turn on one host and on many, by stack", bars}}
@@ -172,7 +181,10 @@ func (b *bench) crawlHosts() (table, error) {
 			return rivals.Client(rt), err
 		}},
 		{rivals.DIY, func() (rivals.Fetcher, error) { return rivals.Client(rivals.NewDIY(base, unpaced)), nil }},
-		{rivals.Colly, func() (rivals.Fetcher, error) { return rivals.NewCollyOf(base, unpaced, limits.Name, b.crawled) }},
+		{
+			rivals.Colly,
+			func() (rivals.Fetcher, error) { return rivals.NewCollyOf(base, unpaced, limits.Name, b.crawled) },
+		},
 		{rivals.Fetchbot, func() (rivals.Fetcher, error) { return rivals.NewFetchbot(base, unpaced), nil }},
 	} {
 		if err := b.crawl(&t, c.by, c.fresh); err != nil {

@@ -14,6 +14,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	_ "embed"
 	"flag"
 	"fmt"
 	"os"
@@ -33,7 +34,7 @@ func main() {
 	}
 	short := flag.Bool("short", false, "run everything once, in a few seconds, and print the report")
 	only := flag.String("only", "", "sections to run, separated by commas; empty: all")
-	update := flag.Bool("update", false, "replace the sections of -only in the RESULTS.md that is there, and leave the others as they are")
+	update := flag.Bool("update", false, "replace the sections of -only in the RESULTS.md that is there, and no others")
 	out := flag.String("out", ".", "folder that RESULTS.md, raw.txt and plots/ are written to; not with -short")
 	flag.Parse()
 	if err := run(*short, *update, *only, *out); err != nil {
@@ -68,32 +69,60 @@ type bench struct {
 
 func fullBench() *bench {
 	return &bench{
-		rounds: 20, batch: 25 * time.Millisecond,
-		delays:  []time.Duration{20 * time.Millisecond, 100 * time.Millisecond},
-		pacing:  map[time.Duration]time.Duration{20 * time.Millisecond: 6 * time.Second, 100 * time.Millisecond: 12 * time.Second},
-		callers: 64, storm: 2500 * time.Millisecond,
-		hosts: 1_000_000, crawled: 10_000, refetch: 2000,
-		manyHosts: 1000, crawlWarm: time.Second, crawlFor: 4 * time.Second,
-		redisFree: "3s",
-		requests:  1000, robotsHosts: 10_000, lineCount: 1_000_000,
+		rounds: 20,
+		batch:  25 * time.Millisecond,
+		delays: []time.Duration{20 * time.Millisecond, 100 * time.Millisecond},
+		pacing: map[time.Duration]time.Duration{
+			20 * time.Millisecond:  6 * time.Second,
+			100 * time.Millisecond: 12 * time.Second,
+		},
+		callers:     64,
+		storm:       2500 * time.Millisecond,
+		hosts:       1_000_000,
+		crawled:     10_000,
+		refetch:     2000,
+		manyHosts:   1000,
+		crawlWarm:   time.Second,
+		crawlFor:    4 * time.Second,
+		redisFree:   "3s",
+		requests:    1000,
+		robotsHosts: 10_000,
+		lineCount:   1_000_000,
 	}
 }
 
 func shortBench() *bench {
 	return &bench{
-		rounds: 1, batch: time.Microsecond,
-		delays:  []time.Duration{20 * time.Millisecond},
-		pacing:  map[time.Duration]time.Duration{20 * time.Millisecond: 200 * time.Millisecond},
-		callers: 8, storm: 300 * time.Millisecond,
-		hosts: 1000, crawled: 100, refetch: 10,
-		manyHosts: 100, crawlWarm: 100 * time.Millisecond, crawlFor: 100 * time.Millisecond,
-		redisFree: "100x",
-		requests:  10, robotsHosts: 100, lineCount: 1000,
+		rounds:      1,
+		batch:       time.Microsecond,
+		delays:      []time.Duration{20 * time.Millisecond},
+		pacing:      map[time.Duration]time.Duration{20 * time.Millisecond: 200 * time.Millisecond},
+		callers:     8,
+		storm:       300 * time.Millisecond,
+		hosts:       1000,
+		crawled:     100,
+		refetch:     10,
+		manyHosts:   100,
+		crawlWarm:   100 * time.Millisecond,
+		crawlFor:    100 * time.Millisecond,
+		redisFree:   "100x",
+		requests:    10,
+		robotsHosts: 100,
+		lineCount:   1000,
 	}
 }
 
 func sections() []section {
-	return []section{robotsSection(), overheadSection(), pacingSection(), stormSection(), hostsSection(), crawlsSection(), redisSection(), scaleSection()}
+	return []section{
+		robotsSection(),
+		overheadSection(),
+		pacingSection(),
+		stormSection(),
+		hostsSection(),
+		crawlsSection(),
+		redisSection(),
+		scaleSection(),
+	}
 }
 
 func run(short, update bool, only, out string) error {
@@ -106,7 +135,9 @@ func run(short, update bool, only, out string) error {
 		names := strings.Split(only, ",")
 		chosen = slices.DeleteFunc(chosen, func(s section) bool { return !slices.Contains(names, s.name) })
 		if len(chosen) != len(names) {
-			return fmt.Errorf("-only %s: want some of robots, overhead, pacing, storm, hosts, crawls, redis, scale", only)
+			return fmt.Errorf(
+				"-only %s: want some of robots, overhead, pacing, storm, hosts, crawls, redis, scale",
+				only)
 		}
 	}
 	begin := time.Now()
@@ -136,7 +167,8 @@ func run(short, update bool, only, out string) error {
 		fmt.Fprint(&report, "> A short run: everything once. Its times mean nothing.\n\n")
 	}
 	head(&report, time.Since(begin), before)
-	met, missed := bytes.Count(body.Bytes(), []byte(verdict(true)+" |")), bytes.Count(body.Bytes(), []byte(verdict(false)+" |"))
+	met := bytes.Count(body.Bytes(), []byte(verdict(true)+" |"))
+	missed := bytes.Count(body.Bytes(), []byte(verdict(false)+" |"))
 	fmt.Fprintf(&report, "Of %d targets %d are met; the tables say which aren't.\n\n", met+missed, met)
 	report.Write(body.Bytes())
 	if short {
@@ -156,9 +188,11 @@ func replaceSections(out string, written [][]byte, figures []figure, loadBefore 
 	}
 	for _, section := range written {
 		heading, rest, _ := bytes.Cut(section, []byte("\n\n"))
-		section = slices.Concat(heading, fmt.Appendf(nil, "\n\nMeasured by itself on %s, on %s, %d processors for Go, with a load average of %s before.\n\n",
-			time.Now().UTC().Format(time.DateOnly), cpu(), runtime.GOMAXPROCS(0), loadBefore), rest)
-		report = replaceSection(report, heading, section)
+		today := time.Now().UTC().Format(time.DateOnly)
+		note := fmt.Appendf(nil, "\n\nMeasured by itself on %s, on %s, ", today, cpu())
+		note = fmt.Appendf(note, "%d processors for Go, ", runtime.GOMAXPROCS(0))
+		note = fmt.Appendf(note, "with a load average of %s before.\n\n", loadBefore)
+		report = replaceSection(report, heading, slices.Concat(heading, note, rest))
 	}
 	if err := savePlots(out, figures); err != nil {
 		return err
@@ -169,13 +203,15 @@ func replaceSections(out string, written [][]byte, figures []figure, loadBefore 
 func replaceSection(report, heading, section []byte) []byte {
 	from := bytes.Index(report, append(bytes.Clone(heading), '\n'))
 	if from < 0 {
-		if from = bytes.Index(report, []byte("## All timings")); from < 0 {
-			from = len(report)
+		end := bytes.Index(report, []byte("## All timings"))
+		if end < 0 {
+			end = len(report)
 		}
-		return slices.Insert(report, from, section...)
+		return slices.Insert(report, end, section...)
 	}
 	to := len(report)
-	if next := bytes.Index(report[from+1:], []byte("\n## ")); next >= 0 {
+	next := bytes.Index(report[from+1:], []byte("\n## "))
+	if next >= 0 {
 		to = from + 1 + next + 1
 	}
 	return slices.Replace(report, from, to, section...)
@@ -200,7 +236,9 @@ func (b *bench) save(out string, report *bytes.Buffer, figures []figure) error {
 		return err
 	}
 	raw := filepath.Join(out, "raw.txt")
-	lines := fmt.Sprintf("goos: %s\ngoarch: %s\npkg: github.com/go-politeness/politeness/lab/benchmarks\ncpu: %s\n%s", runtime.GOOS, runtime.GOARCH, cpu(), b.lines.String())
+	lines := fmt.Sprintf("goos: %s\ngoarch: %s\n", runtime.GOOS, runtime.GOARCH) +
+		"pkg: github.com/go-politeness/politeness/lab/benchmarks\n" +
+		fmt.Sprintf("cpu: %s\n%s", cpu(), b.lines.String())
 	if err := os.WriteFile(raw, []byte(lines), 0o666); err != nil {
 		return err
 	}
@@ -209,33 +247,33 @@ func (b *bench) save(out string, report *bytes.Buffer, figures []figure) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(report, "## All timings, by benchstat\n\nMedians with 95 %% confidence intervals of `raw.txt`; percentages compare with politeness.\n\n<details>\n<summary>benchstat</summary>\n\n```text\n%s```\n\n</details>\n", stat)
+		report.WriteString("## All timings, by benchstat\n\n" +
+			"Medians with 95 % confidence intervals of `raw.txt`; percentages compare with politeness.\n\n" +
+			"<details>\n<summary>benchstat</summary>\n\n")
+		fmt.Fprintf(report, "```text\n%s```\n\n</details>\n", stat)
 	}
 	return os.WriteFile(filepath.Join(out, "RESULTS.md"), report.Bytes(), 0o666)
 }
 
 // benchstat compares the columns of the raw benchmarks, with the version that this repository pins.
 func benchstat(raw string) ([]byte, error) {
-	cmd := exec.CommandContext(context.Background(), "go", "tool", "-modfile=../../tools/go.mod", "benchstat", "-table", ".name", "-row", "/case", "-col", "/by", raw)
+	cmd := exec.CommandContext(context.Background(), "go", "tool", "-modfile=../../tools/go.mod",
+		"benchstat", "-table", ".name", "-row", "/case", "-col", "/by", raw)
 	cmd.Stderr = os.Stderr
 	return cmd.Output()
 }
 
+//go:embed texts/head.txt
+var headText string
+
 // head says when, where and on what all was measured.
 func head(w *bytes.Buffer, took time.Duration, loadBefore string) {
-	fmt.Fprintf(w, `# Results
-
-Written by `+"`go run .`"+` in this folder, in %v, on %s.
-
-- Machine: %s, %d processors for Go, %s/%s, %s.
-- Load average before: %s, after: %s (1, 5 and 15 minutes; the run itself is 1 to 2). More than the machine has processors before the run means that others were at work: trust ratios, allocations, bytes and counts; times are too long by what others took.
-- All sites are fakes on this machine; nothing goes over a network. What real servers make of a crawl is in [docs/real-servers.md](../../docs/real-servers.md).
-- Rivals: %s.
-
-Times are medians; rivals take turns round by round.
-
-`, took.Round(time.Second), time.Now().UTC().Format(time.DateOnly), cpu(), runtime.GOMAXPROCS(0), runtime.GOOS, runtime.GOARCH, runtime.Version(),
-		loadBefore, loadAverage(), versions())
+	today := time.Now().UTC().Format(time.DateOnly)
+	fmt.Fprintf(w, headText,
+		took.Round(time.Second), today,
+		cpu(), runtime.GOMAXPROCS(0), runtime.GOOS, runtime.GOARCH, runtime.Version(),
+		loadBefore, loadAverage(),
+		versions())
 }
 
 func cpu() string {
@@ -257,6 +295,11 @@ func loadAverage() string {
 	return strings.Join(f[:3], ", ")
 }
 
+// rivalModules are the ends of the paths of the rivals' modules.
+var rivalModules = []string{
+	"robots/v2", "robotstxt", "grobotstxt", "x/time", "failsafe-go", "go-retryablehttp", "colly/v2", "fetchbot",
+}
+
 // versions names the rivals' modules as they were built.
 func versions() string {
 	info, _ := debug.ReadBuildInfo()
@@ -265,7 +308,7 @@ func versions() string {
 	}
 	var s []string
 	for _, m := range info.Deps {
-		for _, name := range []string{"robots/v2", "robotstxt", "grobotstxt", "x/time", "failsafe-go", "go-retryablehttp", "colly/v2", "fetchbot"} {
+		for _, name := range rivalModules {
 			if strings.HasSuffix(m.Path, "/"+name) {
 				s = append(s, m.Path+" "+m.Version)
 			}

@@ -96,14 +96,7 @@ func audited(by string, s *site, delay time.Duration, callers int, d time.Durati
 var wantShare = map[time.Duration]float64{20 * time.Millisecond: 0.95, 100 * time.Millisecond: 0.99}
 
 func runPacing(b *bench) (result, error) {
-	r := result{
-		what: fmt.Sprintf("%d callers want pages of one host as fast as they get them; everybody is told to leave a delay d between two starts, with 2 slots. The clock is read at the transport, where a request would be sent. "+
-			"A share of 100 %% would be one start every d. “Too close” are starts that come less than d after the one before.", b.callers),
-		read: "The share is to be as near to 100 % as possible with none too close. Zero violations cost what timers are late: whoever counts d from the real start before, as politeness does, loses each lateness; whoever books times ahead, as `x/time/rate` and `failsafe-go` do, catches up by starting too close. " +
-			"In the figure each dot is one gap in units of d; red is too close. colly sleeps d while it holds a slot, so d is kept between a request's end and the next start on the same slot: with 2 slots it starts twice as often as it was told.",
-		limits: "The site answers at once; with a slow site colly with one slot and fetchbot get slower (they count d from the end of a request), the others don't. On a busy machine goroutines are late, shares sink, and a caller of politeness that the machine holds up after the stamp of its start, while it writes its evidence for example, reaches the transport late, so that the next start looks too close: none on an idle machine, up to two in a hundred by a few milliseconds on one with more to do than it has processors. The audit of the stamps is free of that. " +
-			"The transport is in this process; a network adds jitter to what the site sees of everybody.",
-	}
+	r := resultOf("pacing", b.callers)
 	goals := newGoals("of politeness")
 	for _, d := range b.delays {
 		t := table{
@@ -111,7 +104,8 @@ func runPacing(b *bench) (result, error) {
 			header:  []string{"by", "starts", "share of the rate", "too close", "smallest gap", "median gap"},
 		}
 		dots := plot.Dots{
-			Title: fmt.Sprintf("Gaps between starts on one host, d = %v", d), Subtitle: "each dot is a gap; red: closer than d",
+			Title: fmt.Sprintf(
+				"Gaps between starts on one host, d = %v", d), Subtitle: "each dot is a gap; red: closer than d",
 			Max: 2, Step: 0.5, Axis: "gap / d (larger ones at the right end)", Mark: 1,
 		}
 		for _, by := range pacingSection().rivals {
@@ -123,7 +117,8 @@ func runPacing(b *bench) (result, error) {
 			r.broken += broken
 			gaps := s.gaps()
 			row := plot.Row{Name: by, Ours: by == rivals.Politeness}
-			short, sum := 0, 0.0
+			short := 0
+			sum := 0.0
 			for _, g := range gaps {
 				bad := g < float64(d)
 				if bad {
@@ -134,16 +129,24 @@ func runPacing(b *bench) (result, error) {
 			}
 			share := float64(len(gaps)) * float64(d) / sum
 			if by == rivals.Politeness {
-				goals.atLeast(fmt.Sprintf("share of the rate, d = %v", d), share, wantShare[d], perCent, "a crawl takes as long as its delays, and no longer")
+				goals.atLeast(
+					fmt.Sprintf("share of the rate, d = %v", d), share, wantShare[d], perCent,
+					"a crawl takes as long as its delays, and no longer")
 				goals.none(fmt.Sprintf("too close at the transport, d = %v", d), short, "the site asked for d")
 			}
 			row.Note = fmt.Sprintf("%.1f %%", 100*share)
 			dots.Rows = append(dots.Rows, row)
-			t.add(by, fmt.Sprint(len(s.starts)), fmt.Sprintf("%.1f %%", 100*share), fmt.Sprintf("%d (%.0f %%)", short, 100*float64(short)/float64(len(gaps))),
+			t.add(by, fmt.Sprint(len(s.starts)), fmt.Sprintf("%.1f %%", 100*share), fmt.Sprintf(
+				"%d (%.0f %%)", short, 100*float64(short)/float64(len(gaps))),
 				duration(quantile(gaps, 0)), duration(median(gaps)))
 		}
 		r.tables = append(r.tables, t)
-		r.plots = append(r.plots, figure{"pacing-" + d.String(), fmt.Sprintf("Dots: gaps between starts in units of d = %v, by rival", d), dots})
+		r.plots = append(
+			r.plots,
+			figure{
+				"pacing-" + d.String(),
+				fmt.Sprintf("Dots: gaps between starts in units of d = %v, by rival", d), dots,
+			})
 	}
 	goals.none("promises broken, by the audit of its own stamps", r.broken, "the log is what is shown to others")
 	r.tables = append(r.tables, goals.table)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"embed"
 	"fmt"
 	"strconv"
 	"strings"
@@ -25,6 +26,33 @@ type result struct {
 	tables []table
 	plots  []figure
 	broken int // promises that politeness broke, by the audit of its own evidence
+}
+
+// texts has the paragraphs of each section: what is measured, how to read it, its limits.
+//
+//go:embed texts
+var texts embed.FS
+
+// resultOf returns the result of the section of that name, without figures. args are for the verbs
+// in the paragraph about what is measured.
+func resultOf(name string, args ...any) result {
+	text, err := texts.ReadFile("texts/" + name + ".txt")
+	if err != nil {
+		panic(err) // the section has no text
+	}
+	paragraphs := strings.Split(strings.TrimSpace(string(text)), "\n\n")
+	for i, p := range paragraphs {
+		paragraphs[i] = strings.ReplaceAll(p, "\n", " ")
+	}
+	r := result{
+		what:   paragraphs[0],
+		read:   paragraphs[1],
+		limits: paragraphs[2],
+	}
+	if len(args) > 0 {
+		r.what = fmt.Sprintf(r.what, args...)
+	}
+	return r
 }
 
 // A figure is one plot, with the text for those who can't see it.
@@ -79,6 +107,15 @@ func (s *section) write(w *bytes.Buffer, r result) {
 		r.tables[i].write(w)
 	}
 	fmt.Fprintf(w, "**How to read it.** %s\n\n**Where it doesn't hold.** %s\n\n", r.read, r.limits)
+}
+
+// groupOf returns a bar for each of all, of which the first is ours.
+func groupOf(name string, all []samples) plot.Group {
+	group := plot.Group{Name: name}
+	for i, s := range all {
+		group.Bars = append(group.Bars, plot.Bar{Name: s.by, Value: s.median(), Ours: i == 0})
+	}
+	return group
 }
 
 // raw notes samples in the format of go test -bench, for benchstat.

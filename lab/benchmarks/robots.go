@@ -22,19 +22,16 @@ const (
 )
 
 func runRobots(b *bench) (result, error) {
-	r := result{
-		what: "A file is parsed once and the group of one crawler looked up once; then paths are tested, a third of them stopped by a rule or nearly so. " +
-			"The files are generated, shaped like real ones at the median (small, 1 KB, 24 rules), the 95th (medium, 14 KB, 400 rules) and the 99th percentile, " +
-			"one with as many wildcards as shops have (medium-w, 31 KB, 1,034 rules) and one of the longest (large, 450 KB, 12,936 rules).",
-		read: "Less is better, and no bar is to be compared across files. `grobotstxt` is Google's matcher in Go and keeps nothing: it reads the whole file for each question, so it has no figure for parsing. " +
-			"The ratios are medians of ratios taken within a round, so they hold better than the times.",
-		limits: "The files are warm in the cache of the processor, the same 1,024 paths are asked again and again, and one file's rules are all that is looked at: a crawler that goes from host to host pays for cache misses on top. " +
-			"Rivals that are slower here answer the same questions nearly, not exactly, alike (a test holds them to at most 10 % of differences).",
-	}
+	r := resultOf("robots")
 	check := table{caption: "Time of one question:", header: []string{"by"}}
 	parse := table{caption: "Time of parsing, and compiling the rules of one crawler:", header: []string{"by"}}
 	goals := newGoals("of politeness")
-	checks := plot.Bars{Title: "Time of one robots.txt question", Subtitle: "by file; politeness in blue", Format: duration, Log: true}
+	checks := plot.Bars{
+		Title:    "Time of one robots.txt question",
+		Subtitle: "by file; politeness in blue",
+		Format:   duration,
+		Log:      true,
+	}
 	for _, who := range robots.Rivals {
 		check.add(who.Name)
 		if who.Keeps {
@@ -46,24 +43,9 @@ func runRobots(b *bench) (result, error) {
 	for _, shape := range robotsgen.Shapes {
 		check.header = append(check.header, shape.Name)
 		parse.header = append(parse.header, shape.Name)
-		body := robotsgen.File(shape)
-		var asking, parsing []op
-		for _, who := range robots.Rivals {
-			test, err := who.With(body)
-			if err != nil {
-				return r, fmt.Errorf("%s: %w", who.Name, err)
-			}
-			asking = append(asking, op{who.Name, askAll(test, who.Targets(body, 1024))})
-			if who.Keeps {
-				parsing = append(parsing, op{who.Name, func(n int) error {
-					for range n {
-						if _, err := who.With(body); err != nil {
-							return err
-						}
-					}
-					return nil
-				}})
-			}
+		asking, parsing, err := robotsOps(robotsgen.File(shape))
+		if err != nil {
+			return r, err
 		}
 		asked, err := b.interleave(asking)
 		if err != nil {
@@ -75,22 +57,50 @@ func runRobots(b *bench) (result, error) {
 		}
 		b.raw("Check", shape.Name, asked)
 		b.raw("Parse", shape.Name, parsed)
-		group := plot.Group{Name: shape.Name}
-		for i, s := range asked {
+		checks.Groups = append(checks.Groups, groupOf(shape.Name, asked))
+		for _, s := range asked {
 			check.extend(s.by, duration(s.median()))
-			group.Bars = append(group.Bars, plot.Bar{Name: s.by, Value: s.median(), Ours: i == 0})
 		}
-		checks.Groups = append(checks.Groups, group)
 		for _, s := range parsed {
 			parse.extend(s.by, duration(s.median()))
 		}
-		goals.atMost("a question, "+shape.Name, asked[0].median(), wantCheck, duration, "a request over HTTP takes 70 µs of a processor; a question to robots.txt is to be lost in it, whatever the file")
-		goals.atLeast("parsing, "+shape.Name+", temoto's time", parsed[1].times(parsed[0]), wantParse, times, "who comes from temoto pays no more")
-		goals.none("allocations of a question, "+shape.Name, int(asked[0].allocs+0.5), "each URL of a frontier is asked about")
+		goals.atMost(
+			"a question, "+shape.Name, asked[0].median(), wantCheck, duration,
+			"a request over HTTP takes 70 µs of a processor; "+
+				"a question to robots.txt is to be lost in it, whatever the file")
+		goals.atLeast(
+			"parsing, "+shape.Name+", temoto's time", parsed[1].times(parsed[0]), wantParse, times,
+			"who comes from temoto pays no more")
+		goals.none(
+			"allocations of a question, "+shape.Name, int(asked[0].allocs+0.5),
+			"each URL of a frontier is asked about")
 	}
 	r.tables = []table{check, parse, goals.table}
 	r.plots = []figure{{"robots", "Bars: time of one robots.txt question, by file and package", checks}}
 	return r, nil
+}
+
+// robotsOps returns what each rival does with a file: to be asked, and to parse it.
+func robotsOps(body []byte) (asking, parsing []op, err error) {
+	for _, who := range robots.Rivals {
+		test, err := who.With(body)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", who.Name, err)
+		}
+		asking = append(asking, op{who.Name, askAll(test, who.Targets(body, 1024))})
+		if !who.Keeps {
+			continue
+		}
+		parsing = append(parsing, op{who.Name, func(n int) error {
+			for range n {
+				if _, err := who.With(body); err != nil {
+					return err
+				}
+			}
+			return nil
+		}})
+	}
+	return asking, parsing, nil
 }
 
 // askAll asks the targets one after the other, from where it stopped.

@@ -54,72 +54,101 @@ const (
 )
 
 func runScale(b *bench) (result, error) {
-	r := result{
-		what: fmt.Sprintf("What a large crawl meets, each with a bound. Processor time of a request is that of the client alone: the server, on loopback, is another process, and answers at once with 5 KB; Scrapy's is that of its process, without what it takes to begin. "+
-			"robots.txt: %s hosts, no two files alike, are visited three times each in a random order. "+
-			"The thousand hosts are those of the section before, in its worst mix. The million hosts are fetched one page each from memory, by a whole Transport. "+
-			"The log is what a crawl of %s lines writes, and the audit reads it again.", count(b.robotsHosts), count(b.lineCount)),
-		read: "The bounds are ratios where they can be, since times depend on the machine, and times are those of processors, since others may use them too; “of what is possible” is what delays and quick hosts allow. " +
-			"`x/time/rate` is what one writes by hand: a `sync.Map` of limiters, a semaphore each, robots.txt by temoto.",
-		limits: "Loopback has no latency and no TLS, so a request is as cheap as it can be, and what is added weighs most. Pages a second are by the clock: they mean nothing where the load average was larger than the number of processors. A file system that is slower than this machine's makes a state directory slower, not its number of fetches larger.",
+	r := resultOf("scale", count(b.robotsHosts), count(b.lineCount))
+	targets := newGoals("at scale")
+	for _, part := range []func(*goals, *result) (table, error){
+		b.scaleRequests,
+		b.scaleRobots,
+		b.scaleCrawl,
+		b.scaleHosts,
+		b.scaleLog,
+	} {
+		t, err := part(targets, &r)
+		if err != nil {
+			return r, err
+		}
+		r.tables = append(r.tables, t)
 	}
-	goals := newGoals("at scale")
+	r.tables = append(r.tables, targets.table)
+	return r, nil
+}
 
+// scaleRequests compares the processor time of requests over HTTP.
+func (b *bench) scaleRequests(goals *goals, r *result) (table, error) {
+	t := table{
+		caption: "Processor time of a request over HTTP:",
+		header:  []string{"by", "time", "/ net/http"},
+	}
 	all, err := b.scaleCPU()
 	if err != nil {
-		return r, err
-	}
-	t := table{caption: "Processor time of a request over HTTP:", header: []string{"by", "time", "/ net/http"}}
-	bars := plot.Bars{Title: "Processor time of a request over HTTP", Subtitle: "client only; loopback, one connection, 5 KB", Format: duration, Groups: []plot.Group{{Name: "a request"}}}
-	for i, s := range all {
-		t.add(s.by, duration(s.median()), times(s.times(all[0])))
-		bars.Groups[0].Bars = append(bars.Groups[0].Bars, plot.Bar{Name: s.by, Value: s.median(), Ours: i == 1})
+		return t, err
 	}
 	scrapy, err := b.scaleScrapy()
 	if err != nil {
-		return r, err
+		return t, err
+	}
+	group := plot.Group{Name: "a request"}
+	for i, s := range all {
+		t.add(s.by, duration(s.median()), times(s.times(all[0])))
+		group.Bars = append(group.Bars, plot.Bar{Name: s.by, Value: s.median(), Ours: i == 1})
 	}
 	t.add(scrapyName, duration(scrapy), times(scrapy/all[0].median()))
-	r.tables = append(r.tables, t)
-	bars.Groups[0].Bars = append(bars.Groups[0].Bars, plot.Bar{Name: scrapyName, Value: scrapy})
-	r.plots = []figure{{"scale", "Bars: processor time of a request, by client", bars}}
-	ours := all[1]
-	goals.atMost("processor time of a request, of net/http's", ours.times(all[0]), wantCPUOfBare, times, "one line around a client isn't to need another machine")
-	goals.atMost("processor time of a request, of x/time/rate's", ours.times(all[2]), wantCPUOfDIY, times, "who writes it by hand saves no more than that")
-	goals.atMost("processor time of a request, of colly's", ours.times(all[3]), wantCPUOfColly, times, "who comes from colly pays no more")
-	goals.atMost("processor time of a request, of Scrapy's", ours.median()/scrapy, wantCPUOfScrapy, times, "who comes from Scrapy pays no more")
-
-	t, kept, err := b.scaleRobots()
-	if err != nil {
-		return r, err
+	group.Bars = append(group.Bars, plot.Bar{Name: scrapyName, Value: scrapy})
+	bars := plot.Bars{
+		Title:    "Processor time of a request over HTTP",
+		Subtitle: "client only; loopback, one connection, 5 KB",
+		Format:   duration,
+		Groups:   []plot.Group{group},
 	}
-	r.tables = append(r.tables, t)
-	goals.atMost("fetches of robots.txt a host, beyond the cache's bound, with state", kept, wantFetches, digits, "a site sees one fetch, whatever memory the crawler has")
+	r.plots = []figure{{"scale", "Bars: processor time of a request, by client", bars}}
 
-	t = table{caption: "Pages of quick hosts a second, of " + count(b.manyHosts) + " hosts of which three in ten are slow:", header: []string{"by", "pages a second", "of what is possible", "processor time of a page"}}
-	worst := mix{slow: b.manyHosts * 3 / 10, blocked: b.manyHosts / 100, drip: 1, patient: 1}
+	ours := all[1]
+	goals.atMost(
+		"processor time of a request, of net/http's", ours.times(all[0]), wantCPUOfBare, times,
+		"one line around a client isn't to need another machine")
+	goals.atMost(
+		"processor time of a request, of x/time/rate's", ours.times(all[2]), wantCPUOfDIY, times,
+		"who writes it by hand saves no more than that")
+	goals.atMost(
+		"processor time of a request, of colly's", ours.times(all[3]), wantCPUOfColly, times,
+		"who comes from colly pays no more")
+	goals.atMost(
+		"processor time of a request, of Scrapy's", ours.median()/scrapy, wantCPUOfScrapy, times,
+		"who comes from Scrapy pays no more")
+	return t, nil
+}
+
+// scaleCrawl compares crawls of many hosts, of which some are slow.
+func (b *bench) scaleCrawl(goals *goals, _ *result) (table, error) {
+	t := table{
+		caption: "Pages of quick hosts a second, of " + count(b.manyHosts) + " hosts of which three in ten are slow:",
+		header:  []string{"by", "pages a second", "of what is possible", "processor time of a page"},
+	}
+	worst := mix{
+		slow:    b.manyHosts * 3 / 10,
+		blocked: b.manyHosts / 100,
+		drip:    1,
+		patient: 1,
+	}
+	possible := float64(5 * (b.manyHosts - worst.troubled()))
 	rates := make(map[string]float64)
 	for _, by := range []string{crawlPackage, ourPool} {
 		rate, cpu, err := b.crawlRate(by, worst)
 		if err != nil {
-			return r, fmt.Errorf("%s: %w", by, err)
+			return t, fmt.Errorf("%s: %w", by, err)
 		}
 		rates[by] = rate
-		t.add(by, fmt.Sprintf("%.0f", rate), share(rate/float64(5*(b.manyHosts-worst.troubled()))), duration(cpu))
+		t.add(by, number(rate), share(rate/possible), duration(cpu))
 	}
-	r.tables = append(r.tables, t)
-	goals.atLeast("pages a second by crawl, of what is possible", rates[crawlPackage]/float64(5*(b.manyHosts-worst.troubled())), wantOfPossible, perCent, "no host is to wait for another one")
-	goals.atLeast("pages a second by crawl, of those by a channel", rates[crawlPackage]/max(rates[ourPool], 0.1), wantOfChannel, times, "slow hosts are what a crawl by hand stops at")
-
-	if t, err = b.scaleHosts(goals); err != nil {
-		return r, err
-	}
-	r.tables = append(r.tables, t)
-	if t, err = b.scaleLog(goals, &r); err != nil {
-		return r, err
-	}
-	r.tables = append(r.tables, t, goals.table)
-	return r, nil
+	goals.atLeast(
+		"pages a second by crawl, of what is possible",
+		rates[crawlPackage]/possible, wantOfPossible, perCent,
+		"no host is to wait for another one")
+	goals.atLeast(
+		"pages a second by crawl, of those by a channel",
+		rates[crawlPackage]/max(rates[ourPool], 0.1), wantOfChannel, times,
+		"slow hosts are what a crawl by hand stops at")
+	return t, nil
 }
 
 func megabytes(b float64) string { return fmt.Sprintf("%.0f MB", b/1e6) }
@@ -194,7 +223,12 @@ func (b *bench) scaleCPU() ([]samples, error) {
 	if err != nil {
 		return nil, err
 	}
-	fetchers := []rivals.Fetcher{rivals.Client(base()), rivals.Client(polite), rivals.Client(rivals.NewDIY(base(), unpaced)), collector}
+	fetchers := []rivals.Fetcher{
+		rivals.Client(base()),
+		rivals.Client(polite),
+		rivals.Client(rivals.NewDIY(base(), unpaced)),
+		collector,
+	}
 	all := make([]samples, len(fetchers))
 	for i, by := range []string{rivals.Bare, rivals.Politeness, rivals.DIY, rivals.Colly} {
 		all[i].by = by
@@ -226,16 +260,23 @@ func (o *ownRules) RoundTrip(req *http.Request) (*http.Response, error) {
 		o.fetched.Add(1)
 		text = nineRules + "\nUser-agent: *\nDisallow: /of/" + req.URL.Host + "/\n"
 	}
-	return &http.Response{StatusCode: http.StatusOK, Header: header, Body: io.NopCloser(strings.NewReader(text)), Request: req}, nil
+	return &http.Response{
+		StatusCode: http.StatusOK,
+		Header:     header,
+		Body:       io.NopCloser(strings.NewReader(text)),
+		Request:    req,
+	}, nil
 }
 
-// scaleRobots counts fetches of robots.txt where the cache has room for all and where it hasn't. It
-// returns the number for each host with a state directory beyond the bound.
-func (b *bench) scaleRobots() (t table, kept float64, err error) {
-	t = table{caption: "Fetches of robots.txt in three visits:", header: []string{"by", "a host", "processor time of a page", "bytes held a host"}}
+// scaleRobots counts fetches of robots.txt where the cache has room for all and where it hasn't.
+func (b *bench) scaleRobots(goals *goals, _ *result) (table, error) {
+	t := table{
+		caption: "Fetches of robots.txt in three visits:",
+		header:  []string{"by", "a host", "processor time of a page", "bytes held a host"},
+	}
 	state, err := os.MkdirTemp("", "benchmarks")
 	if err != nil {
-		return t, 0, err
+		return t, err
 	}
 	defer os.RemoveAll(state)
 	const each = 400 // bytes: an eighth of the hosts or so fits
@@ -253,14 +294,18 @@ func (b *bench) scaleRobots() (t table, kept float64, err error) {
 		before := heap()
 		fetcher, err := rivals.NewColly(base, unpaced)
 		if err != nil {
-			return t, 0, err
+			return t, err
 		}
 		if c.bound >= 0 {
-			cfg := politeness.Config{UserAgent: rivals.UserAgent, Base: base, Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Microsecond}}}.WithState(c.state)
+			cfg := politeness.Config{
+				UserAgent: rivals.UserAgent,
+				Base:      base,
+				Hosts:     hostlimit.Config{Delay: hostlimit.Delay{Min: time.Microsecond}},
+			}.WithState(c.state)
 			cfg.Robots.MaxBytes = c.bound
 			rt, err := politeness.New(cfg)
 			if err != nil {
-				return t, 0, err
+				return t, err
 			}
 			fetcher = rivals.Client(rt)
 		}
@@ -269,25 +314,30 @@ func (b *bench) scaleRobots() (t table, kept float64, err error) {
 		for range 3 {
 			for _, i := range rnd.Perm(b.robotsHosts) {
 				if err := fetcher.Get(context.Background(), "https://"+limits.Name(i)+"/page"); err != nil {
-					return t, 0, fmt.Errorf("%s: %w", c.by, err)
+					return t, fmt.Errorf("%s: %w", c.by, err)
 				}
 			}
 		}
 		took := float64(processorTime()-begin) / float64(3*b.robotsHosts)
-		kept = float64(base.fetched.Load()) / float64(b.robotsHosts)
+		fetches := float64(base.fetched.Load()) / float64(b.robotsHosts)
 		held := float64(heap()) - float64(before)
 		runtime.KeepAlive(fetcher)
-		t.add(c.by, digits(kept), duration(took), size(held/float64(b.robotsHosts)))
+		t.add(c.by, digits(fetches), duration(took), size(held/float64(b.robotsHosts)))
 		if c.state != "" {
-			defer func(x float64) { kept = x }(kept)
+			goals.atMost(
+				"fetches of robots.txt a host, beyond the cache's bound, with state", fetches, wantFetches, digits,
+				"a site sees one fetch, whatever memory the crawler has")
 		}
 	}
-	return t, kept, nil
+	return t, nil
 }
 
 // scaleHosts has a whole Transport fetch a page of each of very many hosts.
-func (b *bench) scaleHosts(goals *goals) (table, error) {
-	t := table{caption: "A page of each host, by whole crawlers:", header: []string{"by", "hosts", "bytes a host", "processor time of a garbage collection", "of a page"}}
+func (b *bench) scaleHosts(goals *goals, _ *result) (table, error) {
+	t := table{
+		caption: "A page of each host, by whole crawlers:",
+		header:  []string{"by", "hosts", "bytes a host", "processor time of a garbage collection", "of a page"},
+	}
 	base := instant{nineRules, true}
 	var bytes, collected [2]float64 // of a host
 	for i, c := range []struct {
@@ -318,17 +368,26 @@ func (b *bench) scaleHosts(goals *goals) (table, error) {
 		runtime.KeepAlive(fetcher)
 		t.add(c.by, count(c.hosts), size(bytes[i]), duration(collection), duration(page))
 		if i == 0 {
-			goals.atMost("bytes of a host, of "+count(c.hosts), bytes[0], wantHostBytes, size, "a million hosts fit into half a gigabyte, robots.txt and all")
+			goals.atMost(
+				"bytes of a host, of "+count(c.hosts), bytes[0], wantHostBytes, size,
+				"a million hosts fit into half a gigabyte, robots.txt and all")
 		}
 	}
-	goals.atMost("processor time of a garbage collection a host, of x/time/rate's", collected[0]/collected[1], wantHostsGC, share, "the crawl's own memory is what a collection is to be about")
-	goals.atMost("bytes of a host, of x/time/rate's", bytes[0]/bytes[1], wantHostOfDIY, share, "who writes it by hand holds twice as much")
+	goals.atMost(
+		"processor time of a garbage collection a host, of x/time/rate's", collected[0]/collected[1],
+		wantHostsGC, share, "the crawl's own memory is what a collection is to be about")
+	goals.atMost(
+		"bytes of a host, of x/time/rate's", bytes[0]/bytes[1], wantHostOfDIY, share,
+		"who writes it by hand holds twice as much")
 	return t, nil
 }
 
 // scaleLog writes a log and audits it.
-func (b *bench) scaleLog(goals *goals, r *result) (t table, err error) {
-	t = table{caption: "The log of a crawl of 1,000 hosts, and its audit:", header: []string{"of", "lines", "bytes a request", "processor time of a line", "heap at most"}}
+func (b *bench) scaleLog(goals *goals, r *result) (table, error) {
+	t := table{
+		caption: "The log of a crawl of 1,000 hosts, and its audit:",
+		header:  []string{"of", "lines", "bytes a request", "processor time of a line", "heap at most"},
+	}
 	dir, err := os.MkdirTemp("", "benchmarks")
 	if err != nil {
 		return t, err
@@ -339,21 +398,9 @@ func (b *bench) scaleLog(goals *goals, r *result) (t table, err error) {
 		return t, err
 	}
 	defer file.Close()
-	lines := 0
-	log := evidence.JSONLines(file)
-	sink := evidence.Multi(log, evidence.Func(func(context.Context, evidence.Decision) { lines++ }))
-	rt, err := rivals.NewPoliteness(instant{nineRules, true}, rivals.Terms{Slots: 2, Evidence: sink})
+	begin := processorTime()
+	lines, requests, err := b.writeLog(file)
 	if err != nil {
-		return t, err
-	}
-	fetcher := rivals.Client(rt)
-	begin, requests := processorTime(), 0
-	for ; lines < b.lineCount; requests++ {
-		if err := fetcher.Get(context.Background(), fmt.Sprintf("https://%s/articles/2026/page-%d", limits.Name(requests%1000), requests)); err != nil {
-			return t, err
-		}
-	}
-	if err := log.Close(); err != nil {
 		return t, err
 	}
 	wrote := float64(processorTime()-begin) / float64(lines)
@@ -368,26 +415,11 @@ func (b *bench) scaleLog(goals *goals, r *result) (t table, err error) {
 		return t, err
 	}
 	before := heap()
-	stop := make(chan struct{})
-	most := make(chan uint64)
-	go func() {
-		var m runtime.MemStats
-		for peak := uint64(0); ; {
-			runtime.ReadMemStats(&m)
-			peak = max(peak, m.HeapAlloc)
-			select {
-			case <-stop:
-				most <- peak
-				return
-			case <-time.After(20 * time.Millisecond):
-			}
-		}
-	}()
+	peakOf := watchHeap()
 	begin = processorTime()
 	report, err := audit.Check(file)
 	read := float64(processorTime()-begin) / float64(lines)
-	close(stop)
-	peak := float64(<-most) - float64(before)
+	peak := float64(peakOf()) - float64(before)
 	if err != nil {
 		return t, err
 	}
@@ -396,8 +428,57 @@ func (b *bench) scaleLog(goals *goals, r *result) (t table, err error) {
 		return t, errors.New(report.String())
 	}
 	t.add("the audit", count(lines), "", duration(read), megabytes(peak))
-	goals.atMost("bytes of the log a request", perRequest, wantLogBytes, size, "a million pages are 1.5 GB, before compression")
-	goals.atMost("processor time of the audit, of the crawl's that wrote the log", read/wrote, wantAuditOfMake, share, "a log is judged faster than it was written")
-	goals.atMost("heap of the audit of "+count(lines)+" lines", peak, wantAuditHeap, megabytes, "a log of a day is judged on a laptop")
+	goals.atMost(
+		"bytes of the log a request", perRequest, wantLogBytes, size,
+		"a million pages are 1.5 GB, before compression")
+	goals.atMost(
+		"processor time of the audit, of the crawl's that wrote the log", read/wrote, wantAuditOfMake,
+		share, "a log is judged faster than it was written")
+	goals.atMost(
+		"heap of the audit of "+count(lines)+" lines", peak, wantAuditHeap, megabytes,
+		"a log of a day is judged on a laptop")
 	return t, nil
+}
+
+// writeLog crawls until the log in w has b.lineCount lines, and returns how many it has.
+func (b *bench) writeLog(w io.Writer) (lines, requests int, err error) {
+	log := evidence.JSONLines(w)
+	sink := evidence.Multi(log, evidence.Func(func(context.Context, evidence.Decision) { lines++ }))
+	rt, err := rivals.NewPoliteness(instant{nineRules, true}, rivals.Terms{Slots: 2, Evidence: sink})
+	if err != nil {
+		return 0, 0, err
+	}
+	fetcher := rivals.Client(rt)
+	for lines < b.lineCount {
+		url := fmt.Sprintf("https://%s/articles/2026/page-%d", limits.Name(requests%1000), requests)
+		if err := fetcher.Get(context.Background(), url); err != nil {
+			return 0, 0, err
+		}
+		requests++
+	}
+	return lines, requests, log.Close()
+}
+
+// watchHeap looks at the size of the heap until peak is called, which returns the largest.
+func watchHeap() (peak func() uint64) {
+	stop := make(chan struct{})
+	most := make(chan uint64)
+	go func() {
+		var m runtime.MemStats
+		largest := uint64(0)
+		for {
+			runtime.ReadMemStats(&m)
+			largest = max(largest, m.HeapAlloc)
+			select {
+			case <-stop:
+				most <- largest
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}()
+	return func() uint64 {
+		close(stop)
+		return <-most
+	}
 }

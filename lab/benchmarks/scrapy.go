@@ -38,7 +38,9 @@ func (b *bench) scaleScrapy() (float64, error) {
 		return 0, err
 	}
 	crawl := func(requests int) (time.Duration, error) {
-		cmd := exec.CommandContext(context.Background(), program, "runspider", file, "-a", "url=http://"+addr+"/page", "-a", "requests="+strconv.Itoa(requests))
+		cmd := exec.CommandContext(
+			context.Background(), program, "runspider", file, "-a", "url=http://"+addr+"/page", "-a",
+			"requests="+strconv.Itoa(requests))
 		cmd.Dir = dir
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return 0, fmt.Errorf("%v: %w\n%s", cmd.Args, err, out)

@@ -11,7 +11,10 @@ import (
 func stormSection() section {
 	return section{
 		name: "storm", title: "A storm of 429: who stays away", run: runStorm,
-		rivals: []string{rivals.Bare, rivals.Politeness, rivals.DIY, rivals.Failsafe, rivals.Retryable, rivals.Colly2, rivals.Fetchbot},
+		rivals: []string{
+			rivals.Bare, rivals.Politeness, rivals.DIY, rivals.Failsafe, rivals.Retryable, rivals.Colly2,
+			rivals.Fetchbot,
+		},
 	}
 }
 
@@ -23,20 +26,15 @@ const (
 )
 
 func runStorm(b *bench) (result, error) {
-	r := result{
-		what: fmt.Sprintf("A site answers everything with 429 and `Retry-After: 1`, after %v. %d callers want its pages for %v; everybody has 2 slots and a delay of %v, but for bare `net/http`. "+
-			"Counted is what reaches the site after it has said for the first time that it wants to be left alone for a second, until that second is over; then one request may ask again.",
-			stormLatency, stormCallers, b.storm, stormDelay),
-		read: "“Into the block” is to be 0: requests that were in flight when the site first refused don't count. All that politeness sends is those in flight and one probe for each expiry. " +
-			"Retries of `failsafe-go` and `go-retryablehttp` wait as the site asks, each for itself: all the other callers go on. In the figure each dot is a request; red was sent into the block.",
-		limits: "The site never recovers. Callers here don't look at the status, as crawlers that leave it to their library: one who stops the crawl at a 429 by hand is as polite. " +
-			"`go-retryablehttp` has no limits of its own and stands on the `x/time/rate` stack.",
-	}
+	r := resultOf("storm", stormLatency, stormCallers, b.storm, stormDelay)
 	goals := newGoals("of politeness")
 	t := table{header: []string{"by", "requests", "into the block", "share"}}
 	dots := plot.Dots{
-		Title: "Requests that reach a site that answers 429, Retry-After: 1", Subtitle: "each dot is a request; red: sent although the site had asked for a second of rest",
-		Max: b.storm.Seconds(), Step: 0.5, Axis: "seconds",
+		Title:    "Requests that reach a site that answers 429, Retry-After: 1",
+		Subtitle: "each dot is a request; red: sent although the site had asked for a second of rest",
+		Max:      b.storm.Seconds(),
+		Step:     0.5,
+		Axis:     "seconds",
 	}
 	for _, by := range stormSection().rivals {
 		s := &site{latency: stormLatency, blocks: retryAfter}
@@ -58,7 +56,9 @@ func runStorm(b *bench) (result, error) {
 		if by == rivals.Politeness {
 			goals.none("requests into the block", into, "each of them may lengthen a ban")
 		}
-		t.add(by, fmt.Sprint(len(s.starts)), fmt.Sprint(into), fmt.Sprintf("%.0f %%", 100*float64(into)/float64(len(s.starts))))
+		t.add(
+			by, fmt.Sprint(len(s.starts)), fmt.Sprint(into),
+			fmt.Sprintf("%.0f %%", 100*float64(into)/float64(len(s.starts))))
 	}
 	goals.none("promises broken, by the audit of its own stamps", r.broken, "the log is what is shown to others")
 	r.tables = []table{t, goals.table}

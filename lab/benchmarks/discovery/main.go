@@ -40,8 +40,12 @@ type site struct {
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	product, _, _ := strings.Cut(r.UserAgent(), "/")
 	s.files.ServeHTTP(&watcher{ResponseWriter: w, wrote: func() {
-		if ext := path.Ext(r.URL.Path); ext != ".html" && ext != ".htm" && ext != ".xhtml" && !strings.HasSuffix(r.URL.Path, "/") {
-			return
+		switch path.Ext(r.URL.Path) {
+		case ".html", ".htm", ".xhtml":
+		default:
+			if !strings.HasSuffix(r.URL.Path, "/") {
+				return
+			}
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -59,7 +63,8 @@ type watcher struct {
 }
 
 func (w *watcher) WriteHeader(status int) {
-	if kind := w.Header().Get("Content-Type"); status == http.StatusOK && strings.HasPrefix(kind, "text/html") {
+	kind := w.Header().Get("Content-Type")
+	if status == http.StatusOK && strings.HasPrefix(kind, "text/html") {
 		w.Header().Set("Content-Type", "text/html")
 		w.wrote()
 	}
@@ -80,7 +85,10 @@ func compare(ctx context.Context, out io.Writer, dir, start string) error {
 	if dir == "" {
 		return errors.New("-dir is required")
 	}
-	s := &site{files: http.FileServer(http.Dir(dir)), sent: make(map[string]map[string]bool)}
+	s := &site{
+		files: http.FileServer(http.Dir(dir)),
+		sent:  make(map[string]map[string]bool),
+	}
 	server := httptest.NewServer(s)
 	defer server.Close()
 	if err := byCrawl(ctx, out, server.URL+start); err != nil {
@@ -89,7 +97,8 @@ func compare(ctx context.Context, out io.Writer, dir, start string) error {
 	if err := byWget(ctx, out, server.URL+start); err != nil {
 		return err
 	}
-	ours, theirs := s.sent["DiscoveryBench"], s.sent["Wget"]
+	ours := s.sent["DiscoveryBench"]
+	theirs := s.sent["Wget"]
 	fmt.Fprintf(out, "crawl found %d pages, wget %d\n", len(ours), len(theirs))
 	missing(out, ours, theirs, "only wget")
 	missing(out, theirs, ours, "only crawl")
@@ -132,9 +141,11 @@ func byWget(ctx context.Context, out io.Writer, url string) error {
 	}
 	defer os.RemoveAll(room)
 	began := time.Now()
-	cmd := exec.CommandContext(ctx, "wget", "--quiet", "--recursive", "--level=inf", "--no-parent", "--delete-after", "--directory-prefix="+room, url)
+	cmd := exec.CommandContext(ctx, "wget", "--quiet", "--recursive", "--level=inf", "--no-parent",
+		"--delete-after", "--directory-prefix="+room, url)
 	err = cmd.Run()
-	if ended := (*exec.ExitError)(nil); errors.As(err, &ended) { // some links lead to nothing
+	var ended *exec.ExitError
+	if errors.As(err, &ended) { // some links lead to nothing
 		err = nil
 	}
 	fmt.Fprintf(out, "wget: %v in %v\n", cmd.ProcessState, time.Since(began).Round(100*time.Millisecond))

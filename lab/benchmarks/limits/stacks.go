@@ -88,7 +88,10 @@ type failsafeHost struct {
 func (s *failsafe) Turn(ctx context.Context, host string) error {
 	v, ok := s.hosts.Load(host)
 	if !ok {
-		v, _ = s.hosts.LoadOrStore(host, &failsafeHost{bulkhead.New[any](2), ratelimiter.NewSmoothWithMaxRate[any](gap)})
+		v, _ = s.hosts.LoadOrStore(host, &failsafeHost{
+			slots:   bulkhead.New[any](2),
+			limiter: ratelimiter.NewSmoothWithMaxRate[any](gap),
+		})
 	}
 	h := v.(*failsafeHost)
 	if err := h.slots.AcquirePermit(ctx); err != nil {

@@ -90,7 +90,10 @@ func newClient(b *testing.B) (*redis.Client, *trips) {
 
 // newLimiter returns a limiter that is ready: the quarantine of a new server is over.
 func newLimiter(b *testing.B, client *redis.Client, delay hostlimit.Delay) *redislimit.Limiter {
-	l, err := redislimit.New(redislimit.Config{Client: client, Limits: hostlimit.Config{Delay: delay, SlotTimeout: time.Hour}})
+	l, err := redislimit.New(redislimit.Config{
+		Client: client,
+		Limits: hostlimit.Config{Delay: delay, SlotTimeout: time.Hour},
+	})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -208,43 +211,45 @@ func BenchmarkSaturated(b *testing.B) {
 	}
 }
 
-func saturated(b *testing.B, delay time.Duration) {
-	run := func(b *testing.B, count *trips, take func() func()) {
-		var left atomic.Int64
-		left.Store(int64(b.N))
-		var mu sync.Mutex
-		var first, last time.Time
-		short := 0
-		count.Store(0)
-		b.ResetTimer()
-		var wg sync.WaitGroup
-		for range callers {
-			wg.Go(func() {
-				for left.Add(-1) >= 0 {
-					release := take()
-					mu.Lock()
-					now := time.Now()
-					if first.IsZero() {
-						first = now
-					} else if now.Sub(last) < delay {
-						short++
-					}
-					last = now
-					mu.Unlock()
-					release()
+// saturate has callers take the one host's turns, each after the other, and reports their metrics.
+func saturate(b *testing.B, delay time.Duration, count *trips, take func() (release func())) {
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	var mu sync.Mutex
+	var first, last time.Time
+	short := 0
+	count.Store(0)
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				release := take()
+				mu.Lock()
+				now := time.Now()
+				if first.IsZero() {
+					first = now
+				} else if now.Sub(last) < delay {
+					short++
 				}
-			})
-		}
-		wg.Wait()
-		b.ReportMetric(float64(count.Load())/float64(b.N), "trips/op")
-		b.ReportMetric(100*float64(short)/float64(b.N), "%short")
-		b.ReportMetric(100*float64(delay)*float64(b.N-1)/max(float64(last.Sub(first)), 1), "%rate")
+				last = now
+				mu.Unlock()
+				release()
+			}
+		})
 	}
+	wg.Wait()
+	b.ReportMetric(float64(count.Load())/float64(b.N), "trips/op")
+	b.ReportMetric(100*float64(short)/float64(b.N), "%short")
+	b.ReportMetric(100*float64(delay)*float64(b.N-1)/max(float64(last.Sub(first)), 1), "%rate")
+}
+
+func saturated(b *testing.B, delay time.Duration) {
 	host := "saturated-" + delay.String() + ".example"
 	b.Run("redislimit", func(b *testing.B) {
 		client, count := newClient(b)
 		l := newLimiter(b, client, hostlimit.Delay{Min: delay})
-		run(b, count, func() func() {
+		saturate(b, delay, count, func() func() {
 			lease, err := l.Acquire(context.Background(), host, 0)
 			if err != nil {
 				b.Error(err)
@@ -261,7 +266,7 @@ func saturated(b *testing.B, delay time.Duration) {
 		b.Run(name, func(b *testing.B) {
 			client, count := newClient(b)
 			try := take(client)
-			run(b, count, func() func() {
+			saturate(b, delay, count, func() func() {
 				for {
 					wait, err := try()
 					if err != nil {
@@ -289,7 +294,8 @@ func saturated(b *testing.B, delay time.Duration) {
 	})
 	ask("bucket", func(client *redis.Client) func() (time.Duration, error) {
 		return func() (time.Duration, error) {
-			us, err := bucket.Run(context.Background(), client, []string{"bucket:" + host}, 1/delay.Seconds(), 1).Int64()
+			keys := []string{"bucket:" + host}
+			us, err := bucket.Run(context.Background(), client, keys, 1/delay.Seconds(), 1).Int64()
 			return time.Duration(us) * time.Microsecond, err
 		}
 	})

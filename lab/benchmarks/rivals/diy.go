@@ -70,7 +70,8 @@ func (d *diy) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func (d *diy) fetchRobots(req *http.Request) (*robotstxt.Group, error) {
 	u := *req.URL
-	u.Path, u.RawQuery = "/robots.txt", ""
+	u.Path = "/robots.txt"
+	u.RawQuery = ""
 	r, err := http.NewRequestWithContext(req.Context(), http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err

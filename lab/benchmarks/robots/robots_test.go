@@ -20,9 +20,12 @@ func (r Rival) with(tb testing.TB, body []byte) func(string) bool {
 func TestRivalsAgree(t *testing.T) {
 	for _, s := range robotsgen.Shapes {
 		body := robotsgen.File(s)
-		ours, paths := Rivals[0].with(t, body), Rivals[0].Targets(body, 1024)
+		ours := Rivals[0].with(t, body)
+		paths := Rivals[0].Targets(body, 1024)
 		for _, r := range Rivals[1:] {
-			test, targets, differ := r.with(t, body), r.Targets(body, 1024), 0
+			test := r.with(t, body)
+			targets := r.Targets(body, 1024)
+			differ := 0
 			for i := range 200 {
 				if test(targets[i]) != ours(paths[i]) {
 					differ++
@@ -40,7 +43,8 @@ func BenchmarkCheck(b *testing.B) {
 	for _, s := range robotsgen.Shapes {
 		body := robotsgen.File(s)
 		for _, r := range Rivals {
-			test, targets := r.with(b, body), r.Targets(body, 1024)
+			test := r.with(b, body)
+			targets := r.Targets(body, 1024)
 			b.Run(s.Name+"/"+r.Name, func(b *testing.B) {
 				b.ReportAllocs()
 				i := 0

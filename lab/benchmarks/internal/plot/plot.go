@@ -93,7 +93,8 @@ type Bar struct {
 func (p Bars) SVG() []byte {
 	const row, heading = 19, 24
 	height := top + bottom
-	lo, hi := math.Inf(1), math.Inf(-1)
+	lo := math.Inf(1)
+	hi := math.Inf(-1)
 	for _, g := range p.Groups {
 		height += len(g.Bars) * row
 		if g.Name != "" {
@@ -101,12 +102,14 @@ func (p Bars) SVG() []byte {
 		}
 		for _, b := range g.Bars {
 			if b.Value > 0 {
-				lo, hi = min(lo, b.Value), max(hi, b.Value)
+				lo = min(lo, b.Value)
+				hi = max(hi, b.Value)
 			}
 		}
 	}
 	if lo > hi { // nothing to be seen
-		lo, hi = 1, 1
+		lo = 1
+		hi = 1
 	}
 	x, ticks := linear(hi)
 	if p.Log {
@@ -135,7 +138,8 @@ func (p Bars) SVG() []byte {
 			}
 			c.text(left-8, y+13, "end", "", b.Name)
 			end := max(x(b.Value), left+1)
-			fmt.Fprintf(c, `<rect x="%d" y="%.1f" width="%.1f" height="%d" rx="2" class="%s"/>`+"\n", left, y+3, end-left, row-6, class)
+			const rect = `<rect x="%d" y="%.1f" width="%.1f" height="%d" rx="2" class="%s"/>` + "\n"
+			fmt.Fprintf(c, rect, left, y+3, end-left, row-6, class)
 			c.text(end+6, y+13, "", "", p.Format(b.Value))
 			y += row
 		}
@@ -164,7 +168,8 @@ func linear(hi float64) (x func(float64) float64, ticks []float64) {
 // logarithmic maps the decades around lo and hi to the width, with a little to the left of lo, so
 // that it has a bar.
 func logarithmic(lo, hi float64) (x func(float64) float64, ticks []float64) {
-	from, to := math.Floor(math.Log10(lo/1.5)), math.Ceil(math.Log10(hi))
+	from := math.Floor(math.Log10(lo / 1.5))
+	to := math.Ceil(math.Log10(hi))
 	for e := from; e <= to; e++ {
 		ticks = append(ticks, math.Pow(10, e))
 	}
@@ -206,7 +211,8 @@ func (p Dots) SVG() []byte {
 	c := begin(p.Title, p.Subtitle, height)
 	floor := float64(height - bottom + 4)
 	for _, b := range p.Bands {
-		fmt.Fprintf(c, `<rect x="%.1f" y="%d" width="%.1f" height="%.1f" class="band"/>`+"\n", x(b[0]), top, x(b[1])-x(b[0]), floor-top)
+		const rect = `<rect x="%.1f" y="%d" width="%.1f" height="%.1f" class="band"/>` + "\n"
+		fmt.Fprintf(c, rect, x(b[0]), top, x(b[1])-x(b[0]), floor-top)
 	}
 	for v := 0.0; v <= p.Max*1.0001; v += p.Step {
 		c.line(x(v), top, x(v), floor, "grid")
