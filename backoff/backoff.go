@@ -1,7 +1,7 @@
-// Package backoff says how long to stay away from a host that refused:
-// [Fibonacci] steps, a [Doubling] slowdown, and what the host itself asked for
-// in a Retry-After header ([RetryAfter]). [Refusals] adds which answers count
-// as a refusal.
+// Package backoff computes how long to stay away from a host that refused:
+// [Fibonacci] steps, a [Doubling] slowdown, and the wait that the host itself
+// asks for in a Retry-After header ([RetryAfter]). [Refusals] adds the answers
+// that count as a refusal.
 //
 // A [Policy] is a function of the number of refusals in a row, so one value
 // serves any number of hosts at once. Where a retry loop wants to be asked step

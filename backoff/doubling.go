@@ -12,7 +12,7 @@ import (
 )
 
 // Doubling stays away Start, 2 Start, 4 Start..., at most Cap, plus jitter: the
-// slowdown for hosts that must not be asked often once they have said no. The
+// slowdown for hosts that must not be asked often once they have refused. The
 // zero value goes from a quarter of an hour to a day, without jitter.
 type Doubling struct {
 	Start  time.Duration // first step; 0: 15 min
@@ -34,17 +34,17 @@ func (d Doubling) Delay(attempt int) time.Duration {
 		return 0
 	}
 	d = d.WithDefaults()
-	start, limit := d.Start, d.Cap
-	step := limit
-	if n := attempt - 1; start <= limit>>n { // before shifting: start<<n might not fit
-		step = start << n
+	step := d.Cap
+	doubled := attempt - 1
+	if d.Start <= d.Cap>>doubled { // before shifting: Start<<doubled might not fit
+		step = d.Start << doubled
 	}
 	if d.Jitter == [2]float64{} {
 		return step
 	}
 	share := d.Jitter[0] + rand.Float64()*(d.Jitter[1]-d.Jitter[0])
 	more := share * float64(step)
-	if more >= float64(math.MaxInt64-step) {
+	if more >= float64(math.MaxInt64-step) { // before converting: the sum might not fit
 		return math.MaxInt64
 	}
 	return step + time.Duration(more)
@@ -57,7 +57,9 @@ func (d Doubling) BackOff() *Steps { return &Steps{policy: d} }
 // they are made; Delay doesn't check again.
 func (d Doubling) Validate() error {
 	var jitter error
-	if lo, hi := d.Jitter[0], d.Jitter[1]; !(0 <= lo && lo <= hi && hi <= 1) {
+	least := d.Jitter[0]
+	most := d.Jitter[1]
+	if !(0 <= least && least <= most && most <= 1) { // NaN is out of every range
 		jitter = fmt.Errorf("Jitter: want 0 <= least <= most <= 1, have %v", d.Jitter)
 	}
 	return errors.Join(durations.Check("Start", d.Start), durations.Check("Cap", d.Cap), jitter)

@@ -30,21 +30,21 @@ func (f Fibonacci) Delay(attempt int) time.Duration {
 		return 0
 	}
 	f = f.WithDefaults()
-	unit, limit := f.Unit, f.Cap
 	// Steps up to the cap fit into 63 bits; the one after them fits into 64, and
 	// ends the loop after 92 rounds at most.
-	most := uint64(limit / unit)
-	a, b := uint64(1), uint64(1)
+	most := uint64(f.Cap / f.Unit)
+	step := uint64(1)
+	next := uint64(1)
 	for range attempt - 1 {
-		if a > most {
+		if step > most {
 			break
 		}
-		a, b = b, a+b
+		step, next = next, step+next
 	}
-	if a > most {
-		return limit // before multiplying: a*unit might not fit
+	if step > most {
+		return f.Cap // before multiplying: step*Unit might not fit
 	}
-	return time.Duration(a) * unit
+	return time.Duration(step) * f.Unit
 }
 
 // BackOff returns the steps of f for a retry loop.

@@ -29,8 +29,11 @@ func RateLimit(value string) (d time.Duration, ok bool) {
 		}
 		r, _ := quota.Params.Get("r")
 		t, _ := quota.Params.Get("t")
-		if reset, whole := t.Value.(int64); whole && reset >= 0 && r.Value == int64(0) {
-			d, ok = max(d, seconds(reset)), true
+		reset, isWhole := t.Value.(int64)
+		usedUp := r.Value == int64(0)
+		if usedUp && isWhole && reset >= 0 {
+			d = max(d, seconds(reset))
+			ok = true
 		}
 	}
 	return d, ok
@@ -43,26 +46,29 @@ func RateLimit(value string) (d time.Duration, ok bool) {
 // how long the host asks to be left alone, and whether it does: nothing is left, and the reset is
 // yet to come.
 func XRateLimit(remaining, reset, date string, now time.Time) (d time.Duration, ok bool) {
-	if left, ok := decimal(remaining); !ok || left > 0 {
+	left, ok := decimal(remaining)
+	if !ok || left > 0 {
 		return 0, false
 	}
 	at, ok := decimal(reset)
 	if !ok || at == 0 {
 		return 0, false
 	}
-	if at < 1e9 {
+	if at < leastUnix { // a number of seconds from now
 		return time.Duration(at * float64(time.Second)), true
 	}
-	if at >= 1e12 { // in milliseconds
+	if at >= leastMillis {
 		at /= 1000
 	}
+	// The host's clock may be wrong, but the two times are of the same one.
 	if sent, ok := httpDate(strings.Trim(date, " \t"), now); ok {
 		now = sent
 	}
-	if at -= float64(now.UnixNano()) / 1e9; at <= 0 {
+	wait := at - float64(now.UnixNano())/1e9
+	if wait <= 0 {
 		return 0, false
 	}
-	return seconds(int64(min(at, 1e9))), true
+	return seconds(int64(min(wait, longestReset))), true
 }
 
 // decimal reads digits, with a fraction perhaps.
@@ -72,5 +78,11 @@ func decimal(s string) (float64, bool) {
 	return n, err == nil && strings.Trim(s, "0123456789.") == ""
 }
 
-// seconds is n seconds, at most some thirty years.
-func seconds(n int64) time.Duration { return time.Duration(min(n, 1e9)) * time.Second }
+// seconds returns n seconds, at most longestReset.
+func seconds(n int64) time.Duration { return time.Duration(min(n, longestReset)) * time.Second }
+
+const (
+	longestReset = 1e9  // seconds: some thirty years
+	leastUnix    = 1e9  // a reset from here on is a Unix time: September 2001 and later
+	leastMillis  = 1e12 // one from here on is a Unix time in milliseconds
+)

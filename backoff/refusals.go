@@ -12,16 +12,17 @@ import (
 	"github.com/go-politeness/politeness/internal/durations"
 )
 
-// Refusals is a Policy that also says what counts as a refusal, beside what always does:
-// status 429, and 503 with a Retry-After. Other answers, such as 403, 500 or none, count where they
-// are listed here; otherwise package hostlimit finds out what they mean.
+// Refusals is a Policy with the answers that count as a refusal, beside those that always do:
+// status 429, and 503 with a Retry-After. Other answers, such as 403, 500 or none, count if they
+// are listed here; otherwise package hostlimit learns their meaning from the answers that follow.
 type Refusals struct {
-	Policy        Policy        // how long to stay away; nil: Fibonacci{}
-	Statuses      []int         // statuses that count at once, beside 429, such as 403, 503, 420, 509, 520 to 530; see Range
+	Policy Policy // how long to stay away; nil: Fibonacci{}
+	// Statuses count at once, as 429 does: such as 403, 503, 420, 509, 520 to 530; see Range.
+	Statuses      []int
 	Network       bool          // whether an attempt without a response counts at once
 	InARow        int           // number of answers such as 403 in a row after which one more is a ban; 0: 5
 	MaxRetryAfter time.Duration // cap on Retry-After; 0: 24 h
-	AtLeast       bool          // a Retry-After that is shorter than what Policy says doesn't count; false: it takes Policy's place
+	AtLeast       bool          // Policy's time counts if it is longer than Retry-After; false: Retry-After counts
 	Forgive       time.Duration // quiet time after a block's end that resets the counter; 0: 30 min
 }
 
@@ -44,7 +45,7 @@ func (r Refusals) WithDefaults() Refusals {
 	case Doubling:
 		r.Policy = p.WithDefaults()
 	case *Fibonacci, *Doubling:
-		if !isNil(p) {
+		if !isNil(p) { // Validate refuses it
 			r.Policy = reflect.ValueOf(p).Elem().Interface().(Policy)
 			return r.WithDefaults()
 		}

@@ -55,14 +55,14 @@ func Read(path string, c hostlimit.Config) (*File, error) {
 	return &File{file}, nil
 }
 
-// check reports what is wrong with l as the limits of a host.
+// check reports every problem of l as the limits of a host.
 func check(c hostlimit.Config, l hostlimit.Limits) error {
 	c.Override = func(string) (hostlimit.Limits, bool) { return l, true }
 	rules, err := c.Rules()
 	if err == nil {
 		_, err = rules.Limits("")
 	}
-	if cause := errors.Unwrap(err); cause != nil {
+	if cause := errors.Unwrap(err); cause != nil { // without the name of the package and of the key
 		return cause
 	}
 	return err
@@ -121,50 +121,78 @@ func settings(l hostlimit.Limits) string {
 }
 
 // parse reads the settings of one line.
-func parse(settings string) (l hostlimit.Limits, err error) {
+func parse(settings string) (hostlimit.Limits, error) {
+	var l hostlimit.Limits
 	seen := map[string]bool{}
 	for _, setting := range strings.Fields(settings) {
-		name, value, hasValue := strings.Cut(setting, "=")
+		name, _, _ := strings.Cut(setting, "=")
 		if seen[name] {
 			return hostlimit.Limits{}, fmt.Errorf("%s is said twice", name)
 		}
 		seen[name] = true
-		d := &l.Delay
-		switch {
-		case name == "concurrency":
-			if l.Concurrency, err = strconv.Atoi(value); err != nil || l.Concurrency < 1 {
-				return hostlimit.Limits{}, fmt.Errorf("concurrency=%s: want a whole number from 1", value)
-			}
-		case name == "delay":
-			least, most, isRange := strings.Cut(value, "..")
-			if d.Min, err = duration(name, least); err == nil && isRange {
-				d.Max, err = duration(name, most)
-			}
-			if err == nil && d.Min == 0 && d.Max == 0 {
-				err = errors.New("delay=0s: say dangerously-no-delay if that is meant")
-			}
-		case name == "adaptive":
-			d.Adaptive, err = parseAdaptive(value)
-		case name == "ceiling":
-			d.Ceiling, err = duration(name, value)
-		case name == "from-end" && !hasValue:
-			d.FromEnd = true
-		case name == "dangerously-no-delay" && !hasValue:
-			d.DangerouslyNone = true
-		default:
-			err = fmt.Errorf("%.100q is none of concurrency=N, delay=2s, delay=2s..4s, adaptive=..., ceiling=5m, from-end, dangerously-no-delay", setting)
-		}
-		if err != nil {
+		if err := set(&l, setting); err != nil {
 			return hostlimit.Limits{}, err
 		}
 	}
-	switch {
-	case len(seen) == 0:
+	if len(seen) == 0 {
 		return hostlimit.Limits{}, errors.New("no settings behind the host")
-	case (seen["adaptive"] || seen["ceiling"] || seen["from-end"]) && !seen["delay"] && !seen["dangerously-no-delay"]:
+	}
+	// A Delay without a delay would replace that of the Config by the default of 200 to 500 ms.
+	hasDelay := seen["delay"] || seen["dangerously-no-delay"]
+	needsDelay := seen["adaptive"] || seen["ceiling"] || seen["from-end"]
+	if needsDelay && !hasDelay {
 		return hostlimit.Limits{}, errors.New("adaptive, ceiling and from-end need a delay beside them")
 	}
 	return l, nil
+}
+
+// all are the settings, for errors.
+const all = "concurrency=N, delay=2s, delay=2s..4s, adaptive=..., ceiling=5m, from-end, dangerously-no-delay"
+
+// set puts one setting into l.
+func set(l *hostlimit.Limits, setting string) error {
+	var err error
+	name, value, hasValue := strings.Cut(setting, "=")
+	switch {
+	case name == "concurrency":
+		l.Concurrency, err = strconv.Atoi(value)
+		if err != nil || l.Concurrency < 1 {
+			return fmt.Errorf("concurrency=%s: want a whole number from 1", value)
+		}
+		return nil
+	case name == "delay":
+		return setDelay(&l.Delay, value)
+	case name == "adaptive":
+		l.Delay.Adaptive, err = parseAdaptive(value)
+		return err
+	case name == "ceiling":
+		l.Delay.Ceiling, err = duration(name, value)
+		return err
+	case name == "from-end" && !hasValue:
+		l.Delay.FromEnd = true
+		return nil
+	case name == "dangerously-no-delay" && !hasValue:
+		l.Delay.DangerouslyNone = true
+		return nil
+	}
+	return fmt.Errorf("%.100q is none of %s", setting, all)
+}
+
+// setDelay reads 2s, or 2s..4s.
+func setDelay(d *hostlimit.Delay, value string) (err error) {
+	least, most, isRange := strings.Cut(value, "..")
+	if d.Min, err = duration("delay", least); err != nil {
+		return err
+	}
+	if isRange {
+		if d.Max, err = duration("delay", most); err != nil {
+			return err
+		}
+	}
+	if d.Min == 0 && d.Max == 0 {
+		return errors.New("delay=0s: say dangerously-no-delay if that is meant")
+	}
+	return nil
 }
 
 func duration(name, value string) (time.Duration, error) {
@@ -190,33 +218,46 @@ func adaptive(a hostlimit.Adaptive) string {
 	return strings.Join(parts, "+")
 }
 
-// parseAdaptive reads what adaptive writes.
+// formulas are the parts of an adaptive setting, for errors.
+const formulas = "fixed, learned, squared, proportional(2), slower(1), throttle(2)"
+
+// parseAdaptive is the reverse of adaptive.
 func parseAdaptive(s string) (hostlimit.Adaptive, error) {
-	var all hostlimit.Adaptive
+	var longest hostlimit.Adaptive
 	for i, part := range strings.Split(strings.ToLower(s), "+") {
-		var a hostlimit.Adaptive
-		name, argument, _ := strings.Cut(strings.TrimSuffix(part, ")"), "(")
-		number, err := strconv.ParseFloat(argument, 64)
-		switch {
-		case part == "fixed":
-			a = hostlimit.Fixed
-		case part == "learned":
-			a = hostlimit.Learned
-		case part == "squared":
-			a = hostlimit.Squared
-		case name == "proportional" && err == nil:
-			a = hostlimit.Proportional(number)
-		case name == "slower" && err == nil:
-			a = hostlimit.Slower(number)
-		case name == "throttle" && err == nil:
-			a = hostlimit.Throttle(number)
-		default:
-			return hostlimit.Adaptive{}, fmt.Errorf("%q is none of fixed, learned, squared, proportional(2), slower(1), throttle(2)", part)
+		a, ok := parseFormula(part)
+		if !ok {
+			return hostlimit.Adaptive{}, fmt.Errorf("%q is none of %s", part, formulas)
 		}
-		if i > 0 {
-			a = hostlimit.Longest(all, a)
+		if i > 0 { // the zero Adaptive is Learned, not the beginning of a sum
+			a = hostlimit.Longest(longest, a)
 		}
-		all = a
+		longest = a
 	}
-	return all, nil
+	return longest, nil
+}
+
+func parseFormula(s string) (a hostlimit.Adaptive, ok bool) {
+	switch s {
+	case "fixed":
+		return hostlimit.Fixed, true
+	case "learned":
+		return hostlimit.Learned, true
+	case "squared":
+		return hostlimit.Squared, true
+	}
+	name, argument, _ := strings.Cut(strings.TrimSuffix(s, ")"), "(")
+	number, err := strconv.ParseFloat(argument, 64)
+	if err != nil {
+		return hostlimit.Adaptive{}, false
+	}
+	switch name {
+	case "proportional":
+		return hostlimit.Proportional(number), true
+	case "slower":
+		return hostlimit.Slower(number), true
+	case "throttle":
+		return hostlimit.Throttle(number), true
+	}
+	return hostlimit.Adaptive{}, false
 }
