@@ -16,16 +16,29 @@ func formulas(s *scene) {
 		answers  [][3]time.Duration // status, latency, and the delay afterwards
 	}{
 		{hostlimit.Proportional(0.5), [][3]time.Duration{
-			{200, 155 * ms, 41250 * us}, {503, ms, 41250 * us}, {404, 156 * ms, 59625 * us}, {200, 20750 * us, 35 * ms}, {200, age, 60 * ms},
+			{200, 155 * ms, 41250 * us},
+			{503, ms, 41250 * us},
+			{404, 156 * ms, 59625 * us},
+			{200, 20750 * us, 35 * ms},
+			{200, age, 60 * ms},
 		}},
 		{hostlimit.Longest(hostlimit.Squared, hostlimit.Proportional(0.5)), [][3]time.Duration{
 			{200, 200 * ms, 52500 * us}, {200, 15 * ms, 30 * ms}, {200, age, 60 * ms},
 		}},
 		{hostlimit.Slower(1), [][3]time.Duration{ // at first nothing is usual, then 16 ms are
-			{404, 20 * ms, 12500 * us}, {200, 16 * ms, 12500 * us / 2}, {200, 24 * ms, 5 * ms}, {404, 50 * ms, 27500 * us}, {200, age, 60 * ms},
+			{404, 20 * ms, 12500 * us},
+			{200, 16 * ms, 12500 * us / 2},
+			{200, 24 * ms, 5 * ms},
+			{404, 50 * ms, 27500 * us},
+			{200, age, 60 * ms},
 		}},
 		{hostlimit.Throttle(2), [][3]time.Duration{
-			{200, 80 * ms, 40 * ms}, {200, 40 * ms, 30 * ms}, {404, ms, 30 * ms}, {500, 100 * ms, 30 * ms}, {500, 100 * ms, 50 * ms}, {200, age, 60 * ms},
+			{200, 80 * ms, 40 * ms},
+			{200, 40 * ms, 30 * ms},
+			{404, ms, 30 * ms},
+			{500, 100 * ms, 30 * ms}, // the time of the first 5xx in a row doesn't count
+			{500, 100 * ms, 50 * ms},
+			{200, age, 60 * ms},
 		}},
 	} {
 		s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: 5 * ms, Adaptive: c.adaptive, Ceiling: 60 * ms}})
@@ -54,7 +67,7 @@ func slowAnswer(s *scene) {
 }
 
 func slowRefuses(s *scene) {
-	// Nobody's turn comes before the answer does, however busy the machine is.
+	// No turn comes before the answer does, however busy the machine is.
 	s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: age / 32, Adaptive: hostlimit.Throttle(1), Ceiling: age}})
 	first := s.take()
 	defer s.behind()()
@@ -67,10 +80,12 @@ func slowRefuses(s *scene) {
 
 func retryAfterPolicy(s *scene) {
 	for _, atLeast := range []bool{false, true} {
-		s.use(hostlimit.Config{Delay: unpaced, Backoff: backoff.Refusals{Policy: backoff.Doubling{Start: age}, AtLeast: atLeast}})
+		policy := backoff.Refusals{Policy: backoff.Doubling{Start: age}, AtLeast: atLeast}
+		s.use(hostlimit.Config{Delay: unpaced, Backoff: policy})
 		t := s.take()
-		if e := s.answer(t, 429, tick); e.Until.After(t.Start.Add(age/2)) != atLeast {
-			s.Errorf("AtLeast %v: a Retry-After of %v, where the policy says %v, blocks until %v", atLeast, tick, age, e.Until)
+		e := s.answer(t, 429, tick)
+		if e.Until.After(t.Start.Add(age/2)) != atLeast {
+			s.Errorf("AtLeast %v: Retry-After %v beside the policy's %v blocks until %v", atLeast, tick, age, e.Until)
 		}
 	}
 	// It counts as any.
@@ -110,7 +125,7 @@ func aside(s *scene) {
 }
 
 // forbidden has four answers in a row that may be a ban, each time with a success after them, and
-// then five: the request after these tells.
+// then five: the request after these shows whether it is one.
 func forbidden(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced, Backoff: backoff.Fibonacci{}})
 	say := func(o hostlimit.Outcome) (*turn, hostlimit.Effect) {
@@ -143,7 +158,8 @@ func forbidden(s *scene) {
 	}
 	five()
 	t, e := say(hostlimit.Outcome{Status: 403})
-	if !t.Probe || !e.Blocked || e.Refusals != 1 || e.Until.Before(t.Start.Add(time.Minute)) || e.Until.After(time.Now().Add(age/2)) {
+	inTime := !e.Until.Before(t.Start.Add(time.Minute)) && !e.Until.After(time.Now().Add(age/2))
+	if !t.Probe || !e.Blocked || e.Refusals != 1 || !inTime {
 		s.Errorf("a page that is refused after five: probe %v, %+v", t.Probe, e)
 	}
 	if n := s.next(0); n.Before(t.Start.Add(time.Minute)) {
@@ -166,7 +182,8 @@ func unsure(s *scene) {
 		o.Resource = 1
 		e := t.lease.Observe(o)
 		s.done(t)
-		if !e.Blocked || e.Refusals != 1 || e.Until.Before(t.Start.Add(time.Second)) || e.Until.After(time.Now().Add(time.Second)) {
+		forASecond := !e.Until.Before(t.Start.Add(time.Second)) && !e.Until.After(time.Now().Add(time.Second))
+		if !e.Blocked || e.Refusals != 1 || !forASecond {
 			s.Errorf("%+v did %+v", o, e)
 		}
 	}
@@ -182,7 +199,9 @@ func unsure(s *scene) {
 			s.Errorf("a page that is refused again: probe %v, %+v", t.Probe, e)
 		}
 		if !served {
-			if t, e := say(503, 2); !t.Probe || !e.Blocked || e.Refusals != 3 || e.Until.Before(t.Start.Add(2*time.Second)) {
+			t, e := say(503, 2)
+			tooShort := e.Until.Before(t.Start.Add(2 * time.Second))
+			if !t.Probe || !e.Blocked || e.Refusals != 3 || tooShort {
 				s.Errorf("another page that is refused after it: probe %v, %+v", t.Probe, e)
 			}
 			continue
@@ -202,7 +221,9 @@ func probeFails(s *scene) {
 	s.answer(s.take(), 429, 0)
 	for i, status := range []int{403, 451} {
 		t := s.take()
-		if e := s.answer(t, status, 0); !t.Probe || !e.Blocked || e.Refusals != i+2 || e.Until.Before(t.Start.Add(tick<<(i+1))) {
+		e := s.answer(t, status, 0)
+		tooShort := e.Until.Before(t.Start.Add(tick << (i + 1)))
+		if !t.Probe || !e.Blocked || e.Refusals != i+2 || tooShort {
 			s.Errorf("probe %v, status %d: %+v", t.Probe, status, e)
 		}
 	}
@@ -237,8 +258,10 @@ func reset(s *scene) {
 	}
 	say(s.take(), hostlimit.Outcome{Status: 429, RetryAfter: tick})
 	t = s.take()
-	if e := say(t, hostlimit.Outcome{Status: 200, Reset: 2 * age}); !t.Probe || !e.Cleared || !e.Blocked || e.Refusals != 0 ||
-		e.Until.Before(t.Start.Add(age)) || e.Until.After(t.Start.Add(age+age/2)) {
+	e = say(t, hostlimit.Outcome{Status: 200, Reset: 2 * age})
+	capped := !e.Until.Before(t.Start.Add(age)) && !e.Until.After(t.Start.Add(age+age/2))
+	cleared := t.Probe && e.Cleared && e.Refusals == 0
+	if !cleared || !e.Blocked || !capped {
 		s.Errorf("a probe's success with nothing left did %+v", e)
 	}
 	s.audit()
@@ -246,26 +269,23 @@ func reset(s *scene) {
 
 func learned(s *scene) {
 	s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: tick}})
-	var delays []time.Duration
-	refuse := func(effect int) {
-		s.Helper()
-		t := s.take()
-		delays = append(delays, t.Delay)
-		if e := s.answer(t, 429, 1); e.Refusals != effect {
-			s.Errorf("a refusal did %+v, want the counter at %d", e, effect)
-		}
-	}
 	serve := func() *turn {
 		t := s.take()
-		delays = append(delays, t.Delay)
 		s.answer(t, 200, 0)
 		return t
 	}
-	refuse(1)
-	refuse(2)
-	refuse(3)
+	var delays []time.Duration
+	for n := 1; n <= 3; n++ {
+		t := s.take()
+		delays = append(delays, t.Delay)
+		if e := s.answer(t, 429, 1); e.Refusals != n {
+			s.Errorf("a refusal did %+v, want the counter at %d", e, n)
+		}
+	}
 	longer := serve()
-	if longer.Delay < tick+tick/2 || longer.DelaySource != "learned" || delays[1] != longer.Delay || delays[2] != longer.Delay {
+	isLearned := longer.Delay >= tick+tick/2 && longer.DelaySource == "learned"
+	if !isLearned || delays[1] != longer.Delay || delays[2] != longer.Delay {
+		delays = append(delays, longer.Delay)
 		s.Errorf("delays around three refusals: %v, by %s", delays, longer.DelaySource)
 	}
 	for range 5 {
@@ -285,7 +305,8 @@ func learned(s *scene) {
 func learnedMean(s *scene) {
 	s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: tick / 2}})
 	s.answer(s.take(), 429, 1)
-	began, longest := time.Now(), time.Duration(0)
+	began := time.Now()
+	var longest time.Duration
 	const pages = 3
 	for range pages {
 		time.Sleep(2 * tick)
@@ -302,7 +323,12 @@ func learnedMean(s *scene) {
 }
 
 func unlearned(s *scene) {
-	for _, o := range []hostlimit.Outcome{{Status: 500}, {Err: errors.New("connection reset")}, {Status: 503, RetryAfter: 1}, {Status: 403}} {
+	for _, o := range []hostlimit.Outcome{
+		{Status: 500},
+		{Err: errors.New("connection reset")},
+		{Status: 503, RetryAfter: 1},
+		{Status: 403},
+	} {
 		s.use(hostlimit.Config{Delay: paced})
 		t := s.take()
 		t.lease.Observe(o)

@@ -60,7 +60,7 @@ func blockRefuses(s *scene) {
 	wg.Wait()
 }
 
-// probe lets the probe take its time: nobody may start before its answer.
+// probe lets the probe take its time: no other request may start before its answer.
 func probe(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced})
 	s.answer(s.take(), 429, 2*tick)
@@ -94,7 +94,10 @@ func probePasses(s *scene) {
 	for i, end := range []func(*turn){
 		func(t *turn) { s.done(t) },           // no answer
 		func(t *turn) { s.answer(t, 407, 0) }, // an answer that says nothing
-		func(t *turn) { t.lease.Observe(hostlimit.Outcome{Err: context.Canceled}); s.done(t) }, // the caller left
+		func(t *turn) { // the caller left
+			t.lease.Observe(hostlimit.Outcome{Err: context.Canceled})
+			s.done(t)
+		},
 	} {
 		t := s.take()
 		if !t.Probe {
@@ -158,13 +161,15 @@ func earlierRefusal(s *scene) {
 		s.Errorf("probe %v, started %v, blocked until %v", t.Probe, t.Start, second.Until)
 	}
 	s.answer(t, 200, 0)
-	// Once the block is lifted it still counts as that one, but what the host asks for is asked now.
+	// Once the block is lifted the refusal still counts as part of it, but its Retry-After is
+	// obeyed.
 	at := time.Now()
 	e := s.answer(d, 429, 12*tick)
 	if !e.Blocked || e.Refusals != 0 || e.Until.Before(at.Add(4*tick)) {
 		s.Errorf("a refusal from before the block, which has been lifted, did %+v", e)
 	}
-	if t = s.take(); t.Probe || t.Start.Before(e.Until) {
+	t = s.take()
+	if t.Probe || t.Start.Before(e.Until) {
 		s.Errorf("probe %v, started %v, blocked until %v", t.Probe, t.Start, e.Until)
 	}
 	s.done(t)
@@ -173,7 +178,8 @@ func earlierRefusal(s *scene) {
 
 func earlierSuccess(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced, MaxWait: age / 2})
-	a, b := s.take(), s.take()
+	a := s.take()
+	b := s.take()
 	begin := time.Now()
 	first := s.answer(a, 429, age)
 	if e := s.answer(b, 200, 0); e.Cleared || e.Refusals != 1 || !e.Until.Equal(first.Until) {
@@ -185,6 +191,7 @@ func earlierSuccess(s *scene) {
 
 func whatCounts(s *scene) {
 	failure := errors.New("connection refused")
+	deadline := fmt.Errorf("get: %w", context.DeadlineExceeded)
 	for _, c := range []struct {
 		name    string
 		policy  backoff.Policy
@@ -206,14 +213,16 @@ func whatCounts(s *scene) {
 		{"network by default", nil, hostlimit.Outcome{Err: failure}, true},
 		{"network", backoff.Refusals{Network: true}, hostlimit.Outcome{Err: failure}, true},
 		{"cancelled", backoff.Refusals{Network: true}, hostlimit.Outcome{Err: context.Canceled}, false},
-		{"deadline", backoff.Refusals{Network: true}, hostlimit.Outcome{Err: fmt.Errorf("get: %w", context.DeadlineExceeded)}, false},
+		{"deadline", backoff.Refusals{Network: true}, hostlimit.Outcome{Err: deadline}, false},
 		{"nothing", backoff.Refusals{Network: true}, hostlimit.Outcome{}, false},
 		{"odd status", nil, hostlimit.Outcome{Status: 99999}, false},
 		{"negative status", nil, hostlimit.Outcome{Status: -429}, false},
 	} {
 		s.use(hostlimit.Config{Delay: unpaced, Backoff: c.policy})
 		t := s.take()
-		if e := t.lease.Observe(c.outcome); e.Blocked != c.blocks || (e.Refusals > 0) != c.blocks || e.Until.IsZero() == c.blocks || e.Cleared {
+		e := t.lease.Observe(c.outcome)
+		counted := e.Refusals > 0
+		if e.Blocked != c.blocks || counted != c.blocks || e.Until.IsZero() == c.blocks || e.Cleared {
 			s.Errorf("%s: effect %+v, want a block: %v", c.name, e, c.blocks)
 		}
 		s.done(t)

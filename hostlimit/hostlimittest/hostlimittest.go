@@ -1,5 +1,5 @@
-// Package hostlimittest holds an implementation of [hostlimit.Limiter] against
-// what a Limiter promises.
+// Package hostlimittest tests an implementation of [hostlimit.Limiter] against the promises of a
+// Limiter.
 //
 //	func TestPromises(t *testing.T) {
 //		hostlimittest.Run(t, func(t testing.TB, cfg hostlimit.Config) hostlimit.Limiter {
@@ -13,11 +13,11 @@
 //	}
 //
 // The scenarios need no particular clock: they run in real time within seconds, with delays of tens
-// of milliseconds. They assert what must never happen (starts too close, too many in flight, starts
-// into a block) and what the limiter itself reports, never that something happens fast, so they
-// don't flake on a busy machine. A scenario that fails prints what it holds to be promised. A turn
-// that hasn't come after a minute fails its scenario. A Limiter that waits on channels and timers
-// only can run in virtual time as well, see [RunIn].
+// of milliseconds. They fail on starts that are too close, on too many requests in flight, on
+// starts into a block, and on wrong reports of the limiter, never because something isn't fast: so
+// they don't flake on a busy machine. A scenario that fails prints the promise that it tests. A
+// turn that hasn't come after a minute fails its scenario. A Limiter that waits on channels and
+// timers only can run in virtual time as well, see [RunIn].
 //
 // Grant.Start is compared with time.Now, so it is to be a stamp of this process,
 // or of a clock that is as good.
@@ -30,8 +30,9 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// A New returns a fresh Limiter for cfg; it fails t if it can't. What must be closed is closed by
-// t.Cleanup. Limiters of one test may share a store: no two scenarios use the same key.
+// A New returns a fresh Limiter for cfg; it fails t if it can't. It closes the Limiter by
+// t.Cleanup, if that is needed. Limiters of one test may share a store: no two scenarios use the
+// same key.
 type New = func(t testing.TB, cfg hostlimit.Config) hostlimit.Limiter
 
 // Run runs every scenario as a parallel subtest of t, in real time.
@@ -48,7 +49,7 @@ func RunIn(t *testing.T, in func(*testing.T, func(*testing.T)), newLimiter New) 
 			in(t, func(t *testing.T) {
 				defer func() {
 					if t.Failed() {
-						t.Logf("what is promised: %s", s.promise)
+						t.Logf("promise: %s", s.promise)
 					}
 				}()
 				s.run(&scene{T: t, newLimiter: newLimiter})

@@ -19,12 +19,13 @@ func leakedPlace(s *scene) {
 	s.audit()
 }
 
-// leakedOnce releases a lease that has expired: its slot is somebody else's by then.
+// leakedOnce releases a lease that has expired: its slot belongs to another lease by then.
 func leakedOnce(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced, LeaseTTL: 20 * tick})
 	a := s.take()
 	time.Sleep(15 * tick)
-	b, c := s.take(), s.take()
+	b := s.take()
+	c := s.take()
 	s.done(a)
 	ctx, cancel := context.WithTimeout(s.Context(), tick)
 	defer cancel()
@@ -41,7 +42,8 @@ func leakedOnce(s *scene) {
 
 func leakedRefusal(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced, LeaseTTL: 5 * tick})
-	late, a := s.take(), s.take()
+	late := s.take()
+	a := s.take()
 	b := s.take() // gets the slot of late
 	if e := late.lease.Observe(hostlimit.Outcome{Status: 429, RetryAfter: age}); !e.Blocked {
 		s.Errorf("the refusal of a request whose lease had expired did %+v", e)

@@ -11,21 +11,22 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// stamps tells real stamps from plans: who wakes late has started late.
+// stamps checks that a request which wakes late has a late stamp, not the planned one.
 func stamps(s *scene) {
 	s.use(hostlimit.Config{Delay: paced})
 	before := s.take()
 	s.done(before)
-	planned, late := true, false
+	allPlanned := true // each stamp is that of the plan
+	late := false      // a request has woken after its stamp
 	for range 8 {
 		t := s.take()
 		back := time.Now()
 		s.done(t)
-		planned = planned && t.Start.Sub(before.Start) == before.Delay
+		allPlanned = allPlanned && t.Start.Sub(before.Start) == before.Delay
 		late = late || back.After(t.Start)
 		before = t
 	}
-	if planned && late {
+	if allPlanned && late {
 		s.Error("starts are stamped with the times for which they were planned")
 	}
 	s.audit()
@@ -143,7 +144,7 @@ func goesRound(s *scene) {
 			for range n {
 				wg.Go(func() {
 					t := s.takeKey(key, 0)
-					order += name // one place: nobody else is here
+					order += name // one place: no other goroutine is here
 					s.settle(tick / 4)
 					s.done(t)
 				})

@@ -11,9 +11,9 @@ import (
 )
 
 // RunRestarts holds limiters that share their state, such as Memories with one
-// hostlimit.Config.Store, against what they promise when a process ends at any step and another
-// begins: each call of newLimiter is one process, and the ones before are gone, whatever
-// they held. in is as in RunIn; nil is real time.
+// hostlimit.Config.Store, against their promises when a process ends at any step and another
+// begins: each call of newLimiter is one process, and the ones before are gone, with the leases
+// that they held. in is as in RunIn; nil is real time.
 func RunRestarts(t *testing.T, in func(*testing.T, func(*testing.T)), newLimiter New) {
 	if in == nil {
 		in = func(t *testing.T, scenario func(*testing.T)) { scenario(t) }
@@ -25,7 +25,7 @@ func RunRestarts(t *testing.T, in func(*testing.T, func(*testing.T)), newLimiter
 				in(t, func(t *testing.T) {
 					defer func() {
 						if t.Failed() {
-							t.Logf("the first process ended after %d steps; what is promised: %s", cut, s.promise)
+							t.Logf("the first process ended after %d steps; promise: %s", cut, s.promise)
 						}
 					}()
 					l := &life{scene: &scene{T: t, newLimiter: newLimiter}, cut: cut}
@@ -51,7 +51,8 @@ var restarts = []struct {
 	{
 		"BlockAndCounterOutliveTheProcess", 13,
 		hostlimit.Config{Delay: unpaced, LeaseTTL: 10 * tick, Backoff: backoff.Doubling{Start: 2 * tick}},
-		refusedTwice, "No request starts into a block, and refusals go on being counted, whoever was told of the first.",
+		refusedTwice,
+		"No request starts into a block, and refusals go on being counted, whichever process saw the first.",
 	},
 	{
 		"LongBlockOutlivesTheProcess", 4,
@@ -69,7 +70,7 @@ var restarts = []struct {
 		"FarFloorOutlivesTheProcess", 3,
 		hostlimit.Config{Delay: unpaced},
 		farFloor,
-		"So is one that is as long as the floor of the start, whoever asks for the next.",
+		"So is one that is as long as the floor of the start, whatever the floor of the next request.",
 	},
 	{
 		"GapFromTheEndOutlivesTheProcess", 4,
@@ -91,7 +92,8 @@ type life struct {
 
 // step ends the process if it is time to.
 func (l *life) step() {
-	if l.cut--; l.cut == -1 {
+	l.cut--
+	if l.cut == -1 {
 		l.limiter = l.newLimiter(l, l.cfg)
 		l.turns = nil
 	}
@@ -116,6 +118,15 @@ func (l *life) held(t *turn) bool {
 	return false
 }
 
+// release ends t, unless its process has ended.
+func (l *life) release(t *turn) {
+	l.step()
+	if l.held(t) {
+		t.lease.Release()
+	}
+	l.step()
+}
+
 // notBefore checks that no request starts before at.
 func (l *life) notBefore(at time.Time, floor time.Duration) {
 	l.Helper()
@@ -134,23 +145,22 @@ func (l *life) notBefore(at time.Time, floor time.Duration) {
 func refusedTwice(l *life) {
 	var until time.Time
 	for n := 1; n <= 2; n++ {
-		for told := false; !told; {
+		for observed := false; !observed; {
 			t := l.took(0)
 			if t.Start.Before(until) {
 				l.Fatalf("started %v before the end of the block", until.Sub(t.Start))
 			}
-			if l.step(); !l.held(t) {
+			l.step()
+			if !l.held(t) {
 				continue // the process ended before the answer came
 			}
 			e := t.lease.Observe(hostlimit.Outcome{Status: 429})
-			if told = true; !e.Blocked || e.Refusals != n {
+			observed = true
+			if !e.Blocked || e.Refusals != n {
 				l.Fatalf("refusal %d: %+v", n, e)
 			}
 			until = e.Until
-			if l.step(); l.held(t) {
-				t.lease.Release()
-			}
-			l.step()
+			l.release(t)
 		}
 	}
 	for served := false; !served; {
@@ -158,17 +168,15 @@ func refusedTwice(l *life) {
 		if t.Start.Before(until) || !t.Probe {
 			l.Fatalf("started %v after the end of the block, as a probe: %v", t.Start.Sub(until), t.Probe)
 		}
-		if l.step(); !l.held(t) {
+		l.step()
+		if !l.held(t) {
 			continue
 		}
 		if e := t.lease.Observe(hostlimit.Outcome{Status: 200}); !e.Cleared {
 			l.Fatalf("success: %+v", e)
 		}
 		served = true
-		if l.step(); l.held(t) {
-			t.lease.Release()
-		}
-		l.step()
+		l.release(t)
 	}
 	t := l.took(0)
 	if t.Probe {
@@ -207,7 +215,8 @@ func farFloor(l *life) {
 func gapFromTheEnd(l *life) {
 	t := l.took(0)
 	at := t.Start
-	if l.step(); l.held(t) {
+	l.step()
+	if l.held(t) {
 		t.lease.Observe(hostlimit.Outcome{Status: 200})
 		time.Sleep(60 * tick) // longer than a start may be kept too late
 		at = time.Now()

@@ -10,8 +10,8 @@ import (
 const (
 	tick = 20 * time.Millisecond
 	age  = time.Hour
-	// A limiter that asks a server knows its clock as well as a reply is quick: on a busy machine, not
-	// very.
+	// A limiter that asks a server knows its clock as well as a reply is quick: on a busy machine,
+	// not very.
 	skew = time.Second
 )
 
@@ -20,7 +20,7 @@ var (
 	paced   = hostlimit.Delay{Min: tick}
 )
 
-// scenarios are the promises. A scenario that fails prints what is promised.
+// scenarios are the promises. A scenario that fails prints its promise.
 var scenarios = []scenario{
 	{
 		"Gaps", gaps,
@@ -96,7 +96,7 @@ var scenarios = []scenario{
 	},
 	{
 		"SlotTimeoutSparesPacing", slotTimeoutPacing,
-		"The clock of SlotTimeout runs only while every slot is held: a long delay times nobody out.",
+		"The clock of SlotTimeout runs only while every slot is held: no request times out by a long delay.",
 	},
 	{
 		"BlockHoldsEveryone", blockHolds,
@@ -124,7 +124,8 @@ var scenarios = []scenario{
 	},
 	{
 		"EarlierRefusalIsPartOfTheBlock", earlierRefusal,
-		"A refusal of a request that started before the block was set counts as the same one; it lengthens the block where it asks for longer, and sets one anew where that is over.",
+		"A refusal of a request that started before the block was set counts as the same one; it " +
+			"lengthens the block where it asks for longer, and sets one anew where that is over.",
 	},
 	{
 		"EarlierSuccessDoesNotLift", earlierSuccess,
@@ -132,11 +133,13 @@ var scenarios = []scenario{
 	},
 	{
 		"WhatCounts", whatCounts,
-		"Status 429, Outcome.Refused, what the policy adds, 5xx and no answer block; a context's error never does.",
+		"Status 429, Outcome.Refused, statuses of the policy, 5xx and no answer block; a context's error never does.",
 	},
 	{
 		"FiveForbiddenAndACheck", forbidden,
-		"401, 402, 403 and 451 pause nothing; after the fifth in a row (InARow) one request goes alone: served, the pages were forbidden; refused, it is a ban of a minute and more. Success, 404 among it, begins the count anew; 407 and callers that leave aren't counted.",
+		"401, 402, 403 and 451 pause nothing; after the fifth in a row (InARow) one request goes alone: " +
+			"served, the pages were forbidden; refused, it is a ban of a minute and more. Success, 404 among " +
+			"it, begins the count anew; 407 and callers that leave aren't counted.",
 	},
 	{
 		"AFailedProbeIsARefusal", probeFails,
@@ -144,7 +147,9 @@ var scenarios = []scenario{
 	},
 	{
 		"UnsureAnswersTellPageFromHost", unsure,
-		"5xx, 408, 425 and no answer pause the host in Fibonacci steps of at most five minutes. A page that is refused again as the probe, while the next one is served, has a trouble of its own, which counts nothing afterwards.",
+		"5xx, 408, 425 and no answer pause the host in Fibonacci steps of at most five minutes. A page " +
+			"that is refused again as the probe, while the next one is served, has a trouble of its own, " +
+			"which counts nothing afterwards.",
 	},
 	{
 		"NothingLeftBlocks", reset,
@@ -156,7 +161,8 @@ var scenarios = []scenario{
 	},
 	{
 		"LearnedDelayOfThePagesBefore", learnedMean,
-		"A 429 makes the delay the time per page served since the last one, where that is more than one and a half times the delay, at most four times the delay.",
+		"A 429 makes the delay the time per page served since the last one, where that is more than one " +
+			"and a half times the delay, at most four times the delay.",
 	},
 	{
 		"OneUnsureAnswerTeachesNoRate", unlearned,
@@ -172,7 +178,7 @@ var scenarios = []scenario{
 	},
 	{
 		"Windows", windows,
-		"Outside of Windows nobody starts: Next tells when, and a wait that is too long is refused with RetryAt.",
+		"Outside of Windows no request starts: Next returns when, and a wait that is too long is refused with RetryAt.",
 	},
 	{
 		"MaxWaitIsAnHour", maxWaitDefault,
@@ -180,7 +186,8 @@ var scenarios = []scenario{
 	},
 	{
 		"DeadlineInTheQueueIsARefusal", deadlinePasses,
-		"A deadline that passes in the queue is an *Error with RetryAt, as one that is foreseen; a cancellation is the context's error.",
+		"A deadline that passes in the queue is an *Error with RetryAt, as one that is foreseen; a " +
+			"cancellation is the context's error.",
 	},
 	{
 		"RetryAfterIsCapped", retryAfterCap,
@@ -204,7 +211,7 @@ var scenarios = []scenario{
 	},
 	{
 		"Storm", storm,
-		"While a host refuses, only what was in flight and one probe a block is refused.",
+		"While a host refuses, only the requests in flight and one probe a block are refused.",
 	},
 	{
 		"ReleaseWithoutStartOwesNothing", releaseUnstarted,
@@ -216,7 +223,8 @@ var scenarios = []scenario{
 	},
 	{
 		"StartAgainMovesTheStamp", startAgain,
-		"A further Start voids the stamp of the one before: the delay counts from the last one, which it doesn't hold up itself.",
+		"A further Start voids the stamp of the one before: the delay counts from the last one, which it " +
+			"doesn't hold up itself.",
 	},
 	{
 		"StartAgainKeepsTheGap", startAgainGap,
@@ -240,11 +248,12 @@ var scenarios = []scenario{
 	},
 	{
 		"LeakedLeaseExpires", leaked,
-		"The slot of a lease that is neither renewed nor released is taken back after LeaseTTL; the next start tells so.",
+		"The slot of a lease that is neither renewed nor released is taken back after LeaseTTL; the next " +
+			"start reports it.",
 	},
 	{
 		"LeakedLeaseFreesOneSlot", leakedOnce,
-		"The late Release of a lease that was taken back frees nobody else's slot.",
+		"The late Release of a lease that was taken back frees no slot of another one.",
 	},
 	{
 		"LeakedLeaseFreesItsPlace", leakedPlace,
@@ -296,7 +305,7 @@ var scenarios = []scenario{
 	},
 	{
 		"Next", next,
-		"Next tells the earliest start that can be foreseen, and takes nothing.",
+		"Next returns the earliest start that can be foreseen, and takes nothing.",
 	},
 	{
 		"DebtsAreKept", debts,

@@ -59,13 +59,14 @@ func (s *scene) use(cfg hostlimit.Config) {
 
 func (s *scene) useAsItIs(cfg hostlimit.Config) {
 	s.Helper()
-	s.cfg, s.key = cfg, newKey()
+	s.cfg = cfg
+	s.key = newKey()
 	s.limiter = s.newLimiter(s, cfg)
 }
 
 // try takes a turn.
 func (s *scene) try(ctx context.Context, key string, floor time.Duration) (*turn, error) {
-	// A limiter that waits for what it should refuse fails the scenario and doesn't hang it.
+	// A limiter that waits where it should refuse fails the scenario and doesn't hang it.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer time.AfterFunc(stuck, cancel).Stop()
@@ -86,8 +87,10 @@ func (s *scene) try(ctx context.Context, key string, floor time.Duration) (*turn
 	if back := time.Now(); t.Start.Before(called) || t.Start.After(back) {
 		s.Errorf("start stamped %v, outside of Acquire and Start: %v to %v", t.Start, called, back)
 	}
-	if w := t.WaitSlot + t.WaitDelay + t.WaitBlock; min(t.WaitSlot, t.WaitDelay, t.WaitBlock) < 0 || w > t.Start.Sub(called) {
-		s.Errorf("waits of %v, %v and %v in a call that took %v", t.WaitSlot, t.WaitDelay, t.WaitBlock, t.Start.Sub(called))
+	took := t.Start.Sub(called)
+	waited := t.WaitSlot + t.WaitDelay + t.WaitBlock
+	if min(t.WaitSlot, t.WaitDelay, t.WaitBlock) < 0 || waited > took {
+		s.Errorf("waits of %v, %v and %v in a call that took %v", t.WaitSlot, t.WaitDelay, t.WaitBlock, took)
 	}
 	return t, nil
 }
@@ -165,13 +168,14 @@ func (s *scene) hurries(timeout time.Duration) (ended <-chan error) {
 	return end
 }
 
-// insist plays what a busy machine can spoil up to four times, until it goes without
-// a fault: nothing tells from outside that a request has taken its place in the queue.
+// insist plays up to four times, until there is no fault: a busy machine can spoil a scenario, as
+// nothing shows from outside that a request has taken its place in the queue.
 func (s *scene) insist(play func() (fault string)) {
 	s.Helper()
 	var fault string
 	for s.tries = range 4 {
-		if fault = play(); fault == "" {
+		fault = play()
+		if fault == "" {
 			break
 		}
 	}
@@ -211,7 +215,7 @@ func (s *scene) crowd(n int, each func(i int)) {
 
 // audit checks the book: the gaps, the numbers and the slots of every key. A
 // turn that was given back when a later one had its number already leaves a hole in the
-// numbers; only see to it where nobody else could have come between.
+// numbers; set whole only if no other turn could have come between.
 func (s *scene) audit() {
 	s.Helper()
 	s.mu.Lock()
@@ -222,31 +226,44 @@ func (s *scene) audit() {
 	}
 	for key, book := range byKey {
 		slices.SortFunc(book, func(a, b *turn) int { return int(a.Seq) - int(b.Seq) })
-		for i, t := range book {
-			if want := uint64(i + 1); t.Seq < want || s.whole && t.Seq > want || i > 0 && t.Seq == book[i-1].Seq {
-				s.Errorf("%s: start %d has number %d", key, i+1, t.Seq)
-			}
-			if t.Slot < 1 || t.Slot > t.Slots {
-				s.Errorf("%s: start %d has slot %d of %d", key, t.Seq, t.Slot, t.Slots)
-			}
-			if t.Delay < t.floor {
-				s.Errorf("%s: start %d has delay %v, floor %v", key, t.Seq, t.Delay, t.floor)
-			}
-			flying := 1
-			for _, earlier := range book[:i] {
-				if earlier.ended.IsZero() || earlier.ended.After(t.Start) {
-					flying++
-				}
-			}
-			if flying > t.Slots && len(t.TakenBack) == 0 && s.cfg.LeaseTTL == 0 {
-				s.Errorf("%s: %d requests in flight at start %d, which has %d slots", key, flying, t.Seq, t.Slots)
-			}
-			if i > 0 {
-				gap, least := t.Start.Sub(book[i-1].Start), max(book[i-1].Delay, t.floor)
-				if gap < least {
-					s.Errorf("%s: start %d came %v after the one before, want at least %v", key, t.Seq, gap, least)
-				}
-			}
+		for i := range book {
+			s.auditStart(key, book, i)
 		}
+	}
+}
+
+// auditStart checks the i-th start of a key.
+func (s *scene) auditStart(key string, book []*turn, i int) {
+	s.Helper()
+	t := book[i]
+	number := uint64(i + 1)
+	isTwice := i > 0 && t.Seq == book[i-1].Seq
+	hasHole := s.whole && t.Seq > number
+	if t.Seq < number || hasHole || isTwice {
+		s.Errorf("%s: start %d has number %d", key, number, t.Seq)
+	}
+	if t.Slot < 1 || t.Slot > t.Slots {
+		s.Errorf("%s: start %d has slot %d of %d", key, t.Seq, t.Slot, t.Slots)
+	}
+	if t.Delay < t.floor {
+		s.Errorf("%s: start %d has delay %v, floor %v", key, t.Seq, t.Delay, t.floor)
+	}
+	flying := 1
+	for _, earlier := range book[:i] {
+		if earlier.ended.IsZero() || earlier.ended.After(t.Start) {
+			flying++
+		}
+	}
+	mayHaveExpired := len(t.TakenBack) > 0 || s.cfg.LeaseTTL != 0 // then the book has turns that are over
+	if flying > t.Slots && !mayHaveExpired {
+		s.Errorf("%s: %d requests in flight at start %d, which has %d slots", key, flying, t.Seq, t.Slots)
+	}
+	if i == 0 {
+		return
+	}
+	gap := t.Start.Sub(book[i-1].Start)
+	least := max(book[i-1].Delay, t.floor)
+	if gap < least {
+		s.Errorf("%s: start %d came %v after the one before, want at least %v", key, t.Seq, gap, least)
 	}
 }

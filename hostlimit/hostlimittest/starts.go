@@ -3,6 +3,7 @@ package hostlimittest
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -60,7 +61,7 @@ func releaseUnstarted(s *scene) {
 	if time.Since(begin) > age/2 || t.WaitDelay > age/2 {
 		s.Errorf("after turns that never started, a start waited %v", t.WaitDelay)
 	}
-	// What was owed before is owed still.
+	// The gap of before is owed still.
 	s.done(t)
 	ctx, cancel := context.WithTimeout(s.Context(), age/2)
 	defer cancel()
@@ -182,11 +183,6 @@ func renewed(s *scene) {
 		t := s.take()
 		var late time.Duration // the longest time without a Renew
 		last := t.Start
-		renew := func() {
-			now := time.Now()
-			late, last = max(late, now.Sub(last)), now
-			t.lease.Renew()
-		}
 		other := make(chan error, 1)
 		ctx, cancel := context.WithTimeout(s.Context(), 3*ttl)
 		defer cancel()
@@ -204,7 +200,10 @@ func renewed(s *scene) {
 				waiting = false
 			case <-time.After(tick):
 			}
-			renew()
+			now := time.Now()
+			late = max(late, now.Sub(last))
+			last = now
+			t.lease.Renew()
 		}
 		if expired := s.done(t); (err == nil || expired) && late < ttl/2 {
 			return "a lease that is renewed loses its slot after LeaseTTL"
@@ -215,15 +214,28 @@ func renewed(s *scene) {
 
 func config(s *scene) {
 	want := hostlimit.Config{
-		Concurrency: 3, MaxInFlight: 7, SlotTimeout: time.Minute, LeaseTTL: age, MaxWait: 2 * age, MaxHosts: 100,
-		Delay:   hostlimit.Delay{Min: tick, Max: 2 * tick, Adaptive: hostlimit.Squared, Ceiling: age},
-		Windows: []hostlimit.Window{{From: age, To: 3 * age}, {From: 22 * age, To: 2 * age}},
+		Concurrency: 3,
+		MaxInFlight: 7,
+		SlotTimeout: time.Minute,
+		LeaseTTL:    age,
+		MaxWait:     2 * age,
+		MaxHosts:    100,
+		Delay:       hostlimit.Delay{Min: tick, Max: 2 * tick, Adaptive: hostlimit.Squared, Ceiling: age},
+		Windows:     []hostlimit.Window{{From: age, To: 3 * age}, {From: 22 * age, To: 2 * age}},
 	}
 	s.use(want)
-	got := s.limiter.Config()
-	if got.Concurrency != want.Concurrency || got.Delay != want.Delay || got.MaxInFlight != want.MaxInFlight ||
-		got.SlotTimeout != want.SlotTimeout || got.LeaseTTL != want.LeaseTTL || got.MaxWait != want.MaxWait || got.MaxHosts != want.MaxHosts ||
-		!slices.Equal(got.Windows, want.Windows) {
-		s.Errorf("made of %+v, tells %+v", want, got)
+	config := s.limiter.Config()
+	got := hostlimit.Config{
+		Concurrency: config.Concurrency,
+		MaxInFlight: config.MaxInFlight,
+		SlotTimeout: config.SlotTimeout,
+		LeaseTTL:    config.LeaseTTL,
+		MaxWait:     config.MaxWait,
+		MaxHosts:    config.MaxHosts,
+		Delay:       config.Delay,
+		Windows:     slices.Clone(config.Windows),
+	}
+	if !reflect.DeepEqual(got, want) {
+		s.Errorf("made of %+v, returns %+v", want, got)
 	}
 }

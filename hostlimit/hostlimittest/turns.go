@@ -86,7 +86,7 @@ func firstCome(s *scene) {
 		for i := range 6 {
 			wg.Go(func() {
 				t := s.take()
-				order = append(order, i) // one slot: nobody else is here
+				order = append(order, i) // one slot: no other goroutine is here
 				s.done(t)
 			})
 			s.settle(5 * tick)
@@ -216,7 +216,8 @@ func maxWaitSlot(s *scene) {
 
 func slotTimeout(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced, SlotTimeout: 3 * tick})
-	a, b := s.insistent(), s.insistent()
+	a := s.insistent()
+	b := s.insistent()
 	begin := time.Now()
 	_, err := s.try(s.Context(), s.key, 0)
 	if d := time.Since(begin); !errors.Is(err, hostlimit.ErrBusy) || d < 3*tick {
@@ -269,10 +270,13 @@ func slotTimeoutPacing(s *scene) {
 
 func leaked(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced, LeaseTTL: 5 * tick})
-	a, b := s.take(), s.take()
+	a := s.take()
+	b := s.take()
 	c := s.take()
-	if told := append(b.TakenBack, c.TakenBack...); len(told) == 0 || told[0].Key != s.key || c.Start.Before(a.Start.Add(5*tick)) {
-		s.Errorf("started %v after the leaked turn, taken back: %v", c.Start.Sub(a.Start), told)
+	reported := append(b.TakenBack, c.TakenBack...)
+	tooEarly := c.Start.Before(a.Start.Add(5 * tick))
+	if len(reported) == 0 || reported[0].Key != s.key || tooEarly {
+		s.Errorf("started %v after the leaked turn, taken back: %v", c.Start.Sub(a.Start), reported)
 	}
 	s.crowd(4, func(int) { a.lease.Release() })
 	if !a.lease.Release() {
