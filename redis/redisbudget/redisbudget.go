@@ -160,8 +160,8 @@ var _ budget.Budget = (*Budget)(nil)
 
 // A chunk is the part of a limit that the server has granted to this process.
 type chunk struct {
-	unspent int64     // of what was granted to this process
-	want    int64     // what the last request for it asked for; 0: there was none
+	unspent int64     // granted to this process
+	want    int64     // size of the last request for it; 0: there was none
 	total   int64     // granted to all processes, by the last reply
 	asked   time.Time // when want was set
 }
@@ -183,6 +183,9 @@ func (c *chunk) grow(now time.Time, brief time.Duration, first, most int64) int6
 	c.asked = now
 	return c.want
 }
+
+// isSpent reports whether by the last reply nothing of the limit most is left for this process.
+func (c *chunk) isSpent(most int64) bool { return c.unspent == 0 && c.total >= most }
 
 // New returns a Budget, or all problems of c at once. It doesn't wait for the server.
 func New(c Config) (*Budget, error) {
@@ -309,17 +312,21 @@ func (b *Budget) withPage(ctx context.Context, host string, start time.Time, spe
 		now := time.Now()
 		spent, err := b.spendPage(host, now, start, spend)
 		over := b.windowOver(now)
-		if err == nil && !spent && asked && !over {
+		granted := asked && !over // by the last reply, of this window
+		if granted && err == nil && !spent {
 			err = b.exceeded(host)
 		}
 		quiet := b.quietUntil.Sub(now)
 		b.mu.Unlock()
-		switch {
-		case err != nil || spent:
+		if err != nil || spent {
 			return err
-		case asked && !over && quiet > 0 && !spend:
-			return nil
-		case asked && !over && quiet > 0:
+		}
+		// A call that granted nothing has shown that nothing is granted for now.
+		isQuiet := asked && !over && quiet > 0
+		if isQuiet && !spend {
+			return nil // for Check that is no refusal
+		}
+		if isQuiet {
 			if err := b.wait(ctx, quiet); err != nil {
 				return err
 			}
@@ -342,7 +349,8 @@ func (b *Budget) spendPage(host string, now, start time.Time, spend bool) (ok bo
 	if err := b.timeError(now, start); err != nil {
 		return false, err
 	}
-	if !b.inHand(host, 0) || spend && (b.started.IsZero() || !b.timeAsked && b.timeDue(now)) {
+	askFirst := spend && b.owesCall(now)
+	if askFirst || !b.inHand(host, 0) {
 		return false, nil
 	}
 	if spend {
@@ -355,16 +363,28 @@ func (b *Budget) spendPage(host string, now, start time.Time, spend bool) (ok bo
 	return true, nil
 }
 
+// owesCall reports whether a page that is in hand is spent only after a call: the first one starts the
+// clock of all processes, and one after the share WarnAt of the time asks for the warning, which one
+// process gets. The caller holds mu.
+func (b *Budget) owesCall(now time.Time) bool {
+	return b.started.IsZero() || !b.timeAsked && b.timeDue(now)
+}
+
 // exceeded returns an error if by the last reply nothing is left for host. The caller holds mu.
 func (b *Budget) exceeded(host string) error {
+	limits := &b.limits
 	switch {
 	case b.bytesGone():
-		return &budget.Error{Limit: budget.Bytes, Used: b.limits.Bytes, Want: 1, Max: b.limits.Bytes}
-	case b.pages.unspent == 0 && b.limits.Pages > 0 && b.pages.total >= b.limits.Pages:
-		return &budget.Error{Limit: budget.Pages, Used: b.limits.Pages, Want: 1, Max: b.limits.Pages}
-	case b.hosts != nil:
-		if h := b.host(host); h.unspent == 0 && h.total >= b.limits.PagesPerHost {
-			return &budget.Error{Limit: budget.PagesPerHost, Host: host, Used: b.limits.PagesPerHost, Want: 1, Max: b.limits.PagesPerHost}
+		return &budget.Error{Limit: budget.Bytes, Used: limits.Bytes, Want: 1, Max: limits.Bytes}
+	case limits.Pages > 0 && b.pages.isSpent(limits.Pages):
+		return &budget.Error{Limit: budget.Pages, Used: limits.Pages, Want: 1, Max: limits.Pages}
+	case b.hosts != nil && b.host(host).isSpent(limits.PagesPerHost):
+		return &budget.Error{
+			Limit: budget.PagesPerHost,
+			Host:  host,
+			Used:  limits.PagesPerHost,
+			Want:  1,
+			Max:   limits.PagesPerHost,
 		}
 	}
 	return nil
@@ -381,22 +401,29 @@ func (b *Budget) wait(ctx context.Context, quiet time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return &ServerError{b.name, fmt.Errorf("nothing is granted until all processes had time to report what they have spent: %w", ctx.Err())}
+		err := fmt.Errorf("nothing is granted until all processes had time to report what they have spent: %w", ctx.Err())
+		return &ServerError{b.name, err}
 	}
 }
 
 // windowOver reports whether the window may be over, and with it what is in hand. The caller holds
 // mu.
 func (b *Budget) windowOver(now time.Time) bool {
-	return b.every > 0 && b.state.id != "" && b.clock.latest(now) >= (b.state.window+1)*b.every.Microseconds()
+	if b.every <= 0 || b.state.id == "" {
+		return false
+	}
+	end := (b.state.window + 1) * b.every.Microseconds()
+	return b.clock.latest(now) >= end
 }
 
 // renew begins a window. The caller holds mu.
 func (b *Budget) renew() {
-	b.pages.unspent, b.bytes.unspent = 0, 0
+	b.pages.unspent = 0
+	b.bytes.unspent = 0
 	clear(b.hosts)
 	b.resend = nil
-	b.started, b.timeAsked = time.Time{}, false
+	b.started = time.Time{}
+	b.timeAsked = false
 }
 
 // Window implements [budget.Budget], by the server's clock.
@@ -411,7 +438,7 @@ func (b *Budget) Window() time.Time {
 
 // bytesGone reports whether by the last reply no byte is left.
 func (b *Budget) bytesGone() bool {
-	return b.limits.Bytes > 0 && b.bytes.unspent == 0 && b.bytes.total >= b.limits.Bytes
+	return b.limits.Bytes > 0 && b.bytes.isSpent(b.limits.Bytes)
 }
 
 // timeError returns an error if a start at that time comes after the time limit.
@@ -432,7 +459,10 @@ func (b *Budget) timeError(now, start time.Time) error {
 	}
 	used := int64(elapsed / time.Second)
 	return &budget.Error{
-		Limit: budget.Time, Used: used, Want: int64((elapsed+ahead)/time.Second) - used, Max: int64(b.limits.Duration / time.Second),
+		Limit: budget.Time,
+		Used:  used,
+		Want:  int64((elapsed+ahead)/time.Second) - used,
+		Max:   int64(b.limits.Duration / time.Second),
 	}
 }
 
@@ -463,26 +493,11 @@ func (b *Budget) spendBytes(ctx context.Context, n int64) (int64, error) {
 		return 0, nil
 	}
 	for asked := false; ; asked = true {
-		b.mu.Lock()
-		now := time.Now()
-		over, quiet := b.windowOver(now), b.quietUntil.Sub(now)
-		switch {
-		case b.closed:
-			b.mu.Unlock()
-			return 0, ErrClosed
-		case over:
-		case b.bytes.unspent > 0 && !b.started.IsZero():
-			n = min(n, b.bytes.unspent)
-			b.bytes.unspent -= n
-			b.used = now
-			b.mu.Unlock()
-			return n, nil
-		case asked && b.bytesGone():
-			b.mu.Unlock()
-			return 0, &budget.Error{Limit: budget.Bytes, Used: b.limits.Bytes, Want: n, Max: b.limits.Bytes}
+		taken, quiet, err := b.takeInHand(n, asked)
+		if err != nil || taken > 0 {
+			return taken, err
 		}
-		b.mu.Unlock()
-		if asked && !over && quiet > 0 {
+		if asked && quiet > 0 {
 			if err := b.wait(ctx, quiet); err != nil {
 				return 0, err
 			}
@@ -491,6 +506,28 @@ func (b *Budget) spendBytes(ctx context.Context, n int64) (int64, error) {
 			return 0, err
 		}
 	}
+}
+
+// takeInHand spends up to n of the bytes that are in hand. If none is, it returns for how long nothing
+// is granted or, after a call, an error if none is left.
+func (b *Budget) takeInHand(n int64, asked bool) (taken int64, quiet time.Duration, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	switch {
+	case b.closed:
+		return 0, 0, ErrClosed
+	case b.windowOver(now):
+		return 0, 0, nil // the next call grants bytes of the new window
+	case b.bytes.unspent > 0 && !b.started.IsZero():
+		taken = min(n, b.bytes.unspent)
+		b.bytes.unspent -= taken
+		b.used = now
+		return taken, 0, nil
+	case asked && b.bytesGone():
+		return 0, 0, &budget.Error{Limit: budget.Bytes, Used: b.limits.Bytes, Want: n, Max: b.limits.Bytes}
+	}
+	return 0, b.quietUntil.Sub(now), nil
 }
 
 // Usage implements [budget.Budget]. What other processes have in hand counts as spent.
@@ -510,7 +547,12 @@ func (b *Budget) Usage(ctx context.Context) (budget.Usage, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	u := budget.Usage{Limits: b.limits, Pages: b.pages.total - b.pages.unspent, Bytes: b.bytes.total - b.bytes.unspent, Started: b.started}
+	u := budget.Usage{
+		Limits:  b.limits,
+		Pages:   b.pages.total - b.pages.unspent,
+		Bytes:   b.bytes.total - b.bytes.unspent,
+		Started: b.started,
+	}
 	if !b.started.IsZero() {
 		u.Elapsed = time.Since(b.started)
 	}
@@ -592,8 +634,9 @@ func (b *Budget) call() {
 	// Others wait for the right to call, perhaps on a network that is better by now.
 	ctx, cancel := context.WithTimeout(b.alive, onTheWay)
 	defer cancel()
-	if asked, _ := b.catchUp(ctx); asked {
-		return // what failed is asked again
+	asked, _ := b.catchUp(ctx) // the next call repeats a failed one
+	if asked {
+		return
 	}
 	b.mu.Lock()
 	r := b.request("", 0, false)

@@ -18,7 +18,7 @@ var source string
 
 var take = redis.NewScript(source)
 
-// form is the version of what take.lua keeps on the server.
+// form is the version of the values that take.lua keeps on the server.
 const form = 2
 
 const (
@@ -55,10 +55,10 @@ type state struct {
 	window int64  // number of the window of budget.Limits.Every
 }
 
-// A clock bounds the server's clock by what it said in a reply.
+// A clock bounds the server's clock by the time in a reply.
 type clock struct {
 	server int64     // microseconds
-	sent   time.Time // when the call was sent: the server said so after that
+	sent   time.Time // when the call was sent: the server's clock showed its time after that
 }
 
 // latest returns the latest time that the server's clock can show, in microseconds.
@@ -103,7 +103,8 @@ func (b *Budget) catchUp(ctx context.Context) (asked bool, err error) {
 	}
 }
 
-// ask takes a chunk of what isn't in hand: pages of host, or n bytes.
+// ask takes a chunk of pages of host, or of n bytes, unless there are some in hand. start is true if
+// the page or bytes are to be spent.
 func (b *Budget) ask(ctx context.Context, host string, n int64, start bool) error {
 	if err := b.lock(ctx); err != nil {
 		return err
@@ -118,8 +119,9 @@ func (b *Budget) ask(ctx context.Context, host string, n int64, start bool) erro
 		return ErrClosed
 	}
 	now := time.Now()
-	if b.inHand(host, n) && !b.windowOver(now) && (!start || !b.started.IsZero() && (b.timeAsked || !b.timeDue(now))) {
-		b.mu.Unlock() // by another call, meanwhile
+	askFirst := start && b.owesCall(now)
+	if b.inHand(host, n) && !b.windowOver(now) && !askFirst {
+		b.mu.Unlock() // another call has got it meanwhile
 		return nil
 	}
 	r := b.request(host, n, start)
@@ -127,22 +129,25 @@ func (b *Budget) ask(ctx context.Context, host string, n int64, start bool) erro
 	return b.do(ctx, r)
 }
 
-// inHand reports whether what was asked for is in hand.
+// inHand reports whether some of n bytes are in hand or, for 0, a page of host. The caller holds mu.
 func (b *Budget) inHand(host string, n int64) bool {
 	if n > 0 {
 		return b.bytes.unspent > 0
 	}
-	return b.pages.unspent > 0 && (b.hosts == nil || b.host(host).unspent > 0) && !b.bytesGone()
+	ofHost := b.hosts == nil || b.host(host).unspent > 0
+	return b.pages.unspent > 0 && ofHost && !b.bytesGone()
 }
 
-// request fills in what to ask for. The caller holds mu.
+// request returns a request for n bytes or, for 0, for a page of host, or for nothing. The caller holds
+// mu.
 func (b *Budget) request(host string, n int64, start bool) *request {
 	b.seq++
 	r := &request{seq: b.seq, window: b.state.window, start: start}
 	now := time.Now()
 	if n > 0 {
 		if b.bytes.unspent == 0 {
-			r.wantBytes, r.leastBytes = max(n, b.bytes.grow(now, b.chunkTime(), firstBytes, mostBytes)), n
+			r.wantBytes = max(n, b.bytes.grow(now, b.chunkTime(), firstBytes, mostBytes))
+			r.leastBytes = n
 		}
 		return r
 	}
@@ -155,18 +160,18 @@ func (b *Budget) request(host string, n int64, start bool) *request {
 	if b.pages.unspent == 0 {
 		r.wantPages = b.pages.grow(now, b.chunkTime(), firstPages, mostPages)
 	}
-	if b.hosts != nil {
-		if h := b.host(host); h.unspent == 0 {
-			r.wantHost = h.grow(now, b.chunkTime(), 1, mostPages)
-		}
+	if b.hosts != nil && b.host(host).unspent == 0 {
+		r.wantHost = b.host(host).grow(now, b.chunkTime(), 1, mostPages)
 	}
 	return r
 }
 
-// giveBack takes what is in hand into the request. The caller holds mu.
+// giveBack moves the pages and bytes that are in hand into the request. The caller holds mu.
 func (r *request) giveBack(b *Budget) {
-	r.backPages, b.pages.unspent = b.pages.unspent, 0
-	r.backBytes, b.bytes.unspent = b.bytes.unspent, 0
+	r.backPages = b.pages.unspent
+	r.backBytes = b.bytes.unspent
+	b.pages.unspent = 0
+	b.bytes.unspent = 0
 	for name, h := range b.hosts {
 		if h.unspent > 0 {
 			if r.backHosts == nil {
@@ -180,25 +185,57 @@ func (r *request) giveBack(b *Budget) {
 
 func (r *request) gives() bool { return r.backPages > 0 || r.backBytes > 0 || len(r.backHosts) > 0 }
 
-// args are those of take.lua. The caller holds mu.
+// args are those of take.lua, in its order. The caller holds mu.
 func (r *request) args(b *Budget, now time.Time) []any {
-	l := b.limits
+	limits := b.limits
 	var elapsed, notAfter int64
 	if !b.started.IsZero() {
 		elapsed = now.Sub(b.started).Microseconds()
 	}
-	if at := b.clock.latest(now); at > 0 {
-		notAfter = at + onTheWay.Microseconds()
+	latest := b.clock.latest(now)
+	if latest > 0 {
+		notAfter = latest + onTheWay.Microseconds()
 	}
+	const day = 24 * time.Hour
 	args := []any{
-		fmt.Sprintf("%d:%d", form, b.every.Microseconds()), b.proc, r.seq, notAfter, bit(r.again),
-		b.state.epoch, b.state.id, b.state.fence, r.window,
-		b.processes, max(keepFor, l.Duration+24*time.Hour, b.every+24*time.Hour).Milliseconds(),
-		l.Pages, l.PagesPerHost, l.Bytes, b.warnAt(l.Pages), b.warnAt(l.PagesPerHost), b.warnAt(l.Bytes),
-		r.host, r.wantPages, r.wantHost, r.wantBytes, r.leastBytes, r.backPages, r.backBytes,
-		b.pages.total, b.bytes.total, elapsed, bit(r.start), b.warnTime().Microseconds(), b.every.Microseconds(),
-		quietNew.Microseconds(), quietLost.Microseconds(), beat.Microseconds(), b.resendEpoch, len(r.resent),
-		bit(r.bye), b.lostAfter.Seconds(), b.lostFor.Seconds(),
+		fmt.Sprintf("%d:%d", form, b.every.Microseconds()),
+		b.proc,
+		r.seq,
+		notAfter,
+		bit(r.again),
+		b.state.epoch,
+		b.state.id,
+		b.state.fence,
+		r.window,
+		b.processes,
+		max(keepFor, limits.Duration+day, b.every+day).Milliseconds(),
+		limits.Pages,
+		limits.PagesPerHost,
+		limits.Bytes,
+		b.warnAt(limits.Pages),
+		b.warnAt(limits.PagesPerHost),
+		b.warnAt(limits.Bytes),
+		r.host,
+		r.wantPages,
+		r.wantHost,
+		r.wantBytes,
+		r.leastBytes,
+		r.backPages,
+		r.backBytes,
+		b.pages.total,
+		b.bytes.total,
+		elapsed,
+		bit(r.start),
+		b.warnTime().Microseconds(),
+		b.every.Microseconds(),
+		quietNew.Microseconds(),
+		quietLost.Microseconds(),
+		beat.Microseconds(),
+		b.resendEpoch,
+		len(r.resent),
+		bit(r.bye),
+		b.lostAfter.Seconds(),
+		b.lostFor.Seconds(),
 	}
 	for _, name := range r.resent {
 		args = append(args, name, b.host(name).total)
@@ -226,7 +263,7 @@ var errOld = errors.New("the server has had a later call of this process")
 // wasn't known or was changed, and again on a network that is too slow.
 const mostLate = 3
 
-// do calls the server and takes in its reply. The caller has the right to call.
+// do calls the server and stores its reply. The caller has the right to call.
 func (b *Budget) do(ctx context.Context, r *request) error {
 	b.mu.Lock()
 	b.pending = r
@@ -237,45 +274,57 @@ func (b *Budget) do(ctx context.Context, r *request) error {
 		sent := time.Now()
 		args := r.args(b, sent)
 		b.mu.Unlock()
-		answer, err := take.Run(ctx, b.client, b.keys, args...).Result()
-		reply, isList := answer.([]any)
-		switch {
-		case err != nil:
-		case !isList || len(reply) == 0 || text(reply[len(reply)-1]) != b.proc+strconv.FormatInt(r.seq, 10):
-			err = errMixedUp
-			b.purge(ctx)
-		default:
-			err = check(reply)
-		}
-		b.mu.Lock()
-		if err != nil {
-			r.again = true
-			b.stats.Failed++
-			b.mu.Unlock()
-			return &ServerError{b.name, err}
-		}
-		b.stats.Calls++
-		b.stats.Took += time.Since(sent)
-		known := !b.clock.sent.IsZero()
-		b.clock = clock{number(reply[1]), sent}
-		switch text(reply[0]) {
-		case "late":
-			if known { // else the call was sent to learn the server's time
-				b.stats.Late++
-			}
-			b.mu.Unlock()
-		case "old":
-			b.pending = nil
-			b.mu.Unlock()
-			return &ServerError{b.name, errOld}
-		default:
-			b.pending = nil
-			b.take(r, reply)
-			b.mu.Unlock()
-			return nil
+		reply, err := b.run(ctx, r, args)
+		counted, err := b.answered(r, sent, reply, err)
+		if counted || err != nil {
+			return err
 		}
 	}
 	return &ServerError{b.name, fmt.Errorf("calls arrive later than %v after they were sent", onTheWay)}
+}
+
+// run runs take.lua with args, those of r.
+func (b *Budget) run(ctx context.Context, r *request, args []any) ([]any, error) {
+	answer, err := take.Run(ctx, b.client, b.keys, args...).Result()
+	if err != nil {
+		return nil, err
+	}
+	reply, _ := answer.([]any)
+	name := b.proc + strconv.FormatInt(r.seq, 10)
+	if len(reply) == 0 || text(reply[len(reply)-1]) != name {
+		b.purge(ctx)
+		return nil, errMixedUp
+	}
+	return reply, check(reply)
+}
+
+// answered stores the reply to r, which was sent at that time, or counts its failure err. It reports
+// whether the call has counted; without an error it came too late, and is to be sent again.
+func (b *Budget) answered(r *request, sent time.Time, reply []any, err error) (counted bool, _ error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err != nil {
+		r.again = true
+		b.stats.Failed++
+		return false, &ServerError{b.name, err}
+	}
+	b.stats.Calls++
+	b.stats.Took += time.Since(sent)
+	known := !b.clock.sent.IsZero()
+	b.clock = clock{number(reply[1]), sent}
+	switch text(reply[0]) {
+	case "late":
+		if known { // else the call was sent to learn the server's time
+			b.stats.Late++
+		}
+		return false, nil
+	case "old":
+		b.pending = nil
+		return false, &ServerError{b.name, errOld}
+	}
+	b.pending = nil
+	b.take(r, reply)
+	return true, nil
 }
 
 // errMixedUp is the error of a call that got the answer to another one: an answer that a client
@@ -284,15 +333,17 @@ func (b *Budget) do(ctx context.Context, r *request) error {
 var errMixedUp = errors.New("the connection has given the answer to another call")
 
 // purge gets rid of a connection that gives each caller the answer of the one before: a client
-// closes one on which it reads what it can't have asked for. It ends when the client gives proper
-// answers.
+// closes one on which it reads a reply of another type than that of its command. It ends when the
+// client gives proper answers.
 func (b *Budget) purge(ctx context.Context) {
 	const most = 16
 	for i := range most {
 		// Answers of take.lua are no time, and a time is no echo.
 		_, err := b.client.Time(ctx).Result()
 		word := strconv.Itoa(i)
-		if echo, err2 := b.client.Echo(ctx, word).Result(); err == nil && err2 == nil && echo == word || ctx.Err() != nil {
+		echo, echoErr := b.client.Echo(ctx, word).Result()
+		proper := err == nil && echoErr == nil && echo == word
+		if proper || ctx.Err() != nil {
 			return
 		}
 	}
@@ -309,14 +360,19 @@ func check(reply []any) error {
 	return nil
 }
 
-// take takes in the reply to a call that counted. The caller holds mu.
+// take stores the reply to a call that counted. The caller holds mu.
 func (b *Budget) take(r *request, reply []any) {
-	now, l := time.Now(), b.limits
+	now := time.Now()
 	before := b.state
-	b.state = state{text(reply[2]), number(reply[3]), number(reply[4]), number(reply[5])}
+	b.state = state{
+		id:     text(reply[2]),
+		epoch:  number(reply[3]),
+		fence:  number(reply[4]),
+		window: number(reply[5]),
+	}
 	b.quietUntil = now.Add(time.Duration(max(number(reply[6]), 0)) * time.Microsecond)
 	switch {
-	case before.id == "":
+	case before.id == "": // the first reply
 	case before.window != b.state.window:
 		b.renew()
 	case before.id != b.state.id:
@@ -328,47 +384,69 @@ func (b *Budget) take(r *request, reply []any) {
 			b.host(name).total -= n
 		}
 	}
-	b.pages.total, b.bytes.total = number(reply[7]), number(reply[8])
+	b.pages.total = number(reply[7])
+	b.bytes.total = number(reply[8])
 	grantPages := max(number(reply[11]), 0)
 	grantHost := max(number(reply[12]), 0)
 	grantBytes := max(number(reply[13]), 0)
 	b.pages.unspent += grantPages
 	b.bytes.unspent += grantBytes
+	ofHost := number(reply[9])
 	if b.hosts != nil && r.host != "" {
 		h := b.host(r.host)
 		h.unspent += grantHost
 		if len(b.resend) == 0 { // else the server may know less
-			h.total = number(reply[9])
+			h.total = ofHost
 		}
 	}
 	if grantPages+grantHost+grantBytes > 0 {
 		b.used = now
 	}
-	if us := number(reply[10]); us >= 0 {
-		if at := now.Add(-time.Duration(us) * time.Microsecond); b.started.IsZero() || at.Before(b.started) {
-			b.started = at
-		}
-	}
+	b.learnStart(number(reply[10]), now)
 	b.divisor = max(number(reply[15]), 1)
 	b.timeAsked = b.timeAsked || b.timeDue(now)
 	for _, limit := range text(reply[14]) {
-		switch limit {
-		case 'p':
-			b.warnings = append(b.warnings, budget.Warning{Limit: budget.Pages, Used: b.pages.total, Max: l.Pages})
-		case 'b':
-			b.warnings = append(b.warnings, budget.Warning{Limit: budget.Bytes, Used: b.bytes.total, Max: l.Bytes})
-		case 'h':
-			b.warnings = append(b.warnings, budget.Warning{Limit: budget.PagesPerHost, Host: r.host, Used: number(reply[9]), Max: l.PagesPerHost})
-		case 't':
-			b.warnings = append(b.warnings, budget.Warning{
-				Limit: budget.Time, Used: int64(now.Sub(b.started) / time.Second), Max: int64(l.Duration / time.Second),
-			})
-		}
+		b.warn(limit, r.host, ofHost, now)
 	}
 }
 
-// resendAll makes the next calls send what this process knows of hosts, as of an epoch. The caller
-// holds mu.
+// learnStart stores that the budget's clock began us microseconds before now, if it isn't negative. The
+// earliest of such times is closest: the later ones have the time of their reply on top.
+func (b *Budget) learnStart(us int64, now time.Time) {
+	if us < 0 {
+		return
+	}
+	at := now.Add(-time.Duration(us) * time.Microsecond)
+	if b.started.IsZero() || at.Before(b.started) {
+		b.started = at
+	}
+}
+
+// warn adds the warning of a limit, by the letter of take.lua.
+func (b *Budget) warn(limit rune, host string, ofHost int64, now time.Time) {
+	limits := &b.limits
+	var w budget.Warning
+	switch limit {
+	case 'p':
+		w = budget.Warning{Limit: budget.Pages, Used: b.pages.total, Max: limits.Pages}
+	case 'b':
+		w = budget.Warning{Limit: budget.Bytes, Used: b.bytes.total, Max: limits.Bytes}
+	case 'h':
+		w = budget.Warning{Limit: budget.PagesPerHost, Host: host, Used: ofHost, Max: limits.PagesPerHost}
+	case 't':
+		w = budget.Warning{
+			Limit: budget.Time,
+			Used:  int64(now.Sub(b.started) / time.Second),
+			Max:   int64(limits.Duration / time.Second),
+		}
+	default:
+		return
+	}
+	b.warnings = append(b.warnings, w)
+}
+
+// resendAll makes the next calls send the counts of hosts that this process knows, as of an epoch. The
+// caller holds mu.
 func (b *Budget) resendAll(epoch int64) {
 	if len(b.resend) == 0 || epoch < b.resendEpoch {
 		b.resendEpoch = epoch // else some count may be older than this epoch

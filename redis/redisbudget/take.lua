@@ -31,23 +31,58 @@
 -- above those at the beginning of the first epoch that it doesn't know: what has been granted since
 -- comes on top.
 
-local FORM, PROC, SEQ, NOT_AFTER, AGAIN = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
-local EPOCH, ID, FENCE, WINDOW = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]) -- as the process knows them
-local PROCESSES, KEEP = tonumber(ARGV[10]), ARGV[11]
-local PAGES, PER_HOST, BYTES = tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14]) -- limits, 0: none
-local WARN_PAGES, WARN_HOST, WARN_BYTES = tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17]) -- 0: never
+local FORM = ARGV[1]
+local PROC = ARGV[2] -- the client
+local SEQ = ARGV[3]  -- number of its call
+local NOT_AFTER = tonumber(ARGV[4])
+local AGAIN = ARGV[5] == '1' -- whether a copy was sent before
+-- The state as the process knows it.
+local EPOCH = tonumber(ARGV[6])
+local ID = ARGV[7]
+local FENCE = tonumber(ARGV[8])
+local WINDOW = tonumber(ARGV[9])
+local PROCESSES = tonumber(ARGV[10])
+local KEEP = ARGV[11] -- milliseconds that the keys outlive the last call
+-- Limits; 0: none.
+local PAGES = tonumber(ARGV[12])
+local PER_HOST = tonumber(ARGV[13])
+local BYTES = tonumber(ARGV[14])
+-- Uses that warn; 0: never.
+local WARN_PAGES = tonumber(ARGV[15])
+local WARN_HOST = tonumber(ARGV[16])
+local WARN_BYTES = tonumber(ARGV[17])
 local HOST = ARGV[18]
-local WANT_PAGES, WANT_HOST, WANT_BYTES, LEAST_BYTES = tonumber(ARGV[19]), tonumber(ARGV[20]), tonumber(ARGV[21]), tonumber(ARGV[22])
-local BACK_PAGES, BACK_BYTES = tonumber(ARGV[23]), tonumber(ARGV[24])
-local KNOWN_PAGES, KNOWN_BYTES, KNOWN_ELAPSED = tonumber(ARGV[25]), tonumber(ARGV[26]), tonumber(ARGV[27])
-local START, WARN_TIME, EVERY = ARGV[28] == '1', tonumber(ARGV[29]), tonumber(ARGV[30]) -- WARN_TIME 0: never
-local QUIET_NEW, QUIET, QUIET_SENT = tonumber(ARGV[31]), tonumber(ARGV[32]), tonumber(ARGV[33])
-local SENT_EPOCH, SENT = tonumber(ARGV[34]), tonumber(ARGV[35])
+-- The size of the next chunks; bytes may be fewer, but not fewer than LEAST_BYTES.
+local WANT_PAGES = tonumber(ARGV[19])
+local WANT_HOST = tonumber(ARGV[20])
+local WANT_BYTES = tonumber(ARGV[21])
+local LEAST_BYTES = tonumber(ARGV[22])
+-- The process gives these back.
+local BACK_PAGES = tonumber(ARGV[23])
+local BACK_BYTES = tonumber(ARGV[24])
+-- The counts that the process has seen last.
+local KNOWN_PAGES = tonumber(ARGV[25])
+local KNOWN_BYTES = tonumber(ARGV[26])
+local KNOWN_ELAPSED = tonumber(ARGV[27])
+local START = ARGV[28] == '1'        -- whether the grant is spent, which starts the budget's clock
+local WARN_TIME = tonumber(ARGV[29]) -- 0: never
+local EVERY = tonumber(ARGV[30])     -- length of a window
+local QUIET_NEW = tonumber(ARGV[31])
+local QUIET = tonumber(ARGV[32])
+local QUIET_SENT = tonumber(ARGV[33]) -- at least this after counts were sent
+local SENT_EPOCH = tonumber(ARGV[34])
+local SENT = tonumber(ARGV[35])
 local BYE = ARGV[36] == '1' -- whether this is the last call
-local LOST_AFTER, LOST_FOR = tonumber(ARGV[37]), tonumber(ARGV[38]) -- seconds of silence between which a process counts as lost
--- From ARGV[39]: SENT hosts and their pages as of SENT_EPOCH; then hosts and how many of their
+-- Seconds of silence between which a process counts as lost.
+local LOST_AFTER = tonumber(ARGV[37])
+local LOST_FOR = tonumber(ARGV[38])
+-- From ARGV[FIRST]: SENT hosts and their pages as of SENT_EPOCH; then hosts and how many of their
 -- pages are given back.
-local FIRST, EPOCHS, MOST_LOST = 39, 16, 7
+local FIRST = 39
+
+local EPOCHS = 16    -- whose beginnings are kept
+local MOST_LOST = 7  -- lost processes that make chunks smaller
+local LAST_CALL_MS = 600000
 
 local function int(x) return string.format('%.0f', x) end
 local time = redis.call('TIME')
@@ -57,8 +92,8 @@ local names = { 'form', 'id', 'epoch', 'run', 'fence', 'window', 'quiet', 'pages
 local s = {}
 for i, value in ipairs(redis.call('HMGET', KEYS[1], unpack(names))) do s[names[i]] = value end
 if s.form and s.form ~= FORM then
-	return redis.error_reply('POLITENESS this budget is kept in the form ' .. s.form .. ' (version:window), not ' .. FORM ..
-		': all processes need the same Every and the same version of redisbudget')
+	local is = 'POLITENESS this budget is kept in the form ' .. s.form .. ' (version:window), not ' .. FORM
+	return redis.error_reply(is .. ': all processes need the same Every and the same version of redisbudget')
 end
 if now > NOT_AFTER then return { 'late', int(now), PROC .. SEQ } end
 local last = {}
@@ -68,11 +103,20 @@ if last.seq and tonumber(last.seq) > tonumber(SEQ) then return { 'old', int(now)
 
 local info = redis.pcall('INFO', 'server') -- may be forbidden
 local run = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '?'
-local id, epoch, window, quiet = s.id, tonumber(s.epoch or 0), tonumber(s.window or 0), tonumber(s.quiet or 0)
-local pages, bytes, started = tonumber(s.pages or 0), tonumber(s.bytes or 0), tonumber(s.started or 0)
+local id = s.id
+local epoch = tonumber(s.epoch or 0)
+local window = tonumber(s.window or 0)
+local quiet = tonumber(s.quiet or 0)
+local pages = tonumber(s.pages or 0)
+local bytes = tonumber(s.bytes or 0)
+local started = tonumber(s.started or 0)
 local fence = tonumber(s.fence or 0)
 
-local function setBase(e, p, b, name) redis.call('HSET', KEYS[1], 'b' .. int(e), int(p) .. ':' .. int(b) .. ':' .. name) end
+-- setBase stores the counts at the beginning of epoch e, whose id is name.
+local function setBase(e, p, b, name)
+	redis.call('HSET', KEYS[1], 'b' .. int(e), int(p) .. ':' .. int(b) .. ':' .. name)
+end
+
 local function base(e)
 	local p, b, name = string.match(redis.call('HGET', KEYS[1], 'b' .. int(e)) or '', '^(%d+):(%d+):(.*)$')
 	return tonumber(p), tonumber(b), name
@@ -81,7 +125,10 @@ end
 -- A new window begins; a clock that was set back begins none.
 local current = EVERY > 0 and math.floor(now / EVERY) or 0
 if current > window then
-	window, pages, bytes, started = current, 0, 0, 0
+	window = current
+	pages = 0
+	bytes = 0
+	started = 0
 	redis.call('DEL', KEYS[2])
 	redis.call('HDEL', KEYS[1], 'w:pages', 'w:bytes', 'w:time')
 	for e = math.max(epoch - EPOCHS, 0), epoch do redis.call('HDEL', KEYS[1], 'b' .. int(e)) end
@@ -93,11 +140,14 @@ end
 
 -- A loss of data, or what may be one, begins an epoch.
 local seen = redis.call('HGET', KEYS[2], '')
-local forgot = id and (s.run ~= run or ID == id and FENCE > fence or not seen)
+local wentBack = ID == id and FENCE > fence
+local forgot = id and (s.run ~= run or wentBack or not seen)
 if not id or forgot then
-	quiet = now + ((forgot or seen or ID ~= '') and QUIET or QUIET_NEW)
+	local isNew = not (forgot or seen or ID ~= '') -- no trace of it is left anywhere
+	quiet = now + (isNew and QUIET_NEW or QUIET)
 	local before = epoch
-	epoch, id = math.max(epoch, EPOCH, tonumber(seen or 0)) + 1, int(now) .. PROC .. SEQ
+	epoch = math.max(epoch, EPOCH, tonumber(seen or 0)) + 1
+	id = int(now) .. PROC .. SEQ
 	for e = before - EPOCHS, math.min(before, epoch - EPOCHS) do redis.call('HDEL', KEYS[1], 'b' .. int(e)) end
 	setBase(epoch, pages, bytes, id)
 	redis.call('HSET', KEYS[2], '', int(epoch))
@@ -106,7 +156,9 @@ end
 -- A process that ends without a last call takes its chunk along. The more did of late, the smaller
 -- are the chunks. One that was only cut off calls again, and no longer counts. After a loss of data
 -- the count begins anew.
-local procs, lost = not forgot and s.procs and cmsgpack.unpack(s.procs) or {}, {}
+local procs = {}
+if s.procs and not forgot then procs = cmsgpack.unpack(s.procs) end
+local lost = {}
 procs[PROC] = math.floor(now / 1000000)
 for name, at in pairs(procs) do
 	local silent = now / 1000000 - at
@@ -134,14 +186,21 @@ if not knows and WINDOW == window then
 			setBase(e, p + morePages, b + moreBytes, its)
 		end
 	end
-	pages, bytes = pages + (morePages or 0), bytes + (moreBytes or 0)
-	if KNOWN_ELAPSED > 0 then started = math.min(started > 0 and started or now, now - KNOWN_ELAPSED) end
+	pages = pages + (morePages or 0)
+	bytes = bytes + (moreBytes or 0)
+	if KNOWN_ELAPSED > 0 then
+		local known = now - KNOWN_ELAPSED
+		if started == 0 or known < started then started = known end
+	end
 end
 
+-- hostUse returns the pages of a host, the epoch in which some were granted last, and the pages as that
+-- began.
 local function hostUse(host)
 	local n, e, b = string.match(redis.call('HGET', KEYS[2], 'h:' .. host) or '', '^(%d+):(%d+):(%d+)$')
 	return tonumber(n or 0), tonumber(e or 0), tonumber(b or 0)
 end
+
 local function setHostUse(host, n, e, b)
 	if n > 0 then
 		redis.call('HSET', KEYS[2], 'h:' .. host, int(n) .. ':' .. int(e) .. ':' .. int(b))
@@ -152,59 +211,84 @@ end
 if SENT > 0 and WINDOW == window and last.seq ~= SEQ then
 	local from = math.min(SENT_EPOCH + 1, epoch)
 	for i = FIRST, FIRST + 2 * SENT - 1, 2 do
-		local host, known = ARGV[i], tonumber(ARGV[i + 1])
+		local host = ARGV[i]
+		local known = tonumber(ARGV[i + 1])
 		local n, e, b = hostUse(host)
 		if e < from then -- nothing was granted since
 			n = math.max(n, known)
-		else -- what was granted in several epochs isn't told apart: all of it comes on top
-			local more = math.max(known - (e == from and b or 0), 0)
-			n, b = n + more, b + more
+		else
+			-- Grants of several epochs aren't kept apart: then all of them come on top.
+			local atFrom = e == from and b or 0
+			local more = math.max(known - atFrom, 0)
+			n = n + more
+			b = b + more
 		end
 		setHostUse(host, n, e, b)
 	end
 	if quiet > now then quiet = math.max(quiet, now + QUIET_SENT) end
 end
 
-local grantPages, grantHost, grantBytes, warned = 0, 0, 0, ''
+local grantPages = 0
+local grantHost = 0
+local grantBytes = 0
+local warned = ''
 if last.seq == SEQ then
+	-- A copy of a call that has counted gets the same grants, unless they were lost since.
 	if last.id == id and tonumber(last.window) == window then
-		grantPages, grantHost, grantBytes, warned = tonumber(last.pages), tonumber(last.host), tonumber(last.bytes), last.warned
+		grantPages = tonumber(last.pages)
+		grantHost = tonumber(last.host)
+		grantBytes = tonumber(last.bytes)
+		warned = last.warned
 	end
 else
 	fence = fence + 1
-	-- What was given back before a loss, or in a call that may have counted long ago, stays spent.
-	if ID == id and WINDOW == window and not (AGAIN and not last.seq) then
-		pages, bytes = math.max(pages - BACK_PAGES, 0), math.max(bytes - BACK_BYTES, 0)
+	-- Pages that were given back before a loss, or in a call that may have counted long ago, stay spent.
+	local mayHaveCounted = AGAIN and not last.seq
+	if ID == id and WINDOW == window and not mayHaveCounted then
+		pages = math.max(pages - BACK_PAGES, 0)
+		bytes = math.max(bytes - BACK_BYTES, 0)
 		for i = FIRST + 2 * SENT, #ARGV, 2 do
 			local n, e, b = hostUse(ARGV[i])
 			setHostUse(ARGV[i], n - ARGV[i + 1], e, b)
 		end
 	end
 
-	-- chunk is what may be granted of a limit: all of a small want, else a part that
-	-- shrinks towards the end, so that no process holds what others lack. The one that reaches the
-	-- warning is granted by itself.
+	-- chunk is the grant of a limit: all of a small want, else a part that shrinks towards the end, so
+	-- that no process holds pages that others lack. The page that reaches the warning is granted by
+	-- itself.
 	local function chunk(want, least, used, max, warn)
 		if want == 0 or quiet > now or not knows then return 0 end
 		local n = math.max(math.floor(want / divisor), math.min(want, least))
-		if max > 0 then n = math.min(math.max(math.floor((max - used) / (2 * PROCESSES * divisor)), least), n, max - used) end
-		if warn > 0 and used < warn - least and used + n >= warn then n = math.min(n, warn - least - used) end
+		if max > 0 then
+			local left = max - used
+			local share = math.floor(left / (2 * PROCESSES * divisor))
+			n = math.min(math.max(share, least), n, left)
+		end
+		local before = warn - least -- the last use that doesn't warn
+		if warn > 0 and used < before and used + n >= warn then n = math.min(n, before - used) end
 		return math.max(n, 0)
 	end
+
+	-- reached warns once, of all processes.
 	local function reached(key, field, letter, used, warn)
-		if warn > 0 and used >= warn and redis.call('HSETNX', key, 'w:' .. field, 1) == 1 then warned = warned .. letter end
+		if warn == 0 or used < warn then return end
+		if redis.call('HSETNX', key, 'w:' .. field, 1) == 1 then warned = warned .. letter end
 	end
 
 	grantPages = chunk(WANT_PAGES, 1, pages, PAGES, WARN_PAGES)
 	grantBytes = chunk(WANT_BYTES, LEAST_BYTES, bytes, BYTES, WARN_BYTES)
-	pages, bytes = pages + grantPages, bytes + grantBytes
+	pages = pages + grantPages
+	bytes = bytes + grantBytes
 	if grantPages > 0 then reached(KEYS[1], 'pages', 'p', pages, WARN_PAGES) end
 	if grantBytes > 0 then reached(KEYS[1], 'bytes', 'b', bytes, WARN_BYTES) end
 	if WANT_HOST > 0 then
 		local n, e, b = hostUse(HOST)
 		grantHost = chunk(WANT_HOST, 1, n, PER_HOST, WARN_HOST)
 		if grantHost > 0 then
-			if e ~= epoch then e, b = epoch, n end
+			if e ~= epoch then
+				e = epoch
+				b = n
+			end
 			setHostUse(HOST, n + grantHost, e, b)
 			reached(KEYS[2], HOST, 'h', n + grantHost, WARN_HOST)
 		end
@@ -213,13 +297,43 @@ else
 	if started > 0 and now - started >= WARN_TIME and WARN_TIME > 0 then reached(KEYS[1], 'time', 't', 1, 1) end
 end
 
-redis.call('HSET', KEYS[1], 'form', FORM, 'id', id, 'epoch', int(epoch), 'run', run, 'fence', int(fence), 'window', int(window),
-	'quiet', int(quiet), 'pages', int(pages), 'bytes', int(bytes), 'started', int(started),
+redis.call('HSET', KEYS[1],
+	'form', FORM,
+	'id', id,
+	'epoch', int(epoch),
+	'run', run,
+	'fence', int(fence),
+	'window', int(window),
+	'quiet', int(quiet),
+	'pages', int(pages),
+	'bytes', int(bytes),
+	'started', int(started),
 	'procs', cmsgpack.pack(procs))
 redis.call('PEXPIRE', KEYS[1], KEEP)
 redis.call('PEXPIRE', KEYS[2], KEEP)
-redis.call('SET', KEYS[3], SEQ .. ' ' .. id .. ' ' .. int(window) .. ' ' .. int(grantPages) .. ' ' .. int(grantHost) .. ' ' .. int(grantBytes) .. ' ' .. warned,
-	'PX', 600000)
-return { 'ok', int(now), id, int(epoch), int(fence), int(window), int(math.max(quiet - now, 0)), int(pages), int(bytes),
-	HOST ~= '' and int((hostUse(HOST))) or '0', started > 0 and int(now - started) or '-1', int(grantPages), int(grantHost), int(grantBytes), warned,
-	int(divisor), PROC .. SEQ }
+local grants = int(grantPages) .. ' ' .. int(grantHost) .. ' ' .. int(grantBytes)
+redis.call('SET', KEYS[3], SEQ .. ' ' .. id .. ' ' .. int(window) .. ' ' .. grants .. ' ' .. warned, 'PX', LAST_CALL_MS)
+
+local ofHost = 0
+if HOST ~= '' then ofHost = hostUse(HOST) end
+local elapsed = -1 -- the clock hasn't begun
+if started > 0 then elapsed = now - started end
+return {
+	'ok',
+	int(now),
+	id,
+	int(epoch),
+	int(fence),
+	int(window),
+	int(math.max(quiet - now, 0)),
+	int(pages),
+	int(bytes),
+	int(ofHost),
+	int(elapsed),
+	int(grantPages),
+	int(grantHost),
+	int(grantBytes),
+	warned,
+	int(divisor),
+	PROC .. SEQ,
+}

@@ -11,12 +11,12 @@
 // another one takes over within [Lease]. A record that is damaged, of another version or of another
 // type costs one fetch.
 //
-// While the server can't be reached, each process fetches for itself; evidence tells why
+// While the server can't be reached, each process fetches for itself; evidence has the reason
 // (robotscache.Event.StoreErr), and [Stats] counts it. After a call that failed the server isn't
 // asked for a while, so that an outage doesn't hold up each origin by the client's timeouts.
 //
-// All keys expire: a copy after 30 days, when it is of no use any more, what says that there are no
-// rules after a day, the lock after Lease.
+// All keys expire: a copy after 30 days, when it is of no use any more, a record without rules after
+// a day, the lock after Lease.
 package redisrobots
 
 import (
@@ -51,6 +51,11 @@ const Lease = 5 * time.Second
 const (
 	pause    = 5 * time.Second // for which a server that didn't answer isn't asked
 	mostHeld = time.Hour       // for which a lock is kept at most, whatever the fetch waits for
+
+	// A waiter looks at the lock after this, and a random time of up to mostSteps such steps on top:
+	// more from try to try.
+	lookStep  = 20 * time.Millisecond
+	mostSteps = 10
 
 	keepCopy   = 30 * 24 * time.Hour
 	keepAnswer = 24 * time.Hour
@@ -103,7 +108,12 @@ type Stats struct {
 
 // Stats returns the figures of this moment.
 func (s *Store) Stats() Stats {
-	return Stats{Loaded: s.loaded.Load(), Locked: s.locked.Load(), Waited: s.waited.Load(), Failed: s.failed.Load()}
+	return Stats{
+		Loaded: s.loaded.Load(),
+		Locked: s.locked.Load(),
+		Waited: s.waited.Load(),
+		Failed: s.failed.Load(),
+	}
 }
 
 // key is where the record of an origin is. Its lock is in the same slot of a cluster.
@@ -112,15 +122,17 @@ func (s *Store) key(origin string) string { return s.prefix + "{robots:" + origi
 func (s *Store) lock(origin string) string { return s.key(origin) + ":lock" }
 
 // do makes a call, unless one of the last five seconds had no answer.
-func (s *Store) do(call func() error) error {
+func do[T any](s *Store, call func() (T, error)) (T, error) {
 	if time.Now().UnixNano() < s.down.Load() {
 		s.failed.Add(1)
-		return ErrUnavailable
+		var none T
+		return none, ErrUnavailable
 	}
-	err := call()
+	result, err := call()
 	var answer redis.Error
 	switch {
 	case err == nil:
+		return result, nil
 	case errors.As(err, &answer): // of the server, which can be reached then
 		s.failed.Add(1)
 	case errors.Is(err, context.Canceled): // the caller has left
@@ -128,18 +140,13 @@ func (s *Store) do(call func() error) error {
 		s.failed.Add(1)
 		s.down.Store(time.Now().Add(pause).UnixNano())
 	}
-	if err != nil {
-		err = fmt.Errorf("redisrobots: %w", err)
-	}
-	return err
+	return result, fmt.Errorf("redisrobots: %w", err)
 }
 
 // Load implements [robotscache.Store]. A damaged record is an error, and no record.
 func (s *Store) Load(ctx context.Context, origin string) (r robotscache.Record, ok bool, err error) {
-	var data string
-	err = s.do(func() (err error) {
-		data, err = s.client.GetRange(ctx, s.key(origin), 0, mostBytes).Result()
-		return err
+	data, err := do(s, func() (string, error) {
+		return s.client.GetRange(ctx, s.key(origin), 0, mostBytes).Result()
 	})
 	if err != nil || data == "" {
 		return robotscache.Record{}, false, err
@@ -162,9 +169,10 @@ func (s *Store) Save(ctx context.Context, origin string, r robotscache.Record) e
 	if r.Status/100 == 2 {
 		keep = keepCopy
 	}
-	return s.do(func() error {
-		return s.client.Set(ctx, s.key(origin), data, max(keep, time.Until(r.Until))).Err()
+	_, err = do(s, func() (string, error) {
+		return s.client.Set(ctx, s.key(origin), data, max(keep, time.Until(r.Until))).Result()
 	})
+	return err
 }
 
 // take takes or renews the lock. One that never expires or isn't a string isn't ours.
@@ -183,7 +191,8 @@ return 0`)
 // Lock implements [robotscache.Store]. It waits as long as the process that holds the lock shows
 // signs of life.
 func (s *Store) Lock(ctx context.Context, origin string) (unlock func(), err error) {
-	name, token := s.lock(origin), rand.Text()
+	name := s.lock(origin)
+	token := rand.Text()
 	for tries := 0; ; tries++ {
 		taken, err := s.take(ctx, name, token, "take")
 		if err != nil {
@@ -196,19 +205,19 @@ func (s *Store) Lock(ctx context.Context, origin string) (unlock func(), err err
 			}
 			return s.keep(name, token), nil
 		}
-		if err := contexts.Sleep(ctx, 20*time.Millisecond+mathrand.N(time.Duration(min(tries+1, 10))*20*time.Millisecond)); err != nil {
+		steps := time.Duration(min(tries+1, mostSteps))
+		if err := contexts.Sleep(ctx, lookStep+mathrand.N(steps*lookStep)); err != nil {
 			return nil, err
 		}
 	}
 }
 
-func (s *Store) take(ctx context.Context, name, token, how string) (taken bool, err error) {
-	err = s.do(func() error {
-		n, err := take.Run(ctx, s.client, []string{name}, token, Lease.Milliseconds(), how).Int()
-		taken = n == 1
-		return err
+// take takes the lock name for token, or renews it, and reports whether token has it.
+func (s *Store) take(ctx context.Context, name, token, how string) (bool, error) {
+	n, err := do(s, func() (int, error) {
+		return take.Run(ctx, s.client, []string{name}, token, Lease.Milliseconds(), how).Int()
 	})
-	return taken, err
+	return n == 1, err
 }
 
 // keep renews the lock until unlock is called.
@@ -217,7 +226,7 @@ func (s *Store) keep(name, token string) (unlock func()) {
 	var renewing sync.WaitGroup
 	renewing.Go(func() {
 		for contexts.Sleep(ctx, Lease/4) == nil {
-			// Where it fails, or another has taken the lock, two may fetch.
+			// If it fails, or another process has taken the lock, two may fetch.
 			_, _ = s.take(ctx, name, token, "renew")
 		}
 	})
@@ -226,6 +235,6 @@ func (s *Store) keep(name, token string) (unlock func()) {
 		renewing.Wait()
 		ctx, cancel := context.WithTimeout(context.Background(), Lease) // after that it is free anyway
 		defer cancel()
-		_ = s.do(func() error { return give.Run(ctx, s.client, []string{name}, token).Err() })
+		_, _ = do(s, func() (any, error) { return give.Run(ctx, s.client, []string{name}, token).Result() })
 	})
 }
