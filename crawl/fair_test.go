@@ -14,6 +14,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/soak"
 )
 
 // A crowd is a thousand hosts, h0 to h999. It is a http.RoundTripper of the fewest possible steps,
@@ -142,8 +143,10 @@ func crawlCrowd(t *testing.T, c *crowd, hosts, maxInFlight, pages int, d time.Du
 }
 
 // TestNoHostStopsTheCrawl: blocked, slow, dripping and patient hosts take nothing from the others.
+// There are fewer crowds without POLITENESS_LONG=1.
 func TestNoHostStopsTheCrawl(t *testing.T) {
-	for _, tt := range []struct{ hosts, slow, seconds int }{{1000, 0, 2}, {1000, 50, 2}, {1000, 300, 3}, {100, 30, 8}} {
+	crowds := []struct{ hosts, slow, seconds int }{{1000, 300, 3}, {100, 30, 8}, {1000, 0, 2}, {1000, 50, 2}}
+	for _, tt := range crowds[:soak.Size(2, 4, 4)] {
 		t.Run(fmt.Sprintf("%d of %d slow", tt.slow, tt.hosts), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := &crowd{quick: 10 * time.Millisecond, kind: kinds(map[string]int{"slow": tt.slow, "blocked": 10, "drip": 1, "patient": 1})}
@@ -178,20 +181,22 @@ func sum(counts [60]int, from, to int) (n int) {
 }
 
 // TestSlowHostsGetTheirShare: where connections are scarce, slow hosts hold no more of them than
-// their part of the hosts, and the quick ones get most of what the others allow.
+// their part of the hosts, and the quick ones get most of what the others allow. There are fewer
+// crowds without POLITENESS_LONG=1.
 func TestSlowHostsGetTheirShare(t *testing.T) {
 	const hosts, places, seconds = 250, 16, 26
-	for _, tt := range []struct {
+	crowds := []struct {
 		slow   int
 		quick  time.Duration
 		robots bool
 	}{
+		{75, 10 * time.Millisecond, true},
+		{75, 100 * time.Millisecond, true},
 		{12, 10 * time.Millisecond, false},
 		{75, 10 * time.Millisecond, false},
-		{75, 10 * time.Millisecond, true},
 		{75, time.Millisecond, true},
-		{75, 100 * time.Millisecond, true},
-	} {
+	}
+	for _, tt := range crowds[:soak.Size(3, 5, 5)] {
 		t.Run(fmt.Sprintf("%d slow, quick ones take %v, quick robots %v", tt.slow, tt.quick, tt.robots), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := &crowd{quick: tt.quick, robots: tt.robots, kind: kinds(map[string]int{"slow": tt.slow})}
