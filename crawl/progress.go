@@ -22,7 +22,7 @@ type Progress struct {
 
 	// Waiting yields each host that can't be asked for more than a second, in no order. Use it
 	// during the call of Config.Progress only.
-	Waiting iter.Seq[Wait]
+	Waiting iter.Seq[WaitingHost]
 
 	// The first of them that may be asked; empty if none waits.
 	Next    string    // its key
@@ -30,8 +30,8 @@ type Progress struct {
 	NextWhy string    // why no earlier
 }
 
-// A Wait is why no page of a host is asked for.
-type Wait struct {
+// A WaitingHost can't be asked for a page yet.
+type WaitingHost struct {
 	Host  string    // its key
 	Until time.Time // zero: not known, such as the end of a page in flight
 	Why   string    // such as "it has answered 429"

@@ -76,7 +76,7 @@ func TestProgressLineNamesWhoWaits(t *testing.T) {
 		{2, time.Time{}, "0 visited (0/s), 1 in flight on 2 hosts, 0.0 MB, 0s; 2 hosts wait, the first: a.example (it has answered 429)"},
 	} {
 		var out strings.Builder
-		waiting := make([]Wait, tt.hosts)
+		waiting := make([]WaitingHost, tt.hosts)
 		p := Progress{InFlight: 1, Hosts: tt.hosts, Waiting: slices.Values(waiting)}
 		if tt.hosts > 0 {
 			p.Next, p.NextAt, p.NextWhy = "a.example", tt.until, "it has answered 429"
@@ -273,11 +273,11 @@ func TestWhyAHostWaits(t *testing.T) {
 		r := &run{c: &Crawler{cfg: Config{Transport: transport}}}
 		tt.key = "a.example"
 		r.frontier.hosts = map[string]*host{"a.example": &tt.host}
-		got := Wait{}
-		r.waiting(now, func(w Wait) bool { got = w; return true })
-		want := Wait{}
+		got := WaitingHost{}
+		r.waiting(now, func(w WaitingHost) bool { got = w; return true })
+		want := WaitingHost{}
 		if tt.why != "" {
-			want = Wait{Host: "a.example", Why: tt.why}
+			want = WaitingHost{Host: "a.example", Why: tt.why}
 			if tt.until > 0 {
 				want.Until = in(tt.until)
 			}
@@ -287,7 +287,7 @@ func TestWhyAHostWaits(t *testing.T) {
 		}
 		if r.frontier.hosts["b.example"] = &tt.host; tt.why != "" {
 			n := 0
-			r.waiting(now, func(Wait) bool { n++; return false })
+			r.waiting(now, func(WaitingHost) bool { n++; return false })
 			if n != 1 {
 				t.Errorf("%s: %d hosts after the first one was enough", name, n)
 			}

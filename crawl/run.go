@@ -628,7 +628,7 @@ func (r *run) nextWhy(key, why string) string {
 
 // waiting yields the hosts that can't be asked for a URL for more than a second before or after
 // now.
-func (r *run) waiting(now time.Time, yield func(Wait) bool) {
+func (r *run) waiting(now time.Time, yield func(WaitingHost) bool) {
 	for _, h := range r.frontier.hosts {
 		w, ok := r.waitOf(h, now)
 		if !ok {
@@ -644,8 +644,8 @@ func (r *run) waiting(now time.Time, yield func(Wait) bool) {
 
 // waitOf returns why no page of h is asked for, however short the wait is. ok is false if h has no
 // URL to wait with.
-func (r *run) waitOf(h *host, now time.Time) (w Wait, ok bool) {
-	w = Wait{Host: h.key}
+func (r *run) waitOf(h *host, now time.Time) (w WaitingHost, ok bool) {
+	w = WaitingHost{Host: h.key}
 	_, hasNext := h.next()
 	switch {
 	case !hasNext && h.wakes.After(now): // all that it has sleeps, after a refusal
@@ -681,7 +681,7 @@ func (r *run) report(now time.Time, done bool) {
 		Open:     r.open,
 		Done:     done,
 		Lost:     guarded("Err of an Evidence", r.c.cfg.Transport.EvidenceErr),
-		Waiting:  func(yield func(Wait) bool) { r.waiting(now, yield) },
+		Waiting:  func(yield func(WaitingHost) bool) { r.waiting(now, yield) },
 	}
 	p.findNext()
 	r.explainNext(&p) // which may ask a server, and does so once for each wait
