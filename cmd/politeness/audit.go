@@ -86,7 +86,8 @@ func runAudit(_ context.Context, sh *shell, args []string) (int, error) {
 	}
 	report, err := trust.Check(logs...)
 	if err == nil && !isLog(report) {
-		return 0, fmt.Errorf("no line of %s is a record of evidence: is it compressed, or another file?", strings.Join(names, ", "))
+		return 0, fmt.Errorf("no line of %s is a record of evidence: is it compressed, or another file?",
+			strings.Join(names, ", "))
 	}
 	if err == nil && hosts != nil {
 		report, err = siteReport(names[0], report, hosts)
@@ -128,8 +129,9 @@ func siteReport(name string, all *audit.Report, hosts []string) (*audit.Report, 
 		return nil, err
 	}
 	report.Signed = all.Signed
-	for _, kind := range []audit.Kind{audit.MissingLine, audit.BrokenChain, audit.BrokenSignature, audit.Unreadable} { // no host has these
-		if n := all.Broken[kind]; n > 0 {
+	for _, kind := range ofLines {
+		n := all.Broken[kind]
+		if n > 0 {
 			report.Broken[kind] = n
 		}
 	}
@@ -144,22 +146,32 @@ func siteReport(name string, all *audit.Report, hosts []string) (*audit.Report, 
 		}
 	}
 	i := slices.IndexFunc(all.Promises, func(p audit.Promise) bool { return p.Name == "log whole" })
-	whole := all.Promises[i]
-	whole.Broken = 0
-	for _, kind := range []audit.Kind{
-		audit.MissingLine, audit.BrokenChain, audit.BrokenSignature, audit.Unreadable, audit.MissingStart, audit.Contradiction,
-	} {
+	report.Promises[i] = wholeOf(all.Promises[i], report, hosts)
+	return report, nil
+}
+
+// ofLines are the kinds of violations that lines have, and no host.
+var ofLines = []audit.Kind{audit.MissingLine, audit.BrokenChain, audit.BrokenSignature, audit.Unreadable}
+
+// wholeOf returns the promise "log whole" for some hosts, given that of the whole log.
+func wholeOf(all audit.Promise, report *audit.Report, hosts []string) audit.Promise {
+	whole := all
+	whole.Broken = report.Broken[audit.MissingStart] + report.Broken[audit.Contradiction]
+	for _, kind := range ofLines {
 		whole.Broken += report.Broken[kind]
 	}
-	whole.Proved += all.Promises[i].Broken - whole.Broken
+	// What is broken about other hosts alone is proved for these.
+	whole.Proved += all.Broken - whole.Broken
 	for _, host := range hosts {
-		if !slices.ContainsFunc(report.Hosts, func(h audit.HostReport) bool { return hostname.Within(h.Host, host) }) {
+		isThere := slices.ContainsFunc(report.Hosts, func(h audit.HostReport) bool {
+			return hostname.Within(h.Host, host)
+		})
+		if !isThere {
 			whole.Open++
 			whole.Why = append(whole.Why, fmt.Sprintf("no record is about %s: is that its name?", printable.Text(host)))
 		}
 	}
-	report.Promises[i] = whole
-	return report, nil
+	return whole
 }
 
 // reopen opens a log that was read before. Of a pipe nothing would be left.
@@ -215,5 +227,7 @@ func draw(name, to string, report *audit.Report) error {
 		return fmt.Errorf("drawing: %w", err)
 	}
 	defer log.Close()
-	return writeFile(to, []string{name}, func(w io.Writer) error { return page.Draw(w, filepath.Base(name), log, report) })
+	return writeFile(to, []string{name}, func(w io.Writer) error {
+		return page.Draw(w, filepath.Base(name), log, report)
+	})
 }

@@ -150,7 +150,8 @@ func runExtract(sh *shell, args []string) (int, error) {
 	}
 	fmt.Fprintf(sh.errs, "%d records of %s, %d others left out\n", e.Records, strings.Join(hosts, ", "), e.Omitted)
 	if e.Withheld > 0 {
-		fmt.Fprintf(sh.errs, "%d records are withheld because they name other hosts: give those by -host too, if they have the same owner\n", e.Withheld)
+		fmt.Fprintf(sh.errs, "%d records are withheld because they name other hosts: "+
+			"give those by -host too, if they have the same owner\n", e.Withheld)
 	}
 	if e.After > 0 {
 		fmt.Fprintf(sh.errs, "%d records aren't covered by a checkpoint yet\n", e.After)
@@ -257,7 +258,8 @@ func drawDossier(name, to string, report *audit.Report, hosts []string) error {
 func writeFile(to string, read []string, write func(io.Writer) error) error {
 	old, err := os.Stat(to)
 	for _, name := range read {
-		if info, readErr := os.Stat(name); err == nil && readErr == nil && os.SameFile(old, info) {
+		info, readErr := os.Stat(name)
+		if err == nil && readErr == nil && os.SameFile(old, info) {
 			return misused("%s is what was read: write to another file", to)
 		}
 	}

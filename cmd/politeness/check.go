@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -144,20 +145,14 @@ func (q *questions) ask(ctx context.Context, raw string) answer {
 	a.Group = v.Group
 	a.Reason = v.Reason
 	a.stated = v.Preferences
-	for _, p := range allPurposes {
-		if said := v.Preferences.For(p); said.Preference != robots.Unstated {
-			if a.Preferences == nil {
-				a.Preferences = make(map[string]string)
-			}
-			a.Preferences[p.String()] = said.Preference.String()
-		}
-	}
+	a.Preferences = preferencesOf(v.Preferences)
 	a.CrawlDelay = time.Duration(q.delay.Load()).Seconds()
 	next, err := q.transport.Next(ctx, raw)
 	if !v.Allowed {
 		if errors.Is(err, politeness.ErrUnreachable) { // no rule is known
-			a.Error, a.Reason = fmt.Sprintf("%v: %s", politeness.ErrUnreachable, a.Reason), ""
-			if refused := (*politeness.Error)(nil); errors.As(err, &refused) {
+			a.Error = fmt.Sprintf("%v: %s", politeness.ErrUnreachable, a.Reason)
+			a.Reason = ""
+			if refused, ok := errors.AsType[*politeness.Error](err); ok {
 				a.AskAgain = refused.RetryAt
 			}
 		}
@@ -169,6 +164,22 @@ func (q *questions) ask(ctx context.Context, raw string) answer {
 	}
 	a.From = next
 	return a
+}
+
+// preferencesOf returns those that a site states, by purpose; nil if there are none.
+func preferencesOf(stated robots.Preferences) map[string]string {
+	var names map[string]string
+	for _, p := range allPurposes {
+		preference := stated.For(p).Preference
+		if preference == robots.Unstated {
+			continue
+		}
+		if names == nil {
+			names = make(map[string]string)
+		}
+		names[p.String()] = preference.String()
+	}
+	return names
 }
 
 // print says it to people.
@@ -195,7 +206,8 @@ func (a *answer) print(sh *shell) {
 		return
 	}
 	say(sh.paint(green, "yes")+" ", why)
-	switch wait := time.Until(a.From); {
+	wait := time.Until(a.From)
+	switch {
 	case a.Error != "":
 		say("from", printable.Text(a.Error))
 	case wait > time.Second:
@@ -206,9 +218,6 @@ func (a *answer) print(sh *shell) {
 	if a.CrawlDelay > 0 {
 		say("pace", fmt.Sprintf("one request every %g s", a.CrawlDelay))
 	}
-	if use := a.stated.String(); use != "" {
-		say("use", printable.Text(use))
-	} else {
-		say("use", "nothing is said about it")
-	}
+	use := a.stated.String()
+	say("use", cmp.Or(printable.Text(use), "nothing is said about it"))
 }

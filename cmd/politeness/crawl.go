@@ -30,21 +30,38 @@ const crawlUsage = `Usage: politeness crawl -agent UA [flags] URL...
 Crawls politely from the URLs on, and writes a line of JSON for each page.
 
   -agent UA       who crawls: name, version and contact; or USER_AGENT
-  -urls FILE      more URLs, one a line; "-" is standard input, also as a URL
   -n              only say what it would do; robots.txt at most is fetched
-  -o FILE         append to FILE instead of standard output; -body: bodies, too
-  -failed FILE    append why each URL wasn't visited; -q: no progress
-  -follow HOW     links: host (default), site, all or none; -depth N at most
-  -include RE, -exclude RE  of links only these, none of these (regexp of URLs)
-  -sitemaps       begin with what the sites list in their sitemaps, too
-  -preset NAME    audit, conservative, bulk or responsive; -tries N: default 5
-  -delay D, -per-host N     time between two requests to a host; most at once
-  -pages N, -time D         stop there; -max-wait D: for a turn
-  -limit-rate N   bytes of pages a second, all together: 5000, 200k or 1.5m
+
+Which pages:
+  -urls FILE      more start URLs, one a line; "-" is standard input
+  -follow HOW     links to follow: host (default), site, all or none
+  -depth N        links from a start URL, at most; 0: the start URLs only
+  -include RE     follow only links that match (regexp of URLs)
+  -exclude RE     follow no link that matches
+  -sitemaps       begin with the pages in the sites' sitemaps, too
   -purpose LIST   what for: train, ground, search; sites that refuse are left
-  -evidence FILE  append what was decided, for politeness audit
+
+What is written:
+  -o FILE         append to FILE instead of standard output
+  -body           the bodies of pages, too
+  -failed FILE    append why each URL wasn't visited
+  -evidence FILE  append every decision, for politeness audit
+  -q              no progress
+
+How fast, how long:
+  -preset NAME    audit, conservative, bulk or responsive
+  -delay D        time between two requests to a host
+  -per-host N     requests to a host at once, at most
+  -max-wait D     longest wait for a turn
+  -limit-rate N   bytes of pages a second, all together: 5000, 200k or 1.5m
+  -tries N        tries of a URL, default 5
+  -pages N        stop after N pages
+  -time D         stop after D
   -state DIR      go on there where the run before ended, even by a kill
-  -private, -dangerously-ignore-robots  for one's own networks and sites
+
+For one's own networks and sites:
+  -private        fetch from private addresses, too
+  -dangerously-ignore-robots
 
   politeness crawl -agent "MyBot/1.0 (me@example.com)" -n https://example.com/
 
@@ -116,9 +133,7 @@ func parseCrawl(args []string) (*crawlCommand, error) {
 		return nil, misused("-depth is negative")
 	case c.tries < 1:
 		return nil, misused("-tries is at least 1")
-	case c.policy.evidence != "" && slices.ContainsFunc([]string{c.out, c.failed}, func(name string) bool {
-		return name != "" && filepath.Clean(name) == filepath.Clean(c.policy.evidence)
-	}):
+	case c.mixesEvidence():
 		return nil, misused("-evidence is a file of its own: with other lines in it, it proves nothing")
 	}
 	c.follow = c.within.follow(follow)
@@ -128,7 +143,17 @@ func parseCrawl(args []string) (*crawlCommand, error) {
 	return &c, nil
 }
 
-func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err error) {
+// mixesEvidence reports whether the evidence goes into the same file as something else.
+func (c *crawlCommand) mixesEvidence() bool {
+	if c.policy.evidence == "" {
+		return false
+	}
+	return slices.ContainsFunc([]string{c.out, c.failed}, func(name string) bool {
+		return name != "" && filepath.Clean(name) == filepath.Clean(c.policy.evidence)
+	})
+}
+
+func runCrawl(ctx context.Context, sh *shell, args []string) (int, error) {
 	c, err := parseCrawl(args)
 	if err != nil {
 		return 0, err
@@ -152,6 +177,13 @@ func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err er
 	if c.dry {
 		return rehearse(ctx, sh, cfg, urls)
 	}
+	return c.start(ctx, sh, cfg, timeout, urls)
+}
+
+// start crawls by cfg, with the given time for a request.
+func (c *crawlCommand) start(
+	ctx context.Context, sh *shell, cfg politeness.Config, timeout time.Duration, urls []string,
+) (status int, err error) {
 	if err := c.policy.keep(); err != nil {
 		return 0, err
 	}
@@ -172,9 +204,17 @@ func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err er
 		return c.within.prepare(r, req)
 	}
 	crawlCfg := crawl.Config{
-		Transport: transport, Follow: c.follow, Prepare: prepare, MaxDepth: c.depth, MaxPages: c.policy.pages, Tries: c.tries, Timeout: timeout, Visit: pages.visit,
+		Transport: transport,
+		Follow:    c.follow,
+		Prepare:   prepare,
+		MaxDepth:  c.depth,
+		MaxPages:  c.policy.pages,
+		Tries:     c.tries,
+		Timeout:   timeout,
+		Visit:     pages.visit,
 	}
-	if notes.answers = !c.quiet; !c.quiet {
+	if !c.quiet {
+		notes.answers = true
 		crawlCfg.Progress = crawl.ProgressLine(sh.errs)
 	}
 	if c.sitemaps {
@@ -190,7 +230,9 @@ func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err er
 
 // open opens the files that the crawl writes to, and its queue. The function closes what was
 // opened, also after an error.
-func (c *crawlCommand) open(ctx context.Context, sh *shell, pages *writer, cfg *crawl.Config) (func() error, error) {
+func (c *crawlCommand) open(
+	ctx context.Context, sh *shell, pages *writer, cfg *crawl.Config,
+) (close func() error, err error) {
 	var opened []func() error
 	closed := func() (err error) {
 		for _, f := range slices.Backward(opened) {
@@ -226,37 +268,49 @@ func (c *crawlCommand) open(ctx context.Context, sh *shell, pages *writer, cfg *
 }
 
 // crawl runs the crawl and returns its exit status.
-func (c *crawlCommand) crawl(ctx context.Context, sh *shell, cfg crawl.Config, urls []string, pages *writer) (status int, err error) {
+func (c *crawlCommand) crawl(
+	ctx context.Context, sh *shell, cfg crawl.Config, urls []string, pages *writer,
+) (status int, err error) {
 	crawler, err := crawl.New(cfg)
 	if err != nil {
 		return 0, err
 	}
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // who reads the pages may go: that is an error like another
+	// The reader of the pages may go: that is an error like another.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	defer sh.stopping(ctx, "crawl", "what was asked for is still written, for 10 s at most")()
 	crawlCtx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	pages.end = end
-	if d := c.policy.duration; d > 0 { // the budget's time begins with the first page, which may have to wait
+	// The budget's time begins with the first page, which may have to wait.
+	most := c.policy.duration
+	if most > 0 {
 		var cancel context.CancelFunc
-		crawlCtx, cancel = context.WithTimeoutCause(crawlCtx, d, fmt.Errorf("-time, %v, is over", d))
+		crawlCtx, cancel = context.WithTimeoutCause(crawlCtx, most, fmt.Errorf("-time, %v, is over", most))
 		defer cancel()
 	}
 	summary, err := crawler.Run(crawlCtx, urls...)
 	pages.notes.show()
-	switch lost := pages.lost(); {
+	lost := pages.lost()
+	switch {
 	case errors.Is(lost, syscall.EPIPE): // as of "| head"
 		return exitNo, nil
 	case lost != nil:
 		return 0, fmt.Errorf("pages are lost: %w", lost)
-	case ctx.Err() != nil || err == nil && summary.Visited() == 0:
+	case ctx.Err() != nil: // a user has stopped it
+		return exitNo, nil
+	case err != nil:
+		return 0, err
+	case summary.Visited() == 0:
 		return exitNo, nil
 	}
-	return exitOK, err
+	return exitOK, nil
 }
 
-func isSet(flags *flag.FlagSet, name string) (set bool) {
-	flags.Visit(func(f *flag.Flag) { set = set || f.Name == name })
-	return set
+// isSet reports whether the flag called name was given.
+func isSet(flags *flag.FlagSet, name string) bool {
+	var given []string
+	flags.Visit(func(f *flag.Flag) { given = append(given, f.Name) })
+	return slices.Contains(given, name)
 }
 
 // rehearse says what a crawl would do.
@@ -266,12 +320,13 @@ func rehearse(ctx context.Context, sh *shell, cfg politeness.Config, urls []stri
 		return 0, err
 	}
 	fmt.Fprint(sh.out, describe(cfg, q.transport.Limiter().Config()))
-	allowed, unknown := false, false
+	var allowed, unknown bool
 	for _, raw := range urls {
 		fmt.Fprintln(sh.out)
 		a := q.ask(ctx, raw)
 		a.print(sh)
-		allowed, unknown = allowed || a.Allowed, unknown || a.Error != ""
+		allowed = allowed || a.Allowed
+		unknown = unknown || a.Error != ""
 	}
 	switch {
 	case allowed:
@@ -307,7 +362,8 @@ func discover(finder sitemap.Finder, errs io.Writer, within *scope) func(context
 			found = append(found, crawl.Request{URL: e.Loc})
 		}
 		if elsewhere > 0 {
-			fmt.Fprintf(errs, "politeness crawl: the sitemaps of %s list %d pages of other hosts, which are left out\n", printable.Text(home), elsewhere)
+			fmt.Fprintf(errs, "politeness crawl: the sitemaps of %s list %d pages of other hosts, which are left out\n",
+				printable.Text(home), elsewhere)
 		}
 		return found
 	}
@@ -322,16 +378,34 @@ type writer struct {
 }
 
 func (w *writer) visit(_ context.Context, p *crawl.Page) error {
+	w.notes.had(p.URL, p.FinalURL)
+	if w.write(w.lineOf(p)) != nil { // which is reported at the end, unless a pipe was closed
+		w.end(errUnwritten)
+		return errUnwritten
+	}
+	return nil
+}
+
+// lineOf returns the line of a page.
+func (w *writer) lineOf(p *crawl.Page) line {
 	l := line{
-		URL: p.URL, FinalURL: p.FinalURL, Time: time.Now().UTC(), Status: p.Response.StatusCode, ContentType: p.Response.Header.Get("Content-Type"),
-		Bytes: len(p.Body), Truncated: p.Truncated, Depth: p.Depth, Canonical: p.Canonical,
+		URL:         p.URL,
+		FinalURL:    p.FinalURL,
+		Time:        time.Now().UTC(),
+		Status:      p.Response.StatusCode,
+		ContentType: p.Response.Header.Get("Content-Type"),
+		Bytes:       len(p.Body),
+		Truncated:   p.Truncated,
+		Depth:       p.Depth,
+		Canonical:   p.Canonical,
+		Directives:  p.Directives.String(),
 		Preferences: politeness.PreferencesOf(p.Response).String(),
 	}
 	if l.FinalURL == l.URL {
 		l.FinalURL = ""
 	}
-	if d := p.Directives.String(); d != "all" {
-		l.Directives = d
+	if l.Directives == "all" { // there are none
+		l.Directives = ""
 	}
 	for _, link := range p.Links {
 		l.Links = append(l.Links, link.URL)
@@ -343,12 +417,7 @@ func (w *writer) visit(_ context.Context, p *crawl.Page) error {
 	case w.bodies:
 		l.BodyBase64 = p.Body
 	}
-	w.notes.had(p.URL, p.FinalURL)
-	if w.write(l) != nil { // which is reported at the end, unless a pipe was closed
-		w.end(errUnwritten)
-		return errUnwritten
-	}
-	return nil
+	return l
 }
 
 // errUnwritten ends a crawl: without its pages it bothers the sites for nothing.
@@ -393,13 +462,15 @@ func (n *notes) Record(_ context.Context, d evidence.Decision) {
 			fmt.Fprintf(n.to, "%s%v\n", n.clearLine, d)
 		}
 	case evidence.Waiting:
-		if d.Hold == "answer" && n.answers && d.Time.Sub(n.lastPage) > time.Second && (n.lastPage.After(n.said) || d.Time.Sub(n.said) > waitAgain) {
+		isDue := n.lastPage.After(n.said) || d.Time.Sub(n.said) > waitAgain
+		if n.answers && d.Hold == "answer" && isDue && d.Time.Sub(n.lastPage) > time.Second {
 			n.said = d.Time
 			fmt.Fprintf(n.to, "%swaiting for an answer from %s\n", n.clearLine, printable.Text(d.URL))
 		}
 	case evidence.BlockedByRobots, evidence.BlockedByRule, evidence.Reserved, evidence.RobotsUnreachable,
 		evidence.BudgetExceeded, evidence.SlotTimeout, evidence.ResponseRejected, evidence.Failed:
-		if _, typed := n.why[d.URL]; typed {
+		_, typed := n.why[d.URL]
+		if typed {
 			n.why[d.URL] = d.String()
 		}
 	}
@@ -418,7 +489,8 @@ func (n *notes) had(url, finalURL string) {
 func (n *notes) redirected(r crawl.Request) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if _, typed := n.why[r.Via]; typed && n.why[r.URL] == "" {
+	_, typed := n.why[r.Via]
+	if typed && n.why[r.URL] == "" {
 		n.why[r.URL] = ""
 	}
 }
@@ -436,7 +508,8 @@ func (n *notes) show() {
 		if why == "" {
 			continue
 		}
-		if shown++; shown > mostNotes {
+		shown++
+		if shown > mostNotes {
 			fmt.Fprintln(n.to, "and further ones: -failed FILE has them all")
 			return
 		}

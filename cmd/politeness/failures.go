@@ -41,7 +41,15 @@ func (f *failures) done(r crawl.Result) {
 	case crawl.Visited, crawl.Redirected, crawl.NotCanonical:
 		return
 	}
-	line := failure{URL: r.URL, Time: time.Now().UTC(), Outcome: r.Outcome, Status: r.Status, From: r.From, Via: r.Via, Depth: r.Depth}
+	line := failure{
+		URL:     r.URL,
+		Time:    time.Now().UTC(),
+		Outcome: r.Outcome,
+		Status:  r.Status,
+		From:    r.From,
+		Via:     r.Via,
+		Depth:   r.Depth,
+	}
 	if r.Err != nil {
 		line.Error = r.Err.Error()
 	}

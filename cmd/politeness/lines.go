@@ -69,14 +69,15 @@ func endLines(name string, file *os.File, size int64) error {
 			return err
 		}
 		i := bytes.LastIndexByte(piece, '\n') + 1
-		if half = append(piece[i:], half...); i > 0 {
+		half = append(piece[i:], half...)
+		if i > 0 {
 			break
 		}
 	}
 	switch {
 	case len(half) == 0:
 		return nil
-	case json.Valid(half), half[0] != '{':
+	case json.Valid(half) || half[0] != '{':
 		_, err = file.Write([]byte("\n"))
 		return err
 	}

@@ -65,7 +65,8 @@ func runLint(ctx context.Context, sh *shell, args []string) (int, error) {
 			if f.Line > 0 {
 				where = fmt.Sprintf("%s:%d", name, f.Line)
 			}
-			fmt.Fprintf(sh.out, "%s: %s: %s\n", printable.Text(where), sh.paint(yellow, string(f.Problem)), printable.Text(f.Text))
+			fmt.Fprintf(sh.out, "%s: %s: %s\n",
+				printable.Text(where), sh.paint(yellow, string(f.Problem)), printable.Text(f.Text))
 		}
 	}
 	return status, nil
@@ -95,7 +96,8 @@ func readRobots(ctx context.Context, sh *shell, client *http.Client, name string
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.ResolveReference(&url.URL{Path: "/robots.txt"}).String(), nil)
+	u = u.ResolveReference(&url.URL{Path: "/robots.txt"})
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -68,7 +68,13 @@ var commands = map[string]command{
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	sh := &shell{in: os.Stdin, out: os.Stdout, errs: os.Stderr, unhook: stop, colour: isTerminal(os.Stdout) && os.Getenv("NO_COLOR") == ""}
+	sh := &shell{
+		in:     os.Stdin,
+		out:    os.Stdout,
+		errs:   os.Stderr,
+		unhook: stop,
+		colour: isTerminal(os.Stdout) && os.Getenv("NO_COLOR") == "",
+	}
 	if isTerminal(os.Stderr) {
 		sh.clearLine = "\r\x1b[K"
 	}
@@ -112,13 +118,16 @@ func runCommand(ctx context.Context, sh *shell, args []string) int {
 		fmt.Fprint(sh.errs, usage())
 		return exitError
 	}
-	name, args := args[0], args[1:]
+	name := args[0]
+	args = args[1:]
 	if slices.Contains([]string{"help", "-h", "-help", "--help"}, name) {
 		if len(args) == 0 {
 			fmt.Fprint(sh.out, usage())
 			return exitOK
 		}
-		name, args = args[0], []string{"-h"}
+		// "help crawl" is "crawl -h".
+		name = args[0]
+		args = []string{"-h"}
 	}
 	if slices.Contains([]string{"version", "-version", "--version"}, name) {
 		fmt.Fprintln(sh.out, version())
@@ -146,7 +155,8 @@ func runCommand(ctx context.Context, sh *shell, args []string) int {
 
 func usage() string {
 	var b strings.Builder
-	b.WriteString("Politeness fetches from the web without harm to anybody, and proves it.\n\nUsage: politeness COMMAND [flags] [arguments]\n\n")
+	b.WriteString("Politeness fetches from the web without harm to anybody, and proves it.\n\n" +
+		"Usage: politeness COMMAND [flags] [arguments]\n\n")
 	for _, name := range []string{"check", "lint", "crawl", "audit", "proxy"} {
 		fmt.Fprintf(&b, "  %-8s%s\n", name, commands[name].about)
 	}
@@ -168,8 +178,10 @@ func parse(flags *flag.FlagSet, args []string, wanted string) ([]string, error) 
 	} else if err != nil {
 		return nil, usageError{err}
 	}
+	list := flags.Lookup("urls") // a file that may have them instead
+	hasList := list != nil && list.Value.String() != ""
 	switch {
-	case wanted != "" && flags.NArg() == 0 && (flags.Lookup("urls") == nil || flags.Lookup("urls").Value.String() == ""):
+	case wanted != "" && flags.NArg() == 0 && !hasList:
 		return nil, misused("%s is missing", wanted)
 	case wanted == "" && flags.NArg() > 0:
 		return nil, misused("%q is too much: there are flags only", flags.Arg(0))

@@ -94,7 +94,7 @@ func (r result) expect(t *testing.T, status int, out, errs string) {
 	}
 }
 
-func TestHelpFitsAScreenAndNamesEveryFlag(t *testing.T) {
+func TestHelpNamesEveryFlag(t *testing.T) {
 	polite(t, nil).expect(t, 2, "", "Usage: politeness COMMAND")
 	polite(t, nil, "help").expect(t, 0, "Usage: politeness COMMAND", "")
 	polite(t, nil, "-h").expect(t, 0, "Usage: politeness COMMAND", "")
@@ -109,11 +109,8 @@ func TestHelpFitsAScreenAndNamesEveryFlag(t *testing.T) {
 		if polite(t, nil, "help", name) != help {
 			t.Errorf("help %s is another text", name)
 		}
-		lines := strings.Split(strings.TrimSuffix(help.out, "\n"), "\n")
-		if len(lines) > 24 {
-			t.Errorf("%s -h has %d lines", name, len(lines))
-		}
-		for _, line := range lines {
+		for line := range strings.Lines(help.out) {
+			line = strings.TrimSuffix(line, "\n")
 			if len(line) > 80 || strings.Contains(line, "\t") {
 				t.Errorf("%s -h: %q", name, line)
 			}
@@ -133,7 +130,7 @@ func TestHelpFitsAScreenAndNamesEveryFlag(t *testing.T) {
 			t.Errorf("%s has no flags", name)
 		}
 		for _, flag := range found {
-			if !regexp.MustCompile(`(?m)[ ]-` + flag[1] + `[ ,:;]`).MatchString(help.out) {
+			if !regexp.MustCompile(`(?m)[ ]-` + flag[1] + `[ ,:;\n]`).MatchString(help.out) {
 				t.Errorf("%s -h doesn't explain -%s", name, flag[1])
 			}
 		}

@@ -73,20 +73,15 @@ func (p *policy) config(base http.RoundTripper) (politeness.Config, error) {
 	}
 	cfg.UserAgent = cmp.Or(p.agent, cfg.UserAgent, p.own)
 	if cfg.UserAgent == "" {
-		return cfg, misused(`-agent is missing: say who crawls and how to reach you, as in -agent "MyBot/1.0 (+https://example.com/bot; me@example.com)"`)
+		return cfg, misused("-agent is missing: say who crawls and how to reach you, as in " +
+			`-agent "MyBot/1.0 (+https://example.com/bot; me@example.com)"`)
 	}
-	for name, value := range map[string]int64{
-		"-delay": int64(p.delay), "-max-wait": int64(p.maxWait), "-time": int64(p.duration), "-per-host": int64(p.perHost), "-pages": int64(p.pages),
-	} {
-		switch {
-		case value < 0:
-			return cfg, misused("%s is negative", name)
-		case value == 0 && p.set != nil && p.set(name[1:]):
-			return cfg, misused("%s is 0: %s", name, cmp.Or(whyNotZero[name], "leave it out for the preset's"))
-		}
+	if err := p.checkNumbers(); err != nil {
+		return cfg, err
 	}
 	if p.delay > 0 {
-		cfg.Hosts.Delay.Min, cfg.Hosts.Delay.Max = p.delay, p.delay
+		cfg.Hosts.Delay.Min = p.delay
+		cfg.Hosts.Delay.Max = p.delay
 	}
 	cfg.Hosts.MaxWait = cmp.Or(p.maxWait, cfg.Hosts.MaxWait)
 	cfg.Hosts.Concurrency = cmp.Or(p.perHost, cfg.Hosts.Concurrency)
@@ -103,10 +98,29 @@ func (p *policy) config(base http.RoundTripper) (politeness.Config, error) {
 	return cfg.WithState(p.state), nil
 }
 
+// checkNumbers returns an error if a flag is negative, or 0 by the user's wish.
+func (p *policy) checkNumbers() error {
+	for name, value := range map[string]int64{
+		"-delay":    int64(p.delay),
+		"-max-wait": int64(p.maxWait),
+		"-time":     int64(p.duration),
+		"-per-host": int64(p.perHost),
+		"-pages":    int64(p.pages),
+	} {
+		switch {
+		case value < 0:
+			return misused("%s is negative", name)
+		case value == 0 && p.set != nil && p.set(name[1:]):
+			return misused("%s is 0: %s", name, cmp.Or(whyNotZero[name], "leave it out for the preset's"))
+		}
+	}
+	return nil
+}
+
 // whyNotZero says of a flag why it can't be 0.
 var whyNotZero = map[string]string{
-	"-delay": "no site can be asked without a pause, not even your own by mistake; leave it out for the preset's delay, " +
-		"or write how short it may be where the site is yours, as in -delay 10ms",
+	"-delay": "no site can be asked without a pause, not even your own by mistake; " +
+		"leave it out for the preset's delay, or write how short it may be where the site is yours, as in -delay 10ms",
 	"-per-host": "nothing could be asked then; leave it out for the preset's",
 }
 
@@ -116,17 +130,22 @@ func (p *policy) keep() error {
 	if p.state == "" {
 		return nil
 	}
-	err := os.MkdirAll(p.state, 0o700)
-	if err == nil {
-		var file *os.File
-		if file, err = os.CreateTemp(p.state, ".try-*"); err == nil {
-			err = errors.Join(file.Close(), os.Remove(file.Name()))
-		}
-	}
-	if err != nil {
+	if err := tryDir(p.state); err != nil {
 		return fmt.Errorf("-state: %w", err)
 	}
 	return nil
+}
+
+// tryDir makes a directory, and returns an error if no file can be made in it.
+func tryDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(dir, ".try-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
 // record makes the Config keep evidence in the policy's file, if it names one. Call done at the
@@ -178,7 +197,8 @@ func (p *purposes) String() string { return "" }
 // Set implements flag.Value.
 func (p *purposes) Set(list string) error {
 	for name := range strings.SplitSeq(list, ",") {
-		i := slices.IndexFunc(allPurposes, func(known robots.Purpose) bool { return known.String() == strings.TrimSpace(name) })
+		name = strings.TrimSpace(name)
+		i := slices.IndexFunc(allPurposes, func(known robots.Purpose) bool { return known.String() == name })
 		if i < 0 {
 			return errors.New("it is none of train, ground, search")
 		}
@@ -212,7 +232,8 @@ func reachOf(urls []string) *reach {
 		if err != nil {
 			continue
 		}
-		if _, err := netip.ParseAddr(u.Hostname()); err == nil || strings.EqualFold(u.Hostname(), "localhost") {
+		_, err = netip.ParseAddr(u.Hostname())
+		if err == nil || strings.EqualFold(u.Hostname(), "localhost") {
 			r.named[hostname.Key(u.Host)] = true
 		}
 	}
@@ -225,7 +246,8 @@ func (r *reach) RoundTrip(req *http.Request) (*http.Response, error) {
 		return r.open.RoundTrip(req)
 	}
 	resp, err := r.public.RoundTrip(req)
-	return resp, advise(err, "a host of your own is reached where you name its address literally, as in http://192.168.0.7/, or with -private")
+	return resp, advise(err, "a host of your own is reached where you name its address literally, "+
+		"as in http://192.168.0.7/, or with -private")
 }
 
 // advise adds to an error about an address that isn't public what its user can do.
@@ -241,10 +263,11 @@ func advise(err error, advice string) error {
 var badPorts = func() map[int]bool {
 	bad := make(map[int]bool)
 	for _, port := range []int{
-		0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109, 110, 111, 113,
-		115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530, 531, 532, 540, 548, 554, 556, 563,
-		587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669,
-		6679, 6697, 10080,
+		0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95,
+		101, 102, 103, 104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179,
+		389, 427, 465, 512, 513, 514, 515, 526, 530, 531, 532, 540, 548, 554, 556, 563, 587,
+		601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061,
+		6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
 	} {
 		bad[port] = true
 	}
@@ -263,13 +286,16 @@ func refusePorts(req *http.Request) error {
 func describe(cfg politeness.Config, limits hostlimit.Config) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "as %s\n", cfg.UserAgent)
-	delay := "200ms to 500ms"
-	if d := limits.Delay; d.Max > d.Min {
-		delay = fmt.Sprintf("%v to %v", d.Min, d.Max)
-	} else if d.Min > 0 {
-		delay = d.Min.String()
+	apart := "200ms to 500ms"
+	delay := limits.Delay
+	switch {
+	case delay.Max > delay.Min:
+		apart = fmt.Sprintf("%v to %v", delay.Min, delay.Max)
+	case delay.Min > 0:
+		apart = delay.Min.String()
 	}
-	fmt.Fprintf(&b, "%d at once per host, %s apart, longer where robots.txt or the host asks for it", cmp.Or(limits.Concurrency, 2), delay)
+	fmt.Fprintf(&b, "%d at once per host, %s apart, longer where robots.txt or the host asks for it",
+		cmp.Or(limits.Concurrency, 2), apart)
 	if cfg.Spend.Pages > 0 {
 		fmt.Fprintf(&b, "; %d pages at most", cfg.Spend.Pages)
 	}

@@ -21,15 +21,24 @@ A forward proxy that makes any program polite: robots.txt, turns, 429. Refusals
 are answered 403 (don't come back) or 503 with Retry-After, and say why.
 
   -agent UA        who crawls: name, version and contact; or USER_AGENT
-  -listen ADDR     default 127.0.0.1:8118; -remote allows other than loopback
+  -listen ADDR     default 127.0.0.1:8118
+  -remote          allow an ADDR that isn't loopback
   -ca DIR          answer for https sites (CONNECT), by an authority made in DIR
-  -private         pass on to loopback and private addresses as well
+  -purpose LIST    what for: train, ground, search; sites that refuse are left
+  -evidence FILE   append every decision, for politeness audit
+  -state DIR       remember blocks and robots.txt there
+
+How fast, how long:
   -preset NAME     audit, conservative, bulk or responsive
-  -delay D, -per-host N      time between two requests to a host; most at once
+  -delay D         time between two requests to a host
+  -per-host N      requests to a host at once, at most
   -max-wait D      longest wait for a turn, default 1m
-  -pages N, -time D          budget; -purpose LIST: train, ground, search
-  -evidence FILE   append what was decided; -state DIR: remember blocks
-  -dangerously-ignore-robots for one's own sites
+  -pages N         refuse after N pages
+  -time D          refuse after D
+
+For one's own networks and sites:
+  -private         pass on to loopback and private addresses as well
+  -dangerously-ignore-robots
 
   politeness proxy -agent "MyBot/1.0 (+https://example.com/bot)" -ca ~/polite
   curl -x http://127.0.0.1:8118 --cacert ~/polite/authority.pem https://...
@@ -75,7 +84,8 @@ func runProxy(ctx context.Context, sh *shell, args []string) (status int, err er
 	}
 	var authority *proxy.Authority
 	if *dir != "" {
-		if authority, err = proxy.OpenAuthority(*dir); err != nil {
+		authority, err = proxy.OpenAuthority(*dir)
+		if err != nil {
 			return 0, err
 		}
 	}
@@ -85,7 +95,8 @@ func runProxy(ctx context.Context, sh *shell, args []string) (status int, err er
 	}
 	fmt.Fprintf(sh.errs, "politeness proxy: listening on %s; export http_proxy=http://%[1]s\n", listener.Addr())
 	if authority != nil {
-		fmt.Fprintf(sh.errs, "politeness proxy: export https_proxy=http://%s for programs that trust %s\n", listener.Addr(), authority.Certificate)
+		fmt.Fprintf(sh.errs, "politeness proxy: export https_proxy=http://%s for programs that trust %s\n",
+			listener.Addr(), authority.Certificate)
 	}
 	defer sh.stopping(ctx, "proxy", "what is under way is answered, for 10 s at most")()
 	return exitOK, proxy.New(transport, authority).Serve(ctx, listener, sh.errs)

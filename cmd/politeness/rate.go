@@ -22,17 +22,21 @@ func (r *byteRate) String() string { return "" }
 
 // Set implements flag.Value.
 func (r *byteRate) Set(text string) error {
-	number, unit := text, 1.0
-	for suffix, n := range map[string]float64{"k": 1e3, "m": 1e6, "g": 1e9} {
-		if s, ok := strings.CutSuffix(strings.ToLower(text), suffix); ok {
-			number, unit = s, n
+	number := text
+	unit := 1.0
+	for suffix, size := range map[string]float64{"k": 1e3, "m": 1e6, "g": 1e9} {
+		if rest, ok := strings.CutSuffix(strings.ToLower(text), suffix); ok {
+			number = rest
+			unit = size
 		}
 	}
 	n, err := strconv.ParseFloat(number, 64)
-	if err != nil || !(n*unit >= 1 && n*unit <= 1e15) {
+	rate := n * unit
+	inRange := rate >= 1 && rate <= 1e15 // which NaN isn't
+	if err != nil || !inRange {
 		return errors.New("write bytes a second, as in 5000, 200k or 1.5m")
 	}
-	*r = byteRate(n * unit)
+	*r = byteRate(rate)
 	return nil
 }
 
@@ -48,7 +52,8 @@ func (r byteRate) limit(cfg *politeness.Config) (timeout time.Duration) {
 		return 0
 	}
 	cfg.Base = &slowly{base: cfg.Base, rate: float64(r)}
-	if n := cfg.Hosts.MaxInFlight; n == 0 || n > rateInFlight {
+	most := cfg.Hosts.MaxInFlight
+	if most == 0 || most > rateInFlight {
 		cfg.Hosts.MaxInFlight = rateInFlight
 	}
 	share := func(bytes float64) time.Duration {
@@ -83,7 +88,8 @@ func (s *slowly) RoundTrip(req *http.Request) (*http.Response, error) {
 func (s *slowly) pay(n int) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now := time.Now(); s.next.Before(now) {
+	now := time.Now()
+	if s.next.Before(now) { // what wasn't read meanwhile isn't saved up
 		s.next = now
 	}
 	s.next = s.next.Add(time.Duration(float64(n) / s.rate * float64(time.Second)))
@@ -98,7 +104,9 @@ type slowBody struct {
 
 // Read implements io.Reader. It returns when the bytes are paid for.
 func (b *slowBody) Read(p []byte) (int, error) {
-	if most := max(1, int(min(b.of.rate/10, 32<<10))); len(p) > most {
+	// A tenth of a second's worth at once, so that the bytes come evenly.
+	most := max(1, int(min(b.of.rate/10, 32<<10)))
+	if len(p) > most {
 		p = p[:most]
 	}
 	n, err := b.ReadCloser.Read(p)

@@ -17,45 +17,18 @@ import (
 // and those of the list that a file has, "-" for standard input as well. The error names all that
 // aren't URLs.
 func startURLs(sh *shell, args []string, file string) ([]string, error) {
-	var urls []string
-	var errs []error
-	add := func(raw, where string) {
-		if _, err := crawl.Normalize(raw); err != nil {
-			errs = append(errs, fmt.Errorf("%s%w", where, noURL(raw, err)))
-			return
-		}
-		urls = append(urls, raw)
-	}
-	list := func(name string, r io.Reader) error {
-		lines := bufio.NewScanner(r)
-		n := 1
-		for ; lines.Scan(); n++ {
-			if text := strings.TrimSpace(strings.TrimPrefix(lines.Text(), "\ufeff")); text != "" && !strings.HasPrefix(text, "#") {
-				add(text, fmt.Sprintf("%s:%d: ", name, n))
-			}
-			if len(errs) == maxURLErrors {
-				errs = append(errs, errors.New("and maybe more"))
-				return nil
-			}
-		}
-		if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
-			return misused("%s:%d: the line is too long for a URL", name, n)
-		} else if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		return nil
-	}
+	var l urlList
 	for _, arg := range args {
 		if arg != "-" {
-			add(arg, "")
-		} else if err := list("standard input", sh.in); err != nil {
+			l.add(arg, "")
+		} else if err := l.read("standard input", sh.in); err != nil {
 			return nil, err
 		}
 	}
 	switch file {
 	case "":
 	case "-":
-		if err := list("standard input", sh.in); err != nil {
+		if err := l.read("standard input", sh.in); err != nil {
 			return nil, err
 		}
 	default:
@@ -64,17 +37,54 @@ func startURLs(sh *shell, args []string, file string) ([]string, error) {
 			return nil, fmt.Errorf("-urls: %w", err)
 		}
 		defer f.Close()
-		if err := list(file, f); err != nil {
+		if err := l.read(file, f); err != nil {
 			return nil, err
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(l.errs...); err != nil {
 		return nil, usageError{err}
 	}
-	if len(urls) == 0 {
+	if len(l.urls) == 0 {
 		return nil, misused("there is no URL in the list")
 	}
-	return urls, nil
+	return l.urls, nil
+}
+
+// A urlList collects URLs, and an error for each text that isn't one.
+type urlList struct {
+	urls []string
+	errs []error
+}
+
+// add adds a URL, which an error names by where it stands.
+func (l *urlList) add(raw, where string) {
+	if _, err := crawl.Normalize(raw); err != nil {
+		l.errs = append(l.errs, fmt.Errorf("%s%w", where, noURL(raw, err)))
+		return
+	}
+	l.urls = append(l.urls, raw)
+}
+
+// read adds the lines of r but for blank ones and comments, which begin with "#".
+func (l *urlList) read(name string, r io.Reader) error {
+	lines := bufio.NewScanner(r)
+	n := 1
+	for ; lines.Scan(); n++ {
+		text := strings.TrimSpace(strings.TrimPrefix(lines.Text(), "\ufeff")) // a byte order mark of an editor
+		if text != "" && !strings.HasPrefix(text, "#") {
+			l.add(text, fmt.Sprintf("%s:%d: ", name, n))
+		}
+		if len(l.errs) == maxURLErrors {
+			l.errs = append(l.errs, errors.New("and maybe more"))
+			return nil
+		}
+	}
+	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return misused("%s:%d: the line is too long for a URL", name, n)
+	} else if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
 }
 
 // maxURLErrors is how many lines of a list that aren't URLs are named.
@@ -127,9 +137,10 @@ func (s *scope) follow(f func(*crawl.Page, crawl.Link) bool) func(*crawl.Page, c
 	if len(s.include)+len(s.exclude) == 0 {
 		return f
 	}
-	return func(p *crawl.Page, l crawl.Link) bool {
-		return (f != nil && f(p, l) || f == nil && l.Element == "redirect") && s.has(l.URL)
+	if f == nil {
+		f = func(_ *crawl.Page, l crawl.Link) bool { return l.Element == "redirect" }
 	}
+	return func(p *crawl.Page, l crawl.Link) bool { return f(p, l) && s.has(l.URL) }
 }
 
 // prepare is a Config.Prepare: where a start URL redirects, Follow isn't asked.

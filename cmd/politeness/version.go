@@ -16,7 +16,8 @@ func version() string {
 		for _, s := range info.Settings {
 			settings[s.Key] = s.Value
 		}
-		if revision := settings["vcs.revision"]; revision != "" {
+		revision := settings["vcs.revision"]
+		if revision != "" {
 			text += " " + revision[:min(12, len(revision))]
 			if settings["vcs.modified"] == "true" {
 				text += " modified"

@@ -137,8 +137,14 @@ type Visit struct {
 // same records: see [audit.CheckSite] and [bundle.Verify].
 func New(log io.Reader, report *audit.Report, hosts ...string) (*Dossier, error) {
 	d := &Dossier{
-		Site: hosts, Report: report, Checkpoint: report.Signed.Latest,
-		starts: map[string][]time.Time{}, open: map[string]*Visit{}, rules: map[string]*Rule{}, statuses: map[string]int{}, preferences: map[string]int{},
+		Site:        hosts,
+		Report:      report,
+		Checkpoint:  report.Signed.Latest,
+		starts:      map[string][]time.Time{},
+		open:        map[string]*Visit{},
+		rules:       map[string]*Rule{},
+		statuses:    map[string]int{},
+		preferences: map[string]int{},
 	}
 	in := bufio.NewReader(log)
 	for {
@@ -157,7 +163,8 @@ func New(log io.Reader, report *audit.Report, hosts ...string) (*Dossier, error)
 		}
 	}
 	d.finish()
-	d.Statuses, d.Preferences = bars(d.statuses), bars(d.preferences)
+	d.Statuses = bars(d.statuses)
+	d.Preferences = bars(d.preferences)
 	for _, r := range d.rules {
 		d.Refused = append(d.Refused, r)
 	}
@@ -169,10 +176,11 @@ func (d *Dossier) isAbout(e *evidence.Decision) bool {
 	host := e.Host
 	if e.URL != "" {
 		_, rest, _ := strings.Cut(e.URL, "://")
-		if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-			rest = rest[:i]
-		}
 		host = rest
+		end := strings.IndexAny(rest, "/?#")
+		if end >= 0 {
+			host = rest[:end]
+		}
 	}
 	if host == "" && e.Policy != nil {
 		return true
@@ -212,7 +220,8 @@ func (d *Dossier) addCrawler(e *evidence.Decision) {
 		name = e.Policy.UserAgent
 		d.From = cmp.Or(d.From, printable.Text(e.Policy.From))
 	}
-	if agent := printable.Text(name); agent != "" && len(d.UserAgents) < 8 && !slices.Contains(d.UserAgents, agent) {
+	agent := printable.Text(name)
+	if agent != "" && len(d.UserAgents) < 8 && !slices.Contains(d.UserAgents, agent) {
 		d.UserAgents = append(d.UserAgents, agent)
 	}
 }
@@ -257,7 +266,8 @@ func (d *Dossier) addEnd(e *evidence.Decision) {
 	if v == nil {
 		return
 	}
-	v.Status, v.Bytes = e.Status, e.Bytes
+	v.Status = e.Status
+	v.Bytes = e.Bytes
 	d.Bytes += e.Bytes
 	name := "no answer"
 	if e.Status > 0 {
@@ -267,7 +277,8 @@ func (d *Dossier) addEnd(e *evidence.Decision) {
 		name = "others"
 	}
 	d.statuses[name]++
-	if why := cmp.Or(e.Err, e.Reason); why != "" {
+	why := cmp.Or(e.Err, e.Reason)
+	if why != "" {
 		v.Note = printable.Text(why)
 	}
 }
@@ -286,8 +297,10 @@ func (d *Dossier) addRefusal(e *evidence.Decision) {
 		r = &Rule{Why: why}
 		d.rules[why] = r
 	}
-	if r.N++; len(r.Examples) < maxExamples && !slices.Contains(r.Examples, printable.Text(e.URL)) {
-		r.Examples = append(r.Examples, printable.Text(e.URL))
+	r.N++
+	url := printable.Text(e.URL)
+	if len(r.Examples) < maxExamples && !slices.Contains(r.Examples, url) {
+		r.Examples = append(r.Examples, url)
 	}
 }
 
@@ -300,7 +313,13 @@ func (d *Dossier) addBlock(e *evidence.Decision) {
 	if e.Status > 0 {
 		why = strings.TrimSuffix(fmt.Sprintf("status %d, %s", e.Status, why), ", ")
 	}
-	d.Blocks = append(d.Blocks, &Block{Time: e.Time, Until: e.Until, Host: printable.Text(e.Host), Why: why, host: e.Host})
+	d.Blocks = append(d.Blocks, &Block{
+		Time:  e.Time,
+		Until: e.Until,
+		Host:  printable.Text(e.Host),
+		Why:   why,
+		host:  e.Host,
+	})
 }
 
 // ruleOf returns what kept the crawler from a URL.
@@ -333,7 +352,8 @@ func fetchOf(e *evidence.Decision) string {
 
 // gapLimits are the upper limits of the bars that gaps are drawn in.
 var gapLimits = []time.Duration{
-	100 * time.Millisecond, 300 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
+	100 * time.Millisecond, 300 * time.Millisecond,
+	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
 	time.Minute, 10 * time.Minute, time.Hour, 1 << 62,
 }
 
@@ -348,21 +368,39 @@ func (d *Dossier) finish() {
 		if d.First.IsZero() || starts[0].Before(d.First) {
 			d.First = starts[0]
 		}
-		if last := starts[len(starts)-1]; last.After(d.Last) {
+		last := starts[len(starts)-1]
+		if last.After(d.Last) {
 			d.Last = last
 		}
 	}
 	slices.SortStableFunc(d.Visits, func(a, b *Visit) int { return a.Start.Compare(b.Start) })
 	before := make(map[string]*Visit) // by host
 	for _, v := range d.Visits {
-		if b := before[v.host]; b != nil {
-			v.Gap = v.Start.Sub(b.Start)
+		previous := before[v.host]
+		if previous != nil {
+			v.Gap = v.Start.Sub(previous.Start)
 		}
 		before[v.host] = v
 	}
 	slices.Sort(gaps)
+	d.addGaps(gaps)
+
+	slices.SortStableFunc(d.Blocks, func(a, b *Block) int { return a.Time.Compare(b.Time) })
+	for _, b := range d.Blocks {
+		starts := d.starts[b.host]
+		next, _ := slices.BinarySearchFunc(starts, b.Time.Add(1), time.Time.Compare)
+		if next < len(starts) {
+			b.Next = starts[next]
+		}
+	}
+}
+
+// addGaps draws the gaps between starts, which are sorted, as bars. Empty ones at both ends are
+// left out.
+func (d *Dossier) addGaps(gaps []time.Duration) {
 	if len(gaps) > 0 {
-		d.MinGap, d.MedianGap = gaps[0], gaps[len(gaps)/2]
+		d.MinGap = gaps[0]
+		d.MedianGap = gaps[len(gaps)/2]
 	}
 	from := time.Duration(0)
 	for _, to := range gapLimits {
@@ -385,14 +423,6 @@ func (d *Dossier) finish() {
 		d.Gaps = d.Gaps[:len(d.Gaps)-1]
 	}
 	scale(d.Gaps)
-
-	slices.SortStableFunc(d.Blocks, func(a, b *Block) int { return a.Time.Compare(b.Time) })
-	for _, b := range d.Blocks {
-		starts := d.starts[b.host]
-		if i, _ := slices.BinarySearchFunc(starts, b.Time.Add(1), time.Time.Compare); i < len(starts) {
-			b.Next = starts[i]
-		}
-	}
 }
 
 // bars makes bars of counts, the longest first.
@@ -431,8 +461,9 @@ func bytesOf(n int64) string {
 // was asked for.
 func (d *Dossier) Refusing() (warnings []string) {
 	for i := range d.Report.Hosts {
-		if w := d.Report.Hosts[i].Warning(); w != "" {
-			warnings = append(warnings, w)
+		warning := d.Report.Hosts[i].Warning()
+		if warning != "" {
+			warnings = append(warnings, warning)
 		}
 	}
 	return warnings

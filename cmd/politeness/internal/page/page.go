@@ -145,67 +145,106 @@ func Draw(w io.Writer, name string, log io.Reader, report *audit.Report) error {
 // newPage reads a log once more, for drawing.
 func newPage(name string, log *bufio.Reader, report *audit.Report) (*page, error) {
 	p := &page{
-		Log: name, OK: report.OK(), Complete: report.Complete(), Promised: report.Promised, Promises: report.Promises, text: report.String(),
-		Hosts: []*host{}, Violations: []violation{}, from: report.First,
+		Log:        name,
+		OK:         report.OK(),
+		Complete:   report.Complete(),
+		Promised:   report.Promised,
+		Promises:   report.Promises,
+		text:       report.String(),
+		Hosts:      []*host{},
+		Violations: []violation{},
+		from:       report.First,
 	}
-	byName := map[string]*host{}
+	d := &drawing{
+		page:   p,
+		byName: map[string]*host{},
+		wanted: map[int]int64{},
+		open:   map[string]map[exchangeKey]int{},
+	}
+	p.trips = map[tripKey]trip{}
 	for _, r := range report.Hosts {
 		h := &host{Name: r.Host, Report: r, Errors: map[int]string{}, Blocks: []block{}, Events: []event{}}
 		p.Hosts = append(p.Hosts, h)
-		byName[r.Host] = h
+		d.byName[r.Host] = h
 	}
-	wanted := map[int]int64{} // lines of violations, and when they were written
 	for _, v := range report.Violations {
-		wanted[v.Lines[len(v.Lines)-1]] = -1
+		d.wanted[lastLine(v)] = -1
 	}
+	if err := d.read(log); err != nil {
+		return nil, err
+	}
+	d.addViolations(report)
+	p.From = p.from.UnixMilli()
+	return p, nil
+}
 
-	open := map[string]map[exchangeKey]int{} // exchanges under way, by host
-	p.trips = map[tripKey]trip{}
+// lastLine returns the line at which a violation shows.
+func lastLine(v audit.Violation) int { return v.Lines[len(v.Lines)-1] }
+
+// A drawing fills a page while its log is read.
+type drawing struct {
+	*page
+	byName map[string]*host
+	wanted map[int]int64                  // lines of violations, and when they were written
+	open   map[string]map[exchangeKey]int // exchanges under way, by host
+}
+
+// read adds the records of a log.
+func (d *drawing) read(log *bufio.Reader) error {
 	for line := 1; ; line++ {
 		text, err := log.ReadBytes('\n')
-		var d evidence.Decision
-		if json.Unmarshal(text, &d) == nil {
-			p.Records++
-			if _, ok := wanted[line]; ok {
-				wanted[line] = p.at(cmp.Or(d.Start, d.Time))
-			}
-			h := byName[d.Host]
-			if h == nil {
-				h = byName[hostOf(d.URL)]
-			}
-			if h != nil {
-				if open[h.Name] == nil {
-					open[h.Name] = map[exchangeKey]int{}
-				}
-				p.add(h, &d, line, open[h.Name])
-			}
+		var record evidence.Decision
+		if json.Unmarshal(text, &record) == nil {
+			d.addRecord(&record, line)
 		}
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-
-	index := map[string]int{}
-	for i, h := range p.Hosts {
-		index[h.Name] = i
+	for _, h := range d.Hosts {
 		h.sort()
+	}
+	return nil
+}
+
+func (d *drawing) addRecord(record *evidence.Decision, line int) {
+	d.Records++
+	if _, ok := d.wanted[line]; ok {
+		d.wanted[line] = d.at(cmp.Or(record.Start, record.Time))
+	}
+	h := d.byName[record.Host]
+	if h == nil {
+		h = d.byName[hostOf(record.URL)]
+	}
+	if h == nil {
+		return
+	}
+	if d.open[h.Name] == nil {
+		d.open[h.Name] = map[exchangeKey]int{}
+	}
+	d.add(h, record, line, d.open[h.Name])
+}
+
+// addViolations adds those of the report, and how many more there are.
+func (d *drawing) addViolations(report *audit.Report) {
+	index := map[string]int{}
+	for i, h := range d.Hosts {
+		index[h.Name] = i
 	}
 	for _, v := range report.Violations {
 		i, ok := index[v.Host]
 		if !ok {
 			i = -1
 		}
-		p.Violations = append(p.Violations, violation{v.Kind, i, v.Lines, v.Detail, wanted[v.Lines[len(v.Lines)-1]]})
+		d.Violations = append(d.Violations, violation{v.Kind, i, v.Lines, v.Detail, d.wanted[lastLine(v)]})
 	}
 	for _, n := range report.Broken {
-		p.More += n
+		d.More += n
 	}
-	p.More -= len(p.Violations)
-	p.From = p.from.UnixMilli()
-	return p, nil
+	d.More -= len(d.Violations)
 }
 
 // hostOf returns the host of a URL, for records that aren't about a turn.
@@ -247,9 +286,13 @@ func (p *page) add(h *host, d *evidence.Decision, line int, open map[exchangeKey
 			return
 		}
 		delete(open, key)
-		h.Status[i], h.Latency[i], h.Duration[i], h.Bytes[i] = d.Status, ticks(d.Latency), ticks(d.Duration), d.Bytes
-		if why := cmp.Or(d.Err, d.Reason); why != "" {
-			h.Errors[i] = printable.Text(why)
+		h.Status[i] = d.Status
+		h.Latency[i] = ticks(d.Latency)
+		h.Duration[i] = ticks(d.Duration)
+		h.Bytes[i] = d.Bytes
+		reason := cmp.Or(d.Err, d.Reason)
+		if reason != "" {
+			h.Errors[i] = printable.Text(reason)
 		}
 		p.at(d.Start.Add(d.Duration))
 	case evidence.HostBlocked:
@@ -263,9 +306,13 @@ func (p *page) add(h *host, d *evidence.Decision, line int, open map[exchangeKey
 		}
 	case evidence.RobotsAllowed:
 		p.trips[id] = trip{low: d.Confidence == "low"}
-	case evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.LogClosed, evidence.Waiting: // waits are told with their starts
+	case evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.LogClosed:
+	case evidence.Waiting: // a wait is drawn with its start
 	default:
-		sent := d.Type == evidence.ResponseRejected || d.Type == evidence.BudgetExceeded && p.trips[id].sent
+		sent := d.Type == evidence.ResponseRejected
+		if d.Type == evidence.BudgetExceeded { // before a page or within its body
+			sent = p.trips[id].sent
+		}
 		h.Events = append(h.Events, event{p.at(d.Time), d.Type, h.cut(d.URL), why(d), line, sent})
 	}
 }
@@ -280,7 +327,10 @@ func (h *host) started(d *evidence.Decision, line int, start int64, unsure bool)
 	flags := 0
 	for flag, set := range map[int]bool{
 		robotsTxt: d.RobotsTxt || strings.HasSuffix(d.URL, "/robots.txt"),
-		probe:     d.Probe, redirect: d.Redirects > 0, again: d.Attempt > 1, low: unsure,
+		probe:     d.Probe,
+		redirect:  d.Redirects > 0,
+		again:     d.Attempt > 1,
+		low:       unsure,
 	} {
 		if set {
 			flags |= flag
@@ -347,10 +397,14 @@ func (h *host) sort() {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(h.Start[a], h.Start[b]) })
-	for _, column := range []*[]int64{&h.Start, &h.Latency, &h.Duration, &h.Delay, &h.WaitSlot, &h.WaitDelay, &h.WaitBlock, &h.Bytes} {
+	for _, column := range []*[]int64{
+		&h.Start, &h.Latency, &h.Duration, &h.Delay, &h.WaitSlot, &h.WaitDelay, &h.WaitBlock, &h.Bytes,
+	} {
 		*column = permute(*column, order)
 	}
-	h.Status, h.Flags, h.Line = permute(h.Status, order), permute(h.Flags, order), permute(h.Line, order)
+	h.Status = permute(h.Status, order)
+	h.Flags = permute(h.Flags, order)
+	h.Line = permute(h.Line, order)
 	h.URL = permute(h.URL, order)
 	errs := make(map[int]string, len(h.Errors))
 	for to, from := range order {

@@ -69,11 +69,11 @@ func openAuthority(dir string, user int) (*Authority, error) {
 	case !info.IsDir():
 		return nil, fmt.Errorf("%s is a symbolic link: name the directory that it leads to", dir)
 	case !ownedBy(info, user):
-		return nil, fmt.Errorf("%s belongs to another user, who could put a key of theirs there: use a directory of your own", dir)
-	}
-	if mode := info.Mode().Perm(); mode&0o022 != 0 && runtime.GOOS != "windows" {
+		return nil, fmt.Errorf("%s belongs to another user, who could put a key of theirs there: "+
+			"use a directory of your own", dir)
+	case allows(info, 0o022):
 		return nil, fmt.Errorf("%s can be written to by others (mode %#o), who could put a key of theirs there: "+
-			"use a directory of your own, or chmod 700 %[1]s", dir, mode)
+			"use a directory of your own, or chmod 700 %[1]s", dir, info.Mode().Perm())
 	}
 	name := filepath.Join(dir, keyFile)
 	if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
@@ -87,6 +87,12 @@ func openAuthority(dir string, user int) (*Authority, error) {
 	}
 	a.Certificate = filepath.Join(dir, certificateFile)
 	return a, writeCertificate(a.Certificate, a.cert.Raw)
+}
+
+// allows reports whether the mode of a file has one of the bits of mode. On Windows modes say
+// nothing.
+func allows(info fs.FileInfo, mode fs.FileMode) bool {
+	return info.Mode()&mode != 0 && runtime.GOOS != "windows"
 }
 
 // writeCertificate replaces the file called name, whatever that is, so that no reader sees half of
@@ -168,19 +174,22 @@ func loadAuthority(name string, user int) (*Authority, error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is no regular file: remove it, and a new authority is made", name)
 	case !ownedBy(info, user):
-		return nil, fmt.Errorf("%s belongs to another user, who can pretend to be any site for programs that trust it: "+
+		return nil, fmt.Errorf("%s belongs to another user, "+
+			"who can pretend to be any site for programs that trust it: "+
 			"remove it with its directory and let a new one be made", name)
-	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
-		return nil, fmt.Errorf("%s can be read by others (mode %#o): whoever has it can pretend to be any site for programs that trust it. "+
-			"Remove it with its directory and let a new one be made, or, if nobody has read it: chmod 600 %[1]s", name, mode)
+	case allows(info, 0o077):
+		return nil, fmt.Errorf("%s can be read by others (mode %#o): "+
+			"whoever has it can pretend to be any site for programs that trust it. "+
+			"Remove it with its directory and let a new one be made, or, if nobody has read it: chmod 600 %[1]s",
+			name, info.Mode().Perm())
 	}
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
 	bad := func(err error) (*Authority, error) {
-		return nil, fmt.Errorf("%s is no certificate authority of this program (%w): remove it, and a new one is made", name, err)
+		return nil, fmt.Errorf("%s is no certificate authority of this program (%w): "+
+			"remove it, and a new one is made", name, err)
 	}
 	pair, err := tls.X509KeyPair(text, text)
 	if err != nil {
@@ -217,7 +226,8 @@ func (a *Authority) leaf(name string) (*tls.Certificate, error) {
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	if ip := net.ParseIP(name); ip != nil {
+	ip := net.ParseIP(name)
+	if ip != nil {
 		template.IPAddresses = []net.IP{ip}
 	} else {
 		template.DNSNames = []string{name}

@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,13 +49,22 @@ const stalled = 2 * time.Minute
 // New returns a proxy that sends its requests by transport. Without an authority it opens no
 // tunnels.
 func New(transport *politeness.Transport, authority *Authority) *Proxy {
-	p := &Proxy{hosts: transport.Limiter(), authority: authority, tunnels: newTunnels(), stalled: stalled, silent: maxSilent, grace: endTimeout}
+	p := &Proxy{
+		hosts:     transport.Limiter(),
+		authority: authority,
+		tunnels:   newTunnels(),
+		stalled:   stalled,
+		silent:    maxSilent,
+		grace:     endTimeout,
+	}
 	p.forward = &httputil.ReverseProxy{
 		Transport: transport,
 		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.Host = ""                        // that of the URL, whatever the header says (RFC 9112, section 3.2.2)
+			// The host is that of the URL, whatever the header says (RFC 9112, section 3.2.2).
+			r.Out.Host = ""
 			r.Out.URL.RawQuery = r.In.URL.RawQuery // ReverseProxy would drop what it can't parse
-			r.Out.Header["Via"] = append(r.In.Header["Via"], fmt.Sprintf("%d.%d %s", r.In.ProtoMajor, r.In.ProtoMinor, self))
+			via := fmt.Sprintf("%d.%d %s", r.In.ProtoMajor, r.In.ProtoMinor, self)
+			r.Out.Header["Via"] = append(r.In.Header["Via"], via)
 		},
 		ModifyResponse: func(resp *http.Response) error {
 			if ours(resp.Header) { // only the proxy answers in its own name
@@ -102,9 +112,11 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *Proxy) inside(w http.ResponseWriter, r *http.Request) {
 	p.hurry(w, r)
 	target := targetOf(r.Context())
-	host, scheme := r.Host, "https"
+	host := r.Host
+	scheme := "https"
 	if r.URL.IsAbs() {
-		host, scheme = r.URL.Host, r.URL.Scheme
+		host = r.URL.Host
+		scheme = r.URL.Scheme
 	}
 	switch {
 	case r.Method == http.MethodConnect:
@@ -112,9 +124,11 @@ func (p *Proxy) inside(w http.ResponseWriter, r *http.Request) {
 	case scheme != "https" || hostname.Authority("https", host) != target.authority:
 		// Its certificate is for another site: whoever sends this is led astray.
 		answer(w, http.StatusMisdirectedRequest, "http_request_denied",
-			fmt.Sprintf("this tunnel leads to https://%s and not to %s://%s: open another one", target.authority, scheme, host))
+			fmt.Sprintf("this tunnel leads to https://%s and not to %s://%s: open another one",
+				target.authority, scheme, host))
 	default:
-		r.URL.Scheme, r.URL.Host = "https", target.authority
+		r.URL.Scheme = "https"
+		r.URL.Host = target.authority
 		p.pass(w, r)
 	}
 }
@@ -131,7 +145,9 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
 	p.underWay.Add(1)
 	defer p.underWay.Done()
 	control := http.NewResponseController(w)
-	r = r.WithContext(r.Context()) // the server looks at the body of its own request: whether it was asked for (Expect)
+	// A copy, since the server looks at the body of its own request: whether it was asked for
+	// (Expect).
+	r = r.WithContext(r.Context())
 	r.Body = &upload{r.Body, control, p.stalled}
 	p.forward.ServeHTTP(&download{w, control, p.stalled}, r)
 	_ = control.SetWriteDeadline(time.Now().Add(p.stalled)) // for the end, which the server writes
@@ -197,10 +213,17 @@ func (u *upload) Read(p []byte) (int, error) {
 
 const (
 	noConnect = "this proxy opens no tunnels, because inside of one it could see neither robots.txt nor a 429. " +
-		"Start it with -ca DIR so that it can answer for https, or ask for the https URL in the open (GET https://host/path HTTP/1.1; " +
-		"curl --request-target https://host/path http://host/path), or use package politeness in your program"
+		"Start it with -ca DIR so that it can answer for https, or ask for the https URL in the open " +
+		"(GET https://host/path HTTP/1.1; curl --request-target https://host/path http://host/path), " +
+		"or use package politeness in your program"
 	notAProxy = "this is a proxy and no web site: set http_proxy=http://%s"
 )
+
+// forbidden are refusals that another try meets again.
+var forbidden = []error{
+	politeness.ErrDisallowed, politeness.ErrReserved, politeness.ErrBudget, politeness.ErrTooLarge,
+	politeness.ErrContentType,
+}
 
 // refuse answers for politeness.
 func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, err error) {
@@ -218,13 +241,13 @@ func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		}
 		return
 	}
+	isForbidden := slices.ContainsFunc(forbidden, func(reason error) bool { return errors.Is(err, reason) })
 	switch {
 	case !refused.RetryAt.IsZero():
 		seconds := (time.Until(refused.RetryAt) + time.Second - 1) / time.Second // never too early
 		w.Header().Set("Retry-After", strconv.Itoa(max(int(seconds), 1)))
 		answer(w, http.StatusServiceUnavailable, "http_request_denied", p.later(r.Context(), refused))
-	case errors.Is(err, politeness.ErrDisallowed), errors.Is(err, politeness.ErrReserved), errors.Is(err, politeness.ErrBudget),
-		errors.Is(err, politeness.ErrTooLarge), errors.Is(err, politeness.ErrContentType):
+	case isForbidden:
 		answer(w, http.StatusForbidden, "http_request_denied", err.Error())
 	case refused.Stage == politeness.StageRequest:
 		answer(w, http.StatusBadRequest, "http_request_error", err.Error())
@@ -241,7 +264,9 @@ func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // command line.
 func (p *Proxy) later(ctx context.Context, refused *politeness.Error) string {
 	blocked := errors.Is(refused, politeness.ErrBlocked)
-	if refused.Stage != politeness.StageTurn || !blocked && !errors.Is(refused, politeness.ErrBusy) {
+	busy := errors.Is(refused, politeness.ErrBusy)
+	ofTurn := refused.Stage == politeness.StageTurn && (blocked || busy)
+	if !ofTurn {
 		return refused.Error()
 	}
 	said := "no turn"
@@ -252,7 +277,8 @@ func (p *Proxy) later(ctx context.Context, refused *politeness.Error) string {
 		}
 	}
 	said = printable.Text(refused.Host) + ": " + said + " until " + refused.RetryAt.Format(time.TimeOnly)
-	if longest := p.hosts.Config().MaxWait; time.Until(refused.RetryAt) > longest {
+	longest := p.hosts.Config().MaxWait
+	if time.Until(refused.RetryAt) > longest {
 		said += fmt.Sprintf(", longer than -max-wait (%v)", longest)
 	}
 	return self + ": " + said

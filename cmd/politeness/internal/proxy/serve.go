@@ -37,7 +37,8 @@ func Listen(ctx context.Context, address string, remote bool) (net.Listener, err
 		return nil, err
 	}
 	if !remote && !resolved.IP.IsLoopback() {
-		return nil, fmt.Errorf("%s is no loopback address: whoever can reach it could crawl in your name; -remote allows it", address)
+		return nil, fmt.Errorf("%s is no loopback address: whoever can reach it could crawl in your name; "+
+			"-remote allows it", address)
 	}
 	var config net.ListenConfig
 	return config.Listen(ctx, "tcp", resolved.String())
@@ -70,7 +71,9 @@ func (p *Proxy) serve(ctx context.Context, listener net.Listener, messages io.Wr
 	defer cancel()
 	// No tunnel is opened any more once the first has ended.
 	stopped := []error{outside.Shutdown(limited), inside.Shutdown(limited)}
-	kill() // what hasn't ended by now, and connections that were switched to another protocol: Shutdown doesn't know these
+	// Requests that haven't ended by now end, and connections that were switched to another protocol,
+	// which Shutdown doesn't know.
+	kill()
 	stopped = append(stopped, outside.Close(), inside.Close())
 	both.Wait()
 	over := make(chan struct{})

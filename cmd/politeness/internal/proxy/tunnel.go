@@ -44,10 +44,10 @@ func parseTarget(authority string) (target, error) {
 
 // isDomain reports whether a certificate can be made for name.
 func isDomain(name string) bool {
-	return name != "" && len(name) <= 253 && !strings.ContainsFunc(name, func(r rune) bool {
-		return !('a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '-' || r == '.' || r == '_')
-	})
+	return name != "" && len(name) <= 253 && strings.Trim(name, domainChars) == ""
 }
+
+const domainChars = "abcdefghijklmnopqrstuvwxyz0123456789-._"
 
 // connect opens a tunnel: from here on the connection is one of an https site's server, which is
 // the proxy under the site's name.
@@ -150,7 +150,12 @@ var errOtherName = errors.New("the certificate that is asked for is of another h
 // that the tunnel was opened to.
 func (a *Authority) certificateFor(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	t, ok := hello.Conn.(*tunnel)
-	if !ok || hello.ServerName != "" && hostname.Key(hello.ServerName) != hostname.Key(t.to.name) {
+	if !ok {
+		return nil, errOtherName
+	}
+	// A program that asks for an IP address names none.
+	name := hello.ServerName
+	if name != "" && hostname.Key(name) != hostname.Key(t.to.name) {
 		return nil, errOtherName
 	}
 	return a.leaf(t.to.name)
