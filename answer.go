@@ -26,15 +26,20 @@ type answer struct {
 // read makes a the answer resp, and o what that says about the host: by its status and headers, and
 // by refused, Config.IsRefusal or nil, which sees pages. Where that panics, thrown is with what, and
 // the rest counts.
-func (a *answer) read(resp *http.Response, refused func(*http.Response) error, k kind, o *hostlimit.Outcome) (thrown any) {
+func (a *answer) read(
+	resp *http.Response, refused func(*http.Response) error, k kind, o *hostlimit.Outcome,
+) (thrown any) {
 	defer func() { thrown = recover() }()
-	a.status, a.header = resp.StatusCode, resp.Header
+	a.status = resp.StatusCode
+	a.header = resp.Header
 	a.hints, *o = hints.Read(resp)
 	a.quota = o.Reset
-	if refused != nil && k == kindPage {
-		if err := refused(resp); err != nil {
-			o.Refused, a.hints.Refused = err.Error(), err.Error()
-		}
+	if refused == nil || k != kindPage {
+		return nil
+	}
+	if err := refused(resp); err != nil {
+		o.Refused = err.Error()
+		a.hints.Refused = o.Refused
 	}
 	return nil
 }
@@ -48,7 +53,8 @@ func rethrow(thrown any) {
 
 // describe adds to a record the headers that may move the host's state.
 func (a *answer) describe(d *evidence.Decision) {
-	d.ServerDate, d.RetryAfter = first(a.header, "Date"), a.hints.RetryAfter
+	d.ServerDate = first(a.header, "Date")
+	d.RetryAfter = a.hints.RetryAfter
 	d.NoDate = a.status != 0 && d.ServerDate == ""
 	d.RateLimit = a.hints.RateLimit
 	d.Quota = a.quota
@@ -56,7 +62,8 @@ func (a *answer) describe(d *evidence.Decision) {
 }
 
 // recordEffect records that the outcome has blocked or cleared the host at the given time.
-func (a *answer) recordEffect(s *subject, outcome hostlimit.Outcome, effect hostlimit.Effect, at time.Time) {
+func (a *answer) recordEffect(s *subject, outcome hostlimit.Outcome, at time.Time) {
+	effect := a.effect
 	if !effect.Blocked && !effect.Cleared {
 		return
 	}
@@ -67,10 +74,12 @@ func (a *answer) recordEffect(s *subject, outcome hostlimit.Outcome, effect host
 		d.Refusals = effect.Row
 		a.describe(d)
 		if effect.Blocked {
-			d.Until, d.RetryAt = effect.Until, effect.Until
+			d.Until = effect.Until
+			d.RetryAt = effect.Until
 			d.Reason = blockedBy(outcome, effect.Until.Sub(at))
 		} else {
-			d.Type, d.Allowed = evidence.HostCleared, true
+			d.Type = evidence.HostCleared
+			d.Allowed = true
 		}
 	})
 }
@@ -87,8 +96,13 @@ func (a *answer) recordEnd(s *subject, p *page, start *start, read int64, err er
 	d.Allowed = true
 	d.Status = a.status
 	d.Bytes = read
-	d.Seq, d.Start, d.Latency, d.Duration = start.Seq, start.Start, a.latency, now.Sub(start.Start)
-	d.ContentType, d.ETag, d.LastModified = first(a.header, "Content-Type"), first(a.header, "Etag"), first(a.header, "Last-Modified")
+	d.Seq = start.Seq
+	d.Start = start.Start
+	d.Latency = a.latency
+	d.Duration = now.Sub(start.Start)
+	d.ContentType = first(a.header, "Content-Type")
+	d.ETag = first(a.header, "Etag")
+	d.LastModified = first(a.header, "Last-Modified")
 	a.describe(&d)
 	d.Connections = a.opened
 	d.Location = evidence.RedactURL(first(a.header, "Location"))
@@ -104,7 +118,9 @@ func (a *answer) recordEnd(s *subject, p *page, start *start, read int64, err er
 // blockedBy returns what decided the length of a block.
 func blockedBy(o hostlimit.Outcome, length time.Duration) string {
 	by := "by the backoff policy"
-	switch longest := length - time.Second; { // the longer of two, or the only one
+	// The block is as long as the longer of the two asks, or the only one, to the second.
+	longest := length - time.Second
+	switch {
 	case o.RetryAfter > 0 && o.RetryAfter > longest:
 		by = "by Retry-After"
 	case o.Reset > 0 && o.Reset > longest:
@@ -134,7 +150,8 @@ func bodiless(req *http.Request, resp *http.Response) bool {
 		return true
 	}
 	// The body that HTTP/2 has for none is of a type without fields.
-	if resp.ProtoMajor == 2 && (resp.ContentLength == 0 || req.Method == http.MethodHead) && reflect.TypeOf(resp.Body).Size() == 0 {
+	announcesNone := resp.ContentLength == 0 || req.Method == http.MethodHead
+	if resp.ProtoMajor == 2 && announcesNone && reflect.TypeOf(resp.Body).Size() == 0 {
 		resp.Body = http.NoBody
 		return true
 	}

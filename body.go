@@ -87,7 +87,8 @@ func (b *body) Read(p []byte) (int, error) {
 		return 0, nil
 	}
 	within := len(p) // bytes that the limit leaves
-	if left := b.limit - b.read.Load(); b.limit > 0 && left < int64(within) {
+	left := b.limit - b.read.Load()
+	if b.limit > 0 && left < int64(within) {
 		within = int(left)
 		p = p[:within+1] // one byte more shows whether the body ends at the limit
 	}
@@ -99,14 +100,21 @@ func (b *body) Read(p []byte) (int, error) {
 		refusal = b.reader.refuse(fmt.Errorf("%w: more than %d bytes", ErrTooLarge, b.limit))
 	}
 	if refusal != nil {
-		clear(p[n:got])
+		clear(p[n:got]) // a caller that looks behind n must not find what was refused
 		return n, b.cut(refusal)
 	}
-	if _, conn := b.ReadCloser.(net.Conn); err != nil && (!conn || !errors.Is(err, os.ErrDeadlineExceeded)) {
+	if err != nil && !b.goesOn(err) {
 		b.over = err
 		b.finish(err)
 	}
 	return n, err
+}
+
+// goesOn reports whether the body may be read again after err, as a net.Conn may whose deadline for
+// reads has passed.
+func (b *body) goesOn(err error) bool {
+	_, isConn := b.ReadCloser.(net.Conn)
+	return isConn && errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // Close closes the body and releases the lease.

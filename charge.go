@@ -44,10 +44,13 @@ type redirectMark struct {
 // markRedirect puts a redirectMark on a redirect, so that the page of the request that follows it
 // is paid for, and its records name the redirect. original is the caller's request.
 func (c *charge) markRedirect(resp *http.Response, original *http.Request) {
-	if s := c.subject; resp.StatusCode/100 == 3 && (c.budget != nil || s.recorder != nil) {
-		mark := &redirectMark{recorder: s.recorder, budget: c.budget, id: s.id}
-		resp.Request = original.WithContext(context.WithValue(original.Context(), (*redirectMark)(nil), mark))
+	s := c.subject
+	isOfUse := c.budget != nil || s.recorder != nil
+	if resp.StatusCode/100 != 3 || !isOfUse {
+		return
 	}
+	mark := &redirectMark{recorder: s.recorder, budget: c.budget, id: s.id}
+	resp.Request = original.WithContext(context.WithValue(original.Context(), (*redirectMark)(nil), mark))
 }
 
 // follow finds the mark of the redirect that req follows.
@@ -63,11 +66,19 @@ func (c *charge) follow(req *http.Request) {
 // afford refuses the request at once when the budget is spent. A redirect without a mark of this
 // budget, such as one of a cache around the Transport, has paid for no page.
 func (c *charge) afford() error {
-	m, b := c.mark, c.budget
-	if m != nil && b != nil && reflect.ValueOf(b).Comparable() && m.budget == b && !m.followed.Swap(true) { // the next request for the hop is a page
+	// The first request that follows a redirect goes on with its page; a second one is a page.
+	if c.isMarked() && !c.mark.followed.Swap(true) {
 		c.page = pageFollowed
 	}
 	return c.check(time.Time{})
+}
+
+// isMarked reports whether the request follows a redirect whose page this budget has counted.
+func (c *charge) isMarked() bool {
+	if c.mark == nil || c.budget == nil {
+		return false
+	}
+	return reflect.ValueOf(c.budget).Comparable() && c.mark.budget == c.budget
 }
 
 // check refuses a request that starts at the given time, now if it is zero, where that isn't within
@@ -89,7 +100,8 @@ func (c *charge) refusal(start time.Time) error {
 	if err == nil || c.page == pageUnpaid {
 		return err
 	}
-	if be, ok := errors.AsType[*budget.Error](err); ok && (be.Limit == budget.Pages || be.Limit == budget.PagesPerHost) {
+	be, ok := errors.AsType[*budget.Error](err)
+	if ok && (be.Limit == budget.Pages || be.Limit == budget.PagesPerHost) {
 		return nil
 	}
 	return err
@@ -144,8 +156,9 @@ func (c *charge) reserve() error {
 
 // spend makes the page spent, as a try is sent. It returns the payment before, for a try that
 // hasn't reached the site.
-func (c *charge) spend() (before payment) {
-	if before = c.page; before != pageUnpaid {
+func (c *charge) spend() payment {
+	before := c.page
+	if before != pageUnpaid {
 		c.page = pageSpent
 	}
 	return before
@@ -191,7 +204,11 @@ func (c *charge) exceeded(stage Stage, err error) error {
 	var renewed time.Time
 	if be, ok := errors.AsType[*budget.Error](err); ok {
 		c.subject.report(evidence.BudgetExceeded, func(d *evidence.Decision) {
-			d.Reason, d.Limit, d.Used, d.Max, d.Every = err.Error(), be.Limit, be.Used, be.Max, c.budget.Limits().Every
+			d.Reason = err.Error()
+			d.Limit = be.Limit
+			d.Used = be.Used
+			d.Max = be.Max
+			d.Every = c.budget.Limits().Every
 			d.Window = c.budget.Limits().Window(d.Time)
 		})
 		renewed = c.renewal()
@@ -204,7 +221,11 @@ func (c *charge) exceeded(stage Stage, err error) error {
 func (c *charge) warn(warnings []budget.Warning) {
 	for _, w := range warnings {
 		c.subject.report(evidence.BudgetWarning, func(d *evidence.Decision) {
-			d.Allowed, d.Limit, d.Used, d.Max, d.Every = true, w.Limit, w.Used, w.Max, c.budget.Limits().Every
+			d.Allowed = true
+			d.Limit = w.Limit
+			d.Used = w.Used
+			d.Max = w.Max
+			d.Every = c.budget.Limits().Every
 		})
 	}
 }

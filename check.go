@@ -36,7 +36,8 @@ func (t *Transport) Check(ctx context.Context, rawURL string) (robots.Verdict, e
 // which nothing could be decided, each with its URL: Is(err, ErrUnreachable) where robots.txt can't
 // be had and Config.Robots allows nothing then. Once ctx is done, it is the cause of that.
 func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string, err error) {
-	allows, errs := make([]bool, len(urls)), make([]error, len(urls))
+	allows := make([]bool, len(urls))
+	errs := make([]error, len(urls))
 	byOrigin := make(map[string][]int)
 	for i, raw := range urls {
 		origin := raw
@@ -56,7 +57,8 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 				if err == nil && !trip.page.verdict.Allowed {
 					err = trip.page.lost()
 				}
-				allows[i], errs[i] = err == nil && trip.page.verdict.Allowed, err
+				errs[i] = err
+				allows[i] = err == nil && trip.page.verdict.Allowed
 			}
 			return nil
 		})

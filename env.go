@@ -47,7 +47,8 @@ func (c Config) WithEnv() (Config, error) {
 		changed.Hosts.Delay = scaled(c.Hosts.Delay, d)
 		if _, err := (hostlimit.Config{Concurrency: 1, Delay: changed.Hosts.Delay}).Rules(); err != nil {
 			v, _ := e.Text("ROBOTS_DEFAULT_DELAY_SECONDS")
-			e.Errs = append(e.Errs, fmt.Errorf("politeness: environment variable ROBOTS_DEFAULT_DELAY_SECONDS=%s: %w", v, err))
+			err = fmt.Errorf("politeness: environment variable ROBOTS_DEFAULT_DELAY_SECONDS=%s: %w", v, err)
+			e.Errs = append(e.Errs, err)
 		}
 		needs(&e, c.Limiter == nil, "ROBOTS_DEFAULT_DELAY_SECONDS", "Limiter", "hostlimit.New(cfg.Hosts)")
 	}
@@ -57,7 +58,8 @@ func (c Config) WithEnv() (Config, error) {
 		needs(&e, c.Budget == nil, "MAX_PAGES", "Budget", "budget.New(cfg.Spend)")
 	}
 	if d, ok := e.Duration("MAX_SCAN_TIME_MINUTES", time.Minute, env.Longest); ok {
-		changed.Spend.Duration, limited = d, true
+		changed.Spend.Duration = d
+		limited = true
 		needs(&e, c.Budget == nil, "MAX_SCAN_TIME_MINUTES", "Budget", "budget.New(cfg.Spend)")
 	}
 	if limited && c.Spend == (budget.Limits{}) {
@@ -71,7 +73,8 @@ func (c Config) WithEnv() (Config, error) {
 
 // scaled returns delay with mean as the mean of its range.
 func scaled(delay hostlimit.Delay, mean time.Duration) hostlimit.Delay {
-	least, most := float64(delay.Min), float64(delay.Max)
+	least := float64(delay.Min)
+	most := float64(delay.Max)
 	delay.Min = mean
 	delay.Max = mean
 	delay.DangerouslyNone = false

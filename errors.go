@@ -73,7 +73,8 @@ func (e *Error) Error() string {
 	if e.Host != "" {
 		s += printable.Text(e.Host) + ": "
 	}
-	s += string(e.Stage) + ": " + printable.Clipped(evidence.RedactURL(fmt.Sprint(e.Err)), 1<<10) // a server may have made it
+	reason := evidence.RedactURL(fmt.Sprint(e.Err)) // a server may have made it
+	s += string(e.Stage) + ": " + printable.Clipped(reason, 1<<10)
 	if !e.RetryAt.IsZero() {
 		s += "; retry at " + e.RetryAt.UTC().Format(time.RFC3339)
 	}
@@ -86,8 +87,11 @@ func (e *Error) Unwrap() error { return e.Err }
 // Timeout reports whether time ran out: no turn in time, the context's deadline, or no robots.txt
 // in time. url.Error.Timeout asks only the outermost error, which is this one.
 func (e *Error) Timeout() bool {
+	if errors.Is(e.Err, ErrBusy) || errors.Is(e.Err, context.DeadlineExceeded) {
+		return true
+	}
 	var t interface{ Timeout() bool }
-	return errors.Is(e.Err, ErrBusy) || errors.Is(e.Err, context.DeadlineExceeded) || errors.As(e.Err, &t) && t.Timeout()
+	return errors.As(e.Err, &t) && t.Timeout()
 }
 
 // reasonOf returns the reason under which Status.Refusals counts a refusal.

@@ -22,23 +22,7 @@ type robotsTransport struct{ t *Transport }
 func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	trip := rt.t.begin(req, kindRobots)
 	defer trip.end()
-	err := trip.identify()
-	if hop, ok := req.Context().Value((*lastHop)(nil)).(*lastHop); ok {
-		if before := hop.Swap(trip.subject.id); robotscache.Redirected(req.Context()) {
-			trip.subject.from = before
-		}
-	}
-	if err == nil {
-		if entry, ok := rt.t.robots.PeekStale(req.URL); ok {
-			trip.page.floor = entry.Rules.Floor(time.Now())
-		}
-		err = trip.queue()
-	}
-	var resp *http.Response
-	var failure error
-	if err == nil {
-		resp, failure, err = trip.send()
-	}
+	result, err := trip.sendHop()
 	if err != nil {
 		refused := &robotscache.RefusedError{Err: err}
 		if e, ok := errors.AsType[*Error](err); ok && (e.Stage == StageRequest || e.Stage == StageRule) {
@@ -46,11 +30,35 @@ func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, refused
 	}
-	trip.learn(resp, failure)
-	if errors.Is(failure, publicnet.ErrPrivate) && !robotscache.Redirected(req.Context()) {
-		return nil, &robotscache.RefusedError{Err: failure} // no site has said anything
+	trip.learn(result)
+	if errors.Is(result.failure, publicnet.ErrPrivate) && !robotscache.Redirected(req.Context()) {
+		return nil, &robotscache.RefusedError{Err: result.failure} // no site has said anything
 	}
-	return trip.handOver(resp, failure)
+	return trip.handOver(result)
+}
+
+// sendHop sends a hop of a fetch of robots.txt, in its turn.
+func (trip *trip) sendHop() (result, error) {
+	ctx := trip.req.Context()
+	err := trip.identify()
+	// The hop counts as the latest also if it is refused: its record names the one before.
+	if hop, ok := ctx.Value((*lastHop)(nil)).(*lastHop); ok {
+		before := hop.Swap(trip.subject.id)
+		if robotscache.Redirected(ctx) {
+			trip.subject.from = before
+		}
+	}
+	if err != nil {
+		return result{}, err
+	}
+	// Until the new robots.txt is there, the crawl-delay of the old one holds.
+	if entry, ok := trip.t.robots.PeekStale(trip.original.URL); ok {
+		trip.page.floor = entry.Rules.Floor(time.Now())
+	}
+	if err := trip.queue(); err != nil {
+		return result{}, err
+	}
+	return trip.send()
 }
 
 // A lastHop is the id of the latest hop of the fetch of robots.txt that a request has started. It
@@ -75,7 +83,12 @@ func (trip *trip) queue() error {
 func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
 	allowed := !e.Unreachable || e.Stale || t.cfg.Robots.OnUnreachable == robotscache.Allow
 	if e.Unreachable {
-		t.tally.Reach(e.Origin, &tally.Unreachable{Origin: e.Origin, Reason: e.Reason, Until: e.Until, Fallback: allowed})
+		t.tally.Reach(e.Origin, &tally.Unreachable{
+			Origin:   e.Origin,
+			Reason:   e.Reason,
+			Until:    e.Until,
+			Fallback: allowed,
+		})
 	} else {
 		t.tally.Reach(e.Origin, nil)
 	}
@@ -84,10 +97,24 @@ func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
 		return
 	}
 	d := evidence.Decision{
-		Type: evidence.RobotsFetched, Time: time.Now(), Method: http.MethodGet, URL: e.Origin + "/robots.txt",
-		RobotsTxt: true, Allowed: allowed, Status: e.Status, Bytes: e.Bytes, Hops: e.Hops, Start: e.Start, Duration: e.Duration,
-		TTL: e.TTL, SHA256: e.SHA256, Text: e.Text, Until: e.Until, Reason: e.Reason,
+		Type:      evidence.RobotsFetched,
+		Time:      time.Now(),
+		Method:    http.MethodGet,
+		URL:       e.Origin + "/robots.txt",
+		RobotsTxt: true,
+		Allowed:   allowed,
+		Status:    e.Status,
+		Bytes:     e.Bytes,
+		Hops:      e.Hops,
+		Start:     e.Start,
+		Duration:  e.Duration,
+		TTL:       e.TTL,
+		SHA256:    e.SHA256,
+		Text:      e.Text,
+		Until:     e.Until,
+		Reason:    e.Reason,
 	}
+	// A copy that was restored from the Store was fetched by no hop.
 	if hop, ok := ctx.Value((*lastHop)(nil)).(*lastHop); ok && !e.Restored {
 		d.Trip = hop.Load()
 	}
@@ -99,12 +126,14 @@ func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
 	}
 	switch {
 	case e.Unreachable:
-		d.Type, d.RetryAt = evidence.RobotsUnreachable, e.Until
+		d.Type = evidence.RobotsUnreachable
+		d.RetryAt = e.Until
 	case e.Revalidated:
 		d.Type = evidence.RobotsRevalidated
 	}
 	if e.Restored {
-		d.Restored, d.Reason = true, strings.TrimSuffix("restored from the store: "+e.Reason, ": ")
+		d.Restored = true
+		d.Reason = strings.TrimSuffix("restored from the store: "+e.Reason, ": ")
 	}
 	if e.StoreErr != nil {
 		d.Err = e.StoreErr.Error()
@@ -112,7 +141,12 @@ func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
 	t.recorder.Pass(ctx, &d)
 	if lost {
 		t.recorder.Pass(ctx, &evidence.Decision{
-			Type: evidence.StateLost, Time: time.Now(), URL: d.URL, Host: d.Host, Allowed: true, Reason: d.Err,
+			Type:    evidence.StateLost,
+			Time:    time.Now(),
+			URL:     d.URL,
+			Host:    d.Host,
+			Allowed: true,
+			Reason:  d.Err,
 		})
 	}
 }

@@ -22,8 +22,12 @@ func BySite(req *http.Request) string {
 	if strings.Contains(name, ":") {
 		return "[" + name + "]"
 	}
+	// Package publicsuffix takes the last numbers of an address for a domain.
+	if _, err := netip.ParseAddr(name); err == nil {
+		return name
+	}
 	site, err := publicsuffix.EffectiveTLDPlusOne(name)
-	if _, no := netip.ParseAddr(name); err != nil || no == nil {
+	if err != nil {
 		return name
 	}
 	return site

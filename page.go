@@ -28,25 +28,35 @@ type page struct {
 func (p *page) judge(entry *robotscache.Entry) {
 	p.entry = entry
 	if entry.Denied {
-		p.verdict, p.floor = robots.Verdict{Reason: entry.Reason}, 0
+		p.verdict = robots.Verdict{Reason: entry.Reason}
+		p.floor = 0
 		return
 	}
 	path := p.subject.path()
-	p.verdict, p.floor = entry.Rules.Test(path), entry.Rules.Floor(p.asked)
+	p.verdict = entry.Rules.Test(path)
+	p.floor = entry.Rules.Floor(p.asked)
 	p.verdict.Reason = entry.Reason
 	if !p.verdict.Allowed || !p.wantsPreferences() {
 		return
 	}
 	p.verdict.Preferences = entry.Rules.Preferences(path)
 	if err := p.reserved(p.verdict.Preferences); err != nil {
-		p.verdict.Allowed, p.verdict.Reason = false, err.Error()
+		p.verdict.Allowed = false
+		p.verdict.Reason = err.Error()
 	}
 }
 
 // wantsPreferences reports whether anything depends on what robots.txt states about the page's use.
 func (p *page) wantsPreferences() bool {
-	k := p.subject.kind
-	return len(p.purposes) > 0 || k == kindInquiry || k == kindPage && (p.subject.recorder != nil || p.head != nil)
+	switch {
+	case len(p.purposes) > 0:
+		return true
+	case p.subject.kind == kindInquiry: // Check returns them
+		return true
+	case p.subject.kind == kindPage:
+		return p.subject.recorder != nil || p.head != nil
+	}
+	return false
 }
 
 // lost returns the error of a robots.txt that can't be had; nil: it was, or it is ignored.
@@ -68,7 +78,8 @@ func (p *page) refusal() error {
 		return err
 	}
 	err := p.reserved(p.verdict.Preferences)
-	if v := p.verdict; err == nil {
+	if err == nil {
+		v := p.verdict
 		err = fmt.Errorf("%w by robots.txt, line %d, group %q: %s", ErrDisallowed, v.Line, v.Group, v.Rule)
 	}
 	return p.subject.fail(StageRobots, time.Time{}, err)
@@ -126,7 +137,8 @@ func (p *page) readBody(piece []byte, end bool, status int) (headEnds bool, err 
 	if p.head == nil {
 		return false, nil
 	}
-	if headEnds = p.head.Write(piece); headEnds || end {
+	headEnds = p.head.Write(piece)
+	if headEnds || end {
 		err = p.refuseReserved(StageBody, p.head.Preferences(), status)
 	}
 	return headEnds, err
@@ -140,7 +152,8 @@ func (p *page) refuseReserved(stage Stage, stated robots.Preferences, status int
 		return nil
 	}
 	p.subject.report(evidence.Reserved, func(d *evidence.Decision) {
-		d.Status, d.Reason = status, err.Error()
+		d.Status = status
+		d.Reason = err.Error()
 		p.describe(d, stated)
 	})
 	return p.subject.fail(stage, time.Time{}, err)
@@ -156,7 +169,8 @@ func (p *page) record() {
 	s.describe(&d, evidence.BlockedByRobots, p.asked)
 	switch {
 	case p.verdict.Allowed:
-		d.Type, d.Allowed = evidence.RobotsAllowed, true
+		d.Type = evidence.RobotsAllowed
+		d.Allowed = true
 	case p.reserved(p.verdict.Preferences) != nil:
 		d.Type = evidence.Reserved
 	}
@@ -167,7 +181,9 @@ func (p *page) record() {
 		d.Reason = "robots.txt is ignored by configuration"
 	} else {
 		d.CrawlDelay, _ = p.entry.Rules.CrawlDelay()
-		d.Confidence, d.Reason, d.Copy = p.entry.Confidence, p.verdict.Reason, p.entry.Copy()
+		d.Confidence = p.entry.Confidence
+		d.Reason = p.verdict.Reason
+		d.Copy = p.entry.Copy()
 		if p.entry.Denied {
 			d.RetryAt = p.entry.Expires
 		}
@@ -183,11 +199,15 @@ func (p *page) recordDirectives(now time.Time) {
 		return
 	}
 	tags := p.head.Directives()
-	if !tags.NoIndexAt(now) && !tags.NoFollow && !tags.NoAI && !tags.NoImageAI && !tags.NoML {
+	indexes := !tags.NoIndexAt(now) && !tags.NoFollow
+	trains := !tags.NoAI && !tags.NoImageAI && !tags.NoML
+	if indexes && trains {
 		return
 	}
 	p.subject.report(evidence.NoIndex, func(d *evidence.Decision) {
-		d.Time, d.Allowed, d.Directives = now, true, tags.String()
+		d.Time = now
+		d.Allowed = true
+		d.Directives = tags.String()
 	})
 }
 
@@ -206,7 +226,8 @@ func (p *page) describe(d *evidence.Decision, stated robots.Preferences) {
 		return
 	}
 	d.Purposes = p.subject.recorder.Purposes()
-	if d.Preferences = stated.String(); d.Preferences != "" && p.entry != nil {
+	d.Preferences = stated.String()
+	if d.Preferences != "" && p.entry != nil {
 		d.SHA256 = p.entry.SHA256()
 	}
 }

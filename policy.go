@@ -14,19 +14,32 @@ import (
 
 // policyOf states what a Transport made of cfg promises, with every default filled in.
 func policyOf(cfg *Config, product string, hosts hostlimit.Config, spend budget.Limits) *evidence.Policy {
-	hosts, rules := hosts.WithDefaults(), cfg.Robots.WithDefaults()
+	hosts = hosts.WithDefaults()
 	p := &evidence.Policy{
-		UserAgent: cfg.UserAgent, From: cfg.From, Product: product,
-		Overrides: hosts.Override != nil, MaxInFlight: hosts.MaxInFlight, SlotTimeout: hosts.SlotTimeout,
-		LeaseTTL: hosts.LeaseTTL, MaxWait: hosts.MaxWait, HostKey: keyName(cfg.HostKey),
-		OwnRefused: cfg.IsRefusal != nil, OwnRules: cfg.Refuse != nil,
-		Pages: spend.Pages, PagesPerHost: spend.PagesPerHost, Bytes: spend.Bytes, MaxTime: spend.Duration, Every: spend.Every,
-		Retries: cfg.Retry.Max, Robots: "ignored",
+		UserAgent:    cfg.UserAgent,
+		From:         cfg.From,
+		Product:      product,
+		Overrides:    hosts.Override != nil,
+		MaxInFlight:  hosts.MaxInFlight,
+		SlotTimeout:  hosts.SlotTimeout,
+		LeaseTTL:     hosts.LeaseTTL,
+		MaxWait:      hosts.MaxWait,
+		HostKey:      keyName(cfg.HostKey),
+		OwnRefused:   cfg.IsRefusal != nil,
+		OwnRules:     cfg.Refuse != nil,
+		Pages:        spend.Pages,
+		PagesPerHost: spend.PagesPerHost,
+		Bytes:        spend.Bytes,
+		MaxTime:      spend.Duration,
+		Every:        spend.Every,
+		Retries:      cfg.Retry.Max,
+		Robots:       "ignored",
 	}
 	recorder.StateLimits(p, hostlimit.Limits{Concurrency: hosts.Concurrency, Delay: hosts.Delay})
 	recorder.StatePurposes(p, cfg.Purposes)
 	recorder.StateRefusals(p, hosts.Backoff.(backoff.Refusals))
 	if !cfg.DangerouslyIgnoreRobots {
+		rules := cfg.Robots.WithDefaults()
 		p.Robots = "obeyed"
 		p.RobotsTTL = rules.TTL
 		p.DenyTTL = rules.DenyTTL

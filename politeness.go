@@ -136,7 +136,9 @@ type Config struct {
 // A Transport is a polite http.RoundTripper. Make it with New. It is safe for concurrent use, owns
 // no goroutines and needs no Close.
 type Transport struct {
-	cfg       Config                    // with Base, Limiter, HostKey and Retry.Backoff set, and Budget where it limits anything
+	// cfg has Base, Limiter, HostKey and Retry.Backoff set, and Budget if anything is limited.
+	cfg Config
+
 	userAgent []string                  // as a header value, shared by all requests
 	from      []string                  // as a header value; nil: none is added
 	product   string                    // token of the User-Agent by which robots.txt addresses the crawler
@@ -213,7 +215,8 @@ func New(cfg Config) (*Transport, error) {
 		if t.cfg.Budget != nil {
 			spend = t.cfg.Budget.Limits()
 		}
-		t.recorder = recorder.New(cfg.Evidence, policyOf(&cfg, t.product, t.cfg.Limiter.Config(), spend), t.cfg.Limiter.ID)
+		policy := policyOf(&cfg, t.product, t.cfg.Limiter.Config(), spend)
+		t.recorder = recorder.New(cfg.Evidence, policy, t.cfg.Limiter.ID)
 	}
 	if !cfg.DangerouslyIgnoreRobots {
 		t.robots, err = robotscache.New(cfg.Robots, robotscache.Client{
@@ -268,7 +271,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	for {
-		for overtaken := true; overtaken; overtaken = trip.overtaken() {
+		for {
 			// 3. May this URL be fetched at all?
 			if err := trip.ask(); err != nil {
 				return nil, err
@@ -277,23 +280,28 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			if err := trip.waitTurn(); err != nil {
 				return nil, err
 			}
+			if !trip.overtaken() {
+				break
+			}
 		}
 		// 5. Send. From here on the base transport closes the request's body.
 		if err := trip.turn.begin(); err != nil {
 			return nil, trip.noTurn(StageTurn, err)
 		}
-		resp, failure, err := trip.send()
+		result, err := trip.send()
 		if err != nil {
 			return nil, err
 		}
 		// 6. Learn: what the host answered moves everyone's next turn.
-		trip.learn(resp, failure)
+		trip.learn(result)
 		// 7. Retry what may be another answer next time. Each try takes its own turn.
-		if again, err := trip.retry(resp, failure); err != nil {
+		again, err := trip.retry(result)
+		if err != nil {
 			return nil, err
-		} else if !again {
+		}
+		if !again {
 			// 8. Hand over: the slot stays taken until the body ends; guards watch it.
-			return trip.handOver(resp, failure)
+			return trip.handOver(result)
 		}
 	}
 }

@@ -25,7 +25,11 @@ func SiteAudit(userAgent string) Config {
 		Robots:    robotscache.Config{OnUnreachable: robotscache.Allow, LenientAgents: true},
 		Hosts: hostlimit.Config{
 			Concurrency: 2,
-			Delay:       hostlimit.Delay{Min: 200 * time.Millisecond, Max: 500 * time.Millisecond, Adaptive: hostlimit.Learned},
+			Delay: hostlimit.Delay{
+				Min:      200 * time.Millisecond,
+				Max:      500 * time.Millisecond,
+				Adaptive: hostlimit.Learned,
+			},
 			SlotTimeout: 10 * time.Second,
 			LeaseTTL:    300 * time.Second,
 		},
@@ -47,9 +51,18 @@ func Conservative(userAgent string) Config {
 		Robots:    robotscache.Config{TTL: time.Hour, DenyTTL: 5 * time.Minute},
 		Hosts: hostlimit.Config{
 			Concurrency: 1,
-			Delay:       hostlimit.Delay{Min: 3 * time.Second, Max: 3 * time.Second, Adaptive: hostlimit.Fixed, FromEnd: true},
+			Delay: hostlimit.Delay{
+				Min:      3 * time.Second,
+				Max:      3 * time.Second,
+				Adaptive: hostlimit.Fixed,
+				FromEnd:  true,
+			},
 			Backoff: backoff.Refusals{
-				Policy:   backoff.Doubling{Start: 15 * time.Minute, Cap: 24 * time.Hour, Jitter: [2]float64{0.10, 0.20}},
+				Policy: backoff.Doubling{
+					Start:  15 * time.Minute,
+					Cap:    24 * time.Hour,
+					Jitter: [2]float64{0.10, 0.20},
+				},
 				Statuses: []int{http.StatusForbidden},
 				AtLeast:  true,
 				Forgive:  24 * time.Hour, // who comes back hours later repeats, too
@@ -74,7 +87,8 @@ func Bulk(userAgent string) Config {
 			Concurrency: 2,
 			MaxInFlight: 64,
 			Delay: hostlimit.Delay{
-				Min: 200 * time.Millisecond, Max: 200 * time.Millisecond,
+				Min:      200 * time.Millisecond,
+				Max:      200 * time.Millisecond,
 				Adaptive: hostlimit.Longest(hostlimit.Learned, hostlimit.Slower(1)),
 			},
 			MaxWait: 30 * time.Second,
@@ -101,8 +115,11 @@ func Responsive(userAgent string) Config {
 		Hosts: hostlimit.Config{
 			Concurrency: 1,
 			Delay: hostlimit.Delay{
-				Min: 500 * time.Millisecond, Max: 1500 * time.Millisecond,
-				Adaptive: hostlimit.Longest(hostlimit.Squared, hostlimit.Learned), Ceiling: 24 * time.Hour, FromEnd: true,
+				Min:      500 * time.Millisecond,
+				Max:      1500 * time.Millisecond,
+				Adaptive: hostlimit.Longest(hostlimit.Squared, hostlimit.Learned),
+				Ceiling:  24 * time.Hour,
+				FromEnd:  true,
 			},
 			Backoff: backoff.Fibonacci{Unit: time.Second, Cap: 10 * time.Minute},
 		},

@@ -19,9 +19,9 @@ func Anonymous(req *http.Request) error {
 		return fmt.Errorf("public pages only: method %s is neither GET nor HEAD", req.Method)
 	}
 	for name := range req.Header {
-		switch name = http.CanonicalHeaderKey(name); name {
+		switch canonical := http.CanonicalHeaderKey(name); canonical {
 		case "Authorization", "Proxy-Authorization", "Cookie":
-			return fmt.Errorf("public pages only: the request carries credentials (%s)", name)
+			return fmt.Errorf("public pages only: the request carries credentials (%s)", canonical)
 		}
 	}
 	if req.URL.User != nil {
@@ -48,13 +48,16 @@ func RefusePaths(patterns ...*regexp.Regexp) func(*http.Request) error {
 // RefuseAny returns a Config.Refuse that calls rules in turn, but those that are nil, and returns
 // the first error.
 func RefuseAny(rules ...func(*http.Request) error) func(*http.Request) error {
-	return func(req *http.Request) (err error) {
-		for i := 0; i < len(rules) && err == nil; i++ {
-			if rules[i] != nil {
-				err = rules[i](req)
+	return func(req *http.Request) error {
+		for _, rule := range rules {
+			if rule == nil {
+				continue
+			}
+			if err := rule(req); err != nil {
+				return err
 			}
 		}
-		return err
+		return nil
 	}
 }
 

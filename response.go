@@ -45,17 +45,20 @@ func (l ResponseLimits) compile() (ResponseLimits, error) {
 		}
 		return patterns
 	}
-	l.Accept, l.Reject = ranges("Accept", l.Accept), ranges("Reject", l.Reject)
+	l.Accept = ranges("Accept", l.Accept)
+	l.Reject = ranges("Reject", l.Reject)
 	return l, errors.Join(errs...)
 }
 
 // check refuses a response to method by its headers. empty says that it has no body.
 func (l *ResponseLimits) check(resp *http.Response, method string, empty bool) error {
 	head := method == http.MethodHead
-	ct := first(resp.Header, "Content-Type")
-	if len(l.Accept)+len(l.Reject) != 0 && (ct != "" || !empty && !head && resp.StatusCode != http.StatusNoContent) {
-		mediaType := mediatype.Of(ct)
-		if len(l.Accept) > 0 && !mediatype.Match(l.Accept, mediaType) || mediatype.Match(l.Reject, mediaType) {
+	contentType := first(resp.Header, "Content-Type")
+	hasBody := !empty && !head && resp.StatusCode != http.StatusNoContent
+	hasType := contentType != "" || hasBody // without a field it has the type of RFC 9110, section 8.3
+	if hasType && len(l.Accept)+len(l.Reject) > 0 {
+		mediaType := mediatype.Of(contentType)
+		if !l.accepts(mediaType) {
 			return fmt.Errorf("%w: %s", ErrContentType, weburl.Clip(mediaType))
 		}
 	}
@@ -63,4 +66,12 @@ func (l *ResponseLimits) check(resp *http.Response, method string, empty bool) e
 		return fmt.Errorf("%w: more than %d bytes (Content-Length %d)", ErrTooLarge, l.MaxBytes, resp.ContentLength)
 	}
 	return nil
+}
+
+// accepts reports whether Accept and Reject let a media type pass.
+func (l *ResponseLimits) accepts(mediaType string) bool {
+	if len(l.Accept) > 0 && !mediatype.Match(l.Accept, mediaType) {
+		return false
+	}
+	return !mediatype.Match(l.Reject, mediaType)
 }

@@ -47,32 +47,33 @@ func (r Retry) validate() error {
 
 // retry reports whether the request is to be tried again, after the wait for that. The error is
 // that of a further try which was due and can't be made any more.
-func (trip *trip) retry(resp *http.Response, failure error) (again bool, err error) {
+func (trip *trip) retry(r result) (again bool, err error) {
 	s := &trip.subject
-	if trip.turn.sent > trip.t.cfg.Retry.Max || !replayable(trip.req) || trip.answer.effect.Own || !trip.mayChange(resp, failure) || s.call.isOnce() {
+	if !trip.mayRepeat(r) {
 		return false, nil
 	}
 	if trip.schedule == nil {
 		trip.schedule = trip.t.cfg.Retry.Backoff()
 		trip.schedule.Reset()
 	}
-	at, ok := trip.nextTry(resp)
+	at, ok := trip.nextTry(r.resp)
 	if !ok {
 		return false, nil
 	}
 	s.report(evidence.Retried, func(d *evidence.Decision) {
-		d.Allowed, d.RetryAt = true, at
-		if failure == nil {
-			d.Status = resp.StatusCode
+		d.Allowed = true
+		d.RetryAt = at
+		if r.failure == nil {
+			d.Status = r.resp.StatusCode
 		} else {
-			d.Err = failure.Error()
+			d.Err = r.failure.Error()
 		}
 	})
-	if failure == nil {
-		trip.discard(resp, time.Until(at))
+	if r.failure == nil {
+		trip.discard(r, time.Until(at))
 	}
 	s.attempt++
-	if e := trip.answer.effect; e.Blocked && !e.Until.Before(at) && time.Until(e.Until) <= trip.t.maxWait && trip.answer.hints.RetryAfter == "" {
+	if trip.isBlockedUntil(at) {
 		return true, trip.again() // the wait for the turn is as long, and in the queue of the host
 	}
 	// To discard the answer at hand is a part of the wait.
@@ -80,6 +81,27 @@ func (trip *trip) retry(resp *http.Response, failure error) (again bool, err err
 		return false, s.giveUp(StageTurn, err, givenUp{})
 	}
 	return true, trip.again()
+}
+
+// mayRepeat reports whether a further try is left, can be sent, and may have another answer.
+func (trip *trip) mayRepeat(r result) bool {
+	switch {
+	case trip.turn.sent > trip.t.cfg.Retry.Max, trip.subject.call.isOnce():
+		return false
+	case !replayable(trip.req):
+		return false
+	case trip.answer.effect.Own: // the page fails whoever asks
+		return false
+	}
+	return trip.mayChange(r)
+}
+
+// isBlockedUntil reports whether the answer has blocked the host until the given time or longer, so
+// that the turn of the next try comes no earlier. It is false for an answer with a Retry-After.
+func (trip *trip) isBlockedUntil(at time.Time) bool {
+	e := trip.answer.effect
+	return e.Blocked && !e.Until.Before(at) &&
+		time.Until(e.Until) <= trip.t.maxWait && trip.answer.hints.RetryAfter == ""
 }
 
 // longestWait bounds the Retry-After that one request waits for.
@@ -108,7 +130,8 @@ func (trip *trip) nextTry(resp *http.Response) (at time.Time, ok bool) {
 // inTime reports whether a try that could start at the given time would, so far as it is known,
 // start before the context's deadline and within the budget's time.
 func (trip *trip) inTime(start time.Time) bool {
-	t, ctx := trip.t, trip.subject.ctx
+	t := trip.t
+	ctx := trip.subject.ctx
 	if next, err := t.cfg.Limiter.Next(ctx, trip.subject.host, trip.page.floor); err == nil && next.After(start) {
 		if next.Sub(start) > t.maxWait {
 			return false // its turn would be refused
@@ -132,13 +155,15 @@ func replayable(req *http.Request) bool {
 
 // mayChange reports whether the next try may have another answer, and the caller still waits for
 // it.
-func (trip *trip) mayChange(resp *http.Response, failure error) bool {
-	waits := trip.turn.wait.Err() == nil
-	if failure == nil {
-		return waits && (resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500)
+func (trip *trip) mayChange(r result) bool {
+	if trip.turn.wait.Err() != nil {
+		return false
 	}
-	_, refused := errors.AsType[*Error](failure) // by a Transport below this one
-	return waits && !refused && !faults.Permanent(failure) && !faults.Callers(trip.req, &trip.try.body, failure)
+	if r.failure == nil {
+		return r.resp.StatusCode == http.StatusTooManyRequests || r.resp.StatusCode >= 500
+	}
+	_, refused := errors.AsType[*Error](r.failure) // by a Transport below this one
+	return !refused && !faults.Permanent(r.failure) && !faults.Callers(trip.req, &trip.try.body, r.failure)
 }
 
 // again begins a further try, with a request and a body of its own: Base may still be writing those
@@ -152,7 +177,8 @@ func (trip *trip) again() error {
 		if err != nil {
 			return trip.subject.giveUp(StageRequest, fmt.Errorf("body can't be sent again: %w", err), givenUp{})
 		}
-		req.Body, trip.held = fresh, fresh
+		req.Body = fresh
+		trip.held = fresh
 	}
 	trip.req = req
 	return nil
@@ -161,13 +187,15 @@ func (trip *trip) again() error {
 // discard drains and closes an answer that the caller won't see, which releases its lease. That may
 // take as long as there is to wait anyway, but a second at least and five at most, where Base's
 // bodies end with the context. To cut one of more than 64 KiB costs less than to read it.
-func (trip *trip) discard(resp *http.Response, wait time.Duration) {
-	resp, _ = trip.handOver(resp, nil) // limits are for other answers
+func (trip *trip) discard(r result, wait time.Duration) {
+	resp, _ := trip.handOver(r) // limits are for other answers
 	if resp.Body == nil {
 		return
 	}
 	defer resp.Body.Close()
 	ctx := &trip.try.ctx
-	defer time.AfterFunc(min(max(wait, time.Second), 5*time.Second), func() { ctx.Cancel(context.Canceled) }).Stop()
-	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10+1) // one byte more finds the end of a body of just that length
+	most := min(max(wait, time.Second), 5*time.Second)
+	defer time.AfterFunc(most, func() { ctx.Cancel(context.Canceled) }).Stop()
+	// One byte more than it reads finds the end of a body of just that length.
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10+1)
 }

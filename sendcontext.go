@@ -57,9 +57,14 @@ type sendContext struct {
 	mu      sync.Mutex // held during the wait for a new start; until closed, guards turn.start and turn.earlier
 	closed  bool
 	sent    bool // a connection has carried the request, as far as the hook knows
-	refused error
-	unused  givenUp          // start that was had, and then refused by what has changed; refused is on record
+	refused refusedStart
 	socket  conntrace.Socket // that carries the request until it is answered
+}
+
+// A refusedStart is why a request that has its connection may not start; zero: it may.
+type refusedStart struct {
+	err    error
+	unused givenUp // start that was had before what has changed refused it: err is on record then
 }
 
 // open makes the hook count, as Base is about to be called.
@@ -101,7 +106,8 @@ func (c *sendContext) signed(keyID string) {
 const mostOpened = 3
 
 // errOpened: the request was given up at the connection after mostOpened.
-var errOpened = fmt.Errorf("politeness: given up after %d connections for one request, none of which has answered it", mostOpened)
+var errOpened = fmt.Errorf("politeness: given up after %d connections for one request, "+
+	"none of which has answered it", mostOpened)
 
 // getConn is called when Base asks for a connection, one that it has or a new one.
 func (c *sendContext) getConn(string) {
@@ -122,9 +128,9 @@ func (c *sendContext) gotConn(info httptrace.GotConnInfo) {
 	if c.closed {
 		return
 	}
-	if c.refused == nil {
-		err := c.restart()
-		if err == nil {
+	if c.refused.err == nil {
+		refused := c.restart()
+		if refused.err == nil {
 			// A request that is given up while the network is cut, or whose process is killed
 			// then, would otherwise reach the site once the network is whole, beside the request
 			// that is sent in its place.
@@ -133,11 +139,11 @@ func (c *sendContext) gotConn(info httptrace.GotConnInfo) {
 			return
 		}
 		if !c.returned.Load() { // else the request is over, and its answer may be being read
-			c.refused = err
+			c.refused = refused
 		}
 	}
-	if c.refused != nil {
-		c.Cancel(c.refused)
+	if c.refused.err != nil {
+		c.Cancel(c.refused.err)
 	}
 	// net/http's HTTP/1 writes a request without looking at its context once more. HTTP/2 does
 	// look, and its connection carries the requests of others.
@@ -147,14 +153,14 @@ func (c *sendContext) gotConn(info httptrace.GotConnInfo) {
 }
 
 // restart makes turn.start the start that holds for the connection at hand.
-func (c *sendContext) restart() error {
+func (c *sendContext) restart() refusedStart {
 	turn := c.turn
 	last := &turn.start
 	connect := time.Since(last.Start)
-	again := c.sent
-	if !again && connect <= punctual {
+	resent := c.sent
+	if !resent && connect <= punctual {
 		c.sent = true
-		return nil
+		return refusedStart{}
 	}
 	ctx, leave := context.WithCancel(&turn.wait)
 	defer leave()
@@ -162,48 +168,60 @@ func (c *sendContext) restart() error {
 		_, sent := robotscache.Queue(c.Context) // our own wait isn't the origin's slowness
 		defer sent()
 	}
+	// close ends the wait. It may have come before leave was there for it.
 	c.leave.Store(&leave)
 	if c.returned.Load() {
 		leave()
 	}
-	if !again {
-		turn.recordNews(last) // nothing else will be on record of it
+	if resent {
+		if err := c.awaitResend(ctx, last); err != nil {
+			return refusedStart{err: err}
+		}
 	} else {
-		if turn.most > 0 && turn.sent >= turn.most {
-			return errNoTry
-		}
-		turn.recordStart() // before a rule that forbids a further one
-		// The site may have seen the start before, so the gap to that holds as well.
-		until := last.Start.Add(last.Delay)
-		if time.Until(until) > longWait {
-			turn.recordWait(waitCause{
-				hold: "delay", until: until, delay: last.Delay, source: last.DelaySource,
-				why: "the connection was lost, and the request is sent once more",
-			})
-		}
-		if err := sleepUntil(ctx, until, ErrBusy); err != nil {
-			return err
-		}
+		turn.recordNews(last) // nothing else will be on record of it
 	}
 	asked := time.Now()
 	grant, err := turn.lease.Start(ctx)
 	if err != nil {
-		return err
+		return refusedStart{err: err}
 	}
 	next := start{Grant: grant, connect: connect, keyID: last.keyID}
-	if !again {
+	if !resent {
 		next.instead = last.givenUp()
 	}
 	if err := c.rules.recheck(grant.Start, time.Since(asked) > punctual); err != nil {
-		c.unused = next.givenUp()
-		return err
+		return refusedStart{err: err, unused: next.givenUp()}
 	}
-	if again {
-		turn.earlier, turn.sent = append(turn.earlier, *last), turn.sent+1
+	if resent {
+		turn.earlier = append(turn.earlier, *last)
+		turn.sent++
 		turn.subject.tally.Starts.Add(1)
 	}
-	turn.start, c.sent = next, true
-	return nil
+	turn.start = next
+	c.sent = true
+	return refusedStart{}
+}
+
+// awaitResend waits until the request may be sent once more, whose connection was lost after the
+// start last.
+func (c *sendContext) awaitResend(ctx context.Context, last *start) error {
+	turn := c.turn
+	if turn.most > 0 && turn.sent >= turn.most {
+		return errNoTry
+	}
+	turn.recordStart() // before a rule that forbids a further one
+	// The site may have seen the start before, so the gap to that holds as well.
+	until := last.Start.Add(last.Delay)
+	if time.Until(until) > longWait {
+		turn.recordWait(waitCause{
+			hold:   "delay",
+			until:  until,
+			delay:  last.Delay,
+			source: last.DelaySource,
+			why:    "the connection was lost, and the request is sent once more",
+		})
+	}
+	return sleepUntil(ctx, until, ErrBusy)
 }
 
 // close ends the hook's part: Base has returned, and answered says whether with a response. Without

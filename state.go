@@ -39,10 +39,17 @@ func (c Config) WithState(dir string) Config {
 // checkStore refuses a Store that can have no effect.
 func (c Config) checkStore() error {
 	store := c.Hosts.Store
-	if c.state != "" && (c.Limiter == nil && store == nil || !c.DangerouslyIgnoreRobots && c.Robots.Store == nil) {
+	// Whoever has set Hosts or Robots after WithState has lost its Store without a word.
+	lostHosts := c.Limiter == nil && store == nil
+	lostRobots := !c.DangerouslyIgnoreRobots && c.Robots.Store == nil
+	if c.state != "" && (lostHosts || lostRobots) {
 		return errors.New("or Robots.Store is gone: set Hosts and Robots before WithState, which changes them")
 	}
-	if c.Limiter == nil || store == nil || !reflect.ValueOf(store).Comparable() || c.Limiter.Config().Store == store {
+	if c.Limiter == nil || store == nil {
+		return nil
+	}
+	// Stores that can't be compared may be the same.
+	if !reflect.ValueOf(store).Comparable() || c.Limiter.Config().Store == store {
 		return nil
 	}
 	return errors.New("has no effect, because Limiter is set: make Limiter from the Config that WithState returns, " +

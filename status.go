@@ -21,33 +21,68 @@ import (
 // A Status is the state of a crawl at one time. Counts are since New. Its JSON, which package
 // statuspage serves, has delays in seconds and times in RFC 3339.
 type Status struct {
-	Time        time.Time           `json:"time"`
-	UserAgent   string              `json:"userAgent"`
-	Starts      int64               `json:"starts"`                // requests that were sent, those for robots.txt included
-	Answers     map[string]int64    `json:"answers"`               // answers by class: "2xx" and so on; "none" where none came
-	Refusals    map[string]int64    `json:"refusals"`              // refusals by the Transport, by reason
-	Waiting     map[string]int      `json:"waiting"`               // waiting requests by cause: "delay", "slot", "block", "probe", "place", "visit-time"
-	HostsBy     map[string]int      `json:"hostsBy"`               // hosts by state: "blocked", "waited for", "in flight", "paced", "idle"
-	Hosts       []HostStatus        `json:"hosts"`                 // hosts in another state than "idle": at most 1000, those that are blocked for longest first
-	Omitted     int                 `json:"omitted"`               // number of such hosts that Hosts leaves out
-	Known       int                 `json:"known"`                 // number of hosts with a state, "idle" included
-	Unlisted    string              `json:"unlisted,omitempty"`    // why the limiter couldn't list its hosts; empty if it could
-	Latency     []MinuteStatus      `json:"latency"`               // latencies of the last hour, the oldest minute first
-	Lost        string              `json:"lost,omitempty"`        // text of Transport.EvidenceErr
-	Budget      *budget.Usage       `json:"budget,omitempty"`      // nil if the Transport has no budget
-	BudgetError string              `json:"budgetError,omitempty"` // why a shared budget couldn't be asked; empty if it answered
-	Robots      *robotscache.Stats  `json:"robots,omitempty"`      // figures of the cache of robots.txt; nil if robots.txt is ignored
-	Unreachable []UnreachableStatus `json:"unreachable"`           // origins whose robots.txt couldn't be had when it was last asked for, by name; the last 1000
-	MaxWait     float64             `json:"maxWait"`               // longest wait for a turn, in seconds
+	Time      time.Time `json:"time"`
+	UserAgent string    `json:"userAgent"`
+
+	// Starts counts the requests that were sent, those for robots.txt included. Answers counts
+	// their answers by class, "2xx" and so on, and by "none" those without one.
+	Starts  int64            `json:"starts"`
+	Answers map[string]int64 `json:"answers"`
+
+	// Refusals counts the refusals by the Transport, by reason.
+	Refusals map[string]int64 `json:"refusals"`
+
+	// Waiting counts the requests that wait, by cause: "delay", "slot", "block", "probe", "place",
+	// "visit-time".
+	Waiting map[string]int `json:"waiting"`
+
+	// HostsBy counts the hosts by state: "blocked", "waited for", "in flight", "paced", "idle".
+	HostsBy map[string]int `json:"hostsBy"`
+
+	// Hosts are the hosts in another state than "idle": at most 1000, those that are blocked for
+	// longest first. Omitted is the number of such hosts that Hosts leaves out, Known that of all
+	// hosts, "idle" included.
+	Hosts   []HostStatus `json:"hosts"`
+	Omitted int          `json:"omitted"`
+	Known   int          `json:"known"`
+
+	// Unlisted is the reason why the limiter couldn't list its hosts; empty if it could.
+	Unlisted string `json:"unlisted,omitempty"`
+
+	// Latency has the latencies of the last hour, the oldest minute first.
+	Latency []MinuteStatus `json:"latency"`
+
+	// Lost is the text of Transport.EvidenceErr; empty if nothing is lost.
+	Lost string `json:"lost,omitempty"`
+
+	// Budget is nil if the Transport has none. BudgetError is the reason why a shared budget
+	// couldn't be asked; empty if it answered.
+	Budget      *budget.Usage `json:"budget,omitempty"`
+	BudgetError string        `json:"budgetError,omitempty"`
+
+	// Robots has the figures of the cache of robots.txt; nil if robots.txt is ignored.
+	Robots *robotscache.Stats `json:"robots,omitempty"`
+
+	// Unreachable are the last 1000 origins whose robots.txt couldn't be had when it was last asked
+	// for, by name.
+	Unreachable []UnreachableStatus `json:"unreachable"`
+
+	// MaxWait is the longest wait for a turn, in seconds.
+	MaxWait float64 `json:"maxWait"`
 }
 
 // A HostStatus is the state of a host that has requests in flight or waiting, a delay that runs, or
 // a block: what the limiter knows of it, and what this Transport has counted.
 type HostStatus struct {
 	hostlimit.HostState
-	Answers int64 `json:"answers"`           // answers to this Transport, none included
-	Refused int64 `json:"refused,omitempty"` // those of them that were refusals: 429, 401, 402, 403, 451, 408, 425, 5xx, none
-	Leak    bool  `json:"leak,omitempty"`    // Silent is over a minute: the body may never be closed
+
+	// Answers counts the answers to this Transport, none included. Refused counts those of them
+	// that were refusals: 429, 401, 402, 403, 451, 408, 425, 5xx, none.
+	Answers int64 `json:"answers"`
+	Refused int64 `json:"refused,omitempty"`
+
+	// Leak says that Silent is over a minute: the body may never be closed.
+	Leak bool `json:"leak,omitempty"`
 }
 
 // RefusalShare returns the share of the host's answers that were refusals, from 0 to 1. A host with
@@ -136,7 +171,9 @@ func (t *Transport) StatusOf(ctx context.Context, text string) Status {
 
 // addHosts counts hosts and keeps those that aren't idle and whose key contains text, at most
 // 2 * shownHosts of them at a time.
-func (s *Status) addHosts(hosts iter.Seq2[hostlimit.HostState, error], text string, visitors map[string]tally.Visitors) error {
+func (s *Status) addHosts(
+	hosts iter.Seq2[hostlimit.HostState, error], text string, visitors map[string]tally.Visitors,
+) error {
 	defer s.cut()
 	for h, err := range hosts {
 		if err != nil {
@@ -146,6 +183,7 @@ func (s *Status) addHosts(hosts iter.Seq2[hostlimit.HostState, error], text stri
 		if h.Waiters > 0 {
 			s.Waiting[h.Hold] += h.Waiters
 		}
+		// The limiter knows nothing of those that wait for a Visit-time, which wait before its queue.
 		if v, ok := visitors[h.Key]; ok && h.Why == "" {
 			h.Waiters = v.Waiting
 			h.Hold = "visit-time"
@@ -157,6 +195,7 @@ func (s *Status) addHosts(hosts iter.Seq2[hostlimit.HostState, error], text stri
 		if state == "idle" || !strings.Contains(strings.ToLower(h.Key), strings.ToLower(text)) {
 			continue
 		}
+		// The limiter may know millions of hosts: no more than twice those shown are in memory.
 		if len(s.Hosts) == 2*shownHosts {
 			s.cut()
 		}

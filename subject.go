@@ -61,7 +61,10 @@ func (s *subject) fail(stage Stage, retryAt time.Time, err error) error {
 // another one, and returns the error.
 func (s *subject) giveUp(stage Stage, err error, instead givenUp) error {
 	s.report(evidence.Failed, func(d *evidence.Decision) {
-		d.Reason, d.Err, d.Instead, d.InsteadAt = "ended before its start: "+string(stage), err.Error(), instead.seq, instead.at
+		d.Reason = "ended before its start: " + string(stage)
+		d.Err = err.Error()
+		d.Instead = instead.seq
+		d.InsteadAt = instead.at
 	})
 	return s.fail(stage, time.Time{}, err)
 }
@@ -84,18 +87,24 @@ func (s *subject) report(typ evidence.Type, fill func(d *evidence.Decision)) {
 func (s *subject) news(restored *hostlimit.Restored, lost error, act *hostlimit.Debt) {
 	s.recorder.State(s.ctx, s.host, restored, act)
 	if s.tally.Lost(lost) {
-		s.report(evidence.StateLost, func(d *evidence.Decision) { d.Allowed, d.Reason = true, lost.Error() })
+		s.report(evidence.StateLost, func(d *evidence.Decision) {
+			d.Allowed = true
+			d.Reason = lost.Error()
+		})
 	}
 }
 
 // describe sets what each record about the request holds.
 func (s *subject) describe(d *evidence.Decision, typ evidence.Type, now time.Time) {
-	d.Type, d.Time = typ, now
+	d.Type = typ
+	d.Time = now
 	d.Trip = s.id
 	d.Attempt = s.attempt
 	d.Redirects = s.redirects
 	d.RobotsTxt = s.kind == kindRobots
-	d.Method, d.URL, d.Host = s.method, s.text(), s.host
+	d.Method = s.method
+	d.URL = s.text()
+	d.Host = s.host
 }
 
 // text returns the URL without userinfo.

@@ -33,9 +33,12 @@ type trip struct {
 	turn    turn
 	answer  answer
 
-	original *http.Request    // the caller's
-	req      *http.Request    // what Config.Refuse sees: original, or the request of the try
-	held     io.Closer        // what end closes: the body of req until it is sent, that of the answer until it is handed over; may be nil
+	original *http.Request // the caller's
+	req      *http.Request // what Config.Refuse sees: original, or the request of the try
+	// held is closed by end: the body of req until that is sent, then the body of the answer until
+	// that is handed over. May be nil.
+	held io.Closer
+
 	schedule cenkalti.BackOff // waits between the tries; nil before the first of them
 	try      *try
 	first    try
@@ -56,10 +59,21 @@ func (t *Transport) begin(req *http.Request, k kind) *trip {
 	ctx := req.Context()
 	trip := &trip{t: t, original: req, req: req}
 	s := &trip.subject
-	*s = subject{tally: &t.tally, ctx: ctx, call: callOf(ctx), kind: k, method: req.Method, target: req.URL}
-	trip.page.subject, trip.page.purposes = s, t.cfg.Purposes
-	trip.charge.subject, trip.charge.end = s, &t.budgetEnd
-	trip.turn.subject, trip.turn.wait.turn, s.waits = s, &trip.turn, &trip.turn.wait
+	*s = subject{
+		tally:  &t.tally,
+		ctx:    ctx,
+		call:   callOf(ctx),
+		waits:  &trip.turn.wait,
+		kind:   k,
+		method: req.Method,
+		target: req.URL,
+	}
+	trip.page.subject = s
+	trip.page.purposes = t.cfg.Purposes
+	trip.charge.subject = s
+	trip.charge.end = &t.budgetEnd
+	trip.turn.subject = s
+	trip.turn.wait.turn = &trip.turn
 	var leave <-chan struct{}
 	switch k {
 	case kindPage:
@@ -69,9 +83,11 @@ func (t *Transport) begin(req *http.Request, k kind) *trip {
 		if t.cfg.Retry.Max > 0 {
 			trip.turn.most = 1 + t.cfg.Retry.Max
 		}
-		leave = s.call.reach(t) // others may wait for a robots.txt as well
+		// Other requests may wait for a robots.txt as well, so only pages are left by Call.Until.
+		leave = s.call.reach(t)
 	case kindRobots:
-		s.recorder, s.attempt = t.recorder, 1
+		s.recorder = t.recorder
+		s.attempt = 1
 	case kindInquiry:
 		s.recorder = t.recorder
 	case kindForecast:
@@ -89,6 +105,7 @@ func (t *Transport) begin(req *http.Request, k kind) *trip {
 // end gives back what is still held, each part whatever a function of the user does. After handOver
 // that is nothing, or the slot is held by the response's body.
 func (trip *trip) end() {
+	// A body that is read later outlives the wait, whose end is no reason of its own.
 	trip.subject.waits = trip.subject.ctx
 	defer trip.turn.wait.End()
 	defer func() {
@@ -98,17 +115,20 @@ func (trip *trip) end() {
 	}()
 	defer trip.charge.refund()
 	if trip.turn.lease == nil {
-		if !trip.answer.handed { // nothing was sent, or it has ended
+		// Either nothing was sent, or the try has ended, or the body holds the lease and goes on.
+		if !trip.answer.handed {
 			trip.try.ctx.Cancel(context.Canceled)
 		}
 		return
 	}
-	trip.try.ctx.close(false) // Base has panicked, or wasn't called
+	// The lease is still here: Base or a function of the user has panicked, or Base wasn't called.
+	trip.try.ctx.close(false)
 	defer trip.try.ctx.Cancel(context.Canceled)
 	if trip.answer.status == 0 {
 		trip.turn.leave("given up before it was sent")
 		return
 	}
+	// An answer came, and the panic was behind it: the exchange has a start and an end on record.
 	trip.turn.recordStart()
 	trip.ended(trip.turn.giveLease(), 0, errors.New("given up before it was handed over"))
 }
@@ -130,22 +150,25 @@ func (try *try) clone(req *http.Request) *http.Request {
 // identify finds the host key, puts the crawler's name on a clone of the request, and asks the
 // user's own rules.
 func (trip *trip) identify() error {
-	t, s := trip.t, &trip.subject
+	t := trip.t
+	s := &trip.subject
 	s.id = t.trips.Add(1)
 	if err := weburl.Check(s.target); err != nil {
-		refused := &Error{Stage: StageRequest, URL: weburl.Redacted(s.target), Err: err}
-		if s.url = refused.URL; s.url != "" && !s.call.isProbe() {
+		s.url = weburl.Redacted(s.target)
+		// A request without a URL has nothing to be on record by.
+		if s.url != "" && !s.call.isProbe() {
 			s.host = s.target.Host
 			_ = s.giveUp(StageRequest, err, givenUp{})
 		}
-		return refused
+		return &Error{Stage: StageRequest, URL: s.url, Err: err}
 	}
 	trip.spell()
 	for r := trip.req.Response; r != nil && r.Request != nil; r = r.Request.Response {
 		s.redirects++
 	}
 	trip.charge.follow(trip.req)
-	if s.kind == kindPage && (t.cfg.Response.CheckIndexing || len(t.cfg.Purposes) > 0) {
+	readsHead := t.cfg.Response.CheckIndexing || len(t.cfg.Purposes) > 0
+	if s.kind == kindPage && readsHead {
 		trip.page.head = new(pagehead.Head)
 		trip.try.ctx.head = trip.page.head
 	}
@@ -159,7 +182,9 @@ func (trip *trip) identify() error {
 // spell makes a clone the request where its host isn't in the one spelling, and finds the host key.
 func (trip *trip) spell() {
 	req := trip.req
-	target, host := hostname.URL(req.URL), hostname.Authority(req.URL.Scheme, req.Host)
+	target := hostname.URL(req.URL)
+	host := hostname.Authority(req.URL.Scheme, req.Host)
+	// net/http can open hundreds of connections a second to a host in another spelling.
 	if target != req.URL || host != req.Host {
 		trip.req = trip.try.clone(req)
 		trip.req.URL = target
@@ -172,7 +197,8 @@ func (trip *trip) spell() {
 // permit asks the user's own rules.
 func (trip *trip) permit() error {
 	s := &trip.subject
-	if trip.t.cfg.Refuse == nil || s.kind != kindPage && s.kind != kindRobots {
+	isSent := s.kind == kindPage || s.kind == kindRobots
+	if trip.t.cfg.Refuse == nil || !isSent {
 		return nil
 	}
 	err := trip.t.cfg.Refuse(trip.req)
@@ -202,7 +228,8 @@ func (trip *trip) ask() error {
 
 // judge finds and records the verdict, and fetches robots.txt where it isn't known.
 func (trip *trip) judge() error {
-	t, p := trip.t, &trip.page
+	t := trip.t
+	p := &trip.page
 	p.asked = time.Now()
 	if t.robots == nil {
 		p.verdict = robots.Verdict{Allowed: true}
@@ -211,11 +238,13 @@ func (trip *trip) judge() error {
 	}
 	entry, ok := t.robots.Hit(trip.req.URL, p.asked)
 	if !ok {
-		err := trip.foresee() // its fetch has to wait for the host as well
+		// The fetch of robots.txt has to wait for the host as the page has.
+		err := trip.foresee()
 		if err != nil {
 			return err
 		}
-		if entry, err = t.robots.Get(&trip.turn.wait, trip.req.URL); err != nil {
+		entry, err = t.robots.Get(&trip.turn.wait, trip.req.URL)
+		if err != nil {
 			return trip.noTurn(StageRobots, err)
 		}
 		p.asked = time.Now()
@@ -231,18 +260,20 @@ func (trip *trip) judge() error {
 func (trip *trip) noTurn(stage Stage, err error) error {
 	s := &trip.subject
 	what := ""
-	reason := err
-	retryAt := time.Time{}
+	var reason error
+	var retryAt time.Time
 	if fetch, ok := errors.AsType[*Error](err); ok && stage == StageRobots { // of the request for robots.txt
 		what = "no turn to fetch robots.txt: "
 		reason = fetch.Err
 		retryAt = fetch.RetryAt
 	} else if refused, ok := errors.AsType[*hostlimit.Error](err); ok && stage == StageTurn {
 		s.news(refused.Restored, refused.StateErr, refused.ByHand)
-		reason, retryAt = refused.Err, refused.RetryAt
+		reason = refused.Err
+		retryAt = refused.RetryAt
 	} else { // the caller left, or the limiter failed
 		return s.giveUp(stage, err, trip.turn.vain)
 	}
+	// The wait's deadline may be the end of the budget's time: then the budget has refused the turn.
 	if !trip.turn.wait.By.IsZero() && errors.Is(err, context.DeadlineExceeded) {
 		if over := trip.charge.outlasts(retryAt); over != nil {
 			return over
@@ -270,8 +301,9 @@ func (trip *trip) overtaken() bool {
 // outdated judges by a newer robots.txt, where one came in since the verdict. It reports whether
 // that forbids the request or asks for a longer delay, or the Visit-time is over.
 func (trip *trip) outdated() bool {
-	p, now := &trip.page, time.Now()
-	if p.entry == nil {
+	p := &trip.page
+	now := time.Now()
+	if p.entry == nil { // robots.txt is ignored
 		return false
 	}
 	if entry, ok := trip.t.robots.Peek(trip.req.URL); ok && entry != p.entry {
@@ -288,22 +320,27 @@ func (trip *trip) recheck(start time.Time, waited bool) error {
 	if err == nil && !end.IsZero() && !start.Before(end) {
 		err = trip.charge.outlasts(start)
 	}
+	// Without a wait the rules and robots.txt are those by which the request had its turn.
 	if err != nil || !waited {
 		return err
 	}
-	if err = trip.permit(); err != nil || !trip.outdated() {
+	err = trip.permit()
+	if err != nil || !trip.outdated() {
 		return err
 	}
-	if trip.page.record(); !trip.page.verdict.Allowed {
+	trip.page.record()
+	if !trip.page.verdict.Allowed {
 		return trip.page.refusal()
 	}
+	// A longer delay, or the end of the Visit-time: the next request waits for that.
 	return trip.subject.fail(StageTurn, start, fmt.Errorf("robots.txt changed during the wait: %w", ErrBusy))
 }
 
 // waitTurn reserves a page, and waits for a slot on the host and for the host's start time. A wait
 // that is known to outlast the budget's time isn't begun.
 func (trip *trip) waitTurn() error {
-	turn, hours := &trip.turn, trip.page.hours()
+	turn := &trip.turn
+	hours := trip.page.hours()
 	turn.floor = trip.page.floor
 	for {
 		if err := turn.visit(hours, trip.t.maxWait); err != nil {
@@ -321,14 +358,17 @@ func (trip *trip) waitTurn() error {
 		if now := time.Now(); !opens(hours, now).After(now) {
 			break
 		}
-		turn.release() // the site's time to be visited has ended during the wait
+		// The site's time to be visited has ended during the wait: another one begins.
+		turn.release()
 	}
-	if turn.late = time.Since(trip.page.asked) > time.Millisecond; !turn.late {
+	turn.late = time.Since(trip.page.asked) > time.Millisecond
+	if !turn.late {
 		return nil
 	}
-	err := trip.permit() // the rules may be others by now
+	// During the wait the user's rules may have changed, and other requests have spent.
+	err := trip.permit()
 	if err == nil {
-		err = trip.charge.check(time.Time{}) // other requests have spent meanwhile
+		err = trip.charge.check(time.Time{})
 	}
 	if err != nil {
 		turn.release()
@@ -355,11 +395,16 @@ func (trip *trip) foresee() error {
 	return trip.charge.check(next)
 }
 
-// send calls Base with the request, and returns the result. An err is our own refusal: the start
-// that the request needed once it had its connection wasn't to be had.
-func (trip *trip) send() (resp *http.Response, failure, err error) {
-	payment := trip.charge.spend()
-	s := &trip.subject
+// A result is what Base has returned: a response, or the failure.
+type result struct {
+	resp    *http.Response
+	failure error
+}
+
+// send calls Base with the request. The error is a refusal of our own: there was no start for the
+// request once it had its connection.
+func (trip *trip) send() (result, error) {
+	paid := trip.charge.spend()
 	ctx := &trip.try.ctx
 	sent := trip.req
 	if sent != &trip.try.request {
@@ -367,50 +412,65 @@ func (trip *trip) send() (resp *http.Response, failure, err error) {
 	}
 	trip.try.body.Watch(sent)
 	ctx.open()
-	resp, failure = trip.roundTrip(sent)
-	ctx.close(failure == nil)
-	if resp != nil && resp.Request == sent {
-		resp.Request = trip.req
+	r := trip.callBase(sent)
+	ctx.close(r.failure == nil)
+	if r.resp != nil && r.resp.Request == sent {
+		r.resp.Request = trip.req
 	}
-	if failure != nil && ctx.excess.Load() {
-		failure = errOpened
+	if r.failure != nil && ctx.excess.Load() {
+		r.failure = errOpened
 	}
-	if trip.held = nil; resp != nil && resp.Body != nil {
-		trip.held = resp.Body
+	// Base has closed the request's body, or will.
+	trip.held = nil
+	if r.resp != nil && r.resp.Body != nil {
+		trip.held = r.resp.Body
 	}
-	switch {
-	case ctx.refused != nil:
-		if ctx.sent {
-			trip.learn(nil, context.Canceled) // of what was sent before the connection was lost
-		} else {
-			trip.charge.page = payment // nothing has reached the site
-			s.tally.Starts.Add(-1)
-			trip.turn.vain, trip.turn.start = trip.turn.start.givenUp(), start{}
-		}
-		if ctx.unused != (givenUp{}) {
-			trip.turn.recordVain(trip.turn.vain)
-			trip.turn.recordVain(ctx.unused)
-			return nil, nil, ctx.refused
-		}
-		return nil, nil, trip.noTurn(StageTurn, ctx.refused)
-	case resp == nil && failure == nil:
-		failure = fmt.Errorf("politeness: Base (%T) returned neither a response nor an error", trip.t.cfg.Base)
+	if ctx.refused.err != nil {
+		return result{}, trip.startRefused(ctx.refused, paid)
 	}
-	return resp, failure, nil
+	if r.resp == nil && r.failure == nil {
+		r.failure = fmt.Errorf("politeness: Base (%T) returned neither a response nor an error", trip.t.cfg.Base)
+	}
+	return r, nil
 }
 
-// roundTrip calls Base. While that goes on only Ring records anything.
-func (trip *trip) roundTrip(req *http.Request) (*http.Response, error) {
+// startRefused returns the error of a request that has got its connection and no start for it. paid
+// is how its page was paid for before.
+func (trip *trip) startRefused(refused refusedStart, paid payment) error {
+	turn := &trip.turn
+	if trip.try.ctx.sent {
+		// What was sent before the connection was lost may have reached the site, so its start
+		// counts, and ends here.
+		trip.learn(result{failure: context.Canceled})
+	} else {
+		trip.charge.page = paid
+		trip.subject.tally.Starts.Add(-1)
+		turn.vain = turn.start.givenUp()
+		turn.start = start{}
+	}
+	if refused.unused != (givenUp{}) {
+		// The start was had, and recheck has recorded why it isn't used: only its number, and that
+		// of the start before, are left to be accounted for.
+		turn.recordVain(turn.vain)
+		turn.recordVain(refused.unused)
+		return refused.err
+	}
+	return trip.noTurn(StageTurn, refused.err)
+}
+
+// callBase calls Base. While that goes on only Ring records anything.
+func (trip *trip) callBase(req *http.Request) (r result) {
 	if trip.subject.recorder != nil {
 		trip.subject.text() // for Ring
 		defer trip.t.slow.Begin(&trip.slow, trip).End()
 	}
-	return trip.t.cfg.Base.RoundTrip(req)
+	r.resp, r.failure = trip.t.cfg.Base.RoundTrip(req)
+	return r
 }
 
 // Ring implements alarm.Ringer: it records that an answer is waited for.
 func (trip *trip) Ring() {
-	if trip.try.ctx.mu.TryLock() { // otherwise a new start is
+	if trip.try.ctx.mu.TryLock() { // else the request waits for a new start, not for its answer
 		trip.try.ctx.mu.Unlock()
 		trip.turn.recordWait(waitCause{hold: "answer", why: "for an answer"})
 	}
@@ -418,7 +478,7 @@ func (trip *trip) Ring() {
 
 // learn reports the answer to the host's state: it blocks, slows down, or clears. Without an answer
 // the attempt has ended.
-func (trip *trip) learn(resp *http.Response, err error) {
+func (trip *trip) learn(r result) {
 	s := &trip.subject
 	a := &trip.answer
 	start := &trip.turn.start
@@ -427,36 +487,32 @@ func (trip *trip) learn(resp *http.Response, err error) {
 		a.opened = n
 	}
 	now := start.Start.Add(a.latency) // Since and Add cost half as much as Now
-	outcome := hostlimit.Outcome{Err: err}
-	if err == nil {
-		defer rethrow(a.read(resp, trip.t.cfg.IsRefusal, s.kind, &outcome)) // once the host's state knows of the answer
-	} else if cause := trip.turn.wait.Err(); cause != nil {
-		// The caller left, which says nothing about the host, whatever Base made of it; or a crawl did.
-		outcome.Err = s.call.failure(cause)
-		if timeout := context.Cause(s.ctx); s.kind == kindRobots && errors.Is(timeout, context.DeadlineExceeded) {
-			outcome.Err = timeout // of robotscache: the host hasn't answered
-		}
-	} else if faults.Callers(trip.req, &trip.try.body, err) {
-		outcome.Err = context.Canceled // nor does what the caller got wrong
-		s.call.excuse()
+	var outcome hostlimit.Outcome
+	if r.failure == nil {
+		thrown := a.read(r.resp, trip.t.cfg.IsRefusal, s.kind, &outcome)
+		defer rethrow(thrown) // once the host's state knows of the answer
+	} else {
+		outcome.Err = trip.blame(r.failure)
 	}
 	s.tally.Answer(outcome.Status, a.latency, now)
 	if !outcome.Left() {
 		s.tally.HostAnswered(s.host, outcome.Refused != "" || tally.Refused(outcome.Status))
 	}
-	outcome.Latency, outcome.Aside, outcome.Resource = a.latency, s.kind == kindRobots, weburl.Hash(trip.req.URL)
-	effect, set := trip.turn.lease.Observe(outcome), now
-	a.effect = effect
+	outcome.Latency = a.latency
+	outcome.Aside = s.kind == kindRobots
+	outcome.Resource = weburl.Hash(trip.req.URL)
+	a.effect = trip.turn.lease.Observe(outcome)
 	if s.kind == kindPage {
-		s.call.affect(effect)
+		s.call.affect(a.effect)
 	}
-	if effect.Blocked {
+	set := now
+	if a.effect.Blocked {
 		set = time.Now() // a start just before Observe doesn't count as a start during the block
 	}
 	trip.turn.recordStart()
-	a.recordEffect(s, outcome, effect, set)
-	s.news(nil, effect.StateErr, nil)
-	if err == nil {
+	a.recordEffect(s, outcome, set)
+	s.news(nil, a.effect.StateErr, nil)
+	if r.failure == nil {
 		return
 	}
 	defer s.report(evidence.Failed, func(d *evidence.Decision) {
@@ -465,18 +521,41 @@ func (trip *trip) learn(resp *http.Response, err error) {
 		d.Start = start.Start
 		d.Latency = a.latency
 		d.Duration = a.latency
-		d.Err, d.Left, d.Connections = err.Error(), outcome.Left(), a.opened
+		d.Err = r.failure.Error()
+		d.Left = outcome.Left()
+		d.Connections = a.opened
 	})
 	defer trip.try.ctx.Cancel(context.Canceled)
 	trip.turn.release()
 }
 
+// blame returns the failure as the host's state is to see it: what is the caller's doing says
+// nothing about the host.
+func (trip *trip) blame(failure error) error {
+	s := &trip.subject
+	if cause := trip.turn.wait.Err(); cause != nil {
+		// The caller left, or its crawl ended, whatever Base has made of that. The deadline of a
+		// fetch of robots.txt is robotscache's own: the host hasn't answered in time.
+		timeout := context.Cause(s.ctx)
+		if s.kind == kindRobots && errors.Is(timeout, context.DeadlineExceeded) {
+			return timeout
+		}
+		return s.call.failure(cause)
+	}
+	if faults.Callers(trip.req, &trip.try.body, failure) {
+		s.call.excuse()
+		return context.Canceled
+	}
+	return failure
+}
+
 // handOver passes on what Base returned, an error as it is. The slot is held until the response's
 // body ends.
-func (trip *trip) handOver(resp *http.Response, err error) (*http.Response, error) {
-	if err != nil {
-		return nil, err
+func (trip *trip) handOver(r result) (*http.Response, error) {
+	if r.failure != nil {
+		return nil, r.failure
 	}
+	resp := r.resp
 	empty := bodiless(trip.req, resp)
 	if err := trip.guard(resp, empty); err != nil {
 		if trip.held != nil {
@@ -490,8 +569,10 @@ func (trip *trip) handOver(resp *http.Response, err error) (*http.Response, erro
 	if resp.Request == trip.req {
 		resp.Request = trip.original
 	}
-	if head := trip.page.head; head != nil && (resp.Request == nil || resp.Request == trip.original) {
-		// DirectivesOf and PreferencesOf find their way back through the response's request.
+	// DirectivesOf and PreferencesOf find their way back through the response's request, unless a
+	// Base has put one of its own there.
+	isOurs := resp.Request == nil || resp.Request == trip.original
+	if head := trip.page.head; head != nil && isOurs {
 		resp.Request = trip.req.WithContext(context.WithValue(trip.subject.ctx, (*pagehead.Head)(nil), head))
 	}
 	trip.charge.markRedirect(resp, trip.original)
@@ -503,7 +584,9 @@ func (trip *trip) handOver(resp *http.Response, err error) (*http.Response, erro
 	if b.ReadCloser != nil { // of the answer to an earlier try
 		b = new(body)
 	}
-	b.ReadCloser, b.lease, b.reader = resp.Body, trip.turn.giveLease(), trip
+	b.ReadCloser = resp.Body
+	b.lease = trip.turn.giveLease()
+	b.reader = trip
 	trip.answer.handed = true
 	if trip.subject.kind == kindPage && success(resp.StatusCode) {
 		b.limit = trip.t.cfg.Response.MaxBytes
@@ -544,9 +627,12 @@ func (trip *trip) refuse(reason error) error { return trip.reject(StageBody, rea
 
 // reject records and returns the refusal of a response.
 func (trip *trip) reject(stage Stage, err error) error {
-	s, a := &trip.subject, &trip.answer
+	s := &trip.subject
+	a := &trip.answer
 	s.report(evidence.ResponseRejected, func(d *evidence.Decision) {
-		d.Status, d.ContentType, d.Reason = a.status, first(a.header, "Content-Type"), err.Error()
+		d.Status = a.status
+		d.ContentType = first(a.header, "Content-Type")
+		d.Reason = err.Error()
 	})
 	return s.fail(stage, time.Time{}, err)
 }
@@ -554,7 +640,8 @@ func (trip *trip) reject(stage Stage, err error) error {
 // ended implements bodyReader: it releases the lease and records the end of the exchange. The end
 // is stamped before the slot is free, or the log would show one request too many in flight.
 func (trip *trip) ended(lease hostlimit.Lease, read int64, err error) {
-	s, start := &trip.subject, &trip.turn.start
+	s := &trip.subject
+	start := &trip.turn.start
 	var now time.Time
 	if s.recorder != nil {
 		now = start.Start.Add(time.Since(start.Start))
@@ -566,7 +653,8 @@ func (trip *trip) ended(lease hostlimit.Lease, read int64, err error) {
 		if expired {
 			s.report(evidence.LeaseExpired, func(d *evidence.Decision) {
 				s.recorder.NameLease(d, hostlimit.TakenBack{Seq: start.Seq})
-				d.Time, d.Reason = now, "the body was held for longer than LeaseTTL; its slot had been taken back"
+				d.Time = now
+				d.Reason = "the body was held for longer than LeaseTTL; its slot had been taken back"
 			})
 		}
 	}()

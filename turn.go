@@ -68,7 +68,8 @@ var errClosed = fmt.Errorf("outside of the Visit-time of robots.txt: %w", ErrBlo
 // a blocked one: a wait that is longer than maxWait, or ends after the caller's deadline, is
 // refused.
 func (t *turn) visit(hours []robots.Window, maxWait time.Duration) error {
-	s, now := t.subject, time.Now()
+	s := t.subject
+	now := time.Now()
 	opens := opens(hours, now)
 	if !opens.After(now) {
 		return nil
@@ -91,7 +92,8 @@ func (t *turn) visit(hours []robots.Window, maxWait time.Duration) error {
 // acquire waits for a slot and for the start time. The second try goes first: after a pause of the
 // host, its page is the one that tells the host's trouble from its own.
 func (t *turn) acquire(hosts hostlimit.Limiter) error {
-	t.start, t.earlier = start{}, nil
+	t.start = start{}
+	t.earlier = nil
 	ctx := context.Context(&t.wait)
 	if t.subject.attempt == 2 {
 		p := new(hostlimit.Rules).Priority(ctx)
@@ -140,11 +142,15 @@ func (t *turn) release() { t.giveLease().Release() }
 
 // leave releases a lease that led to no exchange, and records why.
 func (t *turn) leave(why string) {
-	now, started := time.Now(), !t.start.Start.IsZero() // before the slot is free
+	now := time.Now() // before the slot is free
+	started := !t.start.Start.IsZero()
 	defer t.subject.report(evidence.Failed, func(d *evidence.Decision) {
-		d.Time, d.Reason = now, why
+		d.Time = now
+		d.Reason = why
 		if started {
-			d.Seq, d.Start, d.Duration = t.start.Seq, t.start.Start, now.Sub(t.start.Start)
+			d.Seq = t.start.Seq
+			d.Start = t.start.Start
+			d.Duration = now.Sub(t.start.Start)
 		}
 	})
 	defer t.release() // whatever a sink does
@@ -176,28 +182,30 @@ func (t *turn) record(typ evidence.Type, st *start) {
 	st.known = true
 	t.recordNews(st)
 	s.recorder.Limits(s.ctx, s.host, &st.Grant)
-	var d evidence.Decision
+	d := evidence.Decision{
+		Allowed:      true,
+		From:         s.from,
+		Window:       s.window,
+		Seq:          st.Seq,
+		Start:        st.Start,
+		At:           st.At,
+		Prev:         st.Prev,
+		Instead:      st.instead.seq,
+		InsteadAt:    st.instead.at,
+		Slot:         st.Slot,
+		Slots:        st.Slots,
+		Probe:        st.Probe,
+		WaitSlot:     st.WaitSlot,
+		WaitDelay:    st.WaitDelay,
+		WaitBlock:    st.WaitBlock + t.visited,
+		WaitConnect:  st.connect,
+		Delay:        st.Delay,
+		DelaySource:  st.DelaySource,
+		CrawlDelay:   t.floor,
+		BlockedUntil: st.BlockedUntil,
+		Signed:       st.keyID,
+	}
 	s.describe(&d, typ, st.Start)
-	d.Start, d.Allowed = st.Start, true
-	d.Prev = st.Prev
-	d.At = st.At
-	d.BlockedUntil = st.BlockedUntil
-	d.From = s.from
-	d.Window = s.window
-	d.Seq = st.Seq
-	d.Instead = st.instead.seq
-	d.InsteadAt = st.instead.at
-	d.Slot = st.Slot
-	d.Slots = st.Slots
-	d.Probe = st.Probe
-	d.WaitSlot = st.WaitSlot
-	d.WaitDelay = st.WaitDelay
-	d.WaitBlock = st.WaitBlock + t.visited
-	d.WaitConnect = st.connect
-	d.Delay = st.Delay
-	d.DelaySource = st.DelaySource
-	d.CrawlDelay = t.floor
-	d.Signed = st.keyID
 	t.visited = 0 // it was before the first start alone
 	s.recorder.Pass(s.ctx, &d)
 }
@@ -215,7 +223,8 @@ func (t *turn) recordNews(st *start) {
 // recordWait records a long wait that has begun.
 func (t *turn) recordWait(c waitCause) {
 	t.subject.report(evidence.Waiting, func(d *evidence.Decision) {
-		d.Allowed, d.CrawlDelay = true, t.floor
+		d.Allowed = true
+		d.CrawlDelay = t.floor
 		d.Hold = c.hold
 		d.Until = c.until
 		d.Delay = c.delay
@@ -228,7 +237,8 @@ func (t *turn) recordWait(c waitCause) {
 func (t *turn) Waits(w hostlimit.Wait) {
 	c := waitCause{hold: w.Hold, until: w.Until, why: w.String()}
 	if w.Hold == "delay" {
-		c.delay, c.source = w.Delay, w.Cause
+		c.delay = w.Delay
+		c.source = w.Cause
 	}
 	t.recordWait(c)
 }
@@ -264,7 +274,8 @@ func sleepUntil(ctx context.Context, t time.Time, why error) error {
 		return nil
 	}
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(t) {
-		return &hostlimit.Error{RetryAt: t, Err: fmt.Errorf("%w, until after the deadline: %w", why, context.DeadlineExceeded)}
+		late := fmt.Errorf("%w, until after the deadline: %w", why, context.DeadlineExceeded)
+		return &hostlimit.Error{RetryAt: t, Err: late}
 	}
 	return contexts.Sleep(ctx, d)
 }
