@@ -44,13 +44,6 @@ func (a *answer) read(
 	return nil
 }
 
-// rethrow goes on with a panic that was recovered elsewhere; nil: there was none.
-func rethrow(thrown any) {
-	if thrown != nil {
-		panic(thrown)
-	}
-}
-
 // describe adds to a record the headers that may move the host's state.
 func (a *answer) describe(d *evidence.Decision) {
 	d.ServerDate = first(a.header, "Date")

@@ -529,6 +529,13 @@ func (trip *trip) learn(r result) {
 	trip.turn.release()
 }
 
+// rethrow goes on with a panic that was recovered elsewhere; nil: there was none.
+func rethrow(thrown any) {
+	if thrown != nil {
+		panic(thrown)
+	}
+}
+
 // blame returns the failure as the host's state is to see it: what is the caller's doing says
 // nothing about the host.
 func (trip *trip) blame(failure error) error {
