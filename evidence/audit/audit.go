@@ -271,8 +271,8 @@ type exchange struct {
 	fate       fate
 }
 
-// has reports whether any of the given flags is set.
-func (x *exchange) has(any flags) bool { return x.flags&any != 0 }
+// has reports whether one of the given flags is set.
+func (x *exchange) has(one flags) bool { return x.flags&one != 0 }
 
 // endLog ends the present log.
 func (a *auditor) endLog() {

@@ -8,21 +8,21 @@ import (
 // Sentences of docs/429.md in numbers. A limiter may block for longer, and teach a longer delay:
 // these are the least that it has to.
 const (
-	// "By the policy: Fibonacci, 1, 1, 2, 3, 5, 8... s, at most 10 min."
+	// policyMost is for: "By the policy: Fibonacci, 1, 1, 2, 3, 5, 8... s, at most 10 min".
 	policyMost = 10 * time.Minute
-	// "After such an answer the host rests for a second, longer with each further one in a row
-	// (..., at most 5 min, or the policy's cap where that is shorter)."
+	// unsureStep and unsureMost are for: "After such an answer the host rests for a second, longer with
+	// each further one in a row (..., at most 5 min, or the policy's cap where that is shorter)".
 	unsureStep = time.Second
 	unsureMost = 5 * time.Minute
-	// "Answered with a 403, it is a ban: nothing is asked for 60 s, doubling to 10 min."
+	// banStep and banMost are for: "nothing is asked for 60 s, doubling to 10 min".
 	banStep = time.Minute
 	banMost = 10 * time.Minute
 
-	// "1.5 times the delay in force", after a ban "twice what it was".
+	// refusalTeaches is for "1.5 times the delay in force", banTeaches for "twice what it was".
 	refusalTeaches = 1.5
 	banTeaches     = 2
-	// "A page that is served 20 s after the last lesson or step makes the delay 2 % shorter,
-	// doubling every five steps to 16 %."
+	// The steps are for: "A page that is served 20 s after the last lesson or step makes the delay 2 %
+	// shorter, doubling every five steps to 16 %".
 	stepTime    = 20 * slack
 	shorter     = 2  // percent
 	shorterMost = 16 // percent
