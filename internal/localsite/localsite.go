@@ -201,14 +201,19 @@ func (s *Site) Visits(targets ...string) []Visit {
 	}
 	var visits []Visit
 	for _, v := range s.visits {
-		if slices.ContainsFunc(targets, func(target string) bool {
-			prefix, all := strings.CutSuffix(target, "*")
-			return v.Target == target || all && strings.HasPrefix(v.Target, prefix)
-		}) {
+		if slices.ContainsFunc(targets, v.isTo) {
 			visits = append(visits, v)
 		}
 	}
 	return visits
+}
+
+// isTo reports whether v is to a target, which may end in "*".
+func (v Visit) isTo(target string) bool {
+	if prefix, all := strings.CutSuffix(target, "*"); all {
+		return strings.HasPrefix(v.Target, prefix)
+	}
+	return v.Target == target
 }
 
 // MostInFlight returns how many requests were in flight at the same time, at most.
@@ -218,20 +223,24 @@ func (s *Site) MostInFlight() int {
 	return s.mostInFlight
 }
 
-// Violations returns what a client has done that the site has asked it not to do: disallowed pages,
-// requests closer than crawl-delay, requests while it was to stay away, more than two at once. When
-// a request has arrived isn't exactly when it was sent, and a busy machine reads an answer late: so
-// only a gap of less than half the crawl-delay counts, and a request in the second half of the time
-// in which the client was to stay away.
+// Violations returns the violations of the site's wishes: disallowed pages, requests closer than
+// crawl-delay, requests while the client was to stay away, more than two at once. A request arrives
+// later than it was sent, and a busy machine reads an answer late. So only a gap of less than half
+// the crawl-delay counts, and a request in the second half of the time in which the client was to
+// stay away.
 func (s *Site) Violations() (found []string) {
 	visits := s.Visits()
 	for i, v := range visits {
 		if strings.HasPrefix(v.Target, "/private") {
 			found = append(found, "disallowed: "+v.Target)
 		}
-		// The first request is for robots.txt, which has told of the delay only then.
-		if i > 1 && v.Time.Sub(visits[i-1].Time) < s.crawlDelay/2 {
-			found = append(found, fmt.Sprintf("%s came %v after %s", v.Target, v.Time.Sub(visits[i-1].Time), visits[i-1].Target))
+		if i < 2 {
+			continue // the first request is for robots.txt: the delay is known only from then on
+		}
+		before := visits[i-1]
+		gap := v.Time.Sub(before.Time)
+		if gap < s.crawlDelay/2 {
+			found = append(found, fmt.Sprintf("%s came %v after %s", v.Target, gap, before.Target))
 		}
 	}
 	s.mu.Lock()

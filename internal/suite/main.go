@@ -3,10 +3,10 @@
 //	go run ./internal/suite [-j N] [-soak DURATION] PART...
 //
 // parts.go has the parts. The output of a command is printed in one piece when it has ended. A
-// command that fails keeps no other from running. What go test -json prints is counted, and shown
-// as go test shows it without -json. A table at the end has a line for each command; below it stand
+// command that fails keeps no other from running. The output of go test -json is counted, and shown
+// as go test shows it without -json. A table at the end has a line for each command. Below it stand
 // the tests that were skipped, with their reasons, and those that failed. A soak is divided evenly:
-// each command finds in POLITENESS_SOAK how long it shall last.
+// POLITENESS_SOAK has the time that each command lasts.
 package main
 
 import (
@@ -116,10 +116,12 @@ func (t *task) run(ctx context.Context, w io.Writer) {
 	cmd.Dir = filepath.FromSlash(t.dir)
 	cmd.Env = append(cmd.Environ(), t.env...) // with the PWD of Dir
 	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Stdout = &out
+	cmd.Stderr = &out
 	if t.live {
 		fmt.Fprintf(w, "== %s\n", t.title())
-		cmd.Stdout, cmd.Stderr = w, w
+		cmd.Stdout = w
+		cmd.Stderr = w
 	}
 	begun := time.Now()
 	t.err = cmd.Run()
@@ -143,21 +145,21 @@ func (t *task) verdict() string {
 func summarize(w io.Writer, tasks []*task, took time.Duration) bool {
 	all := task{seconds: took.Seconds()}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	row := func(t *task, what string) {
+	row := func(t *task, title string) {
 		counts := "\t\t"
 		if t.passed+len(t.skipped)+len(t.failed) > 0 {
 			counts = fmt.Sprintf("%d\t%d\t%d", t.passed, len(t.skipped), len(t.failed))
 		}
-		fmt.Fprintf(table, "%s\t%.0f\t%.0f\t  %s\n", counts, t.seconds, t.cpu, what)
+		fmt.Fprintf(table, "%s\t%.0f\t%.0f\t  %s\n", counts, t.seconds, t.cpu, title)
 	}
 	fmt.Fprint(table, "\npassed\tskipped\tfailed\tseconds\tCPU\t\n")
 	ok := true
 	for _, t := range tasks {
-		what := t.title() + ": " + t.verdict()
+		title := t.title() + ": " + t.verdict()
 		if os.Getenv(soakEnv) != "" {
-			what = strings.Join(append([]string{what}, t.notes...), ", ")
+			title = strings.Join(append([]string{title}, t.notes...), ", ")
 		}
-		row(t, what)
+		row(t, title)
 		all.passed += t.passed
 		all.skipped = append(all.skipped, t.skipped...)
 		all.failed = append(all.failed, t.failed...)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// parts are what the suite runs, each under the name by which the Makefile calls it. To add one,
+// parts are the parts of the suite, each under the name by which the Makefile calls it. To add one,
 // add a function that returns its tasks here, and a target to the Makefile.
 var parts = map[string]func(r *repository) []*task{
 	"vet":         vet,
@@ -38,11 +38,13 @@ func staticcheck(r *repository) []*task {
 
 // lint runs all checks of vet and of staticcheck, too: see .golangci.yml.
 func lint(r *repository) []*task {
+	golangci := r.tool("golangci-lint", "run", "--allow-parallel-runners", "./...")
+	code := each(r.modules(), "lint", golangci...)
 	workflows := each([]string{"."}, "workflows", r.tool("actionlint")...)
-	return yield(append(each(r.modules(), "lint", r.tool("golangci-lint", "run", "--allow-parallel-runners", "./...")...), workflows...))
+	return yield(append(code, workflows...))
 }
 
-// vulns asks vuln.go.dev which of the code that is reached has known faults.
+// vulns asks vuln.go.dev for known faults in code that is reached.
 func vulns(r *repository) []*task {
 	return yield(each(r.modules(), "vulns", r.tool("govulncheck", "./...")...))
 }
@@ -54,29 +56,40 @@ var sequential = []string{"robots", "evidence/audit"}
 // race tests the published modules, and crawls over bad networks. The other programs' heavy
 // dependencies would cost more than the race detector finds there.
 func race(r *repository) []*task {
-	command := []string{"go", "test", "-json", "-race", "-timeout=30m"}
-	all := append(slices.Clone(command), "./...")
-	others := slices.DeleteFunc(slices.Clone(r.published), func(m string) bool { return m == "." || slices.Contains(timed, m) })
-	root := slices.DeleteFunc(slices.Clone(r.packages), func(dir string) bool { return slices.Contains(sequential, dir) })
+	test := func(packages ...string) []string {
+		return append([]string{"go", "test", "-json", "-race", "-timeout=30m"}, packages...)
+	}
+	all := test("./...")
+	others := without(r.published, append([]string{"."}, timed...))
+	parallel := without(r.packages, sequential)
 	return slices.Concat(each(timed, "race", all...), yield(slices.Concat(
-		each([]string{"."}, "race", append(slices.Clone(command), paths(root)...)...),
-		with("POLITENESS_LONG=", each([]string{"."}, "race, short", append(slices.Clone(command), paths(sequential)...)...)),
+		each([]string{"."}, "race", test(paths(parallel)...)...),
+		with("POLITENESS_LONG=", each([]string{"."}, "race, short", test(paths(sequential)...)...)),
 		each(others, "race", all...),
 		each([]string{"lab/nettest"}, "race", all...),
 	)))
 }
 
+// without returns the names that aren't among others.
+func without(names, others []string) []string {
+	isOther := func(name string) bool { return slices.Contains(others, name) }
+	return slices.DeleteFunc(slices.Clone(names), isOther)
+}
+
 // rest is the tests that race leaves out: those that it would slow down too much, and the
 // programs'. It also builds the root module for 32 bits; portable asks for more.
 func rest(r *repository) []*task {
+	test := func(args ...string) []string { return append([]string{"go", "test", "-json"}, args...) }
+	once := test("-count=1", ".")
+	root := []string{"."}
 	return yield(slices.Concat(
-		with("POLITENESS_TRANSPARENCY=1", each([]string{"lab/transparency"}, "transparency", "go", "test", "-json", "-count=1", ".")),
-		with("POLITENESS_SERVERS=1", each([]string{"lab/servers"}, "servers", "go", "test", "-json", "-count=1", ".")),
-		each([]string{"."}, "long", append([]string{"go", "test", "-json"}, paths(sequential)...)...),
-		each([]string{"."}, "grid", "go", "test", "-json", "-count=1", "-run=Grid|DelaysComeBack", "./hostlimit"),
-		each([]string{"redis/redislimit"}, "fates", "go", "test", "-json", "-count=1", "-run=Fates", "."),
-		with("GOARCH=386", each([]string{"."}, "32 bits", "go", "build", "./...")),
-		each(r.programs, "test", "go", "test", "-json", "./..."),
+		with("POLITENESS_TRANSPARENCY=1", each([]string{"lab/transparency"}, "transparency", once...)),
+		with("POLITENESS_SERVERS=1", each([]string{"lab/servers"}, "servers", once...)),
+		each(root, "long", test(paths(sequential)...)...),
+		each(root, "grid", test("-count=1", "-run=Grid|DelaysComeBack", "./hostlimit")...),
+		each([]string{"redis/redislimit"}, "fates", test("-count=1", "-run=Fates", ".")...),
+		with("GOARCH=386", each(root, "32 bits", "go", "build", "./...")),
+		each(r.programs, "test", test("./...")...),
 	))
 }
 
@@ -85,7 +98,8 @@ func portable(r *repository) []*task {
 	var tasks []*task
 	for _, target := range []string{"linux/386", "linux/arm64", "freebsd/amd64", "darwin/arm64", "windows/amd64"} {
 		system, processor, _ := strings.Cut(target, "/")
-		tasks = append(tasks, with("GOOS="+system, with("GOARCH="+processor, each(r.published, target, "go", "vet", "./...")))...)
+		vets := each(r.published, target, "go", "vet", "./...")
+		tasks = append(tasks, with("GOOS="+system, with("GOARCH="+processor, vets))...)
 	}
 	return tasks
 }
@@ -96,7 +110,9 @@ func fuzz(r *repository) []*task {
 }
 
 func bench(r *repository) []*task {
-	return live(each(r.modules(), "bench", "go", "test", "-run", "^$", "-bench", setting("BENCH", "."), "-benchmem", "-count", setting("COUNT", "1"), "./..."))
+	command := []string{"go", "test", "-run", "^$", "-benchmem"}
+	command = append(command, "-bench", setting("BENCH", "."), "-count", setting("COUNT", "1"), "./...")
+	return live(each(r.modules(), "bench", command...))
 }
 
 // soak has a task for each random test. Each lasts for an equal share of the time, but for those
@@ -122,7 +138,8 @@ func soak(*repository) []*task {
 		{"sizes", "hostlimit", "TestLearnedFindsTheRate"},
 		{"sizes", "redis/redislimit", "TestEveryFate"},
 	} {
-		tasks = append(tasks, each([]string{t.module}, t.name, "go", "test", "-json", "-count=1", "-timeout=0", "-run", "^"+t.test, ".")...)
+		command := []string{"go", "test", "-json", "-count=1", "-timeout=0", "-run", "^" + t.test, "."}
+		tasks = append(tasks, each([]string{t.module}, t.name, command...)...)
 	}
 	return tasks
 }
@@ -169,14 +186,14 @@ func live(tasks []*task) []*task {
 	return tasks
 }
 
-// setting returns an environment variable, which make sets, or what holds without it.
+// setting returns the value of an environment variable, which make sets, or else the other one.
 func setting(name, otherwise string) string { return cmp.Or(os.Getenv(name), otherwise) }
 
 // A repository is the modules of this repository, by their directories.
 type repository struct {
 	root      string   // absolute
 	published []string // the root module first
-	programs  []string // that nobody imports: examples with dependencies, and the laboratory
+	programs  []string // modules that no other imports: examples with dependencies, and the laboratory
 	packages  []string // directories of the root module's packages
 }
 
@@ -198,7 +215,8 @@ func newRepository(root string) (*repository, error) {
 				return nil, err
 			}
 			module = filepath.ToSlash(module)
-			switch first, _, _ := strings.Cut(module, "/"); first {
+			first, _, _ := strings.Cut(module, "/")
+			switch first {
 			case "tools":
 			case "examples", "lab":
 				r.programs = append(r.programs, module)

@@ -8,7 +8,7 @@ import (
 
 // A report is the output of a command: the results of its tests, and text for people.
 type report struct {
-	text    bytes.Buffer // what go test shows without -json
+	text    bytes.Buffer // the output of go test without -json
 	passed  int          // number of tests and subtests
 	skipped []string     // names, with reasons
 	failed  []string     // names
@@ -71,15 +71,16 @@ func (r *report) end(e event, t *test) {
 	case "pass":
 		r.passed++
 		for line := range strings.Lines(t.output.String()) {
-			if _, what, ok := strings.Cut(line, note); ok {
-				r.notes = append(r.notes, strings.TrimSpace(what))
+			if _, text, ok := strings.Cut(line, note); ok {
+				r.notes = append(r.notes, strings.TrimSpace(text))
 			}
 		}
 		t.output.Reset()
 	case "skip":
 		var why []string
 		for line := range strings.Lines(t.output.String()) {
-			if line = strings.TrimSpace(line); !strings.HasPrefix(line, "--- SKIP") {
+			line = strings.TrimSpace(line)
+			if !strings.HasPrefix(line, "--- SKIP") {
 				why = append(why, line)
 			}
 		}

@@ -28,7 +28,7 @@ var prefix = netip.AddrFrom4([4]byte{10, 77, 0, 0})
 type Way struct {
 	Loss          float64       // share of the packets that are lost
 	Delay, Jitter time.Duration // each packet takes Delay, and up to Jitter more; none overtakes another
-	Cut           bool          // nothing arrives, nor is anybody told so
+	Cut           bool          // nothing arrives, and no machine gets an error for it
 }
 
 // A Network is a number of machines. It ends with its test.
@@ -51,13 +51,15 @@ type Machine struct {
 	todo   chan func() // done by the thread that lives in the namespace
 }
 
-// New returns a network whose losses depend on seed. Where the machine that the test runs on has
-// none to give, the test is skipped with the reason, or fails if POLITENESS_NETWORKS is set.
+// New returns a network whose losses depend on seed. If the test's computer lets it have none, the
+// test is skipped with the reason, or fails if POLITENESS_NETWORKS is set.
 func New(t testing.TB, seed uint64) *Network {
 	t.Helper()
 	return &Network{
-		t: t, rnd: rand.New(rand.NewPCG(seed, 77)),
-		ways: make(map[[2]byte]Way), free: make(map[[2]byte]time.Time),
+		t:    t,
+		rnd:  rand.New(rand.NewPCG(seed, 77)),
+		ways: make(map[[2]byte]Way),
+		free: make(map[[2]byte]time.Time),
 	}
 }
 
@@ -102,7 +104,8 @@ func (n *Network) Machine() *Machine {
 func (n *Network) Set(a, b *Machine, w Way) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.ways[[2]byte{a.number, b.number}], n.ways[[2]byte{b.number, a.number}] = w, w
+	n.ways[[2]byte{a.number, b.number}] = w
+	n.ways[[2]byte{b.number, a.number}] = w
 }
 
 // Do calls f in a thread that is in the machine's namespace: sockets that f opens, and processes
@@ -183,7 +186,7 @@ func (n *Network) carry(from *Machine) {
 		}
 		select {
 		case lines[to.number] <- parcel{append([]byte(nil), buf[:size]...), due}:
-		default: // a full queue loses what comes, as everywhere
+		default: // a full queue loses packets, as everywhere
 		}
 	}
 }
@@ -207,7 +210,8 @@ func (n *Network) route(from *Machine, packet []byte) (*Machine, time.Time) {
 	if len(packet) < header || packet[0]>>4 != 4 {
 		return nil, time.Time{}
 	}
-	address, network := binary.BigEndian.Uint32(packet[destination:]), prefix.As4()
+	address := binary.BigEndian.Uint32(packet[destination:])
+	network := prefix.As4()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	number := byte(address)
@@ -216,14 +220,17 @@ func (n *Network) route(from *Machine, packet []byte) (*Machine, time.Time) {
 	}
 	key := [2]byte{from.number, number}
 	w := n.ways[key]
-	if w.Cut || w.Loss > 0 && n.rnd.Float64() < w.Loss {
+	if w.Cut {
+		return nil, time.Time{}
+	}
+	if w.Loss > 0 && n.rnd.Float64() < w.Loss { // a good way takes no number from the seed
 		return nil, time.Time{}
 	}
 	due := time.Now().Add(w.Delay)
 	if w.Jitter > 0 {
 		due = due.Add(time.Duration(n.rnd.Int64N(int64(w.Jitter))))
 	}
-	if due.Before(n.free[key]) {
+	if due.Before(n.free[key]) { // none overtakes the packet before
 		due = n.free[key]
 	}
 	n.free[key] = due

@@ -23,7 +23,7 @@ type Visit struct {
 	Process string        // number of the process that asked, by the path; "": robots.txt
 	Start   time.Time     // when the request came
 	End     time.Time     // when the last bytes of the answer were given to the machine to send; zero: not yet
-	Refused time.Duration // what a 429 asked for
+	Refused time.Duration // time that a 429 asked for
 }
 
 // String names the request and its times.
@@ -61,24 +61,28 @@ func NewSite(t testing.TB, m *Machine) (*Site, string) {
 // ServeHTTP implements http.Handler.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := &Visit{Path: r.URL.Path, Start: time.Now()}
-	status, body := http.StatusOK, strings.Repeat("a page ", 3000)
+	status := http.StatusOK
+	body := strings.Repeat("a page ", 3000)
 	s.mu.Lock()
 	s.visits = append(s.visits, v)
 	if v.Path == "/robots.txt" {
 		body = "User-agent: *\nDisallow: /private\n"
 	} else {
 		v.Process, _, _ = strings.Cut(v.Path[1:], "/")
-		v.Refused, s.refuse = s.refuse, 0
+		v.Refused = s.refuse
+		s.refuse = 0 // the next page alone is refused
 	}
 	s.mu.Unlock()
 	if v.Refused > 0 {
 		w.Header().Set("Retry-After", fmt.Sprintf("%.0f", v.Refused.Seconds()))
-		status, body = http.StatusTooManyRequests, ""
+		status = http.StatusTooManyRequests
+		body = ""
 	}
 	time.Sleep(10 * time.Millisecond)
 	s.mu.Lock()
 	v.End = time.Now()
-	fmt.Fprintf(&s.log, "- - - [%s] \"GET %s HTTP/1.1\" %d %d \"-\" %q\n", v.Start.Format("02/Jan/2006:15:04:05 -0700"), v.Path, status, len(body), r.UserAgent())
+	at := v.Start.Format("02/Jan/2006:15:04:05 -0700")
+	fmt.Fprintf(&s.log, "- - - [%s] \"GET %s HTTP/1.1\" %d %d \"-\" %q\n", at, v.Path, status, len(body), r.UserAgent())
 	s.mu.Unlock()
 	w.Header().Set("Content-Length", fmt.Sprint(len(body)))
 	w.WriteHeader(status)
@@ -104,7 +108,9 @@ func (s *Site) Next(t testing.TB, n int) {
 // NextOf waits until the site has answered one more request of a process.
 func (s *Site) NextOf(t testing.TB, p *Process) {
 	t.Helper()
-	for from := len(s.Visits()); !slices.ContainsFunc(s.Visits()[from:], func(v *Visit) bool { return v.Process == p.Number && !v.End.IsZero() }); {
+	isAnswered := func(v *Visit) bool { return v.Process == p.Number && !v.End.IsZero() }
+	from := len(s.Visits())
+	for !slices.ContainsFunc(s.Visits()[from:], isAnswered) {
 		s.Next(t, 1)
 	}
 }
@@ -178,7 +184,8 @@ func (s *Site) Gaps(t testing.TB, delay time.Duration, restarts ...time.Time) {
 			continue
 		}
 		before := visits[i-1]
-		restarted := slices.ContainsFunc(restarts, func(at time.Time) bool { return at.After(before.Start) && at.Before(v.Start) })
+		isBetween := func(at time.Time) bool { return at.After(before.Start) && at.Before(v.Start) }
+		restarted := slices.ContainsFunc(restarts, isBetween)
 		if gap := v.Start.Sub(before.End); !restarted && gap < delay {
 			t.Errorf("only %v between %v and %v", gap, before, v)
 		}
@@ -233,7 +240,8 @@ func (m *Machine) Run(t testing.TB, order any) *Process {
 	p := &Process{t: t, cmd: exec.CommandContext(t.Context(), program)}
 	p.cmd.Env = append(os.Environ(), crawlerEnv+"="+string(text))
 	p.cmd.Stderr = os.Stderr
-	if p.stop, err = p.cmd.StdinPipe(); err != nil {
+	p.stop, err = p.cmd.StdinPipe()
+	if err != nil {
 		t.Fatal(err)
 	}
 	m.Do(func() { err = p.cmd.Start() })
@@ -290,7 +298,7 @@ func get(ctx context.Context, client *http.Client, url string) {
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		time.Sleep(5 * time.Millisecond) // where it is refused at once
+		time.Sleep(5 * time.Millisecond) // if it is refused at once, this is no busy loop
 		return
 	}
 	_, _ = io.Copy(io.Discard, resp.Body)

@@ -4,8 +4,8 @@
 //
 //	go run -C lab ./release v0.1.0 MODULE...
 //
-// MODULE is the directory of a published nested module, as scripts/release-check.sh lists them.
-// What is committed is what is played. Without redis-server and Postgres the program isn't run in
+// MODULE is the directory of a published nested module, as scripts/release-check.sh lists them. The
+// files are those of the last commit. Without redis-server and Postgres the program isn't run in
 // full, which is an error.
 package main
 
@@ -77,13 +77,18 @@ func play(ctx context.Context, version string, nested []string) (err error) {
 type release struct {
 	version string
 	tree    string   // the files of the last commit
-	proxy   string   // what is released, as GOPROXY reads it
+	proxy   string   // the released modules, as GOPROXY reads them
 	outside string   // where the user's program is
 	env     []string // of each go command
 }
 
 func newRelease(ctx context.Context, dir, version string) (*release, error) {
-	r := &release{version: version, tree: filepath.Join(dir, "tree"), proxy: filepath.Join(dir, "proxy"), outside: filepath.Join(dir, "try")}
+	r := &release{
+		version: version,
+		tree:    filepath.Join(dir, "tree"),
+		proxy:   filepath.Join(dir, "proxy"),
+		outside: filepath.Join(dir, "try"),
+	}
 	for _, d := range []string{r.tree, r.proxy, r.outside} {
 		if err := os.Mkdir(d, 0o700); err != nil {
 			return nil, err
@@ -98,10 +103,16 @@ func newRelease(ctx context.Context, dir, version string) (*release, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.env = append(r.env, // a module cache of its own, for a version that is played twice may differ
+	// The module cache is a new one, since a version that is played twice may differ. Other modules come
+	// from the old one, if it has them.
+	r.env = append(r.env,
 		"GOPROXY=file://"+r.proxy+",file://"+filepath.Join(cache, "cache", "download")+","+others,
-		"GOMODCACHE="+filepath.Join(dir, "modules"), "GOBIN="+filepath.Join(dir, "bin"),
-		"GONOSUMDB="+root+","+root+"/*", "GOWORK=off", "GOFLAGS=-modcacherw")
+		"GOMODCACHE="+filepath.Join(dir, "modules"),
+		"GOBIN="+filepath.Join(dir, "bin"),
+		"GONOSUMDB="+root+","+root+"/*",
+		"GOWORK=off",
+		"GOFLAGS=-modcacherw",
+	)
 	archive := filepath.Join(dir, "tree.tar")
 	if err := r.run(ctx, repository, "git", "archive", "--output", archive, "HEAD"); err != nil {
 		return nil, err
@@ -120,12 +131,14 @@ func (r *release) inOrder(nested []string) ([]string, error) {
 			if err != nil {
 				return nil, err
 			}
-			if !slices.Contains(order, m) && !slices.ContainsFunc(requires, func(d string) bool { return !slices.Contains(order, d) }) {
+			isMissing := func(d string) bool { return !slices.Contains(order, d) }
+			if isMissing(m) && !slices.ContainsFunc(requires, isMissing) {
 				order = append(order, m)
 			}
 		}
-		if len(order) == before {
-			return nil, fmt.Errorf("modules require each other, or one that isn't published: released are %q of %q", order, all)
+		if len(order) == before { // otherwise this would never end
+			const text = "modules require each other, or one that isn't published: released are %q of %q"
+			return nil, fmt.Errorf(text, order, all)
 		}
 	}
 	return order, nil
@@ -153,8 +166,7 @@ func (r *release) ours(dir string) ([]string, error) {
 	return dirs, nil
 }
 
-// publish does to the module in dir what CONTRIBUTING.md says, builds it and puts it into the
-// proxy.
+// publish changes the module in dir as CONTRIBUTING.md says, builds it and puts it into the proxy.
 func (r *release) publish(ctx context.Context, dir string) error {
 	in := filepath.Join(r.tree, dir)
 	requires, err := r.ours(dir)
@@ -162,7 +174,9 @@ func (r *release) publish(ctx context.Context, dir string) error {
 		return err
 	}
 	for _, d := range requires {
-		if err := r.run(ctx, in, "go", "mod", "edit", "-dropreplace="+path.Join(root, d), "-require="+path.Join(root, d)+"@"+r.version); err != nil {
+		required := path.Join(root, d)
+		edit := []string{"mod", "edit", "-dropreplace=" + required, "-require=" + required + "@" + r.version}
+		if err := r.run(ctx, in, "go", edit...); err != nil {
 			return err
 		}
 	}
@@ -186,7 +200,12 @@ func (r *release) publish(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	for name, text := range map[string][]byte{"list": []byte(r.version + "\n"), r.version + ".info": info, r.version + ".mod": mod} {
+	files := map[string][]byte{
+		"list":              []byte(r.version + "\n"),
+		r.version + ".info": info,
+		r.version + ".mod":  mod,
+	}
+	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(at, name), text, 0o600); err != nil {
 			return err
 		}
@@ -195,10 +214,11 @@ func (r *release) publish(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(zip.CreateFromDir(packed, module.Version{Path: path.Join(root, dir), Version: r.version}, in), packed.Close())
+	m := module.Version{Path: path.Join(root, dir), Version: r.version}
+	return errors.Join(zip.CreateFromDir(packed, m, in), packed.Close())
 }
 
-// try builds and runs what a user has: a program of their own, and the command.
+// try builds and runs a user's programs: one of their own, and the command.
 func (r *release) try(ctx context.Context, modules []string) (err error) {
 	redis, err := redistest.Run()
 	if err != nil {
@@ -222,13 +242,18 @@ func (r *release) try(ctx context.Context, modules []string) (err error) {
 	}
 	get := []string{"get"}
 	for _, m := range modules {
-		if module := path.Join(root, m); bytes.Contains(text, []byte(`"`+module+`"`)) || bytes.Contains(text, []byte(`"`+module+`/`)) {
+		module := path.Join(root, m)
+		itself := bytes.Contains(text, []byte(`"`+module+`"`))
+		below := bytes.Contains(text, []byte(`"`+module+`/`))
+		switch {
+		case itself || below:
 			get = append(get, module+"@"+r.version)
-		} else if !strings.HasPrefix(m, "cmd/") {
+		case !strings.HasPrefix(m, "cmd/"):
 			return fmt.Errorf("the program lab/release/testdata/try doesn't use %s", module)
 		}
 	}
-	for _, args := range [][]string{get, {"mod", "tidy"}, {"vet", "."}, {"run", ".", redis.Addr, postgres.URL}} {
+	run := []string{"run", ".", redis.Addr, postgres.URL}
+	for _, args := range [][]string{get, {"mod", "tidy"}, {"vet", "."}, run} {
 		if err := r.run(ctx, r.outside, "go", args...); err != nil {
 			return err
 		}
@@ -238,14 +263,15 @@ func (r *release) try(ctx context.Context, modules []string) (err error) {
 	if err := r.run(ctx, r.outside, "go", "install", command); err != nil {
 		return err
 	}
-	said, err := r.output(ctx, r.outside, filepath.Join(filepath.Dir(r.tree), "bin", "politeness"), "version")
+	installed := filepath.Join(filepath.Dir(r.tree), "bin", "politeness")
+	printed, err := r.output(ctx, r.outside, installed, "version")
 	if err != nil {
 		return err
 	}
-	if !strings.Contains(said, r.version) {
-		return fmt.Errorf("%s says that its version is %q", command, said)
+	if !strings.Contains(printed, r.version) {
+		return fmt.Errorf("%s says that its version is %q", command, printed)
 	}
-	fmt.Println("installed", command+":", said)
+	fmt.Println("installed", command+":", printed)
 	return nil
 }
 
@@ -254,7 +280,7 @@ func (r *release) run(ctx context.Context, dir, name string, args ...string) err
 	return err
 }
 
-// output runs a command, and returns what it printed; its error has what it complained of.
+// output runs a command, and returns the text that it printed. An error has its standard error, too.
 func (r *release) output(ctx context.Context, dir, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	var out, complaint bytes.Buffer

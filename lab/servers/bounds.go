@@ -49,7 +49,8 @@ func Goals(r *Result) []Problem {
 	p.add("ban", r.Server.Kind == Ban && r.InBan > 0, "%d requests inside a known ban", r.InBan)
 	p.add("lost", r.Crawler.Again && r.Lost() != 0, "%d of %d pages lost", r.Lost(), r.Site.Pages())
 	if least, ok := leastShare(r); ok {
-		p.add("share", r.Share() < least, "%.0f %% of %.2f pages a second, at least %.0f %%", 100*r.Share(), r.Allowed(), 100*least)
+		const text = "%.0f %% of %.2f pages a second, at least %.0f %%"
+		p.add("share", r.Share() < least, text, 100*r.Share(), r.Allowed(), 100*least)
 	}
 	return p
 }
@@ -67,15 +68,16 @@ func mostRefusals(k Kind) (int, bool) {
 	}
 }
 
-// leastShare returns the least Share. It is false where the cell is too short to tell, where the
-// policy is to stay away after a refusal, and where broken pages are never asked for again.
+// leastShare returns the least Share. There is none if the cell is too short, if the crawler's policy
+// is to stay away after a refusal, and if it never asks for broken pages again.
 func leastShare(r *Result) (float64, bool) {
 	bulk := r.Crawler.Name == "Bulk"
 	enough := learnt
 	if r.Server.Kind == Ban {
 		enough = learntBan
 	}
-	if r.Length < enough || r.Crawler.Waits && r.Refusals > 0 && r.Server.Kind != Broken {
+	staysAway := r.Crawler.Waits && r.Refusals > 0 && r.Server.Kind != Broken
+	if r.Length < enough || staysAway {
 		return 0, false
 	}
 	switch r.Server.Kind {

@@ -23,8 +23,8 @@ import (
 type Crawler struct {
 	Name  string
 	Slots int           // requests that it may have in flight; 0: it isn't ours, and has promised nothing
-	Delay time.Duration // least time between two starts; 0 where Slots is
-	Rate  float64       // requests a second that its own delays allow, where answers take no time
+	Delay time.Duration // least time between two starts; 0 if Slots is
+	Rate  float64       // requests a second that its own delays allow, if answers take no time
 	Again bool          // it asks again for pages that were refused
 	After bool          // its delays count from the end of a request
 	Waits bool          // after a refusal it stays away for longer than a cell lasts
@@ -103,7 +103,8 @@ func crawled(cfg politeness.Config) func(context.Context, task) error {
 		b := base(t.from)
 		defer b.CloseIdleConnections()
 		cfg := cfg
-		cfg.Base, cfg.Spend = b, budget.Limits{} // a budget of 200 pages would end the comparison
+		cfg.Base = b
+		cfg.Spend = budget.Limits{} // a budget of 200 pages would end the comparison
 		transport, err := politeness.New(cfg)
 		if err != nil {
 			return err
@@ -151,13 +152,14 @@ func wget(ctx context.Context, t task) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "wget", "--recursive", "--level=inf", "--wait=1", "--tries=2", "--timeout=15", "--no-verbose",
-		"--bind-address="+t.from.String(), "--directory-prefix="+work, t.root)
-	cmd.Dir, cmd.WaitDelay = work, time.Second
+	cmd := exec.CommandContext(ctx, "wget", "--recursive", "--level=inf", "--wait=1", "--tries=2", "--timeout=15",
+		"--no-verbose", "--bind-address="+t.from.String(), "--directory-prefix="+work, t.root)
+	cmd.Dir = work
+	cmd.WaitDelay = time.Second
 	bind(cmd)
 	err = cmd.Run()
-	if status := new(exec.ExitError); errors.As(err, &status) { // it had an answer that wasn't 200, or was ended
-		return nil
+	if _, failed := errors.AsType[*exec.ExitError](err); failed {
+		return nil // it had an answer that wasn't 200, or the end of the cell ended it
 	}
 	return err
 }
@@ -188,7 +190,7 @@ func Pool(ctx context.Context, client *http.Client, root string, paths []string,
 	wg.Wait()
 }
 
-// fetch fetches a page. What is answered, the server's log has.
+// fetch fetches a page. The server's log has the answer.
 func fetch(ctx context.Context, client *http.Client, url string) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -206,7 +208,7 @@ func fetch(ctx context.Context, client *http.Client, url string) {
 // fetch all pages of a site, the private ones too, with a pause between two pages. None fetch
 // nothing.
 func Rude(name string, workers int, pause time.Duration) *Crawler {
-	return &Crawler{Name: name, Slots: 2, Delay: 200 * time.Millisecond, Rate: 5, Again: true, run: func(ctx context.Context, t task) error {
+	run := func(ctx context.Context, t task) error {
 		if workers == 0 {
 			return nil
 		}
@@ -216,10 +218,18 @@ func Rude(name string, workers int, pause time.Duration) *Crawler {
 		for section := range t.site.Sections {
 			paths = append(paths, privatePath(section))
 		}
-		slices.Reverse(paths)
+		slices.Reverse(paths) // the private ones first, as a cell is short
 		Pool(ctx, &http.Client{Transport: b}, t.root, paths, workers, pause)
 		return nil
-	}}
+	}
+	return &Crawler{
+		Name:  name,
+		Slots: 2,
+		Delay: 200 * time.Millisecond,
+		Rate:  5,
+		Again: true,
+		run:   run,
+	}
 }
 
 // Missing reports whether the program that c needs isn't installed.

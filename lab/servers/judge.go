@@ -54,7 +54,7 @@ func ReadLog(r io.Reader, client string) ([]Line, error) {
 
 func parseLine(f []string) (Line, error) {
 	form := strings.Split(f[0], ":")
-	if len(form) != 3 || form[0] != "start" && form[0] != "end" {
+	if len(form) != 3 || !slices.Contains([]string{"start", "end"}, form[0]) {
 		return Line{}, errors.New("unknown form")
 	}
 	at, err := inUnit(f[1], form[1])
@@ -105,7 +105,7 @@ func (l Line) Refused() bool {
 	return l.Status == 403 || l.Status == 429 || l.Status >= 500 || l.Status == 0
 }
 
-// A Cell is what a server's log has on one crawler.
+// A Cell sums up one crawler's lines in a server's log.
 type Cell struct {
 	Requests    int // robots.txt included
 	Refusals    int // 403, 429, 5xx and dropped connections
@@ -147,7 +147,8 @@ const knownBan = 7
 // crawler has promised at least delay between two starts.
 func Judge(lines []Line, site Site, delay, transit time.Duration) Cell {
 	c := Cell{Transit: transit}
-	pages, ports := map[string]bool{}, map[string]bool{}
+	pages := map[string]bool{}
+	ports := map[string]bool{}
 	inRow := 0
 	for i, l := range lines {
 		c.Requests++
@@ -174,9 +175,11 @@ func Judge(lines []Line, site Site, delay, transit time.Duration) Cell {
 			}
 		}
 	}
-	c.Pages, c.Connections = len(pages), len(ports)
+	c.Pages = len(pages)
+	c.Connections = len(ports)
 	if len(lines) > 0 {
-		c.First, c.Last = lines[0].Start, lines[len(lines)-1].Start
+		c.First = lines[0].Start
+		c.Last = lines[len(lines)-1].Start
 	}
 	c.InRetryAfter = inRetryAfter(lines, transit)
 	c.AtOnce = atOnce(lines, transit)
@@ -191,14 +194,23 @@ const sending = 100 * time.Millisecond
 func inRetryAfter(lines []Line, transit time.Duration) int {
 	n := 0
 	for _, l := range lines {
-		if slices.ContainsFunc(lines, func(asked Line) bool {
-			return asked.RetryAfter > 0 && l.Start.After(asked.End.Add(transit)) &&
-				l.Start.Before(asked.End.Add(asked.RetryAfter-min(asked.End.Sub(asked.Start), sending)-2*time.Millisecond)) // logs have milliseconds
-		}) {
+		if slices.ContainsFunc(lines, func(asked Line) bool { return asked.isAround(l, transit) }) {
 			n++
 		}
 	}
 	return n
+}
+
+// isAround reports whether the Retry-After of asked held when l began, however early the answer was
+// sent and however late it came.
+func (asked Line) isAround(l Line, transit time.Duration) bool {
+	const rounding = 2 * time.Millisecond // logs have milliseconds
+	if asked.RetryAfter <= 0 {
+		return false
+	}
+	sent := asked.End.Add(-min(asked.End.Sub(asked.Start), sending))
+	known := asked.End.Add(transit)
+	return l.Start.After(known) && l.Start.Before(sent.Add(asked.RetryAfter-rounding))
 }
 
 func atOnce(lines []Line, transit time.Duration) int {
@@ -213,7 +225,8 @@ func atOnce(lines []Line, transit time.Duration) int {
 		}
 	}
 	slices.SortFunc(edges, func(a, b edge) int { return cmp.Or(a.at.Compare(b.at), a.step-b.step) })
-	most, now := 0, 0
+	now := 0
+	most := 0
 	for _, e := range edges {
 		now += e.step
 		most = max(most, now)

@@ -23,7 +23,8 @@ http {
 	uwsgi_temp_path $DIR/tmp;
 	scgi_temp_path $DIR/tmp;
 	# Both times have milliseconds. $msec is the time at which the line is written.
-	log_format judge 'end:s:s $msec $request_time $remote_addr $remote_port $status $request_method $request_uri $sent_http_retry_after';
+	log_format judge 'end:s:s $msec $request_time $remote_addr $remote_port $status '
+		'$request_method $request_uri $sent_http_retry_after';
 	access_log $LOG judge;
 	$HTTP
 	server {
@@ -77,7 +78,8 @@ func (r *instance) origin() (string, error) {
 
 // limitReq is a limit of nginx by the client's address: options are those of limit_req.
 func limitReq(rate, options, more string) func(*instance) error {
-	return nginx("limit_req_zone $binary_remote_addr zone=clients:1m rate="+rate+";", "limit_req zone=clients "+options+";\n"+more)
+	return nginx("limit_req_zone $binary_remote_addr zone=clients:1m rate="+rate+";",
+		"limit_req zone=clients "+options+";\n"+more)
 }
 
 // retryAfter sends Retry-After with answers of a status, and with no others.

@@ -22,13 +22,15 @@ func (r *instance) run(out string, args ...string) error {
 	defer errs.Close()
 	stdout := errs
 	if out != "" {
-		if stdout, err = os.Create(out); err != nil {
+		stdout, err = os.Create(out)
+		if err != nil {
 			return err
 		}
 		defer stdout.Close()
 	}
 	cmd := exec.Command(path, args[1:]...)
-	cmd.Stdout, cmd.Stderr = stdout, errs
+	cmd.Stdout = stdout
+	cmd.Stderr = errs
 	cmd.Dir = r.dir
 	bind(cmd)
 	if err := cmd.Start(); err != nil {

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// A Result is a Cell, and what it is measured by.
+// A Result is a Cell with the server and the crawler that it is of.
 type Result struct {
 	Cell
 
 	Server  *Server
 	Crawler *Crawler
 	Site    Site
-	Length  time.Duration // that the crawler had
-	Ended   bool          // it ended by itself before
+	Length  time.Duration // time that the crawler had
+	Ended   bool          // the crawler ended by itself before
 }
 
 // Run starts s in dir, lets all crawlers crawl it at once for length, stops it, and judges them by
@@ -40,7 +40,8 @@ func Run(dir string, s *Server, crawlers []*Crawler, length time.Duration) ([]Re
 	var wg sync.WaitGroup
 	for i, c := range crawlers {
 		wg.Go(func() {
-			if err := c.run(ctx, task{r.URL(), r.site, source(i), r.path("tmp")}); err != nil && ctx.Err() == nil {
+			err := c.run(ctx, task{root: r.URL(), site: r.site, from: source(i), dir: r.path("tmp")})
+			if err != nil && ctx.Err() == nil { // later errors come of the end
 				errs[i] = fmt.Errorf("%s on %s: %w", c.Name, s.Name, err)
 			}
 			results[i].Ended = ctx.Err() == nil
@@ -147,7 +148,8 @@ func is(yes bool) int {
 // slower.
 func WatchTimers() func() (p99, worst time.Duration) {
 	const tick = 20 * time.Millisecond
-	stop, late := make(chan struct{}), make(chan []time.Duration)
+	stop := make(chan struct{})
+	late := make(chan []time.Duration)
 	go func() {
 		seen := []time.Duration{0}
 		for {

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// A Kind says what a server's protection does to a crawler that is too fast, and by that which
-// goals hold for it.
+// A Kind is the way in which a server's protection treats a crawler that is too fast. The goals depend
+// on it.
 type Kind int
 
 // The kinds.
@@ -135,7 +135,8 @@ func (s *Server) launch(dir string, site Site) (_ *instance, err error) {
 	if err := site.Write(r.path("site")); err != nil {
 		return nil, err
 	}
-	if r.addr, err = freeAddr(); err != nil {
+	r.addr, err = freeAddr()
+	if err != nil {
 		return nil, err
 	}
 	if err := s.start(r); err != nil {
@@ -191,7 +192,8 @@ func (r *instance) ready() error {
 		}
 		if time.Now().After(deadline) {
 			text, _ := os.ReadFile(r.path("errors.log"))
-			return errors.Join(fmt.Errorf("%s: doesn't answer: %w", r.Name, err), errors.New(strings.TrimSpace(string(text))))
+			words := strings.TrimSpace(string(text))
+			return errors.Join(fmt.Errorf("%s: doesn't answer: %w", r.Name, err), errors.New(words))
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

@@ -24,7 +24,10 @@ func (s Site) Pages() int { return 1 + s.Sections + s.Sections*leaves }
 
 // IsPage reports whether path is one of the site's pages. Apache logs the root as /index.html.
 func (s Site) IsPage(path string) bool {
-	return path == "/" || path == "/index.html" || strings.HasPrefix(path, "/s") && strings.HasSuffix(path, ".html")
+	if path == "/" || path == "/index.html" {
+		return true
+	}
+	return strings.HasPrefix(path, "/s") && strings.HasSuffix(path, ".html")
 }
 
 // Paths returns the paths of all pages: the root, the sections, their leaves.
@@ -86,6 +89,9 @@ func (s Site) Write(dir string) error {
 
 func page(title, links string) string {
 	const words = "All of this page is here so that it has the size of a small page of the real web. "
-	return "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" + title + "</title></head>\n<body><h1>" +
-		title + "</h1>\n<ul>\n" + links + "</ul>\n<p>" + strings.Repeat(words, 25) + "</p></body></html>\n"
+	return "<!doctype html>\n" +
+		"<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" + title + "</title></head>\n" +
+		"<body><h1>" + title + "</h1>\n" +
+		"<ul>\n" + links + "</ul>\n" +
+		"<p>" + strings.Repeat(words, 25) + "</p></body></html>\n"
 }

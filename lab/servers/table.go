@@ -15,26 +15,39 @@ func Markdown(results []Result, length, p99, worst time.Duration) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Each cell lasted %v. Timers of the machine were up to %v late, 99 %% of them at most %v.\n",
 		length, worst.Round(time.Millisecond), p99.Round(time.Millisecond))
-	grid(&b, "Pages had / refusals (403, 429, 5xx, dropped)", results, func(r *Result, missed func(string) bool) string {
-		return fmt.Sprintf("%d/%s", r.Pages, bold(fmt.Sprint(r.Refusals), missed("refusals") || missed("ban")))
-	})
-	grid(&b, "Pages had, in % of what the server's rule and the crawler's own delays allow in the time", results,
-		func(r *Result, missed func(string) bool) string {
-			return bold(fmt.Sprint(int(100*r.Share())), missed("share"))
-		})
-	grid(&b, "Pages never had, where the crawl ended before its time", results, func(r *Result, missed func(string) bool) string {
-		if !r.Ended {
-			return "-"
-		}
-		return bold(fmt.Sprint(r.Lost()), missed("lost"))
-	})
-	grid(&b, "Requests inside a Retry-After", results, func(r *Result, _ func(string) bool) string {
-		if !r.Server.RetryAfter {
-			return "-"
-		}
-		return fmt.Sprint(r.InRetryAfter)
-	})
+	const share = "Pages had, in % of what the server's rule and the crawler's own delays allow in the time"
+	grid(&b, "Pages had / refusals (403, 429, 5xx, dropped)", results, refusalsOf)
+	grid(&b, share, results, shareOf)
+	grid(&b, "Pages never had, where the crawl ended before its time", results, lostOf)
+	grid(&b, "Requests inside a Retry-After", results, retryAfterOf)
 	return b.String()
+}
+
+// A figure returns the text of a cell, "-" if it has none; missed reports whether the cell misses
+// the goal of a name.
+type figure func(r *Result, missed func(goal string) bool) string
+
+func refusalsOf(r *Result, missed func(string) bool) string {
+	refusals := bold(fmt.Sprint(r.Refusals), missed("refusals") || missed("ban"))
+	return fmt.Sprintf("%d/%s", r.Pages, refusals)
+}
+
+func shareOf(r *Result, missed func(string) bool) string {
+	return bold(fmt.Sprint(int(100*r.Share())), missed("share"))
+}
+
+func lostOf(r *Result, missed func(string) bool) string {
+	if !r.Ended {
+		return "-"
+	}
+	return bold(fmt.Sprint(r.Lost()), missed("lost"))
+}
+
+func retryAfterOf(r *Result, _ func(string) bool) string {
+	if !r.Server.RetryAfter {
+		return "-"
+	}
+	return fmt.Sprint(r.InRetryAfter)
 }
 
 func bold(text string, yes bool) string {
@@ -46,13 +59,15 @@ func bold(text string, yes bool) string {
 
 // grid writes a table with a row for each server and a column for each crawler. Rows without a
 // figure are left out, and so is a table without rows.
-func grid(b *strings.Builder, title string, results []Result, cell func(r *Result, missed func(string) bool) string) {
+func grid(b *strings.Builder, title string, results []Result, cell figure) {
 	var rows strings.Builder
 	for _, s := range Servers {
-		row, figures := "| "+s.Rule+" |", false
+		row := "| " + s.Rule + " |"
+		figures := false
 		for _, c := range Crawlers {
 			text := "-"
-			if i := slices.IndexFunc(results, func(r Result) bool { return r.Server == s && r.Crawler == c }); i >= 0 {
+			i := slices.IndexFunc(results, func(r Result) bool { return r.Server == s && r.Crawler == c })
+			if i >= 0 {
 				text = cell(&results[i], results[i].missed)
 			}
 			figures = figures || text != "-"

@@ -1,8 +1,7 @@
 // Package transparency runs the tests of other people's HTTP clients through a Transport that asks
-// no robots.txt and keeps no delay: apart from its refusals a Transport is invisible, so whatever
-// passes without it passes with it, all but the differences that are listed with their reasons. Its
-// own test does that for net/http, and those of package rivals for thirteen
-// libraries.
+// no robots.txt and keeps no delay. Apart from its refusals a Transport is invisible: tests that pass
+// without it pass with it, except for the differences that are listed with their reasons. The
+// package's own test does that for net/http, and those of package rivals for thirteen libraries.
 package transparency
 
 import (
@@ -34,8 +33,8 @@ const throughEnv = "POLITENESS_THROUGH"
 // without.
 func Through(pkg string) string { return "package " + pkg + throughText }
 
-// Overlay writes to dir what is compiled in the place of net/http's client, and returns the files
-// of an overlay of the go command: a variable of net/http, ThroughTransport, is called for the
+// Overlay writes the files to dir that are compiled in the place of net/http's client, and returns
+// them for an overlay of the go command: a variable of net/http, ThroughTransport, is called for the
 // RoundTripper of each http.Client.
 func Overlay(t *testing.T, dir string) map[string]string {
 	t.Helper()
@@ -53,8 +52,9 @@ func Overlay(t *testing.T, dir string) map[string]string {
 		t.Fatalf("%s of this Go version has no %q to hook into", source, hook)
 	}
 	replace := make(map[string]string)
+	const renamed = "func (c *Client) bareTransport() RoundTripper {"
 	for name, text := range map[string]string{
-		"client.go":             strings.Replace(string(client), hook, "func (c *Client) bareTransport() RoundTripper {", 1),
+		"client.go":             strings.Replace(string(client), hook, renamed, 1),
 		"through_politeness.go": hookText,
 	} {
 		at := filepath.Join(dir, name+".txt")
@@ -96,16 +96,19 @@ type Suite struct {
 func (s Suite) Compare(t *testing.T) {
 	t.Helper()
 	var mu sync.Mutex
-	bare, polite := make(map[string]string), make(map[string]string)
+	bare := make(map[string]string)
+	polite := make(map[string]string)
 	names := slices.DeleteFunc(s.list(t), func(name string) bool { return s.Unsteady[name] != "" })
 	s.each(names, func(name string) {
-		without, through := s.run(t, "", name), s.run(t, "polite", name)
+		without := s.run(t, "", name)
+		through := s.run(t, "polite", name)
 		mu.Lock()
 		defer mu.Unlock()
 		maps.Copy(bare, without)
 		maps.Copy(polite, through)
 	})
-	passed, suspects := 0, slices.Collect(maps.Keys(s.Differences))
+	passed := 0
+	suspects := slices.Collect(maps.Keys(s.Differences))
 	for name, result := range bare {
 		if result == "PASS" {
 			passed++
@@ -119,7 +122,8 @@ func (s Suite) Compare(t *testing.T) {
 	}
 	slices.Sort(suspects)
 	for _, name := range suspects {
-		switch reason := s.Differences[name]; {
+		reason := s.Differences[name]
+		switch {
 		case s.differs(t, name) == (reason != ""):
 		case reason == "":
 			t.Errorf("%s fails through a Transport", name)
@@ -182,7 +186,8 @@ var result = regexp.MustCompile(`(?m)^\s*--- (PASS|FAIL|SKIP): (\S+)`)
 // subtests. One that hangs has none.
 func (s Suite) run(t *testing.T, through, name string) map[string]string {
 	pattern := "^" + strings.ReplaceAll(regexp.QuoteMeta(name), "/", "$/^") + "$"
-	cmd := exec.CommandContext(t.Context(), s.Binary, "-test.v", "-test.short", "-test.timeout=20s", "-test.run", pattern)
+	flags := []string{"-test.v", "-test.short", "-test.timeout=20s", "-test.run", pattern}
+	cmd := exec.CommandContext(t.Context(), s.Binary, flags...)
 	cmd.Dir = s.Dir
 	cmd.Env = append(os.Environ(), throughEnv+"="+through)
 	out, _ := cmd.CombinedOutput() // a test that fails is a result
@@ -193,7 +198,7 @@ func (s Suite) run(t *testing.T, through, name string) map[string]string {
 	return results
 }
 
-// throughText is what follows the package clause.
+// throughText is the file's text behind the package clause.
 const throughText = `
 
 import (
@@ -232,7 +237,10 @@ func through(base http.RoundTripper) http.RoundTripper {
 		panic(err)
 	}
 	t, err := politeness.New(politeness.Config{
-		UserAgent: "TransparencyTest/1.0 (bot@example.com)", Base: base, Limiter: forgiving{hosts}, DangerouslyIgnoreRobots: true,
+		UserAgent:               "TransparencyTest/1.0 (bot@example.com)",
+		Base:                    base,
+		Limiter:                 forgiving{hosts},
+		DangerouslyIgnoreRobots: true,
 	})
 	if err != nil {
 		panic(err)
