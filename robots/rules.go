@@ -212,8 +212,8 @@ func (x extras) keep() *extras {
 		x.stated.License = terms(url) // the first: Preferences have room for one
 		break
 	}
-	lines := len(x.rates) + len(x.visits) + len(x.usages) + len(x.licenses)
-	if lines == 0 && x.stated == (Preferences{}) {
+	noLines := x.rates == nil && x.visits == nil && x.usages == nil && x.licenses == nil
+	if noLines && x.stated == (Preferences{}) {
 		return nil // as it is for most files, so their Rules are smaller
 	}
 	return &x

@@ -50,7 +50,7 @@ func (w *stopwatch) pause() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waiting++
-	if w.waiting > 1 {
+	if w.waiting != 1 {
 		return // a transport that sends one hop twice may wait twice at a time
 	}
 	w.timer.Stop()
@@ -65,7 +65,7 @@ func (w *stopwatch) resume() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waiting--
-	if w.waiting > 0 {
+	if w.waiting != 0 {
 		return
 	}
 	w.since = time.Now()
