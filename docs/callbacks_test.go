@@ -33,9 +33,13 @@ import (
 // published are the directories of the packages that users give functions to, those of modules of
 // their own included.
 var published = []string{
-	".", "robots", "robots/robotscache", "redis/redisrobots", "hostlimit", "hostlimit/hostlimittest", "hostlimit/overrides", "redis/redislimit",
-	"backoff", "budget", "redis/redisbudget", "evidence", "evidence/audit", "evidence/audit/accesslog", "evidence/audit/bundle", "evidence/otelevidence",
-	"botauth", "statuspage", "publicnet", "politenesstest", "crawl", "crawl/sitemap", "crawl/queuetest", "crawl/sqlitequeue", "crawl/pgqueue",
+	".",
+	"robots", "robots/robotscache",
+	"hostlimit", "hostlimit/hostlimittest", "hostlimit/overrides",
+	"redis/redislimit", "redis/redisbudget", "redis/redisrobots",
+	"backoff", "budget", "botauth", "publicnet", "statuspage", "politenesstest",
+	"evidence", "evidence/audit", "evidence/audit/accesslog", "evidence/audit/bundle", "evidence/otelevidence",
+	"crawl", "crawl/sitemap", "crawl/queuetest", "crawl/sqlitequeue", "crawl/pgqueue",
 }
 
 // given are functions and interfaces that a user doesn't give us: we give them, or only ours are
@@ -86,7 +90,8 @@ func tables(t *testing.T) map[string]string {
 // TestCallbacks: the table has a row for each function and each interface that users give us, each
 // row names a test that exists, and no row is of nothing.
 func TestCallbacks(t *testing.T) {
-	rows, found := tables(t), callbacks(t)
+	rows := tables(t)
+	found := callbacks(t)
 	for name := range found {
 		if rows[name] == "" && given[name] == "" {
 			t.Errorf("no row in callbacks.md for %s", name)
@@ -98,7 +103,8 @@ func TestCallbacks(t *testing.T) {
 		}
 		dir, test, ok := strings.Cut(test, " ")
 		if !ok {
-			dir, test = filepath.Join("internal", "promises"), dir
+			test = dir
+			dir = filepath.Join("internal", "promises")
 		}
 		files, _ := filepath.Glob(filepath.Join("..", dir, "*_test.go"))
 		if !slices.ContainsFunc(files, func(file string) bool {
@@ -138,11 +144,16 @@ func callbacks(t *testing.T) map[string]bool {
 			}
 			parsed = append(parsed, file)
 		}
-		cfg := types.Config{Importer: imports, Error: func(error) {}, IgnoreFuncBodies: true} // what other modules bring isn't known
+		cfg := types.Config{
+			Importer:         imports,
+			Error:            func(error) {}, // about types of other modules, which aren't known
+			IgnoreFuncBodies: true,
+		}
 		pkg, _ := cfg.Check(strings.TrimSuffix(module+"/"+dir, "/."), fset, parsed, nil)
 		s := scan{pkg: pkg, names: names}
 		for _, name := range pkg.Scope().Names() {
-			if o := pkg.Scope().Lookup(name); o.Exported() {
+			o := pkg.Scope().Lookup(name)
+			if o.Exported() {
 				s.object(o)
 			}
 		}
@@ -213,8 +224,13 @@ func (s scan) calls(t types.Type) bool {
 		if !ok || named.Obj().Pkg() == nil || u.NumMethods() == 0 { // error, any
 			return false
 		}
-		path := named.Obj().Pkg().Path()
-		return !strings.Contains(path, ".") && path != "context" && path != "testing" && named.Obj().Name() != "ResponseWriter"
+		switch path := named.Obj().Pkg().Path(); path {
+		case "context", "testing":
+			return false
+		default:
+			isStandard := !strings.Contains(path, ".")
+			return isStandard && named.Obj().Name() != "ResponseWriter"
+		}
 	}
 	return false
 }
@@ -223,7 +239,8 @@ func (s scan) calls(t types.Type) bool {
 // not known.
 func importing(t *testing.T) types.Importer {
 	cmd := exec.Command("go", "list", "-e", "-export", "-deps", "-json=ImportPath,Export", "./...", "crypto", "embed")
-	cmd.Dir, cmd.Env = "..", append(os.Environ(), "GOWORK=off")
+	cmd.Dir = ".."
+	cmd.Env = append(os.Environ(), "GOWORK=off")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -272,7 +289,11 @@ func TestReadersAndWritersPanicInTheirCalls(t *testing.T) {
 		"bundle.Verify":    func() { _, _ = bundle.Verify(mined{}, audit.Trust{}) },
 		"Report.WriteText": func() { _ = new(audit.Report).WriteText(mined{}) },
 		"robots.ReadMeta":  func() { _, _ = robots.ReadMeta(mined{}) },
-		"Rules.HostKey":    func() { web.Violations(politenesstest.Rules{HostKey: func(*http.Request) string { panic("boom") }}) },
+		"Rules.HostKey": func() {
+			web.Violations(politenesstest.Rules{
+				HostKey: func(*http.Request) string { panic("boom") },
+			})
+		},
 		"sitemap.Read": func() {
 			for _, err := range sitemap.Read(mined{}) {
 				t.Error(err)
@@ -316,7 +337,8 @@ func (w writer) Write(p []byte) (int, error) { return w(p) }
 // TestAHandlerThatAborts ends its exchange, and no other.
 func TestAHandlerThatAborts(t *testing.T) {
 	web := politenesstest.NewWeb()
-	web.Site("https://example.com").Page("/", "page").Handle("/abort", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	abort := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	web.Site("https://example.com").Page("/", "page").Handle("/abort", http.HandlerFunc(abort))
 	client := &http.Client{Transport: web}
 	for path, want := range map[string]bool{"/abort": false, "/": true} {
 		resp, err := client.Get("https://example.com" + path)

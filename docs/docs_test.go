@@ -117,9 +117,16 @@ const docFrame = `func _(ctx context.Context, t *politeness.Transport, cfg polit
 // docImports are the packages that a fragment knows by name, and that a file may import.
 var docImports = []string{
 	"bytes", "context", "encoding/json", "errors", "fmt", "io", "log", "log/slog", "maps", "net/http",
-	"net/http/httptest", "net/url", "os", "os/signal", "slices", "strings", "sync", "testing", "testing/synctest", "time",
-	module, module + "/robots", module + "/robots/robotscache", module + "/hostlimit", module + "/hostlimit/overrides", module + "/backoff", module + "/botauth",
-	module + "/budget", module + "/evidence", module + "/evidence/audit", module + "/evidence/audit/accesslog", module + "/evidence/audit/bundle", module + "/politenesstest", module + "/crawl", module + "/crawl/sitemap", module + "/publicnet", module + "/statuspage",
+	"net/http/httptest", "net/url", "os", "os/signal", "slices", "strings", "sync", "testing", "testing/synctest",
+	"time",
+	module,
+	module + "/robots", module + "/robots/robotscache",
+	module + "/hostlimit", module + "/hostlimit/overrides",
+	module + "/backoff", module + "/botauth", module + "/budget", module + "/publicnet",
+	module + "/evidence", module + "/evidence/audit", module + "/evidence/audit/accesslog",
+	module + "/evidence/audit/bundle",
+	module + "/politenesstest", module + "/statuspage",
+	module + "/crawl", module + "/crawl/sitemap",
 	module + "/redis/redislimit", module + "/redis/redisbudget",
 	module + "/crawl/sqlitequeue", module + "/crawl/pgqueue",
 	module + "/redis/redisrobots", "github.com/redis/go-redis/v9",
@@ -183,7 +190,9 @@ func (b docBlock) check(t *testing.T) (errs []error) {
 		}),
 		Error: func(err error) {
 			// A soft error is something unused.
-			if e := (types.Error{}); already || !errors.As(err, &e) || !e.Soft {
+			var e types.Error
+			isSoft := errors.As(err, &e) && e.Soft
+			if already || !isSoft {
 				errs = append(errs, err)
 			}
 		},

@@ -51,7 +51,9 @@ func TestLint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	call := regexp.MustCompile(`file := robots\.Parse\(\[\]byte\((".*")\)\)\nfor _, finding := range file\.Lint\(\)`).FindSubmatch(text)
+	const shown = `file := robots\.Parse\(\[\]byte\((".*")\)\)\n` +
+		`for _, finding := range file\.Lint\(\)`
+	call := regexp.MustCompile(shown).FindSubmatch(text)
 	if call == nil {
 		t.Fatal("robots.md doesn't call Lint")
 	}
@@ -131,28 +133,20 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// TestVerifyABundle: the program of proof-reference.md and OpenSSL verify a bundle, and notice a line
-// that was changed.
-func TestVerifyABundle(t *testing.T) {
-	if !has(t, "openssl") || !has(t, "python3") {
-		return // evidence/audit/bundle has the same check in Go
-	}
-	const origin = "example.com/crawler"
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	verifier, err := note.NewEd25519VerifierKey(origin, public)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var log, site bytes.Buffer
+// signedLog returns the log of a crawl of two sites.
+func signedLog(t *testing.T, sign evidence.SignConfig) []byte {
+	t.Helper()
+	var log bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		signed := logtest.New(t, &log, evidence.LogConfig{Signed: &evidence.SignConfig{Key: private, Origin: origin}})
+		signed := logtest.New(t, &log, evidence.LogConfig{Signed: &sign})
 		web := politenesstest.NewWeb()
 		web.Site("https://example.com").Page("/", "a page")
 		web.Site("https://example.org").Page("/", "a page")
-		transport, err := politeness.New(politeness.Config{UserAgent: "ExampleBot/1.0 (bot@example.com)", Base: web, Evidence: signed})
+		transport, err := politeness.New(politeness.Config{
+			UserAgent: "ExampleBot/1.0 (bot@example.com)",
+			Base:      web,
+			Evidence:  signed,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +163,28 @@ func TestVerifyABundle(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if _, err := bundle.Extract(&site, bytes.NewReader(log.Bytes()), audit.Trust{Key: verifier}, "example.com"); err != nil {
+	return log.Bytes()
+}
+
+// TestVerifyABundle: the program of proof-reference.md and OpenSSL verify a bundle, and notice a line
+// that was changed.
+func TestVerifyABundle(t *testing.T) {
+	if !has(t, "openssl") || !has(t, "python3") {
+		return // evidence/audit/bundle has the same check in Go
+	}
+	const origin = "example.com/crawler"
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verifier, err := note.NewEd25519VerifierKey(origin, public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := signedLog(t, evidence.SignConfig{Key: private, Origin: origin})
+	var site bytes.Buffer
+	_, err = bundle.Extract(&site, bytes.NewReader(log), audit.Trust{Key: verifier}, "example.com")
+	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
@@ -197,7 +212,8 @@ func TestVerifyABundle(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	if out, err := run(lines[0]); err != nil || !regexp.MustCompile(`^\d+ lines, root [A-Za-z0-9+/]{43}=\n$`).MatchString(out) {
+	verified := regexp.MustCompile(`^\d+ lines, root [A-Za-z0-9+/]{43}=\n$`)
+	if out, err := run(lines[0]); err != nil || !verified.MatchString(out) {
 		t.Fatalf("%s: %v\n%s", lines[0], err, out)
 	}
 	if out, err := run(lines[2]); err != nil || strings.TrimSpace(out) != lines[3] {

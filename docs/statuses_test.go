@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -40,9 +41,11 @@ func TestStatuses(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatalf("429.md says\n%s\nand the limiter does\n%s\nTo write it: go test ./docs -run Statuses -update", table, want)
+		const text = "429.md says\n%s\nand the limiter does\n%s\nTo write it: go test ./docs -run Statuses -update"
+		t.Fatalf(text, table, want)
 	}
-	if err := os.WriteFile("429.md", []byte(before+tableBegins+want+tableEnds+after), 0o644); err != nil { //nolint:gosec // a guide is for everybody
+	guide := before + tableBegins + want + tableEnds + after
+	if err := os.WriteFile("429.md", []byte(guide), 0o644); err != nil { //nolint:gosec // a guide is for everybody
 		t.Fatal(err)
 	}
 }
@@ -64,7 +67,8 @@ func statusTable(t *testing.T, usual, conservative hostlimit.Config) string {
 	effectOf := func(status int, retryAfter time.Duration) [2]string {
 		return [2]string{effect(t, usual, status, retryAfter), effect(t, conservative, status, retryAfter)}
 	}
-	from, last := 100, effectOf(100, 0)
+	from := 100
+	last := effectOf(100, 0)
 	for status := 101; status <= 600; status++ {
 		var now [2]string
 		if status < 600 {
@@ -72,10 +76,12 @@ func statusTable(t *testing.T, usual, conservative hostlimit.Config) string {
 		}
 		if now != last {
 			row(from, status-1, last)
-			from, last = status, now
+			from = status
+			last = now
 		}
 	}
-	fmt.Fprintf(&b, "| 503 with `Retry-After` | %s | %s |\n\n", effectOf(503, time.Minute)[0], effectOf(503, time.Minute)[1])
+	retryAfter := effectOf(503, time.Minute)
+	fmt.Fprintf(&b, "| 503 with `Retry-After` | %s | %s |\n\n", retryAfter[0], retryAfter[1])
 	return b.String()
 }
 
@@ -89,69 +95,86 @@ var meanings = map[string]string{
 }
 
 // effect returns what the rules of a limiter say about a status, once the limiter does so.
-func effect(t *testing.T, limits hostlimit.Config, status int, retryAfter time.Duration) (words string) {
+func effect(t *testing.T, limits hostlimit.Config, status int, retryAfter time.Duration) string {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		// observe has a new host answer for one page with each of the statuses, and returns the number of
-		// the first that blocked it, 0 for none, and whether the last did.
-		observe := func(statuses ...int) (first int, last bool) {
-			patient := limits
-			patient.MaxWait = 1000 * time.Hour
-			limiter, err := hostlimit.New(patient)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i, s := range statuses {
-				lease, err := limiter.Acquire(t.Context(), "host", 0)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := lease.Start(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				o := hostlimit.Outcome{Status: s, Resource: 1}
-				if s == status {
-					o.RetryAfter = retryAfter
-				}
-				last = lease.Observe(o).Blocked
-				lease.Release()
-				if last && first == 0 {
-					first = i + 1
-				}
-			}
-			return first, last
-		}
-		const many = 10
-		var row [many]int
-		for i := range row {
-			row[i] = status
-		}
-		switch n, _ := observe(row[:]...); n {
-		case 1:
-			words = meanings["refused"]
-			if _, again := observe(status, status); !again { // it may be the page's own trouble
-				words = meanings["unsure"]
-			}
-		case 0:
-			words = meanings["ok"]
-			if _, ban := observe(451, 451, 451, 451, 451, status, 451); ban {
-				words = meanings["neutral"]
-			}
-		default:
-			words = fmt.Sprintf(meanings["forbidden"], n-1)
-		}
-	})
+	words := observed(t, limits, status, retryAfter)
 	rules, err := limits.Rules()
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := hostlimit.Outcome{Status: status, RetryAfter: retryAfter}
-	want := meanings[rules.Meaning(o)]
-	if rules.Meaning(o) == "forbidden" {
+	meaning := rules.Meaning(hostlimit.Outcome{Status: status, RetryAfter: retryAfter})
+	want := meanings[meaning]
+	if meaning == "forbidden" {
 		want = fmt.Sprintf(want, rules.Backoff().InARow)
 	}
 	if words != want {
 		t.Errorf("status %d: the rules say %q, and the limiter does %q", status, want, words)
 	}
 	return words
+}
+
+// observed returns the words of the guide for a limiter's reaction to a status.
+func observed(t *testing.T, limits hostlimit.Config, status int, retryAfter time.Duration) string {
+	t.Helper()
+	words := ""
+	synctest.Test(t, func(t *testing.T) {
+		answers := statusAnswers{limits, status, retryAfter}
+		first, _ := answers.observe(t, slices.Repeat([]int{status}, 10)...)
+		switch first {
+		case 0:
+			words = meanings["ok"]
+			// A status that clears ends the row of 451s.
+			_, ban := answers.observe(t, 451, 451, 451, 451, 451, status, 451)
+			if ban {
+				words = meanings["neutral"]
+			}
+		case 1:
+			words = meanings["refused"]
+			_, again := answers.observe(t, status, status)
+			if !again { // it may be the page's own trouble
+				words = meanings["unsure"]
+			}
+		default:
+			words = fmt.Sprintf(meanings["forbidden"], first-1)
+		}
+	})
+	return words
+}
+
+// statusAnswers are answers of hosts, of which those with status have a Retry-After.
+type statusAnswers struct {
+	limits     hostlimit.Config
+	status     int
+	retryAfter time.Duration
+}
+
+// observe has a new host answer for one page with each of the statuses. It returns the number of
+// the first that blocked the host, 0 for none, and whether the last did.
+func (a statusAnswers) observe(t *testing.T, statuses ...int) (first int, last bool) {
+	t.Helper()
+	patient := a.limits
+	patient.MaxWait = 1000 * time.Hour
+	limiter, err := hostlimit.New(patient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, status := range statuses {
+		lease, err := limiter.Acquire(t.Context(), "host", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := lease.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		outcome := hostlimit.Outcome{Status: status, Resource: 1}
+		if status == a.status {
+			outcome.RetryAfter = a.retryAfter
+		}
+		last = lease.Observe(outcome).Blocked
+		lease.Release()
+		if last && first == 0 {
+			first = i + 1
+		}
+	}
+	return first, last
 }

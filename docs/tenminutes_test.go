@@ -125,7 +125,8 @@ func printed(t *testing.T, guide, output string, depends ...string) {
 		shapes = append(shapes, shape(line))
 	}
 	for line := range strings.Lines(guide) {
-		if strings.HasPrefix(line, "$ ") || slices.ContainsFunc(depends, func(word string) bool { return strings.Contains(line, word) }) {
+		hasWord := func(word string) bool { return strings.Contains(line, word) }
+		if strings.HasPrefix(line, "$ ") || slices.ContainsFunc(depends, hasWord) {
 			continue
 		}
 		if !slices.Contains(shapes, shape(line)) {
@@ -140,6 +141,61 @@ func TestTenMinutes(t *testing.T) {
 	t.Parallel()
 	g := openTutorial(t)
 	crawler := g.find(t, "package main", "func crawl(")
+	newClient := header("net/http", "os", "", module, module+"/evidence") + g.find(t, "func newClient(")
+	withoutMain := regexp.MustCompile(`(?ms)^func main\(\) \{.*?^\}\n`).
+		ReplaceAllString(strings.Replace(crawler, "\t\"os\"\n", "", 1), "")
+	g.serve(t)
+
+	t.Run("1, the crawler", func(t *testing.T) {
+		t.Parallel()
+		printed(t, g.output[0], g.crawl(t, g.build(t, "rude", crawler)))
+	})
+	t.Run("2, one line around the client", func(t *testing.T) {
+		t.Parallel()
+		const newCode = `client, err := newClient(http.DefaultTransport)
+	if err != nil {
+		panic(err)
+	}
+	crawl(client, os.Args[1:])`
+		polite := replace(t, crawler, "crawl(http.DefaultClient, os.Args[1:])", newCode)
+		printed(t, g.output[1], g.crawl(t, g.build(t, "polite", polite, newClient)), "waiting ", "host free")
+	})
+	t.Run("5, prove it", func(t *testing.T) {
+		t.Parallel()
+		g.prove(t, withoutMain)
+	})
+	t.Run("6, test it", func(t *testing.T) {
+		t.Parallel()
+		g.test(t, withoutMain, newClient)
+	})
+}
+
+// header returns the beginning of a program that imports packages; an empty one is a blank line.
+func header(packages ...string) string {
+	var b strings.Builder
+	b.WriteString("package main\n\nimport (\n")
+	for _, name := range packages {
+		if name != "" {
+			fmt.Fprintf(&b, "\t%q", name)
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString(")\n\n")
+	return b.String()
+}
+
+// replace returns code with a piece replaced, which it must have.
+func replace(t *testing.T, code, old, piece string) string {
+	t.Helper()
+	if !strings.Contains(code, old) {
+		t.Fatalf("the program has no %s", old)
+	}
+	return strings.Replace(code, old, piece, 1)
+}
+
+// serve runs the tutorial's site, and returns when it answers.
+func (g *tutorial) serve(t *testing.T) {
+	t.Helper()
 	site := exec.CommandContext(t.Context(), g.build(t, "site", g.find(t, "package main", "http.ListenAndServe")))
 	if err := site.Start(); err != nil {
 		t.Fatal(err)
@@ -152,78 +208,69 @@ func TestTenMinutes(t *testing.T) {
 		resp, err := http.Get("http://" + g.site + "/about")
 		if err == nil {
 			resp.Body.Close()
-			break
+			return
 		}
 		if time.Since(began) > 20*time.Second {
 			t.Fatal(err)
 		}
 	}
+}
 
-	t.Run("1, the crawler", func(t *testing.T) {
-		t.Parallel()
-		printed(t, g.output[0], g.crawl(t, g.build(t, "rude", crawler)))
-	})
-	newClient := "package main\n\nimport (\n\t\"net/http\"\n\t\"os\"\n\n\t\"" + module + "\"\n\t\"" + module + "/evidence\"\n)\n\n" + g.find(t, "func newClient(")
-	t.Run("2, one line around the client", func(t *testing.T) {
-		t.Parallel()
-		const rude = "crawl(http.DefaultClient, os.Args[1:])"
-		polite := strings.Replace(crawler, rude, "client, err := newClient(http.DefaultTransport)\n\tif err != nil {\n\t\tpanic(err)\n\t}\n\tcrawl(client, os.Args[1:])", 1)
-		if polite == crawler {
-			t.Fatalf("the crawler has no %s", rude)
-		}
-		printed(t, g.output[1], g.crawl(t, g.build(t, "polite", polite, newClient)), "waiting ", "host free")
-	})
-	withoutMain := regexp.MustCompile(`(?ms)^func main\(\) \{.*?^\}\n`).ReplaceAllString(strings.Replace(crawler, "\t\"os\"\n", "", 1), "")
-	t.Run("5, prove it", func(t *testing.T) {
-		t.Parallel()
-		const left = "_ = client // crawl(client, os.Args[1:])"
-		code := g.find(t, "package main", "evidence.NewLog")
-		proving := strings.Replace(code, left, "crawl(client, os.Args[1:])", 1)
-		if proving == code {
-			t.Fatalf("the program has no %s", left)
-		}
-		g.crawl(t, g.build(t, "proving", proving, withoutMain))
-		log, err := os.ReadFile(filepath.Join(g.dir, "crawl.jsonl"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		report, err := audit.Check(bytes.NewReader(log))
-		if err != nil {
-			t.Fatal(err)
-		}
-		said := strings.ReplaceAll(report.String(), g.site, "localhost:8080")
-		printed(t, g.output[2], said)
-		printed(t, said, g.output[2])
-	})
-	t.Run("6, test it", func(t *testing.T) {
-		t.Parallel()
-		test := "package main\n\nimport (\n\t\"net/http\"\n\t\"testing\"\n\t\"testing/synctest\"\n\t\"time\"\n\n\t\"" + module + "/politenesstest\"\n)\n\n" +
-			g.find(t, "func checkPolite(") + `
+// prove runs the program that writes a log, and audits that.
+func (g *tutorial) prove(t *testing.T, withoutMain string) {
+	t.Helper()
+	code := g.find(t, "package main", "evidence.NewLog")
+	proving := replace(t, code, "_ = client // crawl(client, os.Args[1:])", "crawl(client, os.Args[1:])")
+	g.crawl(t, g.build(t, "proving", proving, withoutMain))
+	log, err := os.ReadFile(filepath.Join(g.dir, "crawl.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := audit.Check(bytes.NewReader(log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := strings.ReplaceAll(report.String(), g.site, "localhost:8080")
+	printed(t, g.output[2], said)
+	printed(t, said, g.output[2])
+}
+
+// test runs the tutorial's test with the polite crawler, which passes, and with the rude one.
+func (g *tutorial) test(t *testing.T, withoutMain, newClient string) {
+	t.Helper()
+	test := header("net/http", "testing", "testing/synctest", "time", "", module+"/politenesstest") +
+		g.find(t, "func checkPolite(") + `
 func TestPolite(t *testing.T) { checkPolite(t, newClient, crawl) }
 
 func TestRude(t *testing.T) {
-	checkPolite(t, func(base http.RoundTripper) (*http.Client, error) { return &http.Client{Transport: base}, nil }, crawl)
+	rude := func(base http.RoundTripper) (*http.Client, error) { return &http.Client{Transport: base}, nil }
+	checkPolite(t, rude, crawl)
 }
 `
-		args := []string{"test", "-v"}
-		for name, code := range map[string]string{"tested_test.go": test, "tested.go": withoutMain, "tested_client.go": newClient} {
-			file := filepath.Join(g.dir, name)
-			if err := os.WriteFile(file, []byte(code), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			args = append(args, file)
+	args := []string{"test", "-v"}
+	for name, code := range map[string]string{
+		"tested_test.go":   test,
+		"tested.go":        withoutMain,
+		"tested_client.go": newClient,
+	} {
+		file := filepath.Join(g.dir, name)
+		if err := os.WriteFile(file, []byte(code), 0o600); err != nil {
+			t.Fatal(err)
 		}
-		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "go", args...)
-		cmd.Dir = ".."
-		out, err := cmd.CombinedOutput()
-		if said := string(out); err == nil || !strings.Contains(said, "--- PASS: TestPolite") || !strings.Contains(said, "--- FAIL: TestRude") {
-			t.Fatalf("%v\n%s", err, out)
+		args = append(args, file)
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "go", args...)
+	cmd.Dir = ".."
+	out, err := cmd.CombinedOutput()
+	said := string(out)
+	isHeld := strings.Contains(said, "--- PASS: TestPolite") && strings.Contains(said, "--- FAIL: TestRude")
+	if err == nil || !isHeld {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for line := range strings.Lines(g.output[3]) { // which requests it names depends on which comes first
+		what, _, _ := strings.Cut(shape(line), " (GET ")
+		if what != "..." && !strings.Contains(measured.ReplaceAllString(said, "N"), what) {
+			t.Errorf("the guide says %q, and the test\n%s", what, out)
 		}
-		for line := range strings.Lines(g.output[3]) { // which requests it names depends on which comes first
-			what, _, _ := strings.Cut(shape(line), " (GET ")
-			if what != "..." && !strings.Contains(measured.ReplaceAllString(string(out), "N"), what) {
-				t.Errorf("the guide says %q, and the test\n%s", what, out)
-			}
-		}
-	})
+	}
 }

@@ -30,10 +30,12 @@ func TestWrapped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		before, fenced := 0, false // columns of the line before, 0 where the next doesn't go on with it
+		before := 0 // columns of the line before, 0 if the next one doesn't continue it
+		fenced := false
 		for i, line := range strings.Split(string(text), "\n") {
 			if strings.HasPrefix(strings.TrimSpace(line), "```") {
-				before, fenced = 0, !fenced
+				before = 0
+				fenced = !fenced
 				continue
 			}
 			if fenced || !prose.MatchString(line) {

@@ -27,28 +27,43 @@ import (
 	"github.com/go-politeness/politeness/internal/sfv"
 )
 
+// A verifier checks the signature of a request.
+type verifier func(*http.Request) error
+
 // verifiers check a request as somebody else has read RFC 9421. The first knows no components with
 // a key, so it judges the bare string.
-func verifiers(t *testing.T, s *botauth.Signer, public ed25519.PublicKey) map[botauth.Profile]func(*http.Request) error {
+func verifiers(t *testing.T, s *botauth.Signer, public ed25519.PublicKey) map[botauth.Profile]verifier {
 	t.Helper()
-	remitly, err := httpsig.NewVerifier(
-		keyman.NewKeyFetchInMemory(map[string]httpsig.KeySpec{s.KeyID(): {KeyID: s.KeyID(), Algo: httpsig.Algo_ED25519, PubKey: public}}),
-		httpsig.VerifyProfile{
-			SignatureLabel: "sig1", AllowedAlgorithms: []httpsig.Algorithm{httpsig.Algo_ED25519},
-			RequiredFields:       httpsig.Fields("@authority", "signature-agent"),
-			RequiredMetadata:     []httpsig.Metadata{httpsig.MetaCreated, httpsig.MetaExpires, httpsig.MetaKeyID, httpsig.MetaNonce, httpsig.MetaTag},
-			CreatedValidDuration: 2 * time.Second,
-		})
+	keys := keyman.NewKeyFetchInMemory(map[string]httpsig.KeySpec{
+		s.KeyID(): {KeyID: s.KeyID(), Algo: httpsig.Algo_ED25519, PubKey: public},
+	})
+	remitly, err := httpsig.NewVerifier(keys, httpsig.VerifyProfile{
+		SignatureLabel:    "sig1",
+		AllowedAlgorithms: []httpsig.Algorithm{httpsig.Algo_ED25519},
+		RequiredFields:    httpsig.Fields("@authority", "signature-agent"),
+		RequiredMetadata: []httpsig.Metadata{
+			httpsig.MetaCreated,
+			httpsig.MetaExpires,
+			httpsig.MetaKeyID,
+			httpsig.MetaNonce,
+			httpsig.MetaTag,
+		},
+		CreatedValidDuration: 2 * time.Second,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	yaronf, err := httpsign.NewEd25519Verifier(public,
-		httpsign.NewVerifyConfig().SetKeyID(s.KeyID()).SetNotOlderThan(2*time.Second).SetRejectExpired(true).SetVerifyCreated(true),
-		*httpsign.NewFields().AddHeader("@authority").AddDictHeader("signature-agent", "sig1"))
+	config := httpsign.NewVerifyConfig().
+		SetKeyID(s.KeyID()).
+		SetNotOlderThan(2 * time.Second).
+		SetRejectExpired(true).
+		SetVerifyCreated(true)
+	fields := httpsign.NewFields().AddHeader("@authority").AddDictHeader("signature-agent", "sig1")
+	yaronf, err := httpsign.NewEd25519Verifier(public, config, *fields)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return map[botauth.Profile]func(*http.Request) error{
+	return map[botauth.Profile]verifier{
 		botauth.Cloudflare: func(r *http.Request) error {
 			_, err := remitly.Verify(r)
 			return err
@@ -77,41 +92,15 @@ func TestCrawlIsAccepted(t *testing.T) {
 	}
 }
 
-func crawl(t *testing.T, s *botauth.Signer, h2 bool, verify func(*http.Request) error) {
-	var mu sync.Mutex
-	count, times := 0, map[string]int{}
-	var other *httptest.Server
-	site := func() *httptest.Server {
-		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if err := verify(r); err != nil {
-				t.Errorf("%s: %v", r.URL, err)
-			}
-			mu.Lock()
-			count++
-			times[r.URL.Path]++
-			first := times[r.URL.Path] == 1
-			mu.Unlock()
-			switch {
-			case r.URL.Path == "/robots.txt":
-				_, _ = io.WriteString(w, "User-agent: *\nDisallow: /private\n")
-			case strings.HasPrefix(r.URL.Path, "/old"):
-				http.Redirect(w, r, other.URL+"/new"+strings.TrimPrefix(r.URL.Path, "/old"), http.StatusMovedPermanently)
-			case strings.HasPrefix(r.URL.Path, "/busy") && first:
-				w.WriteHeader(http.StatusBadGateway)
-			case strings.HasPrefix(r.URL.Path, "/lost") && first:
-				panic(http.ErrAbortHandler)
-			}
-		}))
-		server.EnableHTTP2 = h2
-		server.StartTLS()
-		t.Cleanup(server.Close)
-		return server
-	}
-	one := site()
-	other = site()
+func crawl(t *testing.T, s *botauth.Signer, h2 bool, verify verifier) {
+	one := &site{t: t, verify: verify, times: map[string]int{}}
+	two := &site{t: t, verify: verify, times: map[string]int{}}
+	first := one.serve(h2)
+	one.other = two.serve(h2).URL
+	two.other = one.other
 	polite, err := politeness.New(politeness.Config{
 		UserAgent: "ExampleBot/1.0 (+https://bot.example.com; bot@example.com)",
-		Base:      s.Transport(one.Client().Transport),
+		Base:      s.Transport(first.Client().Transport),
 		Hosts:     hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond, Max: 20 * time.Millisecond}},
 		Retry:     politeness.Retry{Max: 2},
 	})
@@ -122,7 +111,7 @@ func crawl(t *testing.T, s *botauth.Signer, h2 bool, verify func(*http.Request) 
 	var all sync.WaitGroup
 	for _, path := range []string{"/", "/old/1", "/old/2", "/busy/1", "/lost/1", "/a?b=c", "/%C3%BC"} {
 		all.Go(func() {
-			resp, err := client.Do(request(t.Context(), one.URL+path))
+			resp, err := client.Do(request(t.Context(), first.URL+path))
 			if err != nil {
 				t.Errorf("%s: %v", path, err)
 				return
@@ -135,9 +124,62 @@ func crawl(t *testing.T, s *botauth.Signer, h2 bool, verify func(*http.Request) 
 		})
 	}
 	all.Wait()
-	if count < 13 { // seven pages, two robots.txt, two redirects followed, two tries more
-		t.Errorf("%d requests", count)
+	// Seven pages, two robots.txt, two redirects followed, two tries more.
+	if n := one.requests() + two.requests(); n < 13 {
+		t.Errorf("%d requests", n)
 	}
+}
+
+// A site verifies each request. It redirects some pages to another site, and fails at the first
+// request of some.
+type site struct {
+	t      *testing.T
+	verify verifier
+	other  string // URL of the other site
+
+	mu    sync.Mutex
+	times map[string]int // requests, by path
+}
+
+// serve serves the site over TLS until the test ends.
+func (s *site) serve(h2 bool) *httptest.Server {
+	server := httptest.NewUnstartedServer(s)
+	server.EnableHTTP2 = h2
+	server.StartTLS()
+	s.t.Cleanup(server.Close)
+	return server
+}
+
+func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := s.verify(r); err != nil {
+		s.t.Errorf("%s: %v", r.URL, err)
+	}
+	s.mu.Lock()
+	s.times[r.URL.Path]++
+	first := s.times[r.URL.Path] == 1
+	s.mu.Unlock()
+	switch {
+	case r.URL.Path == "/robots.txt":
+		_, _ = io.WriteString(w, "User-agent: *\nDisallow: /private\n")
+	case strings.HasPrefix(r.URL.Path, "/old"):
+		target := s.other + "/new" + strings.TrimPrefix(r.URL.Path, "/old")
+		http.Redirect(w, r, target, http.StatusMovedPermanently)
+	case strings.HasPrefix(r.URL.Path, "/busy") && first:
+		w.WriteHeader(http.StatusBadGateway)
+	case strings.HasPrefix(r.URL.Path, "/lost") && first:
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// requests returns the number of requests so far.
+func (s *site) requests() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, times := range s.times {
+		n += times
+	}
+	return n
 }
 
 func request(ctx context.Context, rawURL string) *http.Request {
@@ -188,7 +230,10 @@ func FuzzDictionary(f *testing.F) {
 
 // FuzzList does so for lists.
 func FuzzList(f *testing.F) {
-	for _, field := range []string{`"default";r=0;t=30, ("a" b);r=0`, `a;b=:YQ==:;c=?0;d=-1.5;e=@3`, `"\"";`, `%"x"`, "a,", "(a b;c=1)", "1 ,\t2"} {
+	for _, field := range []string{
+		`"default";r=0;t=30, ("a" b);r=0`, `a;b=:YQ==:;c=?0;d=-1.5;e=@3`, `"\"";`, `%"x"`, "a,",
+		"(a b;c=1)", "1 ,\t2",
+	} {
 		f.Add(field)
 	}
 	f.Fuzz(func(t *testing.T, field string) {
