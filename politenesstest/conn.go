@@ -18,7 +18,9 @@ type pool struct {
 	dial    time.Duration // what a new connection takes
 	idle    []conn        // free connections, the last one used last
 	waiters []*dialing    // requests that wait for a connection, first come first
-	orphans []time.Time   // when the connections are there that were dialed for requests that took another, in that order
+	// orphans are when the connections are there that were dialed for requests that took another, in
+	// that order.
+	orphans []time.Time
 }
 
 // A dialing is a request that waits for a connection.
@@ -80,9 +82,10 @@ func (s *Site) connect(ctx context.Context, address string, trace *httptrace.Cli
 
 // take returns a connection that is free: the one that was used last, or an orphan.
 func (p *pool) take() (conn, bool) {
-	if n := len(p.idle); n > 0 {
-		c := p.idle[n-1]
-		p.idle = p.idle[:n-1]
+	last := len(p.idle) - 1
+	if last >= 0 {
+		c := p.idle[last]
+		p.idle = p.idle[:last]
 		return c, true
 	}
 	if len(p.orphans) > 0 && !p.orphans[0].After(time.Now()) {
@@ -128,7 +131,8 @@ func (s *Site) look(d *dialing) (c conn, left time.Duration, err error) {
 		return conn{}, 0, s.down
 	}
 	for _, at := range p.orphans {
-		switch next := time.Until(at); {
+		next := time.Until(at)
+		switch {
 		case next > 0:
 			return conn{}, min(left, next), nil
 		case p.waiters[0] == d:
@@ -161,7 +165,8 @@ func (p *pool) orphan(d *dialing) {
 }
 
 func (p *pool) forget(d *dialing) {
-	if i := slices.Index(p.waiters, d); i >= 0 {
+	i := slices.Index(p.waiters, d)
+	if i >= 0 {
 		p.waiters = slices.Delete(p.waiters, i, i+1)
 	}
 }
@@ -196,7 +201,8 @@ func repeatable(req *http.Request) bool {
 // site is one that DNS doesn't know.
 func (w *Web) connect(req *http.Request, site *Site) (conn, error) {
 	ctx := req.Context()
-	trace, address := traceOf(ctx), addressOf(req.URL)
+	trace := traceOf(ctx)
+	address := addressOf(req.URL)
 	if trace.GetConn != nil {
 		trace.GetConn(address)
 	}
@@ -221,10 +227,11 @@ func (w *Web) connect(req *http.Request, site *Site) (conn, error) {
 
 // traceOf returns the hooks of ctx, none if it has none.
 func traceOf(ctx context.Context) *httptrace.ClientTrace {
-	if trace := httptrace.ContextClientTrace(ctx); trace != nil {
-		return trace
+	trace := httptrace.ContextClientTrace(ctx)
+	if trace == nil {
+		trace = new(httptrace.ClientTrace)
 	}
-	return new(httptrace.ClientTrace)
+	return trace
 }
 
 // addressOf is what a connection for u is dialed by.

@@ -105,9 +105,11 @@ func (x *exchange) run(failure error) (_ *http.Response, err error) {
 func serverRequest(ctx context.Context, x *exchange, body []byte) *http.Request {
 	u := x.url
 	r := (&http.Request{
-		Method: x.record.Method,
-		URL:    &url.URL{Path: u.Path, RawPath: u.RawPath, ForceQuery: u.ForceQuery, RawQuery: u.RawQuery},
-		Proto:  "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Method:        x.record.Method,
+		URL:           &url.URL{Path: u.Path, RawPath: u.RawPath, ForceQuery: u.ForceQuery, RawQuery: u.RawQuery},
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
 		Header:        x.record.Header.Clone(),
 		Body:          http.NoBody,
 		ContentLength: int64(len(body)),
@@ -125,7 +127,7 @@ func serverRequest(ctx context.Context, x *exchange, body []byte) *http.Request 
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	if u.Scheme == "https" {
-		r.TLS = &tls.ConnectionState{Version: tls.VersionTLS13, HandshakeComplete: true, ServerName: u.Hostname()}
+		r.TLS = tlsState(u)
 	}
 	return r
 }
@@ -133,8 +135,11 @@ func serverRequest(ctx context.Context, x *exchange, body []byte) *http.Request 
 // response is the response to req at the moment its headers are handed over.
 func (s *stream) response(req *http.Request) *http.Response {
 	resp := &http.Response{
-		Status: fmt.Sprintf("%d %s", s.status, http.StatusText(s.status)), StatusCode: s.status,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Status:        fmt.Sprintf("%d %s", s.status, http.StatusText(s.status)),
+		StatusCode:    s.status,
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
 		Header:        s.sent,
 		ContentLength: -1,
 		Request:       req,
@@ -149,9 +154,18 @@ func (s *stream) response(req *http.Request) *http.Response {
 		resp.TransferEncoding = []string{"chunked"}
 	}
 	if req.URL.Scheme == "https" {
-		resp.TLS = &tls.ConnectionState{Version: tls.VersionTLS13, HandshakeComplete: true, ServerName: req.URL.Hostname()}
+		resp.TLS = tlsState(req.URL)
 	}
 	return resp
+}
+
+// tlsState is the state of a connection to the host of u.
+func tlsState(u *url.URL) *tls.ConnectionState {
+	return &tls.ConnectionState{
+		Version:           tls.VersionTLS13,
+		HandshakeComplete: true,
+		ServerName:        u.Hostname(),
+	}
 }
 
 // answer records that the response's headers are handed over now.
@@ -163,7 +177,8 @@ func (x *exchange) answer(resp *http.Response) {
 	x.record.Response = resp.Header.Clone()
 	x.answered = x.web.tick()
 	if x.isRobots {
-		if location := x.location(); location != "" {
+		location := x.location()
+		if location != "" {
 			x.web.robotsAt[location] = struct{}{}
 		}
 	}
@@ -202,7 +217,8 @@ func (x *exchange) keep() {
 func (x *exchange) readWhole() {
 	x.web.mu.Lock()
 	defer x.web.mu.Unlock()
-	x.whole, x.keeps = true, true
+	x.whole = true
+	x.keeps = true
 }
 
 // read records that p of the response's body was read.

@@ -57,6 +57,7 @@ func hostileSites() map[string]http.Handler {
 	long := strings.Repeat("a", 1<<20)
 	sites := hostileRobots(long)
 	maps.Copy(sites, hostilePages(long))
+	maps.Copy(sites, hostileAnswers(long))
 	maps.Copy(sites, hostileConnections(long))
 	return sites
 }
@@ -81,9 +82,10 @@ func hostileRobots(long string) map[string]http.Handler {
 		"robots-groups":      lines("", "User-agent: bot%d\nDisallow: /\n"),
 		"robots-agents":      lines("", "User-agent: *\nUser-agent: bot%d\n"),
 		"robots-sitemaps":    lines("", "Sitemap: https://example.com/%d.xml\n"),
-		"robots-preferences": lines("User-agent: *\n", "Content-Signal: ai-train=no, x%d=yes\nContent-Usage: /a train-ai=n\n"),
-		"robots-usages":      lines("User-agent: *\n", "Content-Usage: a%d=n\n"),
-		"robots-long-line":   rules("User-agent: *\nDisallow: /" + long + "\nDisallow: /private\n"),
+		"robots-preferences": lines("User-agent: *\n",
+			"Content-Signal: ai-train=no, x%d=yes\nContent-Usage: /a train-ai=n\n"),
+		"robots-usages":    lines("User-agent: *\n", "Content-Usage: a%d=n\n"),
+		"robots-long-line": rules("User-agent: *\nDisallow: /" + long + "\nDisallow: /private\n"),
 
 		// robots.txt that leads elsewhere, or on and on.
 		"robots-drips-on": robots(dripsOn("/elsewhere")),
@@ -91,21 +93,24 @@ func hostileRobots(long string) map[string]http.Handler {
 		"robots-chain":    robots(onwards("/robots.txt?hop=%d")),
 		"robots-metadata": robots(Status(http.StatusFound, "Location", metadata)),
 		"robots-file":     robots(Status(http.StatusFound, "Location", "file:///etc/passwd")),
-		"robots-userinfo": robots(Status(http.StatusFound, "Location", "https://user:secret@elsewhere.example/robots.txt")),
+		"robots-userinfo": robots(Status(http.StatusFound,
+			"Location", "https://user:secret@elsewhere.example/robots.txt")),
 
 		// robots.txt that lies, or is something else.
 		"robots-unprintable": rules("User-agent: *\nDisallow: /" + unprintable + "\x00*\nDisallow: /*" + unprintable +
 			"\nUser-agent: " + unprintable + "\nSitemap: " + unprintable + "\nDisallow: /\x00\n"),
-		"robots-html":       robots(Text("<!doctype html><script>alert(1)</script>Disallow: /\nUser-agent: *\n")),
-		"robots-changes":    robots(changing()),
-		"robots-delay":      rules("User-agent: *\nCrawl-delay: " + huge + "\nRequest-rate: 1/" + huge + "d\n"),
-		"robots-year":       rules("User-agent: *\nCrawl-delay: 31536000\n"),
-		"robots-cut":        robots(cut("User-agent: *\nAllow: /\n")),
-		"robots-429":        robots(Status(http.StatusTooManyRequests, "Retry-After", huge)),
-		"robots-304":        robots(Status(http.StatusNotModified, "ETag", `"never asked for"`)),
-		"robots-status":     robots(Status(999)),
-		"robots-forever":    robots(plain(strings.NewReader("User-agent: *\nDisallow:\n"), "Cache-Control", "max-age="+huge, "Age", "-"+huge)),
-		"robots-validators": robots(plain(strings.NewReader("User-agent: *\n"), "ETag", `"`+long+`"`, "Last-Modified", unprintable)),
+		"robots-html":    robots(Text("<!doctype html><script>alert(1)</script>Disallow: /\nUser-agent: *\n")),
+		"robots-changes": robots(changing()),
+		"robots-delay":   rules("User-agent: *\nCrawl-delay: " + huge + "\nRequest-rate: 1/" + huge + "d\n"),
+		"robots-year":    rules("User-agent: *\nCrawl-delay: 31536000\n"),
+		"robots-cut":     robots(cut("User-agent: *\nAllow: /\n")),
+		"robots-429":     robots(Status(http.StatusTooManyRequests, "Retry-After", huge)),
+		"robots-304":     robots(Status(http.StatusNotModified, "ETag", `"never asked for"`)),
+		"robots-status":  robots(Status(999)),
+		"robots-forever": robots(plain(strings.NewReader("User-agent: *\nDisallow:\n"),
+			"Cache-Control", "max-age="+huge, "Age", "-"+huge)),
+		"robots-validators": robots(plain(strings.NewReader("User-agent: *\n"),
+			"ETag", `"`+long+`"`, "Last-Modified", unprintable)),
 	}
 }
 
@@ -118,9 +123,6 @@ func hostilePage(h http.Handler) http.Handler {
 func hostilePages(long string) map[string]http.Handler {
 	page := hostilePage
 	header := func(headers ...string) http.Handler { return page(Status(http.StatusOK, headers...)) }
-	refusal := func(headers ...string) http.Handler {
-		return page(Status(http.StatusTooManyRequests, headers...))
-	}
 
 	return map[string]http.Handler{
 		// Pages that are too much.
@@ -143,27 +145,46 @@ func hostilePages(long string) map[string]http.Handler {
 		"redirect-long":        page(Status(http.StatusFound, "Location", "/"+long)),
 		"redirect-quotes":      page(Status(http.StatusFound, "Location", strings.Repeat(`"http:"@`, 20_000))),
 		"redirect-unprintable": page(Status(http.StatusFound, "Location", "https://elsewhere.example/"+unprintable)),
-		"redirect-injection":   page(Status(http.StatusFound, "Location", "/a\r\nSet-Cookie: session=1\r\n\r\n<script>")),
-		"redirect-lookalike":   page(Status(http.StatusFound, "Location", "https://\u0430pple.example/")), // Cyrillic
+		"redirect-injection": page(Status(http.StatusFound,
+			"Location", "/a\r\nSet-Cookie: session=1\r\n\r\n<script>")),
+		"redirect-lookalike": page(Status(http.StatusFound, "Location", "https://\u0430pple.example/")), // Cyrillic
 
 		// Headers.
-		"header-content-type":    header("Content-Type", "text/"+long),
-		"header-unprintable":     header("Content-Type", "text/"+unprintable, "ETag", unprintable, "Last-Modified", unprintable),
-		"header-many":            header(slices.Repeat([]string{"Set-Cookie", "a=" + long[:1<<10]}, 2_000)...),
-		"header-directives":      header(slices.Repeat([]string{"X-Robots-Tag", "bot: noindex, max-snippet: " + huge}, 10_000)...),
+		"header-content-type": header("Content-Type", "text/"+long),
+		"header-unprintable": header("Content-Type", "text/"+unprintable, "ETag", unprintable,
+			"Last-Modified", unprintable),
+		"header-many": header(slices.Repeat([]string{"Set-Cookie", "a=" + long[:1<<10]}, 2_000)...),
+		"header-directives": header(slices.Repeat([]string{
+			"X-Robots-Tag", "bot: noindex, max-snippet: " + huge,
+		}, 10_000)...),
 		"header-long-directives": header("X-Robots-Tag", "unavailable_after: "+long+unprintable),
 		"header-colons":          header("X-Robots-Tag", strings.Repeat(":", 200_000)),
 		"header-preferences":     header("Content-Usage", strings.Repeat("train-ai=n;x=1,", 50_000)+unprintable),
-		"header-rate-limit": header("RateLimit", `"p";r=-1;t=`+huge+", "+unprintable, "X-RateLimit-Remaining", "0",
-			"X-RateLimit-Reset", huge, "RateLimit-Policy", long),
+		"header-rate-limit": header("RateLimit", `"p";r=-1;t=`+huge+", "+unprintable,
+			"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", huge, "RateLimit-Policy", long),
+	}
+}
 
+// hostileAnswers returns the sites whose refusals, and answers that nobody asked for, are hostile.
+func hostileAnswers(long string) map[string]http.Handler {
+	page := hostilePage
+	refusal := func(headers ...string) http.Handler {
+		return page(Status(http.StatusTooManyRequests, headers...))
+	}
+
+	return map[string]http.Handler{
 		// Refusals.
-		"retry-huge":        refusal("Retry-After", huge),
-		"retry-negative":    refusal("Retry-After", "-"+huge),
-		"retry-year-9999":   refusal("Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT", "Date", "Thu, 01 Jan 1970 00:00:00 GMT"),
+		"retry-huge":     refusal("Retry-After", huge),
+		"retry-negative": refusal("Retry-After", "-"+huge),
+		"retry-year-9999": refusal("Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT",
+			"Date", "Thu, 01 Jan 1970 00:00:00 GMT"),
 		"retry-unprintable": refusal("Retry-After", unprintable+long),
-		"retry-never-twice": page(InTurn(Status(http.StatusTooManyRequests, "Retry-After", "0"), Status(http.StatusServiceUnavailable, "Retry-After", "1.5"),
-			Status(http.StatusForbidden, "Retry-After", ""), Status(http.StatusTooManyRequests))),
+		"retry-never-twice": page(InTurn(
+			Status(http.StatusTooManyRequests, "Retry-After", "0"),
+			Status(http.StatusServiceUnavailable, "Retry-After", "1.5"),
+			Status(http.StatusForbidden, "Retry-After", ""),
+			Status(http.StatusTooManyRequests),
+		)),
 
 		// Answers to other questions.
 		"answer-206": page(Status(http.StatusPartialContent, "Content-Range", "bytes 0-"+huge+"/*")),
@@ -176,20 +197,23 @@ func hostilePages(long string) map[string]http.Handler {
 // hostileConnections returns the sites that don't speak HTTP.
 func hostileConnections(long string) map[string]http.Handler {
 	raw := func(say func(io.Writer) error) http.Handler { return hostilePage(hijacked(say)) }
+	const ok = "HTTP/1.1 200 OK\r\n"
+	const chunked = ok + "Transfer-Encoding: chunked\r\n\r\n"
 
 	return map[string]http.Handler{
 		"raw-garbage":       raw(write("\x16\x03\x01" + unprintable + "\r\n\r\n")),
 		"raw-silence":       raw(silence),
-		"raw-header-drip":   raw(drip("HTTP/1.1 200 OK\r\nX-Drip: ", "a", time.Second)),
-		"raw-header-flood":  raw(flood("HTTP/1.1 200 OK\r\n", "X-Flood: "+long[:1<<10]+"\r\n")),
+		"raw-header-drip":   raw(drip(ok+"X-Drip: ", "a", time.Second)),
+		"raw-header-flood":  raw(flood(ok, "X-Flood: "+long[:1<<10]+"\r\n")),
 		"raw-1xx-storm":     raw(flood("", "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n")),
-		"raw-length-short":  raw(write("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nmore than three bytes")),
-		"raw-two-lengths":   raw(write("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 30\r\n\r\nabc")),
-		"raw-length-huge":   raw(write("HTTP/1.1 200 OK\r\nContent-Length: " + huge + "\r\n\r\nabc")),
-		"raw-chunk-lies":    raw(write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7fffffffffffffff\r\nabc\r\n-1\r\n")),
-		"raw-chunk-flood":   raw(flood("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "1;"+long[:1<<10]+"\r\na\r\n")),
-		"raw-trailer-flood": raw(flood("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", "X-Flood: "+long[:1<<10]+"\r\n")),
-		"raw-switch":        raw(write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: evil\r\nConnection: Upgrade\r\n\r\n" + unprintable)),
+		"raw-length-short":  raw(write(ok + "Content-Length: 3\r\n\r\nmore than three bytes")),
+		"raw-two-lengths":   raw(write(ok + "Content-Length: 3\r\nContent-Length: 30\r\n\r\nabc")),
+		"raw-length-huge":   raw(write(ok + "Content-Length: " + huge + "\r\n\r\nabc")),
+		"raw-chunk-lies":    raw(write(chunked + "7fffffffffffffff\r\nabc\r\n-1\r\n")),
+		"raw-chunk-flood":   raw(flood(chunked, "1;"+long[:1<<10]+"\r\na\r\n")),
+		"raw-trailer-flood": raw(flood(chunked+"0\r\n", "X-Flood: "+long[:1<<10]+"\r\n")),
+		"raw-switch": raw(write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: evil\r\nConnection: Upgrade\r\n\r\n" +
+			unprintable)),
 	}
 }
 
@@ -212,11 +236,16 @@ func endless(head, format string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, err := io.WriteString(w, head)
 		var block bytes.Buffer
-		for n, written := 0, int64(0); err == nil && written < endlessBytes; written += int64(block.Len()) {
-			for block.Reset(); block.Len() < flushAt; n++ {
-				fmt.Fprintf(&block, format, n)
+		line := 0
+		written := int64(0)
+		for err == nil && written < endlessBytes {
+			block.Reset()
+			for block.Len() < flushAt {
+				fmt.Fprintf(&block, format, line)
+				line++
 			}
 			_, err = w.Write(block.Bytes())
+			written += int64(block.Len())
 		}
 	})
 }
@@ -262,8 +291,12 @@ const bombBlock = 1 << 20
 // bombs return, for each coding, the beginning of a stream and a block that can follow it any
 // number of times.
 var bombs = map[string]func() (head, block []byte){
-	"gzip":    sync.OnceValues(func() (head, block []byte) { return packed(func(w io.Writer) flusher { return gzip.NewWriter(w) }) }),
-	"deflate": sync.OnceValues(func() (head, block []byte) { return packed(func(w io.Writer) flusher { return zlib.NewWriter(w) }) }),
+	"gzip": sync.OnceValues(func() (head, block []byte) {
+		return packed(func(w io.Writer) flusher { return gzip.NewWriter(w) })
+	}),
+	"deflate": sync.OnceValues(func() (head, block []byte) {
+		return packed(func(w io.Writer) flusher { return zlib.NewWriter(w) })
+	}),
 }
 
 type flusher interface {
@@ -298,8 +331,8 @@ func changing() http.Handler {
 	var asked atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n := asked.Add(1)
-		text := strings.NewReader("User-agent: *\nDisallow: /" + strconv.FormatInt(n, 10) + "\nCrawl-delay: 1\n")
-		plain(text, "Cache-Control", "no-store, max-age=0", "ETag", strconv.Quote(strconv.FormatInt(n, 10))).ServeHTTP(w, r)
+		text := strings.NewReader(fmt.Sprintf("User-agent: *\nDisallow: /%d\nCrawl-delay: 1\n", n))
+		plain(text, "Cache-Control", "no-store, max-age=0", "ETag", fmt.Sprintf(`"%d"`, n)).ServeHTTP(w, r)
 	})
 }
 

@@ -41,10 +41,9 @@ func targetOf(u *url.URL) string { return originOf(u) + u.RequestURI() }
 // nameAndPort splits the host of u. Names are in punycode and lower case, without the final dot of
 // the DNS; addresses are as RFC 5952 writes them; ports have no leading zeros.
 func nameAndPort(u *url.URL) (name, port string) {
-	name, port = u.Hostname(), u.Port()
-	if short := strings.TrimLeft(port, "0"); short != "" || port == "" {
-		port = short
-	} else {
+	name = u.Hostname()
+	port = strings.TrimLeft(u.Port(), "0")
+	if port == "" && u.Port() != "" { // nothing but zeros
 		port = "0"
 	}
 	if strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) {

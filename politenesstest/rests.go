@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 )
@@ -32,10 +31,12 @@ const (
 //	the next of them                 rest: 60 s, doubling to 10 min
 //	any success but of robots.txt    all is over
 type rests struct {
-	rules     Rules
-	until     time.Time // end of the rest
-	setBy     *exchange // what set it, made requests start alone, or refused: no answer to an earlier start counts
-	why       string    // the same in words
+	rules Rules
+	until time.Time // end of the rest
+	// setBy set the rest, made requests start alone, or refused: an answer to an earlier start doesn't
+	// count.
+	setBy     *exchange
+	why       string // the same in words
 	alone     bool
 	probe     *exchange   // the request that is alone; nil: none
 	beside    []*exchange // those that started beside it
@@ -47,8 +48,10 @@ type rests struct {
 	pending   string // page that was refused again; the next answer decides whose trouble it is
 	suspects  map[string]*suspect
 	probes    map[*exchange]bool
-	early     map[*exchange]bool // started in the instant of an answer that asked for a rest, of which nobody knew
-	found     map[*exchange]Violation
+	// early are requests that started in the instant of an answer that asked for a rest, before
+	// anybody could know of it.
+	early map[*exchange]bool
+	found map[*exchange]Violation
 }
 
 // A suspect is a page that was refused.
@@ -72,8 +75,9 @@ func (c *checker) findRests() map[*exchange]Violation {
 	var events []event
 	for _, x := range c.web.log {
 		events = append(events, event{x.started, x, true})
-		if end := cmp.Or(x.answered, x.ended); end != 0 {
-			events = append(events, event{end, x, false})
+		settled := x.settledAt()
+		if settled != 0 {
+			events = append(events, event{settled, x, false})
 		}
 	}
 	slices.SortFunc(events, func(a, b event) int { return cmp.Compare(a.at, b.at) })
@@ -82,57 +86,67 @@ func (c *checker) findRests() map[*exchange]Violation {
 		key := c.rules.hostKey(e.x)
 		r := hosts[key]
 		if r == nil {
-			r = &rests{rules: c.rules, suspects: map[string]*suspect{}, probes: map[*exchange]bool{}, early: map[*exchange]bool{}, found: found}
+			r = &rests{
+				rules:    c.rules,
+				suspects: map[string]*suspect{},
+				probes:   map[*exchange]bool{},
+				early:    map[*exchange]bool{},
+				found:    found,
+			}
 			hosts[key] = r
 		}
 		if e.started {
 			r.start(e.x)
 		} else {
-			r.answer(e.x, e.at)
+			r.answer(e.x)
 		}
 	}
 	return found
 }
 
+// start reports x if it starts into a rest, and notes it if it is the one that is to be alone.
 func (r *rests) start(x *exchange) {
 	start := x.record.Start
 	switch {
-	case !r.alone && !r.asked:
+	case !r.alone && !r.asked: // nothing was refused
 	case r.alone && start.After(r.until.Add(forgiven)) && !r.until.IsZero():
 		r.clear()
 	case !start.After(r.setBy.settled()) && (r.asked || start.Before(r.until)):
 		r.early[x] = true
-	case !r.alone:
+	case !r.alone: // the refusal has named its time, which checkBlock looks at
 	case start.Before(r.until.Add(-r.rules.Slack)):
 		r.report(x, r.setBy, r.until.Sub(r.setBy.settled()), r.why+", after which a host rests")
 	case r.probe != nil:
 		r.beside = append(r.beside, x)
 	default:
-		r.probe, r.probes[x] = x, true
+		r.probe = x
+		r.probes[x] = true
 	}
 }
 
 // answer changes the state by the answer to x, or by its failure.
-func (r *rests) answer(x *exchange, at instant) {
+func (r *rests) answer(x *exchange) {
 	if r.probe == x {
-		for _, z := range r.beside {
-			if z.record.Start.Before(x.settled().Add(-r.rules.Slack)) {
-				r.report(z, r.setBy, 0, fmt.Sprintf("%s, after which one request starts alone, which was %v", r.why, x.snapshot()))
-			}
-		}
-		r.probe, r.beside = nil, nil
+		r.endProbe()
 	}
-	status, page := x.record.Status, x.page()
-	earlier := r.early[x] || r.setBy != nil && x.started < cmp.Or(r.setBy.answered, r.setBy.ended)
+	status := x.record.Status
+	page := x.page()
+	earlier := r.startedEarlier(x)
 	switch {
-	case status == 0 && (x.site == nil || errors.Is(x.record.Err, errHungUp) || x.left), status == 407, status >= 600:
-	case r.rules.refusal(status), status == 429:
+	case x.saysNothing():
+	case r.rules.refusal(status) || status == 429:
+		inBlock := !r.alone || r.asked || r.bans > 0
+		if earlier && inBlock { // the block that was set while x was in flight counts it already
+			return
+		}
 		if !earlier {
 			r.clear()
-		} else if !r.alone || r.asked || r.bans > 0 {
-			return // a part of a block
 		}
-		r.asked, r.setBy, r.why, r.forbidden, r.pending = true, x, fmt.Sprint(status), 0, ""
+		r.asked = true
+		r.setBy = x
+		r.why = fmt.Sprint(status)
+		r.forbidden = 0
+		r.pending = ""
 	case status == 0 || status == 408 || status == 425 || status/100 == 5:
 		r.unsure(x, page, earlier)
 	case status == 401 || status == 402 || status == 403 || status == 451:
@@ -142,6 +156,8 @@ func (r *rests) answer(x *exchange, at instant) {
 	case x.isRobots: // hosts serve it to crawlers that they refuse their pages
 	default:
 		delete(r.suspects, page)
+		// Another page was served right after the one that was refused again: that one has a trouble
+		// of its own.
 		if s := r.suspects[r.pending]; s != nil {
 			s.own = true
 		}
@@ -152,6 +168,38 @@ func (r *rests) answer(x *exchange, at instant) {
 	}
 }
 
+// endProbe reports the requests that started beside the one that was to be alone.
+func (r *rests) endProbe() {
+	end := r.probe.settled().Add(-r.rules.Slack)
+	for _, x := range r.beside {
+		if x.record.Start.Before(end) {
+			reason := fmt.Sprintf("%s, after which one request starts alone, which was %v", r.why, r.probe.snapshot())
+			r.report(x, r.setBy, 0, reason)
+		}
+	}
+	r.probe = nil
+	r.beside = nil
+}
+
+// startedEarlier reports whether x started before the answer that set the rest was there.
+func (r *rests) startedEarlier(x *exchange) bool {
+	if r.early[x] {
+		return true
+	}
+	return r.setBy != nil && x.started < r.setBy.settledAt()
+}
+
+// saysNothing reports whether the end of x says nothing about its host: it never reached one, its
+// connection was lost, its client gave it up, or the answer is a proxy's or no status at all.
+func (x *exchange) saysNothing() bool {
+	status := x.record.Status
+	if status == 0 {
+		return x.site == nil || x.left || errors.Is(x.record.Err, errHungUp)
+	}
+	return status == 407 || status >= 600
+}
+
+// unsure takes an answer that may come from a rate limit, or from trouble of the page.
 func (r *rests) unsure(x *exchange, page string, earlier bool) {
 	s := r.suspects[page]
 	switch {
@@ -160,7 +208,8 @@ func (r *rests) unsure(x *exchange, page string, earlier bool) {
 	case s != nil && s.own:
 		return
 	case s != nil && !s.again && r.probes[x] && !earlier:
-		s.again, r.pending = true, page
+		s.again = true
+		r.pending = page
 		return
 	case s == nil:
 		r.suspects[page] = new(suspect)
@@ -170,15 +219,16 @@ func (r *rests) unsure(x *exchange, page string, earlier bool) {
 	}
 	r.pending = ""
 	r.row++
-	a, b := time.Second, time.Second
-	for n := 1; n < r.row && a < longestRest; n++ {
-		a, b = b, a+b
+	long := time.Second
+	next := time.Second
+	for n := 1; n < r.row && long < longestRest; n++ {
+		long, next = next, long+next
 	}
 	why := "no answer"
 	if x.record.Status > 0 {
 		why = fmt.Sprint(x.record.Status)
 	}
-	r.rest(x, max(min(a, longestRest), r.rules.Rest), why)
+	r.rest(x, max(min(long, longestRest), r.rules.Rest), why)
 }
 
 // forbid takes an answer such as 403: of a page that is forbidden, or of a ban.
@@ -186,18 +236,24 @@ func (r *rests) forbid(x *exchange) {
 	if r.checking || r.bans > 0 {
 		r.checking = false
 		r.bans++
-		r.rest(x, min(time.Minute*time.Duration(math.Exp2(float64(min(r.bans, 9)-1))), 10*time.Minute), fmt.Sprintf("%d once more, which is a ban", x.record.Status))
+		long := time.Minute << min(r.bans-1, 8) // doubling
+		r.rest(x, min(long, 10*time.Minute), fmt.Sprintf("%d once more, which is a ban", x.record.Status))
 		return
 	}
-	if r.forbidden++; r.forbidden == inARow {
-		r.forbidden, r.checking = 0, true
+	r.forbidden++
+	if r.forbidden == inARow {
+		r.forbidden = 0
+		r.checking = true
 		r.rest(x, 0, fmt.Sprintf("%d answers in a row such as %d", inARow, x.record.Status))
 	}
 }
 
 // rest begins a rest after the answer to x, and lets one request start alone at its end.
 func (r *rests) rest(x *exchange, long time.Duration, why string) {
-	r.alone, r.setBy, r.why, r.until = true, x, why, x.settled().Add(long)
+	r.alone = true
+	r.setBy = x
+	r.why = why
+	r.until = x.settled().Add(long)
 }
 
 // clear ends the rest and resets the counts of refusals in a row.
@@ -215,9 +271,17 @@ func (r *rests) clear() {
 
 func (r *rests) report(x, by *exchange, want time.Duration, reason string) {
 	r.found[x] = Violation{
-		Kind: Block, Request: x.snapshot(), Earlier: by.snapshot(), Want: want, Got: x.record.Start.Sub(by.settled()), Reason: reason,
+		Kind:    Block,
+		Request: x.snapshot(),
+		Earlier: by.snapshot(),
+		Want:    want,
+		Got:     x.record.Start.Sub(by.settled()),
+		Reason:  reason,
 	}
 }
+
+// settledAt is the instant at which x was answered, or failed; 0: it is under way.
+func (x *exchange) settledAt() instant { return cmp.Or(x.answered, x.ended) }
 
 // settled is when x was answered, or failed.
 func (x *exchange) settled() time.Time {
@@ -230,6 +294,7 @@ func (x *exchange) settled() time.Time {
 // page is what x asked for, without the fragment.
 func (x *exchange) page() string {
 	u := *x.url
-	u.Fragment, u.RawFragment = "", ""
+	u.Fragment = ""
+	u.RawFragment = ""
 	return u.String()
 }

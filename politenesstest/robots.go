@@ -65,7 +65,8 @@ func (w *Web) readRobots() *robotsLog {
 	var fetches []fetch
 	for _, x := range w.log {
 		if x.isRobots && x.url.RequestURI() == robotsPath {
-			if last, dropped := l.follow(x, byURL); last.ended != 0 && last.conclusive() {
+			last, dropped := l.follow(x, byURL)
+			if last.ended != 0 && last.conclusive() {
 				fetches = append(fetches, fetch{x, last, dropped})
 			}
 		}
@@ -110,7 +111,8 @@ func (x *exchange) conclusive() bool {
 	case r.Status == http.StatusPartialContent:
 		return false
 	}
-	return x.whole || len(x.robots) >= maxRobots || r.Response.Get("Content-Length") == strconv.Itoa(len(x.robots)) || r.Status == http.StatusNoContent
+	isAll := r.Response.Get("Content-Length") == strconv.Itoa(len(x.robots))
+	return x.whole || isAll || len(x.robots) >= maxRobots || r.Status == http.StatusNoContent
 }
 
 // location is where x's answer redirects to, empty if it doesn't.
@@ -121,8 +123,9 @@ func (x *exchange) location() string {
 	default:
 		return ""
 	}
-	to, err := x.url.Parse(x.record.Response.Get("Location"))
-	if err != nil || x.record.Response.Get("Location") == "" || to.Scheme != "http" && to.Scheme != "https" {
+	field := x.record.Response.Get("Location")
+	to, err := x.url.Parse(field)
+	if field == "" || err != nil || !isWeb(to) {
 		return ""
 	}
 	return targetOf(to)
@@ -130,8 +133,9 @@ func (x *exchange) location() string {
 
 // add adds the answer that ends a fetch.
 func (l *robotsLog) add(first, last *exchange, dropped bool) {
-	var now robotsAnswer
-	if before := l.answers[first.origin]; len(before) > 0 {
+	var now robotsAnswer // what the crawler knew before holds until the site says something else
+	before := l.answers[first.origin]
+	if len(before) > 0 {
 		now = before[len(before)-1]
 	}
 	now.fetch = first
@@ -193,7 +197,8 @@ func (l *robotsLog) inForceAt(origin string, x *exchange, r Rules) regime {
 	case known.unreachable != "" && r.AllowUnreachable:
 		now.text = ""
 	case known.unreachable != "" && !(known.file && age <= maxStaleAge):
-		now.denied, now.reason = true, "robots.txt is unreachable: "+known.unreachable
+		now.denied = true
+		now.reason = "robots.txt is unreachable: " + known.unreachable
 	case known.unreachable == "" && age > maxAge:
 		present := l.asServed(origin, x.record.Start, r)
 		present.fetch = known.fetch
@@ -213,7 +218,8 @@ func (l *robotsLog) asServed(origin string, at time.Time, r Rules) regime {
 	if n == 0 {
 		return now
 	}
-	switch v := site.robots[n-1]; {
+	v := site.robots[n-1]
+	switch {
 	case v.status < 300:
 		now.text = v.text
 	case v.status == http.StatusTooManyRequests || v.status >= 500:
@@ -233,7 +239,8 @@ func (g regime) rules(agent string) *robots.Rules {
 			file = robots.Parse([]byte(g.text))
 			g.log.files[g.text] = file
 		}
-		if product := robots.ProductToken(agent); product != "" {
+		product := robots.ProductToken(agent)
+		if product != "" {
 			rules = file.Agent(product)
 		} else {
 			rules = file.Agent()

@@ -80,8 +80,9 @@ func (w *Web) Check(t testing.TB, r Rules) {
 	for _, v := range violations[:min(len(violations), maxShown)] {
 		fmt.Fprintf(&message, "\n\t%v", v)
 	}
-	if n := len(violations) - maxShown; n > 0 {
-		fmt.Fprintf(&message, "\n\tand %d more", n)
+	more := len(violations) - maxShown
+	if more > 0 {
+		fmt.Fprintf(&message, "\n\tand %d more", more)
 	}
 	t.Errorf("%s", message.String())
 }

@@ -128,7 +128,8 @@ func mustBePath(path string) {
 func (s *Site) handler(u *url.URL) (http.Handler, error) {
 	s.web.mu.Lock()
 	now := time.Now()
-	down, storm := s.down, s.storm
+	down := s.down
+	storm := s.storm
 	sequence := find(s.sequences, u)
 	s.web.mu.Unlock()
 	switch {
@@ -140,10 +141,11 @@ func (s *Site) handler(u *url.URL) (http.Handler, error) {
 	case sequence != nil:
 		return sequence, nil
 	}
-	if h := s.answer(u); h != nil {
-		return h, nil
+	h := s.answer(u)
+	if h == nil {
+		h = http.NotFoundHandler()
 	}
-	return http.NotFoundHandler(), nil
+	return h, nil
 }
 
 func (s *Site) currentLatency() time.Duration {
@@ -156,19 +158,22 @@ func (s *Site) currentLatency() time.Duration {
 func (s *Site) answer(u *url.URL) http.Handler {
 	s.web.mu.Lock()
 	defer s.web.mu.Unlock()
-	if h := find(s.handlers, u); h != nil {
-		return h
+	exact := find(s.handlers, u)
+	if exact != nil {
+		return exact
 	}
 	path := u.EscapedPath()
 	if path == robotsPath {
-		if n := len(s.robots); n > 0 {
-			return s.robots[n-1]
+		if len(s.robots) == 0 {
+			return nil
 		}
-		return nil
+		return s.robots[len(s.robots)-1]
 	}
+	// The handler of the longest directory that the path lies in; a page is only itself.
 	for i := strings.LastIndexByte(path, '/'); i >= 0; i = strings.LastIndexByte(path[:i], '/') {
 		h := s.handlers[path[:i+1]]
-		if _, alone := h.(page); h != nil && !alone {
+		_, alone := h.(page)
+		if h != nil && !alone {
 			return h
 		}
 	}
@@ -178,7 +183,8 @@ func (s *Site) answer(u *url.URL) http.Handler {
 // find returns the handler of exactly u: with its query, without, or with its path decoded.
 func find(handlers map[string]http.Handler, u *url.URL) http.Handler {
 	for _, path := range []string{u.RequestURI(), u.EscapedPath(), u.Path} {
-		if h := handlers[path]; h != nil {
+		h := handlers[path]
+		if h != nil {
 			return h
 		}
 	}

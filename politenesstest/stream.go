@@ -60,8 +60,9 @@ func (s *stream) serve(h http.Handler, r *http.Request) {
 	returned := false
 	defer func() { // also after runtime.Goexit, by a t.Fatal
 		if !returned {
+			p := recover()
 			//nolint:errorlint // the very value is the convention of net/http
-			if p := recover(); p != nil && p != http.ErrAbortHandler {
+			if p != nil && p != http.ErrAbortHandler {
 				panic(p) // a bug of the test, which should see it
 			}
 		}
@@ -88,7 +89,9 @@ func (s *stream) finish(returned bool) {
 		if s.declared >= 0 && s.written < s.declared {
 			s.err = io.ErrUnexpectedEOF
 		}
-		if !s.out && s.declared < 0 && bodyAllowedFor(s.status) && (s.method != http.MethodHead || s.written > 0) {
+		// As net/http does for a short answer, whose length is known before its headers are sent.
+		hasBody := bodyAllowedFor(s.status) && (s.method != http.MethodHead || s.written > 0)
+		if hasBody && !s.out && s.declared < 0 {
 			s.sent.Set("Content-Length", strconv.FormatInt(s.written, 10))
 		}
 		s.handOver()
@@ -133,10 +136,12 @@ func (s *stream) writeHeader(status int) {
 func (s *stream) handOver() {
 	if !s.out {
 		s.writeHeader(http.StatusOK)
-		if _, typed := s.sent["Content-Type"]; !typed && len(s.buf) > 0 {
+		_, typed := s.sent["Content-Type"]
+		if !typed && len(s.buf) > 0 {
 			s.sent.Set("Content-Type", http.DetectContentType(s.buf))
 		}
-		if _, dated := s.sent["Date"]; !dated {
+		_, dated := s.sent["Date"]
+		if !dated {
 			s.sent.Set("Date", time.Now().UTC().Format(http.TimeFormat))
 		}
 		maps.DeleteFunc(s.sent, func(_ string, v []string) bool { return len(v) == 0 }) // nil suppresses a header
@@ -273,7 +278,8 @@ func (b *responseBody) next(p []byte) (int, error) {
 	if b.err != nil {
 		return 0, b.err
 	}
-	if ctx := b.req.Context(); ctx.Err() != nil {
+	ctx := b.req.Context()
+	if ctx.Err() != nil {
 		return 0, b.finish(context.Cause(ctx))
 	}
 	n, err := b.stream.read(p)

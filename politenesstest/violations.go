@@ -18,10 +18,14 @@ type Kind string
 
 // The kinds of violations.
 const (
-	Gap         Kind = "gap"         // started too soon after the start before on the host
-	Concurrency Kind = "concurrency" // started while too many were in flight on the host
-	Block       Kind = "block"       // started before the end of a Retry-After that was known, or where a host was to rest
-	Disallowed  Kind = "disallowed"  // fetched what robots.txt disallows
+	// Gap: it started too soon after the start before on the host.
+	Gap Kind = "gap"
+	// Concurrency: it started while too many were in flight on the host.
+	Concurrency Kind = "concurrency"
+	// Block: it started before the end of a Retry-After that was known, or while the host was to rest.
+	Block Kind = "block"
+	// Disallowed: it fetched a URL that robots.txt disallows.
+	Disallowed Kind = "disallowed"
 )
 
 // A Violation is one request that broke the [Rules] in one way.
@@ -56,7 +60,8 @@ func (v Violation) text() string {
 		if v.Earlier.Seq == 0 {
 			return fmt.Sprintf("disallowed: %v: %s; its robots.txt was never asked for", v.Request, v.Reason)
 		}
-		return fmt.Sprintf("disallowed: %v: %s; its robots.txt was last asked for by %v", v.Request, v.Reason, v.Earlier)
+		return fmt.Sprintf("disallowed: %v: %s; its robots.txt was last asked for by %v",
+			v.Request, v.Reason, v.Earlier)
 	}
 }
 
@@ -188,13 +193,18 @@ func (c *checker) checkGap(h *host, x *exchange) {
 	if h.last == nil {
 		return
 	}
-	want, reason := c.rules.Delay, fmt.Sprintf("at least %v apart", c.rules.Delay)
+	want := c.rules.Delay
+	by := ""
 	if !c.rules.IgnoreRobots {
-		if floor := c.floor(h.last, x); floor > want {
-			want, reason = floor, fmt.Sprintf("at least %v apart by %s%s", floor, x.origin, robotsPath)
+		floor := c.floor(h.last, x)
+		if floor > want {
+			want = floor
+			by = " by " + x.origin + robotsPath
 		}
 	}
-	if got := x.record.Start.Sub(h.last.record.Start); got+c.rules.Slack < want {
+	reason := fmt.Sprintf("at least %v apart%s", want, by)
+	got := x.record.Start.Sub(h.last.record.Start)
+	if got+c.rules.Slack < want {
 		c.report(Violation{Kind: Gap, Want: want, Got: got, Reason: reason}, x, h.last)
 	}
 }
@@ -208,7 +218,8 @@ func (c *checker) floor(before, x *exchange) time.Duration {
 		return 0 // it is just being asked for
 	}
 	floor := now.floor(agent, x.record.Start)
-	if then := c.robots.inForceAt(x.origin, before, c.rules); then.fetch != nil {
+	then := c.robots.inForceAt(x.origin, before, c.rules)
+	if then.fetch != nil {
 		floor = min(floor, then.floor(agent, before.record.Start))
 	}
 	return floor
@@ -224,10 +235,10 @@ func (c *checker) checkConcurrency(h *host, x *exchange) {
 			open = append(open, o)
 		}
 	}
-	if n := len(open); n >= c.rules.Concurrency {
+	if len(open) >= c.rules.Concurrency {
 		c.report(Violation{
 			Kind:   Concurrency,
-			Reason: fmt.Sprintf("%d in flight already, at most %d at once", n, c.rules.Concurrency),
+			Reason: fmt.Sprintf("%d in flight already, at most %d at once", len(open), c.rules.Concurrency),
 		}, x, open[0])
 	}
 	h.open = append(open, x)
@@ -245,7 +256,8 @@ func (c *checker) checkBlock(h *host, x *exchange) {
 		}
 		left = append(left, o)
 		if x.record.Start.After(o.record.Answered) && end.After(until) {
-			refusal, until = o, end
+			refusal = o
+			until = end
 		}
 	}
 	h.asked = left
@@ -296,9 +308,11 @@ func (c *checker) checkDisallowed(x *exchange) {
 		c.report(Violation{Kind: Disallowed, Reason: now.reason}, x, now.fetch)
 		return
 	}
-	if v := now.rules(c.agent(x)).Test(x.url.RequestURI()); !v.Allowed {
-		c.report(Violation{Kind: Disallowed, Reason: fmt.Sprintf("%q in line %d of %s%s, for %s", v.Rule, v.Line,
-			x.origin, robotsPath, v.Group)}, x, now.fetch)
+	verdict := now.rules(c.agent(x)).Test(x.url.RequestURI())
+	if !verdict.Allowed {
+		reason := fmt.Sprintf("%q in line %d of %s%s, for %s",
+			verdict.Rule, verdict.Line, x.origin, robotsPath, verdict.Group)
+		c.report(Violation{Kind: Disallowed, Reason: reason}, x, now.fetch)
 	}
 }
 

@@ -49,8 +49,7 @@ func NewWeb() *Web {
 // know, with a [net.DNSError].
 func (w *Web) Site(origin string) *Site {
 	u, err := url.Parse(origin)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" ||
-		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || !isOrigin(u) {
 		panic(fmt.Sprintf("politenesstest: %q is not an origin, such as https://example.com", origin))
 	}
 	key := originOf(u)
@@ -58,11 +57,25 @@ func (w *Web) Site(origin string) *Site {
 	defer w.mu.Unlock()
 	s := w.sites[key]
 	if s == nil {
-		s = &Site{web: w, origin: key, handlers: make(map[string]http.Handler), sequences: make(map[string]http.Handler)}
+		s = &Site{
+			web:       w,
+			origin:    key,
+			handlers:  make(map[string]http.Handler),
+			sequences: make(map[string]http.Handler),
+		}
 		w.sites[key] = s
 	}
 	return s
 }
+
+// isOrigin reports whether u is a scheme of the web, a host and nothing more.
+func isOrigin(u *url.URL) bool {
+	more := strings.Trim(u.Path, "/") + u.RawQuery + u.Fragment
+	return isWeb(u) && u.Host != "" && more == ""
+}
+
+// isWeb reports whether u is a URL of the web.
+func isWeb(u *url.URL) bool { return u.Scheme == "http" || u.Scheme == "https" }
 
 // RoundTrip implements [http.RoundTripper].
 func (w *Web) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -108,7 +121,7 @@ func valid(req *http.Request) error {
 		return errors.New("http: nil Request.URL")
 	case req.Header == nil:
 		return errors.New("http: nil Request.Header")
-	case req.URL.Scheme != "http" && req.URL.Scheme != "https":
+	case !isWeb(req.URL):
 		return fmt.Errorf("unsupported protocol scheme %q", req.URL.Scheme)
 	case req.Method != "" && !httpguts.ValidHeaderFieldName(req.Method):
 		return fmt.Errorf("net/http: invalid method %q", req.Method)
@@ -133,7 +146,8 @@ func (w *Web) start(req *http.Request, site *Site, c conn) *exchange {
 	u := *req.URL
 	x := &exchange{web: w, site: site, conn: c, req: req, url: &u, host: req.Host, origin: originOf(&u)}
 	header := req.Header.Clone()
-	if _, named := header["User-Agent"]; !named {
+	_, named := header["User-Agent"]
+	if !named {
 		header.Set("User-Agent", "Go-http-client/1.1") // as http.Transport sends it
 	}
 	method := req.Method
@@ -145,13 +159,17 @@ func (w *Web) start(req *http.Request, site *Site, c conn) *exchange {
 	// A client that cancels a request may start the next one at the same instant,
 	// before the end of the first has been noted.
 	for o := range w.open {
-		if ctx := o.req.Context(); ctx.Err() != nil {
+		ctx := o.req.Context()
+		if ctx.Err() != nil {
 			o.endLocked(context.Cause(ctx))
 		}
 	}
 	x.record = Request{
-		Seq: len(w.log) + 1, Start: time.Now(),
-		Method: method, URL: req.URL.String(), Header: header,
+		Seq:    len(w.log) + 1,
+		Start:  time.Now(),
+		Method: method,
+		URL:    req.URL.String(),
+		Header: header,
 	}
 	x.started = w.tick()
 	_, redirected := w.robotsAt[targetOf(x.url)]
@@ -169,10 +187,15 @@ func (w *Web) tick() instant {
 
 // A Request is the record of one request that came to a [Web].
 type Request struct {
-	Seq      int       // its number in the order of starts, from 1
-	Start    time.Time // when it was sent: its connection was there, and GotConn had returned; without a connection, when that failed
-	Answered time.Time // when the response's headers were handed over; zero before, and if it failed
-	End      time.Time // when its body was at its end or closed, or the request failed; zero while open
+	// Seq is its number in the order of starts, from 1.
+	Seq int
+	// Start is when it was sent: its connection was there, and GotConn had returned. Without a
+	// connection, it is when that failed.
+	Start time.Time
+	// Answered is when the response's headers were handed over; zero before, and if it failed.
+	Answered time.Time
+	// End is when its body was at its end or closed, or the request failed; zero while open.
+	End time.Time
 
 	Method string
 	URL    string
@@ -228,8 +251,9 @@ func readAll(req *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n := req.ContentLength; n > 0 && n != int64(len(body)) {
-		return nil, fmt.Errorf("http: ContentLength=%d with Body length %d", n, len(body))
+	announced := req.ContentLength
+	if announced > 0 && announced != int64(len(body)) {
+		return nil, fmt.Errorf("http: ContentLength=%d with Body length %d", announced, len(body))
 	}
 	return body, nil
 }
