@@ -33,5 +33,7 @@ func BySite(req *http.Request) string {
 	return site
 }
 
-// byHost is the Config.HostKey that nil stands for.
-func byHost(req *http.Request) string { return hostname.Key(req.URL.Host) }
+// ByHost is the Config.HostKey that nil stands for: the host of the URL in one spelling, with its
+// port unless that is 80 or 443. Use it in a function of your own for the hosts that need no rule,
+// and in a program that compares hosts with a limiter's keys.
+func ByHost(req *http.Request) string { return hostname.Key(req.URL.Host) }

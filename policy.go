@@ -57,10 +57,13 @@ func policyOf(cfg *Config, product string, hosts hostlimit.Config, spend budget.
 
 // keyName returns the name of a Config.HostKey in policies.
 func keyName(key func(*http.Request) string) string {
-	switch {
-	case key == nil:
+	if key == nil {
 		return "host"
-	case reflect.ValueOf(key).Pointer() == reflect.ValueOf(BySite).Pointer():
+	}
+	switch reflect.ValueOf(key).Pointer() {
+	case reflect.ValueOf(ByHost).Pointer():
+		return "host"
+	case reflect.ValueOf(BySite).Pointer():
 		return "site"
 	}
 	return "own"

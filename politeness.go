@@ -107,8 +107,8 @@ type Config struct {
 	Purposes []robots.Purpose
 
 	// HostKey returns the key by which slots, delays and blocks of a request are counted. It is
-	// also called for fetches of robots.txt. Nil: the host of the URL, in one spelling, with a port
-	// that isn't 80 or 443; BySite groups by registrable domain.
+	// also called for fetches of robots.txt. Nil: ByHost, the host of the URL, in one spelling, with
+	// a port that isn't 80 or 443; BySite groups by registrable domain.
 	HostKey func(*http.Request) string
 
 	// Refuse holds the user's own rules: an error refuses the request before any wait. It is called
@@ -177,7 +177,7 @@ func New(cfg Config) (*Transport, error) {
 		t.from = []string{cfg.From}
 	}
 	if cfg.HostKey == nil {
-		t.cfg.HostKey = byHost
+		t.cfg.HostKey = ByHost
 	}
 	if cfg.Retry.Backoff == nil {
 		t.cfg.Retry.Backoff = func() cenkalti.BackOff { return backoff.Fibonacci{}.BackOff() }

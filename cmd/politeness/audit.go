@@ -11,11 +11,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-politeness/politeness/cmd/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/cmd/politeness/internal/page"
+	"github.com/go-politeness/politeness/cmd/politeness/internal/printable"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
-	"github.com/go-politeness/politeness/internal/hostname"
-	"github.com/go-politeness/politeness/internal/printable"
 )
 
 const auditUsage = `Usage: politeness audit [flags] LOG...

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/cmd/politeness/internal/printable"
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/evidence"
-	"github.com/go-politeness/politeness/internal/printable"
 	"github.com/go-politeness/politeness/robots"
 )
 

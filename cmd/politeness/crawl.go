@@ -19,10 +19,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/cmd/politeness/internal/printable"
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/crawl/sitemap"
 	"github.com/go-politeness/politeness/evidence"
-	"github.com/go-politeness/politeness/internal/printable"
 )
 
 const crawlUsage = `Usage: politeness crawl -agent UA [flags] URL...

@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/go-politeness/politeness"
-	"github.com/go-politeness/politeness/internal/printable"
+	"github.com/go-politeness/politeness/cmd/politeness/internal/printable"
 	"github.com/go-politeness/politeness/robots"
 )
 

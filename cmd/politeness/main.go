@@ -29,7 +29,7 @@ import (
 	"syscall"
 	"unicode/utf16"
 
-	"github.com/go-politeness/politeness/internal/printable"
+	"github.com/go-politeness/politeness/cmd/politeness/internal/printable"
 )
 
 // The exit statuses.

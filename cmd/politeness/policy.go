@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/cmd/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/publicnet"
 	"github.com/go-politeness/politeness/robots"
 )

@@ -20,7 +20,7 @@
 //	presets      each preset and each variable of the environment does what its comment says
 //	config       New names each mistake in a Config
 //	cost         a request costs a bounded number of allocations
-//	house        the import graph and the dependencies stay small
+//	house        the import graph, the modules and their dependencies stay small
 //
 // promises_test.go plays random crawls against the promises that hold everywhere. bubble_test.go
 // has the fake web in virtual time that most tests use, loopback_test.go the benchmark on sockets.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-politeness/politeness/internal/contexts"
+	"github.com/go-politeness/politeness/redis/internal/contexts"
 )
 
 // mostHanging bounds the calls of a process to a server that doesn't answer.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/internal/contexts"
+	"github.com/go-politeness/politeness/redis/internal/contexts"
 )
 
 // A change is the effect of a lease's outcome, or of an operator, on the refusals of a host. This

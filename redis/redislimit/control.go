@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/internal/contexts"
+	"github.com/go-politeness/politeness/redis/internal/contexts"
 )
 
 // Block implements [hostlimit.Controller]: for all processes.

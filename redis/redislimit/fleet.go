@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-politeness/politeness/internal/contexts"
+	"github.com/go-politeness/politeness/redis/internal/contexts"
 )
 
 // A Fleet is the server's list of the processes that share it.

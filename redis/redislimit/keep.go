@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/internal/contexts"
+	"github.com/go-politeness/politeness/redis/internal/contexts"
 )
 
 // The server keeps the debts of hosts. Limits.Store is for the day on which the server loses them

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/internal/contexts"
+	"github.com/go-politeness/politeness/redis/internal/contexts"
 )
 
 // noticed is how long it takes until the server has noticed that a process is gone, and the others
@@ -149,14 +149,13 @@ func (l *Limiter) acquireLocal(
 func (o *outage) acquire(
 	ctx, over context.Context, key string, floor, wait time.Duration,
 ) (hostlimit.Lease, error) {
-	var either contexts.Wait
-	either.Under(ctx, over.Done(), nil)
-	defer either.End()
-	err := contexts.Sleep(&either, wait)
+	either, stop := contexts.Either(ctx, over)
+	defer stop()
+	err := contexts.Sleep(either, wait)
 	if err != nil || wait > 0 { // after a sleep the gate is looked at again
 		return nil, err
 	}
-	return o.hosts.Acquire(&either, key, times(floor, o.l.conf.Processes))
+	return o.hosts.Acquire(either, key, times(floor, o.l.conf.Processes))
 }
 
 // outageOf returns the outage that paces the requests for key; nil: the server paces them, or nothing

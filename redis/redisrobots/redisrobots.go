@@ -32,7 +32,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/go-politeness/politeness/internal/contexts"
+	"github.com/go-politeness/politeness/redis/internal/contexts"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 

@@ -18,11 +18,11 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/cmd/politeness/internal/document"
+	"github.com/go-politeness/politeness/cmd/politeness/internal/hostname"
+	"github.com/go-politeness/politeness/cmd/politeness/internal/printable"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/evidence/audit/accesslog"
-	"github.com/go-politeness/politeness/internal/hostname"
-	"github.com/go-politeness/politeness/internal/printable"
 )
 
 var (

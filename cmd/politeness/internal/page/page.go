@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/cmd/politeness/internal/document"
+	"github.com/go-politeness/politeness/cmd/politeness/internal/printable"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
-	"github.com/go-politeness/politeness/internal/printable"
 )
 
 // The page's parts are joined to one file, which fetches nothing.

@@ -21,9 +21,9 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/cmd/politeness/internal/hostname"
+	"github.com/go-politeness/politeness/cmd/politeness/internal/printable"
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/internal/hostname"
-	"github.com/go-politeness/politeness/internal/printable"
 	"github.com/go-politeness/politeness/publicnet"
 )
 
@@ -121,7 +121,7 @@ func (p *Proxy) inside(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodConnect:
 		answer(w, http.StatusMethodNotAllowed, "http_request_denied", "a tunnel holds no other tunnels")
-	case scheme != "https" || hostname.Authority("https", host) != target.authority:
+	case scheme != "https" || hostname.Authority(host) != target.authority:
 		// Its certificate is for another site: whoever sends this is led astray.
 		answer(w, http.StatusMisdirectedRequest, "http_request_denied",
 			fmt.Sprintf("this tunnel leads to https://%s and not to %s://%s: open another one",

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/net/netutil"
 
-	"github.com/go-politeness/politeness/internal/printable"
+	"github.com/go-politeness/politeness/cmd/politeness/internal/printable"
 )
 
 // Limits of what programs may do. They are generous for programs and tight for whoever wants the

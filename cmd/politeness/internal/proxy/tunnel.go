@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-politeness/politeness/internal/hostname"
+	"github.com/go-politeness/politeness/cmd/politeness/internal/hostname"
 )
 
 // A target is where a tunnel leads.
@@ -31,7 +31,7 @@ func parseTarget(authority string) (target, error) {
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 		return target{}, fmt.Errorf("CONNECT wants a port, not %q", port)
 	}
-	spelled := hostname.Authority("https", authority)
+	spelled := hostname.Authority(authority)
 	name := strings.TrimSuffix(strings.TrimPrefix(spelled, "["), "]")
 	if host, _, err := net.SplitHostPort(spelled); err == nil {
 		name = host

@@ -5,18 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"time"
 
+	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/internal/hostname"
-	"github.com/go-politeness/politeness/internal/printable"
+	"github.com/go-politeness/politeness/redis/internal/printable"
 	"github.com/go-politeness/politeness/redis/redislimit"
 )
 
 // key returns the key of host: as crawlers spell it, or as it stands if the fleet knows it so, by a
 // HostKey of its own.
 func key(ctx context.Context, fleet *redislimit.Limiter, host string) (string, error) {
-	spelled := hostname.Key(host)
+	spelled := politeness.ByHost(&http.Request{URL: &url.URL{Host: host}})
 	if spelled == host {
 		return host, nil
 	}

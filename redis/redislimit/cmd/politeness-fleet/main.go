@@ -27,7 +27,7 @@ import (
 
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/internal/printable"
+	"github.com/go-politeness/politeness/redis/internal/printable"
 	"github.com/go-politeness/politeness/redis/redislimit"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/internal/printable"
+	"github.com/go-politeness/politeness/redis/internal/printable"
 	"github.com/go-politeness/politeness/redis/redislimit"
 )
 
