@@ -40,7 +40,7 @@ func (l Limits) Window(t time.Time) time.Time {
 	if l.Every <= 0 {
 		return time.Time{}
 	}
-	now := t.UnixNano()
+	now := t.UnixNano() // since 1970 in UTC, which a day of 24 hours divides at midnight
 	return time.Unix(0, now-now%int64(l.Every)).UTC()
 }
 
@@ -62,7 +62,8 @@ func (l Limits) Validate() error {
 	case l.Every != 0 && l.Every < time.Second:
 		problems = append(problems, fmt.Errorf("budget: Limits.Every is shorter than a second: %v", l.Every))
 	case l.Every != 0 && l.Duration != 0:
-		problems = append(problems, fmt.Errorf("budget: Limits.Every is %v, and Limits.Duration %v: time that is limited isn't renewed; give the crawl's context a deadline instead", l.Every, l.Duration))
+		problems = append(problems, fmt.Errorf("budget: Limits.Every is %v, and Limits.Duration %v: "+
+			"time that is limited isn't renewed; give the crawl's context a deadline instead", l.Every, l.Duration))
 	}
 	if !(l.WarnAt >= 0 && l.WarnAt < 1) { // NaN is neither
 		problems = append(problems, fmt.Errorf("budget: Limits.WarnAt is not a share, 0 <= WarnAt < 1: %v", l.WarnAt))

@@ -53,7 +53,8 @@ func New(l Limits) *Memory {
 	m.warnAt.bytes = l.warnAt(l.Bytes)
 	m.warnAt.duration = l.warnAt(int64(l.Duration))
 	if l.PagesPerHost != 0 {
-		m.hosts, m.seed = make(map[uint64]hostUse), maphash.MakeSeed()
+		m.hosts = make(map[uint64]hostUse)
+		m.seed = maphash.MakeSeed()
 	}
 	return m
 }
@@ -94,12 +95,17 @@ func (m *Memory) Reserve(_ context.Context, host string) ([]Warning, error) {
 		return warnings, nil
 	}
 	key := maphash.String(m.seed, host)
-	h := m.hosts[key] + onePage
-	if h.pages() >= m.warnAt.perHost && !h.warned() {
-		h |= warned
-		warnings = append(warnings, Warning{Limit: PagesPerHost, Host: host, Used: h.pages(), Max: m.limits.PagesPerHost})
+	use := m.hosts[key] + onePage
+	if use.pages() >= m.warnAt.perHost && !use.warned() {
+		use |= warned
+		warnings = append(warnings, Warning{
+			Limit: PagesPerHost,
+			Host:  host,
+			Used:  use.pages(),
+			Max:   m.limits.PagesPerHost,
+		})
 	}
-	m.hosts[key] = h
+	m.hosts[key] = use
 	return warnings, nil
 }
 
@@ -110,14 +116,15 @@ func (m *Memory) Refund(_ context.Context, host string) {
 	m.renew()
 	if m.hosts != nil {
 		key := maphash.String(m.seed, host)
-		h := m.hosts[key]
-		if h.pages() == 0 {
+		use := m.hosts[key]
+		if use.pages() == 0 {
 			return
 		}
-		if h -= onePage; h == 0 {
+		use -= onePage
+		if use == 0 { // it has warned of nothing either, so nothing is left to remember
 			delete(m.hosts, key)
 		} else {
-			m.hosts[key] = h
+			m.hosts[key] = use
 		}
 	}
 	m.pages = max(m.pages-1, 0)
@@ -174,26 +181,30 @@ func (m *Memory) renew() {
 	m.pages = 0
 	m.bytes = 0
 	m.started = time.Time{}
-	m.warned.pages, m.warned.bytes = false, false
+	m.warned.pages = false
+	m.warned.bytes = false
 	clear(m.hosts)
 }
 
 // refuse returns the first limit that stands against a page of host that
 // starts at the given time (zero: now), or nil.
 func (m *Memory) refuse(start time.Time, host string) *Error {
-	if limit := m.limits.Duration; limit != 0 && m.at(start) >= limit {
-		used := min(m.elapsed(), m.at(start))
-		return &Error{Limit: Time, Used: seconds(used), Want: seconds(m.at(start)) - seconds(used), Max: seconds(limit)}
+	l := &m.limits
+	if l.Duration != 0 && m.at(start) >= l.Duration {
+		at := seconds(m.at(start))
+		used := min(seconds(m.elapsed()), at) // a start before now is judged by its own time
+		return &Error{Limit: Time, Used: used, Want: at - used, Max: seconds(l.Duration)}
 	}
-	if limit := m.limits.Bytes; limit != 0 && m.bytes >= limit {
-		return &Error{Limit: Bytes, Used: m.bytes, Want: 1, Max: limit}
+	if l.Bytes != 0 && m.bytes >= l.Bytes {
+		return &Error{Limit: Bytes, Used: m.bytes, Want: 1, Max: l.Bytes}
 	}
-	if limit := m.limits.Pages; limit != 0 && m.pages >= limit {
-		return &Error{Limit: Pages, Used: m.pages, Want: 1, Max: limit}
+	if l.Pages != 0 && m.pages >= l.Pages {
+		return &Error{Limit: Pages, Used: m.pages, Want: 1, Max: l.Pages}
 	}
-	if limit := m.limits.PagesPerHost; limit != 0 {
-		if used := m.hosts[maphash.String(m.seed, host)].pages(); used >= limit {
-			return &Error{Limit: PagesPerHost, Host: host, Used: used, Want: 1, Max: limit}
+	if l.PagesPerHost != 0 {
+		used := m.hosts[maphash.String(m.seed, host)].pages()
+		if used >= l.PagesPerHost {
+			return &Error{Limit: PagesPerHost, Host: host, Used: used, Want: 1, Max: l.PagesPerHost}
 		}
 	}
 	return nil

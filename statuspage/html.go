@@ -35,7 +35,13 @@ var (
 
 	tmpl = template.Must(template.New("").Funcs(template.FuncMap{
 		"text":   printable.Text, // escapes what can't be printed as %q does; the template escapes the rest
-		"robots": robotsCard, "bars": budgetBars, "holds": holds, "next": next, "delay": delay, "within": within, "plural": plural,
+		"robots": robotsCard,
+		"bars":   budgetBars,
+		"holds":  holds,
+		"next":   next,
+		"delay":  delay,
+		"within": within,
+		"plural": plural,
 	}).Parse(pageText))
 )
 
@@ -129,14 +135,19 @@ func newBar(what string, used, limit float64) bar {
 	if limit == 0 {
 		return bar{Text: fmt.Sprintf("%.0f %s", used, what)}
 	}
-	part, class := 100*used/limit, ""
+	part := 100 * used / limit
+	b := bar{
+		Text:    fmt.Sprintf("%.0f of %.0f %s (%.0f %%)", used, limit, what, part),
+		Limited: true,
+		Width:   fmt.Sprintf("%.1f", min(part, 100)),
+	}
 	switch {
 	case part >= 100:
-		class = " over"
+		b.Class = " over"
 	case part >= 80:
-		class = " near"
+		b.Class = " near"
 	}
-	return bar{fmt.Sprintf("%.0f of %.0f %s (%.0f %%)", used, limit, what, part), true, class, fmt.Sprintf("%.1f", min(part, 100))}
+	return b
 }
 
 // shownMinutes is how many minutes the page has latencies of.
@@ -165,13 +176,19 @@ func (v view) Trend() *trend {
 	for _, m := range v.Latency {
 		longest = max(longest, m.Mean)
 	}
-	t := &trend{Minutes: shownMinutes, Last: seconds(v.Latency[len(v.Latency)-1].Mean), Longest: seconds(longest)}
+	t := &trend{
+		Minutes: shownMinutes,
+		Last:    seconds(v.Latency[len(v.Latency)-1].Mean),
+		Longest: seconds(longest),
+	}
 	for _, m := range v.Latency {
+		// A minute in which every answer came at once has a bar as well.
 		height := max(1, 30*m.Mean/max(longest, 1e-9))
 		t.Bars = append(t.Bars, trendBar{
-			X: shownMinutes - 1 - int(v.Time.Unix()/60-m.Time.Unix()/60),
-			Y: fmt.Sprintf("%.1f", 30-height), Height: fmt.Sprintf("%.1f", height),
-			Text: fmt.Sprintf("%s: %s, %s", m.Time.Format("15:04"), seconds(m.Mean), plural(int(m.Answers), "answer")),
+			X:      shownMinutes - 1 - int(v.Time.Unix()/60-m.Time.Unix()/60),
+			Y:      fmt.Sprintf("%.1f", 30-height),
+			Height: fmt.Sprintf("%.1f", height),
+			Text:   m.Time.Format("15:04") + ": " + seconds(m.Mean) + ", " + plural(int(m.Answers), "answer"),
 		})
 	}
 	return t
@@ -185,22 +202,16 @@ func refusing(h politeness.HostStatus) bool { return h.Answers >= 10 && h.Refusa
 type hold struct{ Colour, Text string }
 
 func holds(h politeness.HostStatus) []hold {
-	var all []hold
+	var causes []hold
 	add := func(colour, format string, args ...any) {
-		all = append(all, hold{colour, fmt.Sprintf(format, args...)})
+		causes = append(causes, hold{colour, fmt.Sprintf(format, args...)})
 	}
-	refusals := ""
-	switch {
-	case h.Refusals == 1:
-		refusals = " (first refusal)"
-	case h.Refusals > 1:
-		refusals = fmt.Sprintf(" (refusal %d in a row)", h.Refusals)
-	}
+	// Of these the first is what keeps the next request; the others would follow from it.
 	switch {
 	case !h.BlockedUntil.IsZero():
-		add("red", "blocked: %s%s, until %s", h.BlockedBy, refusals, clock(h.BlockedUntil))
+		add("red", "blocked: %s%s, until %s", h.BlockedBy, inARow(h.Refusals), clock(h.BlockedUntil))
 	case h.Refusals > 0:
-		add("amber", "was blocked%s: the next request is a probe", refusals)
+		add("amber", "was blocked%s: the next request is a probe", inARow(h.Refusals))
 	case h.Why != "":
 		add("", "%s", h.Why)
 	case h.InFlight >= h.Slots:
@@ -214,9 +225,21 @@ func holds(h politeness.HostStatus) []hold {
 		if h.SilentBy != "" {
 			by = " by " + h.SilentBy
 		}
-		add("amber", "a slot held for %s without a sign of life%s: is its body closed?", seconds(h.Silent.Seconds()), by)
+		held := seconds(h.Silent.Seconds())
+		add("amber", "a slot held for %s without a sign of life%s: is its body closed?", held, by)
 	}
-	return all
+	return causes
+}
+
+// inARow is the number of refusals in a row, in parentheses; empty if there are none.
+func inARow(refusals int) string {
+	switch {
+	case refusals == 1:
+		return " (first refusal)"
+	case refusals > 1:
+		return fmt.Sprintf(" (refusal %d in a row)", refusals)
+	}
+	return ""
 }
 
 // next is when the next request may start.

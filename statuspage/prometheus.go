@@ -9,24 +9,41 @@ import (
 	"strings"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
 // writePrometheus writes s in Prometheus' text format, version 0.0.4.
 func writePrometheus(w *bytes.Buffer, s *politeness.Status) {
-	family := func(name, kind, help string) {
-		fmt.Fprintf(w, "# HELP politeness_%s %s\n# TYPE politeness_%s %s\n", name, help, name, kind)
+	metric{"starts_total", "counter", "Requests that were sent, those for robots.txt included."}.
+		write(w, float64(s.Starts))
+	metric{"answers_total", "counter", "Answers by class of status, none where none came."}.
+		writeAll(w, "class", floats(s.Answers))
+	metric{"refusals_total", "counter", "Requests that were refused before or after they were sent, by reason."}.
+		writeAll(w, "reason", floats(s.Refusals))
+	metric{"waiting", "gauge", "Requests that wait, by what holds their host."}.
+		writeAll(w, "hold", floats(s.Waiting))
+	writeHosts(w, s)
+	metric{
+		"latency_mean_seconds", "gauge",
+		"Mean time from a start to the headers of its answer, within the last hour.",
+	}.write(w, meanLatency(s.Latency))
+	lost := 0.0
+	if s.Lost != "" {
+		lost = 1
 	}
-	one := func(name, kind, help string, value float64) {
-		family(name, kind, help)
-		fmt.Fprintf(w, "politeness_%s %s\n", name, number(value))
+	metric{"evidence_lost", "gauge", "1 if records were lost or can't be written."}.write(w, lost)
+	if s.Budget != nil {
+		writeBudget(w, s.Budget)
 	}
-	one("starts_total", "counter", "Requests that were sent, those for robots.txt included.", float64(s.Starts))
-	labelled(w, family, "answers_total", "counter", "Answers by class of status, none where none came.", "class", s.Answers)
-	labelled(w, family, "refusals_total", "counter", "Requests that were refused before or after they were sent, by reason.", "reason", s.Refusals)
-	labelled(w, family, "waiting", "gauge", "Requests that wait, by what holds their host.", "hold", s.Waiting)
-	labelled(w, family, "hosts", "gauge", "Hosts whose state is kept, by state.", "state", s.HostsBy)
-	one("unreachable_origins", "gauge", "Origins whose robots.txt couldn't be had when it was last asked for, 1000 at most.", float64(len(s.Unreachable)))
-	leaks, refused := 0, 0
+	if s.Robots != nil {
+		writeRobots(w, s.Robots)
+	}
+}
+
+func writeHosts(w *bytes.Buffer, s *politeness.Status) {
+	leaks := 0
+	refused := 0
 	for _, h := range s.Hosts {
 		if h.Leak {
 			leaks++
@@ -35,52 +52,88 @@ func writePrometheus(w *bytes.Buffer, s *politeness.Status) {
 			refused++
 		}
 	}
-	one("refusing_hosts", "gauge", "Hosts at work just now, 1000 at most, that refused more than a tenth of ten or more requests. For alerts take answers_total.", float64(refused))
-	one("suspected_leaks", "gauge", "Hosts with a slot that was held for a minute without a sign of life.", float64(leaks))
-	var answers, seconds float64
-	for _, m := range s.Latency {
+	metric{"hosts", "gauge", "Hosts whose state is kept, by state."}.writeAll(w, "state", floats(s.HostsBy))
+	metric{
+		"unreachable_origins", "gauge",
+		"Origins whose robots.txt couldn't be had when it was last asked for, 1000 at most.",
+	}.write(w, float64(len(s.Unreachable)))
+	metric{
+		"refusing_hosts", "gauge",
+		"Hosts at work just now, 1000 at most, that refused more than a tenth of ten or more requests. " +
+			"For alerts take answers_total.",
+	}.write(w, float64(refused))
+	metric{"suspected_leaks", "gauge", "Hosts with a slot that was held for a minute without a sign of life."}.
+		write(w, float64(leaks))
+}
+
+// meanLatency is the mean of all answers: a minute with many counts for as many.
+func meanLatency(minutes []politeness.MinuteStatus) float64 {
+	answers := 0.0
+	sum := 0.0
+	for _, m := range minutes {
 		answers += float64(m.Answers)
-		seconds += m.Mean * float64(m.Answers)
+		sum += m.Mean * float64(m.Answers)
 	}
-	mean := 0.0
-	if answers > 0 {
-		mean = seconds / answers
+	if answers == 0 {
+		return 0
 	}
-	one("latency_mean_seconds", "gauge", "Mean time from a start to the headers of its answer, within the last hour.", mean)
-	lost := 0.0
-	if s.Lost != "" {
-		lost = 1
+	return sum / answers
+}
+
+func writeBudget(w *bytes.Buffer, u *budget.Usage) {
+	metric{"budget_used", "gauge", "What has been spent."}.writeAll(w, "of", map[string]float64{
+		"pages":   float64(u.Pages),
+		"bytes":   float64(u.Bytes),
+		"seconds": u.Elapsed.Seconds(),
+	})
+	limits := map[string]float64{
+		"pages":   float64(u.Limits.Pages),
+		"bytes":   float64(u.Limits.Bytes),
+		"seconds": u.Limits.Duration.Seconds(),
 	}
-	one("evidence_lost", "gauge", "1 if records were lost or can't be written.", lost)
-	if b := s.Budget; b != nil {
-		labelled(w, family, "budget_used", "gauge", "What has been spent.", "of", map[string]float64{
-			"pages":   float64(b.Pages),
-			"bytes":   float64(b.Bytes),
-			"seconds": b.Elapsed.Seconds(),
-		})
-		limits := map[string]float64{
-			"pages":   float64(b.Limits.Pages),
-			"bytes":   float64(b.Limits.Bytes),
-			"seconds": b.Limits.Duration.Seconds(),
-		}
-		maps.DeleteFunc(limits, func(_ string, v float64) bool { return v == 0 })
-		labelled(w, family, "budget_limit", "gauge", "What may be spent; absent where there is no limit.", "of", limits)
-	}
-	if c := s.Robots; c != nil {
-		one("robots_origins", "gauge", "Origins whose robots.txt is known.", float64(c.Origins))
-		one("robots_fetched_total", "counter", "Fetches of robots.txt that were answered.", float64(c.Fetched))
-		one("robots_revalidated_total", "counter", "Fetches of robots.txt that hadn't changed.", float64(c.Revalidated))
-		one("robots_unreachable_total", "counter", "Fetches of robots.txt that failed.", float64(c.Unreachable))
-		one("robots_bytes", "gauge", "Memory that is used for robots.txt.", float64(c.Bytes))
+	maps.DeleteFunc(limits, func(_ string, limit float64) bool { return limit == 0 })
+	metric{"budget_limit", "gauge", "What may be spent; absent where there is no limit."}.writeAll(w, "of", limits)
+}
+
+func writeRobots(w *bytes.Buffer, c *robotscache.Stats) {
+	metric{"robots_origins", "gauge", "Origins whose robots.txt is known."}.write(w, float64(c.Origins))
+	metric{"robots_fetched_total", "counter", "Fetches of robots.txt that were answered."}.write(w, float64(c.Fetched))
+	metric{"robots_revalidated_total", "counter", "Fetches of robots.txt that hadn't changed."}.
+		write(w, float64(c.Revalidated))
+	metric{"robots_unreachable_total", "counter", "Fetches of robots.txt that failed."}.write(w, float64(c.Unreachable))
+	metric{"robots_bytes", "gauge", "Memory that is used for robots.txt."}.write(w, float64(c.Bytes))
+}
+
+// A metric is a family of values, whose names begin with politeness_.
+type metric struct{ name, kind, help string }
+
+// head writes the lines about the family.
+func (m metric) head(w *bytes.Buffer) {
+	fmt.Fprintf(w, "# HELP politeness_%s %s\n# TYPE politeness_%s %s\n", m.name, m.help, m.name, m.kind)
+}
+
+// write writes a family of one value.
+func (m metric) write(w *bytes.Buffer, value float64) {
+	m.head(w)
+	fmt.Fprintf(w, "politeness_%s %s\n", m.name, number(value))
+}
+
+// writeAll writes a family with one label, in the order of its values.
+func (m metric) writeAll(w *bytes.Buffer, label string, values map[string]float64) {
+	m.head(w)
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		escaped := labelEscapes.Replace(name)
+		fmt.Fprintf(w, "politeness_%s{%s=\"%s\"} %s\n", m.name, label, escaped, number(values[name]))
 	}
 }
 
-// labelled writes a family with one label, in the order of its values.
-func labelled[N int | int64 | float64](w *bytes.Buffer, family func(name, kind, help string), name, kind, help, label string, values map[string]N) {
-	family(name, kind, help)
-	for _, value := range slices.Sorted(maps.Keys(values)) {
-		fmt.Fprintf(w, "politeness_%s{%s=\"%s\"} %s\n", name, label, labelEscapes.Replace(value), number(float64(values[value])))
+// floats returns counts as Prometheus has them.
+func floats[N int | int64](counts map[string]N) map[string]float64 {
+	values := make(map[string]float64, len(counts))
+	for name, n := range counts {
+		values[name] = float64(n)
 	}
+	return values
 }
 
 var labelEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)

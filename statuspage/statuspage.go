@@ -40,13 +40,15 @@ func Handler(t *politeness.Transport, names ...string) http.Handler {
 			http.Error(w, "the status is read-only", http.StatusMethodNotAllowed)
 			return
 		}
-		format, host := r.FormValue("format"), r.FormValue("host")
+		format := r.FormValue("format")
+		host := r.FormValue("host")
 		if !slices.Contains([]string{"", "json", "prometheus"}, format) {
-			http.Error(w, `format is "json" or "prometheus"; without it there is a page for people`, http.StatusBadRequest)
+			const known = `format is "json" or "prometheus"; without it there is a page for people`
+			http.Error(w, known, http.StatusBadRequest)
 			return
 		}
 		status := t.StatusOf(r.Context(), host)
-		var page bytes.Buffer
+		var page bytes.Buffer // an error is answered as one, and not behind half a page
 		var err error
 		switch {
 		case format == "prometheus":

@@ -37,7 +37,10 @@ func (c *Clock) Begin(a *Alarm, r Ringer) *Alarm {
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a.clock, a.ring, a.at, a.rung = c, r, now.Add(c.After), nil
+	a.clock = c
+	a.ring = r
+	a.at = now.Add(c.After)
+	a.rung = nil
 	c.set.Insert(a, c.set.Last)
 	// A timer that is due may have to wait for a processor. One that is off by more than After is of
 	// another bubble of testing/synctest.

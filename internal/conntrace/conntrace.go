@@ -34,7 +34,8 @@ func Hooks(ctx context.Context, getConn func(string), gotConn func(httptrace.Got
 	if trace := httptrace.ContextClientTrace(ctx); trace != nil {
 		hooks = *trace
 	}
-	hooks.GetConn, hooks.GotConn = after(hooks.GetConn, getConn), after(hooks.GotConn, gotConn)
+	hooks.GetConn = after(hooks.GetConn, getConn)
+	hooks.GotConn = after(hooks.GotConn, gotConn)
 	return hooks
 }
 

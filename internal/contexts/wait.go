@@ -53,7 +53,8 @@ func (w *Wait) Done() <-chan struct{} {
 	}
 	e.once.Do(func() {
 		either, stop := context.WithCancel(w.Context)
-		e.done, e.stop = either.Done(), stop
+		e.done = either.Done()
+		e.stop = stop
 		go func() {
 			select {
 			case <-e.a:
@@ -90,7 +91,10 @@ func (w *Wait) Err() error {
 // then. Without channels of its own w stays what its request is.
 func (w *Wait) End() {
 	if e := w.ends; e != nil {
-		e.once.Do(func() { e.done, e.stop = w.Context.Done(), func() {} })
+		e.once.Do(func() { // no wait has begun
+			e.done = w.Context.Done()
+			e.stop = func() {}
+		})
 		e.ended.Store(true)
 		e.stop()
 	}

@@ -21,7 +21,8 @@ func (r *Reader) Text(name string) (text string, ok bool) {
 }
 
 func (r *Reader) bad(name, value, want string) {
-	r.Errs = append(r.Errs, fmt.Errorf("politeness: environment variable %s=%q is not %s", name, weburl.Clip(value), want))
+	err := fmt.Errorf("politeness: environment variable %s=%q is not %s", name, weburl.Clip(value), want)
+	r.Errs = append(r.Errs, err)
 }
 
 // Longest bounds every duration: what is longer than ten years is a typing error, not a policy.

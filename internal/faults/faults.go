@@ -53,11 +53,20 @@ func fields(h http.Header) bool {
 
 // hopByHop reports whether h has fields that HTTP/2 doesn't send (RFC 9113, section 8.2.2).
 func hopByHop(h http.Header) bool {
-	one := func(name string, allowed ...string) bool {
-		values := h[name]
-		return len(values) == 0 || len(values) == 1 && slices.Contains(allowed, strings.ToLower(values[0]))
+	return !hasOnly(h["Upgrade"], "") ||
+		!hasOnly(h["Transfer-Encoding"], "", "chunked") ||
+		!hasOnly(h["Connection"], "", "close", "keep-alive")
+}
+
+// hasOnly reports whether there is no value, or one of those allowed.
+func hasOnly(values []string, allowed ...string) bool {
+	switch len(values) {
+	case 0:
+		return true
+	case 1:
+		return slices.Contains(allowed, strings.ToLower(values[0]))
 	}
-	return !one("Upgrade", "") || !one("Transfer-Encoding", "", "chunked") || !one("Connection", "", "close", "keep-alive")
+	return false
 }
 
 // tooLarge is what HTTP/2 returns for a header that is larger than the server has said it reads.
@@ -78,19 +87,31 @@ func large(h http.Header) bool {
 // Callers reports whether err, of a try of req without an answer, is the caller's own: what
 // net/http refuses, an address that publicnet refuses, a header that is too large, or the body.
 func Callers(req *http.Request, body *Body, err error) bool {
-	return !Sendable(req) || errors.Is(err, publicnet.ErrPrivate) || hopByHop(req.Header) || body.faulty.Load() ||
-		large(req.Header) || strings.Contains(err.Error(), tooLarge)
+	switch {
+	case !Sendable(req), hopByHop(req.Header), large(req.Header):
+		return true
+	case errors.Is(err, publicnet.ErrPrivate):
+		return true
+	case body.faulty.Load():
+		return true
+	}
+	return strings.Contains(err.Error(), tooLarge)
 }
 
 // Permanent reports whether a further try would end with err as well.
 func Permanent(err error) bool {
-	var (
-		name        *net.DNSError
-		address     *net.AddrError
-		certificate *tls.CertificateVerificationError
-	)
-	return errors.As(err, &name) && name.IsNotFound || errors.As(err, &address) || errors.As(err, &certificate) ||
-		errors.Is(err, publicnet.ErrPrivate) || errors.Is(err, http.ErrSchemeMismatch) || errors.Is(err, context.Canceled)
+	var name *net.DNSError
+	if errors.As(err, &name) && name.IsNotFound {
+		return true
+	}
+	var address *net.AddrError
+	var certificate *tls.CertificateVerificationError
+	if errors.As(err, &address) || errors.As(err, &certificate) {
+		return true
+	}
+	return errors.Is(err, publicnet.ErrPrivate) ||
+		errors.Is(err, http.ErrSchemeMismatch) ||
+		errors.Is(err, context.Canceled)
 }
 
 // A Body is the body of a request, and notes whether that is why the request couldn't be sent: the
@@ -113,17 +134,22 @@ func (b *Body) Watch(req *http.Request) {
 		b.faulty.Store(req.ContentLength > 0 && int64(m.Len()) != req.ContentLength)
 		return
 	}
-	b.ReadCloser, b.length = req.Body, req.ContentLength
+	b.ReadCloser = req.Body
+	b.length = req.ContentLength
 	req.Body = b
 }
 
 // nopCloser and nopCloserWriterTo are the types that io.NopCloser returns; Field 0 is what they
 // close.
-var nopCloser, nopCloserWriterTo = reflect.TypeOf(io.NopCloser(nil)), reflect.TypeOf(io.NopCloser(new(bytes.Buffer)))
+var (
+	nopCloser         = reflect.TypeOf(io.NopCloser(nil))
+	nopCloserWriterTo = reflect.TypeOf(io.NopCloser(new(bytes.Buffer)))
+)
 
 // inMemory returns the reader in memory that r is or closes, or nil.
 func inMemory(r any) interface{ Len() int } {
-	if v := reflect.ValueOf(r); v.Type() == nopCloser || v.Type() == nopCloserWriterTo {
+	v := reflect.ValueOf(r)
+	if v.Type() == nopCloser || v.Type() == nopCloserWriterTo {
 		r = v.Field(0).Interface()
 	}
 	switch m := r.(type) {
@@ -140,12 +166,25 @@ func inMemory(r any) interface{ Len() int } {
 // Read implements io.Reader.
 func (b *Body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	read, end := b.read.Add(int64(n)), err == io.EOF
-	wrong := b.length > 0 && (read > b.length || end && read < b.length)
-	if (wrong || err != nil && !end) && !b.closed.Load() {
+	read := b.read.Add(int64(n))
+	// Once Base closes the body, a read fails by that, and not by the caller's fault.
+	if b.isWrong(read, err) && !b.closed.Load() {
 		b.faulty.Store(true)
 	}
 	return n, err
+}
+
+// isWrong reports whether the body fails with err, or isn't as long as it was said to be, when read
+// bytes of it were read.
+func (b *Body) isWrong(read int64, err error) bool {
+	if err != nil && err != io.EOF { //nolint:errorlint // a Reader's end is io.EOF itself
+		return true
+	}
+	if b.length <= 0 {
+		return false
+	}
+	tooShort := err != nil && read < b.length
+	return tooShort || read > b.length
 }
 
 // Close implements io.Closer.

@@ -24,7 +24,7 @@ func Read(resp *http.Response) (Hints, hostlimit.Outcome) {
 	o := hostlimit.Outcome{Status: resp.StatusCode}
 	h.RetryAfter, o.RetryAfter = LongestRetryAfter(resp.Header)
 	h.RateLimit, o.Reset = quota(resp.Header)
-	if strings.EqualFold(first(resp.Header, "Cf-Mitigated"), "challenge") {
+	if strings.EqualFold(First(resp.Header, "Cf-Mitigated"), "challenge") {
 		o.Refused = "cf-mitigated: challenge"
 	}
 	h.Refused = o.Refused
@@ -34,45 +34,59 @@ func Read(resp *http.Response) (Hints, hostlimit.Outcome) {
 // LongestRetryAfter returns the Retry-After (RFC 9110, section 10.2.3) that counts, and how long it
 // asks to stay away. There should be one; of several, as of a server and a gateway before it, that
 // is the one that asks for most, and where none can be read the first.
-func LongestRetryAfter(h http.Header) (value string, d time.Duration) {
+func LongestRetryAfter(h http.Header) (string, time.Duration) {
 	values := h["Retry-After"]
 	if len(values) == 0 {
 		return "", 0
 	}
-	value = values[0]
-	now, date := time.Now(), first(h, "Date")
-	for _, v := range values {
-		if asked, ok := backoff.RetryAfter(v, date, now); ok && asked > d {
-			value, d = v, asked
+	counts := values[0]
+	longest := time.Duration(0)
+	now := time.Now()
+	date := First(h, "Date")
+	for _, value := range values {
+		asked, ok := backoff.RetryAfter(value, date, now)
+		if ok && asked > longest {
+			counts = value
+			longest = asked
 		}
 	}
-	return value, d
+	return counts, longest
 }
 
 // quota returns the fields of a rate limit of which nothing is left, its older forms as
 // "remaining=0, reset=30", and the time until it is reset. Both are zero where something is left,
 // or no field can be read.
-func quota(h http.Header) (fields string, reset time.Duration) {
+func quota(h http.Header) (string, time.Duration) {
+	// A server that sends the newer form has its say there, whatever older ones it sends beside.
 	if values := h["Ratelimit"]; len(values) != 0 {
-		fields = strings.Join(values, ", ")
-		if reset, _ = backoff.RateLimit(fields); reset == 0 {
+		fields := strings.Join(values, ", ")
+		reset, _ := backoff.RateLimit(fields)
+		if reset == 0 {
 			return "", 0
 		}
 		return fields, reset
 	}
-	for _, names := range [...][2]string{{"X-Ratelimit-Remaining", "X-Ratelimit-Reset"}, {"Ratelimit-Remaining", "Ratelimit-Reset"}} {
-		if remaining := first(h, names[0]); remaining != "" {
-			at := first(h, names[1])
-			if reset, ok := backoff.XRateLimit(remaining, at, first(h, "Date"), time.Now()); ok {
-				return "remaining=" + remaining + ", reset=" + at, reset
-			}
+	for _, names := range olderQuotas {
+		remaining := First(h, names.remaining)
+		if remaining == "" {
+			continue
+		}
+		at := First(h, names.reset)
+		if reset, ok := backoff.XRateLimit(remaining, at, First(h, "Date"), time.Now()); ok {
+			return "remaining=" + remaining + ", reset=" + at, reset
 		}
 	}
 	return "", 0
 }
 
-// first is Header.Get for a name that is canonical already.
-func first(h http.Header, name string) string {
+// olderQuotas are the names of the older forms, the commoner one first.
+var olderQuotas = []struct{ remaining, reset string }{
+	{"X-Ratelimit-Remaining", "X-Ratelimit-Reset"},
+	{"Ratelimit-Remaining", "Ratelimit-Reset"},
+}
+
+// First is Header.Get for a name that is canonical already.
+func First(h http.Header, name string) string {
 	if values := h[name]; len(values) > 0 {
 		return values[0]
 	}

@@ -71,29 +71,33 @@ func Open[T any](path string, parse func(rest string) (T, error)) (*File[T], err
 }
 
 // Find returns the value for a host key, such as "example.com" or "localhost:8080".
-func (f *File[T]) Find(key string) (value T, ok bool) {
+func (f *File[T]) Find(key string) (T, bool) {
 	t := f.current()
-	if value, ok = t.exact[key]; ok {
+	if value, ok := t.exact[key]; ok {
 		return value, true
 	}
 	name := key
-	if strings.Contains(key, ":") {
-		if name = hostname.WithoutPort(key); name != key {
-			if value, ok = t.exact[name]; ok {
-				return value, true
-			}
-		}
+	if strings.Contains(key, ":") { // it has a port, or is an address of IPv6
+		name = hostname.WithoutPort(key)
 	}
+	if value, ok := t.exact[name]; ok {
+		return value, true
+	}
+	return t.findSuffix(name)
+}
+
+// findSuffix returns the value of the longest suffix of name.
+func (t *table[T]) findSuffix(name string) (T, bool) {
 	if len(t.suffixes) == 0 {
-		return value, false
+		return *new(T), false
 	}
 	for {
-		if value, ok = t.suffixes[name]; ok {
+		if value, ok := t.suffixes[name]; ok {
 			return value, true
 		}
 		dot := strings.IndexByte(name, '.')
 		if dot < 0 {
-			return value, false
+			return *new(T), false
 		}
 		name = name[dot+1:]
 	}
@@ -125,8 +129,11 @@ func (f *File[T]) All(yield func(host string, value T) bool) {
 // current returns the table of the file. It looks once a second at most, and reads the file again
 // if that has changed.
 func (f *File[T]) current() *table[T] {
-	now, seen := time.Now().UnixNano(), f.seen.Load()
-	if past := now - seen; 0 <= past && past < int64(pause) || !f.seen.CompareAndSwap(seen, now) { // a clock may be set back
+	now := time.Now().UnixNano()
+	seen := f.seen.Load()
+	past := now - seen
+	isRecent := 0 <= past && past < int64(pause) // a clock may be set back
+	if isRecent || !f.seen.CompareAndSwap(seen, now) {
 		return f.table.Load()
 	}
 	f.mu.Lock()
@@ -146,7 +153,8 @@ func (f *File[T]) read(before *table[T]) *table[T] {
 	t := &table[T]{exact: map[string]T{}, suffixes: map[string]T{}}
 	fault := func(err error) *table[T] {
 		kept := *before
-		kept.err, kept.fresh = fmt.Errorf("%s: %w", f.path, err), true
+		kept.err = fmt.Errorf("%s: %w", f.path, err)
+		kept.fresh = true // so that the next look reads it again
 		return &kept
 	}
 	info, err := os.Stat(f.path)
@@ -160,8 +168,19 @@ func (f *File[T]) read(before *table[T]) *table[T] {
 	if err != nil {
 		return fault(cause(err))
 	}
-	t.size, t.mod, t.fresh = info.Size(), info.ModTime(), time.Since(info.ModTime()).Abs() < settling
+	t.size = info.Size()
+	t.mod = info.ModTime()
+	t.fresh = time.Since(t.mod).Abs() < settling
+	t.err = f.readLines(t, data)
+	if t.err != nil {
+		inherit(t.exact, before.exact)
+		inherit(t.suffixes, before.suffixes)
+	}
+	return t
+}
 
+// readLines adds the lines of data to t. The error lists those with a fault.
+func (f *File[T]) readLines(t *table[T], data []byte) error {
 	var faults []error
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	lines.Buffer(nil, maxFile+1)
@@ -170,7 +189,8 @@ func (f *File[T]) read(before *table[T]) *table[T] {
 		if n == 1 {
 			line = strings.TrimPrefix(line, "\ufeff") // of editors that mark UTF-8
 		}
-		if line = strings.TrimSpace(line); line == "" {
+		line = strings.TrimSpace(line)
+		if line == "" {
 			continue
 		}
 		if err := t.add(line, f.parse); err != nil && len(faults) <= maxShown {
@@ -180,11 +200,7 @@ func (f *File[T]) read(before *table[T]) *table[T] {
 			faults = append(faults, fmt.Errorf("%s, line %d: %w", f.path, n, err))
 		}
 	}
-	if t.err = errors.Join(faults...); t.err != nil {
-		inherit(t.exact, before.exact)
-		inherit(t.suffixes, before.suffixes)
-	}
-	return t
+	return errors.Join(faults...)
 }
 
 // cause is err without the path, which read adds.
@@ -207,29 +223,32 @@ func inherit[T any](m, old map[string]T) {
 
 // add adds the host and the value of a line.
 func (t *table[T]) add(line string, parse func(string) (T, error)) error {
-	host, rest := line, ""
+	host := line
+	rest := ""
 	if i := strings.IndexAny(line, " \t"); i >= 0 {
-		host, rest = line[:i], strings.TrimSpace(line[i:])
+		host = line[:i]
+		rest = strings.TrimSpace(line[i:])
 	}
-	key, m := host, t.exact
-	if suffix, ok := strings.CutPrefix(host, "."); ok {
-		key, m = suffix, t.suffixes
+	values := t.exact
+	name, isSuffix := strings.CutPrefix(host, ".")
+	if isSuffix {
+		values = t.suffixes
 	}
-	key, err := spell(key)
+	key, err := spell(name)
 	if err != nil {
 		return fmt.Errorf("%.100q: %w", host, err)
 	}
-	if strings.HasPrefix(host, ".") && hostname.WithoutPort(key) != key {
+	if isSuffix && hostname.WithoutPort(key) != key {
 		return fmt.Errorf("%.100q: a suffix holds for every port; write it without one", host)
 	}
-	if _, ok := m[key]; ok {
+	if _, ok := values[key]; ok {
 		return fmt.Errorf("%.100q: a second line about it", host)
 	}
 	value, err := parse(rest)
 	if err != nil {
 		return fmt.Errorf("%.100q: %w", host, err)
 	}
-	m[key] = value
+	values[key] = value
 	return nil
 }
 

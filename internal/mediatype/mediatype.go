@@ -10,7 +10,9 @@ import (
 // Range checks a media type, perhaps with wildcards (RFC 9110, section 12.5.1).
 func Range(s string) (string, error) {
 	typ, sub, ok := strings.Cut(strings.ToLower(strings.TrimSpace(s)), "/")
-	if !ok || typ == "" || sub == "" || strings.ContainsAny(typ+sub, " \t;,/") || typ == "*" && sub != "*" {
+	isName := typ != "" && sub != "" && !strings.ContainsAny(typ+sub, " \t;,/")
+	isWild := typ == "*" && sub != "*" // */html is no range
+	if !ok || !isName || isWild {
 		return "", fmt.Errorf("%q is not a media type such as text/html, text/* or */*", s)
 	}
 	return typ + "/" + sub, nil

@@ -43,7 +43,8 @@ func (h *Head) Begin(header http.Header, product string, stated robots.Preferenc
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.tags = robots.ParseTags(header["X-Robots-Tag"], product)
-	h.stated, h.meta = stated, nil
+	h.stated = stated
+	h.meta = nil
 	if mediatype.IsHTML(header.Get("Content-Type")) {
 		h.meta = robots.NewMetaScanner(product)
 	}

@@ -118,15 +118,17 @@ func (t *Tally) HostAnswered(host string, refused bool) {
 }
 
 // Host returns the counts of a host.
-func (t *Tally) Host(host string) (h Host) {
+func (t *Tally) Host(host string) Host {
 	t.hostsMu.Lock()
 	defer t.hostsMu.Unlock()
-	if t.hosts != nil {
-		if counted, ok := t.hosts.Peek(host); ok {
-			h = *counted
-		}
+	if t.hosts == nil {
+		return Host{}
 	}
-	return h
+	counted, ok := t.hosts.Peek(host) // a look at the status doesn't keep a host in the list
+	if !ok {
+		return Host{}
+	}
+	return *counted
 }
 
 // Refused reports whether an answer of that status, 0 for none, is a refusal.
@@ -170,7 +172,8 @@ func (t *Tally) Visit(host string, n int, until time.Time) {
 		t.closed = map[string]Visitors{}
 	}
 	v := t.closed[host]
-	if v.Waiting += n; v.Waiting == 0 {
+	v.Waiting += n
+	if v.Waiting == 0 {
 		delete(t.closed, host)
 		return
 	}
@@ -192,7 +195,8 @@ func (t *Tally) Snapshot(now time.Time) Snapshot {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s.Refusals, s.Visitors = maps.Clone(t.refusals), maps.Clone(t.closed)
+	s.Refusals = maps.Clone(t.refusals)
+	s.Visitors = maps.Clone(t.closed)
 	if t.unreachable != nil {
 		s.Unreachable = t.unreachable.Values()
 		slices.SortFunc(s.Unreachable, func(a, b Unreachable) int { return cmp.Compare(a.Origin, b.Origin) })
@@ -201,17 +205,22 @@ func (t *Tally) Snapshot(now time.Time) Snapshot {
 }
 
 // latencies returns the minutes in which anything was answered, the oldest first.
-func (t *Tally) latencies(now time.Time) (out []Minute) {
+func (t *Tally) latencies(now time.Time) []Minute {
+	var minutes []Minute
 	present := now.Unix() / 60
 	for number := present - trend + 1; number <= present; number++ {
 		m := &t.latency[number%trend]
-		if n := m.count.Load(); m.number.Load() == number && n > 0 {
-			out = append(out, Minute{
-				Time: time.Unix(number*60, 0).UTC(), Answers: n, Mean: time.Duration(m.sum.Load() / n).Seconds(),
-			})
+		answers := m.count.Load()
+		if m.number.Load() != number || answers == 0 { // it is still that of an hour before
+			continue
 		}
+		minutes = append(minutes, Minute{
+			Time:    time.Unix(number*60, 0).UTC(),
+			Answers: answers,
+			Mean:    time.Duration(m.sum.Load() / answers).Seconds(),
+		})
 	}
-	return out
+	return minutes
 }
 
 // Lost counts err, why state couldn't be read or kept, and reports whether it has a new cause. One
@@ -235,7 +244,8 @@ func (t *Tally) Lost(err error) bool {
 		return false
 	}
 	if t.losses == nil {
-		t.losses, t.lost = make(map[string]bool), err
+		t.losses = make(map[string]bool)
+		t.lost = err
 	}
 	t.losses[why] = true
 	return true

@@ -14,8 +14,11 @@ import (
 // mailAddress what has to be somewhere in it: an address by itself, not a part of a URL.
 var (
 	version     = regexp.MustCompile(`^/v?[0-9]`)
-	mailAddress = regexp.MustCompile(`(?:^|[\s(<\[;,+]|mailto:)[^\s()<>\[\];,:@/]+@[^\s()<>\[\];,:@/]+\.[^\s()<>\[\];,:@/]+`)
+	mailAddress = regexp.MustCompile(`(?:^|[\s(<\[;,+]|mailto:)` + mailPart + `@` + mailPart + `\.` + mailPart)
 )
+
+// mailPart is a part of a mail address: what delimits it in a User-Agent isn't in it.
+const mailPart = `[^\s()<>\[\];,:@/]+`
 
 // strictAgent reports whether ua holds a version of the product and a mail address.
 func strictAgent(ua, product string) bool {
@@ -34,23 +37,31 @@ func Check(ua, product, from string, strict bool) error {
 	case product == "":
 		return fmt.Errorf("%q doesn't begin with a product token, such as ExampleBot/1.0", ua)
 	case cutShort(ua, product):
-		return fmt.Errorf("%q is cut short, robots.txt knows the crawler as %q: write the name as one word, its version after "+
-			"a slash, then comments, such as ExampleBot/1.0 (+https://example.com/bot; bot@example.com); see RFC 9110, section 10.1.5",
+		return fmt.Errorf("%q is cut short, robots.txt knows the crawler as %q: "+
+			"write the name as one word, its version after a slash, then comments, "+
+			"such as ExampleBot/1.0 (+https://example.com/bot; bot@example.com); see RFC 9110, section 10.1.5",
 			ua, product)
 	case !hasContact(ua, from):
-		return fmt.Errorf("%q has no contact: add a URL or a mail address, such as (+https://example.com/bot; bot@example.com)", ua)
+		return fmt.Errorf("%q has no contact: "+
+			"add a URL or a mail address, such as (+https://example.com/bot; bot@example.com)", ua)
 	case product == "Mozilla":
-		return fmt.Errorf("%q names no crawler: begin with its name, or write (compatible; ExampleBot/1.0; ...) behind Mozilla/5.0", ua)
+		return fmt.Errorf("%q names no crawler: "+
+			"begin with its name, or write (compatible; ExampleBot/1.0; ...) behind Mozilla/5.0", ua)
 	case strict && !strictAgent(ua, product):
-		return fmt.Errorf("%q must hold a product, a version and a mail address, such as ExampleBot/1.0 (bot@example.com)", ua)
+		return fmt.Errorf("%q must hold a product, a version and a mail address, "+
+			"such as ExampleBot/1.0 (bot@example.com)", ua)
 	}
 	return nil
 }
 
 // hasContact reports whether ua or from has an address of the crawler's owner.
 func hasContact(ua, from string) bool {
-	in := func(mark string) bool { return strings.Contains(ua, mark) }
-	return in("@") || in("http://") || in("https://") || from != "" && CheckFrom(from) == nil
+	for _, mark := range []string{"@", "http://", "https://"} {
+		if strings.Contains(ua, mark) {
+			return true
+		}
+	}
+	return from != "" && CheckFrom(from) == nil
 }
 
 // whole is what follows a product that isn't cut short: a version, a comment, the next part of the
@@ -60,16 +71,20 @@ var whole = regexp.MustCompile(`^(?:/| *(?:$|[();])| +[^ ();]*(?:@|://))`)
 // cutShort reports whether the product is only the beginning of a name, as "my" is of "my bot 1.0".
 // The product stands first, or in a comment: "Mozilla/5.0 (compatible; ExampleBot/1.0; ...)".
 func cutShort(ua, product string) bool {
-	for before, rest := "", ua; ; {
+	before := "" // of the place that is looked at; only its last letter counts
+	rest := ua
+	for {
 		upTo, after, found := strings.Cut(rest, product)
 		if !found {
 			return true
 		}
-		before, rest = strings.TrimRight(before+upTo, " "), after
-		if (before == "" || strings.ContainsAny(before[len(before)-1:], "(;")) && whole.MatchString(rest) {
+		before = strings.TrimRight(before+upTo, " ")
+		begins := before == "" || strings.ContainsAny(before[len(before)-1:], "(;")
+		if begins && whole.MatchString(after) {
 			return false
 		}
 		before = product
+		rest = after
 	}
 }
 

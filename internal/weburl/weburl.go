@@ -33,11 +33,19 @@ func Check(u *url.URL) error {
 		return fmt.Errorf("path and query are longer than %d bytes", maxTarget)
 	case hostname.Key(u.Host) == "":
 		return fmt.Errorf("%q: no Host in request URL", Redacted(u))
-	case u.Opaque != "" && (!strings.HasPrefix(u.Opaque, "/") || strings.HasPrefix(u.Opaque, "//")),
-		u.Opaque == "" && !(rooted(u.Path) && rooted(u.RawPath) || u.Path == "*"):
+	case !hasPath(u):
 		return fmt.Errorf("URL %q has no path that begins with a slash", Redacted(u))
 	}
 	return nil
+}
+
+// hasPath reports whether robots.txt can be asked about the path of u, which isn't so for one that
+// stands behind a host in Opaque.
+func hasPath(u *url.URL) bool {
+	if u.Opaque != "" {
+		return strings.HasPrefix(u.Opaque, "/") && !strings.HasPrefix(u.Opaque, "//")
+	}
+	return u.Path == "*" || rooted(u.Path) && rooted(u.RawPath)
 }
 
 // rooted reports whether path is none, or begins with a slash.
