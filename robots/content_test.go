@@ -71,7 +71,8 @@ func bySplitting(list string) [3]string {
 	for item := range strings.SplitSeq(list, ",") {
 		label, token, _ := strings.Cut(strings.ToLower(item), "=")
 		i := slices.Index([]string{"train-ai", "ai-use", "search"}, strings.TrimSpace(label))
-		switch token = strings.TrimSpace(token); {
+		token = strings.TrimSpace(token)
+		switch {
 		case i >= 0 && token == "n":
 			said[i] = r
 		case i >= 0 && token == "y" && said[i] == u:
@@ -150,7 +151,8 @@ Content-Usage: train-ai=y
 // read anew for each page.
 func TestContentUsageOfManyLines(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	paths, targets := []string{"", "/ ", "/a ", "/ab ", "/b "}, []string{"/", "/a", "/abc", "/b/c", "/d"}
+	paths := []string{"", "/ ", "/a ", "/ab ", "/b "}
+	targets := []string{"/", "/a", "/abc", "/b/c", "/d"}
 	statements := []string{"train-ai=y", "train-ai=n", "search=y", "search=n, train-ai=y", "ai-use=n", "", "other=n", "train-ai=n,"}
 	for range 300 {
 		text := "User-agent: *\n"
@@ -172,7 +174,8 @@ func TestContentUsageOfManyLines(t *testing.T) {
 					continue
 				}
 				if len(path) > longest {
-					longest, want = len(path), robots.Preferences{}
+					longest = len(path)
+					want = robots.Preferences{}
 				}
 				alone := robots.Parse([]byte("User-agent: *\nContent-Usage: " + l)).Agent("FooBot").Preferences(target)
 				for _, a := range []*robots.Answer{&alone.Train, &alone.Ground, &alone.Search} {
@@ -253,7 +256,8 @@ func TestPreferencesOfSixSources(t *testing.T) {
 	for n := range 3 * 3 * 3 * 3 * 3 * 3 {
 		var say, of [6]string
 		for i, k := 0, n; i < 6; i, k = i+1, k/3 {
-			say[i], of[i] = sources[i].say[k%3], sources[i].of[k%3]
+			say[i] = sources[i].say[k%3]
+			of[i] = sources[i].of[k%3]
 		}
 		text := "User-agent: *\n" + strings.Replace(sources[0].text, "%s", say[0], 1) + strings.Replace(sources[1].text, "%s", say[1], 1)
 		header := map[string][]string{}

@@ -115,7 +115,8 @@ func TestUnavailableAfterIsReadInEveryUsualFormat(t *testing.T) {
 		"25 June 2010":                  "2010-06-25T00:00:00Z",
 	} {
 		got := robots.ParseTags([]string{"unavailable_after: " + date + ", nofollow"}).String()
-		if want = "nofollow, unavailable_after: " + want; got != want {
+		want = "nofollow, unavailable_after: " + want
+		if got != want {
 			t.Errorf("%s: got %s, want %s", date, got, want)
 		}
 	}
@@ -213,7 +214,8 @@ func TestMetaStopsAt64KB(t *testing.T) {
 // over.
 func TestMetaScannerIsLinear(t *testing.T) {
 	s := robots.NewMetaScanner("FooBot")
-	script, end := []byte("<script>"), []byte("</head>")
+	script := []byte("<script>")
+	end := []byte("</head>")
 	allocs := testing.AllocsPerRun(1, func() {
 		_, _ = s.Write(script)
 		for range 4000 {
@@ -254,7 +256,8 @@ func FuzzMeta(f *testing.F) {
 		s := robots.NewMetaScanner("FooBot")
 		at := min(int(cut), len(page))
 		_, _ = io.WriteString(s, page[:at])
-		done, found := s.Done(), s.Directives()
+		done := s.Done()
+		found := s.Directives()
 		_, _ = io.WriteString(s, page[at:])
 		if got := s.Directives(); got.String() != whole.String() || done && got.String() != found.String() {
 			t.Errorf("%q cut at %d: %v, then %v; whole: %v", page, at, found, got, whole)

@@ -199,7 +199,8 @@ func TestEachOfAThousandPatternsIsFound(t *testing.T) {
 func TestEscapes(t *testing.T) {
 	const same = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~*$"
 	for c := range 256 {
-		raw, escape := string([]byte{byte(c)}), fmt.Sprintf("%%%02X", c)
+		raw := string([]byte{byte(c)})
+		escape := fmt.Sprintf("%%%02X", c)
 		for _, lower := range []bool{false, true} {
 			if lower {
 				escape = strings.ToLower(escape)

@@ -83,7 +83,9 @@ var costly = []struct {
 // Rules take at most three times the file's length, whatever it holds, and Size reports how much.
 func TestRulesOfLargeFilesAreSmall(t *testing.T) {
 	for _, c := range some(costly) {
-		seed, length, size := 0, 0, 0
+		seed := 0
+		length := 0
+		size := 0
 		got := keptOf(2, func() any {
 			seed++
 			body := large(seed, c.line)

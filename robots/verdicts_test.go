@@ -53,7 +53,9 @@ func verdictCases(t testing.TB) []verdictCase {
 // TestVerdictsOfGooglesMatcher holds verdict and line of all 37,000 recorded answers under
 // GoogleExact, and of the plain ones in the default mode.
 func TestVerdictsOfGooglesMatcher(t *testing.T) {
-	checks, plain, failed := 0, 0, 0
+	checks := 0
+	plain := 0
+	failed := 0
 	for _, c := range verdictCases(t) {
 		exact := robots.ParseWith(c.Body, robots.Options{GoogleExact: true})
 		file := robots.Parse(c.Body)

@@ -139,7 +139,8 @@ func TestLimit(t *testing.T) {
 				read += n
 				return n, err
 			}))
-			if resp.ContentLength = -1; tt.length != 0 {
+			resp.ContentLength = -1
+			if tt.length != 0 {
 				resp.ContentLength = tt.length
 			}
 			return resp, nil

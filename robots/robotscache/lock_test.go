@@ -93,7 +93,8 @@ func TestCachesThatShareAStoreFetchOnce(t *testing.T) {
 func TestOutageIsShared(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newSharedStore()
-		one, other := newRig(t, Config{Store: store}, broken), newRig(t, Config{Store: store}, broken)
+		one := newRig(t, Config{Store: store}, broken)
+		other := newRig(t, Config{Store: store}, broken)
 		for range 3 {
 			if !one.get(t, site).Denied || !other.get(t, site).Denied {
 				t.Error("not denied")
@@ -199,7 +200,8 @@ func (s obedientStore) Save(ctx context.Context, origin string, r Record) error 
 func TestATimeoutIsShared(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cfg := Config{Store: obedientStore{newSharedStore()}}
-		one, other := newRig(t, cfg, after(time.Minute, 200, private)), newRig(t, cfg, after(time.Minute, 200, private))
+		one := newRig(t, cfg, after(time.Minute, 200, private))
+		other := newRig(t, cfg, after(time.Minute, 200, private))
 		if e := one.get(t, site); !e.Denied || one.event(t).StoreErr != nil {
 			t.Errorf("%+v, %v", e, one.event(t).StoreErr)
 		}
@@ -218,7 +220,8 @@ func TestANewerCopyOfAnotherProcessHolds(t *testing.T) {
 	} {
 		bubble(t, func(t *testing.T) {
 			cfg := Config{Store: newSharedStore(), ServeStale: true, RecordText: true}
-			one, other := newRig(t, cfg, first), newRig(t, cfg, always(200, newer, "ETag", `"new"`))
+			one := newRig(t, cfg, first)
+			other := newRig(t, cfg, always(200, newer, "ETag", `"new"`))
 			one.get(t, site)
 			time.Sleep(2 * time.Hour)
 			other.get(t, site)
@@ -234,7 +237,8 @@ func TestANewerCopyOfAnotherProcessHolds(t *testing.T) {
 				t.Errorf("%s: event %+v", name, e)
 			}
 			time.Sleep(maxTTL) // from now on it is the process's own
-			if one.get(t, site); counts(one.Cache).Restored != 1 {
+			one.get(t, site)
+			if counts(one.Cache).Restored != 1 {
 				t.Errorf("%s: %+v", name, counts(one.Cache))
 			}
 		})
@@ -246,7 +250,8 @@ func TestANewerCopyOfAnotherProcessHolds(t *testing.T) {
 func TestANewerAnswerWithoutRulesEndsTheCopy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cfg := Config{Store: newSharedStore(), ServeStale: true}
-		one, other := newRig(t, cfg, always(200, private)), newRig(t, cfg, always(404, ""))
+		one := newRig(t, cfg, always(200, private))
+		other := newRig(t, cfg, always(404, ""))
 		one.get(t, site)
 		time.Sleep(2 * time.Hour)
 		other.get(t, site)
@@ -291,13 +296,15 @@ func TestStoreErrorsOfARefreshAreReported(t *testing.T) {
 		store.load = errDisk
 		for range 2 {
 			time.Sleep(2 * time.Hour)
-			if r.get(t, site); !errors.Is(r.event(t).StoreErr, errDisk) {
+			r.get(t, site)
+			if !errors.Is(r.event(t).StoreErr, errDisk) {
 				t.Errorf("event %+v", r.event(t))
 			}
 			store.lockable = true
 		}
 		r = newRig(t, Config{Store: store}, always(200, private))
-		if r.get(t, site); r.event(t).StoreErr.Error() != errDisk.Error() {
+		r.get(t, site)
+		if r.event(t).StoreErr.Error() != errDisk.Error() {
 			t.Errorf("of a first fetch: %v", r.event(t).StoreErr)
 		}
 	})

@@ -118,7 +118,8 @@ func TestLeastRecentlyUsedGoesFirst(t *testing.T) {
 // TestHitIsAUse like a Get, without a fetch.
 func TestHitIsAUse(t *testing.T) {
 	r := newRig(t, Config{MaxBytes: roomFor(t, 2)}, always(200, private))
-	a, b := parse(t, "https://a.example/"), parse(t, "https://b.example/")
+	a := parse(t, "https://a.example/")
+	b := parse(t, "https://b.example/")
 	if _, ok := r.Hit(a, time.Now()); ok || len(r.sent()) > 0 {
 		t.Error("a hit on nothing")
 	}
@@ -187,9 +188,11 @@ func TestTheNewestStays(t *testing.T) {
 
 // TestBytesAreWhatTheHeapHas: Stats.Bytes is within a tenth of the heap, for all kinds of answers.
 func TestBytesAreWhatTheHeapHas(t *testing.T) {
-	many, few := 3_000, 10
+	many := 3_000
+	few := 10
 	if os.Getenv("POLITENESS_LONG") != "" {
-		many, few = 8_000, 40
+		many = 8_000
+		few = 40
 	}
 	for _, test := range []struct {
 		name    string
@@ -223,7 +226,8 @@ func TestBytesAreWhatTheHeapHas(t *testing.T) {
 		c := newCache(t, Config{}, Client{UserAgent: userAgent, Transport: w})
 		empty := heap() - before
 		visit(t, c, 0, test.origins)
-		there, counted := heap()-before-empty, c.Snapshot().Bytes
+		there := heap() - before - empty
+		counted := c.Snapshot().Bytes
 		t.Logf("%s: %d bytes an origin, %d counted", test.name, there/int64(test.origins), counted/int64(test.origins))
 		if ratio := float64(counted) / float64(there); ratio < 0.9 || ratio > 1.1 {
 			t.Errorf("%s: %d bytes counted, %d there are", test.name, counted, there)
@@ -269,7 +273,8 @@ func TestWhateverAServerMakesLongIsCounted(t *testing.T) {
 		},
 	} {
 		n := int64(160)
-		short, long := of("a"), of("a"+strings.Repeat("b", int(n)))
+		short := of("a")
+		long := of("a" + strings.Repeat("b", int(n)))
 		if name == "error" {
 			n *= 2 // in Reason, and in Err
 		}
@@ -309,7 +314,8 @@ func TestErrorsOfServersAreBounded(t *testing.T) {
 		c := newCache(t, Config{}, Client{UserAgent: userAgent, Transport: failure(test.make)})
 		empty := heap() - before
 		visit(t, c, 0, n)
-		there, counted := heap()-before-empty, c.Snapshot().Bytes
+		there := heap() - before - empty
+		counted := c.Snapshot().Bytes
 		t.Logf("%s: %d bytes an origin, %d counted", name, there/n, counted/n)
 		if there > counted*5/4 || counted > n*3000 {
 			t.Errorf("%s: %d bytes counted, %d there are", name, counted, there)
@@ -473,7 +479,8 @@ func TestCrawlInBreadth(t *testing.T) {
 // TestWildcardDomain: a crawl through very many names of one domain, all with the same robots.txt,
 // is bounded in memory: 30,000 of them, in make soak as many as there is time for, up to ten million.
 func TestWildcardDomain(t *testing.T) {
-	most, maxBytes := soak.Size(30_000, 30_000, 10_000_000), int64(soak.Size(2<<20, 2<<20, 0))
+	most := soak.Size(30_000, 30_000, 10_000_000)
+	maxBytes := int64(soak.Size(2<<20, 2<<20, 0))
 	over := soak.Over(t)
 	body := short(0, 4000)
 	w := &web{answer: func(string) *http.Response { return reply(200, body, "ETag", `"1"`) }}
@@ -483,7 +490,8 @@ func TestWildcardDomain(t *testing.T) {
 	for ; names < most && !over(); names += 10_000 {
 		visit(t, c, names, names+10_000)
 	}
-	got, s := heap()-before, c.Snapshot()
+	got := heap() - before
+	s := c.Snapshot()
 	t.Logf("soak: %d names, %d MB: %+v", names, got>>20, s)
 	if s.Bytes > s.MaxBytes || got > s.MaxBytes*5/4 {
 		t.Errorf("%d MB, %d counted, of %d", got>>20, s.Bytes>>20, s.MaxBytes>>20)

@@ -347,7 +347,8 @@ func TestNetworkGzipBomb(t *testing.T) {
 		var n int64
 		for req.Context().Err() == nil && n < 1<<30 {
 			m, err := io.WriteString(w, "User-agent: *\nDisallow: /private\n")
-			if n += int64(m); err != nil {
+			n += int64(m)
+			if err != nil {
 				break
 			}
 		}

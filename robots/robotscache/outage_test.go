@@ -17,7 +17,8 @@ func TestOutageOutlivesTheCache(t *testing.T) {
 			asked := 0
 			for run := range 26 {
 				r := newRig(t, cfg, always(503, "", "Retry-After", "86400"))
-				e, ev := r.get(t, site), r.event(t)
+				e := r.get(t, site)
+				ev := r.event(t)
 				asked += len(r.sent())
 				want := 1 + run/24
 				if asked != want || !ev.Unreachable || ev.Restored != (len(r.sent()) == 0) || e.Reason != "status 503" || e.Err == nil {
@@ -82,7 +83,8 @@ func TestOutageIsBounded(t *testing.T) {
 func TestOutageOfADayIsShared(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newSharedStore()
-		one, other := newRig(t, Config{Store: store}, always(200, private)), newRig(t, Config{Store: store}, broken)
+		one := newRig(t, Config{Store: store}, always(200, private))
+		other := newRig(t, Config{Store: store}, broken)
 		one.get(t, site)
 		other.get(t, site)
 		time.Sleep(time.Hour)

@@ -173,7 +173,8 @@ func pass(ctx context.Context, d time.Duration) error {
 // counts returns c's Snapshot without bytes.
 func counts(c *Cache) Stats {
 	s := c.Snapshot()
-	s.Bytes, s.MaxBytes = 0, 0
+	s.Bytes = 0
+	s.MaxBytes = 0
 	return s
 }
 

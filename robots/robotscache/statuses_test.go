@@ -251,11 +251,13 @@ func TestTTLMovedByCacheControl(t *testing.T) {
 					t.Errorf("TTL %v, %d %s: event %+v", c.set, status, c.control, ev)
 				}
 				time.Sleep(c.ttl - 1)
-				if r.get(t, site); len(r.sent()) != 1 {
+				r.get(t, site)
+				if len(r.sent()) != 1 {
 					t.Errorf("TTL %v, %d %s: asked again before %v", c.set, status, c.control, c.ttl)
 				}
 				time.Sleep(time.Nanosecond)
-				if r.get(t, site); len(r.sent()) != 2 {
+				r.get(t, site)
+				if len(r.sent()) != 2 {
 					t.Errorf("TTL %v, %d %s: not asked again after %v", c.set, status, c.control, c.ttl)
 				}
 			})
@@ -560,7 +562,8 @@ func TestOthersUseTheOldCopy(t *testing.T) {
 		for _, age := range []time.Duration{time.Hour, maxTTL - 1, maxTTL} {
 			time.Sleep(time.Until(old.Expires.Add(age - time.Hour)))
 			r.answer = after(time.Second, 200, "User-agent: *\nDisallow: /\n")
-			begin, asked := time.Now(), len(r.sent())
+			begin := time.Now()
+			asked := len(r.sent())
 			left := make(chan struct{})
 			found, cancel := context.WithCancel(t.Context())
 			go func() {

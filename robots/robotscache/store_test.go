@@ -52,7 +52,8 @@ func TestRestart(t *testing.T) {
 		if !ev.Start.Equal(want.Start) {
 			t.Errorf("restored as of %v", ev.Start)
 		}
-		if want.Start = ev.Start; !reflect.DeepEqual(ev, want) {
+		want.Start = ev.Start
+		if !reflect.DeepEqual(ev, want) {
 			t.Errorf("event %+v, want %+v", ev, want)
 		}
 		if e := r.get(t, none); !allowed(e, "/private") || time.Until(e.Expires) != time.Hour {
@@ -113,7 +114,8 @@ func TestRecordsAreOfUse(t *testing.T) {
 				newRig(t, cfg, always(status, private)).get(t, site)
 				time.Sleep(age)
 				r := newRig(t, cfg, broken)
-				if r.get(t, site); (counts(r.Cache).Restored == 1) != useful {
+				r.get(t, site)
+				if (counts(r.Cache).Restored == 1) != useful {
 					t.Errorf("status %d, after %v: %+v", status, age, counts(r.Cache))
 				}
 			})
@@ -265,7 +267,9 @@ func TestConfirmedButLost(t *testing.T) {
 			for _, left := range []failingStore{
 				{load: errors.New("disk unplugged")}, {}, {record: Record{Status: 200, Body: []byte("another")}, ok: true},
 			} {
-				store.record, store.ok, store.load = left.record, left.ok, left.load
+				store.record = left.record
+				store.ok = left.ok
+				store.load = left.load
 				time.Sleep(time.Hour)
 				if e := r.get(t, site); e.SHA256() != sum(body) || store.saved != 1 {
 					t.Errorf("saved %d times, %+v", store.saved, e)
@@ -344,7 +348,8 @@ func TestDir(t *testing.T) {
 		t.Fatalf("an empty directory has a record: %v", err)
 	}
 	for i := range 2 { // the second replaces the first
-		if r.Status += i; store.Save(t.Context(), site, r) != nil {
+		r.Status += i
+		if store.Save(t.Context(), site, r) != nil {
 			t.Fatal("can't save")
 		}
 		if got, ok, err := store.Load(t.Context(), site); !ok || err != nil || !reflect.DeepEqual(got, r) {
