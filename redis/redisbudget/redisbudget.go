@@ -363,9 +363,9 @@ func (b *Budget) spendPage(host string, now, start time.Time, spend bool) (ok bo
 	return true, nil
 }
 
-// owesCall reports whether a page that is in hand is spent only after a call: the first one starts the
-// clock of all processes, and one after the share WarnAt of the time asks for the warning, which one
-// process gets. The caller holds mu.
+// owesCall reports whether a page that is in hand is spent only after a call: the first one starts
+// the clock of all processes, and one after the share WarnAt of the time asks for the warning,
+// which one process gets. The caller holds mu.
 func (b *Budget) owesCall(now time.Time) bool {
 	return b.started.IsZero() || !b.timeAsked && b.timeDue(now)
 }
@@ -508,8 +508,8 @@ func (b *Budget) spendBytes(ctx context.Context, n int64) (int64, error) {
 	}
 }
 
-// takeInHand spends up to n of the bytes that are in hand. If none is, it returns for how long nothing
-// is granted or, after a call, an error if none is left.
+// takeInHand spends up to n of the bytes that are in hand. If none is, it returns for how long
+// nothing is granted or, after a call, an error if none is left.
 func (b *Budget) takeInHand(n int64, asked bool) (taken int64, quiet time.Duration, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -103,8 +103,8 @@ func (b *Budget) catchUp(ctx context.Context) (asked bool, err error) {
 	}
 }
 
-// ask takes a chunk of pages of host, or of n bytes, unless there are some in hand. start is true if
-// the page or bytes are to be spent.
+// ask takes a chunk of pages of host, or of n bytes, unless there are some in hand. start is true
+// if the page or bytes are to be spent.
 func (b *Budget) ask(ctx context.Context, host string, n int64, start bool) error {
 	if err := b.lock(ctx); err != nil {
 		return err
@@ -129,7 +129,8 @@ func (b *Budget) ask(ctx context.Context, host string, n int64, start bool) erro
 	return b.do(ctx, r)
 }
 
-// inHand reports whether some of n bytes are in hand or, for 0, a page of host. The caller holds mu.
+// inHand reports whether some of n bytes are in hand or, for 0, a page of host. The caller holds
+// mu.
 func (b *Budget) inHand(host string, n int64) bool {
 	if n > 0 {
 		return b.bytes.unspent > 0
@@ -138,8 +139,8 @@ func (b *Budget) inHand(host string, n int64) bool {
 	return b.pages.unspent > 0 && ofHost && !b.bytesGone()
 }
 
-// request returns a request for n bytes or, for 0, for a page of host, or for nothing. The caller holds
-// mu.
+// request returns a request for n bytes or, for 0, for a page of host, or for nothing. The caller
+// holds mu.
 func (b *Budget) request(host string, n int64, start bool) *request {
 	b.seq++
 	r := &request{seq: b.seq, window: b.state.window, start: start}
@@ -298,8 +299,8 @@ func (b *Budget) run(ctx context.Context, r *request, args []any) ([]any, error)
 	return reply, check(reply)
 }
 
-// answered stores the reply to r, which was sent at that time, or counts its failure err. It reports
-// whether the call has counted; without an error it came too late, and is to be sent again.
+// answered stores the reply to r, which was sent at that time, or counts its failure err. It
+// reports whether the call has counted; without an error it came too late, and is to be sent again.
 func (b *Budget) answered(r *request, sent time.Time, reply []any, err error) (counted bool, _ error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -410,8 +411,8 @@ func (b *Budget) take(r *request, reply []any) {
 	}
 }
 
-// learnStart stores that the budget's clock began us microseconds before now, if it isn't negative. The
-// earliest of such times is closest: the later ones have the time of their reply on top.
+// learnStart stores that the budget's clock began us microseconds before now, if it isn't negative.
+// The earliest of such times is closest: the later ones have the time of their reply on top.
 func (b *Budget) learnStart(us int64, now time.Time) {
 	if us < 0 {
 		return
@@ -445,8 +446,8 @@ func (b *Budget) warn(limit rune, host string, ofHost int64, now time.Time) {
 	b.warnings = append(b.warnings, w)
 }
 
-// resendAll makes the next calls send the counts of hosts that this process knows, as of an epoch. The
-// caller holds mu.
+// resendAll makes the next calls send the counts of hosts that this process knows, as of an epoch.
+// The caller holds mu.
 func (b *Budget) resendAll(epoch int64) {
 	if len(b.resend) == 0 || epoch < b.resendEpoch {
 		b.resendEpoch = epoch // else some count may be older than this epoch

@@ -18,8 +18,8 @@
 --
 -- Times are microseconds of the server's clock.
 --
--- Every reply ends with the name of its call, PROC and SEQ: a client may read one that was left on a
--- connection.
+-- Every reply ends with the name of its call, PROC and SEQ: a client may read one that was left on
+-- a connection.
 --
 -- A call counts once, however often it arrives. One that comes after its not-after time or after a
 -- later call of its process does nothing and says so.
@@ -194,8 +194,8 @@ if not knows and WINDOW == window then
 	end
 end
 
--- hostUse returns the pages of a host, the epoch in which some were granted last, and the pages as that
--- began.
+-- hostUse returns the pages of a host, the epoch in which some were granted last, and the pages as
+-- that began.
 local function hostUse(host)
 	local n, e, b = string.match(redis.call('HGET', KEYS[2], 'h:' .. host) or '', '^(%d+):(%d+):(%d+)$')
 	return tonumber(n or 0), tonumber(e or 0), tonumber(b or 0)
@@ -242,7 +242,8 @@ if last.seq == SEQ then
 	end
 else
 	fence = fence + 1
-	-- Pages that were given back before a loss, or in a call that may have counted long ago, stay spent.
+	-- Pages that were given back before a loss, or in a call that may have counted long ago, stay
+	-- spent.
 	local mayHaveCounted = AGAIN and not last.seq
 	if ID == id and WINDOW == window and not mayHaveCounted then
 		pages = math.max(pages - BACK_PAGES, 0)
@@ -253,9 +254,9 @@ else
 		end
 	end
 
-	-- chunk is the grant of a limit: all of a small want, else a part that shrinks towards the end, so
-	-- that no process holds pages that others lack. The page that reaches the warning is granted by
-	-- itself.
+	-- chunk is the grant of a limit: all of a small want, else a part that shrinks towards the end,
+	-- so that no process holds pages that others lack. The page that reaches the warning is granted
+	-- by itself.
 	local function chunk(want, least, used, max, warn)
 		if want == 0 or quiet > now or not knows then return 0 end
 		local n = math.max(math.floor(want / divisor), math.min(want, least))

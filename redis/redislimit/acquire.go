@@ -73,8 +73,8 @@ type caller struct {
 }
 
 const (
-	// mostRank is the rank of a Start, above all others: its lease holds a slot, for which they may be
-	// waiting.
+	// mostRank is the rank of a Start, above all others: its lease holds a slot, for which they may
+	// be waiting.
 	mostRank = 1 << 40
 
 	// mostPriority bounds the priority of an Acquire, in both directions.
@@ -121,6 +121,7 @@ func (t *lease) join() {
 // draw draws a delay, and gives the lease a new id.
 func (t *lease) draw() {
 	t.delay = max(t.limits.Delay.Draw(), t.floor)
+	// A push for the old id is for a turn that was given back.
 	delete(t.l.asked, t.id)
 	t.id = t.l.newID()
 }
@@ -128,9 +129,11 @@ func (t *lease) draw() {
 // least is the smallest gap that a request ahead can take.
 func (t *lease) least() time.Duration { return max(t.limits.Delay.Min, t.floor) }
 
-// source names the longest of the delays of a start: that of the lease, and those that info reports.
+// source names the longest of the delays of a start: that of the lease, and those that info
+// reports.
 func (t *lease) source(info hostInfo) string {
 	drawn := duration(micros(t.delay)) // as the server counts
+	// Of equal delays the one that the user has set is named.
 	switch {
 	case info.learned > max(drawn, info.adaptive):
 		return "learned"
@@ -144,7 +147,7 @@ func (t *lease) source(info hostInfo) string {
 
 // await waits for the turn in the caller's goroutine, for a signal or until wait.next.
 func (t *lease) await(ctx context.Context) error {
-	timer := time.NewTimer(time.Hour)
+	timer := time.NewTimer(time.Hour) // one for the whole wait, set before each select
 	defer timer.Stop()
 	defer t.abandon() // does something only if an Override or a Watcher of the user panics
 	for {
@@ -156,7 +159,7 @@ func (t *lease) await(ctx context.Context) error {
 		if step.notify != nil {
 			step.notify()
 		}
-		var due <-chan time.Time
+		var due <-chan time.Time // nil: only a signal or ctx ends the select
 		if step.next > 0 {
 			timer.Reset(step.next - step.now)
 			due = timer.C
@@ -192,6 +195,7 @@ func (t *lease) step() waitStep {
 	}
 	t.act(now)
 	notify, look := t.notice(now)
+	// Whichever is earlier: its own next step, or the call of the Watcher.
 	next := t.wait.next
 	if look > 0 && (next == 0 || look < next) {
 		next = look
@@ -232,7 +236,8 @@ func (t *lease) act(now time.Duration) {
 	case t.phase == asking || t.phase >= held:
 		t.wait.next = 0 // the reply wakes it
 	case now >= t.wait.limit && !t.wait.byContext:
-		// The end of the context comes to the goroutine's select, which knows whether it was cancelled.
+		// The end of the context comes to the goroutine's select, which knows whether it was
+		// cancelled.
 		t.refuse(t.refusal(t.retry(now), t.l.rules.TooLate(false, t.h.inTrouble(now))))
 	case t.phase == granted:
 		t.try(now)
@@ -245,8 +250,8 @@ func (t *lease) act(now time.Duration) {
 	}
 }
 
-// mayAsk reports whether t, which is parked, may ask the server: as the first waiter of its host or,
-// wherever it stands, with a place in MaxInFlight, which others wait for.
+// mayAsk reports whether t, which is parked, may ask the server: as the first waiter of its host
+// or, wherever it stands, with a place in MaxInFlight, which others wait for.
 func (t *lease) mayAsk() bool {
 	return t.hasPlace || t.h.waiters[0] == t
 }
@@ -276,11 +281,12 @@ func (h *host) behind(t *lease) *lease {
 func (t *lease) question() {
 	t.phase = asking
 	t.wait.next = 0
-	t.wait.push = nil
+	t.wait.push = nil // of an earlier question
 	t.l.asked[t.id] = t
-	t.asks++
+	t.asks++ // for the server, which knows copies of earlier takes by it
 	t.h.p.add(op{
 		name: "take", h: t.h, done: t.answered,
+		// Times count from the call, for which the operation may have waited.
 		build: func(now time.Duration) []any {
 			return []any{
 				t.id, t.asks, t.limits.Concurrency, micros(max(t.wait.limit-now, 0)), micros(t.least()), t.start.take,
@@ -304,6 +310,8 @@ func (t *lease) answered(at reply) {
 		t.wait.next = askNow
 		return
 	default:
+		// Whether the server has let it go isn't known. The release that refuse adds is right
+		// either way.
 		t.refuse(unavailable(t.h.key, at.err))
 		return
 	}
@@ -351,6 +359,7 @@ func (t *lease) letGo(at reply) {
 	}
 	h.learn(info, at)
 	t.phase = granted
+	// The server reports each slot that it took back once, with the next GO of any process.
 	taken, _ := answer[6].([]any)
 	for _, v := range taken {
 		start, _ := v.([]any)
@@ -363,6 +372,7 @@ func (t *lease) letGo(at reply) {
 			Seq:     uint64(number(start[1])), // 0: the server wasn't sent it
 		})
 	}
+	// Until the start, the wait is still for the same reason.
 	h.wait.account(at.received, h.wait.blame)
 }
 
@@ -392,7 +402,8 @@ const (
 	pollProbe = 250 * time.Millisecond
 	pollDeaf  = 20 * time.Millisecond
 
-	// pollBlock is how often a waiter asks whether a block still holds that an operator may have lifted.
+	// pollBlock is how often a waiter asks whether a block still holds that an operator may have
+	// lifted.
 	pollBlock = 5 * time.Second
 
 	// apart is the time between the polls of neighbours in the server's queue.
@@ -412,6 +423,7 @@ func (t *lease) queue(at reply) {
 	h.wait.account(now, blameOf(t.wait.why))
 	// No push says that a lease has expired.
 	h.wait.expiry = max(clock.surely(number(answer[4]), now), now)
+	// A push makes it ask. The polls are for a push that was lost.
 	poll := pollQueue + turn
 	if t.wait.why == whyProbe {
 		poll = pollProbe
@@ -445,9 +457,11 @@ func (t *lease) reserve(us, from int64, why string, now time.Duration) {
 	t.phase = waiting
 	t.wait.planned = due
 	t.wait.why = why
-	// The bounds of the clock may be from before a step of it; a difference of two of its times isn't.
+	// The bounds of the clock may be from before a step of it; a difference of two of its times
+	// isn't.
 	inTime := min(due, now+duration(us-from))
 	t.wait.next = max(inTime-h.p.askAhead(), askNow)
+	// An operator who lifts a block may be waiting, so a lost push costs seconds at most.
 	if h.known.refusals.Until > now {
 		t.wait.next = min(t.wait.next, now+pollBlock)
 	}
@@ -497,6 +511,7 @@ func (t *lease) askAgain() {
 func (t *lease) window(now time.Duration) (at time.Duration, valid bool) {
 	h, p := t.h, t.h.p
 	sameServer := t.granted.gen == p.gen.name && p.gen.stepped == 0
+	// A grant that came in the instant of a block may have been made before it.
 	blockedSince := t.granted.heard.received <= h.known.blockSeen || h.presumed() > now
 	if !sameServer || blockedSince {
 		return 0, false
@@ -521,6 +536,7 @@ func (t *lease) try(now time.Duration) {
 	at, valid := t.window(now)
 	if !valid {
 		t.phase = waiting
+		// It asks again, after the block if there is one. linger keeps it from asking in a circle.
 		t.wait.next = max(now+linger, t.h.presumed())
 		return
 	}
@@ -532,6 +548,7 @@ func (t *lease) try(now time.Duration) {
 	arrival := p.clock.surely(t.granted.heard.server, now) + p.latency
 	p.guard.saw(now - max(at, arrival))
 	if t.missed(now) {
+		// To start now would shorten the gap to the next start. Each miss doubles the guard.
 		p.guard.misses++
 		t.ask()
 		return
@@ -547,6 +564,7 @@ func (t *lease) try(now time.Duration) {
 func (t *lease) begin(now time.Duration) {
 	h := t.h
 	h.wait.account(now, h.wait.blame)
+	// The host's books run for all of its waiters: the part of t is what they have grown by.
 	for why := range t.use.waited {
 		t.use.waited[why] += h.wait.spent[why] - t.wait.before[why]
 	}
@@ -570,7 +588,8 @@ func (t *lease) stamp(now time.Duration) {
 	t.start = start{
 		take: t.asks,
 		seq:  h.seq,
-		// The server's clock shows at least the granted time, although its bounds here may be wider.
+		// The server's clock shows at least the granted time, although its bounds here may be
+		// wider.
 		stamp: max(granted.at, int64((now+lo)/time.Microsecond)),
 		by:    int64((now+hi)/time.Microsecond) + 1,
 		began: now,
@@ -631,9 +650,9 @@ func (t *lease) retry(now time.Duration) time.Duration {
 func (t *lease) refuse(err error) {
 	switch t.phase {
 	case held, over:
-		return
+		return // the wait has ended already
 	case asking, waiting, granted:
-		t.giveBack()
+		t.giveBack() // the others have no turn on the server
 	}
 	t.phase = over
 	t.wait.err = err

@@ -52,6 +52,7 @@ func (l *Limiter) callIfDue(now time.Duration) {
 			idle = append(idle, p)
 		}
 	}
+	// In turn: those that were called the longest ago.
 	slices.SortFunc(idle, func(a, b *partition) int { return cmp.Compare(a.sent.last, b.sent.last) })
 	for _, p := range idle[:min(len(idle), mostIdle)] {
 		p.send()
@@ -67,14 +68,15 @@ func (p *partition) isBusy() bool {
 // signOfLife is the time between two signs of life of a process, of which the server may miss some.
 func (l *Limiter) signOfLife() time.Duration { return l.deadAfter / 5 }
 
-// sweep takes back the leases that leaked and forgets hosts that owe nothing. It counts the hosts of
-// each partition by their use in this process.
+// sweep takes back the leases that leaked and forgets hosts that owe nothing. It counts the hosts
+// of each partition by their use in this process.
 func (l *Limiter) sweep(now time.Duration) {
 	for _, p := range l.parts {
 		p.uses = uses{}
 	}
 	for key, h := range l.hosts {
 		for _, t := range h.leases {
+			// A Start that waits is no leak.
 			if t.phase >= held && t.use.isExpired(now, l.limits.LeaseTTL) {
 				t.end(now)
 			}
@@ -90,6 +92,7 @@ func (l *Limiter) sweep(now time.Duration) {
 		case h.isAtRisk(now):
 			uses.atRisk++
 		case len(h.waiters) == 0:
+			// The server has the rest, and keys without requests don't fill the memory.
 			delete(l.hosts, key)
 			if h.seq > 0 {
 				l.numbers.starts.Add(key, h.seq) // the next start goes on from it

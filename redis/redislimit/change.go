@@ -44,6 +44,7 @@ const newest = math.MaxUint64
 // submit sends c after the changes of h before it.
 func (h *host) submit(c *change) {
 	h.changes = append(h.changes, c)
+	// One behind others is computed from their result.
 	if len(h.changes) == 1 {
 		h.write(c)
 	}
@@ -72,7 +73,7 @@ func (c *change) args(now time.Duration) []any {
 	h := c.h
 	before := &h.known.refusals
 	after := *before
-	after.Forgive(h.l.rules, now)
+	after.Forgive(h.l.rules, now) // as the server does when it reads the host
 	c.effect = c.compute(&after, now)
 	stay := int64(-1) // the block ends as before
 	if after.Until != before.Until {
@@ -117,6 +118,8 @@ func (c *change) answered(at reply) {
 	case at.fate != broken && c.lease != nil:
 		return // it is sent again
 	}
+	// An operator's change that has failed is submitted again by await, or its call returns the
+	// error.
 	h.changes = h.changes[1:]
 	if len(h.changes) > 0 {
 		h.write(h.changes[0])
@@ -128,8 +131,8 @@ func (c *change) answered(at reply) {
 	c.done <- at
 }
 
-// stored handles the reply of a server that has run outcome, and reports whether it has stored c. If
-// not, h has the server's refusals now, from which c is to be computed anew.
+// stored handles the reply of a server that has run outcome, and reports whether it has stored c.
+// If not, h has the server's refusals now, from which c is to be computed anew.
 func (c *change) stored(at reply) bool {
 	h := c.h
 	info := newHostInfo(at.answer[2:])
@@ -140,6 +143,7 @@ func (c *change) stored(at reply) bool {
 	}
 	c.latest = h.p.clock.surely(number(at.answer[1]), at.received) // long ago for 0
 	h.raise(max(info.adaptive, info.learned))
+	// Of two blocks the later end holds, and learn has it by the server's clock.
 	if c.effect.Blocked || h.known.refusals.Blocks(at.received) {
 		c.effect.Until = h.l.base.Add(h.known.earliest)
 	}
@@ -181,6 +185,7 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 			last = c.latest
 		}
 	case <-timer.C:
+		// The change is still sent, and its block holds here until the server has answered.
 	}
 	effect.StateErr = cmp.Or(effect.StateErr, t.save())
 	// Requests that were let go just before start within their window or not at all.
@@ -193,14 +198,14 @@ func (t *lease) save() error {
 	return t.l.save(context.WithoutCancel(t.l.ctx), t.h.key)
 }
 
-// observe sends the change of o. It returns the change to wait for, nil for none, with its Effect as
-// far as this process knows.
+// observe sends the change of o. It returns the change to wait for, nil for none, with its Effect
+// as far as this process knows.
 func (t *lease) observe(o hostlimit.Outcome) (*change, hostlimit.Effect) {
 	l, h := t.l, t.h
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if t.use.observed || t.use.released {
-		return nil, hostlimit.Effect{}
+		return nil, hostlimit.Effect{} // a lease has one outcome
 	}
 	now := l.now()
 	meaning := l.rules.Meaning(o)
@@ -214,11 +219,11 @@ func (t *lease) observe(o hostlimit.Outcome) (*change, hostlimit.Effect) {
 	if meaning != doubtful {
 		longer = c.move(&o)
 	}
-	h.usual = o.Usual(h.usual)
+	h.usual = o.Usual(h.usual) // after move, which compares with the responses before
 	before := h.known.refusals
 	after := before
 	after.Forgive(l.rules, now)
-	var unchanged hostlimit.Effect
+	var unchanged hostlimit.Effect // an earlier block goes on
 	if before.Blocks(now) {
 		unchanged.Refusals = before.InARow()
 		unchanged.Until = l.base.Add(h.known.earliest)
@@ -251,7 +256,7 @@ func (t *lease) observe(o hostlimit.Outcome) (*change, hostlimit.Effect) {
 // that it makes the delay longer, which is for the next start.
 func (c *change) sendPlain(longer bool) {
 	if !c.served && c.adapt == nil {
-		return // the server would do nothing
+		return // there is nothing for the server to count or to move
 	}
 	o := op{name: "outcome", h: c.h, owed: true, args: c.plain(), done: c.plainAnswered}
 	if longer {
@@ -272,8 +277,8 @@ func (c *change) plainAnswered(at reply) {
 	c.h.submit(c)
 }
 
-// endsNothing reports whether c, which makes after of before, is a success that ends no block and no
-// row of refusals. Its caller needn't wait for the server.
+// endsNothing reports whether c, which makes after of before, is a success that ends no block and
+// no row of refusals. Its caller needn't wait for the server.
 func (c *change) endsNothing(before, after *hostlimit.Refusals) bool {
 	if !c.served || c.lease.granted.probe {
 		return false
@@ -312,6 +317,7 @@ func (c *change) move(o *hostlimit.Outcome) bool {
 	is := d.Adapt(t.granted.adaptive, h.usual, *o)
 	longer := is > max(t.granted.adaptive, d.Min)
 	if longer {
+		// The gap that is running gets longer too, as on the server.
 		h.raise(is)
 	}
 	return longer

@@ -26,6 +26,7 @@ func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 	}
 	cause = strings.ToValidUTF8(cause, "\uFFFD")
 	c := &change{h: l.lookUp(key), act: blocks}
+	// until is by this machine's wall clock, the block by the server's: only a duration crosses.
 	c.compute = func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect {
 		s.Block(now+min(time.Until(until), longest), cause, newest)
 		return hostlimit.Effect{Blocked: true}
@@ -40,6 +41,7 @@ func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 // Clear implements [hostlimit.Controller]: for all processes.
 func (l *Limiter) Clear(ctx context.Context, key string) error {
 	limits, _ := l.rules.Limits(key) // Acquire reports the error
+	// With the slots, so that the server hands out the free ones to the waiters.
 	c := &change{h: l.lookUp(key), act: clears, slots: limits.Concurrency}
 	c.compute = func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect {
 		return hostlimit.Effect{Cleared: s.Clear(now)}
@@ -77,6 +79,7 @@ func (l *Limiter) List(ctx context.Context) iter.Seq2[hostlimit.HostState, error
 				}
 			}
 		}
+		// A node of a cluster can't be asked: the hosts of the others come first.
 		if err != nil {
 			yield(hostlimit.HostState{}, err)
 		}
@@ -143,6 +146,7 @@ func (g *gathered) add(texts ...string) {
 // knows, one or two of each process.
 func (l *Limiter) State(ctx context.Context, key string) (hostlimit.HostState, error) {
 	limits, _ := l.rules.Limits(key) // Acquire reports the error
+	// Not from lookUp: a host that is only looked at isn't kept.
 	h := &host{l: l, p: l.partition(key), key: key}
 	s := hostlimit.HostState{Key: key, Slots: limits.Concurrency}
 	err := l.do(ctx, op{name: "state", h: h}, func(at reply) { h.readState(&s, at) })
@@ -167,6 +171,8 @@ func (h *host) readState(s *hostlimit.HostState, at reply) {
 	s.Delay = duration(answer[8])
 	s.Adaptive = duration(answer[9])
 	s.Learned = duration(answer[10])
+	// The source of the last start is known only to its process: the longest delay is the likely
+	// one.
 	switch {
 	case s.Learned > 0 && s.Learned >= s.Delay:
 		s.DelaySource = "learned"

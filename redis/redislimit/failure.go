@@ -17,12 +17,13 @@ const (
 	// [*ServerError]. It is the default, because only it keeps all promises.
 	FailClosed Failure = iota
 	// FailLocal lets each process continue by itself, with Config.Processes times the delays and
-	// crawl-delays and its part of the slots (at least one), until the server is back. So the fleet's
-	// mean rate on a host stays the same, also if only some processes are cut off: those that reach the
-	// server leave the others their share. If fewer processes run than Processes, the rate is as much
-	// lower. Single gaps between starts of processes that are cut off may be shorter, and more than
-	// Concurrency requests may be in flight if Concurrency is smaller than Processes. Blocks, requests
-	// in flight and last starts that this process knows apply across both changes.
+	// crawl-delays and its part of the slots (at least one), until the server is back. So the
+	// fleet's mean rate on a host stays the same, also if only some processes are cut off: those
+	// that reach the server leave the others their share. If fewer processes run than Processes,
+	// the rate is as much lower. Single gaps between starts of processes that are cut off may be
+	// shorter, and more than Concurrency requests may be in flight if Concurrency is smaller than
+	// Processes. Blocks, requests in flight and last starts that this process knows apply across
+	// both changes.
 	FailLocal
 )
 
@@ -86,6 +87,7 @@ func (l *Limiter) reportEvents() {
 	if l.conf.OnFailure == nil {
 		return
 	}
+	// Outside of mu, because it may call the Limiter.
 	defer logPanic("Config.OnFailure")
 	for _, e := range events {
 		l.conf.OnFailure(e)

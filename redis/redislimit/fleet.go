@@ -24,8 +24,8 @@ type Process struct {
 	// Promises are the limits of the process, as "Concurrency 2; Delay.Min 1s; ..."; those of all
 	// processes of a fleet should be the same.
 	Promises string
-	// Seen is the time since its last sign of life. A live process shows one every two seconds while it
-	// waits for a host, or knows something of one.
+	// Seen is the time since its last sign of life. A live process shows one every two seconds
+	// while it waits for a host, or knows something of one.
 	Seen time.Duration
 }
 
@@ -42,6 +42,7 @@ func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
 	if d < 0 || d > longestPause {
 		return fmt.Errorf("redislimit: Pause: %v is no time from 0 to %v", d, longestPause)
 	}
+	// Each partition has a pause of its own, as a call can't write two.
 	for _, p := range l.parts {
 		pause := op{name: "pause", h: &host{l: l, p: p}, args: []any{micros(d)}}
 		if err := l.do(ctx, pause, func(reply) {}); err != nil {
@@ -80,8 +81,8 @@ func (l *Limiter) Fleet(ctx context.Context) (Fleet, error) {
 	return fleet, nil
 }
 
-// readProcess reads one process of the reply of fleet, which was made when the server's clock showed
-// now. It returns false if v is none.
+// readProcess reads one process of the reply of fleet, which was made when the server's clock
+// showed now. It returns false if v is none.
 func readProcess(v any, now int64) (Process, bool) {
 	fields, _ := v.([]any)
 	if len(fields) != 4 {

@@ -22,8 +22,8 @@ const (
 	// mostPeers bounds the number of processes that are reported as differing.
 	mostPeers = 64
 
-	// echoing is how long Check waits for its own message, and replying how long for those of others
-	// each time that it asks.
+	// echoing is how long Check waits for its own message, and replying how long for those of
+	// others each time that it asks.
 	echoing  = 2 * time.Second
 	replying = 200 * time.Millisecond
 )
@@ -51,7 +51,7 @@ func (p *peers) greet(now time.Duration) {
 // meet notes that the process id differs, and reports whether that is news.
 func (p *peers) meet(id, difference string) bool {
 	if len(p.differ) >= mostPeers {
-		return false
+		return false // a client that sends names without end
 	}
 	isNew := p.differ[id] == "" && p.before[id] == ""
 	p.differ[id] = difference
@@ -86,7 +86,7 @@ func promise(c Config, limits hostlimit.Config, refusals backoff.Refusals) strin
 		fmt.Sprintf("Delay.FromEnd %t", d.FromEnd),
 		fmt.Sprintf("LeaseTTL %v", limits.LeaseTTL),
 		fmt.Sprintf("Windows %v", limits.Windows),
-		fmt.Sprintf("Override %t", limits.Override != nil),
+		fmt.Sprintf("Override %t", limits.Override != nil), // functions can't be compared
 		"Backoff " + policy,
 		fmt.Sprintf("Refusals %.300s", fmt.Sprintf("%+v", refusals)),
 	}, "; ")
@@ -104,6 +104,7 @@ func differs(name, theirs, ours string) string {
 	for setting := range strings.SplitSeq(theirs, "; ") {
 		field, value, _ := strings.Cut(setting, " ")
 		here, ok := own[field]
+		// Another version may have other fields, and a tool has few.
 		if ok && here != value {
 			found = append(found, setting+" (here "+here+")")
 		}
@@ -130,13 +131,14 @@ func (l *Limiter) hello(p *partition, to string, check bool) op {
 func (l *Limiter) greeted(message []any, toAll bool) {
 	id := text(message[0])
 	if id == l.proc {
-		l.peers.echoed = l.now()
+		l.peers.echoed = l.now() // for Check
 		return
 	}
 	difference := differs(text(message[1]), text(message[2]), l.promise)
 	if difference == "" {
 		return
 	}
+	// Only a hello to all has an answer, else two processes that differ would never stop.
 	if toAll && !l.closed {
 		l.parts[0].add(l.hello(l.parts[0], id, false))
 	}

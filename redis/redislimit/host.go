@@ -115,6 +115,7 @@ func (l *Limiter) host(key string) *host {
 		leases: make(map[string]*lease),
 		wait:   hostWait{blame: delay, since: l.now()},
 	}
+	// Numbers of starts don't begin anew with a host that was forgotten: an auditor looks for gaps.
 	h.seq, _ = l.numbers.starts.Peek(key)
 	if l.conf.Limits.Store != nil {
 		h.keeping.busy = make(chan struct{}, 1)
@@ -144,8 +145,8 @@ func (h *host) owes(now time.Duration) bool {
 	return h.inUse() || h.known.owes(now, h.l.rules.Backoff().Forgive)
 }
 
-// first returns the earliest start, of any process, as far as this one knows, and whether it is that
-// late because of a block or Config.Windows.
+// first returns the earliest start, of any process, as far as this one knows, and whether it is
+// that late because of a block or Config.Windows.
 func (h *host) first() (at time.Duration, blocked bool) {
 	at = max(h.known.next, h.known.refusals.Until, h.presumed(), h.wait.opens)
 	return at, at > h.known.next
@@ -182,15 +183,15 @@ func (h *host) halt(now time.Duration) {
 		case h.known.refusals.Stopped(now):
 			t.refuse(t.stopped())
 		case t.phase == granted:
-			t.signal()
+			t.signal() // its goroutine finds the grant void
 		}
 	}
 	h.refuseLate()
 }
 
-// refuseLate refuses the waiters that are known to come too late. If that is because of a block that
-// the server confirmed more than pollBlock ago, an operator may have lifted it, so the first waiter
-// asks instead.
+// refuseLate refuses the waiters that are known to come too late. If that is because of a block
+// that the server confirmed more than pollBlock ago, an operator may have lifted it, so the first
+// waiter asks instead.
 func (h *host) refuseLate() {
 	now := h.l.now()
 	start, blocked := h.first()
@@ -219,6 +220,7 @@ func (h *host) leave(t *lease) {
 		return
 	}
 	h.waiters = slices.Delete(h.waiters, i, i+1)
+	// Only a new first one has something to do. The others have more ahead of them than before.
 	if i == 0 && len(h.waiters) > 0 {
 		h.waiters[0].signal()
 	}
@@ -245,6 +247,7 @@ func (h *host) restore(now time.Duration, all bool) {
 	if !h.owes(now) {
 		return
 	}
+	// A block is no part of a slot or of a start.
 	if !all && len(h.leases) == 0 && h.known.next <= now {
 		return
 	}
@@ -254,6 +257,7 @@ func (h *host) restore(now time.Duration, all bool) {
 		build: func(now time.Duration) []any { return h.restoreArgs(now, all) },
 		done: func(r reply) {
 			h.p.restoring--
+			// Computed anew rather than sent again: leases may have ended meanwhile.
 			if r.fate == stale || r.fate == lost {
 				h.restore(r.received, all)
 			}
@@ -264,7 +268,7 @@ func (h *host) restore(now time.Duration, all bool) {
 // restoreArgs returns the arguments of restore, with times counted from now.
 func (h *host) restoreArgs(now time.Duration, all bool) []any {
 	k := &h.known
-	last := never
+	last := never // else the server's gap would count from a start that there wasn't
 	if k.started {
 		last = micros(k.last - now)
 	}
@@ -278,11 +282,13 @@ func (h *host) restoreArgs(now time.Duration, all bool) []any {
 // never is a last start that was so long ago that no clock has shown it.
 const never int64 = -1 << 52
 
-// restoreLeases returns the leases that callers have, for restore. From then on the server knows them.
+// restoreLeases returns the leases that callers have, for restore. From then on the server knows
+// them.
 func (h *host) restoreLeases(now time.Duration) []any {
 	var leases []any
 	for _, t := range h.leases {
 		left := t.use.renewed + h.l.limits.LeaseTTL - now
+		// A lease whose Start waits has no slot of this generation: its next question asks for one.
 		if left <= 0 || t.phase != held {
 			continue
 		}
@@ -300,6 +306,7 @@ func (h *host) note(at reply, blocked bool) {
 		return // it came already, as the reply or as the message to all
 	}
 	h.news.actAt = at.server
+	// By the bounds of the server's clock the act may be yet to come.
 	when := h.l.base.Add(min(h.p.clock.surely(at.server, at.received), at.received))
 	if !blocked {
 		h.news.byHand = &hostlimit.Debt{ClearedAt: when}

@@ -122,6 +122,7 @@ func (l *Limiter) save(ctx context.Context, key string) error {
 		return err
 	}
 	defer h.vacateStore()
+	// Planned under the lock, saved without: a Store may be slow.
 	l.mu.Lock()
 	now := l.now()
 	wall := time.Now()
@@ -148,6 +149,7 @@ func debtOf(d hostlimit.Debt, is *hostlimit.Refusals, now time.Duration, wall ti
 	d.Refusals = is.Row
 	d.Unsure = is.Unsure
 	d.Bans = is.Bans
+	// Refusals whose block is over have its end, from which they are forgiven.
 	if is.Until > now || d.InARow() > 0 {
 		d.BlockedUntil = wall.Add(is.Until - now).Round(0).UTC()
 		d.BlockedAt = wall.Round(0).UTC()
@@ -158,10 +160,12 @@ func debtOf(d hostlimit.Debt, is *hostlimit.Refusals, now time.Duration, wall ti
 
 // keepAll saves the changes of other processes, at each heartbeat.
 func (l *Limiter) keepAll() {
+	// The last round is after Close, for changes of the last heartbeat.
 	for last := false; !last; {
 		last = contexts.Sleep(l.ctx, heartbeat) != nil
 		for _, h := range l.unsavedHosts(last) {
 			if err := l.save(context.WithoutCancel(l.ctx), h.key); err != nil {
+				// No caller gets it, so the next Grant or Error reports it.
 				l.mu.Lock()
 				h.news.stateErr = err
 				l.mu.Unlock()
@@ -170,14 +174,15 @@ func (l *Limiter) keepAll() {
 	}
 }
 
-// unsavedHosts returns the hosts of which the Store lacks something, with last also those for which it
-// has just failed.
+// unsavedHosts returns the hosts of which the Store lacks something, with last also those for which
+// it has just failed.
 func (l *Limiter) unsavedHosts(last bool) []*host {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var unsaved []*host
 	for _, h := range l.hosts {
 		now := l.now()
+		// After Close there is no later round to leave it to.
 		mayRetry := last || now >= h.keeping.retryAt
 		if mayRetry && h.unsaved(now) {
 			unsaved = append(unsaved, h)
@@ -214,21 +219,25 @@ func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limi
 	recalled := h.keeping.saved
 	reachable := h.p.down == nil
 	l.mu.Unlock()
+	// A server that is away doesn't hold up FailLocal.
 	if owed && reachable {
 		owed = l.sendRecalled(ctx, h, &recalled) != nil // the next Acquire sends it
 	}
 	ctxErr = ctx.Err()
 	l.mu.Lock()
+	// Otherwise the next Acquire tries again.
 	h.keeping.recalled = ctxErr == nil && err == nil && !owed
 	l.mu.Unlock()
 	return ctxErr
 }
 
-// recall stores d, the debt of a Store, and reports whether there is anything to send to the server.
+// recall stores d, the debt of a Store, and reports whether there is anything to send to the
+// server.
 func (h *host) recall(d hostlimit.Debt, limits *hostlimit.Limits) bool {
 	now := h.l.now()
 	wall := time.Now()
 	d = h.l.rules.Owed(d, wall)
+	// A Store is any code: its numbers are bounded before they are used.
 	debt := hostlimit.Refusals{
 		Row:   min(max(d.InARow(), 0), math.MaxUint8),
 		Cause: d.Cause,
@@ -236,6 +245,7 @@ func (h *host) recall(d hostlimit.Debt, limits *hostlimit.Limits) bool {
 	if !d.BlockedUntil.IsZero() {
 		debt.Until = now + min(d.BlockedUntil.Sub(wall), longest)
 	}
+	// Limits that don't learn any more don't apply an old lesson either.
 	if limits.Delay.Adaptive.Learns() {
 		debt.Learned = min(max(d.Delay, 0), limits.Delay.Ceiling)
 	}

@@ -62,12 +62,12 @@ func (k *known) raise(d time.Duration) bool {
 	return k.started
 }
 
-// learn stores a report of the server, which came with at, and reports whether it has lifted a block.
-// The report holds also if it has less than k, because an operator may have lifted a block. But while
-// the server waits for a restore, k holds unless the report is of a later version.
+// learn stores a report of the server, which came with at, and reports whether it has lifted a
+// block. The report holds also if it has less than k, because an operator may have lifted a block.
+// But while the server waits for a restore, k holds unless the report is of a later version.
 func (k *known) learn(info hostInfo, at reply, clock *serverClock, restoring bool) (lifted bool) {
 	now := at.received
-	was := k.refusals.Until
+	was := k.refusals.Until // as it is known before
 	k.asOf = at.server
 	if !restoring || info.version > k.version {
 		k.delay = info.delay
@@ -124,14 +124,14 @@ func (k *known) recall(debt hostlimit.Refusals, now time.Duration) (blocked bool
 		k.blockSeen = now
 	}
 	s.Row = max(s.Row, debt.Row)
-	s.Alone = s.Alone || debt.Row > 0
+	s.Alone = s.Alone || debt.Row > 0 // the first request is a probe
 	s.Learned = max(s.Learned, debt.Learned)
-	k.version = -1
+	k.version = -1 // any report of the server replaces them
 	return blocked
 }
 
-// replace makes refusals, which a Memory without the server has saved, those of k. Their version is later
-// than all that the server can have, whose clock shows at most the time latest.
+// replace makes refusals, which a Memory without the server has saved, those of k. Their version is
+// later than all that the server can have, whose clock shows at most the time latest.
 func (k *known) replace(refusals hostlimit.Refusals, latest int64) {
 	k.refusals = refusals
 	k.serverUntil = 0

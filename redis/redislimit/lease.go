@@ -71,12 +71,13 @@ func (t *lease) Start(ctx context.Context) (hostlimit.Grant, error) {
 		return t.startLocal(ctx)
 	}
 	l := t.l
+	// Before the lock, as a context is any code.
 	caller := l.caller(ctx)
 	ctxErr := ctx.Err()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := cmp.Or(t.ended(), ctxErr, l.closes(t.h.key)); err != nil {
-		t.start.stamp = 0
+		t.start.stamp = 0 // the release reports no start
 		return hostlimit.Grant{}, err
 	}
 	now := l.now()
@@ -86,7 +87,7 @@ func (t *lease) Start(ctx context.Context) (hostlimit.Grant, error) {
 	}
 	t.joinAgain(caller)
 	err := t.awaitUnlocked(ctx)
-	t.use.renewed = l.now()
+	t.use.renewed = l.now() // LeaseTTL is no bound for the wait
 	if err != nil {
 		return hostlimit.Grant{}, err
 	}
@@ -109,7 +110,7 @@ func (t *lease) mayStart(now time.Duration) bool {
 
 // joinAgain makes t wait for its own next start.
 func (t *lease) joinAgain(caller caller) {
-	t.start.stamp = 0
+	t.start.stamp = 0 // the next question takes the start back
 	t.phase = waiting
 	t.wait.caller = caller
 	t.wait.rank = mostRank
@@ -138,6 +139,7 @@ func (t *lease) startLocal(ctx context.Context) (hostlimit.Grant, error) {
 	// The Memory waits for the share of one process; the fleet owes a part of that to the host.
 	owed := grant.Delay / time.Duration(l.conf.Processes)
 	h.seq++
+	// For the server, which gets the lease by a restore: as if its first question had allowed it.
 	t.asks = 1
 	t.start.take = 1
 	t.start.seq = h.seq
@@ -153,7 +155,7 @@ func (t *lease) startLocal(ctx context.Context) (hostlimit.Grant, error) {
 	grant.TakenBack = nil
 	grant.Restored = reported.restored
 	grant.StateErr = reported.stateErr
-	grant.WaitDelay += t.use.waited[delay]
+	grant.WaitDelay += t.use.waited[delay] // at the gate, in front of the Memory
 	return grant, nil
 }
 
@@ -198,6 +200,7 @@ func (t *lease) Release() (expired bool) {
 		return t.release()
 	}
 	t.release()
+	// The Memory has the last Renew as well, and its own LeaseTTL.
 	return t.local.Release()
 }
 
@@ -211,6 +214,7 @@ func (t *lease) release() (expired bool) {
 		t.use.released = true
 		t.phase = over
 		t.end(l.now())
+		// The server has no record of a turn that began and ended while it was away.
 		if !t.use.unshared {
 			undone := t.start.take == 0
 			h.p.add(t.releaseOp(undone, t.start.stamp))
@@ -239,10 +243,11 @@ func (t *lease) releaseOp(undone bool, stamp int64) op {
 func (t *lease) end(now time.Duration) {
 	h := t.h
 	if _, ok := h.leases[t.id]; !ok {
-		return
+		return // it has ended before, by LeaseTTL
 	}
 	t.use.expired = t.use.isExpired(now, t.l.limits.LeaseTTL)
 	fromEnd := t.limits.Delay.FromEnd || t.use.unanswered
+	// Otherwise the start has set the gap already.
 	if t.start.take != 0 && fromEnd {
 		h.known.finish(now, t.granted.delay)
 	}

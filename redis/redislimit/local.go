@@ -13,8 +13,8 @@ import (
 const noticed = 2500 * time.Millisecond
 
 // An outage is a time without the server under FailLocal. Its Memory has this process's share, and
-// gets the known state of a host as the debt of a Store: so the rules are those of hostlimit, and its
-// saves are reported to the server afterwards.
+// gets the known state of a host as the debt of a Store: so the rules are those of hostlimit, and
+// its saves are reported to the server afterwards.
 type outage struct {
 	l     *Limiter
 	hosts *hostlimit.Memory
@@ -94,6 +94,7 @@ func (h *host) owe(d hostlimit.Debt, now time.Duration, wall time.Time) {
 	if !d.BlockedUntil.IsZero() {
 		s.Until = now + d.BlockedUntil.Sub(wall)
 	}
+	// The gap that is running gets longer too, also for after the outage.
 	h.raise(s.Learned)
 	_, hi := h.p.clock.bounds(now)
 	h.known.replace(s, int64((now+hi)/time.Microsecond))
@@ -111,7 +112,7 @@ func (l *Limiter) acquireLocal(
 	caller := l.caller(ctx)
 	for {
 		out := l.outageOf(key)
-		if out == nil {
+		if out == nil { // the server is back
 			return l.Acquire(ctx, key, floor)
 		}
 		l.mu.Lock()
@@ -119,6 +120,7 @@ func (l *Limiter) acquireLocal(
 		over := l.partition(key).over
 		wait, blocked := l.host(key).gate(now)
 		l.mu.Unlock()
+		// The Memory refuses a turn that comes too late by its own rules. This is about the gate.
 		if now+wait > caller.limit {
 			late := &hostlimit.Error{
 				Key:     key,
@@ -158,8 +160,8 @@ func (o *outage) acquire(
 	return o.hosts.Acquire(either, key, times(floor, o.l.conf.Processes))
 }
 
-// outageOf returns the outage that paces the requests for key; nil: the server paces them, or nothing
-// starts any more.
+// outageOf returns the outage that paces the requests for key; nil: the server paces them, or
+// nothing starts any more.
 func (l *Limiter) outageOf(key string) *outage {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -184,6 +186,7 @@ func (h *host) gate(now time.Duration) (wait time.Duration, blocked bool) {
 		wait = max(wait, looking)
 	}
 	for _, t := range h.leases {
+		// A turn of the server's has a slot, which the Memory doesn't count.
 		if !t.use.unshared {
 			wait = max(wait, looking)
 		}
@@ -191,8 +194,8 @@ func (h *host) gate(now time.Duration) (wait time.Duration, blocked bool) {
 	return wait, blocked
 }
 
-// lendLocal books a turn that this process gave itself, so that it is reported to the server when it
-// is back; nil if it is back, or there is no place in MaxInFlight.
+// lendLocal books a turn that this process gave itself, so that it is reported to the server when
+// it is back; nil if it is back, or there is no place in MaxInFlight.
 func (l *Limiter) lendLocal(
 	over context.Context, key string, limits *hostlimit.Limits, inner hostlimit.Lease, waited time.Duration,
 ) *lease {
@@ -203,6 +206,7 @@ func (l *Limiter) lendLocal(
 	}
 	h := l.host(key)
 	now := l.now()
+	// It is a lease as after an Acquire, except that a restore reports it to the server.
 	t := &lease{
 		l:        l,
 		h:        h,

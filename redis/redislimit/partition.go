@@ -161,7 +161,7 @@ const (
 func (p *partition) send() {
 	due := p.ops
 	p.ops = nil
-	for {
+	for { // at least once
 		c := p.newCall(due[:min(len(due), most)], false)
 		due = due[len(c.ops):]
 		p.l.wg.Go(func() { p.call(c) })
@@ -199,6 +199,7 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 	p.sent.underWay++
 	p.sent.last = now
 	l.stats.Calls++
+	// The server does nothing for a call that comes after one with a larger number.
 	l.numbers.calls++
 	c := &call{
 		ops:    ops,
@@ -211,8 +212,8 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 	if c.beat {
 		p.sent.beat = now
 	}
-	// By key, as there may be two values of a host: one that was forgotten while the server was away,
-	// with operations left, and one that was made since. Each key is read and written once.
+	// By key, as there may be two values of a host: one that was forgotten while the server was
+	// away, with operations left, and one that was made since. Each key is read and written once.
 	index := make(map[string]int, len(ops))
 	for _, o := range ops {
 		i, ok := index[o.h.key]
@@ -258,8 +259,9 @@ func (p *partition) header(c *call, bye bool) []any {
 		beat = l.conf.Name
 		promise = l.promise
 	case bye:
-		beat = "-"
+		beat = "-" // takes this process off the list
 	}
+	// The others leave a process that is cut off one share of so many.
 	spread := 0
 	if l.failsLocal {
 		spread = l.conf.Processes
@@ -290,8 +292,8 @@ func (p *partition) header(c *call, bye bool) []any {
 // genKey is where the server keeps the generation.
 func (p *partition) genKey() string { return p.l.conf.Prefix + p.tag + "gen" }
 
-// ofHosts is in the names of the keys of hosts. Its number is the version of the values that step.lua
-// writes there.
+// ofHosts is in the names of the keys of hosts. Its number is the version of the values that
+// step.lua writes there.
 const ofHosts = "host:6:"
 
 // hostKey is where the server keeps a host.
@@ -340,14 +342,15 @@ func (p *partition) settle(o op, r reply) {
 	if o.done != nil {
 		o.done(r)
 	}
+	// Twice does no harm: the server sees by the lease or its number that it was there before.
 	if o.owed && r.fate != did && r.fate != broken {
 		p.add(o)
 	}
 }
 
-// errMixedUp is the error of a call that got the answer to another one: bytes that a client has left
-// unread on a connection are the first that its next user reads. To believe it would be to start by
-// an old grant, or one of another host, and to take the server's clock for slow.
+// errMixedUp is the error of a call that got the answer to another one: bytes that a client has
+// left unread on a connection are the first that its next user reads. To believe it would be to
+// start by an old grant, or one of another host, and to take the server's clock for slow.
 var errMixedUp = errors.New("redislimit: not the answer to this call")
 
 const (
@@ -355,11 +358,11 @@ const (
 	mostFields = 32 // of an answer, except for one of fleet
 )
 
-// exchange runs step.lua with c. It returns replyHead values, and an answer for each operation unless
-// the call was stale.
+// exchange runs step.lua with c. It returns replyHead values, and an answer for each operation
+// unless the call was stale.
 func (l *Limiter) exchange(c *call) (answers []any, received time.Duration, err error) {
-	// The client's timeouts bound each try, and this one the calls after it: the server does nothing for
-	// a call that arrives later.
+	// The client's timeouts bound each try, and this one the calls after it: the server does
+	// nothing for a call that arrives later.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), l.patience)
 	defer cancel()
 	answers, err = l.run(ctx, c.keys, c.payload)
@@ -399,15 +402,17 @@ func (l *Limiter) run(ctx context.Context, keys []string, payload string) ([]any
 	return list, nil
 }
 
-// errStale is the error of a call that the server has refused to do: it came too late, after a later
-// one of this process, or was about a lost state of the server.
+// errStale is the error of a call that the server has refused to do: it came too late, after a
+// later one of this process, or was about a lost state of the server.
 var errStale = fmt.Errorf("redislimit: the call came too late: %w", ErrUnavailable)
 
 // failed makes r the reply to a call that has failed. It may have had its effect, or may still have
 // it.
 func (p *partition) failed(c *call, r *reply) {
 	p.l.stats.Failed++
-	p.sent.beat = 0
+	p.sent.beat = 0 // it may not have got the sign of life
+	// The server has answered a later call, so it was there. After Close nothing else would find
+	// out.
 	answeredSince := p.sent.heard > c.sent
 	if answeredSince && !p.l.closed {
 		r.fate = stale // only this call, or its connection, was lost
@@ -422,7 +427,7 @@ func (p *partition) answered(c *call, r *reply, answers []any) (current bool) {
 	r.fate = did
 	r.server = number(answers[0])
 	current = p.learn(c.sent, *r, text(answers[1]))
-	p.back()
+	p.back() // a server that refuses is there
 	if truth(answers[2]) {
 		l.stats.Stale++
 		p.sent.beat = 0
@@ -437,8 +442,9 @@ func (p *partition) answered(c *call, r *reply, answers []any) (current bool) {
 	listened := l.sub.listening && c.sent > l.sub.since
 	echoes := number(answers[3])
 	if listened && echoes == 0 && !l.cluster && !l.closed {
-		// The subscription is on a node that isn't the one that pushes, as after a failover. Until it is
-		// up again, waiters ask. On a cluster the count is that of one node, and proves nothing.
+		// The subscription is on a node that isn't the one that pushes, as after a failover. Until
+		// it is up again, waiters ask. On a cluster the count is that of one node, and proves
+		// nothing.
 		l.unsubscribe()
 		l.askAgain(nil)
 	}
@@ -464,14 +470,15 @@ func (r *reply) read(answer any, server string) {
 }
 
 // learn handles the head of a reply: the server's time and generation. It reports whether the
-// promises of the reply hold: they don't if a reply of a later generation has overtaken it, or if the
-// server's clock has jumped.
+// promises of the reply hold: they don't if a reply of a later generation has overtaken it, or if
+// the server's clock has jumped.
 func (p *partition) learn(sent time.Duration, r reply, gen string) bool {
 	changed := gen != p.gen.name
 	if changed && sent < p.gen.since {
 		return false
 	}
 	slip := p.clock.learn(sent, r.received, r.server)
+	// A running average, in which one reply that hung counts for no more than 200 ms.
 	late := max(r.received-p.clock.earliest(r.server, r.received), 0)
 	p.latency += (min(late, 4*maxGuard) - p.latency) / 8
 	first := p.gen.name == ""
@@ -492,7 +499,8 @@ func (p *partition) learn(sent time.Duration, r reply, gen string) bool {
 		p.send() // reports the step
 		return false
 	case slip != 0:
-		// The server's times have moved against this process's by a little: what it holds is sent again.
+		// The server's times have moved against this process's by a little: what it holds is sent
+		// again.
 		p.restore(false)
 		return false
 	}
@@ -581,6 +589,7 @@ func (l *Limiter) await(ctx context.Context, h *host, send func(answered chan re
 		l.mu.Unlock()
 		select {
 		case r := <-answered:
+			// A stale call came too late or to another generation, which the next one names.
 			if r.fate != stale {
 				return r.err
 			}
@@ -617,8 +626,8 @@ func (p *partition) lost(err error) {
 	}
 }
 
-// isForeign reports whether the server is there, but its keys were written by another version of this
-// package, or by something else. Then it may still pace the processes of that version.
+// isForeign reports whether the server is there, but its keys were written by another version of
+// this package, or by something else. Then it may still pace the processes of that version.
 func isForeign(err error) bool {
 	why := err.Error()
 	return strings.Contains(why, "BADVERSION ") || strings.Contains(why, "BADKEY ")
@@ -630,12 +639,13 @@ func (p *partition) back() {
 		return
 	}
 	p.down = nil
-	p.end()
+	p.end() // wakes those that go on by themselves
 	l := p.l
 	l.down.parts--
 	if l.down.parts == 0 {
 		l.down.outage = nil
 		l.events = append(l.events, Event{Time: time.Now(), Server: l.server, Local: l.failsLocal})
 	}
+	// Under FailClosed nothing has started meanwhile, so the server may lack slots only.
 	p.restore(l.failsLocal)
 }

@@ -32,7 +32,7 @@ func (p *places) free() {
 // meanwhile.
 func (t *lease) takePlace() bool {
 	places := &t.l.places
-	if t.hasPlace {
+	if t.hasPlace { // from the line, or it starts again
 		return true
 	}
 	if !places.isFull() {

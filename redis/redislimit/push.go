@@ -23,10 +23,11 @@ func (l *Limiter) listen() {
 			return
 		}
 		_ = sub.Subscribe(l.ctx, l.channel(l.proc), l.channel("all")) // it is tried again below
+		// Until unsubscribe closes it. The client connects anew by itself, and subscribes again.
 		for message := range sub.ChannelWithSubscriptions() {
 			switch m := message.(type) {
 			case *redis.Subscription:
-				if m.Kind == "subscribe" && m.Count == 2 {
+				if m.Kind == "subscribe" && m.Count == 2 { // both channels
 					l.subscribed()
 				}
 			case *redis.Message:
@@ -51,10 +52,10 @@ func (l *Limiter) subscribe() *redis.PubSub {
 	return l.sub.pubsub
 }
 
-// heard handles a message, to all processes or to this one: a hello, a push, or one of proclaim, all
-// of them lists; the name of a generation; or nothing, which means to all that a pause begins or
-// ends, and to one process that its heartbeat had an echo. A push is {ID, TIME, NOW, WHY}; if its
-// waiter has left, the server has the release.
+// heard handles a message, to all processes or to this one: a hello, a push, or one of proclaim,
+// all of them lists; the name of a generation; or nothing, which means to all that a pause begins
+// or ends, and to one process that its heartbeat had an echo. A push is {ID, TIME, NOW, WHY}; if
+// its waiter has left, the server has the release.
 func (l *Limiter) heard(message string, toAll bool) {
 	fields := parse(message)
 	l.mu.Lock()
@@ -71,6 +72,7 @@ func (l *Limiter) heard(message string, toAll bool) {
 	case message == "" && toAll:
 		l.askAgain(nil)
 	}
+	// Only a cluster publishes it: nodes share the messages, not the data.
 	for _, p := range l.parts {
 		hasToLose := p.uses.atRisk+p.uses.waiting > 0
 		if message == p.genKey() && hasToLose && !l.closed {
@@ -122,10 +124,11 @@ func (l *Limiter) proclaimed(fields []any) {
 	isNew := info.until != h.known.serverUntil
 	h.learn(info, at)
 	if isNew {
-		h.known.serverUntil = 0 // a reply, which narrows the bounds of the server's clock, has a better end
+		// The next reply, which narrows the bounds of the server's clock, sets a better end.
+		h.known.serverUntil = 0
 	}
 	if blocked {
-		h.halt(at.received)
+		h.halt(at.received) // grants of before are void
 	}
 	act := act(number(fields[2]))
 	if act > noAct {

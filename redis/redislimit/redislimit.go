@@ -24,14 +24,14 @@
 // # Failure
 //
 // While the server can't be reached nothing starts, and Acquire returns a *hostlimit.Error that
-// wraps a [*ServerError] ([FailClosed]); or each process continues by itself at its share of the rate
-// ([FailLocal]). When the server has lost its data, its clock was stepped, or it is new, nothing
-// starts for a quarantine, in which all processes restore what they hold: the ReadTimeout of
-// Config.Client and a second, at least 2 s. A process that shows no sign of life for 10 s has lost
-// its slots. docs/many-machines-reference.md has what survives what, and how.
+// wraps a [*ServerError] ([FailClosed]); or each process continues by itself at its share of the
+// rate ([FailLocal]). When the server has lost its data, its clock was stepped, or it is new,
+// nothing starts for a quarantine, in which all processes restore what they hold: the ReadTimeout
+// of Config.Client and a second, at least 2 s. A process that shows no sign of life for 10 s has
+// lost its slots. docs/many-machines-reference.md has what survives what, and how.
 //
-// The server should run with maxmemory-policy noeviction: if it evicts a key, the fleet forgets that
-// host's state. [Limiter.Check] looks for that, and more.
+// The server should run with maxmemory-policy noeviction: if it evicts a key, the fleet forgets
+// that host's state. [Limiter.Check] looks for that, and more.
 //
 // # For operators
 //
@@ -249,6 +249,8 @@ func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, 
 	if l.cluster {
 		partitions = clusterPartitions
 	}
+	// The keys of a script must be on one node of a cluster: its hosts are spread over so many
+	// tags.
 	for i := range partitions {
 		tag := "{" + strconv.Itoa(i) + "}"
 		l.parts = append(l.parts, &partition{l: l, tag: tag, guard: guard{late: firstLate}})
@@ -284,6 +286,7 @@ func newSetup(c Config) (setup, error) {
 	case set.failsLocal && c.Processes == 0:
 		found.add("Processes: FailLocal requires the number of processes")
 	case set.failsLocal && err == nil:
+		// Here, because newOutage has no caller who could get the error.
 		if _, err := share(c.Limits, c.Processes).Rules(); err != nil {
 			found.add("Limits, divided by Processes: %w", err)
 		}
@@ -294,6 +297,7 @@ func newSetup(c Config) (setup, error) {
 
 	set.rules = rules
 	set.limits = rules.Config()
+	// No call covers all hosts, so each process bounds its own requests.
 	if set.limits.MaxInFlight > 0 && c.Processes > 0 {
 		set.limits.MaxInFlight = max(1, set.limits.MaxInFlight/c.Processes)
 	}
@@ -302,7 +306,7 @@ func newSetup(c Config) (setup, error) {
 	}
 	set.promise = promise(c, set.limits, rules.Backoff())
 	set.conf.Prefix = cmp.Or(c.Prefix, defaultPrefix)
-	set.conf.Processes = max(c.Processes, 1)
+	set.conf.Processes = max(c.Processes, 1) // delays and slots are divided by it
 	if c.Name == "" {
 		machine, _ := os.Hostname() // without a name the number is left
 		set.conf.Name = machine + ":" + strconv.Itoa(os.Getpid())
@@ -328,7 +332,7 @@ func (s *setup) useClient(client redis.UniversalClient, found *problems) {
 			"use *redis.Client or *redis.ClusterClient", client)
 	}
 	if timeout <= 0 {
-		timeout = defaultPatience
+		timeout = defaultPatience // the client would wait without end
 	}
 	s.patience = min(max(timeout, heartbeat), mostPatience)
 }
@@ -348,10 +352,10 @@ func (l *Limiter) Close() error {
 }
 
 // Shutdown refuses all waiters, sends the server everything that it doesn't have yet, and ends all
-// goroutines of l. Slots of requests in flight stay taken until their leases are released, which then
-// calls the server from the caller's goroutine, or for 10 s. It returns ctx's error if the server
-// doesn't answer in time; then the server finds out by itself, as after a crash. Only the first
-// call does anything but wait.
+// goroutines of l. Slots of requests in flight stay taken until their leases are released, which
+// then calls the server from the caller's goroutine, or for 10 s. It returns ctx's error if the
+// server doesn't answer in time; then the server finds out by itself, as after a crash. Only the
+// first call does anything but wait.
 func (l *Limiter) Shutdown(ctx context.Context) error {
 	l.mu.Lock()
 	if !l.closed {
@@ -369,6 +373,7 @@ func (l *Limiter) Shutdown(ctx context.Context) error {
 // shut is the first Shutdown, without its wait. The caller holds mu.
 func (l *Limiter) shut() {
 	l.refuseAll(func(string) error { return ErrClosed })
+	// Before closed is set, which stops all calls but the last.
 	for _, p := range l.parts {
 		p.flush()
 	}
@@ -378,7 +383,8 @@ func (l *Limiter) shut() {
 	go func() {
 		defer close(l.ended)
 		l.wg.Wait()
-		// A reply of a call that was under way may have left operations, such as the release of a turn.
+		// A reply of a call that was under way may have left operations, such as the release of a
+		// turn.
 		for _, p := range l.parts {
 			l.wg.Go(p.last)
 		}
@@ -399,6 +405,7 @@ func (l *Limiter) ID(ctx context.Context) (limiter, process string) {
 		h:     &host{l: l, p: l.parts[0]},
 		build: func(time.Duration) []any { return []any{cmp.Or(l.id, strings.ToLower(rand.Text()[:16]))} },
 	}
+	// The server keeps the first name that it gets, so the answer may be that of another process.
 	_ = l.do(ctx, o, func(r reply) { l.id = text(r.answer[0]) }) // without an answer it stays as it is
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -410,7 +417,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	limits, err := l.rules.Limits(key)
+	limits, err := l.rules.Limits(key) // may call Override
 	if err != nil {
 		return nil, err
 	}
@@ -420,6 +427,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 		floor:  max(floor, 0),
 		wait:   wait{caller: l.caller(ctx), wake: make(chan struct{}, 1)},
 	}
+	// The server must have a debt of the Store before it gives a turn.
 	if l.conf.Limits.Store != nil {
 		if err := l.recall(ctx, key, limits); err != nil {
 			return nil, err
@@ -432,6 +440,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 	if err == nil {
 		return t, nil
 	}
+	// Under FailLocal the server may be lost while the request waits, too.
 	if errors.Is(err, ErrUnavailable) && l.outageOf(key) != nil {
 		return l.acquireLocal(ctx, limits, key, floor)
 	}
@@ -452,7 +461,7 @@ func (l *Limiter) enter(t *lease, key string) error {
 	t.h = l.host(key)
 	t.draw()
 	t.join()
-	t.h.refuseLate()
+	t.h.refuseLate() // it may be too late by what is known here, which costs no call
 	return nil
 }
 
@@ -492,6 +501,7 @@ func (l *Limiter) Next(ctx context.Context, key string, floor time.Duration) (ti
 	case out == nil:
 		return time.Time{}, unavailable(key, err)
 	}
+	// This process paces itself: by its Memory, and by the gate in front of that.
 	l.mu.Lock()
 	wait, _ := l.host(key).gate(l.now())
 	l.mu.Unlock()

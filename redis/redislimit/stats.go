@@ -41,6 +41,7 @@ func (l *Limiter) Stats() Stats {
 	for _, h := range l.hosts {
 		s.Waiting += len(h.waiters)
 	}
+	// Of a cluster, the worst node's.
 	for _, p := range l.parts {
 		uncertainty := min(p.clock.uncertainty(l.now()), 2*p.latency)
 		s.Latency = max(s.Latency, p.latency)
@@ -59,7 +60,7 @@ func (l *Limiter) refused(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ErrUnavailable):
+	case errors.Is(err, ErrUnavailable): // first, as it is an ErrBusy as well
 		reason = "unavailable"
 	case errors.Is(err, hostlimit.ErrBlocked):
 		reason = "blocked"
@@ -141,6 +142,7 @@ func (l *Limiter) checkNode(ctx context.Context, node *redis.Client) ([]string, 
 			"give the client the address of the master, or of the Sentinels")
 	}
 	off := at.Sub(before)
+	// The server's time was read somewhen during the call.
 	if off > mostOff+took || off < -mostOff {
 		found.add("its clock is off by %.0f s from that of this machine; "+
 			"Windows are hours of the server's clock", off.Seconds())
@@ -153,6 +155,7 @@ func (l *Limiter) checkNode(ctx context.Context, node *redis.Client) ([]string, 
 func (l *Limiter) checkFleet(ctx context.Context) (problems []string, err error) {
 	began := l.now()
 	echoed := false
+	// The first message may come before the subscription is up.
 	for !echoed {
 		if l.now()-began > echoing {
 			problems = append(problems, fmt.Sprintf(
@@ -176,6 +179,7 @@ func (l *Limiter) checkFleet(ctx context.Context) (problems []string, err error)
 	l.mu.Lock()
 	found := maps.Clone(l.peers.differ)
 	l.mu.Unlock()
+	// The hellos miss processes that hear nothing. Their signs of life have their settings as well.
 	fleet, err := l.Fleet(ctx)
 	for _, p := range fleet.Processes {
 		difference := differs(p.Name, p.Promises, l.promise)
@@ -186,8 +190,8 @@ func (l *Limiter) checkFleet(ctx context.Context) (problems []string, err error)
 	return append(problems, slices.Sorted(maps.Values(found))...), err
 }
 
-// helloAll says hello to all processes, and to this one by each other node of a cluster, which has an
-// ACL of its own.
+// helloAll says hello to all processes, and to this one by each other node of a cluster, which has
+// an ACL of its own.
 func (l *Limiter) helloAll(ctx context.Context) error {
 	for i, p := range l.parts {
 		to := l.proc

@@ -33,12 +33,12 @@
 --   e        stamp of the latest start that has ended
 --   X        turns whose slots were taken back, until a GO reports them: {process, number of the start}
 --   sv, bg   successes since bg: the first start, the last lesson, or the start after an idle time
---   k        until when it is remembered that a block was lifted, which a Store or a client may still have
+--   k        until when it is remembered that a block was lifted: a Store or a client may still have it
 --   g        generation of the turns
 --   s        the generation's s when these times were written
 --   lc       when their processes were last looked for
 --   L        turns, see below, in the order in which they go
---   P, O     of each process that has called since t, and in the time before: the number of its last call
+--   P, O     by process: the number of its last call, since t and in the time before
 --   t        when P began
 --
 -- The states of a host are those of hostlimit.Refusals: clients compute the effect of a response, and
@@ -246,6 +246,7 @@ local function renewGen(why, shift)
 		-- Signs of life of before have times of another clock.
 		redis.call('DEL', KEYS[2])
 		gen.s = gen.s + shift
+		-- A pause moves along, and gets no longer than it was ordered.
 		if gen.p then gen.p = min(gen.p + shift, now + gen.pd) end
 	end
 	-- The other nodes of a cluster may have lost their data as well: clients look there.
@@ -425,13 +426,14 @@ end
 -- raise makes the gap that is running longer, if d is. A shorter delay holds from the next
 -- start on only: the gap was promised.
 local function raise(h, d)
+	-- Also behind the start before, in case the last one is undone.
 	if h.l > 0 then set(h, 'a', max(h.a, h.l + d)) end
 	if h.pl > 0 then set(h, 'pa', max(h.pa, h.pl + d)) end
 end
 
 -- leak notes that the slot of r is taken back.
 local function leak(h, r)
-	if r[STATE] ~= GONE then return end
+	if r[STATE] ~= GONE then return end -- no request was let go
 	h.X = h.X or {}
 	if #h.X < MOST_TAKEN then h.X[#h.X + 1] = {ownerOf(r), r[NUMBER] or 0} end
 end
@@ -464,7 +466,7 @@ local function shift(h)
 	for _, times in ipairs({{'l', 'a'}, {'pl', 'pa'}, {'bs', 'b', 'k'}}) do
 		local by = min(gen.s - h.s, now - h[times[1]])
 		for _, field in ipairs(times) do
-			local at = 0
+			local at = 0 -- never, on any clock
 			if h[field] > 0 then at = h[field] + by end
 			set(h, field, at)
 		end
@@ -475,6 +477,7 @@ end
 
 -- expire drops the turns whose time is over.
 local function expire(h)
+	-- From the end, as drop moves the turns behind.
 	for j = #h.L, 1, -1 do
 		local r = h.L[j]
 		if r[EXPIRY] <= now then
@@ -499,6 +502,7 @@ local function load(i)
 	keys[h] = KEYS[2 + i]
 	hosts[i] = h
 	if h.g ~= gen.id then
+		-- These turns are of a lost state. Clients restore those that live.
 		h.L = {}
 		set(h, 'pr', '')
 		set(h, 'lo', '')
@@ -562,6 +566,7 @@ local function open(t)
 	for _, window in ipairs(HOURS) do
 		local from, to = unpack(window)
 		local after = at >= from
+		-- A start that is late must be inside as well.
 		local before = at < to - LATENCY - WINDOW
 		local overMidnight = from > to
 		if after and before or overMidnight and (after or before) then return t end
@@ -574,12 +579,14 @@ end
 -- all, and why not sooner. The reservations are followed one by one, because each is moved by what
 -- has moved those before it.
 local function start(h, least, me)
+	-- A quarantine and a pause stop all hosts.
 	local s = max(now, h.a, h.b, gen.q, gen.p or 0)
 	local l = h.l
 	for _, r in ipairs(those(h, RESERVED)) do
 		if r ~= me and (not me or sooner(r, me)) then
 			local at = max(s, l + r[FLOOR])
 			local d = gap(h, r[DELAY])
+			-- s and l as they will be after r.
 			s = at + room(d, r[GUARD]) + d
 			l = at + r[GUARD]
 		end
@@ -597,8 +604,8 @@ local function push(r, due, why)
 	return redis.call('PUBLISH', CHANNEL .. ownerOf(r), cmsgpack.pack({r[ID], due, now, why}))
 end
 
--- report returns the fields that a client keeps of a host, to compute the effect of a response, and to restore it
--- after a loss of data.
+-- report returns the fields that a client keeps of a host, to compute the effect of a response, and
+-- to restore it after a loss of data.
 local function report(h)
 	local delay = 0
 	if h.l > 0 then delay = max(0, floor((h.a - h.l) / SHARE)) end
@@ -693,6 +700,7 @@ local function back(h, r, started)
 	if r[STATE] ~= GONE then return end
 	if r[SEQ] ~= started then set(h, 'n', max(h.n - 1, 0)) end
 	if h.lo == r[ID] then
+		-- The start before is the last one again.
 		set(h, 'a', h.pa)
 		set(h, 'l', h.pl)
 		set(h, 'lo', '')
@@ -709,7 +717,7 @@ local function bury(h)
 	local dead = {}
 	for _, r in ipairs(h.L) do
 		local proc = ownerOf(r)
-		if isLive[proc] == nil then
+		if isLive[proc] == nil then -- once for each process
 			local p = process(redis.call('HGET', KEYS[2], proc))
 			isLive[proc] = p ~= nil and p[1] > now - DEAD
 		end
@@ -762,6 +770,7 @@ local function queue(h, me, n, least, longest)
 	local s, why = start(h, me[FLOOR])
 	s = s + place * least
 	if s - now > longest then
+		-- In the queue it would only keep others behind it.
 		drop(h, me[ID])
 		return {'LATE', s, why, report(h)}
 	end
@@ -791,6 +800,7 @@ local function letGo(h, n, me, s, started, ceiling)
 	set(h, 'l', s + guard)
 	set(h, 'lo', me[ID])
 	if h.al then set(h, 'pr', me[ID]) end
+	-- This start may owe less than was planned for it.
 	local awaited = follow(h)
 	local taken = h.X or {}
 	h.X = nil
@@ -803,19 +813,21 @@ end
 -- it hasn't. seq numbers the takes of the lease. n is the number of slots, longest how long the caller
 -- may wait, least the smallest gap to a turn ahead, ceiling bounds the learned delay. Turns go by
 -- priority, then by when they came, which is so long ago.
---   GO     start, guard, delay, slots in use, probe, X, e, whether others wait, and the values of report
---   AT     start, why, and the values of report   come again shortly before that time
---   WAIT   place, why, full since, expiry, first start   every slot is taken, until then or until a push comes
---   LATE   start, why, and the values of report   that is later than the caller may wait, or the host is blocked by hand
+--   GO     start, guard, delay, slots in use, probe, X, e, whether others wait, the values of report
+--   AT     start, why, the values of report: come again shortly before that time
+--   WAIT   place, why, full since, expiry, first start: every slot is taken, until then or until a push
+--   LATE   start, why, the values of report: that is later than the caller may wait, or the host is
+--          blocked by hand
 function ops.take(h, id, seq, n, longest, least, started, ceiling, delay, least2, ends, prio, ago)
 	local me, at = find(h, id)
 	if me then
+		-- The question takes a turn back that was let go before.
 		back(h, me, started)
 		me[SEQ] = seq
 		me[DELAY] = delay
 		me[FLOOR] = least2
 		me[ENDS] = ends
-		if me[PRIO] ~= prio then
+		if me[PRIO] ~= prio then -- a Start goes before all that have no lease
 			me[PRIO] = prio
 			enter(h, table.remove(h.L, at))
 		end
@@ -831,8 +843,10 @@ function ops.take(h, id, seq, n, longest, least, started, ceiling, delay, least2
 	end
 	local isQueued = me[STATE] == QUEUED
 	local awaitsProbe = h.pr ~= '' and h.pr ~= id
+	-- Slots and a probe of dead processes are looked for only if they are in the way.
 	if isQueued and live(h) >= n or awaitsProbe then bury(h) end
 	if isQueued then
+		-- Turns that have waited longer get the free slots first.
 		hand(h, n, me)
 		if me[STATE] == QUEUED and live(h) >= n then return queue(h, me, n, least, longest) end
 		if not find(h, id) then enter(h, me) end
@@ -840,6 +854,7 @@ function ops.take(h, id, seq, n, longest, least, started, ceiling, delay, least2
 	end
 	local s, why = start(h, me[FLOOR], me)
 	if s - now > longest then
+		-- Its slot and its place are for others.
 		drop(h, id)
 		again(h)
 		hand(h, n)
@@ -848,9 +863,11 @@ function ops.take(h, id, seq, n, longest, least, started, ceiling, delay, least2
 	reserve(me, s)
 	local probing = h.pr ~= '' and h.pr ~= id and find(h, h.pr)
 	if h.al and probing then
+		-- The end of the probe pushes it. If that is lost, it asks before it lapses.
 		me[EXPIRY] = now + CLAIM + SECOND
 		return {'WAIT', 0, BY_PROBE, 0, now + TTL, 0}
 	end
+	-- Once it is let go, a block can't stop it.
 	if s - now > HORIZON then return {'AT', s, why, report(h)} end
 	return letGo(h, n, me, s, started, ceiling)
 end
@@ -875,6 +892,7 @@ function ops.release(h, id, n, undone, started, at, by)
 			finish(h, r, now)
 		end
 		drop(h, id)
+		-- Turns behind it may start earlier, and wait for the next probe.
 		if held and (probed or undone) then again(h, probed) end
 	end
 	hand(h, n)
@@ -934,13 +952,16 @@ function ops.outcome(h, id, least, most, atonce, half, longer, ok,
 		v, n, R, f, al, stay, newly, c, le, taught, eased, blocked, cleared, act, ended, delay)
 	if most > 0 and once(h, id, ADAPTED) then adapt(h, least, most, atonce, half, longer) end
 	if not v then
+		-- A success ends refusals, which the client doesn't know of yet.
 		local hasRefusals = h.R ~= '' or h.le > 0 or h.al or h.f > 0
 		if ok and hasRefusals then return {false, 0, report(h)} end
 		if ok and once(h, id, COUNTED) then set(h, 'sv', h.sv + 1) end
 		return {true}
 	end
 	local lease = find(h, id)
+	-- The same change: its reply was lost.
 	if lease and has(lease, STORED) then return {true, latest(h), report(h)} end
+	-- Another process has changed the refusals since.
 	if v ~= h.v then return {false, 0, report(h)} end
 	once(h, id, STORED)
 	if ended then endAttempt(h, id, delay) end
@@ -951,6 +972,7 @@ function ops.outcome(h, id, least, most, atonce, half, longer, ok,
 	if newly then set(h, 'bs', now) end
 	if ok then set(h, 'sv', h.sv + 1) end
 	if taught then
+		-- The next lesson is about the successes at the new delay.
 		raise(h, le)
 		set(h, 'bg', now)
 		set(h, 'sv', 0)
@@ -979,7 +1001,7 @@ end
 -- shown then.
 function ops.started(h, id, seq, number, by)
 	local r = find(h, id)
-	if r and r[STATE] == GONE and r[SEQ] == seq then
+	if r and r[STATE] == GONE and r[SEQ] == seq then -- else it has asked again since
 		r[NUMBER] = number
 		began(h, r, by)
 	end
@@ -993,9 +1015,9 @@ function ops.renew(h, id)
 	return {}
 end
 
--- restore reports what a client knows of a host, times as durations from now, in the past if
--- they are negative: the next start, the last start, and its leases, lists of five: id, number, the time
--- they have left, delay, and whether the gap counts from their end. all says that the server may
+-- restore stores a client's knowledge of a host, times as durations from now, in the past if
+-- they are negative: the next start, the last start, and its leases, lists of five: id, number, the
+-- time they have left, delay, and whether the gap counts from their end. all says that the server may
 -- have lost the rest too: the block with its cause, al, f, le, when that was set, v, R, and the
 -- successes since so long ago. Of two clients the later version holds, and the later block.
 function ops.restore(h, all, a, l, leases, b, cause, al, f, le, ea, v, R, served, since)
@@ -1032,6 +1054,7 @@ function ops.restore(h, all, a, l, leases, b, cause, al, f, le, ea, v, R, served
 		if not r then
 			enter(h, {id, seq, delay, 0, ends, 0, 0, now + left, now, WINDOW, GONE, ''})
 		elseif r[STATE] ~= GONE then
+			-- It was let go by a state that this server has lost.
 			r[SEQ] = max(seq, r[SEQ])
 			r[EXPIRY] = now + left
 			r[DUE] = now
@@ -1041,9 +1064,10 @@ function ops.restore(h, all, a, l, leases, b, cause, al, f, le, ea, v, R, served
 	return {}
 end
 
--- recall reports what a client's Store has of a host: the end of the block as a duration from now, its
--- cause, refusals, the learned delay. It returns the values of report.
+-- recall stores the debt of a client's Store: the end of the block as a duration from now, its cause,
+-- refusals, the learned delay. It returns the values of report.
 function ops.recall(h, b, cause, f, le)
+	-- Stores of other processes still have a block that was lifted here.
 	if h.k < now then
 		local blocks = now + b > max(h.b + SECOND, now) -- else it is the same block, by two clocks
 		local isNew = h.n == 0 and h.b == 0
@@ -1058,7 +1082,7 @@ function ops.recall(h, b, cause, f, le)
 			proclaim(h, NO_ACT)
 		end
 	end
-	if h.n == 0 and h.le == 0 then
+	if h.n == 0 and h.le == 0 then -- a delay that was learned since is newer
 		set(h, 'le', le)
 		set(h, 'ea', now)
 	end
@@ -1113,8 +1137,9 @@ function ops.hello(_, to, text, check)
 	return {redis.call('PUBLISH', CHANNEL .. to, text)}
 end
 
--- state returns the values of a status page: starts, slots in use, requests waiting, next start, blocked
--- until, cause, refusals, whether a probe is on its way, delay in force, by response times, learned.
+-- state returns the values of a status page: starts, slots in use, requests waiting, next start,
+-- blocked until, cause, refusals, whether a probe is on its way, delay in force, by response times,
+-- learned.
 function ops.state(h)
 	local inUse = count(h, 0, '')
 	local waiting = #those(h, QUEUED) + #those(h, RESERVED)
@@ -1131,6 +1156,7 @@ local answers = {}
 local changed = {} -- hosts by number
 for j = 2, #call do
 	local name, i = call[j][1], call[j][2]
+	-- A host that is broken keeps no other one from its operations.
 	local loaded, h = pcall(load, i)
 	if not loaded then fail(i, h) end
 	if not failed[i] then

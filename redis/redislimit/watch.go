@@ -8,15 +8,17 @@ import (
 )
 
 // notice returns the call of the Watcher, which is made without mu, if t has waited for longWait or
-// is known to wait for longer. Each wait has one. Otherwise notice returns when to look again; 0: it
-// needn't.
+// is known to wait for longer. Each wait has one. Otherwise notice returns when to look again; 0:
+// it needn't.
 func (t *lease) notice(now time.Duration) (call func(), again time.Duration) {
+	// The reply, or the start, comes in a moment.
 	atEnd := t.phase == asking || t.phase >= granted
 	if t.wait.watcher == nil || t.wait.noticed || atEnd {
 		return nil, 0
 	}
 	ahead := slices.Index(t.h.waiters, t)
-	// Only the first waiter has a time from the server. The others follow it at their smallest gaps.
+	// Only the first waiter has a time from the server. The others follow it at their smallest
+	// gaps.
 	planned := t.h.waiters[0].wait.planned
 	if planned > 0 {
 		planned += time.Duration(ahead) * t.least()
@@ -26,6 +28,7 @@ func (t *lease) notice(now time.Duration) (call func(), again time.Duration) {
 		return nil, long
 	}
 	t.wait.noticed = true
+	// The description is of this moment, under mu; the names of both requests are any code's.
 	watcher := t.wait.watcher
 	wait := t.describe(ahead, now)
 	if planned > now && wait.Until.IsZero() {

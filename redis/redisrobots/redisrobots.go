@@ -15,8 +15,8 @@
 // (robotscache.Event.StoreErr), and [Stats] counts it. After a call that failed the server isn't
 // asked for a while, so that an outage doesn't hold up each origin by the client's timeouts.
 //
-// All keys expire: a copy after 30 days, when it is of no use any more, a record without rules after
-// a day, the lock after Lease.
+// All keys expire: a copy after 30 days, when it is of no use any more, a record without rules
+// after a day, the lock after Lease.
 package redisrobots
 
 import (
@@ -52,8 +52,8 @@ const (
 	pause    = 5 * time.Second // for which a server that didn't answer isn't asked
 	mostHeld = time.Hour       // for which a lock is kept at most, whatever the fetch waits for
 
-	// A waiter looks at the lock after this, and a random time of up to mostSteps such steps on top:
-	// more from try to try.
+	// A waiter looks at the lock after this, and a random time of up to mostSteps such steps on
+	// top: more from try to try.
 	lookStep  = 20 * time.Millisecond
 	mostSteps = 10
 

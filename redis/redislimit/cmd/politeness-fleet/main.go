@@ -288,8 +288,8 @@ func do(ctx context.Context, out io.Writer, args []string) (int, error) {
 		Prefix:   r.prefix,
 		Name:     "politeness-fleet",
 		Operator: true,
-		// The crawlers' number of slots isn't known here. Clear hands out the slots that are free, so a
-		// larger number than theirs would be too many.
+		// The crawlers' number of slots isn't known here. Clear hands out the slots that are free,
+		// so a larger number than theirs would be too many.
 		Limits: hostlimit.Config{Concurrency: 1, Backoff: backoff.Refusals{Forgive: forgiving}},
 	})
 	if err != nil {
