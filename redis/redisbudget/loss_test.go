@@ -181,14 +181,14 @@ func TestReplicaThatLags(t *testing.T) {
 	host, port, _ := strings.Cut(r.server.Addr, ":")
 	replica := redistest.New(t)
 	on := newClient(t, replica)
-	if err := on.SlaveOf(t.Context(), host, port).Err(); err != nil {
+	if err := on.ReplicaOf(t.Context(), host, port).Err(); err != nil {
 		t.Fatal(err)
 	}
 	r.spend(0, 100, "a.example")
 	if n, err := r.admin.Wait(t.Context(), 1, 20*time.Second).Result(); n != 1 || err != nil {
 		t.Fatalf("%d replicas, %v", n, err)
 	}
-	if err := on.SlaveOf(t.Context(), "NO", "ONE").Err(); err != nil { // from here on it has nothing
+	if err := on.ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil { // from here on it has nothing
 		t.Fatal(err)
 	}
 	r.spend(1, 400, "a.example")

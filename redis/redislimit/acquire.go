@@ -414,8 +414,8 @@ const (
 func (t *lease) queue(at reply) {
 	h, now := t.h, at.received
 	answer, clock := at.answer, &h.p.clock
-	place := time.Duration(number(answer[1]) + 1) // in the server's queue
-	turn := place * apart
+	place := number(answer[1]) + 1 // in the server's queue
+	turn := time.Duration(place) * apart
 	fullSince := number(answer[3]) // since when every slot is taken; 0: one is free
 	t.phase = waiting
 	t.wait.planned = 0
@@ -429,7 +429,7 @@ func (t *lease) queue(at reply) {
 		poll = pollProbe
 	}
 	if !t.l.sub.listening {
-		poll = min(place*pollDeaf, time.Second)
+		poll = min(time.Duration(place)*pollDeaf, time.Second)
 	}
 	t.wait.next = min(now+poll, h.wait.expiry+turn, t.wait.limit)
 	if t.l.limits.SlotTimeout == 0 || fullSince == 0 {

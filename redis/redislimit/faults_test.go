@@ -129,7 +129,7 @@ func TestAFailoverStarvesNobody(t *testing.T) {
 	current.Store(&a.Addr)
 	clientA, clientB := newClient(t, a), newClient(t, b)
 	host, port, _ := net.SplitHostPort(a.Addr)
-	if err := clientB.SlaveOf(t.Context(), host, port).Err(); err != nil {
+	if err := clientB.ReplicaOf(t.Context(), host, port).Err(); err != nil {
 		t.Fatal(err)
 	}
 	var fleet []*Limiter
@@ -183,11 +183,11 @@ func TestAFailoverStarvesNobody(t *testing.T) {
 		info := clientB.Info(t.Context(), "replication").Val()
 		return strings.Contains(info, "master_link_status:up")
 	})
-	if err := clientB.SlaveOf(t.Context(), "NO", "ONE").Err(); err != nil {
+	if err := clientB.ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
 		t.Fatal(err)
 	}
 	host, port, _ = net.SplitHostPort(b.Addr)
-	if err := clientA.SlaveOf(t.Context(), host, port).Err(); err != nil {
+	if err := clientA.ReplicaOf(t.Context(), host, port).Err(); err != nil {
 		t.Fatal(err)
 	}
 	current.Store(&b.Addr)

@@ -205,8 +205,8 @@ func (s *Store) Lock(ctx context.Context, origin string) (unlock func(), err err
 			}
 			return s.keep(name, token), nil
 		}
-		steps := time.Duration(min(tries+1, mostSteps))
-		if err := contexts.Sleep(ctx, lookStep+mathrand.N(steps*lookStep)); err != nil {
+		steps := min(tries+1, mostSteps)
+		if err := contexts.Sleep(ctx, lookStep+mathrand.N(time.Duration(steps)*lookStep)); err != nil {
 			return nil, err
 		}
 	}
