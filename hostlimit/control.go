@@ -113,7 +113,7 @@ func (sh *shard) stop(h *host, now time.Duration) error {
 // refuseAll refuses all waiters of a by the error of stop.
 func (a *active) refuseAll(now time.Duration) {
 	for w := a.queue.First; w != nil; w = a.queue.First {
-		w.err = a.sh.stop(a.h, now)
+		w.err = a.sh.stop(a.h, now) // an error for each: the first one reports the act
 		a.leave(w)
 		w.signal()
 	}

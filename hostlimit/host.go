@@ -173,7 +173,7 @@ func (h *host) idle(now, floor time.Duration) time.Duration {
 	if h.source == noStart {
 		return 0
 	}
-	return now - h.first(0, floor)
+	return now - h.first(0, floor) // since the earliest start that was possible
 }
 
 // count counts a start after an idle time. An idle time longer than any delay begins a new run: the

@@ -1,25 +1,23 @@
-// Package hostlimit decides which request may start on which host, and when: slots, delays and
-// blocks, per host key.
+// Package hostlimit decides when a request may start on a host: slots, delays and blocks, per host
+// key.
 //
-// Use it through politeness.New, or by itself wherever work on many keys must be paced and a
-// refusal by one key must hold all work on that key. [Memory] does it for one process, in less than
-// two hundred bytes per idle host and without a goroutine of its own. Another implementation of
-// [Limiter] uses [Rules] and [Refusals], so that a [Config] means the same to it, and is held to
-// the same promises by hostlimittest.Run.
+// politeness.New uses it. Use it by itself to pace work on many keys, if a refusal by one key must
+// hold all work on that key. [Memory], made by [New], is the [Limiter] of one process.
 //
 // A limiter promises for each key:
 //
-//   - The starts of two requests are never closer than the delay in force, counted from the moment
-//     at which the earlier one really started (see [Lease]): a goroutine that wakes late moves the
-//     next start, it doesn't shorten the gap.
-//   - No more than Concurrency requests are in flight, first come, first served.
-//   - After a refusal (see [Outcome]) no request starts until the block ends, including those that
-//     already wait. Then one request probes and the others wait for its answer. A success lifts the
-//     block at once.
-//   - A request that leaves, by a cancelled context or a timeout, gives its place back, and no
-//     other starts later for it. Neither does one whose turn led to no start.
-//   - A body that is being read keeps its slot; one that is neither read nor closed loses it after
-//     LeaseTTL.
+//   - Two starts are never closer than the delay in force, counted from the moment at which the
+//     earlier request really started (see [Lease]).
+//   - No more than Concurrency requests are in flight, first come, first served. A slot is held until
+//     the body of the response ends, or for LeaseTTL after its last use.
+//   - After a refusal (see [Outcome]) no request starts until the block ends, not even one that
+//     waits already. Then one request probes, and the others wait for its answer. A success lifts
+//     the block at once.
+//   - A request that leaves, by a cancelled context or a timeout, gives its place back: no other
+//     request starts later for it.
+//
+// [Rules], [Refusals], [Turn] and the methods that say so are for implementers of Limiter, who test
+// theirs by hostlimittest.Run.
 package hostlimit
 
 import (

@@ -48,7 +48,7 @@ func (h hours) wait(t time.Time) time.Duration {
 	if len(h) == 0 || h.left(t) > 0 {
 		return 0
 	}
-	wait := day
+	wait := day // the longest: every window opens once a day
 	for _, w := range h {
 		wait = min(wait, span(timeOfDay(t), w.From))
 	}
@@ -60,7 +60,7 @@ func (h hours) closed(t time.Time, d time.Duration) (closed time.Duration) {
 	if len(h) == 0 {
 		return 0
 	}
-	for d > 0 {
+	for d > 0 { // one step is a closed time and the window after it
 		wait := min(h.wait(t), d)
 		closed += wait
 		step := wait + h.left(t.Add(wait))

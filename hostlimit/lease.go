@@ -275,7 +275,7 @@ func (l *lease) Release() (expired bool) {
 	}
 	expired = l.expired
 	sh.mu.Unlock()
-	sh.m.handOut()
+	sh.m.handOut() // the place of l is free
 	if h != nil {
 		_, _ = sh.sync(context.Background(), h, l.lim, toSave) // the gap may count from the end
 	}

@@ -27,7 +27,8 @@ type Rules struct {
 	compiled *lru.Cache[Limits, *Limits] // by the value that Override returned, which is checked once
 }
 
-// Rules checks c and returns its Rules. The error names every field that is wrong.
+// Rules checks c and returns its Rules, for implementers of Limiter. The error names every field
+// that is wrong.
 func (c Config) Rules() (*Rules, error) {
 	var p problems
 	p.negative("MaxInFlight", c.MaxInFlight)
@@ -99,7 +100,7 @@ func (r *Rules) Limits(key string) (*Limits, error) {
 
 // Own returns a copy of l for Grant.Own; nil if l are the limits of the Config.
 func (r *Rules) Own(l *Limits) *Limits {
-	if l == &r.limits {
+	if l == &r.limits { // Limits returns this very pointer unless Override has others
 		return nil
 	}
 	return new(*l)

@@ -32,7 +32,7 @@ func (sh *shard) get(key string, now time.Duration) *host {
 		return h
 	}
 	if len(sh.hosts) >= sh.m.hostsPerShard {
-		sh.evict(now)
+		sh.evict(now) // one for one, unless those of the sample all owe something
 	}
 	h := newHost(strings.Clone(key)) // key may be a part of a long string
 	sh.hosts[h.key] = h

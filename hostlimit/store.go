@@ -53,8 +53,9 @@ func (d Debt) InARow() int { return d.Refusals + d.Unsure + d.Bans }
 // cleared the key since. Of the blocks that stand the later end and the larger counters hold; the
 // cause is that of the later end, or a person's. The longer delay and the later next start hold.
 //
-// A debt may be merged in any order, and more than once. There is one exception: if two blocks are
-// merged before a clearing is known that lifts only one of them, both stand.
+// It is for implementers of Limiter. A debt may be merged in any order, and more than once. There
+// is one exception: if two blocks are merged before a clearing is known that lifts only one of
+// them, both stand.
 func (d Debt) Merge(o Debt) Debt {
 	cleared := later(d.ClearedAt, o.ClearedAt)
 	freed := later(d.FreedAt, o.FreedAt)
@@ -171,7 +172,7 @@ func earlier(t, o time.Time) time.Time {
 // portable returns d as a Store can keep it and give it back.
 func (d Debt) portable() Debt {
 	for _, t := range [...]*time.Time{&d.BlockedUntil, &d.NextStart, &d.BlockedAt, &d.ClearedAt, &d.FreedAt} {
-		*t = t.Round(0).UTC()
+		*t = t.Round(0).UTC() // as JSON reads it back
 	}
 	d.Cause = statedir.Text(d.Cause)
 	return d

@@ -172,6 +172,7 @@ func (a *active) waits(w *waiter, now time.Duration) (n *notice, again time.Dura
 func (a *active) notice(now time.Duration) *notice {
 	n := &notice{Wait: a.why(now)}
 	n.Key = a.h.key
+	// Held counts all requests in flight, whatever the head waits for.
 	n.Slots = a.queue.First.lim.Concurrency
 	n.Held = a.flights.Len
 	switch n.Hold {
@@ -196,7 +197,7 @@ func (a *active) why(now time.Duration) Wait {
 		return Wait{Hold: "block", Cause: r.Cause}
 	case m.open(now) > now:
 		return Wait{Hold: "block", Cause: "hours"}
-	case a.probe != nil && a.probe != head.lease:
+	case a.probe != nil && a.probe != head.lease: // the order is that of waitCause
 		return Wait{Hold: "probe"}
 	case head.lease == nil && a.flights.Len >= head.lim.Concurrency:
 		return Wait{Hold: "slot"}
