@@ -58,6 +58,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !ok {
 		return resp, nil
 	}
+	// The answer that asks is dropped: the caller gets the answer to the request as it was wanted.
 	resp.Body.Close()
 	resp, err = t.send(again, &next)
 	if resp != nil && resp.Request == again {
@@ -82,6 +83,7 @@ func (t *transport) demandOf(req *http.Request) *demand {
 	t.mu.Lock()
 	d := t.demands[authority(req.URL.Host)]
 	t.mu.Unlock()
+	// A request that lacks a field which the site wants covered can't be signed that way.
 	if d != nil && has(req, d) {
 		return d
 	}
@@ -193,6 +195,7 @@ func (s *sending) gotConn(info httptrace.GotConnInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conns++
+	// A dial may end after its request has: the signature would be for nobody.
 	if s.closed || s.Err() != nil {
 		return
 	}

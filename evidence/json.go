@@ -43,7 +43,7 @@ var (
 func membersOf(t reflect.Type) []member {
 	var table []member
 	for _, f := range reflect.VisibleFields(t) {
-		if f.Anonymous {
+		if f.Anonymous { // the Decision of a LogLine, whose fields are visible as well
 			continue
 		}
 		name, option, _ := strings.Cut(f.Tag.Get("json"), ",")

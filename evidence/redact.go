@@ -309,7 +309,7 @@ func (r *redactor) replace(s, ends string) string {
 			if t[i] != c { // an empty value stays empty
 				b.WriteString(Redacted)
 			}
-		case c.c == '=':
+		case c.c == '=': // the value of another parameter begins, in which an "=" names nothing
 			name = 0
 		}
 	}

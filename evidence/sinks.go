@@ -159,6 +159,7 @@ func (r *Recorder) Record(_ context.Context, d Decision) {
 func (r *Recorder) Decisions(types ...Type) []Decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// A copy, since records still arrive.
 	return slices.DeleteFunc(slices.Clone(r.decisions), func(d Decision) bool {
 		return len(types) > 0 && !slices.Contains(types, d.Type)
 	})

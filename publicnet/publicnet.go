@@ -63,9 +63,9 @@ func Transport(base *http.Transport) *http.Transport {
 	}
 	if dialsItself(base) {
 		//lint:ignore SA1019 deprecated, and in use
-		//nolint:staticcheck // deprecated, and in use
-		t.Dial = nil
-		t.DialTLS = nil
+		t.Dial = nil //nolint:staticcheck // deprecated, and in use
+		//lint:ignore SA1019 deprecated, and in use
+		t.DialTLS = nil //nolint:staticcheck // deprecated, and in use
 		t.DialTLSContext = nil
 		t.DialContext = refuseDial(errDialsItself)
 	}

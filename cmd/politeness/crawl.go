@@ -232,9 +232,9 @@ func (c *crawlCommand) start(
 // opened, also after an error.
 func (c *crawlCommand) open(
 	ctx context.Context, sh *shell, pages *writer, cfg *crawl.Config,
-) (close func() error, err error) {
+) (closeAll func() error, err error) {
 	var opened []func() error
-	closed := func() (err error) {
+	closeAll = func() (err error) {
 		for _, f := range slices.Backward(opened) {
 			err = errors.Join(err, f())
 		}
@@ -243,7 +243,7 @@ func (c *crawlCommand) open(
 	if c.out != "" {
 		file, err := openLines(c.out)
 		if err != nil {
-			return closed, err
+			return closeAll, err
 		}
 		opened = append(opened, file.Close)
 		pages.out = file
@@ -251,7 +251,7 @@ func (c *crawlCommand) open(
 	if c.failed != "" {
 		misses, err := openFailures(c.failed)
 		if err != nil {
-			return closed, err
+			return closeAll, err
 		}
 		opened = append(opened, misses.close)
 		cfg.Done = misses.done
@@ -259,12 +259,12 @@ func (c *crawlCommand) open(
 	if c.policy.state != "" {
 		urls, err := openFrontier(ctx, c.policy.state, pages, sh.errs)
 		if err != nil {
-			return closed, err
+			return closeAll, err
 		}
 		opened = append(opened, urls.Close)
 		cfg.Queue = urls
 	}
-	return closed, nil
+	return closeAll, nil
 }
 
 // crawl runs the crawl and returns its exit status.

@@ -80,6 +80,7 @@ func (r *Recorder) Pass(ctx context.Context, d *evidence.Decision) {
 	if r == nil {
 		return
 	}
+	// Once the policy is written, a record costs no lock.
 	if !r.stated.Load() {
 		r.open(ctx, d.Time)
 	}
@@ -210,6 +211,7 @@ func ranges(numbers []int) string {
 func (r *Recorder) changed(host string, l *hostlimit.Limits) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// A host whose override is gone has the limits of all again, which is a change once.
 	if l == nil {
 		return r.own.Remove(host)
 	}
