@@ -256,6 +256,12 @@ func (r *run) putOff(fl *flight, at time.Time, err error) {
 	// Of a host with several slots another flight may have learned of a later time. A time that has
 	// passed already would have it asked again and again without a rest.
 	h.at = slices.MaxFunc([]time.Time{h.at, at, now.Add(soon)}, time.Time.Compare)
+	h.explain(err)
+	r.putBack(fl)
+}
+
+// explain sets why h waits: for err or, where that is nil, after a refusal or for its delay.
+func (h *host) explain(err error) {
 	switch {
 	case err != nil:
 		h.why = err.Error()
@@ -264,7 +270,6 @@ func (r *run) putOff(fl *flight, at time.Time, err error) {
 	default:
 		h.why = ""
 	}
-	r.putBack(fl)
 }
 
 // noRobots notes that robots.txt of h can't be had, with err, and isn't asked for before at. It

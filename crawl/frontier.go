@@ -311,17 +311,7 @@ func (f *frontier) takeOf(h *host, now time.Time) *flight {
 		pace:   h.pace,
 		charge: h.usual, // a guess: finish puts it right
 	}
-	fl.request, _ = h.next()
-	switch h.source() {
-	case fromGood:
-		fl.good = true // which stays: it is asked for as often as need be
-	case fromAgain:
-		fl.again = true
-		h.refusals.again = Request{}
-	case fromURLs:
-		h.urls[0] = Request{} // for the garbage collector
-		h.urls = h.urls[1:]
-	}
+	fl.load()
 	h.place = asking
 	h.at = now
 	h.tooLate = nil
@@ -338,6 +328,22 @@ func (f *frontier) takeOf(h *host, now time.Time) *flight {
 	f.served = max(f.served, h.charged)
 	h.charged += fl.charge
 	return fl
+}
+
+// load moves the next request of its host to fl.
+func (fl *flight) load() {
+	h := fl.h
+	fl.request, _ = h.next()
+	switch h.source() {
+	case fromGood:
+		fl.good = true // which stays: it is asked for as often as need be
+	case fromAgain:
+		fl.again = true
+		h.refusals.again = Request{}
+	case fromURLs:
+		h.urls[0] = Request{} // for the garbage collector
+		h.urls = h.urls[1:]
+	}
 }
 
 // started notes that fl starts now. Its host may start another flight when its gap is over.

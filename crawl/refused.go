@@ -491,12 +491,7 @@ func (r *run) keep(page *Page) {
 
 // apply does what v says to pages of h.
 func (r *run) apply(h *host, v verdict) {
-	for _, pages := range [][]*Page{v.done, v.over, v.first, v.last, v.later, v.drop} {
-		for _, page := range pages {
-			r.kept -= page.kept
-			page.kept = 0
-		}
-	}
+	r.dropKept(v)
 	for _, page := range v.done {
 		if r.full() {
 			// As many pages are under way as may be visited. If one of them fails, there is a visit
@@ -517,6 +512,17 @@ func (r *run) apply(h *host, v verdict) {
 	}
 	for _, page := range v.later {
 		r.sleep(h, page.request)
+	}
+}
+
+// dropKept takes the pages of v out of those that wait in refusals: their bodies are visited, or not
+// needed any more.
+func (r *run) dropKept(v verdict) {
+	for _, pages := range [][]*Page{v.done, v.over, v.first, v.last, v.later, v.drop} {
+		for _, page := range pages {
+			r.kept -= page.kept
+			page.kept = 0
+		}
 	}
 }
 
