@@ -9,10 +9,10 @@ import (
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
-// An event is the report of a goroutine that the run has started. The goroutine of Run owns the run:
-// it alone reads and writes the fields that aren't shared. Any other goroutine does one thing that
-// takes time, such as a request, a visit or a call of the Queue, and sends its result as an event.
-// The goroutine of Run calls apply then, for one event at a time.
+// An event is the report of a goroutine that the run has started. The goroutine of Run owns the
+// run: it alone reads and writes the fields that aren't shared. Any other goroutine does one thing
+// that takes time, such as a request, a visit or a call of the Queue, and sends its result as an
+// event. The goroutine of Run calls apply then, for one event at a time.
 //
 //	goroutine    sends          when
 //	ask          startedFlight  the request goes out now; its end is an event of its own

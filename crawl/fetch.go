@@ -638,8 +638,8 @@ func outcomeOf(err error, refused *politeness.Error) Outcome {
 	return Failed
 }
 
-// visit finds the links of a page and calls Visit, unless the page leads elsewhere. A page that does
-// has that outcome also if Follow panics for its target: err is the panic then.
+// visit finds the links of a page and calls Visit, unless the page leads elsewhere. A page that
+// does has that outcome also if Follow panics for its target: err is the panic then.
 func (r *run) visit(p *Page) (Outcome, error) {
 	p.outcome = VisitFailed
 	err := guarded("Visit of "+p.FinalURL, func() error { return r.turnOrVisit(p) })

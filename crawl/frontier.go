@@ -413,8 +413,8 @@ func (f *frontier) hasRoom(class int) bool {
 	return len(unknowns) == 0 || slows[0].Before(unknowns[0])
 }
 
-// roomOfSlow returns the number of connections that slow, fresh and unknown hosts may have together:
-// their part of the hosts or, if that is more, all that the quick ones can spare.
+// roomOfSlow returns the number of connections that slow, fresh and unknown hosts may have
+// together: their part of the hosts or, if that is more, all that the quick ones can spare.
 func (f *frontier) roomOfSlow() int {
 	hosts := f.number[slow] + f.number[quick]
 	part := f.max * f.number[slow] / max(1, hosts) // none: the last one was forgotten while it was due

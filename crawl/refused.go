@@ -515,8 +515,8 @@ func (r *run) apply(h *host, v verdict) {
 	}
 }
 
-// dropKept takes the pages of v out of those that wait in refusals: their bodies are visited, or not
-// needed any more.
+// dropKept takes the pages of v out of those that wait in refusals: their bodies are visited, or
+// not needed any more.
 func (r *run) dropKept(v verdict) {
 	for _, pages := range [][]*Page{v.done, v.over, v.first, v.last, v.later, v.drop} {
 		for _, page := range pages {

@@ -220,7 +220,8 @@ func (r *run) wake(now time.Time) {
 	}
 }
 
-// launchDue starts the requests of the hosts that are due. It returns the time until the next host is.
+// launchDue starts the requests of the hosts that are due. It returns the time until the next host
+// is.
 func (r *run) launchDue(now time.Time) time.Duration {
 	for {
 		// Both may come to be true in this loop: by a panic of Owns, and by each start.

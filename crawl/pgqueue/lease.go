@@ -54,8 +54,9 @@ func show[T any](
 	return got.value, nil
 }
 
-// extend extends the lease of this process. It returns the process's id: 0 if it has lost the lease,
-// or a new one with register. The server's clock may be any, so the lease is counted by it alone.
+// extend extends the lease of this process. It returns the process's id: 0 if it has lost the
+// lease, or a new one with register. The server's clock may be any, so the lease is counted by it
+// alone.
 func (q *Queue) extend(ctx context.Context, tx pgx.Tx, register bool) (id int64, err error) {
 	tag, err := tx.Exec(ctx, `
 		UPDATE politeness_process SET until = clock_timestamp() + $2

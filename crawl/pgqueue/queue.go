@@ -284,9 +284,9 @@ func (q *Queue) unknown(ctx context.Context, tx pgx.Tx, reqs []crawl.Request) (c
 	return unknown, nil
 }
 
-// lockHosts locks the hosts of these names, which it makes if need be, and marks them as waiting. It
-// returns their ids. Two processes that lock the same hosts do so in one order: none waits for the
-// other in a circle.
+// lockHosts locks the hosts of these names, which it makes if need be, and marks them as waiting.
+// It returns their ids. Two processes that lock the same hosts do so in one order: none waits for
+// the other in a circle.
 func (q *Queue) lockHosts(ctx context.Context, tx pgx.Tx, names []string) (map[string]int64, error) {
 	sorted := slices.Clone(names)
 	slices.Sort(sorted)
@@ -376,8 +376,8 @@ type waitingURL struct {
 	seq int64
 }
 
-// waiting returns the first waiting requests of this process's hosts, by host and in their order: at
-// most limits[i] of names[i].
+// waiting returns the first waiting requests of this process's hosts, by host and in their order:
+// at most limits[i] of names[i].
 func (q *Queue) waiting(ctx context.Context, tx pgx.Tx, names []string, limits []int) (map[string][]waitingURL, error) {
 	rows, err := tx.Query(ctx, selectWaiting, q.crawl, names, limits, q.id)
 	if err != nil {
@@ -453,7 +453,8 @@ func (q *Queue) end(ctx context.Context, results []crawl.Result) error {
 	})
 }
 
-// unlend makes the URLs of results no longer lent. It returns the hosts of which nothing is lent then.
+// unlend makes the URLs of results no longer lent. It returns the hosts of which nothing is lent
+// then.
 func (q *Queue) unlend(results []crawl.Result) (idle []string) {
 	for _, r := range results {
 		delete(q.lent[r.Host], r.URL)

@@ -317,8 +317,8 @@ By the sites' own logs: %d requests, %d of them for robots.txt; %d pages, %d los
 	return nil
 }
 
-// gaps returns how many requests came too early after the one before to their site, and the shortest
-// time between two.
+// gaps returns how many requests came too early after the one before to their site, and the
+// shortest time between two.
 func gaps(log []entry) (short int, shortest time.Duration) {
 	last := make(map[int]time.Time) // arrival of the last request, by site
 	shortest = time.Hour
@@ -337,7 +337,8 @@ func gaps(log []entry) (short int, shortest time.Duration) {
 	return short, shortest
 }
 
-// wasKilled reports whether the process of e was killed, or stopped, while e may have been in flight.
+// wasKilled reports whether the process of e was killed, or stopped, while e may have been in
+// flight.
 func (f *fleet) wasKilled(e entry) bool {
 	for _, at := range f.killed[e.process] {
 		if !at.Add(clock).Before(e.at) && at.Sub(e.at) <= inFlight {

@@ -79,8 +79,8 @@ func work(ctx context.Context, out io.Writer, o options, s *store) (err error) {
 	return s.overBudget(ctx, a.budget)
 }
 
-// runAlive runs the crawl, and shows the other workers meanwhile that this one is alive. While these
-// have URLs, it waits for what they may leave.
+// runAlive runs the crawl, and shows the other workers meanwhile that this one is alive. While
+// these have URLs, it waits for what they may leave.
 func runAlive(ctx context.Context, out io.Writer, c *crawl.Crawler, s *store) error {
 	alive, over := context.WithCancel(context.WithoutCancel(ctx))
 	defer over()
