@@ -19,50 +19,110 @@ const module = "github.com/go-politeness/politeness"
 // top is the directory of the root module.
 const top = "../.."
 
+// helpers are internal packages that know none of ours. Each package may import them.
+var helpers = []string{"internal/durations", "internal/hostname", "internal/printable", "internal/sfv", "internal/weblink"}
+
+// mayImport has a line for each package that can be used without the root: the packages of ours that
+// it may import beside the helpers. Only the root, crawl and the programs stand above these.
+var mayImport = map[string][]string{
+	// The leaves.
+	"backoff":   nil,
+	"botauth":   {"internal/conntrace"},
+	"budget":    nil,
+	"evidence":  {"internal/statedir"},
+	"hostlimit": {"backoff", "internal/contexts", "internal/list", "internal/statedir"},
+	"publicnet": nil,
+	"robots":    nil,
+
+	// What is built on one leaf or two.
+	"evidence/audit":           {"evidence", "robots"},
+	"evidence/audit/accesslog": {"evidence"},
+	"evidence/audit/bundle":    {"evidence", "evidence/audit"},
+	"hostlimit/hostlimittest":  {"backoff", "hostlimit"}, // and no more, since limiters that it tests may use the rest
+	"hostlimit/overrides":      {"hostlimit", "internal/hostfile"},
+	"politenesstest":           {"robots"}, // it judges the others, so it shares nothing else with them
+	"robots/robotscache":       {"backoff", "robots", "internal/statedir"},
+
+	// What is internal to them.
+	"evidence/audit/internal/sites": {"evidence"},
+	"evidence/audit/internal/trees": {"evidence"},
+	"evidence/internal/lines":       nil,
+	"evidence/internal/merkle":      nil,
+	"internal/conntrace":            nil,
+	"internal/contexts":             nil,
+	"internal/durations":            nil,
+	"internal/hostfile":             nil,
+	"internal/hostname":             nil,
+	"internal/list":                 nil,
+	"internal/printable":            nil,
+	"internal/sfv":                  nil,
+	"internal/statedir":             nil,
+	"internal/weblink":              nil,
+}
+
+// speakHTTP are the packages that may import net/http, beside programs and what is internal. No other
+// package of mayImport depends on it, directly or not.
+var speakHTTP = []string{
+	"", "botauth", "crawl", "crawl/sitemap", "politenesstest", "publicnet", "robots/robotscache", "statuspage",
+}
+
 // TestImportGraph holds who may import whom: each leaf can be used by itself, only the packages
 // that speak HTTP are built on net/http, and crawl is built on all the rest. Test files are free.
 func TestImportGraph(t *testing.T) {
-	leaves := map[string][]string{ // and the other leaves that each may use, beside internal/hostname, internal/durations, internal/printable, internal/sfv and internal/weblink
-		"internal/hostname": nil, "internal/printable": nil, "internal/statedir": nil, "internal/sfv": nil, "internal/hostfile": nil,
-		"robots": nil, "botauth": {"internal/conntrace"}, "hostlimit": {"backoff", "internal/statedir", "internal/list", "internal/contexts"}, "internal/list": nil, "internal/contexts": nil,
-		"hostlimit/overrides": {"hostlimit", "backoff", "internal/statedir", "internal/list", "internal/contexts", "internal/hostfile"}, "backoff": nil, "budget": nil, "evidence": {"internal/statedir"},
-		"publicnet":                nil,
-		"evidence/audit":           {"evidence", "internal/statedir", "evidence/internal/merkle", "evidence/internal/lines", "robots"},
-		"evidence/audit/accesslog": {"evidence", "internal/statedir", "evidence/internal/merkle", "evidence/internal/lines", "evidence/audit/internal/sites"},
-		"evidence/audit/bundle":    {"evidence", "internal/statedir", "evidence/audit", "evidence/audit/internal/sites", "evidence/audit/internal/trees", "evidence/internal/merkle", "evidence/internal/lines", "robots"},
-	}
-	speaksHTTP := []string{"", "robots/robotscache", "botauth", "publicnet", "statuspage", "politenesstest", "crawl", "crawl/sitemap"}
-
 	type pkg struct {
 		ImportPath    string
 		Imports, Deps []string // direct, and all
 	}
+	seen := make(map[string]bool)
 	for _, p := range goJSON[pkg](t, "list", "-json=ImportPath,Imports,Deps", "./...") {
-		name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
-		if mayUse, ok := leaves[name]; ok {
-			for _, dep := range p.Deps {
-				leaf, ours := strings.CutPrefix(dep, module)
-				leaf = strings.TrimPrefix(leaf, "/")
-				own := leaf == name || strings.HasPrefix(leaf, name+"/internal/") || slices.Contains([]string{"internal/hostname", "internal/printable", "internal/durations", "internal/sfv", "internal/weblink"}, leaf)
-				if dep == "net/http" && !slices.Contains(speaksHTTP, name) || ours && !own && !slices.Contains(mayUse, leaf) {
-					t.Errorf("the leaf %s depends on %s", name, dep)
-				}
+		name, _ := ours(p.ImportPath)
+		seen[name] = true
+		allowed, below := mayImport[name]
+		for _, path := range p.Imports {
+			dep, isOurs := ours(path)
+			if !isOurs {
+				continue
+			}
+			if below && !slices.Contains(helpers, dep) && !isOwnInternal(dep) && !slices.Contains(allowed, dep) {
+				t.Errorf("%s imports %s", name, path)
+			}
+			if isIn(dep, "crawl") && !isIn(name, "crawl") && !isIn(name, "examples") {
+				t.Errorf("%s imports %s", name, path)
 			}
 		}
-		first, _, _ := strings.Cut(name, "/")
-		for _, dep := range p.Imports {
-			onTop := first == "crawl" || first == "examples"
-			if leaf, ours := strings.CutPrefix(dep, module+"/"); name == "hostlimit/hostlimittest" && ours && leaf != "hostlimit" && leaf != "backoff" {
-				t.Errorf("%s imports %s, which the limiters that it tests may use too", name, dep)
-			} else if !onTop && (leaf == "crawl" || strings.HasPrefix(leaf, "crawl/")) {
-				t.Errorf("%s imports %s", name, dep)
-			}
+		speaks := slices.Contains(speakHTTP, name)
+		if below && !speaks && slices.Contains(p.Deps, "net/http") {
+			t.Errorf("%s depends on net/http", name)
 		}
-		if slices.Contains(p.Imports, "net/http") && !slices.Contains(speaksHTTP, name) && first != "examples" && first != "internal" {
+		isFree := isIn(name, "examples") || isIn(name, "internal")
+		if !speaks && !isFree && slices.Contains(p.Imports, "net/http") {
 			t.Errorf("%s imports net/http", name)
 		}
 	}
+	for name, allowed := range mayImport {
+		for _, dep := range append(allowed, name) {
+			if _, listed := mayImport[dep]; !listed || !seen[dep] {
+				t.Errorf("%s, which %s may import, is no package with a line of its own", dep, name)
+			}
+		}
+	}
 }
+
+// ours returns the directory of a package of the root module, which is empty for the root itself, and
+// whether path names one.
+func ours(path string) (dir string, ok bool) {
+	if path == module {
+		return "", true
+	}
+	return strings.CutPrefix(path, module+"/")
+}
+
+// isIn reports whether the package in dir is that in top, or below it.
+func isIn(dir, top string) bool { return dir == top || strings.HasPrefix(dir, top+"/") }
+
+// isOwnInternal reports whether the package in dir is internal to another one than the root, so that
+// the compiler sees to it who imports it.
+func isOwnInternal(dir string) bool { return strings.Contains(dir, "/internal/") }
 
 // TestValuesKnowNoTrip: what a trip is made of takes values, and never calls up into it.
 func TestValuesKnowNoTrip(t *testing.T) {
