@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -56,5 +57,20 @@ func TestModulesAreReleasedBehindThoseThatTheyRequire(t *testing.T) {
 				t.Errorf("got %v, %v; want %v", got, err, c.want)
 			}
 		})
+	}
+}
+
+// TestTheUsersProgramCompiles with the modules as they are. The go command sees nothing below testdata by
+// itself, and the play of a release takes minutes.
+func TestTheUsersProgramCompiles(t *testing.T) {
+	program, err := filepath.Abs(filepath.Join("testdata", "try", "main.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	vet := exec.CommandContext(t.Context(), "go", "vet", program)
+	vet.Dir = filepath.Join("..", "..", "examples", "integrations") // which requires all modules
+	vet.Env = append(os.Environ(), "GOWORK=off")
+	if out, err := vet.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -99,7 +99,10 @@ func once(ctx context.Context, redisAddr, name string, queue crawl.Queue) error 
 	lines := evidence.JSONLines(&written)
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "TryBot/1.0 (+https://example.org/bot; bot@example.org)",
-		Hosts:     hosts, Budget: pages, Robots: robotscache.Config{Store: robots, RecordText: true}, Evidence: evidence.Multi(lines, metrics),
+		Limiter:   hosts,
+		Budget:    pages,
+		Robots:    robotscache.Config{Store: robots, RecordText: true},
+		Evidence:  evidence.Multi(lines, metrics),
 	})
 	if err != nil {
 		return err
