@@ -34,6 +34,7 @@ func (a *answer) read(
 	a.header = resp.Header
 	a.hints, *o = hints.Read(resp)
 	a.quota = o.Reset
+	// A robots.txt is judged by robotscache, whatever the user's own eye sees in pages.
 	if refused == nil || k != kindPage {
 		return nil
 	}
@@ -83,6 +84,7 @@ func (a *answer) recordEnd(s *subject, p *page, start *start, read int64, err er
 	if s.recorder == nil {
 		return
 	}
+	// By now the <meta> elements of the page were read, as far as the caller has read the body.
 	p.recordDirectives(now)
 	var d evidence.Decision
 	s.describe(&d, evidence.Fetched, now)

@@ -43,6 +43,8 @@ type bodyReader interface {
 func (b *body) wrap() io.ReadCloser {
 	type closeWriter interface{ CloseWrite() error }
 	type below struct{ net.Conn } // whose Read and Close are deeper than b's
+	// A caller finds by a type assertion what the body can do, so the result has those methods of
+	// Base's body, and no others.
 	switch w := b.ReadCloser.(type) {
 	case interface {
 		net.Conn
@@ -82,7 +84,7 @@ func (b *body) Read(p []byte) (int, error) {
 	case b.over != nil:
 		return 0, b.over
 	case b.done.Load():
-		return 0, http.ErrBodyReadAfterClose
+		return 0, http.ErrBodyReadAfterClose // the slot is another request's by now
 	case len(p) == 0:
 		return 0, nil
 	}
@@ -94,6 +96,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	b.lease.Renew() // shows other machines that the process is alive
 	got, err := b.ReadCloser.Read(p)
+	// The budget and the page see each piece before the caller does.
 	n, refusal := b.reader.take(p[:min(got, within)], err == io.EOF && got <= within)
 	b.read.Add(int64(n))
 	if refusal == nil && got > within {
@@ -133,6 +136,7 @@ func (b *body) cut(err error) error {
 
 // finish calls ended, once.
 func (b *body) finish(err error) {
+	// A body may be closed while it is read, and more than once.
 	if !b.done.Swap(true) {
 		b.reader.ended(b.lease, b.read.Load(), err)
 	}

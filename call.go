@@ -110,6 +110,7 @@ func (c *Call) isProbe() bool { return c != nil && c.probe }
 
 // failure returns what cause, the error of the request's context, means for the host: see Once.
 func (c *Call) failure(cause error) error {
+	// A context's own error says nothing about a host; a timeout of the network does.
 	if c.isOnce() && errors.Is(cause, context.DeadlineExceeded) {
 		return os.ErrDeadlineExceeded
 	}
@@ -126,6 +127,7 @@ func (t *Transport) IsReachedBy(ctx context.Context, rt http.RoundTripper) bool 
 	if err != nil {
 		return false
 	}
+	// Its scheme is refused by t, and by net/http if rt leads past t. Neither error matters here.
 	if resp, err := rt.RoundTrip(req); err == nil {
 		resp.Body.Close()
 	}

@@ -45,6 +45,7 @@ type redirectMark struct {
 // is paid for, and its records name the redirect. original is the caller's request.
 func (c *charge) markRedirect(resp *http.Response, original *http.Request) {
 	s := c.subject
+	// Without a budget and evidence nobody asks whose redirect a request follows.
 	isOfUse := c.budget != nil || s.recorder != nil
 	if resp.StatusCode/100 != 3 || !isOfUse {
 		return
@@ -58,6 +59,7 @@ func (c *charge) follow(req *http.Request) {
 	if r := req.Response; r != nil && r.Request != nil {
 		c.mark, _ = r.Request.Context().Value((*redirectMark)(nil)).(*redirectMark)
 	}
+	// The ids of another Transport's requests mean nothing in the log of this one.
 	if s := c.subject; c.mark != nil && c.mark.recorder == s.recorder {
 		s.from = c.mark.id
 	}
@@ -100,6 +102,7 @@ func (c *charge) refusal(start time.Time) error {
 	if err == nil || c.page == pageUnpaid {
 		return err
 	}
+	// Time and bytes are checked before pages, so after an error about pages both are left.
 	be, ok := errors.AsType[*budget.Error](err)
 	if ok && (be.Limit == budget.Pages || be.Limit == budget.PagesPerHost) {
 		return nil
@@ -113,6 +116,7 @@ func (c *charge) deadline() (end time.Time, running bool, err error) {
 	if c.budget == nil || c.budget.Limits().Duration == 0 {
 		return end, true, nil
 	}
+	// All requests share the end, so that a budget on another machine is asked for it once.
 	if end := c.end.Load(); end != nil {
 		return *end, true, nil
 	}
@@ -133,7 +137,7 @@ func (c *charge) deadline() (end time.Time, running bool, err error) {
 func (c *charge) outlasts(start time.Time) error {
 	err := c.check(start)
 	if err == nil {
-		c.end.Store(nil)
+		c.end.Store(nil) // the next request asks the budget for its new end
 	}
 	return err
 }
@@ -149,6 +153,7 @@ func (c *charge) reserve() error {
 	if err != nil {
 		return c.exceeded(StageBudget, err)
 	}
+	// By its window refund knows, after a wait across midnight, that the page is of yesterday.
 	c.page = pageReserved
 	c.subject.window = c.budget.Window()
 	return nil
@@ -170,7 +175,7 @@ func (c *charge) refund() {
 	case c.page == pageReserved && c.subject.window.Equal(c.budget.Window()):
 		c.budget.Refund(c.subject.ctx, c.subject.host)
 	case c.page == pageFollowed:
-		c.mark.followed.Store(false)
+		c.mark.followed.Store(false) // a second try of the caller's may follow the redirect
 	}
 }
 
@@ -213,6 +218,7 @@ func (c *charge) exceeded(stage Stage, err error) error {
 		})
 		renewed = c.renewal()
 	} else if stage == StageBudget {
+		// The budget couldn't be asked. Of a body the end of the exchange says why.
 		return c.subject.giveUp(stage, err, givenUp{})
 	}
 	return c.subject.fail(stage, renewed, err)

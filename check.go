@@ -48,7 +48,9 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 	}
 	var group errgroup.Group
 	group.SetLimit(16)
+	// A panic of a function of the user's goes on in the caller's goroutine, once all have ended.
 	thrown := make(chan any, len(byOrigin))
+	// The URLs of an origin are asked one after the other: all but the first find its robots.txt.
 	for _, indexes := range byOrigin {
 		group.Go(func() error {
 			defer func() { thrown <- recover() }()
@@ -68,6 +70,7 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 		rethrow(<-thrown)
 	}
 	for i, err := range errs {
+		// An error about a context is the caller's own, and the same for all URLs.
 		if e, ok := errors.AsType[*Error](err); ok {
 			errs[i] = fmt.Errorf("%s: %w", printable.Text(e.URL), err)
 		} else if allows[i] {
@@ -85,7 +88,7 @@ func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, erro
 	if err == nil {
 		err = trip.page.lost()
 	}
-	if err != nil || trip.page.entry == nil { // nil: robots.txt is ignored
+	if err != nil || trip.page.entry == nil { // nil: robots.txt is ignored, so it names nothing
 		return nil, err
 	}
 	return trip.page.entry.Sitemaps(), nil
@@ -102,6 +105,7 @@ func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) 
 	if err != nil {
 		return time.Time{}, err
 	}
+	// What isn't known of robots.txt isn't fetched for a forecast.
 	if t.robots != nil {
 		if entry, ok := t.robots.Peek(trip.req.URL); ok {
 			trip.page.judge(entry)
@@ -146,6 +150,7 @@ func (t *Transport) inquire(ctx context.Context, rawURL string, k kind) (*trip, 
 		text, err := weburl.Unparsable(rawURL, err)
 		return nil, &Error{Stage: StageRequest, URL: text, Err: err}
 	}
+	// A question about a URL that can't be fetched isn't recorded: no request was made.
 	if err := weburl.Check(req.URL); err != nil {
 		return nil, &Error{Stage: StageRequest, URL: weburl.Redacted(req.URL), Err: err}
 	}

@@ -45,6 +45,7 @@ func (c Config) WithEnv() (Config, error) {
 	changed.Robots.DenyTTL = cmp.Or(deny, c.Robots.DenyTTL)
 	if d, ok := e.Duration("ROBOTS_DEFAULT_DELAY_SECONDS", time.Second, env.Longest); ok {
 		changed.Hosts.Delay = scaled(c.Hosts.Delay, d)
+		// The error is to name the variable, and not Config.Hosts as that of New does.
 		if _, err := (hostlimit.Config{Concurrency: 1, Delay: changed.Hosts.Delay}).Rules(); err != nil {
 			v, _ := e.Text("ROBOTS_DEFAULT_DELAY_SECONDS")
 			err = fmt.Errorf("politeness: environment variable ROBOTS_DEFAULT_DELAY_SECONDS=%s: %w", v, err)
@@ -62,10 +63,11 @@ func (c Config) WithEnv() (Config, error) {
 		limited = true
 		needs(&e, c.Budget == nil, "MAX_SCAN_TIME_MINUTES", "Budget", "budget.New(cfg.Spend)")
 	}
+	// A preset has a WarnAt of its own, or none on purpose.
 	if limited && c.Spend == (budget.Limits{}) {
 		changed.Spend.WarnAt = warnAt
 	}
-	if len(e.Errs) > 0 {
+	if len(e.Errs) > 0 { // then nothing is changed
 		return c, errors.Join(e.Errs...)
 	}
 	return changed, nil

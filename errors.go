@@ -90,12 +90,14 @@ func (e *Error) Timeout() bool {
 	if errors.Is(e.Err, ErrBusy) || errors.Is(e.Err, context.DeadlineExceeded) {
 		return true
 	}
+	// Err may wrap a timeout of package net, such as that of a fetch of robots.txt.
 	var t interface{ Timeout() bool }
 	return errors.As(e.Err, &t) && t.Timeout()
 }
 
 // reasonOf returns the reason under which Status.Refusals counts a refusal.
 func reasonOf(stage Stage, err error) string {
+	// An error may match several: that of a robots.txt that can't be had is ErrDisallowed as well.
 	for _, r := range reasons {
 		if errors.Is(err, r.err) && (r.stage == "" || r.stage == stage) {
 			return r.text

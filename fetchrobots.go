@@ -25,12 +25,14 @@ func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	result, err := trip.sendHop()
 	if err != nil {
 		refused := &robotscache.RefusedError{Err: err}
+		// The user's own rule, or a URL that can't be asked for, needs no second try of robotscache.
 		if e, ok := errors.AsType[*Error](err); ok && (e.Stage == StageRequest || e.Stage == StageRule) {
 			refused.Final = e.Err.Error() // whenever it is asked for
 		}
 		return nil, refused
 	}
 	trip.learn(result)
+	// A private address is refused on this machine, and says nothing about the origin's rules.
 	if errors.Is(result.failure, publicnet.ErrPrivate) && !robotscache.Redirected(req.Context()) {
 		return nil, &robotscache.RefusedError{Err: result.failure} // no site has said anything
 	}
@@ -82,62 +84,17 @@ func (trip *trip) queue() error {
 // recordRobots records a fetch of robots.txt.
 func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
 	allowed := !e.Unreachable || e.Stale || t.cfg.Robots.OnUnreachable == robotscache.Allow
+	var down *tally.Unreachable // nil: the origin can be had
 	if e.Unreachable {
-		t.tally.Reach(e.Origin, &tally.Unreachable{
-			Origin:   e.Origin,
-			Reason:   e.Reason,
-			Until:    e.Until,
-			Fallback: allowed,
-		})
-	} else {
-		t.tally.Reach(e.Origin, nil)
+		down = &tally.Unreachable{Origin: e.Origin, Reason: e.Reason, Until: e.Until, Fallback: allowed}
 	}
+	t.tally.Reach(e.Origin, down)
 	lost := t.tally.Lost(e.StoreErr)
 	if t.recorder == nil {
 		return
 	}
-	d := evidence.Decision{
-		Type:      evidence.RobotsFetched,
-		Time:      time.Now(),
-		Method:    http.MethodGet,
-		URL:       e.Origin + "/robots.txt",
-		RobotsTxt: true,
-		Allowed:   allowed,
-		Status:    e.Status,
-		Bytes:     e.Bytes,
-		Hops:      e.Hops,
-		Start:     e.Start,
-		Duration:  e.Duration,
-		TTL:       e.TTL,
-		SHA256:    e.SHA256,
-		Text:      e.Text,
-		Until:     e.Until,
-		Reason:    e.Reason,
-	}
-	// A copy that was restored from the Store was fetched by no hop.
-	if hop, ok := ctx.Value((*lastHop)(nil)).(*lastHop); ok && !e.Restored {
-		d.Trip = hop.Load()
-	}
-	if req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.URL, http.NoBody); err == nil {
-		d.Host = t.cfg.HostKey(req)
-	}
-	if e.URL != d.URL {
-		d.Location = evidence.RedactURL(e.URL)
-	}
-	switch {
-	case e.Unreachable:
-		d.Type = evidence.RobotsUnreachable
-		d.RetryAt = e.Until
-	case e.Revalidated:
-		d.Type = evidence.RobotsRevalidated
-	}
-	if e.Restored {
-		d.Restored = true
-		d.Reason = strings.TrimSuffix("restored from the store: "+e.Reason, ": ")
-	}
-	if e.StoreErr != nil {
-		d.Err = e.StoreErr.Error()
-	}
+	d := t.describeRobots(ctx, &e)
+	d.Allowed = allowed
 	t.recorder.Pass(ctx, &d)
 	if lost {
 		t.recorder.Pass(ctx, &evidence.Decision{
@@ -149,4 +106,49 @@ func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
 			Reason:  d.Err,
 		})
 	}
+}
+
+// describeRobots returns the record of a fetch of robots.txt, without the verdict.
+func (t *Transport) describeRobots(ctx context.Context, e *robotscache.Event) evidence.Decision {
+	d := evidence.Decision{
+		Type:      evidence.RobotsFetched,
+		Time:      time.Now(),
+		Method:    http.MethodGet,
+		URL:       e.Origin + "/robots.txt",
+		RobotsTxt: true,
+		Status:    e.Status,
+		Bytes:     e.Bytes,
+		Hops:      e.Hops,
+		Start:     e.Start,
+		Duration:  e.Duration,
+		TTL:       e.TTL,
+		SHA256:    e.SHA256,
+		Text:      e.Text,
+		Until:     e.Until,
+		Reason:    e.Reason,
+	}
+	switch {
+	case e.Unreachable:
+		d.Type = evidence.RobotsUnreachable
+		d.RetryAt = e.Until
+	case e.Revalidated:
+		d.Type = evidence.RobotsRevalidated
+	}
+	// The host key is found by the user's function, which wants a request.
+	if req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.URL, http.NoBody); err == nil {
+		d.Host = t.cfg.HostKey(req)
+	}
+	if e.URL != d.URL {
+		d.Location = evidence.RedactURL(e.URL)
+	}
+	if e.Restored {
+		d.Restored = true
+		d.Reason = strings.TrimSuffix("restored from the store: "+e.Reason, ": ")
+	} else if hop, ok := ctx.Value((*lastHop)(nil)).(*lastHop); ok {
+		d.Trip = hop.Load() // of the request that had the answer
+	}
+	if e.StoreErr != nil {
+		d.Err = e.StoreErr.Error()
+	}
+	return d
 }

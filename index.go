@@ -34,7 +34,7 @@ func PreferencesOf(resp *http.Response) robots.Preferences {
 // headOf returns the Head of the page of resp, nil where none is read. It is in the context of the
 // response's request, under the key (*pagehead.Head)(nil).
 func headOf(resp *http.Response) *pagehead.Head {
-	if resp.Request == nil {
+	if resp.Request == nil { // made by hand, or by a cache
 		return nil
 	}
 	head, _ := resp.Request.Context().Value((*pagehead.Head)(nil)).(*pagehead.Head)

@@ -27,6 +27,7 @@ type page struct {
 // reserves makes the verdict a refusal.
 func (p *page) judge(entry *robotscache.Entry) {
 	p.entry = entry
+	// Without a robots.txt there are no rules to match, only the policy of Config.Robots.
 	if entry.Denied {
 		p.verdict = robots.Verdict{Reason: entry.Reason}
 		p.floor = 0
@@ -36,6 +37,7 @@ func (p *page) judge(entry *robotscache.Entry) {
 	p.verdict = entry.Rules.Test(path)
 	p.floor = entry.Rules.Floor(p.asked)
 	p.verdict.Reason = entry.Reason
+	// A path that is disallowed isn't fetched, so what the site states about its use is moot.
 	if !p.verdict.Allowed || !p.wantsPreferences() {
 		return
 	}
@@ -62,6 +64,7 @@ func (p *page) wantsPreferences() bool {
 // lost returns the error of a robots.txt that can't be had; nil: it was, or it is ignored.
 func (p *page) lost() error {
 	e := p.entry
+	// A stale copy holds on: only its renewal has failed.
 	if e == nil || e.Err == nil || e.Stale {
 		return nil
 	}
@@ -77,6 +80,7 @@ func (p *page) refusal() error {
 	if err := p.lost(); err != nil {
 		return err
 	}
+	// A verdict that isn't about the page's use is that of a rule.
 	err := p.reserved(p.verdict.Preferences)
 	if err == nil {
 		v := p.verdict
@@ -87,7 +91,7 @@ func (p *page) refusal() error {
 
 // hours returns the Visit-time of robots.txt. None: the crawler may come at any time.
 func (p *page) hours() []robots.Window {
-	if p.entry == nil || p.entry.Denied {
+	if p.entry == nil || p.entry.Denied { // robots.txt is ignored, or can't be had
 		return nil
 	}
 	return p.entry.Rules.VisitTime()
@@ -116,6 +120,7 @@ func (p *page) reserved(stated robots.Preferences) error {
 // readHeader adds to the preferences what the headers of the page state, and refuses the page where
 // they reserve what it is for.
 func (p *page) readHeader(resp *http.Response, product string) error {
+	// Without evidence, purposes and CheckIndexing nothing depends on it, and reading costs.
 	if p.subject.recorder == nil && p.head == nil {
 		return nil
 	}
@@ -180,6 +185,8 @@ func (p *page) record() {
 	if p.entry == nil {
 		d.Reason = "robots.txt is ignored by configuration"
 	} else {
+		// The crawl-delay is that of robots.txt itself: what the host is given in fact is on the
+		// record of the start.
 		d.CrawlDelay, _ = p.entry.Rules.CrawlDelay()
 		d.Confidence = p.entry.Confidence
 		d.Reason = p.verdict.Reason
@@ -227,6 +234,7 @@ func (p *page) describe(d *evidence.Decision, stated robots.Preferences) {
 	}
 	d.Purposes = p.subject.recorder.Purposes()
 	d.Preferences = stated.String()
+	// An auditor finds by the hash which robots.txt has stated it.
 	if d.Preferences != "" && p.entry != nil {
 		d.SHA256 = p.entry.SHA256()
 	}

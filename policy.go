@@ -14,6 +14,7 @@ import (
 
 // policyOf states what a Transport made of cfg promises, with every default filled in.
 func policyOf(cfg *Config, product string, hosts hostlimit.Config, spend budget.Limits) *evidence.Policy {
+	// A promise is what is in force: a zero that means a default is on record as the default.
 	hosts = hosts.WithDefaults()
 	p := &evidence.Policy{
 		UserAgent:    cfg.UserAgent,

@@ -154,16 +154,12 @@ type Transport struct {
 // New checks cfg and makes a Transport that keeps to it. The error joins all problems, one a line,
 // each naming its field.
 func New(cfg Config) (*Transport, error) {
-	var errs []error
-	add := func(field string, err error) {
-		for _, problem := range problems.Of(err) {
-			errs = append(errs, fmt.Errorf("politeness: Config.%s: %w", field, problem))
-		}
-	}
-	cfg.Base = problems.OrNil("Base", cfg.Base, add)
-	cfg.Limiter = problems.OrNil("Limiter", cfg.Limiter, add)
-	cfg.Budget = problems.OrNil("Budget", cfg.Budget, add)
-	cfg.Evidence = problems.OrNil("Evidence", cfg.Evidence, add)
+	found := problems.List{Prefix: "politeness: Config."}
+	// A nil pointer in an interface isn't nil, and would panic at the first request.
+	cfg.Base = problems.OrNil("Base", cfg.Base, &found)
+	cfg.Limiter = problems.OrNil("Limiter", cfg.Limiter, &found)
+	cfg.Budget = problems.OrNil("Budget", cfg.Budget, &found)
+	cfg.Evidence = problems.OrNil("Evidence", cfg.Evidence, &found)
 
 	t := &Transport{
 		cfg:       cfg,
@@ -171,65 +167,93 @@ func New(cfg Config) (*Transport, error) {
 		product:   robots.ProductToken(cfg.UserAgent),
 		slow:      alarm.Clock{After: time.Second},
 	}
-	t.cfg.Base = cmp.Or(cfg.Base, http.DefaultTransport)
-	t.cfg.Purposes = slices.Clone(cfg.Purposes)
+	// Defaults go into t.cfg: the policy on record names what the user has set, by cfg.
+	t.setDefaults()
+	t.check(&found)
+	t.compile(&cfg, &found)
+	if err := found.Err(); err != nil {
+		return nil, err
+	}
+
+	// Another limiter than ours may have left its defaults out.
+	t.maxWait = t.cfg.Limiter.Config().WithDefaults().MaxWait
+	t.record(&cfg)
+	if cfg.DangerouslyIgnoreRobots {
+		return t, nil
+	}
+	cache, err := robotscache.New(cfg.Robots, robotscache.Client{
+		UserAgent: cfg.UserAgent,
+		Products:  []string{t.product},
+		Transport: robotsTransport{t},
+		Observe:   t.recordRobots,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("politeness: %w", err)
+	}
+	t.robots = cache
+	return t, nil
+}
+
+// setDefaults sets the fields of t.cfg for which nil has a meaning that never fails.
+func (t *Transport) setDefaults() {
+	cfg := &t.cfg
+	cfg.Base = cmp.Or(cfg.Base, http.DefaultTransport)
+	cfg.Purposes = slices.Clone(cfg.Purposes) // the caller may change its own
 	if cfg.From != "" {
 		t.from = []string{cfg.From}
 	}
 	if cfg.HostKey == nil {
-		t.cfg.HostKey = ByHost
+		cfg.HostKey = ByHost
 	}
 	if cfg.Retry.Backoff == nil {
-		t.cfg.Retry.Backoff = func() cenkalti.BackOff { return backoff.Fibonacci{}.BackOff() }
+		cfg.Retry.Backoff = func() cenkalti.BackOff { return backoff.Fibonacci{}.BackOff() }
 	}
-	add("UserAgent", useragent.Check(cfg.UserAgent, t.product, cfg.From, cfg.StrictUserAgent))
-	add("From", useragent.CheckFrom(cfg.From))
-	add("Base", checkBase(t.cfg.Base))
-	add("Robots", cfg.Robots.Validate())
-	add("Retry", cfg.Retry.validate())
-	add("Purposes", checkPurposes(cfg.Purposes))
+}
+
+// check adds the problems of the fields from which nothing is made here.
+func (t *Transport) check(found *problems.List) {
+	cfg := &t.cfg
+	found.Add("UserAgent", useragent.Check(cfg.UserAgent, t.product, cfg.From, cfg.StrictUserAgent))
+	found.Add("From", useragent.CheckFrom(cfg.From))
+	found.Add("Base", checkBase(cfg.Base))
+	found.Add("Robots", cfg.Robots.Validate())
+	found.Add("Retry", cfg.Retry.validate())
+	found.Add("Purposes", checkPurposes(cfg.Purposes))
+}
+
+// compile makes the limiter and the budget, unless cfg has them, and sets the limits of responses.
+func (t *Transport) compile(cfg *Config, found *problems.List) {
 	var err error
 	t.cfg.Response, err = cfg.Response.compile()
-	add("Response", err)
+	found.Add("Response", err)
 	if cfg.Limiter == nil {
 		t.cfg.Limiter, err = hostlimit.New(cfg.Hosts)
-		add("Hosts", cmp.Or(errors.Unwrap(err), err)) // without the prefix before the joined problems
+		found.Add("Hosts", cmp.Or(errors.Unwrap(err), err)) // without the prefix before the joined problems
 	}
-	add("Hosts.Store", cfg.checkStore())
-	add("WithState", statedir.Check(cfg.state, "hosts", "robots"))
-	if cfg.Budget == nil {
-		add("Spend", cfg.Spend.Validate())
-		if cfg.Spend != (budget.Limits{}) {
-			t.cfg.Budget = budget.New(cfg.Spend)
-		}
-	} else {
-		add("Budget", cfg.Budget.Limits().Validate())
+	found.Add("Hosts.Store", cfg.checkStore())
+	found.Add("WithState", statedir.Check(cfg.state, "hosts", "robots"))
+	if cfg.Budget != nil { // Spend has no effect, whatever it says
+		found.Add("Budget", cfg.Budget.Limits().Validate())
+		return
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	found.Add("Spend", cfg.Spend.Validate())
+	// A request that costs nothing is spared the calls of a budget.
+	if cfg.Spend != (budget.Limits{}) {
+		t.cfg.Budget = budget.New(cfg.Spend)
 	}
+}
 
-	t.maxWait = t.cfg.Limiter.Config().WithDefaults().MaxWait
-	if cfg.Evidence != nil {
-		var spend budget.Limits
-		if t.cfg.Budget != nil {
-			spend = t.cfg.Budget.Limits()
-		}
-		policy := policyOf(&cfg, t.product, t.cfg.Limiter.Config(), spend)
-		t.recorder = recorder.New(cfg.Evidence, policy, t.cfg.Limiter.ID)
+// record makes the recorder, which begins with the policy, if there is evidence.
+func (t *Transport) record(cfg *Config) {
+	if cfg.Evidence == nil {
+		return
 	}
-	if !cfg.DangerouslyIgnoreRobots {
-		t.robots, err = robotscache.New(cfg.Robots, robotscache.Client{
-			UserAgent: cfg.UserAgent,
-			Products:  []string{t.product},
-			Transport: robotsTransport{t},
-			Observe:   t.recordRobots,
-		})
+	var spend budget.Limits
+	if t.cfg.Budget != nil {
+		spend = t.cfg.Budget.Limits()
 	}
-	if err != nil {
-		return nil, fmt.Errorf("politeness: %w", err)
-	}
-	return t, nil
+	policy := policyOf(cfg, t.product, t.cfg.Limiter.Config(), spend)
+	t.recorder = recorder.New(cfg.Evidence, policy, t.cfg.Limiter.ID)
 }
 
 // checkBase refuses a Transport over a Transport.

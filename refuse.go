@@ -18,6 +18,7 @@ func Anonymous(req *http.Request) error {
 	if req.Method != "" && req.Method != http.MethodGet && req.Method != http.MethodHead {
 		return fmt.Errorf("public pages only: method %s is neither GET nor HEAD", req.Method)
 	}
+	// net/http sends a name as it is spelt in the map, and a server knows it in every spelling.
 	for name := range req.Header {
 		switch canonical := http.CanonicalHeaderKey(name); canonical {
 		case "Authorization", "Proxy-Authorization", "Cookie":
@@ -36,6 +37,7 @@ func Anonymous(req *http.Request) error {
 func RefusePaths(patterns ...*regexp.Regexp) func(*http.Request) error {
 	return func(req *http.Request) error {
 		u := req.URL
+		// A pattern is meant for what a person sees, and must not be evaded by an escape.
 		for _, p := range patterns {
 			if p.MatchString(u.RequestURI()) || p.MatchString(u.Path) || p.MatchString(u.EscapedPath()) {
 				return fmt.Errorf("path matches %s", p)
@@ -90,6 +92,7 @@ func RefuseHosts(path string) (*HostList, error) {
 
 // Refuse is a Config.Refuse: it refuses requests to the hosts of the list.
 func (l *HostList) Refuse(req *http.Request) error {
+	// The user's HostKey may group hosts; the file has names.
 	why, ok := l.file.Find(hostname.Key(req.URL.Host))
 	if !ok {
 		return nil

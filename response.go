@@ -63,6 +63,7 @@ func (l *ResponseLimits) check(resp *http.Response, method string, empty bool) e
 			return fmt.Errorf("%w: %s", ErrContentType, weburl.Clip(mediaType))
 		}
 	}
+	// The answer to HEAD has the length of a body that isn't sent.
 	if l.MaxBytes > 0 && resp.ContentLength > l.MaxBytes && !head {
 		return fmt.Errorf("%w: more than %d bytes (Content-Length %d)", ErrTooLarge, l.MaxBytes, resp.ContentLength)
 	}

@@ -52,6 +52,7 @@ func (trip *trip) retry(r result) (again bool, err error) {
 	if !trip.mayRepeat(r) {
 		return false, nil
 	}
+	// A schedule is made for requests that need one, and not for each.
 	if trip.schedule == nil {
 		trip.schedule = trip.t.cfg.Retry.Backoff()
 		trip.schedule.Reset()
@@ -115,12 +116,13 @@ func (trip *trip) nextTry(resp *http.Response) (at time.Time, ok bool) {
 	}
 	if resp != nil {
 		_, after := hints.LongestRetryAfter(resp.Header)
+		// The caller gets the answer, and may come back on another day.
 		if after > longestWait {
 			return at, false
 		}
 		wait = max(wait, after)
 	}
-	if wait > trip.t.maxWait {
+	if wait > trip.t.maxWait { // as the limiter refuses a turn that is as far away
 		return at, false
 	}
 	at = time.Now().Add(wait)

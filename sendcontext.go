@@ -111,6 +111,7 @@ var errOpened = fmt.Errorf("politeness: given up after %d connections for one re
 
 // getConn is called when Base asks for a connection, one that it has or a new one.
 func (c *sendContext) getConn(string) {
+	// A connection that was kept is counted here as well, and taken off in gotConn.
 	if c.opened.Load() < mostOpened {
 		c.opened.Add(1)
 	} else if !c.excess.Swap(true) {
@@ -158,6 +159,7 @@ func (c *sendContext) restart() refusedStart {
 	last := &turn.start
 	connect := time.Since(last.Start)
 	resent := c.sent
+	// The connection was there at once, so the site sees the request when the start says.
 	if !resent && connect <= punctual {
 		c.sent = true
 		return refusedStart{}
@@ -192,6 +194,7 @@ func (c *sendContext) restart() refusedStart {
 	if err := c.rules.recheck(grant.Start, time.Since(asked) > punctual); err != nil {
 		return refusedStart{err: err, unused: next.givenUp()}
 	}
+	// What net/http sends again comes on top; a start that moved takes the place of the first.
 	if resent {
 		turn.earlier = append(turn.earlier, *last)
 		turn.sent++

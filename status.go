@@ -133,6 +133,7 @@ func (t *Transport) StatusOf(ctx context.Context, text string) Status {
 		Unreachable: []UnreachableStatus{},
 		MaxWait:     t.maxWait.Seconds(),
 	}
+	// Empty maps and slices are written as such, which spares a reader of the JSON the null.
 	maps.Copy(s.Refusals, counted.Refusals)
 	for _, u := range counted.Unreachable {
 		s.Unreachable = append(s.Unreachable, UnreachableStatus(u))
@@ -146,6 +147,7 @@ func (t *Transport) StatusOf(ctx context.Context, text string) Status {
 	for _, v := range counted.Visitors {
 		s.Waiting["visit-time"] += v.Waiting
 	}
+	// Only the hosts that are shown are looked up, after cut.
 	for i := range s.Hosts {
 		h := &s.Hosts[i]
 		of := t.tally.Host(h.Key)
@@ -207,7 +209,7 @@ func (s *Status) addHosts(
 // stateOf returns the state under which Status.HostsBy counts h: the first that applies.
 func stateOf(h *hostlimit.HostState, now time.Time) string {
 	switch {
-	case !h.BlockedUntil.IsZero(), h.Refusals > 0:
+	case !h.BlockedUntil.IsZero(), h.Refusals > 0: // after a block its probe is still to come
 		return "blocked"
 	case h.Waiters > 0:
 		return "waited for"

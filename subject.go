@@ -47,9 +47,11 @@ type subject struct {
 // fail counts a refusal of the request, and returns its error. A caller that has left gets the
 // context's cause itself, as net/http returns it.
 func (s *subject) fail(stage Stage, retryAt time.Time, err error) error {
+	// A fetch of robots.txt that is refused counts as the refusal of the page that waits for it.
 	if s.kind == kindPage {
 		s.tally.Refuse(reasonOf(stage, err))
 	}
+	// The error may be another one that came just before the caller left: that stays a refusal.
 	if cause := context.Cause(s.waits); cause != nil && (contexts.Left(err) || errors.Is(err, cause)) {
 		s.call.excuse()
 		return cause
@@ -86,6 +88,7 @@ func (s *subject) report(typ evidence.Type, fill func(d *evidence.Decision)) {
 // state couldn't be read or kept.
 func (s *subject) news(restored *hostlimit.Restored, lost error, act *hostlimit.Debt) {
 	s.recorder.State(s.ctx, s.host, restored, act)
+	// A full disk fails every host: one record for each cause is enough.
 	if s.tally.Lost(lost) {
 		s.report(evidence.StateLost, func(d *evidence.Decision) {
 			d.Allowed = true
@@ -109,7 +112,7 @@ func (s *subject) describe(d *evidence.Decision, typ evidence.Type, now time.Tim
 
 // text returns the URL without userinfo.
 func (s *subject) text() string {
-	if s.url == "" {
+	if s.url == "" { // a request of which nothing is recorded never needs it
 		s.url = weburl.Text(s.target)
 	}
 	return s.url

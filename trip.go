@@ -81,6 +81,7 @@ func (t *Transport) begin(req *http.Request, k kind) *trip {
 		s.recorder = t.recorder
 		s.attempt = 1
 		trip.charge.budget = t.cfg.Budget
+		// Without Config.Retry net/http may resend as it likes, and each resend takes a start.
 		if t.cfg.Retry.Max > 0 {
 			trip.turn.most = 1 + t.cfg.Retry.Max
 		}
@@ -92,10 +93,12 @@ func (t *Transport) begin(req *http.Request, k kind) *trip {
 	case kindInquiry:
 		s.recorder = t.recorder
 	case kindForecast:
+		// A frontier asks again and again, so nothing of it is recorded.
 		trip.charge.budget = t.cfg.Budget
 	}
 	//lint:ignore SA1019 http.Client's Timeout sets it, and so do old callers
 	trip.turn.wait.Under(ctx, req.Cancel, leave) //nolint:staticcheck // the same
+	// A RoundTripper closes the body also of a request that it refuses.
 	if req.Body != nil {
 		trip.held = req.Body
 	}
@@ -106,7 +109,8 @@ func (t *Transport) begin(req *http.Request, k kind) *trip {
 // end gives back what is still held, each part whatever a function of the user does. After handOver
 // that is nothing, or the slot is held by the response's body.
 func (trip *trip) end() {
-	// A body that is read later outlives the wait, whose end is no reason of its own.
+	// The body is read after the waits have ended: from here on only the caller's own context says
+	// that the caller has left.
 	trip.subject.waits = trip.subject.ctx
 	defer trip.turn.wait.End()
 	defer func() {
@@ -164,6 +168,7 @@ func (trip *trip) identify() error {
 		return &Error{Stage: StageRequest, URL: s.url, Err: err}
 	}
 	trip.spell()
+	// http.Client links each request to the redirect that it follows.
 	for r := trip.req.Response; r != nil && r.Request != nil; r = r.Request.Response {
 		s.redirects++
 	}
@@ -173,6 +178,7 @@ func (trip *trip) identify() error {
 		trip.page.head = new(pagehead.Head)
 		trip.try.ctx.head = trip.page.head
 	}
+	// The request is cloned only if it needs other headers: the caller's is never changed.
 	if header := useragent.Sign(trip.req.Header, t.userAgent, t.from); header != nil {
 		trip.req = trip.try.clone(trip.req)
 		trip.req.Header = header
@@ -185,7 +191,7 @@ func (trip *trip) spell() {
 	req := trip.req
 	target := hostname.URL(req.URL)
 	host := hostname.Authority(req.URL.Scheme, req.Host)
-	// net/http can open hundreds of connections a second to a host in another spelling.
+	// A host in another spelling can make net/http open hundreds of connections a second.
 	if target != req.URL || host != req.Host {
 		trip.req = trip.try.clone(req)
 		trip.req.URL = target
@@ -198,6 +204,7 @@ func (trip *trip) spell() {
 // permit asks the user's own rules.
 func (trip *trip) permit() error {
 	s := &trip.subject
+	// An inquiry or a forecast sends nothing that the rules could refuse.
 	isSent := s.kind == kindPage || s.kind == kindRobots
 	if trip.t.cfg.Refuse == nil || !isSent {
 		return nil
@@ -232,6 +239,7 @@ func (trip *trip) judge() error {
 	t := trip.t
 	p := &trip.page
 	p.asked = time.Now()
+	// An auditor wants a verdict for each page, also where robots.txt is ignored.
 	if t.robots == nil {
 		p.verdict = robots.Verdict{Allowed: true}
 		p.record()
@@ -248,6 +256,7 @@ func (trip *trip) judge() error {
 		if err != nil {
 			return trip.noTurn(StageRobots, err)
 		}
+		// The verdict is of the copy that has just come, and overtaken counts its age from here.
 		p.asked = time.Now()
 	}
 	p.judge(entry)
@@ -292,6 +301,7 @@ func (trip *trip) noTurn(stage Stage, err error) error {
 // overtaken gives the turn back where the wait for it was noticeable and robots.txt is another now.
 func (trip *trip) overtaken() bool {
 	if !trip.turn.late || !trip.outdated() {
+		// The record of the start names the crawl-delay of the newer robots.txt, which isn't longer.
 		trip.turn.floor = trip.page.floor
 		return false
 	}
@@ -307,6 +317,7 @@ func (trip *trip) outdated() bool {
 	if p.entry == nil { // robots.txt is ignored
 		return false
 	}
+	// Peek asks for no fetch: a copy that has expired meanwhile is renewed by the next request.
 	if entry, ok := trip.t.robots.Peek(trip.req.URL); ok && entry != p.entry {
 		p.asked = now
 		p.judge(entry)
@@ -344,12 +355,15 @@ func (trip *trip) waitTurn() error {
 	hours := trip.page.hours()
 	turn.floor = trip.page.floor
 	for {
+		// The wait for the Visit-time may take hours, and holds no page of the budget.
 		if err := turn.visit(hours, trip.t.maxWait); err != nil {
 			return trip.noTurn(StageTurn, err)
 		}
 		if err := trip.foresee(); err != nil {
 			return err
 		}
+		// The page is reserved before the wait, and refunded unless it is sent. Counting at the
+		// start would let more requests queue than the budget has pages for.
 		if err := trip.charge.reserve(); err != nil {
 			return err
 		}
@@ -362,6 +376,7 @@ func (trip *trip) waitTurn() error {
 		// The site's time to be visited has ended during the wait: another one begins.
 		turn.release()
 	}
+	// A turn that came at once goes by the verdict and the rules of a moment ago.
 	turn.late = time.Since(trip.page.asked) > time.Millisecond
 	if !turn.late {
 		return nil
@@ -378,8 +393,7 @@ func (trip *trip) waitTurn() error {
 }
 
 // foresee makes the end of the budget's time the deadline of the wait for the turn, so that a turn
-// that comes later is refused at once. The first page starts that clock; until then the limiter is
-// asked whether the turn can come in time.
+// that comes later is refused at once.
 func (trip *trip) foresee() error {
 	end, running, err := trip.charge.deadline()
 	if err != nil {
@@ -389,6 +403,8 @@ func (trip *trip) foresee() error {
 		trip.turn.wait.By = end
 		return nil
 	}
+	// The budget's clock stands, and the page that is reserved next would start it: until then the
+	// limiter says whether the turn can come in time.
 	next, err := trip.t.cfg.Limiter.Next(trip.subject.ctx, trip.subject.host, trip.page.floor)
 	if err != nil {
 		return trip.noTurn(StageTurn, err)
@@ -407,6 +423,7 @@ type result struct {
 func (trip *trip) send() (result, error) {
 	paid := trip.charge.spend()
 	ctx := &trip.try.ctx
+	// What is sent has the try's own context, with the hook for the connection.
 	sent := trip.req
 	if sent != &trip.try.request {
 		sent = trip.try.clone(sent)
@@ -415,9 +432,11 @@ func (trip *trip) send() (result, error) {
 	ctx.open()
 	r := trip.callBase(sent)
 	ctx.close(r.failure == nil)
+	// A response names the request that the caller made, as net/http's does.
 	if r.resp != nil && r.resp.Request == sent {
 		r.resp.Request = trip.req
 	}
+	// Base reports that its context was cancelled, which getConn did.
 	if r.failure != nil && ctx.excess.Load() {
 		r.failure = errOpened
 	}
@@ -444,6 +463,7 @@ func (trip *trip) startRefused(refused refusedStart, paid payment) error {
 		// counts, and ends here.
 		trip.learn(result{failure: context.Canceled})
 	} else {
+		// Nothing has reached the site: the page isn't spent, and the start's number isn't used.
 		trip.charge.page = paid
 		trip.subject.tally.Starts.Add(-1)
 		turn.vain = turn.start.givenUp()
@@ -496,11 +516,14 @@ func (trip *trip) learn(r result) {
 		outcome.Err = trip.blame(r.failure)
 	}
 	s.tally.Answer(outcome.Status, a.latency, now)
+	// An exchange that the caller has ended is no answer of the host.
 	if !outcome.Left() {
 		s.tally.HostAnswered(s.host, outcome.Refused != "" || tally.Refused(outcome.Status))
 	}
 	outcome.Latency = a.latency
+	// Hosts serve robots.txt also to crawlers whose pages they refuse: its success lifts no block.
 	outcome.Aside = s.kind == kindRobots
+	// By the hash the limiter knows a page that is asked again.
 	outcome.Resource = weburl.Hash(trip.req.URL)
 	a.effect = trip.turn.lease.Observe(outcome)
 	if s.kind == kindPage {
@@ -516,6 +539,7 @@ func (trip *trip) learn(r result) {
 	if r.failure == nil {
 		return
 	}
+	// The slot is free before a slow sink is called; the record has the time of the failure.
 	defer s.report(evidence.Failed, func(d *evidence.Decision) {
 		d.Time = now
 		d.Seq = start.Seq
@@ -595,7 +619,8 @@ func (trip *trip) handOver(r result) (*http.Response, error) {
 	b.ReadCloser = resp.Body
 	b.lease = trip.turn.giveLease()
 	b.reader = trip
-	trip.answer.handed = true
+	trip.answer.handed = true // end leaves the try's context to the body
+	// Config.Response is for pages that were served; robotscache has a limit of its own.
 	if trip.subject.kind == kindPage && success(resp.StatusCode) {
 		b.limit = trip.t.cfg.Response.MaxBytes
 	}
@@ -621,8 +646,10 @@ func (trip *trip) take(piece []byte, end bool) (n int, err error) {
 	headEnds, refused := trip.page.readBody(piece[:n], end && err == nil, trip.answer.status)
 	switch {
 	case refused != nil && headEnds:
+		// The piece with the end of the head may have text of the page behind it.
 		return 0, refused
 	case refused != nil:
+		// A page without a head states its wish anywhere: the error comes in place of io.EOF.
 		return n, refused
 	case err != nil:
 		return n, trip.charge.exceeded(StageBody, err)

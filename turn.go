@@ -74,12 +74,15 @@ func (t *turn) visit(hours []robots.Window, maxWait time.Duration) error {
 	if !opens.After(now) {
 		return nil
 	}
+	// A frontier comes back at RetryAt, and must not be held until the next night.
 	if opens.Sub(now) > maxWait {
 		return &hostlimit.Error{Key: s.host, RetryAt: opens, Err: errClosed}
 	}
+	// Whoever looks at the log is to know why nothing happens.
 	if opens.Sub(now) > longWait {
 		t.recordWait(waitCause{hold: "visit-time", until: opens, why: "outside of the Visit-time of robots.txt"})
 	}
+	// The limiter doesn't know of this wait, so the status has it from the tally.
 	s.tally.Visit(s.host, 1, opens)
 	defer s.tally.Visit(s.host, -1, opens)
 	if err := sleepUntil(&t.wait, opens, errClosed); err != nil {
@@ -100,7 +103,7 @@ func (t *turn) acquire(hosts hostlimit.Limiter) error {
 		ctx = hostlimit.WithPriority(ctx, max(p, p+1)) // beyond the highest there is none
 	}
 	lease, err := hosts.Acquire(ctx, t.subject.host, t.floor)
-	if err == nil {
+	if err == nil { // a wrapper may return a Lease around nothing beside its error
 		t.lease = lease
 	}
 	return err
@@ -110,7 +113,7 @@ func (t *turn) acquire(hosts hostlimit.Limiter) error {
 func (t *turn) begin() error {
 	grant, err := t.lease.Start(&t.wait)
 	if err != nil {
-		t.release()
+		t.release() // without a start the slot would be held for nothing
 		return err
 	}
 	t.start = start{Grant: grant}
@@ -166,6 +169,7 @@ func (t *turn) recordStart() {
 	if t.subject.recorder == nil {
 		return
 	}
+	// The first start of a try is its own; each further one was needed for another connection.
 	typ := evidence.Started
 	for i := range t.earlier {
 		t.record(typ, &t.earlier[i])
@@ -179,8 +183,9 @@ func (t *turn) record(typ evidence.Type, st *start) {
 		return
 	}
 	s := t.subject
-	st.known = true
+	st.known = true // also if a sink panics, so that no start has two records
 	t.recordNews(st)
+	// The record stands behind those of the limits by which an auditor judges it.
 	s.recorder.Limits(s.ctx, s.host, &st.Grant)
 	d := evidence.Decision{
 		Allowed:      true,
@@ -236,7 +241,7 @@ func (t *turn) recordWait(c waitCause) {
 // Waits implements hostlimit.Watcher.
 func (t *turn) Waits(w hostlimit.Wait) {
 	c := waitCause{hold: w.Hold, until: w.Until, why: w.String()}
-	if w.Hold == "delay" {
+	if w.Hold == "delay" { // the others have a cause that is no rule of a delay
 		c.delay = w.Delay
 		c.source = w.Cause
 	}
@@ -254,6 +259,7 @@ type waitContext struct {
 
 // Value implements context.Context.
 func (w *waitContext) Value(key any) any {
+	// Where nothing is recorded, the limiter is spared the timer and the calls of a Watcher.
 	if w.turn.subject.recorder != nil {
 		switch key {
 		case (*hostlimit.Watcher)(nil):
@@ -273,6 +279,7 @@ func sleepUntil(ctx context.Context, t time.Time, why error) error {
 	if d <= 0 {
 		return nil
 	}
+	// A wait that can't end well isn't begun.
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(t) {
 		late := fmt.Errorf("%w, until after the deadline: %w", why, context.DeadlineExceeded)
 		return &hostlimit.Error{RetryAt: t, Err: late}

@@ -29,16 +29,28 @@ func TestOf(t *testing.T) {
 }
 
 func TestOrNil(t *testing.T) {
-	var fields []string
-	add := func(field string, err error) { fields = append(fields, field+" "+err.Error()) }
+	found := problems.List{Prefix: "Config."}
 	var none *testing.T
-	if v := problems.OrNil[any]("A", none, add); v != nil || len(fields) != 1 {
-		t.Errorf("a nil pointer: %v, %q", v, fields)
+	if v := problems.OrNil[any]("B", 7, &found); v != 7 || found.Err() != nil {
+		t.Errorf("a number: %v, %v", v, found.Err())
 	}
-	if v := problems.OrNil[any]("B", 7, add); v != 7 || len(fields) != 1 {
-		t.Errorf("a number: %v, %q", v, fields)
+	if v := problems.OrNil[any]("C", nil, &found); v != nil || found.Err() != nil {
+		t.Errorf("nil: %v, %v", v, found.Err())
 	}
-	if v := problems.OrNil[any]("C", nil, add); v != nil || len(fields) != 1 {
-		t.Errorf("nil: %v, %q", v, fields)
+	const want = "Config.A: holds a nil *testing.T: leave the field itself nil for its default"
+	if v := problems.OrNil[any]("A", none, &found); v != nil || found.Err() == nil || found.Err().Error() != want {
+		t.Errorf("a nil pointer: %v, %v", v, found.Err())
+	}
+}
+
+// TestAListHasAProblemALine, each with its whole field.
+func TestAListHasAProblemALine(t *testing.T) {
+	found := problems.List{Prefix: "Config."}
+	found.Add("A", nil)
+	found.Add("B", errors.Join(errors.New("one"), errors.New("two")))
+	found.Add("C", errors.New("three"))
+	const want = "Config.B: one\nConfig.B: two\nConfig.C: three"
+	if err := found.Err(); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
