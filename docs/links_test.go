@@ -35,7 +35,12 @@ func anchors(text string) map[string]bool {
 
 // TestLinks: what README.md and the guides link to is there, headings included.
 func TestLinks(t *testing.T) {
-	pages := []string{"../README.md", "../ARCHITECTURE.md", "../CONTRIBUTING.md", "../SECURITY.md"}
+	pages := []string{
+		"../README.md",
+		"../ARCHITECTURE.md",
+		"../.github/CONTRIBUTING.md",
+		"../.github/SECURITY.md",
+	}
 	for _, pattern := range []string{"*.md", "design/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
