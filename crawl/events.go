@@ -24,7 +24,7 @@ import (
 //	ask          gotPage        the host has answered, or hasn't: refusals decides
 //	finishVisit  visitedPage    Visit has returned
 //	callDiscover foundURLs      Discover has returned
-//	lookAhead    lookedAhead    Transport.Next was called for hosts that wait
+//	callNext     lookedAhead    Transport.Next was called for hosts that wait
 //	callQueue    calledQueue    the Queue has taken results in, and lent further URLs
 //
 // Each goroutine sends its last event by a deferred call, so the run hears of its end even if a
