@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// compiled holds rules sorted by prefix. The prefix of a rule is what its pattern has before the
+// compiled holds rules sorted by prefix. The prefix of a rule is the part of its pattern before the
 // first star, and a matching path begins with it. All prefixes of one path are prefixes of the
 // longest of them. A binary search finds the longest; each rule links to the next shorter one.
 type compiled struct {

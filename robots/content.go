@@ -58,7 +58,7 @@ type Answer struct {
 	Source     string // "Content-Signal, line 2", "tdm-reservation header"; empty where Unstated
 }
 
-// Preferences are what a site states about the use of one page: an answer for each purpose. The
+// Preferences are a site's statements about the use of one page: an answer for each purpose. The
 // zero value states nothing. They come from Rules.Preferences, HeaderPreferences and a MetaScanner;
 // Merge brings those of one page together.
 type Preferences struct {
@@ -136,10 +136,10 @@ func (p Preferences) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Preferences returns what robots.txt states about the use of target, which is as for Test, to the
-// crawler: by Content-Usage (IETF AIPREF), of the lines with the longest path that matches, and by
-// Content-Signal, of the crawler's groups and of what stands before all groups. The stricter
-// counts. Where robots.txt disallows target it states nothing about its use: there is none.
+// Preferences returns the statements of robots.txt about the use of target, which is as for Test,
+// by the crawler. They are those of the Content-Usage lines (IETF AIPREF) with the longest path
+// that matches, and of the Content-Signal lines of the crawler's groups and before all groups. The
+// stricter counts. If robots.txt disallows target, it states nothing about its use.
 func (r *Rules) Preferences(target string) Preferences {
 	x := r.extra()
 	// Most files state nothing, so this comes before the test of target.
@@ -156,7 +156,7 @@ func (r *Rules) Preferences(target string) Preferences {
 	return r.usage(&q).Merge(x.stated)
 }
 
-// usage returns what the Content-Usage lines with the longest path that matches q's state.
+// usage returns the preferences by the Content-Usage lines with the longest path that matches q's.
 func (r *Rules) usage(q *question) Preferences {
 	var stated Preferences
 	longest := -1
@@ -183,7 +183,7 @@ func (r *Rules) usage(q *question) Preferences {
 	return stated
 }
 
-// statedUsages holds what the Content-Usage lines read so far state, by path.
+// statedUsages holds the preferences by the Content-Usage lines read so far, by path.
 type statedUsages map[string]Preferences
 
 // adds reports whether a line with this value is the first for its path or stricter than the
@@ -266,7 +266,7 @@ func signalPreferences(statement, source string) (stated Preferences) {
 	return stated
 }
 
-// HeaderPreferences returns what the header of a response states about the use of its body to the
+// HeaderPreferences returns a response header's statements about the use of the body, for the
 // crawler of these product tokens (or User-Agent headers): by Content-Usage, Content-Signal,
 // tdm-reservation and tdm-policy (TDMRep), and by noai, noml and, for an image, noimageai in
 // X-Robots-Tag. The keys of header are canonical, as those of an http.Header are.

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// maxDelay bounds what a file can ask for, so that sums with it don't overflow. It is a hundred
+// maxDelay bounds the delays of a file, so that sums with them don't overflow. It is a hundred
 // years.
 const maxDelay = 100 * 365 * 24 * time.Hour
 
-// day is what windows of the day repeat after.
+// day is the time after which windows of the day repeat.
 const day = 24 * time.Hour
 
 // CrawlDelay returns the gap between two starts that the crawler's groups ask for by
@@ -94,8 +94,8 @@ func (r Rate) Gap() time.Duration {
 
 // A Window is a stretch of the day in UTC. The zero Window is the whole day.
 //
-// From and To count from midnight. From is within the window, To isn't. A window whose From is later
-// than its To spans midnight.
+// From and To count from midnight. From is within the window, To isn't. A window whose From is
+// later than its To spans midnight.
 type Window struct{ From, To time.Duration }
 
 // Contains reports whether t is within the window.
@@ -117,8 +117,8 @@ func (w Window) Next(t time.Time) time.Time {
 // sinceMidnight returns how long t is after midnight, UTC.
 func sinceMidnight(t time.Time) time.Duration { return t.Sub(t.Truncate(day)) }
 
-// parseSeconds reads a decimal number of seconds, at most maxDelay; what is beyond nanoseconds
-// is cut.
+// parseSeconds reads a decimal number of seconds, at most maxDelay. Digits beyond nanoseconds are
+// cut.
 func parseSeconds(s string) (time.Duration, bool) {
 	whole, fraction, _ := strings.Cut(s, ".")
 	if whole == "" && fraction == "" {

@@ -9,7 +9,7 @@ import (
 	"unicode"
 )
 
-// Directives are what one page asks of crawlers that have fetched it, by X-Robots-Tag headers
+// Directives are the wishes of one page to crawlers that have fetched it, by X-Robots-Tag headers
 // and <meta name="robots">. The zero value asks for nothing. They come from ParseTags, ReadMeta or
 // a MetaScanner; Merge brings together those of header and page.
 type Directives struct {
@@ -146,9 +146,9 @@ func (d Directives) String() string {
 }
 
 // ParseTags reads the values of a response's X-Robots-Tag headers, one for each header line,
-// for the crawler of these product tokens (or User-Agent headers). What stands behind the name
-// of another crawler ("otherbot: noindex") doesn't count; what stands behind no name counts for
-// every crawler. The most restrictive wins.
+// for the crawler of these product tokens (or User-Agent headers). Directives behind the name of
+// another crawler ("otherbot: noindex") don't count; those behind no name count for every crawler.
+// The most restrictive wins.
 func ParseTags(values []string, product ...string) Directives {
 	names := tokens(product)
 	var d Directives
@@ -292,7 +292,7 @@ func parseLimit(s string) Limit {
 }
 
 // cutDate reads the date that value begins with, which may hold a comma and so go on in rest,
-// and returns what remains of rest. The zero time is no date.
+// and returns the remainder of rest. The zero time is no date.
 func cutDate(value, rest string) (time.Time, string) {
 	at := parseDate(value)
 	if !at.IsZero() {

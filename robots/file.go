@@ -23,7 +23,7 @@ type agentLine struct {
 	group int
 }
 
-// A group is a run of User-agent lines and what follows, up to the next group.
+// A group is a run of User-agent lines and all lines behind it, up to the next group.
 type group struct {
 	start int // where in the text
 	line  int // number of the line before it
@@ -146,8 +146,8 @@ func (f *File) preamble() iter.Seq[*line] {
 }
 
 // Lines returns the lines of the file with the given key, such as "Crawl-delay", in any of the
-// spellings by which this package knows it, in the file's order: to show what a site has written,
-// whomever it is for.
+// spellings by which this package knows it, in the file's order: to show a site's own words, for
+// any crawler.
 func (f *File) Lines(key string) []Line {
 	var lines []Line
 	x := lex(f.text, bom(f.text), 0)

@@ -28,7 +28,7 @@ type line struct {
 	num   int    // from 1
 	start int    // where it begins in the text
 	next  int    // where the next one begins
-	kind  kind   // what key stands for
+	kind  kind   // of key
 	text  string // up to a NUL, without comment and surrounding white space: the rule as written
 	key   string
 	value string // trimmed, not escaped
@@ -71,7 +71,7 @@ func fromUTF16(body []byte) []byte {
 	return []byte(string(utf16.Decode(units)))
 }
 
-// bom is the length of what Google's parser skips as a byte order mark at the beginning of a
+// bom returns the length of the byte order mark that Google's parser skips at the beginning of a
 // file: any prefix of the mark.
 func bom(text string) int {
 	const mark = "\xef\xbb\xbf"

@@ -10,7 +10,7 @@ import (
 type Finding struct {
 	Line    int // from 1; 0: the file as a whole
 	Problem Problem
-	Text    string // a sentence for people; what it quotes of the file is cut after 60 bytes
+	Text    string // a sentence for people; a quotation of the file is cut after 60 bytes
 }
 
 // String returns the finding as "line 3: unknown-key: ...".
@@ -24,7 +24,7 @@ func (f Finding) String() string {
 // A Problem is a kind of Finding.
 type Problem string
 
-// What Lint finds.
+// The problems that Lint finds.
 const (
 	HTMLPage        Problem = "html-page"         // the file is an HTML page
 	TooLarge        Problem = "too-large"         // beyond 500 KiB crawlers needn't read
@@ -95,7 +95,7 @@ type ruleOf struct {
 	kind  kind
 }
 
-// maxExtra bounds what lists of many agents with many rules cost. Real files are far from it.
+// maxExtra bounds the cost of lists of many agents with many rules. Real files are far from it.
 const maxExtra = 1 << 17
 
 func (t *linter) find(line int, p Problem, format string, args ...any) {
@@ -126,7 +126,7 @@ func (t *linter) file() bool {
 	return true
 }
 
-// pageTags are what pages begin with.
+// pageTags are the beginnings of pages.
 var pageTags = []string{"<!doctype", "<html", "<head", "<title", "<body", "<?xml"}
 
 // line looks at one line.
@@ -310,7 +310,7 @@ func (t *linter) other(l *line) {
 	t.others = true
 }
 
-// quote quotes what may be long.
+// quote quotes the beginning of s.
 func quote(s string) string {
 	const most = 60
 	if len(s) > most {

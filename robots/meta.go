@@ -35,7 +35,7 @@ func ReadMeta(page io.Reader, product ...string) (Directives, error) {
 // Done. It is for one goroutine at a time.
 type MetaScanner struct {
 	names  []string
-	head   []byte // what was written so far
+	head   []byte // the page so far
 	sought int    // bytes of head that were searched for its end
 	read   int    // bytes tokenized without reaching </head>, over all attempts
 	done   bool
@@ -68,17 +68,17 @@ func (s *MetaScanner) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Done reports whether the head of the page is over, or 64 KB of it, so that what is written
-// from now on changes nothing.
+// Done reports whether the head of the page is over, or 64 KB of it, so that no further byte of the
+// page changes anything.
 func (s *MetaScanner) Done() bool { return s.done }
 
-// Directives returns what was found in all that was written. It is complete once Done reports
-// true or the page is at its end.
+// Directives returns the directives in the page so far. They are complete once Done reports true or
+// the page is at its end.
 func (s *MetaScanner) Directives() Directives { return s.asked().directives }
 
-// Preferences returns what the page states about its own use in all that was written: by noai and
-// noml in <meta name="robots">, and by <meta name="tdm-reservation"> and <meta name="tdm-policy">
-// (TDMRep). They are complete when Directives are.
+// Preferences returns the statements about the page's use in the page so far: by noai and noml in
+// <meta name="robots">, and by <meta name="tdm-reservation"> and <meta name="tdm-policy"> (TDMRep).
+// They are complete when Directives are.
 func (s *MetaScanner) Preferences() Preferences {
 	a := s.asked()
 	return a.directives.preferences("meta", false).Merge(a.preferences)
@@ -135,8 +135,8 @@ func (s *MetaScanner) tokenize(last bool) {
 	}
 }
 
-// readHead reads what the beginning of a page asks of any of names, and reports whether the head is
-// over.
+// readHead reads the <meta> elements at the beginning of a page that are for any of names, and
+// reports whether the head is over.
 func readHead(page []byte, names []string) (a asked, over bool) {
 	z := html.NewTokenizer(bytes.NewReader(fromUTF16(page)))
 	for {

@@ -99,7 +99,7 @@ func (r *Rules) Size() int {
 		n += r.extras.size()
 	}
 	if n < 32<<10 {
-		n += n / 8 // the heap rounds up what is small
+		n += n / 8 // the heap rounds up small sizes
 	}
 	return n
 }
@@ -107,7 +107,7 @@ func (r *Rules) Size() int {
 // view returns b as a string, which is valid until b changes.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// pathOf returns what begins with a slash as it is, and else the path of a URL.
+// pathOf returns a target that begins with a slash as it is, and of any other, a URL, the path.
 func pathOf(target string) string {
 	if target == "" || target[0] != '/' {
 		return Target(target)
@@ -120,10 +120,10 @@ func (r *Rules) normal(target string) string {
 	return string(r.appendPath(nil, cut(pathOf(target))))
 }
 
-// robotsPath is what every crawler may fetch (RFC 9309 section 2.2.2).
+// robotsPath is the one path that every crawler may fetch (RFC 9309 section 2.2.2).
 const robotsPath = "/robots.txt"
 
-// cut returns what Google's matcher sees of a target: up to a fragment or a NUL.
+// cut returns the part of a target that Google's matcher sees: up to a fragment or a NUL.
 func cut(s string) string {
 	s, _, _ = strings.Cut(s, "#")
 	s, _, _ = strings.Cut(s, "\x00")

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A Shape tells how a file is made.
+// A Shape is the recipe of a file.
 type Shape struct {
 	Name  string
 	Rules int // Allow and Disallow lines for every crawler

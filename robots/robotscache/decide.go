@@ -26,7 +26,7 @@ type state struct {
 	copy *goodCopy // the last one, in force or not; nil if there is none
 }
 
-// A goodCopy is what is kept of a 2xx answer, or of the 304 that confirmed it last.
+// A goodCopy is the part of a 2xx answer, or of the 304 that confirmed it last, that is kept.
 type goodCopy struct {
 	text       *text
 	at         moment        // of the answer
@@ -160,7 +160,7 @@ func (a *answer) failure() string {
 }
 
 // An unreachableError is Entry.Err. It wraps the error that the fetch failed with, nil after a
-// status such as 503, without what a server can make large.
+// status such as 503, without the parts that a server can make large.
 type unreachableError struct {
 	reason string
 	cause  error

@@ -112,7 +112,7 @@ type text struct {
 	users      int        // states with the text; guarded by memory.mu
 }
 
-// An element has the size of what simplelru allocates for an entry.
+// An element has the size that simplelru allocates for an entry.
 type element struct {
 	_ [3]unsafe.Pointer // next, previous, list
 	_ origin            // key

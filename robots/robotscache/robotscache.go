@@ -13,7 +13,7 @@
 //		// fetch u
 //	}
 //
-// # What an answer means
+// # Meaning of an answer
 //
 //	2xx                                 its body is parsed, whatever it is: HTML holds no rules
 //	304                                 the last good copy holds again
@@ -60,8 +60,8 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// Config sets how long robots.txt is used, and what holds while it can't be fetched. The zero value
-// is RFC 9309.
+// Config sets how long robots.txt is used, and its substitute while it can't be fetched. The zero
+// value is RFC 9309.
 type Config struct {
 	// TTL is how long an answer is used at most before robots.txt is fetched again, up to 24 h (RFC
 	// 9309, section 2.4); a server's Cache-Control may ask for less: its max-age, less Age, but not
@@ -72,7 +72,7 @@ type Config struct {
 	// Retry-After is longer. 0: 5 min.
 	DenyTTL time.Duration
 
-	// OnUnreachable is what may be fetched meanwhile. Zero: Deny, nothing.
+	// OnUnreachable says whether pages may be fetched meanwhile. Zero: Deny, none may.
 	OnUnreachable Unreachable
 
 	// ServeStale keeps the last good copy, a 2xx, in force while the origin is unreachable, until 30
@@ -103,7 +103,8 @@ type Config struct {
 	RecordText bool
 }
 
-// Unreachable is what may be fetched while robots.txt can't be (429, 5xx, network errors).
+// Unreachable says whether pages may be fetched while robots.txt can't be (429, 5xx, network
+// errors).
 type Unreachable int
 
 // The values of Unreachable.
@@ -246,8 +247,8 @@ func New(cfg Config, cl Client) (*Cache, error) {
 	}, nil
 }
 
-// WithDefaults returns cfg with every field that is zero set to what its zero means. Use it to show
-// or record what holds. To New, a TTL that is set is a bound, also if WithDefaults has set it.
+// WithDefaults returns cfg with every field that is zero set to the meaning of its zero. Use it to
+// show or record a Config. To New, a TTL that is set is a bound, also if WithDefaults has set it.
 func (cfg Config) WithDefaults() Config {
 	cfg.TTL = cmp.Or(cfg.TTL, time.Hour)
 	cfg.DenyTTL = cmp.Or(cfg.DenyTTL, 5*time.Minute)
@@ -298,7 +299,7 @@ func (cl *Client) validate() error {
 //
 // A hit allocates nothing, and starts no goroutine. A panic of the transport, of the Store or of
 // Observe panics in the call that started the fetch, and is lost if that has returned. The other
-// callers get what the origin has answered; without an answer they fetch anew.
+// callers get the origin's answer; without one they fetch anew.
 func (c *Cache) Get(ctx context.Context, u *url.URL) (*Entry, error) {
 	o, err := originOf(u)
 	if err != nil {
@@ -343,7 +344,7 @@ func (c *Cache) Peek(u *url.URL) (*Entry, bool) {
 
 // PeekStale is Peek for an Entry that may be out of date; one that is Denied has the Rules of the
 // last good copy, if there is one. It is for pacing the fetch of robots.txt itself, for which the
-// old crawl-delay is the best guess. Call Get for what may be fetched.
+// old crawl-delay is the best guess. Call Get before you fetch a page.
 func (c *Cache) PeekStale(u *url.URL) (*Entry, bool) {
 	s := stateOf(u, c.memory.peek)
 	if s == nil {

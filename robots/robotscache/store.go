@@ -12,7 +12,7 @@ import (
 
 // A Store keeps raw robots.txt beyond the life of a Cache, so that a crawl that is resumed needn't
 // fetch them all again, and shares them with other processes. The Cache loads a record when it
-// knows nothing of an origin, or only what is out of date. It saves one after each answer of an
+// knows nothing of an origin, or its state is out of date. It saves one after each answer of an
 // origin: a 2xx, the 304 that confirms it, or a 4xx or 3xx by which there are no rules. While an
 // origin is unreachable, the Cache saves the last record again with Until and Reason: the last good
 // copy isn't lost, and not every run of a crawler asks the origin.
@@ -68,7 +68,7 @@ type Record struct {
 // maxSkew is by how much the clock of the process that saved a record may be ahead of ours.
 const maxSkew = time.Minute
 
-// check returns an error that says what is wrong with r, nil if nothing is.
+// check returns an error if r can't be used.
 func (r *Record) check(now time.Time) error {
 	switch {
 	case r.Status == 0 && !r.Until.IsZero():
@@ -181,8 +181,8 @@ func (c *Cache) waitOf(r *Record, now time.Time, hasPrev bool) time.Duration {
 	return min(wait, most)
 }
 
-// fromRecord returns the state of o by the answer in r, which came at a time by the monotonic clock,
-// and the Event to report.
+// fromRecord returns the state of o by the answer in r, which came at a time by the monotonic
+// clock, and the Event to report.
 func (c *Cache) fromRecord(o origin, r *Record, at time.Time) (*state, Event) {
 	next := &state{at: momentOf(at)}
 	next.Expires = at.Add(c.ttl(r.MaxAge))
