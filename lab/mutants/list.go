@@ -42,7 +42,8 @@ func read() (map[string]score, error) {
 		default:
 			var pkg string
 			s = score{alive: map[string]string{}}
-			n, err := fmt.Sscanf(line, "%s reaches %f notices %f of %d tried, %d in all", &pkg, &s.reaches, &s.notices, &s.tried, &s.all)
+			n, err := fmt.Sscanf(line, "%s reaches %f notices %f of %d tried, %d in all",
+				&pkg, &s.reaches, &s.notices, &s.tried, &s.all)
 			if n < 3 {
 				return nil, fmt.Errorf("mutants.txt: %q: %w", line, err)
 			}
@@ -52,10 +53,13 @@ func read() (map[string]score, error) {
 	return scores, lines.Err()
 }
 
+const head = `# What the tests make of mutants (make mutants): the share in percent that they reach, and of those the
+# share that they notice; then each mutant that lives, and why that is harmless.
+`
+
 func write(scores map[string]score) error {
 	var b strings.Builder
-	b.WriteString("# What the tests make of mutants (make mutants): the share in percent that they reach, and of those the\n")
-	b.WriteString("# share that they notice; then each mutant that lives, and why that is harmless.\n")
+	b.WriteString(head)
 	for _, pkg := range slices.Sorted(maps.Keys(scores)) {
 		s := scores[pkg]
 		fmt.Fprintf(&b, "\n%s reaches %.1f notices %.1f", pkg, s.reaches, s.notices)

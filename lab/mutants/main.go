@@ -79,7 +79,8 @@ func main() {
 	names := flag.String("run", ".", "ask only the tests whose name matches")
 	fresh := flag.Bool("fresh", false, "forget what earlier runs have found out")
 	jobs := flag.Int("j", 1, "run so many test processes at once: for tests that wait more than they compute")
-	only := flag.String("only", "", `try, again, only the mutants that match, such as queue\.go:336; the tests of a single one are heard`)
+	only := flag.String("only", "",
+		`try, again, only the mutants that match, such as queue\.go:336; the tests of a single one are heard`)
 	flag.Parse()
 	if flag.NArg() > 0 {
 		packages = flag.Args()
@@ -91,26 +92,39 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the second one ends the tool at once
 	deadline := time.Now().Add(*limit)
-	scores, worse := maps.Clone(known), false
+	scores := maps.Clone(known)
+	worse := false
 	for _, pkg := range packages {
 		file := ""
 		if strings.HasSuffix(pkg, ".go") {
 			pkg, file = path.Split(pkg)
 			pkg = path.Clean(pkg)
 		}
-		r := runner{pkg: pkg, file: file, deadline: deadline, limited: *limit > 0, jobs: *jobs, slowest: *slowest, names: *names, only: *only}
+		r := runner{
+			pkg:      pkg,
+			file:     file,
+			only:     *only,
+			deadline: deadline,
+			limited:  *limit > 0,
+			jobs:     *jobs,
+			slowest:  *slowest,
+			names:    *names,
+		}
 		now, err := r.run(ctx, *fresh)
 		if err != nil {
 			log.Fatalf("%s: %v", pkg, err)
 		}
-		was, whole := known[pkg]
-		whole = whole && was.tried == was.all
+		was, isKnown := known[pkg]
+		wasWhole := isKnown && was.tried == was.all
 		for _, name := range slices.Sorted(maps.Keys(now.alive)) {
 			reason, listed := was.alive[name]
-			if now.alive[name] = cmp.Or(reason, why); !listed {
-				fmt.Println("\tnot listed:", name)
-				worse = worse || whole || now.lost[name]
+			now.alive[name] = cmp.Or(reason, why)
+			if listed {
+				continue
 			}
+			fmt.Println("\tnot listed:", name)
+			// A list that is whole has all survivors. In another one a new name may never have been tried.
+			worse = worse || wasWhole || now.lost[name]
 		}
 		if left := now.all - now.tried; left > 0 {
 			fmt.Printf("%s: %d mutants are still to try\n", pkg, left)
@@ -139,8 +153,23 @@ type runner struct {
 	names           string
 }
 
+// A session is the work of a runner on the code as it is now.
+type session struct {
+	*runner
+	code   *code
+	bench  *bench
+	state  string            // file that keeps found
+	hashes map[string]string // of the code's files
+	meant  map[*mutant]bool  // that -only names
+
+	mu     sync.Mutex // guards what follows
+	found  map[string]finding
+	counts map[string]int // of mutants, by their status
+	score  score
+}
+
 // run returns the score, of the mutants that have been tried by now.
-func (r *runner) run(ctx context.Context, fresh bool) (s score, err error) {
+func (r *runner) run(ctx context.Context, fresh bool) (score, error) {
 	c, err := load(r.pkg)
 	if err != nil {
 		return score{}, err
@@ -158,97 +187,150 @@ func (r *runner) run(ctx context.Context, fresh bool) (s score, err error) {
 	if err != nil {
 		return score{}, err
 	}
-	state, err := stateFile(r.pkg)
+	s := &session{
+		runner: r,
+		code:   c,
+		bench:  b,
+		hashes: map[string]string{},
+		meant:  map[*mutant]bool{},
+		found:  map[string]finding{},
+		counts: map[string]int{},
+		score:  score{alive: map[string]string{}, lost: map[string]bool{}, all: len(c.mutants)},
+	}
+	if err := s.begin(fresh); err != nil {
+		return score{}, err
+	}
+	err = each(r.jobs, c.mutants, func(i int, m *mutant) error { return s.take(ctx, i, m) })
 	if err != nil {
 		return score{}, err
 	}
-	found := map[string]finding{}
+	return s.result(), nil
+}
+
+// begin recalls what earlier runs have found, and puts the mutants in their order.
+func (s *session) begin(fresh bool) error {
+	state, err := stateFile(s.pkg)
+	if err != nil {
+		return err
+	}
+	s.state = state
 	if data, err := os.ReadFile(state); err == nil && !fresh {
-		if err := json.Unmarshal(data, &found); err != nil {
-			return score{}, err
+		if err := json.Unmarshal(data, &s.found); err != nil {
+			return err
 		}
 	}
-	hashes := map[string]string{}
-	for name, text := range c.text {
+	for name, text := range s.code.text {
 		sum := sha256.Sum256(text)
-		hashes[name] = hex.EncodeToString(sum[:8])
+		s.hashes[name] = hex.EncodeToString(sum[:8])
 	}
-	fmt.Printf("%s: %d mutants, %d tests\n", r.pkg, len(c.mutants), len(b.tests))
-	only, err := regexp.Compile(r.only)
+	fmt.Printf("%s: %d mutants, %d tests\n", s.pkg, len(s.code.mutants), len(s.bench.tests))
+	only, err := regexp.Compile(s.only)
 	if err != nil {
-		return score{}, err
+		return err
 	}
-	meant, n := map[*mutant]bool{}, 0
-	for _, m := range c.mutants {
-		meant[m] = r.only != "" && only.MatchString(fmt.Sprintf("%s:%d %s", path.Join(m.pkg, m.file), m.line, m.name))
-		if meant[m] {
-			n++
+	for _, m := range s.code.mutants {
+		if s.only != "" && only.MatchString(m.place()+" "+m.name) {
+			s.meant[m] = true
 		}
 	}
-	verbose = n == 1
-	s.alive = map[string]string{}
-	s.lost = map[string]bool{}
-	s.all = len(c.mutants)
-	counts := map[string]int{}
-	count := func(m *mutant, f finding) {
-		s.tried++
-		if counts[f.Status]++; f.Status != noticed {
-			s.alive[m.name], s.lost[m.name] = "", f.Lost
-		}
-	}
+	verbose = len(s.meant) == 1
 	// In an order in which a run that is cut short has seen some of every file. Those that need a
 	// build of their own come last.
-	slices.SortFunc(c.mutants, func(x, y *mutant) int {
-		return cmp.Or(cmp.Compare(btoi(x.fixed), btoi(y.fixed)), cmp.Compare(crc32.ChecksumIEEE([]byte(x.name)), crc32.ChecksumIEEE([]byte(y.name))))
+	slices.SortFunc(s.code.mutants, func(x, y *mutant) int {
+		return cmp.Or(
+			cmp.Compare(btoi(x.fixed), btoi(y.fixed)),
+			cmp.Compare(crc32.ChecksumIEEE([]byte(x.name)), crc32.ChecksumIEEE([]byte(y.name))),
+		)
 	})
-	var mu sync.Mutex // guards s, counts and found
-	err = each(r.jobs, c.mutants, func(i int, m *mutant) error {
-		mu.Lock()
-		defer mu.Unlock()
-		f := found[m.name]
-		same := f.File == hashes[m.file]
-		asked := r.only == "" && (r.file == "" || r.file == m.file)
-		if meant[m] || asked && (!same || f.Status != noticed && f.Tests != b.asked && f.Tests != b.hash) {
-			if r.limited && time.Now().After(r.deadline) {
-				if same && (f.Status != unreached || !strings.Contains(f.Tests, " of ")) { // as other tests have found it
-					count(m, f)
-				}
-				return nil
-			}
-			before := f
-			mu.Unlock()
-			status, by, err := b.try(ctx, m, f.By)
-			mu.Lock()
-			if err != nil {
-				return err
-			}
-			if f.Status, f.By = status, by; same && b.asked != b.hash && rank[before.Status] > rank[f.Status] {
-				f = before // by a test that wasn't asked now
-			}
-			f.File = hashes[m.file]
-			f.Tests = b.asked
-			f.Lost = before.Lost || before.Status == noticed && f.Status != noticed
-			found[m.name] = f
-			if meant[m] || f.Status == lived || f.Status == unreached && r.names == "." {
-				fmt.Printf("\t%d/%d %s: %s:%d %s\n", i+1, len(c.mutants), f.Status, path.Join(m.pkg, m.file), m.line, m.name)
-			}
-			if err := save(state, found); err != nil {
-				return err
-			}
-			same = true
+	return nil
+}
+
+// take counts the i-th mutant. It is tried before, unless what earlier runs have found still holds.
+func (s *session) take(ctx context.Context, i int, m *mutant) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.found[m.name]
+	holds := f.File == s.hashes[m.file]
+	switch {
+	case !s.mustTry(m, f):
+		if !holds { // of a file that wasn't asked for now
+			return nil
 		}
-		if same {
-			count(m, f)
+	case s.limited && time.Now().After(s.deadline):
+		// A test that wasn't asked may reach the mutant.
+		isOpen := f.Status == unreached && strings.Contains(f.Tests, " of ")
+		if !holds || isOpen {
+			return nil
 		}
-		return nil
-	})
-	if err != nil {
-		return score{}, err
+	default:
+		s.mu.Unlock()
+		status, by, err := s.bench.try(ctx, m, f.By)
+		s.mu.Lock()
+		if err != nil {
+			return err
+		}
+		f = s.learn(m, f, status, by)
+		isUnreached := f.Status == unreached && s.names == "." // by all tests
+		if s.meant[m] || f.Status == lived || isUnreached {
+			fmt.Printf("\t%d/%d %s: %s %s\n", i+1, len(s.code.mutants), f.Status, m.place(), m.name)
+		}
+		if err := save(s.state, s.found); err != nil {
+			return err
+		}
 	}
-	reached := float64(counts[noticed] + counts[lived])
-	s.notices = 100 * float64(counts[noticed]) / max(1, reached)
-	s.reaches = 100 * reached / float64(max(1, s.tried))
-	return s, nil
+	s.count(m, f)
+	return nil
+}
+
+// mustTry reports whether f, which earlier runs have found, doesn't answer what this run asks.
+func (s *session) mustTry(m *mutant, f finding) bool {
+	if s.meant[m] {
+		return true
+	}
+	isAsked := s.only == "" && (s.file == "" || s.file == m.file)
+	if !isAsked {
+		return false
+	}
+	if f.File != s.hashes[m.file] {
+		return true
+	}
+	// A mutant that was noticed once stays so. One that lived may have met fewer tests, or older ones.
+	return f.Status != noticed && f.Tests != s.bench.asked && f.Tests != s.bench.hash
+}
+
+// learn keeps what a try has found, and returns it. before is what was found earlier.
+func (s *session) learn(m *mutant, before finding, status, by string) finding {
+	f := before
+	f.Status = status
+	f.By = by
+	hash := s.hashes[m.file]
+	askedSome := s.bench.asked != s.bench.hash
+	if before.File == hash && askedSome && rank[before.Status] > rank[status] {
+		f = before // by a test that wasn't asked now
+	}
+	f.File = hash
+	f.Tests = s.bench.asked
+	isLost := before.Status == noticed && f.Status != noticed
+	f.Lost = before.Lost || isLost
+	s.found[m.name] = f
+	return f
+}
+
+func (s *session) count(m *mutant, f finding) {
+	s.score.tried++
+	s.counts[f.Status]++
+	if f.Status != noticed {
+		s.score.alive[m.name] = ""
+		s.score.lost[m.name] = f.Lost
+	}
+}
+
+// result returns the score of the mutants that were counted.
+func (s *session) result() score {
+	reached := float64(s.counts[noticed] + s.counts[lived])
+	s.score.notices = 100 * float64(s.counts[noticed]) / max(1, reached)
+	s.score.reaches = 100 * reached / float64(max(1, s.score.tried))
+	return s.score
 }
 
 // stateFile is where what is known of a package's mutants is kept.

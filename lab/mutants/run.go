@@ -52,7 +52,9 @@ func (t *test) String() string { return t.pkg + "." + t.name }
 
 // newBench builds the tests of the packages and runs each test once. Those that are slower than
 // slowest or have a name that doesn't match are left out.
-func newBench(ctx context.Context, c *code, pkgs []string, jobs int, slowest time.Duration, names, tmp string) (*bench, error) {
+func newBench(
+	ctx context.Context, c *code, pkgs []string, jobs int, slowest time.Duration, names, tmp string,
+) (*bench, error) {
 	b := &bench{code: c, tmp: tmp, bins: map[string]string{}, jobs: jobs}
 	files := map[string][]byte{switchesFile: []byte(strings.Replace(switches, "package p", "package "+c.name(), 1))}
 	for name := range c.files {
@@ -107,7 +109,8 @@ func (b *bench) build(ctx context.Context, files map[string][]byte, pkg, bin str
 	if err := os.WriteFile(filepath.Join(dir, "overlay"), overlay, 0o644); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay="+filepath.Join(dir, "overlay"), "-o="+bin, ".")
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off",
+		"-overlay="+filepath.Join(dir, "overlay"), "-o="+bin, ".")
 	cmd.Dir = filepath.Join(root, pkg)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
@@ -146,7 +149,8 @@ func (b *bench) measure(ctx context.Context, pkg, names string, slowest time.Dur
 			fmt.Printf("\tleft out, as it fails without any mutant: %s\n", t)
 			return nil
 		}
-		t.took, t.cpu = time.Since(began), cpu
+		t.took = time.Since(began)
+		t.cpu = cpu
 		reaches, err := os.ReadFile(reach)
 		t.reaches = reaches
 		b.mu.Lock()
@@ -163,17 +167,21 @@ func (b *bench) measure(ctx context.Context, pkg, names string, slowest time.Dur
 
 // play runs tests of one package and returns the name of the one that fails, "" if they pass, and
 // what processor time that took. What the tests have started, such as a server, ends with them.
-func (b *bench) play(ctx context.Context, bin string, tests []*test, limit time.Duration, env ...string) (failed string, cpu time.Duration) {
+func (b *bench) play(
+	ctx context.Context, bin string, tests []*test, limit time.Duration, env ...string,
+) (failed string, cpu time.Duration) {
 	names := make([]string, len(tests))
 	for i, t := range tests {
 		names[i] = regexp.QuoteMeta(t.name)
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, bin, "-test.v", "-test.failfast", "-test.timeout=0", "-test.run=^("+strings.Join(names, "|")+")$")
+	cmd := exec.CommandContext(ctx, bin, "-test.v", "-test.failfast", "-test.timeout=0",
+		"-test.run=^("+strings.Join(names, "|")+")$")
 	cmd.Dir = filepath.Join(root, tests[0].pkg)
 	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Stdout = &out
+	cmd.Stderr = &out
 	cmd.WaitDelay = time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -275,7 +283,8 @@ func parts(tests []*test, first string, m *mutant) (parts [][]*test) {
 	take := func(n int, is func(*test) bool) bool {
 		var part []*test
 		tests = slices.DeleteFunc(tests, func(t *test) bool {
-			if len(part) == n || len(part) > 0 && part[0].pkg != t.pkg || !is(t) {
+			isOfAnother := len(part) > 0 && part[0].pkg != t.pkg
+			if len(part) == n || isOfAnother || !is(t) {
 				return false
 			}
 			part = append(part, t)
@@ -289,7 +298,8 @@ func parts(tests []*test, first string, m *mutant) (parts [][]*test) {
 	take(1, func(t *test) bool { return t.String() == first })
 	near := func(t *test) (n int) {
 		for _, other := range t.noticed {
-			if n++; other.file == m.file && max(other.line-m.line, m.line-other.line) < 20 {
+			n++
+			if other.file == m.file && max(other.line-m.line, m.line-other.line) < 20 {
 				n += 10
 			}
 		}
@@ -309,16 +319,19 @@ func parts(tests []*test, first string, m *mutant) (parts [][]*test) {
 
 // each calls do for each of all, for n at once, until something goes wrong, and returns that.
 func each[T any](n int, all []T, do func(i int, x T) error) error {
-	slots, errs := make(chan struct{}, n), make([]error, len(all))
+	slots := make(chan struct{}, n)
+	errs := make([]error, len(all))
 	var group sync.WaitGroup
 	var failed atomic.Bool
 	for i, x := range all {
-		if slots <- struct{}{}; failed.Load() {
+		slots <- struct{}{}
+		if failed.Load() {
 			break
 		}
 		group.Go(func() {
 			defer func() { <-slots }()
-			if errs[i] = do(i, x); errs[i] != nil {
+			errs[i] = do(i, x)
+			if errs[i] != nil {
 				failed.Store(true)
 			}
 		})

@@ -42,6 +42,9 @@ type mutant struct {
 	fixed    bool // can't be switched while the program runs, as in a constant: has a build of its own
 }
 
+// place returns the file and line of the mutant.
+func (m *mutant) place() string { return fmt.Sprintf("%s:%d", path.Join(m.pkg, m.file), m.line) }
+
 // boundary and negation have the operators that become others.
 var boundary = map[token.Token]token.Token{
 	token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR,
@@ -57,9 +60,17 @@ var arithmetic = map[token.Token]token.Token{
 }
 
 var helpers = map[token.Token]string{
-	token.LSS: "mutantLess", token.LEQ: "mutantLessEqual", token.GTR: "mutantMore", token.GEQ: "mutantMoreEqual",
-	token.ADD: "mutantAdd", token.SUB: "mutantSub", token.MUL: "mutantMul", token.QUO: "mutantQuo", token.REM: "mutantRem",
-	token.INC: "mutantInc", token.DEC: "mutantDec",
+	token.LSS: "mutantLess",
+	token.LEQ: "mutantLessEqual",
+	token.GTR: "mutantMore",
+	token.GEQ: "mutantMoreEqual",
+	token.ADD: "mutantAdd",
+	token.SUB: "mutantSub",
+	token.MUL: "mutantMul",
+	token.QUO: "mutantQuo",
+	token.REM: "mutantRem",
+	token.INC: "mutantInc",
+	token.DEC: "mutantDec",
 }
 
 // A code is a package of which mutants are made.
@@ -77,11 +88,16 @@ type code struct {
 // load reads a package and finds its mutants.
 func load(pkg string) (*code, error) {
 	c := &code{
-		pkg: pkg, dir: filepath.Join(root, pkg), fset: token.NewFileSet(),
-		files: map[string]*ast.File{}, text: map[string][]byte{},
+		pkg:   pkg,
+		dir:   filepath.Join(root, pkg),
+		fset:  token.NewFileSet(),
+		files: map[string]*ast.File{},
+		text:  map[string][]byte{},
 	}
-	cmd := exec.CommandContext(context.Background(), "go", "list", "-export", "-deps", "-json=Dir,ImportPath,Export,GoFiles", ".")
-	cmd.Dir, cmd.Stderr = filepath.Join(root, pkg), os.Stderr
+	cmd := exec.CommandContext(context.Background(), "go", "list", "-export", "-deps",
+		"-json=Dir,ImportPath,Export,GoFiles", ".")
+	cmd.Dir = filepath.Join(root, pkg)
+	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, err
@@ -102,13 +118,16 @@ func load(pkg string) (*code, error) {
 		return os.Open(exports[path])
 	})
 	for _, name := range p.GoFiles {
-		if c.text[name], err = os.ReadFile(filepath.Join(p.Dir, name)); err != nil {
+		text, err := os.ReadFile(filepath.Join(p.Dir, name))
+		if err != nil {
 			return nil, err
 		}
+		c.text[name] = text
 	}
 	c.dir = p.Dir
 	c.info = &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
-	if c.files, err = c.check(c.text, c.info, nil); err != nil {
+	c.files, err = c.check(c.text, c.info, nil)
+	if err != nil {
 		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.files)) {
@@ -118,7 +137,9 @@ func load(pkg string) (*code, error) {
 }
 
 // check parses and type-checks files. It calls each with the place of every error.
-func (c *code) check(text map[string][]byte, info *types.Info, each func(token.Position)) (map[string]*ast.File, error) {
+func (c *code) check(
+	text map[string][]byte, info *types.Info, each func(token.Position),
+) (map[string]*ast.File, error) {
 	files := map[string]*ast.File{}
 	for name, t := range text {
 		f, err := parser.ParseFile(c.fset, name, t, parser.SkipObjectResolution)
@@ -152,11 +173,21 @@ func (c *code) find(name string) {
 		line := lines[at.Line-1]
 		indent := len(line) - len(strings.TrimLeft(line, "\t"))
 		m := &mutant{
-			n: len(c.mutants) + 1, kind: kind, pkg: c.pkg, file: name, line: at.Line, from: from, to: to,
-			pos: pos, node: node, fixed: fixed[node], end: end,
-			name: fmt.Sprintf("%s %s at %d of `%s`", path.Join(c.pkg, name), kind, at.Column-indent, line[indent:]),
+			n:     len(c.mutants) + 1,
+			name:  fmt.Sprintf("%s %s at %d of `%s`", path.Join(c.pkg, name), kind, at.Column-indent, line[indent:]),
+			kind:  kind,
+			pkg:   c.pkg,
+			file:  name,
+			line:  at.Line,
+			from:  from,
+			to:    to,
+			pos:   pos,
+			node:  node,
+			fixed: fixed[node],
+			end:   end,
 		}
-		if seen[m.name]++; seen[m.name] > 1 {
+		seen[m.name]++
+		if seen[m.name] > 1 {
 			m.name += fmt.Sprintf(" (%d)", seen[m.name])
 		}
 		c.mutants = append(c.mutants, m)
@@ -253,12 +284,16 @@ func (c *code) sort() error {
 				if m.file != at.Filename {
 					continue
 				}
-				from, to := c.fset.Position(m.node.Pos()).Line, c.fset.Position(m.node.End()).Line
+				from := c.fset.Position(m.node.Pos()).Line
+				to := c.fset.Position(m.node.End()).Line
+				isInside := from <= at.Line && at.Line <= to
 				// With a switch in it that leads out of a loop, the function may seem to lack a return.
-				if from <= at.Line && at.Line <= to || m.kind == "invert_loopctrl" && m.end == at.Line {
+				lacksReturn := m.kind == "invert_loopctrl" && m.end == at.Line
+				if isInside || lacksReturn {
 					mine = true
 					if !m.fixed {
-						m.fixed, found = true, true
+						m.fixed = true
+						found = true
 					}
 				}
 			}
