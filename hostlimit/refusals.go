@@ -119,8 +119,8 @@ func (s *Refusals) Observe(r *Rules, o Outcome, t Turn) Effect {
 	return a.effect
 }
 
-// isEarlier reports whether the block in force was set after the request of a had started, so that
-// its answer is no news. All that start during a person's block started before it.
+// isEarlier reports whether the answer of a is no news, as its request started before the block in
+// force was set. While a person's block holds, every answer counts as such.
 func (s *Refusals) isEarlier(a *answer) bool {
 	if a.stopped {
 		return true
