@@ -12,7 +12,7 @@
 // to the tests that reach it, the quick ones first. What a run has found out is kept in the user's
 // cache, so that one which -for or an interrupt has ended goes on where it was, and that a change
 // costs no more than the mutants of the files that changed, and the survivors; -fresh forgets it,
-// which a change that takes tests away needs. A PACKAGE may be a module of its own, such as
+// which a change that takes tests away needs. A PACKAGE may be one of another module, such as
 // redis/redislimit. For a FILE only its mutants are tried. With -slowest,
 // tests that take more processor time than that aren't asked, and with -run, those of another name:
 // what they alone would notice is listed as if it lived, and tried again by a run that asks them.
