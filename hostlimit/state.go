@@ -44,9 +44,10 @@ type HostState struct {
 	// DelaySource is the rule that gave Delay: "random" (Delay.Min and Max), "crawl-delay" (the
 	// caller's floor), "adaptive" (response times) or "learned" (refusals); empty before the first
 	// start.
-	DelaySource string        `json:"delaySource"`
-	Adaptive    time.Duration `json:"adaptive,omitempty"` // delay by response times; 0 if Delay.Adaptive doesn't use them
-	Learned     time.Duration `json:"learned,omitempty"`  // delay that refusals have taught; 0: none
+	DelaySource string `json:"delaySource"`
+	// Adaptive is the delay by response times; 0 if Delay.Adaptive doesn't use them.
+	Adaptive time.Duration `json:"adaptive,omitempty"`
+	Learned  time.Duration `json:"learned,omitempty"` // delay that refusals have taught; 0: none
 }
 
 // List implements Controller. Its only error is that of ctx.
