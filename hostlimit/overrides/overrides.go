@@ -14,8 +14,8 @@
 // (Delay.Adaptive), ceiling and from-end belong. A suffix holds for every name that ends in it, and
 // for itself; a host without a port for all of its ports.
 //
-//	file, err := overrides.Read("hosts.txt", cfg.Limits)
-//	cfg.Limits.Override = file.Limits
+//	file, err := overrides.Read("hosts.txt", cfg.Hosts)
+//	cfg.Hosts.Override = file.Limits
 package overrides
 
 import (
