@@ -95,7 +95,7 @@ func (r Rate) Gap() time.Duration {
 // A Window is a stretch of the day in UTC. The zero Window is the whole day.
 //
 // From and To count from midnight. From is within the window, To isn't. A window whose From is
-// later than its To spans midnight.
+// later than its To spans midnight; if both are equal, it is the whole day.
 type Window struct{ From, To time.Duration }
 
 // Contains reports whether t is within the window.
