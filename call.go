@@ -108,8 +108,9 @@ func (c *Call) isOnce() bool { return c != nil && c.Once }
 
 func (c *Call) isProbe() bool { return c != nil && c.probe }
 
-// failure returns what cause, the error of the request's context, means for the host: see Once.
-func (c *Call) failure(cause error) error {
+// meaning returns cause, the error of the request's context, as the host's state is to see it: see
+// Once.
+func (c *Call) meaning(cause error) error {
 	// A context's own error says nothing about a host; a timeout of the network does.
 	if c.isOnce() && errors.Is(cause, context.DeadlineExceeded) {
 		return os.ErrDeadlineExceeded

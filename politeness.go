@@ -169,15 +169,17 @@ func New(cfg Config) (*Transport, error) {
 	}
 	// Defaults go into t.cfg: the policy on record names what the user has set, by cfg.
 	t.setDefaults()
-	t.check(&found)
-	t.compile(&cfg, &found)
+	t.validate(&found)
+	t.equip(&cfg, &found)
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
 
 	// Another limiter than ours may have left its defaults out.
 	t.maxWait = t.cfg.Limiter.Config().WithDefaults().MaxWait
-	t.record(&cfg)
+	if cfg.Evidence != nil {
+		t.recorder = t.newRecorder(&cfg)
+	}
 	if cfg.DangerouslyIgnoreRobots {
 		return t, nil
 	}
@@ -210,8 +212,8 @@ func (t *Transport) setDefaults() {
 	}
 }
 
-// check adds the problems of the fields from which nothing is made here.
-func (t *Transport) check(found *problems.List) {
+// validate adds the problems of the fields from which nothing is made here.
+func (t *Transport) validate(found *problems.List) {
 	cfg := &t.cfg
 	found.Add("UserAgent", useragent.Check(cfg.UserAgent, t.product, cfg.From, cfg.StrictUserAgent))
 	found.Add("From", useragent.CheckFrom(cfg.From))
@@ -221,8 +223,8 @@ func (t *Transport) check(found *problems.List) {
 	found.Add("Purposes", checkPurposes(cfg.Purposes))
 }
 
-// compile makes the limiter and the budget, unless cfg has them, and sets the limits of responses.
-func (t *Transport) compile(cfg *Config, found *problems.List) {
+// equip makes the limiter and the budget, unless cfg has them, and sets the limits of responses.
+func (t *Transport) equip(cfg *Config, found *problems.List) {
 	var err error
 	t.cfg.Response, err = cfg.Response.compile()
 	found.Add("Response", err)
@@ -243,17 +245,14 @@ func (t *Transport) compile(cfg *Config, found *problems.List) {
 	}
 }
 
-// record makes the recorder, which begins with the policy, if there is evidence.
-func (t *Transport) record(cfg *Config) {
-	if cfg.Evidence == nil {
-		return
-	}
+// newRecorder returns a recorder for cfg.Evidence, which begins with the policy.
+func (t *Transport) newRecorder(cfg *Config) *recorder.Recorder {
 	var spend budget.Limits
 	if t.cfg.Budget != nil {
 		spend = t.cfg.Budget.Limits()
 	}
 	policy := policyOf(cfg, t.product, t.cfg.Limiter.Config(), spend)
-	t.recorder = recorder.New(cfg.Evidence, policy, t.cfg.Limiter.ID)
+	return recorder.New(cfg.Evidence, policy, t.cfg.Limiter.ID)
 }
 
 // checkBase refuses a Transport over a Transport.

@@ -480,13 +480,13 @@ func (trip *trip) startRefused(refused refusedStart, paid payment) error {
 }
 
 // callBase calls Base. While that goes on only Ring records anything.
-func (trip *trip) callBase(req *http.Request) (r result) {
+func (trip *trip) callBase(req *http.Request) result {
 	if trip.subject.recorder != nil {
 		trip.subject.text() // for Ring
 		defer trip.t.slow.Begin(&trip.slow, trip).End()
 	}
-	r.resp, r.failure = trip.t.cfg.Base.RoundTrip(req)
-	return r
+	resp, err := trip.t.cfg.Base.RoundTrip(req) //nolint:bodyclose // end closes it until it is handed over
+	return result{resp: resp, failure: err}
 }
 
 // Ring implements alarm.Ringer: it records that an answer is waited for.
@@ -572,7 +572,7 @@ func (trip *trip) blame(failure error) error {
 		if s.kind == kindRobots && errors.Is(timeout, context.DeadlineExceeded) {
 			return timeout
 		}
-		return s.call.failure(cause)
+		return s.call.meaning(cause)
 	}
 	if faults.Callers(trip.req, &trip.try.body, failure) {
 		s.call.excuse()

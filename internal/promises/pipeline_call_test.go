@@ -72,7 +72,7 @@ func TestACallKnowsWhatItsAnswerHasDone(t *testing.T) {
 		if e := effect("/"); e != (hostlimit.Effect{}) {
 			b.Errorf("of a page: %+v", e)
 		}
-		if e := effect("/busy"); !e.Blocked || e.Until.Sub(time.Now()).Round(time.Second) != time.Minute || e.Refusals != 1 {
+		if e := effect("/busy"); !e.Blocked || time.Until(e.Until).Round(time.Second) != time.Minute || e.Refusals != 1 {
 			b.Errorf("of a 429: %+v", e)
 		}
 		if e := effect("/"); !e.Cleared {
