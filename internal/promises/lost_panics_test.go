@@ -49,8 +49,17 @@ func (m *mine) may(name string) {
 	}
 }
 
+// rest ends the panics. A fetch of robots.txt may go on when its callers have left.
+func (m *mine) rest() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.calm = true
+}
+
 // total returns the number of panics.
 func (m *mine) total() (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, blown := range m.blown {
 		n += blown
 	}
@@ -337,7 +346,7 @@ func panics(t *testing.T, requests int, contexts bool) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		all.Wait()
-		mine.calm = true
+		mine.rest()
 		if n := open.Load(); n != 0 {
 			t.Errorf("%d bodies are open", n)
 		}
