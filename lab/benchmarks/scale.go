@@ -292,22 +292,9 @@ func (b *bench) scaleRobots(goals *goals, _ *result) (table, error) {
 	} {
 		base := new(ownRules)
 		before := heap()
-		fetcher, err := rivals.NewColly(base, unpaced)
+		fetcher, err := fetcherOf(base, c.bound, c.state)
 		if err != nil {
 			return t, err
-		}
-		if c.bound >= 0 {
-			cfg := politeness.Config{
-				UserAgent: rivals.UserAgent,
-				Base:      base,
-				Hosts:     hostlimit.Config{Delay: hostlimit.Delay{Min: time.Microsecond}},
-			}.WithState(c.state)
-			cfg.Robots.MaxBytes = c.bound
-			rt, err := politeness.New(cfg)
-			if err != nil {
-				return t, err
-			}
-			fetcher = rivals.Client(rt)
 		}
 		rnd := rand.New(rand.NewPCG(1, 2))
 		begin := processorTime()
@@ -330,6 +317,25 @@ func (b *bench) scaleRobots(goals *goals, _ *result) (table, error) {
 		}
 	}
 	return t, nil
+}
+
+// fetcherOf returns politeness with a bound of its memory of robots.txt in bytes, 0 for the default,
+// or colly if the bound is negative.
+func fetcherOf(base http.RoundTripper, bound int64, state string) (rivals.Fetcher, error) {
+	if bound < 0 {
+		return rivals.NewColly(base, unpaced)
+	}
+	cfg := politeness.Config{
+		UserAgent: rivals.UserAgent,
+		Base:      base,
+		Hosts:     hostlimit.Config{Delay: hostlimit.Delay{Min: time.Microsecond}},
+	}.WithState(state)
+	cfg.Robots.MaxBytes = bound
+	rt, err := politeness.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return rivals.Client(rt), nil
 }
 
 // scaleHosts has a whole Transport fetch a page of each of very many hosts.
