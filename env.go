@@ -46,7 +46,7 @@ func (c Config) WithEnv() (Config, error) {
 	if d, ok := e.Duration("ROBOTS_DEFAULT_DELAY_SECONDS", time.Second, env.Longest); ok {
 		changed.Hosts.Delay = scaled(c.Hosts.Delay, d)
 		// The error is to name the variable, and not Config.Hosts as that of New does.
-		if _, err := (hostlimit.Config{Concurrency: 1, Delay: changed.Hosts.Delay}).Rules(); err != nil {
+		if err := (hostlimit.Config{Concurrency: 1, Delay: changed.Hosts.Delay}).Validate(); err != nil {
 			v, _ := e.Text("ROBOTS_DEFAULT_DELAY_SECONDS")
 			err = fmt.Errorf("politeness: environment variable ROBOTS_DEFAULT_DELAY_SECONDS=%s: %w", v, err)
 			e.Errs = append(e.Errs, err)

@@ -99,7 +99,7 @@ func (t *turn) acquire(hosts hostlimit.Limiter) error {
 	t.earlier = nil
 	ctx := context.Context(&t.wait)
 	if t.subject.attempt == 2 {
-		p := new(hostlimit.Rules).Priority(ctx)
+		p := hostlimit.Priority(ctx)
 		ctx = hostlimit.WithPriority(ctx, max(p, p+1)) // beyond the highest there is none
 	}
 	lease, err := hosts.Acquire(ctx, t.subject.host, t.floor)

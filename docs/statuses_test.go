@@ -98,7 +98,7 @@ var meanings = map[string]string{
 func effect(t *testing.T, limits hostlimit.Config, status int, retryAfter time.Duration) string {
 	t.Helper()
 	words := observed(t, limits, status, retryAfter)
-	rules, err := limits.Rules()
+	rules, err := hostlimit.NewRules(limits)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -132,7 +132,7 @@ func ExampleMemory_Drain() {
 
 // A Limiter of one's own compiles its Config once, and keeps a Refusals for each key.
 func ExampleRules() {
-	rules, err := hostlimit.Config{Delay: hostlimit.Delay{Min: time.Second}}.Rules()
+	rules, err := hostlimit.NewRules(hostlimit.Config{Delay: hostlimit.Delay{Min: time.Second}})
 	if err != nil {
 		panic(err)
 	}

@@ -247,5 +247,5 @@ func (h *host) owes(r *Rules, now time.Duration) bool {
 	case h.earliest(grace) > now, max(s.Until, s.next) > now:
 		return true
 	}
-	return s.Alone && !s.forgiven(r, now) // the next request is to probe
+	return s.Alone && !s.Forgiven(r, now) // the next request is to probe
 }

@@ -1,24 +1,11 @@
 package hostlimit
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 const day = 24 * time.Hour
 
-// hours are the windows in which requests may start; without one they may at any time.
-type hours []Window
-
-// checkWindow returns an error if w isn't a part of a day.
-func checkWindow(w Window) error {
-	begins := 0 <= w.From && w.From < day
-	ends := 0 <= w.To && w.To <= day
-	if !begins || !ends || w.From == w.To {
-		return fmt.Errorf("from %v to %v: want two different times of a day", w.From, w.To)
-	}
-	return nil
-}
+// Hours are the Windows of a Config; with none, requests may start at any time.
+type Hours []Window
 
 // openFor returns how long w is still open at a time of day; 0 if it is closed.
 func openFor(w Window, at time.Duration) time.Duration {
@@ -35,17 +22,17 @@ func span(from, to time.Duration) time.Duration { return (to - from + day) % day
 // timeOfDay counts from midnight UTC.
 func timeOfDay(t time.Time) time.Duration { return t.Sub(t.Truncate(day)) }
 
-// left returns for how long the window that is open at t stays open; 0 if none is.
-func (h hours) left(t time.Time) (left time.Duration) {
+// Left returns for how long the window that is open at t stays open; 0 if none is.
+func (h Hours) Left(t time.Time) (left time.Duration) {
 	for _, w := range h {
 		left = max(left, openFor(w, timeOfDay(t)))
 	}
 	return left
 }
 
-// wait returns how long after t a window is open.
-func (h hours) wait(t time.Time) time.Duration {
-	if len(h) == 0 || h.left(t) > 0 {
+// Wait returns how long after t a window is open.
+func (h Hours) Wait(t time.Time) time.Duration {
+	if len(h) == 0 || h.Left(t) > 0 {
 		return 0
 	}
 	wait := day // the longest: every window opens once a day
@@ -55,15 +42,15 @@ func (h hours) wait(t time.Time) time.Duration {
 	return wait
 }
 
-// closed returns for how long of the time d after t no window is open.
-func (h hours) closed(t time.Time, d time.Duration) (closed time.Duration) {
+// Closed returns for how long of the time d after t no window is open.
+func (h Hours) Closed(t time.Time, d time.Duration) (closed time.Duration) {
 	if len(h) == 0 {
 		return 0
 	}
 	for d > 0 { // one step is a closed time and the window after it
-		wait := min(h.wait(t), d)
+		wait := min(h.Wait(t), d)
 		closed += wait
-		step := wait + h.left(t.Add(wait))
+		step := wait + h.Left(t.Add(wait))
 		t = t.Add(step)
 		d -= step
 	}

@@ -10,28 +10,28 @@ func TestHours(t *testing.T) {
 	const h = time.Hour
 	midnight := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
-		windows          hours
+		windows          Hours
 		at, wait, closed time.Duration // closed of the next two days
 	}{
 		{nil, h, 0, 0},
-		{hours{{0, 24 * h}}, 5 * h, 0, 0},
-		{hours{{9 * h, 17 * h}}, 8 * h, h, 32 * h},
-		{hours{{9 * h, 17 * h}}, 9*h - 90*time.Second - 5, 90*time.Second + 5, 32 * h},
-		{hours{{9 * h, 17 * h}}, 9 * h, 0, 32 * h},
-		{hours{{9 * h, 17 * h}}, 17*h - 1, 0, 32 * h},
-		{hours{{9 * h, 17 * h}}, 17 * h, 16 * h, 32 * h},
-		{hours{{22 * h, 6 * h}}, 5 * h, 0, 32 * h},
-		{hours{{22 * h, 6 * h}}, 12 * h, 10 * h, 32 * h},
-		{hours{{22 * h, 6 * h}}, 23 * h, 0, 32 * h},
-		{hours{{22 * h, 0}}, 23 * h, 0, 44 * h},
-		{hours{{1 * h, 2 * h}, {13 * h, 14 * h}, {13 * h, 15 * h}}, 12 * h, h, 42 * h},
-		{hours{{0, 1}}, 1, 24*h - 1, 48*h - 2},
+		{Hours{{0, 24 * h}}, 5 * h, 0, 0},
+		{Hours{{9 * h, 17 * h}}, 8 * h, h, 32 * h},
+		{Hours{{9 * h, 17 * h}}, 9*h - 90*time.Second - 5, 90*time.Second + 5, 32 * h},
+		{Hours{{9 * h, 17 * h}}, 9 * h, 0, 32 * h},
+		{Hours{{9 * h, 17 * h}}, 17*h - 1, 0, 32 * h},
+		{Hours{{9 * h, 17 * h}}, 17 * h, 16 * h, 32 * h},
+		{Hours{{22 * h, 6 * h}}, 5 * h, 0, 32 * h},
+		{Hours{{22 * h, 6 * h}}, 12 * h, 10 * h, 32 * h},
+		{Hours{{22 * h, 6 * h}}, 23 * h, 0, 32 * h},
+		{Hours{{22 * h, 0}}, 23 * h, 0, 44 * h},
+		{Hours{{1 * h, 2 * h}, {13 * h, 14 * h}, {13 * h, 15 * h}}, 12 * h, h, 42 * h},
+		{Hours{{0, 1}}, 1, 24*h - 1, 48*h - 2},
 	} {
 		at := midnight.Add(c.at).In(time.FixedZone("", 3600))
-		if got := c.windows.wait(at); got != c.wait {
+		if got := c.windows.Wait(at); got != c.wait {
 			t.Errorf("%v at %v: open in %v, want %v", c.windows, c.at, got, c.wait)
 		}
-		if got := c.windows.closed(at, 48*h); got != c.closed {
+		if got := c.windows.Closed(at, 48*h); got != c.closed {
 			t.Errorf("%v from %v: closed for %v of two days, want %v", c.windows, c.at, got, c.closed)
 		}
 	}

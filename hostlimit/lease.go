@@ -64,7 +64,7 @@ func (l *lease) Start(ctx context.Context) (Grant, error) {
 func (l *lease) begin(ctx context.Context) (Grant, error) {
 	sh := l.sh
 	m := sh.m
-	c := m.rules.caller(ctx)
+	c := callerOf(ctx)
 	g, w, err := l.enter(&c)
 	if w == nil {
 		m.handOut()
@@ -247,7 +247,7 @@ func (l *lease) held(now time.Duration) time.Duration {
 
 // expiry returns when l expires if it isn't renewed; never while it waits in Start.
 func (l *lease) expiry() time.Duration {
-	return add(time.Duration(l.heard.Load()), l.sh.m.rules.config.LeaseTTL)
+	return add(time.Duration(l.heard.Load()), l.sh.m.leaseTTL)
 }
 
 // Renew implements Lease. It takes no lock: active.expire reads the time when the lease is due.

@@ -25,7 +25,11 @@ type Memory struct {
 	seed          maphash.Seed
 	shards        []shard
 	hostsPerShard int
+	hours         Hours
 	slotTimeout   time.Duration // never: MaxWait bounds the wait for a slot
+	leaseTTL      time.Duration
+	maxWait       time.Duration
+	forgive       time.Duration // after the end of a block, when its refusals are forgotten
 	places        *places       // nil without MaxInFlight
 	drain         drain
 }
@@ -37,19 +41,24 @@ const (
 
 // New returns a Memory with the rules of c. The error names every field that is wrong.
 func New(c Config) (*Memory, error) {
-	r, err := c.Rules()
+	r, err := NewRules(c)
 	if err != nil {
 		return nil, err
 	}
+	full := r.Config()
 	m := &Memory{
 		rules:       r,
 		config:      c,
+		hours:       r.Hours(),
 		id:          fmt.Sprintf("%016x", rand.Uint64()),
 		seed:        maphash.MakeSeed(),
 		slotTimeout: cmp.Or(c.SlotTimeout, never),
+		leaseTTL:    full.LeaseTTL,
+		maxWait:     full.MaxWait,
+		forgive:     r.Backoff().Forgive,
 	}
 	n := mostShards // so that requests to different hosts hardly ever wait for one lock
-	for n > 1 && r.config.MaxHosts/n < leastHosts {
+	for n > 1 && full.MaxHosts/n < leastHosts {
 		n /= 2
 	}
 	m.shards = make([]shard, n)
@@ -57,9 +66,9 @@ func New(c Config) (*Memory, error) {
 		m.shards[i].m = m
 		m.shards[i].hosts = make(map[string]*host)
 	}
-	m.hostsPerShard = r.config.MaxHosts / n
-	if r.config.MaxInFlight > 0 {
-		m.places = &places{max: r.config.MaxInFlight, ttl: r.config.LeaseTTL, due: never}
+	m.hostsPerShard = full.MaxHosts / n
+	if full.MaxInFlight > 0 {
+		m.places = &places{max: full.MaxInFlight, ttl: full.LeaseTTL, due: never}
 	}
 	return m, nil
 }
@@ -80,15 +89,15 @@ func (m *Memory) now() time.Duration {
 // open returns the earliest time from t on that is in Config.Windows. Those are times of the clock
 // on the wall, which may have been set since the first use.
 func (m *Memory) open(t time.Duration) time.Duration {
-	if len(m.rules.hours) == 0 || t == never {
+	if len(m.hours) == 0 || t == never {
 		return t
 	}
-	return add(t, m.rules.hours.wait(m.wall(t)))
+	return add(t, m.hours.Wait(m.wall(t)))
 }
 
 // closes returns a time before which Config.Windows stop no request; never if they don't stop any.
 func (m *Memory) closes(now time.Duration) time.Duration {
-	if left := m.rules.hours.left(m.wall(now)); left > 0 {
+	if left := m.hours.Left(m.wall(now)); left > 0 {
 		return add(now, left)
 	}
 	return never
@@ -109,7 +118,7 @@ func (m *Memory) shard(key string) *shard {
 // when it passes there. It is an error, too, if Override returns limits that make no sense.
 func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (Lease, error) {
 	// The context, Override and the Store are code of the user's: they are called under no lock.
-	c := m.rules.caller(ctx)
+	c := callerOf(ctx)
 	if c.err != nil {
 		return nil, c.err
 	}
@@ -178,7 +187,7 @@ func (sh *shard) enter(c *caller, key string, lim *Limits, floor time.Duration) 
 // Next implements Limiter. It counts the queue ahead with the smallest delays that there can be,
 // and nothing without a known end, such as a slot that is held. An unknown key can start now.
 func (m *Memory) Next(ctx context.Context, key string, floor time.Duration) (time.Time, error) {
-	c := m.rules.caller(ctx)
+	c := callerOf(ctx)
 	if c.err != nil {
 		return time.Time{}, c.err
 	}

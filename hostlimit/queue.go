@@ -125,19 +125,20 @@ type caller struct {
 	watcher  Watcher // nil: there is none
 }
 
-func (r *Rules) caller(ctx context.Context) caller {
+// callerOf returns the values of ctx.
+func callerOf(ctx context.Context) caller {
 	deadline, _ := ctx.Deadline() // zero without one
 	return caller{
 		err:      ctx.Err(),
 		deadline: deadline,
-		priority: r.Priority(ctx),
-		watcher:  r.Watcher(ctx),
+		priority: Priority(ctx),
+		watcher:  WatcherOf(ctx),
 	}
 }
 
 // newWaiter returns a waiter that arrives now, and whose turn is of use until the deadline of c.
 func (sh *shard) newWaiter(c *caller, lim *Limits, floor, now time.Duration) *waiter {
-	giveUp := add(now, sh.m.rules.config.MaxWait)
+	giveUp := add(now, sh.m.maxWait)
 	w := &waiter{
 		priority: c.priority,
 		watcher:  c.watcher,
@@ -284,8 +285,8 @@ func (a *active) account(now time.Duration) {
 	}
 	a.byBlock += end - from
 	from = end
-	if hours := a.sh.m.rules.hours; hours != nil {
-		closed := hours.closed(a.sh.m.wall(from), now-from)
+	if hours := a.sh.m.hours; hours != nil {
+		closed := hours.Closed(a.sh.m.wall(from), now-from)
 		a.byBlock += closed
 		from += closed
 	}
@@ -330,7 +331,7 @@ func (a *active) waitCause(lim *Limits, floor, now time.Duration, l *lease) (wai
 		return blocked, open
 	case a.probe != nil && a.probe != l:
 		// The wait ends with the lease of the probe, or once the refusals are too old to need one.
-		return probing, min(a.due, add(r.Until, m.rules.refusals.Forgive))
+		return probing, min(a.due, add(r.Until, m.forgive))
 	case l == nil && a.flights.Len >= lim.Concurrency:
 		return slots, a.due
 	case !ownStamp && a.h.earliest(floor) > now:
@@ -364,7 +365,7 @@ func (a *active) grant(lim *Limits, floor, now time.Duration, watcher Watcher) *
 	l.hear(now)
 	a.last = l
 	a.flights.Insert(l, a.flights.Last)
-	a.due = min(a.due, add(now, sh.m.rules.config.LeaseTTL))
+	a.due = min(a.due, add(now, sh.m.leaseTTL))
 	l.slot = int32(a.flights.Len)
 	l.slots = int32(lim.Concurrency)
 	if a.h.refusals().Alone {
@@ -505,7 +506,7 @@ func (a *active) expire(now time.Duration) {
 	}
 	a.due = never
 	// A lease that waits in Start doesn't expire, but its wait may end at once, and then it may.
-	longest := add(now, a.sh.m.rules.config.LeaseTTL)
+	longest := add(now, a.sh.m.leaseTTL)
 	var next *lease
 	for l := a.flights.First; l != nil; l = next {
 		next = l.Next // release takes l out of the list

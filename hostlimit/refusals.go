@@ -248,13 +248,14 @@ func (s *Refusals) Clear(now time.Duration) bool {
 // Forgive forgets the refusals if the host has been quiet for long enough, and reports whether it
 // did.
 func (s *Refusals) Forgive(r *Rules, now time.Duration) bool {
-	if !s.Alone || !s.forgiven(r, now) {
+	if !s.Alone || !s.Forgiven(r, now) {
 		return false
 	}
 	return s.Clear(now)
 }
 
-func (s *Refusals) forgiven(r *Rules, now time.Duration) bool {
+// Forgiven reports whether the host has been quiet for long enough for its refusals to be forgotten.
+func (s *Refusals) Forgiven(r *Rules, now time.Duration) bool {
 	return now >= add(s.Until, r.refusals.Forgive)
 }
 

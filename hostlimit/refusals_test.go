@@ -20,7 +20,7 @@ func TestPausesEndAtTheCap(t *testing.T) {
 		backoff.Fibonacci{Cap: 10 * time.Millisecond}: time.Second, // a rest is a second
 		backoff.Fibonacci{}:                           8 * time.Second,
 	} {
-		rules, err := hostlimit.Config{Backoff: policy}.Rules()
+		rules, err := hostlimit.NewRules(hostlimit.Config{Backoff: policy})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +49,7 @@ func TestPausesEndAtTheCap(t *testing.T) {
 // page a, "late" one of a request that started before all others. The state after the last one is
 // what is said: how many refusals are in a row, how long the pause is, whether requests go alone.
 func TestStatesOfRefusals(t *testing.T) {
-	rules, err := hostlimit.Config{Backoff: backoff.Refusals{Policy: backoff.Doubling{Start: 10 * time.Second}}}.Rules()
+	rules, err := hostlimit.NewRules(hostlimit.Config{Backoff: backoff.Refusals{Policy: backoff.Doubling{Start: 10 * time.Second}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestStatesOfRefusals(t *testing.T) {
 }
 
 func TestRefusalsByHand(t *testing.T) {
-	rules, err := hostlimit.Config{}.Rules()
+	rules, err := hostlimit.NewRules(hostlimit.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestRefusalsByHand(t *testing.T) {
 // TestHalfASiteIsDown: from the 201st page in a row on that is in trouble of its own, with no new page
 // served, the pauses grow again.
 func TestHalfASiteIsDown(t *testing.T) {
-	rules, err := hostlimit.Config{}.Rules()
+	rules, err := hostlimit.NewRules(hostlimit.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestHalfASiteIsDown(t *testing.T) {
 // TestAnEarlierSuccessConvictsNoPage: only the answer to a request that started after the page was
 // refused twice shows that its trouble is its own.
 func TestAnEarlierSuccessConvictsNoPage(t *testing.T) {
-	rules, _ := hostlimit.Config{}.Rules()
+	rules, _ := hostlimit.NewRules(hostlimit.Config{})
 	d := hostlimit.Delay{Min: time.Second, Max: time.Second, Ceiling: time.Minute}
 	var r hostlimit.Refusals
 	say := func(number, last uint64, at int, status int, page uint64) hostlimit.Effect {

@@ -294,7 +294,7 @@ func TestALessonDoesntDependOnLuck(t *testing.T) {
 // TestRetryAfterIsNoPace: how long a host wants to be left alone isn't the time that it takes for a
 // page.
 func TestRetryAfterIsNoPace(t *testing.T) {
-	r, err := (Config{Delay: Delay{Min: 200 * time.Millisecond}}).Rules()
+	r, err := NewRules(Config{Delay: Delay{Min: 200 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +315,7 @@ func TestRetryAfterIsNoPace(t *testing.T) {
 // TestABanByTheMinuteTeachesMore: who refuses for a minute, which each request begins anew, is met by
 // a dozen refusals, once.
 func TestABanByTheMinuteTeachesMore(t *testing.T) {
-	r, err := (Config{Delay: Delay{Min: 200 * time.Millisecond}}).Rules()
+	r, err := NewRules(Config{Delay: Delay{Min: 200 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,7 +338,7 @@ func TestABanByTheMinuteTeachesMore(t *testing.T) {
 // TestTheFifthRefusalTeaches where nobody asks again for a page that was refused; the second, where
 // a delay was learned already and no page was found to be broken. Three pages served take one off.
 func TestTheFifthRefusalTeaches(t *testing.T) {
-	r, err := (Config{Delay: Delay{Min: 200 * time.Millisecond}}).Rules()
+	r, err := NewRules(Config{Delay: Delay{Min: 200 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -372,7 +372,7 @@ func TestWindowsOfADay(t *testing.T) {
 		{0, 24 * h}: true, {0, 1}: true, {h, 24 * h}: true, {22 * h, 0}: true, {24*h - 1, 0}: true, {22 * h, 6 * h}: true,
 		{24 * h, h}: false, {h, 24*h + 1}: false, {-1, h}: false, {h, -1}: false, {h, h}: false, {0, 0}: false,
 	} {
-		_, err := Config{Windows: []Window{{0, h}, w}}.Rules()
+		_, err := NewRules(Config{Windows: []Window{{0, h}, w}})
 		if (err == nil) != valid || err != nil && !strings.Contains(err.Error(), "Windows[1]") {
 			t.Errorf("from %v to %v: %v", w.From, w.To, err)
 		}
@@ -420,7 +420,7 @@ func TestLimitsThatMakeNoSense(t *testing.T) {
 		{Limits{Concurrency: 1, Delay: Delay{FromEnd: true}}, ""},
 		{Limits{Concurrency: 2, Delay: Delay{FromEnd: true}}, "Concurrency 1"},
 	} {
-		_, err := Config{Concurrency: c.own.Concurrency, Delay: c.own.Delay}.Rules()
+		_, err := NewRules(Config{Concurrency: c.own.Concurrency, Delay: c.own.Delay})
 		if (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
 			t.Errorf("%+v: %v", c.own, err)
 		}
@@ -442,10 +442,10 @@ func TestDrawnDelays(t *testing.T) {
 // What Override gives is checked once for each value, and kept only so far: it may give any number.
 func TestOverridesAreKeptWithinBounds(t *testing.T) {
 	asked := 0
-	rules, err := Config{Override: func(string) (Limits, bool) {
+	rules, err := NewRules(Config{Override: func(string) (Limits, bool) {
 		asked++
 		return Limits{Concurrency: 1 + asked/2}, true
-	}}.Rules()
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -469,7 +469,7 @@ func TestOverridesAreKeptWithinBounds(t *testing.T) {
 
 // What a status means by itself, at the ends of each class.
 func TestMeaningOfAStatus(t *testing.T) {
-	r, err := Config{}.Rules()
+	r, err := NewRules(Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -487,7 +487,7 @@ func TestMeaningOfAStatus(t *testing.T) {
 // Own limits of a key that leave its delay to a Config which counts from the end need one slot, too;
 // what holds for the key is told with nothing left out.
 func TestOwnLimitsOfAKey(t *testing.T) {
-	rules, err := Config{
+	rules, err := NewRules(Config{
 		Concurrency: 1, Delay: Delay{Min: time.Second, FromEnd: true},
 		Override: func(key string) (Limits, bool) {
 			switch key {
@@ -500,7 +500,7 @@ func TestOwnLimitsOfAKey(t *testing.T) {
 			}
 			return Limits{}, false
 		},
-	}.Rules()
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

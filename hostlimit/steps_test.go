@@ -12,7 +12,7 @@ func FuzzHost(f *testing.F) {
 	f.Add(int64(5e9), int64(0), int64(0), int64(1), 429, int64(math.MaxInt64), uint64(1))
 	f.Add(int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), 429, int64(1), uint64(9))
 	f.Add(int64(0), int64(1e9), int64(2e8), int64(3e9), 503, int64(44), uint64(9))
-	r, err := (Config{}).Rules()
+	r, err := NewRules(Config{})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -104,37 +104,6 @@ func (d Debt) unblocked() Debt {
 	return d
 }
 
-// Owed returns the part of d that holds at now, by the clock on the wall. A block that is over has
-// no cause, and none is left of one whose refusals are forgiven. A wait is no longer than it was to
-// be when it was set, or than MaxRetryAfter: the clock may have been set back since.
-func (r *Rules) Owed(d Debt, now time.Time) Debt {
-	d = r.current(d, now)
-	longest := r.refusals.MaxRetryAfter
-	d.NextStart = earlier(d.NextStart, now.Add(longest).Round(0))
-	if !d.BlockedAt.IsZero() {
-		// A person may have blocked the key for longer than any host may ask for.
-		longest = max(longest, d.BlockedUntil.Sub(d.BlockedAt))
-	}
-	d.BlockedUntil = earlier(d.BlockedUntil, now.Add(longest).Round(0))
-	return d
-}
-
-// current returns d without the parts that are over at now.
-func (r *Rules) current(d Debt, now time.Time) Debt {
-	if isOver := !d.BlockedUntil.After(now); isOver {
-		d.Cause = ""
-		// A block that is over leaves its counters: they are forgiven later.
-		forgiven := !d.BlockedUntil.Add(r.refusals.Forgive).After(now)
-		if d.InARow() == 0 || forgiven {
-			d = d.unblocked()
-		}
-	}
-	if !d.NextStart.After(now) {
-		d.NextStart = time.Time{}
-	}
-	return d
-}
-
 // causeWith returns the cause of d's block merged with o's.
 func (d Debt) causeWith(o Debt) string {
 	_, dByHand := d.ByHand()
@@ -156,14 +125,6 @@ func (d Debt) causeWith(o Debt) string {
 // later returns the later one of two times.
 func later(t, o time.Time) time.Time {
 	if o.After(t) {
-		return o
-	}
-	return t
-}
-
-// earlier returns the earlier one of two times.
-func earlier(t, o time.Time) time.Time {
-	if t.After(o) {
 		return o
 	}
 	return t

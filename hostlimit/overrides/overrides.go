@@ -39,7 +39,7 @@ type File struct {
 // for an instant.
 func Read(path string, c hostlimit.Config) (*File, error) {
 	c.Override = nil
-	if _, err := c.Rules(); err != nil {
+	if _, err := hostlimit.NewRules(c); err != nil {
 		return nil, err
 	}
 	file, err := hostfile.Open(path, func(settings string) (hostlimit.Limits, error) {
@@ -58,7 +58,7 @@ func Read(path string, c hostlimit.Config) (*File, error) {
 // check reports every problem of l as the limits of a host.
 func check(c hostlimit.Config, l hostlimit.Limits) error {
 	c.Override = func(string) (hostlimit.Limits, bool) { return l, true }
-	rules, err := c.Rules()
+	rules, err := hostlimit.NewRules(c)
 	if err == nil {
 		_, err = rules.Limits("")
 	}

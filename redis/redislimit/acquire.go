@@ -84,12 +84,12 @@ const (
 // caller reads ctx for an Acquire or a Start that begins now.
 func (l *Limiter) caller(ctx context.Context) caller {
 	now := l.now()
-	priority := max(min(l.rules.Priority(ctx), mostPriority), -mostPriority)
+	priority := max(min(hostlimit.Priority(ctx), mostPriority), -mostPriority)
 	read := caller{
 		arrived: now,
 		limit:   now + min(l.limits.MaxWait, longest),
 		rank:    int64(priority),
-		watcher: l.rules.Watcher(ctx),
+		watcher: hostlimit.WatcherOf(ctx),
 	}
 	deadline, ok := ctx.Deadline()
 	if !ok {

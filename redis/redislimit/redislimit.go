@@ -274,7 +274,7 @@ func newSetup(c Config) (setup, error) {
 	if strings.ContainsAny(c.Prefix, "{}") {
 		found.add("Prefix: %q contains a brace", c.Prefix)
 	}
-	rules, err := c.Limits.Rules()
+	rules, err := hostlimit.NewRules(c.Limits)
 	if err != nil {
 		found.add("Limits: %w", err)
 	}
@@ -287,7 +287,7 @@ func newSetup(c Config) (setup, error) {
 		found.add("Processes: FailLocal requires the number of processes")
 	case set.failsLocal && err == nil:
 		// Here, because newOutage has no caller who could get the error.
-		if _, err := share(c.Limits, c.Processes).Rules(); err != nil {
+		if _, err := hostlimit.NewRules(share(c.Limits, c.Processes)); err != nil {
 			found.add("Limits, divided by Processes: %w", err)
 		}
 	}
