@@ -102,7 +102,7 @@ func effect(t *testing.T, limits hostlimit.Config, status int, retryAfter time.D
 	if err != nil {
 		t.Fatal(err)
 	}
-	meaning := rules.Meaning(hostlimit.Outcome{Status: status, RetryAfter: retryAfter})
+	meaning := rules.Meaning(&hostlimit.Outcome{Status: status, RetryAfter: retryAfter}).String()
 	want := meanings[meaning]
 	if meaning == "forbidden" {
 		want = fmt.Sprintf(want, rules.Backoff().InARow)

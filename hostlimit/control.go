@@ -20,7 +20,7 @@ func (m *Memory) Block(ctx context.Context, key string, until time.Time, why str
 	return m.act(ctx, key, func(h *host, starts uint64, now time.Duration) {
 		r := h.changeRefusals()
 		// until is a time of the wall's clock, and the block's end one of the Memory's.
-		r.Block(add(now, min(time.Until(until), longestBlock)), cause, starts)
+		r.Block(Add(now, min(time.Until(until), longestBlock)), cause, starts)
 		r.act = &Debt{BlockedAt: m.at(now), BlockedUntil: m.at(r.Until), Cause: cause}
 	})
 }
@@ -141,7 +141,7 @@ func (m *Memory) Drain(ctx context.Context) error {
 // refuseWaiters refuses all waiters of all keys, and returns the number of requests in flight and
 // the time before which no lease of theirs expires.
 func (m *Memory) refuseWaiters() (inFlight int, due time.Duration) {
-	due = never
+	due = Never
 	for a, now := range m.actives {
 		a.refresh(now)
 		a.refuseAll(now)

@@ -1,22 +1,10 @@
 package hostlimit
 
-import (
-	"math"
-	"time"
-)
-
-// never is later than all times. Times inside the package are nanoseconds since the first use of
-// the Memory, by the monotonic clock.
-const never time.Duration = math.MaxInt64
+import "time"
 
 // late is how much later than planned a start may be before the queue is searched for
 // requests that it makes too late.
 const late = time.Millisecond
-
-// add returns t+d, but never where that overflows.
-func add(t, d time.Duration) time.Duration {
-	return t + min(d, never-max(t, 0))
-}
 
 // A host is the state of a key. Most keys have no lease, no waiter and no refusal: their pointers
 // are nil. Its methods are pure steps, as those of Refusals: they neither wait nor read a clock.
@@ -93,7 +81,7 @@ func (h *host) earliest(floor time.Duration) time.Duration {
 	if h.source == noStart {
 		return 0
 	}
-	return add(h.last, max(h.gap, floor))
+	return Add(h.last, max(h.gap, floor))
 }
 
 // first returns the earliest known start of a request with this floor at the head of the queue,

@@ -49,7 +49,7 @@ func (m moment) at(t time.Duration) time.Time { return m.wall.Add(t - m.now) }
 // in returns the time of the Memory at which t has surely come: the two clocks aren't read at the
 // same instant.
 func (m moment) in(t time.Time) time.Duration {
-	return add(add(m.now, t.Sub(m.wall.Round(0))), late)
+	return Add(Add(m.now, t.Sub(m.wall.Round(0))), late)
 }
 
 // stored is the debt of a key in Config.Store. It is guarded by the mutex of the shard.
@@ -68,12 +68,18 @@ type stored struct {
 	err      error     // why the last Update failed, until that is reported
 }
 
+// laterOf returns the later one of two times.
+func laterOf(t, o time.Time) time.Time {
+	if o.After(t) {
+		return o
+	}
+	return t
+}
+
 // owing returns the state of h, so far as a Store keeps it.
 func (h *host) owing() refusals {
 	o := *h.refusals()
-	o.Lessons = 0
-	o.lesson = lesson{Slow: o.Slow}
-	o.suspicion = suspicion{}
+	o.ForgetPages()
 	o.takenBack = nil
 	a := h.active
 	booked := a != nil && a.last != nil && !a.last.started
@@ -105,7 +111,7 @@ func (s *stored) owedSince(o, was *refusals, m moment) (news Debt) {
 	if o.clearings != was.clearings {
 		// A clearing comes after the block that it lifts, also where the clock has been set back in
 		// between: Merge goes by the order of the two.
-		news.ClearedAt = later(m.at(o.cleared), known.BlockedAt.Add(1))
+		news.ClearedAt = laterOf(m.at(o.cleared), known.BlockedAt.Add(1))
 		if o.freed != was.freed {
 			news.FreedAt = news.ClearedAt
 		}
@@ -114,7 +120,7 @@ func (s *stored) owedSince(o, was *refusals, m moment) (news Debt) {
 	blocks := o.Until != 0 || o.InARow() != 0
 	if blocks && !o.sameBlock(was) {
 		news.BlockedUntil = m.at(o.Until)
-		news.BlockedAt = later(m.wall, known.ClearedAt.Add(1)) // after the last clearing, for the same reason
+		news.BlockedAt = laterOf(m.wall, known.ClearedAt.Add(1)) // after the last clearing, for the same reason
 		news.Refusals = o.Row
 		news.Unsure = o.Unsure
 		news.Bans = o.Bans
@@ -127,7 +133,7 @@ func (s *stored) owedSince(o, was *refusals, m moment) (news Debt) {
 	}
 	isFar := o.next != was.next && o.next > m.now+far
 	if isFar && m.at(o.next).After(known.NextStart) {
-		news.NextStart = m.at(add(o.next, margin))
+		news.NextStart = m.at(Add(o.next, margin))
 	}
 	return news
 }
@@ -296,7 +302,7 @@ func (x *update) save(ctx context.Context, s Store, key string) (_ Debt, err err
 
 // change implements the argument of Store.Update.
 func (x *update) change(theirs Debt) Debt {
-	d := x.rules.current(theirs, x.wall).Merge(x.rules.current(x.unsaved, x.wall))
+	d := x.rules.Current(theirs, x.wall).Merge(x.rules.Current(x.unsaved, x.wall))
 	if x.ease && theirs.Delay == x.debt.Delay { // else another process has learned since
 		d.Delay = x.learned
 		d.Slow = theirs.Slow && x.learned > 0

@@ -256,6 +256,13 @@ func (s *Refusals) prove(page *suspect, t *Turn) {
 	}
 }
 
+// ForgetPages forgets by which pages and lessons s was learned. A Store keeps the rest: the block, the
+// counters, and the learned delay.
+func (s *Refusals) ForgetPages() {
+	s.lesson = lesson{Slow: s.Slow}
+	s.suspicion = suspicion{}
+}
+
 // page returns the suspect of that resource, or nil.
 func (s *Refusals) page(resource uint64) *suspect {
 	if resource == 0 { // not known

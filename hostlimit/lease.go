@@ -77,7 +77,7 @@ func (l *lease) begin(ctx context.Context) (Grant, error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if l.a == nil { // released between the end of the wait and the lock
-		return Grant{}, &Error{Key: l.h.key, RetryAt: m.at(m.now()), Err: errEnded}
+		return Grant{}, &Error{Key: l.h.key, RetryAt: m.at(m.now()), Err: m.rules.Ended()}
 	}
 	return l.granted(), nil
 }
@@ -92,7 +92,7 @@ func (l *lease) enter(c *caller) (Grant, *waiter, error) {
 	h := l.h
 	now := sh.m.now()
 	if a == nil {
-		return Grant{}, nil, &Error{Key: h.key, RetryAt: sh.m.at(now), Err: errEnded}
+		return Grant{}, nil, &Error{Key: h.key, RetryAt: sh.m.at(now), Err: sh.m.rules.Ended()}
 	}
 	l.hear(now)
 	a.refresh(now)
@@ -112,7 +112,7 @@ func (l *lease) enter(c *caller) (Grant, *waiter, error) {
 	if err != nil {
 		return Grant{}, nil, err
 	}
-	l.hear(never) // it doesn't expire while it waits
+	l.hear(Never) // it doesn't expire while it waits
 	w := sh.newWaiter(c, l.lim, l.floor, now)
 	w.lease = l
 	w.planned = a.first(now, l.floor)
@@ -175,7 +175,7 @@ func (l *lease) Observe(o Outcome) Effect {
 func (l *lease) learn(o Outcome) Effect {
 	sh := l.sh
 	m := sh.m
-	means := m.rules.meaning(&o) // under no lock: the policy's list of statuses may be long
+	means := m.rules.Meaning(&o) // under no lock: the policy's list of statuses may be long
 
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -183,9 +183,9 @@ func (l *lease) learn(o Outcome) Effect {
 		return Effect{}
 	}
 	l.observed = true
-	l.unanswered = o.Status == 0 && means != silent
+	l.unanswered = o.Status == 0 && means != Silent
 
-	isNews := o.Reset > 0 || (means != silent && means != success)
+	isNews := o.Reset > 0 || (means != Silent && means != Success)
 	h := l.host(isNews)
 	if h == nil {
 		return Effect{} // evicted since the lease expired, and nothing to remember
@@ -195,19 +195,19 @@ func (l *lease) learn(o Outcome) Effect {
 	if a != nil {
 		a.account(now)
 	}
-	if means == success && h.served < math.MaxUint32 {
+	if means == Success && h.served < math.MaxUint32 {
 		h.served++
 	}
 	sh.forgive(h, now)
 
 	// A server that can't answer may hold the request up, as a tarpit does: that time is the host's
 	// only from the second such answer in a row on.
-	isLonger := means != unsure && h.adapt(l, o)
+	isLonger := means != Unsure && h.adapt(l, o)
 	var e Effect
-	if means != success || o.Reset > 0 || h.kept != nil { // else it changes the delay at most
+	if means != Success || o.Reset > 0 || h.kept != nil { // else it changes the delay at most
 		e = h.observe(m.rules, l, &o, now, sh.starts)
 	}
-	if means == unsure && h.refusals().InARow() > 1 {
+	if means == Unsure && h.refusals().InARow() > 1 {
 		isLonger = h.adapt(l, o)
 	}
 	if a != nil {
@@ -247,12 +247,12 @@ func (l *lease) held(now time.Duration) time.Duration {
 
 // expiry returns when l expires if it isn't renewed; never while it waits in Start.
 func (l *lease) expiry() time.Duration {
-	return add(time.Duration(l.heard.Load()), l.sh.m.leaseTTL)
+	return Add(time.Duration(l.heard.Load()), l.sh.m.leaseTTL)
 }
 
 // Renew implements Lease. It takes no lock: active.expire reads the time when the lease is due.
 func (l *lease) Renew() {
-	if l.heard.Load() != int64(never) { // else a wait in Start would begin to expire
+	if l.heard.Load() != int64(Never) { // else a wait in Start would begin to expire
 		l.hear(l.sh.m.now())
 	}
 }

@@ -52,7 +52,7 @@ func New(c Config) (*Memory, error) {
 		hours:       r.Hours(),
 		id:          fmt.Sprintf("%016x", rand.Uint64()),
 		seed:        maphash.MakeSeed(),
-		slotTimeout: cmp.Or(c.SlotTimeout, never),
+		slotTimeout: cmp.Or(c.SlotTimeout, Never),
 		leaseTTL:    full.LeaseTTL,
 		maxWait:     full.MaxWait,
 		forgive:     r.Backoff().Forgive,
@@ -68,7 +68,7 @@ func New(c Config) (*Memory, error) {
 	}
 	m.hostsPerShard = full.MaxHosts / n
 	if full.MaxInFlight > 0 {
-		m.places = &places{max: full.MaxInFlight, ttl: full.LeaseTTL, due: never}
+		m.places = &places{max: full.MaxInFlight, ttl: full.LeaseTTL, due: Never}
 	}
 	return m, nil
 }
@@ -89,18 +89,18 @@ func (m *Memory) now() time.Duration {
 // open returns the earliest time from t on that is in Config.Windows. Those are times of the clock
 // on the wall, which may have been set since the first use.
 func (m *Memory) open(t time.Duration) time.Duration {
-	if len(m.hours) == 0 || t == never {
+	if len(m.hours) == 0 || t == Never {
 		return t
 	}
-	return add(t, m.hours.Wait(m.wall(t)))
+	return Add(t, m.hours.Wait(m.wall(t)))
 }
 
 // closes returns a time before which Config.Windows stop no request; never if they don't stop any.
 func (m *Memory) closes(now time.Duration) time.Duration {
 	if left := m.hours.Left(m.wall(now)); left > 0 {
-		return add(now, left)
+		return Add(now, left)
 	}
-	return never
+	return Never
 }
 
 // wall returns t by the clock on the wall as it is set now; at returns it as it was at the first

@@ -6,7 +6,7 @@ import "time"
 // no cause, and none is left of one whose refusals are forgiven. A wait is no longer than it was to
 // be when it was set, or than MaxRetryAfter: the clock may have been set back since.
 func (r *Rules) Owed(d Debt, now time.Time) Debt {
-	d = r.current(d, now)
+	d = r.Current(d, now)
 	longest := r.refusals.MaxRetryAfter
 	d.NextStart = earlier(d.NextStart, now.Add(longest).Round(0))
 	if !d.BlockedAt.IsZero() {
@@ -17,8 +17,8 @@ func (r *Rules) Owed(d Debt, now time.Time) Debt {
 	return d
 }
 
-// current returns d without the parts that are over at now.
-func (r *Rules) current(d Debt, now time.Time) Debt {
+// Current returns d without the parts that are over at now.
+func (r *Rules) Current(d Debt, now time.Time) Debt {
 	if isOver := !d.BlockedUntil.After(now); isOver {
 		d.Cause = ""
 		// A block that is over leaves its counters: they are forgiven later.

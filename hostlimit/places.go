@@ -40,9 +40,9 @@ func (p *places) take(a *active, now time.Duration) (ok bool, until time.Duratio
 		p.taken++
 	default:
 		p.joinLine(a)
-		return false, min(p.due, add(now, p.ttl))
+		return false, min(p.due, Add(now, p.ttl))
 	}
-	p.due = min(p.due, add(now, p.ttl)) // the lease for this place may expire then
+	p.due = min(p.due, Add(now, p.ttl)) // the lease for this place may expire then
 	return true, 0
 }
 
@@ -168,9 +168,9 @@ func (m *Memory) sweep() {
 	}
 	// Leases that are granted during the sweep set due anew. The lock isn't held during it: shards
 	// come first.
-	p.due = never
+	p.due = Never
 	p.mu.Unlock()
-	due := never
+	due := Never
 	var swept []TakenBack
 	for a, now := range m.actives {
 		inFlight := a.flights.Len

@@ -138,7 +138,7 @@ func callerOf(ctx context.Context) caller {
 
 // newWaiter returns a waiter that arrives now, and whose turn is of use until the deadline of c.
 func (sh *shard) newWaiter(c *caller, lim *Limits, floor, now time.Duration) *waiter {
-	giveUp := add(now, sh.m.maxWait)
+	giveUp := Add(now, sh.m.maxWait)
 	w := &waiter{
 		priority: c.priority,
 		watcher:  c.watcher,
@@ -152,7 +152,7 @@ func (sh *shard) newWaiter(c *caller, lim *Limits, floor, now time.Duration) *wa
 	}
 	if !c.deadline.IsZero() {
 		// A start at the very deadline is too late: net/http would cancel the request at once.
-		if last := add(now, time.Until(c.deadline)-1); last < w.latest {
+		if last := Add(now, time.Until(c.deadline)-1); last < w.latest {
 			w.latest = last
 			w.byContext = true
 			w.giveUp = last + 1
@@ -178,7 +178,7 @@ func (a *active) behind(w *waiter) (prev *waiter) {
 func (a *active) join(w, prev *waiter, now time.Duration) {
 	if a.queue.First == nil { // w is the first of a new queue
 		a.since = now
-		a.soonest = never
+		a.soonest = Never
 	}
 	a.soonest = min(a.soonest, w.latest)
 	a.queue.Insert(w, prev)
@@ -244,7 +244,7 @@ func (a *active) bound(now time.Duration, lim *Limits, floor time.Duration, prev
 	}
 	gaps += leastGap(lim, floor, prev.floor)
 	head := a.first(now, a.queue.First.floor)
-	return a.sh.m.open(add(head, gaps))
+	return a.sh.m.open(Add(head, gaps))
 }
 
 // again returns when w, which is refused, should come back: the known start time or, if w waited
@@ -255,7 +255,7 @@ func (a *active) again(w *waiter, now time.Duration) time.Duration {
 		return bound
 	}
 	// It waits for something without a known end.
-	return min(add(now, now-w.arrived), a.expiry())
+	return min(Add(now, now-w.arrived), a.expiry())
 }
 
 // blocked reports whether a block, or Config.Windows, forbids a start at t.
@@ -331,7 +331,7 @@ func (a *active) waitCause(lim *Limits, floor, now time.Duration, l *lease) (wai
 		return blocked, open
 	case a.probe != nil && a.probe != l:
 		// The wait ends with the lease of the probe, or once the refusals are too old to need one.
-		return probing, min(a.due, add(r.Until, m.forgive))
+		return probing, min(a.due, Add(r.Until, m.forgive))
 	case l == nil && a.flights.Len >= lim.Concurrency:
 		return slots, a.due
 	case !ownStamp && a.h.earliest(floor) > now:
@@ -365,7 +365,7 @@ func (a *active) grant(lim *Limits, floor, now time.Duration, watcher Watcher) *
 	l.hear(now)
 	a.last = l
 	a.flights.Insert(l, a.flights.Last)
-	a.due = min(a.due, add(now, sh.m.leaseTTL))
+	a.due = min(a.due, Add(now, sh.m.leaseTTL))
 	l.slot = int32(a.flights.Len)
 	l.slots = int32(lim.Concurrency)
 	if a.h.refusals().Alone {
@@ -424,7 +424,7 @@ func (a *active) end(l *lease, now time.Duration) {
 	since := a.h.stamp()
 	if a.last != l && l.stamp.after(since) {
 		a.h.pace(l.stamp)
-		a.h.raise(add(since.at, since.gap)-a.h.last, since.by) // a start since then keeps its gap
+		a.h.raise(Add(since.at, since.gap)-a.h.last, since.by) // a start since then keeps its gap
 	}
 	// The gap may have become longer since. Of an end and a start at the same instant the end
 	// counts: the lease of that start may start again, and then owes the gap to the end.
@@ -490,7 +490,7 @@ func (a *active) couldStart(now time.Duration) bool {
 func (a *active) wakeAfter() {
 	head := a.queue.First
 	if head == nil {
-		a.full = never // no request waits for a slot
+		a.full = Never // no request waits for a slot
 		return
 	}
 	head.signal()
@@ -504,9 +504,9 @@ func (a *active) expire(now time.Duration) {
 	if now < a.due {
 		return
 	}
-	a.due = never
+	a.due = Never
 	// A lease that waits in Start doesn't expire, but its wait may end at once, and then it may.
-	longest := add(now, a.sh.m.leaseTTL)
+	longest := Add(now, a.sh.m.leaseTTL)
 	var next *lease
 	for l := a.flights.First; l != nil; l = next {
 		next = l.Next // release takes l out of the list
@@ -522,7 +522,7 @@ func (a *active) expire(now time.Duration) {
 
 // expiry returns when the first of the leases expires if none is renewed; never if there is none.
 func (a *active) expiry() time.Duration {
-	end := never
+	end := Never
 	for l := a.flights.First; l != nil; l = l.Next {
 		end = min(end, l.expiry())
 	}
@@ -548,15 +548,15 @@ func (a *active) refuseLate(now time.Duration) {
 		return
 	}
 	m := a.sh.m
-	if m.open(add(a.first(now, a.queue.First.floor), a.gaps)) <= a.soonest {
+	if m.open(Add(a.first(now, a.queue.First.floor), a.gaps)) <= a.soonest {
 		return // not even the last one is late
 	}
-	a.soonest = never
+	a.soonest = Never
 	var last time.Duration // bound of the waiter before
 	var next *waiter
 	for w := a.queue.First; w != nil; w = next {
 		next = w.Next // refuse takes w out of the queue
-		bound := add(last, w.gapBefore)
+		bound := Add(last, w.gapBefore)
 		if w == a.queue.First { // also if the waiters ahead of it were refused just now
 			bound = a.first(now, w.floor)
 		}
@@ -639,7 +639,7 @@ func (w *waiter) wait(ctx context.Context, key string) (*lease, error) {
 // endWait is called when wait returns, and when it is left by a panic or by runtime.Goexit.
 func (w *waiter) endWait(hadLease bool) {
 	if !w.over {
-		w.look(nil, errEnded) // it leaves the queue
+		w.look(nil, w.sh.m.rules.Ended()) // it leaves the queue
 	}
 	p := w.notifier.join()
 	if p == nil {
@@ -710,7 +710,7 @@ func (w *waiter) look(lim *Limits, err error) glance {
 	if isHead && w.lease == nil && lim != w.lim { // Override returns others than before
 		a.limit(lim)
 	}
-	until := never
+	until := Never
 	if isHead { // its timer serves the whole queue
 		until = a.decide(w, now)
 		if w.a == nil {
@@ -722,7 +722,7 @@ func (w *waiter) look(lim *Limits, err error) glance {
 	}
 	notice, again := a.waits(w, now) // after decide, which finds the reason of the wait
 	until = min(until, again)
-	if until == never {
+	if until == Never {
 		return glance{again: unset, notice: notice}
 	}
 	return glance{again: until - now, notice: notice}
@@ -732,7 +732,7 @@ func (w *waiter) look(lim *Limits, err error) glance {
 // ended, the deadline has passed, or err is set.
 func (a *active) giveUp(w *waiter, err error, now time.Duration) bool {
 	if w.lease != nil && w.lease.a == nil {
-		a.refuse(w, now, errEnded) // released while it waited in Start
+		a.refuse(w, now, a.sh.m.rules.Ended()) // released while it waited in Start
 		return true
 	}
 	// The timer may come before the context, which may not keep its deadline to the instant.
@@ -810,16 +810,16 @@ func (a *active) serve(w *waiter, now time.Duration) {
 // for a slot for too long; never while there is a free one.
 func (a *active) slotTimeout(w *waiter, now time.Duration) time.Duration {
 	if a.flights.Len < w.lim.Concurrency {
-		a.full = never
-		return never
+		a.full = Never
+		return Never
 	}
-	if a.full == never {
+	if a.full == Never {
 		a.full = now // the head looks as soon as the last slot is granted
 	}
 	if w.lease != nil { // it has its slot, and the clock runs for those behind it
-		return never
+		return Never
 	}
-	return add(max(w.arrived, a.full), a.sh.m.slotTimeout)
+	return Add(max(w.arrived, a.full), a.sh.m.slotTimeout)
 }
 
 // at returns the time of day of t.

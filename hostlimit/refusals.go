@@ -79,7 +79,7 @@ type answer struct {
 	rules   *Rules
 	outcome *Outcome
 	turn    *Turn
-	meaning meaning
+	meaning Meaning
 	earlier bool // the request started before the block was set
 	stopped bool // a person's block holds the key
 	effect  Effect
@@ -92,26 +92,26 @@ func (a *answer) asks() time.Duration { return a.rules.asked(a.outcome) }
 // s.Lessons has changed, Learned is longer, and the caller begins to count t.Since and t.Served
 // anew.
 func (s *Refusals) Observe(r *Rules, o Outcome, t Turn) Effect {
-	a := answer{rules: r, outcome: &o, turn: &t, meaning: r.meaning(&o), stopped: s.Stopped(t.Now)}
+	a := answer{rules: r, outcome: &o, turn: &t, meaning: r.Meaning(&o), stopped: s.Stopped(t.Now)}
 	a.earlier = s.isEarlier(&a)
-	mayBeThePages := a.meaning == unsure || a.meaning == forbidden
+	mayBeThePages := a.meaning == Unsure || a.meaning == Forbidden
 	if mayBeThePages && s.Row > 0 && !a.earlier {
 		// Only probes start while refusals count. A probe that isn't served is refused once more.
-		a.meaning = refused
+		a.meaning = Refused
 	}
 	switch a.meaning {
-	case success:
+	case Success:
 		a.effect.Cleared = s.serve(&a)
-	case refused:
+	case Refused:
 		s.refuse(&a)
-	case unsure:
+	case Unsure:
 		s.suspect(&a)
-	case forbidden:
+	case Forbidden:
 		s.forbid(&a)
-	case silent:
+	case Silent:
 		// It may carry a Reset all the same.
 	}
-	if o.Reset > 0 && a.meaning != refused { // refuse has used it already
+	if o.Reset > 0 && a.meaning != Refused { // refuse has used it already
 		extended := s.extend(&a, "rate limit")
 		a.effect.Blocked = a.effect.Blocked || extended
 	}
@@ -125,7 +125,7 @@ func (s *Refusals) isEarlier(a *answer) bool {
 	if a.stopped {
 		return true
 	}
-	if a.meaning == refused && s.Alone && s.Row+s.Bans == 0 {
+	if a.meaning == Refused && s.Alone && s.Row+s.Bans == 0 {
 		// A pause or a check holds the key, not a refusal: this is the first one of a series, and
 		// counts also where its request is older.
 		return false
@@ -153,7 +153,7 @@ func (s *Refusals) refuse(a *answer) {
 	if s.Row == 1 && aboutTheRate {
 		s.teach(a.turn, half)
 	}
-	s.Asked = add(s.Asked, a.asks()) // see teach, which leaves that time out
+	s.Asked = Add(s.Asked, a.asks()) // see teach, which leaves that time out
 	s.block(a, "refused", s.Row, a.rules.stay(s.Row, o, &a.effect.StateErr))
 }
 
@@ -162,7 +162,7 @@ func oneMore(n int) int { return min(n+1, math.MaxUint8) }
 
 // block sets a block that ends with the success of a probe, as the row-th refusal of its kind.
 func (s *Refusals) block(a *answer, kind string, row int, stay time.Duration) {
-	s.Until = max(s.Until, add(a.turn.Now, stay))
+	s.Until = max(s.Until, Add(a.turn.Now, stay))
 	s.SetAt = a.turn.Last
 	s.Cause = causeOf(a.outcome)
 	s.Alone = true
@@ -175,7 +175,7 @@ func (s *Refusals) block(a *answer, kind string, row int, stay time.Duration) {
 // refusal, and reports whether it did.
 func (s *Refusals) extend(a *answer, cause string) bool {
 	asked := a.asks()
-	until := add(a.turn.Now, asked)
+	until := Add(a.turn.Now, asked)
 	if asked == 0 || until <= s.Until {
 		return false
 	}
@@ -256,7 +256,7 @@ func (s *Refusals) Forgive(r *Rules, now time.Duration) bool {
 
 // Forgiven reports whether the host has been quiet for long enough for its refusals to be forgotten.
 func (s *Refusals) Forgiven(r *Rules, now time.Duration) bool {
-	return now >= add(s.Until, r.refusals.Forgive)
+	return now >= Add(s.Until, r.refusals.Forgive)
 }
 
 // Blocks reports whether a block holds the key at now. At its very end a block is over.
@@ -267,73 +267,69 @@ func (s *Refusals) Stopped(now time.Duration) bool {
 	return strings.HasPrefix(s.Cause, handPrefix) && s.Blocks(now)
 }
 
-// A meaning is the kind of an Outcome by which it counts.
-type meaning uint8
+// A Meaning is how an Outcome counts for its host.
+type Meaning uint8
 
 const (
-	silent    meaning = iota // nothing
-	success                  // the host serves us
-	unsure                   // the host refuses us, or the page is in trouble of its own
-	forbidden                // the page is forbidden, or we are banned
-	refused                  // the host wants to be left alone
+	Silent    Meaning = iota // says nothing about the host
+	Success                  // the host serves us
+	Unsure                   // the host refuses us, or only this page fails
+	Forbidden                // the page is forbidden, or we are banned
+	Refused                  // the host wants to be left alone
 )
 
-// meaning returns the meaning of o. No other code decides over a status.
-func (r *Rules) meaning(o *Outcome) meaning {
+// Meaning returns how o counts for its host. No other code decides over a status.
+func (r *Rules) Meaning(o *Outcome) Meaning {
 	if o.Refused != "" || r.refusals.Counts(o.Status) {
-		return refused
+		return Refused
 	}
 	switch {
 	case o.Status == 0:
 		return r.meaningOfNone(o)
 	case o.Status == 503 && o.RetryAfter > 0:
-		return refused
+		return Refused
 	case !isStatus(o.Status), o.Status == 407: // 407 is the word of a proxy on the way
-		return silent
+		return Silent
 	}
 	switch o.Status {
 	case 408, 425:
-		return unsure
+		return Unsure
 	case 401, 402, 403, 451:
-		return forbidden
+		return Forbidden
 	}
 	if o.Status >= 500 {
-		return unsure
+		return Unsure
 	}
 	if o.Aside {
-		return silent // its success lifts no block
+		return Silent // its success lifts no block
 	}
-	return success
+	return Success
 }
 
 // isStatus reports whether s is a status that HTTP has a class for.
 func isStatus(s int) bool { return 0 < s && s < 600 }
 
 // meaningOfNone returns the meaning of an attempt without a response.
-func (r *Rules) meaningOfNone(o *Outcome) meaning {
+func (r *Rules) meaningOfNone(o *Outcome) Meaning {
 	switch {
 	case o.Err == nil, contexts.Left(o.Err): // the caller gave up
-		return silent
+		return Silent
 	case r.refusals.Network:
-		return refused
+		return Refused
 	}
-	return unsure
+	return Unsure
 }
 
-// Meaning returns how o counts for its host: "neutral" if it doesn't, "ok" if the host serves us,
-// "unsure" if the host or the page fails, "forbidden" for 403 and the like, "refused" if the host
-// wants to be left alone.
-func (r *Rules) Meaning(o Outcome) string { return r.meaning(&o).String() }
-
-func (m meaning) String() string {
+// String returns "neutral", "ok", "unsure", "forbidden" or "refused".
+func (m Meaning) String() string {
 	switch m {
-	case success:
+	case Success:
 		return "ok"
-	case unsure:
+	case Unsure:
 		return "unsure"
-	case forbidden:
+	case Forbidden:
 		return "forbidden"
-	case refused:
+	case Refused:
 		return "refused"
 	}
 	return "neutral"
@@ -357,7 +353,7 @@ func (r *Rules) stay(n int, o *Outcome, failure *error) (d time.Duration) {
 	if o.RetryAfter > 0 && !r.refusals.AtLeast {
 		return asked // the host knows best
 	}
-	if r.meaning(o) == unsure {
+	if r.Meaning(o) == Unsure {
 		return max(asked, min(r.longest, backoff.Fibonacci{}.Delay(n)))
 	}
 	defer func() {

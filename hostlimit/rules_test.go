@@ -473,12 +473,12 @@ func TestMeaningOfAStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for status, want := range map[int]meaning{
-		-1: silent, 0: silent, 100: success, 200: success, 304: success, 400: success, 401: forbidden, 402: forbidden, 403: forbidden, 404: success,
-		407: silent, 408: unsure, 410: success, 425: unsure, 429: refused, 451: forbidden, 499: success,
-		500: unsure, 503: unsure, 599: unsure, 600: silent, 999: silent, 1024: silent, math.MaxInt: silent,
+	for status, want := range map[int]Meaning{
+		-1: Silent, 0: Silent, 100: Success, 200: Success, 304: Success, 400: Success, 401: Forbidden, 402: Forbidden, 403: Forbidden, 404: Success,
+		407: Silent, 408: Unsure, 410: Success, 425: Unsure, 429: Refused, 451: Forbidden, 499: Success,
+		500: Unsure, 503: Unsure, 599: Unsure, 600: Silent, 999: Silent, 1024: Silent, math.MaxInt: Silent,
 	} {
-		if got := r.meaning(&Outcome{Status: status}); got != want {
+		if got := r.Meaning(&Outcome{Status: status}); got != want {
 			t.Errorf("status %d means %d, want %d", status, got, want)
 		}
 	}

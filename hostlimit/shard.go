@@ -70,8 +70,8 @@ func (sh *shard) active(h *host) *active {
 	}
 	a := sh.newActive()
 	a.h = h
-	a.due = never
-	a.full = never
+	a.due = Never
+	a.full = Never
 	a.past = h.stamp()
 	a.ended = h.last
 	if h.moved || h.source == noStart { // last is no stamp of a start that has ended

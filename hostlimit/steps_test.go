@@ -27,7 +27,7 @@ func FuzzHost(f *testing.F) {
 		idle := h.idle(now, floor)
 		h.book(now, floor, random)
 		h.count(&lim.Delay, now, idle)
-		if e := h.earliest(0); e < now || e < add(now, max(floor, random)) {
+		if e := h.earliest(0); e < now || e < Add(now, max(floor, random)) {
 			t.Errorf("next start %d, after %d with floor %d and delay %d", e, now, floor, random)
 		}
 		before := h
@@ -39,7 +39,7 @@ func FuzzHost(f *testing.F) {
 		if status >= 400 && h.adaptive < before.adaptive || h.adaptive > lim.Delay.Ceiling {
 			t.Errorf("status %d moved the delay from %d to %d", status, before.adaptive, h.adaptive)
 		}
-		if r.meaning(&o) != refused {
+		if r.Meaning(&o) != Refused {
 			return
 		}
 		inForce := h.gap
@@ -62,7 +62,7 @@ func FuzzHost(f *testing.F) {
 			t.Error("a success didn't lift the block")
 		}
 		for learned := tr.Learned; tr.Learned > 0; learned = tr.Learned {
-			if now = add(now, 20*time.Second); now == never {
+			if now = Add(now, 20*time.Second); now == Never {
 				return
 			}
 			h.observe(r, &lease{lim: lim, ord: tr.SetAt + 1}, &Outcome{Status: 200}, now, tr.SetAt+1)

@@ -30,12 +30,12 @@ func nameOf(w Watcher) string {
 // returns nil and when to call it again; never: not at all.
 func (a *active) waits(w *waiter, now time.Duration) (n *notice, again time.Duration) {
 	if w.watcher == nil || w.notified {
-		return nil, never
+		return nil, Never
 	}
 	if a.queue.First == w { // more is known of the head by now
 		w.planned = a.first(now, w.floor)
 	}
-	if long := add(w.arrived, longWait); now < long && w.planned <= long {
+	if long := Add(w.arrived, longWait); now < long && w.planned <= long {
 		return nil, long // it may still end sooner
 	}
 	w.notified = true
@@ -47,7 +47,7 @@ func (a *active) waits(w *waiter, now time.Duration) (n *notice, again time.Dura
 	for o := w.Prev; o != nil && n.Ahead < countedAhead; o = o.Prev {
 		n.Ahead++
 	}
-	return n, never
+	return n, Never
 }
 
 // notice returns why the head of the queue waits, with the request that has held it up the longest.

@@ -208,7 +208,7 @@ func (t *lease) observe(o hostlimit.Outcome) (*change, hostlimit.Effect) {
 		return nil, hostlimit.Effect{} // a lease has one outcome
 	}
 	now := l.now()
-	meaning := l.rules.Meaning(o)
+	meaning := l.rules.Meaning(&o).String()
 	t.use.observed = true
 	t.use.unanswered = o.Status == 0 && meaning != neutral
 	if t.use.unanswered && t.start.take != 0 {
