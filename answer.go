@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/internal/hints"
+	"github.com/go-politeness/politeness/hostlimit/hints"
 )
 
 // An answer is what a try has led to: a response's headers, or none.
@@ -47,7 +47,7 @@ func (a *answer) read(
 
 // describe adds to a record the headers that may move the host's state.
 func (a *answer) describe(d *evidence.Decision) {
-	d.ServerDate = hints.First(a.header, "Date")
+	d.ServerDate = first(a.header, "Date")
 	d.RetryAfter = a.hints.RetryAfter
 	d.NoDate = a.status != 0 && d.ServerDate == ""
 	d.RateLimit = a.hints.RateLimit
@@ -95,12 +95,12 @@ func (a *answer) recordEnd(s *subject, p *page, start *start, read int64, err er
 	d.Start = start.Start
 	d.Latency = a.latency
 	d.Duration = now.Sub(start.Start)
-	d.ContentType = hints.First(a.header, "Content-Type")
-	d.ETag = hints.First(a.header, "Etag")
-	d.LastModified = hints.First(a.header, "Last-Modified")
+	d.ContentType = first(a.header, "Content-Type")
+	d.ETag = first(a.header, "Etag")
+	d.LastModified = first(a.header, "Last-Modified")
 	a.describe(&d)
 	d.Connections = a.opened
-	d.Location = evidence.RedactURL(hints.First(a.header, "Location"))
+	d.Location = evidence.RedactURL(first(a.header, "Location"))
 	if success(a.status) {
 		p.describe(&d, p.preferences())
 	}
@@ -139,7 +139,7 @@ func bodiless(req *http.Request, resp *http.Response) bool {
 	}
 	// A server may switch protocols only where it was asked to (RFC 9110, section 7.8), and the
 	// body of such an answer would outlive the request's context.
-	if resp.StatusCode == http.StatusSwitchingProtocols && hints.First(req.Header, "Upgrade") == "" {
+	if resp.StatusCode == http.StatusSwitchingProtocols && first(req.Header, "Upgrade") == "" {
 		resp.Body.Close()
 		resp.Body = http.NoBody
 		return true
@@ -151,4 +151,12 @@ func bodiless(req *http.Request, resp *http.Response) bool {
 		return true
 	}
 	return false
+}
+
+// first is Header.Get for a name that is canonical already.
+func first(h http.Header, name string) string {
+	if values := h[name]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
 }

@@ -51,7 +51,7 @@ func (c Config) WithEnv() (Config, error) {
 			err = fmt.Errorf("politeness: environment variable ROBOTS_DEFAULT_DELAY_SECONDS=%s: %w", v, err)
 			e.Errs = append(e.Errs, err)
 		}
-		needs(&e, c.Limiter == nil, "ROBOTS_DEFAULT_DELAY_SECONDS", "Limiter", "hostlimit.New(cfg.Hosts)")
+		needs(&e, c.Limiter == nil, "ROBOTS_DEFAULT_DELAY_SECONDS", "Limiter", "memory.New(cfg.Hosts)")
 	}
 	pages, limited := e.Count("MAX_PAGES")
 	if limited {

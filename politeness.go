@@ -33,6 +33,7 @@ import (
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/internal/alarm"
 	"github.com/go-politeness/politeness/internal/problems"
 	"github.com/go-politeness/politeness/internal/recorder"
@@ -229,7 +230,7 @@ func (t *Transport) equip(cfg *Config, found *problems.List) {
 	t.cfg.Response, err = cfg.Response.compile()
 	found.Add("Response", err)
 	if cfg.Limiter == nil {
-		t.cfg.Limiter, err = hostlimit.New(cfg.Hosts)
+		t.cfg.Limiter, err = memory.New(cfg.Hosts)
 		found.Add("Hosts", cmp.Or(errors.Unwrap(err), err)) // without the prefix before the joined problems
 	}
 	found.Add("Hosts.Store", cfg.checkStore())

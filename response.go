@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/go-politeness/politeness/internal/hints"
 	"github.com/go-politeness/politeness/internal/mediatype"
 	"github.com/go-politeness/politeness/internal/weburl"
 )
@@ -54,7 +53,7 @@ func (l ResponseLimits) compile() (ResponseLimits, error) {
 // check refuses a response to method by its headers. empty says that it has no body.
 func (l *ResponseLimits) check(resp *http.Response, method string, empty bool) error {
 	head := method == http.MethodHead
-	contentType := hints.First(resp.Header, "Content-Type")
+	contentType := first(resp.Header, "Content-Type")
 	hasBody := !empty && !head && resp.StatusCode != http.StatusNoContent
 	hasType := contentType != "" || hasBody // without a field it has the type of RFC 9110, section 8.3
 	if hasType && len(l.Accept)+len(l.Reject) > 0 {

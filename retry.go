@@ -12,9 +12,9 @@ import (
 
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/hostlimit/hints"
 	"github.com/go-politeness/politeness/internal/contexts"
 	"github.com/go-politeness/politeness/internal/faults"
-	"github.com/go-politeness/politeness/internal/hints"
 )
 
 // Retry repeats requests that a server or the network failed: after 429, 5xx and network errors;
@@ -25,7 +25,7 @@ import (
 // try asks robots.txt again and takes a turn of its own; while it waits it holds no slot. When the
 // tries run out, the last response is handed over as it is; so it is when the next try couldn't
 // start before the context's deadline or within the budget's time, when it would have to wait for
-// longer than the MaxWait of a hostlimit.Memory, or when Retry-After asks for more than a day. All
+// longer than the MaxWait of a memory.Limiter, or when Retry-After asks for more than a day. All
 // tries of a request are one page of the budget. Requests of a crawl.Crawler are repeated by that,
 // unless its Tries is 1.
 type Retry struct {
@@ -115,7 +115,7 @@ func (trip *trip) nextTry(resp *http.Response) (at time.Time, ok bool) {
 		return at, false
 	}
 	if resp != nil {
-		_, after := hints.LongestRetryAfter(resp.Header)
+		_, after := hints.RetryAfter(resp.Header)
 		// The caller gets the answer, and may come back on another day.
 		if after > longestWait {
 			return at, false

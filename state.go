@@ -25,7 +25,7 @@ import (
 // already. New says so in both cases. To share a limiter that remembers, make it from the result:
 //
 //	cfg := politeness.Bulk(ua).WithState("state")
-//	cfg.Limiter, err = hostlimit.New(cfg.Hosts)
+//	cfg.Limiter, err = memory.New(cfg.Hosts)
 func (c Config) WithState(dir string) Config {
 	if dir == "" {
 		return c
@@ -53,5 +53,5 @@ func (c Config) checkStore() error {
 		return nil
 	}
 	return errors.New("has no effect, because Limiter is set: make Limiter from the Config that WithState returns, " +
-		"by hostlimit.New(cfg.Hosts), or set it after WithState to what was made from the same Hosts")
+		"by memory.New(cfg.Hosts), or set it after WithState to what was made from the same Hosts")
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/alarm"
 	"github.com/go-politeness/politeness/internal/faults"
-	"github.com/go-politeness/politeness/internal/hints"
 	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/internal/pagehead"
 	"github.com/go-politeness/politeness/internal/tally"
@@ -666,7 +665,7 @@ func (trip *trip) reject(stage Stage, err error) error {
 	a := &trip.answer
 	s.report(evidence.ResponseRejected, func(d *evidence.Decision) {
 		d.Status = a.status
-		d.ContentType = hints.First(a.header, "Content-Type")
+		d.ContentType = first(a.header, "Content-Type")
 		d.Reason = err.Error()
 	})
 	return s.fail(stage, time.Time{}, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -216,19 +217,19 @@ func TestBudgetEndsTheCrawl(t *testing.T) {
 // TestNextRunFetchesWhatTimeHasCutOff: a host that can't be asked within the budget's time is left
 // for the next run of the Queue. The crawl goes on with the others, and doesn't wait for it.
 func TestNextRunFetchesWhatTimeHasCutOff(t *testing.T) {
-	for name, block := range map[string]func(*politenesstest.Site, *hostlimit.Memory) error{
-		"paced": func(s *politenesstest.Site, _ *hostlimit.Memory) error {
+	for name, block := range map[string]func(*politenesstest.Site, *memory.Limiter) error{
+		"paced": func(s *politenesstest.Site, _ *memory.Limiter) error {
 			s.Robots("User-agent: *\nCrawl-delay: 1200\n")
 			return nil
 		},
-		"has answered 429": func(s *politenesstest.Site, _ *hostlimit.Memory) error {
+		"has answered 429": func(s *politenesstest.Site, _ *memory.Limiter) error {
 			s.Handle("/0", politenesstest.InTurn(politenesstest.Status(http.StatusTooManyRequests, "Retry-After", "1200"), page("")))
 			return nil
 		},
-		"blocked before": func(_ *politenesstest.Site, hosts *hostlimit.Memory) error {
+		"blocked before": func(_ *politenesstest.Site, hosts *memory.Limiter) error {
 			return hosts.Block(t.Context(), "a.example", time.Now().Add(20*time.Minute), "a while")
 		},
-		"blocked for longer than MaxWait": func(_ *politenesstest.Site, hosts *hostlimit.Memory) error {
+		"blocked for longer than MaxWait": func(_ *politenesstest.Site, hosts *memory.Limiter) error {
 			return hosts.Block(t.Context(), "a.example", time.Now().Add(2*time.Hour), "a while")
 		},
 	} {
@@ -239,7 +240,7 @@ func TestNextRunFetchesWhatTimeHasCutOff(t *testing.T) {
 				r.crawl.Queue = q
 				a := r.Site("https://a.example").Handle("/", page(""))
 				r.Site("https://b.example").Handle("/", page(""))
-				hosts, err := hostlimit.New(r.politeness.Hosts)
+				hosts, err := memory.New(r.politeness.Hosts)
 				if err != nil {
 					t.Fatal(err)
 				}

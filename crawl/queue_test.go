@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -441,7 +442,7 @@ func TestHostLostWhileItsTurnIsAskedForIsLeftAlone(t *testing.T) {
 		q.store.open = true
 		r.Site("https://a.example").Handle("/0", page(""))
 		r.crawl.Queue = q
-		memory, err := hostlimit.New(r.politeness.Hosts)
+		memory, err := memory.New(r.politeness.Hosts)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,10 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/rules"
 )
 
 // A refusals is what a host has refused since it served a page. A refusal may be the host's (a rate
@@ -64,42 +68,32 @@ const mostDoubted = 3
 // over. It is shorter than the block that hostlimit sets.
 const mayBeOver = 30 * time.Second
 
-// inARow is the number of answers such as 403 that may be a ban; hostlimit has the same.
-const inARow = 5
+// inARow is the number of answers such as 403 that may be a ban: a limiter's default.
+var inARow = backoff.Refusals{}.WithDefaults().InARow
 
-// A meaning is what an answer says about its host.
-type meaning int
+// byStatus are the rules of a limiter's defaults, by which a crawl reads responses.
+var byStatus = func() *rules.Rules {
+	r, err := rules.New(hostlimit.Config{})
+	if err != nil {
+		panic(err) // the zero Config is valid
+	}
+	return r
+}()
 
-const (
-	served    meaning = iota
-	forbidden         // the page is forbidden, or we are banned
-	unsure            // the host refuses us, or the page is in trouble of its own
-	limited           // the host refuses us
-)
-
-// meaningOf returns the meaning of a response; nil: there was no answer.
-func meaningOf(resp *http.Response) meaning {
+// meaningOf returns the meaning of a response; nil: there was none. A response that says nothing
+// about its host is a page like others.
+func meaningOf(resp *http.Response) rules.Meaning {
 	if resp == nil {
-		return unsure
+		return rules.Unsure
 	}
-	switch resp.StatusCode {
-	case http.StatusTooManyRequests:
-		return limited
-	case http.StatusServiceUnavailable:
-		if resp.Header.Get("Retry-After") != "" {
-			return limited // a page in trouble doesn't know when that ends
-		}
-		return unsure
-	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden,
-		http.StatusUnavailableForLegalReasons:
-		return forbidden
-	case http.StatusRequestTimeout, http.StatusTooEarly:
-		return unsure
+	o := hostlimit.Outcome{Status: resp.StatusCode}
+	if resp.Header.Get("Retry-After") != "" {
+		o.RetryAfter = time.Second // a page in trouble doesn't know when that ends, however long it is
 	}
-	if resp.StatusCode/100 == 5 {
-		return unsure
+	if meaning := byStatus.Meaning(&o); meaning != rules.Silent {
+		return meaning
 	}
-	return served
+	return rules.Success
 }
 
 // A verdict is what becomes of pages.
@@ -135,11 +129,11 @@ func (s *refusals) observe(page *Page, probe bool, tries int, now time.Time) ver
 	var v verdict
 	what := meaningOf(page.Response)
 	earlier := s.alone() && !probe // it started before the trouble that is known by now
-	if what == served {
+	if what == rules.Success {
 		s.serve(page, earlier, now, &v)
 		return v
 	}
-	if what == forbidden && tries == 1 && !page.good {
+	if what == rules.Forbidden && tries == 1 && !page.good {
 		v.done = append(v.done, page) // it wouldn't be asked again, whatever became known
 		return v
 	}
@@ -151,7 +145,7 @@ func (s *refusals) observe(page *Page, probe bool, tries int, now time.Time) ver
 		s.status = page.Response.StatusCode
 		s.heard = now
 	}
-	if what == forbidden {
+	if what == rules.Forbidden {
 		s.forbid(page, earlier, &v)
 		return v
 	}
@@ -273,7 +267,7 @@ func (s *refusals) endSuspect(now time.Time, v *verdict) {
 }
 
 // refuse learns from a refusal of page. over is whether page isn't asked for again.
-func (s *refusals) refuse(page *Page, what meaning, over bool, now time.Time, v *verdict) {
+func (s *refusals) refuse(page *Page, what rules.Meaning, over bool, now time.Time, v *verdict) {
 	s.row++
 	s.askedGood = page.good
 	if page.good {
@@ -293,7 +287,7 @@ func (s *refusals) refuse(page *Page, what meaning, over bool, now time.Time, v 
 	case !page.again:
 		s.again = page.request
 		s.refusedOnce = true
-	case what == limited:
+	case what == rules.Refused:
 		s.again = page.request // no page of its own trouble is answered so
 		s.refusedOnce = false
 	case s.refusedOnce && s.blamed > 0:
@@ -468,7 +462,7 @@ func (r *run) end(page *Page) {
 	switch {
 	case page.good:
 		page.release()
-	case what == served || what == forbidden:
+	case what == rules.Success || what == rules.Forbidden:
 		r.startVisit(page, Visited)
 	default:
 		page.release()

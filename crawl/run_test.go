@@ -19,6 +19,7 @@ import (
 
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots"
 )
@@ -200,7 +201,7 @@ func TestWaitingRequestsAreLeft(t *testing.T) {
 		r := newRig()
 		r.Site("https://example.com").Handle("/", page(""))
 		r.politeness.Hosts.Delay.Min = time.Minute
-		hosts, err := hostlimit.New(r.politeness.Hosts)
+		hosts, err := memory.New(r.politeness.Hosts)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -252,7 +253,7 @@ func TestASlowRefusalLosesNoPage(t *testing.T) {
 func TestAServedPageThatIsFarOffHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
-		hosts, err := hostlimit.New(r.politeness.Hosts)
+		hosts, err := memory.New(r.politeness.Hosts)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -40,7 +41,7 @@ func TestBlockIsLiftedDuringACrawl(t *testing.T) {
 						w.WriteHeader(http.StatusTooManyRequests)
 					}
 				}))
-				hosts, err := hostlimit.New(r.politeness.Hosts)
+				hosts, err := memory.New(r.politeness.Hosts)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -167,7 +168,7 @@ func TestDrainLosesNothing(t *testing.T) {
 		for i := range 20 {
 			site.Handle(fmt.Sprintf("/%d", i), page("page"))
 		}
-		hosts, err := hostlimit.New(r.politeness.Hosts)
+		hosts, err := memory.New(r.politeness.Hosts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -238,7 +239,7 @@ func TestABlockIsTold(t *testing.T) {
 				r.Site("https://example.com").Handle("/0", page("page")).Handle("/1", page("page")).
 					Handle("/busy", politenesstest.Status(http.StatusTooManyRequests, "Retry-After", "60"))
 				r.politeness.Hosts.Delay.Min = 30 * time.Second
-				hosts, err := hostlimit.New(r.politeness.Hosts)
+				hosts, err := memory.New(r.politeness.Hosts)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -121,7 +121,7 @@ var docImports = []string{
 	"time",
 	module,
 	module + "/robots", module + "/robots/robotscache",
-	module + "/hostlimit", module + "/hostlimit/overrides",
+	module + "/hostlimit", module + "/hostlimit/memory", module + "/hostlimit/overrides",
 	module + "/backoff", module + "/botauth", module + "/budget", module + "/publicnet",
 	module + "/evidence", module + "/evidence/audit", module + "/evidence/audit/accesslog",
 	module + "/evidence/audit/bundle",

@@ -13,6 +13,8 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
+	"github.com/go-politeness/politeness/hostlimit/rules"
 )
 
 var update = flag.Bool("update", false, "write the tables that are generated into the guides")
@@ -22,7 +24,7 @@ const (
 	tableEnds   = "<!-- end of the table -->\n"
 )
 
-// TestStatuses holds the table of statuses in 429.md against hostlimit.Rules, whose words it has, and
+// TestStatuses holds the table of statuses in 429.md against rules.Rules, whose words it has, and
 // against the limiter itself: each status is observed by one, alone, in a row, and between answers that
 // forbid.
 func TestStatuses(t *testing.T) {
@@ -85,7 +87,7 @@ func statusTable(t *testing.T, usual, conservative hostlimit.Config) string {
 	return b.String()
 }
 
-// meanings are the words of the guide for those of hostlimit.Rules.
+// meanings are the words of the guide for those of rules.Rules.
 var meanings = map[string]string{
 	"neutral":   "says nothing",
 	"ok":        "success: clears",
@@ -98,7 +100,7 @@ var meanings = map[string]string{
 func effect(t *testing.T, limits hostlimit.Config, status int, retryAfter time.Duration) string {
 	t.Helper()
 	words := observed(t, limits, status, retryAfter)
-	rules, err := hostlimit.NewRules(limits)
+	rules, err := rules.New(limits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +156,7 @@ func (a statusAnswers) observe(t *testing.T, statuses ...int) (first int, last b
 	t.Helper()
 	patient := a.limits
 	patient.MaxWait = 1000 * time.Hour
-	limiter, err := hostlimit.New(patient)
+	limiter, err := memory.New(patient)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/go-politeness/politeness/backoff"
 )
 
-// Config configures a Memory. The zero value is 2 requests a host, 200 to 500 ms apart.
+// Config configures a Limiter. The zero value is 2 requests a host, 200 to 500 ms apart.
 type Config struct {
 	// Concurrency is the number of slots per key; 0: 2.
 	Concurrency int

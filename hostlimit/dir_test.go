@@ -601,3 +601,11 @@ func BenchmarkDirManyHosts(b *testing.B) {
 		})
 	}
 }
+
+func names(n int) []string {
+	s := make([]string, n)
+	for i := range s {
+		s[i] = fmt.Sprintf("www.site-%07d.example", i)
+	}
+	return s
+}

@@ -2,7 +2,8 @@
 // key.
 //
 // politeness.New uses it. Use it by itself to pace work on many keys, if a refusal by one key must
-// hold all work on that key. [Memory], made by [New], is the [Limiter] of one process.
+// hold all work on that key. This package is the contract. hostlimit/memory has the [Limiter] of one
+// process, redis/redislimit that of many.
 //
 // A limiter promises for each key:
 //
@@ -16,8 +17,8 @@
 //   - A request that leaves, by a cancelled context or a timeout, gives its place back: no other
 //     request starts later for it.
 //
-// [Rules], [Refusals], [Turn] and the methods that say so are for implementers of Limiter, who test
-// theirs by hostlimittest.Run.
+// If you write a Limiter, use hostlimit/rules, by which the same Config means the same to all of
+// them, and test yours by hostlimittest.Run. hostlimit/hints reads the headers of a response.
 package hostlimit
 
 import (
@@ -29,7 +30,7 @@ import (
 )
 
 // A Limiter grants turns on keys. It is the interface of politeness.Config.Limiter;
-// [Memory] implements it for one process. Implementations are safe for
+// memory.New makes the one of a process. Implementations are safe for
 // concurrent use and pass hostlimittest.Run.
 type Limiter interface {
 	// Acquire waits for a slot and for the start time of key, and returns once the request may
@@ -131,8 +132,8 @@ type Controller interface {
 //	407; a caller that gave up                 nothing
 //	Reset set, with any answer                 blocks until then as well; isn't counted
 //
-// The wait that an answer asks for is capped by MaxRetryAfter. [Refusals] has the states between
-// which answers move a key, [Adaptive] their effect on the delay.
+// The wait that an answer asks for is capped by MaxRetryAfter. rules.Refusals has the states
+// between which answers move a key, [Adaptive] their effect on the delay.
 type Outcome struct {
 	// Status is the response's status code, 0 if there was no response.
 	Status int
@@ -195,7 +196,7 @@ type Grant struct {
 	Own *Limits
 
 	// TakenBack lists the leases found expired (LeaseTTL) that no earlier Grant reported: those of
-	// this key, and those of others whose place of MaxInFlight was needed. Memory reports at most
+	// this key, and those of others whose place of MaxInFlight was needed. the Limiter of a process reports at most
 	// 255 of a key.
 	TakenBack []TakenBack
 

@@ -59,7 +59,7 @@ type Wait struct {
 	// or "kept" by the Store.
 	Cause string
 	Delay time.Duration // delay in force; 0: none
-	Ahead int           // number of requests of the key that go before; Memory counts up to 1000
+	Ahead int           // number of requests of the key that go before; the Limiter of a process counts up to 1000
 	Slots int           // number of slots of the key
 	Held  int           // number of slots that are held
 	// HeldBy is the name of the request that has held its slot the longest, by its Watcher; empty:

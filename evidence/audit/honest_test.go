@@ -24,6 +24,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/internal/logtest"
 	"github.com/go-politeness/politeness/internal/soak"
 	"github.com/go-politeness/politeness/robots/robotscache"
@@ -182,7 +183,7 @@ func (s *sites) breaches(gap time.Duration, slots, places int, ttl time.Duration
 
 // A rude limiter promises one thing and does another.
 type rude struct {
-	*hostlimit.Memory
+	*memory.Limiter
 	promised hostlimit.Config
 	deaf     bool // it learns nothing from answers
 }
@@ -190,7 +191,7 @@ type rude struct {
 func (r rude) Config() hostlimit.Config { return r.promised }
 
 func (r rude) Acquire(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
-	l, err := r.Memory.Acquire(ctx, key, floor)
+	l, err := r.Limiter.Acquire(ctx, key, floor)
 	if err != nil || !r.deaf {
 		return l, err
 	}
@@ -326,7 +327,7 @@ func crawlAtRandom(t *testing.T, seed uint64) (log []byte, breaches []string, su
 		}
 		name := filepath.Join(t.TempDir(), "log.jsonl")
 		for range runs {
-			memory, err := hostlimit.New(kept)
+			memory, err := memory.New(kept)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/internal/logtest"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots/robotscache"
@@ -36,7 +37,7 @@ func TestSeveralTransportsOnOneLimiter(t *testing.T) {
 			web := politenesstest.NewWeb()
 			web.Site("https://a.example").Robots("").
 				Handle("/", politenesstest.InTurn(politenesstest.Text("x"), politenesstest.Status(429), politenesstest.Text("x")))
-			memory, err := hostlimit.New(limits)
+			memory, err := memory.New(limits)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -78,7 +79,7 @@ func TestAPersonBesideAnAnswer(t *testing.T) {
 			busy := politenesstest.Status(429, "Retry-After", "2")
 			web := politenesstest.NewWeb()
 			web.Site("https://a.example").Robots("").Latency(time.Second).Handle("/", politenesstest.InTurn(busy, busy, politenesstest.Text("x")))
-			memory, err := hostlimit.New(hostlimit.Config{})
+			memory, err := memory.New(hostlimit.Config{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -121,7 +122,7 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 
 // TestSeveralLogsOfOneLimiter, by the real clock: one start is named in both by the same time.
 func TestSeveralLogsOfOneLimiter(t *testing.T) {
-	memory, err := hostlimit.New(hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: 2 * time.Millisecond, Max: 2 * time.Millisecond}})
+	memory, err := memory.New(hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: 2 * time.Millisecond, Max: 2 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}

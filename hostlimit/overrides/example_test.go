@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/hostlimit/overrides"
 )
 
@@ -28,7 +29,7 @@ func ExampleRead() {
 		panic(err)
 	}
 	cfg.Override = file.Limits
-	if _, err := hostlimit.New(cfg); err != nil {
+	if _, err := memory.New(cfg); err != nil {
 		panic(err)
 	}
 	fmt.Print(file)

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/rules"
 	"github.com/go-politeness/politeness/internal/hostfile"
 )
 
@@ -39,7 +40,7 @@ type File struct {
 // for an instant.
 func Read(path string, c hostlimit.Config) (*File, error) {
 	c.Override = nil
-	if _, err := hostlimit.NewRules(c); err != nil {
+	if _, err := rules.New(c); err != nil {
 		return nil, err
 	}
 	file, err := hostfile.Open(path, func(settings string) (hostlimit.Limits, error) {
@@ -58,9 +59,9 @@ func Read(path string, c hostlimit.Config) (*File, error) {
 // check reports every problem of l as the limits of a host.
 func check(c hostlimit.Config, l hostlimit.Limits) error {
 	c.Override = func(string) (hostlimit.Limits, bool) { return l, true }
-	rules, err := hostlimit.NewRules(c)
+	checked, err := rules.New(c)
 	if err == nil {
-		_, err = rules.Limits("")
+		_, err = checked.Limits("")
 	}
 	if cause := errors.Unwrap(err); cause != nil { // without the name of the package and of the key
 		return cause

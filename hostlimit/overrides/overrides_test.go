@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 )
 
 const overridesText = `# host              settings
@@ -121,7 +122,7 @@ func TestOverridesHoldForThoseWaiting(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := hostlimit.New(hostlimit.Config{Override: o.Limits, MaxWait: 1000 * time.Hour})
+		m, err := memory.New(hostlimit.Config{Override: o.Limits, MaxWait: 1000 * time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

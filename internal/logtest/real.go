@@ -17,6 +17,7 @@ import (
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots"
 )
@@ -66,7 +67,7 @@ func realWeb() *politenesstest.Web {
 // realTransport returns a Transport that uses whatever makes records.
 func realTransport(t *testing.T, web *politenesstest.Web, log *evidence.Log) *politeness.Transport {
 	t.Helper()
-	limiter, err := hostlimit.New(hostlimit.Config{
+	limiter, err := memory.New(hostlimit.Config{
 		SlotTimeout: 20 * time.Second,
 		LeaseTTL:    time.Minute,
 		Store:       fullStore{},

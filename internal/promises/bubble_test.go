@@ -14,6 +14,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -140,7 +141,7 @@ func failed(t *testing.T, err, target error) {
 type limiterMadeOnFirstUse struct {
 	cfg  hostlimit.Config
 	once sync.Once
-	*hostlimit.Memory
+	*memory.Limiter
 }
 
 func limiter(t *testing.T, cfg hostlimit.Config) hostlimit.Limiter {
@@ -148,14 +149,14 @@ func limiter(t *testing.T, cfg hostlimit.Config) hostlimit.Limiter {
 	return &limiterMadeOnFirstUse{cfg: cfg}
 }
 
-func (l *limiterMadeOnFirstUse) memory() *hostlimit.Memory {
+func (l *limiterMadeOnFirstUse) memory() *memory.Limiter {
 	l.once.Do(func() {
 		var err error
-		if l.Memory, err = hostlimit.New(l.cfg); err != nil {
+		if l.Limiter, err = memory.New(l.cfg); err != nil {
 			panic(err)
 		}
 	})
-	return l.Memory
+	return l.Limiter
 }
 
 func (l *limiterMadeOnFirstUse) Config() hostlimit.Config { return l.cfg }

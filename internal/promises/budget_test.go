@@ -18,6 +18,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -28,7 +29,7 @@ func TestBudgetSharedByTransportsIsExactUnder1000Goroutines(t *testing.T) {
 		spent := budget.New(budget.Limits{Pages: limit, PagesPerHost: 200, WarnAt: 0.8})
 		var clients [4]*http.Client
 		for i := range clients {
-			hosts, err := hostlimit.New(hostlimit.Config{Concurrency: 1000, Delay: hostlimit.Delay{DangerouslyNone: true}})
+			hosts, err := memory.New(hostlimit.Config{Concurrency: 1000, Delay: hostlimit.Delay{DangerouslyNone: true}})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -111,7 +112,7 @@ func TestBudgetErrorSaysWhoWhatAndHowMuch(t *testing.T) {
 func TestOnlyWhatIsSentCostsAPage(t *testing.T) {
 	virtually(t, politeness.Config{}, func(b *bubble) {
 		spent := budget.New(budget.Limits{Pages: 1})
-		hosts, err := hostlimit.New(hostlimit.Config{MaxWait: 2 * time.Second})
+		hosts, err := memory.New(hostlimit.Config{MaxWait: 2 * time.Second})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -184,7 +185,7 @@ func TestWaitThatOutlastsTheBudgetCostsNoPage(t *testing.T) {
 func TestRefusedRequestStartsNoClock(t *testing.T) {
 	virtually(t, politeness.Config{}, func(b *bubble) {
 		spent := budget.New(budget.Limits{Duration: time.Hour, Pages: 10, WarnAt: 0.1})
-		hosts, err := hostlimit.New(hostlimit.Config{})
+		hosts, err := memory.New(hostlimit.Config{})
 		if err != nil {
 			b.Fatal(err)
 		}

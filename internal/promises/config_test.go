@@ -13,6 +13,7 @@ import (
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
@@ -165,7 +166,7 @@ func TestNewRefusesNilsInDisguise(t *testing.T) {
 		field string
 		cfg   politeness.Config
 	}{
-		{"Limiter", politeness.Config{Limiter: (*hostlimit.Memory)(nil)}},
+		{"Limiter", politeness.Config{Limiter: (*memory.Limiter)(nil)}},
 		{"Budget", politeness.Config{Budget: (*budget.Memory)(nil)}},
 		{"Base", politeness.Config{Base: (*http.Transport)(nil)}},
 		{"Base", politeness.Config{Base: (*politeness.Transport)(nil)}},
@@ -339,7 +340,7 @@ func TestNewTakesAStoreThatCantBeCompared(t *testing.T) {
 	cfg := politeness.Config{UserAgent: agent}
 	cfg.Hosts.Store = loggingStore{hostlimit.Dir(t.TempDir()), t.Log}
 	var err error
-	if cfg.Limiter, err = hostlimit.New(cfg.Hosts); err != nil {
+	if cfg.Limiter, err = memory.New(cfg.Hosts); err != nil {
 		t.Fatal(err)
 	}
 	if problems := problemsOf(cfg); problems != nil {

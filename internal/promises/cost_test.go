@@ -12,6 +12,7 @@ import (
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 )
 
 // instant answers at once: what is measured is what politeness adds to it.
@@ -35,7 +36,7 @@ func (t instant) RoundTrip(req *http.Request) (*http.Response, error) {
 // everything is a Config with every stage on, and no delay.
 func everything(tb testing.TB, base http.RoundTripper) politeness.Config {
 	tb.Helper()
-	hosts, err := hostlimit.New(hostlimit.Config{Concurrency: 1 << 20, Delay: hostlimit.Delay{DangerouslyNone: true}})
+	hosts, err := memory.New(hostlimit.Config{Concurrency: 1 << 20, Delay: hostlimit.Delay{DangerouslyNone: true}})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/internal/logtest"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots/robotscache"
@@ -37,7 +38,7 @@ func crawlLog(t *testing.T) string {
 		web.Site("https://3.example").Handle("/busy", politenesstest.InTurn(politenesstest.Status(429, "Retry-After", "20"), politenesstest.Text("ok")))
 		web.Site("https://4.example").RobotsStatus(503)
 		sink := logtest.New(t, &log, evidence.LogConfig{Chained: true})
-		hosts, err := hostlimit.New(hostlimit.Config{})
+		hosts, err := memory.New(hostlimit.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,12 +111,12 @@ func TestFlippedVerdictIsFoundByTheRobotsTextInTheLog(t *testing.T) {
 }
 
 // A limiter that learnsLate takes its time to learn from an answer.
-type learnsLate struct{ *hostlimit.Memory }
+type learnsLate struct{ *memory.Limiter }
 
 type leaseLearnsLate struct{ hostlimit.Lease }
 
 func (l learnsLate) Acquire(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
-	lease, err := l.Memory.Acquire(ctx, key, floor)
+	lease, err := l.Limiter.Acquire(ctx, key, floor)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +139,7 @@ func startJustBeforeABlock(t *testing.T, status int) {
 	var log bytes.Buffer
 	virtually(t, politeness.Config{}, func(b *bubble) {
 		sink := evidence.JSONLines(&log)
-		hosts, err := hostlimit.New(hostlimit.Config{
+		hosts, err := memory.New(hostlimit.Config{
 			Delay: hostlimit.Delay{Min: 500 * time.Millisecond}, Backoff: backoff.Refusals{Statuses: []int{302}},
 		})
 		if err != nil {
@@ -244,7 +245,7 @@ func TestRobotsTxtThatChangesUnderSeveralTransportsIsNoViolation(t *testing.T) {
 	for n := 1; n <= 4; n++ {
 		proof(t, func(b *bubble, cfg politeness.Config) {
 			b.site.Robots("User-agent: *\nAllow: /\n").Page("/x", "")
-			hosts, err := hostlimit.New(hostlimit.Config{})
+			hosts, err := memory.New(hostlimit.Config{})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -273,7 +274,7 @@ func TestRobotsTxtThatChangesUnderSeveralTransportsIsNoViolation(t *testing.T) {
 func TestCrawlersOfSeveralNamesInOneLogAreToldApart(t *testing.T) {
 	proof(t, func(b *bubble, cfg politeness.Config) {
 		b.site.Robots("User-agent: OtherBot\nDisallow: /\n").Page("/x", "").Latency(time.Second)
-		hosts, err := hostlimit.New(hostlimit.Config{})
+		hosts, err := memory.New(hostlimit.Config{})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -308,7 +309,7 @@ func turnsGivenBack(t *testing.T) (given int) {
 	t.Helper()
 	proof(t, func(b *bubble, cfg politeness.Config) {
 		b.site.Robots("").Page("/x", "").Latency(3 * time.Second)
-		hosts, err := hostlimit.New(hostlimit.Config{Concurrency: 9, Delay: hostlimit.Delay{Min: time.Second, Max: time.Second}})
+		hosts, err := memory.New(hostlimit.Config{Concurrency: 9, Delay: hostlimit.Delay{Min: time.Second, Max: time.Second}})
 		if err != nil {
 			b.Fatal(err)
 		}

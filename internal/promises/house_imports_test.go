@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"botauth":   {"internal/conntrace"},
 	"budget":    nil,
 	"evidence":  {"internal/statedir"},
-	"hostlimit": {"backoff", "internal/contexts", "internal/list", "internal/statedir"},
+	"hostlimit": {"backoff", "internal/contexts", "internal/statedir"},
 	"publicnet": nil,
 	"robots":    nil,
 
@@ -38,8 +38,11 @@ var mayImport = map[string][]string{
 	"evidence/audit":           {"evidence", "robots"},
 	"evidence/audit/accesslog": {"evidence"},
 	"evidence/audit/bundle":    {"evidence", "evidence/audit"},
+	"hostlimit/hints":          {"backoff", "hostlimit"},
 	"hostlimit/hostlimittest":  {"backoff", "hostlimit"}, // and no more, since limiters that it tests may use the rest
-	"hostlimit/overrides":      {"hostlimit", "internal/hostfile"},
+	"hostlimit/memory":         {"hostlimit", "hostlimit/rules", "internal/list"},
+	"hostlimit/overrides":      {"hostlimit", "hostlimit/rules", "internal/hostfile"},
+	"hostlimit/rules":          {"backoff", "hostlimit", "internal/contexts", "internal/statedir"},
 	"politenesstest":           {"robots"}, // it judges the others, so it shares nothing else with them
 	"robots/robotscache":       {"backoff", "robots", "internal/statedir"},
 
@@ -63,7 +66,7 @@ var mayImport = map[string][]string{
 // speakHTTP are the packages that may import net/http, beside programs and what is internal. No other
 // package of mayImport depends on it, directly or not.
 var speakHTTP = []string{
-	"", "botauth", "crawl", "crawl/sitemap", "politenesstest", "publicnet", "robots/robotscache", "statuspage",
+	"", "botauth", "crawl", "crawl/sitemap", "hostlimit/hints", "politenesstest", "publicnet", "robots/robotscache", "statuspage",
 }
 
 // TestImportGraph holds who may import whom: each leaf can be used by itself, only the packages

@@ -22,6 +22,7 @@ import (
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -445,7 +446,7 @@ func TestSlotComesBackAfterAPanic(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, politeness.Config{}, func(b *bubble) {
-				hosts, err := hostlimit.New(hostlimit.Config{Concurrency: 1})
+				hosts, err := memory.New(hostlimit.Config{Concurrency: 1})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -17,6 +17,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
@@ -118,7 +119,7 @@ func TestSwitchedBodyStaysAConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ours, theirs := net.Pipe()
 			defer theirs.Close()
-			hosts, err := hostlimit.New(hostlimit.Config{})
+			hosts, err := memory.New(hostlimit.Config{})
 			if err != nil {
 				t.Fatal(err)
 			}

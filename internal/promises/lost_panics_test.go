@@ -23,6 +23,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
@@ -288,7 +289,7 @@ func panics(t *testing.T, requests int, contexts bool) {
 			Store:    minedDebts{hostlimit.Dir(t.TempDir()), mine},
 			Override: func(string) (hostlimit.Limits, bool) { mine.may("Override"); return hostlimit.Limits{}, false },
 		}
-		memory, err := hostlimit.New(limits)
+		memory, err := memory.New(limits)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -38,7 +39,7 @@ func TestWrappedLimiterLeaseAndBudgetLoseNothing(t *testing.T) {
 		var log bytes.Buffer
 		virtually(t, politeness.Config{}, func(b *bubble) {
 			sink := evidence.JSONLines(&log)
-			memory, err := hostlimit.New(hostlimit.Config{
+			memory, err := memory.New(hostlimit.Config{
 				Delay: hostlimit.Delay{Min: time.Second}, LeaseTTL: 20 * time.Second, MaxWait: time.Minute, MaxInFlight: 2,
 			})
 			if err != nil {

@@ -13,12 +13,13 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 )
 
 // With MaxInFlight a body that is never closed holds up all hosts: who gets its place
 // says whose it was.
 func TestABodyThatIsNeverClosedIsReportedByAnotherHostsRequest(t *testing.T) {
-	hosts, err := hostlimit.New(hostlimit.Config{MaxInFlight: 1})
+	hosts, err := memory.New(hostlimit.Config{MaxInFlight: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,7 @@ func (k *keptContext) Acquire(ctx context.Context, key string, floor time.Durati
 
 // TestAContextThatIsDoneSaysWhy: package context panics where one that is done has no error.
 func TestAContextThatIsDoneSaysWhy(t *testing.T) {
-	memory, err := hostlimit.New(hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}})
+	memory, err := memory.New(hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}

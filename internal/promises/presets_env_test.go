@@ -9,6 +9,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 )
 
 func setenv(t *testing.T, vars map[string]string) {
@@ -115,14 +116,14 @@ func TestUnreadableEnvNamesEachVariable(t *testing.T) {
 // A shared limiter or budget is what it is: the person who set the variable must be told that it
 // has no effect, and the programmer what to do.
 func TestEnvThatCantTakeEffectIsAnError(t *testing.T) {
-	hosts, err := hostlimit.New(hostlimit.Config{})
+	hosts, err := memory.New(hostlimit.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct{ name, value, field, remedy string }{
 		{"MAX_PAGES", "5", "Config.Budget", "budget.New(cfg.Spend)"},
 		{"MAX_SCAN_TIME_MINUTES", "5", "Config.Budget", "budget.New(cfg.Spend)"},
-		{"ROBOTS_DEFAULT_DELAY_SECONDS", "5", "Config.Limiter", "hostlimit.New(cfg.Hosts)"},
+		{"ROBOTS_DEFAULT_DELAY_SECONDS", "5", "Config.Limiter", "memory.New(cfg.Hosts)"},
 	} {
 		setenv(t, map[string]string{test.name: test.value})
 		cfg := politeness.SiteAudit(agent)
@@ -141,7 +142,7 @@ func TestEnvThatCantTakeEffectIsAnError(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if cfg.Limiter, err = hostlimit.New(cfg.Hosts); err != nil {
+		if cfg.Limiter, err = memory.New(cfg.Hosts); err != nil {
 			t.Error(err)
 		}
 		cfg.Budget = budget.New(cfg.Spend)

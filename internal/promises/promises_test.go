@@ -23,6 +23,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/internal/logtest"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots/robotscache"
@@ -35,7 +36,7 @@ type chaos struct {
 	*testing.T
 	rng     *rand.Rand
 	web     *politenesstest.Web
-	hosts   *hostlimit.Memory
+	hosts   *memory.Limiter
 	budget  *budget.Memory
 	log     bytes.Buffer
 	records evidence.Recorder
@@ -50,7 +51,7 @@ func runChaos(t *testing.T, seed uint64, check func(c *chaos)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &chaos{T: t, rng: rand.New(rand.NewPCG(seed, 1)), web: politenesstest.NewWeb()}
 		var err error
-		c.hosts, err = hostlimit.New(hostlimit.Config{
+		c.hosts, err = memory.New(hostlimit.Config{
 			Concurrency: 1 + c.rng.IntN(3), MaxInFlight: c.rng.IntN(6), SlotTimeout: c.duration(20 * time.Second), LeaseTTL: time.Hour,
 			MaxWait: c.rare(10 * time.Second), MaxHosts: 1 + c.rng.IntN(10),
 			Delay:   hostlimit.Delay{Min: 100 * time.Millisecond, Max: 100*time.Millisecond + c.duration(time.Second)},

@@ -14,6 +14,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -64,7 +65,7 @@ func TestAnHourOfRefusalsIsFortyRequests(t *testing.T) {
 
 // hourOf counts the requests of workers that ask for an hour, and come back when a refused turn says.
 func hourOf(t *testing.T, cfg hostlimit.Config, workers int, say func(n int64) hostlimit.Outcome) int64 {
-	m, err := hostlimit.New(cfg)
+	m, err := memory.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

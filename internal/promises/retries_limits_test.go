@@ -24,6 +24,7 @@ import (
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -187,7 +188,7 @@ func TestRetryCutsADiscardedBodyThatIsLong(t *testing.T) {
 
 // MaxWait is for a frontier that must not block: no try waits for longer.
 func TestRetryWaitsNoLongerThanMaxWait(t *testing.T) {
-	hosts, err := hostlimit.New(hostlimit.Config{MaxWait: 5 * time.Second})
+	hosts, err := memory.New(hostlimit.Config{MaxWait: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +284,7 @@ func TestEveryRefusalIsOnRecord(t *testing.T) {
 // Where the host's own block lasts for longer than MaxWait, a try would be refused:
 // the answer at hand is worth more.
 func TestRetryThatTheHostsBlockRulesOutHandsTheResponseOver(t *testing.T) {
-	hosts, err := hostlimit.New(hostlimit.Config{MaxWait: time.Minute, Backoff: backoff.Doubling{Start: 15 * time.Minute, Cap: time.Hour}})
+	hosts, err := memory.New(hostlimit.Config{MaxWait: time.Minute, Backoff: backoff.Doubling{Start: 15 * time.Minute, Cap: time.Hour}})
 	if err != nil {
 		t.Fatal(err)
 	}

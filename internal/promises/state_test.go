@@ -20,6 +20,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
@@ -257,16 +258,16 @@ func TestStateIsPrivate(t *testing.T) {
 
 // TestStateThatReachesNothingIsAnError.
 func TestStateThatReachesNothingIsAnError(t *testing.T) {
-	hosts, err := hostlimit.New(hostlimit.Config{})
+	hosts, err := memory.New(hostlimit.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := politeness.Config{UserAgent: agent, Limiter: hosts}.WithState(t.TempDir())
 	if _, err := politeness.New(cfg); err == nil || !strings.Contains(err.Error(), "Config.Hosts.Store: ") ||
-		!strings.Contains(err.Error(), "hostlimit.New(cfg.Hosts)") {
+		!strings.Contains(err.Error(), "memory.New(cfg.Hosts)") {
 		t.Errorf("%v", err)
 	}
-	if cfg.Limiter, err = hostlimit.New(cfg.Hosts); err != nil {
+	if cfg.Limiter, err = memory.New(cfg.Hosts); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := politeness.New(cfg); err != nil {

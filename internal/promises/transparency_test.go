@@ -20,6 +20,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
@@ -216,7 +217,7 @@ func TestAnswerWithoutContentIsReadToItsEndByItsReader(t *testing.T) {
 		status int
 	}{{http.MethodGet, 204}, {http.MethodGet, 304}, {http.MethodHead, 200}, {http.MethodGet, 200}} {
 		body := &readsToTheEnd{}
-		hosts, err := hostlimit.New(hostlimit.Config{})
+		hosts, err := memory.New(hostlimit.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -253,7 +254,7 @@ func TestContentLengthWithoutABody(t *testing.T) {
 	base := answersAlways(func() (*http.Response, error) {
 		return &http.Response{StatusCode: 200, Header: http.Header{}, ContentLength: 5}, nil
 	})
-	hosts, err := hostlimit.New(hostlimit.Config{})
+	hosts, err := memory.New(hostlimit.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

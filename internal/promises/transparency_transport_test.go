@@ -20,6 +20,7 @@ import (
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -233,7 +234,7 @@ func TestAnswerWithoutABodyIsOneOverHTTP2Too(t *testing.T) {
 			srv.EnableHTTP2 = h2
 			srv.StartTLS()
 			defer srv.Close()
-			hosts, err := hostlimit.New(hostlimit.Config{Concurrency: 1, SlotTimeout: time.Minute, Delay: hostlimit.Delay{DangerouslyNone: true}})
+			hosts, err := memory.New(hostlimit.Config{Concurrency: 1, SlotTimeout: time.Minute, Delay: hostlimit.Delay{DangerouslyNone: true}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,6 +24,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 )
 
 // arrivals are the times at which requests came to a server, by the server's own clock.
@@ -318,7 +319,7 @@ func TestNothingIsWrittenAfterARefusalAtTheWire(t *testing.T) {
 func mustLimiter(t *testing.T, cfg hostlimit.Config) hostlimit.Limiter {
 	t.Helper()
 	cfg.Delay = hostlimit.Delay{DangerouslyNone: true}
-	limiter, err := hostlimit.New(cfg)
+	limiter, err := memory.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func rest(r *repository) []*task {
 		with("POLITENESS_TRANSPARENCY=1", each([]string{"lab/transparency"}, "transparency", once...)),
 		with("POLITENESS_SERVERS=1", each([]string{"lab/servers"}, "servers", once...)),
 		each(root, "long", test(paths(sequential)...)...),
-		each(root, "grid", test("-count=1", "-run=Grid|DelaysComeBack", "./hostlimit")...),
+		each(root, "grid", test("-count=1", "-run=Grid|DelaysComeBack", "./hostlimit/memory")...),
 		each([]string{"redis/redislimit"}, "fates", test("-count=1", "-run=Fates", ".")...),
 		with("GOARCH=386", each(root, "32 bits", "go", "build", "./...")),
 		each(r.programs, "test", test("./...")...),
@@ -123,8 +123,8 @@ func bench(r *repository) []*task {
 func soak(*repository) []*task {
 	var tasks []*task
 	for _, t := range []struct{ name, module, test string }{
-		{"property", "hostlimit", "TestPropertyAgainstModel"},
-		{"restart", "hostlimit", "TestRestartsChangeNothing"},
+		{"property", "hostlimit/memory", "TestPropertyAgainstModel"},
+		{"restart", "hostlimit/memory", "TestRestartsChangeNothing"},
 		{"kill", "hostlimit", "TestDirSurvivesKill"},
 		{"kill", "internal/promises", "TestKilledAtAnyInstant"},
 		{"chaos", "redis/redislimit", "TestChaos"},
@@ -138,7 +138,7 @@ func soak(*repository) []*task {
 		{"names", "robots/robotscache", "TestWildcardDomain"},
 		{"sizes", "crawl/sitemap", ""}, // all of its tests
 		{"sizes", "evidence/audit", "TestTheJudgeRemembersSoMuch"},
-		{"sizes", "hostlimit", "TestLearnedFindsTheRate"},
+		{"sizes", "hostlimit/memory", "TestLearnedFindsTheRate"},
 		{"sizes", "redis/redislimit", "TestEveryFate"},
 	} {
 		command := []string{"go", "test", "-json", "-count=1", "-timeout=0", "-run", "^" + t.test, "."}

@@ -211,6 +211,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 )
 
 func init() { http.ThroughTransport = through }
@@ -230,7 +231,7 @@ func through(base http.RoundTripper) http.RoundTripper {
 			return t.(http.RoundTripper)
 		}
 	}
-	hosts, err := hostlimit.New(hostlimit.Config{
+	hosts, err := memory.New(hostlimit.Config{
 		Concurrency: 1 << 20, Delay: hostlimit.Delay{DangerouslyNone: true},
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/rules"
 	"github.com/go-politeness/politeness/redis/internal/contexts"
 )
 
@@ -16,17 +17,17 @@ import (
 // A process makes the changes of a host one by one.
 type change struct {
 	h       *host
-	compute func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect
+	compute func(s *rules.Refusals, now time.Duration) hostlimit.Effect
 
 	lease  *lease // nil: an operator's
 	served bool   // the outcome is a success
 	adapt  []any  // arguments of outcome that move the delay by response times; nil: none
 	act    act
-	slots  int                // number of slots of the host
-	will   hostlimit.Refusals // if Until > 0, its block holds here until the server has answered
-	effect hostlimit.Effect   // as computed last
-	latest time.Duration      // no request that was granted before the change can start after it
-	done   chan reply         // receives the reply to the change
+	slots  int              // number of slots of the host
+	will   rules.Refusals   // if Until > 0, its block holds here until the server has answered
+	effect hostlimit.Effect // as computed last
+	latest time.Duration    // no request that was granted before the change can start after it
+	done   chan reply       // receives the reply to the change
 }
 
 // An act is what an operator does to a host, as step.lua numbers it.
@@ -279,7 +280,7 @@ func (c *change) plainAnswered(at reply) {
 
 // endsNothing reports whether c, which makes after of before, is a success that ends no block and
 // no row of refusals. Its caller needn't wait for the server.
-func (c *change) endsNothing(before, after *hostlimit.Refusals) bool {
+func (c *change) endsNothing(before, after *rules.Refusals) bool {
 	if !c.served || c.lease.granted.probe {
 		return false
 	}
@@ -290,7 +291,7 @@ func (c *change) endsNothing(before, after *hostlimit.Refusals) bool {
 
 // hold applies the block of c, which makes after of before, until the server has answered. will is
 // the Effect of c, and gets the end of the block.
-func (c *change) hold(before, after *hostlimit.Refusals, will *hostlimit.Effect, now time.Duration) {
+func (c *change) hold(before, after *rules.Refusals, will *hostlimit.Effect, now time.Duration) {
 	if after.Blocks(now) {
 		will.Until = c.h.l.base.Add(after.Until)
 		if will.Blocked {
@@ -332,8 +333,8 @@ func (t *lease) change(o hostlimit.Outcome, served bool) *change {
 		served: served,
 		slots:  t.limits.Concurrency,
 		done:   make(chan reply, 1),
-		compute: func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect {
-			turn := hostlimit.Turn{
+		compute: func(s *rules.Refusals, now time.Duration) hostlimit.Effect {
+			turn := rules.Turn{
 				Now:    now,
 				Number: uint64(t.granted.heard.server),
 				Last:   newest,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/rules"
 )
 
 // TestWhatAnOutcomeTellsTheServer: only what changes something there, as it was computed, and from what.
@@ -130,7 +131,7 @@ func TestAnAnsweredChangeLetsWaitersAsk(t *testing.T) {
 		h := idleHost(t, hostlimit.Config{})
 		waits := h.waiter(t, later)
 		waits.phase, waits.wait.next = waiting, later+time.Minute
-		c1 := &change{h: h, act: c.act, done: make(chan reply, 1), will: hostlimit.Refusals{Until: c.will}, effect: hostlimit.Effect{Blocked: c.blocked, Cleared: c.cleared}}
+		c1 := &change{h: h, act: c.act, done: make(chan reply, 1), will: rules.Refusals{Until: c.will}, effect: hostlimit.Effect{Blocked: c.blocked, Cleared: c.cleared}}
 		h.changes = []*change{c1}
 		c1.answered(reply{received: later, server: micros(later), answer: append([]any{true, int64(0)}, make([]any, infoFields)...)})
 		if (waits.wait.next == 1) != c.again || (h.news.byHand != nil) != c.byHand || len(h.changes) > 0 || c1.latest != 0 {
@@ -147,12 +148,12 @@ func TestALessonIsOfThePagesSinceTheLast(t *testing.T) {
 	turn := &lease{l: h.l, h: h, limits: mustLimits(t, h.l, h.key), granted: granting{heard: reply{server: 1}}}
 	for name, tt := range map[string]struct {
 		outcome hostlimit.Outcome
-		before  hostlimit.Refusals
+		before  rules.Refusals
 		want    time.Duration
 	}{
-		"a refusal":                {hostlimit.Outcome{Status: 429}, hostlimit.Refusals{}, 2500 * time.Millisecond},
-		"the success after a ban":  {hostlimit.Outcome{Status: 200}, hostlimit.Refusals{Row: 12, Alone: true}, 2 * time.Second},
-		"the success after others": {hostlimit.Outcome{Status: 200}, hostlimit.Refusals{Row: 2, Alone: true}, 0},
+		"a refusal":                {hostlimit.Outcome{Status: 429}, rules.Refusals{}, 2500 * time.Millisecond},
+		"the success after a ban":  {hostlimit.Outcome{Status: 200}, rules.Refusals{Row: 12, Alone: true}, 2 * time.Second},
+		"the success after others": {hostlimit.Outcome{Status: 200}, rules.Refusals{Row: 2, Alone: true}, 0},
 	} {
 		s := tt.before
 		turn.change(tt.outcome, tt.outcome.Status == 200).compute(&s, now)
@@ -242,17 +243,17 @@ func TestWhoHasATurnWhenAHostIsCheckedAsksAgain(t *testing.T) {
 // TestASuccessIsWaitedForWhereItEndsSomething: a block, or a row of refusals.
 func TestASuccessIsWaitedForWhereItEndsSomething(t *testing.T) {
 	for name, c := range map[string]struct {
-		refusals hostlimit.Refusals
+		refusals rules.Refusals
 		probe    bool
 		waits    bool
 	}{
-		"nothing":           {hostlimit.Refusals{}, false, false},
-		"a learned delay":   {hostlimit.Refusals{Learned: time.Second}, false, false},
-		"a row":             {hostlimit.Refusals{Row: 1}, false, true},
-		"a row, and a 403":  {hostlimit.Refusals{Row: 1, Forbidden: 1}, false, true},
-		"403s":              {hostlimit.Refusals{Forbidden: 2}, false, true},
-		"a probe":           {hostlimit.Refusals{Row: 1, Alone: true}, true, true},
-		"a probe of nobody": {hostlimit.Refusals{}, true, true},
+		"nothing":           {rules.Refusals{}, false, false},
+		"a learned delay":   {rules.Refusals{Learned: time.Second}, false, false},
+		"a row":             {rules.Refusals{Row: 1}, false, true},
+		"a row, and a 403":  {rules.Refusals{Row: 1, Forbidden: 1}, false, true},
+		"403s":              {rules.Refusals{Forbidden: 2}, false, true},
+		"a probe":           {rules.Refusals{Row: 1, Alone: true}, true, true},
+		"a probe of nobody": {rules.Refusals{}, true, true},
 	} {
 		h := idleHost(t, hostlimit.Config{})
 		now := h.l.now()

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/rules"
 	"github.com/go-politeness/politeness/redis/internal/contexts"
 )
 
@@ -27,7 +28,7 @@ func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 	cause = strings.ToValidUTF8(cause, "\uFFFD")
 	c := &change{h: l.lookUp(key), act: blocks}
 	// until is by this machine's wall clock, the block by the server's: only a duration crosses.
-	c.compute = func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect {
+	c.compute = func(s *rules.Refusals, now time.Duration) hostlimit.Effect {
 		s.Block(now+min(time.Until(until), longest), cause, newest)
 		return hostlimit.Effect{Blocked: true}
 	}
@@ -43,7 +44,7 @@ func (l *Limiter) Clear(ctx context.Context, key string) error {
 	limits, _ := l.rules.Limits(key) // Acquire reports the error
 	// With the slots, so that the server hands out the free ones to the waiters.
 	c := &change{h: l.lookUp(key), act: clears, slots: limits.Concurrency}
-	c.compute = func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect {
+	c.compute = func(s *rules.Refusals, now time.Duration) hostlimit.Effect {
 		return hostlimit.Effect{Cleared: s.Clear(now)}
 	}
 	return l.act(ctx, c)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/rules"
 	"github.com/go-politeness/politeness/redis/internal/contexts"
 )
 
@@ -31,15 +32,15 @@ const (
 
 // keeping is the part of a host that belongs to the Store.
 type keeping struct {
-	recalled bool               // the server has the debt of the Store
-	saved    hostlimit.Refusals // in the Store
+	recalled bool           // the server has the debt of the Store
+	saved    rules.Refusals // in the Store
 	savedAt  time.Duration
 	retryAt  time.Duration // no Update before, except for changes by this process, as the last one has failed
 	busy     chan struct{} // full while a call of the Store is under way; nil: there is no Store
 }
 
 // lacks reports whether the Store should get is, because of more than the drift of a clock.
-func (k *keeping) lacks(is *hostlimit.Refusals, now time.Duration) bool {
+func (k *keeping) lacks(is *rules.Refusals, now time.Duration) bool {
 	was := &k.saved
 	counts := is.Row != was.Row || is.Unsure != was.Unsure || is.Bans != was.Bans
 	// The end of a block moves a little as the server's clock becomes known better.
@@ -53,7 +54,7 @@ func (k *keeping) lacks(is *hostlimit.Refusals, now time.Duration) bool {
 }
 
 // done stores the result of an Update with is, which was planned at now.
-func (k *keeping) done(is hostlimit.Refusals, now time.Duration, err error) {
+func (k *keeping) done(is rules.Refusals, now time.Duration, err error) {
 	if err != nil {
 		k.retryAt = now + retrying
 		return
@@ -74,7 +75,7 @@ func (h *host) unsaved(now time.Duration) bool {
 
 // owing returns the refusals that the Store should have, including those of changes that the server
 // may not have yet.
-func (h *host) owing() hostlimit.Refusals {
+func (h *host) owing() rules.Refusals {
 	is := h.known.refusals
 	for _, c := range h.changes {
 		if c.will.Until > is.Until {
@@ -140,7 +141,7 @@ func (l *Limiter) save(ctx context.Context, key string) error {
 }
 
 // debtOf returns d with the refusals is, at the time now, which is wall on the clock of the wall.
-func debtOf(d hostlimit.Debt, is *hostlimit.Refusals, now time.Duration, wall time.Time) hostlimit.Debt {
+func debtOf(d hostlimit.Debt, is *rules.Refusals, now time.Duration, wall time.Time) hostlimit.Debt {
 	d.BlockedUntil = time.Time{}
 	d.BlockedAt = time.Time{}
 	d.Cause = ""
@@ -238,7 +239,7 @@ func (h *host) recall(d hostlimit.Debt, limits *hostlimit.Limits) bool {
 	wall := time.Now()
 	d = h.l.rules.Owed(d, wall)
 	// A Store is any code: its numbers are bounded before they are used.
-	debt := hostlimit.Refusals{
+	debt := rules.Refusals{
 		Row:   min(max(d.InARow(), 0), math.MaxUint8),
 		Cause: d.Cause,
 	}
@@ -251,7 +252,7 @@ func (h *host) recall(d hostlimit.Debt, limits *hostlimit.Limits) bool {
 	}
 	h.keeping.saved = debt
 	h.keeping.savedAt = now
-	if debt == (hostlimit.Refusals{}) {
+	if debt == (rules.Refusals{}) {
 		return false
 	}
 	if h.known.recall(debt, now) {
@@ -261,7 +262,7 @@ func (h *host) recall(d hostlimit.Debt, limits *hostlimit.Limits) bool {
 }
 
 // sendRecalled sends debt, which was read from the Store, to the server.
-func (l *Limiter) sendRecalled(ctx context.Context, h *host, debt *hostlimit.Refusals) error {
+func (l *Limiter) sendRecalled(ctx context.Context, h *host, debt *rules.Refusals) error {
 	recall := op{
 		name: "recall", h: h,
 		build: func(now time.Duration) []any {

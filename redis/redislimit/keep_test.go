@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/rules"
 	"github.com/go-politeness/politeness/internal/redistest"
 )
 
@@ -387,7 +388,7 @@ func TestABlockForEverHolds(t *testing.T) {
 // delay after a minute. The end of a block that moves by less than a second is none.
 func TestWhatTheStoreLacks(t *testing.T) {
 	const now, until = time.Hour, time.Hour + time.Minute
-	was := hostlimit.Refusals{Row: 1, Unsure: 1, Bans: 1, Until: until, Cause: "status 429", Learned: time.Second}
+	was := rules.Refusals{Row: 1, Unsure: 1, Bans: 1, Until: until, Cause: "status 429", Learned: time.Second}
 	for name, c := range map[string]struct {
 		change func(h *host)
 		lacks  bool
@@ -409,9 +410,9 @@ func TestWhatTheStoreLacks(t *testing.T) {
 		"a shorter delay":                {func(h *host) { h.known.refusals.Learned-- }, false},
 		"a shorter delay after a minute": {func(h *host) { h.known.refusals.Learned--; h.keeping.savedAt = now - easing }, true},
 		"a longer block that the server may not know": {func(h *host) {
-			h.changes = []*change{{will: hostlimit.Refusals{Row: 2, Until: until + 1}}}
+			h.changes = []*change{{will: rules.Refusals{Row: 2, Until: until + 1}}}
 		}, true},
-		"a shorter one": {func(h *host) { h.changes = []*change{{will: hostlimit.Refusals{Row: 2, Until: until - 1}}} }, false},
+		"a shorter one": {func(h *host) { h.changes = []*change{{will: rules.Refusals{Row: 2, Until: until - 1}}} }, false},
 	} {
 		l := idle(t, Config{Limits: hostlimit.Config{Store: hostlimit.Dir(t.TempDir())}})
 		h := l.host("a.example")
@@ -493,7 +494,7 @@ func TestAFailedSaveIsMadeTenSecondsLater(t *testing.T) {
 	store := &debtStore{err: errors.New("no disk")}
 	l := idle(t, Config{Limits: hostlimit.Config{Store: store}})
 	h := l.host("a.example")
-	h.known.refusals = hostlimit.Refusals{Until: l.now() + time.Hour, Row: 1, Cause: "status 429"}
+	h.known.refusals = rules.Refusals{Until: l.now() + time.Hour, Row: 1, Cause: "status 429"}
 	if err := l.save(t.Context(), h.key); err == nil || h.keeping.retryAt < l.now()+retrying-5*time.Second || h.keeping.saved.Row > 0 {
 		t.Errorf("%v, again in %v; saved %+v", err, h.keeping.retryAt-l.now(), h.keeping.saved)
 	}

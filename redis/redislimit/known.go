@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/rules"
 )
 
 // known is the part of a host that must survive a loss of the server's data: this process sends it
@@ -17,7 +17,7 @@ type known struct {
 	gap     time.Duration // after the last start here, also if the server has lost the key
 	source  string        // decided gap
 
-	refusals    hostlimit.Refusals
+	refusals    rules.Refusals
 	serverUntil int64         // refusals.Until on the server's clock: one block has one end; 0: it isn't the server's
 	earliest    time.Duration // lower bound of refusals.Until: the server's clock is known only within bounds
 	version     int64         // of refusals, on the server; -1: this process has changed them
@@ -93,7 +93,7 @@ func (k *known) learn(info hostInfo, at reply, clock *serverClock, restoring boo
 func (k *known) learnRefusals(info hostInfo, clock *serverClock, now time.Duration) {
 	s := &k.refusals
 	if info.version != k.version {
-		*s = hostlimit.Refusals{}
+		*s = rules.Refusals{}
 		_ = json.Unmarshal([]byte(info.rest), s) // of another version of hostlimit: the fields of both are read
 		k.version = info.version
 	}
@@ -113,7 +113,7 @@ func (k *known) learnRefusals(info hostInfo, clock *serverClock, now time.Durati
 }
 
 // recall adds the debt of a Store, and reports whether a block of it begins to hold here.
-func (k *known) recall(debt hostlimit.Refusals, now time.Duration) (blocked bool) {
+func (k *known) recall(debt rules.Refusals, now time.Duration) (blocked bool) {
 	s := &k.refusals
 	blocked = debt.Until > max(s.Until, now)
 	if blocked {
@@ -132,7 +132,7 @@ func (k *known) recall(debt hostlimit.Refusals, now time.Duration) (blocked bool
 
 // replace makes refusals, which a Memory without the server has saved, those of k. Their version is
 // later than all that the server can have, whose clock shows at most the time latest.
-func (k *known) replace(refusals hostlimit.Refusals, latest int64) {
+func (k *known) replace(refusals rules.Refusals, latest int64) {
 	k.refusals = refusals
 	k.serverUntil = 0
 	k.earliest = refusals.Until
@@ -154,7 +154,7 @@ type hostInfo struct {
 	learned     time.Duration
 	easedAt     int64
 	version     int64  // of all from until on
-	rest        string // of hostlimit.Refusals, see rest; empty: nothing
+	rest        string // of rules.Refusals, see rest; empty: nothing
 }
 
 const infoFields = 14
@@ -179,7 +179,7 @@ func newHostInfo(a []any) hostInfo {
 }
 
 // rest returns the JSON of those fields of s that step.lua doesn't know; empty: nothing is left.
-func rest(s hostlimit.Refusals) string {
+func rest(s rules.Refusals) string {
 	s.Until = 0
 	s.SetAt = 0
 	s.Cause = ""
@@ -192,12 +192,12 @@ func rest(s hostlimit.Refusals) string {
 }
 
 // isLeft reports whether anything is left of s except the end of a block.
-func isLeft(s hostlimit.Refusals) bool {
+func isLeft(s rules.Refusals) bool {
 	s.Until = 0
 	s.SetAt = 0
 	s.Cause = ""
 	s.EasedAt = 0
 	s.Served = 0
 	s.Lessons = 0
-	return s != (hostlimit.Refusals{})
+	return s != (rules.Refusals{})
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
+	"github.com/go-politeness/politeness/hostlimit/rules"
 	"github.com/go-politeness/politeness/redis/internal/contexts"
 )
 
@@ -17,7 +19,7 @@ const noticed = 2500 * time.Millisecond
 // its saves are reported to the server afterwards.
 type outage struct {
 	l     *Limiter
-	hosts *hostlimit.Memory
+	hosts *memory.Limiter
 }
 
 // A localDebt is the debt of a host in an outage, multiplied for the share of this process.
@@ -30,7 +32,7 @@ func (l *Limiter) newOutage() *outage {
 	out := &outage{l: l}
 	limits := share(l.conf.Limits, l.conf.Processes)
 	limits.Store = out
-	hosts, err := hostlimit.New(limits)
+	hosts, err := memory.New(limits)
 	if err != nil {
 		panic(err) // New has checked it
 	}
@@ -83,7 +85,7 @@ func (k *known) localDebt(processes int, now time.Duration, wall time.Time) host
 
 // owe makes d, which a Memory without the server has saved, the debt of h.
 func (h *host) owe(d hostlimit.Debt, now time.Duration, wall time.Time) {
-	s := hostlimit.Refusals{
+	s := rules.Refusals{
 		Row:     d.Refusals,
 		Unsure:  d.Unsure,
 		Bans:    d.Bans,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/rules"
 )
 
 // alone returns a host of an idle Limiter of two processes that goes on without the server.
@@ -24,14 +25,14 @@ func near(a, b time.Duration) bool { return (a - b).Abs() < time.Minute }
 // TestWhatAnOutageIsToldOfAHost is what its process knew, for a process's share of the rate.
 func TestWhatAnOutageIsToldOfAHost(t *testing.T) {
 	for name, c := range map[string]struct {
-		refusals hostlimit.Refusals
+		refusals rules.Refusals
 		blocked  bool
 	}{
-		"nothing":              {hostlimit.Refusals{}, false},
-		"a delay":              {hostlimit.Refusals{Learned: 2 * time.Second}, false},
-		"a block":              {hostlimit.Refusals{Until: 2 * time.Hour, Cause: "by hand"}, true},
-		"a block that is over": {hostlimit.Refusals{Until: time.Second, Cause: "by hand"}, false},
-		"refusals":             {hostlimit.Refusals{Until: time.Second, Cause: "status 429", Row: 3, Unsure: 2, Bans: 1}, true},
+		"nothing":              {rules.Refusals{}, false},
+		"a delay":              {rules.Refusals{Learned: 2 * time.Second}, false},
+		"a block":              {rules.Refusals{Until: 2 * time.Hour, Cause: "by hand"}, true},
+		"a block that is over": {rules.Refusals{Until: time.Second, Cause: "by hand"}, false},
+		"refusals":             {rules.Refusals{Until: time.Second, Cause: "status 429", Row: 3, Unsure: 2, Bans: 1}, true},
 	} {
 		h, out := alone(t) // an hour after its beginning
 		h.known.refusals = c.refusals
@@ -45,7 +46,7 @@ func TestWhatAnOutageIsToldOfAHost(t *testing.T) {
 			if c.blocked && (!near(d.BlockedUntil.Sub(wall), c.refusals.Until-now) || !near(d.BlockedAt.Sub(wall), 0)) {
 				t.Errorf("%s: blocked from %v to %v", name, d.BlockedAt, d.BlockedUntil)
 			}
-			h.known.refusals = hostlimit.Refusals{}
+			h.known.refusals = rules.Refusals{}
 		}
 	}
 }
@@ -56,18 +57,18 @@ func TestWhatAnOutageHasLearnedHolds(t *testing.T) {
 		version int64 // before
 		debt    hostlimit.Debt
 		last    time.Duration // the last start was so long ago; 0: there was none
-		want    hostlimit.Refusals
+		want    rules.Refusals
 		next    time.Duration // from the last start
 	}{
 		"a block": {
 			debt: hostlimit.Debt{BlockedUntil: time.Now().Add(time.Hour), Refusals: 2, Unsure: 1, Bans: 1, Cause: "status 429"},
-			want: hostlimit.Refusals{Until: time.Hour, Row: 2, Unsure: 1, Bans: 1, Cause: "status 429", Alone: true},
+			want: rules.Refusals{Until: time.Hour, Row: 2, Unsure: 1, Bans: 1, Cause: "status 429", Alone: true},
 		},
-		"a block by hand":               {debt: hostlimit.Debt{BlockedUntil: time.Now().Add(time.Hour), Cause: "by hand"}, want: hostlimit.Refusals{Until: time.Hour, Cause: "by hand"}},
-		"a delay":                       {debt: hostlimit.Debt{Delay: 6 * time.Second}, want: hostlimit.Refusals{Learned: 3 * time.Second}},
-		"a delay after a start":         {debt: hostlimit.Debt{Delay: 6 * time.Second}, last: time.Second, want: hostlimit.Refusals{Learned: 3 * time.Second}, next: 3 * time.Second},
-		"a shorter delay":               {debt: hostlimit.Debt{Delay: time.Second}, last: time.Second, want: hostlimit.Refusals{Learned: time.Second / 2}, next: time.Second / 2},
-		"a version of the time to come": {version: 1 << 50, debt: hostlimit.Debt{Delay: 6 * time.Second}, want: hostlimit.Refusals{Learned: 3 * time.Second}},
+		"a block by hand":               {debt: hostlimit.Debt{BlockedUntil: time.Now().Add(time.Hour), Cause: "by hand"}, want: rules.Refusals{Until: time.Hour, Cause: "by hand"}},
+		"a delay":                       {debt: hostlimit.Debt{Delay: 6 * time.Second}, want: rules.Refusals{Learned: 3 * time.Second}},
+		"a delay after a start":         {debt: hostlimit.Debt{Delay: 6 * time.Second}, last: time.Second, want: rules.Refusals{Learned: 3 * time.Second}, next: 3 * time.Second},
+		"a shorter delay":               {debt: hostlimit.Debt{Delay: time.Second}, last: time.Second, want: rules.Refusals{Learned: time.Second / 2}, next: time.Second / 2},
+		"a version of the time to come": {version: 1 << 50, debt: hostlimit.Debt{Delay: 6 * time.Second}, want: rules.Refusals{Learned: 3 * time.Second}},
 	} {
 		h, out := alone(t)
 		h.known.refusals.Learned, h.known.version = 2*time.Second, c.version

@@ -56,6 +56,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/rules"
 )
 
 // Config of a Limiter.
@@ -168,7 +169,7 @@ type setup struct {
 	script     *redis.Script // step, but for tests that set the server's clock
 	server     string        // addresses, for errors
 	cluster    bool
-	rules      *hostlimit.Rules
+	rules      *rules.Rules
 	limits     hostlimit.Config // with every default; MaxInFlight is the share of this process
 	failsLocal bool             // FailLocal
 	windows    []any            // limits.Windows, for step.lua
@@ -274,7 +275,7 @@ func newSetup(c Config) (setup, error) {
 	if strings.ContainsAny(c.Prefix, "{}") {
 		found.add("Prefix: %q contains a brace", c.Prefix)
 	}
-	rules, err := hostlimit.NewRules(c.Limits)
+	compiled, err := rules.New(c.Limits)
 	if err != nil {
 		found.add("Limits: %w", err)
 	}
@@ -287,7 +288,7 @@ func newSetup(c Config) (setup, error) {
 		found.add("Processes: FailLocal requires the number of processes")
 	case set.failsLocal && err == nil:
 		// Here, because newOutage has no caller who could get the error.
-		if _, err := hostlimit.NewRules(share(c.Limits, c.Processes)); err != nil {
+		if _, err := rules.New(share(c.Limits, c.Processes)); err != nil {
 			found.add("Limits, divided by Processes: %w", err)
 		}
 	}
@@ -295,8 +296,8 @@ func newSetup(c Config) (setup, error) {
 		return setup{}, errors.Join(found...)
 	}
 
-	set.rules = rules
-	set.limits = rules.Config()
+	set.rules = compiled
+	set.limits = compiled.Config()
 	// No call covers all hosts, so each process bounds its own requests.
 	if set.limits.MaxInFlight > 0 && c.Processes > 0 {
 		set.limits.MaxInFlight = max(1, set.limits.MaxInFlight/c.Processes)
@@ -304,7 +305,7 @@ func newSetup(c Config) (setup, error) {
 	for _, w := range set.limits.Windows {
 		set.windows = append(set.windows, []any{w.From.Microseconds(), w.To.Microseconds()})
 	}
-	set.promise = promise(c, set.limits, rules.Backoff())
+	set.promise = promise(c, set.limits, compiled.Backoff())
 	set.conf.Prefix = cmp.Or(c.Prefix, defaultPrefix)
 	set.conf.Processes = max(c.Processes, 1) // delays and slots are divided by it
 	if c.Name == "" {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 
 	"github.com/go-politeness/politeness/internal/soak"
 )
@@ -31,7 +32,7 @@ func TestAFleetLearnsAsAMemory(t *testing.T) {
 		w.t = t
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(30, seed))
-			memory, err := hostlimit.New(limits)
+			memory, err := memory.New(limits)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/rules"
 )
 
 // TestWhatARestoreTells the server that has lost its data: what is owed, counted from now, with the
@@ -23,7 +24,7 @@ func TestWhatARestoreTells(t *testing.T) {
 		t.Error("not the next start")
 	}
 	h.known.next, h.p.ops = later, nil
-	h.known.refusals = hostlimit.Refusals{Until: later + 30*time.Second, Cause: "status 429", Alone: true, Row: 2, Learned: 5 * time.Second}
+	h.known.refusals = rules.Refusals{Until: later + 30*time.Second, Cause: "status 429", Alone: true, Row: 2, Learned: 5 * time.Second}
 	h.known.refusals.EasedAt = later - 7*time.Second
 	if h.restore(later, false); len(h.p.ops) != 0 {
 		t.Error("a block, to a server that has lost slots alone")
@@ -91,13 +92,13 @@ func TestWhatAServerReportsHolds(t *testing.T) {
 		if c.knownUntil == 0 {
 			c.knownUntil = known
 		}
-		h.known.refusals, h.known.serverUntil, h.known.version = hostlimit.Refusals{Until: c.knownUntil, Row: 1, Alone: true, Learned: time.Second - 1}, micros(c.knownUntil), 5
+		h.known.refusals, h.known.serverUntil, h.known.version = rules.Refusals{Until: c.knownUntil, Row: 1, Alone: true, Learned: time.Second - 1}, micros(c.knownUntil), 5
 		waits := &lease{l: h.l, h: h, phase: waiting, wait: wait{next: known, wake: make(chan struct{}, 1)}}
 		h.waiters = []*lease{waits}
 		if c.restoring {
 			h.p.restoring = 1
 		}
-		i := hostInfo{until: micros(c.until), version: c.version, alone: true, rest: rest(hostlimit.Refusals{Row: 2}), learned: time.Second, served: 7}
+		i := hostInfo{until: micros(c.until), version: c.version, alone: true, rest: rest(rules.Refusals{Row: 2}), learned: time.Second, served: 7}
 		if c.row == 1 {
 			i.row = 1
 		}
@@ -124,7 +125,7 @@ func TestTheHostIsInTrouble(t *testing.T) {
 		"a probe":                    {func(h *host) { h.known.refusals.Alone = true }, true},
 		"a block":                    {func(h *host) { h.known.refusals.Until = later + 1 }, true},
 		"a block that is over":       {func(h *host) { h.known.refusals.Until = later }, false},
-		"a block that is on its way": {func(h *host) { h.changes = []*change{{will: hostlimit.Refusals{Until: later + 1}}} }, true},
+		"a block that is on its way": {func(h *host) { h.changes = []*change{{will: rules.Refusals{Until: later + 1}}} }, true},
 		"the hours":                  {func(h *host) { h.wait.opens = later + 1 }, true},
 	} {
 		h := idleHost(t, hostlimit.Config{})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/rules"
 )
 
 // TestWhatAQuestionSays: times are counted from now.
@@ -83,8 +84,8 @@ func TestWhatMakesAGrantVoid(t *testing.T) {
 		"a block since":               {func(h *host, _ *lease) { h.known.blockSeen = later }, 0, false},
 		"a block at that instant":     {func(h *host, _ *lease) { h.known.blockSeen = later - time.Second }, 0, false},
 		"a block before":              {func(h *host, _ *lease) { h.known.blockSeen = later - time.Second - 1 }, later + time.Second, true},
-		"a block that is on its way":  {func(h *host, _ *lease) { h.changes = []*change{{will: hostlimit.Refusals{Until: later + 1}}} }, 0, false},
-		"one that is over":            {func(h *host, _ *lease) { h.changes = []*change{{will: hostlimit.Refusals{Until: later}}} }, later + time.Second, true},
+		"a block that is on its way":  {func(h *host, _ *lease) { h.changes = []*change{{will: rules.Refusals{Until: later + 1}}} }, 0, false},
+		"one that is over":            {func(h *host, _ *lease) { h.changes = []*change{{will: rules.Refusals{Until: later}}} }, later + time.Second, true},
 		"a gap to another start here": {func(h *host, _ *lease) { h.known.started, h.known.last, h.known.gap = true, later, 3*time.Second }, later + 3*time.Second, true},
 		"a shorter gap":               {func(h *host, _ *lease) { h.known.started, h.known.last, h.known.gap = true, later, time.Second/2 }, later + time.Second, true},
 		"a gap to its own start": {func(h *host, w *lease) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/rules"
 )
 
 type waitSeen struct {
@@ -87,8 +88,8 @@ func TestAWaitSaysWhatHoldsIt(t *testing.T) {
 		"a gap that others keep": {func(h *host, t *lease) {
 			h.known.started, h.known.last, t.wait.planned = true, 8*time.Second, 11*time.Second-1
 		}, until(11*time.Second-1, delay)},
-		"a block":                        {func(h *host, _ *lease) { h.known.refusals = hostlimit.Refusals{Until: now + 1, Cause: "status 429"} }, hostlimit.Wait{Hold: "block", Cause: "status 429"}},
-		"a block that is over":           {func(h *host, _ *lease) { h.known.refusals = hostlimit.Refusals{Until: now, Cause: "status 429"} }, delay},
+		"a block":                        {func(h *host, _ *lease) { h.known.refusals = rules.Refusals{Until: now + 1, Cause: "status 429"} }, hostlimit.Wait{Hold: "block", Cause: "status 429"}},
+		"a block that is over":           {func(h *host, _ *lease) { h.known.refusals = rules.Refusals{Until: now, Cause: "status 429"} }, delay},
 		"the hours":                      {func(h *host, _ *lease) { h.wait.opens = now + 1 }, hostlimit.Wait{Hold: "block", Cause: "hours"}},
 		"the hours have begun":           {func(h *host, _ *lease) { h.wait.opens = now }, delay},
 		"a crawl-delay":                  {func(_ *host, t *lease) { t.floor = gap + 1 }, hostlimit.Wait{Hold: "delay", Delay: gap + 1, Cause: "crawl-delay"}},

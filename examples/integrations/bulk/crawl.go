@@ -20,7 +20,7 @@ import (
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/crawl/sitemap"
 	"github.com/go-politeness/politeness/evidence"
-	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/robots"
 )
 
@@ -150,7 +150,7 @@ func (b *bulk) crawler(ctx context.Context, proof evidence.Evidence) (*crawl.Cra
 		return backoff.Fibonacci{Unit: time.Second, Cap: b.backoffCap}.BackOff()
 	}}
 	var err error
-	cfg.Limiter, err = hostlimit.New(cfg.Hosts)
+	cfg.Limiter, err = memory.New(cfg.Hosts)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 )
 
 const pace = 100 * time.Millisecond
@@ -55,7 +56,7 @@ func starts(t *testing.T, waiters []waiter, wait func(context.Context) error) []
 
 func byHostlimit(t *testing.T, waiters []waiter) []time.Duration {
 	t.Helper()
-	hosts, err := hostlimit.New(hostlimit.Config{
+	hosts, err := memory.New(hostlimit.Config{
 		Concurrency: len(waiters),
 		Delay:       hostlimit.Delay{Min: pace, Max: pace, Adaptive: hostlimit.Fixed},
 	})

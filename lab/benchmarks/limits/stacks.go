@@ -18,6 +18,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 )
 
 const gap = time.Microsecond
@@ -38,10 +39,10 @@ var Stacks = []struct {
 	{"failsafe-go", func() (Stack, error) { return new(failsafe), nil }},
 }
 
-type ours struct{ *hostlimit.Memory }
+type ours struct{ *memory.Limiter }
 
 func newOurs() (Stack, error) {
-	m, err := hostlimit.New(hostlimit.Config{Delay: hostlimit.Delay{Min: gap}, MaxHosts: 4_000_000})
+	m, err := memory.New(hostlimit.Config{Delay: hostlimit.Delay{Min: gap}, MaxHosts: 4_000_000})
 	return ours{m}, err
 }
 

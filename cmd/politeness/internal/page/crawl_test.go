@@ -17,6 +17,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/internal/logtest"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots/robotscache"
@@ -135,7 +136,7 @@ func TestRealCrawlOnRealClocks(t *testing.T) {
 	for _, h := range hosts {
 		web.Site(h).Robots("User-agent: *\nDisallow: /private\n").Handle("/", politenesstest.Text("a page"))
 	}
-	limiter, err := hostlimit.New(hostlimit.Config{Delay: hostlimit.Delay{Min: 200 * time.Microsecond, Max: 300 * time.Microsecond}})
+	limiter, err := memory.New(hostlimit.Config{Delay: hostlimit.Delay{Min: 200 * time.Microsecond, Max: 300 * time.Microsecond}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,193 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/rules"
+)
+
+// longestBlock bounds a block that a person sets: sums with it don't overflow.
+const longestBlock = 100 * 365 * 24 * time.Hour
+
+// Block implements Controller. Processes that share a Store learn of the block within 10 s.
+func (m *Limiter) Block(ctx context.Context, key string, until time.Time, why string) error {
+	cause, err := m.rules.CheckBlock(key, until, time.Now(), why)
+	if err != nil {
+		return err
+	}
+	return m.act(ctx, key, func(h *host, starts uint64, now time.Duration) {
+		r := h.changeRefusals()
+		// until is a time of the wall's clock, and the block's end one of the Limiter's.
+		r.Block(rules.Add(now, min(time.Until(until), longestBlock)), cause, starts)
+		r.act = &hostlimit.Debt{BlockedAt: m.at(now), BlockedUntil: m.at(r.Until), Cause: cause}
+	})
+}
+
+// Clear implements Controller.
+func (m *Limiter) Clear(ctx context.Context, key string) error {
+	// Another process may have blocked the key: its block is loaded first.
+	lim, _ := m.rules.Limits(key) // Acquire reports the error
+	if _, err := m.load(ctx, key, lim, toDecide); err != nil {
+		return err
+	}
+	return m.act(ctx, key, func(h *host, _ uint64, now time.Duration) {
+		if r := h.kept; r != nil && r.Clear(now) {
+			r.cleared = now
+			r.clearings++
+			r.freed = r.clearings
+			r.act = &hostlimit.Debt{ClearedAt: m.at(now)}
+		}
+	})
+}
+
+// act makes a change that a person asks for to the state of key, and saves it. change gets the
+// number of starts of the shard.
+func (m *Limiter) act(ctx context.Context, key string, change func(h *host, starts uint64, now time.Duration)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	sh := m.shard(key)
+	sh.mu.Lock()
+	now := m.now()
+	h := sh.get(key, now)
+	if h.active != nil {
+		h.active.refresh(now) // the time before the change is accounted to the block before it
+	}
+	change(h, sh.starts, now)
+	if a := h.active; a != nil {
+		a.probe = nil // no request waits for its answer any more
+		a.changed(now, false)
+	}
+	sh.mu.Unlock()
+	m.handOut()
+	if m.config.Store == nil {
+		return nil
+	}
+	lim, _ := m.rules.Limits(key)
+	if _, err := sh.sync(ctx, h, lim, toUse); err != nil {
+		return err
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	// A Grant reports a failure once. A person gets it at each act.
+	if s := h.stored; s != nil && s.failure != nil {
+		return fmt.Errorf("hostlimit: %s: it holds for this process, but isn't kept: %w", key, s.failure)
+	}
+	return nil
+}
+
+// forgive resets the counter of h when the host has been quiet for long enough. No request waits
+// for the answer of a probe then.
+func (sh *shard) forgive(h *host, now time.Duration) {
+	if h.kept == nil || !h.kept.Forgive(sh.m.rules, now) {
+		return
+	}
+	if h.active != nil {
+		h.active.probe = nil
+	}
+}
+
+// act returns the last act of a person that no Grant or Error of h has reported, once.
+func (h *host) act() (act *hostlimit.Debt) {
+	if r := h.kept; r != nil {
+		act = r.act
+		r.act = nil
+	}
+	return act
+}
+
+// stop returns the error of every turn of h while a person forbids them; nil: no person does.
+func (sh *shard) stop(h *host, now time.Duration) error {
+	switch {
+	case sh.m.drain.isBegun(): // for good, so it goes before a block
+		return &hostlimit.Error{Key: h.key, Err: hostlimit.ErrDraining, ByHand: h.act()}
+	case h.refusals().Stopped(now):
+		r := h.refusals()
+		return &hostlimit.Error{Key: h.key, RetryAt: sh.m.at(r.Until), Err: sh.m.rules.BlockedByHand(r.Cause), ByHand: h.act()}
+	}
+	return nil
+}
+
+// refuseAll refuses all waiters of a by the error of stop.
+func (a *active) refuseAll(now time.Duration) {
+	for w := a.queue.First; w != nil; w = a.queue.First {
+		w.err = a.sh.stop(a.h, now) // an error for each: the first one reports the act
+		a.leave(w)
+		w.signal()
+	}
+}
+
+// Drain implements Controller. A lease that is never released is taken back after LeaseTTL.
+func (m *Limiter) Drain(ctx context.Context) error {
+	m.drain.begin()
+	for {
+		ended := m.drain.next() // before the count, which may miss an end after it
+		inFlight, due := m.refuseWaiters()
+		m.handOut()
+		if inFlight == 0 {
+			return nil
+		}
+		select {
+		case <-ended:
+		case <-time.After(due - m.now()): // a lease may have leaked
+		case <-ctx.Done():
+			return fmt.Errorf("hostlimit: %d requests still in flight: %w", inFlight, ctx.Err())
+		}
+	}
+}
+
+// refuseWaiters refuses all waiters of all keys, and returns the number of requests in flight and
+// the time before which no lease of theirs expires.
+func (m *Limiter) refuseWaiters() (inFlight int, due time.Duration) {
+	due = rules.Never
+	for a, now := range m.actives {
+		a.refresh(now)
+		a.refuseAll(now)
+		inFlight += a.flights.Len
+		due = min(due, a.due)
+	}
+	return inFlight, due
+}
+
+// A drain is the state of a limiter that starts no further request and waits for those in flight.
+// The zero drain hasn't begun.
+type drain struct {
+	begun atomic.Bool
+
+	mu   sync.Mutex
+	ends chan struct{} // closed when a request in flight has ended; nil: no call of Drain waits
+}
+
+// begin begins the drain. The limiter starts no further request then: see isBegun.
+func (d *drain) begin() { d.begun.Store(true) }
+
+// isBegun reports whether begin was called.
+func (d *drain) isBegun() bool { return d.begun.Load() }
+
+// ended wakes the waiters of next: a request in flight has ended.
+func (d *drain) ended() {
+	if !d.isBegun() {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ends != nil {
+		close(d.ends)
+		d.ends = nil
+	}
+}
+
+// next returns a channel that is closed when a request ends that is in flight now.
+func (d *drain) next() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ends == nil {
+		d.ends = make(chan struct{})
+	}
+	return d.ends
+}

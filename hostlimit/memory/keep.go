@@ -1,0 +1,512 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/rules"
+)
+
+// The debt of a key is saved in Config.Store, and read from it, in one step, sync: one Update,
+// outside of every lock, merges the changes of this Limiter into the debt in the Store (Debt.Merge);
+// then the Limiter takes over the changes of other processes. One sync of a key runs at a time. A
+// call that finds something to save meanwhile waits for that sync, and mostly finds that it has
+// been saved.
+//
+//	call      state of the key                         action
+//	Acquire   not read yet, or not for 10 s            sync, then the turn
+//	Next      the same                                 sync, then the answer
+//	Start     the same; or the next start will be far  sync, then the gate
+//	          away
+//	Start     stamped, and the next start is far       sync, and the stamp moves behind it
+//	Observe   block, counter or learned delay changed  sync, then the Effect
+//	Release   the gap counts from now, and is far      sync
+//
+// The Store is right about all that was saved in it: a block that is gone was lifted by another
+// process.
+const (
+	// fresh is for how long a debt that was read is taken for the present one.
+	fresh = 10 * time.Second
+	// far is how far away a next start must be to be saved.
+	far = time.Minute
+	// margin is added to a next start that is saved before the request is sent, so that a stamp
+	// which moves a little, as by a dial, needn't be saved anew.
+	margin = time.Second
+	// easedEvery is how often a delay that has only become shorter is saved.
+	easedEvery = time.Minute
+)
+
+// A moment is one instant by both clocks.
+type moment struct {
+	now  time.Duration // as the Limiter counts
+	wall time.Time     // by the clock on the wall, as it is set then
+}
+
+// at returns the time on the wall at t.
+func (m moment) at(t time.Duration) time.Time { return m.wall.Add(t - m.now) }
+
+// in returns the time of the Limiter at which t has surely come: the two clocks aren't read at the
+// same instant.
+func (m moment) in(t time.Time) time.Duration {
+	return rules.Add(rules.Add(m.now, t.Sub(m.wall.Round(0))), late)
+}
+
+// stored is the debt of a key in Config.Store. It is guarded by the mutex of the shard.
+type stored struct {
+	syncing chan struct{} // closed when the present sync of the key is over; nil: none runs
+
+	debt    hostlimit.Debt // in the Store, after the last Update that succeeded
+	unsaved hostlimit.Debt // changes since, see note
+	tried   bool           // the last Update has failed, and unsaved hasn't changed since
+	noted   refusals       // state of the key at the last note; Learned as it was saved
+	read    time.Duration  // when the last Update was tried; unset: none was
+	eased   time.Duration  // when the delay was saved or taken over last
+	failure error          // why the last Update failed; nil: it didn't
+
+	restored *hostlimit.Restored // block that was taken over, until a Grant or an Error reports it
+	err      error               // why the last Update failed, until that is reported
+}
+
+// laterOf returns the later one of two times.
+func laterOf(t, o time.Time) time.Time {
+	if o.After(t) {
+		return o
+	}
+	return t
+}
+
+// owing returns the state of h, so far as a Store keeps it.
+func (h *host) owing() refusals {
+	o := *h.refusals()
+	o.ForgetPages()
+	o.takenBack = nil
+	a := h.active
+	booked := a != nil && a.last != nil && !a.last.started
+	if !booked {
+		// A booking isn't owed for yet, and the gaps to the starts before it are over.
+		o.next = max(o.next, h.earliest(0))
+	}
+	return o
+}
+
+// note adds to s.unsaved the differences between o and the state of the key at the last note.
+func (s *stored) note(o refusals, m moment) {
+	was := s.noted
+	s.noted = o
+	s.noted.Learned = max(o.Learned, was.Learned) // one that became shorter is saved by update.ease
+	if s.noted == was {
+		return
+	}
+	news := s.owedSince(&o, &was, m)
+	if unsaved := s.unsaved.Merge(news); unsaved != s.unsaved {
+		s.unsaved = unsaved
+		s.tried = false
+	}
+}
+
+// owedSince returns how o differs from was, the state of the key before, as a Debt to merge.
+func (s *stored) owedSince(o, was *refusals, m moment) (news hostlimit.Debt) {
+	known := s.debt.Merge(s.unsaved)
+	if o.clearings != was.clearings {
+		// A clearing comes after the block that it lifts, also where the clock has been set back in
+		// between: Merge goes by the order of the two.
+		news.ClearedAt = laterOf(m.at(o.cleared), known.BlockedAt.Add(1))
+		if o.freed != was.freed {
+			news.FreedAt = news.ClearedAt
+		}
+		known = known.Merge(news)
+	}
+	blocks := o.Until != 0 || o.InARow() != 0
+	if blocks && !o.sameBlock(was) {
+		news.BlockedUntil = m.at(o.Until)
+		news.BlockedAt = laterOf(m.wall, known.ClearedAt.Add(1)) // after the last clearing, for the same reason
+		news.Refusals = o.Row
+		news.Unsure = o.Unsure
+		news.Bans = o.Bans
+		news.Cause = o.Cause
+	}
+	slower := o.Slow && !was.Slow
+	if o.Learned > was.Learned || slower {
+		news.Delay = o.Learned
+		news.Slow = o.Slow
+	}
+	isFar := o.next != was.next && o.next > m.now+far
+	if isFar && m.at(o.next).After(known.NextStart) {
+		news.NextStart = m.at(rules.Add(o.next, margin))
+	}
+	return news
+}
+
+// sameBlock reports whether the block of o, and its counters, are those of was.
+func (o *refusals) sameBlock(was *refusals) bool {
+	return o.Until == was.Until && o.Cause == was.Cause && o.sameCounts(was)
+}
+
+func (o *refusals) sameCounts(was *refusals) bool {
+	return o.Row == was.Row && o.Unsure == was.Unsure && o.Bans == was.Bans
+}
+
+// note brings h.stored up to date with h, makes it if there is none, and returns it with the moment
+// of the note.
+func (sh *shard) note(h *host) (*stored, moment) {
+	sh.m.now() // begins the count
+	wall := time.Now()
+	m := moment{now: wall.Sub(sh.m.base), wall: wall}
+	if h.stored == nil {
+		h.stored = &stored{read: unset}
+	}
+	h.stored.note(h.owing(), m)
+	return h.stored, m
+}
+
+// An occasion is the reason for a sync.
+type occasion int
+
+const (
+	toSave   occasion = iota // the key owes something that isn't saved
+	toUse                    // the same, or the debt wasn't read for a while
+	toDecide                 // always: another process may have changed the debt a moment ago
+)
+
+// isDue reports whether there is something to do for a sync.
+func (s *stored) isDue(why occasion, now time.Duration) bool {
+	if s.unsaved != (hostlimit.Debt{}) && !s.tried {
+		return true
+	}
+	switch why {
+	case toDecide:
+		return true
+	case toUse:
+		return s.read == unset || now-s.read >= fresh
+	}
+	return false // after a failed Update the next toUse tries again
+}
+
+// sync brings h and the Store up to date with each other if that is due, and reports whether it
+// was. While another sync of h runs it waits, and then asks again. The error is ctx's; those of the
+// Store are reported by the next Grant, Effect or Error.
+func (sh *shard) sync(ctx context.Context, h *host, lim *hostlimit.Limits, why occasion) (due bool, err error) {
+	x, other := sh.plan(h, why)
+	for other != nil {
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return true, ctx.Err()
+		}
+		due = true
+		x, other = sh.plan(h, why) // mostly the other sync has saved this change too
+	}
+	if x == nil {
+		return due, nil
+	}
+	defer sh.synced(h) // also if Update ends the goroutine
+	debt, err := x.save(ctx, sh.m.config.Store, h.key)
+	if err != nil && ctx.Err() != nil {
+		return true, ctx.Err() // the Store hasn't failed: the caller gave up
+	}
+	sh.commit(h, lim, x, debt, err)
+	return true, nil
+}
+
+// plan returns the update that is due for h, and marks h as syncing until synced is called. If
+// another sync of h runs, plan returns the channel that is closed at its end instead. Both are nil
+// if nothing is due.
+func (sh *shard) plan(h *host, why occasion) (x *update, other <-chan struct{}) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	s, m := sh.note(h)
+	evicted := sh.hosts[h.key] != h // so it owes nothing
+	if evicted || !s.isDue(why, m.now) {
+		return nil, nil
+	}
+	if s.syncing != nil {
+		return nil, s.syncing
+	}
+	s.syncing = make(chan struct{})
+	x = &update{
+		moment:  m,
+		rules:   sh.m.rules,
+		debt:    s.debt,
+		unsaved: s.unsaved,
+		learned: h.refusals().Learned,
+	}
+	isShorter := x.learned < s.noted.Learned && x.unsaved.Delay == 0
+	x.ease = isShorter && m.now-s.eased >= easedEvery
+	return x, nil
+}
+
+// synced ends the sync of h, and wakes the calls that wait for it.
+func (sh *shard) synced(h *host) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	close(h.stored.syncing)
+	h.stored.syncing = nil
+}
+
+// commit takes over the result of the Update that x has made.
+func (sh *shard) commit(h *host, lim *hostlimit.Limits, x *update, debt hostlimit.Debt, err error) {
+	m := sh.m
+	defer m.handOut() // a wait may have ended
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	s := h.stored
+	s.read = m.now()
+	if err != nil {
+		s.fail(x, err)
+		return
+	}
+	s.failure = nil
+	s.err = nil
+	s.tried = false
+	sh.note(h) // changes during the Update are yet to be saved
+	if s.unsaved == x.unsaved {
+		s.unsaved = hostlimit.Debt{}
+	}
+	if sh.hosts[h.key] == h { // else it was evicted, as it owed nothing
+		sh.adopt(h, lim, x, debt)
+	}
+}
+
+// fail notes that the Update of x has failed.
+func (s *stored) fail(x *update, err error) {
+	if s.failure == nil { // a Store that goes on failing is reported once
+		s.err = err
+	}
+	s.failure = err
+	s.tried = s.unsaved == x.unsaved
+	// The Store may have lost the old debt, so the next Update saves it as well.
+	s.unsaved = s.unsaved.Merge(s.debt)
+	s.debt = hostlimit.Debt{}
+}
+
+// An update has the changes that one sync saves.
+type update struct {
+	moment
+	rules   *rules.Rules
+	debt    hostlimit.Debt // stored.debt
+	unsaved hostlimit.Debt // stored.unsaved
+	learned time.Duration  // the delay that the key has learned
+	ease    bool           // learned has become shorter since it was saved, and is to be saved now
+}
+
+// save calls Store.Update, of which a panic is an error.
+func (x *update) save(ctx context.Context, s hostlimit.Store, key string) (_ hostlimit.Debt, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("hostlimit: panic in Update of %T: %v", s, p)
+		}
+	}()
+	return s.Update(ctx, key, x.change)
+}
+
+// change implements the argument of Store.Update.
+func (x *update) change(theirs hostlimit.Debt) hostlimit.Debt {
+	d := x.rules.Current(theirs, x.wall).Merge(x.rules.Current(x.unsaved, x.wall))
+	if x.ease && theirs.Delay == x.debt.Delay { // else another process has learned since
+		d.Delay = x.learned
+		d.Slow = theirs.Slow && x.learned > 0
+	}
+	if d.BlockedUntil.IsZero() && d.InARow() == 0 {
+		// Nothing is left that a clearing lifts.
+		d.ClearedAt = time.Time{}
+		d.FreedAt = time.Time{}
+	}
+	return d
+}
+
+// adopt takes over the changes of other processes in the Store, which has debt now: the differences
+// to ours, the result of change for the debt that was there before. Changes that were noted during
+// the Update count on both sides.
+func (sh *shard) adopt(h *host, lim *hostlimit.Limits, x *update, debt hostlimit.Debt) {
+	s := h.stored
+	ours := x.change(x.debt)
+	learnedElsewhere := debt.Delay != ours.Delay
+	s.debt = debt
+	debt = debt.Merge(s.unsaved)
+	ours = ours.Merge(s.unsaved)
+	owed := x.rules.Owed(debt, x.wall)
+
+	blocked := sh.adoptBlock(h, x, owed, &debt, &ours)
+	paced := h.adoptStart(x, owed, &debt, &ours)
+	learned := h.refusals().Learned
+	saved := s.noted.Learned
+	slower := false
+	switch {
+	case learnedElsewhere && lim.Delay.Adaptive.Learns() && learned == x.learned:
+		// This key has learned nothing during the Update, so the Store is right.
+		slower = h.adoptDelay(min(max(0, debt.Delay), lim.Delay.Ceiling), debt.Slow)
+		saved = h.refusals().Learned
+		s.eased = x.now
+	case x.ease || x.unsaved.Delay > 0:
+		saved = max(x.learned, learned)
+		s.eased = x.now
+	}
+	s.noted = h.owing()
+	s.noted.Learned = saved
+	if a := h.active; a != nil && (blocked || paced || slower) {
+		a.changed(sh.m.now(), true)
+	}
+}
+
+// adoptBlock makes the block of owed that of h, if others have changed it: if theirs differs from
+// ours. It reports whether they have.
+func (sh *shard) adoptBlock(h *host, x *update, owed hostlimit.Debt, theirs, ours *hostlimit.Debt) bool {
+	moved := theirs.BlockedUntil != ours.BlockedUntil
+	counted := theirs.Refusals != ours.Refusals || theirs.Unsure != ours.Unsure || theirs.Bans != ours.Bans
+	if !moved && !counted && theirs.Cause == ours.Cause {
+		return false
+	}
+	r := h.changeRefusals()
+	if moved {
+		if a := h.active; a != nil {
+			a.account(sh.m.now())
+			a.probe = nil // its answer ends no block of another process
+		}
+		r.Until = 0
+		if !owed.BlockedUntil.IsZero() {
+			r.Until = x.in(owed.BlockedUntil)
+			r.SetAt = sh.starts // all requests in flight started before the block
+		}
+		if r.Blocks(x.now) {
+			h.stored.restored = &hostlimit.Restored{Debt: owed, Met: sh.m.at(x.now)}
+		}
+	}
+	r.Row = inRange(owed.Refusals)
+	r.Unsure = inRange(owed.Unsure)
+	r.Bans = inRange(owed.Bans)
+	r.Cause = cmp.Or(owed.Cause, "refused")
+	r.Alone = r.InARow() > 0
+	return true
+}
+
+// inRange returns a counter of a Store within the range that Refusals count in.
+func inRange(n int) int { return min(max(0, n), math.MaxUint8) }
+
+// adoptStart makes the next start of owed that of h, if others have changed it, and reports whether
+// they have.
+func (h *host) adoptStart(x *update, owed hostlimit.Debt, theirs, ours *hostlimit.Debt) bool {
+	if theirs.NextStart == ours.NextStart || theirs.NextStart.IsZero() {
+		return false
+	}
+	r := h.changeRefusals()
+	r.next = max(r.next, x.in(owed.NextStart))
+	return true
+}
+
+// adoptDelay makes learned, of another process, the delay that h has learned, and reports whether
+// that makes the gap longer.
+func (h *host) adoptDelay(learned time.Duration, slow bool) bool {
+	r := h.changeRefusals()
+	r.Learned = learned
+	r.Slow = slow
+	return h.raise(learned, byLearned)
+}
+
+// news returns the news of the Store for the next Grant or Error of h, once: a block, unless
+// restored is nil, and why the Store has failed.
+func (sh *shard) news(h *host, restored **hostlimit.Restored) (err error) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	s := h.stored
+	if s == nil {
+		return nil
+	}
+	if restored != nil {
+		*restored = s.restored
+		s.restored = nil
+	}
+	err = s.err
+	s.err = nil
+	return err
+}
+
+// addNews adds the news of h, if there is a Store, to the error of a refused turn.
+func (sh *shard) addNews(h *host, err error) {
+	if refused, ok := err.(*hostlimit.Error); ok && h != nil { //nolint:errorlint // made by this package just now
+		refused.StateErr = sh.news(h, &refused.Restored)
+	}
+}
+
+// load syncs key with the Store, if there is one, and returns its host then.
+func (m *Limiter) load(ctx context.Context, key string, lim *hostlimit.Limits, why occasion) (*host, error) {
+	if m.config.Store == nil {
+		return nil, nil
+	}
+	sh := m.shard(key)
+	sh.mu.Lock()
+	h := sh.get(key, m.now())
+	sh.mu.Unlock()
+	_, err := sh.sync(ctx, h, lim, why)
+	return h, err
+}
+
+// saved returns the host of l's key, whose debt the Store keeps; nil without a Store, after
+// Release, and where the key has been evicted since l expired.
+func (l *lease) saved() *host {
+	sh := l.sh
+	if sh.m.config.Store == nil {
+		return nil
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if l.released {
+		return nil
+	}
+	return l.host(false)
+}
+
+// startSaved is Start with a Store. The next start is saved if it is far away.
+func (l *lease) startSaved(ctx context.Context, h *host) (hostlimit.Grant, error) {
+	sh := l.sh
+	why := toUse
+	if l.gap() > far {
+		// Another process that has read the same debt as this one may have started since.
+		why = toDecide
+	}
+	_, _ = sh.sync(ctx, h, l.lim, why) // begin returns ctx's error
+	g, err := l.begin(ctx)
+	if err != nil {
+		sh.addNews(h, err)
+		return hostlimit.Grant{}, err
+	}
+	ctx = context.WithoutCancel(ctx) // the start is owed for
+	for range 3 {                    // more than once where saving takes longer than margin
+		if saved, _ := sh.sync(ctx, h, l.lim, toSave); !saved {
+			break
+		}
+		l.restamp(h, &g)
+	}
+	g.StateErr = sh.news(h, &g.Restored)
+	return g, nil
+}
+
+// gap returns the gap that is owed to the stamp of l.
+func (l *lease) gap() time.Duration {
+	l.sh.mu.Lock()
+	defer l.sh.mu.Unlock()
+	return l.stamp.gap
+}
+
+// restamp moves the stamp of l, whose start is g, behind the time that saving took: nothing has
+// been sent yet.
+func (l *lease) restamp(h *host, g *hostlimit.Grant) {
+	sh := l.sh
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	a := l.a
+	if a == nil { // it has ended meanwhile
+		return
+	}
+	now := sh.m.now()
+	if a.last != l || h.refusals().Blocks(now) { // the next start is paced by another one, or by the block
+		return
+	}
+	a.account(now)
+	h.last = now
+	l.stamp.at = now
+	g.Start = sh.m.at(now)
+}

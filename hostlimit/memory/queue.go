@@ -1,0 +1,829 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-politeness/politeness/internal/list"
+
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/rules"
+)
+
+// A request of a key goes through these states. Everything happens in the goroutine of
+// its caller, under the mutex of the shard.
+//
+//	state     event                       next      why
+//	-         Acquire, nothing in the way had       waitCause is free: one lock, no wait
+//	-         Acquire, known to be late   refused   a start that comes too late is no use
+//	-         Acquire                     queued    behind all that wait already
+//	queued    at the head, free           had       grant books the present moment: the gap counts from it
+//	queued    too late, MaxWait           refused   Error.RetryAt is when to come back
+//	queued    SlotTimeout at the head     refused   every slot has been held for too long
+//	queued    deadline passed             refused   with the error of a deadline that was foreseen
+//	queued    cancelled                   gone      the gaps of the waiters behind are counted anew
+//	had       Start, nothing in the way   started   start moves the booking to the present moment
+//	had       Start                       gated     another start or a block came between: no stamp any more
+//	started   Start                       started   or gated, as from had: the stamp before is cancelled
+//	gated     at the head, free           started   leases are ahead of the queue: they hold slots
+//	gated     too late, context done      had       without a stamp, so that it owes nothing; refused as from queued
+//	had       Release, LeaseTTL           gone      cancelStamp undoes the booking
+//	started   Release, LeaseTTL           gone      past keeps the stamp, which is owed for; FromEnd, or no answer, moves it to the end
+//
+// The states of the key itself are those of Refusals. Its next request probes where they are
+// waiting: active.probe is that request, until its answer. Outside of Config.Windows every key is
+// held as if it were blocked.
+
+// active is the live state of a key that has leases or waiters. Everything in it but its place in
+// the line is guarded by the shard's mutex.
+type active struct {
+	sh *shard
+	h  *host // nil: spare
+
+	flights list.List[lease, *lease]
+	due     time.Duration // no lease expires before; never: none is in flight
+	probe   *lease        // first request after a block, until its answer; nil where there are no refusals
+
+	// last is the lease whose stamp is the host's last start; nil: it has been released. past is
+	// the last start of the released leases; the gap counts from it when the stamp of last is
+	// cancelled.
+	last *lease
+	past stamp
+	// ended is the stamp of the latest start whose lease has ended; unset: not known.
+	ended time.Duration
+
+	queue   list.List[waiter, *waiter]
+	soonest time.Duration // no waiter's latest start is earlier
+	gaps    time.Duration // sum of gapBefore over the queue
+
+	// full is when the clock of SlotTimeout started: since then every slot has been held, and the
+	// delay hasn't held the queue. It is never while that clock is stopped.
+	full time.Duration
+
+	// For how long a slot and a block have held the queue, up to since.
+	since, bySlot, byBlock time.Duration
+	inLine                 bool // the head waits for a place of MaxInFlight
+
+	// Guarded by places.mu.
+	list.Linked[active]      // in places.line
+	queued              bool // in places.line
+	hasPlace            bool // the head may take a place that was handed to the key
+}
+
+// A waiter is a request in the queue of a key: it waits for a lease, or with one for its Start.
+// Waiters with a lease are ahead of the others. All is guarded by the shard's mutex, except for
+// wake and the last fields.
+type waiter struct {
+	list.Linked[waiter]                   // in active.queue
+	lease               *lease            // nil: it waits in Acquire
+	priority            int               // of those without a lease
+	watcher             hostlimit.Watcher // receives a long wait; nil: there is none
+	notified            bool              // watcher has received it
+	planned             time.Duration     // earliest start, as it was known at arrival
+	wake                chan struct{}     // receives when the waiter is to look again; buffered
+	sh                  *shard
+	a                   *active // nil when out of the queue
+	lim                 *hostlimit.Limits
+	floor               time.Duration
+	gapBefore           time.Duration // least gap to the start of prev; 0 at the head
+	arrived             time.Duration
+	latest              time.Duration // the latest start that is of use
+	byContext           bool          // latest is the context's
+	giveUp              time.Duration // end of MaxWait, or the deadline of the context
+	bySlot              time.Duration // a.bySlot, a.byBlock at arrival
+	byBlock             time.Duration
+	err                 error // why the wait ended without a turn
+
+	// Used by wait alone, in the caller's goroutine.
+	notifier notifier
+	over     bool // wait has seen the end of the wait
+}
+
+// signal makes w look again; nil: no waiter does. It never blocks, and no signal is lost: w looks
+// after each receive.
+func (w *waiter) signal() {
+	if w == nil {
+		return
+	}
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// leastGap returns a lower bound of the gap between two adjacent starts. It is at most 2 h 26 min,
+// so that the sum over a million waiters doesn't overflow.
+func leastGap(lim *hostlimit.Limits, floor, before time.Duration) time.Duration {
+	return min(max(lim.Delay.Min, floor, before), 1<<43)
+}
+
+// A caller has the values of a request's context. They are read under no lock: a context is any
+// code.
+type caller struct {
+	err      error
+	deadline time.Time // zero: none
+	priority int
+	watcher  hostlimit.Watcher // nil: there is none
+}
+
+// callerOf returns the values of ctx.
+func callerOf(ctx context.Context) caller {
+	deadline, _ := ctx.Deadline() // zero without one
+	return caller{
+		err:      ctx.Err(),
+		deadline: deadline,
+		priority: hostlimit.Priority(ctx),
+		watcher:  hostlimit.WatcherOf(ctx),
+	}
+}
+
+// newWaiter returns a waiter that arrives now, and whose turn is of use until the deadline of c.
+func (sh *shard) newWaiter(c *caller, lim *hostlimit.Limits, floor, now time.Duration) *waiter {
+	giveUp := rules.Add(now, sh.m.maxWait)
+	w := &waiter{
+		priority: c.priority,
+		watcher:  c.watcher,
+		wake:     make(chan struct{}, 1),
+		sh:       sh,
+		lim:      lim,
+		floor:    floor,
+		arrived:  now,
+		latest:   giveUp,
+		giveUp:   giveUp,
+	}
+	if !c.deadline.IsZero() {
+		// A start at the very deadline is too late: net/http would cancel the request at once.
+		if last := rules.Add(now, time.Until(c.deadline)-1); last < w.latest {
+			w.latest = last
+			w.byContext = true
+			w.giveUp = last + 1
+		}
+	}
+	return w
+}
+
+// gated reports whether a lease waits in Start.
+func (a *active) gated() bool { return a.queue.First != nil && a.queue.First.lease != nil }
+
+// behind returns the waiter behind which w belongs, nil for the head of the queue. Waiters with a
+// lease come first, then those of higher priority, then those that arrived earlier.
+func (a *active) behind(w *waiter) (prev *waiter) {
+	prev = a.queue.Last
+	for prev != nil && prev.lease == nil && (w.lease != nil || prev.priority < w.priority) {
+		prev = prev.Prev
+	}
+	return prev
+}
+
+// join puts w behind prev.
+func (a *active) join(w, prev *waiter, now time.Duration) {
+	if a.queue.First == nil { // w is the first of a new queue
+		a.since = now
+		a.soonest = rules.Never
+	}
+	a.soonest = min(a.soonest, w.latest)
+	a.queue.Insert(w, prev)
+	a.follow(w)
+	if w.Next != nil { // its gap was to prev
+		a.follow(w.Next)
+	}
+	w.a = a
+	w.bySlot = a.bySlot
+	w.byBlock = a.byBlock
+}
+
+// follow sets w.gapBefore by the waiter that is now ahead of w.
+func (a *active) follow(w *waiter) {
+	a.gaps -= w.gapBefore
+	w.gapBefore = 0
+	if w.Prev != nil {
+		w.gapBefore = leastGap(w.lim, w.floor, w.Prev.floor)
+	}
+	a.gaps += w.gapBefore
+}
+
+// leave takes w out of the queue and lets the next one look.
+func (a *active) leave(w *waiter) {
+	next := w.Next
+	wasHead := w.Prev == nil
+	a.queue.Remove(w)
+	a.gaps -= w.gapBefore
+	if next != nil {
+		a.follow(next)
+		if wasHead {
+			next.signal() // only the head has a timer
+		}
+	}
+	w.a = nil
+	if a.queue.First == nil {
+		a.leaveLine()
+	}
+}
+
+// leaveLine gives up the place of MaxInFlight that the head has or waits for.
+func (a *active) leaveLine() {
+	if p := a.sh.m.places; p != nil {
+		p.leave(a)
+	}
+	a.inLine = false
+}
+
+// first returns the earliest known start of a request with this floor at the head of the queue.
+func (a *active) first(now, floor time.Duration) time.Duration {
+	return a.sh.m.open(a.h.first(now, floor))
+}
+
+// bound returns the earliest known start of a request that joins the queue now behind prev.
+func (a *active) bound(now time.Duration, lim *hostlimit.Limits, floor time.Duration, prev *waiter) time.Duration {
+	if prev == nil {
+		return a.first(now, floor)
+	}
+	// The head starts first, and each waiter behind it keeps the least gap to the one ahead.
+	gaps := a.gaps
+	for o := prev.Next; o != nil; o = o.Next {
+		gaps -= o.gapBefore // o goes later, so it keeps nothing back
+	}
+	gaps += leastGap(lim, floor, prev.floor)
+	head := a.first(now, a.queue.First.floor)
+	return a.sh.m.open(rules.Add(head, gaps))
+}
+
+// again returns when w, which is refused, should come back: the known start time or, if w waited
+// for something without a known end, such as a slot, a guess: after as long as it has waited
+// already, or once a lease expires.
+func (a *active) again(w *waiter, now time.Duration) time.Duration {
+	if bound := a.bound(now, w.lim, w.floor, w.Prev); bound > now {
+		return bound
+	}
+	// It waits for something without a known end.
+	return min(rules.Add(now, now-w.arrived), a.expiry())
+}
+
+// blocked reports whether a block, or Config.Windows, forbids a start at t.
+func (a *active) blocked(t time.Duration) bool {
+	return a.sh.m.open(max(t, a.h.refusals().Until)) != t
+}
+
+// refusing reports whether a block, or the wait for a probe's answer, holds the key.
+func (a *active) refusing(now time.Duration) bool {
+	return a.h.refusals().Alone || a.blocked(now)
+}
+
+// account adds the time since the last event to bySlot or byBlock, if a slot or a block held the
+// queue. Call it before anything changes.
+func (a *active) account(now time.Duration) {
+	from := a.since
+	a.since = now
+	if a.queue.First == nil {
+		return
+	}
+	// A moment counts once. While the key was blocked, was waiting for its probe's answer, or was
+	// closed by the hours, a free slot would not have helped: the slots have held the queue in the
+	// rest only.
+	end := min(now, max(from, a.h.refusals().Until))
+	if a.probe != nil { // since the end of the block
+		end = now
+	}
+	a.byBlock += end - from
+	from = end
+	if hours := a.sh.m.hours; hours != nil {
+		closed := hours.Closed(a.sh.m.wall(from), now-from)
+		a.byBlock += closed
+		from += closed
+	}
+	if a.gated() {
+		return // the head is a lease, which has its slot
+	}
+	if a.inLine || a.flights.Len >= a.queue.First.lim.Concurrency {
+		a.bySlot += now - from
+	}
+}
+
+// refresh brings a and its host up to now: time alone ends leases and forgives refusals. Places may
+// become free: call handOut afterwards.
+func (a *active) refresh(now time.Duration) {
+	a.account(now)
+	a.sh.forgive(a.h, now)
+	a.expire(now)
+}
+
+// A waitCause is the reason why a request can't start.
+type waitCause uint8
+
+const (
+	free    waitCause = iota
+	blocked           // by a refusal
+	probing           // a probe has no answer yet
+	slots             // every slot is held
+	delay             // the gap to the last start isn't over
+	line              // every place of MaxInFlight is held
+)
+
+// waitCause returns why a request can't start now, and when that ends at the latest if nothing
+// happens. l is the lease of the request; nil: it has none yet, and if the cause is free it has
+// taken a place of MaxInFlight.
+func (a *active) waitCause(lim *hostlimit.Limits, floor, now time.Duration, l *lease) (waitCause, time.Duration) {
+	m := a.sh.m
+	r := a.h.refusals()
+	open := m.open(max(now, r.Until))
+	ownStamp := l != nil && a.last == l // a lease keeps no distance from its own booking
+	switch {
+	case open != now:
+		return blocked, open
+	case a.probe != nil && a.probe != l:
+		// The wait ends with the lease of the probe, or once the refusals are too old to need one.
+		return probing, min(a.due, rules.Add(r.Until, m.forgive))
+	case l == nil && a.flights.Len >= lim.Concurrency:
+		return slots, a.due
+	case !ownStamp && a.h.earliest(floor) > now:
+		return delay, max(a.h.earliest(floor), r.next)
+	case r.next > now:
+		return delay, r.next
+	}
+	// The place comes last: a key takes one only when nothing else keeps it from starting.
+	if l == nil && m.places != nil {
+		if ok, until := m.places.take(a, now); !ok {
+			return line, until
+		}
+	}
+	return free, now
+}
+
+// grant makes a lease, and books its start for now.
+func (a *active) grant(lim *hostlimit.Limits, floor, now time.Duration, watcher hostlimit.Watcher) *lease {
+	sh := a.sh
+	sh.starts++
+	l := sh.newLease()
+	l.idle = a.h.idle(now, floor) // before the booking, which is a start to the host
+	a.h.book(now, floor, lim.Delay.Draw())
+	l.h = a.h
+	l.a = a
+	l.lim = lim
+	l.floor = floor
+	l.ord = sh.starts
+	l.stamp = a.h.stamp()
+	l.watcher = watcher
+	l.hear(now)
+	a.last = l
+	a.flights.Insert(l, a.flights.Last)
+	a.due = min(a.due, rules.Add(now, sh.m.leaseTTL))
+	l.slot = int32(a.flights.Len)
+	l.slots = int32(lim.Concurrency)
+	if a.h.refusals().Alone {
+		a.probe = l
+	}
+	return l
+}
+
+// start stamps and numbers l, whose request starts now. Its delay is that of the booking, or the
+// learned one if that has become longer since.
+func (a *active) start(l *lease, now time.Duration) {
+	sh := a.sh
+	sh.starts++
+	a.h.pace(stamp{now, l.stamp.gap, l.stamp.by})
+	a.h.count(&l.lim.Delay, now, l.idle)
+	l.idle = 0
+	l.prev = a.ended
+	l.ord = sh.starts
+	l.seq = a.h.seq
+	l.stamp = a.h.stamp()
+	l.started = true
+	a.last = l
+	l.probe = a.h.refusals().Alone
+	if l.probe { // also where the block was set after the grant
+		a.probe = l
+	}
+}
+
+// cancelStamp removes l's stamp. If it was the last of the key, the gap counts from the last of the
+// others again.
+func (a *active) cancelStamp(l *lease) {
+	l.stamp.at = unset
+	if a.probe == l { // the next request that starts is the probe
+		a.probe = nil
+	}
+	if a.last != l { // a later stamp paces the key
+		return
+	}
+	a.last = nil
+	last := a.past
+	for o := a.flights.First; o != nil; o = o.Next {
+		if o.stamp.after(last) {
+			a.last = o
+			last = o.stamp
+		}
+	}
+	a.h.pace(last)
+}
+
+// end makes the gap count from the end of l, not from its start.
+func (a *active) end(l *lease, now time.Duration) {
+	l.stamp.at = now
+	if l.expired { // its end is noticed only now
+		l.stamp.at = l.expiry()
+	}
+	since := a.h.stamp()
+	if a.last != l && l.stamp.after(since) {
+		a.h.pace(l.stamp)
+		a.h.raise(rules.Add(since.at, since.gap)-a.h.last, since.by) // a start since then keeps its gap
+	}
+	// The gap may have become longer since. Of an end and a start at the same instant the end
+	// counts: the lease of that start may start again, and then owes the gap to the end.
+	if l.stamp.at >= a.h.last {
+		a.last = l
+		a.h.last = l.stamp.at
+	}
+}
+
+// release removes l from the requests in flight and wakes the head. Call it after account.
+func (a *active) release(l *lease, now time.Duration) {
+	a.flights.Remove(l)
+	if l.started {
+		a.ended = max(a.ended, l.stamp.at)
+	}
+	if l.countsFromEnd() {
+		a.end(l, now)
+		a.refuseLate(now)
+	}
+	switch {
+	case !l.started:
+		a.cancelStamp(l) // a turn without a start owes the host nothing
+	case a.last == l:
+		a.last = nil
+		a.past = a.h.stamp()
+	case l.stamp.after(a.past):
+		a.past = l.stamp
+	}
+	l.a = nil
+	l.watcher = nil
+	a.sh.m.drain.ended()
+	if a.probe == l { // without an answer that decides: the next request probes
+		a.probe = nil
+	}
+	a.freePlace(now)
+	a.wakeAfter()
+}
+
+// freePlace gives back the place of MaxInFlight of a lease that has ended.
+func (a *active) freePlace(now time.Duration) {
+	p := a.sh.m.places
+	if p == nil {
+		return
+	}
+	// A key that could start again joins the line at once: another one that is handed the place,
+	// and comes back for a further one, may wake first.
+	again := a.couldStart(now)
+	p.ended(a, again)
+	a.inLine = a.inLine || again
+}
+
+// couldStart reports whether the head of the queue lacks nothing but a place.
+func (a *active) couldStart(now time.Duration) bool {
+	head := a.queue.First
+	if head == nil || head.lease != nil { // a lease has its place
+		return false
+	}
+	hasSlot := a.flights.Len < head.lim.Concurrency
+	return hasSlot && a.probe == nil && a.first(now, head.floor) == now
+}
+
+// wakeAfter wakes the waiters for which the end of a lease may change something.
+func (a *active) wakeAfter() {
+	head := a.queue.First
+	if head == nil {
+		a.full = rules.Never // no request waits for a slot
+		return
+	}
+	head.signal()
+	for w := head; w != nil && w.lease != nil; w = w.Next {
+		w.signal() // it may wait in the Start of the very lease that has ended
+	}
+}
+
+// expire takes back the leases that were never released.
+func (a *active) expire(now time.Duration) {
+	if now < a.due {
+		return
+	}
+	a.due = rules.Never
+	// A lease that waits in Start doesn't expire, but its wait may end at once, and then it may.
+	longest := rules.Add(now, a.sh.m.leaseTTL)
+	var next *lease
+	for l := a.flights.First; l != nil; l = next {
+		next = l.Next // release takes l out of the list
+		if end := l.expiry(); end > now {
+			a.due = min(a.due, end, longest)
+			continue
+		}
+		l.expired = true
+		a.release(l, now)
+		a.h.leak(l)
+	}
+}
+
+// expiry returns when the first of the leases expires if none is renewed; never if there is none.
+func (a *active) expiry() time.Duration {
+	end := rules.Never
+	for l := a.flights.First; l != nil; l = l.Next {
+		end = min(end, l.expiry())
+	}
+	return end
+}
+
+// longest returns the lease that has held a slot for the longest time, and for how long; 0: it has
+// no stamp.
+func (a *active) longest(now time.Duration) (longest *lease, held time.Duration) {
+	longest = a.flights.First
+	for l := longest; l != nil; l = l.Next {
+		if l.ord < longest.ord {
+			longest = l
+		}
+	}
+	return longest, longest.held(now)
+}
+
+// refuseLate refuses all waiters that can't start in time any more. Call it after the next start
+// has moved: by a block, a longer delay, a delay that was drawn, a start that came late.
+func (a *active) refuseLate(now time.Duration) {
+	if a.queue.First == nil {
+		return
+	}
+	m := a.sh.m
+	if m.open(rules.Add(a.first(now, a.queue.First.floor), a.gaps)) <= a.soonest {
+		return // not even the last one is late
+	}
+	a.soonest = rules.Never
+	var last time.Duration // bound of the waiter before
+	var next *waiter
+	for w := a.queue.First; w != nil; w = next {
+		next = w.Next // refuse takes w out of the queue
+		bound := rules.Add(last, w.gapBefore)
+		if w == a.queue.First { // also if the waiters ahead of it were refused just now
+			bound = a.first(now, w.floor)
+		}
+		if start := m.open(bound); start > w.latest {
+			a.refuse(w, start, m.rules.TooLate(w.byContext, a.blocked(w.latest)))
+			w.signal()
+			continue // those behind w come earlier without it
+		}
+		last = bound
+		a.soonest = min(a.soonest, w.latest)
+	}
+}
+
+// changed brings the queue up to date with the key's block and delay, which have changed. later is
+// set if the next start may be later now.
+func (a *active) changed(now time.Duration, later bool) {
+	if a.h.refusals().Stopped(now) {
+		a.refuseAll(now) // a person's block refuses also those that could wait for its end
+	} else if later {
+		a.refuseLate(now)
+	}
+	a.queue.First.signal() // its timer may be too late or too early now
+	a.sh.free(a)
+}
+
+// limit applies lim to every waiter. None holds a lease: those that do stand at the head.
+func (a *active) limit(lim *hostlimit.Limits) {
+	for w := a.queue.First; w != nil; w = w.Next {
+		w.lim = lim
+		a.follow(w)
+	}
+}
+
+// refuse ends the wait of w with an error.
+func (a *active) refuse(w *waiter, retryAt time.Duration, why error) {
+	w.err = &hostlimit.Error{Key: a.h.key, RetryAt: a.sh.m.at(retryAt), Err: why, ByHand: a.h.act()}
+	a.leave(w)
+}
+
+// wait waits until w has a lease, or its lease has started, or it is refused. Only the head of a
+// queue has a timer, and waiters whose Watcher hasn't been called yet; the others are woken when
+// they become the head. key is the key of a w without a lease.
+//
+// Where Override, the context or the Watcher panics or ends the goroutine, w leaves the queue, and
+// a lease that it has got ends. A panic of the Watcher continues here.
+func (w *waiter) wait(ctx context.Context, key string) (*lease, error) {
+	hadLease := w.lease != nil
+	defer w.endWait(hadLease)
+	for {
+		var lim *hostlimit.Limits
+		var err error
+		if !hadLease { // a lease keeps the limits that it was granted by
+			lim, err = w.sh.m.rules.Limits(key)
+		}
+		l := w.look(lim, cmp.Or(err, ctx.Err()))
+		if l.over {
+			w.over = true
+			return w.lease, w.err
+		}
+		if l.notice != nil {
+			w.notifier.call(w.watcher, l.notice)
+		}
+		var alarm <-chan time.Time
+		if l.again != unset {
+			alarm = time.After(l.again)
+		}
+		select { // each case but the last one makes w look again
+		case <-w.wake:
+		case <-alarm:
+		case <-ctx.Done():
+		case p := <-w.notifier.ended:
+			w.notifier.ended = nil
+			if p != nil {
+				panic(p)
+			}
+		}
+	}
+}
+
+// endWait is called when wait returns, and when it is left by a panic or by runtime.Goexit.
+func (w *waiter) endWait(hadLease bool) {
+	if !w.over {
+		w.look(nil, w.sh.m.rules.Ended()) // it leaves the queue
+	}
+	p := w.notifier.join()
+	if p == nil {
+		return
+	}
+	if !hadLease && w.lease != nil {
+		w.lease.Release() // the caller doesn't get it
+	}
+	panic(p)
+}
+
+// A notifier calls the Watcher of a request, in a goroutine of its own: the waiters behind the
+// request go by its timer, and don't wait for its Watcher.
+type notifier struct {
+	ended chan any // receives the end of the call, which is a panic or nil; nil: no call runs
+}
+
+// call calls w.Waits.
+func (n *notifier) call(w hostlimit.Watcher, about *notice) {
+	ended := make(chan any, 1)
+	n.ended = ended
+	go func() {
+		defer func() { ended <- recover() }()
+		about.HeldBy = nameOf(about.holder)
+		w.Waits(about.Wait)
+	}()
+}
+
+// join waits for the end of the call, if one runs, and returns its panic.
+func (n *notifier) join() any {
+	if n.ended == nil {
+		return nil
+	}
+	p := <-n.ended
+	n.ended = nil
+	return p
+}
+
+// A glance is the result of waiter.look.
+type glance struct {
+	over   bool          // the wait is over: with a lease or a start, or with waiter.err
+	again  time.Duration // when to look again, from now on; unset: when w is woken
+	notice *notice       // to call the Watcher with; nil: not now
+}
+
+// look looks whether the wait of w is over. lim are the limits of w now, unless err is set: they
+// are wrong then, or the caller leaves.
+func (w *waiter) look(lim *hostlimit.Limits, err error) glance {
+	sh := w.sh
+	m := sh.m
+	if m.places != nil {
+		m.sweep() // w may wait for a place that a leaked lease of another key holds
+		defer m.handOut()
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	a := w.a
+	if a == nil {
+		return glance{over: true} // refused meanwhile
+	}
+	defer sh.free(a) // w may be the last one of its key
+	now := m.now()
+	a.refresh(now)
+	if a.giveUp(w, err, now) {
+		return glance{over: true}
+	}
+	isHead := a.queue.First == w
+	if isHead && w.lease == nil && lim != w.lim { // Override returns others than before
+		a.limit(lim)
+	}
+	until := rules.Never
+	if isHead { // its timer serves the whole queue
+		until = a.decide(w, now)
+		if w.a == nil {
+			return glance{over: true}
+		}
+	}
+	if w.byContext {
+		until = min(until, w.giveUp)
+	}
+	notice, again := a.waits(w, now) // after decide, which finds the reason of the wait
+	until = min(until, again)
+	if until == rules.Never {
+		return glance{again: unset, notice: notice}
+	}
+	return glance{again: until - now, notice: notice}
+}
+
+// giveUp ends the wait of w if it has no use any more, and reports whether it does: its lease has
+// ended, the deadline has passed, or err is set.
+func (a *active) giveUp(w *waiter, err error, now time.Duration) bool {
+	if w.lease != nil && w.lease.a == nil {
+		a.refuse(w, now, a.sh.m.rules.Ended()) // released while it waited in Start
+		return true
+	}
+	// The timer may come before the context, which may not keep its deadline to the instant.
+	tooLate := err == nil && w.byContext && now >= w.giveUp
+	if tooLate || errors.Is(err, context.DeadlineExceeded) {
+		a.refuse(w, a.again(w, now), a.sh.m.rules.TooLate(true, a.refusing(now)))
+		return true
+	}
+	if err != nil {
+		w.err = err
+		a.leave(w)
+	}
+	return err != nil
+}
+
+// decide ends the wait of w, the head of the queue: it gets its lease or its start, or is refused.
+// Otherwise w waits, until the returned time at the latest.
+func (a *active) decide(w *waiter, now time.Duration) time.Duration {
+	m := a.sh.m
+	if m.open(now) != now { // the windows may have closed at this moment
+		a.refuseLate(now)
+		if w.a == nil {
+			return 0
+		}
+	}
+	why, until := a.waitCause(w.lim, w.floor, now, w.lease)
+	if why == free {
+		a.serve(w, now)
+		return 0
+	}
+	if why == line {
+		a.inLine = true
+	} else {
+		a.leaveLine() // a key that is paced or blocked holds no place
+	}
+	slotTimeout := a.slotTimeout(w, now)
+	first := a.first(now, w.floor)
+	switch {
+	case now >= slotTimeout:
+		_, held := a.longest(now)
+		a.refuse(w, a.again(w, now), m.rules.SlotTimeout(w.lim.Concurrency, held))
+		return 0
+	case first > w.latest:
+		a.refuse(w, first, m.rules.TooLate(w.byContext, a.blocked(w.latest)))
+		return 0
+	case now >= w.giveUp:
+		a.refuse(w, a.again(w, now), m.rules.TooLate(false, a.refusing(now)))
+		return 0
+	}
+	// A lease that expires while a block holds the queue frees its slot, which stops the slot
+	// clock.
+	return min(until, slotTimeout, a.due, w.giveUp, m.closes(now))
+}
+
+// serve gives w, the head of the queue, its lease or its start.
+func (a *active) serve(w *waiter, now time.Duration) {
+	a.leave(w)
+	if w.lease == nil {
+		w.lease = a.grant(w.lim, w.floor, now, w.watcher)
+	} else {
+		a.start(w.lease, now)
+	}
+	l := w.lease
+	bySlot := a.bySlot - w.bySlot
+	byBlock := a.byBlock - w.byBlock
+	l.waitSlot += bySlot
+	l.waitBlock += byBlock
+	l.waitDelay += now - w.arrived - bySlot - byBlock
+	if a.h.gap > w.lim.Delay.Min { // those behind have counted on the least
+		a.refuseLate(now)
+	}
+}
+
+// slotTimeout keeps the clock of SlotTimeout, and returns when w, the head of the queue, has waited
+// for a slot for too long; never while there is a free one.
+func (a *active) slotTimeout(w *waiter, now time.Duration) time.Duration {
+	if a.flights.Len < w.lim.Concurrency {
+		a.full = rules.Never
+		return rules.Never
+	}
+	if a.full == rules.Never {
+		a.full = now // the head looks as soon as the last slot is granted
+	}
+	if w.lease != nil { // it has its slot, and the clock runs for those behind it
+		return rules.Never
+	}
+	return rules.Add(max(w.arrived, a.full), a.sh.m.slotTimeout)
+}
+
+// at returns the time of day of t.
+func (m *Limiter) at(t time.Duration) time.Time { return m.base.Add(t) }

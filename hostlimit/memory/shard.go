@@ -1,0 +1,113 @@
+package memory
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit/rules"
+)
+
+const (
+	sample       = 16 // number of hosts that evict compares
+	leasesAtOnce = 23 // number of leases that are allocated at once: 4 KB
+)
+
+// A shard holds the hosts of a part of the keys under one mutex, which is never held across a wait.
+type shard struct {
+	mu    sync.Mutex
+	m     *Limiter
+	hosts map[string]*host // by key
+
+	actives []*active // all that were ever made
+	spare   []*active // those of them that have no host
+
+	chunk  []lease // leases to hand out
+	starts uint64  // bookings and starts ever made: gives starts an order
+
+	_ [64]byte // keeps the mutexes of neighbours on different cache lines
+}
+
+// get returns the host of key, and makes it if there is none.
+func (sh *shard) get(key string, now time.Duration) *host {
+	if h := sh.hosts[key]; h != nil {
+		return h
+	}
+	if len(sh.hosts) >= sh.m.hostsPerShard {
+		sh.evict(now) // one for one, unless those of the sample all owe something
+	}
+	h := newHost(strings.Clone(key)) // key may be a part of a long string
+	sh.hosts[h.key] = h
+	return h
+}
+
+// evict removes, of a few hosts that owe nothing, the one that started its last request the longest
+// ago; and all of them while the shard is above its bound, as after a time of many debts. The
+// iteration over a map begins at a random place: that makes the sample.
+func (sh *shard) evict(now time.Duration) {
+	var oldest *host
+	left := sample
+	for _, h := range sh.hosts {
+		switch {
+		case h.owes(sh.m.rules, now): // it stays, whatever the bound
+		case len(sh.hosts) > sh.m.hostsPerShard:
+			delete(sh.hosts, h.key)
+		case oldest == nil || h.last < oldest.last:
+			oldest = h
+		}
+		left--
+		if left == 0 {
+			break
+		}
+	}
+	if oldest != nil {
+		delete(sh.hosts, oldest.key)
+	}
+}
+
+// active returns the live state of h, and makes it if there is none.
+func (sh *shard) active(h *host) *active {
+	if h.active != nil {
+		return h.active
+	}
+	a := sh.newActive()
+	a.h = h
+	a.due = rules.Never
+	a.full = rules.Never
+	a.past = h.stamp()
+	a.ended = h.last
+	if h.moved || h.source == noStart { // last is no stamp of a start that has ended
+		a.ended = unset
+	}
+	h.active = a
+	return a
+}
+
+// newActive returns a spare live state, or makes one.
+func (sh *shard) newActive() *active {
+	if n := len(sh.spare); n > 0 {
+		a := sh.spare[n-1]
+		sh.spare = sh.spare[:n-1]
+		return a
+	}
+	a := &active{sh: sh}
+	sh.actives = append(sh.actives, a)
+	return a
+}
+
+// free takes a from its host when the key has neither leases nor waiters any more.
+func (sh *shard) free(a *active) {
+	if a.h == nil || a.flights.Len > 0 || a.queue.First != nil {
+		return
+	}
+	if p := sh.m.places; p != nil {
+		p.leave(a) // its waiters have left before they took their place
+	}
+	a.h.active = nil
+	a.h.moved = a.h.last != a.ended // so that the next live state knows its ended
+	a.h = nil
+	a.inLine = false
+	a.probe = nil
+	a.last = nil
+	sh.spare = append(sh.spare, a)
+}

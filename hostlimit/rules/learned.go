@@ -1,0 +1,336 @@
+package rules
+
+import (
+	"math"
+	"time"
+
+	"github.com/go-politeness/politeness/backoff"
+)
+
+// A bare 503, another 5xx or no answer may come from an unknown rate limit, or from the trouble of
+// one page. These are the rules by which the two are told apart, and by which a delay is learned:
+//
+//  1. After such a refusal the host rests for a second, longer with each further one in a row, and
+//     then one request asks again, the refused page first.
+//  2. Refused again while the page right after it is served, it is that page's own trouble: it isn't
+//     asked again, isn't counted, and makes no delay longer.
+//  3. Served, the refusal was the host's: three such close together, or one at a delay that was
+//     refused before, make the delay longer: the larger of 1.5 times the delay in force and the time
+//     per page served since the last lesson, pauses included, at most four times the delay.
+//  4. If no page is asked again, five refusals more than a third of the pages served teach the same;
+//     a 429 teaches at once, at the first of a series.
+//  5. A page that is served 20 s after the last lesson or step makes the delay 2 % shorter, doubling
+//     every five steps to 16 %, until a refusal. The delay of a ban gets shorter by 2 % each three
+//     minutes.
+
+// A lesson is how a delay was learned.
+type lesson struct {
+	TaughtAt time.Duration `json:",omitzero"` // delay in force at the last lesson
+	EasedAt  time.Duration `json:",omitzero"` // time of the last lesson, or the last step that made the delay shorter
+	Steps    int           `json:",omitzero"` // such steps since the last refusal
+	Slow     bool          `json:",omitzero"` // a ban has taught it
+	Asked    time.Duration `json:",omitzero"` // sum of the Retry-After since the last lesson
+}
+
+// A suspicion separates the trouble of pages from that of their host: it has the pages that were
+// refused, and counts of the answers since.
+type suspicion struct {
+	Suspects [8]suspect `json:",omitzero"` // pages refused last, the latest first
+	Pending  uint64     `json:",omitzero"` // page that was refused twice; the next answer shows whose trouble it is
+	Served   uint64     `json:",omitzero"` // page that was served last, since the first refusal
+	Own      int        `json:",omitzero"` // pages found to be in trouble of their own since a new page was served
+	Excess   int        `json:",omitzero"` // refusals of new pages, more than a third of the successes, in thirds
+	Proofs   int        `json:",omitzero"` // suspects that were served, less a tenth of the successes, in tenths
+	Taught   bool       `json:",omitzero"` // Excess has taught since the last success
+}
+
+// A suspect is a page that was refused.
+type suspect struct {
+	Resource uint64 `json:",omitzero"`
+	Lesson   int32  `json:",omitzero"` // Lessons when it was refused
+	Asked    bool   `json:",omitzero"` // it was asked again alone, and refused, since the last success
+	Own      bool   `json:",omitzero"` // its trouble is its own
+}
+
+// Pauses and bans. "After such an answer the host rests for a second, longer with each further one
+// in a row (at most 5 min, or the policy's cap where that is shorter)". "A ban: nothing is asked
+// for 60 s, doubling to 10 min".
+const (
+	longestPause = 5 * time.Minute
+	shortestBan  = time.Minute
+	longestBan   = 10 * time.Minute
+)
+
+// Lessons. "Such refusals make the delay longer: 1.5 times the delay in force or, where that is
+// longer, the time per page served since the last such lesson, at most four times the delay". "A
+// ban: the delay afterwards is twice what it was".
+const (
+	half, whole = 2, 1 // the delay in force is divided by it: that much is added
+	mostTimes   = 4
+)
+
+// Proofs, which are counted in tenths. "Served, the refusal was the host's: three such close
+// together, or one at a delay that was refused before, make the delay longer".
+const (
+	proof        = 10 // a suspect is served
+	proofFades   = 1  // for each page served, so that only those close together add up
+	enoughProofs = 25 // three, of which the pages between them have taken less than half a one
+	// sureProof is for a page that was refused twice, when then a page that was served before is
+	// refused too. One outage brings it and, at its end, one proof: together less than
+	// enoughProofs, so that an outage alone teaches nothing.
+	sureProof = 14
+	// sameDelay is by how many percent a delay may be longer than one that was refused and still be
+	// "a delay that was refused before": easing ends a little above it.
+	sameDelay = 15
+)
+
+// Excess, which is counted in thirds. "Where nobody asks again, five refusals more than a third of
+// the pages served teach the same". Two are enough once refusals have taught a delay and no page
+// was found to be in trouble of its own: the host is known to refuse by rate.
+const (
+	refusal       = 3 // a new page is refused
+	refusalFades  = 1 // for each page served
+	enoughExcess  = 5 * refusal
+	enoughOfKnown = 2 * refusal
+)
+
+// Easing. "A page that is served 20 s after the last lesson or step makes the delay 2 % shorter,
+// doubling every five steps to 16 %, until a refusal ends the doubling". After a ban it is "made
+// shorter by 2 % each three minutes".
+const (
+	easeAfter    = 20 * time.Second
+	easeAfterBan = 3 * time.Minute
+	easing       = 2 // percent
+	easeDoubles  = 5 // steps after which the percentage doubles
+	mostDoubled  = 3 // times: to 16 %
+)
+
+// Rows of refusals that are bans. "Ten to thirteen 429 in a row are a ban as well, by the minute
+// and renewed by each request: the delay afterwards is two to four times what it was". Limits by
+// the minute refuse fewer in a row, and quotas by the hour refuse more.
+const (
+	banRow   = 10
+	quotaRow = 14
+)
+
+// Pages that are found to be in trouble of their own, with no new page served between them, may as
+// well be half a site that is down. After mostOwn of them no further page is taken out, and the
+// pause doubles with every ownDoubles.
+const (
+	mostOwn     = 200
+	ownDoubles  = 20
+	mostDoubles = 10
+)
+
+// suspect learns from an unsure answer.
+func (s *Refusals) suspect(a *answer) {
+	resource := a.outcome.Resource
+	page := s.page(resource)
+	if page != nil && page.Own {
+		a.effect.Own = true
+		return
+	}
+	if page != nil && !page.Asked && a.turn.Probe && !a.earlier {
+		// The page was refused again, alone. Nothing pauses: the answer to the next request, for
+		// another page, shows whose trouble it is.
+		page.Asked = true
+		s.Pending = resource
+		return
+	}
+	if s.Pending != 0 && !a.earlier {
+		s.blameHost(resource)
+	}
+	if page == nil && resource != 0 {
+		copy(s.Suspects[1:], s.Suspects[:])
+		s.Suspects[0] = suspect{Resource: resource, Lesson: int32(s.Lessons)}
+	}
+	s.Steps = 0
+	if a.earlier {
+		return // the pause that was set since is for it too
+	}
+	s.Unsure = oneMore(s.Unsure)
+	if page == nil { // a page that was refused before has been counted
+		s.exceed(a.turn)
+	}
+	s.block(a, "unsure", s.Unsure, s.pause(a))
+}
+
+// blameHost finds that the refusals of Pending were the host's: another page, resource, is refused
+// right after it.
+func (s *Refusals) blameHost(resource uint64) {
+	s.Pending = 0
+	s.Unsure++ // for the answer that set Pending and paused nothing
+	if resource == s.Served {
+		s.Proofs += sureProof
+	}
+}
+
+// exceed counts the refusal of a new page, for crawlers that never ask a refused page again.
+func (s *Refusals) exceed(t *Turn) {
+	s.Excess += refusal
+	enough := enoughExcess
+	if s.Learned > 0 && s.Own == 0 {
+		enough = enoughOfKnown
+	}
+	if s.Excess >= enough && !s.Taught { // once in a row: a longer outage isn't a lower rate
+		s.Taught = true
+		s.teach(t, half)
+	}
+}
+
+// pause returns for how long an unsure answer holds the key.
+func (s *Refusals) pause(a *answer) time.Duration {
+	pause := backoff.Fibonacci{Cap: longestPause}.Delay(s.Unsure)
+	if s.Own > mostOwn {
+		doubled := min(float64(s.Own-mostOwn)/ownDoubles, mostDoubles)
+		pause += time.Duration(math.Exp2(doubled) * float64(time.Second))
+	}
+	return max(a.asks(), min(pause, longestPause, a.rules.longest))
+}
+
+// serve learns from a success, and reports whether it has ended a block or a row of refusals.
+func (s *Refusals) serve(a *answer) (cleared bool) {
+	resource := a.outcome.Resource
+	if !a.earlier {
+		cleared = s.Alone
+		s.lift(a.turn)
+	}
+	s.Excess = max(0, s.Excess-refusalFades)
+	s.Proofs = max(0, s.Proofs-proofFades)
+	s.Taught = false
+	if !a.earlier || s.Pending == resource {
+		s.acquitHost(resource)
+	}
+	if resource != s.Served {
+		s.Served = resource
+		s.Own = 0
+	}
+	if page := s.page(resource); page != nil {
+		s.prove(page, a.turn)
+	}
+	s.ease(a.turn)
+	return cleared
+}
+
+// lift ends the block and every row of refusals.
+func (s *Refusals) lift(t *Turn) {
+	if banRow <= s.Row && s.Row < quotaRow {
+		s.teach(t, whole)
+		s.Slow = s.Learned > 0
+	}
+	s.Until = 0
+	s.Cause = ""
+	s.Alone = false
+	s.Checking = false
+	s.Row = 0
+	s.Unsure = 0
+	s.Forbidden = 0
+	s.Bans = 0
+}
+
+// acquitHost finds that the trouble of Pending, if another page, is its own, as the page resource
+// is served right after it.
+func (s *Refusals) acquitHost(resource uint64) {
+	for i := range s.Suspects {
+		s.Suspects[i].Asked = false
+	}
+	if s.Pending != 0 && s.Pending != resource {
+		if page := s.page(s.Pending); page != nil {
+			page.Own = s.Own < mostOwn
+		}
+		s.Own++
+		s.Excess = max(0, s.Excess-refusal) // its refusal wasn't the host's
+	}
+	s.Pending = 0
+}
+
+// prove takes the suspect page, which is served now, as a proof that its refusal was the host's.
+func (s *Refusals) prove(page *suspect, t *Turn) {
+	ofThisDelay := page.Lesson == int32(s.Lessons) // a refusal of before has taught already
+	*page = suspect{}
+	s.Proofs += proof
+	refusedBefore := s.TaughtAt > 0 && t.Gap <= s.TaughtAt+s.TaughtAt*sameDelay/100
+	if ofThisDelay && (refusedBefore || s.Proofs >= enoughProofs) {
+		s.Proofs = 0
+		s.teach(t, half)
+	}
+}
+
+// ForgetPages forgets by which pages and lessons s was learned. A Store keeps the rest: the block, the
+// counters, and the learned delay.
+func (s *Refusals) ForgetPages() {
+	s.lesson = lesson{Slow: s.Slow}
+	s.suspicion = suspicion{}
+}
+
+// page returns the suspect of that resource, or nil.
+func (s *Refusals) page(resource uint64) *suspect {
+	if resource == 0 { // not known
+		return nil
+	}
+	for i := range s.Suspects {
+		if s.Suspects[i].Resource == resource {
+			return &s.Suspects[i]
+		}
+	}
+	return nil
+}
+
+// teach makes the delay longer: the one in force and its part more.
+func (s *Refusals) teach(t *Turn, part time.Duration) {
+	if !t.Delay.Adaptive.Learns() {
+		return
+	}
+	ceiling := t.Delay.Ceiling
+	inForce := t.Gap
+	if inForce <= t.Delay.Max { // it was drawn at random: the mean counts
+		inForce = t.Delay.Min + (t.Delay.Max-t.Delay.Min)/2
+	}
+	inForce = max(inForce, s.Learned, time.Millisecond) // more than nothing, of which the half is nothing
+	inForce = min(inForce, ceiling)
+	longer := inForce + min(inForce/part, ceiling-inForce) // no sum above ceiling, which may be the longest time
+
+	// The time in which the host itself asked for a rest is no time per page.
+	perPage := max(0, t.Since-s.Asked) / time.Duration(max(1, t.Served))
+	perPage = min(perPage, ceiling)
+	if inForce <= ceiling/mostTimes {
+		perPage = min(perPage, mostTimes*inForce)
+	}
+	s.Learned = max(s.Learned, longer, perPage)
+	s.Lessons++
+	s.lesson = lesson{TaughtAt: inForce, EasedAt: t.Now}
+	s.Excess = 0
+}
+
+// ease makes the delay shorter, after a success.
+func (s *Refusals) ease(t *Turn) {
+	if s.Learned == 0 {
+		return
+	}
+	if !t.Delay.Adaptive.Learns() { // the delay was learned under other limits
+		s.forget()
+		return
+	}
+	after := easeAfter
+	percent := easing << min(s.Steps/easeDoubles, mostDoubled)
+	if s.Slow {
+		after = easeAfterBan
+		percent = easing
+	}
+	if t.Now-s.EasedAt < after {
+		return
+	}
+	s.EasedAt = t.Now
+	s.Steps++
+	s.Learned = min(s.Learned-s.Learned/100*time.Duration(percent), t.Delay.Ceiling)
+	if s.Learned <= max(t.Delay.Min, time.Microsecond) { // below a microsecond 2 % are nothing
+		s.forget()
+	}
+}
+
+// forget forgets the learned delay. Lessons stays: by it suspects know whether they were refused
+// since.
+func (s *Refusals) forget() {
+	s.Learned = 0
+	s.lesson = lesson{}
+}

@@ -1,0 +1,368 @@
+package rules
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/internal/contexts"
+
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// Refusals is the state into which the answers of a host have brought its key: the block, the
+// refusals in a row and the delay that they have taught. It is for implementers of [hostlimit.Limiter]: a
+// plain value, with neither a lock nor a clock; times count from any moment before the first one.
+// The zero value is the key of a host that has not refused. A key goes through these states:
+//
+//	state    event                               next     why
+//	open     refusal                             blocked  until Retry-After, or by the policy; may teach
+//	open     unsure: 5xx, 408, 425, no answer    blocked  Fibonacci steps, at most 5 min or Cap; see suspicion
+//	open     403 and the like, number InARow     waiting  the next answer shows a ban, or forbidden pages
+//	open     Reset                               paused   nothing is left of the host's rate limit
+//	paused   Until has passed                    open     the host has not refused: no probe
+//	blocked  Until has passed                    waiting  for a request to probe
+//	waiting  a request starts                    probed   the others wait for its answer
+//	waiting  Forgive has passed                  open     the refusals are too long ago to count
+//	probed   success                             open     every request goes on
+//	probed   refusal                             blocked  for longer: one more refusal in a row
+//	probed   unsure or 403, after a refusal      blocked  the same
+//	probed   unsure, the page that was refused   waiting  the answer to the next page shows whose trouble it is
+//	probed   unsure, another page                blocked  for longer: one more in a row
+//	probed   403, the answer that shows          blocked  a ban: 60 s, doubling to 10 min
+//	probed   another answer, or none observed    waiting  the next request probes
+//	any      refusal of an earlier request       same     until its Retry-After, if later; not counted
+//	any      Reset                               same     until the reset, if later; not counted
+//	any      Block                               blocked  by a person: no answer lifts it, only Clear
+//	any      Clear                               open
+//
+// An earlier request is one that started before the block was set; its refusal counts all the same
+// until that block is lifted, where it is of unsure answers, or of InARow such as 403. The limiter
+// itself holds which request probes. Outside of Config.Windows a key is held as if it were blocked,
+// whatever its state.
+type Refusals struct {
+	Until time.Duration `json:",omitzero"` // end of the block; 0: none
+	SetAt uint64        `json:",omitzero"` // number of the last request that started before the block was set
+	Cause string        `json:",omitzero"` // cause of the block, as in HostState.BlockedBy
+	Alone bool          `json:",omitzero"` // requests start one at a time, each a probe, until one succeeds
+
+	Row       int  `json:",omitzero"` // refusals in a row, 255 for more; those of one block count once
+	Unsure    int  `json:",omitzero"` // unsure answers in a row, 255 for more
+	Forbidden int  `json:",omitzero"` // 401, 402, 403 and 451 in a row, since the last success or check
+	Bans      int  `json:",omitzero"` // bans in a row
+	Checking  bool `json:",omitzero"` // the next answer shows a ban, or forbidden pages
+
+	Learned time.Duration `json:",omitzero"` // delay that refusals have taught; 0: none
+	Lessons int           `json:",omitzero"` // number of times that refusals have made the delay longer
+	lesson
+	suspicion
+}
+
+// InARow is the number of refusals in a row of any kind, as Effect and HostState have it.
+func (s *Refusals) InARow() int { return s.Row + s.Unsure + s.Bans }
+
+// A Turn describes the request whose Outcome a Limiter observes. It is for implementers.
+type Turn struct {
+	Now    time.Duration    // when the request was answered
+	Number uint64           // number of the request, in the order of starts
+	Last   uint64           // number of the last request that has started
+	Probe  bool             // no other request could start beside it
+	Delay  *hostlimit.Delay // limits of the key's delay
+	Gap    time.Duration    // delay in force
+	Since  time.Duration    // time since the key's counting began: first start, last lesson, an idle time
+	Served int              // successes in that time, this one included
+}
+
+// An answer is one call of Observe: an Outcome, its request, and the effect that it has.
+type answer struct {
+	rules   *Rules
+	outcome *hostlimit.Outcome
+	turn    *Turn
+	meaning Meaning
+	earlier bool // the request started before the block was set
+	stopped bool // a person's block holds the key
+	effect  hostlimit.Effect
+}
+
+// asks returns for how long the host itself asks to be left alone.
+func (a *answer) asks() time.Duration { return a.rules.asked(a.outcome) }
+
+// Observe changes s by o, the outcome of the request of t. The caller sets Effect.Until. If
+// s.Lessons has changed, Learned is longer, and the caller begins to count t.Since and t.Served
+// anew.
+func (s *Refusals) Observe(r *Rules, o hostlimit.Outcome, t Turn) hostlimit.Effect {
+	a := answer{rules: r, outcome: &o, turn: &t, meaning: r.Meaning(&o), stopped: s.Stopped(t.Now)}
+	a.earlier = s.isEarlier(&a)
+	mayBeThePages := a.meaning == Unsure || a.meaning == Forbidden
+	if mayBeThePages && s.Row > 0 && !a.earlier {
+		// Only probes start while refusals count. A probe that isn't served is refused once more.
+		a.meaning = Refused
+	}
+	switch a.meaning {
+	case Success:
+		a.effect.Cleared = s.serve(&a)
+	case Refused:
+		s.refuse(&a)
+	case Unsure:
+		s.suspect(&a)
+	case Forbidden:
+		s.forbid(&a)
+	case Silent:
+		// It may carry a Reset all the same.
+	}
+	if o.Reset > 0 && a.meaning != Refused { // refuse has used it already
+		extended := s.extend(&a, "rate limit")
+		a.effect.Blocked = a.effect.Blocked || extended
+	}
+	a.effect.Refusals = s.InARow()
+	return a.effect
+}
+
+// isEarlier reports whether the answer of a is no news, as its request started before the block in
+// force was set. While a person's block holds, every answer counts as such.
+func (s *Refusals) isEarlier(a *answer) bool {
+	if a.stopped {
+		return true
+	}
+	if a.meaning == Refused && s.Alone && s.Row+s.Bans == 0 {
+		// A pause or a check holds the key, not a refusal: this is the first one of a series, and
+		// counts also where its request is older.
+		return false
+	}
+	return a.turn.Number <= s.SetAt
+}
+
+// refuse counts a refusal, which blocks the key.
+func (s *Refusals) refuse(a *answer) {
+	o := a.outcome
+	if a.earlier {
+		// The host has answered several requests in flight by one refusal: that counts once.
+		a.effect.Blocked = s.extend(a, causeOf(o))
+		return
+	}
+	// A refusal in clear words is the host's: whatever was suspected of it before is beside the
+	// point.
+	s.Row = oneMore(s.Row)
+	s.Unsure = 0
+	s.Forbidden = 0
+	s.Pending = 0
+	s.Steps = 0
+	// A 503 with Retry-After that the policy doesn't count is maintenance, at any rate of requests.
+	aboutTheRate := o.Refused != "" || o.Status == 0 || a.rules.refusals.Counts(o.Status)
+	if s.Row == 1 && aboutTheRate {
+		s.teach(a.turn, half)
+	}
+	s.Asked = Add(s.Asked, a.asks()) // see teach, which leaves that time out
+	s.block(a, "refused", s.Row, a.rules.stay(s.Row, o, &a.effect.StateErr))
+}
+
+// oneMore returns n+1, at most the largest number that Refusals count to.
+func oneMore(n int) int { return min(n+1, math.MaxUint8) }
+
+// block sets a block that ends with the success of a probe, as the row-th refusal of its kind.
+func (s *Refusals) block(a *answer, kind string, row int, stay time.Duration) {
+	s.Until = max(s.Until, Add(a.turn.Now, stay))
+	s.SetAt = a.turn.Last
+	s.Cause = causeOf(a.outcome)
+	s.Alone = true
+	a.effect.Blocked = true
+	a.effect.Kind = kind
+	a.effect.Row = row
+}
+
+// extend lengthens a block until the time for which the host asks, or sets one that counts as no
+// refusal, and reports whether it did.
+func (s *Refusals) extend(a *answer, cause string) bool {
+	asked := a.asks()
+	until := Add(a.turn.Now, asked)
+	if asked == 0 || until <= s.Until {
+		return false
+	}
+	s.Until = until
+	s.SetAt = a.turn.Last
+	if !a.stopped { // a person's block keeps its cause, by which no answer lifts it
+		s.Cause = cause
+	}
+	return true
+}
+
+// forbid counts an answer such as 403. Forbidden pages and a ban look alike, so number InARow is
+// followed by a single request: where the host serves that, the pages were forbidden.
+func (s *Refusals) forbid(a *answer) {
+	if a.earlier {
+		return
+	}
+	if !s.Checking && s.Bans == 0 {
+		s.Forbidden++
+		if s.Forbidden >= a.rules.refusals.InARow {
+			// The next request goes alone, at once: a pause would cost a site of forbidden pages
+			// time.
+			s.Checking = true
+			s.Alone = true
+			s.Forbidden = 0
+			s.Until = max(s.Until, a.turn.Now)
+			s.SetAt = a.turn.Last
+		}
+		return
+	}
+	s.Checking = false
+	s.Bans = oneMore(s.Bans)
+	if s.Bans == 1 { // the further ones show that the host still bans, at no rate of requests
+		s.teach(a.turn, whole)
+		s.Slow = true
+	}
+	s.EasedAt = a.turn.Now // no step makes the delay shorter during a ban
+	ban := backoff.Doubling{Start: shortestBan, Cap: longestBan}.Delay(s.Bans)
+	s.block(a, "ban", s.Bans, max(ban, a.rules.stay(s.Bans, a.outcome, &a.effect.StateErr)))
+}
+
+// causeOf returns the Refusals.Cause of a block that o sets.
+func causeOf(o *hostlimit.Outcome) string {
+	switch {
+	case o.Refused != "":
+		return "refused"
+	case o.Status == 0:
+		return "network error"
+	}
+	return "status " + strconv.Itoa(o.Status)
+}
+
+// Block sets the block of a person after the start of request number last, with the cause that
+// Rules.CheckBlock returned. A block that ends later keeps its end.
+func (s *Refusals) Block(until time.Duration, cause string, last uint64) {
+	s.Until = max(s.Until, until)
+	s.SetAt = last
+	s.Cause = cause
+}
+
+// Clear lifts the block and forgets the refusals, and reports whether there were any. Learned
+// stays.
+func (s *Refusals) Clear(now time.Duration) bool {
+	cleared := s.Alone || s.Blocks(now)
+	// SetAt stays: answers to requests from before the block don't count now either.
+	*s = Refusals{SetAt: s.SetAt, Learned: s.Learned, Lessons: s.Lessons, lesson: s.lesson}
+	return cleared
+}
+
+// Forgive forgets the refusals if the host has been quiet for long enough, and reports whether it
+// did.
+func (s *Refusals) Forgive(r *Rules, now time.Duration) bool {
+	if !s.Alone || !s.Forgiven(r, now) {
+		return false
+	}
+	return s.Clear(now)
+}
+
+// Forgiven reports whether the host has been quiet for long enough for its refusals to be forgotten.
+func (s *Refusals) Forgiven(r *Rules, now time.Duration) bool {
+	return now >= Add(s.Until, r.refusals.Forgive)
+}
+
+// Blocks reports whether a block holds the key at now. At its very end a block is over.
+func (s *Refusals) Blocks(now time.Duration) bool { return s.Until > now }
+
+// Stopped reports whether that block is a person's.
+func (s *Refusals) Stopped(now time.Duration) bool {
+	return strings.HasPrefix(s.Cause, handPrefix) && s.Blocks(now)
+}
+
+// A Meaning is how an Outcome counts for its host.
+type Meaning uint8
+
+const (
+	Silent    Meaning = iota // says nothing about the host
+	Success                  // the host serves us
+	Unsure                   // the host refuses us, or only this page fails
+	Forbidden                // the page is forbidden, or we are banned
+	Refused                  // the host wants to be left alone
+)
+
+// Meaning returns how o counts for its host. No other code decides over a status.
+func (r *Rules) Meaning(o *hostlimit.Outcome) Meaning {
+	if o.Refused != "" || r.refusals.Counts(o.Status) {
+		return Refused
+	}
+	switch {
+	case o.Status == 0:
+		return r.meaningOfNone(o)
+	case o.Status == 503 && o.RetryAfter > 0:
+		return Refused
+	case !isStatus(o.Status), o.Status == 407: // 407 is the word of a proxy on the way
+		return Silent
+	}
+	switch o.Status {
+	case 408, 425:
+		return Unsure
+	case 401, 402, 403, 451:
+		return Forbidden
+	}
+	if o.Status >= 500 {
+		return Unsure
+	}
+	if o.Aside {
+		return Silent // its success lifts no block
+	}
+	return Success
+}
+
+// isStatus reports whether s is a status that HTTP has a class for.
+func isStatus(s int) bool { return 0 < s && s < 600 }
+
+// meaningOfNone returns the meaning of an attempt without a response.
+func (r *Rules) meaningOfNone(o *hostlimit.Outcome) Meaning {
+	switch {
+	case o.Err == nil, contexts.Left(o.Err): // the caller gave up
+		return Silent
+	case r.refusals.Network:
+		return Refused
+	}
+	return Unsure
+}
+
+// String returns "neutral", "ok", "unsure", "forbidden" or "refused".
+func (m Meaning) String() string {
+	switch m {
+	case Success:
+		return "ok"
+	case Unsure:
+		return "unsure"
+	case Forbidden:
+		return "forbidden"
+	case Refused:
+		return "refused"
+	}
+	return "neutral"
+}
+
+// asked returns for how long the host asks to be left alone, by Retry-After or else by the reset of
+// its rate limit; capped, and 0 if it doesn't ask.
+func (r *Rules) asked(o *hostlimit.Outcome) time.Duration {
+	asked := o.RetryAfter
+	if asked <= 0 { // a Retry-After goes before what the rate limit's fields say
+		asked = max(0, o.Reset)
+	}
+	return min(asked, r.refusals.MaxRetryAfter)
+}
+
+// stay returns the length of the block that o sets as the n-th refusal in a row. The policy is for
+// hosts that refuse: one that can't answer, and whose status the policy doesn't list, is asked
+// again after Fibonacci steps; and so is one whose refusal the policy answers with a panic.
+func (r *Rules) stay(n int, o *hostlimit.Outcome, failure *error) (d time.Duration) {
+	asked := r.asked(o)
+	if o.RetryAfter > 0 && !r.refusals.AtLeast {
+		return asked // the host knows best
+	}
+	if r.Meaning(o) == Unsure {
+		return max(asked, min(r.longest, backoff.Fibonacci{}.Delay(n)))
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			*failure = fmt.Errorf("hostlimit: panic in Delay of %T: %v", r.refusals.Policy, p)
+			d = max(asked, backoff.Fibonacci{}.Delay(n))
+		}
+	}()
+	return max(asked, 0, r.refusals.Policy.Delay(n)) // a policy may return anything
+}
