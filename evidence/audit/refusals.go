@@ -313,7 +313,8 @@ func (s *sequence) uncounted(n *answer, m meaning, before bool) {
 // of the longest block beside it. An answer that is a part of another block lengthens that, and an
 // empty quota blocks whatever the answer means otherwise.
 func (s *sequence) obeyed(n *answer, partOfBlock bool, until int64) {
-	if blocks := n.quota || partOfBlock; !blocks || n.wish <= 0 {
+	blocks := n.quota || partOfBlock
+	if !blocks || n.wish <= 0 {
 		return
 	}
 	// The longest of the blocks counts, its own included.
@@ -344,17 +345,23 @@ func (s *sequence) beside(n *answer) (until int64, ok bool) {
 			s.a.openEnded(blocksKept, "what an answer did to a host beside a thousand others")
 			return never, true
 		}
-		if m.n == nil || m.n == n || m.n.block == nil {
+		if m.n == nil || m.n == n || !m.setsBefore(n) {
 			continue
-		}
-		if m.x != nil && m.x.start > n.at+leeway {
-			continue // its request started after n was there
 		}
 		until = max(until, m.n.block.until)
 		ok = true
 		s.a.openIf(m.n.block.hand, blocksKept, "what an answer did to a host beside a person")
 	}
 	return until, ok
+}
+
+// setsBefore reports whether the move is a block of a person, or one by the answer to a request that
+// had started before n was there.
+func (m move) setsBefore(n *answer) bool {
+	if m.n.block == nil {
+		return false
+	}
+	return m.x == nil || m.x.start <= n.at+leeway
 }
 
 // count judges the block that the answer n set, and that its limiter counted: its kind, its number

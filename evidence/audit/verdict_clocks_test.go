@@ -52,6 +52,13 @@ func TestVerdictsByTheClockOfALimiter(t *testing.T) {
 			9   end 1
 		`, "lines 6 and 11: " + two + "\n" + noStamp},
 	}))
+	checkRows(t, process, closed([]row{
+		{"starts without the server, which knows nothing of their gaps, nor they of those before", `
+			1   page 1
+			1.3 page 2 at=-
+			1.6 page 3
+		`, noStamp},
+	}))
 	checkRows(t, process+"1 allow 1\n1 start 1\n20 waiting\nfile\npolicy by=U process=Q slots=1 clock=0\nsite \"\" at=90", closed([]row{
 		{"the slot of a request that was under way at a kill, of a process with another clock", `118.9 page 2`, `
 			log 1, line 6 and log 2, line 6: ` + two + `

@@ -178,6 +178,14 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 			lines 7 and 10 and 12: contradiction: a block was lifted by a request that had started before it
 			lines 7 and 14: block: started 5.5s before the end of a block
 		`},
+		{"and after that was over, which changes nothing any more", `
+			1   refused 2 status=429 latency=0.5 duration=0.5 until=@2.5
+			1.5 allow 1
+			1.5 start 1
+			3   clear 1
+			3   end 1 latency=1.5
+			5   page 3
+		`, ``},
 		{"another status in the record of the block", `
 			1   allow 1
 			1   start 1

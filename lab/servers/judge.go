@@ -194,23 +194,23 @@ const sending = 100 * time.Millisecond
 func inRetryAfter(lines []Line, transit time.Duration) int {
 	n := 0
 	for _, l := range lines {
-		if slices.ContainsFunc(lines, func(asked Line) bool { return asked.isAround(l, transit) }) {
+		if slices.ContainsFunc(lines, func(refused Line) bool { return refused.isAround(l, transit) }) {
 			n++
 		}
 	}
 	return n
 }
 
-// isAround reports whether the Retry-After of asked held when l began, however early the answer was
-// sent and however late it came.
-func (asked Line) isAround(l Line, transit time.Duration) bool {
+// isAround reports whether the Retry-After of l held when another request began, however early the
+// answer was sent and however late it came.
+func (l Line) isAround(other Line, transit time.Duration) bool {
 	const rounding = 2 * time.Millisecond // logs have milliseconds
-	if asked.RetryAfter <= 0 {
+	if l.RetryAfter <= 0 {
 		return false
 	}
-	sent := asked.End.Add(-min(asked.End.Sub(asked.Start), sending))
-	known := asked.End.Add(transit)
-	return l.Start.After(known) && l.Start.Before(sent.Add(asked.RetryAfter-rounding))
+	sent := l.End.Add(-min(l.End.Sub(l.Start), sending))
+	known := l.End.Add(transit)
+	return other.Start.After(known) && other.Start.Before(sent.Add(l.RetryAfter-rounding))
 }
 
 func atOnce(lines []Line, transit time.Duration) int {
