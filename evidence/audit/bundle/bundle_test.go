@@ -368,6 +368,10 @@ func TestForgedBundles(t *testing.T) {
 		"an empty line": {forge: func(l []string) []string { l[record] = "{}\n"; return l }, want: "neither"},
 		"nonsense":      {forge: func(l []string) []string { l[record] = "nonsense\n"; return l }, want: "neither"},
 		"no version":    {forge: func(l []string) []string { l[0] = `{"hosts":["h2.example"]}` + "\n"; return l }, want: "not a bundle"},
+		"no host": {forge: func(l []string) []string {
+			l[0] = `{"bundle":1,"hosts":[]}` + "\n"
+			return l
+		}, want: "line 2: not a bundle"},
 		"a log":         {forge: func([]string) []string { return []string{string(log)} }, want: "not a bundle"},
 		"another's key": {trust: audit.Trust{Key: logtest.VerifierKey(otherKey)}, want: "signed with another key"},
 		"of another log": {forge: func(l []string) []string {

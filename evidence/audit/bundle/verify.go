@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -131,7 +130,9 @@ func (r *reader) begin(l bundleLine, ok bool) error {
 	case l.Bundle != bundleVersion:
 		return fmt.Errorf("a bundle of version %d, and this program knows %d", l.Bundle, bundleVersion)
 	}
-	r.Hosts = slices.Concat([]string{}, l.Hosts) // not nil
+	if len(l.Hosts) > 0 { // without a host the next line is taken for the first one, which it isn't
+		r.Hosts = l.Hosts
+	}
 	return nil
 }
 
