@@ -108,7 +108,10 @@ func (d *Decision) line(coloured bool) string {
 // phrases are the parts of a line that commas separate.
 type phrases []string
 
-func (p *phrases) say(format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
+// and returns p with another part. It is no method of a pointer, so that p stays on the stack.
+func (p phrases) and(format string, args ...any) phrases {
+	return append(p, fmt.Sprintf(format, args...))
+}
 
 // why returns the reason and the end of d: all of its line but the verb and the subject.
 func (d *Decision) why() string {
@@ -119,25 +122,25 @@ func (d *Decision) why() string {
 	wait := d.WaitSlot + d.WaitDelay + d.WaitBlock
 	switch {
 	case d.Type == Fetched:
-		parts.say("%d, %s in %s", d.Status, size(d.Bytes), printable.Duration(d.Duration))
+		parts = parts.and("%d, %s in %s", d.Status, size(d.Bytes), printable.Duration(d.Duration))
 	case d.Type == HostBlocked && d.Status > 0:
-		parts.say("it answered %d", d.Status)
+		parts = parts.and("it answered %d", d.Status)
 	case d.Type == HostBlocked && d.Kind != "" && !d.Restored:
-		parts.say("no answer")
+		parts = parts.and("no answer")
 	case d.Type == BlockedByRobots && d.MatchedRule == "" && reason != "":
-		parts.say("no robots.txt (%s)", reason)
+		parts = parts.and("no robots.txt (%s)", reason)
 		reason = "" // it is said already
 	case d.MatchedRule != "":
-		parts.say("robots.txt, line %d: %s", d.Line, d.MatchedRule)
+		parts = parts.and("robots.txt, line %d: %s", d.Line, d.MatchedRule)
 	case d.Limit != "" && reason == "":
-		parts.say("%d of %d %s", d.Used, d.Max, strings.ReplaceAll(d.Limit, "_", " "))
+		parts = parts.and("%d of %d %s", d.Used, d.Max, strings.ReplaceAll(d.Limit, "_", " "))
 	case d.Status > 0:
-		parts.say("%d", d.Status)
+		parts = parts.and("%d", d.Status)
 	case wait > 0:
-		parts.say("after %s", printable.Duration(wait))
+		parts = parts.and("after %s", printable.Duration(wait))
 	}
 	if d.Location != "" {
-		parts.say("leads to %s", d.Location)
+		parts = parts.and("leads to %s", d.Location)
 	}
 	for _, text := range [...]string{d.Directives, reason, d.Err} {
 		if text != "" {
@@ -145,9 +148,9 @@ func (d *Decision) why() string {
 		}
 	}
 	if !d.Until.IsZero() {
-		parts.say("until %s", clockTime(d.Until, d.Time))
+		parts = parts.and("until %s", clockTime(d.Until, d.Time))
 	} else if !d.RetryAt.IsZero() {
-		parts.say("retry at %s", clockTime(d.RetryAt, d.Time))
+		parts = parts.and("retry at %s", clockTime(d.RetryAt, d.Time))
 	}
 	return strings.Join(parts, ", ")
 }
