@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/rules"
 	"github.com/go-politeness/politeness/internal/alarm"
 	"github.com/go-politeness/politeness/internal/faults"
 	"github.com/go-politeness/politeness/internal/hostname"
@@ -516,7 +517,7 @@ func (trip *trip) learn(r result) {
 	}
 	s.tally.Answer(outcome.Status, a.latency, now)
 	// An exchange that the caller has ended is no answer of the host.
-	if !outcome.Left() {
+	if !rules.Left(&outcome) {
 		s.tally.HostAnswered(s.host, outcome.Refused != "" || tally.Refused(outcome.Status))
 	}
 	outcome.Latency = a.latency
@@ -546,7 +547,7 @@ func (trip *trip) learn(r result) {
 		d.Latency = a.latency
 		d.Duration = a.latency
 		d.Err = r.failure.Error()
-		d.Left = outcome.Left()
+		d.Left = rules.Left(&outcome)
 		d.Connections = a.opened
 	})
 	defer trip.try.ctx.Cancel(context.Canceled)

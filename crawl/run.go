@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/rules"
 )
 
 // A run is one crawl. The goroutine of Run owns it: no other goroutine reads or writes its fields,
@@ -615,7 +616,7 @@ func (r *run) nextWhy(key, why string) string {
 		defer cancel()
 		return r.c.cfg.Transport.Limiter().State(ctx, key)
 	})
-	_, byHand := hostlimit.Debt{Cause: state.BlockedBy}.ByHand()
+	_, byHand := rules.ByHand(state.BlockedBy)
 	// The crawl's own reason, such as a status, says more than the block that it has led to. Of a
 	// block by hand it knows nothing.
 	switch {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"time"
 )
 
@@ -126,12 +125,13 @@ func (a Adaptive) validate() error {
 }
 
 // Move returns the effect of o on the delay by response times, whatever that delay is, for a key
-// whose pages usually take that long: the delay is at least atOnce and, unless halfway is negative,
-// at least half the way from the old one to halfway; with raise it gets no shorter. Both are
+// whose pages usually take that long, o included (rules.Usual): the delay is at least atOnce and,
+// unless halfway is negative, at least half the way from the old one to halfway; with raise it gets
+// no shorter. Both are
 // nanoseconds, as float64, which holds every product of durations. moves is false for an outcome
 // that leaves the delay alone.
 //
-// It is for implementers of Limiter that keep the delay elsewhere; others use Delay.Adapt.
+// It is for implementers of Limiter that keep the delay elsewhere; others use rules.Adapt.
 func (a Adaptive) Move(usual time.Duration, o *Outcome) (atOnce, halfway float64, raise, moves bool) {
 	answered := o.Status > 0
 	gaveUp := !answered && (o.Err == nil || errors.Is(o.Err, context.Canceled))
@@ -149,7 +149,7 @@ func (a Adaptive) Move(usual time.Duration, o *Outcome) (atOnce, halfway float64
 	}
 	if a.set&slower != 0 {
 		// Nothing counts up to one and a half times the usual time, all from three times on.
-		above := 2*latency - 3*float64(o.Usual(usual))
+		above := 2*latency - 3*float64(usual)
 		halfway = max(halfway, a.slowed*min(latency, max(0, above)))
 	}
 	if a.set&throttle != 0 {
@@ -158,48 +158,4 @@ func (a Adaptive) Move(usual time.Duration, o *Outcome) (atOnce, halfway float64
 		halfway = max(halfway, t)
 	}
 	return atOnce, halfway, raise, true
-}
-
-// Usual returns how long pages of a key usually take to be answered, after o, if they usually took
-// that long before; 0: not known. See Slower. It is for implementers of Limiter.
-func (o *Outcome) Usual(before time.Duration) time.Duration {
-	longer := o.Latency - before
-	switch {
-	case o.Status/100 != 2, o.Aside, o.Latency < 0: // no page, or no time
-		return before
-	case before == 0:
-		return o.Latency
-	case longer < 0:
-		return before + longer/8
-	}
-	return before + longer/256 // slowly: a host that grows slow isn't soon as usual
-}
-
-// Adapt returns the delay by response times after o, if it was old before and pages of the key
-// usually took that long. It is for implementers of Limiter.
-func (d Delay) Adapt(old, usual time.Duration, o Outcome) time.Duration {
-	atOnce, halfway, raise, moves := d.Adaptive.Move(usual, &o)
-	if d.Adaptive.set&byLatency == 0 {
-		return 0 // old is a delay of other limits
-	}
-	if !moves {
-		return old
-	}
-	next := atOnce
-	if halfway >= 0 {
-		next = max(next, (float64(max(old, d.Min))+halfway)/2)
-	}
-	adapted := d.Ceiling
-	if next < float64(d.Ceiling) { // only a delay in range is rounded, so nothing overflows
-		adapted = max(d.Min, time.Duration(next))
-	}
-	if raise {
-		adapted = max(adapted, old)
-	}
-	return adapted
-}
-
-// Draw returns a delay in [Min, Max], picked at random. It is for implementers of Limiter.
-func (d Delay) Draw() time.Duration {
-	return d.Min + time.Duration(rand.Uint64N(uint64(d.Max-d.Min)+1)) // Max-Min+1 may not fit into an int64
 }

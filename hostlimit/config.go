@@ -115,12 +115,12 @@ func (c Config) WithDefaults() Config {
 // WithDefaults returns l with its zero fields set to what they mean in a Config.
 func (l Limits) WithDefaults() Limits {
 	l.Concurrency = cmp.Or(l.Concurrency, 2)
-	l.Delay = l.Delay.WithDefaults()
+	l.Delay = l.Delay.withDefaults()
 	return l
 }
 
-// WithDefaults returns d with its zero fields set to what they mean.
-func (d Delay) WithDefaults() Delay {
+// withDefaults returns d with its zero fields set to what they mean.
+func (d Delay) withDefaults() Delay {
 	if d.Min == 0 && d.Max == 0 && !d.DangerouslyNone {
 		d.Min = 200 * time.Millisecond
 		d.Max = 500 * time.Millisecond

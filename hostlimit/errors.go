@@ -3,7 +3,6 @@ package hostlimit
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -38,6 +37,3 @@ func (e *Error) Error() string {
 
 // Unwrap returns the reason.
 func (e *Error) Unwrap() error { return e.Err }
-
-// ByHand reports whether a person has set the block of d, and returns the reason.
-func (d Debt) ByHand() (why string, ok bool) { return strings.CutPrefix(d.Cause, "by hand: ") }

@@ -25,8 +25,6 @@ import (
 	"context"
 	"iter"
 	"time"
-
-	"github.com/go-politeness/politeness/internal/contexts"
 )
 
 // A Limiter grants turns on keys. It is the interface of politeness.Config.Limiter;
@@ -158,10 +156,6 @@ type Outcome struct {
 	// known.
 	Resource uint64
 }
-
-// Left reports whether the caller gave the request up, so that o doesn't count. It is for
-// implementers of Limiter.
-func (o Outcome) Left() bool { return o.Status == 0 && o.Err != nil && contexts.Left(o.Err) }
 
 // A Grant describes a start. The three waits add up to the time spent in
 // Acquire and in the calls of Start.

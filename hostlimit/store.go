@@ -2,6 +2,7 @@ package hostlimit
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/go-politeness/politeness/internal/statedir"
@@ -45,9 +46,6 @@ type Debt struct {
 	FreedAt time.Time `json:"freedAt,omitzero"`
 }
 
-// InARow is the number of refusals in a row of any kind.
-func (d Debt) InARow() int { return d.Refusals + d.Unsure + d.Bans }
-
 // Merge joins the debts of a key that two processes know of. A block that was set before the last
 // clearing is lifted, with its counters and cause. A block by hand is lifted only if a person has
 // cleared the key since. Of the blocks that stand the later end and the larger counters hold; the
@@ -82,7 +80,7 @@ func (d Debt) Merge(o Debt) Debt {
 // freed.
 func (d Debt) clearedAt(t, freed time.Time) Debt {
 	lifts := t
-	if _, byHand := d.ByHand(); byHand {
+	if d.byHand() {
 		lifts = freed
 	}
 	if d.BlockedAt.Before(lifts) { // a block that was set at the very clearing stands
@@ -104,10 +102,13 @@ func (d Debt) unblocked() Debt {
 	return d
 }
 
+// byHand reports whether a person has set the block of d.
+func (d Debt) byHand() bool { return strings.HasPrefix(d.Cause, "by hand: ") }
+
 // causeWith returns the cause of d's block merged with o's.
 func (d Debt) causeWith(o Debt) string {
-	_, dByHand := d.ByHand()
-	_, oByHand := o.ByHand()
+	dByHand := d.byHand()
+	oByHand := o.byHand()
 	switch {
 	case dByHand && !oByHand: // only a person's cause keeps answers from lifting the block
 		return d.Cause

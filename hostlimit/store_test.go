@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/rules"
 )
 
 // debtOf returns a debt whose times are of a few minutes, so that they often coincide. Zero is none.
@@ -46,8 +47,8 @@ func known(debts []hostlimit.Debt) (d hostlimit.Debt) {
 		if lifts(d, o) {
 			continue
 		}
-		_, byHand := o.ByHand()
-		_, wasByHand := d.ByHand()
+		_, byHand := rules.ByHand(o.Cause)
+		_, wasByHand := rules.ByHand(d.Cause)
 		if byHand && (!wasByHand || o.Cause > d.Cause) ||
 			!byHand && !wasByHand && (o.BlockedUntil.After(d.BlockedUntil) || o.BlockedUntil.Equal(d.BlockedUntil) && o.Cause > d.Cause) {
 			d.Cause = o.Cause
@@ -61,7 +62,7 @@ func known(debts []hostlimit.Debt) (d hostlimit.Debt) {
 
 // lifts reports whether a clearing of d lifts the block of o: one by hand only a person's.
 func lifts(d, o hostlimit.Debt) bool {
-	if _, byHand := o.ByHand(); byHand {
+	if _, byHand := rules.ByHand(o.Cause); byHand {
 		return o.BlockedAt.Before(d.FreedAt)
 	}
 	return o.BlockedAt.Before(d.ClearedAt)
@@ -106,7 +107,7 @@ func checkMerge(t *testing.T, a, b, c hostlimit.Debt) {
 		loose := want
 		loose.BlockedUntil, loose.BlockedAt, loose.Cause = got.BlockedUntil, got.BlockedAt, got.Cause
 		loose.Refusals, loose.Unsure, loose.Bans = got.Refusals, got.Unsure, got.Bans
-		if got != loose || got.BlockedUntil.Before(want.BlockedUntil) || got.BlockedAt.Before(want.BlockedAt) || got.InARow() < want.InARow() {
+		if got != loose || got.BlockedUntil.Before(want.BlockedUntil) || got.BlockedAt.Before(want.BlockedAt) || rules.InARow(&got) < rules.InARow(&want) {
 			t.Errorf("%+v\nand %+v\nand %+v\nmake %+v\nless than %+v", a, b, c, got, want)
 		}
 	}

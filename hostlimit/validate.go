@@ -65,7 +65,7 @@ func (l Limits) validate() error {
 	if err := d.Adaptive.validate(); err != nil {
 		p.add("Delay.Adaptive: %w", err)
 	}
-	if full := d.WithDefaults(); d.Ceiling >= 0 && full.Ceiling < full.Min {
+	if full := d.withDefaults(); d.Ceiling >= 0 && full.Ceiling < full.Min {
 		p.add("Delay.Ceiling: %v is less than Delay.Min, %v", full.Ceiling, full.Min)
 	}
 	if slots := l.WithDefaults().Concurrency; d.FromEnd && slots > 1 {

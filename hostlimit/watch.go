@@ -37,12 +37,6 @@ type Watcher interface {
 	String() string
 }
 
-// WatcherOf returns the Watcher of a request by its context, nil if there is none.
-func WatcherOf(ctx context.Context) Watcher {
-	w, _ := ctx.Value((*Watcher)(nil)).(Watcher)
-	return w
-}
-
 // A Wait is the reason why a request waits. Hold names it:
 //
 //	block   the key is blocked: by a refusal, by a person, or outside of Config.Windows

@@ -19,7 +19,7 @@ type host struct {
 	last     time.Duration // last start, its end with FromEnd, or the booking of one; only if source isn't noStart
 	gap      time.Duration // delay in force since last
 	adaptive time.Duration // delay by response times
-	usual    time.Duration // how long pages usually take, see Outcome.Usual
+	usual    time.Duration // how long pages usually take, see rules.Usual
 	// began is when the counting of served began: at the first start, the last lesson, or the start
 	// after an idle time; unset: it hasn't.
 	began  time.Duration
@@ -190,8 +190,8 @@ func (h *host) countAnew(now time.Duration) {
 
 // adapt moves the delay by response times, and reports whether that makes the gap longer.
 func (h *host) adapt(l *lease, o hostlimit.Outcome) bool {
-	h.adaptive = l.lim.Delay.Adapt(h.adaptive, h.usual, o) // by the usual time of before o
-	h.usual = o.Usual(h.usual)
+	h.usual = rules.Usual(&o, h.usual)
+	h.adaptive = rules.Adapt(&l.lim.Delay, h.adaptive, h.usual, &o)
 	return h.raise(h.adaptive, byAdaptive)
 }
 

@@ -310,7 +310,7 @@ func (x *update) change(theirs hostlimit.Debt) hostlimit.Debt {
 		d.Delay = x.learned
 		d.Slow = theirs.Slow && x.learned > 0
 	}
-	if d.BlockedUntil.IsZero() && d.InARow() == 0 {
+	if d.BlockedUntil.IsZero() && rules.InARow(&d) == 0 {
 		// Nothing is left that a clearing lifts.
 		d.ClearedAt = time.Time{}
 		d.FreedAt = time.Time{}

@@ -135,7 +135,7 @@ func callerOf(ctx context.Context) caller {
 		err:      ctx.Err(),
 		deadline: deadline,
 		priority: hostlimit.Priority(ctx),
-		watcher:  hostlimit.WatcherOf(ctx),
+		watcher:  rules.Watcher(ctx),
 	}
 }
 
@@ -357,7 +357,7 @@ func (a *active) grant(lim *hostlimit.Limits, floor, now time.Duration, watcher 
 	sh.starts++
 	l := sh.newLease()
 	l.idle = a.h.idle(now, floor) // before the booking, which is a start to the host
-	a.h.book(now, floor, lim.Delay.Draw())
+	a.h.book(now, floor, rules.Draw(&lim.Delay))
 	l.h = a.h
 	l.a = a
 	l.lim = lim

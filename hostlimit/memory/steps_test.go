@@ -34,7 +34,7 @@ func FuzzHost(f *testing.F) {
 			t.Errorf("next start %d, after %d with floor %d and delay %d", e, now, floor, random)
 		}
 		before := h
-		h.adaptive = lim.Delay.Adapt(h.adaptive, 0, o)
+		h.adaptive = rules.Adapt(&lim.Delay, h.adaptive, rules.Usual(&o, 0), &o)
 		h.raise(h.adaptive, byAdaptive)
 		if h.earliest(0) < before.earliest(0) {
 			t.Error("an answer shortened a gap that was promised")

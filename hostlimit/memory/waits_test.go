@@ -13,6 +13,7 @@ import (
 	"github.com/go-politeness/politeness/internal/contexts"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/rules"
 )
 
 // Crawl-delay 2 with a hundred goroutines takes 198 s, and none of them times out.
@@ -327,7 +328,7 @@ func TestLeftIsTheCallersOwnEnd(t *testing.T) {
 		{hostlimit.Outcome{Err: fmt.Errorf("get: %w", context.DeadlineExceeded)}, true},
 		{hostlimit.Outcome{Err: errors.New("connection refused")}, false},
 	} {
-		if c.o.Left() != c.left {
+		if rules.Left(&c.o) != c.left {
 			t.Errorf("%+v: Left is %v", c.o, !c.left)
 		}
 	}

@@ -18,7 +18,7 @@ func ExampleRules() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(limits.Concurrency, "slots, a start each", limits.Delay.Draw())
+	fmt.Println(limits.Concurrency, "slots, a start each", rules.Draw(&limits.Delay))
 
 	var r rules.Refusals
 	now := 10 * time.Second // since any moment

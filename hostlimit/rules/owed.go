@@ -27,7 +27,7 @@ func (r *Rules) Current(d hostlimit.Debt, now time.Time) hostlimit.Debt {
 		d.Cause = ""
 		// A block that is over leaves its counters: they are forgiven later.
 		forgiven := !d.BlockedUntil.Add(r.refusals.Forgive).After(now)
-		if d.InARow() == 0 || forgiven {
+		if InARow(&d) == 0 || forgiven {
 			d = unblocked(d)
 		}
 	}

@@ -14,7 +14,7 @@ func TestNoDelayIsLongerThanTheLongest(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	for _, a := range []hostlimit.Adaptive{hostlimit.Learned, hostlimit.Squared, hostlimit.Proportional(1), hostlimit.Proportional(2), hostlimit.Throttle(1), hostlimit.Proportional(math.MaxFloat64)} {
 		l := hostlimit.Delay{Min: time.Second, Ceiling: math.MaxInt64, Adaptive: a}
-		if got := l.Adapt(year, 0, hostlimit.Outcome{Status: 503, Latency: math.MaxInt64}); a != hostlimit.Learned && got < 146*year {
+		if got := Adapt(&l, year, 0, &hostlimit.Outcome{Status: 503, Latency: math.MaxInt64}); a != hostlimit.Learned && got < 146*year {
 			t.Errorf("%v: a latency of 292 years made it %v", a, got)
 		}
 		var s Refusals

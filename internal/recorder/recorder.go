@@ -19,6 +19,7 @@ import (
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/rules"
 	"github.com/go-politeness/politeness/robots"
 )
 
@@ -265,7 +266,7 @@ func (r *Recorder) State(ctx context.Context, host string, restored *hostlimit.R
 			Restored: true,
 			Until:    restored.BlockedUntil,
 			RetryAt:  restored.BlockedUntil,
-			Refusals: restored.InARow(),
+			Refusals: rules.InARow(&restored.Debt),
 			Reason:   "restored: " + restored.Cause,
 		}
 		if !restored.BlockedAt.IsZero() {

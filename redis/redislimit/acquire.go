@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/rules"
 )
 
 // A lease goes through these phases, all under the Limiter's mu:
@@ -89,7 +90,7 @@ func (l *Limiter) caller(ctx context.Context) caller {
 		arrived: now,
 		limit:   now + min(l.limits.MaxWait, longest),
 		rank:    int64(priority),
-		watcher: hostlimit.WatcherOf(ctx),
+		watcher: rules.Watcher(ctx),
 	}
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -120,7 +121,7 @@ func (t *lease) join() {
 
 // draw draws a delay, and gives the lease a new id.
 func (t *lease) draw() {
-	t.delay = max(t.limits.Delay.Draw(), t.floor)
+	t.delay = max(rules.Draw(&t.limits.Delay), t.floor)
 	// A push for the old id is for a turn that was given back.
 	delete(t.l.asked, t.id)
 	t.id = t.l.newID()
@@ -190,7 +191,7 @@ func (t *lease) step() waitStep {
 	// An error of Override is for the next Acquire: this one goes on with the limits that it has.
 	if err == nil && limits != t.limits {
 		t.limits = limits
-		t.delay = max(limits.Delay.Draw(), t.floor)
+		t.delay = max(rules.Draw(&limits.Delay), t.floor)
 		t.askAgain()
 	}
 	t.act(now)

@@ -216,11 +216,11 @@ func (t *lease) observe(o hostlimit.Outcome) (*change, hostlimit.Effect) {
 		h.known.finish(now, t.granted.delay) // for a restore, if the server forgets the end
 	}
 	c := t.change(o, meaning == serves)
+	h.usual = rules.Usual(&o, h.usual)
 	longer := false
 	if meaning != doubtful {
 		longer = c.move(&o)
 	}
-	h.usual = o.Usual(h.usual) // after move, which compares with the responses before
 	before := h.known.refusals
 	after := before
 	after.Forgive(l.rules, now)
@@ -315,7 +315,7 @@ func (c *change) move(o *hostlimit.Outcome) bool {
 		return false
 	}
 	c.adapt = []any{micros(d.Min), micros(d.Ceiling), us(atOnce), us(halfway), raise}
-	is := d.Adapt(t.granted.adaptive, h.usual, *o)
+	is := rules.Adapt(d, t.granted.adaptive, h.usual, o)
 	longer := is > max(t.granted.adaptive, d.Min)
 	if longer {
 		// The gap that is running gets longer too, as on the server.

@@ -151,7 +151,7 @@ func debtOf(d hostlimit.Debt, is *rules.Refusals, now time.Duration, wall time.T
 	d.Unsure = is.Unsure
 	d.Bans = is.Bans
 	// Refusals whose block is over have its end, from which they are forgiven.
-	if is.Until > now || d.InARow() > 0 {
+	if is.Until > now || rules.InARow(&d) > 0 {
 		d.BlockedUntil = wall.Add(is.Until - now).Round(0).UTC()
 		d.BlockedAt = wall.Round(0).UTC()
 		d.Cause = strings.ToValidUTF8(is.Cause, "\uFFFD")
@@ -240,7 +240,7 @@ func (h *host) recall(d hostlimit.Debt, limits *hostlimit.Limits) bool {
 	d = h.l.rules.Owed(d, wall)
 	// A Store is any code: its numbers are bounded before they are used.
 	debt := rules.Refusals{
-		Row:   min(max(d.InARow(), 0), math.MaxUint8),
+		Row:   min(max(rules.InARow(&d), 0), math.MaxUint8),
 		Cause: d.Cause,
 	}
 	if !d.BlockedUntil.IsZero() {

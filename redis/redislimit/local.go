@@ -76,7 +76,7 @@ func (k *known) localDebt(processes int, now time.Duration, wall time.Time) host
 		Cause:    s.Cause,
 		Delay:    times(s.Learned, processes),
 	}
-	if s.Until > now || debt.InARow() > 0 {
+	if s.Until > now || rules.InARow(&debt) > 0 {
 		debt.BlockedUntil = wall.Add(s.Until - now)
 		debt.BlockedAt = wall
 	}
@@ -89,7 +89,7 @@ func (h *host) owe(d hostlimit.Debt, now time.Duration, wall time.Time) {
 		Row:     d.Refusals,
 		Unsure:  d.Unsure,
 		Bans:    d.Bans,
-		Alone:   d.InARow() > 0,
+		Alone:   rules.InARow(&d) > 0,
 		Cause:   d.Cause,
 		Learned: d.Delay / time.Duration(h.l.conf.Processes),
 	}
@@ -250,7 +250,7 @@ func shareOf(l hostlimit.Limits, n int) hostlimit.Limits {
 		l.Concurrency = max(1, l.Concurrency/n)
 	}
 	if l.Delay != (hostlimit.Delay{}) {
-		d := l.Delay.WithDefaults()
+		d := hostlimit.Limits{Delay: l.Delay}.WithDefaults().Delay
 		d.Min = times(d.Min, n)
 		d.Max = times(d.Max, n)
 		d.Ceiling = times(d.Ceiling, n)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/rules"
 )
 
 // A stage is one partition of a server whose hosts a test sets up by hand.
@@ -131,13 +132,13 @@ func TestScriptAdaptsAsTheRules(t *testing.T) {
 		}[r.IntN(6)]}}
 		l.Delay.Ceiling = l.Delay.Min + someTime(r, 10*time.Second)
 		old := someTime(r, l.Delay.Ceiling)
-		usual := someTime(r, 3*time.Second)
 		o := hostlimit.Outcome{Status: 200 + 303*r.IntN(2), Latency: someTime(r, 5*time.Second)}
+		usual := rules.Usual(&o, someTime(r, 3*time.Second))
 		atOnce, halfway, raise, _ := l.Delay.Adaptive.Move(usual, &o)
 		h := s.host()
 		s.set(h, "ad", old.Microseconds())
 		s.run("outcome", h, "1.1", micros(l.Delay.Min), micros(l.Delay.Ceiling), us(atOnce), us(halfway), raise, false)
-		if got, want := s.duration(h, "ad"), l.Delay.Adapt(old, usual, o); got < want || got > want+time.Microsecond {
+		if got, want := s.duration(h, "ad"), rules.Adapt(&l.Delay, old, usual, &o); got < want || got > want+time.Microsecond {
 			t.Errorf("%+v from %v by %+v: %v, the rules say %v", l, old, o, got, want)
 		}
 	}

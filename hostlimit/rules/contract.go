@@ -1,0 +1,27 @@
+package rules
+
+import (
+	"context"
+	"strings"
+
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/contexts"
+)
+
+// Left reports whether the caller gave the request up, so that o says nothing about the host.
+func Left(o *hostlimit.Outcome) bool {
+	return o.Status == 0 && o.Err != nil && contexts.Left(o.Err)
+}
+
+// InARow is the number of refusals in a row of any kind that d has.
+func InARow(d *hostlimit.Debt) int { return d.Refusals + d.Unsure + d.Bans }
+
+// ByHand reports whether a person has set the block with that cause (Debt.Cause,
+// HostState.BlockedBy), and returns the reason.
+func ByHand(cause string) (why string, ok bool) { return strings.CutPrefix(cause, handPrefix) }
+
+// Watcher returns the hostlimit.Watcher of a request by its context, nil if there is none.
+func Watcher(ctx context.Context) hostlimit.Watcher {
+	w, _ := ctx.Value((*hostlimit.Watcher)(nil)).(hostlimit.Watcher)
+	return w
+}

@@ -1,0 +1,59 @@
+package rules
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// Draw returns a delay in [Min, Max] of d, picked at random.
+func Draw(d *hostlimit.Delay) time.Duration {
+	return d.Min + time.Duration(rand.Uint64N(uint64(d.Max-d.Min)+1)) // Max-Min+1 may not fit into an int64
+}
+
+// Usual returns how long pages of a key usually take to be answered, after o, if they usually took
+// that long before; 0: not known. See hostlimit.Slower.
+func Usual(o *hostlimit.Outcome, before time.Duration) time.Duration {
+	longer := o.Latency - before
+	switch {
+	case o.Status/100 != 2, o.Aside, o.Latency < 0: // no page, or no time
+		return before
+	case before == 0:
+		return o.Latency
+	case longer < 0:
+		return before + longer/8
+	}
+	return before + longer/256 // slowly: a host that grows slow isn't soon as usual
+}
+
+// Adapt returns the delay by response times after o, if it was old before, and pages of the key
+// usually take that long, o included (Usual). Without a formula of response times it returns 0: old
+// is a delay of other limits.
+func Adapt(d *hostlimit.Delay, old, usual time.Duration, o *hostlimit.Outcome) time.Duration {
+	if !byLatency(d.Adaptive) {
+		return 0
+	}
+	atOnce, halfway, raise, moves := d.Adaptive.Move(usual, o)
+	if !moves {
+		return old
+	}
+	next := atOnce
+	if halfway >= 0 {
+		next = max(next, (float64(max(old, d.Min))+halfway)/2)
+	}
+	adapted := d.Ceiling
+	if next < float64(d.Ceiling) { // only a delay in range is rounded, so nothing overflows
+		adapted = max(d.Min, time.Duration(next))
+	}
+	if raise {
+		adapted = max(adapted, old)
+	}
+	return adapted
+}
+
+// byLatency reports whether response times move the delay.
+func byLatency(a hostlimit.Adaptive) bool {
+	_, _, _, moves := a.Move(0, &hostlimit.Outcome{Status: 200})
+	return moves
+}
