@@ -24,8 +24,8 @@ type answer struct {
 }
 
 // read makes a the answer resp, and o what that says about the host: by its status and headers, and
-// by refused, Config.IsRefusal or nil, which sees pages. Where that panics, thrown is with what, and
-// the rest counts.
+// by refused, Config.IsRefusal or nil, which sees pages. Where that panics, thrown is with what,
+// and the rest counts.
 func (a *answer) read(
 	resp *http.Response, refused func(*http.Response) error, k kind, o *hostlimit.Outcome,
 ) (thrown any) {

@@ -2,8 +2,8 @@
 // key.
 //
 // politeness.New uses it. Use it by itself to pace work on many keys, if a refusal by one key must
-// hold all work on that key. This package is the contract. hostlimit/memory has the [Limiter] of one
-// process, redis/redislimit that of many.
+// hold all work on that key. This package is the contract. hostlimit/memory has the [Limiter] of
+// one process, redis/redislimit that of many.
 //
 // A limiter promises for each key:
 //
@@ -190,8 +190,8 @@ type Grant struct {
 	Own *Limits
 
 	// TakenBack lists the leases found expired (LeaseTTL) that no earlier Grant reported: those of
-	// this key, and those of others whose place of MaxInFlight was needed. the Limiter of a process reports at most
-	// 255 of a key.
+	// this key, and those of others whose place of MaxInFlight was needed. the Limiter of a process
+	// reports at most 255 of a key.
 	TakenBack []TakenBack
 
 	// Restored is the latest block of the key that was read from Config.Store, where an earlier

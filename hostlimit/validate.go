@@ -10,8 +10,8 @@ import (
 	"github.com/go-politeness/politeness/internal/durations"
 )
 
-// Validate returns an error that names every field that is wrong, one a line. New of a limiter calls
-// it.
+// Validate returns an error that names every field that is wrong, one a line. New of a limiter
+// calls it.
 func (c Config) Validate() error {
 	var p problems
 	p.negative("MaxInFlight", c.MaxInFlight)

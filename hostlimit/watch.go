@@ -17,8 +17,8 @@ func WithPriority(ctx context.Context, p int) context.Context {
 	return context.WithValue(ctx, priorityKey{}, p)
 }
 
-// Priority returns the priority that WithPriority has given to ctx, 0 if none. A limiter asks for it
-// at each Acquire.
+// Priority returns the priority that WithPriority has given to ctx, 0 if none. A limiter asks for
+// it at each Acquire.
 func Priority(ctx context.Context) int {
 	p, _ := ctx.Value(priorityKey{}).(int)
 	return p

@@ -355,8 +355,8 @@ func (s *sequence) beside(n *answer) (until int64, ok bool) {
 	return until, ok
 }
 
-// setsBefore reports whether the move is a block of a person, or one by the answer to a request that
-// had started before n was there.
+// setsBefore reports whether the move is a block of a person, or one by the answer to a request
+// that had started before n was there.
 func (m move) setsBefore(n *answer) bool {
 	if m.n.block == nil {
 		return false

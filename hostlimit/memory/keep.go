@@ -12,10 +12,10 @@ import (
 )
 
 // The debt of a key is saved in Config.Store, and read from it, in one step, sync: one Update,
-// outside of every lock, merges the changes of this Limiter into the debt in the Store (Debt.Merge);
-// then the Limiter takes over the changes of other processes. One sync of a key runs at a time. A
-// call that finds something to save meanwhile waits for that sync, and mostly finds that it has
-// been saved.
+// outside of every lock, merges the changes of this Limiter into the debt in the Store
+// (Debt.Merge); then the Limiter takes over the changes of other processes. One sync of a key runs
+// at a time. A call that finds something to save meanwhile waits for that sync, and mostly finds
+// that it has been saved.
 //
 //	call      state of the key                         action
 //	Acquire   not read yet, or not for 10 s            sync, then the turn

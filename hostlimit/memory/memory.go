@@ -1,9 +1,9 @@
 // Package memory is the limiter of one process: a [hostlimit.Limiter] without a server. Use it
 // through politeness.New, which makes one, or by itself to pace work on many keys.
 //
-// A file has one concern: host.go what a key owes, queue.go who waits and what is in flight, lease.go
-// one turn, places.go MaxInFlight, keep.go the debt in a Store, control.go what an operator does,
-// shard.go where hosts are kept.
+// A file has one concern: host.go what a key owes, queue.go who waits and what is in flight,
+// lease.go one turn, places.go MaxInFlight, keep.go the debt in a Store, control.go what an
+// operator does, shard.go where hosts are kept.
 package memory
 
 import (
@@ -19,9 +19,10 @@ import (
 	"github.com/go-politeness/politeness/hostlimit/rules"
 )
 
-// A Limiter paces the requests of one process, with less than two hundred bytes per idle host. It starts
-// no goroutine: time passes in the callers' own, so there is nothing to close, and everything works
-// in a testing/synctest bubble. It is safe for concurrent use and must not be copied.
+// A Limiter paces the requests of one process, with less than two hundred bytes per idle host. It
+// starts no goroutine: time passes in the callers' own, so there is nothing to close, and
+// everything works in a testing/synctest bubble. It is safe for concurrent use and must not be
+// copied.
 //
 // Stamps are taken from the monotonic clock, counted from the time of day of the first use. So the
 // gaps between them are exact, also where the machine's clock was set in between.

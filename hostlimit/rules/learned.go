@@ -256,8 +256,8 @@ func (s *Refusals) prove(page *suspect, t *Turn) {
 	}
 }
 
-// ForgetPages forgets by which pages and lessons s was learned. A Store keeps the rest: the block, the
-// counters, and the learned delay.
+// ForgetPages forgets by which pages and lessons s was learned. A Store keeps the rest: the block,
+// the counters, and the learned delay.
 func (s *Refusals) ForgetPages() {
 	s.lesson = lesson{Slow: s.Slow}
 	s.suspicion = suspicion{}

@@ -70,7 +70,8 @@ func (*Rules) BlockedByHand(cause string) error {
 	return &reason{"host blocked " + cause, []error{hostlimit.ErrBlocked}}
 }
 
-// handPrefix begins the cause of a block that a person has set. ByHand looks for it, and Debt.Merge.
+// handPrefix begins the cause of a block that a person has set. ByHand looks for it, and
+// Debt.Merge.
 const handPrefix = "by hand: "
 
 // mostWhy bounds the reason that a person gives for a block, in bytes.

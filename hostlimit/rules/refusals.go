@@ -14,9 +14,10 @@ import (
 )
 
 // Refusals is the state into which the answers of a host have brought its key: the block, the
-// refusals in a row and the delay that they have taught. It is for implementers of [hostlimit.Limiter]: a
-// plain value, with neither a lock nor a clock; times count from any moment before the first one.
-// The zero value is the key of a host that has not refused. A key goes through these states:
+// refusals in a row and the delay that they have taught. It is for implementers of
+// [hostlimit.Limiter]: a plain value, with neither a lock nor a clock; times count from any moment
+// before the first one. The zero value is the key of a host that has not refused. A key goes
+// through these states:
 //
 //	state    event                               next     why
 //	open     refusal                             blocked  until Retry-After, or by the policy; may teach
@@ -256,7 +257,8 @@ func (s *Refusals) Forgive(r *Rules, now time.Duration) bool {
 	return s.Clear(now)
 }
 
-// Forgiven reports whether the host has been quiet for long enough for its refusals to be forgotten.
+// Forgiven reports whether the host has been quiet for long enough for its refusals to be
+// forgotten.
 func (s *Refusals) Forgiven(r *Rules, now time.Duration) bool {
 	return now >= Add(s.Until, r.refusals.Forgive)
 }

@@ -319,8 +319,8 @@ func (b *bench) scaleRobots(goals *goals, _ *result) (table, error) {
 	return t, nil
 }
 
-// fetcherOf returns politeness with a bound of its memory of robots.txt in bytes, 0 for the default,
-// or colly if the bound is negative.
+// fetcherOf returns politeness with a bound of its memory of robots.txt in bytes, 0 for the
+// default, or colly if the bound is negative.
 func fetcherOf(base http.RoundTripper, bound int64, state string) (rivals.Fetcher, error) {
 	if bound < 0 {
 		return rivals.NewColly(base, unpaced)

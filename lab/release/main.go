@@ -103,8 +103,8 @@ func newRelease(ctx context.Context, dir, version string) (*release, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The module cache is a new one, since a version that is played twice may differ. Other modules come
-	// from the old one, if it has them.
+	// The module cache is a new one, since a version that is played twice may differ. Other modules
+	// come from the old one, if it has them.
 	r.env = append(r.env,
 		"GOPROXY=file://"+r.proxy+",file://"+filepath.Join(cache, "cache", "download")+","+others,
 		"GOMODCACHE="+filepath.Join(dir, "modules"),
@@ -280,7 +280,8 @@ func (r *release) run(ctx context.Context, dir, name string, args ...string) err
 	return err
 }
 
-// output runs a command, and returns the text that it printed. An error has its standard error, too.
+// output runs a command, and returns the text that it printed. An error has its standard error,
+// too.
 func (r *release) output(ctx context.Context, dir, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	var out, complaint bytes.Buffer

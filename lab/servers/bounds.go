@@ -68,8 +68,8 @@ func mostRefusals(k Kind) (int, bool) {
 	}
 }
 
-// leastShare returns the least Share. There is none if the cell is too short, if the crawler's policy
-// is to stay away after a refusal, and if it never asks for broken pages again.
+// leastShare returns the least Share. There is none if the cell is too short, if the crawler's
+// policy is to stay away after a refusal, and if it never asks for broken pages again.
 func leastShare(r *Result) (float64, bool) {
 	bulk := r.Crawler.Name == "Bulk"
 	enough := learnt

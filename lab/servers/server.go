@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// A Kind is the way in which a server's protection treats a crawler that is too fast. The goals depend
-// on it.
+// A Kind is the way in which a server's protection treats a crawler that is too fast. The goals
+// depend on it.
 type Kind int
 
 // The kinds.

@@ -1,6 +1,6 @@
 // Package transparency runs the tests of other people's HTTP clients through a Transport that asks
-// no robots.txt and keeps no delay. Apart from its refusals a Transport is invisible: tests that pass
-// without it pass with it, except for the differences that are listed with their reasons. The
+// no robots.txt and keeps no delay. Apart from its refusals a Transport is invisible: tests that
+// pass without it pass with it, except for the differences that are listed with their reasons. The
 // package's own test does that for net/http, and those of package rivals for thirteen libraries.
 package transparency
 
@@ -34,8 +34,8 @@ const throughEnv = "POLITENESS_THROUGH"
 func Through(pkg string) string { return "package " + pkg + throughText }
 
 // Overlay writes the files to dir that are compiled in the place of net/http's client, and returns
-// them for an overlay of the go command: a variable of net/http, ThroughTransport, is called for the
-// RoundTripper of each http.Client.
+// them for an overlay of the go command: a variable of net/http, ThroughTransport, is called for
+// the RoundTripper of each http.Client.
 func Overlay(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	goroot, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()

@@ -33,8 +33,8 @@ type page struct{ own, site []*request }
 // pairs is how many pairs of records may be of one request.
 func (p *page) pairs() int { return len(p.own) * len(p.site) }
 
-// A pageID is the key of a page. A site's request with a query is of two pages, as the query of ours
-// may not be known.
+// A pageID is the key of a page. A site's request with a query is of two pages, as the query of
+// ours may not be known.
 type pageID struct {
 	path  uint64 // hash of host, method and path
 	query uint64 // hash of the query; 0: it isn't known
@@ -139,7 +139,8 @@ func firstUnmatched(site []*request, from time.Time) *request {
 	return nil
 }
 
-// compareGaps finds hosts at which the site saw requests closer together than the evidence has them.
+// compareGaps finds hosts at which the site saw requests closer together than the evidence has
+// them.
 func (c *comparer) compareGaps() {
 	const sentence = "The site saw requests to %s %.0f s apart, and the evidence has them %.0f s apart at least."
 	gaps := shortestGaps(c.site)

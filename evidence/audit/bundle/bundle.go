@@ -9,8 +9,8 @@ package bundle
 
 import "golang.org/x/mod/sumdb/tlog"
 
-// A bundleLine is a line of a bundle that is no record. A bundle is JSON Lines. The first line names
-// the hosts. Each other line is one of these:
+// A bundleLine is a line of a bundle that is no record. A bundle is JSON Lines. The first line
+// names the hosts. Each other line is one of these:
 //
 //   - a record, exactly as it stands in the log;
 //   - the number of lines that are left out there, with the hashes of the largest complete subtrees

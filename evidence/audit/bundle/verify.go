@@ -25,9 +25,9 @@ type Bundle struct {
 	Omitted uint64       `json:"omitted"` // number of records of the log that were left out
 	Signed  audit.Signed `json:"signed"`
 
-	// Report judges the records. It has a violation "sequence" if the number of a start is missing: the
-	// records of that start were left out, though they are about the same host. The starts of a host
-	// are numbered over the whole crawl. So if no number from 1 on is missing, there was no other
+	// Report judges the records. It has a violation "sequence" if the number of a start is missing:
+	// the records of that start were left out, though they are about the same host. The starts of a
+	// host are numbered over the whole crawl. So if no number from 1 on is missing, there was no other
 	// request before the last of them, by this limiter.
 	Report *audit.Report `json:"report"`
 }

@@ -130,8 +130,8 @@ func (f *Forest) Extended() (n int, broken []string) {
 	return n, broken
 }
 
-// A Tree is one of the trees that the lines of a file are leaves of. It is exact if no checkpoint is
-// broken.
+// A Tree is one of the trees that the lines of a file are leaves of. It is exact if no checkpoint
+// is broken.
 type Tree struct {
 	From   int64  // index of its first line in the file
 	Size   int64  // number of its lines that are signed
