@@ -290,7 +290,7 @@ func (q *Queue) unknown(ctx context.Context, tx pgx.Tx, reqs []crawl.Request) (c
 func (q *Queue) lockHosts(ctx context.Context, tx pgx.Tx, names []string) (map[string]int64, error) {
 	sorted := slices.Clone(names)
 	slices.Sort(sorted)
-	// The update of a host that is there changes nothing, but locks it, and has it returned.
+	// The update locks a host that is there, and has it returned, even if it is waiting already.
 	rows, err := tx.Query(ctx, `
 		INSERT INTO politeness_host (crawl, name, waiting)
 		SELECT $1, name, true FROM unnest($2::text[]) WITH ORDINALITY AS w (name, i)
