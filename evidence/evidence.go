@@ -44,7 +44,7 @@ type Evidence interface {
 //
 //	robots_allowed  the verdict; if the URL isn't fetched, it is blocked_by_robots,
 //	                blocked_by_rule or reserved
-//	waiting         the request waits for its turn, for more than a second if that is known
+//	waiting         the wait for a turn is longer than a second, as far as that is known
 //	started         the request was sent; if it wasn't, the record is slot_timeout,
 //	                budget_exceeded, or failed if the caller left
 //	host_blocked    the response blocks the host; if it ends a block, it is host_cleared
@@ -71,7 +71,7 @@ const (
 	BudgetExceeded    Type = "budget_exceeded"
 	Waiting           Type = "waiting"      // a wait has begun that is longer than a second
 	SlotTimeout       Type = "slot_timeout" // no turn came within SlotTimeout, MaxWait or the deadline
-	Resent            Type = "resent"       // net/http sent the request again at Start, on another connection
+	Resent            Type = "resent"       // sent again at Start, after a lost connection or with another signature
 	Started           Type = "started"      // the request went out at Start; recorded once it has
 	Fetched           Type = "fetched"      // the exchange ended: its body was read to the end or closed
 	Failed            Type = "failed"       // the exchange got no response, or its caller left before the start

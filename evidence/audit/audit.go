@@ -247,7 +247,7 @@ const (
 	takenBack                   // its slot was taken back at end
 	robotsTxt                   // it fetched robots.txt, and costs nothing of the budget
 	learned                     // refusals have taught its delay, by its record
-	resent                      // the transport sent it again over another connection, as another exchange
+	resent                      // the transport sent it again, as another exchange, and its slot went on with that
 	serves                      // its answer shows that the host serves us
 	kept                        // its answer is one of its sequence's answers
 	undated                     // the time of its answer isn't known

@@ -253,8 +253,8 @@ const maxSends = 10
 // present start.
 func (a *auditor) sends(d *evidence.Decision, t, before *trip) {
 	if d.Type == evidence.Resent && before.underWay && before.attempt == d.Attempt {
-		// The exchange before has lost its connection. The new one continues in its slot, and the
-		// old one is no probe from then on.
+		// The exchange before has lost its connection, or the site wants another signature. The new
+		// one continues in its slot, and the old one is no probe from then on.
 		y := before.x
 		failed := y.start + cmp.Or(int64(d.WaitConnect), t.x.start-y.start)
 		y.fate = ended
