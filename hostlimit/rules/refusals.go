@@ -274,6 +274,7 @@ func (s *Refusals) Stopped(now time.Duration) bool {
 // A Meaning is how an Outcome counts for its host.
 type Meaning uint8
 
+// The meanings, from the one that changes nothing to the one that blocks.
 const (
 	Silent    Meaning = iota // says nothing about the host
 	Success                  // the host serves us

@@ -44,7 +44,7 @@ func New(c hostlimit.Config) (*Rules, error) {
 		return nil, fmt.Errorf("hostlimit: %w", err)
 	}
 	c = c.WithDefaults()
-	refusals := c.Backoff.(backoff.Refusals) //nolint:errcheck // Validate has looked
+	refusals := c.Backoff.(backoff.Refusals) // Validate has looked
 
 	// The caller may change its slices afterwards.
 	refusals.Statuses = slices.Clone(refusals.Statuses)
