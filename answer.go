@@ -11,7 +11,7 @@ import (
 	"github.com/go-politeness/politeness/hostlimit/hints"
 )
 
-// An answer is what a try has led to: a response's headers, or none.
+// An answer is the result of a try: a response's headers, or none.
 type answer struct {
 	latency time.Duration // from the start to the headers, or to the failure
 	opened  int           // connections that the try has opened, if more than one
@@ -19,13 +19,13 @@ type answer struct {
 	header  http.Header
 	hints   hints.Hints
 	quota   time.Duration    // until the rate limit that has nothing left is reset; 0: none counts
-	effect  hostlimit.Effect // what it did to the host
+	effect  hostlimit.Effect // change of the host's state by the answer
 	handed  bool             // the caller has its body, which ends the try
 }
 
-// read makes a the answer resp, and o what that says about the host: by its status and headers, and
-// by refused, Config.IsRefusal or nil, which sees pages. Where that panics, thrown is with what,
-// and the rest counts.
+// read makes a the answer resp, and o the outcome for the host, from its status and headers.
+// refused, which is Config.IsRefusal or nil, is called for pages. If refused panics, thrown is the
+// value of the panic, and status and headers still count.
 func (a *answer) read(
 	resp *http.Response, refused func(*http.Response) error, k kind, o *hostlimit.Outcome,
 ) (thrown any) {
@@ -34,7 +34,7 @@ func (a *answer) read(
 	a.header = resp.Header
 	a.hints, *o = hints.Read(resp)
 	a.quota = o.Reset
-	// A robots.txt is judged by robotscache, whatever the user's own eye sees in pages.
+	// robotscache judges a robots.txt. refused is for pages only.
 	if refused == nil || k != kindPage {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (a *answer) recordEffect(s *subject, outcome hostlimit.Outcome, at time.Tim
 }
 
 // recordEnd records the end of the exchange that began with start: after a response, read bytes of
-// its body and err, what ended the reading.
+// its body and err, which ended the reading.
 func (a *answer) recordEnd(s *subject, p *page, start *start, read int64, err error, now time.Time) {
 	if s.recorder == nil {
 		return
@@ -110,7 +110,7 @@ func (a *answer) recordEnd(s *subject, p *page, start *start, read int64, err er
 	s.recorder.Pass(s.ctx, &d)
 }
 
-// blockedBy returns what decided the length of a block.
+// blockedBy returns the rule that decided the length of a block.
 func blockedBy(o hostlimit.Outcome, length time.Duration) string {
 	by := "by the backoff policy"
 	// The block is as long as the longer of the two asks, or the only one, to the second.

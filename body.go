@@ -26,7 +26,7 @@ type body struct {
 
 // A bodyReader is called while a body is read.
 type bodyReader interface {
-	// take is called with what each read returned: a piece of the body, and whether the body ends
+	// take is called with the result of each read: a piece of the body, and whether the body ends
 	// behind it. It returns how many of the bytes go to the caller, and an error that ends the
 	// reading there.
 	take(piece []byte, end bool) (n int, err error)
@@ -34,7 +34,7 @@ type bodyReader interface {
 	// caller gets.
 	refuse(reason error) error
 	// ended is called once, at the end of the reading, with the number of bytes that the caller
-	// has read. It releases lease. err is what ended the reading, nil for Close.
+	// has read. It releases lease. err ended the reading. It is nil for Close.
 	ended(lease hostlimit.Lease, read int64, err error)
 }
 
@@ -43,8 +43,8 @@ type bodyReader interface {
 func (b *body) wrap() io.ReadCloser {
 	type closeWriter interface{ CloseWrite() error }
 	type below struct{ net.Conn } // whose Read and Close are deeper than b's
-	// A caller finds by a type assertion what the body can do, so the result has those methods of
-	// Base's body, and no others.
+	// A caller finds the body's further methods by a type assertion, so the result has those
+	// methods of Base's body, and no others.
 	switch w := b.ReadCloser.(type) {
 	case interface {
 		net.Conn
@@ -78,7 +78,7 @@ func (b *body) wrap() io.ReadCloser {
 	return b
 }
 
-// Read reads from the body and counts what it reads.
+// Read reads from the body and counts the bytes.
 func (b *body) Read(p []byte) (int, error) {
 	switch {
 	case b.over != nil:
@@ -103,7 +103,7 @@ func (b *body) Read(p []byte) (int, error) {
 		refusal = b.reader.refuse(fmt.Errorf("%w: more than %d bytes", ErrTooLarge, b.limit))
 	}
 	if refusal != nil {
-		clear(p[n:got]) // a caller that looks behind n must not find what was refused
+		clear(p[n:got]) // a caller that looks behind n must not find refused bytes
 		return n, b.cut(refusal)
 	}
 	if err != nil && !b.goesOn(err) {

@@ -10,20 +10,20 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// A Call is what a crawler and its Transport let each other know of one request: the fields before
-// it is sent, the methods afterwards. Package crawl uses it for each page. Put it into the context
-// of the request with WithCall, and make another one for the next request. Methods are safe for
-// concurrent use.
+// A Call carries data about one request between a crawler and its Transport. The crawler sets the
+// fields before it sends the request, and calls the methods afterwards. Package crawl uses it for
+// each page. Put it into the context of the request with WithCall, and make another one for the
+// next request. Methods are safe for concurrent use.
 type Call struct {
 	// Until ends the waits for a turn, and for further tries, when it is closed. A request that was
 	// sent by then is answered as ever, so a crawl that ends starts nothing more and loses no
 	// answer. The error is context.Canceled. Nil: only the context ends the waits.
 	Until <-chan struct{}
 
-	// Once says that the caller repeats a failed request itself: the Transport doesn't, whatever
-	// Config.Retry says. The context's deadline is then the time that the host has for an answer:
-	// when it passes, the host hasn't answered, and pauses as after any such failure. False: a
-	// deadline says nothing about the host.
+	// Once says that the caller repeats a failed request itself. The Transport doesn't, even if
+	// Config.Retry is set. The context's deadline is then the time that the host has for an
+	// answer: when it passes, the host hasn't answered, and pauses as after any such failure.
+	// False: a deadline says nothing about the host.
 	Once bool
 
 	probe bool // the request is to reach a Transport and no site, and isn't recorded
@@ -63,9 +63,9 @@ func (c *Call) Excused() bool {
 	return c.excused
 }
 
-// Effect returns what the last answer to the request, or its failure, has done to the host: whether
-// it blocks the host and until when, or has cleared it, and whether the trouble is the page's own.
-// It is zero if nothing was sent.
+// Effect returns the effect of the last answer to the request, or of its failure, on the host:
+// whether it blocks the host and until when, or has cleared it, and whether the trouble is the
+// page's own. It is zero if nothing was sent.
 func (c *Call) Effect() hostlimit.Effect {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +94,7 @@ func (c *Call) excuse() {
 	c.excused = true
 }
 
-// affect notes what an answer has done to the host.
+// affect stores the effect of an answer on the host.
 func (c *Call) affect(effect hostlimit.Effect) {
 	if c == nil {
 		return
@@ -118,7 +118,7 @@ func (c *Call) meaning(cause error) error {
 	return cause
 }
 
-// IsReachedBy reports whether requests that rt sends reach t, through whatever lies between: a
+// IsReachedBy reports whether requests that rt sends reach t, through any transports in between: a
 // crawler whose client leads past its Transport is paced by nothing. It sends rt a request that no
 // cache has an answer to, and that t neither records nor sends on.
 func (t *Transport) IsReachedBy(ctx context.Context, rt http.RoundTripper) bool {

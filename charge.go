@@ -13,7 +13,7 @@ import (
 	"github.com/go-politeness/politeness/internal/recorder"
 )
 
-// A charge is what a request takes of the budget: a page, and the bytes of its body.
+// A charge is the cost of a request to the budget: a page, and the bytes of its body.
 type charge struct {
 	subject *subject
 	budget  budget.Budget              // nil: the request costs nothing
@@ -45,7 +45,7 @@ type redirectMark struct {
 // is paid for, and its records name the redirect. original is the caller's request.
 func (c *charge) markRedirect(resp *http.Response, original *http.Request) {
 	s := c.subject
-	// Without a budget and evidence nobody asks whose redirect a request follows.
+	// Without a budget and evidence, the origin of a redirect isn't needed.
 	isOfUse := c.budget != nil || s.recorder != nil
 	if resp.StatusCode/100 != 3 || !isOfUse {
 		return
@@ -169,7 +169,8 @@ func (c *charge) spend() payment {
 	return before
 }
 
-// refund gives back what the request was to pay with, unless it is spent.
+// refund gives back the page that the request has reserved, or its place behind a redirect, unless
+// it is spent.
 func (c *charge) refund() {
 	switch {
 	case c.page == pageReserved && c.subject.window.Equal(c.budget.Window()):

@@ -18,11 +18,11 @@ import (
 
 // Check decides by robots.txt whether rawURL may be fetched, without fetching it: robots.txt at
 // most is fetched, in its turn. Use it before queueing a URL, and to show why one was skipped. The
-// verdict's Preferences are what robots.txt states about the use of the page; where it reserves one
-// of Config.Purposes the verdict doesn't allow, and its Reason says so. The verdict is reported to
-// Evidence. While robots.txt can't be had the verdict is that of Config.Robots, and its Reason says
-// why. The error is an *Error when nothing could be decided: a URL that can't be fetched at all, or
-// no turn for robots.txt; once ctx is done it is the cause of that, as it is.
+// verdict's Preferences are those that robots.txt states for the use of the page. If robots.txt
+// reserves one of Config.Purposes, the verdict doesn't allow, and its Reason says so. The verdict
+// is reported to Evidence. While robots.txt can't be had the verdict is that of Config.Robots, and
+// its Reason says why. The error is an *Error when nothing could be decided: a URL that can't be
+// fetched at all, or no turn for robots.txt; once ctx is done it is the cause of that, as it is.
 func (t *Transport) Check(ctx context.Context, rawURL string) (robots.Verdict, error) {
 	trip, err := t.inquire(ctx, rawURL, kindInquiry)
 	if err != nil {
@@ -95,17 +95,17 @@ func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, erro
 }
 
 // Next reports the earliest time at which a request for rawURL could start, so that a frontier can
-// take up something else until then. It fetches nothing and never waits for the host: what isn't
-// known of robots.txt yet counts as no crawl-delay. A blocked host's time is the end of its block,
-// however far. The error is an *Error with Is(err, ErrDisallowed), Is(err, ErrReserved) or Is(err,
-// ErrBudget) when the request would be refused by what is known, with RetryAt where coming back may
-// help.
+// take up something else until then. It fetches nothing and never waits for the host. If
+// robots.txt isn't known yet, it counts as no crawl-delay. A blocked host's time is the end of its
+// block, however far. The error is an *Error with Is(err, ErrDisallowed), Is(err, ErrReserved) or
+// Is(err, ErrBudget) if the request would be refused as far as is known. RetryAt is set if coming
+// back may help.
 func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) {
 	trip, err := t.inquire(ctx, rawURL, kindForecast)
 	if err != nil {
 		return time.Time{}, err
 	}
-	// What isn't known of robots.txt isn't fetched for a forecast.
+	// A forecast fetches no robots.txt.
 	if t.robots != nil {
 		if entry, ok := t.robots.Peek(trip.req.URL); ok {
 			trip.page.judge(entry)
@@ -128,8 +128,8 @@ func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) 
 	return next, nil
 }
 
-// HostKey returns what slots, delays and blocks of rawURL are counted by: the key that Limiter()
-// takes to block a host. A frontier that groups its URLs by it, and asks Limiter().Config().Of(key)
+// HostKey returns the key by which slots, delays and blocks of rawURL are counted. Limiter() takes
+// it to block a host. A frontier that groups its URLs by it, and asks Limiter().Config().Of(key)
 // how many a host takes at once, never has two requests of one host in each other's way. The error
 // is an *Error for a URL that can't be fetched at all.
 func (t *Transport) HostKey(rawURL string) (string, error) {

@@ -49,7 +49,7 @@ const (
 	StageRule     Stage = "rule"     // Config.Refuse
 	StageBudget   Stage = "budget"   // nothing left to spend
 	StageRobots   Stage = "robots"   // robots.txt disallows or reserves, or could not be had in time
-	StageTurn     Stage = "turn"     // no slot or no start time within what the caller may wait
+	StageTurn     Stage = "turn"     // no slot or no start time within the time that the caller may wait
 	StageResponse Stage = "response" // ResponseLimits or Purposes, by the headers
 	StageBody     Stage = "body"     // ResponseLimits, Purposes or the budget, while the body was read
 )
@@ -65,9 +65,9 @@ type Error struct {
 	Err     error
 }
 
-// Error returns what was refused, and why. What isn't printable is escaped as by %q, a reason that
-// is too long is clipped, and userinfo is cut out of URLs: servers have a hand in what it says. Err
-// has the reason as it is.
+// Error returns the host, the stage, the reason and, if it is set, RetryAt. Servers can influence
+// this text, so unprintable characters are escaped as by %q, a reason that is too long is clipped,
+// and userinfo is cut out of URLs. Err has the reason unchanged.
 func (e *Error) Error() string {
 	s := "politeness: "
 	if e.Host != "" {

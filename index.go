@@ -7,12 +7,12 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// DirectivesOf returns what a page asks of crawlers (noindex, nofollow and the like) by its
-// X-Robots-Tag headers, and by its <meta> elements as far as the body has been read: ask again at
-// the body's end, before you index or follow. They are those for everyone and for the crawler's own
-// product token, the most restrictive of each. It needs ResponseLimits.CheckIndexing or
-// Config.Purposes; without them, and for answers that are not 2xx, it returns the zero value, which
-// asks for nothing. It is safe to call while the body is read.
+// DirectivesOf returns a page's directives for crawlers (noindex, nofollow and the like), from its
+// X-Robots-Tag headers, and from its <meta> elements as far as the body has been read: ask again
+// at the body's end, before you index or follow. They are those for everyone and for the crawler's
+// own product token, the most restrictive of each. It needs ResponseLimits.CheckIndexing or
+// Config.Purposes; without them, and for answers that are not 2xx, it returns the zero value,
+// which asks for nothing. It is safe to call while the body is read.
 func DirectivesOf(resp *http.Response) robots.Directives {
 	if head := headOf(resp); head != nil {
 		return head.Directives()
@@ -20,10 +20,10 @@ func DirectivesOf(resp *http.Response) robots.Directives {
 	return robots.Directives{}
 }
 
-// PreferencesOf returns what the site states about the use of a page: in robots.txt, in the
-// headers, and by its <meta> elements as far as the body has been read. It needs Config.Purposes or
-// ResponseLimits.CheckIndexing; without them, and for answers that are not 2xx, it returns the zero
-// value, which states nothing. It is safe to call while the body is read.
+// PreferencesOf returns the site's preferences for the use of a page: in robots.txt, in the
+// headers, and by its <meta> elements as far as the body has been read. It needs Config.Purposes
+// or ResponseLimits.CheckIndexing; without them, and for answers that are not 2xx, it returns the
+// zero value, which states nothing. It is safe to call while the body is read.
 func PreferencesOf(resp *http.Response) robots.Preferences {
 	if head := headOf(resp); head != nil {
 		return head.Preferences()

@@ -11,8 +11,8 @@ import (
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
-// A page is what a site states about the URL of a request: in robots.txt, which gives the verdict,
-// in the headers of the page, and in the page itself.
+// A page holds the statements of a site about the URL of a request: in robots.txt, which gives the
+// verdict, in the headers of the page, and in the page itself.
 type page struct {
 	subject  *subject
 	purposes []robots.Purpose   // Config.Purposes
@@ -37,7 +37,7 @@ func (p *page) judge(entry *robotscache.Entry) {
 	p.verdict = entry.Rules.Test(path)
 	p.floor = entry.Rules.Floor(p.asked)
 	p.verdict.Reason = entry.Reason
-	// A path that is disallowed isn't fetched, so what the site states about its use is moot.
+	// A path that is disallowed isn't fetched, so the preferences for its use are moot.
 	if !p.verdict.Allowed || !p.wantsPreferences() {
 		return
 	}
@@ -48,7 +48,8 @@ func (p *page) judge(entry *robotscache.Entry) {
 	}
 }
 
-// wantsPreferences reports whether anything depends on what robots.txt states about the page's use.
+// wantsPreferences reports whether anything depends on the preferences of robots.txt for the
+// page's use.
 func (p *page) wantsPreferences() bool {
 	switch {
 	case len(p.purposes) > 0:
@@ -108,7 +109,7 @@ func opens(hours []robots.Window, t time.Time) time.Time {
 	return first
 }
 
-// reserved returns an error where the preferences reserve what the page is for.
+// reserved returns an error if the preferences reserve a purpose of the page.
 func (p *page) reserved(stated robots.Preferences) error {
 	purpose, refused := stated.Refused(p.purposes)
 	if !refused {
@@ -117,8 +118,8 @@ func (p *page) reserved(stated robots.Preferences) error {
 	return fmt.Errorf("%w: %s: %s", ErrReserved, purpose, stated.For(purpose).Source)
 }
 
-// readHeader adds to the preferences what the headers of the page state, and refuses the page where
-// they reserve what it is for.
+// readHeader adds the preferences of the page's headers to those of robots.txt. It refuses the
+// page if they reserve one of its purposes.
 func (p *page) readHeader(resp *http.Response, product string) error {
 	// Without evidence, purposes and CheckIndexing nothing depends on it, and reading costs.
 	if p.subject.recorder == nil && p.head == nil {
@@ -136,8 +137,8 @@ func (p *page) readHeader(resp *http.Response, product string) error {
 	return nil
 }
 
-// readBody reads <meta> elements in a piece of the body, and refuses the page where they reserve
-// what it is for: where its head ends, or at the end of a page whose head has none.
+// readBody reads <meta> elements in a piece of the body. It refuses the page if they reserve one
+// of its purposes: when its head ends, or at the end of a page whose head has no end.
 func (p *page) readBody(piece []byte, end bool, status int) (headEnds bool, err error) {
 	if p.head == nil {
 		return false, nil
@@ -149,8 +150,8 @@ func (p *page) readBody(piece []byte, end bool, status int) (headEnds bool, err 
 	return headEnds, err
 }
 
-// refuseReserved records and returns the refusal of a page that was answered, where the preferences
-// reserve what it is for.
+// refuseReserved records and returns the refusal of a page that was answered, if the preferences
+// reserve one of its purposes.
 func (p *page) refuseReserved(stage Stage, stated robots.Preferences, status int) error {
 	err := p.reserved(stated)
 	if err == nil {
@@ -185,8 +186,8 @@ func (p *page) record() {
 	if p.entry == nil {
 		d.Reason = "robots.txt is ignored by configuration"
 	} else {
-		// The crawl-delay is that of robots.txt itself: what the host is given in fact is on the
-		// record of the start.
+		// The crawl-delay is that of robots.txt itself. The delay that applies is on the record of
+		// the start.
 		d.CrawlDelay, _ = p.entry.Rules.CrawlDelay()
 		d.Confidence = p.entry.Confidence
 		d.Reason = p.verdict.Reason
@@ -218,8 +219,8 @@ func (p *page) recordDirectives(now time.Time) {
 	})
 }
 
-// preferences returns what is stated about the page's use as far as it has been read. A body may be
-// closed while it is read, so what the page itself states stays with the index.
+// preferences returns the preferences for the page's use as far as the page has been read. A body
+// may be closed while it is read, so the page's own preferences stay with the index.
 func (p *page) preferences() robots.Preferences {
 	if p.head == nil {
 		return p.verdict.Preferences
@@ -227,7 +228,7 @@ func (p *page) preferences() robots.Preferences {
 	return p.verdict.Preferences.Merge(p.head.Preferences())
 }
 
-// describe adds to a record what the page is for, and what is stated about its use.
+// describe adds the page's purposes, and the preferences for its use, to a record.
 func (p *page) describe(d *evidence.Decision, stated robots.Preferences) {
 	if p.subject.kind == kindRobots {
 		return

@@ -12,9 +12,9 @@ import (
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
-// policyOf states what a Transport made of cfg promises, with every default filled in.
+// policyOf returns the promises of a Transport made of cfg, with every default filled in.
 func policyOf(cfg *Config, product string, hosts hostlimit.Config, spend budget.Limits) *evidence.Policy {
-	// A promise is what is in force: a zero that means a default is on record as the default.
+	// A promise is the value in force: a zero that means a default is recorded as the default.
 	hosts = hosts.WithDefaults()
 	p := &evidence.Policy{
 		UserAgent:    cfg.UserAgent,

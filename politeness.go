@@ -7,12 +7,12 @@
 //	})
 //	client := &http.Client{Transport: t}
 //
-// Use it when you have a crawler that must not get banned, when you must show what a crawler did
-// and why, or, together with package politenesstest, when you test a crawler. Refusals are errors
-// of type [*Error]; an answer of the server, a 429 included, is never turned into an error unless
-// [ResponseLimits] ask for it.
+// Use it when you have a crawler that must not get banned, when you must prove a crawler's actions
+// and their reasons, or, together with package politenesstest, when you test a crawler. Refusals
+// are errors of type [*Error]; an answer of the server, a 429 included, is never turned into an
+// error unless [ResponseLimits] ask for it.
 //
-// Package crawl is a crawler on top of it, statuspage serves what a crawl is doing right now, and
+// Package crawl is a crawler on top of it, statuspage serves the present state of a crawl, and
 // publicnet keeps one off private networks. The parts are usable by themselves: packages robots,
 // robots/robotscache, hostlimit, backoff, budget, botauth, evidence with evidence/audit, and
 // crawl/sitemap.
@@ -46,8 +46,8 @@ import (
 
 // A Config says how polite a crawler is, on whose behalf and within which limits. Only UserAgent
 // is required. A Config is plain data: it can be copied, changed, printed and used for several
-// calls of New, and each call makes a limiter and a budget of its own. Only what Limiter and
-// Budget hold is shared by all Transports that are given it.
+// calls of New, and each call makes a limiter and a budget of its own. Only the values of Limiter
+// and Budget are shared by all Transports that get them.
 type Config struct {
 	// UserAgent names the crawler and a way to reach its owner:
 	// "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)". It consists of products, each
@@ -88,8 +88,9 @@ type Config struct {
 	// unlimited.
 	Spend budget.Limits
 
-	// Budget counts what is spent. Nil: New makes one from Spend. Set it to share one budget
-	// between Transports or processes, or to read what has been spent; Spend then has no effect.
+	// Budget counts the pages and bytes that are spent. Nil: New makes one from Spend. Set it to
+	// share one budget between Transports or processes, or to read the amounts spent. Spend then
+	// has no effect.
 	Budget budget.Budget
 
 	// Retry repeats requests that failed. Zero: none.
@@ -101,10 +102,11 @@ type Config struct {
 	// Evidence receives every decision. Nil: none is recorded.
 	Evidence evidence.Evidence
 
-	// Purposes are what the pages are fetched for. A site that reserves one of them is refused with
-	// ErrReserved: before the fetch where robots.txt says so, at the headers, with the body unread,
-	// where these do, and while the body is read where a <meta> element of the page does. Nil:
-	// nothing is refused for that; what robots.txt and the headers state is recorded all the same.
+	// Purposes are the purposes for which pages are fetched. A site that reserves one of them is
+	// refused with ErrReserved: before the fetch where robots.txt says so, at the headers, with
+	// the body unread, where these do, and while the body is read where a <meta> element of the
+	// page does. Nil: nothing is refused for that. Preferences of robots.txt and the headers are
+	// still recorded.
 	Purposes []robots.Purpose
 
 	// HostKey returns the key by which slots, delays and blocks of a request are counted. It is
@@ -127,8 +129,8 @@ type Config struct {
 	// Nil: status and headers alone decide.
 	IsRefusal func(*http.Response) error
 
-	// DangerouslyIgnoreRobots fetches pages whatever robots.txt says, and doesn't fetch robots.txt.
-	// It is for one's own sites; pacing and blocks still hold.
+	// DangerouslyIgnoreRobots fetches pages even if robots.txt disallows them, and doesn't fetch
+	// robots.txt. It is for one's own sites; pacing and blocks still hold.
 	DangerouslyIgnoreRobots bool
 
 	state string // directory of WithState
@@ -168,7 +170,7 @@ func New(cfg Config) (*Transport, error) {
 		product:   robots.ProductToken(cfg.UserAgent),
 		slow:      alarm.Clock{After: time.Second},
 	}
-	// Defaults go into t.cfg: the policy on record names what the user has set, by cfg.
+	// Defaults go into t.cfg: the policy on record names the user's own settings, from cfg.
 	t.setDefaults()
 	t.validate(&found)
 	t.equip(&cfg, &found)
@@ -235,7 +237,7 @@ func (t *Transport) equip(cfg *Config, found *problems.List) {
 	}
 	found.Add("Hosts.Store", cfg.checkStore())
 	found.Add("WithState", statedir.Check(cfg.state, "hosts", "robots"))
-	if cfg.Budget != nil { // Spend has no effect, whatever it says
+	if cfg.Budget != nil { // Spend has no effect then
 		found.Add("Budget", cfg.Budget.Limits().Validate())
 		return
 	}
@@ -272,19 +274,19 @@ func checkBase(base http.RoundTripper) error {
 }
 
 // RoundTrip sends req when robots.txt, the host, the budget and the user's own rules let it, and
-// waits until they do. Redirects need nothing special: http.Client calls RoundTrip for each hop, so
-// each is checked and paced against its own host. The slot on the host is held until the response's
-// body is read to its end or closed. req is never changed. Robots.txt, slots and delays go by
-// req.URL; a different req.Host is only sent. What Base returns as an error is returned as it is;
-// every refusal is an *Error. A context of hostlimit.WithPriority puts req before the requests of
-// its host that wait with a lower priority.
+// waits until they do. Redirects need nothing special: http.Client calls RoundTrip for each hop,
+// so each is checked and paced against its own host. The slot on the host is held until the
+// response's body is read to its end or closed. req is never changed. Robots.txt, slots and delays
+// go by req.URL; a different req.Host is only sent. An error of Base is returned unchanged. Every
+// refusal is an *Error. A context of hostlimit.WithPriority puts req before the requests of its
+// host that wait with a lower priority.
 //
 // Refused are also requests about whose path robots.txt can't be asked: those that hide it in a
 // URL.Opaque such as "//host/path", and those that ask for a tunnel by CONNECT with a target in
 // URL.Opaque.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	trip := t.begin(req, kindPage)
-	defer trip.end() // gives back whatever is still held, on every path
+	defer trip.end() // gives back all that is still held, on every path
 
 	// 1. Which host is asked, in whose name, and do the user's own rules let it?
 	if err := trip.identify(); err != nil {
@@ -316,9 +318,9 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		// 6. Learn: what the host answered moves everyone's next turn.
+		// 6. Learn: the host's answer moves the next turn of all requests.
 		trip.learn(result)
-		// 7. Retry what may be another answer next time. Each try takes its own turn.
+		// 7. Retry if the next answer may differ. Each try takes its own turn.
 		again, err := trip.retry(result)
 		if err != nil {
 			return nil, err
@@ -330,7 +332,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// Limiter returns the limiter that decides when a request may start: Config.Limiter, or what was
+// Limiter returns the limiter that decides when a request may start: Config.Limiter, or the one
 // made from Config.Hosts. A person steers the crawl by it, and another Transport can share it:
 //
 //	key, err := t.HostKey("https://example.com/") // "example.com"

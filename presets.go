@@ -38,13 +38,13 @@ func SiteAudit(userAgent string) Config {
 }
 
 // Conservative is the policy of a research crawler: one request at a time per host, 3 s (or
-// crawl-delay, where that is longer) from the end of one to the start of the next; 403 and 429 slow
-// a host down for 15 minutes, doubling on repeats to 24 h, with 10 to 20 % jitter, or for as long
-// as the host asks by Retry-After where that is longer; robots.txt is kept for 1 h, and nothing is
-// fetched for 5 minutes while it can't be had. The User-Agent must hold product, version and a mail
-// address: New refuses any other. Public pages only, see Anonymous. WithEnv reads the ROBOTS_
-// variables. To cache pages, put an RFC 9111 cache around the Transport: what it has costs no turn
-// and no page.
+// crawl-delay, where that is longer) from the end of one to the start of the next; 403 and 429
+// slow a host down for 15 minutes, doubling on repeats to 24 h, with 10 to 20 % jitter, or for as
+// long as the host asks by Retry-After where that is longer; robots.txt is kept for 1 h, and
+// nothing is fetched for 5 minutes while it can't be had. The User-Agent must hold product,
+// version and a mail address: New refuses any other. Public pages only, see Anonymous. WithEnv
+// reads the ROBOTS_ variables. To cache pages, put an RFC 9111 cache around the Transport. A
+// cached page costs no turn and no page of the budget.
 func Conservative(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,
@@ -65,7 +65,7 @@ func Conservative(userAgent string) Config {
 				},
 				Statuses: []int{http.StatusForbidden},
 				AtLeast:  true,
-				Forgive:  24 * time.Hour, // who comes back hours later repeats, too
+				Forgive:  24 * time.Hour, // a refusal hours later is a repeat, too
 			},
 		},
 		Refuse:          Anonymous,
@@ -102,7 +102,7 @@ func Bulk(userAgent string) Config {
 // Responsive is the policy of a crawler that follows the host's own pace: one request at a time per
 // host, apart (from the end of one to the start of the next) by
 //
-//	max(0.5 to 1.5 s at random, crawl-delay, t², what refusals have taught)
+//	max(0.5 to 1.5 s at random, crawl-delay, t², delay learned from refusals)
 //
 // where t is the last response time in seconds, of a failed exchange too, and t² is at most a day:
 // after a page that took 20 s the host is left alone for 400 s, that is 6 min 40 s. Where

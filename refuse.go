@@ -37,7 +37,7 @@ func Anonymous(req *http.Request) error {
 func RefusePaths(patterns ...*regexp.Regexp) func(*http.Request) error {
 	return func(req *http.Request) error {
 		u := req.URL
-		// A pattern is meant for what a person sees, and must not be evaded by an escape.
+		// A pattern is meant for the URL as a person reads it. An escape must not evade it.
 		for _, p := range patterns {
 			if p.MatchString(u.RequestURI()) || p.MatchString(u.Path) || p.MatchString(u.EscapedPath()) {
 				return fmt.Errorf("path matches %s", p)

@@ -20,14 +20,14 @@ import (
 // Retry repeats requests that a server or the network failed: after 429, 5xx and network errors;
 // any other answer is final, and so is an error that the next try would meet again (a name that
 // doesn't exist, an address that isn't public, a certificate that isn't trusted, a header that
-// can't be sent). Only what is idempotent (RFC 9110, section 9.2.2) and can be sent again is
-// repeated: GET, HEAD, OPTIONS, TRACE, PUT and DELETE without a body or with Request.GetBody. Each
-// try asks robots.txt again and takes a turn of its own; while it waits it holds no slot. When the
-// tries run out, the last response is handed over as it is; so it is when the next try couldn't
-// start before the context's deadline or within the budget's time, when it would have to wait for
-// longer than the MaxWait of a memory.Limiter, or when Retry-After asks for more than a day. All
-// tries of a request are one page of the budget. Requests of a crawl.Crawler are repeated by that,
-// unless its Tries is 1.
+// can't be sent). Only requests that are idempotent (RFC 9110, section 9.2.2) and can be sent
+// again are repeated: GET, HEAD, OPTIONS, TRACE, PUT and DELETE without a body or with
+// Request.GetBody. Each try asks robots.txt again and takes a turn of its own; while it waits it
+// holds no slot. When the tries run out, the last response is handed over as it is; so it is when
+// the next try couldn't start before the context's deadline or within the budget's time, when it
+// would have to wait for longer than the MaxWait of a memory.Limiter, or when Retry-After asks for
+// more than a day. All tries of a request are one page of the budget. Requests of a crawl.Crawler
+// are repeated by that, unless its Tries is 1.
 type Retry struct {
 	// Max is how often a request is repeated at most, by net/http as well, which sends it once more
 	// where a kept connection was lost. 0: we repeat none, and net/http may.
@@ -91,7 +91,7 @@ func (trip *trip) mayRepeat(r result) bool {
 		return false
 	case !replayable(trip.req):
 		return false
-	case trip.answer.effect.Own: // the page fails whoever asks
+	case trip.answer.effect.Own: // the trouble is the page's own
 		return false
 	}
 	return trip.mayChange(r)

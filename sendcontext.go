@@ -21,9 +21,9 @@ const punctual = time.Millisecond
 
 // A sendContext is the context of the request that is sent: the caller's, with a hook for the
 // moment at which the request gets its connection (httptrace's GotConn). The start that the turn
-// gave was stamped when Base was called, and what the site sees is when the request arrives; so
-// where that moment comes late, the hook asks for the start anew. Its states, and what a connection
-// does in each:
+// gave was stamped when Base was called, but the site sees the request's arrival. If the
+// connection comes late, the hook therefore asks for the start anew. Its states, and the effect of
+// a connection in each:
 //
 //	idle     Base isn't called yet: the context has no hook
 //	called   the connection came at once: the start stands; sent
@@ -31,7 +31,7 @@ const punctual = time.Millisecond
 //	         asked for anew, in place of the first; sent
 //	sent     the request is sent again, as net/http has lost the connection or the site has asked for
 //	         another signature: that is a further start; sent
-//	refused  the new start was refused, by what has changed meanwhile too, or its caller left: the
+//	refused  the new start was refused, also by a change meanwhile, or its caller left: the
 //	         request is cancelled, and every further connection closed; refused
 //	any      Base asks for more connections than mostOpened: the request is cancelled, and has failed
 //	closed   Base has returned: the hook does nothing, and where it waited for a start its connection
@@ -42,7 +42,7 @@ const punctual = time.Millisecond
 type sendContext struct {
 	contexts.Cancelable
 	turn  *turn
-	head  *pagehead.Head // what headOf finds in a response; may be nil
+	head  *pagehead.Head // head that headOf finds in a response; may be nil
 	rules interface {    // refuses a start that came late, and that the request has waited for or not
 		recheck(start time.Time, waited bool) error
 	}
@@ -64,7 +64,7 @@ type sendContext struct {
 // A refusedStart is why a request that has its connection may not start; zero: it may.
 type refusedStart struct {
 	err    error
-	unused givenUp // start that was had before what has changed refused it: err is on record then
+	unused givenUp // start that was granted, and then refused by a change: err is on record then
 }
 
 // open makes the hook count, as Base is about to be called.
@@ -194,7 +194,7 @@ func (c *sendContext) restart() refusedStart {
 	if err := c.rules.recheck(grant.Start, time.Since(asked) > punctual); err != nil {
 		return refusedStart{err: err, unused: next.givenUp()}
 	}
-	// What net/http sends again comes on top; a start that moved takes the place of the first.
+	// A resend by net/http is a further start. A start that moved takes the place of the first.
 	if resent {
 		turn.earlier = append(turn.earlier, *last)
 		turn.sent++

@@ -12,7 +12,7 @@ import (
 // WithState returns c with a memory in dir that outlives the process, so that a crawler that is
 // started every hour is as polite as one that never stops:
 //
-//	DIR/hosts/    what hosts are owed: blocks, refusals in a row, learned delays, far next starts (hostlimit.Dir)
+//	DIR/hosts/    state of hosts: blocks, refusals in a row, learned delays, far next starts (hostlimit.Dir)
 //	DIR/robots/   robots.txt, and which origins can't be asked for it (robotscache.Dir)
 //
 // Each host and each origin has a file of its own, under a hashed name; files are 0600 and
@@ -39,7 +39,7 @@ func (c Config) WithState(dir string) Config {
 // checkStore refuses a Store that can have no effect.
 func (c Config) checkStore() error {
 	store := c.Hosts.Store
-	// Whoever has set Hosts or Robots after WithState has lost its Store without a word.
+	// Setting Hosts or Robots after WithState drops the Store that WithState has set.
 	lostHosts := c.Limiter == nil && store == nil
 	lostRobots := !c.DangerouslyIgnoreRobots && c.Robots.Store == nil
 	if c.state != "" && (lostHosts || lostRobots) {

@@ -71,8 +71,8 @@ type Status struct {
 	MaxWait float64 `json:"maxWait"`
 }
 
-// A HostStatus is the state of a host that has requests in flight or waiting, a delay that runs, or
-// a block: what the limiter knows of it, and what this Transport has counted.
+// A HostStatus is the state of a host that has requests in flight or waiting, a delay that runs,
+// or a block. It has the limiter's state of the host, and the counts of this Transport.
 type HostStatus struct {
 	hostlimit.HostState
 
@@ -106,14 +106,15 @@ type UnreachableStatus struct {
 	Fallback bool      `json:"fallback"` // pages are fetched all the same
 }
 
-// shownHosts bounds Status.Hosts: a page that a person can read, and what a Status costs.
+// shownHosts bounds Status.Hosts: a person must be able to read the page, and a Status must stay
+// cheap.
 const shownHosts = 1000
 
 // leak is how long a slot is held without a sign of life before its body is suspected: longer than
 // an answer takes.
 const leak = time.Minute
 
-// Status returns what the crawl is doing right now. Package statuspage serves it.
+// Status returns the present state of the crawl. Package statuspage serves it.
 func (t *Transport) Status(ctx context.Context) Status { return t.StatusOf(ctx, "") }
 
 // StatusOf is like Status, but Hosts has only those whose key contains text.

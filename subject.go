@@ -15,7 +15,7 @@ import (
 	"github.com/go-politeness/politeness/internal/weburl"
 )
 
-// A kind says what a request is for, and so which stages it passes.
+// A kind is the kind of a request, which decides the stages that it passes.
 type kind uint8
 
 const (
@@ -71,8 +71,8 @@ func (s *subject) giveUp(stage Stage, err error, instead givenUp) error {
 	return s.fail(stage, time.Time{}, err)
 }
 
-// report records a decision about the request, if anything is recorded: fill sets what the type
-// holds beside the request. What is recorded of every request calls describe instead, which
+// report records a decision about the request, if anything is recorded: fill sets the type's
+// fields beside those of the request. Records of every request call describe instead, which
 // allocates nothing.
 func (s *subject) report(typ evidence.Type, fill func(d *evidence.Decision)) {
 	if s.recorder == nil {
@@ -84,7 +84,7 @@ func (s *subject) report(typ evidence.Type, fill func(d *evidence.Decision)) {
 	s.recorder.Pass(s.ctx, &d)
 }
 
-// news records what the limiter has reported of the host, once: see recorder.State. lost is why its
+// news records the limiter's reports about the host, once: see recorder.State. lost is why its
 // state couldn't be read or kept.
 func (s *subject) news(restored *hostlimit.Restored, lost error, act *hostlimit.Debt) {
 	s.recorder.State(s.ctx, s.host, restored, act)
@@ -97,7 +97,7 @@ func (s *subject) news(restored *hostlimit.Restored, lost error, act *hostlimit.
 	}
 }
 
-// describe sets what each record about the request holds.
+// describe sets the fields that each record about the request has.
 func (s *subject) describe(d *evidence.Decision, typ evidence.Type, now time.Time) {
 	d.Type = typ
 	d.Time = now

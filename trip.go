@@ -23,9 +23,9 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// A trip is one request on its way through the stages, in one allocation: four values, which know
-// nothing of it, and what its methods, the stages, pass from one to the other. end gives back what
-// is held.
+// A trip is one request on its way through the stages, in one allocation. It has four values,
+// which don't refer to it, and the fields that its methods, the stages, pass on to each other. end
+// gives back all that the trip holds.
 type trip struct {
 	t       *Transport
 	subject subject
@@ -35,7 +35,7 @@ type trip struct {
 	answer  answer
 
 	original *http.Request // the caller's
-	req      *http.Request // what Config.Refuse sees: original, or the request of the try
+	req      *http.Request // request for Config.Refuse: original, or the request of the try
 	// held is closed by end: the body of req until that is sent, then the body of the answer until
 	// that is handed over. May be nil.
 	held io.Closer
@@ -106,8 +106,9 @@ func (t *Transport) begin(req *http.Request, k kind) *trip {
 	return trip
 }
 
-// end gives back what is still held, each part whatever a function of the user does. After handOver
-// that is nothing, or the slot is held by the response's body.
+// end gives back all that the trip still holds: the lease, a body that is open and the reservation,
+// each even if a function of the user panics. After handOver the trip holds nothing, or the
+// response's body holds the slot.
 func (trip *trip) end() {
 	// The body is read after the waits have ended: from here on only the caller's own context says
 	// that the caller has left.
@@ -326,7 +327,7 @@ func (trip *trip) outdated() bool {
 }
 
 // recheck is called with a start that came late, when the connection was at hand. It refuses that
-// after the budget's end and, if the request has waited for it, where what holds now forbids it.
+// after the budget's end and, if the request has waited for it, if the present rules forbid it.
 func (trip *trip) recheck(start time.Time, waited bool) error {
 	end, _, err := trip.charge.deadline()
 	if err == nil && !end.IsZero() && !start.Before(end) {
@@ -412,7 +413,7 @@ func (trip *trip) foresee() error {
 	return trip.charge.check(next)
 }
 
-// A result is what Base has returned: a response, or the failure.
+// A result is the result of Base: a response, or the failure.
 type result struct {
 	resp    *http.Response
 	failure error
@@ -423,7 +424,7 @@ type result struct {
 func (trip *trip) send() (result, error) {
 	paid := trip.charge.spend()
 	ctx := &trip.try.ctx
-	// What is sent has the try's own context, with the hook for the connection.
+	// The request that is sent has the try's own context, with the hook for the connection.
 	sent := trip.req
 	if sent != &trip.try.request {
 		sent = trip.try.clone(sent)
@@ -459,7 +460,7 @@ func (trip *trip) send() (result, error) {
 func (trip *trip) startRefused(refused refusedStart, paid payment) error {
 	turn := &trip.turn
 	if trip.try.ctx.sent {
-		// What was sent before the connection was lost may have reached the site, so its start
+		// A request sent before the connection was lost may have reached the site. So its start
 		// counts, and ends here.
 		trip.learn(result{failure: context.Canceled})
 	} else {
@@ -561,13 +562,13 @@ func rethrow(thrown any) {
 	}
 }
 
-// blame returns the failure as the host's state is to see it: what is the caller's doing says
-// nothing about the host.
+// blame returns the failure for the host's state. A failure that the caller caused says nothing
+// about the host.
 func (trip *trip) blame(failure error) error {
 	s := &trip.subject
 	if cause := trip.turn.wait.Err(); cause != nil {
-		// The caller left, or its crawl ended, whatever Base has made of that. The deadline of a
-		// fetch of robots.txt is robotscache's own: the host hasn't answered in time.
+		// The caller left, or its crawl ended, even if Base returned another error. The deadline
+		// of a fetch of robots.txt is robotscache's own: the host hasn't answered in time.
 		timeout := context.Cause(s.ctx)
 		if s.kind == kindRobots && errors.Is(timeout, context.DeadlineExceeded) {
 			return timeout
@@ -581,7 +582,7 @@ func (trip *trip) blame(failure error) error {
 	return failure
 }
 
-// handOver passes on what Base returned, an error as it is. The slot is held until the response's
+// handOver returns the result of Base, an error unchanged. The slot is held until the response's
 // body ends.
 func (trip *trip) handOver(r result) (*http.Response, error) {
 	if r.failure != nil {
@@ -682,7 +683,7 @@ func (trip *trip) ended(lease hostlimit.Lease, read int64, err error) {
 		now = start.Start.Add(time.Since(start.Start))
 	}
 	expired := false
-	defer func() { // whatever the limiter does
+	defer func() { // even if the limiter panics
 		defer trip.try.ctx.Cancel(context.Canceled)
 		trip.answer.recordEnd(s, &trip.page, start, read, err, now)
 		if expired {

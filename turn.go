@@ -13,7 +13,7 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// A turn is what a request has of its host: a lease, which holds a slot, and the starts of its try.
+// A turn is a request's share of its host: a lease, which holds a slot, and the starts of its try.
 type turn struct {
 	subject *subject
 	wait    waitContext     // of every wait before the request is sent
@@ -78,7 +78,7 @@ func (t *turn) visit(hours []robots.Window, maxWait time.Duration) error {
 	if opens.Sub(now) > maxWait {
 		return &hostlimit.Error{Key: s.host, RetryAt: opens, Err: errClosed}
 	}
-	// Whoever looks at the log is to know why nothing happens.
+	// The log must show a reader why nothing happens.
 	if opens.Sub(now) > longWait {
 		t.recordWait(waitCause{hold: "visit-time", until: opens, why: "outside of the Visit-time of robots.txt"})
 	}
@@ -93,7 +93,7 @@ func (t *turn) visit(hours []robots.Window, maxWait time.Duration) error {
 }
 
 // acquire waits for a slot and for the start time. The second try goes first: after a pause of the
-// host, its page is the one that tells the host's trouble from its own.
+// host, its page shows whether the trouble is the host's or the page's own.
 func (t *turn) acquire(hosts hostlimit.Limiter) error {
 	t.start = start{}
 	t.earlier = nil
@@ -156,7 +156,7 @@ func (t *turn) leave(why string) {
 			d.Duration = now.Sub(t.start.Start)
 		}
 	})
-	defer t.release() // whatever a sink does
+	defer t.release() // even if a sink panics
 	if started {
 		t.recordStart()
 	}
@@ -215,7 +215,7 @@ func (t *turn) record(typ evidence.Type, st *start) {
 	s.recorder.Pass(s.ctx, &d)
 }
 
-// recordNews records what the limiter has reported with a start, once: see hostlimit.Grant.
+// recordNews records the limiter's reports that come with a start, once: see hostlimit.Grant.
 func (t *turn) recordNews(st *start) {
 	t.subject.recorder.TakenBack(t.subject.ctx, st.TakenBack, st.Start)
 	t.subject.news(st.Restored, st.StateErr, st.ByHand)
