@@ -15,14 +15,14 @@ import (
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
-// String returns d as one line for people: when, what, about which URL or host, and why.
-// What can't be printed is escaped.
+// String returns d as one line for people: the time, the event, its URL or host, and the reason.
+// Unprintable characters are escaped.
 func (d Decision) String() string {
 	d.sanitize()
 	return d.line(false)
 }
 
-// A verb says in one or two words what a record is about, and how grave that is.
+// A verb names the event of a record in one or two words, and its gravity.
 type verb struct {
 	text string
 	tone tone
@@ -72,7 +72,7 @@ func (d *Decision) verb() verb {
 	v, ok := verbs[d.Type]
 	// The table has the usual tone of a type; a few of its records are graver, or named otherwise.
 	switch {
-	case !ok: // of a type that is newer, or somebody's own
+	case !ok: // of a newer type, or of a type of the user's own
 		return verb{strings.ReplaceAll(string(d.Type), "_", " "), routine}
 	case d.Type == Fetched && (d.Status >= 400 || d.Err != ""):
 		v.tone = grave
@@ -185,11 +185,11 @@ type ConsoleConfig struct {
 	All bool
 }
 
-// Console returns an Evidence for a person who watches the crawl: one line a decision on w, such as
-// os.Stderr, in colours where that is a terminal and NO_COLOR isn't set. It tells why nothing
-// happens, of everything that is refused, goes wrong or takes ten seconds, and every ten seconds
-// how much has been fetched. It is quiet about what is routine, and says only once in a minute that
-// a host is waited for, unless it is for another reason. It is no proof: keep a log beside it.
+// Console returns an Evidence for a person at the terminal. It writes a line for each decision to
+// w, such as os.Stderr, in colours if w is a terminal and NO_COLOR isn't set. It shows why
+// requests wait, every refusal, every error, everything that takes ten seconds, and every ten
+// seconds how much has been fetched. Routine records have no line. A wait for a host has one line
+// a minute, unless its reason changes. It is no proof: keep a log beside it.
 //
 //	Evidence: evidence.Multi(log, evidence.Console(os.Stderr))
 //
@@ -231,7 +231,7 @@ type console struct {
 
 const (
 	waitAgain = time.Minute      // between two lines about a host that is waited for
-	tally     = 10 * time.Second // between two lines about what was fetched
+	tally     = 10 * time.Second // between two lines with the amounts fetched
 	maxWaits  = 10_000           // number of waits that are remembered
 )
 

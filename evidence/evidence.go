@@ -1,5 +1,5 @@
-// Package evidence records what a crawler decided and did, so that its owner can prove it. Keep a
-// log during the crawl:
+// Package evidence records the decisions and the actions of a crawler, so that its owner can prove
+// them. Keep a log during the crawl:
 //
 //	log, err := evidence.OpenFile("crawl.jsonl", evidence.LogConfig{Chained: true})
 //	transport, err := politeness.New(politeness.Config{UserAgent: ..., Evidence: log})
@@ -90,9 +90,9 @@ const (
 // A Decision is one record: flat, and complete by itself. Fields that don't apply to its Type are
 // zero. The struct is also the table from which JSON and slog attributes are made: in the order of
 // the fields, under the names of their tags, without the zero ones that a tag lets be omitted.
-// Durations are seconds in JSON, times RFC 3339 with nanoseconds. A string is clipped to the number
-// of bytes of JSON in its tag, with [Clipped] at its end. So a record without Text is at most 8 KB
-// long, whatever a server sends.
+// Durations are seconds in JSON, times RFC 3339 with nanoseconds. A string is clipped to the
+// number of bytes of JSON in its tag, with [Clipped] at its end. So a record without Text is at
+// most 8 KB long, however long a server's texts are.
 type Decision struct {
 	Type Type `json:"type,omitzero" most:"64"`
 	// When it was decided.
@@ -150,7 +150,8 @@ type Decision struct {
 	// Start by the clock of a limiter that several processes share. Prev and BlockedUntil are by the
 	// same clock then. Zero: they are by the clock of the process.
 	At time.Time `json:"at,omitzero"`
-	// End of the last block of Host that the limiter knew at Start, whoever set it; zero: none.
+	// End of the last block of Host that the limiter knew at Start, regardless of its origin;
+	// zero: none.
 	BlockedUntil time.Time `json:"blockedUntil,omitzero"`
 	// Wait for one of the host's slots.
 	WaitSlot time.Duration `json:"waitSlot,omitzero"`
@@ -198,7 +199,7 @@ type Decision struct {
 	// Time until the rate limit that has nothing left is reset, as the crawl read it; zero: none
 	// counts.
 	Quota time.Duration `json:"quota,omitzero"`
-	// Reason for which the response is a refusal whatever its status is.
+	// Reason for which the response is a refusal, regardless of its status.
 	Refused string `json:"refused,omitzero" most:"96"`
 	// Whether the caller gave it up, which says nothing about the host.
 	Left bool `json:"left,omitzero"`
@@ -256,7 +257,7 @@ type Decision struct {
 	// ID of the key that the request was signed with (Web Bot Auth).
 	Signed string `json:"signed,omitzero" most:"48"`
 
-	// Promises of a policy record; nil in all others. Nobody changes it.
+	// Promises of a policy record; nil in all others. It is never changed.
 	Policy *Policy `json:"policy,omitzero"`
 }
 

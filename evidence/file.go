@@ -94,7 +94,8 @@ func beginsLog(line []byte, whole bool) bool {
 	return l.UnmarshalJSON(line) == nil && l.N > 0
 }
 
-// An ending collects what the next log needs of the log before it in a file, from its last lines.
+// An ending holds the state that the next log of a file continues from. It comes from the last
+// lines of the log before.
 type ending struct {
 	size int64 // of the file without half a line at its end
 
@@ -149,7 +150,7 @@ func backwards(file io.ReaderAt, size int64, f func(from int64, line []byte) boo
 		for len(rest) > 0 {
 			// The last byte is the end of the last line itself.
 			i := bytes.LastIndexByte(rest[:len(rest)-1], '\n') + 1
-			if i == 0 && at > 0 { // the line may begin before what is read
+			if i == 0 && at > 0 { // the line may begin before this part
 				break
 			}
 			if !f(at+int64(i), rest[i:]) {

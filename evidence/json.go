@@ -21,7 +21,7 @@ import (
 // logged.
 type member struct {
 	name   string       // name in JSON
-	key    string       // what JSON has before its value: `,"name":`
+	key    string       // JSON before its value: `,"name":`
 	kind   reflect.Kind // of the field's type: a struct is a time, a pointer leads to a Policy
 	span   bool         // whether it is a Duration
 	always bool         // whether it is written even where it is false
@@ -35,7 +35,7 @@ var (
 	ofPolicy   = membersOf(reflect.TypeFor[Policy]())
 	ofLogLine  = membersOf(reflect.TypeFor[LogLine]())
 	ofDecision = ofLogLine[:reflect.TypeFor[Decision]().NumField()]
-	ofLog      = ofLogLine[len(ofDecision):] // what a Log adds
+	ofLog      = ofLogLine[len(ofDecision):] // members that a Log adds
 	stamps     = slices.DeleteFunc(slices.Clone(ofDecision), func(m member) bool { return m.kind != reflect.Struct })
 	bounded    = slices.DeleteFunc(slices.Clone(ofDecision), func(m member) bool { return m.most == 0 })
 )
@@ -82,11 +82,11 @@ func (d Decision) MarshalJSON() ([]byte, error) { return d.AppendJSON(nil), nil 
 // AppendJSON appends d to b as one JSON object on one line and returns the extended buffer. It
 // allocates nothing if b has room, but for a policy.
 //
-// What a reader can tell from the rest is left out, and UnmarshalJSON fills it in: the method GET
-// of a URL; the attempt 1 of a trip; of started and resent a start that is the timestamp, and the
-// source "random" of the delay; of fetched and failed a duration that is the latency, and a start
-// that is the timestamp less the duration; the retryAt of host_blocked and robots_unreachable that
-// is until.
+// Members that follow from the others are left out, and UnmarshalJSON fills them in: the method
+// GET of a URL; the attempt 1 of a trip; of started and resent a start that is the timestamp, and
+// the source "random" of the delay; of fetched and failed a duration that is the latency, and a
+// start that is the timestamp less the duration; the retryAt of host_blocked and
+// robots_unreachable that is until.
 //
 // Times are in UTC. Durations are exact to the nanosecond. A byte that isn't UTF-8, as robots.txt
 // files hold them, is written as the lone surrogate \udc80 to \udcff: any JSON reader gets a
@@ -168,8 +168,8 @@ func appendMembers(line []byte, object unsafe.Pointer, table []member) []byte {
 	return line
 }
 
-// imply leaves out of a short line what follows from other fields, or else fills it in again: the
-// usual method, the first attempt, the usual source of a delay, and times that equal others.
+// imply clears the fields that follow from others, for a short line, or else fills them in again:
+// the usual method, the first attempt, the usual source of a delay, and times that equal others.
 func (d *Decision) imply(short bool) {
 	if d.URL != "" {
 		imply(short, &d.Method, "GET")
@@ -248,8 +248,8 @@ func appendQuoted(line []byte, text string) []byte {
 		size := 1
 		if c >= utf8.RuneSelf {
 			char, size = utf8.DecodeRuneInString(text[i:])
-			// Whatever doesn't simply show is escaped. It could end a line for some readers of
-			// lines, or deceive a person who reads the log on a terminal.
+			// A character that isn't printable is escaped. It could end a line for some readers of
+			// lines, or deceive a person at a terminal.
 			if size > 1 && strconv.IsPrint(char) {
 				i += size
 				continue
@@ -286,10 +286,9 @@ func appendUnit(b []byte, unit rune) []byte {
 	return append(b, hexDigits[unit>>4&15], hexDigits[unit&15])
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote, and the lines of a log. It passes over unknown
+// UnmarshalJSON reads the JSON of MarshalJSON, and the lines of a log. It passes over unknown
 // members, so that a newer log can be read. A member that occurs twice is an error, because two
-// readers could then disagree about what the record says. After an error d holds what was read
-// before it.
+// readers could then disagree about the record. After an error d holds the members before it.
 func (d *Decision) UnmarshalJSON(b []byte) error {
 	e := LogLine{Decision: *d}
 	err := e.UnmarshalJSON(b)
@@ -335,7 +334,7 @@ func readMembers(text []byte, object unsafe.Pointer, table []member) (name strin
 			key = []byte(unquote(quoted))
 		}
 		i := find(table, key, next)
-		if i < 0 { // a newer log has it, or somebody has added it
+		if i < 0 { // a newer log has it, or it was added later
 			continue
 		}
 		if seen[i] {
@@ -353,13 +352,13 @@ func readMembers(text []byte, object unsafe.Pointer, table []member) (name strin
 	return "", nil
 }
 
-// cutToken returns the name or the value that b begins with, and the rest from the colon, the comma
-// or the closing brace behind it. What b holds is valid JSON.
+// cutToken returns the name or the value that b begins with, and the rest from the colon, the
+// comma or the closing brace behind it. b must hold valid JSON.
 func cutToken(b []byte) (token, rest []byte) {
 	depth := 0
 	for i := 0; ; i++ {
 		switch b[i] {
-		case '"': // to the end of the string, past what is escaped
+		case '"': // to the end of the string, past escaped characters
 			for i++; b[i] != '"'; i++ {
 				if b[i] == '\\' {
 					i++

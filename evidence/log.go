@@ -65,8 +65,8 @@ type Log struct {
 type LogConfig struct {
 	// Chained adds "hash" to the first line, to every eighth from there and to the last: the
 	// SHA-256 of the hash before, of the lines since, and of the line itself. It makes Close write
-	// a last record, log_closed. An auditor finds whatever is changed later, unless all hashes from
-	// there on are computed anew; keep the last hash elsewhere to exclude that too.
+	// a last record, log_closed. An auditor finds every later change, unless all hashes from there
+	// on are computed anew; keep the last hash elsewhere to exclude that too.
 	Chained bool
 
 	// Signed makes a log that a stranger can check; nil: it isn't signed.
@@ -158,7 +158,7 @@ func (l *Log) publish() {
 	l.change.Broadcast()
 }
 
-// append encodes d as the next line of buf, and signs what stands there if that is due.
+// append encodes d as the next line of buf, and signs all lines so far if a checkpoint is due.
 func (l *Log) append(d *Decision, now time.Time) {
 	l.appendLine(d, now)
 	l.signed = cmp.Or(l.signed, now)
@@ -208,7 +208,7 @@ func (l *Log) appendLine(d *Decision, now time.Time) {
 	l.buf = append(line, '\n')
 }
 
-// lineEnd is what a line without a hash is hashed with, beside its members.
+// lineEnd ends a line without a hash. It is hashed with the members of the line.
 var lineEnd = []byte("}\n")
 
 // appendHash hashes line[from:], which is the present line without its closing brace, and appends
@@ -231,7 +231,7 @@ func (l *Log) appendHash(line []byte, from int, typ Type) []byte {
 	return append(line, '"')
 }
 
-// write writes what is held back, with l.mu released meanwhile. The caller has made sure that no
+// write writes the lines held back, with l.mu released meanwhile. The caller has made sure that no
 // other write is under way.
 func (l *Log) write(now time.Time) {
 	chunk := l.buf
@@ -284,7 +284,7 @@ func writeAll(w io.Writer, b []byte) (n int, err error) {
 	return n, err
 }
 
-// Flush writes whatever is held back and waits until it is written. It returns the same as Err.
+// Flush writes all lines held back and waits until they are written. It returns the same as Err.
 func (l *Log) Flush() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -302,9 +302,9 @@ func (l *Log) flush() error {
 	return l.status()
 }
 
-// Close writes whatever is held back, tries once more what could not be written before, and returns
-// nil if every record has been written. It doesn't close the writer. A second call returns the
-// same.
+// Close writes all lines held back, tries those once more that could not be written before, and
+// returns nil if every record has been written. It doesn't close the writer. A second call returns
+// the same.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -319,7 +319,7 @@ func (l *Log) Close() error {
 	if l.chain != nil || l.signer != nil {
 		now := time.Now()
 		seal := Decision{Type: LogClosed, Time: now, Allowed: true}
-		// The seal admits the loss, so that nobody takes the holes in the numbers for a forgery.
+		// The seal admits the loss, so that the holes in the numbers aren't taken for a forgery.
 		if l.lost > 0 {
 			seal.Err = l.status().Error()
 		}
@@ -366,10 +366,10 @@ func (l *Log) status() error {
 	return l.other
 }
 
-// A clock tells the wall time of an instant by its monotonic reading, from pairs of both taken now
-// and then, so that the times of one log are spaced as the instants were. Wall readings by
-// themselves aren't: clocks are set, and a goroutine may be held up between the two readings of one
-// time.Now.
+// A clock computes the wall time of an instant from its monotonic reading, by pairs of both taken
+// now and then, so that the times of one log are spaced as the instants were. Wall readings by
+// themselves aren't: clocks are set, and a goroutine may be held up between the two readings of
+// one time.Now.
 type clock struct {
 	anchors []anchor
 	latest  time.Time // latest argument of set; instants before it may be in the log already

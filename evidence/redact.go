@@ -13,9 +13,9 @@ import (
 // RedactURL cuts the userinfo ("user:password@") out of every URL in s, which may be a URL or a
 // text that mentions some. It reads URLs as browsers do, which take "https:/user:password@h" for
 // one, and finds those that are escaped, as in "?next=https%3A%2F%2Fuser%3Apassword%40h", up to
-// seven times. It allocates nothing if s holds no "@", or is short and holds no userinfo. The sinks
-// of this package apply it to whatever they are given; use it in a sink of your own that is called
-// without [Safe].
+// seven times. It allocates nothing if s holds no "@", or is short and holds no userinfo. The
+// sinks of this package apply it to every field that may mention a URL. Use it in a sink of your
+// own that is called without [Safe].
 func RedactURL(s string) string {
 	if !mayHoldUserinfo(s) {
 		return s
@@ -196,8 +196,8 @@ func (t chars) cutRange(from, to int) {
 	}
 }
 
-// sanitize cuts credentials out of the fields that may mention URLs, and clips what is too long.
-// Every sink calls it; what is clean already it leaves as it is.
+// sanitize cuts credentials out of the fields that may mention URLs, and clips texts that are too
+// long. Every sink calls it. Clean fields stay unchanged.
 func (d *Decision) sanitize() {
 	for _, text := range [...]*string{&d.URL, &d.Location, &d.Reason, &d.Refused, &d.Err} {
 		*text = RedactURL(*text)
@@ -250,10 +250,10 @@ func clip(s string, n int) string {
 // Redacted stands in a record where the value of a query parameter stood.
 const Redacted = "REDACTED"
 
-// Redact returns an Evidence that replaces the values of the named query parameters in every URL by
-// [Redacted] and passes the record on to next. Names are compared without regard to case, after
-// decoding; a name in brackets, or before them, is one as well: "token" is also what token[],
-// token[0] and user[token] are called. Use it when URLs carry session ids, tokens or personal data:
+// Redact returns an Evidence that replaces the values of the named query parameters in every URL
+// by [Redacted] and passes the record on to next. Names are compared without regard to case, after
+// decoding; a name in brackets, or before them, is one as well: "token" also names token[],
+// token[0] and user[token]. Use it when URLs carry session ids, tokens or personal data:
 //
 //	Evidence: evidence.Redact(log, "token", "session_id", "email")
 //
@@ -268,7 +268,7 @@ type redactor struct {
 	params []string
 }
 
-// Err returns what the next sink says of records that it has lost.
+// Err returns the error of the next sink about the records that it has lost.
 func (r *redactor) Err() error { return lost(r.next) }
 
 // Record implements Evidence.
@@ -285,8 +285,8 @@ func (r *redactor) Record(ctx context.Context, d Decision) {
 }
 
 // replace replaces the parameters' values in s. A value stands between "name=", which follows one
-// of ?, &, ; and # (fragments carry tokens too), and & or # or one of ends; what is escaped more
-// often than its "=" is a part of it, and so is a ";", which most servers take for data (URL
+// of ?, &, ; and # (fragments carry tokens too), and & or # or one of ends; text that is escaped
+// more often than its "=" is a part of it, and so is a ";", which most servers take for data (URL
 // Standard, section 5.1). A URL in a parameter of another has its own parameters, escaped:
 // "?next=%2Fa%3Ftoken%3Dx".
 func (r *redactor) replace(s, ends string) string {
@@ -295,7 +295,7 @@ func (r *redactor) replace(s, ends string) string {
 	}
 	var b strings.Builder
 	t := decode(nil, s)
-	name := 0 // where the name of a parameter may begin, behind what announces it; 0: nowhere
+	name := 0 // where the name of a parameter may begin, behind its separator; 0: nowhere
 	for i := 0; i < len(t); i++ {
 		c := t[i]
 		b.WriteString(s[c.from:c.to])

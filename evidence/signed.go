@@ -32,9 +32,9 @@ const signEvery = time.Minute
 // other hands, the owner of the key can't change these lines either. Package audit checks a signed
 // log against the key, and extracts the records of one site with proofs that they are in it.
 //
-// A line of a signed log has "salt", 64 random bits, so that nobody can guess from the hashes in a
-// proof the lines that are left out. [OpenFile] goes on with the tree of a file, so that one Key
-// and Origin stand for one tree that only grows.
+// A line of a signed log has "salt", 64 random bits, so that the hashes in a proof don't let a
+// reader guess the lines that are left out. [OpenFile] goes on with the tree of a file, so that
+// one Key and Origin stand for one tree that only grows.
 type SignConfig struct {
 	// Key signs the checkpoints. Make one with ed25519.GenerateKey.
 	Key ed25519.PrivateKey
@@ -88,7 +88,7 @@ func (s *treeSigner) salt() string {
 	return unsafe.String(&s.salted[0], len(s.salted))
 }
 
-// checkpoint signs what was added so far.
+// checkpoint signs the lines that were added so far.
 func (s *treeSigner) checkpoint(now time.Time) Decision {
 	text := merkle.Checkpoint{Origin: s.Name(), Tree: s.tree.Tree()}.String()
 	signed, err := note.Sign(&note.Note{Text: text}, s)
@@ -99,7 +99,7 @@ func (s *treeSigner) checkpoint(now time.Time) Decision {
 }
 
 // send publishes a checkpoint of lines that were written to w, if they are on its disk. After a
-// failure none ever is, as a system may forget what it couldn't write.
+// failure no checkpoint is ever sent, as a system may forget lines that it couldn't write.
 func (s *treeSigner) send(w io.Writer, signed []byte) error {
 	f, ok := w.(interface{ Sync() error })
 	if ok && modeOf(w).IsRegular() { // a pipe can't be synced

@@ -38,7 +38,7 @@ func (m multi) Record(ctx context.Context, d Decision) {
 	}
 }
 
-// Err joins what the sinks say of records that they have lost.
+// Err joins the errors of the sinks about the records that they have lost.
 func (m multi) Err() error {
 	var errs []error
 	for _, e := range m {
@@ -49,8 +49,8 @@ func (m multi) Err() error {
 
 // Sample returns an Evidence that passes on the routine records of one trip in n (robots_allowed,
 // started, and fetched with a status below 400) and every other record, so that no refusal is ever
-// dropped, nor what is of no trip. n below 2 drops nothing. A sampled log is for watching: an
-// auditor reports what is missing from it.
+// dropped, and no record without a trip. n below 2 drops nothing. A sampled log is for watching:
+// an auditor reports the records that are missing from it.
 func Sample(n int, next Evidence) Evidence { return sample{next, uint64(max(n, 1))} }
 
 type sample struct {
@@ -110,8 +110,8 @@ func (g *Guard) Pass(ctx context.Context, d *Decision) {
 	}
 }
 
-// Err returns nil if no record was lost, as far as anybody knows. Otherwise it says how many were
-// lost to panics, and the first of these, and what the sinks say themselves: a sink that can lose
+// Err returns nil if no record is known to be lost. Otherwise the error has the number of records
+// lost to panics, the first of these panics, and the sink's own error: a sink that can lose
 // records has a method Err() error, as a [Log] has.
 func (g *Guard) Err() error {
 	g.mu.Lock()
@@ -124,7 +124,7 @@ func (g *Guard) Err() error {
 	return errors.Join(err, lost(g.next))
 }
 
-// lost returns what e says of records that it has lost.
+// lost returns the error of e about the records that it has lost.
 func lost(e Evidence) error {
 	if teller, ok := e.(interface{ Err() error }); ok {
 		return teller.Err()
@@ -132,7 +132,7 @@ func lost(e Evidence) error {
 	return nil
 }
 
-// caught calls f, and returns what f panicked with, nil if it didn't.
+// caught calls f, and returns the value of its panic, nil if it didn't panic.
 func caught(f func()) (panicked any) {
 	defer func() { panicked = recover() }()
 	f()
@@ -174,9 +174,9 @@ func (r *Recorder) Reset() {
 
 // Slog returns an Evidence that logs each record to l: the type as the message, the other members
 // of its JSON as attributes. Refusals are warnings; waiting, fetched, robots_fetched and the like
-// are information, which slog shows unless it is told otherwise; robots_allowed and started are for
-// debugging. The time of the log record is the time of logging; "timestamp" tells when it was
-// decided. A nil l is slog.Default().
+// are information, which slog shows by default. robots_allowed and started are for debugging. The
+// time of the log record is the time of logging. "timestamp" is the time of the decision. A nil l
+// is slog.Default().
 func Slog(l *slog.Logger) Evidence {
 	if l == nil {
 		l = slog.Default()
