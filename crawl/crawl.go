@@ -12,10 +12,10 @@
 //	...
 //	summary, err := c.Run(ctx, "https://example.com/")
 //
-// No host stops a crawl. Hosts stand in the order in which they may be asked next, so nothing waits
-// for a host that is blocked, paced or slow, and robots.txt of hosts to come is fetched ahead. What
-// bounds a crawl is the number of its connections (hostlimit.Config.MaxInFlight) and its memory,
-// not a number of workers: Workers is how many pages are visited at once.
+// No host stops a crawl. Hosts stand in the order in which they may be asked next, so nothing
+// waits for a host that is blocked, paced or slow, and robots.txt of hosts to come is fetched
+// ahead. The number of connections (hostlimit.Config.MaxInFlight) and memory bound a crawl.
+// Workers doesn't: it is the number of pages that are visited at once.
 package crawl
 
 import (
@@ -30,8 +30,8 @@ import (
 	"github.com/go-politeness/politeness/internal/durations"
 )
 
-// A Config is what a Crawler crawls, and what it does with the pages. Only Transport and Visit are
-// required. Every limit has a default that bounds a crawl among strangers.
+// A Config sets the way and the bounds of a crawl, and the functions that get its pages. Only
+// Transport and Visit are required. Every limit has a default that bounds a crawl among strangers.
 type Config struct {
 	// Transport decides when each URL may start, and sends the requests where Client is nil. Its
 	// Hosts.MaxInFlight is the largest number of requests in flight; 0: 4,096.
@@ -44,10 +44,11 @@ type Config struct {
 	// Nil: a client over Transport.
 	Client *http.Client
 
-	// Visit receives each page that was answered, whatever its status, but no redirects, and of
-	// refusals (see Tries) only the last. It runs in Workers goroutines at once. After an error, or a
-	// panic, the page is VisitFailed, and the crawl goes on; a panic of this or another function of
-	// the Config is logged with its stack by package log. ctx ends Grace after the crawl's.
+	// Visit receives each page that was answered, with any status. It receives no redirects, and
+	// of refusals (see Tries) only the last. It runs in Workers goroutines at once. After an
+	// error, or a panic, the page is VisitFailed, and the crawl goes on; a panic of this or
+	// another function of the Config is logged with its stack by package log. ctx ends Grace after
+	// the crawl's.
 	Visit func(ctx context.Context, p *Page) error
 
 	// Follow reports whether a link of a page is added, or the target of a redirect, whose Element is
@@ -82,11 +83,11 @@ type Config struct {
 	// URL again, and calls it again. Nil: no calls.
 	Discover func(ctx context.Context, url string) []Request
 
-	// Done receives what became of each URL: once of each that was taken in, and of one that is
+	// Done receives the result of each URL: once for each that was taken in, and for one that is
 	// Invalid, TooDeep, TooLong or EnoughOfHost each time that it is found. Those that are
 	// Duplicate, TooMany or without room are counted only. Calls come one at a time, beside those
-	// of Visit, and after the Queue's; a slow one slows the crawl. All have returned when Run does.
-	// Nil: none; the Summary has the first error of each outcome.
+	// of Visit, and after the Queue's; a slow one slows the crawl. All have returned when Run
+	// does. Nil: none; the Summary has the first error of each outcome.
 	Done func(Result)
 
 	// Queue keeps the URLs. Nil: in memory, MaxURLs of them, for one Run. Where several processes
@@ -100,18 +101,18 @@ type Config struct {
 	MaxURLs         int           // most URLs in memory; of a Queue, 16 of each of its hosts at a time; 0: 1,000,000
 	MaxBody         int64         // most bytes read of a body, see Page.Truncated; 0: 10 MiB
 	Timeout         time.Duration // of one exchange, its body included; 0: 2 min
-	Grace           time.Duration // for what is in flight when ctx ends; 0: 10 s
+	Grace           time.Duration // for requests and visits in flight when ctx ends; 0: 10 s
 	Patience        time.Duration // longest wait for a host, also if it refuses all; its URLs are Refused then; 0: 24 h
 
 	// Tries is the largest number of times that a URL is asked for which is refused: answered 429,
-	// 5xx, 408 or 425, or not at all. What a host refuses together with a page that it served before
-	// is no try of the URL: a ban costs time, not pages. A URL that is refused twice, while that page
-	// is served, is done: the trouble is its own. So it is with 401, 402, 403 and 451, which are asked
-	// for again after a ban only. Tries bounds the fetches of a robots.txt that can't be had as well;
-	// two where a connection for that is refused. Between two tries the crawl goes on with other
-	// hosts; when only hosts are left that don't answer at all, it ends. The Transport's Retry repeats
-	// none of the crawl's requests then. 0: 5; 1: nothing is asked for again, but for what Retry
-	// repeats, which holds a connection meanwhile.
+	// 5xx, 408 or 425, or not at all. If a host refuses the URL and then a page that it served
+	// before, that is no try of the URL: a ban costs time, not pages. A URL that is refused twice,
+	// while that page is served, is done: the trouble is its own. So it is with 401, 402, 403 and
+	// 451, which are asked for again after a ban only. Tries bounds the fetches of a robots.txt
+	// that can't be had as well; two where a connection for that is refused. Between two tries the
+	// crawl goes on with other hosts; when only hosts are left that don't answer at all, it ends.
+	// The Transport's Retry repeats none of the crawl's requests then. 0: 5. 1: only Retry repeats
+	// requests, and holds a connection meanwhile.
 	Tries int
 
 	// Progress is called about once a second, and once at the end of the crawl, one call at a time.

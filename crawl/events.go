@@ -34,7 +34,7 @@ type event interface {
 }
 
 // guarded calls f. A panic of f is its error, and is reported with its stack, as one of a handler
-// of net/http is; what names f.
+// of net/http is. The argument what names f.
 func guarded(what string, f func() error) error {
 	_, err := guardedValue(what, func() (struct{}, error) { return struct{}{}, f() })
 	return err

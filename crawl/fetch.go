@@ -24,8 +24,8 @@ const (
 	maxHops = 10                   // redirects
 	soon    = 2 * time.Millisecond // a turn that is worth waiting for
 
-	// A page comes back after a refusal of which nothing tells whether it is the page's own. The time
-	// until then doubles with each try, so often at most.
+	// A page comes back after a refusal if no other answer shows whether the trouble is the page's
+	// own. The time until then doubles with each try, so often at most.
 	retryAfter = 10 * time.Second
 	doublings  = 6
 )
@@ -44,7 +44,7 @@ func (r *run) ask(fl *flight) {
 	end = last
 }
 
-// step does what is next for the URL of fl. It returns the end of the flight.
+// step takes the next step for the URL of fl. It returns the end of the flight.
 func (r *run) step(fl *flight) event {
 	if fl.first {
 		return r.contact(fl)
@@ -442,7 +442,7 @@ func (r *run) failed(fl *flight, outcome Outcome, err error) {
 	case errors.Is(err, errBeside):
 		r.abort(err)
 		outcome = Left
-	case errors.Is(err, hostlimit.ErrDraining): // a person has ended what is to come
+	case errors.Is(err, hostlimit.ErrDraining): // a person has stopped all further starts
 		r.stop(err)
 		outcome = Left
 	case outcome == OverBudget && r.stopped:
@@ -477,8 +477,8 @@ func (r *run) waitForBudget(fl *flight, over *budget.Error, err error) {
 	r.putBack(fl)
 }
 
-// noPage ends the URL of fl, for which there is no page. Where it is that of a page that was served
-// before, the next URL tells.
+// noPage ends the URL of fl, for which there is no page. If it is that of a page that was served
+// before, the next URL shows whose trouble it is.
 func (r *run) noPage(fl *flight, outcome Outcome, err error) {
 	if fl.good {
 		fl.h.refusals.good = Request{}

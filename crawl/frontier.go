@@ -201,8 +201,8 @@ const (
 // source returns where the next request of h comes from.
 func (h *host) source() source {
 	s := &h.refusals
-	// Of a host whose robots.txt wasn't asked for, a page that was served before tells nothing of
-	// use. Nor does it where no page waits for the answer.
+	// If robots.txt of a host wasn't asked for, the answer for a page that was served before is of
+	// no use. It is of no use either if no page waits for it.
 	useful := h.robotsAsked && len(h.urls)+s.size() > 0
 	switch {
 	case useful && s.asksGood():
@@ -234,7 +234,7 @@ func (f *frontier) put(h *host) {
 		return
 	}
 	if h.refusals.alone() && h.probes > 0 {
-		return // one request at a time tells what the host is up to
+		return // one request at a time shows how the host answers now
 	}
 	h.place = inWaiting
 	f.waiting.push(timed{h.at, h})
@@ -255,7 +255,7 @@ func (f *frontier) moveUp(sooner map[*host]time.Time) {
 		if at, ok := sooner[t.h]; ok && at.Before(t.h.at) {
 			t.h.at = at
 			f.waiting[i].at = at
-			f.waiting.fix(i) // what it changes places with has been seen: it stands nearer to the top
+			f.waiting.fix(i) // it swaps with elements nearer to the top only, which were seen before
 		}
 	}
 }

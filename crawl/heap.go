@@ -5,8 +5,8 @@ import stdheap "container/heap"
 // A heap has the element that comes before all others at index 0.
 type heap[T interface{ Before(T) bool }] []T
 
-// Len, Less and Swap are what container/heap needs to move elements; those to add and to remove are
-// push and pop, which need no conversion to any.
+// Len, Less and Swap are the methods with which container/heap moves elements. push and pop add
+// and remove elements, without a conversion to any.
 func (h heap[T]) Len() int           { return len(h) }
 func (h heap[T]) Less(i, j int) bool { return h[i].Before(h[j]) }
 func (h heap[T]) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }

@@ -23,13 +23,13 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// What one page may lead to.
+// Limits of the links that are taken from a page.
 const (
 	maxLinks = 10_000
 	maxURL   = 2048
 )
 
-// SameHost is a Config.Follow for the links to the page's own host, whatever the scheme.
+// SameHost is a Config.Follow for the links to the page's own host, with any scheme.
 func SameHost(p *Page, l Link) bool { return hostOf(p.FinalURL) == hostOf(l.URL) }
 
 // SameSite is a Config.Follow for the links to the page's registrable domain: from www.example.com
@@ -70,7 +70,7 @@ func links(
 	z := html.NewTokenizer(text)
 	for {
 		switch z.Next() {
-		case html.ErrorToken: // the end, or what can't be read
+		case html.ErrorToken: // the end, or an unreadable rest
 			return l.found, l.canonical, l.more
 		case html.StartTagToken, html.SelfClosingTagToken:
 			l.readTag(z)
@@ -233,8 +233,8 @@ func (p *Page) text() (read func() io.Reader, query func(string) string) {
 	return func() io.Reader { return e.NewDecoder().Reader(bytes.NewReader(p.Body)) }, query
 }
 
-// inEncoding escapes what isn't ASCII in a query as bytes of the encoding that encode, of package
-// charset, writes, which has "&#20320;" for a character that the encoding doesn't have.
+// inEncoding escapes the non-ASCII characters of a query as bytes of the encoding of encode, which
+// is of package charset. A character that the encoding doesn't have is written as "&#20320;".
 func inEncoding(raw string, encode func(string) (string, error)) string {
 	var b strings.Builder
 	for _, char := range raw {
@@ -308,7 +308,7 @@ func (r *run) read(p *Page) {
 	}
 }
 
-// readHTML adds what the text of an HTML page says to what its headers have said. product is the
+// readHTML adds the statements of the text of an HTML page to those of its headers. product is the
 // crawler's name, for directives.
 func (p *Page) readHTML(product string) {
 	text, query := p.text()
@@ -332,7 +332,7 @@ func (p *Page) readHTML(product string) {
 }
 
 // readLinkHeader reads the canonical URL and the next page that the Link header (RFC 8288) of p
-// names. Unlike those of HTML they are relative to the page, whatever its <base>.
+// names. Unlike those of HTML they are relative to the page, even if it has a <base>.
 func (p *Page) readLinkHeader() {
 	for _, l := range weblink.Parse(p.Response.Header["Link"]) {
 		to, err := p.resolve(l.Target)
@@ -449,7 +449,7 @@ func (r *run) turnTo(p *Page, rawURL string, l Link) {
 	req := p.request
 	to, err := p.resolve(rawURL)
 	l.URL = to
-	// What can't be fetched anyway is Invalid: Follow isn't asked for it.
+	// A URL that can't be fetched anyway is Invalid: Follow isn't called for it.
 	isAsked := err == nil && req.Depth > 0 && r.c.cfg.Follow != nil
 	if isAsked && !r.c.cfg.Follow(p, l) {
 		return

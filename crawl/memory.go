@@ -123,7 +123,7 @@ func (m *memory) Take(_ context.Context, hosts []string, n int) (taken []Request
 	return taken, nil
 }
 
-// Done implements Queue. What is Left is done, too: m ends with its Run.
+// Done implements Queue. A URL that is Left is done, too: m ends with its Run.
 func (m *memory) Done(_ context.Context, results []Result) error {
 	for _, r := range results {
 		m.lent[r.Host]--

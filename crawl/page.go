@@ -10,13 +10,13 @@ import (
 // A Page is an answer, for Config.Visit.
 type Page struct {
 	URL         string             // as it was added: before redirects
-	FinalURL    string             // what was fetched: URL, or where its redirects led
+	FinalURL    string             // URL that was fetched: URL, or the target of its redirects
 	Depth       int                // links from a start URL
 	Response    *http.Response     // its body has been read and closed: see Body
 	Body        []byte             // at most Config.MaxBody bytes
 	Truncated   bool               // the body is longer
 	Directives  robots.Directives  // noindex and the like: of the headers and, for HTML, of the page
-	Preferences robots.Preferences // what the site states of its use; see politeness.PreferencesOf
+	Preferences robots.Preferences // the site's, for the use of the page; see politeness.PreferencesOf
 	Canonical   string             // the URL that the page, or its Link header, names as its canonical one; empty: none
 
 	// Links are those of an HTML page, in their order, and then those of the Link header. Each URL is

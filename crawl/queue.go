@@ -17,7 +17,7 @@ type Request struct {
 	own    bool // its refusals seem to be its own trouble, see refusals
 }
 
-// A Result is what became of a Request. Its URL is as it was found where the Outcome is Invalid.
+// A Result is the end of a Request. If the Outcome is Invalid, its URL is as it was found.
 type Result struct {
 	Request
 	Outcome Outcome
@@ -32,11 +32,11 @@ type Result struct {
 // their time: a slow Queue slows the crawl, it doesn't break it. An error ends the crawl.
 //
 // A request is waiting, lent or done. Add makes it waiting, Take lends it, Done ends it, or makes
-// it waiting again for the outcome [Left]. What was lent to a process that was killed is waiting
-// again for the process that opens the Queue next or, where several share it, for the others after
-// a while. What a page has led to is added before the page is done, and what Discover has found
-// before the URL with which it was called, so a kill at any instant loses no URL; a page may be
-// visited twice.
+// it waiting again for the outcome [Left]. A request lent to a process that was killed is waiting
+// again for the process that opens the Queue next or, if several share it, for the others after a
+// while. The URLs that a page has led to are added before the page is done, and those that
+// Discover has found before the URL with which it was called is done. So a kill at any instant
+// loses no URL, but a page may be visited twice.
 type Queue interface {
 	// Add takes in those of reqs whose URL is new. It returns their number, and the number of those
 	// for which there is no room. The rest is known.
@@ -51,19 +51,19 @@ type Queue interface {
 	// of which nothing is lent any more may go to another process.
 	Done(ctx context.Context, results []Result) error
 
-	// Hosts returns at most n of the hosts that have waiting requests and none that is lent to this
-	// process. n, which may be 0, is the number of hosts for which there is room. open reports
-	// whether other programs may still make requests waiting, or let go of a host; what this
-	// process has lent doesn't count. The crawl doesn't end while the Queue is open, asks hosts
-	// that don't answer again, and calls Hosts each second. It also does so at its beginning, at
-	// its end and, once n hosts were returned, whenever half of the room is free, or some for a
-	// second.
+	// Hosts returns at most n of the hosts that have waiting requests and none that is lent to
+	// this process. n, which may be 0, is the number of hosts for which there is room. open
+	// reports whether other programs may still make requests waiting, or let go of a host.
+	// Requests lent to this process don't count. The crawl doesn't end while the Queue is open,
+	// asks hosts that don't answer again, and calls Hosts each second. It also does so at its
+	// beginning, at its end and, once n hosts were returned, whenever half of the room is free, or
+	// some for a second.
 	Hosts(ctx context.Context, n int) (hosts []string, open bool, err error)
 }
 
 // An Owner is a Queue whose hosts belong to one of several processes for a while. The crawl calls
-// its Hosts each second, which may renew a lease. Of a host that this process has lost nothing is
-// asked for any more: what was lent is given back to Done as Left, uncounted.
+// its Hosts each second, which may renew a lease. A process that has lost a host asks for no URL
+// of that host any more. Its lent requests of the host are given back to Done as Left, uncounted.
 type Owner interface {
 	Queue
 

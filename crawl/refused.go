@@ -11,9 +11,9 @@ import (
 	"github.com/go-politeness/politeness/hostlimit/rules"
 )
 
-// A refusals is what a host has refused since it served a page. A refusal may be the host's (a rate
-// limit, a ban, an outage) or a page's own trouble, and one more answer tells them apart. Its
-// methods are pure steps.
+// A refusals holds the pages that a host has refused since it served a page. A refusal may be the
+// host's (a rate limit, a ban, an outage) or a page's own trouble, and one more answer shows
+// which. Its methods are pure steps.
 //
 //	state    event                              next     why
 //	open     refused: 429, 5xx, no answer       again    the page may be served the next time
@@ -23,7 +23,7 @@ import (
 //	                                                     first few, and all of a host that limits, come back once
 //	again    served, the same page              open     it was the host's trouble, which is over
 //	again    refused, a page asked for before   again    it is asked for after the other one
-//	again    refused, the same page             suspect  another page tells whose trouble it is; 429: again
+//	again    refused, the same page             suspect  another page shows whose trouble it is; 429: again
 //	suspect  served, another page               open     the trouble is the suspect's own: it is done
 //	suspect  the same, after a longer rest      again    a shorter one wasn't enough for the suspect: it proves nothing
 //	suspect  the same, on a host that limits    open     the suspect comes back later, and is done the second time
@@ -96,7 +96,7 @@ func meaningOf(resp *http.Response) rules.Meaning {
 	return rules.Success
 }
 
-// A verdict is what becomes of pages.
+// A verdict decides about pages: each field lists the pages with one fate.
 type verdict struct {
 	done  []*Page // this is their answer
 	over  []*Page // were refused too often
@@ -134,7 +134,7 @@ func (s *refusals) observe(page *Page, probe bool, tries int, now time.Time) ver
 		return v
 	}
 	if what == rules.Forbidden && tries == 1 && !page.good {
-		v.done = append(v.done, page) // it wouldn't be asked again, whatever became known
+		v.done = append(v.done, page) // it wouldn't be asked again in any case
 		return v
 	}
 	if s.row == 0 {
@@ -173,7 +173,7 @@ func (s *refusals) serve(page *Page, earlier bool, now time.Time, v *verdict) {
 	}
 	if !earlier {
 		if page.again || page.request.own {
-			s.limits = true // what was refused is served now, so the refusal wasn't the page's
+			s.limits = true // the refused page is served now, so the refusal wasn't the page's
 		}
 		s.succeed(page, now, v)
 	}
@@ -348,11 +348,12 @@ func (s *refusals) forbid(page *Page, earlier bool, v *verdict) {
 	}
 }
 
-// dry ends the wait of pages that nothing tells of, as their host has nothing else to ask for.
+// dry ends the wait of pages about which no further answer decides, as their host has nothing else
+// to ask for.
 func (s *refusals) dry() verdict {
 	var v verdict
 	switch {
-	case s.asksGood() || s.again.URL != "": // their answers tell
+	case s.asksGood() || s.again.URL != "": // their answers decide
 	case s.suspect != nil:
 		v.later = append(v.later, s.suspect)
 		s.suspect = nil
@@ -413,8 +414,7 @@ func (s *refusals) String() string {
 	return fmt.Sprintf("it has answered %d", s.status)
 }
 
-// Pages that were refused are kept until it is known whose trouble it is. What is longer is cut
-// off.
+// Pages that were refused are kept until it is known whose trouble it is. Longer bodies are cut.
 const (
 	keptBody   = 64 << 10
 	keptBodies = 64 << 20 // all together
@@ -470,7 +470,7 @@ func (r *run) end(page *Page) {
 	}
 }
 
-// keep cuts off what is too long of the body of a page that may have to wait.
+// keep cuts the body, if it is too long, of a page that may have to wait.
 func (r *run) keep(page *Page) {
 	most := min(keptBody, keptBodies-r.kept)
 	if len(page.Body) > most {
@@ -483,7 +483,7 @@ func (r *run) keep(page *Page) {
 	r.kept += page.kept
 }
 
-// apply does what v says to pages of h.
+// apply carries out v on pages of h.
 func (r *run) apply(h *host, v verdict) {
 	r.dropKept(v)
 	for _, page := range v.done {
@@ -538,7 +538,7 @@ func (r *run) settle(h *host) {
 		return
 	}
 	if h.flights > 0 || h.more || h.wanted {
-		return // an answer is to come, which tells
+		return // an answer is to come, which decides
 	}
 	r.apply(h, h.refusals.dry())
 	r.frontier.put(h)

@@ -19,7 +19,7 @@ import (
 )
 
 // A run is one crawl. The goroutine of Run owns it: no other goroutine reads or writes its fields,
-// except for the Crawler, the contexts, the channels and what is marked as shared. The other
+// except for the Crawler, the contexts, the channels and the fields marked as shared. The other
 // goroutines report to it by events, see event.
 type run struct {
 	c       *Crawler
@@ -67,11 +67,11 @@ type sleeper struct {
 
 func (s sleeper) Before(o sleeper) bool { return s.at.Before(o.at) }
 
-// Run crawls from urls, and from what the Queue holds, until nothing is left or ctx is done. Then
-// nothing is started any more, and what is in flight is still visited and counted if it ends within
-// Grace; the rest is Left. Summary.Stopped is why URLs were left. The error is that of the Queue,
-// that of the last of urls if none can be crawled, or that Config.Client doesn't lead to
-// Config.Transport.
+// Run crawls from urls, and from the requests that the Queue holds, until nothing is left or ctx
+// is done. Then nothing is started any more. A page in flight is still visited and counted if it
+// ends within Grace. The rest is Left. Summary.Stopped is why URLs were left. The error is that of
+// the Queue, that of the last of urls if none can be crawled, or that Config.Client doesn't lead
+// to Config.Transport.
 func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -80,8 +80,8 @@ func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 	for _, u := range urls {
 		err = r.accept(Request{URL: u})
 	}
-	// A crawl of invalid URLs alone is a mistake of the caller's. Without any it is one that goes on
-	// with what the Queue holds.
+	// A crawl of invalid URLs alone is a mistake of the caller's. Without any URL, the crawl goes
+	// on with the requests that the Queue holds.
 	invalid := r.summary.Outcomes[Invalid]
 	if invalid > 0 && invalid == len(urls) {
 		r.callDone(r.work.rejected) // the loop would have done so
@@ -141,7 +141,7 @@ func (r *run) leaveMemory() {
 // maxInFlight is the largest number of flights where the limiter has no bound.
 const maxInFlight = 4096
 
-// loop starts what can be started and applies events, until the crawl is over.
+// loop starts flights and visits that can be started, and applies events, until the crawl is over.
 func (r *run) loop(cancel context.CancelFunc) {
 	timer := time.NewTimer(none)
 	defer timer.Stop()
@@ -162,7 +162,7 @@ func (r *run) loop(cancel context.CancelFunc) {
 		select {
 		case event := <-r.events:
 			event.apply(r)
-			// What stands above costs the same after many events as after one.
+			// The steps above cost the same after many events as after one.
 			for range len(r.events) {
 				(<-r.events).apply(r)
 			}
@@ -177,7 +177,7 @@ func (r *run) loop(cancel context.CancelFunc) {
 	}
 }
 
-// tick does what no event brings about, once a second.
+// tick does the work that no event triggers, once a second.
 func (r *run) tick() {
 	r.report(time.Now(), false)
 	r.giveBack()
@@ -513,21 +513,22 @@ func (r *run) count(res Result) {
 	}
 }
 
-// done counts the result of a request, and hands it to the Queue with what the page has led to.
+// done counts the result of a request, and hands it to the Queue with the URLs that the page has
+// led to.
 func (r *run) done(res Result, found []Request) {
 	r.count(res)
 	if r.pages != nil && res.Outcome == Visited {
 		r.pages[res.Host]++
 	}
 	if res.URL == r.discovered[res.Host] {
-		// Discover is still at work for this URL. The Queue gets what it finds first, or a kill in
-		// between would lose that.
+		// Discover is still at work for this URL. The Queue gets the URLs that it finds first, or
+		// a kill in between would lose them.
 		r.held[res.Host] = res
 	} else {
 		r.work.done = append(r.work.done, res)
 	}
 	for _, req := range found {
-		// The Queue needn't keep, nor lend, what can't be visited any more.
+		// The Queue needn't keep, nor lend, a URL that can't be visited any more.
 		if r.pages != nil && r.pages[req.Host] >= r.c.cfg.MaxPagesPerHost {
 			r.reject(Result{Request: req, Outcome: EnoughOfHost})
 			continue
@@ -577,7 +578,7 @@ func (r *run) accept(req Request) error {
 	return nil
 }
 
-// clipped returns a priority in 32 bits, which is what a Queue keeps.
+// clipped returns a priority in 32 bits, the range that a Queue keeps.
 func clipped(priority int) int { return min(max(priority, math.MinInt32), math.MaxInt32) }
 
 // host returns the host of key.
@@ -608,8 +609,8 @@ const paced = "its delay between requests"
 // still meanwhile, and one whose state is on a server may not answer.
 const askingForState = 500 * time.Millisecond
 
-// nextWhy returns why the host waits that goes first, where why is known of it without its limiter:
-// others who share the limiter, and people, block hosts too.
+// nextWhy returns why the host waits that goes first, where why is known of it without its
+// limiter: other users of the limiter, and people, block hosts too.
 func (r *run) nextWhy(key, why string) string {
 	state, err := guardedValue("the state of "+key, func() (hostlimit.HostState, error) {
 		ctx, cancel := context.WithTimeout(r.ctx, askingForState)

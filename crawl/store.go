@@ -76,7 +76,7 @@ func (r *run) callQueue(call *calledQueue) {
 	defer func() { r.events <- call }()
 	ctx := context.WithoutCancel(r.ctx) // results are kept after the end
 	call.err = guarded("the Queue", func() error { return call.put(ctx, r.queue) })
-	r.callDone(append(call.rejected, call.done...)) // after the Queue: what Done has seen isn't fetched again
+	r.callDone(append(call.rejected, call.done...)) // after the Queue: a URL that Done has seen isn't fetched again
 	if call.err == nil {
 		call.err = guarded("the Queue", func() error { return call.get(ctx, r.queue) })
 	}
@@ -93,8 +93,8 @@ type calledQueue struct {
 	err    error
 }
 
-// put calls the methods of q that take something. What a page has led to is added before the page
-// is done, so a kill in between loses no URL.
+// put calls the methods of q that take something. The URLs that a page has led to are added before
+// the page is done, so a kill in between loses no URL.
 func (c *calledQueue) put(ctx context.Context, q Queue) error {
 	if len(c.add) > 0 { // Queues needn't expect an empty call
 		var err error
@@ -185,8 +185,8 @@ func (r *run) lent(taken []Request) {
 	}
 }
 
-// leftWith ends what has to wait no longer, now that h has what the Queue could give: pages in
-// h.refusals, if nothing else is to come, and h itself, if it has no URL left.
+// leftWith ends waits that are over now that h has all that the Queue could give: those of pages
+// in h.refusals, if nothing else is to come, and that of h itself, if it has no URL left.
 func (r *run) leftWith(h *host) {
 	r.settle(h)
 	r.frontier.forget(h)

@@ -87,8 +87,9 @@ func withoutDots(path string) string {
 	return "/" + strings.Join(kept, "/")
 }
 
-// escape writes s, in which what needs an escape has one and nothing else. A digit also keeps the
-// one that it has where it would make an escape of a percent sign that is none, as in "%%632".
+// escape writes s with an escape for each character that needs one, and for no other. A digit also
+// keeps the one that it has where it would make an escape of a percent sign that is none, as in
+// "%%632".
 func escape(b *strings.Builder, s string) {
 	const digits = "0123456789ABCDEF"
 	bare := -3 // where the last percent sign that begins no escape was written
