@@ -196,6 +196,7 @@ func watchUsage() func() (kept, heap int64, goroutines int) {
 // TestHostileConnections is the same over real connections, with what no ResponseWriter lets
 // through: each page comes to an end with its context.
 func TestHostileConnections(t *testing.T) {
+	t.Parallel() // it waits in real time
 	client := &http.Client{Transport: mustNew(t, politeness.Config{
 		UserAgent: agent, Base: &http.Transport{}, Response: politeness.ResponseLimits{MaxBytes: 1 << 20},
 	})}

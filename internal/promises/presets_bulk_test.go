@@ -446,6 +446,7 @@ func TestBulkKeepsWhereItEndedAndWhatValidatesInEvidence(t *testing.T) {
 
 // HTTP/2 kept working.
 func TestBulkKeepsHTTP2Working(t *testing.T) {
+	t.Parallel() // it waits in real time
 	var busy atomic.Bool
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {

@@ -22,6 +22,7 @@ import (
 // What the caller gets wrong says nothing about the host, however often: no pause, no refusal, no
 // block, nothing learned. The errors are net/http's own, over real connections.
 func TestTheCallersMistakesAreNotTheHosts(t *testing.T) {
+	t.Parallel() // it waits in real time
 	body := func(r *http.Request, b io.Reader, length int64) {
 		r.Method, r.Body, r.ContentLength = http.MethodPost, io.NopCloser(b), length
 	}

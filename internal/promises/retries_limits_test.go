@@ -104,6 +104,7 @@ func TestRetryThatABlockRulesOutHandsTheResponseOver(t *testing.T) {
 // A server may answer before it has read the body. Whoever still writes the first
 // try must not see the second one's.
 func TestRetryLeavesTheRequestOfTheTryBeforeAlone(t *testing.T) {
+	t.Parallel() // it waits in real time
 	var asked atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {

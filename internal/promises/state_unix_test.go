@@ -89,6 +89,7 @@ func TestStateOfManyProcesses(t *testing.T) {
 // TestProcessesOnAnEmptyDirectoryFetchRobotsOnce: those that are started at once share the fetch of
 // the first.
 func TestProcessesOnAnEmptyDirectoryFetchRobotsOnce(t *testing.T) {
+	t.Parallel() // it waits in real time
 	var robots, pages atomic.Int32
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/robots.txt" {
