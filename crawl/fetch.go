@@ -295,39 +295,6 @@ func isSilent(err error) bool {
 	return errors.As(err, &refused) && (errors.As(refused.Err, &network) || refused.Timeout())
 }
 
-// giveUpDead gives the URLs of dead hosts up, if no others are left: nothing but their next try
-// would keep the crawl. Where all that are left can't be asked within the budget's time, the crawl
-// ends. While the Queue is open it goes on in any case.
-func (r *run) giveUpDead(now time.Time) {
-	if r.stopped || r.open || r.underWay() {
-		return
-	}
-	dead := make(map[*host]time.Time)
-	var tooLate error
-	for _, h := range r.frontier.hosts {
-		switch {
-		case h.tooLate != nil:
-			tooLate = h.tooLate
-		case h.dead || h.refusals.dead(now):
-			dead[h] = now
-		default:
-			return // this one keeps the crawl, and the others have another try meanwhile
-		}
-	}
-	if tooLate != nil && len(dead) == 0 {
-		r.stop(tooLate)
-		return
-	}
-	// They are moved up, and the next step of each gives its URLs up.
-	for h := range dead {
-		h.unreachable = r.c.cfg.Tries // for putOff
-		if !h.dead {
-			h.close() // for tooLong
-		}
-	}
-	r.frontier.moveUp(dead)
-}
-
 // forGood reports whether err is of a host that can't be reached the next time either.
 func forGood(err error) bool {
 	var name *net.DNSError

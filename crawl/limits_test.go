@@ -312,3 +312,125 @@ func TestLargePagesWaitForSlowVisits(t *testing.T) {
 		}
 	})
 }
+
+// TestADeadlineIsACrawlsTime: Run ends as soon as nothing can start before the deadline of its
+// context, as it does for the budget's time, and says what it has left and until when that waits.
+func TestADeadlineIsACrawlsTime(t *testing.T) {
+	byHand := func(ctx context.Context, t *testing.T, r *rig) {
+		hosts, err := memory.New(r.politeness.Hosts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := hosts.Block(ctx, "slow.example", time.Now().Add(time.Hour), "the owner has called"); err != nil {
+			t.Fatal(err)
+		}
+		r.politeness.Hosts, r.politeness.Limiter = hostlimit.Config{}, hosts
+	}
+	robotsTxt := func(text string) func(context.Context, *testing.T, *rig) {
+		return func(_ context.Context, _ *testing.T, r *rig) { r.Site("https://slow.example").Robots(text) }
+	}
+	answers := func(status int, headers ...string) func(context.Context, *testing.T, *rig) {
+		return func(_ context.Context, _ *testing.T, r *rig) {
+			r.Site("https://slow.example").Handle("/", politenesstest.Status(status, headers...))
+		}
+	}
+	for name, tt := range map[string]struct {
+		set  func(context.Context, *testing.T, *rig)
+		left int
+		why  string
+	}{
+		"429 with Retry-After": {answers(429, "Retry-After", "3600"), 3, "it has answered 429"},
+		"503 with Retry-After": {answers(503, "Retry-After", "3600"), 3, "it has answered 503"},
+		"block by hand":        {byHand, 3, "the owner has called"},
+		"crawl-delay":          {robotsTxt("User-agent: *\nCrawl-delay: 600\n"), 3, "delay"},
+		"visit-time":           {robotsTxt("User-agent: *\nVisit-time: 0300-0400\n"), 3, ""},
+		"robots.txt can't be had": {func(_ context.Context, _ *testing.T, r *rig) {
+			r.Site("https://slow.example").Handle("/robots.txt", politenesstest.Status(503))
+		}, 3, "robots.txt"},
+		"robots.txt says 429, an hour": {func(_ context.Context, _ *testing.T, r *rig) {
+			r.Site("https://slow.example").Handle("/robots.txt", politenesstest.Status(429, "Retry-After", "3600"))
+		}, 3, ""},
+		"server that is gone": {func(_ context.Context, _ *testing.T, r *rig) {
+			r.Site("https://slow.example").Handle("/", politenesstest.Drop())
+		}, 3, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				quick := r.Site("https://quick.example")
+				for i := range 5 {
+					quick.Handle(fmt.Sprintf("/%d", i), page("page"))
+				}
+				tt.set(t.Context(), t, r)
+				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+				defer cancel()
+				urls := append(numbered("quick.example", 5), numbered("slow.example", 3)...)
+				summary := r.run(ctx, t, urls...)
+				if got := summary.Outcomes[crawl.Left]; got != tt.left {
+					t.Errorf("%d left, want %d", got, tt.left)
+				}
+				// Tries of a server that is gone take some of the time.
+				if summary.Elapsed > 225*time.Second {
+					t.Errorf("ended after %v", summary.Elapsed)
+				}
+				if !errors.Is(summary.Stopped, context.DeadlineExceeded) {
+					t.Errorf("stopped: %v", summary.Stopped)
+				}
+				if text := fmt.Sprint(summary.Stopped); !strings.Contains(text, "slow.example") || !strings.Contains(text, tt.why) {
+					t.Errorf("stopped: %q, want the host and %q", text, tt.why)
+				}
+			})
+		})
+	}
+}
+
+// TestADeadlineBeforeAPageIsTriedAgain: a page that was refused, the last of its host, comes back
+// after a while that the deadline of the context doesn't leave.
+func TestADeadlineBeforeAPageIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.Site("https://example.com").Handle("/", politenesstest.Status(http.StatusServiceUnavailable))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		summary := r.run(ctx, t, "https://example.com/")
+		wantOutcomes(t, summary, map[crawl.Outcome]int{crawl.Left: 1})
+		if summary.Elapsed > 9*time.Second || !errors.Is(summary.Stopped, context.DeadlineExceeded) {
+			t.Errorf("ended after %v: %v", summary.Elapsed, summary.Stopped)
+		}
+	})
+}
+
+// TestPatienceIsNotWaitedOut: a host whose next try comes when it has refused for longer than
+// Patience keeps no crawl until then.
+func TestPatienceIsNotWaitedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.Site("https://example.com").Handle("/", politenesstest.Status(http.StatusTooManyRequests, "Retry-After", "3600"))
+		r.crawl.Patience = 90 * time.Minute
+		summary := r.run(t.Context(), t, numbered("example.com", 3)...)
+		wantOutcomes(t, summary, map[crawl.Outcome]int{crawl.Refused: 3})
+		if summary.Elapsed > 61*time.Minute {
+			t.Errorf("ended after %v, the host was asked for the last time after an hour", summary.Elapsed)
+		}
+	})
+}
+
+// TestARenewalAfterTheDeadline: a budget that is renewed later than the deadline of the context ends
+// the crawl when it is spent.
+func TestARenewalAfterTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.Site("https://example.com").Handle("/0", page("page")).Handle("/1", page("page")).Handle("/2", page("page"))
+		r.politeness.Spend = budget.Limits{Pages: 2, Every: time.Hour}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+		defer cancel()
+		summary := r.run(ctx, t, numbered("example.com", 3)...)
+		wantOutcomes(t, summary, map[crawl.Outcome]int{crawl.Visited: 2, crawl.Left: 1})
+		if summary.Elapsed > time.Second {
+			t.Errorf("ended after %v", summary.Elapsed)
+		}
+		if text := fmt.Sprint(summary.Stopped); !strings.Contains(text, "retry at 2000-01-01T01:00:00Z") {
+			t.Errorf("stopped: %q, want when the budget is renewed", text)
+		}
+	})
+}

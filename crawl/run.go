@@ -67,11 +67,12 @@ type sleeper struct {
 
 func (s sleeper) Before(o sleeper) bool { return s.at.Before(o.at) }
 
-// Run crawls from urls, and from the requests that the Queue holds, until nothing is left or ctx
-// is done. Then nothing is started any more. A page in flight is still visited and counted if it
-// ends within Grace. The rest is Left. Summary.Stopped is why URLs were left. The error is that of
-// the Queue, that of the last of urls if none can be crawled, or that Config.Client doesn't lead
-// to Config.Transport.
+// Run crawls from urls, and from the requests that the Queue holds, until nothing is left or ctx is
+// done. Then nothing is started any more. A page in flight is still visited and counted if it ends
+// within Grace. The rest is Left. If ctx has a deadline, Run ends as soon as nothing can start
+// before it: it doesn't wait for a host that is blocked for longer. Summary.Stopped is why URLs
+// were left. The error is that of the Queue, that of the last of urls if none can be crawled, or
+// that Config.Client doesn't lead to Config.Transport.
 func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -152,7 +153,7 @@ func (r *run) loop(cancel context.CancelFunc) {
 		r.stop(ended(r.ctx)) // before anything starts: the select below comes later
 	}
 	for {
-		r.giveUpDead(time.Now())
+		r.endWaits(time.Now())
 		wait := r.launch(time.Now())
 		r.store()
 		if r.over() {
