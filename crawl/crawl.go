@@ -44,11 +44,11 @@ type Config struct {
 	// Nil: a client over Transport.
 	Client *http.Client
 
-	// Visit receives each page that was answered, with any status. It receives no redirects, and
-	// of refusals (see Tries) only the last. It runs in Workers goroutines at once. After an
-	// error, or a panic, the page is VisitFailed, and the crawl goes on; a panic of this or
-	// another function of the Config is logged with its stack by package log. ctx ends Grace after
-	// the crawl's.
+	// Visit receives each page that was answered, with any status. It receives no redirects, and of
+	// refusals (see Tries) only the last. A page whose status is an error has no Links. It runs in
+	// Workers goroutines at once. After an error, or a panic, the page is VisitFailed, and the crawl
+	// goes on; a panic of this or another function of the Config is logged with its stack by package
+	// log. ctx ends Grace after the crawl's.
 	Visit func(ctx context.Context, p *Page) error
 
 	// Follow reports whether a link of a page is added, or the target of a redirect, whose Element is
@@ -96,8 +96,8 @@ type Config struct {
 
 	Workers         int           // most calls of Visit at once; 0: 32, for visits that wait for a disk
 	MaxDepth        int           // most links from a start URL; 0: 100; negative: start URLs only
-	MaxPages        int           // most pages visited; 0: unlimited
-	MaxPagesPerHost int           // most pages visited of a host; 0: unlimited
+	MaxPages        int           // most pages visited, or asked for and Refused; 0: unlimited
+	MaxPagesPerHost int           // the same, of a host; 0: unlimited
 	MaxURLs         int           // most URLs in memory; of a Queue, 16 of each of its hosts at a time; 0: 1,000,000
 	MaxBody         int64         // most bytes read of a body, see Page.Truncated; 0: 10 MiB
 	Timeout         time.Duration // of one exchange, its body included; 0: 2 min

@@ -229,7 +229,7 @@ func TestCrowded(t *testing.T) {
 		{3, 0, 0, 0, 7, true},
 		{2, 0, 0, 0, 7, false},
 	} {
-		r := &run{c: &Crawler{cfg: Config{Workers: 2, MaxPages: 10}}, visiting: tt.visiting, summary: Summary{Outcomes: map[Outcome]int{Visited: tt.visited}}}
+		r := &run{c: &Crawler{cfg: Config{Workers: 2, MaxPages: 10}}, visiting: tt.visiting, spent: tt.visited}
 		r.work = work{done: make([]Result, tt.done), add: make([]Request, tt.add), rejected: make([]Result, tt.rejected)}
 		if got := r.crowded(); got != tt.want {
 			t.Errorf("%+v: crowded is %v", tt, got)

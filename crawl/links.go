@@ -301,10 +301,27 @@ func (r *run) read(p *Page) {
 	if mediatype.IsHTML(p.Response.Header.Get("Content-Type")) {
 		p.readHTML(product)
 	}
+	if !p.leadsOn() {
+		p.Links = nil
+		p.Canonical = ""
+		p.beyond = 0
+	}
 	for _, l := range p.Links {
 		if r.follows(p, l) {
 			r.add(p, l.URL, 0)
 		}
+	}
+}
+
+// leadsOn reports whether the links of the page count. An answer of another status isn't the page:
+// it often has the menu of the site, whose relative links lead to URLs that don't exist, and so on
+// without end. 300 lists the forms of a page, and 304 is about a page that hasn't changed.
+func (p *Page) leadsOn() bool {
+	switch status := p.Response.StatusCode; status {
+	case http.StatusMultipleChoices, http.StatusNotModified:
+		return true
+	default:
+		return status/100 == 2
 	}
 }
 

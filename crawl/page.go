@@ -20,7 +20,8 @@ type Page struct {
 	Canonical   string             // the URL that the page, or its Link header, names as its canonical one; empty: none
 
 	// Links are those of an HTML page, in their order, and then those of the Link header. Each URL is
-	// there once: its first link without nofollow, or else the last.
+	// there once: its first link without nofollow, or else the last. A page whose status is an error,
+	// such as 404, has no links and no canonical URL: its text is about the server, not the page.
 	Links []Link
 
 	request Request

@@ -39,7 +39,8 @@ type run struct {
 	asleep     heap[sleeper]
 	visiting   int               // number of answered pages whose visit hasn't ended
 	kept       int               // bytes of the pages in host.refusals
-	pages      map[string]int    // visited, by host, if MaxPagesPerHost is set
+	spent      int               // number of URLs that count in MaxPages, see countsAsPage
+	pages      map[string]int    // those of each host, if MaxPagesPerHost is set
 	discovered map[string]string // by host: the URL with which Discover was called; empty: it has returned
 	seeking    int               // number of calls of Discover that haven't ended
 	held       map[string]Result // by host: the results of these URLs
@@ -321,7 +322,7 @@ func (e lookedAhead) apply(r *run) {
 }
 
 // enough reports whether no more pages of a host may be visited (MaxPagesPerHost). Then it gives
-// the host's URLs up, or puts them back while others are under way that may not be visited.
+// the host's URLs up, or puts them back while others are under way that may not be pages.
 func (r *run) enough(fl *flight) bool {
 	h := fl.h
 	limit := r.c.cfg.MaxPagesPerHost
@@ -443,7 +444,7 @@ func (r *run) crowded() bool {
 func (r *run) full() bool {
 	// Each page under way may be visited. If one isn't, launch is called at its end, and finds room.
 	limit := r.c.cfg.MaxPages
-	return limit > 0 && r.summary.Outcomes[Visited]+r.frontier.inFlight()+r.visiting >= limit
+	return limit > 0 && r.spent+r.frontier.inFlight()+r.visiting >= limit
 }
 
 // underWay reports whether a page, a call of Discover, or the Queue may still lead to URLs.
@@ -457,7 +458,7 @@ func (r *run) over() bool {
 		return false
 	}
 	limit := r.c.cfg.MaxPages
-	if limit > 0 && r.summary.Outcomes[Visited] >= limit {
+	if limit > 0 && r.spent >= limit {
 		r.stop(fmt.Errorf("crawl: MaxPages, %d, are visited", limit))
 	}
 	if !r.stopped && len(r.frontier.hosts) == 0 && !r.relisted {
@@ -518,7 +519,10 @@ func (r *run) count(res Result) {
 // led to.
 func (r *run) done(res Result, found []Request) {
 	r.count(res)
-	if r.pages != nil && res.Outcome == Visited {
+	if res.countsAsPage() {
+		r.spent++
+	}
+	if r.pages != nil && res.countsAsPage() {
 		r.pages[res.Host]++
 	}
 	if res.URL == r.discovered[res.Host] {
@@ -536,6 +540,19 @@ func (r *run) done(res Result, found []Request) {
 		}
 		r.work.add = append(r.work.add, req)
 	}
+}
+
+// countsAsPage reports whether a URL counts in MaxPages and MaxPagesPerHost: Visit was called for
+// it, or it was asked for and refused. A URL that is Refused with its host, and wasn't asked for,
+// has cost the site nothing.
+func (res *Result) countsAsPage() bool {
+	switch res.Outcome {
+	case Visited, VisitFailed:
+		return true
+	case Refused:
+		return res.Tries > 0
+	}
+	return false
 }
 
 // reject counts the result of a URL that the Queue doesn't get.
