@@ -154,7 +154,7 @@ func (t *Transport) inquire(ctx context.Context, rawURL string, k kind) (*trip, 
 	if err := weburl.Check(req.URL); err != nil {
 		return nil, &Error{Stage: StageRequest, URL: weburl.Redacted(req.URL), Err: err}
 	}
-	trip := t.begin(req, k)
+	trip := t.begin(req, k, nil)
 	trip.spell()
 	if k == kindInquiry {
 		err = trip.judge()

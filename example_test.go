@@ -75,6 +75,35 @@ func ExampleNew_incorrect() {
 	// politeness: Config.Response: Accept[0]: "html" is not a media type such as text/html, text/* or */*
 }
 
+// A program that makes a transport for each proxy, target or worker needs one Transport, and Over
+// for each of these: robots.txt is fetched once, and the workers share the delay of the host.
+func ExampleTransport_Over() {
+	web := exampleWeb()
+	t, err := politeness.New(politeness.Config{
+		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for worker := range 2 {
+		// In a program: t.Over(&http.Transport{Proxy: http.ProxyURL(proxies[worker])})
+		client := &http.Client{Transport: t.Over(web)}
+		resp, err := client.Get("https://example.org/")
+		if err != nil {
+			fmt.Println(worker, err)
+			continue
+		}
+		resp.Body.Close()
+		fmt.Println(worker, resp.Status)
+	}
+	fmt.Println(web.Requests()[0].URL, len(web.Requests()))
+	// Output:
+	// 0 200 OK
+	// 1 200 OK
+	// https://example.org/robots.txt 3
+}
+
 // Why is a URL skipped? The verdict names the rule, as it is written in robots.txt.
 func ExampleTransport_Check() {
 	t, err := politeness.New(politeness.Config{

@@ -20,7 +20,8 @@ type robotsTransport struct{ t *Transport }
 
 // RoundTrip implements http.RoundTripper.
 func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	trip := rt.t.begin(req, kindRobots)
+	over, _ := req.Context().Value(fetchOver{}).(*over)
+	trip := rt.t.begin(req, kindRobots, over)
 	defer trip.end()
 	result, err := trip.sendHop()
 	if err != nil {

@@ -65,10 +65,11 @@ type Config struct {
 	// as the contact of a UserAgent that has none. Empty: no such header is added.
 	From string
 
-	// Base sends the requests. Nil: http.DefaultTransport, which connects to private addresses as
-	// well; publicnet.Transport makes one for crawlers that follow links of strangers. It must not
-	// be a Transport, nor lead to one by a method Unwrap() http.RoundTripper: a page would take its
-	// turn twice.
+	// Base sends the requests. Nil: http.DefaultTransport, as it is at each request. It connects to
+	// private addresses as well; publicnet.Transport makes one for crawlers that follow links of
+	// strangers. Base must not be a Transport, nor lead to one by a method Unwrap()
+	// http.RoundTripper: a page would take its turn twice. Transport.Over sends single requests by
+	// another one.
 	Base http.RoundTripper
 
 	// Robots configures the cache of robots.txt: how long a copy is kept, and whether pages are
@@ -139,8 +140,10 @@ type Config struct {
 // A Transport is a polite http.RoundTripper. Make it with New. It is safe for concurrent use, owns
 // no goroutines and needs no Close.
 type Transport struct {
-	// cfg has Base, Limiter, HostKey and Retry.Backoff set, and Budget if anything is limited.
+	// cfg has Limiter, HostKey and Retry.Backoff set, and Budget if anything is limited.
 	cfg Config
+
+	firstDefault http.RoundTripper // http.DefaultTransport at New
 
 	userAgent []string                  // as a header value, shared by all requests
 	from      []string                  // as a header value; nil: none is added
@@ -202,7 +205,7 @@ func New(cfg Config) (*Transport, error) {
 // setDefaults sets the fields of t.cfg for which nil has a meaning that never fails.
 func (t *Transport) setDefaults() {
 	cfg := &t.cfg
-	cfg.Base = cmp.Or(cfg.Base, http.DefaultTransport)
+	t.firstDefault = http.DefaultTransport
 	cfg.Purposes = slices.Clone(cfg.Purposes) // the caller may change its own
 	if cfg.From != "" {
 		t.from = []string{cfg.From}
@@ -220,7 +223,7 @@ func (t *Transport) validate(found *problems.List) {
 	cfg := &t.cfg
 	found.Add("UserAgent", useragent.Check(cfg.UserAgent, t.product, cfg.From, cfg.StrictUserAgent))
 	found.Add("From", useragent.CheckFrom(cfg.From))
-	found.Add("Base", checkBase(cfg.Base))
+	found.Add("Base", checkBase(baseOf(t, nil)))
 	found.Add("Robots", cfg.Robots.Validate())
 	found.Add("Retry", cfg.Retry.validate())
 	found.Add("Purposes", checkPurposes(cfg.Purposes))
@@ -258,21 +261,6 @@ func (t *Transport) newRecorder(cfg *Config) *recorder.Recorder {
 	return recorder.New(cfg.Evidence, policy, t.cfg.Limiter.ID)
 }
 
-// checkBase refuses a Transport over a Transport.
-func checkBase(base http.RoundTripper) error {
-	for {
-		switch b := base.(type) {
-		case *Transport:
-			return errors.New("is a *politeness.Transport itself, or http.DefaultTransport is: " +
-				"each page would take its turn twice; give it what sends the requests, such as an *http.Transport")
-		case interface{ Unwrap() http.RoundTripper }:
-			base = b.Unwrap()
-		default:
-			return nil
-		}
-	}
-}
-
 // RoundTrip sends req when robots.txt, the host, the budget and the user's own rules let it, and
 // waits until they do. Redirects need nothing special: http.Client calls RoundTrip for each hop,
 // so each is checked and paced against its own host. The slot on the host is held until the
@@ -285,7 +273,15 @@ func checkBase(base http.RoundTripper) error {
 // URL.Opaque such as "//host/path", and those that ask for a tunnel by CONNECT with a target in
 // URL.Opaque.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	trip := t.begin(req, kindPage)
+	return t.roundTrip(req, nil)
+}
+
+// roundTrip is RoundTrip, by the base of over unless that is nil.
+func (t *Transport) roundTrip(req *http.Request, over *over) (*http.Response, error) {
+	if t.isReturning(req, over) {
+		return t.firstDefault.RoundTrip(req)
+	}
+	trip := t.begin(req, kindPage, over)
 	defer trip.end() // gives back all that is still held, on every path
 
 	// 1. Which host is asked, in whose name, and do the user's own rules let it?
@@ -348,8 +344,4 @@ func (t *Transport) EvidenceErr() error { return errors.Join(t.recorder.Err(), t
 
 // CloseIdleConnections closes those of Base, if it has such a method, for
 // http.Client.CloseIdleConnections.
-func (t *Transport) CloseIdleConnections() {
-	if base, ok := t.cfg.Base.(interface{ CloseIdleConnections() }); ok {
-		base.CloseIdleConnections()
-	}
-}
+func (t *Transport) CloseIdleConnections() { closeIdle(baseOf(t, nil)) }

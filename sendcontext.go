@@ -84,6 +84,8 @@ func (c *sendContext) Value(key any) any {
 		if c.called.Load() {
 			return c.signed
 		}
+	case (*sendContext)(nil):
+		return c
 	case (*pagehead.Head)(nil):
 		if c.head != nil {
 			return c.head

@@ -28,6 +28,7 @@ import (
 // gives back all that the trip holds.
 type trip struct {
 	t       *Transport
+	over    *over // the base that sends; nil: Config.Base
 	subject subject
 	page    page
 	charge  charge
@@ -56,9 +57,9 @@ type try struct {
 }
 
 // begin takes charge of req: its body is closed unless it is sent.
-func (t *Transport) begin(req *http.Request, k kind) *trip {
+func (t *Transport) begin(req *http.Request, k kind, over *over) *trip {
 	ctx := req.Context()
-	trip := &trip{t: t, original: req, req: req}
+	trip := &trip{t: t, over: over, original: req, req: req}
 	s := &trip.subject
 	*s = subject{
 		tally:  &t.tally,
@@ -168,6 +169,9 @@ func (trip *trip) identify() error {
 		}
 		return &Error{Stage: StageRequest, URL: s.url, Err: err}
 	}
+	if err := trip.over.usable(); err != nil {
+		return &Error{Stage: StageRequest, URL: weburl.Redacted(s.target), Err: err}
+	}
 	trip.spell()
 	// http.Client links each request to the redirect that it follows.
 	for r := trip.req.Response; r != nil && r.Request != nil; r = r.Request.Response {
@@ -253,7 +257,7 @@ func (trip *trip) judge() error {
 		if err != nil {
 			return err
 		}
-		entry, err = t.robots.Get(&trip.turn.wait, trip.req.URL)
+		entry, err = t.robots.Get(trip.fetchContext(), trip.req.URL)
 		if err != nil {
 			return trip.noTurn(StageRobots, err)
 		}
@@ -263,6 +267,14 @@ func (trip *trip) judge() error {
 	p.judge(entry)
 	p.record()
 	return nil
+}
+
+// fetchContext returns the context by which robots.txt is fetched.
+func (trip *trip) fetchContext() context.Context {
+	if trip.over == nil {
+		return &trip.turn.wait
+	}
+	return context.WithValue(&trip.turn.wait, fetchOver{}, trip.over)
 }
 
 // noTurn records that no turn came, for the request or for its robots.txt, and returns the error
@@ -450,7 +462,8 @@ func (trip *trip) send() (result, error) {
 		return result{}, trip.startRefused(ctx.refused, paid)
 	}
 	if r.resp == nil && r.failure == nil {
-		r.failure = fmt.Errorf("politeness: Base (%T) returned neither a response nor an error", trip.t.cfg.Base)
+		base := baseOf(trip.t, trip.over)
+		r.failure = fmt.Errorf("politeness: Base (%T) returned neither a response nor an error", base)
 	}
 	return r, nil
 }
@@ -486,7 +499,8 @@ func (trip *trip) callBase(req *http.Request) result {
 		trip.subject.text() // for Ring
 		defer trip.t.slow.Begin(&trip.slow, trip).End()
 	}
-	resp, err := trip.t.cfg.Base.RoundTrip(req) //nolint:bodyclose // end closes it until it is handed over
+	base := baseOf(trip.t, trip.over)
+	resp, err := base.RoundTrip(req) //nolint:bodyclose // end closes it until it is handed over
 	return result{resp: resp, failure: err}
 }
 
