@@ -40,6 +40,9 @@ var (
 	ErrContentType = errors.New("content type not accepted")
 )
 
+// ErrStateHeld: another process uses the state, and Config.StateWait is over. New returns it.
+var ErrStateHeld = errors.New("another process uses the state")
+
 // A Stage names the part of the pipeline that refused.
 type Stage string
 

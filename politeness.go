@@ -134,6 +134,15 @@ type Config struct {
 	// robots.txt. It is for one's own sites; pacing and blocks still hold.
 	DangerouslyIgnoreRobots bool
 
+	// StateWait is how long New waits while another process uses the state (WithState, or a
+	// hostlimit.Dir in Hosts.Store): two processes share the blocks of hosts that are kept there,
+	// but not the pace. After that time, or at once if StateWait is negative, New returns an error
+	// that matches ErrStateHeld. 0: New doesn't wait, and both use the state; evidence records
+	// state_shared, and EvidenceErr says so. The state is in use from New until the end of the
+	// process, also by kill -9; Transports of one process share it. On AIX, Solaris, Plan 9 and
+	// WebAssembly other processes aren't noticed.
+	StateWait time.Duration
+
 	state string // directory of WithState
 }
 
@@ -183,9 +192,14 @@ func New(cfg Config) (*Transport, error) {
 
 	// Another limiter than ours may have left its defaults out.
 	t.maxWait = t.cfg.Limiter.Config().WithDefaults().MaxWait
-	if cfg.Evidence != nil {
-		t.recorder = t.newRecorder(&cfg)
+	state, err := t.holdState()
+	if err != nil {
+		return nil, err
 	}
+	if cfg.Evidence != nil {
+		t.recorder = t.newRecorder(&cfg, state.id)
+	}
+	t.tellShared(state.by)
 	if cfg.DangerouslyIgnoreRobots {
 		return t, nil
 	}
@@ -251,13 +265,15 @@ func (t *Transport) equip(cfg *Config, found *problems.List) {
 	}
 }
 
-// newRecorder returns a recorder for cfg.Evidence, which begins with the policy.
-func (t *Transport) newRecorder(cfg *Config) *recorder.Recorder {
+// newRecorder returns a recorder for cfg.Evidence, which begins with the policy. state is the id of
+// the kept state.
+func (t *Transport) newRecorder(cfg *Config, state string) *recorder.Recorder {
 	var spend budget.Limits
 	if t.cfg.Budget != nil {
 		spend = t.cfg.Budget.Limits()
 	}
 	policy := policyOf(cfg, t.product, t.cfg.Limiter.Config(), spend)
+	policy.State = state
 	return recorder.New(cfg.Evidence, policy, t.cfg.Limiter.ID)
 }
 

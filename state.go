@@ -1,10 +1,14 @@
 package politeness
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"reflect"
+	"time"
 
+	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
@@ -21,6 +25,10 @@ import (
 // say why; so it is where others may write to dir. See docs/restarts.md. An empty dir keeps
 // nothing.
 //
+// Runs one after another are paced as one run is: the first start on a host waits for the host's
+// delay, counted from New, unless the kept state shows that it is over. Runs at the same time share
+// blocks, but not the pace: see StateWait.
+//
 // WithState changes Hosts and Robots, so set them before. It can't reach a limiter that Limiter has
 // already. New says so in both cases. To share a limiter that remembers, make it from the result:
 //
@@ -34,6 +42,62 @@ func (c Config) WithState(dir string) Config {
 	c.Hosts.Store = hostlimit.Dir(filepath.Join(dir, "hosts"))
 	c.Robots.Store = robotscache.Dir(filepath.Join(dir, "robots"))
 	return c
+}
+
+// A heldState is the state of the limiter's Store, as New has found it.
+type heldState struct {
+	id string // empty: there is no state, or it has no id
+	by string // describes another process that uses the state; empty: none does
+}
+
+// holdState takes the state of the limiter's Store for this process. If another process has it,
+// StateWait decides: New waits, fails, or goes on. An error of the Store counts as a loss of state:
+// the crawl goes on.
+func (t *Transport) holdState() (heldState, error) {
+	store, ok := t.cfg.Limiter.Config().Store.(interface {
+		Hold(ctx context.Context) (id, by string, err error)
+	})
+	if !ok {
+		return heldState{}, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), max(0, t.cfg.StateWait))
+	defer cancel()
+	id, by, err := store.Hold(ctx)
+	t.tally.Lost(err)
+	if by == "" || t.cfg.StateWait == 0 {
+		return heldState{id, by}, nil
+	}
+	waited := ""
+	if t.cfg.StateWait > 0 {
+		waited = fmt.Sprintf(" after %v", t.cfg.StateWait)
+	}
+	return heldState{}, fmt.Errorf("politeness: %w%s: %s", ErrStateHeld, waited, by)
+}
+
+// tellShared reports, in evidence and by EvidenceErr, that the process called by uses the same
+// state. Processes that share their limiter, as on Redis, share the pace as well: they are no news.
+func (t *Transport) tellShared(by string) {
+	if by == "" || !isOfOneProcess(t.cfg.Limiter) {
+		return
+	}
+	err := fmt.Errorf("%s uses this state too: both share blocks, not the pace; let one end first "+
+		"(Config.StateWait), or give each a state of its own", by)
+	t.tally.Lost(err)
+	t.recorder.Pass(context.Background(), &evidence.Decision{
+		Type:    evidence.StateShared,
+		Time:    time.Now(),
+		Allowed: true,
+		Reason:  err.Error(),
+	})
+}
+
+// isOfOneProcess reports whether l counts the starts of this process alone, as far as is known.
+func isOfOneProcess(l hostlimit.Limiter) (one bool) {
+	defer func() { _ = recover() }() // ID is code of the user's
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	limiter, process := l.ID(ctx)
+	return limiter != "" && process == ""
 }
 
 // checkStore refuses a Store that can have no effect.

@@ -65,6 +65,7 @@ var verbs = map[Type]verb{
 	Failed:            {"failed", bad},
 	LeaseExpired:      {"not closed", bad},
 	StateLost:         {"state lost", bad},
+	StateShared:       {"state shared", bad},
 }
 
 // verb returns that of d.

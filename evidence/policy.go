@@ -26,6 +26,9 @@ type Policy struct {
 	// ID of the process that numbers the starts, if several processes share the limiter; empty: the
 	// Limiter numbers them.
 	Process string `json:"process,omitzero" most:"16"`
+	// ID of the state that outlives the process (hostlimit.Store): the same for all runs and
+	// processes that keep what hosts are owed in one place; empty: nothing is kept.
+	State string `json:"state,omitzero" most:"16"`
 
 	// Requests in flight on a host at most.
 	Slots int `json:"slots"`

@@ -22,7 +22,7 @@ var allTypes = []evidence.Type{
 	evidence.RobotsAllowed, evidence.BlockedByRobots, evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable,
 	evidence.BlockedByRule, evidence.BudgetWarning, evidence.BudgetExceeded, evidence.Waiting, evidence.SlotTimeout, evidence.Started, evidence.Resent, evidence.Fetched,
 	evidence.Failed, evidence.Retried, evidence.HostBlocked, evidence.HostCleared, evidence.LeaseExpired, evidence.ResponseRejected,
-	evidence.Reserved, evidence.NoIndex, evidence.StateLost, evidence.LogClosed, evidence.Checkpoint,
+	evidence.Reserved, evidence.NoIndex, evidence.StateLost, evidence.StateShared, evidence.LogClosed, evidence.Checkpoint,
 }
 
 func readSchema(t *testing.T) map[string]any {
@@ -200,7 +200,8 @@ func TestSchemaHoldsForARealCrawl(t *testing.T) {
 	}
 	for _, typ := range allTypes {
 		switch typ {
-		case evidence.RobotsRevalidated, evidence.NoIndex, evidence.Checkpoint: // need a second hour, and options
+		// They need a second hour, options, and a second process.
+		case evidence.RobotsRevalidated, evidence.NoIndex, evidence.Checkpoint, evidence.StateShared:
 		default:
 			if !seen[typ] {
 				t.Errorf("no %s in the crawl", typ)

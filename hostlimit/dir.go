@@ -17,7 +17,9 @@ import (
 // zero Debt and writes the file anew. A file that can't be read for another reason, such as its
 // permissions, is left alone.
 //
-// Processes may share a directory: an update is made under a lock on a file beside it, which ends
+// Processes may share a directory, but not the pace: politeness.New takes a lock on the file "lock"
+// of the directory, whose first line is the id of the state, and tells of another process that has
+// it (politeness.Config.StateWait). An update is made under a lock on a file beside it, which ends
 // with its process; reading takes no lock. Update waits for the lock as long as ctx allows, 10 s at
 // most, and keeps a debt even if ctx is done when the lock is free.
 //
@@ -35,6 +37,15 @@ func debtsIn(dir *statedir.Dir) statedir.Values[debtFile] {
 
 // A dirStore is a Store in a directory.
 type dirStore struct{ debts statedir.Values[debtFile] }
+
+// Hold takes the lock of the directory for this process: see Store.
+func (s *dirStore) Hold(ctx context.Context) (id, by string, err error) {
+	held, err := s.debts.Dir.Hold(ctx)
+	if err != nil {
+		err = fmt.Errorf("hostlimit: lock of the state: %w", err)
+	}
+	return held.ID, held.By, err
+}
 
 // Update implements [Store].
 func (s *dirStore) Update(ctx context.Context, key string, change func(Debt) Debt) (Debt, error) {

@@ -11,6 +11,15 @@ import (
 // A Store keeps the debts of keys beyond the life of a process, so that a crawler that is started
 // every hour is as polite as one that never stops. [Dir] is the Store on disk, and Config.Store
 // takes it. Implementations are safe for concurrent use.
+//
+// A Store may have a further method, as that of Dir does:
+//
+//	Hold(ctx context.Context) (id, by string, err error)
+//
+// It takes the state for this process, until the process ends. id has at most 16 characters, and is
+// the same in all runs and processes that keep their debts there; policy records state it. by
+// describes the other process that has the state, empty if there is none. Hold waits for that
+// process until ctx is done.
 type Store interface {
 	// Update replaces the debt of key by the result of change: atomically, over goroutines and over
 	// every process that uses the same store. A change that returns its argument makes Update a

@@ -89,6 +89,7 @@ var recordTypes = map[evidence.Type]struct {
 	evidence.ResponseRejected:  {false, nil},
 	evidence.NoIndex:           {true, nil},
 	evidence.StateLost:         {true, nil},
+	evidence.StateShared:       {true, nil},
 	evidence.LogClosed:         {true, nil},
 	evidence.Checkpoint:        {true, nil},
 }

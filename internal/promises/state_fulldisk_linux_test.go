@@ -35,7 +35,8 @@ func smallDisk(t *testing.T) (dir string) {
 		t.Skipf("this machine mounts no tmpfs: %v; that needs root", err)
 	}
 	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
+		// The process holds the lock of the state until it ends.
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
 	})

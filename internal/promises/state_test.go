@@ -405,7 +405,9 @@ func TestStateThatCantBeKeptFailsInNew(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+	// Nothing but the lock is left, which has the id of the state.
+	files, err := filepath.Glob(filepath.Join(dir, "*", "*"))
+	if err != nil || len(files) != 1 || files[0] != filepath.Join(dir, "hosts", "lock") {
 		t.Errorf("New has left %v, %v", files, err)
 	}
 }
@@ -559,6 +561,29 @@ func TestLossAfterAnAnswerIsTold(t *testing.T) {
 		b.mustGet("https://example.com/", 429)
 		if d := b.one(evidence.StateLost); d.Reason != "no space left" || !d.Allowed {
 			b.Errorf("%+v", d)
+		}
+	})
+}
+
+// TestThePolicyNamesItsState: all runs that keep their state in one directory state the same id,
+// and a run without state states none.
+func TestThePolicyNamesItsState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &runner{T: t, web: politenesstest.NewWeb()}
+		r.web.Site("https://example.com")
+		dirs := []string{t.TempDir(), t.TempDir()}
+		for _, dir := range []string{dirs[0], dirs[0], dirs[1], ""} {
+			r.cfg = politeness.Config{UserAgent: agent}.WithState(dir)
+			if _, err := r.fetch("https://example.com/"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var ids []string
+		for _, d := range r.records(evidence.PolicyStated) {
+			ids = append(ids, d.Policy.State)
+		}
+		if len(ids) != 4 || len(ids[0]) != 16 || ids[1] != ids[0] || len(ids[2]) != 16 || ids[2] == ids[0] || ids[3] != "" {
+			t.Errorf("ids of four runs: %q", ids)
 		}
 	})
 }

@@ -7,6 +7,10 @@ import (
 	"sync"
 )
 
+// LocksEnd reports whether the lock on a file ends with the process that holds it. Here there is none
+// between processes.
+const LocksEnd = false
+
 // ReadsLock reports whether files must be read under the lock.
 const ReadsLock = false
 
@@ -25,3 +29,8 @@ func LockFile(file *os.File) error {
 
 // UnlockFile gives the lock back.
 func UnlockFile(file *os.File) { locked.Delete(file.Name()) }
+
+// openShared opens the file called name, which it makes if need be.
+func openShared(name string) (*os.File, error) {
+	return os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+}

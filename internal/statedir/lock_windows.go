@@ -7,6 +7,9 @@ import (
 	"unsafe"
 )
 
+// LocksEnd reports whether the lock on a file ends with the process that holds it.
+const LocksEnd = true
+
 // ReadsLock reports whether files must be read under the lock. Here a file that
 // somebody reads can't be replaced.
 const ReadsLock = true
@@ -42,4 +45,21 @@ func LockFile(file *os.File) error {
 // UnlockFile gives the lock back.
 func UnlockFile(file *os.File) {
 	_, _, _ = unlockFileEx.Call(file.Fd(), 0, 1, 0, uintptr(unsafe.Pointer(&syscall.Overlapped{OffsetHigh: farBehind})))
+}
+
+// openShared opens the file called name, which it makes if need be. Others may remove it meanwhile:
+// os.OpenFile doesn't allow that here.
+func openShared(name string) (*os.File, error) {
+	path, err := syscall.UTF16PtrFromString(name)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	handle, err := syscall.CreateFile(path,
+		syscall.GENERIC_READ|syscall.GENERIC_WRITE,
+		syscall.FILE_SHARE_READ|syscall.FILE_SHARE_WRITE|syscall.FILE_SHARE_DELETE,
+		nil, syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(handle), name), nil
 }

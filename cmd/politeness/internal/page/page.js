@@ -13,6 +13,7 @@
     budget_exceeded: "budget spent", budget_warning: "budget nearly spent", response_rejected: "response refused",
     retried: "tried again", noindex: "noindex", lease_expired: "body never closed", robots_unreachable: "robots.txt unreachable",
     state_lost: "state lost",
+    state_shared: "state shared",
   };
   const refusals = new Set(["blocked_by_robots", "blocked_by_rule", "slot_timeout", "budget_exceeded", "response_rejected"]);
   const count = (n, what) => `${number(n)} ${what}${n === 1 ? "" : "s"}`;
