@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 	"time"
 
 	"github.com/go-politeness/politeness/budget"
@@ -66,6 +68,8 @@ type Error struct {
 	URL     string    // without userinfo
 	RetryAt time.Time // when to come back; zero where that doesn't help or isn't known
 	Err     error
+
+	redirects int // redirects that led to URL
 }
 
 // Error returns the host, the stage, the reason and, if it is set, RetryAt. Servers can influence
@@ -80,6 +84,9 @@ func (e *Error) Error() string {
 	s += string(e.Stage) + ": " + printable.Clipped(reason, 1<<10)
 	if !e.RetryAt.IsZero() {
 		s += "; retry at " + e.RetryAt.UTC().Format(time.RFC3339)
+	} else if e.redirects > 0 && e.final() {
+		// Words of http.Client at the end of the text: retry loops look for them.
+		s += fmt.Sprintf("; stopped after %d redirects", e.redirects)
 	}
 	return s
 }
@@ -97,6 +104,48 @@ func (e *Error) Timeout() bool {
 	var t interface{ Timeout() bool }
 	return errors.As(e.Err, &t) && t.Timeout()
 }
+
+// soon is how far away RetryAt may be for Temporary. Retry loops give up before that.
+const soon = time.Minute
+
+// Temporary reports whether the same request may pass when a retry loop makes it again: RetryAt is
+// at most a minute away, or it isn't known and time ran out. A URL that is disallowed is never
+// temporary. Retry loops ask it, such as rehttp's RetryTemporaryErr.
+func (e *Error) Temporary() bool {
+	if e.RetryAt.IsZero() {
+		return e.Timeout()
+	}
+	return time.Until(e.RetryAt) <= soon
+}
+
+// RetryableError is [Error.Temporary] under the name that the AWS SDK for Go asks for.
+func (e *Error) RetryableError() bool { return e.Temporary() }
+
+// As finds, for [errors.As], the *PermanentError of github.com/cenkalti/backoff, in any version, if
+// the refusal isn't temporary. So that package's Retry stops at once, and returns e.
+func (e *Error) As(target any) bool {
+	// Versions are packages of their own, with one type of the same shape each.
+	found := reflect.ValueOf(target).Elem()
+	if found.Kind() != reflect.Pointer || found.Type().Elem().Name() != "PermanentError" {
+		return false
+	}
+	isCenkalti := strings.HasPrefix(found.Type().Elem().PkgPath(), "github.com/cenkalti/backoff")
+	if !isCenkalti || e.Temporary() {
+		return false
+	}
+	permanent := reflect.New(found.Type().Elem())
+	reason := permanent.Elem().FieldByName("Err")
+	if !reason.IsValid() || reason.Type() != reflect.TypeFor[error]() {
+		return false
+	}
+	reason.Set(reflect.ValueOf(e))
+	found.Set(permanent)
+	return true
+}
+
+// final reports whether the refusal stands, whoever asks again within a minute and however long
+// that caller may wait.
+func (e *Error) final() bool { return !e.Temporary() && !e.Timeout() }
 
 // reasonOf returns the reason under which Status.Refusals counts a refusal.
 func reasonOf(stage Stage, err error) string {

@@ -164,6 +164,7 @@ type Transport struct {
 	budgetEnd atomic.Pointer[time.Time] // end of the budget's time; nil until it is known
 	tally     tally.Tally
 	slow      alarm.Clock
+	deadEnds  *deadEnds
 }
 
 // New checks cfg and makes a Transport that keeps to it. The error joins all problems, one a line,
@@ -181,6 +182,7 @@ func New(cfg Config) (*Transport, error) {
 		userAgent: []string{cfg.UserAgent},
 		product:   robots.ProductToken(cfg.UserAgent),
 		slow:      alarm.Clock{After: time.Second},
+		deadEnds:  newDeadEnds(),
 	}
 	// Defaults go into t.cfg: the policy on record names the user's own settings, from cfg.
 	t.setDefaults()

@@ -3,6 +3,7 @@ package politeness
 import (
 	"context"
 	"errors"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -35,13 +36,15 @@ type subject struct {
 	kind      kind
 	method    string
 	target    *url.URL
-	url       string    // text of target; text makes it when it is first needed
-	host      string    // key of slots, delays and blocks
-	id        uint64    // number of the request in evidence
-	attempt   int       // number of the try, from 1; 0 where nothing is sent
-	redirects int       // redirects of this navigation before this request
-	from      uint64    // id of the request whose redirect led here, where this Transport has sent it; 0: none
-	window    time.Time // beginning of the budget's window in which the page was reserved; zero: it isn't renewed
+	url       string        // text of target; text makes it when it is first needed
+	host      string        // key of slots, delays and blocks
+	id        uint64        // number of the request in evidence
+	attempt   int           // number of the try, from 1; 0 where nothing is sent
+	redirects int           // redirects of this navigation before this request
+	from      uint64        // id of the request whose redirect led here, where this Transport has sent it; 0: none
+	deadEnds  *deadEnds     // nil: the request isn't the caller's
+	origin    *http.Request // the caller's
+	window    time.Time     // beginning of the budget's window in which the page was reserved; zero: it isn't renewed
 }
 
 // fail counts a refusal of the request, and returns its error. A caller that has left gets the
@@ -56,7 +59,9 @@ func (s *subject) fail(stage Stage, retryAt time.Time, err error) error {
 		s.call.excuse()
 		return cause
 	}
-	return &Error{Stage: stage, Host: s.host, URL: s.text(), RetryAt: retryAt, Err: err}
+	refusal := &Error{Stage: stage, Host: s.host, URL: s.text(), RetryAt: retryAt, Err: err}
+	s.remember(refusal)
+	return refusal
 }
 
 // giveUp records that the request ended before its start, where that was to take the place of

@@ -81,6 +81,8 @@ func (t *Transport) begin(req *http.Request, k kind, over *over) *trip {
 	case kindPage:
 		s.recorder = t.recorder
 		s.attempt = 1
+		s.deadEnds = t.deadEnds
+		s.origin = req
 		trip.charge.budget = t.cfg.Budget
 		// Without Config.Retry net/http may resend as it likes, and each resend takes a start.
 		if t.cfg.Retry.Max > 0 {
@@ -167,7 +169,9 @@ func (trip *trip) identify() error {
 			s.host = s.target.Host
 			_ = s.giveUp(StageRequest, err, givenUp{})
 		}
-		return &Error{Stage: StageRequest, URL: s.url, Err: err}
+		refusal := &Error{Stage: StageRequest, URL: s.url, Err: err}
+		s.remember(refusal)
+		return refusal
 	}
 	if err := trip.over.usable(); err != nil {
 		return &Error{Stage: StageRequest, URL: weburl.Redacted(s.target), Err: err}
@@ -188,7 +192,10 @@ func (trip *trip) identify() error {
 		trip.req = trip.try.clone(trip.req)
 		trip.req.Header = header
 	}
-	return trip.permit()
+	if err := trip.permit(); err != nil {
+		return err
+	}
+	return trip.isRepeated()
 }
 
 // spell makes a clone the request where its host isn't in the one spelling, and finds the host key.
