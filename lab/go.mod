@@ -8,8 +8,11 @@ require (
 	github.com/PuerkitoBio/fetchbot v1.4.0
 	github.com/PuerkitoBio/rehttp v1.4.0
 	github.com/aybabtme/iocontrol v0.0.0-20150809002002-ad15bcfc95a0
+	github.com/aws/aws-sdk-go-v2 v1.43.1
 	github.com/benjaminestes/robots/v2 v2.0.5
 	github.com/carlmjohnson/requests v0.25.1
+	github.com/cenkalti/backoff/v4 v4.3.0
+	github.com/cenkalti/backoff/v5 v5.0.3
 	github.com/coder/websocket v1.8.14
 	github.com/dghubble/sling v1.4.2
 	github.com/dunglas/httpsfv v1.1.0
@@ -46,9 +49,9 @@ require (
 	github.com/antchfx/htmlquery v1.3.5 // indirect
 	github.com/antchfx/xmlquery v1.5.0 // indirect
 	github.com/antchfx/xpath v1.3.6 // indirect
+	github.com/aws/smithy-go v1.27.5 // indirect
 	github.com/benbjohnson/clock v1.1.0 // indirect
 	github.com/bits-and-blooms/bitset v1.24.4 // indirect
-	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/decred/dcrd/dcrec/secp256k1/v4 v4.2.0 // indirect
 	github.com/fatih/color v1.16.0 // indirect
