@@ -34,7 +34,7 @@ func ExampleRefusals() {
 
 func ExampleRetryAfter() {
 	now := time.Now()
-	for _, value := range []string{"120", "Sun, 06 Nov 1994 08:49:37 GMT", "1.5"} {
+	for _, value := range []string{"120", "Sun, 06 Nov 1994 08:49:37 GMT", "soon"} {
 		// The host's Date says that its clock is 20 s behind the date it names.
 		d, ok := backoff.RetryAfter(value, "Sun, 06 Nov 1994 08:49:17 GMT", now)
 		fmt.Println(d, ok)

@@ -1,7 +1,6 @@
 package backoff
 
 import (
-	"strconv"
 	"strings"
 	"time"
 
@@ -9,13 +8,17 @@ import (
 )
 
 // RateLimit reads a RateLimit header field: `"default";r=0;t=30`
-// (draft-ietf-httpapi-ratelimit-headers-11, a List of RFC 9651). It returns how long the host asks
-// to be left alone, which it does where a quota has nothing left (r=0): until that quota is reset
-// (t, in seconds), the last of several. ok is false where something is left of every quota, where
-// nothing is said of the reset, and for a malformed field, which is to be ignored as a whole; an
-// item that isn't a string is ignored, too. Several lines of the field are joined by commas before.
-// Nothing is concluded from a quota that isn't used up: neither r nor t promises anything.
+// (draft-ietf-httpapi-ratelimit-headers-11, a List of RFC 9651), or the form of its drafts 6 and 7,
+// `limit=60, remaining=0, reset=30`. It returns how long the host asks to be left alone, which it
+// does if a quota has nothing left (r=0): until that quota is reset (t, in seconds), the last of
+// several, at most an hour. ok is false if something is left of every quota, if the reset is
+// missing, and for a malformed field, which is ignored as a whole. An item that isn't a string is
+// ignored, too. Join several lines of the field by commas before. Nothing is concluded from a quota
+// that isn't used up: neither r nor t promises anything.
 func RateLimit(value string) (d time.Duration, ok bool) {
+	if d, ok := dictionary(value); ok {
+		return d, true
+	}
 	if !strings.Contains(value, "r=0") && !strings.Contains(value, "r=-0") {
 		return 0, false // nearly always, so the field is parsed only where it matters
 	}
@@ -32,7 +35,7 @@ func RateLimit(value string) (d time.Duration, ok bool) {
 		reset, isWhole := t.Value.(int64)
 		usedUp := r.Value == int64(0)
 		if usedUp && isWhole && reset >= 0 {
-			d = max(d, seconds(reset))
+			d = max(d, min(seconds(float64(reset)), longestReset))
 			ok = true
 		}
 	}
@@ -41,48 +44,75 @@ func RateLimit(value string) (d time.Duration, ok bool) {
 
 // XRateLimit reads the older pair of fields that came before RateLimit: how many requests are left
 // (X-RateLimit-Remaining, RateLimit-Remaining) and when the quota is reset (X-RateLimit-Reset,
-// RateLimit-Reset), which is a number of seconds below 1e9, and a Unix time from there on. date is
-// the response's Date header, by which a Unix time is read; where it isn't one, now is. It returns
-// how long the host asks to be left alone, and whether it does: nothing is left, and the reset is
+// RateLimit-Reset). The reset may have any form that RetryAfter reads; date is the response's Date
+// header, by which a moment is measured, and where it can't be read, now is. Without a reset, the
+// window of the quota counts, if remaining has it, as in `0;w=60`. It returns how long the host
+// asks to be left alone, at most an hour, and whether it does: nothing is left, and the reset is
 // yet to come.
 func XRateLimit(remaining, reset, date string, now time.Time) (d time.Duration, ok bool) {
-	left, ok := decimal(remaining)
-	if !ok || left > 0 {
+	if !isUsedUp(remaining) {
 		return 0, false
 	}
-	at, ok := decimal(reset)
-	if !ok || at == 0 {
-		return 0, false
+	d, ok = asked(reset, sentAt(date, now))
+	if !ok {
+		d = window(remaining)
 	}
-	if at < leastUnix { // a number of seconds from now
-		return time.Duration(at * float64(time.Second)), true
-	}
-	if at >= leastMillis {
-		at /= 1000
-	}
-	// The host's clock may be wrong, but the two times are of the same one.
-	if sent, ok := httpDate(strings.Trim(date, " \t"), now); ok {
-		now = sent
-	}
-	wait := at - float64(now.UnixNano())/1e9
-	if wait <= 0 {
-		return 0, false
-	}
-	return seconds(int64(min(wait, longestReset))), true
+	return min(d, longestReset), d > 0
 }
 
-// decimal reads digits, with a fraction perhaps.
-func decimal(s string) (float64, bool) {
-	s = strings.Trim(s, " \t")
-	n, err := strconv.ParseFloat(s, 64)
-	return n, err == nil && strings.Trim(s, "0123456789.") == ""
+// isUsedUp reports whether a number of requests that are left is 0. Of a list, one 0 is enough.
+// Each number may have parameters.
+func isUsedUp(remaining string) bool {
+	if len(remaining) > longestField {
+		return false
+	}
+	for quota := range strings.SplitSeq(remaining, ",") {
+		number, _, _ := strings.Cut(quota, ";")
+		left, ok := decimal(number)
+		if ok && left == 0 {
+			return true
+		}
+	}
+	return false
 }
 
-// seconds returns n seconds, at most longestReset.
-func seconds(n int64) time.Duration { return time.Duration(min(n, longestReset)) * time.Second }
+// window returns the longest window of the quotas of a field, in which it is a parameter w of
+// seconds, and 0 if there is none.
+func window(remaining string) time.Duration {
+	longest := time.Duration(0)
+	for parameter := range strings.FieldsFuncSeq(remaining, isSeparator) {
+		name, value, _ := strings.Cut(strings.TrimSpace(parameter), "=")
+		length, ok := decimal(value)
+		if ok && strings.EqualFold(name, "w") {
+			longest = max(longest, seconds(length))
+		}
+	}
+	return longest
+}
 
-const (
-	longestReset = 1e9  // seconds: some thirty years
-	leastUnix    = 1e9  // a reset from here on is a Unix time: September 2001 and later
-	leastMillis  = 1e12 // one from here on is a Unix time in milliseconds
-)
+// dictionary reads the form of drafts 6 and 7, `limit=60, remaining=0, reset=30`.
+func dictionary(field string) (time.Duration, bool) {
+	if len(field) > longestField {
+		return 0, false
+	}
+	usedUp := false
+	d := time.Duration(0)
+	for member := range strings.FieldsFuncSeq(field, isSeparator) {
+		name, value, _ := strings.Cut(strings.TrimSpace(member), "=")
+		n, ok := decimal(value)
+		switch {
+		case !ok:
+		case strings.EqualFold(name, "remaining") && n == 0:
+			usedUp = true
+		case strings.EqualFold(name, "reset"):
+			d = max(d, seconds(n))
+		}
+	}
+	return min(d, longestReset), usedUp && d > 0
+}
+
+func isSeparator(c rune) bool { return c == ',' || c == ';' }
+
+// longestReset caps the reset of a quota. A host that wants to be left alone for longer says so in
+// Retry-After, and a reset in milliseconds looks like days.
+const longestReset = time.Hour

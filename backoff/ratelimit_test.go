@@ -19,31 +19,37 @@ func TestRateLimitWithNothingLeft(t *testing.T) {
 		`"p";r=0;t=3;pk=:Y29uc3VtZXI=:`:                  3 * s,
 		`"p";x;r=0;t=3;y=?1;z="a;r=9\",";w=1.5;v=@12345`: 3 * s,
 		`  "p";r=0;t=3  `:                                3 * s,
-		`"p";r=0;t=999999999999999`:                      1e9 * s,
+		`"p";r=0;t=999999999999999`:                      time.Hour,
+		`limit=60, remaining=0, reset=30`:                30 * s,
+		`limit=60;remaining=0;reset=30`:                  30 * s,
+		`limit=60, Remaining=0, Reset=2.5`:               3 * s,
+		`limit=60, remaining=0, reset=86400`:             time.Hour,
 		`"p";r=0;t=0`:                                    0,
 		`"p";r=-00;t=3`:                                  3 * s,
 
-		`"p";r=1;t=30`:               -1, // something is left
-		`"p";r=0`:                    -1, // no reset
-		`"p";t=30`:                   -1,
-		`"p"`:                        -1,
-		``:                           -1,
-		`"p";r=0;t=-3`:               -1,
-		`"p";r=0.0;t=3`:              -1, // not an integer
-		`"p";r="0";t=3`:              -1,
-		`limit=10, remaining=0`:      -1, // malformed in today's draft
-		`"p";r=0;t=3,`:               -1,
-		`"p";r=0;t=3 "q"`:            -1,
-		`"p;r=0;t=3`:                 -1,
-		`"p";R=0;t=3`:                -1,
-		`"p";r=0;t=`:                 -1,
-		`"p";r=0;t=1234567890123456`: -1, // 16 digits
-		`"p";r=0;t=3;`:               -1,
-		"\"p\x00\";r=0;t=3":          -1,
-		`:abc;r=0;t=3`:               -1,
-		`(a;r=0;t=3`:                 -1,
-		`("a" b);r=0;t=3`:            -1, // an item that isn't a string
-		`default;t=5;r=0`:            -1,
+		`"p";r=1;t=30`:                    -1, // something is left
+		`"p";r=0`:                         -1, // no reset
+		`"p";t=30`:                        -1,
+		`"p"`:                             -1,
+		``:                                -1,
+		`"p";r=0;t=-3`:                    -1,
+		`"p";r=0.0;t=3`:                   -1, // not an integer
+		`"p";r="0";t=3`:                   -1,
+		`limit=10, remaining=0`:           -1, // no reset
+		`limit=60, remaining=1, reset=30`: -1,
+		`remaining=0, reset=soon`:         -1,
+		`"p";r=0;t=3,`:                    -1,
+		`"p";r=0;t=3 "q"`:                 -1,
+		`"p;r=0;t=3`:                      -1,
+		`"p";R=0;t=3`:                     -1,
+		`"p";r=0;t=`:                      -1,
+		`"p";r=0;t=1234567890123456`:      -1, // 16 digits
+		`"p";r=0;t=3;`:                    -1,
+		"\"p\x00\";r=0;t=3":               -1,
+		`:abc;r=0;t=3`:                    -1,
+		`(a;r=0;t=3`:                      -1,
+		`("a" b);r=0;t=3`:                 -1, // an item that isn't a string
+		`default;t=5;r=0`:                 -1,
 	} {
 		d, ok := backoff.RateLimit(value)
 		if ok != (want >= 0) || ok && d != want {
@@ -122,12 +128,21 @@ func TestXRateLimitWithNothingLeft(t *testing.T) {
 	}{
 		{"0", "30", "", 30 * s},
 		{" 0 ", "30", sent, 30 * s},
-		{"0.0", "345.5", "", 345500 * time.Millisecond},
-		{"0", "999999999", "", 999999999 * s},
+		{"0.0", "345.5", "", 346 * s},
+		{"0", "999999999", "", time.Hour},
+		{"0", "600000", "", time.Hour},     // milliseconds to go, perhaps
 		{"0", "1795262460", "", 60 * s},    // 12:01:00
 		{"0", "1795262460", sent, 120 * s}, // by the server's own clock
 		{"0", "1795262460000", "", 60 * s}, // in milliseconds
-		{"0", "99999999999999999999", "", 1e9 * s},
+		{"0", "99999999999999999999", "", time.Hour},
+		{"0", "1795262459.5", "", 60 * s}, // rounded up
+		{"0", "2026-11-21T12:00:30Z", "", 30 * s},
+		{"0", "Sat Nov 21 2026 12:00:30 GMT+0000 (Coordinated Universal Time)", "", 30 * s},
+		{"0", "6m0s", "", 6 * time.Minute},
+		{"0, 5", "30, 40", "", 40 * s},
+		{"0;w=60", "", "", 60 * s},
+		{"0;w=60", "30", "", 30 * s},
+		{"0;w=21600", "", "", time.Hour},
 		{"0", "1000000000", "Sun, 09 Sep 2001 01:46:00 GMT", 40 * s},    // the first time that is one
 		{"0", "1000000000000", "Sun, 09 Sep 2001 01:46:00 GMT", 40 * s}, // and the first in milliseconds
 
@@ -141,8 +156,9 @@ func TestXRateLimitWithNothingLeft(t *testing.T) {
 		{"NaN", "30", "", -1},
 		{"0", "Inf", "", -1},
 		{"0", "1e3", "", -1},
-		{"0", "6m0s", "", -1},
 		{"none", "30", "", -1},
+		{"5;w=60", "30", "", -1},
+		{"0;w=soon", "", "", -1},
 	} {
 		d, ok := backoff.XRateLimit(c.remaining, c.reset, c.date, now)
 		if ok != (c.want >= 0) || ok && d != c.want {

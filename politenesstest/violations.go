@@ -3,6 +3,7 @@ package politenesstest
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"sort"
@@ -276,27 +277,80 @@ func (c *checker) checkBlock(h *host, x *exchange) {
 	}, x, refusal)
 }
 
-// retryAfter is how long r's answer asks to be left alone: delta seconds, or an
-// HTTP-date that is read by the answer's own clock (RFC 9110, section 10.2.3).
+// retryAfter is how long r's answer asks to be left alone (RFC 9110, section 10.2.3): seconds, a
+// Unix time, or a date that is read by the answer's own clock. Of a list the longest counts. Forms
+// that no RFC has are read as docs/429.md has them.
 func retryAfter(r Request) time.Duration {
-	value := strings.TrimSpace(r.Response.Get("Retry-After"))
-	if strings.Trim(value, "0123456789") == "" {
-		const most = 1 << 31 // seconds; before multiplying
-		n, err := strconv.ParseInt(value, 10, 64)
-		if value != "" && err != nil { // too many digits
-			n = most
-		}
-		return time.Duration(min(n, most)) * time.Second
-	}
-	at, err := http.ParseTime(value)
-	if err != nil {
-		return 0
-	}
 	now, err := http.ParseTime(r.Response.Get("Date"))
 	if err != nil {
 		now = r.Answered
 	}
-	return max(at.Sub(now), 0)
+	field := strings.TrimSpace(r.Response.Get("Retry-After"))
+	if until, ok := parseDate(field); ok {
+		return max(until.Sub(now), 0)
+	}
+	longest := time.Duration(0)
+	for value := range strings.SplitSeq(field, ",") {
+		longest = max(longest, parseWait(strings.TrimSpace(value), now))
+	}
+	return longest
+}
+
+// parseWait reads a number, as of seconds or of a Unix time, or one with units.
+func parseWait(value string, now time.Time) time.Duration {
+	const most = 1 << 31 // seconds; before multiplying
+	n, err := strconv.ParseFloat(value, 64)
+	switch {
+	case strings.Trim(value, "0123456789.") != "":
+		return parseUnits(value)
+	case err != nil && !math.IsInf(n, 1):
+		return 0
+	case n >= 1e12 && n < 1e15: // milliseconds
+		n = n/1000 - float64(now.Unix())
+	case n >= 1e9 && n < 1e12:
+		n -= float64(now.Unix())
+	}
+	return time.Duration(math.Ceil(min(max(n, 0), most))) * time.Second
+}
+
+// words are the words for units of time, and those of package time for them.
+var words = strings.NewReplacer(" ", "", "pt", "", "milliseconds", "ms", "seconds", "s", "second", "s", "secs", "s",
+	"sec", "s", "minutes", "m", "minute", "m", "mins", "m", "min", "m", "hours", "h", "hour", "h")
+
+// parseUnits reads a length such as "60s", "5 minutes" and "PT1M30S", rounded up to seconds.
+func parseUnits(value string) time.Duration {
+	d, err := time.ParseDuration(words.Replace(strings.ToLower(value)))
+	if err != nil || d < 0 {
+		return 0
+	}
+	return (d + time.Second - 1).Truncate(time.Second)
+}
+
+// dateLayouts are the forms of dates beside those of RFC 9110.
+var dateLayouts = []string{
+	time.RFC1123Z, "Mon, 02 Jan 2006 15:04:05", "Mon Jan 02 2006 15:04:05 GMT-0700",
+	time.RFC3339, "2006-01-02T15:04:05", time.DateTime, "2006-01-02 15:04:05Z07:00",
+}
+
+// zoneNames are the zones of RFC 5322 that package time doesn't know by name.
+var zoneNames = strings.NewReplacer(" UTC", " +0000", " GMT", " +0000", " EST", " -0500", " EDT", " -0400",
+	" CST", " -0600", " CDT", " -0500", " MST", " -0700", " MDT", " -0600", " PST", " -0800", " PDT", " -0700")
+
+func parseDate(value string) (time.Time, bool) {
+	value, _, _ = strings.Cut(value, " (")
+	at, err := http.ParseTime(value)
+	if err == nil {
+		return at, true
+	}
+	for _, layout := range dateLayouts {
+		for _, text := range []string{value, zoneNames.Replace(value)} {
+			at, err = time.Parse(layout, text)
+			if err == nil {
+				return at, true
+			}
+		}
+	}
+	return time.Time{}, false
 }
 
 func (c *checker) checkDisallowed(x *exchange) {

@@ -182,7 +182,7 @@ func TestViolations(t *testing.T) {
 		}, []string{"block 2 1"}},
 		{"no time named", rules{}, func(s *script, a *politenesstest.Site) {
 			a.Handle("/1", politenesstest.InTurn(
-				politenesstest.Status(429), politenesstest.Status(429, "Retry-After", "1.5"), politenesstest.Status(429, "Retry-After", "-1"),
+				politenesstest.Status(429), politenesstest.Status(429, "Retry-After", "later"), politenesstest.Status(429, "Retry-After", "-1"),
 				politenesstest.Status(429, "Retry-After", "soon"), politenesstest.Status(429, "Retry-After", " ")))
 			for i := range 6 {
 				s.fetch(time.Duration(i)*second, "/1")

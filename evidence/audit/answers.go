@@ -2,6 +2,7 @@ package audit
 
 import (
 	"cmp"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -57,45 +58,18 @@ func cant(status int) bool {
 	return status == 0 || status == 408 || status == 425 || status >= 500
 }
 
-// farAway is a Retry-After in seconds that is longer than any policy grants.
-const farAway = 100 * 365 * 86400
-
-// retryAfter reads the Retry-After of an answer that was sent at the given time.
-func retryAfter(d *evidence.Decision, sent time.Time) int64 {
-	value := strings.Trim(d.RetryAfter, " \t")
-	if strings.Trim(value, "0123456789") == "" {
-		n, _ := strconv.ParseUint(value, 10, 64) // a larger number is the largest one; no number is 0
-		return int64(min(n, farAway)) * slack
-	}
-	until, _ := httpDate(value, sent)
-	return int64(max(0, until.Sub(sent)))
-}
-
-// httpDate reads a date in one of the forms of RFC 9110, section 5.6.7.
-func httpDate(s string, now time.Time) (t time.Time, err error) {
-	s = strings.Trim(s, " \t")
-	if len(s) > len("Wednesday, 02-Jan-2006 15:04:05 GMT") {
-		s = "" // package time takes any number of spaces for one
-	}
-	known := strings.Replace(s, ":60 ", ":59 ", 1) // package time knows no leap second
-	for _, layout := range [...]string{"Mon, 02 Jan 2006 15:04:05 GMT", "Monday, 02-Jan-06 15:04:05 GMT", time.ANSIC} {
-		t, err = time.Parse(layout, known)
-		if err == nil {
-			break
-		}
-	}
-	// A year of two digits is the latest one that is at most 50 years ahead.
-	later := t.AddDate(100, 0, 0)
-	if strings.Contains(s, "-") && !later.After(now.AddDate(50, 0, 0)) {
-		t = later
-	}
-	// The second 60 is the one after 59.
-	return t.Add(time.Duration(strings.Count(s, ":60 ")) * time.Second), err
-}
-
 // moment is a number from which on the reset of a quota is a moment in Unix time, not a number of
 // seconds.
 const moment = 1e9
+
+// longestQuota is the longest reset in seconds that a limiter believes.
+const longestQuota = 3600
+
+// The members of RateLimit in drafts 6 and 7: limit=60, remaining=0, reset=30.
+var (
+	nothingLeft = regexp.MustCompile(`(?i)\bremaining=0+\b`)
+	resetMember = regexp.MustCompile(`(?i)\breset=([0-9]{1,15})\b`)
+)
 
 // quota reads for how long a quota with nothing left asks to be left alone: the time that the
 // record gives, or a longer one that follows from its fields.
@@ -109,9 +83,14 @@ func quota(d *evidence.Decision, sent time.Time) int64 {
 			n -= sent.Unix()
 		}
 		if n < moment { // a larger number is in milliseconds: the judge believes the record then
-			wish = max(wish, n*slack)
+			wish = max(wish, min(n, longestQuota)*slack)
 		}
 		return wish
+	}
+	reset := resetMember.FindStringSubmatch(d.RateLimit)
+	if reset != nil && nothingLeft.MatchString(d.RateLimit) {
+		n, _ := strconv.ParseInt(reset[1], 10, 64)
+		return max(wish, min(n, longestQuota)*slack)
 	}
 	// RateLimit has a list of policies, each with the quota that is left (r) and the seconds to its
 	// reset (t). A malformed field counts as none.
@@ -122,7 +101,7 @@ func quota(d *evidence.Decision, sent time.Time) int64 {
 		reset, _ := item.Params.Get("t")
 		seconds, ok := reset.Value.(int64)
 		if ok && named && left.Value == int64(0) {
-			wish = max(wish, min(seconds, moment)*slack)
+			wish = max(wish, min(seconds, longestQuota)*slack)
 		}
 	}
 	return wish
@@ -180,11 +159,11 @@ var kinds = map[string]meaning{"refused": refusing, "unsure": unsure, "ban": for
 func (a *auditor) answerOf(t *trip, d *evidence.Decision) answer {
 	now := time.Unix(0, t.wall).Add(d.Latency)
 	// A wrong clock of the server does no harm if its Retry-After is measured against its own Date.
-	sent, err := httpDate(d.ServerDate, now)
-	if err != nil {
+	sent, ok := dateOf(d.ServerDate, now)
+	if !ok {
 		sent = now
 	}
-	after := retryAfter(d, sent)
+	after, unread := statedWait(d.RetryAfter, sent)
 	left := quota(d, sent)
 	// A 503 that isn't configured as a refusal may be the host's trouble: it teaches no delay.
 	explicit := d.Status != 503 || d.Refused != "" || a.by.blocksAtOnce(503)
@@ -204,14 +183,21 @@ func (a *auditor) answerOf(t *trip, d *evidence.Decision) answer {
 	}
 	// The policy bounds every wish.
 	n.wish = min(n.wish, int64(cmp.Or(a.by.policy.MaxRetryAfter, 24*time.Hour)))
-	if !isWhole(d.RetryAfter) || !isWhole(d.ServerDate) {
-		// The part that is missing may have asked for any time.
+	isWhole := isWhole(d.RetryAfter) && isWhole(d.ServerDate)
+	if !isWhole || unread {
+		// The part that is missing, or that the judge can't read, may have asked for any time.
 		n.wish = 0
 		n.after = true
-		a.openEnded(blocksKept, "a Retry-After, or its Date, that isn't whole in the log")
 	}
-	if strings.Trim(d.RetryAfter, "0123456789") != "" || strings.HasPrefix(d.RateLimit, "remaining=") {
-		n.early = slack // a date is as exact as its second
+	switch {
+	case !isWhole:
+		a.openEnded(blocksKept, "a Retry-After, or its Date, that isn't whole in the log")
+	case unread:
+		a.openEnded(blocksKept, "a Retry-After in a form that the audit doesn't read")
+	}
+	isCount := strings.Trim(d.RetryAfter, "0123456789") == "" && len(d.RetryAfter) < len("1000000000")
+	if !isCount || strings.HasPrefix(d.RateLimit, "remaining=") {
+		n.early = slack // a moment is as exact as its second
 	}
 	return n
 }

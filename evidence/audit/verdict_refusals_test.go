@@ -137,10 +137,10 @@ func TestVerdictsOnTheLengthOfABlock(t *testing.T) {
 		{policy: "maxRetryAfter=50", refusal: "retryAfter=70", long: 50},
 		{policy: "maxRetryAfter=50", refusal: "retryAfter=50", long: 50},
 		{policy: "maxRetryAfter=0", refusal: "retryAfter=100000", long: 86400},
-		{policy: "maxRetryAfter=7200000000", refusal: "retryAfter=7000000000", long: 100 * 365 * 86400},
-		{policy: "maxRetryAfter=7200000000", refusal: "retryAfter=99999999999999999999", long: 100 * 365 * 86400},
-		{policy: "maxRetryAfter=7200000000", refusal: "retryAfter=3153600000", long: 100 * 365 * 86400},
-		{policy: "maxRetryAfter=7200000000", refusal: "retryAfter=3153599999", long: 100*365*86400 - 1},
+		{policy: "maxRetryAfter=7200000000", refusal: "retryAfter=7000000000", long: 100 * 365 * 86400, date: true},
+		{policy: "maxRetryAfter=7200000000", refusal: "retryAfter=99999999999999999999", long: 100 * 365 * 86400, date: true},
+		{policy: "maxRetryAfter=7200000000", refusal: "retryAfter=1000000000000000", long: 100 * 365 * 86400, date: true},
+		{policy: "maxRetryAfter=7200000000", refusal: "retryAfter=999999999", long: 999999999},
 		{policy: "", refusal: "status=503 retryAfter=8", long: 8},
 		{policy: "", refusal: "refused=captcha status=200", long: 1},
 		{policy: "backoff=doubling backoffStep=10 backoffCap=100", refusal: "refused=captcha status=500", long: 10},
@@ -157,6 +157,12 @@ func TestVerdictsOnTheLengthOfABlock(t *testing.T) {
 		{policy: "", refusal: `retryAfter="` + dateOf + `03:50:09 GMT" serverDate="	` + dateOf + `03:50:02 GMT "`, long: 7, date: true},
 		{policy: "", refusal: `retryAfter="` + dateOf + `02:00:00 GMT"`, long: 1, date: true}, // past
 		{policy: "", refusal: `retryAfter=soon`, long: 1, date: true},
+		{policy: "", refusal: `retryAfter=7.978`, long: 8, date: true},
+		{policy: "", refusal: `retryAfter=60s`, long: 60, date: true},
+		{policy: "", refusal: `retryAfter="5, 9"`, long: 9, date: true},
+		{policy: "", refusal: `retryAfter=1795230010`, long: 9, date: true},
+		{policy: "", refusal: `retryAfter="2026-11-21T03:00:09Z"`, long: 7.9, date: true},
+		{policy: "", refusal: `retryAfter="Sat, 21 Nov 2026 03:00:09 UTC"`, long: 7.9, date: true},
 
 		{policy: "", refusal: `rateLimit="remaining=0, reset=30"`, long: 30, date: true},
 		{policy: "", refusal: `rateLimit="remaining=0, reset=12.5" quota=12.5`, long: 12.5, date: true},
@@ -168,7 +174,7 @@ func TestVerdictsOnTheLengthOfABlock(t *testing.T) {
 		{policy: "", refusal: `rateLimit="remaining=0, reset=1e999"`, long: 1, date: true},
 		{policy: "", refusal: `rateLimit="remaining=0, reset=nan"`, long: 1, date: true},
 		{policy: "", refusal: `rateLimit="remaining=0, reset=inf"`, long: 1, date: true},
-		{policy: "maxRetryAfter=2000000000", refusal: `rateLimit="remaining=0, reset=999999999"`, long: 999999999, date: true},
+		{policy: "maxRetryAfter=2000000000", refusal: `rateLimit="remaining=0, reset=999999999"`, long: 3600, date: true},
 		{policy: "maxRetryAfter=2000000000", refusal: `rateLimit="remaining=0, reset=999999999999" quota=999999999`, long: 999999999, date: true}, // in 2001, as the record has it
 		{policy: "", refusal: `rateLimit="remaining=0, reset=0"`, long: 1, date: true},
 		{policy: "", refusal: `rateLimit="remaining=0, reset=-5"`, long: 1, date: true},
@@ -179,7 +185,11 @@ func TestVerdictsOnTheLengthOfABlock(t *testing.T) {
 		{policy: "", refusal: `rateLimit="\"p\";r=0;t=0"`, long: 1},
 		{policy: "", refusal: `rateLimit="r=0;t=7"`, long: 1},   // the first is its name
 		{policy: "", refusal: `rateLimit="p;r=0;t=7"`, long: 1}, // which is a string
-		{policy: "maxRetryAfter=2000000000", refusal: `rateLimit="\"p\";r=0;t=3000000000"`, long: 1e9},
+		{policy: "maxRetryAfter=2000000000", refusal: `rateLimit="\"p\";r=0;t=3000000000"`, long: 3600},
+		{policy: "", refusal: `rateLimit="limit=60, remaining=0, reset=30"`, long: 30},
+		{policy: "", refusal: `rateLimit="limit=60;remaining=0;reset=30"`, long: 30},
+		{policy: "", refusal: `rateLimit="limit=60, remaining=0, reset=86400"`, long: 3600},
+		{policy: "", refusal: `rateLimit="remaining=0;w=60, reset=" quota=60`, long: 60, date: true},
 		{policy: "", refusal: `rateLimit="\"p\";r=0;t=5" retryAfter=7`, long: 7}, // Retry-After goes first
 	} {
 		early := 0.1

@@ -27,6 +27,72 @@ func TestRead(t *testing.T) {
 			hostlimit.Outcome{Reset: 8 * time.Second},
 		},
 		{
+			http.Header{"Retry-After-Ms": {"51932"}},
+			hints.Hints{RetryAfter: "51932ms"},
+			hostlimit.Outcome{RetryAfter: 52 * time.Second},
+		},
+		{
+			http.Header{"Retry-After": {"1"}, "X-Retry-In": {"2580ms"}},
+			hints.Hints{RetryAfter: "2580ms"},
+			hostlimit.Outcome{RetryAfter: 3 * time.Second},
+		},
+		{
+			http.Header{"Retry-After": {"2"}, "Retry-After-Ms": {"1500, 1600"}},
+			hints.Hints{RetryAfter: "2"},
+			hostlimit.Outcome{RetryAfter: 2 * time.Second},
+		},
+		{
+			http.Header{"Retry-After-Short": {"1"}, "Retry-After-Long": {"40"}},
+			hints.Hints{RetryAfter: "40"},
+			hostlimit.Outcome{RetryAfter: 40 * time.Second},
+		},
+		{
+			http.Header{"X-Retry-After": {"86400"}},
+			hints.Hints{RetryAfter: "3600"},
+			hostlimit.Outcome{RetryAfter: time.Hour},
+		},
+		{http.Header{"X-Retry-Count": {"7"}, "Retried": {"7"}}, hints.Hints{}, hostlimit.Outcome{}},
+		{
+			http.Header{"X-Rate-Limit-Remaining": {"0"}, "X-Rate-Limit-Reset": {"8"}},
+			hints.Hints{RateLimit: "remaining=0, reset=8"},
+			hostlimit.Outcome{Reset: 8 * time.Second},
+		},
+		{
+			http.Header{"Rate-Limit-Remaining": {"0"}, "Rate-Limit-Reset": {"8"}},
+			hints.Hints{RateLimit: "remaining=0, reset=8"},
+			hostlimit.Outcome{Reset: 8 * time.Second},
+		},
+		{
+			http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset-After": {"1.5"}},
+			hints.Hints{RateLimit: "remaining=0, reset=1.5"},
+			hostlimit.Outcome{Reset: 2 * time.Second},
+		},
+		{
+			http.Header{
+				"X-Ratelimit-Remaining-Short": {"0"}, "X-Ratelimit-Reset-Short": {"3"},
+				"X-Ratelimit-Remaining-Long": {"7"}, "X-Ratelimit-Reset-Long": {"60"},
+			},
+			hints.Hints{RateLimit: "remaining=0, reset=3"},
+			hostlimit.Outcome{Reset: 3 * time.Second},
+		},
+		{
+			http.Header{"X-Ratelimit-Remaining-Requests": {"0"}, "X-Ratelimit-Reset-Requests": {"6m0s"}},
+			hints.Hints{RateLimit: "remaining=0, reset=6m0s"},
+			hostlimit.Outcome{Reset: 6 * time.Minute},
+		},
+		{
+			http.Header{"Ratelimit-Remaining": {"0;w=60"}, "Ratelimit-Limit": {"100;w=60"}},
+			hints.Hints{RateLimit: "remaining=0;w=60, reset="},
+			hostlimit.Outcome{Reset: time.Minute},
+		},
+		{http.Header{"X-Ratelimit-Remaining": {"0"}}, hints.Hints{}, hostlimit.Outcome{}},
+		{http.Header{"X-Remaining": {"0"}, "X-Reset": {"8"}}, hints.Hints{}, hostlimit.Outcome{}},
+		{
+			http.Header{"Ratelimit": {"limit=60, remaining=0, reset=8"}},
+			hints.Hints{RateLimit: "limit=60, remaining=0, reset=8"},
+			hostlimit.Outcome{Reset: 8 * time.Second},
+		},
+		{
 			http.Header{"Cf-Mitigated": {"Challenge"}},
 			hints.Hints{Refused: "cf-mitigated: challenge"},
 			hostlimit.Outcome{Refused: "cf-mitigated: challenge"},
@@ -38,5 +104,28 @@ func TestRead(t *testing.T) {
 		if h != c.hints || o != c.want {
 			t.Errorf("%v: %+v, %+v, want %+v, %+v", c.header, h, o, c.hints, c.want)
 		}
+	}
+}
+
+// A response without such fields, which nearly all are, costs no memory.
+func TestReadAllocatesNothing(t *testing.T) {
+	resp := &http.Response{StatusCode: 200, Header: http.Header{
+		"Date": {"Sat, 28 Nov 2026 09:18:27 GMT"}, "Content-Type": {"text/html"}, "Etag": {`"1"`},
+		"X-Ratelimit-Remaining": {"59"}, "X-Ratelimit-Reset": {"30"}, "Vary": {"Accept-Encoding"},
+	}}
+	if n := testing.AllocsPerRun(100, func() { hints.Read(resp) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkRead(b *testing.B) {
+	resp := &http.Response{StatusCode: 200, Header: http.Header{
+		"Date": {"Sat, 28 Nov 2026 09:18:27 GMT"}, "Content-Type": {"text/html"}, "Etag": {`"1"`},
+		"Server": {"nginx"}, "Last-Modified": {"Sat, 28 Nov 2026 09:18:27 GMT"}, "Vary": {"Accept-Encoding"},
+		"Cache-Control": {"no-cache"}, "Content-Length": {"1000"}, "Connection": {"keep-alive"},
+	}}
+	b.ReportAllocs()
+	for b.Loop() {
+		hints.Read(resp)
 	}
 }

@@ -1,0 +1,153 @@
+package hints
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-politeness/politeness/backoff"
+)
+
+// longestOther caps the wait of a field that isn't Retry-After itself: no standard says what such a
+// field means, or in which unit.
+const longestOther = time.Hour
+
+// RetryAfter returns the Retry-After (RFC 9110, section 10.2.3) that counts, and the wait that it
+// asks for. A response should have one. If it has several, as of a server and of a gateway before
+// the server, the longest wait counts. If none can be read, value is the first one and wait is 0.
+//
+// Fields that say the same in other names count as well, at most an hour: Retry-After-Ms,
+// Retry-After-short for the limit of that name, X-Retry-In. If one asks for the longest wait, value
+// is its value, with the unit behind it, or "3600" if it asks for more.
+func RetryAfter(h http.Header) (value string, wait time.Duration) {
+	retries, _ := others(h)
+	return retryAfter(h, retries)
+}
+
+// retryAfter returns the Retry-After that counts. others are the names of the fields that say the
+// same in other words.
+func retryAfter(h http.Header, others []string) (value string, wait time.Duration) {
+	if len(h["Retry-After"]) == 0 && len(others) == 0 { // nearly always
+		return "", 0
+	}
+	now := time.Now()
+	date := h.Get("Date")
+	for i, line := range h["Retry-After"] {
+		asked, _ := backoff.RetryAfter(line, date, now)
+		if i == 0 || asked > wait {
+			value = line
+			wait = asked
+		}
+	}
+	for _, name := range others {
+		line := strings.Join(h[name], ", ")
+		if inMilliseconds(name) {
+			line = strings.ReplaceAll(line+",", ",", "ms,")
+			line = strings.TrimSuffix(line, ",")
+		}
+		asked, _ := backoff.RetryAfter(line, date, now)
+		if asked > longestOther {
+			asked = longestOther
+			line = "3600"
+		}
+		if asked > wait {
+			value = line
+			wait = asked
+		}
+	}
+	return value, wait
+}
+
+// others returns the names of the fields that say Retry-After in other words, and of those in which
+// a rate limit may have nothing left, each in order.
+func others(h http.Header) (retries, remainders []string) {
+	for name, lines := range h { // nearly always in vain, so the quickest test comes first
+		switch {
+		case strings.Contains(name, "etry") && isRetry(name):
+			retries = append(retries, name)
+		case strings.Contains(name, "emaining") && slices.ContainsFunc(lines, mayBeZero) && isRemaining(name):
+			remainders = append(remainders, name)
+		}
+	}
+	slices.Sort(retries)
+	slices.Sort(remainders)
+	return retries, remainders
+}
+
+// isRetry reports whether a field's name says Retry-After in other words, as Retry-After-Ms does.
+func isRetry(name string) bool {
+	plain := plainName(name)
+	return plain != "retryafter" && (strings.Contains(plain, "retryafter") || strings.Contains(plain, "retryin"))
+}
+
+// isRemaining reports whether a field has the number of requests that a rate limit leaves, as
+// X-RateLimit-Remaining, Rate-Limit-Remaining and X-RateLimit-Remaining-short have.
+func isRemaining(name string) bool {
+	plain := plainName(name)
+	return strings.Contains(plain, "ratelimit") && strings.Contains(plain, "remaining")
+}
+
+// mayBeZero reports whether a line begins with a 0, or is a list.
+func mayBeZero(line string) bool {
+	return strings.HasPrefix(strings.TrimSpace(line), "0") || strings.Contains(line, ",")
+}
+
+// inMilliseconds reports whether a field's name says that its value is in milliseconds.
+func inMilliseconds(name string) bool {
+	plain := plainName(name)
+	return strings.HasSuffix(plain, "ms") || strings.HasSuffix(plain, "millis") ||
+		strings.HasSuffix(plain, "milliseconds")
+}
+
+// rateLimit returns the fields of a rate limit of which nothing is left, its older forms as
+// "remaining=0, reset=30", and the time until it is reset. remainders are the names of the fields
+// of older forms. Both results are zero if something is left, or if no field can be read.
+func rateLimit(h http.Header, remainders []string) (string, time.Duration) {
+	// A server that sends the newer form has its say there, whatever older ones it sends beside.
+	if values := h["Ratelimit"]; len(values) != 0 {
+		fields := strings.Join(values, ", ")
+		reset, _ := backoff.RateLimit(fields)
+		if reset == 0 {
+			return "", 0
+		}
+		return fields, reset
+	}
+	text := ""
+	longest := time.Duration(0)
+	for _, name := range remainders {
+		remaining := strings.Join(h[name], ", ")
+		at := resetOf(h, name)
+		reset, ok := backoff.XRateLimit(remaining, at, h.Get("Date"), time.Now())
+		if ok && reset > longest {
+			text = "remaining=" + remaining + ", reset=" + at
+			longest = reset
+		}
+	}
+	return text, longest
+}
+
+// resetOf returns the lines of the field that says when the rate limit is reset of which the field
+// remaining has the number of requests that are left. It is empty if there is none.
+func resetOf(h http.Header, remaining string) string {
+	limit := strings.Replace(plainName(remaining), "remaining", "", 1)
+	var lines []string
+	for name := range h {
+		plain := plainName(name)
+		for _, word := range resetWords {
+			rest := strings.Replace(plain, word, "", 1)
+			if rest == limit && plain != limit {
+				lines = append(lines, h[name]...)
+				break
+			}
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, ", ")
+}
+
+// resetWords are the words for the reset of a rate limit in names of fields.
+var resetWords = []string{"resetafter", "resettime", "resetat", "resetin", "reset"}
+
+// plainName returns a field's name in lower case, without hyphens.
+func plainName(name string) string { return strings.ToLower(strings.ReplaceAll(name, "-", "")) }
