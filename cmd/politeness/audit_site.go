@@ -59,18 +59,20 @@ something is open: the report says what is missing.
 
 const accessUsage = `Usage: politeness audit access [flags] LOG ACCESSLOG...
 
-Compares a crawl's evidence (a log, or a bundle) with a site's own access log, in
-the combined format of nginx, Apache and Varnish or in Caddy's JSON, as it is or
-compressed by gzip: which requests does one of them lack? Clocks needn't agree,
-and rotated files may come in any order. A clock that was set, or drifts, makes
-findings of honest requests: compare a day at a time.
+Compares a crawl's evidence (a log, or a bundle) with a site's own access log:
+which requests does one of them lack? It reads the combined format of nginx,
+Apache, Varnish and others, and the JSON of Caddy, Traefik and nginx, each also
+as syslog, journald, docker or kubectl write it, and compressed by gzip. Clocks
+needn't agree, and rotated files may come in any order. A clock that was set, or
+drifts, makes findings of honest requests: compare a day at a time.
 
-  -host HOST    the host that the access log is of, where its lines don't say
+  -host HOST    a name of the server that the access log is of, where its lines
+                don't say; may be given more than once, for each name
   -agent TEXT   a part of the crawler's User-Agent (default: what LOG says)
   -json         the answer as JSON
   -html FILE    write a page for people as well
 
-  politeness audit access -host example.com crawl.jsonl access.log access.log.1
+  politeness audit access -host example.com -host www.example.com crawl.jsonl access.log access.log.1
 
 Exit status: 0 the evidence has every request that the site saw of the crawler,
 1 it hasn't, 2 a log can't be read, 3 nothing was compared: no line is a request
@@ -199,7 +201,8 @@ func runVerify(sh *shell, args []string) (int, error) {
 
 func runAccess(sh *shell, args []string) (int, error) {
 	flags := flag.NewFlagSet("access", flag.ContinueOnError)
-	host := flags.String("host", "", "")
+	var hosts list
+	flags.Var(&hosts, "host", "")
 	agent := flags.String("agent", "", "")
 	asJSON := flags.Bool("json", false, "")
 	html := flags.String("html", "", "")
@@ -219,7 +222,12 @@ func runAccess(sh *shell, args []string) (int, error) {
 		defer file.Close()
 		logs = append(logs, file)
 	}
-	c, err := accesslog.Compare(logs[0], accesslog.Options{Host: *host, Agent: *agent}, logs[1:]...)
+	o := accesslog.Options{Agent: *agent}
+	if len(hosts) > 0 {
+		o.Host = hosts[0]
+		o.Aliases = hosts[1:]
+	}
+	c, err := accesslog.Compare(logs[0], o, logs[1:]...)
 	nothing := errors.Is(err, accesslog.ErrNothing)
 	if err != nil && !nothing {
 		return 0, err

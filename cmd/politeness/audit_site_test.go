@@ -106,6 +106,7 @@ func TestASiteIsToldWhatWasDoneThere(t *testing.T) {
 	if text := read("page.html"); !strings.Contains(text, "/secret") {
 		t.Error(text)
 	}
+	polite(t, nil, "audit", "access", "-host", "h1.example", "-host", "www.h1.example", log, newer, older).expect(t, 0, "every request that the site saw", "")
 	other := write("other.log", strings.ReplaceAll(read("access.log"), "TestBot", "OtherBot"))
 	polite(t, nil, "audit", "access", bundle, other).expect(t, 3, "nothing was compared: no line of the access log is a request of TestBot", "")
 	if r := polite(t, nil, "audit", "access", "-json", "-host", "h1.example", log, newer, older, more); !bytes.Contains([]byte(r.out), []byte(`"missing"`)) {

@@ -57,20 +57,7 @@ func TestAccessLogsOfRealServersAreCompared(t *testing.T) {
 			if missing := s.Missing(); len(missing) > 0 {
 				t.Skipf("needs %s; make setup installs servers", strings.Join(missing, ", "))
 			}
-			dir, err := os.MkdirTemp("", "loggers") //nolint:usetesting // t.TempDir can't be read by Apache's user
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer os.RemoveAll(dir)
-			if err := os.Chmod(dir, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			r, err := s.launch(dir, Site{Sections: 2})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer r.Stop()
-			warmUp(t, r.URL(), r.path("combined.log"))
+			r := launchLogger(t, s)
 			log, pages := fetchAll(t, r.URL(), []string{"/", "/s000.html", "/s000-00000.html", "/s000-00001.html?q=a%20b&c=%22", "/missing", "/s001.html"})
 			access := waitForLines(t, r.path("combined.log"), pages)
 
@@ -101,6 +88,26 @@ func TestAccessLogsOfRealServersAreCompared(t *testing.T) {
 	}
 }
 
+// launchLogger starts a server for the time of a test, and waits until its log has a line.
+func launchLogger(t *testing.T, s *Server) *instance {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "loggers") //nolint:usetesting // t.TempDir can't be read by Apache's user
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.launch(dir, Site{Sections: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Stop)
+	warmUp(t, r.URL(), r.path("combined.log"))
+	return r
+}
+
 // warmUp asks for pages until the log has one: varnishncsa begins when it is ready, not with Varnish.
 func warmUp(t *testing.T, root, log string) {
 	t.Helper()
@@ -126,17 +133,27 @@ func warmUp(t *testing.T, root, log string) {
 // with that for robots.txt.
 func fetchAll(t *testing.T, root string, paths []string) (log []byte, n int) {
 	t.Helper()
+	urls := make([]string, len(paths))
+	for i, p := range paths {
+		urls[i] = strings.TrimSuffix(root, "/") + p
+	}
+	return fetchOver(t, nil, urls...), len(paths) + 1
+}
+
+// fetchOver fetches URLs over base one after the other, and returns the evidence.
+func fetchOver(t *testing.T, base http.RoundTripper, urls ...string) []byte {
+	t.Helper()
 	var out bytes.Buffer
 	kept := evidence.JSONLines(&out)
 	polite, err := politeness.New(politeness.Config{
-		UserAgent: userAgent, Evidence: kept,
+		UserAgent: userAgent, Evidence: kept, Base: base,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	client := &http.Client{Transport: polite}
-	for _, p := range paths {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimSuffix(root, "/")+p, nil)
+	for _, u := range urls {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, u, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +169,7 @@ func fetchAll(t *testing.T, root string, paths []string) (log []byte, n int) {
 	if err := kept.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return out.Bytes(), len(paths) + 1
+	return out.Bytes()
 }
 
 // waitForLines returns the access log once it has n lines: servers write them a little later.

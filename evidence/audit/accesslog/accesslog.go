@@ -4,7 +4,10 @@
 //
 //	accesslog.go  Compare; a Comparison, in words and in JSON
 //	read.go       the lines of both sides
+//	formats.go    the formats of access logs
+//	names.go      the names of hosts, which servers and crawlers know differently
 //	match.go      which requests are the same, and how far the site's clock is ahead
+//	gaps.go       how far apart the requests were
 package accesslog
 
 import (
@@ -16,15 +19,20 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence/internal/lines"
-	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
 // Options fill in for facts that an access log lacks.
 type Options struct {
-	// Host is the host that the log is of. It is needed if the lines don't name their host (Apache's
-	// vhost_combined and Caddy do) and the crawler has been on several hosts.
+	// Host is a host that the access log is of. It is needed if the lines don't name their host
+	// (Apache's vhost_combined and Caddy do) and the crawler has been on several hosts. A host without
+	// a port has the requests of all its ports, unless the evidence has the host itself. "": the log
+	// is of each host that its lines name or, if they name none, of the only host of the evidence.
 	Host string
+	// Aliases are further names of the same server (nginx's server_name, Apache's ServerAlias). A
+	// request that was made under one of Host and Aliases may stand in the access log under any of
+	// them, or without a name.
+	Aliases []string
 	// Agent is a part of the User-Agent that tells this crawler's requests from others'. "" is the
 	// product token that the evidence names; if it names several, each of the first 64.
 	Agent string
@@ -37,16 +45,22 @@ var ErrNothing = errors.New("accesslog: nothing was compared")
 var errNoAgent = errors.New("accesslog: the evidence names no crawler: is it another file? " +
 	"Otherwise say which requests in the access log are its own (Options.Agent, -agent)")
 
-// Compare compares the evidence of a crawler (a log, or a bundle) with a site's own logs of it: the
-// combined format of nginx, Apache and Varnish, with or without a virtual host before the line and
-// more behind it, or Caddy's JSON. Each may be compressed by gzip, and lines may come in
-// any order, as when rotated files are given one after the other.
+// Compare compares the evidence of a crawler (a log, or a bundle) with a site's own logs of it.
+// Each may be compressed by gzip, and lines may come in any order, as when rotated files are given
+// one after the other. These formats of access logs are read:
 //
-// Requests are matched by host, method, path with query, and time: a site may note one up to
-// five seconds before its start or after its end. How far the site's clock is ahead, be it days,
-// is found out from the requests themselves. A clock that drifts or was set meanwhile makes
-// differences of honest requests, so compare a day at a time then. More than two million requests
-// of the crawler are an error.
+//   - the combined format of nginx, Apache, Varnish, lighttpd and Traefik, with or without a virtual
+//     host or forwarded addresses before the client's address, and more behind the User-Agent;
+//   - the JSON of Caddy and Traefik, and JSON whose fields have the names of nginx's variables;
+//   - each of them behind the words, or inside of the JSON, that syslog, journald, docker or kubectl
+//     have around a line.
+//
+// Requests are matched by method, path with query, time, and host: a site may note one up to five
+// seconds before its start or after its end. A server that notes another of its names than the one
+// that was asked for makes no difference, if the status is the same: see Comparison.Aliases. How
+// far the site's clock is ahead, be it days, is found out from the requests themselves. A clock
+// that drifts or was set meanwhile makes differences of honest requests, so compare a day at a time
+// then. More than two million requests of the crawler are an error.
 //
 // With an error that is [ErrNothing] comes a Comparison too, with the numbers of lines that were
 // read.
@@ -58,6 +72,10 @@ func Compare(evidence io.Reader, o Options, access ...io.Reader) (*Comparison, e
 	}
 	if c.agents == nil {
 		return nil, errNoAgent
+	}
+	c.names.settle()
+	for _, o := range c.own {
+		o.setServer(c.names.server(o.Host, known))
 	}
 	// A fleet may have many: a few are enough for a message.
 	c.agent = strings.Join(c.agents[:min(len(c.agents), 3)], ", ")
@@ -79,8 +97,7 @@ func Compare(evidence io.Reader, o Options, access ...io.Reader) (*Comparison, e
 
 func newComparer(o Options) *comparer {
 	c := &comparer{
-		host:  hostname.Key(o.Host),
-		hosts: map[string]bool{},
+		names: newNames(append([]string{o.Host}, o.Aliases...)...),
 		fold:  tokens,
 	}
 	if o.Agent != "" {
@@ -100,7 +117,7 @@ func newComparer(o Options) *comparer {
 // Reasons why nothing was compared.
 const (
 	noFormat = "%w: %d of %d lines are in no format that is known here: " +
-		"combined, as nginx, Apache and Varnish have it, or Caddy's JSON"
+		"combined, as nginx, Apache and Varnish have it, or the JSON of Caddy, Traefik or nginx"
 	noRequest = "%w: no line of the access log is a request of %s: it is the log of another host or day, " +
 		"or the crawler has another User-Agent (Options.Agent, -agent)"
 	noMatch = "%w: the site saw %s of %s, and none is in the evidence"
@@ -126,7 +143,7 @@ type Comparison struct {
 	Lines      int           `json:"lines"`      // lines of the access log
 	Unreadable int           `json:"unreadable"` // lines of it that are in no known format
 	Requests   int           `json:"requests"`   // lines of it that are requests of this crawler
-	Elsewhere  int           `json:"elsewhere"`  // others of this crawler that name another host than Options.Host
+	Elsewhere  int           `json:"elsewhere"`  // others of this crawler, to hosts of other servers
 	Evidence   int           `json:"evidence"`   // requests in the evidence, to these hosts and in this time
 	Matched    int           `json:"matched"`    // requests that both have
 	Offset     time.Duration `json:"-"`          // how far the site's clock is ahead
@@ -149,8 +166,23 @@ type Comparison struct {
 	// Closer has a sentence for each host at which the site saw requests closer together than the
 	// evidence has them.
 	Closer []string `json:"closer,omitempty"`
+	// Unshown has a sentence for each other host at which the access log notes requests closer
+	// together than the evidence has them. The durations in the evidence explain it, and the access
+	// log doesn't show them: a server may note when a request ends, or the crawler may hide a burst.
+	Unshown []string `json:"unshown,omitempty"`
+
+	// Aliases are the names of hosts that differ between the logs. Their requests are the same in all
+	// else, and count as Matched.
+	Aliases []Alias `json:"aliases,omitempty"`
 
 	agent string // of which requests were looked for
+}
+
+// An Alias is a host that the two logs call by different names.
+type Alias struct {
+	Log      string `json:"log"`      // name in the access log
+	Evidence string `json:"evidence"` // name that was asked for
+	N        int    `json:"n"`        // number of requests
 }
 
 // Differences are differences of one kind.
@@ -220,6 +252,7 @@ const (
 	bothWay = "Requests are missing on both sides: " +
 		"if one of the clocks was set or drifts, compare a shorter time, such as a day."
 	otherHost = " of this crawler in lines of another host."
+	aliased   = " under %s in the access log and under %s in the evidence, and the same in all else."
 	allThere  = "The evidence has every request that the site saw of this crawler."
 )
 
@@ -236,7 +269,12 @@ func (c *Comparison) Sentences() []string {
 			out = append(out, lines.Count(k.N, "request")+" "+k.Name+".")
 		}
 	}
+	for _, a := range c.Aliases {
+		names := fmt.Sprintf(aliased, printable.Text(a.Log), printable.Text(a.Evidence))
+		out = append(out, lines.Count(a.N, "request")+names)
+	}
 	out = append(out, c.Closer...)
+	out = append(out, c.Unshown...)
 	if c.Unseen.N > 0 && c.Missing.N > 0 { // they may be the same requests
 		out = append(out, bothWay)
 	}
