@@ -23,7 +23,7 @@ are answered 403 (don't come back) or 503 with Retry-After, and say why.
   -agent UA        who crawls: name, version and contact; or USER_AGENT
   -listen ADDR     default 127.0.0.1:8118
   -remote          allow an ADDR that isn't loopback
-  -ca DIR          answer for https sites (CONNECT), by an authority made in DIR
+  -ca DIR          answer for https sites too, by an authority made in DIR
   -purpose LIST    what for: train, ground, search; sites that refuse are left
   -evidence FILE   append every decision, for politeness audit
   -state DIR       remember blocks and robots.txt there

@@ -42,9 +42,9 @@ func withoutPort(key string) string {
 	return key[:colon]
 }
 
-// Authority returns host, a URL.Host, as it stands in the URLs of an https site: in one spelling,
-// with the port unless that is 443.
-func Authority(host string) string {
+// Authority returns host, a URL.Host, as it stands in the URLs of a site with the given scheme: in
+// one spelling, with the port unless that is 443 for https and 80 for http.
+func Authority(scheme, host string) string {
 	key := Key(host)
 	if key == "" {
 		return ""
@@ -55,9 +55,13 @@ func Authority(host string) string {
 	if err == nil && mapped.Is4In6() && mapped.Zone() == "" {
 		key = "[" + mapped.String() + "]" + strings.TrimPrefix(key, mapped.Unmap().String())
 	}
-	// A key has no port 80, which is no port of https.
-	if strings.TrimLeft(u.Port(), "0") == "80" {
-		key += ":80"
+	// A key has neither of the two ports, and only one of them is the scheme's own.
+	other := "80"
+	if scheme == "http" {
+		other = "443"
+	}
+	if strings.TrimLeft(u.Port(), "0") == other {
+		key += ":" + other
 	}
 	return key
 }

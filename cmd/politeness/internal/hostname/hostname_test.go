@@ -23,8 +23,10 @@ func TestAsTheLibraryDoes(t *testing.T) {
 		if got, want := Key(host), library.Key(host); got != want {
 			t.Errorf("Key(%q) = %q, want %q", host, got, want)
 		}
-		if got, want := Authority(host), library.Authority("https", host); got != want {
-			t.Errorf("Authority(%q) = %q, want %q", host, got, want)
+		for _, scheme := range []string{"http", "https"} {
+			if got, want := Authority(scheme, host), library.Authority(scheme, host); got != want {
+				t.Errorf("Authority(%s, %q) = %q, want %q", scheme, host, got, want)
+			}
 		}
 		for _, site := range spellings {
 			if got, want := Within(host, site), library.Within(host, site); got != want {
@@ -39,8 +41,10 @@ func FuzzHostname(f *testing.F) {
 		f.Add(host, "example.com")
 	}
 	f.Fuzz(func(t *testing.T, host, site string) {
-		if got, want := Authority(host), library.Authority("https", host); got != want {
-			t.Errorf("Authority(%q) = %q, want %q", host, got, want)
+		for _, scheme := range []string{"http", "https"} {
+			if got, want := Authority(scheme, host), library.Authority(scheme, host); got != want {
+				t.Errorf("Authority(%s, %q) = %q, want %q", scheme, host, got, want)
+			}
 		}
 		if got, want := Within(host, site), library.Within(host, site); got != want {
 			t.Errorf("Within(%q, %q) = %t, want %t", host, site, got, want)

@@ -1,5 +1,6 @@
 // Package proxy is a forward proxy that hands each request to a polite transport, also those that
-// come through a tunnel (CONNECT), if it has an [Authority] to answer in the name of https sites.
+// come through a tunnel (CONNECT): http always, and https if it has an [Authority] to answer in the
+// name of sites.
 //
 // A request that is refused is answered by the proxy, with "Proxy-Status: politeness" (RFC 9209)
 // and the reason, which the body holds too, and with Retry-After where coming back helps. What the
@@ -34,8 +35,9 @@ const self = "politeness"
 type Proxy struct {
 	forward   *httputil.ReverseProxy // strips hop-by-hop headers, streams bodies in both directions
 	hosts     hostlimit.Limiter      // of the transport
-	authority *Authority             // nil: no tunnels
+	authority *Authority             // nil: tunnels are for http alone
 	tunnels   *tunnels
+	quiet     *silence // tunnels in which no request is under way
 	stalled   time.Duration
 	silent    int            // as maxSilent
 	grace     time.Duration  // as endTimeout
@@ -46,13 +48,14 @@ type Proxy struct {
 // that stops in the middle would hold a slot of the site.
 const stalled = 2 * time.Minute
 
-// New returns a proxy that sends its requests by transport. Without an authority it opens no
-// tunnels.
+// New returns a proxy that sends its requests by transport. Without an authority it serves no https
+// in tunnels.
 func New(transport *politeness.Transport, authority *Authority) *Proxy {
 	p := &Proxy{
 		hosts:     transport.Limiter(),
 		authority: authority,
 		tunnels:   newTunnels(),
+		quiet:     &silence{most: maxSilent},
 		stalled:   stalled,
 		silent:    maxSilent,
 		grace:     endTimeout,
@@ -96,9 +99,6 @@ func Base() *http.Transport {
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.hurry(w, r)
 	switch {
-	case r.Method == http.MethodConnect && p.authority == nil:
-		w.Header().Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE")
-		answer(w, http.StatusMethodNotAllowed, "http_request_denied", noConnect)
 	case r.Method == http.MethodConnect:
 		p.connect(w, r)
 	case !r.URL.IsAbs():
@@ -112,8 +112,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *Proxy) inside(w http.ResponseWriter, r *http.Request) {
 	p.hurry(w, r)
 	target := targetOf(r.Context())
+	authority := target.authority()
 	host := r.Host
-	scheme := "https"
+	scheme := target.scheme
 	if r.URL.IsAbs() {
 		host = r.URL.Host
 		scheme = r.URL.Scheme
@@ -121,14 +122,14 @@ func (p *Proxy) inside(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodConnect:
 		answer(w, http.StatusMethodNotAllowed, "http_request_denied", "a tunnel holds no other tunnels")
-	case scheme != "https" || hostname.Authority(host) != target.authority:
+	case scheme != target.scheme || hostname.Authority(scheme, host) != authority:
 		// Its certificate is for another site: whoever sends this is led astray.
 		answer(w, http.StatusMisdirectedRequest, "http_request_denied",
-			fmt.Sprintf("this tunnel leads to https://%s and not to %s://%s: open another one",
-				target.authority, scheme, host))
+			fmt.Sprintf("this tunnel leads to %s://%s and not to %s://%s: open another one",
+				target.scheme, authority, scheme, host))
 	default:
-		r.URL.Scheme = "https"
-		r.URL.Host = target.authority
+		r.URL.Scheme = target.scheme
+		r.URL.Host = authority
 		p.pass(w, r)
 	}
 }
@@ -212,7 +213,8 @@ func (u *upload) Read(p []byte) (int, error) {
 }
 
 const (
-	noConnect = "this proxy opens no tunnels, because inside of one it could see neither robots.txt nor a 429. " +
+	noConnect = "this proxy opens no tunnels for https, " +
+		"because inside of one it could see neither robots.txt nor a 429. " +
 		"Start it with -ca DIR so that it can answer for https, or ask for the https URL in the open " +
 		"(GET https://host/path HTTP/1.1; curl --request-target https://host/path http://host/path), " +
 		"or use package politeness in your program"

@@ -58,8 +58,8 @@ func (p *Proxy) serve(ctx context.Context, listener net.Listener, messages io.Wr
 	inside := server(life, http.HandlerFunc(p.inside), messages)
 	p.forward.ErrorLog = outside.ErrorLog
 	inside.ConnContext = withTarget
-	silent := &silence{most: p.silent}
-	inside.ConnState = silent.state
+	p.quiet.most = p.silent
+	inside.ConnState = p.quiet.state
 	var both sync.WaitGroup
 	errs := make([]error, 2)
 	ended, end := context.WithCancel(ctx)

@@ -18,8 +18,10 @@ import (
 
 // A target is where a tunnel leads.
 type target struct {
-	name      string // of the certificate: a name in ASCII, or an IP address
-	authority string // as in the site's URLs: with the port unless it is 443
+	name   string // of the certificate: a name in ASCII, or an IP address
+	host   string // of the CONNECT request, with its port
+	port   int
+	scheme string // http or https; empty until the program has sent a byte
 }
 
 // parseTarget reads the authority of a CONNECT request, which has a port always.
@@ -28,10 +30,11 @@ func parseTarget(authority string) (target, error) {
 	if err != nil {
 		return target{}, fmt.Errorf("CONNECT wants host:port, not %q", authority)
 	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || number == 0 {
 		return target{}, fmt.Errorf("CONNECT wants a port, not %q", port)
 	}
-	spelled := hostname.Authority(authority)
+	spelled := hostname.Authority("https", authority)
 	name := strings.TrimSuffix(strings.TrimPrefix(spelled, "["), "]")
 	if host, _, err := net.SplitHostPort(spelled); err == nil {
 		name = host
@@ -39,8 +42,11 @@ func parseTarget(authority string) (target, error) {
 	if net.ParseIP(name) == nil && !isDomain(name) {
 		return target{}, fmt.Errorf("CONNECT wants the name of a host, not %q", name)
 	}
-	return target{name, spelled}, nil
+	return target{name: name, host: authority, port: int(number)}, nil
 }
+
+// authority returns the host as it stands in the URLs of the site.
+func (t target) authority() string { return hostname.Authority(t.scheme, t.host) }
 
 // isDomain reports whether a certificate can be made for name.
 func isDomain(name string) bool {
@@ -49,8 +55,8 @@ func isDomain(name string) bool {
 
 const domainChars = "abcdefghijklmnopqrstuvwxyz0123456789-._"
 
-// connect opens a tunnel: from here on the connection is one of an https site's server, which is
-// the proxy under the site's name.
+// connect opens a tunnel: from here on the connection is one of a site's server, which is the proxy
+// under the site's name. The program's first byte shows whether that site is one of https.
 func (p *Proxy) connect(w http.ResponseWriter, r *http.Request) {
 	to, err := parseTarget(r.URL.Host)
 	if err == nil && r.URL.User != nil {
@@ -64,25 +70,61 @@ func (p *Proxy) connect(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusBadRequest, "http_request_error", "a CONNECT request has no body")
 		return
 	}
+	// A refusal in plain text is better than one inside of the tunnel, which the program can't read.
+	if p.authority == nil && to.port == portOfHTTPS {
+		w.Header().Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE")
+		answer(w, http.StatusMethodNotAllowed, "http_request_denied", noConnect)
+		return
+	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		answer(w, http.StatusInternalServerError, "proxy_internal_error", err.Error())
 		return
 	}
-	_ = conn.SetWriteDeadline(time.Now().Add(headerTimeout)) // the TLS handshake sets its own
+	defer context.AfterFunc(r.Context(), func() { conn.Close() })()
+	_ = conn.SetDeadline(time.Now().Add(headerTimeout))
 	if _, err := io.WriteString(conn, "HTTP/1.1 200 Connection Established\r\n\r\n"); err != nil {
 		conn.Close()
 		return
 	}
-	// The program may have begun to speak TLS before it was told that it may.
-	ahead := io.LimitReader(buffered.Reader, int64(buffered.Reader.Buffered()))
-	p.tunnels.add(tls.Server(&tunnel{Conn: conn, in: io.MultiReader(ahead, conn), to: to}, p.authority.config))
+	p.quiet.state(conn, http.StateNew)
+	first, err := buffered.Reader.Peek(1)
+	p.quiet.state(conn, http.StateHijacked)
+	if err != nil {
+		conn.Close()
+		return
+	}
+	_ = conn.SetDeadline(time.Time{}) // the server of the tunnels sets its own
+	to.scheme = "http"
+	if first[0] == tlsHandshake {
+		to.scheme = "https"
+	}
+	inside := &tunnel{Conn: conn, in: buffered.Reader, to: to}
+	switch {
+	case to.scheme == "http":
+		p.tunnels.add(inside)
+	case p.authority == nil:
+		p.forward.ErrorLog.Printf("tunnel to %s: https needs -ca DIR: %s", to.host, noConnect)
+		_ = conn.SetWriteDeadline(time.Now().Add(headerTimeout))
+		_, _ = conn.Write(accessDenied)
+		conn.Close()
+	default:
+		p.tunnels.add(tls.Server(inside, p.authority.config))
+	}
 }
+
+const (
+	portOfHTTPS  = 443
+	tlsHandshake = 0x16 // type of a TLS record (RFC 8446, section 5.1); no method begins with this byte
+)
+
+// accessDenied is a fatal TLS alert (RFC 8446, section 6).
+var accessDenied = []byte{0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 49}
 
 // A tunnel is a connection that a program believes to end at the site.
 type tunnel struct {
 	net.Conn
-	in io.Reader
+	in io.Reader // the connection, with bytes that were read ahead
 	to target
 }
 
@@ -92,10 +134,11 @@ type targetKey struct{}
 
 // withTarget is a ConnContext of the server of the tunnels.
 func withTarget(ctx context.Context, c net.Conn) context.Context {
-	if c, ok := c.(*tls.Conn); ok {
-		if t, ok := c.NetConn().(*tunnel); ok {
-			return context.WithValue(ctx, targetKey{}, t.to)
-		}
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
+	}
+	if t, ok := c.(*tunnel); ok {
+		return context.WithValue(ctx, targetKey{}, t.to)
 	}
 	return ctx
 }

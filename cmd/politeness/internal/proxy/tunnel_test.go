@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -145,6 +146,158 @@ func say(t *testing.T, conn net.Conn, request string) int {
 	}
 	resp.Body.Close()
 	return resp.StatusCode
+}
+
+// plainly opens a tunnel to a site of http.
+func plainly(t *testing.T, proxy, authority string) net.Conn {
+	t.Helper()
+	resp, conn, reader := dialogue(t, proxy, "CONNECT "+authority+" HTTP/1.1\r\nHost: "+authority+"\r\n\r\n")
+	if resp.StatusCode != http.StatusOK || reader.Buffered() > 0 {
+		t.Fatalf("%s, and %d bytes", resp.Status, reader.Buffered())
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// serveBase serves a proxy on loopback, which has an authority or none.
+func serveBase(t *testing.T, base http.RoundTripper, a *Authority) (url string) {
+	t.Helper()
+	l, err := Listen(t.Context(), "127.0.0.1:0", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, New(polite(t, nil, base), a), l)
+	return "http://" + l.Addr().String()
+}
+
+// TestHTTPThroughATunnelIsPolite: programs that ask for a tunnel to an http site get one, without an
+// authority as well, and it leads nowhere else.
+func TestHTTPThroughATunnelIsPolite(t *testing.T) {
+	t.Parallel()
+	a, _ := authority(t)
+	for name, a := range map[string]*Authority{"without an authority": nil, "with one": a} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, other := localsite.New(t, 0), localsite.New(t, 0)
+			proxy := serveBase(t, Base(), a)
+			host, otherHost := strings.TrimPrefix(s.URL, "http://"), strings.TrimPrefix(other.URL, "http://")
+			for request, want := range map[string]int{
+				"GET /a HTTP/1.1\r\nHost: " + host + "\r\n\r\n":                         200,
+				"GET /private/diary HTTP/1.1\r\nHost: " + host + "\r\n\r\n":             403,
+				"GET http://" + host + "/a HTTP/1.1\r\nHost: " + otherHost + "\r\n\r\n": 200,
+				"GET /a HTTP/1.1\r\nHost: " + otherHost + "\r\n\r\n":                    421,
+				"GET http://" + otherHost + "/a HTTP/1.1\r\nHost: " + host + "\r\n\r\n": 421,
+				"GET https://" + host + "/a HTTP/1.1\r\nHost: " + host + "\r\n\r\n":     421,
+				"GET /a HTTP/1.1\r\n\r\n":                                               400,
+				"CONNECT " + host + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n":           405,
+				"\x80\x2e\x01\x03\x01 no letter\r\n\r\n":                                400,
+			} {
+				if got := say(t, plainly(t, proxy, host), request); got != want {
+					t.Errorf("%.80q: status %d, want %d", request, got, want)
+				}
+			}
+			if n := len(other.Visits()); n > 0 {
+				t.Errorf("the other site saw %d requests", n)
+			}
+			for _, v := range s.Visits() {
+				if v.Host != host || v.Header.Get("User-Agent") != agent {
+					t.Errorf("the site was asked for %s of %s by %q", v.Target, v.Host, v.Header.Get("User-Agent"))
+				}
+			}
+			if found := s.Violations(); found != nil {
+				t.Error(found)
+			}
+		})
+	}
+}
+
+// TestUpgradeInATunnel: a connection in a plain tunnel can be switched to another protocol, as ws://
+// URLs ask for.
+func TestUpgradeInATunnel(t *testing.T) {
+	t.Parallel()
+	s := localsite.New(t, 0)
+	handleEcho(t, s)
+	host := strings.TrimPrefix(s.URL, "http://")
+	conn := plainly(t, serveBase(t, Base(), nil), host)
+	fmt.Fprintf(conn, "GET /echo HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n", host)
+	reader := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(reader, nil)
+	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("%v, %v", resp, err)
+	}
+	fmt.Fprintln(conn, "hello")
+	if line, err := reader.ReadString('\n'); line != "hello\n" {
+		t.Errorf("echo of %q, %v", line, err)
+	}
+}
+
+// TestTunnelToPort80: the port of the scheme isn't a part of the site's name, and that of the other
+// scheme is.
+func TestTunnelToPort80(t *testing.T) {
+	for authority, want := range map[string]string{
+		"example.com:80": "http://example.com/", "EXAMPLE.com:0080": "http://example.com/", "example.com:8080": "http://example.com:8080/",
+	} {
+		web := politenesstest.NewWeb()
+		web.Site(strings.TrimSuffix(want, "/")).Page("/", "hello")
+		conn := plainly(t, serveBase(t, web, nil), authority)
+		if got := say(t, conn, "GET / HTTP/1.1\r\nHost: "+authority+"\r\n\r\n"); got != http.StatusOK {
+			t.Errorf("%s: status %d", authority, got)
+		}
+		if asked := web.Requests(); len(asked) != 2 || asked[1].URL != want {
+			t.Errorf("%s: the web was asked for %v", authority, asked)
+		}
+	}
+}
+
+// TestHTTPSWithoutAnAuthority is refused in plain text at its own port, and at another port as soon
+// as the program speaks TLS, with a line of why.
+func TestHTTPSWithoutAnAuthority(t *testing.T) {
+	t.Parallel()
+	s := localsite.NewTLS(t, 0)
+	l, err := Listen(t.Context(), "127.0.0.1:0", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := New(polite(t, nil, trusting(t, s)), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	var messages bytes.Buffer
+	done := make(chan error)
+	go func() { done <- p.Serve(ctx, l, &messages) }()
+	proxy := "http://" + l.Addr().String()
+	resp := raw(t, proxy, "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n")
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("port 443: %s", resp.Status)
+	}
+	conn := plainly(t, proxy, strings.TrimPrefix(s.URL, "https://"))
+	err = tls.Client(conn, &tls.Config{ServerName: "127.0.0.1"}).HandshakeContext(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "access denied") {
+		t.Errorf("TLS: %v", err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if said := messages.String(); !strings.Contains(said, "-ca DIR") || strings.Count(said, "\n") != 1 {
+		t.Errorf("messages: %q", said)
+	}
+	if n := len(s.Visits()); n > 0 {
+		t.Errorf("the site saw %d requests", n)
+	}
+}
+
+// TestCurlThroughAPlainTunnel: curl asks for a tunnel to http sites too, if told so.
+func TestCurlThroughAPlainTunnel(t *testing.T) {
+	t.Parallel()
+	s := localsite.New(t, 0)
+	out, ok := curl(t, "--proxy", serveBase(t, Base(), nil), "--proxytunnel", "--write-out", `%{http_code}\n`,
+		s.URL+"/a", "--output", os.DevNull, s.URL+"/private/diary", "--output", os.DevNull)
+	if ok && out != "200\n403\n" {
+		t.Errorf("curl says %q", out)
+	}
+	if found := s.Violations(); found != nil {
+		t.Error(found)
+	}
 }
 
 // A tunnel leads where it was opened to, whatever is said inside of it.
@@ -317,11 +470,12 @@ func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 // places.
 func TestConnectionsAreBounded(t *testing.T) {
 	for name, begin := range map[string]string{
-		"nothing":                    "",
-		"half a header":              "GET http://example.com/ HTTP/1.1\r\nHost:",
-		"CONNECT without reading":    "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n",
-		"CONNECT without handshake":  "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n",
-		"CONNECT, and half a client": "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n\x16\x03\x01",
+		"nothing":                     "",
+		"half a header":               "GET http://example.com/ HTTP/1.1\r\nHost:",
+		"CONNECT without reading":     "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n",
+		"CONNECT without handshake":   "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n",
+		"CONNECT, and half a request": "CONNECT example.com:80 HTTP/1.1\r\nHost: example.com:80\r\n\r\nGET / HT",
+		"CONNECT, and half a client":  "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n\x16\x03\x01",
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, _ := authority(t)
