@@ -97,12 +97,16 @@ func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, erro
 // Next reports the earliest time at which a request for rawURL could start, so that a frontier can
 // take up something else until then. It fetches nothing and never waits for the host. If
 // robots.txt isn't known yet, it counts as no crawl-delay. A blocked host's time is the end of its
-// block, however far. The error is an *Error with Is(err, ErrDisallowed), Is(err, ErrReserved) or
-// Is(err, ErrBudget) if the request would be refused as far as is known. RetryAt is set if coming
-// back may help.
+// block, however far. Config.Refuse is asked about a GET request without headers. The error is an
+// *Error with Is(err, ErrDisallowed), Is(err, ErrReserved) or Is(err, ErrBudget) if the request
+// would be refused as far as is known; its Stage is StageRule where Config.Refuse refuses. RetryAt
+// is set if coming back may help.
 func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) {
 	trip, err := t.inquire(ctx, rawURL, kindForecast)
 	if err != nil {
+		return time.Time{}, err
+	}
+	if err := trip.permit(); err != nil {
 		return time.Time{}, err
 	}
 	// A forecast fetches no robots.txt.

@@ -216,9 +216,8 @@ func (trip *trip) spell() {
 // permit asks the user's own rules.
 func (trip *trip) permit() error {
 	s := &trip.subject
-	// An inquiry or a forecast sends nothing that the rules could refuse.
-	isSent := s.kind == kindPage || s.kind == kindRobots
-	if trip.t.cfg.Refuse == nil || !isSent {
+	// An inquiry sends nothing that the rules could refuse.
+	if trip.t.cfg.Refuse == nil || s.kind == kindInquiry {
 		return nil
 	}
 	err := trip.t.cfg.Refuse(trip.req)

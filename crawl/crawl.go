@@ -32,6 +32,11 @@ import (
 
 // A Config sets the way and the bounds of a crawl, and the functions that get its pages. Only
 // Transport and Visit are required. Every limit has a default that bounds a crawl among strangers.
+//
+// One's own rules end no URL: Config.Refuse of the Transport, or a block by hand that ends later
+// than Patience. A URL that a rule refuses is set aside, and takes no turn of its host. The rule is
+// asked again each minute, and once before the crawl ends. A URL that passes is fetched; all others
+// are Left, see Summary.Rules. Pages that are never to be fetched are the business of Follow.
 type Config struct {
 	// Transport decides when each URL may start, and sends the requests where Client is nil. Its
 	// Hosts.MaxInFlight is the largest number of requests in flight; 0: 4,096.

@@ -72,11 +72,17 @@ func (e endedFlight) apply(r *run) {
 // contact fetches robots.txt of a host that is new.
 func (r *run) contact(fl *flight) event {
 	url := fl.request.URL
-	if _, err := r.c.cfg.Transport.Next(r.ctx, url); errors.Is(err, politeness.ErrBudget) {
-		return r.exchange(fl) // Check knows no budget: it would wait
+	_, err := r.c.cfg.Transport.Next(r.ctx, url)
+	// Check knows no budget: it would wait. Nor does it know the user's rules, by which robots.txt of
+	// a host that is left alone isn't fetched.
+	if errors.Is(err, politeness.ErrBudget) || byRule(err) != nil {
+		return r.exchange(fl)
 	}
 	began := time.Now()
-	_, err := r.c.cfg.Transport.Check(r.ctx, url)
+	_, err = r.c.cfg.Transport.Check(r.ctx, url)
+	if at := retryAt(err); !at.IsZero() {
+		fl.hand = r.handBlock(fl, at)
+	}
 	return gotRobots{fl: fl, began: began, took: time.Since(began), err: err}
 }
 
@@ -185,6 +191,7 @@ func (r *run) checkTurn(fl *flight) event {
 		r.events <- startedFlight{fl: fl, at: now}
 		return nil
 	}
+	fl.hand = r.handBlock(fl, at)
 	return delayedFlight{fl: fl, at: at, err: err}
 }
 
@@ -231,23 +238,29 @@ func retryAt(err error) (at time.Time) {
 }
 
 // putOff leaves the host of fl alone until at: because of err or, where that is nil, because of its
-// delay or a block. The URL is given up where that happens too often, or at is too far off.
+// delay or a block. The URL is given up where that happens too often, or at is too far off; it is
+// set aside if one of the user's own rules is the reason.
 func (r *run) putOff(fl *flight, at time.Time, err error) {
 	h := fl.h
 	now := time.Now()
 	outcome := Refused
 	tries := r.c.cfg.Tries
+	tooFar := at.Sub(now) > r.c.cfg.Patience
 	rule := byRule(err)
 	switch {
-	case rule != nil:
-		outcome = Disallowed
-		err = rule // not that its robots.txt can't be had, which is the consequence
+	case rule != nil: // its robots.txt can't be had in consequence
+		r.setAside(fl, asideByRule(rule))
+		return
+	case fl.hand != "" && tooFar:
+		r.setAllAside(fl, asideByHand(fl.hand))
+		return
+	case fl.hand != "":
+		h.refusals.pause(at)
 	case errors.Is(err, politeness.ErrUnreachable):
 		outcome = Unreachable
 		tries = r.noRobots(h, at, err)
 	}
 	tooOften := h.unreachable >= tries
-	tooFar := at.Sub(now) > r.c.cfg.Patience
 	if !r.stopped && (tooOften || tooFar || forGood(err)) {
 		h.at = now // its other URLs have the same outcome
 		r.noPage(fl, outcome, err)
@@ -302,20 +315,7 @@ func forGood(err error) bool {
 		return true
 	}
 	var certificate *tls.CertificateVerificationError
-	return errors.As(err, &certificate) || errors.Is(err, publicnet.ErrPrivate) || byRule(err) != nil
-}
-
-// byRule returns the refusal by Config.Refuse of the Transport that is behind err, nil if none is.
-// It refuses robots.txt as well, so err may be ErrUnreachable.
-func byRule(err error) *politeness.Error {
-	var refused *politeness.Error
-	for errors.As(err, &refused) {
-		if refused.Stage == politeness.StageRule {
-			return refused
-		}
-		err = refused.Err // that of robots.txt, for example
-	}
-	return nil
+	return errors.As(err, &certificate) || errors.Is(err, publicnet.ErrPrivate)
 }
 
 // exchange asks for the URL of fl, and reads the answer.
@@ -359,7 +359,10 @@ func (r *run) landed(fl *flight, page *Page, err error) event {
 
 	at := retryAt(err)
 	switch {
+	case byRule(err) != nil:
+		return heldFlight{fl: fl, rule: byRule(err)}
 	case !at.IsZero():
+		fl.hand = r.handBlock(fl, at)
 		return delayedFlight{fl: fl, at: at, err: err}
 	case errors.Is(err, errNoRoom):
 		return repeatedFlight{fl: fl, took: took}

@@ -48,7 +48,7 @@ func TestHostsThatAreOutOfReachDontHoldACrawl(t *testing.T) {
 		if took := time.Since(begin); err != nil || summary.Visited() != 1 || took > 10*time.Second {
 			t.Errorf("%v after %v: %v", err, took, summary)
 		}
-		if got, want := became["refused.example"], "disallowed, politeness: refused.example: rule: refused.example is refused"; got != want {
+		if got, want := became["refused.example"], "left, politeness: refused.example: rule: refused.example is refused"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 		if got := became["private.example"]; !strings.HasPrefix(got, "failed, ") || !strings.Contains(got, "10.0.0.1 is private") {

@@ -64,9 +64,10 @@ type host struct {
 	key  string
 	urls []Request // at hand, the next one first
 
-	open   int  // requests lent by the Queue that aren't done: urls, and those under way
-	more   bool // the Queue may have further ones
-	wanted bool // the Queue is being asked for them
+	aside  []aside // set aside: the user's own rules refuse them
+	open   int     // requests lent by the Queue that aren't done: urls, aside, and those under way
+	more   bool    // the Queue may have further ones
+	wanted bool    // the Queue is being asked for them
 
 	at      time.Time     // earliest next start
 	why     string        // why it is that late; empty: the delay between requests
@@ -131,12 +132,13 @@ func (r ready) Before(o ready) bool {
 type flight struct {
 	h       *host
 	request Request
-	first   bool // asks for robots.txt of an unknown host
-	probe   bool // taken alone: the host has refused
-	good    bool // for refusals.good
-	again   bool // for refusals.again
-	started bool // its request goes out; see started
-	alive   bool // robots.txt was had, so the host isn't dead
+	first   bool   // asks for robots.txt of an unknown host
+	probe   bool   // taken alone: the host has refused
+	good    bool   // for refusals.good
+	again   bool   // for refusals.again
+	started bool   // its request goes out; see started
+	alive   bool   // robots.txt was had, so the host isn't dead
+	hand    string // cause of a block by a person, see handBlock; empty: none, or not known
 	began   time.Time
 	pace    int           // of the host, when it was taken
 	charge  time.Duration // added to host.charged when it was taken

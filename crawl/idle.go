@@ -23,6 +23,7 @@ func (r *run) endWaits(now time.Time) {
 	for _, h := range r.frontier.hosts {
 		at := h.earliest(now)
 		switch {
+		case h.isAside():
 		case h.tooLate != nil:
 			overBudget = h.tooLate
 		case hasDeadline && !at.Before(deadline):
@@ -32,6 +33,10 @@ func (r *run) endWaits(now time.Time) {
 		default:
 			return // this one keeps the crawl, and the others have another try meanwhile
 		}
+	}
+	isOver := len(dead) == 0 && (len(late) > 0 || overBudget != nil)
+	if isOver && r.startAsking(true) {
+		return // a rule may have changed, and let something pass that can start
 	}
 	switch {
 	case len(dead) > 0:

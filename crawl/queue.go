@@ -14,6 +14,7 @@ type Request struct {
 	Tries    int    // refusals so far, see Config.Tries; a Queue need not keep it
 
 	cookie bool // it was asked for again after a redirect to itself, see run.wantsCookie
+	asked  bool // it was asked at the end of the crawl whether a rule still refuses it, see aside
 	own    bool // its refusals seem to be its own trouble, see refusals
 }
 

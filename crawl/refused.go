@@ -388,6 +388,16 @@ func (s *refusals) giveBack() []*Page {
 	return pages
 }
 
+// pause notes that a person has blocked the host until at: the host hasn't refused meanwhile.
+func (s *refusals) pause(at time.Time) {
+	if at.After(s.since) {
+		s.since = at
+	}
+	if at.After(s.heard) {
+		s.heard = at
+	}
+}
+
 // dead reports whether the host hasn't answered for so long that a crawl doesn't wait for it.
 func (s *refusals) dead(now time.Time) bool {
 	silent := s.row > 0 && s.status == 0
@@ -534,7 +544,7 @@ func (r *run) sleep(h *host, req Request) {
 // settle decides over the pages that wait in h.refusals, where h has nothing else to ask for.
 func (r *run) settle(h *host) {
 	waiting := h.refusals.size()
-	if waiting == 0 || waiting != h.open || r.stopped {
+	if waiting == 0 || waiting != h.open-len(h.aside) || r.stopped {
 		return
 	}
 	if h.flights > 0 || h.more || h.wanted {

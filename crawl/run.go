@@ -44,6 +44,13 @@ type run struct {
 	discovered map[string]string // by host: the URL with which Discover was called; empty: it has returned
 	seeking    int               // number of calls of Discover that haven't ended
 	held       map[string]Result // by host: the results of these URLs
+	resting    map[string]*rest  // by host, see rest
+	asides     int               // number of URLs in host.aside
+	gaveAt     int               // number of pages visited when giveAsides was last called
+	gaveBefore bool              // it was called before
+	refusedAll bool              // rules refuse all that the Queue has, twice in a row
+	asking     bool              // callRules has a goroutine
+	askedAside time.Time         // when it had one last, or when the run began
 	looking    bool              // lookAhead has a goroutine
 	looked     int               // index in frontier.waiting of the last host for lookAhead
 	unlisted   bool              // the Queue may have hosts that aren't in the frontier
@@ -92,6 +99,7 @@ func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 	r.work.list = true // the Queue may have hosts from before
 	r.loop(cancel)
 	r.leaveMemory()
+	r.countAsides()
 	r.report(time.Now(), true)
 	return r.summary, r.err
 }
@@ -109,6 +117,8 @@ func (c *Crawler) newRun(ctx, late context.Context) *run {
 		canonical:  make(map[string]bool),
 		discovered: make(map[string]string),
 		held:       make(map[string]Result),
+		resting:    make(map[string]*rest),
+		askedAside: time.Now(),
 		began:      time.Now(),
 		summary:    Summary{Outcomes: make(map[Outcome]int), Errors: make(map[Outcome]error)},
 		frontier: frontier{
@@ -190,6 +200,7 @@ func (r *run) tick() {
 		r.work.list = true
 	}
 	r.lookAhead(time.Now())
+	r.askAside(time.Now())
 }
 
 // ended returns the error of a context that is done, with its cause.
@@ -236,6 +247,7 @@ func (r *run) launchDue(now time.Time) time.Duration {
 			return wait
 		}
 		r.relisted = false // the Queue may have further URLs when this one is done
+		r.refusedAll = false
 		r.limit(fl.h)
 		r.want(fl.h)
 		// Each of them puts the URL back, or gives it up, where it reports true.
@@ -330,7 +342,7 @@ func (r *run) enough(fl *flight) bool {
 		return false
 	}
 	visited := r.pages[h.key]
-	underWay := h.open - len(h.urls)
+	underWay := h.open - len(h.urls) - len(h.aside)
 	if visited+underWay <= limit {
 		return false
 	}
@@ -424,9 +436,12 @@ func (r *run) giveBack() {
 		if owns {
 			continue
 		}
+		// The other process counts them.
 		for _, req := range r.atHand(h) {
-			// The other process counts them.
 			r.work.back = append(r.work.back, Result{Request: req, Outcome: Left})
+		}
+		for _, a := range r.takeAsides(h) {
+			r.work.back = append(r.work.back, Result{Request: a.request, Outcome: Left})
 		}
 		h.more = false
 	}
@@ -454,14 +469,18 @@ func (r *run) underWay() bool {
 
 // over reports whether the crawl has ended.
 func (r *run) over() bool {
-	if r.underWay() || r.looking {
+	if r.underWay() || r.looking || r.asking {
 		return false
 	}
 	limit := r.c.cfg.MaxPages
 	if limit > 0 && r.spent >= limit {
 		r.stop(fmt.Errorf("crawl: MaxPages, %d, are visited", limit))
 	}
-	if !r.stopped && len(r.frontier.hosts) == 0 && !r.relisted {
+	idle := r.allAside()
+	if idle && r.asides > 0 && !r.giveAsides(time.Now()) {
+		return false
+	}
+	if !r.stopped && idle && !r.relisted {
 		// Another program may have filled the Queue since it was asked. One call is enough: if it
 		// yields nothing, the next one would be made at once as well, and so on.
 		r.relisted = true
@@ -479,7 +498,7 @@ func (r *run) over() bool {
 	if r.storing {
 		return false
 	}
-	nothingLeft := len(r.frontier.hosts) == 0 && !r.open
+	nothingLeft := len(r.frontier.hosts) == 0 && (!r.open || r.refusedAll)
 	return r.stopped || nothingLeft
 }
 
@@ -500,6 +519,9 @@ func (r *run) stop(why error) {
 	r.stopped = true
 	for _, h := range r.frontier.hosts {
 		r.giveUp(h, Result{Outcome: Left})
+		for _, a := range r.takeAsides(h) {
+			r.doneAside(a)
+		}
 	}
 	for _, s := range r.asleep { // which stand at no host
 		r.done(Result{Request: s.request, Outcome: Left}, nil)
@@ -709,6 +731,7 @@ func (r *run) report(now time.Time, done bool) {
 	// The run goes on to change its maps; a Progress may be kept.
 	p.Outcomes = maps.Clone(p.Outcomes)
 	p.Errors = maps.Clone(p.Errors)
+	p.Rules = maps.Clone(p.Rules)
 	passed := p.Elapsed - r.shown.Elapsed
 	if passed > 0 {
 		p.Rate = float64(p.Visited()-r.shown.Visited()) / passed.Seconds()

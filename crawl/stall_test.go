@@ -249,7 +249,8 @@ func TestASlowRefusalLosesNoPage(t *testing.T) {
 }
 
 // TestAServedPageThatIsFarOffHoldsNothingUp: where the page that would tell whose trouble a refusal
-// is can't be asked for within Patience, the refused page doesn't wait for it.
+// is can't be asked for within Patience, the refused page doesn't wait for it. It is left, as a
+// person has blocked the host.
 func TestAServedPageThatIsFarOffHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
@@ -270,8 +271,8 @@ func TestAServedPageThatIsFarOffHoldsNothingUp(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 96*time.Hour)
 		defer cancel()
 		s := r.run(ctx, t, "https://example.com/good", "https://example.com/u")
-		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 1, crawl.Refused: 1})
-		if s.Stopped != nil {
+		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 1, crawl.Left: 1})
+		if s.Elapsed > time.Minute || !errors.Is(s.Stopped, hostlimit.ErrBlocked) {
 			t.Error(s)
 		}
 	})

@@ -32,6 +32,9 @@ func (r *run) want(h *host) {
 
 // expect notes that the Queue may have URLs of the host key.
 func (r *run) expect(key string) {
+	if r.rests(key) {
+		return
+	}
 	if r.frontier.hosts[key] == nil && r.places() <= 0 {
 		r.unlisted = true // Queue.Hosts yields it once there is room
 		return
@@ -174,7 +177,8 @@ func (r *run) lent(taken []Request) {
 	for _, req := range taken {
 		h := r.host(req.Host)
 		number[req.Host]++
-		h.more = number[req.Host] == lend // fewer than were asked for: it has no others
+		// Fewer than were asked for: it has no others.
+		h.more = number[req.Host] == lend && !r.rests(req.Host)
 		h.open++
 		if r.stopped {
 			r.done(Result{Request: req, Outcome: Left}, nil)

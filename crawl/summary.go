@@ -1,7 +1,10 @@
 package crawl
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +20,7 @@ const (
 	VisitFailed  Outcome = "visit failed"   // Visit has returned an error, or panicked
 	Redirected   Outcome = "redirected"     // it led to another URL, which has its own outcome; or Follow refuses that
 	NotCanonical Outcome = "not canonical"  // it gave way to its canonical URL (Config.Canonical)
-	Disallowed   Outcome = "disallowed"     // by robots.txt or by the user's own rules, or reserved by the site
+	Disallowed   Outcome = "disallowed"     // by robots.txt, or reserved by the site
 	Unreachable  Outcome = "unreachable"    // robots.txt couldn't be had, Config.Tries times or for good
 	Refused      Outcome = "refused"        // Config.Tries times, or its host for Config.Patience
 	OverBudget   Outcome = "over budget"    // the budget's pages of its host are spent (budget.Limits.PagesPerHost)
@@ -30,7 +33,7 @@ const (
 	Invalid      Outcome = "invalid"        // no http or https URL
 	NoRoom       Outcome = "no room"        // Config.MaxURLs, or the Queue is full
 	EnoughOfHost Outcome = "enough of host" // Config.MaxPagesPerHost
-	Left         Outcome = "left"           // still to be fetched when the crawl ended
+	Left         Outcome = "left"           // still to be fetched when the crawl ended, or refused by an own rule
 )
 
 // A Summary is the result of a crawl.
@@ -39,7 +42,56 @@ type Summary struct {
 	Errors   map[Outcome]error // the first Result.Err of each outcome; Config.Done receives all
 	Bytes    int64             // of bodies
 	Elapsed  time.Duration
-	Stopped  error // why URLs may be left: ctx, the budget, MaxPages, the Queue; nil: none is
+	Stopped  error // why URLs may be left: ctx, the budget, MaxPages, the Queue, own rules; nil: none is
+
+	// Rules is the number of URLs that are Left, or set aside so far, because a rule of the user's
+	// own refuses them, by the rule: the error of Config.Refuse of the Transport, or "by hand: " and
+	// the reason of a block that ends later than Patience. Above a hundred rules all others are
+	// one. Nil: there is none.
+	Rules map[string]int
+}
+
+// mostRules is the number of rules that a Summary names.
+const mostRules = 100
+
+// otherRules is the key in Summary.Rules of those that it doesn't name.
+const otherRules = "other rules"
+
+// countRule counts a URL that the given rule refuses. It returns the rule's key in s.Rules.
+func (s *Summary) countRule(rule string) string {
+	if s.Rules == nil {
+		s.Rules = make(map[string]int)
+	}
+	rule = printable.Clipped(rule, 200)
+	if s.Rules[rule] == 0 && len(s.Rules) >= mostRules {
+		rule = otherRules
+	}
+	s.Rules[rule]++
+	return rule
+}
+
+// uncountRule takes a URL back that countRule has counted under the key rule.
+func (s *Summary) uncountRule(rule string) {
+	s.Rules[rule]--
+	if s.Rules[rule] == 0 {
+		delete(s.Rules, rule)
+	}
+}
+
+// rules returns the rules that refuse URLs, and how many each, those that refuse most first.
+func (s Summary) rules() string {
+	names := slices.SortedFunc(maps.Keys(s.Rules), func(a, b string) int {
+		return cmp.Or(cmp.Compare(s.Rules[b], s.Rules[a]), cmp.Compare(a, b))
+	})
+	var parts []string
+	for _, name := range names {
+		if len(parts) == 3 {
+			parts = append(parts, "and further rules")
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%d %s", s.Rules[name], name))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // Visited returns the number of pages visited.
@@ -58,6 +110,9 @@ func (s Summary) String() string {
 		err := s.Errors[o]
 		if err != nil && o != Disallowed && o != Left {
 			part += " (" + printable.Clipped(err.Error(), 200) + ")"
+		}
+		if o == Left && len(s.Rules) > 0 {
+			part += " (by own rules: " + s.rules() + ")"
 		}
 		parts = append(parts, part)
 	}

@@ -289,6 +289,9 @@ func (c *crawlCommand) crawl(
 		defer cancel()
 	}
 	summary, err := crawler.Run(crawlCtx, urls...)
+	if crawlCtx.Err() == nil && errors.Is(summary.Stopped, context.DeadlineExceeded) {
+		fmt.Fprintf(sh.errs, "politeness crawl: -time, %v, is over before anything that is left can start\n", most)
+	}
 	pages.notes.show()
 	lost := pages.lost()
 	switch {

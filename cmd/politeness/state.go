@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
 
+	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/crawl/sqlitequeue"
 )
@@ -40,15 +42,24 @@ func openFrontier(ctx context.Context, dir string, pages *writer, errs io.Writer
 	return &frontier{q, pages}, nil
 }
 
-// Done implements crawl.Queue.
+// Done implements crawl.Queue. The command's own rules are the same in the next run, so a URL that
+// one of them refuses doesn't wait for it.
 func (f *frontier) Done(ctx context.Context, results []crawl.Result) error {
-	if f.pages.lost() != nil {
-		results = slices.Clone(results)
-		for i := range results {
-			if results[i].Outcome == crawl.VisitFailed {
-				results[i].Outcome = crawl.Left
-			}
+	results = slices.Clone(results)
+	for i := range results {
+		res := &results[i]
+		switch {
+		case res.Outcome == crawl.VisitFailed && f.pages.lost() != nil:
+			res.Outcome = crawl.Left
+		case res.Outcome == crawl.Left && isRefusedByRule(res.Err):
+			res.Outcome = crawl.Disallowed
 		}
 	}
 	return f.Queue.Done(ctx, results)
+}
+
+// isRefusedByRule reports whether err is that of a Config.Refuse.
+func isRefusedByRule(err error) bool {
+	var refused *politeness.Error
+	return errors.As(err, &refused) && refused.Stage == politeness.StageRule
 }
