@@ -38,31 +38,40 @@ type redirectMark struct {
 	recorder *recorder.Recorder // of the Transport
 	budget   budget.Budget      // of the Transport; nil: none
 	id       uint64             // of the request that was redirected
+	length   time.Duration      // of an exchange, by http.Client.Timeout; 0: not known
 	followed atomic.Bool        // the request that follows the redirect was made
 }
 
 // markRedirect puts a redirectMark on a redirect, so that the page of the request that follows it
-// is paid for, and its records name the redirect. original is the caller's request.
-func (c *charge) markRedirect(resp *http.Response, original *http.Request) {
+// is paid for, its records name the redirect, and its exchange may take as long. original is the
+// caller's request.
+func (c *charge) markRedirect(resp *http.Response, original *http.Request, length time.Duration) {
 	s := c.subject
-	// Without a budget and evidence, the origin of a redirect isn't needed.
-	isOfUse := c.budget != nil || s.recorder != nil
+	// Without a budget, evidence and a timeout, the origin of a redirect isn't needed.
+	isOfUse := c.budget != nil || s.recorder != nil || length > 0
 	if resp.StatusCode/100 != 3 || !isOfUse {
 		return
 	}
-	mark := &redirectMark{recorder: s.recorder, budget: c.budget, id: s.id}
+	mark := &redirectMark{recorder: s.recorder, budget: c.budget, id: s.id, length: length}
 	resp.Request = original.WithContext(context.WithValue(original.Context(), (*redirectMark)(nil), mark))
 }
 
 // follow finds the mark of the redirect that req follows.
 func (c *charge) follow(req *http.Request) {
-	if r := req.Response; r != nil && r.Request != nil {
-		c.mark, _ = r.Request.Context().Value((*redirectMark)(nil)).(*redirectMark)
-	}
+	c.mark = markOf(req)
 	// The ids of another Transport's requests mean nothing in the log of this one.
 	if s := c.subject; c.mark != nil && c.mark.recorder == s.recorder {
 		s.from = c.mark.id
 	}
+}
+
+// markOf returns the mark of the redirect that req follows, nil if there is none.
+func markOf(req *http.Request) *redirectMark {
+	if req.Response == nil || req.Response.Request == nil {
+		return nil
+	}
+	mark, _ := req.Response.Request.Context().Value((*redirectMark)(nil)).(*redirectMark)
+	return mark
 }
 
 // afford refuses the request at once when the budget is spent. A redirect without a mark of this

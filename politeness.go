@@ -94,6 +94,10 @@ type Config struct {
 	// has no effect.
 	Budget budget.Budget
 
+	// Timeouts says from when http.Client.Timeout counts. Zero: FromStart, from the start of each
+	// request, so that a wait for its turn doesn't use the time up.
+	Timeouts Timeouts
+
 	// Retry repeats requests that failed. Zero: none.
 	Retry Retry
 
@@ -241,6 +245,7 @@ func (t *Transport) validate(found *problems.List) {
 	found.Add("From", useragent.CheckFrom(cfg.From))
 	found.Add("Base", checkBase(baseOf(t, nil)))
 	found.Add("Robots", cfg.Robots.Validate())
+	found.Add("Timeouts", cfg.Timeouts.validate())
 	found.Add("Retry", cfg.Retry.validate())
 	found.Add("Purposes", checkPurposes(cfg.Purposes))
 }

@@ -190,6 +190,11 @@ func (trip *trip) again() error {
 // take as long as there is to wait anyway, but a second at least and five at most, where Base's
 // bodies end with the context. To cut one of more than 64 KiB costs less than to read it.
 func (trip *trip) discard(r result, wait time.Duration) {
+	trip.retrying = true
+	defer func() {
+		trip.retrying = false
+		trip.answer.handed = false // the caller has no body of it
+	}()
 	resp, _ := trip.handOver(r) // limits are for other answers
 	if resp.Body == nil {
 		return

@@ -94,6 +94,16 @@ func (c *sendContext) Value(key any) any {
 	return c.Cancelable.Value(key)
 }
 
+// Deadline implements context.Context.
+func (c *sendContext) Deadline() (time.Time, bool) {
+	deadline, ok := c.Cancelable.Deadline()
+	ends := c.turn.exchange.Ends()
+	if !ends.IsZero() && (!ok || ends.Before(deadline)) {
+		return ends, true
+	}
+	return deadline, ok
+}
+
 // signed is called by package botauth at each signature that is made for the request.
 func (c *sendContext) signed(keyID string) {
 	c.mu.Lock()
@@ -168,6 +178,8 @@ func (c *sendContext) restart() refusedStart {
 	}
 	ctx, leave := context.WithCancel(&turn.wait)
 	defer leave()
+	rest := turn.exchange.Pause() // the wait is none of the exchange's time
+	defer func() { turn.exchange.Resume(rest) }()
 	if turn.subject.kind == kindRobots {
 		_, sent := robotscache.Queue(c.Context) // our own wait isn't the origin's slowness
 		defer sent()

@@ -44,6 +44,7 @@ type trip struct {
 	schedule cenkalti.BackOff // waits between the tries; nil before the first of them
 	try      *try
 	first    try
+	retrying bool        // the answer of the try is discarded, as a further one follows
 	slow     alarm.Alarm // rings when Base takes longer than a second
 	body     body        // of the response that is handed over
 }
@@ -59,7 +60,14 @@ type try struct {
 // begin takes charge of req: its body is closed unless it is sent.
 func (t *Transport) begin(req *http.Request, k kind, over *over) *trip {
 	ctx := req.Context()
+	//lint:ignore SA1019 http.Client's Timeout sets it, and so do old callers
+	left := req.Cancel //nolint:staticcheck // the same
 	trip := &trip{t: t, over: over, original: req, req: req}
+	if exchange := t.exchangeOf(req, k); exchange != nil {
+		trip.turn.exchange = exchange
+		ctx = exchange
+		left = nil // the exchange ends with it
+	}
 	s := &trip.subject
 	*s = subject{
 		tally:  &t.tally,
@@ -99,8 +107,7 @@ func (t *Transport) begin(req *http.Request, k kind, over *over) *trip {
 		// A frontier asks again and again, so nothing of it is recorded.
 		trip.charge.budget = t.cfg.Budget
 	}
-	//lint:ignore SA1019 http.Client's Timeout sets it, and so do old callers
-	trip.turn.wait.Under(ctx, req.Cancel, leave) //nolint:staticcheck // the same
+	trip.turn.wait.Under(ctx, left, leave)
 	// A RoundTripper closes the body also of a request that it refuses.
 	if req.Body != nil {
 		trip.held = req.Body
@@ -116,6 +123,9 @@ func (trip *trip) end() {
 	// The body is read after the waits have ended: from here on only the caller's own context says
 	// that the caller has left.
 	trip.subject.waits = trip.subject.ctx
+	if !trip.answer.handed {
+		defer trip.turn.exchange.End()
+	}
 	defer trip.turn.wait.End()
 	defer func() {
 		if trip.held != nil {
@@ -418,8 +428,9 @@ func (trip *trip) foresee() error {
 	if err != nil {
 		return err
 	}
+	trip.turn.wait.By = trip.lastStart()
 	if running {
-		trip.turn.wait.By = end
+		trip.turn.wait.By = earlier(trip.turn.wait.By, end)
 		return nil
 	}
 	// The budget's clock stands, and the page that is reserved next would start it: until then the
@@ -429,6 +440,27 @@ func (trip *trip) foresee() error {
 		return trip.noTurn(StageTurn, err)
 	}
 	return trip.charge.check(next)
+}
+
+// lastStart returns the time after which a start leaves the host less than it usually takes for an
+// answer, before the deadline of the caller's context: the site would have answered for nothing. It
+// is zero without such a deadline. A request that needs no wait is sent all the same, so that a
+// host that has become faster is noticed.
+func (trip *trip) lastStart() time.Time {
+	s := &trip.subject
+	deadline, ok := s.ctx.Deadline()
+	if !ok || s.kind != kindPage {
+		return time.Time{}
+	}
+	return deadline.Add(-s.tally.Host(s.host).Latency)
+}
+
+// earlier returns the earlier of two times, of which zero is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // A result is the result of Base: a response, or the failure.
@@ -448,6 +480,11 @@ func (trip *trip) send() (result, error) {
 		sent = trip.try.clone(sent)
 	}
 	trip.try.body.Watch(sent)
+	if trip.turn.exchange != nil {
+		//lint:ignore SA1019 the context of the try ends with it, but for http.Client's timer
+		sent.Cancel = nil //nolint:staticcheck // the same
+		trip.turn.exchange.Start()
+	}
 	ctx.open()
 	r := trip.callBase(sent)
 	ctx.close(r.failure == nil)
@@ -539,7 +576,11 @@ func (trip *trip) learn(r result) {
 	s.tally.Answer(outcome.Status, a.latency, now)
 	// An exchange that the caller has ended is no answer of the host.
 	if !rules.Left(&outcome) {
-		s.tally.HostAnswered(s.host, outcome.Refused != "" || tally.Refused(outcome.Status))
+		latency := a.latency
+		if r.failure != nil {
+			latency = 0
+		}
+		s.tally.HostAnswered(s.host, outcome.Refused != "" || tally.Refused(outcome.Status), latency)
 	}
 	outcome.Latency = a.latency
 	// Hosts serve robots.txt also to crawlers whose pages they refuse: its success lifts no block.
@@ -626,9 +667,10 @@ func (trip *trip) handOver(r result) (*http.Response, error) {
 	// Base has put one of its own there.
 	isOurs := resp.Request == nil || resp.Request == trip.original
 	if head := trip.page.head; head != nil && isOurs {
-		resp.Request = trip.req.WithContext(context.WithValue(trip.subject.ctx, (*pagehead.Head)(nil), head))
+		ctx := context.WithValue(trip.original.Context(), (*pagehead.Head)(nil), head)
+		resp.Request = trip.req.WithContext(ctx)
 	}
-	trip.charge.markRedirect(resp, trip.original)
+	trip.charge.markRedirect(resp, trip.original, trip.turn.exchange.Length())
 	if empty {
 		trip.ended(trip.turn.giveLease(), 0, nil)
 		return resp, nil
@@ -703,6 +745,11 @@ func (trip *trip) ended(lease hostlimit.Lease, read int64, err error) {
 		now = start.Start.Add(time.Since(start.Start))
 	}
 	expired := false
+	if trip.retrying {
+		trip.turn.exchange.Pause() // until the next try starts
+	} else {
+		defer trip.turn.exchange.End()
+	}
 	defer func() { // even if the limiter panics
 		defer trip.try.ctx.Cancel(context.Canceled)
 		trip.answer.recordEnd(s, &trip.page, start, read, err, now)

@@ -15,18 +15,19 @@ import (
 
 // A turn is a request's share of its host: a lease, which holds a slot, and the starts of its try.
 type turn struct {
-	subject *subject
-	wait    waitContext     // of every wait before the request is sent
-	floor   time.Duration   // delay that robots.txt asks for
-	visited time.Duration   // time waited for the Visit-time of robots.txt
-	late    bool            // the lease came noticeably later than the verdict, which may be another one by now
-	lease   hostlimit.Lease // nil before the turn, and once the body has it
-	start   start           // of the try; its Start is zero before
-	sent    int             // starts of all tries, those of net/http's resends included
-	most    int             // bound of sent, by Config.Retry; 0: none, resends are net/http's own
-	vain    givenUp         // at the connection, where no other start took its place
-	earlier []start         // starts of the try whose connections were lost before that
-	hop     lastHop         // of the robots.txt that the request has asked for
+	subject  *subject
+	wait     waitContext        // of every wait before the request is sent
+	exchange *contexts.Exchange // of a request with a length of its own, see Config.Timeouts; nil: it has none
+	floor    time.Duration      // delay that robots.txt asks for
+	visited  time.Duration      // time waited for the Visit-time of robots.txt
+	late     bool               // the lease came noticeably later than the verdict, which may be another one by now
+	lease    hostlimit.Lease    // nil before the turn, and once the body has it
+	start    start              // of the try; its Start is zero before
+	sent     int                // starts of all tries, those of net/http's resends included
+	most     int                // bound of sent, by Config.Retry; 0: none, resends are net/http's own
+	vain     givenUp            // at the connection, where no other start took its place
+	earlier  []start            // starts of the try whose connections were lost before that
+	hop      lastHop            // of the robots.txt that the request has asked for
 }
 
 // A start is one start of a try.

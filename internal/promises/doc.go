@@ -20,6 +20,7 @@
 //	presets      each preset and each variable of the environment does what its comment says
 //	config       New names each mistake in a Config
 //	cost         a request costs a bounded number of allocations
+//	oneline      a program that got its one line, and nothing else, has all its pages
 //	house        the import graph, the modules and their dependencies stay small
 //
 // promises_test.go plays random crawls against the promises that hold everywhere. bubble_test.go

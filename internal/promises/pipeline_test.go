@@ -461,7 +461,7 @@ func TestCancelledWaiterGivesItsPageBack(t *testing.T) {
 }
 
 func TestWaitPastTheDeadlineFailsEarlyAndTyped(t *testing.T) {
-	virtually(t, politeness.Config{}, func(b *bubble) {
+	virtually(t, politeness.Config{Timeouts: politeness.FromCall}, func(b *bubble) {
 		b.site.Robots("User-agent: *\nCrawl-delay: 60\n").Page("/", "page")
 		b.mustGet("https://example.com/", 200)
 		b.client.Timeout = 5 * time.Second

@@ -274,7 +274,7 @@ func TestContentLengthWithoutABody(t *testing.T) {
 }
 
 // Request.Cancel is what there was before contexts, and what http.Client's Timeout
-// still sets.
+// still sets: with FromCall that ends a wait.
 func TestRequestCancelEndsEveryWait(t *testing.T) {
 	for name, prepare := range map[string]func(b *bubble){
 		"robots.txt": func(b *bubble) { b.site.Latency(20 * time.Second) },
@@ -308,7 +308,9 @@ func TestRequestCancelEndsEveryWait(t *testing.T) {
 			})
 		})
 	}
-	virtually(t, politeness.Config{Limiter: limiter(t, hostlimit.Config{Concurrency: 1, SlotTimeout: time.Hour})}, func(b *bubble) {
+	virtually(t, politeness.Config{
+		Timeouts: politeness.FromCall, Limiter: limiter(t, hostlimit.Config{Concurrency: 1, SlotTimeout: time.Hour}),
+	}, func(b *bubble) {
 		b.site.Page("/page", "page")
 		held, err := b.client.Get("https://example.com/page")
 		if err != nil {

@@ -37,6 +37,10 @@ type Tally struct {
 type Host struct {
 	Answers int64 // requests without an answer included
 	Refused int64 // 429, 401, 402, 403, 451, 408, 425, 5xx, no answer, and what Config.IsRefusal says
+
+	// Latency is what an answer usually takes: a mean in which the last one has a weight of an
+	// eighth.
+	Latency time.Duration
 }
 
 const (
@@ -99,8 +103,8 @@ func (t *Tally) Answer(status int, latency time.Duration, now time.Time) {
 	m.sum.Add(int64(latency))
 }
 
-// HostAnswered counts an answer of a host.
-func (t *Tally) HostAnswered(host string, refused bool) {
+// HostAnswered counts an answer of a host, which took the time latency; 0: none came.
+func (t *Tally) HostAnswered(host string, refused bool, latency time.Duration) {
 	t.hostsMu.Lock()
 	defer t.hostsMu.Unlock()
 	if t.hosts == nil {
@@ -112,6 +116,11 @@ func (t *Tally) HostAnswered(host string, refused bool) {
 		t.hosts.Add(host, h)
 	}
 	h.Answers++
+	if h.Latency == 0 {
+		h.Latency = latency
+	} else if latency > 0 {
+		h.Latency += (latency - h.Latency) / 8
+	}
 	if refused {
 		h.Refused++
 	}

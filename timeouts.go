@@ -1,0 +1,72 @@
+package politeness
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-politeness/politeness/internal/contexts"
+)
+
+// Timeouts is the moment from which http.Client.Timeout counts.
+type Timeouts uint8
+
+const (
+	// FromStart takes http.Client.Timeout as the length of one exchange. It counts from the start
+	// of the request, and anew for each redirect and each try. The wait for robots.txt and for the
+	// turn doesn't count: hostlimit.Config.MaxWait bounds it, and the caller's context ends it. The
+	// response comes, with its body, also after the time at which http.Client alone would have given
+	// up. The deadline of a context stays the end of everything.
+	//
+	// Once Timeout has passed since Client.Do, a cancelled context of the caller still ends the
+	// wait, but closing Request.Cancel doesn't, and http.Client keeps only the text of an error:
+	// errors.Is and errors.As find nothing in that.
+	FromStart Timeouts = iota
+	// FromCall leaves http.Client.Timeout what it is in net/http: it counts from Client.Do, and the
+	// wait for the turn uses it up. A request whose turn can't come in time is refused at once, and
+	// its error has Timeout() true.
+	FromCall
+)
+
+func (t Timeouts) validate() error {
+	if t > FromCall {
+		return fmt.Errorf("is %d: there are FromStart and FromCall", t)
+	}
+	return nil
+}
+
+// exchangeOf returns the context of a page's request whose deadline is http.Client's, nil for every
+// other request.
+func (t *Transport) exchangeOf(req *http.Request, k kind) *contexts.Exchange {
+	//lint:ignore SA1019 http.Client's Timeout sets it
+	left := req.Cancel //nolint:staticcheck // the same
+	if left == nil || k != kindPage || t.cfg.Timeouts != FromStart {
+		return nil
+	}
+	var length time.Duration
+	if mark := markOf(req); mark != nil {
+		length = mark.length
+	}
+	return contexts.NewExchange(req.Context(), left, length, errRequestCanceled)
+}
+
+// errRequestCanceled returns net/http's error for an exchange that Request.Cancel has ended. The
+// error isn't exported, and callers compare others with it.
+var errRequestCanceled = sync.OnceValue(func() error {
+	ours, theirs := net.Pipe()
+	defer theirs.Close()
+	canceled := make(chan struct{})
+	go func() {
+		_, _ = theirs.Read(make([]byte, 1)) // the request has its connection, and is being sent
+		close(canceled)
+	}()
+	base := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return ours, nil }}
+	req, _ := http.NewRequest(http.MethodGet, "http://request.canceled.invalid/", nil)
+	//lint:ignore SA1019 this is about what is deprecated
+	req.Cancel = canceled //nolint:staticcheck // the same
+	_, err := base.RoundTrip(req)
+	return err
+})
