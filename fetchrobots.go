@@ -45,7 +45,7 @@ func (trip *trip) sendHop() (result, error) {
 	ctx := trip.req.Context()
 	err := trip.identify()
 	// The hop counts as the latest also if it is refused: its record names the one before.
-	if hop, ok := ctx.Value((*lastHop)(nil)).(*lastHop); ok {
+	if hop := lastHopOf(ctx); hop != nil {
 		before := hop.Swap(trip.subject.id)
 		if robotscache.Redirected(ctx) {
 			trip.subject.from = before
@@ -55,8 +55,12 @@ func (trip *trip) sendHop() (result, error) {
 		return result{}, err
 	}
 	// Until the new robots.txt is there, the crawl-delay of the old one holds.
-	if entry, ok := trip.t.robots.PeekStale(trip.original.URL); ok {
+	entry, known := trip.t.robots.PeekStale(trip.original.URL)
+	if known {
 		trip.page.floor = entry.Rules.Floor(time.Now())
+	} else {
+		trip.page.floor = trip.t.kin.floor(trip.original.URL)
+		trip.turn.blind = trip.page.floor == 0
 	}
 	if err := trip.queue(); err != nil {
 		return result{}, err
@@ -67,6 +71,12 @@ func (trip *trip) sendHop() (result, error) {
 // A lastHop is the id of the latest hop of the fetch of robots.txt that a request has started. It
 // is in the context of the fetch, under the key (*lastHop)(nil).
 type lastHop struct{ atomic.Uint64 }
+
+// lastHopOf returns the lastHop of ctx; nil: it has none.
+func lastHopOf(ctx context.Context) *lastHop {
+	hop, _ := ctx.Value((*lastHop)(nil)).(*lastHop)
+	return hop
+}
 
 // queue takes the turn of a hop. Our own wait isn't the origin's slowness.
 func (trip *trip) queue() error {
@@ -142,11 +152,17 @@ func (t *Transport) describeRobots(ctx context.Context, e *robotscache.Event) ev
 	if e.URL != d.URL {
 		d.Location = evidence.RedactURL(e.URL)
 	}
-	if e.Restored {
+	switch {
+	case e.Restored:
 		d.Restored = true
 		d.Reason = strings.TrimSuffix("restored from the store: "+e.Reason, ": ")
-	} else if hop, ok := ctx.Value((*lastHop)(nil)).(*lastHop); ok {
-		d.Trip = hop.Load() // of the request that had the answer
+	case e.Shared:
+		d.Restored = true
+		d.Reason = strings.TrimSuffix("fetched by another Transport with the same limiter: "+e.Reason, ": ")
+	default:
+		if hop := lastHopOf(ctx); hop != nil {
+			d.Trip = hop.Load() // of the request that had the answer
+		}
 	}
 	if e.StoreErr != nil {
 		d.Err = e.StoreErr.Error()

@@ -82,7 +82,10 @@ type Config struct {
 	Hosts hostlimit.Config
 
 	// Limiter decides when a request may start. Nil: New makes one from Hosts. Set it to share one
-	// limiter between Transports, or between processes; Hosts then has no effect.
+	// limiter between Transports, or between processes; Hosts then has no effect. Transports of one
+	// process that share a limiter, by the same pointer, keep a host's crawl-delay whichever of them
+	// has learned it. If their Robots and the product tokens of their UserAgents are equal, they
+	// fetch one robots.txt between them.
 	Limiter hostlimit.Limiter
 
 	// Spend limits the pages, bytes and time of the crawl: New makes a budget from it. Zero:
@@ -163,6 +166,7 @@ type Transport struct {
 	product   string                    // token of the User-Agent by which robots.txt addresses the crawler
 	maxWait   time.Duration             // longest wait for a turn
 	robots    *robotscache.Cache        // nil: robots.txt is ignored
+	kin       *kin                      // of the Transports with the same limiter; nil: not known
 	recorder  *recorder.Recorder        // nil: nothing is recorded
 	trips     atomic.Uint64             // number of the last trip
 	budgetEnd atomic.Pointer[time.Time] // end of the budget's time; nil until it is known
@@ -206,15 +210,11 @@ func New(cfg Config) (*Transport, error) {
 		t.recorder = t.newRecorder(&cfg, state.id)
 	}
 	t.tellShared(state.by)
+	t.kin = kinOf(t.cfg.Limiter)
 	if cfg.DangerouslyIgnoreRobots {
 		return t, nil
 	}
-	cache, err := robotscache.New(cfg.Robots, robotscache.Client{
-		UserAgent: cfg.UserAgent,
-		Products:  []string{t.product},
-		Transport: robotsTransport{t},
-		Observe:   t.recordRobots,
-	})
+	cache, err := t.newCache()
 	if err != nil {
 		return nil, fmt.Errorf("politeness: %w", err)
 	}

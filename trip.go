@@ -262,6 +262,7 @@ func (trip *trip) judge() error {
 	p.asked = time.Now()
 	// An auditor wants a verdict for each page, also where robots.txt is ignored.
 	if t.robots == nil {
+		trip.turn.blind = true // the limiter may have a crawl-delay from another Transport
 		p.verdict = robots.Verdict{Allowed: true}
 		p.record()
 		return nil

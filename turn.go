@@ -19,6 +19,7 @@ type turn struct {
 	wait     waitContext        // of every wait before the request is sent
 	exchange *contexts.Exchange // of a request with a length of its own, see Config.Timeouts; nil: it has none
 	floor    time.Duration      // delay that robots.txt asks for
+	blind    bool               // robots.txt isn't known yet, and so no such delay
 	visited  time.Duration      // time waited for the Visit-time of robots.txt
 	late     bool               // the lease came noticeably later than the verdict, which may be another one by now
 	lease    hostlimit.Lease    // nil before the turn, and once the body has it
@@ -103,7 +104,11 @@ func (t *turn) acquire(hosts hostlimit.Limiter) error {
 		p := hostlimit.Priority(ctx)
 		ctx = hostlimit.WithPriority(ctx, max(p, p+1)) // beyond the highest there is none
 	}
-	lease, err := hosts.Acquire(ctx, t.subject.host, t.floor)
+	floor := t.floor
+	if t.blind {
+		floor = hostlimit.FloorUnknown
+	}
+	lease, err := hosts.Acquire(ctx, t.subject.host, floor)
 	if err == nil { // a wrapper may return a Lease around nothing beside its error
 		t.lease = lease
 	}

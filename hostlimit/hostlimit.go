@@ -31,15 +31,17 @@ import (
 // memory.New makes the one of a process. Implementations are safe for
 // concurrent use and pass hostlimittest.Run.
 type Limiter interface {
-	// Acquire waits for a slot and for the start time of key, and returns once the request may
-	// start. It books that instant provisionally, so that no other request starts within the gap to
-	// it; Start makes it a start. floor is the shortest gap that the key's own rules ask for
-	// (robots.txt crawl-delay), zero for none. Acquire returns an *Error when the turn is refused
+	// Acquire waits for a slot and for the start time of key, and returns once the request may start.
+	// It books that instant provisionally, so that no other request starts within the gap to it; Start
+	// makes it a start. floor is the shortest gap that the key's own rules ask for (robots.txt
+	// crawl-delay), zero for none; FloorUnknown, or any other that is negative, stands for the floor
+	// of the last Acquire of the key that had one. Acquire returns an *Error when the turn is refused
 	// or ctx's deadline passes, and ctx's error when ctx is cancelled first.
 	Acquire(ctx context.Context, key string, floor time.Duration) (Lease, error)
 
 	// Next returns the earliest time at which a request to key could start, so far as
-	// that is known, Windows included. It takes no place and never waits for the key.
+	// that is known, Windows included. It takes no place and never waits for the key. A floor below
+	// zero counts as none.
 	Next(ctx context.Context, key string, floor time.Duration) (time.Time, error)
 
 	// Config returns the Config that the limiter was made of. Its defaults may be missing: call its
@@ -55,6 +57,10 @@ type Limiter interface {
 	// Controller has the operations for a person. A wrapper that embeds a Limiter has them too.
 	Controller
 }
+
+// FloorUnknown is the floor of a request that doesn't know the rules of its key, such as the fetch
+// of robots.txt itself. Another request may know them, in this process or in another one.
+const FloorUnknown time.Duration = -1
 
 // A Lease is one turn: a slot that is held until Release. This is the whole
 // contract; a wrapper that forwards these four methods loses nothing. All are safe

@@ -36,7 +36,11 @@ var scenarios = []scenario{
 	},
 	{
 		"NegativeFloorIsNone", negativeFloor,
-		"A negative floor asks for no gap.",
+		"A negative floor asks for no gap, if no request of the key has had another one.",
+	},
+	{
+		"UnknownFloorIsTheLastOne", unknownFloor,
+		"A request with FloorUnknown keeps the floor of the last request that had one.",
 	},
 	{
 		"StampsAreStarts", stamps,

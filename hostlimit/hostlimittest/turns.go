@@ -60,6 +60,25 @@ func negativeFloor(s *scene) {
 	s.audit()
 }
 
+func unknownFloor(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced})
+	for _, c := range []struct {
+		floor, last time.Duration // last: the gap to the start before, and to the next one
+	}{
+		{hostlimit.FloorUnknown, 0},
+		{3 * tick, 3 * tick},
+		{hostlimit.FloorUnknown, 3 * tick},
+		{hostlimit.FloorUnknown, 3 * tick},
+		{tick, tick},
+		{hostlimit.FloorUnknown, tick},
+	} {
+		t := s.takeKey(s.key, c.floor)
+		t.floor = c.last // for the audit
+		s.answer(t, 200, 0)
+	}
+	s.audit()
+}
+
 func slots(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 3})
 	var flying atomic.Int32

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"math"
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
@@ -27,6 +28,7 @@ type host struct {
 	served uint32 // successes since began
 	source source // rule that gave gap; noStart: nothing is owed to a start
 	moved  bool   // last is no stamp of a start that has ended
+	floor  uint16 // of the last request that knew one, in floorUnits, for those that don't
 
 	active *active   // leases and waiters; nil: none
 	kept   *refusals // nil: all its fields are zero
@@ -87,6 +89,19 @@ func (h *host) earliest(floor time.Duration) time.Duration {
 		return 0
 	}
 	return rules.Add(h.last, max(h.gap, floor))
+}
+
+// floorUnit is the unit of host.floor, which has room for some 11 minutes, and none for more bytes.
+const floorUnit = 10 * time.Millisecond
+
+// known returns floor, and remembers it, or if it is unknown the one that is remembered.
+func (h *host) known(floor time.Duration) time.Duration {
+	if floor < 0 {
+		return time.Duration(h.floor) * floorUnit
+	}
+	units := (min(floor, math.MaxUint16*floorUnit) + floorUnit - 1) / floorUnit // rounded up
+	h.floor = uint16(units)
+	return floor
 }
 
 // first returns the earliest known start of a request with this floor at the head of the queue,

@@ -141,7 +141,7 @@ func (m *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 		return nil, err
 	}
 	sh := m.shard(key)
-	l, w, err := sh.enter(&c, key, lim, max(0, floor))
+	l, w, err := sh.enter(&c, key, lim, floor)
 	if w != nil {
 		l, err = w.wait(ctx, key)
 	} else if err != nil {
@@ -162,6 +162,7 @@ func (sh *shard) enter(c *caller, key string, lim *hostlimit.Limits, floor time.
 	m := sh.m
 	now := m.now()
 	h := sh.get(key, now)
+	floor = h.known(floor)
 	a := sh.active(h)
 	defer sh.free(a) // the turn may be refused
 	a.refresh(now)

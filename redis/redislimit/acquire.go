@@ -285,13 +285,17 @@ func (t *lease) question() {
 	t.wait.push = nil // of an earlier question
 	t.l.asked[t.id] = t
 	t.asks++ // for the server, which knows copies of earlier takes by it
+	floor := micros(t.floor)
+	if t.blind {
+		floor = -1
+	}
 	t.h.p.add(op{
 		name: "take", h: t.h, done: t.answered,
 		// Times count from the call, for which the operation may have waited.
 		build: func(now time.Duration) []any {
 			return []any{
 				t.id, t.asks, t.limits.Concurrency, micros(max(t.wait.limit-now, 0)), micros(t.least()), t.start.take,
-				micros(t.limits.Delay.Ceiling), micros(t.delay), micros(t.floor), t.limits.Delay.FromEnd,
+				micros(t.limits.Delay.Ceiling), micros(t.delay), floor, t.limits.Delay.FromEnd,
 				t.wait.rank, micros(now - t.wait.arrived),
 			}
 		},

@@ -16,6 +16,7 @@ type lease struct {
 	id     string
 	limits *hostlimit.Limits
 	floor  time.Duration
+	blind  bool          // the floor is unknown here, and the server takes the one that was told last
 	delay  time.Duration // drawn, or the floor if that is longer
 
 	phase    phase

@@ -426,6 +426,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 		l:      l,
 		limits: limits,
 		floor:  max(floor, 0),
+		blind:  floor < 0,
 		wait:   wait{caller: l.caller(ctx), wake: make(chan struct{}, 1)},
 	}
 	// The server must have a debt of the Store before it gives a turn.

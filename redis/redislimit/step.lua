@@ -24,6 +24,7 @@
 --   al       whether requests start one at a time, until one succeeds
 --   pr       lease that does, the probe
 --   f        refusals in a row
+--   cd       crawl-delay of the last request that knew it
 --   ad       delay by response times
 --   le, ea   delay that refusals have taught; when it was set or shortened last
 --   R        the rest of the host's hostlimit.Refusals: clients write and read it
@@ -323,7 +324,7 @@ if SPREAD > gen.m then SHARE = SPREAD / max(gen.m, 1) end
 local defaults = {__index = {
 	a = 0, pa = 0, l = 0, pl = 0, lo = '',
 	b = 0, bs = 0, c = '', al = false, pr = '', f = 0, k = 0,
-	ad = 0, le = 0, ea = 0,
+	cd = 0, ad = 0, le = 0, ea = 0,
 	R = '', v = 0, rv = 0,
 	n = 0, e = 0, sv = 0, bg = 0,
 	g = '', s = 0, lc = 0, t = 0,
@@ -812,13 +813,20 @@ end
 -- turn back and asks for another; started is the seq of the take by which the turn has started, 0 if
 -- it hasn't. seq numbers the takes of the lease. n is the number of slots, longest how long the caller
 -- may wait, least the smallest gap to a turn ahead, ceiling bounds the learned delay. Turns go by
--- priority, then by when they came, which is so long ago.
+-- priority, then by when they came, which is so long ago. A least2 below 0 isn't known: cd stands for
+-- it.
 --   GO     start, guard, delay, slots in use, probe, X, e, whether others wait, the values of report
 --   AT     start, why, the values of report: come again shortly before that time
 --   WAIT   place, why, full since, expiry, first start: every slot is taken, until then or until a push
 --   LATE   start, why, the values of report: that is later than the caller may wait, or the host is
 --          blocked by hand
 function ops.take(h, id, seq, n, longest, least, started, ceiling, delay, least2, ends, prio, ago)
+	if least2 >= 0 then
+		set(h, 'cd', least2)
+	else
+		least2 = h.cd
+		delay = max(delay, h.cd)
+	end
 	local me, at = find(h, id)
 	if me then
 		-- The question takes a turn back that was let go before.

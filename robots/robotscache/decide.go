@@ -85,6 +85,7 @@ func (c *Cache) decide(o origin, prev *state, reply *answer, now time.Time) (*st
 		})
 		return next, event
 	}
+	next.status = int16(reply.status)
 	maxAge, hasMaxAge := lifetime(reply.header)
 	switch {
 	case reply.status == http.StatusNotModified:
@@ -225,6 +226,7 @@ func (c *Cache) fallback(next *state, event *Event, now time.Time, out outage) {
 	next.Reason = out.reason
 	next.Err = newUnreachableError(out.reason, out.cause)
 	next.at = 0
+	next.status = 0
 	next.Expires = out.until
 	switch {
 	case c.cfg.ServeStale && next.copy != nil:
@@ -276,6 +278,9 @@ func (c *Cache) textOf(body []byte, v validators) *text {
 		sum:        sum,
 		size:       int64(len(body)),
 		validators: v,
+	}
+	if c.cfg.keepsText() {
+		t.body = string(body)
 	}
 	hex.Encode(t.name[:], sum[:4])
 	return t

@@ -38,8 +38,8 @@ type fetch struct {
 // errAbandoned cancels a fetch whose callers have all left.
 var errAbandoned = errors.New("robotscache: nobody waits for this robots.txt any more")
 
-// wait returns the Entry of o once it is fresh, and fetches robots.txt if no other call does.
-func (c *Cache) wait(ctx context.Context, o origin) (*Entry, error) {
+// wait returns the state of o once it is fresh, and fetches robots.txt if no other call does.
+func (c *Cache) wait(ctx context.Context, o origin) (*state, error) {
 	for {
 		// A caller that has left must not start a fetch.
 		if err := ctx.Err(); err != nil {
@@ -47,7 +47,7 @@ func (c *Cache) wait(ctx context.Context, o origin) (*Entry, error) {
 		}
 		f, s, role := c.join(ctx, o)
 		if s != nil {
-			return &s.Entry, nil
+			return s, nil
 		}
 		select {
 		case <-f.done:
@@ -62,7 +62,7 @@ func (c *Cache) wait(ctx context.Context, o origin) (*Entry, error) {
 			continue // the panic is the starter's; this caller fetches anew
 		}
 		if f.err == nil {
-			return &f.state.Entry, nil
+			return f.state, nil
 		}
 		if role != late {
 			return nil, f.err
@@ -220,6 +220,7 @@ func (c *Cache) refresh(f *fetch, prev *state) error {
 	now := time.Now()
 	var event Event
 	f.state, event = c.decide(f.origin, prev, &answer, now)
+	f.state.by = c.number
 	if c.cfg.Store != nil {
 		storeErr = errors.Join(storeErr, c.save(f, &answer, now))
 	}

@@ -100,9 +100,10 @@ func (m *memory) removed(o origin, s *state) {
 }
 
 // A text is a robots.txt as all origins share it that serve the same bytes: the rules for our
-// crawler and the sitemaps, without the bytes.
+// crawler and the sitemaps, and the bytes only if the Config wants them.
 type text struct {
 	rules    *robots.Rules
+	body     string // empty unless Config.keepsText
 	sitemaps string // as written, joined by line ends
 	sum      [sha256.Size]byte
 	name     [8]byte // beginning of sum, in hex
@@ -148,6 +149,7 @@ func (s *state) bytes(o origin) int64 {
 // bytes returns the size of t, with its entry in memory.texts.
 func (t *text) bytes() int64 {
 	n := rounded(unsafe.Sizeof(*t)) + mapEntry
+	n += rounded(len(t.body))
 	return n + rounded(len(t.sitemaps)) + int64(t.rules.Size()) + t.validators.bytes()
 }
 

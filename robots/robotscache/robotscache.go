@@ -99,7 +99,8 @@ type Config struct {
 	// AgentPatterns and LenientAgents are those of robots.Options.
 	AgentPatterns, LenientAgents bool
 
-	// RecordText makes Event.Text hold the body, for evidence that can be proved again.
+	// RecordText makes Event.Text hold the body, for evidence that can be proved again. The body is
+	// kept in memory with the rules, and counts as a part of MaxBytes: see Share.
 	RecordText bool
 }
 
@@ -162,6 +163,7 @@ type Event struct {
 
 	Revalidated bool // 304
 	Restored    bool // no fetch: the Store had a copy, which may be out of date and is fetched again then
+	Shared      bool // no fetch: another Cache of Share had the copy
 	Unreachable bool
 	Stale       bool   // unreachable, and the last good copy is used
 	Reason      string // why unreachable
@@ -171,12 +173,16 @@ type Event struct {
 
 // An Entry is the robots.txt in force for one origin, or its substitute. It is immutable.
 type Entry struct {
-	Rules      *robots.Rules // never nil; they allow nothing if Denied
-	Denied     bool          // unreachable, and OnUnreachable is Deny: nothing may be fetched until Expires
-	Stale      bool          // unreachable, and Rules are the last good copy's
-	Confidence string        // "low" if unreachable and OnUnreachable is Allow; else ""
-	Reason     string        // why Denied, Stale or low
-	Expires    time.Time     // when robots.txt is fetched again
+	Rules  *robots.Rules // never nil; they allow nothing if Denied
+	Denied bool          // unreachable, and OnUnreachable is Deny: nothing may be fetched until Expires
+	Stale  bool          // unreachable, and Rules are the last good copy's
+
+	status int16  // of the answer in force; 0: unreachable
+	by     uint32 // number of the Cache that has reported it to Observe
+
+	Confidence string    // "low" if unreachable and OnUnreachable is Allow; else ""
+	Reason     string    // why Denied, Stale or low
+	Expires    time.Time // when robots.txt is fetched again
 
 	// Err is Reason as an error, nil if Reason is empty. It wraps that of the fetch, up to 2 KiB and
 	// without certificates.
@@ -215,6 +221,8 @@ type Cache struct {
 	longest time.Duration // bound of all that Cache-Control asks for
 	client  Client
 	memory  *memory
+	number  uint32 // tells those apart that share memory
+	shared  meetings
 
 	allowAll, denyAll *robots.Rules
 
@@ -232,16 +240,13 @@ func New(cfg Config, cl Client) (*Cache, error) {
 	// A TTL that is set also bounds the lifetimes that servers give; the default doesn't.
 	longest := cmp.Or(cfg.TTL, maxTTL)
 	cfg = cfg.WithDefaults()
-	cl.Transport = cmp.Or(cl.Transport, http.DefaultTransport)
-	cl.Products = slices.Clone(cl.Products)
-	if len(cl.Products) == 0 {
-		cl.Products = []string{robots.ProductToken(cl.UserAgent)}
-	}
+	cl = cl.withDefaults()
 	return &Cache{
 		cfg:      cfg,
 		longest:  longest,
 		client:   cl,
 		memory:   newMemory(cfg.MaxBytes),
+		number:   caches.Add(1),
 		allowAll: robots.Parse(nil).Agent(cl.Products...),
 		denyAll:  robots.Parse([]byte(denyAll)).Agent(cl.Products...),
 	}, nil
@@ -278,6 +283,19 @@ func (cfg Config) Validate() error {
 	return errors.Join(errs...)
 }
 
+// withDefaults returns cl with every field set whose nil has a meaning.
+func (cl Client) withDefaults() Client {
+	cl.Transport = cmp.Or(cl.Transport, http.DefaultTransport)
+	cl.Products = slices.Clone(cl.Products)
+	if len(cl.Products) == 0 {
+		cl.Products = []string{robots.ProductToken(cl.UserAgent)}
+	}
+	return cl
+}
+
+// keepsText reports whether the bytes of robots.txt are kept in memory.
+func (cfg *Config) keepsText() bool { return cfg.RecordText }
+
 func (cl *Client) validate() error {
 	var errs []error
 	if strings.ContainsFunc(cl.UserAgent, func(r rune) bool { return r < ' ' || r == 0x7f }) {
@@ -306,18 +324,24 @@ func (c *Cache) Get(ctx context.Context, u *url.URL) (*Entry, error) {
 		return nil, err
 	}
 	s := c.memory.use(o)
-	if s.fresh() {
-		return &s.Entry, nil
+	if !s.fresh() {
+		s, err = c.wait(ctx, o)
 	}
-	return c.wait(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.meet(ctx, o, s); err != nil {
+		return nil, err
+	}
+	return &s.Entry, nil
 }
 
 // Hit is Get without waiting: it returns the Entry of u's origin if that is fresh at the given
-// time. It is for callers that have just read the clock, which costs as much as half a hit, and
-// call Get otherwise.
+// time, and nothing is left to be reported to Observe. It is for callers that have just read the
+// clock, which costs as much as half a hit, and call Get otherwise.
 func (c *Cache) Hit(u *url.URL, now time.Time) (*Entry, bool) {
 	s := stateOf(u, c.memory.use)
-	if s == nil || !s.Expires.After(now) {
+	if s == nil || !s.Expires.After(now) || !c.hasMet(u, s) {
 		return nil, false
 	}
 	return &s.Entry, true

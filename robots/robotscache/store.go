@@ -101,6 +101,7 @@ func (c *Cache) load(f *fetch, prev *state, storeErr error) (*state, error) {
 	if s == nil {
 		return prev, err
 	}
+	s.by = c.number
 	isNews := prev == nil || s.fresh() || s.outdates(prev)
 	if !isNews {
 		return prev, err
@@ -195,6 +196,7 @@ func (c *Cache) fromRecord(o origin, r *Record, at time.Time) (*state, Event) {
 		Until:    next.Expires,
 		Restored: true,
 	}
+	next.status = int16(r.Status)
 	if r.Status/100 != 2 {
 		next.Rules = c.allowAll
 		return next, event

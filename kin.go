@@ -1,0 +1,113 @@
+package politeness
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"reflect"
+	"runtime"
+	"sync"
+	"time"
+	"weak"
+
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/robots/robotscache"
+)
+
+// kin are the caches of robots.txt of the Transports that share one limiter. They live as long as
+// the limiter does, also if a program makes a Transport for each request.
+type kin struct {
+	mu     sync.Mutex
+	caches map[kinKey]*robotscache.Cache // none refers to a Transport
+}
+
+// A kinKey is what Transports must have in common to fetch one robots.txt between them.
+type kinKey struct {
+	robots  robotscache.Config
+	product string
+}
+
+// allKin has the *kin of each limiter of the process, by a weak pointer to it. It keeps no limiter
+// alive: a cleanup of the limiter removes the entry.
+var allKin sync.Map
+
+// kinOf returns the kin of l. It returns nil if l is no pointer, so that nothing shows when it is
+// in use no more.
+func kinOf(l hostlimit.Limiter) *kin {
+	value := reflect.ValueOf(l)
+	if value.Kind() != reflect.Pointer || value.Type().Elem().Size() == 0 {
+		return nil
+	}
+	first := (*byte)(value.UnsafePointer())
+	key := weak.Make(first)
+	found, known := allKin.LoadOrStore(key, &kin{caches: make(map[kinKey]*robotscache.Cache)})
+	if !known {
+		runtime.AddCleanup(first, func(key weak.Pointer[byte]) { allKin.Delete(key) }, key)
+	}
+	return found.(*kin) //nolint:forcetypeassert // nothing else is stored
+}
+
+// newCache returns the cache of robots.txt of t: a share of that of its kin, if there is one of the
+// same Config.Robots and product token.
+func (t *Transport) newCache() (*robotscache.Cache, error) {
+	own := robotscache.Client{
+		UserAgent: t.cfg.UserAgent,
+		Products:  []string{t.product},
+		Transport: robotsTransport{t},
+		Observe:   t.recordRobots,
+	}
+	cfg := t.cfg.Robots
+	k := t.kin
+	// Stores that can't be compared may be different ones.
+	if k == nil || cfg.Store != nil && !reflect.ValueOf(cfg.Store).Comparable() {
+		return robotscache.New(cfg, own)
+	}
+	common, err := k.cache(kinKey{cfg, t.product}, t.cfg.UserAgent)
+	if err != nil {
+		return nil, err
+	}
+	return common.Share(own)
+}
+
+// floor returns the longest crawl-delay that a robots.txt of u's origin asks for, as far as one of
+// k has it. k may be nil.
+func (k *kin) floor(u *url.URL) time.Duration {
+	if k == nil {
+		return 0
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	longest := time.Duration(0)
+	for _, c := range k.caches {
+		if entry, ok := c.PeekStale(u); ok {
+			longest = max(longest, entry.Rules.Floor(time.Now()))
+		}
+	}
+	return longest
+}
+
+// cache returns the cache of key, which sends nothing itself.
+func (k *kin) cache(key kinKey, userAgent string) (*robotscache.Cache, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if c := k.caches[key]; c != nil {
+		return c, nil
+	}
+	c, err := robotscache.New(key.robots, robotscache.Client{
+		UserAgent: userAgent,
+		Products:  []string{key.product},
+		Transport: sendsNothing{},
+	})
+	if err != nil {
+		return nil, err
+	}
+	k.caches[key] = c
+	return c, nil
+}
+
+// sendsNothing is the transport of a cache of which only shares are used.
+type sendsNothing struct{}
+
+func (sendsNothing) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, errors.New("politeness: the cache of no Transport is asked")
+}
