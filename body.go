@@ -33,6 +33,8 @@ type bodyReader interface {
 	// refuse reports that the body is cut for the given reason, and returns the error that the
 	// caller gets.
 	refuse(reason error) error
+	// cause returns the error that the caller gets for one of Base's.
+	cause(err error) error
 	// ended is called once, at the end of the reading, with the number of bytes that the caller
 	// has read. It releases lease. err ended the reading. It is nil for Close.
 	ended(lease hostlimit.Lease, read int64, err error)
@@ -107,6 +109,7 @@ func (b *body) Read(p []byte) (int, error) {
 		return n, b.cut(refusal)
 	}
 	if err != nil && !b.goesOn(err) {
+		err = b.reader.cause(err)
 		b.over = err
 		b.finish(err)
 	}

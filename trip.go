@@ -545,7 +545,7 @@ func (trip *trip) callBase(req *http.Request) result {
 	}
 	base := baseOf(trip.t, trip.over)
 	resp, err := base.RoundTrip(req) //nolint:bodyclose // end closes it until it is handed over
-	return result{resp: resp, failure: err}
+	return result{resp: resp, failure: trip.turn.exchange.Cause(err)}
 }
 
 // Ring implements alarm.Ringer: it records that an answer is waited for.
@@ -720,6 +720,9 @@ func (trip *trip) take(piece []byte, end bool) (n int, err error) {
 	}
 	return n, nil
 }
+
+// cause implements bodyReader.
+func (trip *trip) cause(err error) error { return trip.turn.exchange.Cause(err) }
 
 // refuse implements bodyReader.
 func (trip *trip) refuse(reason error) error { return trip.reject(StageBody, reason) }

@@ -165,13 +165,20 @@ func TestWaitOfAClientWithATimeoutIsBoundedByMaxWait(t *testing.T) {
 
 // TestRequestCancelUnderATimeoutGivesNetHTTPsError while the body is read, as tests of net/http want.
 func TestRequestCancelUnderATimeoutGivesNetHTTPsError(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		requestCancelUnderATimeout(t, http2)
+	}
+}
+
+func requestCancelUnderATimeout(t *testing.T, http2 bool) {
+	t.Helper()
 	release := make(chan struct{})
 	server, base := startServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/page" {
 			w.(http.Flusher).Flush()
 			<-release
 		}
-	}), false)
+	}), http2)
 	defer close(release)
 	var errs []error
 	for _, rt := range []http.RoundTripper{base, mustNew(t, politeness.Config{UserAgent: agent, Base: base})} {
@@ -192,7 +199,7 @@ func TestRequestCancelUnderATimeoutGivesNetHTTPsError(t *testing.T) {
 		errs = append(errs, err)
 	}
 	if errs[0] == nil || errs[0] != errs[1] { //nolint:errorlint // the very error
-		t.Errorf("%v, want %v", errs[1], errs[0])
+		t.Errorf("HTTP/2 %t: %v, want %v", http2, errs[1], errs[0])
 	}
 }
 
