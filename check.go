@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/internal/printable"
+	"github.com/go-politeness/politeness/internal/weblink"
 	"github.com/go-politeness/politeness/internal/weburl"
 	"github.com/go-politeness/politeness/robots"
 )
@@ -80,7 +83,8 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 	return allowed, errors.Join(errs...)
 }
 
-// Sitemaps returns the Sitemap URLs that the robots.txt of rawURL's origin names. While robots.txt
+// Sitemaps returns the Sitemap URLs that the robots.txt of rawURL's origin names. A relative one is
+// resolved, as if robots.txt linked to it; what is no URL is returned as written. While robots.txt
 // can't be had, the error is an *Error with RetryAt and Is(err, ErrUnreachable), and Is(err,
 // ErrDisallowed) where Config.Robots allows nothing then.
 func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, error) {
@@ -91,7 +95,20 @@ func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, erro
 	if err != nil || trip.page.entry == nil { // nil: robots.txt is ignored, so it names nothing
 		return nil, err
 	}
-	return trip.page.entry.Sitemaps(), nil
+	return resolved(trip.req.URL, trip.page.entry.Sitemaps()), nil
+}
+
+// resolved returns the URLs that robots.txt of the origin of u names, as browsers read them.
+func resolved(u *url.URL, named []string) []string {
+	robots := weblink.URL{Scheme: strings.ToLower(u.Scheme), Host: u.Host, Path: "/robots.txt"}
+	urls := slices.Clone(named)
+	for i, raw := range urls {
+		read, err := weblink.ParseURL(&robots, raw)
+		if err == nil && raw != "" { // else it would be robots.txt itself
+			urls[i] = read.Spelled(raw)
+		}
+	}
+	return urls
 }
 
 // Next reports the earliest time at which a request for rawURL could start, so that a frontier can

@@ -28,6 +28,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/internal/durations"
+	"github.com/go-politeness/politeness/internal/weburl"
 )
 
 // A Config sets the way and the bounds of a crawl, and the functions that get its pages. Only
@@ -170,7 +171,7 @@ func New(cfg Config) (*Crawler, error) {
 	if c.client.Transport == nil {
 		c.client.Transport = cfg.Transport
 	}
-	c.client.Transport = locations{c.client.Transport}
+	c.client.Transport = weburl.Locations{RoundTripper: c.client.Transport}
 	c.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return c, nil
 }

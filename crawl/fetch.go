@@ -17,6 +17,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/weburl"
 	"github.com/go-politeness/politeness/publicnet"
 )
 
@@ -618,7 +619,7 @@ func (r *run) visit(p *Page) (Outcome, error) {
 
 // turnOrVisit is visit without its guard. It sets p.outcome, which is VisitFailed so far.
 func (r *run) turnOrVisit(p *Page) error {
-	if to := location(p.Response); to != "" {
+	if to := weburl.Location(p.Response); to != "" {
 		p.outcome = Redirected
 		r.turnTo(p, to, Link{Element: "redirect"})
 		return nil

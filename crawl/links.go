@@ -3,6 +3,7 @@ package crawl
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/internal/mediatype"
 	"github.com/go-politeness/politeness/internal/weblink"
+	"github.com/go-politeness/politeness/internal/weburl"
 	"github.com/go-politeness/politeness/robots"
 )
 
@@ -60,13 +62,13 @@ func siteOf(rawURL string) string {
 // and in their order, each once: the first to its URL that isn't nofollow, else the last. more says
 // how many there were beyond most. Links outside of http are left out. query is from Page.text.
 func links(
-	text io.Reader, query func(string) string, pageURL string, most int,
+	text io.Reader, query func(string) string, unread func(string, error, bool), pageURL string, most int,
 ) (found []Link, canonical string, more int) {
-	base, err := url.Parse(pageURL)
+	base, err := weblink.ParseURL(nil, pageURL)
 	if err != nil {
 		return nil, "", 0
 	}
-	l := &linkReader{base: base, query: query, most: most, index: make(map[string]int)}
+	l := &linkReader{base: &base, query: query, unread: unread, most: most, index: make(map[string]int)}
 	z := html.NewTokenizer(text)
 	for {
 		switch z.Next() {
@@ -80,9 +82,10 @@ func links(
 
 // A linkReader has the links of the part of an HTML page that was read.
 type linkReader struct {
-	base    *url.URL // of relative links
-	hasBase bool     // base is that of a <base>
+	base    *weblink.URL // of relative links
+	hasBase bool         // base is that of a <base>
 	query   func(string) string
+	unread  func(ref string, err error, nofollow bool)
 	most    int
 
 	found     []Link
@@ -110,23 +113,27 @@ func (l *linkReader) readTag(z *html.Tokenizer) {
 		l.more++
 		return
 	}
-	u, err := l.base.Parse(asWritten(ref))
+	u, err := weblink.ParseURL(l.base, ref)
 	if err != nil {
-		return // net/url can't parse it, so it can't be fetched
+		isLink := tag != atom.Base && (tag != atom.Link || slices.Contains(strings.Fields(rel), "next"))
+		if isLink && l.unread != nil {
+			l.unread(ref, err, slices.Contains(strings.Fields(rel), "nofollow"))
+		}
+		return
 	}
-	u.RawQuery = l.query(u.RawQuery)
+	u.Query = l.query(u.Query)
 	if tag != atom.Base {
-		l.add(tag, u, rel)
+		l.add(tag, &u, rel)
 		return
 	}
 	if !l.hasBase { // the first one counts (HTML, section 4.2.3)
-		l.base = u
+		l.base = &u
 		l.hasBase = true
 	}
 }
 
 // add adds the link of a tag to u.
-func (l *linkReader) add(tag atom.Atom, u *url.URL, rel string) {
+func (l *linkReader) add(tag atom.Atom, u *weblink.URL, rel string) {
 	rels := strings.Fields(rel)
 	if tag == atom.Link && !slices.Contains(rels, "next") && !slices.Contains(rels, "canonical") {
 		return // a stylesheet, an icon, a feed: no page
@@ -195,13 +202,21 @@ func reference(z *html.Tokenizer, tag atom.Atom) (ref, rel string) {
 	case atom.Frame, atom.Iframe:
 		return a.src, rel
 	case atom.Meta:
-		groups := refresh.FindStringSubmatch(a.content)
-		if groups == nil || !strings.EqualFold(a.httpEquiv, "refresh") {
+		if !strings.EqualFold(a.httpEquiv, "refresh") {
 			return "", rel
 		}
-		return groups[1] + groups[2] + groups[3], rel // two of them are empty
+		return refreshed(a.content), rel
 	}
 	return a.href, rel
+}
+
+// refreshed returns the reference in the content of a refresh; empty: there is none.
+func refreshed(content string) string {
+	groups := refresh.FindStringSubmatch(content)
+	if groups == nil {
+		return ""
+	}
+	return groups[1] + groups[2] + groups[3] // two of them are empty
 }
 
 // undeclared is the encoding of a page that doesn't name its own.
@@ -250,45 +265,6 @@ func inEncoding(raw string, encode func(string) (string, error)) string {
 	return b.String()
 }
 
-// scheme matches the beginning of a URL that isn't relative.
-var scheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
-
-// asWritten returns a reference as browsers read it (https://url.spec.whatwg.org): without tabs and
-// line ends, with slashes for backslashes, and with "%25" for a percent sign that begins no escape.
-// A path such as "8:30.html" begins with "./" then.
-func asWritten(href string) string {
-	href = strings.TrimSpace(href)
-	if !strings.ContainsAny(href, "\t\r\n\\%:") {
-		return href
-	}
-	var b strings.Builder
-	if !scheme.MatchString(href) && !strings.ContainsAny(href[:1], `/?#\`) {
-		b.WriteString("./") // or net/url takes "8" for a scheme
-	}
-	inPath := true
-	for i := range len(href) {
-		c := href[i]
-		if c == '?' || c == '#' {
-			inPath = false // where a backslash is a character as any
-		}
-		switch c {
-		case '\t', '\r', '\n':
-			continue
-		case '\\':
-			if inPath {
-				c = '/'
-			}
-		case '%':
-			if _, ok := unescape(href, i); !ok {
-				b.WriteString("%25")
-				continue
-			}
-		}
-		b.WriteByte(c)
-	}
-	return b.String()
-}
-
 // read finds the links of a page, and adds those that are to be followed.
 func (r *run) read(p *Page) {
 	p.add = r.add
@@ -298,14 +274,17 @@ func (r *run) read(p *Page) {
 	tags := robots.ParseTags(p.Response.Header["X-Robots-Tag"], product)
 	p.Directives = politeness.DirectivesOf(p.Response).Merge(tags)
 	p.readLinkHeader() // before the text, whose links come first in p.Links
+	p.readRefreshHeader()
 	if mediatype.IsHTML(p.Response.Header.Get("Content-Type")) {
 		p.readHTML(product)
 	}
 	if !p.leadsOn() {
 		p.Links = nil
+		p.unread = nil
 		p.Canonical = ""
 		p.beyond = 0
 	}
+	r.leadUnread(p)
 	for _, l := range p.Links {
 		if r.follows(p, l) {
 			r.add(p, l.URL, 0)
@@ -333,7 +312,7 @@ func (p *Page) readHTML(product string) {
 	if err == nil {
 		p.Directives = p.Directives.Merge(meta)
 	}
-	found, canonical, more := links(text(), query, p.FinalURL, maxLinks)
+	found, canonical, more := links(text(), query, p.noteUnread, p.FinalURL, maxLinks)
 	for _, l := range p.Links {
 		i := slices.IndexFunc(found, func(o Link) bool { return o.URL == l.URL })
 		switch {
@@ -355,6 +334,9 @@ func (p *Page) readLinkHeader() {
 		to, err := p.resolve(l.Target)
 		switch {
 		case err != nil:
+			if l.Is("next") {
+				p.noteUnread(l.Target, err, l.Is("nofollow"))
+			}
 		case l.Is("canonical"):
 			p.Canonical = cmp.Or(p.Canonical, to)
 		case l.Is("next") && len(p.Links) < maxLinks:
@@ -366,6 +348,53 @@ func (p *Page) readLinkHeader() {
 			})
 		}
 	}
+}
+
+// readRefreshHeader reads the URL of the Refresh header, to which browsers go on (HTML, section
+// 7.4.6.1).
+func (p *Page) readRefreshHeader() {
+	ref := refreshed(strings.Join(p.Response.Header["Refresh"], ", "))
+	if ref == "" || len(p.Links) == maxLinks {
+		return
+	}
+	to, err := p.resolve(ref)
+	if err != nil {
+		p.noteUnread(ref, err, false)
+		return
+	}
+	p.Links = append(p.Links, Link{URL: to, Element: "header"})
+}
+
+// An unread is a reference that can't be read as a URL.
+type unread struct {
+	ref      string
+	err      error
+	nofollow bool
+}
+
+// noteUnread notes a reference of the page with an error. One to another scheme, such as mailto:,
+// leads out of the web, and is no mistake.
+func (p *Page) noteUnread(ref string, err error, nofollow bool) {
+	var other *weblink.SchemeError
+	if errors.As(err, &other) || len(p.unread) == maxLinks {
+		return
+	}
+	p.unread = append(p.unread, unread{ref: ref, err: err, nofollow: nofollow})
+}
+
+// leadUnread has the references of the page that can't be read end as Invalid, if they would be
+// followed otherwise.
+func (r *run) leadUnread(p *Page) {
+	if r.c.cfg.Follow == nil {
+		return
+	}
+	for _, u := range p.unread {
+		if (u.nofollow || p.Directives.NoFollow) && !r.c.cfg.IgnoreNofollow {
+			continue
+		}
+		r.lead(p, "", u.err, Request{URL: u.ref, From: p.FinalURL, Depth: p.Depth + 1})
+	}
+	p.unread = nil
 }
 
 // follows reports whether a link is to be followed.
@@ -411,53 +440,15 @@ func (r *run) lead(p *Page, to string, err error, req Request) {
 	}
 }
 
-// location returns the reference that an answer redirects to; empty: it doesn't.
-func location(resp *http.Response) string {
-	switch resp.StatusCode {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
-		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		bad := resp.Header[badLocation] //nolint:staticcheck // it isn't canonical on purpose
-		return cmp.Or(resp.Header.Get("Location"), strings.Join(bad, ""))
-	}
-	return ""
-}
-
-// locations rewrites each Location as browsers read it, and moves one that net/url can't parse to
-// badLocation: http.Client would fail the answer.
-type locations struct{ http.RoundTripper }
-
-func (l locations) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := l.RoundTripper.RoundTrip(req)
-	if err != nil || resp == nil {
-		return resp, err
-	}
-	to := location(resp)
-	if to == "" {
-		return resp, nil
-	}
-	_, bad := req.URL.Parse(asWritten(to))
-	if bad != nil {
-		// The page is Redirected then, to a URL that is Invalid.
-		resp.Header.Del("Location")
-		resp.Header[badLocation] = []string{to}
-		return resp, nil
-	}
-	resp.Header.Set("Location", asWritten(to))
-	return resp, nil
-}
-
-// badLocation is a key that no server can send, since net/http begins it with a capital letter.
-const badLocation = "location"
-
 // wantsCookie reports whether a page redirects to itself and sets a cookie, which the Client keeps:
 // with the cookie the answer may be another one.
 func (r *run) wantsCookie(p *Page) bool {
-	if r.c.client.Jar == nil || location(p.Response) == "" || len(p.Response.Cookies()) == 0 {
+	if r.c.client.Jar == nil || weburl.Location(p.Response) == "" || len(p.Response.Cookies()) == 0 {
 		return false
 	}
 	// A redirect to another URL is a URL of its own, for which the Client has the cookie as well. The
 	// Queue knows the same URL already, and wouldn't take it in again.
-	to, err := p.resolve(location(p.Response))
+	to, err := p.resolve(weburl.Location(p.Response))
 	return err == nil && to == p.FinalURL
 }
 
@@ -483,13 +474,13 @@ func (r *run) turnTo(p *Page, rawURL string, l Link) {
 
 // resolve returns rawURL as seen from the page, normalised.
 func (p *Page) resolve(rawURL string) (string, error) {
-	base, err := url.Parse(p.FinalURL)
+	base, err := weblink.ParseURL(nil, p.FinalURL)
 	if err != nil {
-		return "", err // it was parsed before, by the Client
+		return "", err // it was parsed before
 	}
-	u, err := base.Parse(asWritten(rawURL))
+	u, err := weblink.ParseURL(&base, rawURL)
 	if err != nil {
 		return "", err
 	}
-	return normal(u)
+	return normal(&u)
 }

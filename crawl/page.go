@@ -36,6 +36,7 @@ type Page struct {
 	ended   time.Time
 	kept    int // bytes of Body that count in run.kept
 	found   []Request
+	unread  []unread // references that can't be read
 	lost    []Result // of URLs that the page has led to, which the Queue doesn't get
 	beyond  int      // number of its links after the first maxLinks
 	add     func(p *Page, url string, priority int)

@@ -3,99 +3,65 @@ package crawl
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 
 	"github.com/go-politeness/politeness/internal/hostname"
+	"github.com/go-politeness/politeness/internal/weblink"
 )
 
 // Normalize returns rawURL in the one spelling by which a crawl knows it: scheme and host in lower
 // case, the host in punycode and without the scheme's own port and a final dot, no userinfo and no
 // fragment, no dot segments, escapes in upper case, none where a letter, a digit or one of -._~
 // needs none, and one for each byte that needs one. The query's order, and a final slash, are left
-// as they are: they make a difference. The error is why rawURL can't be fetched.
+// as they are: they make a difference. rawURL is read as browsers read it, by the URL standard
+// (https://url.spec.whatwg.org). The error is why rawURL can't be fetched.
 func Normalize(rawURL string) (string, error) {
-	rawURL = strings.TrimSpace(rawURL)
-	u, err := url.Parse(rawURL)
-	if err != nil && strings.Contains(rawURL, "://") {
+	u, err := weblink.ParseURL(nil, rawURL)
+	var other *weblink.SchemeError
+	if errors.As(err, &other) && startsWithDigit(other.Rest) { // localhost:8080 looks like a scheme
+		err = weblink.ErrRelative
+	}
+	if err != nil {
 		return "", err
 	}
-	if err != nil || u.Scheme == "" || isPort(u.Opaque) { // localhost:8080 looks like a scheme
-		return "", errors.New("a URL begins with https:// or http://")
-	}
-	return normal(u)
+	return normal(&u)
 }
 
-// isPort reports whether the opaque part of a URL begins with a digit.
-func isPort(opaque string) bool {
-	return opaque != "" && opaque[0] >= '0' && opaque[0] <= '9'
-}
+func startsWithDigit(s string) bool { return s != "" && s[0] >= '0' && s[0] <= '9' }
 
 // normal is Normalize for a URL that has been parsed.
-func normal(u *url.URL) (string, error) {
-	scheme := strings.ToLower(u.Scheme)
-	host := hostname.Authority(scheme, hostname.ASCII(u.Host))
+func normal(u *weblink.URL) (string, error) {
+	host := hostname.Authority(u.Scheme, u.Host)
 	switch {
-	case scheme != "http" && scheme != "https":
-		return "", fmt.Errorf("scheme %q is neither http nor https", u.Scheme)
-	case u.Opaque != "" || host == "":
+	case host == "": // nothing but dots
 		return "", errors.New("a URL needs a host")
-	case strings.ContainsFunc(host, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
-		return "", fmt.Errorf("%q is no name of a host", host)
+	case strings.Contains(u.Host, ".."): // an empty label, which no name has
+		return "", fmt.Errorf("%q is no name of a host", u.Host)
 	}
 	host = strings.ReplaceAll(host, "%", "%25") // in the zone of an IPv6 address
 	var b strings.Builder
 	// Room for all but escapes: most URLs need none, and are one allocation.
-	b.Grow(len(scheme) + len(host) + len(u.Path) + len(u.RawQuery) + 8)
-	b.WriteString(scheme)
+	b.Grow(len(u.Scheme) + len(host) + len(u.Path) + len(u.Query) + 8)
+	b.WriteString(u.Scheme)
 	b.WriteString("://")
 	b.WriteString(host)
-	escape(&b, withoutDots(u.EscapedPath()))
-	if u.RawQuery != "" {
+	escape(&b, u.Path, false)
+	if u.Query != "" {
 		b.WriteByte('?')
-		escape(&b, u.RawQuery)
+		escape(&b, u.Query, true)
 	}
 	return b.String(), nil
 }
 
-// withoutDots removes the dot segments of a path (RFC 3986, section 5.2.4), those that are escaped
-// too.
-func withoutDots(path string) string {
-	if path == "" {
-		return "/"
-	}
-	if !strings.Contains(path, "/.") && !strings.Contains(path, "/%2") {
-		return path
-	}
-	var kept []string
-	unescaped := strings.NewReplacer("%2e", ".", "%2E", ".")
-	segments := strings.Split(path, "/")[1:]
-	for i, s := range segments {
-		last := i == len(segments)-1
-		switch unescaped.Replace(s) {
-		case ".":
-		case "..":
-			kept = kept[:max(0, len(kept)-1)]
-		default:
-			kept = append(kept, s)
-			continue
-		}
-		if last {
-			kept = append(kept, "") // "/a/.." is a directory: "/"
-		}
-	}
-	return "/" + strings.Join(kept, "/")
-}
-
-// escape writes s with an escape for each character that needs one, and for no other. A digit also
-// keeps the one that it has where it would make an escape of a percent sign that is none, as in
-// "%%632".
-func escape(b *strings.Builder, s string) {
+// escape writes a path or a query with an escape for each character that needs one, and for no
+// other. A digit also keeps the one that it has where it would make an escape of a percent sign
+// that is none, as in "%%632". In a path such a percent sign is escaped: net/url takes no other.
+func escape(b *strings.Builder, s string, isQuery bool) {
 	const digits = "0123456789ABCDEF"
 	bare := -3 // where the last percent sign that begins no escape was written
 	for i := 0; i < len(s); i++ {
 		c := s[i]
-		isEscaped := needsEscape(c)
+		isEscaped := weblink.NeedsEscape(c, isQuery)
 		unescaped, ok := unescape(s, i)
 		switch {
 		case ok:
@@ -104,8 +70,10 @@ func escape(b *strings.Builder, s string) {
 			isEscaped = !unreserved(unescaped) || endsEscape
 			c = unescaped
 			i += 2
-		case c == '%':
+		case c == '%' && isQuery:
 			bare = b.Len()
+		case c == '%':
+			isEscaped = true
 		}
 		if !isEscaped {
 			b.WriteByte(c)
@@ -115,11 +83,6 @@ func escape(b *strings.Builder, s string) {
 		b.WriteByte(digits[c>>4])
 		b.WriteByte(digits[c&15])
 	}
-}
-
-// needsEscape reports whether c mustn't stand in a URL as it is.
-func needsEscape(c byte) bool {
-	return c <= ' ' || c >= 0x7f || strings.IndexByte("\"<>\\^`{|}", c) >= 0
 }
 
 // unescape returns the byte for which the escape at s[i] stands; ok is false if none begins there.

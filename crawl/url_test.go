@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/go-politeness/politeness/internal/weblink"
 )
 
 // The spellings of each row are one URL; the first is how a crawl knows it.
@@ -28,6 +30,12 @@ var spellings = [][]string{
 	{"http://example.com/?%%302", "http://EXAMPLE.com/?%%302"},
 	{"http://example.com/?%4", "http://EXAMPLE.com/?%4"}, // cut off
 	{"http://example.com/?%", "http://EXAMPLE.com/?%"},
+	{"http://example.com/50%25-off", "http://example.com/50%-off", "http:example.com/50%-off", "http:///example.com/50%-off", "http:\\\\example.com\\50%-off", "ht\ntp://exam\tple.com/50%\r-off", "\x01http://ex%61mple.com/50%-off\x1f"},
+	{"http://example.com/s%01%7Foh", "http://example.com/s\x01\x7foh"},
+	{"http://example.com/'?%27", "http://example.com/'?'"}, // as browsers send them
+	{"http://my_shop.xn--mnchen-3ya.example/", "http://my_shop.münchen.example"},
+	{"http://127.0.0.1/", "http://127.1", "http://0x7f.0.0.1", "http://2130706433", "http://127.0.0.1./", "http://１２７.0.0.1/"},
+	{"http://xn--fa-hia.example/", "http://faß.example/"},
 	{"http://example.com/azAZ09", "http://example.com/%61%7A%41%5A%30%39"},
 	{"http://example.com/a;b=c,d!$&'()*+=:@-._~", "http://example.com/a;b=c,d!$&'()*+=:@%2D%2e%5f%7e"},
 }
@@ -47,7 +55,7 @@ func TestNormalize(t *testing.T) {
 		}
 		known[row[0]] = true
 	}
-	for _, s := range []string{"", "example.com", "/path", "mailto:a@example.com", "javascript:void(0)", "http://", "http:///path", "ftp://example.com/", "http:opaque", "http://a b/", "http://example.com/%zz", "\x00", "http://[fe80::1%25a%20b]/", "http://[fe80::1%25a%7F]/"} {
+	for _, s := range []string{"", "example.com", "/path", "mailto:a@example.com", "javascript:void(0)", "http://", "https:///", "ftp://example.com/", "http:?opaque", "http://a b/", "http://user@/", "http://a:x/", "http://1.2.3.4.5/", "http://a%00/", "\x00", "http://[fe80::1%25a%20b]/", "http://[fe80::1%25a%7F]/"} {
 		if got, err := Normalize(s); err == nil {
 			t.Errorf("Normalize(%q) = %q", s, got)
 		}
@@ -61,7 +69,7 @@ func TestNormalizeSaysWhatIsMissing(t *testing.T) {
 			t.Errorf("Normalize(%q): %v", s, err)
 		}
 	}
-	for s, want := range map[string]string{"http://[::1/": "missing ']'", "http://example.com/%zz": `invalid URL escape "%zz"`} {
+	for s, want := range map[string]string{"http://[::1/": "missing ']'", "http://example.com:port/": `invalid port "port"`, "ftp://a/": `scheme "ftp"`} {
 		if _, err := Normalize(s); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Normalize(%q): %v, want %q", s, err, want)
 		}
@@ -96,8 +104,11 @@ func FuzzNormalize(f *testing.F) {
 		if u.Fragment != "" || u.User != nil || !strings.HasPrefix(u.Path, "/") || slices.Contains(strings.Split(u.Path, "/"), "..") && !strings.Contains(got, "%2F") {
 			t.Fatalf("Normalize(%q) = %q", raw, got)
 		}
-		before, _ := url.Parse(strings.TrimSpace(raw))
-		if q1, e1 := url.ParseQuery(before.RawQuery); e1 == nil {
+		before, err := weblink.ParseURL(nil, raw)
+		if err != nil {
+			t.Fatalf("Normalize(%q) = %q, but %v", raw, got, err)
+		}
+		if q1, e1 := url.ParseQuery(before.Query); e1 == nil {
 			if q2, e2 := url.ParseQuery(u.RawQuery); e2 != nil || q1.Encode() != q2.Encode() {
 				t.Fatalf("Normalize(%q) = %q, whose query says %v instead of %v", raw, got, q2, q1)
 			}
@@ -117,7 +128,7 @@ const linksPage = `<!doctype html><title>a page</title>
  lines	">nl</a> <a href='/100%'>100 %</a> <a href="\back\slash?\">back</a> <a href="ref?a=1&amp;b=2">5</a> <textarea><a href=/text></textarea> <a href="8:30 h.html">6</a> <a href=12:7>7</a> <a rel=prev href=unclosed`
 
 func TestLinks(t *testing.T) {
-	found, canonical, more := links(strings.NewReader(linksPage), strings.Clone, "http://example.com/dir/page.html", 100)
+	found, canonical, more := links(strings.NewReader(linksPage), strings.Clone, nil, "http://example.com/dir/page.html", 100)
 	want := []Link{
 		{URL: "http://example.com/docs/?page=2", Element: "link", Rel: "next"},
 		{URL: "http://example.com/docs/a", Element: "a"},
@@ -138,7 +149,7 @@ func TestLinks(t *testing.T) {
 	if !slices.Equal(found, want) || canonical != "http://www.example.com/canon" || more != 0 {
 		t.Errorf("links: %+v\nwant %+v\ncanonical %s, %d more", found, want, canonical, more)
 	}
-	if found, _, more := links(strings.NewReader(linksPage), strings.Clone, "http://example.com/", 3); len(found) != 3 || more == 0 {
+	if found, _, more := links(strings.NewReader(linksPage), strings.Clone, nil, "http://example.com/", 3); len(found) != 3 || more == 0 {
 		t.Errorf("%d links, and %d more", len(found), more)
 	}
 }
@@ -166,7 +177,7 @@ func FuzzLinks(f *testing.F) {
 	f.Add([]byte(linksPage), "http://example.com/dir/page.html")
 	f.Add([]byte(`<base href="//x/"><a href=..><a href=?><a href=#>`), "https://example.com/a/b")
 	f.Fuzz(func(t *testing.T, body []byte, pageURL string) {
-		found, canonical, _ := links(bytes.NewReader(body), strings.Clone, pageURL, 10)
+		found, canonical, _ := links(bytes.NewReader(body), strings.Clone, nil, pageURL, 10)
 		if len(found) > 10 {
 			t.Fatalf("%d links", len(found))
 		}

@@ -10,7 +10,8 @@ import (
 // An Entry is a page in a sitemap, or a sitemap in an index.
 type Entry struct {
 	// Loc is the URL, absolute, http or https. It is as the site wrote it, so it may hold
-	// characters that have to be escaped before they are shown.
+	// characters that have to be escaped before they are shown. A URL that package net/url can't
+	// parse, or reads otherwise than browsers do, is spelled so that it reads it as they do.
 	Loc string
 
 	// Index reports whether Loc is another sitemap, listed by an index, and no page.

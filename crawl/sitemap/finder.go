@@ -16,6 +16,8 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/internal/printable"
+	"github.com/go-politeness/politeness/internal/weblink"
+	"github.com/go-politeness/politeness/internal/weburl"
 )
 
 // A Finder finds the pages that a site lists in its sitemaps. It is a plain value, safe for
@@ -103,8 +105,9 @@ func (e *ForeignError) isNear() bool {
 }
 
 // Pages yields the pages of the site that rawURL belongs to: those listed by the sitemaps that its
-// robots.txt names, else by those in the usual places. It yields no index, but what the index leads
-// to. A site without sitemaps has no pages here and no error.
+// robots.txt names, else by those in the usual places. A line of robots.txt that names none, since
+// it is no URL, is an error, and one with a relative URL is relative to robots.txt. It yields no
+// index, but what the index leads to. A site without sitemaps has no pages here and no error.
 //
 // An error is about one sitemap, a [*FileError] or a [*ForeignError], and the loop may go on to the
 // next pair. It is that of [politeness.Transport.Sitemaps] if robots.txt can't be had, and that of
@@ -114,12 +117,12 @@ func (e *ForeignError) isNear() bool {
 // may come more than once. Pages may be of another host than rawURL's, which most crawls leave out.
 func (f Finder) Pages(ctx context.Context, rawURL string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		site, err := url.Parse(rawURL)
+		site, err := weblink.ParseURL(nil, rawURL)
 		if err != nil {
-			yield(Entry{}, err)
+			yield(Entry{}, fmt.Errorf("sitemap: %s: %w", printable.Clipped(rawURL, 200), err))
 			return
 		}
-		named, err := f.Transport.Sitemaps(ctx, rawURL)
+		named, err := f.Transport.Sitemaps(ctx, site.String())
 		if err != nil {
 			// Without a robots.txt the site may have a sitemap in one of the usual places. The user's
 			// own rules refuse these as well.
@@ -130,11 +133,23 @@ func (f Finder) Pages(ctx context.Context, rawURL string) iter.Seq2[Entry, error
 		}
 		w := f.walk(ctx, yield)
 		for _, raw := range named {
-			w.add(file{url: raw, hosts: []string{hostname.Key(site.Host)}})
+			if raw == "" { // a line that was left empty
+				continue
+			}
+			u, err := weblink.ParseURL(&site, raw)
+			if err == nil {
+				w.add(file{url: u.Spelled(raw), hosts: []string{hostname.Key(site.Host)}})
+				continue
+			}
+			err = fmt.Errorf("the robots.txt of %s names it: %w", site.Host, err)
+			if !yield(Entry{}, &FileError{raw, err}) {
+				return
+			}
 		}
-		if len(named) == 0 {
+		if len(w.queue) == 0 {
 			for _, path := range usual {
-				w.add(file{url: site.ResolveReference(&url.URL{Path: path}).String(), guessed: true})
+				place := weblink.URL{Scheme: site.Scheme, Host: site.Host, Path: path}
+				w.add(file{url: place.String(), guessed: true})
 			}
 		}
 		w.run()
@@ -147,7 +162,12 @@ func (f Finder) Read(ctx context.Context, sitemaps ...string) iter.Seq2[Entry, e
 	return func(yield func(Entry, error) bool) {
 		w := f.walk(ctx, yield)
 		for _, raw := range sitemaps {
-			w.add(file{url: raw})
+			u, err := weblink.ParseURL(nil, raw)
+			if err == nil {
+				w.add(file{url: u.Spelled(raw)})
+			} else if !yield(Entry{}, &FileError{raw, err}) {
+				return
+			}
 		}
 		w.run()
 	}
@@ -175,7 +195,7 @@ type walk struct {
 
 func (f Finder) walk(ctx context.Context, yield func(Entry, error) bool) *walk {
 	if f.Client == nil {
-		f.Client = &http.Client{Transport: f.Transport}
+		f.Client = &http.Client{Transport: weburl.Locations{RoundTripper: f.Transport}}
 	}
 	if f.MaxFiles == 0 {
 		f.MaxFiles = maxFiles
@@ -329,7 +349,11 @@ func (w *walk) fetchIn(ctx context.Context, f file, timer *time.Timer) (entries 
 	case resp.StatusCode != http.StatusOK:
 		return nil, final, errors.New(printable.Clipped(resp.Status, 100))
 	}
-	for entry, err := range Read(resp.Body) {
+	base, err := weblink.ParseURL(nil, final)
+	if err != nil {
+		return nil, final, err
+	}
+	for entry, err := range readFrom(&base, maxBytes, resp.Body) {
 		if err != nil {
 			return entries, final, err // those before it are good
 		}

@@ -81,6 +81,38 @@ func TestPagesOfASite(t *testing.T) {
 			pages:  []string{site + "/1"},
 			errors: []string{site + "/a.xml: 404 Not Found"},
 		},
+		"named by a path": {
+			web:   sites{site + "/robots.txt": "Sitemap: /a.xml\nSitemap: b.xml\nSitemap: https:/c.xml\n", site + "/a.xml": urls(site + "/1"), site + "/b.xml": urls(site + "/2"), site + "/c.xml": urls(site + "/3")},
+			pages: []string{site + "/1", site + "/2", site + "/3"},
+		},
+		"named as browsers read it": {
+			web:   sites{site + "/robots.txt": "Sitemap: https:///example.com\\50%-off.xml\n", site + "/50%25-off.xml": urls(site + "/1")},
+			pages: []string{site + "/1"},
+		},
+		"named by nothing that is a URL": {
+			web: sites{
+				site + "/robots.txt": "Sitemap: https://[::1/a.xml\nSitemap:\nSitemap: ftp://example.com/b.xml\n", site + "/sitemap.xml": urls(site + "/1"),
+			},
+			pages: []string{site + "/1"},
+			errors: []string{
+				"https://[::1/a.xml: the robots.txt of example.com names it: missing ']' in host",
+				`ftp://example.com/b.xml: the robots.txt of example.com names it: scheme "ftp" is neither http nor https`,
+			},
+		},
+		"pages as browsers read them": {
+			web:   sites{site + "/sitemap.xml": urls(site+"/50%-off", "https:///example.com/a", `https:\\example.com\b`, site+"/c\n/d", "/relative")},
+			pages: []string{site + "/50%25-off", site + "/a", site + "/b", site + "/c/d", site + "/relative"},
+		},
+		"sitemaps of an index as browsers read them": {
+			web:   sites{site + "/sitemap.xml": index("https:///example.com/50%.xml", "a.xml"), site + "/50%25.xml": urls(site + "/1"), site + "/a.xml": urls(site + "/2")},
+			pages: []string{site + "/1", site + "/2"},
+		},
+		"another host's robots.txt names it by a path": {
+			web: sites{
+				site + "/sitemap.xml": urls("https://friend.example/1"), "https://friend.example/robots.txt": "Sitemap: //example.com/sitemap.xml\n",
+			},
+			pages: []string{"https://friend.example/1"},
+		},
 		"an index of itself": {
 			web:   sites{site + "/sitemap.xml": index(site+"/sitemap.xml", site+"/sitemap.xml#1", site+"/a.xml", site+"/a.xml"), site + "/a.xml": urls(site + "/1")},
 			pages: []string{site + "/1"},

@@ -23,11 +23,11 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"net/url"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/go-politeness/politeness/internal/printable"
+	"github.com/go-politeness/politeness/internal/weblink"
 )
 
 // The protocol's limits for one file. The bytes are counted before and after decompression.
@@ -52,13 +52,17 @@ var (
 // was left out because it isn't an absolute http or https URL of less than 2,048 bytes, or has an
 // entity that XML doesn't define, such as "&eacute;". The entries before it are good.
 func Read(r io.Reader) iter.Seq2[Entry, error] {
-	return readUpTo(maxBytes, r)
+	return readFrom(nil, maxBytes, r)
 }
 
 // readUpTo is Read with another limit.
-func readUpTo(limit int64, r io.Reader) iter.Seq2[Entry, error] {
+func readUpTo(limit int64, r io.Reader) iter.Seq2[Entry, error] { return readFrom(nil, limit, r) }
+
+// readFrom is Read of a file at the URL base, to which the URLs in its XML may be relative, with a
+// limit. With a nil base they can't be.
+func readFrom(base *weblink.URL, limit int64, r io.Reader) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		p := parser{yield: yield}
+		p := parser{yield: yield, base: base}
 		err := p.read(r, limit)
 		if errors.Is(err, errStopped) {
 			return
@@ -84,7 +88,8 @@ var errStopped = errors.New("stopped")
 // A parser reads one file.
 type parser struct {
 	yield     func(Entry, error) bool
-	entries   int // yielded
+	base      *weblink.URL // of relative URLs; nil: they are left out
+	entries   int          // yielded
 	noURL     leftOut
 	undefined leftOut // with an entity that XML doesn't define in their URLs
 
@@ -156,6 +161,7 @@ func (p *parser) read(r io.Reader, limit int64) error {
 	if isXML(p.in) {
 		err = p.readXML()
 	} else {
+		p.base = nil // or each line of a text would be a URL
 		err = p.readLines()
 	}
 	if errors.Is(err, errStopped) || errors.Is(err, errTooMany) {
@@ -246,7 +252,8 @@ func (p *parser) emit(it item) error {
 		p.undefined.add(loc)
 		return nil
 	}
-	if !isURL(loc) {
+	url := p.resolve(loc)
+	if url == "" {
 		p.noURL.add(loc)
 		return nil
 	}
@@ -254,22 +261,24 @@ func (p *parser) emit(it item) error {
 		return errTooMany
 	}
 	p.entries++
-	if !p.yield(it.entry(loc, p.kind.index), nil) {
+	if !p.yield(it.entry(url, p.kind.index), nil) {
 		return errStopped
 	}
 	return nil
 }
 
-// isURL reports whether loc is an absolute http or https URL of a length that the protocol allows.
-func isURL(loc string) bool {
-	if len(loc) >= maxLoc {
-		return false
+// resolve returns the http or https URL that loc is, read as browsers do; empty: it is none, or is
+// longer than the protocol allows.
+func (p *parser) resolve(loc string) string {
+	u, err := weblink.ParseURL(p.base, loc)
+	if err != nil || loc == "" {
+		return ""
 	}
-	u, err := url.Parse(loc)
-	if err != nil || u.Hostname() == "" {
-		return false
+	url := u.Spelled(loc)
+	if max(len(url), len(loc)) >= maxLoc {
+		return ""
 	}
-	return u.Scheme == "http" || u.Scheme == "https"
+	return url
 }
 
 // add appends to the text.

@@ -1,4 +1,5 @@
-// Package weblink parses Link header fields (RFC 8288).
+// Package weblink reads links as the web has them: references, by the URL standard
+// (https://url.spec.whatwg.org), and Link header fields (RFC 8288).
 package weblink
 
 import (

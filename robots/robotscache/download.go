@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/weblink"
 )
 
 // maxRedirects is how many redirects are followed (RFC 9309, section 2.3.1.2).
@@ -113,11 +115,19 @@ func (c *Cache) hop(
 	return nil, nil
 }
 
-// redirect resolves a Location. It returns nil if that isn't a URL that robots.txt can be fetched
-// from. It drops userinfo, which would be sent as a credential.
+// redirect resolves a Location as browsers do. It returns nil if that isn't a URL that robots.txt
+// can be fetched from. Userinfo, which would be sent as a credential, and the fragment are dropped.
 func redirect(from *url.URL, location string) *url.URL {
-	to, err := from.Parse(location) // often a path; "" would be the same URL again
-	if location == "" || err != nil || to.Opaque != "" {
+	// An empty one would be the same URL again. Nor does a path begin with a colon.
+	if location == "" || location[0] == ':' {
+		return nil
+	}
+	read, err := weblink.Redirect(from, location)
+	if err != nil {
+		return nil
+	}
+	to, err := url.Parse(read.String())
+	if err != nil {
 		return nil
 	}
 	o, err := originOf(to)
@@ -126,9 +136,6 @@ func redirect(from *url.URL, location string) *url.URL {
 	}
 	to.Scheme = o.scheme()
 	to.Host = o.host
-	to.User = nil
-	to.Fragment = ""
-	to.RawFragment = ""
 	// By its length with all escapes, which is how it is sent and recorded.
 	if len(to.String()) > maxURL {
 		return nil

@@ -189,6 +189,31 @@ func TestRedirectsBindTheFirstOrigin(t *testing.T) {
 	}
 }
 
+// TestRedirectsAreReadAsBrowsersDo: a server that writes one too many slashes has a robots.txt.
+func TestRedirectsAreReadAsBrowsersDo(t *testing.T) {
+	for location, want := range map[string]string{
+		"https:///www.example.com/robots.txt":   "https://www.example.com/robots.txt",
+		"///www.example.com/robots.txt":         "https://www.example.com/robots.txt",
+		`https:\\www.example.com\robots.txt`:    "https://www.example.com/robots.txt",
+		"https:/other.txt":                      "https://example.com/other.txt",
+		"/50%.txt":                              "https://example.com/50%25.txt",
+		"https://u:p@ex%41mple.com:0443/a\tb#c": "https://example.com/ab",
+	} {
+		r := newRig(t, Config{}, func(req *http.Request) (*http.Response, error) {
+			if req.URL.String() == "https://example.com/robots.txt" {
+				return reply(301, "", "Location", location), nil
+			}
+			return reply(200, private), nil
+		})
+		if allowed(r.get(t, "https://example.com/"), "/private") {
+			t.Errorf("%q: no rules", location)
+		}
+		if ev := r.event(t); ev.URL != want || ev.Hops != 1 {
+			t.Errorf("%q: event %+v, want %s", location, ev, want)
+		}
+	}
+}
+
 func TestFiveRedirects(t *testing.T) {
 	for redirects, denied := range map[int]bool{5: true, 6: false} {
 		r := newRig(t, Config{}, nil)
