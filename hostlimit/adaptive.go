@@ -86,6 +86,9 @@ func Longest(a, b Adaptive) Adaptive {
 // Learns reports whether refusals move the delay.
 func (a Adaptive) Learns() bool { return a.set&unlearned == 0 }
 
+// ByLatency reports whether response times move the delay.
+func (a Adaptive) ByLatency() bool { return a.set&byLatency != 0 }
+
 // String returns the Go expression that makes a.
 func (a Adaptive) String() string {
 	var parts []string

@@ -56,7 +56,9 @@ type Config struct {
 	// learned delays, and next starts more than a minute away; nil: nothing is kept. Each is saved
 	// before the call that brings it about returns: Observe, Start, or with FromEnd Release. A
 	// key's debt is loaded when the key is first used, and read again when it is used 10 s later,
-	// so that processes which share a Store see each other's blocks. A Store that fails stops no
+	// so that processes which share a Store see each other's blocks. Gaps of a minute and less
+	// aren't kept: the first start of a key in a process waits for the key's gap from New on, before
+	// which the last start of an earlier process was. A Store that fails stops no
 	// request: Grant.StateErr reports it. It costs about 450 bytes a key. Package redislimit keeps
 	// its state on a server, and documents its own use of a Store.
 	Store Store

@@ -47,6 +47,9 @@ func (s *dirStore) Hold(ctx context.Context) (id, by string, err error) {
 	return held.ID, held.By, err
 }
 
+// Since returns when this process took the lock of the directory; zero: it hasn't.
+func (s *dirStore) Since() time.Time { return s.debts.Dir.HeldSince() }
+
 // Update implements [Store].
 func (s *dirStore) Update(ctx context.Context, key string, change func(Debt) Debt) (Debt, error) {
 	f, err := s.debts.Update(ctx, key, func(f debtFile) debtFile { return fileOf(change(f.debt())) })
@@ -59,16 +62,21 @@ func (s *dirStore) Update(ctx context.Context, key string, change func(Debt) Deb
 // A debtFile is a Debt as a file has it.
 type debtFile struct {
 	Debt
-	Delay statedir.Duration `json:"delay,omitzero"` // instead of Debt.Delay
+	Delay    statedir.Duration `json:"delay,omitzero"`    // instead of Debt.Delay
+	Adaptive statedir.Duration `json:"adaptive,omitzero"` // instead of Debt.Adaptive
 }
 
 func fileOf(d Debt) debtFile {
 	delay := statedir.Duration(d.Delay)
-	d.Delay = 0 // as it is read: a debt that hasn't changed isn't written
-	return debtFile{d.portable(), delay}
+	adaptive := statedir.Duration(d.Adaptive)
+	// As they are read: a debt that hasn't changed isn't written.
+	d.Delay = 0
+	d.Adaptive = 0
+	return debtFile{d.portable(), delay, adaptive}
 }
 
 func (f debtFile) debt() Debt {
 	f.Debt.Delay = time.Duration(f.Delay)
+	f.Debt.Adaptive = time.Duration(f.Adaptive)
 	return f.portable()
 }

@@ -39,7 +39,7 @@ type Store interface {
 // monotonic clock, so that debts compare by ==.
 type Debt struct {
 	BlockedUntil time.Time     `json:"blockedUntil,omitzero"` // end of the block; zero: not blocked
-	NextStart    time.Time     `json:"nextStart,omitzero"`    // when the next request may start; zero: at any time
+	NextStart    time.Time     `json:"nextStart,omitzero"`    // when the next request may start; zero: not known
 	Refusals     int           `json:"refusals,omitzero"`     // refusals in a row, as by 429
 	Unsure       int           `json:"unsure,omitzero"`       // unsure answers in a row, such as 500
 	Bans         int           `json:"bans,omitzero"`         // bans in a row
@@ -47,6 +47,10 @@ type Debt struct {
 	Delay        time.Duration `json:"delay,omitzero"`        // delay that was learned; 0: none
 	Slow         bool          `json:"slow,omitzero"`         // a ban has taught Delay, which is eased slowly
 	BlockedAt    time.Time     `json:"blockedAt,omitzero"`    // when the block was set; zero: not blocked, or not known
+
+	// Adaptive is the delay by response times, if it is longer than Delay.Max; it may be rounded
+	// up; 0: none.
+	Adaptive time.Duration `json:"adaptive,omitzero"`
 
 	// ClearedAt is when a block was lifted last: by the success of a request that started then, or
 	// by a person; zero: not known.
@@ -79,6 +83,7 @@ func (d Debt) Merge(o Debt) Debt {
 		Cause:        d.causeWith(o),
 		Delay:        longer,
 		Slow:         slow,
+		Adaptive:     max(d.Adaptive, o.Adaptive),
 		BlockedAt:    later(d.BlockedAt, o.BlockedAt),
 		ClearedAt:    d.ClearedAt,
 		FreedAt:      d.FreedAt,

@@ -73,6 +73,12 @@ var restarts = []struct {
 		"So is one that is as long as the floor of the start, whatever the floor of the next request.",
 	},
 	{
+		"ProcessesArePacedAsOne", 5,
+		hostlimit.Config{Delay: hostlimit.Delay{Min: 8 * tick, Max: 8 * tick, Adaptive: hostlimit.Fixed}},
+		nearStarts,
+		"So is a gap of a minute and less: at the latest, the first start of a process comes the gap after its New.",
+	},
+	{
 		"GapFromTheEndOutlivesTheProcess", 4,
 		hostlimit.Config{
 			Concurrency: 1,
@@ -210,6 +216,20 @@ func farFloor(l *life) {
 	l.notBefore(t.Start.Add(2*age), 0)
 	l.step()
 	l.notBefore(t.Start.Add(2*age), age)
+}
+
+func nearStarts(l *life) {
+	gap := l.cfg.Delay.Min
+	last := l.took(0).Start
+	for range 2 {
+		l.step()
+		t := l.took(0)
+		if t.Start.Sub(last) < gap {
+			l.Errorf("started %v after the start before, want %v", t.Start.Sub(last), gap)
+		}
+		last = t.Start
+		t.lease.Release()
+	}
 }
 
 func gapFromTheEnd(l *life) {

@@ -30,6 +30,8 @@ type host struct {
 	moved  bool   // last is no stamp of a start that has ended
 	floor  uint16 // of the last request that knew one, in floorUnits, for those that don't
 
+	fromNew bool // last is no start, but paid from New on: see payFrom
+
 	active *active   // leases and waiters; nil: none
 	kept   *refusals // nil: all its fields are zero
 	stored *stored   // debt in Config.Store; nil: not read yet
@@ -125,7 +127,7 @@ type stamp struct {
 	by      source        // rule that gave gap; noStart: there was no start
 }
 
-const unset time.Duration = -1
+const unset time.Duration = math.MinInt64
 
 // after reports whether the next start is paced by s rather than o: by the later one or, at the
 // same instant, the one with the longer gap.
@@ -158,6 +160,7 @@ func (h *host) pace(s stamp) {
 	h.last = s.at
 	h.gap = s.gap
 	h.source = s.by
+	h.fromNew = false
 	if s.by != noStart { // else the last stamp was cancelled, and nothing is owed
 		h.raise(h.adaptive, byAdaptive)
 		h.raise(h.refusals().Learned, byLearned)

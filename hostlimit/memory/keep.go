@@ -19,12 +19,16 @@ import (
 //
 //	call      state of the key                         action
 //	Acquire   not read yet, or not for 10 s            sync, then the turn
+//	Acquire   refused, while the gap is paid from New  sync, then the error
 //	Next      the same                                 sync, then the answer
 //	Start     the same; or the next start will be far  sync, then the gate
 //	          away
 //	Start     stamped, and the next start is far       sync, and the stamp moves behind it
 //	Observe   block, counter or learned delay changed  sync, then the Effect
 //	Release   the gap counts from now, and is far      sync
+//
+// Gaps of a minute and less aren't saved: a key that hasn't started yet in this process pays its
+// gap from New on, before which the last start of an earlier process was (pay).
 //
 // The Store is right about all that was saved in it: a block that is gone was lifted by another
 // process.
@@ -67,6 +71,9 @@ type stored struct {
 	eased   time.Duration  // when the delay was saved or taken over last
 	failure error          // why the last Update failed; nil: it didn't
 
+	// paced is whether the Store had a next start: if that is over, the gap before it is over.
+	paced bool
+
 	restored *hostlimit.Restored // block that was taken over, until a Grant or an Error reports it
 	err      error               // why the last Update failed, until that is reported
 }
@@ -84,13 +91,17 @@ func (h *host) owing() refusals {
 	o := *h.refusals()
 	o.ForgetPages()
 	o.takenBack = nil
-	a := h.active
-	booked := a != nil && a.last != nil && !a.last.started
-	if !booked {
+	if !h.isBooked() {
 		// A booking isn't owed for yet, and the gaps to the starts before it are over.
 		o.next = max(o.next, h.earliest(0))
 	}
 	return o
+}
+
+// isBooked reports whether the last start of h is a booking.
+func (h *host) isBooked() bool {
+	a := h.active
+	return a != nil && a.last != nil && !a.last.started
 }
 
 // note adds to s.unsaved the differences between o and the state of the key at the last note.
@@ -150,9 +161,23 @@ func (o *refusals) sameCounts(was *refusals) bool {
 	return o.Row == was.Row && o.Unsure == was.Unsure && o.Bans == was.Bans
 }
 
+// noteAdaptive adds to s.unsaved a delay by response times that has become longer than what the
+// Store has, unless Delay.Max is longer. It is rounded up, so that few changes of it are saved.
+func (s *stored) noteAdaptive(adaptive time.Duration, d *hostlimit.Delay) {
+	saved := max(s.debt.Adaptive, s.unsaved.Adaptive)
+	if adaptive <= d.Max || adaptive <= saved {
+		return
+	}
+	s.unsaved.Adaptive = roundedUp(adaptive)
+	s.tried = false
+}
+
+// roundedUp returns the delay to save for one by response times.
+func roundedUp(adaptive time.Duration) time.Duration { return adaptive + adaptive/2 }
+
 // note brings h.stored up to date with h, makes it if there is none, and returns it with the moment
-// of the note.
-func (sh *shard) note(h *host) (*stored, moment) {
+// of the note. lim are the limits of h.
+func (sh *shard) note(h *host, lim *hostlimit.Limits) (*stored, moment) {
 	sh.m.now() // begins the count
 	wall := time.Now()
 	m := moment{now: wall.Sub(sh.m.base), wall: wall}
@@ -160,6 +185,7 @@ func (sh *shard) note(h *host) (*stored, moment) {
 		h.stored = &stored{read: unset}
 	}
 	h.stored.note(h.owing(), m)
+	h.stored.noteAdaptive(h.adaptive, &lim.Delay)
 	return h.stored, m
 }
 
@@ -172,9 +198,21 @@ const (
 	toDecide                 // always: another process may have changed the debt a moment ago
 )
 
-// isDue reports whether there is something to do for a sync.
-func (s *stored) isDue(why occasion, now time.Duration) bool {
+// hasOldNext reports whether the Store has a next start that is over. That of a start by this
+// process is saved later than it is, by margin.
+func (s *stored) hasOldNext(m moment) bool {
+	return !s.debt.NextStart.IsZero() && !s.debt.NextStart.After(m.wall.Add(margin))
+}
+
+// isDue reports whether there is something to do for a sync. isNear is whether the last start of
+// the key was made by this process, with a gap that isn't saved: then the Store must not have an
+// earlier start's any more, whose end would count as that of the last gap.
+func (s *stored) isDue(why occasion, m moment, isNear bool) bool {
+	now := m.now
 	if s.unsaved != (hostlimit.Debt{}) && !s.tried {
+		return true
+	}
+	if isNear && s.hasOldNext(m) {
 		return true
 	}
 	switch why {
@@ -190,7 +228,7 @@ func (s *stored) isDue(why occasion, now time.Duration) bool {
 // was. While another sync of h runs it waits, and then asks again. The error is ctx's; those of the
 // Store are reported by the next Grant, Effect or Error.
 func (sh *shard) sync(ctx context.Context, h *host, lim *hostlimit.Limits, why occasion) (due bool, err error) {
-	x, other := sh.plan(h, why)
+	x, other := sh.plan(h, lim, why)
 	for other != nil {
 		select {
 		case <-other:
@@ -198,7 +236,7 @@ func (sh *shard) sync(ctx context.Context, h *host, lim *hostlimit.Limits, why o
 			return true, ctx.Err()
 		}
 		due = true
-		x, other = sh.plan(h, why) // mostly the other sync has saved this change too
+		x, other = sh.plan(h, lim, why) // mostly the other sync has saved this change too
 	}
 	if x == nil {
 		return due, nil
@@ -215,12 +253,15 @@ func (sh *shard) sync(ctx context.Context, h *host, lim *hostlimit.Limits, why o
 // plan returns the update that is due for h, and marks h as syncing until synced is called. If
 // another sync of h runs, plan returns the channel that is closed at its end instead. Both are nil
 // if nothing is due.
-func (sh *shard) plan(h *host, why occasion) (x *update, other <-chan struct{}) {
+func (sh *shard) plan(
+	h *host, lim *hostlimit.Limits, why occasion,
+) (x *update, other <-chan struct{}) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	s, m := sh.note(h)
+	s, m := sh.note(h, lim)
 	evicted := sh.hosts[h.key] != h // so it owes nothing
-	if evicted || !s.isDue(why, m.now) {
+	isNear := h.seq > 0 && h.gap <= far
+	if evicted || !s.isDue(why, m, isNear) {
 		return nil, nil
 	}
 	if s.syncing != nil {
@@ -233,9 +274,18 @@ func (sh *shard) plan(h *host, why occasion) (x *update, other <-chan struct{}) 
 		debt:    s.debt,
 		unsaved: s.unsaved,
 		learned: h.refusals().Learned,
+		old:     isNear && s.hasOldNext(m),
 	}
 	isShorter := x.learned < s.noted.Learned && x.unsaved.Delay == 0
-	x.ease = isShorter && m.now-s.eased >= easedEvery
+	isOld := m.now-s.eased >= easedEvery
+	x.ease = isShorter && isOld
+	isFaster := h.seq > 0 && h.adaptive < s.debt.Adaptive/2 && x.unsaved.Adaptive == 0
+	if isFaster && isOld {
+		x.faster = true
+		if h.adaptive > lim.Delay.Max {
+			x.adaptive = roundedUp(h.adaptive)
+		}
+	}
 	return x, nil
 }
 
@@ -262,7 +312,7 @@ func (sh *shard) commit(h *host, lim *hostlimit.Limits, x *update, debt hostlimi
 	s.failure = nil
 	s.err = nil
 	s.tried = false
-	sh.note(h) // changes during the Update are yet to be saved
+	sh.note(h, lim) // changes during the Update are yet to be saved
 	if s.unsaved == x.unsaved {
 		s.unsaved = hostlimit.Debt{}
 	}
@@ -291,6 +341,12 @@ type update struct {
 	unsaved hostlimit.Debt // stored.unsaved
 	learned time.Duration  // the delay that the key has learned
 	ease    bool           // learned has become shorter since it was saved, and is to be saved now
+	old     bool           // debt.NextStart is over
+
+	faster   bool          // the delay by response times is to be saved as adaptive, which is shorter
+	adaptive time.Duration // 0: Delay.Max is longer
+
+	theirs hostlimit.Debt // in the Store before the Update
 }
 
 // save calls Store.Update, of which a panic is an error.
@@ -300,7 +356,10 @@ func (x *update) save(ctx context.Context, s hostlimit.Store, key string) (_ hos
 			err = fmt.Errorf("hostlimit: panic in Update of %T: %v", s, p)
 		}
 	}()
-	return s.Update(ctx, key, x.change)
+	return s.Update(ctx, key, func(theirs hostlimit.Debt) hostlimit.Debt {
+		x.theirs = theirs
+		return x.change(theirs)
+	})
 }
 
 // change implements the argument of Store.Update.
@@ -309,6 +368,12 @@ func (x *update) change(theirs hostlimit.Debt) hostlimit.Debt {
 	if x.ease && theirs.Delay == x.debt.Delay { // else another process has learned since
 		d.Delay = x.learned
 		d.Slow = theirs.Slow && x.learned > 0
+	}
+	if x.old && theirs.NextStart == x.debt.NextStart {
+		d.NextStart = time.Time{}
+	}
+	if x.faster && theirs.Adaptive == x.debt.Adaptive {
+		d.Adaptive = x.adaptive
 	}
 	if d.BlockedUntil.IsZero() && rules.InARow(&d) == 0 {
 		// Nothing is left that a clearing lifts.
@@ -326,6 +391,13 @@ func (sh *shard) adopt(h *host, lim *hostlimit.Limits, x *update, debt hostlimit
 	ours := x.change(x.debt)
 	learnedElsewhere := debt.Delay != ours.Delay
 	s.debt = debt
+	s.paced = s.paced || !x.theirs.NextStart.IsZero()
+	if x.faster || x.unsaved.Adaptive > 0 {
+		s.eased = x.now
+	}
+	if h.seq == 0 && lim.Delay.Adaptive.ByLatency() {
+		h.adaptive = max(h.adaptive, min(debt.Adaptive, lim.Delay.Ceiling))
+	}
 	debt = debt.Merge(s.unsaved)
 	ours = ours.Merge(s.unsaved)
 	owed := x.rules.Owed(debt, x.wall)
@@ -389,7 +461,7 @@ func inRange(n int) int { return min(max(0, n), math.MaxUint8) }
 // adoptStart makes the next start of owed that of h, if others have changed it, and reports whether
 // they have.
 func (h *host) adoptStart(x *update, owed hostlimit.Debt, theirs, ours *hostlimit.Debt) bool {
-	if theirs.NextStart == ours.NextStart || theirs.NextStart.IsZero() {
+	if theirs.NextStart == ours.NextStart || owed.NextStart.IsZero() { // zero: it is over
 		return false
 	}
 	r := h.changeRefusals()
@@ -442,6 +514,83 @@ func (m *Limiter) load(ctx context.Context, key string, lim *hostlimit.Limits, w
 	sh.mu.Unlock()
 	_, err := sh.sync(ctx, h, lim, why)
 	return h, err
+}
+
+// pay makes h pay its gap from New on, if h hasn't started yet: an earlier process may have started
+// a request just before. h is nil without a Store.
+func (m *Limiter) pay(h *host, lim *hostlimit.Limits, floor time.Duration) {
+	if h == nil {
+		return
+	}
+	sh := m.shard(h.key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	isKnown := h.stored != nil && h.stored.paced // adoptStart has taken it over
+	if !isKnown && (h.source == noStart || h.fromNew) {
+		h.payFrom(m.born, &lim.Delay, floor, m.now())
+	}
+}
+
+// payFrom makes h pay its gap from the time born on, at which a start may have been that isn't
+// known. After a start whose gap is far the next one would be known.
+func (h *host) payFrom(born time.Duration, d *hostlimit.Delay, floor, now time.Duration) {
+	random := d.Max
+	if d.Min <= far {
+		random = min(random, far) // the gap may have been as long as that
+	}
+	var gap, paid time.Duration
+	for _, g := range [...]time.Duration{random, floor, h.adaptive, h.refusals().Learned} {
+		gap = max(gap, g)
+		if g <= far {
+			paid = max(paid, g)
+		}
+	}
+	due := rules.Add(born, paid)
+	switch {
+	case due <= now && !h.fromNew, h.fromNew && gap <= h.gap:
+		return
+	case due <= now: // it has paid, and owes nothing to a start that isn't known
+		h.pace(stamp{})
+	default:
+		h.pace(stamp{due - gap, gap, byRandom}) // due is the next start for this floor too
+		h.fromNew = true
+	}
+	h.moved = true // no start was at that time
+	if h.active != nil {
+		h.active.past = h.stamp()
+	}
+}
+
+// payLater saves when h has paid its gap from New on, if a turn was refused for that gap: the next
+// process needn't pay anew.
+func (m *Limiter) payLater(ctx context.Context, h *host, lim *hostlimit.Limits, floor time.Duration) {
+	if h == nil {
+		return
+	}
+	sh := m.shard(h.key)
+	if sh.payingFromNew(h, floor) {
+		_, _ = sh.sync(context.WithoutCancel(ctx), h, lim, toSave)
+	}
+}
+
+// noteNext notes that the next start of h is to be saved, and reports whether it is.
+func (sh *shard) noteNext(h *host, floor time.Duration) bool {
+	s := h.stored
+	at := sh.m.at(h.earliest(floor)).Round(0).UTC()
+	if s == nil || laterOf(s.debt.NextStart, s.unsaved.NextStart).After(at.Add(-margin)) {
+		return false
+	}
+	s.unsaved.NextStart = at
+	s.tried = false
+	return true
+}
+
+// payingFromNew notes that the next start of h is to be saved, if h still pays its gap from New on.
+// It reports whether that is to be saved.
+func (sh *shard) payingFromNew(h *host, floor time.Duration) bool {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return h.fromNew && h.earliest(floor) > sh.m.now() && sh.noteNext(h, floor)
 }
 
 // saved returns the host of l's key, whose debt the Store keeps; nil without a Store, after

@@ -113,6 +113,10 @@ func (sh *shard) snapshot(h *host) *snapshot {
 	}
 
 	gap, by := h.delay(floor)
+	if r.Learned > gap { // by an earlier process: there was no start yet
+		gap = r.Learned
+		by = byLearned
+	}
 	s.Delay = gap
 	s.DelaySource = by.String()
 

@@ -31,7 +31,9 @@ type Limiter struct {
 	config        hostlimit.Config
 	id            string
 	began         sync.Once
-	base          time.Time // of the first use
+	base          time.Time     // of the first use
+	made          time.Time     // by New
+	born          time.Duration // made, or when this process took the Store if that was later; 0 or less
 	seed          maphash.Seed
 	shards        []shard
 	hostsPerShard int
@@ -59,6 +61,7 @@ func New(c hostlimit.Config) (*Limiter, error) {
 	m := &Limiter{
 		rules:       r,
 		config:      c,
+		made:        time.Now(),
 		hours:       r.Hours(),
 		id:          fmt.Sprintf("%016x", rand.Uint64()),
 		seed:        maphash.MakeSeed(),
@@ -92,8 +95,19 @@ func (m *Limiter) ID(context.Context) (limiter, process string) { return m.id, "
 // now counts from the first use: a Limiter that was made outside of a synctest bubble, perhaps as
 // part of a preset, works inside of one.
 func (m *Limiter) now() time.Duration {
-	m.began.Do(func() { m.base = time.Now() }) // not in New, which may have run in another bubble
+	m.began.Do(m.begin) // not in New, which may have run in another bubble
 	return time.Since(m.base)
+}
+
+// begin begins the count of now.
+func (m *Limiter) begin() {
+	m.base = time.Now()
+	if store, ok := m.config.Store.(interface{ Since() time.Time }); ok {
+		m.made = laterOf(m.made, store.Since()) // another process had it before
+	}
+	// If New ran in another bubble, or the clock was set since, the shorter time is right or safe.
+	byWall := m.base.Round(0).Sub(m.made.Round(0))
+	m.born = -max(0, min(m.base.Sub(m.made), byWall))
 }
 
 // open returns the earliest time from t on that is in Config.Windows. Those are times of the clock
@@ -140,6 +154,7 @@ func (m *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 	if err != nil {
 		return nil, err
 	}
+	m.pay(h, lim, floor)
 	sh := m.shard(key)
 	l, w, err := sh.enter(&c, key, lim, floor)
 	if w != nil {
@@ -148,6 +163,7 @@ func (m *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 		m.handOut() // a granted turn has found the places as they were
 	}
 	if err != nil {
+		m.payLater(ctx, h, lim, floor)
 		sh.addNews(h, err)
 		return nil, err
 	}
@@ -206,24 +222,33 @@ func (m *Limiter) Next(ctx context.Context, key string, floor time.Duration) (ti
 	if err != nil {
 		return time.Time{}, err
 	}
-	if _, err := m.load(ctx, key, lim, toUse); err != nil {
+	h, err := m.load(ctx, key, lim, toUse)
+	if err != nil {
 		return time.Time{}, err
 	}
+	m.pay(h, lim, floor)
+	next := m.shard(key).next(key, lim, max(0, floor), c.priority)
+	if !c.deadline.IsZero() && next.After(c.deadline) {
+		m.payLater(ctx, h, lim, floor)
+	}
+	return next, nil
+}
 
-	least := max(0, floor)
-	sh := m.shard(key)
+// next is Next for the key as this process knows it.
+func (sh *shard) next(key string, lim *hostlimit.Limits, floor time.Duration, priority int) time.Time {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	m := sh.m
 	now := m.now()
 	h := sh.hosts[key]
 	if h == nil { // a question makes no host known
-		return m.at(m.open(now)), nil
+		return m.at(m.open(now))
 	}
 	sh.forgive(h, now)
 	a := h.active
 	if a == nil { // no request is in flight, and none waits
-		return m.at(m.open(h.first(now, least))), nil
+		return m.at(m.open(h.first(now, floor)))
 	}
-	prev := a.behind(&waiter{priority: c.priority})
-	return m.at(a.bound(now, lim, least, prev)), nil
+	prev := a.behind(&waiter{priority: priority})
+	return m.at(a.bound(now, lim, floor, prev))
 }

@@ -31,7 +31,7 @@ func Usual(o *hostlimit.Outcome, before time.Duration) time.Duration {
 // usually take that long, o included (Usual). Without a formula of response times it returns 0: old
 // is a delay of other limits.
 func Adapt(d *hostlimit.Delay, old, usual time.Duration, o *hostlimit.Outcome) time.Duration {
-	if !byLatency(d.Adaptive) {
+	if !d.Adaptive.ByLatency() {
 		return 0
 	}
 	atOnce, halfway, raise, moves := d.Adaptive.Move(usual, o)
@@ -50,10 +50,4 @@ func Adapt(d *hostlimit.Delay, old, usual time.Duration, o *hostlimit.Outcome) t
 		adapted = max(adapted, old)
 	}
 	return adapted
-}
-
-// byLatency reports whether response times move the delay.
-func byLatency(a hostlimit.Adaptive) bool {
-	_, _, _, moves := a.Move(0, &hostlimit.Outcome{Status: 200})
-	return moves
 }

@@ -43,6 +43,7 @@ func unblocked(d hostlimit.Debt) hostlimit.Debt {
 		NextStart: d.NextStart,
 		Delay:     d.Delay,
 		Slow:      d.Slow,
+		Adaptive:  d.Adaptive,
 		ClearedAt: d.ClearedAt,
 		FreedAt:   d.FreedAt,
 	}

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// The file "lock" of the directory itself is locked by the process that uses the directory, until
-// that process ends. Its first line is the id of the directory, and stays. Its second line is for
-// people: it describes the process.
+// idPrefix begins the file "lock" of the directory itself. The process that uses the directory has
+// locked that file until it ends. The first line is the id of the directory, and stays. The second
+// line is for people: it describes the process.
 //
 //	state 1 5be0c2a7d3f19e46
 //	process 4711 (politeness) on host1, since 2026-11-28T10:41:19Z
@@ -40,8 +40,25 @@ type Hold struct {
 // all Transports of a process share them.
 var holds = struct {
 	sync.Mutex
-	held map[string]*os.File
-}{held: make(map[string]*os.File)}
+	held map[string]heldLock
+}{held: make(map[string]heldLock)}
+
+// A heldLock is the file of a lock that this process holds.
+type heldLock struct {
+	*os.File
+	since time.Time
+}
+
+// HeldSince returns when this process took the lock of the directory; zero: it doesn't hold it.
+func (d *Dir) HeldSince() time.Time {
+	path, err := filepath.Abs(d.path)
+	if err != nil {
+		return time.Time{}
+	}
+	holds.Lock()
+	defer holds.Unlock()
+	return holds.held[filepath.Join(path, "lock")].since
+}
 
 // Hold takes the lock of the directory for this process, and returns the id of the directory. The
 // first Hold makes the directory and its id. While another process holds the lock, Hold waits
@@ -84,9 +101,8 @@ func hold(name string) (Hold, error) {
 	holds.Lock()
 	defer holds.Unlock()
 	forgetRemoved()
-	file := holds.held[name]
-	if file != nil {
-		id, _, err := readHold(file)
+	if held, ok := holds.held[name]; ok {
+		id, _, err := readHold(held.File)
 		return Hold{ID: id}, err
 	}
 	if err := regular(name); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -111,7 +127,7 @@ func hold(name string) (Hold, error) {
 		file.Close()
 		return Hold{}, err
 	}
-	holds.held[name] = file
+	holds.held[name] = heldLock{file, time.Now()}
 	return Hold{ID: id}, nil
 }
 
@@ -124,7 +140,7 @@ func forgetRemoved() {
 		if err == nil && nowErr == nil && os.SameFile(ours, now) {
 			continue
 		}
-		UnlockFile(file)
+		UnlockFile(file.File)
 		file.Close()
 		delete(holds.held, name)
 	}

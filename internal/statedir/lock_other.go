@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// LocksEnd reports whether the lock on a file ends with the process that holds it. Here there is none
-// between processes.
+// LocksEnd reports whether the lock on a file ends with the process that holds it. Here there is
+// none between processes.
 const LocksEnd = false
 
 // ReadsLock reports whether files must be read under the lock.
