@@ -108,6 +108,7 @@ func (c *charge) refusal(start time.Time) error {
 		return nil
 	}
 	err := c.budget.Check(c.subject.ctx, c.subject.host, start)
+	c.tellLoss()
 	if err == nil || c.page == pageUnpaid {
 		return err
 	}
@@ -159,6 +160,7 @@ func (c *charge) reserve() error {
 	}
 	warnings, err := c.budget.Reserve(c.subject.ctx, c.subject.host)
 	c.warn(warnings)
+	c.tellLoss()
 	if err != nil {
 		return c.exceeded(StageBudget, err)
 	}
@@ -200,6 +202,7 @@ func (c *charge) take(n int) (taken int, err error) {
 		var warnings []budget.Warning
 		some, warnings, err = c.budget.TakeBytes(c.subject.ctx, int64(n-taken))
 		c.warn(warnings)
+		c.tellLoss()
 		taken += int(some)
 	}
 	return taken, err
@@ -232,6 +235,14 @@ func (c *charge) exceeded(stage Stage, err error) error {
 		return c.subject.giveUp(stage, err, givenUp{})
 	}
 	return c.subject.fail(stage, renewed, err)
+}
+
+// tellLoss reports why a budget that is kept over processes couldn't be read or kept, once for each
+// cause. It counts by itself meanwhile.
+func (c *charge) tellLoss() {
+	if kept, ok := c.budget.(interface{ Lost() error }); ok {
+		c.subject.lose(kept.Lost())
+	}
 }
 
 func (c *charge) warn(warnings []budget.Warning) {

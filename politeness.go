@@ -260,7 +260,7 @@ func (t *Transport) equip(cfg *Config, found *problems.List) {
 		found.Add("Hosts", cmp.Or(errors.Unwrap(err), err)) // without the prefix before the joined problems
 	}
 	found.Add("Hosts.Store", cfg.checkStore())
-	found.Add("WithState", statedir.Check(cfg.state, "hosts", "robots"))
+	found.Add("WithState", statedir.Check(cfg.state, "hosts", "robots", "budget"))
 	if cfg.Budget != nil { // Spend has no effect then
 		found.Add("Budget", cfg.Budget.Limits().Validate())
 		return
@@ -268,7 +268,7 @@ func (t *Transport) equip(cfg *Config, found *problems.List) {
 	found.Add("Spend", cfg.Spend.Validate())
 	// A request that costs nothing is spared the calls of a budget.
 	if cfg.Spend != (budget.Limits{}) {
-		t.cfg.Budget = budget.New(cfg.Spend)
+		t.cfg.Budget = cfg.newBudget()
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/robots/robotscache"
@@ -18,6 +19,7 @@ import (
 //
 //	DIR/hosts/    state of hosts: blocks, refusals in a row, learned delays, far next starts (hostlimit.Dir)
 //	DIR/robots/   robots.txt, and which origins can't be asked for it (robotscache.Dir)
+//	DIR/budget/   what is spent of a Spend with Every (budget.Keep)
 //
 // Each host and each origin has a file of its own, under a hashed name; files are 0600 and
 // directories 0700. Processes may share dir. New fails where dir can't be written to. A later loss
@@ -42,6 +44,25 @@ func (c Config) WithState(dir string) Config {
 	c.Hosts.Store = hostlimit.Dir(filepath.Join(dir, "hosts"))
 	c.Robots.Store = robotscache.Dir(filepath.Join(dir, "robots"))
 	return c
+}
+
+// newBudget returns the budget of Spend, which is kept with the state if it is renewed.
+func (c Config) newBudget() budget.Budget {
+	if c.state == "" || c.Spend.Every == 0 {
+		return budget.New(c.Spend)
+	}
+	return budget.Keep(filepath.Join(c.state, "budget"), c.Spend)
+}
+
+// GiveBack returns what t has taken of a kept budget and hasn't spent, so that the next process may
+// spend it: see budget.Kept. Call it when t sends nothing more for a while. Package crawl does so
+// at the end of Run. Without the call at most a hundredth of the budget is lost until its next
+// window. Other budgets have nothing to give back.
+func (t *Transport) GiveBack(ctx context.Context) error {
+	if kept, ok := t.cfg.Budget.(interface{ GiveBack(context.Context) error }); ok {
+		return kept.GiveBack(ctx)
+	}
+	return nil
 }
 
 // A heldState is the state of the limiter's Store, as New has found it.

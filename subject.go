@@ -93,7 +93,12 @@ func (s *subject) report(typ evidence.Type, fill func(d *evidence.Decision)) {
 // state couldn't be read or kept.
 func (s *subject) news(restored *hostlimit.Restored, lost error, act *hostlimit.Debt) {
 	s.recorder.State(s.ctx, s.host, restored, act)
-	// A full disk fails every host: one record for each cause is enough.
+	s.lose(lost)
+}
+
+// lose reports why state couldn't be read or kept, if err is that. A full disk fails every host:
+// one record for each cause is enough.
+func (s *subject) lose(lost error) {
 	if s.tally.Lost(lost) {
 		s.report(evidence.StateLost, func(d *evidence.Decision) {
 			d.Allowed = true

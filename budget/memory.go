@@ -84,6 +84,11 @@ func (m *Memory) Reserve(_ context.Context, host string) ([]Warning, error) {
 	if err := m.refuse(time.Time{}, host); err != nil {
 		return nil, err
 	}
+	return m.reserve(host), nil
+}
+
+// reserve takes a page of host, which there is.
+func (m *Memory) reserve(host string) []Warning {
 	warnings := m.start()
 
 	m.pages++
@@ -92,7 +97,7 @@ func (m *Memory) Reserve(_ context.Context, host string) ([]Warning, error) {
 		warnings = append(warnings, Warning{Limit: Pages, Used: m.pages, Max: m.limits.Pages})
 	}
 	if m.hosts == nil {
-		return warnings, nil
+		return warnings
 	}
 	key := maphash.String(m.seed, host)
 	use := m.hosts[key] + onePage
@@ -106,7 +111,7 @@ func (m *Memory) Reserve(_ context.Context, host string) ([]Warning, error) {
 		})
 	}
 	m.hosts[key] = use
-	return warnings, nil
+	return warnings
 }
 
 // Refund implements [Budget]. A refund of what was never reserved is ignored.
@@ -114,6 +119,11 @@ func (m *Memory) Refund(_ context.Context, host string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.renew()
+	m.refund(host)
+}
+
+// refund gives a page of host back.
+func (m *Memory) refund(host string) {
 	if m.hosts != nil {
 		key := maphash.String(m.seed, host)
 		use := m.hosts[key]
@@ -138,6 +148,11 @@ func (m *Memory) TakeBytes(_ context.Context, n int64) (int64, []Warning, error)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.renew()
+	return m.take(n)
+}
+
+// take spends up to n bytes, which are more than 0.
+func (m *Memory) take(n int64) (int64, []Warning, error) {
 	if m.limits.Bytes != 0 {
 		left := m.limits.Bytes - m.bytes
 		if left <= 0 {

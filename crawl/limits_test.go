@@ -434,3 +434,24 @@ func TestARenewalAfterTheDeadline(t *testing.T) {
 		}
 	})
 }
+
+// TestRunGivesBackABudget: what a run has taken of a budget that is kept, and hasn't spent, is there
+// for the next one.
+func TestRunGivesBackABudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		visited := 0
+		for run := range 12 {
+			r := newRig()
+			pages(r.Site("https://example.com"), 1000)
+			r.politeness.Spend = budget.Limits{Pages: 600, Every: 24 * time.Hour}
+			r.politeness = r.politeness.WithState(dir)
+			r.crawl.MaxPages = 61
+			s := r.run(t.Context(), t, numbered("example.com", 1000)[61*run:]...)
+			visited += s.Visited()
+		}
+		if visited != 600 {
+			t.Errorf("%d pages, want 600", visited)
+		}
+	})
+}

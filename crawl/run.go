@@ -100,6 +100,7 @@ func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 	r.loop(cancel)
 	r.leaveMemory()
 	r.countAsides()
+	r.giveLeave()
 	r.report(time.Now(), true)
 	return r.summary, r.err
 }
@@ -149,6 +150,18 @@ func (r *run) leaveMemory() {
 		r.callDone([]Result{res})
 	}
 }
+
+// giveLeave gives back to a kept budget what the Transport has taken of it and hasn't spent.
+func (r *run) giveLeave() {
+	_ = guarded("the budget", func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), givingBack)
+		defer cancel()
+		return r.c.cfg.Transport.GiveBack(ctx)
+	})
+}
+
+// givingBack bounds the time that a kept budget may take at the end of the Run.
+const givingBack = 10 * time.Second
 
 // maxInFlight is the largest number of flights where the limiter has no bound.
 const maxInFlight = 4096

@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 	// The leaves.
 	"backoff":   nil,
 	"botauth":   {"internal/conntrace"},
-	"budget":    nil,
+	"budget":    {"internal/statedir"},
 	"evidence":  {"internal/statedir"},
 	"hostlimit": {"backoff", "internal/contexts", "internal/statedir"},
 	"publicnet": nil,

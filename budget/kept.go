@@ -1,0 +1,460 @@
+package budget
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"time"
+
+	"github.com/go-politeness/politeness/internal/statedir"
+)
+
+// A Kept is a budget with Limits.Every in a directory: all processes of a machine that use the
+// directory, at the same time or one after another, spend it together. Of Pages, PagesPerHost and
+// Bytes no more is spent in a window than the limits, also if processes are killed.
+//
+// A process takes leave to spend in blocks of a hundredth of a limit, at least one. A file has the
+// sum of what was taken, so an ordinary page costs no file. GiveBack returns the leave that wasn't
+// spent. The leave of a process that was killed counts as spent until the next window.
+//
+// While a file can't be read or written, the process counts by itself, and Lost returns the error.
+// A Kept is safe for concurrent use, and starts no goroutine. Make it with Keep.
+type Kept struct {
+	m      *Memory // counts what is spent in the window, by all processes as far as is known
+	values statedir.Values[granted]
+	turn   chan struct{} // held while the files are at work
+
+	// Guarded by m.mu.
+	window   time.Time // of the fields below
+	total    leave     // of Pages and Bytes
+	hosts    map[string]*leave
+	reserved int64 // pages of this process that Refund may give back
+	lost     error
+}
+
+// A leave is what this process may spend without another look at the file.
+type leave struct {
+	pages, bytes int64
+	known        granted   // value of the file, while that can't be written
+	again        time.Time // before that the file isn't read again for what it doesn't have
+}
+
+// A granted is the value of a file: what processes have taken in a window.
+type granted struct {
+	Window int64 `json:"window"` // its beginning in Unix nanoseconds
+	Pages  int64 `json:"pages,omitzero"`
+	Bytes  int64 `json:"bytes,omitzero"`
+}
+
+// lookAgain is how long a process that has no leave believes what it has read in the file.
+const lookAgain = time.Second
+
+// noHost stands for a host where there is none: it is the key of what isn't of one host.
+const noHost = "\x00"
+
+// Keep returns the budget with the limits l in the directory dir, which is made when the first page
+// is spent. Without l.Every it keeps nothing, as a budget that is spent once ends with its crawl.
+func Keep(dir string, l Limits) *Kept {
+	return &Kept{
+		m: New(l),
+		values: statedir.Values[granted]{
+			Dir:    statedir.New(dir, statedir.OS{}),
+			Format: "budget 1",
+			Zero:   "has spent nothing",
+		},
+		turn:  make(chan struct{}, 1),
+		hosts: make(map[string]*leave),
+	}
+}
+
+// Limits reports the limits that k was made with.
+func (k *Kept) Limits() Limits { return k.m.limits }
+
+// Window implements [Budget], by this machine's clock.
+func (k *Kept) Window() time.Time { return k.m.Window() }
+
+// keeps reports whether there is anything to keep.
+func (k *Kept) keeps() bool {
+	l := &k.m.limits
+	return l.Every > 0 && (l.Pages > 0 || l.Bytes > 0 || l.PagesPerHost > 0)
+}
+
+// renew begins a new window if it is time: the leave of the one before is void.
+func (k *Kept) renew() {
+	k.m.renew()
+	if k.m.window.Equal(k.window) {
+		return
+	}
+	k.window = k.m.window
+	k.total = leave{}
+	k.reserved = 0
+	clear(k.hosts)
+}
+
+// of returns the leave for a host; nil: its pages aren't limited.
+func (k *Kept) of(host string) *leave {
+	if k.m.limits.PagesPerHost == 0 || host == noHost {
+		return nil
+	}
+	if k.hosts[host] == nil {
+		k.hosts[host] = new(leave)
+	}
+	return k.hosts[host]
+}
+
+// hasPage reports whether there is leave for a page of the host with the leave of.
+func (k *Kept) hasPage(of *leave) bool {
+	return (k.m.limits.Pages == 0 || k.total.pages > 0) && (of == nil || of.pages > 0)
+}
+
+// isKnown reports whether the files needn't be read: there is leave, or a file that had nothing
+// left was just read.
+func (k *Kept) isKnown(of *leave) bool {
+	l := &k.m.limits
+	now := time.Now()
+	total := (l.Pages == 0 || k.total.pages > 0) && (l.Bytes == 0 || k.total.bytes > 0)
+	return (total || now.Before(k.total.again)) && (of == nil || of.pages > 0 || now.Before(of.again))
+}
+
+// Check implements [Budget].
+func (k *Kept) Check(ctx context.Context, host string, start time.Time) error {
+	if err := k.look(ctx, host); err != nil {
+		return err
+	}
+	return k.m.Check(ctx, host, start)
+}
+
+// look reads the files for a page of host, if that isn't known.
+func (k *Kept) look(ctx context.Context, host string) error {
+	if !k.keeps() {
+		return nil
+	}
+	k.m.mu.Lock()
+	k.renew()
+	known := k.isKnown(k.of(host))
+	k.m.mu.Unlock()
+	if known {
+		return nil
+	}
+	return k.ask(ctx, host, false)
+}
+
+// Reserve implements [Budget].
+func (k *Kept) Reserve(ctx context.Context, host string) ([]Warning, error) {
+	if !k.keeps() {
+		return k.m.Reserve(ctx, host)
+	}
+	for {
+		warnings, done, err := k.reserve(host)
+		if done {
+			return warnings, err
+		}
+		if err := k.ask(ctx, host, true); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// reserve is Reserve without a look at the files; done is false if that is needed.
+func (k *Kept) reserve(host string) (warnings []Warning, done bool, err error) {
+	k.m.mu.Lock()
+	defer k.m.mu.Unlock()
+	k.renew()
+	of := k.of(host)
+	hasPage := k.hasPage(of)
+	if !hasPage && !k.isKnown(of) {
+		return nil, false, nil
+	}
+	refusal := k.m.refuse(time.Time{}, host)
+	switch {
+	case refusal != nil:
+		return nil, true, refusal
+	case !hasPage:
+		return nil, false, nil
+	}
+	k.total.pages--
+	if of != nil {
+		of.pages--
+	}
+	k.reserved++
+	return k.m.reserve(host), true, nil
+}
+
+// Refund implements [Budget].
+func (k *Kept) Refund(ctx context.Context, host string) {
+	if !k.keeps() {
+		k.m.Refund(ctx, host)
+		return
+	}
+	k.m.mu.Lock()
+	defer k.m.mu.Unlock()
+	k.renew()
+	if k.reserved == 0 {
+		return // it was never reserved, or in another window
+	}
+	k.reserved--
+	k.total.pages++
+	if of := k.of(host); of != nil {
+		of.pages++
+	}
+	k.m.refund(host)
+}
+
+// TakeBytes implements [Budget].
+func (k *Kept) TakeBytes(ctx context.Context, n int64) (int64, []Warning, error) {
+	if !k.keeps() || k.m.limits.Bytes == 0 || n <= 0 {
+		return k.m.TakeBytes(ctx, n)
+	}
+	for {
+		taken, warnings, done, err := k.takeBytes(n)
+		if done {
+			return taken, warnings, err
+		}
+		if err := k.ask(ctx, noHost, true); err != nil {
+			return 0, nil, err
+		}
+	}
+}
+
+// takeBytes is TakeBytes without a look at the files; done is false if that is needed.
+func (k *Kept) takeBytes(n int64) (taken int64, warnings []Warning, done bool, err error) {
+	k.m.mu.Lock()
+	defer k.m.mu.Unlock()
+	k.renew()
+	isSpent := k.m.bytes >= k.m.limits.Bytes && time.Now().Before(k.total.again)
+	if k.total.bytes <= 0 && !isSpent {
+		return 0, nil, false, nil
+	}
+	if k.total.bytes > 0 {
+		n = min(n, k.total.bytes)
+	}
+	taken, warnings, err = k.m.take(n)
+	k.total.bytes -= taken
+	return taken, warnings, true, err
+}
+
+// Usage implements [Budget].
+func (k *Kept) Usage(ctx context.Context) (Usage, error) {
+	if err := k.look(ctx, noHost); err != nil {
+		return Usage{}, err
+	}
+	return k.m.Usage(ctx)
+}
+
+// GiveBack returns the leave that this process has taken and hasn't spent to the directory, so that
+// the next process may spend it. Call it when nothing more is spent for a while. Leave that can't
+// be given back counts as spent.
+func (k *Kept) GiveBack(ctx context.Context) error {
+	if !k.keeps() {
+		return nil
+	}
+	if err := k.begin(ctx); err != nil {
+		return err
+	}
+	defer k.end()
+	var first error
+	back, window := k.unspent()
+	for host, l := range back {
+		_, err := k.values.Update(ctx, k.key(host), func(g granted) granted {
+			if g.Window == window {
+				g.Pages = max(0, g.Pages-l.pages)
+				g.Bytes = max(0, g.Bytes-l.bytes)
+			}
+			return g
+		})
+		if err != nil && first == nil {
+			first = fmt.Errorf("budget: %w", err)
+		}
+	}
+	return first
+}
+
+// unspent takes the leave by host that isn't spent in the given window out of k.
+func (k *Kept) unspent() (back map[string]leave, window int64) {
+	k.m.mu.Lock()
+	defer k.m.mu.Unlock()
+	k.renew()
+	back = make(map[string]leave)
+	put := func(host string, l *leave) {
+		unspent := leave{pages: max(0, l.pages), bytes: l.bytes}
+		if unspent.pages > 0 || unspent.bytes > 0 {
+			back[host] = unspent
+		}
+		l.pages -= unspent.pages
+		l.bytes = 0
+		l.again = time.Time{}
+	}
+	put(noHost, &k.total)
+	for host, l := range k.hosts {
+		put(host, l)
+	}
+	return back, k.window.UnixNano()
+}
+
+// Lost returns why a file couldn't be read or written when it was last needed; nil: it could.
+func (k *Kept) Lost() error {
+	k.m.mu.Lock()
+	defer k.m.mu.Unlock()
+	return k.lost
+}
+
+// begin waits until no other goroutine is at work with the files.
+func (k *Kept) begin(ctx context.Context) error {
+	select {
+	case k.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (k *Kept) end() { <-k.turn }
+
+// key returns the key of the file of a host. Windows of another length have files of their own.
+func (k *Kept) key(host string) string {
+	if host == noHost {
+		return fmt.Sprintf("every %v", k.m.limits.Every)
+	}
+	return fmt.Sprintf("every %v of %s", k.m.limits.Every, host)
+}
+
+// ask reads the files for a page of host, and for bytes. With take it takes leave from them.
+func (k *Kept) ask(ctx context.Context, host string, take bool) error {
+	if err := k.begin(ctx); err != nil {
+		return err
+	}
+	defer k.end()
+	l := &k.m.limits
+	if l.Pages > 0 || l.Bytes > 0 {
+		if err := k.fill(ctx, filling{noHost, take, l.Pages, l.Bytes}); err != nil {
+			return err
+		}
+	}
+	if l.PagesPerHost > 0 && host != noHost {
+		return k.fill(ctx, filling{host, take, l.PagesPerHost, 0})
+	}
+	return nil
+}
+
+// A filling is a look at one file.
+type filling struct {
+	host         string
+	take         bool  // leave is taken, of that of which nothing is left
+	pages, bytes int64 // limits; 0: none
+}
+
+// leave returns the leave that f is about.
+func (k *Kept) leave(f filling) *leave {
+	if f.host == noHost {
+		return &k.total
+	}
+	return k.of(f.host)
+}
+
+// fill reads a file, and takes leave from it if f says so.
+func (k *Kept) fill(ctx context.Context, f filling) error {
+	k.m.mu.Lock()
+	k.renew()
+	window := k.window.UnixNano()
+	before := *k.leave(f)
+	k.m.mu.Unlock()
+
+	var file granted // as it is now
+	var got leave
+	// It may be called twice, and the second call counts.
+	_, err := k.values.Update(ctx, k.key(f.host), func(old granted) granted {
+		file, got = f.grant(old.in(window, k.m.limits.Every), before)
+		if got == (leave{}) {
+			return old
+		}
+		return file
+	})
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx) // nothing was taken
+	}
+
+	k.m.mu.Lock()
+	defer k.m.mu.Unlock()
+	k.renew()
+	k.lost = nil
+	if err != nil {
+		k.lost = fmt.Errorf("budget: %w", err)
+	}
+	if k.window.UnixNano() != window {
+		return nil // what was taken is void
+	}
+	now := k.leave(f)
+	now.pages += got.pages
+	now.bytes += got.bytes
+	now.again = time.Now().Add(lookAgain)
+	now.known = granted{}
+	if err != nil {
+		now.known = file
+	}
+	k.learn(f, file, now)
+	return nil
+}
+
+// grant takes leave from g, of that of which l has nothing left.
+func (f filling) grant(g granted, l leave) (granted, leave) {
+	if l.known.Window == g.Window {
+		g.Pages = max(g.Pages, l.known.Pages)
+		g.Bytes = max(g.Bytes, l.known.Bytes)
+	}
+	var got leave
+	if f.take && l.pages <= 0 {
+		got.pages = block(f.pages, g.Pages)
+	}
+	if f.take && l.bytes <= 0 {
+		got.bytes = block(f.bytes, g.Bytes)
+	}
+	g.Pages += got.pages
+	g.Bytes += got.bytes
+	return g, got
+}
+
+// learn sets what is spent, of a host or in all, to what the file has, without the leave that this
+// process hasn't spent.
+func (k *Kept) learn(f filling, file granted, l *leave) {
+	m := k.m
+	spent := min(file.Pages-max(0, l.pages), f.pages)
+	if f.host != noHost {
+		key := maphash.String(m.seed, f.host)
+		m.hosts[key] = hostUse(spent)*onePage | m.hosts[key]&warned
+		return
+	}
+	if f.pages > 0 {
+		m.pages = spent
+	}
+	if f.bytes > 0 {
+		m.bytes = min(file.Bytes-l.bytes, f.bytes)
+	}
+}
+
+// in returns g in the given window, which begins anew if g is of an earlier one. A later one shows
+// that the clock was set back. If g is of the next window, all of this window is spent: how much of
+// it was, isn't known any more. A g of a window after that was made while the clock was wrong, and
+// counts in this one.
+func (g granted) in(window int64, every time.Duration) granted {
+	switch {
+	case g.Window < window:
+		return granted{Window: window}
+	case g.Window == window+int64(every):
+		return granted{Window: window, Pages: math.MaxInt64 / 4, Bytes: math.MaxInt64 / 4}
+	default:
+		g.Window = window
+		return g
+	}
+}
+
+// blocks is the number of blocks in which a limit is taken.
+const blocks = 100
+
+// block returns how much of a limit is taken at once, if so much of it was taken already.
+func block(limit, taken int64) int64 {
+	if limit <= 0 {
+		return 0
+	}
+	return max(0, min(max(1, limit/blocks), limit-taken))
+}
