@@ -94,6 +94,12 @@ var withALine = []loop{
 			AbortIf(func(_ *http.Response, err error) bool { return isRefused(err) })
 		return get(ctx, failsafehttp.NewRoundTripper(transport, policy.Build()), url)
 	}},
+	{name: "resty", disallowed: 1, redirect: 1, get: func(ctx context.Context, transport http.RoundTripper, url string) error {
+		client := resty.NewWithClient(&http.Client{Transport: transport}).SetRetryCount(tries - 1).
+			AddRetryCondition(func(_ *resty.Response, err error) bool { return err != nil && !isRefused(err) })
+		_, err := client.R().SetContext(ctx).Get(url)
+		return err
+	}},
 	{name: "httpretry", disallowed: 1, redirect: 1, get: func(ctx context.Context, transport http.RoundTripper, url string) error {
 		return do(ctx, httpretry.NewCustomClient(
 			&http.Client{Transport: transport},
