@@ -18,7 +18,8 @@
 //     request starts later for it.
 //
 // If you write a Limiter, use hostlimit/rules, by which the same Config means the same to all of
-// them, and test yours by hostlimittest.Run. hostlimit/hints reads the headers of a response.
+// them, and test yours by hostlimittest.Run. hostlimit/hints reads the headers of a response. The
+// example examples/peraddress is a Limiter over two others.
 package hostlimit
 
 import (

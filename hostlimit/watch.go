@@ -44,13 +44,15 @@ type Watcher interface {
 //	slot    every slot of the key is held
 //	delay   the gap to the start before isn't over, or those of requests ahead
 //	place   every place of MaxInFlight is held
+//
+// A Limiter of your own may have further words, such as "address".
 type Wait struct {
 	Key   string
 	Hold  string    // one of the words above
 	Since time.Time // beginning of the wait
 	Until time.Time // earliest start, so far as it is known; zero: not known
 	// Cause is that of a block, as in HostState.BlockedBy, or of a delay: as in Grant.DelaySource,
-	// or "kept" by the Store.
+	// or "kept" by the Store. Of a Hold that isn't in the table, it is the reason in a sentence.
 	Cause string
 	Delay time.Duration // delay in force; 0: none
 	Ahead int           // number of requests of the key that go before; the Limiter of a process counts up to 1000
@@ -88,7 +90,7 @@ func (w Wait) reason() string {
 	case "delay":
 		return w.delayName() + " of " + roughly(w.Delay)
 	}
-	return ""
+	return w.Cause // Hold is a word of another limiter's own
 }
 
 // delayName returns the name of the delay by its Cause.
