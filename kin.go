@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 	"weak"
 
@@ -14,11 +15,31 @@ import (
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
-// kin are the caches of robots.txt of the Transports that share one limiter. They live as long as
-// the limiter does, also if a program makes a Transport for each request.
+// kin is what the Transports that share one limiter have in common beside that: caches of
+// robots.txt. It lives as long as the limiter does, also if a program makes a Transport for each
+// request.
 type kin struct {
+	self    weak.Pointer[kin]
+	told    atomic.Bool            // a warning was given of the limiter, see rivals.go
+	warning atomic.Pointer[string] // text of it; nil: none
+
 	mu     sync.Mutex
 	caches map[kinKey]*robotscache.Cache // none refers to a Transport
+}
+
+func newKin() *kin {
+	k := &kin{caches: make(map[kinKey]*robotscache.Cache)}
+	k.self = weak.Make(k)
+	return k
+}
+
+// warned returns the text of the warning about the limiter; empty: there was none.
+func (k *kin) warned() string {
+	text := k.warning.Load()
+	if text == nil {
+		return ""
+	}
+	return *text
 }
 
 // A kinKey is what Transports must have in common to fetch one robots.txt between them.
@@ -40,7 +61,7 @@ func kinOf(l hostlimit.Limiter) *kin {
 	}
 	first := (*byte)(value.UnsafePointer())
 	key := weak.Make(first)
-	found, known := allKin.LoadOrStore(key, &kin{caches: make(map[kinKey]*robotscache.Cache)})
+	found, known := allKin.LoadOrStore(key, newKin())
 	if !known {
 		runtime.AddCleanup(first, func(key weak.Pointer[byte]) { allKin.Delete(key) }, key)
 	}

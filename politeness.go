@@ -26,6 +26,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	cenkalti "github.com/cenkalti/backoff/v4"
 
@@ -167,6 +168,7 @@ type Transport struct {
 	maxWait   time.Duration             // longest wait for a turn
 	robots    *robotscache.Cache        // nil: robots.txt is ignored
 	kin       *kin                      // of the Transports with the same limiter; nil: not known
+	self      weak.Pointer[Transport]   // for others that ask the same hosts
 	recorder  *recorder.Recorder        // nil: nothing is recorded
 	trips     atomic.Uint64             // number of the last trip
 	budgetEnd atomic.Pointer[time.Time] // end of the budget's time; nil until it is known
@@ -211,6 +213,7 @@ func New(cfg Config) (*Transport, error) {
 	}
 	t.tellShared(state.by)
 	t.kin = kinOf(t.cfg.Limiter)
+	t.self = weak.Make(t)
 	if cfg.DangerouslyIgnoreRobots {
 		return t, nil
 	}

@@ -3,6 +3,7 @@ package politeness
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
@@ -45,6 +46,7 @@ type sendContext struct {
 	head  *pagehead.Head // head that headOf finds in a response; may be nil
 	rules interface {    // refuses a start that came late, and that the request has waited for or not
 		recheck(start time.Time, waited bool) error
+		connected(conn net.Conn)
 	}
 	called atomic.Bool           // Base is being called; false: idle
 	hooks  httptrace.ClientTrace // the caller's, and gotConn
@@ -149,6 +151,7 @@ func (c *sendContext) gotConn(info httptrace.GotConnInfo) {
 			// that is sent in its place.
 			c.socket = conntrace.SocketOf(info.Conn)
 			c.socket.Discard()
+			c.rules.connected(info.Conn)
 			return
 		}
 		if !c.returned.Load() { // else the request is over, and its answer may be being read

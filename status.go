@@ -55,6 +55,10 @@ type Status struct {
 	// Lost is the text of Transport.EvidenceErr; empty if nothing is lost.
 	Lost string `json:"lost,omitempty"`
 
+	// Warning says that another limiter of this process asks a host too, and what to share; empty if
+	// none is known.
+	Warning string `json:"warning,omitempty"`
+
 	// Budget is nil if the Transport has none. BudgetError is the reason why a shared budget
 	// couldn't be asked; empty if it answered.
 	Budget      *budget.Usage `json:"budget,omitempty"`
@@ -157,6 +161,9 @@ func (t *Transport) StatusOf(ctx context.Context, text string) Status {
 	}
 	if err := t.EvidenceErr(); err != nil {
 		s.Lost = err.Error()
+	}
+	if t.kin != nil {
+		s.Warning = t.kin.warned()
 	}
 	if t.cfg.Budget != nil {
 		usage, err := t.cfg.Budget.Usage(ctx)

@@ -45,6 +45,7 @@ type trip struct {
 	try      *try
 	first    try
 	retrying bool        // the answer of the try is discarded, as a further one follows
+	rival    *rival      // that asks the host too; nil: none was found
 	slow     alarm.Alarm // rings when Base takes longer than a second
 	body     body        // of the response that is handed over
 }
@@ -597,6 +598,10 @@ func (trip *trip) learn(r result) {
 		set = time.Now() // a start just before Observe doesn't count as a start during the block
 	}
 	trip.turn.recordStart()
+	if trip.rival != nil {
+		trip.t.warnOf(trip.rival, s)
+		trip.rival = nil
+	}
 	a.recordEffect(s, outcome, set)
 	s.news(nil, a.effect.StateErr, nil)
 	if r.failure == nil {

@@ -82,10 +82,11 @@ const (
 	ResponseRejected  Type = "response_rejected"
 	Reserved          Type = "reserved" // the site reserves the purpose of the page: not fetched, or not handed over
 	NoIndex           Type = "noindex"
-	StateLost         Type = "state_lost"   // state that outlives the process can't be read or kept; the crawl goes on
-	StateShared       Type = "state_shared" // another process uses the state too: both share blocks, not the pace
-	LogClosed         Type = "log_closed"   // the seal of a chained or signed log: its end wasn't cut off
-	Checkpoint        Type = "checkpoint"   // of a signed log: Text is the signed note
+	StateLost         Type = "state_lost"     // kept state can\'t be read or written; the crawl goes on
+	StateShared       Type = "state_shared"   // another process uses the state too: both share blocks, not the pace
+	LimitersApart     Type = "limiters_apart" // another limiter of the process asks the host too: both rates add up
+	LogClosed         Type = "log_closed"     // the seal of a chained or signed log: its end wasn't cut off
+	Checkpoint        Type = "checkpoint"     // of a signed log: Text is the signed note
 )
 
 // A Decision is one record: flat, and complete by itself. Fields that don't apply to its Type are

@@ -22,7 +22,8 @@ var allTypes = []evidence.Type{
 	evidence.RobotsAllowed, evidence.BlockedByRobots, evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable,
 	evidence.BlockedByRule, evidence.BudgetWarning, evidence.BudgetExceeded, evidence.Waiting, evidence.SlotTimeout, evidence.Started, evidence.Resent, evidence.Fetched,
 	evidence.Failed, evidence.Retried, evidence.HostBlocked, evidence.HostCleared, evidence.LeaseExpired, evidence.ResponseRejected,
-	evidence.Reserved, evidence.NoIndex, evidence.StateLost, evidence.StateShared, evidence.LogClosed, evidence.Checkpoint,
+	evidence.Reserved, evidence.NoIndex, evidence.StateLost, evidence.StateShared, evidence.LimitersApart,
+	evidence.LogClosed, evidence.Checkpoint,
 }
 
 func readSchema(t *testing.T) map[string]any {
@@ -200,8 +201,8 @@ func TestSchemaHoldsForARealCrawl(t *testing.T) {
 	}
 	for _, typ := range allTypes {
 		switch typ {
-		// They need a second hour, options, and a second process.
-		case evidence.RobotsRevalidated, evidence.NoIndex, evidence.Checkpoint, evidence.StateShared:
+		// They need a second hour, options, a second process, and a second limiter.
+		case evidence.RobotsRevalidated, evidence.NoIndex, evidence.Checkpoint, evidence.StateShared, evidence.LimitersApart:
 		default:
 			if !seen[typ] {
 				t.Errorf("no %s in the crawl", typ)

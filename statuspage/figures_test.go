@@ -169,7 +169,7 @@ func TestMetricsAreTheFigures(t *testing.T) {
 func TestThePageEscapes(t *testing.T) {
 	const evil = "<b>\"'\x1b[2J\u202e"
 	html := htmlOf(t, &politeness.Status{
-		UserAgent: evil, Unlisted: evil, Lost: evil, Answers: map[string]int64{evil: 1}, Waiting: map[string]int{evil: 1},
+		UserAgent: evil, Unlisted: evil, Lost: evil, Warning: evil, Answers: map[string]int64{evil: 1}, Waiting: map[string]int{evil: 1},
 		Budget:      &budget.Usage{},
 		BudgetError: evil,
 		Unreachable: []politeness.UnreachableStatus{{Origin: evil, Reason: evil}},
@@ -178,7 +178,7 @@ func TestThePageEscapes(t *testing.T) {
 			{HostState: hostlimit.HostState{Key: evil, BlockedUntil: time.Now(), BlockedBy: evil, Refusals: 1}},
 		},
 	})
-	if n := strings.Count(html, "&lt;b&gt;&#34;&#39;"); n != 14 {
+	if n := strings.Count(html, "&lt;b&gt;&#34;&#39;"); n != 15 {
 		t.Errorf("it is shown %d times", n)
 	}
 	if strings.Contains(html, "<b>") || strings.ContainsAny(html, "\x1b\u202e") || !strings.Contains(html, "(first refusal)") {

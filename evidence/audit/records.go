@@ -90,6 +90,7 @@ var recordTypes = map[evidence.Type]struct {
 	evidence.NoIndex:           {true, nil},
 	evidence.StateLost:         {true, nil},
 	evidence.StateShared:       {true, nil},
+	evidence.LimitersApart:     {true, nil},
 	evidence.LogClosed:         {true, nil},
 	evidence.Checkpoint:        {true, nil},
 }

@@ -253,8 +253,8 @@ func (s *spy) Value(key any) any {
 	return nil
 }
 
-// Cause returns the error of an exchange that has failed with err: HTTP/2 has the context's error for
-// it where HTTP/1 has the cause.
+// Cause returns the error of an exchange that has failed with err: HTTP/2 has the context's error
+// for it where HTTP/1 has the cause.
 func (e *Exchange) Cause(err error) error {
 	if e == nil || err != context.Canceled { //nolint:errorlint // the very error of the context
 		return err
