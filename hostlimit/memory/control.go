@@ -3,8 +3,6 @@ package memory
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
@@ -81,47 +79,6 @@ func (m *Limiter) act(ctx context.Context, key string, change func(h *host, star
 	return nil
 }
 
-// forgive resets the counter of h when the host has been quiet for long enough. No request waits
-// for the answer of a probe then.
-func (sh *shard) forgive(h *host, now time.Duration) {
-	if h.kept == nil || !h.kept.Forgive(sh.m.rules, now) {
-		return
-	}
-	if h.active != nil {
-		h.active.probe = nil
-	}
-}
-
-// act returns the last act of a person that no Grant or Error of h has reported, once.
-func (h *host) act() (act *hostlimit.Debt) {
-	if r := h.kept; r != nil {
-		act = r.act
-		r.act = nil
-	}
-	return act
-}
-
-// stop returns the error of every turn of h while a person forbids them; nil: no person does.
-func (sh *shard) stop(h *host, now time.Duration) error {
-	switch {
-	case sh.m.drain.isBegun(): // for good, so it goes before a block
-		return &hostlimit.Error{Key: h.key, Err: hostlimit.ErrDraining, ByHand: h.act()}
-	case h.refusals().Stopped(now):
-		r := h.refusals()
-		return &hostlimit.Error{Key: h.key, RetryAt: sh.m.at(r.Until), Err: sh.m.rules.BlockedByHand(r.Cause), ByHand: h.act()}
-	}
-	return nil
-}
-
-// refuseAll refuses all waiters of a by the error of stop.
-func (a *active) refuseAll(now time.Duration) {
-	for w := a.queue.First; w != nil; w = a.queue.First {
-		w.err = a.sh.stop(a.h, now) // an error for each: the first one reports the act
-		a.leave(w)
-		w.signal()
-	}
-}
-
 // Drain implements Controller. A lease that is never released is taken back after LeaseTTL.
 func (m *Limiter) Drain(ctx context.Context) error {
 	m.drain.begin()
@@ -152,42 +109,4 @@ func (m *Limiter) refuseWaiters() (inFlight int, due time.Duration) {
 		due = min(due, a.due)
 	}
 	return inFlight, due
-}
-
-// A drain is the state of a limiter that starts no further request and waits for those in flight.
-// The zero drain hasn't begun.
-type drain struct {
-	begun atomic.Bool
-
-	mu   sync.Mutex
-	ends chan struct{} // closed when a request in flight has ended; nil: no call of Drain waits
-}
-
-// begin begins the drain. The limiter starts no further request then: see isBegun.
-func (d *drain) begin() { d.begun.Store(true) }
-
-// isBegun reports whether begin was called.
-func (d *drain) isBegun() bool { return d.begun.Load() }
-
-// ended wakes the waiters of next: a request in flight has ended.
-func (d *drain) ended() {
-	if !d.isBegun() {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.ends != nil {
-		close(d.ends)
-		d.ends = nil
-	}
-}
-
-// next returns a channel that is closed when a request ends that is in flight now.
-func (d *drain) next() <-chan struct{} {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.ends == nil {
-		d.ends = make(chan struct{})
-	}
-	return d.ends
 }

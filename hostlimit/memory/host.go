@@ -12,45 +12,6 @@ import (
 // requests that it makes too late.
 const late = time.Millisecond
 
-// A host is the state of a key. Most keys have no lease, no waiter and no refusal: their pointers
-// are nil. Its methods are pure steps, as those of Refusals: they neither wait nor read a clock.
-type host struct {
-	key string
-
-	last     time.Duration // last start, its end with FromEnd, or the booking of one; only if source isn't noStart
-	gap      time.Duration // delay in force since last
-	adaptive time.Duration // delay by response times
-	usual    time.Duration // how long pages usually take, see rules.Usual
-	// began is when the counting of served began: at the first start, the last lesson, or the start
-	// after an idle time; unset: it hasn't.
-	began  time.Duration
-	seq    uint64 // requests started
-	served uint32 // successes since began
-	source source // rule that gave gap; noStart: nothing is owed to a start
-	moved  bool   // last is no stamp of a start that has ended
-	floor  uint16 // of the last request that knew one, in floorUnits, for those that don't
-
-	fromNew bool // last is no start, but paid from New on: see payFrom
-
-	active *active   // leases and waiters; nil: none
-	kept   *refusals // nil: all its fields are zero
-	stored *stored   // debt in Config.Store; nil: not read yet
-}
-
-// newHost returns a host that was never asked.
-func newHost(key string) *host { return &host{key: key, began: unset} }
-
-// refusals are the part of a host that few keys have.
-type refusals struct {
-	rules.Refusals
-	cleared   time.Duration          // start of the request whose success lifted a block last, or when a person did
-	clearings uint32                 // number of times that a block was lifted
-	freed     uint32                 // clearings after a person lifted a block last
-	next      time.Duration          // earliest start by Config.Store; 0: any
-	act       *hostlimit.Debt        // last act of a person that no Grant or Error has reported; nil: none
-	takenBack *[]hostlimit.TakenBack // leases that were taken back and that no Grant has reported; nil: none
-}
-
 // noRefusals are those of all hosts that have none. They don't change.
 var noRefusals refusals
 
@@ -69,17 +30,6 @@ func (h *host) changeRefusals() *refusals {
 	}
 	return h.kept
 }
-
-// A source is the part of the delay that was the longest.
-type source uint8
-
-const (
-	noStart source = iota
-	byRandom
-	byFloor
-	byAdaptive
-	byLearned
-)
 
 var sources = [...]string{"", "random", "crawl-delay", "adaptive", "learned"}
 
@@ -121,14 +71,6 @@ func (h *host) delay(floor time.Duration) (gap time.Duration, by source) {
 	return h.gap, h.source
 }
 
-// A stamp is a start, or a booking of one, and the gap that is owed to it.
-type stamp struct {
-	at, gap time.Duration // at is unset if the start was cancelled
-	by      source        // rule that gave gap; noStart: there was no start
-}
-
-const unset time.Duration = math.MinInt64
-
 // after reports whether the next start is paced by s rather than o: by the later one or, at the
 // same instant, the one with the longer gap.
 func (s stamp) after(o stamp) bool {
@@ -160,7 +102,9 @@ func (h *host) pace(s stamp) {
 	h.last = s.at
 	h.gap = s.gap
 	h.source = s.by
-	h.fromNew = false
+	if h.origin == ofNew {
+		h.origin = ofOther
+	}
 	if s.by != noStart { // else the last stamp was cancelled, and nothing is owed
 		h.raise(h.adaptive, byAdaptive)
 		h.raise(h.refusals().Learned, byLearned)
@@ -260,3 +204,82 @@ func (h *host) owes(r *rules.Rules, now time.Duration) bool {
 	}
 	return s.Alone && !s.Forgiven(r, now) // the next request is to probe
 }
+
+// act returns the last act of a person that no Grant or Error of h has reported, once.
+func (h *host) act() (act *hostlimit.Debt) {
+	if r := h.kept; r != nil {
+		act = r.act
+		r.act = nil
+	}
+	return act
+}
+
+// isBooked reports whether the last start of h is a booking.
+func (h *host) isBooked() bool {
+	a := h.active
+	return a != nil && a.last != nil && !a.last.started
+}
+
+// owing returns the state of h, so far as a Store keeps it.
+func (h *host) owing() refusals {
+	o := *h.refusals()
+	o.ForgetPages()
+	o.takenBack = nil
+	if !h.isBooked() {
+		// A booking isn't owed for yet, and the gaps to the starts before it are over.
+		o.next = max(o.next, h.earliest(0))
+	}
+	return o
+}
+
+// leak queues l, which was taken back; the next start of h reports it.
+func (h *host) leak(l *lease) {
+	t := hostlimit.TakenBack{Key: h.key}
+	if l.started {
+		t.Seq = l.seq
+	}
+	r := h.changeRefusals()
+	if r.takenBack == nil {
+		r.takenBack = new([]hostlimit.TakenBack)
+	}
+	if len(*r.takenBack) < mostLeaks { // a host whose bodies are never closed may leak for ever
+		*r.takenBack = append(*r.takenBack, t)
+	}
+}
+
+// leaked returns the leases that leak has queued, and removes them.
+func (h *host) leaked() (leases []hostlimit.TakenBack) {
+	r := h.kept
+	if r == nil || r.takenBack == nil {
+		return nil
+	}
+	leases = *r.takenBack
+	r.takenBack = nil
+	return leases
+}
+
+// forgive resets the counter of h when the host has been quiet for long enough. No request waits
+// for the answer of a probe then.
+func (sh *shard) forgive(h *host, now time.Duration) {
+	if h.kept == nil || !h.kept.Forgive(sh.m.rules, now) {
+		return
+	}
+	if h.active != nil {
+		h.active.probe = nil
+	}
+}
+
+// stop returns the error of every turn of h while a person forbids them; nil: no person does.
+func (sh *shard) stop(h *host, now time.Duration) error {
+	switch {
+	case sh.m.drain.isBegun(): // for good, so it goes before a block
+		return &hostlimit.Error{Key: h.key, Err: hostlimit.ErrDraining, ByHand: h.act()}
+	case h.refusals().Stopped(now):
+		r := h.refusals()
+		return &hostlimit.Error{Key: h.key, RetryAt: sh.m.at(r.Until), Err: sh.m.rules.BlockedByHand(r.Cause), ByHand: h.act()}
+	}
+	return nil
+}
+
+// mostLeaks is how many leases of a key are reported at once.
+const mostLeaks = 255

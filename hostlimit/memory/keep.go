@@ -59,51 +59,6 @@ func (m moment) in(t time.Time) time.Duration {
 	return rules.Add(rules.Add(m.now, t.Sub(m.wall.Round(0))), late)
 }
 
-// stored is the debt of a key in Config.Store. It is guarded by the mutex of the shard.
-type stored struct {
-	syncing chan struct{} // closed when the present sync of the key is over; nil: none runs
-
-	debt    hostlimit.Debt // in the Store, after the last Update that succeeded
-	unsaved hostlimit.Debt // changes since, see note
-	tried   bool           // the last Update has failed, and unsaved hasn't changed since
-	noted   refusals       // state of the key at the last note; Learned as it was saved
-	read    time.Duration  // when the last Update was tried; unset: none was
-	eased   time.Duration  // when the delay was saved or taken over last
-	failure error          // why the last Update failed; nil: it didn't
-
-	// paced is whether the Store had a next start: if that is over, the gap before it is over.
-	paced bool
-
-	restored *hostlimit.Restored // block that was taken over, until a Grant or an Error reports it
-	err      error               // why the last Update failed, until that is reported
-}
-
-// laterOf returns the later one of two times.
-func laterOf(t, o time.Time) time.Time {
-	if o.After(t) {
-		return o
-	}
-	return t
-}
-
-// owing returns the state of h, so far as a Store keeps it.
-func (h *host) owing() refusals {
-	o := *h.refusals()
-	o.ForgetPages()
-	o.takenBack = nil
-	if !h.isBooked() {
-		// A booking isn't owed for yet, and the gaps to the starts before it are over.
-		o.next = max(o.next, h.earliest(0))
-	}
-	return o
-}
-
-// isBooked reports whether the last start of h is a booking.
-func (h *host) isBooked() bool {
-	a := h.active
-	return a != nil && a.last != nil && !a.last.started
-}
-
 // note adds to s.unsaved the differences between o and the state of the key at the last note.
 func (s *stored) note(o refusals, m moment) {
 	was := s.noted
@@ -526,7 +481,7 @@ func (m *Limiter) pay(h *host, lim *hostlimit.Limits, floor time.Duration) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	isKnown := h.stored != nil && h.stored.paced // adoptStart has taken it over
-	if !isKnown && (h.source == noStart || h.fromNew) {
+	if !isKnown && (h.source == noStart || h.origin == ofNew) {
 		h.payFrom(m.born, &lim.Delay, floor, m.now())
 	}
 }
@@ -547,15 +502,14 @@ func (h *host) payFrom(born time.Duration, d *hostlimit.Delay, floor, now time.D
 	}
 	due := rules.Add(born, paid)
 	switch {
-	case due <= now && !h.fromNew, h.fromNew && gap <= h.gap:
+	case due <= now && h.origin != ofNew, h.origin == ofNew && gap <= h.gap:
 		return
 	case due <= now: // it has paid, and owes nothing to a start that isn't known
 		h.pace(stamp{})
 	default:
 		h.pace(stamp{due - gap, gap, byRandom}) // due is the next start for this floor too
-		h.fromNew = true
+		h.origin = ofNew
 	}
-	h.moved = true // no start was at that time
 	if h.active != nil {
 		h.active.past = h.stamp()
 	}
@@ -590,72 +544,5 @@ func (sh *shard) noteNext(h *host, floor time.Duration) bool {
 func (sh *shard) payingFromNew(h *host, floor time.Duration) bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	return h.fromNew && h.earliest(floor) > sh.m.now() && sh.noteNext(h, floor)
-}
-
-// saved returns the host of l's key, whose debt the Store keeps; nil without a Store, after
-// Release, and where the key has been evicted since l expired.
-func (l *lease) saved() *host {
-	sh := l.sh
-	if sh.m.config.Store == nil {
-		return nil
-	}
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if l.released {
-		return nil
-	}
-	return l.host(false)
-}
-
-// startSaved is Start with a Store. The next start is saved if it is far away.
-func (l *lease) startSaved(ctx context.Context, h *host) (hostlimit.Grant, error) {
-	sh := l.sh
-	why := toUse
-	if l.gap() > far {
-		// Another process that has read the same debt as this one may have started since.
-		why = toDecide
-	}
-	_, _ = sh.sync(ctx, h, l.lim, why) // begin returns ctx's error
-	g, err := l.begin(ctx)
-	if err != nil {
-		sh.addNews(h, err)
-		return hostlimit.Grant{}, err
-	}
-	ctx = context.WithoutCancel(ctx) // the start is owed for
-	for range 3 {                    // more than once where saving takes longer than margin
-		if saved, _ := sh.sync(ctx, h, l.lim, toSave); !saved {
-			break
-		}
-		l.restamp(h, &g)
-	}
-	g.StateErr = sh.news(h, &g.Restored)
-	return g, nil
-}
-
-// gap returns the gap that is owed to the stamp of l.
-func (l *lease) gap() time.Duration {
-	l.sh.mu.Lock()
-	defer l.sh.mu.Unlock()
-	return l.stamp.gap
-}
-
-// restamp moves the stamp of l, whose start is g, behind the time that saving took: nothing has
-// been sent yet.
-func (l *lease) restamp(h *host, g *hostlimit.Grant) {
-	sh := l.sh
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	a := l.a
-	if a == nil { // it has ended meanwhile
-		return
-	}
-	now := sh.m.now()
-	if a.last != l || h.refusals().Blocks(now) { // the next start is paced by another one, or by the block
-		return
-	}
-	a.account(now)
-	h.last = now
-	l.stamp.at = now
-	g.Start = sh.m.at(now)
+	return h.origin == ofNew && h.earliest(floor) > sh.m.now() && sh.noteNext(h, floor)
 }

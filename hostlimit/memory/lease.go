@@ -4,56 +4,11 @@ import (
 	"context"
 	"errors"
 	"math"
-	"sync/atomic"
 	"time"
-
-	"github.com/go-politeness/politeness/internal/list"
 
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/rules"
 )
-
-// A lease is one turn. Leases are allocated many at a time and never reused: a call that comes too
-// late, or twice, changes no other turn.
-type lease struct {
-	list.Linked[lease] // in active.flights
-	sh                 *shard
-	h                  *host
-	a                  *active // of h; nil once the slot is free again; guarded, like all below but heard, by sh.mu
-	lim                *hostlimit.Limits
-	floor              time.Duration
-
-	watcher hostlimit.Watcher // names the request while it holds the slot
-
-	heard atomic.Int64 // when the lease last showed that it is in use; never: it waits in Start
-
-	ord        uint64 // order of starts in the shard
-	seq        uint64
-	stamp      stamp         // of the start, until then of the booking
-	prev       time.Duration // active.ended at the start
-	idle       time.Duration // of the key before the lease; 0 once it has started
-	waitSlot   time.Duration
-	waitDelay  time.Duration
-	waitBlock  time.Duration
-	slot       int32
-	slots      int32
-	probe      bool
-	started    bool // seq and stamp are those of a Start
-	observed   bool
-	unanswered bool // the attempt has failed
-	released   bool
-	expired    bool
-}
-
-func (sh *shard) newLease() *lease {
-	if len(sh.chunk) == 0 {
-		sh.chunk = make([]lease, leasesAtOnce)
-	}
-	l := &sh.chunk[0]
-	sh.chunk = sh.chunk[1:] // the garbage collector frees a chunk once none of its leases is in use
-	l.sh = sh
-	return l
-}
 
 // Start implements Lease.
 func (l *lease) Start(ctx context.Context) (hostlimit.Grant, error) {
@@ -237,22 +192,6 @@ func (l *lease) host(create bool) *host {
 	return l.sh.hosts[l.h.key]
 }
 
-// hear stores that l was in use at t.
-func (l *lease) hear(t time.Duration) { l.heard.Store(int64(t)) }
-
-// held returns for how long l has held its slot; 0: it has no stamp.
-func (l *lease) held(now time.Duration) time.Duration {
-	if l.stamp.at == unset {
-		return 0
-	}
-	return now - l.stamp.at
-}
-
-// expiry returns when l expires if it isn't renewed; never while it waits in Start.
-func (l *lease) expiry() time.Duration {
-	return rules.Add(time.Duration(l.heard.Load()), l.sh.m.leaseTTL)
-}
-
 // Renew implements Lease. It takes no lock: active.expire reads the time when the lease is due.
 func (l *lease) Renew() {
 	if l.heard.Load() != int64(rules.Never) { // else a wait in Start would begin to expire
@@ -285,7 +224,81 @@ func (l *lease) Release() (expired bool) {
 	return expired
 }
 
-// countsFromEnd reports whether the gap after l counts from its end: by Delay.FromEnd, or because
-// there was no answer. An attempt whose connection was refused after ten seconds has reached the
-// site then, as far as is known.
-func (l *lease) countsFromEnd() bool { return l.started && (l.lim.Delay.FromEnd || l.unanswered) }
+// saved returns the host of l's key, whose debt the Store keeps; nil without a Store, after
+// Release, and where the key has been evicted since l expired.
+func (l *lease) saved() *host {
+	sh := l.sh
+	if sh.m.config.Store == nil {
+		return nil
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if l.released {
+		return nil
+	}
+	return l.host(false)
+}
+
+// startSaved is Start with a Store. The next start is saved if it is far away.
+func (l *lease) startSaved(ctx context.Context, h *host) (hostlimit.Grant, error) {
+	sh := l.sh
+	why := toUse
+	if l.gap() > far {
+		// Another process that has read the same debt as this one may have started since.
+		why = toDecide
+	}
+	_, _ = sh.sync(ctx, h, l.lim, why) // begin returns ctx's error
+	g, err := l.begin(ctx)
+	if err != nil {
+		sh.addNews(h, err)
+		return hostlimit.Grant{}, err
+	}
+	ctx = context.WithoutCancel(ctx) // the start is owed for
+	for range 3 {                    // more than once where saving takes longer than margin
+		if saved, _ := sh.sync(ctx, h, l.lim, toSave); !saved {
+			break
+		}
+		l.restamp(h, &g)
+	}
+	g.StateErr = sh.news(h, &g.Restored)
+	return g, nil
+}
+
+// gap returns the gap that is owed to the stamp of l.
+func (l *lease) gap() time.Duration {
+	l.sh.mu.Lock()
+	defer l.sh.mu.Unlock()
+	return l.stamp.gap
+}
+
+// restamp moves the stamp of l, whose start is g, behind the time that saving took: nothing has
+// been sent yet.
+func (l *lease) restamp(h *host, g *hostlimit.Grant) {
+	sh := l.sh
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	a := l.a
+	if a == nil { // it has ended meanwhile
+		return
+	}
+	now := sh.m.now()
+	if a.last != l || h.refusals().Blocks(now) { // the next start is paced by another one, or by the block
+		return
+	}
+	a.account(now)
+	h.last = now
+	l.stamp.at = now
+	g.Start = sh.m.at(now)
+}
+
+// takenBack returns the leases for Grant.TakenBack, once: those of h, and those of other keys that
+// sweep has found.
+func (sh *shard) takenBack(h *host) (leases []hostlimit.TakenBack) {
+	if p := sh.m.places; p != nil {
+		p.mu.Lock()
+		leases = p.swept
+		p.swept = nil
+		p.mu.Unlock()
+	}
+	return append(leases, h.leaked()...)
+}

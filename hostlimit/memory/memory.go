@@ -1,9 +1,20 @@
 // Package memory is the limiter of one process: a [hostlimit.Limiter] without a server. Use it
 // through politeness.New, which makes one, or by itself to pace work on many keys.
 //
-// A file has one concern: host.go what a key owes, queue.go who waits and what is in flight,
-// lease.go one turn, places.go MaxInFlight, keep.go the debt in a Store, control.go what an
-// operator does, shard.go where hosts are kept.
+// A file has one concern, and uses those below it in this list:
+//
+//	memory.go   New, Acquire and Next
+//	control.go  the acts of an operator; list.go: the states of hosts, for a status page
+//	lease.go    one turn, from Start to Release
+//	keep.go     the debt of a key in Config.Store
+//	wait.go     the wait of a request in the queue of its key
+//	watch.go    why a request waits
+//	queue.go    who waits and what is in flight: pure steps, with the table of states
+//	shard.go    where hosts are kept
+//	host.go     what a key owes: pure steps
+//	places.go   MaxInFlight
+//	clock.go    the clock of a Limiter
+//	state.go    all structs, with who owns what
 package memory
 
 import (
@@ -12,39 +23,11 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/rules"
 )
-
-// A Limiter paces the requests of one process, with less than two hundred bytes per idle host. It
-// starts no goroutine: time passes in the callers' own, so there is nothing to close, and
-// everything works in a testing/synctest bubble. It is safe for concurrent use and must not be
-// copied.
-//
-// Stamps are taken from the monotonic clock, counted from the time of day of the first use. So the
-// gaps between them are exact, also where the machine's clock was set in between.
-type Limiter struct {
-	rules         *rules.Rules
-	config        hostlimit.Config
-	id            string
-	began         sync.Once
-	base          time.Time     // of the first use
-	made          time.Time     // by New
-	born          time.Duration // made, or when this process took the Store if that was later; 0 or less
-	seed          maphash.Seed
-	shards        []shard
-	hostsPerShard int
-	hours         rules.Hours
-	slotTimeout   time.Duration // never: MaxWait bounds the wait for a slot
-	leaseTTL      time.Duration
-	maxWait       time.Duration
-	forgive       time.Duration // after the end of a block, when its refusals are forgotten
-	places        *places       // nil without MaxInFlight
-	drain         drain
-}
 
 const (
 	mostShards = 64 // a power of two, as every number of shards: see Limiter.shard
@@ -91,50 +74,6 @@ func (m *Limiter) Config() hostlimit.Config { return m.config }
 
 // ID implements Limiter: limiter is a random number, process is empty.
 func (m *Limiter) ID(context.Context) (limiter, process string) { return m.id, "" }
-
-// now counts from the first use: a Limiter that was made outside of a synctest bubble, perhaps as
-// part of a preset, works inside of one.
-func (m *Limiter) now() time.Duration {
-	m.began.Do(m.begin) // not in New, which may have run in another bubble
-	return time.Since(m.base)
-}
-
-// begin begins the count of now.
-func (m *Limiter) begin() {
-	m.base = time.Now()
-	if store, ok := m.config.Store.(interface{ Since() time.Time }); ok {
-		m.made = laterOf(m.made, store.Since()) // another process had it before
-	}
-	// If New ran in another bubble, or the clock was set since, the shorter time is right or safe.
-	byWall := m.base.Round(0).Sub(m.made.Round(0))
-	m.born = -max(0, min(m.base.Sub(m.made), byWall))
-}
-
-// open returns the earliest time from t on that is in Config.Windows. Those are times of the clock
-// on the wall, which may have been set since the first use.
-func (m *Limiter) open(t time.Duration) time.Duration {
-	if len(m.hours) == 0 || t == rules.Never {
-		return t
-	}
-	return rules.Add(t, m.hours.Wait(m.wall(t)))
-}
-
-// closes returns a time before which Config.Windows stop no request; never if they don't stop any.
-func (m *Limiter) closes(now time.Duration) time.Duration {
-	if left := m.hours.Left(m.wall(now)); left > 0 {
-		return rules.Add(now, left)
-	}
-	return rules.Never
-}
-
-// wall returns t by the clock on the wall as it is set now; at returns it as it was at the first
-// use.
-func (m *Limiter) wall(t time.Duration) time.Time { return time.Now().Add(t - m.now()) }
-
-// shard returns the shard of key.
-func (m *Limiter) shard(key string) *shard {
-	return &m.shards[maphash.String(m.seed, key)&uint64(len(m.shards)-1)]
-}
 
 // Acquire implements Limiter. If ctx is cancelled before the request may start, the error is
 // ctx.Err() itself. If the deadline of ctx is known to come first, the turn is refused: at once, or

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit/rules"
@@ -12,21 +11,6 @@ const (
 	sample       = 16 // number of hosts that evict compares
 	leasesAtOnce = 23 // number of leases that are allocated at once: 4 KB
 )
-
-// A shard holds the hosts of a part of the keys under one mutex, which is never held across a wait.
-type shard struct {
-	mu    sync.Mutex
-	m     *Limiter
-	hosts map[string]*host // by key
-
-	actives []*active // all that were ever made
-	spare   []*active // those of them that have no host
-
-	chunk  []lease // leases to hand out
-	starts uint64  // bookings and starts ever made: gives starts an order
-
-	_ [64]byte // keeps the mutexes of neighbours on different cache lines
-}
 
 // get returns the host of key, and makes it if there is none.
 func (sh *shard) get(key string, now time.Duration) *host {
@@ -76,7 +60,7 @@ func (sh *shard) active(h *host) *active {
 	a.full = rules.Never
 	a.past = h.stamp()
 	a.ended = h.last
-	if h.moved || h.source == noStart { // last is no stamp of a start that has ended
+	if h.origin != ofStamp || h.source == noStart { // last is no stamp of a start that has ended
 		a.ended = unset
 	}
 	h.active = a
@@ -104,10 +88,25 @@ func (sh *shard) free(a *active) {
 		p.leave(a) // its waiters have left before they took their place
 	}
 	a.h.active = nil
-	a.h.moved = a.h.last != a.ended // so that the next live state knows its ended
+	switch { // so that the next live state knows its ended
+	case a.h.last == a.ended:
+		a.h.origin = ofStamp
+	case a.h.origin != ofNew:
+		a.h.origin = ofOther
+	}
 	a.h = nil
 	a.inLine = false
 	a.probe = nil
 	a.last = nil
 	sh.spare = append(sh.spare, a)
+}
+
+func (sh *shard) newLease() *lease {
+	if len(sh.chunk) == 0 {
+		sh.chunk = make([]lease, leasesAtOnce)
+	}
+	l := &sh.chunk[0]
+	sh.chunk = sh.chunk[1:] // the garbage collector frees a chunk once none of its leases is in use
+	l.sh = sh
+	return l
 }

@@ -1,6 +1,7 @@
 package statedir
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -167,10 +168,12 @@ func readHold(file *os.File) (id, holder string, err error) {
 		return "", "", err
 	}
 	first, rest, ok := strings.Cut(string(data), "\n")
-	id, isID := strings.CutPrefix(first, idPrefix)
-	if !ok || !isID || len(id) != 16 {
+	fields := strings.Split(first, " ") // of a later version too, whose id stays
+	isID := len(fields) == 3 && fields[0] == "state" && len(fields[2]) == 16
+	if !ok || !isID {
 		return "", "", nil
 	}
+	id = fields[2]
 	holder, ok = strings.CutSuffix(rest, "\n")
 	if !ok {
 		holder = "" // it is being written
@@ -196,12 +199,21 @@ func writeHold(file *os.File) (id string, err error) {
 			return "", err
 		}
 	}
-	end := int64(len(idPrefix) + len(id) + 1)
+	end, err := endOfFirst(file)
+	if err != nil {
+		return "", err
+	}
 	if err := file.Truncate(end); err != nil {
 		return "", err
 	}
 	_, err = file.WriteAt([]byte(process()+"\n"), end)
 	return id, err
+}
+
+// endOfFirst returns the offset of the second line of file.
+func endOfFirst(file *os.File) (int64, error) {
+	line, err := bufio.NewReader(io.NewSectionReader(file, 0, maxHoldFile)).ReadString('\n')
+	return int64(len(line)), err
 }
 
 // process describes this process.

@@ -101,7 +101,7 @@ func TestADirectoryOfTheSameNameIsAnother(t *testing.T) {
 
 // TestGarbageInTheLockIsANewID, and a directory in its place is an error.
 func TestGarbageInTheLockIsANewID(t *testing.T) {
-	for _, text := range []string{"", "\n", "state 1 short\n", "state 2 0123456789abcdef\n", "state 1 0123456789abcdef", strings.Repeat("x", 9000)} {
+	for _, text := range []string{"", "\n", "state 1 short\n", "state 1 0123456789abcdef", strings.Repeat("x", 9000)} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "lock"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -111,6 +111,13 @@ func TestGarbageInTheLockIsANewID(t *testing.T) {
 		if err != nil || againErr != nil || len(held.ID) != 16 || again != held {
 			t.Errorf("%.20q: %+v, %v; %+v, %v", text, held, err, again, againErr)
 		}
+	}
+	later := t.TempDir()
+	if err := os.WriteFile(filepath.Join(later, "lock"), []byte("state 2 0123456789abcdef\nwho\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if held, err := New(later, OS{}).Hold(now()); err != nil || held.ID != "0123456789abcdef" {
+		t.Errorf("of a later version: %+v, %v", held, err)
 	}
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "lock"), 0o700); err != nil {

@@ -22,6 +22,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -265,12 +266,35 @@ func Seal(magic string, data []byte) []byte {
 	return append(sealed, data...)
 }
 
+// otherFormat returns the error of a file that begins with the line first instead of magic.
+func otherFormat(magic, first string) error {
+	name, version, _ := strings.Cut(magic, " ")
+	fields := strings.Fields(first)
+	if len(fields) < 2 || fields[0] != name {
+		return fmt.Errorf("not a file of the format %q", magic)
+	}
+	ours, _ := strconv.Atoi(version)
+	theirs, err := strconv.Atoi(fields[1])
+	if err != nil || theirs == ours {
+		return fmt.Errorf("not a file of the format %q", magic)
+	}
+	age := "an older"
+	if theirs > ours {
+		age = "a later"
+	}
+	return otherVersion{fmt.Errorf("made by %s version of this library (format %s %d, this one has %d): begun anew",
+		age, name, theirs, ours)}
+}
+
+// An otherVersion is the error of a file that another version of this library has made.
+type otherVersion struct{ error }
+
 // Unseal returns what was sealed, or an error where a byte of it has changed.
 func Unseal(magic string, sealed []byte) ([]byte, error) {
 	first, data, whole := bytes.Cut(sealed, []byte{'\n'})
 	sum, ok := strings.CutPrefix(string(first), magic+" ")
 	if !ok || !whole {
-		return nil, fmt.Errorf("not a file of the format %q", magic)
+		return nil, otherFormat(magic, string(first))
 	}
 	if fmt.Sprintf("%x", sha256.Sum256(data)) != sum {
 		return nil, errors.New("damaged: its checksum is wrong")

@@ -97,6 +97,9 @@ func (v Values[T]) read(file, key string) (value T, err error) {
 		return value, err
 	}
 	value, err = v.Decode(data, key)
+	if errors.As(err, new(otherVersion)) {
+		return value, damage{fmt.Errorf("%w: %s", err, file)}
+	}
 	if err != nil {
 		return value, damage{fmt.Errorf("%s can't be understood, so the key starts anew as one that %s: %w",
 			file, v.Zero, err)}
