@@ -66,7 +66,7 @@ lint: ## golangci-lint in every module, actionlint on the workflows [C compiler]
 vulns: ## govulncheck in every module [C compiler, vuln.go.dev]
 	@$(SUITE) vulns
 
-race: ## the tests of the published modules under the race detector [C compiler, redis-server, postgresql, Chromium, Scrapy, wget]
+race: ## the tests of the published modules under the race detector [C compiler, redis-server, postgresql, pgbouncer, Chromium, Scrapy, wget]
 	@$(SUITE) race
 
 test: setup fmt-check ## formatting, vet, staticcheck, the tests of all modules [the same]

@@ -2,7 +2,7 @@
 # Installs what the full test run needs beyond Go, where it is missing:
 #   a C and C++ compiler   the race detector; cgo in some of the examples
 #   redis-server           the limiter and the budget that processes share
-#   postgresql             the URLs that they share
+#   postgresql, pgbouncer  the URLs that they share
 #   chromium               the audit's report, looked at in a real browser
 #   scrapy, wget           crawl through the proxy
 #   nginx, haproxy, apache2 with mod_evasive and mod_qos, varnish (on Debian and Ubuntu)
@@ -26,6 +26,7 @@ services=() # that are installed now, and that nobody asked to run
 has g++ clang++ c++ || missing+=(g++) # which brings gcc along
 has redis-server || { missing+=(redis-server); services+=(redis-server); }
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || has initdb || { missing+=(postgresql); services+=(postgresql); }
+has pgbouncer || { missing+=(pgbouncer); services+=(pgbouncer); }
 has chromium chromium-browser google-chrome google-chrome-stable \
   "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome" || missing+=(chromium)
 has scrapy || missing+=(python3-scrapy)

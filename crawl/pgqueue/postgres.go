@@ -3,7 +3,9 @@ package pgqueue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"net"
 	"slices"
 	"time"
@@ -22,15 +24,31 @@ func in[T any](ctx context.Context, q *Queue, f func(ctx context.Context, tx pgx
 	return value, err
 }
 
+// beginWithin returns the statement that begins a transaction of a process with a lease. A process
+// that is paused in a transaction holds locks no longer than its lease. The timeout is of the
+// transaction alone: pgbouncer refuses it as a parameter of a connection.
+func beginWithin(lease time.Duration) string {
+	return fmt.Sprintf("BEGIN; SET LOCAL idle_in_transaction_session_timeout = %d", lease.Milliseconds())
+}
+
 // in runs f in a transaction. It runs f again after a deadlock, and while the database is away or
 // doesn't answer, and begins no try after a minute; so f mustn't change q.
 func (q *Queue) in(ctx context.Context, f func(ctx context.Context, tx pgx.Tx) error) error {
+	return q.inTries(ctx, q.try, f)
+}
+
+// inLong is in for an f that may take any time.
+func (q *Queue) inLong(ctx context.Context, f func(ctx context.Context, tx pgx.Tx) error) error {
+	return q.inTries(ctx, time.Duration(math.MaxInt64), f)
+}
+
+func (q *Queue) inTries(
+	ctx context.Context, longest time.Duration, f func(ctx context.Context, tx pgx.Tx) error,
+) error {
 	began := time.Now()
 	wait := 50 * time.Millisecond
 	for {
-		try, cancel := context.WithTimeout(ctx, q.try)
-		err := pgx.BeginFunc(try, q.db, func(tx pgx.Tx) error { return f(try, tx) })
-		cancel()
+		err := q.tryOnce(ctx, longest, f)
 		if err == nil || !passing(err) {
 			return err
 		}
@@ -46,18 +64,60 @@ func (q *Queue) in(ctx context.Context, f func(ctx context.Context, tx pgx.Tx) e
 	}
 }
 
-// passing reports whether a further try may succeed after err.
-func passing(err error) bool {
+// tryOnce runs f in a transaction, for a bounded time.
+func (q *Queue) tryOnce(
+	ctx context.Context, longest time.Duration, f func(ctx context.Context, tx pgx.Tx) error,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	conn, err := q.db.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{BeginQuery: q.begin}, func(tx pgx.Tx) error { return f(ctx, tx) })
+	switch code := codeOf(err); {
+	case code == readOnly:
+		// The server has become a standby. A new connection may lead to the one in its place.
+		_ = conn.Conn().Close(ctx)
+	case noStatement(code) && q.pool.CompareAndSwap(false, true):
+		q.db.Reset()
+	}
+	return err
+}
+
+// beforeConnect configures a connection. Statements are prepared once for each connection, unless a
+// pool such as pgbouncer's gives each transaction another one to the server.
+func (q *Queue) beforeConnect(_ context.Context, c *pgx.ConnConfig) error {
+	if q.pool.Load() && c.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+		c.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
+	return nil
+}
+
+// noStatement reports whether a connection to the server doesn't have the statements that were
+// prepared, or has others: it isn't the one that they were prepared on.
+func noStatement(code string) bool { return code == "26000" || code == "42P05" }
+
+// Codes of errors (SQLSTATE), see the appendix of Postgres' manual.
+const (
+	readOnly        = "25006"
+	databaseDropped = "57P04"
+)
+
+// codeOf returns the code with which the server has answered, "" if it hasn't.
+func codeOf(err error) string {
 	var answer *pgconn.PgError
 	if errors.As(err, &answer) {
-		switch answer.Code {
-		case "40001", "40P01", // serialization failure, deadlock
-			"25P03", "25P04", // a timeout of this session, after a pause
-			"57P01", "57P02", "57P03", "57P05", // the server is being stopped or started
-			"53300": // too many connections
-			return true
-		}
-		return false // all others are answers to this statement, and stay
+		return answer.Code
+	}
+	return ""
+}
+
+// passing reports whether a further try may succeed after err.
+func passing(err error) bool {
+	if code := codeOf(err); code != "" {
+		return passingCode(code) || noStatement(code)
 	}
 	var network net.Error
 	var connect *pgconn.ConnectError
@@ -69,6 +129,29 @@ func passing(err error) bool {
 	// transaction may run twice.
 	gone := []error{pgconn.ErrConnClosed, net.ErrClosed, io.EOF, io.ErrUnexpectedEOF}
 	return slices.ContainsFunc(gone, func(target error) bool { return errors.Is(err, target) })
+}
+
+// passingCode reports whether a further try may succeed after an answer with that code. Codes that
+// Postgres doesn't have today belong to their class.
+func passingCode(code string) bool {
+	switch code {
+	case databaseDropped:
+		return false
+	case readOnly, // the server has become a standby, or isn't the primary yet
+		"25P03", "25P04", // a timeout of this session, after a pause
+		"55P03", // a lock that wasn't had within lock_timeout
+		"72000": // a snapshot that is too old
+		return true
+	}
+	switch code[:min(2, len(code))] {
+	case "08", // the connection; pgbouncer's own answers
+		"40", // serialization failure, deadlock
+		"53", // too many connections, no memory, no room on the disk
+		"57", // an operator: the server is being stopped or started, a statement was cancelled
+		"58": // the machine
+		return true
+	}
+	return false // all others are answers to this statement, and stay
 }
 
 // null is nil for a zero value, which most URLs have.

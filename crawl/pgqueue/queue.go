@@ -26,9 +26,11 @@
 // What was lent when a process was killed is lent again; at most the pages that were in flight are
 // fetched twice. A result that comes late counts, since the page was fetched.
 //
-// An outage of Postgres of up to a minute delays the crawl, and a longer one is an error, after a
-// minute and a half where the network is silent; leases that end meanwhile free their hosts.
-// Postgres 13 or later will do. Open makes the tables, whose names begin with politeness_, in the
+// An outage of Postgres of up to a minute delays the crawl: a restart, a failover during which the
+// server only reads, statements that are cancelled, locks that are not had in time. A longer outage
+// is an error, after a minute and a half if the network is silent. Leases that end meanwhile free
+// their hosts. Postgres 13 or later will do, also behind pgbouncer, in session and in transaction
+// mode. Open makes the tables, whose names begin with politeness_, in the
 // schema of the connection. A URL of 60 bytes has 260 there, indexes included, and is written
 // twice: when it is added, and when it is done.
 package pgqueue
@@ -43,11 +45,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/go-politeness/politeness/crawl"
@@ -68,6 +71,8 @@ const (
 // may be called from one goroutine at a time, as a Crawler does; Owns at any time.
 type Queue struct {
 	db    *pgxpool.Pool
+	begin string      // statement that begins a transaction
+	pool  atomic.Bool // transactions of one connection get different connections to the server
 	crawl int32
 	lease time.Duration
 
@@ -87,7 +92,9 @@ type Queue struct {
 var _ crawl.Owner = (*Queue)(nil)
 
 // Open connects to the database at url, such as postgres://user@host/database, and makes the tables
-// if need be. Processes that give the same name share a crawl. Close the Queue.
+// if need be. Processes that give the same name share a crawl. Close the Queue. Open waits for a
+// database that is away, as all methods do: also for a pool that answers by itself, since pgbouncer
+// has one code for a name that it doesn't know and for a server that it can't reach.
 func Open(ctx context.Context, url, crawl string) (*Queue, error) {
 	return open(ctx, url, crawl, defaultLease)
 }
@@ -101,14 +108,8 @@ func open(ctx context.Context, url, crawl string, lease time.Duration) (*Queue, 
 		return nil, errors.New("pgqueue: the crawl needs a name")
 	}
 	cfg.MaxConns = 2
-	// A process that is paused in a transaction holds locks no longer than its lease.
-	cfg.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = strconv.FormatInt(lease.Milliseconds(), 10)
-	db, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return nil, fmt.Errorf("pgqueue: %w", err)
-	}
 	q := &Queue{
-		db:     db,
+		begin:  beginWithin(lease),
 		lease:  lease,
 		outage: outage,
 		try:    longest,
@@ -116,8 +117,13 @@ func open(ctx context.Context, url, crawl string, lease time.Duration) (*Queue, 
 		owned:  make(map[string]bool),
 		giving: make(map[string]bool),
 	}
+	cfg.BeforeConnect = q.beforeConnect
+	q.db, err = pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("pgqueue: %w", err)
+	}
 	if err := q.prepare(ctx, crawl); err != nil {
-		db.Close()
+		q.db.Close()
 		return nil, fmt.Errorf("pgqueue: %w", err)
 	}
 	return q, nil
@@ -179,11 +185,11 @@ func wrap(err error) error {
 }
 
 // hash returns the key of a URL: a hash that no two URLs share.
-func (q *Queue) hash(url string) [16]byte {
+func (q *Queue) hash(url string) pgtype.UUID {
 	h := sha256.New()
 	_ = binary.Write(h, binary.BigEndian, q.crawl)
 	_, _ = io.WriteString(h, url)
-	return [16]byte(h.Sum(nil))
+	return pgtype.UUID{Bytes: [16]byte(h.Sum(nil)), Valid: true}
 }
 
 // Add implements crawl.Queue. There is room for any number of URLs.
@@ -206,7 +212,7 @@ func (q *Queue) Add(ctx context.Context, reqs []crawl.Request) (added, noRoom in
 // columns are those of URLs that are new, each of all the URLs: unnest makes rows of them, so that
 // any number is one statement.
 type columns struct {
-	hashes     [][16]byte
+	hashes     []pgtype.UUID
 	hosts      []string // names
 	depths     []int
 	priorities []int
@@ -215,7 +221,7 @@ type columns struct {
 	vias       []*string
 }
 
-func (c *columns) append(hash [16]byte, r crawl.Request) {
+func (c *columns) append(hash pgtype.UUID, r crawl.Request) {
 	hops := int16(min(r.Hops, 1<<15-1))
 	c.hashes = append(c.hashes, hash)
 	c.hosts = append(c.hosts, r.Host)
@@ -262,15 +268,17 @@ const insertURLs = `
 
 // unknown returns those of reqs that the table doesn't have, each once.
 func (q *Queue) unknown(ctx context.Context, tx pgx.Tx, reqs []crawl.Request) (columns, error) {
-	hashes := make([][16]byte, len(reqs))
+	hashes := make([]pgtype.UUID, len(reqs))
 	for i, r := range reqs {
 		hashes[i] = q.hash(r.URL)
 	}
-	known, err := collect[[16]byte](tx.Query(ctx, "SELECT hash FROM politeness_url WHERE hash = ANY($1)", hashes))
+	known, err := collect[pgtype.UUID](tx.Query(ctx, `
+		SELECT hash FROM politeness_url
+		WHERE hash = ANY($1::uuid[])`, hashes))
 	if err != nil {
 		return columns{}, err
 	}
-	seen := make(map[[16]byte]bool, len(reqs))
+	seen := make(map[pgtype.UUID]bool, len(reqs))
 	for _, hash := range known {
 		seen[hash] = true
 	}
@@ -431,7 +439,7 @@ func (q *Queue) Done(ctx context.Context, results []crawl.Result) error {
 
 // end stores the outcomes of URLs that aren't Left.
 func (q *Queue) end(ctx context.Context, results []crawl.Result) error {
-	var hashes [][16]byte
+	var hashes []pgtype.UUID
 	var outcomes []string
 	var statuses []*int16
 	for _, r := range results {
@@ -469,20 +477,24 @@ func (q *Queue) unlend(results []crawl.Result) (idle []string) {
 // Count returns the number of URLs of the whole crawl by their outcome. Those that are waiting or
 // lent are Left. It reads all of them.
 func (q *Queue) Count(ctx context.Context) (map[crawl.Outcome]int, error) {
-	rows, err := q.db.Query(ctx, `
-		SELECT coalesce(u.outcome, $2), count(*)
-		FROM politeness_url u JOIN politeness_host h ON h.id = u.host
-		WHERE h.crawl = $1
-		GROUP BY 1`, q.crawl, string(crawl.Left))
-	if err != nil {
-		return nil, wrap(err)
-	}
-	count := make(map[crawl.Outcome]int)
-	var outcome crawl.Outcome
-	var n int
-	_, err = pgx.ForEachRow(rows, []any{(*string)(&outcome), &n}, func() error {
-		count[outcome] = n
-		return nil
+	var count map[crawl.Outcome]int
+	err := q.inLong(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, `
+			SELECT coalesce(u.outcome, $2), count(*)
+			FROM politeness_url u JOIN politeness_host h ON h.id = u.host
+			WHERE h.crawl = $1
+			GROUP BY 1`, q.crawl, string(crawl.Left))
+		if err != nil {
+			return err
+		}
+		count = make(map[crawl.Outcome]int)
+		var outcome crawl.Outcome
+		var n int
+		_, err = pgx.ForEachRow(rows, []any{(*string)(&outcome), &n}, func() error {
+			count[outcome] = n
+			return nil
+		})
+		return err
 	})
 	return count, wrap(err)
 }
@@ -490,7 +502,7 @@ func (q *Queue) Count(ctx context.Context) (map[crawl.Outcome]int, error) {
 // Clear forgets all URLs of the crawl, those that are done too: the next one begins anew. No
 // process may be crawling.
 func (q *Queue) Clear(ctx context.Context) error {
-	err := pgx.BeginFunc(ctx, q.db, func(tx pgx.Tx) error { // not by in: it may take long
+	err := q.inLong(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `
 			DELETE FROM politeness_url USING politeness_host h
 			WHERE host = h.id AND h.crawl = $1`, q.crawl)
