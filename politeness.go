@@ -78,6 +78,13 @@ type Config struct {
 	// 429 and network errors.
 	Robots robotscache.Config
 
+	// AnswerRobots answers the program's own GET of a robots.txt, such as that of a library with
+	// rules of its own, from the copy that the Transport has or fetches for it. Nothing more is
+	// sent, so that it takes no turn and no page of the budget. The answer has the status and the
+	// text of the copy. It sets Robots.KeepText. If the robots.txt of an origin can't be had, the
+	// request is sent. False: each such GET is a request as any other.
+	AnswerRobots bool
+
 	// Hosts configures the limiter that New makes: slots, delays and blocks of hosts, and the
 	// longest wait for a turn. Zero: 2 requests at once per host, 200 to 500 ms apart.
 	Hosts hostlimit.Config
@@ -229,6 +236,9 @@ func New(cfg Config) (*Transport, error) {
 func (t *Transport) setDefaults() {
 	cfg := &t.cfg
 	t.firstDefault = http.DefaultTransport
+	if cfg.AnswerRobots {
+		cfg.Robots.KeepText = true
+	}
 	cfg.Purposes = slices.Clone(cfg.Purposes) // the caller may change its own
 	if cfg.From != "" {
 		t.from = []string{cfg.From}
@@ -323,6 +333,9 @@ func (t *Transport) roundTrip(req *http.Request, over *over) (*http.Response, er
 			// 3. May this URL be fetched at all?
 			if err := trip.ask(); err != nil {
 				return nil, err
+			}
+			if resp := trip.keptRobots(); resp != nil {
+				return resp, nil
 			}
 			// 4. Wait for our turn: a page of the budget, a free slot, the delay, any block.
 			if err := trip.waitTurn(); err != nil {

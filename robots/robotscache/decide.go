@@ -95,6 +95,7 @@ func (c *Cache) decide(o origin, prev *state, reply *answer, now time.Time) (*st
 			maxAge = old.maxAge
 		}
 		next.use(newCopy(old.text, next.at, maxAge, old.validators.update(reply.header)))
+		next.status = http.StatusOK // that of the copy
 		event.Revalidated = true
 
 	case reply.status/100 == 2:

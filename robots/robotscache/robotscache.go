@@ -102,6 +102,10 @@ type Config struct {
 	// RecordText makes Event.Text hold the body, for evidence that can be proved again. The body is
 	// kept in memory with the rules, and counts as a part of MaxBytes: see Share.
 	RecordText bool
+
+	// KeepText keeps the body in memory with the rules, for Entry.Answer, and counts it as a part of
+	// MaxBytes. False: it is kept only if RecordText is set.
+	KeepText bool
 }
 
 // Unreachable says whether pages may be fetched while robots.txt can't be (429, 5xx, network
@@ -199,6 +203,22 @@ func (e *Entry) Sitemaps() []string {
 	return strings.Split(e.text.sitemaps, "\n")
 }
 
+// Answer returns the status and the body of the answer in force, for a program that reads
+// robots.txt itself. The body is the part of robots.txt that counts, at most MaxBody. A redirect
+// that leads to no robots.txt is a 404. ok is false if the origin is unreachable, or the body isn't
+// kept (Config.KeepText).
+func (e *Entry) Answer() (status int, body string, ok bool) {
+	switch {
+	case e.Reason != "" || e.status == 0:
+		return 0, "", false
+	case e.text != nil:
+		return http.StatusOK, e.text.body, int64(len(e.text.body)) == e.text.size
+	case e.status/100 == 4:
+		return int(e.status), "", true
+	}
+	return http.StatusNotFound, "", true
+}
+
 // SHA256 returns the hash of the robots.txt in force, in hex; "" if there is none.
 func (e *Entry) SHA256() string {
 	if e.text == nil {
@@ -294,7 +314,7 @@ func (cl Client) withDefaults() Client {
 }
 
 // keepsText reports whether the bytes of robots.txt are kept in memory.
-func (cfg *Config) keepsText() bool { return cfg.RecordText }
+func (cfg *Config) keepsText() bool { return cfg.RecordText || cfg.KeepText }
 
 func (cl *Client) validate() error {
 	var errs []error
