@@ -294,6 +294,7 @@ func (t *Transport) newRecorder(cfg *Config, state string) *recorder.Recorder {
 	}
 	policy := policyOf(cfg, t.product, t.cfg.Limiter.Config(), spend)
 	policy.State = state
+	policy.Kept = cfg.keepsBudget()
 	return recorder.New(cfg.Evidence, policy, t.cfg.Limiter.ID)
 }
 

@@ -48,11 +48,15 @@ func (c Config) WithState(dir string) Config {
 
 // newBudget returns the budget of Spend, which is kept with the state if it is renewed.
 func (c Config) newBudget() budget.Budget {
-	if c.state == "" || c.Spend.Every == 0 {
+	if !c.keepsBudget() {
 		return budget.New(c.Spend)
 	}
 	return budget.Keep(filepath.Join(c.state, "budget"), c.Spend)
 }
+
+// keepsBudget reports whether the budget of Spend is kept with the state. One in Budget may be kept
+// elsewhere.
+func (c Config) keepsBudget() bool { return c.Budget == nil && c.state != "" && c.Spend.Every != 0 }
 
 // GiveBack returns what t has taken of a kept budget and hasn't spent, so that the next process may
 // spend it: see budget.Kept. Call it when t sends nothing more for a while. Package crawl does so

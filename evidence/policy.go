@@ -108,6 +108,8 @@ type Policy struct {
 	MaxTime      time.Duration `json:"maxTime,omitzero"`
 	// Length of the windows in which the budget is renewed; 0: it isn't.
 	Every time.Duration `json:"every,omitzero"`
+	// Whether all runs and processes of State spend it together.
+	Kept bool `json:"kept,omitzero"`
 	// Further tries of a request at most.
 	Retries int `json:"retries,omitzero"`
 }

@@ -15,6 +15,7 @@
 //	answers.go    answers: the meaning of each for its host, and the rest that it asks for
 //	hosts.go      each host by the times of its starts, with everything known: gaps, slots
 //	refusals.go   each answer of a host by its time: the blocks that it had to set or lift
+//	together.go   several limiters on one host: what its site saw
 //	lessons.go    how long a refusal blocks its host, and which delay it teaches
 //	transport.go  policies, and the limiters that Transports share
 //	promises.go   findings: the broken and the open promises
@@ -54,7 +55,11 @@ import (
 //
 // Several readers are the logs of a fleet, or of runs that follow each other. Transports whose
 // policies name one limiter are proved together, in whichever log they stand: by the clock of that
-// limiter, and with every start that it knew of. The budget is that of each Transport.
+// limiter, and with every start that it knew of. Transports whose policies name one state
+// (politeness.Config.WithState) are proved as runs that follow each other: a gap between two of
+// them that is too short is broken, and so is a kept budget that they have passed together. Any
+// other budget is that of each Transport. If limiters that share nothing asked one host, the report
+// says what its site saw.
 //
 // A process that is killed leaves the beginning of an honest log, or an empty one. Whatever a kill
 // may have taken from a log is open: ends, the starts without an answer, the seal of a chained log,
@@ -182,6 +187,7 @@ type auditor struct {
 	transports map[string]*transport // by their names in records
 	indexed    []*transport          // by their index
 	limiters   map[string]*limiter
+	budgets    map[string]*keptBudget // by state and length of the window
 	hosts      map[string]*host
 	cut        map[string]bool // numberings of which a log was cut off
 
@@ -205,6 +211,7 @@ func newAuditor() *auditor {
 		},
 		transports: map[string]*transport{},
 		limiters:   map[string]*limiter{},
+		budgets:    map[string]*keptBudget{},
 		hosts:      map[string]*host{},
 		cut:        map[string]bool{},
 		fetches:    map[string][]int64{},
@@ -227,6 +234,7 @@ type limiter struct {
 	last      int64            // latest record of them
 	local     int64            // earliest start that its server doesn't know of; never: there is none
 	cut       int64            // time from which on records may be missing, as a log was cut off; never: none was
+	isShared  bool             // another process used its state when it began
 }
 
 // A fate is how an exchange ended.

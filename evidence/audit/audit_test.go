@@ -591,8 +591,8 @@ func TestReportText(t *testing.T) {
 		}
 	}
 	page := func(at float64) []byte { return logtest.Write(t, run(func(s *story) { s.page(1, at) })) }
-	if text := check(t, slices.Concat(page(1), page(9))).String(); !strings.Contains(text, "\na.example      2       100ms    -        500ms      -       0 ") {
-		t.Errorf("two logs of one start each have no gap:\n%s", text)
+	if text := check(t, slices.Concat(page(1), page(9))).String(); !strings.Contains(text, "\na.example      2       100ms    8s       500ms      -       0 ") {
+		t.Errorf("the site saw two starts 8 s apart, of two logs:\n%s", text)
 	}
 	broken := logtest.Crawl(2, 20)
 	broken[nth(t, broken, evidence.Started, 3)].CrawlDelay = time.Hour

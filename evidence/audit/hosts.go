@@ -59,8 +59,12 @@ type sequence struct {
 	hidden   int64                // latest start before which one is missing, as after a kill; 0: there is none
 	firstEnd int64                // when the first of its exchanges ended
 	overlaps bool                 // another limiter was in use at the same time
-	taught   float64              // delay that a refusal has taught last; 0: none
-	taughtAt int64                // when the refusal taught it, or earlier
+	spans    []span               // blocks that the limiter has set or known
+
+	// carriedGap is whether the first gap was judged, which a limiter before has left.
+	carriedGap bool
+	taught     float64 // delay that a refusal has taught last; 0: none
+	taughtAt   int64   // when the refusal taught it, or earlier
 
 	// The answers that may have changed the host's state, by time.
 	moves []move
@@ -143,6 +147,7 @@ func (h *host) judge() {
 		}
 		s.judge()
 	}
+	h.together(all)
 }
 
 // isBeside reports whether s began within a delay of the last start of the sequence before, whose
@@ -200,15 +205,10 @@ func (s *sequence) takeBack(x *exchange) {
 	}
 }
 
-const twoLimiters = "a host that two limiters were used for at one time: " +
-	"neither knows of the other's starts (share one, by Config.Limiter)"
-
 // judge judges each start of the sequence, in the order of their times, by all that was before it.
 func (s *sequence) judge() {
 	h := s.h
-	if s.overlaps {
-		s.a.openEnded(delaysKept, twoLimiters)
-	} else {
+	if !s.overlaps {
 		s.hold = h.hold // a block of the limiter before goes on
 	}
 	for i, x := range s.xs {
@@ -384,6 +384,7 @@ func (s *sequence) gap(x *exchange, limits *limits) {
 		if last == nil || s.overlaps || last.start+last.delay <= s.limiter.first {
 			return
 		}
+		s.carriedGap = true
 	}
 	s.a.tested(delaysKept)
 	s.a.openIf(!limits.known, delaysKept, ownFormula)

@@ -170,6 +170,8 @@ const (
 	// budgetSkew is how far the clock of a shared budget's server may be ahead of the log's.
 	budgetSkew = 30 * slack
 
+	budgetLost = "a budget that runs spend together, where a process couldn't read or keep it"
+
 	noWindow = "the budget is renewed, and the log doesn't say in which window a page was reserved"
 )
 
@@ -197,8 +199,18 @@ func (a *auditor) spend(h *host, t *trip) {
 	own := window{t.window, h}
 	a.by.pages[all]++
 	a.by.pages[own]++
-	a.proveLimit("pages", "", a.by.pages[all], p.Pages)
-	a.proveLimit("pages_per_host", h.report.Host, a.by.pages[own], p.PagesPerHost)
+	most := p.Pages
+	ofHost := p.PagesPerHost
+	if k := a.by.kept; k != nil {
+		most = k.most
+		ofHost = k.owned
+		if k.lost {
+			a.openEnded(budgetKept, budgetLost)
+			return
+		}
+	}
+	a.proveLimit("pages", "", a.by.pages[all], most)
+	a.proveLimit("pages_per_host", h.report.Host, a.by.pages[own], ofHost)
 }
 
 // unspend takes the end of a try that was given back unused, and with it its page.

@@ -176,6 +176,7 @@ func policyInWords(p *evidence.Policy) string {
 	w.addIf(p.Bytes > 0, "%s", lines.Count(int(p.Bytes), "byte"))
 	w.addIf(p.MaxTime > 0, "%v", p.MaxTime)
 	w.addIf(p.Every > 0, "anew each %v", p.Every)
+	w.addIf(p.Kept, "of all runs together")
 	w.addIf(p.Retries > 0, "%d further tries", p.Retries)
 	return strings.Join(w, ", ")
 }

@@ -88,11 +88,19 @@ var recordTypes = map[evidence.Type]struct {
 	evidence.BudgetExceeded:    {false, nil},
 	evidence.ResponseRejected:  {false, nil},
 	evidence.NoIndex:           {true, nil},
-	evidence.StateLost:         {true, nil},
-	evidence.StateShared:       {true, nil},
+	evidence.StateLost:         {true, (*auditor).stateLost},
+	evidence.StateShared:       {true, func(a *auditor, _ *evidence.Decision) { a.by.limiter.isShared = true }},
 	evidence.LimitersApart:     {true, nil},
 	evidence.LogClosed:         {true, nil},
 	evidence.Checkpoint:        {true, nil},
+}
+
+// stateLost takes the record that state couldn't be read or kept: the process counts a budget by
+// itself then.
+func (a *auditor) stateLost(*evidence.Decision) {
+	if a.by.kept != nil {
+		a.by.kept.lost = true
+	}
 }
 
 // consistent checks a record against itself.

@@ -52,6 +52,7 @@ func (s *sequence) move(until int64) {
 
 // set takes the block b.
 func (s *sequence) set(b *block) {
+	s.mark(b)
 	if b.restored && s.blockSet > b.from {
 		// The clock was set back between the processes: only the end that was restored was kept.
 		s.blockEnd = 0

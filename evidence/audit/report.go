@@ -100,6 +100,10 @@ type Report struct {
 	// Promises are the promises of a crawl, one by one: proved, open, or broken.
 	Promises []Promise `json:"promises"`
 
+	// Notes are sentences on what a site saw of limiters that share nothing, and were used one after
+	// the other: the first 1,000.
+	Notes []string `json:"notes,omitempty"`
+
 	Violations []Violation  `json:"violations"` // at most 1,000, in the order of their first lines
 	Broken     map[Kind]int `json:"broken"`     // number of each kind, all counted
 }
@@ -129,11 +133,14 @@ type HostReport struct {
 	Answers    int           `json:"answers"` // number of answers, and of requests that got none
 	Refused    RefusalCounts `json:"refused"` // number of those that were refusals
 	// RefusalShare is the share of the answers that were refusals, from 0 to 1.
-	RefusalShare float64       `json:"refusalShare"`
-	MinGap       time.Duration `json:"-"` // shortest gap between two starts of one limiter; 0: fewer than two
-	MaxDelay     time.Duration `json:"-"` // longest delay in force
-	Wait         time.Duration `json:"-"` // time that requests waited for their turn, in all
-	Latency      time.Duration `json:"-"` // mean time to the response's headers; 0: there was none
+	RefusalShare float64 `json:"refusalShare"`
+	// Together is the number of limiters that asked the host closer together than each promises,
+	// since they don't know of each other; 0: there are none.
+	Together int           `json:"together,omitzero"`
+	MinGap   time.Duration `json:"-"` // shortest gap between two starts, as the site saw them; 0: fewer than two
+	MaxDelay time.Duration `json:"-"` // longest delay in force
+	Wait     time.Duration `json:"-"` // time that requests waited for their turn, in all
+	Latency  time.Duration `json:"-"` // mean time to the response's headers; 0: there was none
 }
 
 // conclude makes a mean of Latency, so far the sum, and computes the share of refusals.
@@ -241,6 +248,7 @@ func (r *Report) String() string {
 	r.writePromises(w)
 	r.writeHosts(w)
 	r.writeWarnings(w)
+	r.writeNotes(w)
 	r.writeVerdict(w)
 	w.Flush()
 	return text.String()
@@ -305,6 +313,20 @@ func (r *Report) writeWarnings(w io.Writer) {
 		fmt.Fprintf(w, "  %s\n", h.Warning())
 	}
 	if more := len(warned) - shown; more > 0 {
+		fmt.Fprintf(w, "  and %s\n", lines.Count(more, "more host"))
+	}
+}
+
+// writeNotes writes the notes.
+func (r *Report) writeNotes(w io.Writer) {
+	if len(r.Notes) == 0 {
+		return
+	}
+	fmt.Fprint(w, "\nnobody has promised, and a site saw:\n")
+	for _, note := range r.Notes[:min(len(r.Notes), shown)] {
+		fmt.Fprintf(w, "  %s\n", printable.Text(note))
+	}
+	if more := len(r.Notes) - shown; more > 0 {
 		fmt.Fprintf(w, "  and %s\n", lines.Count(more, "more host"))
 	}
 }

@@ -31,7 +31,8 @@ type transport struct {
 	sites   map[string]string // hosts by names, if names of one site share a host
 
 	// The use of the budget.
-	pages    map[window]int64
+	pages    map[window]int64 // all Transports with one kept budget have the same map
+	kept     *keptBudget      // nil: the budget is that of the Transport alone
 	bytes    int64
 	pageFrom int64 // start of the first page
 }
@@ -94,6 +95,7 @@ func (a *auditor) promise(t *transport, p *evidence.Policy) {
 	t.limits = newLimits(p)
 	t.statuses = strings.Split(p.Statuses[:min(len(p.Statuses), maxStatuses)], ",")
 	a.share(t)
+	a.shareBudget(t)
 	// Functions of the user's can't be called again.
 	a.openIf(p.OwnRefused, blocksKept, "the user's own eye for refusals (Config.IsRefusal) can't be asked again")
 	a.openIf(p.HostKey == "own", delaysKept, "hosts are told apart by a function of the user's (Config.HostKey)")
@@ -130,6 +132,32 @@ func (a *auditor) share(t *transport) {
 	default:
 		a.contradiction("other limits than those of another Transport that has the same limiter", l.at)
 	}
+}
+
+// A keptBudget is one that all Transports of one state spend together.
+type keptBudget struct {
+	pages       map[window]int64
+	most, owned int64 // largest limits of pages, and of pages of a host
+	lost        bool  // a process couldn't read or keep it, and counted by itself
+}
+
+// shareBudget finds the budget of t by its policy, if that is kept with the state.
+func (a *auditor) shareBudget(t *transport) {
+	p := t.policy
+	if !p.Kept || p.State == "" || p.Every == 0 {
+		return
+	}
+	name := fmt.Sprint(p.State, " ", p.Every)
+	k := a.budgets[name]
+	if k == nil {
+		k = &keptBudget{pages: map[window]int64{}}
+		a.budgets[name] = k
+	}
+	// The limits may be others in another run.
+	k.most = max(k.most, p.Pages)
+	k.owned = max(k.owned, p.PagesPerHost)
+	t.kept = k
+	t.pages = k.pages
 }
 
 // shared returns the part of p that Transports with one limiter have in common.

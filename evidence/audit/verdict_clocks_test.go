@@ -71,13 +71,13 @@ func TestVerdictsByTheClockOfALimiter(t *testing.T) {
 	}))
 	checkRows(t, process+"1 page 1 delay=100\n9999 closed\nfile\npolicy by=U limiter=M timestamp=@101", closed([]row{
 		{"two limiters at one time", `site "" at=150 seq=1 prev=-`, `
-			open, delays kept: a host that two limiters were used for at one time: neither knows of the other's starts (share one, by Config.Limiter)
+			open, delays kept: 2 limiters asked a.example, 49 s apart together; neither promised that
 		`},
 	}))
 	checkRows(t, "policy\nsite \"\"\n1 page 1\n60 waiting\nfile\npolicy by=U limiter=M\nsite \"\" at=1.4 seq=1 prev=-\n3 refused 5 status=429 retryAfter=96 until=@99.1\nfile\npolicy by=V limiter=N timestamp=@50", closed([]row{
 		{"a block after these, which binds the next process", `site "" at=60 seq=1 prev=-`, `
 			log 2, line 7 and log 3, line 2: block: started 39.1s before the end of a block
-			open, delays kept: a host that two limiters were used for at one time: neither knows of the other's starts (share one, by Config.Limiter)
+			open, delays kept: 2 limiters asked a.example, 400 ms apart together; neither promised that
 		`},
 	}))
 }

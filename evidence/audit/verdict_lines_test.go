@@ -238,15 +238,15 @@ func TestVerdictsOnAProcessThatBeginsAnew(t *testing.T) {
 	before := func(page string) string { return "policy\nsite \"\"\n" + page + "\nfile\npolicy by=U limiter=M" }
 	checkRows(t, before("1 page 1"), []row{
 		{"not too soon", `site "" at=1.5 seq=1 prev=-`, ``},
-		{"too soon", `site "" at=1.4 seq=1 prev=-`, `open, delays kept: a host that two limiters were used for at one time: neither knows of the other's starts (share one, by Config.Limiter)`},
+		{"too soon", `site "" at=1.4 seq=1 prev=-`, `open, delays kept: 2 limiters asked a.example, 400 ms apart together; neither promised that`},
 	})
-	checkRows(t, before("1 page 1 delay=61"), []row{{"too soon after a delay of about a minute", `site "" at=30 seq=1 prev=-`, `open, delays kept: a host that two limiters were used for at one time: neither knows of the other's starts (share one, by Config.Limiter)`}})
+	checkRows(t, before("1 page 1 delay=61"), []row{{"too soon after a delay of about a minute", `site "" at=30 seq=1 prev=-`, `open, delays kept: 2 limiters asked a.example, 29 s apart together; neither promised that`}})
 	checkRows(t, before("1 page 1 delay=61.000000001"), []row{
-		{"too soon after a longer one", `site "" at=30 seq=1 prev=-`, `open, delays kept: a host that two limiters were used for at one time: neither knows of the other's starts (share one, by Config.Limiter)`},
+		{"too soon after a longer one", `site "" at=30 seq=1 prev=-`, `open, delays kept: 2 limiters asked a.example, 29 s apart together; neither promised that`},
 	})
 	checkRows(t, before("1 page 1 seq=0"), []row{
 		{"numbered, where the start before isn't", `site "" at=1.4 seq=1 prev=-`, `
-			open, delays kept: a host that two limiters were used for at one time: neither knows of the other's starts (share one, by Config.Limiter)
+			open, delays kept: 2 limiters asked a.example, 400 ms apart together; neither promised that
 			open, log whole: starts without numbers: whether some are missing isn't known
 		`},
 	})

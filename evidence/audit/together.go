@@ -1,0 +1,221 @@
+package audit
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// together judges what the site of h saw of all limiters together, if several asked it. all are
+// their sequences, by the time at which each began.
+//
+// Limiters of one state (politeness.Config.WithState) promise that runs one after another are paced
+// as one: a gap between two of these that is too short is broken. Any other limiters know nothing
+// of each other's starts. If they were in use at one time, what the site saw of them together is
+// open, in words: none of them has promised it. If they were used one after the other, the words
+// are a note.
+func (h *host) together(all []*sequence) {
+	if len(all) < 2 {
+		return
+	}
+	var xs []*exchange
+	for _, s := range all {
+		xs = append(xs, s.xs...)
+	}
+	slices.SortStableFunc(xs, func(x, y *exchange) int {
+		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(x.seq, y.seq))
+	})
+	h.gapsTogether(xs)
+	h.slotsTogether(xs)
+	h.blocksTogether(all)
+}
+
+// limiterOf returns the limiter of x.
+func (a *auditor) limiterOf(x *exchange) *limiter { return a.indexed[x.by].limiter }
+
+// follows reports whether the limiter of y promises to keep the distance from x, a start by another
+// limiter: both have one state, and x was over and done when the process of y began.
+func (a *auditor) follows(x, y *exchange) bool {
+	before := a.limiterOf(x)
+	after := a.limiterOf(y)
+	state := a.indexed[x.by].policy.State
+	sameState := state != "" && state == a.indexed[y.by].policy.State
+	if !sameState || after.policy.Process != "" {
+		return false
+	}
+	began := after.first
+	if after.isShared { // another process was at work when it began
+		began -= slack
+	}
+	return x.start <= began && before.last <= began
+}
+
+// isBeside reports whether l and o were in use at one time.
+func (l *limiter) isBeside(o *limiter) bool { return l.first < o.last && o.first < l.last }
+
+// A crowd is a number of limiters that asked one host, each as if it were alone.
+type crowd struct {
+	limiters map[*limiter]bool
+	times    int           // number of times that the site saw more than each promises
+	beside   int           // number of those at which both limiters were in use
+	gap      time.Duration // shortest gap of two of their starts
+	most     int           // most requests in flight
+}
+
+// add notes that the site saw more of two limiters than each promises.
+func (c *crowd) add(l, o *limiter) {
+	if c.limiters == nil {
+		c.limiters = make(map[*limiter]bool)
+	}
+	c.limiters[l] = true
+	c.limiters[o] = true
+	c.times++
+	if l.isBeside(o) {
+		c.beside++
+	}
+}
+
+// openEnded leaves a promise open for each time. saw is what the site saw.
+func (c *crowd) openEnded(h *host, promise int, saw string) {
+	if c.times == 0 {
+		return
+	}
+	n := len(c.limiters)
+	none := "neither"
+	if n > 2 {
+		none = "none of them"
+	}
+	why := fmt.Sprintf("%d limiters asked %s, %s together; %s promised that", n, h.report.Host, saw, none)
+	for range c.beside {
+		h.a.openEnded(promise, why)
+	}
+	notes := &h.a.report.Notes
+	if c.beside == 0 && len(*notes) < maxViolations {
+		*notes = append(*notes, why)
+	}
+}
+
+// gapsTogether judges the gaps between starts of different limiters. xs are all exchanges, in the
+// order of their starts.
+func (h *host) gapsTogether(xs []*exchange) {
+	a := h.a
+	var c crowd
+	for i, y := range xs[1:] {
+		x := xs[i]
+		before := a.limiterOf(x)
+		after := a.limiterOf(y)
+		if before == after || a.isSetBack(x) || a.isSetBack(y) {
+			continue
+		}
+		gap := time.Duration(max(1, y.start-x.start))
+		h.report.MinGap = min(gap, cmp.Or(h.report.MinGap, gap))
+		isJudged := x.delay > lasting && h.sequences[after].carriedGap
+		promised := a.follows(x, y) && !isJudged
+		isShort := int64(gap) < x.delay || h.isShortFromEnd(x, y)
+		switch {
+		case promised && isShort && !x.has(unsent) && y.fate != cutOff:
+			detail := fmt.Sprintf("%v between the starts of two runs of one state, delay in force %v",
+				gap, time.Duration(x.delay))
+			a.tested(delaysKept)
+			a.violation(BrokenGap, h.report.Host, detail, a.place(x), a.place(y))
+		case promised:
+			a.tested(delaysKept)
+			a.openIf(isShort, delaysKept, mayBeUnused)
+		case isShort && !isJudged:
+			c.gap = min(gap, cmp.Or(c.gap, gap))
+			c.add(before, after)
+		}
+	}
+	if c.times > 0 {
+		h.report.Together = len(c.limiters)
+	}
+	c.openEnded(h, delaysKept, spaced(c.gap)+" apart")
+}
+
+// isSetBack reports whether x started before its log began, which follows another one in its file:
+// the clock was set back in between, so times of the two logs can't be compared.
+func (a *auditor) isSetBack(x *exchange) bool { return x.start < a.limiterOf(x).first-slack }
+
+// isShortFromEnd reports whether y started too soon after the end of x, if delays count from ends.
+func (h *host) isShortFromEnd(x, y *exchange) bool {
+	if !h.limits(x).FromEnd || x.fate != ended || x.has(unsent|resent|takenBack) {
+		return false
+	}
+	return y.start-x.end < x.delay
+}
+
+// spaced returns d with a space before its unit.
+func spaced(d time.Duration) string {
+	text := d.String()
+	if d >= time.Minute {
+		return text
+	}
+	unit := strings.IndexFunc(text, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
+	return text[:unit] + " " + text[unit:]
+}
+
+// slotsTogether judges how many requests of different limiters were in flight at once.
+func (h *host) slotsTogether(xs []*exchange) {
+	a := h.a
+	var c crowd
+	var active []*exchange
+	for _, x := range xs {
+		active = slices.DeleteFunc(active, func(y *exchange) bool { return y.end <= x.start })
+		active = append(active, x)
+		active = active[max(0, len(active)-maxOpen):]
+		slots := int(x.slots)
+		if slots == 0 || len(active) <= slots {
+			continue
+		}
+		other := slices.IndexFunc(active, func(y *exchange) bool {
+			l := a.limiterOf(y)
+			return l != a.limiterOf(x) && l.isBeside(a.limiterOf(x))
+		})
+		if other < 0 {
+			continue // the limiter's own, which its sequence was judged for
+		}
+		c.most = max(c.most, len(active))
+		c.add(a.limiterOf(active[other]), a.limiterOf(x))
+	}
+	c.openEnded(h, slotsKept, fmt.Sprintf("%d at once", c.most))
+}
+
+// blocksTogether looks for starts during a block that another limiter knew of.
+func (h *host) blocksTogether(all []*sequence) {
+	var c crowd
+	for _, s := range all {
+		for _, b := range s.spans {
+			for _, other := range all {
+				// The end of a sequence that came before passes its block on: see judge.
+				if other == s || !s.limiter.isBeside(other.limiter) {
+					continue
+				}
+				i, _ := slices.BinarySearchFunc(other.xs, b.from+settling, func(x *exchange, at int64) int {
+					return cmp.Compare(x.start, at)
+				})
+				for ; i < len(other.xs) && other.xs[i].start < b.until; i++ {
+					c.add(s.limiter, other.limiter)
+				}
+			}
+		}
+	}
+	c.openEnded(h, blocksKept, "in spite of a block that one of them knew of,")
+}
+
+// A span is a time in which a host was blocked.
+type span struct{ from, until int64 }
+
+// mark notes the span of the block b, or ends those that it lifts.
+func (s *sequence) mark(b *block) {
+	if b.lifts {
+		for i := range s.spans {
+			s.spans[i].until = min(s.spans[i].until, b.from)
+		}
+		return
+	}
+	if b.until > b.from && len(s.spans) < maxOpen {
+		s.spans = append(s.spans, span{b.from, b.until})
+	}
+}

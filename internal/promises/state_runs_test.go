@@ -1,0 +1,137 @@
+package promises_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"regexp"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/politenesstest"
+	"github.com/go-politeness/politeness/robots/robotscache"
+)
+
+// A job makes runs of a crawler, one after the other, and has their logs.
+type job struct {
+	cfg  politeness.Config
+	web  *politenesstest.Web
+	logs bytes.Buffer
+}
+
+func newJob(robotsTxt string, delay hostlimit.Delay) *job {
+	r := &job{web: politenesstest.NewWeb()}
+	r.web.Site("https://example.com").Robots(robotsTxt).Handle("/", http.HandlerFunc(everywhere))
+	r.cfg = politeness.Config{
+		UserAgent: agent,
+		Base:      r.web,
+		Hosts:     hostlimit.Config{Delay: delay, Concurrency: 1},
+		Robots:    robotscache.Config{RecordText: true},
+	}
+	return r
+}
+
+// run makes a run of so many pages, with its state in dir.
+func (r *job) run(t *testing.T, dir string, pages int) {
+	t.Helper()
+	sink := evidence.JSONLines(&r.logs)
+	cfg := r.cfg
+	cfg.Evidence = sink
+	tr := mustNew(t, cfg.WithState(dir))
+	for i := range pages {
+		if _, err := fetch(t.Context(), &http.Client{Transport: tr}, fmt.Sprintf("https://example.com/%d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tr.GiveBack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := sink.Close(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(15 * time.Millisecond) // until the next process has begun
+}
+
+// TestAuditProvesRunsOfOneState: the log of six runs that kept their state is proved, gaps between
+// the runs included. One in which they didn't, and which says that they had one state, is broken.
+func TestAuditProvesRunsOfOneState(t *testing.T) {
+	second := hostlimit.Delay{Min: 500 * time.Millisecond, Max: 900 * time.Millisecond}
+	for name, tt := range map[string]struct {
+		robots string
+		delay  hostlimit.Delay
+		least  time.Duration
+	}{
+		"crawl-delay":         {"User-agent: *\nCrawl-delay: 2\n", second, 2 * time.Second},
+		"short crawl-delay":   {"User-agent: *\nCrawl-delay: 0.2\n", hostlimit.Delay{Min: 100 * time.Millisecond}, 200 * time.Millisecond},
+		"at random":           {"", second, 500 * time.Millisecond},
+		"from the end":        {"", hostlimit.Delay{Min: 3 * time.Second, FromEnd: true, Adaptive: hostlimit.Fixed}, 3 * time.Second},
+		"half a minute":       {"User-agent: *\nCrawl-delay: 30\n", second, 30 * time.Second},
+		"more than a minute":  {"User-agent: *\nCrawl-delay: 90\n", second, 90 * time.Second},
+		"by response times":   {"", hostlimit.Delay{Min: 100 * time.Millisecond, Adaptive: hostlimit.Proportional(3)}, 100 * time.Millisecond},
+		"learned, by default": {"", hostlimit.Delay{Min: 300 * time.Millisecond}, 300 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newJob(tt.robots, tt.delay)
+				dir := t.TempDir()
+				for range 6 {
+					r.run(t, dir, 1)
+				}
+				report, err := audit.Check(bytes.NewReader(r.logs.Bytes()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				delays := report.Promise("delays kept")
+				// The first run has two starts and one gap, each of the others one and the gap before it.
+				if !report.OK() || delays.Open > 0 || delays.Proved < 6 || report.Hosts[0].MinGap < tt.least || len(report.Notes) > 0 {
+					t.Errorf("%v", report)
+				}
+				forged := newJob(tt.robots, tt.delay)
+				for range 6 {
+					forged.run(t, "", 1)
+				}
+				log := bytes.ReplaceAll(forged.logs.Bytes(), []byte(`"slots":1,`), []byte(`"state":"0123456789abcdef","slots":1,`))
+				report, err = audit.Check(bytes.NewReader(log))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if report.Broken[audit.BrokenGap] == 0 {
+					t.Errorf("runs that kept nothing, and say they did: %v", report)
+				}
+			})
+		})
+	}
+}
+
+// TestAuditProvesABudgetOfRuns: what runs of one state have spent together in a window.
+func TestAuditProvesABudgetOfRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newJob("", hostlimit.Delay{Min: 100 * time.Millisecond})
+		r.cfg.Spend = budget.Limits{Pages: 10, Every: 24 * time.Hour}
+		dir := t.TempDir()
+		for range 5 {
+			r.run(t, dir, 2)
+		}
+		report, err := audit.Check(bytes.NewReader(r.logs.Bytes()))
+		if err != nil || !report.OK() || report.Promise("budget kept").Open > 0 || report.Promise("budget kept").Proved < 10 {
+			t.Errorf("%v, %v", err, report)
+		}
+		other := newJob("", hostlimit.Delay{Min: 100 * time.Millisecond})
+		other.cfg.Spend = r.cfg.Spend
+		for range 6 {
+			other.run(t, t.TempDir(), 2)
+		}
+		state := regexp.MustCompile(`"state":"[0-9a-f]{16}"`)
+		log := state.ReplaceAll(other.logs.Bytes(), []byte(`"state":"0123456789abcdef"`))
+		report, err = audit.Check(bytes.NewReader(log))
+		if err != nil || report.Broken[audit.BrokenBudget] == 0 {
+			t.Errorf("%v, %v", err, report)
+		}
+	})
+}
