@@ -1,21 +1,12 @@
 package crawl
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"regexp"
-	"slices"
 	"strings"
-	"unicode/utf8"
 
-	"golang.org/x/net/html"
-	"golang.org/x/net/html/atom"
-	"golang.org/x/net/html/charset"
 	"golang.org/x/net/publicsuffix"
 
 	"github.com/go-politeness/politeness"
@@ -58,213 +49,6 @@ func siteOf(rawURL string) string {
 	return host
 }
 
-// links reads the links of an HTML page, and the canonical URL that it names. They are normalised,
-// and in their order, each once: the first to its URL that isn't nofollow, else the last. more says
-// how many there were beyond most. Links outside of http are left out. query is from Page.text.
-func links(
-	text io.Reader, query func(string) string, unread func(string, error, bool), pageURL string, most int,
-) (found []Link, canonical string, more int) {
-	base, err := weblink.ParseURL(nil, pageURL)
-	if err != nil {
-		return nil, "", 0
-	}
-	l := &linkReader{base: &base, query: query, unread: unread, most: most, index: make(map[string]int)}
-	z := html.NewTokenizer(text)
-	for {
-		switch z.Next() {
-		case html.ErrorToken: // the end, or an unreadable rest
-			return l.found, l.canonical, l.more
-		case html.StartTagToken, html.SelfClosingTagToken:
-			l.readTag(z)
-		}
-	}
-}
-
-// A linkReader has the links of the part of an HTML page that was read.
-type linkReader struct {
-	base    *weblink.URL // of relative links
-	hasBase bool         // base is that of a <base>
-	query   func(string) string
-	unread  func(ref string, err error, nofollow bool)
-	most    int
-
-	found     []Link
-	index     map[string]int // in found, by URL
-	more      int
-	canonical string
-}
-
-// readTag reads the tag that z is at.
-func (l *linkReader) readTag(z *html.Tokenizer) {
-	name, hasAttributes := z.TagName()
-	tag := atom.Lookup(name)
-	if tag == atom.Noscript || tag == atom.Noframes {
-		z.NextIsNotRawText() // it is for readers like this one
-	}
-	if !hasAttributes || !slices.Contains(leading, tag) {
-		return
-	}
-	ref, rel := reference(z, tag)
-	if strings.TrimSpace(ref) == "" {
-		return
-	}
-	// A <base> and the canonical URL count behind any number of links.
-	if len(l.found) == l.most && tag != atom.Link && tag != atom.Base {
-		l.more++
-		return
-	}
-	u, err := weblink.ParseURL(l.base, ref)
-	if err != nil {
-		isLink := tag != atom.Base && (tag != atom.Link || slices.Contains(strings.Fields(rel), "next"))
-		if isLink && l.unread != nil {
-			l.unread(ref, err, slices.Contains(strings.Fields(rel), "nofollow"))
-		}
-		return
-	}
-	u.Query = l.query(u.Query)
-	if tag != atom.Base {
-		l.add(tag, &u, rel)
-		return
-	}
-	if !l.hasBase { // the first one counts (HTML, section 4.2.3)
-		l.base = &u
-		l.hasBase = true
-	}
-}
-
-// add adds the link of a tag to u.
-func (l *linkReader) add(tag atom.Atom, u *weblink.URL, rel string) {
-	rels := strings.Fields(rel)
-	if tag == atom.Link && !slices.Contains(rels, "next") && !slices.Contains(rels, "canonical") {
-		return // a stylesheet, an icon, a feed: no page
-	}
-	to, err := normal(u)
-	if err != nil {
-		return // such as mailto:
-	}
-	if tag == atom.Link && slices.Contains(rels, "canonical") {
-		l.canonical = cmp.Or(l.canonical, to)
-		return
-	}
-	link := Link{URL: to, Element: tag.String(), Rel: rel, Nofollow: slices.Contains(rels, "nofollow")}
-	i, known := l.index[to]
-	switch {
-	case known && l.found[i].Nofollow:
-		l.found[i] = link
-	case !known && len(l.found) < l.most: // it is full for rel=next, which isn't counted in more
-		l.index[to] = len(l.found)
-		l.found = append(l.found, link)
-	}
-}
-
-// leading are the elements that lead to other pages, and that of the base of their URLs.
-var leading = []atom.Atom{atom.A, atom.Area, atom.Link, atom.Base, atom.Meta, atom.Frame, atom.Iframe}
-
-// refresh matches the content of a <meta http-equiv=refresh> that names a URL (HTML, section
-// 4.2.5.3), which is in one of the groups.
-var refresh = regexp.MustCompile(
-	`(?is)^\s*(?:\d+|\.)[\d.]*(?:\s+[;,]?|[;,])\s*(?:url\s*=\s*)?(?:'([^']*)|"([^"]*)|(.*))`)
-
-// An attributes has the attributes of a tag by which it may lead to a page.
-type attributes struct{ href, rel, src, httpEquiv, content string }
-
-// of returns the field for an attribute; nil: it has none.
-func (a *attributes) of(name []byte) *string {
-	switch string(name) {
-	case "href":
-		return &a.href
-	case "rel":
-		return &a.rel
-	case "src":
-		return &a.src
-	case "http-equiv":
-		return &a.httpEquiv
-	case "content":
-		return &a.content
-	}
-	return nil
-}
-
-// reference returns the reference and the rel attribute of the tag that z is at; ref is empty where
-// it leads nowhere.
-func reference(z *html.Tokenizer, tag atom.Atom) (ref, rel string) {
-	var a attributes
-	for more := true; more; {
-		var name, value []byte
-		name, value, more = z.TagAttr()
-		field := a.of(name)
-		if field != nil && *field == "" { // of two with one name browsers take the first
-			*field = string(value)
-		}
-	}
-	rel = strings.ToLower(strings.TrimSpace(a.rel))
-	switch tag {
-	case atom.Frame, atom.Iframe:
-		return a.src, rel
-	case atom.Meta:
-		if !strings.EqualFold(a.httpEquiv, "refresh") {
-			return "", rel
-		}
-		return refreshed(a.content), rel
-	}
-	return a.href, rel
-}
-
-// refreshed returns the reference in the content of a refresh; empty: there is none.
-func refreshed(content string) string {
-	groups := refresh.FindStringSubmatch(content)
-	if groups == nil {
-		return ""
-	}
-	return groups[1] + groups[2] + groups[3] // two of them are empty
-}
-
-// undeclared is the encoding of a page that doesn't name its own.
-var undeclared, _, _ = charset.DetermineEncoding(nil, "")
-
-// text returns two functions: read returns the body in UTF-8, and query encodes the query of a link
-// as browsers do, in the encoding of the page (https://url.spec.whatwg.org, section 4.4).
-func (p *Page) text() (read func() io.Reader, query func(string) string) {
-	e, name, _ := charset.DetermineEncoding(p.Body, p.Response.Header.Get("Content-Type"))
-	// charset looks at the first 1,024 bytes, and knows nothing of a UTF-16 without a mark.
-	switch {
-	case e != undeclared:
-	case bytes.HasPrefix(p.Body, []byte("<\x00")):
-		name = "utf-16le"
-	case bytes.HasPrefix(p.Body, []byte("\x00<")):
-		name = "utf-16be"
-	case utf8.Valid(p.Body) && utf8.RuneCount(p.Body) < len(p.Body):
-		name = "utf-8" // which begins after the bytes that were looked at
-	}
-	query = func(raw string) string { return raw }
-	if name == "utf-8" {
-		return func() io.Reader { return bytes.NewReader(p.Body) }, query
-	}
-	e, _ = charset.Lookup(name)             // it knows all names from above
-	if !strings.HasPrefix(name, "utf-16") { // whose queries are in UTF-8
-		encoder := e.NewEncoder()
-		query = func(raw string) string { return inEncoding(raw, encoder.String) }
-	}
-	return func() io.Reader { return e.NewDecoder().Reader(bytes.NewReader(p.Body)) }, query
-}
-
-// inEncoding escapes the non-ASCII characters of a query as bytes of the encoding of encode, which
-// is of package charset. A character that the encoding doesn't have is written as "&#20320;".
-func inEncoding(raw string, encode func(string) (string, error)) string {
-	var b strings.Builder
-	for _, char := range raw {
-		if char < utf8.RuneSelf {
-			b.WriteRune(char)
-			continue
-		}
-		code, _ := encode(string(char)) // no error: each rune is encoded, if need be as "&#20320;"
-		for i := range len(code) {
-			fmt.Fprintf(&b, "%%%02X", code[i])
-		}
-	}
-	return b.String()
-}
-
 // read finds the links of a page, and adds those that are to be followed.
 func (r *run) read(p *Page) {
 	p.add = r.add
@@ -275,8 +59,9 @@ func (r *run) read(p *Page) {
 	p.Directives = politeness.DirectivesOf(p.Response).Merge(tags)
 	p.readLinkHeader() // before the text, whose links come first in p.Links
 	p.readRefreshHeader()
-	if mediatype.IsHTML(p.Response.Header.Get("Content-Type")) {
-		p.readHTML(product)
+	kind := mediatype.OfPage(p.Response.Header["Content-Type"])
+	if kind.IsHTML() {
+		p.readHTML(product, kind)
 	}
 	if !p.leadsOn() {
 		p.Links = nil
@@ -302,29 +87,6 @@ func (p *Page) leadsOn() bool {
 	default:
 		return status/100 == 2
 	}
-}
-
-// readHTML adds the statements of the text of an HTML page to those of its headers. product is the
-// crawler's name, for directives.
-func (p *Page) readHTML(product string) {
-	text, query := p.text()
-	meta, err := robots.ReadMeta(text(), product)
-	if err == nil {
-		p.Directives = p.Directives.Merge(meta)
-	}
-	found, canonical, more := links(text(), query, p.noteUnread, p.FinalURL, maxLinks)
-	for _, l := range p.Links {
-		i := slices.IndexFunc(found, func(o Link) bool { return o.URL == l.URL })
-		switch {
-		case i < 0:
-			found = append(found, l)
-		case found[i].Nofollow: // the header's link needn't be
-			found[i] = l
-		}
-	}
-	p.Links = found
-	p.Canonical = cmp.Or(canonical, p.Canonical)
-	p.beyond = more
 }
 
 // readLinkHeader reads the canonical URL and the next page that the Link header (RFC 8288) of p
@@ -368,7 +130,7 @@ func (p *Page) readRefreshHeader() {
 // An unread is a reference that can't be read as a URL.
 type unread struct {
 	ref      string
-	err      error
+	err      error // nil: it is too long, or would be with the <base> of the page
 	nofollow bool
 }
 
@@ -376,7 +138,8 @@ type unread struct {
 // leads out of the web, and is no mistake.
 func (p *Page) noteUnread(ref string, err error, nofollow bool) {
 	var other *weblink.SchemeError
-	if errors.As(err, &other) || len(p.unread) == maxLinks {
+	isOther := errors.As(err, &other) || errors.Is(err, weblink.ErrRelative) // also by its <base>
+	if isOther || len(p.unread) == maxLinks {
 		return
 	}
 	p.unread = append(p.unread, unread{ref: ref, err: err, nofollow: nofollow})
@@ -392,9 +155,22 @@ func (r *run) leadUnread(p *Page) {
 		if (u.nofollow || p.Directives.NoFollow) && !r.c.cfg.IgnoreNofollow {
 			continue
 		}
-		r.lead(p, "", u.err, Request{URL: u.ref, From: p.FinalURL, Depth: p.Depth + 1})
+		req := Request{URL: clippedURL(u.ref), From: p.FinalURL, Depth: p.Depth + 1}
+		if u.err == nil {
+			p.lost = append(p.lost, Result{Request: req, Outcome: TooLong})
+			continue
+		}
+		r.lead(p, "", u.err, req)
 	}
 	p.unread = nil
+}
+
+// clippedURL returns a reference for a Result, cut where it is longer than any URL of a crawl.
+func clippedURL(ref string) string {
+	if len(ref) <= maxURL {
+		return ref
+	}
+	return strings.ToValidUTF8(ref[:maxURL], "") + "..."
 }
 
 // follows reports whether a link is to be followed.
@@ -430,8 +206,10 @@ func (r *run) lead(p *Page, to string, err error, req Request) {
 	}
 	switch {
 	case err != nil:
+		req.URL = clippedURL(req.URL)
 		p.lost = append(p.lost, Result{Request: req, Outcome: Invalid, Err: err})
 	case len(req.URL) > maxURL:
+		req.URL = clippedURL(req.URL)
 		p.lost = append(p.lost, Result{Request: req, Outcome: TooLong})
 	case req.Depth > max(p.Depth, r.c.cfg.MaxDepth) || req.Hops > maxHops: // a redirect is no deeper than its page
 		p.lost = append(p.lost, Result{Request: req, Outcome: TooDeep})

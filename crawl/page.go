@@ -36,6 +36,8 @@ type Page struct {
 	ended   time.Time
 	kept    int // bytes of Body that count in run.kept
 	found   []Request
+	words   uint64   // hash of the words of an HTML page, see digest
+	lines   []uint32 // hashes of its lines
 	unread  []unread // references that can't be read
 	lost    []Result // of URLs that the page has led to, which the Queue doesn't get
 	beyond  int      // number of its links after the first maxLinks

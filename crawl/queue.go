@@ -18,7 +18,8 @@ type Request struct {
 	own    bool // its refusals seem to be its own trouble, see refusals
 }
 
-// A Result is the end of a Request. If the Outcome is Invalid, its URL is as it was found.
+// A Result is the end of a Request. If the Outcome is Invalid, its URL is as it was found. A URL of
+// more than 2,048 bytes is cut.
 type Result struct {
 	Request
 	Outcome Outcome

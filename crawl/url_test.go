@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/go-politeness/politeness/internal/weblink"
+	"github.com/go-politeness/politeness/robots"
 )
 
 // The spellings of each row are one URL; the first is how a crawl knows it.
@@ -127,8 +128,23 @@ const linksPage = `<!doctype html><title>a page</title>
 <a href="/two
  lines	">nl</a> <a href='/100%'>100 %</a> <a href="\back\slash?\">back</a> <a href="ref?a=1&amp;b=2">5</a> <textarea><a href=/text></textarea> <a href="8:30 h.html">6</a> <a href=12:7>7</a> <a rel=prev href=unclosed`
 
+// links returns the links of a page of HTML in UTF-8, at most so many of them.
+func links(t testing.TB, body []byte, pageURL string, most int) (found []Link, canonical string, more int) {
+	t.Helper()
+	h := htmlReader{metas: robots.NewMetaScanner(), most: 10 * most}
+	h.read(bytes.NewReader(body), false)
+	l := linkReader{query: strings.Clone, noteUnread: func(string, error, bool) {}, most: most, index: make(map[string]int)}
+	if err := l.begin(pageURL, &h); err != nil {
+		t.Fatal(err)
+	}
+	for i := range h.refs {
+		l.follow(&h.refs[i])
+	}
+	return l.found, l.canonical(h.canonical), l.more + h.more
+}
+
 func TestLinks(t *testing.T) {
-	found, canonical, more := links(strings.NewReader(linksPage), strings.Clone, nil, "http://example.com/dir/page.html", 100)
+	found, canonical, more := links(t, []byte(linksPage), "http://example.com/dir/page.html", 100)
 	want := []Link{
 		{URL: "http://example.com/docs/?page=2", Element: "link", Rel: "next"},
 		{URL: "http://example.com/docs/a", Element: "a"},
@@ -149,7 +165,7 @@ func TestLinks(t *testing.T) {
 	if !slices.Equal(found, want) || canonical != "http://www.example.com/canon" || more != 0 {
 		t.Errorf("links: %+v\nwant %+v\ncanonical %s, %d more", found, want, canonical, more)
 	}
-	if found, _, more := links(strings.NewReader(linksPage), strings.Clone, nil, "http://example.com/", 3); len(found) != 3 || more == 0 {
+	if found, _, more := links(t, []byte(linksPage), "http://example.com/", 3); len(found) != 3 || more == 0 {
 		t.Errorf("%d links, and %d more", len(found), more)
 	}
 }
@@ -177,7 +193,10 @@ func FuzzLinks(f *testing.F) {
 	f.Add([]byte(linksPage), "http://example.com/dir/page.html")
 	f.Add([]byte(`<base href="//x/"><a href=..><a href=?><a href=#>`), "https://example.com/a/b")
 	f.Fuzz(func(t *testing.T, body []byte, pageURL string) {
-		found, canonical, _ := links(bytes.NewReader(body), strings.Clone, nil, pageURL, 10)
+		if _, err := Normalize(pageURL); err != nil {
+			return
+		}
+		found, canonical, _ := links(t, body, pageURL, 10)
 		if len(found) > 10 {
 			t.Fatalf("%d links", len(found))
 		}

@@ -5,6 +5,9 @@ import (
 	"io"
 
 	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+
+	"github.com/go-politeness/politeness/internal/weblink"
 )
 
 // maxHead is how much of a page is looked at for <meta name="robots">.
@@ -35,12 +38,23 @@ func ReadMeta(page io.Reader, product ...string) (Directives, error) {
 // Done. It is for one goroutine at a time.
 type MetaScanner struct {
 	names  []string
+	kind   pageKind
 	head   []byte // the page so far
 	sought int    // bytes of head that were searched for its end
 	read   int    // bytes tokenized without reaching </head>, over all attempts
 	done   bool
 	found  asked
+	added  asked // by Add
 }
+
+// A pageKind is how a page is read.
+type pageKind uint8
+
+const (
+	unknownKind pageKind = iota // as HTML and, if it has the namespace of XHTML, as XHTML
+	isHTML
+	isXHTML
+)
 
 // asked holds the contents of a page's <meta> elements.
 type asked struct {
@@ -52,6 +66,21 @@ type asked struct {
 func NewMetaScanner(product ...string) *MetaScanner {
 	return &MetaScanner{names: tokens(product)}
 }
+
+// SetType sets the media type of the page, before anything is written: a Content-Type without
+// parameters. "application/xhtml+xml" is read as XML, anything else as HTML. Use it if you know the
+// type. Without it a page that might be XHTML is read in both ways, and the statements of both
+// count.
+func (s *MetaScanner) SetType(mediaType string) {
+	s.kind = isHTML
+	if mediaType == "application/xhtml+xml" {
+		s.kind = isXHTML
+	}
+}
+
+// Add adds the statement of a <meta> element that the caller has found: its attributes name and
+// content. Use it instead of Write, or beside it, where the page is parsed already.
+func (s *MetaScanner) Add(name, content string) { s.added.add(name, content, s.names) }
 
 // Write takes the page's next bytes. It never fails.
 func (s *MetaScanner) Write(p []byte) (int, error) {
@@ -85,12 +114,27 @@ func (s *MetaScanner) Preferences() Preferences {
 }
 
 func (s *MetaScanner) asked() asked {
-	if !s.done {
-		// More may be written, so this result isn't kept.
-		a, _ := readHead(s.head, s.names)
-		return a
+	if s.done || len(s.head) == 0 {
+		return s.found.merge(s.added)
 	}
-	return s.found
+	// More may be written, so this result isn't kept.
+	a, _ := s.readHead()
+	return a.merge(s.added)
+}
+
+// readHead is the function of that name, in the ways in which the page is read.
+func (s *MetaScanner) readHead() (a asked, over bool) {
+	if s.kind != isXHTML {
+		a, over = readHead(s.head, s.names, false)
+	}
+	start := s.head[:min(len(s.head), 4<<10)]
+	mayBeXHTML := s.kind == unknownKind && bytes.Contains(start, []byte("http://www.w3.org/1999/xhtml"))
+	if s.kind == isXHTML || mayBeXHTML {
+		x, xOver := readHead(s.head, s.names, true)
+		a = a.merge(x)
+		over = xOver && (over || s.kind == isXHTML)
+	}
+	return a, over
 }
 
 // endInSight reports whether something like </head> was written since it was last asked. (It
@@ -127,7 +171,7 @@ func (s *MetaScanner) tokenize(last bool) {
 		return
 	}
 	s.read += len(s.head)
-	a, over := readHead(s.head, s.names)
+	a, over := s.readHead()
 	if over || last {
 		s.found = a
 		s.done = true
@@ -137,43 +181,41 @@ func (s *MetaScanner) tokenize(last bool) {
 
 // readHead reads the <meta> elements at the beginning of a page that are for any of names, and
 // reports whether the head is over.
-func readHead(page []byte, names []string) (a asked, over bool) {
-	z := html.NewTokenizer(bytes.NewReader(fromUTF16(page)))
+func readHead(page []byte, names []string, isXHTML bool) (a asked, over bool) {
+	tags := weblink.NewReader(bytes.NewReader(fromUTF16(page)), isXHTML)
 	for {
-		switch z.Next() {
+		switch tags.Next() {
 		case html.ErrorToken:
 			return a, false // io.EOF: page ends here, perhaps within a tag
 		case html.EndTagToken:
-			name, _ := z.TagName()
-			if string(name) == "head" {
+			if tags.Name() == atom.Head && tags.IsHTML() {
 				return a, true
 			}
-		case html.StartTagToken, html.SelfClosingTagToken:
-			name, attributes := z.TagName()
-			switch {
-			case string(name) == "noscript":
-				z.NextIsNotRawText() // crawlers run no scripts
-			case string(name) == "meta" && attributes:
-				a.readMeta(z, names)
+		case html.StartTagToken:
+			if tags.Name() == atom.Meta && tags.IsHTML() {
+				name, content := nameAndContent(tags.Attributes())
+				a.add(name, content, names)
 			}
 		}
 	}
 }
 
-// readMeta reads the attributes of a <meta>.
-func (a *asked) readMeta(z *html.Tokenizer, names []string) {
-	var name, content string
-	more := true
-	for more {
-		var key, value []byte
-		key, value, more = z.TagAttr()
-		switch string(key) { // the tokenizer has put it into lower case
+// nameAndContent returns the values of these attributes, of which the first ones count.
+func nameAndContent(attributes []weblink.Attribute) (name, content string) {
+	for i := len(attributes) - 1; i >= 0; i-- {
+		switch string(attributes[i].Name) {
 		case "name":
-			name = trim(string(value))
+			name = string(attributes[i].Value)
 		case "content":
-			content = string(value)
+			content = string(attributes[i].Value)
 		}
 	}
+	return name, content
+}
+
+// add adds the statement of a <meta>.
+func (a *asked) add(name, content string, names []string) {
+	name = trim(name)
 	switch {
 	case isOneOf(name, names):
 		a.directives = a.directives.Merge(parseDirectives(content, names, false))
@@ -181,5 +223,13 @@ func (a *asked) readMeta(z *html.Tokenizer, names []string) {
 		a.preferences = a.preferences.Merge(reservation(content, "meta tdm-reservation"))
 	case equalFold(name, "tdm-policy"):
 		a.preferences = a.preferences.Merge(Preferences{License: terms(content)})
+	}
+}
+
+// merge returns the statements of both.
+func (a asked) merge(o asked) asked {
+	return asked{
+		directives:  a.directives.Merge(o.directives),
+		preferences: a.preferences.Merge(o.preferences),
 	}
 }

@@ -45,8 +45,10 @@ func (h *Head) Begin(header http.Header, product string, stated robots.Preferenc
 	h.tags = robots.ParseTags(header["X-Robots-Tag"], product)
 	h.stated = stated
 	h.meta = nil
-	if mediatype.IsHTML(header.Get("Content-Type")) {
+	kind := mediatype.OfPage(header["Content-Type"])
+	if kind.IsHTML() {
 		h.meta = robots.NewMetaScanner(product)
+		h.meta.SetType(kind.Type)
 	}
 }
 

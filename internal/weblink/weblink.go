@@ -18,6 +18,18 @@ type Link struct {
 // Is reports whether the link has a relation of that type.
 func (l *Link) Is(rel string) bool { return slices.Contains(l.Rel, rel) }
 
+// Relations returns the relation types of a rel attribute, or of the parameter rel, in lower case.
+// They are separated by white space (HTML, section 4.6.7), or by commas: Google documents
+// "ugc,nofollow".
+func Relations(rel string) []string {
+	if rel == "" {
+		return nil
+	}
+	return strings.FieldsFunc(strings.ToLower(rel), func(r rune) bool {
+		return r == ' ' || r == ',' || '\t' <= r && r <= '\r'
+	})
+}
+
 // Parse returns the links of a page by the lines of its Link field, as RFC 8288, appendix B.2, has
 // it. What follows an error in a line doesn't count.
 func Parse(lines []string) (links []Link) {
@@ -61,7 +73,7 @@ func (l *Link) parameters(line string) (ofPage bool, rest string) {
 		named[name] = true
 		switch name {
 		case "rel":
-			l.Rel = strings.Fields(strings.ToLower(value))
+			l.Rel = Relations(value)
 		case "type":
 			media, _, _ := strings.Cut(value, ";")
 			l.Type = strings.ToLower(strings.TrimSpace(media))
