@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/rules"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // A lease goes through these phases, all under the Limiter's mu:
@@ -49,19 +50,19 @@ const (
 // askNow is a wait.next that is in the past: the goroutine that waits asks when it runs.
 const askNow time.Duration = 1
 
-// A granting is a GO of the server.
+// A granting is a Go of the server.
 type granting struct {
-	at     int64 // earliest start, on the server's clock
-	guard  int64 // how much later it may be, in microseconds
+	at     wire.Micros // earliest start, on the server's clock
+	guard  wire.Micros // how much later it may be
 	delay  time.Duration
-	source string // decided delay
-	prev   int64  // stamp of the latest start that had ended, on the server's clock; 0: none is known
-	slots  int    // in use, this one included
+	source string      // decided delay
+	prev   wire.Micros // stamp of the latest start that had ended, on the server's clock; 0: none is known
+	slots  int         // in use, this one included
 	probe  bool
 	others bool // other turns are reserved behind it
-	hostInfo
-	heard reply
-	gen   string // generation of the server that granted it
+	report wire.Report
+	heard  reply
+	gen    string // generation of the server that granted it
 }
 
 // A caller is read from the context of an Acquire or a Start, under no lock: a context is any code.
@@ -130,15 +131,14 @@ func (t *lease) draw() {
 // least is the smallest gap that a request ahead can take.
 func (t *lease) least() time.Duration { return max(t.limits.Delay.Min, t.floor) }
 
-// source names the longest of the delays of a start: that of the lease, and those that info
-// reports.
-func (t *lease) source(info hostInfo) string {
-	drawn := duration(micros(t.delay)) // as the server counts
+// source names the longest of the delays of a start: that of the lease, and those that report has.
+func (t *lease) source(report wire.Report) string {
+	drawn := wire.MicrosOf(t.delay) // as the server counts
 	// Of equal delays the one that the user has set is named.
 	switch {
-	case info.learned > max(drawn, info.adaptive):
+	case report.Learned > max(drawn, report.Adaptive):
 		return "learned"
-	case info.adaptive > drawn:
+	case report.Adaptive > drawn:
 		return "adaptive"
 	case t.delay == t.floor && t.floor > t.limits.Delay.Min:
 		return "crawl-delay"
@@ -285,21 +285,31 @@ func (t *lease) question() {
 	t.wait.push = nil // of an earlier question
 	t.l.asked[t.id] = t
 	t.asks++ // for the server, which knows copies of earlier takes by it
-	floor := micros(t.floor)
-	if t.blind {
-		floor = -1
-	}
 	t.h.p.add(op{
-		name: "take", h: t.h, done: t.answered,
+		h:    t.h,
+		done: t.answered,
 		// Times count from the call, for which the operation may have waited.
-		build: func(now time.Duration) []any {
-			return []any{
-				t.id, t.asks, t.limits.Concurrency, micros(max(t.wait.limit-now, 0)), micros(t.least()), t.start.take,
-				micros(t.limits.Delay.Ceiling), micros(t.delay), floor, t.limits.Delay.FromEnd,
-				t.wait.rank, micros(now - t.wait.arrived),
-			}
-		},
+		build: func(now time.Duration) wire.Request { return t.take(now) },
 	})
+}
+
+// take returns the question for a turn, which is sent now.
+func (t *lease) take(now time.Duration) *wire.Take {
+	return &wire.Take{
+		ID:      t.id,
+		Seq:     t.asks,
+		Started: t.start.take,
+		Slots:   t.limits.Concurrency,
+		Longest: wire.MicrosOf(max(t.wait.limit-now, 0)),
+		Least:   wire.MicrosOf(t.least()),
+		Ceiling: wire.MicrosOf(t.limits.Delay.Ceiling),
+		Delay:   wire.MicrosOf(t.delay),
+		Floor:   wire.MicrosOf(t.floor),
+		Blind:   t.blind,
+		FromEnd: t.limits.Delay.FromEnd,
+		Rank:    t.wait.rank,
+		Ago:     wire.MicrosOf(now - t.wait.arrived),
+	}
 }
 
 // answered moves t on by the server's reply to its question.
@@ -320,83 +330,73 @@ func (t *lease) answered(at reply) {
 		t.refuse(unavailable(t.h.key, at.err))
 		return
 	}
-	kind := text(at.answer[0])
-	if kind != "GO" {
+	turn := at.answer.(*wire.Turn)
+	if turn.Kind != wire.Go {
 		// It doesn't start soon: meanwhile another host's request may use the place.
 		t.freePlace()
 	}
-	switch kind {
-	case "GO":
-		t.letGo(at)
-	case "AT":
-		t.h.learn(newHostInfo(at.answer[3:]), at)
-		t.reserve(number(at.answer[1]), at.server, text(at.answer[2]), at.received)
-	case "LATE":
-		t.tooLate(at)
-	case "WAIT":
-		t.queue(at)
-	default: // of something that isn't step.lua
-		t.refuse(unavailable(t.h.key, &ServerError{Server: t.l.server, Err: errMixedUp}))
+	switch turn.Kind {
+	case wire.Go:
+		t.letGo(turn, at)
+	case wire.Wait:
+		t.h.learn(turn.Host, at)
+		t.reserve(turn.At, at.server, turn.Why, at.received)
+	case wire.Late:
+		t.tooLate(turn, at)
+	case wire.Full:
+		t.queue(turn, at)
 	}
 	pushed := t.wait.push
 	if pushed != nil && t.phase == waiting {
-		t.reserve(pushed.due, pushed.now, pushed.why, t.l.now())
+		t.reserve(pushed.Due, pushed.Now, pushed.Why, t.l.now())
 	}
 }
 
-// letGo stores the grant in a GO.
-func (t *lease) letGo(at reply) {
+// letGo stores the grant in a Go.
+func (t *lease) letGo(turn *wire.Turn, at reply) {
 	h := t.h
-	answer := at.answer
-	info := newHostInfo(answer[9:])
 	t.granted = granting{
-		at:       number(answer[1]),
-		guard:    number(answer[2]),
-		delay:    duration(answer[3]),
-		source:   t.source(info),
-		slots:    int(number(answer[4])),
-		probe:    truth(answer[5]),
-		prev:     number(answer[7]),
-		others:   truth(answer[8]),
-		hostInfo: info,
-		heard:    at,
-		gen:      h.p.gen.name,
+		at:     turn.At,
+		guard:  turn.Guard,
+		delay:  turn.Delay.Duration(),
+		source: t.source(turn.Host),
+		slots:  turn.Slots,
+		probe:  turn.Probe,
+		prev:   turn.Prev,
+		others: turn.Others,
+		report: turn.Host,
+		heard:  at,
+		gen:    h.p.gen.name,
 	}
-	h.learn(info, at)
+	h.learn(turn.Host, at)
 	t.phase = granted
-	// The server reports each slot that it took back once, with the next GO of any process.
-	taken, _ := answer[6].([]any)
-	for _, v := range taken {
-		start, _ := v.([]any)
-		if len(start) != 2 {
-			continue
-		}
+	// The server reports each slot that it took back once, with the next Go of any process.
+	for _, gone := range turn.TakenBack {
 		h.news.takenBack = append(h.news.takenBack, hostlimit.TakenBack{
 			Key:     h.key,
-			Process: text(start[0]),
-			Seq:     uint64(number(start[1])), // 0: the server wasn't sent it
+			Process: gone.Process,
+			Seq:     uint64(gone.Number), // 0: the server wasn't sent it
 		})
 	}
 	// Until the start, the wait is still for the same reason.
 	h.wait.account(at.received, h.wait.blame)
 }
 
-// tooLate refuses t because of a LATE: its start would be later than it may wait, or the host is
+// tooLate refuses t because of a Late: its start would be later than it may wait, or the host is
 // blocked by hand.
-func (t *lease) tooLate(at reply) {
+func (t *lease) tooLate(turn *wire.Turn, at reply) {
 	h := t.h
 	now := at.received
-	h.learn(newHostInfo(at.answer[3:]), at)
+	h.learn(turn.Host, at)
 	t.phase = parked // the server has dropped its turn, so there is nothing to give back
-	start := h.p.clock.surely(number(at.answer[1]), now)
-	why := text(at.answer[2])
-	if why == whyBlock {
+	start := h.p.clock.surely(turn.At, now)
+	if turn.Why == whyBlock {
 		start = max(start, h.known.refusals.Until)
 	}
 	if h.known.refusals.Stopped(now) {
 		t.refuse(t.stopped())
 	} else {
-		t.refuse(t.refusal(start, t.l.rules.TooLate(t.wait.byContext, blameOf(why) == block)))
+		t.refuse(t.refusal(start, t.l.rules.TooLate(t.wait.byContext, blameOf(turn.Why) == block)))
 	}
 	h.refuseLate()
 }
@@ -415,42 +415,41 @@ const (
 	apart = time.Millisecond
 )
 
-// queue stores the answer WAIT: t waits for something without a known end.
-func (t *lease) queue(at reply) {
-	h, now := t.h, at.received
-	answer, clock := at.answer, &h.p.clock
-	place := number(answer[1]) + 1 // in the server's queue
-	turn := time.Duration(place) * apart
-	fullSince := number(answer[3]) // since when every slot is taken; 0: one is free
+// queue stores the answer Full: t waits for something without a known end.
+func (t *lease) queue(turn *wire.Turn, at reply) {
+	h := t.h
+	now := at.received
+	clock := &h.p.clock
+	place := time.Duration(turn.Place + 1) // in the server's queue
 	t.phase = waiting
 	t.wait.planned = 0
-	t.wait.why = text(answer[2])
+	t.wait.why = turn.Why
 	h.wait.account(now, blameOf(t.wait.why))
 	// No push says that a lease has expired.
-	h.wait.expiry = max(clock.surely(number(answer[4]), now), now)
+	h.wait.expiry = max(clock.surely(turn.Expiry, now), now)
 	// A push makes it ask. The polls are for a push that was lost.
-	poll := pollQueue + turn
+	poll := pollQueue + place*apart
 	if t.wait.why == whyProbe {
 		poll = pollProbe
 	}
 	if !t.l.sub.listening {
-		poll = min(time.Duration(place)*pollDeaf, time.Second)
+		poll = min(place*pollDeaf, time.Second)
 	}
-	t.wait.next = min(now+poll, h.wait.expiry+turn, t.wait.limit)
-	if t.l.limits.SlotTimeout == 0 || fullSince == 0 {
+	t.wait.next = min(now+poll, h.wait.expiry+place*apart, t.wait.limit)
+	if t.l.limits.SlotTimeout == 0 || turn.FullSince == 0 { // a slot is free
 		return
 	}
 	// The slots may have been full before t came, but it has a whole SlotTimeout of its own.
-	timeout := max(clock.surely(fullSince, now), t.wait.arrived) + t.l.limits.SlotTimeout
+	timeout := max(clock.surely(turn.FullSince, now), t.wait.arrived) + t.l.limits.SlotTimeout
 	t.wait.next = min(t.wait.next, timeout)
 	if now >= timeout {
-		oldest := now - clock.surely(number(answer[5]), now)
+		oldest := now - clock.surely(turn.First, now)
 		t.refuse(t.refusal(t.retry(now), t.l.rules.SlotTimeout(t.limits.Concurrency, oldest)))
 	}
 }
 
 // reserve stores the time us at which the server, whose clock shows from by now, will let t start.
-func (t *lease) reserve(us, from int64, why string, now time.Duration) {
+func (t *lease) reserve(us, from wire.Micros, why string, now time.Duration) {
 	h := t.h
 	due := h.p.clock.surely(us, now)
 	switch why {
@@ -464,7 +463,7 @@ func (t *lease) reserve(us, from int64, why string, now time.Duration) {
 	t.wait.why = why
 	// The bounds of the clock may be from before a step of it; a difference of two of its times
 	// isn't.
-	inTime := min(due, now+duration(us-from))
+	inTime := min(due, now+(us-from).Duration())
 	t.wait.next = max(inTime-h.p.askAhead(), askNow)
 	// An operator who lifts a block may be waiting, so a lost push costs seconds at most.
 	if h.known.refusals.Until > now {
@@ -482,22 +481,15 @@ func (t *lease) reserve(us, from int64, why string, now time.Duration) {
 	}
 }
 
-// A push is a message in which the server gives a lease a slot, or a better time.
-type push struct {
-	due int64 // when it may start, on the server's clock
-	now int64 // when the server sent it, on its clock
-	why string
-}
-
 // pushed moves t on by a push.
-func (t *lease) pushed(p push, now time.Duration) {
+func (t *lease) pushed(p *wire.Push, now time.Duration) {
 	switch t.phase {
 	case waiting:
-		t.reserve(p.due, p.now, p.why, now)
+		t.reserve(p.Due, p.Now, p.Why, now)
 		t.signal()
 	case asking:
 		// It overtook the reply that says wait, or is older and does no harm.
-		t.wait.push = &p
+		t.wait.push = p
 	}
 }
 
@@ -532,7 +524,7 @@ func (t *lease) window(now time.Duration) (at time.Duration, valid bool) {
 // missed reports whether it can't be proved any more that the server's clock is within the window.
 func (t *lease) missed(now time.Duration) bool {
 	late := now - t.h.p.clock.earliest(t.granted.at, now)
-	return late > time.Duration(t.granted.guard)*time.Microsecond
+	return late > t.granted.guard.Duration()
 }
 
 // try ends the wait if it can be proved that the server's clock is within the window.
@@ -595,22 +587,23 @@ func (t *lease) stamp(now time.Duration) {
 		seq:  h.seq,
 		// The server's clock shows at least the granted time, although its bounds here may be
 		// wider.
-		stamp: max(granted.at, int64((now+lo)/time.Microsecond)),
-		by:    int64((now+hi)/time.Microsecond) + 1,
+		stamp: max(granted.at, wire.Micros((now+lo)/time.Microsecond)),
+		by:    wire.Micros((now+hi)/time.Microsecond) + 1,
 		began: now,
 	}
 	t.use.renewed = now
 	h.known.begin(t, now, granted.delay)
 	h.known.source = granted.source
-	h.known.next = max(h.known.next, h.p.clock.surely(granted.next, now))
-	started := op{name: "started", h: h, args: []any{t.id, t.start.take, int64(t.start.seq), t.start.by}, owed: true}
+	h.known.next = max(h.known.next, h.p.clock.surely(granted.report.Next, now))
+	started := &wire.Started{ID: t.id, Seq: t.start.take, Number: int64(t.start.seq), By: t.start.by}
+	o := op{h: h, request: started, owed: true}
 	// Until the server has it, the next start on the host keeps its distance from the window's end.
-	left := duration(granted.at + granted.guard - t.start.by)
+	left := (granted.at + granted.guard - t.start.by).Duration()
 	othersWait := granted.others || len(h.waiters) > 0
 	if othersWait && left > granted.delay/worth {
-		h.p.add(started)
+		h.p.add(o)
 	} else {
-		h.p.addAlong(started)
+		h.p.addAlong(o)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // TestWhatACallSaysOfItsProcess: until when the server may do what is asked, and from time to time
@@ -41,12 +42,15 @@ func TestWhatACallSaysOfItsProcess(t *testing.T) {
 			was := p.sent.beat
 			call := p.newCall(nil, c.bye)
 			after := l.now()
-			head, _ := parse(call.payload)[0].([]any)
-			notAfter, beat, promise, spread := number(head[4]), text(head[14]), text(head[15]), number(head[17])
-			if least := micros(before + time.Second + l.patience); known && (notAfter < least-1 || notAfter > least+micros(after-before)+1) || !known && notAfter != 0 {
-				t.Errorf("%s: not after %d, %v later than now", name, notAfter, duration(notAfter)-before)
+			request := call.request
+			notAfter, beat, promise, spread := request.NotAfter, request.Name, request.Promise, request.Spread
+			if request.Leave {
+				beat = "-"
 			}
-			if beat != c.beat || call.beat != (beat == "me") || (promise != "") != call.beat || (p.sent.beat != was) != call.beat {
+			if least := micros(before + time.Second + l.patience); known && (notAfter < least-1 || notAfter > least+micros(after-before)+1) || !known && notAfter != 0 {
+				t.Errorf("%s: not after %d, %v later than now", name, notAfter, notAfter.Duration()-before)
+			}
+			if beat != c.beat || request.Beat != (beat == "me") || (promise != "") != request.Beat || (p.sent.beat != was) != request.Beat {
 				t.Errorf("%s: it says that %q lives, and promises %q", name, beat, promise)
 			}
 			if (spread == 2) != (c.failure == FailLocal) {
@@ -217,7 +221,7 @@ func TestWhatIsHeardOfAGeneration(t *testing.T) {
 		p := l.parts[0]
 		p.uses.atRisk, p.uses.waiting, l.closed = c.atRisk, c.waits, c.closed
 		l.heard("something else", true)
-		if l.heard(p.genKey(), true); l.Stats().Calls != c.want {
+		if l.heard(packed(t, wire.NewGeneration{Kind: "gen", Key: p.genKey()}), true); l.Stats().Calls != c.want {
 			t.Errorf("%+v: %d calls", c, l.Stats().Calls)
 		}
 	}
@@ -249,9 +253,7 @@ func TestWhatIsHeardOfABlock(t *testing.T) {
 				h.known.asOf = now + 1
 			}
 		}
-		info := make([]any, infoFields)
-		info[5] = now + micros(c.until)
-		l.proclaimed(append([]any{key, now, int64(c.act)}, info...))
+		l.proclaimed(&wire.Verdict{Key: key, Now: now, Act: int(c.act), Host: wire.Report{Until: now + micros(c.until)}})
 		h := l.hosts["a.example"]
 		if (h != nil) != (c.met || c.blocked) {
 			t.Errorf("%s: met %t", name, h != nil)
@@ -269,25 +271,25 @@ func TestWhatIsHeardOfABlock(t *testing.T) {
 // process, was sent while it listened, and had no echo.
 func TestTheSubscriptionIsRenewedWhereNobodyHearsOfIt(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(l *Limiter, call *call, heard *int64)
+		change func(l *Limiter, call *call, heard *int)
 		goesOn bool
 	}{
-		"no echo":                     {func(*Limiter, *call, *int64) {}, false},
-		"an echo":                     {func(_ *Limiter, _ *call, heard *int64) { *heard = 1 }, true},
-		"no heartbeat":                {func(_ *Limiter, c *call, _ *int64) { c.beat = false }, true},
-		"it was sent before":          {func(l *Limiter, c *call, _ *int64) { l.sub.since = c.sent }, true},
-		"a cluster, which echoes not": {func(l *Limiter, _ *call, _ *int64) { l.cluster = true }, true},
-		"after Close":                 {func(l *Limiter, _ *call, _ *int64) { l.closed = true }, true},
+		"no echo":                     {func(*Limiter, *call, *int) {}, false},
+		"an echo":                     {func(_ *Limiter, _ *call, heard *int) { *heard = 1 }, true},
+		"no heartbeat":                {func(_ *Limiter, c *call, _ *int) { c.request.Beat = false }, true},
+		"it was sent before":          {func(l *Limiter, c *call, _ *int) { l.sub.since = c.sent }, true},
+		"a cluster, which echoes not": {func(l *Limiter, _ *call, _ *int) { l.cluster = true }, true},
+		"after Close":                 {func(l *Limiter, _ *call, _ *int) { l.closed = true }, true},
 	} {
 		l := idle(t, Config{})
-		p, heard := l.parts[0], int64(0)
+		p, heard := l.parts[0], 0
 		now := l.now()
 		p.down, p.gen.name, p.clock, l.sub.listening = nil, "1", serverClock{known: true, at: now, lo: -time.Second, hi: time.Second}, true
 		l.sub.since = now - time.Second
-		call := &call{beat: true, sent: now}
+		call := &call{request: wire.Call{Beat: true}, sent: now}
 		c.change(l, call, &heard)
 		r := reply{received: l.now()}
-		if !p.answered(call, &r, []any{micros(l.now()), "1", false, heard, false, int64(0)}) || l.sub.listening != c.goesOn || p.sent.heard != call.sent {
+		if !p.answered(call, &r, wire.Reply{Now: micros(l.now()), Generation: "1", Listeners: heard}) || l.sub.listening != c.goesOn || p.sent.heard != call.sent {
 			t.Errorf("%s: it listens: %t; %+v", name, l.sub.listening, r)
 		}
 	}
@@ -320,9 +322,15 @@ func TestTheLossOfAServerIsToldOnce(t *testing.T) {
 func TestOneHostIsOneKeyOfACall(t *testing.T) {
 	l := idle(t, Config{})
 	a, b := l.host("a.example"), l.host("b.example")
-	c := l.parts[0].newCall([]op{{name: "x", h: a}, {name: "x", h: b}, {name: "y", h: a, build: func(time.Duration) []any { return []any{"built"} }}}, false)
-	list := parse(c.payload)[1:]
-	want := []any{[]any{"x", int64(1)}, []any{"x", int64(2)}, []any{"y", int64(1), "built"}}
+	built := func(time.Duration) wire.Request { return &wire.Renew{ID: "built"} }
+	ops := []op{{h: a, request: new(wire.GetState)}, {h: b, request: new(wire.GetState)}, {h: a, build: built}}
+	c := l.parts[0].newCall(ops, false)
+	list := c.request.Ops
+	want := []wire.Request{
+		&wire.GetState{Operation: wire.Operation{Name: "state", Host: 1}},
+		&wire.GetState{Operation: wire.Operation{Name: "state", Host: 2}},
+		&wire.Renew{Operation: wire.Operation{Name: "renew", Host: 1}, ID: "built"},
+	}
 	if !reflect.DeepEqual(list, want) || len(c.keys) != 4 || c.keys[2] != l.parts[0].hostKey(a.key) {
 		t.Errorf("%v of %v", list, c.keys)
 	}
@@ -426,16 +434,16 @@ func TestACallThatIsOvertakenIsNoOutage(t *testing.T) {
 	}
 }
 
-// TestAMessageToAllMakesWaitersAsk, where it says nothing: a pause begins or ends.
-func TestAMessageToAllMakesWaitersAsk(t *testing.T) {
+// TestAPauseMakesWaitersAsk, where it begins or ends.
+func TestAPauseMakesWaitersAsk(t *testing.T) {
 	for _, c := range []struct {
-		message    string
-		toAll, ask bool
-	}{{"", true, true}, {"", false, false}, {"x", true, false}, {"x", false, false}} {
+		message string
+		ask     bool
+	}{{packed(t, wire.Paused{Kind: "pause"}), true}, {packed(t, wire.Echo{Kind: "echo"}), false}, {"", false}, {"x", false}} {
 		h := idleHost(t, hostlimit.Config{})
 		w := h.waiter(t, later)
 		w.phase, w.wait.next = waiting, later
-		if h.l.heard(c.message, c.toAll); (w.wait.next == 1) != c.ask {
+		if h.l.heard(c.message, true); (w.wait.next == 1) != c.ask {
 			t.Errorf("%+v: asks at %v", c, w.wait.next)
 		}
 	}

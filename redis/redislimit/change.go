@@ -9,6 +9,7 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/rules"
 	"github.com/go-politeness/politeness/redis/internal/contexts"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // A change is the effect of a lease's outcome, or of an operator, on the refusals of a host. This
@@ -19,9 +20,9 @@ type change struct {
 	h       *host
 	compute func(s *rules.Refusals, now time.Duration) hostlimit.Effect
 
-	lease  *lease // nil: an operator's
-	served bool   // the outcome is a success
-	adapt  []any  // arguments of outcome that move the delay by response times; nil: none
+	lease  *lease      // nil: an operator's
+	served bool        // the outcome is a success
+	adapt  *wire.Adapt // of the delay by response times; nil: it stays
 	act    act
 	slots  int              // number of slots of the host
 	will   rules.Refusals   // if Until > 0, its block holds here until the server has answered
@@ -53,32 +54,28 @@ func (h *host) submit(c *change) {
 
 // write sends c.
 func (h *host) write(c *change) {
-	h.p.add(op{name: "outcome", h: h, owed: c.lease != nil, build: c.args, done: c.answered})
+	h.p.add(op{h: h, owed: c.lease != nil, build: c.request, done: c.answered})
 }
 
-// plain returns the arguments of outcome if no refusals change.
-func (c *change) plain() []any {
-	id := ""
+// plain returns the request to the server if no refusals change.
+func (c *change) plain() *wire.Outcome {
+	request := &wire.Outcome{Adapt: c.adapt, Served: c.served}
 	if c.lease != nil {
-		id = c.lease.id
+		request.ID = c.lease.id
 	}
-	adapt := c.adapt
-	if adapt == nil {
-		adapt = []any{0, 0, 0, 0, false}
-	}
-	return append(append([]any{id}, adapt...), c.served)
+	return request
 }
 
-// args computes c, and returns the arguments of outcome.
-func (c *change) args(now time.Duration) []any {
+// request computes c, and returns the request to the server.
+func (c *change) request(now time.Duration) wire.Request {
 	h := c.h
 	before := &h.known.refusals
 	after := *before
 	after.Forgive(h.l.rules, now) // as the server does when it reads the host
 	c.effect = c.compute(&after, now)
-	stay := int64(-1) // the block ends as before
+	stay := wire.Micros(-1) // the block ends as before
 	if after.Until != before.Until {
-		stay = max(micros(after.Until-now), 0)
+		stay = max(wire.MicrosOf(after.Until-now), 0)
 	}
 	ended := false // an attempt, without a response
 	delay := time.Duration(0)
@@ -86,24 +83,26 @@ func (c *change) args(now time.Duration) []any {
 		ended = c.lease.use.unanswered
 		delay = c.lease.granted.delay
 	}
-	return append(c.plain(),
-		h.known.version,
-		c.slots,
-		rest(after),
-		after.InARow(),
-		after.Alone,
-		stay,
-		after.SetAt == newest, // the block is set or lengthened
-		after.Cause,
-		micros(after.Learned),
-		after.Lessons != before.Lessons, // the learned delay is longer
-		after.EasedAt != before.EasedAt, // or shorter
-		c.effect.Blocked,
-		c.effect.Cleared,
-		int(c.act),
-		ended,
-		micros(delay),
-	)
+	request := c.plain()
+	request.Change = &wire.Change{
+		Version:  h.known.version,
+		Slots:    c.slots,
+		Rest:     rest(after),
+		Row:      after.InARow(),
+		Alone:    after.Alone,
+		Stay:     stay,
+		Newly:    after.SetAt == newest,
+		Cause:    after.Cause,
+		Learned:  wire.MicrosOf(after.Learned),
+		Taught:   after.Lessons != before.Lessons,
+		Eased:    after.EasedAt != before.EasedAt,
+		Blocked:  c.effect.Blocked,
+		Cleared:  c.effect.Cleared,
+		Act:      int(c.act),
+		Ended:    ended,
+		EndDelay: wire.MicrosOf(delay),
+	}
+	return request
 }
 
 // answered handles the reply of outcome.
@@ -136,14 +135,14 @@ func (c *change) answered(at reply) {
 // If not, h has the server's refusals now, from which c is to be computed anew.
 func (c *change) stored(at reply) bool {
 	h := c.h
-	info := newHostInfo(at.answer[2:])
-	h.learn(info, at)
+	answer := at.answer.(*wire.Changed)
+	h.learn(answer.Host, at)
 	c.adapt = nil // the delay by response times has moved, whatever became of the refusals
-	if !truth(at.answer[0]) {
+	if answer.Kind != wire.Stored {
 		return false
 	}
-	c.latest = h.p.clock.surely(number(at.answer[1]), at.received) // long ago for 0
-	h.raise(max(info.adaptive, info.learned))
+	c.latest = h.p.clock.surely(answer.Latest, at.received) // long ago for 0
+	h.raise(max(answer.Host.Adaptive, answer.Host.Learned).Duration())
 	// Of two blocks the later end holds, and learn has it by the server's clock.
 	if c.effect.Blocked || h.known.refusals.Blocks(at.received) {
 		c.effect.Until = h.l.base.Add(h.known.earliest)
@@ -259,7 +258,7 @@ func (c *change) sendPlain(longer bool) {
 	if !c.served && c.adapt == nil {
 		return // there is nothing for the server to count or to move
 	}
-	o := op{name: "outcome", h: c.h, owed: true, args: c.plain(), done: c.plainAnswered}
+	o := op{h: c.h, owed: true, request: c.plain(), done: c.plainAnswered}
 	if longer {
 		c.h.p.add(o)
 	} else {
@@ -270,10 +269,14 @@ func (c *change) sendPlain(longer bool) {
 // plainAnswered handles the reply to an outcome that should change no refusals. If other processes
 // have seen refusals since, a success changes them.
 func (c *change) plainAnswered(at reply) {
-	if at.fate != did || truth(at.answer[0]) {
+	if at.fate != did {
 		return
 	}
-	c.h.learn(newHostInfo(at.answer[2:]), at)
+	answer := at.answer.(*wire.Changed)
+	if answer.Kind == wire.Counted {
+		return
+	}
+	c.h.learn(answer.Host, at)
 	c.adapt = nil // that is done
 	c.h.submit(c)
 }
@@ -314,9 +317,15 @@ func (c *change) move(o *hostlimit.Outcome) bool {
 	if !moves {
 		return false
 	}
-	c.adapt = []any{micros(d.Min), micros(d.Ceiling), us(atOnce), us(halfway), raise}
-	is := rules.Adapt(d, t.granted.adaptive, h.usual, o)
-	longer := is > max(t.granted.adaptive, d.Min)
+	c.adapt = &wire.Adapt{
+		Least:  wire.MicrosOf(d.Min),
+		Most:   wire.MicrosOf(d.Ceiling),
+		AtOnce: us(atOnce),
+		Half:   us(halfway),
+		Longer: raise,
+	}
+	is := rules.Adapt(d, t.granted.report.Adaptive.Duration(), h.usual, o)
+	longer := is > max(t.granted.report.Adaptive.Duration(), d.Min)
 	if longer {
 		// The gap that is running gets longer too, as on the server.
 		h.raise(is)

@@ -9,26 +9,13 @@ import (
 
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/rules"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // TestWhatAnOutcomeTellsTheServer: only what changes something there, as it was computed, and from what.
 func TestWhatAnOutcomeTellsTheServer(t *testing.T) {
 	limits := hostlimit.Config{Concurrency: 3, Delay: hostlimit.Delay{Min: 2 * time.Second, Ceiling: time.Minute}}
 	// Before the refusals: the lease, how the delay moves, and whether it is a success.
-	still := []any{int64(0), int64(0), int64(0), int64(0), false}
-	ints := func(list []any) []any {
-		var all []any
-		for _, v := range list {
-			switch n := v.(type) {
-			case int:
-				v = int64(n)
-			case float64:
-				v = int64(n)
-			}
-			all = append(all, v)
-		}
-		return all
-	}
 	for name, c := range map[string]struct {
 		outcome  hostlimit.Outcome
 		adaptive hostlimit.Adaptive
@@ -55,30 +42,29 @@ func TestWhatAnOutcomeTellsTheServer(t *testing.T) {
 		if !c.told {
 			continue
 		}
-		args := h.p.ops[0].args
+		request := h.p.ops[0].request
 		if h.p.ops[0].build != nil {
-			args = h.p.ops[0].build(now)
+			request = h.p.ops[0].build(now)
 		}
-		want := append([]any{w.id}, still...)
+		want := &wire.Outcome{ID: w.id, Served: c.served}
 		if c.adaptive != (hostlimit.Adaptive{}) {
-			want = []any{w.id, int64(2_000_000), int64(60_000_000), int64(3_000_000), int64(3_000_000), true}
+			want.Adapt = &wire.Adapt{Least: 2_000_000, Most: 60_000_000, AtOnce: 3_000_000, Half: 3_000_000, Longer: true}
 		}
-		if want = append(want, c.served); !reflect.DeepEqual(ints(args)[:7], want) {
-			t.Errorf("%s: told %v, want %v", name, args[:7], want)
-		}
-		if !c.refusal {
-			if len(args) != 7 {
-				t.Errorf("%s: %v beside that", name, args[7:])
+		if c.refusal {
+			s := wait.effect
+			want.Change = &wire.Change{
+				Version: 11, Slots: 3, Row: 1, Alone: true, Stay: 1_000_000, Newly: true, Cause: "status 429",
+				Learned: 5_000_000, // 8 pages in 40 s
+				Taught:  true, Eased: true, Blocked: s.Blocked, Cleared: s.Cleared, EndDelay: 1_000_000,
 			}
-			continue
+			got := request.(*wire.Outcome)
+			if got.Change == nil || got.Change.Rest == "" {
+				t.Fatalf("%s: told %+v", name, got)
+			}
+			want.Change.Rest = got.Change.Rest
 		}
-		s := wait.effect
-		want = []any{
-			int64(11), int64(3), args[9], int64(1), true, int64(1_000_000), true, "status 429", int64(5_000_000), // 8 pages in 40 s
-			true, true, s.Blocked, s.Cleared, int64(0), false, int64(1_000_000),
-		}
-		if got := ints(args)[7:]; !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: told\n%v, want\n%v", name, got, want)
+		if !reflect.DeepEqual(request, want) {
+			t.Errorf("%s: told %+v, want %+v", name, request, want)
 		}
 	}
 }
@@ -133,7 +119,7 @@ func TestAnAnsweredChangeLetsWaitersAsk(t *testing.T) {
 		waits.phase, waits.wait.next = waiting, later+time.Minute
 		c1 := &change{h: h, act: c.act, done: make(chan reply, 1), will: rules.Refusals{Until: c.will}, effect: hostlimit.Effect{Blocked: c.blocked, Cleared: c.cleared}}
 		h.changes = []*change{c1}
-		c1.answered(reply{received: later, server: micros(later), answer: append([]any{true, int64(0)}, make([]any, infoFields)...)})
+		c1.answered(reply{received: later, server: micros(later), answer: &wire.Changed{Head: wire.Head{Kind: wire.Stored}}})
 		if (waits.wait.next == 1) != c.again || (h.news.byHand != nil) != c.byHand || len(h.changes) > 0 || c1.latest != 0 {
 			t.Errorf("%s: waiters ask again: %t; told %+v; %d changes; starts end at %v", name, waits.wait.next == 1, h.news.byHand, len(h.changes), c1.latest)
 		}
@@ -168,7 +154,7 @@ func TestALearnedDelayIsEasedInSteps(t *testing.T) {
 	s := newStage(t, hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}})
 	h := s.host()
 	now := s.client.Time(t.Context()).Val().UnixMicro()
-	s.set(h, "le", 100_000, "ea", now-hour, "v", now, "rv", now, "R", `{"Lessons":1}`, "n", 1)
+	s.set(h, "le", 100_000, "ea", now-hour, "v", now, "rv", now, "R", wire.PackRefusals(&rules.Refusals{Lessons: 1}), "n", 1)
 	for i := range 3 {
 		turn := acquire(t, s.l, h.key, 0)
 		turn.Observe(hostlimit.Outcome{Status: 200})

@@ -1,6 +1,10 @@
 package redislimit
 
-import "time"
+import (
+	"time"
+
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
+)
 
 // drift is how much two clocks may differ in speed.
 const drift = 200e-6
@@ -31,7 +35,7 @@ func (c *serverClock) bounds(now time.Duration) (lo, hi time.Duration) {
 // learn narrows the bounds: the server's clock showed us microseconds between sent and received. It
 // returns by how much that contradicts the bounds: zero unless the server's clock was stepped or
 // slewed, or another server answered.
-func (c *serverClock) learn(sent, received time.Duration, us int64) (slip time.Duration) {
+func (c *serverClock) learn(sent, received time.Duration, us wire.Micros) (slip time.Duration) {
 	// The reply was made after sent and before received. Its time is cut to a microsecond, so the
 	// clock may have shown almost one more.
 	shown := time.Duration(us) * time.Microsecond
@@ -58,13 +62,13 @@ func (c *serverClock) learn(sent, received time.Duration, us int64) (slip time.D
 }
 
 // surely returns the monotonic time from which the server's clock surely shows at least us.
-func (c *serverClock) surely(us int64, now time.Duration) time.Duration {
+func (c *serverClock) surely(us wire.Micros, now time.Duration) time.Duration {
 	lo, _ := c.bounds(now)
 	return time.Duration(us)*time.Microsecond - lo
 }
 
 // earliest returns the monotonic time before which the server's clock surely doesn't show us.
-func (c *serverClock) earliest(us int64, now time.Duration) time.Duration {
+func (c *serverClock) earliest(us wire.Micros, now time.Duration) time.Duration {
 	_, hi := c.bounds(now)
 	return time.Duration(us)*time.Microsecond - hi
 }

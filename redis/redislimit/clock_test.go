@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // TestClockBoundsHold lets a server's clock run off at any speed that drift allows,
@@ -26,7 +28,7 @@ func TestClockBoundsHold(t *testing.T) {
 			sent := now + time.Duration(r.Int64N(int64(20*time.Second)))
 			there := sent + time.Duration(r.ExpFloat64()*float64(time.Millisecond))
 			now = there + time.Duration(r.ExpFloat64()*float64(time.Millisecond))
-			if slip := c.learn(sent, now, server(there).Microseconds()); slip != 0 {
+			if slip := c.learn(sent, now, wire.Micros(server(there).Microseconds())); slip != 0 {
 				t.Fatalf("seed %d: slip %v", seed, slip)
 			}
 			later := now + time.Duration(r.Int64N(int64(time.Second)))
@@ -35,7 +37,7 @@ func TestClockBoundsHold(t *testing.T) {
 				t.Fatalf("seed %d: %v is not within %v and %v", seed, truth, lo, hi)
 			}
 			us := server(later).Microseconds() + r.Int64N(1000)
-			if at := c.surely(us, later); server(at) < time.Duration(us)*time.Microsecond-time.Microsecond {
+			if at := c.surely(wire.Micros(us), later); server(at) < time.Duration(us)*time.Microsecond-time.Microsecond {
 				t.Fatalf("seed %d: at %v the server shows %v, not %d", seed, at, server(at), us)
 			}
 		}
@@ -46,8 +48,8 @@ func TestClockNoticesSteps(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, -time.Second, 30 * time.Millisecond, time.Second, time.Hour} {
 		var c serverClock
 		base := 100 * time.Hour
-		c.learn(0, time.Millisecond, base.Microseconds())
-		slip := c.learn(time.Second, time.Second+time.Millisecond, (base + time.Second + step).Microseconds())
+		c.learn(0, time.Millisecond, micros(base))
+		slip := c.learn(time.Second, time.Second+time.Millisecond, micros(base+time.Second+step))
 		if d := slip - step; d < -5*time.Millisecond || d > 5*time.Millisecond {
 			t.Errorf("step of %v: slip %v", step, slip)
 		}

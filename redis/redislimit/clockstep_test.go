@@ -8,6 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/rules"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // ownStage returns a stage on a server of its own.
@@ -36,8 +38,8 @@ func (s *stage) generation(change string) {
 // peek returns how far away the next start on h is.
 func (s *stage) peek(h *host) time.Duration {
 	s.t.Helper()
-	now, r := s.run("peek", h, 0, 2, 0)
-	return time.Duration(number(r[0])-now) * time.Microsecond
+	now, start := s.looks(h)
+	return (start - wire.Micros(now)).Duration()
 }
 
 const hour = int64(time.Hour / time.Microsecond)
@@ -62,7 +64,7 @@ func TestAStepForgetsNoBlock(t *testing.T) {
 			s := ownStage(t)
 			blocked, slow := s.host(), s.host()
 			old := s.now() + tt.before
-			s.set(blocked, "b", old+hour/2, "bs", old-hour/2, "al", true, "f", 1, "c", "status 429", "R", `{"Row":1}`)
+			s.set(blocked, "b", old+hour/2, "bs", old-hour/2, "al", true, "f", 1, "c", "status 429", "R", rest(rules.Refusals{Row: 1}))
 			s.set(slow, "l", old-5_000_000, "a", old+5_000_000)
 			s.l.mu.Lock()
 			s.l.parts[0].gen.stepped = tt.stepped
@@ -112,7 +114,7 @@ func TestAServerWhoseClockIsAheadEndsNoBlockEarly(t *testing.T) {
 	s := ownStage(t)
 	h := s.host()
 	old := s.now() - hour
-	s.set(h, "b", old+hour/2, "bs", old-hour/2, "al", true, "f", 1, "c", "status 429", "R", `{"Row":1}`)
+	s.set(h, "b", old+hour/2, "bs", old-hour/2, "al", true, "f", 1, "c", "status 429", "R", rest(rules.Refusals{Row: 1}))
 	s.generation("gen.run = 'x' gen.chk = gen.chk - 3600000000")
 	s.l.mu.Lock()
 	s.l.parts[0].clock.lo -= time.Hour
@@ -136,9 +138,11 @@ func TestALiftedBlockIsNotRestored(t *testing.T) {
 	s := newStage(t, hostlimit.Config{})
 	for after, want := range map[int64]bool{-1: false, 1: true} {
 		h := s.host()
-		now, _ := s.run("peek", h, 0, 2, 0)
+		now, _ := s.looks(h)
 		s.set(h, "k", now+hour, "v", now, "rv", now)
-		s.run("restore", h, true, 0, -1000, []any{}, hour/2, "status 429", true, 1, 0, -1, now+after, `{"Row":1}`, 0, -1)
+		s.run(h, &wire.Restore{Last: -1000, Lost: &wire.Lost{
+			Until: wire.Micros(hour / 2), Cause: "status 429", Alone: true, Row: 1, EasedAt: -1, Version: now + after, Since: -1,
+		}})
 		if d := s.peek(h); d > time.Minute != want || stored(t, s.client, s.key(h), "f") != map[bool]string{true: "1", false: "0"}[want] {
 			t.Errorf("version %+d: the next start comes in %v", after, d)
 		}

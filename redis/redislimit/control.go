@@ -14,6 +14,7 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/rules"
 	"github.com/go-politeness/politeness/redis/internal/contexts"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // Block implements [hostlimit.Controller]: for all processes.
@@ -150,28 +151,27 @@ func (l *Limiter) State(ctx context.Context, key string) (hostlimit.HostState, e
 	// Not from lookUp: a host that is only looked at isn't kept.
 	h := &host{l: l, p: l.partition(key), key: key}
 	s := hostlimit.HostState{Key: key, Slots: limits.Concurrency}
-	err := l.do(ctx, op{name: "state", h: h}, func(at reply) { h.readState(&s, at) })
+	err := l.do(ctx, op{h: h, request: new(wire.GetState)}, func(at reply) { h.readState(&s, at) })
 	return s, err
 }
 
 // readState reads the reply of state into s.
 func (h *host) readState(s *hostlimit.HostState, at reply) {
-	answer := at.answer
-	stamp := func(us int64) time.Time { return h.l.base.Add(h.p.clock.surely(us, at.received)) }
-	s.Starts = uint64(number(answer[0]))
-	s.InFlight = int(number(answer[1]))
-	s.Waiters = int(number(answer[2]))
-	s.Next = stamp(number(answer[3]))
-	until := number(answer[4])
-	if until > at.server {
-		s.BlockedUntil = stamp(until)
-		s.BlockedBy = text(answer[5])
+	state := at.answer.(*wire.State)
+	stamp := func(us wire.Micros) time.Time { return h.l.base.Add(h.p.clock.surely(us, at.received)) }
+	s.Starts = uint64(state.Starts)
+	s.InFlight = state.InFlight
+	s.Waiters = state.Waiting
+	s.Next = stamp(state.Next)
+	if state.Until > at.server {
+		s.BlockedUntil = stamp(state.Until)
+		s.BlockedBy = state.Cause
 	}
-	s.Refusals = int(number(answer[6]))
-	s.Probing = truth(answer[7])
-	s.Delay = duration(answer[8])
-	s.Adaptive = duration(answer[9])
-	s.Learned = duration(answer[10])
+	s.Refusals = state.Refusals
+	s.Probing = state.Probing
+	s.Delay = state.Delay.Duration()
+	s.Adaptive = state.Adaptive.Duration()
+	s.Learned = state.Learned.Duration()
 	// The source of the last start is known only to its process: the longest delay is the likely
 	// one.
 	switch {

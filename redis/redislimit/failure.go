@@ -54,13 +54,19 @@ func unavailable(key string, err error) error {
 	return &hostlimit.Error{Key: key, RetryAt: time.Now().Add(time.Second), Err: err}
 }
 
-// An Event reports that the server was lost, that it is back, or that another process differs.
+// An Event reports that the server was lost, that it is back, that another process differs, or that
+// the server's state was begun anew.
 type Event struct {
 	Time    time.Time
 	Server  string
 	Err     error  // why it was lost; nil: it is back
 	Local   bool   // this process continues, or continued, by itself (FailLocal)
 	Differs string // a sentence about another process with other settings, the server is there; empty: none
+
+	// Replaced is the version of the state on the server, made by an older version of this package, in
+	// whose place this one was begun: blocks and learned delays of before apply only if Limits.Store
+	// has them. The server is there. 0: none was replaced.
+	Replaced int
 }
 
 // String is a sentence for a log.
@@ -68,6 +74,9 @@ func (e Event) String() string {
 	switch {
 	case e.Differs != "":
 		return "one fleet, different limits: " + e.Differs
+	case e.Replaced != 0:
+		made := fmt.Sprintf("state made by redislimit of version %d", e.Replaced)
+		return fmt.Sprintf("limiter server %s: %s: begun anew", e.Server, made)
 	case e.Err == nil && e.Local:
 		return fmt.Sprintf("limiter server %s is back: hosts are shared again", e.Server)
 	case e.Err == nil:

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/redistest"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // eventually fails the test if ok doesn't become true in time.
@@ -564,7 +565,7 @@ func TestNothingGrowsWithProcessesThatWere(t *testing.T) {
 		l.unsubscribe()
 		l.mu.Unlock()
 		l.cancel()
-		long := pack(int64(1), "", "x")
+		long := packed(t, wire.Process{Seen: 1, Name: "x"})
 		if err := client.HSet(t.Context(), "p:{0}processes", l.proc, long).Err(); err != nil {
 			t.Fatal(err)
 		}

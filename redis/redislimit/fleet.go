@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/redis/internal/contexts"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // A Fleet is the server's list of the processes that share it.
@@ -44,7 +45,7 @@ func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
 	}
 	// Each partition has a pause of its own, as a call can't write two.
 	for _, p := range l.parts {
-		pause := op{name: "pause", h: &host{l: l, p: p}, args: []any{micros(d)}}
+		pause := op{h: &host{l: l, p: p}, request: &wire.Pause{Length: wire.MicrosOf(d)}}
 		if err := l.do(ctx, pause, func(reply) {}); err != nil {
 			return err
 		}
@@ -58,15 +59,20 @@ func (l *Limiter) Fleet(ctx context.Context) (Fleet, error) {
 	var fleet Fleet
 	found := make(map[string]Process)
 	for _, p := range l.parts {
-		err := l.do(ctx, op{name: "fleet", h: &host{l: l, p: p}}, func(r reply) {
-			pausedUntil := number(r.answer[0])
-			if pausedUntil > r.server {
-				fleet.PausedUntil = l.base.Add(p.clock.surely(pausedUntil, r.received))
+		err := l.do(ctx, op{h: &host{l: l, p: p}, request: new(wire.GetFleet)}, func(r reply) {
+			answer := r.answer.(*wire.Fleet)
+			if answer.Paused > r.server {
+				fleet.PausedUntil = l.base.Add(p.clock.surely(answer.Paused, r.received))
 			}
-			for _, v := range r.answer[1:] {
-				one, ok := readProcess(v, r.server)
+			for _, member := range answer.Processes {
+				one := Process{
+					ID:       member.ID,
+					Name:     member.Name,
+					Promises: member.Promise,
+					Seen:     max((r.server - member.Seen).Duration(), 0),
+				}
 				other, met := found[one.ID] // by a call to another partition
-				if ok && (!met || one.Seen < other.Seen) {
+				if !met || one.Seen < other.Seen {
 					found[one.ID] = one
 				}
 			}
@@ -79,19 +85,4 @@ func (l *Limiter) Fleet(ctx context.Context) (Fleet, error) {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
 	return fleet, nil
-}
-
-// readProcess reads one process of the reply of fleet, which was made when the server's clock
-// showed now. It returns false if v is none.
-func readProcess(v any, now int64) (Process, bool) {
-	fields, _ := v.([]any)
-	if len(fields) != 4 {
-		return Process{}, false
-	}
-	return Process{
-		ID:       text(fields[0]),
-		Name:     text(fields[1]),
-		Promises: text(fields[3]),
-		Seen:     max(duration(now-number(fields[2])), 0),
-	}, true
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // Processes with differing limits, or on differing databases of a server, keep no common promise.
@@ -120,29 +121,31 @@ func differs(name, theirs, ours string) string {
 // arrives.
 func (l *Limiter) hello(p *partition, to string, check bool) op {
 	return op{
-		name: "hello",
-		h:    &host{l: l, p: p},
-		args: []any{to, pack(l.proc, l.conf.Name, l.promise), check},
+		h: &host{l: l, p: p},
+		request: &wire.Greet{
+			To:    to,
+			Text:  wire.Hello{ID: l.proc, Name: l.conf.Name, Promise: l.promise}.Pack(),
+			Check: check,
+		},
 		owed: to == "all" && !check,
 	}
 }
 
 // greeted handles a hello, to all or to this process.
-func (l *Limiter) greeted(message []any, toAll bool) {
-	id := text(message[0])
-	if id == l.proc {
+func (l *Limiter) greeted(hello *wire.Hello, toAll bool) {
+	if hello.ID == l.proc {
 		l.peers.echoed = l.now() // for Check
 		return
 	}
-	difference := differs(text(message[1]), text(message[2]), l.promise)
+	difference := differs(hello.Name, hello.Promise, l.promise)
 	if difference == "" {
 		return
 	}
 	// Only a hello to all has an answer, else two processes that differ would never stop.
 	if toAll && !l.closed {
-		l.parts[0].add(l.hello(l.parts[0], id, false))
+		l.parts[0].add(l.hello(l.parts[0], hello.ID, false))
 	}
-	if l.peers.meet(id, difference) {
+	if l.peers.meet(hello.ID, difference) {
 		l.events = append(l.events, Event{Time: time.Now(), Server: l.server, Differs: difference})
 	}
 }

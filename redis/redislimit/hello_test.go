@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // TestProcessesThatDifferAreNamed: two processes of one fleet with other limits, and two on other
@@ -178,7 +179,7 @@ func TestProcessesThatHaveGoneAreForgotten(t *testing.T) {
 	greet := func(from, to int) {
 		l.mu.Lock()
 		for i := from; i < to; i++ {
-			l.greeted([]any{fmt.Sprint("process ", i), "old", "Concurrency 77"}, false)
+			l.greeted(&wire.Hello{ID: fmt.Sprint("process ", i), Name: "old", Promise: "Concurrency 77"}, false)
 		}
 		l.mu.Unlock()
 		l.reportEvents()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // A host is a key in this process, with its waiters here. Only the first of its waiters
@@ -37,7 +38,7 @@ type news struct {
 	stateErr  error
 	byHand    *hostlimit.Debt
 	takenBack []hostlimit.TakenBack // only a Grant reports these
-	actAt     int64                 // time of the last byHand on the server's clock
+	actAt     wire.Micros           // time of the last byHand on the server's clock
 }
 
 // take returns the news, and forgets all that an Error can report.
@@ -167,8 +168,8 @@ func (h *host) inTrouble(now time.Duration) bool {
 }
 
 // learn stores a report of the server, which came with at.
-func (h *host) learn(info hostInfo, at reply) {
-	lifted := h.known.learn(info, at, &h.p.clock, h.p.restoring > 0)
+func (h *host) learn(report wire.Report, at reply) {
+	lifted := h.known.learn(report, at, &h.p.clock, h.p.restoring > 0)
 	if lifted {
 		h.askAgain()
 	}
@@ -253,8 +254,8 @@ func (h *host) restore(now time.Duration, all bool) {
 	}
 	h.p.restoring++
 	h.p.add(op{
-		name: "restore", h: h,
-		build: func(now time.Duration) []any { return h.restoreArgs(now, all) },
+		h:     h,
+		build: func(now time.Duration) wire.Request { return h.restoring(now, all) },
 		done: func(r reply) {
 			h.p.restoring--
 			// Computed anew rather than sent again: leases may have ended meanwhile.
@@ -265,27 +266,40 @@ func (h *host) restore(now time.Duration, all bool) {
 	})
 }
 
-// restoreArgs returns the arguments of restore, with times counted from now.
-func (h *host) restoreArgs(now time.Duration, all bool) []any {
+// restoring returns the request of restore, with times counted from now.
+func (h *host) restoring(now time.Duration, all bool) *wire.Restore {
 	k := &h.known
 	last := never // else the server's gap would count from a start that there wasn't
 	if k.started {
-		last = micros(k.last - now)
+		last = wire.MicrosOf(k.last - now)
+	}
+	request := &wire.Restore{Next: wire.MicrosOf(k.next - now), Last: last, Leases: h.restoreLeases(now)}
+	if !all {
+		return request
 	}
 	s := &k.refusals
-	return []any{
-		all, micros(k.next - now), last, h.restoreLeases(now), micros(s.Until - now), s.Cause, s.Alone, s.InARow(),
-		micros(s.Learned), micros(s.EasedAt - now), k.version, rest(*s), k.served, micros(k.servedSince - now),
+	request.Lost = &wire.Lost{
+		Version: k.version,
+		Until:   wire.MicrosOf(s.Until - now),
+		Cause:   s.Cause,
+		Alone:   s.Alone,
+		Row:     s.InARow(),
+		Learned: wire.MicrosOf(s.Learned),
+		EasedAt: wire.MicrosOf(s.EasedAt - now),
+		Rest:    rest(*s),
+		Served:  k.served,
+		Since:   wire.MicrosOf(k.servedSince - now),
 	}
+	return request
 }
 
 // never is a last start that was so long ago that no clock has shown it.
-const never int64 = -1 << 52
+const never wire.Micros = -1 << 52
 
 // restoreLeases returns the leases that callers have, for restore. From then on the server knows
 // them.
-func (h *host) restoreLeases(now time.Duration) []any {
-	var leases []any
+func (h *host) restoreLeases(now time.Duration) []wire.Lease {
+	var leases []wire.Lease
 	for _, t := range h.leases {
 		left := t.use.renewed + h.l.limits.LeaseTTL - now
 		// A lease whose Start waits has no slot of this generation: its next question asks for one.
@@ -293,8 +307,12 @@ func (h *host) restoreLeases(now time.Duration) []any {
 			continue
 		}
 		t.use.unshared = false
-		leases = append(leases, []any{
-			t.id, t.asks, micros(left), micros(max(t.delay, t.granted.delay)), t.limits.Delay.FromEnd,
+		leases = append(leases, wire.Lease{
+			ID:      t.id,
+			Seq:     t.asks,
+			Left:    wire.MicrosOf(left),
+			Delay:   wire.MicrosOf(max(t.delay, t.granted.delay)),
+			FromEnd: t.limits.Delay.FromEnd,
 		})
 	}
 	return leases

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // idle returns a Limiter without goroutines whose calls reach nobody: its tests call its parts, and
@@ -76,4 +77,6 @@ func mustLimits(t *testing.T, l *Limiter, key string) *hostlimit.Limits {
 }
 
 // renewal is something to tell the server of h.
-func renewal(h *host) op { return op{name: "renew", h: h, args: []any{"1"}} }
+func renewal(h *host) op { return op{h: h, request: &wire.Renew{ID: "1"}} }
+
+func micros(d time.Duration) wire.Micros { return wire.MicrosOf(d) }

@@ -10,6 +10,7 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/rules"
 	"github.com/go-politeness/politeness/redis/internal/contexts"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // The server keeps the debts of hosts. Limits.Store is for the day on which the server loses them
@@ -264,13 +265,18 @@ func (h *host) recall(d hostlimit.Debt, limits *hostlimit.Limits) bool {
 // sendRecalled sends debt, which was read from the Store, to the server.
 func (l *Limiter) sendRecalled(ctx context.Context, h *host, debt *rules.Refusals) error {
 	recall := op{
-		name: "recall", h: h,
-		build: func(now time.Duration) []any {
-			return []any{micros(debt.Until - now), debt.Cause, debt.Row, micros(debt.Learned)}
+		h: h,
+		build: func(now time.Duration) wire.Request {
+			return &wire.Recall{
+				Until:   wire.MicrosOf(debt.Until - now),
+				Cause:   debt.Cause,
+				Row:     debt.Row,
+				Learned: wire.MicrosOf(debt.Learned),
+			}
 		},
 	}
 	return l.do(ctx, recall, func(r reply) {
-		h.learn(newHostInfo(r.answer), r)
+		h.learn(r.answer.(*wire.Recalled).Host, r)
 		if h.known.refusals.Until <= r.received {
 			h.news.restored = nil // the block was lifted since
 		}

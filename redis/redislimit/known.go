@@ -1,10 +1,11 @@
 package redislimit
 
 import (
-	"encoding/json"
+	"cmp"
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit/rules"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // known is the part of a host that must survive a loss of the server's data: this process sends it
@@ -18,10 +19,10 @@ type known struct {
 	source  string        // decided gap
 
 	refusals    rules.Refusals
-	serverUntil int64         // refusals.Until on the server's clock: one block has one end; 0: it isn't the server's
+	serverUntil wire.Micros   // refusals.Until on the server's clock: one block has one end; 0: it isn't the server's
 	earliest    time.Duration // lower bound of refusals.Until: the server's clock is known only within bounds
 	version     int64         // of refusals, on the server; -1: this process has changed them
-	asOf        int64         // when the server reported the host last
+	asOf        wire.Micros   // when the server reported the host last
 	blockSeen   time.Duration // when a block became known here: grants of before are void
 
 	delay       time.Duration // in force
@@ -65,51 +66,62 @@ func (k *known) raise(d time.Duration) bool {
 // learn stores a report of the server, which came with at, and reports whether it has lifted a
 // block. The report holds also if it has less than k, because an operator may have lifted a block.
 // But while the server waits for a restore, k holds unless the report is of a later version.
-func (k *known) learn(info hostInfo, at reply, clock *serverClock, restoring bool) (lifted bool) {
+func (k *known) learn(report wire.Report, at reply, clock *serverClock, restoring bool) (lifted bool) {
 	now := at.received
 	was := k.refusals.Until // as it is known before
 	k.asOf = at.server
-	if !restoring || info.version > k.version {
-		k.delay = info.delay
-		k.served = info.served
-		k.servedSince = clock.surely(info.servedSince, now)
-		k.learnRefusals(info, clock, now)
+	if !restoring || report.Version > k.version {
+		k.delay = report.Delay.Duration()
+		k.served = report.Served
+		since := cmp.Or(report.Since, at.server) // nothing was counted yet
+		k.servedSince = clock.surely(since, now)
+		k.learnRefusals(report, clock, now)
 	}
 	// The end of the block is decided by itself: the server keeps the longer one when it restores.
 	k.refusals.Until = was
-	until := clock.surely(info.until, now)
-	over := info.until <= at.server
-	changed := over || info.until != k.serverUntil
+	until := clock.surely(report.Until, now)
+	over := report.Until <= at.server
+	changed := over || report.Until != k.serverUntil
 	longer := restoring && was > until
 	if changed && !longer {
-		k.serverUntil = info.until
+		k.serverUntil = report.Until
 		k.refusals.Until = until
-		k.earliest = clock.earliest(info.until, now)
+		k.earliest = clock.earliest(report.Until, now)
 	}
 	return over && was > now && !restoring
 }
 
 // learnRefusals stores the refusals of a report, but for the end of the block.
-func (k *known) learnRefusals(info hostInfo, clock *serverClock, now time.Duration) {
+func (k *known) learnRefusals(report wire.Report, clock *serverClock, now time.Duration) {
 	s := &k.refusals
-	if info.version != k.version {
-		*s = rules.Refusals{}
-		_ = json.Unmarshal([]byte(info.rest), s) // of another version of hostlimit: the fields of both are read
-		k.version = info.version
+	if report.Version != k.version {
+		*s = readRest(report)
+		k.version = report.Version
 	}
-	if s.Alone && !info.alone {
+	if s.Alone && !report.Alone {
 		s.Clear(now) // the server has forgiven
 	}
-	s.SetAt = uint64(info.setAt)
-	s.Cause = info.cause
-	s.Alone = info.alone
-	s.EasedAt = clock.surely(info.easedAt, now)
+	s.SetAt = uint64(report.SetAt)
+	s.Cause = report.Cause
+	s.Alone = report.Alone
+	s.EasedAt = clock.surely(report.EasedAt, now)
 	if s.InARow() == 0 {
-		s.Row = info.row // sent to the server from a Store, which keeps no rest
+		s.Row = report.Row // sent to the server from a Store, which keeps no rest
 	}
-	if micros(s.Learned) != micros(info.learned) { // the server's microseconds are the same delay
-		s.Learned = info.learned
+	if wire.MicrosOf(s.Learned) != report.Learned { // the server's microseconds are the same delay
+		s.Learned = report.Learned.Duration()
 	}
+}
+
+// readRest returns the refusals that a client has packed, without the fields that the report has by
+// name. If something else has written them, the host refuses as the report says, and no more is
+// known.
+func readRest(report wire.Report) rules.Refusals {
+	s, err := wire.ReadRefusals(report.Rest)
+	if err != nil {
+		return rules.Refusals{Row: report.Row, Alone: report.Alone}
+	}
+	return s
 }
 
 // recall adds the debt of a Store, and reports whether a block of it begins to hold here.
@@ -132,63 +144,19 @@ func (k *known) recall(debt rules.Refusals, now time.Duration) (blocked bool) {
 
 // replace makes refusals, which a Memory without the server has saved, those of k. Their version is
 // later than all that the server can have, whose clock shows at most the time latest.
-func (k *known) replace(refusals rules.Refusals, latest int64) {
+func (k *known) replace(refusals rules.Refusals, latest wire.Micros) {
 	k.refusals = refusals
 	k.serverUntil = 0
 	k.earliest = refusals.Until
-	k.version = max(k.version+1, latest)
+	k.version = max(k.version+1, int64(latest))
 }
 
-// A hostInfo is the server's report of a host, with each start and each answer.
-type hostInfo struct {
-	next        int64 // earliest next start
-	adaptive    time.Duration
-	delay       time.Duration // in force
-	served      int           // successes since servedSince
-	servedSince int64         // now, if none was counted
-	until       int64         // end of the block
-	setAt       int64         // when it was set
-	cause       string
-	alone       bool
-	row         int // refusals in a row
-	learned     time.Duration
-	easedAt     int64
-	version     int64  // of all from until on
-	rest        string // of rules.Refusals, see rest; empty: nothing
-}
-
-const infoFields = 14
-
-func newHostInfo(a []any) hostInfo {
-	return hostInfo{
-		next:        number(a[0]),
-		adaptive:    duration(a[1]),
-		delay:       duration(a[2]),
-		served:      int(number(a[3])),
-		servedSince: number(a[4]),
-		until:       number(a[5]),
-		setAt:       number(a[6]),
-		cause:       text(a[7]),
-		alone:       truth(a[8]),
-		row:         int(number(a[9])),
-		learned:     duration(a[10]),
-		easedAt:     number(a[11]),
-		version:     number(a[12]),
-		rest:        text(a[13]),
-	}
-}
-
-// rest returns the JSON of those fields of s that step.lua doesn't know; empty: nothing is left.
+// rest returns those fields of s that step.lua doesn't know, packed; empty: nothing is left.
 func rest(s rules.Refusals) string {
-	s.Until = 0
-	s.SetAt = 0
-	s.Cause = ""
-	s.EasedAt = 0
 	if !isLeft(s) {
 		return ""
 	}
-	text, _ := json.Marshal(s) // numbers and booleans
-	return string(text)
+	return wire.PackRefusals(&s)
 }
 
 // isLeft reports whether anything is left of s except the end of a block.

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // A courier is a hook that decides what becomes of each run of step.lua: it may send it, now or later
@@ -194,7 +195,7 @@ func TestACallForAnotherStateOfTheServerDoesNothing(t *testing.T) {
 }
 
 // stepped is step.lua on a server whose clock is off by what the key "offset" holds, in seconds.
-var stepped = redis.NewScript(strings.Replace(source, "local time = redis.call('TIME')", `local time = redis.call('TIME')
+var stepped = redis.NewScript(strings.Replace(wire.Source, "local time = redis.call('TIME')", `local time = redis.call('TIME')
 time[1] = time[1] + tonumber(redis.call('GET', 'offset') or 0)`, 1))
 
 // TestAStepOfTheServersClockStarvesNobody: turns that were planned by the clock of before are planned
@@ -271,21 +272,21 @@ func TestOpsOfOneHostInOneCallSeeEachOther(t *testing.T) {
 	met := s.host()
 	forgotten := *met
 	l := &hostlimit.Limits{Delay: hostlimit.Delay{Ceiling: time.Second}}
-	take := op{name: "take", h: met, args: []any{
-		"p.2", 1, 2, 1 << 30, 0, 0, micros(l.Delay.Ceiling), 5_000_000, 0, false, 0, 0,
-	}}
+	take := question("p.2", 1, 5_000_000, l)
+	release := &wire.Release{ID: "p.1", Slots: 2}
 	s.l.mu.Lock()
-	c := s.l.parts[0].newCall([]op{take, {name: "release", h: &forgotten, args: []any{"p.1", 2, false, 0, 0}}}, false)
+	c := s.l.parts[0].newCall([]op{{h: met, request: take}, {h: &forgotten, request: release}}, false)
 	s.l.parts[0].sent.underWay--
 	s.l.mu.Unlock()
 	reply, err := s.l.run(t.Context(), c.keys, c.payload)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if answer, _ := reply[replyHead].([]any); text(answer[0]) != "GO" {
-		t.Fatal(reply)
+	turn := take.Answer()
+	if err := wire.ReadAnswer(reply.Answers[0], turn); err != nil || turn.Result().Kind != wire.Go {
+		t.Fatalf("%+v, %v", turn, err)
 	}
-	if n, owed := s.get(met, "n"), s.get(met, "a")-number(reply[0]); n != 1 || owed < 5_000_000 {
+	if n, owed := s.get(met, "n"), s.get(met, "a")-int64(reply.Now); n != 1 || owed < 5_000_000 {
 		t.Errorf("after a start: %d starts, %d us are owed", n, owed)
 	}
 }

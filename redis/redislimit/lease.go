@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // A lease is one turn, from Acquire on. The goroutine of an Acquire or a Start waits for its wake
@@ -38,7 +39,7 @@ type wait struct {
 	next    time.Duration // when to act without being woken; 0: not at all
 	planned time.Duration // earliest start, by the server's last reply or push; 0: unknown
 	why     string        // why not sooner, in step.lua's letters
-	push    *push         // came while a question was under way; nil: none
+	push    *wire.Push    // came while a question was under way; nil: none
 	err     error         // how the wait ended; nil: with a turn, or it hasn't ended
 }
 
@@ -46,8 +47,8 @@ type wait struct {
 type start struct {
 	take  int64         // number of the question whose reply allowed it; 0: the lease hasn't started
 	seq   uint64        // number of the start on its host, for this process
-	stamp int64         // its recorded time on the server's clock; 0: void
-	by    int64         // the latest time that the server's clock may have shown at the start
+	stamp wire.Micros   // its recorded time on the server's clock; 0: void
+	by    wire.Micros   // the latest time that the server's clock may have shown at the start
 	began time.Duration // before the first start: when the caller got the lease
 }
 
@@ -169,7 +170,7 @@ func (t *lease) grant() hostlimit.Grant {
 		Start:        t.l.base.Add(t.start.began),
 		At:           onServer(t.start.stamp),
 		Prev:         onServer(g.prev),
-		BlockedUntil: onServer(g.until),
+		BlockedUntil: onServer(g.report.Until),
 		Delay:        g.delay,
 		DelaySource:  g.source,
 		Slot:         g.slots,
@@ -187,11 +188,11 @@ func (t *lease) grant() hostlimit.Grant {
 }
 
 // onServer returns a time of the server's clock, which counts from 1970, for a record; zero for 0.
-func onServer(us int64) time.Time {
+func onServer(us wire.Micros) time.Time {
 	if us == 0 {
 		return time.Time{}
 	}
-	return time.UnixMicro(us).In(time.UTC)
+	return time.UnixMicro(int64(us)).In(time.UTC)
 }
 
 // Release implements [hostlimit.Lease]. It doesn't wait for the server, unless the Limiter is
@@ -218,6 +219,7 @@ func (t *lease) release() (expired bool) {
 		// The server has no record of a turn that began and ended while it was away.
 		if !t.use.unshared {
 			undone := t.start.take == 0
+			h.p.dropStarted(t.id) // the release reports it as well
 			h.p.add(t.releaseOp(undone, t.start.stamp))
 		}
 	}
@@ -231,11 +233,17 @@ func (t *lease) release() (expired bool) {
 
 // releaseOp gives the slot of t back on the server. undone is true if no start has followed the
 // last GO; stamp is 0 if the start is void.
-func (t *lease) releaseOp(undone bool, stamp int64) op {
+func (t *lease) releaseOp(undone bool, stamp wire.Micros) op {
 	return op{
-		name: "release",
-		h:    t.h,
-		args: []any{t.id, t.limits.Concurrency, undone, t.start.take, stamp, t.start.by},
+		h: t.h,
+		request: &wire.Release{
+			ID:      t.id,
+			Slots:   t.limits.Concurrency,
+			Undone:  undone,
+			Started: t.start.take,
+			Stamp:   stamp,
+			By:      t.start.by,
+		},
 		owed: true,
 	}
 }
@@ -280,5 +288,5 @@ func (t *lease) Renew() {
 		return
 	}
 	t.use.renewed = now
-	t.h.p.add(op{name: "renew", h: t.h, args: []any{t.id}, owed: true})
+	t.h.p.add(op{h: t.h, request: &wire.Renew{ID: t.id}, owed: true})
 }

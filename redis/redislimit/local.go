@@ -8,6 +8,7 @@ import (
 	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/hostlimit/rules"
 	"github.com/go-politeness/politeness/redis/internal/contexts"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // noticed is how long it takes until the server has noticed that a process is gone, and the others
@@ -99,7 +100,7 @@ func (h *host) owe(d hostlimit.Debt, now time.Duration, wall time.Time) {
 	// The gap that is running gets longer too, also for after the outage.
 	h.raise(s.Learned)
 	_, hi := h.p.clock.bounds(now)
-	h.known.replace(s, int64((now+hi)/time.Microsecond))
+	h.known.replace(s, wire.Micros((now+hi)/time.Microsecond))
 	if s.Blocks(now) {
 		h.known.blockSeen = now
 		h.refuseLate()

@@ -21,6 +21,7 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 
 	"github.com/go-politeness/politeness/internal/soak"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // The model runs whole Limiters in virtual time over a network that a test controls call by call,
@@ -34,7 +35,7 @@ import (
 var modelSource = strings.NewReplacer(
 	"redis.call('TIME')", "{ARGV[2], ARGV[3]}",
 	"redis.call('PUBLISH',", "publish(",
-).Replace("local function publish(to, what) redis.call('RPUSH', 'pushes', to, what) return 1 end\n" + strings.TrimPrefix(source, "#!lua\n"))
+).Replace("local function publish(to, what) redis.call('RPUSH', 'pushes', to, what) return 1 end\n" + strings.TrimPrefix(wire.Source, "#!lua\n"))
 
 // A callFate is what becomes of a call.
 type callFate int

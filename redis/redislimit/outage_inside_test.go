@@ -86,7 +86,7 @@ func TestWhatAnOutageHasLearnedHolds(t *testing.T) {
 		if got != want || h.known.serverUntil != 0 || h.known.earliest != got.Until {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
-		if least := max(c.version+1, micros(now+time.Second)); h.known.version < least || h.known.version > least+micros(time.Minute) {
+		if least := max(c.version+1, int64(micros(now+time.Second))); h.known.version < least || h.known.version > least+int64(micros(time.Minute)) {
 			t.Errorf("%s: version %d, after %d at %d", name, h.known.version, c.version, micros(now))
 		}
 		if blocks := want.Until > 0; (h.known.blockSeen >= now) != blocks {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // TestAGapIsNoLongerByItsWindow where processes start in time: it counts from the start, not from the
@@ -117,28 +118,39 @@ func TestAWindowEndsWithItsStart(t *testing.T) {
 		run   func(h *host, by int64)
 		moves bool
 	}{
-		"the start is told": {func(h *host, by int64) { s.run("started", h, "p.1", seq, 7, by) }, true},
+		"the start is told": {func(h *host, by int64) { s.run(h, &wire.Started{ID: "p.1", Seq: seq, Number: 7, By: wire.Micros(by)}) }, true},
 		"told twice": {func(h *host, by int64) {
-			s.run("started", h, "p.1", seq, 7, by)
-			s.run("started", h, "p.1", seq, 7, by)
+			s.run(h, &wire.Started{ID: "p.1", Seq: seq, Number: 7, By: wire.Micros(by)})
+			s.run(h, &wire.Started{ID: "p.1", Seq: seq, Number: 7, By: wire.Micros(by)})
 		}, true},
-		"the release tells it":           {func(h *host, by int64) { s.run("release", h, "p.1", 3, false, seq, by, by) }, true},
-		"a turn of before":               {func(h *host, by int64) { s.run("started", h, "p.1", seq-1, 7, by) }, false},
-		"of a lease that isn't the last": {func(h *host, by int64) { s.set(h, "lo", "p.2"); s.run("started", h, "p.1", seq, 7, by) }, false},
+		"the release tells it": {func(h *host, by int64) {
+			s.run(h, &wire.Release{ID: "p.1", Slots: 3, Started: seq, Stamp: wire.Micros(by), By: wire.Micros(by)})
+		}, true},
+		"a turn of before": {func(h *host, by int64) {
+			s.run(h, &wire.Started{ID: "p.1", Seq: seq - 1, Number: 7, By: wire.Micros(by)})
+		}, false},
+		"of a lease that isn't the last": {func(h *host, by int64) {
+			s.set(h, "lo", "p.2")
+			s.run(h, &wire.Started{ID: "p.1", Seq: seq, Number: 7, By: wire.Micros(by)})
+		}, false},
 		"the gap counts from an end": {func(h *host, by int64) {
 			s.write(h, "p.1", s.get(h, "v"), 0, true, delay)
-			s.run("started", h, "p.1", seq, 7, by)
+			s.run(h, &wire.Started{ID: "p.1", Seq: seq, Number: 7, By: wire.Micros(by)})
 		}, false},
-		"the turn is given back unused": {func(h *host, by int64) { s.run("release", h, "p.1", 3, true, 0, 0, by) }, false},
-		"the window is over by then":    {func(h *host, by int64) { s.run("started", h, "p.1", seq, 7, by+60_000_000) }, false},
+		"the turn is given back unused": {func(h *host, by int64) {
+			s.run(h, &wire.Release{ID: "p.1", Slots: 3, Undone: true, By: wire.Micros(by)})
+		}, false},
+		"the window is over by then": {func(h *host, by int64) {
+			s.run(h, &wire.Started{ID: "p.1", Seq: seq, Number: 7, By: wire.Micros(by + 60_000_000)})
+		}, false},
 		"something else moved what is owed": {func(h *host, by int64) {
-			s.run("restore", h, false, 5_000_000, 2_000_000, []any{})
-			s.run("started", h, "p.1", seq, 7, by)
+			s.run(h, &wire.Restore{Next: 5_000_000, Last: 2_000_000})
+			s.run(h, &wire.Started{ID: "p.1", Seq: seq, Number: 7, By: wire.Micros(by)})
 		}, false},
 	} {
 		h := s.host()
-		_, reply := s.take(h, "p.1", seq, delay, l)
-		start, guard := number(reply[1]), number(reply[2])
+		_, turn := s.take(h, "p.1", seq, delay, l)
+		start, guard := int64(turn.At), int64(turn.Guard)
 		by := start + guard/4
 		c.run(h, by)
 		switch last, next := s.get(h, "l"), s.get(h, "a"); {

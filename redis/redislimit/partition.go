@@ -2,20 +2,19 @@ package redislimit
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
-//go:embed step.lua
-var source string
-
-var step = redis.NewScript(source)
+var step = redis.NewScript(wire.Source)
 
 // A partition is a set of hosts whose keys share a slot of the cluster: one on a single server,
 // where all calls can be taken together. Its methods are called with the Limiter's mu held.
@@ -64,12 +63,11 @@ type generation struct {
 
 // An op is an operation of step.lua on a host.
 type op struct {
-	name  string
-	h     *host
-	args  []any
-	build func(now time.Duration) []any // makes args when the operation is sent; nil: they are made
-	owed  bool                          // it is sent again until the server has had it, or can't read the host
-	done  func(r reply)                 // called under mu; nil: it isn't
+	h       *host
+	request wire.Request
+	build   func(now time.Duration) wire.Request // makes request when the operation is sent; nil: it is made
+	owed    bool                                 // it is sent again until the server has had it, or can't read the host
+	done    func(r reply)                        // called under mu; nil: it isn't
 }
 
 // A fate is what has become of an operation.
@@ -85,20 +83,19 @@ const (
 // A reply is the answer to an operation.
 type reply struct {
 	fate     fate
-	err      error // why it wasn't done; nil: it was
-	answer   []any
-	server   int64         // when it was made, on the server's clock
+	err      error         // why it wasn't done; nil: it was
+	answer   wire.Answer   // of the type that the request asks for
+	server   wire.Micros   // when it was made, on the server's clock
 	received time.Duration // and when it came
 }
 
 // A call is one run of step.lua.
 type call struct {
-	number  int64
 	ops     []op
 	keys    []string
-	payload string
+	request wire.Call
+	payload string // request, packed
 	sent    time.Duration
-	beat    bool
 }
 
 // add takes o along with the next call, at the latest after linger, or with the next heartbeat to a
@@ -106,6 +103,14 @@ type call struct {
 func (p *partition) add(o op) {
 	p.ops = append(p.ops, o)
 	p.wake(linger)
+}
+
+// dropStarted drops the report of a start of lease id that hasn't been sent yet.
+func (p *partition) dropStarted(id string) {
+	p.ops = slices.DeleteFunc(p.ops, func(o op) bool {
+		started, ok := o.request.(*wire.Started)
+		return ok && started.ID == id
+	})
 }
 
 // addAlong takes o along with the next call, which may be the heartbeat's.
@@ -202,14 +207,12 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 	// The server does nothing for a call that comes after one with a larger number.
 	l.numbers.calls++
 	c := &call{
-		ops:    ops,
-		sent:   now,
-		number: l.numbers.calls,
-		beat:   p.isBeatDue(now),
-		keys:   append(make([]string, 0, 2+len(ops)), p.genKey(), l.conf.Prefix+p.tag+"processes"),
+		ops:     ops,
+		sent:    now,
+		request: p.header(now, bye),
+		keys:    append(make([]string, 0, 2+len(ops)), p.genKey(), l.conf.Prefix+p.tag+"processes"),
 	}
-	list := append(make([]any, 0, 1+len(ops)), p.header(c, bye))
-	if c.beat {
+	if c.request.Beat {
 		p.sent.beat = now
 	}
 	// By key, as there may be two values of a host: one that was forgotten while the server was
@@ -222,13 +225,13 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 			index[o.h.key] = i
 			c.keys = append(c.keys, p.hostKey(o.h.key))
 		}
-		args := o.args
+		request := o.request
 		if o.build != nil {
-			args = o.build(now)
+			request = o.build(now)
 		}
-		list = append(list, append([]any{o.name, i}, args...))
+		c.request.Add(request, i)
 	}
-	c.payload = pack(list...)
+	c.payload = c.request.Pack()
 	return c
 }
 
@@ -242,51 +245,45 @@ func (p *partition) isBeatDue(now time.Duration) bool {
 	return due && !p.l.conf.Operator && !p.l.closed
 }
 
-// header returns the first element of a call. Its fields have the names of step.lua.
-func (p *partition) header(c *call, bye bool) []any {
+// header returns a call, which is sent now, without operations.
+func (p *partition) header(now time.Duration, bye bool) wire.Call {
 	l := p.l
 	// The reply will narrow the bounds to its own round trip.
-	guard := p.guard.allow(min(p.clock.uncertainty(c.sent), 2*p.latency+time.Millisecond))
-	notAfter := int64(0)
-	if p.clock.known {
-		_, hi := p.clock.bounds(c.sent)
-		notAfter = int64((c.sent + hi + l.patience) / time.Microsecond)
+	guard := p.guard.allow(min(p.clock.uncertainty(now), 2*p.latency+time.Millisecond))
+	c := wire.Call{
+		Number:     l.numbers.calls,
+		Process:    l.proc,
+		Generation: p.gen.name,
+		Stepped:    wire.MicrosOf(p.gen.stepped),
+		Channel:    l.channel(""),
+		Alone:      !l.cluster,
+		Quarantine: wire.MicrosOf(l.quarantine),
+		Window:     wire.MicrosOf(guard),
+		Latency:    wire.MicrosOf(p.latency),
+		Horizon:    wire.MicrosOf(p.askAhead() + horizon - askAhead),
+		Claim:      wire.MicrosOf(claimWithin),
+		TTL:        wire.MicrosOf(l.limits.LeaseTTL),
+		Forgive:    wire.MicrosOf(l.rules.Backoff().Forgive),
+		Hours:      l.windows,
+		Dead:       wire.MicrosOf(l.deadAfter),
 	}
-	beat := ""
-	promise := ""
+	if p.clock.known {
+		_, hi := p.clock.bounds(now)
+		c.NotAfter = wire.Micros((now + hi + l.patience) / time.Microsecond)
+	}
 	switch {
-	case c.beat:
-		beat = l.conf.Name
-		promise = l.promise
+	case p.isBeatDue(now):
+		c.Beat = true
+		c.Name = l.conf.Name
+		c.Promise = l.promise
 	case bye:
-		beat = "-" // takes this process off the list
+		c.Leave = true
 	}
 	// The others leave a process that is cut off one share of so many.
-	spread := 0
 	if l.failsLocal {
-		spread = l.conf.Processes
+		c.Spread = l.conf.Processes
 	}
-	return []any{
-		l.channel(""), // CHANNEL
-		!l.cluster,    // ALONE
-		p.gen.name,    // GEN
-		micros(p.gen.stepped),
-		notAfter,
-		micros(l.quarantine),
-		micros(guard), // WINDOW
-		micros(p.latency),
-		micros(p.askAhead() + horizon - askAhead), // HORIZON
-		micros(claimWithin),                       // CLAIM
-		micros(l.limits.LeaseTTL),                 // TTL
-		micros(l.rules.Backoff().Forgive),
-		l.windows, // HOURS
-		l.proc,
-		beat,
-		promise,
-		micros(l.deadAfter), // DEAD
-		spread,
-		c.number, // CALL
-	}
+	return c
 }
 
 // genKey is where the server keeps the generation.
@@ -294,7 +291,7 @@ func (p *partition) genKey() string { return p.l.conf.Prefix + p.tag + "gen" }
 
 // ofHosts is in the names of the keys of hosts. Its number is the version of the values that
 // step.lua writes there.
-const ofHosts = "host:6:"
+var ofHosts = fmt.Sprintf("host:%d:", wire.Version)
 
 // hostKey is where the server keeps a host.
 func (p *partition) hostKey(key string) string { return p.l.conf.Prefix + p.tag + ofHosts + key }
@@ -305,7 +302,7 @@ func (p *partition) askAhead() time.Duration { return min(max(askAhead, 4*p.late
 // call runs c without mu, and then settles each of its operations.
 func (p *partition) call(c *call) {
 	l := p.l
-	answers, received, err := l.exchange(c)
+	answered, received, err := l.exchange(c)
 	l.mu.Lock()
 	p.sent.underWay--
 	r := reply{fate: lost, received: received}
@@ -314,12 +311,12 @@ func (p *partition) call(c *call) {
 		r.err = &ServerError{Server: l.server, Err: err}
 		p.failed(c, &r)
 	} else {
-		current = p.answered(c, &r, answers)
+		current = p.answered(c, &r, answered)
 	}
 	for i, o := range c.ops {
 		own := r
 		if own.fate == did {
-			own.read(answers[replyHead+i], l.server)
+			own.read(answered.Answers[i], c.request.Ops[i], l.server)
 		}
 		p.settle(o, own)
 	}
@@ -353,21 +350,16 @@ func (p *partition) settle(o op, r reply) {
 // start by an old grant, or one of another host, and to take the server's clock for slow.
 var errMixedUp = errors.New("redislimit: not the answer to this call")
 
-const (
-	replyHead  = 6  // values before the answers in a reply
-	mostFields = 32 // of an answer, except for one of fleet
-)
-
-// exchange runs step.lua with c. It returns replyHead values, and an answer for each operation
-// unless the call was stale.
-func (l *Limiter) exchange(c *call) (answers []any, received time.Duration, err error) {
+// exchange runs step.lua with c. The reply has an answer for each operation unless the call was
+// stale.
+func (l *Limiter) exchange(c *call) (answered wire.Reply, received time.Duration, err error) {
 	// The client's timeouts bound each try, and this one the calls after it: the server does
 	// nothing for a call that arrives later.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), l.patience)
 	defer cancel()
-	answers, err = l.run(ctx, c.keys, c.payload)
+	answered, err = l.run(ctx, c.keys, c.payload)
 	received = l.now()
-	if err == nil && !c.isAnsweredBy(answers) {
+	if err == nil && !c.isAnsweredBy(&answered) {
 		err = errMixedUp
 	}
 	if errors.Is(err, errMixedUp) {
@@ -377,29 +369,29 @@ func (l *Limiter) exchange(c *call) (answers []any, received time.Duration, err 
 			_ = l.conf.Client.Time(ctx).Err()
 		}
 	}
-	return answers, received, err
+	return answered, received, err
 }
 
-// isAnsweredBy reports whether answers are those to c.
-func (c *call) isAnsweredBy(answers []any) bool {
-	if number(answers[5]) != c.number {
+// isAnsweredBy reports whether answered is the reply to c.
+func (c *call) isAnsweredBy(answered *wire.Reply) bool {
+	if answered.Call != c.request.Number {
 		return false
 	}
-	stale := truth(answers[2]) // has no answers
-	return stale || len(answers) == replyHead+len(c.ops)
+	return answered.Stale || len(answered.Answers) == len(c.ops) // a stale one has no answers
 }
 
-// run runs step.lua. It returns at least replyHead values.
-func (l *Limiter) run(ctx context.Context, keys []string, payload string) ([]any, error) {
+// run runs step.lua.
+func (l *Limiter) run(ctx context.Context, keys []string, payload string) (wire.Reply, error) {
 	answer, err := l.script.Run(ctx, l.conf.Client, keys, payload).Result()
 	if err != nil {
-		return nil, err
+		return wire.Reply{}, err
 	}
-	list := parse(text(answer))
-	if len(list) < replyHead {
-		return nil, errMixedUp
+	text, _ := answer.(string)
+	answered, err := wire.ReadReply(text)
+	if err != nil {
+		return wire.Reply{}, fmt.Errorf("%w: %w", errMixedUp, err)
 	}
-	return list, nil
+	return answered, nil
 }
 
 // errStale is the error of a call that the server has refused to do: it came too late, after a
@@ -422,13 +414,16 @@ func (p *partition) failed(c *call, r *reply) {
 }
 
 // answered makes r the reply to a call. It reports whether the promises of that reply hold.
-func (p *partition) answered(c *call, r *reply, answers []any) (current bool) {
+func (p *partition) answered(c *call, r *reply, answered wire.Reply) (current bool) {
 	l := p.l
 	r.fate = did
-	r.server = number(answers[0])
-	current = p.learn(c.sent, *r, text(answers[1]))
+	r.server = answered.Now
+	if answered.Replaced > 0 && p.gen.name == "" {
+		l.begunAnew(answered.Replaced)
+	}
+	current = p.learn(c.sent, *r, answered.Generation)
 	p.back() // a server that refuses is there
-	if truth(answers[2]) {
+	if answered.Stale {
 		l.stats.Stale++
 		p.sent.beat = 0
 		r.fate = stale
@@ -436,36 +431,48 @@ func (p *partition) answered(c *call, r *reply, answers []any) (current bool) {
 		return current
 	}
 	p.sent.heard = max(p.sent.heard, c.sent)
-	if !c.beat {
+	if !c.request.Beat {
 		return current
 	}
 	listened := l.sub.listening && c.sent > l.sub.since
-	echoes := number(answers[3])
-	if listened && echoes == 0 && !l.cluster && !l.closed {
+	if listened && answered.Listeners == 0 && !l.cluster && !l.closed {
 		// The subscription is on a node that isn't the one that pushes, as after a failover. Until
 		// it is up again, waiters ask. On a cluster the count is that of one node, and proves
 		// nothing.
 		l.unsubscribe()
 		l.askAgain(nil)
 	}
-	lapsed := truth(answers[4])
-	if lapsed {
+	if answered.Lapsed {
 		p.restore(false) // the server has given away the slots of this process
 	}
 	return current
 }
 
-// read makes r the answer to one operation.
-func (r *reply) read(answer any, server string) {
-	r.answer, _ = answer.([]any)
-	r.answer = append(r.answer, make([]any, mostFields)...) // one that is too short reads as zeros
-	switch text(r.answer[0]) {
-	case "OLD":
+// begunAnew reports once that the server's state was made by an older version of this package, of
+// which no process lives.
+func (l *Limiter) begunAnew(version int) {
+	if l.foundOlder {
+		return // in another partition
+	}
+	l.foundOlder = true
+	l.events = append(l.events, Event{Time: time.Now(), Server: l.server, Replaced: version})
+}
+
+// read makes r the answer to one operation. An answer that isn't understood in whole isn't used.
+func (r *reply) read(raw []byte, request wire.Request, server string) {
+	r.answer = request.Answer()
+	err := wire.ReadAnswer(raw, r.answer)
+	result := r.answer.Result()
+	switch {
+	case err != nil:
+		r.fate = broken
+		r.err = &ServerError{Server: server, Err: fmt.Errorf("redislimit: %w", err)}
+	case result.Kind == wire.Overtaken:
 		r.fate = stale
 		r.err = errStale
-	case "ERR":
+	case result.Kind == wire.Broken:
 		r.fate = broken
-		r.err = &ServerError{Server: server, Err: errors.New("redislimit: " + text(r.answer[1]))}
+		r.err = &ServerError{Server: server, Err: errors.New("redislimit: " + result.Err)}
 	}
 }
 
@@ -542,7 +549,7 @@ func (l *Limiter) askAgain(p *partition) {
 func (p *partition) restore(all bool) {
 	now := p.l.now()
 	if all && p == p.l.parts[0] && p.l.id != "" {
-		p.add(op{name: "limiter", h: &host{l: p.l, p: p}, args: []any{p.l.id}})
+		p.add(op{h: &host{l: p.l, p: p}, request: &wire.GetName{Text: p.l.id}})
 	}
 	for _, h := range p.l.hosts {
 		if h.p == p {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // A subscription is how the server pushes turns to this process.
@@ -52,35 +54,43 @@ func (l *Limiter) subscribe() *redis.PubSub {
 	return l.sub.pubsub
 }
 
-// heard handles a message, to all processes or to this one: a hello, a push, or one of proclaim,
-// all of them lists; the name of a generation; or nothing, which means to all that a pause begins
-// or ends, and to one process that its heartbeat had an echo. A push is {ID, TIME, NOW, WHY}; if
-// its waiter has left, the server has the release.
-func (l *Limiter) heard(message string, toAll bool) {
-	fields := parse(message)
-	l.mu.Lock()
-	switch {
-	case len(fields) == 3:
-		l.greeted(fields, toAll)
-	case len(fields) == 4:
-		waiter := l.asked[text(fields[0])]
-		if waiter != nil {
-			waiter.pushed(push{due: number(fields[1]), now: number(fields[2]), why: text(fields[3])}, l.now())
-		}
-	case len(fields) == 3+infoFields:
-		l.proclaimed(fields)
-	case message == "" && toAll:
-		l.askAgain(nil)
+// heard handles a message, to all processes or to this one. Anything else that is published, such
+// as a message of another version, is ignored.
+func (l *Limiter) heard(text string, toAll bool) {
+	message, err := wire.ReadMessage(text)
+	if err != nil {
+		return
 	}
-	// Only a cluster publishes it: nodes share the messages, not the data.
-	for _, p := range l.parts {
-		hasToLose := p.uses.atRisk+p.uses.waiting > 0
-		if message == p.genKey() && hasToLose && !l.closed {
-			p.send() // a partition of a cluster has another generation
+	l.mu.Lock()
+	switch m := message.(type) {
+	case *wire.Hello:
+		l.greeted(m, toAll)
+	case *wire.Push:
+		waiter := l.asked[m.ID]
+		if waiter != nil { // else the server has its release
+			waiter.pushed(m, l.now())
 		}
+	case *wire.Verdict:
+		l.proclaimed(m)
+	case *wire.Paused:
+		l.askAgain(nil)
+	case *wire.NewGeneration:
+		l.generationChanged(m.Key)
+	case *wire.Echo: // shows the server that this process listens
 	}
 	l.mu.Unlock()
 	l.reportEvents()
+}
+
+// generationChanged calls the partition of a cluster that has another generation, whose key that
+// is: nodes share the messages, not the data.
+func (l *Limiter) generationChanged(key string) {
+	for _, p := range l.parts {
+		hasToLose := p.uses.atRisk+p.uses.waiting > 0
+		if key == p.genKey() && hasToLose && !l.closed {
+			p.send()
+		}
+	}
 }
 
 // subscribed lets all waiters for a push ask again, as pushes may have been lost.
@@ -102,18 +112,17 @@ func (l *Limiter) unsubscribe() {
 	}
 }
 
-// proclaimed handles a message to all of a block, or of its end: {key, now, act, and the values of
-// report}. So more than one process knows each block, and a turn that was granted just before isn't
-// used. A process that has never called the server, and so doesn't know its clock, gets the block
-// with its first reply.
-func (l *Limiter) proclaimed(fields []any) {
-	_, key, found := strings.Cut(text(fields[0]), "}"+ofHosts)
+// proclaimed handles a message to all of a block, or of its end. So more than one process knows
+// each block, and a turn that was granted just before isn't used. A process that has never called
+// the server, and so doesn't know its clock, gets the block with its first reply.
+func (l *Limiter) proclaimed(verdict *wire.Verdict) {
+	_, key, found := strings.Cut(verdict.Key, "}"+ofHosts)
 	if !found || !l.partition(key).clock.known {
 		return
 	}
-	info := newHostInfo(fields[3:])
-	at := reply{server: number(fields[1]), received: l.now()}
-	blocked := info.until > at.server
+	report := verdict.Host
+	at := reply{server: verdict.Now, received: l.now()}
+	blocked := report.Until > at.server
 	if l.hosts[key] == nil && !blocked {
 		return // nothing is known of it here that could be wrong
 	}
@@ -121,8 +130,8 @@ func (l *Limiter) proclaimed(fields []any) {
 	if at.server < h.known.asOf {
 		return // a later report has come
 	}
-	isNew := info.until != h.known.serverUntil
-	h.learn(info, at)
+	isNew := report.Until != h.known.serverUntil
+	h.learn(report, at)
 	if isNew {
 		// The next reply, which narrows the bounds of the server's clock, sets a better end.
 		h.known.serverUntil = 0
@@ -130,7 +139,7 @@ func (l *Limiter) proclaimed(fields []any) {
 	if blocked {
 		h.halt(at.received) // grants of before are void
 	}
-	act := act(number(fields[2]))
+	act := act(verdict.Act)
 	if act > noAct {
 		h.note(at, act == blocks)
 	}

@@ -57,6 +57,7 @@ import (
 
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/rules"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // Config of a Limiter.
@@ -88,8 +89,9 @@ type Config struct {
 	// divides MaxInFlight. FailLocal requires it, and divides the rates by it.
 	Processes int
 
-	// OnFailure, if not nil, is called once when the server is lost, when it is back, and when
-	// another process has other limits or another database; a place to record it as evidence. It is
+	// OnFailure, if not nil, is called once when the server is lost, when it is back, when another
+	// process has other limits or another database, and when the state of an older version of this
+	// package was begun anew; a place to record it as evidence. It is
 	// called from one of the Limiter's goroutines and must be quick.
 	OnFailure func(Event)
 
@@ -161,6 +163,8 @@ type Limiter struct {
 	peers   peers
 	stats   Stats   // without the values of the moment
 	events  []Event // that OnFailure hasn't got yet
+
+	foundOlder bool // the server had the state of an older version, see begunAnew
 }
 
 // setup is the part of a Limiter that New sets once.
@@ -172,7 +176,7 @@ type setup struct {
 	rules      *rules.Rules
 	limits     hostlimit.Config // with every default; MaxInFlight is the share of this process
 	failsLocal bool             // FailLocal
-	windows    []any            // limits.Windows, for step.lua
+	windows    []wire.Hours     // limits.Windows, for step.lua
 	quarantine time.Duration
 	patience   time.Duration // how long a call may take
 	deadAfter  time.Duration
@@ -303,7 +307,7 @@ func newSetup(c Config) (setup, error) {
 		set.limits.MaxInFlight = max(1, set.limits.MaxInFlight/c.Processes)
 	}
 	for _, w := range set.limits.Windows {
-		set.windows = append(set.windows, []any{w.From.Microseconds(), w.To.Microseconds()})
+		set.windows = append(set.windows, wire.Hours{From: wire.MicrosOf(w.From), To: wire.MicrosOf(w.To)})
 	}
 	set.promise = promise(c, set.limits, compiled.Backoff())
 	set.conf.Prefix = cmp.Or(c.Prefix, defaultPrefix)
@@ -402,12 +406,13 @@ func (l *Limiter) ID(ctx context.Context) (limiter, process string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.patience)
 	defer cancel()
 	o := op{
-		name:  "limiter",
-		h:     &host{l: l, p: l.parts[0]},
-		build: func(time.Duration) []any { return []any{cmp.Or(l.id, strings.ToLower(rand.Text()[:16]))} },
+		h: &host{l: l, p: l.parts[0]},
+		build: func(time.Duration) wire.Request {
+			return &wire.GetName{Text: cmp.Or(l.id, strings.ToLower(rand.Text()[:16]))}
+		},
 	}
 	// The server keeps the first name that it gets, so the answer may be that of another process.
-	_ = l.do(ctx, o, func(r reply) { l.id = text(r.answer[0]) }) // without an answer it stays as it is
+	_ = l.do(ctx, o, func(r reply) { l.id = r.answer.(*wire.Name).Text }) // without an answer it stays as it is
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.id, l.proc
@@ -489,9 +494,12 @@ func (l *Limiter) Next(ctx context.Context, key string, floor time.Duration) (ti
 	}
 	f := forecast{h: l.lookUp(key), least: max(limits.Delay.Min, floor)}
 	peek := op{
-		name: "peek",
-		h:    f.h,
-		args: []any{micros(max(floor, 0)), limits.Concurrency, micros(f.least)},
+		h: f.h,
+		request: &wire.Peek{
+			Floor: wire.MicrosOf(max(floor, 0)),
+			Slots: limits.Concurrency,
+			Least: wire.MicrosOf(f.least),
+		},
 	}
 	err = l.do(ctx, peek, f.answered)
 	out := l.outageOf(key)
@@ -524,9 +532,10 @@ type forecast struct {
 
 func (f *forecast) answered(r reply) {
 	h := f.h
-	h.learn(newHostInfo(r.answer[1:]), r)
+	peeked := r.answer.(*wire.Peeked)
+	h.learn(peeked.Host, r)
 	// One of the waiters here is on the server as well, maybe two.
 	ahead := time.Duration(max(0, len(h.waiters)-1)) * f.least
-	start := h.p.clock.surely(number(r.answer[0]), r.received)
+	start := h.p.clock.surely(peeked.At, r.received)
 	f.at = max(start+ahead, h.known.refusals.Until, r.received)
 }

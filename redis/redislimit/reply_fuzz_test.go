@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/tinylib/msgp/msgp"
+	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/go-politeness/politeness/hostlimit"
 )
@@ -38,27 +38,33 @@ func (answering) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPip
 // panics or keeps a caller for longer than its context.
 func FuzzReplies(f *testing.F) {
 	f.Add([]byte{})
-	turn := func(values ...any) { f.Add([]byte(pack(values...))) }
-	turn("GO")
-	turn("GO", time.Now().UnixMicro(), int64(1<<40), 0, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, "", 0)
-	turn("GO", int64(-1<<62), int64(1<<62), int64(-1<<62), -1, -1, 7, int64(1<<62), 0, 1, -5, 1.5, 1e300, 0, 0, 0, int64(1<<62), []any{}, 0)
-	turn("WAIT", 0, 1, "b", int64(1<<62), 5)
-	turn("AT", 1e300, "b", int64(1<<62))
-	turn("LATE", int64(-1<<62), "d", 3)
-	turn("ERR", "key: of the wrong type")
+	answer := func(fields map[string]any) {
+		raw, err := msgpack.Marshal(fields)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
+	host := map[string]any{"next": 1 << 62, "block": -1 << 62, "single": true, "version": 7, "rest": "x", "since": 1.5}
+	answer(map[string]any{"kind": "go"})
+	answer(map[string]any{"kind": "go", "at": time.Now().UnixMicro(), "guard": 1 << 40, "slots": 1, "host": host})
+	answer(map[string]any{"kind": "go", "at": -1 << 62, "guard": 1 << 62, "delay": -1 << 62, "slots": -1, "prev": 1 << 62, "host": host})
+	answer(map[string]any{"kind": "wait", "place": 1 << 62, "why": "b", "full": 1 << 62, "expiry": 5, "first": -1 << 62})
+	answer(map[string]any{"kind": "at", "at": 1e300, "why": "b"})
+	answer(map[string]any{"kind": "late", "at": -1 << 62, "why": "d", "host": host})
+	answer(map[string]any{"kind": "ok", "at": 1 << 62, "host": host})
+	answer(map[string]any{"kind": "stored", "latest": 1 << 62, "host": host})
+	answer(map[string]any{"kind": "broken", "err": "key: of the wrong type"})
 	f.Add([]byte("\xdd\xff\xff\xff\xff\x01"))
 	f.Add([]byte("\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x01"))
 	f.Fuzz(func(t *testing.T, noise []byte) {
 		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 		defer client.Close()
 		client.AddHook(answering(func(payload string) any {
-			var call any
-			if list := parse(payload); list != nil {
-				head, _ := list[0].([]any)
-				call = head[len(head)-1]
-			}
-			head := pack(time.Now().UnixMicro(), "run", false, 1, false, call)
-			return string(msgp.AppendArrayHeader(nil, replyHead+1)) + head[1:] + string(noise)
+			var call map[string]any
+			_ = msgpack.Unmarshal([]byte(payload), &call)
+			head := packed(t, map[string]any{"now": time.Now().UnixMicro(), "gen": "run", "call": call["call"], "listeners": 1})
+			return "\x85" + head[1:] + "\xa7answers\x91" + string(noise)
 		}))
 		l, err := New(Config{Client: client, Limits: hostlimit.Config{MaxWait: time.Millisecond}})
 		if err != nil {

@@ -5,15 +5,18 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/rules"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // A stage is one partition of a server whose hosts a test sets up by hand.
@@ -38,35 +41,55 @@ func (s *stage) host() *host {
 	return s.l.host(fmt.Sprintf("%d.example", s.keys))
 }
 
-// run runs one operation, and returns the server's time and the operation's reply.
-func (s *stage) run(name string, h *host, args ...any) (now int64, reply []any) {
+// run runs one operation, and returns the server's time and the operation's answer.
+func (s *stage) run(h *host, request wire.Request) (now int64, answer wire.Answer) {
 	s.t.Helper()
 	s.l.mu.Lock()
-	c := s.l.parts[0].newCall([]op{{name: name, h: h, args: args}}, false)
+	c := s.l.parts[0].newCall([]op{{h: h, request: request}}, false)
 	s.l.parts[0].sent.underWay--
 	s.l.mu.Unlock()
-	all, err := s.l.run(s.t.Context(), c.keys, c.payload)
+	reply, err := s.l.run(s.t.Context(), c.keys, c.payload)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if truth(all[2]) {
-		s.t.Fatalf("the server has done nothing: %v", all)
+	if reply.Stale {
+		s.t.Fatalf("the server has done nothing: %+v", reply)
 	}
-	reply, _ = all[replyHead].([]any)
-	return number(all[0]), reply
+	answer = request.Answer()
+	if err := wire.ReadAnswer(reply.Answers[0], answer); err != nil {
+		s.t.Fatal(err)
+	}
+	return int64(reply.Now), answer
 }
 
-// take is the operation of that name, as the first waiter of a process would ask.
-func (s *stage) take(h *host, id string, seq int, delay int64, l *hostlimit.Limits) (now int64, reply []any) {
+// looks returns the server's time, and the start of a newcomer to h.
+func (s *stage) looks(h *host) (now int64, start wire.Micros) {
 	s.t.Helper()
-	return s.run("take", h, id, seq, 2, 1<<30, 0, 0, micros(l.Delay.Ceiling), delay, 0, false, 0, 0)
+	now, answer := s.run(h, &wire.Peek{Slots: 2})
+	return now, answer.(*wire.Peeked).At
+}
+
+// question is that of a first waiter of a process.
+func question(id string, seq, delay int64, l *hostlimit.Limits) *wire.Take {
+	return &wire.Take{ID: id, Seq: seq, Slots: 2, Longest: 1 << 30, Ceiling: micros(l.Delay.Ceiling), Delay: wire.Micros(delay)}
+}
+
+// take asks for a turn of h as the first waiter of a process.
+func (s *stage) take(h *host, id string, seq, delay int64, l *hostlimit.Limits) (now int64, turn *wire.Turn) {
+	s.t.Helper()
+	now, answer := s.run(h, question(id, seq, delay, l))
+	return now, answer.(*wire.Turn)
 }
 
 // write is the operation of that name, by the outcome of lease id: a refusal that makes the delay
 // taught, if it isn't 0, or the end of an attempt without an answer.
-func (s *stage) write(h *host, id string, version, taught int64, ended bool, owed int64) (now int64, reply []any) {
+func (s *stage) write(h *host, id string, version, taught int64, ended bool, owed int64) (now int64, changed *wire.Changed) {
 	s.t.Helper()
-	return s.run("outcome", h, id, 0, 0, 0, -1, false, false, version, 2, `{"Row":1}`, 1, true, 1000, true, "status 429", taught, taught > 0, false, true, false, 0, ended, owed)
+	now, answer := s.run(h, &wire.Outcome{ID: id, Change: &wire.Change{
+		Version: version, Slots: 2, Rest: "a rest", Row: 1, Alone: true, Stay: 1000, Newly: true, Cause: "status 429",
+		Learned: wire.Micros(taught), Taught: taught > 0, Blocked: true, Ended: ended, EndDelay: wire.Micros(owed),
+	}})
+	return now, answer.(*wire.Changed)
 }
 
 // set sets fields of h, numbers and texts.
@@ -75,7 +98,7 @@ func (s *stage) set(h *host, fields ...any) {
 	s.l.mu.Lock()
 	fields = append([]any{"g", s.l.parts[0].gen.name}, fields...)
 	s.l.mu.Unlock()
-	payload := pack(fields...)
+	payload := packed(s.t, fields)
 	err := s.client.Eval(s.t.Context(), `
 		local raw = redis.call('GET', KEYS[1])
 		local h, f = raw and cmsgpack.unpack(raw) or {}, cmsgpack.unpack(ARGV[1])
@@ -84,6 +107,18 @@ func (s *stage) set(h *host, fields ...any) {
 	if err != nil && !errors.Is(err, redis.Nil) {
 		s.t.Fatal(err)
 	}
+}
+
+// packed returns v as step.lua reads it.
+func packed(t *testing.T, v any) string {
+	t.Helper()
+	var out strings.Builder
+	encoder := msgpack.NewEncoder(&out)
+	encoder.SetOmitEmpty(true)
+	if err := encoder.Encode(v); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
 }
 
 func (s *stage) key(h *host) string { return s.l.parts[0].hostKey(h.key) }
@@ -137,7 +172,9 @@ func TestScriptAdaptsAsTheRules(t *testing.T) {
 		atOnce, halfway, raise, _ := l.Delay.Adaptive.Move(usual, &o)
 		h := s.host()
 		s.set(h, "ad", old.Microseconds())
-		s.run("outcome", h, "1.1", micros(l.Delay.Min), micros(l.Delay.Ceiling), us(atOnce), us(halfway), raise, false)
+		s.run(h, &wire.Outcome{ID: "1.1", Adapt: &wire.Adapt{
+			Least: micros(l.Delay.Min), Most: micros(l.Delay.Ceiling), AtOnce: us(atOnce), Half: us(halfway), Longer: raise,
+		}})
 		if got, want := s.duration(h, "ad"), rules.Adapt(&l.Delay, old, usual, &o); got < want || got > want+time.Microsecond {
 			t.Errorf("%+v from %v by %+v: %v, the rules say %v", l, old, o, got, want)
 		}
@@ -153,25 +190,25 @@ func TestScriptCountsStarts(t *testing.T) {
 		l := &hostlimit.Limits{Delay: hostlimit.Delay{Ceiling: time.Minute}}
 		idle := someTime(r, 2*time.Minute)
 		h := s.host()
-		now, _ := s.run("peek", h, 0, 2, 0)
+		now, _ := s.looks(h)
 		at := now - idle.Microseconds()
 		s.set(h, "n", 100, "bg", at-1000000, "sv", 95, "l", at-1000, "a", at)
 		id := fmt.Sprintf("p%d.1", i)
-		asked, answer := s.take(h, id, 1, 1, l)
+		asked, turn := s.take(h, id, 1, 1, l)
 		idle += time.Duration(asked-now) * time.Microsecond
-		if text(answer[0]) != "GO" || s.get(h, "n") != 101 {
-			t.Fatalf("%v", answer)
+		if turn.Kind != wire.Go || s.get(h, "n") != 101 {
+			t.Fatalf("%+v", turn)
 		}
 		if served := s.get(h, "sv"); idle > l.Delay.Ceiling && served != 0 || idle <= l.Delay.Ceiling && served != 95 {
 			t.Errorf("idle for %v: %d successes are counted", idle, served)
 		}
 		for range 2 {
-			s.run("outcome", h, id, 0, 0, 0, -1, false, true)
+			s.run(h, &wire.Outcome{ID: id, Served: true})
 		}
 		if served := s.get(h, "sv"); served != 1 && served != 96 {
 			t.Errorf("%d successes are counted after one more", served)
 		}
-		s.run("release", h, id, 2, true, 0, 0)
+		s.run(h, &wire.Release{ID: id, Slots: 2, Undone: true})
 		if s.get(h, "n") != 100 {
 			t.Errorf("after a turn without a start: n %d", s.get(h, "n"))
 		}
@@ -190,11 +227,11 @@ func TestScriptKnowsTheHoursAsTheRules(t *testing.T) {
 		isOpen := func(t time.Time) bool { return isOpen(windows, t) }
 		for range 20 {
 			h := s.host()
-			now, _ := s.run("peek", h, 0, 2, 0)
+			now, _ := s.looks(h)
 			until := now + someTime(r, 48*time.Hour).Microseconds()
 			s.set(h, "b", until, "f", 1)
-			_, reply := s.run("peek", h, 0, 2, 0)
-			got := number(reply[0])
+			_, start := s.looks(h)
+			got := int64(start)
 			block := time.UnixMicro(until)
 			want := firstOpen(windows, block).UnixMicro()
 			// Within the last moments of a window nothing starts, as it might be late.
@@ -242,18 +279,18 @@ func TestAnOperationRunTwiceCountsOnce(t *testing.T) {
 	s := newStage(t, hostlimit.Config{})
 	h, id, l := s.host(), "p.1", &hostlimit.Limits{Delay: hostlimit.Delay{Ceiling: time.Second}}
 	s.l.mu.Lock()
-	c := s.l.parts[0].newCall([]op{{name: "take", h: h, args: []any{
-		id, 1, 2, 1 << 30, 0, 0, micros(l.Delay.Ceiling), 0, 0, false, 0, 0,
-	}}}, false)
+	take := question(id, 1, 0, l)
+	c := s.l.parts[0].newCall([]op{{h: h, request: take}}, false)
 	s.l.parts[0].sent.underWay--
 	s.l.mu.Unlock()
-	for _, want := range []string{"GO", "OLD", "OLD"} {
-		all, err := s.l.run(t.Context(), c.keys, c.payload)
+	for _, want := range []wire.Kind{wire.Go, wire.Overtaken, wire.Overtaken} {
+		reply, err := s.l.run(t.Context(), c.keys, c.payload)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if answer, _ := all[replyHead].([]any); text(answer[0]) != want {
-			t.Errorf("%v, want %s", answer, want)
+		answer := take.Answer()
+		if err := wire.ReadAnswer(reply.Answers[0], answer); err != nil || answer.Result().Kind != want {
+			t.Errorf("%+v, %v, want %s", answer, err, want)
 		}
 	}
 	state := func() (all [5]int64) {
@@ -263,32 +300,38 @@ func TestAnOperationRunTwiceCountsOnce(t *testing.T) {
 		return all
 	}
 	for range 2 {
-		s.run("outcome", h, id, 0, 1000000, 0, 500000, false, true)
+		s.run(h, &wire.Outcome{ID: id, Served: true, Adapt: &wire.Adapt{Most: 1000000, Half: 500000}})
 		if got := state(); got != [5]int64{1, 1, 0, 250000, 0} {
 			t.Errorf("starts, successes, refusals, delays: %v", got)
 		}
 	}
 	var version int64
 	for range 2 {
-		if _, reply := s.write(h, id, 0, 70000, false, 0); !truth(reply[0]) {
-			t.Errorf("%v", reply)
+		if _, changed := s.write(h, id, 0, 70000, false, 0); changed.Kind != wire.Stored {
+			t.Errorf("%+v", changed)
 		}
 		if got := state(); got != [5]int64{1, 0, 1, 250000, 70000} || version != 0 && s.get(h, "v") != version {
 			t.Errorf("after a refusal: %v, version %d", got, s.get(h, "v"))
 		}
 		version = s.get(h, "v")
 	}
-	if _, reply := s.write(h, "p.2", 0, 80000, false, 0); truth(reply[0]) || number(reply[2+12]) != version || s.get(h, "le") != 70000 {
-		t.Errorf("a change of an old version: %v", reply)
+	if _, changed := s.write(h, "p.2", 0, 80000, false, 0); changed.Kind != wire.Newer || changed.Host.Version != version || s.get(h, "le") != 70000 {
+		t.Errorf("a change of an old version: %+v", changed)
+	}
+	restore := func(version int64) {
+		s.run(h, &wire.Restore{Last: -1000, Lost: &wire.Lost{
+			Until: 5000000, Cause: "status 429", Alone: true, Row: 2, Learned: 90000, EasedAt: -1, Version: version,
+			Rest: "another rest", Served: 3, Since: -9000000,
+		}})
 	}
 	for range 2 {
-		s.run("restore", h, true, 0, -1000, []any{}, 5000000, "status 429", true, 2, 90000, -1, version-1, "{}", 3, -9000000)
-		if got := state(); got != [5]int64{1, 3, 2, 250000, 90000} || stored(t, s.client, s.key(h), "R") != `{"Row":1}` {
+		restore(version - 1)
+		if got := state(); got != [5]int64{1, 3, 2, 250000, 90000} || stored(t, s.client, s.key(h), "R") != "a rest" {
 			t.Errorf("after a loss: %v, %s", got, stored(t, s.client, s.key(h), "R"))
 		}
 	}
-	s.run("restore", h, true, 0, -1000, []any{}, 5000000, "status 429", true, 2, 90000, -1, version+1, "{}", 3, -9000000)
-	if r := stored(t, s.client, s.key(h), "R"); r != "{}" {
+	restore(version + 1)
+	if r := stored(t, s.client, s.key(h), "R"); r != "another rest" {
 		t.Errorf("a later version: %s", r)
 	}
 }
@@ -302,23 +345,25 @@ func TestWhatIsOwedOutlivesATurnThatIsUndone(t *testing.T) {
 		"the end of an attempt without an answer": func(h *host, now int64) {
 			s.write(h, started, 0, 0, true, 0)
 		},
-		"a longer delay by response times": func(h *host, now int64) { s.run("outcome", h, started, 0, 60000000, 5000000, -1, false, false) },
+		"a longer delay by response times": func(h *host, now int64) {
+			s.run(h, &wire.Outcome{ID: started, Adapt: &wire.Adapt{Most: 60000000, AtOnce: 5000000, Half: -1}})
+		},
 		"a learned delay": func(h *host, now int64) {
 			s.write(h, started, 0, 5000000, false, 0)
 		},
 		"what a process tells after a loss": func(h *host, now int64) {
-			s.run("restore", h, true, 5000000, -1, []any{}, -1, "", false, 0, 0, 0, 0, "", 0, 0)
+			s.run(h, &wire.Restore{Next: 5000000, Last: -1, Lost: &wire.Lost{Until: -1}})
 		},
 	} {
 		h := s.host()
-		now, _ := s.run("peek", h, 0, 2, 0)
+		now, _ := s.looks(h)
 		s.set(h, "l", now, "a", now, "lo", undone, "pl", now-1000, "pa", now-1000, "n", 2,
-			"L", []any{
-				[]any{started, 1, 5000000, 0, 0, 0, 0, now + 60000000, now - 1000, 100, 2, ""},
-				[]any{undone, 1, 0, 0, 0, 0, 0, now + 60000000, now, 100, 2, ""},
+			"L", []wire.StoredTurn{
+				{ID: started, Seq: 1, Delay: 5000000, Expiry: wire.Micros(now + 60000000), Due: wire.Micros(now - 1000), Guard: 100, State: 2},
+				{ID: undone, Seq: 1, Expiry: wire.Micros(now + 60000000), Due: wire.Micros(now), Guard: 100, State: 2},
 			})
 		owe(h, now)
-		s.run("release", h, undone, 2, true, 0, 0)
+		s.run(h, &wire.Release{ID: undone, Slots: 2, Undone: true})
 		if owed := s.get(h, "a") - now; owed < 4900000 {
 			t.Errorf("%s: after a turn that was undone, %d us are owed", name, owed)
 		}

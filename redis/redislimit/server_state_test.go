@@ -131,9 +131,9 @@ func TestKeysExpireAfterWhatTheyOwe(t *testing.T) {
 	least := map[string]time.Duration{
 		"p:{0}gen":                    24 * time.Hour,
 		"p:{0}processes":              23 * time.Hour,
-		"p:{0}host:6:held.example":    399 * time.Second,
-		"p:{0}host:6:slow.example":    3*time.Hour - time.Second,
-		"p:{0}host:6:blocked.example": 2*time.Hour + 29*time.Minute, // and until it is forgiven
+		"p:{0}host:7:held.example":    399 * time.Second,
+		"p:{0}host:7:slow.example":    3*time.Hour - time.Second,
+		"p:{0}host:7:blocked.example": 2*time.Hour + 29*time.Minute, // and until it is forgiven
 	}
 	keys, err := client.Keys(t.Context(), "*").Result()
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/rules"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // TestWhatARestoreTells the server that has lost its data: what is owed, counted from now, with the
@@ -34,16 +35,18 @@ func TestWhatARestoreTells(t *testing.T) {
 		h.leases[id] = &lease{id: id, limits: limits, phase: held, asks: 4, delay: time.Second, granted: granting{delay: 2 * time.Second}, use: use{renewed: renewed, unshared: true}}
 	}
 	h.leases["parked"].phase = parked
-	for _, last := range []int64{-1 << 52, -1_000_000} {
+	for _, last := range []wire.Micros{-1 << 52, -1_000_000} {
 		h.p.ops = nil
 		h.restore(later, true)
 		if len(h.p.ops) != 1 {
 			t.Fatalf("%d operations", len(h.p.ops))
 		}
-		want := []any{
-			true, int64(3_000_000), last,
-			[]any{[]any{"live", int64(4), int64(50_000_000), int64(2_000_000), false}},
-			int64(30_000_000), "status 429", true, 2, int64(5_000_000), int64(-7_000_000), int64(9), rest(h.known.refusals), 3, int64(-8_000_000),
+		want := &wire.Restore{
+			Next: 3_000_000, Last: last, Leases: []wire.Lease{{ID: "live", Seq: 4, Left: 50_000_000, Delay: 2_000_000}},
+			Lost: &wire.Lost{
+				Version: 9, Until: 30_000_000, Cause: "status 429", Alone: true, Row: 2, Learned: 5_000_000, EasedAt: -7_000_000,
+				Rest: rest(h.known.refusals), Served: 3, Since: -8_000_000,
+			},
 		}
 		if got := h.p.ops[0].build(later); !reflect.DeepEqual(got, want) {
 			t.Errorf("told %#v\nwant %#v", got, want)
@@ -98,9 +101,9 @@ func TestWhatAServerReportsHolds(t *testing.T) {
 		if c.restoring {
 			h.p.restoring = 1
 		}
-		i := hostInfo{until: micros(c.until), version: c.version, alone: true, rest: rest(rules.Refusals{Row: 2}), learned: time.Second, served: 7}
+		i := wire.Report{Until: micros(c.until), Version: c.version, Alone: true, Rest: rest(rules.Refusals{Row: 2}), Learned: micros(time.Second), Served: 7}
 		if c.row == 1 {
-			i.row = 1
+			i.Row = 1
 		}
 		h.learn(i, reply{server: micros(later), received: later})
 		if h.known.refusals.Until != c.want || h.known.refusals.Row != c.row || (waits.wait.next == 1) != c.asksAgain {

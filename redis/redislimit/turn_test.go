@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/rules"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // TestWhatAQuestionSays: times are counted from now.
@@ -19,9 +20,9 @@ func TestWhatAQuestionSays(t *testing.T) {
 	w.floor, w.delay, w.start.take, w.wait.rank = 1500*time.Millisecond, 1700*time.Millisecond, 7, 5
 	for asks := range int64(2) {
 		w.question()
-		want := []any{
-			w.id, asks + 1, 3, micros(time.Hour), int64(1_500_000), int64(7), int64(9_000_000), int64(1_700_000), int64(1_500_000), false,
-			int64(5), int64(4_000_000),
+		want := &wire.Take{
+			ID: w.id, Seq: asks + 1, Started: 7, Slots: 3, Longest: micros(time.Hour), Least: 1_500_000, Ceiling: 9_000_000,
+			Delay: 1_700_000, Floor: 1_500_000, Rank: 5, Ago: 4_000_000,
 		}
 		if got := h.p.ops[asks].build(later); !reflect.DeepEqual(got, want) {
 			t.Errorf("%#v\nwant %#v", got, want)
@@ -64,7 +65,7 @@ func TestTheDelayHasASource(t *testing.T) {
 		{delay: 3000, floor: 3000, learned: 3000, want: "crawl-delay"},
 	} {
 		w := &lease{limits: &hostlimit.Limits{Delay: hostlimit.Delay{Min: 1000}}, delay: c.delay, floor: c.floor}
-		if got := w.source(hostInfo{learned: c.learned, adaptive: c.adaptive}); got != c.want {
+		if got := w.source(wire.Report{Learned: micros(c.learned), Adaptive: micros(c.adaptive)}); got != c.want {
 			t.Errorf("%+v: %s", c, got)
 		}
 	}
@@ -112,7 +113,7 @@ func TestWhatAStartOwes(t *testing.T) {
 		h := idleHost(t, hostlimit.Config{})
 		h.p.clock.lo, h.p.clock.hi = time.Millisecond, 5*time.Millisecond
 		w := h.waiter(t, later)
-		w.asks, h.known.next, w.granted = 4, c.next, granting{at: micros(later - time.Second), delay: time.Second, source: "random", hostInfo: hostInfo{next: micros(c.g)}}
+		w.asks, h.known.next, w.granted = 4, c.next, granting{at: micros(later - time.Second), delay: time.Second, source: "random", report: wire.Report{Next: micros(c.g)}}
 		w.stamp(later)
 		if h.known.next != c.want || h.known.gap != time.Second || h.known.source != "random" || h.known.last != later || h.known.lastBy != w || w.start.seq != 1 || w.start.take != 4 {
 			t.Errorf("%+v: next %v, gap %v by %s; start %d of question %d", c, h.known.next, h.known.gap, h.known.source, w.start.seq, w.start.take)
@@ -188,7 +189,7 @@ func TestWhatIsGivenBack(t *testing.T) {
 		w.asks, w.start.take, w.start.by, w.phase = c.asks, c.start, 9, waiting
 		h.l.places.line = []*lease{other, w}
 		w.refuse(errors.New("it has left"))
-		if got, want := h.p.ops[0].args, []any{w.id, 2, c.undone, c.start, int64(0), int64(9)}; !reflect.DeepEqual(got, want) {
+		if got, want := h.p.ops[0].request, (&wire.Release{ID: w.id, Slots: 2, Undone: c.undone, Started: c.start, By: 9}); !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v: %v", c, got)
 		}
 		if !reflect.DeepEqual(h.l.places.line, []*lease{other}) || !reflect.DeepEqual(h.waiters, []*lease{other}) {
@@ -224,11 +225,13 @@ func TestWhenAQueuedTurnAsksAgain(t *testing.T) {
 		h := idleHost(t, hostlimit.Config{SlotTimeout: 10 * time.Second})
 		w := h.waiter(t, later-cmp.Or(c.waited, time.Minute))
 		w.phase, w.wait.planned, h.l.sub.listening = asking, 1, !c.deaf
-		full := int64(0)
+		full := wire.Micros(0)
 		if c.full != 0 {
 			full = micros(later + c.full)
 		}
-		w.answered(reply{received: later, server: micros(later), answer: []any{"WAIT", int64(c.place), c.why, full, micros(later + c.expiry), micros(later - 77*time.Second)}})
+		w.answered(reply{received: later, server: micros(later), answer: &wire.Turn{
+			Head: wire.Head{Kind: wire.Full}, Place: c.place, Why: c.why, FullSince: full, Expiry: micros(later + c.expiry), First: micros(later - 77*time.Second),
+		}})
 		refused, _ := errors.AsType[*hostlimit.Error](w.wait.err)
 		switch {
 		case c.want == 0 && (refused == nil || refused.RetryAt != h.l.base.Add(later+c.retryAt) || !strings.Contains(w.wait.err.Error(), "1m17s")):
@@ -261,7 +264,7 @@ func TestWhenAPlannedTurnAsks(t *testing.T) {
 		h := idleHost(t, hostlimit.Config{})
 		w := h.waiter(t, later)
 		w.phase, h.known.refusals.Until, h.wait.opens, h.known.asOf = waiting, later+c.until, later+c.opens, micros(later)
-		w.pushed(push{due: micros(later + c.in), now: micros(later + c.from), why: c.why}, later)
+		w.pushed(&wire.Push{Due: micros(later + c.in), Now: micros(later + c.from), Why: c.why}, later)
 		refused := c.next == 0
 		if due := later + max(c.in, c.until); !refused && (w.wait.next != later+c.next || c.why == "b" && w.wait.planned != due) || refused != (w.phase == over) {
 			t.Errorf("%s: phase %d, planned in %v, asks in %v, %v", name, w.phase, w.wait.planned-later, w.wait.next-later, w.wait.err)
@@ -279,9 +282,9 @@ func TestATurnThatComesTooLateMayComeBack(t *testing.T) {
 		h := idleHost(t, hostlimit.Config{})
 		w := h.waiter(t, later)
 		w.phase, h.known.refusals.Until, h.known.serverUntil = asking, later+time.Hour, micros(later+time.Hour)
-		info := make([]any, infoFields)
-		info[5] = micros(later + time.Hour)
-		w.answered(reply{received: later, server: micros(later), answer: append([]any{"LATE", micros(later + time.Minute), why}, info...)})
+		w.answered(reply{received: later, server: micros(later), answer: &wire.Turn{
+			Head: wire.Head{Kind: wire.Late}, At: micros(later + time.Minute), Why: why, Host: wire.Report{Until: micros(later + time.Hour)},
+		}})
 		if refused, _ := errors.AsType[*hostlimit.Error](w.wait.err); refused == nil || refused.RetryAt != h.l.base.Add(later+want) || errors.Is(w.wait.err, hostlimit.ErrBlocked) != (why == "b") {
 			t.Errorf("%s: %v", why, w.wait.err)
 		}
@@ -376,19 +379,18 @@ func TestAWaitIsOverAtItsLimit(t *testing.T) {
 
 // TestAPushThatOvertakesTheAnswer holds where that says wait, and is older than any other one.
 func TestAPushThatOvertakesTheAnswer(t *testing.T) {
-	info := make([]any, infoFields)
 	for what, c := range map[string]struct {
-		answer  []any
+		answer  *wire.Turn
 		phase   phase
 		planned time.Duration
 	}{
-		"WAIT": {[]any{"WAIT", int64(0), "s", int64(0), micros(later + time.Hour), micros(later)}, waiting, later + 2*time.Second},
-		"GO":   {append([]any{"GO", micros(later), int64(1000), int64(1000), int64(1), false, []any{[]any{"p", int64(3)}, "?"}, int64(0), false}, info...), granted, 1},
+		"WAIT": {&wire.Turn{Head: wire.Head{Kind: wire.Full}, Why: "s", Expiry: micros(later + time.Hour), First: micros(later)}, waiting, later + 2*time.Second},
+		"GO":   {&wire.Turn{Head: wire.Head{Kind: wire.Go}, At: micros(later), Guard: 1000, Delay: 1000, Slots: 1, TakenBack: []wire.Gone{{Process: "p", Number: 3}}}, granted, 1},
 	} {
 		h := idleHost(t, hostlimit.Config{})
 		w := h.waiter(t, later)
 		w.phase, w.wait.planned, h.l.sub.listening, h.p.clock.at = asking, 1, true, h.l.now()
-		w.pushed(push{due: micros(later + 2*time.Second), now: micros(later), why: "d"}, later)
+		w.pushed(&wire.Push{Due: micros(later + 2*time.Second), Now: micros(later), Why: "d"}, later)
 		if w.phase != asking || w.wait.planned != 1 {
 			t.Errorf("%s: the push holds before the answer", what)
 		}

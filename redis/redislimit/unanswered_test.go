@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // TestNothingStartsAfterAnUnansweredAttemptUntilItsDelayIsOver: a process that was stopped wakes and
@@ -55,16 +56,16 @@ func TestNothingStartsAfterAnUnansweredAttemptUntilItsDelayIsOver(t *testing.T) 
 func TestAnUnansweredAttemptOfALostLease(t *testing.T) {
 	s := newStage(t, hostlimit.Config{})
 	h := s.host()
-	now, _ := s.run("peek", h, 0, 2, 0)
+	now, _ := s.looks(h)
 	const delay, window = 5_000_000, 400_000
-	s.set(h, "l", now+window, "a", now+window+1, "lo", "p.2", "n", 2, "L", []any{
-		[]any{"p.2", 1, 1, 0, 0, 0, 0, now + 60_000_000, now, window, 2, ""},
+	s.set(h, "l", now+window, "a", now+window+1, "lo", "p.2", "n", 2, "L", []wire.StoredTurn{
+		{ID: "p.2", Seq: 1, Delay: 1, Expiry: wire.Micros(now + 60_000_000), Due: wire.Micros(now), Guard: window, State: 2},
 	})
-	now2, reply := s.write(h, "p.1", 0, 0, true, delay)
+	now2, changed := s.write(h, "p.1", 0, 0, true, delay)
 	if owed := s.get(h, "a") - now2; owed < delay {
 		t.Errorf("%d us are owed after the end, want %d", owed, delay)
 	}
-	if last := number(reply[1]); last != now+window {
+	if last := int64(changed.Latest); last != now+window {
 		t.Errorf("another request may start until %d, the answer says %d", now+window, last)
 	}
 }
@@ -73,10 +74,10 @@ func TestAnUnansweredAttemptOfALostLease(t *testing.T) {
 func TestAnEndOwesTheDelayOfItsStart(t *testing.T) {
 	s := newStage(t, hostlimit.Config{})
 	h, l := s.host(), &hostlimit.Limits{Delay: hostlimit.Delay{Ceiling: time.Minute}}
-	now, _ := s.run("peek", h, 0, 2, 0)
+	now, _ := s.looks(h)
 	s.set(h, "ad", 5_000_000, "l", now-1_000_000, "a", now-1)
-	if _, reply := s.take(h, "p.1", 1, 0, l); text(reply[0]) != "GO" || number(reply[3]) != 5_000_000 {
-		t.Fatal(reply)
+	if _, turn := s.take(h, "p.1", 1, 0, l); turn.Kind != wire.Go || turn.Delay != 5_000_000 {
+		t.Fatalf("%+v", turn)
 	}
 	s.set(h, "lo", "p.2", "l", now, "a", now, "ad", 1000) // since then others have started, and were answered soon
 	now, _ = s.write(h, "p.1", 0, 0, true, 5_000_000)
