@@ -302,7 +302,7 @@ func TestAnotherVersionIsRefused(t *testing.T) {
 			return client.HSet(ctx, key, "id", "r1", "run", "x").Err()
 		},
 		"a later one": func(ctx context.Context, client *redis.Client, key string) error {
-			return client.Set(ctx, key, "\x81\xa1v\x07", 0).Err() // {v: 7}
+			return client.Set(ctx, key, packed(t, wire.Generation{Version: wire.Version + 1}), 0).Err()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
