@@ -36,7 +36,7 @@ SUITE := go run ./internal/suite -j $(JOBS)
 TOOL := go tool -modfile="$(CURDIR)/tools/go.mod"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt fmt-check vet staticcheck lint vulns race test ci ci-notice fuzz mutants portable soak chaos rivals networks servers bench bench-results bench-scale benchstat doc-check release-check
+.PHONY: help setup fmt fmt-check vet staticcheck lint vulns race test ci ci-notice fuzz mutants portable soak chaos rivals programs networks servers bench bench-results bench-scale benchstat doc-check release-check
 
 help: ## list the targets
 	@echo 'All need Go 1.26, git, bash and, at first use, the network: modules and tools come through the'
@@ -98,6 +98,9 @@ chaos: ## sixteen processes on a Redis that is killed, stopped and emptied, for 
 
 rivals: ## colly's and resty's own tests through a Transport
 	cd lab/transparency/rivals && POLITENESS_TRANSPARENCY=1 go test -count=1 -v .
+
+programs: ## crawl a site with fourteen real programs that have the one line, and nothing else: lab/programs/RESULTS.md
+	cd lab/programs && POLITENESS_PROGRAMS=1 go test -count=1 -timeout=30m -parallel=16 -v -run '^TestOneLine$$' .
 
 networks: ## crawls through network namespaces that lose, delay and cut, and on a full disk [Linux, root, redis-server]
 	cd lab/nettest && POLITENESS_NETWORKS=1 go test -count=1 -v .

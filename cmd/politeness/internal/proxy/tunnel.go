@@ -104,6 +104,7 @@ func (p *Proxy) connect(w http.ResponseWriter, r *http.Request) {
 	case to.scheme == "http":
 		p.tunnels.add(inside)
 	case p.authority == nil:
+		//nolint:forbidigo // the messages of Serve
 		p.forward.ErrorLog.Printf("tunnel to %s: https needs -ca DIR: %s", to.host, noConnect)
 		_ = conn.SetWriteDeadline(time.Now().Add(headerTimeout))
 		_, _ = conn.Write(accessDenied)
