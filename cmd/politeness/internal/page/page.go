@@ -49,6 +49,7 @@ type page struct {
 	Violations []violation     `json:"violations"`
 	More       int             `json:"more"` // violations that aren't named
 	Hosts      []*host         `json:"hosts"`
+	Drained    []event         `json:"drained"` // when a person has ended the work, on all hosts
 
 	text  string
 	from  time.Time
@@ -119,7 +120,14 @@ type block struct {
 	Refusals int    `json:"refusals"`
 	Reason   string `json:"reason"`
 	Line     int    `json:"line"`
+	Hand     bool   `json:"hand"` // a person has set it
 }
+
+// byHand is in the reason of a block that a person has set, also where a process has met it again.
+const byHand = "by hand: "
+
+// drained is the type of the record that a person has ended the work.
+const drained evidence.Type = "drained"
 
 // An event is a refusal, or something else worth a mark.
 type event struct {
@@ -152,6 +160,7 @@ func newPage(name string, log *bufio.Reader, report *audit.Report) (*page, error
 		Promises:   report.Promises,
 		text:       report.String(),
 		Hosts:      []*host{},
+		Drained:    []event{},
 		Violations: []violation{},
 		from:       report.First,
 	}
@@ -214,6 +223,9 @@ func (d *drawing) addRecord(record *evidence.Decision, line int) {
 	d.Records++
 	if _, ok := d.wanted[line]; ok {
 		d.wanted[line] = d.at(cmp.Or(record.Start, record.Time))
+	}
+	if record.Type == drained {
+		d.Drained = append(d.Drained, event{At: d.at(record.Time), Type: drained, Why: why(record), Line: line})
 	}
 	h := d.byName[record.Host]
 	if h == nil {
@@ -298,9 +310,18 @@ func (p *page) add(h *host, d *evidence.Decision, line int, open map[exchangeKey
 	case evidence.HostBlocked:
 		// A block may reach far beyond the log: it doesn't stretch the picture.
 		h.Blocks = append(h.Blocks, block{
-			p.at(d.Time), ticks(d.Until.Sub(p.from)), d.Status, d.Refusals, printable.Text(d.Reason), line,
+			From:     p.at(d.Time),
+			Until:    ticks(d.Until.Sub(p.from)),
+			Status:   d.Status,
+			Refusals: d.Refusals,
+			Reason:   printable.Text(d.Reason),
+			Line:     line,
+			Hand:     d.Hand || strings.Contains(d.Reason, byHand),
 		})
 	case evidence.HostCleared:
+		if d.Hand { // one by a success shows as the end of its block
+			h.Events = append(h.Events, event{p.at(d.Time), d.Type, "", why(d), line, false})
+		}
 		for i := range h.Blocks {
 			h.Blocks[i].Until = min(h.Blocks[i].Until, p.at(d.Time))
 		}

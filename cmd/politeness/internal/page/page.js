@@ -12,7 +12,7 @@
     blocked_by_robots: "refused by robots.txt", blocked_by_rule: "refused by own rule", slot_timeout: "no turn in time",
     budget_exceeded: "budget spent", budget_warning: "budget nearly spent", response_rejected: "response refused",
     retried: "tried again", noindex: "noindex", lease_expired: "body never closed", robots_unreachable: "robots.txt unreachable",
-    state_lost: "state lost",
+    state_lost: "state lost", host_cleared: "block lifted by hand",
     state_shared: "state shared",
     limiters_apart: "two limiters",
   };
@@ -23,6 +23,7 @@
 
   const span = Math.max(data.span, 10);
   let requests = 0, bytes = 0, waited = 0, pages = 0, refused = 0, rejected = 0, unsure = 0, blocks = 0;
+  let byHand = false; // a person has blocked a host
   const reasons = new Map(); // refusals before sending, by type
   for (const [i, h] of data.hosts.entries()) {
     const n = h.start ? h.start.length : 0;
@@ -59,6 +60,7 @@
     unsure += h.low;
     requests += n; bytes += h.report.bytes; waited += h.report.wait; pages += h.report.pages;
     refused += h.refused; blocks += h.blocks.length;
+    byHand ||= h.blocks.some(b => b.hand);
   }
   for (const v of data.violations) if (v.host >= 0) data.hosts[v.host].broken.push(v);
 
@@ -200,7 +202,7 @@
 
   function readColors() {
     const style = getComputedStyle(document.documentElement);
-    for (const name of ["bg", "card", "ink", "soft", "line", "row", "pick", "block", "block-fill", "stop", "broken", "delay", "amber",
+    for (const name of ["bg", "card", "ink", "soft", "line", "row", "pick", "block", "block-fill", "hand", "hand-fill", "stop", "broken", "delay", "amber",
       ...classes, ...classes.map(c => c + "-body")]) colors[name] = style.getPropertyValue("--" + name).trim();
   }
 
@@ -301,17 +303,25 @@
     }
   }
 
-  let hatch = null;
-  function hatched(c) {
-    if (hatch && hatch.color === colors.block) return hatch.pattern;
+  // blockWords says what a block is: "blocked 5 min 0 s after 429", "blocked by hand 24 h 0 min: the owner has called".
+  function blockWords(b) {
+    const lasts = took(b.until - b.from);
+    return b.hand ? `blocked by hand ${lasts}: ${whyByHand(b)}` : `blocked ${lasts}` + (b.status ? ` after ${b.status}` : "");
+  }
+  const whyByHand = b => b.reason.slice(b.reason.indexOf("by hand: ") + 9).replace(/, \d+ \S+ ago$/, "");
+
+  const hatches = {};
+  function hatched(c, color = "block") {
+    const hatch = hatches[color];
+    if (hatch && hatch.color === colors[color]) return hatch.pattern;
     const tile = document.createElement("canvas");
     tile.width = tile.height = 8;
     const t = tile.getContext("2d");
-    t.fillStyle = colors["block-fill"]; t.fillRect(0, 0, 8, 8);
-    t.strokeStyle = colors.block; t.globalAlpha = 0.55; t.lineWidth = 1.2;
+    t.fillStyle = colors[color + "-fill"]; t.fillRect(0, 0, 8, 8);
+    t.strokeStyle = colors[color]; t.globalAlpha = 0.55; t.lineWidth = 1.2;
     t.beginPath(); t.moveTo(-2, 10); t.lineTo(10, -2); t.moveTo(-2, 2); t.lineTo(2, -2); t.moveTo(6, 10); t.lineTo(10, 6); t.stroke();
-    hatch = { color: colors.block, pattern: c.createPattern(tile, "repeat") };
-    return hatch.pattern;
+    hatches[color] = { color: colors[color], pattern: c.createPattern(tile, "repeat") };
+    return hatches[color].pattern;
   }
 
   const labels = new Map(); // row number to its button
@@ -326,6 +336,15 @@
       c.beginPath(); c.moveTo(x, 0); c.lineTo(x, height); c.stroke();
     }
     for (let i = first; i < last; i++) drawHost(c, width, shown[i], i * ROW - scroll.scrollTop);
+    for (const d of data.drained) {
+      const x = Math.round(xOf(d.at, width)), words = "drained by hand";
+      c.fillStyle = colors.hand; c.fillRect(x - 1, 0, 2, height);
+      c.font = "600 11px system-ui, sans-serif";
+      const wide = c.measureText(words).width;
+      const at = x + wide + 10 > width ? x - wide - 6 : x + 6;
+      c.fillStyle = colors.card; c.fillRect(at - 4, ROW - 17, wide + 8, 15); // over what the rows have there
+      c.fillStyle = colors.hand; c.fillText(words, at, ROW - 5);
+    }
     if (cursor >= 0) {
       c.fillStyle = colors.ink; c.globalAlpha = .35; c.fillRect(cursor, 0, 1, height); c.globalAlpha = 1;
     }
@@ -362,9 +381,10 @@
     for (const b of h.blocks) {
       const x1 = xOf(b.from, width), x2 = xOf(b.until, width);
       if (x2 < 0 || x1 > width) continue;
-      c.fillStyle = hatched(c); c.fillRect(x1, y + 2, Math.max(x2 - x1, 2), ROW - 4);
-      c.fillStyle = colors.block; c.fillRect(x1, y + 2, 2, ROW - 4);
-      const words = `blocked ${took(b.until - b.from)}` + (b.status ? ` after ${b.status}` : "");
+      const color = b.hand ? "hand" : "block";
+      c.fillStyle = hatched(c, color); c.fillRect(x1, y + 2, Math.max(x2 - x1, 2), ROW - 4);
+      c.fillStyle = colors[color]; c.fillRect(x1, y + 2, b.hand ? 4 : 2, ROW - 4);
+      const words = blockWords(b);
       const at = Math.max(x1, 0) + 6;
       c.font = "600 11px system-ui, sans-serif";
       if (Math.min(x2, width) - at > c.measureText(words).width + 4) { c.fillStyle = colors.ink; c.fillText(words, at, y + 12); }
@@ -461,7 +481,7 @@
       facts.push(["URL", e.url], ["why", e.why], ["at", clock(e.at)], ["log line", number(e.line)]);
     } else if (found.b) {
       const b = found.b;
-      title = "Blocked for " + took(b.until - b.from);
+      title = (b.hand ? "Blocked by hand for " : "Blocked for ") + took(b.until - b.from);
       facts.push(["from", clock(b.from)], ["until", clock(b.until)], ["after", b.status ? "status " + b.status : ""], ["", b.reason],
         ["refusals in a row", b.refusals || ""], ["log line", number(b.line)]);
     } else {
@@ -532,8 +552,8 @@
         color = refusals.has(item.e.type) ? "stop" : "soft";
         cells.push(typeNames[item.e.type] || item.e.type, item.e.url, item.e.why, "", "", "");
       } else if (item.b) {
-        color = "block";
-        cells.push("host blocked", "", `until ${clock(item.b.until)}${item.b.reason ? ", " + item.b.reason : ""}`, "", took(item.b.until - item.b.from), "");
+        color = item.b.hand ? "hand" : "block";
+        cells.push(item.b.hand ? "blocked by hand" : "host blocked", "", `until ${clock(item.b.until)}${item.b.reason ? ", " + item.b.reason : ""}`, "", took(item.b.until - item.b.from), "");
       } else {
         const j = item.j;
         color = classes[h.cls[j]];
@@ -710,6 +730,7 @@
     entry("5xx, no response", bar("failed"));
     entry("robots.txt", bar("robots"));
     entry("host blocked", c => { c.fillStyle = hatched(c); c.fillRect(0, 0, 28, 14); c.fillStyle = colors.block; c.fillRect(0, 0, 2, 14); });
+    if (byHand) entry("blocked by hand", c => { c.fillStyle = hatched(c, "hand"); c.fillRect(0, 0, 28, 14); c.fillStyle = colors.hand; c.fillRect(0, 0, 4, 14); });
     entry("delay in force", c => { c.fillStyle = colors.delay; c.fillRect(1, 3, 1.5, 8); c.fillRect(1, 7, 27, 2); });
     entry("refused before sending", c => { c.fillStyle = colors.stop; c.beginPath(); c.moveTo(13, 1); c.lineTo(19, 7); c.lineTo(13, 13); c.lineTo(7, 7); c.fill(); });
     if (unsure) entry("low confidence", c => { bar("ok")(c); c.fillStyle = colors.amber; c.fillRect(0, 0, 28, 2); });

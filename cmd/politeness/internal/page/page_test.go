@@ -17,6 +17,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/internal/browsertest"
+	"github.com/go-politeness/politeness/internal/logtest"
 )
 
 // draw audits a log and returns the report's text and what was drawn.
@@ -306,6 +307,61 @@ root.dataset.chart = document.getElementById("lanes").clientWidth;
 		}
 		if os.Getenv("POLITENESS_PICTURES") == "1" {
 			open(url, width, height, filepath.Join("..", "..", "..", "..", "docs", fmt.Sprintf("audit-%d.png", width)))
+		}
+	}
+}
+
+// byHandLog returns the log of a crawl that a person steers: a host is blocked by hand, cleared, and
+// the work is ended.
+func byHandLog(t *testing.T) []byte {
+	t.Helper()
+	all := logtest.Crawl(2, 20)
+	at := all[len(all)/2].Time
+	host := all[len(all)/2].Host
+	hand := []evidence.Decision{
+		{Type: evidence.HostBlocked, Time: at, Host: host, Hand: true, Until: at.Add(time.Hour), Reason: "by hand: the owner has called"},
+		{Type: evidence.HostCleared, Time: at.Add(time.Second), Host: host, Hand: true, Allowed: true, Reason: "by hand"},
+		{Type: evidence.HostBlocked, Time: at.Add(2 * time.Second), Host: host, Restored: true, Until: at.Add(time.Hour), Reason: "restored: by hand: maintenance, 6 h ago"},
+		{Type: drained, Time: at.Add(3 * time.Second), Hand: true, Reason: "by hand: no request starts any more"},
+	}
+	return logtest.Write(t, append(all, hand...))
+}
+
+// TestPageDrawsWhatIsDoneByHand: a block that a person has set looks otherwise than one that the host
+// has asked for, and says why; so do its end, and the end of the work.
+func TestPageDrawsWhatIsDoneByHand(t *testing.T) {
+	_, html, _ := draw(t, byHandLog(t))
+	p := pageData(t, html)
+	hands, lifted := 0, 0
+	for _, h := range p.Hosts {
+		for _, b := range h.Blocks {
+			if b.Hand {
+				hands++
+			}
+		}
+		for _, e := range h.Events {
+			if e.Type == evidence.HostCleared {
+				lifted++
+			}
+		}
+	}
+	if hands != 2 || lifted != 1 || len(p.Drained) != 1 {
+		t.Errorf("%d blocks by hand, %d lifted, %d drained", hands, lifted, len(p.Drained))
+	}
+	path := browsertest.Find(t)
+	if path == "" {
+		return
+	}
+	host := ""
+	for _, h := range p.Hosts {
+		if len(h.Blocks) > 0 {
+			host = h.Name
+		}
+	}
+	dom := look(t, path, html, "#host="+host)
+	for _, want := range []string{"blocked by hand", "by hand: the owner has called", "block lifted by hand", "restored: by hand: maintenance"} {
+		if !strings.Contains(dom, want) {
+			t.Errorf("no %q in the page", want)
 		}
 	}
 }
