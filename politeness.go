@@ -73,6 +73,12 @@ type Config struct {
 	// another one.
 	Base http.RoundTripper
 
+	// RobotsBase sends the fetches of robots.txt, also those of Transport.Over, instead of Base. Set
+	// it if Base adds credentials, as an oauth2.Transport does: robots.txt is fetched without any, so
+	// a fetch whose headers show some (Authorization, Cookie and the like) is given up, and the
+	// robots.txt can't be had. Nil: Base sends them.
+	RobotsBase http.RoundTripper
+
 	// Robots configures the cache of robots.txt: how long a copy is kept, and whether pages are
 	// fetched while there is none. Zero: RFC 9309; copies for 1 h, and no page for 5 min after 5xx,
 	// 429 and network errors.
@@ -190,6 +196,7 @@ func New(cfg Config) (*Transport, error) {
 	found := problems.List{Prefix: "politeness: Config."}
 	// A nil pointer in an interface isn't nil, and would panic at the first request.
 	cfg.Base = problems.OrNil("Base", cfg.Base, &found)
+	cfg.RobotsBase = problems.OrNil("RobotsBase", cfg.RobotsBase, &found)
 	cfg.Limiter = problems.OrNil("Limiter", cfg.Limiter, &found)
 	cfg.Budget = problems.OrNil("Budget", cfg.Budget, &found)
 	cfg.Evidence = problems.OrNil("Evidence", cfg.Evidence, &found)
@@ -257,6 +264,7 @@ func (t *Transport) validate(found *problems.List) {
 	found.Add("UserAgent", useragent.Check(cfg.UserAgent, t.product, cfg.From, cfg.StrictUserAgent))
 	found.Add("From", useragent.CheckFrom(cfg.From))
 	found.Add("Base", checkBase(baseOf(t, nil)))
+	found.Add("RobotsBase", checkBase(cfg.RobotsBase))
 	found.Add("Robots", cfg.Robots.Validate())
 	found.Add("Timeouts", cfg.Timeouts.validate())
 	found.Add("Retry", cfg.Retry.validate())
@@ -382,6 +390,9 @@ func (t *Transport) Limiter() hostlimit.Limiter { return t.cfg.Limiter }
 // without proof is of no use. The status page shows it.
 func (t *Transport) EvidenceErr() error { return errors.Join(t.recorder.Err(), t.tally.StateErr()) }
 
-// CloseIdleConnections closes those of Base, if it has such a method, for
+// CloseIdleConnections closes those of Base and RobotsBase, if they have such a method, for
 // http.Client.CloseIdleConnections.
-func (t *Transport) CloseIdleConnections() { closeIdle(baseOf(t, nil)) }
+func (t *Transport) CloseIdleConnections() {
+	closeIdle(baseOf(t, nil))
+	closeIdle(t.cfg.RobotsBase)
+}

@@ -84,11 +84,8 @@ func (t *Transport) noteRequest(host uint64, now time.Time) *rival {
 // socketHost returns the hash of the host and port that a request for u asks over conn. It returns
 // 0 if conn is no TCP connection, as in a test with a fake network.
 func socketHost(u *url.URL, conn net.Conn) uint64 {
-	if conn == nil {
-		return 0
-	}
-	remote, ok := conn.RemoteAddr().(*net.TCPAddr)
-	if !ok || remote == nil {
+	remote := tcpAddr(conn)
+	if remote == nil {
 		return 0
 	}
 	hash := maphash.String(hostSeed, u.Host)
@@ -100,6 +97,16 @@ func socketHost(u *url.URL, conn net.Conn) uint64 {
 		hash += uint64(remote.Port) << 20
 	}
 	return max(hash, 1)
+}
+
+// tcpAddr returns the address at the other end of conn; nil: it isn't one of TCP.
+func tcpAddr(conn net.Conn) (remote *net.TCPAddr) {
+	if conn == nil {
+		return nil
+	}
+	defer func() { _ = recover() }() // a conn of a test's own may have no such method inside
+	remote, _ = conn.RemoteAddr().(*net.TCPAddr)
+	return remote
 }
 
 // connected is called when the request has its connection, before it is sent.

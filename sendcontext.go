@@ -51,6 +51,8 @@ type sendContext struct {
 	called atomic.Bool           // Base is being called; false: idle
 	hooks  httptrace.ClientTrace // the caller's, and gotConn
 
+	guard *headerGuard // of a fetch of robots.txt; nil: the request is another one
+
 	leave    atomic.Pointer[context.CancelFunc] // ends the last wait for a new start; nil before the first
 	returned atomic.Bool                        // Base has returned; set before leave is called
 	opened   atomic.Int32                       // connections that Base has asked for and didn't have yet
@@ -72,6 +74,10 @@ type refusedStart struct {
 // open makes the hook count, as Base is about to be called.
 func (c *sendContext) open() {
 	c.hooks = conntrace.Hooks(c.Context, c.getConn, c.gotConn)
+	if c.turn.subject.kind == kindRobots {
+		c.guard = new(headerGuard)
+		c.guard.watch(c)
+	}
 	c.called.Store(true)
 }
 

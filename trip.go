@@ -503,6 +503,10 @@ func (trip *trip) send() (result, error) {
 	if r.resp != nil && r.resp.Body != nil {
 		trip.held = r.resp.Body
 	}
+	if err := ctx.guard.err(); err != nil {
+		trip.learn(result{failure: context.Canceled}) // the start counts: the site may have seen a connection
+		return result{}, trip.subject.fail(StageRule, time.Time{}, err)
+	}
 	if ctx.refused.err != nil {
 		return result{}, trip.startRefused(ctx.refused, paid)
 	}
@@ -545,6 +549,9 @@ func (trip *trip) callBase(req *http.Request) result {
 		defer trip.t.slow.Begin(&trip.slow, trip).End()
 	}
 	base := baseOf(trip.t, trip.over)
+	if trip.subject.kind == kindRobots && trip.t.cfg.RobotsBase != nil {
+		base = trip.t.cfg.RobotsBase
+	}
 	resp, err := base.RoundTrip(req) //nolint:bodyclose // end closes it until it is handed over
 	return result{resp: resp, failure: trip.turn.exchange.Cause(err)}
 }

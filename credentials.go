@@ -1,0 +1,91 @@
+package politeness
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http/httptrace"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// errCredentials: Base has added credentials to a fetch of robots.txt.
+var errCredentials = errors.New("Config.Base adds credentials to robots.txt, which is fetched without: " +
+	"set Config.RobotsBase, or put what adds them outside of the Transport")
+
+// A headerGuard keeps credentials off robots.txt that Base adds, as an oauth2.Transport does: what
+// Base adds shows only when the header is written. By then it stands in the connection's buffer,
+// and is lost with the connection. A Base that calls no hooks of httptrace is out of its sight.
+type headerGuard struct {
+	mu    sync.Mutex
+	conn  net.Conn // that carries the request; nil: none does yet
+	found string   // name of the header with credentials; empty: there was none
+}
+
+// watch adds g to the hooks of the request that c sends.
+func (g *headerGuard) watch(c *sendContext) {
+	gotConn := c.hooks.GotConn
+	c.hooks.GotConn = func(info httptrace.GotConnInfo) {
+		gotConn(info)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.conn = info.Conn
+	}
+	theirs := c.hooks.WroteHeaderField
+	c.hooks.WroteHeaderField = func(name string, values []string) {
+		if theirs != nil {
+			theirs(name, values)
+		}
+		if isCredential(name) && g.stop(name) {
+			c.Cancel(errCredentials)
+		}
+	}
+}
+
+// stop closes the connection, and reports whether that is new.
+func (g *headerGuard) stop(name string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.found != "" {
+		return false
+	}
+	g.found = name
+	conn := g.conn
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn() // which sends no goodbye, for which it would wait
+	}
+	if conn != nil {
+		conn.Close()
+	}
+	return true
+}
+
+// err returns the error of a request whose header had credentials; nil: it had none. g may be nil.
+func (g *headerGuard) err() error {
+	if g == nil {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.found == "" {
+		return nil
+	}
+	return fmt.Errorf("%w (%s)", errCredentials, g.found)
+}
+
+// isCredential reports whether a header of that name says who asks, beyond the crawler's own name.
+// There is no list of them all, so the name is searched for the words that they have. One that is
+// meant for a proxy doesn't reach the site.
+func isCredential(name string) bool {
+	name = strings.ToLower(name)
+	if strings.HasPrefix(name, ":") || strings.HasPrefix(name, "proxy-") {
+		return false
+	}
+	return slices.ContainsFunc(credentialWords, func(word string) bool { return strings.Contains(name, word) })
+}
+
+var credentialWords = []string{
+	"auth", "cookie", "token", "apikey", "api-key", "secret", "session", "password", "credential",
+}
