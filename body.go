@@ -1,28 +1,84 @@
 package politeness
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"reflect"
+	"runtime"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/list"
 )
 
 // A body is a response's body on its way to the caller. It holds the slot of its host until EOF,
-// Close or a failed read, whichever comes first. A net.Conn goes on after a deadline for its reads.
+// Close or a failed read, whichever comes first, or until openBodies finds that it holds it for
+// nothing. A net.Conn goes on after a deadline for its reads.
 type body struct {
 	io.ReadCloser // Base's
 	lease         hostlimit.Lease
 	reader        bodyReader
-	limit         int64 // most bytes that the caller may read; 0: unlimited
-	read          atomic.Int64
-	done          atomic.Bool
-	over          error // result of the read that ended the reading, and of every later one
+	length        int64           // of the whole body; -1: not known
+	ctx           context.Context // of the exchange: when it ends, the connection is closed
+	open          *openBodies     // nil: b isn't one of them
+	limit         int64           // most bytes that the caller may read; 0: unlimited
+	read          atomic.Int64    // bytes that were read, ahead too
+	done          atomic.Bool     // the slot is released
+	closed        atomic.Bool     // by the caller
+	dropped       atomic.Bool     // the caller has dropped the body, and can't close it any more
+
+	reads  atomic.Int32  // which goroutine reads; it alone uses the fields down to thrown
+	gone   atomic.Bool   // leave was called
+	isRead chan struct{} // closed when readAhead has ended
+	over   error         // result of the read that ended the reading, and of every later one
+	unread []byte        // what was read ahead, and not by the caller yet
+	thrown any           // panic during the reading ahead, which the caller gets
+
+	// Guarded by open.mu.
+	list.Linked[body]             // in open.bodies
+	listed            bool        // it is in there
+	seen              bool        // a sweep has found it
+	leaving           bool        // leave was called
+	ahead             bool        // readAhead was called
+	unwatch           func() bool // ends the watch for the end of ctx; nil: there is none
 }
+
+// The states of body.reads.
+const (
+	nobodyReads int32 = iota
+	callerReads
+	readsAhead
+	isLeft // closed by leave
+)
+
+// A sentinel is what the caller has of a body that it may forget: nothing else refers to it. When
+// the caller drops it, the body is marked as dropped at the next collection.
+type sentinel struct{ *body }
+
+// guarded returns b behind a sentinel.
+func (b *body) guarded() io.ReadCloser {
+	s := &sentinel{b}
+	// A cleanup runs outside of every bubble of testing/synctest, and in a goroutine that is there for
+	// all cleanups of the process: it sets the mark and nothing else.
+	runtime.AddCleanup(s, func(dropped *atomic.Bool) { dropped.Store(true) }, &b.dropped)
+	return s
+}
+
+// Read implements io.Reader.
+func (s *sentinel) Read(p []byte) (int, error) {
+	n, err := s.body.Read(p)
+	runtime.KeepAlive(s) // also while the body's site is slow
+	return n, err
+}
+
+// Close implements io.Closer.
+func (s *sentinel) Close() error { return s.body.Close() }
 
 // A bodyReader is called while a body is read.
 type bodyReader interface {
@@ -77,16 +133,54 @@ func (b *body) wrap() io.ReadCloser {
 			io.Writer
 		}{b, w}
 	}
-	return b
+	// The slot needn't come back, or does once a request waits for it. A length of 0 is that of a
+	// RoundTripper which has the body in its memory, and has set none.
+	if b.done.Load() || b.length == 0 || b.isShort() && b.isOnItsWay() {
+		return b
+	}
+	return b.guarded()
 }
 
-// Read reads from the body and counts the bytes.
+// isShort reports whether b may be read ahead.
+func (b *body) isShort() bool { return b.length > 0 && b.length <= readAheadMost }
+
+// isOnItsWay reports whether b is a body of net/http: its site has sent it, or will soon.
+func (b *body) isOnItsWay() bool {
+	t := reflect.TypeOf(b.ReadCloser)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.PkgPath() == "net/http"
+}
+
+// Read reads from the body, or what was read of it ahead.
 func (b *body) Read(p []byte) (int, error) {
+	claimed := b.reads.CompareAndSwap(nobodyReads, callerReads)
+	if !claimed && b.reads.Load() == readsAhead {
+		<-b.isRead // as long as the caller would have waited for the site
+		claimed = b.reads.CompareAndSwap(nobodyReads, callerReads)
+	}
+	if claimed {
+		defer b.stopReading()
+	} else if b.reads.Load() == isLeft {
+		return 0, b.pastEnd()
+	}
+	if len(b.unread) > 0 && !b.closed.Load() {
+		n := copy(p, b.unread)
+		b.unread = b.unread[n:]
+		return n, nil
+	}
+	rethrow(b.thrown)
+	return b.receive(p)
+}
+
+// receive reads from Base's body and counts the bytes.
+func (b *body) receive(p []byte) (int, error) {
 	switch {
 	case b.over != nil:
 		return 0, b.over
 	case b.done.Load():
-		return 0, http.ErrBodyReadAfterClose // the slot is another request's by now
+		return 0, b.pastEnd() // the slot is another request's by now
 	case len(p) == 0:
 		return 0, nil
 	}
@@ -99,7 +193,8 @@ func (b *body) Read(p []byte) (int, error) {
 	b.lease.Renew() // shows other machines that the process is alive
 	got, err := b.ReadCloser.Read(p)
 	// The budget and the page see each piece before the caller does.
-	n, refusal := b.reader.take(p[:min(got, within)], err == io.EOF && got <= within)
+	ends := err == io.EOF //nolint:errorlint // a Reader's end is io.EOF itself
+	n, refusal := b.reader.take(p[:min(got, within)], ends && got <= within)
 	b.read.Add(int64(n))
 	if refusal == nil && got > within {
 		refusal = b.reader.refuse(fmt.Errorf("%w: more than %d bytes", ErrTooLarge, b.limit))
@@ -111,9 +206,20 @@ func (b *body) Read(p []byte) (int, error) {
 	if err != nil && !b.goesOn(err) {
 		err = b.reader.cause(err)
 		b.over = err
+		if !ends && b.reads.Load() == readsAhead {
+			settle()
+		}
 		b.finish(err)
 	}
 	return n, err
+}
+
+// pastEnd returns the error of a read from a body whose slot is released.
+func (b *body) pastEnd() error {
+	if err := context.Cause(b.ctx); err != nil && !b.closed.Load() {
+		return err // the caller hasn't closed it: the end of the context has
+	}
+	return http.ErrBodyReadAfterClose
 }
 
 // goesOn reports whether the body may be read again after err, as a net.Conn may whose deadline for
@@ -125,8 +231,58 @@ func (b *body) goesOn(err error) bool {
 
 // Close closes the body and releases the lease.
 func (b *body) Close() error {
+	b.closed.Store(true)
 	defer b.finish(nil)
 	return b.ReadCloser.Close()
+}
+
+// leave closes a body that is held for nothing, and releases the lease; if it is being read, at the
+// end of that read, which the end of the context ends too.
+func (b *body) leave(why error) {
+	b.gone.Store(true)
+	if b.reads.CompareAndSwap(nobodyReads, isLeft) {
+		defer b.finish(why)
+		defer settle() // even if Close panics
+		b.ReadCloser.Close()
+	}
+}
+
+// settle waits until a site has noticed that an exchange was closed, as far as is known: the site
+// counts for itself what it has in flight, and the slot is another request's afterwards. The
+// caller doesn't wait for it.
+func settle() { <-time.After(100 * time.Millisecond) }
+
+// stopReading ends a read. A body that was left meanwhile is closed now.
+func (b *body) stopReading() {
+	b.reads.Store(nobodyReads)
+	if b.gone.Load() {
+		b.leave(errForgoing)
+	}
+}
+
+// readBeside is readAhead in a goroutine of its own: the caller may have the body already, and may
+// be reading it.
+func (b *body) readBeside() {
+	b.isRead = make(chan struct{})
+	if b.reads.CompareAndSwap(nobodyReads, readsAhead) {
+		defer close(b.isRead)
+		defer b.stopReading()
+		b.readAhead()
+	}
+}
+
+// readAhead reads the rest of a short body into memory, which releases the lease at its end.
+func (b *body) readAhead() {
+	defer func() { b.thrown = recover() }()
+	rest := make([]byte, b.length-b.read.Load()+1)
+	for n := 0; n < len(rest) && !b.done.Load(); {
+		some, err := b.receive(rest[n:])
+		n += some
+		b.unread = rest[:n]
+		if err != nil {
+			return // the caller gets it at its last read
+		}
+	}
 }
 
 // cut ends the reading with err and returns it. The rest isn't read.
@@ -141,6 +297,9 @@ func (b *body) cut(err error) error {
 func (b *body) finish(err error) {
 	// A body may be closed while it is read, and more than once.
 	if !b.done.Swap(true) {
+		if b.open != nil {
+			b.open.remove(b)
+		}
 		b.reader.ended(b.lease, b.read.Load(), err)
 	}
 }

@@ -187,6 +187,7 @@ type Transport struct {
 	budgetEnd atomic.Pointer[time.Time] // end of the budget's time; nil until it is known
 	tally     tally.Tally
 	slow      alarm.Clock
+	open      openBodies
 	deadEnds  *deadEnds
 }
 

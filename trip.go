@@ -48,6 +48,7 @@ type trip struct {
 	rival    *rival      // that asks the host too; nil: none was found
 	slow     alarm.Alarm // rings when Base takes longer than a second
 	body     body        // of the response that is handed over
+	open     *body       // body of the response that was handed over last, nearly always that one
 }
 
 // A try is a request that is sent. Base may hold on to it after it has returned, so no other try
@@ -85,6 +86,7 @@ func (t *Transport) begin(req *http.Request, k kind, over *over) *trip {
 	trip.charge.end = &t.budgetEnd
 	trip.turn.subject = s
 	trip.turn.wait.turn = &trip.turn
+	trip.turn.open = &t.open
 	var leave <-chan struct{}
 	switch k {
 	case kindPage:
@@ -124,7 +126,9 @@ func (trip *trip) end() {
 	// The body is read after the waits have ended: from here on only the caller's own context says
 	// that the caller has left.
 	trip.subject.waits = trip.subject.ctx
-	if !trip.answer.handed {
+	if trip.answer.handed {
+		defer trip.watchBody() // at last: from then on other goroutines may end the body
+	} else {
 		defer trip.turn.exchange.End()
 	}
 	defer trip.turn.wait.End()
@@ -151,6 +155,17 @@ func (trip *trip) end() {
 	// An answer came, and the panic was behind it: the exchange has a start and an end on record.
 	trip.turn.recordStart()
 	trip.ended(trip.turn.giveLease(), 0, errors.New("given up before it was handed over"))
+}
+
+// watchBody lets the body's slot come back if it is held for nothing. A connection whose protocol
+// was switched doesn't end with its request's context.
+func (trip *trip) watchBody() {
+	b := trip.open
+	_, writes := b.ReadCloser.(io.Writer)
+	if !writes && !b.done.Load() {
+		b.open = &trip.t.open
+		b.open.add(b, trip.subject.host)
+	}
 }
 
 func (trip *trip) newTry(next *try) {
@@ -695,12 +710,24 @@ func (trip *trip) handOver(r result) (*http.Response, error) {
 	b.ReadCloser = resp.Body
 	b.lease = trip.turn.giveLease()
 	b.reader = trip
+	b.length = resp.ContentLength
+	b.ctx = &trip.try.ctx
+	trip.open = b
 	trip.answer.handed = true // end leaves the try's context to the body
 	// Config.Response is for pages that were served; robotscache has a limit of its own.
 	if trip.subject.kind == kindPage && success(resp.StatusCode) {
 		b.limit = trip.t.cfg.Response.MaxBytes
 	}
-	resp.Body = b.wrap()
+	if b.isShort() && isBuffered(resp.Body, b.length) {
+		b.readAhead()
+	}
+	handed := b.wrap()
+	if _, isGuarded := handed.(*sentinel); isGuarded {
+		// HTTP/2 keeps its response, which mustn't refer to the sentinel.
+		copied := *resp
+		resp = &copied
+	}
+	resp.Body = handed
 	return resp, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
@@ -22,6 +23,7 @@ type turn struct {
 	blind    bool               // robots.txt isn't known yet, and so no such delay
 	visited  time.Duration      // time waited for the Visit-time of robots.txt
 	late     bool               // the lease came noticeably later than the verdict, which may be another one by now
+	open     *openBodies        // of the Transport
 	lease    hostlimit.Lease    // nil before the turn, and once the body has it
 	start    start              // of the try; its Start is zero before
 	sent     int                // starts of all tries, those of net/http's resends included
@@ -108,6 +110,8 @@ func (t *turn) acquire(hosts hostlimit.Limiter) error {
 	if t.blind {
 		floor = hostlimit.FloorUnknown
 	}
+	t.wait.state.Store(acquires)
+	defer t.wait.acquired()
 	lease, err := hosts.Acquire(ctx, t.subject.host, floor)
 	if err == nil { // a wrapper may return a Lease around nothing beside its error
 		t.lease = lease
@@ -260,7 +264,31 @@ func (t *turn) String() string { return t.subject.url }
 // A waitContext bounds the waits of a request, and has its turn as the Watcher.
 type waitContext struct {
 	contexts.Wait
-	turn *turn
+	turn  *turn
+	state atomic.Int32 // of the wait for a lease
+}
+
+// The states of a waitContext.
+const (
+	idle     int32 = iota
+	acquires       // Acquire was called
+	waits          // Acquire waits
+)
+
+// Done implements context.Context. Acquire calls it when it begins to wait: bodies may hold the
+// slots for nothing.
+func (w *waitContext) Done() <-chan struct{} {
+	if w.state.CompareAndSwap(acquires, waits) {
+		w.turn.open.wait(w.turn.subject.host, 1)
+	}
+	return w.Wait.Done()
+}
+
+// acquired ends the wait for a lease.
+func (w *waitContext) acquired() {
+	if w.state.Swap(idle) == waits {
+		w.turn.open.wait(w.turn.subject.host, -1)
+	}
 }
 
 // Value implements context.Context.

@@ -26,10 +26,10 @@ type Config struct {
 	// slots.
 	SlotTimeout time.Duration
 
-	// LeaseTTL is the time after which a lease that is neither renewed nor released loses its slot,
-	// as that of a body that is never closed; 0: 300 s. It counts from Acquire, from each Start and
-	// from each Renew: a body that is read keeps its slot however long that takes, so LeaseTTL only
-	// has to be longer than the longest wait for an answer and for a single read.
+	// LeaseTTL is the time after which a lease that is neither renewed nor released loses its slot, as
+	// that of a long body that is neither closed nor dropped; 0: 300 s. It counts from Acquire, from
+	// each Start and from each Renew: a body that is read keeps its slot however long that takes, so
+	// LeaseTTL only has to be longer than the longest wait for an answer and for a single read.
 	LeaseTTL time.Duration
 
 	// MaxWait is the longest wait for a turn; 0: an hour. A wait that is known to be

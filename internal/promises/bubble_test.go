@@ -34,20 +34,24 @@ type bubble struct {
 // virtually runs f in a synctest bubble, which fails when a goroutine is left.
 func virtually(t *testing.T, cfg politeness.Config, f func(b *bubble)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		b := &bubble{T: t, web: politenesstest.NewWeb(), log: &evidence.Recorder{}, began: time.Now()}
-		b.site = b.web.Site("https://example.com")
-		cfg.Base, cfg.Evidence = b.web, b.log
-		if cfg.UserAgent == "" {
-			cfg.UserAgent = agent
-		}
-		var err error
-		if b.t, err = politeness.New(cfg); err != nil {
-			t.Fatal(err)
-		}
-		b.client = &http.Client{Transport: b.t}
-		f(b)
-	})
+	synctest.Test(t, func(t *testing.T) { f(newBubble(t, cfg)) })
+}
+
+// newBubble makes what virtually gives to its function.
+func newBubble(t *testing.T, cfg politeness.Config) *bubble {
+	t.Helper()
+	b := &bubble{T: t, web: politenesstest.NewWeb(), log: &evidence.Recorder{}, began: time.Now()}
+	b.site = b.web.Site("https://example.com")
+	cfg.Base, cfg.Evidence = b.web, b.log
+	if cfg.UserAgent == "" {
+		cfg.UserAgent = agent
+	}
+	var err error
+	if b.t, err = politeness.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	b.client = &http.Client{Transport: b.t}
+	return b
 }
 
 // get fetches url wholly.
