@@ -34,45 +34,8 @@ import (
 //	held     Release, or LeaseTTL is over       over
 //	others   deadline, MaxWait, context, Close  over     refused; its slot or place is given back
 
-// A phase is how far a lease has come.
-type phase int
-
-const (
-	parked  phase = iota // other waiters of this process are ahead
-	inLine               // waits for a place in MaxInFlight
-	asking               // a call is under way
-	waiting              // until wait.next, or for a push
-	granted              // may start within a window
-	held                 // the caller has it
-	over
-)
-
 // askNow is a wait.next that is in the past: the goroutine that waits asks when it runs.
 const askNow time.Duration = 1
-
-// A granting is a Go of the server.
-type granting struct {
-	at     wire.Micros // earliest start, on the server's clock
-	guard  wire.Micros // how much later it may be
-	delay  time.Duration
-	source string      // decided delay
-	prev   wire.Micros // stamp of the latest start that had ended, on the server's clock; 0: none is known
-	slots  int         // in use, this one included
-	probe  bool
-	others bool // other turns are reserved behind it
-	report wire.Report
-	heard  reply
-	gen    string // generation of the server that granted it
-}
-
-// A caller is read from the context of an Acquire or a Start, under no lock: a context is any code.
-type caller struct {
-	arrived   time.Duration
-	limit     time.Duration     // latest start
-	byContext bool              // limit is the context's deadline
-	rank      int64             // priority
-	watcher   hostlimit.Watcher // nil: none is called
-}
 
 const (
 	// mostRank is the rank of a Start, above all others: its lease holds a slot, for which they may
@@ -389,7 +352,7 @@ func (t *lease) tooLate(turn *wire.Turn, at reply) {
 	now := at.received
 	h.learn(turn.Host, at)
 	t.phase = parked // the server has dropped its turn, so there is nothing to give back
-	start := h.p.clock.surely(turn.At, now)
+	start := h.p.clock.Surely(turn.At, now)
 	if turn.Why == whyBlock {
 		start = max(start, h.known.refusals.Until)
 	}
@@ -400,20 +363,6 @@ func (t *lease) tooLate(turn *wire.Turn, at reply) {
 	}
 	h.refuseLate()
 }
-
-// Times between questions that only matter if a push got lost, or if nobody listens.
-const (
-	pollQueue = 5 * time.Second
-	pollProbe = 250 * time.Millisecond
-	pollDeaf  = 20 * time.Millisecond
-
-	// pollBlock is how often a waiter asks whether a block still holds that an operator may have
-	// lifted.
-	pollBlock = 5 * time.Second
-
-	// apart is the time between the polls of neighbours in the server's queue.
-	apart = time.Millisecond
-)
 
 // queue stores the answer Full: t waits for something without a known end.
 func (t *lease) queue(turn *wire.Turn, at reply) {
@@ -426,7 +375,7 @@ func (t *lease) queue(turn *wire.Turn, at reply) {
 	t.wait.why = turn.Why
 	h.wait.account(now, blameOf(t.wait.why))
 	// No push says that a lease has expired.
-	h.wait.expiry = max(clock.surely(turn.Expiry, now), now)
+	h.wait.expiry = max(clock.Surely(turn.Expiry, now), now)
 	// A push makes it ask. The polls are for a push that was lost.
 	poll := pollQueue + place*apart
 	if t.wait.why == whyProbe {
@@ -440,10 +389,10 @@ func (t *lease) queue(turn *wire.Turn, at reply) {
 		return
 	}
 	// The slots may have been full before t came, but it has a whole SlotTimeout of its own.
-	timeout := max(clock.surely(turn.FullSince, now), t.wait.arrived) + t.l.limits.SlotTimeout
+	timeout := max(clock.Surely(turn.FullSince, now), t.wait.arrived) + t.l.limits.SlotTimeout
 	t.wait.next = min(t.wait.next, timeout)
 	if now >= timeout {
-		oldest := now - clock.surely(turn.First, now)
+		oldest := now - clock.Surely(turn.First, now)
 		t.refuse(t.refusal(t.retry(now), t.l.rules.SlotTimeout(t.limits.Concurrency, oldest)))
 	}
 }
@@ -451,7 +400,7 @@ func (t *lease) queue(turn *wire.Turn, at reply) {
 // reserve stores the time us at which the server, whose clock shows from by now, will let t start.
 func (t *lease) reserve(us, from wire.Micros, why string, now time.Duration) {
 	h := t.h
-	due := h.p.clock.surely(us, now)
+	due := h.p.clock.Surely(us, now)
 	switch why {
 	case whyBlock:
 		due = max(due, h.known.refusals.Until)
@@ -513,7 +462,7 @@ func (t *lease) window(now time.Duration) (at time.Duration, valid bool) {
 	if !sameServer || blockedSince {
 		return 0, false
 	}
-	at = p.clock.surely(t.granted.at, now)
+	at = p.clock.Surely(t.granted.at, now)
 	// The gap to its own last start is in the grant already.
 	if h.known.started && h.known.lastBy != t {
 		at = max(at, h.known.last+h.known.gap)
@@ -523,7 +472,7 @@ func (t *lease) window(now time.Duration) (at time.Duration, valid bool) {
 
 // missed reports whether it can't be proved any more that the server's clock is within the window.
 func (t *lease) missed(now time.Duration) bool {
-	late := now - t.h.p.clock.earliest(t.granted.at, now)
+	late := now - t.h.p.clock.Earliest(t.granted.at, now)
 	return late > t.granted.guard.Duration()
 }
 
@@ -542,15 +491,15 @@ func (t *lease) try(now time.Duration) {
 		return
 	}
 	// While the GO was under way, this process wasn't late.
-	arrival := p.clock.surely(t.granted.heard.server, now) + p.latency
-	p.guard.saw(now - max(at, arrival))
+	arrival := p.clock.Surely(t.granted.heard.server, now) + p.latency
+	p.guard.Saw(now - max(at, arrival))
 	if t.missed(now) {
 		// To start now would shorten the gap to the next start. Each miss doubles the guard.
-		p.guard.misses++
+		p.guard.Misses++
 		t.ask()
 		return
 	}
-	p.guard.misses = 0
+	p.guard.Misses = 0
 	if t.takePlace() {
 		t.begin(now)
 	}
@@ -581,7 +530,7 @@ func (t *lease) begin(now time.Duration) {
 func (t *lease) stamp(now time.Duration) {
 	h, granted := t.h, &t.granted
 	h.seq++
-	lo, hi := h.p.clock.bounds(now)
+	lo, hi := h.p.clock.Bounds(now)
 	t.start = start{
 		take: t.asks,
 		seq:  h.seq,
@@ -594,7 +543,7 @@ func (t *lease) stamp(now time.Duration) {
 	t.use.renewed = now
 	h.known.begin(t, now, granted.delay)
 	h.known.source = granted.source
-	h.known.next = max(h.known.next, h.p.clock.surely(granted.report.Next, now))
+	h.known.next = max(h.known.next, h.p.clock.Surely(granted.report.Next, now))
 	started := &wire.Started{ID: t.id, Seq: t.start.take, Number: int64(t.start.seq), By: t.start.by}
 	o := op{h: h, request: started, owed: true}
 	// Until the server has it, the next start on the host keeps its distance from the window's end.

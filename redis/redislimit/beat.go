@@ -8,9 +8,6 @@ import (
 	"github.com/go-politeness/politeness/redis/internal/contexts"
 )
 
-// mostHanging bounds the calls of a process to a server that doesn't answer.
-const mostHanging = 8
-
 // mostIdle bounds the beats to idle partitions of a cluster at a time.
 const mostIdle = 2
 
@@ -64,9 +61,6 @@ func (p *partition) isBusy() bool {
 	hasWork := p.uses.inUse > 0 || len(p.ops) > 0
 	return hasWork || p.down != nil || p.l.failsLocal
 }
-
-// signOfLife is the time between two signs of life of a process, of which the server may miss some.
-func (l *Limiter) signOfLife() time.Duration { return l.deadAfter / 5 }
 
 // sweep takes back the leases that leaked and forgets hosts that owe nothing. It counts the hosts
 // of each partition by their use in this process.

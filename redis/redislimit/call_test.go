@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/clock"
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
@@ -33,7 +34,7 @@ func TestWhatACallSaysOfItsProcess(t *testing.T) {
 		l := idle(t, Config{Name: "me", Failure: c.failure, Processes: 2, Operator: c.operator})
 		p := l.parts[0]
 		for _, known := range []bool{false, true} {
-			p.clock = serverClock{known: known, at: l.now(), hi: time.Second}
+			p.clock = clock.Server{Known: known, At: l.now(), Hi: time.Second}
 			l.closed = c.closed
 			before := l.now()
 			if p.sent.beat = 0; c.beaten > 0 {
@@ -114,7 +115,7 @@ func TestALossIsLookedForInEachPartition(t *testing.T) {
 	defer l.mu.Unlock()
 	first, risk, waits, both, idle := l.parts[0], l.parts[1], l.parts[2], l.parts[3], l.parts[4]
 	first.uses.atRisk, risk.uses.atRisk, waits.uses.waiting, both.uses.atRisk, both.uses.waiting = 1, 1, 1, 1, 1
-	first.gen.name, first.clock, l.id = "1", serverClock{known: true, at: l.now()}, "the fleet's"
+	first.gen.name, first.clock, l.id = "1", clock.Server{Known: true, At: l.now()}, "the fleet's"
 	sent := l.now()
 	if !first.learn(sent, reply{server: micros(l.now()), received: l.now()}, "2") {
 		t.Error("a reply of a new generation holds nothing")
@@ -141,7 +142,7 @@ func TestTheLatencyIsAnAverage(t *testing.T) {
 	h := idleHost(t, hostlimit.Config{})
 	h.p.gen.name = "1"
 	for _, c := range []struct{ took, lead time.Duration }{{80 * ms, 10 * ms}, {90 * ms, 20 * ms}, {time.Minute, 42500 * time.Microsecond}, {2500 * time.Microsecond, 37500 * time.Microsecond}} {
-		h.p.clock = serverClock{known: true, at: later}
+		h.p.clock = clock.Server{Known: true, At: later}
 		h.p.learn(later-c.took, reply{server: micros(later - c.took), received: later}, "1")
 		if h.p.latency != c.lead {
 			t.Errorf("after a reply of %v: %v, want %v", c.took, h.p.latency, c.lead)
@@ -154,7 +155,7 @@ func TestASlewedClockIsNoStep(t *testing.T) {
 	for slip, stepped := range map[time.Duration]bool{0: false, 19 * time.Millisecond: false, 21 * time.Millisecond: true, -19 * time.Millisecond: false, -21 * time.Millisecond: true} {
 		h := idleHost(t, hostlimit.Config{})
 		h.l.mu.Lock()
-		h.p.gen.name, h.p.clock.lo, h.p.clock.hi = "1", -time.Microsecond, time.Microsecond
+		h.p.gen.name, h.p.clock.Lo, h.p.clock.Hi = "1", -time.Microsecond, time.Microsecond
 		holds := h.p.learn(later, reply{server: micros(later + slip), received: later}, "1")
 		if holds != (slip == 0) || (h.p.gen.stepped != 0) != stepped {
 			t.Errorf("%v off: the reply holds: %t, a step of %v", slip, holds, h.p.gen.stepped)
@@ -244,7 +245,7 @@ func TestWhatIsHeardOfABlock(t *testing.T) {
 		"old news":                            {until: time.Hour, act: 1, met: true, newer: true},
 	} {
 		l := idle(t, Config{})
-		l.parts[0].clock = serverClock{known: true, at: l.now()}
+		l.parts[0].clock = clock.Server{Known: true, At: l.now()}
 		now := micros(l.now() - time.Millisecond)
 		key := l.parts[0].hostKey("a.example")
 		if c.met {
@@ -284,7 +285,7 @@ func TestTheSubscriptionIsRenewedWhereNobodyHearsOfIt(t *testing.T) {
 		l := idle(t, Config{})
 		p, heard := l.parts[0], 0
 		now := l.now()
-		p.down, p.gen.name, p.clock, l.sub.listening = nil, "1", serverClock{known: true, at: now, lo: -time.Second, hi: time.Second}, true
+		p.down, p.gen.name, p.clock, l.sub.listening = nil, "1", clock.Server{Known: true, At: now, Lo: -time.Second, Hi: time.Second}, true
 		l.sub.since = now - time.Second
 		call := &call{request: wire.Call{Beat: true}, sent: now}
 		c.change(l, call, &heard)

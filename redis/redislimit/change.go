@@ -12,34 +12,6 @@ import (
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
-// A change is the effect of a lease's outcome, or of an operator, on the refusals of a host. This
-// process computes it, and the server stores the result if its refusals are of the version that the
-// change was computed from. Otherwise the server returns its own, and the change is computed anew.
-// A process makes the changes of a host one by one.
-type change struct {
-	h       *host
-	compute func(s *rules.Refusals, now time.Duration) hostlimit.Effect
-
-	lease  *lease      // nil: an operator's
-	served bool        // the outcome is a success
-	adapt  *wire.Adapt // of the delay by response times; nil: it stays
-	act    act
-	slots  int              // number of slots of the host
-	will   rules.Refusals   // if Until > 0, its block holds here until the server has answered
-	effect hostlimit.Effect // as computed last
-	latest time.Duration    // no request that was granted before the change can start after it
-	done   chan reply       // receives the reply to the change
-}
-
-// An act is what an operator does to a host, as step.lua numbers it.
-type act int
-
-const (
-	noAct act = iota // the change is an outcome's
-	blocks
-	clears
-)
-
 // newest is Turn.Last: args tells the server to set the number, which is a time.
 const newest = math.MaxUint64
 
@@ -141,7 +113,7 @@ func (c *change) stored(at reply) bool {
 	if answer.Kind != wire.Stored {
 		return false
 	}
-	c.latest = h.p.clock.surely(answer.Latest, at.received) // long ago for 0
+	c.latest = h.p.clock.Surely(answer.Latest, at.received) // long ago for 0
 	h.raise(max(answer.Host.Adaptive, answer.Host.Learned).Duration())
 	// Of two blocks the later end holds, and learn has it by the server's clock.
 	if c.effect.Blocked || h.known.refusals.Blocks(at.received) {
@@ -156,9 +128,6 @@ func (c *change) stored(at reply) bool {
 	}
 	return true
 }
-
-// observing bounds how long Observe waits for the server.
-const observing = time.Second
 
 // Observe implements [hostlimit.Lease]. It returns immediately after a success of a host without
 // refusals, or a success that ends no block and no row of refusals. Otherwise it waits for the

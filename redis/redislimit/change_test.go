@@ -33,7 +33,7 @@ func TestWhatAnOutcomeTellsTheServer(t *testing.T) {
 		cfg.Delay.Adaptive = c.adaptive
 		h := idleHost(t, cfg)
 		now := h.l.now()
-		h.p.clock.at, h.known.delay, h.known.servedSince, h.known.served, h.known.version = now, 2*time.Second, now-40*time.Second, 8, 11
+		h.p.clock.At, h.known.delay, h.known.servedSince, h.known.served, h.known.version = now, 2*time.Second, now-40*time.Second, 8, 11
 		w := h.inFlight(t, now-time.Second)
 		wait, e := w.observe(c.outcome)
 		if e.Blocked != c.refusal || (wait != nil) != c.refusal || (len(h.p.ops) == 1) != c.told {

@@ -117,8 +117,8 @@ func TestAServerWhoseClockIsAheadEndsNoBlockEarly(t *testing.T) {
 	s.set(h, "b", old+hour/2, "bs", old-hour/2, "al", true, "f", 1, "c", "status 429", "R", rest(rules.Refusals{Row: 1}))
 	s.generation("gen.run = 'x' gen.chk = gen.chk - 3600000000")
 	s.l.mu.Lock()
-	s.l.parts[0].clock.lo -= time.Hour
-	s.l.parts[0].clock.hi -= time.Hour
+	s.l.parts[0].clock.Lo -= time.Hour
+	s.l.parts[0].clock.Hi -= time.Hour
 	s.l.mu.Unlock()
 	for range 3 {
 		settle(t, s.l, "first.example")

@@ -63,9 +63,6 @@ func (l *Limiter) act(ctx context.Context, c *change) error {
 	return l.save(ctx, c.h.key)
 }
 
-// longest bounds a wait, and a block by an operator: sums with it don't overflow.
-const longest = 20 * 365 * 24 * time.Hour
-
 // listed is the number of hosts that List asks for at a time.
 const listed = 512
 
@@ -158,7 +155,7 @@ func (l *Limiter) State(ctx context.Context, key string) (hostlimit.HostState, e
 // readState reads the reply of state into s.
 func (h *host) readState(s *hostlimit.HostState, at reply) {
 	state := at.answer.(*wire.State)
-	stamp := func(us wire.Micros) time.Time { return h.l.base.Add(h.p.clock.surely(us, at.received)) }
+	stamp := func(us wire.Micros) time.Time { return h.l.base.Add(h.p.clock.Surely(us, at.received)) }
 	s.Starts = uint64(state.Starts)
 	s.InFlight = state.InFlight
 	s.Waiters = state.Waiting

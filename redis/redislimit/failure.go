@@ -87,22 +87,6 @@ func (e Event) String() string {
 	return fmt.Sprintf("limiter server %s is lost, nothing starts: %v", e.Server, e.Err)
 }
 
-// reportEvents calls OnFailure for the events since the last call. The caller doesn't hold mu.
-func (l *Limiter) reportEvents() {
-	l.mu.Lock()
-	events := l.events
-	l.events = nil
-	l.mu.Unlock()
-	if l.conf.OnFailure == nil {
-		return
-	}
-	// Outside of mu, because it may call the Limiter.
-	defer logPanic("Config.OnFailure")
-	for _, e := range events {
-		l.conf.OnFailure(e)
-	}
-}
-
 // logPanic logs a panic of a function of the user with its stack, as net/http does. It is deferred
 // if there is no caller who could get it.
 func logPanic(where string) {

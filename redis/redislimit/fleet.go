@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/redis/internal/contexts"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/clock"
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
@@ -51,7 +52,7 @@ func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
 		}
 	}
 	// Requests that were let go just before start within their window or not at all.
-	return contexts.Sleep(ctx, min(d, horizon+maxGuard))
+	return contexts.Sleep(ctx, min(d, horizon+clock.MaxGuard))
 }
 
 // Fleet asks the server for the processes that share it.
@@ -62,7 +63,7 @@ func (l *Limiter) Fleet(ctx context.Context) (Fleet, error) {
 		err := l.do(ctx, op{h: &host{l: l, p: p}, request: new(wire.GetFleet)}, func(r reply) {
 			answer := r.answer.(*wire.Fleet)
 			if answer.Paused > r.server {
-				fleet.PausedUntil = l.base.Add(p.clock.surely(answer.Paused, r.received))
+				fleet.PausedUntil = l.base.Add(p.clock.Surely(answer.Paused, r.received))
 			}
 			for _, member := range answer.Processes {
 				one := Process{

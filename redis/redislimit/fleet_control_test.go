@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/clock"
 )
 
 // TestPauseHoldsTheWholeFleet until it is over, or until somebody ends it.
@@ -18,7 +19,7 @@ func TestPauseHoldsTheWholeFleet(t *testing.T) {
 	if err := fleet[2].Pause(t.Context(), longestPause); err != nil {
 		t.Fatal(err)
 	}
-	if d := time.Since(began); d < horizon+maxGuard {
+	if d := time.Since(began); d < horizon+clock.MaxGuard {
 		t.Errorf("Pause returned after %v: what was let go before may start", d)
 	}
 	if _, err := fleet[0].Acquire(t.Context(), "a.example", 0); !errors.Is(err, hostlimit.ErrBusy) {

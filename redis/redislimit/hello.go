@@ -29,14 +29,6 @@ const (
 	replying = 200 * time.Millisecond
 )
 
-// peers are the processes of the fleet that this one has found to differ from it.
-type peers struct {
-	helloed time.Duration     // when this process said hello last; 0: not yet
-	echoed  time.Duration     // when its own hello came back last
-	differ  map[string]string // a sentence about each process that differs, by id, since helloed
-	before  map[string]string // the same, between the two hellos before
-}
-
 // isDue reports whether it is time for the next hello.
 func (p *peers) isDue(now time.Duration) bool {
 	return p.helloed == 0 || now-p.helloed >= greeting

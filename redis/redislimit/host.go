@@ -9,38 +9,6 @@ import (
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
-// A host is a key in this process, with its waiters here. Only the first of its waiters
-// asks the server (and the second when the first is about to start); the others wait for those to
-// leave, at no cost. So the server's queue holds a place or two for each process, and processes
-// take turns. Its fields and those of its waiters are guarded by the Limiter's mu.
-type host struct {
-	l   *Limiter
-	p   *partition
-	key string
-	seq uint64 // number of the last start of this process
-
-	waiters []*lease          // by rank, then first come, first served
-	leases  map[string]*lease // that callers have, by id
-	wait    hostWait
-
-	known   known
-	changes []*change     // of the refusals that the server hasn't answered; the first one is under way
-	usual   time.Duration // how long pages usually take, by the responses to this process
-
-	keeping keeping
-	news    news
-	local   localDebt
-}
-
-// news is what the next Grant or Error of a host reports.
-type news struct {
-	restored  *hostlimit.Restored
-	stateErr  error
-	byHand    *hostlimit.Debt
-	takenBack []hostlimit.TakenBack // only a Grant reports these
-	actAt     wire.Micros           // time of the last byHand on the server's clock
-}
-
 // take returns the news, and forgets all that an Error can report.
 func (n *news) take() news {
 	reported := *n
@@ -56,27 +24,6 @@ func (n *news) takeTakenBack() []hostlimit.TakenBack {
 	n.takenBack = nil
 	return taken
 }
-
-// A hostWait is the reason for which the waiters of a host wait, and the time that they spent so.
-type hostWait struct {
-	blame  blame // since the time since
-	since  time.Duration
-	spent  spent
-	opens  time.Duration // no start before, by Config.Windows
-	expiry time.Duration // when the server takes a lease back next, by its last WAIT
-}
-
-// spent is time spent in a queue, by blame.
-type spent [3]time.Duration
-
-// A blame is one of the three reasons for a wait that a Grant knows.
-type blame int
-
-const (
-	slot blame = iota
-	delay
-	block
-)
 
 // The reasons why a turn starts no sooner, in step.lua's letters.
 const (
@@ -197,7 +144,7 @@ func (h *host) refuseLate() {
 	now := h.l.now()
 	start, blocked := h.first()
 	byBlock := start > now && start == h.known.refusals.Until
-	confirmed := h.p.clock.surely(h.known.asOf, now)
+	confirmed := h.p.clock.Surely(h.known.asOf, now)
 	if byBlock && h.p.down == nil && now-confirmed > pollBlock {
 		return
 	}
@@ -325,7 +272,7 @@ func (h *host) note(at reply, blocked bool) {
 	}
 	h.news.actAt = at.server
 	// By the bounds of the server's clock the act may be yet to come.
-	when := h.l.base.Add(min(h.p.clock.surely(at.server, at.received), at.received))
+	when := h.l.base.Add(min(h.p.clock.Surely(at.server, at.received), at.received))
 	if !blocked {
 		h.news.byHand = &hostlimit.Debt{ClearedAt: when}
 		return

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/clock"
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
@@ -45,7 +46,7 @@ func idleHost(t *testing.T, c hostlimit.Config) *host {
 	t.Helper()
 	l := idle(t, Config{Limits: c})
 	p := l.parts[0]
-	p.clock, p.sent.underWay, p.sent.last = serverClock{known: true, at: later}, mostCalls, l.now()+time.Hour
+	p.clock, p.sent.underWay, p.sent.last = clock.Server{Known: true, At: later}, mostCalls, l.now()+time.Hour
 	return l.host("a.example")
 }
 

@@ -26,20 +26,6 @@ import (
 // takes nothing from the Store for a host whose block was lifted since (field k of step.lua). The
 // fields of a host are guarded by the Limiter's mu, but Store.Update is never called under it.
 
-const (
-	easing   = time.Minute      // between two Updates for a delay that has only become shorter
-	retrying = 10 * time.Second // after an Update that failed
-)
-
-// keeping is the part of a host that belongs to the Store.
-type keeping struct {
-	recalled bool           // the server has the debt of the Store
-	saved    rules.Refusals // in the Store
-	savedAt  time.Duration
-	retryAt  time.Duration // no Update before, except for changes by this process, as the last one has failed
-	busy     chan struct{} // full while a call of the Store is under way; nil: there is no Store
-}
-
 // lacks reports whether the Store should get is, because of more than the drift of a clock.
 func (k *keeping) lacks(is *rules.Refusals, now time.Duration) bool {
 	was := &k.saved
@@ -282,3 +268,8 @@ func (l *Limiter) sendRecalled(ctx context.Context, h *host, debt *rules.Refusal
 		}
 	})
 }
+
+const (
+	easing   = time.Minute      // between two Updates for a delay that has only become shorter
+	retrying = 10 * time.Second // after an Update that failed
+)

@@ -5,30 +5,9 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit/rules"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/clock"
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
-
-// known is the part of a host that must survive a loss of the server's data: this process sends it
-// to the server that has lost it. Times are on this process's clock.
-type known struct {
-	next    time.Duration // the next start isn't earlier
-	started bool          // there was a start here
-	last    time.Duration // the last start, or the end from which the gap counts, wasn't later
-	lastBy  *lease        // started last here: its own next start owes it nothing
-	gap     time.Duration // after the last start here, also if the server has lost the key
-	source  string        // decided gap
-
-	refusals    rules.Refusals
-	serverUntil wire.Micros   // refusals.Until on the server's clock: one block has one end; 0: it isn't the server's
-	earliest    time.Duration // lower bound of refusals.Until: the server's clock is known only within bounds
-	version     int64         // of refusals, on the server; -1: this process has changed them
-	asOf        wire.Micros   // when the server reported the host last
-	blockSeen   time.Duration // when a block became known here: grants of before are void
-
-	delay       time.Duration // in force
-	served      int           // successes since servedSince
-	servedSince time.Duration
-}
 
 // owes reports whether the next start, a block, or refusals that aren't forgiven are left.
 func (k *known) owes(now, forgive time.Duration) bool {
@@ -66,7 +45,7 @@ func (k *known) raise(d time.Duration) bool {
 // learn stores a report of the server, which came with at, and reports whether it has lifted a
 // block. The report holds also if it has less than k, because an operator may have lifted a block.
 // But while the server waits for a restore, k holds unless the report is of a later version.
-func (k *known) learn(report wire.Report, at reply, clock *serverClock, restoring bool) (lifted bool) {
+func (k *known) learn(report wire.Report, at reply, server *clock.Server, restoring bool) (lifted bool) {
 	now := at.received
 	was := k.refusals.Until // as it is known before
 	k.asOf = at.server
@@ -74,25 +53,25 @@ func (k *known) learn(report wire.Report, at reply, clock *serverClock, restorin
 		k.delay = report.Delay.Duration()
 		k.served = report.Served
 		since := cmp.Or(report.Since, at.server) // nothing was counted yet
-		k.servedSince = clock.surely(since, now)
-		k.learnRefusals(report, clock, now)
+		k.servedSince = server.Surely(since, now)
+		k.learnRefusals(report, server, now)
 	}
 	// The end of the block is decided by itself: the server keeps the longer one when it restores.
 	k.refusals.Until = was
-	until := clock.surely(report.Until, now)
+	until := server.Surely(report.Until, now)
 	over := report.Until <= at.server
 	changed := over || report.Until != k.serverUntil
 	longer := restoring && was > until
 	if changed && !longer {
 		k.serverUntil = report.Until
 		k.refusals.Until = until
-		k.earliest = clock.earliest(report.Until, now)
+		k.earliest = server.Earliest(report.Until, now)
 	}
 	return over && was > now && !restoring
 }
 
 // learnRefusals stores the refusals of a report, but for the end of the block.
-func (k *known) learnRefusals(report wire.Report, clock *serverClock, now time.Duration) {
+func (k *known) learnRefusals(report wire.Report, server *clock.Server, now time.Duration) {
 	s := &k.refusals
 	if report.Version != k.version {
 		*s = readRest(report)
@@ -104,7 +83,7 @@ func (k *known) learnRefusals(report wire.Report, clock *serverClock, now time.D
 	s.SetAt = uint64(report.SetAt)
 	s.Cause = report.Cause
 	s.Alone = report.Alone
-	s.EasedAt = clock.surely(report.EasedAt, now)
+	s.EasedAt = server.Surely(report.EasedAt, now)
 	if s.InARow() == 0 {
 		s.Row = report.Row // sent to the server from a Store, which keeps no rest
 	}

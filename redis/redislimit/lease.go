@@ -9,61 +9,6 @@ import (
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
-// A lease is one turn, from Acquire on. The goroutine of an Acquire or a Start waits for its wake
-// channel and one timer; all the rest happens under l.mu, which guards every field that changes.
-type lease struct {
-	l      *Limiter
-	h      *host
-	id     string
-	limits *hostlimit.Limits
-	floor  time.Duration
-	blind  bool          // the floor is unknown here, and the server takes the one that was told last
-	delay  time.Duration // drawn, or the floor if that is longer
-
-	phase    phase
-	asks     int64    // number of the last question; 0: none was sent
-	granted  granting // the last GO of the server
-	wait     wait     // of Acquire or Start
-	start    start
-	use      use
-	hasPlace bool            // occupies a place in MaxInFlight
-	local    hostlimit.Lease // of FailLocal's Memory; nil: the server gave the turn
-}
-
-// A wait is how an Acquire, or a Start, waits for its turn.
-type wait struct {
-	caller
-	wake    chan struct{} // wakes the goroutine that waits
-	before  spent         // host.wait.spent at arrival
-	noticed bool          // the watcher was called
-	next    time.Duration // when to act without being woken; 0: not at all
-	planned time.Duration // earliest start, by the server's last reply or push; 0: unknown
-	why     string        // why not sooner, in step.lua's letters
-	push    *wire.Push    // came while a question was under way; nil: none
-	err     error         // how the wait ended; nil: with a turn, or it hasn't ended
-}
-
-// A start is the latest start of a lease.
-type start struct {
-	take  int64         // number of the question whose reply allowed it; 0: the lease hasn't started
-	seq   uint64        // number of the start on its host, for this process
-	stamp wire.Micros   // its recorded time on the server's clock; 0: void
-	by    wire.Micros   // the latest time that the server's clock may have shown at the start
-	began time.Duration // before the first start: when the caller got the lease
-}
-
-// A use is the part of a lease's life in which the caller has it.
-type use struct {
-	had        bool          // an Acquire has ended with the lease
-	waited     spent         // in Acquire and Start
-	renewed    time.Duration // the last Renew or start
-	observed   bool
-	unanswered bool // Observe reported an attempt without a response
-	released   bool
-	expired    bool // LeaseTTL had passed when it ended
-	unshared   bool // the server has no record of the lease
-}
-
 // Start implements [hostlimit.Lease]. The first one costs nothing if it comes within
 // the window that the server granted; a later one, and one outside of it, asks the
 // server again, which takes the lease's earlier start back. While the server can't be

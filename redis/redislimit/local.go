@@ -11,24 +11,6 @@ import (
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
-// noticed is how long it takes until the server has noticed that a process is gone, and the others
-// leave it its share of the rate.
-const noticed = 2500 * time.Millisecond
-
-// An outage is a time without the server under FailLocal. Its Memory has this process's share, and
-// gets the known state of a host as the debt of a Store: so the rules are those of hostlimit, and
-// its saves are reported to the server afterwards.
-type outage struct {
-	l     *Limiter
-	hosts *memory.Limiter
-}
-
-// A localDebt is the debt of a host in an outage, multiplied for the share of this process.
-type localDebt struct {
-	debt hostlimit.Debt
-	of   *outage // nil: of none
-}
-
 func (l *Limiter) newOutage() *outage {
 	out := &outage{l: l}
 	limits := share(l.conf.Limits, l.conf.Processes)
@@ -99,7 +81,7 @@ func (h *host) owe(d hostlimit.Debt, now time.Duration, wall time.Time) {
 	}
 	// The gap that is running gets longer too, also for after the outage.
 	h.raise(s.Learned)
-	_, hi := h.p.clock.bounds(now)
+	_, hi := h.p.clock.Bounds(now)
 	h.known.replace(s, wire.Micros((now+hi)/time.Microsecond))
 	if s.Blocks(now) {
 		h.known.blockSeen = now
@@ -174,9 +156,6 @@ func (l *Limiter) outageOf(key string) *outage {
 	}
 	return l.down.outage
 }
-
-// looking is the time between two looks at something without a known end.
-const looking = 20 * time.Millisecond
 
 // gate returns how long a start without the server must wait for reasons that its Memory doesn't
 // know: a grant of the server, a block that an earlier request has met, and a place in

@@ -7,13 +7,14 @@ import (
 
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/rules"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/clock"
 )
 
 // alone returns a host of an idle Limiter of two processes that goes on without the server.
 func alone(t *testing.T) (*host, *outage) {
 	t.Helper()
 	l := idle(t, Config{Failure: FailLocal, Processes: 2, Limits: hostlimit.Config{MaxInFlight: 4}})
-	l.parts[0].clock = serverClock{known: true, hi: time.Second}
+	l.parts[0].clock = clock.Server{Known: true, Hi: time.Second}
 	l.down.outage = l.newOutage()
 	return l.host("a.example"), l.down.outage
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/clock"
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
@@ -47,7 +48,7 @@ func TestAGapIsNoLongerByItsWindow(t *testing.T) {
 			wg.Wait()
 			starts := slices.SortedFunc(slices.Values(w.starts), func(a, b modelStart) int { return int(a.at - b.at) })
 			mean := (starts[len(starts)-1].at - starts[0].at) / time.Duration(len(starts)-1)
-			if over := mean - c.delay; over > firstLate/4 {
+			if over := mean - c.delay; over > clock.FirstLate/4 {
 				t.Errorf("%s: %v more than the delay, on average", name, over)
 			}
 			w.end(name, 2, fleet...)

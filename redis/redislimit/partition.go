@@ -11,92 +11,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-politeness/politeness/redis/redislimit/internal/clock"
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 var step = redis.NewScript(wire.Source)
-
-// A partition is a set of hosts whose keys share a slot of the cluster: one on a single server,
-// where all calls can be taken together. Its methods are called with the Limiter's mu held.
-type partition struct {
-	l   *Limiter
-	tag string // {0}, {1}...: the hash tag of its keys
-
-	ops   []op // to be sent with the next call
-	timer *time.Timer
-	sent  sent
-	uses  uses
-
-	gen       generation
-	restoring int // restore operations without a reply
-
-	clock   serverClock
-	guard   guard
-	latency time.Duration // of a reply, on average
-
-	down error              // why the server can't be reached; nil: it can
-	over context.Context    // done when it can again, or nothing starts any more; nil: it always could
-	end  context.CancelFunc // of over
-}
-
-// sent is when the calls of a partition were sent.
-type sent struct {
-	last     time.Duration
-	beat     time.Duration // the last one with a sign of life; 0: the next one has one
-	heard    time.Duration // the last one that the server has handled
-	underWay int           // number of calls without a reply
-}
-
-// uses are the hosts of a partition by their use in this process, as sweep has counted them.
-type uses struct {
-	atRisk  int // something is known of them here
-	inUse   int // requests are in flight, too
-	waiting int // requests wait
-}
-
-// A generation is a state of the server, in which it has lost nothing and its clock made no step.
-type generation struct {
-	name    string        // the server's; "": it isn't known yet
-	since   time.Duration // when that was heard; a reply to an earlier call says nothing about it
-	stepped time.Duration // step of the clock, which calls report until the server makes a new generation
-}
-
-// An op is an operation of step.lua on a host.
-type op struct {
-	h       *host
-	request wire.Request
-	build   func(now time.Duration) wire.Request // makes request when the operation is sent; nil: it is made
-	owed    bool                                 // it is sent again until the server has had it, or can't read the host
-	done    func(r reply)                        // called under mu; nil: it isn't
-}
-
-// A fate is what has become of an operation.
-type fate int
-
-const (
-	did    fate = iota // the server has done it
-	stale              // nothing was done: it came too late, or for a state of the server that is lost
-	broken             // nothing was done: the host's key is no longer one of step.lua's
-	lost               // there was no answer: it may have been done
-)
-
-// A reply is the answer to an operation.
-type reply struct {
-	fate     fate
-	err      error         // why it wasn't done; nil: it was
-	answer   wire.Answer   // of the type that the request asks for
-	server   wire.Micros   // when it was made, on the server's clock
-	received time.Duration // and when it came
-}
-
-// A call is one run of step.lua.
-type call struct {
-	ops     []op
-	keys    []string
-	request wire.Call
-	payload string // request, packed
-	sent    time.Duration
-}
 
 // add takes o along with the next call, at the latest after linger, or with the next heartbeat to a
 // server that is away.
@@ -249,7 +168,7 @@ func (p *partition) isBeatDue(now time.Duration) bool {
 func (p *partition) header(now time.Duration, bye bool) wire.Call {
 	l := p.l
 	// The reply will narrow the bounds to its own round trip.
-	guard := p.guard.allow(min(p.clock.uncertainty(now), 2*p.latency+time.Millisecond))
+	guard := p.guard.Allow(min(p.clock.Uncertainty(now), 2*p.latency+time.Millisecond))
 	c := wire.Call{
 		Number:     l.numbers.calls,
 		Process:    l.proc,
@@ -267,8 +186,8 @@ func (p *partition) header(now time.Duration, bye bool) wire.Call {
 		Hours:      l.windows,
 		Dead:       wire.MicrosOf(l.deadAfter),
 	}
-	if p.clock.known {
-		_, hi := p.clock.bounds(now)
+	if p.clock.Known {
+		_, hi := p.clock.Bounds(now)
 		c.NotAfter = wire.Micros((now + hi + l.patience) / time.Microsecond)
 	}
 	switch {
@@ -484,12 +403,12 @@ func (p *partition) learn(sent time.Duration, r reply, gen string) bool {
 	if changed && sent < p.gen.since {
 		return false
 	}
-	slip := p.clock.learn(sent, r.received, r.server)
+	slip := p.clock.Learn(sent, r.received, r.server)
 	// A running average, in which one reply that hung counts for no more than 200 ms.
-	late := max(r.received-p.clock.earliest(r.server, r.received), 0)
-	p.latency += (min(late, 4*maxGuard) - p.latency) / 8
+	late := max(r.received-p.clock.Earliest(r.server, r.received), 0)
+	p.latency += (min(late, 4*clock.MaxGuard) - p.latency) / 8
 	first := p.gen.name == ""
-	jumped := slip.Abs() > slewed
+	jumped := slip.Abs() > clock.Slewed
 	if changed {
 		p.gen = generation{name: gen, since: p.l.now()}
 	}
@@ -608,12 +527,6 @@ func (l *Limiter) await(ctx context.Context, h *host, send func(answered chan re
 	}
 }
 
-// A downtime is how much of the server can't be reached.
-type downtime struct {
-	parts  int     // partitions that can't be reached
-	outage *outage // paces the requests meanwhile, with FailLocal; nil: nothing does
-}
-
 // lost notes that the server can't be reached. The caller calls reportEvents after it has left mu.
 func (p *partition) lost(err error) {
 	l := p.l
@@ -655,4 +568,30 @@ func (p *partition) back() {
 	}
 	// Under FailClosed nothing has started meanwhile, so the server may lack slots only.
 	p.restore(l.failsLocal)
+}
+
+// reportEvents calls OnFailure for the events since the last call. The caller doesn't hold mu.
+func (l *Limiter) reportEvents() {
+	l.mu.Lock()
+	events := l.events
+	l.events = nil
+	l.mu.Unlock()
+	if l.conf.OnFailure == nil {
+		return
+	}
+	// Outside of mu, because it may call the Limiter.
+	defer logPanic("Config.OnFailure")
+	for _, e := range events {
+		l.conf.OnFailure(e)
+	}
+}
+
+// unsubscribe ends the subscription, so that listen goes on. The client may be waiting for the
+// server with the subscription's lock held, for as long as its timeouts. The caller holds mu.
+func (l *Limiter) unsubscribe() {
+	l.sub.listening = false
+	sub := l.sub.pubsub
+	if sub != nil {
+		l.wg.Go(func() { _ = sub.Close() }) // there is nothing to do about an error
+	}
 }

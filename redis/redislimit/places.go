@@ -2,13 +2,6 @@ package redislimit
 
 import "slices"
 
-// places are the requests in flight of this process, at most MaxInFlight.
-type places struct {
-	most  int // 0: there is no limit
-	taken int
-	line  []*lease // first come, first served
-}
-
 // isFull reports whether no place is free.
 func (p *places) isFull() bool {
 	return p.most > 0 && (p.taken >= p.most || len(p.line) > 0)

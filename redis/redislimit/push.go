@@ -2,19 +2,11 @@ package redislimit
 
 import (
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
-
-// A subscription is how the server pushes turns to this process.
-type subscription struct {
-	pubsub    *redis.PubSub // nil: none was made yet
-	listening bool          // it is up
-	since     time.Duration // when it came up; an earlier call proves nothing about it
-}
 
 // listen keeps the subscription up: the client connects anew if it is lost. Without it, waiters ask
 // from time to time.
@@ -38,9 +30,6 @@ func (l *Limiter) listen() {
 		}
 	}
 }
-
-// channel is the channel of a process, or of all.
-func (l *Limiter) channel(to string) string { return l.conf.Prefix + "push:" + to }
 
 // subscribe makes a subscription, which connects later; nil: the Limiter is closed.
 func (l *Limiter) subscribe() *redis.PubSub {
@@ -102,22 +91,12 @@ func (l *Limiter) subscribed() {
 	l.askAgain(nil)
 }
 
-// unsubscribe ends the subscription, so that listen goes on. The client may be waiting for the
-// server with the subscription's lock held, for as long as its timeouts. The caller holds mu.
-func (l *Limiter) unsubscribe() {
-	l.sub.listening = false
-	sub := l.sub.pubsub
-	if sub != nil {
-		l.wg.Go(func() { _ = sub.Close() }) // there is nothing to do about an error
-	}
-}
-
 // proclaimed handles a message to all of a block, or of its end. So more than one process knows
 // each block, and a turn that was granted just before isn't used. A process that has never called
 // the server, and so doesn't know its clock, gets the block with its first reply.
 func (l *Limiter) proclaimed(verdict *wire.Verdict) {
 	_, key, found := strings.Cut(verdict.Key, "}"+ofHosts)
-	if !found || !l.partition(key).clock.known {
+	if !found || !l.partition(key).clock.Known {
 		return
 	}
 	report := verdict.Host

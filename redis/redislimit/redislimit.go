@@ -49,7 +49,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -57,150 +56,9 @@ import (
 
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/rules"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/clock"
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
-
-// Config of a Limiter.
-type Config struct {
-	// Client talks to the server: a *redis.Client (single, or failover through
-	// Sentinel) or a *redis.ClusterClient. Required. The Limiter doesn't close it.
-	// Its timeouts and retries are how long an Acquire waits for a server that doesn't answer.
-	Client redis.UniversalClient
-
-	// Prefix of all keys and channels, so that several fleets can share a server;
-	// "": "politeness:". It must not contain braces, which are hash tags.
-	Prefix string
-
-	// Name of this process, for people who look at the fleet; "": the machine's name and the
-	// process's number.
-	Name string
-
-	// Limits as for one process; they hold for all processes together. Of MaxInFlight each has its
-	// part, at least one, if Processes says how many there are; without it MaxInFlight bounds the
-	// requests of this process. MaxHosts bounds the hosts of [FailLocal], and those without debts
-	// whose starts are numbered on: keys on the server expire when nothing is owed. Store keeps the
-	// debts that the server may lose; processes may share one or have one each.
-	Limits hostlimit.Config
-
-	// Failure decides what happens while the server can't be reached.
-	Failure Failure
-
-	// Processes is the largest number of processes that share the limits; 0: it isn't known. It
-	// divides MaxInFlight. FailLocal requires it, and divides the rates by it.
-	Processes int
-
-	// OnFailure, if not nil, is called once when the server is lost, when it is back, when another
-	// process has other limits or another database, and when the state of an older version of this
-	// package was begun anew; a place to record it as evidence. It is
-	// called from one of the Limiter's goroutines and must be quick.
-	OnFailure func(Event)
-
-	// Operator is for a tool, which starts no request: its Limiter counts as no process
-	// of the fleet, and its Limits are compared with those of no process.
-	Operator bool
-}
-
-// Times of the design.
-const (
-	defaultPrefix = "politeness:"
-
-	longWait = time.Second // a longer wait is reported to its Watcher
-
-	heartbeat = 500 * time.Millisecond
-
-	// deadAfter is the time without a sign of life after which a process has lost its slots.
-	deadAfter = 10 * time.Second
-
-	// askAhead is how long before its start time a process asks to be let go, so that no call is
-	// on the critical path.
-	askAhead = 8 * time.Millisecond
-
-	// A turn is let go at most a horizon ahead: that is how long a block that is
-	// set meanwhile can't stop it. It leaves room for starts that moved since they were reserved.
-	horizon = 20 * time.Millisecond
-
-	// claimWithin is the time after its start at which a reserved turn lapses.
-	claimWithin = time.Second
-
-	// Operations wait for linger for another call that can take them along.
-	linger = time.Millisecond
-
-	// mostPatience bounds the time for a call, if the client's timeouts are longer, and
-	// defaultPatience is that time if it has none.
-	mostPatience    = 10 * time.Second
-	defaultPatience = 3 * time.Second
-
-	leastQuarantine = 2 * time.Second
-
-	clusterPartitions = 64
-
-	// exact bounds numbers that step.lua computes with, in float64.
-	exact = 1 << 52
-)
-
-// ErrClosed is returned by methods of a Limiter after Close.
-var ErrClosed = errors.New("redislimit: limiter is closed")
-
-// A Limiter is a hostlimit.Limiter on a server. It is safe for concurrent use.
-// It owns a subscription and a heartbeat; Close ends both.
-type Limiter struct {
-	setup
-	lifetime
-
-	mu     sync.Mutex // guards all that follows; never held across a wait
-	closed bool
-	id     string // the server's name of all that is under the prefix; "": it wasn't asked yet
-
-	parts     []*partition
-	allCalled time.Duration // when all partitions were called after a loss of data
-	down      downtime
-	sub       subscription
-	asked     map[string]*lease // the leases that the server may push to, by id
-
-	hosts   map[string]*host
-	numbers numbers
-	places  places
-	peers   peers
-	stats   Stats   // without the values of the moment
-	events  []Event // that OnFailure hasn't got yet
-
-	foundOlder bool // the server had the state of an older version, see begunAnew
-}
-
-// setup is the part of a Limiter that New sets once.
-type setup struct {
-	conf       Config        // with every default but those of Limits
-	script     *redis.Script // step, but for tests that set the server's clock
-	server     string        // addresses, for errors
-	cluster    bool
-	rules      *rules.Rules
-	limits     hostlimit.Config // with every default; MaxInFlight is the share of this process
-	failsLocal bool             // FailLocal
-	windows    []wire.Hours     // limits.Windows, for step.lua
-	quarantine time.Duration
-	patience   time.Duration // how long a call may take
-	deadAfter  time.Duration
-	base       time.Time // origin of all times of this process
-	proc       string    // names this process on the server, and in evidence
-	promise    string    // the settings that all processes should have in common, see hello.go
-}
-
-// A lifetime has two ends: nothing starts any more, and all goroutines have returned.
-type lifetime struct {
-	ctx    context.Context
-	cancel context.CancelFunc
-	open   context.Context // done when nothing starts any more, after Drain or Close
-	drain  context.CancelFunc
-	wg     sync.WaitGroup // every goroutine
-	ended  chan struct{}  // closed when all have returned, after Close
-}
-
-// numbers are the last numbers of all that a process counts.
-type numbers struct {
-	leases uint64
-	calls  int64                          // begins anywhere, as others may share the client
-	starts *simplelru.LRU[string, uint64] // host.seq of hosts that were forgotten
-}
 
 // New returns a Limiter, or all problems of c at once. It doesn't wait for the server.
 func New(c Config) (*Limiter, error) {
@@ -258,7 +116,7 @@ func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, 
 	// tags.
 	for i := range partitions {
 		tag := "{" + strconv.Itoa(i) + "}"
-		l.parts = append(l.parts, &partition{l: l, tag: tag, guard: guard{late: firstLate}})
+		l.parts = append(l.parts, &partition{l: l, tag: tag, guard: clock.Guard{Late: clock.FirstLate}})
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.open, l.drain = context.WithCancel(l.ctx)
@@ -536,6 +394,6 @@ func (f *forecast) answered(r reply) {
 	h.learn(peeked.Host, r)
 	// One of the waiters here is on the server as well, maybe two.
 	ahead := time.Duration(max(0, len(h.waiters)-1)) * f.least
-	start := h.p.clock.surely(peeked.At, r.received)
+	start := h.p.clock.Surely(peeked.At, r.received)
 	f.at = max(start+ahead, h.known.refusals.Until, r.received)
 }

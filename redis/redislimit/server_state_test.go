@@ -259,8 +259,8 @@ func TestSteppedServerClockStartsAQuarantine(t *testing.T) {
 	p := l.parts[0]
 	gen := p.gen.name
 	// As if all that was known of the server's clock had been an hour less.
-	p.clock.lo -= time.Hour
-	p.clock.hi -= time.Hour
+	p.clock.Lo -= time.Hour
+	p.clock.Hi -= time.Hour
 	l.mu.Unlock()
 	stepped := time.Now()
 	g := acquire(t, l, "b.example", 0).Grant

@@ -43,9 +43,9 @@ func (l *Limiter) Stats() Stats {
 	}
 	// Of a cluster, the worst node's.
 	for _, p := range l.parts {
-		uncertainty := min(p.clock.uncertainty(l.now()), 2*p.latency)
+		uncertainty := min(p.clock.Uncertainty(l.now()), 2*p.latency)
 		s.Latency = max(s.Latency, p.latency)
-		s.Guard = max(s.Guard, p.guard.allow(uncertainty))
+		s.Guard = max(s.Guard, p.guard.Allow(uncertainty))
 	}
 	s.InFlight = l.places.taken
 	s.Down = l.down.parts > 0

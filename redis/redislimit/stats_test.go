@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/clock"
 )
 
 func TestStatsTellWhatWasDone(t *testing.T) {
@@ -117,8 +118,8 @@ func TestListYieldsAHostOnce(t *testing.T) {
 func TestStatsAreThoseOfTheMoment(t *testing.T) {
 	h := idleHost(t, hostlimit.Config{})
 	h.waiter(t, later)
-	h.l.places.taken, h.l.down.parts, h.p.latency, h.p.clock = 2, 1, time.Millisecond, serverClock{}
-	if s := h.l.Stats(); s.Waiting != 1 || s.InFlight != 2 || !s.Down || s.Latency != time.Millisecond || s.Guard != h.p.guard.allow(2*time.Millisecond) {
+	h.l.places.taken, h.l.down.parts, h.p.latency, h.p.clock = 2, 1, time.Millisecond, clock.Server{}
+	if s := h.l.Stats(); s.Waiting != 1 || s.InFlight != 2 || !s.Down || s.Latency != time.Millisecond || s.Guard != h.p.guard.Allow(2*time.Millisecond) {
 		t.Errorf("%+v", s)
 	}
 }

@@ -164,7 +164,7 @@ func TestWaitersThatComeTooLateAreRefused(t *testing.T) {
 		h := idleHost(t, hostlimit.Config{Delay: hostlimit.Delay{Min: time.Second, Max: 2 * time.Second}})
 		now := h.l.now()
 		h.p.down, h.l.closed = nil, true // it sends nothing
-		h.p.clock.at, h.known.asOf = now, micros(now)
+		h.p.clock.At, h.known.asOf = now, micros(now)
 		first, second := h.waiter(t, now), h.waiter(t, now)
 		first.phase, first.wait.limit, second.wait.limit = c.phase, now+c.limits[0], now+c.limits[1]
 		c.set(h, now)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/rules"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/clock"
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
@@ -111,7 +112,7 @@ func TestWhatAStartOwes(t *testing.T) {
 		{0, 0, later + time.Second}, {later + 2*time.Second, 0, later + 2*time.Second}, {0, later + 3*time.Second + time.Millisecond, later + 3*time.Second},
 	} {
 		h := idleHost(t, hostlimit.Config{})
-		h.p.clock.lo, h.p.clock.hi = time.Millisecond, 5*time.Millisecond
+		h.p.clock.Lo, h.p.clock.Hi = time.Millisecond, 5*time.Millisecond
 		w := h.waiter(t, later)
 		w.asks, h.known.next, w.granted = 4, c.next, granting{at: micros(later - time.Second), delay: time.Second, source: "random", report: wire.Report{Next: micros(c.g)}}
 		w.stamp(later)
@@ -314,17 +315,17 @@ func TestTheGuardSeesHowLateATurnIsTaken(t *testing.T) {
 	for _, c := range []struct{ at, heard, lead, late time.Duration }{{-3 * ms, -9 * ms, ms, 3 * ms}, {-9 * ms, -6 * ms, 3 * ms, 3 * ms}, {-time.Second, -2 * ms, ms, ms}, {-3 * ms, -5 * ms, 4 * ms, ms}} {
 		h := idleHost(t, hostlimit.Config{})
 		w := h.waiter(t, later-time.Second)
-		w.phase, h.p.latency, h.p.guard = granted, c.lead, guard{late: c.late, misses: 2}
+		w.phase, h.p.latency, h.p.guard = granted, c.lead, clock.Guard{Late: c.late, Misses: 2}
 		w.granted = granting{at: micros(later + c.at), guard: micros(time.Second), heard: reply{server: micros(later + c.heard), received: later}}
-		if w.try(later); w.phase != held || h.p.guard.late != c.late || h.p.guard.misses != 0 || h.l.places.taken != 1 {
-			t.Errorf("%+v: phase %d, the guard is for %v after %d misses", c, w.phase, h.p.guard.late, h.p.guard.misses)
+		if w.try(later); w.phase != held || h.p.guard.Late != c.late || h.p.guard.Misses != 0 || h.l.places.taken != 1 {
+			t.Errorf("%+v: phase %d, the guard is for %v after %d misses", c, w.phase, h.p.guard.Late, h.p.guard.Misses)
 		}
 	}
 	h := idleHost(t, hostlimit.Config{})
 	w := h.waiter(t, later-time.Second)
 	w.phase, w.granted = granted, granting{at: micros(later - time.Second), guard: micros(time.Second) - 1, heard: reply{received: later}}
-	if w.try(later); w.phase != asking || h.p.guard.misses != 1 {
-		t.Errorf("after its window: phase %d, %d misses", w.phase, h.p.guard.misses)
+	if w.try(later); w.phase != asking || h.p.guard.Misses != 1 {
+		t.Errorf("after its window: phase %d, %d misses", w.phase, h.p.guard.Misses)
 	}
 	w.phase, w.granted.guard, w.granted.at = granted, micros(time.Second), micros(later+ms)
 	if w.try(later); w.phase != granted || w.wait.next != later+ms {
@@ -389,7 +390,7 @@ func TestAPushThatOvertakesTheAnswer(t *testing.T) {
 	} {
 		h := idleHost(t, hostlimit.Config{})
 		w := h.waiter(t, later)
-		w.phase, w.wait.planned, h.l.sub.listening, h.p.clock.at = asking, 1, true, h.l.now()
+		w.phase, w.wait.planned, h.l.sub.listening, h.p.clock.At = asking, 1, true, h.l.now()
 		w.pushed(&wire.Push{Due: micros(later + 2*time.Second), Now: micros(later), Why: "d"}, later)
 		if w.phase != asking || w.wait.planned != 1 {
 			t.Errorf("%s: the push holds before the answer", what)

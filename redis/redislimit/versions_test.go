@@ -12,6 +12,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/clock"
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
@@ -187,7 +188,7 @@ func TestMessagesOfTheOtherVersionAreIgnored(t *testing.T) {
 	w.phase = waiting
 	w.wait.next = later
 	l.asked[w.id] = w
-	h.p.clock = serverClock{known: true, at: l.now()}
+	h.p.clock = clock.Server{Known: true, At: l.now()}
 	now := int64(micros(l.now()))
 	key := strings.Replace(h.p.hostKey(h.key), "host:7:", "host:6:", 1)
 	for name, message := range map[string]string{

@@ -27,6 +27,12 @@ type Call struct {
 	Ops        []Request `msgpack:"ops"`
 }
 
+// Pack returns c as step.lua reads it.
+func (c *Call) Pack() string {
+	c.Version = Version
+	return pack(c)
+}
+
 // Hours are a window of each day, in microseconds since midnight.
 type Hours struct {
 	From Micros `msgpack:"from"`

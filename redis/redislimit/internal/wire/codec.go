@@ -5,19 +5,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
-	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// Pack returns c as step.lua reads it.
-func (c *Call) Pack() string {
-	c.Version = Version
-	return pack(c)
-}
+// Version is the version of all records. The server refuses processes of another one.
+const Version = 7
 
 // pack writes a record. Fields that are zero are left out.
 func pack(record any) string {
@@ -33,43 +28,6 @@ func pack(record any) string {
 		panic(err) // a type that MessagePack doesn't have, which only this package can write
 	}
 	return out.String()
-}
-
-// ReadReply reads a reply of step.lua, but for its answers.
-func ReadReply(text string) (Reply, error) {
-	var reply Reply
-	err := read(text, &reply)
-	return reply, err
-}
-
-// ReadAnswer reads an answer into a record of Request.Answer.
-func ReadAnswer(raw []byte, into Answer) error {
-	if err := read(string(raw), into); err != nil {
-		return err
-	}
-	kind := into.Result().Kind
-	if kind == Broken || kind == Overtaken {
-		return nil
-	}
-	for _, known := range into.kinds() {
-		if string(kind) == known {
-			return nil
-		}
-	}
-	return unknownKind(kind)
-}
-
-func unknownKind(kind Kind) error {
-	return fmt.Errorf("wire: %.40q is no kind of version %d", kind, Version)
-}
-
-// kindOf returns the tag of a message.
-func kindOf(text string) (Kind, error) {
-	var tagged struct {
-		Kind Kind `msgpack:"kind"`
-	}
-	err := decode(text, &tagged, false)
-	return tagged.Kind, err
 }
 
 // read reads one record, and nothing else. It returns an error that names a field which the record
@@ -185,47 +143,4 @@ func (p prefix) read(text string) uint64 {
 	var b [8]byte
 	copy(b[8-p.width:], text[:p.width])
 	return binary.BigEndian.Uint64(b[:])
-}
-
-// Micros are microseconds: a time, or a length of one. It is rounded up, as a gap may only grow by
-// it, and at most 1<<52, 142 years, because step.lua computes in float64.
-type Micros int64
-
-const mostMicros = 1 << 52
-
-// MicrosOf returns d.
-func MicrosOf(d time.Duration) Micros {
-	us := int64(d / time.Microsecond)
-	if d%time.Microsecond > 0 {
-		us++
-	}
-	return Micros(min(us, mostMicros))
-}
-
-// Duration returns m as a duration, at most 142 years in either direction.
-func (m Micros) Duration() time.Duration {
-	return time.Duration(min(max(m, -mostMicros), mostMicros)) * time.Microsecond
-}
-
-// DecodeMsgpack implements [msgpack.CustomDecoder]. A number that step.lua can't have computed is
-// an error.
-func (m *Micros) DecodeMsgpack(decoder *msgpack.Decoder) error {
-	code, err := decoder.PeekCode()
-	if err != nil {
-		return err
-	}
-	if code != msgpcode.Float && code != msgpcode.Double {
-		n, err := decoder.DecodeInt64()
-		*m = Micros(n)
-		return err
-	}
-	n, err := decoder.DecodeFloat64()
-	if err != nil {
-		return err
-	}
-	if !(math.Abs(n) < 1<<53) { // or it isn't a number
-		return fmt.Errorf("%v is no time", n)
-	}
-	*m = Micros(math.Ceil(n))
-	return nil
 }

@@ -1,6 +1,10 @@
 package wire
 
-import "github.com/vmihailenco/msgpack/v5"
+import (
+	"fmt"
+
+	"github.com/vmihailenco/msgpack/v5"
+)
 
 // A Reply is the reply to a Call.
 type Reply struct {
@@ -67,12 +71,6 @@ type Turn struct {
 }
 
 func (*Turn) kinds() []string { return []string{string(Go), string(Wait), string(Full), string(Late)} }
-
-// A Gone is a turn whose slot was taken back.
-type Gone struct {
-	Process string `msgpack:"proc"`
-	Number  int64  `msgpack:"number"` // of its start in its process; 0: it wasn't reported
-}
 
 // A Report is the server's knowledge of a host that a client needs to compute the effect of a
 // response, and to restore the host after a loss of data.
@@ -172,4 +170,41 @@ type Member struct {
 	Name    string `msgpack:"name"`
 	Seen    Micros `msgpack:"seen"`
 	Promise string `msgpack:"promise"`
+}
+
+// ReadReply reads a reply of step.lua, but for its answers.
+func ReadReply(text string) (Reply, error) {
+	var reply Reply
+	err := read(text, &reply)
+	return reply, err
+}
+
+// ReadAnswer reads an answer into a record of Request.Answer.
+func ReadAnswer(raw []byte, into Answer) error {
+	if err := read(string(raw), into); err != nil {
+		return err
+	}
+	kind := into.Result().Kind
+	if kind == Broken || kind == Overtaken {
+		return nil
+	}
+	for _, known := range into.kinds() {
+		if string(kind) == known {
+			return nil
+		}
+	}
+	return unknownKind(kind)
+}
+
+func unknownKind(kind Kind) error {
+	return fmt.Errorf("wire: %.40q is no kind of version %d", kind, Version)
+}
+
+// kindOf returns the tag of a message.
+func kindOf(text string) (Kind, error) {
+	var tagged struct {
+		Kind Kind `msgpack:"kind"`
+	}
+	err := decode(text, &tagged, false)
+	return tagged.Kind, err
 }

@@ -63,6 +63,12 @@ type StoredTurn struct {
 	Number  int64  `msgpack:"number"` // of its start in its process; 0: not reported yet
 }
 
+// A Gone is a turn whose slot was taken back.
+type Gone struct {
+	Process string `msgpack:"proc"`
+	Number  int64  `msgpack:"number"` // of its start in its process; 0: it wasn't reported
+}
+
 // A Process is an entry of the list of a partition's processes.
 type Process struct {
 	Seen    Micros `msgpack:"seen"` // last sign of life

@@ -7,6 +7,7 @@
 //	reply.go    the answers
 //	message.go  published: pushes, hellos, blocks
 //	stored.go   kept on the server: hosts, turns, processes, the generation
+//	codec.go    records as text, and the Version of all of them
 //
 // A field has its name in its tag, and nowhere else: step.lua begins with tables of all names,
 // which are made from the tags (see Source). A name that no record has is an error there, as a
@@ -20,9 +21,6 @@ import (
 	"reflect"
 	"strings"
 )
-
-// Version is the version of all records. The server refuses processes of another one.
-const Version = 7
 
 //go:embed step.lua
 var script string

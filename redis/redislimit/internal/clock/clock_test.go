@@ -1,4 +1,4 @@
-package redislimit
+package clock
 
 import (
 	"fmt"
@@ -22,22 +22,22 @@ func TestClockBoundsHold(t *testing.T) {
 		offset := time.Duration(r.Int64N(int64(1000 * time.Hour)))
 		speed := 1 + drift*(2*r.Float64()-1)
 		server := func(mono time.Duration) time.Duration { return offset + time.Duration(speed*float64(mono)) }
-		var c serverClock
+		var c Server
 		now := time.Duration(0)
 		for range 50 {
 			sent := now + time.Duration(r.Int64N(int64(20*time.Second)))
 			there := sent + time.Duration(r.ExpFloat64()*float64(time.Millisecond))
 			now = there + time.Duration(r.ExpFloat64()*float64(time.Millisecond))
-			if slip := c.learn(sent, now, wire.Micros(server(there).Microseconds())); slip != 0 {
+			if slip := c.Learn(sent, now, wire.Micros(server(there).Microseconds())); slip != 0 {
 				t.Fatalf("seed %d: slip %v", seed, slip)
 			}
 			later := now + time.Duration(r.Int64N(int64(time.Second)))
-			lo, hi := c.bounds(later)
+			lo, hi := c.Bounds(later)
 			if truth := server(later) - later; truth < lo-time.Microsecond || truth > hi+time.Microsecond {
 				t.Fatalf("seed %d: %v is not within %v and %v", seed, truth, lo, hi)
 			}
 			us := server(later).Microseconds() + r.Int64N(1000)
-			if at := c.surely(wire.Micros(us), later); server(at) < time.Duration(us)*time.Microsecond-time.Microsecond {
+			if at := c.Surely(wire.Micros(us), later); server(at) < time.Duration(us)*time.Microsecond-time.Microsecond {
 				t.Fatalf("seed %d: at %v the server shows %v, not %d", seed, at, server(at), us)
 			}
 		}
@@ -46,41 +46,41 @@ func TestClockBoundsHold(t *testing.T) {
 
 func TestClockNoticesSteps(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, -time.Second, 30 * time.Millisecond, time.Second, time.Hour} {
-		var c serverClock
+		var c Server
 		base := 100 * time.Hour
-		c.learn(0, time.Millisecond, micros(base))
-		slip := c.learn(time.Second, time.Second+time.Millisecond, micros(base+time.Second+step))
+		c.Learn(0, time.Millisecond, wire.MicrosOf(base))
+		slip := c.Learn(time.Second, time.Second+time.Millisecond, wire.MicrosOf(base+time.Second+step))
 		if d := slip - step; d < -5*time.Millisecond || d > 5*time.Millisecond {
 			t.Errorf("step of %v: slip %v", step, slip)
 		}
-		if lo, hi := c.bounds(time.Second + time.Millisecond); hi-lo > 2*time.Millisecond {
+		if lo, hi := c.Bounds(time.Second + time.Millisecond); hi-lo > 2*time.Millisecond {
 			t.Errorf("step of %v: bounds %v and %v", step, lo, hi)
 		}
 	}
 }
 
 func TestGuardFollowsLateness(t *testing.T) {
-	g := guard{late: firstLate}
+	g := Guard{Late: FirstLate}
 	for range 2000 {
-		g.saw(200 * time.Microsecond)
+		g.Saw(200 * time.Microsecond)
 	}
-	if d := g.allow(0); d > 400*time.Microsecond || d < minGuard {
+	if d := g.Allow(0); d > 400*time.Microsecond || d < minGuard {
 		t.Errorf("guard %v for steady 200us", d)
 	}
-	g.saw(time.Second) // one stall
-	if d := g.allow(0); d > time.Millisecond {
+	g.Saw(time.Second) // one stall
+	if d := g.Allow(0); d > time.Millisecond {
 		t.Errorf("guard %v after one stall", d)
 	}
 	for range 2000 {
-		g.saw(5 * time.Millisecond)
+		g.Saw(5 * time.Millisecond)
 	}
-	if d := g.allow(0); d < 5*time.Millisecond || d > 10*time.Millisecond {
+	if d := g.Allow(0); d < 5*time.Millisecond || d > 10*time.Millisecond {
 		t.Errorf("guard %v for steady 5ms", d)
 	}
-	if (&guard{late: g.late, misses: 3}).allow(0) < 8*g.allow(0)-time.Microsecond {
+	if (&Guard{Late: g.Late, Misses: 3}).Allow(0) < 8*g.Allow(0)-time.Microsecond {
 		t.Error("misses don't widen the guard")
 	}
-	if d := (&guard{late: g.late, misses: 60}).allow(time.Hour); d > 10*maxGuard {
+	if d := (&Guard{Late: g.Late, Misses: 60}).Allow(time.Hour); d > 10*MaxGuard {
 		t.Errorf("guard %v", d)
 	}
 }
@@ -90,20 +90,20 @@ func TestGuardFollowsLateness(t *testing.T) {
 func TestTheGuardMovesInSmallSteps(t *testing.T) {
 	const us = time.Microsecond
 	for _, c := range []struct{ late, saw, want time.Duration }{{800 * us, 1600 * us, 900 * us}, {6400 * us, 0, 6300 * us}, {800 * us, 800 * us, 800 * us}} {
-		g := guard{late: c.late}
-		if g.saw(c.saw); g.late != c.want {
-			t.Errorf("%v, then one of %v: %v, want %v", c.late, c.saw, g.late, c.want)
+		g := Guard{Late: c.late}
+		if g.Saw(c.saw); g.Late != c.want {
+			t.Errorf("%v, then one of %v: %v, want %v", c.late, c.saw, g.Late, c.want)
 		}
 	}
-	for _, c := range []struct{ late, uncertainty, want time.Duration }{{0, 0, 300 * us}, {4000 * us, 0, 5000 * us}, {4000 * us, 1000 * us, 6000 * us}, {4000 * us, time.Hour, 5000*us + maxGuard}} {
-		if got := (&guard{late: c.late}).allow(c.uncertainty); got != c.want {
+	for _, c := range []struct{ late, uncertainty, want time.Duration }{{0, 0, 300 * us}, {4000 * us, 0, 5000 * us}, {4000 * us, 1000 * us, 6000 * us}, {4000 * us, time.Hour, 5000*us + MaxGuard}} {
+		if got := (&Guard{Late: c.late}).Allow(c.uncertainty); got != c.want {
 			t.Errorf("a guard for %v, unsure up to %v: %v, want %v", c.late, c.uncertainty, got, c.want)
 		}
 	}
-	var c serverClock
-	unknown := c.uncertainty(0)
-	c.learn(time.Second, time.Second+time.Millisecond, 5)
-	if known := c.uncertainty(time.Second + time.Millisecond); unknown != maxGuard || known != time.Millisecond+us {
+	var c Server
+	unknown := c.Uncertainty(0)
+	c.Learn(time.Second, time.Second+time.Millisecond, 5)
+	if known := c.Uncertainty(time.Second + time.Millisecond); unknown != MaxGuard || known != time.Millisecond+us {
 		t.Errorf("unsure up to %v before a call, and %v after one of a millisecond", unknown, known)
 	}
 }
