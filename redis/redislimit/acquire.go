@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/rules"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/share"
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
@@ -52,7 +53,7 @@ func (l *Limiter) caller(ctx context.Context) caller {
 	priority := max(min(hostlimit.Priority(ctx), mostPriority), -mostPriority)
 	read := caller{
 		arrived: now,
-		limit:   now + min(l.limits.MaxWait, longest),
+		limit:   now + min(l.limits.MaxWait, share.Longest),
 		rank:    int64(priority),
 		watcher: rules.Watcher(ctx),
 	}
@@ -354,9 +355,9 @@ func (t *lease) tooLate(turn *wire.Turn, at reply) {
 	t.phase = parked // the server has dropped its turn, so there is nothing to give back
 	start := h.p.clock.Surely(turn.At, now)
 	if turn.Why == whyBlock {
-		start = max(start, h.known.refusals.Until)
+		start = max(start, h.known.Refusals.Until)
 	}
-	if h.known.refusals.Stopped(now) {
+	if h.known.Refusals.Stopped(now) {
 		t.refuse(t.stopped())
 	} else {
 		t.refuse(t.refusal(start, t.l.rules.TooLate(t.wait.byContext, blameOf(turn.Why) == block)))
@@ -369,7 +370,8 @@ func (t *lease) queue(turn *wire.Turn, at reply) {
 	h := t.h
 	now := at.received
 	clock := &h.p.clock
-	place := time.Duration(turn.Place + 1) // in the server's queue
+	place := turn.Place + 1 // in the server's queue
+	apart := time.Duration(place) * pollApart
 	t.phase = waiting
 	t.wait.planned = 0
 	t.wait.why = turn.Why
@@ -377,14 +379,14 @@ func (t *lease) queue(turn *wire.Turn, at reply) {
 	// No push says that a lease has expired.
 	h.wait.expiry = max(clock.Surely(turn.Expiry, now), now)
 	// A push makes it ask. The polls are for a push that was lost.
-	poll := pollQueue + place*apart
+	poll := pollQueue + apart
 	if t.wait.why == whyProbe {
 		poll = pollProbe
 	}
 	if !t.l.sub.listening {
-		poll = min(place*pollDeaf, time.Second)
+		poll = min(time.Duration(place)*pollDeaf, time.Second)
 	}
-	t.wait.next = min(now+poll, h.wait.expiry+place*apart, t.wait.limit)
+	t.wait.next = min(now+poll, h.wait.expiry+apart, t.wait.limit)
 	if t.l.limits.SlotTimeout == 0 || turn.FullSince == 0 { // a slot is free
 		return
 	}
@@ -403,7 +405,7 @@ func (t *lease) reserve(us, from wire.Micros, why string, now time.Duration) {
 	due := h.p.clock.Surely(us, now)
 	switch why {
 	case whyBlock:
-		due = max(due, h.known.refusals.Until)
+		due = max(due, h.known.Refusals.Until)
 	case whyHours:
 		h.wait.opens = due
 	}
@@ -415,7 +417,7 @@ func (t *lease) reserve(us, from wire.Micros, why string, now time.Duration) {
 	inTime := min(due, now+(us-from).Duration())
 	t.wait.next = max(inTime-h.p.askAhead(), askNow)
 	// An operator who lifts a block may be waiting, so a lost push costs seconds at most.
-	if h.known.refusals.Until > now {
+	if h.known.Refusals.Until > now {
 		t.wait.next = min(t.wait.next, now+pollBlock)
 	}
 	h.wait.account(now, blameOf(why))
@@ -458,14 +460,14 @@ func (t *lease) window(now time.Duration) (at time.Duration, valid bool) {
 	h, p := t.h, t.h.p
 	sameServer := t.granted.gen == p.gen.name && p.gen.stepped == 0
 	// A grant that came in the instant of a block may have been made before it.
-	blockedSince := t.granted.heard.received <= h.known.blockSeen || h.presumed() > now
+	blockedSince := t.granted.heard.received <= h.known.BlockSeen || h.presumed() > now
 	if !sameServer || blockedSince {
 		return 0, false
 	}
 	at = p.clock.Surely(t.granted.at, now)
 	// The gap to its own last start is in the grant already.
-	if h.known.started && h.known.lastBy != t {
-		at = max(at, h.known.last+h.known.gap)
+	if h.known.Started && h.known.LastBy != t {
+		at = max(at, h.known.Last+h.known.Gap)
 	}
 	return at, true
 }
@@ -541,9 +543,9 @@ func (t *lease) stamp(now time.Duration) {
 		began: now,
 	}
 	t.use.renewed = now
-	h.known.begin(t, now, granted.delay)
-	h.known.source = granted.source
-	h.known.next = max(h.known.next, h.p.clock.Surely(granted.report.Next, now))
+	h.known.Begin(t, now, granted.delay)
+	h.known.Source = granted.source
+	h.known.Next = max(h.known.Next, h.p.clock.Surely(granted.report.Next, now))
 	started := &wire.Started{ID: t.id, Seq: t.start.take, Number: int64(t.start.seq), By: t.start.by}
 	o := op{h: h, request: started, owed: true}
 	// Until the server has it, the next start on the host keeps its distance from the window's end.
@@ -574,7 +576,7 @@ func (t *lease) refusal(retryAt time.Duration, why error) error {
 
 // stopped is the refusal of a turn because an operator has blocked the host.
 func (t *lease) stopped() error {
-	refusals := &t.h.known.refusals
+	refusals := &t.h.known.Refusals
 	return t.refusal(refusals.Until, t.l.rules.BlockedByHand(refusals.Cause))
 }
 

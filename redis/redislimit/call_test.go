@@ -250,11 +250,11 @@ func TestWhatIsHeardOfABlock(t *testing.T) {
 		key := l.parts[0].hostKey("a.example")
 		if c.met {
 			h := l.host("a.example")
-			if h.known.asOf = now; c.newer {
-				h.known.asOf = now + 1
+			if h.known.AsOf = now; c.newer {
+				h.known.AsOf = now + 1
 			}
 		}
-		l.proclaimed(&wire.Verdict{Key: key, Now: now, Act: int(c.act), Host: wire.Report{Until: now + micros(c.until)}})
+		l.proclaimed(&wire.Verdict{Key: key, Now: now, Act: c.act, Host: wire.Report{Until: now + micros(c.until)}})
 		h := l.hosts["a.example"]
 		if (h != nil) != (c.met || c.blocked) {
 			t.Errorf("%s: met %t", name, h != nil)
@@ -262,8 +262,8 @@ func TestWhatIsHeardOfABlock(t *testing.T) {
 		if h == nil {
 			continue
 		}
-		if h.known.refusals.Blocks(l.now()) != c.blocked || (h.known.blockSeen > 0) != c.blocked || (h.news.byHand != nil) != c.byHand {
-			t.Errorf("%s: %+v, turns of before are void: %t; by hand: %+v", name, h.known.refusals, h.known.blockSeen > 0, h.news.byHand)
+		if h.known.Refusals.Blocks(l.now()) != c.blocked || (h.known.BlockSeen > 0) != c.blocked || (h.news.byHand != nil) != c.byHand {
+			t.Errorf("%s: %+v, turns of before are void: %t; by hand: %+v", name, h.known.Refusals, h.known.BlockSeen > 0, h.news.byHand)
 		}
 	}
 }
@@ -341,7 +341,7 @@ func TestOneHostIsOneKeyOfACall(t *testing.T) {
 func TestAHeartbeatCallsWhatIsDue(t *testing.T) {
 	inUse := func(h *host) { h.leases["1"] = &lease{phase: held, use: use{renewed: later}} }
 	waits := func(h *host) { h.waiters = make([]*lease, 1) }
-	owes := func(h *host) { h.known.next = later + 1 }
+	owes := func(h *host) { h.known.Next = later + 1 }
 	for name, c := range map[string]struct {
 		set   func(h *host)
 		since time.Duration // the last call

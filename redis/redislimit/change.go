@@ -9,6 +9,7 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/rules"
 	"github.com/go-politeness/politeness/redis/internal/contexts"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/known"
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
@@ -41,7 +42,7 @@ func (c *change) plain() *wire.Outcome {
 // request computes c, and returns the request to the server.
 func (c *change) request(now time.Duration) wire.Request {
 	h := c.h
-	before := &h.known.refusals
+	before := &h.known.Refusals
 	after := *before
 	after.Forgive(h.l.rules, now) // as the server does when it reads the host
 	c.effect = c.compute(&after, now)
@@ -57,9 +58,9 @@ func (c *change) request(now time.Duration) wire.Request {
 	}
 	request := c.plain()
 	request.Change = &wire.Change{
-		Version:  h.known.version,
+		Version:  h.known.Version,
 		Slots:    c.slots,
-		Rest:     rest(after),
+		Rest:     known.Rest(after),
 		Row:      after.InARow(),
 		Alone:    after.Alone,
 		Stay:     stay,
@@ -116,8 +117,8 @@ func (c *change) stored(at reply) bool {
 	c.latest = h.p.clock.Surely(answer.Latest, at.received) // long ago for 0
 	h.raise(max(answer.Host.Adaptive, answer.Host.Learned).Duration())
 	// Of two blocks the later end holds, and learn has it by the server's clock.
-	if c.effect.Blocked || h.known.refusals.Blocks(at.received) {
-		c.effect.Until = h.l.base.Add(h.known.earliest)
+	if c.effect.Blocked || h.known.Refusals.Blocks(at.received) {
+		c.effect.Until = h.l.base.Add(h.known.Earliest)
 	}
 	if c.effect.Blocked {
 		h.halt(at.received)
@@ -181,7 +182,7 @@ func (t *lease) observe(o hostlimit.Outcome) (*change, hostlimit.Effect) {
 	t.use.observed = true
 	t.use.unanswered = o.Status == 0 && meaning != neutral
 	if t.use.unanswered && t.start.take != 0 {
-		h.known.finish(now, t.granted.delay) // for a restore, if the server forgets the end
+		h.known.Finish(now, t.granted.delay) // for a restore, if the server forgets the end
 	}
 	c := t.change(o, meaning == serves)
 	h.usual = rules.Usual(&o, h.usual)
@@ -189,16 +190,16 @@ func (t *lease) observe(o hostlimit.Outcome) (*change, hostlimit.Effect) {
 	if meaning != doubtful {
 		longer = c.move(&o)
 	}
-	before := h.known.refusals
+	before := h.known.Refusals
 	after := before
 	after.Forgive(l.rules, now)
 	var unchanged hostlimit.Effect // an earlier block goes on
 	if before.Blocks(now) {
 		unchanged.Refusals = before.InARow()
-		unchanged.Until = l.base.Add(h.known.earliest)
+		unchanged.Until = l.base.Add(h.known.Earliest)
 	}
 	quiet := !t.granted.probe && o.Reset <= 0
-	nothingToEnd := c.served && !isLeft(after) && len(h.changes) == 0
+	nothingToEnd := c.served && !known.IsLeft(after) && len(h.changes) == 0
 	if quiet && (meaning == neutral || nothingToEnd) {
 		c.sendPlain(longer)
 		return nil, unchanged
@@ -273,7 +274,7 @@ func (c *change) hold(before, after *rules.Refusals, will *hostlimit.Effect, now
 	// Requests that were granted before may not start: one starts alone. If this one started before
 	// the last block was seen, they were stopped by that.
 	alone := after.Alone && (will.Blocked || !before.Alone)
-	if alone && c.lease.start.began > c.h.known.blockSeen {
+	if alone && c.lease.start.began > c.h.known.BlockSeen {
 		c.h.halt(now)
 	}
 }
@@ -318,9 +319,9 @@ func (t *lease) change(o hostlimit.Outcome, served bool) *change {
 				Last:   newest,
 				Probe:  t.granted.probe,
 				Delay:  &t.limits.Delay,
-				Gap:    h.known.delay,
-				Since:  now - h.known.servedSince,
-				Served: h.known.served,
+				Gap:    h.known.Delay,
+				Since:  now - h.known.ServedSince,
+				Served: h.known.Served,
 			}
 			if served {
 				turn.Served++

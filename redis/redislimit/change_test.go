@@ -33,7 +33,7 @@ func TestWhatAnOutcomeTellsTheServer(t *testing.T) {
 		cfg.Delay.Adaptive = c.adaptive
 		h := idleHost(t, cfg)
 		now := h.l.now()
-		h.p.clock.At, h.known.delay, h.known.servedSince, h.known.served, h.known.version = now, 2*time.Second, now-40*time.Second, 8, 11
+		h.p.clock.At, h.known.Delay, h.known.ServedSince, h.known.Served, h.known.Version = now, 2*time.Second, now-40*time.Second, 8, 11
 		w := h.inFlight(t, now-time.Second)
 		wait, e := w.observe(c.outcome)
 		if e.Blocked != c.refusal || (wait != nil) != c.refusal || (len(h.p.ops) == 1) != c.told {
@@ -90,9 +90,9 @@ func TestABlockMakesTurnsOfBeforeVoid(t *testing.T) {
 		h := idleHost(t, hostlimit.Config{})
 		w := h.inFlight(t, h.l.now()-time.Second)
 		before := w.start.began + c.earlier
-		h.known.blockSeen, h.known.refusals.Alone, w.granted.probe = before, c.alone, c.alone
-		if w.observe(hostlimit.Outcome{Status: c.status}); (h.known.blockSeen > before) != c.void {
-			t.Errorf("%s: turns are void since %v, before since %v", name, h.known.blockSeen, before)
+		h.known.BlockSeen, h.known.Refusals.Alone, w.granted.probe = before, c.alone, c.alone
+		if w.observe(hostlimit.Outcome{Status: c.status}); (h.known.BlockSeen > before) != c.void {
+			t.Errorf("%s: turns are void since %v, before since %v", name, h.known.BlockSeen, before)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func TestAnAnsweredChangeLetsWaitersAsk(t *testing.T) {
 func TestALessonIsOfThePagesSinceTheLast(t *testing.T) {
 	h := idleHost(t, hostlimit.Config{Delay: hostlimit.Delay{Min: time.Second, Max: time.Second}})
 	now := h.l.now()
-	h.known.servedSince, h.known.served = now-10*time.Second, 4
+	h.known.ServedSince, h.known.Served = now-10*time.Second, 4
 	turn := &lease{l: h.l, h: h, limits: mustLimits(t, h.l, h.key), granted: granting{heard: reply{server: 1}}}
 	for name, tt := range map[string]struct {
 		outcome hostlimit.Outcome
@@ -244,8 +244,8 @@ func TestASuccessIsWaitedForWhereItEndsSomething(t *testing.T) {
 		h := idleHost(t, hostlimit.Config{})
 		now := h.l.now()
 		w := h.inFlight(t, now-time.Second)
-		w.granted.probe, h.known.refusals, h.known.last = c.probe, c.refusals, now-time.Second
-		h.known.refusals.EasedAt = now
+		w.granted.probe, h.known.Refusals, h.known.Last = c.probe, c.refusals, now-time.Second
+		h.known.Refusals.EasedAt = now
 		if wait, _ := w.observe(hostlimit.Outcome{Status: 200}); (wait != nil) != c.waits || len(h.p.ops) != 1 {
 			t.Errorf("%s: waits %t, %d operations", name, wait != nil, len(h.p.ops))
 		}

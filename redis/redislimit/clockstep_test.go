@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/rules"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/known"
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
@@ -64,7 +65,7 @@ func TestAStepForgetsNoBlock(t *testing.T) {
 			s := ownStage(t)
 			blocked, slow := s.host(), s.host()
 			old := s.now() + tt.before
-			s.set(blocked, "b", old+hour/2, "bs", old-hour/2, "al", true, "f", 1, "c", "status 429", "R", rest(rules.Refusals{Row: 1}))
+			s.set(blocked, "b", old+hour/2, "bs", old-hour/2, "al", true, "f", 1, "c", "status 429", "R", known.Rest(rules.Refusals{Row: 1}))
 			s.set(slow, "l", old-5_000_000, "a", old+5_000_000)
 			s.l.mu.Lock()
 			s.l.parts[0].gen.stepped = tt.stepped
@@ -114,7 +115,7 @@ func TestAServerWhoseClockIsAheadEndsNoBlockEarly(t *testing.T) {
 	s := ownStage(t)
 	h := s.host()
 	old := s.now() - hour
-	s.set(h, "b", old+hour/2, "bs", old-hour/2, "al", true, "f", 1, "c", "status 429", "R", rest(rules.Refusals{Row: 1}))
+	s.set(h, "b", old+hour/2, "bs", old-hour/2, "al", true, "f", 1, "c", "status 429", "R", known.Rest(rules.Refusals{Row: 1}))
 	s.generation("gen.run = 'x' gen.chk = gen.chk - 3600000000")
 	s.l.mu.Lock()
 	s.l.parts[0].clock.Lo -= time.Hour

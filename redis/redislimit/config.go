@@ -90,9 +90,6 @@ const (
 // ErrClosed is returned by methods of a Limiter after Close.
 var ErrClosed = errors.New("redislimit: limiter is closed")
 
-// longest bounds a wait, and a block by an operator: sums with it don't overflow.
-const longest = 20 * 365 * 24 * time.Hour
-
 // looking is the time between two looks at something without a known end.
 const looking = 20 * time.Millisecond
 
@@ -116,6 +113,6 @@ const (
 	// lifted.
 	pollBlock = 5 * time.Second
 
-	// apart is the time between the polls of neighbours in the server's queue.
-	apart = time.Millisecond
+	// pollApart is the time between the polls of neighbours in the server's queue.
+	pollApart = time.Millisecond
 )

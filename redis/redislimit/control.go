@@ -14,6 +14,7 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/rules"
 	"github.com/go-politeness/politeness/redis/internal/contexts"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/share"
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
@@ -30,7 +31,7 @@ func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 	c := &change{h: l.lookUp(key), act: blocks}
 	// until is by this machine's wall clock, the block by the server's: only a duration crosses.
 	c.compute = func(s *rules.Refusals, now time.Duration) hostlimit.Effect {
-		s.Block(now+min(time.Until(until), longest), cause, newest)
+		s.Block(now+min(time.Until(until), share.Longest), cause, newest)
 		return hostlimit.Effect{Blocked: true}
 	}
 	if err := l.act(ctx, c); err != nil {

@@ -273,7 +273,7 @@ func TestLocalWaitersReturnToTheServer(t *testing.T) {
 	}
 	l.mu.Lock()
 	if h := l.hosts["b.example"]; h != nil { // nil: the waiter has had its turn
-		h.known.next, h.known.gap = 0, 0 // what the local start owes; not what is tested
+		h.known.Next, h.known.Gap = 0, 0 // what the local start owes; not what is tested
 	}
 	l.mu.Unlock()
 	select {

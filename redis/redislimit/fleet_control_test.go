@@ -107,7 +107,7 @@ func TestClearReachesWhoHasOnlyHeardOfTheBlock(t *testing.T) {
 		t.Helper()
 		for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 			fleet[0].mu.Lock()
-			known := fleet[0].host("a.example").known.refusals.Until > fleet[0].now()
+			known := fleet[0].host("a.example").known.Refusals.Until > fleet[0].now()
 			fleet[0].mu.Unlock()
 			if known == blocked {
 				return

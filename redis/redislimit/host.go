@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/known"
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
@@ -90,14 +91,14 @@ func (h *host) inUse() bool { return len(h.leases)+len(h.changes) > 0 }
 
 // owes reports whether forgetting h would lose something that the server may ask for.
 func (h *host) owes(now time.Duration) bool {
-	return h.inUse() || h.known.owes(now, h.l.rules.Backoff().Forgive)
+	return h.inUse() || h.known.Owes(now, h.l.rules.Backoff().Forgive)
 }
 
 // first returns the earliest start, of any process, as far as this one knows, and whether it is
 // that late because of a block or Config.Windows.
 func (h *host) first() (at time.Duration, blocked bool) {
-	at = max(h.known.next, h.known.refusals.Until, h.presumed(), h.wait.opens)
-	return at, at > h.known.next
+	at = max(h.known.Next, h.known.Refusals.Until, h.presumed(), h.wait.opens)
+	return at, at > h.known.Next
 }
 
 // presumed is the end of the blocks by outcomes that the server may not know yet; 0: none.
@@ -111,12 +112,12 @@ func (h *host) presumed() time.Duration {
 
 // inTrouble reports whether a block, or the wait for a probe's response, stops the host's requests.
 func (h *host) inTrouble(now time.Duration) bool {
-	return h.known.refusals.Alone || max(h.known.refusals.Until, h.presumed(), h.wait.opens) > now
+	return h.known.Refusals.Alone || max(h.known.Refusals.Until, h.presumed(), h.wait.opens) > now
 }
 
 // learn stores a report of the server, which came with at.
 func (h *host) learn(report wire.Report, at reply) {
-	lifted := h.known.learn(report, at, &h.p.clock, h.p.restoring > 0)
+	lifted := h.known.Learn(report, at.server, at.received, &h.p.clock, h.p.restoring > 0)
 	if lifted {
 		h.askAgain()
 	}
@@ -125,10 +126,10 @@ func (h *host) learn(report wire.Report, at reply) {
 // halt makes earlier grants of the server void, and refuses the waiters that come too late:
 // all of them if the block is by hand.
 func (h *host) halt(now time.Duration) {
-	h.known.blockSeen = now
+	h.known.BlockSeen = now
 	for _, t := range slices.Clone(h.waiters) {
 		switch {
-		case h.known.refusals.Stopped(now):
+		case h.known.Refusals.Stopped(now):
 			t.refuse(t.stopped())
 		case t.phase == granted:
 			t.signal() // its goroutine finds the grant void
@@ -143,8 +144,8 @@ func (h *host) halt(now time.Duration) {
 func (h *host) refuseLate() {
 	now := h.l.now()
 	start, blocked := h.first()
-	byBlock := start > now && start == h.known.refusals.Until
-	confirmed := h.p.clock.Surely(h.known.asOf, now)
+	byBlock := start > now && start == h.known.Refusals.Until
+	confirmed := h.p.clock.Surely(h.known.AsOf, now)
 	if byBlock && h.p.down == nil && now-confirmed > pollBlock {
 		return
 	}
@@ -184,7 +185,7 @@ func (h *host) askAgain() {
 
 // raise makes the gap to the last start longer: a longer delay applies to it immediately.
 func (h *host) raise(d time.Duration) {
-	if h.known.raise(d) {
+	if h.known.Raise(d) {
 		h.refuseLate()
 	}
 }
@@ -196,7 +197,7 @@ func (h *host) restore(now time.Duration, all bool) {
 		return
 	}
 	// A block is no part of a slot or of a start.
-	if !all && len(h.leases) == 0 && h.known.next <= now {
+	if !all && len(h.leases) == 0 && h.known.Next <= now {
 		return
 	}
 	h.p.restoring++
@@ -217,25 +218,25 @@ func (h *host) restore(now time.Duration, all bool) {
 func (h *host) restoring(now time.Duration, all bool) *wire.Restore {
 	k := &h.known
 	last := never // else the server's gap would count from a start that there wasn't
-	if k.started {
-		last = wire.MicrosOf(k.last - now)
+	if k.Started {
+		last = wire.MicrosOf(k.Last - now)
 	}
-	request := &wire.Restore{Next: wire.MicrosOf(k.next - now), Last: last, Leases: h.restoreLeases(now)}
+	request := &wire.Restore{Next: wire.MicrosOf(k.Next - now), Last: last, Leases: h.restoreLeases(now)}
 	if !all {
 		return request
 	}
-	s := &k.refusals
+	s := &k.Refusals
 	request.Lost = &wire.Lost{
-		Version: k.version,
+		Version: k.Version,
 		Until:   wire.MicrosOf(s.Until - now),
 		Cause:   s.Cause,
 		Alone:   s.Alone,
 		Row:     s.InARow(),
 		Learned: wire.MicrosOf(s.Learned),
 		EasedAt: wire.MicrosOf(s.EasedAt - now),
-		Rest:    rest(*s),
-		Served:  k.served,
-		Since:   wire.MicrosOf(k.servedSince - now),
+		Rest:    known.Rest(*s),
+		Served:  k.Served,
+		Since:   wire.MicrosOf(k.ServedSince - now),
 	}
 	return request
 }
@@ -279,7 +280,7 @@ func (h *host) note(at reply, blocked bool) {
 	}
 	h.news.byHand = &hostlimit.Debt{
 		BlockedAt:    when,
-		BlockedUntil: h.l.base.Add(h.known.refusals.Until),
-		Cause:        h.known.refusals.Cause,
+		BlockedUntil: h.l.base.Add(h.known.Refusals.Until),
+		Cause:        h.known.Refusals.Cause,
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/rules"
 	"github.com/go-politeness/politeness/redis/internal/contexts"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/share"
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
@@ -63,7 +64,7 @@ func (h *host) unsaved(now time.Duration) bool {
 // owing returns the refusals that the Store should have, including those of changes that the server
 // may not have yet.
 func (h *host) owing() rules.Refusals {
-	is := h.known.refusals
+	is := h.known.Refusals
 	for _, c := range h.changes {
 		if c.will.Until > is.Until {
 			is = c.will
@@ -231,7 +232,7 @@ func (h *host) recall(d hostlimit.Debt, limits *hostlimit.Limits) bool {
 		Cause: d.Cause,
 	}
 	if !d.BlockedUntil.IsZero() {
-		debt.Until = now + min(d.BlockedUntil.Sub(wall), longest)
+		debt.Until = now + min(d.BlockedUntil.Sub(wall), share.Longest)
 	}
 	// Limits that don't learn any more don't apply an old lesson either.
 	if limits.Delay.Adaptive.Learns() {
@@ -242,7 +243,7 @@ func (h *host) recall(d hostlimit.Debt, limits *hostlimit.Limits) bool {
 	if debt == (rules.Refusals{}) {
 		return false
 	}
-	if h.known.recall(debt, now) {
+	if h.known.Recall(debt, now) {
 		h.news.restored = &hostlimit.Restored{Debt: d, Met: h.l.base.Add(now)}
 	}
 	return true
@@ -263,7 +264,7 @@ func (l *Limiter) sendRecalled(ctx context.Context, h *host, debt *rules.Refusal
 	}
 	return l.do(ctx, recall, func(r reply) {
 		h.learn(r.answer.(*wire.Recalled).Host, r)
-		if h.known.refusals.Until <= r.received {
+		if h.known.Refusals.Until <= r.received {
 			h.news.restored = nil // the block was lifted since
 		}
 	})

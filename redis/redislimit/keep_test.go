@@ -379,8 +379,8 @@ func TestABlockForEverHolds(t *testing.T) {
 	refused(t, l, "a.example")
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if h := l.host("b.example"); !h.recall(debt, new(hostlimit.Limits)) || !h.known.refusals.Blocks(l.now()+10*365*24*time.Hour) {
-		t.Errorf("%+v of %+v", h.known.refusals, debt)
+	if h := l.host("b.example"); !h.recall(debt, new(hostlimit.Limits)) || !h.known.Refusals.Blocks(l.now()+10*365*24*time.Hour) {
+		t.Errorf("%+v of %+v", h.known.Refusals, debt)
 	}
 }
 
@@ -395,20 +395,20 @@ func TestWhatTheStoreLacks(t *testing.T) {
 	}{
 		"nothing":                     {func(*host) {}, false},
 		"nothing for a minute":        {func(h *host) { h.keeping.savedAt = now - easing }, false},
-		"a refusal":                   {func(h *host) { h.known.refusals.Row++ }, true},
-		"an unsure answer":            {func(h *host) { h.known.refusals.Unsure++ }, true},
-		"a ban":                       {func(h *host) { h.known.refusals.Bans++ }, true},
-		"an end a second later":       {func(h *host) { h.known.refusals.Until += time.Second }, false},
-		"an end more than that later": {func(h *host) { h.known.refusals.Until += time.Second + 1 }, true},
-		"a lifted block":              {func(h *host) { h.known.refusals.Until = 0 }, true},
-		"a block of before":           {func(h *host) { h.known.refusals.Until, h.keeping.saved.Until = now, 0 }, false},
-		"another cause":               {func(h *host) { h.known.refusals.Cause = "by hand" }, true},
+		"a refusal":                   {func(h *host) { h.known.Refusals.Row++ }, true},
+		"an unsure answer":            {func(h *host) { h.known.Refusals.Unsure++ }, true},
+		"a ban":                       {func(h *host) { h.known.Refusals.Bans++ }, true},
+		"an end a second later":       {func(h *host) { h.known.Refusals.Until += time.Second }, false},
+		"an end more than that later": {func(h *host) { h.known.Refusals.Until += time.Second + 1 }, true},
+		"a lifted block":              {func(h *host) { h.known.Refusals.Until = 0 }, true},
+		"a block of before":           {func(h *host) { h.known.Refusals.Until, h.keeping.saved.Until = now, 0 }, false},
+		"another cause":               {func(h *host) { h.known.Refusals.Cause = "by hand" }, true},
 		"another cause, over": {func(h *host) {
-			h.known.refusals.Cause, h.known.refusals.Until, h.keeping.saved.Until = "by hand", now, now
+			h.known.Refusals.Cause, h.known.Refusals.Until, h.keeping.saved.Until = "by hand", now, now
 		}, false},
-		"a longer delay":                 {func(h *host) { h.known.refusals.Learned++ }, true},
-		"a shorter delay":                {func(h *host) { h.known.refusals.Learned-- }, false},
-		"a shorter delay after a minute": {func(h *host) { h.known.refusals.Learned--; h.keeping.savedAt = now - easing }, true},
+		"a longer delay":                 {func(h *host) { h.known.Refusals.Learned++ }, true},
+		"a shorter delay":                {func(h *host) { h.known.Refusals.Learned-- }, false},
+		"a shorter delay after a minute": {func(h *host) { h.known.Refusals.Learned--; h.keeping.savedAt = now - easing }, true},
 		"a longer block that the server may not know": {func(h *host) {
 			h.changes = []*change{{will: rules.Refusals{Row: 2, Until: until + 1}}}
 		}, true},
@@ -416,7 +416,7 @@ func TestWhatTheStoreLacks(t *testing.T) {
 	} {
 		l := idle(t, Config{Limits: hostlimit.Config{Store: hostlimit.Dir(t.TempDir())}})
 		h := l.host("a.example")
-		h.known.refusals, h.keeping.saved, h.keeping.savedAt = was, was, now-easing+1
+		h.known.Refusals, h.keeping.saved, h.keeping.savedAt = was, was, now-easing+1
 		if c.change(h); h.unsaved(now) != c.lacks {
 			t.Errorf("%s: the Store lacks something: %t", name, h.unsaved(now))
 		}
@@ -483,8 +483,8 @@ func TestWhatTheStoreHasIsReadUntilTheServerHasIt(t *testing.T) {
 			t.Errorf("%s: told %v, again in %v", name, h.news.stateErr, h.keeping.retryAt-l.now())
 		}
 		owed := !c.leaves && c.store.debt != (hostlimit.Debt{})
-		if h.known.refusals.Blocks(l.now()) != (owed && !c.store.debt.BlockedUntil.IsZero()) || h.known.refusals.Alone != (owed && c.store.debt.Refusals > 0) || owed && (h.known.version != -1 || h.known.refusals.Learned != c.store.debt.Delay) {
-			t.Errorf("%s: %+v of version %d", name, h.known.refusals, h.known.version)
+		if h.known.Refusals.Blocks(l.now()) != (owed && !c.store.debt.BlockedUntil.IsZero()) || h.known.Refusals.Alone != (owed && c.store.debt.Refusals > 0) || owed && (h.known.Version != -1 || h.known.Refusals.Learned != c.store.debt.Delay) {
+			t.Errorf("%s: %+v of version %d", name, h.known.Refusals, h.known.Version)
 		}
 	}
 }
@@ -494,7 +494,7 @@ func TestAFailedSaveIsMadeTenSecondsLater(t *testing.T) {
 	store := &debtStore{err: errors.New("no disk")}
 	l := idle(t, Config{Limits: hostlimit.Config{Store: store}})
 	h := l.host("a.example")
-	h.known.refusals = rules.Refusals{Until: l.now() + time.Hour, Row: 1, Cause: "status 429"}
+	h.known.Refusals = rules.Refusals{Until: l.now() + time.Hour, Row: 1, Cause: "status 429"}
 	if err := l.save(t.Context(), h.key); err == nil || h.keeping.retryAt < l.now()+retrying-5*time.Second || h.keeping.saved.Row > 0 {
 		t.Errorf("%v, again in %v; saved %+v", err, h.keeping.retryAt-l.now(), h.keeping.saved)
 	}

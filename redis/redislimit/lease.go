@@ -93,7 +93,7 @@ func (t *lease) startLocal(ctx context.Context) (hostlimit.Grant, error) {
 	t.start.began = now
 	t.use.renewed = now
 	t.granted.delay = owed
-	h.known.begin(t, now, owed)
+	h.known.Begin(t, now, owed)
 	reported := h.news.take()
 	// The Memory's own count, and what it read from its Store, are no news of the host.
 	grant.Seq = h.seq
@@ -203,7 +203,7 @@ func (t *lease) end(now time.Duration) {
 	fromEnd := t.limits.Delay.FromEnd || t.use.unanswered
 	// Otherwise the start has set the gap already.
 	if t.start.take != 0 && fromEnd {
-		h.known.finish(now, t.granted.delay)
+		h.known.Finish(now, t.granted.delay)
 	}
 	delete(h.leases, t.id)
 	if t.hasPlace {

@@ -8,12 +8,13 @@ import (
 	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/hostlimit/rules"
 	"github.com/go-politeness/politeness/redis/internal/contexts"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/share"
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 func (l *Limiter) newOutage() *outage {
 	out := &outage{l: l}
-	limits := share(l.conf.Limits, l.conf.Processes)
+	limits := share.Config(l.conf.Limits, l.conf.Processes)
 	limits.Store = out
 	hosts, err := memory.New(limits)
 	if err != nil {
@@ -36,7 +37,7 @@ func (o *outage) Update(
 	// Later calls return the same times, whatever the two clocks do.
 	if local.of != o {
 		local.of = o
-		local.debt = h.known.localDebt(o.l.conf.Processes, now, wall)
+		local.debt = shareOfDebt(&h.known.Refusals, o.l.conf.Processes, now, wall)
 	}
 	before := local.debt
 	local.debt = change(before)
@@ -49,15 +50,14 @@ func (o *outage) Update(
 	return local.debt, nil
 }
 
-// localDebt returns the refusals of k for one of n processes that go on without the server.
-func (k *known) localDebt(processes int, now time.Duration, wall time.Time) hostlimit.Debt {
-	s := &k.refusals
+// shareOfDebt returns the refusals s for one of n processes that go on without the server.
+func shareOfDebt(s *rules.Refusals, processes int, now time.Duration, wall time.Time) hostlimit.Debt {
 	debt := hostlimit.Debt{
 		Refusals: s.Row,
 		Unsure:   s.Unsure,
 		Bans:     s.Bans,
 		Cause:    s.Cause,
-		Delay:    times(s.Learned, processes),
+		Delay:    share.Times(s.Learned, processes),
 	}
 	if s.Until > now || rules.InARow(&debt) > 0 {
 		debt.BlockedUntil = wall.Add(s.Until - now)
@@ -82,9 +82,9 @@ func (h *host) owe(d hostlimit.Debt, now time.Duration, wall time.Time) {
 	// The gap that is running gets longer too, also for after the outage.
 	h.raise(s.Learned)
 	_, hi := h.p.clock.Bounds(now)
-	h.known.replace(s, wire.Micros((now+hi)/time.Microsecond))
+	h.known.Replace(s, wire.Micros((now+hi)/time.Microsecond))
 	if s.Blocks(now) {
-		h.known.blockSeen = now
+		h.known.BlockSeen = now
 		h.refuseLate()
 	}
 }
@@ -142,7 +142,7 @@ func (o *outage) acquire(
 	if err != nil || wait > 0 { // after a sleep the gate is looked at again
 		return nil, err
 	}
-	return o.hosts.Acquire(either, key, times(floor, o.l.conf.Processes))
+	return o.hosts.Acquire(either, key, share.Times(floor, o.l.conf.Processes))
 }
 
 // outageOf returns the outage that paces the requests for key; nil: the server paces them, or
@@ -203,46 +203,4 @@ func (l *Limiter) lendLocal(
 	l.places.taken++
 	h.leases[t.id] = t
 	return t
-}
-
-// share divides the limits by the number of processes.
-func share(c hostlimit.Config, processes int) hostlimit.Config {
-	whole := hostlimit.Limits{Concurrency: c.Concurrency, Delay: c.Delay}.WithDefaults()
-	part := shareOf(whole, processes)
-	c.Concurrency = part.Concurrency
-	c.Delay = part.Delay
-	c.MaxInFlight = 0 // the Limiter counts
-	c.Store = nil     // and saves
-	override := c.Override
-	if override != nil {
-		c.Override = func(key string) (hostlimit.Limits, bool) {
-			limits, ok := override(key)
-			return shareOf(limits, processes), ok
-		}
-	}
-	return c
-}
-
-// shareOf returns the part of l that is left to one of n processes: n times the delays and one n-th
-// of the slots, at least one. Zero fields, which Override leaves to the Config, stay zero.
-func shareOf(l hostlimit.Limits, n int) hostlimit.Limits {
-	if l.Concurrency > 0 {
-		l.Concurrency = max(1, l.Concurrency/n)
-	}
-	if l.Delay != (hostlimit.Delay{}) {
-		d := hostlimit.Limits{Delay: l.Delay}.WithDefaults().Delay
-		d.Min = times(d.Min, n)
-		d.Max = times(d.Max, n)
-		d.Ceiling = times(d.Ceiling, n)
-		l.Delay = d
-	}
-	return l
-}
-
-// times returns n times d, and at most longest.
-func times(d time.Duration, n int) time.Duration {
-	if d > longest/time.Duration(n) {
-		return longest
-	}
-	return d * time.Duration(n)
 }

@@ -36,7 +36,7 @@ func TestWhatAnOutageIsToldOfAHost(t *testing.T) {
 		"refusals":             {rules.Refusals{Until: time.Second, Cause: "status 429", Row: 3, Unsure: 2, Bans: 1}, true},
 	} {
 		h, out := alone(t) // an hour after its beginning
-		h.known.refusals = c.refusals
+		h.known.Refusals = c.refusals
 		now, wall := h.l.now(), time.Now()
 		for range 2 { // later calls return the same
 			d, err := out.Update(t.Context(), h.key, same)
@@ -47,7 +47,7 @@ func TestWhatAnOutageIsToldOfAHost(t *testing.T) {
 			if c.blocked && (!near(d.BlockedUntil.Sub(wall), c.refusals.Until-now) || !near(d.BlockedAt.Sub(wall), 0)) {
 				t.Errorf("%s: blocked from %v to %v", name, d.BlockedAt, d.BlockedUntil)
 			}
-			h.known.refusals = rules.Refusals{}
+			h.known.Refusals = rules.Refusals{}
 		}
 	}
 }
@@ -72,29 +72,29 @@ func TestWhatAnOutageHasLearnedHolds(t *testing.T) {
 		"a version of the time to come": {version: 1 << 50, debt: hostlimit.Debt{Delay: 6 * time.Second}, want: rules.Refusals{Learned: 3 * time.Second}},
 	} {
 		h, out := alone(t)
-		h.known.refusals.Learned, h.known.version = 2*time.Second, c.version
+		h.known.Refusals.Learned, h.known.Version = 2*time.Second, c.version
 		now := h.l.now()
 		if c.last > 0 {
-			h.known.started, h.known.last = true, now-c.last
+			h.known.Started, h.known.Last = true, now-c.last
 		}
 		if _, err := out.Update(t.Context(), h.key, func(hostlimit.Debt) hostlimit.Debt { return c.debt }); err != nil {
 			t.Fatal(err)
 		}
-		got, want := h.known.refusals, c.want
+		got, want := h.known.Refusals, c.want
 		if want.Until > 0 && near(got.Until-now, want.Until) {
 			want.Until = got.Until
 		}
-		if got != want || h.known.serverUntil != 0 || h.known.earliest != got.Until {
+		if got != want || h.known.ServerUntil != 0 || h.known.Earliest != got.Until {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
-		if least := max(c.version+1, int64(micros(now+time.Second))); h.known.version < least || h.known.version > least+int64(micros(time.Minute)) {
-			t.Errorf("%s: version %d, after %d at %d", name, h.known.version, c.version, micros(now))
+		if least := max(c.version+1, int64(micros(now+time.Second))); h.known.Version < least || h.known.Version > least+int64(micros(time.Minute)) {
+			t.Errorf("%s: version %d, after %d at %d", name, h.known.Version, c.version, micros(now))
 		}
-		if blocks := want.Until > 0; (h.known.blockSeen >= now) != blocks {
-			t.Errorf("%s: turns of before are void: %t", name, h.known.blockSeen >= now)
+		if blocks := want.Until > 0; (h.known.BlockSeen >= now) != blocks {
+			t.Errorf("%s: turns of before are void: %t", name, h.known.BlockSeen >= now)
 		}
-		if c.next > 0 && h.known.next != h.known.last+c.next || c.next == 0 && h.known.next != 0 {
-			t.Errorf("%s: the next start is %v after the last one", name, h.known.next-h.known.last)
+		if c.next > 0 && h.known.Next != h.known.Last+c.next || c.next == 0 && h.known.Next != 0 {
+			t.Errorf("%s: the next start is %v after the last one", name, h.known.Next-h.known.Last)
 		}
 		told := len(h.p.ops)
 		h.p.down, h.l.closed = nil, true // as when the server comes back meanwhile
@@ -116,8 +116,8 @@ func TestAStartWithoutTheServerWaits(t *testing.T) {
 	}{
 		"not":                           {func(*host) {}, noticed - later, false},
 		"until the others have noticed": {func(h *host) { h.p.sent.heard = later - time.Second }, 1500 * time.Millisecond, false},
-		"for the delay":                 {func(h *host) { h.known.next = later + time.Minute }, time.Minute, false},
-		"for a block":                   {func(h *host) { h.known.refusals.Until = later + time.Minute }, time.Minute, true},
+		"for the delay":                 {func(h *host) { h.known.Next = later + time.Minute }, time.Minute, false},
+		"for a block":                   {func(h *host) { h.known.Refusals.Until = later + time.Minute }, time.Minute, true},
 		"for a turn of the server's":    {func(h *host) { h.leases["1"] = new(lease) }, looking, false},
 		"not for one of its own":        {func(h *host) { h.leases["1"] = &lease{use: use{unshared: true}} }, noticed - later, false},
 		"for a place":                   {func(h *host) { h.l.places.taken = 2 }, looking, false},
@@ -147,7 +147,7 @@ func TestNoTurnIsLentWithoutAPlace(t *testing.T) {
 // TestAStartWithoutTheServerIsNumbered after those before, and owes its part of the delay.
 func TestAStartWithoutTheServerIsNumbered(t *testing.T) {
 	h, out := alone(t)
-	h.seq, h.known.next = 7, h.l.now()+time.Nanosecond
+	h.seq, h.known.Next = 7, h.l.now()+time.Nanosecond
 	for seq := range uint64(2) {
 		inner, err := out.hosts.Acquire(t.Context(), h.key, 0)
 		if err != nil {
@@ -155,8 +155,8 @@ func TestAStartWithoutTheServerIsNumbered(t *testing.T) {
 		}
 		turn := h.l.lendLocal(t.Context(), h.key, mustLimits(t, h.l, h.key), inner, time.Second)
 		g, err := turn.Start(t.Context())
-		if err != nil || g.Seq != 8+seq || h.known.gap != g.Delay/2 || h.known.next != h.known.last+h.known.gap || g.WaitDelay < time.Second {
-			t.Errorf("%+v, %v; the next start here in %v, gap %v", g, err, h.known.next-h.known.last, h.known.gap)
+		if err != nil || g.Seq != 8+seq || h.known.Gap != g.Delay/2 || h.known.Next != h.known.Last+h.known.Gap || g.WaitDelay < time.Second {
+			t.Errorf("%+v, %v; the next start here in %v, gap %v", g, err, h.known.Next-h.known.Last, h.known.Gap)
 		}
 		turn.Release()
 	}

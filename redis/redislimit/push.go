@@ -106,14 +106,14 @@ func (l *Limiter) proclaimed(verdict *wire.Verdict) {
 		return // nothing is known of it here that could be wrong
 	}
 	h := l.host(key)
-	if at.server < h.known.asOf {
+	if at.server < h.known.AsOf {
 		return // a later report has come
 	}
-	isNew := report.Until != h.known.serverUntil
+	isNew := report.Until != h.known.ServerUntil
 	h.learn(report, at)
 	if isNew {
 		// The next reply, which narrows the bounds of the server's clock, sets a better end.
-		h.known.serverUntil = 0
+		h.known.ServerUntil = 0
 	}
 	if blocked {
 		h.halt(at.received) // grants of before are void

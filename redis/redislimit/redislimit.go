@@ -57,6 +57,7 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/rules"
 	"github.com/go-politeness/politeness/redis/redislimit/internal/clock"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/share"
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
@@ -150,7 +151,7 @@ func newSetup(c Config) (setup, error) {
 		found.add("Processes: FailLocal requires the number of processes")
 	case set.failsLocal && err == nil:
 		// Here, because newOutage has no caller who could get the error.
-		if _, err := rules.New(share(c.Limits, c.Processes)); err != nil {
+		if _, err := rules.New(share.Config(c.Limits, c.Processes)); err != nil {
 			found.add("Limits, divided by Processes: %w", err)
 		}
 	}
@@ -374,7 +375,7 @@ func (l *Limiter) Next(ctx context.Context, key string, floor time.Duration) (ti
 	wait, _ := l.host(key).gate(l.now())
 	l.mu.Unlock()
 	gate := time.Now().Add(wait)
-	next, err := out.hosts.Next(ctx, key, times(floor, l.conf.Processes))
+	next, err := out.hosts.Next(ctx, key, share.Times(floor, l.conf.Processes))
 	if next.Before(gate) {
 		next = gate
 	}
@@ -395,5 +396,5 @@ func (f *forecast) answered(r reply) {
 	// One of the waiters here is on the server as well, maybe two.
 	ahead := time.Duration(max(0, len(h.waiters)-1)) * f.least
 	start := h.p.clock.Surely(peeked.At, r.received)
-	f.at = max(start+ahead, h.known.refusals.Until, r.received)
+	f.at = max(start+ahead, h.known.Refusals.Until, r.received)
 }

@@ -1,34 +1,11 @@
 package redislimit
 
 import (
-	"math"
 	"testing"
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
 )
-
-func TestShareOfTheLimits(t *testing.T) {
-	const ms = time.Millisecond
-	for _, c := range []struct {
-		own  hostlimit.Limits
-		n    int
-		want hostlimit.Limits
-	}{
-		{hostlimit.Limits{}.WithDefaults(), 2, hostlimit.Limits{Concurrency: 1, Delay: hostlimit.Delay{Min: 400 * ms, Max: time.Second, Ceiling: 2 * time.Minute}}},
-		{hostlimit.Limits{Concurrency: 7}.WithDefaults(), 3, hostlimit.Limits{Concurrency: 2, Delay: hostlimit.Delay{Min: 600 * ms, Max: 1500 * ms, Ceiling: 3 * time.Minute}}},
-		{hostlimit.Limits{Concurrency: 2, Delay: hostlimit.Delay{Min: 2 * time.Minute}}.WithDefaults(), 4, hostlimit.Limits{Concurrency: 1, Delay: hostlimit.Delay{Min: 8 * time.Minute, Max: 8 * time.Minute, Ceiling: 8 * time.Minute}}},
-		{hostlimit.Limits{Delay: hostlimit.Delay{DangerouslyNone: true}}.WithDefaults(), 4, hostlimit.Limits{Concurrency: 1, Delay: hostlimit.Delay{DangerouslyNone: true, Ceiling: 4 * time.Minute}}},
-		{hostlimit.Limits{}, 4, hostlimit.Limits{}},
-		{hostlimit.Limits{Concurrency: 8}, 4, hostlimit.Limits{Concurrency: 2}},
-		{hostlimit.Limits{Concurrency: -1}, 4, hostlimit.Limits{Concurrency: -1}},
-		{hostlimit.Limits{Delay: hostlimit.Delay{Min: math.MaxInt64}}, 4, hostlimit.Limits{Concurrency: 0, Delay: hostlimit.Delay{Min: longest, Max: longest, Ceiling: longest}}},
-	} {
-		if got := shareOf(c.own, c.n); got != c.want {
-			t.Errorf("a share of %d of %+v: %+v, want %+v", c.n, c.own, got, c.want)
-		}
-	}
-}
 
 // TestEachProcessHasItsPartOfMaxInFlight, at least one; without it there is no bound.
 func TestEachProcessHasItsPartOfMaxInFlight(t *testing.T) {
@@ -39,24 +16,6 @@ func TestEachProcessHasItsPartOfMaxInFlight(t *testing.T) {
 		l, err := idleLimiter(Config{Client: client, Processes: c.processes, Limits: hostlimit.Config{MaxInFlight: c.all}}, -1, time.Now())
 		if err != nil || l.limits.MaxInFlight != c.want {
 			t.Errorf("MaxInFlight %d, %d processes: %d, %v", c.all, c.processes, l.limits.MaxInFlight, err)
-		}
-	}
-}
-
-func TestTimesStopsAtTheLongest(t *testing.T) {
-	for _, c := range []struct {
-		d    time.Duration
-		n    int
-		want time.Duration
-	}{
-		{5, 3, 15},
-		{1 << 60, 2, longest},
-		{longest / 7, 7, longest / 7 * 7},
-		{longest/3 + 1, 3, longest},
-		{math.MaxInt64, math.MaxInt32, longest},
-	} {
-		if got := times(c.d, c.n); got != c.want {
-			t.Errorf("%d times %d is %d, want %d", c.n, c.d, got, c.want)
 		}
 	}
 }

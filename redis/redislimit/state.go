@@ -12,12 +12,13 @@ import (
 	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/hostlimit/rules"
 	"github.com/go-politeness/politeness/redis/redislimit/internal/clock"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/known"
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 // The values of a Limiter, from the whole to its parts: a Limiter has partitions of the server and
-// hosts; a host has its waiters and its leases. The other files have the steps that change them, each
-// in its own field.
+// hosts; a host has its waiters and its leases. The other files have the steps that change them,
+// each in its own field.
 
 // A Limiter is a hostlimit.Limiter on a server. It is safe for concurrent use.
 // It owns a subscription and a heartbeat; Close ends both.
@@ -212,7 +213,7 @@ type host struct {
 	leases  map[string]*lease // that callers have, by id
 	wait    hostWait
 
-	known   known
+	known   known.Host
 	changes []*change     // of the refusals that the server hasn't answered; the first one is under way
 	usual   time.Duration // how long pages usually take, by the responses to this process
 
@@ -264,28 +265,6 @@ type keeping struct {
 type localDebt struct {
 	debt hostlimit.Debt
 	of   *outage // nil: of none
-}
-
-// known is the part of a host that must survive a loss of the server's data: this process sends it
-// to the server that has lost it. Times are on this process's clock.
-type known struct {
-	next    time.Duration // the next start isn't earlier
-	started bool          // there was a start here
-	last    time.Duration // the last start, or the end from which the gap counts, wasn't later
-	lastBy  *lease        // started last here: its own next start owes it nothing
-	gap     time.Duration // after the last start here, also if the server has lost the key
-	source  string        // decided gap
-
-	refusals    rules.Refusals
-	serverUntil wire.Micros   // refusals.Until on the server's clock: one block has one end; 0: it isn't the server's
-	earliest    time.Duration // lower bound of refusals.Until: the server's clock is known only within bounds
-	version     int64         // of refusals, on the server; -1: this process has changed them
-	asOf        wire.Micros   // when the server reported the host last
-	blockSeen   time.Duration // when a block became known here: grants of before are void
-
-	delay       time.Duration // in force
-	served      int           // successes since servedSince
-	servedSince time.Duration
 }
 
 // A lease is one turn, from Acquire on. The goroutine of an Acquire or a Start waits for its wake

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/rules"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/known"
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
@@ -20,17 +21,17 @@ func TestWhatARestoreTells(t *testing.T) {
 	if len(h.p.ops) != 0 {
 		t.Error("of a host that owes nothing")
 	}
-	h.known.next = later + 1
+	h.known.Next = later + 1
 	if h.restore(later, false); len(h.p.ops) != 1 {
 		t.Error("not the next start")
 	}
-	h.known.next, h.p.ops = later, nil
-	h.known.refusals = rules.Refusals{Until: later + 30*time.Second, Cause: "status 429", Alone: true, Row: 2, Learned: 5 * time.Second}
-	h.known.refusals.EasedAt = later - 7*time.Second
+	h.known.Next, h.p.ops = later, nil
+	h.known.Refusals = rules.Refusals{Until: later + 30*time.Second, Cause: "status 429", Alone: true, Row: 2, Learned: 5 * time.Second}
+	h.known.Refusals.EasedAt = later - 7*time.Second
 	if h.restore(later, false); len(h.p.ops) != 0 {
 		t.Error("a block, to a server that has lost slots alone")
 	}
-	h.known.next, h.known.version, h.known.served, h.known.servedSince = later+3*time.Second, 9, 3, later-8*time.Second
+	h.known.Next, h.known.Version, h.known.Served, h.known.ServedSince = later+3*time.Second, 9, 3, later-8*time.Second
 	for id, renewed := range map[string]time.Duration{"live": later - 10*time.Second, "expired": later - time.Minute, "parked": later} {
 		h.leases[id] = &lease{id: id, limits: limits, phase: held, asks: 4, delay: time.Second, granted: granting{delay: 2 * time.Second}, use: use{renewed: renewed, unshared: true}}
 	}
@@ -45,13 +46,13 @@ func TestWhatARestoreTells(t *testing.T) {
 			Next: 3_000_000, Last: last, Leases: []wire.Lease{{ID: "live", Seq: 4, Left: 50_000_000, Delay: 2_000_000}},
 			Lost: &wire.Lost{
 				Version: 9, Until: 30_000_000, Cause: "status 429", Alone: true, Row: 2, Learned: 5_000_000, EasedAt: -7_000_000,
-				Rest: rest(h.known.refusals), Served: 3, Since: -8_000_000,
+				Rest: known.Rest(h.known.Refusals), Served: 3, Since: -8_000_000,
 			},
 		}
 		if got := h.p.ops[0].build(later); !reflect.DeepEqual(got, want) {
 			t.Errorf("told %#v\nwant %#v", got, want)
 		}
-		h.known.started, h.known.last = true, later-time.Second
+		h.known.Started, h.known.Last = true, later-time.Second
 	}
 	if h.leases["live"].use.unshared || !h.leases["expired"].use.unshared {
 		t.Error("the server knows of the lease that it was told of, and of no other one")
@@ -70,7 +71,7 @@ func TestWhatARestoreTells(t *testing.T) {
 // TestWhatAServerReportsHolds, also where that is less than what was known, but for what it may have
 // lost and wasn't told yet.
 func TestWhatAServerReportsHolds(t *testing.T) {
-	const known = later + 10*time.Second
+	const before = later + 10*time.Second
 	for name, c := range map[string]struct {
 		until      time.Duration // as reported
 		version    int64         // 5 is known
@@ -78,42 +79,42 @@ func TestWhatAServerReportsHolds(t *testing.T) {
 		want       time.Duration
 		row        int
 		asksAgain  bool
-		knownUntil time.Duration // 0: known
+		knownUntil time.Duration // 0: before
 	}{
-		"the same":                  {until: known, version: 5, want: known, row: 1},
-		"a shorter block":           {until: known - 1000, version: 6, want: known - 1000, row: 2},
-		"a longer one":              {until: known + 1000, version: 6, want: known + 1000, row: 2},
+		"the same":                  {until: before, version: 5, want: before, row: 1},
+		"a shorter block":           {until: before - 1000, version: 6, want: before - 1000, row: 2},
+		"a longer one":              {until: before + 1000, version: 6, want: before + 1000, row: 2},
 		"a lifted one":              {until: later, version: 6, want: later, row: 2, asksAgain: true},
 		"no block, as it is known":  {until: later, version: 6, want: later, row: 2, knownUntil: later},
 		"one that ends in a moment": {until: later + 1000, version: 6, want: later + 1000, row: 2},
-		"a shorter one, of a server that was reset": {until: known - 1000, version: 5, restoring: true, want: known, row: 1},
-		"a longer one, of a server that was reset":  {until: known + 1000, version: 4, restoring: true, want: known + 1000, row: 1},
-		"none, of a server that was reset":          {until: later, version: 0, restoring: true, want: known, row: 1},
-		"what others have told it since":            {until: known + 1000, version: 6, restoring: true, want: known + 1000, row: 2},
+		"a shorter one, of a server that was reset": {until: before - 1000, version: 5, restoring: true, want: before, row: 1},
+		"a longer one, of a server that was reset":  {until: before + 1000, version: 4, restoring: true, want: before + 1000, row: 1},
+		"none, of a server that was reset":          {until: later, version: 0, restoring: true, want: before, row: 1},
+		"what others have told it since":            {until: before + 1000, version: 6, restoring: true, want: before + 1000, row: 2},
 	} {
 		h := idleHost(t, hostlimit.Config{})
 		if c.knownUntil == 0 {
-			c.knownUntil = known
+			c.knownUntil = before
 		}
-		h.known.refusals, h.known.serverUntil, h.known.version = rules.Refusals{Until: c.knownUntil, Row: 1, Alone: true, Learned: time.Second - 1}, micros(c.knownUntil), 5
-		waits := &lease{l: h.l, h: h, phase: waiting, wait: wait{next: known, wake: make(chan struct{}, 1)}}
+		h.known.Refusals, h.known.ServerUntil, h.known.Version = rules.Refusals{Until: c.knownUntil, Row: 1, Alone: true, Learned: time.Second - 1}, micros(c.knownUntil), 5
+		waits := &lease{l: h.l, h: h, phase: waiting, wait: wait{next: before, wake: make(chan struct{}, 1)}}
 		h.waiters = []*lease{waits}
 		if c.restoring {
 			h.p.restoring = 1
 		}
-		i := wire.Report{Until: micros(c.until), Version: c.version, Alone: true, Rest: rest(rules.Refusals{Row: 2}), Learned: micros(time.Second), Served: 7}
+		i := wire.Report{Until: micros(c.until), Version: c.version, Alone: true, Rest: known.Rest(rules.Refusals{Row: 2}), Learned: micros(time.Second), Served: 7}
 		if c.row == 1 {
 			i.Row = 1
 		}
 		h.learn(i, reply{server: micros(later), received: later})
-		if h.known.refusals.Until != c.want || h.known.refusals.Row != c.row || (waits.wait.next == 1) != c.asksAgain {
-			t.Errorf("%s: until %v, want %v; %d in a row, want %d; waiters ask again: %t", name, h.known.refusals.Until, c.want, h.known.refusals.Row, c.row, waits.wait.next == 1)
+		if h.known.Refusals.Until != c.want || h.known.Refusals.Row != c.row || (waits.wait.next == 1) != c.asksAgain {
+			t.Errorf("%s: until %v, want %v; %d in a row, want %d; waiters ask again: %t", name, h.known.Refusals.Until, c.want, h.known.Refusals.Row, c.row, waits.wait.next == 1)
 		}
-		if taken := !c.restoring || c.version > 5; (h.known.served == 7) != taken {
-			t.Errorf("%s: %d served", name, h.known.served)
+		if taken := !c.restoring || c.version > 5; (h.known.Served == 7) != taken {
+			t.Errorf("%s: %d served", name, h.known.Served)
 		}
-		if c.version == 5 && h.known.refusals.Learned != time.Second-1 && !c.restoring {
-			t.Errorf("%s: a delay of %v, which is the same in microseconds", name, h.known.refusals.Learned)
+		if c.version == 5 && h.known.Refusals.Learned != time.Second-1 && !c.restoring {
+			t.Errorf("%s: a delay of %v, which is the same in microseconds", name, h.known.Refusals.Learned)
 		}
 	}
 }
@@ -125,9 +126,9 @@ func TestTheHostIsInTrouble(t *testing.T) {
 		want bool
 	}{
 		"not":                        {func(*host) {}, false},
-		"a probe":                    {func(h *host) { h.known.refusals.Alone = true }, true},
-		"a block":                    {func(h *host) { h.known.refusals.Until = later + 1 }, true},
-		"a block that is over":       {func(h *host) { h.known.refusals.Until = later }, false},
+		"a probe":                    {func(h *host) { h.known.Refusals.Alone = true }, true},
+		"a block":                    {func(h *host) { h.known.Refusals.Until = later + 1 }, true},
+		"a block that is over":       {func(h *host) { h.known.Refusals.Until = later }, false},
 		"a block that is on its way": {func(h *host) { h.changes = []*change{{will: rules.Refusals{Until: later + 1}}} }, true},
 		"the hours":                  {func(h *host) { h.wait.opens = later + 1 }, true},
 	} {
@@ -148,23 +149,23 @@ func TestWaitersThatComeTooLateAreRefused(t *testing.T) {
 		phase  phase            // of the first one
 		want   [2]bool          // they are refused
 	}{
-		"a block":               {func(h *host, now time.Duration) { h.known.refusals.Until = now + until }, [2]time.Duration{until - 1, 2 * until}, parked, [2]bool{true, false}},
-		"one that ends in time": {func(h *host, now time.Duration) { h.known.refusals.Until = now + until }, [2]time.Duration{until, until}, parked, [2]bool{false, true}},
-		"one behind the other":  {func(h *host, now time.Duration) { h.known.refusals.Until = now + until }, [2]time.Duration{until, until + time.Second}, parked, [2]bool{false, false}},
-		"one that asks":         {func(h *host, now time.Duration) { h.known.refusals.Until = now + until }, [2]time.Duration{until - 1, until - 1}, asking, [2]bool{false, true}},
-		"one that was let go":   {func(h *host, now time.Duration) { h.known.refusals.Until = now + until }, [2]time.Duration{until - 1, until - 1}, granted, [2]bool{false, true}},
+		"a block":               {func(h *host, now time.Duration) { h.known.Refusals.Until = now + until }, [2]time.Duration{until - 1, 2 * until}, parked, [2]bool{true, false}},
+		"one that ends in time": {func(h *host, now time.Duration) { h.known.Refusals.Until = now + until }, [2]time.Duration{until, until}, parked, [2]bool{false, true}},
+		"one behind the other":  {func(h *host, now time.Duration) { h.known.Refusals.Until = now + until }, [2]time.Duration{until, until + time.Second}, parked, [2]bool{false, false}},
+		"one that asks":         {func(h *host, now time.Duration) { h.known.Refusals.Until = now + until }, [2]time.Duration{until - 1, until - 1}, asking, [2]bool{false, true}},
+		"one that was let go":   {func(h *host, now time.Duration) { h.known.Refusals.Until = now + until }, [2]time.Duration{until - 1, until - 1}, granted, [2]bool{false, true}},
 		"a block of old": {func(h *host, now time.Duration) {
-			h.known.refusals.Until, h.known.asOf = now+until, micros(now-pollBlock)-1000
+			h.known.Refusals.Until, h.known.AsOf = now+until, micros(now-pollBlock)-1000
 		}, [2]time.Duration{until - 1, until - 1}, parked, [2]bool{false, false}},
-		"the delay, long ago": {func(h *host, now time.Duration) { h.known.next, h.known.asOf = now+until, 0 }, [2]time.Duration{until - 1, until - 1}, parked, [2]bool{true, true}},
+		"the delay, long ago": {func(h *host, now time.Duration) { h.known.Next, h.known.AsOf = now+until, 0 }, [2]time.Duration{until - 1, until - 1}, parked, [2]bool{true, true}},
 		"a block of old in an outage": {func(h *host, now time.Duration) {
-			h.known.refusals.Until, h.known.asOf, h.p.down = now+until, 0, errReset
+			h.known.Refusals.Until, h.known.AsOf, h.p.down = now+until, 0, errReset
 		}, [2]time.Duration{until - 1, until - 1}, parked, [2]bool{true, true}},
 	} {
 		h := idleHost(t, hostlimit.Config{Delay: hostlimit.Delay{Min: time.Second, Max: 2 * time.Second}})
 		now := h.l.now()
 		h.p.down, h.l.closed = nil, true // it sends nothing
-		h.p.clock.At, h.known.asOf = now, micros(now)
+		h.p.clock.At, h.known.AsOf = now, micros(now)
 		first, second := h.waiter(t, now), h.waiter(t, now)
 		first.phase, first.wait.limit, second.wait.limit = c.phase, now+c.limits[0], now+c.limits[1]
 		c.set(h, now)
@@ -180,7 +181,7 @@ func TestAllWhoComeTooLateAreRefusedAtOnce(t *testing.T) {
 	for range 3 {
 		h.waiter(t, later)
 	}
-	h.known.next = later + 2*time.Hour
+	h.known.Next = later + 2*time.Hour
 	if h.refuseLate(); len(h.waiters) != 0 {
 		t.Errorf("%d wait", len(h.waiters))
 	}
@@ -207,7 +208,7 @@ func TestAHaltWakesWhoWasLetGo(t *testing.T) {
 		h := idleHost(t, hostlimit.Config{})
 		w := h.waiter(t, later)
 		w.phase = phase
-		if h.halt(later); len(w.wait.wake) != woken || h.known.blockSeen != later {
+		if h.halt(later); len(w.wait.wake) != woken || h.known.BlockSeen != later {
 			t.Errorf("phase %d: woken %d times", phase, len(w.wait.wake))
 		}
 	}
@@ -219,9 +220,9 @@ func TestTheGapCountsFromTheEnd(t *testing.T) {
 		{0, 0, time.Second, time.Second}, {later + time.Minute, later - time.Second, time.Second, 61 * time.Second}, {later + time.Second, later - time.Second, 3 * time.Second, 3 * time.Second},
 	} {
 		h := idleHost(t, hostlimit.Config{})
-		h.known.next, h.known.last = c.next, c.last
-		if h.known.finish(later, c.delay); h.known.next != later+c.want || h.known.last != later {
-			t.Errorf("%+v: next in %v, last %v ago", c, h.known.next-later, later-h.known.last)
+		h.known.Next, h.known.Last = c.next, c.last
+		if h.known.Finish(later, c.delay); h.known.Next != later+c.want || h.known.Last != later {
+			t.Errorf("%+v: next in %v, last %v ago", c, h.known.Next-later, later-h.known.Last)
 		}
 	}
 }
@@ -266,14 +267,14 @@ func TestWhatAHostOwesIsRemembered(t *testing.T) {
 		owes bool
 	}{
 		"nothing":                  {func(*host) {}, false},
-		"the next start":           {func(h *host) { h.known.next = later + 1 }, true},
-		"a start that may be now":  {func(h *host) { h.known.next = later }, false},
-		"a block":                  {func(h *host) { h.known.refusals.Until = later + 1 }, true},
-		"a block that is over":     {func(h *host) { h.known.refusals.Until = later }, false},
-		"refusals since its end":   {func(h *host) { h.known.refusals.Until, h.known.refusals.Row = later-forgive+1, 1 }, true},
-		"refusals since its start": {func(h *host) { h.known.last, h.known.refusals.Row = later-forgive+1, 1 }, true},
+		"the next start":           {func(h *host) { h.known.Next = later + 1 }, true},
+		"a start that may be now":  {func(h *host) { h.known.Next = later }, false},
+		"a block":                  {func(h *host) { h.known.Refusals.Until = later + 1 }, true},
+		"a block that is over":     {func(h *host) { h.known.Refusals.Until = later }, false},
+		"refusals since its end":   {func(h *host) { h.known.Refusals.Until, h.known.Refusals.Row = later-forgive+1, 1 }, true},
+		"refusals since its start": {func(h *host) { h.known.Last, h.known.Refusals.Row = later-forgive+1, 1 }, true},
 		"forgiven refusals": {func(h *host) {
-			h.known.last, h.known.refusals.Until, h.known.refusals.Row = later-forgive, later-forgive, 1
+			h.known.Last, h.known.Refusals.Until, h.known.Refusals.Row = later-forgive, later-forgive, 1
 		}, false},
 		"a change": {func(h *host) { h.changes = []*change{{}} }, true},
 		"a lease":  {func(h *host) { h.leases["1"] = &lease{phase: held, use: use{renewed: later - time.Minute + 1}} }, true},

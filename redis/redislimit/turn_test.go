@@ -83,17 +83,17 @@ func TestWhatMakesAGrantVoid(t *testing.T) {
 		"nothing":                     {func(*host, *lease) {}, later + time.Second, true},
 		"another generation":          {func(h *host, _ *lease) { h.p.gen.name = "2" }, 0, false},
 		"a step of the clock":         {func(h *host, _ *lease) { h.p.gen.stepped = -time.Second }, 0, false},
-		"a block since":               {func(h *host, _ *lease) { h.known.blockSeen = later }, 0, false},
-		"a block at that instant":     {func(h *host, _ *lease) { h.known.blockSeen = later - time.Second }, 0, false},
-		"a block before":              {func(h *host, _ *lease) { h.known.blockSeen = later - time.Second - 1 }, later + time.Second, true},
+		"a block since":               {func(h *host, _ *lease) { h.known.BlockSeen = later }, 0, false},
+		"a block at that instant":     {func(h *host, _ *lease) { h.known.BlockSeen = later - time.Second }, 0, false},
+		"a block before":              {func(h *host, _ *lease) { h.known.BlockSeen = later - time.Second - 1 }, later + time.Second, true},
 		"a block that is on its way":  {func(h *host, _ *lease) { h.changes = []*change{{will: rules.Refusals{Until: later + 1}}} }, 0, false},
 		"one that is over":            {func(h *host, _ *lease) { h.changes = []*change{{will: rules.Refusals{Until: later}}} }, later + time.Second, true},
-		"a gap to another start here": {func(h *host, _ *lease) { h.known.started, h.known.last, h.known.gap = true, later, 3*time.Second }, later + 3*time.Second, true},
-		"a shorter gap":               {func(h *host, _ *lease) { h.known.started, h.known.last, h.known.gap = true, later, time.Second/2 }, later + time.Second, true},
+		"a gap to another start here": {func(h *host, _ *lease) { h.known.Started, h.known.Last, h.known.Gap = true, later, 3*time.Second }, later + 3*time.Second, true},
+		"a shorter gap":               {func(h *host, _ *lease) { h.known.Started, h.known.Last, h.known.Gap = true, later, time.Second/2 }, later + time.Second, true},
 		"a gap to its own start": {func(h *host, w *lease) {
-			h.known.started, h.known.last, h.known.gap, h.known.lastBy = true, later, 3*time.Second, w
+			h.known.Started, h.known.Last, h.known.Gap, h.known.LastBy = true, later, 3*time.Second, w
 		}, later + time.Second, true},
-		"no start here": {func(h *host, _ *lease) { h.known.last, h.known.gap = later, 3*time.Second }, later + time.Second, true},
+		"no start here": {func(h *host, _ *lease) { h.known.Last, h.known.Gap = later, 3*time.Second }, later + time.Second, true},
 	} {
 		h := idleHost(t, hostlimit.Config{})
 		w := h.waiter(t, later)
@@ -114,10 +114,10 @@ func TestWhatAStartOwes(t *testing.T) {
 		h := idleHost(t, hostlimit.Config{})
 		h.p.clock.Lo, h.p.clock.Hi = time.Millisecond, 5*time.Millisecond
 		w := h.waiter(t, later)
-		w.asks, h.known.next, w.granted = 4, c.next, granting{at: micros(later - time.Second), delay: time.Second, source: "random", report: wire.Report{Next: micros(c.g)}}
+		w.asks, h.known.Next, w.granted = 4, c.next, granting{at: micros(later - time.Second), delay: time.Second, source: "random", report: wire.Report{Next: micros(c.g)}}
 		w.stamp(later)
-		if h.known.next != c.want || h.known.gap != time.Second || h.known.source != "random" || h.known.last != later || h.known.lastBy != w || w.start.seq != 1 || w.start.take != 4 {
-			t.Errorf("%+v: next %v, gap %v by %s; start %d of question %d", c, h.known.next, h.known.gap, h.known.source, w.start.seq, w.start.take)
+		if h.known.Next != c.want || h.known.Gap != time.Second || h.known.Source != "random" || h.known.Last != later || h.known.LastBy != w || w.start.seq != 1 || w.start.take != 4 {
+			t.Errorf("%+v: next %v, gap %v by %s; start %d of question %d", c, h.known.Next, h.known.Gap, h.known.Source, w.start.seq, w.start.take)
 		}
 		if w.start.stamp != micros(later+time.Millisecond) || w.start.by != micros(later+5*time.Millisecond)+1 || w.start.began != later {
 			t.Errorf("at %d, by %d, began %v", w.start.stamp, w.start.by, w.start.began)
@@ -172,7 +172,7 @@ func TestWhenARefusedTurnMayComeBack(t *testing.T) {
 	} {
 		h := idleHost(t, hostlimit.Config{})
 		w := h.waiter(t, later-3*time.Second)
-		h.known.next, h.wait.expiry = c.next, c.expiry
+		h.known.Next, h.wait.expiry = c.next, c.expiry
 		if got := w.retry(later); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
@@ -264,7 +264,7 @@ func TestWhenAPlannedTurnAsks(t *testing.T) {
 	} {
 		h := idleHost(t, hostlimit.Config{})
 		w := h.waiter(t, later)
-		w.phase, h.known.refusals.Until, h.wait.opens, h.known.asOf = waiting, later+c.until, later+c.opens, micros(later)
+		w.phase, h.known.Refusals.Until, h.wait.opens, h.known.AsOf = waiting, later+c.until, later+c.opens, micros(later)
 		w.pushed(&wire.Push{Due: micros(later + c.in), Now: micros(later + c.from), Why: c.why}, later)
 		refused := c.next == 0
 		if due := later + max(c.in, c.until); !refused && (w.wait.next != later+c.next || c.why == "b" && w.wait.planned != due) || refused != (w.phase == over) {
@@ -282,7 +282,7 @@ func TestATurnThatComesTooLateMayComeBack(t *testing.T) {
 	for why, want := range map[string]time.Duration{"d": time.Minute, "b": time.Hour} {
 		h := idleHost(t, hostlimit.Config{})
 		w := h.waiter(t, later)
-		w.phase, h.known.refusals.Until, h.known.serverUntil = asking, later+time.Hour, micros(later+time.Hour)
+		w.phase, h.known.Refusals.Until, h.known.ServerUntil = asking, later+time.Hour, micros(later+time.Hour)
 		w.answered(reply{received: later, server: micros(later), answer: &wire.Turn{
 			Head: wire.Head{Kind: wire.Late}, At: micros(later + time.Minute), Why: why, Host: wire.Report{Until: micros(later + time.Hour)},
 		}})
@@ -338,9 +338,9 @@ func TestABlockThatIsToldRefusesWhoComesTooLate(t *testing.T) {
 	for why, refused := range map[string]bool{"b": true, "h": true, "d": false} {
 		h := idleHost(t, hostlimit.Config{})
 		first, second := h.waiter(t, later), h.waiter(t, later)
-		first.phase, second.wait.limit, h.known.refusals.Until = waiting, later+30*time.Second, later+time.Minute
-		if h.known.asOf = micros(h.l.now()); why == "h" {
-			h.known.refusals.Until = 0
+		first.phase, second.wait.limit, h.known.Refusals.Until = waiting, later+30*time.Second, later+time.Minute
+		if h.known.AsOf = micros(h.l.now()); why == "h" {
+			h.known.Refusals.Until = 0
 		}
 		if first.reserve(micros(later+time.Minute), micros(later), why, later); (second.phase == over) != refused || first.phase != waiting {
 			t.Errorf("%s: the second one is refused: %t; the first one's phase is %d", why, second.phase == over, first.phase)

@@ -23,14 +23,14 @@ import (
 //go:embed testdata/step.v6.lua
 var formerScript string
 
-const former = 6
-
 // formerCall is a call of a process of the former version. Its operations have the number of the host,
 // which is one, behind their names.
 func formerCall(gen string, number int64, operations ...[]any) []any {
 	second := int64(time.Second / time.Microsecond)
 	header := []any{
-		"p:push:", true, gen, 0, 1 << 52, 2 * second, 1000, 1000, 20_000, second, 600 * second, 1800 * second, []any{}, "oldprocess",
+		"p:push:", true, gen, 0, 1 << 52, 2 * second, 1000, 1000, 20_000, second, 600 * second, 1800 * second,
+		[]any{},
+		"oldprocess",
 		"old:1", "Concurrency 2", 10 * second, 0, number,
 	}
 	call := []any{header}
@@ -201,7 +201,7 @@ func TestMessagesOfTheOtherVersionAreIgnored(t *testing.T) {
 		"a kind that it doesn't have":            packed(t, map[string]any{"kind": "throttle", "id": w.id}),
 	} {
 		l.heard(message, true)
-		if w.wait.next != later || h.known.blockSeen != 0 || len(l.peers.differ) > 0 || l.Stats().Calls > 0 {
+		if w.wait.next != later || h.known.BlockSeen != 0 || len(l.peers.differ) > 0 || l.Stats().Calls > 0 {
 			t.Errorf("%s: it was taken", name)
 		}
 	}

@@ -67,24 +67,24 @@ func (t *lease) describe(ahead int, now time.Duration) hostlimit.Wait {
 	case first.wait.why == whySlot:
 		wait.Hold = "slot"
 		wait.Held = t.limits.Concurrency // of all processes
-	case h.known.refusals.Until > now:
+	case h.known.Refusals.Until > now:
 		wait.Hold = "block"
-		wait.Cause = h.known.refusals.Cause
+		wait.Cause = h.known.Refusals.Cause
 	case h.wait.opens > now:
 		wait.Hold = "block"
 		wait.Cause = "hours"
-	case t.floor > h.known.gap:
+	case t.floor > h.known.Gap:
 		wait.Hold = "delay"
 		wait.Delay = t.floor
 		wait.Cause = "crawl-delay"
 	default:
 		wait.Hold = "delay"
-		wait.Delay = h.known.gap
-		wait.Cause = h.known.source
+		wait.Delay = h.known.Gap
+		wait.Cause = h.known.Source
 		// The server plans with a guard on top of each delay, which isn't a part of the delay.
-		own := h.known.last + h.known.gap
+		own := h.known.Last + h.known.Gap
 		guard := first.wait.planned - own
-		if h.known.started && guard >= 0 && guard < time.Second {
+		if h.known.Started && guard >= 0 && guard < time.Second {
 			wait.Until = t.l.base.Add(own + time.Duration(ahead)*t.least())
 		}
 	}

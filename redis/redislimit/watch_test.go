@@ -77,19 +77,19 @@ func TestAWaitSaysWhatHoldsIt(t *testing.T) {
 		"a start that was planned for now": {func(_ *host, t *lease) { t.wait.planned = now }, delay},
 		"one a moment later":               {func(_ *host, t *lease) { t.wait.planned = now + 1 }, until(now+1, delay)},
 		"the gap to the last start here": {func(h *host, t *lease) {
-			h.known.started, h.known.last, t.wait.planned = true, 8*time.Second, 11*time.Second
+			h.known.Started, h.known.Last, t.wait.planned = true, 8*time.Second, 11*time.Second
 		}, until(11*time.Second, delay)},
 		"with the server's guard": {func(h *host, t *lease) {
-			h.known.started, h.known.last, t.wait.planned = true, 8*time.Second, 12*time.Second-1
+			h.known.Started, h.known.Last, t.wait.planned = true, 8*time.Second, 12*time.Second-1
 		}, until(11*time.Second, delay)},
 		"longer than that": {func(h *host, t *lease) {
-			h.known.started, h.known.last, t.wait.planned = true, 8*time.Second, 12*time.Second
+			h.known.Started, h.known.Last, t.wait.planned = true, 8*time.Second, 12*time.Second
 		}, until(12*time.Second, delay)},
 		"a gap that others keep": {func(h *host, t *lease) {
-			h.known.started, h.known.last, t.wait.planned = true, 8*time.Second, 11*time.Second-1
+			h.known.Started, h.known.Last, t.wait.planned = true, 8*time.Second, 11*time.Second-1
 		}, until(11*time.Second-1, delay)},
-		"a block":                        {func(h *host, _ *lease) { h.known.refusals = rules.Refusals{Until: now + 1, Cause: "status 429"} }, hostlimit.Wait{Hold: "block", Cause: "status 429"}},
-		"a block that is over":           {func(h *host, _ *lease) { h.known.refusals = rules.Refusals{Until: now, Cause: "status 429"} }, delay},
+		"a block":                        {func(h *host, _ *lease) { h.known.Refusals = rules.Refusals{Until: now + 1, Cause: "status 429"} }, hostlimit.Wait{Hold: "block", Cause: "status 429"}},
+		"a block that is over":           {func(h *host, _ *lease) { h.known.Refusals = rules.Refusals{Until: now, Cause: "status 429"} }, delay},
 		"the hours":                      {func(h *host, _ *lease) { h.wait.opens = now + 1 }, hostlimit.Wait{Hold: "block", Cause: "hours"}},
 		"the hours have begun":           {func(h *host, _ *lease) { h.wait.opens = now }, delay},
 		"a crawl-delay":                  {func(_ *host, t *lease) { t.floor = gap + 1 }, hostlimit.Wait{Hold: "delay", Delay: gap + 1, Cause: "crawl-delay"}},
@@ -109,7 +109,7 @@ func TestAWaitSaysWhatHoldsIt(t *testing.T) {
 	} {
 		for ahead := range 2 {
 			h, seen := l.host(name), new(waitSeen)
-			h.known.gap, h.known.source, h.waiters, h.leases = gap, "random", nil, map[string]*lease{}
+			h.known.Gap, h.known.Source, h.waiters, h.leases = gap, "random", nil, map[string]*lease{}
 			for range 2 {
 				h.waiters = append(h.waiters, &lease{l: l, h: h, limits: mustLimits(t, l, h.key), wait: wait{caller: caller{arrived: arrived, watcher: seen}}})
 			}

@@ -1,5 +1,5 @@
-// Package clock knows the clock of a server by its replies, within bounds, and how late after its time
-// a request may still start.
+// Package clock knows the clock of a server by its replies, within bounds, and how late after its
+// time a request may still start.
 package clock
 
 import (
