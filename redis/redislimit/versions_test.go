@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -141,7 +142,7 @@ func TestTwoVersionsSideBySide(t *testing.T) {
 		t.Error("the host of the former version has changed")
 	}
 	newer := dump(t, client)
-	if _, err := old.call(take); err == nil || !strings.Contains(err.Error(), "BADVERSION") || !strings.Contains(err.Error(), "7") {
+	if _, err := old.call(take); err == nil || !strings.Contains(err.Error(), "BADVERSION") || !strings.Contains(err.Error(), strconv.Itoa(wire.Version)) {
 		t.Errorf("the former version beside the newer one: %v", err)
 	}
 	after := dump(t, client)
@@ -159,7 +160,7 @@ func TestACallOfTheOtherVersionDoesNothing(t *testing.T) {
 	t.Parallel()
 	server := ownServer(t)
 	client := newClient(t, server)
-	keys := []string{"p:{0}gen", "p:{0}processes", "p:{0}host:7:a.example"}
+	keys := []string{"p:{0}gen", "p:{0}processes", "p:{0}" + ofHosts + "a.example"}
 	old := packed(t, formerCall("", 1, []any{"renew", 1, "oldprocess.1"}))
 	err := client.Eval(t.Context(), wire.Source, keys, old).Err()
 	if err == nil || !strings.Contains(err.Error(), "BADVERSION") {
@@ -167,7 +168,8 @@ func TestACallOfTheOtherVersionDoesNothing(t *testing.T) {
 	}
 	future := wire.Call{Process: "p", Number: 1}
 	future.Add(&wire.Renew{ID: "p.1"}, 1)
-	text := strings.Replace(future.Pack(), "\xa7version\x07", "\xa7version\x08", 1)
+	field := func(version int) string { return "\xa7version" + string(rune(version)) }
+	text := strings.Replace(future.Pack(), field(wire.Version), field(wire.Version+1), 1)
 	err = client.Eval(t.Context(), wire.Source, keys, text).Err()
 	if err == nil || !strings.Contains(err.Error(), "BADVERSION") {
 		t.Errorf("a call of a later version: %v", err)
@@ -190,7 +192,7 @@ func TestMessagesOfTheOtherVersionAreIgnored(t *testing.T) {
 	l.asked[w.id] = w
 	h.p.clock = clock.Server{Known: true, At: l.now()}
 	now := int64(micros(l.now()))
-	key := strings.Replace(h.p.hostKey(h.key), "host:7:", "host:6:", 1)
+	key := strings.Replace(h.p.hostKey(h.key), ofHosts, "host:6:", 1)
 	for name, message := range map[string]string{
 		"a push":                                 packed(t, []any{w.id, now, now, "d"}),
 		"a hello":                                packed(t, []any{"oldprocess", "old:1", "Concurrency 77"}),

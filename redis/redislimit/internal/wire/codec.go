@@ -11,9 +11,6 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// Version is the version of all records. The server refuses processes of another one.
-const Version = 7
-
 // pack writes a record. Fields that are zero are left out.
 func pack(record any) string {
 	var out bytes.Buffer

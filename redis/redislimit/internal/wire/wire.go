@@ -6,8 +6,8 @@
 //	call.go     from a process to the server: a Call with its operations
 //	reply.go    the answers
 //	message.go  published: pushes, hellos, blocks
-//	stored.go   kept on the server: hosts, turns, processes, the generation
-//	codec.go    records as text, and the Version of all of them
+//	stored.go   kept on the server: hosts, turns, processes, the generation; the Version of all
+//	codec.go    records as text
 //
 // A field has its name in its tag, and nowhere else: step.lua begins with tables of all names,
 // which are made from the tags (see Source). A name that no record has is an error there, as a
