@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -191,7 +192,70 @@ type exchange struct {
 	began    time.Time // first byte of the request
 	request  gowarc.WarcRecordBuilder
 	response gowarc.WarcRecordBuilder
+	head     []byte // of the response, until it is known that its status is final
+	isFinal  bool
 	err      error
+}
+
+// answer takes bytes of the response. Answers that come before the final one, such as 103 Early
+// Hints, aren't kept: a record has one, and readers take the first for it.
+func (e *exchange) answer(p []byte) {
+	if e.isFinal {
+		e.write(p)
+		return
+	}
+	e.head = append(e.head, p...)
+	for {
+		end := endOfHeader(e.head)
+		if end < 0 {
+			return // more comes; net/http bounds the header
+		}
+		if !isInterim(e.head) {
+			break
+		}
+		e.head = e.head[end:]
+	}
+	e.finish()
+}
+
+// finish keeps the bytes that were held back.
+func (e *exchange) finish() {
+	e.isFinal = true
+	if len(e.head) > 0 {
+		e.write(e.head)
+	}
+	e.head = nil
+}
+
+func (e *exchange) write(p []byte) {
+	_, lost := e.response.Write(p)
+	if lost != nil {
+		e.err = lost
+	}
+}
+
+// endOfHeader returns the length of the header at the beginning of text, with its empty line; -1 if
+// it isn't whole.
+func endOfHeader(text []byte) int {
+	for at := 0; ; {
+		line := bytes.IndexByte(text[at:], '\n')
+		if line < 0 {
+			return -1
+		}
+		content := bytes.TrimSuffix(text[at:at+line], []byte("\r"))
+		at += line + 1
+		if len(content) == 0 {
+			return at
+		}
+	}
+}
+
+// isInterim reports whether the answer at the beginning of text is followed by another one. 101
+// Switching Protocols is final.
+func isInterim(text []byte) bool {
+	_, status, _ := bytes.Cut(text, []byte(" "))
+	status = bytes.TrimLeft(status, " ")
+	return len(status) > 3 && status[0] == '1' && !bytes.HasPrefix(status, []byte("101"))
 }
 
 // A wire is a connection that hands what passes over it to the exchange that is under way. Without
@@ -235,6 +299,7 @@ func (w *wire) end(e *exchange) *exchange {
 	if w.now == e {
 		w.now = nil
 	}
+	e.finish()
 	return e
 }
 
@@ -246,10 +311,7 @@ func (w *wire) Read(p []byte) (int, error) {
 	if w.now == nil || w.now.began.IsZero() || n == 0 {
 		return n, err
 	}
-	_, lost := w.now.response.Write(p[:n])
-	if lost != nil {
-		w.now.err = lost
-	}
+	w.now.answer(p[:n])
 	return n, err
 }
 

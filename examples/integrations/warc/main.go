@@ -8,8 +8,9 @@
 // The archive is the Base of the Transport, below politeness. So it has what the sites saw and
 // nothing else: robots.txt, each hop of a redirect, a 429 and the page that came after it, each
 // with its request; what robots.txt disallows isn't in it. Chunks and compression are kept:
-// net/http undoes both for the crawler only. Connections speak HTTP/1.1, since the frames of HTTP/2
-// aren't what a WARC file holds.
+// net/http undoes both for the crawler only. Of an answer with interim ones before it, such as 103
+// Early Hints, a record has the final one alone. Connections speak HTTP/1.1, since the frames of
+// HTTP/2 aren't what a WARC file holds.
 package main
 
 import (

@@ -38,6 +38,12 @@ func TestArchive(t *testing.T) {
 				_, _ = z.Write(packed)
 				_ = z.Close() // to a ResponseWriter
 			})
+			s.Handle("/c", func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Link", "</style.css>; rel=preload")
+				w.WriteHeader(http.StatusEarlyHints)
+				w.WriteHeader(http.StatusEarlyHints) // any number may come
+				_, _ = io.WriteString(w, "hinted")
+			})
 			s.Handle("/b", func(w http.ResponseWriter, _ *http.Request) {
 				for range 3 {
 					_, _ = io.WriteString(w, "piece ")
@@ -88,6 +94,9 @@ func TestArchive(t *testing.T) {
 				if err != nil {
 					t.Errorf("%s: %v", r.uri, err)
 				}
+				if resp.Header.Get("Date") == "" {
+					t.Errorf("%s: no final answer in %q", r.uri, r.block)
+				}
 				path := strings.TrimPrefix(r.uri, s.URL)
 				statuses[path] += " " + resp.Status[:3]
 				switch path {
@@ -105,7 +114,7 @@ func TestArchive(t *testing.T) {
 					}
 				}
 			}
-			if statuses["/busy"] != " 429 200" || statuses["/moved"] != " 301" || statuses["/robots.txt"] != " 200" || statuses["/private/diary"] != "" {
+			if statuses["/c"] != " 200" || statuses["/busy"] != " 429 200" || statuses["/moved"] != " 301" || statuses["/robots.txt"] != " 200" || statuses["/private/diary"] != "" {
 				t.Errorf("%v", statuses)
 			}
 		})
