@@ -149,8 +149,10 @@ func (l *robotsLog) add(first, last *exchange, dropped bool) {
 		now.unreachable = r.Err.Error()
 	case dropped:
 		now.unreachable = fmt.Sprintf("%d to %s, which was never asked for", r.Status, last.location())
-	case r.Status == http.StatusTooManyRequests || r.Status >= 500:
+	case isUnreachable(r.Status):
 		now.unreachable = fmt.Sprintf("%d %s", r.Status, http.StatusText(r.Status))
+	case last.isAboutCondition():
+		return // it says nothing about the file
 	case r.Status == http.StatusNotModified && len(l.answers[first.origin]) == 0:
 		return // it holds a copy that we haven't seen
 	case r.Status == http.StatusNotModified:
@@ -165,6 +167,21 @@ func (l *robotsLog) add(first, last *exchange, dropped bool) {
 		now.since = r.End
 	}
 	l.answers[first.origin] = append(l.answers[first.origin], now)
+}
+
+// isUnreachable reports whether an answer of that status leaves it open what robots.txt says. 202
+// says that there is no answer yet.
+func isUnreachable(status int) bool {
+	return status == http.StatusAccepted || status == http.StatusTooManyRequests || status >= 500
+}
+
+// isAboutCondition reports whether x is answered by an error that may be about the condition of its
+// request: one that fails is a 304.
+func (x *exchange) isAboutCondition() bool {
+	r := x.record
+	conditional := r.Header.Get("If-None-Match")+r.Header.Get("If-Modified-Since") != ""
+	isGone := r.Status == http.StatusNotFound || r.Status == http.StatusGone
+	return conditional && r.Status >= 400 && !isGone && !isUnreachable(r.Status)
 }
 
 // A regime is what an origin's robots.txt allows a crawler at some time.
@@ -220,9 +237,9 @@ func (l *robotsLog) asServed(origin string, at time.Time, r Rules) regime {
 	}
 	v := site.robots[n-1]
 	switch {
-	case v.status < 300:
+	case v.status < 300 && !isUnreachable(v.status):
 		now.text = v.text
-	case v.status == http.StatusTooManyRequests || v.status >= 500:
+	case isUnreachable(v.status):
 		now.denied = !r.AllowUnreachable
 		now.reason = fmt.Sprintf("robots.txt is unreachable: %d %s", v.status, http.StatusText(v.status))
 	}

@@ -133,6 +133,9 @@ func unreachable(a *answer) string {
 		return "status 429"
 	case a.status == http.StatusNotModified && !a.conditional:
 		return "status 304, which was not asked for" // there may be no copy that it confirms
+	case a.status == http.StatusAccepted:
+		// The file isn't there yet, or it is a firewall's challenge, as AWS WAF sends it.
+		return "status 202, which is no robots.txt"
 	case a.status < 200 || a.status > 499:
 		return "status " + strconv.Itoa(a.status)
 	}

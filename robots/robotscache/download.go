@@ -2,6 +2,8 @@ package robotscache
 
 import (
 	"cmp"
+	"compress/flate"
+	"compress/gzip"
 	"context"
 	"errors"
 	"io"
@@ -30,26 +32,58 @@ type answer struct {
 	header      http.Header
 	body        []byte // of a 2xx
 	conditional bool   // the last hop asked whether the last good copy still holds
+	miscoded    bool   // the transport couldn't undo the coding of the body that it asked for
 	err         error  // nil: the answer is complete
 	start       time.Time
 	took        time.Duration
+}
+
+// A way is how a robots.txt is asked for.
+type way struct {
+	prev     *state // its copy is asked to be confirmed; nil: no condition
+	identity bool   // without a content coding
+}
+
+// again returns another way to ask for robots.txt if the answer a to the way w may be about what we
+// added to the request, and not about the file.
+func (w way) again(a *answer) (way, bool) {
+	switch {
+	case a.refusesCondition():
+		w.prev = nil
+		return w, true
+	case a.miscoded && !w.identity:
+		w.identity = true
+		return w, true
+	}
+	return w, false
 }
 
 // download requests f's robots.txt, hop by hop, until ctx is done. prev is the state before, nil if
 // there was none. The error is a refusal of the transport: there was no fetch.
 func (c *Cache) download(ctx context.Context, f *fetch, prev *state) (answer, error) {
 	target := f.origin.robotsURL()
+	asked := way{prev: prev}
 	var result answer
 	for ; ; result.hops++ {
 		result.url = target.String()
 		// Status and header of the hop before aren't those of a hop that gets no response.
 		result.status = 0
 		result.header = nil
-		next, err := c.hop(ctx, f, target, prev, &result)
+		result.miscoded = false
+		f.stopwatch.redirects = result.hops
+		next, err := c.hop(ctx, f, target, asked, &result)
 		cause := context.Cause(ctx)
 		var refused *RefusedError
 		if errors.As(err, &refused) && refused.Final == "" {
 			return answer{}, cmp.Or(cause, refused.Err) // the cause may be why there was no turn
+		}
+		// At most two ways differ from the first, each once: from the beginning, as another one may
+		// lead elsewhere.
+		if other, ok := asked.again(&result); ok && cause == nil {
+			asked = other
+			target = f.origin.robotsURL()
+			result.hops = -1
+			continue
 		}
 		// A final answer is complete, even if the time ran out at its end. The hop after a redirect
 		// would be refused for the cause.
@@ -65,10 +99,27 @@ func (c *Cache) download(ctx context.Context, f *fetch, prev *state) (answer, er
 	return result, nil
 }
 
+// isCodingError reports whether err says that a body isn't gzip, or not to its end.
+func isCodingError(err error) bool {
+	var corrupt flate.CorruptInputError
+	return errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &corrupt)
+}
+
+// refusesCondition reports whether a may be about the condition of its request. A condition that
+// fails is a 304 (RFC 9110, section 13.1), so a status such as 412, 400 or 403 says nothing about
+// robots.txt then. 404 and 410 do, and 429 is about our rate.
+func (a *answer) refusesCondition() bool {
+	if !a.conditional || a.status/100 != 4 {
+		return false
+	}
+	return a.status != http.StatusNotFound && a.status != http.StatusGone && a.status != http.StatusTooManyRequests
+}
+
 // hop sends one GET and writes its response into result. It returns where a redirect leads, nil if
 // the answer is final.
 func (c *Cache) hop(
-	ctx context.Context, f *fetch, target *url.URL, prev *state, result *answer,
+	ctx context.Context, f *fetch, target *url.URL, asked way, result *answer,
 ) (*url.URL, error) {
 	req := (&http.Request{
 		Method: http.MethodGet,
@@ -82,6 +133,10 @@ func (c *Cache) hop(
 		// The transport adds Accept-Encoding, and decodes the coding that it asked for.
 		Header: http.Header{"User-Agent": {c.client.UserAgent}},
 	}).WithContext(ctx)
+	if asked.identity {
+		req.Header["Accept-Encoding"] = []string{"identity"}
+	}
+	prev := asked.prev
 	result.conditional = prev != nil && prev.copy != nil && prev.copy.validators.addTo(req, result.hops)
 
 	f.stopwatch.nextHop()
@@ -102,6 +157,7 @@ func (c *Cache) hop(
 
 	if resp.StatusCode/100 == 2 {
 		result.body, err = readBody(ctx, resp)
+		result.miscoded = resp.Uncompressed && isCodingError(err)
 		return nil, err
 	}
 	// A short body is read to its end, so that its connection can be used again.

@@ -283,7 +283,7 @@ func Queue(ctx context.Context) (wait context.Context, sent func()) {
 // Redirected reports whether the hop whose request has the context ctx follows a redirect.
 func Redirected(ctx context.Context) bool {
 	f, ok := ctx.Value(fetchKey{}).(*fetch)
-	return ok && f.stopwatch != nil && f.stopwatch.hop > 1
+	return ok && f.stopwatch != nil && f.stopwatch.redirects > 0
 }
 
 // A queueContext has a deadline, and isn't done when that has passed.

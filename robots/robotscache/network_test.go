@@ -381,3 +381,29 @@ func TestNetworkLeaving(t *testing.T) {
 	}
 	<-gone
 }
+
+// TestNetworkMiscoded: net/http fails at a plain text that is called gzip, and at what follows a gzip
+// file. A second request asks for the text as it is, once.
+func TestNetworkMiscoded(t *testing.T) {
+	for name, body := range map[string]string{
+		"plain text": private,
+		"line ends":  compressed(t, "gzip", private) + "\r\n",
+	} {
+		var requests atomic.Int32
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			requests.Add(1)
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = io.WriteString(w, body)
+		}))
+		transport := &http.Transport{}
+		r := newRig(t, Config{}, transport.RoundTrip)
+		if e := r.get(t, server.URL); e.Denied || allowed(e, "/private") || r.event(t).SHA256 != sum(private) {
+			t.Errorf("%s: %+v", name, e)
+		}
+		if n := requests.Load(); n != 2 {
+			t.Errorf("%s: %d requests", name, n)
+		}
+		transport.CloseIdleConnections()
+		server.Close()
+	}
+}

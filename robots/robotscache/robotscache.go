@@ -15,17 +15,20 @@
 //
 // # Meaning of an answer
 //
-//	2xx                                 its body is parsed, whatever it is: HTML holds no rules
+//	2xx but 202                         its body is parsed, whatever it is: HTML holds no rules
 //	304                                 the last good copy holds again
 //	301 302 303 307 308                 followed, five times; the rules bind the first origin
 //	other 3xx, a sixth redirect, 4xx    there are no rules; everything may be fetched
-//	429, 5xx, any other status          unreachable
+//	4xx to a condition that we added    asked for once more without it; 404, 410 and 429 apart
+//	202, 429, 5xx, any other status     unreachable
 //	no response, or half a body         unreachable: the missing half could forbid
 //
 // A redirect counts as "other 3xx" if it has no Location, or leads to a URL that isn't http or
-// https or is longer than 8 KiB. A content coding that wasn't asked for and isn't gzip or deflate
-// counts as half a body. An ETag or Last-Modified that is longer than 1 KiB, or isn't printable
-// ASCII, is ignored.
+// https or is longer than 8 KiB. A content coding that exists, wasn't asked for and isn't gzip or
+// deflate counts as half a body. A word that names no coding is none, and the first two bytes of a
+// body say whether it is gzip. If net/http can't undo a coding that the body doesn't have,
+// robots.txt is asked for once more without one. An ETag or Last-Modified that is longer than 1
+// KiB, or isn't printable ASCII, is ignored.
 //
 // While an origin is unreachable, nothing is fetched from it, for DenyTTL or for as long as its
 // Retry-After asks (at most 24 h); then robots.txt is fetched again. See [Config] for ServeStale

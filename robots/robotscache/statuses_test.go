@@ -23,6 +23,7 @@ func TestStatuses(t *testing.T) {
 		want   outcome
 	}{
 		{200, nil, parsed},
+		{202, nil, denied},
 		{204, nil, parsed},
 		{206, nil, parsed},
 		{299, nil, parsed},
@@ -643,4 +644,103 @@ func TestNewTellsAllProblems(t *testing.T) {
 			t.Errorf("%+v: %v", cfg, err)
 		}
 	}
+}
+
+// TestA4xxToAConditionSaysNothing: a status such as 412 to If-None-Match is about the condition that we
+// added. robots.txt is asked for once more without it, and the copy is kept.
+func TestA4xxToAConditionSaysNothing(t *testing.T) {
+	for _, status := range []int{400, 403, 405, 412, 416, 418, 428, 451, 499} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Config{}, func(req *http.Request) (*http.Response, error) {
+				if req.Header.Get("If-None-Match") != "" {
+					return reply(status, ""), nil
+				}
+				return reply(200, private, "ETag", `"1"`), nil
+			})
+			for hour := range 24 {
+				if e := r.get(t, site); e.Denied || allowed(e, "/private") {
+					t.Fatalf("%d, hour %d: %+v", status, hour, e)
+				}
+				time.Sleep(time.Hour)
+			}
+			if n := len(r.sent()); n != 1+2*23 {
+				t.Errorf("%d: %d requests", status, n)
+			}
+			for _, ev := range r.events {
+				if ev.Status != 200 || ev.Hops != 0 {
+					t.Errorf("%d: event %+v", status, ev)
+				}
+			}
+		})
+	}
+}
+
+// TestTheFileMayBeGone: what says so without a condition, or with one, is believed, and costs no
+// second request.
+func TestTheFileMayBeGone(t *testing.T) {
+	for _, c := range []struct{ conditional, plain, requests int }{{404, 404, 2}, {410, 410, 2}, {412, 404, 3}, {403, 403, 3}} {
+		bubble(t, func(t *testing.T) {
+			first := true
+			r := newRig(t, Config{}, func(req *http.Request) (*http.Response, error) {
+				switch {
+				case first:
+					first = false
+					return reply(200, private, "ETag", `"1"`), nil
+				case req.Header.Get("If-None-Match") != "":
+					return reply(c.conditional, ""), nil
+				}
+				return reply(c.plain, ""), nil
+			})
+			r.get(t, site)
+			time.Sleep(time.Hour)
+			if e := r.get(t, site); e.Denied || !allowed(e, "/private") || len(r.sent()) != c.requests {
+				t.Errorf("%+v: %+v after %d requests", c, e, len(r.sent()))
+			}
+		})
+	}
+}
+
+// TestTheCopyOutlivesACondition: if the second request has no answer, the copy holds as in any outage.
+func TestTheCopyOutlivesACondition(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		isDown := false
+		r := newRig(t, Config{ServeStale: true}, func(req *http.Request) (*http.Response, error) {
+			switch {
+			case req.Header.Get("If-None-Match") != "":
+				isDown = true
+				return reply(412, ""), nil
+			case isDown:
+				return reply(503, ""), nil
+			}
+			return reply(200, private, "ETag", `"1"`), nil
+		})
+		r.get(t, site)
+		time.Sleep(time.Hour)
+		if e := r.get(t, site); !e.Stale || allowed(e, "/private") || !allowed(e, "/") {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// TestAConditionRefusedBehindARedirect: the second fetch follows redirects from the beginning.
+func TestAConditionRefusedBehindARedirect(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Config{}, func(req *http.Request) (*http.Response, error) {
+			switch {
+			case req.URL.Path == "/robots.txt":
+				return reply(301, "", "Location", "/rules"), nil
+			case req.Header.Get("If-None-Match") != "":
+				return reply(412, ""), nil
+			}
+			return reply(200, private, "ETag", `"1"`), nil
+		})
+		r.get(t, site)
+		time.Sleep(time.Hour)
+		if e := r.get(t, site); e.Denied || allowed(e, "/private") || len(r.sent()) != 6 {
+			t.Errorf("%+v, %q", e, r.sent())
+		}
+		if ev := r.events[1]; ev.Hops != 1 || ev.Status != 200 {
+			t.Errorf("event %+v", ev)
+		}
+	})
 }

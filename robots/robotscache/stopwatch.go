@@ -18,6 +18,8 @@ type stopwatch struct {
 	hop     int           // number of the hop, from 1
 	start   time.Time     // when the first hop was sent
 	waiting int           // calls of Queue whose sent hasn't been called
+
+	redirects int // that the present hop follows; it is set before the hop
 }
 
 // A timeoutError ends a fetch that took longer than Config.Timeout.
