@@ -139,7 +139,8 @@ type Config struct {
 	// Refuse holds the user's own rules: an error refuses the request before any wait. It is called
 	// again after a wait, because the rules may have changed. It sees every request that would be
 	// sent, fetches of robots.txt and each of their redirects included; if it refuses one of these,
-	// robots.txt can't be had (ErrUnreachable). Nil: no rules; Anonymous, RefusePaths and
+	// robots.txt can't be had (ErrUnreachable). Next asks it about a GET request without headers;
+	// package crawl leaves what it refuses for later. Nil: no rules; Anonymous, RefusePaths and
 	// RefuseHosts are ready ones, RefuseAny joins several.
 	Refuse func(*http.Request) error
 

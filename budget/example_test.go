@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
+	"os"
 	"time"
 
 	"github.com/go-politeness/politeness/budget"
@@ -32,6 +34,31 @@ func Example() {
 	// budget nearly spent: pages: 4 of 5 used
 	// page 5
 	// budget exceeded: pages: 5 of 5 used, 1 more would be 1 over
+}
+
+// Runs one after another spend the pages of a day together. A run that ends gives back what it has
+// taken and not spent.
+func ExampleKeep() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "budget")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	limits := budget.Limits{Pages: 500, Every: 24 * time.Hour}
+	for run := range 3 {
+		b := budget.Keep(dir, limits)
+		for range 200 {
+			if _, err := b.Reserve(ctx, "example.com"); err != nil {
+				fmt.Println("run", run+1, "-", err)
+				break
+			}
+		}
+		if err := b.GiveBack(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output: run 3 - budget exceeded: pages: 500 of 500 used, 1 more would be 1 over
 }
 
 // A host that asks for a long wait isn't waited for when the time would run out.

@@ -55,6 +55,9 @@ func (a *auditor) follows(x, y *exchange) bool {
 // isBeside reports whether l and o were in use at one time.
 func (l *limiter) isBeside(o *limiter) bool { return l.first < o.last && o.first < l.last }
 
+const changedBetween = "the first start of a run, closer to the run before than the delay after its last start: " +
+	"limits that have changed since, or a delay that was learned, may explain it"
+
 // A crowd is a number of limiters that asked one host, each as if it were alone.
 type crowd struct {
 	limiters map[*limiter]bool
@@ -113,16 +116,17 @@ func (h *host) gapsTogether(xs []*exchange) {
 		h.report.MinGap = min(gap, cmp.Or(h.report.MinGap, gap))
 		isJudged := x.delay > lasting && h.sequences[after].carriedGap
 		promised := a.follows(x, y) && !isJudged
-		isShort := int64(gap) < x.delay || h.isShortFromEnd(x, y)
+		isShort := h.distance(x, y, h.limits(x)) < x.delay
+		isUnsure := x.has(unsent) || y.fate == cutOff
 		switch {
-		case promised && isShort && !x.has(unsent) && y.fate != cutOff:
+		case promised && !isUnsure && h.distance(x, y, h.limits(y)) < h.owed(x, y):
 			detail := fmt.Sprintf("%v between the starts of two runs of one state, delay in force %v",
 				gap, time.Duration(x.delay))
 			a.tested(delaysKept)
 			a.violation(BrokenGap, h.report.Host, detail, a.place(x), a.place(y))
 		case promised:
 			a.tested(delaysKept)
-			a.openIf(isShort, delaysKept, mayBeUnused)
+			a.openIf(isShort, delaysKept, changedBetween)
 		case isShort && !isJudged:
 			c.gap = min(gap, cmp.Or(c.gap, gap))
 			c.add(before, after)
@@ -138,12 +142,26 @@ func (h *host) gapsTogether(xs []*exchange) {
 // the clock was set back in between, so times of the two logs can't be compared.
 func (a *auditor) isSetBack(x *exchange) bool { return x.start < a.limiterOf(x).first-slack }
 
-// isShortFromEnd reports whether y started too soon after the end of x, if delays count from ends.
-func (h *host) isShortFromEnd(x, y *exchange) bool {
-	if !h.limits(x).FromEnd || x.fate != ended || x.has(unsent|resent|takenBack) {
-		return false
+// distance returns the time between x and y: from the end of x, if limits count delays so and the end
+// is known.
+func (h *host) distance(x, y *exchange, limits *limits) int64 {
+	if limits.FromEnd && x.fate == ended && !x.has(unsent|resent|takenBack) {
+		return y.start - x.end
 	}
-	return y.start-x.end < x.delay
+	return y.start - x.start
+}
+
+// owed returns the least delay that the process of y had to keep after x, the last start of the run
+// before: by its own limits and crawl-delay and, if the limits were the same, the random part of the
+// delay after x.
+func (h *host) owed(x, y *exchange) int64 {
+	before := h.limits(x)
+	own := h.limits(y)
+	owed := max(int64(own.DelayMin), y.floor)
+	if before.DelayMin == own.DelayMin && before.DelayMax == own.DelayMax {
+		owed = max(owed, min(x.delay, int64(own.DelayMax)))
+	}
+	return owed
 }
 
 // spaced returns d with a space before its unit.

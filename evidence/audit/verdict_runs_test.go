@@ -9,29 +9,33 @@ import (
 // Runs of one state that follow each other, in one file or in several, are paced as one. Runs that
 // share nothing have promised that to nobody: what a site saw of them is told.
 func TestVerdictsOnRunsOfOneState(t *testing.T) {
-	state := func(before string) string { return "policy state=S\nsite \"\"\n" + before }
+	state := func(before string) string { return "policy state=S delayMin=2 delayMax=2\nsite \"\"\n" + before }
 	run := func(how, at, more string) string {
-		return how + "\npolicy state=S by=U limiter=M timestamp=@" + at + "\n" + more
+		return how + "\npolicy state=S delayMin=2 delayMax=2 by=U limiter=M timestamp=@" + at + "\n" + more
 	}
 	short := func(x, y, gap, delay string) string {
 		return x + " and " + y + ": gap: " + gap + " between the starts of two runs of one state, delay in force " + delay
 	}
+	const changedBetween = "the first start of a run, closer to the run before than the delay after its last start: " +
+		"limits that have changed since, or a delay that was learned, may explain it"
 	first := state("1 page 1 delay=2")
 	checkRows(t, first, []row{
 		{"two seconds apart", run("log", "1.5", `site "" at=3 seq=1 prev=-`), ``},
 		{"a little less", run("log", "1.5", `site "" at=2.999 seq=1 prev=-`), short("lines 6", "9", "1.999s", "2s")},
 		{"in two files", run("file", "1.5", `site "" at=2.999 seq=1 prev=-`), short("log 1, line 6", "log 2, line 2", "1.999s", "2s")},
 		{"at once", run("log", "1.5", `site "" at=1.519 seq=1 prev=-`), short("lines 6", "9", "519ms", "2s")},
-		{"a third run, which follows the second", run("log", "1.5", "site \"\" at=3 seq=1 prev=-\n5 page 2 delay=2\nlog\npolicy state=S by=V limiter=N timestamp=@5.3\nsite \"\" at=6.9 seq=1 prev=-"), short("lines 13", "16", "1.9s", "2s")},
+		{"a third run, which follows the second", run("log", "1.5", "site \"\" at=3 seq=1 prev=-\n5 page 2 delay=2\nlog\npolicy state=S delayMin=2 delayMax=2 by=V limiter=N timestamp=@5.3\nsite \"\" at=6.9 seq=1 prev=-"), short("lines 13", "16", "1.9s", "2s")},
 		{"at the same time, and the log says so", run("file", "0.5", `site "" at=1.4 seq=1 prev=-`), `
 			open, delays kept: 2 limiters asked a.example, 400 ms apart together; neither promised that
 		`},
+		{"limits that were changed", "log\npolicy state=S by=U limiter=M timestamp=@1.5\nsite \"\" at=2.1 seq=1 prev=-", `open, delays kept: ` + changedBetween},
+		{"limits that were changed, too soon", "log\npolicy state=S by=U limiter=M timestamp=@1.2\nsite \"\" at=1.4 seq=1 prev=-", short("lines 6", "9", "400ms", "2s")},
 		{"another state", "file\npolicy state=R by=U limiter=M timestamp=@1.5\nsite \"\" at=1.6 seq=1 prev=-", ``},
 		{"no state", "file\npolicy by=U limiter=M timestamp=@1.5\nsite \"\" at=1.6 seq=1 prev=-", ``},
 	})
-	checkRows(t, "policy state=S fromEnd=true\nsite \"\"\n1 allow 1\n1 start 1 delay=2\n2 end 1 duration=1", []row{
-		{"from the end", "log\npolicy state=S fromEnd=true by=U limiter=M timestamp=@2.1\nsite \"\" at=4 seq=1 prev=-", ``},
-		{"from the end, too soon", "log\npolicy state=S fromEnd=true by=U limiter=M timestamp=@2.1\nsite \"\" at=3.9 seq=1 prev=-", short("lines 6", "9", "2.9s", "2s")},
+	checkRows(t, "policy state=S delayMin=2 delayMax=2 fromEnd=true\nsite \"\"\n1 allow 1\n1 start 1 delay=2\n2 end 1 duration=1", []row{
+		{"from the end", "log\npolicy state=S delayMin=2 delayMax=2 fromEnd=true by=U limiter=M timestamp=@2.1\nsite \"\" at=4 seq=1 prev=-", ``},
+		{"from the end, too soon", "log\npolicy state=S delayMin=2 delayMax=2 fromEnd=true by=U limiter=M timestamp=@2.1\nsite \"\" at=3.9 seq=1 prev=-", short("lines 6", "9", "2.9s", "2s")},
 	})
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,6 +134,35 @@ func TestAuditProvesABudgetOfRuns(t *testing.T) {
 		report, err = audit.Check(bytes.NewReader(log))
 		if err != nil || report.Broken[audit.BrokenBudget] == 0 {
 			t.Errorf("%v, %v", err, report)
+		}
+	})
+}
+
+// TestAuditSaysWhatASiteSawOfRunsSideBySide: runs that use one state at the same time share no pace. The
+// report says what the site saw, and doesn't call its delays proved.
+func TestAuditSaysWhatASiteSawOfRunsSideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		jobs := []*job{newJob("", hostlimit.Delay{Min: time.Second}), newJob("", hostlimit.Delay{Min: time.Second})}
+		var both sync.WaitGroup
+		for i, j := range jobs {
+			both.Go(func() {
+				time.Sleep(time.Duration(i) * 1300 * time.Millisecond)
+				j.run(t, dir, 5)
+			})
+		}
+		both.Wait()
+		report, err := audit.Check(&jobs[0].logs, &jobs[1].logs)
+		if err != nil || !report.OK() {
+			t.Fatalf("%v, %v", err, report)
+		}
+		delays := report.Promise("delays kept")
+		saw := fmt.Sprint(delays.Why)
+		if delays.Open == 0 || !strings.Contains(saw, "2 limiters asked example.com, ") || !strings.Contains(saw, " apart together; neither promised that") {
+			t.Errorf("%v", report)
+		}
+		if report.Hosts[0].MinGap >= time.Second || report.Hosts[0].Together != 2 {
+			t.Errorf("%+v", report.Hosts[0])
 		}
 	})
 }
