@@ -2,6 +2,7 @@ package politeness
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http/httptrace"
@@ -128,6 +129,17 @@ const mostOpened = 3
 // errOpened: the request was given up at the connection after mostOpened.
 var errOpened = fmt.Errorf("politeness: given up after %d connections for one request, "+
 	"none of which has answered it", mostOpened)
+
+// opened returns the failure of a request that was given up with errOpened, for which Base has
+// returned err. It wraps err, if that says why Base has asked for one connection after the other.
+func opened(err error) error {
+	// This is what became of the cancelling: it says nothing about the connections, and would make
+	// the request look as if its caller had left.
+	if errors.Is(err, errOpened) || errors.Is(err, context.Canceled) {
+		return errOpened
+	}
+	return fmt.Errorf("%w: %w", errOpened, err)
+}
 
 // getConn is called when Base asks for a connection, one that it has or a new one.
 func (c *sendContext) getConn(string) {

@@ -511,7 +511,7 @@ func (trip *trip) send() (result, error) {
 	}
 	// Base reports that its context was cancelled, which getConn did.
 	if r.failure != nil && ctx.excess.Load() {
-		r.failure = errOpened
+		r.failure = opened(r.failure)
 	}
 	// Base has closed the request's body, or will.
 	trip.held = nil

@@ -1,11 +1,13 @@
 package promises_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -288,6 +290,39 @@ func TestBaseNilBelowAPoliteDefaultTransport(t *testing.T) {
 				}
 				http.DefaultTransport = before
 			})
+		})
+	}
+}
+
+// A retryingBase asks for one connection after the other, none of which answers.
+type retryingBase struct{ last error }
+
+func (r retryingBase) RoundTrip(req *http.Request) (*http.Response, error) {
+	trace := httptrace.ContextClientTrace(req.Context())
+	for range 10 {
+		if err := req.Context().Err(); err != nil {
+			return nil, cmp.Or(r.last, err)
+		}
+		trace.GetConn(req.URL.Host)
+	}
+	return nil, errors.New("it wasn't stopped")
+}
+
+func TestABaseThatIsGivenUpNamesItsLastError(t *testing.T) {
+	refused := errors.New("giving up after 4 attempts: connection refused")
+	for _, last := range []error{refused, nil} {
+		virtually(t, politeness.Config{}, func(b *bubble) {
+			b.site.Page("/", "page")
+			b.mustGet("https://example.com/", http.StatusOK)
+			client := &http.Client{Transport: b.t.Over(retryingBase{last})}
+			_, err := fetch(b.Context(), client, "https://example.com/")
+			if err == nil || !strings.Contains(err.Error(), "given up after 3 connections") || errors.Is(err, refused) != (last != nil) {
+				b.Errorf("error %v, want one that wraps %v", err, last)
+			}
+			// The caller hasn't left, and the host has failed.
+			if errors.Is(err, context.Canceled) || b.last(evidence.Failed).Left {
+				b.Errorf("%v counts as the caller's leaving", err)
+			}
 		})
 	}
 }
