@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/hostlimittest"
 	"github.com/go-politeness/politeness/internal/redistest"
+	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
 func TestFreeTurnIsOneRoundTrip(t *testing.T) {
@@ -334,4 +336,65 @@ func TestOnACluster(t *testing.T) {
 			return l
 		})
 	})
+}
+
+// TestTheServerKeepsRecordsAlone: step.lua could write a field that no record has, which nothing would
+// read.
+func TestTheServerKeepsRecordsAlone(t *testing.T) {
+	s := ownServer(t)
+	l, err := newLimiter(Config{Client: newClient(t, s), Prefix: "p:", Limits: hostlimit.Config{
+		Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond, Adaptive: hostlimit.Throttle(1)}, LeaseTTL: 100 * time.Millisecond,
+	}}, 0, born())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	served := acquire(t, l, "served.example", 0)
+	served.Observe(hostlimit.Outcome{Status: 200, Latency: time.Second})
+	served.Release()
+	acquire(t, l, "leaked.example", 0)
+	for _, status := range []int{429, 500, 403} {
+		refused := acquire(t, l, fmt.Sprintf("%d.example", status), 3*time.Second)
+		refused.Observe(hostlimit.Outcome{Status: status, RetryAfter: time.Hour, Resource: 7})
+		refused.Release()
+	}
+	if err := l.Block(t.Context(), "blocked.example", time.Now().Add(time.Hour), "why"); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Clear(t.Context(), "429.example"); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Pause(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	l.ID(t.Context())
+	time.Sleep(200 * time.Millisecond) // the slot of the leak is taken back
+	acquire(t, l, "leaked.example", 0).Release()
+	settle(t, l, "leaked.example")
+
+	client := newClient(t, s)
+	kept := make(map[string]string)
+	for _, key := range client.Keys(t.Context(), "p:*"+ofHosts+"*").Val() {
+		kept[key] = client.Get(t.Context(), key).Val()
+	}
+	if len(kept) < 6 {
+		t.Errorf("%d hosts are kept", len(kept))
+	}
+	for key, text := range kept {
+		isRecord(t, key, text, new(wire.Host))
+	}
+	isRecord(t, "the generation", client.Get(t.Context(), "p:{0}gen").Val(), new(wire.Generation))
+	for id, text := range client.HGetAll(t.Context(), "p:{0}processes").Val() {
+		isRecord(t, "process "+id, text, new(wire.Process))
+	}
+}
+
+// isRecord holds that text is the record, with no field that it doesn't have.
+func isRecord(t *testing.T, what, text string, record any) {
+	t.Helper()
+	decoder := msgpack.NewDecoder(strings.NewReader(text))
+	decoder.DisallowUnknownFields(true)
+	if err := decoder.Decode(record); err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
 }
