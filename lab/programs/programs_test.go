@@ -214,16 +214,16 @@ func TestOneLine(t *testing.T) {
 // judge fails the test if the crawl broke a promise or lost a page.
 func (r *run) judge(p program) {
 	v := r.site.judge(p.wanted)
-	r.Logf("| %s %s | %d of %d | %d | %v | %d | %d | %d | %d | %d | %s |", p.name, p.version,
+	r.Logf("| %s %s | %d of %d | %d | %v | %d | %d | %d | %d | %d | %d | %s |", p.name, p.version,
 		v.got, v.wanted, v.short, v.shortest.Round(time.Millisecond), v.disallowed, v.inRetryAfter, v.repeated, v.atOnce,
-		v.requests, r.took.Round(100*time.Millisecond))
+		v.requests, v.past, r.took.Round(100*time.Millisecond))
 	says := p.says
 	if says == "" {
 		says = "disallowed"
 	}
 	for problem, found := range map[string]bool{
 		fmt.Sprintf("%d of %d pages are missing: %s", len(v.missing), v.wanted, some(v.missing)): len(v.missing) > 0,
-		fmt.Sprintf("%d gaps are short, the shortest %v", v.short, v.shortest):                   v.short > 0,
+		fmt.Sprintf("%d gaps are short: %s", v.short, some(v.shorts)):                            v.short > 0,
 		fmt.Sprintf("%d requests of disallowed pages", v.disallowed):                             v.disallowed > 0,
 		fmt.Sprintf("%d requests inside a Retry-After", v.inRetryAfter):                          v.inRetryAfter > 0,
 		fmt.Sprintf("pages before a refused redirect were asked for %d times more", v.repeated):  v.repeated > 0,

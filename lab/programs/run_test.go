@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// longest is how long a crawl may take. The patient ones take half a minute.
-const longest = 150 * time.Second
+// longest is how long a crawl may take. Those that go from host to host take two minutes.
+const longest = 200 * time.Second
 
 // A run is one crawl of a site.
 type run struct {

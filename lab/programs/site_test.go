@@ -33,6 +33,7 @@ type visit struct {
 	ended  time.Time // when the answer had been written
 	status int
 	lost   bool // the client left before the answer was written
+	past   bool // the request came past politeness, in another name
 }
 
 // A host is one host of the site.
@@ -45,12 +46,16 @@ type host struct {
 }
 
 // A site is several hosts on loopback that link to each other.
-type site struct{ hosts []*host }
+type site struct {
+	hosts  []*host
+	stalls stalls
+}
 
 // newSite starts a site of n hosts: 127.0.0.1, 127.0.0.2 and so on.
 func newSite(t *testing.T, n int) *site {
 	t.Helper()
 	s := &site{}
+	s.stalls.watch(t)
 	for i := range n {
 		var config net.ListenConfig
 		listener, err := config.Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.%d:0", i+1))
@@ -97,7 +102,8 @@ func (h *host) log(next http.Handler) http.Handler {
 		left := r.Context().Err() != nil
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.visits = append(h.visits, visit{r.URL.Path, came, time.Now(), a.status, left})
+		past := !strings.HasPrefix(r.UserAgent(), "LabBot/")
+		h.visits = append(h.visits, visit{r.URL.Path, came, time.Now(), a.status, left, past})
 	})
 }
 
@@ -226,6 +232,52 @@ func (h *host) sitemap() string {
 	return b.String()
 }
 
+// stalls are the times at which this process didn't run, as on a busy machine: requests that came
+// meanwhile are logged at the end, one on top of the other.
+type stalls struct {
+	mu   sync.Mutex
+	seen [][2]time.Time // the last sign of life before each, and the first one after it
+}
+
+const (
+	heartbeat = 10 * time.Millisecond
+	stalled   = 60 * time.Millisecond // a heart that beats that late has stood still
+)
+
+// watch watches until the test ends.
+func (s *stalls) watch(t *testing.T) {
+	t.Helper()
+	ticker := time.NewTicker(heartbeat)
+	done := make(chan struct{})
+	t.Cleanup(func() { ticker.Stop(); close(done) })
+	go func() {
+		last := time.Now()
+		for {
+			select {
+			case <-ticker.C:
+			case <-done:
+				return
+			}
+			now := time.Now()
+			if now.Sub(last) > stalled {
+				s.mu.Lock()
+				s.seen = append(s.seen, [2]time.Time{last, now})
+				s.mu.Unlock()
+			}
+			last = now
+		}
+	}()
+}
+
+// hide reports whether a request that came at the given time may have come earlier.
+func (s *stalls) hide(came time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.seen, func(stall [2]time.Time) bool {
+		return came.After(stall[0]) && came.Before(stall[1].Add(heartbeat))
+	})
+}
+
 // A verdict is what the site has to say about a crawl.
 type verdict struct {
 	requests     int
@@ -234,10 +286,12 @@ type verdict struct {
 	missing      []string // the others
 	short        int      // gaps that are shorter than the crawl-delay
 	shortest     time.Duration
+	shorts       []string // the two requests of each
 	disallowed   int
 	inRetryAfter int
 	repeated     int // requests for a page before a refused redirect beyond the first
 	atOnce       int // most requests of a host at the same time
+	past         int // requests that the program sends past the line; nothing else is said of them
 }
 
 // transit is by how much a busy machine may bring two requests closer together, or hold up an
@@ -249,10 +303,12 @@ func (s *site) judge(wanted []string) verdict {
 	v := verdict{shortest: time.Hour}
 	for _, h := range s.hosts {
 		h.mu.Lock()
-		visits := slices.Clone(h.visits)
+		all := slices.Clone(h.visits)
 		h.mu.Unlock()
+		visits := slices.DeleteFunc(slices.Clone(all), func(seen visit) bool { return seen.past })
+		v.past += len(all) - len(visits)
 		slices.SortFunc(visits, func(a, b visit) int { return a.came.Compare(b.came) })
-		v.add(visits)
+		s.add(&v, visits)
 		for _, path := range wanted {
 			v.wanted++
 			if slices.ContainsFunc(visits, func(seen visit) bool { return seen.path == path && !seen.lost }) {
@@ -265,8 +321,8 @@ func (s *site) judge(wanted []string) verdict {
 	return v
 }
 
-// add adds the visits of one host, in their order.
-func (v *verdict) add(visits []visit) {
+// add adds the visits of one host to the verdict, in their order.
+func (s *site) add(v *verdict, visits []visit) {
 	olds := 0
 	for i, seen := range visits {
 		v.requests++
@@ -279,8 +335,9 @@ func (v *verdict) add(visits []visit) {
 		if i > 0 {
 			gap := seen.came.Sub(visits[i-1].came)
 			v.shortest = min(v.shortest, gap)
-			if gap < crawlDelay-transit {
+			if gap < crawlDelay-transit && !s.stalls.hide(visits[i-1].came) {
 				v.short++
+				v.shorts = append(v.shorts, fmt.Sprintf("%s and %v later %s", visits[i-1].path, gap, seen.path))
 			}
 		}
 		if slices.ContainsFunc(visits[:i], seen.isInside) {
@@ -319,13 +376,20 @@ func TestJudgeSeesARudeCrawl(t *testing.T) {
 		seen("/private/new", 200, 2401*time.Millisecond, 2500*time.Millisecond), // short, disallowed, two at once
 		seen("/old", 301, 2700*time.Millisecond, 2701*time.Millisecond),         // repeated
 		cut,
+		{path: "/robots.txt", came: cut.came, past: true},
 	}}
-	v := (&site{[]*host{h}}).judge([]string{"/", "/p/0", "/p/1", "/slow/0"})
+	s := &site{hosts: []*host{h}}
+	v := s.judge([]string{"/", "/p/0", "/p/1", "/slow/0"})
 	want := verdict{
 		requests: 7, wanted: 4, got: 2, missing: []string{"/p/1", "/slow/0"}, short: 1, shortest: time.Millisecond,
-		disallowed: 1, inRetryAfter: 1, repeated: 1, atOnce: 2,
+		shorts:     []string{"/old and 1ms later /private/new"},
+		disallowed: 1, inRetryAfter: 1, repeated: 1, atOnce: 2, past: 1,
 	}
 	if !reflect.DeepEqual(v, want) {
 		t.Errorf("got  %+v\nwant %+v", v, want)
+	}
+	s.stalls.seen = [][2]time.Time{{began.Add(2 * time.Second), began.Add(2400 * time.Millisecond)}}
+	if v := s.judge(nil); v.short != 0 {
+		t.Errorf("a request that was logged late makes a gap short: %v", v.shorts)
 	}
 }
