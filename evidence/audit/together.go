@@ -142,8 +142,8 @@ func (h *host) gapsTogether(xs []*exchange) {
 // the clock was set back in between, so times of the two logs can't be compared.
 func (a *auditor) isSetBack(x *exchange) bool { return x.start < a.limiterOf(x).first-slack }
 
-// distance returns the time between x and y: from the end of x, if limits count delays so and the end
-// is known.
+// distance returns the time between x and y: from the end of x, if limits count delays so and the
+// end is known.
 func (h *host) distance(x, y *exchange, limits *limits) int64 {
 	if limits.FromEnd && x.fate == ended && !x.has(unsent|resent|takenBack) {
 		return y.start - x.end
@@ -152,8 +152,8 @@ func (h *host) distance(x, y *exchange, limits *limits) int64 {
 }
 
 // owed returns the least delay that the process of y had to keep after x, the last start of the run
-// before: by its own limits and crawl-delay and, if the limits were the same, the random part of the
-// delay after x.
+// before: by its own limits and crawl-delay and, if the limits were the same, the random part of
+// the delay after x.
 func (h *host) owed(x, y *exchange) int64 {
 	before := h.limits(x)
 	own := h.limits(y)
