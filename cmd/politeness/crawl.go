@@ -58,6 +58,7 @@ How fast, how long:
   -pages N        stop after N pages
   -time D         stop after D
   -state DIR      go on there where the run before ended, even by a kill
+  -wait-state D   wait for another run that uses -state; 0 (default): end
 
 For one's own networks and sites:
   -private        fetch from private addresses, too
@@ -65,7 +66,8 @@ For one's own networks and sites:
 
   politeness crawl -agent "MyBot/1.0 (me@example.com)" -n https://example.com/
 
-Exit status: 0 it came to its end, 1 no page was had or it was stopped, 2 error.
+Exit status: 0 it came to its end, 1 no page was had or it was stopped, 2 error,
+4 another run uses -state.
 `
 
 var follows = map[string]func(*crawl.Page, crawl.Link) bool{
@@ -100,6 +102,7 @@ type crawlCommand struct {
 	tries                        int
 	dry, quiet, sitemaps, bodies bool
 	within                       scope
+	waitState                    time.Duration
 	rate                         byteRate
 }
 
@@ -120,6 +123,7 @@ func parseCrawl(args []string) (*crawlCommand, error) {
 	flags.Var(&c.within.include, "include", "")
 	flags.Var(&c.within.exclude, "exclude", "")
 	flags.Var(&c.rate, "limit-rate", "")
+	flags.DurationVar(&c.waitState, "wait-state", 0, "")
 	typed, err := parse(flags, args, "URL")
 	if err != nil {
 		return nil, err
@@ -133,6 +137,10 @@ func parseCrawl(args []string) (*crawlCommand, error) {
 		return nil, misused("-depth is negative")
 	case c.tries < 1:
 		return nil, misused("-tries is at least 1")
+	case c.waitState < 0:
+		return nil, misused("-wait-state is negative")
+	case c.waitState > 0 && c.policy.state == "":
+		return nil, misused("-wait-state is for a -state that another run uses, and there is none")
 	case c.mixesEvidence():
 		return nil, misused("-evidence is a file of its own: with other lines in it, it proves nothing")
 	}
@@ -185,6 +193,14 @@ func (c *crawlCommand) start(
 	ctx context.Context, sh *shell, cfg politeness.Config, timeout time.Duration, urls []string,
 ) (status int, err error) {
 	if err := c.policy.keep(); err != nil {
+		return 0, err
+	}
+	err = c.holdState(ctx, sh, cfg)
+	if errors.Is(err, politeness.ErrStateHeld) {
+		fmt.Fprintf(sh.errs, "politeness crawl: -state %s: %v\n", printable.Text(c.policy.state), err)
+		return exitHeld, nil
+	}
+	if err != nil {
 		return 0, err
 	}
 	done, err := c.policy.record(&cfg)

@@ -148,7 +148,11 @@ func TestCrawlGoesOnAfterAKill(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		if kills++; kills == 1 {
-			polite(t, nil, args...).expect(t, 2, "", "another process has the file open")
+			held := polite(t, nil, args...)
+			held.expect(t, 4, "", "-state ")
+			if who := fmt.Sprintf("process %d (", cmd.Process.Pid); !strings.Contains(held.errs, who) {
+				t.Errorf("it doesn't say who uses the state, %q: %q", who, held.errs)
+			}
 		}
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // killed
@@ -163,6 +167,33 @@ func TestCrawlGoesOnAfterAKill(t *testing.T) {
 	if n := len(jsonLines(t, out, "url")) - len(lines); n != pages-1 || strings.Contains(r.errs, "has left") {
 		t.Errorf("a crawl that begins anew has %d pages, want %d: %q", n, pages-1, r.errs)
 	}
+}
+
+// TestCrawlWaitsForItsState: with -wait-state a run that meets another one waits until that has ended,
+// or says who it is. Both may write to one log.
+func TestCrawlWaitsForItsState(t *testing.T) {
+	t.Parallel()
+	s := localsite.New(t, 0)
+	dir := t.TempDir()
+	args := []string{
+		"crawl", "-agent", agent, "-delay", "300ms", "-follow", "none", "-state", filepath.Join(dir, "state"),
+		"-evidence", filepath.Join(dir, "log.jsonl"),
+	}
+	first := prepare(t, nil, append(args, s.URL+"/a", s.URL+"/b", s.URL+"/c", s.URL+"/d")...)
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); len(s.Visits()) < 2 && time.Since(began) < time.Minute; {
+		time.Sleep(5 * time.Millisecond)
+	}
+	polite(t, nil, append(args, s.URL+"/e")...).expect(t, 4, "", "process ")
+	// localsite has no such page: no matter, it was asked for.
+	second := polite(t, nil, append(args, "-wait-state", "1m", s.URL+"/e")...)
+	second.expect(t, 0, "", "waiting for -state ")
+	if err := first.Wait(); err != nil {
+		t.Error(err)
+	}
+	polite(t, nil, "crawl", "-agent", agent, "-wait-state", "1s", s.URL+"/").expect(t, 2, "", "-wait-state is for a -state")
 }
 
 // TestOutputGoesOnBehindWholeLines: half a line of a run before, whose disk was full, spoils no other

@@ -37,6 +37,7 @@ const (
 	exitOK    = 0
 	exitNo    = 1 // the answer is no: not allowed, findings, broken promises, nothing fetched
 	exitError = 2 // wrong usage, or it couldn't be found out
+	exitHeld  = 4 // crawl: another run uses -state
 	exitOpen  = 3 // audit: nothing is broken, but not everything is proved; audit access: nothing was compared
 )
 

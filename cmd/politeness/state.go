@@ -7,11 +7,36 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/cmd/politeness/internal/printable"
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/crawl/sqlitequeue"
 )
+
+// holdState takes -state for this process, before it opens anything else that another run has. While
+// one uses it, holdState waits for -wait-state; the error matches politeness.ErrStateHeld then.
+func (c *crawlCommand) holdState(ctx context.Context, sh *shell, cfg politeness.Config) error {
+	if c.policy.state == "" {
+		return nil
+	}
+	until := time.Now().Add(c.waitState)
+	cfg.StateWait = -1 // the first New doesn't wait, so that the user is told at once
+	_, err := politeness.New(cfg)
+	if c.waitState > 0 && errors.Is(err, politeness.ErrStateHeld) {
+		fmt.Fprintf(sh.errs, "politeness crawl: waiting for -state %s: %v\n", printable.Text(c.policy.state), err)
+	}
+	for errors.Is(err, politeness.ErrStateHeld) && time.Now().Before(until) {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		// New can't be interrupted, so it waits for a moment at a time.
+		cfg.StateWait = max(time.Millisecond, min(time.Until(until), time.Second))
+		_, err = politeness.New(cfg)
+	}
+	return err
+}
 
 // A frontier is the URLs of a crawl with -state. A page that couldn't be written is kept for the
 // next run.
