@@ -39,6 +39,7 @@ require (
 	github.com/yaronf/httpsign v0.3.1
 	github.com/ybbus/httpretry v1.0.2
 	golang.org/x/mod v0.43.0
+	golang.org/x/oauth2 v0.37.0
 	golang.org/x/sync v0.25.0
 	golang.org/x/time v0.16.0
 	gopkg.in/h2non/gentleman.v2 v2.0.5
