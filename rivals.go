@@ -135,7 +135,7 @@ func (t *Transport) warnOf(r *rival, s *subject) {
 	t.kin.warning.Store(&reason)
 	r.kin.warning.Store(&reason)
 	if t.recorder == nil {
-		log.Print("politeness: " + reason)
+		log.Print("politeness: " + reason) //nolint:forbidigo // the program has no Evidence, and must learn of it
 		return
 	}
 	s.report(evidence.LimitersApart, func(d *evidence.Decision) {

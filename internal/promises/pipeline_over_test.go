@@ -201,7 +201,7 @@ func TestOverRefusesATransportAsBase(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = tr.Over(base).RoundTrip(req) //nolint:bodyclose // there is none
+			_, err = tr.Over(base).RoundTrip(req)
 			e := refused(t, err, politeness.StageRequest, nil)
 			if !strings.Contains(e.Error(), "Over: base") || body.closed != 1 {
 				t.Errorf("%v; the body was closed %d times", e, body.closed)

@@ -142,7 +142,7 @@ func (c *Cache) sharedEvent(o origin, s *state) Event {
 		Reason:      s.Reason,
 	}
 	if s.at != 0 {
-		e.Start = now.Add(-time.Duration(s.at.since(now)))
+		e.Start = now.Add(-s.at.since(now))
 	}
 	e.TTL = s.Expires.Sub(e.Start)
 	if s.text == nil {
