@@ -219,7 +219,7 @@ func (s *sequence) judge() {
 		x.slots = min(cmp.Or(x.slots, slots), slots)
 		// First the state of the host at this start, then the start itself: by its number, by the
 		// start before it, by the time since, and by the state.
-		s.move(x.start)
+		s.moveBefore(x)
 		s.number(x)
 		s.chain(x)
 		s.gap(x, limits)

@@ -35,18 +35,49 @@ const maxTally = 255
 // move takes the moves up to the given time.
 func (s *sequence) move(until int64) {
 	for s.moved < len(s.moves) && s.moves[s.moved].at <= until {
-		m := s.moves[s.moved]
-		s.moved++ // forbid looks at the moves after it
-		if m.n == nil {
-			s.servedBy(m.x)
-			continue
+		s.step()
+	}
+}
+
+// moveBefore takes the moves before the start x. A block that was set at the very time of x, and an
+// answer, come after x. If a person lifted a block at that time, and its record stands before that
+// of x in the log, all moves up to the lifting come before x.
+func (s *sequence) moveBefore(x *exchange) {
+	s.move(x.start)
+	at := s.a.place(x)
+	sameTime := s.moves[s.moved:min(len(s.moves), s.moved+maxOpen)]
+	before := 0
+	for i, m := range sameTime {
+		if m.at > x.start+1 {
+			break
 		}
-		if m.x != nil { // first by the state before its own block
-			s.answered(m.n)
+		if m.liftsByHand() && m.n.block.at.log == at.log && m.n.block.at.line < at.line {
+			before = i + 1
 		}
-		if m.n.block != nil {
-			s.set(m.n.block)
-		}
+	}
+	for range before {
+		s.step()
+	}
+}
+
+// liftsByHand reports whether a person lifts a block by the move m.
+func (m move) liftsByHand() bool {
+	return m.x == nil && m.n != nil && m.n.block.hand && m.n.block.lifts
+}
+
+// step takes the next move.
+func (s *sequence) step() {
+	m := s.moves[s.moved]
+	s.moved++ // forbid looks at the moves after it
+	if m.n == nil {
+		s.servedBy(m.x)
+		return
+	}
+	if m.x != nil { // first by the state before its own block
+		s.answered(m.n)
+	}
+	if m.n.block != nil {
+		s.set(m.n.block)
 	}
 }
 

@@ -396,3 +396,20 @@ func TestVerdictsOnAnswersThatAKillHasTaken(t *testing.T) {
 		`, "log 2, line 12: block: 3 answers such as 403 in a row set no block\n" + stops},
 	})
 }
+
+// TestVerdictsOnRecordsOfOneInstant: a block that a person lifts, and a start, at one time are read in the
+// order of their records.
+func TestVerdictsOnRecordsOfOneInstant(t *testing.T) {
+	const blocked = "1 page 1\n2 block hand=true until=@90 status=0\n"
+	const lifted = "open, blocks kept: what a person, or an earlier process, has done to a host that had refused: " +
+		"its record doesn't say how the count of refusals goes on"
+	const broken = "lines %s: block: started %s before the end of a block\n" + lifted
+	checkRows(t, usual, []row{
+		{"lifted, and started", blocked + "10 clear hand=true status=0\n10 page 2", lifted},
+		{"started, and lifted", blocked + "10 page 2\n10 clear hand=true status=0", fmt.Sprintf(broken, "8 and 10", "1m20s")},
+		{"a nanosecond later", blocked + "10 page 2\n10.000000001 clear hand=true status=0", fmt.Sprintf(broken, "8 and 10", "1m20s")},
+		{"blocked, lifted, and started", "1 page 1\n10 block hand=true until=@90 status=0\n10 clear hand=true status=0\n10 page 2", lifted},
+		{"started as it was blocked", "1 page 1\n10 block hand=true until=@90 status=0\n10 page 2", ``},
+		{"lifted, blocked again, and started later", blocked + "10 clear hand=true status=0\n10 block hand=true until=@90 status=0\n10.000000002 page 2", fmt.Sprintf(broken, "10 and 12", "1m19.999999998s")},
+	})
+}
