@@ -227,6 +227,7 @@ func New(cfg Config) (*Transport, error) {
 	if cfg.Evidence != nil {
 		t.recorder = t.newRecorder(&cfg, state.id)
 	}
+	t.receiveActs()
 	t.tellShared(state.by)
 	t.kin = kinOf(t.cfg.Limiter)
 	t.self = weak.Make(t)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"time"
+	"weak"
 
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
@@ -123,6 +124,26 @@ func isOfOneProcess(l hostlimit.Limiter) (one bool) {
 	defer cancel()
 	limiter, process := l.ID(ctx)
 	return limiter != "" && process == ""
+}
+
+// receiveActs has the limiter report what a person does to it, when it is done. The limiter may
+// outlive the Transport.
+func (t *Transport) receiveActs() {
+	limiter, ok := t.cfg.Limiter.(interface {
+		OnAct(f func(hostlimit.Act) bool)
+	})
+	if !ok || t.recorder == nil {
+		return
+	}
+	own := weak.Make(t.recorder)
+	limiter.OnAct(func(a hostlimit.Act) bool {
+		r := own.Value()
+		if r == nil {
+			return false
+		}
+		r.Act(a)
+		return true
+	})
 }
 
 // checkStore refuses a Store that can have no effect.

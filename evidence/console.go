@@ -66,6 +66,7 @@ var verbs = map[Type]verb{
 	LeaseExpired:      {"not closed", bad},
 	StateLost:         {"state lost", bad},
 	StateShared:       {"state shared", bad},
+	Drained:           {"drained", grave},
 	LimitersApart:     {"two limiters", bad},
 }
 

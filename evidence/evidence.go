@@ -85,6 +85,7 @@ const (
 	StateLost         Type = "state_lost"     // kept state can\'t be read or written; the crawl goes on
 	StateShared       Type = "state_shared"   // another process uses the state too: both share blocks, not the pace
 	LimitersApart     Type = "limiters_apart" // another limiter of the process asks the host too: both rates add up
+	Drained           Type = "drained"        // a person has ended the work: no request starts any more
 	LogClosed         Type = "log_closed"     // the seal of a chained or signed log: its end wasn't cut off
 	Checkpoint        Type = "checkpoint"     // of a signed log: Text is the signed note
 )

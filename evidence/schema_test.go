@@ -23,6 +23,7 @@ var allTypes = []evidence.Type{
 	evidence.BlockedByRule, evidence.BudgetWarning, evidence.BudgetExceeded, evidence.Waiting, evidence.SlotTimeout, evidence.Started, evidence.Resent, evidence.Fetched,
 	evidence.Failed, evidence.Retried, evidence.HostBlocked, evidence.HostCleared, evidence.LeaseExpired, evidence.ResponseRejected,
 	evidence.Reserved, evidence.NoIndex, evidence.StateLost, evidence.StateShared, evidence.LimitersApart,
+	evidence.Drained,
 	evidence.LogClosed, evidence.Checkpoint,
 }
 
@@ -141,7 +142,7 @@ func TestSchemaHoldsForEveryRecord(t *testing.T) {
 		d.Type, d.Status, d.Confidence, d.Limit, d.SHA256 = typ, 200, "low", "pages", strings.Repeat("0a", 32)
 		switch typ {
 		case evidence.BlockedByRobots, evidence.BlockedByRule, evidence.BudgetExceeded, evidence.SlotTimeout, evidence.HostBlocked,
-			evidence.Failed, evidence.LeaseExpired, evidence.ResponseRejected, evidence.Reserved:
+			evidence.Failed, evidence.LeaseExpired, evidence.ResponseRejected, evidence.Reserved, evidence.Drained:
 			d.Allowed = false
 		}
 		for _, text := range logtest.Lines(logtest.WriteWith(t, []evidence.Decision{d}, evidence.LogConfig{Chained: true, Signed: &evidence.SignConfig{Key: testKey, Origin: testOrigin}})) {
@@ -202,7 +203,7 @@ func TestSchemaHoldsForARealCrawl(t *testing.T) {
 	for _, typ := range allTypes {
 		switch typ {
 		// They need a second hour, options, a second process, and a second limiter.
-		case evidence.RobotsRevalidated, evidence.NoIndex, evidence.Checkpoint, evidence.StateShared, evidence.LimitersApart:
+		case evidence.RobotsRevalidated, evidence.NoIndex, evidence.Checkpoint, evidence.StateShared, evidence.LimitersApart, evidence.Drained:
 		default:
 			if !seen[typ] {
 				t.Errorf("no %s in the crawl", typ)

@@ -93,7 +93,8 @@ type Lease interface {
 }
 
 // A Controller lets a person steer a limiter while it works: block a host, lift a block, look at
-// the hosts, and end the work. It is part of every [Limiter].
+// the hosts, and end the work. It is part of every [Limiter]. See [Acts] for how an act gets on
+// record.
 type Controller interface {
 	// Block lets no request start on key before until. A request that waits for the key, or asks
 	// for it meanwhile, is refused at once with ErrBlocked and RetryAt, however short the block is,

@@ -90,6 +90,7 @@ var recordTypes = map[evidence.Type]struct {
 	evidence.NoIndex:           {true, nil},
 	evidence.StateLost:         {true, (*auditor).stateLost},
 	evidence.StateShared:       {true, func(a *auditor, _ *evidence.Decision) { a.by.limiter.isShared = true }},
+	evidence.Drained:           {false, nil},
 	evidence.LimitersApart:     {true, nil},
 	evidence.LogClosed:         {true, nil},
 	evidence.Checkpoint:        {true, nil},

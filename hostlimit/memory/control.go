@@ -26,6 +26,9 @@ func (m *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 	})
 }
 
+// OnAct makes the Limiter call f when a person has acted on it: see hostlimit.Acts.
+func (m *Limiter) OnAct(f func(hostlimit.Act) bool) { m.acts.Add(f) }
+
 // Clear implements Controller.
 func (m *Limiter) Clear(ctx context.Context, key string) error {
 	// Another process may have blocked the key: its block is loaded first.
@@ -57,11 +60,13 @@ func (m *Limiter) act(ctx context.Context, key string, change func(h *host, star
 		h.active.refresh(now) // the time before the change is accounted to the block before it
 	}
 	change(h, sh.starts, now)
+	act := h.act() // before the requests that the act refuses, whose errors would report it too
 	if a := h.active; a != nil {
 		a.probe = nil // no request waits for its answer any more
 		a.changed(now, false)
 	}
 	sh.mu.Unlock()
+	sh.tell(h, act)
 	m.handOut()
 	if m.config.Store == nil {
 		return nil
@@ -81,7 +86,9 @@ func (m *Limiter) act(ctx context.Context, key string, change func(h *host, star
 
 // Drain implements Controller. A lease that is never released is taken back after LeaseTTL.
 func (m *Limiter) Drain(ctx context.Context) error {
-	m.drain.begin()
+	if m.drain.begin() {
+		m.acts.Tell(hostlimit.Act{Drained: true})
+	}
 	for {
 		ended := m.drain.next() // before the count, which may miss an end after it
 		inFlight, due := m.refuseWaiters()

@@ -202,7 +202,46 @@ func (sh *shard) sync(ctx context.Context, h *host, lim *hostlimit.Limits, why o
 		return true, ctx.Err() // the Store hasn't failed: the caller gave up
 	}
 	sh.commit(h, lim, x, debt, err)
+	sh.tellElsewhere(h)
 	return true, nil
+}
+
+// tell reports act, of a person on h, which is nil if there was none: to a receiver or, if there is
+// none, by the next Grant or Error of h.
+func (sh *shard) tell(h *host, act *hostlimit.Debt) {
+	if act == nil || sh.m.acts.Tell(hostlimit.Act{Key: h.key, ByHand: act}) {
+		return
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if r := h.changeRefusals(); r.act == nil {
+		r.act = act
+	}
+}
+
+// tellElsewhere reports the act of a person in another process that commit has found: to a receiver
+// or, if there is none, by the next Grant or Error of h.
+func (sh *shard) tellElsewhere(h *host) {
+	sh.mu.Lock()
+	act := h.act()
+	restored := h.stored.restored
+	isByHand := false
+	if restored != nil {
+		_, isByHand = rules.ByHand(restored.Cause)
+	}
+	if isByHand {
+		h.stored.restored = nil
+	}
+	sh.mu.Unlock()
+	sh.tell(h, act)
+	if !isByHand || sh.m.acts.Tell(hostlimit.Act{Key: h.key, Restored: restored}) {
+		return
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if h.stored.restored == nil {
+		h.stored.restored = restored
+	}
 }
 
 // plan returns the update that is due for h, and marks h as syncing until synced is called. If
@@ -388,6 +427,7 @@ func (sh *shard) adoptBlock(h *host, x *update, owed hostlimit.Debt, theirs, our
 		return false
 	}
 	r := h.changeRefusals()
+	wasStopped := r.Stopped(x.now)
 	if moved {
 		if a := h.active; a != nil {
 			a.account(sh.m.now())
@@ -407,6 +447,9 @@ func (sh *shard) adoptBlock(h *host, x *update, owed hostlimit.Debt, theirs, our
 	r.Bans = inRange(owed.Bans)
 	r.Cause = cmp.Or(owed.Cause, "refused")
 	r.Alone = r.InARow() > 0
+	if wasStopped && !r.Blocks(x.now) { // only a person lifts a block by hand
+		r.act = &hostlimit.Debt{ClearedAt: sh.m.at(x.now)}
+	}
 	return true
 }
 

@@ -37,6 +37,7 @@ type Limiter struct {
 	forgive       time.Duration // after the end of a block, when its refusals are forgotten
 	places        *places       // nil without MaxInFlight
 	drain         drain
+	acts          hostlimit.Acts
 }
 
 // A shard holds the hosts of a part of the keys under one mutex, which is never held across a wait.
@@ -289,8 +290,9 @@ func (l *lease) held(now time.Duration) time.Duration {
 // site then, as far as is known.
 func (l *lease) countsFromEnd() bool { return l.started && (l.lim.Delay.FromEnd || l.unanswered) }
 
-// begin begins the drain. The limiter starts no further request then: see isBegun.
-func (d *drain) begin() { d.begun.Store(true) }
+// begin begins the drain, and reports whether it hadn't begun. The limiter starts no further
+// request then: see isBegun.
+func (d *drain) begin() bool { return d.begun.CompareAndSwap(false, true) }
 
 // isBegun reports whether begin was called.
 func (d *drain) isBegun() bool { return d.begun.Load() }

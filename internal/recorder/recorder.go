@@ -294,6 +294,20 @@ func (r *Recorder) State(ctx context.Context, host string, restored *hostlimit.R
 	}
 }
 
+// Act records what a person has done to the limiter.
+func (r *Recorder) Act(a hostlimit.Act) {
+	ctx := context.Background()
+	r.State(ctx, a.Key, a.Restored, a.ByHand)
+	if a.Drained {
+		r.Pass(ctx, &evidence.Decision{
+			Type:   evidence.Drained,
+			Time:   time.Now(),
+			Hand:   true,
+			Reason: "by hand: no request starts any more",
+		})
+	}
+}
+
 // ago returns roughly how long ago something was.
 func ago(d time.Duration) string {
 	switch {

@@ -98,7 +98,7 @@ func (v Values[T]) read(file, key string) (value T, err error) {
 	}
 	value, err = v.Decode(data, key)
 	if errors.As(err, new(otherVersion)) {
-		return value, damage{fmt.Errorf("%w: %s", err, file)}
+		return value, damage{fmt.Errorf("%w: the key starts anew as one that %s: %s", err, v.Zero, file)}
 	}
 	if err != nil {
 		return value, damage{fmt.Errorf("%s can't be understood, so the key starts anew as one that %s: %w",

@@ -58,11 +58,16 @@ func (l *Limiter) act(ctx context.Context, c *change) error {
 		c.done = answered
 		c.h.submit(c)
 	})
+	l.reportEvents() // the act is on record before the call returns
 	if err != nil {
 		return err
 	}
 	return l.save(ctx, c.h.key)
 }
+
+// OnAct makes the Limiter call f when a person has acted on it, in this process or another one: see
+// [hostlimit.Acts].
+func (l *Limiter) OnAct(f func(hostlimit.Act) bool) { l.acts.Add(f) }
 
 // listed is the number of hosts that List asks for at a time.
 const listed = 512
@@ -187,10 +192,14 @@ func (h *host) readState(s *hostlimit.HostState, at reply) {
 func (l *Limiter) Drain(ctx context.Context) error {
 	for {
 		l.mu.Lock()
+		if l.open.Err() == nil {
+			l.acted = append(l.acted, hostlimit.Act{Drained: true})
+		}
 		l.drain()
 		l.refuseAll(drained)
 		flying := l.places.taken
 		l.mu.Unlock()
+		l.reportEvents()
 		if flying == 0 {
 			return nil
 		}

@@ -3,6 +3,7 @@ package redislimit
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -212,5 +213,67 @@ func TestAPersonHearsThatTheServerIsAway(t *testing.T) {
 				t.Errorf("Failure %d: %s: %v", f, what, err)
 			}
 		}
+	}
+}
+
+// TestActsAreReportedInEachProcess when they happen, also if it has no request for the host; a
+// process without a receiver reports them with its next turn.
+func TestActsAreReportedInEachProcess(t *testing.T) {
+	t.Parallel()
+	fleet := newFleet(t, ownServer(t), Config{Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}}}, 3)
+	var mu sync.Mutex
+	var acts [2][]hostlimit.Act
+	for i := range acts {
+		acquire(t, fleet[i], "other.example", 0).Release() // it knows the server's clock
+		fleet[i].OnAct(func(a hostlimit.Act) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			acts[i] = append(acts[i], a)
+			return true
+		})
+	}
+	acquire(t, fleet[2], "a.example", 0).Release()
+	reported := func(n int) func() bool {
+		return func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(acts[0]) == n && len(acts[1]) == n
+		}
+	}
+	until := time.Now().Add(time.Hour)
+	if err := fleet[0].Block(t.Context(), "a.example", until, "Ada"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "the block is reported in both processes", reported(1))
+	var refused *hostlimit.Error
+	_, err := fleet[2].Acquire(t.Context(), "a.example", 0)
+	if !errors.As(err, &refused) || refused.ByHand == nil || refused.ByHand.Cause != "by hand: Ada" {
+		t.Errorf("without a receiver: %v", err)
+	}
+	_, err = fleet[0].Acquire(t.Context(), "a.example", 0)
+	if !errors.As(err, &refused) || refused.ByHand != nil {
+		t.Errorf("reported twice: %v", err)
+	}
+	if err := fleet[1].Clear(t.Context(), "a.example"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "the end of the block is reported", reported(2))
+	for range 2 {
+		if err := fleet[1].Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for i := range acts {
+		blocked := acts[i][0]
+		cleared := acts[i][1]
+		if blocked.Key != "a.example" || blocked.ByHand.Cause != "by hand: Ada" ||
+			blocked.ByHand.BlockedUntil.Sub(until).Abs() > time.Minute || cleared.ByHand.ClearedAt.IsZero() {
+			t.Errorf("process %d: %+v", i, acts[i])
+		}
+	}
+	if len(acts[0]) != 2 || len(acts[1]) != 3 || !acts[1][2].Drained {
+		t.Errorf("after Drain: %+v", acts)
 	}
 }

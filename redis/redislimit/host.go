@@ -266,7 +266,8 @@ func (h *host) restoreLeases(now time.Duration) []wire.Lease {
 	return leases
 }
 
-// note stores a Block or Clear by an operator until the next Grant or Error of h reports it.
+// note stores a Block or Clear by an operator for reportEvents or, without a receiver of acts, until
+// the next Grant or Error of h reports it.
 func (h *host) note(at reply, blocked bool) {
 	if h.news.actAt == at.server {
 		return // it came already, as the reply or as the message to all
@@ -274,13 +275,17 @@ func (h *host) note(at reply, blocked bool) {
 	h.news.actAt = at.server
 	// By the bounds of the server's clock the act may be yet to come.
 	when := h.l.base.Add(min(h.p.clock.Surely(at.server, at.received), at.received))
-	if !blocked {
-		h.news.byHand = &hostlimit.Debt{ClearedAt: when}
+	byHand := &hostlimit.Debt{ClearedAt: when}
+	if blocked {
+		byHand = &hostlimit.Debt{
+			BlockedAt:    when,
+			BlockedUntil: h.l.base.Add(h.known.Refusals.Until),
+			Cause:        h.known.Refusals.Cause,
+		}
+	}
+	if h.l.acts.Any() {
+		h.l.acted = append(h.l.acted, hostlimit.Act{Key: h.key, ByHand: byHand})
 		return
 	}
-	h.news.byHand = &hostlimit.Debt{
-		BlockedAt:    when,
-		BlockedUntil: h.l.base.Add(h.known.Refusals.Until),
-		Cause:        h.known.Refusals.Cause,
-	}
+	h.news.byHand = byHand
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/redis/redislimit/internal/clock"
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
@@ -570,12 +571,30 @@ func (p *partition) back() {
 	p.restore(l.failsLocal)
 }
 
-// reportEvents calls OnFailure for the events since the last call. The caller doesn't hold mu.
+// tell gives a to a receiver or, if there is none, to the next Grant or Error of its host.
+func (l *Limiter) tell(a hostlimit.Act) {
+	if l.acts.Tell(a) || a.ByHand == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h := l.hosts[a.Key]; h != nil {
+		h.news.byHand = a.ByHand
+	}
+}
+
+// reportEvents calls OnFailure for the events since the last call, and the receiver of acts for the
+// acts. The caller doesn't hold mu.
 func (l *Limiter) reportEvents() {
 	l.mu.Lock()
 	events := l.events
 	l.events = nil
+	acted := l.acted
+	l.acted = nil
 	l.mu.Unlock()
+	for _, a := range acted {
+		l.tell(a)
+	}
 	if l.conf.OnFailure == nil {
 		return
 	}

@@ -42,6 +42,8 @@ type Limiter struct {
 	peers   peers
 	stats   Stats   // without the values of the moment
 	events  []Event // that OnFailure hasn't got yet
+	acts    hostlimit.Acts
+	acted   []hostlimit.Act // that no receiver of acts has got yet
 
 	foundOlder bool // the server had the state of an older version, see begunAnew
 }

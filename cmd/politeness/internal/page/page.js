@@ -14,6 +14,7 @@
     retried: "tried again", noindex: "noindex", lease_expired: "body never closed", robots_unreachable: "robots.txt unreachable",
     state_lost: "state lost", host_cleared: "block lifted by hand",
     state_shared: "state shared",
+    drained: "drained",
     limiters_apart: "two limiters",
   };
   const refusals = new Set(["blocked_by_robots", "blocked_by_rule", "slot_timeout", "budget_exceeded", "response_rejected"]);

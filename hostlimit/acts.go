@@ -1,0 +1,78 @@
+package hostlimit
+
+import (
+	"slices"
+	"sync"
+)
+
+// An Act is what a person has done to a limiter by its Controller, or what this process has just
+// learned that a person did in another one.
+type Act struct {
+	Key      string    // empty for Drained
+	ByHand   *Debt     // a Block or a Clear, as in Grant.ByHand; nil: none
+	Restored *Restored // a block by hand that was read from Config.Store; nil: none
+	Drained  bool      // Drain was called
+}
+
+// Acts are the receivers of the acts of people on a limiter. They are for implementers: a Limiter
+// whose method OnAct(func(Act) bool) adds a receiver is on record as soon as a person acts; the
+// acts on another one are reported by the next Grant or Error of the key. The zero Acts has no
+// receiver.
+type Acts struct {
+	mu        sync.Mutex
+	receivers []func(Act) bool
+}
+
+// mostReceivers bounds the receivers: a program may make a Transport for each request.
+const mostReceivers = 16
+
+// Add adds f as a receiver of acts. f returns false if it receives no acts any more. It is called
+// under no lock of the limiter.
+func (a *Acts) Add(f func(Act) bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.receivers) == mostReceivers {
+		a.receivers = slices.Delete(a.receivers, 0, 1)
+	}
+	a.receivers = append(a.receivers, f)
+}
+
+// Any reports whether there is a receiver.
+func (a *Acts) Any() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.receivers) > 0
+}
+
+// taken calls f, and reports whether it has taken act. A receiver that panics has: a limiter may
+// tell of an act in a goroutine that has no caller.
+func taken(f func(Act) bool, act Act) (taken bool) {
+	defer func() {
+		if recover() != nil {
+			taken = true
+		}
+	}()
+	return f(act)
+}
+
+// Tell gives act to one receiver, so that it is on record once, and reports whether one has taken
+// it. A panic of the receiver ends there.
+func (a *Acts) Tell(act Act) bool {
+	for {
+		a.mu.Lock()
+		if len(a.receivers) == 0 {
+			a.mu.Unlock()
+			return false
+		}
+		first := a.receivers[0]
+		a.mu.Unlock()
+		if taken(first, act) {
+			return true
+		}
+		a.mu.Lock()
+		if len(a.receivers) > 0 {
+			a.receivers = slices.Delete(a.receivers, 0, 1)
+		}
+		a.mu.Unlock()
+	}
+}
