@@ -84,9 +84,11 @@ func without(names, others []string) []string {
 func rest(r *repository) []*task {
 	test := func(args ...string) []string { return append([]string{"go", "test", "-json"}, args...) }
 	once := test("-count=1", ".")
+	fewPrograms := test("-count=1", "-short", "-parallel=8", ".")
 	root := []string{"."}
 	return yield(slices.Concat(
 		with("POLITENESS_TRANSPARENCY=1", each([]string{"lab/transparency"}, "transparency", once...)),
+		with("POLITENESS_PROGRAMS=1", each([]string{"lab/programs"}, "programs", fewPrograms...)),
 		with("POLITENESS_SERVERS=1", each([]string{"lab/servers"}, "servers", once...)),
 		each(root, "long", test(paths(sequential)...)...),
 		each(root, "grid", test("-count=1", "-run=Grid|DelaysComeBack", "./hostlimit/memory")...),
