@@ -2,7 +2,9 @@ package promises_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"regexp"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/soak"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
@@ -165,4 +168,91 @@ func TestAuditSaysWhatASiteSawOfRunsSideBySide(t *testing.T) {
 			t.Errorf("%+v", report.Hosts[0])
 		}
 	})
+}
+
+// TestAuditBreaksNoHonestRuns: whatever the delays of runs that follow each other, their pages and their
+// ends, no log that they wrote is called broken.
+func TestAuditBreaksNoHonestRuns(t *testing.T) {
+	adaptive := []hostlimit.Adaptive{hostlimit.Learned, hostlimit.Fixed, hostlimit.Squared, hostlimit.Proportional(2), hostlimit.Longest(hostlimit.Learned, hostlimit.Proportional(1))}
+	for seed := range soak.Seeds(t, 10, 400) {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 7))
+			ms := func(n int) time.Duration { return time.Duration(rnd.IntN(n)) * time.Millisecond }
+			robots := ""
+			if rnd.IntN(2) == 0 {
+				robots = fmt.Sprintf("User-agent: *\nCrawl-delay: %.1f\n", rnd.Float64()*[]float64{1, 5, 100}[rnd.IntN(3)])
+			}
+			j := newJob(robots, hostlimit.Delay{})
+			var mu sync.Mutex // of rnd
+			j.web.Site("https://example.com").Handle("/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				mu.Lock()
+				latency := ms(3000) / time.Duration(1+rnd.IntN(20))
+				n := rnd.IntN(30)
+				after := 1 + rnd.IntN(100)
+				mu.Unlock()
+				time.Sleep(latency)
+				switch {
+				case n == 0:
+					w.Header().Set("Retry-After", fmt.Sprint(after))
+					w.WriteHeader(http.StatusTooManyRequests)
+				case n < 3:
+					w.WriteHeader(http.StatusServiceUnavailable)
+				}
+			}))
+			j.cfg.Spend = budget.Limits{Pages: int64(1 + rnd.IntN(60)), PagesPerHost: int64(rnd.IntN(80)), Every: time.Duration(1+rnd.IntN(600)) * time.Second}
+			dir := t.TempDir()
+			var kept []byte
+			for range 2 + rnd.IntN(8) {
+				if rnd.IntN(3) == 0 || j.cfg.Hosts.Delay.Min == 0 { // a run with other limits
+					least := 50*time.Millisecond + ms(2000)
+					j.cfg.Hosts = hostlimit.Config{Concurrency: 1 + rnd.IntN(3), Delay: hostlimit.Delay{
+						Min: least, Max: least + ms(1000), FromEnd: rnd.IntN(3) == 0, Adaptive: adaptive[rnd.IntN(len(adaptive))],
+					}}
+					if j.cfg.Hosts.Delay.FromEnd {
+						j.cfg.Hosts.Concurrency = 1
+					}
+				}
+				j.logs.Reset()
+				j.some(t, dir, 1+rnd.IntN(12), rnd)
+				log := j.logs.Bytes()
+				if rnd.IntN(3) == 0 { // a kill takes the last records with it
+					log = log[:len(log)-rnd.IntN(min(len(log), 2000))]
+					log = log[:bytes.LastIndexByte(log, '\n')+1]
+				}
+				kept = append(kept, log...)
+				time.Sleep(ms(40))
+			}
+			report, err := audit.Check(bytes.NewReader(kept))
+			if err != nil || !report.OK() {
+				t.Errorf("seed %d: %v, %v", seed, err, report)
+			}
+		})
+	}
+}
+
+// some makes a run of so many requests, by two goroutines, of which some may be refused.
+func (r *job) some(t *testing.T, dir string, pages int, rnd *rand.Rand) {
+	t.Helper()
+	sink := evidence.JSONLines(&r.logs)
+	cfg := r.cfg
+	cfg.Evidence = sink
+	tr := mustNew(t, cfg.WithState(dir))
+	var both sync.WaitGroup
+	number := rnd.IntN(1000)
+	for g := range 2 {
+		both.Go(func() {
+			for i := range pages {
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+				_, _ = fetch(ctx, &http.Client{Transport: tr}, fmt.Sprintf("https://example.com/%d", number+2*i+g))
+				cancel()
+			}
+		})
+	}
+	both.Wait()
+	if rnd.IntN(2) == 0 {
+		_ = tr.GiveBack(t.Context())
+	}
+	if err := sink.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
