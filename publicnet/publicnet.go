@@ -34,9 +34,10 @@ var ErrPrivate = errors.New("not a public address")
 // Refused with [ErrPrivate] are loopback, private, link-local, multicast, carrier-grade NAT and
 // benchmark addresses, those of the clouds' metadata services, reserved and unspecified ones, and
 // all of these inside of IPv6 (mapped, compatible, translated, NAT64, 6to4, Teredo). An address
-// that base.Proxy returns is exempt: the proxy decides then. So does a NAT64 whose prefix is one of
-// your network's own (RFC 6052, section 2.2), since no prefix shows that there is one behind it:
-// let it refuse private addresses.
+// that base.Proxy returns is exempt: the proxy resolves names then, and decides. An address that is
+// written out in a URL, and localhost, are refused all the same. A NAT64 decides, too, whose prefix
+// is one of your network's own (RFC 6052, section 2.2), since no prefix shows that there is one
+// behind it: let it refuse private addresses.
 //
 // A nil base is http.DefaultTransport. A base that dials by itself (Dial, DialContext, DialTLS,
 // DialTLSContext; http.DefaultTransport's own excepted) can't be made safe: the copy refuses every
@@ -160,6 +161,9 @@ func (p *proxies) proxy(req *http.Request) (*url.URL, error) {
 			return nil, fmt.Errorf("publicnet: %s is the proxy's own address: %w", address, ErrPrivate)
 		}
 		return nil, nil
+	}
+	if err := checkLiteral(req.URL); err != nil {
+		return nil, err
 	}
 	p.add(dialAddress(u))
 	return u, nil

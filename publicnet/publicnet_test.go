@@ -231,3 +231,40 @@ func TestProxiesAreExemptHoweverTheyAreSpelled(t *testing.T) {
 		}
 	}
 }
+
+// TestAnAddressInAURLIsCheckedBeforeAProxy: the proxy resolves names, and an address that is written out
+// needs no resolver. It is refused in every spelling that a resolver may read.
+func TestAnAddressInAURLIsCheckedBeforeAProxy(t *testing.T) {
+	var asked atomic.Int32
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer proxy.Close()
+	address, err := url.Parse(proxy.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := Transport(&http.Transport{Proxy: http.ProxyURL(address)})
+	defer transport.CloseIdleConnections()
+	for _, host := range []string{
+		"169.254.169.254", "169.254.169.254.", "2852039166", "0xa9fea9fe", "0xA9.0xFE.0xA9.0xFE", "0251.0376.0251.0376", "169.254.43518", "169.16689662",
+		"127.0.0.1", "127.1", "0x7f.1", "017700000001", "2130706433", "0", "0x", "10.1.2.3:8080", "192.168.0.1", "100.64.0.1", "168.63.129.16",
+		"１２７.0.0.1", "127。0。0。1", "[::1]", "[::ffff:10.0.0.1]", "[64:ff9b::a00:1]", "[fd00::1]", "[fe80::1%25eth0]",
+		"localhost", "LOCALHOST.", "a.localhost:8080", "1.2.3.256", "1.2.3.08", "1.2.3.4.5", "4294967296",
+	} {
+		for _, scheme := range []string{"http://", "https://"} {
+			if err := fetch(t, transport, scheme+host+"/latest/meta-data/"); !errors.Is(err, ErrPrivate) {
+				t.Errorf("%s%s: %v", scheme, host, err)
+			}
+		}
+	}
+	if n := asked.Load(); n != 0 {
+		t.Errorf("the proxy was asked %d times", n)
+	}
+	for _, host := range []string{"93.184.216.34", "0x5d.0xb8.0xd8.0x22", "[2606:2800:220:1::1]", "example.com", "1.example", "a0x7f.example", "10.0.0.1.example", "0x7f.example", "localhost.example"} {
+		if err := fetch(t, transport, "http://"+host+"/"); err != nil {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	if n := asked.Load(); n != 9 {
+		t.Errorf("the proxy was asked %d times", n)
+	}
+}

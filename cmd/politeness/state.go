@@ -15,8 +15,9 @@ import (
 	"github.com/go-politeness/politeness/crawl/sqlitequeue"
 )
 
-// holdState takes -state for this process, before it opens anything else that another run has. While
-// one uses it, holdState waits for -wait-state; the error matches politeness.ErrStateHeld then.
+// holdState takes -state for this process, before it opens anything else that another run has.
+// While one uses it, holdState waits for -wait-state; the error matches politeness.ErrStateHeld
+// then.
 func (c *crawlCommand) holdState(ctx context.Context, sh *shell, cfg politeness.Config) error {
 	if c.policy.state == "" {
 		return nil
