@@ -1,0 +1,183 @@
+package promises_test
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// runEnv is what a process of these tests does: the site, the directory of its state, the number of
+// pages, the delay, and "end" if that counts from the end.
+const runEnv = "POLITENESS_TEST_RUN"
+
+// TestRunOfPages is the process of the tests below.
+func TestRunOfPages(t *testing.T) {
+	args := strings.Fields(os.Getenv(runEnv))
+	if len(args) == 0 {
+		return // it is the tests below that run this one
+	}
+	pages, err := strconv.Atoi(args[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	delay, err := time.ParseDuration(args[3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := politeness.Config{UserAgent: agent, Base: new(http.Transport)}
+	cfg.Hosts.Delay = hostlimit.Delay{Min: delay, Max: delay, Adaptive: hostlimit.Fixed}
+	if args[4] == "end" {
+		cfg.Hosts.Concurrency = 1
+		cfg.Hosts.Delay.FromEnd = true
+	}
+	client := &http.Client{Transport: mustNew(t, cfg.WithState(args[1]))}
+	for range pages {
+		if _, err := fetch(t.Context(), client, args[0]+"/page"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A doorLog is a site that stamps its requests, robots.txt included.
+type doorLog struct {
+	mu     sync.Mutex
+	robots string
+	takes  time.Duration
+	starts []time.Time
+	ends   []time.Time
+}
+
+func (d *doorLog) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	d.mu.Lock()
+	d.starts = append(d.starts, time.Now())
+	d.mu.Unlock()
+	if r.URL.Path == "/robots.txt" {
+		_, _ = io.WriteString(w, d.robots)
+	}
+	time.Sleep(d.takes)
+	d.mu.Lock()
+	d.ends = append(d.ends, time.Now())
+	d.mu.Unlock()
+}
+
+// gaps returns those between the requests or, with fromEnd, from the end of each to the next one.
+func (d *doorLog) gaps(fromEnd bool) (gaps []time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := 1; i < len(d.starts); i++ {
+		since := d.starts[i-1]
+		if fromEnd {
+			since = d.ends[i-1]
+		}
+		gaps = append(gaps, d.starts[i].Sub(since))
+	}
+	return gaps
+}
+
+// late is by how much later than it was sent a request may be stamped by a busy machine's server.
+const late = 120 * time.Millisecond
+
+// begin starts a process that fetches pages.
+func begin(t *testing.T, site, dir string, pages int, delay time.Duration, end bool) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRunOfPages$", "-test.count=1")
+	from := "start"
+	if end {
+		from = "end"
+	}
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %d %v %s", runEnv, site, dir, pages, delay, from))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd
+}
+
+// TestRunsArePacedAsOneByTheSitesLog: processes that begin when the one before has ended fetch a page
+// each. With POLITENESS_LONG there are six of them.
+func TestRunsArePacedAsOneByTheSitesLog(t *testing.T) {
+	t.Parallel() // it waits in real time
+	runs := 3
+	if os.Getenv("POLITENESS_LONG") != "" {
+		runs = 6
+	}
+	for _, c := range []struct {
+		name   string
+		robots string
+		delay  time.Duration // Min and Max
+		want   time.Duration
+		end    bool
+	}{
+		{"a fifth of a second", "", 200 * time.Millisecond, 200 * time.Millisecond, false},
+		{"crawl-delay", "User-agent: *\nCrawl-delay: 2\n", time.Millisecond, 2 * time.Second, false},
+		{"from the end", "", 3 * time.Second, 3 * time.Second, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			site := &doorLog{robots: c.robots}
+			if c.end {
+				site.takes = 200 * time.Millisecond
+			}
+			server := httptest.NewServer(site)
+			defer server.Close()
+			dir := filepath.Join(t.TempDir(), "state")
+			for range runs {
+				if err := begin(t, server.URL, dir, 1, c.delay, c.end).Wait(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			gaps := site.gaps(c.end)
+			t.Logf("%v", gaps)
+			if len(gaps) != runs { // robots.txt is fetched once
+				t.Errorf("%d requests of %d runs", len(gaps)+1, runs)
+			}
+			for i, gap := range gaps {
+				if gap < c.want-late {
+					t.Errorf("gap %d: %v, want %v", i, gap, c.want)
+				}
+			}
+		})
+	}
+}
+
+// TestKilledRunsArePacedAsOne: a process that is killed at any instant, and begun anew at once, is
+// paced as one that goes on. With POLITENESS_LONG it is killed a hundred times.
+func TestKilledRunsArePacedAsOne(t *testing.T) {
+	t.Parallel() // it waits in real time
+	kills := 10
+	if os.Getenv("POLITENESS_LONG") != "" {
+		kills = 100
+	}
+	const delay = 400 * time.Millisecond
+	site := &doorLog{}
+	server := httptest.NewServer(site)
+	defer server.Close()
+	dir := filepath.Join(t.TempDir(), "state")
+	for range kills {
+		cmd := begin(t, server.URL, dir, 1000, delay, false)
+		time.Sleep(rand.N(4 * delay))
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	gaps := site.gaps(false)
+	short := 0
+	for _, gap := range gaps {
+		if gap < delay-late {
+			short++
+			t.Errorf("a gap of %v, want %v", gap, delay)
+		}
+	}
+	t.Logf("%d kills, %d requests, %d short", kills, len(gaps)+1, short)
+}
