@@ -59,20 +59,32 @@ const (
 
 // A sentinel is what the caller has of a body that it may forget: nothing else refers to it. When
 // the caller drops it, the body is marked as dropped at the next collection.
-type sentinel struct{ *body }
+//
+// net/http keeps its response, for the trailers behind the body. So the caller has a copy of it,
+// which alone refers to the sentinel.
+type sentinel struct {
+	*body
+	theirs *http.Response // Base's
+	ours   *http.Response // the caller's
+}
 
-// guarded returns b behind a sentinel.
-func (b *body) guarded() io.ReadCloser {
-	s := &sentinel{b}
+// guard returns a copy of resp, whose body is b behind a sentinel.
+func (b *body) guard(resp *http.Response) *http.Response {
+	ours := *resp
+	s := &sentinel{body: b, theirs: resp, ours: &ours}
+	ours.Body = s
 	// A cleanup runs outside of every bubble of testing/synctest, and in a goroutine that is there for
 	// all cleanups of the process: it sets the mark and nothing else.
 	runtime.AddCleanup(s, func(dropped *atomic.Bool) { dropped.Store(true) }, &b.dropped)
-	return s
+	return &ours
 }
 
 // Read implements io.Reader.
 func (s *sentinel) Read(p []byte) (int, error) {
 	n, err := s.body.Read(p)
+	if err == io.EOF {
+		s.ours.Trailer = s.theirs.Trailer // it is complete now
+	}
 	runtime.KeepAlive(s) // also while the body's site is slow
 	return n, err
 }
@@ -133,12 +145,15 @@ func (b *body) wrap() io.ReadCloser {
 			io.Writer
 		}{b, w}
 	}
-	// The slot needn't come back, or does once a request waits for it. A length of 0 is that of a
-	// RoundTripper which has the body in its memory, and has set none.
-	if b.done.Load() || b.length == 0 || b.isShort() && b.isOnItsWay() {
-		return b
-	}
-	return b.guarded()
+	return b
+}
+
+// isForgettable reports whether b's slot would be lost if the caller dropped b. It isn't if it has
+// been read ahead, or will be once a request waits. A length of 0 is that of a RoundTripper which
+// has the body in its memory, and has set none.
+func (b *body) isForgettable() bool {
+	_, writes := b.ReadCloser.(io.Writer)
+	return !writes && !b.done.Load() && b.length != 0 && !(b.isShort() && b.isOnItsWay())
 }
 
 // isShort reports whether b may be read ahead.
@@ -165,7 +180,10 @@ func (b *body) Read(p []byte) (int, error) {
 	} else if b.reads.Load() == isLeft {
 		return 0, b.pastEnd()
 	}
-	if len(b.unread) > 0 && !b.closed.Load() {
+	if b.unread != nil && b.closed.Load() {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	if len(b.unread) > 0 {
 		n := copy(p, b.unread)
 		b.unread = b.unread[n:]
 		return n, nil
@@ -207,9 +225,10 @@ func (b *body) receive(p []byte) (int, error) {
 		err = b.reader.cause(err)
 		b.over = err
 		if !ends && b.reads.Load() == readsAhead {
-			settle()
+			b.settle(err)
+		} else {
+			b.finish(err)
 		}
-		b.finish(err)
 	}
 	return n, err
 }
@@ -241,16 +260,20 @@ func (b *body) Close() error {
 func (b *body) leave(why error) {
 	b.gone.Store(true)
 	if b.reads.CompareAndSwap(nobodyReads, isLeft) {
-		defer b.finish(why)
-		defer settle() // even if Close panics
+		defer b.settle(why) // even if Close panics
 		b.ReadCloser.Close()
 	}
 }
 
-// settle waits until a site has noticed that an exchange was closed, as far as is known: the site
-// counts for itself what it has in flight, and the slot is another request's afterwards. The
-// caller doesn't wait for it.
-func settle() { <-time.After(100 * time.Millisecond) }
+// settles is how long a site has to notice that an exchange was closed.
+const settles = 250 * time.Millisecond
+
+// settle releases the lease once the site has noticed that the exchange was closed, as far as is
+// known: the site counts for itself what it has in flight, and the slot is another request's
+// afterwards.
+func (b *body) settle(why error) {
+	time.AfterFunc(settles, func() { b.finish(why) })
+}
 
 // stopReading ends a read. A body that was left meanwhile is closed now.
 func (b *body) stopReading() {

@@ -189,6 +189,7 @@ type Transport struct {
 	tally     tally.Tally
 	slow      alarm.Clock
 	open      openBodies
+	hasLogged atomic.Bool // a refusal, see logOnce
 	deadEnds  *deadEnds
 }
 

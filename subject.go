@@ -3,6 +3,7 @@ package politeness
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -33,6 +34,7 @@ type subject struct {
 	ctx       context.Context // the caller's
 	call      *Call           // of ctx; may be nil
 	waits     context.Context // of every wait before the request is sent: ends with ctx, or earlier
+	gone      bool            // ctx had ended before the request was made: it has waited for nothing
 	kind      kind
 	method    string
 	target    *url.URL
@@ -48,7 +50,8 @@ type subject struct {
 }
 
 // fail counts a refusal of the request, and returns its error. A caller that has left gets the
-// context's cause itself, as net/http returns it.
+// context's cause itself, as net/http returns it. A deadline that has passed is a refusal of ours,
+// which wraps the cause: nobody has left.
 func (s *subject) fail(stage Stage, retryAt time.Time, err error) error {
 	// A fetch of robots.txt that is refused counts as the refusal of the page that waits for it.
 	if s.kind == kindPage {
@@ -57,11 +60,26 @@ func (s *subject) fail(stage Stage, retryAt time.Time, err error) error {
 	// The error may be another one that came just before the caller left: that stays a refusal.
 	if cause := context.Cause(s.waits); cause != nil && (contexts.Left(err) || errors.Is(err, cause)) {
 		s.call.excuse()
-		return cause
+		isDeadline := errors.Is(s.waits.Err(), context.DeadlineExceeded)
+		if s.gone || s.kind == kindRobots || !isDeadline {
+			return cause
+		}
+		err = wrapping(err, cause)
 	}
 	refusal := &Error{Stage: stage, Host: s.host, URL: s.text(), RetryAt: retryAt, Err: err}
 	s.remember(refusal)
 	return refusal
+}
+
+// wrapping returns err, or an error around it that wraps the cause of a deadline, too.
+func wrapping(err, cause error) error {
+	if !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w (%w)", err, context.DeadlineExceeded)
+	}
+	return err
 }
 
 // giveUp records that the request ended before its start, where that was to take the place of

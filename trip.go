@@ -111,6 +111,7 @@ func (t *Transport) begin(req *http.Request, k kind, over *over) *trip {
 		trip.charge.budget = t.cfg.Budget
 	}
 	trip.turn.wait.Under(ctx, left, leave)
+	s.gone = ctx.Err() != nil
 	// A RoundTripper closes the body also of a request that it refuses.
 	if req.Body != nil {
 		trip.held = req.Body
@@ -327,7 +328,9 @@ func (trip *trip) noTurn(stage Stage, err error) error {
 		reason = refused.Err
 		retryAt = refused.RetryAt
 	} else { // the caller left, or the limiter failed
-		return s.giveUp(stage, err, trip.turn.vain)
+		err = trip.giveUpTurn(stage, err)
+		trip.logOnce(err)
+		return err
 	}
 	// The wait's deadline may be the end of the budget's time: then the budget has refused the turn.
 	if !trip.turn.wait.By.IsZero() && errors.Is(err, context.DeadlineExceeded) {
@@ -335,13 +338,30 @@ func (trip *trip) noTurn(stage Stage, err error) error {
 			return over
 		}
 	}
+	reason = trip.inVain(stage, reason)
 	s.report(evidence.SlotTimeout, func(d *evidence.Decision) {
 		d.Reason = what + reason.Error()
 		d.RetryAt = retryAt
 		d.Instead = trip.turn.vain.seq
 		d.InsteadAt = trip.turn.vain.at
+		if in, ok := errors.AsType[*inVain](reason); ok {
+			d.Hold = in.hold
+		}
 	})
-	return s.fail(stage, retryAt, reason)
+	refusal := s.fail(stage, retryAt, reason)
+	trip.logOnce(refusal)
+	return refusal
+}
+
+// giveUpTurn records that the wait for a turn, or for robots.txt, has ended with err, and returns
+// the error for that.
+func (trip *trip) giveUpTurn(stage Stage, err error) error {
+	s := &trip.subject
+	// The error of a deadline that has passed during the wait is the context's own.
+	if s.kind == kindPage && errors.Is(s.waits.Err(), context.DeadlineExceeded) {
+		err = trip.inVain(stage, err)
+	}
+	return s.giveUp(stage, err, trip.turn.vain)
 }
 
 // overtaken gives the turn back where the wait for it was noticeable and robots.txt is another now.
@@ -721,13 +741,10 @@ func (trip *trip) handOver(r result) (*http.Response, error) {
 	if b.isShort() && isBuffered(resp.Body, b.length) {
 		b.readAhead()
 	}
-	handed := b.wrap()
-	if _, isGuarded := handed.(*sentinel); isGuarded {
-		// HTTP/2 keeps its response, which mustn't refer to the sentinel.
-		copied := *resp
-		resp = &copied
+	if b.isForgettable() {
+		return b.guard(resp), nil
 	}
-	resp.Body = handed
+	resp.Body = b.wrap()
 	return resp, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/contexts"
+	"github.com/go-politeness/politeness/internal/weburl"
 	"github.com/go-politeness/politeness/robots"
 )
 
@@ -303,8 +304,17 @@ func (w *waitContext) Value(key any) any {
 			return &w.turn.hop
 		}
 	}
+	if key == (*hostlimit.Watcher)(nil) {
+		return (*turnName)(w.turn)
+	}
 	return w.Wait.Value(key)
 }
+
+// A turnName is a turn that the limiter doesn't report to, and can name.
+type turnName turn
+
+// String implements fmt.Stringer: it returns the URL of the request that holds a slot.
+func (t *turnName) String() string { return weburl.Text(t.subject.target) }
 
 // sleepUntil waits until t. It returns an error if ctx ends before, and at once where ctx has a
 // deadline before t: that is a refused turn, for the given reason.

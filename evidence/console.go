@@ -189,10 +189,12 @@ type ConsoleConfig struct {
 }
 
 // Console returns an Evidence for a person at the terminal. It writes a line for each decision to
-// w, such as os.Stderr, in colours if w is a terminal and NO_COLOR isn't set. It shows why
-// requests wait, every refusal, every error, everything that takes ten seconds, and every ten
-// seconds how much has been fetched. Routine records have no line. A wait for a host has one line
-// a minute, unless its reason changes. It is no proof: keep a log beside it.
+// w, such as os.Stderr, in colours if w is a terminal and NO_COLOR isn't set. It shows why requests
+// wait, every refusal, every error, everything that takes ten seconds, and every ten seconds how
+// much has been fetched. Routine records have no line. A wait for a host has one line a minute,
+// unless its reason changes. Of requests that have no turn in time for the same reason, three have
+// a line; the 10th, the 100th and so on have one that says what to change. It is no proof: keep a
+// log beside it.
 //
 //	Evidence: evidence.Multi(log, evidence.Console(os.Stderr))
 //
@@ -227,6 +229,7 @@ type console struct {
 
 	mu    sync.Mutex
 	waits *simplelru.LRU[string, time.Time] // when a wait was shown last, by host and reason
+	turns map[string]int                    // requests that had no turn, by Decision.Hold
 
 	pages, bytes int64     // fetched since the last line about it
 	since        time.Time // of that line; zero: nothing was fetched yet
@@ -245,6 +248,8 @@ func (c *console) Record(_ context.Context, d Decision) {
 	defer c.mu.Unlock()
 	line := ""
 	switch {
+	case d.Type == SlotTimeout && d.Hold != "" && !c.all:
+		line = c.noTurn(&d)
 	case c.shows(&d):
 		line = d.line(c.coloured)
 	case d.Type == Fetched && !d.RobotsTxt:
@@ -253,6 +258,49 @@ func (c *console) Record(_ context.Context, d Decision) {
 	if line != "" {
 		_, _ = io.WriteString(c.w, line+"\n")
 	}
+}
+
+// alike is how many refusals for want of a turn have lines of their own before those that have the
+// same cause are counted: the rest is the same again.
+const alike = 3
+
+// remedies are what to change if requests have no turn, by Decision.Hold.
+var remedies = map[string]string{
+	"slot": "bodies of responses hold the slots: close them, or raise Hosts.Concurrency",
+	"delay": "more requests wait for a host than its delay lets start in their time: give them more time " +
+		"(the context's deadline, Hosts.MaxWait), or ask for fewer at once",
+	"place":      "raise Hosts.MaxInFlight, or close the bodies of responses",
+	"block":      "their hosts have refused: come back at RetryAt",
+	"probe":      "their hosts have refused: come back at RetryAt",
+	"visit-time": "their sites have hours: come back at RetryAt",
+	"robots.txt": "robots.txt came too late: give requests more time (the context's deadline)",
+}
+
+// noTurn counts a request that had no turn, and returns its line, or one about all of its kind, or
+// "". The first three have lines of their own; then the 10th, the 100th and so on say how many
+// there are, and what to change.
+func (c *console) noTurn(d *Decision) string {
+	if c.turns == nil {
+		c.turns = map[string]int{}
+	}
+	remedy, known := remedies[d.Hold]
+	if !known {
+		return d.line(c.coloured)
+	}
+	c.turns[d.Hold]++
+	n := c.turns[d.Hold]
+	if n <= alike {
+		return d.line(c.coloured)
+	}
+	for n%10 == 0 {
+		n /= 10
+	}
+	if n != 1 {
+		return ""
+	}
+	all := Decision{Type: SlotTimeout, Time: d.Time}
+	all.Reason = fmt.Sprintf("%d requests so far had no turn in time (%s): %s", c.turns[d.Hold], d.Hold, remedy)
+	return all.line(c.coloured)
 }
 
 // shows reports whether d has a line of its own.

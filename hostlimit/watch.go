@@ -26,7 +26,7 @@ func Priority(ctx context.Context) int {
 
 // A Watcher receives why its request waits, for a person to read. A Limiter takes it from the
 // context of Acquire and Start, whose value for the key (*Watcher)(nil) it is, and calls it under
-// no lock.
+// no lock. A request that wants no reports gives a fmt.Stringer in its place, which only names it.
 type Watcher interface {
 	// Waits is called once in an Acquire or a Start whose wait is long: as soon as it is known to
 	// last for more than a second, or else when it has lasted for one. Acquire and Start return

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"time"
 
@@ -62,8 +63,8 @@ func (m *Limiter) State(ctx context.Context, key string) (hostlimit.HostState, e
 // the Watchers are code of the user's: complete calls them, under no lock.
 type snapshot struct {
 	hostlimit.HostState
-	head   *notice           // why the head of the queue waits; nil: no request waits
-	silent hostlimit.Watcher // of the request for HostState.SilentBy; nil: it has none
+	head   *notice      // why the head of the queue waits; nil: no request waits
+	silent fmt.Stringer // of the request for HostState.SilentBy; nil: it has none
 }
 
 // complete adds the results of Override and of the Watchers.
@@ -104,7 +105,7 @@ func (sh *shard) snapshot(h *host) *snapshot {
 			// A lease that waits in Start was heard at the end of time: it isn't silent.
 			if silent := now - time.Duration(l.heard.Load()); silent > s.Silent {
 				s.Silent = silent
-				s.silent = l.watcher
+				s.silent = l.name
 			}
 		}
 		s.InFlight = a.flights.Len

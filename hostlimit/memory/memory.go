@@ -126,7 +126,7 @@ func (sh *shard) enter(c *caller, key string, lim *hostlimit.Limits, floor time.
 	}
 	if a.queue.First == nil { // nearly always
 		if why, _ := a.waitCause(lim, floor, now, nil); why == free {
-			return a.grant(lim, floor, now, c.watcher), nil, nil
+			return a.grant(lim, floor, now, c.name), nil, nil
 		}
 	}
 	w := sh.newWaiter(c, lim, floor, now)

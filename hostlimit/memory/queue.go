@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
@@ -237,7 +238,7 @@ func (a *active) waitCause(lim *hostlimit.Limits, floor, now time.Duration, l *l
 }
 
 // grant makes a lease, and books its start for now.
-func (a *active) grant(lim *hostlimit.Limits, floor, now time.Duration, watcher hostlimit.Watcher) *lease {
+func (a *active) grant(lim *hostlimit.Limits, floor, now time.Duration, name fmt.Stringer) *lease {
 	sh := a.sh
 	sh.starts++
 	l := sh.newLease()
@@ -249,7 +250,7 @@ func (a *active) grant(lim *hostlimit.Limits, floor, now time.Duration, watcher 
 	l.floor = floor
 	l.ord = sh.starts
 	l.stamp = a.h.stamp()
-	l.watcher = watcher
+	l.name = name
 	l.hear(now)
 	a.last = l
 	a.flights.Insert(l, a.flights.Last)
@@ -342,7 +343,7 @@ func (a *active) release(l *lease, now time.Duration) {
 		a.past = l.stamp
 	}
 	l.a = nil
-	l.watcher = nil
+	l.name = nil
 	a.sh.m.drain.ended()
 	if a.probe == l { // without an answer that decides: the next request probes
 		a.probe = nil

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"fmt"
 	"hash/maphash"
 	"math"
 	"sync"
@@ -161,6 +162,7 @@ type waiter struct {
 	lease               *lease            // nil: it waits in Acquire
 	priority            int               // of those without a lease
 	watcher             hostlimit.Watcher // receives a long wait; nil: there is none
+	name                fmt.Stringer      // of the request; nil: it has none
 	notified            bool              // watcher has received it
 	planned             time.Duration     // earliest start, as it was known at arrival
 	wake                chan struct{}     // receives when the waiter is to look again; buffered
@@ -198,7 +200,7 @@ type lease struct {
 	lim                *hostlimit.Limits
 	floor              time.Duration
 
-	watcher hostlimit.Watcher // names the request while it holds the slot
+	name fmt.Stringer // of the request, while it holds the slot
 
 	heard atomic.Int64 // when the lease last showed that it is in use; never: it waits in Start
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
@@ -17,6 +18,7 @@ type caller struct {
 	deadline time.Time // zero: none
 	priority int
 	watcher  hostlimit.Watcher // nil: there is none
+	name     fmt.Stringer      // nil: there is none
 }
 
 // callerOf returns the values of ctx.
@@ -27,6 +29,7 @@ func callerOf(ctx context.Context) caller {
 		deadline: deadline,
 		priority: hostlimit.Priority(ctx),
 		watcher:  rules.Watcher(ctx),
+		name:     rules.Name(ctx),
 	}
 }
 
@@ -36,6 +39,7 @@ func (sh *shard) newWaiter(c *caller, lim *hostlimit.Limits, floor, now time.Dur
 	w := &waiter{
 		priority: c.priority,
 		watcher:  c.watcher,
+		name:     c.name,
 		wake:     make(chan struct{}, 1),
 		sh:       sh,
 		lim:      lim,
@@ -244,7 +248,7 @@ func (a *active) decide(w *waiter, now time.Duration) time.Duration {
 func (a *active) serve(w *waiter, now time.Duration) {
 	a.leave(w)
 	if w.lease == nil {
-		w.lease = a.grant(w.lim, w.floor, now, w.watcher)
+		w.lease = a.grant(w.lim, w.floor, now, w.name)
 	} else {
 		a.start(w.lease, now)
 	}

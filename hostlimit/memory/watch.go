@@ -14,19 +14,18 @@ const longWait = time.Second
 // countedAhead bounds Wait.Ahead.
 const countedAhead = 1000
 
-// A notice is a Wait without HeldBy, which is the name of holder. Watchers are called under no
-// lock.
+// A notice is a Wait without HeldBy, which is holder's text. Names are asked for under no lock.
 type notice struct {
 	hostlimit.Wait
-	holder hostlimit.Watcher
+	holder fmt.Stringer
 }
 
-// nameOf returns the name of w's request, empty if w is nil. A panic of String is part of it.
-func nameOf(w hostlimit.Watcher) string {
-	if w == nil {
+// nameOf returns the text of name, empty if that is nil. A panic of String is part of it.
+func nameOf(name fmt.Stringer) string {
+	if name == nil {
 		return ""
 	}
-	return fmt.Sprint(w)
+	return fmt.Sprint(name)
 }
 
 // waits returns the notice for the Watcher of w, once, when its wait is long. Before that it
@@ -63,11 +62,11 @@ func (a *active) notice(now time.Duration) *notice {
 	switch n.Hold {
 	case "probe":
 		n.HeldFor = max(a.probe.held(now), 1) // 0 would be: not known
-		n.holder = a.probe.watcher
+		n.holder = a.probe.name
 	case "slot":
 		longest, held := a.longest(now)
 		n.HeldFor = max(held, 1)
-		n.holder = longest.watcher
+		n.holder = longest.name
 	}
 	return n
 }

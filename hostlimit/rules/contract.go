@@ -2,6 +2,7 @@ package rules
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/go-politeness/politeness/hostlimit"
@@ -24,4 +25,10 @@ func ByHand(cause string) (why string, ok bool) { return strings.CutPrefix(cause
 func Watcher(ctx context.Context) hostlimit.Watcher {
 	w, _ := ctx.Value((*hostlimit.Watcher)(nil)).(hostlimit.Watcher)
 	return w
+}
+
+// Name returns the name of a request by its context, for Wait.HeldBy, nil if it has none.
+func Name(ctx context.Context) fmt.Stringer {
+	name, _ := ctx.Value((*hostlimit.Watcher)(nil)).(fmt.Stringer)
+	return name
 }

@@ -25,8 +25,8 @@ const (
 	endedText          = "the lease was released, or taken back after LeaseTTL"
 	maxWaitText        = "the wait for a turn would exceed MaxWait: raise it, or come back"
 	maxWaitBlockedText = "host blocked for longer than MaxWait"
-	lateText           = "no turn before the context's deadline, which counts the wait too " +
-		"(as http.Client.Timeout does): allow more time, or come back"
+	lateText           = "no turn before the context's deadline, which counts the wait too: " +
+		"allow more time, or come back"
 	lateBlockedText = "host blocked until after the context's deadline"
 	slotTimeoutText = "timeout waiting for host concurrency slot: all %d are held, one for %v; " +
 		"are the bodies of all responses closed?"

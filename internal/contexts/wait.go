@@ -76,6 +76,10 @@ func (w *Wait) Err() error {
 	}
 	select {
 	case <-e.a:
+		// http.Client closes Request.Cancel at its deadline, maybe before its context ends.
+		if deadline, ok := w.Context.Deadline(); ok && !time.Now().Before(deadline) {
+			return context.DeadlineExceeded
+		}
 		return context.Canceled
 	case <-e.b:
 		return context.Canceled

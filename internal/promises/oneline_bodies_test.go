@@ -244,6 +244,10 @@ func serveMany(c *counting) http.Handler {
 			for r.Context().Err() == nil {
 				_, _ = io.WriteString(w, strings.Repeat("more ", 1000))
 				w.(http.Flusher).Flush()
+				select {
+				case <-time.After(10 * time.Millisecond):
+				case <-r.Context().Done():
+				}
 			}
 		}
 	}))

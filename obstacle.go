@@ -1,0 +1,130 @@
+package politeness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/printable"
+)
+
+// An obstacle is what a request has waited for in vain.
+type obstacle struct {
+	hold string // as in evidence.Decision.Hold
+	text string
+}
+
+// inVain is the error of a wait that has ended without a turn: the reason, behind what the request
+// has waited for. http.Client keeps only the text of an error that comes after its timer, so all of
+// it is in the text.
+type inVain struct {
+	obstacle
+	reason error
+}
+
+func (e *inVain) Error() string {
+	// The words about SlotTimeout and MaxWait are of the limiter, and say by themselves that no turn
+	// came.
+	if !errors.Is(e.reason, context.DeadlineExceeded) {
+		return fmt.Sprintf("%v (%s)", e.reason, e.text)
+	}
+	return fmt.Sprintf("no turn: %s: %v", e.text, e.reason)
+}
+
+// Unwrap returns the reason.
+func (e *inVain) Unwrap() error { return e.reason }
+
+// inVain adds to the reason why no turn came what the request has waited for. A limiter that was
+// drained, and a block by hand, say it all.
+func (trip *trip) inVain(stage Stage, reason error) error {
+	if !isTimeout(reason) {
+		return reason
+	}
+	// The request for robots.txt has said what it waited for.
+	if _, ok := errors.AsType[*inVain](reason); ok {
+		return reason
+	}
+	o := obstacle{hold: "robots.txt", text: "robots.txt is still being fetched"}
+	switch {
+	case errors.Is(reason, errClosed):
+		o = obstacle{hold: "visit-time", text: "the site has hours"}
+	case stage == StageTurn:
+		o = trip.obstacle()
+	}
+	return &inVain{obstacle: o, reason: reason}
+}
+
+// isTimeout reports whether err is that of a wait which took too long, or would have.
+func isTimeout(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrBusy)
+}
+
+// obstacle asks the limiter what holds the request's host up.
+func (trip *trip) obstacle() obstacle {
+	s := &trip.subject
+	limiter := trip.t.cfg.Limiter
+	// The request's context may have ended, and a limiter on a server mustn't hold its error up.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), time.Second)
+	defer cancel()
+	state, err := limiter.State(ctx, s.host)
+	switch {
+	case err != nil:
+		return obstacle{text: "the limiter gave no turn"}
+	case state.BlockedBy != "":
+		return obstacle{hold: "block", text: "the host is blocked (" + state.BlockedBy + ")"}
+	case state.Probing:
+		return obstacle{hold: "probe", text: "the first request after a block has no answer yet"}
+	case state.Slots > 0 && state.InFlight >= state.Slots:
+		return obstacle{hold: "slot", text: heldSlots(&state)}
+	case state.Hold != "" && state.Hold != "delay":
+		return obstacle{hold: state.Hold, text: state.Why}
+	case !state.Next.After(time.Now()) && limiter.Config().MaxInFlight > 0:
+		return obstacle{hold: "place", text: "every place of MaxInFlight is taken by requests to other hosts"}
+	}
+	name := delayName(state.DelaySource)
+	o := obstacle{hold: "delay", text: fmt.Sprintf("%s of %s", name, printable.Duration(state.Delay))}
+	if state.Waiters > 0 {
+		o.text += fmt.Sprintf(", %d requests of the host wait too", state.Waiters)
+	}
+	return o
+}
+
+// heldSlots says that all slots of a host are held, and by which request.
+func heldSlots(state *hostlimit.HostState) string {
+	text := fmt.Sprintf("%d of %d slots are held", state.InFlight, state.Slots)
+	if state.SilentBy != "" {
+		since := printable.Duration(state.Silent)
+		return text + fmt.Sprintf(", one for %s by %s; is its body closed?", since, state.SilentBy)
+	}
+	return text + "; are the bodies of all responses closed?"
+}
+
+// delayName returns the name of a delay by HostState.DelaySource.
+func delayName(source string) string {
+	switch source {
+	case "crawl-delay":
+		return source
+	case "random", "":
+		return "delay"
+	}
+	return source + " delay"
+}
+
+// logOnce writes the first refusal for lack of time to the log, if nothing is recorded: a program
+// that drops such errors would lose its pages without a word. A crawler with a Call has an eye on
+// them itself.
+func (trip *trip) logOnce(refusal error) {
+	s := &trip.subject
+	if s.recorder != nil || s.kind != kindPage || s.call != nil {
+		return
+	}
+	in, ok := errors.AsType[*inVain](refusal)
+	isSilent := ok && (in.hold == "slot" || errors.Is(refusal, context.DeadlineExceeded))
+	if isSilent && !trip.t.hasLogged.Swap(true) {
+		log.Printf("%v (logged once: to see all, set politeness.Config.Evidence, "+
+			"such as evidence.Console(os.Stderr))", refusal)
+	}
+}
