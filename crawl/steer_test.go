@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/politenesstest"
@@ -273,4 +275,42 @@ type silent struct{ hostlimit.Limiter }
 func (silent) State(ctx context.Context, _ string) (hostlimit.HostState, error) {
 	<-ctx.Done()
 	return hostlimit.HostState{}, ctx.Err()
+}
+
+// TestWhatIsDoneByHandIsOnRecord when it is done, once, with who and why, although the crawl sends nothing
+// to a blocked host.
+func TestWhatIsDoneByHandIsOnRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		pages(r.Site("https://blocked.example"), 30)
+		pages(r.Site("https://example.com"), 300)
+		var log evidence.Recorder
+		r.politeness.Evidence = &log
+		hosts, err := memory.New(r.politeness.Hosts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.politeness.Hosts, r.politeness.Limiter = hostlimit.Config{}, hosts
+		began := time.Now()
+		time.AfterFunc(time.Second, func() {
+			_ = hosts.Block(context.Background(), "blocked.example", began.Add(time.Hour), "the owner has called")
+		})
+		time.AfterFunc(10*time.Second, func() { _ = hosts.Clear(context.Background(), "blocked.example") })
+		time.AfterFunc(25*time.Second, func() { _ = hosts.Drain(context.Background()) })
+		s := r.run(t.Context(), t, append(numbered("blocked.example", 30), numbered("example.com", 300)...)...)
+		var got []string
+		for _, d := range log.Decisions() {
+			if d.Hand {
+				got = append(got, fmt.Sprintf("%v %s %s: %s", d.Time.Sub(began).Round(time.Second), d.Type, d.Host, d.Reason))
+			}
+		}
+		want := []string{
+			"1s host_blocked blocked.example: by hand: the owner has called",
+			"10s host_cleared blocked.example: by hand",
+			"25s drained : by hand: no request starts any more",
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("on record:\n%s\nwant:\n%s\n%v", strings.Join(got, "\n"), strings.Join(want, "\n"), s)
+		}
+	})
 }

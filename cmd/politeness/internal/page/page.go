@@ -126,9 +126,6 @@ type block struct {
 // byHand is in the reason of a block that a person has set, also where a process has met it again.
 const byHand = "by hand: "
 
-// drained is the type of the record that a person has ended the work.
-const drained evidence.Type = "drained"
-
 // An event is a refusal, or something else worth a mark.
 type event struct {
 	At   int64         `json:"at"`
@@ -224,8 +221,8 @@ func (d *drawing) addRecord(record *evidence.Decision, line int) {
 	if _, ok := d.wanted[line]; ok {
 		d.wanted[line] = d.at(cmp.Or(record.Start, record.Time))
 	}
-	if record.Type == drained {
-		d.Drained = append(d.Drained, event{At: d.at(record.Time), Type: drained, Why: why(record), Line: line})
+	if record.Type == evidence.Drained {
+		d.Drained = append(d.Drained, event{At: d.at(record.Time), Type: record.Type, Why: why(record), Line: line})
 	}
 	h := d.byName[record.Host]
 	if h == nil {

@@ -322,7 +322,7 @@ func byHandLog(t *testing.T) []byte {
 		{Type: evidence.HostBlocked, Time: at, Host: host, Hand: true, Until: at.Add(time.Hour), Reason: "by hand: the owner has called"},
 		{Type: evidence.HostCleared, Time: at.Add(time.Second), Host: host, Hand: true, Allowed: true, Reason: "by hand"},
 		{Type: evidence.HostBlocked, Time: at.Add(2 * time.Second), Host: host, Restored: true, Until: at.Add(time.Hour), Reason: "restored: by hand: maintenance, 6 h ago"},
-		{Type: drained, Time: at.Add(3 * time.Second), Hand: true, Reason: "by hand: no request starts any more"},
+		{Type: evidence.Drained, Time: at.Add(3 * time.Second), Hand: true, Reason: "by hand: no request starts any more"},
 	}
 	return logtest.Write(t, append(all, hand...))
 }
