@@ -68,6 +68,7 @@ func New(transport *politeness.Transport, authority *Authority) *Proxy {
 			r.Out.URL.RawQuery = r.In.URL.RawQuery // ReverseProxy would drop what it can't parse
 			via := fmt.Sprintf("%d.%d %s", r.In.ProtoMajor, r.In.ProtoMinor, self)
 			r.Out.Header["Via"] = append(r.In.Header["Via"], via)
+			onlyWebSocket(r.Out.Header)
 		},
 		ModifyResponse: func(resp *http.Response) error {
 			if ours(resp.Header) { // only the proxy answers in its own name
@@ -83,6 +84,16 @@ func New(transport *politeness.Transport, authority *Authority) *Proxy {
 		ErrorHandler:  p.refuse,
 	}
 	return p
+}
+
+// onlyWebSocket leaves out the wish for another protocol than WebSocket. After a switch the proxy
+// would neither judge nor pace what passes over the connection, and a server may ignore such a wish
+// (RFC 9110, section 7.8). So a request with h2c, say, is answered in HTTP/1.1.
+func onlyWebSocket(h http.Header) {
+	if !strings.EqualFold(h.Get("Upgrade"), "websocket") {
+		h.Del("Upgrade")
+		h.Del("Connection")
+	}
 }
 
 // Base returns the transport to be used below that of a proxy: bodies pass as they are, headers are

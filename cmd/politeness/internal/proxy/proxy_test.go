@@ -507,7 +507,7 @@ func TestStreaming(t *testing.T) {
 }
 
 // upgrade is a request for the /echo of handleEcho.
-const upgrade = "GET %s/echo HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"
+const upgrade = "GET %s/echo HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 
 // handleEcho lets s switch to a protocol that sends a line back.
 func handleEcho(t *testing.T, s *localsite.Site) {
@@ -518,7 +518,7 @@ func handleEcho(t *testing.T, s *localsite.Site) {
 			return
 		}
 		defer conn.Close()
-		fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 		line, _ := buffered.ReadString('\n')
 		fmt.Fprint(conn, line)
 	})
@@ -542,6 +542,30 @@ func TestUpgrade(t *testing.T) {
 	if report := prove(); report.Records[evidence.Fetched] != 2 { // robots.txt, and this
 		t.Errorf("the switched connection hasn't ended: %v", report.Records)
 	}
+}
+
+// TestOnlyWebSocketSwitches: what passes after a switch of protocols is neither judged nor paced, so the
+// site never hears of the wish for another one.
+func TestOnlyWebSocketSwitches(t *testing.T) {
+	t.Parallel()
+	s := localsite.New(t, 0)
+	s.Handle("/agreeable", func(w http.ResponseWriter, r *http.Request) {
+		if wish := r.Header.Get("Upgrade"); wish != "" || r.Header.Get("Http2-Settings") != "" {
+			w.WriteHeader(http.StatusSwitchingProtocols)
+			return
+		}
+		fmt.Fprint(w, "plain HTTP/1.1")
+	})
+	proxy, prove := startProxy(t)
+	for _, wish := range []string{"h2c", "tcp", "echo", "TLS/1.2", "websocket, h2c", "websocket2", "connect-udp"} {
+		resp, conn, _ := dialogue(t, proxy, "GET "+s.URL+"/agreeable HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: "+wish+"\r\nHTTP2-Settings: AAMAAABk\r\n\r\n")
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s", wish, resp.Status)
+		}
+		resp.Body.Close()
+		conn.Close()
+	}
+	prove()
 }
 
 // TestEndEndsWhatIsUnderWay, connections that were switched and pages that don't come to their end in

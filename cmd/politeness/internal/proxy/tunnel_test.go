@@ -219,7 +219,7 @@ func TestUpgradeInATunnel(t *testing.T) {
 	handleEcho(t, s)
 	host := strings.TrimPrefix(s.URL, "http://")
 	conn := plainly(t, serveBase(t, Base(), nil), host)
-	fmt.Fprintf(conn, "GET /echo HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n", host)
+	fmt.Fprintf(conn, "GET /echo HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", host)
 	reader := bufio.NewReader(conn)
 	resp, err := http.ReadResponse(reader, nil)
 	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
