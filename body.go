@@ -211,8 +211,9 @@ func (b *body) receive(p []byte) (int, error) {
 	b.lease.Renew() // shows other machines that the process is alive
 	got, err := b.ReadCloser.Read(p)
 	// The budget and the page see each piece before the caller does.
-	ends := err == io.EOF //nolint:errorlint // a Reader's end is io.EOF itself
-	n, refusal := b.reader.take(p[:min(got, within)], ends && got <= within)
+	// A body that breaks off ends, too: its reader may make do with what has come.
+	ends := err != nil && !b.goesOn(err) && got <= within
+	n, refusal := b.reader.take(p[:min(got, within)], ends)
 	b.read.Add(int64(n))
 	if refusal == nil && got > within {
 		refusal = b.reader.refuse(fmt.Errorf("%w: more than %d bytes", ErrTooLarge, b.limit))

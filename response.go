@@ -24,8 +24,8 @@ type ResponseLimits struct {
 	Accept []string
 	Reject []string
 	// CheckIndexing reads page directives (noindex, nofollow and the like) from X-Robots-Tag
-	// headers and, as the body streams by, from the <meta> elements of HTML that the base transport
-	// has decompressed; DirectivesOf returns them, and evidence records them. False: off.
+	// headers and, as the body streams by, from the <meta> elements of HTML, compressed by gzip or
+	// deflate or not; DirectivesOf returns them, and evidence records them. False: off.
 	CheckIndexing bool
 }
 

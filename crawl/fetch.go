@@ -492,6 +492,9 @@ func (r *run) get(page *Page) error {
 		}
 		r.leads.Store(true)
 	}
+	if err := page.decode(req.Header.Get("Accept-Encoding") != "", r.c.cfg.MaxBody); err != nil {
+		return err
+	}
 	return r.readBody(ctx, page)
 }
 
@@ -565,6 +568,7 @@ func (r *run) readBody(ctx context.Context, p *Page) error {
 		p.Truncated = more > 0
 	}
 	p.Body = body.Bytes()
+	p.Truncated = p.Truncated || p.cut && !endsHTML(p.Body)
 	return err
 }
 

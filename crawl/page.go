@@ -14,7 +14,7 @@ type Page struct {
 	Depth       int                // links from a start URL
 	Response    *http.Response     // its body has been read and closed: see Body
 	Body        []byte             // at most Config.MaxBody bytes
-	Truncated   bool               // the body is longer
+	Truncated   bool               // the body is longer, or its compressed data ends early
 	Directives  robots.Directives  // noindex and the like: of the headers and, for HTML, of the page
 	Preferences robots.Preferences // the site's, for the use of the page; see politeness.PreferencesOf
 	Canonical   string             // the URL that the page, or its Link header, names as its canonical one; empty: none
@@ -30,6 +30,7 @@ type Page struct {
 	sent    bool    // the Client was asked for it
 	late    bool    // Config.Timeout has ended the request, and nothing is asked for again
 	excused bool    // why Response is nil says nothing about the host
+	cut     bool    // the compressed data of Body ends early
 	err     error   // why Response is nil
 	outcome Outcome // of its visit
 	began   time.Time

@@ -1,0 +1,82 @@
+package crawl
+
+import (
+	"bytes"
+	"errors"
+	"io"
+
+	"github.com/go-politeness/politeness/internal/coding"
+)
+
+// decode has the body of the page read decoded, as browsers do. If isAsked, Config.Prepare has
+// asked for a coding of its own, and the body stays as it came. The error is about a coding that
+// nobody asked for, and that can't be decoded.
+func (p *Page) decode(isAsked bool, most int64) error {
+	resp := p.Response
+	codings := coding.Of(resp.Header)
+	switch {
+	case resp.Uncompressed: // by the transport
+		resp.Body = &decodedBody{Reader: coding.Forgiving(resp.Body, true), Closer: resp.Body, page: p}
+		return nil
+	case isAsked, len(codings) == 0:
+		return nil
+	}
+	raw := &counted{Reader: resp.Body}
+	// What several codings yield on the way may be more than the body.
+	decoded, err := coding.NewReader(raw, codings, 4*most+64<<10)
+	if err != nil {
+		return err
+	}
+	resp.Body = &decodedBody{
+		Reader:    coding.Forgiving(decoded, true),
+		Closer:    resp.Body,
+		page:      p,
+		raw:       raw,
+		announced: resp.ContentLength,
+	}
+	resp.Header.Del("Content-Encoding")
+	resp.Header.Del("Content-Length")
+	resp.ContentLength = -1
+	resp.Uncompressed = true
+	return nil
+}
+
+// A decodedBody is a body of which a part counts, if its data ends early.
+type decodedBody struct {
+	io.Reader
+	io.Closer
+	page      *Page
+	hasRead   bool
+	raw       *counted // nil: the transport decodes it
+	announced int64    // length of raw; -1: it isn't known
+}
+
+func (b *decodedBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	b.hasRead = b.hasRead || n > 0
+	isCut := b.raw != nil && b.raw.n < b.announced // by the network: that is no fault of the coding
+	if errors.Is(err, io.ErrUnexpectedEOF) && b.hasRead && !isCut {
+		b.page.cut = true
+		err = io.EOF
+	}
+	return n, err
+}
+
+// A counted counts the bytes that are read.
+type counted struct {
+	io.Reader
+	n int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// endsHTML reports whether a text ends as a page of HTML does.
+func endsHTML(text []byte) bool {
+	const end = "</html>"
+	text = bytes.TrimRight(text, " \t\r\n")
+	return len(text) >= len(end) && bytes.EqualFold(text[len(text)-len(end):], []byte(end))
+}
