@@ -82,6 +82,7 @@ func runAudit(_ context.Context, sh *shell, args []string) (int, error) {
 			return 0, err
 		}
 		defer log.Close()
+		sh.warnExposed(name)
 		logs[i] = log
 	}
 	report, err := trust.Check(logs...)

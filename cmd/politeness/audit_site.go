@@ -132,6 +132,7 @@ func runExtract(sh *shell, args []string) (int, error) {
 		return 0, err
 	}
 	defer log.Close()
+	sh.warnExposed(names[0])
 	var text bytes.Buffer
 	out := io.Writer(&text)
 	if *to == "" {
@@ -222,6 +223,7 @@ func runAccess(sh *shell, args []string) (int, error) {
 		defer file.Close()
 		logs = append(logs, file)
 	}
+	sh.warnExposed(names[0])
 	o := accesslog.Options{Agent: *agent}
 	if len(hosts) > 0 {
 		o.Host = hosts[0]
