@@ -42,7 +42,7 @@ var (
 	ErrContentType = errors.New("content type not accepted")
 )
 
-// ErrStateHeld: another process uses the state, and Config.StateWait is over. New returns it.
+// ErrStateHeld is the error of New if another process uses the state and Config.StateWait is over.
 var ErrStateHeld = errors.New("another process uses the state")
 
 // A Stage names the part of the pipeline that refused.

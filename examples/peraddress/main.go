@@ -60,7 +60,7 @@ func run(ctx context.Context, out io.Writer) error {
 	}
 	begin := time.Now()
 	var mu sync.Mutex
-	print := func(_ context.Context, d evidence.Decision) {
+	timeline := func(_ context.Context, d evidence.Decision) {
 		mu.Lock()
 		defer mu.Unlock()
 		switch d.Type {
@@ -70,7 +70,7 @@ func run(ctx context.Context, out io.Writer) error {
 			fmt.Fprintf(out, "%4.1f s  %s waits: %s\n", d.Time.Sub(begin).Seconds(), d.Host, d.Reason)
 		}
 	}
-	t, err := transport(web, evidence.Func(print))
+	t, err := transport(web, evidence.Func(timeline))
 	if err != nil {
 		return err
 	}

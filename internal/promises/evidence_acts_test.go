@@ -73,8 +73,10 @@ func TestABlockByHandUnderACrawlIsOnRecord(t *testing.T) {
 	virtually(t, politeness.Config{}, func(b *bubble) {
 		b.site.Page("/", `<a href="/a">a</a> <a href="/b">b</a> <a href="/c">c</a>`)
 		rec := new(evidence.Recorder)
-		tr := mustNew(b.T, politeness.Config{UserAgent: agent, Base: b.web, Evidence: rec,
-			Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: 5 * time.Second}}})
+		tr := mustNew(b.T, politeness.Config{
+			UserAgent: agent, Base: b.web, Evidence: rec,
+			Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: 5 * time.Second}},
+		})
 		var blocked time.Time
 		ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
 		defer cancel()

@@ -282,12 +282,12 @@ func otherFormat(magic, first string) error {
 	if theirs > ours {
 		age = "a later"
 	}
-	return otherVersion{fmt.Errorf("made by %s version of this library (format %s %d, this one has %d): begun anew",
+	return versionError{fmt.Errorf("made by %s version of this library (format %s %d, this one has %d): begun anew",
 		age, name, theirs, ours)}
 }
 
-// An otherVersion is the error of a file that another version of this library has made.
-type otherVersion struct{ error }
+// A versionError is the error of a file that another version of this library has made.
+type versionError struct{ error }
 
 // Unseal returns what was sealed, or an error where a byte of it has changed.
 func Unseal(magic string, sealed []byte) ([]byte, error) {

@@ -97,7 +97,7 @@ func (v Values[T]) read(file, key string) (value T, err error) {
 		return value, err
 	}
 	value, err = v.Decode(data, key)
-	if errors.As(err, new(otherVersion)) {
+	if errors.As(err, new(versionError)) {
 		return value, damage{fmt.Errorf("%w: the key starts anew as one that %s: %s", err, v.Zero, file)}
 	}
 	if err != nil {
