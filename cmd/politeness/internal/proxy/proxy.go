@@ -8,10 +8,12 @@
 package proxy
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -78,12 +80,33 @@ func New(transport *politeness.Transport, authority *Authority) *Proxy {
 				p.underWay.Add(1)
 				resp.Body = &switched{body, &p.underWay, sync.OnceFunc(p.underWay.Done)}
 			}
-			return nil
+			return refusedPage(resp)
 		},
 		FlushInterval: -1, // pass on what comes, when it comes
 		ErrorHandler:  p.refuse,
 	}
 	return p
+}
+
+// refusedPage returns the refusal of a page of which nothing may be passed on, such as one that is
+// reserved by its own head: then the program gets the refusal in words, and no connection that
+// breaks off. It waits for the first byte of a page, and for that of no other answer.
+func refusedPage(resp *http.Response) error {
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	isPage := kind == "text/html" || kind == "application/xhtml+xml"
+	if !isPage || resp.StatusCode == http.StatusSwitchingProtocols {
+		return nil
+	}
+	body := bufio.NewReader(resp.Body)
+	_, err := body.Peek(1)
+	if errors.As(err, new(*politeness.Error)) {
+		return err
+	}
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{body, resp.Body}
+	return nil
 }
 
 // onlyWebSocket leaves out the wish for another protocol than WebSocket. After a switch the proxy
