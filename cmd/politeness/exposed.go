@@ -8,8 +8,8 @@ import (
 	"runtime"
 )
 
-// warnExposed warns if others may write to a log of evidence, or to its directory: they can accuse the
-// crawler, or clear it.
+// warnExposed warns if others may write to a log of evidence, or to its directory: they can accuse
+// the crawler, or clear it.
 func (sh *shell) warnExposed(log string) {
 	if runtime.GOOS == "windows" { // where the mode says nothing
 		return

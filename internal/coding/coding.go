@@ -75,8 +75,8 @@ func NewReader(raw io.Reader, codings []string, most int64) (io.Reader, error) {
 	return raw, nil
 }
 
-// isCoding reports whether a word names a coding of the registry (RFC 9110, section 8.4.1) that isn't
-// undone.
+// isCoding reports whether a word names a coding of the registry (RFC 9110, section 8.4.1) that
+// isn't undone.
 func isCoding(name string) bool {
 	switch name {
 	case "aes128gcm", "br", "compress", "dcb", "dcz", "exi", "pack200-gzip", "x-compress", "zstd":

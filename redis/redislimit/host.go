@@ -266,8 +266,8 @@ func (h *host) restoreLeases(now time.Duration) []wire.Lease {
 	return leases
 }
 
-// note stores a Block or Clear by an operator for reportEvents or, without a receiver of acts, until
-// the next Grant or Error of h reports it.
+// note stores a Block or Clear by an operator for reportEvents or, without a receiver of acts,
+// until the next Grant or Error of h reports it.
 func (h *host) note(at reply, blocked bool) {
 	if h.news.actAt == at.server {
 		return // it came already, as the reply or as the message to all
