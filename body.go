@@ -82,7 +82,7 @@ func (b *body) guard(resp *http.Response) *http.Response {
 // Read implements io.Reader.
 func (s *sentinel) Read(p []byte) (int, error) {
 	n, err := s.body.Read(p)
-	if err == io.EOF {
+	if err == io.EOF { //nolint:errorlint // a Reader's end is io.EOF itself
 		s.ours.Trailer = s.theirs.Trailer // it is complete now
 	}
 	runtime.KeepAlive(s) // also while the body's site is slow

@@ -17,15 +17,15 @@ type obstacle struct {
 	text string
 }
 
-// inVain is the error of a wait that has ended without a turn: the reason, behind what the request
+// An inVainError is the error of a wait that has ended without a turn: the reason, behind what the request
 // has waited for. http.Client keeps only the text of an error that comes after its timer, so all of
 // it is in the text.
-type inVain struct {
+type inVainError struct {
 	obstacle
 	reason error
 }
 
-func (e *inVain) Error() string {
+func (e *inVainError) Error() string {
 	// The words about SlotTimeout and MaxWait are of the limiter, and say by themselves that no turn
 	// came.
 	if !errors.Is(e.reason, context.DeadlineExceeded) {
@@ -35,7 +35,7 @@ func (e *inVain) Error() string {
 }
 
 // Unwrap returns the reason.
-func (e *inVain) Unwrap() error { return e.reason }
+func (e *inVainError) Unwrap() error { return e.reason }
 
 // inVain adds to the reason why no turn came what the request has waited for. A limiter that was
 // drained, and a block by hand, say it all.
@@ -44,7 +44,7 @@ func (trip *trip) inVain(stage Stage, reason error) error {
 		return reason
 	}
 	// The request for robots.txt has said what it waited for.
-	if _, ok := errors.AsType[*inVain](reason); ok {
+	if _, ok := errors.AsType[*inVainError](reason); ok {
 		return reason
 	}
 	o := obstacle{hold: "robots.txt", text: "robots.txt is still being fetched"}
@@ -54,7 +54,7 @@ func (trip *trip) inVain(stage Stage, reason error) error {
 	case stage == StageTurn:
 		o = trip.obstacle()
 	}
-	return &inVain{obstacle: o, reason: reason}
+	return &inVainError{obstacle: o, reason: reason}
 }
 
 // isTimeout reports whether err is that of a wait which took too long, or would have.
@@ -121,9 +121,10 @@ func (trip *trip) logOnce(refusal error) {
 	if s.recorder != nil || s.kind != kindPage || s.call != nil {
 		return
 	}
-	in, ok := errors.AsType[*inVain](refusal)
+	in, ok := errors.AsType[*inVainError](refusal)
 	isSilent := ok && (in.hold == "slot" || errors.Is(refusal, context.DeadlineExceeded))
 	if isSilent && !trip.t.hasLogged.Swap(true) {
+		//nolint:forbidigo // nothing is recorded, so the log is all that there is
 		log.Printf("%v (logged once: to see all, set politeness.Config.Evidence, "+
 			"such as evidence.Console(os.Stderr))", refusal)
 	}

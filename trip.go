@@ -344,7 +344,7 @@ func (trip *trip) noTurn(stage Stage, err error) error {
 		d.RetryAt = retryAt
 		d.Instead = trip.turn.vain.seq
 		d.InsteadAt = trip.turn.vain.at
-		if in, ok := errors.AsType[*inVain](reason); ok {
+		if in, ok := errors.AsType[*inVainError](reason); ok {
 			d.Hold = in.hold
 		}
 	})
