@@ -27,7 +27,12 @@ func (m *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 }
 
 // OnAct makes the Limiter call f when a person has acted on it: see hostlimit.Acts.
-func (m *Limiter) OnAct(f func(hostlimit.Act) bool) { m.acts.Add(f) }
+func (m *Limiter) OnAct(f func(hostlimit.Act) bool) {
+	// A wrapper that embeds a Limiter may make it at the first request only.
+	if m != nil {
+		m.acts.Add(f)
+	}
+}
 
 // Clear implements Controller.
 func (m *Limiter) Clear(ctx context.Context, key string) error {
