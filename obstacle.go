@@ -17,9 +17,9 @@ type obstacle struct {
 	text string
 }
 
-// An inVainError is the error of a wait that has ended without a turn: the reason, behind what the request
-// has waited for. http.Client keeps only the text of an error that comes after its timer, so all of
-// it is in the text.
+// An inVainError is the error of a wait that has ended without a turn: the reason, behind what the
+// request has waited for. http.Client keeps only the text of an error that comes after its timer,
+// so all of it is in the text.
 type inVainError struct {
 	obstacle
 	reason error

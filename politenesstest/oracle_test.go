@@ -18,6 +18,7 @@ func TestViolationsShareNoHelperWithTheLibrary(t *testing.T) {
 		"internal/printable": "it escapes what a violation says and judges nothing",
 		"internal/sfv":       "robots reads the values of fields by it",
 		"internal/weblink":   "robots reads Link fields by it",
+		"internal/hostname":  "internal/weblink reads hosts by it; the checker has code of its own",
 	}
 	const module = "github.com/go-politeness/politeness"
 	// Every package that it is built from, whoever imports it, on whichever system.

@@ -33,8 +33,10 @@ func TestAPersonSeesWhyNothingHappens(t *testing.T) {
 		fmt.Fprint(w, "User-agent: *\nCrawl-delay: 30\n")
 	}))
 	defer site.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	// A person stops the crawl. It would end at once if it knew when.
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	defer time.AfterFunc(2*time.Second, cancel).Stop()
 	var out strings.Builder
 	if err := run(ctx, &out, defaults, []string{site.URL + "/"}); err != nil {
 		t.Fatal(err)
