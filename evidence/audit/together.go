@@ -153,11 +153,15 @@ func (h *host) distance(x, y *exchange, limits *limits) int64 {
 
 // owed returns the least delay that the process of y had to keep after x, the last start of the run
 // before: by its own limits and crawl-delay and, if the limits were the same, the random part of
-// the delay after x.
+// the delay after x. A crawl-delay longer than lasting counts from a stored start alone, and x, the
+// fetch of the robots.txt that names it, has stored none.
 func (h *host) owed(x, y *exchange) int64 {
 	before := h.limits(x)
 	own := h.limits(y)
-	owed := max(int64(own.DelayMin), y.floor)
+	owed := int64(own.DelayMin)
+	if y.floor <= lasting {
+		owed = max(owed, y.floor)
+	}
 	if before.DelayMin == own.DelayMin && before.DelayMax == own.DelayMax {
 		owed = max(owed, min(x.delay, int64(own.DelayMax)))
 	}
