@@ -380,7 +380,7 @@ func TestNofollowAndCanonicalAreAChoice(t *testing.T) {
 		case "/":
 			htmlPage(`<a href="/copy">copy</a> <a rel="nofollow" href="/marked">marked</a>`)(w, r)
 		case "/copy":
-			htmlPage(`<link rel="canonical" href="/original"><a href="/behind">behind</a>`)(w, r)
+			pageOf(`<link rel="canonical" href="/original">`, `<a href="/behind">behind</a>`)(w, r)
 		default:
 			htmlPage("a page")(w, r)
 		}

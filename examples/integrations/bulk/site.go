@@ -82,7 +82,7 @@ func (s *sites) servePages(mux *http.ServeMux) {
 	for i := 1; i <= 4; i++ {
 		mux.HandleFunc(fmt.Sprintf("GET /page/%d", i), s.numbered(i))
 	}
-	mux.HandleFunc("GET /copy", htmlPage(`<link rel="canonical" href="/page/2"><a href="/page/8">eight</a>`))
+	mux.HandleFunc("GET /copy", pageOf(`<link rel="canonical" href="/page/2">`, `<a href="/page/8">eight</a>`))
 	mux.HandleFunc("GET /closed", htmlPage(`<meta name="robots" content="nofollow"><a href="/page/7">seven</a>`))
 	mux.HandleFunc("GET /noindex", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Robots-Tag", "noindex")
@@ -116,19 +116,22 @@ func (s *sites) numbered(i int) http.HandlerFunc {
 		}
 		w.Header().Set("ETag", fmt.Sprintf(`"%d-%d"`, i, at.Unix()))
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		http.ServeContent(w, r, "", at, strings.NewReader(document(text)))
+		http.ServeContent(w, r, "", at, strings.NewReader(document("", text)))
 	}
 }
 
-func htmlPage(text string) http.HandlerFunc {
+func htmlPage(text string) http.HandlerFunc { return pageOf("", text) }
+
+// pageOf answers with a page of that head and text. A canonical link counts in the head alone.
+func pageOf(head, text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		fmt.Fprint(w, document(text))
+		fmt.Fprint(w, document(head, text))
 	}
 }
 
-func document(text string) string {
-	return "<!doctype html><html><head><title>A page</title></head><body>" + text + "</body></html>"
+func document(head, text string) string {
+	return "<!doctype html><html><head><title>A page</title>" + head + "</head><body>" + text + "</body></html>"
 }
 
 // Change changes a page.
