@@ -267,7 +267,7 @@ func (b *body) leave(why error) {
 }
 
 // settles is how long a site has to notice that an exchange was closed.
-const settles = 250 * time.Millisecond
+const settles = time.Second
 
 // settle releases the lease once the site has noticed that the exchange was closed, as far as is
 // known: the site counts for itself what it has in flight, and the slot is another request's
