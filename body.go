@@ -225,8 +225,8 @@ func (b *body) receive(p []byte) (int, error) {
 	if err != nil && !b.goesOn(err) {
 		err = b.reader.cause(err)
 		b.over = err
-		if !ends && b.reads.Load() == readsAhead {
-			b.settle(err)
+		if b.reads.Load() == readsAhead && b.ctx.Err() != nil {
+			b.settle(err) // the connection was closed from here, while a request waits for the slot
 		} else {
 			b.finish(err)
 		}

@@ -91,9 +91,11 @@ func (m *Limiter) act(ctx context.Context, key string, change func(h *host, star
 
 // Drain implements Controller. A lease that is never released is taken back after LeaseTTL.
 func (m *Limiter) Drain(ctx context.Context) error {
-	if m.drain.begin() {
+	// The act is on record before a request is refused for it, which may end the program.
+	if m.drain.isFirst() {
 		m.acts.Tell(hostlimit.Act{Drained: true})
 	}
+	m.drain.begin()
 	for {
 		ended := m.drain.next() // before the count, which may miss an end after it
 		inFlight, due := m.refuseWaiters()

@@ -262,7 +262,8 @@ type stored struct {
 // A drain is the state of a limiter that starts no further request and waits for those in flight.
 // The zero drain hasn't begun.
 type drain struct {
-	begun atomic.Bool
+	called atomic.Bool
+	begun  atomic.Bool
 
 	mu   sync.Mutex
 	ends chan struct{} // closed when a request in flight has ended; nil: no call of Drain waits
@@ -292,9 +293,11 @@ func (l *lease) held(now time.Duration) time.Duration {
 // site then, as far as is known.
 func (l *lease) countsFromEnd() bool { return l.started && (l.lim.Delay.FromEnd || l.unanswered) }
 
-// begin begins the drain, and reports whether it hadn't begun. The limiter starts no further
-// request then: see isBegun.
-func (d *drain) begin() bool { return d.begun.CompareAndSwap(false, true) }
+// isFirst reports whether it is called for the first time.
+func (d *drain) isFirst() bool { return d.called.CompareAndSwap(false, true) }
+
+// begin begins the drain. The limiter starts no further request then: see isBegun.
+func (d *drain) begin() { d.begun.Store(true) }
 
 // isBegun reports whether begin was called.
 func (d *drain) isBegun() bool { return d.begun.Load() }

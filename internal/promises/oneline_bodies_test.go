@@ -197,6 +197,30 @@ func TestAShortBodyIsReadAheadForAWaiter(t *testing.T) {
 	})
 }
 
+// TestASlotIsFreeWhenTheSiteHasNoticed that the body's exchange was closed: a second later.
+func TestASlotIsFreeWhenTheSiteHasNoticed(t *testing.T) {
+	virtually(t, politeness.Config{
+		Hosts: hostlimit.Config{
+			Concurrency: 1, SlotTimeout: time.Hour, Delay: hostlimit.Delay{DangerouslyNone: true},
+		},
+	}, func(b *bubble) {
+		b.site.Handle("/stalls", ofLength("50", politenesstest.Drip("12345", 10, time.Minute))).Page("/", "page")
+		b.know()
+		b.client.Timeout = 10 * time.Second // from the start of each
+		b.site.Latency(time.Second)
+		var second sync.WaitGroup
+		time.AfterFunc(time.Second/2, func() {
+			second.Go(func() { b.mustGet("https://example.com/", 200) })
+		})
+		open(b.Context(), b.T, b.client, "https://example.com/stalls")
+		second.Wait()
+		starts := b.log.Decisions(evidence.Started)
+		if gap := starts[len(starts)-1].Time.Sub(starts[len(starts)-2].Time); gap != 11*time.Second {
+			b.Errorf("the next request starts %v after one that ends after 10s", gap)
+		}
+	})
+}
+
 // TestABodyThatIsReadAheadKeepsItsLimits: what would have refused the caller's read does.
 func TestABodyThatIsReadAheadKeepsItsLimits(t *testing.T) {
 	virtually(t, politeness.Config{

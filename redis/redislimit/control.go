@@ -190,11 +190,12 @@ func (h *host) readState(s *hostlimit.HostState, at reply) {
 // Drain implements [hostlimit.Controller]: for this process. A lease that is never released is
 // taken back after LeaseTTL.
 func (l *Limiter) Drain(ctx context.Context) error {
+	// The act is on record before a request is refused for it, which may end the program.
+	if l.drained.CompareAndSwap(false, true) && l.open.Err() == nil {
+		l.tell(hostlimit.Act{Drained: true})
+	}
 	for {
 		l.mu.Lock()
-		if l.open.Err() == nil {
-			l.acted = append(l.acted, hostlimit.Act{Drained: true})
-		}
 		l.drain()
 		l.refuseAll(drained)
 		flying := l.places.taken

@@ -3,6 +3,7 @@ package redislimit
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -74,6 +75,8 @@ type lifetime struct {
 	drain  context.CancelFunc
 	wg     sync.WaitGroup // every goroutine
 	ended  chan struct{}  // closed when all have returned, after Close
+
+	drained atomic.Bool // Drain was called
 }
 
 // numbers are the last numbers of all that a process counts.
