@@ -24,8 +24,12 @@ type kin struct {
 	warning atomic.Pointer[string] // text of it; nil: none
 
 	mu     sync.Mutex
-	caches map[kinKey]*robotscache.Cache // none refers to a Transport
+	caches map[kinKey]*robotscache.Cache // at most maxCaches; none refers to a Transport
 }
+
+// maxCaches bounds the caches of a kin. A program that makes a Transport for each request may make
+// a Store for each, too.
+const maxCaches = 16
 
 func newKin() *kin {
 	k := &kin{caches: make(map[kinKey]*robotscache.Cache)}
@@ -87,6 +91,9 @@ func (t *Transport) newCache() (*robotscache.Cache, error) {
 	if err != nil {
 		return nil, err
 	}
+	if common == nil {
+		return robotscache.New(cfg, own)
+	}
 	return common.Share(own)
 }
 
@@ -107,12 +114,16 @@ func (k *kin) floor(u *url.URL) time.Duration {
 	return longest
 }
 
-// cache returns the cache of key, which sends nothing itself.
+// cache returns the cache of key, which sends nothing itself; nil: k has as many caches as it may
+// have.
 func (k *kin) cache(key kinKey, userAgent string) (*robotscache.Cache, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if c := k.caches[key]; c != nil {
 		return c, nil
+	}
+	if len(k.caches) == maxCaches {
+		return nil, nil
 	}
 	c, err := robotscache.New(key.robots, robotscache.Client{
 		UserAgent: userAgent,

@@ -88,6 +88,35 @@ func TestTransportsOneAfterTheOtherFetchOneRobotsTxt(t *testing.T) {
 	})
 }
 
+// A program that makes a Transport with state for each request makes a Store for each, too.
+func TestTransportsWithOneStateFetchOneRobotsTxt(t *testing.T) {
+	dir := t.TempDir()
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		b.site.Robots("User-agent: *\nCrawl-delay: 2\n").Page("/", "page")
+		cfg := politeness.Config{UserAgent: agent, Base: b.web}.WithState(dir)
+		hosts, err := memory.New(cfg.Hosts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var group sync.WaitGroup
+		for range 31 {
+			own := politeness.Config{UserAgent: agent, Base: b.web}.WithState(dir)
+			own.Hosts = hostlimit.Config{}
+			own.Limiter = hosts
+			client := &http.Client{Transport: mustNew(b.T, own)}
+			group.Go(func() {
+				if status, err := fetch(b.Context(), client, "https://example.com/"); err != nil || status != 200 {
+					b.Errorf("status %d, error %v", status, err)
+				}
+			})
+		}
+		group.Wait()
+		if got := b.fetches(); got != 1 {
+			b.Errorf("robots.txt was fetched %d times", got)
+		}
+	})
+}
+
 // What one Transport may fetch is no matter of another name's rules or settings.
 func TestTransportsOfOtherRulesFetchTheirOwnRobotsTxt(t *testing.T) {
 	for name, other := range map[string]politeness.Config{
