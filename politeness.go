@@ -149,7 +149,7 @@ type Config struct {
 	// say, and is the reason on record. It is called for each response to a page before the body
 	// is read and must not read it; the response is handed over all the same. Only its status
 	// decides whether the request is repeated: package crawl visits a refused page of status 200.
-	// Nil: status and headers alone decide.
+	// Nil: status and headers alone decide, see Challenged.
 	IsRefusal func(*http.Response) error
 
 	// DangerouslyIgnoreRobots fetches pages even if robots.txt disallows them, and doesn't fetch

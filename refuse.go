@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"regexp"
 
+	"github.com/go-politeness/politeness/hostlimit/hints"
 	"github.com/go-politeness/politeness/internal/hostfile"
 	"github.com/go-politeness/politeness/internal/hostname"
 )
@@ -29,6 +30,23 @@ func Anonymous(req *http.Request) error {
 		return errors.New("public pages only: the URL carries credentials (userinfo)")
 	}
 	return nil
+}
+
+// Challenged returns an error if resp is a challenge by its header fields: a page of a protection
+// that wants a browser to prove something, or a person to solve a captcha. The text of the error
+// names the field, such as "cf-mitigated: challenge". hints.Challenge lists the fields of five
+// vendors. The error is nil if there is none of them, which doesn't prove that resp is the page.
+//
+// A Transport treats such a response as a refusal already: it blocks the host, whatever the status.
+// Call Challenged to tell a challenge from a page where you handle responses, or together with
+// rules of your own in Config.IsRefusal. This library never solves a challenge. If a site has one
+// for you, ask its owner to let your crawler pass.
+func Challenged(resp *http.Response) error {
+	field := hints.Challenge(resp)
+	if field == "" {
+		return nil
+	}
+	return fmt.Errorf("a challenge: %s", field)
 }
 
 // RefusePaths returns a Config.Refuse that refuses each URL of which a pattern matches the path, as

@@ -6,7 +6,6 @@ package hints
 
 import (
 	"net/http"
-	"strings"
 
 	"github.com/go-politeness/politeness/hostlimit"
 )
@@ -35,9 +34,7 @@ func Read(resp *http.Response) (Hints, hostlimit.Outcome) {
 	retries, remainders := others(resp.Header)
 	h.RetryAfter, o.RetryAfter = retryAfter(resp.Header, retries)
 	h.RateLimit, o.Reset = rateLimit(resp.Header, remainders)
-	if strings.EqualFold(resp.Header.Get("Cf-Mitigated"), "challenge") {
-		o.Refused = "cf-mitigated: challenge"
-	}
+	o.Refused = Challenge(resp)
 	h.Refused = o.Refused
 	return h, o
 }

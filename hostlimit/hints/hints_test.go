@@ -97,7 +97,6 @@ func TestRead(t *testing.T) {
 			hints.Hints{Refused: "cf-mitigated: challenge"},
 			hostlimit.Outcome{Refused: "cf-mitigated: challenge"},
 		},
-		{http.Header{"Cf-Mitigated": {"block"}}, hints.Hints{}, hostlimit.Outcome{}},
 	} {
 		c.want.Status = 200
 		h, o := hints.Read(&http.Response{StatusCode: 200, Header: c.header})
@@ -127,5 +126,40 @@ func BenchmarkRead(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		hints.Read(resp)
+	}
+}
+
+func TestChallenge(t *testing.T) {
+	for _, c := range []struct {
+		name, value string
+		status      int
+		want        string
+	}{
+		{"Cf-Mitigated", "challenge", 403, "cf-mitigated: challenge"},
+		{"Cf-Mitigated", " Challenge", 200, "cf-mitigated: challenge"},
+		{"Cf-Mitigated", "block", 403, ""},
+		{"Cf-Mitigated", "", 403, ""},
+		{"X-Amzn-Waf-Action", "challenge", 202, "x-amzn-waf-action: challenge"},
+		{"X-Amzn-Waf-Action", "captcha", 405, "x-amzn-waf-action: captcha"},
+		{"X-Amzn-Waf-Action", "challenge captcha", 202, ""},
+		{"X-Amzn-Waf-Action", "count", 200, ""},
+		{"X-Vercel-Mitigated", "challenge", 429, "x-vercel-mitigated: challenge"},
+		{"X-Vercel-Mitigated", "deny", 403, ""},
+		{"X-Datadome", "protected", 403, "x-datadome"},
+		{"X-Datadome", "", 401, "x-datadome"},
+		{"X-Datadome", "protected", 200, ""},
+		{"X-Datadome", "protected", 404, ""},
+		{"X-Dd-B", "1", 403, "x-dd-b"},
+		{"X-Px-Blocked", "1", 403, "x-px-blocked: 1"},
+		{"X-Px-Blocked", "0", 200, ""},
+		{"X-Frame-Options", "challenge", 403, ""},
+	} {
+		resp := &http.Response{StatusCode: c.status, Header: http.Header{c.name: {c.value}}}
+		if got := hints.Challenge(resp); got != c.want {
+			t.Errorf("%s: %s with status %d: %q, want %q", c.name, c.value, c.status, got, c.want)
+		}
+		if o := hints.Outcome(resp); o.Refused != c.want {
+			t.Errorf("%s: %s with status %d: the Outcome has %q", c.name, c.value, c.status, o.Refused)
+		}
 	}
 }

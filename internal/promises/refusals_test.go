@@ -41,6 +41,9 @@ func TestRefusalsInAnyWords(t *testing.T) {
 		"X-RateLimit, some left":  {200, []string{"X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "30"}, nil, 0, "", ""},
 		"both":                    {429, []string{"Retry-After", "9", "RateLimit", `"day";r=0;t=30`}, nil, 9 * time.Second, "by Retry-After", `"day";r=0;t=30`},
 		"a challenge":             {403, []string{"Cf-Mitigated", "Challenge"}, nil, time.Second, "by the backoff policy: cf-mitigated: challenge", ""},
+		"a challenge of AWS WAF":  {202, []string{"X-Amzn-Waf-Action", "challenge"}, nil, time.Second, "by the backoff policy: x-amzn-waf-action: challenge", ""},
+		"a challenge of DataDome": {403, []string{"X-Datadome", "protected"}, nil, time.Second, "by the backoff policy: x-datadome", ""},
+		"a page behind DataDome":  {200, []string{"X-Datadome", "protected"}, nil, 0, "", ""},
 		"no challenge":            {200, []string{"Cf-Mitigated", "block"}, nil, 0, "", ""},
 		"the user's own eye":      {200, []string{"X-Captcha", "1", "Retry-After", "60"}, nil, time.Minute, "by Retry-After: a captcha", ""},
 	} {
@@ -111,3 +114,14 @@ type timeoutError bool
 
 func (e timeoutError) Error() string { return "no answer" }
 func (e timeoutError) Timeout() bool { return bool(e) }
+
+func TestChallenged(t *testing.T) {
+	resp := &http.Response{StatusCode: http.StatusAccepted, Header: http.Header{"X-Amzn-Waf-Action": {"challenge"}}}
+	if err := politeness.Challenged(resp); err == nil || err.Error() != "a challenge: x-amzn-waf-action: challenge" {
+		t.Errorf("error %v", err)
+	}
+	resp.Header = http.Header{"Server": {"cloudflare"}}
+	if err := politeness.Challenged(resp); err != nil {
+		t.Errorf("error %v for a page", err)
+	}
+}
