@@ -23,6 +23,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"time"
 
@@ -82,12 +83,15 @@ type Config struct {
 	Known func(ctx context.Context, url string) (Validators, error)
 
 	// Discover is called once for each host, with one of its URLs, when its robots.txt has been
-	// fetched. It returns further URLs, with Priority and Depth, which is at least 1, as if a start
-	// URL linked to them. It is the place for sitemaps: Transport.Sitemaps, and package crawl/sitemap.
-	// Of several processes with one Queue each that comes to have the host calls it. Its URL is done
-	// after it has returned; where ctx ends, or the process, before that, the next Run fetches that
-	// URL again, and calls it again. Nil: no calls.
-	Discover func(ctx context.Context, url string) []Request
+	// fetched. It yields further URLs, with Priority and Depth, which is at least 1, as if a start
+	// URL linked to them; a nil sequence has none. It is the place for sitemaps: Transport.Sitemaps,
+	// and package crawl/sitemap. URLs go to the Queue in their order while the sequence goes on, and
+	// are crawled meanwhile. It waits where the Queue is slow, so a long list needs no memory. A
+	// sequence whose sources fail reports that itself, and goes on. The loop over it ends when ctx is
+	// done. Of several processes with one Queue each that comes to have the host calls Discover. Its
+	// URL is done after the sequence has ended. Where ctx ends, or the process, before that, the next
+	// Run fetches that URL again, and calls Discover again. Nil: no calls.
+	Discover func(ctx context.Context, url string) iter.Seq[Request]
 
 	// Done receives the result of each URL: once for each that was taken in, and for one that is
 	// Invalid, TooDeep, TooLong or EnoughOfHost each time that it is found. Those that are

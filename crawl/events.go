@@ -23,7 +23,7 @@ import (
 //	ask          endedFlight    there is no page: refused by the Transport, spent, broken off
 //	ask          gotPage        the host has answered, or hasn't: refusals decides
 //	finishVisit  visitedPage    Visit has returned
-//	callDiscover foundURLs      Discover has returned
+//	seek         foundURLs      Discover has yielded URLs, or has ended
 //	callNext     lookedAhead    Transport.Next was called for hosts that wait
 //	callQueue    calledQueue    the Queue has taken results in, and lent further URLs
 //

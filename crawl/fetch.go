@@ -112,52 +112,6 @@ func (e gotRobots) apply(r *run) {
 	r.discover(e.fl)
 }
 
-// discover calls Config.Discover for the host of fl, once.
-func (r *run) discover(fl *flight) {
-	key := fl.h.key
-	_, called := r.discovered[key]
-	if called || r.c.cfg.Discover == nil || r.stopped {
-		return
-	}
-	r.discovered[key] = fl.request.URL
-	r.seeking++
-	go r.callDiscover(key, fl.request.URL)
-}
-
-// callDiscover calls Config.Discover in a goroutine of its own.
-func (r *run) callDiscover(key, url string) {
-	end := foundURLs{host: key}
-	defer func() { r.events <- end }()
-	// A panic finds nothing, and is logged.
-	end.found, _ = guardedValue("Discover of "+url, func() ([]Request, error) {
-		return r.c.cfg.Discover(r.ctx, url), nil
-	})
-}
-
-// A foundURLs is the end of a call of Config.Discover.
-type foundURLs struct {
-	host  string
-	found []Request
-}
-
-func (e foundURLs) apply(r *run) {
-	r.seeking--
-	for _, req := range e.found {
-		req.Depth = max(1, req.Depth) // a start URL may redirect anywhere, see turnTo
-		_ = r.accept(req)             // it is counted
-	}
-	if r.ctx.Err() != nil {
-		return // it may have been cut off, see over
-	}
-	r.discovered[e.host] = ""
-	res, ok := r.held[e.host]
-	if !ok {
-		return // the page for which it was called is still under way
-	}
-	delete(r.held, e.host)
-	r.work.done = append(r.work.done, res)
-}
-
 // putBack puts the URL of fl back.
 func (r *run) putBack(fl *flight) {
 	s := &fl.h.refusals

@@ -118,7 +118,7 @@ func mined(t *testing.T, m *mine, queue bool) (*rig, []string) {
 		m.may("Known")
 		return crawl.Validators{}, nil
 	}
-	r.crawl.Discover = func(context.Context, string) []crawl.Request { m.may("Discover"); return nil }
+	r.crawl.Discover = listed(func(context.Context, string) []crawl.Request { m.may("Discover"); return nil })
 	r.crawl.Done = func(crawl.Result) { m.may("Done") }
 	r.crawl.Progress = func(crawl.Progress) { m.may("Progress") }
 	if queue {

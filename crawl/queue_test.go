@@ -122,7 +122,7 @@ func TestDiscoverOutlivesAStop(t *testing.T) {
 				r.Site("https://b.example").Robots("User-agent: *\nCrawl-delay: 60\n").Handle("/", page(""))
 				r.crawl.Queue = q
 				var found time.Time
-				r.crawl.Discover = func(ctx context.Context, url string) []crawl.Request {
+				r.crawl.Discover = listed(func(ctx context.Context, url string) []crawl.Request {
 					switch {
 					case !strings.HasPrefix(url, "https://a."):
 						return nil
@@ -133,7 +133,7 @@ func TestDiscoverOutlivesAStop(t *testing.T) {
 					time.Sleep(10 * time.Minute)
 					found = time.Now()
 					return []crawl.Request{{URL: "https://a.example/listed"}}
-				}
+				})
 				told := 0
 				r.crawl.Done = func(res crawl.Result) {
 					if res.URL == "https://a.example/" && res.Outcome == crawl.Visited {

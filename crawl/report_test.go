@@ -60,7 +60,7 @@ func TestPanicsAreReported(t *testing.T) {
 		r.Site("https://example.com").Handle("/", page("a page"))
 		r.crawl.Visit = func(context.Context, *crawl.Page) error { panic("no such table") }
 		r.crawl.Progress = func(crawl.Progress) { panic("no terminal") }
-		r.crawl.Discover = func(context.Context, string) []crawl.Request { panic("no sitemap") }
+		r.crawl.Discover = listed(func(context.Context, string) []crawl.Request { panic("no sitemap") })
 		var s crawl.Summary
 		text := logged(func() { s = r.run(t.Context(), t, "https://example.com/a") })
 		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.VisitFailed: 1})

@@ -3,6 +3,7 @@ package crawl_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"net/http"
 	"slices"
@@ -100,3 +101,16 @@ func wantOutcomes(t *testing.T, s crawl.Summary, want map[crawl.Outcome]int) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// listed makes a Config.Discover of a function that finds everything before it returns.
+func listed(find func(ctx context.Context, url string) []crawl.Request) func(context.Context, string) iter.Seq[crawl.Request] {
+	return func(ctx context.Context, url string) iter.Seq[crawl.Request] {
+		return func(yield func(crawl.Request) bool) {
+			for _, r := range find(ctx, url) {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}

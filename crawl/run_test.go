@@ -360,7 +360,7 @@ func TestDiscover(t *testing.T) {
 		for _, site := range []string{"https://a.example", "https://b.example"} {
 			r.Site(site).Robots("User-agent: *\nSitemap: "+site+"/sitemap.xml\n").Handle("/", page(""))
 		}
-		r.crawl.Discover = func(ctx context.Context, url string) (found []crawl.Request) {
+		r.crawl.Discover = listed(func(ctx context.Context, url string) (found []crawl.Request) {
 			sitemaps, err := r.crawl.Transport.Sitemaps(ctx, url)
 			if err != nil {
 				t.Error(err)
@@ -372,7 +372,7 @@ func TestDiscover(t *testing.T) {
 				found = append(found, crawl.Request{URL: strings.TrimSuffix(sitemaps[0], "sitemap.xml") + fmt.Sprint(i)})
 			}
 			return append(found, crawl.Request{URL: "no URL"})
-		}
+		})
 		s := r.run(t.Context(), t, "https://a.example/", "https://b.example/", "https://b.example/x")
 		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 9, crawl.Invalid: 2})
 		if len(calls) != 2 {
@@ -393,12 +393,12 @@ func TestFollowDecidesOnRedirectsOfDiscoveredURLs(t *testing.T) {
 			r.Site("https://a.example").Handle("/", page("")).Handle("/away", away).
 				Handle("/near", http.RedirectHandler("/here", http.StatusFound)).Handle("/here", page(`<a href="/linked">`)).Handle("/linked", page(""))
 			r.Site("https://other.example").Handle("/", page(""))
-			r.crawl.Discover = func(_ context.Context, url string) []crawl.Request {
+			r.crawl.Discover = listed(func(_ context.Context, url string) []crawl.Request {
 				if !strings.HasPrefix(url, "https://a.") {
 					return nil
 				}
 				return []crawl.Request{{URL: "https://a.example/away"}, {URL: "https://a.example/near"}}
-			}
+			})
 			r.run(t.Context(), t, "https://start.example/")
 			want := "https://a.example/ https://a.example/here"
 			if maxDepth == 0 || maxDepth == 2 {

@@ -131,12 +131,12 @@ func TestDiscoverKeepsDeadHosts(t *testing.T) {
 		r := newRig()
 		r.Site("https://alive.example").Handle("/", page(""))
 		r.Site("https://dead.example").Down(errRefusedConnection)
-		r.crawl.Discover = func(_ context.Context, url string) []crawl.Request {
+		r.crawl.Discover = listed(func(_ context.Context, url string) []crawl.Request {
 			if strings.HasPrefix(url, "https://alive.") {
 				time.Sleep(10 * time.Minute)
 			}
 			return nil
-		}
+		})
 		wantOutcomes(t, r.run(t.Context(), t, "https://alive.example/", "https://dead.example/"), map[crawl.Outcome]int{crawl.Visited: 1, crawl.Unreachable: 1})
 		if n := len(r.Requests()); n != 4 {
 			t.Errorf("%d requests, want 4: two pages of robots.txt, one page, and the second try", n)

@@ -10,15 +10,16 @@ const lend = 16
 type work struct {
 	add      []Request
 	done     []Result
-	back     []Result // of hosts that other processes have, see Owner: they are as Left, uncounted
-	rejected []Result // of URLs that the Queue doesn't get, for Config.Done
-	want     []string // hosts for Take
-	list     bool     // whether Hosts is called
-	places   int      // number of hosts for Hosts
+	back     []Result          // of hosts that other processes have, see Owner: they are as Left, uncounted
+	rejected []Result          // of URLs that the Queue doesn't get, for Config.Done
+	handed   []chan<- struct{} // closed when the Queue has add, see seeker
+	want     []string          // hosts for Take
+	list     bool              // whether Hosts is called
+	places   int               // number of hosts for Hosts
 }
 
 func (w *work) empty() bool {
-	return max(len(w.add), len(w.done), len(w.back), len(w.rejected), len(w.want)) == 0 && !w.list
+	return max(len(w.add), len(w.done), len(w.back), len(w.rejected), len(w.handed), len(w.want)) == 0 && !w.list
 }
 
 // want asks the Queue for more URLs of h if it has few.
@@ -136,6 +137,9 @@ func (c *calledQueue) get(ctx context.Context, q Queue) error {
 // apply notes the results of the Queue's calls.
 func (c *calledQueue) apply(r *run) {
 	r.storing = false
+	for _, taken := range c.handed {
+		close(taken)
+	}
 	r.open = c.open
 	r.abort(c.err)
 	r.summary.Outcomes[NoRoom] += c.noRoom

@@ -116,8 +116,8 @@ const docFrame = `func _(ctx context.Context, t *politeness.Transport, cfg polit
 
 // docImports are the packages that a fragment knows by name, and that a file may import.
 var docImports = []string{
-	"bytes", "context", "encoding/json", "errors", "fmt", "io", "log", "log/slog", "maps", "net/http",
-	"net/http/httptest", "net/url", "os", "os/signal", "slices", "strings", "sync", "testing", "testing/synctest",
+	"bytes", "context", "encoding/json", "errors", "fmt", "io", "iter", "log", "log/slog", "maps",
+	"net/http", "net/http/httptest", "net/url", "os", "os/signal", "slices", "strings", "sync", "testing", "testing/synctest",
 	"time",
 	module,
 	module + "/robots", module + "/robots/robotscache",

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"maps"
 	"net/http"
 	"os"
@@ -357,34 +358,50 @@ func rehearse(ctx context.Context, sh *shell, cfg politeness.Config, urls []stri
 }
 
 // discover returns a Config.Discover that adds what a site's sitemaps list of it.
-func discover(finder sitemap.Finder, errs io.Writer, within *scope) func(context.Context, string) []crawl.Request {
-	return func(ctx context.Context, url string) (found []crawl.Request) {
-		home, err := finder.Transport.HostKey(url)
+func discover(
+	finder sitemap.Finder, errs io.Writer, within *scope,
+) func(ctx context.Context, url string) iter.Seq[crawl.Request] {
+	l := &lister{finder: finder, errs: errs, within: within}
+	return func(ctx context.Context, url string) iter.Seq[crawl.Request] {
+		return func(yield func(crawl.Request) bool) { l.list(ctx, url, yield) }
+	}
+}
+
+// A lister finds what sitemaps list.
+type lister struct {
+	finder sitemap.Finder
+	errs   io.Writer
+	within *scope
+}
+
+// list yields the pages of the host of a URL that its sitemaps list, until yield returns false.
+func (l *lister) list(ctx context.Context, url string, yield func(crawl.Request) bool) {
+	home, err := l.finder.Transport.HostKey(url)
+	if err != nil {
+		return
+	}
+	elsewhere := 0
+	for e, err := range l.finder.Pages(ctx, url) {
 		if err != nil {
-			return nil
-		}
-		elsewhere := 0
-		for e, err := range finder.Pages(ctx, url) {
-			if err != nil {
-				if ctx.Err() == nil {
-					fmt.Fprintf(errs, "politeness crawl: %s\n", plain(err))
-				}
-				continue
+			if ctx.Err() == nil {
+				fmt.Fprintf(l.errs, "politeness crawl: %s\n", plain(err))
 			}
-			if host, err := finder.Transport.HostKey(e.Loc); err != nil || host != home {
-				elsewhere++
-				continue
-			}
-			if url, err := crawl.Normalize(e.Loc); err == nil && !within.has(url) {
-				continue
-			}
-			found = append(found, crawl.Request{URL: e.Loc})
+			continue
 		}
-		if elsewhere > 0 {
-			fmt.Fprintf(errs, "politeness crawl: the sitemaps of %s list %d pages of other hosts, which are left out\n",
-				printable.Text(home), elsewhere)
+		if host, err := l.finder.Transport.HostKey(e.Loc); err != nil || host != home {
+			elsewhere++
+			continue
 		}
-		return found
+		if url, err := crawl.Normalize(e.Loc); err == nil && !l.within.has(url) {
+			continue
+		}
+		if !yield(crawl.Request{URL: e.Loc}) {
+			break
+		}
+	}
+	if elsewhere > 0 {
+		fmt.Fprintf(l.errs, "politeness crawl: the sitemaps of %s list %d pages of other hosts, which are left out\n",
+			printable.Text(home), elsewhere)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"net/url"
 	"os"
@@ -274,14 +275,19 @@ func dateOf(resp *http.Response) time.Time {
 	return t
 }
 
-// discover returns the pages of the host of rawURL that its sitemaps list and that are due: those
+// discover yields the pages of the host of rawURL that its sitemaps list and that are due: those
 // that are fresh by the sitemap's word needn't be asked for. Hosts that a page was moved to are
 // left alone, but for one that differs by www from a host to begin with.
-func (b *bulk) discover(ctx context.Context, rawURL string) (found []crawl.Request) {
+func (b *bulk) discover(ctx context.Context, rawURL string) iter.Seq[crawl.Request] {
 	site := siteOf(rawURL)
 	if !b.sites[site] {
 		return nil
 	}
+	return func(yield func(crawl.Request) bool) { b.listed(ctx, rawURL, site, yield) }
+}
+
+// listed yields the pages of the site of rawURL for discover.
+func (b *bulk) listed(ctx context.Context, rawURL, site string, yield func(crawl.Request) bool) {
 	elsewhere := 0
 	var listed []sitemap.Entry // under their normal URLs
 	defer func() {
@@ -313,17 +319,16 @@ func (b *bulk) discover(ctx context.Context, rawURL string) (found []crawl.Reque
 		due, err := b.isDue(ctx, u, e)
 		if err != nil {
 			fmt.Fprintln(b.errs, "bulk:", err)
-			return found
+			return
 		}
-		if due {
-			found = append(found, crawl.Request{URL: u})
+		if due && !yield(crawl.Request{URL: u}) {
+			return
 		}
 	}
 	if elsewhere > 0 {
 		fmt.Fprintf(b.errs, "bulk: the sitemaps of %s list %d pages of other sites, which are left out\n",
 			site, elsewhere)
 	}
-	return found
 }
 
 // manyListed is how many pages of sitemaps are written to the database at once.
