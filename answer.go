@@ -20,6 +20,7 @@ type answer struct {
 	hints   hints.Hints
 	quota   time.Duration    // until the rate limit that has nothing left is reset; 0: none counts
 	effect  hostlimit.Effect // change of the host's state by the answer
+	revised bool             // the effect is that of a refusal which was found late
 	handed  bool             // the caller has its body, which ends the try
 }
 
@@ -66,6 +67,7 @@ func (a *answer) recordEffect(s *subject, outcome hostlimit.Outcome, at time.Tim
 		d.Status = outcome.Status
 		d.Kind = effect.Kind
 		d.Refusals = effect.Row
+		d.Late = a.revised
 		a.describe(d)
 		if effect.Blocked {
 			d.Until = effect.Until

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
 )
@@ -32,6 +33,15 @@ type Call struct {
 	transport *Transport // the last that the request has reached
 	excused   bool
 	effect    hostlimit.Effect
+	answered  *answered // nil: no answer came
+}
+
+// answered is the last answer to the request of a Call, whose host's state can still be revised.
+type answered struct {
+	subject *subject
+	answer  answer
+	lease   hostlimit.Lease
+	outcome hostlimit.Outcome
 }
 
 type callKey struct{}
@@ -70,6 +80,59 @@ func (c *Call) Effect() hostlimit.Effect {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.effect
+}
+
+// Refuse reports that the answer to the request is a refusal of its host, which only the body
+// shows: a captcha with status 200, a page that asks for a rest. The host is blocked as if the
+// headers had said so, see Config.IsRefusal, also where the answer has just cleared it. Refuse
+// returns the effect. Evidence records the block with why, which is text for people and must not be
+// empty.
+//
+// Call it once, after the response has come, before or after its body ends. It does nothing and
+// returns the zero Effect if no answer came, or after another Refuse or Ban of the request.
+func (c *Call) Refuse(why string) hostlimit.Effect { return c.revise(why, false) }
+
+// Ban is Refuse where the answer shows that the host has banned the crawler: it is the same as
+// those to other pages, also for a page that was served before. The block lasts a minute, twice as
+// long with each further ban in a row, and the delay afterwards is longer.
+func (c *Call) Ban(why string) hostlimit.Effect { return c.revise(why, true) }
+
+// revise reports to the host's state that the last answer is a refusal.
+func (c *Call) revise(why string, banned bool) hostlimit.Effect {
+	c.mu.Lock()
+	last := c.answered
+	c.answered = nil
+	c.mu.Unlock()
+	if last == nil || why == "" {
+		return hostlimit.Effect{}
+	}
+	effect := last.revise(why, banned)
+	c.affect(effect)
+	return effect
+}
+
+// revise reports to the host's state that the answer is a refusal, and records the block.
+func (l *answered) revise(why string, banned bool) hostlimit.Effect {
+	outcome := l.outcome
+	outcome.Refused = why
+	outcome.Banned = banned
+	effect := l.lease.Revise(outcome)
+	l.answer.effect = effect
+	l.answer.hints.Refused = why
+	l.answer.revised = true
+	l.answer.recordEffect(l.subject, outcome, time.Now())
+	l.subject.news(nil, effect.StateErr, nil)
+	return effect
+}
+
+// answer notes the answer to the request, for Refuse and Ban.
+func (c *Call) answer(last answered) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answered = &last
 }
 
 // reach notes that the request has reached t. It returns Until. c may be nil, as in all methods

@@ -634,6 +634,9 @@ func (trip *trip) learn(r result) {
 	a.effect = trip.turn.lease.Observe(outcome)
 	if s.kind == kindPage {
 		s.call.affect(a.effect)
+		if r.failure == nil {
+			s.call.answer(answered{subject: s, answer: *a, lease: trip.turn.lease, outcome: outcome})
+		}
 	}
 	set := now
 	if a.effect.Blocked {

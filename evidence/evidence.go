@@ -204,6 +204,9 @@ type Decision struct {
 	Quota time.Duration `json:"quota,omitzero"`
 	// Reason for which the response is a refusal, regardless of its status.
 	Refused string `json:"refused,omitzero" most:"96"`
+	// Whether the refusal was found late, in the body of an answer whose headers had counted as they
+	// are: Refused has the reason.
+	Late bool `json:"late,omitzero"`
 	// Whether the caller gave it up, which says nothing about the host.
 	Left bool `json:"left,omitzero"`
 	// Connections that the try has opened; zero: at most one.

@@ -64,7 +64,7 @@ type Limiter interface {
 const FloorUnknown time.Duration = -1
 
 // A Lease is one turn: a slot that is held until Release. This is the whole
-// contract; a wrapper that forwards these four methods loses nothing. All are safe
+// contract; a wrapper that forwards these five methods loses nothing. All are safe
 // to call from any goroutine, but only one Start may run at a time.
 type Lease interface {
 	// Start makes the turn a start. Call it right before the request is sent, and again whenever
@@ -82,6 +82,20 @@ type Lease interface {
 	// when the response's headers have arrived or the attempt has failed. A second call, and one
 	// after Release, does nothing and returns the zero Effect.
 	Observe(Outcome) Effect
+	// Revise reports that the answer is a refusal after all, and returns its effect on the key. Call
+	// it if only the body shows the refusal, such as a challenge with status 200: by then Observe
+	// has reported a success, which has lifted the block and ended the row of refusals. The Outcome
+	// is that of Observe, with the reason in Refused; without a reason Revise does nothing.
+	//
+	// The refusal counts as Observe would have counted it. The row goes on from the number that the
+	// success has ended, so a second refusal found late blocks for longer than the first. If a block
+	// was set after the start of the request, the refusal is a part of that block: it lengthens the
+	// block where it asks for longer, and isn't counted. Pages that were served meanwhile change
+	// nothing, and a block by a person stays the person's.
+	//
+	// Revise may come after Release, and at any later time. The first call counts. A call before
+	// Observe, and a second one, do nothing and return the zero Effect.
+	Revise(Outcome) Effect
 	// Renew reports that the lease is in use: LeaseTTL counts anew. It costs little
 	// and never waits; call it at every read of the response's body.
 	Renew()
@@ -137,6 +151,7 @@ type Controller interface {
 //	any other below 500                        success: clears block and counter
 //	407; a caller that gave up                 nothing
 //	Reset set, with any answer                 blocks until then as well; isn't counted
+//	Refused and Banned set                     blocks: a minute, doubling, or as long as the policy says
 //
 // The wait that an answer asks for is capped by MaxRetryAfter. rules.Refusals has the states
 // between which answers move a key, [Adaptive] their effect on the delay.
@@ -157,6 +172,11 @@ type Outcome struct {
 	// Refused is the reason why the answer is a refusal whatever its status, such as a challenge
 	// instead of a page; empty: the status decides.
 	Refused string
+	// Banned says that the refusal, whose reason Refused has, is a ban: the host gives one and the
+	// same answer to pages that differ, one of which it served before. The key is blocked for a
+	// minute, doubling with each ban in a row, and the delay afterwards is twice what it was. False:
+	// the policy says for how long. It has no effect without Refused.
+	Banned bool
 	// Reset is the time until the reset of the host's rate limit, of which nothing is left; 0 if
 	// something is left, or the answer shows no limit.
 	Reset time.Duration

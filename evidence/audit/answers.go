@@ -150,6 +150,7 @@ type block struct {
 	hand     bool    // a person did it
 	lifts    bool    // it is the end of all blocks before
 	restored bool    // it was left by an earlier process, or by another one
+	late     bool    // the refusal was found in the body of its answer
 }
 
 // kinds are the kinds of blocks, as their records name them.

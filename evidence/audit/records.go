@@ -427,6 +427,13 @@ func (a *auditor) moved(d *evidence.Decision) {
 		restored: d.Restored,
 		lifts:    d.Type == evidence.HostCleared,
 	}
+	if d.Late && !b.lifts {
+		// No field of the log shows what the text of a page said.
+		b.kind = kinds[d.Kind]
+		b.late = true
+		s.answers = append(s.answers, &answer{by: a.by, block: b})
+		return
+	}
 	t := a.by.trips[d.Trip]
 	if t == nil || !t.underWay || t.attempt != d.Attempt || t.host != h {
 		// No request under way did it: a person may have, or an earlier process.

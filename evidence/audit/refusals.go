@@ -13,6 +13,7 @@ import (
 //	move                            the host afterwards
 //	block of an answer, counted     blocked until its end, then probing; its row is the record's
 //	block of an answer for a quota  blocked until its end; rows and probing stay
+//	block found late, in a body     the same, by its record alone, which is open
 //	block by a person               blocked until its end; no rows, no probing
 //	block of an earlier process     the same; refusals of that process may still count (carried)
 //	end of blocks by a person       not blocked; no rows, no probing
@@ -92,7 +93,11 @@ func (s *sequence) set(b *block) {
 	if !b.lifts && (longer || !b.restored) { // a shorter one that was restored is no news
 		s.h.report.Blocks++
 	}
+	s.a.openIf(b.late, blocksKept, foundLate)
 	switch {
+	case b.late:
+		s.inARow[b.kind] = max(s.inARow[b.kind], b.inARow) // nothing shows that it became less
+		s.probing = s.probing || b.kind > silent
 	case b.kind > silent:
 		// The row goes on from the record, which count has judged: one mistake is reported once.
 		s.inARow[b.kind] = b.inARow
@@ -117,6 +122,8 @@ func (s *sequence) set(b *block) {
 		s.unsureUntil = max(s.unsureUntil, b.from+s.late)
 	}
 }
+
+const foundLate = "a refusal that the crawl has found in the body of an answer"
 
 const rowsUnknown = "what a person, or an earlier process, has done to a host that had refused: " +
 	"its record doesn't say how the count of refusals goes on"

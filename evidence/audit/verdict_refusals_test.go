@@ -52,6 +52,20 @@ func TestWhatAStatusMeans(t *testing.T) {
 	}
 }
 
+// TestARefusalFoundLateIsOpen: no log shows what the text of a page said. Its block is kept all the
+// same, and the row goes on.
+func TestARefusalFoundLateIsOpen(t *testing.T) {
+	const (
+		isOpen    = `open, blocks kept: a refusal that the crawl has found in the body of an answer`
+		intoBlock = "lines 8 and 10: block: started 4s before the end of a block\n" + isOpen
+		found     = "1 page 1\n2 block late=true refused=captcha kind=refused refusals=1 status=200 until="
+	)
+	checkRows(t, usual, closed([]row{
+		{"a start into it", found + "@9\n5 page 2", intoBlock},
+		{"a start after it", found + "@3\n5 page 2", isOpen},
+	}))
+}
+
 func TestVerdictsOnRefusalsWithoutABlock(t *testing.T) {
 	rests := func(status int) string {
 		return fmt.Sprintf("lines 6 and 7: block: status %d, after which a host rests for a second, set no block", status)

@@ -302,3 +302,77 @@ func storm(s *scene) {
 	}
 	s.audit()
 }
+
+// refusedLate ends a turn with a success, and finds then that it was a refusal.
+func (s *scene) refusedLate(t *turn, banned bool) hostlimit.Effect {
+	s.Helper()
+	success := hostlimit.Outcome{Status: 200}
+	if e := t.lease.Observe(success); e.Blocked {
+		s.Errorf("a success has blocked the key: %+v", e)
+	}
+	s.done(t)
+	success.Refused = "a captcha"
+	success.Banned = banned
+	return t.lease.Revise(success)
+}
+
+func foundLate(s *scene) {
+	policy := backoff.Doubling{Start: 2 * tick}
+	s.use(hostlimit.Config{Delay: unpaced, Backoff: policy})
+	for n := 1; n <= 4; n++ {
+		t := s.take()
+		if t.Probe != (n > 1) {
+			s.Errorf("start %d: probe %v", n, t.Probe)
+		}
+		before := time.Now()
+		e := s.refusedLate(t, false)
+		length := policy.Delay(n)
+		if !e.Blocked || e.Kind != "refused" || e.Row != n || e.Refusals != n || e.Until.Before(before.Add(length)) {
+			s.Errorf("refusal %d found late: %+v, want a block for %v", n, e, length)
+		}
+		if next := s.next(0); next.Before(e.Until.Add(-tick)) {
+			s.Errorf("refusal %d found late: the next start may come %v before the end", n, e.Until.Sub(next))
+		}
+	}
+	t := s.take()
+	if e := s.answer(t, 200, 0); !e.Cleared {
+		s.Errorf("a success that stays one: %+v", e)
+	}
+	before := time.Now()
+	e := s.refusedLate(s.take(), true)
+	if e.Kind != "ban" || e.Row != 1 || e.Until.Before(before.Add(time.Minute)) {
+		s.Errorf("a ban found late: %+v, want a block for a minute", e)
+	}
+	s.audit()
+}
+
+func foundLateBeside(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 2})
+	first := s.take()
+	second := s.take()
+	e := s.refusedLate(first, false)
+	also := s.refusedLate(second, false)
+	if !e.Blocked || also.Row != 0 || also.Refusals != 1 {
+		s.Errorf("two refusals found late, in flight together: %+v and %+v", e, also)
+	}
+}
+
+func revisedOnce(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced})
+	t := s.take()
+	refusal := hostlimit.Outcome{Status: 200, Refused: "a captcha"}
+	if e := t.lease.Revise(refusal); e != (hostlimit.Effect{}) {
+		s.Errorf("before Observe: %+v", e)
+	}
+	t.lease.Observe(hostlimit.Outcome{Status: 200})
+	if e := t.lease.Revise(hostlimit.Outcome{Status: 200}); e != (hostlimit.Effect{}) {
+		s.Errorf("without a reason: %+v", e)
+	}
+	if e := t.lease.Revise(refusal); !e.Blocked {
+		s.Errorf("after Observe: %+v", e)
+	}
+	if e := t.lease.Revise(refusal); e != (hostlimit.Effect{}) {
+		s.Errorf("twice: %+v", e)
+	}
+	s.done(t)
+}

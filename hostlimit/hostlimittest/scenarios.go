@@ -119,6 +119,18 @@ var scenarios = []scenario{
 		"After a block one request probes; the others wait for its answer.",
 	},
 	{
+		"RefusalFoundLateCounts", foundLate,
+		"Revise makes an answer that was observed as a success the refusal that it is: it blocks, and the row goes on.",
+	},
+	{
+		"RefusalFoundLateIsPartOfABlock", foundLateBeside,
+		"A refusal found late, of a request from before a block, lengthens the block and isn't counted.",
+	},
+	{
+		"ReviseComesOnceAfterObserve", revisedOnce,
+		"Revise does nothing before Observe, without a reason, and for the second time.",
+	},
+	{
 		"ProbeWithoutAnswerPassesOn", probePasses,
 		"A probe that ends without an answer that decides leaves the probing to the next request.",
 	},

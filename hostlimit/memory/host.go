@@ -159,6 +159,15 @@ func (h *host) adapt(l *lease, o hostlimit.Outcome) bool {
 
 // observe changes h by o, the outcome of l. starts are the shard's.
 func (h *host) observe(r *rules.Rules, l *lease, o *hostlimit.Outcome, now time.Duration, starts uint64) hostlimit.Effect {
+	return h.change(l, now, starts, func(s *rules.Refusals, t rules.Turn) hostlimit.Effect {
+		return s.Observe(r, *o, t)
+	})
+}
+
+// change changes the refusals of h by step, which gets the Turn of l. starts are the shard's.
+func (h *host) change(
+	l *lease, now time.Duration, starts uint64, step func(*rules.Refusals, rules.Turn) hostlimit.Effect,
+) hostlimit.Effect {
 	s := h.changeRefusals()
 	lessons := s.Lessons
 	t := rules.Turn{
@@ -173,7 +182,7 @@ func (h *host) observe(r *rules.Rules, l *lease, o *hostlimit.Outcome, now time.
 	if h.began != unset {
 		t.Since = now - h.began
 	}
-	e := s.Observe(r, *o, t)
+	e := step(&s.Refusals, t)
 	if s.Lessons != lessons {
 		h.countAnew(now) // the next lesson takes the time per page since this one
 		h.raise(s.Learned, byLearned)

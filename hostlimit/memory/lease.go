@@ -157,6 +157,7 @@ func (l *lease) learn(o hostlimit.Outcome) hostlimit.Effect {
 		h.served++
 	}
 	sh.forgive(h, now)
+	l.before = h.refusals().Counts()
 
 	// A server that can't answer may hold the request up, as a tarpit does: that time is the host's
 	// only from the second such answer in a row on.
@@ -174,10 +175,58 @@ func (l *lease) learn(o hostlimit.Outcome) hostlimit.Effect {
 		}
 		a.changed(now, e.Blocked || isLonger)
 	}
+	l.until(h, &e, now)
+	return e
+}
+
+// until sets the end of the block in force in e, if one holds h.
+func (l *lease) until(h *host, e *hostlimit.Effect, now time.Duration) {
 	if r := h.refusals(); r.Blocks(now) {
-		e.Until = m.at(r.Until)
+		e.Until = l.sh.m.at(r.Until)
+	}
+}
+
+// Revise implements Lease.
+func (l *lease) Revise(o hostlimit.Outcome) hostlimit.Effect {
+	e, h := l.unlearn(o)
+	if h == nil {
+		return e
+	}
+	sh := l.sh
+	if sh.m.config.Store != nil {
+		_, _ = sh.sync(context.Background(), h, l.lim, toSave)
+		e.StateErr = errors.Join(e.StateErr, sh.news(h, nil))
 	}
 	return e
+}
+
+// unlearn is Revise without a Store. The host is nil if nothing was done.
+func (l *lease) unlearn(o hostlimit.Outcome) (hostlimit.Effect, *host) {
+	sh := l.sh
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if !l.observed || l.revised || o.Refused == "" {
+		return hostlimit.Effect{}, nil
+	}
+	l.revised = true
+	now := sh.m.now()
+	h := sh.get(l.h.key, now) // it may have been evicted since
+	a := h.active
+	if a != nil {
+		a.account(now)
+	}
+	sh.forgive(h, now)
+	e := h.change(l, now, sh.starts, func(s *rules.Refusals, t rules.Turn) hostlimit.Effect {
+		return s.Revise(sh.m.rules, o, t, l.before)
+	})
+	if a != nil {
+		if e.Blocked {
+			a.probe = nil
+		}
+		a.changed(now, e.Blocked)
+	}
+	l.until(h, &e, now)
+	return e, h
 }
 
 // host returns the host of l's key, which may have been evicted since l expired. It is made anew if

@@ -217,7 +217,9 @@ type lease struct {
 	probe      bool
 	started    bool // seq and stamp are those of a Start
 	observed   bool
-	unanswered bool // the attempt has failed
+	revised    bool
+	before     rules.Counts // rows of refusals before Observe, for Revise
+	unanswered bool         // the attempt has failed
 	released   bool
 	expired    bool
 }

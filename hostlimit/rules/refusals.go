@@ -37,6 +37,7 @@ import (
 //	probed   another answer, or none observed    waiting  the next request probes
 //	any      refusal of an earlier request       same     until its Retry-After, if later; not counted
 //	any      Reset                               same     until the reset, if later; not counted
+//	any      refusal that is found late          blocked  Revise: as if it had been no success
 //	any      Block                               blocked  by a person: no answer lifts it, only Clear
 //	any      Clear                               open
 //
@@ -106,7 +107,11 @@ func (s *Refusals) Observe(r *Rules, o hostlimit.Outcome, t Turn) hostlimit.Effe
 	case Success:
 		a.effect.Cleared = s.serve(&a)
 	case Refused:
-		s.refuse(&a)
+		if o.Banned && o.Refused != "" {
+			s.banNow(&a)
+		} else {
+			s.refuse(&a)
+		}
 	case Unsure:
 		s.suspect(&a)
 	case Forbidden:
@@ -120,6 +125,32 @@ func (s *Refusals) Observe(r *Rules, o hostlimit.Outcome, t Turn) hostlimit.Effe
 	}
 	a.effect.Refusals = s.InARow()
 	return a.effect
+}
+
+// Counts are the rows of refusals that a success ends.
+type Counts struct{ row, unsure, bans uint8 }
+
+// Counts returns the rows as they are. A limiter keeps those of before Observe with the request,
+// for Revise.
+func (s *Refusals) Counts() Counts {
+	return Counts{row: uint8(s.Row), unsure: uint8(s.Unsure), bans: uint8(s.Bans)}
+}
+
+// Revise is Observe for a refusal that is found after the answer was observed as o without Refused.
+// before are the Counts of then, and t is the Turn of now, whose Number is that of the request. It
+// changes nothing if o.Refused is empty.
+func (s *Refusals) Revise(r *Rules, o hostlimit.Outcome, t Turn, before Counts) hostlimit.Effect {
+	if o.Refused == "" {
+		return hostlimit.Effect{}
+	}
+	// A block that was set since the start of the request has its own rows: the success didn't end
+	// them, as it came from a request of before.
+	if t.Number > s.SetAt {
+		s.Row = max(s.Row, int(before.row))
+		s.Unsure = max(s.Unsure, int(before.unsure))
+		s.Bans = max(s.Bans, int(before.bans))
+	}
+	return s.Observe(r, o, t)
 }
 
 // isEarlier reports whether the answer of a is no news, as its request started before the block in
@@ -209,7 +240,24 @@ func (s *Refusals) forbid(a *answer) {
 		}
 		return
 	}
+	s.ban(a)
+}
+
+// banNow takes the word of the crawler that a refusal is a ban.
+func (s *Refusals) banNow(a *answer) {
+	if a.earlier {
+		a.effect.Blocked = s.extend(a, causeOf(a.outcome))
+		return
+	}
+	s.Unsure = 0
+	s.Pending = 0
+	s.ban(a)
+}
+
+// ban blocks the key for a ban.
+func (s *Refusals) ban(a *answer) {
 	s.Checking = false
+	s.Forbidden = 0
 	s.Bans = oneMore(s.Bans)
 	if s.Bans == 1 { // the further ones show that the host still bans, at no rate of requests
 		s.teach(a.turn, whole)

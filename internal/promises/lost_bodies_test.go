@@ -54,6 +54,7 @@ func (s *script) Start(context.Context) (hostlimit.Grant, error) {
 }
 
 func (s *script) Observe(hostlimit.Outcome) hostlimit.Effect { return hostlimit.Effect{} }
+func (s *script) Revise(hostlimit.Outcome) hostlimit.Effect  { return hostlimit.Effect{} }
 
 func (s *script) Renew() {}
 

@@ -33,7 +33,9 @@ func (h *host) write(c *change) {
 // plain returns the request to the server if no refusals change.
 func (c *change) plain() *wire.Outcome {
 	request := &wire.Outcome{Adapt: c.adapt, Served: c.served}
-	if c.lease != nil {
+	// By the ID the server does no change of a lease twice, so a later change has none. If the
+	// server has done that one already, the refusal is a part of the block that it has set itself.
+	if c.lease != nil && !c.late {
 		request.ID = c.lease.id
 	}
 	return request
@@ -52,7 +54,7 @@ func (c *change) request(now time.Duration) wire.Request {
 	}
 	ended := false // an attempt, without a response
 	delay := time.Duration(0)
-	if c.lease != nil {
+	if c.lease != nil && !c.late {
 		ended = c.lease.use.unanswered
 		delay = c.lease.granted.delay
 	}
@@ -142,6 +144,51 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 		return effect
 	}
 	c, effect := t.observe(o)
+	return t.awaitEffect(c, effect)
+}
+
+// Revise implements [hostlimit.Lease]. It waits for the server as Observe does after a refusal.
+func (t *lease) Revise(o hostlimit.Outcome) hostlimit.Effect {
+	if t.local != nil {
+		effect := t.local.Revise(o)
+		effect.StateErr = cmp.Or(effect.StateErr, t.save())
+		return effect
+	}
+	c, effect := t.revise(o)
+	return t.awaitEffect(c, effect)
+}
+
+// revise sends the change of o, which replaces the outcome of before, as observe does.
+func (t *lease) revise(o hostlimit.Outcome) (*change, hostlimit.Effect) {
+	l := t.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !t.use.observed || t.use.revised || o.Refused == "" {
+		return nil, hostlimit.Effect{}
+	}
+	t.use.revised = true
+	h := l.host(t.h.key) // it may have been forgotten since the lease ended
+	c := &change{h: h, lease: t, late: true, slots: t.limits.Concurrency, done: make(chan reply, 1)}
+	c.compute = func(s *rules.Refusals, now time.Duration) hostlimit.Effect {
+		return s.Revise(l.rules, o, t.turn(h, now), t.use.before)
+	}
+	now := l.now()
+	before := h.known.Refusals
+	after := before
+	after.Forgive(l.rules, now)
+	will := c.compute(&after, now)
+	if l.closed { // no goroutine is left to send it
+		return nil, will
+	}
+	h.submit(c)
+	c.hold(&before, &after, &will, now)
+	h.p.flush()
+	return c, will
+}
+
+// awaitEffect waits until the server has answered the change c, at most a second, and returns its
+// effect; c is nil if there is nothing to wait for. effect is what this process knows before.
+func (t *lease) awaitEffect(c *change, effect hostlimit.Effect) hostlimit.Effect {
 	if c == nil {
 		return effect
 	}
@@ -313,21 +360,27 @@ func (t *lease) change(o hostlimit.Outcome, served bool) *change {
 		slots:  t.limits.Concurrency,
 		done:   make(chan reply, 1),
 		compute: func(s *rules.Refusals, now time.Duration) hostlimit.Effect {
-			turn := rules.Turn{
-				Now:    now,
-				Number: uint64(t.granted.heard.server),
-				Last:   newest,
-				Probe:  t.granted.probe,
-				Delay:  &t.limits.Delay,
-				Gap:    h.known.Delay,
-				Since:  now - h.known.ServedSince,
-				Served: h.known.Served,
-			}
+			turn := t.turn(h, now)
 			if served {
 				turn.Served++
 			}
+			t.use.before = s.Counts()
 			return s.Observe(h.l.rules, o, turn)
 		},
+	}
+}
+
+// turn returns the Turn of an outcome of t that is observed now.
+func (t *lease) turn(h *host, now time.Duration) rules.Turn {
+	return rules.Turn{
+		Now:    now,
+		Number: uint64(t.granted.heard.server),
+		Last:   newest,
+		Probe:  t.granted.probe,
+		Delay:  &t.limits.Delay,
+		Gap:    h.known.Delay,
+		Since:  now - h.known.ServedSince,
+		Served: h.known.Served,
 	}
 }
 

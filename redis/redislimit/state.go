@@ -358,7 +358,9 @@ type use struct {
 	waited     spent         // in Acquire and Start
 	renewed    time.Duration // the last Renew or start
 	observed   bool
-	unanswered bool // Observe reported an attempt without a response
+	revised    bool
+	before     rules.Counts // rows of refusals before Observe, for Revise
+	unanswered bool         // Observe reported an attempt without a response
 	released   bool
 	expired    bool // LeaseTTL had passed when it ended
 	unshared   bool // the server has no record of the lease
@@ -373,6 +375,7 @@ type change struct {
 	compute func(s *rules.Refusals, now time.Duration) hostlimit.Effect
 
 	lease  *lease      // nil: an operator's
+	late   bool        // the outcome revises an earlier one, and the lease may have ended
 	served bool        // the outcome is a success
 	adapt  *wire.Adapt // of the delay by response times; nil: it stays
 	act    act
