@@ -30,6 +30,9 @@ func (p *Page) text(kind mediatype.Page) (text io.Reader, query func(string) str
 	return e.NewDecoder().Reader(bytes.NewReader(p.Body)), query
 }
 
+// byteOrderMarks are those that begin a text in UTF-8 or UTF-16.
+var byteOrderMarks = []string{"\xef\xbb\xbf", "\xfe\xff", "\xff\xfe"}
+
 // encodingOf returns the name of the encoding of a page: that of a byte order mark, of its
 // Content-Type, of its XML declaration or its <meta>, or else that of its bytes (HTML, section
 // 13.2.3.2).
@@ -54,16 +57,41 @@ func encodingOf(body []byte, kind mediatype.Page) string {
 	if name := encodingNamed(declared(body)); name != "" {
 		return inBytes(name)
 	}
-	if kind.IsXHTML() {
-		return "utf-8" // XML 1.0, section 4.3.3
+	if isUTF8(kind.Type) {
+		return "utf-8"
 	}
-	if name := prescan(body); name != "" {
-		return inBytes(name)
+	if kind.IsHTML() {
+		if name := prescan(body); name != "" {
+			return inBytes(name)
+		}
 	}
-	if utf8.Valid(body) && utf8.RuneCount(body) < len(body) {
+	whole := withoutPart(body)
+	if utf8.Valid(whole) && utf8.RuneCount(whole) < len(whole) {
 		return "utf-8"
 	}
 	return "windows-1252"
+}
+
+// isUTF8 reports whether a text of this media type is in UTF-8 where nothing else is said: XML (XML
+// 1.0, section 4.3.3) and JSON (RFC 8259, section 8.1).
+func isUTF8(mediaType string) bool {
+	_, sub, _ := strings.Cut(mediaType, "/")
+	sub = sub[strings.LastIndexByte(sub, '+')+1:]
+	return sub == "xml" || sub == "json"
+}
+
+// withoutPart returns a text without the part of a character at its end: a body may be cut there.
+func withoutPart(text []byte) []byte {
+	for i := len(text) - 1; i >= 0 && i > len(text)-utf8.UTFMax; i-- {
+		if !utf8.RuneStart(text[i]) {
+			continue
+		}
+		if !utf8.FullRune(text[i:]) {
+			return text[:i]
+		}
+		break
+	}
+	return text
 }
 
 // encodingNamed returns the name of the encoding with a label; empty: there is none.

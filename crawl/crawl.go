@@ -59,8 +59,9 @@ type Config struct {
 	Visit func(ctx context.Context, p *Page) error
 
 	// Follow reports whether a link of a page is added, or the target of a redirect, whose Element is
-	// "redirect": SameHost, SameSite, Everywhere, or one of your own. It isn't asked where a start
-	// URL redirects. Nil: no link is added, and each redirect; Visit can add URLs by Page.Add.
+	// "redirect": SameHost, SameName, SameSite, Hosts, Everywhere, or one of your own. It isn't asked
+	// where a start URL redirects. Nil: no link is added, and each redirect; Visit can add URLs by
+	// Page.Add.
 	Follow func(p *Page, l Link) bool
 
 	// IgnoreNofollow calls Follow also for links that are marked nofollow, by rel or by their page.

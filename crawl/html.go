@@ -25,13 +25,11 @@ func (p *Page) readHTML(product string, kind mediatype.Page) {
 	p.Directives = p.Directives.Merge(h.metas.Directives())
 	p.words = h.digest.words
 	p.lines = h.digest.lines
-	if !p.leadsOn() {
+	p.refs = newResolver(p.FinalURL, &h, query)
+	if p.refs == nil || !p.leadsOn() { // it isn't nil: the URL was parsed before
 		return
 	}
-	l := linkReader{query: query, noteUnread: p.noteUnread, most: maxLinks, index: make(map[string]int)}
-	if err := l.begin(p.FinalURL, &h); err != nil {
-		return // it was parsed before
-	}
+	l := linkReader{resolver: p.refs, noteUnread: p.noteUnread, most: maxLinks, index: make(map[string]int)}
 	for i := range h.refs {
 		l.follow(&h.refs[i])
 	}
@@ -180,13 +178,18 @@ func (h *htmlReader) addRef(element atom.Atom, url, rel string) {
 	}
 }
 
-// A linkReader makes links of the references of a page.
-type linkReader struct {
+// A resolver makes URLs of the references of an HTML page.
+type resolver struct {
 	base     *weblink.URL // of relative references; nil: they lead out of the web
 	self     string       // the URL of a reference with a fragment alone
 	longBase bool         // a reference that needs the path of base is longer than any URL of a crawl
+	query    func(string) string
+}
 
-	query      func(string) string
+// A linkReader makes links of the references of a page.
+type linkReader struct {
+	*resolver
+
 	noteUnread func(ref string, err error, nofollow bool)
 	most       int
 
@@ -195,37 +198,37 @@ type linkReader struct {
 	more  int
 }
 
-// begin sets the base of the references of a page.
-func (l *linkReader) begin(pageURL string, h *htmlReader) error {
+// newResolver returns the resolver of a page; nil: pageURL can't be read. query encodes the query
+// of a reference in the encoding of the page.
+func newResolver(pageURL string, h *htmlReader, query func(string) string) *resolver {
 	page, err := weblink.ParseURL(nil, pageURL)
 	if err != nil {
-		return err
-	}
-	l.base = &page
-	l.self = pageURL
-	if !h.hasBase {
 		return nil
+	}
+	l := &resolver{base: &page, self: pageURL, query: query}
+	if !h.hasBase {
+		return l
 	}
 	base, err := weblink.ParseURL(&page, h.base)
 	var other *weblink.SchemeError
 	if errors.As(err, &other) && other.Scheme != "javascript" && other.Scheme != "data" {
 		l.base = nil
-		return nil
+		return l
 	}
 	if err != nil { // it counts as none (HTML, section 4.2.3)
-		return nil
+		return l
 	}
 	base.Query = l.query(base.Query)
 	l.base = &base
 	l.longBase = len(base.Path)+len(base.Query) > maxURL
 	if l.longBase {
-		return nil
+		return l
 	}
 	self, err := normal(&base)
 	if err == nil {
 		l.self = self
 	}
-	return nil
+	return l
 }
 
 // follow adds the link of a reference.
@@ -250,8 +253,8 @@ func (l *linkReader) follow(r *ref) {
 }
 
 // resolve returns the URL of a reference; empty: it is too long by the <base>.
-func (l *linkReader) resolve(ref string) (string, error) {
-	isFragment := ref[0] == '#'
+func (l *resolver) resolve(ref string) (string, error) {
+	isFragment := strings.HasPrefix(ref, "#")
 	switch {
 	case l.base != nil && isFragment && !l.longBase:
 		return l.self, nil

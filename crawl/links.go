@@ -5,11 +5,13 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/publicsuffix"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/internal/mediatype"
 	"github.com/go-politeness/politeness/internal/weblink"
 	"github.com/go-politeness/politeness/internal/weburl"
@@ -22,15 +24,54 @@ const (
 	maxURL   = 2048
 )
 
-// SameHost is a Config.Follow for the links to the page's own host, with any scheme.
-func SameHost(p *Page, l Link) bool { return hostOf(p.FinalURL) == hostOf(l.URL) }
+// SameHost is a Config.Follow for the links to the page's own host, with any scheme: to its name
+// and its port, by which limiters count. The ports of http and https are one.
+func SameHost(p *Page, l Link) bool { return keyOf(p.FinalURL) == keyOf(l.URL) }
 
-// SameSite is a Config.Follow for the links to the page's registrable domain: from www.example.com
-// to example.com and shop.example.com.
+// SameName is a Config.Follow for the links to the name of the page's host, with any port.
+func SameName(p *Page, l Link) bool { return hostOf(p.FinalURL) == hostOf(l.URL) }
+
+// SameSite is a Config.Follow for the links to the page's registrable domain, with any port: from
+// www.example.com to example.com and shop.example.com.
 func SameSite(p *Page, l Link) bool { return siteOf(p.FinalURL) == siteOf(l.URL) }
 
 // Everywhere is a Config.Follow for all links. Bound the crawl with MaxDepth or MaxPages.
 func Everywhere(*Page, Link) bool { return true }
+
+// Hosts returns a Config.Follow for the links to the given hosts, from whatever page. A name is
+// spelled as in a URL: "example.com", or "localhost:8080" for that port alone. One with a leading
+// dot, ".example.org", stands for example.org and all names below it. A name without a port has the
+// ports of http and https. Without names no link is followed.
+//
+// Start URLs, Discover and Page.Add may lead to other hosts.
+func Hosts(names ...string) func(p *Page, l Link) bool {
+	exact := make(map[string]bool, len(names))
+	var below []string // keys, each with its leading dot
+	for _, name := range names {
+		suffix, isBelow := strings.CutPrefix(name, ".")
+		key := hostname.Key(suffix)
+		exact[key] = true
+		if isBelow {
+			below = append(below, "."+key)
+		}
+	}
+	delete(exact, "") // of a name that is none
+	below = slices.DeleteFunc(below, func(suffix string) bool { return suffix == "." })
+	return func(_ *Page, l Link) bool {
+		host := keyOf(l.URL)
+		endsIn := func(suffix string) bool { return strings.HasSuffix(host, suffix) }
+		return exact[host] || slices.ContainsFunc(below, endsIn)
+	}
+}
+
+// keyOf returns the host of a normalised URL as limiters count it.
+func keyOf(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return ""
+	}
+	return hostname.Key(u.Host)
+}
 
 // hostOf returns the host of a normalised URL, without its port.
 func hostOf(rawURL string) string {
@@ -188,13 +229,19 @@ func (r *run) follows(p *Page, l Link) bool {
 
 // add adds a URL to those that p has led to.
 func (r *run) add(p *Page, rawURL string, priority int) {
-	to, err := p.resolve(rawURL)
-	r.lead(p, to, err, Request{
+	to, err := p.Resolve(rawURL)
+	req := Request{
 		URL:      rawURL,
 		From:     p.FinalURL,
 		Depth:    p.Depth + 1,
 		Priority: clipped(priority),
-	})
+	}
+	if errors.Is(err, errLongBase) {
+		req.URL = clippedURL(req.URL)
+		p.lost = append(p.lost, Result{Request: req, Outcome: TooLong})
+		return
+	}
+	r.lead(p, to, err, req)
 }
 
 // lead adds req, with the URL to, to those that p has led to, if it is within the limits. err is

@@ -1,9 +1,17 @@
 package crawl
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"time"
+	"unicode/utf8"
 
+	"golang.org/x/net/html/charset"
+
+	"github.com/go-politeness/politeness/internal/mediatype"
 	"github.com/go-politeness/politeness/robots"
 )
 
@@ -13,7 +21,7 @@ type Page struct {
 	FinalURL    string             // URL that was fetched: URL, or the target of its redirects
 	Depth       int                // links from a start URL
 	Response    *http.Response     // its body has been read and closed: see Body
-	Body        []byte             // at most Config.MaxBody bytes
+	Body        []byte             // at most Config.MaxBody bytes, in the encoding of the page: see Text
 	Truncated   bool               // the body is longer, or its compressed data ends early
 	Directives  robots.Directives  // noindex and the like: of the headers and, for HTML, of the page
 	Preferences robots.Preferences // the site's, for the use of the page; see politeness.PreferencesOf
@@ -37,17 +45,80 @@ type Page struct {
 	ended   time.Time
 	kept    int // bytes of Body that count in run.kept
 	found   []Request
-	words   uint64   // hash of the words of an HTML page, see digest
-	lines   []uint32 // hashes of its lines
-	unread  []unread // references that can't be read
-	lost    []Result // of URLs that the page has led to, which the Queue doesn't get
-	beyond  int      // number of its links after the first maxLinks
+	words   uint64    // hash of the words of an HTML page, see digest
+	lines   []uint32  // hashes of its lines
+	unread  []unread  // references that can't be read
+	lost    []Result  // of URLs that the page has led to, which the Queue doesn't get
+	beyond  int       // number of its links after the first maxLinks
+	refs    *resolver // nil: the page isn't HTML, or wasn't read
 	add     func(p *Page, url string, priority int)
 	release func() // gives back the room of a large body
 }
 
-// Add adds URLs to the crawl, also those that Follow would refuse; relative ones are so to the
-// page. They are one link deeper than it. Call it during Visit only, in its goroutine.
+// Text returns Body in UTF-8, for parsers that read nothing else, such as goquery. The encoding of
+// the page is found as browsers find it: by a byte order mark, the Content-Type, the XML
+// declaration or the <meta> of HTML, or else the bytes. Bytes that the encoding doesn't have are
+// U+FFFD. A byte order mark is left out. Each call returns a new reader, of all of Body.
+func (p *Page) Text() io.Reader {
+	kind := mediatype.OfPage(p.Response.Header["Content-Type"])
+	name := encodingOf(p.Body, kind)
+	body := p.Body
+	for _, mark := range byteOrderMarks {
+		if rest, ok := bytes.CutPrefix(body, []byte(mark)); ok {
+			body = rest
+			break
+		}
+	}
+	if name == "utf-8" && utf8.Valid(body) {
+		return bytes.NewReader(body)
+	}
+	e, _ := charset.Lookup(name) // it knows all names of encodingOf
+	return e.NewDecoder().Reader(bytes.NewReader(body))
+}
+
+// Resolve returns the URL of a reference of the page, such as the href or the src of an element: in
+// one spelling, without a fragment, as Link.URL is. Like a browser it resolves a relative one by
+// the <base> of an HTML page, and encodes a query in the encoding of the page. The error is why no
+// page of the web is meant: another scheme, such as mailto:, or no URL. Call it in Follow, Visit,
+// or later.
+func (p *Page) Resolve(ref string) (string, error) {
+	if p.refs == nil {
+		return p.resolve(ref)
+	}
+	to, err := p.refs.resolve(ref)
+	if err == nil && to == "" {
+		return "", errLongBase
+	}
+	return to, err
+}
+
+// errLongBase is why a reference has no URL that is longer than any URL of a crawl, by its <base>.
+var errLongBase = errors.New("crawl: the <base> of the page is too long")
+
+// StatusErr returns nil if the status of the page is 2xx, or else an error with the status. Visit
+// is called for pages of any status: begin it so, where only those count that were served.
+//
+//	if err := p.StatusErr(); err != nil {
+//		return err // the page is VisitFailed
+//	}
+//
+// 304 is an error, too: the page hasn't changed, and has no body (Config.Known).
+func (p *Page) StatusErr() error {
+	status := p.Response.StatusCode
+	if status/100 == 2 {
+		return nil
+	}
+	text := http.StatusText(status)
+	if text == "" {
+		return fmt.Errorf("crawl: status %d", status)
+	}
+	return fmt.Errorf("crawl: status %d %s", status, text)
+}
+
+// Add adds URLs to the crawl, also those that Follow would refuse, as Resolve returns them. They
+// are one link deeper than the page. Add doesn't obey nofollow: where the page has it, in
+// Page.Directives or in the rel of a link, that is for you. Call it during Visit only, in its
+// goroutine.
 func (p *Page) Add(urls ...string) {
 	for _, u := range urls {
 		p.add(p, u, 0)

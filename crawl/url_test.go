@@ -133,10 +133,11 @@ func links(t testing.TB, body []byte, pageURL string, most int) (found []Link, c
 	t.Helper()
 	h := htmlReader{metas: robots.NewMetaScanner(), most: 10 * most}
 	h.read(bytes.NewReader(body), false)
-	l := linkReader{query: strings.Clone, noteUnread: func(string, error, bool) {}, most: most, index: make(map[string]int)}
-	if err := l.begin(pageURL, &h); err != nil {
-		t.Fatal(err)
+	refs := newResolver(pageURL, &h, strings.Clone)
+	if refs == nil {
+		t.Fatalf("%s can't be read", pageURL)
 	}
+	l := linkReader{resolver: refs, noteUnread: func(string, error, bool) {}, most: most, index: make(map[string]int)}
 	for i := range h.refs {
 		l.follow(&h.refs[i])
 	}
@@ -172,18 +173,25 @@ func TestLinks(t *testing.T) {
 
 func TestFollow(t *testing.T) {
 	for _, tt := range []struct {
-		page, link string
-		host, site bool
+		page, link       string
+		host, name, site bool
 	}{
-		{"http://example.com/a", "https://example.com/b", true, true},
-		{"http://example.com/", "http://www.example.com/", false, true},
-		{"http://a.github.io/", "http://b.github.io/", false, false},
-		{"http://127.0.0.1:8080/", "http://127.0.0.1:9090/", true, true},
-		{"http://127.0.0.1/", "http://127.0.0.2/", false, false},
+		{"http://example.com/a", "https://example.com/b", true, true, true},
+		{"http://example.com/a", "https://example.com:8443/b", false, true, true},
+		{"http://example.com:8443/a", "https://example.com:8443/b", true, true, true},
+		{"http://example.com/", "http://www.example.com/", false, false, true},
+		{"http://a.github.io/", "http://b.github.io/", false, false, false},
+		{"http://127.0.0.1:8080/", "http://127.0.0.1:9090/", false, true, true},
+		{"http://localhost:8080/", "http://localhost:3000/", false, true, true},
+		{"http://127.0.0.1/", "http://127.0.0.2/", false, false, false},
 	} {
-		p, l := &Page{FinalURL: tt.page}, Link{URL: tt.link}
-		if SameHost(p, l) != tt.host || SameSite(p, l) != tt.site || !Everywhere(p, l) {
-			t.Errorf("from %s to %s: same host %v, same site %v", tt.page, tt.link, SameHost(p, l), SameSite(p, l))
+		p := &Page{FinalURL: tt.page}
+		l := Link{URL: tt.link}
+		host := SameHost(p, l)
+		name := SameName(p, l)
+		site := SameSite(p, l)
+		if host != tt.host || name != tt.name || site != tt.site || !Everywhere(p, l) {
+			t.Errorf("from %s to %s: same host %v, name %v, site %v", tt.page, tt.link, host, name, site)
 		}
 	}
 }

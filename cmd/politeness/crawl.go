@@ -35,7 +35,7 @@ Crawls politely from the URLs on, and writes a line of JSON for each page.
 
 Which pages:
   -urls FILE      more start URLs, one a line; "-" is standard input
-  -follow HOW     links to follow: host (default), site, all or none
+  -follow HOW     links to follow: host (default), name (its other ports too), site, all or none
   -depth N        links from a start URL, at most; 0: the start URLs only
   -include RE     follow only links that match (regexp of URLs)
   -exclude RE     follow no link that matches
@@ -72,7 +72,7 @@ Exit status: 0 it came to its end, 1 no page was had or it was stopped, 2 error,
 `
 
 var follows = map[string]func(*crawl.Page, crawl.Link) bool{
-	"none": nil, "host": crawl.SameHost, "site": crawl.SameSite, "all": crawl.Everywhere,
+	"none": nil, "host": crawl.SameHost, "name": crawl.SameName, "site": crawl.SameSite, "all": crawl.Everywhere,
 }
 
 // A line is what crawl writes for each page.
@@ -133,7 +133,7 @@ func parseCrawl(args []string) (*crawlCommand, error) {
 	follow, ok := follows[*how]
 	switch {
 	case !ok:
-		return nil, misused("-follow is none, host, site or all, not %q", *how)
+		return nil, misused("-follow is none, host, name, site or all, not %q", *how)
 	case c.depth < 0:
 		return nil, misused("-depth is negative")
 	case c.tries < 1:

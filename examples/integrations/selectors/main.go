@@ -9,7 +9,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -70,16 +69,16 @@ func run(ctx context.Context, out, messages io.Writer, delay hostlimit.Delay, ur
 		Transport: transport,
 		// The links worth following are chosen by a selector below, not by their URLs here.
 		Visit: func(_ context.Context, p *crawl.Page) error {
-			if p.Response.StatusCode != 200 {
-				return fmt.Errorf("status %d", p.Response.StatusCode)
+			if err := p.StatusErr(); err != nil {
+				return err
 			}
-			doc, err := goquery.NewDocumentFromReader(bytes.NewReader(p.Body))
+			doc, err := goquery.NewDocumentFromReader(p.Text())
 			if err != nil {
 				return err
 			}
 			doc.Find("article.product_pod h3 a, ul.pager a").Each(func(_ int, a *goquery.Selection) {
 				if href, ok := a.Attr("href"); ok {
-					p.Add(href) // relative to the page
+					p.Add(href) // as a browser resolves it
 				}
 			})
 			product := doc.Find("article.product_page").First()
@@ -110,7 +109,7 @@ func read(product *goquery.Selection) (book, error) {
 	if b.Title == "" {
 		return b, errors.New("no title")
 	}
-	text := strings.TrimLeft(strings.TrimSpace(product.Find(".price_color").First().Text()), "£$€Â")
+	text := strings.TrimLeft(strings.TrimSpace(product.Find(".price_color").First().Text()), "£$€")
 	price, err := strconv.ParseFloat(text, 64)
 	if err != nil {
 		return b, fmt.Errorf("price: %w", err)
