@@ -86,7 +86,7 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 // Sitemaps returns the Sitemap URLs that the robots.txt of rawURL's origin names. A relative one is
 // resolved, as if robots.txt linked to it; what is no URL is returned as written. While robots.txt
 // can't be had, the error is an *Error with RetryAt and Is(err, ErrUnreachable), and Is(err,
-// ErrDisallowed) where Config.Robots allows nothing then.
+// ErrDisallowed) if a server has answered and Config.Robots allows nothing then.
 func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, error) {
 	trip, err := t.inquire(ctx, rawURL, kindInquiry)
 	if err == nil {

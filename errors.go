@@ -18,10 +18,11 @@ import (
 // The reasons of a refusal, for [errors.Is], which finds them also through the *url.Error that
 // http.Client wraps around every error.
 var (
-	// ErrDisallowed: robots.txt or Config.Refuse disallows the URL, or robots.txt can't be had and
-	// robotscache.Config.OnUnreachable denies then.
+	// ErrDisallowed: robots.txt or Config.Refuse disallows the URL, or a server has answered for
+	// robots.txt with an error and robotscache.Config.OnUnreachable denies then.
 	ErrDisallowed = errors.New("disallowed")
-	// ErrUnreachable: robots.txt can't be had; [Error.RetryAt] is when it is fetched again.
+	// ErrUnreachable: robots.txt can't be had; [Error.RetryAt] is when it is fetched again. If no
+	// server has answered, which robotscache.ErrNoAnswer tells, the error isn't ErrDisallowed too.
 	// errors.As finds the cause where there is one, such as a *net.DNSError or a
 	// *tls.CertificateVerificationError without the certificates.
 	ErrUnreachable = errors.New("robots.txt can't be had")

@@ -1,6 +1,7 @@
 package politeness
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -70,8 +71,8 @@ func (p *page) lost() error {
 		return nil
 	}
 	err := fmt.Errorf("%w: %w", ErrUnreachable, e.Err)
-	if e.Denied {
-		err = disallowed{err}
+	if e.Denied && !errors.Is(e.Err, robotscache.ErrNoAnswer) {
+		err = disallowed{err} // a server is there, and hasn't allowed anything
 	}
 	return p.subject.fail(StageRobots, e.Expires, err)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/go-politeness/politeness/internal/printable"
 	"github.com/go-politeness/politeness/internal/weblink"
 	"github.com/go-politeness/politeness/internal/weburl"
+	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
 // A Finder finds the pages that a site lists in its sitemaps. It is a plain value, safe for
@@ -126,7 +127,8 @@ func (f Finder) Pages(ctx context.Context, rawURL string) iter.Seq2[Entry, error
 		if err != nil {
 			// Without a robots.txt the site may have a sitemap in one of the usual places. The user's
 			// own rules refuse these as well.
-			mayLook := errors.Is(err, politeness.ErrUnreachable) && !errors.Is(err, politeness.ErrDisallowed)
+			isDenied := errors.Is(err, politeness.ErrDisallowed) || errors.Is(err, robotscache.ErrNoAnswer)
+			mayLook := errors.Is(err, politeness.ErrUnreachable) && !isDenied
 			if !yield(Entry{}, err) || !mayLook {
 				return
 			}

@@ -145,7 +145,7 @@ func TestWatcherIsPoliteForAWeek(t *testing.T) {
 				t.Errorf("%s never changed, but: %v", u, reports[u])
 			}
 		}
-		if !reported(reports, "https://flaky.example/", io.EOF) || !reported(reports, "https://flaky.example/", politeness.ErrDisallowed) {
+		if !reported(reports, "https://flaky.example/", io.EOF) || !reported(reports, "https://flaky.example/", politeness.ErrUnreachable) {
 			t.Errorf("a dropped connection and a robots.txt that was down were not reported: %v", reports["https://flaky.example/"])
 		}
 		if r := reports["https://news.example/"]; len(r) != 1 || !r[0].changed {

@@ -71,13 +71,12 @@ func TestWaitingForAnAnswerIsOnRecord(t *testing.T) {
 	})
 }
 
-// TestDeadHostIsNotCalledDisallowed: that word is for a rule of robots.txt. It is ErrDisallowed all
-// the same.
+// TestDeadHostIsNotCalledDisallowed: that word, and that error, are for what a site has said.
 func TestDeadHostIsNotCalledDisallowed(t *testing.T) {
 	virtually(t, politeness.Config{}, func(b *bubble) {
 		b.site.Handle("/robots.txt", politenesstest.Drop())
 		_, err := b.client.Get("https://example.com/")
-		if !errors.Is(err, politeness.ErrDisallowed) || !errors.Is(err, politeness.ErrUnreachable) || strings.Contains(err.Error(), "disallowed") ||
+		if errors.Is(err, politeness.ErrDisallowed) || !errors.Is(err, politeness.ErrUnreachable) || strings.Contains(err.Error(), "disallowed") ||
 			!strings.Contains(err.Error(), "robots.txt can't be had: ") {
 			b.Error(err)
 		}

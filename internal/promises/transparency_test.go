@@ -84,8 +84,11 @@ func TestRobotsThatCantBeHadKeepsItsCause(t *testing.T) {
 				for range 2 {
 					_, err := fetch(b.Context(), client, "https://example.com/")
 					e := refused(b.T, err, politeness.StageRobots, politeness.ErrUnreachable)
-					if !errors.Is(err, politeness.ErrDisallowed) || e.RetryAt.IsZero() {
-						b.Errorf("%s: %v is not a denial with RetryAt", name, err)
+					// A dead host forbids nothing: a program that leaves out what is disallowed would
+					// take it for that.
+					isSilent := errors.Is(err, robotscache.ErrNoAnswer)
+					if errors.Is(err, politeness.ErrDisallowed) || !isSilent || e.RetryAt.IsZero() {
+						b.Errorf("%s: %v is no silence with RetryAt", name, err)
 					}
 					for kind, ok := range found(err) {
 						if ok != (kind == name) {
@@ -100,8 +103,23 @@ func TestRobotsThatCantBeHadKeepsItsCause(t *testing.T) {
 		b.site.RobotsStatus(503)
 		_, err := b.get("https://example.com/")
 		refused(b.T, err, politeness.StageRobots, politeness.ErrUnreachable)
-		if !strings.Contains(err.Error(), "503") {
+		isDenied := errors.Is(err, politeness.ErrDisallowed) && !errors.Is(err, robotscache.ErrNoAnswer)
+		if !strings.Contains(err.Error(), "503") || !isDenied {
 			b.Error(err)
+		}
+	})
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		cut := &http.Client{Transport: mustNew(b.T, politeness.Config{
+			UserAgent: agent,
+			Base: answersAlways(func() (*http.Response, error) {
+				body := io.NopCloser(io.MultiReader(strings.NewReader("User-agent"), readerThatFails{}))
+				return &http.Response{StatusCode: 200, Body: body, Header: http.Header{}}, nil
+			}),
+		})}
+		_, err := fetch(b.Context(), cut, "https://example.com/")
+		refused(b.T, err, politeness.StageRobots, politeness.ErrUnreachable)
+		if !errors.Is(err, politeness.ErrDisallowed) {
+			b.Errorf("half a robots.txt: %v", err)
 		}
 	})
 	virtually(t, politeness.Config{}, func(b *bubble) {
@@ -111,6 +129,11 @@ func TestRobotsThatCantBeHadKeepsItsCause(t *testing.T) {
 		}
 	})
 }
+
+// A readerThatFails is a body that breaks.
+type readerThatFails struct{}
+
+func (readerThatFails) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 // Where nothing is denied, ErrUnreachable is no ErrDisallowed.
 func TestUnreachableRobotsThatAllowsIsNoDenial(t *testing.T) {

@@ -81,6 +81,7 @@ func (c *Cache) decide(o origin, prev *state, reply *answer, now time.Time) (*st
 		c.fallback(next, &event, now, outage{
 			reason: reason,
 			cause:  reply.err,
+			silent: reply.isSilent(),
 			until:  retryAt(now, c.cfg.DenyTTL, reply),
 		})
 		return next, event
@@ -164,22 +165,30 @@ func (a *answer) failure() string {
 	return "network: " + clipped
 }
 
+// isSilent reports whether the request was sent, and no server has answered it.
+func (a *answer) isSilent() bool {
+	var refused *RefusedError
+	return a.err != nil && a.status == 0 && !errors.As(a.err, &refused)
+}
+
 // An unreachableError is Entry.Err. It wraps the error that the fetch failed with, nil after a
 // status such as 503, without the parts that a server can make large.
 type unreachableError struct {
 	reason string
 	cause  error
 	size   int64 // of cause, about
+	silent bool  // no server has answered
 }
 
-func newUnreachableError(reason string, cause error) *unreachableError {
+func newUnreachableError(out outage) *unreachableError {
+	cause := out.cause
 	var verify *tls.CertificateVerificationError
 	if errors.As(cause, &verify) {
 		// The original has the server's certificates, many KB, and x509's errors have one as well.
 		text := printable.Clipped(fmt.Sprint(verify.Err), maxErrorText)
 		cause = &tls.CertificateVerificationError{Err: errors.New(text)}
 	}
-	e := &unreachableError{reason: reason}
+	e := &unreachableError{reason: out.reason, silent: out.silent}
 	if cause == nil {
 		return e
 	}
@@ -192,6 +201,10 @@ func newUnreachableError(reason string, cause error) *unreachableError {
 }
 
 func (e *unreachableError) Error() string { return e.reason }
+
+// Is reports ErrNoAnswer.
+func (e *unreachableError) Is(target error) bool { return e.silent && target == ErrNoAnswer }
+
 func (e *unreachableError) Unwrap() error { return e.cause }
 
 // describe sets e's fields of the copy in force to those of g, which is nil for none.
@@ -218,6 +231,7 @@ func retryAt(now time.Time, denyTTL time.Duration, a *answer) time.Time {
 type outage struct {
 	reason string
 	cause  error     // of reason; nil: a status, or not known any more
+	silent bool      // no server has answered
 	until  time.Time // when the origin is asked again
 }
 
@@ -228,7 +242,7 @@ func (c *Cache) fallback(next *state, event *Event, now time.Time, out outage) {
 		next.copy = nil // neither served nor asked about any more
 	}
 	next.Reason = out.reason
-	next.Err = newUnreachableError(out.reason, out.cause)
+	next.Err = newUnreachableError(out)
 	next.at = 0
 	next.status = 0
 	next.Expires = out.until

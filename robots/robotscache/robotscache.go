@@ -143,6 +143,11 @@ type Client struct {
 	Observe func(context.Context, Event)
 }
 
+// ErrNoAnswer is found by errors.Is in the Err of an Entry if no server has answered the fetch: the
+// name has no address, no connection came about, or nothing came back. It isn't found in one that
+// another process has kept in the Store.
+var ErrNoAnswer = errors.New("robotscache: no server has answered")
+
 // A RefusedError is returned by Client.Transport if it didn't send the hop.
 type RefusedError struct {
 	Err   error  // without a turn or a budget callers get it, and nothing is cached
