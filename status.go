@@ -33,7 +33,7 @@ type Status struct {
 	Refusals map[string]int64 `json:"refusals"`
 
 	// Waiting counts the requests that wait, by cause: "delay", "slot", "block", "probe", "place",
-	// "visit-time".
+	// "site", "visit-time".
 	Waiting map[string]int `json:"waiting"`
 
 	// HostsBy counts the hosts by state: "blocked", "waited for", "in flight", "paced", "idle".

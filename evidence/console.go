@@ -270,6 +270,7 @@ var remedies = map[string]string{
 	"delay": "more requests wait for a host than its delay lets start in their time: give them more time " +
 		"(the context's deadline, Hosts.MaxWait), or ask for fewer at once",
 	"place":      "raise Hosts.MaxInFlight, or close the bodies of responses",
+	"site":       "many names or ports of a site are asked: ask for fewer, or raise Hosts.PerSite if it is yours",
 	"block":      "their hosts have refused: come back at RetryAt",
 	"probe":      "their hosts have refused: come back at RetryAt",
 	"visit-time": "their sites have hours: come back at RetryAt",

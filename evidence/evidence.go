@@ -175,8 +175,8 @@ type Decision struct {
 	Slots int `json:"slots,omitzero"`
 	// Whether it is the first request after a block.
 	Probe bool `json:"probe,omitzero"`
-	// Obstacle that a request waits for, or has waited for in vain: "slot", "place", "delay", "block",
-	// "probe", "visit-time", "robots.txt" or "answer".
+	// Obstacle that a request waits for, or has waited for in vain: "slot", "place", "site", "delay",
+	// "block", "probe", "visit-time", "robots.txt" or "answer".
 	Hold string `json:"hold,omitzero" most:"48"`
 
 	// Status of the response.

@@ -16,6 +16,15 @@ type Config struct {
 	// that could start take them in turn, one each, and a key that is paced or blocked holds none.
 	MaxInFlight int
 
+	// PerSite bounds the requests in flight over all keys of a site, so that no page's links send
+	// many requests at once to one machine. A site has all ports and names of a registrable domain
+	// by the public suffix list, with its private part: two users of github.io have two sites. An
+	// address has its ports. 0: 16, or Concurrency if that is more; negative: no bound. Limits of
+	// Override don't raise it. Keys of a site take its places in turn, one each; a key that waits
+	// for one holds up no other site, and no place of MaxInFlight. A limiter that several processes
+	// share may bound it in each of them.
+	PerSite int
+
 	// Delay is the gap between the starts of two requests on a key.
 	Delay Delay
 
@@ -98,6 +107,7 @@ func (c Config) WithDefaults() Config {
 	own := Limits{c.Concurrency, c.Delay}.WithDefaults()
 	c.Concurrency = own.Concurrency
 	c.Delay = own.Delay
+	c.PerSite = cmp.Or(c.PerSite, max(16, c.Concurrency))
 	c.LeaseTTL = cmp.Or(c.LeaseTTL, 300*time.Second)
 	c.MaxWait = cmp.Or(c.MaxWait, time.Hour)
 	c.MaxHosts = cmp.Or(c.MaxHosts, 1_000_000)

@@ -203,7 +203,7 @@ type Grant struct {
 	// lifted; zero: none is known.
 	BlockedUntil time.Time
 
-	WaitSlot  time.Duration // time waited because every slot (of the key, or of MaxInFlight) was taken
+	WaitSlot  time.Duration // time waited because every slot (of the key, of PerSite, or of MaxInFlight) was taken
 	WaitDelay time.Duration // time waited for the gap to the start before
 	WaitBlock time.Duration // time waited because the key was blocked (by Windows too), or for the probe's answer
 

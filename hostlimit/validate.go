@@ -16,6 +16,10 @@ func (c Config) Validate() error {
 	var p problems
 	p.negative("MaxInFlight", c.MaxInFlight)
 	p.negative("MaxHosts", c.MaxHosts)
+	if c.PerSite > 0 && c.Concurrency > c.PerSite {
+		p.add("PerSite: %d is less than Concurrency, %d: a host can't have more than its site",
+			c.PerSite, c.Concurrency)
+	}
 	p.duration("SlotTimeout", c.SlotTimeout)
 	p.duration("LeaseTTL", c.LeaseTTL)
 	p.duration("MaxWait", c.MaxWait)

@@ -44,6 +44,7 @@ type Watcher interface {
 //	slot    every slot of the key is held
 //	delay   the gap to the start before isn't over, or those of requests ahead
 //	place   every place of MaxInFlight is held
+//	site    every place of PerSite is held by keys of the same site
 //
 // A Limiter of your own may have further words, such as "address".
 type Wait struct {
@@ -51,8 +52,9 @@ type Wait struct {
 	Hold  string    // one of the words above
 	Since time.Time // beginning of the wait
 	Until time.Time // earliest start, so far as it is known; zero: not known
-	// Cause is that of a block, as in HostState.BlockedBy, or of a delay: as in Grant.DelaySource,
-	// or "kept" by the Store. Of a Hold that isn't in the table, it is the reason in a sentence.
+	// Cause is that of a block, as in HostState.BlockedBy, or of a delay: as in Grant.DelaySource, or
+	// "kept" by the Store, or the site's name. Of a Hold that isn't in the table, it is the reason in
+	// a sentence.
 	Cause string
 	Delay time.Duration // delay in force; 0: none
 	Ahead int           // number of requests of the key that go before; the Limiter of a process counts up to 1000
@@ -85,6 +87,8 @@ func (w Wait) reason() string {
 		return "the first request after a block has no answer yet" + w.holder()
 	case "slot":
 		return fmt.Sprintf("%d of %d slots are held%s", w.Held, w.Slots, w.holder())
+	case "site":
+		return "every place of PerSite is taken by requests to hosts of " + w.Cause
 	case "place":
 		return "every place of MaxInFlight is taken by requests to other hosts"
 	case "delay":

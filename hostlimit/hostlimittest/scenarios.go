@@ -316,6 +316,10 @@ var scenarios = []scenario{
 		"Keys take the places of MaxInFlight in turn, one each.",
 	},
 	{
+		"PerSite", perSite,
+		"No more than PerSite requests are in flight over all names and ports of a site; others go on.",
+	},
+	{
 		"BlockedKeyHoldsNoPlace", blockedPlace,
 		"A key that is blocked or paced holds no place of MaxInFlight.",
 	},

@@ -385,6 +385,28 @@ func maxInFlight(s *scene) {
 	s.audit()
 }
 
+func perSite(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, PerSite: 3})
+	domain := newKey()
+	var flying atomic.Int32
+	s.crowd(20, func(i int) {
+		for range 2 {
+			t := s.takeKey(fmt.Sprintf("n%d.%s:%d", i%3, domain, 8000+i%5), 0)
+			if n := flying.Add(1); n > 3 {
+				s.Errorf("%d requests in flight on a site, want 3 at most", n)
+			}
+			time.Sleep(tick / 8)
+			flying.Add(-1)
+			s.answer(t, 200, 0)
+		}
+	})
+	for i := range 3 {
+		defer s.done(s.takeKey(fmt.Sprintf("n%d.%s", i, domain), 0))
+	}
+	s.done(s.takeKey(newKey(), 0)) // nobody waits for another site
+	s.audit()
+}
+
 func blockedPlace(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced, MaxInFlight: 1})
 	s.answer(s.take(), 429, age)

@@ -39,6 +39,7 @@ func TestNewNamesEveryWrongField(t *testing.T) {
 		{Delay: hostlimit.Delay{Adaptive: hostlimit.Throttle(0)}},
 		{Delay: hostlimit.Delay{FromEnd: true}},
 		{Concurrency: 2, Delay: hostlimit.Delay{FromEnd: true}},
+		{Concurrency: 5, PerSite: 4},
 		{Windows: []hostlimit.Window{{From: time.Hour, To: time.Hour}}},
 		{Windows: []hostlimit.Window{{From: 24 * time.Hour, To: time.Hour}}},
 		{Windows: []hostlimit.Window{{To: 25 * time.Hour}}},
@@ -53,7 +54,7 @@ func TestNewNamesEveryWrongField(t *testing.T) {
 			t.Errorf("nil for a policy, as %#v: %v", p, err)
 		}
 	}
-	for _, c := range []hostlimit.Config{{}, {Delay: hostlimit.Delay{Min: time.Hour}}, {Delay: hostlimit.Delay{Max: time.Microsecond}}, {Delay: hostlimit.Delay{DangerouslyNone: true, Adaptive: hostlimit.Squared}}} {
+	for _, c := range []hostlimit.Config{{}, {PerSite: -1}, {Concurrency: 50}, {Concurrency: 4, PerSite: 4}, {Delay: hostlimit.Delay{Min: time.Hour}}, {Delay: hostlimit.Delay{Max: time.Microsecond}}, {Delay: hostlimit.Delay{DangerouslyNone: true, Adaptive: hostlimit.Squared}}} {
 		if _, err := New(c); err != nil {
 			t.Errorf("%+v: %v", c, err)
 		}

@@ -72,7 +72,6 @@ func (m *Limiter) act(ctx context.Context, key string, change func(h *host, star
 	}
 	sh.mu.Unlock()
 	sh.tell(h, act)
-	m.handOut()
 	if m.config.Store == nil {
 		return nil
 	}
@@ -99,7 +98,6 @@ func (m *Limiter) Drain(ctx context.Context) error {
 	for {
 		ended := m.drain.next() // before the count, which may miss an end after it
 		inFlight, due := m.refuseWaiters()
-		m.handOut()
 		if inFlight == 0 {
 			return nil
 		}

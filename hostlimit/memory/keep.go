@@ -294,7 +294,6 @@ func (sh *shard) synced(h *host) {
 // commit takes over the result of the Update that x has made.
 func (sh *shard) commit(h *host, lim *hostlimit.Limits, x *update, debt hostlimit.Debt, err error) {
 	m := sh.m
-	defer m.handOut() // a wait may have ended
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	s := h.stored

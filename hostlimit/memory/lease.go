@@ -25,7 +25,6 @@ func (l *lease) begin(ctx context.Context) (hostlimit.Grant, error) {
 	c := callerOf(ctx)
 	g, w, err := l.enter(&c)
 	if w == nil {
-		m.handOut()
 		return g, err
 	}
 	defer func() { l.hear(m.now()) }() // LeaseTTL counts from the end of the wait
@@ -41,7 +40,7 @@ func (l *lease) begin(ctx context.Context) (hostlimit.Grant, error) {
 }
 
 // enter starts l, refuses that, or joins the queue. Nearly always the key is as Acquire has left
-// it, and enter alone takes the lock. Places may become free: call handOut afterwards.
+// it, and enter alone takes the lock.
 func (l *lease) enter(c *caller) (hostlimit.Grant, *waiter, error) {
 	sh := l.sh
 	sh.mu.Lock()
@@ -75,6 +74,7 @@ func (l *lease) enter(c *caller) (hostlimit.Grant, *waiter, error) {
 	w.lease = l
 	w.planned = a.first(now, l.floor)
 	a.join(w, a.behind(w), now)
+	a.leavePlaces()   // the head was another one, whose wait for them ends
 	a.refuseLate(now) // l itself, or a waiter behind it
 	return hostlimit.Grant{}, w, nil
 }
@@ -87,7 +87,7 @@ func (a *active) startNow(l *lease, now time.Duration) {
 	if now-booked > late {
 		a.refuseLate(now)
 	}
-	if a.inLine || a.h.earliest(0) < next {
+	if a.lacks != free || a.h.earliest(0) < next {
 		a.queue.First.signal() // it is paced now, and holds no place; or its time comes earlier
 	}
 }
@@ -266,7 +266,6 @@ func (l *lease) Release() (expired bool) {
 	}
 	expired = l.expired
 	sh.mu.Unlock()
-	sh.m.handOut() // the place of l is free
 	if h != nil {
 		_, _ = sh.sync(context.Background(), h, l.lim, toSave) // the gap may count from the end
 	}
@@ -342,12 +341,6 @@ func (l *lease) restamp(h *host, g *hostlimit.Grant) {
 
 // takenBack returns the leases for Grant.TakenBack, once: those of h, and those of other keys that
 // sweep has found.
-func (sh *shard) takenBack(h *host) (leases []hostlimit.TakenBack) {
-	if p := sh.m.places; p != nil {
-		p.mu.Lock()
-		leases = p.swept
-		p.swept = nil
-		p.mu.Unlock()
-	}
-	return append(leases, h.leaked()...)
+func (sh *shard) takenBack(h *host) []hostlimit.TakenBack {
+	return append(sh.m.sweeper.report(), h.leaked()...)
 }

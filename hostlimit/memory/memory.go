@@ -12,7 +12,7 @@
 //	queue.go    who waits and what is in flight: pure steps, with the table of states
 //	shard.go    where hosts are kept
 //	host.go     what a key owes: pure steps
-//	places.go   MaxInFlight
+//	places.go   MaxInFlight and PerSite
 //	clock.go    the clock of a Limiter
 //	state.go    all structs, with who owns what
 package memory
@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
@@ -64,7 +65,10 @@ func New(c hostlimit.Config) (*Limiter, error) {
 	}
 	m.hostsPerShard = full.MaxHosts / n
 	if full.MaxInFlight > 0 {
-		m.places = &places{max: full.MaxInFlight, ttl: full.LeaseTTL, due: rules.Never}
+		m.places = &places{mu: new(sync.Mutex), max: full.MaxInFlight, ttl: full.LeaseTTL, due: rules.Never}
+	}
+	if full.PerSite > 0 {
+		m.sites = newSites(full.PerSite, full.LeaseTTL)
 	}
 	return m, nil
 }
@@ -98,8 +102,6 @@ func (m *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 	l, w, err := sh.enter(&c, key, lim, floor)
 	if w != nil {
 		l, err = w.wait(ctx, key)
-	} else if err != nil {
-		m.handOut() // a granted turn has found the places as they were
 	}
 	if err != nil {
 		m.payLater(ctx, h, lim, floor)
@@ -109,8 +111,7 @@ func (m *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 	return l, nil
 }
 
-// enter is the arrival of a request: it gets a lease, joins the queue, or is refused. Places may
-// become free: call handOut afterwards.
+// enter is the arrival of a request: it gets a lease, joins the queue, or is refused.
 func (sh *shard) enter(c *caller, key string, lim *hostlimit.Limits, floor time.Duration) (*lease, *waiter, error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -134,7 +135,7 @@ func (sh *shard) enter(c *caller, key string, lim *hostlimit.Limits, floor time.
 	w.planned = a.bound(now, lim, floor, prev)
 	if w.planned > w.latest { // no wait helps
 		if a.queue.First == nil {
-			a.leaveLine() // waitCause may have joined it
+			a.leavePlaces() // waitCause may have joined a line
 		}
 		return nil, nil, &hostlimit.Error{
 			Key:     key,

@@ -104,16 +104,8 @@ func (a *active) leave(w *waiter) {
 	}
 	w.a = nil
 	if a.queue.First == nil {
-		a.leaveLine()
+		a.leavePlaces()
 	}
-}
-
-// leaveLine gives up the place of MaxInFlight that the head has or waits for.
-func (a *active) leaveLine() {
-	if p := a.sh.m.places; p != nil {
-		p.leave(a)
-	}
-	a.inLine = false
 }
 
 // first returns the earliest known start of a request with this floor at the head of the queue.
@@ -182,13 +174,12 @@ func (a *active) account(now time.Duration) {
 	if a.gated() {
 		return // the head is a lease, which has its slot
 	}
-	if a.inLine || a.flights.Len >= a.queue.First.lim.Concurrency {
+	if a.lacks != free || a.flights.Len >= a.queue.First.lim.Concurrency {
 		a.bySlot += now - from
 	}
 }
 
-// refresh brings a and its host up to now: time alone ends leases and forgives refusals. Places may
-// become free: call handOut afterwards.
+// refresh brings a and its host up to now: time alone ends leases and forgives refusals.
 func (a *active) refresh(now time.Duration) {
 	a.account(now)
 	a.sh.forgive(a.h, now)
@@ -204,12 +195,13 @@ const (
 	probing           // a probe has no answer yet
 	slots             // every slot is held
 	delay             // the gap to the last start isn't over
+	perSite           // every place of the key's site is held
 	line              // every place of MaxInFlight is held
 )
 
 // waitCause returns why a request can't start now, and when that ends at the latest if nothing
 // happens. l is the lease of the request; nil: it has none yet, and if the cause is free it has
-// taken a place of MaxInFlight.
+// taken a place of MaxInFlight and one of its site.
 func (a *active) waitCause(lim *hostlimit.Limits, floor, now time.Duration, l *lease) (waitCause, time.Duration) {
 	m := a.sh.m
 	r := a.h.refusals()
@@ -228,11 +220,9 @@ func (a *active) waitCause(lim *hostlimit.Limits, floor, now time.Duration, l *l
 	case r.next > now:
 		return delay, r.next
 	}
-	// The place comes last: a key takes one only when nothing else keeps it from starting.
-	if l == nil && m.places != nil {
-		if ok, until := m.places.take(a, now); !ok {
-			return line, until
-		}
+	// The places come last: a key takes one only when nothing else keeps it from starting.
+	if l == nil {
+		return a.takePlaces(now)
 	}
 	return free, now
 }
@@ -348,21 +338,8 @@ func (a *active) release(l *lease, now time.Duration) {
 	if a.probe == l { // without an answer that decides: the next request probes
 		a.probe = nil
 	}
-	a.freePlace(now)
+	a.freePlaces(now)
 	a.wakeAfter()
-}
-
-// freePlace gives back the place of MaxInFlight of a lease that has ended.
-func (a *active) freePlace(now time.Duration) {
-	p := a.sh.m.places
-	if p == nil {
-		return
-	}
-	// A key that could start again joins the line at once: another one that is handed the place,
-	// and comes back for a further one, may wake first.
-	again := a.couldStart(now)
-	p.ended(a, again)
-	a.inLine = a.inLine || again
 }
 
 // couldStart reports whether the head of the queue lacks nothing but a place.

@@ -21,6 +21,9 @@ func (sh *shard) get(key string, now time.Duration) *host {
 		sh.evict(now) // one for one, unless those of the sample all owe something
 	}
 	h := newHost(strings.Clone(key)) // key may be a part of a long string
+	if sh.m.sites != nil {
+		h.site = rules.Site(h.key)
+	}
 	sh.hosts[h.key] = h
 	return h
 }
@@ -84,9 +87,8 @@ func (sh *shard) free(a *active) {
 	if a.h == nil || a.flights.Len > 0 || a.queue.First != nil {
 		return
 	}
-	if p := sh.m.places; p != nil {
-		p.leave(a) // its waiters have left before they took their place
-	}
+	a.leavePlaces() // its waiters have left before they took their places
+	a.site = nil
 	a.h.active = nil
 	switch { // so that the next live state knows its ended
 	case a.h.last == a.ended:
@@ -95,7 +97,6 @@ func (sh *shard) free(a *active) {
 		a.h.origin = ofOther
 	}
 	a.h = nil
-	a.inLine = false
 	a.probe = nil
 	a.last = nil
 	sh.spare = append(sh.spare, a)

@@ -193,7 +193,7 @@ func TestNothingIsLost(t *testing.T) {
 	}
 	wg.Wait()
 	time.Sleep(25 * time.Millisecond)
-	m.sweep()
+	m.sweep(m.places)
 	if m.places.taken != 0 || m.places.line.First != nil {
 		t.Errorf("%d places are lost", m.places.taken)
 	}

@@ -36,7 +36,9 @@ type Limiter struct {
 	leaseTTL      time.Duration
 	maxWait       time.Duration
 	forgive       time.Duration // after the end of a block, when its refusals are forgotten
-	places        *places       // nil without MaxInFlight
+	places        *places       // of MaxInFlight; nil without it
+	sites         *sites        // nil without PerSite
+	sweeper       sweeper
 	drain         drain
 	acts          hostlimit.Acts
 }
@@ -59,7 +61,8 @@ type shard struct {
 // A host is the state of a key. Most keys have no lease, no waiter and no refusal: their pointers
 // are nil. Its methods are pure steps, as those of Refusals: they neither wait nor read a clock.
 type host struct {
-	key string
+	key  string
+	site string // of key, see rules.Site; empty without PerSite
 
 	last     time.Duration // last start, its end with FromEnd, or the booking of one; only if source isn't noStart
 	gap      time.Duration // delay in force since last
@@ -118,8 +121,8 @@ type stamp struct {
 
 const unset time.Duration = math.MinInt64
 
-// active is the live state of a key that has leases or waiters. Everything in it but its place in
-// the line is guarded by the shard's mutex.
+// active is the live state of a key that has leases or waiters. Everything in it but its spots is
+// guarded by the shard's mutex.
 type active struct {
 	sh *shard
 	h  *host // nil: spare
@@ -146,12 +149,13 @@ type active struct {
 
 	// For how long a slot and a block have held the queue, up to since.
 	since, bySlot, byBlock time.Duration
-	inLine                 bool // the head waits for a place of MaxInFlight
 
-	// Guarded by places.mu.
-	list.Linked[active]      // in places.line
-	queued              bool // in places.line
-	hasPlace            bool // the head may take a place that was handed to the key
+	// lacks is why the head waits for a place: perSite or line. If it is free, the key has its place
+	// in no line, and none was handed to it that no lease holds.
+	lacks  waitCause
+	site   *site // of the key, since it took a place or joined the line; nil: it didn't yet
+	inSite spot  // in the places of site
+	inAll  spot  // in Limiter.places
 }
 
 // A waiter is a request in the queue of a key: it waits for a lease, or with one for its Start.
@@ -222,24 +226,6 @@ type lease struct {
 	unanswered bool         // the attempt has failed
 	released   bool
 	expired    bool
-}
-
-// places are the MaxInFlight places for requests over all keys. A key whose head lacks only a place
-// joins a line; it gets one place and joins at the end again, so no key starves another. The mutex
-// is locked after a shard's, never before one.
-type places struct {
-	max int
-	ttl time.Duration
-
-	sweeping sync.Mutex // held by sweep; locked before those of shards
-
-	mu    sync.Mutex
-	taken int // held by requests in flight, or handed to a key
-	line  list.List[active, *active]
-	due   time.Duration // no lease expires before
-	// swept are the leases that were taken back while no request waited for their keys: the next
-	// Grant reports them.
-	swept []hostlimit.TakenBack
 }
 
 // stored is the debt of a key in Config.Store. It is guarded by the mutex of the shard.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
@@ -79,6 +81,10 @@ func (w *waiter) wait(ctx context.Context, key string) (*lease, error) {
 			w.over = true
 			return w.lease, w.err
 		}
+		if l.stale != nil {
+			w.sh.m.sweep(l.stale) // a leaked lease of another key may hold the place
+			continue
+		}
 		if l.notice != nil {
 			w.notifier.call(w.watcher, l.notice)
 		}
@@ -140,6 +146,7 @@ type glance struct {
 	over   bool          // the wait is over: with a lease or a start, or with waiter.err
 	again  time.Duration // when to look again, from now on; unset: when w is woken
 	notice *notice       // to call the Watcher with; nil: not now
+	stale  *places       // of which w waits for one, and of whose leases one may have expired; nil: not so
 }
 
 // look looks whether the wait of w is over. lim are the limits of w now, unless err is set: they
@@ -147,10 +154,6 @@ type glance struct {
 func (w *waiter) look(lim *hostlimit.Limits, err error) glance {
 	sh := w.sh
 	m := sh.m
-	if m.places != nil {
-		m.sweep() // w may wait for a place that a leaked lease of another key holds
-		defer m.handOut()
-	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	a := w.a
@@ -176,6 +179,9 @@ func (w *waiter) look(lim *hostlimit.Limits, err error) glance {
 	}
 	if w.byContext {
 		until = min(until, w.giveUp)
+	}
+	if isHead && a.lacks != free && until <= now {
+		return glance{stale: a.lackedPlaces()}
 	}
 	notice, again := a.waits(w, now) // after decide, which finds the reason of the wait
 	until = min(until, again)
@@ -220,10 +226,8 @@ func (a *active) decide(w *waiter, now time.Duration) time.Duration {
 		a.serve(w, now)
 		return 0
 	}
-	if why == line {
-		a.inLine = true
-	} else {
-		a.leaveLine() // a key that is paced or blocked holds no place
+	if why != line && why != perSite {
+		a.leavePlaces() // a key that is paced or blocked holds no place
 	}
 	slotTimeout := a.slotTimeout(w, now)
 	first := a.first(now, w.floor)
@@ -279,33 +283,41 @@ func (a *active) slotTimeout(w *waiter, now time.Duration) time.Duration {
 	return rules.Add(max(w.arrived, a.full), a.sh.m.slotTimeout)
 }
 
-// handOut gives the free places to the line. Call it, with no lock held, whenever a place may have
-// become free.
-func (m *Limiter) handOut() {
-	if m.places == nil {
-		return
+// A sweeper takes back leases that were never released, of keys that no request waits for.
+type sweeper struct {
+	mu    sync.Mutex                            // held by a sweep; locked before those of shards
+	swept atomic.Pointer[[]hostlimit.TakenBack] // the next Grant reports them; nil: none
+}
+
+// report returns the leases that were taken back, once.
+func (s *sweeper) report() []hostlimit.TakenBack {
+	if s.swept.Load() == nil { // nearly always
+		return nil
 	}
-	for a := m.places.hand(); a != nil; a = m.places.hand() {
-		a.sh.mu.Lock() // places.mu isn't held here: it is locked after a shard's
-		if head := a.queue.First; head != nil {
-			head.signal()
-		} else {
-			m.places.leave(a) // all waiters of the key have left meanwhile
-		}
-		a.sh.mu.Unlock()
+	if swept := s.swept.Swap(nil); swept != nil {
+		return *swept
+	}
+	return nil
+}
+
+// add queues leases for report. The caller holds mu.
+func (s *sweeper) add(leases []hostlimit.TakenBack) {
+	if len(leases) > 0 {
+		leases = append(s.report(), leases...)
+		s.swept.Store(&leases)
 	}
 }
 
-// sweep takes back expired leases of all keys, if there may be any. A leaked lease holds a place
-// even if no request waits for its key and would take it back.
-func (m *Limiter) sweep() {
-	p := m.places
-	p.sweeping.Lock()
-	defer p.sweeping.Unlock()
+// sweep takes back expired leases of all keys, if one of those that hold places of p may have
+// expired. A leaked lease holds a place even if no request waits for its key and would take it
+// back.
+func (m *Limiter) sweep(p *places) {
+	m.sweeper.mu.Lock()
+	defer m.sweeper.mu.Unlock()
 	p.mu.Lock()
 	if p.due > m.now() {
 		p.mu.Unlock()
-		return // nearly always
+		return // another waiter has swept
 	}
 	// Leases that are granted during the sweep set due anew. The lock isn't held during it: shards
 	// come first.
@@ -319,12 +331,14 @@ func (m *Limiter) sweep() {
 		if a.flights.Len < inFlight {
 			swept = append(swept, a.h.leaked()...)
 		}
-		due = min(due, a.due)
+		if p == m.places || (a.site != nil && p == &a.site.places) {
+			due = min(due, a.due)
+		}
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.due = min(p.due, due) // leases may have been granted meanwhile
-	p.swept = append(p.swept, swept...)
+	p.mu.Unlock()
+	m.sweeper.add(swept)
 }
 
 // actives yields the state of each key that has leases or waiters, under the lock of its shard, and

@@ -85,7 +85,9 @@ func (a *active) why(now time.Duration) hostlimit.Wait {
 		return hostlimit.Wait{Hold: "probe"}
 	case head.lease == nil && a.flights.Len >= head.lim.Concurrency:
 		return hostlimit.Wait{Hold: "slot"}
-	case a.inLine:
+	case a.lacks == perSite:
+		return hostlimit.Wait{Hold: "site", Cause: a.h.site}
+	case a.lacks == line:
 		return hostlimit.Wait{Hold: "place"}
 	case r.next > max(now, a.h.earliest(head.floor)):
 		return hostlimit.Wait{Hold: "delay", Delay: r.next - now, Cause: "kept"}

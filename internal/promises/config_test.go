@@ -317,7 +317,7 @@ func TestAConfigCanBePrintedAndCompared(t *testing.T) {
 	cfg.Spend.Pages = 500
 	printed := fmt.Sprintf("%+v", cfg)
 	for _, want := range []string{
-		"UserAgent:" + agent, "Hosts:{Concurrency:2 MaxInFlight:64 Delay:{Min:200ms Max:200ms Adaptive:Longest(Learned, Slower(1))", "MaxWait:1m0s",
+		"UserAgent:" + agent, "Hosts:{Concurrency:2 MaxInFlight:64 PerSite:0 Delay:{Min:200ms Max:200ms Adaptive:Longest(Learned, Slower(1))", "MaxWait:1m0s",
 		"Backoff:{Unit:1s Cap:10m0s", "Spend:{Pages:500 ", "Limiter:<nil>", "Budget:<nil>",
 	} {
 		if !strings.Contains(printed, want) {

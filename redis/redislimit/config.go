@@ -26,9 +26,10 @@ type Config struct {
 
 	// Limits as for one process; they hold for all processes together. Of MaxInFlight each has its
 	// part, at least one, if Processes says how many there are; without it MaxInFlight bounds the
-	// requests of this process. MaxHosts bounds the hosts of [FailLocal], and those without debts
-	// whose starts are numbered on: keys on the server expire when nothing is owed. Store keeps the
-	// debts that the server may lose; processes may share one or have one each.
+	// requests of this process. PerSite bounds those of each process. MaxHosts bounds the hosts of
+	// [FailLocal], and those without debts whose starts are numbered on: keys on the server expire
+	// when nothing is owed. Store keeps the debts that the server may lose; processes may share one or
+	// have one each.
 	Limits hostlimit.Config
 
 	// Failure decides what happens while the server can't be reached.

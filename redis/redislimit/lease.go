@@ -208,7 +208,7 @@ func (t *lease) end(now time.Duration) {
 	delete(h.leases, t.id)
 	if t.hasPlace {
 		t.hasPlace = false
-		t.l.places.free()
+		t.l.places.free(h.site)
 	}
 }
 

@@ -159,12 +159,12 @@ func (l *Limiter) outageOf(key string) *outage {
 
 // gate returns how long a start without the server must wait for reasons that its Memory doesn't
 // know: a grant of the server, a block that an earlier request has met, and a place in
-// MaxInFlight. The caller holds mu.
+// MaxInFlight and PerSite. The caller holds mu.
 func (h *host) gate(now time.Duration) (wait time.Duration, blocked bool) {
 	at, blocked := h.first()
 	// Before that, processes that reach the server may not have left this one its share.
 	wait = max(at, h.p.sent.heard+noticed) - now
-	if h.l.places.isFull() {
+	if h.l.places.isFull(h.site) {
 		wait = max(wait, looking)
 	}
 	for _, t := range h.leases {
@@ -183,10 +183,13 @@ func (l *Limiter) lendLocal(
 ) *lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if over.Err() != nil || l.places.isFull() {
+	if over.Err() != nil {
 		return nil
 	}
 	h := l.host(key)
+	if l.places.isFull(h.site) {
+		return nil
+	}
 	now := l.now()
 	// It is a lease as after an Acquire, except that a restore reports it to the server.
 	t := &lease{
@@ -200,7 +203,7 @@ func (l *Limiter) lendLocal(
 		hasPlace: true,
 		local:    inner,
 	}
-	l.places.taken++
+	l.places.take(h.site)
 	h.leases[t.id] = t
 	return t
 }

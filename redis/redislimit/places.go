@@ -2,34 +2,53 @@ package redislimit
 
 import "slices"
 
-// isFull reports whether no place is free.
-func (p *places) isFull() bool {
-	return p.most > 0 && (p.taken >= p.most || len(p.line) > 0)
+// isFull reports whether no place is free for a request to a host of site. Nothing in the line
+// could have one that is: free has handed it over.
+func (p *places) isFull(site string) bool {
+	isSiteFull := p.perSite > 0 && p.bySite[site] >= p.perSite
+	return isSiteFull || (p.most > 0 && p.taken >= p.most)
 }
 
-// free hands a place to the lease that has waited for one the longest.
-func (p *places) free() {
-	if len(p.line) == 0 {
-		p.taken--
+// take takes a place for a request to a host of site.
+func (p *places) take(site string) {
+	p.taken++
+	if p.perSite > 0 {
+		p.bySite[site]++
+	}
+}
+
+// free gives back a place of site, and hands it to the lease that has waited the longest of those
+// that may have one now. A lease whose site is full holds up no other.
+func (p *places) free(site string) {
+	p.taken--
+	if p.perSite > 0 {
+		p.bySite[site]--
+		if p.bySite[site] == 0 {
+			delete(p.bySite, site)
+		}
+	}
+	i := slices.IndexFunc(p.line, func(t *lease) bool { return !p.isFull(t.h.site) })
+	if i < 0 {
 		return
 	}
-	next := p.line[0]
-	p.line = p.line[1:]
+	next := p.line[i]
+	p.line = slices.Delete(p.line, i, i+1)
+	p.take(next.h.site)
 	next.hasPlace = true
 	next.phase = parked
 	next.signal()
 }
 
-// takePlace takes a place in MaxInFlight and reports whether there was one. Without one t gives its
-// turn back and asks for another when it has a place, so that other processes can use the host
-// meanwhile.
+// takePlace takes a place in MaxInFlight and PerSite, and reports whether there was one. Without
+// one t gives its turn back and asks for another when it has a place, so that other processes can
+// use the host meanwhile.
 func (t *lease) takePlace() bool {
 	places := &t.l.places
 	if t.hasPlace { // from the line, or it starts again
 		return true
 	}
-	if !places.isFull() {
-		places.taken++
+	if !places.isFull(t.h.site) {
+		places.take(t.h.site)
 		t.hasPlace = true
 		return true
 	}
@@ -49,6 +68,6 @@ func (t *lease) freePlace() {
 	places.line = slices.DeleteFunc(places.line, func(o *lease) bool { return o == t })
 	if t.hasPlace && !t.use.had {
 		t.hasPlace = false
-		places.free()
+		places.free(t.h.site)
 	}
 }

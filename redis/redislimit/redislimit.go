@@ -104,9 +104,13 @@ func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, 
 		asked:    make(map[string]*lease),
 		hosts:    make(map[string]*host),
 		numbers:  numbers{calls: mathrand.Int64N(exact)},
-		places:   places{most: setup.limits.MaxInFlight},
-		peers:    peers{differ: make(map[string]string)},
-		stats:    Stats{Refused: make(map[string]uint64)},
+		places: places{
+			most:    setup.limits.MaxInFlight,
+			perSite: setup.limits.PerSite,
+			bySite:  make(map[string]int),
+		},
+		peers: peers{differ: make(map[string]string)},
+		stats: Stats{Refused: make(map[string]uint64)},
 	}
 	l.numbers.starts, _ = simplelru.NewLRU[string, uint64](l.limits.MaxHosts, nil) // fails for sizes below 1
 	partitions := 1

@@ -115,11 +115,13 @@ type peers struct {
 	before  map[string]string // the same, between the two hellos before
 }
 
-// places are the requests in flight of this process, at most MaxInFlight.
+// places are the requests in flight of this process: at most MaxInFlight, and PerSite of a site.
 type places struct {
-	most  int // 0: there is no limit
-	taken int
-	line  []*lease // first come, first served
+	most    int // 0: there is no limit
+	perSite int // 0 or less: there is no limit
+	taken   int
+	bySite  map[string]int // taken, of each site that has requests in flight
+	line    []*lease       // first come, first served
 }
 
 // A partition is a set of hosts whose keys share a slot of the cluster: one on a single server,
@@ -209,10 +211,11 @@ type call struct {
 // leave, at no cost. So the server's queue holds a place or two for each process, and processes
 // take turns. Its fields and those of its waiters are guarded by the Limiter's mu.
 type host struct {
-	l   *Limiter
-	p   *partition
-	key string
-	seq uint64 // number of the last start of this process
+	l    *Limiter
+	p    *partition
+	key  string
+	site string // of key, see rules.Site
+	seq  uint64 // number of the last start of this process
 
 	waiters []*lease          // by rank, then first come, first served
 	leases  map[string]*lease // that callers have, by id

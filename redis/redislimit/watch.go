@@ -62,6 +62,10 @@ func (t *lease) describe(ahead int, now time.Duration) hostlimit.Wait {
 	switch {
 	case t.phase == inLine:
 		wait.Hold = "place"
+		if places := &t.l.places; places.perSite > 0 && places.bySite[h.site] >= places.perSite {
+			wait.Hold = "site"
+			wait.Cause = h.site
+		}
 	case first.wait.why == whyProbe:
 		wait.Hold = "probe"
 	case first.wait.why == whySlot:
