@@ -121,7 +121,11 @@ func (c *Crawler) newRun(ctx, late context.Context) *run {
 		resting:    make(map[string]*rest),
 		askedAside: time.Now(),
 		began:      time.Now(),
-		summary:    Summary{Outcomes: make(map[Outcome]int), Errors: make(map[Outcome]error)},
+		summary: Summary{
+			Outcomes: make(map[Outcome]int),
+			Statuses: make(map[int]int),
+			Errors:   make(map[Outcome]error),
+		},
 		frontier: frontier{
 			hosts: make(map[string]*host),
 			max:   cmp.Or(c.cfg.Transport.Limiter().Config().MaxInFlight, maxInFlight),
@@ -545,6 +549,9 @@ func (r *run) stop(why error) {
 // count adds res to the summary.
 func (r *run) count(res Result) {
 	r.summary.Outcomes[res.Outcome]++
+	if res.Outcome == Visited {
+		r.summary.Statuses[res.Status]++
+	}
 	if res.Err != nil && r.summary.Errors[res.Outcome] == nil {
 		r.summary.Errors[res.Outcome] = res.Err
 	}
@@ -658,6 +665,9 @@ func (r *run) limit(h *host) {
 // paced is why hosts wait whose host.why is empty.
 const paced = "its delay between requests"
 
+// usedUp is HostState.BlockedBy of a host whose rate limit has nothing left.
+const usedUp = "rate limit"
+
 // askingForState bounds the time in which a limiter says why a host is blocked: the crawl stands
 // still meanwhile, and one whose state is on a server may not answer.
 const askingForState = 500 * time.Millisecond
@@ -674,6 +684,8 @@ func (r *run) nextWhy(key, why string) string {
 	// The crawl's own reason, such as a status, says more than the block that it has led to. Of a
 	// block by hand it knows nothing.
 	switch {
+	case state.BlockedBy == usedUp && why == paced:
+		return "the site's quota of requests is used up until then"
 	case byHand || (state.BlockedBy != "" && why == paced):
 		return "blocked " + state.BlockedBy
 	case err != nil && why == paced:
@@ -743,6 +755,7 @@ func (r *run) report(now time.Time, done bool) {
 	r.explainNext(&p) // which may ask a server, and does so once for each wait
 	// The run goes on to change its maps; a Progress may be kept.
 	p.Outcomes = maps.Clone(p.Outcomes)
+	p.Statuses = maps.Clone(p.Statuses)
 	p.Errors = maps.Clone(p.Errors)
 	p.Rules = maps.Clone(p.Rules)
 	passed := p.Elapsed - r.shown.Elapsed

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -39,6 +40,7 @@ const (
 // A Summary is the result of a crawl.
 type Summary struct {
 	Outcomes map[Outcome]int   // number of URLs by outcome; of a Queue of your own, Left are those that it had lent
+	Statuses map[int]int       // number of pages that are Visited by status
 	Errors   map[Outcome]error // the first Result.Err of each outcome; Config.Done receives all
 	Bytes    int64             // of bodies
 	Elapsed  time.Duration
@@ -97,8 +99,31 @@ func (s Summary) rules() string {
 // Visited returns the number of pages visited.
 func (s Summary) Visited() int { return s.Outcomes[Visited] }
 
-// String returns the summary in a line: "12 visited, 1 visit failed (database is locked), 3
-// disallowed in 3.2s". The first error stands behind each outcome but Disallowed and Left.
+// mostStatuses is how many statuses a line of a Summary has.
+const mostStatuses = 3
+
+// statuses returns the statuses of visited pages other than 200, those of most pages first: ", 586
+// of them 202, 2 of them 404". It is empty if there are none.
+func (s Summary) statuses() string {
+	others := slices.DeleteFunc(slices.Collect(maps.Keys(s.Statuses)), func(status int) bool {
+		return status == http.StatusOK
+	})
+	slices.SortFunc(others, func(a, b int) int {
+		return cmp.Or(cmp.Compare(s.Statuses[b], s.Statuses[a]), cmp.Compare(a, b))
+	})
+	text := ""
+	for i, status := range others {
+		if i == mostStatuses {
+			return text + " and so on"
+		}
+		text += fmt.Sprintf(", %d of them %d", s.Statuses[status], status)
+	}
+	return text
+}
+
+// String returns the summary in a line: "12 visited, 2 of them 404, 1 visit failed (database is
+// locked), 3 disallowed in 3.2s". Of the pages visited it names the statuses other than 200. The
+// first error stands behind each outcome but Disallowed and Left.
 func (s Summary) String() string {
 	var parts []string
 	for _, o := range order {
@@ -107,6 +132,9 @@ func (s Summary) String() string {
 			continue
 		}
 		part := fmt.Sprintf("%d %s", n, o)
+		if o == Visited {
+			part += s.statuses()
+		}
 		err := s.Errors[o]
 		if err != nil && o != Disallowed && o != Left {
 			part += " (" + printable.Clipped(err.Error(), 200) + ")"
