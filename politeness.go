@@ -161,7 +161,9 @@ type Config struct {
 	// but not the pace. After that time, or at once if StateWait is negative, New returns an error
 	// that matches ErrStateHeld. 0: New doesn't wait, and both use the state; evidence records
 	// state_shared, and EvidenceErr says so. The state is in use from New until the end of the
-	// process, also by kill -9; Transports of one process share it. On AIX, Solaris, Plan 9 and
+	// process, also by kill -9; Transports of one process share it. If a process went on beside
+	// another one, it takes the state over by a request after the other's end, so that a third
+	// process is noticed. On AIX, Solaris, Plan 9 and
 	// WebAssembly other processes aren't noticed.
 	StateWait time.Duration
 
@@ -191,6 +193,7 @@ type Transport struct {
 	open      openBodies
 	hasLogged atomic.Bool // a refusal, see logOnce
 	deadEnds  *deadEnds
+	shared    *sharedState // nil: no other process used the state at New
 }
 
 // New checks cfg and makes a Transport that keeps to it. The error joins all problems, one a line,
@@ -229,7 +232,7 @@ func New(cfg Config) (*Transport, error) {
 		t.recorder = t.newRecorder(&cfg, state.id)
 	}
 	t.receiveActs()
-	t.tellShared(state.by)
+	t.share(state)
 	t.kin = kinOf(t.cfg.Limiter)
 	t.self = weak.Make(t)
 	if cfg.DangerouslyIgnoreRobots {
@@ -330,6 +333,7 @@ func (t *Transport) roundTrip(req *http.Request, over *over) (*http.Response, er
 	if t.isReturning(req, over) {
 		return t.firstDefault.RoundTrip(req)
 	}
+	t.takeShared()
 	trip := t.begin(req, kindPage, over)
 	defer trip.end() // gives back all that is still held, on every path
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"sync"
 	"time"
 	"weak"
 
@@ -70,19 +71,23 @@ func (t *Transport) GiveBack(ctx context.Context) error {
 	return nil
 }
 
+// A holder is a Store whose state one process holds at a time, see hostlimit.Store.
+type holder interface {
+	Hold(ctx context.Context) (id, by string, err error)
+}
+
 // A heldState is the state of the limiter's Store, as New has found it.
 type heldState struct {
-	id string // empty: there is no state, or it has no id
-	by string // describes another process that uses the state; empty: none does
+	id    string // empty: there is no state, or it has no id
+	by    string // describes another process that uses the state; empty: none does
+	store holder // nil: there is no state
 }
 
 // holdState takes the state of the limiter's Store for this process. If another process has it,
 // StateWait decides: New waits, fails, or goes on. An error of the Store counts as a loss of state:
 // the crawl goes on.
 func (t *Transport) holdState() (heldState, error) {
-	store, ok := t.cfg.Limiter.Config().Store.(interface {
-		Hold(ctx context.Context) (id, by string, err error)
-	})
+	store, ok := t.cfg.Limiter.Config().Store.(holder)
 	if !ok {
 		return heldState{}, nil
 	}
@@ -91,7 +96,7 @@ func (t *Transport) holdState() (heldState, error) {
 	id, by, err := store.Hold(ctx)
 	t.tally.Lost(err)
 	if by == "" || t.cfg.StateWait == 0 {
-		return heldState{id, by}, nil
+		return heldState{id, by, store}, nil
 	}
 	waited := ""
 	if t.cfg.StateWait > 0 {
@@ -100,10 +105,64 @@ func (t *Transport) holdState() (heldState, error) {
 	return heldState{}, fmt.Errorf("politeness: %w%s: %s", ErrStateHeld, waited, by)
 }
 
+// A sharedState is a state that another process holds. This process takes it when that process has
+// ended, so that the next one is noticed in its turn.
+type sharedState struct {
+	store holder
+
+	// looking is held by the goroutine that looks. It guards the fields below.
+	looking sync.Mutex
+	looked  time.Time // when this process last tried to take the state
+	by      string    // describes the process that holds the state; empty: this one does
+}
+
+// lookEvery is the least time between two tries to take a state.
+const lookEvery = time.Second
+
+// share has t take the state when the process that holds it has ended.
+func (t *Transport) share(state heldState) {
+	if state.by == "" {
+		return
+	}
+	t.shared = &sharedState{store: state.store, looked: time.Now(), by: state.by}
+	t.tellShared(state.by)
+}
+
+// takeShared tries to take the state that another process held when t was made. It waits for no
+// other goroutine, and for no process. If a further process has the state by now, t reports it.
+func (t *Transport) takeShared() {
+	if t.shared == nil { // nearly always
+		return
+	}
+	if by := t.shared.look(); by != "" {
+		t.tellShared(by)
+	}
+}
+
+// look tries to take s, and returns a process that holds it and wasn't known; empty: there is none.
+func (s *sharedState) look() (news string) {
+	if !s.looking.TryLock() {
+		return ""
+	}
+	defer s.looking.Unlock()
+	if s.by == "" || time.Since(s.looked) < lookEvery {
+		return ""
+	}
+	s.looked = time.Now()
+	noWait, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, by, err := s.store.Hold(noWait)
+	if err != nil || by == s.by {
+		return ""
+	}
+	s.by = by
+	return by
+}
+
 // tellShared reports, in evidence and by EvidenceErr, that the process called by uses the same
 // state. Processes that share their limiter, as on Redis, share the pace as well: they are no news.
 func (t *Transport) tellShared(by string) {
-	if by == "" || !isOfOneProcess(t.cfg.Limiter) {
+	if !isOfOneProcess(t.cfg.Limiter) {
 		return
 	}
 	err := fmt.Errorf("%s uses this state too: both share blocks, not the pace; let one end first "+
