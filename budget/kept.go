@@ -23,11 +23,11 @@ import (
 type Kept struct {
 	m      *Memory // counts what is spent in the window, by all processes as far as is known
 	values statedir.Values[granted]
-	turn   chan struct{} // held while the files are at work
+	places chan struct{} // taken by goroutines that use a file, see atOnce
 
 	// Guarded by m.mu.
 	window   time.Time // of the fields below
-	total    leave     // of Pages and Bytes
+	total    *leave    // of Pages and Bytes
 	hosts    map[string]*leave
 	reserved int64 // pages of this process that Refund may give back
 	lost     error
@@ -38,6 +38,10 @@ type leave struct {
 	pages, bytes int64
 	known        granted   // value of the file, while that can't be written
 	again        time.Time // before that the file isn't read again for what it doesn't have
+
+	// busy is closed when the goroutine that uses the file now has ended; nil: none does. Files of
+	// different hosts are used at the same time.
+	busy chan struct{}
 }
 
 // A granted is the value of a file: what processes have taken in a window.
@@ -49,6 +53,10 @@ type granted struct {
 
 // lookAgain is how long a process that has no leave believes what it has read in the file.
 const lookAgain = time.Second
+
+// atOnce is how many files are used at a time: a disk writes some together, and of very many those
+// that have one lock wait for each other, which costs processor time.
+const atOnce = 16
 
 // noHost stands for a host where there is none: it is the key of what isn't of one host.
 const noHost = "\x00"
@@ -63,8 +71,9 @@ func Keep(dir string, l Limits) *Kept {
 			Format: "budget 1",
 			Zero:   "has spent nothing",
 		},
-		turn:  make(chan struct{}, 1),
-		hosts: make(map[string]*leave),
+		places: make(chan struct{}, atOnce),
+		total:  new(leave),
+		hosts:  make(map[string]*leave),
 	}
 }
 
@@ -87,7 +96,7 @@ func (k *Kept) renew() {
 		return
 	}
 	k.window = k.m.window
-	k.total = leave{}
+	k.total = new(leave)
 	k.reserved = 0
 	clear(k.hosts)
 }
@@ -249,47 +258,62 @@ func (k *Kept) GiveBack(ctx context.Context) error {
 	if !k.keeps() {
 		return nil
 	}
-	if err := k.begin(ctx); err != nil {
-		return err
-	}
-	defer k.end()
 	var first error
-	back, window := k.unspent()
-	for host, l := range back {
-		_, err := k.values.Update(ctx, k.key(host), func(g granted) granted {
-			if g.Window == window {
-				g.Pages = max(0, g.Pages-l.pages)
-				g.Bytes = max(0, g.Bytes-l.bytes)
-			}
-			return g
-		})
-		if err != nil && first == nil {
-			first = fmt.Errorf("budget: %w", err)
+	for _, host := range k.holders() {
+		if err := k.giveBack(ctx, host); err != nil && first == nil {
+			first = err
 		}
 	}
 	return first
 }
 
-// unspent takes the leave by host that isn't spent in the given window out of k.
-func (k *Kept) unspent() (back map[string]leave, window int64) {
+// holders returns the hosts that k has leave for, noHost included.
+func (k *Kept) holders() []string {
 	k.m.mu.Lock()
 	defer k.m.mu.Unlock()
 	k.renew()
-	back = make(map[string]leave)
-	put := func(host string, l *leave) {
-		unspent := leave{pages: max(0, l.pages), bytes: l.bytes}
-		if unspent.pages > 0 || unspent.bytes > 0 {
-			back[host] = unspent
-		}
-		l.pages -= unspent.pages
-		l.bytes = 0
-		l.again = time.Time{}
+	var holders []string
+	if k.total.pages > 0 || k.total.bytes > 0 {
+		holders = append(holders, noHost)
 	}
-	put(noHost, &k.total)
 	for host, l := range k.hosts {
-		put(host, l)
+		if l.pages > 0 {
+			holders = append(holders, host)
+		}
 	}
-	return back, k.window.UnixNano()
+	return holders
+}
+
+// giveBack is GiveBack of the leave for a host.
+func (k *Kept) giveBack(ctx context.Context, host string) error {
+	l, err := k.begin(ctx, host)
+	if err != nil {
+		return err
+	}
+	defer k.end(l)
+	k.m.mu.Lock()
+	if k.leave(host) != l { // a new window has begun since, and l is void
+		k.m.mu.Unlock()
+		return nil
+	}
+	window := k.window.UnixNano()
+	pages := max(0, l.pages)
+	bytes := max(0, l.bytes)
+	l.pages -= pages
+	l.bytes -= bytes
+	l.again = time.Time{}
+	k.m.mu.Unlock()
+	_, err = k.values.Update(ctx, k.key(host), func(g granted) granted {
+		if g.Window == window {
+			g.Pages = max(0, g.Pages-pages)
+			g.Bytes = max(0, g.Bytes-bytes)
+		}
+		return g
+	})
+	if err != nil {
+		return fmt.Errorf("budget: %w", err)
+	}
+	return nil
 }
 
 // Lost returns why a file couldn't be read or written when it was last needed; nil: it could.
@@ -299,17 +323,59 @@ func (k *Kept) Lost() error {
 	return k.lost
 }
 
-// begin waits until no other goroutine is at work with the files.
-func (k *Kept) begin(ctx context.Context) error {
+// begin waits until no other goroutine uses the file of host, which this one uses until it calls
+// end with the leave for host.
+func (k *Kept) begin(ctx context.Context, host string) (*leave, error) {
+	for {
+		l, other := k.tryBegin(host)
+		if other == nil {
+			return l, k.takePlace(ctx, l)
+		}
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// takePlace takes a place for the use of the file of l, which ends if there is none in time.
+func (k *Kept) takePlace(ctx context.Context, l *leave) error {
 	select {
-	case k.turn <- struct{}{}:
+	case k.places <- struct{}{}:
 		return nil
 	case <-ctx.Done():
+		k.endUse(l)
 		return context.Cause(ctx)
 	}
 }
 
-func (k *Kept) end() { <-k.turn }
+// tryBegin is begin without the wait: other is closed when the file may be free.
+func (k *Kept) tryBegin(host string) (l *leave, other <-chan struct{}) {
+	k.m.mu.Lock()
+	defer k.m.mu.Unlock()
+	k.renew()
+	l = k.leave(host)
+	if l.busy != nil {
+		return nil, l.busy
+	}
+	l.busy = make(chan struct{})
+	return l, nil
+}
+
+// end ends the use of a file that began with begin.
+func (k *Kept) end(l *leave) {
+	<-k.places
+	k.endUse(l)
+}
+
+// endUse wakes the goroutines that wait for the file of l.
+func (k *Kept) endUse(l *leave) {
+	k.m.mu.Lock()
+	defer k.m.mu.Unlock()
+	close(l.busy)
+	l.busy = nil
+}
 
 // key returns the key of the file of a host. Windows of another length have files of their own.
 func (k *Kept) key(host string) string {
@@ -321,10 +387,6 @@ func (k *Kept) key(host string) string {
 
 // ask reads the files for a page of host, and for bytes. With take it takes leave from them.
 func (k *Kept) ask(ctx context.Context, host string, take bool) error {
-	if err := k.begin(ctx); err != nil {
-		return err
-	}
-	defer k.end()
 	l := &k.m.limits
 	if l.Pages > 0 || l.Bytes > 0 {
 		if err := k.fill(ctx, filling{noHost, take, l.Pages, l.Bytes}); err != nil {
@@ -344,27 +406,43 @@ type filling struct {
 	pages, bytes int64 // limits; 0: none
 }
 
-// leave returns the leave that f is about.
-func (k *Kept) leave(f filling) *leave {
-	if f.host == noHost {
-		return &k.total
-	}
-	return k.of(f.host)
+// isFull reports whether l has leave of all that f is about.
+func (f filling) isFull(l *leave) bool {
+	hasPages := f.pages == 0 || l.pages > 0
+	hasBytes := f.bytes == 0 || l.bytes > 0
+	return hasPages && hasBytes
 }
 
-// fill reads a file, and takes leave from it if f says so.
+// leave returns the leave for a host, or of Pages and Bytes.
+func (k *Kept) leave(host string) *leave {
+	if host == noHost {
+		return k.total
+	}
+	return k.of(host)
+}
+
+// fill reads a file, and takes leave from it if f says so. If there is leave already, perhaps of
+// another goroutine for which fill has waited, the file isn't read.
 func (k *Kept) fill(ctx context.Context, f filling) error {
+	l, err := k.begin(ctx, f.host)
+	if err != nil {
+		return err
+	}
+	defer k.end(l)
 	k.m.mu.Lock()
-	k.renew()
-	window := k.window.UnixNano()
-	before := *k.leave(f)
+	window := k.window
+	before := *l
+	isVoid := k.leave(f.host) != l // a new window has begun since, and the caller asks again
 	k.m.mu.Unlock()
+	if isVoid || f.isFull(&before) {
+		return nil
+	}
 
 	var file granted // as it is now
 	var got leave
 	// It may be called twice, and the second call counts.
-	_, err := k.values.Update(ctx, k.key(f.host), func(old granted) granted {
-		file, got = f.grant(old.in(window, k.m.limits.Every), before)
+	_, err = k.values.Update(ctx, k.key(f.host), func(old granted) granted {
+		file, got = f.grant(old.in(window.UnixNano(), k.m.limits.Every), before)
 		if got == (leave{}) {
 			return old
 		}
@@ -381,18 +459,17 @@ func (k *Kept) fill(ctx context.Context, f filling) error {
 	if err != nil {
 		k.lost = fmt.Errorf("budget: %w", err)
 	}
-	if k.window.UnixNano() != window {
+	if !k.window.Equal(window) {
 		return nil // what was taken is void
 	}
-	now := k.leave(f)
-	now.pages += got.pages
-	now.bytes += got.bytes
-	now.again = time.Now().Add(lookAgain)
-	now.known = granted{}
+	l.pages += got.pages
+	l.bytes += got.bytes
+	l.again = time.Now().Add(lookAgain)
+	l.known = granted{}
 	if err != nil {
-		now.known = file
+		l.known = file
 	}
-	k.learn(f, file, now)
+	k.learn(f, file, l)
 	return nil
 }
 

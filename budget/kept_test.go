@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/internal/soak"
+	"github.com/go-politeness/politeness/internal/statedir"
 )
 
 // spendAll reserves pages of host until the budget refuses, and returns their number.
@@ -330,4 +331,42 @@ func TestKeptSurvivesRealKills(t *testing.T) {
 		t.Errorf("%d pages after %d kills, want %d at least", n, kills.Load(), least)
 	}
 	t.Logf("%d pages of %d, %d kills", n, killedLimits.Pages, kills.Load())
+}
+
+// TestKeptHostsWaitForNoOther: the files of two hosts are used at the same time, so a file that
+// another process has locked holds up its own host only.
+func TestKeptHostsWaitForNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		k := budget.Keep(dir, budget.Limits{PagesPerHost: 10, Every: time.Hour})
+		key := func(host string) string { return statedir.New(dir, statedir.OS{}).File("every 1h0m0s of " + host) }
+		const locked = "locked.example"
+		unlock, err := statedir.New(dir, statedir.OS{}).Lock(t.Context(), key(locked))
+		if err != nil {
+			t.Fatal(err)
+		}
+		reserved := make(chan error)
+		go func() {
+			_, err := k.Reserve(t.Context(), locked)
+			reserved <- err
+		}()
+		time.Sleep(time.Second) // it waits for the lock
+		begin := time.Now()
+		for i := range 50 {
+			host := fmt.Sprintf("host%d.example", i)
+			if filepath.Dir(key(host)) == filepath.Dir(key(locked)) {
+				continue // it has the same lock
+			}
+			if _, err := k.Reserve(t.Context(), host); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if waited := time.Since(begin); waited != 0 {
+			t.Errorf("other hosts waited for %v", waited)
+		}
+		unlock()
+		if err := <-reserved; err != nil {
+			t.Error(err)
+		}
+	})
 }
