@@ -20,8 +20,12 @@ type answer struct {
 	hints   hints.Hints
 	quota   time.Duration    // until the rate limit that has nothing left is reset; 0: none counts
 	effect  hostlimit.Effect // change of the host's state by the answer
-	revised bool             // the effect is that of a refusal which was found late
-	handed  bool             // the caller has its body, which ends the try
+	// What was asked, where the status may be about that: see hostlimit.Outcome.
+	page        bool
+	conditional bool
+
+	revised bool // the effect is that of a refusal which was found late
+	handed  bool // the caller has its body, which ends the try
 }
 
 // read makes a the answer resp, and o the outcome for the host, from its status and headers.
@@ -54,6 +58,11 @@ func (a *answer) describe(d *evidence.Decision) {
 	d.RateLimit = a.hints.RateLimit
 	d.Quota = a.quota
 	d.Refused = a.hints.Refused
+	// Only a 4xx may be about what was asked.
+	if a.status/100 == 4 {
+		d.Page = a.page
+		d.Conditional = a.conditional
+	}
 }
 
 // recordEffect records that the outcome has blocked or cleared the host at the given time.

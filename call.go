@@ -27,6 +27,11 @@ type Call struct {
 	// False: a deadline says nothing about the host.
 	Once bool
 
+	// Judges says that the caller compares answers, and asks a page that was served before where
+	// several in a row are no pages: 400, 405 and 409 to a GET count as 403 does then. False: they
+	// are about the request, as the answers of an API, and count as nothing.
+	Judges bool
+
 	probe bool // the request is to reach a Transport and no site, and isn't recorded
 
 	mu        sync.Mutex
@@ -125,11 +130,9 @@ func (l *answered) revise(why string, banned bool) hostlimit.Effect {
 	return effect
 }
 
-// answer notes the answer to the request, for Refuse and Ban.
+// answer notes the answer to the request, for Refuse and Ban. c isn't nil: last would be allocated
+// for each request.
 func (c *Call) answer(last answered) {
-	if c == nil {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.answered = &last
@@ -166,6 +169,8 @@ func (c *Call) affect(effect hostlimit.Effect) {
 	defer c.mu.Unlock()
 	c.effect = effect
 }
+
+func (c *Call) isJudged() bool { return c != nil && c.Judges }
 
 func (c *Call) isOnce() bool { return c != nil && c.Once }
 

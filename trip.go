@@ -614,6 +614,9 @@ func (trip *trip) learn(r result) {
 	if r.failure == nil {
 		thrown := a.read(r.resp, trip.t.cfg.IsRefusal, s.kind, &outcome)
 		defer rethrow(thrown) // once the host's state knows of the answer
+		if !trip.isAsked(r.resp) {
+			outcome.RetryAfter = 0
+		}
 	} else {
 		outcome.Err = trip.blame(r.failure)
 	}
@@ -629,12 +632,13 @@ func (trip *trip) learn(r result) {
 	outcome.Latency = a.latency
 	// Hosts serve robots.txt also to crawlers whose pages they refuse: its success lifts no block.
 	outcome.Aside = s.kind == kindRobots
-	// By the hash the limiter knows a page that is asked again.
-	outcome.Resource = weburl.Hash(trip.req.URL)
+	trip.describeQuestion(&outcome)
+	a.page = outcome.Page
+	a.conditional = outcome.Conditional
 	a.effect = trip.turn.lease.Observe(outcome)
 	if s.kind == kindPage {
 		s.call.affect(a.effect)
-		if r.failure == nil {
+		if r.failure == nil && s.call != nil {
 			s.call.answer(answered{subject: s, answer: *a, lease: trip.turn.lease, outcome: outcome})
 		}
 	}
@@ -665,6 +669,55 @@ func (trip *trip) learn(r result) {
 	})
 	defer trip.try.ctx.Cancel(context.Canceled)
 	trip.turn.release()
+}
+
+// isAsked reports whether a Retry-After of resp, if it isn't a refusal, is about the host: that of
+// a redirect is about the host to which it leads.
+func (trip *trip) isAsked(resp *http.Response) bool {
+	if resp.StatusCode/100 != 3 || first(resp.Header, "Retry-After") == "" {
+		return true
+	}
+	target, err := resp.Location()
+	if err != nil {
+		return true // it leads nowhere
+	}
+	next := &http.Request{Method: http.MethodGet, URL: hostname.URL(target), Host: target.Host}
+	return trip.t.cfg.HostKey(next) == trip.subject.host
+}
+
+// describeQuestion sets the fields of o that say what was asked, without which the answer to one
+// question would count for another.
+func (trip *trip) describeQuestion(o *hostlimit.Outcome) {
+	req := trip.req
+	o.Method = req.Method
+	o.Conditional = isConditional(req.Header)
+	o.Page = trip.subject.kind == kindPage && trip.subject.call.isJudged()
+	o.Resource = weburl.Hash(req.URL)
+	isGet := o.Method == "" || o.Method == http.MethodGet
+	if !isGet {
+		for i := range len(o.Method) {
+			o.Resource = (o.Resource ^ uint64(o.Method[i])) * hashPrime
+		}
+	}
+	if o.Conditional {
+		o.Resource = (o.Resource ^ 1) * hashPrime
+	}
+	o.Resource = max(o.Resource, 1)
+}
+
+// hashPrime is the factor of FNV-1a, by which weburl.Hash mixes the parts of a URL.
+const hashPrime = 1099511628211
+
+// isConditional reports whether the header of a request has a condition or a range.
+func isConditional(h http.Header) bool {
+	for _, name := range [...]string{
+		"If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since", "If-Range", "Range",
+	} {
+		if len(h[name]) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // rethrow goes on with a panic that was recovered elsewhere; nil: there was none.

@@ -421,6 +421,8 @@ func (r *run) get(page *Page) error {
 	call := &politeness.Call{
 		Until: r.ctx.Done(),      // a wait ends with the crawl, an exchange Grace after it
 		Once:  r.c.cfg.Tries > 1, // the crawl repeats it, and goes on with other hosts until then
+		// It asks a page that was served before where answers in a row are no pages.
+		Judges: true,
 	}
 	ctx = politeness.WithCall(ctx, call)
 	req, err := r.newRequest(ctx, page)

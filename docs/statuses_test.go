@@ -66,15 +66,16 @@ func statusTable(t *testing.T, usual, conservative hostlimit.Config) string {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, effect[0], effect[1])
 	}
-	effectOf := func(status int, retryAfter time.Duration) [2]string {
-		return [2]string{effect(t, usual, status, retryAfter), effect(t, conservative, status, retryAfter)}
+	effectOf := func(o hostlimit.Outcome) [2]string {
+		return [2]string{effect(t, usual, o), effect(t, conservative, o)}
 	}
+	const most = 999 // HTTP has three digits
 	from := 100
-	last := effectOf(100, 0)
-	for status := 101; status <= 600; status++ {
+	last := effectOf(hostlimit.Outcome{Status: 100})
+	for status := 101; status <= most+1; status++ {
 		var now [2]string
-		if status < 600 {
-			now = effectOf(status, 0)
+		if status <= most {
+			now = effectOf(hostlimit.Outcome{Status: status})
 		}
 		if now != last {
 			row(from, status-1, last)
@@ -82,14 +83,27 @@ func statusTable(t *testing.T, usual, conservative hostlimit.Config) string {
 			last = now
 		}
 	}
-	retryAfter := effectOf(503, time.Minute)
-	fmt.Fprintf(&b, "| 503 with `Retry-After` | %s | %s |\n\n", retryAfter[0], retryAfter[1])
+	for _, more := range []struct {
+		name    string
+		outcome hostlimit.Outcome
+	}{
+		{"503 with `Retry-After`", hostlimit.Outcome{Status: 503, RetryAfter: time.Minute}},
+		{"400, 405, 409 to a GET of [package crawl](crawl.md)", hostlimit.Outcome{Status: 405, Page: true}},
+		{"the same with a condition or a range", hostlimit.Outcome{Status: 405, Page: true, Conditional: true}},
+		{"406 with a condition or a range", hostlimit.Outcome{Status: 406, Conditional: true}},
+		{"406 to another method than GET", hostlimit.Outcome{Status: 406, Method: http.MethodHead}},
+		{"501 to another method than GET", hostlimit.Outcome{Status: 501, Method: http.MethodHead}},
+	} {
+		does := effectOf(more.outcome)
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", more.name, does[0], does[1])
+	}
+	b.WriteString("\n")
 	return b.String()
 }
 
 // meanings are the words of the guide for those of rules.Rules.
 var meanings = map[string]string{
-	"neutral":   "says nothing",
+	"neutral":   "says nothing: neither praise nor refusal",
 	"ok":        "success: clears",
 	"unsure":    "pauses; asked again, it may be the page's own trouble",
 	"forbidden": "clears nothing; after %d in a row the next one is a ban",
@@ -97,30 +111,31 @@ var meanings = map[string]string{
 }
 
 // effect returns what the rules of a limiter say about a status, once the limiter does so.
-func effect(t *testing.T, limits hostlimit.Config, status int, retryAfter time.Duration) string {
+func effect(t *testing.T, limits hostlimit.Config, o hostlimit.Outcome) string {
 	t.Helper()
-	words := observed(t, limits, status, retryAfter)
+	words := observed(t, limits, o)
 	rules, err := rules.New(limits)
 	if err != nil {
 		t.Fatal(err)
 	}
-	meaning := rules.Meaning(&hostlimit.Outcome{Status: status, RetryAfter: retryAfter}).String()
+	meaning := rules.Meaning(&o).String()
 	want := meanings[meaning]
 	if meaning == "forbidden" {
 		want = fmt.Sprintf(want, rules.Backoff().InARow)
 	}
 	if words != want {
-		t.Errorf("status %d: the rules say %q, and the limiter does %q", status, want, words)
+		t.Errorf("%+v: the rules say %q, and the limiter does %q", o, want, words)
 	}
 	return words
 }
 
 // observed returns the words of the guide for a limiter's reaction to a status.
-func observed(t *testing.T, limits hostlimit.Config, status int, retryAfter time.Duration) string {
+func observed(t *testing.T, limits hostlimit.Config, o hostlimit.Outcome) string {
 	t.Helper()
+	status := o.Status
 	words := ""
 	synctest.Test(t, func(t *testing.T) {
-		answers := statusAnswers{limits, status, retryAfter}
+		answers := statusAnswers{limits, o}
 		first, _ := answers.observe(t, slices.Repeat([]int{status}, 10)...)
 		switch first {
 		case 0:
@@ -143,11 +158,10 @@ func observed(t *testing.T, limits hostlimit.Config, status int, retryAfter time
 	return words
 }
 
-// statusAnswers are answers of hosts, of which those with status have a Retry-After.
+// statusAnswers are answers of hosts, of which those with the status of outcome are it.
 type statusAnswers struct {
-	limits     hostlimit.Config
-	status     int
-	retryAfter time.Duration
+	limits  hostlimit.Config
+	outcome hostlimit.Outcome
 }
 
 // observe has a new host answer for one page with each of the statuses. It returns the number of
@@ -168,10 +182,11 @@ func (a statusAnswers) observe(t *testing.T, statuses ...int) (first int, last b
 		if _, err := lease.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		outcome := hostlimit.Outcome{Status: status, Resource: 1}
-		if status == a.status {
-			outcome.RetryAfter = a.retryAfter
+		outcome := hostlimit.Outcome{Status: status}
+		if status == a.outcome.Status {
+			outcome = a.outcome
 		}
+		outcome.Resource = 1
 		last = lease.Observe(outcome).Blocked
 		lease.Release()
 		if last && first == 0 {

@@ -207,6 +207,10 @@ type Decision struct {
 	// Whether the refusal was found late, in the body of an answer whose headers had counted as they
 	// are: Refused has the reason.
 	Late bool `json:"late,omitzero"`
+	// Whether the request of a 4xx had a condition or a range.
+	Conditional bool `json:"conditional,omitzero"`
+	// Whether the caller of a 4xx compares answers, so that 400, 405 and 409 to a GET may be a ban.
+	Page bool `json:"page,omitzero"`
 	// Whether the caller gave it up, which says nothing about the host.
 	Left bool `json:"left,omitzero"`
 	// Connections that the try has opened; zero: at most one.

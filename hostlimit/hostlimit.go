@@ -143,13 +143,17 @@ type Controller interface {
 //	those that [backoff.Refusals] adds
 //	the same, of a request that started        blocks until RetryAfter as well, even where that block
 //	before the block was set                   is over by now; isn't counted
-//	401, 402, 403, 451                         clears nothing; the fifth in a row (InARow) is a ban
-//	                                           if the next answer is another one
+//	401, 402, 403, 451; a 4xx that isn't       clears nothing; the fifth in a row (InARow) is a ban
+//	registered, 406 to a GET, 600 and more;    if the next answer is another one
+//	400, 405, 409 to a GET where Page is set
 //	408, 425, 5xx, no answer                   pauses it: Fibonacci steps of up to 5 minutes; asked
 //	                                           again, the host's trouble shows, or the page's own
 //	any of these to a probe after a refusal    blocks, counted as one more in a row
-//	any other below 500                        success: clears block and counter
-//	407; a caller that gave up                 nothing
+//	below 400, 404, 410                        success: clears block and counter
+//	any other 4xx, which is about the request; nothing: neither praise nor refusal
+//	501 to another method than GET;
+//	407; a caller that gave up
+//	RetryAfter with 400 and more, or with 3xx  blocks until then as well; isn't counted for that
 //	Reset set, with any answer                 blocks until then as well; isn't counted
 //	Refused and Banned set                     blocks: a minute, doubling, or as long as the policy says
 //
@@ -161,7 +165,9 @@ type Outcome struct {
 	// Latency is the time from the start to the response's headers, or to the failure.
 	Latency time.Duration
 	// RetryAfter is the wait that the host asks for, counted from now; 0 if it asks for none. It
-	// has an effect only where the outcome is a refusal, and beside Reset, which it replaces.
+	// replaces Reset. It has no effect on an answer below 300 that isn't a refusal: some hosts send
+	// it with each page. Leave it out for a redirect to another host, which is the one that it is
+	// about.
 	RetryAfter time.Duration
 	// Err is the error of an attempt without a response. If it is a context error, only the Latency
 	// of the outcome counts.
@@ -180,9 +186,18 @@ type Outcome struct {
 	// Reset is the time until the reset of the host's rate limit, of which nothing is left; 0 if
 	// something is left, or the answer shows no limit.
 	Reset time.Duration
-	// Resource is a hash of the URL: a page's own trouble shows when it is asked again; 0: not
-	// known.
+	// Resource is a hash of the question: of the URL, the method, and of the condition or range that
+	// was asked for. A page's own trouble shows when the same question is asked again; 0: not known.
 	Resource uint64
+	// Method is that of the request; empty: GET.
+	Method string
+	// Conditional says that the request had a condition or a range, to which 400, 405, 406 and 409
+	// may be the answer rather than to the URL.
+	Conditional bool
+	// Page says that 400, 405 and 409 to a GET count as 403 does, as the caller asks a page that was
+	// served before where they come in a row. Package crawl does. False: they are about the request,
+	// as an API means them.
+	Page bool
 }
 
 // A Grant describes a start. The three waits add up to the time spent in

@@ -27,7 +27,9 @@ const (
 //	the same, of a page right after  none: the trouble is the page's own
 //	which another one was served
 //	the same after 429 and the like  rest: 1 s, whichever page it is
-//	the fifth of 401, 402, 403, 451  no rest; one request alone
+//	the fifth of 401, 402, 403, 451, no rest; one request alone
+//	and of statuses that HTTP
+//	doesn't know
 //	the next of them                 rest: 60 s, doubling to 10 min
 //	any success but of robots.txt    all is over
 type rests struct {
@@ -149,7 +151,7 @@ func (r *rests) answer(x *exchange) {
 		r.pending = ""
 	case status == 0 || status == 408 || status == 425 || status/100 == 5:
 		r.unsure(x, page, earlier)
-	case status == 401 || status == 402 || status == 403 || status == 451:
+	case status >= 400 && status != 404 && status != 410:
 		if !earlier && !x.isRobots && !r.asked {
 			r.forbid(x)
 		}
@@ -196,7 +198,15 @@ func (x *exchange) saysNothing() bool {
 	if status == 0 {
 		return x.site == nil || x.left || errors.Is(x.record.Err, errHungUp)
 	}
-	return status == 407 || status >= 600
+	switch status {
+	case 400, 405, 406, 409: // a crawler that compares pages may take them for a ban, and needn't
+		return true
+	case 407, 411, 412, 413, 414, 415, 416, 417, 421, 422, 423, 424, 426, 428, 431: // about the request
+		return true
+	case 501:
+		return x.record.Method != "GET"
+	}
+	return false
 }
 
 // unsure takes an answer that may come from a rate limit, or from trouble of the page.

@@ -3,6 +3,7 @@ package audit
 import (
 	"cmp"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,17 +36,36 @@ func (t *transport) meaning(d *evidence.Decision, after int64) meaning {
 		return silent
 	case status == 0 && t.policy.Network:
 		return refusing
-	case status < 0 || status == 407 || status >= 600: // 407 is a proxy's answer
+	case status < 0 || speaksOfRequest(d):
 		return silent
 	case cant(status):
 		return unsure
-	case forbids(status):
+	case status >= 400 && status != 404 && status != 410:
 		return forbidden
 	case d.RobotsTxt: // hosts serve robots.txt to crawlers that they refuse their pages
 		return silent
 	}
 	return served
 }
+
+// speaksOfRequest reports whether the status of d is about what was asked, so that it says nothing
+// of the host.
+func speaksOfRequest(d *evidence.Decision) bool {
+	plain := (d.Method == "" || d.Method == "GET") && !d.Conditional
+	switch status := d.Status; {
+	case status == 400 || status == 405 || status == 409:
+		return !plain || !d.Page
+	case status == 406:
+		return !plain
+	case status == 501:
+		return d.Method != "" && d.Method != "GET"
+	default:
+		return slices.Contains(aboutRequests, status)
+	}
+}
+
+// aboutRequests are the statuses that are about the request whatever was asked; 407 is a proxy's.
+var aboutRequests = []int{407, 411, 412, 413, 414, 415, 416, 417, 421, 422, 423, 424, 426, 428, 431}
 
 // forbids reports whether a status is that of a page that is forbidden, or of a ban.
 func forbids(status int) bool {
@@ -55,7 +75,7 @@ func forbids(status int) bool {
 // cant reports whether a status, 0 for no answer, means that the host can't serve the page rather
 // than that it won't.
 func cant(status int) bool {
-	return status == 0 || status == 408 || status == 425 || status >= 500
+	return status == 0 || status == 408 || status == 425 || status/100 == 5
 }
 
 // moment is a number from which on the reset of a quota is a moment in Unix time, not a number of
@@ -119,6 +139,7 @@ type answer struct {
 	refused string
 	wish    int64  // for how long the host asks to be left alone
 	early   int64  // how much earlier a block may end, as exact as wish is
+	rests   bool   // Retry-After asks for a rest, whatever the answer counts as
 	after   bool   // Retry-After gives the wish, or may, if it isn't whole in the log
 	quota   bool   // a rate limit has nothing left
 	teaches bool   // it teaches a delay, if it is a refusal
@@ -165,6 +186,12 @@ func (a *auditor) answerOf(t *trip, d *evidence.Decision) answer {
 		sent = now
 	}
 	after, unread := statedWait(d.RetryAfter, sent)
+	m := a.by.meaning(d, after)
+	heeded := m == refusing || d.Status >= 300 // hosts that send it with pages that they serve don't mean it
+	if !heeded {
+		after = 0
+		unread = false
+	}
 	left := quota(d, sent)
 	// A 503 that isn't configured as a refusal may be the host's trouble: it teaches no delay.
 	explicit := d.Status != 503 || d.Refused != "" || a.by.blocksAtOnce(503)
@@ -173,7 +200,7 @@ func (a *auditor) answerOf(t *trip, d *evidence.Decision) answer {
 		x:       t.x,
 		at:      stamp(d.Time) + a.by.shift,
 		place:   a.at,
-		meaning: a.by.meaning(d, after),
+		meaning: m,
 		status:  d.Status,
 		refused: strings.Clone(d.Refused),
 		wish:    cmp.Or(after, left),
@@ -185,6 +212,9 @@ func (a *auditor) answerOf(t *trip, d *evidence.Decision) answer {
 	// The policy bounds every wish.
 	n.wish = min(n.wish, int64(cmp.Or(a.by.policy.MaxRetryAfter, 24*time.Hour)))
 	isWhole := isWhole(d.RetryAfter) && isWhole(d.ServerDate)
+	isWhole = isWhole || !heeded
+	// A redirect may lead to another host, which its Retry-After is about then.
+	n.rests = isWhole && !unread && after > 0 && d.Status/100 != 3
 	if !isWhole || unread {
 		// The part that is missing, or that the judge can't read, may have asked for any time.
 		n.wish = 0

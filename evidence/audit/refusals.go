@@ -246,12 +246,12 @@ func (s *sequence) answered(n *answer) {
 			s.lift() // without a record of its own: the one of the block for its quota is in place of that
 		}
 	}
-	// An empty quota sets a block beside any answer. Such a block is no refusal.
-	forQuota := n.quota && !n.counted()
+	// An empty quota, or Retry-After, sets a block beside any answer. Such a block is no refusal.
+	forQuota := (n.quota || n.after) && !n.counted()
 	if n.block != nil && m <= served && !forQuota {
 		s.wrong(Contradiction, n, "a block was set by an answer that asks for none")
 	}
-	if m <= served && !n.quota {
+	if m <= served && !n.quota && !n.rests {
 		return
 	}
 	s.a.tested(blocksKept)
@@ -266,7 +266,11 @@ func (s *sequence) answered(n *answer) {
 	if m > served && !beside && !ownTrouble {
 		s.uncounted(n, m, before)
 	}
-	s.obeyed(n, m == refusing && beside, until)
+	mustRest := n.rests
+	if m == refusing {
+		mustRest = beside
+	}
+	s.obeyed(n, mustRest, until)
 }
 
 // isNewer reports whether x started after the last block was set. The answer to an older request
@@ -350,9 +354,9 @@ func (s *sequence) uncounted(n *answer, m meaning, before bool) {
 
 // obeyed judges that the host was left alone for as long as the answer n asks for; until is the end
 // of the longest block beside it. An answer that is a part of another block lengthens that, and an
-// empty quota blocks whatever the answer means otherwise.
-func (s *sequence) obeyed(n *answer, partOfBlock bool, until int64) {
-	blocks := n.quota || partOfBlock
+// empty quota or a Retry-After blocks whatever the answer means otherwise.
+func (s *sequence) obeyed(n *answer, mustRest bool, until int64) {
+	blocks := n.quota || mustRest
 	if !blocks || n.wish <= 0 {
 		return
 	}

@@ -18,12 +18,14 @@ func TestWhatAStatusMeans(t *testing.T) {
 		refusal = "lines 21 and 22: block: "
 	)
 	for said, want := range map[string]string{
-		"status=100": success, "status=200": success, "status=302": success, "status=400": success,
-		"status=401": forbids, "status=402": forbids, "status=403": forbids, "status=404": success, "status=406": success,
-		"status=407": nothing, "status=408": unsure, "status=409": success, "status=424": success, "status=425": unsure, "status=426": success,
-		"status=428": success, "status=429": refusal, "status=430": success, "status=450": success, "status=451": forbids, "status=452": success,
-		"status=499": success, "status=500": unsure, "status=503": unsure, "status=599": unsure,
-		"status=600": nothing, "status=999": nothing, "status=-1": nothing,
+		"status=100": success, "status=200": success, "status=302": success, "status=400": nothing,
+		"status=401": forbids, "status=402": forbids, "status=403": forbids, "status=404": success, "status=405": nothing, "status=406": forbids,
+		"status=407": nothing, "status=408": unsure, "status=409": nothing, "status=410": success, "status=418": forbids, "status=420": forbids, "status=424": nothing, "status=425": unsure, "status=426": nothing,
+		"status=428": nothing, "status=429": refusal, "status=430": forbids, "status=450": forbids, "status=451": forbids, "status=452": forbids,
+		"status=499": forbids, "status=501": unsure, "status=500": unsure, "status=503": unsure, "status=599": unsure,
+		"status=600": forbids, "status=999": forbids, "status=-1": nothing,
+		"status=400 page=true": forbids, "status=405 page=true conditional=true": nothing, "status=409 page=true": forbids,
+		"status=406 conditional=true": nothing, "status=403 conditional=true": forbids,
 		"status=503 retryAfter=0": unsure, "status=503 retryAfter=1": refusal, "status=500 retryAfter=1": unsure,
 		"status=200 refused=captcha": refusal, "status=404 refused=captcha": refusal,
 		"status=0": unsure, "status=0 left=true": nothing, "status=500 left=true": unsure,
@@ -64,6 +66,19 @@ func TestARefusalFoundLateIsOpen(t *testing.T) {
 		{"a start into it", found + "@9\n5 page 2", intoBlock},
 		{"a start after it", found + "@3\n5 page 2", isOpen},
 	}))
+}
+
+// TestARetryAfterHoldsOnAnyStatus: a host that names a time is left alone for it, whatever the answer
+// counts as otherwise. On a page that was served, and on a redirect to another host, it means nothing.
+func TestARetryAfterHoldsOnAnyStatus(t *testing.T) {
+	const broken = "lines 6 and 7: block: the host asked to be left alone for 9s and wasn't blocked for so long"
+	var rows []row
+	for _, c := range []struct{ status, want string }{
+		{"200", ""}, {"303", ""}, {"403", broken}, {"404", broken}, {"413", broken}, {"420", broken}, {"999", broken},
+	} {
+		rows = append(rows, row{c.status, "1 page 1 status=" + c.status + " retryAfter=9", c.want})
+	}
+	checkRows(t, usual, closed(rows))
 }
 
 func TestVerdictsOnRefusalsWithoutABlock(t *testing.T) {
@@ -505,7 +520,7 @@ func TestVerdictsOnPauses(t *testing.T) {
 			1.5 start 2
 			1.5 block 1 until=@2.5
 			1.6 end 1 status=429 latency=0.5
-			3   end 2 status=500 retryAfter=9 latency=1.4
+			3   end 2 status=500 latency=1.4
 		`, ``},
 		{"and not its page's own trouble", `
 			1   allow 2

@@ -133,7 +133,7 @@ func forbidden(s *scene) {
 		defer s.done(t)
 		return t, t.lease.Observe(o)
 	}
-	statuses := []int{403, 401, 451, 402, 403}
+	statuses := []int{403, 401, 451, 420, 999} // the last two are no words of HTTP
 	for _, served := range []int{404, 200, 301, 410} {
 		for _, status := range append(statuses[:4:4], served) {
 			if _, e := say(hostlimit.Outcome{Status: status}); e != (hostlimit.Effect{}) {
@@ -145,6 +145,8 @@ func forbidden(s *scene) {
 		s.Helper()
 		for i, status := range statuses {
 			say(hostlimit.Outcome{Status: 407})
+			say(hostlimit.Outcome{Status: 405})
+			say(hostlimit.Outcome{Status: 501, Method: "HEAD"})
 			say(hostlimit.Outcome{Err: context.Canceled})
 			say(hostlimit.Outcome{Status: 200, Aside: true})
 			if t, e := say(hostlimit.Outcome{Status: status}); e != (hostlimit.Effect{}) || t.Probe {
@@ -253,7 +255,7 @@ func reset(s *scene) {
 	if t.Probe || t.Start.Before(e.Until) {
 		s.Errorf("probe %v, started %v, blocked until %v", t.Probe, t.Start, e.Until)
 	}
-	if e := say(t, hostlimit.Outcome{Status: 200, Reset: age, RetryAfter: tick}); e.Until.After(t.Start.Add(age / 2)) {
+	if e := say(t, hostlimit.Outcome{Status: 404, Reset: age, RetryAfter: tick}); e.Until.After(t.Start.Add(age / 2)) {
 		s.Errorf("a limit that is used up, with Retry-After %v, did %+v", tick, e)
 	}
 	say(s.take(), hostlimit.Outcome{Status: 429, RetryAfter: tick})

@@ -201,7 +201,6 @@ func whatCounts(s *scene) {
 		{"429", nil, hostlimit.Outcome{Status: 429}, true},
 		{"503 by default", nil, hostlimit.Outcome{Status: 503}, true},
 		{"503 with Retry-After by default", nil, hostlimit.Outcome{Status: 503, RetryAfter: age}, true},
-		{"403 with Retry-After by default", nil, hostlimit.Outcome{Status: 403, RetryAfter: age}, false},
 		{"200 that is none", nil, hostlimit.Outcome{Status: 200, Refused: "a challenge"}, true},
 		{"a challenge aside", nil, hostlimit.Outcome{Status: 403, Refused: "a challenge", Aside: true}, true},
 		{"403 by default", nil, hostlimit.Outcome{Status: 403}, false},
@@ -375,4 +374,30 @@ func revisedOnce(s *scene) {
 		s.Errorf("twice: %+v", e)
 	}
 	s.done(t)
+}
+
+func retryAfterAnywhere(s *scene) {
+	for _, c := range []struct {
+		outcome hostlimit.Outcome
+		blocks  bool
+	}{
+		{hostlimit.Outcome{Status: 403}, true},
+		{hostlimit.Outcome{Status: 404}, true},
+		{hostlimit.Outcome{Status: 413}, true},
+		{hostlimit.Outcome{Status: 420}, true},
+		{hostlimit.Outcome{Status: 999}, true},
+		{hostlimit.Outcome{Status: 303}, true},
+		{hostlimit.Outcome{Status: 200}, false},
+		{hostlimit.Outcome{Status: 204}, false},
+	} {
+		s.use(hostlimit.Config{Delay: unpaced})
+		t := s.take()
+		c.outcome.RetryAfter = age
+		e := t.lease.Observe(c.outcome)
+		isLong := e.Until.After(t.Start.Add(age / 2))
+		if e.Blocked != c.blocks || isLong != c.blocks || e.Refusals != 0 {
+			s.Errorf("%d with Retry-After: %+v, want a block: %v", c.outcome.Status, e, c.blocks)
+		}
+		s.done(t)
+	}
 }

@@ -119,6 +119,10 @@ var scenarios = []scenario{
 		"After a block one request probes; the others wait for its answer.",
 	},
 	{
+		"RetryAfterHoldsOnAnyStatus", retryAfterAnywhere,
+		"RetryAfter from 300 on blocks until then and counts as no refusal; on a page that was served it does nothing.",
+	},
+	{
 		"RefusalFoundLateCounts", foundLate,
 		"Revise makes an answer that was observed as a success the refusal that it is: it blocks, and the row goes on.",
 	},
@@ -153,7 +157,7 @@ var scenarios = []scenario{
 	},
 	{
 		"FiveForbiddenAndACheck", forbidden,
-		"401, 402, 403 and 451 pause nothing; after the fifth in a row (InARow) one request goes alone: " +
+		"403, its like and unknown words pause nothing; after the fifth in a row (InARow) one request goes alone: " +
 			"served, the pages were forbidden; refused, it is a ban of a minute and more. Success, 404 among " +
 			"it, begins the count anew; 407 and callers that leave aren't counted.",
 	},

@@ -143,7 +143,8 @@ func (l *lease) learn(o hostlimit.Outcome) hostlimit.Effect {
 	l.observed = true
 	l.unanswered = o.Status == 0 && means != rules.Silent
 
-	isNews := o.Reset > 0 || (means != rules.Silent && means != rules.Success)
+	asks := m.rules.Asks(&o)
+	isNews := asks || (means != rules.Silent && means != rules.Success)
 	h := l.host(isNews)
 	if h == nil {
 		return hostlimit.Effect{} // evicted since the lease expired, and nothing to remember
@@ -163,7 +164,7 @@ func (l *lease) learn(o hostlimit.Outcome) hostlimit.Effect {
 	// only from the second such answer in a row on.
 	isLonger := means != rules.Unsure && h.adapt(l, o)
 	var e hostlimit.Effect
-	if means != rules.Success || o.Reset > 0 || h.kept != nil { // else it changes the delay at most
+	if means != rules.Success || asks || h.kept != nil { // else it changes the delay at most
 		e = h.observe(m.rules, l, &o, now, sh.starts)
 	}
 	if means == rules.Unsure && h.refusals().InARow() > 1 {

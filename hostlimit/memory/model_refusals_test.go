@@ -164,7 +164,7 @@ func (t *modelTrouble) doubt(a *answered) (blocked, own bool) {
 
 // serve is a success. It reports whether that has cleared the host.
 func (t *modelTrouble) serve(a *answered) (cleared bool) {
-	remembers := t.met || t.forbidden > 0 || t.served != 0 || a.Reset > 0
+	remembers := t.met || t.forbidden > 0 || t.served != 0 || a.asked > 0
 	if !a.earlier {
 		cleared = t.alone
 		if t.refusals >= 10 && t.refusals < 14 { // as many as a ban of a minute, and no limit by the minute or the hour

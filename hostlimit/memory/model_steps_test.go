@@ -79,12 +79,12 @@ func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
 			block() // the answer that tells is one of a request to come
 		}
 	case forbids:
-	case o.Status > 0 && o.Status != 407 && !o.Aside:
+	case o.Status > 0 && !m.p.asksWrongly(o) && !o.Aside:
 		h.answers++
 		a.served++
 		want.Cleared = h.serve(a)
 	}
-	if o.Reset > 0 && !refuses {
+	if !refuses {
 		extend()
 	}
 	if !left && m.p.cannot(o) && h.inARow() > 1 {

@@ -542,7 +542,8 @@ func (m *model) land(h *modelHost, w *modelTurn) {
 // n-th refusal in a row.
 func (p *program) lasting(o hostlimit.Outcome, n int) (asked, set time.Duration) {
 	asked = o.Reset
-	if o.RetryAfter > 0 {
+	heeded := o.RetryAfter > 0 && (o.Status >= 300 || p.refuses(o))
+	if heeded {
 		asked = o.RetryAfter
 	}
 	asked = min(asked, p.refusals.MaxRetryAfter)
@@ -555,7 +556,7 @@ func (p *program) lasting(o hostlimit.Outcome, n int) (asked, set time.Duration)
 	if p.cannot(o) {
 		set = fibonacci(n, time.Second, 10*time.Minute)
 	}
-	if set = max(set, asked); o.RetryAfter > 0 && !p.refusals.AtLeast {
+	if set = max(set, asked); heeded && !p.refusals.AtLeast {
 		set = asked
 	}
 	return asked, set
@@ -585,7 +586,7 @@ func (p *program) refuses(o hostlimit.Outcome) bool {
 
 // cannot reports whether an answer is of a host that doesn't refuse but can't.
 func (p *program) cannot(o hostlimit.Outcome) bool {
-	return (o.Status == 0 || o.Status == 408 || o.Status == 425 || o.Status >= 500) && !p.refuses(o)
+	return (o.Status == 0 || o.Status == 408 || o.Status == 425 || o.Status/100 == 5) && !p.refuses(o) && !p.asksWrongly(o)
 }
 
 // left reports whether the caller gave up.
@@ -595,5 +596,20 @@ func (p *program) left(o hostlimit.Outcome) bool {
 
 // forbids reports whether an answer is a 403 or the like.
 func (p *program) forbids(o hostlimit.Outcome) bool {
-	return slices.Contains([]int{401, 402, 403, 451}, o.Status) && !p.refuses(o)
+	known := slices.Contains([]int{404, 408, 410, 425}, o.Status)
+	return o.Status >= 400 && o.Status/100 != 5 && !known && !p.refuses(o) && !p.asksWrongly(o)
+}
+
+// asksWrongly reports whether an answer is about the request, and about nothing else.
+func (p *program) asksWrongly(o hostlimit.Outcome) bool {
+	get := o.Method == "" || o.Method == "GET"
+	switch o.Status {
+	case 400, 405, 409:
+		return !get || !o.Page || o.Conditional
+	case 406:
+		return !get || o.Conditional
+	case 501:
+		return !get
+	}
+	return slices.Contains([]int{407, 411, 412, 413, 414, 415, 416, 417, 421, 422, 423, 424, 426, 428, 431}, o.Status)
 }

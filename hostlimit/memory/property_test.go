@@ -45,6 +45,8 @@ type request struct {
 	err        error // of a network error
 	refused    string
 	reset      time.Duration
+	method     string
+	page       bool
 	aside      bool
 	silent     bool // released without an answer
 	twice      bool // every call of the lease is made again later, when it must do nothing
@@ -52,7 +54,7 @@ type request struct {
 
 func (r *request) outcome() hostlimit.Outcome {
 	return hostlimit.Outcome{
-		Status: r.status, Latency: r.latency, RetryAfter: r.retryAfter, Err: r.err, Aside: r.aside, Refused: r.refused, Reset: r.reset,
+		Status: r.status, Latency: r.latency, RetryAfter: r.retryAfter, Err: r.err, Aside: r.aside, Refused: r.refused, Reset: r.reset, Method: r.method, Page: r.page,
 		Resource: uint64(r.id % 5), // 0: not known
 	}
 }
@@ -247,6 +249,15 @@ func generate(seed uint64, n int) *program {
 		}
 		if chance(3) {
 			q.reset = span(1, 2*time.Minute)
+		}
+		if chance(5) { // words that few hosts use, and answers about the request
+			q.status = []int{400, 405, 406, 409, 413, 420, 430, 501, 999}[r.IntN(9)]
+			q.err = nil
+			q.method = []string{"", "GET", "HEAD"}[r.IntN(3)]
+			q.page = chance(50)
+			if chance(30) {
+				q.retryAfter = span(1, 2*time.Minute)
+			}
 		}
 		q.aside = chance(5)
 		if chance(leaks) {

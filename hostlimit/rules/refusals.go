@@ -23,7 +23,7 @@ import (
 //	open     refusal                             blocked  until Retry-After, or by the policy; may teach
 //	open     unsure: 5xx, 408, 425, no answer    blocked  Fibonacci steps, at most 5 min or Cap; see suspicion
 //	open     403 and the like, number InARow     waiting  the next answer shows a ban, or forbidden pages
-//	open     Reset                               paused   nothing is left of the host's rate limit
+//	open     Reset, or Retry-After from 300 on   paused   nothing is left of the host's rate limit
 //	paused   Until has passed                    open     the host has not refused: no probe
 //	blocked  Until has passed                    waiting  for a request to probe
 //	waiting  a request starts                    probed   the others wait for its answer
@@ -36,7 +36,7 @@ import (
 //	probed   403, the answer that shows          blocked  a ban: 60 s, doubling to 10 min
 //	probed   another answer, or none observed    waiting  the next request probes
 //	any      refusal of an earlier request       same     until its Retry-After, if later; not counted
-//	any      Reset                               same     until the reset, if later; not counted
+//	any      Reset, or Retry-After from 300 on   same     until then, if later; not counted
 //	any      refusal that is found late          blocked  Revise: as if it had been no success
 //	any      Block                               blocked  by a person: no answer lifts it, only Clear
 //	any      Clear                               open
@@ -53,7 +53,7 @@ type Refusals struct {
 
 	Row       int  `json:",omitzero"` // refusals in a row, 255 for more; those of one block count once
 	Unsure    int  `json:",omitzero"` // unsure answers in a row, 255 for more
-	Forbidden int  `json:",omitzero"` // 401, 402, 403 and 451 in a row, since the last success or check
+	Forbidden int  `json:",omitzero"` // 403, its like and unknown words in a row, since the last success or check
 	Bans      int  `json:",omitzero"` // bans in a row
 	Checking  bool `json:",omitzero"` // the next answer shows a ban, or forbidden pages
 
@@ -119,8 +119,8 @@ func (s *Refusals) Observe(r *Rules, o hostlimit.Outcome, t Turn) hostlimit.Effe
 	case Silent:
 		// It may carry a Reset all the same.
 	}
-	if o.Reset > 0 && a.meaning != Refused { // refuse has used it already
-		extended := s.extend(&a, "rate limit")
+	if a.meaning != Refused { // refuse has used it already
+		extended := s.extend(&a, r.whyAsked(&o))
 		a.effect.Blocked = a.effect.Blocked || extended
 	}
 	a.effect.Refusals = s.InARow()
@@ -341,26 +341,38 @@ func (r *Rules) Meaning(o *hostlimit.Outcome) Meaning {
 		return r.meaningOfNone(o)
 	case o.Status == 503 && o.RetryAfter > 0:
 		return Refused
-	case !isStatus(o.Status), o.Status == 407: // 407 is the word of a proxy on the way
+	case isAboutTheRequest(o):
 		return Silent
-	}
-	switch o.Status {
-	case 408, 425:
-		return Unsure
-	case 401, 402, 403, 451:
-		return Forbidden
-	}
-	if o.Status >= 500 {
+	case o.Status < 400, o.Status == 404, o.Status == 410:
+		if o.Aside {
+			return Silent // its success lifts no block
+		}
+		return Success
+	case o.Status == 408, o.Status == 425, 500 <= o.Status && o.Status < 600:
 		return Unsure
 	}
-	if o.Aside {
-		return Silent // its success lifts no block
-	}
-	return Success
+	// 403 and the like, and each word that isn't known: a limiter may have made it up.
+	return Forbidden
 }
 
-// isStatus reports whether s is a status that HTTP has a class for.
-func isStatus(s int) bool { return 0 < s && s < 600 }
+// isAboutTheRequest reports whether the status of o speaks of the request rather than of the host
+// or of the page: another request to the same URL may be served.
+func isAboutTheRequest(o *hostlimit.Outcome) bool {
+	isGet := o.Method == "" || o.Method == "GET"
+	switch o.Status {
+	case 407: // the word of a proxy on the way
+		return true
+	case 411, 412, 413, 414, 415, 416, 417, 421, 422, 423, 424, 426, 428, 431:
+		return true
+	case 400, 405, 409: // APIs answer so; a crawler sees by a page that was served before
+		return !isGet || o.Conditional || !o.Page
+	case 406:
+		return !isGet || o.Conditional
+	case 501:
+		return !isGet
+	}
+	return o.Status < 0
+}
 
 // meaningOfNone returns the meaning of an attempt without a response.
 func (r *Rules) meaningOfNone(o *hostlimit.Outcome) Meaning {
@@ -391,19 +403,37 @@ func (m Meaning) String() string {
 // asked returns for how long the host asks to be left alone, by Retry-After or else by the reset of
 // its rate limit; capped, and 0 if it doesn't ask.
 func (r *Rules) asked(o *hostlimit.Outcome) time.Duration {
-	asked := o.RetryAfter
-	if asked <= 0 { // a Retry-After goes before what the rate limit's fields say
-		asked = max(0, o.Reset)
+	asked := max(0, o.Reset)
+	if r.heeds(o) { // a Retry-After goes before what the rate limit's fields say
+		asked = o.RetryAfter
 	}
 	return min(asked, r.refusals.MaxRetryAfter)
 }
+
+// heeds reports whether o has a Retry-After that counts. On a page that was served it doesn't: some
+// hosts send it with each of them.
+func (r *Rules) heeds(o *hostlimit.Outcome) bool {
+	isServed := o.Status < 300 && o.Refused == "" && !r.refusals.Counts(o.Status)
+	return o.RetryAfter > 0 && !isServed
+}
+
+// whyAsked returns the Refusals.Cause of a block for which o asks, and which counts as no refusal.
+func (r *Rules) whyAsked(o *hostlimit.Outcome) string {
+	if r.heeds(o) {
+		return "Retry-After"
+	}
+	return "rate limit"
+}
+
+// Asks reports whether o asks for a wait, whatever else it means.
+func (r *Rules) Asks(o *hostlimit.Outcome) bool { return r.asked(o) > 0 }
 
 // stay returns the length of the block that o sets as the n-th refusal in a row. The policy is for
 // hosts that refuse: one that can't answer, and whose status the policy doesn't list, is asked
 // again after Fibonacci steps; and so is one whose refusal the policy answers with a panic.
 func (r *Rules) stay(n int, o *hostlimit.Outcome, failure *error) (d time.Duration) {
 	asked := r.asked(o)
-	if o.RetryAfter > 0 && !r.refusals.AtLeast {
+	if r.heeds(o) && !r.refusals.AtLeast {
 		return asked // the host knows best
 	}
 	if r.Meaning(o) == Unsure {

@@ -208,12 +208,33 @@ func TestMeaningOfAStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	for status, want := range map[int]Meaning{
-		-1: Silent, 0: Silent, 100: Success, 200: Success, 304: Success, 400: Success, 401: Forbidden, 402: Forbidden, 403: Forbidden, 404: Success,
-		407: Silent, 408: Unsure, 410: Success, 425: Unsure, 429: Refused, 451: Forbidden, 499: Success,
-		500: Unsure, 503: Unsure, 599: Unsure, 600: Silent, 999: Silent, 1024: Silent, math.MaxInt: Silent,
+		-1: Silent, 0: Silent, 100: Success, 200: Success, 304: Success, 400: Silent, 401: Forbidden, 402: Forbidden, 403: Forbidden, 404: Success,
+		405: Silent, 406: Forbidden, 407: Silent, 408: Unsure, 409: Silent, 410: Success, 411: Silent, 417: Silent, 418: Forbidden,
+		420: Forbidden, 421: Silent, 422: Silent, 425: Unsure, 426: Silent, 427: Forbidden, 428: Silent, 429: Refused, 430: Forbidden,
+		431: Silent, 451: Forbidden, 499: Forbidden, 500: Unsure, 501: Unsure, 503: Unsure, 599: Unsure, 600: Forbidden,
+		999: Forbidden, 1024: Forbidden, math.MaxInt: Forbidden,
 	} {
 		if got := r.Meaning(&hostlimit.Outcome{Status: status}); got != want {
 			t.Errorf("status %d means %d, want %d", status, got, want)
+		}
+	}
+	for _, c := range []struct {
+		outcome hostlimit.Outcome
+		want    Meaning
+	}{
+		{hostlimit.Outcome{Status: 501, Method: "GET"}, Unsure},
+		{hostlimit.Outcome{Status: 501, Method: "HEAD"}, Silent},
+		{hostlimit.Outcome{Status: 500, Method: "HEAD"}, Unsure},
+		{hostlimit.Outcome{Status: 405, Method: "GET", Page: true}, Forbidden},
+		{hostlimit.Outcome{Status: 405, Method: "HEAD", Page: true}, Silent},
+		{hostlimit.Outcome{Status: 400, Page: true}, Forbidden},
+		{hostlimit.Outcome{Status: 400, Page: true, Conditional: true}, Silent},
+		{hostlimit.Outcome{Status: 406, Method: "POST"}, Silent},
+		{hostlimit.Outcome{Status: 403, Method: "POST", Conditional: true}, Forbidden},
+		{hostlimit.Outcome{Status: 200, Aside: true}, Silent},
+	} {
+		if got := r.Meaning(&c.outcome); got != c.want {
+			t.Errorf("%+v means %v, want %v", c.outcome, got, c.want)
 		}
 	}
 }

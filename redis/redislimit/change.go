@@ -245,7 +245,7 @@ func (t *lease) observe(o hostlimit.Outcome) (*change, hostlimit.Effect) {
 		unchanged.Refusals = before.InARow()
 		unchanged.Until = l.base.Add(h.known.Earliest)
 	}
-	quiet := !t.granted.probe && o.Reset <= 0
+	quiet := !t.granted.probe && !l.rules.Asks(&o)
 	nothingToEnd := c.served && !known.IsLeft(after) && len(h.changes) == 0
 	if quiet && (meaning == neutral || nothingToEnd) {
 		c.sendPlain(longer)
