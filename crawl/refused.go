@@ -86,7 +86,8 @@ func meaningOf(resp *http.Response) rules.Meaning {
 	if resp == nil {
 		return rules.Unsure
 	}
-	o := hostlimit.Outcome{Status: resp.StatusCode}
+	// As Call.Judges has the limiter read it.
+	o := hostlimit.Outcome{Status: resp.StatusCode, Page: true}
 	if resp.Header.Get("Retry-After") != "" {
 		o.RetryAfter = time.Second // a page in trouble doesn't know when that ends, however long it is
 	}

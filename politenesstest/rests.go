@@ -30,7 +30,7 @@ const (
 //	the fifth of 401, 402, 403, 451, no rest; one request alone
 //	and of statuses that HTTP
 //	doesn't know
-//	the next of them                 rest: 60 s, doubling to 10 min
+//	the next of them                 rest: 60 s, doubling to 10 min, then to 4 h
 //	any success but of robots.txt    all is over
 type rests struct {
 	rules Rules
@@ -247,7 +247,11 @@ func (r *rests) forbid(x *exchange) {
 		r.checking = false
 		r.bans++
 		long := time.Minute << min(r.bans-1, 8) // doubling
-		r.rest(x, min(long, 10*time.Minute), fmt.Sprintf("%d once more, which is a ban", x.record.Status))
+		long = min(long, 10*time.Minute)
+		if further := r.bans - 6; further > 0 { // that was refused twice
+			long = min(20*time.Minute<<min(further-1, 8), 4*time.Hour)
+		}
+		r.rest(x, long, fmt.Sprintf("%d once more, which is a ban", x.record.Status))
 		return
 	}
 	r.forbidden++

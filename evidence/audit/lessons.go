@@ -14,9 +14,12 @@ const (
 	// with each further one in a row (..., at most 5 min, or the policy's cap where that is shorter)".
 	unsureStep = time.Second
 	unsureMost = 5 * time.Minute
-	// banStep and banMost are for: "nothing is asked for 60 s, doubling to 10 min".
-	banStep = time.Minute
-	banMost = 10 * time.Minute
+	// banStep and the others are for: "nothing is asked for 60 s, doubling to 10 min and, where that
+	// was refused twice, on to 4 h".
+	banStep    = time.Minute
+	banMost    = 10 * time.Minute
+	bansToMost = 6
+	banLongest = 4 * time.Hour
 
 	// refusalTeaches is for "1.5 times the delay in force", banTeaches for "twice what it was".
 	refusalTeaches = 1.5
@@ -47,6 +50,9 @@ func (n *answer) least() (least int64, known bool) {
 	case n.after && !p.AtLeast: // Retry-After is in place of the policy
 	case b.kind == forbidden:
 		least = doubled(b.inARow, banStep, banMost)
+		if further := b.inARow - bansToMost; further > 0 {
+			least = doubled(further, 2*banMost, banLongest)
+		}
 	case failed: // it counts as one more refusal, whatever the policy says of refusals
 		least = fibonacci(b.inARow, unsureStep, most)
 	case p.Backoff == "fibonacci":

@@ -113,7 +113,7 @@ func (t *modelTrouble) forbid(a *answered) (blocked bool) {
 			t.slow = true
 		}
 		t.easedAt = a.now
-		return t.block(a, max(doubling(t.bans, time.Minute, 10*time.Minute), a.stay(t.bans)))
+		return t.block(a, max(banned(t.bans), a.stay(t.bans)))
 	default:
 		t.forbidden++
 		if t.forbidden == a.inARow {
@@ -123,6 +123,12 @@ func (t *modelTrouble) forbid(a *answered) (blocked bool) {
 		}
 	}
 	return false
+}
+
+// banned is the length of the n-th ban in a row.
+func banned(n int) time.Duration {
+	steps := []time.Duration{1, 2, 4, 8, 10, 10, 20, 40, 80, 160, 240}
+	return steps[min(n, len(steps))-1] * time.Minute //nolint:durationcheck // minutes
 }
 
 // doubt is a 503 or the like: the host's, or the page's.

@@ -54,12 +54,23 @@ type suspect struct {
 
 // Pauses and bans. "After such an answer the host rests for a second, longer with each further one
 // in a row (at most 5 min, or the policy's cap where that is shorter)". "A ban: nothing is asked
-// for 60 s, doubling to 10 min".
+// for 60 s, doubling to 10 min and, where that was refused twice, on to 4 h".
 const (
 	longestPause = 5 * time.Minute
 	shortestBan  = time.Minute
-	longestBan   = 10 * time.Minute
+	longBan      = 10 * time.Minute
+	longBans     = 6 // in a row, until two of them were longBan
+	longestBan   = 4 * time.Hour
 )
+
+// banOf returns the length of the n-th ban in a row. A ban that each request begins anew, and that
+// is longer than longBan, would never end otherwise.
+func banOf(n int) time.Duration {
+	if n <= longBans {
+		return backoff.Doubling{Start: shortestBan, Cap: longBan}.Delay(n)
+	}
+	return backoff.Doubling{Start: 2 * longBan, Cap: longestBan}.Delay(n - longBans)
+}
 
 // Lessons. "Such refusals make the delay longer: 1.5 times the delay in force or, where that is
 // longer, the time per page served since the last such lesson, at most four times the delay". "A

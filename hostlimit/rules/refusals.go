@@ -33,7 +33,7 @@ import (
 //	probed   unsure or 403, after a refusal      blocked  the same
 //	probed   unsure, the page that was refused   waiting  the answer to the next page shows whose trouble it is
 //	probed   unsure, another page                blocked  for longer: one more in a row
-//	probed   403, the answer that shows          blocked  a ban: 60 s, doubling to 10 min
+//	probed   403, the answer that shows          blocked  a ban: 60 s, doubling to 10 min, then 4 h
 //	probed   another answer, or none observed    waiting  the next request probes
 //	any      refusal of an earlier request       same     until its Retry-After, if later; not counted
 //	any      Reset, or Retry-After from 300 on   same     until then, if later; not counted
@@ -264,7 +264,7 @@ func (s *Refusals) ban(a *answer) {
 		s.Slow = true
 	}
 	s.EasedAt = a.turn.Now // no step makes the delay shorter during a ban
-	ban := backoff.Doubling{Start: shortestBan, Cap: longestBan}.Delay(s.Bans)
+	ban := banOf(s.Bans)
 	s.block(a, "ban", s.Bans, max(ban, a.rules.stay(s.Bans, a.outcome, &a.effect.StateErr)))
 }
 

@@ -272,3 +272,30 @@ func TestOwnLimitsOfAKey(t *testing.T) {
 		t.Errorf("%+v, %v", l, err)
 	}
 }
+
+// TestABanThatEachRequestBeginsAnew: the pauses of a ban double to 10 min, and go on to 4 h where that
+// was refused twice, so a ban for an hour ends.
+func TestABanThatEachRequestBeginsAnew(t *testing.T) {
+	r, err := New(hostlimit.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, _ := r.Limits("example.com")
+	var s Refusals
+	turn := Turn{Delay: &l.Delay, Probe: true}
+	answer := func() {
+		turn.Number++
+		turn.Last++
+		turn.Now = s.Until
+		s.Observe(r, hostlimit.Outcome{Status: 403}, turn)
+	}
+	for range 5 {
+		answer()
+	}
+	for i, minutes := range []int{1, 2, 4, 8, 10, 10, 20, 40, 80, 160, 240, 240} {
+		answer()
+		if got := s.Until - turn.Now; got != time.Duration(minutes)*time.Minute {
+			t.Errorf("ban %d lasts %v, want %d min", i+1, got, minutes)
+		}
+	}
+}
