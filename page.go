@@ -35,7 +35,7 @@ func (p *page) judge(entry *robotscache.Entry) {
 		return
 	}
 	path := p.subject.path()
-	p.verdict = entry.Rules.Test(path)
+	p.verdict = entry.Rules.TestReadings(path)
 	p.floor = entry.Rules.Floor(p.asked)
 	p.verdict.Reason = entry.Reason
 	// A path that is disallowed isn't fetched, so the preferences for its use are moot.

@@ -232,7 +232,7 @@ func (a *auditor) decideAgain(d *evidence.Decision, t *trip) {
 	}
 	// The verdict on a target that isn't whole holds if no pattern reaches behind its sure
 	// beginning.
-	v := c.rules.Test(target)
+	v := c.rules.TestReadings(target)
 	sure := certain(target)
 	if sure != target && c.reaches(sure) {
 		a.openEnded(verdictsRight, "a URL that isn't whole in the log")

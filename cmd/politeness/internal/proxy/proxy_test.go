@@ -405,6 +405,23 @@ func TestDotSegmentsPassAsTheyCame(t *testing.T) {
 	}
 }
 
+// A program gets no path that robots.txt forbids in the reading of a server, however it spells it.
+func TestAForbiddenPathInOtherWords(t *testing.T) {
+	s := localsite.New(t, 0)
+	url, _ := start(t, Base())
+	for _, path := range []string{"/a/%2e%2e/private", "/a/../private/x", "//private", "/a%5c..%5cprivate", `/a\..\private`, "/%70rivate"} {
+		resp := raw(t, url, "GET "+s.URL+path+" HTTP/1.1\r\nHost: x\r\n\r\n")
+		if resp.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: status %d", path, resp.StatusCode)
+		}
+	}
+	for _, visit := range s.Visits() {
+		if visit.Target != "/robots.txt" {
+			t.Errorf("the site was asked for %s", visit.Target)
+		}
+	}
+}
+
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	s := localsite.New(t, 0)
