@@ -11,20 +11,22 @@ import (
 // A frontier decides which URL is asked for next. Its methods are pure steps: none waits, or reads
 // the clock.
 //
-// A host is in one of four places:
+// A host is in one of five places:
 //
 //	place    event                       next
 //	nowhere  put: it has a URL, a slot   waiting  until host.at
 //	waiting  take: host.at has come      due      in its class, by its charge
 //	waiting  take: host.at is later now  waiting
 //	due      take: a free connection     asking   a flight asks Transport.Next
+//	due      take: its site has no room  parked   until a flight of the site ends
+//	parked   finish, of its site         nowhere  put: waiting
 //	asking   started: it may start       nowhere  put: waiting, until the gap is over
 //	asking   finish: it may not yet      nowhere  put: waiting, until the time from Next
 //
 // A host has a slot for each flight that its limits allow. After a refusal it has one slot beside
 // the flights that were under way then, until a page is served; see refusals.
 //
-// Connections are scarce where max of them are in flight; then two rules keep slow hosts from
+// Connections are scarce where max of them are in flight; then three rules keep slow hosts from
 // holding all of them:
 //
 //   - Each host is charged with the time for which it holds connections (start-time fair
@@ -33,12 +35,17 @@ import (
 //   - A connection can't be taken back from a host, so slow hosts, and hosts that haven't answered
 //     yet, together hold no more of them than their part of the hosts, or than the quick ones can
 //     spare.
+//   - The hosts of a site hold no more of them than a few hosts would, or than those of other
+//     sites can spare: see site. A domain that has looked quick, under any number of names, takes
+//     few connections of the others by answering slowly then.
 type frontier struct {
 	hosts   map[string]*host
+	sites   map[string]*site // of hosts, by rules.Site
 	waiting heap[timed]
 	due     [4]heap[ready] // of quick, slow, fresh and unknown hosts
 
 	max      int           // most flights
+	perSite  int           // most flights of a site, by the limiter; 0 or less: it has no bound
 	flights  [2]int        // of quick and of slow hosts
 	number   [2]int        // of quick and of slow hosts
 	unknowns int           // flights of unknown hosts
@@ -62,6 +69,7 @@ const (
 // A host is one key of the Transport.
 type host struct {
 	key  string
+	site *site
 	urls []Request // at hand, the next one first
 
 	aside  []aside // set aside: the user's own rules refuse them
@@ -101,6 +109,7 @@ const (
 	nowhere place = iota
 	inWaiting
 	inDue
+	parked
 	asking
 )
 
@@ -152,6 +161,8 @@ func (f *frontier) host(key string) *host {
 	if h == nil {
 		h = &host{key: key, slots: 1, pace: slow, charged: f.served, tieBreak: rand.Uint32()}
 		f.hosts[key] = h
+		h.site = f.site(key)
+		h.site.hosts++
 		f.number[slow]++
 	}
 	return h
@@ -168,6 +179,7 @@ func (f *frontier) forget(h *host) {
 	delete(f.hosts, h.key)
 	f.number[h.pace]--
 	f.demand -= h.demand
+	f.forgetSite(h)
 }
 
 // class returns the index in due of h.
@@ -318,6 +330,7 @@ func (f *frontier) takeOf(h *host, now time.Time) *flight {
 	h.at = now
 	h.tooLate = nil
 	h.flights++
+	h.site.flights++
 	if fl.first {
 		f.unknowns++
 	}
@@ -367,10 +380,12 @@ func (f *frontier) pick() *host {
 			return nil
 		}
 		h := f.due[class].pop().h
-		if h.source() != noSource {
+		switch {
+		case h.source() == noSource:
+			h.place = nowhere // its URLs were given back meanwhile
+		case !f.park(h):
 			return h
 		}
-		h.place = nowhere // its URLs were given back meanwhile
 	}
 }
 
@@ -433,6 +448,7 @@ func (f *frontier) finish(fl *flight, took time.Duration) {
 		h.place = nowhere
 	}
 	h.flights--
+	h.site.flights--
 	f.flights[fl.pace]-- // h.pace may be another one by now
 	h.charged += took - fl.charge
 	if fl.first {
@@ -452,6 +468,7 @@ func (f *frontier) finish(fl *flight, took time.Duration) {
 		f.judge(h, took)
 	}
 	f.put(h)
+	f.unpark(h.site)
 }
 
 // judge adds the time that an exchange of h took to its mean, and sets its pace.
@@ -466,6 +483,7 @@ func (f *frontier) judge(h *host, took time.Duration) {
 	}
 	f.number[h.pace]--
 	f.demand -= h.demand
+	h.site.demand -= h.demand
 	h.pace = quick
 	// It starts a request each gap or, if all its slots are taken by then, whenever one is free.
 	between := max(h.gap, h.usual/time.Duration(h.slots))
@@ -476,6 +494,7 @@ func (f *frontier) judge(h *host, took time.Duration) {
 	}
 	f.number[h.pace]++
 	f.demand += h.demand
+	h.site.demand += h.demand
 }
 
 // sample moves usual towards the median, in steps that get smaller with the number of samples.

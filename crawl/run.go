@@ -726,6 +726,8 @@ func (r *run) waitOf(h *host, now time.Time) (w WaitingHost, ok bool) {
 		w.Why = cmp.Or(h.why, paced)
 	case !h.robotsAsked && h.place == asking:
 		w.Why = "its robots.txt"
+	case h.place == parked:
+		w.Why = "a connection for its site"
 	case h.place == inDue:
 		w.Why = "a connection, or a call of Visit"
 	case h.flights == 1:
