@@ -111,6 +111,9 @@ local pages = tonumber(s.pages or 0)
 local bytes = tonumber(s.bytes or 0)
 local started = tonumber(s.started or 0)
 local fence = tonumber(s.fence or 0)
+-- No process writes times further ahead. One that somebody else has written must not stay.
+quiet = math.min(quiet, now + math.max(QUIET, QUIET_NEW, QUIET_SENT))
+started = math.min(started, now)
 
 -- setBase stores the counts at the beginning of epoch e, whose id is name.
 local function setBase(e, p, b, name)

@@ -175,10 +175,13 @@ func (s *Store) Save(ctx context.Context, origin string, r robotscache.Record) e
 	return err
 }
 
-// take takes or renews the lock. One that never expires or isn't a string isn't ours.
+// take takes or renews the lock. One that never expires, that holds for longer than any process
+// asks for, or that isn't a string isn't ours.
 var take = redis.NewScript(`
 local holder = redis.pcall('GET', KEYS[1])
-if type(holder) == 'string' and holder ~= ARGV[1] and redis.call('PTTL', KEYS[1]) >= 0 then return 0 end
+local left = redis.call('PTTL', KEYS[1])
+local isHeld = left >= 0 and left <= tonumber(ARGV[2])
+if type(holder) == 'string' and holder ~= ARGV[1] and isHeld then return 0 end
 if ARGV[3] == 'renew' and holder ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1`)

@@ -314,7 +314,7 @@ func TestLateUnlockFreesNobodyElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.client.Set(t.Context(), store.lock(origin), "another", time.Minute).Err(); err != nil {
+	if err := store.client.Set(t.Context(), store.lock(origin), "another", Lease).Err(); err != nil {
 		t.Fatal(err)
 	}
 	unlock()

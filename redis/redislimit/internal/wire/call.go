@@ -17,6 +17,7 @@ type Call struct {
 	Claim      Micros    `msgpack:"claim"`      // a reservation lapses so long after its start
 	TTL        Micros    `msgpack:"ttl"`        // LeaseTTL
 	Forgive    Micros    `msgpack:"forgive"`    // refusals are forgotten so long after the block
+	Most       Micros    `msgpack:"most"`       // no host's answer blocks for longer; 0: not known
 	Hours      []Hours   `msgpack:"hours"`      // in which starts are allowed; none: always
 	Dead       Micros    `msgpack:"dead"`       // a process without a sign of life for so long has lost its turns
 	Spread     int       `msgpack:"spread"`     // number of processes that continue if they are cut off

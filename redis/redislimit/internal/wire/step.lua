@@ -80,6 +80,11 @@ local FORGOTTEN = HOUR
 local WORTH = 1000
 -- Memory for turns taken back that no GO has reported, of one host.
 local MOST_TAKEN = 64
+-- An operator can't order longer ones.
+local LONGEST_BY_HAND = 100 * 365 * DAY
+local LONGEST_PAUSE = 7 * DAY
+-- No start is let go, or noted, so far ahead.
+local AHEAD = 60 * SECOND
 -- What a host's key outlives the last time that is owed to it.
 local KEY_MARGIN = 60000 -- milliseconds
 local KEEP_ADAPTED = HOUR / 6
@@ -123,6 +128,7 @@ local LATENCY = call.latency
 local CLAIM = call.claim
 local TTL = call.ttl
 local FORGIVE = call.forgive
+local MOST = call.most
 local HOURS = call.hours
 local PROC = call.proc
 local DEAD = call.dead
@@ -232,6 +238,8 @@ end
 do
 	local err = loadGen()
 	if err then return err end
+	gen.p = min(gen.p, now + LONGEST_PAUSE)
+	gen.q = min(gen.q, now + max(call.quarantine, HOUR))
 	local why, shift = checkRun()
 	if STEPPED ~= 0 and GEN == gen.id then
 		why, shift = 's', STEPPED
@@ -448,6 +456,23 @@ local function shift(h)
 	set(h, 's', gen.s)
 end
 
+-- bound caps the times of a host by what the processes could have written: one that somebody else
+-- has written, once, must not stay. A start that lies ahead can't have been, nor its gap.
+local function bound(h)
+	if h.l > now + AHEAD then
+		set(h, 'a', min(h.a, now + max(h.a - h.l, 0)))
+		set(h, 'l', now)
+	end
+	if h.pl > now + AHEAD then
+		set(h, 'pa', min(h.pa, now + max(h.pa - h.pl, 0)))
+		set(h, 'pl', now)
+	end
+	local most = MOST
+	if string.sub(h.c, 1, #BY_HAND) == BY_HAND then most = LONGEST_BY_HAND end
+	if most > 0 and h.b > now + most then set(h, 'b', now + most) end
+	set(h, 'bs', min(h.bs, now))
+end
+
 -- expire drops the turns whose time is over.
 local function expire(h)
 	-- From the end, as drop moves the turns behind.
@@ -484,6 +509,7 @@ local function load(i)
 		h.g = gen.id
 	end
 	if h.s ~= gen.s then shift(h) end
+	bound(h)
 	expire(h)
 	if h.al and now > h.b + FORGIVE then
 		for _, field in ipairs({'f', 'al', 'b', 'c'}) do h[field] = nil end

@@ -8,7 +8,7 @@ import (
 )
 
 // Version is the version of all records. The server refuses processes of another one.
-const Version = 7
+const Version = 8
 
 // The records of this file are kept on the server. Only step.lua reads and writes them, under the
 // names in their tags. Times are microseconds of the server's clock; a field that is zero isn't

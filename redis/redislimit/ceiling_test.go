@@ -1,0 +1,65 @@
+package redislimit
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// A time that lies centuries ahead, written once by another program, doesn't stay: no answer blocks
+// a host for longer than Retry-After may.
+func TestAForgedTimeDoesNotStay(t *testing.T) {
+	t.Parallel()
+	const centuries = 285 * 365 * 24 * int64(time.Hour/time.Microsecond)
+	for field, most := range map[string]time.Duration{"b": 24 * time.Hour, "l": time.Minute} {
+		l := newTest(t, shared, hostlimit.Config{})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		lease, err := l.Acquire(ctx, "a.example", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := lease.Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		lease.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Second})
+		lease.Release()
+		if _, err := l.State(ctx, "a.example"); err != nil { // all calls before it are over
+			t.Fatal(err)
+		}
+		client := newClient(t, shared)
+		forged := false
+		for _, key := range client.Keys(ctx, l.conf.Prefix+"*a.example*").Val() {
+			var h map[string]any
+			if err := msgpack.Unmarshal([]byte(client.Get(ctx, key).Val()), &h); err != nil {
+				t.Fatal(err)
+			}
+			h[field] = time.Now().UnixMicro() + centuries
+			raw, err := msgpack.Marshal(h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			forged = client.Set(ctx, key, raw, time.Hour).Err() == nil
+		}
+		if !forged {
+			t.Fatal("the host has no key")
+		}
+		state, err := l.State(ctx, "a.example")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ahead := max(time.Until(state.Next), time.Until(state.BlockedUntil)); ahead > most {
+			t.Errorf("%s: the host is held for %v", field, ahead)
+		}
+		_, err = l.Acquire(ctx, "a.example", 0)
+		var refused *hostlimit.Error
+		if errors.As(err, &refused) && time.Until(refused.RetryAt) > most+time.Second {
+			t.Errorf("%s: %v, again in %v", field, err, time.Until(refused.RetryAt))
+		}
+	}
+}
