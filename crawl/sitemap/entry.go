@@ -1,7 +1,6 @@
 package sitemap
 
 import (
-	"net/mail"
 	"strconv"
 	"strings"
 	"time"
@@ -17,13 +16,14 @@ type Entry struct {
 	// Index reports whether Loc is another sitemap, listed by an index, and no page.
 	Index bool
 
-	// LastMod is when the page was last modified, by the site's word; zero if it isn't known. A
-	// date that leaves the day, the month or the minute open is the beginning of the time that it
-	// names.
+	// LastMod is when the page was last modified, by the site's word; zero if it isn't known, or is
+	// in no form that is read. A date that leaves the day, the month or the minute open is the
+	// beginning of the time that it names. A time without a zone is read as UTC. A time in a zone
+	// whose offset isn't known, such as "BST", is the earliest that it may be.
 	LastMod time.Time
 
 	// Precision is how long the time is that LastMod names: 24 hours for a date, 0 where it
-	// is given by the second.
+	// is given by the second, and 26 hours more for a zone whose offset isn't known.
 	Precision time.Duration
 
 	// ChangeFreq is how often the page changes, by the site's word: "always", "hourly",
@@ -71,44 +71,4 @@ func (it item) entry(loc string, index bool) Entry {
 		e.Priority = priority
 	}
 	return e
-}
-
-// layouts are the forms of a time: those of W3C's note (https://www.w3.org/TR/NOTE-datetime), and
-// those without a time zone or with a space that are seen beside them.
-var layouts = []struct {
-	layout string
-	after  func(time.Time) time.Time // the end of the time that it names; nil: it names an instant
-}{
-	{"2006-01-02", func(t time.Time) time.Time { return t.AddDate(0, 0, 1) }},
-	{time.RFC3339, nil},
-	{"2006-01-02T15:04Z07:00", func(t time.Time) time.Time { return t.Add(time.Minute) }},
-	{"2006-01", func(t time.Time) time.Time { return t.AddDate(0, 1, 0) }},
-	{"2006", func(t time.Time) time.Time { return t.AddDate(1, 0, 0) }},
-	{"2006-01-02T15:04:05", nil},
-	{"2006-01-02 15:04:05", nil},
-	{"2006-01-02 15:04:05Z07:00", nil},
-}
-
-// parseTime reads a time in one of W3C's forms or in a feed's (RFC 5322). What is none is the zero
-// time.
-func parseTime(s string) (t time.Time, precision time.Duration) {
-	s = strings.TrimSpace(s)
-	if s == "" {
-		return time.Time{}, 0
-	}
-	for _, l := range layouts {
-		t, err := time.Parse(l.layout, s)
-		switch {
-		case err != nil:
-		case l.after == nil:
-			return t, 0
-		default:
-			return t, l.after(t).Sub(t) // a month has 28 days to 31
-		}
-	}
-	t, err := mail.ParseDate(s)
-	if err != nil {
-		return time.Time{}, 0
-	}
-	return t, 0
 }

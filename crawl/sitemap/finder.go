@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"maps"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/internal/coding"
 	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/internal/printable"
 	"github.com/go-politeness/politeness/internal/weblink"
@@ -355,13 +357,26 @@ func (w *walk) fetchIn(ctx context.Context, f file, timer *time.Timer) (entries 
 	if err != nil {
 		return nil, final, err
 	}
-	for entry, err := range readFrom(&base, maxBytes, resp.Body) {
+	body, err := unpacked(resp)
+	if err != nil {
+		return nil, final, err
+	}
+	for entry, err := range readFrom(&base, maxBytes, body) {
 		if err != nil {
 			return entries, final, err // those before it are good
 		}
 		entries = append(entries, entry)
 	}
 	return entries, final, nil
+}
+
+// unpacked returns the body of an answer without its content codings. Whether it is gzip is known
+// by its first bytes, whatever the header says.
+func unpacked(resp *http.Response) (io.Reader, error) {
+	codings := slices.DeleteFunc(coding.Of(resp.Header), func(name string) bool {
+		return name == "gzip" || name == "x-gzip"
+	})
+	return coding.NewReader(resp.Body, codings, maxBytes+1)
 }
 
 // refuses returns why a page isn't yielded, or "": the robots.txt of its host is to name the

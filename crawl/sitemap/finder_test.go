@@ -1,6 +1,8 @@
 package sitemap
 
 import (
+	"bytes"
+	"compress/zlib"
 	"context"
 	"errors"
 	"fmt"
@@ -190,6 +192,38 @@ func TestPagesOfASite(t *testing.T) {
 					}
 				}
 			})
+		})
+	}
+}
+
+// TestCodingsOfSitemaps: the transport undoes gzip alone.
+func TestCodingsOfSitemaps(t *testing.T) {
+	const site = "https://example.com"
+	var deflated bytes.Buffer
+	packer := zlib.NewWriter(&deflated)
+	_, _ = packer.Write([]byte(urls(site + "/1")))
+	_ = packer.Close()
+	for coding, test := range map[string]struct {
+		body  string
+		pages int
+		err   string
+	}{
+		"deflate": {deflated.String(), 1, ""},
+		"x-gzip":  {string(pack(t, []byte(urls(site+"/1")))), 1, ""},
+		"none":    {urls(site + "/1"), 1, ""},
+		"br":      {"\x0b\x02", 0, `content coding "br" was not asked for`},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			web := politenesstest.NewWeb()
+			web.Site(site).Handle("/sitemap.xml", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Encoding", coding)
+				_, _ = io.WriteString(w, test.body)
+			}))
+			pages, errs := find(t, web, Finder{}, site)
+			isRight := len(pages) == test.pages && (test.err == "") == (len(errs) == 0)
+			if !isRight || test.err != "" && !strings.Contains(errs[0].Error(), test.err) {
+				t.Errorf("%s: %q, %v", coding, pages, errs)
+			}
 		})
 	}
 }

@@ -18,14 +18,16 @@ package sitemap
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/go-politeness/politeness/internal/coding"
+	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/internal/printable"
 	"github.com/go-politeness/politeness/internal/weblink"
 )
@@ -40,6 +42,7 @@ const (
 var (
 	errTooMany = fmt.Errorf("lists more than %d URLs, the protocol's limit", maxURLs)
 	errTooLong = fmt.Errorf("is longer than %d MB, the protocol's limit", maxBytes>>20)
+	errNothing = errors.New("lists no URL: no element in it is an entry of a sitemap or of a feed")
 	errFormat  = errors.New("is no sitemap: neither XML of a known kind " +
 		"(urlset, sitemapindex, rss, RDF, feed) nor URLs, one a line")
 )
@@ -48,9 +51,14 @@ var (
 // line, gzipped or not, whatever its name and its Content-Type say. It needs a few kilobytes of
 // memory. Use it for a file at hand; a [Finder] gets a site's sitemaps by itself.
 //
+// The pages of an urlset count in a sitemapindex as well, and the other way round. An item of RSS
+// without a link is the page of its guid, if that is a URL. A URL of a feed may be relative to its
+// xml:base.
+//
 // At most one error is yielded, with the last pair: what can't be read of the file, and what of it
 // was left out because it isn't an absolute http or https URL of less than 2,048 bytes, or has an
-// entity that XML doesn't define, such as "&eacute;". The entries before it are good.
+// entity that XML doesn't define, such as "&eacute;". A file that has elements or text and yields
+// nothing is an error as well. The entries before it are good.
 func Read(r io.Reader) iter.Seq2[Entry, error] {
 	return readFrom(nil, maxBytes, r)
 }
@@ -98,10 +106,11 @@ type parser struct {
 
 	tagText []byte // the room for tags
 
-	kind      kind
-	prefix    string // namespace prefix of the root and with it of the elements that matter: "" or "sm:"
-	item      item   // the item that is open, if itemDepth > 0
-	itemDepth int
+	kind       kind
+	prefix     string // namespace prefix of the root and with it of the elements that matter: "" or "sm:"
+	hasContent bool   // there is an element or a text in the root
+	item       item   // the item that is open, if itemDepth > 0
+	itemDepth  int
 
 	field      string // local name of the open element whose text is wanted, or ""
 	fieldDepth int
@@ -131,25 +140,35 @@ func (l *leftOut) err(kind string) error {
 
 // An item is the raw text of an entry.
 type item struct {
+	name                               string // of its element
+	base                               *weblink.URL
 	loc, lastMod, changeFreq, priority string
 	undefined                          bool // loc has an entity that XML doesn't define
+	isHTML                             bool // loc is that of a link to a page, of those that Atom may have
+
+	// guid may be the URL of a feed's item that has no other.
+	guid          string
+	guidUndefined bool // guid has an entity that XML doesn't define
 }
 
-// A kind is a format that lists URLs in XML.
+// A kind is a format that lists URLs in XML. Each has a sibling, whose items are read as well:
+// sites put the items of one into the root of the other.
 type kind struct {
 	item    string // name of the element of an entry
-	index   bool   // whether entries are sitemaps
+	sibling string // the same of the other format
 	feed    bool   // whether prefixes don't matter, and what is read is link and a date
-	hasHref bool   // whether link has its URL in an attribute
 }
 
 var kinds = map[string]kind{ // by the local name of the root
-	"urlset":       {item: "url"},
-	"sitemapindex": {item: "sitemap", index: true},
-	"rss":          {item: "item", feed: true},
-	"RDF":          {item: "item", feed: true},
-	"feed":         {item: "entry", feed: true, hasHref: true},
+	"urlset":       {item: "url", sibling: indexItem},
+	"sitemapindex": {item: indexItem, sibling: "url"},
+	"rss":          {item: "item", sibling: "entry", feed: true},
+	"RDF":          {item: "item", sibling: "entry", feed: true},
+	"feed":         {item: "entry", sibling: "item", feed: true},
 }
+
+// indexItem is the element of an entry that is another sitemap.
+const indexItem = "sitemap"
 
 // read reads a file of at most limit bytes, before and after decompression.
 func (p *parser) read(r io.Reader, limit int64) error {
@@ -157,8 +176,9 @@ func (p *parser) read(r io.Reader, limit int64) error {
 	if err != nil {
 		return err
 	}
-	p.in = bufio.NewReader(decode(text))
-	if isXML(p.in) {
+	p.in = decode(text)
+	start, _ := p.in.Peek(1)
+	if string(start) == "<" {
 		err = p.readXML()
 	} else {
 		p.base = nil // or each line of a text would be a URL
@@ -189,25 +209,19 @@ func unpack(r io.Reader, limit int64) (text io.Reader, layers []*io.LimitedReade
 		if !isPacked || len(layers) > 2 {
 			return b, layers, nil
 		}
-		r, err = gzip.NewReader(b)
+		r, err = coding.NewReader(b, []string{"gzip"}, math.MaxInt64) // layer has the bound
 		if err != nil {
 			return nil, nil, fmt.Errorf("can't be unpacked: %w", err)
 		}
 	}
 }
 
-// isXML reports whether the first character is a "<".
-func isXML(in *bufio.Reader) bool {
-	start, _ := in.Peek(512)
-	return bytes.HasPrefix(bytes.TrimLeft(start, " \t\r\n"), []byte("<"))
-}
-
-// readLines reads one URL a line.
+// readLines reads one URL a line. A line ends with LF, CR LF, or CR alone.
 func (p *parser) readLines() error {
 	lines := 0
 	for {
 		b, err := p.in.ReadByte()
-		if err == nil && b != '\n' {
+		if err == nil && b != '\n' && b != '\r' {
 			p.add(b)
 			continue
 		}
@@ -248,11 +262,18 @@ func unreadable(err error) error {
 // emit yields an entry whose URL is one.
 func (p *parser) emit(it item) error {
 	loc := strings.TrimSpace(it.loc)
+	base := it.base
+	isByGUID := loc == "" && it.guid != ""
+	if isByGUID {
+		loc = strings.TrimSpace(it.guid)
+		base = nil // most are no URLs, and would be relative ones
+		it.undefined = it.guidUndefined
+	}
 	if it.undefined {
 		p.undefined.add(loc)
 		return nil
 	}
-	url := p.resolve(loc)
+	url := resolved(base, loc)
 	if url == "" {
 		p.noURL.add(loc)
 		return nil
@@ -261,17 +282,17 @@ func (p *parser) emit(it item) error {
 		return errTooMany
 	}
 	p.entries++
-	if !p.yield(it.entry(url, p.kind.index), nil) {
+	if !p.yield(it.entry(url, it.name == indexItem), nil) {
 		return errStopped
 	}
 	return nil
 }
 
-// resolve returns the http or https URL that loc is, read as browsers do; empty: it is none, or is
-// longer than the protocol allows.
-func (p *parser) resolve(loc string) string {
-	u, err := weblink.ParseURL(p.base, loc)
-	if err != nil || loc == "" {
+// resolved returns the http or https URL that loc is, read as browsers do; empty: it is none, its
+// host is none that is sent to, or it is longer than the protocol allows.
+func resolved(base *weblink.URL, loc string) string {
+	u, err := weblink.ParseURL(base, loc)
+	if err != nil || loc == "" || hostname.Key(u.Host) == "" {
 		return ""
 	}
 	url := u.Spelled(loc)

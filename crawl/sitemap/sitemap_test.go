@@ -69,6 +69,47 @@ var tables = []struct {
 	},
 	{"other charset", `<?xml version="1.0" encoding="ISO-8859-1"?><urlset><url><loc>https://example.com/` + "caf\xe9" + `</loc></url></urlset>`, []string{"https://example.com/café"}, nil},
 	{"UTF-16", toUTF16("\ufeff<urlset><url><loc>https://example.com/é𝄞</loc></url></urlset>"), []string{"https://example.com/é𝄞"}, nil},
+	{"lines that end with CR", "https://example.com/a\rhttps://example.com/b\r\rhttps://example.com/c", []string{"https://example.com/a", "https://example.com/b", "https://example.com/c"}, nil},
+	{"lines in UTF-16 that end with CR", toUTF16("\ufeff\ufeffhttps://example.com/a\rhttps://example.com/b"), []string{"https://example.com/a", "https://example.com/b"}, nil},
+	{"two byte order marks", "\ufeff\ufeff" + `<urlset><url><loc>https://example.com/</loc></url></urlset>`, []string{"https://example.com/"}, nil},
+	{"a byte order mark behind a line end", "\n\ufeff\n" + `<urlset><url><loc>https://example.com/</loc></url></urlset>`, []string{"https://example.com/"}, nil},
+	{"two byte order marks before lines", "\ufeff\ufeffhttps://example.com/a", []string{"https://example.com/a"}, nil},
+	{"white space in front", strings.Repeat(" \r\n", 5000) + `<urlset><url><loc>https://example.com/</loc></url></urlset>`, []string{"https://example.com/"}, nil},
+	{"an index in a urlset", `<urlset><sitemap><loc>https://example.com/s.xml</loc></sitemap><url><loc>https://example.com/</loc></url></urlset>`, []string{"https://example.com/"}, []string{"https://example.com/s.xml"}},
+	{"pages in an index", `<sitemapindex><url><loc>https://example.com/a</loc></url><url><loc>https://example.com/b</loc></url></sitemapindex>`, []string{"https://example.com/a", "https://example.com/b"}, nil},
+	{
+		"an extension that has a url", `<urlset><url><loc>https://example.com/a</loc><video><sitemap><loc>https://example.com/no</loc></sitemap></video></url></urlset>`,
+		[]string{"https://example.com/a"},
+		nil,
+	},
+	{"a sitemap without loc", `<sitemapindex><sitemap> https://example.com/a.xml<lastmod>2026</lastmod></sitemap><sitemap>https://example.com/b.xml</sitemap></sitemapindex>`, nil, []string{"https://example.com/a.xml", "https://example.com/b.xml"}},
+	{"loc and a text", `<urlset><url>https://example.com/no<loc>https://example.com/a</loc>&nbsp;</url>&nbsp;<url><loc>https://example.com/b</loc></url></urlset>`, []string{"https://example.com/a", "https://example.com/b"}, nil},
+	{"declared windows-1251", `<?xml version="1.0" encoding="windows-1251"?><urlset><url><loc>https://example.com/` + "\xef" + `</loc></url></urlset>`, []string{"https://example.com/п"}, nil},
+	{"a mark and a declaration", "\ufeff" + `<?xml version="1.0" encoding="windows-1251"?><urlset><url><loc>https://example.com/п</loc></url></urlset>`, []string{"https://example.com/п"}, nil},
+	{"a declaration that is wrong", `<?xml version="1.0" encoding="UTF-16"?><urlset><url><loc>https://example.com/п</loc></url></urlset>`, []string{"https://example.com/п"}, nil},
+	{"an unknown declaration", `<?xml version="1.0" encoding='x-none'?><urlset><url><loc>https://example.com/п</loc></url></urlset>`, []string{"https://example.com/п"}, nil},
+	{"UTF-16 without a mark", toUTF16("<urlset><url><loc>https://example.com/п</loc></url></urlset>"), []string{"https://example.com/п"}, nil},
+	{"a line end in loc", "<urlset><url><loc>https://example.com/a\n  /b</loc></url></urlset>", []string{"https://example.com/a%20%20/b"}, nil},
+	{"a host that is none", `<urlset><url><loc>https:/.</loc></url><url><loc>http://./a</loc></url><url><loc>https:..//</loc></url></urlset>`, nil, nil},
+	{
+		"guid", `<rss><channel><item><guid>https://example.com/a</guid></item><item><link/><guid isPermaLink="true"> https://example.com/b </guid></item>` +
+			`<item><guid isPermaLink="FALSE">https://example.com/no</guid></item><item><guid>1234</guid></item>` +
+			`<item><guid>https://example.com/no</guid><link>https://example.com/c</link></item><item><guid>&x;</guid><link>https://example.com/d</link></item></channel></rss>`,
+		[]string{"https://example.com/a", "https://example.com/b", "https://example.com/c", "https://example.com/d"},
+		nil,
+	},
+	{"rdf:about", `<rdf:RDF><item rdf:about="https://example.com/a"><title/></item><item rdf:about="urn:x"><link>https://example.com/b</link></item></rdf:RDF>`, []string{"https://example.com/a", "https://example.com/b"}, nil},
+	{
+		"xml:base", `<feed xml:base="https://example.com/a/"><entry xml:base="b/"><link href="c"/></entry><entry><link xml:base="/d/" href="e"/></entry><entry><link href="//example.org/"/></entry></feed>`,
+		[]string{"https://example.com/a/b/c", "https://example.com/d/e", "https://example.org/"},
+		nil,
+	},
+	{
+		"several links of Atom", `<feed><entry><link rel="alternate" type="application/json" href="https://example.com/a.json"/><link rel="alternate" type="text/html" href="https://example.com/a"/>` +
+			`<link rel="alternate" type="text/html" href="https://example.com/b"/></entry></feed>`, []string{"https://example.com/a"}, nil,
+	},
+	{"Atom in RSS", `<rss><channel><entry><link href="https://example.com/a"/></entry></channel></rss>`, []string{"https://example.com/a"}, nil},
+	{"RSS in Atom", `<feed><item><link>https://example.com/a</link></item></feed>`, []string{"https://example.com/a"}, nil},
 	{"HTML", "<!DOCTYPE html><html><body><p>Not found https://example.com/", nil, nil},
 	{"text", "Not found", nil, nil},
 	{"too long a URL", "<urlset><url><loc>https://example.com/" + strings.Repeat("a", 2048) + "</loc></url><url><loc>https://example.com/</loc></url></urlset>", []string{"https://example.com/"}, nil},
@@ -128,13 +169,19 @@ func TestReadSaysWhatItLeavesOut(t *testing.T) {
 		"<urlset><url><loc>https://example.com/":                                                     "can't be read to its end: unexpected EOF",
 		"<urlset><!-- ":                                                                              "can't be read to its end",
 		"\x1f\x8bnot gzip":                                                                           "can't be unpacked",
+		"<urlset><page><loc>https://example.com/</loc></page></urlset>":                              "lists no URL",
+		"<sitemapindex>https://example.com/</sitemapindex>":                                          "lists no URL",
+		"<rss><channel><title>News</title></channel></rss>":                                          "lists no URL",
+		"<!-- to come -->":                                                                           "is no sitemap",
+		`<?xml version="1.0"?>`:                                                                      "is no sitemap",
+		"<urlset><url><loc>https:/.</loc></url></urlset>":                                            `without an absolute http or https URL, left out: 1, the first "https:/."`,
 	} {
 		_, _, err := read(strings.NewReader(text))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q", text, err, want)
 		}
 	}
-	for _, text := range []string{"", "<urlset></urlset>", "https://example.com/"} {
+	for _, text := range []string{"", " \r\n", "\ufeff", "<urlset></urlset>", "<urlset>\n<!-- none --> </urlset>", "<rss/>", "https://example.com/"} {
 		if _, _, err := read(strings.NewReader(text)); err != nil {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -148,8 +195,14 @@ func TestReadKeepsWhatCameBeforeAnError(t *testing.T) {
 		t.Errorf("%q, %v", pages, err)
 	}
 	packed := pack(t, []byte(strings.Repeat("https://example.com/a\n", 1000)))
-	if pages, _, err = read(bytes.NewReader(packed[:len(packed)-4])); err == nil {
+	if pages, _, err = read(bytes.NewReader(packed[:len(packed)-12])); err == nil {
 		t.Errorf("half a gzip file is no error; %d pages", len(pages))
+	}
+	// What browsers forgive: a trailer that is missing, and bytes behind it.
+	for _, text := range [][]byte{packed[:len(packed)-4], append(slices.Clip(packed), "\n\n"...)} {
+		if pages, _, err = read(bytes.NewReader(text)); err != nil || len(pages) != 1000 {
+			t.Errorf("%d pages, %v", len(pages), err)
+		}
 	}
 	away := errors.New("gone")
 	if pages, _, err = read(io.MultiReader(strings.NewReader("https://a/\nhttps://b/\nhttps://c"), iotest.ErrReader(away))); !errors.Is(err, away) || len(pages) < 2 {

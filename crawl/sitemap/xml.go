@@ -2,10 +2,14 @@ package sitemap
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/go-politeness/politeness/internal/weblink"
 )
 
 // The XML of sitemaps is read by a scanner of our own: encoding/xml keeps every open element and
@@ -18,10 +22,7 @@ func (p *parser) readXML() error {
 	for {
 		b, err := p.in.ReadByte()
 		if err != nil {
-			if p.depth > 0 {
-				return unreadable(err)
-			}
-			return atEnd(err)
+			return p.endXML(err)
 		}
 		switch b {
 		case '<':
@@ -29,12 +30,27 @@ func (p *parser) readXML() error {
 		case '&':
 			p.reference()
 		default:
+			p.hasContent = p.hasContent || p.depth == 1 && b > ' '
 			p.addText(b)
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// endXML returns what a file is that ends with the given error of its reader.
+func (p *parser) endXML(err error) error {
+	isEnd := p.depth == 0 && errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF)
+	switch {
+	case !isEnd:
+		return unreadable(err)
+	case p.kind.item == "": // no element at all
+		return errFormat
+	case p.hasContent && p.entries+p.noURL.n+p.undefined.n == 0:
+		return errNothing
+	}
+	return nil
 }
 
 // addText adds bytes to the open field's text, if a field is open.
@@ -50,9 +66,14 @@ func (p *parser) reference() {
 	character, length, defined := referenced(ahead)
 	_, _ = p.in.Discard(length)
 	p.addText(character...)
-	isLoc := p.depth == p.fieldDepth && (p.field == "loc" || p.field == "link")
-	if isLoc && !defined {
-		p.item.undefined = true // its URL isn't the one that the site means
+	if defined || p.field == "" || p.depth != p.fieldDepth {
+		return
+	}
+	switch p.field { // its URL isn't the one that the site means
+	case "loc", "link", p.item.name:
+		p.item.undefined = true
+	case "guid":
+		p.item.guidUndefined = true
 	}
 }
 
@@ -233,30 +254,43 @@ func (p *parser) act(tag string) error {
 func (p *parser) start(prefix, local, attributes string) error {
 	p.depth++
 	if p.kind.item == "" {
-		return p.startRoot(prefix, local)
+		return p.startRoot(prefix, local, attributes)
 	}
+	p.hasContent = true
+	isItem := local == p.kind.item || local == p.kind.sibling && p.depth <= p.itemLevel()
 	switch {
-	case local == p.kind.item && prefix == p.prefix:
-		err := p.endItem() // one that isn't closed ends here
-		p.itemDepth = p.depth
-		return err
-	case p.itemDepth == 0 || p.depth != p.itemDepth+1 || p.itemField(prefix, local) == nil:
-	case p.kind.hasHref && local == "link":
-		p.startLink(attributes)
+	case isItem && prefix == p.prefix:
+		return p.startItem(local, attributes)
+	case p.itemDepth == 0:
+		if p.kind.feed && local == "channel" {
+			p.base = based(p.base, attributes)
+		}
+	case p.depth != p.itemDepth+1 || p.itemField(prefix, local) == nil:
+	case local == "link" && p.startLink(attributes):
+	case local == "guid" && isFalse(attributes, "isPermaLink"):
 	default:
-		p.taken() // the beginning of a field that wasn't closed
+		p.takeOwn() // and the beginning of a field that wasn't closed
 		p.field = local
 		p.fieldDepth = p.depth
 	}
 	return nil
 }
 
+// itemLevel is the depth at which the items of a well-formed file are.
+func (p *parser) itemLevel() int {
+	if p.kind.feed {
+		return 3 // in a channel
+	}
+	return 2
+}
+
 // startRoot opens the first element, by which the kind of the file is known.
-func (p *parser) startRoot(prefix, local string) error {
+func (p *parser) startRoot(prefix, local, attributes string) error {
 	p.kind = kinds[local]
 	if p.kind.item == "" {
 		return errFormat
 	}
+	p.base = based(p.base, attributes)
 	p.prefix = prefix
 	if local == "RDF" { // of another namespace than its items
 		p.prefix = ""
@@ -264,16 +298,75 @@ func (p *parser) startRoot(prefix, local string) error {
 	return nil
 }
 
-// startLink opens a link of Atom, whose URL is an attribute. An entry has others, such as to its
-// comments.
-func (p *parser) startLink(attributes string) {
-	rel, _ := attribute(attributes, "rel")
-	if rel != "" && rel != "alternate" {
-		return
+// startItem opens an item. One that isn't closed ends here.
+func (p *parser) startItem(local, attributes string) error {
+	err := p.endItem()
+	p.item.name = local
+	p.item.base = based(p.base, attributes)
+	if p.kind.feed {
+		about, defined := attribute(attributes, "rdf:about") // of RSS 1.0
+		p.item.guid = about
+		p.item.guidUndefined = !defined
 	}
+	p.itemDepth = p.depth
+	if !p.kind.feed { // its text is the URL, if it has no loc
+		p.field = local
+		p.fieldDepth = p.depth
+	}
+	return err
+}
+
+// takeOwn takes the text so far. That of an item itself is its URL, unless another one is known.
+func (p *parser) takeOwn() {
+	text := strings.TrimSpace(p.taken())
+	if p.field == p.item.name && p.item.loc == "" {
+		p.item.loc = text
+	}
+}
+
+// startLink opens a link whose URL is an attribute, as those of Atom, and reports true; false: it
+// has none. An entry has other links, such as to its comments. Of several to the page itself the
+// first one counts, and one to HTML before those to other types.
+func (p *parser) startLink(attributes string) bool {
 	href, defined := attribute(attributes, "href")
+	if href == "" {
+		return false
+	}
+	rel, _ := attribute(attributes, "rel")
+	rel = strings.TrimPrefix(rel, "http://www.iana.org/assignments/relation/")
+	if rel != "" && rel != "alternate" {
+		return true
+	}
+	mediaType, _ := attribute(attributes, "type")
+	isHTML := mediaType == "" || strings.Contains(strings.ToLower(mediaType), "html")
+	if p.item.loc != "" && (p.item.isHTML || !isHTML) {
+		return true
+	}
+	p.item.base = based(p.item.base, attributes)
 	p.item.loc = href
+	p.item.isHTML = isHTML
 	p.item.undefined = !defined
+	return true
+}
+
+// based returns the base of the relative URLs in an element: that of its attribute xml:base, else
+// the one outside of it.
+func based(outer *weblink.URL, attributes string) *weblink.URL {
+	ref, defined := attribute(attributes, "xml:base")
+	if ref == "" || !defined {
+		return outer
+	}
+	base, err := weblink.ParseURL(outer, ref)
+	if err != nil {
+		return outer
+	}
+	return &base
+}
+
+// isFalse reports whether the attribute of that name is "false".
+func isFalse(attributes, name string) bool {
+	value, _ := attribute(attributes, name)
+	return strings.EqualFold(strings.TrimSpace(value), "false")
 }
 
 // end closes an element.
@@ -283,10 +376,12 @@ func (p *parser) end(prefix, local string) error {
 		if field != nil && local == p.field {
 			*field = p.taken()
 		}
-		p.field = ""
+		if p.field != p.item.name {
+			p.field = ""
+		}
 	}
 	p.depth = max(p.depth-1, 0)
-	if local == p.kind.item && prefix == p.prefix {
+	if local == p.item.name && prefix == p.prefix {
 		return p.endItem()
 	}
 	return nil
@@ -297,11 +392,11 @@ func (p *parser) endItem() error {
 	if p.itemDepth == 0 {
 		return nil
 	}
+	p.takeOwn()
 	it := p.item
 	p.item = item{}
 	p.itemDepth = 0
 	p.field = ""
-	p.taken()
 	return p.emit(it)
 }
 
@@ -311,6 +406,8 @@ func (p *parser) itemField(prefix, local string) *string {
 		switch prefix + local {
 		case p.prefix + "link":
 			return &p.item.loc
+		case p.prefix + "guid":
+			return &p.item.guid
 		case p.prefix + "pubDate", "dc:date", p.prefix + "updated", p.prefix + "modified":
 			return &p.item.lastMod
 		}

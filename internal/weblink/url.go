@@ -481,7 +481,7 @@ func isHex(c byte) bool {
 func (u *URL) Spelled(raw string) string {
 	raw = strings.TrimSpace(raw)
 	other, err := url.Parse(raw)
-	isSame := err == nil && other.Opaque == "" && strings.EqualFold(other.Scheme, u.Scheme) &&
+	isSame := err == nil && other.Opaque == "" && other.Host != "" && strings.EqualFold(other.Scheme, u.Scheme) &&
 		hostname.Key(other.Host) == hostname.Key(u.Host) && !strings.ContainsAny(raw, "\\\t\r\n")
 	if isSame {
 		return raw
