@@ -11,6 +11,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash"
+	"hash/adler32"
 	"hash/crc32"
 	"io"
 	"net/http"
@@ -136,13 +138,37 @@ func (l *limited) Read(p []byte) (int, error) {
 func newDeflate(r *bufio.Reader, head []byte) (io.Reader, error) {
 	// RFC 1950, section 2.2: method 8, and a check by which both bytes are a multiple of 31.
 	isZlib := len(head) == 2 && head[0]&0x0f == 8 && (int(head[0])<<8|int(head[1]))%31 == 0
-	if isZlib {
-		_, err := r.Discard(len(head))
-		if err != nil {
-			return nil, err
-		}
+	if !isZlib {
+		return flate.NewReader(r), nil
 	}
-	return flate.NewReader(r), nil // it ends with the data, and looks at no checksum
+	_, err := r.Discard(len(head))
+	if err != nil {
+		return nil, err
+	}
+	return &zlibReader{r: r, data: flate.NewReader(r), sum: adler32.New()}, nil
+}
+
+// A zlibReader reads zlib (RFC 1950) behind its header. Without a whole checksum it is good.
+type zlibReader struct {
+	r    *bufio.Reader
+	data io.Reader
+	sum  hash.Hash32 // of the data so far
+}
+
+func (z *zlibReader) Read(p []byte) (int, error) {
+	n, err := z.data.Read(p)
+	_, _ = z.sum.Write(p[:n]) // never fails
+	if n > 0 || !errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		if errors.Is(err, io.EOF) {
+			err = nil // the end comes with the next Read
+		}
+		return n, err
+	}
+	checksum, _ := z.r.Peek(4)
+	if len(checksum) == 4 && binary.BigEndian.Uint32(checksum) != z.sum.Sum32() {
+		return 0, gzip.ErrChecksum
+	}
+	return 0, io.EOF
 }
 
 // A gzipReader reads gzip (RFC 1952), member by member. A member without a whole trailer is good.

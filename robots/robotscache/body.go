@@ -3,9 +3,6 @@ package robotscache
 import (
 	"bufio"
 	"bytes"
-	"compress/flate"
-	"compress/gzip"
-	"compress/zlib"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +10,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/go-politeness/politeness/internal/coding"
 )
 
 // MaxBody is how many bytes of a robots.txt count, after decompression: 500 KiB, the least that RFC
@@ -36,6 +35,9 @@ func readBody(ctx context.Context, resp *http.Response) ([]byte, error) {
 		return nil, err
 	}
 	body, err := io.ReadAll(io.LimitReader(decoded, MaxBody+1)) // one more byte, to see whether it is cut
+	if err == nil {
+		err = raw.err // a decoder may have forgiven it, as one about what comes behind the data
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +73,7 @@ var codings = map[string]bool{
 // coding, such as "none" or "utf-8", is none. Whether a body is gzip is known by its first two
 // bytes, whatever the header says.
 func decode(raw io.Reader, resp *http.Response) (io.Reader, error) {
-	// One more byte than counts shows that a body is cut.
-	body := bufio.NewReader(io.LimitReader(raw, maxCompressed))
+	body := bufio.NewReader(raw)
 	if resp.Uncompressed { // the header is that of the body before
 		return gunzip(body)
 	}
@@ -85,7 +86,7 @@ func decode(raw io.Reader, resp *http.Response) (io.Reader, error) {
 		case isCoding && !isOurs:
 			return nil, fmt.Errorf("content coding %.200q was not asked for", word)
 		case word == "deflate":
-			inflated, err := inflate(body)
+			inflated, err := undo(body, word)
 			if err != nil {
 				return nil, err
 			}
@@ -113,59 +114,23 @@ func decode(raw io.Reader, resp *http.Response) (io.Reader, error) {
 	return unzipped, nil
 }
 
-// gunzip returns body without its coding, if it begins as gzip does (RFC 1952, section 2.3.1).
+// gunzip returns body without its coding, if it begins as gzip does (RFC 1952, section 2.3.1). As
+// in browsers, its trailer may be missing, and what follows it and is no gzip is ignored.
 func gunzip(body *bufio.Reader) (*bufio.Reader, error) {
-	if !isGzip(body) {
+	head, _ := body.Peek(2)
+	if string(head) != "\x1f\x8b" {
 		return body, nil
 	}
-	plain, err := gzip.NewReader(body)
+	return undo(body, "gzip")
+}
+
+// undo returns body without the coding of that name.
+func undo(body *bufio.Reader, name string) (*bufio.Reader, error) {
+	plain, err := coding.NewReader(body, []string{name}, maxCompressed)
 	if err != nil {
 		return nil, err
 	}
-	plain.Multistream(false)
-	return bufio.NewReader(io.LimitReader(&members{body: body, plain: plain}, maxCompressed)), nil
-}
-
-// isGzip reports whether the rest of body begins as gzip does.
-func isGzip(body *bufio.Reader) bool {
-	head, _ := body.Peek(2)
-	return string(head) == "\x1f\x8b"
-}
-
-// members reads the members of a gzip file. What follows the last one and is none, such as line
-// ends or zeros, is ignored, as browsers do.
-type members struct {
-	body  *bufio.Reader
-	plain *gzip.Reader
-}
-
-func (m *members) Read(p []byte) (int, error) {
-	n, err := m.plain.Read(p)
-	if !errors.Is(err, io.EOF) || !isGzip(m.body) {
-		return n, err
-	}
-	if err := m.plain.Reset(m.body); err != nil {
-		return n, err
-	}
-	m.plain.Multistream(false)
-	return n, nil
-}
-
-// inflate returns body without deflate. It is zlib, and many servers omit its header (RFC 9110,
-// section 8.4.1.2).
-func inflate(body *bufio.Reader) (*bufio.Reader, error) {
-	head, err := body.Peek(2)
-	if len(head) == 0 && errors.Is(err, io.EOF) {
-		return body, nil // the body is empty
-	}
-	var plain io.Reader = flate.NewReader(body)
-	if isZlib(head) {
-		plain, err = zlib.NewReader(body)
-		if err != nil {
-			return nil, err
-		}
-	}
-	return bufio.NewReader(io.LimitReader(plain, maxCompressed)), nil
+	return bufio.NewReader(plain), nil
 }
 
 // isBinary reports whether a body is no text, by the bytes that no text has (the MIME Sniffing
@@ -180,15 +145,6 @@ func isBinary(body *bufio.Reader) bool {
 	})
 }
 
-// isZlib reports whether a body that begins with head has the header of zlib (RFC 1950, section
-// 2.2): method 8, and a check by which both bytes are a multiple of 31.
-func isZlib(head []byte) bool {
-	if len(head) < 2 || head[0]&0x0f != 8 {
-		return false
-	}
-	return (int(head[0])<<8|int(head[1]))%31 == 0
-}
-
 // A rawBody reads a body before it is decoded. It ends when ctx is done, even if the body's Read
 // ignores that.
 type rawBody struct {
@@ -196,6 +152,7 @@ type rawBody struct {
 	r     io.Reader
 	n     int64 // bytes read
 	ended bool  // r has returned io.EOF
+	err   error // of r, but for io.EOF
 }
 
 func (b *rawBody) Read(p []byte) (int, error) {
@@ -204,6 +161,10 @@ func (b *rawBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.r.Read(p)
 	b.n += int64(n)
-	b.ended = b.ended || errors.Is(err, io.EOF)
+	isEnd := errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF)
+	b.ended = b.ended || isEnd
+	if err != nil && !isEnd {
+		b.err = err
+	}
 	return n, err
 }

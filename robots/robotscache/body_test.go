@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/iotest"
 )
 
 func compressed(t testing.TB, coding, body string) string {
@@ -43,6 +44,7 @@ func utf16LE(text string) string {
 
 func TestCompressedBodies(t *testing.T) {
 	gz := compressed(t, "gzip", private)
+	zlibbed := compressed(t, "zlib", private)
 	tests := []struct {
 		name, coding, body string
 		denied             bool
@@ -56,7 +58,11 @@ func TestCompressedBodies(t *testing.T) {
 		{"identity", "identity", private, false},
 		{"half gzip", "gzip", gz[:len(gz)/2], true},
 		{"half gzip header", "gzip", gz[:5], true},
-		{"gzip without its end", "gzip", gz[:len(gz)-1], true},
+		{"gzip without its end", "gzip", gz[:len(gz)-1], false},
+		{"gzip without its trailer", "gzip", gz[:len(gz)-8], false},
+		{"gzip without the end of its data", "gzip", gz[:len(gz)-9], true},
+		{"deflate without its checksum", "deflate", zlibbed[:len(zlibbed)-4], false},
+		{"damaged deflate", "deflate", zlibbed[:len(zlibbed)-1] + "\x00", true},
 		{"damaged gzip", "gzip", gz[:len(gz)-5] + "x" + gz[len(gz)-4:], true},
 		{"gzip that isn't", "gzip", private, false},
 		{"gzip that isn't, nor text", "gzip", "\x00\x01" + private, true},
@@ -222,7 +228,15 @@ func TestHalfABody(t *testing.T) {
 	reset.Body = io.NopCloser(io.MultiReader(strings.NewReader(private[:20]), readerFunc(func([]byte) (int, error) {
 		return 0, errors.New("connection reset by peer")
 	})))
-	for name, resp := range map[string]*http.Response{"short": short, "reset": reset} {
+	gz := compressed(t, "gzip", private)
+	inTrailer := reply(200, "", "Content-Encoding", "gzip") // another member may be lost
+	inTrailer.Body = io.NopCloser(io.MultiReader(strings.NewReader(gz[:len(gz)-4]), iotest.ErrReader(io.ErrUnexpectedEOF)))
+	inTrailer.ContentLength = -1
+	shortGzip := reply(200, gz[:len(gz)-4], "Content-Encoding", "gzip")
+	shortGzip.ContentLength = int64(len(gz))
+	for name, resp := range map[string]*http.Response{
+		"short": short, "reset": reset, "cut in the trailer": inTrailer, "short in the trailer": shortGzip,
+	} {
 		r := newRig(t, Config{}, func(*http.Request) (*http.Response, error) { return resp, nil })
 		e := r.get(t, site)
 		if !e.Denied || !strings.HasPrefix(e.Reason, "status 200 with a broken body: ") {
