@@ -24,7 +24,8 @@ import (
 // verdict's Preferences are those that robots.txt states for the use of the page. If robots.txt
 // reserves one of Config.Purposes, the verdict doesn't allow, and its Reason says so. The verdict
 // is reported to Evidence. While robots.txt can't be had the verdict is that of Config.Robots, and
-// its Reason says why. The error is an *Error when nothing could be decided: a URL that can't be
+// its Reason says why. rawURL is read as browsers read it, as package crawl does: /50%-off is
+// /50%25-off. The error is an *Error when nothing could be decided: a URL that can't be
 // fetched at all, or no turn for robots.txt; once ctx is done it is the cause of that, as it is.
 func (t *Transport) Check(ctx context.Context, rawURL string) (robots.Verdict, error) {
 	trip, err := t.inquire(ctx, rawURL, kindInquiry)
@@ -44,7 +45,7 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 	byOrigin := make(map[string][]int)
 	for i, raw := range urls {
 		origin := raw
-		if u, err := url.Parse(raw); err == nil {
+		if u, err := url.Parse(spelled(raw)); err == nil {
 			origin = u.Scheme + "://" + hostname.Authority(u.Scheme, u.Host)
 		}
 		byOrigin[origin] = append(byOrigin[origin], i)
@@ -164,9 +165,19 @@ func (t *Transport) HostKey(rawURL string) (string, error) {
 // UserAgent returns Config.UserAgent.
 func (t *Transport) UserAgent() string { return t.userAgent[0] }
 
+// spelled returns rawURL so that net/url reads it as browsers do (https://url.spec.whatwg.org). One
+// that they can't read stays as it is.
+func spelled(rawURL string) string {
+	read, err := weblink.ParseURL(nil, rawURL)
+	if err != nil {
+		return rawURL
+	}
+	return read.Spelled(rawURL)
+}
+
 // inquire begins a trip that sends nothing, and finds the verdict of a kindInquiry.
 func (t *Transport) inquire(ctx context.Context, rawURL string, k kind) (*trip, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, spelled(rawURL), http.NoBody)
 	if err != nil {
 		text, err := weburl.Unparsable(rawURL, err)
 		return nil, &Error{Stage: StageRequest, URL: text, Err: err}

@@ -123,11 +123,12 @@ func newQuestions(cfg politeness.Config) (*questions, error) {
 
 func (q *questions) ask(ctx context.Context, raw string) answer {
 	a := answer{URL: raw}
-	if _, err := crawl.Normalize(raw); err != nil {
+	normal, err := crawl.Normalize(raw)
+	if err != nil {
 		a.Error = noURL(raw, err).Error()
 		return a
 	}
-	if u, err := url.Parse(raw); err == nil {
+	if u, err := url.Parse(normal); err == nil {
 		if err := refusePorts(&http.Request{URL: u}); err != nil {
 			a.Reason = err.Error()
 			return a

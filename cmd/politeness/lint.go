@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/cmd/politeness/internal/printable"
+	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/robots"
 )
 
@@ -92,7 +93,11 @@ func readRobots(ctx context.Context, sh *shell, client *http.Client, name string
 		defer file.Close()
 		return io.ReadAll(io.LimitReader(file, maxLint))
 	}
-	u, err := url.Parse(name)
+	normal, err := crawl.Normalize(name)
+	if err != nil {
+		return nil, noURL(name, err)
+	}
+	u, err := url.Parse(normal)
 	if err != nil {
 		return nil, err
 	}

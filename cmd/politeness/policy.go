@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/cmd/politeness/internal/hostname"
+	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/publicnet"
@@ -228,7 +229,11 @@ func (p *policy) reach(typed []string) http.RoundTripper {
 func reachOf(urls []string) *reach {
 	r := &reach{named: make(map[string]bool), public: publicnet.Transport(nil), open: http.DefaultTransport}
 	for _, raw := range urls {
-		u, err := url.Parse(raw)
+		normal, err := crawl.Normalize(raw) // as it will be asked for
+		if err != nil {
+			continue
+		}
+		u, err := url.Parse(normal)
 		if err != nil {
 			continue
 		}

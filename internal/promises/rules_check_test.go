@@ -67,18 +67,53 @@ func TestCheckAsksAnewWhenRobotsIsOutOfDate(t *testing.T) {
 	})
 }
 
+// TestQuestionsReadURLsAsBrowsersDo, and as a crawl asks for them.
+func TestQuestionsReadURLsAsBrowsersDo(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		b.site.Robots("User-agent: *\nDisallow: /50%25-off\nDisallow: /private\n")
+		for _, raw := range []string{
+			"https://example.com/50%-off", "https:///example.com/private", `https:\\example.com\private`, " https://example.com/pri\nvate ",
+			"https:/example.com/private", "https:example.com/private", "https://example%2ecom/private",
+		} {
+			v, err := b.t.Check(b.Context(), raw)
+			if err != nil || v.Allowed {
+				b.Errorf("Check(%q): %+v, %v", raw, v, err)
+			}
+			allowed, err := b.t.Filter(b.Context(), []string{raw})
+			if err != nil || len(allowed) > 0 {
+				b.Errorf("Filter(%q): %q, %v", raw, allowed, err)
+			}
+			key, err := b.t.HostKey(raw)
+			if err != nil || key != "example.com" {
+				b.Errorf("HostKey(%q): %q, %v", raw, key, err)
+			}
+			_, err = b.t.Next(b.Context(), raw)
+			if !errors.Is(err, politeness.ErrDisallowed) {
+				b.Errorf("Next(%q): %v", raw, err)
+			}
+		}
+		allowed, err := b.t.Filter(b.Context(), []string{"https://example.com/100%", "https://example.com/50%-off"})
+		if err != nil || !slices.Equal(allowed, []string{"https://example.com/100%"}) {
+			b.Errorf("%q, %v", allowed, err)
+		}
+		if got := b.asked(); len(got) != 1 {
+			b.Errorf("asked for %q, want robots.txt only", got)
+		}
+	})
+}
+
 func TestErrorsHoldNoUserinfo(t *testing.T) {
 	virtually(t, politeness.Config{}, func(b *bubble) {
-		_, err := b.t.Check(b.Context(), "https://user:secret@example.com/%zz")
-		if e := refused(b.T, err, politeness.StageRequest, nil); e.URL != "example.com/%zz" {
+		_, err := b.t.Check(b.Context(), "https://user:secret@example.com:bad/x")
+		if e := refused(b.T, err, politeness.StageRequest, nil); e.URL != "example.com:bad/x" {
 			b.Errorf("the error is about %q", e.URL)
 		}
-		_, err = b.t.Check(b.Context(), "https://example.com/%zz")
-		if e := refused(b.T, err, politeness.StageRequest, nil); e.URL != "https://example.com/%zz" || strings.Contains(err.Error(), "https:") {
+		_, err = b.t.Check(b.Context(), "https://example.com:bad/x")
+		if e := refused(b.T, err, politeness.StageRequest, nil); e.URL != "https://example.com:bad/x" || strings.Contains(err.Error(), "https:") {
 			b.Errorf("the error is about %q, and says %q", e.URL, err)
 		}
 		for _, raw := range []string{
-			"https://user:secret@example.com:bad/", "https://user:secret@example.com/%zz", "https://us er:secret@example.com/",
+			"https://user:secret@example.com:bad/", "https:user:secret@example.com:bad", "https://us er:secret@[::1/",
 			"https://user:secret/x@example.com/", ":secret@", "https://secret:p@/", "ftp://user:secret@example.com/",
 		} {
 			_, err := b.t.Check(b.Context(), raw)
