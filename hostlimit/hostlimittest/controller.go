@@ -63,6 +63,11 @@ var controls = []scenario{
 		"The next Grant or Error of the key reports the latest act of a person, once.",
 	},
 	{
+		"ActsAreReportedOnce", actsAreReported,
+		"With OnAct, Block, Clear and Drain each call one receiver once, before they return; no Grant or Error " +
+			"reports the act then. Drain does so before it refuses a request.",
+	},
+	{
 		"BadBlocksAreErrors", badBlocks,
 		"A Block that has ended already, or says no reason, is an error and blocks nothing.",
 	},
@@ -506,6 +511,97 @@ func handsAreTold(s *scene) {
 	}
 	if told != 1 {
 		s.Errorf("Clear is told %d times", told)
+	}
+}
+
+// An actLog receives the acts of people.
+type actLog struct {
+	mu   sync.Mutex
+	acts []hostlimit.Act
+}
+
+// take returns the acts since the last call.
+func (a *actLog) take() []hostlimit.Act {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	acts := a.acts
+	a.acts = nil
+	return acts
+}
+
+func (a *actLog) add(act hostlimit.Act) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.acts = append(a.acts, act)
+	return true
+}
+
+func actsAreReported(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 1})
+	limiter, ok := s.limiter.(interface {
+		OnAct(f func(hostlimit.Act) bool)
+	})
+	if !ok {
+		s.Skip("it has no OnAct: the next Grant or Error reports an act")
+	}
+	var waits chan error // of a request that waits during Drain
+	refusedFirst := false
+	log := new(actLog)
+	for range 2 { // as two Transports do that share the limiter
+		limiter.OnAct(func(a hostlimit.Act) bool {
+			if a.Drained {
+				time.Sleep(5 * tick)
+				refusedFirst = len(waits) > 0
+			}
+			return log.add(a)
+		})
+	}
+
+	s.block(age, "stop")
+	acts := log.take()
+	if len(acts) != 1 || acts[0].Key != s.key || acts[0].ByHand == nil || acts[0].ByHand.Cause != "by hand: stop" {
+		s.Errorf("the receivers of a Block got %+v", acts)
+	}
+	_, err := s.try(s.Context(), s.key, 0)
+	var refused *hostlimit.Error
+	if !errors.As(err, &refused) || refused.ByHand != nil {
+		s.Errorf("the next error reports the Block again: %v", err)
+	}
+	s.clear()
+	acts = log.take()
+	if len(acts) != 1 || acts[0].Key != s.key || acts[0].ByHand == nil || acts[0].ByHand.ClearedAt.IsZero() {
+		s.Errorf("the receivers of a Clear got %+v", acts)
+	}
+	flying := s.take()
+	if flying.ByHand != nil {
+		s.Errorf("the next Grant reports the Clear again: %+v", flying.ByHand)
+	}
+
+	waits = make(chan error, 1)
+	go func() {
+		_, err := s.limiter.Acquire(s.Context(), s.key, 0)
+		waits <- err
+	}()
+	time.Sleep(5 * tick)
+	drained := make(chan error, 2)
+	for range 2 {
+		go func() { drained <- s.limiter.Drain(s.Context()) }()
+	}
+	if err := <-waits; !errors.Is(err, hostlimit.ErrDraining) {
+		s.Errorf("one that waited: %v", err)
+	}
+	s.done(flying)
+	for range 2 {
+		if err := <-drained; err != nil {
+			s.Error(err)
+		}
+	}
+	acts = log.take()
+	if len(acts) != 1 || !acts[0].Drained {
+		s.Errorf("the receivers of two Drains got %+v", acts)
+	}
+	if refusedFirst {
+		s.Error("a request was refused before the drain was reported")
 	}
 }
 
