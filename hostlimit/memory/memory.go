@@ -7,6 +7,7 @@
 //	control.go  the acts of an operator; list.go: the states of hosts, for a status page
 //	lease.go    one turn, from Start to Release
 //	keep.go     the debt of a key in Config.Store
+//	runs.go     the pace over processes that follow each other
 //	wait.go     the wait of a request in the queue of its key
 //	watch.go    why a request waits
 //	queue.go    who waits and what is in flight: pure steps, with the table of states
