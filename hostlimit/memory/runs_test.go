@@ -222,3 +222,60 @@ func TestADelayByResponseTimesIsForgotten(t *testing.T) {
 		}
 	})
 }
+
+// A laterClock is a Store as a process has it whose clock is ahead of the bubble's.
+type laterClock struct {
+	hostlimit.Store
+	by time.Duration
+}
+
+func (s laterClock) Update(
+	ctx context.Context, key string, change func(hostlimit.Debt) hostlimit.Debt,
+) (hostlimit.Debt, error) {
+	d, err := s.Store.Update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt {
+		return moved(change(moved(d, -s.by)), s.by)
+	})
+	return moved(d, -s.by), err
+}
+
+// moved returns d with all its times later by the given duration.
+func moved(d hostlimit.Debt, by time.Duration) hostlimit.Debt {
+	for _, t := range []*time.Time{&d.BlockedUntil, &d.BlockedAt, &d.ClearedAt, &d.FreedAt, &d.NextStart} {
+		if !t.IsZero() {
+			*t = t.Add(by)
+		}
+	}
+	return d
+}
+
+// TestRunsArePacedWhereTheClockIsSetBack between two processes, or forward: a gap that isn't kept
+// counts from New, whatever the clock says. One that is kept ends later by as much as the clock was
+// set back.
+func TestRunsArePacedWhereTheClockIsSetBack(t *testing.T) {
+	for _, back := range []time.Duration{-time.Minute, time.Second, time.Hour} {
+		for _, delay := range []time.Duration{200 * time.Millisecond, 2 * time.Second, 30 * time.Second, time.Minute, 10 * time.Minute} {
+			synctest.Test(t, func(t *testing.T) {
+				store := new(mapStore)
+				none := hostlimit.Delay{DangerouslyNone: true, Adaptive: hostlimit.Fixed}
+				cfg := hostlimit.Config{Store: laterClock{store, back}, Delay: none, MaxWait: 3 * time.Hour}
+				l, first := run(t, cfg).start(delay)
+				l.Observe(ok)
+				l.Release()
+				time.Sleep(10 * time.Millisecond)
+				cfg.Store = store
+				l, second := run(t, cfg).start(delay)
+				l.Release()
+				gap := second.Start.Sub(first.Start)
+				least := delay
+				most := 2 * delay
+				if delay > time.Minute { // kept
+					least += min(back, 0)
+					most = delay + max(back, 0) + 2*time.Second
+				}
+				if gap < least || gap > most {
+					t.Errorf("clock set back by %v, delay %v: gap %v", back, delay, gap)
+				}
+			})
+		}
+	}
+}
