@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/go-politeness/politeness/internal/contexts"
 	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/internal/printable"
 	"github.com/go-politeness/politeness/internal/weblink"
@@ -143,7 +144,11 @@ func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) 
 	if err != nil {
 		return time.Time{}, trip.noTurn(StageTurn, err)
 	}
-	next = opens(trip.page.hours(), next)
+	opening := opens(trip.page.hours(), next)
+	if forecast := contexts.ForecastOf(ctx); forecast != nil {
+		forecast.Closed = opening.After(next)
+	}
+	next = opening
 	if err := trip.charge.check(next); err != nil {
 		return time.Time{}, err
 	}

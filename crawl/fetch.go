@@ -17,6 +17,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/contexts"
 	"github.com/go-politeness/politeness/internal/weburl"
 	"github.com/go-politeness/politeness/publicnet"
 )
@@ -131,7 +132,8 @@ func (r *run) putBack(fl *flight) {
 // checkTurn returns nil if the host may be asked now, which it reports to the run, else the end of
 // the flight.
 func (r *run) checkTurn(fl *flight) event {
-	at, err := r.c.cfg.Transport.Next(r.ctx, fl.request.URL)
+	var forecast contexts.Forecast
+	at, err := r.c.cfg.Transport.Next(contexts.WithForecast(r.ctx, &forecast), fl.request.URL)
 	owns, lost := r.owns(fl.h.key) // Next took long, or the process was stopped meanwhile
 	now := time.Now()
 	switch {
@@ -145,10 +147,16 @@ func (r *run) checkTurn(fl *flight) event {
 	case at.Sub(now) <= soon:
 		r.events <- startedFlight{fl: fl, at: now}
 		return nil
+	case forecast.Closed:
+		err = errClosed
 	}
 	fl.hand = r.handBlock(fl, at)
 	return delayedFlight{fl: fl, at: at, err: err}
 }
+
+// errClosed is why the host waits where its robots.txt has Visit-time lines, and it is none of
+// those times.
+var errClosed = errors.New("outside of the Visit-time of its robots.txt")
 
 // A startedFlight sends its request now.
 type startedFlight struct {

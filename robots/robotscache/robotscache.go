@@ -96,7 +96,9 @@ type Config struct {
 	MaxBytes int64
 
 	// Store keeps robots.txt across restarts, and those that MaxBytes has no room for. Nil: they are
-	// kept in memory only, as compiled rules without the text.
+	// kept in memory only, as compiled rules without the text. If a limiter keeps state, set Store
+	// too: without it a process doesn't know a crawl-delay before it has fetched robots.txt, so that
+	// fetch follows the request of an earlier process after Delay.Max only.
 	Store Store
 
 	// AgentPatterns and LenientAgents are those of robots.Options.
