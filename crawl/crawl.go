@@ -64,7 +64,16 @@ type Config struct {
 	// Page.Add.
 	Follow func(p *Page, l Link) bool
 
-	// IgnoreNofollow calls Follow also for links that are marked nofollow, by rel or by their page.
+	// Take is called where a URL is taken in: for each link once nofollow was obeyed and before
+	// Follow, for each redirect, with Link.Element "redirect" and for a canonical URL "link", and for
+	// each URL of Discover, with "discover" and a nil Page. It may set r.URL, relative to the page or
+	// not, to leave session ids out for example, r.Priority and r.Data; other fields are for reading.
+	// Follow gets the link with the new URL. False leaves the URL out. It isn't called for start URLs,
+	// nor for Page.Add. Calls come from several goroutines at once. Nil: all are taken in as they are.
+	Take func(p *Page, l Link, r *Request) bool
+
+	// IgnoreNofollow calls Take and Follow also for links that are marked nofollow, by rel or by their
+	// page.
 	IgnoreNofollow bool
 
 	// Canonical skips the visit of a page that names another URL as its canonical one, and adds
@@ -84,14 +93,14 @@ type Config struct {
 	Known func(ctx context.Context, url string) (Validators, error)
 
 	// Discover is called once for each host, with one of its URLs, when its robots.txt has been
-	// fetched. It yields further URLs, with Priority and Depth, which is at least 1, as if a start
-	// URL linked to them; a nil sequence has none. It is the place for sitemaps: Transport.Sitemaps,
-	// and package crawl/sitemap. URLs go to the Queue in their order while the sequence goes on, and
-	// are crawled meanwhile. It waits where the Queue is slow, so a long list needs no memory. A
-	// sequence whose sources fail reports that itself, and goes on. The loop over it ends when ctx is
-	// done. Of several processes with one Queue each that comes to have the host calls Discover. Its
-	// URL is done after the sequence has ended. Where ctx ends, or the process, before that, the next
-	// Run fetches that URL again, and calls Discover again. Nil: no calls.
+	// fetched. It yields further URLs, with Priority, Data and Depth, which is at least 1, as if a
+	// start URL linked to them; a nil sequence has none. It is the place for sitemaps:
+	// Transport.Sitemaps, and package crawl/sitemap. URLs go to the Queue in their order while the
+	// sequence goes on, and are crawled meanwhile. It waits where the Queue is slow, so a long list
+	// needs no memory. A sequence whose sources fail reports that itself, and goes on. The loop over
+	// it ends when ctx is done. Of several processes with one Queue each that comes to have the host
+	// calls Discover. Its URL is done after the sequence has ended. Where ctx ends, or the process,
+	// before that, the next Run fetches that URL again, and calls Discover again. Nil: no calls.
 	Discover func(ctx context.Context, url string) iter.Seq[Request]
 
 	// Done receives the result of each URL: once for each that was taken in, and for one that is

@@ -7,7 +7,8 @@ type seeker struct {
 	run   *run
 	host  string
 	batch []Request
-	bytes int             // of the URLs in batch
+	lost  []Result        // what the Queue doesn't get of the batch
+	bytes int             // of the URLs and Data in batch
 	taken <-chan struct{} // closed when the Queue has the last batch; nil: there was none
 }
 
@@ -33,7 +34,7 @@ func (r *run) discover(fl *flight) {
 // seek calls Discover with a URL of the host.
 func (s *seeker) seek(url string) {
 	// What came before a panic counts. The panic is logged.
-	defer func() { s.run.events <- foundURLs{host: s.host, found: s.batch, isLast: true} }()
+	defer func() { s.run.events <- foundURLs{host: s.host, found: s.batch, lost: s.lost, isLast: true} }()
 	_ = guarded("Discover of "+url, func() error {
 		found := s.run.c.cfg.Discover(s.run.ctx, url)
 		if found != nil {
@@ -45,13 +46,38 @@ func (s *seeker) seek(url string) {
 
 // take takes a request that Discover yields. It reports whether more are wanted.
 func (s *seeker) take(req Request) bool {
-	s.batch = append(s.batch, req)
-	s.bytes += len(req.URL)
-	isFull := len(s.batch) == batchURLs || s.bytes >= batchBytes
+	req.Depth = max(1, req.Depth) // a start URL may redirect anywhere, see turnTo
+	taken, err := guardedValue("Take of "+req.URL, func() (bool, error) { return s.run.takeFound(&req) })
+	switch {
+	case err != nil: // of the URL that Take has set, or a panic
+		req.URL = clippedURL(req.URL)
+		req.Data = clippedData(req.Data)
+		s.lost = append(s.lost, Result{Request: req, Outcome: Invalid, Err: err})
+	case taken:
+		s.batch = append(s.batch, req)
+	default:
+		return s.run.ctx.Err() == nil
+	}
+	s.bytes += len(req.URL) + len(req.Data)
+	isFull := len(s.batch)+len(s.lost) >= batchURLs || s.bytes >= batchBytes
 	if isFull || s.isIdle() {
 		s.hand()
 	}
 	return s.run.ctx.Err() == nil
+}
+
+// takeFound calls Config.Take for a request of Discover's. The error is why there is no URL such as
+// Take has set.
+func (r *run) takeFound(req *Request) (taken bool, err error) {
+	if r.c.cfg.Take == nil {
+		return true, nil
+	}
+	to, err := Normalize(req.URL)
+	if err != nil {
+		return true, nil // accept has it end as Invalid
+	}
+	req.URL = to
+	return r.take(nil, &Link{URL: to, Element: "discover"}, req)
 }
 
 // isIdle reports whether the Queue has what was handed over.
@@ -74,8 +100,9 @@ func (s *seeker) hand() {
 	}
 	taken := make(chan struct{})
 	s.taken = taken
-	s.run.events <- foundURLs{host: s.host, found: s.batch, taken: taken}
-	s.batch = nil // the run has it now
+	s.run.events <- foundURLs{host: s.host, found: s.batch, lost: s.lost, taken: taken}
+	s.batch = nil // the run has them now
+	s.lost = nil
 	s.bytes = 0
 }
 
@@ -83,14 +110,17 @@ func (s *seeker) hand() {
 type foundURLs struct {
 	host   string
 	found  []Request
+	lost   []Result
 	taken  chan<- struct{} // to be closed when the Queue has the batch; nil: no goroutine waits
 	isLast bool            // Discover has ended
 }
 
 func (e foundURLs) apply(r *run) {
 	for _, req := range e.found {
-		req.Depth = max(1, req.Depth) // a start URL may redirect anywhere, see turnTo
-		_ = r.accept(req)             // it is counted
+		_ = r.accept(req) // it is counted
+	}
+	for _, res := range e.lost {
+		r.reject(res)
 	}
 	if e.taken != nil {
 		r.work.handed = append(r.work.handed, e.taken)

@@ -305,6 +305,7 @@ func newPage(fl *flight) *Page {
 		URL:      cmp.Or(fl.request.Via, fl.request.URL),
 		FinalURL: fl.request.URL,
 		Depth:    fl.request.Depth,
+		Data:     fl.request.Data,
 		request:  fl.request,
 		good:     fl.good,
 		again:    fl.again,

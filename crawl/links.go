@@ -3,6 +3,7 @@ package crawl
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -112,9 +113,7 @@ func (r *run) read(p *Page) {
 	}
 	r.leadUnread(p)
 	for _, l := range p.Links {
-		if r.follows(p, l) {
-			r.add(p, l.URL, 0)
-		}
+		r.follow(p, l)
 	}
 }
 
@@ -214,28 +213,30 @@ func clippedURL(ref string) string {
 	return strings.ToValidUTF8(ref[:maxURL], "") + "..."
 }
 
-// follows reports whether a link is to be followed.
-func (r *run) follows(p *Page, l Link) bool {
+// follow adds the URL of a link to those that p has led to, if it is to be followed.
+func (r *run) follow(p *Page, l Link) {
 	cfg := &r.c.cfg
 	if cfg.Follow == nil {
-		return false
+		return
 	}
 	nofollow := l.Nofollow || p.Directives.NoFollow
 	if nofollow && !cfg.IgnoreNofollow {
-		return false
+		return
 	}
-	return cfg.Follow(p, l)
+	req := Request{URL: l.URL, From: p.FinalURL, Depth: p.Depth + 1}
+	taken, err := r.take(p, &l, &req)
+	if !taken || err == nil && !cfg.Follow(p, l) {
+		return
+	}
+	r.lead(p, l.URL, err, req)
 }
 
 // add adds a URL to those that p has led to.
-func (r *run) add(p *Page, rawURL string, priority int) {
-	to, err := p.Resolve(rawURL)
-	req := Request{
-		URL:      rawURL,
-		From:     p.FinalURL,
-		Depth:    p.Depth + 1,
-		Priority: clipped(priority),
-	}
+func (r *run) add(p *Page, req Request) {
+	to, err := p.Resolve(req.URL)
+	req.From = p.FinalURL
+	req.Depth = p.Depth + 1
+	req.Priority = clipped(req.Priority)
 	if errors.Is(err, errLongBase) {
 		req.URL = clippedURL(req.URL)
 		p.lost = append(p.lost, Result{Request: req, Outcome: TooLong})
@@ -244,6 +245,33 @@ func (r *run) add(p *Page, rawURL string, priority int) {
 	r.lead(p, to, err, req)
 }
 
+// take calls Config.Take for the link l, which leads to req. It sets both to what Take has changed.
+// p is nil for a URL of Discover's. The error is why there is no URL such as Take has set.
+func (r *run) take(p *Page, l *Link, req *Request) (taken bool, err error) {
+	if r.c.cfg.Take == nil {
+		return true, nil
+	}
+	offered := *req
+	if !r.c.cfg.Take(p, *l, &offered) {
+		return false, nil
+	}
+	req.Priority = clipped(offered.Priority)
+	req.Data = offered.Data
+	if offered.URL == req.URL {
+		return true, nil
+	}
+	req.URL = offered.URL
+	if p == nil {
+		l.URL, err = Normalize(offered.URL)
+	} else {
+		l.URL, err = p.Resolve(offered.URL)
+	}
+	return true, err
+}
+
+// errLongData is why a URL is Invalid whose Data is too long.
+var errLongData = fmt.Errorf("crawl: Request.Data is longer than %d bytes", MaxData)
+
 // lead adds req, with the URL to, to those that p has led to, if it is within the limits. err is
 // why there is no such URL.
 func (r *run) lead(p *Page, to string, err error, req Request) {
@@ -251,9 +279,13 @@ func (r *run) lead(p *Page, to string, err error, req Request) {
 		req.URL = to
 		req.Host, err = r.c.cfg.Transport.HostKey(to) // a panic of it is that of the visit
 	}
+	if err == nil && len(req.Data) > MaxData {
+		err = errLongData
+	}
 	switch {
 	case err != nil:
 		req.URL = clippedURL(req.URL)
+		req.Data = clippedData(req.Data)
 		p.lost = append(p.lost, Result{Request: req, Outcome: Invalid, Err: err})
 	case len(req.URL) > maxURL:
 		req.URL = clippedURL(req.URL)
@@ -264,6 +296,9 @@ func (r *run) lead(p *Page, to string, err error, req Request) {
 		p.found = append(p.found, req)
 	}
 }
+
+// clippedData returns Data for a Result, cut where it is longer than MaxData.
+func clippedData(data string) string { return data[:min(len(data), MaxData)] }
 
 // wantsCookie reports whether a page redirects to itself and sets a cookie, which the Client keeps:
 // with the cookie the answer may be another one.
@@ -282,19 +317,29 @@ func (r *run) turnTo(p *Page, rawURL string, l Link) {
 	req := p.request
 	to, err := p.resolve(rawURL)
 	l.URL = to
-	// A URL that can't be fetched anyway is Invalid: Follow isn't called for it.
-	isAsked := err == nil && req.Depth > 0 && r.c.cfg.Follow != nil
-	if isAsked && !r.c.cfg.Follow(p, l) {
-		return
-	}
-	r.lead(p, to, err, Request{
+	next := Request{
 		URL:      rawURL,
 		From:     req.From,
 		Via:      p.URL,
 		Hops:     req.Hops + 1,
 		Depth:    req.Depth,
 		Priority: req.Priority,
-	})
+		Data:     req.Data,
+	}
+	// A URL that can't be fetched anyway is Invalid: Take and Follow aren't called for it.
+	if err == nil {
+		next.URL = to
+		var taken bool
+		taken, err = r.take(p, &l, &next)
+		if !taken {
+			return
+		}
+	}
+	isAsked := err == nil && req.Depth > 0 && r.c.cfg.Follow != nil
+	if isAsked && !r.c.cfg.Follow(p, l) {
+		return
+	}
+	r.lead(p, l.URL, err, next)
 }
 
 // resolve returns rawURL as seen from the page, normalised.

@@ -24,10 +24,16 @@ type list struct {
 
 // A stored request is a Request in fewer bytes.
 type stored struct {
-	url, via, from  string
+	url, from       string
+	more            *rare // nil: it has none of that
 	number          uint64
 	depth, priority int32
-	hops            int32
+}
+
+// A rare is what few requests have.
+type rare struct {
+	via, data string
+	hops      int
 }
 
 func (s stored) Before(o stored) bool {
@@ -35,15 +41,19 @@ func (s stored) Before(o stored) bool {
 }
 
 func (s stored) request(host string) Request {
-	return Request{
+	r := Request{
 		URL:      s.url,
 		Host:     host,
-		Via:      s.via,
 		From:     s.from,
-		Hops:     int(s.hops),
 		Depth:    int(s.depth),
 		Priority: int(s.priority),
 	}
+	if s.more != nil {
+		r.Via = s.more.via
+		r.Hops = s.more.hops
+		r.Data = s.more.data
+	}
+	return r
 }
 
 func newMemory(maxURLs int) *memory {
@@ -93,15 +103,17 @@ func (m *memory) put(r Request) {
 		l = new(list)
 		m.hosts[r.Host] = l
 	}
-	l.urls.push(stored{
+	s := stored{
 		url:      r.URL,
-		via:      r.Via,
 		from:     r.From,
 		number:   l.next,
 		depth:    int32(r.Depth),
 		priority: int32(r.Priority), // Request.Priority is clipped to 32 bits
-		hops:     int32(r.Hops),
-	})
+	}
+	if r.Via != "" || r.Hops != 0 || r.Data != "" {
+		s.more = &rare{via: r.Via, data: r.Data, hops: r.Hops}
+	}
+	l.urls.push(s)
 	l.next++
 }
 

@@ -20,6 +20,7 @@ type Page struct {
 	URL         string             // as it was added: before redirects
 	FinalURL    string             // URL that was fetched: URL, or the target of its redirects
 	Depth       int                // links from a start URL
+	Data        string             // Request.Data of URL
 	Response    *http.Response     // its body has been read and closed: see Body
 	Body        []byte             // at most Config.MaxBody bytes, in the encoding of the page: see Text
 	Truncated   bool               // the body is longer, or its compressed data ends early
@@ -51,7 +52,7 @@ type Page struct {
 	lost    []Result  // of URLs that the page has led to, which the Queue doesn't get
 	beyond  int       // number of its links after the first maxLinks
 	refs    *resolver // nil: the page isn't HTML, or wasn't read
-	add     func(p *Page, url string, priority int)
+	add     func(p *Page, req Request)
 	release func() // gives back the room of a large body
 }
 
@@ -121,13 +122,21 @@ func (p *Page) StatusErr() error {
 // goroutine.
 func (p *Page) Add(urls ...string) {
 	for _, u := range urls {
-		p.add(p, u, 0)
+		p.add(p, Request{URL: u})
 	}
 }
 
 // AddPriority is Add for a URL that goes before those of a lower priority, on its host and, where
 // connections are scarce, on others. Add gives 0.
-func (p *Page) AddPriority(url string, priority int) { p.add(p, url, priority) }
+func (p *Page) AddPriority(url string, priority int) {
+	p.add(p, Request{URL: url, Priority: priority})
+}
+
+// AddRequest is Add for a URL with data and a priority. Only URL, Data and Priority of req count:
+// the page says the rest.
+func (p *Page) AddRequest(req Request) {
+	p.add(p, Request{URL: req.URL, Data: req.Data, Priority: req.Priority})
+}
 
 // A Link leads from a page to another.
 type Link struct {

@@ -6,17 +6,25 @@ import "context"
 type Request struct {
 	URL      string // normalised, see [Normalize]
 	Host     string // key by which its turns are counted: politeness.Transport.HostKey
-	From     string // URL of the page with the link to it; empty: a start URL, or Discover's; a Queue need not keep it
+	From     string // URL of the page with the link to it; empty: a start URL, or Discover's
 	Via      string // URL at which the redirects to this one began; empty: none
 	Hops     int    // redirects since Via
 	Depth    int    // links from a start URL; redirects are none
 	Priority int    // higher ones first; 0 is ordinary; clipped to 32 bits
 	Tries    int    // refusals so far, see Config.Tries; a Queue need not keep it
 
+	// Data is your own: a label, a date from the list that led here, an ETag. It is in Page.Data and
+	// in the Result, after redirects and after a kill too. At most MaxData bytes, of any values; a
+	// URL with more is Invalid. Of two Requests for a URL the first one's is kept.
+	Data string
+
 	cookie bool // it was asked for again after a redirect to itself, see run.wantsCookie
 	asked  bool // it was asked at the end of the crawl whether a rule still refuses it, see aside
 	own    bool // its refusals seem to be its own trouble, see refusals
 }
+
+// MaxData is the most bytes of Request.Data.
+const MaxData = 64 << 10
 
 // A Result is the end of a Request. If the Outcome is Invalid, its URL is as it was found. A URL of
 // more than 2,048 bytes is cut.

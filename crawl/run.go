@@ -629,12 +629,22 @@ func (r *run) accept(req Request) error {
 			return r.c.cfg.Transport.HostKey(url)
 		})
 	}
+	if err == nil && len(req.Data) > MaxData {
+		err = errLongData
+	}
 	if err != nil {
 		err = fmt.Errorf("crawl: %q: %w", req.URL, err)
+		req.Data = clippedData(req.Data)
 		r.reject(Result{Request: req, Outcome: Invalid, Err: err})
 		return err
 	}
-	r.work.add = append(r.work.add, Request{URL: url, Host: key, Depth: req.Depth, Priority: clipped(req.Priority)})
+	r.work.add = append(r.work.add, Request{
+		URL:      url,
+		Host:     key,
+		Depth:    req.Depth,
+		Priority: clipped(req.Priority),
+		Data:     req.Data,
+	})
 	return nil
 }
 

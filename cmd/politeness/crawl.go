@@ -85,6 +85,7 @@ type line struct {
 	Bytes       int       `json:"bytes"`
 	Truncated   bool      `json:"truncated,omitempty"`
 	Depth       int       `json:"depth"`
+	Data        string    `json:"data,omitempty"` // crawl.Request.Data
 	Canonical   string    `json:"canonical,omitempty"`
 	Directives  string    `json:"directives,omitempty"`
 	Preferences string    `json:"preferences,omitempty"`
@@ -427,6 +428,7 @@ func (w *writer) lineOf(p *crawl.Page) line {
 	l := line{
 		URL:         p.URL,
 		FinalURL:    p.FinalURL,
+		Data:        p.Data,
 		Time:        time.Now().UTC(),
 		Status:      p.Response.StatusCode,
 		ContentType: p.Response.Header.Get("Content-Type"),
