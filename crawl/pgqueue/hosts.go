@@ -67,13 +67,15 @@ func (c *claiming) try(ctx context.Context, tx pgx.Tx, id int64) (claimed, error
 	number := got.fleet.mine + len(got.names)
 	hasRoom := c.room > len(got.idle)+len(got.names)
 	_, err = tx.Exec(ctx, `
-		UPDATE politeness_process SET hosts = $2, room = $3
+		UPDATE politeness_worker SET hosts = $2, room = $3
 		WHERE id = $1`, id, number, hasRoom)
 	if err != nil {
 		return claimed{}, err
 	}
 	err = tx.QueryRow(ctx, `
-		SELECT EXISTS (SELECT 1 FROM politeness_host WHERE crawl = $1 AND waiting AND owner IS DISTINCT FROM $2)`,
+		SELECT EXISTS (
+			SELECT 1 FROM politeness_host
+			WHERE crawl = $1 AND next IS NOT NULL AND owner IS DISTINCT FROM $2)`,
 		q.crawl, id).Scan(&got.open)
 	return got, err
 }
@@ -81,7 +83,7 @@ func (c *claiming) try(ctx context.Context, tx pgx.Tx, id int64) (claimed, error
 // reap ends processes whose leases are over, except for those that another process is ending.
 func (q *Queue) reap(ctx context.Context, tx pgx.Tx) error {
 	dead, err := collect[int64](tx.Query(ctx, `
-		SELECT id FROM politeness_process
+		SELECT id FROM politeness_worker
 		WHERE crawl = $1 AND until < now()
 		FOR UPDATE SKIP LOCKED`, q.crawl))
 	if err != nil || len(dead) == 0 {
@@ -106,7 +108,7 @@ func (q *Queue) disown(ctx context.Context, tx pgx.Tx, id int64) error {
 func (q *Queue) countOthers(ctx context.Context, tx pgx.Tx, id int64, f *fleet) error {
 	return tx.QueryRow(ctx, `
 		SELECT count(*), coalesce(sum(hosts), 0), coalesce(min(hosts), 0)
-		FROM politeness_process
+		FROM politeness_worker
 		WHERE crawl = $1 AND id <> $2 AND room AND until >= now()`,
 		q.crawl, id).Scan(&f.others, &f.theirs, &f.fewest)
 }
@@ -116,7 +118,7 @@ func (q *Queue) claim(ctx context.Context, tx pgx.Tx, id int64, n int, f *fleet)
 	// Hosts that another process is claiming are locked: this one takes others, and doesn't wait.
 	rows, err := tx.Query(ctx, `
 		SELECT id, name FROM politeness_host
-		WHERE crawl = $1 AND waiting AND owner IS NULL AND name <> ALL($2)
+		WHERE crawl = $1 AND next IS NOT NULL AND owner IS NULL AND name <> ALL($2)
 		LIMIT $3
 		FOR UPDATE SKIP LOCKED`, q.crawl, q.residue(), min(claims, max(0, n)))
 	if err != nil {
@@ -244,7 +246,11 @@ func (q *Queue) disclaim(ctx context.Context, tx pgx.Tx, hosts []string) error {
 	_, err = tx.Exec(ctx, `
 		UPDATE politeness_host AS h SET
 			owner = NULL,
-			waiting = EXISTS (SELECT 1 FROM politeness_url WHERE host = h.id AND outcome IS NULL)
+			next = (
+				SELECT due FROM politeness_url
+				WHERE host = h.id AND due IS NOT NULL
+				ORDER BY priority DESC, later, due, seq
+				LIMIT 1)
 		WHERE id = ANY($1)`, ids)
 	return err
 }

@@ -59,7 +59,7 @@ func show[T any](
 // alone.
 func (q *Queue) extend(ctx context.Context, tx pgx.Tx, register bool) (id int64, err error) {
 	tag, err := tx.Exec(ctx, `
-		UPDATE politeness_process SET until = clock_timestamp() + $2::interval
+		UPDATE politeness_worker SET until = clock_timestamp() + $2::interval
 		WHERE id = $1`, q.id, q.lease)
 	if err != nil || tag.RowsAffected() > 0 {
 		return q.id, err
@@ -68,7 +68,7 @@ func (q *Queue) extend(ctx context.Context, tx pgx.Tx, register bool) (id int64,
 		return 0, nil
 	}
 	err = tx.QueryRow(ctx, `
-		INSERT INTO politeness_process (crawl, until, hosts, room)
+		INSERT INTO politeness_worker (crawl, until, hosts, room)
 		VALUES ($1, clock_timestamp() + $2::interval, 0, true)
 		RETURNING id`, q.crawl, q.lease).Scan(&id)
 	return id, err

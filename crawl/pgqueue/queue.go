@@ -30,9 +30,9 @@
 // server only reads, statements that are cancelled, locks that are not had in time. A longer outage
 // is an error, after a minute and a half if the network is silent. Leases that end meanwhile free
 // their hosts. Postgres 13 or later will do, also behind pgbouncer, in session and in transaction
-// mode. Open makes the tables, whose names begin with politeness_, in the
-// schema of the connection. A URL of 60 bytes has 260 there, indexes included, and is written
-// twice: when it is added, and when it is done.
+// mode. Open makes the tables, whose names begin with politeness_, in the schema of the connection.
+// A URL of 58 bytes has 360 there, indexes included, and 460 with that of the page with the link to
+// it; its Data comes on top. It is written twice: when it is added, and when it is done.
 package pgqueue
 
 import (
@@ -56,8 +56,14 @@ import (
 	"github.com/go-politeness/politeness/crawl"
 )
 
+// version is that of the tables.
+const version = 2
+
 //go:embed schema.sql
 var schema string
+
+//go:embed upgrade.sql
+var upgrade string
 
 const (
 	defaultLease = 10 * time.Second
@@ -129,22 +135,18 @@ func open(ctx context.Context, url, crawl string, lease time.Duration) (*Queue, 
 	return q, nil
 }
 
-// prepare makes the tables, and finds the number of the crawl.
+// prepare makes the tables, or those of an older version new, and finds the number of the crawl.
 func (q *Queue) prepare(ctx context.Context, name string) error {
+	found, err := in(ctx, q, lockedVersion)
+	if err != nil {
+		return err
+	}
+	if found < version {
+		if err := q.inLong(ctx, makeTables); err != nil {
+			return err
+		}
+	}
 	return q.in(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		// Two processes that make a table at once would both fail.
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext('politeness_crawl'))"); err != nil {
-			return err
-		}
-		var there bool
-		if err := tx.QueryRow(ctx, "SELECT to_regclass('politeness_url') IS NOT NULL").Scan(&there); err != nil {
-			return err
-		}
-		if !there {
-			if _, err := tx.Exec(ctx, schema); err != nil {
-				return err
-			}
-		}
 		_, err := tx.Exec(ctx, "INSERT INTO politeness_crawl (name) VALUES ($1) ON CONFLICT DO NOTHING", name)
 		if err != nil {
 			return err
@@ -152,6 +154,64 @@ func (q *Queue) prepare(ctx context.Context, name string) error {
 		// Without RETURNING, which yields no row for a crawl that is there.
 		return tx.QueryRow(ctx, "SELECT id FROM politeness_crawl WHERE name = $1", name).Scan(&q.crawl)
 	})
+}
+
+// lockedVersion returns the version of the tables, 0 if there are none. Until tx ends no other
+// process makes them: two that make a table at once would both fail.
+func lockedVersion(ctx context.Context, tx pgx.Tx) (found int, err error) {
+	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext('politeness_crawl'))"); err != nil {
+		return 0, err
+	}
+	var hasURLs, hasVersion bool
+	err = tx.QueryRow(ctx, `
+		SELECT to_regclass('politeness_url') IS NOT NULL, to_regclass('politeness_version') IS NOT NULL`).
+		Scan(&hasURLs, &hasVersion)
+	switch {
+	case err != nil, !hasURLs:
+		return 0, err
+	case !hasVersion:
+		return 1, nil // which had no such table
+	}
+	err = tx.QueryRow(ctx, "SELECT max(version) FROM politeness_version").Scan(&found)
+	if err == nil && found > version {
+		err = fmt.Errorf("the tables are of version %d, which a later version of this package has made", found)
+	}
+	return found, err
+}
+
+// makeTables makes the tables, or those of version 1 new.
+func makeTables(ctx context.Context, tx pgx.Tx) error {
+	found, err := lockedVersion(ctx, tx) // another process may have made them meanwhile
+	if err != nil || found == version {
+		return err
+	}
+	if found == 1 {
+		if err := upgradeTables(ctx, tx); err != nil {
+			return err
+		}
+	}
+	_, err = tx.Exec(ctx, schema)
+	return err
+}
+
+// upgradeTables makes tables of version 2 of those of version 1, unless a process uses them.
+func upgradeTables(ctx context.Context, tx pgx.Tx) error {
+	if _, err := tx.Exec(ctx, "LOCK TABLE politeness_process IN ACCESS EXCLUSIVE MODE"); err != nil {
+		return err
+	}
+	var alive int
+	err := tx.QueryRow(ctx, "SELECT count(*) FROM politeness_process WHERE until >= now()").Scan(&alive)
+	if err != nil {
+		return err
+	}
+	if alive > 0 {
+		return fmt.Errorf("the tables are of version 1, and %d processes of the older version use them: "+
+			"stop these first, and try again when their leases are over, after %v", alive, defaultLease)
+	}
+	if _, err := tx.Exec(ctx, upgrade); err != nil {
+		return fmt.Errorf("upgrade of tables of version 1: %w", err)
+	}
+	return nil
 }
 
 // Close gives back the hosts of this process, so that others may go on with them at once.
@@ -172,7 +232,7 @@ func free(ctx context.Context, tx pgx.Tx, ids []int64) error {
 	if _, err := tx.Exec(ctx, "UPDATE politeness_host SET owner = NULL WHERE owner = ANY($1)", ids); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, "DELETE FROM politeness_process WHERE id = ANY($1)", ids)
+	_, err := tx.Exec(ctx, "DELETE FROM politeness_worker WHERE id = ANY($1)", ids)
 	return err
 }
 
@@ -219,6 +279,8 @@ type columns struct {
 	hops       []*int16
 	urls       []string
 	vias       []*string
+	froms      []*string
+	datas      [][]byte // nil: it is empty
 }
 
 func (c *columns) append(hash pgtype.UUID, r crawl.Request) {
@@ -230,6 +292,12 @@ func (c *columns) append(hash pgtype.UUID, r crawl.Request) {
 	c.hops = append(c.hops, null(hops))
 	c.urls = append(c.urls, r.URL)
 	c.vias = append(c.vias, null(r.Via))
+	c.froms = append(c.froms, null(r.From))
+	var data []byte
+	if r.Data != "" {
+		data = []byte(r.Data)
+	}
+	c.datas = append(c.datas, data)
 }
 
 // add takes in those of reqs that are new. It locks their hosts first, in the order of their names,
@@ -253,16 +321,18 @@ func (q *Queue) add(ctx context.Context, tx pgx.Tx, reqs []crawl.Request) (added
 	// Another process may have added some since unknown has looked: they are in conflict, and not
 	// counted.
 	tag, err := tx.Exec(ctx, insertURLs,
-		unknown.hashes, hosts, unknown.depths, unknown.priorities, unknown.hops, unknown.urls, unknown.vias)
+		unknown.hashes, hosts, unknown.depths, unknown.priorities, unknown.hops, unknown.urls, unknown.vias,
+		unknown.froms, unknown.datas)
 	return int(tag.RowsAffected()), err
 }
 
 // insertURLs inserts URLs in their order, in which they are numbered (seq) and lent.
 const insertURLs = `
-	INSERT INTO politeness_url (hash, host, depth, priority, hops, url, via)
-	SELECT hash, host, depth, priority, hops, url, via
-	FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::integer[], $5::smallint[], $6::text[], $7::text[])
-		WITH ORDINALITY AS w (hash, host, depth, priority, hops, url, via, i)
+	INSERT INTO politeness_url (hash, host, depth, priority, hops, url, via, from_url, data, due)
+	SELECT hash, host, depth, priority, hops, url, via, from_url, data, extract(epoch FROM now())::bigint
+	FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::integer[], $5::smallint[], $6::text[], $7::text[],
+			$8::text[], $9::bytea[])
+		WITH ORDINALITY AS w (hash, host, depth, priority, hops, url, via, from_url, data, i)
 	ORDER BY i
 	ON CONFLICT (hash) DO NOTHING`
 
@@ -300,10 +370,10 @@ func (q *Queue) lockHosts(ctx context.Context, tx pgx.Tx, names []string) (map[s
 	slices.Sort(sorted)
 	// The update locks a host that is there, and has it returned, even if it is waiting already.
 	rows, err := tx.Query(ctx, `
-		INSERT INTO politeness_host (crawl, name, waiting)
-		SELECT $1, name, true FROM unnest($2::text[]) WITH ORDINALITY AS w (name, i)
+		INSERT INTO politeness_host AS h (crawl, name, next)
+		SELECT $1, name, extract(epoch FROM now())::bigint FROM unnest($2::text[]) WITH ORDINALITY AS w (name, i)
 		ORDER BY i
-		ON CONFLICT (crawl, name) DO UPDATE SET waiting = true
+		ON CONFLICT (crawl, name) DO UPDATE SET next = least(h.next, excluded.next)
 		RETURNING id, name`, q.crawl, slices.Compact(sorted))
 	if err != nil {
 		return nil, err
@@ -378,9 +448,10 @@ func (q *Queue) lend(host string, waiting []waitingURL, n int) []crawl.Request {
 	return taken
 }
 
-// A waitingURL is a request without an outcome.
+// A waitingURL is a request that isn't done.
 type waitingURL struct {
 	crawl.Request
+	due int64
 	seq int64
 }
 
@@ -393,15 +464,23 @@ func (q *Queue) waiting(ctx context.Context, tx pgx.Tx, names []string, limits [
 	}
 	byHost := make(map[string][]waitingURL)
 	var w waitingURL
-	fields := []any{&w.Host, &w.URL, &w.Via, &w.Hops, &w.Depth, &w.Priority, &w.seq}
+	var data []byte
+	fields := []any{
+		&w.Host, &w.URL, &w.Via, &w.Hops, &w.Depth, &w.Priority, &w.From, &data, &w.due, &w.seq,
+	}
 	_, err = pgx.ForEachRow(rows, fields, func() error {
+		w.Data = string(data)
 		byHost[w.Host] = append(byHost[w.Host], w)
 		return nil
 	})
 	// Postgres keeps no order of a subquery.
 	for _, found := range byHost {
 		slices.SortFunc(found, func(a, b waitingURL) int {
-			return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.seq, b.seq))
+			return cmp.Or(
+				cmp.Compare(b.Priority, a.Priority),
+				cmp.Compare(a.due, b.due),
+				cmp.Compare(a.seq, b.seq),
+			)
 		})
 	}
 	return byHost, err
@@ -410,14 +489,15 @@ func (q *Queue) waiting(ctx context.Context, tx pgx.Tx, names []string, limits [
 // selectWaiting asks for each host by its own subquery: the index has its waiting URLs in their
 // order, so only those that are wanted are read. A host that was lost meanwhile yields none.
 const selectWaiting = `
-	SELECT h.name, u.url, u.via, u.hops, u.depth, u.priority, u.seq
+	SELECT h.name, u.url, u.via, u.hops, u.depth, u.priority, u.from_url, u.data, u.due, u.seq
 	FROM unnest($2::text[], $3::integer[]) AS w (name, n)
 	JOIN politeness_host h ON h.crawl = $1 AND h.name = w.name AND h.owner = $4
 	CROSS JOIN LATERAL (
-		SELECT url, coalesce(via, '') AS via, coalesce(hops, 0) AS hops, depth, priority, seq
+		SELECT url, coalesce(via, '') AS via, coalesce(hops, 0) AS hops, depth, priority,
+			coalesce(from_url, '') AS from_url, data, due, seq
 		FROM politeness_url
-		WHERE host = h.id AND outcome IS NULL
-		ORDER BY priority DESC, seq
+		WHERE host = h.id AND due IS NOT NULL
+		ORDER BY priority DESC, later, due, seq
 		LIMIT w.n
 	) u`
 
@@ -454,9 +534,9 @@ func (q *Queue) end(ctx context.Context, results []crawl.Result) error {
 	return q.in(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		// The first result of a URL stands: a process that was paused may come with another one.
 		_, err := tx.Exec(ctx, `
-			UPDATE politeness_url AS u SET outcome = r.outcome, status = r.status
+			UPDATE politeness_url AS u SET outcome = r.outcome, status = r.status, due = NULL
 			FROM unnest($1::uuid[], $2::text[], $3::smallint[]) AS r (hash, outcome, status)
-			WHERE u.hash = r.hash AND u.outcome IS NULL`, hashes, outcomes, statuses)
+			WHERE u.hash = r.hash AND u.due IS NOT NULL`, hashes, outcomes, statuses)
 		return err
 	})
 }

@@ -21,6 +21,13 @@ import (
 var server *pgtest.Server
 
 func TestMain(m *testing.M) {
+	if database := os.Getenv(envDatabase); database != "" {
+		if err := crawler(context.Background(), database, strings.Fields(os.Getenv(envURLs))); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	var err error
 	if server, err = pgtest.Start(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -209,7 +216,7 @@ func TestTheLeaseEndsHereFirst(t *testing.T) {
 		}
 		p.delay.Store(0)
 		var until time.Time
-		if err := q.db.QueryRow(t.Context(), "SELECT until FROM politeness_process WHERE id = $1", q.id).Scan(&until); err != nil {
+		if err := q.db.QueryRow(t.Context(), "SELECT until FROM politeness_worker WHERE id = $1", q.id).Scan(&until); err != nil {
 			t.Fatal(err)
 		}
 		if early := until.Sub(q.until); early < q.lease/10 {

@@ -85,6 +85,7 @@ var promises = []promise{
 	{"Hosts lists what can be taken", "hosts are left out, or the crawl asks for them in vain", false, listsHosts},
 	{"An empty Queue is closed", "the crawl never ends", false, closes},
 	{"A kill loses nothing", "pages are lost", false, survivesKill},
+	{"A kill keeps what a request is", "a program's data is lost, or of another URL", false, keepsFieldsOverKill},
 	{"Many URLs", "the crawl ends for want of memory", false, manyURLs},
 	{"A host is of one process", "pages are fetched twice", true, oneProcess},
 	{"A host that is given back goes to another process", "pages are lost", true, givesBack},
@@ -260,21 +261,63 @@ func keepsFields(c *check) {
 	want := crawl.Request{
 		URL:      "https://a.example/%E2%82%AC?q='\"&x=a;b--",
 		Host:     "a.example",
+		From:     "https://c.example/list?page=2",
 		Via:      "https://b.example/old",
 		Hops:     3,
 		Depth:    7,
 		Priority: -2,
+		Data:     `{"label": "it's a \"test\"\\"}`,
 	}
 	port := crawl.Request{URL: "http://[::1]:8080/", Host: "[::1]:8080"}
 	q := c.fresh(want, port)
 	for _, r := range []crawl.Request{want, port} {
-		got := c.take(q, 1, r.Host)
-		c.wants("one request", got, r)
-		kept := got[0]
-		kept.From = r.From // a Queue need not keep these two
-		kept.Tries = r.Tries
-		if kept != r {
-			c.failf("Add of %+v, and Take returned %+v", r, kept)
+		c.takesWhole(q, r)
+	}
+}
+
+// takesWhole fails unless Take lends want, with all that it is, as the next request of its host.
+func (c *check) takesWhole(q crawl.Queue, want crawl.Request) {
+	got := c.take(q, 1, want.Host)
+	c.wants("one request", got, want)
+	kept := got[0]
+	kept.Tries = want.Tries // a Queue need not keep them
+	if kept.Data != want.Data {
+		c.failf("Add of %d bytes of Data, %.100q, and Take returned %d, %.100q",
+			len(want.Data), want.Data, len(kept.Data), kept.Data)
+	}
+	if kept != want {
+		c.failf("Add of %+v, and Take returned %+v", want, kept)
+	}
+}
+
+// keepsFieldsOverKill has a Queue keep Data of any bytes and length, of URLs that wait, and of
+// those that were lent, Left, or found again with other Data.
+func keepsFieldsOverKill(c *check) {
+	a := numbered("a.example", 6)
+	every := make([]byte, 256)
+	for i := range every {
+		every[i] = byte(i)
+	}
+	for i, data := range []string{
+		"", "lent", "left", string(every), strings.Repeat("\xff\x00'", crawl.MaxData)[:crawl.MaxData], "né",
+	} {
+		a[i].Data = data
+		a[i].From = fmt.Sprintf("https://a.example/list/%d", i)
+		a[i].Depth = i
+	}
+	q := c.fresh(a...)
+	lent := c.take(q, 3, "a.example")
+	c.done(q, crawl.Left, lent[2])
+	other := a[5]
+	other.Data = "of a later page"
+	c.add(q, 0, other)
+	q = c.open()
+	got := sorted(c.all(q, len(a)))
+	c.wants("after a kill", got, a...)
+	for i := range a {
+		if got[i] != a[i] {
+			c.failf("Add of %.200q from %s, and Take returned %.200q from %s after a kill",
+				a[i].Data, a[i].From, got[i].Data, got[i].From)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sort"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,6 +61,9 @@ func (s *server) end(p *process) {
 		if e.lent == p && !s.is("loses at a kill") {
 			e.lent = nil
 		}
+		if s.is("forgets Data at a kill") {
+			e.Data = ""
+		}
 	}
 	for host, o := range s.owners {
 		if o == p {
@@ -93,9 +97,18 @@ func (p *process) Add(_ context.Context, reqs []crawl.Request) (added, noRoom in
 		if i >= 0 && !s.is("adds what is known") {
 			continue
 		}
-		r.From, r.Tries = "", 0
-		if s.is("forgets Via") {
+		r.Tries = 0
+		switch {
+		case s.is("forgets Via"):
 			r.Via = ""
+		case s.is("forgets From"):
+			r.From = ""
+		case s.is("forgets Data"):
+			r.Data = ""
+		case s.is("cuts Data"):
+			r.Data = r.Data[:min(len(r.Data), 32<<10)]
+		case s.is("keeps text only"):
+			r.Data = strings.ToValidUTF8(r.Data, "?")
 		}
 		s.urls = append(s.urls, &entry{Request: r})
 		added++
@@ -258,6 +271,7 @@ func (p *process) Owns(host string) bool {
 // defects are those that Run must find; the second is whether the Queue is for one process.
 var defects = map[string]bool{
 	"adds what is known": true, "forgets what is done": true, "compares prefixes": true, "miscounts": true, "refuses duplicates": true,
+	"forgets From": true, "forgets Data": true, "cuts Data": true, "keeps text only": true, "forgets Data at a kill": true,
 	"forgets Via": true, "keeps no priorities": true, "takes the newest first": true, "takes without end": true, "lends twice": true,
 	"knows no unknown": true, "stops at an unknown host": true, "ends what is Left": true, "ends visits only": true, "lists what is done": true, "lists what is lent": true,
 	"lists one host": false, "never closes": true, "loses at a kill": true,

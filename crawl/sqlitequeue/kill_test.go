@@ -46,7 +46,7 @@ func crawler(ctx context.Context, dir string, urls []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if _, err := db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS page (url TEXT PRIMARY KEY, body TEXT NOT NULL)"); err != nil {
+	if _, err := db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS page (url TEXT PRIMARY KEY, data TEXT NOT NULL)"); err != nil {
 		return err
 	}
 	q, err := sqlitequeue.Open(filepath.Join(dir, "urls.db"))
@@ -63,8 +63,16 @@ func crawler(ctx context.Context, dir string, urls []string) (err error) {
 	}
 	c, err := crawl.New(crawl.Config{
 		Transport: t, Queue: q, Follow: crawl.SameHost,
+		Take: func(p *crawl.Page, l crawl.Link, r *crawl.Request) bool {
+			r.Data = p.Data + " > " + l.URL
+			return true
+		},
+		Prepare: func(r crawl.Request, req *http.Request) error {
+			req.Header.Set("Referer", r.From)
+			return nil
+		},
 		Visit: func(ctx context.Context, p *crawl.Page) error {
-			_, err := db.ExecContext(ctx, "INSERT OR REPLACE INTO page (url, body) VALUES (?, ?)", p.FinalURL, p.Body)
+			_, err := db.ExecContext(ctx, "INSERT OR REPLACE INTO page (url, data) VALUES (?, ?)", p.FinalURL, p.Data)
 			return err
 		},
 	})
@@ -86,6 +94,7 @@ type tree struct {
 
 	mu    sync.Mutex
 	asked map[string]int
+	wrong []string      // requests whose Referer isn't the page with the link
 	first chan struct{} // closed at the next request
 }
 
@@ -96,6 +105,17 @@ func newTree(t *testing.T, pages int) *tree {
 	return s
 }
 
+// url returns the URL of a page.
+func (s *tree) url(n int) string { return fmt.Sprintf("%s/%d", s.URL, n) }
+
+// dataOf returns the Data with which a page is found: its parent's and its own URL.
+func (s *tree) dataOf(n int) string {
+	if n <= 1 {
+		return ""
+	}
+	return s.dataOf(n/2) + " > " + s.url(n)
+}
+
 func (s *tree) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var n int
 	if _, err := fmt.Sscanf(r.URL.Path, "/%d", &n); err != nil || n > s.pages {
@@ -104,6 +124,9 @@ func (s *tree) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	s.asked[r.URL.Path]++
+	if parent := s.url(n / 2); n > 1 && r.Referer() != parent {
+		s.wrong = append(s.wrong, fmt.Sprintf("%s from %q, want %q", r.URL, r.Referer(), parent))
+	}
 	if s.first != nil {
 		close(s.first)
 		s.first = nil
@@ -120,7 +143,8 @@ func (s *tree) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // TestAKillLosesNoPage: of a crawl that is killed again and again (a hundred times with
 // POLITENESS_LONG=1, and ten without) there are as many rows as pages in the end, and what was
-// asked for twice was under way at a kill.
+// asked for twice was under way at a kill. Each page has the Data and the From with which it was
+// found.
 func TestAKillLosesNoPage(t *testing.T) {
 	kills, hosts, pages := 10, 8, 60
 	if os.Getenv("POLITENESS_LONG") != "" {
@@ -200,9 +224,23 @@ func TestAKillLosesNoPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	var rows int
-	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM page").Scan(&rows); err != nil {
-		t.Fatal(err)
+	rows := 0
+	for _, s := range sites {
+		if len(s.wrong) > 0 {
+			t.Errorf("%d wrong Referers, the first %s", len(s.wrong), s.wrong[0])
+		}
+		for n := 1; n <= pages; n++ {
+			var data string
+			err := db.QueryRowContext(t.Context(), "SELECT data FROM page WHERE url = ?", s.url(n)).Scan(&data)
+			if err != nil {
+				t.Errorf("%s: %v", s.url(n), err)
+				continue
+			}
+			rows++
+			if data != s.dataOf(n) {
+				t.Errorf("%s has the data %q, want %q", s.url(n), data, s.dataOf(n))
+			}
+		}
 	}
 	t.Logf("%d kills: %d rows of %d pages; %d pages were asked for again", killed, rows, hosts*pages, again)
 	if rows != hosts*pages {

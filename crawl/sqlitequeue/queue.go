@@ -13,10 +13,10 @@
 // and at most the pages that were under way are visited twice: write a page under its URL, not a
 // further time.
 //
-// The file has some 150 bytes for each URL beside the URL itself, and the process 200 MB of memory,
-// however many there are. Each call of a method is one transaction. It outlives the process at
-// once, and the machine's power once SQLite has synced it: after a power cut the crawl goes on from
-// a moment before.
+// The file has some 80 bytes for each URL beside the URL itself, that of the page with the link to
+// it, and its Data. The process has 200 MB of memory, however many there are. Each call of a method
+// is one transaction. It outlives the process at once, and the machine's power once SQLite has
+// synced it: after a power cut the crawl goes on from a moment before.
 //
 // One process may have a file open at a time. For several processes there is package pgqueue. It
 // needs no C compiler.
@@ -40,17 +40,22 @@ import (
 	"github.com/go-politeness/politeness/crawl"
 )
 
-// schema makes the tables. A URL without an outcome is waiting; which of these are lent only the
-// Queue in memory knows, so they are waiting again for the next one that opens the file.
+// version is that of the tables.
+const version = 2
+
+// schema makes the tables. A URL with a due time is waiting; which of these are lent only the Queue
+// in memory knows, so they are waiting again for the next one that opens the file. URLs wait in the
+// order of their due times: of a new one that is when it was added, and each is due as soon as it
+// is there. The columns page, later and mark have no use yet.
 //
 // A URL is found by its hash: an index of whole URLs would be larger than the table.
 const schema = `
 CREATE TABLE IF NOT EXISTS host (
-	id      INTEGER PRIMARY KEY,
-	name    TEXT NOT NULL UNIQUE,
-	waiting INTEGER NOT NULL DEFAULT 0 -- number of its URLs without an outcome
+	id   INTEGER PRIMARY KEY,
+	name TEXT NOT NULL UNIQUE,
+	next INTEGER                  -- due time of the first of its URLs; NULL: none is waiting
 );
-CREATE INDEX IF NOT EXISTS host_waiting ON host (id) WHERE waiting > 0;
+CREATE INDEX IF NOT EXISTS host_next ON host (next) WHERE next IS NOT NULL;
 CREATE TABLE IF NOT EXISTS url (
 	id       INTEGER PRIMARY KEY, -- in the order in which they were added
 	hash     INTEGER NOT NULL,
@@ -61,11 +66,35 @@ CREATE TABLE IF NOT EXISTS url (
 	depth    INTEGER NOT NULL,
 	priority INTEGER NOT NULL,
 	outcome  TEXT,                -- crawl.Outcome
-	status   INTEGER              -- of the last answer
+	status   INTEGER,             -- of the last answer
+	due      INTEGER,             -- in seconds since 1970; NULL: the URL is done
+	later    INTEGER NOT NULL DEFAULT 0, -- how far it is postponed, 0 to 3
+	mark     INTEGER,             -- hash of what has postponed it
+	from_url TEXT,
+	data     BLOB,
+	page     BLOB                 -- what is remembered of its page
 );
 CREATE INDEX IF NOT EXISTS url_hash ON url (hash);
-CREATE INDEX IF NOT EXISTS url_waiting ON url (host, priority DESC, id) WHERE outcome IS NULL;
-PRAGMA user_version = 1;
+CREATE INDEX IF NOT EXISTS url_due ON url (host, priority DESC, later, due, id) WHERE due IS NOT NULL;
+CREATE INDEX IF NOT EXISTS url_mark ON url (host, mark) WHERE later > 0;
+PRAGMA user_version = 2;
+`
+
+// upgrade makes tables of version 2 of those of version 1, in which a URL without an outcome was
+// waiting. schema makes the indexes afterwards.
+const upgrade = `
+DROP INDEX host_waiting;
+DROP INDEX url_waiting;
+ALTER TABLE host ADD COLUMN next INTEGER;
+UPDATE host SET next = 0 WHERE waiting > 0;
+ALTER TABLE host DROP COLUMN waiting;
+ALTER TABLE url ADD COLUMN due INTEGER;
+ALTER TABLE url ADD COLUMN later INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE url ADD COLUMN mark INTEGER;
+ALTER TABLE url ADD COLUMN from_url TEXT;
+ALTER TABLE url ADD COLUMN data BLOB;
+ALTER TABLE url ADD COLUMN page BLOB;
+UPDATE url SET due = 0 WHERE outcome IS NULL;
 `
 
 // pragmas: nothing but this process reads the file (locking_mode), which a second one finds out at
@@ -143,21 +172,26 @@ func addressOf(path string) (string, error) {
 	return address.String() + pragmas, nil
 }
 
-// prepare makes the tables, unless the file is of another program or of a later version.
+// prepare makes the tables, and those of an older version new. It fails if the file is of another
+// program or of a later version.
 func (q *Queue) prepare() error {
 	ctx := context.Background()
 	return q.in(ctx, func(tx *sql.Tx) error {
-		var version, tables int
+		var found, tables int
 		err := tx.QueryRowContext(ctx, `
 			SELECT user_version, (SELECT count(*) FROM sqlite_schema)
-			FROM pragma_user_version`).Scan(&version, &tables)
+			FROM pragma_user_version`).Scan(&found, &tables)
 		switch {
 		case err != nil:
 			return err
-		case version > 1:
-			return fmt.Errorf("the file is of version %d, which a later version of this package has made", version)
-		case version == 0 && tables > 0:
+		case found > version:
+			return fmt.Errorf("the file is of version %d, which a later version of this package has made", found)
+		case found == 0 && tables > 0:
 			return errors.New("the file is a database of another program")
+		case found == 1:
+			if _, err := tx.ExecContext(ctx, upgrade); err != nil {
+				return fmt.Errorf("upgrade of a file of version 1: %w", err)
+			}
 		}
 		_, err = tx.ExecContext(ctx, schema)
 		return err
@@ -195,26 +229,24 @@ func hashOf(url string) int64 {
 
 // Add implements crawl.Queue. There is room for any number of URLs.
 func (q *Queue) Add(ctx context.Context, reqs []crawl.Request) (added, noRoom int, err error) {
-	a := adding{hosts: make(map[string]int64), found: make(map[int64]int)}
+	a := adding{hosts: make(map[string]int64), found: make(map[int64]bool)}
 	err = q.in(ctx, func(tx *sql.Tx) error { return a.add(ctx, tx, reqs) })
 	if err != nil {
 		return 0, 0, wrap(err)
 	}
-	for _, n := range a.found {
-		added += n
-	}
-	return added, 0, nil
+	return a.added, 0, nil
 }
 
 // An adding is a call of Add.
 type adding struct {
 	hosts map[string]int64 // ids by name
-	found map[int64]int    // number of new URLs by host
+	found map[int64]bool   // ids of the hosts of new URLs
+	added int              // number of new URLs
 	args  []any            // of the next statement, columns for each URL
 }
 
 // columns is the number of columns of a URL that is added.
-const columns = 7
+const columns = 9
 
 func (a *adding) add(ctx context.Context, tx *sql.Tx, reqs []crawl.Request) error {
 	seen := make(map[string]bool, len(reqs))
@@ -227,7 +259,8 @@ func (a *adding) add(ctx context.Context, tx *sql.Tx, reqs []crawl.Request) erro
 		if err != nil {
 			return err
 		}
-		a.args = append(a.args, hashOf(r.URL), r.URL, host, null(r.Via), null(r.Hops), r.Depth, r.Priority)
+		a.args = append(a.args, hashOf(r.URL), r.URL, host, null(r.Via), null(r.Hops), r.Depth, r.Priority,
+			null(r.From), blob(r.Data))
 		if len(a.args) < columns*atOnce {
 			continue
 		}
@@ -238,7 +271,15 @@ func (a *adding) add(ctx context.Context, tx *sql.Tx, reqs []crawl.Request) erro
 	if err := a.insert(ctx, tx); err != nil {
 		return err
 	}
-	return change(ctx, tx, a.found)
+	for host := range a.found {
+		_, err := tx.ExecContext(ctx, `
+			UPDATE host SET next = min(coalesce(next, unixepoch()), unixepoch())
+			WHERE id = ?`, host)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // atOnce is the number of URLs in one statement.
@@ -253,8 +294,8 @@ func (a *adding) insert(ctx context.Context, tx *sql.Tx) error {
 	values := strings.TrimSuffix(strings.Repeat(row, len(a.args)/columns), ", ")
 	// The hash finds the row, the URL confirms it: two URLs of one hash are both kept.
 	rows, err := tx.QueryContext(ctx, `
-		INSERT INTO url (hash, url, host, via, hops, depth, priority)
-		SELECT * FROM (VALUES `+values+`) AS v
+		INSERT INTO url (hash, url, host, via, hops, depth, priority, from_url, data, due)
+		SELECT v.*, unixepoch() FROM (VALUES `+values+`) AS v
 		WHERE NOT EXISTS (SELECT 1 FROM url WHERE hash = v.column1 AND url = v.column2)
 		RETURNING host`, a.args...)
 	if err != nil {
@@ -266,7 +307,8 @@ func (a *adding) insert(ctx context.Context, tx *sql.Tx) error {
 		if err := rows.Scan(&host); err != nil {
 			return err
 		}
-		a.found[host]++
+		a.found[host] = true
+		a.added++
 	}
 	a.args = a.args[:0]
 	return rows.Err()
@@ -289,22 +331,16 @@ func (a *adding) hostOf(ctx context.Context, tx *sql.Tx, name string) (int64, er
 	return id, nil
 }
 
-// change adds to the numbers of waiting URLs of hosts.
-func change(ctx context.Context, tx *sql.Tx, by map[int64]int) error {
-	for host, n := range by {
-		if n == 0 {
-			continue
-		}
-		_, err := tx.ExecContext(ctx, "UPDATE host SET waiting = waiting + ? WHERE id = ?", n, host)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // null is NULL for a zero value, which most URLs have.
 func null[T comparable](v T) sql.Null[T] { return sql.Null[T]{V: v, Valid: v != *new(T)} }
+
+// blob is the bytes of data, which may be no text; NULL: it is empty.
+func blob(data string) any {
+	if data == "" {
+		return nil
+	}
+	return []byte(data)
+}
 
 // Take implements crawl.Queue.
 func (q *Queue) Take(ctx context.Context, hosts []string, n int) ([]crawl.Request, error) {
@@ -328,10 +364,11 @@ type taking struct {
 
 func (t *taking) take(ctx context.Context, tx *sql.Tx, hosts []string) error {
 	query, err := tx.PrepareContext(ctx, `
-		SELECT url, coalesce(via, ''), coalesce(hops, 0), depth, priority
+		SELECT url, coalesce(via, ''), coalesce(hops, 0), depth, priority, coalesce(from_url, ''),
+			coalesce(data, '')
 		FROM url
-		WHERE host = (SELECT id FROM host WHERE name = ?) AND outcome IS NULL
-		ORDER BY priority DESC, id
+		WHERE host = (SELECT id FROM host WHERE name = ?) AND due IS NOT NULL
+		ORDER BY priority DESC, later, due, id
 		LIMIT ?`)
 	if err != nil {
 		return err
@@ -357,7 +394,7 @@ func (t *taking) takeOf(ctx context.Context, query *sql.Stmt, host string) error
 	left := t.number
 	for left > 0 && rows.Next() {
 		r := crawl.Request{Host: host}
-		if err := rows.Scan(&r.URL, &r.Via, &r.Hops, &r.Depth, &r.Priority); err != nil {
+		if err := rows.Scan(&r.URL, &r.Via, &r.Hops, &r.Depth, &r.Priority, &r.From, &r.Data); err != nil {
 			return err
 		}
 		if _, ok := lent[r.URL]; ok {
@@ -397,14 +434,14 @@ func (q *Queue) Done(ctx context.Context, results []crawl.Result) error {
 // end stores the outcomes of URLs that aren't Left.
 func end(ctx context.Context, tx *sql.Tx, results []crawl.Result) error {
 	update, err := tx.PrepareContext(ctx, `
-		UPDATE url SET outcome = ?, status = ?
-		WHERE hash = ? AND url = ? AND outcome IS NULL
+		UPDATE url SET outcome = ?, status = ?, due = NULL
+		WHERE hash = ? AND url = ? AND due IS NOT NULL
 		RETURNING host`)
 	if err != nil {
 		return err
 	}
 	defer update.Close()
-	ended := make(map[int64]int) // minus the number of URLs by host
+	hosts := make(map[int64]bool) // ids
 	for _, r := range results {
 		if r.Outcome == crawl.Left {
 			continue
@@ -414,12 +451,24 @@ func end(ctx context.Context, tx *sql.Tx, results []crawl.Result) error {
 		err := update.QueryRowContext(ctx, outcome, null(r.Status), hashOf(r.URL), r.URL).Scan(&host)
 		switch {
 		case err == nil:
-			ended[host]--
+			hosts[host] = true
 		case !errors.Is(err, sql.ErrNoRows): // without a row it has an outcome, or was never added
 			return err
 		}
 	}
-	return change(ctx, tx, ended)
+	for host := range hosts {
+		_, err := tx.ExecContext(ctx, `
+			UPDATE host SET next = (
+				SELECT due FROM url
+				WHERE host = ?1 AND due IS NOT NULL
+				ORDER BY priority DESC, later, due, id
+				LIMIT 1)
+			WHERE id = ?1`, host)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Hosts implements crawl.Queue. The Queue is never open: no other program can add to it.
@@ -427,7 +476,7 @@ func (q *Queue) Hosts(ctx context.Context, n int) (hosts []string, open bool, er
 	if n == 0 {
 		return nil, false, nil
 	}
-	rows, err := q.db.QueryContext(ctx, "SELECT name FROM host WHERE waiting > 0")
+	rows, err := q.db.QueryContext(ctx, "SELECT name FROM host WHERE next IS NOT NULL")
 	if err != nil {
 		return nil, false, wrap(err)
 	}
@@ -445,9 +494,9 @@ func (q *Queue) Hosts(ctx context.Context, n int) (hosts []string, open bool, er
 }
 
 // Waiting returns the number of URLs that are waiting or lent: after a crawl, of those that it
-// left.
+// left. It reads an index of all of them.
 func (q *Queue) Waiting(ctx context.Context) (n int, err error) {
-	err = q.db.QueryRowContext(ctx, "SELECT coalesce(sum(waiting), 0) FROM host WHERE waiting > 0").Scan(&n)
+	err = q.db.QueryRowContext(ctx, "SELECT count(*) FROM url WHERE due IS NOT NULL").Scan(&n)
 	return n, wrap(err)
 }
 
