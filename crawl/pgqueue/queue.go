@@ -163,9 +163,10 @@ func lockedVersion(ctx context.Context, tx pgx.Tx) (found int, err error) {
 		return 0, err
 	}
 	var hasURLs, hasVersion bool
-	err = tx.QueryRow(ctx, `
-		SELECT to_regclass('politeness_url') IS NOT NULL, to_regclass('politeness_version') IS NOT NULL`).
-		Scan(&hasURLs, &hasVersion)
+	// Not to_regclass, which may not see yet what another process has committed before the lock was had.
+	const hasTable = "EXISTS (SELECT 1 FROM pg_class WHERE relname = '%s' AND pg_table_is_visible(oid))"
+	query := fmt.Sprintf("SELECT "+hasTable+", "+hasTable, "politeness_url", "politeness_version")
+	err = tx.QueryRow(ctx, query).Scan(&hasURLs, &hasVersion)
 	switch {
 	case err != nil, !hasURLs:
 		return 0, err

@@ -1,6 +1,7 @@
 package pgqueue
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -24,7 +25,11 @@ func ownTables(t *testing.T, name string) (string, *pgx.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		exec(ctx, t, conn, "DROP SCHEMA "+name+" CASCADE")
+		_ = conn.Close(ctx)
+	})
 	exec(t.Context(), t, conn, "CREATE SCHEMA "+name)
 	return url, conn
 }
