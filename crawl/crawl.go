@@ -47,6 +47,7 @@ type Config struct {
 	// Client sends the requests. Set it for cookies (Jar), or to put a cache between: its
 	// Transport, Config.Transport where it is nil, must hand them on to that with their contexts.
 	// Where it doesn't, Run ends with an error at the first answer: the crawl would be impolite.
+	// An answer of a cache costs no gap: the next URL of its host is asked for at once.
 	// CheckRedirect isn't called: redirects are URLs of their own, and wait for their own host.
 	// Nil: a client over Transport.
 	Client *http.Client

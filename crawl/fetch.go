@@ -451,8 +451,9 @@ func (r *run) get(page *Page) error {
 		resp.Body = http.NoBody
 	}()
 	// The first answer proves whether the Client leads to the Transport.
+	page.cached = !call.Reached(r.c.cfg.Transport)
 	if !r.leads.Load() {
-		if !call.Reached(r.c.cfg.Transport) && !r.probe(ctx) {
+		if page.cached && !r.probe(ctx) {
 			return errBeside
 		}
 		r.leads.Store(true)

@@ -83,6 +83,7 @@ type host struct {
 	wakes   time.Time     // when the first of its sleepers comes back, see verdict.later
 	gap     time.Duration // least time between two starts
 	place   place
+	index   int // in frontier.waiting, if it waits
 
 	slots       int // most flights
 	flights     int
@@ -120,6 +121,7 @@ type timed struct {
 }
 
 func (t timed) Before(o timed) bool { return t.at.Before(o.at) }
+func (t timed) placed(index int)    { t.h.index = index }
 
 // A ready host is due.
 type ready struct {
@@ -127,6 +129,8 @@ type ready struct {
 	charged  time.Duration
 	h        *host
 }
+
+func (r ready) placed(int) {}
 
 func (r ready) Before(o ready) bool {
 	order := cmp.Or(
@@ -141,16 +145,20 @@ func (r ready) Before(o ready) bool {
 type flight struct {
 	h       *host
 	request Request
-	first   bool   // asks for robots.txt of an unknown host
-	probe   bool   // taken alone: the host has refused
-	good    bool   // for refusals.good
-	again   bool   // for refusals.again
-	started bool   // its request goes out; see started
-	alive   bool   // robots.txt was had, so the host isn't dead
-	hand    string // cause of a block by a person, see handBlock; empty: none, or not known
-	began   time.Time
-	pace    int           // of the host, when it was taken
-	charge  time.Duration // added to host.charged when it was taken
+	first   bool // asks for robots.txt of an unknown host
+	probe   bool // taken alone: the host has refused
+	good    bool // for refusals.good
+	again   bool // for refusals.again
+	started bool // its request goes out; see started
+
+	startedAt time.Time
+	gapEnds   time.Time // host.at by its start
+
+	alive  bool   // robots.txt was had, so the host isn't dead
+	hand   string // cause of a block by a person, see handBlock; empty: none, or not known
+	began  time.Time
+	pace   int           // of the host, when it was taken
+	charge time.Duration // added to host.charged when it was taken
 }
 
 func (f *frontier) inFlight() int { return f.flights[quick] + f.flights[slow] }
@@ -265,12 +273,27 @@ func (f *frontier) moveUp(sooner map[*host]time.Time) {
 	if len(sooner) == 0 {
 		return
 	}
-	for i, t := range f.waiting {
-		if at, ok := sooner[t.h]; ok && at.Before(t.h.at) {
-			t.h.at = at
-			f.waiting[i].at = at
-			f.waiting.fix(i) // it swaps with elements nearer to the top only, which were seen before
+	for h, at := range sooner {
+		if h.place == inWaiting && at.Before(h.at) {
+			f.advance(h, at)
 		}
+	}
+}
+
+// advance sets host.at of h to an earlier time.
+func (f *frontier) advance(h *host, at time.Time) {
+	h.at = at
+	if h.place == inWaiting {
+		f.waiting[h.index].at = at
+		f.waiting.fix(h.index)
+	}
+}
+
+// unstart takes back that fl has started: its answer came from a cache, and its host wasn't asked.
+// The time of a later start stays, and so does one until which the host was put off.
+func (f *frontier) unstart(fl *flight) {
+	if fl.started && fl.h.at.Equal(fl.gapEnds) {
+		f.advance(fl.h, fl.startedAt)
 	}
 }
 
@@ -365,6 +388,8 @@ func (fl *flight) load() {
 func (f *frontier) started(fl *flight, now time.Time) {
 	h := fl.h
 	h.at = now.Add(h.gap)
+	fl.startedAt = now
+	fl.gapEnds = h.at
 	h.why = ""
 	h.tooLate = nil
 	h.place = nowhere // so that another slot of the host may take its next URL

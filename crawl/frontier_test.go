@@ -1,6 +1,8 @@
 package crawl
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -250,5 +252,72 @@ func TestForgottenHostIsNotCounted(t *testing.T) {
 	f.finish(fl, 100*time.Millisecond)
 	if f.number != [2]int{} || f.demand != 0 || f.inFlight() != 0 {
 		t.Errorf("%d quick and %d slow hosts, a demand of %v, %d flights", f.number[quick], f.number[slow], f.demand, f.inFlight())
+	}
+}
+
+// TestAWaitingHostKnowsItsIndex whatever is queued, taken, put off and moved up: among any number of
+// hosts one is moved up without a search.
+func TestAWaitingHostKnowsItsIndex(t *testing.T) {
+	f := frontier{hosts: make(map[string]*host), max: 1000}
+	start := time.Now()
+	random := rand.New(rand.NewPCG(1, 2))
+	var hosts []*host
+	for i := range 300 {
+		h := f.host(fmt.Sprint(i))
+		h.urls = []Request{{URL: "http://" + h.key + "/", Host: h.key}}
+		h.at = start.Add(time.Duration(random.IntN(1000)) * time.Second)
+		f.put(h)
+		hosts = append(hosts, h)
+	}
+	for step := range 3000 {
+		h := hosts[random.IntN(len(hosts))]
+		switch random.IntN(3) {
+		case 0:
+			if h.place == inWaiting {
+				f.advance(h, h.at.Add(-time.Duration(random.IntN(100))*time.Second))
+			}
+		case 1:
+			if h.place == inWaiting {
+				h.at = h.at.Add(time.Duration(random.IntN(1000)) * time.Second) // put off
+			}
+		default:
+			now := start.Add(time.Duration(step/3) * time.Second)
+			f.queueDue(now)
+			for class := range f.due {
+				for len(f.due[class]) > 0 {
+					due := f.due[class].pop().h
+					due.place = nowhere
+					due.at = now.Add(time.Duration(1+random.IntN(1000)) * time.Second)
+					f.put(due)
+				}
+			}
+		}
+		for i, waiting := range f.waiting {
+			if waiting.h.index != i {
+				t.Fatalf("step %d: host %s stands at %d, and takes it for %d", step, waiting.h.key, i, waiting.h.index)
+			}
+			if i > 0 && waiting.Before(f.waiting[(i-1)/2]) {
+				t.Fatalf("step %d: the element at %d comes before that above it", step, i)
+			}
+		}
+	}
+}
+
+// BenchmarkUnstart takes back a start of one of 100,000 hosts that wait.
+func BenchmarkUnstart(b *testing.B) {
+	f := frontier{hosts: make(map[string]*host), max: 1000}
+	start := time.Now()
+	var hosts []*host
+	for i := range 100_000 {
+		h := f.host(fmt.Sprint(i))
+		h.urls = []Request{{URL: "http://" + h.key + "/", Host: h.key}}
+		h.at = start.Add(time.Duration(i) * time.Second)
+		f.put(h)
+		hosts = append(hosts, h)
+	}
+	for i := 0; b.Loop(); i++ {
+		h := hosts[i*7919%len(hosts)]
+		fl := &flight{h: h, started: true, startedAt: h.at.Add(-time.Minute), gapEnds: h.at}
+		f.unstart(fl)
 	}
 }

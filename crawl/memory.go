@@ -40,6 +40,8 @@ func (s stored) Before(o stored) bool {
 	return cmp.Or(cmp.Compare(o.priority, s.priority), cmp.Compare(s.number, o.number)) < 0
 }
 
+func (s stored) placed(int) {}
+
 func (s stored) request(host string) Request {
 	r := Request{
 		URL:      s.url,

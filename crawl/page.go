@@ -36,6 +36,7 @@ type Page struct {
 	request Request
 	good    bool    // asked for because it was served before: it isn't visited
 	again   bool    // asked for next after it was refused
+	cached  bool    // the answer hasn't come from the Transport
 	sent    bool    // the Client was asked for it
 	late    bool    // Config.Timeout has ended the request, and nothing is asked for again
 	excused bool    // why Response is nil says nothing about the host

@@ -187,7 +187,7 @@ func (s *refusals) serve(page *Page, earlier bool, now time.Time, v *verdict) {
 	status := page.Response.StatusCode
 	isPage := status/100 == 2 || status == http.StatusNotModified
 	isSmall := len(page.Body) <= smallBody
-	if isPage && (isSmall || s.good.URL == "") {
+	if isPage && !page.cached && (isSmall || s.good.URL == "") {
 		s.good = page.request
 		s.good.Tries = 0
 	}
@@ -439,7 +439,12 @@ type gotPage struct {
 }
 
 func (e gotPage) apply(r *run) {
-	r.frontier.finish(e.fl, e.took)
+	took := e.took
+	if e.page.cached { // which says nothing of the host
+		took = 0
+		r.frontier.unstart(e.fl)
+	}
+	r.frontier.finish(e.fl, took)
 	r.answered(e.fl, e.page)
 }
 
@@ -452,7 +457,7 @@ func (r *run) answered(fl *flight, page *Page) {
 		r.end(page)
 		return
 	}
-	v := s.observe(page, fl.probe, r.c.cfg.Tries, time.Now())
+	v := s.observe(page, fl.probe && !page.cached, r.c.cfg.Tries, time.Now())
 	waits := s.suspect == page || slices.Contains(s.held, page)
 	isVisited := slices.Contains(v.done, page) || slices.Contains(v.over, page)
 	switch {

@@ -74,6 +74,7 @@ type sleeper struct {
 }
 
 func (s sleeper) Before(o sleeper) bool { return s.at.Before(o.at) }
+func (s sleeper) placed(int)            {}
 
 // Run crawls from urls, and from the requests that the Queue holds, until nothing is left or ctx is
 // done. Then nothing is started any more. A page in flight is still visited and counted if it ends

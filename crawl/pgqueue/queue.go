@@ -163,7 +163,8 @@ func lockedVersion(ctx context.Context, tx pgx.Tx) (found int, err error) {
 		return 0, err
 	}
 	var hasURLs, hasVersion bool
-	// Not to_regclass, which may not see yet what another process has committed before the lock was had.
+	// Not to_regclass, which may not see yet what another process has committed before the lock was
+	// had.
 	const hasTable = "EXISTS (SELECT 1 FROM pg_class WHERE relname = '%s' AND pg_table_is_visible(oid))"
 	query := fmt.Sprintf("SELECT "+hasTable+", "+hasTable, "politeness_url", "politeness_version")
 	err = tx.QueryRow(ctx, query).Scan(&hasURLs, &hasVersion)
