@@ -219,6 +219,32 @@ func TestTakeOrdersLinks(t *testing.T) {
 	})
 }
 
+// TestAHigherPriorityGoesBeforeWhatIsAtHand: a URL that is found late overtakes those that the crawl
+// has from its Queue already.
+func TestAHigherPriorityGoesBeforeWhatIsAtHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.politeness.Hosts.Concurrency = 1
+		r.Site("https://example.com").
+			Handle("/", page(`<a href="/1"></a><a href="/2"></a><a href="/3"></a>`)).
+			Handle("/1", page(`<a href="/1/1"></a>`)).Handle("/1/1", page("")).
+			Handle("/2", page("")).Handle("/3", page(""))
+		r.crawl.Follow = crawl.SameHost
+		r.crawl.Take = func(_ *crawl.Page, _ crawl.Link, req *crawl.Request) bool {
+			req.Priority = req.Depth
+			return true
+		}
+		r.run(t.Context(), t, "https://example.com/")
+		var order []string
+		for _, p := range r.visited {
+			order = append(order, strings.TrimPrefix(p.FinalURL, "https://example.com"))
+		}
+		if want := []string{"/", "/1", "/1/1", "/2", "/3"}; !slices.Equal(order, want) {
+			t.Errorf("visited %q, want %q", order, want)
+		}
+	})
+}
+
 // TestTakeMayPanic: of a page it is that visit's failure, of Discover's the one URL is Invalid.
 func TestTakeMayPanic(t *testing.T) {
 	quiet(t)

@@ -1,6 +1,9 @@
 package crawl
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // lend is the largest number of URLs that Queue.Take lends of a host at once.
 const lend = 16
@@ -188,9 +191,18 @@ func (r *run) lent(taken []Request) {
 			r.done(Result{Request: req, Outcome: Left}, nil)
 			continue
 		}
-		h.urls = append(h.urls, req)
+		h.insert(req)
 		r.frontier.put(h)
 	}
+}
+
+// insert adds a request to those at hand, behind all that have its Priority or a higher one.
+func (h *host) insert(req Request) {
+	i := len(h.urls)
+	for i > 0 && h.urls[i-1].Priority < req.Priority {
+		i--
+	}
+	h.urls = slices.Insert(h.urls, i, req)
 }
 
 // leftWith ends waits that are over now that h has all that the Queue could give: those of pages

@@ -40,11 +40,14 @@ Which pages:
   -include RE     follow only links that match (regexp of URLs)
   -exclude RE     follow no link that matches
   -sitemaps       begin with the pages in the sites' sitemaps, too
+  -depth-first    follow the links of a page before other pages of its host
+  -header FIELD   send 'Name: value' to the sites of the start URLs, with each page
   -purpose LIST   what for: train, ground, search; sites that refuse are left
 
 What is written:
   -o FILE         append to FILE instead of standard output
   -body           the bodies of pages, too
+  -urls-only      a URL a line, and no JSON
   -failed FILE    append why each URL wasn't visited
   -evidence FILE  append every decision, for politeness audit
   -q              no progress
@@ -103,6 +106,8 @@ type crawlCommand struct {
 	depth                        int // as crawl.Config has it
 	tries                        int
 	dry, quiet, sitemaps, bodies bool
+	urlsOnly, depthFirst         bool
+	headers                      headers
 	within                       scope
 	waitState                    time.Duration
 	rate                         byteRate
@@ -120,6 +125,9 @@ func parseCrawl(args []string) (*crawlCommand, error) {
 	flags.IntVar(&c.tries, "tries", 5, "")
 	flags.BoolVar(&c.sitemaps, "sitemaps", false, "")
 	flags.BoolVar(&c.bodies, "body", false, "")
+	flags.BoolVar(&c.urlsOnly, "urls-only", false, "")
+	flags.BoolVar(&c.depthFirst, "depth-first", false, "")
+	flags.Var(&c.headers, "header", "")
 	flags.StringVar(&c.list, "urls", "", "")
 	flags.StringVar(&c.failed, "failed", "", "")
 	flags.Var(&c.within.include, "include", "")
@@ -143,6 +151,8 @@ func parseCrawl(args []string) (*crawlCommand, error) {
 		return nil, misused("-wait-state is negative")
 	case c.waitState > 0 && c.policy.state == "":
 		return nil, misused("-wait-state is for a -state that another run uses, and there is none")
+	case c.urlsOnly && c.bodies:
+		return nil, misused("-urls-only writes no bodies: leave out -body")
 	case c.mixesEvidence():
 		return nil, misused("-evidence is a file of its own: with other lines in it, it proves nothing")
 	}
@@ -216,9 +226,11 @@ func (c *crawlCommand) start(
 	if err != nil {
 		return 0, err
 	}
-	pages := &writer{lineWriter: lineWriter{out: sh.out}, bodies: c.bodies, notes: notes}
+	pages := &writer{lineWriter: lineWriter{out: sh.out}, bodies: c.bodies, urlsOnly: c.urlsOnly, notes: notes}
+	c.headers.allow(urls)
 	prepare := func(r crawl.Request, req *http.Request) error {
 		notes.redirected(r)
+		c.headers.prepare(req)
 		return c.within.prepare(r, req)
 	}
 	crawlCfg := crawl.Config{
@@ -230,6 +242,9 @@ func (c *crawlCommand) start(
 		Tries:     c.tries,
 		Timeout:   timeout,
 		Visit:     pages.visit,
+	}
+	if c.depthFirst {
+		crawlCfg.Take = deepestFirst
 	}
 	if !c.quiet {
 		notes.answers = true
@@ -246,6 +261,12 @@ func (c *crawlCommand) start(
 	return c.crawl(ctx, sh, crawlCfg, urls, pages)
 }
 
+// deepestFirst is a Config.Take for a crawl that is depth first on each host.
+func deepestFirst(_ *crawl.Page, _ crawl.Link, r *crawl.Request) bool {
+	r.Priority = r.Depth
+	return true
+}
+
 // open opens the files that the crawl writes to, and its queue. The function closes what was
 // opened, also after an error.
 func (c *crawlCommand) open(
@@ -259,7 +280,7 @@ func (c *crawlCommand) open(
 		return err
 	}
 	if c.out != "" {
-		file, err := openLines(c.out)
+		file, err := c.openOut()
 		if err != nil {
 			return closeAll, err
 		}
@@ -283,6 +304,14 @@ func (c *crawlCommand) open(
 		cfg.Queue = urls
 	}
 	return closeAll, nil
+}
+
+// openOut opens the file for pages.
+func (c *crawlCommand) openOut() (*os.File, error) {
+	if c.urlsOnly { // openLines cuts off half a line of JSON
+		return os.OpenFile(c.out, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	}
+	return openLines(c.out)
 }
 
 // crawl runs the crawl and returns its exit status.
@@ -409,18 +438,27 @@ func (l *lister) list(ctx context.Context, url string, yield func(crawl.Request)
 // A writer writes a line for each page.
 type writer struct {
 	lineWriter
-	bodies bool
-	notes  *notes
-	end    func(error) // ends the crawl
+	bodies   bool
+	urlsOnly bool // no JSON
+	notes    *notes
+	end      func(error) // ends the crawl
 }
 
 func (w *writer) visit(_ context.Context, p *crawl.Page) error {
 	w.notes.had(p.URL, p.FinalURL)
-	if w.write(w.lineOf(p)) != nil { // which is reported at the end, unless a pipe was closed
+	if w.writePage(p) != nil { // which is reported at the end, unless a pipe was closed
 		w.end(errUnwritten)
 		return errUnwritten
 	}
 	return nil
+}
+
+// writePage writes the line of a page.
+func (w *writer) writePage(p *crawl.Page) error {
+	if w.urlsOnly {
+		return w.writeText(p.FinalURL)
+	}
+	return w.write(w.lineOf(p))
 }
 
 // lineOf returns the line of a page.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -22,6 +23,16 @@ func (l *lineWriter) write(v any) error {
 	defer l.mu.Unlock()
 	if l.err == nil {
 		l.err = writeJSON(l.out, v, "")
+	}
+	return l.err
+}
+
+// writeText writes a line of text, as write does one of JSON.
+func (l *lineWriter) writeText(text string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		_, l.err = fmt.Fprintln(l.out, text)
 	}
 	return l.err
 }

@@ -160,7 +160,7 @@ func TestWrongUsage(t *testing.T) {
 		"audit -html x.html main.go crawl.go":                          "-html draws one log, not 2",
 		"crawl https://example.com/":                                   "-agent is missing: say who crawls",
 		"crawl -agent MyBot/1.0 https://example.com/":                  "has no contact",
-		"crawl -agent a@b.example -follow x https://a/":                "-follow is none, host, site or all",
+		"crawl -agent a@b.example -follow x https://a/":                "-follow is none, host, name, site or all",
 		"crawl -agent a@b.example -preset x https://a/":                "only audit, bulk, conservative, responsive",
 		"crawl -agent a@b.example -delay -1s https://a/":               "-delay is negative",
 		"crawl -agent a@b.example -delay 0 https://a/":                 "no site can be asked without a pause",
