@@ -85,8 +85,13 @@ type Config struct {
 	// is visited as any.
 	Canonical bool
 
-	// Prepare may set headers of a request before it is sent, such as Accept-Language; an error
-	// gives the URL up (Failed). Nil: nothing is set.
+	// Prepare may set headers of a request before it is sent, such as Accept-Language, and its
+	// method and body: POST for a search form, HEAD for a link checker. It is called before each
+	// try, so that each has a body of its own. A request that is refused is sent again, up to Tries
+	// times, so don't POST what mayn't happen twice. The URL stays the key of what it asks for: two
+	// searches at one URL are one. Prepare must not change it, or the URL is Failed; Take may. A
+	// redirect leads to a GET, for which Prepare is called with Request.Via. An error gives the URL
+	// up (Failed). Nil: nothing is set.
 	Prepare func(r Request, req *http.Request) error
 
 	// Known returns the validators of the copy of url that you have, so that the site sends the page

@@ -438,6 +438,7 @@ func (r *run) get(page *Page) error {
 	if err != nil {
 		return err
 	}
+	page.otherMethod = req.Method != "" && req.Method != http.MethodGet
 	page.sent = true
 	resp, err := r.c.client.Do(req)
 	if err != nil {
@@ -483,8 +484,12 @@ func (r *run) newRequest(ctx context.Context, page *Page) (*http.Request, error)
 		}
 	}
 	if r.c.cfg.Prepare != nil {
+		before := *req.URL
 		if err := r.c.cfg.Prepare(page.request, req); err != nil {
 			return nil, err
+		}
+		if req.URL == nil || *req.URL != before {
+			return nil, errOtherURL
 		}
 	}
 	if page.good {
@@ -492,6 +497,9 @@ func (r *run) newRequest(ctx context.Context, page *Page) (*http.Request, error)
 	}
 	return req, nil
 }
+
+// errOtherURL is why a request isn't sent.
+var errOtherURL = errors.New("crawl: Config.Prepare has changed the URL of the request: set Request.URL by Config.Take")
 
 // errBeside is why a crawl ends that would be impolite.
 var errBeside = errors.New("crawl: Config.Client sends requests past Config.Transport, " +

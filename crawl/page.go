@@ -33,28 +33,29 @@ type Page struct {
 	// such as 404, has no links and no canonical URL: its text is about the server, not the page.
 	Links []Link
 
-	request Request
-	good    bool    // asked for because it was served before: it isn't visited
-	again   bool    // asked for next after it was refused
-	cached  bool    // the answer hasn't come from the Transport
-	sent    bool    // the Client was asked for it
-	late    bool    // Config.Timeout has ended the request, and nothing is asked for again
-	excused bool    // why Response is nil says nothing about the host
-	cut     bool    // the compressed data of Body ends early
-	err     error   // why Response is nil
-	outcome Outcome // of its visit
-	began   time.Time
-	ended   time.Time
-	kept    int // bytes of Body that count in run.kept
-	found   []Request
-	words   uint64    // hash of the words of an HTML page, see digest
-	lines   []uint32  // hashes of its lines
-	unread  []unread  // references that can't be read
-	lost    []Result  // of URLs that the page has led to, which the Queue doesn't get
-	beyond  int       // number of its links after the first maxLinks
-	refs    *resolver // nil: the page isn't HTML, or wasn't read
-	add     func(p *Page, req Request)
-	release func() // gives back the room of a large body
+	request     Request
+	good        bool    // asked for because it was served before: it isn't visited
+	again       bool    // asked for next after it was refused
+	otherMethod bool    // the request isn't a GET
+	cached      bool    // the answer hasn't come from the Transport
+	sent        bool    // the Client was asked for it
+	late        bool    // Config.Timeout has ended the request, and nothing is asked for again
+	excused     bool    // why Response is nil says nothing about the host
+	cut         bool    // the compressed data of Body ends early
+	err         error   // why Response is nil
+	outcome     Outcome // of its visit
+	began       time.Time
+	ended       time.Time
+	kept        int // bytes of Body that count in run.kept
+	found       []Request
+	words       uint64    // hash of the words of an HTML page, see digest
+	lines       []uint32  // hashes of its lines
+	unread      []unread  // references that can't be read
+	lost        []Result  // of URLs that the page has led to, which the Queue doesn't get
+	beyond      int       // number of its links after the first maxLinks
+	refs        *resolver // nil: the page isn't HTML, or wasn't read
+	add         func(p *Page, req Request)
+	release     func() // gives back the room of a large body
 }
 
 // Text returns Body in UTF-8, for parsers that read nothing else, such as goquery. The encoding of

@@ -187,7 +187,9 @@ func (s *refusals) serve(page *Page, earlier bool, now time.Time, v *verdict) {
 	status := page.Response.StatusCode
 	isPage := status/100 == 2 || status == http.StatusNotModified
 	isSmall := len(page.Body) <= smallBody
-	if isPage && !page.cached && (isSmall || s.good.URL == "") {
+	// Config.Prepare may have made a form of it: what that has sent isn't sent again as a proof.
+	isProof := !page.cached && !page.otherMethod
+	if isPage && isProof && (isSmall || s.good.URL == "") {
 		s.good = page.request
 		s.good.Tries = 0
 	}
