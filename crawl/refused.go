@@ -189,7 +189,9 @@ func (s *refusals) serve(page *Page, earlier bool, now time.Time, v *verdict) {
 	isSmall := len(page.Body) <= smallBody
 	// Config.Prepare may have made a form of it: what that has sent isn't sent again as a proof.
 	isProof := !page.cached && !page.otherMethod
-	if isPage && isProof && (isSmall || s.good.URL == "") {
+	// Where nothing else was ever served, a page that isn't there will do: the host has answered.
+	isGone := (status == http.StatusNotFound || status == http.StatusGone) && s.good.URL == ""
+	if isProof && (isGone || isPage && (isSmall || s.good.URL == "")) {
 		s.good = page.request
 		s.good.Tries = 0
 	}

@@ -17,6 +17,16 @@ func Text(body string) http.Handler {
 	})
 }
 
+// HTML answers 200 with body as text/html in UTF-8, whatever body begins with: net/http takes one
+// that begins with <ul> or <meta> for plain text, in which a crawl finds no links.
+func HTML(body string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		_, _ = io.WriteString(w, body) // fails when the client has gone
+	})
+}
+
 // Status answers code with the given headers, which are names followed by their
 // values, and with the code's text as body where one is allowed:
 //
