@@ -87,6 +87,18 @@ func (c *Call) Effect() hostlimit.Effect {
 	return c.effect
 }
 
+// Refused returns why the Transport took the last answer to the request for a refusal of its host,
+// whatever its status: the reason of Config.IsRefusal, or the header field of a challenge, see
+// Challenged. It is empty if only the status counted, or no answer came.
+func (c *Call) Refused() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.answered == nil {
+		return ""
+	}
+	return c.answered.answer.hints.Refused
+}
+
 // Refuse reports that the answer to the request is a refusal of its host, which only the body
 // shows: a captcha with status 200, a page that asks for a rest. The host is blocked as if the
 // headers had said so, see Config.IsRefusal, also where the answer has just cleared it. Refuse

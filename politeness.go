@@ -148,7 +148,7 @@ type Config struct {
 	// 200: an error blocks the host as a 429 does, for as long as Retry-After or Hosts.Backoff
 	// say, and is the reason on record. It is called for each response to a page before the body
 	// is read and must not read it; the response is handed over all the same. Only its status
-	// decides whether the request is repeated: package crawl visits a refused page of status 200.
+	// decides whether the Transport repeats the request. Package crawl asks for the page again.
 	// Nil: status and headers alone decide, see Challenged.
 	IsRefusal func(*http.Response) error
 

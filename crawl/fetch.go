@@ -447,6 +447,7 @@ func (r *run) get(page *Page) error {
 		return err
 	}
 	page.Response = resp
+	page.refused = call.Refused()
 	defer func() {
 		resp.Body.Close()
 		resp.Body = http.NoBody

@@ -34,6 +34,7 @@ type Page struct {
 	Links []Link
 
 	request     Request
+	refused     string  // why the Transport takes the answer for a refusal, whatever its status; empty: it doesn't
 	good        bool    // asked for because it was served before: it isn't visited
 	again       bool    // asked for next after it was refused
 	otherMethod bool    // the request isn't a GET

@@ -80,11 +80,16 @@ var byStatus = func() *rules.Rules {
 	return r
 }()
 
-// meaningOf returns the meaning of a response; nil: there was none. A response that says nothing
-// about its host is a page like others.
-func meaningOf(resp *http.Response) rules.Meaning {
-	if resp == nil {
+// meaningOf returns the meaning of a page's response, or of the lack of one. The Transport's word
+// that it is a refusal goes before its status. A response that says nothing about its host is a
+// page like others.
+func meaningOf(page *Page) rules.Meaning {
+	resp := page.Response
+	switch {
+	case resp == nil:
 		return rules.Unsure
+	case page.refused != "":
+		return rules.Refused
 	}
 	// As Call.Judges has the limiter read it.
 	o := hostlimit.Outcome{Status: resp.StatusCode, Page: true}
@@ -128,7 +133,7 @@ func (s *refusals) asksGood() bool {
 // Config.Tries.
 func (s *refusals) observe(page *Page, probe bool, tries int, now time.Time) verdict {
 	var v verdict
-	what := meaningOf(page.Response)
+	what := meaningOf(page)
 	earlier := s.alone() && !probe // it started before the trouble that is known by now
 	if what == rules.Success {
 		s.serve(page, earlier, now, &v)
@@ -478,7 +483,7 @@ func (r *run) answered(fl *flight, page *Page) {
 // end ends a page that was answered after the end of the crawl. Nothing is asked again to find out
 // whose trouble a refusal is, so the URL is left for the next Run.
 func (r *run) end(page *Page) {
-	what := meaningOf(page.Response)
+	what := meaningOf(page)
 	switch {
 	case page.good:
 		page.release()
