@@ -124,8 +124,9 @@ type Config struct {
 	MaxDepth        int           // most links from a start URL; 0: 100; negative: start URLs only
 	MaxPages        int           // most pages visited, or asked for and Refused; 0: unlimited
 	MaxPagesPerHost int           // the same, of a host; 0: unlimited
-	MaxURLs         int           // most URLs in memory; of a Queue, 16 of each of its hosts at a time; 0: 1,000,000
+	MaxURLs         int           // most URLs in memory, see below; of a Queue, 16 of each host; 0: 1,000,000
 	MaxBody         int64         // most bytes read of a body, see Page.Truncated; 0: 10 MiB
+	MaxHeld         int64         // most bytes of all answers at once, see below; 0: 64 MiB
 	Timeout         time.Duration // of one exchange, its body included; 0: 2 min
 	Grace           time.Duration // for requests and visits in flight when ctx ends; 0: 10 s
 	Patience        time.Duration // longest wait for a host, also if it refuses all; its URLs are Refused then; 0: 24 h
@@ -140,6 +141,14 @@ type Config struct {
 	// The Transport's Retry repeats none of the crawl's requests then. 0: 5. 1: only Retry repeats
 	// requests, and holds a connection meanwhile.
 	Tries int
+
+	// MaxURLs counts URLs of 96 bytes on average. Longer ones have less room in memory, and those
+	// without room are counted as NoRoom.
+	//
+	// MaxHeld bounds the bytes of headers and bodies that are in flight or wait for their visits. The
+	// first 16 KiB of each answer don't count, nor does one longest body. Where there is no room, an
+	// answer is read on later. A header counts once net/http has read it: bound it by the
+	// MaxResponseHeaderBytes of Base, as publicnet.Transport does.
 
 	// Progress is called about once a second, and once at the end of the crawl, one call at a time.
 	// ProgressLine is a ready one. Nil: no calls.
@@ -172,6 +181,7 @@ func New(cfg Config) (*Crawler, error) {
 		setDefault("MaxPagesPerHost", &cfg.MaxPagesPerHost, 0),
 		setDefault("MaxURLs", &cfg.MaxURLs, 1_000_000),
 		setDefault("MaxBody", &cfg.MaxBody, 10<<20),
+		setDefault("MaxHeld", &cfg.MaxHeld, 64<<20),
 		setDefault("Tries", &cfg.Tries, 5),
 		durations.Check("crawl: Config.Timeout", cfg.Timeout),
 		durations.Check("crawl: Config.Grace", cfg.Grace),

@@ -1,7 +1,6 @@
 package crawl
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -514,58 +513,67 @@ func (r *run) probe(ctx context.Context) bool {
 	return r.c.cfg.Transport.IsReachedBy(ctx, r.c.client.Transport)
 }
 
-// Every page may use smallBody bytes of memory. A longer one takes room for the longest body.
-const (
-	smallBody   = 256 << 10
-	largeBodies = 256 << 20 // all together
-)
-
 // errNoRoom is why a page is asked for again whose large body found no room within Config.Timeout.
 var errNoRoom = errors.New("crawl: no room for a large body")
 
-// readBody reads the body of a page, up to MaxBody. A large one takes its whole room at once, until
-// the page has been visited: bodies that each have a part of theirs would wait for each other.
+// readBody reads the body of a page, up to MaxBody, and takes room for it until the page has been
+// visited.
 func (r *run) readBody(ctx context.Context, p *Page) error {
 	limit := r.c.cfg.MaxBody
 	from := p.Response.Body
-	var body bytes.Buffer
+	held := &share{room: r.room}
+	p.release = held.release
+	header := sizeOf(p.Response.Header)
 	announced := p.Response.ContentLength // -1: it isn't
-	if announced > 0 {
-		body.Grow(int(min(announced, limit, smallBody)) + bytes.MinRead)
+	var body []byte
+	var err error
+	for size := int64(freeBytes); err == nil && int64(len(body)) < limit; size = 2 * max(size, freeBytes) {
+		// Room is taken as the body comes: a site may announce what it never sends.
+		if int64(len(body)) < announced && announced < size {
+			size = announced
+		}
+		size = min(size, limit)
+		if held.grow(ctx, header+size) != nil {
+			return errNoRoom
+		}
+		body, err = readUpTo(from, body, int(size))
 	}
-	n, err := body.ReadFrom(io.LimitReader(from, min(limit, smallBody)))
-	if err == nil && n == smallBody && n < limit {
-		n, err = r.readLarge(ctx, p, &body)
+	if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	n := int64(len(body))
+	// The wait was too long for the rest of the body. The page isn't to blame, so it has another
+	// exchange, with its whole Timeout.
+	if err != nil && held.waited && ctx.Err() != nil {
+		return errNoRoom
 	}
 	// A body of exactly limit bytes isn't truncated: only a further byte shows that.
 	if err == nil && n == limit {
 		more, _ := io.ReadFull(from, make([]byte, 1))
 		p.Truncated = more > 0
 	}
-	p.Body = body.Bytes()
+	p.Body = body
 	p.Truncated = p.Truncated || p.cut && !endsHTML(p.Body)
 	return err
 }
 
-// readLarge reads the rest of a body that is longer than smallBody, once there is room for it. It
-// returns the length of the whole body.
-func (r *run) readLarge(ctx context.Context, p *Page, body *bytes.Buffer) (int64, error) {
-	limit := r.c.cfg.MaxBody
-	room := min(limit, largeBodies)
-	free := r.room.TryAcquire(room)
-	if !free {
-		if err := r.room.Acquire(ctx, room); err != nil {
-			return smallBody, errNoRoom
+// readUpTo reads from into body, up to a size of it, with no more room than that. The error is that
+// of from, io.EOF included.
+func readUpTo(from io.Reader, body []byte, size int) ([]byte, error) {
+	const least = 4 << 10
+	for len(body) < size {
+		if len(body) == cap(body) {
+			longer := make([]byte, len(body), min(max(2*len(body), least), size))
+			copy(longer, body)
+			body = longer
+		}
+		n, err := from.Read(body[len(body):min(cap(body), size)])
+		body = body[:len(body)+n]
+		if err != nil {
+			return body, err
 		}
 	}
-	p.release = func() { r.room.Release(room) }
-	n, err := body.ReadFrom(io.LimitReader(p.Response.Body, limit-smallBody))
-	// The wait was too long for the rest of the body. The page isn't to blame, so it has another
-	// exchange, with its whole Timeout.
-	if !free && ctx.Err() != nil {
-		return smallBody + n, errNoRoom
-	}
-	return smallBody + n, err
+	return body, nil
 }
 
 // outcomeOf returns the outcome of a URL with the error err; refused is the *politeness.Error in
@@ -604,6 +612,10 @@ func (r *run) turnOrVisit(p *Page) error {
 		return nil
 	}
 	r.read(p)
+	if err := r.late.Err(); err != nil { // the page may have been read in part
+		p.outcome = Left
+		return err
+	}
 	if r.givesWay(p) {
 		p.outcome = NotCanonical
 		r.turnTo(p, p.Canonical, Link{URL: p.Canonical, Element: "link", Rel: "canonical"})

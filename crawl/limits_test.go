@@ -110,7 +110,7 @@ func TestManyLinks(t *testing.T) {
 }
 
 // TestMaxBody: what is longer is cut off there, and Truncated, whether or not its length is
-// announced. Bodies above 256 KiB are had one after the other where MaxBody is the room for all.
+// announced. Bodies above 256 KiB are had one after the other where MaxBody is more than the room for all.
 func TestMaxBody(t *testing.T) {
 	const small = 256 << 10
 	for _, limit := range []int{1000, small, small + 1000, 256 << 20} {

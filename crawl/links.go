@@ -103,7 +103,7 @@ func (r *run) read(p *Page) {
 	p.readRefreshHeader()
 	kind := mediatype.OfPage(p.Response.Header["Content-Type"])
 	if kind.IsHTML() {
-		p.readHTML(product, kind)
+		r.readText(p, product, kind)
 	}
 	if !p.leadsOn() {
 		p.Links = nil
@@ -113,8 +113,27 @@ func (r *run) read(p *Page) {
 	}
 	r.leadUnread(p)
 	for _, l := range p.Links {
+		if r.late.Err() != nil {
+			return
+		}
 		r.follow(p, l)
 	}
+}
+
+// readAtOnce is how many bytes of long pages are read at once: to read one takes several times its
+// length.
+const readAtOnce = 16 << 20
+
+// readText reads the text of an HTML page, unless the crawl ends before its turn.
+func (r *run) readText(p *Page, product string, kind mediatype.Page) {
+	length := min(int64(len(p.Body)), readAtOnce)
+	if length > smallBody {
+		if r.reading.Acquire(r.late, length) != nil {
+			return
+		}
+		defer r.reading.Release(length)
+	}
+	p.readHTML(r.late, product, kind)
 }
 
 // leadsOn reports whether the links of the page count. An answer of another status isn't the page:
@@ -133,6 +152,9 @@ func (p *Page) leadsOn() bool {
 // names. Unlike those of HTML they are relative to the page, even if it has a <base>.
 func (p *Page) readLinkHeader() {
 	for _, l := range weblink.Parse(p.Response.Header["Link"]) {
+		if !l.Is("canonical") && !l.Is("next") {
+			continue
+		}
 		to, err := p.resolve(l.Target)
 		switch {
 		case err != nil:
@@ -234,6 +256,9 @@ func (r *run) follow(p *Page, l Link) {
 // add adds a URL to those that p has led to.
 func (r *run) add(p *Page, req Request) {
 	to, err := p.Resolve(req.URL)
+	if to == req.URL {
+		to = req.URL // the text of the link is kept once
+	}
 	req.From = p.FinalURL
 	req.Depth = p.Depth + 1
 	req.Priority = clipped(req.Priority)

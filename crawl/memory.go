@@ -10,11 +10,19 @@ import (
 type memory struct {
 	max   int // URLs kept
 	kept  int // waiting and lent ones
+	bytes int // of these
 	seed  maphash.Seed
 	seen  map[uint64]struct{}
 	hosts map[string]*list // of waiting ones
 	lent  map[string]int   // number of lent ones by host
 }
+
+// meanURL is the length of a URL for which there is room on average, with what is kept beside it:
+// ten times the longest ones would be in the memory that honest ones need.
+const meanURL = 96
+
+// bytesOf returns the length of what is kept of a request. Those of a page share its own URL.
+func bytesOf(r *Request) int { return len(r.URL) + len(r.Via) }
 
 // A list is the waiting URLs of a host.
 type list struct {
@@ -76,13 +84,14 @@ func (m *memory) Add(_ context.Context, reqs []Request) (added, noRoom int, _ er
 		if _, ok := m.seen[hash]; ok {
 			continue
 		}
-		if m.kept >= m.max {
+		if m.kept >= m.max || m.bytes+bytesOf(&r) > meanURL*m.max && m.kept > 0 {
 			noRoom++ // and isn't seen: when it is found again there may be room
 			continue
 		}
 		m.seen[hash] = struct{}{}
 		m.put(r)
 		m.kept++
+		m.bytes += bytesOf(&r)
 		added++
 	}
 	return added, noRoom, nil
@@ -145,6 +154,7 @@ func (m *memory) Done(_ context.Context, results []Result) error {
 			delete(m.lent, r.Host)
 		}
 		m.kept-- // its hash stays in seen: it isn't taken in again
+		m.bytes -= bytesOf(&r.Request)
 	}
 	return nil
 }

@@ -28,9 +28,10 @@ type run struct {
 	ctx     context.Context // of the crawl
 	late    context.Context // ends Grace after ctx
 	events  chan event
-	workers chan struct{} // held by calls of Visit
-	room    *semaphore.Weighted
-	leads   atomic.Bool // shared: a request of the Client has reached the Transport
+	workers chan struct{}       // held by calls of Visit
+	room    *room               // of the answers
+	reading *semaphore.Weighted // of bytes of long pages, see readText
+	leads   atomic.Bool         // shared: a request of the Client has reached the Transport
 
 	mu        sync.Mutex
 	canonical map[string]bool // shared: URLs to which others have given way
@@ -115,7 +116,8 @@ func (c *Crawler) newRun(ctx, late context.Context) *run {
 		late:       late,
 		events:     make(chan event, 256),
 		workers:    make(chan struct{}, c.cfg.Workers),
-		room:       semaphore.NewWeighted(largeBodies),
+		room:       newRoom(c.cfg.MaxHeld, c.cfg.MaxBody),
+		reading:    semaphore.NewWeighted(readAtOnce),
 		canonical:  make(map[string]bool),
 		discovered: make(map[string]string),
 		held:       make(map[string]Result),

@@ -16,6 +16,9 @@ type digest struct {
 	inLine   bool
 }
 
+// maxLines is how many lines of a page are told apart: more than pages have that people read.
+const maxLines = 100_000
+
 const (
 	beginning = 14695981039346656037 // of a hash
 	factor    = 0x9e3779b97f4a7c15   // an odd number without a pattern
@@ -113,5 +116,7 @@ func (d *digest) endLine() {
 		return
 	}
 	d.inLine = false
-	d.lines = append(d.lines, uint32(d.line>>32)) //nolint:gosec // half of a hash is one
+	if len(d.lines) < maxLines {
+		d.lines = append(d.lines, uint32(d.line>>32)) //nolint:gosec // half of a hash is one
+	}
 }

@@ -137,7 +137,10 @@ func links(t testing.TB, body []byte, pageURL string, most int) (found []Link, c
 	if refs == nil {
 		t.Fatalf("%s can't be read", pageURL)
 	}
-	l := linkReader{resolver: refs, noteUnread: func(string, error, bool) {}, most: most, index: make(map[string]int)}
+	l := linkReader{
+		resolver: refs, noteUnread: func(string, error, bool) {},
+		most: most, mostBytes: 1 << 20, mostMade: 1 << 20, index: make(map[string]int),
+	}
 	for i := range h.refs {
 		l.follow(&h.refs[i])
 	}

@@ -39,6 +39,9 @@ var ErrPrivate = errors.New("not a public address")
 // is one of your network's own (RFC 6052, section 2.2), since no prefix shows that there is one
 // behind it: let it refuse private addresses.
 //
+// The header of a response has 256 KiB at most, unless base.MaxResponseHeaderBytes is set:
+// net/http's own bound, 10 MB, holds for each connection.
+//
 // A nil base is http.DefaultTransport. A base that dials by itself (Dial, DialContext, DialTLS,
 // DialTLSContext; http.DefaultTransport's own excepted) can't be made safe: the copy refuses every
 // request with an error that says so, and so does the copy of nil where http.DefaultTransport isn't
@@ -51,6 +54,9 @@ func Transport(base *http.Transport) *http.Transport {
 		}
 	}
 	t := base.Clone()
+	if t.MaxResponseHeaderBytes == 0 {
+		t.MaxResponseHeaderBytes = maxHeader
+	}
 	dialer := publicDialer()
 	proxies := &proxies{choose: base.Proxy}
 	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -72,6 +78,9 @@ func Transport(base *http.Transport) *http.Transport {
 	}
 	return t
 }
+
+// maxHeader is how much of a header browsers take.
+const maxHeader = 256 << 10
 
 // An uncheckedError is why no address of a base can be checked. It is an ErrPrivate: the next try
 // would meet it again.

@@ -251,7 +251,7 @@ func (c *crawlCommand) start(
 		crawlCfg.Progress = crawl.ProgressLine(sh.errs)
 	}
 	if c.sitemaps {
-		crawlCfg.Discover = discover(sitemap.Finder{Transport: transport}, sh.errs, &c.within)
+		crawlCfg.Discover = discover(sitemap.Finder{Transport: transport, AsRead: true}, sh.errs, &c.within)
 	}
 	closed, err := c.open(ctx, sh, pages, &crawlCfg)
 	defer func() { err = errors.Join(err, closed()) }()

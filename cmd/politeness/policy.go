@@ -221,13 +221,24 @@ type reach struct {
 // reach returns the Base of a crawl that begins at the URLs that the user has typed.
 func (p *policy) reach(typed []string) http.RoundTripper {
 	if p.private {
-		return http.DefaultTransport
+		return openTransport()
 	}
 	return reachOf(typed)
 }
 
+// openTransport returns a transport to any address. Headers have the bound of publicnet's.
+func openTransport() http.RoundTripper {
+	base, ok := http.DefaultTransport.(*http.Transport)
+	if !ok {
+		return http.DefaultTransport
+	}
+	open := base.Clone()
+	open.MaxResponseHeaderBytes = 256 << 10
+	return open
+}
+
 func reachOf(urls []string) *reach {
-	r := &reach{named: make(map[string]bool), public: publicnet.Transport(nil), open: http.DefaultTransport}
+	r := &reach{named: make(map[string]bool), public: publicnet.Transport(nil), open: openTransport()}
 	for _, raw := range urls {
 		normal, err := crawl.Normalize(raw) // as it will be asked for
 		if err != nil {

@@ -44,10 +44,20 @@ type Finder struct {
 	// takes longer than two minutes from its answer on is left, and so is one that isn't answered
 	// within two minutes and the longest wait for a turn (hostlimit.Config.MaxWait).
 	MaxFiles int
+
+	// AsRead yields the pages of a file while it is read, which takes a few kilobytes. The connection
+	// and the slot of its host are taken meanwhile, so the loop mustn't wait for the host: it may
+	// put the pages into a queue, as crawl.Config.Discover does, and may not fetch them. A loop that
+	// takes longer than two minutes for a file loses the rest of it. Pages of hosts whose own
+	// robots.txt has to be asked come behind the others of the file. False: see Pages.
+	AsRead bool
 }
 
 const (
 	maxFiles = 500
+	maxKept  = 32 << 20        // bytes of the pages of a file
+	maxLate  = 1 << 20         // the same, of pages of other hosts, with AsRead
+	perEntry = 128             // bytes of an Entry beside its URL
 	maxDepth = 4               // of indexes in each other; the protocol allows one
 	maxHosts = 20              // other hosts whose robots.txt is asked in one go
 	maxTime  = 2 * time.Minute // for a file, from its answer on
@@ -116,8 +126,9 @@ func (e *ForeignError) isNear() bool {
 // next pair. It is that of [politeness.Transport.Sitemaps] if robots.txt can't be had, and that of
 // ctx, with the last pair, when ctx is done. A sitemap is read to its end before its first page is
 // yielded, so the loop may fetch each page as it comes: no connection and no slot of the host is
-// taken by then. That takes the memory of one file, some megabytes of the longest. The same page
-// may come more than once. Pages may be of another host than rawURL's, which most crawls leave out.
+// taken by then, unless AsRead is set. That takes the memory of one file: some megabytes of the
+// longest, and 32 MB at most, beyond which the rest is left out with an error. The same page may
+// come more than once. Pages may be of another host than rawURL's, which most crawls leave out.
 func (f Finder) Pages(ctx context.Context, rawURL string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		site, err := weblink.ParseURL(nil, rawURL)
@@ -241,31 +252,27 @@ func (w *walk) run() {
 
 // file reads a sitemap and yields its pages. It reports whether the consumer wants more.
 func (w *walk) file(f file) bool {
-	entries, final, err := w.fetch(f)
-	if w.ctx.Err() != nil {
-		return true // run yields the error of ctx
-	}
 	l := &listing{
 		walk:    w,
 		file:    f,
-		final:   final,
 		urls:    append(slices.Clone(f.via), f.url),
-		hosts:   append([]string{hostOf(f.url), hostOf(final)}, f.hosts...),
 		why:     make(map[string]string),
 		foreign: make(map[string]*ForeignError),
 	}
-	for _, entry := range entries {
-		switch {
-		case entry.Index && len(f.via) == maxDepth:
-			err = errTooDeep
-		case entry.Index: // it speaks for the hosts that the index speaks for
-			w.add(file{url: entry.Loc, hosts: l.hosts, via: l.urls})
-		default:
-			if !l.page(entry) {
-				return false
-			}
+	err := w.fetch(l)
+	switch {
+	case errors.Is(err, errStopped):
+		return false
+	case w.ctx.Err() != nil:
+		return true // run yields the error of ctx
+	}
+	// The connection is closed by now.
+	for _, entry := range l.kept {
+		if !l.take(entry) {
+			return false
 		}
 	}
+	err = cmp.Or(l.tooDeep, err)
 	for _, host := range slices.Sorted(maps.Keys(l.foreign)) {
 		if !w.yield(Entry{}, l.foreign[host]) {
 			return false
@@ -281,8 +288,56 @@ type listing struct {
 	final   string                   // its URL after redirects
 	urls    []string                 // it, and the indexes that led to it
 	hosts   []string                 // that it speaks for
+	kept    []Entry                  // for after the end of the file
+	bytes   int                      // of kept
+	tooDeep error                    // not nil: it leads to sitemaps that aren't read
 	why     map[string]string        // by host: why its pages are left out; empty: they aren't
 	foreign map[string]*ForeignError // by host
+}
+
+// begin notes the URL at which the file was in the end.
+func (l *listing) begin(final string) {
+	l.final = final
+	l.hosts = append([]string{hostOf(l.file.url), hostOf(final)}, l.file.hosts...)
+}
+
+// add takes an entry while the file is read, or keeps it for afterwards.
+func (l *listing) add(entry Entry) error {
+	most := maxKept
+	if l.AsRead {
+		host := hostOf(entry.Loc)
+		_, known := l.why[host]
+		if entry.Index || known || slices.Contains(l.hosts, host) {
+			if !l.take(entry) {
+				return errStopped
+			}
+			return nil
+		}
+		most = maxLate // another host's robots.txt is asked once no slot is held
+	}
+	l.bytes += len(entry.Loc) + perEntry
+	switch {
+	case l.bytes <= most:
+		l.kept = append(l.kept, entry)
+		return nil
+	case !l.AsRead:
+		return errTooMuch
+	}
+	l.leaveOut(entry, hostOf(entry.Loc), unasked)
+	return nil
+}
+
+// take does what an entry is for. It reports whether the consumer wants more.
+func (l *listing) take(entry Entry) bool {
+	switch {
+	case entry.Index && len(l.file.via) == maxDepth:
+		l.tooDeep = errTooDeep
+	case entry.Index: // it speaks for the hosts that the index speaks for
+		l.walk.add(file{url: entry.Loc, hosts: l.hosts, via: l.urls})
+	default:
+		return l.page(entry)
+	}
+	return true
 }
 
 // page yields a page, or counts it among those that are left out. It reports whether the consumer
@@ -299,6 +354,12 @@ func (l *listing) page(entry Entry) bool {
 	if why == "" {
 		return l.yield(entry, nil)
 	}
+	l.leaveOut(entry, host, why)
+	return true
+}
+
+// leaveOut counts a page among those of host that are left out.
+func (l *listing) leaveOut(entry Entry, host, why string) {
 	if l.foreign[host] == nil && len(l.foreign) >= maxHosts {
 		host = "further hosts" // a stranger may list a thousand, of which each would be an error
 	}
@@ -306,34 +367,35 @@ func (l *listing) page(entry Entry) bool {
 		l.foreign[host] = &ForeignError{URL: l.file.url, Host: host, First: entry.Loc, why: why}
 	}
 	l.foreign[host].Pages++
-	return true
 }
 
 var errTooDeep = fmt.Errorf(
 	"leads to further sitemaps, which aren't read: it is an index in an index, %d deep", maxDepth+1)
 
+var errTooMuch = fmt.Errorf("lists more than fits into %d MB: set Finder.AsRead", maxKept>>20)
+
 var errSlow = fmt.Errorf("takes longer than %v", maxTime)
 
-// fetch returns the entries of a sitemap and the URL at which it was in the end.
-func (w *walk) fetch(f file) (entries []Entry, final string, err error) {
+// fetch reads the sitemap of l, and adds its entries to l.
+func (w *walk) fetch(l *listing) error {
 	ctx, cancel := context.WithCancelCause(w.ctx)
 	defer cancel(nil)
 	// The longest wait for a turn is no part of the time.
 	longest := w.Transport.Limiter().Config().MaxWait + maxTime
 	timer := time.AfterFunc(longest, func() { cancel(errSlow) })
 	defer timer.Stop()
-	entries, final, err = w.fetchIn(ctx, f, timer)
-	if err != nil && errors.Is(context.Cause(ctx), errSlow) {
-		return entries, final, errSlow
+	err := w.fetchIn(ctx, l, timer)
+	if err != nil && !errors.Is(err, errStopped) && errors.Is(context.Cause(ctx), errSlow) {
+		return errSlow
 	}
-	return entries, final, err
+	return err
 }
 
 // fetchIn is fetch in a context that timer ends.
-func (w *walk) fetchIn(ctx context.Context, f file, timer *time.Timer) (entries []Entry, final string, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url, nil)
+func (w *walk) fetchIn(ctx context.Context, l *listing, timer *time.Timer) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, l.file.url, nil)
 	if err != nil {
-		return nil, "", errors.New("the URL can't be parsed")
+		return errors.New("the URL can't be parsed")
 	}
 	resp, err := w.Client.Do(req)
 	if err != nil {
@@ -341,33 +403,36 @@ func (w *walk) fetchIn(ctx context.Context, f file, timer *time.Timer) (entries 
 		if errors.As(err, &named) {
 			err = named.Err // FileError has the URL
 		}
-		return nil, "", err
+		return err
 	}
 	defer resp.Body.Close()
 	timer.Reset(maxTime)
-	final = resp.Request.URL.String()
+	final := resp.Request.URL.String()
+	l.begin(final)
 	isMissing := resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone
 	switch {
-	case f.guessed && isMissing:
-		return nil, final, nil
+	case l.file.guessed && isMissing:
+		return nil
 	case resp.StatusCode != http.StatusOK:
-		return nil, final, errors.New(printable.Clipped(resp.Status, 100))
+		return errors.New(printable.Clipped(resp.Status, 100))
 	}
 	base, err := weblink.ParseURL(nil, final)
 	if err != nil {
-		return nil, final, err
+		return err
 	}
 	body, err := unpacked(resp)
 	if err != nil {
-		return nil, final, err
+		return err
 	}
 	for entry, err := range readFrom(&base, maxBytes, body) {
 		if err != nil {
-			return entries, final, err // those before it are good
+			return err // those before it are good
 		}
-		entries = append(entries, entry)
+		if err := l.add(entry); err != nil {
+			return err
+		}
 	}
-	return entries, final, nil
+	return nil
 }
 
 // unpacked returns the body of an answer without its content codings. Whether it is gzip is known

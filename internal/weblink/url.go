@@ -1,6 +1,7 @@
 package weblink
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -188,7 +189,7 @@ func cleanPath(directory, rest string) string {
 		case 1:
 		case 2:
 			if len(path) > 1 {
-				path = path[:strings.LastIndexByte(string(path[:len(path)-1]), '/')+1]
+				path = path[:bytes.LastIndexByte(path[:len(path)-1], '/')+1]
 			}
 		default:
 			path = append(path, segment...)
