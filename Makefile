@@ -20,6 +20,9 @@ CHAOS ?= 10m
 # How long make servers crawls each server.
 SERVERS ?= 15m
 
+# How long make limiters crawls behind each limiter.
+LIMITERS ?= 3m
+
 # How long each target is fuzzed; which benchmarks run, and how often.
 export FUZZTIME ?= 30s
 export BENCH ?= .
@@ -36,7 +39,7 @@ SUITE := go run ./internal/suite -j $(JOBS)
 TOOL := go tool -modfile="$(CURDIR)/tools/go.mod"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt fmt-check vet staticcheck lint vulns race test ci ci-notice fuzz mutants portable soak chaos rivals programs networks servers bench bench-results bench-scale benchstat doc-check release-check
+.PHONY: help setup fmt fmt-check vet staticcheck lint vulns race test ci ci-notice fuzz mutants portable soak chaos rivals programs networks servers limiters bench bench-results bench-scale benchstat doc-check release-check
 
 help: ## list the targets
 	@echo 'All need Go 1.26, git, bash and, at first use, the network: modules and tools come through the'
@@ -109,6 +112,9 @@ networks: ## crawls through network namespaces that lose, delay and cut, and on 
 
 servers: ## crawl nginx, HAProxy, Apache and Varnish for SERVERS (15m), judged by their logs: docs/real-servers.md [these servers, wget]
 	cd lab/servers && POLITENESS_SERVERS=$(SERVERS) go test -count=1 -timeout=0 -v -run '^TestServers$$' .
+
+limiters: ## crawl behind the rate limiters of npm, Go and Debian for LIMITERS (3m), judged by their logs: lab/limiters/RESULTS.md [these servers, node and npm]
+	cd lab/limiters && POLITENESS_LIMITERS=$(LIMITERS) go test -count=1 -timeout=0 -v -run '^TestLimiters$$' .
 
 bench: ## run the benchmarks matching BENCH (.), COUNT (1) times [C compiler, redis-server]
 	@$(SUITE) bench

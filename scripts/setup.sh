@@ -7,6 +7,7 @@
 #   scrapy, wget           crawl through the proxy
 #   nginx, haproxy, apache2 with mod_evasive and mod_qos, varnish (on Debian and Ubuntu)
 #                          are crawled, each with a protection switched on
+#   node, npm              run the rate limiters of npm, which are crawled too
 # It installs by itself as root on a machine with apt-get, and otherwise names
 # the one command to run. With everything there it prints nothing.
 set -euo pipefail
@@ -31,6 +32,8 @@ has chromium chromium-browser google-chrome google-chrome-stable \
   "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome" || missing+=(chromium)
 has scrapy || missing+=(python3-scrapy)
 has wget || missing+=(wget)
+has node || missing+=(nodejs)
+has npm || missing+=(npm)
 if has apt-get; then # the tests are written for Debian's builds
   for server in nginx haproxy apache2; do has "$server" || { missing+=("$server"); services+=("$server"); }; done
   has varnishd || { missing+=(varnish); services+=(varnish varnishncsa); }
@@ -74,6 +77,7 @@ fi
     missing=("${missing[@]/redis-server/redis}")
     missing=("${missing[@]/python3-scrapy/scrapy}")
     missing=("${missing[@]/g++/gcc}")
+    missing=("${missing[@]/#nodejs/node}")
     echo "    brew install ${missing[*]}"
   else
     echo "    the package manager of this system."

@@ -90,6 +90,7 @@ func rest(r *repository) []*task {
 		with("POLITENESS_TRANSPARENCY=1", each([]string{"lab/transparency"}, "transparency", once...)),
 		with("POLITENESS_PROGRAMS=1", each([]string{"lab/programs"}, "programs", fewPrograms...)),
 		with("POLITENESS_SERVERS=1", each([]string{"lab/servers"}, "servers", once...)),
+		with("POLITENESS_LIMITERS=1", each([]string{"lab/limiters"}, "limiters", once...)),
 		each(root, "long", test(paths(sequential)...)...),
 		each(root, "grid", test("-count=1", "-run=Grid|DelaysComeBack", "./hostlimit/memory")...),
 		each([]string{"redis/redislimit"}, "fates", test("-count=1", "-run=Fates", ".")...),

@@ -39,6 +39,7 @@ type task struct {
 	site Site   // for crawlers that are given a list of its pages
 	from net.IP // source address of the requests
 	dir  string // for files
+	lost func() // called for each page that the crawler gives up while ctx isn't done
 }
 
 const userAgent = "ServersBot/1.0 (+https://bot.example.com; bot@example.com)"
@@ -113,14 +114,32 @@ func crawled(cfg politeness.Config) func(context.Context, task) error {
 			Transport: transport,
 			Follow:    crawl.SameHost,
 			Visit:     func(context.Context, *crawl.Page) error { return nil },
-			Timeout:   giveUp,
-			Grace:     time.Second,
+			Done: func(r crawl.Result) {
+				if ctx.Err() == nil && isLost(r) {
+					t.lost()
+				}
+			},
+			Timeout: giveUp,
+			Grace:   time.Second,
 		})
 		if err != nil {
 			return err
 		}
 		_, err = c.Run(ctx, t.root)
 		return err
+	}
+}
+
+// isLost reports whether a page ended as something else than a page: given up, or handed to the
+// user with the answer of a limiter. Every page of a Site exists, and redirects nowhere.
+func isLost(r crawl.Result) bool {
+	switch r.Outcome {
+	case crawl.Visited:
+		return r.Status != http.StatusOK
+	case crawl.Disallowed, crawl.Duplicate, crawl.Left:
+		return false
+	default:
+		return true
 	}
 }
 

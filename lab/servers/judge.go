@@ -21,7 +21,7 @@ type Line struct {
 	Status     int       // 0: the server dropped the connection without an answer
 	Method     string
 	Path       string
-	RetryAfter time.Duration // 0: none was sent
+	RetryAfter time.Duration // 0: none was sent, or none is known
 }
 
 // ReadLog reads an access log. Its lines are
@@ -73,8 +73,8 @@ func parseLine(f []string) (Line, error) {
 	if status, err := strconv.Atoi(f[5]); err == nil && status > 0 {
 		l.Status = status
 	}
-	if seconds, err := strconv.Atoi(f[8]); err == nil {
-		l.RetryAfter = time.Duration(seconds) * time.Second
+	if seconds, err := strconv.ParseFloat(f[8], 64); err == nil {
+		l.RetryAfter = time.Duration(seconds * float64(time.Second))
 	}
 	return l, nil
 }
@@ -100,15 +100,17 @@ func inUnit(text, unit string) (time.Duration, error) {
 	return d, nil
 }
 
-// Refused reports whether the line's answer was a refusal: 403, 429, any 5xx, or none.
+// Refused reports whether the line's answer was a refusal: none, or any error but 404. Every page
+// of a Site exists, so that no other status is about a page.
 func (l Line) Refused() bool {
-	return l.Status == 403 || l.Status == 429 || l.Status >= 500 || l.Status == 0
+	return l.Status == 0 || l.Status >= 400 && l.Status != 404
 }
 
 // A Cell sums up one crawler's lines in a server's log.
 type Cell struct {
 	Requests    int // robots.txt included
-	Refusals    int // 403, 429, 5xx and dropped connections
+	Refusals    int // see Line.Refused
+	Repeated    int // refusals whose last request before was refused as well
 	Pages       int // different pages that were served
 	Served      int // pages that were served, repeats included
 	Connections int
@@ -117,6 +119,10 @@ type Cell struct {
 	// InRetryAfter counts the requests that came later than Transit after an answer with
 	// Retry-After had been sent, and before that time was over.
 	InRetryAfter int
+
+	// Foreseeable counts the refusals of requests that began later than Transit after all requests
+	// before had been answered: whatever these answers stated was known by then.
+	Foreseeable int
 
 	// InBan counts the refusals after the knownBan-th in a row: requests inside a ban that was known.
 	InBan int
@@ -150,6 +156,7 @@ func Judge(lines []Line, site Site, delay, transit time.Duration) Cell {
 	pages := map[string]bool{}
 	ports := map[string]bool{}
 	inRow := 0
+	var answered time.Time // the last answer so far
 	for i, l := range lines {
 		c.Requests++
 		ports[l.Port] = true
@@ -162,12 +169,21 @@ func Judge(lines []Line, site Site, delay, transit time.Duration) Cell {
 		}
 		if l.Refused() {
 			c.Refusals++
+			if i > 0 && l.Start.After(answered.Add(transit)) {
+				c.Foreseeable++
+			}
 			inRow++
+			if inRow > 1 {
+				c.Repeated++
+			}
 		} else {
 			inRow = 0
 		}
 		if inRow > knownBan {
 			c.InBan++
+		}
+		if l.End.After(answered) {
+			answered = l.End
 		}
 		if i > 0 {
 			if gap := l.Start.Sub(lines[i-1].Start); i == 1 || gap < c.MinGap {

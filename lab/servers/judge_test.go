@@ -81,17 +81,17 @@ func TestJudge(t *testing.T) {
 				request(0, 0, 403, "/"), request(s, 0, 429, "/"), request(2*s, 0, 500, "/"), request(3*s, 0, 503, "/"),
 				request(4*s, 0, 0, "/"), request(5*s, 0, 404, "/"), request(6*s, 0, 301, "/"),
 			},
-			want: servers.Cell{Requests: 7, Refusals: 5, MinGap: s},
+			want: servers.Cell{Requests: 7, Refusals: 5, Repeated: 4, Foreseeable: 4, MinGap: s},
 		},
 		{
 			name:  "ban",
 			lines: refused,
-			want:  servers.Cell{Requests: 10, Refusals: 10, InBan: 3, MinGap: s},
+			want:  servers.Cell{Requests: 10, Refusals: 10, Repeated: 9, Foreseeable: 9, InBan: 3, MinGap: s},
 		},
 		{
 			name:  "no ban",
 			lines: slices.Insert(slices.Clone(refused), 5, request(4500*ms, 0, 200, "/")),
-			want:  servers.Cell{Requests: 11, Refusals: 10, Pages: 1, Served: 1, MinGap: 500 * ms},
+			want:  servers.Cell{Requests: 11, Refusals: 10, Repeated: 8, Foreseeable: 9, Pages: 1, Served: 1, MinGap: 500 * ms},
 		},
 		{
 			name: "Retry-After",
@@ -99,7 +99,7 @@ func TestJudge(t *testing.T) {
 				asking(request(0, 100*ms, 429, "/"), 5*s), request(200*ms, 0, 200, "/s000.html"), // in flight
 				request(400*ms, 0, 429, "/"), request(4990*ms, 0, 429, "/"), request(5*s, 0, 200, "/"), // the second and third are inside
 			},
-			want: servers.Cell{Requests: 5, Refusals: 3, Pages: 2, Served: 2, InRetryAfter: 2, MinGap: 10 * ms},
+			want: servers.Cell{Requests: 5, Refusals: 3, Repeated: 1, Pages: 2, Served: 2, InRetryAfter: 2, Foreseeable: 1, MinGap: 10 * ms},
 		},
 		{
 			name: "at once",

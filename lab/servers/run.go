@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,6 +20,7 @@ type Result struct {
 	Site    Site
 	Length  time.Duration // time that the crawler had
 	Ended   bool          // the crawler ended by itself before
+	GivenUp int           // pages that package crawl lost before its time was over: see isLost
 }
 
 // Run starts s in dir, lets all crawlers crawl it at once for length, stops it, and judges them by
@@ -40,7 +42,15 @@ func Run(dir string, s *Server, crawlers []*Crawler, length time.Duration) ([]Re
 	var wg sync.WaitGroup
 	for i, c := range crawlers {
 		wg.Go(func() {
-			err := c.run(ctx, task{root: r.URL(), site: r.site, from: source(i), dir: r.path("tmp")})
+			var lost atomic.Int64
+			err := c.run(ctx, task{
+				root: r.URL(),
+				site: r.site,
+				from: source(i),
+				dir:  r.path("tmp"),
+				lost: func() { lost.Add(1) },
+			})
+			results[i].GivenUp = int(lost.Load())
 			if err != nil && ctx.Err() == nil { // later errors come of the end
 				errs[i] = fmt.Errorf("%s on %s: %w", c.Name, s.Name, err)
 			}

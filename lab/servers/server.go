@@ -60,6 +60,14 @@ type Server struct {
 	start    func(*instance) error
 }
 
+// Command returns a copy of s that runs a program of its own. args returns the command line for the
+// address where it listens, the folder of the site, and the file of the log that it writes, in the
+// form of ReadLog. The program serves until it is ended by SIGTERM.
+func Command(s Server, args func(addr, site, log string) []string) *Server {
+	s.start = func(r *instance) error { return r.run("", args(r.addr, r.path("site"), r.log)...) }
+	return &s
+}
+
 // Missing returns what s needs and isn't here: programs, modules, root.
 func (s *Server) Missing() []string {
 	var missing []string
@@ -176,7 +184,7 @@ func (r *instance) Lines(client string) ([]Line, error) {
 // ready waits until the server answers. It asks from an address that is no crawler's.
 func (r *instance) ready() error {
 	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, r.URL()+"robots.txt", http.NoBody)
 		if err != nil {
@@ -199,8 +207,9 @@ func (r *instance) ready() error {
 	}
 }
 
-// serverIP is where servers listen: nothing else uses the ports of this address.
-const serverIP = "127.0.2.1"
+// serverIP is where servers listen: nothing else uses the ports of this address. The tests of two
+// packages may run side by side, so it differs by process.
+var serverIP = net.IPv4(127, 0, 2, byte(1+os.Getpid()%250)).String()
 
 // given are the addresses that freeAddr has returned: their servers may not listen yet.
 var given sync.Map
