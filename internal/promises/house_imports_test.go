@@ -44,7 +44,7 @@ var mayImport = map[string][]string{
 	"hostlimit/overrides":      {"hostlimit", "hostlimit/rules", "internal/hostfile"},
 	"hostlimit/rules":          {"backoff", "hostlimit", "internal/contexts", "internal/statedir"},
 	"politenesstest":           {"robots"}, // it judges the others, so it shares nothing else with them
-	"robots/robotscache":       {"backoff", "robots", "internal/statedir"},
+	"robots/robotscache":       {"backoff", "robots", "internal/coding", "internal/statedir"},
 
 	// What is internal to them.
 	"evidence/audit/internal/sites": {"evidence"},
