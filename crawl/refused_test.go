@@ -322,7 +322,8 @@ func TestHostsThatStayClosed(t *testing.T) {
 		why   string
 	}{
 		{"503", func(s *politenesstest.Site) { s.Handle("/", politenesstest.Status(http.StatusServiceUnavailable)) }, 2 * time.Hour, "it has answered 503"},
-		{"403", func(s *politenesstest.Site) { s.Handle("/", politenesstest.Status(http.StatusForbidden)) }, 2 * time.Hour, "it has answered 403"},
+		// The next pause of the ban is longer than what is left of Patience.
+		{"403", func(s *politenesstest.Site) { s.Handle("/", politenesstest.Status(http.StatusForbidden)) }, 95 * time.Minute, "it has answered 403"},
 		{"down", func(s *politenesstest.Site) { s.Down(errRefusedConnection) }, 20 * time.Minute, "it hasn't answered"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
