@@ -35,13 +35,13 @@ Crawls politely from the URLs on, and writes a line of JSON for each page.
 
 Which pages:
   -urls FILE      more start URLs, one a line; "-" is standard input
-  -follow HOW     links to follow: host (default), name (its other ports too), site, all or none
+  -follow HOW     host (default), name (all its ports), site, all or none
   -depth N        links from a start URL, at most; 0: the start URLs only
   -include RE     follow only links that match (regexp of URLs)
   -exclude RE     follow no link that matches
   -sitemaps       begin with the pages in the sites' sitemaps, too
   -depth-first    follow the links of a page before other pages of its host
-  -header FIELD   send 'Name: value' to the sites of the start URLs, with each page
+  -header FIELD   send 'Name: value' with each page, to the sites of start URLs
   -purpose LIST   what for: train, ground, search; sites that refuse are left
 
 What is written:
