@@ -7,6 +7,8 @@ import (
 	"math"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/go-politeness/politeness/internal/statedir"
 )
 
@@ -19,7 +21,8 @@ import (
 // spent. The leave of a process that was killed counts as spent until the next window.
 //
 // While a file can't be read or written, the process counts by itself, and Lost returns the error.
-// A Kept is safe for concurrent use, and starts no goroutine. Make it with Keep.
+// A Kept is safe for concurrent use. Its goroutines end with GiveBack, which starts them. Make it
+// with Keep.
 type Kept struct {
 	m      *Memory // counts what is spent in the window, by all processes as far as is known
 	values statedir.Values[granted]
@@ -258,13 +261,12 @@ func (k *Kept) GiveBack(ctx context.Context) error {
 	if !k.keeps() {
 		return nil
 	}
-	var first error
+	var files errgroup.Group // a disk writes some together, and each waits for it
+	files.SetLimit(atOnce)
 	for _, host := range k.holders() {
-		if err := k.giveBack(ctx, host); err != nil && first == nil {
-			first = err
-		}
+		files.Go(func() error { return k.giveBack(ctx, host) })
 	}
-	return first
+	return files.Wait()
 }
 
 // holders returns the hosts that k has leave for, noHost included.

@@ -258,6 +258,40 @@ func TestKeptWhereTheClockIsSetBack(t *testing.T) {
 	}
 }
 
+// TestGiveBackReachesEachHost, also of many, whose files are written at the same time.
+func TestGiveBackReachesEachHost(t *testing.T) {
+	dir := t.TempDir()
+	limits := budget.Limits{PagesPerHost: 1000, Every: 1000 * time.Hour} // leave in blocks of ten
+	const hosts = 100
+	const each = 3
+	for range 2 {
+		k := budget.Keep(dir, limits)
+		for host := range hosts {
+			for range each {
+				if _, err := k.Reserve(t.Context(), fmt.Sprintf("h%d.example", host)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := k.GiveBack(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := budget.Keep(dir, limits)
+	for _, host := range []string{"h0.example", "h57.example", "h99.example"} {
+		pages := 0
+		for {
+			if _, err := last.Reserve(t.Context(), host); err != nil {
+				break
+			}
+			pages++
+		}
+		if want := 1000 - 2*each; pages != want {
+			t.Errorf("%s: %d pages were left, want %d", host, pages, want)
+		}
+	}
+}
+
 // keptEnv makes the test binary a process that spends a kept budget until it is killed or refused.
 const keptEnv = "POLITENESS_TEST_KEPT"
 
