@@ -35,7 +35,7 @@ func TestHTMLIsHTML(t *testing.T) {
 func ExampleHTML() {
 	web := politenesstest.NewWeb()
 	web.Site("https://example.com").Handle("/", politenesstest.HTML("<ul><li><a href=/b>next</a></ul>"))
-	resp, err := (&http.Client{Transport: web}).Get("https://example.com/") //nolint:noctx // an example
+	resp, err := (&http.Client{Transport: web}).Get("https://example.com/")
 	if err != nil {
 		fmt.Println(err)
 		return
