@@ -216,7 +216,7 @@ type Decision struct {
 	// Connections that the try has opened; zero: at most one.
 	Connections int `json:"connections,omitzero"`
 	// Target of a redirect.
-	Location string `json:"location,omitzero" most:"376"`
+	Location string `json:"location,omitzero" most:"328"`
 	// Number of hops before this request.
 	Redirects int `json:"redirects,omitzero"`
 	// Error of the exchange, of its body, or of the log.

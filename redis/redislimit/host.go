@@ -47,6 +47,7 @@ func blameOf(why string) blame {
 
 // account books the time since the last call to the reason of then; from now on it is next.
 func (w *hostWait) account(now time.Duration, next blame) {
+	now = max(now, w.since) // its callers have taken their times before they had the lock
 	w.spent[w.blame] += now - w.since
 	w.since = now
 	w.blame = next

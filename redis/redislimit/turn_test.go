@@ -401,3 +401,14 @@ func TestAPushThatOvertakesTheAnswer(t *testing.T) {
 		}
 	}
 }
+
+// TestNoWaitIsBelowZero, although callers take their times before they have the lock.
+func TestNoWaitIsBelowZero(t *testing.T) {
+	var w hostWait
+	w.account(2*time.Second, slot)
+	w.account(time.Second, delay)
+	w.account(3*time.Second, slot)
+	if w.spent[slot] < 0 || w.spent[delay] != time.Second {
+		t.Errorf("%v", w.spent)
+	}
+}
