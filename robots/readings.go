@@ -79,24 +79,11 @@ func printable(s string) (c byte, ok bool) {
 	if len(s) < 2 {
 		return 0, false
 	}
-	high, isHigh := hexDigit(s[0])
-	low, isLow := hexDigit(s[1])
+	high, isHigh := unhex(s[0])
+	low, isLow := unhex(s[1])
 	c = high<<4 | low
 	isPlain := c > ' ' && c < 0x7f && c != '%' && c != '?' && c != '#'
 	return c, isHigh && isLow && isPlain
-}
-
-// hexDigit returns the value of a hexadecimal digit.
-func hexDigit(c byte) (value byte, ok bool) {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0', true
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10, true
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10, true
-	}
-	return 0, false
 }
 
 // decode decodes the escapes of printable ASCII in path, in place.
