@@ -55,7 +55,7 @@ func TestLimiters(t *testing.T) {
 		if !long && !l.Short || !strings.Contains(l.Name, *only) {
 			continue
 		}
-		dir := filepath.Join(tempDir(t), l.Name)
+		dir := filepath.Join(servers.TempDir(t), l.Name)
 		wg.Go(func() {
 			results, err := servers.Run(dir, l.Server, limiters.Crawlers(), length)
 			if err != nil {
@@ -81,24 +81,4 @@ func TestLimiters(t *testing.T) {
 	}
 	t.Logf("Timers of the machine were up to %v late, 99 %% of them at most %v.", worst, p99)
 	t.Logf("%s", limiters.Markdown(all, cells))
-}
-
-// tempDir is t.TempDir for servers that read it as another user: that one is its owner's alone.
-func tempDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "limiters") //nolint:usetesting // t.TempDir can't be read by them
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("configuration and logs: %s", dir)
-		} else {
-			os.RemoveAll(dir)
-		}
-	})
-	return dir
 }

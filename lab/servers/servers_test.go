@@ -42,26 +42,6 @@ func form(t *testing.T) (length time.Duration, long bool) {
 	return length, true
 }
 
-// tempDir is t.TempDir for servers that read it as another user: that one is its owner's alone.
-func tempDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "servers") //nolint:usetesting // t.TempDir can't be read by them
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("configuration and logs: %s", dir)
-		} else {
-			os.RemoveAll(dir)
-		}
-	})
-	return dir
-}
-
 // TestServers crawls every server with every crawler. In the long form strangers crawl as well, and
 // the guide's table is written.
 func TestServers(t *testing.T) {
@@ -91,7 +71,7 @@ func TestServers(t *testing.T) {
 			})
 			continue
 		}
-		dir := tempDir(t)
+		dir := servers.TempDir(t)
 		wg.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()
@@ -176,7 +156,7 @@ func TestRudeCrawlers(t *testing.T) {
 			t.Logf("%s: skipped, it needs %s", s.Name, strings.Join(missing, ", "))
 			continue
 		}
-		dir := tempDir(t)
+		dir := servers.TempDir(t)
 		wg.Go(func() {
 			results, err := servers.Run(dir, s, []*servers.Crawler{tt.crawler}, length)
 			if err != nil {
