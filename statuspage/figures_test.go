@@ -80,7 +80,8 @@ func TestThePageShowsEachFigure(t *testing.T) {
 				},
 			},
 			[]string{
-				`<dt class="">starts<dd>12<dt class="amber">4xx<dd>9<dt class="">2xx<dd>7</dl>`,
+				`<dt class="">starts<dd>12<dt class="">2xx<dd>7<dt class="amber">4xx<dd>9</dl>`, // each in its place
+				"<span>1 h ago</span><span>2 s at the top</span><span>now</span>",
 				`5 of 10 pages (50 %)</div><div class="bar"><i style="width:50.0%">`,
 				`80 of 100 bytes (80 %)</div><div class="bar near"><i style="width:80.0%">`,
 				`120 of 100 seconds (120 %)</div><div class="bar over"><i style="width:100.0%">`,
@@ -91,7 +92,7 @@ func TestThePageShowsEachFigure(t *testing.T) {
 				"<rect x=59 y=22.5 width=0.9 height=7.5><title>12:30: 500ms, 4 answers<",
 				">in 1m30s<td data-name=meanwhile><span class=red>nothing is fetched", ">now<td data-name=meanwhile><span class=amber>fetched all the same",
 				"14 of 40 known hosts; 3 of them are left out",
-				"blocked: status 429 (refusal 2 in a row), until 2026-03-01 13:30:20 UTC", "blocked: by hand, until", "was blocked (refusal 3 in a row): the next request is a probe",
+				"blocked: status 429 (refusal 2 in a row), until 2026-03-01 13:30:20 UTC", "blocked: by hand, until", "was blocked (refusal 3 in a row): one request finds out whether the host serves again",
 				`full.example<td class=n data-name=slots>2 of 2<td class=n data-name=waiting>0<td class=n data-name="next start">with a free slot`, "every slot is held",
 				`next start">in 1 s<td class=n data-name=delay>7 s crawl-delay<td data-name="what holds it"><span><span class="">for the delay</span></span>`,
 				`refuses.example<td class=n data-name=slots>0 of 2`, `<span class="amber">31 % of 1200 answers were refusals</span></span>`, ">80 % of 10 answers were refusals<",

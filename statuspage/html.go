@@ -16,6 +16,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/internal/printable"
+	"github.com/go-politeness/politeness/robots"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
@@ -59,6 +60,9 @@ type view struct {
 func (view) Style() template.CSS { return template.CSS(style) }
 func (view) Script() template.JS { return template.JS(script) }
 
+// Title is the name of the crawler.
+func (v view) Title() string { return cmp.Or(robots.ProductToken(v.UserAgent), "politeness") }
+
 // At is the time of the Status.
 func (v view) At() string { return clock(v.Time) }
 
@@ -93,7 +97,8 @@ func (v view) Cards() []card {
 	}
 }
 
-// counts returns the counts of m that aren't zero, the largest first.
+// counts returns the counts of m that aren't zero, by name: a line keeps its place while the numbers
+// change.
 func counts[N int | int64](m map[string]N, colours map[string]string) []count {
 	var lines []count
 	for _, name := range slices.Sorted(maps.Keys(m)) {
@@ -101,7 +106,6 @@ func counts[N int | int64](m map[string]N, colours map[string]string) []count {
 			lines = append(lines, count{name, int64(m[name]), colours[name]})
 		}
 	}
-	slices.SortStableFunc(lines, func(a, b count) int { return cmp.Compare(b.Value, a.Value) })
 	return lines
 }
 
@@ -211,7 +215,7 @@ func holds(h politeness.HostStatus) []hold {
 	case !h.BlockedUntil.IsZero():
 		add("red", "blocked: %s%s, until %s", h.BlockedBy, inARow(h.Refusals), clock(h.BlockedUntil))
 	case h.Refusals > 0:
-		add("amber", "was blocked%s: the next request is a probe", inARow(h.Refusals))
+		add("amber", "was blocked%s: one request finds out whether the host serves again", inARow(h.Refusals))
 	case h.Why != "":
 		add("", "%s", h.Why)
 	case h.InFlight >= h.Slots:

@@ -26,5 +26,5 @@ async function renew() {
 box.addEventListener("input", renew);
 box.form.addEventListener("submit", (event) => { event.preventDefault(); renew(); });
 pause.hidden = false;
-pause.addEventListener("click", () => { paused = !paused; pause.textContent = paused ? "Go on" : "Pause"; if (!paused) renew(); });
+pause.addEventListener("click", () => { paused = !paused; pause.textContent = paused ? "Resume updates" : "Pause updates"; if (!paused) renew(); });
 setInterval(() => { if (!paused && !document.hidden) renew(); }, 2000);

@@ -256,13 +256,26 @@ const (
 	allThere  = "The evidence has every request that the site saw of this crawler."
 )
 
+// clocks returns a sentence on how far the clocks are apart. Most access logs note whole seconds, so
+// a second is no difference.
+func (c *Comparison) clocks() string {
+	apart := c.Offset.Round(time.Second)
+	switch {
+	case apart.Abs() <= time.Second:
+		return "The two clocks agree within a second."
+	case apart < 0:
+		return fmt.Sprintf("The site's clock is %v behind.", -apart)
+	}
+	return fmt.Sprintf("The site's clock is %v ahead.", apart)
+}
+
 // Sentences returns the results one by one, for people.
 func (c *Comparison) Sentences() []string {
 	site := lines.Count(c.Requests, "request")
 	evidence := lines.Count(c.Evidence, "request")
 	out := []string{fmt.Sprintf(numbers, site, evidence, c.Matched)}
 	if c.Matched > 0 {
-		out = append(out, fmt.Sprintf("The site's clock is %v ahead.", c.Offset.Round(time.Second)))
+		out = append(out, c.clocks())
 	}
 	for _, k := range c.Kinds() {
 		if k.N > 0 {

@@ -409,6 +409,25 @@ func TestVerdictsOnClocksOfSites(t *testing.T) {
 	}
 }
 
+// TestClocksInWords: no clock is -1 s ahead, and a second is none in a log of whole seconds.
+func TestClocksInWords(t *testing.T) {
+	log := write(t, `
+		0 start 1 url=/feed agent=TestBot
+		0.2 end 1
+	`)
+	for offset, want := range map[int]string{
+		0:   "The two clocks agree within a second.",
+		-1:  "The two clocks agree within a second.",
+		40:  "The site's clock is 40s ahead.",
+		-40: "The site's clock is 40s behind.",
+	} {
+		got := compare(t, log, []string{accessLineOf(offset, "/feed")}, accesslog.Options{}).Sentences()
+		if !slices.Contains(got, want) {
+			t.Errorf("%d s: %q, want %q", offset, got, want)
+		}
+	}
+}
+
 // TestWholeSecondsSetTheClock: a log that knows only those has each request up to a second early.
 // Three of these agree all the same, and outvote two that agree exactly on another offset.
 func TestWholeSecondsSetTheClock(t *testing.T) {

@@ -545,3 +545,65 @@ func FuzzBundle(f *testing.F) {
 		}
 	})
 }
+
+// TestARightBundleIsProved: who has the crawler's key has nothing left to ask, though the bundle
+// leaves the other hosts out.
+func TestARightBundleIsProved(t *testing.T) {
+	log, _ := signedCrawl(t, 4, 20)
+	text, e := mustExtract(t, trusted, log, "h2.example")
+	if e.Omitted == 0 {
+		t.Fatal("the log is of one host alone")
+	}
+	known, err := bundle.Verify(bytes.NewReader(text), trusted)
+	if err != nil || !known.Report.Complete() {
+		t.Errorf("with the key: %v\n%v", err, known)
+	}
+	if got := known.Report.Promise("log whole").Proved; got != e.Records {
+		t.Errorf("%d records stand in the log, want %d", got, e.Records)
+	}
+	stranger, err := bundle.Verify(bytes.NewReader(text), audit.Trust{})
+	if err != nil || stranger.Report.Complete() || !stranger.Report.OK() {
+		t.Errorf("without a key: %v\n%v", err, stranger)
+	}
+}
+
+// TestBundleOfOnePort: hosts with one name and several ports are told apart by their ports.
+func TestBundleOfOnePort(t *testing.T) {
+	visit := func(seq uint64, u, host, location string) (out []evidence.Decision) {
+		for _, typ := range []evidence.Type{evidence.RobotsAllowed, evidence.Started, evidence.Fetched} {
+			at := logtest.Day.Add(time.Duration(seq) * time.Minute)
+			d := evidence.Decision{Type: typ, Time: at, Start: at, Trip: seq, Attempt: 1, Seq: seq, URL: u, Host: host, Allowed: true}
+			if typ == evidence.Fetched {
+				d.Location = location
+			}
+			out = append(out, d)
+		}
+		return out
+	}
+	for _, c := range []struct{ site, other string }{
+		{"127.0.0.1:9001", "127.0.0.1:9002"},
+		{"127.0.0.1:900", "127.0.0.1:9001"}, // whose port begins like the other one
+		{"127.0.0.1", "127.0.0.1:9001"},     // at the port of http
+		{"127.0.0.1:9001", "127.0.0.1"},
+		{"[2001:db8::1]:9001", "[2001:db8::1]:9002"},
+		{"name.test:9001", "name.test:9002"},
+	} {
+		log, _ := signedCrawl(t, 1, 1, slices.Concat(
+			visit(1, "http://"+c.site+"/", c.site, ""),
+			visit(2, "http://"+c.other+"/", c.other, ""),
+			visit(3, "http://"+c.site+"/on", c.site, "http://"+c.other+"/"),
+			visit(4, "http://"+c.site+"/back", c.site, "http://"+c.site+"/"),
+		)...)
+		text, e := mustExtract(t, trusted, log, c.site)
+		withheld, records := 1, 2+3*3-1
+		if !strings.Contains(strings.TrimPrefix(c.site, "[2001:db8::1]"), ":") {
+			withheld, records = 0, 2+3*4 // a site without a port has every port
+		}
+		if e.Withheld != withheld || e.Records != records {
+			t.Errorf("%s beside %s: %+v, want %d records, %d withheld", c.site, c.other, e, records, withheld)
+		}
+		if strings.Contains(string(text), c.other+"/") && withheld > 0 {
+			t.Errorf("the bundle of %s names %s", c.site, c.other)
+		}
+	}
+}

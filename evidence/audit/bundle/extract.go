@@ -51,7 +51,11 @@ func Extract(w io.Writer, log io.ReadSeeker, t audit.Trust, hosts ...string) (Ex
 	if err != nil {
 		return Extracted{}, err
 	}
-	site := &site{names, map[string]bool{}}
+	site := &site{
+		Site:   names,
+		others: make(map[string]bool),
+		ports:  make(map[string]bool),
+	}
 	// A record can be written only when it is known which hosts it must not name, and which checkpoint
 	// covers it.
 	if err := survey(forest, log, site); err != nil {
@@ -181,15 +185,28 @@ func (f *faults) add(format string, values ...any) { *f = append(*f, fmt.Errorf(
 type site struct {
 	sites.Site
 	others map[string]bool // names of other hosts, without ports
+	ports  map[string]bool // keys of other hosts that differ from one of Site by their port alone
 }
 
 // meet remembers the names of hosts that don't belong to s.
 func (s *site) meet(d *evidence.Decision) {
 	for _, host := range [...]string{sites.Authority(d.URL), d.Host} {
-		if host != "" && !s.Has(host) {
-			s.others[hostname.WithoutPort(hostname.Key(host))] = true
+		if host == "" || s.Has(host) {
+			continue
+		}
+		key := hostname.Key(host)
+		name := hostname.WithoutPort(key)
+		if s.hasName(name) {
+			s.ports[key] = true
+		} else {
+			s.others[name] = true
 		}
 	}
+}
+
+// hasName reports whether a host of s has the given name, whatever its port.
+func (s *site) hasName(name string) bool {
+	return slices.ContainsFunc(s.Site, func(key string) bool { return hostname.WithoutPort(key) == name })
 }
 
 // about reports whether d, the record of a line, is one of s, and whether it is withheld because it
@@ -242,10 +259,46 @@ func (s *site) mentions(text string) bool {
 			return true
 		}
 	}
+	for key := range s.ports {
+		if hasHost(text, key) {
+			return true
+		}
+	}
 	// A name of ASCII letters alone may stand between other letters, so the text is split twice.
 	return s.anyNames(strings.FieldsFuncSeq(text, notOfName)) ||
 		s.anyNames(strings.FieldsFuncSeq(text, notOfASCIIName))
 }
+
+// hasHost reports whether text has the host with the given key: its name with this very port, or
+// without any.
+func hasHost(text, key string) bool {
+	for {
+		_, after, found := strings.Cut(text, key)
+		if !found {
+			return false
+		}
+		if !goesOn(after, key) {
+			return true
+		}
+		text = after
+	}
+}
+
+// goesOn reports whether the host that ends before a text is another one with that text: its name,
+// its port or both are longer.
+func goesOn(text, key string) bool {
+	if key != hostname.WithoutPort(key) {
+		return startsWithDigit(text)
+	}
+	port, ok := strings.CutPrefix(text, ":")
+	if ok {
+		return startsWithDigit(port)
+	}
+	name := strings.TrimLeft(text, ".")
+	return name != "" && !notOfASCIIName(rune(name[0]))
+}
+
+func startsWithDigit(text string) bool { return text != "" && '0' <= text[0] && text[0] <= '9' }
 
 // anyNames reports whether one of some words is, or ends in, the name of a host that doesn't belong
 // to s.

@@ -41,6 +41,7 @@ var (
 			}
 			return t.UTC().Format("2006-01-02 15:04:05")
 		},
+		"utcms": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000") },
 		"short": printable.Duration,
 		"bytes": bytesOf,
 	}
@@ -61,7 +62,9 @@ const (
 type Dossier struct {
 	Site        []string
 	UserAgents  []string
-	From        string // the contact
+	From        string   // the contact
+	Products    []string // tokens by which robots.txt addresses the crawler
+	Slots       int      // requests under way to a host at most; 0: the records don't say it
 	First, Last time.Time
 	Requests    int
 	Bytes       int64
@@ -219,10 +222,20 @@ func (d *Dossier) addCrawler(e *evidence.Decision) {
 	if e.Policy != nil {
 		name = e.Policy.UserAgent
 		d.From = cmp.Or(d.From, printable.Text(e.Policy.From))
+		d.Slots = max(d.Slots, e.Policy.Slots)
+		d.addProduct(e.Policy.Product)
 	}
 	agent := printable.Text(name)
 	if agent != "" && len(d.UserAgents) < 8 && !slices.Contains(d.UserAgents, agent) {
 		d.UserAgents = append(d.UserAgents, agent)
+	}
+}
+
+// addProduct adds a name by which robots.txt addresses the crawler.
+func (d *Dossier) addProduct(name string) {
+	product := printable.Text(name)
+	if product != "" && len(d.Products) < 8 && !slices.Contains(d.Products, product) {
+		d.Products = append(d.Products, product)
 	}
 }
 

@@ -71,10 +71,13 @@
   function seconds(s) {
     if (s === 0) return "0";
     if (s < 0.001) return (s * 1e6).toFixed(0) + " µs";
-    if (s < 1) return (s * 1000).toFixed(s < 0.01 ? 1 : 0) + " ms";
-    if (s < 60) return String(+s.toFixed(s < 10 ? 2 : 1)) + " s";
-    if (s < 3600) return Math.floor(s / 60) + " min " + Math.round(s % 60) + " s";
-    return Math.floor(s / 3600) + " h " + Math.round(s % 3600 / 60) + " min";
+    if (s < 0.9995) return (s * 1000).toFixed(s < 0.01 ? 1 : 0) + " ms";
+    if (s < 59.95) return String(+s.toFixed(s < 10 ? 2 : 1)) + " s";
+    // The smaller unit is rounded before the larger one is split off: there is no "59 min 60 s".
+    const whole = Math.round(s);
+    if (whole < 3600) return Math.floor(whole / 60) + " min " + whole % 60 + " s";
+    const minutes = Math.round(s / 60);
+    return Math.floor(minutes / 60) + " h " + minutes % 60 + " min";
   }
   const took = ticks => seconds(ticks / 1e4);
   function size(n) {

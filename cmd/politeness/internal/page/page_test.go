@@ -208,6 +208,31 @@ func TestPageInABrowser(t *testing.T) {
 	}
 }
 
+// TestPageRoundsBeforeItDivides: an hour less a moment is no "59 min 60 s".
+func TestPageRoundsBeforeItDivides(t *testing.T) {
+	path := browsertest.Find(t)
+	if path == "" {
+		return
+	}
+	script, err := os.ReadFile("page.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(script), "  function seconds(s) {")
+	body, _, ok := strings.Cut(rest, "\n  }\n")
+	if !ok {
+		t.Fatal("page.js has no function seconds")
+	}
+	html := "<!doctype html><title>seconds</title><p id=out></p><script>function seconds(s) {" + body + "\n}" + `
+document.getElementById("out").textContent =
+	[0, 0.9999, 1, 9.999, 59.99, 60, 119.7, 3599.4, 3599.9, 3600, 7199, 7170].map(seconds).join("; ");
+</script>`
+	const want = "0; 1 s; 1 s; 10 s; 1 min 0 s; 1 min 0 s; 2 min 0 s; 59 min 59 s; 1 h 0 min; 1 h 0 min; 2 h 0 min; 2 h 0 min"
+	if dom := look(t, path, html, ""); !strings.Contains(dom, "<p id=\"out\">"+want+"</p>") {
+		t.Errorf("want %s in %s", want, dom)
+	}
+}
+
 func TestPageOf100000RecordsInABrowser(t *testing.T) {
 	path := browsertest.Find(t)
 	if path == "" {
