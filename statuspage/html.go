@@ -97,8 +97,8 @@ func (v view) Cards() []card {
 	}
 }
 
-// counts returns the counts of m that aren't zero, by name: a line keeps its place while the numbers
-// change.
+// counts returns the counts of m that aren't zero, by name: a line keeps its place while the
+// numbers change.
 func counts[N int | int64](m map[string]N, colours map[string]string) []count {
 	var lines []count
 	for _, name := range slices.Sorted(maps.Keys(m)) {

@@ -256,8 +256,8 @@ const (
 	allThere  = "The evidence has every request that the site saw of this crawler."
 )
 
-// clocks returns a sentence on how far the clocks are apart. Most access logs note whole seconds, so
-// a second is no difference.
+// clocks returns a sentence on how far the clocks are apart. Most access logs note whole seconds,
+// so a second is no difference.
 func (c *Comparison) clocks() string {
 	apart := c.Offset.Round(time.Second)
 	switch {
