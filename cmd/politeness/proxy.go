@@ -60,10 +60,12 @@ func runProxy(ctx context.Context, sh *shell, args []string) (status int, err er
 	if !p.private {
 		base = publicnet.Transport(base)
 	}
-	cfg, err := p.config(&onward{base: base, readable: len(p.purposes) > 0})
+	readable := len(p.purposes) > 0
+	cfg, err := p.config(&onward{base: proxy.ByProgram(base), readable: readable})
 	if err != nil {
 		return 0, err
 	}
+	cfg.RobotsBase = &onward{base: base, readable: readable}   // nobody's login counts for robots.txt
 	cfg.Hosts.MaxWait = cmp.Or(cfg.Hosts.MaxWait, time.Minute) // programs' own timeouts are short
 	if err := p.keep(); err != nil {
 		return 0, err
@@ -104,7 +106,7 @@ func runProxy(ctx context.Context, sh *shell, args []string) (status int, err er
 
 // onward is the Base of the proxy's Transport.
 type onward struct {
-	base     *http.Transport
+	base     http.RoundTripper
 	readable bool // whether pages are read for what they state about their use
 }
 
@@ -121,4 +123,8 @@ func (o *onward) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // CloseIdleConnections closes those of the transport below.
-func (o *onward) CloseIdleConnections() { o.base.CloseIdleConnections() }
+func (o *onward) CloseIdleConnections() {
+	if b, ok := o.base.(interface{ CloseIdleConnections() }); ok {
+		b.CloseIdleConnections()
+	}
+}

@@ -13,10 +13,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"mime"
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,6 +41,7 @@ type Proxy struct {
 	hosts     hostlimit.Limiter      // of the transport
 	authority *Authority             // nil: tunnels are for http alone
 	tunnels   *tunnels
+	programs  programs
 	quiet     *silence // tunnels in which no request is under way
 	stalled   time.Duration
 	silent    int            // as maxSilent
@@ -63,7 +66,7 @@ func New(transport *politeness.Transport, authority *Authority) *Proxy {
 		grace:     endTimeout,
 	}
 	p.forward = &httputil.ReverseProxy{
-		Transport: transport,
+		Transport: &sender{transport},
 		Rewrite: func(r *httputil.ProxyRequest) {
 			// The host is that of the URL, whatever the header says (RFC 9112, section 3.2.2).
 			r.Out.Host = ""
@@ -84,6 +87,7 @@ func New(transport *politeness.Transport, authority *Authority) *Proxy {
 		},
 		FlushInterval: -1, // pass on what comes, when it comes
 		ErrorHandler:  p.refuse,
+		ErrorLog:      log.New(io.Discard, "", 0), //nolint:forbidigo // Serve has another one
 	}
 	return p
 }
@@ -182,10 +186,31 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	// A copy, since the server looks at the body of its own request: whether it was asked for
 	// (Expect).
-	r = r.WithContext(r.Context())
+	under := new(exchange)
+	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, under))
 	r.Body = &upload{r.Body, control, p.stalled}
-	p.forward.ServeHTTP(&download{w, control, p.stalled}, r)
+	down := &download{ResponseWriter: w, control: control, stalled: p.stalled}
+	defer p.recovered(down, r, under)
+	p.forward.ServeHTTP(down, r)
 	_ = control.SetWriteDeadline(time.Now().Add(p.stalled)) // for the end, which the server writes
+}
+
+// recovered is deferred by pass. It ends the exchange, that of a panic too: whatever a site sends,
+// its slot comes back. A program that has no answer yet gets one.
+func (p *Proxy) recovered(w *download, r *http.Request, under *exchange) {
+	thrown := recover()
+	under.end()
+	switch {
+	case thrown == nil:
+	case thrown == http.ErrAbortHandler || w.begun: //nolint:errorlint // net/http compares it so, too
+		panic(http.ErrAbortHandler) // the connection breaks off, and so the program knows
+	default:
+		//nolint:forbidigo // the messages of Serve
+		p.forward.ErrorLog.Printf("%s %s: %v\n%s", r.Method, r.URL.Redacted(), thrown, debug.Stack())
+		clear(w.Header())
+		answer(w, http.StatusInternalServerError, "proxy_internal_error",
+			"this is a fault of the proxy, whose messages say more")
+	}
 }
 
 // A switched is a connection to a site that was switched to another protocol. ReverseProxy closes
@@ -220,9 +245,17 @@ type download struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	stalled time.Duration
+	begun   bool // the answer, with its last status
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (d *download) WriteHeader(status int) {
+	d.ResponseWriter.WriteHeader(status)
+	d.begun = d.begun || status >= http.StatusOK || status == http.StatusSwitchingProtocols
 }
 
 func (d *download) Write(p []byte) (int, error) {
+	d.begun = true
 	_ = d.control.SetWriteDeadline(time.Now().Add(d.stalled))
 	return d.ResponseWriter.Write(p)
 }
@@ -265,6 +298,14 @@ var forbidden = []error{
 func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, publicnet.ErrPrivate) {
 		answer(w, http.StatusForbidden, "destination_ip_prohibited", err.Error())
+		return
+	}
+	switch {
+	case errors.Is(err, errStatus):
+		answer(w, http.StatusBadGateway, "http_protocol_error", err.Error())
+		return
+	case errors.Is(err, errUpgrade):
+		answer(w, http.StatusBadGateway, "http_upgrade_failed", err.Error())
 		return
 	}
 	var refused *politeness.Error

@@ -57,9 +57,16 @@ func (p *Proxy) serve(ctx context.Context, listener net.Listener, messages io.Wr
 	outside := server(life, p, messages)
 	inside := server(life, http.HandlerFunc(p.inside), messages)
 	p.forward.ErrorLog = outside.ErrorLog
-	inside.ConnContext = withTarget
+	outside.ConnContext = p.programs.with
+	outside.ConnState = p.programs.state
+	inside.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return p.programs.with(withTarget(ctx, c), c)
+	}
 	p.quiet.most = p.silent
-	inside.ConnState = p.quiet.state
+	inside.ConnState = func(c net.Conn, state http.ConnState) {
+		p.programs.state(c, state)
+		p.quiet.state(c, state)
+	}
 	var both sync.WaitGroup
 	errs := make([]error, 2)
 	ended, end := context.WithCancel(ctx)
