@@ -44,13 +44,14 @@ var mayImport = map[string][]string{
 	"hostlimit/overrides":      {"hostlimit", "hostlimit/rules", "internal/hostfile"},
 	"hostlimit/rules":          {"backoff", "hostlimit", "internal/contexts", "internal/statedir"},
 	"politenesstest":           {"robots"}, // it judges the others, so it shares nothing else with them
-	"robots/robotscache":       {"backoff", "robots", "internal/coding", "internal/statedir"},
+	"robots/robotscache":       {"backoff", "robots", "internal/caching", "internal/coding", "internal/statedir"},
 
 	// What is internal to them.
 	"evidence/audit/internal/sites": {"evidence"},
 	"evidence/audit/internal/trees": {"evidence"},
 	"evidence/internal/lines":       nil,
 	"evidence/internal/merkle":      nil,
+	"internal/caching":              nil,
 	"internal/coding":               nil,
 	"internal/conntrace":            nil,
 	"internal/contexts":             nil,
@@ -67,7 +68,7 @@ var mayImport = map[string][]string{
 // speakHTTP are the packages that may import net/http, beside programs and what is internal. No other
 // package of mayImport depends on it, directly or not.
 var speakHTTP = []string{
-	"", "botauth", "crawl", "crawl/sitemap", "hostlimit/hints", "internal/coding", "politenesstest", "publicnet", "robots/robotscache", "statuspage",
+	"", "botauth", "crawl", "crawl/sitemap", "hostlimit/hints", "internal/caching", "internal/coding", "politenesstest", "publicnet", "robots/robotscache", "statuspage",
 }
 
 // knowSites are the packages that read the public suffix list of golang.org/x/net/publicsuffix, and
