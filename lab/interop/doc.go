@@ -1,4 +1,4 @@
 // Package interop holds what we write by ourselves against what others have written, so that those
 // are in nobody's module graph: signatures of package botauth against two verifiers of RFC 9421,
-// and our parser of structured fields against a library.
+// our parser of structured fields against a library, and how long an answer lasts against another.
 package interop
