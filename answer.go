@@ -9,6 +9,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/hints"
+	"github.com/go-politeness/politeness/internal/caching"
 )
 
 // An answer is the result of a try: a response's headers, or none.
@@ -109,6 +110,8 @@ func (a *answer) recordEnd(s *subject, p *page, start *start, read int64, err er
 	d.ContentType = first(a.header, "Content-Type")
 	d.ETag = first(a.header, "Etag")
 	d.LastModified = first(a.header, "Last-Modified")
+	fresh, _ := caching.Lifetime(a.header)
+	d.Fresh = min(fresh, longestFresh)
 	a.describe(&d)
 	d.Connections = a.opened
 	d.Location = evidence.RedactURL(first(a.header, "Location"))
@@ -120,6 +123,10 @@ func (a *answer) recordEnd(s *subject, p *page, start *start, read int64, err er
 	}
 	s.recorder.Pass(s.ctx, &d)
 }
+
+// longestFresh is the longest time for which a record calls an answer fresh: a site that says more
+// than a month says "for ever", and means a file that gets a new name.
+const longestFresh = 30 * 24 * time.Hour
 
 // blockedBy returns the rule that decided the length of a block.
 func blockedBy(o hostlimit.Outcome, length time.Duration) string {

@@ -79,6 +79,8 @@ func (t *Transport) begin(req *http.Request, k kind, over *over) *trip {
 		kind:   k,
 		method: req.Method,
 		target: req.URL,
+
+		revisits: isRevisit(req.Header),
 	}
 	trip.page.subject = s
 	trip.page.purposes = t.cfg.Purposes
@@ -718,6 +720,11 @@ func isConditional(h http.Header) bool {
 		}
 	}
 	return false
+}
+
+// isRevisit reports whether a request with the header h asks for a page only if it has changed.
+func isRevisit(h http.Header) bool {
+	return len(h["If-None-Match"]) > 0 || len(h["If-Modified-Since"]) > 0
 }
 
 // rethrow goes on with a panic that was recovered elsewhere; nil: there was none.

@@ -220,6 +220,7 @@ func (t *turn) record(typ evidence.Type, st *start) {
 		CrawlDelay:   t.floor,
 		BlockedUntil: st.BlockedUntil,
 		Signed:       st.keyID,
+		Conditional:  s.revisits,
 	}
 	s.describe(&d, typ, st.Start)
 	t.visited = 0 // it was before the first start alone

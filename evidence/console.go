@@ -193,8 +193,9 @@ type ConsoleConfig struct {
 // wait, every refusal, every error, everything that takes ten seconds, and every ten seconds how
 // much has been fetched. Routine records have no line. A wait for a host has one line a minute,
 // unless its reason changes. Of requests that have no turn in time for the same reason, three have
-// a line; the 10th, the 100th and so on have one that says what to change. It is no proof: keep a
-// log beside it.
+// a line; the 10th, the 100th and so on have one that says what to change. The 10th, the 100th and
+// so on of the requests for one URL within 24 hours has a line, too: package revisit asks less
+// often. It is no proof: keep a log beside it.
 //
 //	Evidence: evidence.Multi(log, evidence.Console(os.Stderr))
 //
@@ -204,7 +205,7 @@ func Console(w io.Writer) Evidence { return NewConsole(w, ConsoleConfig{}) }
 // NewConsole is Console with a configuration.
 func NewConsole(w io.Writer, cfg ConsoleConfig) Evidence {
 	waits, _ := simplelru.NewLRU[string, time.Time](maxWaits, nil) // an error is for 0 and less
-	return &console{w: w, waits: waits, coloured: onTerminal(w), all: cfg.All}
+	return &console{w: w, waits: waits, repeats: newRepeats(), coloured: onTerminal(w), all: cfg.All}
 }
 
 // onTerminal reports whether w is a terminal that may be coloured (https://no-color.org).
@@ -230,6 +231,7 @@ type console struct {
 	mu    sync.Mutex
 	waits *simplelru.LRU[string, time.Time] // when a wait was shown last, by host and reason
 	turns map[string]int                    // requests that had no turn, by Decision.Hold
+	repeats
 
 	pages, bytes int64     // fetched since the last line about it
 	since        time.Time // of that line; zero: nothing was fetched yet
@@ -253,10 +255,12 @@ func (c *console) Record(_ context.Context, d Decision) {
 	case c.shows(&d):
 		line = d.line(c.coloured)
 	case d.Type == Fetched && !d.RobotsTxt:
-		line = c.count(&d)
+		line = c.total(&d)
 	}
-	if line != "" {
-		_, _ = io.WriteString(c.w, line+"\n")
+	for _, text := range [...]string{line, c.repeats.count(&d)} {
+		if text != "" {
+			_, _ = io.WriteString(c.w, text+"\n")
+		}
 	}
 }
 
@@ -326,8 +330,8 @@ func (c *console) news(d *Decision) bool {
 	return true
 }
 
-// count counts a page, and returns the line of the figures when that is due, or else "".
-func (c *console) count(d *Decision) string {
+// total counts a page, and returns the line of the figures when that is due, or else "".
+func (c *console) total(d *Decision) string {
 	c.since = cmp.Or(c.since, d.Time)
 	c.pages++
 	c.bytes += d.Bytes

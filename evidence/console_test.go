@@ -188,7 +188,8 @@ func TestConsoleCountsWhatIsFetched(t *testing.T) {
 	sink := evidence.Console(&b)
 	for i := range 25 {
 		page := evidence.Decision{
-			Type: evidence.Fetched, Time: noon.Add(time.Duration(i) * time.Second), Status: 200, Bytes: 1000, URL: "https://example.com/",
+			Type: evidence.Fetched, Time: noon.Add(time.Duration(i) * time.Second), Status: 200, Bytes: 1000,
+			URL: fmt.Sprintf("https://example.com/%d", i),
 		}
 		start, robotsTxt := page, page
 		start.Type, start.Status, start.Bytes, robotsTxt.RobotsTxt = evidence.Started, 0, 0, true
@@ -274,4 +275,73 @@ func (w *stuckWriter) Write(p []byte) (int, error) {
 		return 0, w.err
 	}
 	return w.Buffer.Write(p)
+}
+
+// TestConsoleTellsOfRepeats: a program that asks for one URL again and again hears of it, and of how
+// much of that brought nothing.
+func TestConsoleTellsOfRepeats(t *testing.T) {
+	var b bytes.Buffer
+	sink := evidence.Console(&b)
+	n := 0
+	ask := func(d evidence.Decision) {
+		d.Time = noon.Add(time.Duration(n) * 2 * time.Minute)
+		d.Type = evidence.Fetched
+		n++
+		sink.Record(t.Context(), d)
+	}
+	page := evidence.Decision{URL: "https://example.com/list.json", Status: 200, ETag: `"1"`, Bytes: 10}
+	unchanged := page
+	unchanged.Status = 304
+	changed := page
+	changed.ETag = `"2"`
+	ask(page)
+	for range 4 {
+		ask(unchanged)
+	}
+	for range 3 {
+		ask(page)
+	}
+	// None of these counts.
+	for _, change := range []func(d *evidence.Decision){
+		func(d *evidence.Decision) { d.RobotsTxt = true },
+		func(d *evidence.Decision) { d.Redirects = 1 },
+		func(d *evidence.Decision) { d.Attempt = 2 },
+		func(d *evidence.Decision) { d.Method = "POST" },
+		func(d *evidence.Decision) { d.Transport = "another" },
+	} {
+		d := page
+		change(&d)
+		ask(d)
+	}
+	ask(changed)
+	repeats := func() (found []string) {
+		for line := range strings.Lines(b.String()) {
+			if strings.Contains(line, " asked ") {
+				found = append(found, strings.TrimSpace(line))
+			}
+		}
+		return found
+	}
+	if got := repeats(); len(got) != 0 {
+		t.Errorf("after 9 requests: %q", got)
+	}
+	ask(changed)
+	want := "12:28:00 asked         10 times in 28m0s: https://example.com/list.json; 8 answers were the same (304, or their ETag and bytes)"
+	if got := repeats(); len(got) != 1 || got[0] != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for range 90 {
+		ask(changed)
+	}
+	if got := repeats(); len(got) != 2 || !strings.Contains(got[1], "100 times") {
+		t.Errorf("after 100 requests: %q", got)
+	}
+	// Another day begins anew.
+	n += 24 * 30
+	for range 9 {
+		ask(page)
+	}
+	if got := repeats(); len(got) != 2 {
+		t.Errorf("9 requests a day later: %q", got[2:])
+	}
 }

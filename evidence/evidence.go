@@ -133,7 +133,7 @@ type Decision struct {
 	// "low" if the crawl goes on without robots.txt.
 	Confidence string `json:"confidence,omitzero" most:"48"`
 	// Reason of the decision, for people.
-	Reason string `json:"reason,omitzero" most:"256"`
+	Reason string `json:"reason,omitzero" most:"224"`
 	// Time at which to come back.
 	RetryAt time.Time `json:"retryAt,omitzero"`
 	// First 8 hex characters of the SHA256 of the robots.txt that decided.
@@ -191,6 +191,9 @@ type Decision struct {
 	ContentType  string `json:"contentType,omitzero" most:"128"`
 	ETag         string `json:"etag,omitzero" most:"128"`
 	LastModified string `json:"lastModified,omitzero" most:"64"`
+	// Time for which the answer may be used again by its own word, from max-age or Expires less Age:
+	// 30 days at most. Zero: it says nothing, or that it may not.
+	Fresh time.Duration `json:"fresh,omitzero"`
 	// Date header.
 	ServerDate string `json:"serverDate,omitzero" most:"64"`
 	// Whether the response had no Date header.
@@ -207,7 +210,8 @@ type Decision struct {
 	// Whether the refusal was found late, in the body of an answer whose headers had counted as they
 	// are: Refused has the reason.
 	Late bool `json:"late,omitzero"`
-	// Whether the request of a 4xx had a condition or a range.
+	// In started and resent, whether the request had If-None-Match or If-Modified-Since. In the
+	// records of a 4xx, whether it had any condition or a range.
 	Conditional bool `json:"conditional,omitzero"`
 	// Whether the caller of a 4xx compares answers, so that 400, 405 and 409 to a GET may be a ban.
 	Page bool `json:"page,omitzero"`
@@ -216,11 +220,11 @@ type Decision struct {
 	// Connections that the try has opened; zero: at most one.
 	Connections int `json:"connections,omitzero"`
 	// Target of a redirect.
-	Location string `json:"location,omitzero" most:"328"`
+	Location string `json:"location,omitzero" most:"296"`
 	// Number of hops before this request.
 	Redirects int `json:"redirects,omitzero"`
 	// Error of the exchange, of its body, or of the log.
-	Err string `json:"error,omitzero" most:"320"`
+	Err string `json:"error,omitzero" most:"288"`
 
 	// End of the block, or of a wait as far as that is known.
 	Until time.Time `json:"until,omitzero"`

@@ -12,8 +12,8 @@ import (
 const longest = 1 << 31
 
 // Lifetime returns for how long an answer with the header h may be used from now on: by max-age, or
-// else until Expires by the clock of its server, less the Age that it has already. It is never below
-// zero. ok is false if the server doesn't say. Lifetime allocates nothing.
+// else until Expires by the clock of its server, less the Age that it has already. It is never
+// below zero. ok is false if the server doesn't say. Lifetime allocates nothing.
 func Lifetime(h http.Header) (d time.Duration, ok bool) {
 	d, ok = MaxAge(h)
 	if ok {
