@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/html/charset"
 
 	"github.com/go-politeness/politeness/internal/mediatype"
+	"github.com/go-politeness/politeness/internal/weblink"
 )
 
 // text returns the text of the page in UTF-8, and a function that encodes the query of a link as
@@ -60,7 +61,7 @@ func encodingOf(body []byte, kind mediatype.Page) string {
 	if isUTF8(kind.Type) {
 		return "utf-8"
 	}
-	if kind.IsHTML() {
+	if markup, isPage := weblink.MarkupOf(kind.Type); isPage && markup == weblink.HTML {
 		if name := prescan(body); name != "" {
 			return inBytes(name)
 		}

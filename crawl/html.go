@@ -24,7 +24,11 @@ import (
 func (p *Page) readHTML(ctx context.Context, product string, kind mediatype.Page) {
 	text, query := p.text(kind)
 	h := htmlReader{metas: robots.NewMetaScanner(product), most: 10 * maxLinks}
-	h.read(untilDone{ctx, text}, kind.IsXHTML())
+	markup, _ := weblink.MarkupOf(kind.Type)
+	isPage := h.read(untilDone{ctx, text}, markup)
+	if !isPage {
+		return
+	}
 	p.Directives = p.Directives.Merge(h.metas.Directives())
 	p.words = h.digest.words
 	p.lines = h.digest.lines
@@ -92,14 +96,15 @@ type ref struct {
 // ends, dots and escapes that may be in it. It is that of the Transport's longest path.
 const maxRef = 64 << 10
 
-// read reads the page to its end, or up to what can't be read.
-func (h *htmlReader) read(text io.Reader, isXHTML bool) {
-	tags := weblink.NewReader(text, isXHTML)
+// read reads the page to its end, or up to what can't be read. It reports whether it is one: XML
+// may be anything.
+func (h *htmlReader) read(text io.Reader, m weblink.Markup) (isPage bool) {
+	tags := weblink.NewReader(text, m)
 	for {
 		switch tags.Next() {
 		case html.ErrorToken:
 			h.digest.endLine()
-			return
+			return tags.IsPage()
 		case html.StartTagToken:
 			if !isInline(tags.Name()) {
 				h.digest.endLine()

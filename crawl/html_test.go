@@ -31,6 +31,11 @@ func TestPagesAsAParserSeesThem(t *testing.T) {
 		"XHTML, a textarea":            {xhtml, root + `<textarea/><a href="/after">x</a></html>`, "/after"},
 		"XHTML, an iframe":             {xhtml, root + `<iframe src="/in"/><a href="/after">x</a></html>`, "/after /in"},
 		"XHTML, CDATA":                 {xhtml, root + `<![CDATA[ 1 > 0 <a href="/not"> ]]><a href="/after">x</a></html>`, "/after"},
+		"XHTML with a prefix":          {xhtml, `<h:html xmlns:h="http://www.w3.org/1999/xhtml"><h:head><h:title/><h:base href="/b/"/></h:head><h:a href="after">x</h:a><h:a rel="nofollow" href="/not">x</h:a></h:html>`, "/b/after"},
+		"XML with a prefix":            {"text/xml; charset=utf-8", `<h:html xmlns:h="http://www.w3.org/1999/xhtml"><h:script/><h:a href="/after">x</h:a><a href="/not">x</a></h:html>`, "/after"},
+		"nofollow with a prefix":       {"application/xml", `<h:html xmlns:h="http://www.w3.org/1999/xhtml"><h:head><h:meta name="robots" content="nofollow"/></h:head><h:a href="/not">x</h:a></h:html>`, ""},
+		"nofollow of another language": {xhtml, `<html xmlns="http://www.w3.org/1999/xhtml" xmlns:o="urn:x"><head><o:meta name="robots" content="nofollow"/></head><a href="/after">x</a></html>`, "/after"},
+		"XML that is no page":          {"application/xml", `<urlset xmlns:h="http://www.w3.org/1999/xhtml"><h:link rel="next" href="/not"/><h:a href="/not"/></urlset>`, ""},
 		"XHTML as text/html":           {"text/html", root + `<head><title/></head><a href="/not">x</a></html>`, ""},
 
 		"a base behind the link":     {"text/html", `<a href="one">1</a><base href="/b/">`, "/b/one"},
@@ -90,6 +95,7 @@ func TestCanonicalInTheHeadOnly(t *testing.T) {
 		"an empty one first":            {"<head><link rel=canonical href=''>" + canonical + "</head>", true},
 		"relative to a base behind it":  {`<head><link rel=canonical href=canon><base href="/">`, true},
 		"another one of the body, too":  {"<head>" + canonical + "</head><body><link rel=canonical href=/other>", true},
+		"with a prefix that has none":   {`<head><h:link rel="canonical" href="/canon"/></head>`, false},
 		"a body that begins in nothing": {"<head></head></body>" + canonical, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -102,7 +102,7 @@ func (r *run) read(p *Page) {
 	p.readLinkHeader() // before the text, whose links come first in p.Links
 	p.readRefreshHeader()
 	kind := mediatype.OfPage(p.Response.Header["Content-Type"])
-	if kind.IsHTML() {
+	if _, isPage := weblink.MarkupOf(kind.Type); isPage {
 		r.readText(p, product, kind)
 	}
 	if !p.leadsOn() {

@@ -24,13 +24,14 @@ type Page struct {
 	Response    *http.Response     // its body has been read and closed: see Body
 	Body        []byte             // at most Config.MaxBody bytes, in the encoding of the page: see Text
 	Truncated   bool               // the body is longer, or its compressed data ends early
-	Directives  robots.Directives  // noindex and the like: of the headers and, for HTML, of the page
+	Directives  robots.Directives  // noindex and the like: of the headers and, for HTML and XHTML, of the page
 	Preferences robots.Preferences // the site's, for the use of the page; see politeness.PreferencesOf
 	Canonical   string             // the URL that the page, or its Link header, names as its canonical one; empty: none
 
-	// Links are those of an HTML page, in their order, and then those of the Link header. Each URL is
-	// there once: its first link without nofollow, or else the last. A page whose status is an error,
-	// such as 404, has no links and no canonical URL: its text is about the server, not the page.
+	// Links are those of an HTML or XHTML page, in their order, and then those of the Link header.
+	// Each URL is there once: its first link without nofollow, or else the last. A page whose status
+	// is an error, such as 404, has no links and no canonical URL: its text is about the server, not
+	// the page.
 	Links []Link
 
 	request     Request

@@ -5,13 +5,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-politeness/politeness/internal/weblink"
+
 	"github.com/go-politeness/politeness/robots"
 )
 
 // digestOf returns the digest of a page of HTML.
 func digestOf(page string) digest {
 	h := htmlReader{metas: robots.NewMetaScanner(), most: 10}
-	h.read(strings.NewReader(page), false)
+	h.read(strings.NewReader(page), weblink.HTML)
 	return h.digest
 }
 

@@ -132,7 +132,7 @@ const linksPage = `<!doctype html><title>a page</title>
 func links(t testing.TB, body []byte, pageURL string, most int) (found []Link, canonical string, more int) {
 	t.Helper()
 	h := htmlReader{metas: robots.NewMetaScanner(), most: 10 * most}
-	h.read(bytes.NewReader(body), false)
+	h.read(bytes.NewReader(body), weblink.HTML)
 	refs := newResolver(pageURL, &h, strings.Clone)
 	if refs == nil {
 		t.Fatalf("%s can't be read", pageURL)

@@ -38,7 +38,8 @@ func ReadMeta(page io.Reader, product ...string) (Directives, error) {
 // Done. It is for one goroutine at a time.
 type MetaScanner struct {
 	names  []string
-	kind   pageKind
+	typed  bool // the markup is known; else it is HTML or, if it has the namespace of XHTML, XHTML, too
+	markup weblink.Markup
 	head   []byte // the page so far
 	sought int    // bytes of head that were searched for its end
 	read   int    // bytes tokenized without reaching </head>, over all attempts
@@ -46,15 +47,6 @@ type MetaScanner struct {
 	found  asked
 	added  asked // by Add
 }
-
-// A pageKind is how a page is read.
-type pageKind uint8
-
-const (
-	unknownKind pageKind = iota // as HTML and, if it has the namespace of XHTML, as XHTML
-	isHTML
-	isXHTML
-)
 
 // asked holds the contents of a page's <meta> elements.
 type asked struct {
@@ -67,14 +59,15 @@ func NewMetaScanner(product ...string) *MetaScanner {
 	return &MetaScanner{names: tokens(product)}
 }
 
-// SetType sets the media type of the page, before anything is written: a Content-Type without
-// parameters. "application/xhtml+xml" is read as XML, anything else as HTML. Use it if you know the
-// type. Without it a page that might be XHTML is read in both ways, and the statements of both
-// count.
+// SetType sets the media type of the page, before anything is written: a Content-Type in lower case
+// and without parameters. Types of XML, such as "application/xhtml+xml", are read as XML, and
+// anything else as HTML. Use it if you know the type. Without it a page that might be XHTML is read
+// in both ways, and the statements of both count.
 func (s *MetaScanner) SetType(mediaType string) {
-	s.kind = isHTML
-	if mediaType == "application/xhtml+xml" {
-		s.kind = isXHTML
+	s.typed = true
+	s.markup = weblink.HTML
+	if m, isPage := weblink.MarkupOf(mediaType); isPage {
+		s.markup = m
 	}
 }
 
@@ -124,23 +117,19 @@ func (s *MetaScanner) asked() asked {
 
 // readHead is the function of that name, in the ways in which the page is read.
 func (s *MetaScanner) readHead() (a asked, over bool) {
-	if s.kind != isXHTML {
-		a, over = readHead(s.head, s.names, false)
-	}
+	a, over = readHead(s.head, s.names, s.markup)
 	start := s.head[:min(len(s.head), 4<<10)]
-	mayBeXHTML := s.kind == unknownKind && bytes.Contains(start, []byte("http://www.w3.org/1999/xhtml"))
-	if s.kind == isXHTML || mayBeXHTML {
-		x, xOver := readHead(s.head, s.names, true)
+	if !s.typed && bytes.Contains(start, []byte("http://www.w3.org/1999/xhtml")) {
+		x, xOver := readHead(s.head, s.names, weblink.XHTML)
 		a = a.merge(x)
-		over = xOver && (over || s.kind == isXHTML)
+		over = over && xOver
 	}
 	return a, over
 }
 
-// endInSight reports whether something like </head> was written since it was last asked. (It
-// may be part of a script.)
+// endInSight reports whether something like </head> was written since it was last asked, in XML
+// with any prefix. (It may be part of a script.)
 func (s *MetaScanner) endInSight() bool {
-	const end = "</head"
 	for {
 		rest := s.head[s.sought:]
 		i := bytes.IndexByte(rest, '<')
@@ -149,18 +138,36 @@ func (s *MetaScanner) endInSight() bool {
 			return false
 		}
 		s.sought += i
-		rest = rest[i:]
-		n := min(len(rest), len(end))
-		if !equalFold(string(rest[:n]), end[:n]) {
-			s.sought++ // past the "<", which begins another tag
-			continue
-		}
-		if n < len(end) || !bytes.Contains(rest, []byte(">")) {
+		isEnd, isWhole := headEnd(rest[i:])
+		if isEnd && !isWhole {
 			return false // the rest of it may follow; sought stays, so that it is looked at again
 		}
-		s.sought++ // a false end isn't found twice
-		return true
+		s.sought++ // past the "<": nothing is found twice
+		if isEnd {
+			return true
+		}
 	}
+}
+
+// maxPrefix is the length up to which a prefix of an end tag is looked at.
+const maxPrefix = 100
+
+// headEnd reports whether text begins with the end tag of a head, or may once it is longer.
+func headEnd(text []byte) (isEnd, isWhole bool) {
+	name, ok := bytes.CutPrefix(text, []byte("</"))
+	if !ok {
+		return len(text) < len("</"), false
+	}
+	const head = "head"
+	near := name[:min(len(name), maxPrefix)]
+	end := bytes.IndexAny(near, ":<> \t\r\n\f")
+	if end >= 0 && near[end] == ':' {
+		name = name[end+1:]
+	}
+	n := min(len(name), len(head))
+	isEnd = equalFold(string(name[:n]), head[:n])
+	mayHavePrefix := end < 0 && len(near) < maxPrefix
+	return isEnd || mayHavePrefix, isEnd && n == len(head) && bytes.IndexByte(name, '>') >= 0
 }
 
 // tokenize reads the directives in head, and finishes if the head is over or last is set.
@@ -181,12 +188,12 @@ func (s *MetaScanner) tokenize(last bool) {
 
 // readHead reads the <meta> elements at the beginning of a page that are for any of names, and
 // reports whether the head is over.
-func readHead(page []byte, names []string, isXHTML bool) (a asked, over bool) {
-	tags := weblink.NewReader(bytes.NewReader(fromUTF16(page)), isXHTML)
+func readHead(page []byte, names []string, m weblink.Markup) (a asked, over bool) {
+	tags := weblink.NewReader(bytes.NewReader(fromUTF16(page)), m)
 	for {
 		switch tags.Next() {
 		case html.ErrorToken:
-			return a, false // io.EOF: page ends here, perhaps within a tag
+			return a, !tags.IsPage() // io.EOF: page ends here, perhaps within a tag
 		case html.EndTagToken:
 			if tags.Name() == atom.Head && tags.IsHTML() {
 				return a, true

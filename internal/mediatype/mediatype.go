@@ -52,13 +52,6 @@ type Page struct {
 	Charset string // as written; empty: not stated
 }
 
-// IsHTML reports whether the page is HTML or XHTML, or of no type: browsers show that as a page,
-// too, if it looks like one.
-func (p Page) IsHTML() bool { return p.Type == "" || p.Type == "text/html" || p.IsXHTML() }
-
-// IsXHTML reports whether the page is XHTML, which is XML.
-func (p Page) IsXHTML() bool { return p.Type == "application/xhtml+xml" }
-
 // OfPage reads the Content-Type fields of a page. Of several types, also in one field, the last one
 // counts. It has the charset of an earlier one of the same type if it has none.
 func OfPage(fields []string) Page {

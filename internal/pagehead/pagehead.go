@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-politeness/politeness/internal/coding"
 	"github.com/go-politeness/politeness/internal/mediatype"
+	"github.com/go-politeness/politeness/internal/weblink"
 	"github.com/go-politeness/politeness/robots"
 )
 
@@ -91,7 +92,7 @@ func (h *Head) Begin(header http.Header, product string, stated robots.Preferenc
 	h.meta = nil
 	h.packed = nil
 	kind := mediatype.OfPage(header["Content-Type"])
-	if !kind.IsHTML() {
+	if _, isPage := weblink.MarkupOf(kind.Type); !isPage {
 		return
 	}
 	scanner := func() *robots.MetaScanner {

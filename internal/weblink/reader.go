@@ -3,6 +3,7 @@ package weblink
 import (
 	"bytes"
 	"io"
+	"strings"
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
@@ -17,13 +18,17 @@ import (
 //     <foreignObject>, and with a tag such as <div>, which breaks out.
 //   - What is in a <template> isn't part of the page.
 //   - The head ends where something begins that can't be in it.
-//   - XHTML is XML: "/>" ends each element, no text is raw.
+//   - XHTML is XML: "/>" ends each element, no text is raw, and namespaces say which elements are
+//     those of HTML, whatever prefix they have.
 //
 // It builds no tree: the time grows with the length of the page alone, and memory with the longest
 // token.
 type Reader struct {
-	z     *html.Tokenizer
-	isXML bool
+	z        *html.Tokenizer
+	isXML    bool
+	isStrict bool // XML: an element without a namespace isn't one of HTML
+	hasRoot  bool // XML: the outermost element has begun
+	isOther  bool // XML: that element isn't one of HTML, so the document is no page
 
 	name       atom.Atom
 	nameText   []byte
@@ -41,6 +46,35 @@ type Reader struct {
 	noscript int  // number of open noscript elements, of HTML
 	hidden   int  // XHTML: number of open elements whose text isn't shown
 	headOver bool
+
+	// XML: the prefixes of the open elements' namespaces, from the outermost one on.
+	prefixes []prefix
+}
+
+// Markup says how a page is read.
+type Markup uint8
+
+// HTML is read as HTML. XHTML is read as XML, in which an element is one of HTML if no namespace is
+// declared. XML is a page if its outermost element has the namespace of HTML.
+const (
+	HTML Markup = iota
+	XHTML
+	XML
+)
+
+// MarkupOf returns how a page of a media type is read, and whether it may be a page at all.
+// mediaType is in lower case and without parameters. Without a type browsers show a page, if it
+// looks like one.
+func MarkupOf(mediaType string) (m Markup, isPage bool) {
+	switch mediaType {
+	case "", "text/html":
+		return HTML, true
+	case "application/xhtml+xml", "application/vnd.wap.xhtml+xml":
+		return XHTML, true
+	case "application/xml", "text/xml":
+		return XML, true
+	}
+	return XML, strings.HasSuffix(mediaType, "+xml") // RFC 7303, section 4.2
 }
 
 // names says in which vocabulary a tag is.
@@ -50,7 +84,23 @@ const (
 	inHTML names = iota
 	inSVG
 	inMathML
+	inXLink
+	inNone // no namespace, or another one
 )
+
+// namespaces are those of XML that are known here.
+var namespaces = map[string]names{
+	"http://www.w3.org/1999/xhtml":       inHTML,
+	"http://www.w3.org/2000/svg":         inSVG,
+	"http://www.w3.org/1998/Math/MathML": inMathML,
+	"http://www.w3.org/1999/xlink":       inXLink,
+}
+
+// A prefix of names stands for a namespace.
+type prefix struct {
+	hash  uint32 // of the prefix; that of "" is of names without one
+	names names
+}
 
 // An element is open.
 type element struct {
@@ -60,27 +110,36 @@ type element struct {
 	isText bool // it is one for all but two tags of MathML
 	isEach bool // it is one for <svg>
 	hides  bool // XHTML: its text isn't shown
+
+	prefixes int // XML: the number of Reader.prefixes around the element
 }
 
 // maxOpen is the number of open elements that are remembered, as browsers have such a bound: 512 in
 // Chromium. The time of an end tag is in proportion to it.
 const maxOpen = 256
 
+// maxPrefixes is the number of prefixes that are remembered. One beyond it has no namespace.
+const maxPrefixes = 256
+
 // An Attribute is one of a tag. It is valid until Next is called.
 type Attribute struct{ Name, Value []byte }
 
-// NewReader returns a Reader of a page in UTF-8. isXHTML says that its type is
-// application/xhtml+xml.
-func NewReader(page io.Reader, isXHTML bool) *Reader {
-	r := &Reader{z: html.NewTokenizer(page), isXML: isXHTML}
-	r.z.AllowCDATA(isXHTML)
+// NewReader returns a Reader of a page in UTF-8.
+func NewReader(page io.Reader, m Markup) *Reader {
+	r := &Reader{
+		z:        html.NewTokenizer(page),
+		isXML:    m != HTML,
+		isStrict: m == XML,
+	}
+	r.z.AllowCDATA(r.isXML)
 	return r
 }
 
 // Next reads up to the next start tag, end tag or text. It returns html.StartTagToken also for one
-// that ends itself, and html.ErrorToken at the end of the page, or where it can't be read.
+// that ends itself, and html.ErrorToken at the end of the page, or where it can't be read. That is
+// at the beginning of an XML document that is no page.
 func (r *Reader) Next() html.TokenType {
-	for {
+	for !r.isOther {
 		kind := r.z.Next()
 		r.collected = false
 		switch kind {
@@ -88,6 +147,9 @@ func (r *Reader) Next() html.TokenType {
 			return kind
 		case html.StartTagToken, html.SelfClosingTagToken:
 			r.start(kind == html.SelfClosingTagToken)
+			if r.isOther {
+				return html.ErrorToken
+			}
 			return html.StartTagToken
 		case html.EndTagToken:
 			r.end()
@@ -96,9 +158,13 @@ func (r *Reader) Next() html.TokenType {
 			return kind
 		}
 	}
+	return html.ErrorToken
 }
 
-// Name returns the name of the tag; 0: it is none that HTML knows.
+// IsPage reports whether nothing read so far shows that the document is XML of another kind.
+func (r *Reader) IsPage() bool { return !r.isOther }
+
+// Name returns the name of the tag, without a prefix of XML; 0: it is none that HTML knows.
 func (r *Reader) Name() atom.Atom { return r.name }
 
 // IsHTML reports whether the tag is one of HTML, and part of the page: not in a <template>.
@@ -114,7 +180,7 @@ func (r *Reader) InTemplate() bool { return len(r.tops)+r.beyondT > 0 }
 func (r *Reader) InHead() bool { return !r.headOver }
 
 // Attributes returns those of the start tag, with their names in lower case. Of two with one name
-// the first counts.
+// the first counts. An attribute of XLink has the prefix "xlink:", whichever XML has declared.
 func (r *Reader) Attributes() []Attribute {
 	if r.collected {
 		return r.attributes
@@ -127,9 +193,10 @@ func (r *Reader) Attributes() []Attribute {
 			r.attributes = append(r.attributes, Attribute{name, value})
 		}
 		if !more {
-			return r.attributes
+			break
 		}
 	}
+	return r.attributes
 }
 
 // attribute returns the value of an attribute of the start tag.
@@ -160,8 +227,8 @@ func (r *Reader) Text() []byte {
 	return text
 }
 
-// readName returns the name of the tag in lower case, which begins at an index of its text. Unlike
-// Tokenizer.TagName it allocates nothing.
+// readName returns the name of the tag in lower case, which begins at an index of its text, with
+// its prefix. Unlike Tokenizer.TagName it allocates nothing.
 func (r *Reader) readName(at int) []byte {
 	r.nameText = r.nameText[:0]
 	for _, c := range r.z.Raw()[at:] {
@@ -173,8 +240,21 @@ func (r *Reader) readName(at int) []byte {
 		}
 		r.nameText = append(r.nameText, c)
 	}
-	r.name = atom.Lookup(r.nameText)
+	local := r.nameText
+	if r.isXML {
+		_, local = cutPrefix(r.nameText)
+	}
+	r.name = atom.Lookup(local)
 	return r.nameText
+}
+
+// cutPrefix returns the parts of a name of XML; prefix is empty if it has none.
+func cutPrefix(name []byte) (prefix, local []byte) {
+	i := bytes.IndexByte(name, ':')
+	if i < 0 {
+		return nil, name
+	}
+	return name[:i], name[i+1:]
 }
 
 // isSpace reports whether c is white space in HTML.
@@ -355,32 +435,95 @@ var voids = map[atom.Atom]bool{
 	atom.Param: true, atom.Source: true, atom.Track: true, atom.Wbr: true,
 }
 
-// startXML reads a start tag of XHTML.
+// startXML reads a start tag of XML.
 func (r *Reader) startXML(name []byte, isWhole bool) {
 	r.z.NextIsNotRawText()
-	r.names = r.top().names
-	switch space, ok := r.attribute("xmlns"); {
-	case ok && space == "http://www.w3.org/2000/svg":
-		r.names = inSVG
-	case ok && space == "http://www.w3.org/1998/Math/MathML":
-		r.names = inMathML
-	case ok:
-		r.names = inHTML
+	around := len(r.prefixes)
+	for _, a := range r.Attributes() {
+		r.declare(a)
+	}
+	r.names = r.namesOf(name)
+	if !r.hasRoot {
+		r.hasRoot = true
+		r.isOther = r.isStrict && r.names != inHTML
+	}
+	for i, a := range r.attributes {
+		r.attributes[i].Name = r.spelled(a.Name)
 	}
 	if isWhole {
+		r.prefixes = r.prefixes[:around]
 		return
 	}
 	if r.names == inHTML && r.name == atom.Template {
 		r.startTemplate()
 	}
-	isHidden := r.name == atom.Script || r.name == atom.Style || r.name == atom.Noscript
-	r.push(element{hash: hashOf(name), names: r.names, hides: isHidden})
+	r.push(element{
+		hash:     hashOf(name),
+		names:    r.names,
+		hides:    r.name == atom.Script || r.name == atom.Style || r.name == atom.Noscript,
+		prefixes: around,
+	})
+}
+
+// declare reads an attribute that may declare a prefix.
+func (r *Reader) declare(a Attribute) {
+	declares, name := cutPrefix(a.Name)
+	if declares == nil { // the namespace of names without a prefix
+		declares = name
+		name = nil
+	}
+	if string(declares) != "xmlns" || len(r.prefixes) == maxPrefixes {
+		return
+	}
+	in, ok := namespaces[string(a.Value)]
+	if !ok {
+		in = inNone
+	}
+	r.prefixes = append(r.prefixes, prefix{hash: hashOf(name), names: in})
+}
+
+// namesOf returns the namespace of an element's name.
+func (r *Reader) namesOf(name []byte) names {
+	before, _ := cutPrefix(name)
+	in, ok := r.declared(before)
+	switch {
+	case ok:
+		return in
+	case before == nil && !r.isStrict: // nothing is declared, but its type says XHTML
+		return inHTML
+	}
+	return inNone
+}
+
+// declared returns the namespace that a prefix stands for.
+func (r *Reader) declared(name []byte) (in names, ok bool) {
+	hash := hashOf(name)
+	for i := len(r.prefixes) - 1; i >= 0; i-- {
+		if r.prefixes[i].hash == hash {
+			return r.prefixes[i].names, true
+		}
+	}
+	return inNone, false
+}
+
+// spelled returns the name of an attribute, with the usual prefix if it is one of XLink.
+func (r *Reader) spelled(name []byte) []byte {
+	before, local := cutPrefix(name)
+	if before == nil || string(before) == "xlink" {
+		return name
+	}
+	in, _ := r.declared(before)
+	if in != inXLink {
+		return name
+	}
+	return append([]byte("xlink:"), local...)
 }
 
 // push opens an element.
 func (r *Reader) push(e element) {
 	if len(r.open) == maxOpen {
 		r.beyond++
+		r.prefixes = r.prefixes[:e.prefixes] // its end isn't noticed
 		return
 	}
 	r.open = append(r.open, e)
@@ -396,6 +539,9 @@ func (r *Reader) pop(i int) {
 			r.hidden--
 		}
 	}
+	if i < len(r.open) {
+		r.prefixes = r.prefixes[:r.open[i].prefixes]
+	}
 	r.open = r.open[:i]
 	r.beyond = 0
 }
@@ -408,11 +554,15 @@ func (r *Reader) end() {
 	if r.top().isHTML || r.top().isText {
 		r.names = inHTML // unless it ends this element, which no caller looks at
 	}
+	if r.isXML {
+		r.names = r.namesOf(name)
+	}
 	if r.name == atom.Noscript && r.names == inHTML {
 		r.noscript = max(r.noscript-1, 0)
 	}
+	isTemplate := r.name == atom.Template && (!r.isXML || r.names == inHTML)
 	switch {
-	case r.name == atom.Template && r.endTemplate():
+	case isTemplate && r.endTemplate():
 	case r.beyond > 0:
 		r.beyond--
 	default:

@@ -97,7 +97,8 @@ func New(transport *politeness.Transport, authority *Authority) *Proxy {
 // breaks off. It waits for the first byte of a page, and for that of no other answer.
 func refusedPage(resp *http.Response) error {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	isPage := kind == "text/html" || kind == "application/xhtml+xml"
+	isXML := strings.HasSuffix(kind, "/xml") || strings.HasSuffix(kind, "+xml")
+	isPage := kind == "text/html" || isXML
 	if !isPage || resp.StatusCode == http.StatusSwitchingProtocols {
 		return nil
 	}
