@@ -107,7 +107,11 @@ func TestMaxPagesEndsEveryCrawl(t *testing.T) {
 					}
 					ctx, cancel := context.WithTimeout(t.Context(), 30*24*time.Hour)
 					defer cancel()
-					wantOutcomes(t, r.run(ctx, t, "https://example.com/start"), want)
+					summary := r.run(ctx, t, "https://example.com/start")
+					wantOutcomes(t, summary, want)
+					if !perHost && !errors.Is(summary.Stopped, crawl.ErrMaxPages) {
+						t.Errorf("stopped: %v", summary.Stopped)
+					}
 					// The start URL, which was served, may be asked for again: is it the host that refuses?
 					if n := len(r.Requests()); n > 9 {
 						t.Errorf("%d requests for 5 pages and robots.txt", n)

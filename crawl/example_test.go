@@ -56,7 +56,7 @@ func Example() {
 	// Output:
 	// 200 https://example.com/ 3 links
 	// 200 https://example.com/news 1 links
-	// 2 visited, 1 disallowed, 1 duplicate
+	// 2 visited, 1 disallowed
 }
 
 // ExampleConfig_done writes down what wasn't visited, and why.
@@ -96,7 +96,7 @@ func ExampleConfig_done() {
 	// Unordered output:
 	// https://example.com/news, found on https://example.com/: visit failed, status 200
 	// https://example.com/private, found on https://example.com/: disallowed, status 0
-	// 1 visited, 1 visit failed (database is locked), 1 disallowed, 1 duplicate
+	// 1 visited, 1 visit failed (database is locked), 1 disallowed
 }
 
 // A ready line on a terminal, and lines every ten seconds in a log.

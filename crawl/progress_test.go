@@ -148,9 +148,9 @@ func TestProgressHasWhatTheTransportHasLost(t *testing.T) {
 	}
 }
 
-// TestOutcomesAreNamed: a summary names every outcome, and the time in tenths of a second.
+// TestOutcomesAreNamed: a summary names every outcome but duplicates, and the time in tenths of a second.
 func TestOutcomesAreNamed(t *testing.T) {
-	outcomes := make(map[Outcome]int)
+	outcomes := map[Outcome]int{Duplicate: 1}
 	for _, o := range order {
 		outcomes[o]++
 	}
@@ -160,11 +160,14 @@ func TestOutcomesAreNamed(t *testing.T) {
 	}
 	for _, o := range []Outcome{
 		Visited, VisitFailed, Redirected, NotCanonical, Disallowed, Unreachable, Refused, OverBudget, Failed, Rejected,
-		Duplicate, TooDeep, TooLong, TooMany, Invalid, NoRoom, EnoughOfHost, Left,
+		TooDeep, TooLong, TooMany, Invalid, NoRoom, EnoughOfHost, Left,
 	} {
 		if !strings.Contains(text, "1 "+string(o)) {
 			t.Errorf("no %q in %s", o, text)
 		}
+	}
+	if strings.Contains(text, string(Duplicate)) {
+		t.Errorf("duplicates in %s", text)
 	}
 }
 

@@ -494,7 +494,7 @@ func (r *run) over() bool {
 	}
 	limit := r.c.cfg.MaxPages
 	if limit > 0 && r.spent >= limit {
-		r.stop(fmt.Errorf("crawl: MaxPages, %d, are visited", limit))
+		r.stop(fmt.Errorf("%w: %d pages", ErrMaxPages, limit))
 	}
 	idle := r.allAside()
 	if idle && r.asides > 0 && !r.giveAsides(time.Now()) {

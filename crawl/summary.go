@@ -2,6 +2,7 @@ package crawl
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -52,6 +53,10 @@ type Summary struct {
 	// one. Nil: there is none.
 	Rules map[string]int
 }
+
+// ErrMaxPages is Summary.Stopped of a crawl that ended because of Config.MaxPages. Test for it to
+// tell such a crawl from one that came to its end.
+var ErrMaxPages = errors.New("crawl: as many pages are visited as Config.MaxPages allows")
 
 // mostRules is the number of rules that a Summary names.
 const mostRules = 100
@@ -123,7 +128,8 @@ func (s Summary) statuses() string {
 
 // String returns the summary in a line: "12 visited, 2 of them 404, 1 visit failed (database is
 // locked), 3 disallowed in 3.2s". Of the pages visited it names the statuses other than 200. The
-// first error stands behind each outcome but Disallowed and Left.
+// first error stands behind each outcome but Disallowed and Left. Duplicates are in Outcomes only:
+// their number says how often pages lead to each other.
 func (s Summary) String() string {
 	var parts []string
 	for _, o := range order {
@@ -151,9 +157,9 @@ func (s Summary) String() string {
 	return text
 }
 
-// order is the order of the outcomes in Summary.String.
+// order is the order of the outcomes in Summary.String, which leaves Duplicate out.
 var order = []Outcome{
 	Visited, VisitFailed, Redirected, NotCanonical,
 	Disallowed, Unreachable, Refused, OverBudget, Failed, Rejected,
-	Duplicate, TooDeep, TooLong, TooMany, Invalid, NoRoom, EnoughOfHost, Left,
+	TooDeep, TooLong, TooMany, Invalid, NoRoom, EnoughOfHost, Left,
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -137,7 +138,7 @@ func (d *Decision) why() string {
 		parts = parts.and("robots.txt, line %d: %s", d.Line, d.MatchedRule)
 	case d.Limit != "" && reason == "":
 		parts = parts.and("%d of %d %s", d.Used, d.Max, strings.ReplaceAll(d.Limit, "_", " "))
-	case d.Status > 0:
+	case d.Status > 0 && !strings.Contains(reason, strconv.Itoa(d.Status)):
 		parts = parts.and("%d", d.Status)
 	case wait > 0:
 		parts = parts.and("after %s", printable.Duration(wait))
@@ -205,12 +206,23 @@ func Console(w io.Writer) Evidence { return NewConsole(w, ConsoleConfig{}) }
 // NewConsole is Console with a configuration.
 func NewConsole(w io.Writer, cfg ConsoleConfig) Evidence {
 	waits, _ := simplelru.NewLRU[string, time.Time](maxWaits, nil) // an error is for 0 and less
-	return &console{w: w, waits: waits, repeats: newRepeats(), coloured: onTerminal(w), all: cfg.All}
+	c := &console{w: w, waits: waits, repeats: newRepeats(), coloured: onTerminal(w), all: cfg.All}
+	if isTerminal(w) {
+		c.begin = clearLine
+	}
+	return c
 }
 
+// clearLine goes back to the first column and clears the line, in which another part of the program
+// may have drawn its progress.
+const clearLine = "\r\x1b[K"
+
 // onTerminal reports whether w is a terminal that may be coloured (https://no-color.org).
-func onTerminal(w io.Writer) bool {
-	return modeOf(w)&os.ModeCharDevice != 0 && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+func onTerminal(w io.Writer) bool { return isTerminal(w) && os.Getenv("NO_COLOR") == "" }
+
+// isTerminal reports whether w is a terminal that knows escape sequences.
+func isTerminal(w io.Writer) bool {
+	return modeOf(w)&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
 }
 
 // modeOf returns the mode of w, that of a regular file where w is no file.
@@ -227,6 +239,7 @@ type console struct {
 	w        io.Writer
 	coloured bool
 	all      bool
+	begin    string // of each line
 
 	mu    sync.Mutex
 	waits *simplelru.LRU[string, time.Time] // when a wait was shown last, by host and reason
@@ -259,7 +272,7 @@ func (c *console) Record(_ context.Context, d Decision) {
 	}
 	for _, text := range [...]string{line, c.repeats.count(&d)} {
 		if text != "" {
-			_, _ = io.WriteString(c.w, text+"\n")
+			_, _ = io.WriteString(c.w, c.begin+text+"\n")
 		}
 	}
 }

@@ -345,3 +345,16 @@ func TestConsoleTellsOfRepeats(t *testing.T) {
 		t.Errorf("9 requests a day later: %q", got[2:])
 	}
 }
+
+// TestAStatusIsSaidOnce: also where the reason says it.
+func TestAStatusIsSaidOnce(t *testing.T) {
+	for reason, want := range map[string]string{
+		"status 503":      "no robots.txt http://a.example/robots.txt: status 503",
+		"no such service": "no robots.txt http://a.example/robots.txt: 503, no such service",
+	} {
+		d := evidence.Decision{Type: evidence.RobotsUnreachable, URL: "http://a.example/robots.txt", Status: 503, Reason: reason}
+		if got := d.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

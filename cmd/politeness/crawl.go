@@ -111,6 +111,7 @@ type crawlCommand struct {
 	within                       scope
 	waitState                    time.Duration
 	rate                         byteRate
+	urls                         *frontier // those of -state; nil without it
 }
 
 func parseCrawl(args []string) (*crawlCommand, error) {
@@ -248,7 +249,7 @@ func (c *crawlCommand) start(
 	}
 	if !c.quiet {
 		notes.answers = true
-		crawlCfg.Progress = crawl.ProgressLine(sh.errs)
+		crawlCfg.Progress = c.progress(sh)
 	}
 	if c.sitemaps {
 		crawlCfg.Discover = discover(sitemap.Finder{Transport: transport, AsRead: true}, sh.errs, &c.within)
@@ -259,6 +260,34 @@ func (c *crawlCommand) start(
 		return 0, err
 	}
 	return c.crawl(ctx, sh, crawlCfg, urls, pages)
+}
+
+// progress returns a Config.Progress that speaks of flags.
+func (c *crawlCommand) progress(sh *shell) func(crawl.Progress) {
+	show := crawl.ProgressLine(sh.errs)
+	return func(p crawl.Progress) {
+		if errors.Is(p.Stopped, crawl.ErrMaxPages) {
+			p.Stopped = fmt.Errorf("%d pages, the most that -pages allows", c.policy.pages)
+		}
+		if p.Done && c.urls != nil {
+			c.countLeft(&p)
+		}
+		show(p)
+	}
+}
+
+// countLeft makes p tell all URLs that wait for the next run: the crawl itself knows those only
+// that it had lent. The next run begins with the same number.
+func (c *crawlCommand) countLeft(p *crawl.Progress) {
+	waiting, err := c.urls.Waiting(context.Background())
+	if err != nil {
+		return // the number of the crawl stays
+	}
+	p.Outcomes = maps.Clone(p.Outcomes)
+	if p.Outcomes == nil {
+		p.Outcomes = make(map[crawl.Outcome]int)
+	}
+	p.Outcomes[crawl.Left] = waiting
 }
 
 // deepestFirst is a Config.Take for a crawl that is depth first on each host.
@@ -302,6 +331,7 @@ func (c *crawlCommand) open(
 		}
 		opened = append(opened, urls.Close)
 		cfg.Queue = urls
+		c.urls = urls
 	}
 	return closeAll, nil
 }

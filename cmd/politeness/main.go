@@ -145,7 +145,7 @@ func runCommand(ctx context.Context, sh *shell, args []string) int {
 		fmt.Fprint(sh.out, c.usage)
 		return exitOK
 	case err != nil:
-		fmt.Fprintf(sh.errs, "politeness %s: %s\n", name, plain(err))
+		fmt.Fprintf(sh.errs, "politeness %s: %s\n", name, plain(inFlags(err)))
 		if errors.As(err, new(usageError)) {
 			fmt.Fprintf(sh.errs, "see: politeness %s -h\n", name)
 		}
@@ -177,7 +177,7 @@ func parse(flags *flag.FlagSet, args []string, wanted string) ([]string, error) 
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return nil, err
 	} else if err != nil {
-		return nil, usageError{err}
+		return nil, usageError{withNearest(flags, err)}
 	}
 	list := flags.Lookup("urls") // a file that may have them instead
 	hasList := list != nil && list.Value.String() != ""

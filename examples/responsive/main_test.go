@@ -55,7 +55,7 @@ func TestLinksAreFollowedFromARootAndWhatIsDisallowedIsSkipped(t *testing.T) {
 		}
 		for _, want := range []string{
 			`page  http://\S+/, \d+ bytes, 3 links`, `page  http://\S+/slow, `, `page  http://\S+/quick, `,
-			`skip  http://\S+/private/diary, Disallow: /private`, `3 visited, 1 disallowed, 1 duplicate in`,
+			`skip  http://\S+/private/diary, Disallow: /private`, `3 visited, 1 disallowed in`,
 		} {
 			if !regexp.MustCompile(want).MatchString(out.String()) {
 				t.Errorf("no %s in\n%s", want, out.String())
