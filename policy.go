@@ -1,6 +1,7 @@
 package politeness
 
 import (
+	"cmp"
 	"net/http"
 	"reflect"
 
@@ -24,6 +25,8 @@ func policyOf(cfg *Config, product string, hosts hostlimit.Config, spend budget.
 		MaxInFlight:  hosts.MaxInFlight,
 		SlotTimeout:  hosts.SlotTimeout,
 		LeaseTTL:     hosts.LeaseTTL,
+		Upgrades:     max(cmp.Or(cfg.Upgrades, defaultUpgrades), 0),
+		Streams:      cfg.Streams,
 		MaxWait:      hosts.MaxWait,
 		HostKey:      keyName(cfg.HostKey),
 		OwnRefused:   cfg.IsRefusal != nil,

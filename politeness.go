@@ -121,6 +121,17 @@ type Config struct {
 	// Response refuses responses that are too large or of the wrong type. Zero: none.
 	Response ResponseLimits
 
+	// Upgrades bounds the connections of a host that were switched to another protocol (101), as to
+	// WebSocket. They hold no slot, since they stay open for as long as somebody looks at them. A
+	// request for one more is refused with ErrBusy. Of requests at the same time, one too many keeps
+	// its slot. 0: 16. Negative: none, and each of them holds a slot.
+	Upgrades int
+
+	// Streams bounds the streams of events (text/event-stream) of a host that hold no slot once
+	// their headers have come. Set it in a program that serves people who leave such a page open. One
+	// more keeps its slot until it ends. 0: none, each stream holds a slot.
+	Streams int
+
 	// Evidence receives every decision. Nil: none is recorded.
 	Evidence evidence.Evidence
 
@@ -193,6 +204,7 @@ type Transport struct {
 	open      openBodies
 	hasLogged atomic.Bool // a refusal, see logOnce
 	deadEnds  *deadEnds
+	stays     staysOpen
 	shared    *sharedState // nil: no other process used the state at New
 }
 
@@ -257,6 +269,7 @@ func (t *Transport) setDefaults() {
 	if cfg.From != "" {
 		t.from = []string{cfg.From}
 	}
+	cfg.Upgrades = max(cmp.Or(cfg.Upgrades, defaultUpgrades), 0)
 	if cfg.HostKey == nil {
 		cfg.HostKey = ByHost
 	}
@@ -275,6 +288,9 @@ func (t *Transport) validate(found *problems.List) {
 	found.Add("Robots", cfg.Robots.Validate())
 	found.Add("Timeouts", cfg.Timeouts.validate())
 	found.Add("Retry", cfg.Retry.validate())
+	if cfg.Streams < 0 {
+		found.Add("Streams", fmt.Errorf("is negative: %d", cfg.Streams))
+	}
 	found.Add("Purposes", checkPurposes(cfg.Purposes))
 }
 

@@ -47,6 +47,7 @@ type trip struct {
 	retrying bool        // the answer of the try is discarded, as a further one follows
 	rival    *rival      // that asks the host too; nil: none was found
 	slow     alarm.Alarm // rings when Base takes longer than a second
+	stay     stayKey     // of an answer that stays open without a slot
 	body     body        // of the response that is handed over
 	open     *body       // body of the response that was handed over last, nearly always that one
 }
@@ -422,6 +423,9 @@ func (trip *trip) waitTurn() error {
 	turn := &trip.turn
 	hours := trip.page.hours()
 	turn.floor = trip.page.floor
+	if err := trip.admitsUpgrade(); err != nil {
+		return trip.noTurn(StageTurn, err)
+	}
 	for {
 		// The wait for the Visit-time may take hours, and holds no page of the budget.
 		if err := turn.visit(hours, trip.t.maxWait); err != nil {
@@ -791,7 +795,7 @@ func (trip *trip) handOver(r result) (*http.Response, error) {
 		b = new(body)
 	}
 	b.ReadCloser = resp.Body
-	b.lease = trip.turn.giveLease()
+	b.lease = trip.stayOpen(resp, trip.turn.giveLease())
 	b.reader = trip
 	b.length = resp.ContentLength
 	b.ctx = &trip.try.ctx
@@ -874,6 +878,7 @@ func (trip *trip) ended(lease hostlimit.Lease, read int64, err error) {
 		defer trip.turn.exchange.End()
 	}
 	defer func() { // even if the limiter panics
+		defer trip.closeStay()
 		defer trip.try.ctx.Cancel(context.Canceled)
 		trip.answer.recordEnd(s, &trip.page, start, read, err, now)
 		if expired {

@@ -50,6 +50,7 @@ var verbs = map[Type]verb{
 	LogClosed:         {"log closed", routine},
 	Checkpoint:        {"checkpoint", routine},
 	Fetched:           {"fetched", routine},
+	StaysOpen:         {"stays open", routine},
 	HostCleared:       {"host free", good},
 	Waiting:           {"waiting", calm},
 	Retried:           {"retrying", calm},

@@ -48,6 +48,7 @@ type Evidence interface {
 //	started         the request was sent; if it wasn't, the record is slot_timeout,
 //	                budget_exceeded, or failed if the caller left
 //	host_blocked    the response blocks the host; if it ends a block, it is host_cleared
+//	stays_open      the answer goes on without a slot: a switched connection, or a stream of events
 //	fetched         the end of the exchange; without a response it is failed
 //	retried         another try follows, from waiting or started on
 //
@@ -74,6 +75,7 @@ const (
 	Resent            Type = "resent"       // sent again at Start, after a lost connection or with another signature
 	Started           Type = "started"      // the request went out at Start; recorded once it has
 	Fetched           Type = "fetched"      // the exchange ended: its body was read to the end or closed
+	StaysOpen         Type = "stays_open"   // a switched connection (101), or a stream, goes on without a slot
 	Failed            Type = "failed"       // the exchange got no response, or its caller left before the start
 	Retried           Type = "retried"      // the request will be tried again
 	HostBlocked       Type = "host_blocked"

@@ -50,6 +50,10 @@ type Policy struct {
 	SlotTimeout time.Duration `json:"slotTimeout,omitzero"`
 	// Time after which a body that isn't read loses its slot.
 	LeaseTTL time.Duration `json:"leaseTTL,omitzero"`
+	// Connections of a host at most that were switched to another protocol, which hold no slot.
+	Upgrades int `json:"upgrades,omitzero"`
+	// Streams of events of a host at most that hold no slot.
+	Streams int `json:"streams,omitzero"`
 	// Longest wait for a turn.
 	MaxWait time.Duration `json:"maxWait,omitzero"`
 	// Rule that makes Host of a URL: "host", "site", or "own" for a function of the user's.

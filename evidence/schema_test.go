@@ -20,7 +20,7 @@ import (
 var allTypes = []evidence.Type{
 	evidence.PolicyStated,
 	evidence.RobotsAllowed, evidence.BlockedByRobots, evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable,
-	evidence.BlockedByRule, evidence.BudgetWarning, evidence.BudgetExceeded, evidence.Waiting, evidence.SlotTimeout, evidence.Started, evidence.Resent, evidence.Fetched,
+	evidence.BlockedByRule, evidence.BudgetWarning, evidence.BudgetExceeded, evidence.Waiting, evidence.SlotTimeout, evidence.Started, evidence.Resent, evidence.Fetched, evidence.StaysOpen,
 	evidence.Failed, evidence.Retried, evidence.HostBlocked, evidence.HostCleared, evidence.LeaseExpired, evidence.ResponseRejected,
 	evidence.Reserved, evidence.NoIndex, evidence.StateLost, evidence.StateShared, evidence.LimitersApart,
 	evidence.Drained,
@@ -202,8 +202,9 @@ func TestSchemaHoldsForARealCrawl(t *testing.T) {
 	}
 	for _, typ := range allTypes {
 		switch typ {
-		// They need a second hour, options, a second process, and a second limiter.
-		case evidence.RobotsRevalidated, evidence.NoIndex, evidence.Checkpoint, evidence.StateShared, evidence.LimitersApart, evidence.Drained:
+		// They need a second hour, options, a second process, a second limiter, and a WebSocket.
+		case evidence.RobotsRevalidated, evidence.NoIndex, evidence.Checkpoint, evidence.StateShared, evidence.LimitersApart, evidence.Drained,
+			evidence.StaysOpen:
 		default:
 			if !seen[typ] {
 				t.Errorf("no %s in the crawl", typ)

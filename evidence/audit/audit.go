@@ -301,7 +301,9 @@ func (a *auditor) endTransport(t *transport) {
 	for _, trip := range t.trips {
 		if trip.underWay && !sealed {
 			trip.x.fate = cutOff
-			trip.x.end = max(trip.x.start, until)
+			if trip.open == 0 { // otherwise its slot is free
+				trip.x.end = max(trip.x.start, until)
+			}
 		}
 	}
 	// No later record can name its trips.

@@ -22,11 +22,30 @@ type host struct {
 	givenUp   map[startID]bool     // starts that were given up
 	givenUpAt map[int64]bool       // their times, which later starts may name as the one before
 	clock     clock                // the server's, by its first Date header
+	opened    map[openKind]*int    // answers that are open without a slot
 
 	// State that the limiters before leave beyond the ends of their logs: the last start, if the
 	// gap after it is kept over a restart, and a block.
 	start *exchange
 	hold
+}
+
+// An openKind is what has a bound of its own: switched connections of a Transport, or its streams.
+type openKind struct {
+	by       uint32
+	upgraded bool
+}
+
+// open returns the count of the answers of t that are open without a slot.
+func (h *host) open(t *transport, upgraded bool) *int {
+	if h.opened == nil {
+		h.opened = map[openKind]*int{}
+	}
+	kind := openKind{t.index, upgraded}
+	if h.opened[kind] == nil {
+		h.opened[kind] = new(int)
+	}
+	return h.opened[kind]
 }
 
 // A startID is the number of a start in the numbering of a process, or of a limiter.

@@ -34,6 +34,7 @@ type trip struct {
 	attempt  int   // number of the try
 	sends    int   // how often the try was sent
 	underWay bool  // the try has no end yet
+	open     int   // status of the answer, if that stays open without a slot
 	wall     int64 // start of the try by the clock of the records
 	window   int64 // window of the budget that its page is charged to
 
@@ -52,6 +53,7 @@ func (t *trip) try(x *exchange, h *host, attempt int) {
 	t.answer = nil
 	t.sends = 1
 	t.underWay = true
+	t.open = 0
 	t.window = 0
 }
 

@@ -167,6 +167,7 @@ func policyInWords(p *evidence.Policy) string {
 	w.addIf(true, "%v or more between %s (%s)", p.DelayMin, between, formula)
 	w.addIf(p.Overrides, "single hosts may have limits of their own")
 	w.addIf(p.MaxInFlight > 0, "%d in flight on all hosts", p.MaxInFlight)
+	w.addIf(p.Streams > 0, "%s of events beside them", lines.Count(p.Streams, "stream"))
 	w.addIf(p.Robots != "", "robots.txt %s", p.Robots)
 	w.addIf(p.Robots == "obeyed" && p.Unreachable != "", "%s where there is none to be had", p.Unreachable)
 	w.addIf(p.Backoff != "", "refusals block %s from %v to %v", p.Backoff, p.BackoffStep, p.BackoffCap)

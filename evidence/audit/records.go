@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit/internal/sites"
+	"github.com/go-politeness/politeness/evidence/internal/lines"
 )
 
 // seed makes the hashes of URLs and requests.
@@ -81,6 +82,7 @@ var recordTypes = map[evidence.Type]struct {
 	evidence.HostBlocked:       {false, (*auditor).moved},
 	evidence.HostCleared:       {true, (*auditor).moved},
 	evidence.Fetched:           {true, (*auditor).ended},
+	evidence.StaysOpen:         {true, (*auditor).staysOpen},
 	evidence.Failed:            {false, (*auditor).ended},
 	evidence.Retried:           {true, func(a *auditor, d *evidence.Decision) { a.trip(d).over = false }},
 	evidence.LeaseExpired:      {false, (*auditor).expired},
@@ -338,6 +340,46 @@ func (a *auditor) ended(d *evidence.Decision) {
 	a.leave(t)
 }
 
+// switched is the status of a connection that goes on in another protocol.
+const switched = 101
+
+// staysOpen takes the record that the answer of a try goes on without a slot. Records of an end
+// come before the place is free, so that no order of an honest log has more of them than there are
+// places.
+func (a *auditor) staysOpen(d *evidence.Decision) {
+	t := a.trip(d)
+	if !t.underWay || t.attempt != d.Attempt || t.open != 0 {
+		a.contradiction("an answer stays open that isn't under way, or does already")
+		return
+	}
+	isUpgrade := d.Status == switched
+	a.cannot(!isUpgrade && d.Status/100 != 2, "an answer of that status stays open")
+	most := a.by.policy.Streams
+	words := "stream"
+	if isUpgrade {
+		most = a.by.policy.Upgrades
+		words = "switched connection"
+	}
+	t.open = d.Status
+	t.x.end = max(stamp(d.Time)+t.x.start-t.wall, t.x.start)
+	if a.by.policy.Process != "" {
+		// As at an end: the slot is free at the earliest time that both clocks allow.
+		t.x.end -= (t.x.end-t.x.start)/drifts + 1000
+	}
+	open := t.host.open(a.by, isUpgrade)
+	*open++
+	if *open > most {
+		detail := fmt.Sprintf("%d open without a slot, of %s", *open, lines.Count(most, words))
+		a.violation(BrokenConcurrency, d.Host, detail, a.at)
+	}
+}
+
+// closeOpen takes the end d of an answer that stayed open.
+func (a *auditor) closeOpen(d *evidence.Decision, t *trip) {
+	a.cannot(d.Status != t.open, "an answer that stays open has two statuses", a.place(t.x))
+	*t.host.open(a.by, t.open == switched)--
+}
+
 // close gives the exchange of t the times of its end d.
 func (a *auditor) close(d *evidence.Decision, t *trip) {
 	x := t.x
@@ -346,12 +388,17 @@ func (a *auditor) close(d *evidence.Decision, t *trip) {
 	shift := x.start - t.wall
 	x.fate = ended
 	// Duration lacks the time that the computer slept, so the end may look later than it was.
+	freed := x.end // the end of the slot, if that came before the end of the answer
 	x.end = max(t.wall+duration, now) + shift
 	x.answered = x.start + int64(d.Latency)
 	if !d.Start.IsZero() && a.by.policy.Process != "" {
 		// The limiter's clock may run faster than the process's, and a stamp of one of them is
 		// exact to the microsecond only: the slot is free at the earliest end that both allow.
 		x.end -= duration/drifts + 1000
+	}
+	if t.open != 0 {
+		x.end = min(x.end, freed)
+		a.closeOpen(d, t)
 	}
 	t.underWay = false
 	t.status = d.Status

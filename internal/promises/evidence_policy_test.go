@@ -40,7 +40,7 @@ func TestPolicyOpensTheLog(t *testing.T) {
 		}
 		want := evidence.Policy{
 			ID: p.ID, Limiter: p.Limiter, UserAgent: agent, Product: "AuditBot", Slots: 3, DelayMin: 200 * time.Millisecond, DelayMax: 500 * time.Millisecond, Adaptive: "Learned",
-			Ceiling: time.Minute, Overrides: true, LeaseTTL: 5 * time.Minute, MaxWait: time.Hour, HostKey: "host", Backoff: "fibonacci",
+			Ceiling: time.Minute, Overrides: true, LeaseTTL: 5 * time.Minute, Upgrades: 16, MaxWait: time.Hour, HostKey: "host", Backoff: "fibonacci",
 			BackoffStep: time.Second, BackoffCap: 10 * time.Minute, Statuses: "403,520-522", InARow: 4, MaxRetryAfter: 24 * time.Hour,
 			Forgive: 30 * time.Minute, Robots: "obeyed", RobotsTTL: time.Hour, DenyTTL: 5 * time.Minute, Unreachable: "deny", Pages: 7,
 		}
@@ -81,7 +81,7 @@ func TestPolicyStatesWhatIsConfigured(t *testing.T) {
 			Concurrency: 1, MaxInFlight: 8, SlotTimeout: 3 * time.Second, LeaseTTL: 4 * time.Second, MaxWait: 5 * time.Second, Backoff: refusals,
 			Delay: hostlimit.Delay{Min: 2 * time.Minute, Max: 3 * time.Minute, Adaptive: hostlimit.Fixed, FromEnd: true},
 		},
-		Spend: budget.Limits{Pages: 1, PagesPerHost: 2, Bytes: 3, Duration: time.Second},
+		Spend: budget.Limits{Pages: 1, PagesPerHost: 2, Bytes: 3, Duration: time.Second}, Upgrades: 7, Streams: 8,
 	}
 	states := func(cfg politeness.Config) evidence.Policy {
 		t.Helper()
@@ -98,7 +98,7 @@ func TestPolicyStatesWhatIsConfigured(t *testing.T) {
 		DelayMin: 2 * time.Minute, DelayMax: 3 * time.Minute, Adaptive: "Fixed", Ceiling: 2 * time.Minute, FromEnd: true,
 		Backoff: "doubling", BackoffStep: time.Minute, BackoffCap: time.Hour, JitterMin: 0.1, JitterMax: 0.2,
 		Statuses: "403-404,520-521,999", Network: true, AtLeast: true, InARow: 9, MaxRetryAfter: time.Hour, Forgive: time.Minute,
-		Pages: 1, PagesPerHost: 2, Bytes: 3, MaxTime: time.Second, Retries: 4,
+		Pages: 1, PagesPerHost: 2, Bytes: 3, MaxTime: time.Second, Retries: 4, Upgrades: 7, Streams: 8,
 		Robots: "obeyed", RobotsTTL: time.Minute, DenyTTL: 2 * time.Minute, Unreachable: "allow", ServeStale: true, Lenient: true, Patterns: true, RobotsText: true,
 	}
 	if got := states(cfg); got != want {

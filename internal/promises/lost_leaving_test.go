@@ -124,7 +124,7 @@ func TestSwitchedBodyStaysAConnection(t *testing.T) {
 				t.Fatal(err)
 			}
 			polite, err := politeness.New(politeness.Config{
-				UserAgent: agent, DangerouslyIgnoreRobots: true, Limiter: hosts,
+				UserAgent: agent, DangerouslyIgnoreRobots: true, Limiter: hosts, Upgrades: -1,
 				Base: roundTripFunc(func(r *http.Request) (*http.Response, error) {
 					return &http.Response{StatusCode: http.StatusSwitchingProtocols, Header: http.Header{}, Body: test.body(ours), Request: r}, nil
 				}),

@@ -11,7 +11,7 @@
   const typeNames = {
     blocked_by_robots: "refused by robots.txt", blocked_by_rule: "refused by own rule", slot_timeout: "no turn in time",
     budget_exceeded: "budget spent", budget_warning: "budget nearly spent", response_rejected: "response refused",
-    retried: "tried again", noindex: "noindex", lease_expired: "body never closed", robots_unreachable: "robots.txt unreachable",
+    retried: "tried again", noindex: "noindex", lease_expired: "body never closed", stays_open: "stays open", robots_unreachable: "robots.txt unreachable",
     state_lost: "state lost", host_cleared: "block lifted by hand",
     state_shared: "state shared",
     drained: "drained",
