@@ -1,0 +1,24 @@
+// Package recipes has short answers to questions about package crawl, a function each, to copy
+// from. README.md lists them by question. Each is tested on sites in memory.
+//
+// All take a Transport, which politeness.New makes:
+//
+//	t, err := politeness.New(politeness.Config{
+//		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
+//	})
+package recipes
+
+import (
+	"context"
+
+	"github.com/go-politeness/politeness/crawl"
+)
+
+// run makes a Crawler and runs it.
+func run(ctx context.Context, cfg crawl.Config, urls ...string) (crawl.Summary, error) {
+	c, err := crawl.New(cfg)
+	if err != nil {
+		return crawl.Summary{}, err
+	}
+	return c.Run(ctx, urls...)
+}
