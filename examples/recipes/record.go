@@ -9,6 +9,8 @@ import (
 	"net/http/httputil"
 	"os"
 	"path/filepath"
+
+	"github.com/go-politeness/politeness"
 )
 
 // A Record keeps answers in a directory, and gives them out again. Over: the Transport. Put it into
@@ -30,7 +32,7 @@ func (r Record) RoundTrip(req *http.Request) (*http.Response, error) {
 		return http.ReadResponse(bufio.NewReader(bytes.NewReader(kept)), req)
 	}
 	resp, err := r.Over.RoundTrip(req)
-	if err != nil || resp.StatusCode != http.StatusOK {
+	if err != nil || !worthKeeping(resp) {
 		return resp, err
 	}
 	dump, err := httputil.DumpResponse(resp, true) // the body can be read again
@@ -48,4 +50,18 @@ func (r Record) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return resp, nil
+}
+
+// worthKeeping reports whether an answer is the site's last word: a page, a redirect, or no such
+// page. Refusals and failures aren't.
+func worthKeeping(resp *http.Response) bool {
+	if politeness.Challenged(resp) != nil {
+		return false // a captcha may have status 200
+	}
+	switch status := resp.StatusCode; status {
+	case http.StatusNotFound, http.StatusGone:
+		return true
+	default:
+		return status/100 == 2 || status/100 == 3 && status != http.StatusNotModified
+	}
 }
