@@ -207,7 +207,7 @@ func upgradeTables(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	if alive > 0 {
-		return fmt.Errorf("the tables are of version 1, and %d processes of the older version use them: "+
+		return fmt.Errorf("the tables are of version 1, and processes of the older version use them (%d): "+
 			"stop these first, and try again when their leases are over, after %v", alive, defaultLease)
 	}
 	if _, err := tx.Exec(ctx, upgrade); err != nil {

@@ -103,7 +103,7 @@ func TestTablesInUseArentUpgraded(t *testing.T) {
 	exec(t.Context(), t, conn,
 		"INSERT INTO politeness_process (crawl, until, hosts, room) VALUES (1, now() + interval '1 h', 1, true)")
 	_, err := Open(t.Context(), url, "news")
-	if err == nil || !strings.Contains(err.Error(), "1 processes of the older version use them: stop these first") {
+	if err == nil || !strings.Contains(err.Error(), "processes of the older version use them (1): stop these first") {
 		t.Errorf("opened with the error %v", err)
 	}
 	exec(t.Context(), t, conn, "UPDATE politeness_process SET until = now() - interval '1 s'")

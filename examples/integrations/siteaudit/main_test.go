@@ -314,6 +314,24 @@ func TestAWorkerThatWasKilledIsTakenOver(t *testing.T) {
 	})
 }
 
+// TestAPageKeepsItsOriginAndData: in the file too, so that another worker has them.
+func TestAPageKeepsItsOriginAndData(t *testing.T) {
+	clearEnv(t)
+	s, err := openStore(t.Context(), filepath.Join(t.TempDir(), "audit.db"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	want := crawl.Request{URL: "http://a/1", Host: "a", From: "http://a/", Data: "a\x00label"}
+	if _, _, err := s.Add(t.Context(), []crawl.Request{want}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Take(t.Context(), []string{"a"}, 1)
+	if err != nil || len(got) != 1 || got[0] != want {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
+}
+
 // A worker that finds only what a killed one had been lent waits for that, and says so.
 func TestAWorkerWaitsForWhatAKilledOneHad(t *testing.T) {
 	virtual.Run(t, func(t *testing.T) {

@@ -35,6 +35,8 @@ CREATE TABLE IF NOT EXISTS pages (
 	url          TEXT NOT NULL UNIQUE,
 	host         TEXT NOT NULL,       -- key by which its turns are counted
 	source       TEXT NOT NULL,       -- sitemap, crawl or redirect
+	parent       TEXT NOT NULL,       -- URL of the page with the link here
+	data         TEXT NOT NULL,       -- crawl.Request.Data
 	via          TEXT NOT NULL,       -- URL that redirects here
 	hops         INTEGER NOT NULL,
 	state        TEXT NOT NULL,       -- waiting, lent, done, or over budget: it waits for a larger one
@@ -233,9 +235,9 @@ func (s *store) insert(ctx context.Context, source string, reqs []crawl.Request,
 				break
 			}
 			res, err := tx.ExecContext(ctx, `
-				INSERT INTO pages (url, host, source, via, hops, state, worker, alive)
-				VALUES (?, ?, ?, ?, ?, 'waiting', '', 0)
-				ON CONFLICT (url) DO NOTHING`, r.URL, r.Host, source, r.Via, r.Hops)
+				INSERT INTO pages (url, host, source, parent, data, via, hops, state, worker, alive)
+				VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', '', 0)
+				ON CONFLICT (url) DO NOTHING`, r.URL, r.Host, source, r.From, r.Data, r.Via, r.Hops)
 			if err != nil {
 				return inserted{}, fmt.Errorf("%s: %w", r.URL, err)
 			}
@@ -281,14 +283,14 @@ func (s *store) takeOf(ctx context.Context, tx *sql.Tx, host string, n int) (tak
 		UPDATE pages SET state = 'lent', worker = ?, alive = ?
 		WHERE number IN
 			(SELECT number FROM pages WHERE host = ? AND state = 'waiting' ORDER BY number LIMIT ?)
-		RETURNING url, host, via, hops`, s.worker, time.Now().Unix(), host, n)
+		RETURNING url, host, parent, data, via, hops`, s.worker, time.Now().Unix(), host, n)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var r crawl.Request
-		if err := rows.Scan(&r.URL, &r.Host, &r.Via, &r.Hops); err != nil {
+		if err := rows.Scan(&r.URL, &r.Host, &r.From, &r.Data, &r.Via, &r.Hops); err != nil {
 			return nil, err
 		}
 		taken = append(taken, r)
