@@ -56,7 +56,8 @@ type Config struct {
 	// refusals (see Tries) only the last. A page whose status is an error has no Links. It runs in
 	// Workers goroutines at once. After an error, or a panic, the page is VisitFailed, and the crawl
 	// goes on; a panic of this or another function of the Config is logged with its stack by package
-	// log. ctx ends Grace after the crawl's.
+	// log. ctx ends Grace after the crawl's. If the error wraps ErrRefused, the page is a refusal of
+	// its host: see there.
 	Visit func(ctx context.Context, p *Page) error
 
 	// Follow reports whether a link of a page is added, or the target of a redirect, whose Element is
@@ -138,7 +139,8 @@ type Config struct {
 	// 451, which are asked for again after a ban only. Tries bounds the fetches of a robots.txt
 	// that can't be had as well; two where a connection for that is refused. Between two tries the
 	// crawl goes on with other hosts; when only hosts are left that don't answer at all, it ends.
-	// The Transport's Retry repeats none of the crawl's requests then. 0: 5. 1: only Retry repeats
+	// While a host has served nothing, its refusals use up no try for a quarter of an hour. The
+	// Transport's Retry repeats none of the crawl's requests then. 0: 5. 1: only Retry repeats
 	// requests, and holds a connection meanwhile.
 	Tries int
 
@@ -205,6 +207,20 @@ func New(cfg Config) (*Crawler, error) {
 	c.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return c, nil
 }
+
+// ErrRefused is for errors of Config.Visit. Return an error that wraps it for a page that is no
+// page but a refusal of its host, which only the text shows: a captcha with status 200, a request
+// to come back later. The text of the error is for people, and stands in evidence.
+//
+//	if bytes.Contains(p.Body, []byte("Are you a robot?")) {
+//		return fmt.Errorf("%w: a captcha", crawl.ErrRefused)
+//	}
+//
+// The host is blocked as by a 429, and Visit is called for the page again once the host serves it.
+// Links that the page has led to are forgotten. Further answers with the same text are refusals
+// without a call of Visit. A page that is refused Config.Tries times is Refused with that error, as
+// long as the host serves others.
+var ErrRefused = errors.New("crawl: the page is a refusal of its host")
 
 // setDefault sets a field of a Config that is 0 to its default. A negative one is an error.
 func setDefault[T int | int64](name string, field *T, value T) error {

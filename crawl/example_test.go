@@ -117,3 +117,42 @@ func ExampleNormalize() {
 	// http://example.com/b~?q=1 <nil>
 	//  scheme "mailto" is neither http nor https
 }
+
+// A captcha with status 200, which only the text of a page shows: the host is blocked, and the page
+// is visited when the site serves it.
+func ExampleErrRefused() {
+	asked := 0
+	web := politenesstest.NewWeb()
+	web.Site("https://example.com").Handle("/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		if asked == 1 {
+			fmt.Fprint(w, "Are you a robot?")
+			return
+		}
+		fmt.Fprint(w, "Welcome")
+	}))
+	transport, err := politeness.New(politeness.Config{
+		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
+		Base:      web,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	c, err := crawl.New(crawl.Config{
+		Transport: transport,
+		Visit: func(_ context.Context, p *crawl.Page) error {
+			if strings.Contains(string(p.Body), "Are you a robot?") {
+				return fmt.Errorf("%w: a captcha", crawl.ErrRefused)
+			}
+			fmt.Println(string(p.Body))
+			return nil
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := c.Run(context.Background(), "https://example.com/"); err != nil {
+		log.Fatal(err)
+	}
+	// Output: Welcome
+}

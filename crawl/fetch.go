@@ -308,6 +308,7 @@ func newPage(fl *flight) *Page {
 		request:  fl.request,
 		good:     fl.good,
 		again:    fl.again,
+		told:     fl.told,
 		release:  func() {},
 	}
 }
@@ -446,6 +447,7 @@ func (r *run) get(page *Page) error {
 		return err
 	}
 	page.Response = resp
+	page.call = call
 	page.refused = call.Refused()
 	defer func() {
 		resp.Body.Close()
@@ -462,7 +464,25 @@ func (r *run) get(page *Page) error {
 	if err := page.decode(req.Header.Get("Accept-Encoding") != "", r.c.cfg.MaxBody); err != nil {
 		return err
 	}
-	return r.readBody(ctx, page)
+	if err := r.readBody(ctx, page); err != nil {
+		return err
+	}
+	page.saying = sayingOf(page)
+	if page.told != (saying{}) && page.saying == page.told {
+		page.refuse("its text is that of a page for which Visit has returned ErrRefused")
+		page.toldAlike = true
+	}
+	return nil
+}
+
+// refuse reports to the host's limiter that the page is a refusal, unless the Transport has taken
+// it for one already. It may ask a server.
+func (p *Page) refuse(why string) {
+	if p.refused != "" {
+		return
+	}
+	p.refused = why
+	p.call.Refuse(why)
 }
 
 // newRequest returns the request for a page, as the functions of the Config want it.

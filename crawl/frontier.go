@@ -145,11 +145,12 @@ func (r ready) Before(o ready) bool {
 type flight struct {
 	h       *host
 	request Request
-	first   bool // asks for robots.txt of an unknown host
-	probe   bool // taken alone: the host has refused
-	good    bool // for refusals.good
-	again   bool // for refusals.again
-	started bool // its request goes out; see started
+	first   bool   // asks for robots.txt of an unknown host
+	probe   bool   // taken alone: the host has refused
+	good    bool   // for refusals.good
+	again   bool   // for refusals.again
+	started bool   // its request goes out; see started
+	told    saying // refusals.told, when it was taken
 
 	startedAt time.Time
 	gapEnds   time.Time // host.at by its start
@@ -344,6 +345,7 @@ func (f *frontier) takeOf(h *host, now time.Time) *flight {
 		h:      h,
 		first:  !h.robotsAsked,
 		probe:  h.refusals.alone(),
+		told:   h.refusals.told,
 		began:  now,
 		pace:   h.pace,
 		charge: h.usual, // a guess: finish puts it right

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/net/html/charset"
 
+	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/internal/mediatype"
 	"github.com/go-politeness/politeness/robots"
 )
@@ -35,6 +36,10 @@ type Page struct {
 	Links []Link
 
 	request     Request
+	call        *politeness.Call // of the request, once it was answered
+	saying      saying
+	told        saying  // saying that Visit has called a refusal of the host; zero: none
+	toldAlike   bool    // it is refused because its saying is that one
 	refused     string  // why the Transport takes the answer for a refusal, whatever its status; empty: it doesn't
 	good        bool    // asked for because it was served before: it isn't visited
 	again       bool    // asked for next after it was refused

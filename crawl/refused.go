@@ -1,6 +1,8 @@
 package crawl
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -9,6 +11,7 @@ import (
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/rules"
+	"github.com/go-politeness/politeness/internal/printable"
 )
 
 // A refusals holds the pages that a host has refused since it served a page. A refusal may be the
@@ -40,6 +43,9 @@ import (
 // refusal in a row. Answers to requests that started before the trouble change no state.
 type refusals struct {
 	good    Request // page that was served; the zero value: none was
+	says    saying  // of good
+	other   Request // page that was served before good and says something else; zero: none
+	said    saying  // of other
 	again   Request // was refused, and is asked for next; the zero value: none
 	suspect *Page   // was refused twice
 	held    []*Page // answered 403 and the like since a page was served
@@ -58,7 +64,22 @@ type refusals struct {
 	rest      time.Duration // between the two refusals of suspect
 	status    int           // of the last refusal, which may be over; 0: no answer
 	limits    bool          // the host has refused for reasons of its own
+	told      saying        // saying that Visit has called a refusal; zero: none
+
+	serves bool      // the host has served something
+	first  time.Time // first refusal of a host that has served nothing
+	knocks int       // times that it was asked again after such as 403, see knock
 }
+
+// freshFor is for how long refusals of a host that has served nothing use up no try: they are the
+// host's, which may have banned the crawler before this crawl began.
+const freshFor = 15 * time.Minute
+
+// isFresh reports whether a refusal says nothing about its page, as nothing was served yet.
+func (s *refusals) isFresh(now time.Time) bool { return !s.serves && now.Sub(s.first) < freshFor }
+
+// knockAfter is how long a host that has served nothing rests after the only answers such as 403.
+var knockAfter = [...]time.Duration{time.Minute, 10 * time.Minute}
 
 // mostDoubted is how many pages are asked for again after a single answer such as 403, where the
 // host has never refused: few limits answer so.
@@ -110,6 +131,8 @@ type verdict struct {
 	last  []*Page // are asked for again, after others
 	later []*Page // are asked for again after a while
 	drop  []*Page // are asked for again by refusals itself
+
+	rest time.Duration // until later; 0: it depends on the tries of the page
 }
 
 // alone reports whether requests start one at a time.
@@ -146,6 +169,9 @@ func (s *refusals) observe(page *Page, probe bool, tries int, now time.Time) ver
 	if s.row == 0 {
 		s.since = now
 	}
+	if s.first.IsZero() {
+		s.first = now
+	}
 	s.status = 0
 	if page.Response != nil {
 		s.status = page.Response.StatusCode
@@ -156,7 +182,8 @@ func (s *refusals) observe(page *Page, probe bool, tries int, now time.Time) ver
 		return v
 	}
 	over := false
-	if !page.good { // which is no URL of the Queue, and has no tries
+	isSpared := page.Response != nil && tries > 1 && s.isFresh(now)
+	if !page.good && !isSpared { // good is no URL of the Queue, and has no tries
 		page.request.Tries++
 		over = page.request.Tries >= tries
 	}
@@ -174,6 +201,7 @@ func (s *refusals) observe(page *Page, probe bool, tries int, now time.Time) ver
 
 // serve learns from a page that was served, which ends the trouble unless it was asked for earlier.
 func (s *refusals) serve(page *Page, earlier bool, now time.Time, v *verdict) {
+	s.serves = s.serves || !page.cached
 	if !page.good {
 		v.done = append(v.done, page)
 	}
@@ -197,8 +225,37 @@ func (s *refusals) serve(page *Page, earlier bool, now time.Time, v *verdict) {
 	// Where nothing else was ever served, a page that isn't there will do: the host has answered.
 	isGone := (status == http.StatusNotFound || status == http.StatusGone) && s.good.URL == ""
 	if isProof && (isGone || isPage && (isSmall || s.good.URL == "")) {
-		s.good = page.request
-		s.good.Tries = 0
+		s.keepGood(page)
+	}
+}
+
+// keepGood makes page the one that is asked for as good, and keeps the one before if that says
+// something else: one of the two may turn out to be a refusal.
+func (s *refusals) keepGood(page *Page) {
+	if s.good.URL != "" && s.says != page.saying {
+		s.other = s.good
+		s.said = s.says
+	}
+	s.good = page.request
+	s.good.Tries = 0
+	s.says = page.saying
+}
+
+// dropGood forgets those of the pages that were served which say what page says, as that is a
+// refusal.
+func (s *refusals) dropGood(page *Page) {
+	isOf := func(req Request, says saying) bool {
+		return req.URL == page.request.URL || (says == page.saying && says != (saying{}))
+	}
+	if isOf(s.other, s.said) {
+		s.other = Request{}
+		s.said = saying{}
+	}
+	if isOf(s.good, s.says) {
+		s.good = s.other
+		s.says = s.said
+		s.other = Request{}
+		s.said = saying{}
 	}
 }
 
@@ -213,6 +270,9 @@ func (s *refusals) succeed(page *Page, now time.Time, v *verdict) {
 	// All that isn't named here begins anew.
 	*s = refusals{
 		good:        s.good,
+		says:        s.says,
+		other:       s.other,
+		said:        s.said,
 		again:       s.again,
 		held:        held,
 		refusedOnce: s.refusedOnce,
@@ -221,6 +281,9 @@ func (s *refusals) succeed(page *Page, now time.Time, v *verdict) {
 		refusedAt:   s.refusedAt,
 		status:      s.status,
 		limits:      s.limits,
+		told:        s.told,
+		serves:      s.serves,
+		knocks:      s.knocks,
 	}
 }
 
@@ -228,7 +291,7 @@ func (s *refusals) succeed(page *Page, now time.Time, v *verdict) {
 func (s *refusals) endHeld(page *Page, v *verdict) (held []*Page) {
 	// A forbidden page stays forbidden, and is asked for once more for nothing. So this is done for
 	// the first few, and on a host that limits.
-	doubts := s.limits || s.doubted < mostDoubted
+	doubts := s.limits || s.knocks > 0 || s.doubted < mostDoubted
 	if s.checking { // then pages are held
 		latest := s.held[len(s.held)-1]
 		doubts = page.began.Sub(latest.ended) > mayBeOver
@@ -335,6 +398,16 @@ func (s *refusals) forget(pages *[]*Page) {
 	}
 }
 
+// refuseLate learns that page, which was observed as one that is served, is a refusal.
+func (s *refusals) refuseLate(page *Page, tries int, now time.Time) verdict {
+	s.told = page.saying
+	s.dropGood(page)
+	s.serves = s.good.URL != ""
+	page.again = false // it was, and its answer has ended that
+	isFirst := !s.alone()
+	return s.observe(page, isFirst, tries, now)
+}
+
 // forbid learns from an answer such as 403.
 func (s *refusals) forbid(page *Page, earlier bool, v *verdict) {
 	if !page.good {
@@ -370,12 +443,32 @@ func (s *refusals) dry() verdict {
 	case len(s.held) == 0:
 	case s.good.URL != "":
 		s.checking = true
-	default: // no page was ever served
+	case s.serves: // but nothing that may be asked for again as a proof
 		v.done = s.held
 		s.held = nil
 		s.checking = false
+	default:
+		s.knock(&v)
 	}
 	return v
+}
+
+// knock has one of the held pages asked for again after a while, as the host has served nothing:
+// it may have banned the crawler. After the last of these whiles they are over.
+func (s *refusals) knock(v *verdict) {
+	s.checking = false
+	if s.knocks == len(knockAfter) {
+		for _, h := range s.held {
+			h.request.Tries = max(1, h.request.Tries) // it was asked for, and counts as a page
+		}
+		v.over = s.held
+		s.held = nil
+		return
+	}
+	v.later = s.held[:1]
+	v.rest = knockAfter[s.knocks]
+	s.held = slices.Clone(s.held[1:])
+	s.knocks++
 }
 
 // size returns the number of pages that wait in s.
@@ -394,7 +487,16 @@ func (s *refusals) size() int {
 func (s *refusals) giveBack() []*Page {
 	pages := s.held
 	s.forget(&pages)
-	*s = refusals{good: s.good, limits: s.limits}
+	*s = refusals{
+		good:   s.good,
+		says:   s.says,
+		other:  s.other,
+		said:   s.said,
+		limits: s.limits,
+		told:   s.told,
+		serves: s.serves,
+		first:  s.first,
+	}
 	return pages
 }
 
@@ -423,7 +525,7 @@ func (s *refusals) closed(now time.Time, patience time.Duration, tries int) bool
 	if s.row > 0 && now.Sub(s.since) > patience {
 		return true
 	}
-	return s.banned && s.good.URL == "" && s.row >= tries
+	return s.banned && s.good.URL == "" && s.row >= tries && !s.isFresh(now)
 }
 
 // String returns the last refusal, for people.
@@ -521,6 +623,10 @@ func (r *run) apply(h *host, v verdict) {
 		r.startVisit(page, Visited)
 	}
 	for _, page := range v.over {
+		if r.full() {
+			v.last = append(v.last, page)
+			continue
+		}
 		r.startVisit(page, Refused)
 	}
 	for _, page := range v.last {
@@ -530,7 +636,7 @@ func (r *run) apply(h *host, v verdict) {
 		r.frontier.back(h, page.request)
 	}
 	for _, page := range v.later {
-		r.sleep(h, page.request)
+		r.sleep(h, page.request, v.rest)
 	}
 }
 
@@ -545,11 +651,12 @@ func (r *run) dropKept(v verdict) {
 	}
 }
 
-// sleep has a request of h come back after a while, which doubles with its tries.
-func (r *run) sleep(h *host, req Request) {
+// sleep has a request of h come back after the given rest. If that is 0, it doubles with the tries
+// of the request.
+func (r *run) sleep(h *host, req Request, rest time.Duration) {
 	now := time.Now()
 	doubled := min(max(0, req.Tries-2), doublings) // two refusals come before the first wait
-	at := now.Add(retryAfter << doubled)
+	at := now.Add(cmp.Or(rest, retryAfter<<doubled))
 	r.asleep.push(sleeper{at, req})
 	if !h.wakes.After(now) || at.Before(h.wakes) {
 		h.wakes = at
@@ -594,7 +701,15 @@ func (r *run) finishVisit(page *Page, outcome Outcome) {
 		r.events <- end
 	}()
 	end.result.Outcome, end.result.Err = r.visit(page)
-	if end.result.Outcome == Visited {
+	switch {
+	case errors.Is(end.result.Err, ErrRefused) && end.result.Outcome == VisitFailed:
+		// An error of the Transport's own reason counts once.
+		page.refuse(printable.Clipped(end.result.Err.Error(), 200))
+		end.result.Outcome = Refused
+		end.isLast = outcome == Refused
+	case end.result.Outcome == Visited && page.toldAlike:
+		end.isTold = true // the text alone has called it a refusal, and Visit hasn't
+	case end.result.Outcome == Visited:
 		end.result.Outcome = outcome
 	}
 }
@@ -602,15 +717,44 @@ func (r *run) finishVisit(page *Page, outcome Outcome) {
 // A visitedPage is the end of a visit.
 type visitedPage struct {
 	page   *Page
-	result Result
+	result Result // Refused, if Visit has returned ErrRefused
+	isLast bool   // it isn't asked for again where Visit has
+	isTold bool   // refusals.told is a page's text after all
 }
 
 func (e visitedPage) apply(r *run) {
 	r.visiting--
 	r.summary.Bytes += int64(len(e.page.Body))
+	if e.isTold {
+		r.host(e.page.request.Host).refusals.told = saying{}
+	}
+	if e.result.Outcome == Refused && errors.Is(e.result.Err, ErrRefused) && !e.isLast {
+		r.refusedByVisit(e.page, e.result)
+		return
+	}
 	r.summary.Outcomes[TooMany] += e.page.beyond
 	for _, res := range e.page.lost {
 		r.reject(res)
 	}
 	r.done(e.result, e.page.found)
+}
+
+// refusedByVisit learns that a page which counted as served is a refusal of its host, by the error
+// in res.
+func (r *run) refusedByVisit(page *Page, res Result) {
+	if r.stopped {
+		res.Outcome = Left
+		r.done(res, nil)
+		return
+	}
+	h := r.host(page.request.Host)
+	v := h.refusals.refuseLate(page, r.c.cfg.Tries, time.Now())
+	for _, over := range v.over {
+		res.Request = over.request
+		r.done(res, nil)
+	}
+	v.over = nil
+	r.apply(h, v)
+	r.settle(h)
+	r.frontier.put(h)
 }

@@ -290,11 +290,11 @@ func TestForbiddenPagesHoldNothingUp(t *testing.T) {
 		urls int
 		want map[crawl.Outcome]int
 	}{
-		{"one page", crawl.Config{}, 1, map[crawl.Outcome]int{crawl.Visited: 1}},
-		{"four pages", crawl.Config{}, 4, map[crawl.Outcome]int{crawl.Visited: 4}},
-		{"no room", crawl.Config{MaxPages: 3}, 4, map[crawl.Outcome]int{crawl.Visited: 3, crawl.Left: 1}},
-		{"room for two", crawl.Config{MaxPages: 2}, 4, map[crawl.Outcome]int{crawl.Visited: 2, crawl.Left: 2}},
-		{"no room on the host", crawl.Config{MaxPagesPerHost: 3}, 10, map[crawl.Outcome]int{crawl.Visited: 3, crawl.EnoughOfHost: 7}},
+		{"one page", crawl.Config{}, 1, map[crawl.Outcome]int{crawl.Refused: 1}},
+		{"four pages", crawl.Config{}, 4, map[crawl.Outcome]int{crawl.Refused: 4}},
+		{"no room", crawl.Config{MaxPages: 3}, 4, map[crawl.Outcome]int{crawl.Refused: 3, crawl.Left: 1}},
+		{"room for two", crawl.Config{MaxPages: 2}, 4, map[crawl.Outcome]int{crawl.Refused: 2, crawl.Left: 2}},
+		{"no room on the host", crawl.Config{MaxPagesPerHost: 3}, 10, map[crawl.Outcome]int{crawl.Refused: 3, crawl.EnoughOfHost: 7}},
 		{"a ban of all pages", crawl.Config{}, 40, map[crawl.Outcome]int{crawl.Refused: 40}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

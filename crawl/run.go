@@ -570,11 +570,14 @@ func (r *run) done(res Result, found []Request) {
 	if r.pages != nil && res.countsAsPage() {
 		r.pages[res.Host]++
 	}
-	if res.URL == r.discovered[res.Host] {
+	switch {
+	case res.URL == r.discovered[res.Host]:
 		// Discover is still at work for this URL. The Queue gets the URLs that it finds first, or
 		// a kill in between would lose them.
 		r.held[res.Host] = res
-	} else {
+	case r.mayServeLater(res):
+		r.leaveBarred(res)
+	default:
 		r.work.done = append(r.work.done, res)
 	}
 	for _, req := range found {
@@ -585,6 +588,30 @@ func (r *run) done(res Result, found []Request) {
 		}
 		r.work.add = append(r.work.add, req)
 	}
+}
+
+// mayServeLater reports whether res is of a start URL in a Queue that lasts, whose host has refused
+// all that was asked of it in this Run. It may have banned the crawler before, and serve the next
+// one.
+func (r *run) mayServeLater(res Result) bool {
+	_, isMemory := r.queue.(*memory)
+	if isMemory || res.Outcome != Refused || res.Depth > 0 {
+		return false
+	}
+	h := r.frontier.hosts[res.Host]
+	return h != nil && !h.refusals.serves && !h.refusals.first.IsZero()
+}
+
+// leaveBarred leaves the URL of res, which is counted, in the Queue for the next Run. Nothing
+// further is taken of its host in this one.
+func (r *run) leaveBarred(res Result) {
+	if r.c.cfg.Done != nil {
+		r.work.rejected = append(r.work.rejected, res)
+	}
+	res.Outcome = Left
+	r.work.back = append(r.work.back, res)
+	r.resting[res.Host] = &rest{given: r.givenOf(res.Host)}
+	r.frontier.hosts[res.Host].more = false
 }
 
 // countsAsPage reports whether a URL counts in MaxPages and MaxPagesPerHost: Visit was called for

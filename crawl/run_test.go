@@ -38,7 +38,8 @@ func TestNewRefusesSecondsThatAreNanoseconds(t *testing.T) {
 }
 
 // TestRefusedURLsComeBack: what was answered with 429 or 503 is asked for again, when the host may
-// be asked again, five times at most, or Tries.
+// be asked again, five times at most, or Tries. Of a host that has served nothing the first quarter
+// of an hour doesn't count.
 func TestRefusedURLsComeBack(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -52,12 +53,13 @@ func TestRefusedURLsComeBack(t *testing.T) {
 		{"429", []int{429, 200}, "60", 0, 2, crawl.Visited, time.Minute},
 		{"503 with Retry-After", []int{503, 503, 200}, "60", 0, 3, crawl.Visited, 2 * time.Minute},
 		{"503 without", []int{503, 503, 200}, "", 0, 3, crawl.Visited, 11 * time.Second},
-		{"429 for ever", []int{429}, "60", 0, 5, crawl.Refused, 4 * time.Minute},
-		{"503 for ever", []int{503}, "", 0, 5, crawl.Refused, 53 * time.Second},
+		{"429 for ever", []int{429}, "60", 0, 20, crawl.Refused, 19 * time.Minute},
+		{"503 for ever", []int{503}, "", 0, 19, crawl.Refused, 35*time.Minute + 20*time.Second},
 		{"one try", []int{429, 200}, "60", 1, 1, crawl.Refused, 0},
 		{"one try, and one of Retry", []int{429, 200}, "60", 1, 2, crawl.Visited, time.Minute},
-		{"two tries", []int{429, 503, 200}, "60", 2, 2, crawl.Refused, time.Minute},
-		{"many tries", []int{503}, "", 70, 70, crawl.Refused, 8*time.Hour + 20*time.Second},
+		{"two tries", []int{429, 503, 429, 503, 200}, "60", 2, 5, crawl.Visited, 4 * time.Minute},
+		{"two tries for ever", []int{429, 503}, "60", 2, 17, crawl.Refused, 16 * time.Minute},
+		{"many tries", []int{503}, "", 70, 84, crawl.Refused, 8*time.Hour + 56*time.Minute},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
