@@ -32,7 +32,7 @@ How fast, how long:
   -preset NAME     audit, conservative, bulk or responsive
   -delay D         time between two requests to a host
   -per-host N      requests to a host at once, at most
-  -max-wait D      longest wait for a turn, default 1m
+  -max-wait D      longest wait for a turn, default 50s
   -pages N         refuse after N pages
   -time D          refuse after D
 
@@ -44,6 +44,14 @@ For one's own networks and sites:
   curl -x http://127.0.0.1:8118 --cacert ~/polite/authority.pem https://...
   https_proxy=http://127.0.0.1:8118 scrapy crawl spider -s ROBOTSTXT_OBEY=False
 `
+
+// longestWait is -max-wait: most programs wait for a minute at least, see the table of
+// docs/proxy.md.
+const longestWait = 50 * time.Second
+
+// streams is how many pages with a stream of events a site may have open without a slot, as many as
+// WebSockets.
+const streams = 16
 
 func runProxy(ctx context.Context, sh *shell, args []string) (status int, err error) {
 	var p policy
@@ -65,8 +73,9 @@ func runProxy(ctx context.Context, sh *shell, args []string) (status int, err er
 	if err != nil {
 		return 0, err
 	}
-	cfg.RobotsBase = &onward{base: base, readable: readable}   // nobody's login counts for robots.txt
-	cfg.Hosts.MaxWait = cmp.Or(cfg.Hosts.MaxWait, time.Minute) // programs' own timeouts are short
+	cfg.RobotsBase = &onward{base: base, readable: readable} // nobody's login counts for robots.txt
+	cfg.Hosts.MaxWait = cmp.Or(cfg.Hosts.MaxWait, longestWait)
+	cfg.Streams = streams
 	if err := p.keep(); err != nil {
 		return 0, err
 	}

@@ -7,19 +7,30 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/hostlimit"
 )
 
 // An exchange is one request of a program: what it holds of the site is given back when it ends,
 // in whichever way.
 type exchange struct {
-	body io.Closer // of the site's answer; nil: there is none
+	request uint64      // by which it is known again
+	host    string      // by which it waits
+	ticket  ticket      // that it came with
+	trailer http.Header // of the request, complete at the end of its body
+	body    io.Closer   // of the site's answer; nil: there is none
 }
 
 type exchangeKey struct{}
 
+// exchangeOf returns the exchange of a request. One that pass hasn't made has one of its own.
 func exchangeOf(ctx context.Context) *exchange {
-	e, _ := ctx.Value(exchangeKey{}).(*exchange)
-	return e
+	if e, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
+		return e
+	}
+	return new(exchange)
 }
 
 // end closes what is still open. To close it twice does nothing.
@@ -30,7 +41,11 @@ func (e *exchange) end() {
 }
 
 // A sender is the Transport of the ReverseProxy.
-type sender struct{ polite http.RoundTripper }
+type sender struct {
+	polite http.RoundTripper
+	hall   *hall
+	hold   time.Duration // longest wait of a request, one that is refused included
+}
 
 var (
 	// errStatus is an answer that is none of HTTP (RFC 9110, section 15).
@@ -41,18 +56,48 @@ var (
 
 // RoundTrip implements http.RoundTripper.
 func (s *sender) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := s.polite.RoundTrip(req)
+	e := exchangeOf(req.Context())
+	e.host = politeness.ByHost(req)
+	e.request = requestOf(req)
+	if goesRound(req.Header) {
+		return nil, errLoop
+	}
+	if !s.hall.enter(e.host) {
+		return nil, errFull
+	}
+	defer s.hall.leave(e.host)
+	e.ticket = s.hall.take(e.request)
+	arrived := time.Now()
+	// Those who have been refused before go first, or they would never have their turn.
+	ctx := hostlimit.WithPriority(req.Context(), e.ticket.refused)
+	resp, err := s.polite.RoundTrip(req.WithContext(ctx))
 	if err != nil {
+		s.holdBack(req, err, arrived)
 		return nil, err
 	}
-	if e := exchangeOf(req.Context()); e != nil {
-		e.body = resp.Body
-	}
+	e.body = resp.Body
 	if err := odd(req, resp); err != nil {
 		resp.Body.Close()
 		return nil, err
 	}
 	return resp, nil
+}
+
+// holdBack waits with a refusal until the request has waited for as long as any other. Many
+// programs don't read Retry-After: they would use up their tries at once, and lose a page that has
+// its turn soon. A person who looks at a browser is told at once.
+func (s *sender) holdBack(req *http.Request, err error, arrived time.Time) {
+	isPerson := req.Header.Get("Sec-Fetch-Mode") == "navigate"
+	isUpgrade := req.Header.Get("Upgrade") != ""
+	if isPerson || isUpgrade || !comesBack(err) {
+		return
+	}
+	timer := time.NewTimer(s.hold - time.Since(arrived))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-req.Context().Done():
+	}
 }
 
 // odd returns why resp can't be passed on; nil: it can.

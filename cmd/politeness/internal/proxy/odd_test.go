@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/internal/localsite"
@@ -124,7 +125,7 @@ func TestAPanicHoldsNoSlot(t *testing.T) {
 	transport, err := politeness.New(cfg)
 	must(t, err)
 	p := New(transport, nil)
-	p.forward.Transport = &sender{panics{transport}}
+	p.forward.Transport = &sender{panics{transport}, newHall(), time.Second}
 	server := httptest.NewServer(p)
 	defer server.Close()
 	resp := raw(t, server.URL, "GET "+s.URL+"/odd HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -10,12 +10,13 @@ package proxy
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"mime"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"runtime/debug"
@@ -42,6 +43,7 @@ type Proxy struct {
 	authority *Authority             // nil: tunnels are for http alone
 	tunnels   *tunnels
 	programs  programs
+	hall      *hall
 	quiet     *silence // tunnels in which no request is under way
 	stalled   time.Duration
 	silent    int            // as maxSilent
@@ -64,18 +66,14 @@ func New(transport *politeness.Transport, authority *Authority) *Proxy {
 		stalled:   stalled,
 		silent:    maxSilent,
 		grace:     endTimeout,
+		hall:      newHall(),
 	}
+	hold := p.hosts.Config().WithDefaults().MaxWait
 	p.forward = &httputil.ReverseProxy{
-		Transport: &sender{transport},
-		Rewrite: func(r *httputil.ProxyRequest) {
-			// The host is that of the URL, whatever the header says (RFC 9112, section 3.2.2).
-			r.Out.Host = ""
-			r.Out.URL.RawQuery = r.In.URL.RawQuery // ReverseProxy would drop what it can't parse
-			via := fmt.Sprintf("%d.%d %s", r.In.ProtoMajor, r.In.ProtoMinor, self)
-			r.Out.Header["Via"] = append(r.In.Header["Via"], via)
-			onlyWebSocket(r.Out.Header)
-		},
+		Transport: &sender{transport, p.hall, hold},
+		Rewrite:   rewrite,
 		ModifyResponse: func(resp *http.Response) error {
+			resp.Header.Add("Via", via(resp.ProtoMajor, resp.ProtoMinor))
 			if ours(resp.Header) { // only the proxy answers in its own name
 				resp.Header.Del("Proxy-Status")
 			}
@@ -114,14 +112,19 @@ func refusedPage(resp *http.Response) error {
 	return nil
 }
 
-// onlyWebSocket leaves out the wish for another protocol than WebSocket. After a switch the proxy
-// would neither judge nor pace what passes over the connection, and a server may ignore such a wish
-// (RFC 9110, section 7.8). So a request with h2c, say, is answered in HTTP/1.1.
-func onlyWebSocket(h http.Header) {
-	if !strings.EqualFold(h.Get("Upgrade"), "websocket") {
-		h.Del("Upgrade")
-		h.Del("Connection")
+// cipherSuites returns those of Go, and behind them those with RSA key exchange that curl and
+// browsers still offer: some old sites speak no others.
+func cipherSuites() []uint16 {
+	var ids []uint16
+	for _, suite := range tls.CipherSuites() {
+		ids = append(ids, suite.ID)
 	}
+	return append(ids,
+		tls.TLS_RSA_WITH_AES_128_GCM_SHA256,
+		tls.TLS_RSA_WITH_AES_256_GCM_SHA384,
+		tls.TLS_RSA_WITH_AES_128_CBC_SHA,
+		tls.TLS_RSA_WITH_AES_256_CBC_SHA,
+	)
 }
 
 // Base returns the transport to be used below that of a proxy: bodies pass as they are, headers are
@@ -131,6 +134,7 @@ func Base() *http.Transport {
 	base.Proxy = nil
 	base.DisableCompression = true
 	base.MaxResponseHeaderBytes = 1 << 20
+	base.TLSClientConfig = &tls.Config{CipherSuites: cipherSuites()}
 	return base
 }
 
@@ -182,14 +186,23 @@ func (p *Proxy) hurry(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
+	if lastHop(w, r) {
+		return
+	}
 	p.underWay.Add(1)
 	defer p.underWay.Done()
 	control := http.NewResponseController(w)
 	// A copy, since the server looks at the body of its own request: whether it was asked for
 	// (Expect).
-	under := new(exchange)
+	under := &exchange{trailer: make(http.Header)}
+	for name := range r.Trailer {
+		under.trailer[name] = nil
+	}
+	received := r
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, under))
-	r.Body = &upload{r.Body, control, p.stalled}
+	r.Body = &upload{r.Body, control, p.stalled, received, under.trailer}
+	// The site may answer before the program has sent all of its body.
+	_ = control.EnableFullDuplex()
 	down := &download{ResponseWriter: w, control: control, stalled: p.stalled}
 	defer p.recovered(down, r, under)
 	p.forward.ServeHTTP(down, r)
@@ -267,13 +280,18 @@ func (d *download) Unwrap() http.ResponseWriter { return d.ResponseWriter }
 // An upload is a request's body whose sender must keep sending.
 type upload struct {
 	io.ReadCloser
-	control *http.ResponseController
-	stalled time.Duration
+	control  *http.ResponseController
+	stalled  time.Duration
+	received *http.Request // whose Trailer the server sets at the end
+	trailer  http.Header   // that goes on
 }
 
 func (u *upload) Read(p []byte) (int, error) {
 	_ = u.control.SetReadDeadline(time.Now().Add(u.stalled))
 	n, err := u.ReadCloser.Read(p)
+	if err == io.EOF { //nolint:errorlint // a Reader's end is io.EOF itself
+		maps.Copy(u.trailer, u.received.Trailer)
+	}
 	if err != nil { // from here on the server itself reads, to learn when the program leaves
 		_ = u.control.SetReadDeadline(time.Time{})
 	}
@@ -297,33 +315,27 @@ var forbidden = []error{
 
 // refuse answers for politeness.
 func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(err, publicnet.ErrPrivate) {
-		answer(w, http.StatusForbidden, "destination_ip_prohibited", err.Error())
-		return
-	}
-	switch {
-	case errors.Is(err, errStatus):
-		answer(w, http.StatusBadGateway, "http_protocol_error", err.Error())
-		return
-	case errors.Is(err, errUpgrade):
-		answer(w, http.StatusBadGateway, "http_upgrade_failed", err.Error())
-		return
-	}
 	var refused *politeness.Error
-	if !errors.As(err, &refused) { // the network's own error
-		var timeout net.Error
-		if errors.As(err, &timeout) && timeout.Timeout() {
-			answer(w, http.StatusGatewayTimeout, "connection_timeout", err.Error())
-		} else {
-			answer(w, http.StatusBadGateway, "", err.Error())
-		}
-		return
-	}
+	isRefusal := errors.As(err, &refused)
 	isForbidden := slices.ContainsFunc(forbidden, func(reason error) bool { return errors.Is(err, reason) })
 	switch {
+	case errors.Is(err, publicnet.ErrPrivate):
+		answer(w, http.StatusForbidden, "destination_ip_prohibited", err.Error())
+	case errors.Is(err, errStatus):
+		answer(w, http.StatusBadGateway, "http_protocol_error", err.Error())
+	case errors.Is(err, errUpgrade):
+		answer(w, http.StatusBadGateway, "http_upgrade_failed", err.Error())
+	case errors.Is(err, errLoop):
+		answer(w, http.StatusBadGateway, "proxy_loop_detected", err.Error())
+	case errors.Is(err, errFull):
+		p.comeBack(w, r, exchangeOf(r.Context()).host, time.Now().Add(p.hosts.Config().WithDefaults().MaxWait))
+		answer(w, http.StatusServiceUnavailable, "http_request_denied", self+": "+err.Error())
+	case !isRefusal:
+		unreachable(w, err, time.Time{})
+	case isDead(err):
+		unreachable(w, err, refused.RetryAt)
 	case !refused.RetryAt.IsZero():
-		seconds := (time.Until(refused.RetryAt) + time.Second - 1) / time.Second // never too early
-		w.Header().Set("Retry-After", strconv.Itoa(max(int(seconds), 1)))
+		p.comeBack(w, r, refused.Host, refused.RetryAt)
 		answer(w, http.StatusServiceUnavailable, "http_request_denied", p.later(r.Context(), refused))
 	case isForbidden:
 		answer(w, http.StatusForbidden, "http_request_denied", err.Error())
@@ -331,12 +343,40 @@ func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		answer(w, http.StatusBadRequest, "http_request_error", err.Error())
 	case errors.Is(err, politeness.ErrBusy):
 		answer(w, http.StatusServiceUnavailable, "http_request_denied", err.Error())
-	case refused.Timeout():
-		answer(w, http.StatusGatewayTimeout, "connection_timeout", err.Error())
 	default:
-		answer(w, http.StatusBadGateway, "", err.Error())
+		unreachable(w, err, time.Time{})
 	}
 }
+
+// unreachable answers for a site that can't be reached, which isn't asked again before a time, if
+// that is known.
+func unreachable(w http.ResponseWriter, err error, again time.Time) {
+	f := faultOf(err)
+	if f.words == "" {
+		answer(w, http.StatusBadGateway, "", err.Error())
+		return
+	}
+	said := self + ": " + f.words
+	if !again.IsZero() {
+		said += ", and isn't asked again before " + again.Format(time.TimeOnly)
+	}
+	answer(w, f.status, f.kind, said+" ("+err.Error()+")")
+}
+
+// comeBack tells a program when to come back: at from, or later if others were told so before.
+func (p *Proxy) comeBack(w http.ResponseWriter, r *http.Request, host string, from time.Time) {
+	gap := shortestGap
+	if state, err := p.hosts.State(r.Context(), host); err == nil {
+		gap = max(gap, state.Delay)
+	}
+	e := exchangeOf(r.Context())
+	at := p.hall.put(e.request, host, e.ticket, from, gap)
+	seconds := (time.Until(at) + time.Second - 1) / time.Second // never too early
+	w.Header().Set("Retry-After", strconv.Itoa(max(int(seconds), 1)))
+}
+
+// shortestGap is the least time between two programs that are told to come back to a host.
+const shortestGap = 200 * time.Millisecond
 
 // later returns why a request was refused that may be asked for again later, in the words of the
 // command line.

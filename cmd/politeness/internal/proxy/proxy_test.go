@@ -452,7 +452,7 @@ func TestHeaders(t *testing.T) {
 	seen := visits[0].Header
 	for name, want := range map[string]string{
 		"User-Agent": agent, "X-End": "2", "Via": "1.1 politeness",
-		"X-Hop": "", "Proxy-Connection": "", "Proxy-Authorization": "", "Keep-Alive": "", "X-Forwarded-For": "", "Accept-Encoding": "",
+		"X-Hop": "", "Proxy-Connection": "", "Proxy-Authorization": "", "Keep-Alive": "", "X-Forwarded-For": "10.0.0.1", "Accept-Encoding": "",
 	} {
 		if got := seen.Get(name); got != want {
 			t.Errorf("the site saw %s: %q, not %q", name, got, want)

@@ -21,7 +21,8 @@ import (
 // Limits of what programs may do. They are generous for programs and tight for whoever wants the
 // proxy to run out of something.
 const (
-	maxConnections = 1024     // open at once, tunnels included; further ones wait to be accepted
+	maxConnections = 4096     // open at once, tunnels included; further ones wait to be accepted
+	maxIdle        = 512      // connections open at once in the open on which no request is under way
 	maxSilent      = 256      // tunnels open at once in which no request is under way
 	maxHeader      = 64 << 10 // bytes of a request's line and headers
 	headerTimeout  = 10 * time.Second
@@ -58,7 +59,11 @@ func (p *Proxy) serve(ctx context.Context, listener net.Listener, messages io.Wr
 	inside := server(life, http.HandlerFunc(p.inside), messages)
 	p.forward.ErrorLog = outside.ErrorLog
 	outside.ConnContext = p.programs.with
-	outside.ConnState = p.programs.state
+	idle := &silence{most: maxIdle}
+	outside.ConnState = func(c net.Conn, state http.ConnState) {
+		p.programs.state(c, state)
+		idle.state(c, state)
+	}
 	inside.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		return p.programs.with(withTarget(ctx, c), c)
 	}

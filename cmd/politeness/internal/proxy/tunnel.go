@@ -72,7 +72,7 @@ func (p *Proxy) connect(w http.ResponseWriter, r *http.Request) {
 	}
 	// A refusal in plain text is better than one inside of the tunnel, which the program can't read.
 	if p.authority == nil && to.port == portOfHTTPS {
-		w.Header().Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE")
+		w.Header().Set("Allow", allowed)
 		answer(w, http.StatusMethodNotAllowed, "http_request_denied", noConnect)
 		return
 	}
