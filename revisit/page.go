@@ -1,0 +1,103 @@
+package revisit
+
+import (
+	"net/http"
+	"strings"
+	"time"
+)
+
+// A Page is what is remembered of a URL: some 40 bytes in its binary form. The zero Page was never
+// had. It is made by Schedule.Next, and belongs to its caller.
+type Page struct {
+	// ETag and LastModified are as the server sent them, and are sent back as they are. Longer ones
+	// than 256 and 64 bytes aren't kept. Empty: there is none.
+	ETag, LastModified string
+	// Words and Text are the hashes of the last version: see Answer.
+	Words, Text uint32
+	// Visited is when the last answer came, of whatever kind. Whole is when the last 200 did.
+	Visited, Whole time.Time
+	// Changed is the time of the last change, as far as that is known.
+	Changed time.Time
+	// Earliest is the time before which the page isn't asked for, whatever anybody says: Min and the
+	// freshness that the site declared are over then.
+	Earliest time.Time
+	// Due is when the page is to be asked for again. Zero: never, but for a hint.
+	Due time.Time
+	// Life is for how long the last 200 called itself fresh. A 304 that says nothing leaves it.
+	Life time.Duration
+	// Gone is the number of answers 404 and 410 in a row.
+	Gone int
+	// Hints is the number of hints in a row that have brought nothing.
+	Hints int
+}
+
+const (
+	mostETag         = 256
+	mostLastModified = 64
+	mostHints        = 2 // of a page in a row that have brought nothing
+)
+
+// IsZero reports whether nothing is remembered.
+func (p Page) IsZero() bool { return p == Page{} }
+
+// Conditions sets If-None-Match and If-Modified-Since in the header of a request at now, if the
+// page has what they need. It sets none while the page is gone, and none if the last whole answer is
+// 90 days old. Set Answer.Conditional if Conditions returns true.
+func (p Page) Conditions(h http.Header, now time.Time) bool {
+	isOld := now.Sub(p.Whole) >= untilWhole
+	if p.Gone > 0 || p.Whole.IsZero() || isOld || p.ETag == "" && p.LastModified == "" {
+		return false
+	}
+	if p.ETag != "" {
+		h.Set("If-None-Match", alternatives(p.ETag))
+	}
+	if p.LastModified != "" {
+		h.Set("If-Modified-Since", p.LastModified)
+	}
+	return true
+}
+
+// alternatives returns the list of tags that mean the version with the tag etag. Apache adds "-gzip"
+// to the tag of what it compresses, and compares what comes back without it: only the list of both
+// is ever answered 304 (its bug 45023).
+func alternatives(etag string) string {
+	if plain, ok := strings.CutSuffix(etag, `-gzip"`); ok {
+		return etag + ", " + plain + `"`
+	}
+	return etag
+}
+
+// Hinted returns when the page is due because somebody says that it was modified at the given time,
+// as the lastmod of a sitemap does. Of a date alone give the beginning of the day. ok is false if
+// the hint changes nothing: the visit was later, the page is due earlier anyway, or two such hints
+// in a row have brought nothing.
+func (p Page) Hinted(modified time.Time) (due time.Time, ok bool) {
+	isNews := !p.Visited.IsZero() && modified.After(p.Visited)
+	if !isNews || p.Hints >= mostHints {
+		return time.Time{}, false
+	}
+	if !p.Due.IsZero() && !p.Earliest.Before(p.Due) {
+		return time.Time{}, false
+	}
+	return p.Earliest, true
+}
+
+// validator returns a field of an answer's header that may be sent back; "" if there is none.
+func validator(h http.Header, name string, most int) string {
+	value := first(h, name)
+	if len(value) > most || strings.ContainsFunc(value, isUnsendable) {
+		return ""
+	}
+	return value
+}
+
+// isUnsendable reports whether net/http refuses to send r in a header.
+func isUnsendable(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+
+// first is Header.Get for a name that is canonical already.
+func first(h http.Header, name string) string {
+	if values := h[name]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}

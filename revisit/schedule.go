@@ -1,0 +1,361 @@
+// Package revisit asks for a page again only when it may have changed, and for what has changed
+// alone. Put a [Transport] around the client of a feed reader, or of any program that comes back to
+// its pages:
+//
+//	client := &http.Client{Transport: &revisit.Transport{
+//		Base:     polite, // a *politeness.Transport
+//		Schedule: revisit.Schedule{Min: time.Hour},
+//		Store:    revisit.Dir("feeds.state"),
+//	}}
+//
+// A response is then a new page, or a 304 without a body: the page is the one that the program has.
+// A request that comes too early is refused with [ErrFresh] and the time to come back.
+//
+// [Schedule.Next] is the whole rule, for programs that keep their pages in a queue or a database of
+// their own. It needs one [Page] for each URL, and neither clock nor network.
+package revisit
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/go-politeness/politeness/internal/caching"
+)
+
+// A Schedule says when a page is asked for again. It is plain data. The zero Schedule never asks
+// again.
+type Schedule struct {
+	// Min is the least time between two requests for a page, and the measure of all others. A page
+	// that changed an hour ago is due after the square root of (Min × 1 h), one that changed a year
+	// ago after the root of (Min × 1 year). Zero: no page is asked for again.
+	Min time.Duration
+	// Max is the longest time between two requests, but for a page that calls itself fresh for
+	// longer. Equal to Min, it makes the interval a fixed one. Zero: 30 days, or Min if that is
+	// longer.
+	Max time.Duration
+	// IgnoreFresh asks for a page although the site calls its last answer fresh (max-age, Expires).
+	// False: the page isn't asked for until that time is over, for 30 days at most.
+	IgnoreFresh bool
+}
+
+const (
+	day = 24 * time.Hour
+	// longestFresh is the longest time for which a site's word keeps a page from being asked for.
+	longestFresh = 30 * day
+	// untilWhole is the age from which on a page is asked for without conditions: a server may say
+	// 304 for ever.
+	untilWhole = 90 * day
+	// presumed is how long a page is taken to be unchanged when it is first seen without a date.
+	presumed = 7 * day
+	// clock is how close a Last-Modified may be to the answer's Date: a closer one is the time of the
+	// answer, and no date of the page.
+	clock = 2 * time.Second
+	// mostGone is the number of answers in a row that a page is gone from which on it isn't asked for.
+	mostGone = 5
+)
+
+// Validate returns an error for a Schedule that can't be meant. Call it where the values come from a
+// user. Transport calls it.
+func (s Schedule) Validate() error {
+	switch {
+	case s.Min < 0 || s.Max < 0:
+		return errors.New("revisit: Min and Max can't be negative")
+	case s.Min > 0 && s.Min < time.Second:
+		return fmt.Errorf("revisit: Min is %v: was %ds meant?", s.Min, s.Min.Nanoseconds())
+	case s.Min == 0 && s != Schedule{}:
+		return errors.New("revisit: without Min no page is asked for again")
+	case s.Max > 0 && s.Max < s.Min:
+		return fmt.Errorf("revisit: Max (%v) is shorter than Min (%v)", s.Max, s.Min)
+	}
+	return nil
+}
+
+// max returns the longest time between two requests.
+func (s Schedule) max() time.Duration {
+	if s.Max > 0 {
+		return s.Max
+	}
+	return max(longestFresh, s.Min)
+}
+
+// A Change is what an answer says about its page. It is empty if the answer is no version of the
+// page, such as a 403 or a 500.
+type Change string
+
+// The changes.
+const (
+	New     Change = "new"     // the first version, or the first one after the page was gone
+	Changed Change = "changed" // its text is another one
+	Same    Change = "same"    // nothing has changed
+	Gone    Change = "gone"    // a page that was had is a 404 or a 410, for the first time
+	Moved   Change = "moved"   // a page that was had redirects for good (301, 308)
+)
+
+// An Answer is the answer to a request for a page.
+type Answer struct {
+	// Time is when the answer came.
+	Time time.Time
+	// Status is the answer's status; 0: no answer came.
+	Status int
+	// Header is the answer's header, of which Next reads the validators, the dates and the
+	// freshness. Nil: it has none.
+	Header http.Header
+	// Text is a hash of what is compared with the last version, such as a CRC-32 of the body. Next
+	// reads it of a 200 or 203 only.
+	Text uint32
+	// Words is a hash of the part of that which says when the page comes back: without clocks,
+	// counters and what stands around the text. Programs that know no such part set it to Text.
+	Words uint32
+	// Conditional says that the request had the page's conditions, see Page.Conditions. A 304 to any
+	// other request is no answer to it.
+	Conditional bool
+}
+
+// isWhole reports whether an answer with the status has all of its page: 203 is a 200 that a proxy
+// has changed.
+func isWhole(status int) bool {
+	return status == http.StatusOK || status == http.StatusNonAuthoritativeInfo
+}
+
+// isVersion reports whether the answer has a version of the page, or confirms the one that was had.
+func (a *Answer) isVersion() bool {
+	return isWhole(a.Status) || a.Status == http.StatusNotModified && a.Conditional
+}
+
+// Next is the whole rule, a pure step. p is what is remembered of the page, and the zero Page if
+// that is nothing. a is an answer. next is what is remembered from now on, c is what has changed,
+// and due is when to ask again. The zero time means never, unless a sitemap or feed says that the
+// page was modified: see Page.Hinted. next.Due is the same.
+func (s Schedule) Next(p Page, a Answer) (next Page, c Change, due time.Time) {
+	now := a.Time.Round(0)
+	p = p.before(now)
+	next = p
+	next.Visited = now
+	switch a.Status {
+	case http.StatusOK, http.StatusNonAuthoritativeInfo:
+		c = next.whole(p, a, now)
+	case http.StatusNotModified:
+		c = next.unchanged(a)
+	case http.StatusNotFound, http.StatusGone:
+		c = next.gone()
+	case http.StatusMovedPermanently, http.StatusPermanentRedirect:
+		c = next.moved()
+	case http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect:
+		next.elsewhere(p, a, now)
+	}
+	if next.Changed.IsZero() {
+		next.Changed = now.Add(-presumed)
+	}
+	next.count(p, c, now)
+	next.Earliest = now.Add(s.distance(next, a))
+	next.Due = s.due(next, a.Status, now)
+	return next, c, next.Due
+}
+
+// distance returns the time after an answer in which its page isn't asked for, whatever anybody says.
+func (s Schedule) distance(p Page, a Answer) time.Duration {
+	if s.IgnoreFresh || !a.isVersion() {
+		return s.Min
+	}
+	return max(s.Min, p.Life)
+}
+
+// due returns when p is asked for again after an answer at now; zero: never.
+func (s Schedule) due(p Page, status int, now time.Time) time.Time {
+	if s.Min == 0 {
+		return time.Time{}
+	}
+	var interval time.Duration
+	switch status {
+	case http.StatusNotFound, http.StatusGone:
+		if p.Gone >= mostGone {
+			return time.Time{}
+		}
+		interval = max(s.Min, day)
+		for range p.Gone - 1 {
+			interval *= 3
+		}
+	case http.StatusMovedPermanently, http.StatusPermanentRedirect:
+		interval = s.max()
+	default:
+		interval = s.interval(p, status, now)
+	}
+	due := now.Add(interval)
+	if due.Before(p.Earliest) {
+		return p.Earliest
+	}
+	return due
+}
+
+// interval returns the square root of Min × the time for which p has been unchanged, within Min and
+// Max.
+func (s Schedule) interval(p Page, status int, now time.Time) time.Duration {
+	since := p.Changed
+	// A page that has no answer, or that is refused, is asked for the more rarely the longer that
+	// lasts.
+	isFailed := status == 0 || status >= 400
+	if isFailed && !p.Whole.IsZero() {
+		since = p.Whole
+	}
+	unchanged := max(now.Sub(since), 0)
+	// As floats, since the product of two durations is no duration.
+	root := math.Sqrt(float64(s.Min) * float64(unchanged))
+	interval := min(max(time.Duration(root), s.Min), s.max())
+	if status == 0 {
+		interval = max(interval, time.Hour) // the host may be down: it is asked for its other pages
+	}
+	return interval
+}
+
+// whole makes p, so far the page before, the one of which an answer has a version. It returns the
+// change.
+func (p *Page) whole(before Page, a Answer, now time.Time) Change {
+	c := Same
+	switch {
+	case before.Whole.IsZero() || before.Gone > 0:
+		c = New
+	case a.Text != before.Text:
+		c = Changed
+	}
+	date := dateOf(a)
+	modified, isDated := modifiedBy(a, date)
+	ago := date.Sub(modified) // by the server's clock, which may be wrong
+	switch {
+	case c == New && isDated:
+		p.Changed = now.Add(-ago)
+	case c == New:
+		p.Changed = now.Add(-presumed)
+	case a.Words == before.Words: // a clock, a counter: the page itself is as old as it was
+	case isDated && now.Add(-ago).After(before.Visited):
+		p.Changed = now.Add(-ago)
+	default:
+		// Some time between the two visits. An older date is that of a file that was put back.
+		p.Changed = now.Add(-now.Sub(before.Visited) / 2)
+	}
+	p.Text = a.Text
+	p.Words = a.Words
+	p.Whole = now
+	p.Gone = 0
+	p.ETag = validator(a.Header, "Etag", mostETag)
+	p.LastModified = validator(a.Header, "Last-Modified", mostLastModified)
+	p.dropClock(a, date)
+	p.Life = lifetime(a.Header)
+	return c
+}
+
+// unchanged makes p the page that a 304 confirms.
+func (p *Page) unchanged(a Answer) Change {
+	if !a.Conditional || p.Whole.IsZero() {
+		// Nobody asked whether the page has changed. The next request is one for all of it.
+		p.ETag = ""
+		p.LastModified = ""
+		return ""
+	}
+	if tag := validator(a.Header, "Etag", mostETag); tag != "" {
+		p.ETag = tag
+	}
+	if modified := validator(a.Header, "Last-Modified", mostLastModified); modified != "" {
+		p.LastModified = modified
+		p.dropClock(a, dateOf(a))
+	}
+	if _, ok := caching.Lifetime(a.Header); ok {
+		p.Life = lifetime(a.Header)
+	}
+	return Same
+}
+
+// gone makes p one that is gone. Its validators stay, and aren't sent.
+func (p *Page) gone() Change {
+	p.Gone++
+	switch {
+	case p.Whole.IsZero():
+		return ""
+	case p.Gone == 1:
+		return Gone
+	}
+	return Same
+}
+
+// moved makes p a page that is elsewhere for good. If it comes back it is a new one.
+func (p *Page) moved() Change {
+	had := !p.Whole.IsZero()
+	*p = Page{Visited: p.Visited, Changed: p.Changed, Hints: p.Hints}
+	if had {
+		return Moved
+	}
+	return ""
+}
+
+// elsewhere compares the target of a redirect that may be lifted. A page that was had keeps what it
+// had.
+func (p *Page) elsewhere(before Page, a Answer, now time.Time) {
+	if !p.Whole.IsZero() {
+		return
+	}
+	target := crc32.ChecksumIEEE([]byte(first(a.Header, "Location")))
+	isOther := !before.Visited.IsZero() && target != before.Words
+	if isOther {
+		p.Changed = now.Add(-now.Sub(before.Visited) / 2)
+	}
+	p.Text = target
+	p.Words = target
+}
+
+// count counts the hints that have lied. A visit before its time was hinted.
+func (p *Page) count(before Page, c Change, now time.Time) {
+	hinted := !before.Visited.IsZero() && (before.Due.IsZero() || now.Before(before.Due))
+	switch {
+	case c == Same && hinted:
+		p.Hints++
+	case c != Same && c != "":
+		p.Hints = 0
+	}
+}
+
+// before returns p with no time of the past after now: the clock may have been set back.
+func (p Page) before(now time.Time) Page {
+	for _, at := range []*time.Time{&p.Visited, &p.Whole, &p.Changed} {
+		if at.After(now) {
+			*at = now
+		}
+	}
+	return p
+}
+
+// dateOf returns when the server made the answer, by its own clock. An answer without a Date is
+// dated by who receives it.
+func dateOf(a Answer) time.Time {
+	if date, err := http.ParseTime(first(a.Header, "Date")); err == nil {
+		return date
+	}
+	return a.Time
+}
+
+// modifiedBy returns the Last-Modified of an answer that was made at date. ok is false if there is
+// none that says anything.
+func modifiedBy(a Answer, date time.Time) (modified time.Time, ok bool) {
+	modified, err := http.ParseTime(first(a.Header, "Last-Modified"))
+	return modified, err == nil && date.Sub(modified) >= clock
+}
+
+// dropClock forgets a Last-Modified as young as the answer, unless there is an ETag beside it: the
+// page may have changed once more in that second (RFC 9110, section 8.8.2.2).
+func (p *Page) dropClock(a Answer, date time.Time) {
+	if p.ETag != "" {
+		return
+	}
+	modified, err := http.ParseTime(first(a.Header, "Last-Modified"))
+	if err == nil && date.Sub(modified) < clock {
+		p.LastModified = ""
+	}
+}
+
+// lifetime returns for how long an answer calls itself fresh.
+func lifetime(h http.Header) time.Duration {
+	life, _ := caching.Lifetime(h)
+	return min(life, longestFresh)
+}

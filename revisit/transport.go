@@ -1,0 +1,376 @@
+package revisit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"hash/fnv"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/go-politeness/politeness"
+)
+
+// Stage is the stage of the *politeness.Error with which a Transport refuses a request.
+const Stage politeness.Stage = "revisit"
+
+// ErrFresh is why a Transport refuses: the page was had, and it is too early to ask again.
+// [politeness.Error.RetryAt] is when it may be asked for.
+var ErrFresh = errors.New("it is too early to ask for this page again")
+
+// A Transport is a RoundTripper that adds conditions to GET requests, so that an unchanged page is a
+// 304 without a body, as the site sent it. It refuses a GET that comes too early: before
+// Schedule.Min is over, or while the site calls its last answer fresh. The error is a
+// *politeness.Error with the reason ErrFresh. Only answers 200 and 304 start such a time.
+//
+// The program keeps the pages. One that has lost a page calls Forget, and the next request brings
+// all of it.
+//
+// Put it around the polite Transport, so that each hop of a redirect has a memory of its own and a
+// further try of politeness.Config.Retry has none. A request with Cache-Control: no-cache is sent
+// at once, with its conditions. Requests of other methods, and those with a Range or conditions of
+// their own, are passed on as they are, and nothing is learned from them.
+//
+// A page is remembered once its body was read to the end, so a program that dies before that gets
+// all of it again. Requests for one URL that differ in Accept, Accept-Language, Authorization or
+// Cookie are for different pages.
+//
+// Set the fields before the first request, and don't change them afterwards. A Transport is safe for
+// concurrent use. It has no goroutine, and needs no Close.
+type Transport struct {
+	// Base sends the requests: a *politeness.Transport, or what leads to one. It must be set.
+	Base http.RoundTripper
+	// Schedule says when a page may be asked for again. Its Min must be set.
+	Schedule Schedule
+	// Store remembers pages. Nil: the last 10,000 are remembered, in memory.
+	Store Store
+	// Failed is called with errors of the Store. The request goes on: a page that can't be loaded is
+	// asked for as a new one. Nil: nobody is told.
+	Failed func(error)
+
+	once   sync.Once
+	faulty error   // of the fields
+	memory *memory // in place of a nil Store
+
+	mu      sync.Mutex
+	pending *simplelru.LRU[string, time.Time] // when pages were asked for that aren't remembered yet
+}
+
+// mostPending is how many pages may be on their way at once without being forgotten.
+const mostPending = 10_000
+
+// RoundTrip implements http.RoundTripper.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if err := t.ready(); err != nil {
+		closeBody(req)
+		return nil, err
+	}
+	if !isPlain(req) {
+		return t.Base.RoundTrip(req)
+	}
+	now := time.Now()
+	v := &visit{t: t, key: keyOf(req), ctx: req.Context()}
+	v.page = t.load(v.ctx, v.key)
+	forced := hasDirective(req.Header, "no-cache")
+	if earliest := t.reserve(v, now, forced); earliest.After(now) {
+		closeBody(req)
+		return nil, tooEarly(req, earliest)
+	}
+	sent := req.Clone(req.Context())
+	v.conditional = v.page.Conditions(sent.Header, now)
+	resp, err := t.Base.RoundTrip(sent)
+	if err != nil || resp == nil {
+		v.end()
+		return resp, err
+	}
+	if resp.Request == sent {
+		resp.Request = req
+	}
+	v.answered(resp)
+	return resp, nil
+}
+
+// ready checks the fields once.
+func (t *Transport) ready() error {
+	t.once.Do(func() {
+		t.pending, _ = simplelru.NewLRU[string, time.Time](mostPending, nil) // an error is for 0 and less
+		if t.Store == nil {
+			t.memory = newMemory()
+		}
+		switch {
+		case t.Base == nil:
+			t.faulty = errors.New("revisit: Transport.Base isn't set: give it a *politeness.Transport")
+		case t.Schedule.Min == 0:
+			t.faulty = errors.New("revisit: Transport.Schedule.Min isn't set: say how often a page may be asked for")
+		default:
+			t.faulty = t.Schedule.Validate()
+		}
+	})
+	return t.faulty
+}
+
+// store returns the Store in use.
+func (t *Transport) store() Store {
+	if t.Store != nil {
+		return t.Store
+	}
+	return t.memory
+}
+
+// Forget makes the next request like req one for the whole page, at once. Call it where the program
+// has lost what it had. resp.Request of the answer is such a request. It returns the error of the
+// Store.
+func (t *Transport) Forget(req *http.Request) error {
+	if err := t.ready(); err != nil {
+		return err
+	}
+	key := keyOf(req)
+	t.mu.Lock()
+	t.pending.Remove(key)
+	t.mu.Unlock()
+	return t.store().Save(req.Context(), key, Page{})
+}
+
+// load returns what is remembered of a page.
+func (t *Transport) load(ctx context.Context, key string) Page {
+	p, ok, err := t.store().Load(ctx, key)
+	if err != nil {
+		t.failed(fmt.Errorf("revisit: loading %s: %w", key, err))
+	}
+	if !ok {
+		return Page{}
+	}
+	return p
+}
+
+// save remembers a page.
+func (t *Transport) save(ctx context.Context, key string, p Page) {
+	// What the answer has brought is in the program's hands, even if its context has ended.
+	if err := t.store().Save(context.WithoutCancel(ctx), key, p); err != nil {
+		t.failed(fmt.Errorf("revisit: saving %s: %w", key, err))
+	}
+}
+
+func (t *Transport) failed(err error) {
+	if t.Failed != nil {
+		t.Failed(err)
+	}
+}
+
+// reserve notes that the page of v is asked for at now. If it may not be, reserve returns when it
+// may. A page whose answer is still on its way counts from its request.
+func (t *Transport) reserve(v *visit, now time.Time, forced bool) (earliest time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !forced {
+		if asked, ok := t.pending.Peek(v.key); ok {
+			earliest = asked.Add(t.Schedule.Min)
+		}
+		if own := v.page.earliestAt(now); own.After(earliest) {
+			earliest = own
+		}
+		if earliest.After(now) {
+			return earliest
+		}
+	}
+	v.asked = now
+	t.pending.Add(v.key, now)
+	return time.Time{}
+}
+
+// earliestAt is Earliest by a clock that reads now. If the clock was set back by more than the time
+// that was left, nobody knows how much of it is over, and none of it counts.
+func (p *Page) earliestAt(now time.Time) time.Time {
+	setBack := p.Visited.Sub(now)
+	if setBack > p.Earliest.Sub(p.Visited) {
+		return time.Time{}
+	}
+	return p.Earliest
+}
+
+// tooEarly is the refusal of req until earliest.
+func tooEarly(req *http.Request, earliest time.Time) error {
+	return &politeness.Error{
+		Stage:   Stage,
+		Host:    politeness.ByHost(req),
+		URL:     withoutUser(req),
+		RetryAt: earliest,
+		Err:     ErrFresh,
+	}
+}
+
+// withoutUser returns the URL of req without userinfo.
+func withoutUser(req *http.Request) string {
+	u := *req.URL
+	u.User = nil
+	return u.String()
+}
+
+// closeBody closes the body of a request that isn't sent.
+func closeBody(req *http.Request) {
+	if req.Body != nil {
+		req.Body.Close()
+	}
+}
+
+// isPlain reports whether req asks for a whole page, and leaves it open whether that has changed.
+func isPlain(req *http.Request) bool {
+	if req.URL == nil || req.Method != http.MethodGet && req.Method != "" {
+		return false
+	}
+	for name := range req.Header {
+		canonical := http.CanonicalHeaderKey(name)
+		if canonical == "Range" || strings.HasPrefix(canonical, "If-") {
+			return false
+		}
+	}
+	return true
+}
+
+// hasDirective reports whether a request's Cache-Control has a directive.
+func hasDirective(h http.Header, name string) bool {
+	for _, line := range h["Cache-Control"] {
+		for directive := range strings.SplitSeq(line, ",") {
+			if strings.EqualFold(strings.TrimSpace(directive), name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// keyOf returns the key of the page that req is for: its URL without fragment and userinfo, and a
+// hash of what else of the request an answer depends on.
+func keyOf(req *http.Request) string {
+	u := *req.URL
+	u.User = nil
+	u.Fragment = ""
+	u.RawFragment = ""
+	key := u.String()
+	hash := fnv.New64a()
+	varies := req.URL.User != nil || req.Host != "" && !strings.EqualFold(req.Host, u.Host)
+	if varies {
+		fmt.Fprintf(hash, "%s\n%s\n", req.URL.User, req.Host)
+	}
+	for _, name := range [...]string{"Accept", "Accept-Language", "Authorization", "Cookie"} {
+		for _, value := range req.Header[name] {
+			varies = true
+			fmt.Fprintf(hash, "%s: %s\n", name, value)
+		}
+	}
+	if varies {
+		key += fmt.Sprintf(" %016x", hash.Sum64())
+	}
+	return key
+}
+
+// A visit is a request that was sent for a page.
+type visit struct {
+	t           *Transport
+	ctx         context.Context
+	key         string
+	page        Page // as it was before
+	conditional bool
+	asked       time.Time
+	answer      Answer
+}
+
+// answered takes the headers of the answer.
+func (v *visit) answered(resp *http.Response) {
+	v.answer = Answer{
+		Time:        time.Now(),
+		Status:      resp.StatusCode,
+		Header:      resp.Header.Clone(), // the program may change its own
+		Conditional: v.conditional,
+	}
+	hasBody := resp.Body != nil && resp.Body != http.NoBody
+	if !isWhole(resp.StatusCode) || !hasBody || resp.ContentLength == 0 {
+		v.learn(0)
+		return
+	}
+	resp.Body = &body{ReadCloser: resp.Body, visit: v}
+}
+
+// learn remembers what the answer says, whose body has the hash text.
+func (v *visit) learn(text uint32) {
+	a := v.answer
+	a.Text = text
+	a.Words = text
+	next, _, _ := v.t.Schedule.Next(v.page, a)
+	if !a.isVersion() {
+		next.Earliest = v.page.Earliest // a refusal, an error or a redirect starts no distance
+	}
+	v.t.save(v.ctx, v.key, next)
+	v.end()
+}
+
+// end ends the visit: from here on only the Store says when the page may be asked for.
+func (v *visit) end() {
+	v.t.mu.Lock()
+	defer v.t.mu.Unlock()
+	// A later visit of the same page may be under way, by no-cache.
+	if asked, ok := v.t.pending.Peek(v.key); ok && asked.Equal(v.asked) {
+		v.t.pending.Remove(v.key)
+	}
+}
+
+// mostRest is how many bytes Close reads in order to see the end of a body: readers of XML and JSON
+// stop at the end of the document, just before that.
+const mostRest = 4 << 10
+
+// A body is that of a page. The page is remembered at its end.
+type body struct {
+	io.ReadCloser
+	visit *visit
+	hash  uint32 // CRC-32 of what was read
+	over  bool   // the visit has ended
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (n int, err error) {
+	n, err = b.ReadCloser.Read(p)
+	if b.over {
+		return n, err
+	}
+	b.hash = crc32.Update(b.hash, crc32.IEEETable, p[:n])
+	switch {
+	case err == io.EOF: //nolint:errorlint // a Reader's end is io.EOF itself
+		b.over = true
+		b.visit.learn(b.hash)
+	case err != nil:
+		b.over = true
+		b.visit.end()
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	if !b.over && b.visit.answer.isKeepable() {
+		var rest [mostRest]byte
+		for read := 0; read < len(rest) && !b.over; {
+			n, err := b.Read(rest[read:])
+			if n == 0 && err == nil {
+				break
+			}
+			read += n
+		}
+	}
+	if !b.over {
+		b.over = true
+		b.visit.end()
+	}
+	return b.ReadCloser.Close()
+}
+
+// isKeepable reports whether there is anything to gain from remembering the answer. A stream has
+// neither validators nor a lifetime, and its end isn't waited for.
+func (a *Answer) isKeepable() bool {
+	return first(a.Header, "Etag") != "" || first(a.Header, "Last-Modified") != "" || lifetime(a.Header) > 0
+}
