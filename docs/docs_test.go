@@ -23,6 +23,7 @@ import (
 	_ "github.com/go-politeness/politeness/crawl"
 	_ "github.com/go-politeness/politeness/politenesstest"
 	_ "github.com/go-politeness/politeness/publicnet"
+	_ "github.com/go-politeness/politeness/revisit"
 	_ "github.com/go-politeness/politeness/statuspage"
 )
 
@@ -125,7 +126,7 @@ var docImports = []string{
 	module + "/backoff", module + "/botauth", module + "/budget", module + "/publicnet",
 	module + "/evidence", module + "/evidence/audit", module + "/evidence/audit/accesslog",
 	module + "/evidence/audit/bundle",
-	module + "/politenesstest", module + "/statuspage",
+	module + "/politenesstest", module + "/revisit", module + "/statuspage",
 	module + "/crawl", module + "/crawl/sitemap",
 	module + "/redis/redislimit", module + "/redis/redisbudget",
 	module + "/crawl/sqlitequeue", module + "/crawl/pgqueue",

@@ -31,8 +31,8 @@ const (
 	allParts = 1<<iota - 1
 )
 
-// AppendBinary appends the page to b, in some 40 bytes. Times are in whole seconds, and those before
-// which nothing may be asked are rounded up. The error is always nil.
+// AppendBinary appends the page to b, in some 40 bytes. Times are in whole seconds, and those
+// before which nothing may be asked are rounded up. The error is always nil.
 func (p Page) AppendBinary(b []byte) ([]byte, error) {
 	parts := p.parts()
 	b = append(b, format)
@@ -207,7 +207,8 @@ func (r *reader) page() (p Page) {
 		p.Due = time.Unix(visited+r.varint(), 0).UTC()
 	}
 	if has(hasLife) {
-		p.Life = min(time.Duration(max(r.varint(), 0)), longestFresh/time.Second) * time.Second
+		seconds := min(max(r.varint(), 0), int64(longestFresh/time.Second))
+		p.Life = time.Duration(seconds) * time.Second
 	}
 	if has(hasGone) {
 		p.Gone = int(r.uvarint(math.MaxInt32))

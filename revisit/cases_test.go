@@ -304,14 +304,14 @@ func TestCases(t *testing.T) {
 		"29 gone": {hourly, func(h *history) {
 			h.answer(0, 200, 1, 1, headers("ETag", `"1"`))
 			at := time.Duration(0)
-			for i, days := range []time.Duration{1, 3, 9, 27} {
+			for i, pause := range []time.Duration{1 * day, 3 * day, 9 * day, 27 * day} {
 				h.answer(at, 404, 0, 0, headers())
 				want := Same
 				if i == 0 {
 					want = Gone
 				}
 				h.wantChange(want)
-				at += days * day
+				at += pause
 				h.wantDue(at)
 			}
 			h.answer(at, 410, 0, 0, headers())

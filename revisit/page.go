@@ -41,8 +41,8 @@ const (
 func (p Page) IsZero() bool { return p == Page{} }
 
 // Conditions sets If-None-Match and If-Modified-Since in the header of a request at now, if the
-// page has what they need. It sets none while the page is gone, and none if the last whole answer is
-// 90 days old. Set Answer.Conditional if Conditions returns true.
+// page has what they need. It sets none while the page is gone, and none if the last whole answer
+// is 90 days old. Set Answer.Conditional if Conditions returns true.
 func (p Page) Conditions(h http.Header, now time.Time) bool {
 	isOld := now.Sub(p.Whole) >= untilWhole
 	if p.Gone > 0 || p.Whole.IsZero() || isOld || p.ETag == "" && p.LastModified == "" {
@@ -57,9 +57,9 @@ func (p Page) Conditions(h http.Header, now time.Time) bool {
 	return true
 }
 
-// alternatives returns the list of tags that mean the version with the tag etag. Apache adds "-gzip"
-// to the tag of what it compresses, and compares what comes back without it: only the list of both
-// is ever answered 304 (its bug 45023).
+// alternatives returns the list of tags that mean the version with the tag etag. Apache adds
+// "-gzip" to the tag of what it compresses, and compares what comes back without it: only the list
+// of both is ever answered 304 (its bug 45023).
 func alternatives(etag string) string {
 	if plain, ok := strings.CutSuffix(etag, `-gzip"`); ok {
 		return etag + ", " + plain + `"`

@@ -58,8 +58,8 @@ const (
 	mostGone = 5
 )
 
-// Validate returns an error for a Schedule that can't be meant. Call it where the values come from a
-// user. Transport calls it.
+// Validate returns an error for a Schedule that can't be meant. Call it where the values come from
+// a user. Transport calls it.
 func (s Schedule) Validate() error {
 	switch {
 	case s.Min < 0 || s.Max < 0:
@@ -156,7 +156,8 @@ func (s Schedule) Next(p Page, a Answer) (next Page, c Change, due time.Time) {
 	return next, c, next.Due
 }
 
-// distance returns the time after an answer in which its page isn't asked for, whatever anybody says.
+// distance returns the time after an answer in which its page isn't asked for, whatever anybody
+// says.
 func (s Schedule) distance(p Page, a Answer) time.Duration {
 	if s.IgnoreFresh || !a.isVersion() {
 		return s.Min

@@ -24,8 +24,8 @@ const Stage politeness.Stage = "revisit"
 // [politeness.Error.RetryAt] is when it may be asked for.
 var ErrFresh = errors.New("it is too early to ask for this page again")
 
-// A Transport is a RoundTripper that adds conditions to GET requests, so that an unchanged page is a
-// 304 without a body, as the site sent it. It refuses a GET that comes too early: before
+// A Transport is a RoundTripper that adds conditions to GET requests, so that an unchanged page is
+// a 304 without a body, as the site sent it. It refuses a GET that comes too early: before
 // Schedule.Min is over, or while the site calls its last answer fresh. The error is a
 // *politeness.Error with the reason ErrFresh. Only answers 200 and 304 start such a time.
 //
@@ -37,12 +37,14 @@ var ErrFresh = errors.New("it is too early to ask for this page again")
 // at once, with its conditions. Requests of other methods, and those with a Range or conditions of
 // their own, are passed on as they are, and nothing is learned from them.
 //
+// A request that follows a redirect has no Referer: http.Client adds one.
+//
 // A page is remembered once its body was read to the end, so a program that dies before that gets
 // all of it again. Requests for one URL that differ in Accept, Accept-Language, Authorization or
 // Cookie are for different pages.
 //
-// Set the fields before the first request, and don't change them afterwards. A Transport is safe for
-// concurrent use. It has no goroutine, and needs no Close.
+// Set the fields before the first request, and don't change them afterwards. A Transport is safe
+// for concurrent use. It has no goroutine, and needs no Close.
 type Transport struct {
 	// Base sends the requests: a *politeness.Transport, or what leads to one. It must be set.
 	Base http.RoundTripper
@@ -83,6 +85,10 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, tooEarly(req, earliest)
 	}
 	sent := req.Clone(req.Context())
+	if sent.Header == nil {
+		sent.Header = http.Header{}
+	}
+	dropReferer(sent)
 	v.conditional = v.page.Conditions(sent.Header, now)
 	resp, err := t.Base.RoundTrip(sent)
 	if err != nil || resp == nil {
@@ -233,6 +239,17 @@ func isPlain(req *http.Request) bool {
 	return true
 }
 
+// dropReferer removes the Referer that http.Client adds to a request that follows a redirect: no
+// page has led there, and owners of feeds take such a field for an advertisement.
+func dropReferer(req *http.Request) {
+	if req.Response == nil || req.Response.Request == nil {
+		return
+	}
+	if req.Header.Get("Referer") == withoutUser(req.Response.Request) {
+		req.Header.Del("Referer")
+	}
+}
+
 // hasDirective reports whether a request's Cache-Control has a directive.
 func hasDirective(h http.Header, name string) bool {
 	for _, line := range h["Cache-Control"] {
@@ -340,7 +357,7 @@ func (b *body) Read(p []byte) (n int, err error) {
 	}
 	b.hash = crc32.Update(b.hash, crc32.IEEETable, p[:n])
 	switch {
-	case err == io.EOF: //nolint:errorlint // a Reader's end is io.EOF itself
+	case err == io.EOF:
 		b.over = true
 		b.visit.learn(b.hash)
 	case err != nil:

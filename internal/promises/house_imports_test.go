@@ -68,7 +68,7 @@ var mayImport = map[string][]string{
 // speakHTTP are the packages that may import net/http, beside programs and what is internal. No other
 // package of mayImport depends on it, directly or not.
 var speakHTTP = []string{
-	"", "botauth", "crawl", "crawl/sitemap", "hostlimit/hints", "internal/caching", "internal/coding", "politenesstest", "publicnet", "robots/robotscache", "statuspage",
+	"", "botauth", "crawl", "crawl/sitemap", "hostlimit/hints", "internal/caching", "internal/coding", "politenesstest", "publicnet", "revisit", "robots/robotscache", "statuspage",
 }
 
 // knowSites are the packages that read the public suffix list of golang.org/x/net/publicsuffix, and
