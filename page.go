@@ -36,6 +36,10 @@ func (p *page) judge(entry *robotscache.Entry) {
 	}
 	path := p.subject.path()
 	p.verdict = entry.Rules.TestReadings(path)
+	if p.verdict.Allowed && p.subject.target.Opaque != "" {
+		// It is sent as it stands: what is forbidden in that spelling is forbidden, too.
+		p.verdict = entry.Rules.TestReadings(p.subject.target.RequestURI())
+	}
 	p.floor = entry.Rules.Floor(p.asked)
 	p.verdict.Reason = entry.Reason
 	// A path that is disallowed isn't fetched, so the preferences for its use are moot.

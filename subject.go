@@ -149,9 +149,9 @@ func (s *subject) text() string {
 
 // path returns the path and query of the URL as they are sent, to which robots.txt applies. That is
 // URL.RequestURI, and also the end of the text, which records need anyway. OPTIONS * is about the
-// whole site, and stands as /* there.
+// whole site, and stands as /* there. What URL.Opaque has is escaped there.
 func (s *subject) path() string {
-	if s.recorder == nil && s.target.Path != "*" {
+	if s.recorder == nil && s.target.Path != "*" && s.target.Opaque == "" {
 		return s.target.RequestURI()
 	}
 	_, rest, _ := strings.Cut(s.text(), "://")

@@ -493,7 +493,11 @@ func (u *URL) Spelled(raw string) string {
 // Redirect returns the URL of a redirect from the URL from to a Location. The error is why browsers
 // don't read it as one of http or https.
 func Redirect(from *url.URL, location string) (URL, error) {
-	base, err := ParseURL(nil, from.String())
+	text := from.String()
+	if strings.HasPrefix(from.Opaque, "/") { // which String doesn't put behind the host
+		text = from.Scheme + "://" + from.Host + from.RequestURI()
+	}
+	base, err := ParseURL(nil, text)
 	if err != nil {
 		return URL{}, err
 	}

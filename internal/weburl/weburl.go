@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/internal/hostname"
+	"github.com/go-politeness/politeness/internal/weblink"
 )
 
 // maxTarget bounds the path and query of a URL: a redirect may be megabytes long, and servers take
@@ -79,7 +80,14 @@ func Text(u *url.URL) string {
 		switch {
 		case strings.HasPrefix(u.Opaque, "//"): // has the scheme
 		case strings.HasPrefix(u.Opaque, "/"):
-			target = u.Scheme + "://" + hostname.ASCII(u.Host) + target
+			// It may be one that no URL has, such as "/50%-off".
+			var b strings.Builder
+			path, query, hasQuery := strings.Cut(target, "?")
+			weblink.Escape(&b, path, false)
+			target = u.Scheme + "://" + hostname.ASCII(u.Host) + b.String()
+			if hasQuery {
+				target += "?" + query
+			}
 		default: // can't be requested, but userinfo is only found behind a scheme
 			target = u.Scheme + ":" + target
 		}

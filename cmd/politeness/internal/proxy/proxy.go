@@ -45,6 +45,7 @@ type Proxy struct {
 	programs  programs
 	hall      *hall
 	quiet     *silence // tunnels in which no request is under way
+	wraps     wrapping // targets that net/http can't pass on
 	stalled   time.Duration
 	silent    int            // as maxSilent
 	grace     time.Duration  // as endTimeout
@@ -63,6 +64,7 @@ func New(transport *politeness.Transport, authority *Authority) *Proxy {
 		authority: authority,
 		tunnels:   newTunnels(),
 		quiet:     &silence{most: maxSilent},
+		wraps:     newWrapping(),
 		stalled:   stalled,
 		silent:    maxSilent,
 		grace:     endTimeout,
@@ -141,6 +143,7 @@ func Base() *http.Transport {
 // ServeHTTP answers what comes to the proxy itself: requests with an absolute URL, and CONNECT.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.hurry(w, r)
+	r = p.wraps.asSent(r)
 	switch {
 	case r.Method == http.MethodConnect:
 		p.connect(w, r)
@@ -154,6 +157,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // inside answers what comes through a tunnel: requests to the site that the tunnel was opened to.
 func (p *Proxy) inside(w http.ResponseWriter, r *http.Request) {
 	p.hurry(w, r)
+	r = p.wraps.asSent(r)
 	target := targetOf(r.Context())
 	authority := target.authority()
 	host := r.Host

@@ -61,6 +61,7 @@ func (p *Proxy) serve(ctx context.Context, listener net.Listener, messages io.Wr
 	outside.ConnContext = p.programs.with
 	idle := &silence{most: maxIdle}
 	outside.ConnState = func(c net.Conn, state http.ConnState) {
+		follow(c, state)
 		p.programs.state(c, state)
 		idle.state(c, state)
 	}
@@ -69,6 +70,7 @@ func (p *Proxy) serve(ctx context.Context, listener net.Listener, messages io.Wr
 	}
 	p.quiet.most = p.silent
 	inside.ConnState = func(c net.Conn, state http.ConnState) {
+		follow(c, state)
 		p.programs.state(c, state)
 		p.quiet.state(c, state)
 	}
@@ -76,8 +78,8 @@ func (p *Proxy) serve(ctx context.Context, listener net.Listener, messages io.Wr
 	errs := make([]error, 2)
 	ended, end := context.WithCancel(ctx)
 	defer end()
-	both.Go(func() { errs[0] = outside.Serve(listener); end() })
-	both.Go(func() { errs[1] = inside.Serve(p.tunnels); end() })
+	both.Go(func() { errs[0] = outside.Serve(&requestConns{listener, p.wraps}); end() })
+	both.Go(func() { errs[1] = inside.Serve(&requestConns{p.tunnels, p.wraps}); end() })
 	<-ended.Done()
 	limited, cancel := context.WithTimeout(life, p.grace)
 	defer cancel()

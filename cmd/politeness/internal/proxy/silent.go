@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"container/list"
-	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
@@ -38,8 +37,5 @@ func (s *silence) state(c net.Conn, state http.ConnState) {
 	}
 	longest, _ := s.conns.Remove(s.conns.Front()).(net.Conn)
 	delete(s.at, longest)
-	if secure, ok := longest.(*tls.Conn); ok {
-		longest = secure.NetConn() // without a farewell, which may wait
-	}
-	longest.Close()
+	beneath(longest).Close() // without a farewell of TLS, which may wait
 }

@@ -110,8 +110,25 @@ func (p *Proxy) connect(w http.ResponseWriter, r *http.Request) {
 		_, _ = conn.Write(accessDenied)
 		conn.Close()
 	default:
-		p.tunnels.add(tls.Server(inside, p.authority.config))
+		p.secure(r.Context(), inside)
 	}
+}
+
+// secure answers the beginning of TLS in a tunnel, and hands the tunnel to its server.
+func (p *Proxy) secure(ctx context.Context, inside *tunnel) {
+	conn := tls.Server(inside, p.authority.config)
+	_ = conn.SetDeadline(time.Now().Add(headerTimeout))
+	p.quiet.state(conn, http.StateNew)
+	err := conn.HandshakeContext(ctx)
+	p.quiet.state(conn, http.StateHijacked)
+	if err != nil {
+		//nolint:forbidigo // the messages of Serve
+		p.forward.ErrorLog.Printf("http: TLS handshake error from %s: %v", inside.RemoteAddr(), err)
+		inside.Close()
+		return
+	}
+	_ = conn.SetDeadline(time.Time{})
+	p.tunnels.add(conn)
 }
 
 const (
@@ -135,10 +152,7 @@ type targetKey struct{}
 
 // withTarget is a ConnContext of the server of the tunnels.
 func withTarget(ctx context.Context, c net.Conn) context.Context {
-	if secure, ok := c.(*tls.Conn); ok {
-		c = secure.NetConn()
-	}
-	if t, ok := c.(*tunnel); ok {
+	if t, ok := beneath(c).(*tunnel); ok {
 		return context.WithValue(ctx, targetKey{}, t.to)
 	}
 	return ctx
