@@ -26,7 +26,7 @@ import (
 type Reader struct {
 	z        *html.Tokenizer
 	isXML    bool
-	isStrict bool // XML: an element without a namespace isn't one of HTML
+	isStrict bool // XML: an element without a namespace isn't one of HTML, as the page declares some
 	hasRoot  bool // XML: the outermost element has begun
 	isOther  bool // XML: that element isn't one of HTML, so the document is no page
 
@@ -54,8 +54,8 @@ type Reader struct {
 // Markup says how a page is read.
 type Markup uint8
 
-// HTML is read as HTML. XHTML is read as XML, in which an element is one of HTML if no namespace is
-// declared. XML is a page if its outermost element has the namespace of HTML.
+// HTML is read as HTML. XHTML is read as XML, whose elements are those of HTML if the outermost one
+// declares no namespace. XML is a page if its outermost element has the namespace of HTML.
 const (
 	HTML Markup = iota
 	XHTML
@@ -446,6 +446,9 @@ func (r *Reader) startXML(name []byte, isWhole bool) {
 	if !r.hasRoot {
 		r.hasRoot = true
 		r.isOther = r.isStrict && r.names != inHTML
+		before, _ := cutPrefix(name)
+		_, isDeclared := r.declared(before)
+		r.isStrict = r.isStrict || isDeclared
 	}
 	for i, a := range r.attributes {
 		r.attributes[i].Name = r.spelled(a.Name)

@@ -46,7 +46,7 @@ var readerRows = []struct {
 	{"SVG in XHTML", `<html xmlns="http://www.w3.org/1999/xhtml"><svg xmlns="http://www.w3.org/2000/svg"><title/><a href="/svg"/><link href="/not"/></svg><a href="/after"/></html>`, XHTML, "/svg /after"},
 
 	{"a prefix", `<h:html xmlns:h="http://www.w3.org/1999/xhtml"><h:script/><h:a href="/after"/><a href="/not"/></h:html>`, XML, "/after"},
-	{"a prefix, typed as XHTML", `<h:html xmlns:h="http://www.w3.org/1999/xhtml"><h:title/><h:a href="/after"/></h:html>`, XHTML, "/after"},
+	{"a prefix, typed as XHTML", `<h:html xmlns:h="http://www.w3.org/1999/xhtml"><h:title/><h:a href="/after"/><a href="/not"/></h:html>`, XHTML, "/after"},
 	{"a prefix in HTML", `<h:html xmlns:h="http://www.w3.org/1999/xhtml"><h:a href="/not"></h:a><a href=/after>`, HTML, "/after"},
 	{"a prefix for a part", `<html xmlns="http://www.w3.org/1999/xhtml"><p xmlns:h="http://www.w3.org/1999/xhtml"><h:a href="/in"/></p><h:a href="/not"/><a href="/after"/></html>`, XML, "/in /after"},
 	{"a prefix that is declared anew", `<h:html xmlns:h="http://www.w3.org/1999/xhtml"><h:p xmlns:h="urn:x"><h:a href="/not"/></h:p><h:a href="/after"/></h:html>`, XML, "/after"},
