@@ -13,6 +13,7 @@ import (
 	"github.com/go-politeness/politeness/cmd/politeness/internal/proxy"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/publicnet"
+	"github.com/go-politeness/politeness/statuspage"
 )
 
 const proxyUsage = `Usage: politeness proxy -agent UA [flags]
@@ -21,9 +22,11 @@ A forward proxy that makes any program polite: robots.txt, turns, 429. Refusals
 are answered 403 (don't come back) or 503 with Retry-After, and say why.
 
   -agent UA        who crawls: name, version and contact; or USER_AGENT
-  -listen ADDR     default 127.0.0.1:8118
+  -listen ADDR     default 127.0.0.1:8118; a browser sees there who waits
   -remote          allow an ADDR that isn't loopback
+  -login FILE      answer only who sends the NAME:PASSWORD in FILE
   -ca DIR          answer for https sites too, by an authority made in DIR
+  -tls             speak TLS on ADDR itself, by that authority
   -purpose LIST    what for: train, ground, search; sites that refuse are left
   -evidence FILE   append every decision, for politeness audit
   -state DIR       remember blocks and robots.txt there
@@ -35,6 +38,12 @@ How fast, how long:
   -max-wait D      longest wait for a turn, default 50s
   -pages N         refuse after N pages
   -time D          refuse after D
+
+How sites are reached:
+  -upstream URL    by another proxy: http, https or socks5
+  -leave FILE      never ask the hosts that FILE lists, one a line
+  -roots FILE      trust the certificates in FILE as well
+  -cert FILE       show sites that ask the certificate and key in FILE
 
 For one's own networks and sites:
   -private         pass on to loopback and private addresses as well
@@ -60,10 +69,35 @@ func runProxy(ctx context.Context, sh *shell, args []string) (status int, err er
 	listen := flags.String("listen", "127.0.0.1:8118", "")
 	dir := flags.String("ca", "", "")
 	remote := flags.Bool("remote", false, "")
+	secure := flags.Bool("tls", false, "")
+	login := flags.String("login", "", "")
+	var sites reaching
+	flags.StringVar(&sites.upstream, "upstream", "", "")
+	flags.StringVar(&sites.leave, "leave", "", "")
+	flags.StringVar(&sites.roots, "roots", "", "")
+	flags.StringVar(&sites.cert, "cert", "", "")
 	if _, err := parse(flags, args, ""); err != nil {
 		return 0, err
 	}
+	if *secure && *dir == "" {
+		return 0, misused("-tls needs -ca DIR, by whose authority programs know the proxy")
+	}
+	password, err := readLogin(*login)
+	if err != nil {
+		return 0, err
+	}
+	var authority *proxy.Authority
+	if *dir != "" {
+		authority, err = proxy.OpenAuthority(*dir)
+		if err != nil {
+			return 0, err
+		}
+	}
 	base := proxy.Base()
+	word, err := sites.apply(base, authority)
+	if err != nil {
+		return 0, err
+	}
 	base.DisableCompression = len(p.purposes) == 0
 	if !p.private {
 		base = publicnet.Transport(base)
@@ -71,6 +105,9 @@ func runProxy(ctx context.Context, sh *shell, args []string) (status int, err er
 	readable := len(p.purposes) > 0
 	cfg, err := p.config(&onward{base: proxy.ByProgram(base), readable: readable})
 	if err != nil {
+		return 0, err
+	}
+	if err := sites.keepOff(&cfg); err != nil {
 		return 0, err
 	}
 	cfg.RobotsBase = &onward{base: base, readable: readable} // nobody's login counts for robots.txt
@@ -93,24 +130,28 @@ func runProxy(ctx context.Context, sh *shell, args []string) (status int, err er
 	if err != nil {
 		return 0, err
 	}
-	var authority *proxy.Authority
-	if *dir != "" {
-		authority, err = proxy.OpenAuthority(*dir)
-		if err != nil {
-			return 0, err
-		}
-	}
 	listener, err := proxy.Listen(ctx, *listen, *remote)
 	if err != nil {
 		return 0, err
 	}
-	fmt.Fprintf(sh.errs, "politeness proxy: listening on %s; export http_proxy=http://%[1]s\n", listener.Addr())
+	own := "http://" + listener.Addr().String()
+	if *secure {
+		own = "https://" + listener.Addr().String()
+		listener = authority.Listener(listener)
+	}
+	fmt.Fprintf(sh.errs, "politeness proxy: listening on %s; export http_proxy=%s\n", listener.Addr(), own)
 	if authority != nil {
-		fmt.Fprintf(sh.errs, "politeness proxy: export https_proxy=http://%s for programs that trust %s\n",
-			listener.Addr(), authority.Certificate)
+		fmt.Fprintf(sh.errs, "politeness proxy: export https_proxy=%s for programs that trust %s\n",
+			own, authority.Certificate)
+	}
+	if word != "" {
+		fmt.Fprintf(sh.errs, "politeness proxy: %s\n", word)
 	}
 	defer sh.stopping(ctx, "proxy", "what is under way is answered, for 10 s at most")()
-	return exitOK, proxy.New(transport, authority).Serve(ctx, listener, sh.errs)
+	server := proxy.New(transport, authority)
+	server.Login = password
+	server.Status = statuspage.Handler(transport)
+	return exitOK, server.Serve(ctx, listener, sh.errs)
 }
 
 // onward is the Base of the proxy's Transport.

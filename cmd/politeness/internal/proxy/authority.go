@@ -211,6 +211,28 @@ func loadAuthority(name string, user int) (*Authority, error) {
 	return a, nil
 }
 
+// Listener returns a listener whose connections speak TLS, with a certificate by a for the name
+// that a program asks for, or for the address that it has reached.
+func (a *Authority) Listener(l net.Listener) net.Listener {
+	return tls.NewListener(l, &tls.Config{
+		NextProtos: []string{"http/1.1"},
+		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			name := hello.ServerName
+			if name == "" {
+				host, _, err := net.SplitHostPort(hello.Conn.LocalAddr().String())
+				if err != nil {
+					return nil, err
+				}
+				name = host
+			}
+			if net.ParseIP(name) == nil && !isDomain(name) {
+				return nil, fmt.Errorf("%q is no name of a host", name)
+			}
+			return a.leaf(name)
+		},
+	})
+}
+
 // leaf returns a certificate for a name or an IP address.
 func (a *Authority) leaf(name string) (*tls.Certificate, error) {
 	a.mu.Lock()

@@ -67,7 +67,7 @@ func badCertificate(err error) bool {
 	_, expired := errors.AsType[x509.CertificateInvalidError](err)
 	_, unknown := errors.AsType[x509.UnknownAuthorityError](err)
 	_, other := errors.AsType[x509.HostnameError](err)
-	return verified || expired || unknown || other
+	return errors.Is(err, errOwn) || verified || expired || unknown || other
 }
 
 func hangsUp(err error) bool {

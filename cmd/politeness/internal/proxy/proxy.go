@@ -10,7 +10,9 @@ package proxy
 import (
 	"bufio"
 	"context"
+	"crypto/subtle"
 	"crypto/tls"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -38,6 +40,13 @@ const self = "politeness"
 
 // A Proxy answers programs. Make it with New; Serve serves it.
 type Proxy struct {
+	// Login is the name and password, "name:password", without which nobody is answered. Set it
+	// before Serve where others can reach the proxy. Empty: everybody is.
+	Login string
+	// Status answers a person who looks at the proxy's own address with a browser, such as by a page
+	// of package statuspage. Set it before Serve. Nil: a text that says what this is.
+	Status http.Handler
+
 	forward   *httputil.ReverseProxy // strips hop-by-hop headers, streams bodies in both directions
 	hosts     hostlimit.Limiter      // of the transport
 	authority *Authority             // nil: tunnels are for http alone
@@ -145,13 +154,46 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.hurry(w, r)
 	r = p.wraps.asSent(r)
 	switch {
+	case r.Method != http.MethodConnect && !r.URL.IsAbs():
+		p.own(w, r)
+	case !p.admits(r.Header.Get("Proxy-Authorization")):
+		w.Header().Set("Proxy-Authenticate", realm)
+		answer(w, http.StatusProxyAuthRequired, "http_request_denied", wantsLogin)
 	case r.Method == http.MethodConnect:
 		p.connect(w, r)
-	case !r.URL.IsAbs():
-		answer(w, http.StatusBadRequest, "http_request_error", fmt.Sprintf(notAProxy, r.Host))
 	default:
 		p.pass(w, r)
 	}
+}
+
+const (
+	realm      = `Basic realm="politeness proxy"`
+	wantsLogin = "this proxy wants a name and a password"
+)
+
+// own answers who takes the proxy for a site: with the page of its status, if it asks for that.
+func (p *Proxy) own(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.URL.Path != "/" || p.Status == nil:
+		answer(w, http.StatusBadRequest, "http_request_error", fmt.Sprintf(notAProxy, r.Host))
+	case !p.admits(r.Header.Get("Authorization")):
+		w.Header().Set("WWW-Authenticate", realm)
+		answer(w, http.StatusUnauthorized, "http_request_denied", wantsLogin)
+	default:
+		w.Header().Set("Proxy-Status", self)
+		p.Status.ServeHTTP(w, r)
+	}
+}
+
+// admits reports whether the credentials given are the name and the password, if these are needed.
+func (p *Proxy) admits(given string) bool {
+	if p.Login == "" {
+		return true
+	}
+	scheme, code, _ := strings.Cut(given, " ")
+	said, err := base64.StdEncoding.DecodeString(strings.TrimSpace(code))
+	isBasic := strings.EqualFold(scheme, "Basic") && err == nil
+	return isBasic && subtle.ConstantTimeCompare(said, []byte(p.Login)) == 1
 }
 
 // inside answers what comes through a tunnel: requests to the site that the tunnel was opened to.
