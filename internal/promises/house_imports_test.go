@@ -46,7 +46,8 @@ var mayImport = map[string][]string{
 	"politenesstest":           {"robots"}, // it judges the others, so it shares nothing else with them
 	"robots/robotscache":       {"backoff", "robots", "internal/caching", "internal/coding", "internal/statedir"},
 
-	// What is internal to them.
+	// What is internal to them, and to crawl.
+	"crawl/internal/traps":          nil,
 	"evidence/audit/internal/sites": {"evidence"},
 	"evidence/audit/internal/trees": {"evidence"},
 	"evidence/internal/lines":       nil,

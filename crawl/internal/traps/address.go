@@ -1,0 +1,145 @@
+package traps
+
+import "strings"
+
+// Bounds of the parts of a URL that are told apart. The rest of a longer one is one part.
+const (
+	maxSegments   = 16
+	maxParameters = 16
+	maxWord       = 32 // bytes of a word
+	maxSegment    = 24 // bytes of a segment that isn't a slug
+)
+
+// An address is a URL in its parts.
+type address struct {
+	path     string
+	segments []string // without the empty ones at both ends
+	query    []parameter
+}
+
+// A parameter is one of a query.
+type parameter struct {
+	name, value string
+	isRest      bool // it is all that follows the first maxParameters
+}
+
+// parse returns the parts of a normalised URL.
+func parse(url string) address {
+	var a address
+	_, rest, hasScheme := strings.Cut(url, "://")
+	if !hasScheme {
+		rest = url
+	}
+	path, query, _ := strings.Cut(rest, "?")
+	if slash := strings.IndexByte(path, '/'); slash >= 0 {
+		a.path = path[slash:]
+	}
+	a.segments = strings.SplitN(strings.Trim(a.path, "/"), "/", maxSegments)
+	for query != "" {
+		if len(a.query) == maxParameters {
+			a.query = append(a.query, parameter{value: query, isRest: true})
+			break
+		}
+		end := strings.IndexAny(query, "&;")
+		if end < 0 {
+			end = len(query)
+		}
+		if end > 0 {
+			name, value, _ := strings.Cut(query[:end], "=")
+			a.query = append(a.query, parameter{name: name, value: value})
+		}
+		query = query[min(end+1, len(query)):]
+	}
+	return a
+}
+
+// A kind says which part of a URL a mark is.
+type kind uint8
+
+const (
+	nameMark   kind = 1 << iota // the name of a parameter
+	placeMark                   // the name of a parameter on paths of a form
+	valueMark                   // a value that is a word
+	prefixMark                  // the word with which a value begins
+	formMark                    // the form of the path
+	wordMark                    // a segment that is a word
+)
+
+// A mark is a part of a URL that others have too.
+type mark struct {
+	hash  uint32
+	kind  kind
+	pays  bool // for a page without anything new
+	text  string
+	value string
+}
+
+// String returns the mark for people.
+func (m mark) String() string {
+	switch m.kind {
+	case nameMark, placeMark:
+		return "parameter " + m.text
+	case valueMark:
+		return "parameter " + m.text + "=" + m.value
+	case prefixMark:
+		return "parameter " + m.text + "=" + m.value + "..."
+	case wordMark:
+		return "paths with " + m.text
+	}
+	return "paths like " + m.text
+}
+
+// marksOf returns the marks of a URL. Those of its path pay for it only if it has no parameters.
+func (h *Host) marksOf(a *address) []mark {
+	marks := make([]mark, 0, 16)
+	add := func(m mark) {
+		if m.kind&h.drop == 0 {
+			marks = append(marks, m)
+		}
+	}
+	form := formOf(a.path)
+	for _, p := range a.query {
+		if p.isRest {
+			continue
+		}
+		name := nameOf(p.name)
+		add(mark{hash: sum(nameMark, name), kind: nameMark, pays: true, text: p.name})
+		add(mark{hash: sum(placeMark, name^hash(form.mixed())), kind: placeMark, pays: true, text: p.name})
+		if isWord(p.value) {
+			hash := sum(valueMark, name.add('=').addString(p.value))
+			add(mark{hash: hash, kind: valueMark, pays: true, text: p.name, value: p.value})
+		}
+		if end := strings.IndexAny(p.value, ":/"); end > 0 && isWord(p.value[:end]) {
+			prefix := p.value[:end+1]
+			hash := sum(prefixMark, name.add('=').addString(prefix))
+			add(mark{hash: hash, kind: prefixMark, pays: true, text: p.name, value: prefix})
+		}
+	}
+	pays := len(a.query) == 0
+	add(mark{hash: sum(formMark, form), kind: formMark, pays: pays, text: a.path})
+	for i, s := range a.segments {
+		if !isWord(s) || strings.Count(s, "-") >= 3 {
+			continue
+		}
+		hash := hashOf(s)
+		if i == len(a.segments)-1 { // the same word says something else at the end of a path
+			hash = hash.add('$')
+		}
+		add(mark{hash: sum(wordMark, hash), kind: wordMark, pays: pays, text: s})
+	}
+	return marks
+}
+
+// isWord reports whether a value is a word, such as an action, and not data.
+func isWord(s string) bool {
+	if s == "" || len(s) > maxWord {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i] | 0x20
+		if (c < 'a' || c > 'z') && strings.IndexByte("_./:-", s[i]) < 0 {
+			return false
+		}
+	}
+	return true
+}
