@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/chromedp/cdproto/fetch"
 	"github.com/chromedp/cdproto/network"
@@ -21,6 +23,12 @@ import (
 type interceptor struct {
 	client *http.Client
 	group  sync.WaitGroup
+	open   atomic.Int64 // requests that aren't answered yet
+	ended  atomic.Int64 // requests that are
+
+	// document answers the requests for the pages of the tab and of its frames in another way, if it
+	// returns true. Nil: they are answered as all others are.
+	document func(ctx context.Context, paused *fetch.EventRequestPaused) (answered bool)
 }
 
 // newInterceptor returns an interceptor that sends through transport. Redirects are handed
@@ -36,7 +44,12 @@ func newInterceptor(transport http.RoundTripper) *interceptor {
 func (i *interceptor) attach(ctx context.Context) error {
 	err := chromedp.Listen(ctx, func(event any) {
 		if paused, ok := event.(*fetch.EventRequestPaused); ok {
-			i.group.Go(func() { i.answer(ctx, paused) }) // a listener must not wait
+			i.open.Add(1)
+			i.group.Go(func() { // a listener must not wait
+				i.answer(ctx, paused)
+				i.ended.Add(1)
+				i.open.Add(-1)
+			})
 		}
 	})
 	if err != nil {
@@ -49,16 +62,40 @@ func (i *interceptor) attach(ctx context.Context) error {
 // wait waits for what is being answered. Nothing new is asked once ctx is done.
 func (i *interceptor) wait() { i.group.Wait() }
 
+// idle waits until nothing has been asked for some time.
+func (i *interceptor) idle(ctx context.Context, quiet time.Duration) {
+	for {
+		before := i.ended.Load()
+		select {
+		case <-time.After(quiet):
+		case <-ctx.Done():
+			return
+		}
+		if i.open.Load() == 0 && i.ended.Load() == before {
+			return
+		}
+	}
+}
+
 // answer sends a paused request and hands over its answer, or its failure. Where the page is gone,
 // what comes of it is dropped.
 func (i *interceptor) answer(ctx context.Context, paused *fetch.EventRequestPaused) {
+	isDocument := paused.ResourceType == network.ResourceTypeDocument
+	if isDocument && i.document != nil && i.document(ctx, paused) {
+		return
+	}
 	answer, err := i.send(ctx, paused)
 	if err != nil {
-		failure := fetch.FailRequestParams{RequestID: paused.RequestID, ErrorReason: reason(err)}
-		_, _ = chromedp.Call(ctx, fetch.FailRequest, failure)
+		fail(ctx, paused, reason(err))
 		return
 	}
 	_, _ = chromedp.Call(ctx, fetch.FulfillRequest, answer)
+}
+
+// fail answers a request of the tab with an error.
+func fail(tab context.Context, paused *fetch.EventRequestPaused, why network.ErrorReason) {
+	failure := fetch.FailRequestParams{RequestID: paused.RequestID, ErrorReason: why}
+	_, _ = chromedp.Call(tab, fetch.FailRequest, failure)
 }
 
 // reason says to the page what is wrong.
@@ -92,12 +129,17 @@ func (i *interceptor) send(
 	if err != nil {
 		return answer, err
 	}
+	return handedOver(paused.RequestID, resp)
+}
+
+// handedOver reads an answer, which is handed over as a whole.
+func handedOver(id fetch.RequestID, resp *http.Response) (answer fetch.FulfillRequestParams, err error) {
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body) // an answer is handed over as a whole
+	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return answer, err
 	}
-	answer = fetch.FulfillRequestParams{RequestID: paused.RequestID, ResponseCode: int64(resp.StatusCode), Body: text}
+	answer = fetch.FulfillRequestParams{RequestID: id, ResponseCode: int64(resp.StatusCode), Body: text}
 	for name, values := range resp.Header {
 		if name == "Content-Length" || name == "Transfer-Encoding" {
 			continue // of the body on its way, not of this one

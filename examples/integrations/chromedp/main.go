@@ -3,9 +3,12 @@
 //
 //	go run -C examples/integrations/chromedp .          # a site of its own, on loopback
 //	go run -C examples/integrations/chromedp . URL...   # real pages
+//	go run -C examples/integrations/chromedp . -crawl URL...   # follow links, also those made by scripts
 //
 // It needs Chromium or Chrome, prints the text of each page as scripts have made it, then what
-// audit.Check finds in the log. intercept.go is the part to copy.
+// audit.Check finds in the log. intercept.go is the part to copy. crawl.go is for crawls of such
+// pages by package crawl: redirects and refusals have their outcomes, and the files of a page are
+// paced, too.
 //
 // What goes through politeness: documents and frames, also those of other sites, scripts,
 // styles, images, fonts, fetch and XMLHttpRequest, workers, prefetches, beacons and pings,
@@ -55,6 +58,13 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 
+	if len(os.Args) > 2 && os.Args[1] == "-crawl" {
+		if err := crawlAndPrint(ctx, os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, "chromedp:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	var pages []page
 	for _, url := range os.Args[1:] {
 		pages = append(pages, page{url, "body"})
@@ -96,7 +106,7 @@ func browse(ctx context.Context, out io.Writer, base http.RoundTripper, pages []
 		return nil, err
 	}
 	for _, p := range pages {
-		text, err := read(tab, p)
+		text, err := textOf(tab, p)
 		if err != nil {
 			fmt.Fprintf(out, "%s: %v\n", p.url, err)
 			continue
@@ -111,9 +121,9 @@ func browse(ctx context.Context, out io.Writer, base http.RoundTripper, pages []
 	return audit.Check(&log)
 }
 
-// read opens a page and returns its text. Opening lasts until everything is loaded, which
+// textOf opens a page and returns its text. Opening lasts until everything is loaded, which
 // takes as long as is polite.
-func read(tab context.Context, p page) (string, error) {
+func textOf(tab context.Context, p page) (string, error) {
 	if err := chromedp.Do(tab, chromedp.Navigate(p.url), chromedp.WaitReady(p.selector)); err != nil {
 		return "", err
 	}
