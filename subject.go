@@ -46,6 +46,7 @@ type subject struct {
 	from      uint64        // id of the request whose redirect led here, where this Transport has sent it; 0: none
 	deadEnds  *deadEnds     // nil: the request isn't the caller's
 	origin    *http.Request // the caller's
+	due       time.Time     // when the page became due, as its asker remembers; zero: nobody does
 	revisits  bool          // the request asks for the page only if it has changed
 	window    time.Time     // beginning of the budget's window in which the page was reserved; zero: it isn't renewed
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/rules"
 	"github.com/go-politeness/politeness/internal/alarm"
+	"github.com/go-politeness/politeness/internal/contexts"
 	"github.com/go-politeness/politeness/internal/faults"
 	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/internal/pagehead"
@@ -94,6 +95,7 @@ func (t *Transport) begin(req *http.Request, k kind, over *over) *trip {
 	switch k {
 	case kindPage:
 		s.recorder = t.recorder
+		s.due = contexts.Due(ctx)
 		s.attempt = 1
 		s.deadEnds = t.deadEnds
 		s.origin = req

@@ -221,6 +221,7 @@ func (t *turn) record(typ evidence.Type, st *start) {
 		BlockedUntil: st.BlockedUntil,
 		Signed:       st.keyID,
 		Conditional:  s.revisits,
+		Due:          s.due,
 	}
 	s.describe(&d, typ, st.Start)
 	t.visited = 0 // it was before the first start alone

@@ -120,7 +120,7 @@ func TestConsoleIsQuietAboutTheRoutine(t *testing.T) {
 		want := 1
 		switch typ {
 		case evidence.RobotsAllowed, evidence.Started, evidence.Fetched, evidence.Resent, evidence.RobotsFetched, evidence.RobotsRevalidated,
-			evidence.PolicyStated, evidence.LogClosed, evidence.Checkpoint:
+			evidence.PolicyStated, evidence.LogClosed, evidence.Checkpoint, evidence.StaysOpen:
 			want = 0
 		}
 		if n := len(lines(&quiet)); n != want {

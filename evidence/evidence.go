@@ -135,7 +135,7 @@ type Decision struct {
 	// "low" if the crawl goes on without robots.txt.
 	Confidence string `json:"confidence,omitzero" most:"48"`
 	// Reason of the decision, for people.
-	Reason string `json:"reason,omitzero" most:"224"`
+	Reason string `json:"reason,omitzero" most:"256"`
 	// Time at which to come back.
 	RetryAt time.Time `json:"retryAt,omitzero"`
 	// First 8 hex characters of the SHA256 of the robots.txt that decided.
@@ -152,6 +152,9 @@ type Decision struct {
 	// Stamp of the latest start on Host that had ended by then, in whichever process, as far as the
 	// limiter knows; zero: it knows none.
 	Prev time.Time `json:"prev,omitzero"`
+	// Time from which on the page could be asked for again, as its asker remembers. Zero: it is asked
+	// for the first time, or nobody remembers.
+	Due time.Time `json:"due,omitzero"`
 	// Start by the clock of a limiter that several processes share. Prev and BlockedUntil are by the
 	// same clock then. Zero: they are by the clock of the process.
 	At time.Time `json:"at,omitzero"`
@@ -190,7 +193,7 @@ type Decision struct {
 	// Time from the start to the end of the body.
 	Duration time.Duration `json:"duration,omitzero"`
 	// Headers of the response.
-	ContentType  string `json:"contentType,omitzero" most:"128"`
+	ContentType  string `json:"contentType,omitzero" most:"96"`
 	ETag         string `json:"etag,omitzero" most:"128"`
 	LastModified string `json:"lastModified,omitzero" most:"64"`
 	// Time for which the answer may be used again by its own word, from max-age or Expires less Age:
@@ -222,7 +225,7 @@ type Decision struct {
 	// Connections that the try has opened; zero: at most one.
 	Connections int `json:"connections,omitzero"`
 	// Target of a redirect.
-	Location string `json:"location,omitzero" most:"296"`
+	Location string `json:"location,omitzero" most:"328"`
 	// Number of hops before this request.
 	Redirects int `json:"redirects,omitzero"`
 	// Error of the exchange, of its body, or of the log.

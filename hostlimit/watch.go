@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/contexts"
 )
 
 type priorityKey struct{}
@@ -22,6 +24,15 @@ func WithPriority(ctx context.Context, p int) context.Context {
 func Priority(ctx context.Context) int {
 	p, _ := ctx.Value(priorityKey{}).(int)
 	return p
+}
+
+// WithDue returns a ctx for the request for a page that was had before: due is the time from which
+// on its asker may ask again. No limiter waits for it. Evidence records it with the start, and the
+// judge of logs proves by it that pages were asked for again only when due. Use it in a program
+// that remembers its pages by itself: revisit.Transport calls it for its own. Without it, or with
+// the zero time, the request counts as one for which nobody remembers.
+func WithDue(ctx context.Context, due time.Time) context.Context {
+	return contexts.WithDue(ctx, due)
 }
 
 // A Watcher receives why its request waits, for a person to read. A Limiter takes it from the

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/hostlimit"
 )
 
 // Stage is the stage of the *politeness.Error with which a Transport refuses a request.
@@ -84,7 +85,11 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, tooEarly(req, earliest)
 	}
-	sent := req.Clone(req.Context())
+	ctx := req.Context()
+	if due := v.page.Earliest; t.promises(req, forced) && !due.After(now) {
+		ctx = hostlimit.WithDue(ctx, due)
+	}
+	sent := req.Clone(ctx)
 	if sent.Header == nil {
 		sent.Header = http.Header{}
 	}
@@ -119,6 +124,12 @@ func (t *Transport) ready() error {
 		}
 	})
 	return t.faulty
+}
+
+// promises reports whether the log may say since when the page of req is due. It names the page by
+// its URL, so requests that depend on more aren't promised. Nor are those that pass over a rule.
+func (t *Transport) promises(req *http.Request, forced bool) bool {
+	return !forced && !t.Schedule.IgnoreFresh && !strings.Contains(keyOf(req), " ")
 }
 
 // store returns the Store in use.

@@ -16,6 +16,7 @@
 //	hosts.go      each host by the times of its starts, with everything known: gaps, slots
 //	refusals.go   each answer of a host by its time: the blocks that it had to set or lift
 //	together.go   several limiters on one host: what its site saw
+//	revisits.go   pages that were had before: asked for again only when due
 //	lessons.go    how long a refusal blocks its host, and which delay it teaches
 //	transport.go  policies, and the limiters that Transports share
 //	promises.go   findings: the broken and the open promises
@@ -44,7 +45,7 @@ import (
 // verdicts are decided again. Check also reports whether the logs are whole.
 //
 // A violation is no error: see [Report.OK] and Report.Violations. The error is a reader's, beside a
-// Report on the records before it. Check takes some 115 bytes a request, 2 KB a host and eight
+// Report on the records before it. Check takes some 145 bytes a request, 2 KB a host and eight
 // texts of each robots.txt: 400 MB at most for a million requests to a few hosts, and 2 GB for a
 // page of each of a million hosts. For more, judge the logs of a day at a time.
 //
@@ -247,19 +248,25 @@ const (
 )
 
 // flags are facts about an exchange.
-type flags uint16
+type flags uint32
 
 const (
-	page      flags = 1 << iota // it costs a page of the budget
-	unsent                      // the turn was given back unused
-	takenBack                   // its slot was taken back at end
-	robotsTxt                   // it fetched robots.txt, and costs nothing of the budget
-	learned                     // refusals have taught its delay, by its record
-	resent                      // the transport sent it again, as another exchange, and its slot went on with that
-	serves                      // its answer shows that the host serves us
-	kept                        // its answer is one of its sequence's answers
-	undated                     // the time of its answer isn't known
-	local                       // it started without its limiter's server, which doesn't know of it
+	page        flags = 1 << iota // it costs a page of the budget
+	unsent                        // the turn was given back unused
+	takenBack                     // its slot was taken back at end
+	robotsTxt                     // it fetched robots.txt, and costs nothing of the budget
+	learned                       // refusals have taught its delay, by its record
+	resent                        // the transport sent it again, as another exchange, and its slot went on with that
+	serves                        // its answer shows that the host serves us
+	kept                          // its answer is one of its sequence's answers
+	undated                       // the time of its answer isn't known
+	local                         // it started without its limiter's server, which doesn't know of it
+	conditional                   // it asked for a page only if that had changed
+	further                       // it is a further try, or follows a redirect: nobody asked for it by itself
+	version                       // its answer has all of its page
+	unchanged                     // its answer is the 304 that it asked for
+	validated                     // its answer has a validator that can be sent back
+	outdates                      // its answer says that the page is gone, or elsewhere
 )
 
 // An exchange is one request from its start to its end. It has no pointers, so that the garbage
@@ -271,6 +278,10 @@ type exchange struct {
 	floor      int64 // the request's own crawl-delay
 	prev       int64 // start before it, as the limiter has it; 0: the limiter knows none
 	seq        uint64
+	page       uint64 // hash of its URL; 0: it isn't a GET of a page whose URL is whole
+	due        int64  // time from which its page could be asked for again, by its asker; 0: nobody remembers
+	fresh      int64  // time for which its answer calls itself fresh
+	bytes      uint32 // of its answer
 	resource   uint32 // hash of its URL's path and query
 	line       uint32
 	slots      uint32
@@ -343,7 +354,7 @@ func (a *auditor) judge() *Report {
 	}
 	a.proveRestored()
 	a.sortViolations()
-	for promise := range promises { // without records, or a policy, all of them are open
+	for promise := range dueKept { // without records, or a policy, all of them are open
 		a.openIf(len(a.report.Records) == 0, promise, "the log holds no record")
 		a.openIf(a.unpromised, promise, "no policy record says what was promised")
 	}

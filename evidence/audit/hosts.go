@@ -167,6 +167,22 @@ func (h *host) judge() {
 		s.judge()
 	}
 	h.together(all)
+	h.revisits(inOrder(all))
+}
+
+// inOrder returns the exchanges of all sequences, in the order of their starts.
+func inOrder(all []*sequence) []*exchange {
+	if len(all) == 1 {
+		return all[0].xs
+	}
+	var xs []*exchange
+	for _, s := range all {
+		xs = append(xs, s.xs...)
+	}
+	slices.SortStableFunc(xs, func(x, y *exchange) int {
+		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(x.seq, y.seq))
+	})
+	return xs
 }
 
 // isBeside reports whether s began within a delay of the last start of the sequence before, whose

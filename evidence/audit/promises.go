@@ -51,6 +51,7 @@ const (
 	everyStartEnded
 	timesAgree
 	logWhole
+	dueKept  // the last one: a report has it only if somebody made that promise
 	promises // number of them
 )
 
@@ -72,6 +73,10 @@ var aboutPromises = [promises]struct {
 	logWhole: {Promise{Name: "log whole", Proof: "lines"}, []Kind{
 		MissingLine, MissingStart, BrokenChain, BrokenSignature, Contradiction, Unreadable,
 	}},
+	dueKept: {
+		Promise{Name: "pages asked again only when due", Proof: "requests for pages that were had before"},
+		[]Kind{BrokenRevisit},
+	},
 }
 
 // maxWhy is how many reasons a promise names.
@@ -115,6 +120,10 @@ func (a *auditor) prove() {
 		}
 		// One test may break a promise and leave it open, too.
 		p.Proved = max(0, p.Proved-p.Broken-p.Open)
+	}
+	due := r.Promises[dueKept]
+	if due.Proved+due.Open+due.Broken == 0 {
+		r.Promises = r.Promises[:dueKept]
 	}
 }
 

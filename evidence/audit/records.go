@@ -251,6 +251,7 @@ func (a *auditor) exchange(d *evidence.Decision, wall int64, target string) *exc
 	if d.RobotsTxt || path == robotsPath {
 		x.flags |= robotsTxt
 	}
+	x.revisit(d)
 	return x
 }
 
@@ -403,6 +404,9 @@ func (a *auditor) close(d *evidence.Decision, t *trip) {
 	t.underWay = false
 	t.status = d.Status
 	t.ended = now
+	if d.Type == evidence.Fetched {
+		x.learn(d)
+	}
 }
 
 // endAgrees checks the end d of t against its start and against the block that its answer set.

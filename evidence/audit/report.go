@@ -36,6 +36,8 @@ const (
 	Contradiction     Kind = "contradiction" // records that can't both be true, or one that can't be true
 	Unreadable        Kind = "unreadable"    // a line that is no record
 
+	// BrokenRevisit is a request for a page that was had before, and wasn't due.
+	BrokenRevisit Kind = "revisit"
 	// BrokenConsent is a page for a purpose that the site reserves, or a record of preferences that
 	// the site doesn't state.
 	BrokenConsent Kind = "consent"
@@ -136,11 +138,21 @@ type HostReport struct {
 	RefusalShare float64 `json:"refusalShare"`
 	// Together is the number of limiters that asked the host closer together than each promises,
 	// since they don't know of each other; 0: there are none.
-	Together int           `json:"together,omitzero"`
-	MinGap   time.Duration `json:"-"` // shortest gap between two starts, as the site saw them; 0: fewer than two
-	MaxDelay time.Duration `json:"-"` // longest delay in force
-	Wait     time.Duration `json:"-"` // time that requests waited for their turn, in all
-	Latency  time.Duration `json:"-"` // mean time to the response's headers; 0: there was none
+	Together int `json:"together,omitzero"`
+	// Repeats is the number of requests for pages that the host had given before, without a word of
+	// when they were due (hostlimit.WithDue). Repeated is the number of these pages.
+	Repeats  int `json:"repeats,omitzero"`
+	Repeated int `json:"repeated,omitzero"`
+	// Conditional is the number of requests that asked for a page only if it had changed.
+	// NotModified is how many of these were answered 304. Spared is the number of bytes that weren't
+	// sent for that: those of the last 200 before each.
+	Conditional int           `json:"conditional,omitzero"`
+	NotModified int           `json:"notModified,omitzero"`
+	Spared      int64         `json:"spared,omitzero"`
+	MinGap      time.Duration `json:"-"` // shortest gap between two starts, as the site saw them; 0: fewer than two
+	MaxDelay    time.Duration `json:"-"` // longest delay in force
+	Wait        time.Duration `json:"-"` // time that requests waited for their turn, in all
+	Latency     time.Duration `json:"-"` // mean time to the response's headers; 0: there was none
 }
 
 // conclude makes a mean of Latency, so far the sum, and computes the share of refusals.
@@ -248,6 +260,7 @@ func (r *Report) String() string {
 	r.writePromises(w)
 	r.writeHosts(w)
 	r.writeWarnings(w)
+	r.writeRevisits(w)
 	r.writeNotes(w)
 	r.writeVerdict(w)
 	w.Flush()
@@ -311,6 +324,34 @@ func (r *Report) writeWarnings(w io.Writer) {
 	fmt.Fprintf(w, "\nwarning, over %.0f %% of what was asked was refused:\n", 100*tooManyRefusals)
 	for _, h := range warned[:min(len(warned), shown)] {
 		fmt.Fprintf(w, "  %s\n", h.Warning())
+	}
+	if more := len(warned) - shown; more > 0 {
+		fmt.Fprintf(w, "  and %s\n", lines.Count(more, "more host"))
+	}
+}
+
+// writeRevisits writes what was spared, and which hosts were asked for the same again and again.
+func (r *Report) writeRevisits(w io.Writer) {
+	asked := 0
+	unchanged := 0
+	spared := int64(0)
+	for i := range r.Hosts {
+		asked += r.Hosts[i].Conditional
+		unchanged += r.Hosts[i].NotModified
+		spared += r.Hosts[i].Spared
+	}
+	if asked > 0 {
+		megabytes := float64(spared) / 1e6
+		fmt.Fprintf(w, "\n%d asked conditionally, %d answered 304, %.1f MB not sent\n", asked, unchanged, megabytes)
+	}
+	warned := r.mostOf(func(h *HostReport) float64 { return float64(h.Repeats) })
+	warned = slices.DeleteFunc(warned, func(h HostReport) bool { return h.RepeatWarning() == "" })
+	if len(warned) == 0 {
+		return
+	}
+	fmt.Fprint(w, "\nwarning, pages were asked for again without a word that they were due:\n")
+	for _, h := range warned[:min(len(warned), shown)] {
+		fmt.Fprintf(w, "  %s\n", h.RepeatWarning())
 	}
 	if more := len(warned) - shown; more > 0 {
 		fmt.Fprintf(w, "  and %s\n", lines.Count(more, "more host"))

@@ -20,13 +20,7 @@ func (h *host) together(all []*sequence) {
 	if len(all) < 2 {
 		return
 	}
-	var xs []*exchange
-	for _, s := range all {
-		xs = append(xs, s.xs...)
-	}
-	slices.SortStableFunc(xs, func(x, y *exchange) int {
-		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(x.seq, y.seq))
-	})
+	xs := inOrder(all)
 	h.gapsTogether(xs)
 	h.slotsTogether(xs)
 	h.blocksTogether(all)

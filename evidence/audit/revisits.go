@@ -1,0 +1,225 @@
+package audit
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/internal/lines"
+	"github.com/go-politeness/politeness/internal/printable"
+)
+
+// What an asker remembers of a page, and so promises about the next request for it: see
+// hostlimit.WithDue.
+const (
+	// longestFresh is the longest time for which an answer is fresh.
+	longestFresh = int64(30 * 24 * time.Hour)
+	// untilWhole is the age of the last 200 from which on a page is asked for without conditions.
+	untilWhole = int64(90 * 24 * time.Hour)
+	// youngest is how much older than its answer a Last-Modified is that can be sent back alone.
+	youngest = 2 * time.Second
+
+	// mostTag is the length up to which a record has an ETag whole, whatever is in it.
+	mostTag = 100
+)
+
+const (
+	unclearPage = "a page that came due, whose URL isn't whole"
+	hadBefore   = "a page that came due, and was had in no log that is here"
+	otherAsker  = "a page that came due by a memory without its last answer: " +
+		"another asker had it, or its body wasn't read to the end"
+)
+
+// revisit sets the fields of x, the start d, that say whether its page is asked for again.
+func (x *exchange) revisit(d *evidence.Decision) {
+	x.due = stamp(d.Due)
+	if d.Conditional {
+		x.flags |= conditional
+	}
+	if d.Attempt > 1 || d.Redirects > 0 {
+		x.flags |= further
+	}
+	isGet := d.Method == "" || d.Method == "GET"
+	if isGet && !x.has(robotsTxt) && isWhole(d.URL) {
+		x.page = max(keyOfURL(d.URL), 1)
+	}
+}
+
+// learn sets the fields of x that its answer d gives, for the next request for the page.
+func (x *exchange) learn(d *evidence.Decision) {
+	x.fresh = min(max(int64(d.Fresh), 0), longestFresh)
+	x.bytes = uint32(min(max(d.Bytes, 0), math.MaxUint32))
+	isCut := d.Err != ""
+	switch status := d.Status; {
+	case isCut:
+	case status == 200 || status == 203:
+		x.flags |= version
+		if isValidated(d) {
+			x.flags |= validated
+		}
+	case status == 304 && x.has(conditional):
+		x.flags |= unchanged
+	case status == 304 || status == 404 || status == 410 || status == 301 || status == 308:
+		x.flags |= outdates
+	}
+}
+
+// isValidated reports whether the answer d has a validator that the next request can send back.
+func isValidated(d *evidence.Decision) bool {
+	tag := d.ETag
+	if tag != "" && len(tag) <= mostTag && isPrintable(tag) {
+		return true
+	}
+	modified, err := time.Parse(httpDate, d.LastModified)
+	if err != nil {
+		return false
+	}
+	date, err := time.Parse(httpDate, d.ServerDate)
+	return err == nil && date.Sub(modified) >= youngest
+}
+
+// httpDate is the usual form of a date.
+const httpDate = "Mon, 02 Jan 2006 15:04:05 GMT"
+
+// isPrintable reports whether a tag is one that anybody can send.
+func isPrintable(tag string) bool {
+	return !strings.ContainsFunc(tag, func(r rune) bool { return r < '!' || r > '~' })
+}
+
+// A memory is what is known of one page from the answers so far.
+type memory struct {
+	// base is the last answer to a request that came due, or else the first answer of all. Others are
+	// those of requests that promised nothing, such as ones by another program.
+	base      *exchange
+	whole     int64 // time of the last 200
+	bytes     uint32
+	validated bool
+	outdated  bool // gone or moved since: the next request is for all of it
+	repeated  bool
+}
+
+// revisits judges the requests for pages of h that were had before. xs are all exchanges, in the
+// order of their starts.
+func (h *host) revisits(xs []*exchange) {
+	pages := map[uint64]*memory{}
+	// An answer counts from its end: before that nobody knows of it.
+	var answered []*exchange
+	for _, x := range xs {
+		if x.has(unsent) {
+			continue
+		}
+		answered = slices.DeleteFunc(answered, func(y *exchange) bool {
+			if y.answered > x.start {
+				return false
+			}
+			h.remember(pages, y)
+			return true
+		})
+		answered = answered[max(0, len(answered)-maxOpen):]
+		h.revisited(pages[x.page], x)
+		if x.fate == ended && x.page != 0 {
+			answered = append(answered, x)
+		}
+	}
+	for _, y := range answered {
+		h.remember(pages, y)
+	}
+}
+
+// remember takes the answer of x.
+func (h *host) remember(pages map[uint64]*memory, x *exchange) {
+	m := pages[x.page]
+	r := &h.report
+	if x.has(conditional) {
+		r.Conditional++
+	}
+	if x.has(unchanged) {
+		r.NotModified++
+		if m != nil {
+			r.Spared += int64(m.bytes)
+		}
+	}
+	if m != nil && x.has(outdates) {
+		m.outdated = true
+	}
+	if !x.has(version | unchanged) {
+		return
+	}
+	if m == nil {
+		m = &memory{}
+		pages[x.page] = m
+	}
+	if x.has(version) {
+		m.whole = x.answered
+		m.bytes = x.bytes
+		m.validated = x.has(validated)
+		m.outdated = false
+	}
+	if m.base == nil || x.due != 0 {
+		m.base = x
+	}
+}
+
+// revisited judges the start x. m is what is known of its page; nil: it wasn't had.
+func (h *host) revisited(m *memory, x *exchange) {
+	a := h.a
+	if x.due == 0 {
+		if m != nil && x.page != 0 && !x.has(further|resent) {
+			h.report.Repeats++
+			if !m.repeated {
+				m.repeated = true
+				h.report.Repeated++
+			}
+		}
+		return
+	}
+	a.tested(dueKept)
+	// The asker's own clock has made the time.
+	due := x.due + a.indexed[x.by].shift
+	early := due - x.start
+	switch {
+	case early > 0:
+		detail := fmt.Sprintf("asked for %v before its page was due", time.Duration(early))
+		a.violation(BrokenRevisit, h.report.Host, detail, a.place(x))
+	case x.page == 0:
+		a.openEnded(dueKept, unclearPage)
+	case m == nil:
+		a.openEnded(dueKept, hadBefore)
+	case due < m.base.answered:
+		a.openEnded(dueKept, otherAsker)
+	default:
+		h.compare(m, x)
+	}
+}
+
+// compare judges the start x against the answer that its asker knew.
+func (h *host) compare(m *memory, x *exchange) {
+	a := h.a
+	last := m.base
+	since := x.start - last.answered
+	isOwed := m.validated && !m.outdated && x.start-m.whole < untilWhole-slack
+	switch {
+	case since < last.fresh-slack:
+		detail := fmt.Sprintf("asked for again after %v, of a page that was fresh for %v",
+			time.Duration(since), time.Duration(last.fresh))
+		a.violation(BrokenRevisit, h.report.Host, detail, a.place(last), a.place(x))
+	case isOwed && !x.has(conditional):
+		const detail = "asked for again without conditions, though its last answer had what they need"
+		a.violation(BrokenRevisit, h.report.Host, detail, a.place(last), a.place(x))
+	}
+}
+
+// RepeatWarning returns a sentence for the owner of the log: that the host was asked again for
+// pages that it had given before, without a word of when they were due. It returns "" for fewer
+// than ten such requests, or less than a tenth of all.
+func (h *HostReport) RepeatWarning() string {
+	isMany := h.Repeats >= fewAnswers && 10*h.Repeats >= h.Starts
+	if !isMany {
+		return ""
+	}
+	return printable.Text(fmt.Sprintf("%s was asked %d times for %s it had given before",
+		h.Host, h.Repeats, lines.Count(h.Repeated, "page")))
+}
