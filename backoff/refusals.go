@@ -13,8 +13,9 @@ import (
 )
 
 // Refusals is a Policy with the answers that count as a refusal, beside those that always do:
-// status 429, and 503 with a Retry-After. Other answers, such as 403, 500 or none, count if they
-// are listed here; otherwise package hostlimit learns their meaning from the answers that follow.
+// status 429 and, with AtLeast, 503 with a Retry-After. Other answers, such as 403, 500 or none,
+// count if they are listed here; otherwise package hostlimit learns their meaning from the answers
+// that follow.
 type Refusals struct {
 	Policy Policy // how long to stay away; nil: Fibonacci{}
 	// Statuses count at once, as 429 does: such as 403, 503, 420, 509, 520 to 530; see Range.

@@ -176,7 +176,7 @@ func TestRandomWebs(t *testing.T) {
 			}
 			limits := w.rig.politeness.Hosts
 			w.rig.Check(t, politenesstest.Rules{
-				Delay: limits.Delay.Min, Concurrency: limits.Concurrency, Refusals: []int{429, 503},
+				Delay: limits.Delay.Min, Concurrency: limits.Concurrency,
 			})
 		})
 	}

@@ -139,15 +139,17 @@ type Controller interface {
 // An Outcome is the answer to one request, or its failure. Its effect on the key:
 //
 //	answer                                     effect
-//	429; 503 with RetryAfter; Refused set;     blocks: RetryAfter, or as long as the policy says
-//	those that [backoff.Refusals] adds
+//	429; Refused set; those that               blocks: RetryAfter, or as long as the policy says
+//	[backoff.Refusals] adds; with AtLeast
+//	503 with RetryAfter
 //	the same, of a request that started        blocks until RetryAfter as well, even where that block
 //	before the block was set                   is over by now; isn't counted
 //	401, 402, 403, 451; a 4xx that isn't       clears nothing; the fifth in a row (InARow) is a ban
 //	registered, 406 to a GET, 600 and more;    if the next answer is another one
 //	400, 405, 409 to a GET where Page is set
-//	408, 425, 5xx, no answer                   pauses it: Fibonacci steps of up to 5 minutes; asked
-//	                                           again, the host's trouble shows, or the page's own
+//	408, 425, 5xx, no answer                   pauses it: Fibonacci steps of up to 5 minutes, or
+//	                                           RetryAfter; asked again, the host's trouble shows, or
+//	                                           the page's own
 //	any of these to a probe after a refusal    blocks, counted as one more in a row
 //	below 400, 404, 410                        success: clears block and counter
 //	any other 4xx, which is about the request; nothing: neither praise nor refusal

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -26,7 +27,8 @@ const (
 //	a rest                           the next page decides
 //	the same, of a page right after  none: the trouble is the page's own
 //	which another one was served
-//	the same after 429 and the like  rest: 1 s, whichever page it is
+//	the same after 429 and the like  rest: 1 s, whichever page it is; a challenge by its header is
+//	                                 like 429
 //	the fifth of 401, 402, 403, 451, no rest; one request alone
 //	and of statuses that HTTP
 //	doesn't know
@@ -135,8 +137,8 @@ func (r *rests) answer(x *exchange) {
 	page := x.page()
 	earlier := r.startedEarlier(x)
 	switch {
-	case x.saysNothing():
-	case r.rules.refusal(status) || status == 429:
+	case x.saysNothing() && !x.isChallenge():
+	case r.rules.refusal(status) || status == 429 || x.isChallenge():
 		inBlock := !r.alone || r.asked || r.bans > 0
 		if earlier && inBlock { // the block that was set while x was in flight counts it already
 			return
@@ -189,6 +191,24 @@ func (r *rests) startedEarlier(x *exchange) bool {
 		return true
 	}
 	return r.setBy != nil && x.started < r.setBy.settledAt()
+}
+
+// isChallenge reports whether a field of the answer to x says that it is a challenge, whatever its
+// status. The fields stand in docs/429.md.
+func (x *exchange) isChallenge() bool {
+	says := func(name string, words ...string) bool {
+		value := strings.ToLower(strings.TrimSpace(x.record.Response.Get(name)))
+		return slices.Contains(words, value)
+	}
+	has := func(name string) bool { return len(x.record.Response.Values(name)) > 0 }
+	isDenied := x.record.Status == 401 || x.record.Status == 403
+	switch {
+	case says("cf-mitigated", "challenge"), says("x-vercel-mitigated", "challenge"):
+		return true
+	case says("x-amzn-waf-action", "challenge", "captcha"), says("x-px-blocked", "1", "true"):
+		return true
+	}
+	return isDenied && (has("x-datadome") || has("x-dd-b"))
 }
 
 // saysNothing reports whether the end of x says nothing about its host: it never reached one, its

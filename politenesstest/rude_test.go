@@ -536,7 +536,10 @@ var polite = []habit{
 		w.Site("https://b.example").Page("/", "page")
 	}, func(c *crawler) { c.every(0, "/busy", "https://b.example/") }},
 	{"a 429 that names no time", "", politenesstest.Rules{}, refusing("soon"), func(c *crawler) { c.every(second, "/busy", "/1") }},
-	{"a 503 that nobody counts", "", politenesstest.Rules{}, func(_ *politenesstest.Web, a *politenesstest.Site) {
+	{"a page with a Retry-After", "", politenesstest.Rules{}, func(_ *politenesstest.Web, a *politenesstest.Site) {
+		a.Handle("/busy", politenesstest.Status(200, "Retry-After", "60"))
+	}, func(c *crawler) { c.every(second, "/busy", "/1") }},
+	{"a 503 that nobody counts", "", politenesstest.Rules{Refusals: []int{429}, Rest: -1}, func(_ *politenesstest.Web, a *politenesstest.Site) {
 		a.Handle("/busy", politenesstest.Status(503, "Retry-After", "60"))
 	}, func(c *crawler) { c.every(second, "/busy", "/1") }},
 	{"rests after a bare 503", "", politenesstest.Rules{}, failing, func(c *crawler) { c.every(second, "/down", "/1", "/2") }},

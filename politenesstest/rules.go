@@ -10,7 +10,7 @@ import (
 )
 
 // Rules say what is polite. The zero value asks for what the sites themselves
-// have asked for: their robots.txt with its crawl-delay, their Retry-After on 429, and a rest
+// have asked for: their robots.txt with its crawl-delay, their Retry-After, and a rest
 // after failures and bans, see Rest.
 type Rules struct {
 	// Delay is the shortest gap between two starts on a host, those of robots.txt
@@ -23,7 +23,8 @@ type Rules struct {
 	// Empty: what each request's own User-Agent header says.
 	Agent string
 	// Refusals are the statuses whose Retry-After closes the host to every request that starts
-	// later. nil: 429 alone. A refusal without a Retry-After names no time and closes nothing.
+	// later. nil: all from 400 on. A refusal without a Retry-After names no time and closes nothing:
+	// 429, a challenge by its header, and the statuses of this list.
 	Refusals []int
 	// Rest is the least time that a host rests after a bare 503, another 5xx, 408, 425 or no answer.
 	// 0: a second. Negative: none, nor after answers in a row such as 403.

@@ -71,7 +71,7 @@ func (v Violation) text() string {
 //   - gaps between two starts on a host that are shorter than Rules.Delay or than
 //     the crawl-delay and request-rate of robots.txt;
 //   - starts while Rules.Concurrency requests were in flight on the host;
-//   - starts after a 429 with Retry-After had been answered, before its time was over
+//   - starts after an answer from 400 on with Retry-After, before its time was over
 //     (Retry-After is in whole seconds: where requests in flight together were refused,
 //     a later answer doesn't lengthen the block of an earlier one by less than that);
 //   - starts within Rules.Rest of an answer that may come from a rate limit (5xx, 408, 425, none):
@@ -141,7 +141,9 @@ func (c *checker) host(x *exchange) *host {
 
 // asks reports whether x's answer asked to be left alone for a time.
 func (c *checker) asks(x *exchange) bool {
-	return c.rules.refusal(x.record.Status) && x.record.Response.Get("Retry-After") != ""
+	isError := x.record.Status >= 400 && c.rules.Refusals == nil
+	mayAsk := isError || c.rules.refusal(x.record.Status)
+	return mayAsk && x.record.Response.Get("Retry-After") != ""
 }
 
 // note adds x to the refusals of its host if its answer asked to be left alone.

@@ -188,8 +188,26 @@ func TestViolations(t *testing.T) {
 				s.fetch(time.Duration(i)*second, "/1")
 			}
 		}, nil},
-		{"503 is none", rules{}, func(s *script, a *politenesstest.Site) {
+		{"503 is one", rules{}, func(s *script, a *politenesstest.Site) {
 			a.Handle("/1", politenesstest.Status(503, "Retry-After", "3"))
+			s.fetch(0, "/1").fetch(second, "/2")
+		}, []string{"block 2 1"}},
+		{"403, 404 and 999 are, too", rules{}, func(s *script, a *politenesstest.Site) {
+			a.Handle("/1", politenesstest.Status(403, "Retry-After", "3")).Handle("/3", politenesstest.Status(404, "Retry-After", "3"))
+			a.Handle("/5", politenesstest.Status(999, "Retry-After", "3"))
+			s.fetch(0, "/1").fetch(second, "/2").fetch(10*second, "/3").fetch(11*second, "/4").fetch(20*second, "/5").fetch(21*second, "/6")
+		}, []string{"block 2 1", "block 4 3", "block 6 5"}},
+		{"after a challenge one starts alone", rules{}, func(s *script, a *politenesstest.Site) {
+			a.Handle("/1", politenesstest.Status(503, "cf-mitigated", "challenge")).Handle("/2", politenesstest.Status(200, "x-amzn-waf-action", "captcha"))
+			a.Handle("/3", politenesstest.Status(403, "x-datadome", "protected"))
+			s.fetch(0, "/1").fetch(10*ms, "/2").fetch(20*ms, "/3").fetch(30*ms, "/4") // it has named no time
+		}, nil},
+		{"a page is none", rules{}, func(s *script, a *politenesstest.Site) {
+			a.Handle("/1", politenesstest.Status(200, "Retry-After", "3"))
+			s.fetch(0, "/1").fetch(second, "/2")
+		}, nil},
+		{"unless others are named", rules{Refusals: []int{429}}, func(s *script, a *politenesstest.Site) {
+			a.Handle("/1", politenesstest.Status(404, "Retry-After", "3"))
 			s.fetch(0, "/1").fetch(second, "/2")
 		}, nil},
 		{"unless it is said to be one", rules{Refusals: []int{429, 503}}, func(s *script, a *politenesstest.Site) {

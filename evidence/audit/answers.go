@@ -28,7 +28,8 @@ const (
 // meaning returns the meaning of an answer, of which d is a record. after is its Retry-After.
 func (t *transport) meaning(d *evidence.Decision, after int64) meaning {
 	status := d.Status
-	unavailable := status == 503 && after > 0
+	// With Refusals.AtLeast the policy's time goes before what the host asks for.
+	unavailable := status == 503 && after > 0 && t.policy.AtLeast
 	switch {
 	case d.Refused != "" || t.blocksAtOnce(status) || unavailable:
 		return refusing

@@ -63,7 +63,7 @@ func (n *answer) least() (least int64, known bool) {
 	default:
 		return n.wish, false
 	}
-	if n.quota || b.kind != unsure {
+	if n.quota || n.rests || b.kind != unsure {
 		least = max(least, n.wish)
 	}
 	return least, true

@@ -110,9 +110,10 @@ var gridCrawlers = []gridCrawler{
 
 // A gridResult is what the site saw.
 type gridResult struct {
-	refused15 int       // refusals in the first quarter of an hour
-	served    []int     // pages by hour
-	refused   []int     // refusals by hour
+	refused15 int   // refusals in the first quarter of an hour
+	served    []int // pages by hour
+	refused   []int // refusals by hour
+	refusedAt []time.Duration
 	bans      int       // in all
 	delays    []float64 // longest delay in force, by hour, in seconds
 }
@@ -211,6 +212,7 @@ func (r *gridRun) exchange(ctx context.Context, choose func() (int, bool)) (u in
 	}
 	if status != 200 {
 		r.result.refused[hour]++
+		r.result.refusedAt = append(r.result.refusedAt, at)
 		if at < 15*time.Minute {
 			r.result.refused15++
 		}

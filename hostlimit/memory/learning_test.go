@@ -65,3 +65,44 @@ func learnedOf(t *testing.T, m *Limiter) time.Duration {
 	}
 	return 0
 }
+
+// TestALessonInVainIsTakenBack: a host that refuses the first request for each page, at whatever pace,
+// is asked at the usual one. What a 429 has taught stays, and a limit is learned afterwards.
+func TestALessonInVainIsTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, hostlimit.Config{Concurrency: 1, MaxWait: 2 * time.Hour, Delay: hostlimit.Delay{Min: 200 * time.Millisecond, Max: 200 * time.Millisecond}})
+		longest := time.Duration(0)
+		exchange := func(status int, page uint64) time.Duration {
+			l := acquire(t, m, "a", 0)
+			l.Observe(hostlimit.Outcome{Status: status, Resource: page})
+			l.Release()
+			longest = max(longest, l.Grant.Delay)
+			return l.Grant.Delay
+		}
+		began := time.Now()
+		for page := range uint64(200) {
+			exchange(503, page+1)
+			exchange(200, page+1)
+		}
+		if took := time.Since(began); took > time.Hour || longest > 5*time.Second {
+			t.Errorf("200 pages took %v, with delays of up to %v", took, longest)
+		}
+		if longest < 8*200*time.Millisecond {
+			t.Errorf("delays of up to %v: nothing was tried", longest)
+		}
+		for page := range uint64(40) {
+			exchange(200, 1000+page)
+		}
+		if delay := exchange(200, 2000); delay > 220*time.Millisecond {
+			t.Errorf("a delay of %v, of lessons that were in vain", delay)
+		}
+		before := learnedOf(t, m)
+		for page := range uint64(3) {
+			exchange(503, 3000+page)
+			exchange(200, 3000+page)
+		}
+		if after := learnedOf(t, m); after <= before {
+			t.Errorf("three refusals close together, later, have taught nothing: %v", after)
+		}
+	})
+}

@@ -32,14 +32,24 @@ type modelTrouble struct {
 	met     bool   // a refusal that held the host
 	own     int
 	thirds  int // refusals of new pages, in thirds, less the pages served
-	tenths  int // refused pages served, in tenths, less the pages served
+	proofs  int // refused pages served, in thirtieths, less the pages served
 	taught  bool
+
+	failed       bool          // known to have pages in trouble, or to refuse
+	rested, took time.Duration // blocks of this row of refusals, and of the one before
+	stated       bool          // by Retry-After
+	restedAt     time.Duration // of the count of pages
+	from, before time.Duration // delays in force, and learned, before the lessons in doubt
+	share        int
+	doubts       int // answers in doubt since the last lesson
+	vain         int
 }
 
 type modelPage struct {
 	resource   uint64
 	lessons    int
 	asked, own bool
+	rests      bool
 }
 
 func (t *modelTrouble) inARow() int { return t.refusals + t.unsure + t.bans }
@@ -55,6 +65,7 @@ func (t *modelTrouble) page(resource uint64) int {
 func (t *modelTrouble) clear() {
 	*t = modelTrouble{
 		met: t.met, learned: t.learned, taughtAt: t.taughtAt, easedAt: t.easedAt, steps: t.steps, slow: t.slow, lessons: t.lessons, waited: t.waited,
+		failed: t.failed, restedAt: t.restedAt, from: t.from, before: t.before, share: t.share, doubts: t.doubts, vain: t.vain,
 	}
 }
 
@@ -68,6 +79,41 @@ type answered struct {
 	inARow          int                       // as configured
 	stay            func(n int) time.Duration // of the n-th refusal in a row
 	asked           time.Duration             // by the answer itself
+	heeds           bool                      // by its Retry-After
+}
+
+// inForce is the delay in force.
+func (t *modelTrouble) inForce(a *answered) time.Duration {
+	force := a.gap
+	if force <= a.delay.Max { // what was drawn is as good as any other: the mean
+		force = a.delay.Min + (a.delay.Max-a.delay.Min)/2
+	}
+	return min(max(force, t.learned, time.Millisecond), a.delay.Ceiling)
+}
+
+// doubtful is a lesson of answers that may have other reasons than the delay.
+func (t *modelTrouble) doubtful(a *answered) {
+	if t.vain > 0 || !learns(a.delay.Adaptive) {
+		return
+	}
+	force := t.inForce(a)
+	from, before, share := t.from, t.before, t.share
+	if from == 0 {
+		from, before = force, t.learned
+	} else {
+		now := 100*t.doubts/(t.doubts+a.served+1) + 1
+		if share == 0 {
+			share = now
+		}
+		if force >= 8*from && now >= share*4/5 {
+			t.learned = min(t.learned, before)
+			t.taughtAt, t.easedAt, t.steps, t.slow, t.thirds, t.waited = 0, a.now, 0, false, 0, 0
+			t.from, t.before, t.share, t.doubts, t.vain = 0, 0, 0, 0, 20
+			return
+		}
+	}
+	t.teach(a, 3)
+	t.from, t.before, t.share = from, before, share
 }
 
 // teach makes the delay longer, to that many halves of the one in force.
@@ -75,11 +121,8 @@ func (t *modelTrouble) teach(a *answered, halves int64) {
 	if !learns(a.delay.Adaptive) {
 		return
 	}
-	force := a.gap
-	if force <= a.delay.Max { // what was drawn is as good as any other: the mean
-		force = a.delay.Min + (a.delay.Max-a.delay.Min)/2
-	}
-	force = min(max(force, t.learned, time.Millisecond), a.delay.Ceiling)
+	force := t.inForce(a)
+	t.from, t.before, t.share, t.doubts, t.vain, t.restedAt = 0, 0, 0, 0, 0, 0
 	perPage := max(a.since-t.waited, 0) / time.Duration(max(1, a.served))
 	t.learned = max(t.learned, min(max(time.Duration(int64(force)*halves/2), perPage), force*4, a.delay.Ceiling))
 	t.lessons++
@@ -98,8 +141,21 @@ func (t *modelTrouble) refuse(a *answered, teaches bool) bool {
 	if teaches && t.refusals == 1 {
 		t.teach(a, 3)
 	}
-	t.waited += a.asked
-	return t.block(a, a.stay(t.refusals))
+	if t.refusals == 1 {
+		t.waited += a.asked
+	}
+	stay := a.stay(t.refusals)
+	if learns(a.delay.Adaptive) {
+		// As the last row has shown: a half, then quarters.
+		part := t.took / 4
+		if t.refusals == 1 {
+			part = t.took / 2
+		}
+		stay = max(stay, min(part, 10*time.Minute))
+		t.rested += stay
+		t.stated = a.heeds
+	}
+	return t.block(a, stay)
 }
 
 // forbid is a 403 or the like.
@@ -144,16 +200,20 @@ func (t *modelTrouble) doubt(a *answered) (blocked, own bool) {
 	if !a.earlier && t.pending != 0 {
 		t.unsure, t.pending = t.unsure+1, 0
 		if a.Resource == t.served {
-			t.tenths += 14
+			t.proofs += 42
 		}
 	}
 	if i < 0 && a.Resource != 0 {
-		t.pages = append(t.pages, modelPage{resource: a.Resource, lessons: t.lessons})
+		t.pages = append(t.pages, modelPage{resource: a.Resource, lessons: t.lessons, rests: a.heeds})
 		if len(t.pages) > 8 {
 			t.pages = t.pages[1:]
 		}
 	}
 	t.steps = 0
+	t.doubts++
+	if t.vain > 0 {
+		t.vain = 20
+	}
 	if a.earlier {
 		return false, false
 	}
@@ -162,29 +222,44 @@ func (t *modelTrouble) doubt(a *answered) (blocked, own bool) {
 		t.thirds += 3
 		if !t.taught && (t.thirds >= 15 || t.thirds >= 6 && t.learned > 0 && t.own == 0) {
 			t.taught = true
-			t.teach(a, 3)
+			t.doubtful(a)
 		}
 	}
-	return t.block(a, max(a.asked, fibonacci(t.unsure, time.Second, 5*time.Minute))), false // programs are too short for 200 pages in trouble
+	t.waited += a.asked
+	pause := fibonacci(t.unsure, time.Second, 5*time.Minute)
+	if t.vain > 0 {
+		pause = max(pause, 8*time.Second)
+	}
+	return t.block(a, max(a.asked, pause)), false // programs are too short for 200 pages in trouble
 }
 
 // serve is a success. It reports whether that has cleared the host.
 func (t *modelTrouble) serve(a *answered) (cleared bool) {
 	remembers := t.met || t.forbidden > 0 || t.served != 0 || a.asked > 0
+	quick := t.unsure <= 1 && t.refusals+t.bans == 0
 	if !a.earlier {
-		cleared = t.alone
 		if t.refusals >= 10 && t.refusals < 14 { // as many as a ban of a minute, and no limit by the minute or the hour
 			t.teach(a, 4)
 			t.slow = t.learned > 0
 		}
+		if t.refusals > 1 || t.refusals == 1 && !t.stated {
+			t.took = t.rested
+		}
+		t.rested, t.stated = 0, false
+		cleared = t.alone
 		t.until, t.alone, t.checking, t.refusals, t.unsure, t.forbidden, t.bans = 0, false, false, 0, 0, 0, 0
 	}
-	t.thirds, t.tenths, t.taught = max(t.thirds-1, 0), max(t.tenths-1, 0), false
+	fades := 3
+	if t.learned > 0 {
+		fades = 1
+	}
+	t.thirds, t.proofs, t.vain, t.taught = max(t.thirds-1, 0), max(t.proofs-fades, 0), max(t.vain-1, 0), false
 	if t.pending != 0 && t.pending != a.Resource && !a.earlier {
 		if i := t.page(t.pending); i >= 0 {
 			t.pages[i].own = true
 		}
 		t.own++
+		t.failed = true
 		t.thirds = max(t.thirds-3, 0)
 	}
 	if t.pending == a.Resource || !a.earlier {
@@ -197,13 +272,7 @@ func (t *modelTrouble) serve(a *answered) (cleared bool) {
 		t.served, t.own = a.Resource, 0
 	}
 	if i := t.page(a.Resource); i >= 0 {
-		present := t.pages[i].lessons == t.lessons
-		t.pages[i] = modelPage{} // its place stays, as it is one of the last 8
-		t.tenths += 10
-		if present && (t.tenths >= 25 || t.taughtAt > 0 && a.gap <= t.taughtAt+t.taughtAt*3/20) {
-			t.tenths = 0
-			t.teach(a, 3)
-		}
+		t.prove(a, i, quick)
 	}
 	every, percent := 20*time.Second, []int64{2, 4, 8, 16}[min(t.steps/5, 3)]
 	if t.slow {
@@ -215,7 +284,36 @@ func (t *modelTrouble) serve(a *answered) (cleared bool) {
 		t.learned -= time.Duration(int64(t.learned) / 100 * percent)
 		if t.learned <= max(a.delay.Min, time.Microsecond) {
 			t.learned, t.taughtAt, t.easedAt, t.steps, t.slow, t.waited = 0, 0, 0, 0, false, 0
+			t.from, t.before, t.share, t.doubts = 0, 0, 0, 0
 		}
 	}
 	return cleared
+}
+
+// prove is the i-th of the refused pages, served. quick is whether nothing else was refused since.
+func (t *modelTrouble) prove(a *answered, i int, quick bool) {
+	page := t.pages[i]
+	t.pages[i] = modelPage{} // its place stays, as it is one of the last 8
+	t.proofs += 30
+	first := !t.failed
+	t.failed = true
+	if page.lessons != t.lessons {
+		return
+	}
+	teaches := t.proofs >= 75 || t.taughtAt > 0 && a.gap <= t.taughtAt+t.taughtAt*3/20
+	if !teaches && page.rests {
+		teaches = t.restedAt > 0 && a.since >= t.restedAt && a.since <= t.restedAt+time.Hour
+		t.restedAt = max(a.since, 1)
+	} else if !teaches {
+		teaches = first && quick
+	}
+	if !teaches {
+		return
+	}
+	t.proofs = 0
+	lessons := t.lessons
+	t.doubtful(a)
+	if page.rests && t.lessons > lessons {
+		t.restedAt = 1
+	}
 }

@@ -41,7 +41,8 @@ func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
 	a := &answered{
 		Outcome: o, now: m.now, gap: h.gap, since: m.now - h.began, served: h.answers, earlier: w.beforeBlock, probe: w.probe,
 		delay: d, inARow: m.p.inARow(), asked: asked,
-		stay: func(n int) time.Duration { _, set := m.p.lasting(o, n); return set },
+		heeds: o.RetryAfter > 0 && (o.Status >= 300 || m.p.refuses(o)),
+		stay:  func(n int) time.Duration { _, set := m.p.lasting(o, n); return set },
 	}
 	var want hostlimit.Effect
 	lessons := h.lessons

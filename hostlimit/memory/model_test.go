@@ -580,7 +580,7 @@ func fibonacci(n int, unit, longest time.Duration) time.Duration {
 
 // refuses reports whether an answer is a refusal by itself.
 func (p *program) refuses(o hostlimit.Outcome) bool {
-	return o.Refused != "" || o.Status == 429 || slices.Contains(p.refusals.Statuses, o.Status) || o.Status == 503 && o.RetryAfter > 0 ||
+	return o.Refused != "" || o.Status == 429 || slices.Contains(p.refusals.Statuses, o.Status) || o.Status == 503 && o.RetryAfter > 0 && p.refusals.AtLeast ||
 		o.Status == 0 && p.refusals.Network && !p.left(o)
 }
 

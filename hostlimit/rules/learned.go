@@ -14,14 +14,18 @@ import (
 //     then one request asks again, the refused page first.
 //  2. Refused again while the page right after it is served, it is that page's own trouble: it isn't
 //     asked again, isn't counted, and makes no delay longer.
-//  3. Served, the refusal was the host's: three such close together, or one at a delay that was
-//     refused before, make the delay longer: the larger of 1.5 times the delay in force and the time
-//     per page served since the last lesson, pauses included, at most four times the delay.
+//  3. Served, the refusal was the host's: three such close together, one at a delay that was refused
+//     before, or the first trouble of a host that is over after a second, make the delay longer: the
+//     larger of 1.5 times the delay in force and the time per page served since the last lesson,
+//     pauses included, at most four times the delay. With a Retry-After it may be maintenance: the
+//     second within an hour teaches.
 //  4. If no page is asked again, five refusals more than a third of the pages served teach the same;
 //     a 429 teaches at once, at the first of a series.
 //  5. A page that is served 20 s after the last lesson or step makes the delay 2 % shorter, doubling
 //     every five steps to 16 %, until a refusal. The delay of a ban gets shorter by 2 % each three
 //     minutes.
+//  6. Lessons of such refusals that have changed nothing by the time the delay is eight times what it
+//     was are taken back, and no more are taken until 20 pages in a row were served.
 
 // A lesson is how a delay was learned.
 type lesson struct {
@@ -30,6 +34,17 @@ type lesson struct {
 	Steps    int           `json:",omitzero"` // such steps since the last refusal
 	Slow     bool          `json:",omitzero"` // a ban has taught it
 	Asked    time.Duration `json:",omitzero"` // sum of the Retry-After since the last lesson
+	RestedAt time.Duration `json:",omitzero"` // Turn.Since of the last one with a Retry-After, not its page's
+}
+
+// A trial is a series of lessons of answers that aren't sure. It shows whether a longer delay makes
+// refusals fewer.
+type trial struct {
+	From    time.Duration `json:",omitzero"` // delay in force before its first lesson; 0: none is under way
+	Before  time.Duration `json:",omitzero"` // Refusals.Learned of then
+	Share   int           `json:",omitzero"` // percent of refusals between its first two lessons, plus 1
+	Refused int           `json:",omitzero"` // unsure answers since the last lesson
+	Vain    int           `json:",omitzero"` // pages to be served in a row until the next lesson
 }
 
 // A suspicion separates the trouble of pages from that of their host: it has the pages that were
@@ -40,7 +55,7 @@ type suspicion struct {
 	Served   uint64     `json:",omitzero"` // page that was served last, since the first refusal
 	Own      int        `json:",omitzero"` // pages found to be in trouble of their own since a new page was served
 	Excess   int        `json:",omitzero"` // refusals of new pages, more than a third of the successes, in thirds
-	Proofs   int        `json:",omitzero"` // suspects that were served, less a tenth of the successes, in tenths
+	Proofs   int        `json:",omitzero"` // suspects that were served, less the successes, in thirtieths
 	Taught   bool       `json:",omitzero"` // Excess has taught since the last success
 }
 
@@ -50,6 +65,7 @@ type suspect struct {
 	Lesson   int32  `json:",omitzero"` // Lessons when it was refused
 	Asked    bool   `json:",omitzero"` // it was asked again alone, and refused, since the last success
 	Own      bool   `json:",omitzero"` // its trouble is its own
+	Rests    bool   `json:",omitzero"` // the refusal had a Retry-After
 }
 
 // Pauses and bans. "After such an answer the host rests for a second, longer with each further one
@@ -80,19 +96,37 @@ const (
 	mostTimes   = 4
 )
 
-// Proofs, which are counted in tenths. "Served, the refusal was the host's: three such close
+// Proofs, which are counted in thirtieths. "Served, the refusal was the host's: three such close
 // together, or one at a delay that was refused before, make the delay longer".
 const (
-	proof        = 10 // a suspect is served
-	proofFades   = 1  // for each page served, so that only those close together add up
-	enoughProofs = 25 // three, of which the pages between them have taken less than half a one
+	proof      = 30 // a suspect is served
+	proofFades = 3  // for each page served, so that only those close together add up
+	// proofFadesLater is for a host whose refusals have taught a delay: there they are rarer.
+	proofFadesLater = 1
+	enoughProofs    = 75 // three, of which the pages between them have taken less than half a one
 	// sureProof is for a page that was refused twice, when then a page that was served before is
 	// refused too. One outage brings it and, at its end, one proof: together less than
 	// enoughProofs, so that an outage alone teaches nothing.
-	sureProof = 14
+	sureProof = 42
 	// sameDelay is by how many percent a delay may be longer than one that was refused and still be
 	// "a delay that was refused before": easing ends a little above it.
 	sameDelay = 15
+)
+
+// maintenance is for "With Retry-After it may be maintenance: the second within an hour makes the
+// delay longer".
+const maintenance = time.Hour
+
+// Trials. "A lesson that has changed nothing by the time the delay is eight times what it was is
+// taken back, and the next one waits until 20 pages in a row were served".
+const (
+	longTrial = 8 // times the delay of before
+	// unchanged is the least percentage of the share of refusals of before that counts as no change:
+	// it is drawn from a dozen answers.
+	unchanged = 80
+	afterVain = 20
+	// vainPause is the shortest rest until then: the delay does nothing for a host in trouble.
+	vainPause = 8 * time.Second
 )
 
 // Excess, which is counted in thirds. "Where nobody asks again, five refusals more than a third of
@@ -153,9 +187,13 @@ func (s *Refusals) suspect(a *answer) {
 	}
 	if page == nil && resource != 0 {
 		copy(s.Suspects[1:], s.Suspects[:])
-		s.Suspects[0] = suspect{Resource: resource, Lesson: int32(s.Lessons)}
+		s.Suspects[0] = suspect{Resource: resource, Lesson: int32(s.Lessons), Rests: a.rules.heeds(a.outcome)}
 	}
 	s.Steps = 0
+	s.Refused = min(s.Refused+1, math.MaxInt16)
+	if s.Vain > 0 {
+		s.Vain = afterVain
+	}
 	if a.earlier {
 		return // the pause that was set since is for it too
 	}
@@ -163,6 +201,7 @@ func (s *Refusals) suspect(a *answer) {
 	if page == nil { // a page that was refused before has been counted
 		s.exceed(a.turn)
 	}
+	s.Asked = Add(s.Asked, a.asks()) // see teach, which leaves that time out
 	s.block(a, "unsure", s.Unsure, s.pause(a))
 }
 
@@ -185,7 +224,7 @@ func (s *Refusals) exceed(t *Turn) {
 	}
 	if s.Excess >= enough && !s.Taught { // once in a row: a longer outage isn't a lower rate
 		s.Taught = true
-		s.teach(t, half)
+		s.tryLonger(t)
 	}
 }
 
@@ -196,18 +235,27 @@ func (s *Refusals) pause(a *answer) time.Duration {
 		doubled := min(float64(s.Own-mostOwn)/ownDoubles, mostDoubles)
 		pause += time.Duration(math.Exp2(doubled) * float64(time.Second))
 	}
+	if s.Vain > 0 {
+		pause = max(pause, vainPause)
+	}
 	return max(a.asks(), min(pause, longestPause, a.rules.longest))
 }
 
 // serve learns from a success, and reports whether it has ended a block or a row of refusals.
 func (s *Refusals) serve(a *answer) (cleared bool) {
 	resource := a.outcome.Resource
+	isQuick := s.Unsure <= 1 && s.Row+s.Bans == 0
 	if !a.earlier {
 		cleared = s.Alone
 		s.lift(a.turn)
 	}
 	s.Excess = max(0, s.Excess-refusalFades)
-	s.Proofs = max(0, s.Proofs-proofFades)
+	fades := proofFades
+	if s.Learned > 0 {
+		fades = proofFadesLater
+	}
+	s.Proofs = max(0, s.Proofs-fades)
+	s.Vain = max(0, s.Vain-1)
 	s.Taught = false
 	if !a.earlier || s.Pending == resource {
 		s.acquitHost(resource)
@@ -217,7 +265,7 @@ func (s *Refusals) serve(a *answer) (cleared bool) {
 		s.Own = 0
 	}
 	if page := s.page(resource); page != nil {
-		s.prove(page, a.turn)
+		s.prove(page, isQuick, a.turn)
 	}
 	s.ease(a.turn)
 	return cleared
@@ -233,6 +281,11 @@ func (s *Refusals) lift(t *Turn) {
 	s.Cause = ""
 	s.Alone = false
 	s.Checking = false
+	if s.Row > 1 || s.Row == 1 && !s.Stated {
+		s.Took = s.Rested
+	}
+	s.Rested = 0
+	s.Stated = false
 	s.Row = 0
 	s.Unsure = 0
 	s.Forbidden = 0
@@ -249,6 +302,7 @@ func (s *Refusals) acquitHost(resource uint64) {
 		if page := s.page(s.Pending); page != nil {
 			page.Own = s.Own < mostOwn
 		}
+		s.Failed = true
 		s.Own++
 		s.Excess = max(0, s.Excess-refusal) // its refusal wasn't the host's
 	}
@@ -256,21 +310,79 @@ func (s *Refusals) acquitHost(resource uint64) {
 }
 
 // prove takes the suspect page, which is served now, as a proof that its refusal was the host's.
-func (s *Refusals) prove(page *suspect, t *Turn) {
-	ofThisDelay := page.Lesson == int32(s.Lessons) // a refusal of before has taught already
+// isQuick says that the first request after the refusal has shown it.
+func (s *Refusals) prove(page *suspect, isQuick bool, t *Turn) {
+	was := *page
 	*page = suspect{}
+	isFirst := !s.Failed
+	s.Failed = true
 	s.Proofs += proof
-	refusedBefore := s.TaughtAt > 0 && t.Gap <= s.TaughtAt+s.TaughtAt*sameDelay/100
-	if ofThisDelay && (refusedBefore || s.Proofs >= enoughProofs) {
-		s.Proofs = 0
-		s.teach(t, half)
+	if was.Lesson != int32(s.Lessons) { // a refusal of before has taught already
+		return
 	}
+	refusedBefore := s.TaughtAt > 0 && t.Gap <= s.TaughtAt+s.TaughtAt*sameDelay/100
+	enough := refusedBefore || s.Proofs >= enoughProofs
+	rests := was.Rests
+	switch {
+	case enough:
+	case rests:
+		again := s.RestedAt > 0 && s.RestedAt <= t.Since && t.Since-s.RestedAt <= maintenance
+		s.RestedAt = max(1, t.Since)
+		if !again {
+			return
+		}
+	case !isFirst || !isQuick:
+		return
+	}
+	s.Proofs = 0
+	lessons := s.Lessons
+	s.tryLonger(t)
+	if rests && s.Lessons != lessons {
+		s.RestedAt = 1 // t.Since begins anew
+	}
+}
+
+// tryLonger makes the delay longer after answers that aren't sure, unless that has changed nothing.
+func (s *Refusals) tryLonger(t *Turn) {
+	if s.Vain > 0 || !t.Delay.Adaptive.Learns() {
+		return
+	}
+	inForce := s.inForce(t)
+	if s.From == 0 {
+		s.From = max(inForce, 1)
+		s.Before = s.Learned
+		s.teachOnly(t, half)
+		return
+	}
+	share := 1 + 100*s.Refused/(s.Refused+max(0, t.Served)+1)
+	if s.Share == 0 {
+		s.Share = share
+	}
+	isLong := inForce/longTrial >= s.From
+	if isLong && share >= s.Share*unchanged/100 {
+		s.takeBack(t)
+		return
+	}
+	s.teachOnly(t, half)
+}
+
+// takeBack takes the lessons of a trial back: the refusals have nothing to do with the pace.
+func (s *Refusals) takeBack(t *Turn) {
+	s.Learned = min(s.Learned, s.Before)
+	s.lesson = lesson{EasedAt: t.Now, RestedAt: s.RestedAt}
+	s.trial = trial{Vain: afterVain}
+	s.Excess = 0
 }
 
 // ForgetPages forgets by which pages and lessons s was learned. A Store keeps the rest: the block,
 // the counters, and the learned delay.
 func (s *Refusals) ForgetPages() {
 	s.lesson = lesson{Slow: s.Slow}
+	s.trial = trial{}
+	s.Failed = false
+	s.Rested = 0
+	s.Stated = false
+	s.Took = 0
 	s.suspicion = suspicion{}
 }
 
@@ -287,18 +399,29 @@ func (s *Refusals) page(resource uint64) *suspect {
 	return nil
 }
 
-// teach makes the delay longer: the one in force and its part more.
+// teach is teachOnly after answers in clear words, or a ban.
 func (s *Refusals) teach(t *Turn, part time.Duration) {
 	if !t.Delay.Adaptive.Learns() {
 		return
 	}
-	ceiling := t.Delay.Ceiling
+	s.trial = trial{} // they aren't in doubt
+	s.teachOnly(t, part)
+}
+
+// inForce returns the delay in force.
+func (s *Refusals) inForce(t *Turn) time.Duration {
 	inForce := t.Gap
 	if inForce <= t.Delay.Max { // it was drawn at random: the mean counts
 		inForce = t.Delay.Min + (t.Delay.Max-t.Delay.Min)/2
 	}
 	inForce = max(inForce, s.Learned, time.Millisecond) // more than nothing, of which the half is nothing
-	inForce = min(inForce, ceiling)
+	return min(inForce, t.Delay.Ceiling)
+}
+
+// teachOnly makes the delay longer: the one in force and its part more.
+func (s *Refusals) teachOnly(t *Turn, part time.Duration) {
+	ceiling := t.Delay.Ceiling
+	inForce := s.inForce(t)
 	longer := inForce + min(inForce/part, ceiling-inForce) // no sum above ceiling, which may be the longest time
 
 	// The time in which the host itself asked for a rest is no time per page.
@@ -310,6 +433,7 @@ func (s *Refusals) teach(t *Turn, part time.Duration) {
 	s.Learned = max(s.Learned, longer, perPage)
 	s.Lessons++
 	s.lesson = lesson{TaughtAt: inForce, EasedAt: t.Now}
+	s.Refused = 0
 	s.Excess = 0
 }
 
@@ -343,5 +467,6 @@ func (s *Refusals) ease(t *Turn) {
 // since.
 func (s *Refusals) forget() {
 	s.Learned = 0
-	s.lesson = lesson{}
+	s.lesson = lesson{RestedAt: s.RestedAt}
+	s.trial = trial{Vain: s.Vain}
 }

@@ -59,7 +59,12 @@ type Refusals struct {
 
 	Learned time.Duration `json:",omitzero"` // delay that refusals have taught; 0: none
 	Lessons int           `json:",omitzero"` // number of times that refusals have made the delay longer
+	Failed  bool          `json:",omitzero"` // there was trouble before, a page's own or the host's
+	Rested  time.Duration `json:",omitzero"` // sum of the blocks of this row of refusals
+	Stated  bool          `json:",omitzero"` // the last of them was as long as its Retry-After
+	Took    time.Duration `json:",omitzero"` // Rested of the last row; not if its only Retry-After was right
 	lesson
+	trial
 	suspicion
 }
 
@@ -187,8 +192,28 @@ func (s *Refusals) refuse(a *answer) {
 	if s.Row == 1 && aboutTheRate {
 		s.teach(a.turn, half)
 	}
-	s.Asked = Add(s.Asked, a.asks()) // see teach, which leaves that time out
-	s.block(a, "refused", s.Row, a.rules.stay(s.Row, o, &a.effect.StateErr))
+	if s.Row == 1 {
+		// See teach, which leaves that time out. A host that refuses at its end has asked for too little.
+		s.Asked = Add(s.Asked, a.asks())
+	}
+	stay := a.rules.stay(s.Row, o, &a.effect.StateErr)
+	if a.turn.Delay.Adaptive.Learns() {
+		stay = s.longerThanLast(stay)
+		s.Rested = Add(s.Rested, stay)
+		s.Stated = a.rules.heeds(o)
+	}
+	s.block(a, "refused", s.Row, stay)
+}
+
+// longerThanLast returns how long the next block of a row lasts, of which the policy says stay. A
+// host whose last row has taken long begins with half of that, in place of many short ones, and
+// goes on by quarters.
+func (s *Refusals) longerThanLast(stay time.Duration) time.Duration {
+	part := s.Took / 4
+	if s.Row == 1 {
+		part = s.Took / 2
+	}
+	return max(stay, min(part, longBan))
 }
 
 // oneMore returns n+1, at most the largest number that Refusals count to.
@@ -292,7 +317,14 @@ func (s *Refusals) Block(until time.Duration, cause string, last uint64) {
 func (s *Refusals) Clear(now time.Duration) bool {
 	cleared := s.Alone || s.Blocks(now)
 	// SetAt stays: answers to requests from before the block don't count now either.
-	*s = Refusals{SetAt: s.SetAt, Learned: s.Learned, Lessons: s.Lessons, lesson: s.lesson}
+	*s = Refusals{
+		SetAt:   s.SetAt,
+		Learned: s.Learned,
+		Lessons: s.Lessons,
+		Failed:  s.Failed,
+		lesson:  s.lesson,
+		trial:   s.trial,
+	}
 	return cleared
 }
 
@@ -339,8 +371,8 @@ func (r *Rules) Meaning(o *hostlimit.Outcome) Meaning {
 	switch {
 	case o.Status == 0:
 		return r.meaningOfNone(o)
-	case o.Status == 503 && o.RetryAfter > 0:
-		return Refused
+	case o.Status == 503 && o.RetryAfter > 0 && r.refusals.AtLeast:
+		return Refused // the policy's time goes before what the host asks for
 	case isAboutTheRequest(o):
 		return Silent
 	case o.Status < 400, o.Status == 404, o.Status == 410:

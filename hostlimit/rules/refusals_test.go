@@ -98,25 +98,37 @@ func TestStatesOfRefusals(t *testing.T) {
 		{"503 a 200 b", 0, 0, false, 0, false},
 		{"503 a 503 b 503 c 503 d", 4, 3 * s, true, 0, false},
 		{"503 a late-503 b", 1, s, true, 0, false},
-		{"503 a 503 a", 1, 0, true, 0, false},                                                                   // the next tells
-		{"503 a 503 a 503 b", 3, 2 * s, true, 0, false},                                                         // the host's
-		{"503 a 503 a 200 b", 0, 0, false, 0, false},                                                            // the page's own
-		{"503 a 503 a 200 b 503 a", 0, 0, false, 0, true},                                                       // asked once more
-		{"503 a 503 a 200 a 503 c 503 c 200 b 503 c", 0, 0, false, 0, true},                                     // it was served after all; the other is its own
-		{"503 a 200 a", 0, 0, false, 0, false},                                                                  // one proof
-		{"503 a 200 a 503 b 200 b", 0, 0, false, 0, false},                                                      // two
-		{"503 a 200 a 503 b 200 b 503 c 200 c", 0, 0, false, 1500 * time.Millisecond, false},                    // three close together
-		{"503 a 200 a 503 b 200 b 503 c 200 c 503 d 200 d", 0, 0, false, 1500 * time.Millisecond, false},        // the delay is longer than what was refused
+		{"503 a 503 a", 1, 0, true, 0, false},                                                                  // the next tells
+		{"503 a 503 a 503 b", 3, 2 * s, true, 0, false},                                                        // the host's
+		{"503 a 503 a 200 b", 0, 0, false, 0, false},                                                           // the page's own
+		{"503 a 503 a 200 b 503 a", 0, 0, false, 0, true},                                                      // asked once more
+		{"503 a 503 a 200 a 503 c 503 c 200 b 503 c", 0, 0, false, 1500 * time.Millisecond, true},              // it was served after all; the other is its own
+		{"503 a 200 a", 0, 0, false, 1500 * time.Millisecond, false},                                           // the first proof of a host that never failed
+		{"503 a 503 b 200 a", 0, 0, false, 0, false},                                                           // not after a second: an outage
+		{"503 o 503 o 200 z 503 a 200 a", 0, 0, false, 0, false},                                               // it has failed before
+		{"503 o 503 o 200 z 503 a 200 a 503 b 200 b", 0, 0, false, 0, false},                                   // two
+		{"503 o 503 o 200 z 503 a 200 a 503 b 200 b 503 c 200 c", 0, 0, false, 1500 * time.Millisecond, false}, // three close together
+		{"503 a 200 a 503 b 200 b", 0, 0, false, 1500 * time.Millisecond, false},                               // the delay is longer than what was refused
+		{"503-30s a 200 a", 0, 0, false, 0, false},                                                             // maintenance
+		{"503-30s a 200 a 503-30s b 200 b", 0, 0, false, 1500 * time.Millisecond, false},                       // the second within an hour
+		{"503-30s a 503-30s a 200 z", 0, 0, false, 0, false},                                                   // the page's own
+		{"503-30s a 503-30s a 200 z 503-30s a", 0, 30 * s, false, 0, true},                                     // whatever it is, it has asked for a rest
+		{"429 429 429 429 200 429", 1, 75 * s, true, 2205 * time.Millisecond, false},                           // half of the last row
+		{"429 429 429 429 200 429 429", 2, 37500 * time.Millisecond, true, 2205 * time.Millisecond, false},     // then a quarter
+		{"429-30s 200 429", 1, 10 * s, true, 2205 * time.Millisecond, false},                                   // as long as the host has said
+		{"429-30s 429-30s 200 429-30s 429-30s 429-30s 429-30s", 4, 30 * s, true, 2205 * time.Millisecond, false},
+		{"429-30s 429-30s 429-30s 429-30s 200 429-30s", 1, 60 * s, true, 2205 * time.Millisecond, false},        // which wasn't true
+		{"429-30s 429-30s 200 429", 1, 30 * s, true, 2205 * time.Millisecond, false},                            // which the host has asked for itself
 		{"503 a 503 b 503 c 503 d 503 e", 5, 5 * s, true, 1500 * time.Millisecond, false},                       // five refusals of nothing served
 		{"503 a 503 b 503 c 503 d 503 e 503 f 503 g 503 h", 8, 21 * s, true, 1500 * time.Millisecond, false},    // once a row
 		{"503 a 503 a 503 b 503 b 503 c 503 c 503 d 503 d", 7, 0, true, 0, false},                               // pairs
 		{"503 a " + strings.Repeat("503 b 503 c ", 20) + "503 d", math.MaxInt, 5 * time.Minute, true, 0, false}, // at most 5 min
 		{strings.Repeat("503 a 200 b 200 b 200 b ", 6), 0, 0, false, 0, false},                                  // four pages served for each
-		{"200 b 503 a 503 a 503 b 200 b 503 c 200 c", 0, 0, false, 1500 * time.Millisecond, false},              // one that was just served is refused: a proof more
-		{"200 d 503 a 503 a 503 b 200 b 503 c 200 c", 0, 0, false, 0, false},
-		{"503 a 503 a 200 z 503 b 503 b 200 z 503 c 503 c 200 z 503 d 503 d 200 z 503 e 200 z", 0, 0, false, 0, false},                         // the pages' own
-		{"503 a 200 a " + strings.Repeat("200 z ", 20) + "503 b 200 b " + strings.Repeat("200 z ", 20) + "503 c 200 c", 0, 0, false, 0, false}, // three far apart
-		{strings.Repeat("503 _ 200 b ", 8), 0, 0, false, math.MaxInt64, false},                                                                 // no hash: each a page of its own
+		{"503 o 503 o 200 b 503 a 503 a 503 b 200 b 503 c 200 c", 0, 0, false, 1500 * time.Millisecond, false},  // one that was just served is refused: a proof more
+		{"503 o 503 o 200 d 503 a 503 a 503 b 200 b 503 c 200 c", 0, 0, false, 0, false},
+		{"503 a 503 a 200 z 503 b 503 b 200 z 503 c 503 c 200 z 503 d 503 d 200 z 503 e 200 z", 0, 0, false, 0, false},                                           // the pages' own
+		{"503 o 503 o 200 z 503 a 200 a " + strings.Repeat("200 z ", 20) + "503 b 200 b " + strings.Repeat("200 z ", 20) + "503 c 200 c", 0, 0, false, 0, false}, // three far apart
+		{strings.Repeat("503 _ 200 b ", 8), 0, 0, false, math.MaxInt64, false},                                                                                   // no hash: each a page of its own
 
 		{"403 403 403 403", 0, 0, false, 0, false},
 		{"403 403 403 403 403", 0, 0, true, 0, false},                                            // the next tells

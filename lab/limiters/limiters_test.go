@@ -6,6 +6,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,7 +18,7 @@ import (
 
 const env = "POLITENESS_LIMITERS"
 
-var only = flag.String("limiters", "", "limiters whose names contain this")
+var only = flag.String("limiters", "", "limiters whose names contain one of these, with commas between them")
 
 // form reads POLITENESS_LIMITERS: 1 is the short form, six limiters for a minute, and a time such as
 // 3m the long form, all limiters with cells of this length. Where it isn't set, form skips the test.
@@ -37,6 +38,11 @@ func form(t *testing.T) (length time.Duration, long bool) {
 	return length, true
 }
 
+// isMeant reports whether the limiter of that name is to be crawled.
+func isMeant(name string) bool {
+	return slices.ContainsFunc(strings.Split(*only, ","), func(part string) bool { return strings.Contains(name, part) })
+}
+
 // TestLimiters crawls every limiter with every crawler, all at the same time.
 func TestLimiters(t *testing.T) {
 	length, long := form(t)
@@ -52,7 +58,7 @@ func TestLimiters(t *testing.T) {
 	var wg sync.WaitGroup
 	late := servers.WatchTimers()
 	for _, l := range all {
-		if !long && !l.Short || !strings.Contains(l.Name, *only) {
+		if !long && !l.Short || !isMeant(l.Name) {
 			continue
 		}
 		dir := filepath.Join(servers.TempDir(t), l.Name)

@@ -8,7 +8,7 @@ import (
 )
 
 // Version is the version of all records. The server refuses processes of another one.
-const Version = 8
+const Version = 9
 
 // The records of this file are kept on the server. Only step.lua reads and writes them, under the
 // names in their tags. Times are microseconds of the server's clock; a field that is zero isn't
@@ -117,6 +117,16 @@ type Refusals struct {
 	Excess    int           `msgpack:"excess"`
 	Proofs    int           `msgpack:"proofs"`
 	Taught    bool          `msgpack:"taught"`
+	Failed    bool          `msgpack:"failed"`
+	Rested    time.Duration `msgpack:"rested"`
+	Stated    bool          `msgpack:"stated"`
+	Took      time.Duration `msgpack:"took"`
+	RestedAt  time.Duration `msgpack:"restedat"`
+	From      time.Duration `msgpack:"from"`
+	Before    time.Duration `msgpack:"before"`
+	Share     int           `msgpack:"share"`
+	Refused   int           `msgpack:"refused"`
+	Vain      int           `msgpack:"vain"`
 }
 
 // A Suspect is a page that was refused.
@@ -125,6 +135,7 @@ type Suspect struct {
 	Lesson   int32  `msgpack:"lesson"`
 	Asked    bool   `msgpack:"asked"`
 	Own      bool   `msgpack:"own"`
+	Rests    bool   `msgpack:"rests"`
 }
 
 // PackRefusals packs what step.lua doesn't know of s.
@@ -148,6 +159,16 @@ func PackRefusals(s *rules.Refusals) string {
 		Excess:    s.Excess,
 		Proofs:    s.Proofs,
 		Taught:    s.Taught,
+		Failed:    s.Failed,
+		Rested:    s.Rested,
+		Stated:    s.Stated,
+		Took:      s.Took,
+		RestedAt:  s.RestedAt,
+		From:      s.From,
+		Before:    s.Before,
+		Share:     s.Share,
+		Refused:   s.Refused,
+		Vain:      s.Vain,
 	}
 	for i, page := range s.Suspects {
 		// An entry before the last one may be empty.
@@ -189,12 +210,23 @@ func ReadRefusals(packed string) (s rules.Refusals, err error) {
 	s.Excess = r.Excess
 	s.Proofs = r.Proofs
 	s.Taught = r.Taught
+	s.Failed = r.Failed
+	s.Rested = r.Rested
+	s.Stated = r.Stated
+	s.Took = r.Took
+	s.RestedAt = r.RestedAt
+	s.From = r.From
+	s.Before = r.Before
+	s.Share = r.Share
+	s.Refused = r.Refused
+	s.Vain = r.Vain
 	for i, page := range r.Suspects {
 		to := &s.Suspects[i]
 		to.Resource = page.Resource
 		to.Lesson = page.Lesson
 		to.Asked = page.Asked
 		to.Own = page.Own
+		to.Rests = page.Rests
 	}
 	return s, nil
 }
