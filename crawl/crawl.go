@@ -1,16 +1,17 @@
 // Package crawl is a crawler on top of politeness: it fetches URLs through a politeness.Transport,
 // calls a function with each page, and follows the links that its Config selects.
 //
-//	c, err := crawl.New(crawl.Config{
-//		Transport: transport,
+//	summary, err := crawl.Run(ctx, crawl.Config{
+//		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
 //		Follow:    crawl.SameHost,
 //		Visit: func(ctx context.Context, p *crawl.Page) error {
 //			fmt.Println(p.Response.StatusCode, p.FinalURL, len(p.Body))
 //			return nil
 //		},
-//	})
-//	...
-//	summary, err := c.Run(ctx, "https://example.com/")
+//	}, "https://example.com/")
+//
+// To set more than who crawls, such as limits or evidence, make a politeness.Transport, and give
+// it to Config.Transport.
 //
 // No host stops a crawl. Hosts stand in the order in which they may be asked next, so nothing
 // waits for a host that is blocked, paced or slow, and robots.txt of hosts to come is fetched
@@ -40,8 +41,13 @@ import (
 // asked again each minute, and once before the crawl ends. A URL that passes is fetched; all others
 // are Left, see Summary.Rules. Pages that are never to be fetched are the business of Follow.
 type Config struct {
+	// UserAgent says who crawls, and how to reach them, where Transport is nil. New makes a Transport
+	// of it then, with the defaults of package politeness. Use it for a program with one crawl and
+	// nothing else to set. With a Transport it must be empty.
+	UserAgent string
+
 	// Transport decides when each URL may start, and sends the requests where Client is nil. Its
-	// Hosts.MaxInFlight is the largest number of requests in flight; 0: 4,096.
+	// Hosts.MaxInFlight is the largest number of requests in flight; 0: 4,096. Nil: see UserAgent.
 	Transport *politeness.Transport
 
 	// Client sends the requests. Set it for cookies (Jar), or to put a cache between: its
@@ -171,8 +177,8 @@ type Crawler struct {
 // New checks cfg. The error joins all problems, one a line, each naming its field.
 func New(cfg Config) (*Crawler, error) {
 	var errs []error
-	if cfg.Transport == nil {
-		errs = append(errs, errors.New("crawl: Config.Transport is nil: make one with politeness.New"))
+	if err := cfg.setTransport(); err != nil {
+		errs = append(errs, err)
 	}
 	if cfg.Visit == nil {
 		errs = append(errs, errors.New("crawl: Config.Visit is nil: what is to be done with the pages?"))
@@ -206,6 +212,34 @@ func New(cfg Config) (*Crawler, error) {
 	c.client.Transport = weburl.Locations{RoundTripper: c.client.Transport}
 	c.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return c, nil
+}
+
+// setTransport makes a Transport for UserAgent, if there is none.
+func (cfg *Config) setTransport() error {
+	switch {
+	case cfg.Transport != nil && cfg.UserAgent != "":
+		return errors.New("crawl: Config.UserAgent is set beside Config.Transport, which has its own: leave one out")
+	case cfg.Transport != nil:
+		return nil
+	case cfg.UserAgent == "":
+		return errors.New("crawl: Config.Transport is nil: make one with politeness.New, or set Config.UserAgent")
+	}
+	t, err := politeness.New(politeness.Config{UserAgent: cfg.UserAgent})
+	if err != nil {
+		return fmt.Errorf("crawl: Config.UserAgent: %w", err)
+	}
+	cfg.Transport = t
+	return nil
+}
+
+// Run crawls from the given URLs on: it is New and Run of the Crawler. Use it for a program with
+// one crawl.
+func Run(ctx context.Context, cfg Config, urls ...string) (Summary, error) {
+	c, err := New(cfg)
+	if err != nil {
+		return Summary{}, err
+	}
+	return c.Run(ctx, urls...)
 }
 
 // ErrRefused is for errors of Config.Visit. Return an error that wraps it for a page that is no

@@ -7,6 +7,7 @@ go 1.26.0
 require (
 	github.com/JGLTechnologies/gin-rate-limit v1.5.4
 	github.com/PuerkitoBio/fetchbot v1.4.0
+	github.com/PuerkitoBio/goquery v1.11.0
 	github.com/PuerkitoBio/rehttp v1.4.0
 	github.com/aws/aws-sdk-go-v2 v1.43.1
 	github.com/aybabtme/iocontrol v0.0.0-20150809002002-ad15bcfc95a0
@@ -57,7 +58,6 @@ require (
 )
 
 require (
-	github.com/PuerkitoBio/goquery v1.11.0 // indirect
 	github.com/andybalholm/brotli v1.1.0 // indirect
 	github.com/andybalholm/cascadia v1.3.3 // indirect
 	github.com/antchfx/htmlquery v1.3.5 // indirect
