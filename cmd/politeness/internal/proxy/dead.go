@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
 // A fault is why a site can't be reached: an error type of RFC 9209, section 2.3, and a sentence
@@ -76,12 +77,15 @@ func hangsUp(err error) bool {
 			return true
 		}
 	}
-	return strings.Contains(err.Error(), "server closed")
+	// Of net/http, which has no value for it.
+	isPeek := strings.Contains(err.Error(), "readLoopPeekFailLocked")
+	return isPeek || strings.Contains(err.Error(), "server closed")
 }
 
 // isDead reports whether a page was refused because the site can't be reached to ask for its
 // robots.txt: to come back helps as little as it does for the page itself.
 func isDead(err error) bool {
 	isQueue := errors.Is(err, politeness.ErrBlocked) || errors.Is(err, politeness.ErrBusy)
-	return errors.Is(err, politeness.ErrUnreachable) && !isQueue && faultOf(err) != fault{}
+	isSilent := errors.Is(err, robotscache.ErrNoAnswer) || faultOf(err) != fault{}
+	return errors.Is(err, politeness.ErrUnreachable) && !isQueue && isSilent
 }

@@ -16,6 +16,7 @@ import (
 // An exchange is one request of a program: what it holds of the site is given back when it ends,
 // in whichever way.
 type exchange struct {
+	answer  *spoken     // nil: nobody can say anything
 	request uint64      // by which it is known again
 	host    string      // by which it waits
 	ticket  ticket      // that it came with
@@ -76,6 +77,7 @@ func (s *sender) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	e.body = resp.Body
+	e.answer.say(resp.StatusCode, wordsOf(resp))
 	if err := odd(req, resp); err != nil {
 		resp.Body.Close()
 		return nil, err

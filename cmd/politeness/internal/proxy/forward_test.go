@@ -228,6 +228,7 @@ func TestADeadSiteIsNoQueue(t *testing.T) {
 			if err != nil {
 				return
 			}
+			_, _ = http.ReadRequest(bufio.NewReader(conn))
 			fmt.Fprint(conn, "220 mail.example ESMTP\r\n")
 			conn.Close()
 		}

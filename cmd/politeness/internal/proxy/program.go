@@ -13,6 +13,8 @@ import (
 // A program is one connection of a program to the proxy, or one of its tunnels. Whoever is at the
 // other end is always the same.
 type program struct {
+	conn net.Conn // of the server
+
 	mu  sync.Mutex
 	own *http.Transport // sends its requests, once one of them logs in a connection; nil: none has
 }
@@ -24,7 +26,7 @@ type programKey struct{}
 
 // with is a ConnContext of an http.Server.
 func (p *programs) with(ctx context.Context, c net.Conn) context.Context {
-	joined := new(program)
+	joined := &program{conn: c}
 	p.of.Store(c, joined)
 	return context.WithValue(ctx, programKey{}, joined)
 }

@@ -151,6 +151,7 @@ func Base() *http.Transport {
 
 // ServeHTTP answers what comes to the proxy itself: requests with an absolute URL, and CONNECT.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w = speak(w, r)
 	p.hurry(w, r)
 	r = p.wraps.asSent(r)
 	switch {
@@ -198,6 +199,7 @@ func (p *Proxy) admits(given string) bool {
 
 // inside answers what comes through a tunnel: requests to the site that the tunnel was opened to.
 func (p *Proxy) inside(w http.ResponseWriter, r *http.Request) {
+	w = speak(w, r)
 	p.hurry(w, r)
 	r = p.wraps.asSent(r)
 	target := targetOf(r.Context())
@@ -240,7 +242,7 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	// A copy, since the server looks at the body of its own request: whether it was asked for
 	// (Expect).
-	under := &exchange{trailer: make(http.Header)}
+	under := &exchange{trailer: make(http.Header), answer: spokenOf(w)}
 	for name := range r.Trailer {
 		under.trailer[name] = nil
 	}
@@ -382,8 +384,10 @@ func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		unreachable(w, err, refused.RetryAt)
 	case !refused.RetryAt.IsZero():
 		p.comeBack(w, r, refused.Host, refused.RetryAt)
+		spokenOf(w).say(http.StatusServiceUnavailable, "No turn yet")
 		answer(w, http.StatusServiceUnavailable, "http_request_denied", p.later(r.Context(), refused))
 	case isForbidden:
+		spokenOf(w).say(http.StatusForbidden, whyForbidden(refused))
 		answer(w, http.StatusForbidden, "http_request_denied", err.Error())
 	case refused.Stage == politeness.StageRequest:
 		answer(w, http.StatusBadRequest, "http_request_error", err.Error())
@@ -392,6 +396,21 @@ func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	default:
 		unreachable(w, err, time.Time{})
 	}
+}
+
+// whyForbidden returns the words behind a 403, which many programs show and nothing else.
+func whyForbidden(refused *politeness.Error) string {
+	switch {
+	case errors.Is(refused, politeness.ErrReserved):
+		return "Reserved by the site"
+	case errors.Is(refused, politeness.ErrBudget):
+		return "Budget spent"
+	case refused.Stage == politeness.StageRobots:
+		return "Disallowed by robots.txt"
+	case errors.Is(refused, politeness.ErrDisallowed):
+		return "Refused by a rule of the proxy"
+	}
+	return "Refused by the proxy"
 }
 
 // unreachable answers for a site that can't be reached, which isn't asked again before a time, if
@@ -403,6 +422,7 @@ func unreachable(w http.ResponseWriter, err error, again time.Time) {
 		return
 	}
 	said := self + ": " + f.words
+	spokenOf(w).say(f.status, http.StatusText(f.status)+", "+f.words)
 	if !again.IsZero() {
 		said += ", and isn't asked again before " + again.Format(time.TimeOnly)
 	}
@@ -462,7 +482,7 @@ func answer(w http.ResponseWriter, status int, kind, reason string) {
 		value += "; error=" + kind
 	}
 	w.Header().Set("Proxy-Status", value+"; details="+quote(reason))
-	http.Error(w, reason, status)
+	writeReason(w, status, reason)
 }
 
 // quote makes s a String of RFC 8941, section 3.3.3, which is printable ASCII.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 )
 
 // Programs send paths such as "/50%-off", which browsers and curl send too. The server of net/http
@@ -69,6 +70,10 @@ func (w wrapping) asSent(r *http.Request) *http.Request {
 type requestConn struct {
 	net.Conn
 	wraps wrapping
+
+	answering atomic.Bool                // a handler has begun the answer
+	says      atomic.Pointer[statusLine] // of the answer that comes next; nil: the usual words
+
 	part  part   // of the request that is read next
 	size  int    // bytes of that part so far
 	line  []byte // the target and what follows it in its line, as far as it has come
@@ -180,6 +185,8 @@ func (c *requestConn) state(state http.ConnState) {
 	switch state {
 	case http.StateIdle:
 		c.begin(inMethod)
+		c.answering.Store(false)
+		c.says.Store(nil)
 	case http.StateHijacked:
 		c.begin(inBody)
 		c.ready = append(c.ready, c.line...)
