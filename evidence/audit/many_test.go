@@ -3,6 +3,7 @@ package audit_test
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -97,7 +98,18 @@ func TestNoLogHoldsTheJudgeUp(t *testing.T) {
 		check(t, []byte(log))
 		return float64(time.Since(began)) / float64(len(log))
 	}
-	usual := nanosPerByte(policy(2, "") + each(50_000, fmt.Sprintf(record, "waiting", 0, `"hold":"slot"`)))
+	usualLog := policy(2, "") + each(50_000, fmt.Sprintf(record, "waiting", 0, `"hold":"slot"`))
+	// Another program may hold the processor during one measurement, hardly during three.
+	timesUsual := func(log string) float64 {
+		least := math.Inf(1)
+		for range 3 {
+			least = min(least, nanosPerByte(log)/nanosPerByte(usualLog))
+			if least < 10 {
+				break
+			}
+		}
+		return least
+	}
 	for name, log := range map[string]string{
 		"statuses":         policy(2, strings.Repeat("9,", 1<<20)) + each(10_000, fmt.Sprintf(record, "fetched", 0, `"status":404`)),
 		"agents":           text + each(10_000, fmt.Sprintf(record, "robots_allowed", 0, `"agent":"A%[1]d"`)),
@@ -108,9 +120,9 @@ func TestNoLogHoldsTheJudgeUp(t *testing.T) {
 		"answers beside others": policy(1e6, "") + each(60_000, started) +
 			each(60_000, fmt.Sprintf(record, "fetched", 1, `"seq":%[1]d,"status":200,"latency":1,"rateLimit":"\"p\";r=0;t=1"`)),
 	} {
-		perByte := nanosPerByte(log + `{"type":"log_closed","allowed":true}` + "\n")
-		if perByte > 30*usual { // ten times at most, and fifty or more where the judge looks at everything again and again
-			t.Errorf("%s: %.0f ns a byte, where %.0f are usual", name, perByte, usual)
+		times := timesUsual(log + `{"type":"log_closed","allowed":true}` + "\n")
+		if times > 30 { // ten at most, and fifty or more where the judge looks at everything again and again
+			t.Errorf("%s: a byte takes %.0f times as long as usual", name, times)
 		}
 	}
 }
