@@ -77,14 +77,19 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !isPlain(req) {
 		return t.Base.RoundTrip(req)
 	}
-	now := time.Now()
 	v := &visit{t: t, key: keyOf(req), ctx: req.Context()}
-	v.page = t.load(v.ctx, v.key)
 	forced := hasDirective(req.Header, "no-cache")
-	if earliest := t.reserve(v, now, forced); earliest.After(now) {
+	if earliest := t.reserve(v, forced); !earliest.IsZero() {
 		closeBody(req)
 		return nil, tooEarly(req, earliest)
 	}
+	returned := false
+	defer func() {
+		if !returned { // Base has panicked
+			v.end()
+		}
+	}()
+	now := v.asked
 	ctx := req.Context()
 	if due := v.page.Earliest; t.promises(req, forced) && !due.After(now) {
 		ctx = hostlimit.WithDue(ctx, due)
@@ -96,6 +101,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	dropReferer(sent)
 	v.conditional = v.page.Conditions(sent.Header, now)
 	resp, err := t.Base.RoundTrip(sent)
+	returned = true
 	if err != nil || resp == nil {
 		v.end()
 		return resp, err
@@ -154,16 +160,16 @@ func (t *Transport) Forget(req *http.Request) error {
 	return t.store().Save(req.Context(), key, Page{})
 }
 
-// load returns what is remembered of a page.
-func (t *Transport) load(ctx context.Context, key string) Page {
+// load returns what is remembered of a page, and the zero Page if that is nothing.
+func (t *Transport) load(ctx context.Context, key string) (p Page, err error) {
 	p, ok, err := t.store().Load(ctx, key)
 	if err != nil {
-		t.failed(fmt.Errorf("revisit: loading %s: %w", key, err))
+		err = fmt.Errorf("revisit: loading %s: %w", key, err)
 	}
 	if !ok {
-		return Page{}
+		return Page{}, err
 	}
-	return p
+	return p, err
 }
 
 // save remembers a page.
@@ -180,18 +186,37 @@ func (t *Transport) failed(err error) {
 	}
 }
 
-// reserve notes that the page of v is asked for at now. If it may not be, reserve returns when it
-// may. A page whose answer is still on its way counts from its request.
-func (t *Transport) reserve(v *visit, now time.Time, forced bool) (earliest time.Time) {
+// reserve loads the page of v and notes that it is asked for now. If it may not be, reserve returns
+// when it may, and zero otherwise. A page whose answer is still on its way counts from its request.
+func (t *Transport) reserve(v *visit, forced bool) (earliest time.Time) {
+	var err error
+	v.page, err = t.load(v.ctx, v.key)
+	if err != nil {
+		t.failed(err)
+	}
+	if earliest := v.earliest(forced); !earliest.IsZero() {
+		return earliest
+	}
+	if earliest := t.hold(v, forced); !earliest.IsZero() {
+		return earliest
+	}
+	// Another visit may have ended while this one loaded the page. None can end from here on.
+	v.page, _ = t.load(v.ctx, v.key) // its error is the one above
+	earliest = v.earliest(forced)
+	if !earliest.IsZero() {
+		v.end()
+	}
+	return earliest
+}
+
+// hold notes that v is on its way. If another visit is, hold returns when the page may be asked
+// for.
+func (t *Transport) hold(v *visit, forced bool) (earliest time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !forced {
-		if asked, ok := t.pending.Peek(v.key); ok {
-			earliest = asked.Add(t.Schedule.Min)
-		}
-		if own := v.page.earliestAt(now); own.After(earliest) {
-			earliest = own
-		}
+	now := time.Now()
+	if asked, ok := t.pending.Peek(v.key); ok && !forced {
+		earliest = asked.Add(t.Schedule.Min)
 		if earliest.After(now) {
 			return earliest
 		}
@@ -298,7 +323,7 @@ func keyOf(req *http.Request) string {
 	return key
 }
 
-// A visit is a request that was sent for a page.
+// A visit is a request for a page.
 type visit struct {
 	t           *Transport
 	ctx         context.Context
@@ -307,6 +332,16 @@ type visit struct {
 	conditional bool
 	asked       time.Time
 	answer      Answer
+}
+
+// earliest returns when the page may be asked for, and zero if it may be now.
+func (v *visit) earliest(forced bool) time.Time {
+	now := time.Now()
+	earliest := v.page.earliestAt(now)
+	if forced || !earliest.After(now) {
+		return time.Time{}
+	}
+	return earliest
 }
 
 // answered takes the headers of the answer.
@@ -356,12 +391,20 @@ const mostRest = 4 << 10
 type body struct {
 	io.ReadCloser
 	visit *visit
-	hash  uint32 // CRC-32 of what was read
-	over  bool   // the visit has ended
+
+	mu   sync.Mutex // held by Read
+	hash uint32     // CRC-32 of what was read
+	over bool       // the visit has ended
 }
 
 // Read implements io.Reader.
 func (b *body) Read(p []byte) (n int, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.read(p)
+}
+
+func (b *body) read(p []byte) (n int, err error) {
 	n, err = b.ReadCloser.Read(p)
 	if b.over {
 		return n, err
@@ -380,10 +423,19 @@ func (b *body) Read(p []byte) (n int, err error) {
 
 // Close implements io.Closer.
 func (b *body) Close() error {
+	if b.mu.TryLock() { // else another goroutine reads, and its Read ends with an error
+		b.finish()
+		b.mu.Unlock()
+	}
+	return b.ReadCloser.Close()
+}
+
+// finish looks whether the body has ended, and ends the visit.
+func (b *body) finish() {
 	if !b.over && b.visit.answer.isKeepable() {
 		var rest [mostRest]byte
 		for read := 0; read < len(rest) && !b.over; {
-			n, err := b.Read(rest[read:])
+			n, err := b.read(rest[read:])
 			if n == 0 && err == nil {
 				break
 			}
@@ -394,7 +446,6 @@ func (b *body) Close() error {
 		b.over = true
 		b.visit.end()
 	}
-	return b.ReadCloser.Close()
 }
 
 // isKeepable reports whether there is anything to gain from remembering the answer. A stream has

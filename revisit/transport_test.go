@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -433,5 +434,107 @@ func TestFaultyFields(t *testing.T) {
 		if _, err := get(t, rt, page); err == nil {
 			t.Errorf("%+v sends", rt)
 		}
+	}
+}
+
+// TestTwoAtOnce: of many requests for one page at once a single one is sent, whatever the Store does
+// meanwhile.
+func TestTwoAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tag := `"1"`
+		var mu sync.Mutex
+		sent := 0
+		s := &site{HandlerFunc: versions(&tag)}
+		base := roundTripper(func(req *http.Request) (*http.Response, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			sent++
+			return s.RoundTrip(req)
+		})
+		rt := &Transport{Base: base, Schedule: Schedule{Min: hour}, Store: &slowStore{memory: newMemory()}}
+		for round := range 3 {
+			var wg sync.WaitGroup
+			for i := range 20 {
+				wg.Go(func() {
+					time.Sleep(time.Duration(i) * 300 * time.Millisecond)
+					_, err := get(t, rt, page)
+					if err != nil && !errors.Is(err, ErrFresh) {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			if sent != round+1 {
+				t.Errorf("%d requests in %d rounds", sent, round+1)
+			}
+			time.Sleep(hour)
+		}
+	})
+}
+
+// A slowStore takes a second to load a page.
+type slowStore struct{ *memory }
+
+// Load implements Store.
+func (s *slowStore) Load(ctx context.Context, key string) (p Page, ok bool, err error) {
+	p, ok, err = s.memory.Load(ctx, key)
+	time.Sleep(time.Second)
+	return p, ok, err
+}
+
+// TestCloseDuringRead: a body may be closed while another goroutine reads it.
+func TestCloseDuringRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tag := `"1"`
+		s := &site{HandlerFunc: func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("ETag", tag)
+			fmt.Fprint(w, "half of")
+			time.Sleep(hour)
+		}}
+		rt := &Transport{Base: s, Schedule: Schedule{Min: hour}}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, page, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := rt.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() { _, _ = io.Copy(io.Discard, resp.Body) })
+		synctest.Wait()
+		before := time.Now()
+		resp.Body.Close()
+		wg.Wait()
+		if waited := time.Since(before); waited > 0 {
+			t.Errorf("Close waits %v", waited)
+		}
+		// Nothing was had, so the page may be asked for at once.
+		s.HandlerFunc = versions(&tag)
+		if status, err := get(t, rt, page); status != 200 || err != nil {
+			t.Errorf("%d, %v", status, err)
+		}
+		time.Sleep(hour) // the first handler ends
+	})
+}
+
+// TestPanics: a Base that panics leaves its page to be asked for again.
+func TestPanics(t *testing.T) {
+	tag := `"1"`
+	s := &site{HandlerFunc: versions(&tag)}
+	panics := true
+	rt := &Transport{Schedule: Schedule{Min: hour}, Base: roundTripper(func(req *http.Request) (*http.Response, error) {
+		if panics {
+			panic("a fault of Base")
+		}
+		return s.RoundTrip(req)
+	})}
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = get(t, rt, page)
+	}()
+	panics = false
+	if status, err := get(t, rt, page); status != 200 || err != nil {
+		t.Errorf("%d, %v", status, err)
 	}
 }
