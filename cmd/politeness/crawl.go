@@ -438,6 +438,7 @@ type lister struct {
 func (l *lister) list(ctx context.Context, url string, yield func(crawl.Request) bool) {
 	home, err := l.finder.Transport.HostKey(url)
 	if err != nil {
+		fmt.Fprintf(l.errs, "politeness crawl: no sitemaps of %s are read: %s\n", printable.Text(url), plain(err))
 		return
 	}
 	elsewhere := 0
