@@ -54,7 +54,8 @@ type decodedBody struct {
 func (b *decodedBody) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
 	b.hasRead = b.hasRead || n > 0
-	isCut := b.raw != nil && b.raw.n < b.announced // by the network: that is no fault of the coding
+	// By the network: that is no fault of the coding.
+	isCut := b.raw != nil && (b.raw.failed || b.raw.n < b.announced)
 	if errors.Is(err, io.ErrUnexpectedEOF) && b.hasRead && !isCut {
 		b.page.cut = true
 		err = io.EOF
@@ -62,15 +63,18 @@ func (b *decodedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A counted counts the bytes that are read.
+// A counted counts the bytes that are read, and notes whether they end with an error.
 type counted struct {
 	io.Reader
-	n int64
+	n      int64
+	failed bool // Reader has returned another error than io.EOF
 }
 
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
 	c.n += int64(n)
+	isEnd := errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF)
+	c.failed = c.failed || err != nil && !isEnd
 	return n, err
 }
 

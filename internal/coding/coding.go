@@ -41,8 +41,8 @@ func Of(header http.Header) []string {
 // NewReader returns a reader of the decoded body. Of what each coding is decoded to, and of raw,
 // most bytes are read: a body may decompress to nothing without end. The error is that of codings
 // that can't be decoded, or of data that isn't in its coding at all. Read returns
-// io.ErrUnexpectedEOF if the data ends early, and gzip.ErrChecksum behind data that isn't what was
-// packed: see Forgiving. An empty body is none of any coding.
+// io.ErrUnexpectedEOF if the data ends early, the error of raw if it has one, and gzip.ErrChecksum
+// behind data that isn't what was packed: see Forgiving. An empty body is none of any coding.
 func NewReader(raw io.Reader, codings []string, most int64) (io.Reader, error) {
 	if len(codings) > maxLayers {
 		return nil, fmt.Errorf("%d content codings, of which %d at most are decoded", len(codings), maxLayers)
@@ -108,8 +108,10 @@ func (l *layer) Read(p []byte) (int, error) {
 	if !isEnd {
 		return n, err
 	}
+	// A body that the network has cut off is an error, though its data may have come whole: the data
+	// of other members may be missing.
 	_, behind := io.Copy(io.Discard, l.packed)
-	if behind != nil && !errors.Is(behind, io.ErrUnexpectedEOF) && !errors.Is(behind, errTooMuch) {
+	if behind != nil && !errors.Is(behind, errTooMuch) {
 		return n, behind
 	}
 	return n, err
@@ -118,18 +120,23 @@ func (l *layer) Read(p []byte) (int, error) {
 // errTooMuch is the end of a body that is read up to its bound.
 var errTooMuch = errors.New("the body is longer than its decoding may be")
 
-// A limited reads n bytes of r.
+// A limited reads n bytes of r. Its error stays: a decoder may take the first one for an end.
 type limited struct {
-	r io.Reader
-	n int64
+	r   io.Reader
+	n   int64
+	err error // of r
 }
 
 func (l *limited) Read(p []byte) (int, error) {
-	if l.n <= 0 {
+	switch {
+	case l.err != nil:
+		return 0, l.err
+	case l.n <= 0:
 		return 0, errTooMuch
 	}
 	n, err := l.r.Read(p[:min(int64(len(p)), l.n)])
 	l.n -= int64(n)
+	l.err = err
 	return n, err
 }
 

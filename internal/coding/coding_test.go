@@ -123,6 +123,42 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
+// TestACutBodyIsAnError: what the network has cut off isn't whole, wherever it was cut.
+func TestACutBodyIsAnError(t *testing.T) {
+	text := strings.Repeat("the page, ", 1000)
+	for name, tt := range map[string]struct {
+		body    string
+		codings []string
+	}{
+		"gzip":       {packed(t, "gzip", text[:50]) + packed(t, "gzip", text[50:]), []string{"gzip"}},
+		"zlib":       {packed(t, "zlib", text), []string{"deflate"}},
+		"deflate":    {packed(t, "deflate", text), []string{"deflate"}},
+		"gzip twice": {packed(t, "gzip", packed(t, "gzip", text)), []string{"gzip", "gzip"}},
+		"none":       {text, []string{"utf-8"}},
+	} {
+		for _, cut := range []error{io.ErrUnexpectedEOF, errors.New("connection reset")} {
+			for n := range len(tt.body) + 1 {
+				for _, behind := range []string{"", "\n\n"} {
+					raw := io.MultiReader(strings.NewReader(tt.body[:n]+behind), &once{err: cut})
+					got, err := decoded(raw, tt.codings...)
+					if err == nil {
+						t.Errorf("%s, %d of %d bytes and %q: %d bytes are a whole body", name, n, len(tt.body), behind, len(got))
+					}
+				}
+			}
+		}
+	}
+}
+
+// once returns an error, and the end of a body from then on.
+type once struct{ err error }
+
+func (o *once) Read([]byte) (int, error) {
+	err := o.err
+	o.err = io.EOF
+	return 0, err
+}
+
 // TestBounds: of a body that decompresses to nothing, or to too much on the way, most is read.
 func TestBounds(t *testing.T) {
 	inner := packed(t, "gzip", strings.Repeat("\x00", 100<<20)) // a bomb whose inner layer isn't gzip
