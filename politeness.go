@@ -71,6 +71,10 @@ type Config struct {
 	// strangers. Base must not be a Transport, nor lead to one by a method Unwrap()
 	// http.RoundTripper: a page would take its turn twice. Transport.Over sends single requests by
 	// another one.
+	//
+	// A Proxy of Base should choose by the URL: robots.txt goes the same way then. One that reads the
+	// context sees, for a robots.txt, that of the first request for it, whose copy serves all others.
+	// Package crawl asks for robots.txt with the context of Run.
 	Base http.RoundTripper
 
 	// RobotsBase sends the fetches of robots.txt, also those of Transport.Over, instead of Base. Set
