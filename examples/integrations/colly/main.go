@@ -16,10 +16,10 @@
 //     a Delay is slept through while holding a slot, after the answer. With
 //     politeness the collector needs none: every host has its own slots and its own
 //     pace, and hostlimit.Config.MaxInFlight bounds the requests in all.
-//   - Its timeout of 10 s, which counts the time in the queue too: SetRequestTimeout(0).
-//     Bound the exchange itself on the transport below (ResponseHeaderTimeout).
 //   - Its own retries (Request.Retry in OnError). With Config.Retry each try takes a turn
 //     of its own, and all tries are one page of the budget.
+//
+// Its timeout of 10 s may stay: it counts from the start of a request, and not in the queue.
 //
 // What doesn't work together:
 //
@@ -112,7 +112,6 @@ func crawl(ctx context.Context, out io.Writer, queued bool, starts []string) (*a
 		colly.Async(!queued),
 	)
 	c.WithTransport(transport)
-	c.SetRequestTimeout(0) // the wait for a turn is no timeout
 
 	begin := time.Now()
 	var mu sync.Mutex
