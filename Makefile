@@ -39,7 +39,7 @@ SUITE := go run ./internal/suite -j $(JOBS)
 TOOL := go tool -modfile="$(CURDIR)/tools/go.mod"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt fmt-check vet staticcheck lint vulns race test ci ci-notice fuzz mutants portable soak chaos rivals programs networks servers limiters bench bench-results bench-scale benchstat doc-check release-check
+.PHONY: help setup fmt fmt-check vet staticcheck lint vulns race test ci ci-notice fuzz mutants portable soak chaos rivals programs networks servers limiters clients bench bench-results bench-scale benchstat doc-check release-check
 
 help: ## list the targets
 	@echo 'All need Go 1.26, git, bash and, at first use, the network: modules and tools come through the'
@@ -115,6 +115,10 @@ servers: ## crawl nginx, HAProxy, Apache and Varnish for SERVERS (15m), judged b
 
 limiters: ## crawl behind the rate limiters of npm, Go and Debian for LIMITERS (3m), judged by their logs: lab/limiters/RESULTS.md [these servers, node and npm]
 	cd lab/limiters && POLITENESS_LIMITERS=$(LIMITERS) go test -count=1 -timeout=0 -v -run '^TestLimiters$$' .
+
+clients: ## real programs through politeness proxy, judged by the log of their site [curl, wget, Scrapy, python3-requests, node]
+	cd cmd/politeness && go test -count=1 -timeout=30m -v -run 'Clients|Wget|Scrapy' .
+	cd cmd/politeness && go test -count=1 -timeout=30m -v -run 'Curl' ./internal/proxy
 
 bench: ## run the benchmarks matching BENCH (.), COUNT (1) times [C compiler, redis-server]
 	@$(SUITE) bench

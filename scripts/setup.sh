@@ -4,7 +4,8 @@
 #   redis-server           the limiter and the budget that processes share
 #   postgresql, pgbouncer  the URLs that they share
 #   chromium               the audit's report, looked at in a real browser
-#   scrapy, wget           crawl through the proxy
+#   scrapy, curl, wget, python3-requests
+#                          crawl through the proxy
 #   nginx, haproxy, apache2 with mod_evasive and mod_qos, varnish (on Debian and Ubuntu)
 #                          are crawled, each with a protection switched on
 #   node, npm              run the rate limiters of npm, which are crawled too
@@ -31,10 +32,12 @@ has pgbouncer || { missing+=(pgbouncer); services+=(pgbouncer); }
 has chromium chromium-browser google-chrome google-chrome-stable \
   "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome" || missing+=(chromium)
 has scrapy || missing+=(python3-scrapy)
+has curl || missing+=(curl)
 has wget || missing+=(wget)
 has node || missing+=(nodejs)
 has npm || missing+=(npm)
 if has apt-get; then # the tests are written for Debian's builds
+  /usr/bin/python3 -c 'import requests' 2>/dev/null || missing+=(python3-requests)
   for server in nginx haproxy apache2; do has "$server" || { missing+=("$server"); services+=("$server"); }; done
   has varnishd || { missing+=(varnish); services+=(varnish varnishncsa); }
   modules=()

@@ -80,7 +80,11 @@ func TestMaxForwards(t *testing.T) {
 	for _, test := range []struct {
 		method, given, seen string // seen: by the site; empty: it isn't asked
 	}{
-		{"OPTIONS", "0", ""}, {"TRACE", "0", ""}, {"OPTIONS", "2", "1"}, {"TRACE", "1", "0"}, {"GET", "0", "0"},
+		{"OPTIONS", "0", ""},
+		{"TRACE", "0", ""},
+		{"OPTIONS", "2", "1"},
+		{"TRACE", "1", "0"},
+		{"GET", "0", "0"},
 		{"OPTIONS", "x", "x"},
 	} {
 		path := "/" + test.method + test.given

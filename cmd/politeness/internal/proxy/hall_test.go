@@ -171,12 +171,10 @@ func TestManyThatWaitForOneSiteDontSilenceTheOthers(t *testing.T) {
 	run(t, p, l)
 	proxy := l.Addr().String()
 	refused := make(chan string, 2*maxWaitingOf)
-	var conns []net.Conn
 	for i := range maxWaitingOf + 100 {
 		conn, err := net.Dial("tcp", proxy)
 		must(t, err)
 		defer conn.Close()
-		conns = append(conns, conn)
 		fmt.Fprintf(conn, "GET %s/%d HTTP/1.1\r\nHost: x\r\n\r\n", slow.URL, i)
 		go func() {
 			first := make([]byte, 12)

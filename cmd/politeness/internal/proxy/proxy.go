@@ -337,7 +337,7 @@ type upload struct {
 func (u *upload) Read(p []byte) (int, error) {
 	_ = u.control.SetReadDeadline(time.Now().Add(u.stalled))
 	n, err := u.ReadCloser.Read(p)
-	if err == io.EOF { //nolint:errorlint // a Reader's end is io.EOF itself
+	if err == io.EOF {
 		maps.Copy(u.trailer, u.received.Trailer)
 	}
 	if err != nil { // from here on the server itself reads, to learn when the program leaves
