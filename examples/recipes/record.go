@@ -15,7 +15,8 @@ import (
 
 // A Record keeps answers in a directory, and gives them out again. Over: the Transport. Put it into
 // the Client of a crawl: a page that is there costs its site no request and no wait. It doesn't ask
-// whether an answer is old. The example replay is a whole program.
+// whether an answer is old, and knows an answer by its URL alone: take a directory for each
+// session. The example replay is a whole program.
 type Record struct {
 	Over http.RoundTripper
 	Dir  string
