@@ -309,6 +309,7 @@ func newPage(fl *flight) *Page {
 		good:     fl.good,
 		again:    fl.again,
 		told:     fl.told,
+		doubt:    fl.doubt,
 		release:  func() {},
 	}
 }
@@ -471,6 +472,11 @@ func (r *run) get(page *Page) error {
 	if page.told != (saying{}) && page.saying == page.told {
 		page.refuse("its text is that of a page for which Visit has returned ErrRefused")
 		page.toldAlike = true
+	}
+	if page.good && page.doubt != (saying{}) && page.refused == "" && isWall(page, page.doubt) {
+		page.refused = "it answers all pages alike, and one that it has served before"
+		page.banned = true
+		call.Ban(page.refused)
 	}
 	return nil
 }

@@ -151,6 +151,7 @@ type flight struct {
 	again   bool   // for refusals.again
 	started bool   // its request goes out; see started
 	told    saying // refusals.told, when it was taken
+	doubt   saying // row of answers that a page which was served before is to tell from a wall
 
 	startedAt time.Time
 	gapEnds   time.Time // host.at by its start
@@ -377,6 +378,7 @@ func (fl *flight) load() {
 	switch h.source() {
 	case fromGood:
 		fl.good = true // which stays: it is asked for as often as need be
+		fl.doubt = h.refusals.doubt
 	case fromAgain:
 		fl.again = true
 		h.refusals.again = Request{}

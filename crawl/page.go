@@ -38,6 +38,10 @@ type Page struct {
 	request     Request
 	call        *politeness.Call // of the request, once it was answered
 	saying      saying
+	row         saying  // what it has in common with others of a row, see rowOf
+	doubt       saying  // row that its answer is to tell from a wall; zero: none
+	banned      bool    // its answer shows that the host answers everything alike
+	mayWait     bool    // it may be held as one of such a row
 	told        saying  // saying that Visit has called a refusal of the host; zero: none
 	toldAlike   bool    // it is refused because its saying is that one
 	refused     string  // why the Transport takes the answer for a refusal, whatever its status; empty: it doesn't

@@ -40,6 +40,7 @@ func TestQueueGoesOn(t *testing.T) {
 					if len(path) < 5 {
 						page(fmt.Sprintf(`<a href="%sa"><a href="%sb">`, path, path))(w, req)
 					}
+					fmt.Fprint(w, path) // no two pages say the same
 				}
 				return w.Result(), nil
 			})

@@ -37,6 +37,7 @@ import (
 //	check    403                                banned   the held pages come back later
 //	banned   served                             open     the ban is over
 //	any      403 of a page served before        banned
+//	open     a row of answers that are alike    check    in whatever words: see likeRow
 //
 // In all states but open requests start one at a time. Suspect, check and banned ask for good, a
 // page that was served before, where there is one; so does each second request after the third
@@ -65,6 +66,8 @@ type refusals struct {
 	status    int           // of the last refusal, which may be over; 0: no answer
 	limits    bool          // the host has refused for reasons of its own
 	told      saying        // saying that Visit has called a refusal; zero: none
+	like      likeRow       // answers that may be a wall
+	doubt     saying        // row for which good is asked, while checking or banned; zero: another reason
 
 	serves bool      // the host has served something
 	first  time.Time // first refusal of a host that has served nothing
@@ -162,6 +165,9 @@ func (s *refusals) observe(page *Page, probe bool, tries int, now time.Time) ver
 		s.serve(page, earlier, now, &v)
 		return v
 	}
+	if page.banned {
+		what = rules.Forbidden // see isWall
+	}
 	if what == rules.Forbidden && tries == 1 && !page.good {
 		v.done = append(v.done, page) // it wouldn't be asked again in any case
 		return v
@@ -202,7 +208,8 @@ func (s *refusals) observe(page *Page, probe bool, tries int, now time.Time) ver
 // serve learns from a page that was served, which ends the trouble unless it was asked for earlier.
 func (s *refusals) serve(page *Page, earlier bool, now time.Time, v *verdict) {
 	s.serves = s.serves || !page.cached
-	if !page.good {
+	isHeld := s.joinsRow(page)
+	if !page.good && !isHeld {
 		v.done = append(v.done, page)
 	}
 	if !earlier {
@@ -211,7 +218,14 @@ func (s *refusals) serve(page *Page, earlier bool, now time.Time, v *verdict) {
 		}
 		s.succeed(page, now, v)
 	}
-	if page.good {
+	if isHeld {
+		s.held = append(s.held, page)
+	}
+	if !page.good && !s.checking && s.like.isLong() && s.putForward(s.like.says) {
+		s.checking = true
+		s.doubt = s.like.says
+	}
+	if page.good || isHeld {
 		return
 	}
 	s.blamed = 0
@@ -229,6 +243,47 @@ func (s *refusals) serve(page *Page, earlier bool, now time.Time, v *verdict) {
 	}
 }
 
+// joinsRow adds page to the row of answers that are alike, and reports whether it is held because
+// it may be a wall.
+func (s *refusals) joinsRow(page *Page) bool {
+	if page.good {
+		return false
+	}
+	page.row = rowOf(page)
+	s.like.add(page.row)
+	isNew := s.like.says != s.like.wall
+	switch {
+	case page.row == saying{}, !page.mayWait:
+		return false
+	case isNew && page.row.status == http.StatusOK && s.like.number < inARow:
+		return false // a few pages with one text are pages as any, and lead on
+	case isNew && page.row.target != "" && s.like.number == 1:
+		return false // a single redirect leads on at once
+	}
+	return s.differs(s.good, s.says, page.row) || s.differs(s.other, s.said, page.row)
+}
+
+// differs reports whether req, which was served as says, would show that a row isn't a wall.
+func (s *refusals) differs(req Request, says, row saying) bool { return req.URL != "" && says != row }
+
+// putForward makes a page that was served before and differs from the row the one that is asked
+// for. It reports whether there is any.
+func (s *refusals) putForward(row saying) bool {
+	if s.differs(s.good, s.says, row) {
+		return true
+	}
+	if !s.differs(s.other, s.said, row) {
+		return false
+	}
+	old := s.good
+	said := s.says
+	s.good = s.other
+	s.says = s.said
+	s.other = old
+	s.said = said
+	return true
+}
+
 // keepGood makes page the one that is asked for as good, and keeps the one before if that says
 // something else: one of the two may turn out to be a refusal.
 func (s *refusals) keepGood(page *Page) {
@@ -244,14 +299,23 @@ func (s *refusals) keepGood(page *Page) {
 // dropGood forgets those of the pages that were served which say what page says, as that is a
 // refusal.
 func (s *refusals) dropGood(page *Page) {
-	isOf := func(req Request, says saying) bool {
-		return req.URL == page.request.URL || (says == page.saying && says != (saying{}))
+	if s.other.URL == page.request.URL {
+		s.other = Request{}
 	}
-	if isOf(s.other, s.said) {
+	if s.good.URL == page.request.URL {
+		s.good = Request{}
+	}
+	s.dropGoodOf(page.saying)
+}
+
+// dropGoodOf forgets those of the pages that were served which say the given, unless that is zero.
+func (s *refusals) dropGoodOf(says saying) {
+	isKnown := says != saying{}
+	if s.other.URL == "" || isKnown && s.said == says {
 		s.other = Request{}
 		s.said = saying{}
 	}
-	if isOf(s.good, s.says) {
+	if s.good.URL == "" || isKnown && s.says == says {
 		s.good = s.other
 		s.says = s.said
 		s.other = Request{}
@@ -262,6 +326,9 @@ func (s *refusals) dropGood(page *Page) {
 // succeed ends the trouble, as page was served.
 func (s *refusals) succeed(page *Page, now time.Time, v *verdict) {
 	held := s.endHeld(page, v)
+	if s.checking && page.good && s.doubt != (saying{}) && s.doubt == s.like.says {
+		s.like.believe()
+	}
 	blamed := s.blamed
 	if s.suspect != nil {
 		blamed++
@@ -282,6 +349,7 @@ func (s *refusals) succeed(page *Page, now time.Time, v *verdict) {
 		status:      s.status,
 		limits:      s.limits,
 		told:        s.told,
+		like:        s.like,
 		serves:      s.serves,
 		knocks:      s.knocks,
 	}
@@ -292,7 +360,7 @@ func (s *refusals) endHeld(page *Page, v *verdict) (held []*Page) {
 	// A forbidden page stays forbidden, and is asked for once more for nothing. So this is done for
 	// the first few, and on a host that limits.
 	doubts := s.limits || s.knocks > 0 || s.doubted < mostDoubted
-	if s.checking { // then pages are held
+	if s.checking && len(s.held) > 0 {
 		latest := s.held[len(s.held)-1]
 		doubts = page.began.Sub(latest.ended) > mayBeOver
 	}
@@ -301,10 +369,18 @@ func (s *refusals) endHeld(page *Page, v *verdict) (held []*Page) {
 			held = append(held, h) // page may have been served before a ban began
 			continue
 		}
+		isInRow := h.row != saying{}
+		if isInRow && h.row == page.row {
+			held = append(held, h) // the row goes on
+			continue
+		}
 		// Each page comes back once for a limit, and once for a ban.
 		forLimit := !h.request.own
 		forBan := s.checking && h.request.Tries == 0
 		hasChance := forLimit || forBan
+		if isInRow && !s.checking && !s.limits {
+			hasChance = false // a short row of redirects is no limit
+		}
 		if !doubts || !hasChance {
 			v.done = append(v.done, h)
 			continue
@@ -426,6 +502,10 @@ func (s *refusals) forbid(page *Page, earlier bool, v *verdict) {
 		}
 		v.last = append(v.last, s.held...)
 		s.held = nil
+		if page.banned {
+			s.like = likeRow{least: s.like.least, wall: s.doubt}
+			s.dropGoodOf(s.doubt)
+		}
 	case len(s.held) >= inARow:
 		s.checking = true
 	}
@@ -437,6 +517,10 @@ func (s *refusals) dry() verdict {
 	var v verdict
 	switch {
 	case s.asksGood() || s.again.URL != "": // their answers decide
+		return v
+	}
+	s.endShortRow(&v)
+	switch {
 	case s.suspect != nil:
 		v.later = append(v.later, s.suspect)
 		s.suspect = nil
@@ -451,6 +535,17 @@ func (s *refusals) dry() verdict {
 		s.knock(&v)
 	}
 	return v
+}
+
+// endShortRow ends the wait of pages whose row isn't long enough to be doubted.
+func (s *refusals) endShortRow(v *verdict) {
+	s.held = slices.DeleteFunc(s.held, func(h *Page) bool {
+		isShort := h.row != saying{}
+		if isShort {
+			v.done = append(v.done, h)
+		}
+		return isShort
+	})
 }
 
 // knock has one of the held pages asked for again after a while, as the host has served nothing:
@@ -533,6 +628,9 @@ func (s *refusals) String() string {
 	if s.status == 0 {
 		return "it hasn't answered"
 	}
+	if s.banned && s.doubt != (saying{}) {
+		return fmt.Sprintf("it has answered %d to all pages alike, which is taken for a ban", s.status)
+	}
 	return fmt.Sprintf("it has answered %d", s.status)
 }
 
@@ -568,6 +666,8 @@ func (r *run) answered(fl *flight, page *Page) {
 		r.end(page)
 		return
 	}
+	// A page that waits mustn't be cut, and one that isn't asked again needn't wait.
+	page.mayWait = r.c.cfg.Tries > 1 && r.kept+len(page.Body) <= keptBodies/2
 	v := s.observe(page, fl.probe && !page.cached, r.c.cfg.Tries, time.Now())
 	waits := s.suspect == page || slices.Contains(s.held, page)
 	isVisited := slices.Contains(v.done, page) || slices.Contains(v.over, page)

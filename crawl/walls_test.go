@@ -74,13 +74,16 @@ func (s *walledSite) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 // text returns what the page at path says: no two say the same.
-func (s *walledSite) text(path string) string {
-	return "page " + strings.Map(func(r rune) rune {
+func (s *walledSite) text(path string) string { return "page " + inLetters(path) }
+
+// inLetters returns text without digits, which numbers may have.
+func inLetters(text string) string {
+	return strings.Map(func(r rune) rune {
 		if '0' <= r && r <= '9' {
 			return 'a' + r - '0'
 		}
 		return r
-	}, path)
+	}, text)
 }
 
 // isPage reports whether the body is the page's.
@@ -148,5 +151,121 @@ func TestVisitCallsAPageARefusal(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// wallOf answers with a status and a header field, as a limiter does whose words no list has.
+func wallOf(status int, field ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i+1 < len(field); i += 2 {
+			w.Header().Set(field[i], field[i+1])
+		}
+		w.WriteHeader(status)
+	}
+}
+
+// TestWallsInAnyWords: a site that refuses in words that no list has loses no page, and gets few
+// requests while it refuses. A text with status 200 that is new costs the four pages that came before
+// it was doubted, and a new target of redirects one, which is said in docs/crawl.md.
+func TestWallsInAnyWords(t *testing.T) {
+	presets := map[string]politeness.Config{
+		"zero value": {UserAgent: userAgent}, "Bulk": politeness.Bulk(userAgent), "Responsive": politeness.Responsive(userAgent),
+	}
+	for _, tt := range []struct {
+		name string
+		wall http.HandlerFunc
+		lost int // at most
+		most int // requests into one wall
+	}{
+		{"202", theWall(202), 0, 10},
+		{"AWS WAF", wallOf(202, "X-Amzn-Waf-Action", "challenge"), 0, 13},
+		{"203", theWall(203), 0, 10},
+		{"204", wallOf(204), 0, 10},
+		{"400", wallOf(400), 0, 10},
+		{"403", wallOf(403), 0, 10},
+		{"405", wallOf(405), 0, 10},
+		{"406", wallOf(406), 0, 10},
+		{"420", wallOf(420), 0, 10},
+		{"421", wallOf(421), 0, 10},
+		{"422", wallOf(422), 0, 10},
+		{"430", wallOf(430), 0, 10},
+		{"999", wallOf(999), 0, 10},
+		{"302 to a page of its own", wallOf(302, "Location", "/sorry?id=7"), 1, 10},
+		{"302 to another host", wallOf(302, "Location", "https://login.example/sorry"), 1, 10},
+		{"303 without a target", wallOf(303), 0, 10},
+		{"200", theWall(200), 4, 10},
+		{"200 by a script", page("<html><script src=/challenge.js></script>"), 4, 10},
+	} {
+		for name, cfg := range presets {
+			for _, again := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, %s, again %v", tt.name, name, again), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						const pages = 200
+						s := &walledSite{pages: pages, allow: 40, stands: 10 * time.Minute, again: again, wall: tt.wall}
+						r := newRig()
+						cfg.Base = r.Web
+						r.politeness = cfg
+						r.Site("https://example.com").Handle("/", s)
+						r.Site("https://login.example").Handle("/", page("log in"))
+						r.crawl.Follow = crawl.SameHost
+						sum := r.run(t.Context(), t, "https://example.com/")
+						had := 0
+						for _, p := range r.visited {
+							if s.isPage(p) {
+								had++
+							}
+						}
+						if pages-had > tt.lost {
+							t.Errorf("%d of %d pages had: %v", had, pages, sum)
+						}
+						if s.falls == 0 || s.most > tt.most {
+							t.Errorf("%d requests into one of %d walls, want %d at most", s.most, s.falls, tt.most)
+						}
+						t.Logf("%d pages had, at most %d requests into one of %d walls, %v", had, s.most, s.falls, sum)
+					})
+				})
+			}
+		}
+	}
+}
+
+// TestAlikePagesCostLittle: a site that has the same page at many URLs, or redirects many to one, is
+// asked again for a page that it served before 5, 10, 20 and more pages apart, and loses none.
+func TestAlikePagesCostLittle(t *testing.T) {
+	for name, tt := range map[string]struct {
+		answer http.HandlerFunc
+		most   int // further requests
+	}{
+		"one text":     {page("nothing found"), 10},
+		"one redirect": {wallOf(302, "Location", "https://login.example/"), 27},
+		"one status":   {wallOf(422), 27},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const pages = 1000
+				r := newRig()
+				asked := 0
+				r.Site("https://example.com").Handle("/", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+					asked++
+					switch req.URL.Path {
+					case "/0":
+						page("home")(w, req)
+					case "/1":
+						page("about")(w, req)
+					default:
+						tt.answer(w, req)
+					}
+				}))
+				r.Site("https://login.example").Handle("/", page("log in"))
+				sum := r.run(t.Context(), t, numbered("example.com", pages)...)
+				if n := sum.Visited() + sum.Outcomes[crawl.Redirected]; n < pages || sum.Outcomes[crawl.Refused] > 0 {
+					t.Errorf("%v", sum)
+				}
+				if asked-pages > tt.most {
+					t.Errorf("%d further requests, want %d at most", asked-pages, tt.most)
+				}
+				t.Logf("%d further requests, %v", asked-pages, sum)
+			})
+		})
 	}
 }
