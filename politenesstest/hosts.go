@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
+	"golang.org/x/net/publicsuffix"
 )
 
 // The library has a package that spells hosts. It isn't used here: when two spellings of a host
@@ -33,6 +34,20 @@ func machineOf(u *url.URL) string {
 		port = ""
 	}
 	return join(name, port)
+}
+
+// siteOf returns the registrable domain of the host of u, by the public suffix list with its
+// private part. An address is its own site, and so is a name without a registrable domain.
+func siteOf(u *url.URL) string {
+	name, _ := nameAndPort(u)
+	if ip, err := netip.ParseAddr(name); err == nil {
+		return ip.Unmap().String()
+	}
+	site, err := publicsuffix.EffectiveTLDPlusOne(name)
+	if err != nil {
+		return name
+	}
+	return site
 }
 
 // targetOf returns the origin and the target of a request for u, in one spelling.

@@ -278,6 +278,18 @@ var rude = []habit{
 		func(_ *politenesstest.Web, a *politenesstest.Site) { a.Latency(second) },
 		func(c *crawler) { c.together("/1", "/2", "/3") },
 	},
+	{"all ports of a machine", politenesstest.PerSite, politenesstest.Rules{PerSite: 2}, func(w *politenesstest.Web, _ *politenesstest.Site) {
+		w.Site("https://a.example:81").Latency(second)
+		w.Site("https://a.example:82").Latency(second)
+		w.Site("https://a.example:83").Latency(second)
+	}, func(c *crawler) {
+		c.together("https://a.example:81/", "https://a.example:82/", "https://a.example:83/")
+	}},
+	{"many names of a domain", politenesstest.PerSite, politenesstest.Rules{PerSite: 2}, func(w *politenesstest.Web, _ *politenesstest.Site) {
+		w.Site("https://x.b.co.uk").Latency(second)
+		w.Site("https://y.b.co.uk").Latency(second)
+		w.Site("https://b.co.uk").Latency(second)
+	}, func(c *crawler) { c.together("https://x.b.co.uk/", "https://y.b.co.uk/", "https://b.co.uk/") }},
 	{"a slot for each scheme", politenesstest.Concurrency, serial, func(w *politenesstest.Web, a *politenesstest.Site) {
 		a.Latency(second)
 		w.Site("http://a.example").Latency(second)
@@ -513,6 +525,10 @@ var polite = []habit{
 		func(_ *politenesstest.Web, a *politenesstest.Site) { a.Latency(3 * second) },
 		func(c *crawler) { c.every(second, "/robots.txt", "/1", "/2") },
 	},
+	{"sites of one suffix", "", politenesstest.Rules{PerSite: 1}, func(w *politenesstest.Web, _ *politenesstest.Site) {
+		w.Site("https://x.github.io").Latency(second)
+		w.Site("https://y.github.io").Latency(second)
+	}, func(c *crawler) { c.together("https://x.github.io/", "https://y.github.io/") }},
 	{"hosts side by side", "", politenesstest.Rules{Delay: time.Second, Concurrency: 1}, func(w *politenesstest.Web, _ *politenesstest.Site) {
 		w.Site("https://b.example").Page("/", "page")
 		w.Site("https://a.example:8443").Page("/", "page")

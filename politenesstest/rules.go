@@ -19,6 +19,10 @@ type Rules struct {
 	// Concurrency is the largest number of requests in flight on a host: from the
 	// start to the end of the body. 0: any number.
 	Concurrency int
+	// PerSite is the largest number of requests in flight over all ports and names of a
+	// registrable domain, by the public suffix list with its private part, or of an address. The
+	// Transport keeps 16 unless hostlimit.Config.PerSite says otherwise. 0: any number.
+	PerSite int
 	// Agent is the product token, or the User-Agent, whose group of robots.txt holds.
 	// Empty: what each request's own User-Agent header says.
 	Agent string

@@ -23,6 +23,8 @@ const (
 	Gap Kind = "gap"
 	// Concurrency: it started while too many were in flight on the host.
 	Concurrency Kind = "concurrency"
+	// PerSite: it started while too many were in flight over the names and ports of its site.
+	PerSite Kind = "site"
 	// Block: it started before the end of a Retry-After that was known, or while the host was to rest.
 	Block Kind = "block"
 	// Disallowed: it fetched a URL that robots.txt disallows.
@@ -35,11 +37,11 @@ type Violation struct {
 	// Request is the one that should not have started, or not then.
 	Request Request
 	// Earlier is what it is measured by: for Gap the start before on the host; for
-	// Concurrency the longest of those in flight; for Block the refusal; for
+	// Concurrency and PerSite the longest of those in flight; for Block the refusal; for
 	// Disallowed the fetch of robots.txt, zero if the crawler had never asked for it.
 	Earlier Request
-	// Want is what was asked for, and Got what happened: for Gap the time between the
-	// two starts, for Block the time between the refusal and the start; for Concurrency zero.
+	// Want is what was asked for, and Got what happened: for Gap the time between the two starts, for
+	// Block the time between the refusal and the start; for Concurrency and PerSite zero.
 	Want, Got time.Duration
 	// Reason says which rule was broken, for people.
 	Reason string
@@ -55,7 +57,7 @@ func (v Violation) text() string {
 		return fmt.Sprintf("gap: %v started %v after %v: %s", v.Request, v.Got, v.Earlier, v.Reason)
 	case Block:
 		return fmt.Sprintf("block: %v started %v after the answer to %v: %s", v.Request, v.Got, v.Earlier, v.Reason)
-	case Concurrency:
+	case Concurrency, PerSite:
 		return fmt.Sprintf("concurrency: %v started during %v: %s", v.Request, v.Earlier, v.Reason)
 	default:
 		if v.Earlier.Seq == 0 {
@@ -71,6 +73,7 @@ func (v Violation) text() string {
 //   - gaps between two starts on a host that are shorter than Rules.Delay or than
 //     the crawl-delay and request-rate of robots.txt;
 //   - starts while Rules.Concurrency requests were in flight on the host;
+//   - starts while Rules.PerSite requests were in flight on its site;
 //   - starts after an answer from 400 on with Retry-After, before its time was over
 //     (Retry-After is in whole seconds: where requests in flight together were refused,
 //     a later answer doesn't lengthen the block of an earlier one by less than that);
@@ -95,7 +98,13 @@ func (v Violation) text() string {
 func (w *Web) Violations(r Rules) []Violation {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c := checker{rules: r, web: w, hosts: make(map[string]*host), robots: w.readRobots()}
+	c := checker{
+		rules:  r,
+		web:    w,
+		hosts:  make(map[string]*host),
+		sites:  make(map[string][]*exchange),
+		robots: w.readRobots(),
+	}
 	for _, x := range w.log {
 		c.note(x)
 	}
@@ -114,6 +123,7 @@ type checker struct {
 	rules  Rules
 	web    *Web
 	hosts  map[string]*host
+	sites  map[string][]*exchange // what may still be in flight on a site, in the order of the starts
 	robots *robotsLog
 	rests  map[*exchange]Violation // by the request that broke one
 	found  []Violation
@@ -176,6 +186,7 @@ func (c *checker) check(x *exchange) {
 	}
 	c.checkGap(h, x)
 	c.checkConcurrency(h, x)
+	c.checkPerSite(x)
 	c.checkBlock(h, x)
 
 	h.last = x
@@ -232,12 +243,7 @@ func (c *checker) checkConcurrency(h *host, x *exchange) {
 	if c.rules.Concurrency <= 0 {
 		return
 	}
-	open := h.open[:0]
-	for _, o := range h.open {
-		if o.ended == 0 || o.ended > x.started {
-			open = append(open, o)
-		}
-	}
+	open := inFlight(h.open, x)
 	if len(open) >= c.rules.Concurrency {
 		c.report(Violation{
 			Kind:   Concurrency,
@@ -245,6 +251,32 @@ func (c *checker) checkConcurrency(h *host, x *exchange) {
 		}, x, open[0])
 	}
 	h.open = append(open, x)
+}
+
+func (c *checker) checkPerSite(x *exchange) {
+	if c.rules.PerSite <= 0 {
+		return
+	}
+	site := siteOf(x.url)
+	open := inFlight(c.sites[site], x)
+	if len(open) >= c.rules.PerSite {
+		c.report(Violation{
+			Kind:   PerSite,
+			Reason: fmt.Sprintf("%d in flight on %s already, at most %d at once", len(open), site, c.rules.PerSite),
+		}, x, open[0])
+	}
+	c.sites[site] = append(open, x)
+}
+
+// inFlight returns those of open that are still in flight when x starts, in open's memory.
+func inFlight(open []*exchange, x *exchange) []*exchange {
+	left := open[:0]
+	for _, o := range open {
+		if o.ended == 0 || o.ended > x.started {
+			left = append(left, o)
+		}
+	}
+	return left
 }
 
 // checkBlock reports a start into the block that lasts longest of those known.
