@@ -9,6 +9,7 @@ import (
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/sitekey"
 	"github.com/go-politeness/politeness/internal/recorder"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
@@ -38,6 +39,10 @@ func policyOf(cfg *Config, product string, hosts hostlimit.Config, spend budget.
 		Every:        spend.Every,
 		Retries:      cfg.Retry.Max,
 		Robots:       "ignored",
+	}
+	if hosts.PerSite > 0 { // a negative one is no bound
+		p.PerSite = hosts.PerSite
+		p.SiteList = sitekey.List()
 	}
 	recorder.StateLimits(p, hostlimit.Limits{Concurrency: hosts.Concurrency, Delay: hosts.Delay})
 	recorder.StatePurposes(p, cfg.Purposes)

@@ -40,7 +40,7 @@ import (
 //     few connections of the others by answering slowly then.
 type frontier struct {
 	hosts   map[string]*host
-	sites   map[string]*site // of hosts, by rules.Site
+	sites   map[string]*site // of hosts, by sitekey.Of
 	waiting heap[timed]
 	due     [4]heap[ready] // of quick, slow, fresh and unknown hosts
 

@@ -3,7 +3,7 @@ package crawl
 import (
 	"math"
 
-	"github.com/go-politeness/politeness/hostlimit/rules"
+	"github.com/go-politeness/politeness/hostlimit/sitekey"
 )
 
 // A site is what the hosts of a registrable domain, or of an address, have together. A domain may
@@ -20,7 +20,7 @@ func (f *frontier) site(key string) *site {
 	if f.sites == nil {
 		f.sites = make(map[string]*site)
 	}
-	name := rules.Site(key)
+	name := sitekey.Of(key)
 	s := f.sites[name]
 	if s == nil {
 		s = new(site)
@@ -34,7 +34,7 @@ func (f *frontier) forgetSite(h *host) {
 	h.site.hosts--
 	h.site.demand -= h.demand
 	if h.site.hosts == 0 {
-		delete(f.sites, rules.Site(h.key))
+		delete(f.sites, sitekey.Of(h.key))
 	}
 }
 

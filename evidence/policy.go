@@ -46,6 +46,11 @@ type Policy struct {
 	Overrides bool `json:"overrides,omitzero"`
 	// Requests in flight over all hosts at most.
 	MaxInFlight int `json:"maxInFlight,omitzero"`
+	// Requests in flight at most over all ports and names of a site: of a registrable domain, or an
+	// address. Each Process counts by itself. 0: no bound is promised.
+	PerSite int `json:"perSite,omitzero"`
+	// Revision of the public suffix list that says which names are one site.
+	SiteList string `json:"siteList,omitzero" most:"16"`
 	// Longest wait for a slot.
 	SlotTimeout time.Duration `json:"slotTimeout,omitzero"`
 	// Time after which a body that isn't read loses its slot.

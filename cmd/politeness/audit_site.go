@@ -14,6 +14,7 @@ import (
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/evidence/audit/accesslog"
 	"github.com/go-politeness/politeness/evidence/audit/bundle"
+	"github.com/go-politeness/politeness/hostlimit/sitekey"
 )
 
 const extractUsage = `Usage: politeness audit extract -host HOST [flags] LOG
@@ -95,7 +96,7 @@ func trustFlags(flags *flag.FlagSet) func() (audit.Trust, error) {
 	var files list
 	flags.Var(&files, "checkpoint", "")
 	return func() (audit.Trust, error) {
-		trust := audit.Trust{Key: *key}
+		trust := audit.Trust{Key: *key, Site: sitekey.Of, SiteList: sitekey.List()}
 		for _, name := range files {
 			signed, err := os.ReadFile(name)
 			if err != nil {

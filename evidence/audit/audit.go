@@ -14,6 +14,7 @@
 //	pages.go      redirects, tries, pages, and the use of the budget
 //	answers.go    answers: the meaning of each for its host, and the rest that it asks for
 //	hosts.go      each host by the times of its starts, with everything known: gaps, slots
+//	inflight.go   what was in flight at once: on a host, on a site, on all hosts
 //	refusals.go   each answer of a host by its time: the blocks that it had to set or lift
 //	together.go   several limiters on one host: what its site saw
 //	revisits.go   pages that were had before: asked for again only when due
@@ -24,7 +25,6 @@
 package audit
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"errors"
 	"io"
@@ -79,6 +79,12 @@ type Trust struct {
 	// Checkpoints are checkpoints that were made earlier. The log must begin with the very lines
 	// that they were made of.
 	Checkpoints [][]byte
+	// Site returns the site of a host, as hostlimit/sitekey.Of does, and SiteList is the revision
+	// of the public suffix list by which it does, as hostlimit/sitekey.List. Set both, so that
+	// requests to many names of one site are judged (hostlimit.Config.PerSite). nil, or another
+	// list than the crawler's: what the list would decide is open. The ports of one name need none.
+	Site     func(host string) string
+	SiteList string
 }
 
 // Check is [Check] for a reader with a key, or with checkpoints, to compare the logs with. A key or
@@ -88,7 +94,7 @@ func (t Trust) Check(logs ...io.Reader) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	return check(f, nil, logs)
+	return check(t, f, nil, logs)
 }
 
 // CheckSite judges the records of the given hosts, and of the names below them, for the owner of
@@ -99,7 +105,7 @@ func CheckSite(log io.Reader, hosts ...string) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := check(new(trees.Forest), site, []io.Reader{log})
+	r, err := check(Trust{}, new(trees.Forest), site, []io.Reader{log})
 	// Numbers, hashes and checkpoints go over all lines of a log. Of lines that were passed over
 	// nothing is proved, so that promise has one reason to be open, in place of all others.
 	r.Numbered = false
@@ -119,8 +125,9 @@ const emptyLog = "a log without a record beside others, as of a process that was
 
 // check checks logs against the key and the checkpoints in forest. With a site it judges only the
 // records about that.
-func check(forest *trees.Forest, site sites.Site, logs []io.Reader) (*Report, error) {
+func check(trust Trust, forest *trees.Forest, site sites.Site, logs []io.Reader) (*Report, error) {
 	a := newAuditor()
+	a.trust = trust
 	var errs error
 	for i, log := range logs { // Transports and hosts go on from one to the next
 		s := &source{a: a, chain: sha256.New(), forest: forest, site: site, run: new(run)}
@@ -177,6 +184,7 @@ const (
 // An auditor reads records and judges them.
 type auditor struct {
 	report Report
+	trust  Trust
 
 	// The present record, its line and its log, and its Transport.
 	d   *evidence.Decision
@@ -352,6 +360,7 @@ func (a *auditor) judge() *Report {
 	for _, id := range slices.Sorted(maps.Keys(a.limiters)) {
 		a.provePlaces(a.limiters[id].exchanges)
 	}
+	a.proveSites()
 	a.proveRestored()
 	a.sortViolations()
 	for promise := range dueKept { // without records, or a policy, all of them are open
@@ -360,15 +369,6 @@ func (a *auditor) judge() *Report {
 	}
 	a.prove()
 	return &a.report
-}
-
-// provePlaces proves of the exchanges of one limiter that no more than MaxInFlight were in flight.
-func (a *auditor) provePlaces(xs []*exchange) {
-	slices.SortStableFunc(xs, func(x, y *exchange) int {
-		// Of equal starts, those that ended first come first.
-		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(x.end, y.end))
-	})
-	a.proveInFlight("", xs, func(x *exchange) int { return a.indexed[x.by].policy.MaxInFlight })
 }
 
 // proveRestored holds each robots.txt that a process took over from another one against the fetches

@@ -264,7 +264,13 @@ func (s *sequence) judge() {
 		s.last = x
 	}
 	s.move(never) // answers after the last start
-	s.a.proveInFlight(h.report.Host, s.xs, s.slots)
+	s.a.proveInFlight(s.xs, bound{
+		promise: slotsKept,
+		kind:    BrokenConcurrency,
+		host:    h.report.Host,
+		most:    s.slots,
+		where:   func(most int) string { return lines.Count(most, "slot") },
+	})
 	if s.last != nil && s.last.delay > lasting { // otherwise it isn't kept over a restart
 		h.start = s.last
 	}
@@ -461,70 +467,4 @@ func (s *sequence) gapFromEnd(x *exchange) {
 	detail := fmt.Sprintf("%v between an end and the next start, delay in force %v",
 		time.Duration(gap), time.Duration(last.delay))
 	s.violation(BrokenGap, detail, s.a.place(last), s.a.place(x))
-}
-
-// mayBeBack reports whether the slot of y may have been taken back before x started, without a
-// record of that. This leaves the promise open.
-func (a *auditor) mayBeBack(y, x *exchange, promise int) bool {
-	// In logs that are whole, each slot that was taken back has its record.
-	whole := !a.lostSlot && a.indexed[x.by].limiter.cut == never
-	safe := a.safe(y)
-	if whole || safe == 0 || y.has(takenBack) {
-		return false
-	}
-	if min(x.start, y.end) < y.start+safe { // its time wasn't over
-		return false
-	}
-	a.openEnded(promise, "a slot that may have been taken back, where the record of that is missing")
-	return true
-}
-
-const (
-	maxOpen   = 512     // exchanges of a host that are remembered to be under way beyond its slots
-	maxActive = 1 << 13 // exchanges that are remembered in all
-)
-
-// proveInFlight proves of some exchanges, in the order of their starts, that at the start of each
-// no more were in flight than it has places: slots of a host or, without a host, those of
-// MaxInFlight. 0 places are no limit.
-func (a *auditor) proveInFlight(host string, xs []*exchange, places func(x *exchange) int) {
-	var active []*exchange
-	for _, x := range xs {
-		most := places(x)
-		if most == 0 {
-			continue
-		}
-		if len(active) >= min(most, maxActive) { // below that the ended ones do no harm
-			active = slices.DeleteFunc(active, func(y *exchange) bool { return a.isOver(y, x, host) })
-		}
-		if len(active) > maxActive { // only a log made for that has so many
-			a.openEnded(slotsKept, "more requests in flight than are counted")
-			active = nil
-		}
-		if len(active) >= most { // only now, since it leaves the promise open
-			active = slices.DeleteFunc(active, func(y *exchange) bool { return a.mayBeBack(y, x, slotsKept) })
-		}
-		if n := len(active); n >= most {
-			words := fmt.Sprintf("all hosts, %d at most", most)
-			if host != "" {
-				words = lines.Count(most, "slot")
-			}
-			detail := fmt.Sprintf("%d in flight on %s", n+1, words)
-			a.violation(BrokenConcurrency, host, detail, a.place(active[n-1]), a.place(x))
-		}
-		// After a violation more than most may be under way. Of a long row of them the latest are
-		// enough.
-		active = append(active, x)
-		active = active[max(0, len(active)-most-maxOpen):]
-	}
-}
-
-// isOver reports whether y was over, or its place free, when x started.
-func (a *auditor) isOver(y, x *exchange, host string) bool {
-	if y.end <= x.start {
-		return true
-	}
-	// A request to another host may have got the place of y long before it was recorded that y's
-	// slot was taken back.
-	return host == "" && y.has(takenBack) && x.start >= y.start+a.safe(y)
 }

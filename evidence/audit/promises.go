@@ -43,6 +43,7 @@ func counts(format string, names []string, numbers ...int) string {
 const (
 	delaysKept = iota
 	slotsKept
+	sitesKept
 	blocksKept
 	allowedByRobots
 	verdictsRight
@@ -63,6 +64,7 @@ var aboutPromises = [promises]struct {
 }{
 	delaysKept:       {Promise{Name: "delays kept", Proof: "gaps between starts"}, []Kind{BrokenGap}},
 	slotsKept:        {Promise{Name: "slots kept", Proof: "starts"}, []Kind{BrokenConcurrency}},
+	sitesKept:        {Promise{Name: "sites kept", Proof: "starts, over all ports and names"}, []Kind{BrokenSite}},
 	blocksKept:       {Promise{Name: "blocks kept", Proof: "refusals"}, []Kind{BrokenBlock}},
 	allowedByRobots:  {Promise{Name: "allowed by robots.txt", Proof: "starts"}, []Kind{BrokenRobots}},
 	verdictsRight:    {Promise{Name: "verdicts right", Proof: "verdicts, decided again"}, []Kind{BrokenVerdict}},
@@ -177,6 +179,8 @@ func policyInWords(p *evidence.Policy) string {
 	w.addIf(p.Overrides, "single hosts may have limits of their own")
 	w.addIf(p.MaxInFlight > 0, "%d in flight on all hosts", p.MaxInFlight)
 	w.addIf(p.Streams > 0, "%s of events beside them", lines.Count(p.Streams, "stream"))
+	w.addIf(p.PerSite > 0, "%d in flight on all ports and names of a site", p.PerSite)
+	w.addIf(p.PerSite > 0 && p.Process != "", "each process by itself")
 	w.addIf(p.Robots != "", "robots.txt %s", p.Robots)
 	w.addIf(p.Robots == "obeyed" && p.Unreachable != "", "%s where there is none to be had", p.Unreachable)
 	w.addIf(p.Backoff != "", "refusals block %s from %v to %v", p.Backoff, p.BackoffStep, p.BackoffCap)

@@ -25,6 +25,7 @@ type Kind string
 const (
 	BrokenGap         Kind = "gap"           // two starts on a host closer than the delay in force
 	BrokenConcurrency Kind = "concurrency"   // more requests in flight than the host has slots
+	BrokenSite        Kind = "site"          // more requests in flight than a site may have, over its ports and names
 	BrokenBlock       Kind = "block"         // a start on a host that was blocked
 	BrokenRobots      Kind = "robots"        // a fetch that was disallowed, or that no verdict allowed
 	BrokenVerdict     Kind = "verdict"       // a verdict that robots.txt, as logged, doesn't give

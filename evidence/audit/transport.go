@@ -170,6 +170,8 @@ func shared(p *evidence.Policy) evidence.Policy {
 		Ceiling:     p.Ceiling,
 		FromEnd:     p.FromEnd,
 		MaxInFlight: p.MaxInFlight,
+		PerSite:     p.PerSite,
+		SiteList:    p.SiteList,
 		LeaseTTL:    p.LeaseTTL,
 	}
 }

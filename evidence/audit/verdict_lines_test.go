@@ -289,7 +289,7 @@ func TestVerdictsOnOneHost(t *testing.T) {
 	got := strings.Join(verdictOf(r), "\n")
 	want := "lines 41 and 44: gap: b.example: 100ms between two starts, delay in force 500ms\n" +
 		"open, log whole: only the records of some hosts were judged"
-	if got != want || r.Lines != 20 || r.Logs != 2 || len(r.Hosts) != 1 || r.Promises[9].Proof != "lines of it" || r.Promises[9].Proved != 0 || r.Promises[9].Open != 1 || r.Numbered {
+	if got != want || r.Lines != 20 || r.Logs != 2 || len(r.Hosts) != 1 || r.Promise("log whole").Proof != "lines of it" || r.Promise("log whole").Proved != 0 || r.Promise("log whole").Open != 1 || r.Numbered {
 		t.Errorf("got\n%s\n%+v", got, r)
 	}
 	plain := regexp.MustCompile(`,?"n":[0-9]+`).ReplaceAllString(log[:strings.LastIndex(log, `{"allowed":true,"by":"T'","n":1`)], "")

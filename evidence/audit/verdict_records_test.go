@@ -413,7 +413,7 @@ func TestVerdictsAcrossLogs(t *testing.T) {
 // unsaid is the verdict on what a Transport did that hasn't said what it promises.
 var unsaid = func() (open string) {
 	for _, p := range []string{
-		"delays kept", "slots kept", "blocks kept", "allowed by robots.txt", "verdicts right", "reservations kept", "budget kept",
+		"delays kept", "slots kept", "sites kept", "blocks kept", "allowed by robots.txt", "verdicts right", "reservations kept", "budget kept",
 		"every start ended", "times agree with the servers'", "log whole",
 	} {
 		open += "\nopen, " + p + ": no policy record says what was promised"

@@ -41,6 +41,7 @@ promised: 2 slots a host, 500ms or more between starts (Fixed), robots.txt obeye
 
 delays kept                    proved 9           gaps between starts
 slots kept                     proved 11          starts
+sites kept                     nothing to keep    starts, over all ports and names
 blocks kept                    proved 1           refusals
 allowed by robots.txt          proved 9           starts
 verdicts right                 proved 9           verdicts, decided again
@@ -84,7 +85,7 @@ func TestVerdictsInTheTextOfAReport(t *testing.T) {
 	if strings.Contains(got, " more\n") || strings.Contains(got, "is broken") {
 		t.Error(got)
 	}
-	if got := judge(t, usual+"1 page 1\nlog\npolicy\nsite \"\" at=50"); len(got.Promised) != 1 || got.Promises[6].String()+got.Promises[6].Proof != "nothing to keeppages" {
+	if got := judge(t, usual+"1 page 1\nlog\npolicy\nsite \"\" at=50"); len(got.Promised) != 1 || got.Promise("budget kept").String()+got.Promise("budget kept").Proof != "nothing to keeppages" {
 		t.Errorf("without limits, got\n%v", got)
 	}
 	if got, want := judge(t, "policy robots=ignored retries=0").Promised[0],
@@ -95,6 +96,7 @@ func TestVerdictsInTheTextOfAReport(t *testing.T) {
 
 delays kept                    open 1  gaps between starts
 slots kept                     open 1  starts
+sites kept                     open 1  starts, over all ports and names
 blocks kept                    open 1  refusals
 allowed by robots.txt          open 1  starts
 verdicts right                 open 1  verdicts, decided again
@@ -112,7 +114,7 @@ Nothing is broken, but not everything is proved: see what is open.
 
 var openOfNothing = func() (text string) {
 	for _, name := range []string{
-		"delays kept", "slots kept", "blocks kept", "allowed by robots.txt", "verdicts right", "reservations kept", "budget kept",
+		"delays kept", "slots kept", "sites kept", "blocks kept", "allowed by robots.txt", "verdicts right", "reservations kept", "budget kept",
 		"every start ended", "times agree with the servers'", "log whole",
 	} {
 		text += "\nopen, " + name + ":\n  the log holds no record\n"
@@ -200,7 +202,7 @@ func TestVerdictsInFigures(t *testing.T) {
 			t.Errorf("got %+v, want %+v", r.Hosts[i], want)
 		}
 	}
-	for i, want := range []int{9, 11, 1, 9, 9, 0, 7, 11, 1, 38} {
+	for i, want := range []int{9, 11, 0, 1, 9, 9, 0, 7, 11, 1, 38} {
 		if p := r.Promises[i]; p.Proved != want {
 			t.Errorf("got %+v, want %d", p, want)
 		}
@@ -234,7 +236,7 @@ func TestVerdictsInFiguresOfLies(t *testing.T) {
 		20 refused 8 status=200 refusals=0 until=@25.1 rateLimit="\"p\";r=0;t=5"
 	`)
 	for i, want := range []string{
-		"proved 5", "proved 6", "proved 1", "BROKEN 2, open 1, proved 2", "BROKEN 2, open 1, proved 3", "BROKEN 4, open 1", "nothing to keep", "proved 6",
+		"proved 5", "proved 6", "nothing to keep", "proved 1", "BROKEN 2, open 1, proved 2", "BROKEN 2, open 1, proved 3", "BROKEN 4, open 1", "nothing to keep", "proved 6",
 		"nothing to keep", "open 1, proved 21",
 	} {
 		if got := r.Promises[i].String(); got != want {
@@ -257,7 +259,7 @@ func TestVerdictsInFiguresOfLies(t *testing.T) {
 		2 allow 2 purposes=train
 		3 allow 3 purposes=train host=b.example
 	`)
-	if p := purposes.Promises[5]; p.Proved != 2 || p.Open != 1 {
+	if p := purposes.Promise("reservations kept"); p.Proved != 2 || p.Open != 1 {
 		t.Errorf("%+v", p)
 	}
 	open := judge(t, `
@@ -265,7 +267,7 @@ func TestVerdictsInFiguresOfLies(t *testing.T) {
 		1 allow 1
 		2 allow 2
 	`)
-	if p := open.Promises[4]; p.Proved != 0 || p.Open != 2 || len(p.Why) != 1 {
+	if p := open.Promise("verdicts right"); p.Proved != 0 || p.Open != 2 || len(p.Why) != 1 {
 		t.Errorf("%+v", p)
 	}
 }

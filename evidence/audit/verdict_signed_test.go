@@ -157,7 +157,7 @@ func TestVerdictsOnSignedLogs(t *testing.T) {
 		if got := strings.Join(verdictOf(r), "\n"); got != trimLines(c.want) || r.Signed != c.of {
 			t.Errorf("%s: got\n%s\n%+v\nwant\n%s\n%+v", c.name, got, r.Signed, trimLines(c.want), c.of)
 		}
-		if got := r.Promises[9].Proof; c.proof != "" && got != c.proof {
+		if got := r.Promise("log whole").Proof; c.proof != "" && got != c.proof {
 			t.Errorf("%s: %s", c.name, got)
 		}
 	}

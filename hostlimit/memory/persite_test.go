@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/hostlimit/rules"
 )
 
 // flood asks once for each of n keys at the same time, and returns the most requests that were in
@@ -79,36 +78,6 @@ func noPlaceIsLost(t *testing.T, m *Limiter) {
 	for i := range m.sites.shards {
 		for name, s := range m.sites.shards[i].sites {
 			t.Errorf("%d places of %s are lost, %d wait", s.taken, name, s.line.Len)
-		}
-	}
-}
-
-func TestSites(t *testing.T) {
-	same := [][]string{
-		{"a.example.com", "b.example.com:8080", "example.com", "x.y.example.com:81"},
-		{"a.example.co.uk", "example.co.uk"},
-		{"user.github.io", "a.user.github.io"},
-		{"other.github.io"},
-		{"github.io"},
-		{"127.0.0.1", "127.0.0.1:8080", "0x7f.1", "2130706433:81", "0177.0.0.1"},
-		{"127.0.0.2"},
-		{"[::1]", "[::1]:8080"},
-		{"localhost", "localhost:8080"},
-		{"co.uk"},
-		{""},
-		{"a key of one's own"},
-	}
-	seen := make(map[string]string)
-	for _, keys := range same {
-		site := rules.Site(keys[0])
-		if other, ok := seen[site]; ok {
-			t.Errorf("%q and %q have the same site, %q", keys[0], other, site)
-		}
-		seen[site] = keys[0]
-		for _, key := range keys {
-			if got := rules.Site(key); got != site {
-				t.Errorf("%q: %q, not %q", key, got, site)
-			}
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit/rules"
+	"github.com/go-politeness/politeness/hostlimit/sitekey"
 )
 
 const (
@@ -22,7 +23,7 @@ func (sh *shard) get(key string, now time.Duration) *host {
 	}
 	h := newHost(strings.Clone(key)) // key may be a part of a long string
 	if sh.m.sites != nil {
-		h.site = rules.Site(h.key)
+		h.site = sitekey.Of(h.key)
 	}
 	sh.hosts[h.key] = h
 	return h

@@ -62,7 +62,7 @@ type shard struct {
 // are nil. Its methods are pure steps, as those of Refusals: they neither wait nor read a clock.
 type host struct {
 	key  string
-	site string // of key, see rules.Site; empty without PerSite
+	site string // of key, see sitekey.Of; empty without PerSite
 
 	last     time.Duration // last start, its end with FromEnd, or the booking of one; only if source isn't noStart
 	gap      time.Duration // delay in force since last

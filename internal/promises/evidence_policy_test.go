@@ -15,6 +15,7 @@ import (
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/sitekey"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots"
 	"github.com/go-politeness/politeness/robots/robotscache"
@@ -39,7 +40,7 @@ func TestPolicyOpensTheLog(t *testing.T) {
 			b.Fatalf("%+v", all[0])
 		}
 		want := evidence.Policy{
-			ID: p.ID, Limiter: p.Limiter, UserAgent: agent, Product: "AuditBot", Slots: 3, DelayMin: 200 * time.Millisecond, DelayMax: 500 * time.Millisecond, Adaptive: "Learned",
+			ID: p.ID, Limiter: p.Limiter, UserAgent: agent, Product: "AuditBot", Slots: 3, PerSite: 16, SiteList: sitekey.List(), DelayMin: 200 * time.Millisecond, DelayMax: 500 * time.Millisecond, Adaptive: "Learned",
 			Ceiling: time.Minute, Overrides: true, LeaseTTL: 5 * time.Minute, Upgrades: 16, MaxWait: time.Hour, HostKey: "host", Backoff: "fibonacci",
 			BackoffStep: time.Second, BackoffCap: 10 * time.Minute, Statuses: "403,520-522", InARow: 4, MaxRetryAfter: 24 * time.Hour,
 			Forgive: 30 * time.Minute, Robots: "obeyed", RobotsTTL: time.Hour, DenyTTL: 5 * time.Minute, Unreachable: "deny", Pages: 7,
@@ -78,7 +79,7 @@ func TestPolicyStatesWhatIsConfigured(t *testing.T) {
 			TTL: time.Minute, DenyTTL: 2 * time.Minute, OnUnreachable: robotscache.Allow, ServeStale: true, AgentPatterns: true, LenientAgents: true, RecordText: true,
 		},
 		Hosts: hostlimit.Config{
-			Concurrency: 1, MaxInFlight: 8, SlotTimeout: 3 * time.Second, LeaseTTL: 4 * time.Second, MaxWait: 5 * time.Second, Backoff: refusals,
+			Concurrency: 1, MaxInFlight: 8, PerSite: 5, SlotTimeout: 3 * time.Second, LeaseTTL: 4 * time.Second, MaxWait: 5 * time.Second, Backoff: refusals,
 			Delay: hostlimit.Delay{Min: 2 * time.Minute, Max: 3 * time.Minute, Adaptive: hostlimit.Fixed, FromEnd: true},
 		},
 		Spend: budget.Limits{Pages: 1, PagesPerHost: 2, Bytes: 3, Duration: time.Second}, Upgrades: 7, Streams: 8,
@@ -94,7 +95,7 @@ func TestPolicyStatesWhatIsConfigured(t *testing.T) {
 	}
 	want := evidence.Policy{
 		UserAgent: agent, From: "bot@example.com", Product: "AuditBot", HostKey: "site", Purposes: "train, search", OwnRules: true, OwnRefused: true,
-		Slots: 1, MaxInFlight: 8, SlotTimeout: 3 * time.Second, LeaseTTL: 4 * time.Second, MaxWait: 5 * time.Second,
+		Slots: 1, MaxInFlight: 8, PerSite: 5, SiteList: sitekey.List(), SlotTimeout: 3 * time.Second, LeaseTTL: 4 * time.Second, MaxWait: 5 * time.Second,
 		DelayMin: 2 * time.Minute, DelayMax: 3 * time.Minute, Adaptive: "Fixed", Ceiling: 2 * time.Minute, FromEnd: true,
 		Backoff: "doubling", BackoffStep: time.Minute, BackoffCap: time.Hour, JitterMin: 0.1, JitterMax: 0.2,
 		Statuses: "403-404,520-521,999", Network: true, AtLeast: true, InARow: 9, MaxRetryAfter: time.Hour, Forgive: time.Minute,
@@ -105,6 +106,9 @@ func TestPolicyStatesWhatIsConfigured(t *testing.T) {
 		t.Errorf("\n got %+v\nwant %+v", got, want)
 	}
 
+	cfg.Hosts.PerSite = -1 // no bound, so no promise
+	want.PerSite = 0
+	want.SiteList = ""
 	cfg.DangerouslyIgnoreRobots, cfg.HostKey = true, func(*http.Request) string { return "all" }
 	cfg.Hosts.Delay, cfg.Hosts.Backoff = hostlimit.Delay{DangerouslyNone: true}, backoff.Doubling{}
 	want.Robots, want.RobotsTTL, want.DenyTTL, want.Unreachable, want.ServeStale, want.Lenient, want.Patterns, want.RobotsText = "ignored", 0, 0, "", false, false, false, false

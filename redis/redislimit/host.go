@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/hostlimit/rules"
+	"github.com/go-politeness/politeness/hostlimit/sitekey"
 	"github.com/go-politeness/politeness/redis/redislimit/internal/known"
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
@@ -63,7 +63,7 @@ func (l *Limiter) host(key string) *host {
 		l:      l,
 		p:      l.partition(key),
 		key:    key,
-		site:   rules.Site(key),
+		site:   sitekey.Of(key),
 		leases: make(map[string]*lease),
 		wait:   hostWait{blame: delay, since: l.now()},
 	}

@@ -214,7 +214,7 @@ type host struct {
 	l    *Limiter
 	p    *partition
 	key  string
-	site string // of key, see rules.Site
+	site string // of key, see sitekey.Of
 	seq  uint64 // number of the last start of this process
 
 	waiters []*lease          // by rank, then first come, first served

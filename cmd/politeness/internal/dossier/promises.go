@@ -53,6 +53,8 @@ func (d *Dossier) promise(p audit.Promise) string {
 		return "I wait between two requests, longer if your robots.txt asks for it"
 	case "slots kept":
 		return d.atOnce()
+	case "sites kept":
+		return "I send few requests at once to all your names and ports together"
 	case "blocks kept":
 		return "I stay away when you refuse me, for as long as you ask"
 	case "allowed by robots.txt":
