@@ -64,6 +64,7 @@ type refusals struct {
 	refusedAt time.Time     // last refusal of again or suspect
 	rest      time.Duration // between the two refusals of suspect
 	status    int           // of the last refusal, which may be over; 0: no answer
+	word      string        // why the last refusal is one whatever its status; empty: by its status
 	limits    bool          // the host has refused for reasons of its own
 	told      saying        // saying that Visit has called a refusal; zero: none
 	like      likeRow       // answers that may be a wall
@@ -179,6 +180,7 @@ func (s *refusals) observe(page *Page, probe bool, tries int, now time.Time) ver
 		s.first = now
 	}
 	s.status = 0
+	s.word = page.refused
 	if page.Response != nil {
 		s.status = page.Response.StatusCode
 		s.heard = now
@@ -630,6 +632,10 @@ func (s *refusals) String() string {
 	}
 	if s.banned && s.doubt != (saying{}) {
 		return fmt.Sprintf("it has answered %d to all pages alike, which is taken for a ban", s.status)
+	}
+	if s.word != "" && !s.banned {
+		const most = 100 // of a text that a site may have written
+		return fmt.Sprintf("it has refused (%s), which is waited for and never solved", printable.Clipped(s.word, most))
 	}
 	return fmt.Sprintf("it has answered %d", s.status)
 }

@@ -284,3 +284,12 @@ func TestKeptBodies(t *testing.T) {
 		}
 	}
 }
+
+// TestAChallengeIsNamed as the reason of a wait.
+func TestAChallengeIsNamed(t *testing.T) {
+	var s refusals
+	s.observe(&Page{refused: "cf-mitigated: challenge", Response: &http.Response{StatusCode: 403}}, true, 5, time.Unix(0, 0))
+	if got, want := s.String(), "it has refused (cf-mitigated: challenge), which is waited for and never solved"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
