@@ -103,7 +103,8 @@ type Standing struct {
 	Mark  uint32 // what has put it there; 0: nothing, or the page that led to it
 }
 
-// Standing returns where a URL stands by what is known now.
+// Standing returns where a URL stands by what is known now. A URL that is asked for again is a copy
+// of itself: leave it where it was.
 func (h *Host) Standing(url string) Standing {
 	a := parse(url)
 	s, _ := h.worst(&a)
@@ -142,8 +143,8 @@ func (h *Host) Why(url string) string {
 
 // A Page is what an answer has shown.
 type Page struct {
-	Lines []uint32 // hashes of its lines, in which each row of digits is one
-	Text  uint64   // hash of its text, but for numbers
+	Lines []uint32 // hashes of its lines, in which each row of digits is one; of no HTML: of its body
+	Text  uint64   // hash of its text, but for numbers; of no HTML: of its body
 
 	// NotNew says that the page itself brings nothing new, whatever its lines: it says noindex, or
 	// names another canonical URL, or its status is 400 or more.
