@@ -16,7 +16,8 @@ func TestOneNumberForWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/" {
-			fmt.Fprint(w, "a page")
+			// Each page says something else, so that none has to be doubted.
+			fmt.Fprint(w, strings.Repeat("a", len(r.URL.Path)), " page of ", strings.Map(toLetter, r.URL.Path))
 			return
 		}
 		w.Header().Set("Content-Type", "text/html")
@@ -35,6 +36,9 @@ func TestOneNumberForWhatIsLeft(t *testing.T) {
 	}
 	polite(t, nil, args...).expect(t, 0, "", "going on with "+left[1]+" URLs")
 }
+
+// toLetter makes a letter of a digit.
+func toLetter(r rune) rune { return r - '0' + 'a' }
 
 // TestErrorsNameFlags: who types a command knows no field of a Go type.
 func TestErrorsNameFlags(t *testing.T) {

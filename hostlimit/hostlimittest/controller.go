@@ -394,6 +394,17 @@ func (s *scene) listed(key string) (state hostlimit.HostState, ok bool) {
 	return state, ok
 }
 
+// awaitInFlight waits for a moment until a key has so many requests in flight: a limiter that
+// several processes share may hear of the end of one a little later.
+func (s *scene) awaitInFlight(key string, want int) {
+	for range 200 {
+		if s.state(key).InFlight == want {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
 func stateIsListed(s *scene) {
 	s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: tick}, Concurrency: 3})
 	served := s.key
@@ -412,6 +423,7 @@ func stateIsListed(s *scene) {
 		{Key: refused, Starts: 1, Slots: 3, BlockedUntil: until, BlockedBy: "status 429", Refusals: 1},
 		{Key: blocked, Slots: 3, BlockedUntil: until, BlockedBy: "by hand: the owner has called"},
 	} {
+		s.awaitInFlight(want.Key, want.InFlight)
 		state := s.state(want.Key)
 		listed, ok := s.listed(want.Key)
 		if !ok {

@@ -276,7 +276,7 @@ func (q *queue) settleAll(ctx context.Context, tx *sql.Tx, results []crawl.Resul
 	var became []outcome
 	for _, r := range results {
 		f := q.take(r.Request.URL)
-		if r.Outcome == crawl.Left {
+		if r.Outcome == crawl.Left && !isBarred(r) {
 			continue
 		}
 		row, o, err := q.settle(ctx, tx, r, f)
@@ -290,6 +290,10 @@ func (q *queue) settleAll(ctx context.Context, tx *sql.Tx, results []crawl.Resul
 	}
 	return became, q.write(ctx, tx, rows)
 }
+
+// isBarred reports whether r is of a start URL whose host has refused all that was asked of it. The
+// URL waits for the next run, and the row says why there is no page yet.
+func isBarred(r crawl.Result) bool { return r.Depth == 0 && r.Status >= 400 }
 
 // settle says what became of a URL: by a row that is to be written, or it has written what is
 // known. f is what its visit has made of it, nil if there was none.
