@@ -257,8 +257,6 @@ func (s *refusals) joinsRow(page *Page) bool {
 	switch {
 	case page.row == saying{}, !page.mayWait:
 		return false
-	case isNew && page.row.status == http.StatusOK && s.like.number < inARow:
-		return false // a few pages with one text are pages as any, and lead on
 	case isNew && page.row.target != "" && s.like.number == 1:
 		return false // a single redirect leads on at once
 	}
