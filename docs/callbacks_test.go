@@ -60,6 +60,7 @@ var given = map[string]string{
 	"hostlimittest.RunRestarts(in)":         "of a test",
 	"hostlimittest.RunRestarts(newLimiter)": "of a test",
 	"queuetest.Run(open)":                   "of a test",
+	"audit.Trust.Site":                      "a pure function: hostlimit/sitekey.Of",
 }
 
 // tables are the rows of callbacks.md: the name of a function, and the test that holds what the
