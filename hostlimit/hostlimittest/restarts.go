@@ -241,6 +241,7 @@ func gapFromTheEnd(l *life) {
 		time.Sleep(60 * tick) // longer than a start may be kept too late
 		at = time.Now()
 		t.lease.Release()
+		time.Sleep(60 * tick) // a limiter that is shared may hear of the end a little later
 	}
 	l.step()
 	l.notBefore(at.Add(2*age), 0)
