@@ -42,7 +42,9 @@ type modelTrouble struct {
 	from, before time.Duration // delays in force, and learned, before the lessons in doubt
 	share        int
 	doubts       int // answers in doubt since the last lesson
-	vain         int
+	vain         int           // pages to be served in a row until the next lesson
+	vainAt       time.Duration // when lessons were taken back
+	long         int           // lessons as long as a page took
 }
 
 type modelPage struct {
@@ -65,7 +67,7 @@ func (t *modelTrouble) page(resource uint64) int {
 func (t *modelTrouble) clear() {
 	*t = modelTrouble{
 		met: t.met, learned: t.learned, taughtAt: t.taughtAt, easedAt: t.easedAt, steps: t.steps, slow: t.slow, lessons: t.lessons, waited: t.waited,
-		failed: t.failed, restedAt: t.restedAt, from: t.from, before: t.before, share: t.share, doubts: t.doubts, vain: t.vain,
+		failed: t.failed, restedAt: t.restedAt, from: t.from, before: t.before, share: t.share, doubts: t.doubts, vain: t.vain, vainAt: t.vainAt, long: t.long,
 	}
 }
 
@@ -93,27 +95,29 @@ func (t *modelTrouble) inForce(a *answered) time.Duration {
 
 // doubtful is a lesson of answers that may have other reasons than the delay.
 func (t *modelTrouble) doubtful(a *answered) {
-	if t.vain > 0 || !learns(a.delay.Adaptive) {
+	if !learns(a.delay.Adaptive) || t.vain > 0 && a.now < t.vainAt+time.Hour {
 		return
 	}
+	t.vain = 0
 	force := t.inForce(a)
-	from, before, share := t.from, t.before, t.share
+	now := 100*t.doubts/(t.doubts+a.served+1) + 1
+	from, before, share, long := t.from, t.before, t.share, t.long
+	if share > 0 && 2*now <= share && a.served >= 20 {
+		from, share, long = 0, 0, 0
+	}
 	if from == 0 {
 		from, before = force, t.learned
-	} else {
-		now := 100*t.doubts/(t.doubts+a.served+1) + 1
-		if share == 0 {
-			share = now
-		}
-		if force >= 8*from && now >= share*4/5 {
-			t.learned = min(t.learned, before)
-			t.taughtAt, t.easedAt, t.steps, t.slow, t.thirds, t.waited = 0, a.now, 0, false, 0, 0
-			t.from, t.before, t.share, t.doubts, t.vain = 0, 0, 0, 0, 20
-			return
-		}
+	} else if share == 0 {
+		share = now
+	}
+	if force >= 8*from && long >= 2 && now >= share*4/5 {
+		t.learned = min(t.learned, before)
+		t.taughtAt, t.easedAt, t.steps, t.slow, t.thirds, t.waited = 0, a.now, 0, false, 0, 0
+		t.from, t.before, t.share, t.doubts, t.long, t.vain, t.vainAt = 0, 0, 0, 0, 0, 20, a.now
+		return
 	}
 	t.teach(a, 3)
-	t.from, t.before, t.share = from, before, share
+	t.from, t.before, t.share, t.long = from, before, share, t.long+long
 }
 
 // teach makes the delay longer, to that many halves of the one in force.
@@ -122,8 +126,11 @@ func (t *modelTrouble) teach(a *answered, halves int64) {
 		return
 	}
 	force := t.inForce(a)
-	t.from, t.before, t.share, t.doubts, t.vain, t.restedAt = 0, 0, 0, 0, 0, 0
+	t.from, t.before, t.share, t.doubts, t.vain, t.vainAt, t.restedAt, t.long = 0, 0, 0, 0, 0, 0, 0, 0
 	perPage := max(a.since-t.waited, 0) / time.Duration(max(1, a.served))
+	if min(perPage, a.delay.Ceiling) <= force*4 {
+		t.long = 1
+	}
 	t.learned = max(t.learned, min(max(time.Duration(int64(force)*halves/2), perPage), force*4, a.delay.Ceiling))
 	t.lessons++
 	t.taughtAt, t.easedAt, t.steps, t.slow, t.thirds, t.waited = force, a.now, 0, false, 0, 0
@@ -284,7 +291,7 @@ func (t *modelTrouble) serve(a *answered) (cleared bool) {
 		t.learned -= time.Duration(int64(t.learned) / 100 * percent)
 		if t.learned <= max(a.delay.Min, time.Microsecond) {
 			t.learned, t.taughtAt, t.easedAt, t.steps, t.slow, t.waited = 0, 0, 0, 0, false, 0
-			t.from, t.before, t.share, t.doubts = 0, 0, 0, 0
+			t.from, t.before, t.share, t.doubts, t.long = 0, 0, 0, 0, 0
 		}
 	}
 	return cleared

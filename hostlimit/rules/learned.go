@@ -25,7 +25,9 @@ import (
 //     every five steps to 16 %, until a refusal. The delay of a ban gets shorter by 2 % each three
 //     minutes.
 //  6. Lessons of such refusals that have changed nothing by the time the delay is eight times what it
-//     was are taken back, and no more are taken until 20 pages in a row were served.
+//     was are taken back. Two of them must have been as long as a page took to be served. No more are
+//     taken until 20 pages in a row were served, or for an hour. If 20 pages are served with half the
+//     share of refusals, the lessons help, and they stay.
 
 // A lesson is how a delay was learned.
 type lesson struct {
@@ -44,7 +46,9 @@ type trial struct {
 	Before  time.Duration `json:",omitzero"` // Refusals.Learned of then
 	Share   int           `json:",omitzero"` // percent of refusals between its first two lessons, plus 1
 	Refused int           `json:",omitzero"` // unsure answers since the last lesson
+	Full    int           `json:",omitzero"` // lessons that were as long as a page took to be served
 	Vain    int           `json:",omitzero"` // pages to be served in a row until the next lesson
+	VainAt  time.Duration `json:",omitzero"` // time of the last lessons taken back
 }
 
 // A suspicion separates the trouble of pages from that of their host: it has the pages that were
@@ -118,13 +122,20 @@ const (
 const maintenance = time.Hour
 
 // Trials. "A lesson that has changed nothing by the time the delay is eight times what it was is
-// taken back, and the next one waits until 20 pages in a row were served".
+// taken back. The next one waits until 20 pages in a row were served, or for an hour".
 const (
 	longTrial = 8 // times the delay of before
 	// unchanged is the least percentage of the share of refusals of before that counts as no change:
 	// it is drawn from a dozen answers.
 	unchanged = 80
-	afterVain = 20
+	// enoughFull is the number of lessons that were as long as a page took to be served. A limit of
+	// ten a minute refuses as large a share at one second as at five, and nothing after these lessons.
+	enoughFull = 2
+	afterVain  = 20
+	// nextTrial is how long a host that bans after ten pages waits, as it never serves 20 in a row.
+	nextTrial = time.Hour
+	// helped is how many times smaller the share of refusals is where the lessons have helped.
+	helped = 2
 	// vainPause is the shortest rest until then: the delay does nothing for a host in trouble.
 	vainPause = 8 * time.Second
 )
@@ -344,21 +355,24 @@ func (s *Refusals) prove(page *suspect, isQuick bool, t *Turn) {
 
 // tryLonger makes the delay longer after answers that aren't sure, unless that has changed nothing.
 func (s *Refusals) tryLonger(t *Turn) {
-	if s.Vain > 0 || !t.Delay.Adaptive.Learns() {
+	waits := s.Vain > 0 && t.Now-s.VainAt < nextTrial
+	if waits || !t.Delay.Adaptive.Learns() {
 		return
 	}
+	s.Vain = 0
 	inForce := s.inForce(t)
-	if s.From == 0 {
+	share := 1 + 100*s.Refused/(s.Refused+max(0, t.Served)+1)
+	if s.Share > 0 && share <= s.Share/helped && t.Served >= afterVain {
+		s.trial = trial{}
+	}
+	switch {
+	case s.From == 0:
 		s.From = max(inForce, 1)
 		s.Before = s.Learned
-		s.teachOnly(t, half)
-		return
-	}
-	share := 1 + 100*s.Refused/(s.Refused+max(0, t.Served)+1)
-	if s.Share == 0 {
+	case s.Share == 0:
 		s.Share = share
 	}
-	isLong := inForce/longTrial >= s.From
+	isLong := inForce/longTrial >= s.From && s.Full >= enoughFull
 	if isLong && share >= s.Share*unchanged/100 {
 		s.takeBack(t)
 		return
@@ -370,7 +384,7 @@ func (s *Refusals) tryLonger(t *Turn) {
 func (s *Refusals) takeBack(t *Turn) {
 	s.Learned = min(s.Learned, s.Before)
 	s.lesson = lesson{EasedAt: t.Now, RestedAt: s.RestedAt}
-	s.trial = trial{Vain: afterVain}
+	s.trial = trial{Vain: afterVain, VainAt: t.Now}
 	s.Excess = 0
 }
 
@@ -427,10 +441,14 @@ func (s *Refusals) teachOnly(t *Turn, part time.Duration) {
 	// The time in which the host itself asked for a rest is no time per page.
 	perPage := max(0, t.Since-s.Asked) / time.Duration(max(1, t.Served))
 	perPage = min(perPage, ceiling)
+	most := perPage
 	if inForce <= ceiling/mostTimes {
-		perPage = min(perPage, mostTimes*inForce)
+		most = mostTimes * inForce
 	}
-	s.Learned = max(s.Learned, longer, perPage)
+	if perPage <= most {
+		s.Full++
+	}
+	s.Learned = max(s.Learned, longer, min(perPage, most))
 	s.Lessons++
 	s.lesson = lesson{TaughtAt: inForce, EasedAt: t.Now}
 	s.Refused = 0
@@ -468,5 +486,5 @@ func (s *Refusals) ease(t *Turn) {
 func (s *Refusals) forget() {
 	s.Learned = 0
 	s.lesson = lesson{RestedAt: s.RestedAt}
-	s.trial = trial{Vain: s.Vain}
+	s.trial = trial{Vain: s.Vain, VainAt: s.VainAt}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Version is the version of all records. The server refuses processes of another one.
-const Version = 9
+const Version = 10
 
 // The records of this file are kept on the server. Only step.lua reads and writes them, under the
 // names in their tags. Times are microseconds of the server's clock; a field that is zero isn't
@@ -126,7 +126,9 @@ type Refusals struct {
 	Before    time.Duration `msgpack:"before"`
 	Share     int           `msgpack:"share"`
 	Refused   int           `msgpack:"refused"`
+	Full      int           `msgpack:"full"`
 	Vain      int           `msgpack:"vain"`
+	VainAt    time.Duration `msgpack:"vainat"`
 }
 
 // A Suspect is a page that was refused.
@@ -168,7 +170,9 @@ func PackRefusals(s *rules.Refusals) string {
 		Before:    s.Before,
 		Share:     s.Share,
 		Refused:   s.Refused,
+		Full:      s.Full,
 		Vain:      s.Vain,
+		VainAt:    s.VainAt,
 	}
 	for i, page := range s.Suspects {
 		// An entry before the last one may be empty.
@@ -219,7 +223,9 @@ func ReadRefusals(packed string) (s rules.Refusals, err error) {
 	s.Before = r.Before
 	s.Share = r.Share
 	s.Refused = r.Refused
+	s.Full = r.Full
 	s.Vain = r.Vain
+	s.VainAt = r.VainAt
 	for i, page := range r.Suspects {
 		to := &s.Suspects[i]
 		to.Resource = page.Resource
