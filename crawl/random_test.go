@@ -287,6 +287,11 @@ func (w *randomWeb) idle(t *testing.T, known map[string]time.Time) {
 					t.Fatal(err)
 				}
 				block = latest(block, r.Answered.Add(time.Duration(seconds)*time.Second))
+				if r.Status == 503 && refused == r.URL {
+					// It may be the page's own trouble. If no other page is there to tell, it is asked for
+					// again after a while.
+					block = latest(block, r.End.Add(10*time.Second))
+				}
 				refused = r.URL
 				if !served[r.URL] { // else it was asked for again to tell of others
 					waiting[r.URL] = r.End

@@ -41,7 +41,7 @@ type modelTrouble struct {
 	restedAt     time.Duration // of the count of pages
 	from, before time.Duration // delays in force, and learned, before the lessons in doubt
 	share        int
-	doubts       int // answers in doubt since the last lesson
+	doubts       int           // answers in doubt since the last lesson
 	vain         int           // pages to be served in a row until the next lesson
 	vainAt       time.Duration // when lessons were taken back
 	long         int           // lessons as long as a page took
