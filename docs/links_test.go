@@ -78,19 +78,3 @@ func TestLinks(t *testing.T) {
 		}
 	}
 }
-
-// TestREADME keeps to what can be read in a few minutes.
-func TestREADME(t *testing.T) {
-	text, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(text), "\n"); n > 180 {
-		t.Errorf("README.md has %d lines, and 180 are enough", n)
-	}
-	_, questions, _ := strings.Cut(string(text), "\n## Questions\n")
-	questions, _, _ = strings.Cut(questions, "\n## ")
-	if n := strings.Count(questions, "\n- **"); n != 6 {
-		t.Errorf("%d questions, want 6", n)
-	}
-}

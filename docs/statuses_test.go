@@ -52,24 +52,28 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// statusTable groups the statuses by what limiters with the limits do about them.
+// statusTable groups the statuses by what limiters with the limits do about them: a row for each pair
+// of effects.
 func statusTable(t *testing.T, usual, conservative hostlimit.Config) string {
 	t.Helper()
 	var b strings.Builder
 	b.WriteString("\n| status | by default | `Conservative` |\n|---|---|---|\n")
-	row := func(from, to int, effect [2]string) {
-		name := fmt.Sprint(from)
-		if to > from {
-			name = fmt.Sprintf("%d to %d", from, to)
-		} else if words := http.StatusText(from); words != "" {
-			name += " " + words
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, effect[0], effect[1])
-	}
 	effectOf := func(o hostlimit.Outcome) [2]string {
 		return [2]string{effect(t, usual, o), effect(t, conservative, o)}
 	}
 	const most = 999 // HTTP has three digits
+	var rows [][2]string
+	statuses := map[[2]string][]string{}
+	add := func(from, to int, effect [2]string) {
+		name := fmt.Sprint(from)
+		if to > from {
+			name = fmt.Sprintf("%d to %d", from, to)
+		}
+		if statuses[effect] == nil {
+			rows = append(rows, effect)
+		}
+		statuses[effect] = append(statuses[effect], name)
+	}
 	from := 100
 	last := effectOf(hostlimit.Outcome{Status: 100})
 	for status := 101; status <= most+1; status++ {
@@ -78,10 +82,13 @@ func statusTable(t *testing.T, usual, conservative hostlimit.Config) string {
 			now = effectOf(hostlimit.Outcome{Status: status})
 		}
 		if now != last {
-			row(from, status-1, last)
+			add(from, status-1, last)
 			from = status
 			last = now
 		}
+	}
+	for _, effect := range rows {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", strings.Join(statuses[effect], ", "), effect[0], effect[1])
 	}
 	for _, more := range []struct {
 		name    string
@@ -89,7 +96,7 @@ func statusTable(t *testing.T, usual, conservative hostlimit.Config) string {
 	}{
 		{"503 with `Retry-After`", hostlimit.Outcome{Status: 503, RetryAfter: time.Minute}},
 		{"400, 405, 409 to a GET of [package crawl](crawl.md)", hostlimit.Outcome{Status: 405, Page: true}},
-		{"the same with a condition or a range", hostlimit.Outcome{Status: 405, Page: true, Conditional: true}},
+		{"400, 405, 409 to a GET of package crawl with a condition or a range", hostlimit.Outcome{Status: 405, Page: true, Conditional: true}},
 		{"406 with a condition or a range", hostlimit.Outcome{Status: 406, Conditional: true}},
 		{"406 to another method than GET", hostlimit.Outcome{Status: 406, Method: http.MethodHead}},
 		{"501 to another method than GET", hostlimit.Outcome{Status: 501, Method: http.MethodHead}},
@@ -103,11 +110,11 @@ func statusTable(t *testing.T, usual, conservative hostlimit.Config) string {
 
 // meanings are the words of the guide for those of rules.Rules.
 var meanings = map[string]string{
-	"neutral":   "says nothing: neither praise nor refusal",
-	"ok":        "success: clears",
-	"unsure":    "pauses; asked again, it may be the page's own trouble",
-	"forbidden": "clears nothing; after %d in a row the next one is a ban",
-	"refused":   "blocks",
+	"neutral":   "no effect",
+	"ok":        "success, ends a block",
+	"unsure":    "pauses the host, unless a repeat shows that only this page fails",
+	"forbidden": "ends no block. After %d in a row, the next one is a ban",
+	"refused":   "blocks the host",
 }
 
 // effect returns what the rules of a limiter say about a status, once the limiter does so.
