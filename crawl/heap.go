@@ -45,3 +45,17 @@ func (h *heap[T]) pop() T {
 	}
 	return top
 }
+
+// remove removes the element at index i.
+func (h *heap[T]) remove(i int) {
+	s := *h
+	last := len(s) - 1
+	if i != last {
+		s.Swap(i, last)
+	}
+	s[last] = *new(T)
+	*h = s[:last]
+	if i != last {
+		h.fix(i)
+	}
+}

@@ -18,9 +18,17 @@ type Request struct {
 	// URL with more is Invalid. Of two Requests for a URL the first one's is kept.
 	Data string
 
-	cookie bool // it was asked for again after a redirect to itself, see run.wantsCookie
-	asked  bool // it was asked at the end of the crawl whether a rule still refuses it, see aside
-	own    bool // its refusals seem to be its own trouble, see refusals
+	// Later is how far the request is postponed, from 0 to 3, see Config.Traps. Mark is a hash of
+	// what has postponed it, or a number of the crawl's own. Both are set by the crawl, for a
+	// Postponer; leave them as they are.
+	Later int
+	Mark  uint32
+
+	back   bool   // its turn had come before: it is the next one that is taken
+	number uint64 // by which memory keeps its place; 0: it has none yet
+	cookie bool   // it was asked for again after a redirect to itself, see run.wantsCookie
+	asked  bool   // it was asked at the end of the crawl whether a rule still refuses it, see aside
+	own    bool   // its refusals seem to be its own trouble, see refusals
 }
 
 // MaxData is the most bytes of Request.Data.
@@ -33,6 +41,12 @@ type Result struct {
 	Outcome Outcome
 	Status  int   // of the last answer; 0: there was none
 	Err     error // why it isn't Visited: of Visit, the Transport or the network; nil if Outcome and Status say all
+
+	// Why says for people why the URL was postponed (Request.Later), such as "parameter orderby: none
+	// of its last 12 pages was new". Empty: it wasn't.
+	Why string
+
+	waits bool // Left, and it is still a URL of this Run: it was given back, postponed
 }
 
 // A Queue keeps the URLs of a crawl. The one that nil stands for keeps them in memory. Package
@@ -69,6 +83,37 @@ type Queue interface {
 	// beginning, at its end and, once n hosts were returned, whenever half of the room is free, or
 	// some for a second.
 	Hosts(ctx context.Context, n int) (hosts []string, open bool, err error)
+}
+
+// A Postponer is a Queue that keeps how far requests are postponed, as Config.Traps wants it. With
+// a Queue that is none nothing is postponed. Three of the methods of Queue do more then. Add keeps
+// Later and Mark of a request. Take lends by Priority, of these by Later, the lowest first, and
+// then the longest waiting. Done stores Later and Mark of a request that is [Left]; how long that
+// has waited stays. A Queue that says that it has no room may say so earlier to a request with a
+// Later.
+type Postponer interface {
+	Queue
+
+	// TakeLater is Take of one host, for requests whose Later is least or more.
+	TakeLater(ctx context.Context, host string, least, n int) ([]Request, error)
+
+	// Lift sets Later of the requests of a host that have this Mark to the given one where it is
+	// higher. They keep the Mark, and their place by the time of waiting. Those that are lent may be
+	// lifted or not. It does nothing for Mark 0.
+	Lift(ctx context.Context, host string, mark uint32, later int) error
+
+	// Postponed counts the waiting requests with a Later above 0, of all hosts. It returns their
+	// number, and the n largest groups of one host and Mark, the largest first. Those that are lent
+	// may count or not. It may take its time: the crawl calls it seldom then.
+	Postponed(ctx context.Context, n int) (largest []PostponedGroup, all int, err error)
+}
+
+// A PostponedGroup is the postponed requests of a host that have one Mark.
+type PostponedGroup struct {
+	Host   string
+	Mark   uint32
+	URL    string // of one of them, by which the crawl names the Mark
+	Number int
 }
 
 // An Owner is a Queue whose hosts belong to one of several processes for a while. The crawl calls

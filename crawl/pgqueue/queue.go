@@ -95,7 +95,10 @@ type Queue struct {
 	giving map[string]bool // those of them that are to be given back
 }
 
-var _ crawl.Owner = (*Queue)(nil)
+var (
+	_ crawl.Owner     = (*Queue)(nil)
+	_ crawl.Postponer = (*Queue)(nil)
+)
 
 // Open connects to the database at url, such as postgres://user@host/database, and makes the tables
 // if need be. Processes that give the same name share a crawl. Close the Queue. Open waits for a
@@ -283,6 +286,8 @@ type columns struct {
 	vias       []*string
 	froms      []*string
 	datas      [][]byte // nil: it is empty
+	laters     []int
+	marks      []*int64
 }
 
 func (c *columns) append(hash pgtype.UUID, r crawl.Request) {
@@ -300,6 +305,8 @@ func (c *columns) append(hash pgtype.UUID, r crawl.Request) {
 		data = []byte(r.Data)
 	}
 	c.datas = append(c.datas, data)
+	c.laters = append(c.laters, r.Later)
+	c.marks = append(c.marks, null(int64(r.Mark)))
 }
 
 // add takes in those of reqs that are new. It locks their hosts first, in the order of their names,
@@ -324,17 +331,17 @@ func (q *Queue) add(ctx context.Context, tx pgx.Tx, reqs []crawl.Request) (added
 	// counted.
 	tag, err := tx.Exec(ctx, insertURLs,
 		unknown.hashes, hosts, unknown.depths, unknown.priorities, unknown.hops, unknown.urls, unknown.vias,
-		unknown.froms, unknown.datas)
+		unknown.froms, unknown.datas, unknown.laters, unknown.marks)
 	return int(tag.RowsAffected()), err
 }
 
 // insertURLs inserts URLs in their order, in which they are numbered (seq) and lent.
 const insertURLs = `
-	INSERT INTO politeness_url (hash, host, depth, priority, hops, url, via, from_url, data, due)
-	SELECT hash, host, depth, priority, hops, url, via, from_url, data, extract(epoch FROM now())::bigint
+	INSERT INTO politeness_url (hash, host, depth, priority, hops, url, via, from_url, data, later, mark, due)
+	SELECT hash, host, depth, priority, hops, url, via, from_url, data, later, mark, extract(epoch FROM now())::bigint
 	FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::integer[], $5::smallint[], $6::text[], $7::text[],
-			$8::text[], $9::bytea[])
-		WITH ORDINALITY AS w (hash, host, depth, priority, hops, url, via, from_url, data, i)
+			$8::text[], $9::bytea[], $10::smallint[], $11::bigint[])
+		WITH ORDINALITY AS w (hash, host, depth, priority, hops, url, via, from_url, data, later, mark, i)
 	ORDER BY i
 	ON CONFLICT (hash) DO NOTHING`
 
@@ -399,6 +406,16 @@ type hostRow struct {
 
 // Take implements crawl.Queue. A host that this process hasn't claimed by Hosts yields none.
 func (q *Queue) Take(ctx context.Context, hosts []string, n int) ([]crawl.Request, error) {
+	return q.take(ctx, hosts, 0, n)
+}
+
+// TakeLater implements crawl.Postponer.
+func (q *Queue) TakeLater(ctx context.Context, host string, least, n int) ([]crawl.Request, error) {
+	return q.take(ctx, []string{host}, least, n)
+}
+
+// take lends requests whose Later is least or more, at most n of each host.
+func (q *Queue) take(ctx context.Context, hosts []string, least, n int) ([]crawl.Request, error) {
 	if err := q.renew(ctx); err != nil {
 		return nil, wrap(err)
 	}
@@ -415,7 +432,7 @@ func (q *Queue) Take(ctx context.Context, hosts []string, n int) ([]crawl.Reques
 		return nil, nil
 	}
 	waiting, err := in(ctx, q, func(ctx context.Context, tx pgx.Tx) (map[string][]waitingURL, error) {
-		return q.waiting(ctx, tx, names, limits)
+		return q.waiting(ctx, tx, names, limits, least)
 	})
 	if err != nil {
 		return nil, wrap(err)
@@ -458,9 +475,11 @@ type waitingURL struct {
 }
 
 // waiting returns the first waiting requests of this process's hosts, by host and in their order:
-// at most limits[i] of names[i].
-func (q *Queue) waiting(ctx context.Context, tx pgx.Tx, names []string, limits []int) (map[string][]waitingURL, error) {
-	rows, err := tx.Query(ctx, selectWaiting, q.crawl, names, limits, q.id)
+// at most limits[i] of names[i], whose Later is least or more.
+func (q *Queue) waiting(
+	ctx context.Context, tx pgx.Tx, names []string, limits []int, least int,
+) (map[string][]waitingURL, error) {
+	rows, err := tx.Query(ctx, selectWaiting, q.crawl, names, limits, q.id, least)
 	if err != nil {
 		return nil, err
 	}
@@ -468,7 +487,7 @@ func (q *Queue) waiting(ctx context.Context, tx pgx.Tx, names []string, limits [
 	var w waitingURL
 	var data []byte
 	fields := []any{
-		&w.Host, &w.URL, &w.Via, &w.Hops, &w.Depth, &w.Priority, &w.From, &data, &w.due, &w.seq,
+		&w.Host, &w.URL, &w.Via, &w.Hops, &w.Depth, &w.Priority, &w.From, &data, &w.Later, &w.Mark, &w.due, &w.seq,
 	}
 	_, err = pgx.ForEachRow(rows, fields, func() error {
 		w.Data = string(data)
@@ -480,6 +499,7 @@ func (q *Queue) waiting(ctx context.Context, tx pgx.Tx, names []string, limits [
 		slices.SortFunc(found, func(a, b waitingURL) int {
 			return cmp.Or(
 				cmp.Compare(b.Priority, a.Priority),
+				cmp.Compare(a.Later, b.Later),
 				cmp.Compare(a.due, b.due),
 				cmp.Compare(a.seq, b.seq),
 			)
@@ -491,14 +511,14 @@ func (q *Queue) waiting(ctx context.Context, tx pgx.Tx, names []string, limits [
 // selectWaiting asks for each host by its own subquery: the index has its waiting URLs in their
 // order, so only those that are wanted are read. A host that was lost meanwhile yields none.
 const selectWaiting = `
-	SELECT h.name, u.url, u.via, u.hops, u.depth, u.priority, u.from_url, u.data, u.due, u.seq
+	SELECT h.name, u.url, u.via, u.hops, u.depth, u.priority, u.from_url, u.data, u.later, u.mark, u.due, u.seq
 	FROM unnest($2::text[], $3::integer[]) AS w (name, n)
 	JOIN politeness_host h ON h.crawl = $1 AND h.name = w.name AND h.owner = $4
 	CROSS JOIN LATERAL (
 		SELECT url, coalesce(via, '') AS via, coalesce(hops, 0) AS hops, depth, priority,
-			coalesce(from_url, '') AS from_url, data, due, seq
+			coalesce(from_url, '') AS from_url, data, later, coalesce(mark, 0) AS mark, due, seq
 		FROM politeness_url
-		WHERE host = h.id AND due IS NOT NULL
+		WHERE host = h.id AND due IS NOT NULL AND later >= $5
 		ORDER BY priority DESC, later, due, seq
 		LIMIT w.n
 	) u`
@@ -519,13 +539,17 @@ func (q *Queue) Done(ctx context.Context, results []crawl.Result) error {
 	return nil
 }
 
-// end stores the outcomes of URLs that aren't Left.
+// end stores the outcomes of URLs, and how far those that are Left are postponed.
 func (q *Queue) end(ctx context.Context, results []crawl.Result) error {
+	var left postponed
 	var hashes []pgtype.UUID
 	var outcomes []string
 	var statuses []*int16
 	for _, r := range results {
 		if r.Outcome == crawl.Left {
+			if q.Owns(r.Host) { // else another process may have postponed it further
+				left.append(q.hash(r.URL), r.Request)
+			}
 			continue
 		}
 		status := int16(min(max(r.Status, 0), 1<<15-1))
@@ -536,10 +560,13 @@ func (q *Queue) end(ctx context.Context, results []crawl.Result) error {
 	return q.in(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		// The first result of a URL stands: a process that was paused may come with another one.
 		_, err := tx.Exec(ctx, `
-			UPDATE politeness_url AS u SET outcome = r.outcome, status = r.status, due = NULL
+			UPDATE politeness_url AS u SET outcome = r.outcome, status = r.status, due = NULL, later = 0
 			FROM unnest($1::uuid[], $2::text[], $3::smallint[]) AS r (hash, outcome, status)
 			WHERE u.hash = r.hash AND u.due IS NOT NULL`, hashes, outcomes, statuses)
-		return err
+		if err != nil {
+			return err
+		}
+		return left.store(ctx, tx)
 	})
 }
 

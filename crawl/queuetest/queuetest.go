@@ -37,8 +37,9 @@ var (
 // the URLs of the one before: a further process opens it. Where two processes can't have it open,
 // the second call ends the first Queue as a kill would, and the subtest doesn't use that any more.
 //
-// A Queue that implements [crawl.Owner] is tested as one of several processes, too. A subtest then
-// waits for its leases to end, which may take a minute each.
+// A Queue that implements [crawl.Postponer] is tested as one, too. One that implements
+// [crawl.Owner] is tested as one of several processes, too. A subtest then waits for its leases to
+// end, which may take a minute each.
 func Run(t *testing.T, open func(t *testing.T) crawl.Queue) {
 	for _, p := range promises {
 		t.Run(p.name, func(t *testing.T) {
@@ -73,28 +74,79 @@ type promise struct {
 	why    string // what happens to a crawl where it isn't kept
 	shared bool   // only a crawl.Owner makes it
 	test   func(c *check)
+
+	postpones bool // only a crawl.Postponer makes it
 }
 
 var promises = []promise{
-	{"Add takes in what is new", "pages are fetched twice, or lost", false, addsNew},
-	{"Take keeps the order", "pages of a high priority wait for others", false, inOrder},
-	{"Take keeps what a request is", "redirects and links are followed without end", false, keepsFields},
-	{"Take lends once", "pages are fetched twice", false, lendsOnce},
-	{"Done ends", "pages are fetched again", false, ends},
-	{"Left waits again", "pages are lost", false, leftWaits},
-	{"Hosts lists what can be taken", "hosts are left out, or the crawl asks for them in vain", false, listsHosts},
-	{"An empty Queue is closed", "the crawl never ends", false, closes},
-	{"A kill loses nothing", "pages are lost", false, survivesKill},
-	{"A kill keeps what a request is", "a program's data is lost, or of another URL", false, keepsFieldsOverKill},
-	{"Many URLs", "the crawl ends for want of memory", false, manyURLs},
-	{"A host is of one process", "pages are fetched twice", true, oneProcess},
-	{"A host that is given back goes to another process", "pages are lost", true, givesBack},
-	{"A Queue is open while others have URLs", "a process ends while there is work", true, staysOpen},
-	{"A Queue isn't open for what its own process has", "a crawl of dead hosts takes its time", true, countsOthers},
-	{"A process that was paused has lost its hosts", "pages are fetched twice", true, fences},
-	{"Hosts are shared", "one process has all the work", true, shares},
-	{"A Queue that is left is given back soon", "pages wait", true, killedWhileShared},
+	{name: "Add takes in what is new", why: "pages are fetched twice, or lost", test: addsNew},
+	{name: "Take keeps the order", why: "pages of a high priority wait for others", test: inOrder},
+	{
+		name: "Take keeps what a request is",
+		why:  "redirects and links are followed without end",
+		test: keepsFields,
+	},
+	{name: "Take lends once", why: "pages are fetched twice", test: lendsOnce},
+	{name: "Done ends", why: "pages are fetched again", test: ends},
+	{name: "Left waits again", why: "pages are lost", test: leftWaits},
+	{
+		name: "Hosts lists what can be taken",
+		why:  "hosts are left out, or the crawl asks for them in vain",
+		test: listsHosts,
+	},
+	{name: "An empty Queue is closed", why: "the crawl never ends", test: closes},
+	{name: "A kill loses nothing", why: "pages are lost", test: survivesKill},
+	{
+		name: "A kill keeps what a request is",
+		why:  "a program's data is lost, or of another URL",
+		test: keepsFieldsOverKill,
+	},
+	{name: "Postponed requests come later", why: traps, test: postpones, postpones: true},
+	{name: "TakeLater takes what is postponed", why: starve, test: takesLater, postpones: true},
+	{name: "Left may postpone", why: traps, test: leftPostpones, postpones: true},
+	{name: "Lift brings forward", why: starve, test: lifts, postpones: true},
+	{name: "Postponed counts", why: "nobody sees what is postponed", test: countsPostponed, postpones: true},
+	{name: "A kill keeps what is postponed", why: traps, test: postponesOverKill, postpones: true},
+	{name: "Many URLs", why: "the crawl ends for want of memory", test: manyURLs},
+	{name: "A host is of one process", why: "pages are fetched twice", shared: true, test: oneProcess},
+	{
+		name:   "A host that is given back goes to another process",
+		why:    "pages are lost",
+		shared: true,
+		test:   givesBack,
+	},
+	{
+		name:   "A Queue is open while others have URLs",
+		why:    "a process ends while there is work",
+		shared: true,
+		test:   staysOpen,
+	},
+	{
+		name:   "A Queue isn't open for what its own process has",
+		why:    "a crawl of dead hosts takes its time",
+		shared: true,
+		test:   countsOthers,
+	},
+	{
+		name:   "A process that was paused has lost its hosts",
+		why:    "pages are fetched twice",
+		shared: true,
+		test:   fences,
+	},
+	{name: "Hosts are shared", why: "one process has all the work", shared: true, test: shares},
+	{
+		name:   "A Queue that is left is given back soon",
+		why:    "pages wait",
+		shared: true,
+		test:   killedWhileShared,
+	},
 }
+
+// What happens to a crawl with Config.Traps.
+const (
+	traps  = "URLs without end go before pages"
+	starve = "pages that look like others wait without end"
+)
 
 // patience is how long a Queue may take to make waiting what a killed process had.
 const patience = time.Minute
@@ -123,6 +175,11 @@ func (c *check) run(p promise) (problem string) {
 	}()
 	if p.shared {
 		if _, ok := c.open().(crawl.Owner); !ok {
+			return ""
+		}
+	}
+	if p.postpones {
+		if _, ok := c.open().(crawl.Postponer); !ok {
 			return ""
 		}
 	}

@@ -47,7 +47,7 @@ func (s *server) open() crawl.Queue {
 	}
 	s.current = p
 	if s.alone {
-		return struct{ crawl.Queue }{p} // it doesn't own
+		return struct{ crawl.Postponer }{p} // it doesn't own
 	}
 	return p
 }
@@ -109,6 +109,10 @@ func (p *process) Add(_ context.Context, reqs []crawl.Request) (added, noRoom in
 			r.Data = r.Data[:min(len(r.Data), 32<<10)]
 		case s.is("keeps text only"):
 			r.Data = strings.ToValidUTF8(r.Data, "?")
+		case s.is("forgets Later"):
+			r.Later = 0
+		case s.is("forgets Mark"):
+			r.Mark = 0
 		}
 		s.urls = append(s.urls, &entry{Request: r})
 		added++
@@ -123,10 +127,59 @@ func (p *process) Add(_ context.Context, reqs []crawl.Request) (added, noRoom in
 }
 
 func (p *process) Take(_ context.Context, hosts []string, n int) (taken []crawl.Request, _ error) {
+	return p.take(hosts, 0, n), nil
+}
+
+func (p *process) TakeLater(_ context.Context, host string, least, n int) ([]crawl.Request, error) {
+	if p.s.is("takes no later ones") {
+		least = 0
+	}
+	return p.take([]string{host}, least, n), nil
+}
+
+func (p *process) Lift(_ context.Context, host string, mark uint32, later int) error {
+	for _, e := range p.s.urls {
+		isOf := e.Host == host || p.s.is("lifts other hosts")
+		isLater := e.Later > later || p.s.is("lifts back")
+		isMarked := e.Mark == mark || p.s.is("lifts all")
+		if isOf && isLater && isMarked && !p.s.is("lifts none") {
+			e.Later = later
+		}
+	}
+	return nil
+}
+
+func (p *process) Postponed(_ context.Context, n int) (largest []crawl.PostponedGroup, all int, _ error) {
+	for _, e := range p.s.urls {
+		if e.Later == 0 || e.done && !p.s.is("counts what is done") {
+			continue
+		}
+		all++
+		i := slices.IndexFunc(largest, func(g crawl.PostponedGroup) bool {
+			return g.Host == e.Host && (g.Mark == e.Mark || p.s.is("counts all marks as one"))
+		})
+		if i < 0 {
+			i = len(largest)
+			largest = append(largest, crawl.PostponedGroup{Host: e.Host, Mark: e.Mark, URL: e.URL})
+		}
+		largest[i].Number++
+	}
+	sort.SliceStable(largest, func(i, j int) bool { return largest[i].Number > largest[j].Number })
+	if p.s.is("counts groups only") {
+		all = len(largest)
+	}
+	return largest[:min(n, len(largest))], all, nil
+}
+
+func (p *process) take(hosts []string, least, n int) (taken []crawl.Request) {
 	s := p.s
 	waiting := slices.Clone(s.urls)
+	sort.SliceStable(waiting, func(i, j int) bool { return waiting[i].Later < waiting[j].Later && !s.is("has no levels") })
 	if !s.is("keeps no priorities") {
 		sort.SliceStable(waiting, func(i, j int) bool { return waiting[i].Priority > waiting[j].Priority })
+	}
+	if s.is("has levels before priorities") {
+		sort.SliceStable(waiting, func(i, j int) bool { return waiting[i].Later < waiting[j].Later })
 	}
 	if s.is("takes the newest first") {
 		slices.Reverse(waiting)
@@ -140,7 +193,7 @@ func (p *process) Take(_ context.Context, hosts []string, n int) (taken []crawl.
 		}
 		left := n
 		for _, e := range waiting {
-			if e.Host != host || e.done || e.lent != nil && !s.is("lends twice") || left == 0 {
+			if e.Host != host || e.done || e.lent != nil && !s.is("lends twice") || left == 0 || e.Later < least {
 				continue
 			}
 			if !s.is("takes without end") {
@@ -151,7 +204,7 @@ func (p *process) Take(_ context.Context, hosts []string, n int) (taken []crawl.
 			taken = append(taken, e.Request)
 		}
 	}
-	return taken, nil
+	return taken
 }
 
 func (p *process) Done(_ context.Context, results []crawl.Result) error {
@@ -172,6 +225,14 @@ func (p *process) Done(_ context.Context, results []crawl.Result) error {
 			e.lent = nil
 		case e.lent == p, s.is("has no fence"):
 			e.lent = nil
+			if s.is("postpones none that is Left") {
+				break
+			}
+			e.Later = r.Later
+			e.Mark = r.Mark
+			if s.is("forgets how long a request has waited") {
+				s.urls = append(slices.Delete(s.urls, i, i+1), e)
+			}
 		}
 		if s.is("keeps hosts") {
 			continue
@@ -276,6 +337,9 @@ var defects = map[string]bool{
 	"knows no unknown": true, "stops at an unknown host": true, "ends what is Left": true, "ends visits only": true, "lists what is done": true, "lists what is lent": true,
 	"lists one host": false, "never closes": true, "loses at a kill": true,
 	"shares a host": false, "has no leases": false, "has no fence": false, "keeps hosts": false, "never loses": false, "steals hosts": false,
+	"forgets Later": true, "forgets Mark": true, "takes no later ones": true, "has no levels": true, "has levels before priorities": true,
+	"lifts other hosts": true, "lifts back": true, "lifts all": true, "lifts none": true, "counts what is done": true,
+	"counts all marks as one": true, "counts groups only": true, "postpones none that is Left": true, "forgets how long a request has waited": true,
 	"is never open": false, "is open for itself": false, "shares nothing": false,
 }
 

@@ -46,7 +46,7 @@ const version = 2
 // schema makes the tables. A URL with a due time is waiting; which of these are lent only the Queue
 // in memory knows, so they are waiting again for the next one that opens the file. URLs wait in the
 // order of their due times: of a new one that is when it was added, and each is due as soon as it
-// is there. The columns page, later and mark have no use yet.
+// is there. The column page has no use yet.
 //
 // A URL is found by its hash: an index of whole URLs would be larger than the table.
 const schema = `
@@ -116,7 +116,7 @@ type Queue struct {
 	lent map[string]map[string]struct{} // URLs by host
 }
 
-var _ crawl.Queue = (*Queue)(nil)
+var _ crawl.Postponer = (*Queue)(nil)
 
 // Open opens the file, and makes it, for its owner's eyes only, if it isn't there. It fails if
 // another process has the file open. Close the Queue.
@@ -246,7 +246,7 @@ type adding struct {
 }
 
 // columns is the number of columns of a URL that is added.
-const columns = 9
+const columns = 11
 
 func (a *adding) add(ctx context.Context, tx *sql.Tx, reqs []crawl.Request) error {
 	seen := make(map[string]bool, len(reqs))
@@ -260,7 +260,7 @@ func (a *adding) add(ctx context.Context, tx *sql.Tx, reqs []crawl.Request) erro
 			return err
 		}
 		a.args = append(a.args, hashOf(r.URL), r.URL, host, null(r.Via), null(r.Hops), r.Depth, r.Priority,
-			null(r.From), blob(r.Data))
+			null(r.From), blob(r.Data), r.Later, null(r.Mark))
 		if len(a.args) < columns*atOnce {
 			continue
 		}
@@ -294,7 +294,7 @@ func (a *adding) insert(ctx context.Context, tx *sql.Tx) error {
 	values := strings.TrimSuffix(strings.Repeat(row, len(a.args)/columns), ", ")
 	// The hash finds the row, the URL confirms it: two URLs of one hash are both kept.
 	rows, err := tx.QueryContext(ctx, `
-		INSERT INTO url (hash, url, host, via, hops, depth, priority, from_url, data, due)
+		INSERT INTO url (hash, url, host, via, hops, depth, priority, from_url, data, later, mark, due)
 		SELECT v.*, unixepoch() FROM (VALUES `+values+`) AS v
 		WHERE NOT EXISTS (SELECT 1 FROM url WHERE hash = v.column1 AND url = v.column2)
 		RETURNING host`, a.args...)
@@ -344,7 +344,16 @@ func blob(data string) any {
 
 // Take implements crawl.Queue.
 func (q *Queue) Take(ctx context.Context, hosts []string, n int) ([]crawl.Request, error) {
-	call := &taking{q: q, number: n}
+	return q.take(ctx, hosts, 0, n)
+}
+
+// TakeLater implements crawl.Postponer.
+func (q *Queue) TakeLater(ctx context.Context, host string, least, n int) ([]crawl.Request, error) {
+	return q.take(ctx, []string{host}, least, n)
+}
+
+func (q *Queue) take(ctx context.Context, hosts []string, least, n int) ([]crawl.Request, error) {
+	call := &taking{q: q, number: n, least: least}
 	err := q.in(ctx, func(tx *sql.Tx) error { return call.take(ctx, tx, hosts) })
 	if err != nil {
 		for _, r := range call.taken {
@@ -355,19 +364,20 @@ func (q *Queue) Take(ctx context.Context, hosts []string, n int) ([]crawl.Reques
 	return call.taken, nil
 }
 
-// A taking is a call of Take.
+// A taking is a call of Take or TakeLater.
 type taking struct {
 	q      *Queue
 	number int             // most requests of a host
+	least  int             // Later of those that are taken
 	taken  []crawl.Request // lent so far, also before an error
 }
 
 func (t *taking) take(ctx context.Context, tx *sql.Tx, hosts []string) error {
 	query, err := tx.PrepareContext(ctx, `
 		SELECT url, coalesce(via, ''), coalesce(hops, 0), depth, priority, coalesce(from_url, ''),
-			coalesce(data, '')
+			coalesce(data, ''), later, coalesce(mark, 0)
 		FROM url
-		WHERE host = (SELECT id FROM host WHERE name = ?) AND due IS NOT NULL
+		WHERE host = (SELECT id FROM host WHERE name = ?) AND due IS NOT NULL AND later >= ?
 		ORDER BY priority DESC, later, due, id
 		LIMIT ?`)
 	if err != nil {
@@ -386,7 +396,7 @@ func (t *taking) take(ctx context.Context, tx *sql.Tx, hosts []string) error {
 func (t *taking) takeOf(ctx context.Context, query *sql.Stmt, host string) error {
 	lent := t.q.lent[host]
 	// The file doesn't know which are lent. If these come first, the others come after them.
-	rows, err := query.QueryContext(ctx, host, t.number+len(lent))
+	rows, err := query.QueryContext(ctx, host, t.least, t.number+len(lent))
 	if err != nil {
 		return err
 	}
@@ -394,7 +404,8 @@ func (t *taking) takeOf(ctx context.Context, query *sql.Stmt, host string) error
 	left := t.number
 	for left > 0 && rows.Next() {
 		r := crawl.Request{Host: host}
-		if err := rows.Scan(&r.URL, &r.Via, &r.Hops, &r.Depth, &r.Priority, &r.From, &r.Data); err != nil {
+		err := rows.Scan(&r.URL, &r.Via, &r.Hops, &r.Depth, &r.Priority, &r.From, &r.Data, &r.Later, &r.Mark)
+		if err != nil {
 			return err
 		}
 		if _, ok := lent[r.URL]; ok {
@@ -431,19 +442,30 @@ func (q *Queue) Done(ctx context.Context, results []crawl.Result) error {
 	return nil
 }
 
-// end stores the outcomes of URLs that aren't Left.
+// end stores the outcomes of URLs, and how far those that are Left are postponed.
 func end(ctx context.Context, tx *sql.Tx, results []crawl.Result) error {
 	update, err := tx.PrepareContext(ctx, `
-		UPDATE url SET outcome = ?, status = ?, due = NULL
+		UPDATE url SET outcome = ?, status = ?, due = NULL, later = 0
 		WHERE hash = ? AND url = ? AND due IS NOT NULL
 		RETURNING host`)
 	if err != nil {
 		return err
 	}
 	defer update.Close()
+	// Only a URL that changes is written.
+	postpone, err := tx.PrepareContext(ctx, `
+		UPDATE url SET later = ?1, mark = ?2
+		WHERE hash = ?3 AND url = ?4 AND due IS NOT NULL AND (later <> ?1 OR mark IS NOT ?2)`)
+	if err != nil {
+		return err
+	}
+	defer postpone.Close()
 	hosts := make(map[int64]bool) // ids
 	for _, r := range results {
 		if r.Outcome == crawl.Left {
+			if _, err := postpone.ExecContext(ctx, r.Later, null(r.Mark), hashOf(r.URL), r.URL); err != nil {
+				return err
+			}
 			continue
 		}
 		outcome := cmp.Or(r.Outcome, "done")
