@@ -1,15 +1,10 @@
 package statuspage_test
 
 import (
-	"bytes"
 	"context"
-	"fmt"
-	"image"
-	"image/png"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -104,57 +99,6 @@ func troubled(t *testing.T) http.Handler {
 	return statuspage.Handler(tr)
 }
 
-// framed serves a page in a frame of the width that a query asks for, as browsers have no windows
-// that are as narrow as a phone, with a script of the test's own behind it, which measures it.
-func framed(page http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		if r.FormValue("inner") == "" {
-			fmt.Fprintf(w, `<!doctype html><html><body style="margin:0"><iframe src="?inner=1" width=%q height=%q style="border:0"></iframe></body></html>`,
-				r.FormValue("width"), r.FormValue("height"))
-			return
-		}
-		rec := httptest.NewRecorder()
-		page.ServeHTTP(rec, r)
-		w.WriteHeader(rec.Code)
-		_, _ = io.WriteString(w, strings.Replace(rec.Body.String(), "</body>", "<script>"+measure+"</script></body>", 1))
-	})
-}
-
-// measure notes what a person would stumble over.
-const measure = `
-const root = parent.document.documentElement;
-root.dataset.width = innerWidth;
-root.dataset.wide = document.documentElement.scrollWidth - innerWidth;
-root.dataset.clipped = [...document.querySelectorAll("main *")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1).length;
-`
-
-// crop cuts what is beside a page out of its picture.
-func crop(t *testing.T, file string, width int) {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	picture, err := png.Decode(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	part, ok := picture.(interface {
-		SubImage(r image.Rectangle) image.Image
-	})
-	if !ok {
-		t.Fatalf("a picture of type %T", picture)
-	}
-	var out bytes.Buffer
-	if err := png.Encode(&out, part.SubImage(image.Rect(0, 0, width, picture.Bounds().Dy()))); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestThePageInABrowser at the width of a desk and of a phone. With POLITENESS_PICTURES=1 it
 // writes the pictures that the guides show.
 func TestThePageInABrowser(t *testing.T) {
@@ -163,39 +107,31 @@ func TestThePageInABrowser(t *testing.T) {
 		return // the other tests have looked at what the page says
 	}
 	handler := troubled(t)
-	mux := http.NewServeMux()
-	mux.Handle("/", handler)
-	mux.Handle("/framed", framed(handler))
-	server := httptest.NewServer(mux)
-	defer server.Close()
-
-	look := func(url string, width, height int, picture string) string {
-		return browsertest.Look(t, chrome, url, picture, fmt.Sprintf("--window-size=%d,%d", width, height), "--virtual-time-budget=2500")
-	}
+	const script = `
+		const out = [...document.querySelectorAll("main *")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1);
+		root.dataset.clipped = out.length;`
 	for _, size := range []struct{ width, height int }{{1280, 985}, {390, 2790}} {
-		url := fmt.Sprintf("%s/framed?width=%d&height=%d", server.URL, size.width, size.height)
-		dom := look(url, size.width, size.height, "")
-		if w := browsertest.Attribute(dom, "width"); w != size.width {
-			t.Errorf("a window of %d is %d wide", size.width, w)
+		view := browsertest.View{Width: size.width, Height: size.height, Script: script}
+		for _, dom := range browsertest.Check(t, chrome, handler, filepath.Join("..", "docs", "status"), view) {
+			if clipped := browsertest.Attribute(dom, "clipped"); clipped != 0 {
+				t.Errorf("%d pixels: %d elements stick out", size.width, clipped)
+			}
 		}
-		if wide, clipped := browsertest.Attribute(dom, "wide"), browsertest.Attribute(dom, "clipped"); wide != 0 || clipped != 0 {
-			t.Errorf("%d pixels: the page is %d wider than its window, %d elements stick out", size.width, wide, clipped)
-		}
-		if os.Getenv("POLITENESS_PICTURES") == "1" {
-			picture := filepath.Join("..", "docs", fmt.Sprintf("status-%d.png", size.width))
-			look(url, size.width, size.height, picture)
-			crop(t, picture, size.width)
-		}
+	}
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	look := func(url string) string {
+		return browsertest.Look(t, chrome, url, "", "--window-size=1280,1100", "--virtual-time-budget=2500")
 	}
 	// The script renews the page, and finds what the search box holds.
-	dom := look(server.URL+"/?host=stopped", 1280, 1100, "")
+	dom := look(server.URL + "/?host=stopped")
 	if !strings.Contains(dom, "by hand: the owner has called") || strings.Contains(dom, "<td>crawl-delay.example") {
 		t.Errorf("searched for stopped:\n%s", dom)
 	}
 	if strings.Contains(dom, `hidden="" id="pause"`) || strings.Contains(dom, "id=pause hidden") || !strings.Contains(dom, `id="pause"`) {
 		t.Error("the page's script didn't run")
 	}
-	dom = look(server.URL+"/?host=nobody", 1280, 1100, "")
+	dom = look(server.URL + "/?host=nobody")
 	if !strings.Contains(dom, "No host at work has") {
 		t.Errorf("searched for nobody:\n%s", dom)
 	}

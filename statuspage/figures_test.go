@@ -64,6 +64,9 @@ func TestThePageShowsEachFigure(t *testing.T) {
 						h.BlockedUntil, h.BlockedBy, h.Refusals = until, "status 429", 2
 					}),
 					host("by.hand.example", func(h *politeness.HostStatus) { h.BlockedUntil, h.BlockedBy = until, "by hand" }),
+					host("restarted.example", func(h *politeness.HostStatus) {
+						h.BlockedUntil, h.BlockedBy, h.Learned = until, "status 429", 525*time.Millisecond
+					}),
 					host("probed.example", func(h *politeness.HostStatus) { h.Refusals = 3 }),
 					host("full.example", func(h *politeness.HostStatus) { h.InFlight = 2 }),
 					host("waits.example", func(h *politeness.HostStatus) {
@@ -91,7 +94,8 @@ func TestThePageShowsEachFigure(t *testing.T) {
 				"<rect x=57 y=29.0 width=0.9 height=1.0><title>12:28: 1ms, 1 answer<", "<rect x=58 y=0.0 width=0.9 height=30.0><title>12:29: 2 s, 30 answers<",
 				"<rect x=59 y=22.5 width=0.9 height=7.5><title>12:30: 500ms, 4 answers<",
 				">in 1m30s<td data-name=meanwhile><span class=red>nothing is fetched", ">now<td data-name=meanwhile><span class=amber>fetched all the same",
-				"14 of 40 known hosts; 3 of them are left out",
+				`restarted.example<td class=n data-name=slots>0 of 2<td class=n data-name=waiting>0<td class=n data-name="next start">now<td class=n data-name=delay>525ms learned<`,
+				"15 of 40 known hosts; 3 of them are left out",
 				"blocked: status 429 (refusal 2 in a row), until 2026-03-01 13:30:20 UTC", "blocked: by hand, until", "was blocked (refusal 3 in a row): one request finds out whether the host serves again",
 				`full.example<td class=n data-name=slots>2 of 2<td class=n data-name=waiting>0<td class=n data-name="next start">with a free slot`, "every slot is held",
 				`next start">in 1 s<td class=n data-name=delay>7 s crawl-delay<td data-name="what holds it"><span><span class="">for the delay</span></span>`,

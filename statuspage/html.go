@@ -254,7 +254,12 @@ func next(h politeness.HostStatus, now time.Time) string {
 	return within(h.Next, now)
 }
 
+// delay is the delay before the next request. After a restart a host has had no start yet, so only
+// the delay that refusals have taught is known.
 func delay(h politeness.HostStatus) string {
+	if h.Learned > h.Delay {
+		return seconds(h.Learned.Seconds()) + " learned"
+	}
 	return strings.TrimSpace(seconds(h.Delay.Seconds()) + " " + h.DelaySource)
 }
 

@@ -1,0 +1,188 @@
+package browsertest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"html"
+	"image"
+	"image/png"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A View is a page in a window of some size. The page stands in a frame, since a browser has no
+// windows that are as narrow as a phone.
+type View struct {
+	Page    http.Handler
+	Target  string // path, query and fragment of the page; "": "/"
+	Width   int
+	Height  int
+	Dark    bool
+	Script  string // runs when the page is loaded, and sets root.dataset for Attribute
+	Picture string // name of the file for a picture, if pictures are wanted
+}
+
+// HTML returns a handler that serves one document.
+func HTML(document string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = io.WriteString(w, document)
+	})
+}
+
+// Check looks at the page at the widths of a desk and of a phone, light and dark. Nothing may stick
+// out of the window, and axe-core may have no finding. It returns the page as its scripts have left
+// it in each window. If pictures are wanted, the light windows are written as PREFIX-WIDTH.png.
+func Check(t *testing.T, browser string, page http.Handler, prefix string, views ...View) (doms []string) {
+	t.Helper()
+	for _, v := range views {
+		v.Page = page
+		for _, dark := range []bool{false, true} {
+			v.Dark = dark
+			v.Picture = ""
+			if !dark && prefix != "" && os.Getenv("POLITENESS_PICTURES") == "1" {
+				v.Picture = fmt.Sprintf("%s-%d.png", prefix, v.Width)
+			}
+			doms = append(doms, v.check(t, browser))
+		}
+	}
+	return doms
+}
+
+func (v View) check(t *testing.T, browser string) string {
+	t.Helper()
+	dom := v.Look(t, browser)
+	name := fmt.Sprintf("%d pixels", v.Width)
+	if v.Dark {
+		name += ", dark"
+	}
+	if got := Attribute(dom, "width"); got != v.Width {
+		t.Errorf("%s: the window is %d wide", name, got)
+	}
+	if got := Attribute(dom, "dark"); (got == 1) != v.Dark {
+		t.Errorf("%s: the window is of the other colour", name)
+	}
+	if wide := Attribute(dom, "wide"); wide != 0 {
+		t.Errorf("%s: the page is %d pixels wider than its window", name, wide)
+	}
+	for _, finding := range Findings(t, dom) {
+		t.Errorf("%s: %s", name, finding)
+	}
+	return dom
+}
+
+// measure notes the sizes of the page, and the findings of axe-core. The page is looked at once its
+// own scripts are done.
+const measure = `
+addEventListener("load", () => setTimeout(async () => {
+	const root = parent.document.documentElement;
+	root.dataset.width = innerWidth;
+	root.dataset.dark = matchMedia("(prefers-color-scheme: dark)").matches ? 1 : 0;
+	root.dataset.wide = document.documentElement.scrollWidth - innerWidth;
+	{ %s }
+	try {
+		const found = await axe.run(document, { resultTypes: ["violations"], preload: false });
+		root.dataset.axe = JSON.stringify(found.violations.map(v => ({
+			id: v.id, help: v.help, nodes: v.nodes.slice(0, 3).map(n => n.html.slice(0, 200) + " " + n.failureSummary.slice(0, 300)),
+		})));
+	} catch (err) { root.dataset.axe = JSON.stringify([{ id: "error", help: String(err), nodes: [] }]); }
+}, 500));`
+
+// policy is the Content-Security-Policy in a document, which forbids the script of the test.
+var policy = regexp.MustCompile(`<meta http-equiv="Content-Security-Policy"[^>]*>`)
+
+// Look returns the frame, with the findings and the attributes that Script has set on its root,
+// followed by the page as its scripts have left it. It writes the picture as well.
+func (v View) Look(t *testing.T, browser string) string {
+	t.Helper()
+	script := axe(t) + fmt.Sprintf(measure, v.Script)
+	copied := `addEventListener("load", () => setTimeout(() => {
+		const copy = parent.document.createElement("template");
+		copy.innerHTML = document.body.innerHTML;
+		parent.document.body.append(copy);
+	}, 400));`
+	target := v.Target
+	if target == "" {
+		target = "/"
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		answer := httptest.NewRecorder()
+		v.Page.ServeHTTP(answer, r)
+		w.Header().Set("Content-Type", answer.Header().Get("Content-Type"))
+		w.WriteHeader(answer.Code)
+		document := policy.ReplaceAllString(answer.Body.String(), "")
+		_, _ = io.WriteString(w, strings.Replace(document, "</body>", "<script>"+copied+"</script><script>"+script+"</script></body>", 1))
+	})
+	mux.HandleFunc("/frame-of-the-test", func(w http.ResponseWriter, _ *http.Request) {
+		scheme := "light"
+		if v.Dark {
+			scheme = "dark"
+		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		fmt.Fprintf(w, `<!doctype html><html style="color-scheme: %s"><body style="margin:0">`+
+			`<iframe src="%s" width="%d" height="%d" style="border:0;color-scheme:%s"></iframe></body></html>`,
+			scheme, html.EscapeString(target), v.Width, v.Height, scheme)
+	})
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	window := fmt.Sprintf("--window-size=%d,%d", v.Width, v.Height)
+	dom := Look(t, browser, server.URL+"/frame-of-the-test", "", window, "--virtual-time-budget=10000")
+	if v.Picture != "" {
+		Look(t, browser, server.URL+"/frame-of-the-test", v.Picture, window, "--virtual-time-budget=5000")
+		crop(t, v.Picture, v.Width)
+	}
+	return dom
+}
+
+// Findings returns what axe-core has found in a page that View.Look returned.
+func Findings(t *testing.T, dom string) (findings []string) {
+	t.Helper()
+	m := regexp.MustCompile(`<html[^>]* data-axe="([^"]*)"`).FindStringSubmatch(dom)
+	if m == nil {
+		t.Fatal("axe-core didn't come to its end")
+	}
+	var found []struct {
+		ID, Help string
+		Nodes    []string
+	}
+	if err := json.Unmarshal([]byte(html.UnescapeString(m[1])), &found); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		findings = append(findings, fmt.Sprintf("axe-core: %s: %s\n  %s", f.ID, f.Help, strings.Join(f.Nodes, "\n  ")))
+	}
+	return findings
+}
+
+// crop cuts off the part of a picture that is beside the page.
+func crop(t *testing.T, file string, width int) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	picture, err := png.Decode(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, ok := picture.(interface {
+		SubImage(r image.Rectangle) image.Image
+	})
+	if !ok {
+		t.Fatalf("a picture of type %T", picture)
+	}
+	var out bytes.Buffer
+	if err := png.Encode(&out, part.SubImage(image.Rect(0, 0, width, picture.Bounds().Dy()))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
