@@ -8,6 +8,7 @@
 //	names.go      the names of hosts, which servers and crawlers know differently
 //	match.go      which requests are the same, and how far the site's clock is ahead
 //	gaps.go       how far apart the requests were
+//	sides.go      the requests of both logs, side by side
 package accesslog
 
 import (
@@ -174,6 +175,11 @@ type Comparison struct {
 	// Aliases are the names of hosts that differ between the logs. Their requests are the same in all
 	// else, and count as Matched.
 	Aliases []Alias `json:"aliases,omitempty"`
+
+	// Hosts are the hosts as each log has them, those with the most requests first.
+	Hosts []HostSides `json:"-"`
+	// Pairs are the first 1,000 requests as each log has them, in the order of their times.
+	Pairs []Pair `json:"-"`
 
 	agent string // of which requests were looked for
 }

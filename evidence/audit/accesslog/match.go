@@ -68,6 +68,7 @@ func (c *comparer) compare() {
 		if s.other != nil {
 			continue
 		}
+		c.pairs = append(c.pairs, pair{site: s})
 		// Before or after all of the evidence, another log may have it.
 		if covered.beyond(s.Time) {
 			c.Outside.add(s.Difference)
@@ -75,6 +76,7 @@ func (c *comparer) compare() {
 			c.Missing.add(s.Difference)
 		}
 	}
+	c.setSides()
 	c.compareGaps()
 }
 
@@ -184,6 +186,7 @@ func (c *comparer) addOwn(o *request, served map[string]bool) {
 		// The site lacks it. That says something only of a host, and a time, that its log is of.
 		if c.names.hosts[o.Host] && c.names.inScope(o.Host, known) && c.covered.around(o.start, o.start.Add(o.took)) {
 			c.Evidence++
+			c.pairs = append(c.pairs, pair{own: o})
 			c.Unseen.addIf(o.Status != 0, o.Difference) // without an answer it may not have got there
 		}
 		return
@@ -193,6 +196,7 @@ func (c *comparer) addOwn(o *request, served map[string]bool) {
 	}
 	c.Evidence++
 	c.Matched++
+	c.pairs = append(c.pairs, pair{own: o, site: s})
 	if s.pages.server != o.pages.server {
 		c.addAlias(Alias{Log: s.Host, Evidence: o.Host})
 	}

@@ -65,7 +65,8 @@ type comparer struct {
 	site    []*request // of the access logs
 	covered span       // by the access logs
 
-	strangers int // requests in own to hosts that the caller doesn't name
+	strangers int    // requests in own to hosts that the caller doesn't name
+	pairs     []pair // requests of both sides that count
 }
 
 // A span is the time that some records cover.
