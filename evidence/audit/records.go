@@ -149,10 +149,12 @@ func (a *auditor) count(d *evidence.Decision) {
 		r.Wait += d.WaitSlot + d.WaitDelay + d.WaitBlock
 		r.MaxDelay = max(r.MaxDelay, d.Delay)
 	case evidence.Fetched, evidence.Failed:
-		// A request that its caller gave up, or that wasn't sent, says nothing about the host.
+		// A request that its caller gave up, or that wasn't sent, says nothing about the host. One that
+		// ended before its start, such as for a private address, has no number.
 		r.Bytes += d.Bytes
 		left := d.Status == 0 && d.Left
-		if wasSent(d) && !left {
+		started := d.Type == evidence.Fetched || d.Seq != 0 || !d.Start.IsZero()
+		if wasSent(d) && started && !left {
 			a.countAnswer(r, d)
 		}
 	}

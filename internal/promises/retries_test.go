@@ -1,6 +1,7 @@
 package promises_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,9 @@ import (
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/logtest"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/publicnet"
 )
@@ -313,6 +316,15 @@ func TestAPrivateAddressIsNotTriedAgain(t *testing.T) {
 			}
 			if n := len(log.Decisions(evidence.Retried)); n != 0 {
 				t.Errorf("ignoring robots.txt %v: tried again", ignore)
+			}
+			report, err := audit.Check(bytes.NewReader(logtest.Write(t, log.Decisions())))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range report.Hosts {
+				if h.Answers != 0 || h.RefusalShare != 0 {
+					t.Errorf("ignoring robots.txt %v: our own refusal counts as the host's: %+v", ignore, h)
+				}
 			}
 			if n := len(log.Decisions(evidence.RobotsUnreachable)); n != 0 {
 				t.Errorf("robots.txt is unreachable, says the evidence: %+v", log.Decisions())
