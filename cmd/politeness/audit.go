@@ -22,7 +22,8 @@ const auditUsage = `Usage: politeness audit [flags] LOG...
 
 Proves from a crawl's evidence that it kept its promises: delays, concurrency,
 blocks, robots.txt, budget. Several logs, of one crawl's runs or of a fleet, are
-judged together. It believes nothing that it can find out by itself.
+judged together. It believes nothing that it can find out by itself. A LOG of
+"-" is standard input.
 
   -json              the report as JSON
   -html FILE         draw the crawl as well: one page with a timeline of each
@@ -65,6 +66,11 @@ func runAudit(_ context.Context, sh *shell, args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	names, remove, err := sh.fromStdin(names)
+	if err != nil {
+		return 0, err
+	}
+	defer remove()
 	if *html != "" && len(names) > 1 {
 		return 0, misused("-html draws one log, not %d", len(names))
 	}

@@ -118,6 +118,11 @@ func runExtract(sh *shell, args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	names, remove, err := sh.fromStdin(names)
+	if err != nil {
+		return 0, err
+	}
+	defer remove()
 	switch {
 	case hosts == nil:
 		return 0, misused("-host is missing: whose records are wanted?")
@@ -172,6 +177,11 @@ func runVerify(sh *shell, args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	names, remove, err := sh.fromStdin(names)
+	if err != nil {
+		return 0, err
+	}
+	defer remove()
 	if len(names) > 1 {
 		return 0, misused("one BUNDLE is wanted, not %d", len(names))
 	}
@@ -212,6 +222,11 @@ func runAccess(sh *shell, args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	names, remove, err := sh.fromStdin(names)
+	if err != nil {
+		return 0, err
+	}
+	defer remove()
 	if len(names) < 2 {
 		return 0, misused("ACCESSLOG is missing")
 	}

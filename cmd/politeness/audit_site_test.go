@@ -239,3 +239,43 @@ func TestReportsReplaceNothingThatWasRead(t *testing.T) {
 		}
 	}
 }
+
+// TestAuditReadsStandardInput: "-" stands for it, also where a log is read again for a page.
+func TestAuditReadsStandardInput(t *testing.T) {
+	t.Parallel()
+	log := logtest.Write(t, logtest.Crawl(2, 20))
+	file := filepath.Join(t.TempDir(), "crawl.jsonl")
+	if err := os.WriteFile(file, log, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	piped := func(args ...string) result {
+		cmd := prepare(t, nil, args...)
+		cmd.Stdin = bytes.NewReader(log)
+		var out, errs bytes.Buffer
+		cmd.Stdout = &out
+		cmd.Stderr = &errs
+		if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+			t.Fatal(err)
+		}
+		return result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
+	}
+	page := filepath.Join(t.TempDir(), "page.html")
+	for _, flags := range [][]string{nil, {"-json"}, {"-html", page}, {"-host", "h1.example", "-html", page}} {
+		args := append([]string{"audit"}, flags...)
+		want := polite(t, nil, append(args, file)...)
+		got := piped(append(args, "-")...)
+		if got != want || want.out == "" {
+			t.Errorf("%q: %+v, want %+v", flags, got, want)
+		}
+	}
+	drawn, err := os.ReadFile(page)
+	if err != nil || !strings.Contains(string(drawn), "h1.example") {
+		t.Errorf("%s, %v", drawn, err)
+	}
+	piped("audit", "-", "-").expect(t, 2, "", "- is given twice")
+	piped("audit", "-html", page, "-").expect(t, 3, "", "")
+	drawn, err = os.ReadFile(page)
+	if err != nil || !strings.Contains(string(drawn), "Crawl audit: standard input") {
+		t.Errorf("the page doesn't name standard input, %v", err)
+	}
+}

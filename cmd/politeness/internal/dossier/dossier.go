@@ -41,9 +41,10 @@ var (
 			}
 			return t.UTC().Format("2006-01-02 15:04:05")
 		},
-		"utcms": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000") },
-		"short": printable.Duration,
-		"bytes": bytesOf,
+		"utcms":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000") },
+		"short":     printable.Duration,
+		"bytes":     bytesOf,
+		"printable": printable.Text,
 	}
 	dossierTemplate    = document.Template(dossierHTML, pageCSS, false, functions)
 	comparisonTemplate = document.Template(comparisonHTML, pageCSS, false, functions)
@@ -487,5 +488,14 @@ func (d *Dossier) WriteHTML(w io.Writer) error { return dossierTemplate.Execute(
 
 // WriteComparison writes the page of a comparison with a site's own log.
 func WriteComparison(w io.Writer, name string, c *accesslog.Comparison) error {
-	return comparisonTemplate.Execute(w, map[string]any{"Name": printable.Text(name), "C": c, "Text": c.String()})
+	hosts := c.Hosts[:min(len(c.Hosts), maxRules)]
+	requests := c.Requests + c.Evidence - c.Matched // each once
+	return comparisonTemplate.Execute(w, map[string]any{
+		"Name":      printable.Text(name),
+		"C":         c,
+		"Hosts":     hosts,
+		"MoreHosts": len(c.Hosts) - len(hosts),
+		"MorePairs": requests - len(c.Pairs),
+		"Text":      c.String(),
+	})
 }

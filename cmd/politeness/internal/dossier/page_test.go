@@ -3,10 +3,6 @@ package dossier_test
 import (
 	"bytes"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-politeness/politeness/cmd/politeness/internal/dossier"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit/accesslog"
 	"github.com/go-politeness/politeness/internal/browsertest"
 	"github.com/go-politeness/politeness/internal/logtest"
 	"github.com/go-politeness/politeness/robots"
@@ -63,7 +61,7 @@ func TestOwnersPageSaysWhatWasKept(t *testing.T) {
 		}
 	}
 	// The lines that the page gives to copy are read as any crawler of this library reads them.
-	lines := regexp.MustCompile(`(?s)<pre class="copy">(User-agent: .*?)</pre>`).FindAllStringSubmatch(page, -1)
+	lines := regexp.MustCompile(`(?s)<pre class="copy"[^>]*>(User-agent: .*?)</pre>`).FindAllStringSubmatch(page, -1)
 	if len(lines) != 2 {
 		t.Fatalf("%d pieces of robots.txt", len(lines))
 	}
@@ -129,50 +127,107 @@ func TestTimelineDrawsEachRequest(t *testing.T) {
 	}
 }
 
-// TestOwnersPageAtTheWidthOfADeskAndOfAPhone shows all of it within its window, as Chromium lays it out.
+// TestOwnersPageAtTheWidthOfADeskAndOfAPhone shows all of it within its window, as Chromium lays it
+// out, light and dark, and without an obstacle. With POLITENESS_PICTURES=1 it writes the pictures
+// that the guides show.
 func TestOwnersPageAtTheWidthOfADeskAndOfAPhone(t *testing.T) {
 	path := browsertest.Find(t)
 	if path == "" {
 		return
 	}
-	records := logtest.Crawl(3, 60)
-	page := html(t, newDossier(t, logtest.Write(t, records), "example"))
-	page = strings.Replace(page, "script-src 'none'", "", 1)
-	page = strings.Replace(page, "default-src 'none';", "default-src 'none'; script-src 'unsafe-inline';", 1)
-	page = strings.Replace(page, "</body>", `<script>
-const root = parent.document.documentElement;
-root.dataset.width = innerWidth;
-root.dataset.wide = document.documentElement.scrollWidth - innerWidth;
-root.dataset.track = document.querySelector(".track").clientWidth;
-</script></body>`, 1)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		if width := r.FormValue("width"); width != "" {
-			fmt.Fprintf(w, `<!doctype html><html><body style="margin:0"><iframe src="/" width=%q height="2900" style="border:0"></iframe></body></html>`, width)
-			return
-		}
-		_, _ = io.WriteString(w, page)
-	}))
-	defer server.Close()
+	page := html(t, newDossier(t, logtest.Write(t, logtest.Crawl(3, 60)), "example"))
+	const script = `root.dataset.track = document.querySelector(".track").clientWidth;`
 	for _, width := range []int{1280, 390} {
-		url := fmt.Sprintf("%s/frame?width=%d", server.URL, width)
-		window := fmt.Sprintf("--window-size=%d,1500", width)
-		dom := browsertest.Look(t, path, url, "", window, "--virtual-time-budget=5000")
-		if got := browsertest.Attribute(dom, "width"); got != width {
-			t.Errorf("a window of %d is %d wide", width, got)
-		}
-		if wide := browsertest.Attribute(dom, "wide"); wide != 0 {
-			t.Errorf("%d pixels: the page is %d wider than its window", width, wide)
-		}
-		if track := browsertest.Attribute(dom, "track"); track < width/2 {
-			t.Errorf("%d pixels: the timeline has %d of them", width, track)
-		}
-		if os.Getenv("POLITENESS_PICTURES") == "1" {
-			picture := filepath.Join("..", "..", "..", "..", "docs", fmt.Sprintf("owner-%d.png", width))
-			browsertest.Look(t, path, url, picture, window, "--virtual-time-budget=5000")
+		view := browsertest.View{Width: width, Height: 1500, Script: script}
+		for _, dom := range browsertest.Check(t, path, browsertest.HTML(page), filepath.Join(docs, "owner"), view) {
+			if track := browsertest.Attribute(dom, "track"); track < width/2 {
+				t.Errorf("%d pixels: the timeline has %d of them", width, track)
+			}
 		}
 	}
 }
+
+// siteLog returns the access log of a host, as its server would have written it, by the evidence.
+func siteLog(records []evidence.Decision, host string) []string {
+	var lines []string
+	for _, r := range records {
+		if r.Type != evidence.Fetched || r.Host != host {
+			continue
+		}
+		_, target, _ := strings.Cut(r.URL, host)
+		lines = append(lines, fmt.Sprintf("%s:443 192.0.2.1 - - [%s] \"GET %s HTTP/1.1\" %d %d \"-\" \"TestBot/1.0\"",
+			host, r.Start.Format("02/Jan/2006:15:04:05 -0700"), target, r.Status, r.Bytes))
+	}
+	return lines
+}
+
+// compared returns the page of a comparison.
+func compared(t *testing.T, records []evidence.Decision, lines []string) string {
+	t.Helper()
+	log := logtest.Write(t, records)
+	c, err := accesslog.Compare(bytes.NewReader(log), accesslog.Options{}, strings.NewReader(strings.Join(lines, "\n")+"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var page strings.Builder
+	if err := dossier.WriteComparison(&page, "crawl.jsonl and access.log", c); err != nil {
+		t.Fatal(err)
+	}
+	return page.String()
+}
+
+// TestAccessPageShowsBothLogsSideBySide: a row for each request, and the counts of each host.
+func TestAccessPageShowsBothLogsSideBySide(t *testing.T) {
+	records := logtest.Crawl(2, 30)
+	lines := siteLog(records, "h1.example")
+	n := len(lines)
+	page := compared(t, records, lines)
+	for _, want := range []string{
+		fmt.Sprintf(`<p class="figure">%d</p><p>requests in the evidence</p>`, n),
+		fmt.Sprintf(`<p class="figure yes">=</p><p>%d in both</p>`, n),
+		fmt.Sprintf(`<tr><td>h1.example</td><td class="num">%d</td><td class="num">%d</td><td class="num">%d</td>`, n, n, n),
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+	if got := strings.Count(page, `<td class="yes">same</td>`); got != n {
+		t.Errorf("%d rows are the same, want %d", got, n)
+	}
+
+	// The site saw a request more, with another status than the evidence has for another one.
+	more := slices.Clone(lines)
+	more[5] = strings.Replace(more[5], "\" 200 ", "\" 404 ", 1)
+	more = append(more, strings.Replace(more[6], "GET /", "GET /secret", 1))
+	page = compared(t, records, more)
+	for _, want := range []string{
+		`<p class="figure no">≠</p>`, `<td class="no" colspan="3">not in the evidence</td>`,
+		`<td class="no">in one log</td>`, `<td class="no">other status</td>`,
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+}
+
+// TestAccessPageAtTheWidthOfADeskAndOfAPhone shows all of it within its window, light and dark, and
+// without an obstacle. With POLITENESS_PICTURES=1 it writes the pictures that the guides show.
+func TestAccessPageAtTheWidthOfADeskAndOfAPhone(t *testing.T) {
+	path := browsertest.Find(t)
+	if path == "" {
+		return
+	}
+	records := logtest.Crawl(2, 20)
+	lines := siteLog(records, "h1.example")
+	lines = append(lines, strings.Replace(lines[6], "GET /", "GET /secret", 1))
+	page := browsertest.HTML(compared(t, records, lines))
+	for _, width := range []int{1280, 390} {
+		browsertest.Check(t, path, page, filepath.Join(docs, "access"), browsertest.View{Width: width, Height: 1000})
+	}
+}
+
+// docs is the directory of the guides.
+var docs = filepath.Join("..", "..", "..", "..", "docs")
 
 // TestTimelineIsBounded: a site of many names has a row for the first of them.
 func TestTimelineIsBounded(t *testing.T) {

@@ -142,7 +142,7 @@
     ...unsure ? [["sent at low confidence, without robots.txt", number(unsure), "low"]] : [],
     ["refused before sending", number(refused)], ...byReason,
     ...rejected ? [["answers that were refused", number(rejected)]] : [], ["blocks", number(blocks)],
-    ...waited ? [["time spent waiting", seconds(waited)]] : [], ["crawl took", took(span)],
+    ...waited ? [["waited, all requests together", seconds(waited)]] : [], ["crawl took", took(span)],
   ]) $("totals").append(el("dt", cls, name), el("dd", cls, value));
   const slow = data.hosts.filter(h => h.report.latency > 0).sort((a, b) => b.report.latency - a.report.latency).slice(0, 8);
   for (const h of slow) {
@@ -167,7 +167,7 @@
       el("span", "", v.host >= 0 ? data.hosts[v.host].name : ""), el("span", "", v.detail));
     button.onclick = () => {
       if (v.host < 0) return;
-      if (v.at >= 0) show(v.at - 1e5, v.at + 1e5);
+      if (v.at >= 0) show(time.place(v.at) - 1e5, time.place(v.at) + 1e5);
       pick(data.hosts[v.host], v.lines[v.lines.length - 1]);
       reveal(data.hosts[v.host]);
     };
@@ -176,9 +176,58 @@
     $("violation-list").append(li);
   }
 
+  // ---- the axis ---------------------------------------------------------------
+
+  // axisOf returns an axis for things that happen from a time to another, in order. It leaves out
+  // times in which nothing happens for long: each takes a fortieth of the width instead. place
+  // returns where a time is on the axis, and time returns the time of a place.
+  function axisOf(busy, span) {
+    const idle = Math.max(6e5, span / 10);
+    const parts = [{ from: 0, to: 0, at: 0 }];
+    for (const [from, to] of [...busy, [span, span]]) {
+      const last = parts[parts.length - 1];
+      if (from - last.to > idle) parts.push({ from, to, at: 0 });
+      else last.to = Math.max(last.to, to);
+    }
+    const all = parts.reduce((sum, p) => sum + p.to - p.from, 0);
+    const gap = Math.max(all, 10) / 40;
+    for (let i = 1; i < parts.length; i++) parts[i].at = parts[i - 1].at + parts[i - 1].to - parts[i - 1].from + gap;
+    const last = parts[parts.length - 1];
+    const partAt = (key, x) => {
+      let i = parts.length - 1;
+      while (i > 0 && parts[i][key] > x) i--;
+      return [parts[i], parts[i + 1]];
+    };
+    return {
+      span: Math.max(last.at + last.to - last.from, 10),
+      pauses: parts.slice(1).map((p, i) => ({ from: parts[i].to, to: p.from })),
+      place(t) {
+        const [p, next] = partAt("from", t);
+        if (t <= p.to || !next) return p.at + t - p.from;
+        return p.at + p.to - p.from + (t - p.to) / (next.from - p.to) * gap;
+      },
+      time(x) {
+        const [p, next] = partAt("at", x);
+        const beyond = x - p.at - (p.to - p.from);
+        if (beyond <= 0 || !next) return p.from + x - p.at;
+        return p.to + beyond / gap * (next.from - p.to);
+      },
+    };
+  }
+
+  const busy = [];
+  for (const h of data.hosts) {
+    for (let j = 0; j < h.start.length; j++) busy.push([h.start[j], h.duration[j] < 0 ? h.start[j] : h.end[j]]);
+    for (const e of h.events) busy.push([e.at, e.at]);
+    for (const b of h.blocks) busy.push([b.from, b.from]);
+  }
+  busy.sort((a, b) => a[0] - b[0]);
+  const time = axisOf(busy, span);
+
   // ---- state of the timeline -----------------------------------------------
 
-  const view = { from: -span * 0.01, to: span * 1.025 }; // with room for the last bar
+  const whole = () => show(-time.span * 0.01, time.span * 1.025); // with room for the last bar
+  const view = { from: -time.span * 0.01, to: time.span * 1.025 }; // places on the axis
   let shown = data.hosts; // found and sorted
   let picked = null, query = "", cursor = -1;
   let colors = {};
@@ -192,10 +241,10 @@
   }
 
   function show(from, to) {
-    let width = Math.min(Math.max(to - from, 20), span * 1.04);
+    let width = Math.min(Math.max(to - from, 20), time.span * 1.04);
     let middle = (from + to) / 2;
     from = middle - width / 2;
-    from = Math.min(Math.max(from, -span * 0.02), span * 1.02 - width);
+    from = Math.min(Math.max(from, -time.span * 0.02), time.span * 1.02 - width);
     view.from = from; view.to = from + width;
     clearTimeout(remembering);
     remembering = setTimeout(remember, 300);
@@ -237,7 +286,7 @@
     drawOverview();
     drawAxis();
     drawLanes();
-    $("window").textContent = took(view.to - view.from) + " shown";
+    $("window").textContent = took(time.time(view.to) - time.time(view.from)) + " shown";
   }
 
   const steps = [10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1.5e5, 3e5, 6e5, 1.2e6, 3e6, 6e6, 9e6, 1.8e7, 3.6e7,
@@ -245,11 +294,15 @@
   function ticksOf(width) {
     const step = steps.find(s => s / (view.to - view.from) * width >= 92) || steps[steps.length - 1];
     const origin = -(data.from * 10 % step);
-    const out = [];
-    for (let t = origin + Math.ceil((view.from - origin) / step) * step; t <= view.to; t += step) out.push(t);
+    const out = [], until = time.time(view.to);
+    for (let t = origin + Math.ceil((time.time(view.from) - origin) / step) * step; t <= until; t += step) {
+      const pause = time.pauses.find(p => p.from < t && t < p.to);
+      if (pause) t = origin + Math.floor((pause.to - origin) / step) * step; // its times have no place
+      else out.push(t);
+    }
     return [out, step];
   }
-  const xOf = (t, width) => (t - view.from) / (view.to - view.from) * width;
+  const xOf = (t, width) => (time.place(t) - view.from) / (view.to - view.from) * width;
 
   function drawAxis() {
     const [c, width] = canvas2d(axis, 26);
@@ -263,6 +316,7 @@
       c.fillText(step >= 8.64e8 ? date(t) : clock(t, step < 1e4 ? (step < 10 ? 4 : 3) : 0), Math.min(Math.max(x, 32), width - 32), 15);
       c.beginPath(); c.moveTo(x, 20); c.lineTo(x, 26); c.stroke();
     }
+    for (const p of time.pauses) c.fillText("…", (xOf(p.from, width) + xOf(p.to, width)) / 2, 25);
   }
 
   let counts = null, countsWidth = 0;
@@ -276,8 +330,8 @@
       countsWidth = width;
       for (const h of shown) {
         for (let j = 0; j < h.start.length; j++)
-          if (!h.hit || h.hit[j]) counts[h.cls[j]][Math.floor(h.start[j] / span * (width - 1))]++;
-        for (const e of h.events) if (refusals.has(e.type) && !e.off) counts.stops[Math.floor(e.at / span * (width - 1))]++;
+          if (!h.hit || h.hit[j]) counts[h.cls[j]][Math.floor(time.place(h.start[j]) / time.span * (width - 1))]++;
+        for (const e of h.events) if (refusals.has(e.type) && !e.off) counts.stops[Math.floor(time.place(e.at) / time.span * (width - 1))]++;
       }
     }
     let most = 1;
@@ -291,10 +345,10 @@
       if (counts.stops[x]) { c.fillStyle = colors.stop; c.fillRect(x, height - 4, 1, 4); }
     }
     c.fillStyle = colors.broken;
-    for (const v of data.violations) if (v.at >= 0) c.fillRect(v.at / span * (width - 1) - 1, 0, 2, height);
+    for (const v of data.violations) if (v.at >= 0) c.fillRect(time.place(v.at) / time.span * (width - 1) - 1, 0, 2, height);
     // What the timeline below shows.
-    const x1 = Math.max(0, view.from / span * width), x2 = Math.min(width, view.to / span * width);
-    if (view.to - view.from < span * 0.995) {
+    const x1 = Math.max(0, view.from / time.span * width), x2 = Math.min(width, view.to / time.span * width);
+    if (view.to - view.from < time.span * 0.995) {
       c.globalAlpha = 0.62; c.fillStyle = colors.card;
       c.fillRect(0, 0, x1, height); c.fillRect(x2, 0, width - x2, height);
       c.globalAlpha = 1; c.strokeStyle = colors.ink; c.lineWidth = 1;
@@ -338,6 +392,10 @@
     for (const t of ticksOf(width)[0]) {
       const x = Math.round(xOf(t, width)) + .5;
       c.beginPath(); c.moveTo(x, 0); c.lineTo(x, height); c.stroke();
+    }
+    for (const p of time.pauses) {
+      const x1 = xOf(p.from, width), x2 = xOf(p.to, width);
+      c.fillStyle = colors.bg; c.fillRect(x1, 0, x2 - x1, height);
     }
     for (let i = first; i < last; i++) drawHost(c, width, shown[i], i * ROW - scroll.scrollTop);
     for (const d of data.drained) {
@@ -393,25 +451,25 @@
       c.font = "600 11px system-ui, sans-serif";
       if (Math.min(x2, width) - at > c.measureText(words).width + 4) { c.fillStyle = colors.ink; c.fillText(words, at, y + 12); }
     }
-    const tall = TALL / h.lanes, perTick = width / (view.to - view.from);
+    const tall = TALL / h.lanes, until = time.time(view.to);
     const drawn = new Float64Array(h.lanes).fill(-9), drawnClass = new Int8Array(h.lanes).fill(-1);
     let delayTo = -9;
-    for (let j = firstAfter(h.start, view.from - h.longest); j < h.start.length && h.start[j] <= view.to; j++) {
-      const x = (h.start[j] - view.from) * perTick;
+    for (let j = firstAfter(h.start, time.time(view.from) - h.longest); j < h.start.length && h.start[j] <= until; j++) {
+      const x = xOf(h.start[j], width);
       // The delay in force: from the start until the next may come.
-      const until = x + h.delay[j] * perTick;
-      if (h.delay[j] && until > 0 && until - delayTo > .5) {
+      const next = h.delay[j] ? xOf(h.start[j] + h.delay[j], width) : x;
+      if (h.delay[j] && next > 0 && next - delayTo > .5) {
         c.fillStyle = colors.delay;
-        c.fillRect(Math.max(x, delayTo), y + BASE + 1, Math.max(until - Math.max(x, delayTo) - (until - x > 6 ? 1 : 0), .5), 2);
-        if (until - x > 6) c.fillRect(x, y + BASE - 2, 1.5, 6);
-        delayTo = until;
+        c.fillRect(Math.max(x, delayTo), y + BASE + 1, Math.max(next - Math.max(x, delayTo) - (next - x > 6 ? 1 : 0), .5), 2);
+        if (next - x > 6) c.fillRect(x, y + BASE - 2, 1.5, 6);
+        delayTo = next;
       }
-      const end = (h.end[j] - view.from) * perTick;
+      const end = xOf(h.end[j], width);
       if (end < 0) continue;
       const lane = h.lane[j], cls = h.cls[j], off = h.hit && !h.hit[j];
       if (end - drawn[lane] < .7 && drawnClass[lane] === cls && !off) continue; // on a pixel that is drawn already
       drawn[lane] = Math.max(end, x + 1); drawnClass[lane] = cls;
-      const top = y + TOP + lane * tall, wide = Math.max(end - x, 1.5), headers = Math.min(h.latency[j] * perTick, wide);
+      const top = y + TOP + lane * tall, wide = Math.max(end - x, 1.5), headers = Math.min(xOf(h.start[j] + h.latency[j], width) - x, wide);
       c.globalAlpha = off ? .13 : 1;
       c.fillStyle = colors[classes[cls] + "-body"]; c.fillRect(x, top, wide, tall - 1);
       c.fillStyle = colors[classes[cls]]; c.fillRect(x, top, Math.max(headers, 1.5), tall - 1);
@@ -449,7 +507,7 @@
     const i = Math.floor((y + scroll.scrollTop) / ROW), h = shown[i];
     if (!h) return null;
     const width = lanes.clientWidth, inRow = y + scroll.scrollTop - i * ROW;
-    const t = view.from + x / width * (view.to - view.from), slack = 5 / width * (view.to - view.from);
+    const t = time.time(view.from + x / width * (view.to - view.from)), slack = 5 / width * (view.to - view.from);
     let best = null, near = Infinity;
     const consider = (at, found) => { if (Math.abs(at - t) < Math.min(near, slack)) { near = Math.abs(at - t); best = found; } };
     for (const v of h.broken) consider(v.at, { h, v });
@@ -576,7 +634,7 @@
       tr.onclick = () => {
         pickedLine = item.line;
         const half = (view.to - view.from) / 2;
-        show(item.at - half, item.at + half);
+        show(time.place(item.at) - half, time.place(item.at) + half);
         listItems();
         remember();
       };
@@ -640,7 +698,7 @@
     if (query) hash.set("q", query);
     if (picked) hash.set("host", picked.name);
     if (picked && pickedLine) hash.set("line", pickedLine);
-    if (view.to - view.from < span) { hash.set("from", (view.from / 1e4).toFixed(3)); hash.set("to", (view.to / 1e4).toFixed(3)); }
+    if (view.to - view.from < time.span) { hash.set("from", (time.time(view.from) / 1e4).toFixed(3)); hash.set("to", (time.time(view.to) / 1e4).toFixed(3)); }
     try { history.replaceState(null, "", "#" + hash); } catch { /* some browsers forbid it for files */ }
   }
 
@@ -652,10 +710,10 @@
 
   $("in").onclick = () => zoom(0.5);
   $("out").onclick = () => zoom(2);
-  $("fit").onclick = () => show(-span * 0.01, span * 1.025);
+  $("fit").onclick = whole;
   scroll.addEventListener("keydown", e => {
     const step = (view.to - view.from) / 5;
-    const act = { "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), 0: () => show(-span * 0.01, span * 1.025),
+    const act = { "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), 0: whole,
       ArrowLeft: () => show(view.from - step, view.to - step), ArrowRight: () => show(view.from + step, view.to + step) }[e.key];
     if (act && !e.ctrlKey && !e.metaKey) { act(); e.preventDefault(); }
   });
@@ -698,12 +756,12 @@
   overview.onpointerdown = e => { brush = { from: e.offsetX, to: e.offsetX }; overview.setPointerCapture(e.pointerId); };
   overview.onpointermove = e => { if (brush) { brush.to = e.offsetX; redraw(); } };
   overview.onpointerup = () => {
-    const [a, b] = [Math.min(brush.from, brush.to), Math.max(brush.from, brush.to)].map(x => x / overview.clientWidth * span);
+    const [a, b] = [Math.min(brush.from, brush.to), Math.max(brush.from, brush.to)].map(x => x / overview.clientWidth * time.span);
     const range = view.to - view.from;
     brush = null;
-    if (b - a > span * 0.003) show(a, b); else show(a - range / 2, a + range / 2);
+    if (b - a > time.span * 0.003) show(a, b); else show(a - range / 2, a + range / 2);
   };
-  overview.ondblclick = () => show(-span * 0.01, span * 1.025);
+  overview.ondblclick = whole;
 
   // ---- light and dark --------------------------------------------------------------
 
@@ -738,6 +796,7 @@
     entry("delay in force", c => { c.fillStyle = colors.delay; c.fillRect(1, 3, 1.5, 8); c.fillRect(1, 7, 27, 2); });
     entry("refused before sending", c => { c.fillStyle = colors.stop; c.beginPath(); c.moveTo(13, 1); c.lineTo(19, 7); c.lineTo(13, 13); c.lineTo(7, 7); c.fill(); });
     if (unsure) entry("low confidence", c => { bar("ok")(c); c.fillStyle = colors.amber; c.fillRect(0, 0, 28, 2); });
+    if (time.pauses.length) entry("a long time without a request, left out", c => { c.fillStyle = colors.bg; c.fillRect(0, 0, 28, 14); c.fillStyle = colors.soft; c.fillText("…", 9, 10); });
     entry("violation", c => { c.fillStyle = colors.broken; c.fillRect(13, 0, 2, 14); c.beginPath(); c.moveTo(8, 0); c.lineTo(20, 0); c.lineTo(14, 8); c.fill(); });
   }
 
@@ -748,7 +807,7 @@
   search($("search").value);
   const wanted = data.hosts.find(h => h.name === hash.get("host"));
   if (wanted) pick(wanted, +hash.get("line"));
-  if (hash.has("from")) show(+hash.get("from") * 1e4, +hash.get("to") * 1e4);
+  if (hash.has("from")) show(time.place(+hash.get("from") * 1e4), time.place(+hash.get("to") * 1e4));
   $("link").onclick = () => {
     remember();
     (navigator.clipboard ? navigator.clipboard.writeText(location.href) : Promise.reject()).then(
@@ -760,5 +819,6 @@
   draw();
   // For the tests: the page has drawn itself.
   document.documentElement.dataset.ready = String(shown.length);
+  document.documentElement.dataset.pauses = String(time.pauses.length);
   document.documentElement.dataset.ms = String(Math.round(performance.now() - began));
 })();

@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -208,21 +205,67 @@ func TestPageInABrowser(t *testing.T) {
 	}
 }
 
+// functionOf returns the body of a function of page.js, given its name and parameters.
+func functionOf(t *testing.T, head string) string {
+	t.Helper()
+	_, rest, _ := strings.Cut(pageJS, "  function "+head+" {")
+	body, _, ok := strings.Cut(rest, "\n  }\n")
+	if !ok {
+		t.Fatalf("page.js has no function %s", head)
+	}
+	return body
+}
+
+// TestTimelineLeavesIdleHoursOut: what happens in a minute isn't squeezed by hours without a
+// request, at either end or between, and each place of the axis has its time.
+func TestTimelineLeavesIdleHoursOut(t *testing.T) {
+	path := browsertest.Find(t)
+	if path == "" {
+		return
+	}
+	html := "<!doctype html><title>axis</title><p id=out></p><script>function axisOf(busy, span) {" + functionOf(t, "axisOf(busy, span)") + "\n}" + `
+const minute = 6e5, hour = 60 * minute;
+const said = [];
+for (const [busy, span] of [
+	[[[0, minute], [30 * hour, 30 * hour + minute]], 30 * hour + minute], // two runs a day apart
+	[[[0, minute]], hour], // an hour of nothing at the end
+	[[[hour, hour + minute]], hour + minute], // and at the beginning
+	[[[0, minute], [2 * minute, 20 * minute]], 20 * minute], // a short pause
+	[[], 10],
+]) {
+	const axis = axisOf(busy, span);
+	const wide = busy.reduce((sum, [from, to]) => sum + to - from, 0) / axis.span;
+	const right = [0, minute / 2, minute, hour / 3, span].every(t => Math.abs(axis.time(axis.place(t)) - t) < 1e-3);
+	said.push([axis.pauses.length, wide.toFixed(2), axis.place(0), axis.place(span) === axis.span, right].join(" "));
+}
+document.getElementById("out").textContent = said.join("; ");
+</script>`
+	const want = "1 0.98 0 true true; 1 0.98 0 true true; 1 0.98 0 true true; 0 0.95 0 true true; 0 0.00 0 true true"
+	if dom := look(t, path, html, ""); !strings.Contains(dom, "<p id=\"out\">"+want+"</p>") {
+		_, got, _ := strings.Cut(dom, `<p id="out">`)
+		got, _, _ = strings.Cut(got, "</p>")
+		t.Errorf("got %s", got)
+	}
+	for days, want := range map[int]int{1: 0, 3: 2} {
+		crawl := logtest.Crawl(2, 20)
+		var runs []evidence.Decision
+		for day := range days {
+			runs = append(runs, logtest.Again(crawl, day)...)
+		}
+		_, html, _ := draw(t, logtest.Write(t, runs))
+		if got := browsertest.Attribute(look(t, path, html, ""), "pauses"); got != want {
+			t.Errorf("%d days: %d pauses, want %d", days, got, want)
+		}
+	}
+}
+
 // TestPageRoundsBeforeItDivides: an hour less a moment is no "59 min 60 s".
 func TestPageRoundsBeforeItDivides(t *testing.T) {
 	path := browsertest.Find(t)
 	if path == "" {
 		return
 	}
-	script, err := os.ReadFile("page.js")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(script), "  function seconds(s) {")
-	body, _, ok := strings.Cut(rest, "\n  }\n")
-	if !ok {
-		t.Fatal("page.js has no function seconds")
-	}
+	body := functionOf(t, "seconds(s)")
 	html := "<!doctype html><title>seconds</title><p id=out></p><script>function seconds(s) {" + body + "\n}" + `
 document.getElementById("out").textContent =
 	[0, 0.9999, 1, 9.999, 59.99, 60, 119.7, 3599.4, 3599.9, 3600, 7199, 7170].map(seconds).join("; ");
@@ -292,46 +335,22 @@ func TestPageTellsWhatWasNeverSent(t *testing.T) {
 	}
 }
 
-// TestPageAtTheWidthOfADeskAndOfAPhone shows all of it within its window. With
-// POLITENESS_PICTURES=1 it writes the pictures that the guides show.
+// TestPageAtTheWidthOfADeskAndOfAPhone shows all of it within its window, light and dark, and
+// without an obstacle. With POLITENESS_PICTURES=1 it writes the pictures that the guides show.
 func TestPageAtTheWidthOfADeskAndOfAPhone(t *testing.T) {
 	path := browsertest.Find(t)
 	if path == "" {
 		return
 	}
 	_, html, _ := draw(t, sample(t, 3000, spoil))
-	measured := strings.Replace(html, "</body>", `<script>
-const root = parent.document.documentElement;
-root.dataset.width = innerWidth;
-root.dataset.wide = document.documentElement.scrollWidth - innerWidth;
-root.dataset.chart = document.getElementById("lanes").clientWidth;
-</script></body>`, 1)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		if width := r.FormValue("width"); width != "" {
-			fmt.Fprintf(w, `<!doctype html><html><body style="margin:0"><iframe src="/#host=shop.nordlicht.example&theme=light" width=%q height="2900" style="border:0"></iframe></body></html>`, width)
-			return
-		}
-		_, _ = io.WriteString(w, measured)
-	}))
-	defer server.Close()
-	open := func(url string, width, height int, picture string) string {
-		return browsertest.Look(t, path, url, picture, fmt.Sprintf("--window-size=%d,%d", width, height), "--virtual-time-budget=5000")
-	}
-	for width, height := range map[int]int{1280: 1600, 390: 2900} {
-		url := fmt.Sprintf("%s/frame?width=%d", server.URL, width)
-		dom := open(url, width, height, "")
-		if got := browsertest.Attribute(dom, "width"); got != width {
-			t.Errorf("a window of %d is %d wide", width, got)
-		}
-		if wide := browsertest.Attribute(dom, "wide"); wide != 0 {
-			t.Errorf("%d pixels: the page is %d wider than its window", width, wide)
-		}
-		if chart := browsertest.Attribute(dom, "chart"); chart < width/2 {
-			t.Errorf("%d pixels: the timeline has %d of them", width, chart)
-		}
-		if os.Getenv("POLITENESS_PICTURES") == "1" {
-			open(url, width, height, filepath.Join("..", "..", "..", "..", "docs", fmt.Sprintf("audit-%d.png", width)))
+	const script = `root.dataset.chart = document.getElementById("lanes").clientWidth;`
+	prefix := filepath.Join("..", "..", "..", "..", "docs", "audit")
+	for width, height := range map[int]int{1280: 1500, 390: 2900} {
+		view := browsertest.View{Target: "/#host=shop.nordlicht.example", Width: width, Height: height, Script: script}
+		for _, dom := range browsertest.Check(t, path, browsertest.HTML(html), prefix, view) {
+			if chart := browsertest.Attribute(dom, "chart"); chart < width/2 {
+				t.Errorf("%d pixels: the timeline has %d of them", width, chart)
+			}
 		}
 	}
 }
