@@ -89,7 +89,8 @@ addEventListener("load", () => setTimeout(async () => {
 	try {
 		const found = await axe.run(document, { resultTypes: ["violations"], preload: false });
 		root.dataset.axe = JSON.stringify(found.violations.map(v => ({
-			id: v.id, help: v.help, nodes: v.nodes.slice(0, 3).map(n => n.html.slice(0, 200) + " " + n.failureSummary.slice(0, 300)),
+			id: v.id, help: v.help,
+			nodes: v.nodes.slice(0, 3).map(n => n.html.slice(0, 200) + " " + n.failureSummary.slice(0, 300)),
 		})));
 	} catch (err) { root.dataset.axe = JSON.stringify([{ id: "error", help: String(err), nodes: [] }]); }
 }, 500));`
@@ -118,7 +119,8 @@ func (v View) Look(t *testing.T, browser string) string {
 		w.Header().Set("Content-Type", answer.Header().Get("Content-Type"))
 		w.WriteHeader(answer.Code)
 		document := policy.ReplaceAllString(answer.Body.String(), "")
-		_, _ = io.WriteString(w, strings.Replace(document, "</body>", "<script>"+copied+"</script><script>"+script+"</script></body>", 1))
+		scripts := "<script>" + copied + "</script><script>" + script + "</script></body>"
+		_, _ = io.WriteString(w, strings.Replace(document, "</body>", scripts, 1))
 	})
 	mux.HandleFunc("/frame-of-the-test", func(w http.ResponseWriter, _ *http.Request) {
 		scheme := "light"
