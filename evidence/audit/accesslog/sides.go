@@ -22,8 +22,8 @@ type Side struct {
 	MinGap      time.Duration // shortest time between two requests; 0: fewer than two requests
 }
 
-// A Pair is a request as each of the two logs has it. If both have the request, Record, Line, Status
-// and SiteStatus are all set.
+// A Pair is a request as each of the two logs has it. If both have the request, Record, Line,
+// Status and SiteStatus are all set.
 type Pair struct {
 	Difference
 	Started time.Time // start by the evidence, on the site's clock; zero: the evidence lacks the request
