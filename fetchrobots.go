@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
@@ -45,11 +44,8 @@ func (trip *trip) sendHop() (result, error) {
 	ctx := trip.req.Context()
 	err := trip.identify()
 	// The hop counts as the latest also if it is refused: its record names the one before.
-	if hop := lastHopOf(ctx); hop != nil {
-		before := hop.Swap(trip.subject.id)
-		if robotscache.Redirected(ctx) {
-			trip.subject.from = before
-		}
+	if hop := robotscache.LatestHop(ctx); hop != nil {
+		trip.subject.from = hop.Swap(trip.subject.id)
 	}
 	if err != nil {
 		return result{}, err
@@ -66,16 +62,6 @@ func (trip *trip) sendHop() (result, error) {
 		return result{}, err
 	}
 	return trip.send()
-}
-
-// A lastHop is the id of the latest hop of the fetch of robots.txt that a request has started. It
-// is in the context of the fetch, under the key (*lastHop)(nil).
-type lastHop struct{ atomic.Uint64 }
-
-// lastHopOf returns the lastHop of ctx; nil: it has none.
-func lastHopOf(ctx context.Context) *lastHop {
-	hop, _ := ctx.Value((*lastHop)(nil)).(*lastHop)
-	return hop
 }
 
 // queue takes the turn of a hop. Our own wait isn't the origin's slowness.
@@ -160,7 +146,7 @@ func (t *Transport) describeRobots(ctx context.Context, e *robotscache.Event) ev
 		d.Restored = true
 		d.Reason = strings.TrimSuffix("fetched by another Transport with the same limiter: "+e.Reason, ": ")
 	default:
-		if hop := lastHopOf(ctx); hop != nil {
+		if hop := robotscache.LatestHop(ctx); hop != nil {
 			d.Trip = hop.Load() // of the request that had the answer
 		}
 	}

@@ -31,7 +31,6 @@ type turn struct {
 	most     int                // bound of sent, by Config.Retry; 0: none, resends are net/http's own
 	vain     givenUp            // at the connection, where no other start took its place
 	earlier  []start            // starts of the try whose connections were lost before that
-	hop      lastHop            // of the robots.txt that the request has asked for
 }
 
 // A start is one start of a try.
@@ -297,19 +296,14 @@ func (w *waitContext) acquired() {
 // Value implements context.Context.
 func (w *waitContext) Value(key any) any {
 	// Where nothing is recorded, the limiter is spared the timer and the calls of a Watcher.
-	if w.turn.subject.recorder != nil {
-		switch key {
-		case (*hostlimit.Watcher)(nil):
-			w.turn.subject.text() // other goroutines read it later
-			return w.turn
-		case (*lastHop)(nil):
-			return &w.turn.hop
-		}
-	}
-	if key == (*hostlimit.Watcher)(nil) {
+	switch {
+	case key != (*hostlimit.Watcher)(nil):
+		return w.Wait.Value(key)
+	case w.turn.subject.recorder == nil:
 		return (*turnName)(w.turn)
 	}
-	return w.Wait.Value(key)
+	w.turn.subject.text() // other goroutines read it later
+	return w.turn
 }
 
 // A turnName is a turn that the limiter doesn't report to, and can name.

@@ -14,10 +14,13 @@ import (
 //   - with backslashes as slashes and without dot segments, in all their spellings, as browsers and
 //     the URL standard read a path,
 //   - the same with escapes of printable ASCII decoded, but for those of %, ? and #,
-//   - the same with adjacent slashes as one.
+//   - the same with escapes in escapes decoded too, such as %2570 as p,
+//   - each of these without the parameters of segments, from a semicolon to the next slash,
+//   - each of these with adjacent slashes as one.
 //
-// A query is compared as it is sent. A target without escapes, dot segments, backslashes and
-// adjacent slashes costs what it costs Test.
+// A query is compared as it is sent. A target without escapes, dot segments, backslashes,
+// semicolons and adjacent slashes costs what it costs Test. Any other costs 25 times as much at
+// most.
 func (r *Rules) TestReadings(target string) Verdict {
 	asSent := r.Test(target)
 	target = pathOf(target)
@@ -25,24 +28,55 @@ func (r *Rules) TestReadings(target string) Verdict {
 	if !asSent.Allowed || !isAmbiguous(path) {
 		return asSent
 	}
-	var buf [usualPath]byte
-	read := append(buf[:0], path...)
-	for _, decoded := range []bool{false, true} {
-		if decoded {
-			read = decode(append(buf[:0], path...))
-		}
-		slashes(read)
-		for _, merged := range []bool{false, true} {
-			if merged {
-				read = merge(read)
-			}
-			plain := append(withoutDots(slices.Clone(read)), query...)
-			if v := r.Test(view(plain)); !v.Allowed {
-				return v
-			}
+	if v := r.testDecodings([]byte(path), query); !v.Allowed {
+		return v
+	}
+	// A server may also drop parameters first, and decode what is left.
+	if strings.Contains(path, ";") {
+		if v := r.testDecodings(withoutParameters([]byte(path)), query); !v.Allowed {
+			return v
 		}
 	}
 	return asSent
+}
+
+// testDecodings is Test of path, with query behind it, in each reading: as it is, decoded, and
+// decoded twice. It changes path.
+func (r *Rules) testDecodings(path []byte, query string) Verdict {
+	var v Verdict
+	for decodings := range 3 {
+		length := len(path)
+		switch decodings {
+		case 1:
+			path = decode(path)
+		case 2:
+			path = decode(unnest(path))
+		}
+		if decodings > 0 && len(path) == length {
+			continue // nothing to decode
+		}
+		v = r.testPlain(slices.Clone(path), query)
+		if v.Allowed && slices.Contains(path, ';') {
+			v = r.testPlain(withoutParameters(slices.Clone(path)), query)
+		}
+		if !v.Allowed {
+			return v
+		}
+	}
+	return v
+}
+
+// testPlain is Test of path, with query behind it, without dot segments: with adjacent slashes as
+// they are, and as one. It changes path.
+func (r *Rules) testPlain(path []byte, query string) Verdict {
+	slashes(path)
+	plain := append(withoutDots(slices.Clone(path)), query...)
+	v := r.Test(view(plain))
+	if !v.Allowed {
+		return v
+	}
+	plain = append(withoutDots(merge(path)), query...)
+	return r.Test(view(plain))
 }
 
 // splitQuery cuts target where its query begins.
@@ -58,19 +92,29 @@ func isAmbiguous(path string) bool {
 	for i := range len(path) {
 		rest := path[i+1:]
 		switch path[i] {
-		case '\\':
+		case '\\', ';':
 			return true
 		case '/':
 			if rest != "" && (rest[0] == '/' || rest[0] == '.') {
 				return true
 			}
 		case '%':
-			if _, ok := printable(rest); ok {
+			if _, ok := printable(rest); ok || isNested(rest) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// isNested reports whether s, behind a percent sign, is the escape of one that begins an escape.
+func isNested(s string) bool {
+	if len(s) < 4 || s[:2] != "25" {
+		return false
+	}
+	_, isHigh := unhex(s[2])
+	_, isLow := unhex(s[3])
+	return isHigh && isLow
 }
 
 // printable returns the character that the two hexadecimal digits at the beginning of s stand for,
@@ -100,6 +144,37 @@ func decode(path []byte) []byte {
 		decoded = append(decoded, c)
 	}
 	return decoded
+}
+
+// unnest makes escapes of the escapes of escapes in path, in place: %70 of %2570.
+func unnest(path []byte) []byte {
+	outer := path[:0]
+	for i := 0; i < len(path); i++ {
+		c := path[i]
+		outer = append(outer, c)
+		if c == '%' && isNested(string(path[i+1:min(i+5, len(path))])) {
+			i += 2
+		}
+	}
+	return outer
+}
+
+// withoutParameters drops what is behind a semicolon in each segment of path, in place.
+func withoutParameters(path []byte) []byte {
+	short := path[:0]
+	inParameters := false
+	for _, c := range path {
+		switch c {
+		case '/', '\\':
+			inParameters = false
+		case ';':
+			inParameters = true
+		}
+		if !inParameters {
+			short = append(short, c)
+		}
+	}
+	return short
 }
 
 // slashes makes slashes of the backslashes in path.

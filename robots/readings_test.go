@@ -25,11 +25,19 @@ func TestReadings(t *testing.T) {
 		"/private/open/../x", "/private/open/%2e%2e/x",
 		"/x?sid=1", "/a/../x?sid=1",
 		"https://example.com/a/%2e%2e/private",
+		// Tomcat and Jetty read a segment up to its semicolon.
+		"/private;x", "/private;x=1/y", "/;x/private", "/a/..;/private", "/a/..;x=1/private", "/a/%2e%2e;/private", "/a;b/..;c/private;d",
+		"/%70rivate;x", "/a/..%3bx/private", "/a/%2e%2e%3B/private", "/x;%2f../private", "/;%2fx/%70rivate", "/x?sid=1;y", "/;a/;b//private",
+		`/a\..;\private`,
+		// And some decode what they have decoded.
+		"/a/%252e%252e/private", "/%2570rivate", "/%252fprivate", "/a%252F..%252Fprivate", "/a/%25%32%65./private", "/%255Cprivate",
+		"/a/..%253b/private", "/a%2F%252e%252e%2Fprivate", "/priv%2561te;x",
 	}
 	allowed := []string{
 		"/", "/priva", "/private/open", "/private/open/x", "/a/b/c", "/x?next=/a/../private", "/x?u=//private",
 		"/...", "/a/.../private", "/.well-known/x", "/a/..b/private", "/a%20b", "/%D0%BF/%2e%2e/x", "/a%2", "/a%", "/%",
-		"/a/%252e%252e/private", "/a%3F/../b", "/robots.txt",
+		"/a%3F/../b", "/robots.txt", "/a/%25252e%25252e/private", "/x;private", "/a;/private", "/100%25", "/100%25/private", "/%25zz/private", "/x?a=;/private",
+		"/a%253Fprivate", "/%25/..x/private",
 	}
 	for name, o := range map[string]robots.Options{"default": {}, "exact": {GoogleExact: true}} {
 		rules := rulesOf(file, o)
@@ -51,7 +59,7 @@ func TestReadings(t *testing.T) {
 // resolves as the URL standard does is forbidden if the resolved one is.
 func FuzzReadings(f *testing.F) {
 	for _, path := range []string{
-		"/a/%2e%2e/private", `/a\..\private`, "//private", "/a/..//./x", "/%2f..%5C.", "/private/.", "/..", "/a/b/..?x/../y",
+		"/a/%2e%2e/private", `/a\..\private`, "//private", "/a/..;x/private", "/%252e%252e;/%2570rivate", "/a/..//./x", "/%2f..%5C.", "/private/.", "/..", "/a/b/..?x/../y",
 	} {
 		f.Add(path)
 	}
@@ -87,7 +95,7 @@ func TestReadingsOfPlainPathsDoNotAllocate(t *testing.T) {
 // The time grows with the length of a path, not with its square.
 func TestReadingsOfLongPaths(t *testing.T) {
 	rules := rulesOf("User-agent: *\nDisallow: /private\n", robots.Options{})
-	for _, unit := range []string{"/..", "/a/%2e%2e", "//", "/a", "%5C..", "/%2e"} {
+	for _, unit := range []string{"/..", "/a/%2e%2e", "//", "/a", "%5C..", "/%2e", "/a;b", ";", "%3b", "%25", "%2525", "/..;/"} {
 		if v := rules.TestReadings(strings.Repeat(unit, 64<<10/len(unit)) + "/private"); !v.Allowed && unit == "/a" {
 			t.Errorf("%s: %+v", unit, v)
 		}

@@ -721,7 +721,7 @@ func TestARobotsTxtByRedirectsIsProved(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if r := check(t, out.Bytes()); !r.Complete() || r.Records[evidence.RobotsFetched] != 3 {
+	if r := check(t, out.Bytes()); !r.Complete() || r.Records[evidence.RobotsFetched] != 4 { // b.example's own as well
 		t.Errorf("%v\n%s", r, out.Bytes())
 	}
 	if r := check(t, bytes.ReplaceAll(out.Bytes(), []byte(`"from":2`), []byte(`"from":9`))); r.OK() {

@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 	"hostlimit/rules":          {"backoff", "hostlimit", "internal/contexts", "internal/statedir"},
 	"hostlimit/sitekey":        nil,
 	"politenesstest":           {"robots"}, // it judges the others, so it shares nothing else with them
-	"robots/robotscache":       {"backoff", "robots", "internal/caching", "internal/coding", "internal/statedir"},
+	"robots/robotscache":       {"backoff", "hostlimit/sitekey", "robots", "internal/caching", "internal/coding", "internal/statedir"},
 
 	// What is internal to them, and to crawl.
 	"crawl/internal/traps":          nil,

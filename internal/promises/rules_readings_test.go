@@ -15,6 +15,7 @@ import (
 var inOtherWords = []string{
 	"/a/%2e%2e/private/x", "/a/.%2E/private/x", "/a/../private/x", "/./private/x", "//private/x", "/a//../../private/x",
 	"/a%5C..%5Cprivate/x", "/%70rivate/x", "/%2fprivate/x", "/a%2F..%2Fprivate/x", "/a/%2E%2E%2fprivate/x", "/private/x/%2e",
+	"/private;v=1/x", "/a/..;/private/x", "/;a/private/x", "/a/%252e%252e/private/x", "/%2570rivate/x", "/a%252F..%252Fprivate/x",
 }
 
 // A path that robots.txt forbids in one reading is forbidden, however it is spelled: for a page that

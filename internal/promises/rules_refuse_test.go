@@ -75,7 +75,7 @@ func TestRefuseSeesEveryHopOfRobotsTxt(t *testing.T) {
 			b.Errorf("%d requests: %v", n, b.web.Requests())
 		}
 		blocked := b.log.Decisions(evidence.BlockedByRule)
-		if len(blocked) != 1 || blocked[0].URL != "http://169.254.169.254/meta" || !blocked[0].RobotsTxt || blocked[0].Reason != errPrivate.Error() {
+		if len(blocked) != 1 || blocked[0].URL != "http://169.254.169.254/robots.txt" || !blocked[0].RobotsTxt || blocked[0].Reason != errPrivate.Error() {
 			b.Errorf("%+v", blocked)
 		}
 		for _, d := range b.log.Decisions() {

@@ -71,7 +71,7 @@ func (c *Cache) download(ctx context.Context, f *fetch, prev *state) (answer, er
 		result.header = nil
 		result.miscoded = false
 		f.stopwatch.redirects = result.hops
-		next, err := c.hop(ctx, f, target, asked, &result)
+		next, err := c.follow(ctx, f, target, asked, &result)
 		cause := context.Cause(ctx)
 		var refused *RefusedError
 		if errors.As(err, &refused) && refused.Final == "" {
@@ -82,6 +82,7 @@ func (c *Cache) download(ctx context.Context, f *fetch, prev *state) (answer, er
 		if other, ok := asked.again(&result); ok && cause == nil {
 			asked = other
 			target = f.origin.robotsURL()
+			f.latestHop.Store(0)
 			result.hops = -1
 			continue
 		}
@@ -114,6 +115,18 @@ func (a *answer) refusesCondition() bool {
 		return false
 	}
 	return a.status != http.StatusNotFound && a.status != http.StatusGone && a.status != http.StatusTooManyRequests
+}
+
+// follow is hop, unless target is that of a redirect that isn't followed.
+func (c *Cache) follow(
+	ctx context.Context, f *fetch, target *url.URL, asked way, result *answer,
+) (*url.URL, error) {
+	if result.hops > 0 {
+		if err := c.mayFollow(ctx, f, target); err != nil {
+			return nil, err
+		}
+	}
+	return c.hop(ctx, f, target, asked, result)
 }
 
 // hop sends one GET and writes its response into result. It returns where a redirect leads, nil if

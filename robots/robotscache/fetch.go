@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,12 +21,15 @@ type fetch struct {
 	ctx       context.Context // done when all callers have left; memory.mu is held then
 	cancel    context.CancelCauseFunc
 	stopwatch *stopwatch // set before the first hop
+	depth     int        // fetches that wait for this one, each for a redirect to its site, when it began
+	latestHop atomic.Uint64
 
 	// Guarded by memory.mu.
 	waiters    int
 	latest     time.Time // latest deadline of a waiter
 	noDeadline bool      // a waiter has no deadline
-	queued     bool      // Queue has returned latest
+	queued     bool      // deadline has returned latest
+	needs      origin    // whose robots.txt this fetch waits for, see awaits; zero: none
 
 	// Set before done is closed.
 	done       chan struct{}
@@ -134,6 +138,9 @@ func newFetch(ctx context.Context, o origin, m *memory) *fetch {
 	// such as a trace.
 	values := context.WithoutCancel(ctx)
 	f.ctx, f.cancel = context.WithCancelCause(context.WithValue(values, fetchKey{}, f))
+	if above, ok := ctx.Value(fetchKey{}).(*fetch); ok {
+		f.depth = above.depth + 1
+	}
 	return f
 }
 
@@ -268,22 +275,27 @@ func Queue(ctx context.Context) (wait context.Context, sent func()) {
 	if !ok || f.stopwatch == nil { // a Store's request isn't a hop
 		return ctx, func() {}
 	}
-	f.memory.mu.Lock()
-	f.queued = true // callers that come from now on are late: deadline doesn't count theirs
-	deadline := f.latest
-	bounded := !f.noDeadline
-	f.memory.mu.Unlock()
-	if bounded {
-		ctx = queueContext{ctx, deadline}
-	}
+	ctx = f.deadline(ctx)
 	f.stopwatch.pause()
 	return ctx, sync.OnceFunc(f.stopwatch.resume)
 }
 
-// Redirected reports whether the hop whose request has the context ctx follows a redirect.
+// Redirected reports whether a redirect has led to the hop whose request has the context ctx. It
+// has if the hop follows one, or asks a site for the robots.txt that decides about following one.
 func Redirected(ctx context.Context) bool {
 	f, ok := ctx.Value(fetchKey{}).(*fetch)
-	return ok && f.stopwatch != nil && f.stopwatch.redirects > 0
+	return ok && f.stopwatch != nil && (f.depth > 0 || f.stopwatch.redirects > 0)
+}
+
+// LatestHop returns a number that a [Client.Transport] may keep with the fetch that its hops belong
+// to, such as the id of the latest hop. It is 0 at the first hop of a fetch, and when the fetch
+// begins anew. The context of Observe has it as well. nil: ctx is that of no fetch.
+func LatestHop(ctx context.Context) *atomic.Uint64 {
+	f, ok := ctx.Value(fetchKey{}).(*fetch)
+	if !ok {
+		return nil
+	}
+	return &f.latestHop
 }
 
 // A queueContext has a deadline, and isn't done when that has passed.

@@ -23,6 +23,10 @@
 //	202, 429, 5xx, any other status     unreachable
 //	no response, or half a body         unreachable: the missing half could forbid
 //
+// A redirect to another site, of another registrable domain, is followed if the robots.txt of the
+// host there allows it, which is fetched first. If that forbids the URL, can't be had, or itself
+// needs the robots.txt of a fourth site or of the first one, the origin is unreachable.
+//
 // A redirect counts as "other 3xx" if it has no Location, or leads to a URL that isn't http or
 // https or is longer than 8 KiB. A content coding that exists, wasn't asked for and isn't gzip or
 // deflate counts as half a body. A word that names no coding is none, and the first two bytes of a

@@ -143,7 +143,7 @@ func TestPlainRequest(t *testing.T) {
 			t.Errorf("%s follows a redirect: %v", req.URL, first)
 		}
 		if first {
-			return reply(302, "moved", "Location", "https://user:secret@cdn.example:443/r?x=1#part", "Set-Cookie", "session=1", "ETag", `"a"`), nil
+			return reply(302, "moved", "Location", "https://user:secret@cdn.example.com:443/r?x=1#part", "Set-Cookie", "session=1", "ETag", `"a"`), nil
 		}
 		return reply(200, private), nil
 	}
@@ -151,7 +151,7 @@ func TestPlainRequest(t *testing.T) {
 	if Redirected(t.Context()) {
 		t.Error("a request of somebody else follows a redirect")
 	}
-	want := []string{site + "/robots.txt", "https://cdn.example/r?x=1"}
+	want := []string{site + "/robots.txt", "https://cdn.example.com/r?x=1"}
 	if got := r.sent(); len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 		t.Fatalf("asked for %q, want %q", got, want)
 	}

@@ -301,7 +301,7 @@ func TestBoundsAreKept(t *testing.T) {
 // bytes for each & in them.
 func TestLongestTextsOfAServerAreStored(t *testing.T) {
 	const longest, longestTag = 8 << 10, 1 << 10
-	target := "https://cdn.example/robots.txt?"
+	target := "https://cdn.example.com/robots.txt?"
 	target += strings.Repeat("&", longest-len(target))
 	tag := `"` + strings.Repeat("&", longestTag-2) + `"`
 	web := func(req *http.Request) (*http.Response, error) {
