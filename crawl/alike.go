@@ -37,8 +37,8 @@ func sayingOf(page *Page) saying {
 }
 
 // rowOf returns what page has in common with others of a row of answers that may be a wall: the
-// target of redirects, or else the status. It is zero for an answer that is in no such row: a page
-// of status 200, one that hasn't changed, or one that is gone.
+// target of redirects, the text where the status is 200, or else the status. It is zero for an
+// answer that is in no such row, as its status says all: the page hasn't changed, or is gone.
 func rowOf(page *Page) saying {
 	says := page.saying
 	switch {
@@ -46,9 +46,7 @@ func rowOf(page *Page) saying {
 		return saying{}
 	case says.status == http.StatusNotModified, says.status == http.StatusNotFound, says.status == http.StatusGone:
 		return saying{}
-	case says.status == http.StatusOK:
-		return saying{} // pages with one text are too common to be doubted: Visit can tell, see ErrRefused
-	case says.target != "":
+	case says.target != "", says.status == http.StatusOK:
 		return says
 	}
 	return saying{status: says.status}
@@ -63,7 +61,7 @@ func isWall(page *Page, doubt saying) bool {
 		return false
 	}
 	row := rowOf(page)
-	isPage := row == saying{}
+	isPage := row == saying{} || row.status == http.StatusOK
 	return row == doubt || !isPage
 }
 
@@ -77,9 +75,11 @@ type likeRow struct {
 	wall   saying // of the last row that was a ban; zero: there was none
 }
 
-// longestRow is where a row is doubted at the latest. Each row that turned out to be what the site
-// has makes the next one longer that is doubted.
-const longestRow = 40
+// Each row that turned out to be what the site has makes the next one longer that is doubted.
+const (
+	longestRow     = 40
+	longestTextRow = 160 // of status 200
+)
 
 // add adds an answer to the row, or begins another one.
 func (l *likeRow) add(row saying) {
@@ -100,7 +100,11 @@ func (l *likeRow) isLong() bool {
 
 // believe notes that the row is what the site has.
 func (l *likeRow) believe() {
-	l.least = min(2*max(inARow, l.least), longestRow)
+	longest := longestRow
+	if l.says.status == http.StatusOK {
+		longest = longestTextRow
+	}
+	l.least = min(2*max(inARow, l.least), longest)
 	l.number = 0
 	if l.wall == l.says {
 		l.wall = saying{}

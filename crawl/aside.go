@@ -58,7 +58,7 @@ func asideByHand(cause string) aside {
 func (r *run) setAside(fl *flight, a aside) {
 	h := fl.h
 	if fl.good {
-		h.refusals.good = Request{}
+		h.refusals.loseGood(fl.request)
 	} else {
 		a.request = fl.request
 		r.keepAside(h, a)

@@ -186,3 +186,89 @@ func TestACacheProvesNothingOfAHost(t *testing.T) {
 		}
 	})
 }
+
+// A keepingCache keeps each page that was served, and answers for it from then on. It ignores
+// Cache-Control, as simple caches do.
+type keepingCache struct {
+	next http.RoundTripper
+	stop func() // ends the crawl
+
+	mu   sync.Mutex
+	kept map[string][]byte
+	hits int
+}
+
+func (c *keepingCache) RoundTrip(req *http.Request) (*http.Response, error) {
+	url := req.URL.String()
+	c.mu.Lock()
+	body, has := c.kept[url]
+	if has {
+		c.hits++
+	}
+	if c.hits > 1000 {
+		c.stop()
+	}
+	c.mu.Unlock()
+	if has {
+		header := http.Header{"Content-Type": {"text/html"}}
+		return &http.Response{StatusCode: http.StatusOK, Header: header, Body: io.NopCloser(bytes.NewReader(body)), Request: req}, nil
+	}
+	resp, err := c.next.RoundTrip(req)
+	if err != nil || resp.StatusCode != http.StatusOK || !strings.HasPrefix(url, "https://") {
+		return resp, err
+	}
+	body, err = io.ReadAll(resp.Body)
+	resp.Body.Close()
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kept[url] = body
+	return resp, err
+}
+
+// TestACacheIsAskedForNoProofAgainAndAgain: a page that was served before, and that a cache has since,
+// proves nothing. The crawl goes on without it.
+func TestACacheIsAskedForNoProofAgainAndAgain(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"broken pages":    wallOf(http.StatusInternalServerError),
+		"forbidden pages": wallOf(http.StatusForbidden),
+		"one status":      wallOf(http.StatusAccepted),
+		"one text":        page("nothing found"),
+		"one redirect":    wallOf(http.StatusFound, "Location", "https://login.example/"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const pages = 60
+				r := newRig()
+				r.Site("https://login.example").Handle("/", page("log in"))
+				r.Site("https://example.com").Handle("/", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+					if len(req.URL.Path) > len("/9") { // from 10 on
+						answer(w, req)
+						return
+					}
+					page("page "+inLetters(req.URL.Path))(w, req)
+				}))
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				transport := mustTransport(t, r.politeness)
+				c := &keepingCache{next: transport, stop: stop, kept: map[string][]byte{}}
+				crawler, err := crawl.New(crawl.Config{
+					Transport: transport,
+					Client:    &http.Client{Transport: c},
+					Visit:     func(context.Context, *crawl.Page) error { return nil },
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				sum, err := crawler.Run(ctx, numbered("example.com", pages)...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if sum.Outcomes[crawl.Left] > 0 || c.hits > pages {
+					t.Errorf("the cache was asked %d times again: %v", c.hits, sum)
+				}
+				t.Logf("%d hits, %d requests, %v", c.hits, len(r.Requests()), sum)
+			})
+		})
+	}
+}

@@ -416,7 +416,7 @@ func (r *run) waitForBudget(fl *flight, over *budget.Error, err error) {
 // before, the next URL shows whose trouble it is.
 func (r *run) noPage(fl *flight, outcome Outcome, err error) {
 	if fl.good {
-		fl.h.refusals.good = Request{}
+		fl.h.refusals.loseGood(fl.request)
 	} else {
 		r.done(Result{Request: fl.request, Outcome: outcome, Err: err}, nil)
 	}

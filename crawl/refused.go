@@ -160,6 +160,10 @@ func (s *refusals) asksGood() bool {
 // Config.Tries.
 func (s *refusals) observe(page *Page, probe bool, tries int, now time.Time) verdict {
 	var v verdict
+	if page.good && page.cached {
+		s.loseGood(page.request) // a cache that ignores no-cache would answer for ever, and proves nothing
+		return v
+	}
 	what := meaningOf(page)
 	earlier := s.alone() && !probe // it started before the trouble that is known by now
 	if what == rules.Success {
@@ -240,7 +244,10 @@ func (s *refusals) serve(page *Page, earlier bool, now time.Time, v *verdict) {
 	isProof := !page.cached && !page.otherMethod
 	// Where nothing else was ever served, a page that isn't there will do: the host has answered.
 	isGone := (status == http.StatusNotFound || status == http.StatusGone) && s.good.URL == ""
-	if isProof && (isGone || isPage && (isSmall || s.good.URL == "")) {
+	// The answer to a request of before the trouble mustn't take the place of good while good is
+	// asked for.
+	isUnderWay := s.checking || s.banned
+	if isProof && !isUnderWay && (isGone || isPage && (isSmall || s.good.URL == "")) {
 		s.keepGood(page)
 	}
 }
@@ -257,6 +264,8 @@ func (s *refusals) joinsRow(page *Page) bool {
 	switch {
 	case page.row == saying{}, !page.mayWait:
 		return false
+	case isNew && page.row.status == http.StatusOK && s.like.number < inARow:
+		return false // a few pages with one text are pages as any, and lead on
 	case isNew && page.row.target != "" && s.like.number == 1:
 		return false // a single redirect leads on at once
 	}
@@ -264,7 +273,10 @@ func (s *refusals) joinsRow(page *Page) bool {
 }
 
 // differs reports whether req, which was served as says, would show that a row isn't a wall.
-func (s *refusals) differs(req Request, says, row saying) bool { return req.URL != "" && says != row }
+func (s *refusals) differs(req Request, says, row saying) bool {
+	isKnown := says != saying{}
+	return req.URL != "" && isKnown && says != row
+}
 
 // putForward makes a page that was served before and differs from the row the one that is asked
 // for. It reports whether there is any.
@@ -306,6 +318,30 @@ func (s *refusals) dropGood(page *Page) {
 		s.good = Request{}
 	}
 	s.dropGoodOf(page.saying)
+}
+
+// loseGood forgets the page req, which was served before and can't be asked for as a proof. If no
+// other page can tell the doubted row from a wall, the check of the row ends without a verdict.
+func (s *refusals) loseGood(req Request) {
+	if s.other.URL == req.URL {
+		s.other = Request{}
+		s.said = saying{}
+	}
+	if s.good.URL == req.URL {
+		s.good = s.other
+		s.says = s.said
+		s.other = Request{}
+		s.said = saying{}
+	}
+	isDoubted := s.doubt != saying{}
+	switch {
+	case !isDoubted || s.putForward(s.doubt):
+	case s.banned:
+		s.good = Request{} // it says what the wall says: the next page shows whether the ban is over
+	default:
+		s.doubt = saying{}
+		s.checking = false
+	}
 }
 
 // dropGoodOf forgets those of the pages that were served which say the given, unless that is zero.

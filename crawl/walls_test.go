@@ -165,8 +165,8 @@ func wallOf(status int, field ...string) http.HandlerFunc {
 }
 
 // TestWallsInAnyWords: a site that refuses in words that no list has loses no page, and gets few
-// requests while it refuses. A new target of redirects costs one page. A wall of status 200 is Visit's
-// to tell, by ErrRefused.
+// requests while it refuses. A text with status 200 that is new costs the four pages that came before
+// it was doubted, and a new target of redirects one, which is said in docs/crawl.md.
 func TestWallsInAnyWords(t *testing.T) {
 	presets := map[string]politeness.Config{
 		"zero value": {UserAgent: userAgent}, "Bulk": politeness.Bulk(userAgent), "Responsive": politeness.Responsive(userAgent),
@@ -193,6 +193,8 @@ func TestWallsInAnyWords(t *testing.T) {
 		{"302 to a page of its own", wallOf(302, "Location", "/sorry?id=7"), 1, 10},
 		{"302 to another host", wallOf(302, "Location", "https://login.example/sorry"), 1, 10},
 		{"303 without a target", wallOf(303), 0, 10},
+		{"200", theWall(200), 4, 10},
+		{"200 by a script", page("<html><script src=/challenge.js></script>"), 4, 10},
 	} {
 		for name, cfg := range presets {
 			for _, again := range []bool{false, true} {
@@ -234,7 +236,7 @@ func TestAlikePagesCostLittle(t *testing.T) {
 		answer http.HandlerFunc
 		most   int // further requests
 	}{
-		"one text":     {page("nothing found"), 0}, // with status 200 nothing is doubted
+		"one text":     {page("nothing found"), 10},
 		"one redirect": {wallOf(302, "Location", "https://login.example/"), 27},
 		"one status":   {wallOf(422), 27},
 	} {
