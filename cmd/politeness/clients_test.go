@@ -1,7 +1,18 @@
 package main
 
 import (
+	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
+	"io"
+	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -153,6 +164,125 @@ func (c client) get(t *testing.T, program, dir, proxy, authority string, s *loca
 			t.Errorf("no %q in, %v\n%s", line, err, said)
 			return
 		}
+	}
+}
+
+// TestProxyOverTLS: a program speaks TLS to the port of the proxy, and knows it by the authority.
+func TestProxyOverTLS(t *testing.T) {
+	t.Parallel()
+	s := localsite.New(t, 0)
+	ca := filepath.Join(t.TempDir(), "ca")
+	address, _ := startProxy(t, nil, "-private", "-tls", "-ca", ca)
+	if !strings.HasPrefix(address, "https://") {
+		t.Fatalf("it says http_proxy=%s", address)
+	}
+	authority := filepath.Join(ca, "authority.pem")
+	text, err := os.ReadFile(authority)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trust := x509.NewCertPool()
+	trust.AppendCertsFromPEM(text)
+	proxy, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	through := &http.Transport{Proxy: http.ProxyURL(proxy), TLSClientConfig: &tls.Config{RootCAs: trust}}
+	for path, want := range map[string]int{"/a": 200, "/a|b": 200, "/private/diary": 403} {
+		resp, err := (&http.Client{Transport: through}).Get(s.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s: %s", path, resp.Status)
+		}
+	}
+	resp, err := http.Get("http://" + proxy.Host + "/")
+	if err == nil {
+		resp.Body.Close()
+		if resp.StatusCode == http.StatusOK {
+			t.Errorf("without TLS: %s", resp.Status)
+		}
+	}
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		t.Log(err)
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), curl, "--disable", "--silent", "--show-error", "--noproxy", "", "--proxy", address,
+		"--proxy-cacert", authority, "--write-out", "%{http_code}", "--output", os.DevNull, s.URL+"/b")
+	cmd.Env = []string{}
+	if said, err := cmd.CombinedOutput(); string(said) != "200" || err != nil {
+		t.Errorf("curl: %s, %v", said, err)
+	}
+}
+
+// TestProxyShowsACertificate: a site that asks for one gets that of -cert, and is itself known by
+// -roots alone.
+func TestProxyShowsACertificate(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/robots.txt" {
+			fmt.Fprint(w, r.TLS.PeerCertificates[0].Subject.CommonName)
+		}
+	}))
+	site.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	site.StartTLS()
+	defer site.Close()
+	dir := t.TempDir()
+	roots := filepath.Join(dir, "roots.pem")
+	cert := filepath.Join(dir, "client.pem")
+	writePEM(t, roots, &pem.Block{Type: "CERTIFICATE", Bytes: site.Certificate().Raw})
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "a crawler"}, NotAfter: time.Now().Add(time.Hour)}
+	public, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writePEM(t, cert, &pem.Block{Type: "CERTIFICATE", Bytes: public}, &pem.Block{Type: "PRIVATE KEY", Bytes: secret})
+	for _, test := range []struct {
+		flags []string
+		want  string
+	}{
+		{[]string{"-roots", roots, "-cert", cert}, "200 OK: a crawler"},
+		{[]string{"-roots", roots}, "502 Bad Gateway, the site has refused the TLS connection"},
+		{[]string{"-cert", cert}, "502 Bad Gateway, the certificate of the site isn't valid"},
+	} {
+		proxy, _ := startProxy(t, nil, append(test.flags, "-private")...)
+		conn, err := net.Dial("tcp", strings.TrimPrefix(proxy, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "GET %s/page HTTP/1.1\r\nHost: x\r\n\r\n", site.URL) // https in the open
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		if said := resp.Status + ": " + string(body); !strings.HasPrefix(said, test.want) {
+			t.Errorf("%q: %s", test.flags, said)
+		}
+	}
+	polite(t, nil, "proxy", "-agent", agent, "-cert", roots).expect(t, 2, "", "-cert")
+}
+
+func writePEM(t *testing.T, name string, blocks ...*pem.Block) {
+	t.Helper()
+	var text []byte
+	for _, block := range blocks {
+		text = append(text, pem.EncodeToMemory(block)...)
+	}
+	if err := os.WriteFile(name, text, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -110,7 +110,7 @@ func runProxy(ctx context.Context, sh *shell, args []string) (status int, err er
 	if err := sites.keepOff(&cfg); err != nil {
 		return 0, err
 	}
-	cfg.RobotsBase = &onward{base: base, readable: readable} // nobody's login counts for robots.txt
+	cfg.RobotsBase = &onward{base: proxy.Shared(base), readable: readable} // nobody's login counts for robots.txt
 	cfg.Hosts.MaxWait = cmp.Or(cfg.Hosts.MaxWait, longestWait)
 	cfg.Streams = streams
 	if err := p.keep(); err != nil {

@@ -23,7 +23,7 @@ func (r *reaching) apply(base *http.Transport, authority *proxy.Authority) (word
 		if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "socks5", "socks5h"}, u.Scheme) {
 			return "", misused("-upstream wants a URL such as http://proxy.example:3128, https:// or socks5://")
 		}
-		base.Proxy = http.ProxyURL(u)
+		proxy.Upstream(base, u)
 	}
 	var files []string
 	if r.roots != "" {

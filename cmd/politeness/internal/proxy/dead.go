@@ -25,6 +25,13 @@ type fault struct {
 
 // faultOf returns the fault that err stands for; an empty one: it is none of those of the network.
 func faultOf(err error) fault {
+	if refused, ok := errors.AsType[*upstreamError](err); ok {
+		return fault{http.StatusBadGateway, "destination_unavailable", refused.Error()}
+	}
+	if isUpstream(err) {
+		const words = "the other proxy behind this one can't be reached"
+		return fault{http.StatusBadGateway, "destination_unavailable", words}
+	}
 	if named, ok := errors.AsType[*net.DNSError](err); ok {
 		if named.IsNotFound {
 			return fault{http.StatusBadGateway, "dns_error", "there is no site of that name"}

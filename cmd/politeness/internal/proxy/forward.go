@@ -108,6 +108,15 @@ func lastHop(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
+// ofServer gives an OPTIONS without a path the target that asks the server as a whole (RFC 9112,
+// section 3.2.4).
+func ofServer(r *http.Request) {
+	isWhole := r.URL.Path == "" && r.URL.RawQuery == "" && !r.URL.ForceQuery
+	if r.Method == http.MethodOptions && isWhole {
+		r.URL.Path = "*"
+	}
+}
+
 // allowed are the methods that this proxy knows.
 const allowed = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE"
 

@@ -124,18 +124,35 @@ func TestACircleEnds(t *testing.T) {
 func TestTrailersPass(t *testing.T) {
 	t.Parallel()
 	s := localsite.New(t, 0)
-	s.Handle("/trailers", func(w http.ResponseWriter, r *http.Request) {
+	s.Handle("/trailers/", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Trailer", "X-Announced")
 		_, _ = io.Copy(w, r.Body)
 		w.Header().Set("X-Announced", r.Trailer.Get("X-Announced"))
 		w.Header().Set(http.TrailerPrefix+"X-Late", r.Trailer.Get("X-Late"))
 	})
 	proxy := serveBase(t, Base(), nil)
-	resp := raw(t, proxy, "POST "+s.URL+"/trailers HTTP/1.1\r\nHost: x\r\nTrailer: X-Announced\r\nTransfer-Encoding: chunked\r\n\r\n"+
-		"3\r\nabc\r\n0\r\nX-Announced: 1\r\nX-Late: 2\r\n\r\n")
-	body, err := io.ReadAll(resp.Body)
-	if string(body) != "abc" || err != nil || resp.Trailer.Get("X-Announced") != "1" || resp.Trailer.Get("X-Late") != "2" {
-		t.Errorf("%q, %v, %v", body, err, resp.Trailer)
+	for _, path := range []string{"/trailers/plain", "/trailers/a|b"} {
+		for _, announcement := range []string{"Trailer: X-Announced\r\n", ""} {
+			resp := raw(t, proxy, "POST "+s.URL+path+" HTTP/1.1\r\nHost: x\r\n"+announcement+"Transfer-Encoding: chunked\r\n\r\n"+
+				"3\r\nabc\r\n0\r\nX-Announced: 1\r\nX-Late: 2\r\n\r\n")
+			body, err := io.ReadAll(resp.Body)
+			if string(body) != "abc" || err != nil || resp.Trailer.Get("X-Announced") != "1" || resp.Trailer.Get("X-Late") != "2" {
+				t.Errorf("%s, %q: %q, %v, %v", path, announcement, body, err, resp.Trailer)
+			}
+		}
+	}
+}
+
+// TestOptionsOfAServer: RFC 9112, section 3.2.4. Without a path it is the server that is asked.
+func TestOptionsOfAServer(t *testing.T) {
+	t.Parallel()
+	s := newLineSite(t, "", false)
+	proxy := serveBase(t, s.base(), nil)
+	for target, want := range map[string]string{"": "*", "/": "/", "?a": "/?a"} {
+		resp := raw(t, proxy, "OPTIONS http://"+s.address+target+" HTTP/1.1\r\nHost: x\r\n\r\n")
+		if asked := s.asked(); len(asked) != 1 || asked[0] != want {
+			t.Errorf("%q: %s, the site was asked for %q, not %q", target, resp.Status, asked, want)
+		}
 	}
 }
 

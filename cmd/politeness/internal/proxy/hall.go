@@ -85,7 +85,7 @@ var seed = maphash.MakeSeed()
 
 // requestOf returns by what a request is known again.
 func requestOf(req *http.Request) uint64 {
-	return maphash.String(seed, req.Method+" "+req.URL.String())
+	return maphash.String(seed, req.Method+" "+req.URL.Scheme+"://"+req.URL.Host+req.URL.RequestURI())
 }
 
 // take takes a ticket of the request. Without one it returns an empty one.

@@ -50,6 +50,9 @@ func (p *program) sends(req *http.Request, shared *http.Transport) *http.Transpo
 		// A login of a connection is one of HTTP/1.1: HTTP/2 has many requests on one.
 		p.own.ForceAttemptHTTP2 = false
 		p.own.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+		if config := p.own.TLSClientConfig; config != nil {
+			config.NextProtos = nil // Clone has that of a transport for HTTP/2, and sites would speak it
+		}
 		p.own.Protocols = nil
 	}
 	if p.own != nil {
@@ -94,14 +97,14 @@ type byProgram struct{ shared *http.Transport }
 // RoundTrip implements http.RoundTripper.
 func (b *byProgram) RoundTrip(req *http.Request) (*http.Response, error) {
 	if joined, ok := req.Context().Value(programKey{}).(*program); ok {
-		return joined.sends(req, b.shared).RoundTrip(req)
+		return send(joined.sends(req, b.shared), req)
 	}
 	if !logsInConnection(req.Header) {
-		return b.shared.RoundTrip(req)
+		return send(b.shared, req)
 	}
 	alone := *req
 	alone.Close = true
-	return b.shared.RoundTrip(&alone)
+	return send(b.shared, &alone)
 }
 
 // CloseIdleConnections closes those that nobody has logged in.

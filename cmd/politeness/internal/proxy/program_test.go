@@ -134,6 +134,32 @@ func tlsCaller(t *testing.T, proxy string, trust *x509.CertPool, host string) *c
 	return &caller{t, conn, bufio.NewReader(conn)}
 }
 
+// TestALoginAtASiteOfHTTP2: its other pages come by HTTP/2, and a login by HTTP/1.1.
+func TestALoginAtASiteOfHTTP2(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }))
+	site.EnableHTTP2 = true
+	site.StartTLS()
+	t.Cleanup(site.Close)
+	base := Base()
+	base.TLSClientConfig.RootCAs = x509.NewCertPool()
+	base.TLSClientConfig.RootCAs.AddCert(site.Certificate())
+	proxy := serveBase(t, ByProgram(base), nil)
+	for range 2 { // the second one finds a connection of the first
+		caller := call(t, proxy)
+		for _, credentials := range []string{"", "NTLM TlRMTVNTUAAB", ""} {
+			want := "HTTP/2.0"
+			if credentials != "" {
+				want = "HTTP/1.1"
+			}
+			status, body := caller.ask(site.URL+"/page", credentials)
+			if status != http.StatusOK || body != want && credentials != "" {
+				t.Errorf("credentials %q: %d %s, not %s", credentials, status, body, want)
+			}
+		}
+	}
+}
+
 // TestALoginOfAnUnknownProgramIsDropped: where connections have no program, none stays logged in.
 func TestALoginOfAnUnknownProgramIsDropped(t *testing.T) {
 	t.Parallel()

@@ -153,7 +153,7 @@ func Base() *http.Transport {
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w = speak(w, r)
 	p.hurry(w, r)
-	r = p.wraps.asSent(r)
+	p.wraps.unwrap(r)
 	switch {
 	case r.Method != http.MethodConnect && !r.URL.IsAbs():
 		p.own(w, r)
@@ -163,6 +163,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodConnect:
 		p.connect(w, r)
 	default:
+		ofServer(r)
 		p.pass(w, r)
 	}
 }
@@ -201,7 +202,7 @@ func (p *Proxy) admits(given string) bool {
 func (p *Proxy) inside(w http.ResponseWriter, r *http.Request) {
 	w = speak(w, r)
 	p.hurry(w, r)
-	r = p.wraps.asSent(r)
+	p.wraps.unwrap(r)
 	target := targetOf(r.Context())
 	authority := target.authority()
 	host := r.Host

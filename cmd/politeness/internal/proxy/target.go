@@ -13,7 +13,7 @@ import (
 
 // Programs send paths such as "/50%-off", which browsers and curl send too. The server of net/http
 // answers 400 to them before any handler runs, and others it doesn't keep as they came: "/a|b". So
-// a requestConn wraps such a path up before the server reads it, and asSent unwraps it.
+// a requestConn wraps such a path up before the server reads it, and unwrap undoes that.
 
 // A wrapping marks the targets that are wrapped up. It is random, so that no program can write it.
 type wrapping string
@@ -44,11 +44,11 @@ func (w wrapping) wrap(target string) string {
 	return origin + string(w) + url.PathEscape(path)
 }
 
-// asSent returns r with the target that the program has sent.
-func (w wrapping) asSent(r *http.Request) *http.Request {
+// unwrap gives r the target that the program has sent.
+func (w wrapping) unwrap(r *http.Request) {
 	target, ok := strings.CutPrefix(r.URL.Path, string(w))
 	if !ok {
-		return r
+		return
 	}
 	path, query, hasQuery := strings.Cut(target, "?")
 	to := *r.URL
@@ -59,9 +59,8 @@ func (w wrapping) asSent(r *http.Request) *http.Request {
 	if !strings.HasPrefix(path, "//") { // which Opaque would make a host
 		to.Opaque = path
 	}
-	sent := *r
-	sent.URL = &to
-	return &sent
+	r.URL = &to
+	r.RequestURI = strings.Replace(r.RequestURI, string(w)+url.PathEscape(target), target, 1)
 }
 
 // A requestConn is a connection of a server of net/http. It wraps up the targets of its requests.
@@ -104,6 +103,12 @@ func (c *requestConn) Read(p []byte) (int, error) {
 				return n, err
 			}
 			c.ahead = append(c.ahead, p[:n]...)
+		}
+		if c.part == inBody {
+			// No more than is asked for: the rest may be the next request.
+			n := copy(p, c.ahead)
+			c.ahead = c.ahead[n:]
+			return n, nil
 		}
 		c.step()
 	}
@@ -189,6 +194,7 @@ func (c *requestConn) state(state http.ConnState) {
 		c.says.Store(nil)
 	case http.StateHijacked:
 		c.begin(inBody)
+		c.says.Store(nil)
 		c.ready = append(c.ready, c.line...)
 		c.line = nil
 	}

@@ -23,6 +23,8 @@ import (
 type lineSite struct {
 	address string
 	trusted *x509.CertPool // has its certificate; nil: it speaks no TLS
+	robots  string         // target of robots.txt
+	status  string         // of all answers
 
 	mu    sync.Mutex
 	lines []string
@@ -33,7 +35,7 @@ func newLineSite(t *testing.T, robots string, secure bool) *lineSite {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	t.Cleanup(func() { l.Close() })
-	s := &lineSite{address: l.Addr().String()}
+	s := &lineSite{address: l.Addr().String(), robots: "/robots.txt", status: "200 OK"}
 	if secure {
 		own := httptest.NewTLSServer(nil) // for its certificate
 		defer own.Close()
@@ -75,14 +77,14 @@ func (s *lineSite) answer(conn net.Conn, robots string) {
 	_, _ = io.ReadFull(r, sent)
 	target := strings.TrimSuffix(strings.SplitN(first, " ", 2)[1], " HTTP/1.1\r\n")
 	text := string(sent)
-	if target == "/robots.txt" {
+	if target == s.robots {
 		text = robots
 	} else {
 		s.mu.Lock()
 		s.lines = append(s.lines, target)
 		s.mu.Unlock()
 	}
-	fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n%s", len(text), text)
+	fmt.Fprintf(conn, "HTTP/1.1 %s\r\nContent-Length: %d\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n%s", s.status, len(text), text)
 }
 
 // asked returns the targets that the site was asked for since it was asked last.
@@ -243,15 +245,53 @@ func TestBodiesAreNoRequestLines(t *testing.T) {
 	get := "GET http://" + s.address + "/%zz HTTP/1.1\r\nHost: x\r\n\r\n"
 	_, err = io.WriteString(conn, get+get)
 	must(t, err)
-	for range 2 {
+	for i := range 2 {
 		resp, err := http.ReadResponse(r, nil)
 		must(t, err)
 		_, _ = io.Copy(io.Discard, resp.Body)
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("%d of two at once: %s", i+1, resp.Status)
+		}
 	}
-	for _, target := range s.asked() {
+	asked := s.asked()
+	if len(asked) != 5 {
+		t.Errorf("the site was asked for %q", asked)
+	}
+	for _, target := range asked {
 		if target != "/%zz" {
 			t.Errorf("the site was asked for %q", target)
 		}
+	}
+}
+
+// TestTheWrappingStaysASecret: a program that knew how targets are wrapped up could send some that
+// net/http refuses for good reasons.
+func TestTheWrappingStaysASecret(t *testing.T) {
+	t.Parallel()
+	proxy := serveBase(t, Base(), nil)
+	const line = "TRACE http://site.example/a|b HTTP/1.1"
+	resp := raw(t, proxy, line+"\r\nHost: x\r\nMax-Forwards: 0\r\n\r\n")
+	echo, _ := io.ReadAll(resp.Body)
+	if !strings.HasPrefix(string(echo), line+"\r\n") {
+		t.Errorf("it came as %q", echo)
+	}
+}
+
+// TestOddTargetsOfTwoSitesAreTwoRequests: whoever is told when to come back has no other site's time.
+func TestOddTargetsOfTwoSitesAreTwoRequests(t *testing.T) {
+	t.Parallel()
+	wraps := newWrapping()
+	known := map[uint64]string{}
+	for _, target := range []string{
+		"http://a.example/a|b", "http://b.example/a|b", "https://a.example/a|b", "http://a.example/a|b?", "http://a.example/a%7Cb",
+	} {
+		req := httptest.NewRequest(http.MethodGet, wraps.wrap(target), nil)
+		wraps.unwrap(req)
+		id := requestOf(req)
+		if other, ok := known[id]; ok {
+			t.Errorf("%s is taken for %s", target, other)
+		}
+		known[id] = target
 	}
 }
 
@@ -283,7 +323,9 @@ func FuzzRequestConn(f *testing.F) {
 		}
 		before, wrapped, _ := strings.Cut(all, string(wraps))
 		wrapped, after, _ := strings.Cut(wrapped, " ")
-		unwrapped := wraps.asSent(httptest.NewRequest(http.MethodGet, string(wraps)+wrapped, nil)).URL
+		req := httptest.NewRequest(http.MethodGet, string(wraps)+wrapped, nil)
+		wraps.unwrap(req)
+		unwrapped := req.URL
 		if want := before + unwrapped.RequestURI() + " " + after; unwrapped.Opaque != "" && want != text {
 			t.Fatalf("%q became %q", text, want)
 		}

@@ -22,19 +22,27 @@ type statusLine struct {
 // Write implements net.Conn.
 func (c *requestConn) Write(p []byte) (int, error) {
 	line := c.says.Load()
+	isAnswer := c.answering.Load() // without words of its own it passes as it is
+	if isAnswer && line == nil || !bytes.HasPrefix(p, []byte("HTTP/1.")) {
+		return c.Conn.Write(p)
+	}
 	head, rest, isLine := bytes.Cut(p, []byte("\r\n"))
-	isAnswer := isLine && bytes.HasPrefix(p, []byte("HTTP/1."))
+	if !isLine {
+		return c.Conn.Write(p)
+	}
+	const version = "HTTP/1.1 "
+	isFinal := !bytes.HasPrefix(head, []byte(version+"1"))
+	if isFinal {
+		c.says.Store(nil) // what follows is no head, whatever it looks like
+	}
 	switch {
 	case !isAnswer:
-		return c.Conn.Write(p)
-	case !c.answering.Load():
 		// No handler has begun: it is the server's own answer.
-		text := head[min(len("HTTP/1.1 "), len(head)):]
+		text := head[min(len(version), len(head)):]
 		head = fmt.Appendf(head[:len(head):len(head)], "\r\nProxy-Status: %s; error=http_request_error; details=%s",
 			self, quote(string(text)))
-	case line != nil && bytes.HasPrefix(head[len("HTTP/1."):], fmt.Appendf(nil, "1 %d ", line.status)):
-		head = fmt.Appendf(nil, "HTTP/1.1 %d %s", line.status, line.words)
-		c.says.Store(nil)
+	case isFinal && bytes.HasPrefix(head, fmt.Appendf(nil, "%s%d ", version, line.status)):
+		head = fmt.Appendf(nil, "%s%d %s", version, line.status, line.words)
 	default:
 		return c.Conn.Write(p)
 	}

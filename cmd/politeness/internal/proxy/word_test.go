@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -17,11 +18,15 @@ func TestWordsBehindTheStatus(t *testing.T) {
 	s := localsite.New(t, 0)
 	proxy := serveBase(t, Base(), nil)
 	host := strings.TrimPrefix(s.URL, "http://")
+	const message = "HTTP/1.1 200 Bad\r\n\r\nabcd"
+	piece := fmt.Sprintf("%x\r\n%s\r\n", len(message), message)
+	chunked := oddSite(t, "HTTP/1.1 200 Very Well\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"+piece+piece+"0\r\n\r\n")
 	odd := oddSite(t, "HTTP/1.1 200 Very Well\r\nConnection: close\r\nContent-Length: 24\r\n\r\nHTTP/1.1 400 Bad\r\n\r\nabcd")
 	for target, want := range map[string]string{
 		s.URL + "/private/x":            "403 Disallowed by robots.txt",
 		s.URL + "/a":                    "200 OK",
 		odd + "/odd":                    "200 Very Well",
+		chunked + "/odd":                "200 Very Well",
 		"http://" + closedPort(t) + "/": "502 Bad Gateway, no server listens at that port of the site",
 	} {
 		conn := call(t, proxy)
@@ -32,6 +37,9 @@ func TestWordsBehindTheStatus(t *testing.T) {
 			body, _ := io.ReadAll(resp.Body)
 			if resp.Status != want {
 				t.Errorf("%s: %q, not %q", target, resp.Status, want)
+			}
+			if strings.HasPrefix(target, chunked) && string(body) != message+message {
+				t.Errorf("the pieces are %q", body)
 			}
 			if strings.Contains(target, "odd") && !strings.HasSuffix(string(body), "abcd") {
 				t.Errorf("the body is %q", body)
