@@ -48,6 +48,7 @@ var given = map[string]string{
 	"hostlimit.Controller":                  "part of Limiter",
 	"hostlimit.Lease":                       "part of Limiter",
 	"crawl.Owner":                           "a Queue",
+	"crawl.Postponer":                       "a Queue",
 	"crawl.Progress.Waiting":                "ours, to iterate",
 	"evidence.Func":                         "an Evidence",
 	"politenesstest.InTurn(handlers)":       "each is a Handler of Site.Handle",

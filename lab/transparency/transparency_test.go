@@ -18,7 +18,7 @@ import (
 const fewest = 1000
 
 // mostOthers is how many tests may differ, or not be compared, for another reason than the
-// User-Agent. docs/migrating.md lists them.
+// User-Agent. docs/compat.md lists them.
 const mostOthers = 8
 
 // A lab is a module with a copy of net/http's tests: those of the Go installation at hand. What they
