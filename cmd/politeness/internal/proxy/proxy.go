@@ -8,7 +8,6 @@
 package proxy
 
 import (
-	"bufio"
 	"context"
 	"crypto/subtle"
 	"crypto/tls"
@@ -94,6 +93,7 @@ func New(transport *politeness.Transport, authority *Authority) *Proxy {
 			}
 			return refusedPage(resp)
 		},
+		BufferPool:    piecePool{},
 		FlushInterval: -1, // pass on what comes, when it comes
 		ErrorHandler:  p.refuse,
 		ErrorLog:      log.New(io.Discard, "", 0), //nolint:forbidigo // Serve has another one
@@ -111,17 +111,75 @@ func refusedPage(resp *http.Response) error {
 	if !isPage || resp.StatusCode == http.StatusSwitchingProtocols {
 		return nil
 	}
-	body := bufio.NewReader(resp.Body)
-	_, err := body.Peek(1)
+	body := &begun{ReadCloser: resp.Body}
+	err := body.begin()
 	if errors.As(err, new(*politeness.Error)) {
 		return err
 	}
-	resp.Body = struct {
-		io.Reader
-		io.Closer
-	}{body, resp.Body}
+	resp.Body = body
 	return nil
 }
+
+// A begun is a body whose first bytes have come.
+type begun struct {
+	io.ReadCloser
+	held  *[]byte // of pieces; nil: all of it was read
+	first []byte  // what was read of it
+	err   error   // behind that
+}
+
+// begin waits for the first byte, and returns why none comes.
+func (b *begun) begin() error {
+	b.held, _ = pieces.Get().(*[]byte)
+	for len(b.first) == 0 && b.err == nil {
+		n, err := b.ReadCloser.Read(*b.held)
+		b.first = (*b.held)[:n]
+		b.err = err
+	}
+	if len(b.first) == 0 {
+		return b.err
+	}
+	return nil
+}
+
+// Read implements io.Reader.
+func (b *begun) Read(p []byte) (int, error) {
+	if len(b.first) > 0 {
+		n := copy(p, b.first)
+		b.first = b.first[n:]
+		return n, nil
+	}
+	b.giveBack()
+	if b.err != nil {
+		return 0, b.err
+	}
+	return b.ReadCloser.Read(p)
+}
+
+func (b *begun) giveBack() {
+	if b.held != nil {
+		pieces.Put(b.held)
+		b.held = nil
+	}
+}
+
+// pieces are buffers by which bodies pass.
+var pieces = sync.Pool{New: func() any {
+	piece := make([]byte, 32<<10)
+	return &piece
+}}
+
+// A piecePool is a httputil.BufferPool.
+type piecePool struct{}
+
+// Get implements httputil.BufferPool.
+func (piecePool) Get() []byte {
+	piece, _ := pieces.Get().(*[]byte)
+	return *piece
+}
+
+// Put implements httputil.BufferPool.
+func (piecePool) Put(piece []byte) { pieces.Put(&piece) }
 
 // cipherSuites returns those of Go, and behind them those with RSA key exchange that curl and
 // browsers still offer: some old sites speak no others.

@@ -409,8 +409,10 @@ func TestDotSegmentsPassAsTheyCame(t *testing.T) {
 func TestAForbiddenPathInOtherWords(t *testing.T) {
 	s := localsite.New(t, 0)
 	url, _ := start(t, Base())
-	for _, path := range []string{"/a/%2e%2e/private", "/a/../private/x", "//private", "/a%5c..%5cprivate", `/a\..\private`, "/%70rivate",
-		"/a/..;/private", "/private;x", "/a/%252e%252e/private", "/%2570rivate"} {
+	for _, path := range []string{
+		"/a/%2e%2e/private", "/a/../private/x", "//private", "/a%5c..%5cprivate", `/a\..\private`, "/%70rivate",
+		"/a/..;/private", "/private;x", "/a/%252e%252e/private", "/%2570rivate",
+	} {
 		resp := raw(t, url, "GET "+s.URL+path+" HTTP/1.1\r\nHost: x\r\n\r\n")
 		if resp.StatusCode != http.StatusForbidden {
 			t.Errorf("%s: status %d", path, resp.StatusCode)

@@ -34,7 +34,7 @@ func (w wrapping) wrap(target string) string {
 		path = rest[slash:]
 	}
 	isControl := func(r rune) bool { return r <= ' ' || r == 0x7f }
-	if !strings.HasPrefix(path, "/") || strings.ContainsFunc(path, isControl) {
+	if isPlain(path) || !strings.HasPrefix(path, "/") || strings.ContainsFunc(path, isControl) {
 		return target
 	}
 	read, err := url.ParseRequestURI(path)
@@ -42,6 +42,18 @@ func (w wrapping) wrap(target string) string {
 		return target
 	}
 	return origin + string(w) + url.PathEscape(path)
+}
+
+// isPlain reports whether a path is one of those that most programs send, which pass as they are.
+func isPlain(path string) bool {
+	for i := range len(path) {
+		b := path[i]
+		isLetter := 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9'
+		if !isLetter && strings.IndexByte("/-_.~", b) < 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // unwrap gives r the target that the program has sent.
@@ -99,7 +111,7 @@ func (c *requestConn) Read(p []byte) (int, error) {
 	for len(c.ready) == 0 {
 		if len(c.ahead) == 0 {
 			n, err := c.Conn.Read(p)
-			if n == 0 || c.part == inBody {
+			if n == 0 || c.part == inBody || c.isWhole(p[:n]) {
 				return n, err
 			}
 			c.ahead = append(c.ahead, p[:n]...)
@@ -118,6 +130,37 @@ func (c *requestConn) Read(p []byte) (int, error) {
 		c.ready = nil
 	}
 	return n, nil
+}
+
+// isWhole reports whether text is the head of a request, and nothing else, which passes as it is.
+// Most are, and needn't be read byte by byte.
+func (c *requestConn) isWhole(text []byte) bool {
+	isStart := c.part == inMethod && c.size == 0 && 'A' <= text[0] && text[0] <= 'Z'
+	if !isStart {
+		return false
+	}
+	const end = "\n\r\n"
+	isOne := bytes.Index(text, []byte(end)) == len(text)-len(end) && !bytes.Contains(text, []byte("\n\n"))
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	method, rest, isLine := bytes.Cut(line, []byte(" "))
+	target, _, hasVersion := bytes.Cut(rest, []byte(" "))
+	if !isOne || !isLine || !hasVersion || len(method) >= maxMethod || !isUpper(method) {
+		return false
+	}
+	if c.wraps.wrap(string(target)) != string(target) {
+		return false
+	}
+	c.begin(inBody)
+	return true
+}
+
+func isUpper(method []byte) bool {
+	for _, b := range method {
+		if b < 'A' || b > 'Z' {
+			return false
+		}
+	}
+	return true
 }
 
 // step makes ready what may be of ahead.

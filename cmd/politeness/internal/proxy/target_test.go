@@ -303,18 +303,25 @@ func FuzzRequestConn(f *testing.F) {
 	}
 	f.Add("\x16\x03\x01 \x00", 1)
 	f.Add("\r\nPOST /a HTTP/1.1\n\nGET % ", 1)
+	f.Add("GET /a HTTP/1.1\r\nHost: x\r\n\r\n", 0)
 	f.Fuzz(func(t *testing.T, text string, size int) {
 		wraps := newWrapping()
-		c := &requestConn{Conn: &readConn{Reader: strings.NewReader(text)}, wraps: wraps}
-		var r io.Reader = c
-		if size%2 == 1 {
-			r = iotest.OneByteReader(c)
+		pass := func(pieces func(io.Reader) io.Reader) string {
+			c := &requestConn{Conn: &readConn{Reader: pieces(strings.NewReader(text))}, wraps: wraps}
+			var r io.Reader = c
+			if size%2 == 1 {
+				r = iotest.OneByteReader(c)
+			}
+			got, err := io.ReadAll(r)
+			must(t, err)
+			c.state(http.StateHijacked) // what was held back comes then
+			rest, _ := io.ReadAll(c)
+			return string(got) + string(rest)
 		}
-		got, err := io.ReadAll(r)
-		must(t, err)
-		c.state(http.StateHijacked) // what was held back comes then
-		rest, _ := io.ReadAll(c)
-		all := string(got) + string(rest)
+		all := pass(func(r io.Reader) io.Reader { return r })
+		if slowly := pass(iotest.OneByteReader); slowly != all {
+			t.Fatalf("%q became %q, and byte by byte %q", text, all, slowly)
+		}
 		if !strings.Contains(all, string(wraps)) {
 			if all != text {
 				t.Fatalf("%q became %q", text, all)
