@@ -5,19 +5,41 @@ import (
 	"context"
 	"hash/maphash"
 	"slices"
+	"time"
 )
 
-// A memory is the Queue in memory. It remembers each URL that it has taken in by a hash.
+// A memory is the Queue in memory. It remembers each URL that it has taken in by a hash, and those
+// that are asked for again whole.
 type memory struct {
 	max   int // URLs kept
-	kept  int // waiting and lent ones
+	kept  int // waiting and lent ones, and those that come back
 	bytes int // of these
 	seed  maphash.Seed
 	seen  map[uint64]struct{}
 	next  uint64           // number of the last one that was taken in, for the longest waiting to be first
 	hosts map[string]*list // of waiting ones
 	lent  map[string]int   // number of lent ones by host
+
+	again  map[uint64]*returning // known ones that are neither waiting nor lent, and come back
+	coming heap[*returning]      // those of them that have a due time
 }
+
+var (
+	_ Recurring = (*memory)(nil)
+	_ Postponer = (*memory)(nil)
+)
+
+// A returning URL comes back when it is due.
+type returning struct {
+	stored
+
+	host  string
+	due   time.Time // zero: never, but for a hint
+	index int       // in memory.coming
+}
+
+func (u *returning) Before(o *returning) bool { return u.due.Before(o.due) }
+func (u *returning) placed(index int)         { u.index = index }
 
 // meanURL is the length of a URL for which there is room on average, with what is kept beside it:
 // ten times the longest ones would be in the memory that honest ones need.
@@ -36,8 +58,8 @@ type stored struct {
 
 // A rare is what few requests have.
 type rare struct {
-	via, data string
-	hops      int
+	via, data, state string
+	hops             int
 }
 
 func (s stored) Before(o stored) bool {
@@ -61,8 +83,24 @@ func (s stored) request(host string, place level) Request {
 		r.Via = s.more.via
 		r.Hops = s.more.hops
 		r.Data = s.more.data
+		r.State = s.more.state
 	}
 	return r
+}
+
+// store returns what is kept of a request.
+func store(r *Request) stored {
+	s := stored{
+		url:      r.URL,
+		from:     r.From,
+		number:   r.number,
+		depth:    int32(r.Depth),
+		priority: int32(r.Priority), // Request.Priority is clipped to 32 bits
+	}
+	if r.Via != "" || r.Hops != 0 || r.Data != "" || r.State != "" {
+		s.more = &rare{via: r.Via, data: r.Data, state: r.State, hops: r.Hops}
+	}
+	return s
 }
 
 func newMemory(maxURLs int) *memory {
@@ -70,6 +108,7 @@ func newMemory(maxURLs int) *memory {
 		max:   maxURLs,
 		seed:  maphash.MakeSeed(),
 		seen:  make(map[uint64]struct{}),
+		again: make(map[uint64]*returning),
 		hosts: make(map[string]*list),
 		lent:  make(map[string]int),
 	}
@@ -81,6 +120,7 @@ func (m *memory) Add(_ context.Context, reqs []Request) (added, noRoom int, _ er
 		// 64 bits: of a million URLs two are the same once in forty million crawls.
 		hash := maphash.String(m.seed, r.URL)
 		if _, ok := m.seen[hash]; ok {
+			m.hint(hash, r.Modified)
 			continue
 		}
 		if !m.hasRoom(&r) {
@@ -117,28 +157,55 @@ func (m *memory) left(yield func(Request) bool) {
 	}
 }
 
-func (m *memory) put(r Request) {
-	l := m.hosts[r.Host]
+// list returns that of a host, which it makes if need be.
+func (m *memory) list(host string) *list {
+	l := m.hosts[host]
 	if l == nil {
 		l = new(list)
-		m.hosts[r.Host] = l
+		m.hosts[host] = l
 	}
-	number := r.number
-	if number == 0 {
+	return l
+}
+
+func (m *memory) put(r Request) {
+	s := store(&r)
+	if s.number == 0 {
 		m.next++
-		number = m.next
+		s.number = m.next
 	}
-	s := stored{
-		url:      r.URL,
-		from:     r.From,
-		number:   number,
-		depth:    int32(r.Depth),
-		priority: int32(r.Priority), // Request.Priority is clipped to 32 bits
+	m.list(r.Host).put(s, level{later: r.Later, mark: r.Mark})
+}
+
+// hint makes a URL that comes back due earlier, if it was modified after its last visit.
+func (m *memory) hint(hash uint64, modified time.Time) {
+	u := m.again[hash]
+	if u == nil || u.more == nil {
+		return
 	}
-	if r.Via != "" || r.Hops != 0 || r.Data != "" {
-		s.more = &rare{via: r.Via, data: r.Data, hops: r.Hops}
+	due, ok := Hinted(u.more.state, modified)
+	isLater := !u.due.IsZero() && !due.Before(u.due)
+	if !ok || isLater {
+		return
 	}
-	l.put(s, level{later: r.Later, mark: r.Mark})
+	wasNever := u.due.IsZero()
+	u.due = due
+	if wasNever {
+		m.coming.push(u)
+		return
+	}
+	m.coming.fix(u.index)
+}
+
+// wake makes those URLs wait that are due.
+func (m *memory) wake() {
+	now := time.Now()
+	for len(m.coming) > 0 && !m.coming[0].due.After(now) {
+		u := m.coming.pop()
+		delete(m.again, maphash.String(m.seed, u.url))
+		m.next++
+		u.number = m.next // behind what was found before
+		m.list(u.host).put(u.stored, level{})
+	}
 }
 
 // Take implements Queue.
@@ -152,6 +219,7 @@ func (m *memory) Take(ctx context.Context, hosts []string, n int) (taken []Reque
 
 // TakeLater implements Postponer.
 func (m *memory) TakeLater(_ context.Context, host string, least, n int) (taken []Request, _ error) {
+	m.wake()
 	l := m.hosts[host]
 	if l == nil {
 		return nil, nil
@@ -214,14 +282,38 @@ func (m *memory) Done(_ context.Context, results []Result) error {
 			m.put(r.Request)
 			continue
 		}
+		comesBack := r.Outcome != Left && (r.State != "" || !r.Again.IsZero())
+		if comesBack {
+			m.keep(&r)
+			continue
+		}
 		m.kept-- // its hash stays in seen: it isn't taken in again
 		m.bytes -= bytesOf(&r.Request)
 	}
 	return nil
 }
 
+// keep keeps a URL that is done until it is due again, or for a hint.
+func (m *memory) keep(r *Result) {
+	u := &returning{stored: store(&r.Request), host: r.Host, due: r.Again}
+	m.again[maphash.String(m.seed, r.URL)] = u
+	if !u.due.IsZero() {
+		m.coming.push(u)
+	}
+}
+
+// Next implements Recurring.
+func (m *memory) Next(context.Context) (next time.Time, _ error) {
+	m.wake()
+	if len(m.coming) > 0 {
+		next = m.coming[0].due
+	}
+	return next, nil
+}
+
 // Hosts implements Queue.
 func (m *memory) Hosts(_ context.Context, n int) (hosts []string, _ bool, _ error) {
+	m.wake()
 	for host := range m.hosts {
 		if len(hosts) == n {
 			break

@@ -1,6 +1,12 @@
 package crawl
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-politeness/politeness/revisit"
+)
 
 // A Request is a URL that is to be visited.
 type Request struct {
@@ -24,6 +30,16 @@ type Request struct {
 	Later int
 	Mark  uint32
 
+	// State is what the crawl remembers of the page, to ask for it again: some 40 bytes. A Queue that
+	// is a Recurring keeps it with the URL, as Done gave it, and doesn't look at it but by Hinted. It
+	// is the crawl's: set none.
+	State string
+
+	// Modified is when the page was modified, as a sitemap or feed says. Set it in Config.Discover. A
+	// Recurring makes a URL due that is known, if it was modified after its last visit: see Hinted. It
+	// isn't kept. Zero: nobody says.
+	Modified time.Time
+
 	back   bool   // its turn had come before: it is the next one that is taken
 	number uint64 // by which memory keeps its place; 0: it has none yet
 	cookie bool   // it was asked for again after a redirect to itself, see run.wantsCookie
@@ -45,6 +61,9 @@ type Result struct {
 	// Why says for people why the URL was postponed (Request.Later), such as "parameter orderby: none
 	// of its last 12 pages was new". Empty: it wasn't.
 	Why string
+
+	// Again is when the URL is due again: a Recurring lends it then. Zero: never, unless a hint comes.
+	Again time.Time
 
 	waits bool // Left, and it is still a URL of this Run: it was given back, postponed
 }
@@ -114,6 +133,56 @@ type PostponedGroup struct {
 	Mark   uint32
 	URL    string // of one of them, by which the crawl names the Mark
 	Number int
+}
+
+// A Recurring is a Queue that lends what is done again, when it is due. Its Take and Hosts give
+// only what is due by time.Now; a URL that Add has taken in is due at once. Of one Priority Take
+// gives those first that have been due for longest.
+//
+// Done with a Result whose Again isn't zero makes the URL wait until then, and keeps its State.
+// With a zero Again the State is kept as well, for a hint. Add of a URL that is known, and neither
+// lent nor due, asks Hinted, and makes the URL due at that time. It isn't counted as added.
+//
+// Implement it for a Queue that keeps URLs for long. The Queue in memory is one, and so are those
+// of crawl/sqlitequeue and crawl/pgqueue.
+type Recurring interface {
+	Queue
+
+	// Next returns when the first URL comes due that isn't due yet; zero: none does.
+	Next(ctx context.Context) (time.Time, error)
+}
+
+// Hinted returns when a URL is due that is known, since the page was modified at the given time:
+// see revisit.Page.Hinted. state is what Result.State was. ok is false if that changes nothing.
+// Recurrings call it in Add, for Requests with Modified.
+func Hinted(state string, modified time.Time) (due time.Time, ok bool) {
+	if state == "" || modified.IsZero() {
+		return time.Time{}, false
+	}
+	page, err := pageOf(state)
+	if err != nil {
+		return time.Time{}, false // it is asked for when it is due
+	}
+	return page.Hinted(modified)
+}
+
+// pageOf returns the page that a Request.State remembers. A state that can't be read is an error,
+// and the zero Page.
+func pageOf(state string) (revisit.Page, error) {
+	var page revisit.Page
+	if state == "" {
+		return page, nil
+	}
+	if err := page.UnmarshalBinary([]byte(state)); err != nil {
+		return revisit.Page{}, fmt.Errorf("crawl: Request.State: %w", err)
+	}
+	return page, nil
+}
+
+// stateOf returns the Request.State that remembers a page.
+func stateOf(page revisit.Page) string {
+	state, _ := page.AppendBinary(nil) // the error is always nil
+	return string(state)
 }
 
 // An Owner is a Queue whose hosts belong to one of several processes for a while. The crawl calls

@@ -75,7 +75,10 @@ func (c *claiming) try(ctx context.Context, tx pgx.Tx, id int64) (claimed, error
 	err = tx.QueryRow(ctx, `
 		SELECT EXISTS (
 			SELECT 1 FROM politeness_host
-			WHERE crawl = $1 AND next IS NOT NULL AND owner IS DISTINCT FROM $2)`,
+			WHERE crawl = $1 AND owner IS NULL AND next <= `+clock+`)
+		OR EXISTS (
+			SELECT 1 FROM politeness_host
+			WHERE crawl = $1 AND owner IS NOT NULL AND owner <> $2 AND next IS NOT NULL)`,
 		q.crawl, id).Scan(&got.open)
 	return got, err
 }
@@ -118,7 +121,8 @@ func (q *Queue) claim(ctx context.Context, tx pgx.Tx, id int64, n int, f *fleet)
 	// Hosts that another process is claiming are locked: this one takes others, and doesn't wait.
 	rows, err := tx.Query(ctx, `
 		SELECT id, name FROM politeness_host
-		WHERE crawl = $1 AND next IS NOT NULL AND owner IS NULL AND name <> ALL($2)
+		WHERE crawl = $1 AND next <= `+clock+` AND owner IS NULL AND name <> ALL($2)
+		ORDER BY next
 		LIMIT $3
 		FOR UPDATE SKIP LOCKED`, q.crawl, q.residue(), min(claims, max(0, n)))
 	if err != nil {
@@ -247,10 +251,8 @@ func (q *Queue) disclaim(ctx context.Context, tx pgx.Tx, hosts []string) error {
 		UPDATE politeness_host AS h SET
 			owner = NULL,
 			next = (
-				SELECT due FROM politeness_url
-				WHERE host = h.id AND due IS NOT NULL
-				ORDER BY priority DESC, later, due, seq
-				LIMIT 1)
+				WITH RECURSIVE level (priority, later, due) AS (`+firstOfLevels+` WHERE level.due > `+clock+`)
+				SELECT min(due) FROM level)
 		WHERE id = ANY($1)`, ids)
 	return err
 }

@@ -44,6 +44,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -98,7 +99,12 @@ type Queue struct {
 var (
 	_ crawl.Owner     = (*Queue)(nil)
 	_ crawl.Postponer = (*Queue)(nil)
+	_ crawl.Recurring = (*Queue)(nil)
 )
+
+// clock is the time in seconds, by the server: one clock for all processes, so what one of them
+// adds is due for the others.
+const clock = "extract(epoch FROM now())::bigint"
 
 // Open connects to the database at url, such as postgres://user@host/database, and makes the tables
 // if need be. Processes that give the same name share a crawl. Close the Queue. Open waits for a
@@ -263,6 +269,9 @@ func (q *Queue) Add(ctx context.Context, reqs []crawl.Request) (added, noRoom in
 		if err := q.renew(ctx); err != nil {
 			return added, 0, wrap(err)
 		}
+		if err := q.hear(ctx, some); err != nil {
+			return added, 0, wrap(err)
+		}
 		n, err := in(ctx, q, func(ctx context.Context, tx pgx.Tx) (int, error) {
 			return q.add(ctx, tx, some)
 		})
@@ -300,13 +309,17 @@ func (c *columns) append(hash pgtype.UUID, r crawl.Request) {
 	c.urls = append(c.urls, r.URL)
 	c.vias = append(c.vias, null(r.Via))
 	c.froms = append(c.froms, null(r.From))
-	var data []byte
-	if r.Data != "" {
-		data = []byte(r.Data)
-	}
-	c.datas = append(c.datas, data)
+	c.datas = append(c.datas, blob(r.Data))
 	c.laters = append(c.laters, r.Later)
 	c.marks = append(c.marks, null(int64(r.Mark)))
+}
+
+// blob is the bytes of data; nil: it is empty.
+func blob(data string) []byte {
+	if data == "" {
+		return nil
+	}
+	return []byte(data)
 }
 
 // add takes in those of reqs that are new. It locks their hosts first, in the order of their names,
@@ -338,7 +351,7 @@ func (q *Queue) add(ctx context.Context, tx pgx.Tx, reqs []crawl.Request) (added
 // insertURLs inserts URLs in their order, in which they are numbered (seq) and lent.
 const insertURLs = `
 	INSERT INTO politeness_url (hash, host, depth, priority, hops, url, via, from_url, data, later, mark, due)
-	SELECT hash, host, depth, priority, hops, url, via, from_url, data, later, mark, extract(epoch FROM now())::bigint
+	SELECT hash, host, depth, priority, hops, url, via, from_url, data, later, mark, ` + clock + `
 	FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::integer[], $5::smallint[], $6::text[], $7::text[],
 			$8::text[], $9::bytea[], $10::smallint[], $11::bigint[])
 		WITH ORDINALITY AS w (hash, host, depth, priority, hops, url, via, from_url, data, later, mark, i)
@@ -380,7 +393,7 @@ func (q *Queue) lockHosts(ctx context.Context, tx pgx.Tx, names []string) (map[s
 	// The update locks a host that is there, and has it returned, even if it is waiting already.
 	rows, err := tx.Query(ctx, `
 		INSERT INTO politeness_host AS h (crawl, name, next)
-		SELECT $1, name, extract(epoch FROM now())::bigint FROM unnest($2::text[]) WITH ORDINALITY AS w (name, i)
+		SELECT $1, name, `+clock+` FROM unnest($2::text[]) WITH ORDINALITY AS w (name, i)
 		ORDER BY i
 		ON CONFLICT (crawl, name) DO UPDATE SET next = least(h.next, excluded.next)
 		RETURNING id, name`, q.crawl, slices.Compact(sorted))
@@ -470,27 +483,56 @@ func (q *Queue) lend(host string, waiting []waitingURL, n int) []crawl.Request {
 // A waitingURL is a request that isn't done.
 type waitingURL struct {
 	crawl.Request
-	due int64
-	seq int64
+	due   int64
+	isDue bool
+	seq   int64
 }
 
-// waiting returns the first waiting requests of this process's hosts, by host and in their order:
-// at most limits[i] of names[i], whose Later is least or more.
+// waiting returns the first waiting requests of this process's hosts that are due, by host and in
+// their order: at most limits[i] of names[i], whose Later is least or more.
 func (q *Queue) waiting(
 	ctx context.Context, tx pgx.Tx, names []string, limits []int, least int,
 ) (map[string][]waitingURL, error) {
-	rows, err := tx.Query(ctx, selectWaiting, q.crawl, names, limits, q.id, least)
+	byHost, err := q.query(ctx, tx, selectFirst, names, limits, least)
+	if err != nil {
+		return nil, err
+	}
+	// Of hosts that have something which isn't due yet, what is due may stand behind it.
+	var mixed []string
+	var limitsOf []int
+	for i, name := range names {
+		if slices.ContainsFunc(byHost[name], func(w waitingURL) bool { return !w.isDue }) {
+			mixed = append(mixed, name)
+			limitsOf = append(limitsOf, limits[i])
+			delete(byHost, name)
+		}
+	}
+	if len(mixed) == 0 {
+		return byHost, nil
+	}
+	due, err := q.query(ctx, tx, selectDue, mixed, limitsOf, least)
+	maps.Copy(byHost, due)
+	return byHost, err
+}
+
+// query returns the rows of selectFirst or selectDue, by host and in their order.
+func (q *Queue) query(
+	ctx context.Context, tx pgx.Tx, statement string, names []string, limits []int, least int,
+) (map[string][]waitingURL, error) {
+	rows, err := tx.Query(ctx, statement, q.crawl, names, limits, q.id, least)
 	if err != nil {
 		return nil, err
 	}
 	byHost := make(map[string][]waitingURL)
 	var w waitingURL
-	var data []byte
+	var data, page []byte
 	fields := []any{
-		&w.Host, &w.URL, &w.Via, &w.Hops, &w.Depth, &w.Priority, &w.From, &data, &w.Later, &w.Mark, &w.due, &w.seq,
+		&w.Host, &w.URL, &w.Via, &w.Hops, &w.Depth, &w.Priority, &w.From, &data, &page,
+		&w.Later, &w.Mark, &w.due, &w.isDue, &w.seq,
 	}
 	_, err = pgx.ForEachRow(rows, fields, func() error {
 		w.Data = string(data)
+		w.State = string(page)
 		byHost[w.Host] = append(byHost[w.Host], w)
 		return nil
 	})
@@ -508,20 +550,58 @@ func (q *Queue) waiting(
 	return byHost, err
 }
 
-// selectWaiting asks for each host by its own subquery: the index has its waiting URLs in their
+// Statements that ask for each host by its own subquery: the index has its waiting URLs in their
 // order, so only those that are wanted are read. A host that was lost meanwhile yields none.
-const selectWaiting = `
-	SELECT h.name, u.url, u.via, u.hops, u.depth, u.priority, u.from_url, u.data, u.later, u.mark, u.due, u.seq
+// selectFirst has the first ones, due or not, selectDue what is due of each level: of each Priority
+// and what is postponed alike.
+const (
+	selectWaiting = `
+	SELECT h.name, u.url, coalesce(u.via, ''), coalesce(u.hops, 0), u.depth, u.priority,
+		coalesce(u.from_url, ''), u.data, u.page, u.later, coalesce(u.mark, 0), u.due, u.due <= ` + clock + `, u.seq
 	FROM unnest($2::text[], $3::integer[]) AS w (name, n)
 	JOIN politeness_host h ON h.crawl = $1 AND h.name = w.name AND h.owner = $4
-	CROSS JOIN LATERAL (
-		SELECT url, coalesce(via, '') AS via, coalesce(hops, 0) AS hops, depth, priority,
-			coalesce(from_url, '') AS from_url, data, later, coalesce(mark, 0) AS mark, due, seq
-		FROM politeness_url
+	CROSS JOIN LATERAL (`
+	selectFirst = selectWaiting + `
+		SELECT * FROM politeness_url
 		WHERE host = h.id AND due IS NOT NULL AND later >= $5
 		ORDER BY priority DESC, later, due, seq
 		LIMIT w.n
 	) u`
+	selectDue = selectWaiting + `
+		WITH RECURSIVE level (priority, later, due) AS (` + firstOfLevels + `)
+		SELECT r.* FROM level CROSS JOIN LATERAL (
+			SELECT * FROM politeness_url
+			WHERE host = h.id AND priority = level.priority AND later = level.later AND due <= ` + clock + `
+			ORDER BY due, seq
+			LIMIT w.n
+		) r
+		WHERE r.later >= $5
+		ORDER BY r.priority DESC, r.later, r.due, r.seq
+		LIMIT w.n
+	) u`
+)
+
+// firstOfLevels are the levels of the host h that have something waiting, with the first due time
+// of each, by a seek each. The statement around it may end the recursion.
+const firstOfLevels = `
+	(SELECT priority, later, due FROM politeness_url
+	WHERE host = h.id AND due IS NOT NULL
+	ORDER BY priority DESC, later, due
+	LIMIT 1)
+	UNION ALL
+	SELECT n.priority, n.later, n.due FROM level CROSS JOIN LATERAL (
+		(SELECT priority, later, due FROM politeness_url
+		WHERE host = h.id AND due IS NOT NULL AND priority = level.priority AND later > level.later
+		ORDER BY later, due
+		LIMIT 1)
+		UNION ALL
+		(SELECT priority, later, due FROM politeness_url
+		WHERE host = h.id AND due IS NOT NULL AND priority < level.priority
+		ORDER BY priority DESC, later, due
+		LIMIT 1)
+		ORDER BY priority DESC, later
+		LIMIT 1
+	) n`
 
 // Done implements crawl.Queue. Results of URLs whose host was lost count as well.
 func (q *Queue) Done(ctx context.Context, results []crawl.Result) error {
@@ -539,12 +619,15 @@ func (q *Queue) Done(ctx context.Context, results []crawl.Result) error {
 	return nil
 }
 
-// end stores the outcomes of URLs, and how far those that are Left are postponed.
+// end stores the outcomes of URLs and when they are due again, and how far those that are Left are
+// postponed.
 func (q *Queue) end(ctx context.Context, results []crawl.Result) error {
 	var left postponed
 	var hashes []pgtype.UUID
 	var outcomes []string
 	var statuses []*int16
+	var dues []*int64
+	var pages [][]byte
 	for _, r := range results {
 		if r.Outcome == crawl.Left {
 			if q.Owns(r.Host) { // else another process may have postponed it further
@@ -556,18 +639,35 @@ func (q *Queue) end(ctx context.Context, results []crawl.Result) error {
 		hashes = append(hashes, q.hash(r.URL))
 		outcomes = append(outcomes, string(cmp.Or(r.Outcome, "done")))
 		statuses = append(statuses, null(status))
+		dues = append(dues, dueOf(r.Again))
+		pages = append(pages, blob(r.State))
 	}
 	return q.in(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		// The first result of a URL stands: a process that was paused may come with another one.
+		// The first result of a URL stands: a process that was paused may come with another one. What
+		// was lent is due.
 		_, err := tx.Exec(ctx, `
-			UPDATE politeness_url AS u SET outcome = r.outcome, status = r.status, due = NULL, later = 0
-			FROM unnest($1::uuid[], $2::text[], $3::smallint[]) AS r (hash, outcome, status)
-			WHERE u.hash = r.hash AND u.due IS NOT NULL`, hashes, outcomes, statuses)
+			UPDATE politeness_url AS u SET outcome = r.outcome, status = r.status, due = r.due,
+				page = r.page, later = 0
+			FROM unnest($1::uuid[], $2::text[], $3::smallint[], $4::bigint[], $5::bytea[])
+				AS r (hash, outcome, status, due, page)
+			WHERE u.hash = r.hash AND u.due <= `+clock, hashes, outcomes, statuses, dues, pages)
 		if err != nil {
 			return err
 		}
 		return left.store(ctx, tx)
 	})
+}
+
+// dueOf returns a due time in seconds, never an earlier one; nil: never.
+func dueOf(t time.Time) *int64 {
+	if t.IsZero() {
+		return nil
+	}
+	seconds := t.Unix()
+	if t.Nanosecond() > 0 {
+		seconds++
+	}
+	return &seconds
 }
 
 // unlend makes the URLs of results no longer lent. It returns the hosts of which nothing is lent
@@ -583,8 +683,8 @@ func (q *Queue) unlend(results []crawl.Result) (idle []string) {
 	return idle
 }
 
-// Count returns the number of URLs of the whole crawl by their outcome. Those that are waiting or
-// lent are Left. It reads all of them.
+// Count returns the number of URLs of the whole crawl by their last outcome. Those that have none
+// yet are Left. It reads all of them.
 func (q *Queue) Count(ctx context.Context) (map[crawl.Outcome]int, error) {
 	var count map[crawl.Outcome]int
 	err := q.inLong(ctx, func(ctx context.Context, tx pgx.Tx) error {

@@ -33,8 +33,7 @@ CREATE INDEX IF NOT EXISTS politeness_host_next ON politeness_host (crawl) WHERE
 CREATE INDEX IF NOT EXISTS politeness_host_owner ON politeness_host (owner) WHERE owner IS NOT NULL;
 
 -- A URL with a due time is waiting. Which of these are lent only the owner of their host knows. URLs
--- wait in the order of their due times: of a new one that is when it was added, and each is due as
--- soon as it is there. The column page has no use yet.
+-- wait in the order of their due times, once these have come: of a new one that is when it was added.
 CREATE TABLE IF NOT EXISTS politeness_url (
 	hash     uuid PRIMARY KEY, -- of the crawl and the URL
 	seq      bigint GENERATED ALWAYS AS IDENTITY,

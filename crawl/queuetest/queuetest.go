@@ -38,8 +38,9 @@ var (
 // the second call ends the first Queue as a kill would, and the subtest doesn't use that any more.
 //
 // A Queue that implements [crawl.Postponer] is tested as one, too. One that implements
-// [crawl.Owner] is tested as one of several processes, too. A subtest then waits for its leases to
-// end, which may take a minute each.
+// [crawl.Recurring] is tested with URLs that are due again, for which a subtest waits some seconds.
+// One that implements [crawl.Owner] is tested as one of several processes, too. A subtest then
+// waits for its leases to end, which may take a minute each.
 func Run(t *testing.T, open func(t *testing.T) crawl.Queue) {
 	for _, p := range promises {
 		t.Run(p.name, func(t *testing.T) {
@@ -76,6 +77,7 @@ type promise struct {
 	test   func(c *check)
 
 	postpones bool // only a crawl.Postponer makes it
+	recurring bool // only a crawl.Recurring makes it
 }
 
 var promises = []promise{
@@ -107,6 +109,36 @@ var promises = []promise{
 	{name: "Lift brings forward", why: starve, test: lifts, postpones: true},
 	{name: "Postponed counts", why: "nobody sees what is postponed", test: countsPostponed, postpones: true},
 	{name: "A kill keeps what is postponed", why: traps, test: postponesOverKill, postpones: true},
+	{
+		name:      "What is due again waits",
+		why:       "pages are asked for too early, or never again",
+		test:      waitsUntilDue,
+		recurring: true,
+	},
+	{
+		name:      "What is due again keeps its State",
+		why:       "pages are sent that haven't changed",
+		test:      keepsState,
+		recurring: true,
+	},
+	{
+		name:      "Next is when something comes due",
+		why:       "the crawl waits for nothing, or ends early",
+		test:      saysNext,
+		recurring: true,
+	},
+	{
+		name:      "A hint makes due",
+		why:       "changes are seen late, or pages are asked for in vain",
+		test:      hearsHints,
+		recurring: true,
+	},
+	{
+		name:      "What is due for longest goes first",
+		why:       "pages are never asked for again",
+		test:      ordersByDue,
+		recurring: true,
+	},
 	{name: "Many URLs", why: "the crawl ends for want of memory", test: manyURLs},
 	{name: "A host is of one process", why: "pages are fetched twice", shared: true, test: oneProcess},
 	{
@@ -175,6 +207,11 @@ func (c *check) run(p promise) (problem string) {
 	}()
 	if p.shared {
 		if _, ok := c.open().(crawl.Owner); !ok {
+			return ""
+		}
+	}
+	if p.recurring {
+		if _, ok := c.open().(crawl.Recurring); !ok {
 			return ""
 		}
 	}

@@ -26,7 +26,53 @@ type server struct {
 type entry struct {
 	crawl.Request
 	done bool
+	due  time.Time
 	lent *process
+}
+
+// waits reports whether e may be lent.
+func (s *server) waits(e *entry) bool {
+	return !e.done && (!e.due.After(time.Now()) || s.is("lends early"))
+}
+
+// hint hears that e was modified.
+func (s *server) hint(e *entry, modified time.Time) {
+	due, ok := crawl.Hinted(e.State, modified)
+	switch {
+	case s.is("hears no hint"), s.is("hears no hint of what is final") && e.done:
+		return
+	case s.is("hears any hint"):
+		ok = !modified.IsZero()
+		due = modified
+	case s.is("hears hints early"):
+		due = modified
+	}
+	if ok && e.lent == nil && (e.done || due.Before(e.due)) {
+		e.due = due
+		e.done = false
+	}
+}
+
+// A single is the Queue of the only process, which doesn't own.
+type single struct {
+	crawl.Postponer
+	crawl.Recurring
+}
+
+func (s single) Add(ctx context.Context, reqs []crawl.Request) (added, noRoom int, err error) {
+	return s.Postponer.Add(ctx, reqs)
+}
+
+func (s single) Take(ctx context.Context, hosts []string, n int) ([]crawl.Request, error) {
+	return s.Postponer.Take(ctx, hosts, n)
+}
+
+func (s single) Done(ctx context.Context, results []crawl.Result) error {
+	return s.Postponer.Done(ctx, results)
+}
+
+func (s single) Hosts(ctx context.Context, n int) (hosts []string, open bool, err error) {
+	return s.Postponer.Hosts(ctx, n)
 }
 
 // A process is a server's Queue in one process.
@@ -47,7 +93,7 @@ func (s *server) open() crawl.Queue {
 	}
 	s.current = p
 	if s.alone {
-		return struct{ crawl.Postponer }{p} // it doesn't own
+		return single{p, p}
 	}
 	return p
 }
@@ -63,6 +109,9 @@ func (s *server) end(p *process) {
 		}
 		if s.is("forgets Data at a kill") {
 			e.Data = ""
+		}
+		if s.is("forgets State at a kill") {
+			e.State = ""
 		}
 	}
 	for host, o := range s.owners {
@@ -95,9 +144,11 @@ func (p *process) Add(_ context.Context, reqs []crawl.Request) (added, noRoom in
 				s.is("compares prefixes") && len(r.URL) > 1000 && len(e.URL) > 1000
 		})
 		if i >= 0 && !s.is("adds what is known") {
+			s.hint(s.urls[i], r.Modified)
 			continue
 		}
 		r.Tries = 0
+		r.Modified = time.Time{}
 		switch {
 		case s.is("forgets Via"):
 			r.Via = ""
@@ -114,7 +165,7 @@ func (p *process) Add(_ context.Context, reqs []crawl.Request) (added, noRoom in
 		case s.is("forgets Mark"):
 			r.Mark = 0
 		}
-		s.urls = append(s.urls, &entry{Request: r})
+		s.urls = append(s.urls, &entry{Request: r, due: time.Now()})
 		added++
 	}
 	if s.is("miscounts") {
@@ -174,6 +225,9 @@ func (p *process) Postponed(_ context.Context, n int) (largest []crawl.Postponed
 func (p *process) take(hosts []string, least, n int) (taken []crawl.Request) {
 	s := p.s
 	waiting := slices.Clone(s.urls)
+	if !s.is("takes in the order of adding") {
+		sort.SliceStable(waiting, func(i, j int) bool { return waiting[i].due.Before(waiting[j].due) })
+	}
 	sort.SliceStable(waiting, func(i, j int) bool { return waiting[i].Later < waiting[j].Later && !s.is("has no levels") })
 	if !s.is("keeps no priorities") {
 		sort.SliceStable(waiting, func(i, j int) bool { return waiting[i].Priority > waiting[j].Priority })
@@ -193,7 +247,7 @@ func (p *process) take(hosts []string, least, n int) (taken []crawl.Request) {
 		}
 		left := n
 		for _, e := range waiting {
-			if e.Host != host || e.done || e.lent != nil && !s.is("lends twice") || left == 0 || e.Later < least {
+			if e.Host != host || !s.waits(e) || e.lent != nil && !s.is("lends twice") || left == 0 || e.Later < least {
 				continue
 			}
 			if !s.is("takes without end") {
@@ -221,8 +275,9 @@ func (p *process) Done(_ context.Context, results []crawl.Result) error {
 		e := s.urls[i]
 		switch {
 		case r.Outcome != crawl.Left || s.is("ends what is Left"):
-			e.done = e.done || r.Outcome == crawl.Visited || !s.is("ends visits only")
+			e.done = r.Again.IsZero() && (e.done || r.Outcome == crawl.Visited || !s.is("ends visits only"))
 			e.lent = nil
+			s.keep(e, &r)
 		case e.lent == p, s.is("has no fence"):
 			e.lent = nil
 			if s.is("postpones none that is Left") {
@@ -245,6 +300,31 @@ func (p *process) Done(_ context.Context, results []crawl.Result) error {
 	return nil
 }
 
+// keep keeps what a Result says of the next visit.
+func (s *server) keep(e *entry, r *crawl.Result) {
+	if !s.is("keeps no State") {
+		e.State = r.State
+	}
+	e.due = r.Again
+	if s.is("ends what is due again") {
+		e.done = true
+	}
+}
+
+func (p *process) Next(context.Context) (next time.Time, _ error) {
+	now := time.Now()
+	for _, e := range p.s.urls {
+		isLater := !e.done && e.due.After(now)
+		if p.s.is("says what is due already") {
+			isLater = !e.done
+		}
+		if isLater && (next.IsZero() || e.due.Before(next) != p.s.is("says the last due time")) {
+			next = e.due
+		}
+	}
+	return next, nil
+}
+
 // has reports whether something is lent of a host.
 func (p *process) has(host string) bool {
 	return slices.ContainsFunc(p.s.urls, func(e *entry) bool { return e.Host == host && e.lent == p })
@@ -258,12 +338,13 @@ func (p *process) Hosts(_ context.Context, n int) (hosts []string, open bool, _ 
 	}
 	for _, e := range s.urls {
 		o := s.owners[e.Host]
-		open = open || !e.done && !s.alone && (o != p || s.is("is open for itself"))
+		isWaiting := s.waits(e) || s.is("is open for what is due later") && !e.done
+		open = open || isWaiting && !s.alone && (o != p || s.is("is open for itself"))
 		free := o == nil || o == p
 		if s.is("steals hosts") {
 			free = o != p
 		}
-		if e.done && !s.is("lists what is done") || e.lent != nil && !s.is("lists what is lent") || !free || p.has(e.Host) && !s.is("lists what is lent") ||
+		if !s.waits(e) && !s.is("lists what is done") || e.lent != nil && !s.is("lists what is lent") || !free || p.has(e.Host) && !s.is("lists what is lent") ||
 			slices.Contains(hosts, e.Host) || len(hosts) >= n || p.over[e.Host] || len(s.all) > 1 && o == nil && p.number() >= p.part() && !s.is("shares nothing") {
 			continue
 		}
@@ -335,7 +416,11 @@ var defects = map[string]bool{
 	"forgets From": true, "forgets Data": true, "cuts Data": true, "keeps text only": true, "forgets Data at a kill": true,
 	"forgets Via": true, "keeps no priorities": true, "takes the newest first": true, "takes without end": true, "lends twice": true,
 	"knows no unknown": true, "stops at an unknown host": true, "ends what is Left": true, "ends visits only": true, "lists what is done": true, "lists what is lent": true,
-	"lists one host": false, "never closes": true, "loses at a kill": true,
+	"lends early": true, "ends what is due again": true, "keeps no State": true, "forgets State at a kill": true,
+	"says what is due already": true, "says the last due time": true, "takes in the order of adding": true,
+	"hears no hint": true, "hears no hint of what is final": true, "hears any hint": true, "hears hints early": true,
+	"is open for what is due later": false,
+	"lists one host":                false, "never closes": true, "loses at a kill": true,
 	"shares a host": false, "has no leases": false, "has no fence": false, "keeps hosts": false, "never loses": false, "steals hosts": false,
 	"forgets Later": true, "forgets Mark": true, "takes no later ones": true, "has no levels": true, "has levels before priorities": true,
 	"lifts other hosts": true, "lifts back": true, "lifts all": true, "lifts none": true, "counts what is done": true,

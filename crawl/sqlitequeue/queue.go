@@ -13,6 +13,9 @@
 // and at most the pages that were under way are visited twice: write a page under its URL, not a
 // further time.
 //
+// Pages that are asked for again (crawl.Config.Revisit) wait in the file until they are due. What
+// was done before, and isn't due again, is made so by Again.
+//
 // The file has some 80 bytes for each URL beside the URL itself, that of the page with the link to
 // it, and its Data. The process has 200 MB of memory, however many there are. Each call of a method
 // is one transaction. It outlives the process at once, and the machine's power once SQLite has
@@ -30,10 +33,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	_ "modernc.org/sqlite" // registers "sqlite"
 
@@ -45,8 +50,7 @@ const version = 2
 
 // schema makes the tables. A URL with a due time is waiting; which of these are lent only the Queue
 // in memory knows, so they are waiting again for the next one that opens the file. URLs wait in the
-// order of their due times: of a new one that is when it was added, and each is due as soon as it
-// is there. The column page has no use yet.
+// order of their due times, once these have come: of a new one that is when it was added.
 //
 // A URL is found by its hash: an index of whole URLs would be larger than the table.
 const schema = `
@@ -112,11 +116,28 @@ const pragmas = "?_txlock=immediate" +
 // A Queue keeps the URLs of a crawl in a file. Its methods are those of crawl.Queue, and may be
 // called from one goroutine at a time, as a Crawler does.
 type Queue struct {
-	db   *sql.DB
-	lent map[string]map[string]struct{} // URLs by host
+	db     *sql.DB
+	lent   map[string]map[string]struct{} // URLs by host
+	opened time.Time
 }
 
-var _ crawl.Postponer = (*Queue)(nil)
+var (
+	_ crawl.Recurring = (*Queue)(nil)
+	_ crawl.Postponer = (*Queue)(nil)
+)
+
+// now returns the time in seconds. It doesn't go back while the Queue is open, or URLs that were
+// added a moment ago wouldn't be due.
+func (q *Queue) now() int64 { return q.opened.Add(time.Since(q.opened)).Unix() }
+
+// roundedUp returns a due time in seconds, never an earlier one.
+func roundedUp(t time.Time) int64 {
+	seconds := t.Unix()
+	if t.Nanosecond() > 0 {
+		seconds++
+	}
+	return seconds
+}
 
 // Open opens the file, and makes it, for its owner's eyes only, if it isn't there. It fails if
 // another process has the file open. Close the Queue.
@@ -140,7 +161,7 @@ func open(path string) (*Queue, error) {
 	// One connection, which is kept: a further one would find the file locked.
 	db.SetMaxOpenConns(1)
 	db.SetMaxIdleConns(1)
-	queue := &Queue{db: db, lent: make(map[string]map[string]struct{})}
+	queue := &Queue{db: db, lent: make(map[string]map[string]struct{}), opened: time.Now()}
 	err = queue.prepare()
 	if err == nil {
 		return queue, nil
@@ -193,9 +214,29 @@ func (q *Queue) prepare() error {
 				return fmt.Errorf("upgrade of a file of version 1: %w", err)
 			}
 		}
-		_, err = tx.ExecContext(ctx, schema)
-		return err
+		if _, err := tx.ExecContext(ctx, schema); err != nil {
+			return err
+		}
+		return q.turnBack(ctx, tx)
 	})
+}
+
+// turnBack makes URLs due now that weren't visited yet, if the clock was set back since they were
+// added: the last ones show that.
+func (q *Queue) turnBack(ctx context.Context, tx *sql.Tx) error {
+	var ahead bool
+	err := tx.QueryRowContext(ctx, `
+		SELECT EXISTS (
+			SELECT 1 FROM (SELECT outcome, due FROM url ORDER BY id DESC LIMIT 1000)
+			WHERE outcome IS NULL AND due > ?)`, q.now()).Scan(&ahead)
+	if err != nil || !ahead {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `
+		UPDATE url SET due = ?1 WHERE outcome IS NULL AND due > ?1;
+		UPDATE host SET next = ?1 WHERE next > ?1
+			AND EXISTS (SELECT 1 FROM url WHERE host = host.id AND due <= ?1)`, q.now())
+	return err
 }
 
 // wrap names the package in err.
@@ -229,7 +270,7 @@ func hashOf(url string) int64 {
 
 // Add implements crawl.Queue. There is room for any number of URLs.
 func (q *Queue) Add(ctx context.Context, reqs []crawl.Request) (added, noRoom int, err error) {
-	a := adding{hosts: make(map[string]int64), found: make(map[int64]bool)}
+	a := adding{hosts: make(map[string]int64), found: make(map[int64]bool), now: q.now(), lent: q.lent}
 	err = q.in(ctx, func(tx *sql.Tx) error { return a.add(ctx, tx, reqs) })
 	if err != nil {
 		return 0, 0, wrap(err)
@@ -243,6 +284,8 @@ type adding struct {
 	found map[int64]bool   // ids of the hosts of new URLs
 	added int              // number of new URLs
 	args  []any            // of the next statement, columns for each URL
+	now   int64
+	lent  map[string]map[string]struct{}
 }
 
 // columns is the number of columns of a URL that is added.
@@ -255,6 +298,11 @@ func (a *adding) add(ctx context.Context, tx *sql.Tx, reqs []crawl.Request) erro
 			continue // insert can't see that a URL is twice in a statement
 		}
 		seen[r.URL] = true
+		if !r.Modified.IsZero() {
+			if err := a.hint(ctx, tx, &r); err != nil {
+				return err
+			}
+		}
 		host, err := a.hostOf(ctx, tx, r.Host)
 		if err != nil {
 			return err
@@ -273,8 +321,8 @@ func (a *adding) add(ctx context.Context, tx *sql.Tx, reqs []crawl.Request) erro
 	}
 	for host := range a.found {
 		_, err := tx.ExecContext(ctx, `
-			UPDATE host SET next = min(coalesce(next, unixepoch()), unixepoch())
-			WHERE id = ?`, host)
+			UPDATE host SET next = min(coalesce(next, ?1), ?1)
+			WHERE id = ?2`, a.now, host)
 		if err != nil {
 			return err
 		}
@@ -291,11 +339,12 @@ func (a *adding) insert(ctx context.Context, tx *sql.Tx) error {
 		return nil
 	}
 	row := "(" + strings.TrimSuffix(strings.Repeat("?, ", columns), ", ") + "), "
+	now := fmt.Sprint(a.now)
 	values := strings.TrimSuffix(strings.Repeat(row, len(a.args)/columns), ", ")
 	// The hash finds the row, the URL confirms it: two URLs of one hash are both kept.
 	rows, err := tx.QueryContext(ctx, `
 		INSERT INTO url (hash, url, host, via, hops, depth, priority, from_url, data, later, mark, due)
-		SELECT v.*, unixepoch() FROM (VALUES `+values+`) AS v
+		SELECT v.*, `+now+` FROM (VALUES `+values+`) AS v
 		WHERE NOT EXISTS (SELECT 1 FROM url WHERE hash = v.column1 AND url = v.column2)
 		RETURNING host`, a.args...)
 	if err != nil {
@@ -312,6 +361,35 @@ func (a *adding) insert(ctx context.Context, tx *sql.Tx) error {
 	}
 	a.args = a.args[:0]
 	return rows.Err()
+}
+
+// hint makes a URL that is known due earlier, if it was modified since its last visit. One that is
+// lent is being visited.
+func (a *adding) hint(ctx context.Context, tx *sql.Tx, r *crawl.Request) error {
+	if _, ok := a.lent[r.Host][r.URL]; ok {
+		return nil
+	}
+	var id, host int64
+	var due sql.Null[int64]
+	var state string
+	err := tx.QueryRowContext(ctx, `
+		SELECT id, host, due, page FROM url
+		WHERE hash = ? AND url = ? AND page IS NOT NULL`, hashOf(r.URL), r.URL).Scan(&id, &host, &due, &state)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	at, ok := crawl.Hinted(state, r.Modified)
+	isLater := due.Valid && roundedUp(at) >= due.V
+	if !ok || isLater {
+		return nil
+	}
+	_, err = tx.ExecContext(ctx, `
+		UPDATE url SET due = ?1 WHERE id = ?2;
+		UPDATE host SET next = min(coalesce(next, ?1), ?1) WHERE id = ?3`, roundedUp(at), id, host)
+	return err
 }
 
 // hostOf returns the id of a host, which it makes if need be.
@@ -353,7 +431,7 @@ func (q *Queue) TakeLater(ctx context.Context, host string, least, n int) ([]cra
 }
 
 func (q *Queue) take(ctx context.Context, hosts []string, least, n int) ([]crawl.Request, error) {
-	call := &taking{q: q, number: n, least: least}
+	call := &taking{q: q, number: n, least: least, now: q.now()}
 	err := q.in(ctx, func(tx *sql.Tx) error { return call.take(ctx, tx, hosts) })
 	if err != nil {
 		for _, r := range call.taken {
@@ -366,47 +444,103 @@ func (q *Queue) take(ctx context.Context, hosts []string, least, n int) ([]crawl
 
 // A taking is a call of Take or TakeLater.
 type taking struct {
-	q      *Queue
-	number int             // most requests of a host
-	least  int             // Later of those that are taken
-	taken  []crawl.Request // lent so far, also before an error
+	q              *Queue
+	number         int             // most requests of a host
+	least          int             // Later of those that are taken
+	taken          []crawl.Request // lent so far, also before an error
+	now            int64
+	lower, further *sql.Stmt // see the constants
 }
 
-func (t *taking) take(ctx context.Context, tx *sql.Tx, hosts []string) error {
-	query, err := tx.PrepareContext(ctx, `
+// Rows of the index of what waits, in its order: those of a lower Priority than the given, or of
+// the same one that are postponed further. A row that isn't due yet ends its level, so the next
+// level is looked for then, and what isn't due is skipped.
+const (
+	selectWaiting = `
 		SELECT url, coalesce(via, ''), coalesce(hops, 0), depth, priority, coalesce(from_url, ''),
-			coalesce(data, ''), later, coalesce(mark, 0)
+			coalesce(data, ''), coalesce(page, ''), coalesce(mark, 0), later, due
 		FROM url
-		WHERE host = (SELECT id FROM host WHERE name = ?) AND due IS NOT NULL AND later >= ?
+		WHERE host = (SELECT id FROM host WHERE name = ?1) AND due IS NOT NULL AND `
+	selectLower = selectWaiting + `priority < ?3 AND later >= ?4
 		ORDER BY priority DESC, later, due, id
-		LIMIT ?`)
+		LIMIT ?2`
+	selectFurther = selectWaiting + `priority = ?3 AND later > ?4
+		ORDER BY later, due, id
+		LIMIT ?2`
+)
+
+// aboveAll is more than any Priority.
+const aboveAll = math.MaxInt32 + 1
+
+func (t *taking) take(ctx context.Context, tx *sql.Tx, hosts []string) (err error) {
+	t.lower, err = tx.PrepareContext(ctx, selectLower)
 	if err != nil {
 		return err
 	}
-	defer query.Close()
+	defer t.lower.Close()
+	t.further, err = tx.PrepareContext(ctx, selectFurther)
+	if err != nil {
+		return err
+	}
+	defer t.further.Close()
 	for _, host := range hosts {
-		if err := t.takeOf(ctx, query, host); err != nil {
+		if err := t.takeOf(ctx, host); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// A level is the URLs of a host with one Priority that are postponed alike.
+type level struct{ priority, later int }
+
 // takeOf takes requests of a host.
-func (t *taking) takeOf(ctx context.Context, query *sql.Stmt, host string) error {
+func (t *taking) takeOf(ctx context.Context, host string) error {
+	left := t.number
+	query := t.lower
+	at := level{priority: aboveAll}
+	for {
+		met, ok, err := t.read(ctx, query, host, at, &left)
+		switch {
+		case err != nil, left == 0:
+			return err
+		case ok:
+			at = met
+			query = t.further
+		case query == t.further:
+			query = t.lower
+		default:
+			return nil
+		}
+	}
+}
+
+// read takes at most left requests of a host that come after the level at, until one isn't due. It
+// returns the level of that one. ok is false if there is none.
+func (t *taking) read(
+	ctx context.Context, query *sql.Stmt, host string, at level, left *int,
+) (met level, ok bool, err error) {
 	lent := t.q.lent[host]
 	// The file doesn't know which are lent. If these come first, the others come after them.
-	rows, err := query.QueryContext(ctx, host, t.least, t.number+len(lent))
+	later := t.least
+	if query == t.further {
+		later = max(at.later, t.least-1)
+	}
+	rows, err := query.QueryContext(ctx, host, *left+len(lent), at.priority, later)
 	if err != nil {
-		return err
+		return level{}, false, err
 	}
 	defer rows.Close()
-	left := t.number
-	for left > 0 && rows.Next() {
+	for *left > 0 && rows.Next() {
 		r := crawl.Request{Host: host}
-		err := rows.Scan(&r.URL, &r.Via, &r.Hops, &r.Depth, &r.Priority, &r.From, &r.Data, &r.Later, &r.Mark)
-		if err != nil {
-			return err
+		var due int64
+		err := rows.Scan(&r.URL, &r.Via, &r.Hops, &r.Depth, &r.Priority, &r.From, &r.Data, &r.State,
+			&r.Mark, &r.Later, &due)
+		switch {
+		case err != nil:
+			return level{}, false, err
+		case due > t.now:
+			return level{r.Priority, r.Later}, true, nil
 		}
 		if _, ok := lent[r.URL]; ok {
 			continue
@@ -417,9 +551,9 @@ func (t *taking) takeOf(ctx context.Context, query *sql.Stmt, host string) error
 		}
 		lent[r.URL] = struct{}{}
 		t.taken = append(t.taken, r)
-		left--
+		*left--
 	}
-	return rows.Err()
+	return level{}, false, rows.Err()
 }
 
 // unlend makes r no longer lent.
@@ -432,7 +566,7 @@ func (q *Queue) unlend(r crawl.Request) {
 
 // Done implements crawl.Queue.
 func (q *Queue) Done(ctx context.Context, results []crawl.Result) error {
-	err := q.in(ctx, func(tx *sql.Tx) error { return end(ctx, tx, results) })
+	err := q.in(ctx, func(tx *sql.Tx) error { return end(ctx, tx, results, q.now()) })
 	if err != nil {
 		return wrap(err)
 	}
@@ -442,10 +576,11 @@ func (q *Queue) Done(ctx context.Context, results []crawl.Result) error {
 	return nil
 }
 
-// end stores the outcomes of URLs, and how far those that are Left are postponed.
-func end(ctx context.Context, tx *sql.Tx, results []crawl.Result) error {
+// end stores the outcomes of URLs and when they are due again, and how far those that are Left are
+// postponed.
+func end(ctx context.Context, tx *sql.Tx, results []crawl.Result, now int64) error {
 	update, err := tx.PrepareContext(ctx, `
-		UPDATE url SET outcome = ?, status = ?, due = NULL, later = 0
+		UPDATE url SET outcome = ?, status = ?, due = ?, page = ?, later = 0
 		WHERE hash = ? AND url = ? AND due IS NOT NULL
 		RETURNING host`)
 	if err != nil {
@@ -469,8 +604,13 @@ func end(ctx context.Context, tx *sql.Tx, results []crawl.Result) error {
 			continue
 		}
 		outcome := cmp.Or(r.Outcome, "done")
+		var due sql.Null[int64]
+		if !r.Again.IsZero() {
+			due = sql.Null[int64]{V: roundedUp(r.Again), Valid: true}
+		}
 		var host int64
-		err := update.QueryRowContext(ctx, outcome, null(r.Status), hashOf(r.URL), r.URL).Scan(&host)
+		row := update.QueryRowContext(ctx, outcome, null(r.Status), due, blob(r.State), hashOf(r.URL), r.URL)
+		err := row.Scan(&host)
 		switch {
 		case err == nil:
 			hosts[host] = true
@@ -478,27 +618,51 @@ func end(ctx context.Context, tx *sql.Tx, results []crawl.Result) error {
 			return err
 		}
 	}
+	return renew(ctx, tx, hosts, now)
+}
+
+// renew sets the first due times of hosts.
+func renew(ctx context.Context, tx *sql.Tx, hosts map[int64]bool, now int64) error {
 	for host := range hosts {
-		_, err := tx.ExecContext(ctx, `
-			UPDATE host SET next = (
-				SELECT due FROM url
-				WHERE host = ?1 AND due IS NOT NULL
-				ORDER BY priority DESC, later, due, id
-				LIMIT 1)
-			WHERE id = ?1`, host)
-		if err != nil {
+		if _, err := tx.ExecContext(ctx, renewHost, host, now); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// renewHost sets the due time of the first URL of a host. If the first one in the order of lending
+// is due, its time will do. Else it is the least of the first ones of all levels: first has their
+// rows, each found by a seek.
+const renewHost = `
+	WITH RECURSIVE first(id) AS (
+		SELECT (
+			SELECT id FROM url
+			WHERE host = ?1 AND due IS NOT NULL
+			ORDER BY priority DESC, later, due, id
+			LIMIT 1)
+		UNION ALL
+		SELECT coalesce(
+			(SELECT id FROM url
+			WHERE host = ?1 AND due IS NOT NULL AND priority = f.priority AND later > f.later
+			ORDER BY later, due, id
+			LIMIT 1),
+			(SELECT id FROM url
+			WHERE host = ?1 AND due IS NOT NULL AND priority < f.priority
+			ORDER BY priority DESC, later, due, id
+			LIMIT 1))
+		FROM first JOIN url AS f ON f.id = first.id
+		WHERE f.due > ?2
+	)
+	UPDATE host SET next = (SELECT min(due) FROM first JOIN url ON url.id = first.id)
+	WHERE id = ?1`
+
 // Hosts implements crawl.Queue. The Queue is never open: no other program can add to it.
 func (q *Queue) Hosts(ctx context.Context, n int) (hosts []string, open bool, err error) {
 	if n == 0 {
 		return nil, false, nil
 	}
-	rows, err := q.db.QueryContext(ctx, "SELECT name FROM host WHERE next IS NOT NULL")
+	rows, err := q.db.QueryContext(ctx, "SELECT name FROM host WHERE next <= ? ORDER BY next", q.now())
 	if err != nil {
 		return nil, false, wrap(err)
 	}
@@ -515,10 +679,64 @@ func (q *Queue) Hosts(ctx context.Context, n int) (hosts []string, open bool, er
 	return hosts, false, wrap(rows.Err())
 }
 
+// Next implements crawl.Recurring.
+func (q *Queue) Next(ctx context.Context) (time.Time, error) {
+	var next sql.Null[int64]
+	err := q.db.QueryRowContext(ctx, "SELECT min(next) FROM host WHERE next > ?", q.now()).Scan(&next)
+	if err != nil || !next.Valid {
+		return time.Time{}, wrap(err)
+	}
+	return time.Unix(next.V, 0), nil
+}
+
+// Again makes the URLs due at a time whose last outcome is one of the given, and returns their
+// number. Without outcomes it is all that were asked for. Call it between two crawls: to ask again
+// for what Failed, to begin with revisits in a file of a crawl without them, or if a clock was
+// wrong. What is remembered of a page stays, so that it is asked for conditionally. Minding
+// Schedule.Min is left to the crawl.
+func (q *Queue) Again(ctx context.Context, at time.Time, outcomes ...crawl.Outcome) (n int, err error) {
+	which := "outcome IS NOT NULL"
+	args := []any{at.Unix()}
+	if len(outcomes) > 0 {
+		which = "outcome IN (" + strings.TrimSuffix(strings.Repeat("?, ", len(outcomes)), ", ") + ")"
+		for _, o := range outcomes {
+			args = append(args, o)
+		}
+	}
+	err = q.in(ctx, func(tx *sql.Tx) error {
+		rows, err := tx.QueryContext(ctx, "UPDATE url SET due = ? WHERE "+which+" RETURNING host", args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		hosts := make(map[int64]bool)
+		for rows.Next() {
+			var host int64
+			if err := rows.Scan(&host); err != nil {
+				return err
+			}
+			hosts[host] = true
+			n++
+		}
+		if err := rows.Err(); err != nil {
+			return err
+		}
+		return renew(ctx, tx, hosts, q.now())
+	})
+	return n, wrap(err)
+}
+
+// Remembers reports whether the file has pages that are to be asked for again: what a crawl with
+// crawl.Config.Revisit has left.
+func (q *Queue) Remembers(ctx context.Context) (remembers bool, err error) {
+	err = q.db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM url WHERE page IS NOT NULL)").Scan(&remembers)
+	return remembers, wrap(err)
+}
+
 // Waiting returns the number of URLs that are waiting or lent: after a crawl, of those that it
-// left. It reads an index of all of them.
+// left. URLs that are due at a later time don't count. It reads an index of all of them.
 func (q *Queue) Waiting(ctx context.Context) (n int, err error) {
-	err = q.db.QueryRowContext(ctx, "SELECT count(*) FROM url WHERE due IS NOT NULL").Scan(&n)
+	err = q.db.QueryRowContext(ctx, "SELECT count(*) FROM url WHERE due <= ?", q.now()).Scan(&n)
 	return n, wrap(err)
 }
 
