@@ -94,6 +94,7 @@ type host struct {
 	dead        bool      // it didn't answer at all the last time, see putOff
 
 	refusals refusals
+	answers  tally
 	closed   *Result // of its URLs, as it has refused for too long; nil: they are asked for
 
 	pace     int           // quick or slow

@@ -20,6 +20,11 @@ type Progress struct {
 	Done     bool    // the crawl has ended
 	Lost     error   // evidence or state that couldn't be kept: Transport.EvidenceErr; nil: none
 
+	// Warnings are about hosts of which the first five answers, or most of ten or more, are alike and
+	// neither 200 nor 304, such as 202 or 403. Such a host may refuse you in its own words. Each host
+	// is named once, in the next Progress.
+	Warnings []string
+
 	// Waiting yields each host that can't be asked for more than a second, in no order. Use it
 	// during the call of Config.Progress only.
 	Waiting iter.Seq[WaitingHost]
@@ -82,7 +87,10 @@ type liner struct {
 func (l *liner) show(p Progress) {
 	if p.Lost != nil && !l.lost {
 		l.lost = true
-		l.showLost(p.Lost)
+		l.showNote("lost: %s; the crawl goes on", p.Lost.Error())
+	}
+	for _, warning := range p.Warnings {
+		l.showNote("warning: %s", warning)
 	}
 	// A line that is drawn anew each second shows by itself when a wait begins. A file has a line for
 	// that, out of turn.
@@ -104,11 +112,12 @@ func (l *liner) show(p Progress) {
 	}
 }
 
-func (l *liner) showLost(err error) {
+// showNote writes a line of its own, which format makes of a text that may be a site's.
+func (l *liner) showNote(format, text string) {
 	if l.terminal {
 		fmt.Fprint(l.w, "\r\x1b[K") // in place of the line that was drawn
 	}
-	fmt.Fprintf(l.w, "lost: %s; the crawl goes on\n", printable.Clipped(err.Error(), 500))
+	fmt.Fprintf(l.w, format+"\n", printable.Clipped(text, 500))
 }
 
 // draw draws a line on a terminal, over the last one.

@@ -720,6 +720,12 @@ func (r *run) answered(fl *flight, page *Page) {
 		r.end(page)
 		return
 	}
+	if page.Response != nil && !page.cached && !page.good {
+		h.answers.add(page.Response.StatusCode)
+		if warning := h.answers.warning(h.key); warning != "" {
+			r.warnings = append(r.warnings, warning)
+		}
+	}
 	// A page that waits mustn't be cut, and one that isn't asked again needn't wait.
 	page.mayWait = r.c.cfg.Tries > 1 && r.kept+len(page.Body) <= keptBodies/2
 	v := s.observe(page, fl.probe && !page.cached, r.c.cfg.Tries, time.Now())

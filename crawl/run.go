@@ -66,6 +66,8 @@ type run struct {
 	began   time.Time
 	summary Summary
 	shown   Progress
+
+	warnings []string // for the next Progress
 }
 
 // A sleeper is a request that comes back at a time of its own, see verdict.later.
@@ -791,8 +793,10 @@ func (r *run) report(now time.Time, done bool) {
 		Open:     r.open,
 		Done:     done,
 		Lost:     guarded("Err of an Evidence", r.c.cfg.Transport.EvidenceErr),
+		Warnings: r.warnings,
 		Waiting:  func(yield func(WaitingHost) bool) { r.waiting(now, yield) },
 	}
+	r.warnings = nil
 	p.findNext()
 	r.explainNext(&p) // which may ask a server, and does so once for each wait
 	// The run goes on to change its maps; a Progress may be kept.

@@ -1,0 +1,52 @@
+package crawl
+
+import (
+	"fmt"
+	"net/http"
+)
+
+// A tally finds the status that most answers of a host have. It holds one status at a time, and
+// changes it when as many answers had others, so that it needs no map for each host.
+type tally struct {
+	status int
+	lead   int // answers of status, less those of others, since status is held
+	alike  int // answers of status since then
+	all    int
+	told   bool // the user was warned
+}
+
+// The number of answers after which a host is judged: within the first minute at the usual pace.
+// A host that seems to have banned the crawler answers no further requests for a while.
+const (
+	enoughMixed = 10
+	enoughAlike = 5 // if all of them are alike
+)
+
+func (t *tally) add(status int) {
+	t.all++
+	switch {
+	case status == t.status:
+		t.lead++
+		t.alike++
+	case t.lead == 0:
+		t.status = status
+		t.lead = 1
+		t.alike = 1
+	default:
+		t.lead--
+	}
+}
+
+// warning returns a sentence for the user, once, if most answers of the host named key are alike
+// and no pages.
+func (t *tally) warning(key string) string {
+	isPage := t.status == http.StatusOK || t.status == http.StatusNotModified
+	areAll := t.alike == t.all && t.all >= enoughAlike
+	areMost := 2*t.alike > t.all && t.all >= enoughMixed
+	if t.told || isPage || !areAll && !areMost {
+		return ""
+	}
+	t.told = true
+	const text = "%s has answered %d to %d of its first %d requests, so it may refuse you. Look at such a page."
+	return fmt.Sprintf(text, key, t.status, t.alike, t.all)
+}
