@@ -66,7 +66,10 @@ func statusTable(t *testing.T, usual, conservative hostlimit.Config) string {
 	statuses := map[[2]string][]string{}
 	add := func(from, to int, effect [2]string) {
 		name := fmt.Sprint(from)
-		if to > from {
+		switch {
+		case to == from+1:
+			name = fmt.Sprintf("%d, %d", from, to)
+		case to > from:
 			name = fmt.Sprintf("%d to %d", from, to)
 		}
 		if statuses[effect] == nil {
