@@ -40,6 +40,8 @@ func TestLinks(t *testing.T) {
 		"../ARCHITECTURE.md",
 		"../.github/CONTRIBUTING.md",
 		"../.github/SECURITY.md",
+		"../examples/README.md",
+		"../examples/recipes/README.md",
 	}
 	for _, pattern := range []string{"*.md", "design/*.md"} {
 		found, err := filepath.Glob(pattern)

@@ -32,7 +32,7 @@ var Servers = []*Server{
 		programs: onNginx, start: limitReq("1r/s", "burst=5 nodelay", "limit_req_status 429;"),
 	},
 	{
-		Name: "nginx-delay", Rule: "nginx `limit_req` 1r/s, burst=5: it answers late",
+		Name: "nginx-delay", Rule: "nginx `limit_req` 1r/s, burst=5, served late",
 		Kind: Free, Rate: 1,
 		programs: onNginx, start: limitReq("1r/s", "burst=5", ""),
 	},
@@ -89,7 +89,7 @@ var Servers = []*Server{
 		start: apache("LoadModule evasive20_module $MODULESmod_evasive20.so", evasive),
 	},
 	{
-		Name: "apache-qos", Rule: "Apache mod_qos, above 20 in 10 s 500 until these are over",
+		Name: "apache-qos", Rule: "Apache mod_qos, above 20 in 10 s 500 until the 10 s are over",
 		Kind: Window, Rate: 2,
 		programs: onApache, files: []string{apacheModules + "mod_qos.so"},
 		start: apache(loadQoS(), qos),

@@ -15,11 +15,11 @@ func Markdown(results []Result, length, p99, worst time.Duration) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Each cell lasted %v. Timers of the machine were up to %v late, 99 %% of them at most %v.\n",
 		length, worst.Round(time.Millisecond), p99.Round(time.Millisecond))
-	const share = "Pages had, in % of what the server's rule and the crawler's own delays allow in the time"
-	grid(&b, "Pages had / refusals (403, 429, 5xx, dropped)", results, refusalsOf)
+	const share = "Pages fetched, in % of the pages that the server's rule and the crawler's delays allow"
+	grid(&b, "Pages fetched / refusals (403, 429, 5xx, dropped)", results, refusalsOf)
 	grid(&b, share, results, shareOf)
-	grid(&b, "Pages never had, where the crawl ended before its time", results, lostOf)
-	grid(&b, "Requests inside a Retry-After", results, retryAfterOf)
+	grid(&b, "Pages that were never fetched, if the crawl ended early", results, lostOf)
+	grid(&b, "Requests during a Retry-After", results, retryAfterOf)
 	return b.String()
 }
 
