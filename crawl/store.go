@@ -2,6 +2,9 @@ package crawl
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net/url"
 	"slices"
 )
 
@@ -191,9 +194,31 @@ func (r *run) lent(taken []Request) {
 			r.done(Result{Request: req, Outcome: Left}, nil)
 			continue
 		}
+		if err := fetchable(req.URL); err != nil {
+			r.done(Result{Request: req, Outcome: Invalid, Err: err}, nil)
+			continue
+		}
 		h.insert(req)
 		r.frontier.put(h)
 	}
+}
+
+// fetchable returns why a URL that the Queue lends can't be fetched. Others may write to a Queue,
+// and put there what Normalize lets no URL be.
+func fetchable(rawURL string) error {
+	if len(rawURL) > maxURL {
+		return fmt.Errorf("crawl: a URL of %d bytes from the Queue", len(rawURL))
+	}
+	normal, err := Normalize(rawURL)
+	if err != nil || normal == rawURL {
+		return err
+	}
+	// Another spelling is the Queue's own affair. A password would be sent.
+	u, err := url.Parse(rawURL)
+	if err == nil && u.User != nil {
+		return errors.New("crawl: a URL with a user name from the Queue")
+	}
+	return err
 }
 
 // insert adds a request to those at hand, behind all that have its Priority or a higher one.

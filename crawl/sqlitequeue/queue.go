@@ -431,7 +431,7 @@ func (q *Queue) TakeLater(ctx context.Context, host string, least, n int) ([]cra
 }
 
 func (q *Queue) take(ctx context.Context, hosts []string, least, n int) ([]crawl.Request, error) {
-	call := &taking{q: q, number: n, least: least, now: q.now()}
+	call := &taking{q: q, number: n, least: least, now: q.now(), crooked: make(map[int64]int64)}
 	err := q.in(ctx, func(tx *sql.Tx) error { return call.take(ctx, tx, hosts) })
 	if err != nil {
 		for _, r := range call.taken {
@@ -449,7 +449,8 @@ type taking struct {
 	least          int             // Later of those that are taken
 	taken          []crawl.Request // lent so far, also before an error
 	now            int64
-	lower, further *sql.Stmt // see the constants
+	lower, further *sql.Stmt       // see the constants
+	crooked        map[int64]int64 // hashes of URLs by the ids of their rows, which have other ones
 }
 
 // Rows of the index of what waits, in its order: those of a lower Priority than the given, or of
@@ -457,7 +458,7 @@ type taking struct {
 // level is looked for then, and what isn't due is skipped.
 const (
 	selectWaiting = `
-		SELECT url, coalesce(via, ''), coalesce(hops, 0), depth, priority, coalesce(from_url, ''),
+		SELECT id, hash, url, coalesce(via, ''), coalesce(hops, 0), depth, priority, coalesce(from_url, ''),
 			coalesce(data, ''), coalesce(page, ''), coalesce(mark, 0), later, due
 		FROM url
 		WHERE host = (SELECT id FROM host WHERE name = ?1) AND due IS NOT NULL AND `
@@ -485,6 +486,17 @@ func (t *taking) take(ctx context.Context, tx *sql.Tx, hosts []string) (err erro
 	defer t.further.Close()
 	for _, host := range hosts {
 		if err := t.takeOf(ctx, host); err != nil {
+			return err
+		}
+	}
+	return t.straighten(ctx, tx)
+}
+
+// straighten gives rows their own hashes. Done would never find one that somebody has put into the
+// file with another hash, and its URL would be asked for without end.
+func (t *taking) straighten(ctx context.Context, tx *sql.Tx) error {
+	for id, hash := range t.crooked {
+		if _, err := tx.ExecContext(ctx, "UPDATE url SET hash = ? WHERE id = ?", hash, id); err != nil {
 			return err
 		}
 	}
@@ -533,14 +545,18 @@ func (t *taking) read(
 	defer rows.Close()
 	for *left > 0 && rows.Next() {
 		r := crawl.Request{Host: host}
-		var due int64
-		err := rows.Scan(&r.URL, &r.Via, &r.Hops, &r.Depth, &r.Priority, &r.From, &r.Data, &r.State,
+		var id, due int64
+		var hash any // whatever a row of somebody else has there
+		err := rows.Scan(&id, &hash, &r.URL, &r.Via, &r.Hops, &r.Depth, &r.Priority, &r.From, &r.Data, &r.State,
 			&r.Mark, &r.Later, &due)
 		switch {
 		case err != nil:
 			return level{}, false, err
 		case due > t.now:
 			return level{r.Priority, r.Later}, true, nil
+		}
+		if own := hashOf(r.URL); hash != own {
+			t.crooked[id] = own
 		}
 		if _, ok := lent[r.URL]; ok {
 			continue

@@ -413,6 +413,10 @@ func TestRequestSmuggling(t *testing.T) {
 		"X: y\r\n GET: /\r\nContent-Length: 35\r\n\r\n" + smuggled,
 		"Connection: Content-Length\r\nContent-Length: 35\r\n\r\n" + smuggled,
 		"Connection: Host\r\nContent-Length: 35\r\n\r\n" + smuggled,
+		"Host: other.example\r\nContent-Length: 35\r\n\r\n" + smuggled,
+		"Transfer-Encoding: chunked\r\nTrailer: Content-Length\r\n\r\n0\r\nContent-Length: 35\r\n\r\n" + smuggled,
+		"Transfer-Encoding: chunked\r\n\r\n1;a\n\r\nx\r\n0\r\n\r\n" + smuggled,
+		"Transfer-Encoding: chunked\n\n0\n\n" + smuggled,
 		"Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\nContent-Length: 35\r\n\r\n" + smuggled,
 	} {
 		c, err := tunnelTo(t, proxy, trust, host, "127.0.0.1")
