@@ -83,6 +83,7 @@ local FIRST = 39
 local EPOCHS = 16    -- whose beginnings are kept
 local MOST_LOST = 7  -- lost processes that make chunks smaller
 local LAST_CALL_MS = 600000
+local DAY = 24 * 3600 * 1000000 -- microseconds
 
 local function int(x) return string.format('%.0f', x) end
 local time = redis.call('TIME')
@@ -127,6 +128,9 @@ end
 
 -- A new window begins; a clock that was set back begins none.
 local current = EVERY > 0 and math.floor(now / EVERY) or 0
+-- It is set back by a day at most. A window that lies further ahead is somebody else's, and must not
+-- keep the budget from being renewed for good.
+if EVERY > 0 then window = math.min(window, current + math.ceil(DAY / EVERY)) end
 if current > window then
 	window = current
 	pages = 0

@@ -16,7 +16,7 @@ import (
 func TestAForgedTimeDoesNotStay(t *testing.T) {
 	t.Parallel()
 	const centuries = 285 * 365 * 24 * int64(time.Hour/time.Microsecond)
-	for field, most := range map[string]time.Duration{"b": 24 * time.Hour, "l": time.Minute} {
+	for field, most := range map[string]time.Duration{"b": 24 * time.Hour, "l": time.Minute, "a": 7 * 24 * time.Hour, "pa": time.Minute} {
 		l := newTest(t, shared, hostlimit.Config{})
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
@@ -60,6 +60,61 @@ func TestAForgedTimeDoesNotStay(t *testing.T) {
 		var refused *hostlimit.Error
 		if errors.As(err, &refused) && time.Until(refused.RetryAt) > most+time.Second {
 			t.Errorf("%s: %v, again in %v", field, err, time.Until(refused.RetryAt))
+		}
+	}
+}
+
+// Times of the generation that lie centuries ahead stop nobody either, nor do those that are too large
+// for the expiry of a key.
+func TestForgedTimesOfTheGenerationDoNotStay(t *testing.T) {
+	t.Parallel()
+	for _, field := range []string{"q", "chk", "x", "p"} {
+		for _, ahead := range []int64{285 * 365 * 24 * int64(time.Hour/time.Microsecond), 1 << 60} {
+			l := newTest(t, shared, hostlimit.Config{})
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			if _, err := l.State(ctx, "a.example"); err != nil {
+				t.Fatal(err)
+			}
+			client := newClient(t, shared)
+			forged := 0
+			for _, key := range client.Keys(ctx, l.conf.Prefix+"*").Val() {
+				var gen map[string]any
+				if msgpack.Unmarshal([]byte(client.Get(ctx, key).Val()), &gen) != nil || gen["chk"] == nil {
+					continue
+				}
+				gen[field] = time.Now().UnixMicro() + ahead
+				raw, err := msgpack.Marshal(gen)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := client.Set(ctx, key, raw, time.Hour).Err(); err != nil {
+					t.Fatal(err)
+				}
+				forged++
+			}
+			if forged == 0 {
+				t.Fatal("there is no generation")
+			}
+			time.Sleep(150 * time.Millisecond) // then the server process is looked for, and the generation written
+			state, err := l.State(ctx, "b.example")
+			if err != nil {
+				t.Fatalf("%s: %v", field, err)
+			}
+			if wait := time.Until(state.Next); wait > 7*24*time.Hour {
+				t.Errorf("%s: the next start is in %v", field, wait)
+			}
+			lease, err := l.Acquire(ctx, "a.example", 0)
+			if field == "q" || field == "p" {
+				continue // it may be held for as long as a quarantine, or a pause, may be
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", field, err)
+			}
+			if _, err := lease.Start(ctx); err != nil {
+				t.Errorf("%s: %v", field, err)
+			}
+			lease.Release()
 		}
 	}
 }

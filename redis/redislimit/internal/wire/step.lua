@@ -85,6 +85,8 @@ local LONGEST_BY_HAND = 100 * 365 * DAY
 local LONGEST_PAUSE = 7 * DAY
 -- No start is let go, or noted, so far ahead.
 local AHEAD = 60 * SECOND
+-- No start is owed for longer after the one before to whoever asks without a longer delay.
+local LONGEST_GAP = 7 * DAY
 -- What a host's key outlives the last time that is owed to it.
 local KEY_MARGIN = 60000 -- milliseconds
 local KEEP_ADAPTED = HOUR / 6
@@ -240,6 +242,7 @@ do
 	if err then return err end
 	gen.p = min(gen.p, now + LONGEST_PAUSE)
 	gen.q = min(gen.q, now + max(call.quarantine, HOUR))
+	gen.chk = min(gen.chk, now)
 	local why, shift = checkRun()
 	if STEPPED ~= 0 and GEN == gen.id then
 		why, shift = 's', STEPPED
@@ -467,6 +470,10 @@ local function bound(h)
 		set(h, 'pa', min(h.pa, now + max(h.pa - h.pl, 0)))
 		set(h, 'pl', now)
 	end
+	-- Who asks for a longer gap than that, by a Crawl-delay, states it.
+	local gap = max(LONGEST_GAP, MOST)
+	if h.a > max(h.l, now) + gap then set(h, 'a', max(h.l, now) + gap) end
+	if h.pa > max(h.pl, now) + gap then set(h, 'pa', max(h.pl, now) + gap) end
 	local most = MOST
 	if string.sub(h.c, 1, #BY_HAND) == BY_HAND then most = LONGEST_BY_HAND end
 	if most > 0 and h.b > now + most then set(h, 'b', now + most) end
