@@ -31,6 +31,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/internal/durations"
 	"github.com/go-politeness/politeness/internal/weburl"
+	"github.com/go-politeness/politeness/revisit"
 )
 
 // A Config sets the way and the bounds of a crawl, and the functions that get its pages. Only
@@ -101,8 +102,28 @@ type Config struct {
 	// up (Failed). Nil: nothing is set.
 	Prepare func(r Request, req *http.Request) error
 
+	// Revisit has pages asked for again when they may have changed, with conditions, so that the site
+	// sends only what has. Visit is called for new, changed and gone pages, see Page.Change; all
+	// others are Unchanged. Pages come back in a later Run with the same Queue, or in this one, see
+	// Watch. Where a page is never to be asked for again is for Follow and Take to say. The zero
+	// Schedule asks for each page once. The Queue must be a Recurring.
+	Revisit revisit.Schedule
+
+	// Watch is how long Run waits for the URL that is due next, once nothing else is left to do. 0: it
+	// ends when nothing is due. Negative: it waits until its ctx is done. Set it with Revisit only.
+	Watch time.Duration
+
+	// Compare returns what of a page is compared with its last version. It is called for pages that
+	// were served, before Visit. Where a script renders the page, or a clock is part of its text, that
+	// is a part of Page.Body, or of Page.Compared. Nil: of HTML it is the visible text and the targets
+	// of links and images, else the body.
+	Compare func(p *Page) []byte
+
 	// Known returns the validators of the copy of url that you have, so that the site sends the page
-	// only if it has changed: Visit receives status 304 otherwise. Nil: every page is sent.
+	// only if it has changed: Visit receives status 304 otherwise. It is called with the URL that is
+	// asked for and, where that is the target of a redirect and has none, with Page.URL. An unchanged
+	// page has no links, so Known and Follow together are an error of New. Use it where a list or
+	// Discover names all URLs, and Revisit otherwise. Nil: every page is sent.
 	Known func(ctx context.Context, url string) (Validators, error)
 
 	// Discover is called once for each host, with one of its URLs, when its robots.txt has been
@@ -113,7 +134,9 @@ type Config struct {
 	// needs no memory. A sequence whose sources fail reports that itself, and goes on. The loop over
 	// it ends when ctx is done. Of several processes with one Queue each that comes to have the host
 	// calls Discover. Its URL is done after the sequence has ended. Where ctx ends, or the process,
-	// before that, the next Run fetches that URL again, and calls Discover again. Nil: no calls.
+	// before that, the next Run fetches that URL again, and calls Discover again. With Revisit it is
+	// called again each Revisit.Min, before pages of the host, and Request.Modified makes a page due
+	// that was modified since its visit. Nil: no calls.
 	Discover func(ctx context.Context, url string) iter.Seq[Request]
 
 	// Done receives the result of each URL: once for each that was taken in, and for one that is
@@ -167,6 +190,9 @@ type Config struct {
 // whether the page has changed (RFC 9110, section 8.8).
 type Validators struct{ ETag, LastModified string }
 
+// longestRevisit is the default of Revisit.Max, that of package revisit.
+const longestRevisit = 30 * 24 * time.Hour
+
 // A Crawler crawls. Make it with New. It may run several crawls, one after the other or at once;
 // with a Queue of its own one at a time.
 type Crawler struct {
@@ -194,6 +220,7 @@ func New(cfg Config) (*Crawler, error) {
 		durations.Check("crawl: Config.Timeout", cfg.Timeout),
 		durations.Check("crawl: Config.Grace", cfg.Grace),
 		durations.Check("crawl: Config.Patience", cfg.Patience),
+		cfg.checkRevisit(),
 	)
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -202,6 +229,7 @@ func New(cfg Config) (*Crawler, error) {
 	cfg.Timeout = cmp.Or(cfg.Timeout, 2*time.Minute)
 	cfg.Grace = cmp.Or(cfg.Grace, 10*time.Second)
 	cfg.Patience = cmp.Or(cfg.Patience, 24*time.Hour)
+	cfg.Revisit.Max = cmp.Or(cfg.Revisit.Max, max(cfg.Revisit.Min, longestRevisit))
 	c := &Crawler{cfg: cfg, client: new(http.Client)}
 	if cfg.Client != nil {
 		*c.client = *cfg.Client
@@ -212,6 +240,34 @@ func New(cfg Config) (*Crawler, error) {
 	c.client.Transport = weburl.Locations{RoundTripper: c.client.Transport}
 	c.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return c, nil
+}
+
+// checkRevisit returns what is wrong with the fields about revisits.
+func (cfg *Config) checkRevisit() error {
+	var errs []error
+	if err := cfg.Revisit.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("crawl: Config.Revisit: %w", err))
+	}
+	isSet := cfg.Revisit.Min > 0
+	_, isRecurring := cfg.Queue.(Recurring)
+	if isSet && cfg.Queue != nil && !isRecurring {
+		err := fmt.Errorf("crawl: Config.Revisit needs a Queue that is a Recurring, and %T isn't", cfg.Queue)
+		errs = append(errs, err)
+	}
+	if cfg.Watch != 0 && !isSet {
+		err := errors.New("crawl: Config.Watch is set without Config.Revisit: nothing comes due again")
+		errs = append(errs, err)
+	}
+	switch {
+	case cfg.Known != nil && isSet:
+		errs = append(errs, errors.New("crawl: Config.Known is set beside Config.Revisit, "+
+			"which keeps validators itself: leave Known out"))
+	case cfg.Known != nil && cfg.Follow != nil:
+		errs = append(errs, errors.New("crawl: Config.Known is set beside Config.Follow: a page that hasn't changed "+
+			"has no links, so pages behind it would be missed. Set Config.Revisit in place of Known, "+
+			"or leave out Follow where Discover or a list names all URLs"))
+	}
+	return errors.Join(errs...)
 }
 
 // setTransport makes a Transport for UserAgent, if there is none.

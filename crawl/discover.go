@@ -7,9 +7,11 @@ type seeker struct {
 	run   *run
 	host  string
 	batch []Request
-	lost  []Result        // what the Queue doesn't get of the batch
-	bytes int             // of the URLs and Data in batch
-	taken <-chan struct{} // closed when the Queue has the last batch; nil: there was none
+
+	sources Request         // that stands for the host's sources; zero: Discover is called once
+	lost    []Result        // what the Queue doesn't get of the batch
+	bytes   int             // of the URLs and Data in batch
+	taken   <-chan struct{} // closed when the Queue has the last batch; nil: there was none
 }
 
 // A batch isn't longer, whatever the Queue does meanwhile.
@@ -34,7 +36,9 @@ func (r *run) discover(fl *flight) {
 // seek calls Discover with a URL of the host.
 func (s *seeker) seek(url string) {
 	// What came before a panic counts. The panic is logged.
-	defer func() { s.run.events <- foundURLs{host: s.host, found: s.batch, lost: s.lost, isLast: true} }()
+	defer func() {
+		s.run.events <- foundURLs{host: s.host, found: s.batch, lost: s.lost, sources: s.sources, isLast: true}
+	}()
 	_ = guarded("Discover of "+url, func() error {
 		found := s.run.c.cfg.Discover(s.run.ctx, url)
 		if found != nil {
@@ -113,6 +117,8 @@ type foundURLs struct {
 	lost   []Result
 	taken  chan<- struct{} // to be closed when the Queue has the batch; nil: no goroutine waits
 	isLast bool            // Discover has ended
+
+	sources Request // as seeker.sources
 }
 
 func (e foundURLs) apply(r *run) {
@@ -129,6 +135,14 @@ func (e foundURLs) apply(r *run) {
 		return
 	}
 	r.seeking--
+	if e.sources.URL != "" {
+		res := Result{Request: e.sources, Outcome: Unchanged}
+		if r.ctx.Err() != nil {
+			res.Outcome = Left // it may have been cut off
+		}
+		r.doneSources(res)
+		return
+	}
 	if r.ctx.Err() != nil {
 		return // it may have been cut off, see over
 	}

@@ -20,6 +20,7 @@ import (
 //	ask          lostHost       another process has the host by now
 //	ask          delayedFlight  the host may not be asked yet
 //	ask          repeatedFlight the same URL has to be asked for once more
+//	ask          earlyFlight    its URL may not be asked for yet (Config.Revisit)
 //	ask          endedFlight    there is no page: refused by the Transport, spent, broken off
 //	ask          gotPage        the host has answered, or hasn't: refusals decides
 //	finishVisit  visitedPage    Visit has returned

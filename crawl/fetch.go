@@ -19,6 +19,7 @@ import (
 	"github.com/go-politeness/politeness/internal/contexts"
 	"github.com/go-politeness/politeness/internal/weburl"
 	"github.com/go-politeness/politeness/publicnet"
+	"github.com/go-politeness/politeness/revisit"
 )
 
 const (
@@ -49,6 +50,9 @@ func (r *run) ask(fl *flight) {
 func (r *run) step(fl *flight) event {
 	if fl.first {
 		return r.contact(fl)
+	}
+	if at := r.early(fl); !at.IsZero() {
+		return earlyFlight{fl: fl, earliest: at}
 	}
 	end := r.checkTurn(fl)
 	if end != nil {
@@ -109,6 +113,10 @@ func (e gotRobots) apply(r *run) {
 	}
 	// With robots.txt, or with a refusal that RoundTrip repeats for each URL, its pages are next.
 	r.putBack(e.fl)
+	if r.revisits() && r.c.cfg.Discover != nil {
+		r.addSources(e.fl)
+		return
+	}
 	r.discover(e.fl)
 }
 
@@ -440,6 +448,9 @@ func (r *run) get(page *Page) error {
 		return err
 	}
 	page.otherMethod = req.Method != "" && req.Method != http.MethodGet
+	if r.revisits() {
+		req = r.condition(page, req)
+	}
 	page.sent = true
 	resp, err := r.c.client.Do(req)
 	if err != nil {
@@ -499,6 +510,9 @@ func (r *run) newRequest(ctx context.Context, page *Page) (*http.Request, error)
 	}
 	if r.c.cfg.Known != nil {
 		known, err := r.c.cfg.Known(ctx, page.FinalURL)
+		if err == nil && known == (Validators{}) && page.URL != page.FinalURL {
+			known, err = r.c.cfg.Known(ctx, page.URL)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -634,6 +648,7 @@ func (r *run) visit(p *Page) (Outcome, error) {
 func (r *run) turnOrVisit(p *Page) error {
 	if to := weburl.Location(p.Response); to != "" {
 		p.outcome = Redirected
+		r.learn(p)
 		r.turnTo(p, to, Link{Element: "redirect"})
 		return nil
 	}
@@ -642,10 +657,19 @@ func (r *run) turnOrVisit(p *Page) error {
 		p.outcome = Left
 		return err
 	}
+	r.learn(p)
 	if r.givesWay(p) {
 		p.outcome = NotCanonical
 		r.turnTo(p, p.Canonical, Link{URL: p.Canonical, Element: "link", Rel: "canonical"})
 		return nil
+	}
+	switch isAsked := p.conditional || p.ownTerms; {
+	case p.Change == revisit.Same:
+		p.outcome = Unchanged
+		return nil
+	case r.revisits() && p.Response.StatusCode == http.StatusNotModified && !isAsked:
+		p.outcome = Failed
+		return errUnasked
 	}
 	if err := r.c.cfg.Visit(r.late, p); err != nil {
 		return err
@@ -668,9 +692,9 @@ func (r *run) givesWay(p *Page) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.canonical[p.FinalURL] {
+	if r.canonical.Contains(p.FinalURL) {
 		return false
 	}
-	r.canonical[p.Canonical] = true
+	r.canonical.Add(p.Canonical, true)
 	return true
 }

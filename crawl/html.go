@@ -32,6 +32,8 @@ func (p *Page) readHTML(ctx context.Context, product string, kind mediatype.Page
 	p.Directives = p.Directives.Merge(h.metas.Directives())
 	p.words = h.digest.words
 	p.lines = h.digest.lines
+	p.wholeText = h.digest.whole
+	p.mainText = h.digest.main
 	p.refs = newResolver(p.FinalURL, &h, query)
 	if p.refs == nil || !p.leadsOn() { // it isn't nil: the URL was parsed before
 		return
@@ -109,10 +111,16 @@ func (h *htmlReader) read(text io.Reader, m weblink.Markup) (isPage bool) {
 			if !isInline(tags.Name()) {
 				h.digest.endLine()
 			}
+			if isAround(tags.Name()) {
+				h.digest.around++
+			}
 			h.start(tags)
 		case html.EndTagToken:
 			if !isInline(tags.Name()) {
 				h.digest.endLine()
+			}
+			if isAround(tags.Name()) {
+				h.digest.around = max(0, h.digest.around-1)
 			}
 			isHead := tags.Name() == atom.Head && tags.IsHTML()
 			h.headEnds = h.headEnds || isHead
@@ -148,7 +156,11 @@ func (h *htmlReader) start(tags *weblink.Reader) {
 	case !tags.IsHTML():
 	case name == atom.A, name == atom.Area:
 		v, _ := values(tags, "href", "rel")
+		h.digest.refer(v[0])
 		h.addRef(name, v[0], v[1])
+	case name == atom.Img:
+		v, _ := values(tags, "src")
+		h.digest.refer(v[0])
 	case name == atom.Frame, name == atom.Iframe:
 		v, _ := values(tags, "src", "rel")
 		h.addRef(name, v[0], v[1])

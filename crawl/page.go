@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/internal/mediatype"
+	"github.com/go-politeness/politeness/revisit"
 	"github.com/go-politeness/politeness/robots"
 )
 
@@ -35,7 +36,17 @@ type Page struct {
 	// the page.
 	Links []Link
 
+	// Change is what has changed since the page was had, where pages are asked for again
+	// (Config.Revisit): revisit.New, Changed or Gone. Empty: the answer is no version of the page,
+	// such as 403, or pages aren't asked for again.
+	Change revisit.Change
+
 	request     Request
+	memory      revisit.Page     // what is remembered of it
+	conditional bool             // the request has its conditions
+	ownTerms    bool             // Config.Prepare has set other conditions
+	isLearned   bool             // next and Change say what the answer means
+	next        revisit.Page     // what is remembered from now on
 	call        *politeness.Call // of the request, once it was answered
 	saying      saying
 	row         saying  // what it has in common with others of a row, see rowOf
@@ -61,6 +72,8 @@ type Page struct {
 	found       []Request
 	words       uint64    // hash of the words of an HTML page, see digest
 	lines       []uint32  // hashes of its lines
+	wholeText   uint64    // hash of its text, and of what it refers to
+	mainText    uint64    // hash of that without digits, and without what stands around it
 	unread      []unread  // references that can't be read
 	lost        []Result  // of URLs that the page has led to, which the Queue doesn't get
 	beyond      int       // number of its links after the first maxLinks
@@ -116,7 +129,8 @@ var errLongBase = errors.New("crawl: the <base> of the page is too long")
 //		return err // the page is VisitFailed
 //	}
 //
-// 304 is an error, too: the page hasn't changed, and has no body (Config.Known).
+// 304 is an error, too: the page hasn't changed, and has no body (Config.Known). With
+// Config.Revisit Visit isn't called for such a page.
 func (p *Page) StatusErr() error {
 	status := p.Response.StatusCode
 	if status/100 == 2 {

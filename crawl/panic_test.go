@@ -16,6 +16,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/politenesstest"
+	"github.com/go-politeness/politeness/revisit"
 )
 
 // A mine makes functions panic: at their calls of the given numbers, counted by name.
@@ -24,6 +25,7 @@ type mine struct {
 	blows func(name string, n int) bool
 	calls map[string]int
 	blown map[string]int
+	known bool // for Config.Known, without Follow
 }
 
 func (m *mine) may(name string) {
@@ -114,9 +116,15 @@ func mined(t *testing.T, m *mine, queue bool) (*rig, []string) {
 	r.crawl.Visit = func(context.Context, *crawl.Page) error { m.may("Visit"); return nil }
 	r.crawl.Follow = func(*crawl.Page, crawl.Link) bool { m.may("Follow"); return true }
 	r.crawl.Prepare = func(crawl.Request, *http.Request) error { m.may("Prepare"); return nil }
-	r.crawl.Known = func(context.Context, string) (crawl.Validators, error) {
-		m.may("Known")
-		return crawl.Validators{}, nil
+	if m.known {
+		r.crawl.Follow = nil
+		r.crawl.Known = func(context.Context, string) (crawl.Validators, error) {
+			m.may("Known")
+			return crawl.Validators{}, nil
+		}
+	} else if !queue {
+		r.crawl.Revisit = revisit.Schedule{Min: time.Hour}
+		r.crawl.Compare = func(p *crawl.Page) []byte { m.may("Compare"); return p.Compared() }
 	}
 	r.crawl.Discover = listed(func(context.Context, string) []crawl.Request { m.may("Discover"); return nil })
 	r.crawl.Done = func(crawl.Result) { m.may("Done") }
@@ -130,9 +138,17 @@ func mined(t *testing.T, m *mine, queue bool) (*rig, []string) {
 // TestPanicsEndNoCrawl, whichever function panics, in whichever goroutine: each URL has its outcome,
 // and no goroutine is left.
 func TestPanicsEndNoCrawl(t *testing.T) {
+	t.Run("known pages", func(t *testing.T) { panicsEndNoCrawl(t, true) })
+	t.Run("pages that are asked for again", func(t *testing.T) { panicsEndNoCrawl(t, false) })
+}
+
+// panicsEndNoCrawl crawls with Config.Known, or with Follow and Revisit.
+func panicsEndNoCrawl(t *testing.T, known bool) {
+	t.Helper()
 	_ = logged(func() {
 		synctest.Test(t, func(t *testing.T) {
 			m := &mine{calls: map[string]int{}, blown: map[string]int{}, blows: func(_ string, n int) bool { return n%11 == 2 }}
+			m.known = known
 			r, urls := mined(t, m, false)
 			s := r.run(t.Context(), t, urls...)
 			total := 0
@@ -142,9 +158,15 @@ func TestPanicsEndNoCrawl(t *testing.T) {
 			if s.Outcomes[crawl.Left] != 0 || s.Visited() == 0 || total < 150 {
 				t.Errorf("%d panics, %v, summary %v", total, m.blown, s)
 			}
-			for _, name := range []string{
-				"HostKey", "Refuse", "IsRefusal", "Evidence.Record", "Evidence.Err", "Override", "Visit", "Follow", "Prepare", "Known", "Discover", "Done", "Progress", "Jar",
-			} {
+			names := []string{
+				"HostKey", "Refuse", "IsRefusal", "Evidence.Record", "Evidence.Err", "Override", "Visit", "Prepare", "Discover", "Done", "Progress", "Jar",
+			}
+			if known {
+				names = append(names, "Known")
+			} else {
+				names = append(names, "Follow", "Compare")
+			}
+			for _, name := range names {
 				if m.blown[name] == 0 {
 					t.Errorf("%s never panicked", name)
 				}

@@ -25,6 +25,10 @@ type Progress struct {
 	// is named once, in the next Progress.
 	Warnings []string
 
+	// Due is when the next URL is due, while the crawl has nothing else to do and waits for that
+	// (Config.Watch); zero: it doesn't, or nothing comes due.
+	Due time.Time
+
 	// Waiting yields each host that can't be asked for more than a second, in no order. Use it
 	// during the call of Config.Progress only.
 	Waiting iter.Seq[WaitingHost]
@@ -135,6 +139,9 @@ func (p *Progress) line(alone bool) string {
 	switch {
 	case p.Done:
 		return p.Summary.String()
+	case !p.Due.IsZero():
+		return fmt.Sprintf("%d visited, %d unchanged; nothing is due until %s",
+			p.Visited(), p.Outcomes[Unchanged], p.Due.Local().Format(time.TimeOnly))
 	case alone:
 		return fmt.Sprintf("%d visited, waiting: the URLs that are left are with other programs", p.Visited())
 	case idle:

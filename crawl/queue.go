@@ -62,6 +62,9 @@ type Result struct {
 	// of its last 12 pages was new". Empty: it wasn't.
 	Why string
 
+	// Change is what has changed since the page was had, see Page.Change; also revisit.Same and Moved.
+	Change revisit.Change
+
 	// Again is when the URL is due again: a Recurring lends it then. Zero: never, unless a hint comes.
 	Again time.Time
 

@@ -896,7 +896,22 @@ func (e visitedPage) apply(r *run) {
 	for _, res := range e.page.lost {
 		r.reject(res)
 	}
-	r.done(e.result, e.page.found)
+	r.plan(&e.result, e.page)
+	r.refreshGood(e.result)
+	r.finish(e.result, e.page.found)
+}
+
+// refreshGood has the page that was served before asked for with the conditions that fit.
+func (r *run) refreshGood(res Result) {
+	h := r.frontier.hosts[res.Host]
+	if h == nil {
+		return
+	}
+	for _, good := range []*Request{&h.refusals.good, &h.refusals.other} {
+		if good.URL == res.URL {
+			good.State = res.State
+		}
+	}
 }
 
 // refusedByVisit learns that a page which counted as served is a refusal of its host, by the error

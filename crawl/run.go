@@ -7,34 +7,39 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/rules"
+	"github.com/go-politeness/politeness/revisit"
 )
 
 // A run is one crawl. The goroutine of Run owns it: no other goroutine reads or writes its fields,
 // except for the Crawler, the contexts, the channels and the fields marked as shared. The other
 // goroutines report to it by events, see event.
 type run struct {
-	c       *Crawler
-	queue   Queue
-	owner   Owner           // the same, if it is one
-	ctx     context.Context // of the crawl
-	late    context.Context // ends Grace after ctx
-	events  chan event
-	workers chan struct{}       // held by calls of Visit
-	room    *room               // of the answers
-	reading *semaphore.Weighted // of bytes of long pages, see readText
-	leads   atomic.Bool         // shared: a request of the Client has reached the Transport
+	c     *Crawler
+	queue Queue
+	owner Owner // the same, if it is one
+
+	recurring Recurring       // the same, if it is one
+	ctx       context.Context // of the crawl
+	late      context.Context // ends Grace after ctx
+	events    chan event
+	workers   chan struct{}       // held by calls of Visit
+	room      *room               // of the answers
+	reading   *semaphore.Weighted // of bytes of long pages, see readText
+	leads     atomic.Bool         // shared: a request of the Client has reached the Transport
 
 	mu        sync.Mutex
-	canonical map[string]bool // shared: URLs to which others have given way
+	canonical *simplelru.LRU[string, bool] // shared: URLs to which others have given way
 
 	frontier   frontier
 	asleep     heap[sleeper]
@@ -60,6 +65,7 @@ type run struct {
 	work     work // the next calls of the Queue
 	storing  bool // the Queue is at work
 	relisted bool // Queue.Hosts was called since the last URL was taken
+	watch    watch
 	stopped  bool // nothing is started any more
 	err      error
 
@@ -120,7 +126,7 @@ func (c *Crawler) newRun(ctx, late context.Context) *run {
 		workers:    make(chan struct{}, c.cfg.Workers),
 		room:       newRoom(c.cfg.MaxHeld, c.cfg.MaxBody),
 		reading:    semaphore.NewWeighted(readAtOnce),
-		canonical:  make(map[string]bool),
+		canonical:  newCanonicals(),
 		discovered: make(map[string]string),
 		held:       make(map[string]Result),
 		resting:    make(map[string]*rest),
@@ -130,6 +136,7 @@ func (c *Crawler) newRun(ctx, late context.Context) *run {
 			Outcomes: make(map[Outcome]int),
 			Statuses: make(map[int]int),
 			Errors:   make(map[Outcome]error),
+			Changes:  make(map[revisit.Change]int),
 		},
 		frontier: frontier{
 			hosts: make(map[string]*host),
@@ -140,10 +147,20 @@ func (c *Crawler) newRun(ctx, late context.Context) *run {
 		r.queue = newMemory(c.cfg.MaxURLs)
 	}
 	r.owner, _ = r.queue.(Owner)
+	r.recurring, _ = r.queue.(Recurring)
 	if c.cfg.MaxPagesPerHost > 0 {
 		r.pages = make(map[string]int)
 	}
 	return r
+}
+
+// mostCanonicals is how many URLs are remembered to which others have given way: a crawl may watch for
+// years.
+const mostCanonicals = 1 << 16
+
+func newCanonicals() *simplelru.LRU[string, bool] {
+	canonical, _ := simplelru.NewLRU[string, bool](mostCanonicals, nil) // an error is for 0 and less
+	return canonical
 }
 
 // leaveMemory counts the URLs that the Queue in memory still has at the end: they are lost with it,
@@ -154,6 +171,9 @@ func (r *run) leaveMemory() {
 		return
 	}
 	for req := range m.left {
+		if r.revisits() && isSources(req.URL) {
+			continue
+		}
 		res := Result{Request: req, Outcome: Left}
 		r.count(res)
 		r.callDone([]Result{res})
@@ -221,6 +241,7 @@ func (r *run) tick() {
 	if r.open || r.owner != nil || roomForHosts {
 		r.work.list = true
 	}
+	r.endWatch(time.Now())
 	r.lookAhead(time.Now())
 	r.askAside(time.Now())
 }
@@ -269,11 +290,12 @@ func (r *run) launchDue(now time.Time) time.Duration {
 			return wait
 		}
 		r.relisted = false // the Queue may have further URLs when this one is done
+		r.watch = watch{}
 		r.refusedAll = false
 		r.limit(fl.h)
 		r.want(fl.h)
 		// Each of them puts the URL back, or gives it up, where it reports true.
-		if !r.lost(fl) && !r.tooLong(fl, now) && !r.enough(fl) {
+		if !r.lost(fl) && !r.tooLong(fl, now) && !r.enough(fl) && !r.askSources(fl) {
 			go r.ask(fl)
 		}
 	}
@@ -521,7 +543,7 @@ func (r *run) over() bool {
 		return false
 	}
 	nothingLeft := len(r.frontier.hosts) == 0 && (!r.open || r.refusedAll)
-	return r.stopped || nothingLeft
+	return r.stopped || nothingLeft && !r.waits(time.Now())
 }
 
 // abort stops the crawl with err, unless that is nil. Run returns the first one.
@@ -557,6 +579,12 @@ func (r *run) count(res Result) {
 	if res.Outcome == Visited {
 		r.summary.Statuses[res.Status]++
 	}
+	if res.Change != "" && res.Change != revisit.Same {
+		r.summary.Changes[res.Change]++
+	}
+	if res.Outcome == Unchanged && res.Status == http.StatusNotModified {
+		r.summary.NotModified++
+	}
 	if res.Err != nil && r.summary.Errors[res.Outcome] == nil {
 		r.summary.Errors[res.Outcome] = res.Err
 	}
@@ -565,6 +593,16 @@ func (r *run) count(res Result) {
 // done counts the result of a request, and hands it to the Queue with the URLs that the page has
 // led to.
 func (r *run) done(res Result, found []Request) {
+	r.plan(&res, nil)
+	r.finish(res, found)
+}
+
+// finish is done for a result that says when its URL is due again.
+func (r *run) finish(res Result, found []Request) {
+	if r.revisits() && isSources(res.URL) {
+		r.doneSources(res)
+		return
+	}
 	r.count(res)
 	if res.countsAsPage() {
 		r.spent++
@@ -676,6 +714,7 @@ func (r *run) accept(req Request) error {
 		Depth:    req.Depth,
 		Priority: clipped(req.Priority),
 		Data:     req.Data,
+		Modified: req.Modified,
 	})
 	return nil
 }
@@ -797,6 +836,9 @@ func (r *run) report(now time.Time, done bool) {
 		Waiting:  func(yield func(WaitingHost) bool) { r.waiting(now, yield) },
 	}
 	r.warnings = nil
+	if w := &r.watch; w.asked && !r.stopped && !done {
+		p.Due = w.next
+	}
 	p.findNext()
 	r.explainNext(&p) // which may ask a server, and does so once for each wait
 	// The run goes on to change its maps; a Progress may be kept.
@@ -804,6 +846,7 @@ func (r *run) report(now time.Time, done bool) {
 	p.Statuses = maps.Clone(p.Statuses)
 	p.Errors = maps.Clone(p.Errors)
 	p.Rules = maps.Clone(p.Rules)
+	p.Changes = maps.Clone(p.Changes)
 	passed := p.Elapsed - r.shown.Elapsed
 	if passed > 0 {
 		p.Rate = float64(p.Visited()-r.shown.Visited()) / passed.Seconds()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"time"
 )
 
 // lend is the largest number of URLs that Queue.Take lends of a host at once.
@@ -15,17 +16,20 @@ const lend = 16
 // the slower the Queue, the more each call gets.
 type work struct {
 	add      []Request
+	sources  []Request // for Add: nothing of them is counted
 	done     []Result
 	back     []Result          // of hosts that other processes have, see Owner: they are as Left, uncounted
 	rejected []Result          // of URLs that the Queue doesn't get, for Config.Done
 	handed   []chan<- struct{} // closed when the Queue has add, see seeker
 	want     []string          // hosts for Take
 	list     bool              // whether Hosts is called
+	next     bool              // whether Recurring.Next is called
 	places   int               // number of hosts for Hosts
 }
 
 func (w *work) empty() bool {
-	return max(len(w.add), len(w.done), len(w.back), len(w.rejected), len(w.handed), len(w.want)) == 0 && !w.list
+	lists := max(len(w.add), len(w.sources), len(w.done), len(w.back), len(w.rejected), len(w.handed), len(w.want))
+	return lists == 0 && !w.list && !w.next
 }
 
 // want asks the Queue for more URLs of h if it has few.
@@ -100,6 +104,7 @@ type calledQueue struct {
 	taken  []Request
 	hosts  []string
 	open   bool
+	due    time.Time // by Next
 	err    error
 }
 
@@ -110,6 +115,11 @@ func (c *calledQueue) put(ctx context.Context, q Queue) error {
 		var err error
 		c.added, c.noRoom, err = q.Add(ctx, c.add)
 		if err != nil {
+			return err
+		}
+	}
+	if len(c.sources) > 0 {
+		if _, _, err := q.Add(ctx, c.sources); err != nil {
 			return err
 		}
 	}
@@ -132,11 +142,19 @@ func (c *calledQueue) get(ctx context.Context, q Queue) error {
 			return err
 		}
 	}
-	if !c.list {
+	if c.list {
+		var err error
+		c.hosts, c.open, err = q.Hosts(ctx, c.places)
+		if err != nil {
+			return err
+		}
+	}
+	recurring, ok := q.(Recurring)
+	if !c.next || !ok {
 		return nil
 	}
 	var err error
-	c.hosts, c.open, err = q.Hosts(ctx, c.places)
+	c.due, err = recurring.Next(ctx)
 	return err
 }
 
@@ -147,6 +165,9 @@ func (c *calledQueue) apply(r *run) {
 		close(taken)
 	}
 	r.open = c.open
+	if c.next {
+		r.watch.next = c.due
+	}
 	r.abort(c.err)
 	r.summary.Outcomes[NoRoom] += c.noRoom
 	if r.err == nil { // else c.added may be too small
@@ -162,6 +183,15 @@ func (c *calledQueue) apply(r *run) {
 		for _, req := range c.add {
 			r.expect(req.Host)
 		}
+	} else {
+		for _, req := range c.add {
+			if !req.Modified.IsZero() { // a hint may have made it due
+				r.expect(req.Host)
+			}
+		}
+	}
+	for _, req := range c.sources {
+		r.expect(req.Host)
 	}
 	for _, key := range c.hosts {
 		r.expect(key)

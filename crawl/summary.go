@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/internal/printable"
+	"github.com/go-politeness/politeness/revisit"
 )
 
 // An Outcome is the end of a URL.
@@ -20,6 +21,7 @@ type Outcome string
 const (
 	Visited      Outcome = "visited"        // Visit has returned nil; an answer of any status, 304 included
 	VisitFailed  Outcome = "visit failed"   // Visit has returned an error, or panicked
+	Unchanged    Outcome = "unchanged"      // asked for again, and the same: Visit isn't called (Config.Revisit)
 	Redirected   Outcome = "redirected"     // it led to another URL, which has its own outcome; or Follow refuses that
 	NotCanonical Outcome = "not canonical"  // it gave way to its canonical URL (Config.Canonical)
 	Disallowed   Outcome = "disallowed"     // by robots.txt, or reserved by the site
@@ -44,8 +46,14 @@ type Summary struct {
 	Statuses map[int]int       // number of pages that are Visited by status
 	Errors   map[Outcome]error // the first Result.Err of each outcome; Config.Done receives all
 	Bytes    int64             // of bodies
-	Elapsed  time.Duration
-	Stopped  error // why URLs may be left: ctx, the budget, MaxPages, the Queue, own rules; nil: none is
+
+	// With Config.Revisit: Changes is the number of URLs by what has changed, but for revisit.Same,
+	// and NotModified the number of those that are Unchanged by status 304.
+	Changes     map[revisit.Change]int
+	NotModified int
+
+	Elapsed time.Duration
+	Stopped error // why URLs may be left: ctx, the budget, MaxPages, the Queue, own rules; nil: none is
 
 	// Rules is the number of URLs that are Left, or set aside so far, because a rule of the user's
 	// own refuses them, by the rule: the error of Config.Refuse of the Transport, or "by hand: " and
@@ -126,6 +134,21 @@ func (s Summary) statuses() string {
 	return text
 }
 
+// changes returns the number of the given changes: " (2 new, 3 changed)", and nothing if there are
+// none.
+func (s Summary) changes(which ...revisit.Change) string {
+	var parts []string
+	for _, c := range which {
+		if n := s.Changes[c]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, c))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
+}
+
 // String returns the summary in a line: "12 visited, 2 of them 404, 1 visit failed (database is
 // locked), 3 disallowed in 3.2s". Of the pages visited it names the statuses other than 200. The
 // first error stands behind each outcome but Disallowed and Left. Duplicates are in Outcomes only:
@@ -139,7 +162,10 @@ func (s Summary) String() string {
 		}
 		part := fmt.Sprintf("%d %s", n, o)
 		if o == Visited {
-			part += s.statuses()
+			part += s.statuses() + s.changes(revisit.New, revisit.Changed, revisit.Gone)
+		}
+		if o == Redirected {
+			part += s.changes(revisit.Moved)
 		}
 		err := s.Errors[o]
 		if err != nil && o != Disallowed && o != Left {
@@ -151,6 +177,9 @@ func (s Summary) String() string {
 		parts = append(parts, part)
 	}
 	text := fmt.Sprintf("%s in %v", strings.Join(parts, ", "), s.Elapsed.Round(100*time.Millisecond))
+	if s.NotModified > 0 {
+		text += fmt.Sprintf("; %d answered 304", s.NotModified)
+	}
 	if s.Stopped != nil {
 		text += "; stopped: " + s.Stopped.Error()
 	}
@@ -159,7 +188,7 @@ func (s Summary) String() string {
 
 // order is the order of the outcomes in Summary.String, which leaves Duplicate out.
 var order = []Outcome{
-	Visited, VisitFailed, Redirected, NotCanonical,
+	Visited, VisitFailed, Unchanged, Redirected, NotCanonical,
 	Disallowed, Unreachable, Refused, OverBudget, Failed, Rejected,
 	TooDeep, TooLong, TooMany, Invalid, NoRoom, EnoughOfHost, Left,
 }

@@ -1,15 +1,29 @@
 package crawl
 
-import "encoding/binary"
+import (
+	"cmp"
+	"encoding/binary"
+	"io"
+	"strings"
+
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+
+	"github.com/go-politeness/politeness/internal/weblink"
+)
 
 // A digest sums up the text of a page while it is read, piece by piece. Two pages with the same
 // digest have the same text, but for what differs from answer to answer: numbers and ids. It is the
 // same in every process.
 type digest struct {
 	words uint64   // hash of the words without a digit, in their order
+	whole uint64   // hash of all words as they are, and of what is referred to
+	main  uint64   // as words, of what isn't in a part such as nav
 	lines []uint32 // hashes of the lines, in which each row of digits is one
 
+	around   int    // number of parts that are open, such as nav, with what stands around a text
 	word     uint64 // hash of the word so far
+	exact    uint64 // the same, with digits as they are
 	inWord   bool
 	hasDigit bool   // the word has one
 	line     uint64 // hash of the words of the line so far
@@ -48,12 +62,20 @@ func (d *digest) write(text []byte) {
 			d.inWord = true
 			d.hasDigit = false
 			d.word = beginning
+			d.exact = beginning
 		}
+		isOne := d.word == d.exact
 		if hasDigit {
 			d.hasDigit = true
+			d.exact = addWord(d.exact, text, start, end)
 			d.addFolded(text[start:end])
 		} else {
 			d.word = addWord(d.word, text, start, end)
+			if isOne {
+				d.exact = d.word
+			} else {
+				d.exact = addWord(d.exact, text, start, end)
+			}
 		}
 		start = end
 	}
@@ -99,14 +121,26 @@ func (d *digest) endWord() {
 		return
 	}
 	d.inWord = false
+	d.whole = mixed(d.whole, d.exact)
 	if !d.hasDigit {
 		d.words = mixed(d.words, d.word)
+		if d.around == 0 {
+			d.main = mixed(d.main, d.word)
+		}
 	}
 	if !d.inLine {
 		d.inLine = true
 		d.line = beginning
 	}
 	d.line = mixed(d.line, d.word)
+}
+
+// refer adds a reference, without its query: that may have an id of the answer.
+func (d *digest) refer(ref string) {
+	if i := strings.IndexAny(ref, "?#"); i >= 0 {
+		ref = ref[:i]
+	}
+	d.whole = mixed(d.whole, addWord(beginning, []byte(ref), 0, len(ref)))
 }
 
 // endLine ends the line, as where a paragraph ends.
@@ -118,5 +152,44 @@ func (d *digest) endLine() {
 	d.inLine = false
 	if len(d.lines) < maxLines {
 		d.lines = append(d.lines, uint32(d.line>>32)) //nolint:gosec // half of a hash is one
+	}
+}
+
+// isAround reports whether an element has what stands around the text of a page.
+func isAround(name atom.Atom) bool {
+	switch name {
+	case atom.Nav, atom.Header, atom.Footer, atom.Aside, atom.Form:
+		return true
+	}
+	return false
+}
+
+// visibleText returns the text of a page of HTML with white space folded: a line for each paragraph
+// and the like.
+func visibleText(page io.Reader, m weblink.Markup) []byte {
+	var text []byte
+	tags := weblink.NewReader(page, m)
+	space := ""
+	for {
+		switch kind := tags.Next(); kind {
+		case html.ErrorToken:
+			return text
+		case html.StartTagToken, html.EndTagToken, html.SelfClosingTagToken:
+			if !isInline(tags.Name()) {
+				space = "\n"
+			}
+		case html.TextToken:
+			for _, c := range tags.Text() {
+				if c <= ' ' {
+					space = cmp.Or(space, " ")
+					continue
+				}
+				if len(text) > 0 {
+					text = append(text, space...)
+				}
+				space = ""
+				text = append(text, c)
+			}
+		}
 	}
 }

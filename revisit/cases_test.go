@@ -254,12 +254,12 @@ func TestCases(t *testing.T) {
 			h.answer(365*day, 200, 1, 1, headers())
 			h.answer(0, 200, 1, 1, headers())
 			h.wantDue(hour)
-			if h.page.earliestAt(noon.Add(-365*day)) != (time.Time{}) {
+			if h.page.EarliestBy(noon.Add(-365*day)) != (time.Time{}) {
 				h.t.Error("a visit in a year holds requests off")
 			}
 			h.page = Page{}
 			h.answer(0, 200, 1, 1, headers())
-			if got := h.page.earliestAt(noon.Add(-time.Second)); !got.Equal(noon.Add(hour)) {
+			if got := h.page.EarliestBy(noon.Add(-time.Second)); !got.Equal(noon.Add(hour)) {
 				h.t.Errorf("a clock that is a second off: not before %v", got)
 			}
 		}},

@@ -82,6 +82,16 @@ func (p Page) Hinted(modified time.Time) (due time.Time, ok bool) {
 	return p.Earliest, true
 }
 
+// EarliestBy is Earliest by a clock that reads now. If the clock was set back by more than the time
+// that was left, nobody knows how much of it is over, and none of it counts: the time is zero.
+func (p Page) EarliestBy(now time.Time) time.Time {
+	setBack := p.Visited.Sub(now)
+	if setBack > p.Earliest.Sub(p.Visited) {
+		return time.Time{}
+	}
+	return p.Earliest
+}
+
 // validator returns a field of an answer's header that may be sent back; "" if there is none.
 func validator(h http.Header, name string, most int) string {
 	value := first(h, name)

@@ -226,16 +226,6 @@ func (t *Transport) hold(v *visit, forced bool) (earliest time.Time) {
 	return time.Time{}
 }
 
-// earliestAt is Earliest by a clock that reads now. If the clock was set back by more than the time
-// that was left, nobody knows how much of it is over, and none of it counts.
-func (p *Page) earliestAt(now time.Time) time.Time {
-	setBack := p.Visited.Sub(now)
-	if setBack > p.Earliest.Sub(p.Visited) {
-		return time.Time{}
-	}
-	return p.Earliest
-}
-
 // tooEarly is the refusal of req until earliest.
 func tooEarly(req *http.Request, earliest time.Time) error {
 	return &politeness.Error{
@@ -337,7 +327,7 @@ type visit struct {
 // earliest returns when the page may be asked for, and zero if it may be now.
 func (v *visit) earliest(forced bool) time.Time {
 	now := time.Now()
-	earliest := v.page.earliestAt(now)
+	earliest := v.page.EarliestBy(now)
 	if forced || !earliest.After(now) {
 		return time.Time{}
 	}

@@ -1,0 +1,191 @@
+package crawl
+
+import (
+	"errors"
+	"hash/crc32"
+	"hash/fnv"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/mediatype"
+	"github.com/go-politeness/politeness/internal/weblink"
+	"github.com/go-politeness/politeness/revisit"
+)
+
+// disallowedFor is how long a URL isn't asked for that robots.txt disallows: that may change.
+const disallowedFor = 7 * 24 * time.Hour
+
+// revisits reports whether pages are asked for again.
+func (r *run) revisits() bool { return r.c.cfg.Revisit.Min > 0 }
+
+// early returns when the URL of fl may be asked for, if that isn't yet: its Queue has another
+// clock, or was told to lend it again. Zero: it may be.
+func (r *run) early(fl *flight) (earliest time.Time) {
+	if !r.revisits() || fl.good {
+		return earliest
+	}
+	memory, _ := pageOf(fl.request.State) // one that can't be read is asked for as a new one
+	now := time.Now()
+	if at := memory.EarliestBy(now); at.After(now) {
+		return at
+	}
+	return earliest
+}
+
+// An earlyFlight is the end of one whose URL may not be asked for before earliest.
+type earlyFlight struct {
+	fl       *flight
+	earliest time.Time
+}
+
+func (e earlyFlight) apply(r *run) {
+	r.frontier.finish(e.fl, 0)
+	// It isn't counted: nothing has become of it.
+	res := Result{Request: e.fl.request, Outcome: Unchanged, Again: e.earliest}
+	r.work.back = append(r.work.back, res)
+	r.settle(e.fl.h)
+	r.frontier.put(e.fl.h)
+}
+
+// condition makes req one for what has changed since the page was had. A request with conditions of
+// its own, by Config.Prepare, stays as it is.
+func (r *run) condition(page *Page, req *http.Request) *http.Request {
+	for name := range req.Header {
+		if name == "Range" || strings.HasPrefix(name, "If-") {
+			page.ownTerms = true
+		}
+	}
+	if page.ownTerms || page.otherMethod {
+		return req
+	}
+	page.memory, _ = pageOf(page.request.State)
+	now := time.Now()
+	page.conditional = page.memory.Conditions(req.Header, now)
+	due := page.memory.Earliest
+	// What is asked for as a proof that the host serves again comes when it comes.
+	isPromised := !page.good && !due.IsZero() && !due.After(now) && !r.c.cfg.Revisit.IgnoreFresh
+	if !isPromised {
+		return req
+	}
+	return req.WithContext(hostlimit.WithDue(req.Context(), due))
+}
+
+// errUnasked is why a page is Failed whose answer confirms a version that nobody has named.
+var errUnasked = errors.New("crawl: status 304, though the request had no conditions")
+
+// learn finds what the answer says about the page, and when it is due again.
+func (r *run) learn(p *Page) {
+	if !r.revisits() || p.cut {
+		return // of a part nothing is learned: the next answer brings the rest
+	}
+	a := revisit.Answer{
+		Time:        p.ended,
+		Status:      p.Response.StatusCode,
+		Header:      p.Response.Header,
+		Conditional: p.conditional,
+	}
+	if p.refused != "" && a.Status < 400 {
+		a.Status = http.StatusServiceUnavailable // in whatever words
+	}
+	if a.Status/100 == 2 {
+		a.Text, a.Words = r.hashesOf(p)
+	}
+	p.next, p.Change, _ = r.c.cfg.Revisit.Next(p.memory, a)
+	p.isLearned = true
+}
+
+// hashesOf returns the hashes of what is compared of a page with its last version.
+func (r *run) hashesOf(p *Page) (text, words uint32) {
+	if r.c.cfg.Compare != nil {
+		sum := crc32.ChecksumIEEE(r.c.cfg.Compare(p))
+		return sum, sum
+	}
+	if p.refs == nil { // it is no page of HTML
+		sum := crc32.ChecksumIEEE(p.Body)
+		return sum, sum
+	}
+	return folded(p.wholeText), folded(p.mainText)
+}
+
+// folded returns a hash in 32 bits.
+func folded(h uint64) uint32 { return uint32(h ^ h>>32) } //nolint:gosec // half of a hash is one
+
+// Compared returns what of a page is compared with its last version where Config.Compare is nil: of
+// HTML its visible text, with white space folded, in UTF-8, else Body. Call it in a Compare of your
+// own, to take something out of it.
+func (p *Page) Compared() []byte {
+	kind := mediatype.OfPage(p.Response.Header["Content-Type"])
+	markup, isPage := weblink.MarkupOf(kind.Type)
+	if !isPage {
+		return p.Body
+	}
+	return visibleText(p.Text(), markup)
+}
+
+// plan sets when the URL of a result is due again, and what is remembered of it. p is nil where
+// there is no page.
+func (r *run) plan(res *Result, p *Page) {
+	s := r.c.cfg.Revisit
+	if !r.revisits() || res.Outcome == Left {
+		return
+	}
+	now := time.Now()
+	memory, _ := pageOf(res.State)
+	var due time.Time
+	switch {
+	case res.Outcome == VisitFailed:
+		// What the page has brought is lost. What was remembered stays, so the next answer brings it.
+		due = now.Add(s.Min)
+		if p != nil && p.next.Earliest.After(due) {
+			due = p.next.Earliest
+		}
+	case p != nil && p.isLearned:
+		res.Change = p.Change
+		r.remember(res, p.next, p.next.Due)
+		return
+	case res.Outcome == Disallowed:
+		due = now.Add(max(disallowedFor, s.Min))
+	case res.Outcome == Rejected:
+		due = now.Add(s.Max)
+	case res.Outcome == OverBudget, res.Outcome == EnoughOfHost, p != nil:
+		due = now.Add(s.Min)
+	default: // no answer, or a refusal
+		a := revisit.Answer{Time: now}
+		if res.Status >= 400 {
+			a.Status = res.Status
+		}
+		next, _, _ := s.Next(memory, a)
+		r.remember(res, next, next.Due)
+		return
+	}
+	if !memory.IsZero() {
+		memory.Earliest = now.Add(s.Min)
+		if p != nil && p.next.Earliest.After(memory.Earliest) {
+			memory.Earliest = p.next.Earliest
+		}
+		memory.Due = due
+	}
+	r.remember(res, memory, due)
+}
+
+// remember has the Queue keep what is remembered of a page until it is due.
+func (r *run) remember(res *Result, memory revisit.Page, due time.Time) {
+	res.State = ""
+	if !memory.IsZero() {
+		res.State = stateOf(memory)
+	}
+	res.Again = due
+	// Who watches asks for the pages of a host together, so that its robots.txt and its connections
+	// serve several. Hosts have grids of their own, or all would be asked at once.
+	if step := r.c.cfg.Revisit.Min / 4; r.c.cfg.Watch < 0 && !due.IsZero() {
+		hash := fnv.New32a()
+		_, _ = hash.Write([]byte(res.Host))
+		offset := time.Duration(hash.Sum32()) % step
+		res.Again = due.Add(-offset).Truncate(step).Add(offset)
+		if res.Again.Before(due) {
+			res.Again = res.Again.Add(step)
+		}
+	}
+}

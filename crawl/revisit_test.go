@@ -1,0 +1,329 @@
+package crawl_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/politenesstest"
+	"github.com/go-politeness/politeness/revisit"
+)
+
+// A living is a site whose pages change, and that keeps its log.
+type living struct {
+	t    *testing.T
+	rig  *rig
+	site *politenesstest.Site
+
+	mu    sync.Mutex
+	pages map[string]http.HandlerFunc
+	log   []string // "path status" of each request for a page
+	told  []string // "change path" of each visit
+}
+
+// newLiving returns a site, and a crawl that visits its pages again from an hour after their visit on.
+func newLiving(t *testing.T) *living {
+	l := &living{t: t, rig: newRig(), pages: make(map[string]http.HandlerFunc)}
+	l.site = l.rig.Site("https://example.com")
+	l.rig.crawl = crawl.Config{
+		Revisit: revisit.Schedule{Min: time.Hour, Max: time.Hour},
+		Follow:  crawl.SameHost,
+		Visit: func(_ context.Context, p *crawl.Page) error {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.told = append(l.told, strings.TrimSpace(fmt.Sprintf("%s %s", p.Change, p.Response.Request.URL.Path)))
+			return nil
+		},
+	}
+	return l
+}
+
+// answer has the site answer for path from now on.
+func (l *living) answer(path string, h http.HandlerFunc) {
+	l.mu.Lock()
+	_, known := l.pages[path]
+	l.pages[path] = h
+	l.mu.Unlock()
+	if known {
+		return
+	}
+	l.site.Handle(path, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		l.mu.Lock()
+		h := l.pages[path]
+		l.mu.Unlock()
+		s := &statused{ResponseWriter: w, status: 200}
+		h(s, req)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.log = append(l.log, fmt.Sprintf("%s %d", path, s.status))
+	}))
+}
+
+type statused struct {
+	http.ResponseWriter
+
+	status int
+}
+
+func (s *statused) WriteHeader(status int) {
+	s.status = status
+	s.ResponseWriter.WriteHeader(status)
+}
+
+// version answers with HTML that has an ETag.
+func version(etag, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Etag", etag)
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		if req.Header.Get("If-None-Match") == etag {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		fmt.Fprint(w, body)
+	}
+}
+
+// status answers with a status alone.
+func status(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+}
+
+// wants fails unless the site was asked for, and Visit was told, so, in any order. It forgets both.
+func (l *living) wants(when, log, told string) {
+	l.t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range []struct {
+		what, want string
+		got        *[]string
+	}{{"the site was asked for", log, &l.log}, {"Visit was told", told, &l.told}} {
+		slices.Sort(*c.got)
+		if got := strings.Join(*c.got, ", "); got != c.want {
+			l.t.Errorf("%s: %s %q, want %q", when, c.what, got, c.want)
+		}
+		*c.got = nil
+	}
+}
+
+// TestRevisitTellsWhatHasChanged: a crawl by links alone finds what is new, changed, moved and gone, and
+// asks for nothing else but conditionally.
+func TestRevisitTellsWhatHasChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLiving(t)
+		l.answer("/", version(`"1"`, `<a href="/same">1</a> <a href="/edited">2</a> <a href="/gone">3</a> <a href="/moved">4</a>`))
+		for _, path := range []string{"/same", "/edited", "/gone", "/moved", "/new"} {
+			l.answer(path, version(`"1"`, "text of "+path))
+		}
+		l.rig.crawl.Watch = -1
+		ctx, cancel := context.WithCancel(t.Context())
+		results := map[string]int{}
+		l.rig.crawl.Done = func(res crawl.Result) {
+			results[fmt.Sprintf("%s %s", res.Outcome, res.Change)]++
+		}
+		ended := make(chan crawl.Summary)
+		go func() { ended <- l.rig.run(ctx, t, "https://example.com/") }()
+		time.Sleep(59 * time.Minute)
+		l.wants("at first", "/ 200, /edited 200, /gone 200, /moved 200, /same 200",
+			"new /, new /edited, new /gone, new /moved, new /same")
+		l.answer("/edited", version(`"2"`, "another text"))
+		l.answer("/gone", status(http.StatusGone))
+		l.answer("/moved", func(w http.ResponseWriter, req *http.Request) {
+			http.Redirect(w, req, "/new", http.StatusMovedPermanently)
+		})
+		time.Sleep(time.Hour)
+		l.wants("an hour later", "/ 304, /edited 200, /gone 410, /moved 301, /new 200, /same 304",
+			"changed /edited, gone /gone, new /new")
+		time.Sleep(time.Hour)
+		// What has moved is asked for again after Max, which is an hour, and its target is known.
+		l.wants("two hours later", "/ 304, /edited 304, /moved 301, /new 304, /same 304", "")
+		time.Sleep(24 * time.Hour)
+		if !slices.Contains(l.log, "/gone 410") {
+			t.Errorf("a page that is gone isn't asked for once more after a day")
+		}
+		cancel()
+		s := <-ended
+		for what, want := range map[string]int{"visited new": 6, "visited changed": 1, "visited gone": 1, "redirected moved": 1} {
+			if results[what] != want {
+				t.Errorf("%d results %s, want %d; all: %v", results[what], what, want, results)
+			}
+		}
+		if s.Outcomes[crawl.Unchanged] == 0 || s.NotModified != s.Outcomes[crawl.Unchanged]-1 {
+			t.Errorf("%d unchanged, %d by 304", s.Outcomes[crawl.Unchanged], s.NotModified)
+		}
+		if text := s.String(); !strings.Contains(text, "(6 new, 1 changed, 1 gone)") || !strings.Contains(text, "1 moved") {
+			t.Errorf("summary %q", text)
+		}
+	})
+}
+
+// TestTheSameTextIsUnchanged, whatever else of a page differs; new links of it are found.
+func TestTheSameTextIsUnchanged(t *testing.T) {
+	const before = `<title>T</title><p>Ten <b>apples</b> of <a href="/other">1</a>.</p><img src="/a.png?1"><aside>now</aside>`
+	for name, c := range map[string]struct {
+		after string
+		want  string
+	}{
+		"a script":        {before + `<script>var token = "x17"</script>`, ""},
+		"a comment":       {before + `<!-- served by node 7 -->`, ""},
+		"an attribute":    {strings.Replace(before, "<p>", `<p data-nonce="8">`, 1), ""},
+		"a hidden field":  {before + `<form><input type=hidden name=csrf value=zzz></form>`, ""},
+		"white space":     {strings.ReplaceAll(before, " ", "\n\t "), ""},
+		"an image query":  {strings.Replace(before, "?1", "?2", 1), ""},
+		"a link's query":  {strings.Replace(before, "/other", "/other?session=5", 1), "new /other"},
+		"noscript":        {before + `<noscript>old browser</noscript>`, ""},
+		"a word":          {strings.Replace(before, "apples", "pears", 1), "changed /"},
+		"a number":        {strings.Replace(before, ">1<", ">2<", 1), "changed /"},
+		"an image":        {strings.Replace(before, "a.png", "b.png", 1), "changed /"},
+		"a link":          {strings.Replace(before, "/other", "/new", 1), "changed /, new /new"},
+		"an aside":        {strings.Replace(before, "now", "later", 1), "changed /"},
+		"its title alone": {strings.Replace(before, "<title>T", "<title>U", 1), "changed /"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLiving(t)
+				l.rig.crawl.Watch = time.Hour
+				l.answer("/", page(before))
+				l.answer("/other", version(`"1"`, "other"))
+				l.answer("/new", version(`"1"`, "new"))
+				ctx, cancel := context.WithTimeout(t.Context(), 90*time.Minute)
+				defer cancel()
+				go func() {
+					time.Sleep(30 * time.Minute)
+					l.answer("/", page(c.after))
+					l.mu.Lock()
+					l.told = nil
+					l.mu.Unlock()
+				}()
+				l.rig.run(ctx, t, "https://example.com/")
+				slices.Sort(l.told)
+				if got := strings.Join(l.told, ", "); got != c.want {
+					t.Errorf("Visit was told %q, want %q", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// TestCompareIsWhatCounts: a program says what of a page is compared.
+func TestCompareIsWhatCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLiving(t)
+		l.rig.crawl.Watch = time.Hour
+		l.rig.crawl.Compare = func(p *crawl.Page) []byte {
+			before, _, _ := strings.Cut(string(p.Compared()), "Page made at")
+			return []byte(before)
+		}
+		l.answer("/", func(w http.ResponseWriter, req *http.Request) {
+			page("<p>Some   <i>te</i>xt.</p>Page made at "+time.Now().String())(w, req)
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour+time.Minute)
+		defer cancel()
+		l.rig.run(ctx, t, "https://example.com/")
+		l.wants("after three hours", "/ 200, / 200, / 200, / 200", "new /")
+	})
+}
+
+// TestAFailedVisitIsMadeUp: what was lost comes with the next answer, and not while that page is fresh.
+func TestAFailedVisitIsMadeUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLiving(t)
+		l.rig.crawl.Watch = -1
+		visits := 0
+		l.rig.crawl.Visit = func(context.Context, *crawl.Page) error {
+			visits++
+			if visits == 2 {
+				return errors.New("the disk is full")
+			}
+			return nil
+		}
+		l.answer("/", version(`"1"`, "first"))
+		ctx, cancel := context.WithTimeout(t.Context(), 260*time.Minute)
+		defer cancel()
+		go func() {
+			time.Sleep(30 * time.Minute)
+			l.answer("/", version(`"2"`, "second"))
+		}()
+		l.rig.run(ctx, t, "https://example.com/")
+		if visits != 3 {
+			t.Errorf("%d visits, want one of the first version, and two of the second", visits)
+		}
+		l.wants("in four hours", "/ 200, / 200, / 200, / 304", "")
+	})
+}
+
+// TestSourcesArePolledByTheQueue: Discover is called each Min, a page is asked for when it was
+// modified, and no page earlier than Min.
+func TestSourcesArePolledByTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLiving(t)
+		l.rig.crawl.Revisit = revisit.Schedule{Min: time.Hour}
+		l.rig.crawl.Watch = -1
+		l.rig.crawl.Follow = nil
+		var mu sync.Mutex
+		modified := time.Now().Add(-48 * time.Hour)
+		calls := 0
+		l.rig.crawl.Discover = func(_ context.Context, url string) iter.Seq[crawl.Request] {
+			return func(yield func(crawl.Request) bool) {
+				mu.Lock()
+				defer mu.Unlock()
+				calls++
+				if url != "https://example.com/" {
+					t.Errorf("Discover is called with %s", url)
+				}
+				yield(crawl.Request{URL: "https://example.com/listed", Modified: modified})
+			}
+		}
+		l.answer("/", version(`"1"`, "start"))
+		l.answer("/listed", version(`"1"`, "listed"))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan crawl.Summary)
+		go func() { ended <- l.rig.run(ctx, t, "https://example.com/") }()
+		time.Sleep(90 * time.Minute)
+		l.wants("at first", "/ 200, /listed 200", "new /, new /listed")
+		l.answer("/listed", version(`"2"`, "edited"))
+		mu.Lock()
+		modified = time.Now()
+		mu.Unlock()
+		time.Sleep(time.Hour + 20*time.Minute)
+		l.wants("when it was modified", "/listed 200", "changed /listed")
+		time.Sleep(10 * time.Hour)
+		cancel()
+		s := <-ended
+		if calls < 11 || calls > 13 {
+			t.Errorf("Discover was called %d times in 13 hours", calls)
+		}
+		for _, o := range []crawl.Outcome{crawl.Left, crawl.Invalid, crawl.Failed} {
+			if s.Outcomes[o] > 0 {
+				t.Errorf("%d URLs are %s", s.Outcomes[o], o)
+			}
+		}
+	})
+}
+
+// TestNewRefusesWhatCannotWork, with the way out.
+func TestNewRefusesWhatCannotWork(t *testing.T) {
+	known := func(context.Context, string) (crawl.Validators, error) { return crawl.Validators{}, nil }
+	hourly := revisit.Schedule{Min: time.Hour}
+	for want, cfg := range map[string]crawl.Config{
+		"Set Config.Revisit in place of Known":      {Known: known, Follow: crawl.SameHost},
+		"leave Known out":                           {Known: known, Revisit: hourly},
+		"Config.Watch is set without":               {Watch: time.Hour},
+		"needs a Queue that is a Recurring, and":    {Revisit: hourly, Queue: struct{ crawl.Queue }{}},
+		"Config.Revisit: revisit: Min is 3.6µs: wa": {Revisit: revisit.Schedule{Min: 3600}},
+	} {
+		cfg.UserAgent = userAgent
+		cfg.Visit = func(context.Context, *crawl.Page) error { return nil }
+		if _, err := crawl.New(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("New returned %v, want %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package crawl
+
+import (
+	"math"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// sourcesEnd is the end of the URL that stands for the sources of a host: its sitemaps and feeds,
+// or whatever Config.Discover reads. No page has such a URL. Where pages are asked for again the
+// Queue lends it each Revisit.Min, and its turn is a call of Discover. So one process of several
+// does it, and it outlives a kill.
+const sourcesEnd = "/#sources"
+
+// isSources reports whether a URL stands for the sources of its host.
+func isSources(rawURL string) bool { return strings.HasSuffix(rawURL, sourcesEnd) }
+
+// sourcesOf returns the request that stands for the sources of the host of a URL.
+func sourcesOf(req Request) (sources Request, ok bool) {
+	u, err := url.Parse(req.URL)
+	if err != nil {
+		return Request{}, false
+	}
+	return Request{
+		URL:      u.Scheme + "://" + u.Host + sourcesEnd,
+		Host:     req.Host,
+		Priority: math.MaxInt32, // before pages, which it may make due
+	}, true
+}
+
+// addSources adds the sources of the host of fl to the Queue, which may know them.
+func (r *run) addSources(fl *flight) {
+	key := fl.h.key
+	_, added := r.discovered[key]
+	if added || isSources(fl.request.URL) {
+		return
+	}
+	r.discovered[key] = ""
+	if sources, ok := sourcesOf(fl.request); ok {
+		r.work.sources = append(r.work.sources, sources)
+	}
+}
+
+// askSources calls Discover for the host of fl, if that is the turn of its sources.
+func (r *run) askSources(fl *flight) bool {
+	if !r.revisits() || fl.first || fl.good || !isSources(fl.request.URL) {
+		return false
+	}
+	r.frontier.finish(fl, 0)
+	if r.c.cfg.Discover == nil {
+		r.doneSources(Result{Request: fl.request, Outcome: Unchanged})
+		return true
+	}
+	r.seeking++
+	s := &seeker{run: r, host: fl.h.key, sources: fl.request}
+	go s.seek(strings.TrimSuffix(fl.request.URL, "#sources"))
+	return true
+}
+
+// doneSources has the Queue lend the sources of a host again. They are no page: nothing is counted.
+func (r *run) doneSources(res Result) {
+	if res.Outcome != Left {
+		res.Outcome = Unchanged
+		res.Again = time.Now().Add(r.c.cfg.Revisit.Min)
+	}
+	r.work.back = append(r.work.back, res)
+}
