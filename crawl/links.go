@@ -341,6 +341,7 @@ func (r *run) wantsCookie(p *Page) bool {
 func (r *run) turnTo(p *Page, rawURL string, l Link) {
 	req := p.request
 	to, err := p.resolve(rawURL)
+	p.to = to
 	l.URL = to
 	next := Request{
 		URL:      rawURL,

@@ -40,6 +40,8 @@ type Page struct {
 	// (Config.Revisit): revisit.New, Changed or Gone. Empty: the answer is no version of the page,
 	// such as 403, or pages aren't asked for again.
 	Change revisit.Change
+	// Since is when the page was asked for before, with Change. Zero: it wasn't.
+	Since time.Time
 
 	request     Request
 	memory      revisit.Page     // what is remembered of it
@@ -47,6 +49,7 @@ type Page struct {
 	ownTerms    bool             // Config.Prepare has set other conditions
 	isLearned   bool             // next and Change say what the answer means
 	next        revisit.Page     // what is remembered from now on
+	to          string           // URL to which it redirects; empty: none
 	call        *politeness.Call // of the request, once it was answered
 	saying      saying
 	row         saying  // what it has in common with others of a row, see rowOf

@@ -64,6 +64,10 @@ type Result struct {
 
 	// Change is what has changed since the page was had, see Page.Change; also revisit.Same and Moved.
 	Change revisit.Change
+	// Since is when the page was asked for before, with Change; zero: it wasn't. To is the URL to
+	// which it redirects; empty: it doesn't.
+	Since time.Time
+	To    string
 
 	// Again is when the URL is due again: a Recurring lends it then. Zero: never, unless a hint comes.
 	Again time.Time

@@ -94,6 +94,9 @@ func (r *run) learn(p *Page) {
 	}
 	p.next, p.Change, _ = r.c.cfg.Revisit.Next(p.memory, a)
 	p.isLearned = true
+	if p.Change != "" {
+		p.Since = p.memory.Visited
+	}
 }
 
 // hashesOf returns the hashes of what is compared of a page with its last version.
@@ -133,6 +136,9 @@ func (r *run) plan(res *Result, p *Page) {
 	}
 	now := time.Now()
 	memory, _ := pageOf(res.State)
+	if p != nil {
+		res.To = p.to
+	}
 	var due time.Time
 	switch {
 	case res.Outcome == VisitFailed:
@@ -143,6 +149,7 @@ func (r *run) plan(res *Result, p *Page) {
 		}
 	case p != nil && p.isLearned:
 		res.Change = p.Change
+		res.Since = p.Since
 		r.remember(res, p.next, p.next.Due)
 		return
 	case res.Outcome == Disallowed:

@@ -154,8 +154,8 @@ func (c *Crawler) newRun(ctx, late context.Context) *run {
 	return r
 }
 
-// mostCanonicals is how many URLs are remembered to which others have given way: a crawl may watch for
-// years.
+// mostCanonicals is how many URLs are remembered to which others have given way: a crawl may watch
+// for years.
 const mostCanonicals = 1 << 16
 
 func newCanonicals() *simplelru.LRU[string, bool] {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -24,6 +25,7 @@ import (
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/crawl/sitemap"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/revisit"
 )
 
 const crawlUsage = `Usage: politeness crawl -agent UA [flags] URL...
@@ -51,6 +53,14 @@ What is written:
   -failed FILE    append why each URL wasn't visited
   -evidence FILE  append every decision, for politeness audit
   -q              no progress
+
+Again:
+  -every D        ask again for what may have changed: 1d is each day,
+                  1h-30d as often as a page changes; needs -state
+  -watch          don't end: wait for what is due next; Ctrl-C ends it
+  -source URL     read this sitemap or feed, too; may be repeated
+  -ignore-text R  text that doesn't count in comparisons (regexp)
+  -ignore-fresh   ask though the site calls its answer fresh
 
 How fast, how long:
   -preset NAME    audit, conservative, bulk or responsive
@@ -80,21 +90,26 @@ var follows = map[string]func(*crawl.Page, crawl.Link) bool{
 
 // A line is what crawl writes for each page.
 type line struct {
-	URL         string    `json:"url"`
-	FinalURL    string    `json:"finalUrl,omitempty"` // where it isn't URL
-	Time        time.Time `json:"time"`
-	Status      int       `json:"status"`
-	ContentType string    `json:"contentType,omitempty"`
-	Bytes       int       `json:"bytes"`
-	Truncated   bool      `json:"truncated,omitempty"`
-	Depth       int       `json:"depth"`
-	Data        string    `json:"data,omitempty"` // crawl.Request.Data
-	Canonical   string    `json:"canonical,omitempty"`
-	Directives  string    `json:"directives,omitempty"`
-	Preferences string    `json:"preferences,omitempty"`
-	Links       []string  `json:"links,omitempty"`
-	Body        *string   `json:"body,omitempty"`
-	BodyBase64  []byte    `json:"bodyBase64,omitempty"` // instead of Body, where that isn't UTF-8
+	Change   string    `json:"change,omitempty"` // with -every
+	URL      string    `json:"url"`
+	FinalURL string    `json:"finalUrl,omitempty"` // where it isn't URL
+	Time     time.Time `json:"time"`
+
+	Since *time.Time `json:"since,omitempty"` // the visit before, with -every
+	To    string     `json:"to,omitempty"`    // where a page has moved
+
+	Status      int      `json:"status"`
+	ContentType string   `json:"contentType,omitempty"`
+	Bytes       int      `json:"bytes"`
+	Truncated   bool     `json:"truncated,omitempty"`
+	Depth       int      `json:"depth"`
+	Data        string   `json:"data,omitempty"` // crawl.Request.Data
+	Canonical   string   `json:"canonical,omitempty"`
+	Directives  string   `json:"directives,omitempty"`
+	Preferences string   `json:"preferences,omitempty"`
+	Links       []string `json:"links,omitempty"`
+	Body        *string  `json:"body,omitempty"`
+	BodyBase64  []byte   `json:"bodyBase64,omitempty"` // instead of Body, where that isn't UTF-8
 }
 
 // A crawlCommand is what the command line of a crawl asks for.
@@ -111,6 +126,7 @@ type crawlCommand struct {
 	within                       scope
 	waitState                    time.Duration
 	rate                         byteRate
+	every                        every
 	urls                         *frontier // those of -state; nil without it
 }
 
@@ -134,6 +150,11 @@ func parseCrawl(args []string) (*crawlCommand, error) {
 	flags.Var(&c.within.include, "include", "")
 	flags.Var(&c.within.exclude, "exclude", "")
 	flags.Var(&c.rate, "limit-rate", "")
+	flags.Var(&c.every, "every", "")
+	flags.BoolVar(&c.every.watch, "watch", false, "")
+	flags.Var(&c.every.sources, "source", "")
+	flags.Var(&c.every.ignore, "ignore-text", "")
+	flags.BoolVar(&c.every.ignoreWord, "ignore-fresh", false, "")
 	flags.DurationVar(&c.waitState, "wait-state", 0, "")
 	typed, err := parse(flags, args, "URL")
 	if err != nil {
@@ -156,6 +177,9 @@ func parseCrawl(args []string) (*crawlCommand, error) {
 		return nil, misused("-urls-only writes no bodies: leave out -body")
 	case c.mixesEvidence():
 		return nil, misused("-evidence is a file of its own: with other lines in it, it proves nothing")
+	}
+	if err := c.every.check(c.policy.state); err != nil {
+		return nil, err
 	}
 	c.follow = c.within.follow(follow)
 	if c.depth == 0 && isSet(flags, "depth") {
@@ -196,7 +220,8 @@ func runCrawl(ctx context.Context, sh *shell, args []string) (int, error) {
 	cfg.Retry = politeness.Retry{} // the crawl itself comes back to a page: the two would multiply
 	timeout := c.rate.limit(&cfg)
 	if c.dry {
-		return rehearse(ctx, sh, cfg, urls)
+		status, err := rehearse(ctx, sh, cfg, urls)
+		return status, errors.Join(err, c.tellDue(ctx, sh))
 	}
 	return c.start(ctx, sh, cfg, timeout, urls)
 }
@@ -227,7 +252,13 @@ func (c *crawlCommand) start(
 	if err != nil {
 		return 0, err
 	}
-	pages := &writer{lineWriter: lineWriter{out: sh.out}, bodies: c.bodies, urlsOnly: c.urlsOnly, notes: notes}
+	pages := &writer{
+		lineWriter: lineWriter{out: sh.out},
+		bodies:     c.bodies,
+		urlsOnly:   c.urlsOnly,
+		changes:    c.every.isSet(),
+		notes:      notes,
+	}
 	c.headers.allow(urls)
 	prepare := func(r crawl.Request, req *http.Request) error {
 		notes.redirected(r)
@@ -251,9 +282,17 @@ func (c *crawlCommand) start(
 		notes.answers = true
 		crawlCfg.Progress = c.progress(sh)
 	}
-	if c.sitemaps {
-		crawlCfg.Discover = discover(sitemap.Finder{Transport: transport, AsRead: true}, sh.errs, &c.within)
+	if c.sitemaps || len(c.every.sources) > 0 {
+		l := &lister{
+			finder:   sitemap.Finder{Transport: transport, AsRead: true},
+			errs:     sh.errs,
+			within:   &c.within,
+			sitemaps: c.sitemaps,
+			sources:  sourcesByHost(transport, urls, c.every.sources),
+		}
+		crawlCfg.Discover = l.discover
 	}
+	c.every.apply(&crawlCfg)
 	closed, err := c.open(ctx, sh, pages, &crawlCfg)
 	defer func() { err = errors.Join(err, closed()) }()
 	if err != nil {
@@ -324,8 +363,17 @@ func (c *crawlCommand) open(
 		opened = append(opened, misses.close)
 		cfg.Done = misses.done
 	}
+	if c.every.isSet() {
+		others := cfg.Done
+		cfg.Done = func(res crawl.Result) {
+			pages.moved(res)
+			if others != nil {
+				others(res)
+			}
+		}
+	}
 	if c.policy.state != "" {
-		urls, err := openFrontier(ctx, c.policy.state, pages, sh.errs)
+		urls, err := openFrontier(ctx, c.policy.state, pages, sh.errs, c.every.isSet())
 		if err != nil {
 			return closeAll, err
 		}
@@ -380,6 +428,13 @@ func (c *crawlCommand) crawl(
 		return exitNo, nil
 	case err != nil:
 		return 0, err
+	case c.every.isSet():
+		if c.quiet && len(summary.Changes) > 0 {
+			fmt.Fprintln(sh.errs, summary)
+		}
+		if !isAsked(summary) {
+			return exitNo, nil
+		}
 	case summary.Visited() == 0:
 		return exitNo, nil
 	}
@@ -417,21 +472,59 @@ func rehearse(ctx context.Context, sh *shell, cfg politeness.Config, urls []stri
 	return exitNo, nil
 }
 
-// discover returns a Config.Discover that adds what a site's sitemaps list of it.
-func discover(
-	finder sitemap.Finder, errs io.Writer, within *scope,
-) func(ctx context.Context, url string) iter.Seq[crawl.Request] {
-	l := &lister{finder: finder, errs: errs, within: within}
-	return func(ctx context.Context, url string) iter.Seq[crawl.Request] {
-		return func(yield func(crawl.Request) bool) { l.list(ctx, url, yield) }
-	}
+// A lister finds what sitemaps and feeds list.
+type lister struct {
+	finder   sitemap.Finder
+	errs     io.Writer
+	within   *scope
+	sitemaps bool                // those of the site are read
+	sources  map[string][]string // further ones by host
 }
 
-// A lister finds what sitemaps list.
-type lister struct {
-	finder sitemap.Finder
-	errs   io.Writer
-	within *scope
+// sourcesByHost returns the sources by the hosts with which they are read: their own, or the first
+// one that the user has named.
+func sourcesByHost(t *politeness.Transport, urls, sources []string) map[string][]string {
+	hosts := make(map[string]bool)
+	first := ""
+	for _, url := range urls {
+		if key, err := t.HostKey(url); err == nil {
+			hosts[key] = true
+			first = cmp.Or(first, key)
+		}
+	}
+	byHost := make(map[string][]string)
+	for _, source := range sources {
+		key, err := t.HostKey(source)
+		if err != nil || !hosts[key] {
+			key = first
+		}
+		byHost[key] = append(byHost[key], source)
+	}
+	return byHost
+}
+
+// discover is a Config.Discover that adds what a site's sitemaps list of it.
+func (l *lister) discover(ctx context.Context, url string) iter.Seq[crawl.Request] {
+	return func(yield func(crawl.Request) bool) { l.list(ctx, url, yield) }
+}
+
+// entries yields what the sitemaps and feeds list that are read with the host home.
+func (l *lister) entries(ctx context.Context, url, home string) iter.Seq2[sitemap.Entry, error] {
+	return func(yield func(sitemap.Entry, error) bool) {
+		for e, err := range l.finder.Read(ctx, l.sources[home]...) {
+			if !yield(e, err) {
+				return
+			}
+		}
+		if !l.sitemaps {
+			return
+		}
+		for e, err := range l.finder.Pages(ctx, url) {
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
 }
 
 // list yields the pages of the host of a URL that its sitemaps list, until yield returns false.
@@ -442,7 +535,7 @@ func (l *lister) list(ctx context.Context, url string, yield func(crawl.Request)
 		return
 	}
 	elsewhere := 0
-	for e, err := range l.finder.Pages(ctx, url) {
+	for e, err := range l.entries(ctx, url, home) {
 		if err != nil {
 			if ctx.Err() == nil {
 				fmt.Fprintf(l.errs, "politeness crawl: %s\n", plain(err))
@@ -456,7 +549,7 @@ func (l *lister) list(ctx context.Context, url string, yield func(crawl.Request)
 		if url, err := crawl.Normalize(e.Loc); err == nil && !l.within.has(url) {
 			continue
 		}
-		if !yield(crawl.Request{URL: e.Loc}) {
+		if !yield(crawl.Request{URL: e.Loc, Modified: e.LastMod}) {
 			break
 		}
 	}
@@ -471,12 +564,16 @@ type writer struct {
 	lineWriter
 	bodies   bool
 	urlsOnly bool // no JSON
+	changes  bool // pages alone that are new, changed or gone
 	notes    *notes
 	end      func(error) // ends the crawl
 }
 
 func (w *writer) visit(_ context.Context, p *crawl.Page) error {
 	w.notes.had(p.URL, p.FinalURL)
+	if w.changes && p.Change == "" {
+		return nil
+	}
 	if w.writePage(p) != nil { // which is reported at the end, unless a pipe was closed
 		w.end(errUnwritten)
 		return errUnwritten
@@ -495,6 +592,7 @@ func (w *writer) writePage(p *crawl.Page) error {
 // lineOf returns the line of a page.
 func (w *writer) lineOf(p *crawl.Page) line {
 	l := line{
+		Change:      string(p.Change),
 		URL:         p.URL,
 		FinalURL:    p.FinalURL,
 		Data:        p.Data,
@@ -508,6 +606,7 @@ func (w *writer) lineOf(p *crawl.Page) line {
 		Directives:  p.Directives.String(),
 		Preferences: politeness.PreferencesOf(p.Response).String(),
 	}
+	l.setSince(p.Since)
 	if l.FinalURL == l.URL {
 		l.FinalURL = ""
 	}
@@ -518,6 +617,7 @@ func (w *writer) lineOf(p *crawl.Page) line {
 		l.Links = append(l.Links, link.URL)
 	}
 	switch {
+	case p.Change == revisit.Gone: // its text is about the server
 	case w.bodies && utf8.Valid(p.Body):
 		body := string(p.Body)
 		l.Body = &body

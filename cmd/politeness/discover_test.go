@@ -16,8 +16,8 @@ func TestDiscoverSaysWhatItCannotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	var errs strings.Builder
-	find := discover(sitemap.Finder{Transport: transport}, &errs, new(scope))
-	for r := range find(t.Context(), "http://[::1/") {
+	l := &lister{finder: sitemap.Finder{Transport: transport}, errs: &errs, within: new(scope), sitemaps: true}
+	for r := range l.discover(t.Context(), "http://[::1/") {
 		t.Errorf("found %v", r)
 	}
 	if got := errs.String(); !strings.HasPrefix(got, "politeness crawl: no sitemaps of http://[::1/ are read: ") {

@@ -61,6 +61,7 @@ var fieldsOfFlags = strings.NewReplacer(
 	"Config.Spend.Pages", "-pages",
 	"Config.Spend.Duration", "-time",
 	"Config.MaxPages", "-pages",
+	"Config.Revisit", "-every",
 )
 
 // A flagError is an error that names flags where the library names fields.

@@ -44,18 +44,29 @@ func (c *crawlCommand) holdState(ctx context.Context, sh *shell, cfg politeness.
 type frontier struct {
 	*sqlitequeue.Queue
 	pages *writer
+	every bool // pages are asked for again
 }
 
 // openFrontier opens the URLs in dir. Where the run before has come to its end, the crawl begins
 // anew.
-func openFrontier(ctx context.Context, dir string, pages *writer, errs io.Writer) (*frontier, error) {
+func openFrontier(ctx context.Context, dir string, pages *writer, errs io.Writer, every bool) (*frontier, error) {
 	q, err := sqlitequeue.Open(filepath.Join(dir, "urls.db"))
 	if err != nil {
 		return nil, fmt.Errorf("-state: %w", err)
 	}
 	left, err := q.Waiting(ctx)
+	remembers := false
+	if err == nil {
+		remembers, err = q.Remembers(ctx)
+	}
 	switch {
 	case err != nil:
+	case remembers && !every:
+		err = errors.New("it was made with -every: give that again, or another directory")
+	case every && !remembers:
+		// Pages of a crawl without -every are due at once, and whole: nothing is remembered of them.
+		_, err = q.Again(ctx, time.Now())
+	case every:
 	case left == 0:
 		err = q.Clear(ctx)
 	default:
@@ -65,7 +76,7 @@ func openFrontier(ctx context.Context, dir string, pages *writer, errs io.Writer
 		_ = q.Close()
 		return nil, fmt.Errorf("-state: %w", err)
 	}
-	return &frontier{q, pages}, nil
+	return &frontier{q, pages, every}, nil
 }
 
 // Done implements crawl.Queue. The command's own rules are the same in the next run, so a URL that
@@ -79,10 +90,17 @@ func (f *frontier) Done(ctx context.Context, results []crawl.Result) error {
 			res.Outcome = crawl.Left
 		case res.Outcome == crawl.Left && isRefusedByRule(res.Err):
 			res.Outcome = crawl.Disallowed
+			if f.every {
+				res.Again = time.Now().Add(rulesFor)
+			}
 		}
 	}
 	return f.Queue.Done(ctx, results)
 }
+
+// rulesFor is how long a URL isn't asked for that a rule of the command refuses: another run may
+// have other flags.
+const rulesFor = 7 * 24 * time.Hour
 
 // isRefusedByRule reports whether err is that of a Config.Refuse.
 func isRefusedByRule(err error) bool {
