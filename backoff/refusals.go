@@ -17,7 +17,10 @@ import (
 // count if they are listed here; otherwise package hostlimit learns their meaning from the answers
 // that follow.
 type Refusals struct {
-	Policy Policy // how long to stay away; nil: Fibonacci{}
+	// Policy is how long to stay away. Nil is Fibonacci{}. If its longest step, 10 min, was refused
+	// twice, a Limiter goes on by 20 min, doubling to 4 h, as such a ban may begin anew with each
+	// request. Steps that you choose aren't exceeded.
+	Policy Policy
 	// Statuses count at once, as 429 does: such as 403, 503, 420, 509, 520 to 530; see Range.
 	Statuses      []int
 	Network       bool          // whether an attempt without a response counts at once

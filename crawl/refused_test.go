@@ -321,8 +321,8 @@ func TestHostsThatStayClosed(t *testing.T) {
 		took  time.Duration // about
 		why   string
 	}{
-		{"503", func(s *politenesstest.Site) { s.Handle("/", politenesstest.Status(http.StatusServiceUnavailable)) }, 2 * time.Hour, "it has answered 503"},
-		// The next pause of the ban is longer than what is left of Patience.
+		// The next pause is longer than what is left of Patience.
+		{"503", func(s *politenesstest.Site) { s.Handle("/", politenesstest.Status(http.StatusServiceUnavailable)) }, 42 * time.Minute, "it has answered 503"},
 		{"403", func(s *politenesstest.Site) { s.Handle("/", politenesstest.Status(http.StatusForbidden)) }, 95 * time.Minute, "it has answered 403"},
 		{"down", func(s *politenesstest.Site) { s.Down(errRefusedConnection) }, 20 * time.Minute, "it hasn't answered"},
 	} {

@@ -54,12 +54,12 @@ func TestRefusedURLsComeBack(t *testing.T) {
 		{"503 with Retry-After", []int{503, 503, 200}, "60", 0, 3, crawl.Visited, 2 * time.Minute},
 		{"503 without", []int{503, 503, 200}, "", 0, 3, crawl.Visited, 11 * time.Second},
 		{"429 for ever", []int{429}, "60", 0, 20, crawl.Refused, 19 * time.Minute},
-		{"503 for ever", []int{503}, "", 0, 19, crawl.Refused, 35*time.Minute + 20*time.Second},
+		{"503 for ever", []int{503}, "", 0, 19, crawl.Refused, 90*time.Minute + 20*time.Second},
 		{"one try", []int{429, 200}, "60", 1, 1, crawl.Refused, 0},
 		{"one try, and one of Retry", []int{429, 200}, "60", 1, 2, crawl.Visited, time.Minute},
 		{"two tries", []int{429, 503, 429, 503, 200}, "60", 2, 5, crawl.Visited, 4 * time.Minute},
 		{"two tries for ever", []int{429, 503}, "60", 2, 17, crawl.Refused, 16 * time.Minute},
-		{"many tries", []int{503}, "", 70, 84, crawl.Refused, 8*time.Hour + 56*time.Minute},
+		{"many tries", []int{503}, "", 9, 23, crawl.Refused, 13*time.Hour + 30*time.Minute + 20*time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

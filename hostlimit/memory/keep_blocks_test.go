@@ -75,9 +75,12 @@ func TestABanGoesOnAcrossRestarts(t *testing.T) {
 // TestAnOutageGoesOnAcrossRestarts: it isn't taken for refusals such as 429.
 func TestAnOutageGoesOnAcrossRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := hostlimit.Config{Store: new(mapStore)}
+		cfg := hostlimit.Config{Store: new(mapStore), MaxWait: 24 * time.Hour}
 		for n := 1; n <= 20; n++ {
 			want := min(backoff.Fibonacci{}.Delay(n), 5*time.Minute)
+			if further := n - 15; further > 0 { // 5 min was refused twice
+				want = min(5*time.Minute<<further, 4*time.Hour)
+			}
 			if _, e := run(t, cfg).fetch(hostlimit.Outcome{Status: 500}); time.Until(e.Until) != want || e.Kind != "unsure" || e.Row != n {
 				t.Errorf("number %d: %+v, for %v, want %v", n, e, time.Until(e.Until), want)
 			}

@@ -82,6 +82,7 @@ type answered struct {
 	stay            func(n int) time.Duration // of the n-th refusal in a row
 	asked           time.Duration             // by the answer itself
 	heeds           bool                      // by its Retry-After
+	outlasts        bool                      // pauses go on after the longest
 }
 
 // inForce is the delay in force.
@@ -236,6 +237,9 @@ func (t *modelTrouble) doubt(a *answered) (blocked, own bool) {
 	pause := fibonacci(t.unsure, time.Second, 5*time.Minute)
 	if t.vain > 0 {
 		pause = max(pause, 8*time.Second)
+	}
+	if a.outlasts {
+		pause = max(pause, outlasting(t.unsure, 5*time.Minute))
 	}
 	return t.block(a, max(a.asked, pause)), false // programs are too short for 200 pages in trouble
 }

@@ -41,8 +41,9 @@ func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
 	a := &answered{
 		Outcome: o, now: m.now, gap: h.gap, since: m.now - h.began, served: h.answers, earlier: w.beforeBlock, probe: w.probe,
 		delay: d, inARow: m.p.inARow(), asked: asked,
-		heeds: o.RetryAfter > 0 && (o.Status >= 300 || m.p.refuses(o)),
-		stay:  func(n int) time.Duration { _, set := m.p.lasting(o, n); return set },
+		heeds:    o.RetryAfter > 0 && (o.Status >= 300 || m.p.refuses(o)),
+		outlasts: m.p.mayOutlast(o),
+		stay:     func(n int) time.Duration { _, set := m.p.lasting(o, n); return set },
 	}
 	var want hostlimit.Effect
 	lessons := h.lessons

@@ -556,6 +556,9 @@ func (p *program) lasting(o hostlimit.Outcome, n int) (asked, set time.Duration)
 	if p.cannot(o) {
 		set = fibonacci(n, time.Second, 10*time.Minute)
 	}
+	if p.mayOutlast(o) {
+		set = outlasting(n, 10*time.Minute)
+	}
 	if set = max(set, asked); heeded && !p.refusals.AtLeast {
 		set = asked
 	}
@@ -576,6 +579,20 @@ func fibonacci(n int, unit, longest time.Duration) time.Duration {
 		before, at = at, before+at
 	}
 	return min(at, longest)
+}
+
+// mayOutlast reports whether pauses go on after the longest of the guide's own steps.
+func (p *program) mayOutlast(o hostlimit.Outcome) bool {
+	return o.Status != 0 && p.refusals.Policy == backoff.Policy(backoff.Fibonacci{Unit: time.Second, Cap: 10 * time.Minute})
+}
+
+// outlasting is the n-th of Fibonacci steps of a second that double after two of the longest, to 4 h.
+func outlasting(n int, longest time.Duration) time.Duration {
+	at := fibonacci(n, time.Second, longest)
+	for k := n; k > 2 && fibonacci(k-2, time.Second, longest) == longest; k-- {
+		at = min(2*at, 4*time.Hour)
+	}
+	return at
 }
 
 // refuses reports whether an answer is a refusal by itself.

@@ -74,7 +74,8 @@ type suspect struct {
 
 // Pauses and bans. "After such an answer the host rests for a second, longer with each further one
 // in a row (at most 5 min, or the policy's cap where that is shorter)". "A ban: nothing is asked
-// for 60 s, doubling to 10 min and, where that was refused twice, on to 4 h".
+// for 60 s, doubling to 10 min". If the longest of these was refused twice, they go on doubling, to
+// 4 h.
 const (
 	longestPause = 5 * time.Minute
 	shortestBan  = time.Minute
@@ -83,13 +84,30 @@ const (
 	longestBan   = 4 * time.Hour
 )
 
-// banOf returns the length of the n-th ban in a row. A ban that each request begins anew, and that
-// is longer than longBan, would never end otherwise.
+// banOf returns the length of the n-th ban in a row.
 func banOf(n int) time.Duration {
 	if n <= longBans {
 		return backoff.Doubling{Start: shortestBan, Cap: longBan}.Delay(n)
 	}
-	return backoff.Doubling{Start: 2 * longBan, Cap: longestBan}.Delay(n - longBans)
+	return outlasted(longBan, n-longBans)
+}
+
+// outlasted returns the n-th pause after two of the longest, which were refused. A ban that each
+// request begins anew, and that is longer than longest, would never end otherwise.
+func outlasted(longest time.Duration, n int) time.Duration {
+	return backoff.Doubling{Start: 2 * longest, Cap: longestBan}.Delay(n)
+}
+
+// stepOf returns the n-th of steps that go on after two of the longest.
+func stepOf(steps backoff.Fibonacci, n int) time.Duration {
+	if n <= 2 || steps.Delay(n-2) < steps.Cap {
+		return steps.Delay(n)
+	}
+	first := n - 2 // of the longest
+	for first > 1 && steps.Delay(first-1) == steps.Cap {
+		first--
+	}
+	return outlasted(steps.Cap, n-first-1)
 }
 
 // Lessons. "Such refusals make the delay longer: 1.5 times the delay in force or, where that is
@@ -249,7 +267,11 @@ func (s *Refusals) pause(a *answer) time.Duration {
 	if s.Vain > 0 {
 		pause = max(pause, vainPause)
 	}
-	return max(a.asks(), min(pause, longestPause, a.rules.longest))
+	pause = min(pause, longestPause, a.rules.longest)
+	if a.mayBeABan() {
+		pause = max(pause, stepOf(backoff.Fibonacci{Cap: longestPause}, s.Unsure))
+	}
+	return max(a.asks(), pause)
 }
 
 // serve learns from a success, and reports whether it has ended a block or a row of refusals.

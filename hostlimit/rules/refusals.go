@@ -97,6 +97,10 @@ type answer struct {
 // asks returns for how long the host itself asks to be left alone.
 func (a *answer) asks() time.Duration { return a.rules.asked(a.outcome) }
 
+// mayBeABan reports whether pauses in a row go on after the longest. If there was no answer, the
+// user may be offline, and nobody begins a ban anew.
+func (a *answer) mayBeABan() bool { return a.rules.grows && a.outcome.Status != 0 }
+
 // Observe changes s by o, the outcome of the request of t. The caller sets Effect.Until. If
 // s.Lessons has changed, Learned is longer, and the caller begins to count t.Since and t.Served
 // anew.
@@ -467,6 +471,10 @@ func (r *Rules) stay(n int, o *hostlimit.Outcome, failure *error) (d time.Durati
 	asked := r.asked(o)
 	if r.heeds(o) && !r.refusals.AtLeast {
 		return asked // the host knows best
+	}
+	isDefault := r.grows && o.Status != 0
+	if isDefault {
+		return max(asked, stepOf(backoff.Fibonacci{}.WithDefaults(), n))
 	}
 	if r.Meaning(o) == Unsure {
 		return max(asked, min(r.longest, backoff.Fibonacci{}.Delay(n)))

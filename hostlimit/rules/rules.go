@@ -34,6 +34,7 @@ type Rules struct {
 	hours    Hours
 	refusals backoff.Refusals
 	longest  time.Duration // bound of all pauses except for bans: Longest of refusals, at least a second
+	grows    bool          // the user has chosen no policy, so that a ban may outlast its longest step
 
 	compiled *lru.Cache[hostlimit.Limits, *hostlimit.Limits] // by the value that Override returned, which is checked once
 }
@@ -56,6 +57,7 @@ func New(c hostlimit.Config) (*Rules, error) {
 		hours:    slices.Clone(c.Windows),
 		refusals: refusals,
 		longest:  max(time.Second, refusals.Longest()),
+		grows:    refusals.Policy == backoff.Policy(backoff.Fibonacci{}.WithDefaults()),
 		compiled: compiled,
 	}, nil
 }

@@ -1,11 +1,13 @@
 package rules
 
 import (
+	"io"
 	"math"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
@@ -273,29 +275,52 @@ func TestOwnLimitsOfAKey(t *testing.T) {
 	}
 }
 
-// TestABanThatEachRequestBeginsAnew: the pauses of a ban double to 10 min, and go on to 4 h where that
-// was refused twice, so a ban for an hour ends.
+// TestABanThatEachRequestBeginsAnew: pauses that were refused twice at their longest go on doubling to
+// 4 h, in whatever words the ban is, so a ban for an hour ends. A user who is offline, and one who has
+// chosen a policy, waits no longer than before.
 func TestABanThatEachRequestBeginsAnew(t *testing.T) {
-	r, err := New(hostlimit.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, _ := r.Limits("example.com")
-	var s Refusals
-	turn := Turn{Delay: &l.Delay, Probe: true}
-	answer := func() {
-		turn.Number++
-		turn.Last++
-		turn.Now = s.Until
-		s.Observe(r, hostlimit.Outcome{Status: 403}, turn)
-	}
-	for range 5 {
-		answer()
-	}
-	for i, minutes := range []int{1, 2, 4, 8, 10, 10, 20, 40, 80, 160, 240, 240} {
-		answer()
-		if got := s.Until - turn.Now; got != time.Duration(minutes)*time.Minute {
-			t.Errorf("ban %d lasts %v, want %d min", i+1, got, minutes)
-		}
+	const s, min = time.Second, time.Minute
+	for name, tt := range map[string]struct {
+		policy  backoff.Policy
+		outcome hostlimit.Outcome
+		first   int // answers before the first that is looked at
+		want    []time.Duration
+	}{
+		"403": {nil, hostlimit.Outcome{Status: 403}, 5,
+			[]time.Duration{1 * min, 2 * min, 4 * min, 8 * min, 10 * min, 10 * min, 20 * min, 40 * min, 80 * min, 160 * min, 240 * min, 240 * min}},
+		"429": {nil, hostlimit.Outcome{Status: 429}, 12,
+			[]time.Duration{233 * s, 377 * s, 10 * min, 10 * min, 20 * min, 40 * min, 80 * min, 160 * min, 240 * min, 240 * min}},
+		"503": {nil, hostlimit.Outcome{Status: 503}, 12,
+			[]time.Duration{233 * s, 5 * min, 5 * min, 10 * min, 20 * min, 40 * min, 80 * min, 160 * min, 240 * min, 240 * min}},
+		"no answer": {nil, hostlimit.Outcome{Err: io.ErrUnexpectedEOF}, 12,
+			[]time.Duration{233 * s, 5 * min, 5 * min, 5 * min, 5 * min, 5 * min}},
+		"a policy of one's own": {backoff.Fibonacci{Cap: 20 * s}, hostlimit.Outcome{Status: 429}, 5,
+			[]time.Duration{8 * s, 13 * s, 20 * s, 20 * s, 20 * s, 20 * s}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := New(hostlimit.Config{Backoff: tt.policy})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, _ := r.Limits("example.com")
+			var refusals Refusals
+			turn := Turn{Delay: &l.Delay, Probe: true}
+			answer := func() time.Duration {
+				turn.Number++
+				turn.Last++
+				turn.Now = refusals.Until
+				tt.outcome.Resource++
+				refusals.Observe(r, tt.outcome, turn)
+				return refusals.Until - turn.Now
+			}
+			for range tt.first {
+				answer()
+			}
+			for i, want := range tt.want {
+				if got := answer(); got != want {
+					t.Errorf("pause %d after %d lasts %v, want %v", i+1, tt.first, got, want)
+				}
+			}
+		})
 	}
 }
