@@ -16,6 +16,7 @@ import (
 
 // policyOf returns the promises of a Transport made of cfg, with every default filled in.
 func policyOf(cfg *Config, product string, hosts hostlimit.Config, spend budget.Limits) *evidence.Policy {
+	perSite := hosts.PerSite // of a limiter that doesn't know it 0, which is no promise
 	// A promise is the value in force: a zero that means a default is recorded as the default.
 	hosts = hosts.WithDefaults()
 	p := &evidence.Policy{
@@ -40,8 +41,8 @@ func policyOf(cfg *Config, product string, hosts hostlimit.Config, spend budget.
 		Retries:      cfg.Retry.Max,
 		Robots:       "ignored",
 	}
-	if hosts.PerSite > 0 { // a negative one is no bound
-		p.PerSite = hosts.PerSite
+	if perSite > 0 { // a negative one is no bound
+		p.PerSite = perSite
 		p.SiteList = sitekey.List()
 	}
 	recorder.StateLimits(p, hostlimit.Limits{Concurrency: hosts.Concurrency, Delay: hosts.Delay})

@@ -46,7 +46,8 @@ type Limiter interface {
 	Next(ctx context.Context, key string, floor time.Duration) (time.Time, error)
 
 	// Config returns the Config that the limiter was made of. Its defaults may be missing: call its
-	// WithDefaults before you read a field.
+	// WithDefaults before you read a field. PerSite is as it is in force: 0 says that the limiter
+	// doesn't bound sites, so that no log promises it.
 	Config() Config
 
 	// ID returns the names by which evidence tells limiters apart, at most 16 characters each:

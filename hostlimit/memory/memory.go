@@ -43,6 +43,7 @@ func New(c hostlimit.Config) (*Limiter, error) {
 		return nil, err
 	}
 	full := r.Config()
+	c.PerSite = full.PerSite // as Config promises
 	m := &Limiter{
 		rules:       r,
 		config:      c,
@@ -74,7 +75,8 @@ func New(c hostlimit.Config) (*Limiter, error) {
 	return m, nil
 }
 
-// Config implements Limiter: it returns the Config that New received.
+// Config implements Limiter: it returns the Config that New received, with PerSite as it is in
+// force.
 func (m *Limiter) Config() hostlimit.Config { return m.config }
 
 // ID implements Limiter: limiter is a random number, process is empty.

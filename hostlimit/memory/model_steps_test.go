@@ -280,7 +280,7 @@ func (m *model) settle(touched []*modelHost) error {
 			}
 			if m.ready(h) {
 				m.standInLine(h)
-				if m.p.cfg.MaxInFlight == 0 || m.flying < m.p.cfg.MaxInFlight && m.firstInLine() == h {
+				if m.hasPlace(h) {
 					m.line = slices.DeleteFunc(m.line, func(o *modelHost) bool { return o == h })
 					if err := m.grant(h); err != nil {
 						return err
@@ -318,22 +318,35 @@ func (m *model) settle(touched []*modelHost) error {
 	return nil
 }
 
-// standInLine puts h in the line for one of MaxInFlight's places, if nothing else keeps its head.
+// standInLine puts h in the line for one of the places in common, if nothing else keeps its head.
 func (m *model) standInLine(h *modelHost) {
-	if m.p.cfg.MaxInFlight > 0 && m.ready(h) && !slices.Contains(m.line, h) {
+	if m.p.most() > 0 && m.ready(h) && !slices.Contains(m.line, h) {
 		h.lined, m.line = m.now, append(m.line, h)
 	}
 }
 
-// firstInLine is the host that has the next place. Those that came at the same instant stand in an
-// order of the limiter's own, which the log tells.
-func (m *model) firstInLine() *modelHost {
+// hasPlace reports whether h, whose head lacks only a place, gets one.
+func (m *model) hasPlace(h *modelHost) bool {
+	most := m.p.most()
+	return most == 0 || m.flying[m.p.party(h)] < most && m.firstInLine(m.p.party(h)) == h
+}
+
+// firstInLine is the host that has the next place of a party. Those that came at the same instant
+// stand in an order of the limiter's own, which the log tells.
+func (m *model) firstInLine(party int) *modelHost {
+	var first *modelHost
 	for _, h := range m.line {
-		if es := m.outputs[h.queue[0].req]; h.lined == m.line[0].lined && len(es) > 0 && es[0].kind == granted {
+		if m.p.party(h) != party {
+			continue
+		}
+		if first == nil {
+			first = h
+		}
+		if es := m.outputs[h.queue[0].req]; h.lined == first.lined && len(es) > 0 && es[0].kind == granted {
 			return h
 		}
 	}
-	return m.line[0]
+	return first
 }
 
 // number is that of the start of w at this instant.
@@ -350,7 +363,7 @@ func (m *model) grant(h *modelHost) error {
 	h.queue = h.queue[1:]
 	e := m.output(w, granted)
 	if e == nil {
-		return fmt.Errorf("%v: request %d should have its turn: %v; %d in flight, in line: %v", m.now, w.req.id, h, m.flying, m.line)
+		return fmt.Errorf("%v: request %d should have its turn: %v; %v in flight, in line: %v", m.now, w.req.id, h, m.flying, m.line)
 	}
 	d, floor := h.limits.Delay, w.req.floor
 	random, own := d.Min, max(floor, h.adaptive, h.learned)
@@ -374,7 +387,7 @@ func (m *model) grant(h *modelHost) error {
 	h.pace(w.stamp, w)
 	w.stamp.gap, w.stamp.by = h.gap, h.by
 	h.flying = append(h.flying, w)
-	m.flying++
+	m.flying[m.p.party(h)]++
 	w.place = len(h.flying)
 	if h.alone {
 		h.probe = w
@@ -393,7 +406,7 @@ func (m *model) start(h *modelHost, w *modelTurn) error {
 	h.leave(w, m.now)
 	e := m.output(w, started)
 	if e == nil {
-		return fmt.Errorf("%v: request %d should start: %v; %d in flight, in line: %v", m.now, w.req.id, h, m.flying, m.line)
+		return fmt.Errorf("%v: request %d should start: %v; %v in flight, in line: %v", m.now, w.req.id, h, m.flying, m.line)
 	}
 	g := e.grant
 	forgotten := g.Seq == 1 && h.seq > 0 && m.p.cfg.MaxHosts < 1000

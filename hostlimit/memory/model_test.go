@@ -148,7 +148,7 @@ type model struct {
 	hosts  map[int]*modelHost
 	turns  map[*request]*modelTurn
 	line   []*modelHost
-	flying int
+	flying map[int]int // by party
 	base   time.Time
 
 	outputs map[*request][]*event // at this instant, not yet predicted
@@ -157,7 +157,7 @@ type model struct {
 
 // check compares the log of a run with the model.
 func (p *program) check(base time.Time, log []*event) error {
-	if p.cfg.MaxInFlight > 0 {
+	if p.most() > 0 {
 		return p.checkTogether(base, log)
 	}
 	byHost := make(map[int][]*event) // without a common bound each host lives alone
@@ -172,8 +172,20 @@ func (p *program) check(base time.Time, log []*event) error {
 	return nil
 }
 
+// most is how many requests may be in flight over all hosts, or over those of a site; 0: any number.
+// A program has one of these bounds at most.
+func (p *program) most() int { return max(p.cfg.MaxInFlight, p.cfg.PerSite, 0) }
+
+// party is what the bound of most holds for, of which h is one.
+func (p *program) party(h *modelHost) int {
+	if p.cfg.PerSite > 0 {
+		return siteOf(h.id)
+	}
+	return 0
+}
+
 func (p *program) checkTogether(base time.Time, log []*event) error {
-	m := &model{p: p, base: base, hosts: make(map[int]*modelHost), turns: make(map[*request]*modelTurn), outputs: make(map[*request][]*event)}
+	m := &model{p: p, base: base, flying: make(map[int]int), hosts: make(map[int]*modelHost), turns: make(map[*request]*modelTurn), outputs: make(map[*request][]*event)}
 	for len(log) > 0 {
 		next := min(m.next(), log[0].at)
 		m.advance(next)
@@ -201,7 +213,7 @@ func (p *program) checkTogether(base time.Time, log []*event) error {
 		}
 		for _, es := range m.outputs {
 			e := es[0]
-			return fmt.Errorf("%v, but the model has it wait: %v; %d in flight, in line: %v", e, m.host(e.req.host), m.flying, m.line)
+			return fmt.Errorf("%v, but the model has it wait: %v; %v in flight, in line: %v", e, m.host(e.req.host), m.flying, m.line)
 		}
 	}
 	return nil
@@ -301,7 +313,7 @@ func (m *model) blocked(h *modelHost) bool {
 
 func (h *modelHost) isFull() bool { return len(h.flying) >= h.limits.Concurrency }
 
-// ready reports whether nothing but MaxInFlight keeps the head from starting.
+// ready reports whether nothing but a common place keeps the head from starting.
 func (m *model) ready(h *modelHost) bool {
 	return len(h.gate) == 0 && len(h.queue) > 0 && !m.blocked(h) && !h.isFull() && h.earliest(h.queue[0].req.floor) <= m.now
 }
@@ -403,7 +415,7 @@ func (m *model) advance(t time.Duration) {
 func (m *model) due() []*modelHost {
 	var due []*modelHost
 	for _, h := range m.hosts {
-		if len(h.queue) > 0 || len(h.gate) > 0 || m.p.cfg.MaxInFlight > 0 {
+		if len(h.queue) > 0 || len(h.gate) > 0 || m.p.most() > 0 {
 			due = append(due, h)
 		}
 	}
@@ -526,7 +538,7 @@ func (h *modelHost) part(w *modelTurn, at time.Duration) {
 func (m *model) land(h *modelHost, w *modelTurn) {
 	if i := slices.Index(h.flying, w); i >= 0 {
 		h.flying = slices.Delete(h.flying, i, i+1)
-		m.flying--
+		m.flying[m.p.party(h)]--
 		at := m.now
 		if w.expired {
 			at = w.due(m.p)

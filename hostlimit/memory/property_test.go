@@ -85,11 +85,18 @@ func (p *program) inARow() int {
 	return p.refusals.InARow
 }
 
-func key(host int) string { return "host-" + strconv.Itoa(host) }
+// sites is the number of sites that the hosts of a program belong to.
+const sites = 3
+
+// siteOf is the site of a host.
+func siteOf(host int) int { return host % sites }
+
+func key(host int) string { return fmt.Sprintf("host-%d.site%d.example", host, siteOf(host)) }
 
 // number is the host of a key.
 func number(key string) int {
-	n, _ := strconv.Atoi(strings.TrimPrefix(key, "host-"))
+	name, _, _ := strings.Cut(key, ".")
+	n, _ := strconv.Atoi(strings.TrimPrefix(name, "host-"))
 	return n
 }
 
@@ -151,6 +158,7 @@ func generate(seed uint64, n int) *program {
 		LeaseTTL:    span(20*time.Second, 6*time.Minute),
 		MaxHosts:    1_000_000,
 		Backoff:     p.refusals,
+		PerSite:     -1,
 	}
 	if chance(70) {
 		p.cfg.SlotTimeout = span(time.Second, 30*time.Second)
@@ -177,6 +185,13 @@ func generate(seed uint64, n int) *program {
 		// by gaps of one length that count from an end and from the start that it allows.
 		p.cfg.Windows, p.cfg.Delay.FromEnd = nil, false
 		hosts = min(hosts, 30) // the model looks at all of them at each event
+	}
+	// By a source of its own, so that the programs of known seeds stay as they are.
+	own := rand.New(rand.NewPCG(seed, 2))
+	if p.cfg.MaxInFlight == 0 && own.IntN(100) < 40 {
+		p.cfg.PerSite = p.cfg.Concurrency + own.IntN(6)
+		p.cfg.Windows, p.cfg.Delay.FromEnd = nil, false // as for MaxInFlight
+		hosts = min(hosts, 30)
 	}
 	small := chance(15)
 	if small {
@@ -241,7 +256,7 @@ func generate(seed uint64, n int) *program {
 		case chance(10):
 			q.status = []int{0, 404, 500, 502, 301, 401, 402, 407, 408, 425}[r.IntN(10)]
 		}
-		if q.status == 0 && p.cfg.MaxInFlight > 0 {
+		if q.status == 0 && max(p.cfg.MaxInFlight, p.cfg.PerSite) > 0 {
 			q.status = 504
 		}
 		if q.status == 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/memory"
 	"github.com/go-politeness/politeness/hostlimit/sitekey"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots"
@@ -64,6 +65,31 @@ func TestPolicyOpensTheLog(t *testing.T) {
 			b.Errorf("%+v", fetched)
 		}
 	})
+}
+
+// A siteless limiter doesn't know PerSite, as one of a user's own.
+type siteless struct{ *memory.Limiter }
+
+func (siteless) Config() hostlimit.Config { return hostlimit.Config{} }
+
+// TestPolicyPromisesSitesOfWhoBoundsThem: a Limiter that says nothing of PerSite bounds no site.
+func TestPolicyPromisesSitesOfWhoBoundsThem(t *testing.T) {
+	limiter, err := memory.New(hostlimit.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		limiter hostlimit.Limiter
+		perSite int
+	}{{nil, 16}, {limiter, 16}, {siteless{limiter}, 0}} {
+		log := &evidence.Recorder{}
+		cfg := politeness.Config{UserAgent: agent, Limiter: c.limiter, Evidence: log, Base: politenesstest.NewWeb()}
+		_, _ = mustNew(t, cfg).RoundTrip(httptest.NewRequest(http.MethodPost, "https://example.com/", http.NoBody))
+		p := log.Decisions(evidence.PolicyStated)[0].Policy
+		if p.PerSite != c.perSite || (p.SiteList != "") != (c.perSite > 0) {
+			t.Errorf("%T: %d in flight on a site, by the list %q, want %d", c.limiter, p.PerSite, p.SiteList, c.perSite)
+		}
+	}
 }
 
 // TestPolicyStatesWhatIsConfigured: no default where something else holds.

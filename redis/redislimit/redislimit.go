@@ -165,6 +165,7 @@ func newSetup(c Config) (setup, error) {
 
 	set.rules = compiled
 	set.limits = compiled.Config()
+	set.conf.Limits.PerSite = set.limits.PerSite // as hostlimit.Limiter.Config promises
 	// No call covers all hosts, so each process bounds its own requests.
 	if set.limits.MaxInFlight > 0 && c.Processes > 0 {
 		set.limits.MaxInFlight = max(1, set.limits.MaxInFlight/c.Processes)
