@@ -21,12 +21,14 @@ import (
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/crawl/sqlitequeue"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/revisit"
 )
 
 // The environment of a crawler, which is a process of its own.
 const (
-	envDir  = "SQLITEQUEUE_DIR"
-	envURLs = "SQLITEQUEUE_URLS"
+	envDir   = "SQLITEQUEUE_DIR"
+	envURLs  = "SQLITEQUEUE_URLS"
+	envAgain = "SQLITEQUEUE_AGAIN" // pages are asked for again after an hour
 )
 
 func TestMain(m *testing.M) {
@@ -61,7 +63,12 @@ func crawler(ctx context.Context, dir string, urls []string) (err error) {
 	if err != nil {
 		return err
 	}
+	var schedule revisit.Schedule
+	if os.Getenv(envAgain) != "" {
+		schedule.Min = time.Hour
+	}
 	c, err := crawl.New(crawl.Config{
+		Revisit:   schedule,
 		Transport: t, Queue: q, Follow: crawl.SameHost,
 		Take: func(p *crawl.Page, l crawl.Link, r *crawl.Request) bool {
 			r.Data = p.Data + " > " + l.URL
@@ -144,8 +151,14 @@ func (s *tree) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // TestAKillLosesNoPage: of a crawl that is killed again and again (a hundred times with
 // POLITENESS_LONG=1, and ten without) there are as many rows as pages in the end, and what was
 // asked for twice was under way at a kill. Each page has the Data and the From with which it was
-// found.
+// found. Where pages are asked for again, none is within the hour for which it isn't due.
 func TestAKillLosesNoPage(t *testing.T) {
+	t.Run("pages that are asked for once", func(t *testing.T) { killLosesNoPage(t, "") })
+	t.Run("pages that are asked for again", func(t *testing.T) { killLosesNoPage(t, envAgain+"=1") })
+}
+
+func killLosesNoPage(t *testing.T, env string) {
+	t.Helper()
 	kills, hosts, pages := 10, 8, 60
 	if os.Getenv("POLITENESS_LONG") != "" {
 		kills, pages = 100, 600
@@ -170,7 +183,7 @@ func TestAKillLosesNoPage(t *testing.T) {
 		begun.first = first
 		begun.mu.Unlock()
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
-		cmd.Env = append(os.Environ(), envDir+"="+dir, envURLs+"="+strings.Join(urls, " "))
+		cmd.Env = append(os.Environ(), envDir+"="+dir, envURLs+"="+strings.Join(urls, " "), env)
 		cmd.Stderr = os.Stderr
 		out, err := cmd.StdoutPipe()
 		if err != nil {
