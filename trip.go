@@ -14,6 +14,7 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/rules"
 	"github.com/go-politeness/politeness/internal/alarm"
+	"github.com/go-politeness/politeness/internal/caching"
 	"github.com/go-politeness/politeness/internal/contexts"
 	"github.com/go-politeness/politeness/internal/faults"
 	"github.com/go-politeness/politeness/internal/hostname"
@@ -698,7 +699,7 @@ func (trip *trip) isAsked(resp *http.Response) bool {
 func (trip *trip) describeQuestion(o *hostlimit.Outcome) {
 	req := trip.req
 	o.Method = req.Method
-	o.Conditional = isConditional(req.Header)
+	o.Conditional = caching.IsConditional(req.Header)
 	o.Page = trip.subject.kind == kindPage && trip.subject.call.isJudged()
 	o.Resource = weburl.Hash(req.URL)
 	isGet := o.Method == "" || o.Method == http.MethodGet
@@ -715,18 +716,6 @@ func (trip *trip) describeQuestion(o *hostlimit.Outcome) {
 
 // hashPrime is the factor of FNV-1a, by which weburl.Hash mixes the parts of a URL.
 const hashPrime = 1099511628211
-
-// isConditional reports whether the header of a request has a condition or a range.
-func isConditional(h http.Header) bool {
-	for _, name := range [...]string{
-		"If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since", "If-Range", "Range",
-	} {
-		if len(h[name]) > 0 {
-			return true
-		}
-	}
-	return false
-}
 
 // isRevisit reports whether a request with the header h asks for a page only if it has changed.
 func isRevisit(h http.Header) bool {

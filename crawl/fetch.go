@@ -16,6 +16,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/caching"
 	"github.com/go-politeness/politeness/internal/contexts"
 	"github.com/go-politeness/politeness/internal/weburl"
 	"github.com/go-politeness/politeness/publicnet"
@@ -447,10 +448,12 @@ func (r *run) get(page *Page) error {
 	if err != nil {
 		return err
 	}
+	page.method = req.Method
 	page.otherMethod = req.Method != "" && req.Method != http.MethodGet
 	if r.revisits() {
 		req = r.condition(page, req)
 	}
+	page.partial = caching.IsConditional(req.Header)
 	page.sent = true
 	resp, err := r.c.client.Do(req)
 	if err != nil {

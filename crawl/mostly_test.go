@@ -1,6 +1,7 @@
 package crawl_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -53,6 +54,38 @@ func TestAWarningInTheFirstMinute(t *testing.T) {
 					t.Errorf("the lines are %s", &out)
 				}
 			})
+		})
+	}
+}
+
+// TestAConditionIsNoPlainQuestion: a server that answers conditions with 409, as a broken proxy does,
+// hasn't banned the crawler. No page is asked for twice.
+func TestAConditionIsNoPlainQuestion(t *testing.T) {
+	for _, status := range []int{400, 405, 406, 409, 412} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig()
+			r.Site("https://a.example").Handle("/", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				if req.Header.Get("If-None-Match") != "" {
+					w.WriteHeader(status)
+					return
+				}
+				page("page "+inLetters(req.URL.Path))(w, req)
+			}))
+			r.crawl.Known = func(_ context.Context, url string) (crawl.Validators, error) {
+				if strings.HasSuffix(url, "/0") {
+					return crawl.Validators{}, nil // a plain page, by which the host could be checked
+				}
+				return crawl.Validators{ETag: `"v1"`}, nil
+			}
+			const pages = 30
+			sum := r.run(t.Context(), t, numbered("a.example", pages)...)
+			asked := len(r.Requests())
+			if sum.Visited() != pages || asked > 1+pages+3 { // robots.txt, the pages, checks of alike answers
+				t.Errorf("%d: %d requests for %d pages: %v", status, asked, pages, sum)
+			}
+			if sum.Elapsed > time.Minute {
+				t.Errorf("%d: the host was waited for: %v", status, sum)
+			}
 		})
 	}
 }

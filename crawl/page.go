@@ -61,7 +61,9 @@ type Page struct {
 	refused     string  // why the Transport takes the answer for a refusal, whatever its status; empty: it doesn't
 	good        bool    // asked for because it was served before: it isn't visited
 	again       bool    // asked for next after it was refused
+	method      string  // of the request
 	otherMethod bool    // the request isn't a GET
+	partial     bool    // the request has a condition or a range: a 4xx says nothing of a plain one
 	cached      bool    // the answer hasn't come from the Transport
 	sent        bool    // the Client was asked for it
 	late        bool    // Config.Timeout has ended the request, and nothing is asked for again

@@ -122,7 +122,12 @@ func meaningOf(page *Page) rules.Meaning {
 		return rules.Refused
 	}
 	// As Call.Judges has the limiter read it.
-	o := hostlimit.Outcome{Status: resp.StatusCode, Page: true}
+	o := hostlimit.Outcome{
+		Status:      resp.StatusCode,
+		Page:        true,
+		Method:      page.method,
+		Conditional: page.partial,
+	}
 	if resp.Header.Get("Retry-After") != "" {
 		o.RetryAfter = time.Second // a page in trouble doesn't know when that ends, however long it is
 	}
