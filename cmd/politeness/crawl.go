@@ -241,7 +241,7 @@ func (c *crawlCommand) start(
 	if err != nil {
 		return 0, err
 	}
-	done, err := c.policy.record(&cfg)
+	done, err := c.policy.record(sh, &cfg)
 	if err != nil {
 		return 0, err
 	}

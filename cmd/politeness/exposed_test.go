@@ -4,10 +4,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/internal/localsite"
 	"github.com/go-politeness/politeness/internal/logtest"
 )
 
@@ -17,6 +19,7 @@ func TestALogThatOthersMayWriteIsWarnedOf(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the mode of a file says nothing there")
 	}
+	site := localsite.New(t, 0)
 	dir := t.TempDir()
 	log := filepath.Join(dir, "crawl.jsonl")
 	text := logtest.Write(t, []evidence.Decision{{Type: evidence.LogClosed, Time: time.Now(), Allowed: true}})
@@ -43,6 +46,11 @@ func TestALogThatOthersMayWriteIsWarnedOf(t *testing.T) {
 		r := polite(t, nil, "audit", log)
 		if got := len(r.errs) >= len(warning) && r.errs[:len(warning)] == warning; got != c.want {
 			t.Errorf("%v in %v: %q", c.file, c.dir, r.errs)
+		}
+		// Who writes it is told as well.
+		r = polite(t, nil, "crawl", "-agent", agent, "-delay", "10ms", "-evidence", log, "-o", filepath.Join(t.TempDir(), "pages"), site.URL+"/")
+		if got := strings.Contains(r.errs, warning); got != c.want || r.status != 0 {
+			t.Errorf("a crawl, %v in %v: status %d, %q", c.file, c.dir, r.status, r.errs)
 		}
 	}
 }

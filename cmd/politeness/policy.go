@@ -149,9 +149,9 @@ func tryDir(dir string) error {
 	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
-// record makes the Config keep evidence in the policy's file, if it names one. Call done at the
-// end.
-func (p *policy) record(cfg *politeness.Config) (done func() error, err error) {
+// record makes the Config keep evidence in the policy's file, if it names one, and warns if others
+// may write there. Call done at the end.
+func (p *policy) record(sh *shell, cfg *politeness.Config) (done func() error, err error) {
 	if p.evidence == "" {
 		return func() error { return nil }, nil
 	}
@@ -159,6 +159,7 @@ func (p *policy) record(cfg *politeness.Config) (done func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
+	sh.warnExposed(p.evidence)
 	cfg.Evidence = log
 	cfg.Robots.RecordText = true // without it nobody could prove that the rules were kept
 	return log.Close, nil

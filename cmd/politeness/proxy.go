@@ -116,7 +116,7 @@ func runProxy(ctx context.Context, sh *shell, args []string) (status int, err er
 	if err := p.keep(); err != nil {
 		return 0, err
 	}
-	done, err := p.record(&cfg)
+	done, err := p.record(sh, &cfg)
 	if err != nil {
 		return 0, err
 	}

@@ -158,6 +158,7 @@ func (b *bulk) crawler(ctx context.Context, proof evidence.Evidence) (*crawl.Cra
 
 	lists := cfg
 	lists.Response = politeness.ResponseLimits{MaxBytes: 50 << 20} // by sitemaps.org
+	b.finder.AsRead = true                                         // whatever a site lists
 	b.finder.Transport, err = politeness.New(lists)
 	if err != nil {
 		return nil, err
