@@ -371,6 +371,9 @@ type download struct {
 
 // WriteHeader implements http.ResponseWriter.
 func (d *download) WriteHeader(status int) {
+	if h := d.Header(); h["Content-Type"] == nil {
+		h["Content-Type"] = nil // or the server would guess one
+	}
 	d.ResponseWriter.WriteHeader(status)
 	d.begun = d.begun || status >= http.StatusOK || status == http.StatusSwitchingProtocols
 }
