@@ -85,13 +85,19 @@ func (s *sender) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
+// mostTries is how often most programs try, at most. A turn that is further away than so many waits
+// is no use to them.
+const mostTries = 5
+
 // holdBack waits with a refusal until the request has waited for as long as any other. Many
 // programs don't read Retry-After: they would use up their tries at once, and lose a page that has
-// its turn soon. A person who looks at a browser is told at once.
+// its turn soon. A browser is told at once where no try would help, since somebody may look at it.
 func (s *sender) holdBack(req *http.Request, err error, arrived time.Time) {
-	isPerson := req.Header.Get("Sec-Fetch-Mode") == "navigate"
+	again, ok := comesBack(err)
+	isBrowser := req.Header.Get("Sec-Fetch-Mode") == "navigate" // or has its headers, as crawlee has
+	isFar := again.Sub(arrived) > mostTries*s.hold
 	isUpgrade := req.Header.Get("Upgrade") != ""
-	if isPerson || isUpgrade || !comesBack(err) {
+	if !ok || isUpgrade || isBrowser && isFar {
 		return
 	}
 	timer := time.NewTimer(s.hold - time.Since(arrived))

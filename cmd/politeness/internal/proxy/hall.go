@@ -160,9 +160,12 @@ func (h *hall) sweep(now time.Time) {
 	}
 }
 
-// comesBack reports whether err refuses a request that is fetched later on. The site answers: one
+// comesBack returns when a request that err refuses may come back, if it may. The site answers: one
 // that doesn't is no queue.
-func comesBack(err error) bool {
+func comesBack(err error) (again time.Time, ok bool) {
 	var refused *politeness.Error
-	return errors.As(err, &refused) && !refused.RetryAt.IsZero() && !isDead(err)
+	if !errors.As(err, &refused) || refused.RetryAt.IsZero() || isDead(err) {
+		return time.Time{}, false
+	}
+	return refused.RetryAt, true
 }

@@ -129,17 +129,29 @@ func TestProgramsThatRepeatAtOnceLoseNothing(t *testing.T) {
 	})
 }
 
-// TestAPersonIsToldAtOnce: what is held back is for programs.
-func TestAPersonIsToldAtOnce(t *testing.T) {
+// TestABrowserIsToldOfALongWaitAtOnce: somebody may look at it. A crawler that has the headers of a
+// browser, or drives one, repeats at once as others do, so a turn that is near is waited for.
+func TestABrowserIsToldOfALongWaitAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := newVirtual(t, politeness.Config{})
-		v.p.forward.Transport.(*sender).hold = 50 * time.Second
-		must(t, v.p.hosts.Block(t.Context(), "example.com", time.Now().Add(2*time.Hour), "by the owner's wish"))
-		for mode, want := range map[string]time.Duration{"navigate": 0, "": 50 * time.Second} {
+		const hold = 50 * time.Second
+		for _, test := range []struct {
+			mode    string
+			blocked time.Duration
+			want    time.Duration
+		}{
+			{"navigate", 2 * time.Hour, 0},
+			{"navigate", 2 * time.Minute, hold},
+			{"", 2 * time.Hour, hold},
+			{"no-cors", 2 * time.Hour, hold},
+		} {
+			var cfg politeness.Config
+			cfg.Hosts.MaxWait = hold
+			v := newVirtual(t, cfg)
+			must(t, v.p.hosts.Block(t.Context(), "example.com", time.Now().Add(test.blocked), "by the owner's wish"))
 			began := time.Now()
-			resp := v.get("/", "Sec-Fetch-Mode", mode)
-			if took := time.Since(began); resp.StatusCode != http.StatusServiceUnavailable || took != want {
-				t.Errorf("mode %q: %s after %v, not %v", mode, resp.Status, took, want)
+			resp := v.get("/", "Sec-Fetch-Mode", test.mode)
+			if took := time.Since(began); resp.StatusCode != http.StatusServiceUnavailable || took != test.want {
+				t.Errorf("mode %q, blocked for %v: %s after %v, not %v", test.mode, test.blocked, resp.Status, took, test.want)
 			}
 		}
 	})
