@@ -116,8 +116,8 @@ servers: ## crawl nginx, HAProxy, Apache and Varnish for SERVERS (15m), judged b
 limiters: ## crawl behind the rate limiters of npm, Go and Debian for LIMITERS (3m), judged by their logs: lab/limiters/RESULTS.md [these servers, node and npm]
 	cd lab/limiters && POLITENESS_LIMITERS=$(LIMITERS) go test -count=1 -timeout=0 -v -run '^TestLimiters$$' .
 
-clients: ## real programs through politeness proxy, judged by the log of their site [curl, wget, Scrapy, python3-requests, node]
-	cd cmd/politeness && go test -count=1 -timeout=30m -v -run 'Clients|Wget|Scrapy' .
+clients: ## real programs through politeness proxy, judged by the log of their site [curl, wget, Scrapy, python3-httpx, node, java; aria2, lftp, php, ruby, ... where they are]
+	cd cmd/politeness && POLITENESS_CLIENTS=1 go test -count=1 -parallel=40 -timeout=30m -v -run 'Clients|Wget|Scrapy' .
 	cd cmd/politeness && go test -count=1 -timeout=30m -v -run 'Curl' ./internal/proxy
 
 bench: ## run the benchmarks matching BENCH (.), COUNT (1) times [C compiler, redis-server]

@@ -4,7 +4,7 @@
 #   redis-server           the limiter and the budget that processes share
 #   postgresql, pgbouncer  the URLs that they share
 #   chromium               the audit's report, looked at in a real browser
-#   scrapy, curl, wget, python3-requests
+#   scrapy, curl, wget, javac, python3-requests, python3-httpx, node, npm
 #                          crawl through the proxy
 #   nginx, haproxy, apache2 with mod_evasive and mod_qos, varnish (on Debian and Ubuntu)
 #                          are crawled, each with a protection switched on
@@ -34,10 +34,13 @@ has chromium chromium-browser google-chrome google-chrome-stable \
 has scrapy || missing+=(python3-scrapy)
 has curl || missing+=(curl)
 has wget || missing+=(wget)
+has javac || missing+=(default-jdk-headless) # which runs a source as it is
 has node || missing+=(nodejs)
 has npm || missing+=(npm)
 if has apt-get; then # the tests are written for Debian's builds
-  /usr/bin/python3 -c 'import requests' 2>/dev/null || missing+=(python3-requests)
+  for module in requests httpx; do
+    /usr/bin/python3 -c "import $module" 2>/dev/null || missing+=("python3-$module")
+  done
   for server in nginx haproxy apache2; do has "$server" || { missing+=("$server"); services+=("$server"); }; done
   has varnishd || { missing+=(varnish); services+=(varnish varnishncsa); }
   modules=()
@@ -81,6 +84,7 @@ fi
     missing=("${missing[@]/python3-scrapy/scrapy}")
     missing=("${missing[@]/g++/gcc}")
     missing=("${missing[@]/#nodejs/node}")
+    missing=("${missing[@]/default-jdk-headless/openjdk}")
     echo "    brew install ${missing[*]}"
   else
     echo "    the package manager of this system."

@@ -5,9 +5,11 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -19,88 +21,130 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-politeness/politeness/internal/browsertest"
 	"github.com/go-politeness/politeness/internal/localsite"
 )
 
-// A client is somebody else's program, as it is. It gets the pages of a site, all at once where it
-// can, and writes a line "STATUS URL" for each. Its code is run in a directory of its own.
+// A client is somebody else's program, as it is, with its defaults. It gets the pages of a site,
+// eight or all at once where it can. Its code, if it has any, is in testdata/clients.
 type client struct {
-	program string   // that must be there
-	file    string   // name of code, if it has any
-	code    string   // that is run
-	args    []string // before the URLs; PROXY, CA and DIR stand for what they are
-	each    []string // before each URL
+	program string            // that must be there
+	module  string            // of Python; empty: none
+	args    []string          // before the URLs; PROXY, CA, DIR and CODE stand for what they are
+	each    []string          // before each URL
+	env     map[string]string // besides that of all
+	flags   []string          // of the proxy
+	npm     bool              // it needs the packages of testdata/clients
+	silent  bool              // it writes no line "STATUS URL" for each URL: the site's log has to do
+	mute    bool              // it writes no such line for a refusal
+	rare    bool              // it runs with POLITENESS_CLIENTS alone
+	plain   bool              // it speaks no https here
+	browser bool              // it is that of package browsertest
+	lonely  bool              // it reads no URLs but the first, and follows links
+	loses   string            // what it loses at a long delay, and is known to; empty: nothing
 }
+
+// goClients is the program of lab/goclients, which is built for the test.
+const goClients = "goclients"
 
 var clients = map[string]client{
-	"curl": {program: "curl", args: []string{
-		"--disable", "--silent", "--noproxy", "", "--proxy", "PROXY", "--cacert", "CA", "--parallel",
-		"--write-out", `%{http_code} %{url}\n`,
-	}, each: []string{"--output", os.DevNull}},
-	"urllib": {program: "/usr/bin/python3", file: "get.py", args: []string{"DIR/get.py"}, code: `
-import concurrent.futures, sys, urllib.error, urllib.request
-
-def get(url):
-    try:
-        with urllib.request.urlopen(url) as answer:
-            answer.read()
-            return answer.status
-    except urllib.error.HTTPError as error:
-        return error.code
-
-with concurrent.futures.ThreadPoolExecutor(16) as pool:
-    for url, status in zip(sys.argv[1:], pool.map(get, sys.argv[1:])):
-        print(status, url)
-`},
-	"requests": {program: "/usr/bin/python3", file: "get.py", args: []string{"DIR/get.py"}, code: `
-import concurrent.futures, sys
-try:
-    import requests
-except ImportError:
-    print("not installed")
-    sys.exit()
-
-with requests.Session() as session, concurrent.futures.ThreadPoolExecutor(16) as pool:
-    answers = pool.map(lambda url: session.get(url, allow_redirects=False).status_code, sys.argv[1:])
-    for url, status in zip(sys.argv[1:], answers):
-        print(status, url)
-`},
-	"node": {program: "node", file: "get.js", args: []string{"DIR/get.js"}, code: `
-const http = require('node:http'), tls = require('node:tls'), fs = require('node:fs');
-const proxy = new URL(process.env.https_proxy), ca = fs.readFileSync(process.env.CA);
-for (const text of process.argv.slice(2)) {
-  const url = new URL(text), host = url.host;
-  const done = (answer) => { console.log(answer.statusCode + ' ' + text); answer.resume(); };
-  if (url.protocol === 'http:') {
-    http.get({host: proxy.hostname, port: proxy.port, path: text, headers: {host}}, done);
-    continue;
-  }
-  const tunnel = http.request({host: proxy.hostname, port: proxy.port, method: 'CONNECT', path: host});
-  tunnel.on('connect', (_, socket) => {
-    const secure = tls.connect({socket, ca, host: url.hostname}, () => {
-      http.get({createConnection: () => secure, path: url.pathname, headers: {host, connection: 'close'}}, done);
-    });
-  });
-  tunnel.end();
-}
-`},
+	"curl": {
+		program: "curl",
+		args: []string{
+			"--disable", "--silent", "--noproxy", "", "--proxy", "PROXY", "--cacert", "CA", "--parallel", "--parallel-max", "8",
+			"--write-out", `%{http_code} %{url}\n`,
+		},
+		each: []string{"--output", os.DevNull},
+	},
+	"wget": {
+		program: "wget",
+		args:    []string{"--no-config", "--quiet", "--ca-certificate=CA", "--execute=robots=off", "--directory-prefix=DIR"},
+		silent:  true,
+	},
+	"aria2": {
+		program: "aria2c",
+		args: []string{
+			"--no-conf", "--quiet", "--all-proxy=PROXY", "--ca-certificate=CA", "--force-sequential", "--max-concurrent-downloads=8", "--dir=DIR",
+		},
+		silent: true, rare: true,
+	},
+	"lftp": {
+		program: "lftp",
+		args:    []string{"-c", "set http:proxy PROXY; set https:proxy PROXY; set ssl:ca-file CA; mget -O DIR URLS"},
+		silent:  true, rare: true,
+	},
+	"LWP":           {program: "perl", args: []string{"CODE/lwp.pl"}, env: map[string]string{"PERL_LWP_SSL_CA_FILE": "CA"}, rare: true},
+	"PHP curl":      {program: "php", args: []string{"CODE/curl.php"}, rare: true},
+	"PHP streams":   {program: "php", args: []string{"CODE/streams.php"}, rare: true, plain: true},
+	"Ruby":          {program: "ruby", args: []string{"CODE/get.rb"}, rare: true},
+	"Java":          {program: "javac", args: []string{"CODE/Get.java"}},
+	"urllib":        {program: "/usr/bin/python3", args: []string{"CODE/with_urllib.py"}},
+	"requests":      {program: "/usr/bin/python3", module: "requests", args: []string{"CODE/with_requests.py"}},
+	"aiohttp":       {program: "/usr/bin/python3", module: "aiohttp", args: []string{"CODE/with_aiohttp.py"}, rare: true},
+	"httpx":         {program: "/usr/bin/python3", module: "httpx", args: []string{"CODE/with_httpx.py"}, loses: "pages that take longer than 5 s"},
+	"httpx, 60 s":   {program: "/usr/bin/python3", module: "httpx", args: []string{"CODE/with_httpx.py"}, env: map[string]string{"HTTPX_TIMEOUT": "60"}},
+	"Node http":     {program: "node", args: []string{"CODE/http.mjs"}},
+	"Node got":      {program: "node", npm: true, args: []string{"node.mjs", "got"}},
+	"Node undici":   {program: "node", npm: true, args: []string{"node.mjs", "undici"}},
+	"Node axios":    {program: "node", npm: true, args: []string{"node.mjs", "axios"}},
+	"Node fetch v3": {program: "node", npm: true, args: []string{"node.mjs", "node-fetch"}, rare: true},
+	"crawlee":       {program: "node", npm: true, args: []string{"crawlee.mjs"}, mute: true},
+	"Scrapy": {
+		program: "scrapy",
+		args:    []string{"runspider", "CODE/spider.py", "-a", "urls=URLS", "-L", "ERROR", "-s", "ROBOTSTXT_OBEY=False", "-s", "TELNETCONSOLE_ENABLED=False"},
+		flags:   []string{"-max-wait", "170s"},
+		rare:    true,
+	},
+	"linkchecker": {
+		program: "linkchecker",
+		args:    []string{"--no-status", "--no-robots", "--threads=8", "--timeout=60"},
+		silent:  true, rare: true, plain: true, lonely: true,
+	},
+	"Chromium": {
+		program: "chromium",
+		args: []string{
+			"--headless", "--no-first-run", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking",
+			"--disable-component-update", "--disable-sync", "--user-data-dir=DIR/profile", "--proxy-server=PROXY",
+			"--proxy-bypass-list=<-loopback>", "--ignore-certificate-errors-spki-list=SPKI", "--dump-dom",
+		},
+		flags:  []string{"-max-wait", "170s"}, // for a page with 18 pictures of a site that is asked each 5 s
+		silent: true, browser: true, lonely: true,
+	},
+	"Go net/http": {program: goClients, args: []string{"net/http"}, rare: true, plain: true},
+	"colly":       {program: goClients, args: []string{"colly"}, rare: true, plain: true, loses: "pages that take longer than 10 s"},
+	"colly, 60 s": {
+		program: goClients,
+		args:    []string{"colly"},
+		env:     map[string]string{"COLLY_TIMEOUT": "60s"},
+		rare:    true, plain: true,
+	},
+	"httrack": {
+		program: "httrack",
+		args:    []string{"--robots=0", "--quiet", "--proxy", "ADDRESS", "--path", "DIR", "--sockets=8"},
+		silent:  true, rare: true, plain: true, lonely: true,
+	},
 }
 
 // TestClientsThroughTheProxy: real programs, each complete against the list of the site, and polite by
 // the site's log. Those that a machine lacks are left out; scripts/setup.sh installs them.
 func TestClientsThroughTheProxy(t *testing.T) {
 	t.Parallel()
+	npm := clientsOfNPM(t)
 	for name, c := range clients {
-		program, err := exec.LookPath(c.program)
-		if err != nil {
-			t.Log(err)
+		program, ok := c.find(t, npm)
+		if !ok || c.rare && os.Getenv("POLITENESS_CLIENTS") != "1" {
 			continue
 		}
 		for _, kind := range []string{"http", "https"} {
+			if kind == "https" && c.plain {
+				continue
+			}
 			t.Run(name+" "+kind, func(t *testing.T) {
 				t.Parallel()
 				const delay = 300 * time.Millisecond
@@ -110,61 +154,194 @@ func TestClientsThroughTheProxy(t *testing.T) {
 					s = localsite.NewTLS(t, delay)
 					env = []string{"SSL_CERT_FILE=" + s.Certificate}
 				}
-				dir := t.TempDir()
-				log := filepath.Join(dir, "log.jsonl")
-				ca := filepath.Join(dir, "ca")
-				proxy, end := startProxy(t, env, "-private", "-ca", ca, "-evidence", log)
-				c.get(t, program, dir, proxy, filepath.Join(ca, "authority.pem"), s)
-				if status := end(); status != 0 {
-					t.Errorf("the proxy ends with %d", status)
+				got := c.visit(t, program, npm, s, env, 5)
+				if len(got.lost) > 0 {
+					t.Errorf("lost: %q\n%s", got.lost, got.said)
 				}
-				if found := s.Violations(); found != nil {
-					t.Error(found)
-				}
-				polite(t, nil, "audit", log).expect(t, 0, "delays kept", "")
-				t.Logf("%d requests, %d violations", len(s.Visits()), len(s.Violations()))
 			})
 		}
 	}
 }
 
-// get runs c for pages of s, and fails t unless it has them all, and no disallowed one.
-func (c client) get(t *testing.T, program, dir, proxy, authority string, s *localsite.Site) {
-	t.Helper()
-	want := []string{"200 " + s.URL + "/", "403 " + s.URL + "/private/diary"}
-	for i := range 8 {
-		want = append(want, fmt.Sprintf("200 %s/page%d", s.URL, i))
+// TestTableOfClients prints a line for each program: pages had, requests for the page that is answered
+// with 429 first, violations by the site's log, and seconds. The site has a Crawl-delay that is longer
+// than programs expect. docs/proxy.md has what came of it. It takes three minutes.
+func TestTableOfClients(t *testing.T) {
+	if os.Getenv("POLITENESS_CLIENTS") != "1" {
+		t.Log("POLITENESS_CLIENTS=1 (make clients) runs it")
+		return
 	}
-	if c.code != "" {
-		if err := os.WriteFile(filepath.Join(dir, c.file), []byte(c.code), 0o600); err != nil {
-			t.Fatal(err)
+	npm := clientsOfNPM(t)
+	for name, c := range clients {
+		program, ok := c.find(t, npm)
+		if !ok {
+			continue
 		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := localsite.New(t, 5*time.Second)
+			var once sync.Once
+			s.Handle("/limited", func(w http.ResponseWriter, _ *http.Request) {
+				isFirst := false
+				once.Do(func() { isFirst = true })
+				if isFirst {
+					s.Block(w, 5*time.Second)
+				}
+			})
+			began := time.Now()
+			got := c.visit(t, program, npm, s, nil, 16, "/limited")
+			t.Logf("| %s | %d of %d | %d | %d | %.0f |", name,
+				len(got.pages)-len(got.lost), len(got.pages), len(s.Visits("/limited")), len(s.Violations()), time.Since(began).Seconds())
+			if len(got.lost) > 0 && c.loses == "" {
+				t.Errorf("lost: %q\n%s", got.lost, got.said)
+			}
+		})
 	}
-	place := strings.NewReplacer("PROXY", proxy, "CA", authority, "DIR", dir)
+}
+
+// find returns the program of c, if this machine has all that it needs.
+func (c client) find(t *testing.T, npm string) (program string, ok bool) {
+	t.Helper()
+	switch {
+	case c.browser:
+		program = browsertest.Find(t)
+		return program, program != ""
+	case c.program == goClients && os.Getenv("POLITENESS_CLIENTS") == "1":
+		return buildGoClients(t), true
+	}
+	program, err := exec.LookPath(c.program)
+	if err != nil {
+		t.Log(err)
+		return "", false
+	}
+	if c.npm && npm == "" {
+		return "", false
+	}
+	if c.program == "javac" {
+		return "java", true // which runs a source as it is, where there is a compiler
+	}
+	if c.module == "" {
+		return program, true
+	}
+	if err := exec.CommandContext(t.Context(), program, "-c", "import "+c.module).Run(); err != nil {
+		t.Logf("%s lacks %s", program, c.module)
+		return "", false
+	}
+	return program, true
+}
+
+func buildGoClients(t *testing.T) (program string) {
+	t.Helper()
+	program = filepath.Join(t.TempDir(), goClients)
+	build := exec.CommandContext(t.Context(), "go", "build", "-C", filepath.FromSlash("../../lab"), "-o", program, "./goclients")
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", build, err, said)
+	}
+	return program
+}
+
+// keyOf returns the hash of a certificate's key, as Chromium wants it.
+func keyOf(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		t.Fatalf("%s holds no PEM", file)
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// A got is what a client has of a site.
+type got struct {
+	pages []string // that it asked for and may have
+	lost  []string // of them
+	said  string
+}
+
+// visit runs c for n pages of s and further paths. It fails t unless c is polite.
+func (c client) visit(t *testing.T, program, npm string, s *localsite.Site, env []string, n int, further ...string) got {
+	t.Helper()
+	dir := t.TempDir()
+	log := filepath.Join(dir, "log.jsonl")
+	ca := filepath.Join(dir, "ca")
+	proxy, end := startProxy(t, env, append(c.flags, "-private", "-ca", ca, "-evidence", log)...)
+	code, err := filepath.Abs("testdata/clients")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := []string{"/"}
+	for i := range n {
+		pages = append(pages, fmt.Sprintf("/page%d", i))
+	}
+	paths := slices.Concat(pages, further, []string{"/private/diary"})
+	if c.lonely {
+		links := paths
+		s.Handle("/links", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			for _, path := range links {
+				fmt.Fprintf(w, "<a href=%q><img src=%[1]q></a>\n", path)
+			}
+		})
+		paths = []string{"/links"}
+	}
+	authority := filepath.Join(ca, "authority.pem")
+	var urls, last []string
+	for _, path := range paths {
+		urls = append(urls, s.URL+path)
+		last = append(append(last, c.each...), s.URL+path)
+	}
+	place := strings.NewReplacer("PROXY", proxy, "ADDRESS", strings.TrimPrefix(proxy, "http://"), "CA", authority,
+		"SPKI", keyOf(t, authority), "DIR", dir, "CODE", code, "URLS", strings.Join(urls, " "))
 	var args []string
 	for _, arg := range c.args {
 		args = append(args, place.Replace(arg))
-	}
-	for _, line := range want {
-		args = append(args, c.each...)
-		args = append(args, line[len("200 "):])
-	}
-	cmd := exec.CommandContext(t.Context(), program, args...)
-	cmd.Dir = dir
-	cmd.Env = []string{
-		"http_proxy=" + proxy, "https_proxy=" + proxy, "no_proxy=", "CA=" + authority, "PATH=" + os.Getenv("PATH"),
-		"SSL_CERT_FILE=" + authority, "REQUESTS_CA_BUNDLE=" + authority, "HOME=" + dir,
-	}
-	said, err := cmd.CombinedOutput()
-	if string(said) == "not installed\n" {
-		t.Skip(c.program + " lacks a package")
-	}
-	for _, line := range want {
-		if !strings.Contains(string(said), line+"\n") {
-			t.Errorf("no %q in, %v\n%s", line, err, said)
-			return
+		if strings.Contains(arg, "URLS") {
+			last = nil
 		}
 	}
+	args = append(args, last...)
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Dir = dir
+	if c.npm {
+		cmd.Dir = npm
+	}
+	cmd.Env = []string{
+		"http_proxy=" + proxy, "https_proxy=" + proxy, "no_proxy=", "CA=" + authority, "PATH=" + os.Getenv("PATH"),
+		"SSL_CERT_FILE=" + authority, "REQUESTS_CA_BUNDLE=" + authority, "NODE_EXTRA_CA_CERTS=" + authority, "HOME=" + dir,
+		"PYTHONDONTWRITEBYTECODE=1",
+	}
+	for name, value := range c.env {
+		cmd.Env = append(cmd.Env, name+"="+place.Replace(value))
+	}
+	said, _ := cmd.CombinedOutput() // its status tells of the refusal, too
+	if status := end(); status != 0 {
+		t.Errorf("the proxy ends with %d", status)
+	}
+	if found := s.Violations(); found != nil {
+		t.Error(found)
+	}
+	polite(t, nil, "audit", log).expect(t, 0, "delays kept", "")
+	has := func(path, status string) bool {
+		return c.silent && len(s.Visits(path)) > 0 || strings.Contains(string(said), status+" "+s.URL+path+"\n")
+	}
+	result := got{pages: pages, said: string(said)}
+	for _, path := range pages {
+		if !has(path, "200") {
+			result.lost = append(result.lost, path)
+		}
+	}
+	if !c.silent && !c.mute && !has("/private/diary", "403") {
+		t.Errorf("no refusal of /private/diary in\n%s", said)
+	}
+	return result
 }
 
 // TestProxyOverTLS: a program speaks TLS to the port of the proxy, and knows it by the authority.
