@@ -37,7 +37,7 @@ var published = []string{
 	"robots", "robots/robotscache",
 	"hostlimit", "hostlimit/hostlimittest", "hostlimit/overrides",
 	"redis/redislimit", "redis/redisbudget", "redis/redisrobots",
-	"backoff", "budget", "botauth", "publicnet", "statuspage", "politenesstest",
+	"backoff", "budget", "botauth", "publicnet", "statuspage", "politenesstest", "revisit",
 	"evidence", "evidence/audit", "evidence/audit/accesslog", "evidence/audit/bundle", "evidence/otelevidence",
 	"crawl", "crawl/sitemap", "crawl/queuetest", "crawl/sqlitequeue", "crawl/pgqueue",
 }

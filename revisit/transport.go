@@ -79,16 +79,18 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	v := &visit{t: t, key: keyOf(req), ctx: req.Context()}
 	forced := hasDirective(req.Header, "no-cache")
+	returned := false
+	defer func() {
+		if !returned { // Base or the Store has panicked
+			v.end()
+			closeBody(req)
+		}
+	}()
 	if earliest := t.reserve(v, forced); !earliest.IsZero() {
+		returned = true
 		closeBody(req)
 		return nil, tooEarly(req, earliest)
 	}
-	returned := false
-	defer func() {
-		if !returned { // Base has panicked
-			v.end()
-		}
-	}()
 	now := v.asked
 	ctx := req.Context()
 	if due := v.page.Earliest; t.promises(req, forced) && !due.After(now) {
@@ -352,6 +354,7 @@ func (v *visit) answered(resp *http.Response) {
 
 // learn remembers what the answer says, whose body has the hash text.
 func (v *visit) learn(text uint32) {
+	defer v.end()
 	a := v.answer
 	a.Text = text
 	a.Words = text
@@ -360,7 +363,6 @@ func (v *visit) learn(text uint32) {
 		next.Earliest = v.page.Earliest // a refusal, an error or a redirect starts no distance
 	}
 	v.t.save(v.ctx, v.key, next)
-	v.end()
 }
 
 // end ends the visit: from here on only the Store says when the page may be asked for.

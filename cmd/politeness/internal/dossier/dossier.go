@@ -471,6 +471,22 @@ func bytesOf(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
+// Spared returns what conditional requests have saved the site; empty: there were none.
+func (d *Dossier) Spared() string {
+	var asked, unchanged int
+	var spared int64
+	for i := range d.Report.Hosts {
+		h := &d.Report.Hosts[i]
+		asked += h.Conditional
+		unchanged += h.NotModified
+		spared += h.Spared
+	}
+	if asked == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d, of which %d were answered 304: %s not sent", asked, unchanged, bytesOf(spared))
+}
+
 // Refusing returns a warning for each host of the site that refused more than a tenth of what it
 // was asked for.
 func (d *Dossier) Refusing() (warnings []string) {

@@ -103,6 +103,21 @@ func TestDossierCountsWhatTheLogSays(t *testing.T) {
 }
 
 // TestSilenceIsNotGreen: a log that shows little breaks nothing, and proves as little.
+// TestDossierSaysWhatWasSpared, and nothing where no request was conditional.
+func TestDossierSaysWhatWasSpared(t *testing.T) {
+	d := newDossier(t, logtest.Write(t, logtest.Crawl(5, 60)), "h2.example")
+	if text := html(t, d); strings.Contains(text, "for changes alone") {
+		t.Error("a log without conditional requests has a row about them")
+	}
+	d.Report.Hosts = append(d.Report.Hosts,
+		audit.HostReport{Host: "h2.example", Conditional: 5, NotModified: 3, Spared: 50 << 10},
+		audit.HostReport{Host: "h2.example:8080", Conditional: 2, NotModified: 1, Spared: 1 << 10},
+	)
+	if text := html(t, d); !strings.Contains(text, "<dd>7, of which 4 were answered 304: 51 KiB not sent</dd>") {
+		t.Error("the page doesn't say what was spared")
+	}
+}
+
 func TestSilenceIsNotGreen(t *testing.T) {
 	start := evidence.Decision{
 		Type: evidence.Started, Time: logtest.Day, Start: logtest.Day, Seq: 1, Trip: 1, Attempt: 1, URL: "https://site.test/", Host: "site.test", Allowed: true,
