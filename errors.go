@@ -18,28 +18,31 @@ import (
 // The reasons of a refusal, for [errors.Is], which finds them also through the *url.Error that
 // http.Client wraps around every error.
 var (
-	// ErrDisallowed: robots.txt or Config.Refuse disallows the URL, or a server has answered for
-	// robots.txt with an error and robotscache.Config.OnUnreachable denies then.
+	// ErrDisallowed means that robots.txt or Config.Refuse disallows the URL. It is also the error
+	// if a server returns an error for robots.txt and robotscache.Config.OnUnreachable denies pages
+	// then.
 	ErrDisallowed = errors.New("disallowed")
-	// ErrUnreachable: robots.txt can't be had; [Error.RetryAt] is when it is fetched again. If no
-	// server has answered, which robotscache.ErrNoAnswer tells, the error isn't ErrDisallowed too.
-	// errors.As finds the cause where there is one, such as a *net.DNSError or a
+	// ErrUnreachable means that robots.txt can't be fetched. [Error.RetryAt] is the time of the
+	// next fetch. If no server has responded (robotscache.ErrNoAnswer), the error isn't
+	// ErrDisallowed too. errors.As finds the cause if there is one, such as a *net.DNSError or a
 	// *tls.CertificateVerificationError without the certificates.
-	ErrUnreachable = errors.New("robots.txt can't be had")
-	// ErrReserved: the site reserves a purpose of Config.Purposes, in robots.txt, in the headers or
-	// in the page; the text names the place.
+	ErrUnreachable = errors.New("robots.txt can't be fetched")
+	// ErrReserved means that the site reserves a purpose of Config.Purposes, in robots.txt, in the
+	// headers or in the page. The text of the error names the place.
 	ErrReserved = errors.New("reserved by the site")
-	// ErrBudget: pages, bytes or time are spent; [Error.RetryAt] is when budget.Limits.Every renews
-	// them.
+	// ErrBudget means that pages, bytes or time are spent. [Error.RetryAt] is the time at which
+	// budget.Limits.Every renews them.
 	ErrBudget = budget.ErrExceeded
-	// ErrBusy: no turn came in time; [Error.RetryAt] is when one may.
+	// ErrBusy means that the request couldn't start in time. [Error.RetryAt] is the earliest time
+	// for another try.
 	ErrBusy = hostlimit.ErrBusy
-	// ErrBlocked: the host refused earlier and is left alone for longer than the caller may wait,
-	// or a person has blocked it (hostlimit.Controller); [Error.RetryAt] is the end of that.
+	// ErrBlocked means that the host is blocked for longer than the request may wait. The host has
+	// refused, or an operator has blocked it (hostlimit.Controller). [Error.RetryAt] is the end of
+	// the block.
 	ErrBlocked = hostlimit.ErrBlocked
-	// ErrTooLarge: the body is larger than ResponseLimits.MaxBytes.
+	// ErrTooLarge means that the body is larger than ResponseLimits.MaxBytes.
 	ErrTooLarge = errors.New("response too large")
-	// ErrContentType: ResponseLimits.Accept or Reject refuse the Content-Type.
+	// ErrContentType means that ResponseLimits.Accept or Reject exclude the Content-Type.
 	ErrContentType = errors.New("content type not accepted")
 )
 
@@ -51,23 +54,23 @@ type Stage string
 
 // The stages, in their order.
 const (
-	StageRequest  Stage = "request"  // the request itself: no host, not http, host too long
+	StageRequest  Stage = "request"  // the request itself has no host, no http URL, or too long a host
 	StageRule     Stage = "rule"     // Config.Refuse
 	StageBudget   Stage = "budget"   // nothing left to spend
-	StageRobots   Stage = "robots"   // robots.txt disallows or reserves, or could not be had in time
+	StageRobots   Stage = "robots"   // robots.txt disallows or reserves, or could not be fetched in time
 	StageTurn     Stage = "turn"     // no slot or no start time within the time that the caller may wait
 	StageResponse Stage = "response" // ResponseLimits or Purposes, by the headers
 	StageBody     Stage = "body"     // ResponseLimits, Purposes or the budget, while the body was read
 )
 
-// An Error is a refusal of our own: RoundTrip, Check, Next and the reading of a body return it. Get
-// it with errors.As, and the reason with errors.Is. An error of Base is no refusal, and is returned
-// as it is.
+// An Error is returned if politeness ends a request or a body. RoundTrip, Check, Next and the
+// reading of a body return it. Get it with errors.As, and the reason with errors.Is. An error of
+// Base is no refusal, and is returned as it is.
 type Error struct {
 	Stage   Stage
-	Host    string    // host key; empty if the URL has none
+	Host    string    // host key, empty if the URL has none
 	URL     string    // without userinfo
-	RetryAt time.Time // when to come back; zero where that doesn't help or isn't known
+	RetryAt time.Time // when to try again, zero if that doesn't help or isn't known
 	Err     error
 
 	redirects int // redirects that led to URL
@@ -95,8 +98,9 @@ func (e *Error) Error() string {
 // Unwrap returns the reason.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Timeout reports whether time ran out: no turn in time, the context's deadline, or no robots.txt
-// in time. url.Error.Timeout asks only the outermost error, which is this one.
+// Timeout reports whether time ran out. The request couldn't start in time, the context's deadline
+// passed, or robots.txt didn't come in time. Method url.Error.Timeout asks only the outermost
+// error, which is this one.
 func (e *Error) Timeout() bool {
 	if errors.Is(e.Err, ErrBusy) || errors.Is(e.Err, context.DeadlineExceeded) {
 		return true
@@ -109,8 +113,8 @@ func (e *Error) Timeout() bool {
 // soon is how far away RetryAt may be for Temporary. Retry loops give up before that.
 const soon = time.Minute
 
-// Temporary reports whether the same request may pass when a retry loop makes it again: RetryAt is
-// at most a minute away, or it isn't known and time ran out. A URL that is disallowed is never
+// Temporary reports whether a retry loop may make the same request again. This is so if RetryAt is
+// at most a minute away, or if it isn't known and time ran out. A URL that is disallowed is never
 // temporary. Retry loops ask it, such as rehttp's RetryTemporaryErr.
 func (e *Error) Temporary() bool {
 	if e.RetryAt.IsZero() {
@@ -150,7 +154,8 @@ func (e *Error) final() bool { return !e.Temporary() && !e.Timeout() }
 
 // reasonOf returns the reason under which Status.Refusals counts a refusal.
 func reasonOf(stage Stage, err error) string {
-	// An error may match several: that of a robots.txt that can't be had is ErrDisallowed as well.
+	// An error may match several: that of a robots.txt that can't be fetched is ErrDisallowed as
+	// well.
 	for _, r := range reasons {
 		if errors.Is(err, r.err) && (r.stage == "" || r.stage == stage) {
 			return r.text

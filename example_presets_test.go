@@ -69,7 +69,7 @@ func ExampleConservative_incorrect() {
 	_, err := politeness.New(politeness.Conservative("ResearchBot/1.0 (+https://example.edu/bot)"))
 	fmt.Println(err)
 	// Output:
-	// politeness: Config.UserAgent: "ResearchBot/1.0 (+https://example.edu/bot)" must hold a product, a version and a mail address, such as ExampleBot/1.0 (bot@example.com)
+	// politeness: Config.UserAgent: "ResearchBot/1.0 (+https://example.edu/bot)" must contain a product, a version and a mail address, such as ExampleBot/1.0 (bot@example.com)
 }
 
 // A preset is a plain value: what doesn't fit is changed.
@@ -83,9 +83,9 @@ func ExampleConfig() {
 		return
 	}
 	client := &http.Client{Transport: transport}
-	fmt.Printf("%T, %d at once per host, %d pages\n", client.Transport, cfg.Hosts.Concurrency, cfg.Spend.Pages)
+	fmt.Printf("%T, %d concurrent per host, %d pages\n", client.Transport, cfg.Hosts.Concurrency, cfg.Spend.Pages)
 	// Output:
-	// *politeness.Transport, 2 at once per host, 500 pages
+	// *politeness.Transport, 2 concurrent per host, 500 pages
 }
 
 // A bulk crawler says which content types it wants; what isn't wanted is left

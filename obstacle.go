@@ -31,7 +31,7 @@ func (e *inVainError) Error() string {
 	if !errors.Is(e.reason, context.DeadlineExceeded) {
 		return fmt.Sprintf("%v (%s)", e.reason, e.text)
 	}
-	return fmt.Sprintf("no turn: %s: %v", e.text, e.reason)
+	return fmt.Sprintf("not started: %s: %v", e.text, e.reason)
 }
 
 // Unwrap returns the reason.
@@ -72,11 +72,11 @@ func (trip *trip) obstacle() obstacle {
 	state, err := limiter.State(ctx, s.host)
 	switch {
 	case err != nil:
-		return obstacle{text: "the limiter gave no turn"}
+		return obstacle{text: "the limiter granted no start"}
 	case state.BlockedBy != "":
 		return obstacle{hold: "block", text: "the host is blocked (" + state.BlockedBy + ")"}
 	case state.Probing:
-		return obstacle{hold: "probe", text: "the first request after a block has no answer yet"}
+		return obstacle{hold: "probe", text: "the first request after a block has no response yet"}
 	case state.Slots > 0 && state.InFlight >= state.Slots:
 		return obstacle{hold: "slot", text: heldSlots(&state)}
 	case state.Hold != "" && state.Hold != "delay":
@@ -94,7 +94,7 @@ func (trip *trip) obstacle() obstacle {
 
 // heldSlots says that all slots of a host are held, and by which request.
 func heldSlots(state *hostlimit.HostState) string {
-	text := fmt.Sprintf("%d of %d slots are held", state.InFlight, state.Slots)
+	text := fmt.Sprintf("%d of %d slots are in use", state.InFlight, state.Slots)
 	if state.SilentBy != "" {
 		since := printable.Duration(state.Silent)
 		return text + fmt.Sprintf(", one for %s by %s; is its body closed?", since, state.SilentBy)

@@ -23,18 +23,18 @@ import (
 //	DIR/robots/   robots.txt, and which origins can't be asked for it (robotscache.Dir)
 //	DIR/budget/   what is spent of a Spend with Every (budget.Keep)
 //
-// Each host and each origin has a file of its own, under a hashed name; files are 0600 and
-// directories 0700. Processes may share dir. New fails where dir can't be written to. A later loss
-// stops no request: evidence says state_lost, and EvidenceErr, the status page and crawl.Progress
-// say why; so it is where others may write to dir. See docs/restarts.md. An empty dir keeps
-// nothing.
+// Each host and each origin has a separate file with a hashed name. Files have mode 0600, and
+// directories 0700. Processes may share dir. New fails if dir can't be written to. A later loss
+// stops no request. Evidence records state_lost, and EvidenceErr, the status page and
+// crawl.Progress report the reason. They also warn if others may write to dir. See
+// docs/restarts.md. An empty dir keeps nothing.
 //
-// Runs one after another are paced as one run is: the first start on a host waits for the host's
-// delay, counted from New, unless the kept state shows that it is over. Runs at the same time share
-// blocks, but not the pace: see StateWait.
+// Runs one after another are paced as one run is. The first start on a host waits for the host's
+// delay, counted from New, unless the kept state shows that the delay is over. Concurrent runs
+// share blocks, but not delays. See StateWait.
 //
 // WithState changes Hosts and Robots, so set them before. It can't reach a limiter that Limiter has
-// already. New says so in both cases. To share a limiter that remembers, make it from the result:
+// already. New reports both mistakes. To share a limiter that remembers, make it from the result:
 //
 //	cfg := politeness.Bulk(ua).WithState("state")
 //	cfg.Limiter, err = memory.New(cfg.Hosts)
@@ -61,7 +61,7 @@ func (c Config) newBudget() budget.Budget {
 func (c Config) keepsBudget() bool { return c.Budget == nil && c.state != "" && c.Spend.Every != 0 }
 
 // GiveBack returns what t has taken of a kept budget and hasn't spent, so that the next process may
-// spend it: see budget.Kept. Call it when t sends nothing more for a while. Package crawl does so
+// spend it. See budget.Kept. Call it when t sends nothing more for a while. Package crawl does so
 // at the end of Run. Without the call at most a hundredth of the budget is lost until its next
 // window. Other budgets have nothing to give back.
 func (t *Transport) GiveBack(ctx context.Context) error {
@@ -84,8 +84,8 @@ type heldState struct {
 }
 
 // holdState takes the state of the limiter's Store for this process. If another process has it,
-// StateWait decides: New waits, fails, or goes on. An error of the Store counts as a loss of state:
-// the crawl goes on.
+// StateWait decides: New waits, fails, or continues. An error of the Store counts as a loss of
+// state: the crawl continues.
 func (t *Transport) holdState() (heldState, error) {
 	store, ok := t.cfg.Limiter.Config().Store.(holder)
 	if !ok {
@@ -166,7 +166,7 @@ func (t *Transport) tellShared(by string) {
 		return
 	}
 	err := fmt.Errorf("%s uses this state too: both share blocks, not the pace; let one end first "+
-		"(Config.StateWait), or give each a state of its own", by)
+		"(Config.StateWait), or give each its own state", by)
 	t.tally.Lost(err)
 	t.recorder.Pass(context.Background(), &evidence.Decision{
 		Type:    evidence.StateShared,

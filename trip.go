@@ -39,17 +39,17 @@ type trip struct {
 
 	original *http.Request // the caller's
 	req      *http.Request // request for Config.Refuse: original, or the request of the try
-	// held is closed by end: the body of req until that is sent, then the body of the answer until
-	// that is handed over. May be nil.
+	// held is closed by end: the body of req until that is sent, then the body of the response
+	// until that is handed over. May be nil.
 	held io.Closer
 
 	schedule cenkalti.BackOff // waits between the tries; nil before the first of them
 	try      *try
 	first    try
-	retrying bool        // the answer of the try is discarded, as a further one follows
+	retrying bool        // the response of the try is discarded, as a further one follows
 	rival    *rival      // that asks the host too; nil: none was found
 	slow     alarm.Alarm // rings when Base takes longer than a second
-	stay     stayKey     // of an answer that stays open without a slot
+	stay     stayKey     // of a response that stays open without a slot
 	body     body        // of the response that is handed over
 	open     *body       // body of the response that was handed over last, nearly always that one
 }
@@ -146,7 +146,7 @@ func (trip *trip) end() {
 	}()
 	defer trip.charge.refund()
 	if trip.turn.lease == nil {
-		// Either nothing was sent, or the try has ended, or the body holds the lease and goes on.
+		// Either nothing was sent, or the try has ended, or the body holds the lease and continues.
 		if !trip.answer.handed {
 			trip.try.ctx.Cancel(context.Canceled)
 		}
@@ -159,7 +159,7 @@ func (trip *trip) end() {
 		trip.turn.leave("given up before it was sent")
 		return
 	}
-	// An answer came, and the panic was behind it: the exchange has a start and an end on record.
+	// A response came, and the panic was behind it: the exchange has a start and an end on record.
 	trip.turn.recordStart()
 	trip.ended(trip.turn.giveLease(), 0, errors.New("given up before it was handed over"))
 }
@@ -326,7 +326,7 @@ func (trip *trip) noTurn(stage Stage, err error) error {
 	var reason error
 	var retryAt time.Time
 	if fetch, ok := errors.AsType[*Error](err); ok && stage == StageRobots { // of the request for robots.txt
-		what = "no turn to fetch robots.txt: "
+		what = "robots.txt can't be fetched yet: "
 		reason = fetch.Err
 		retryAt = fetch.RetryAt
 	} else if refused, ok := errors.AsType[*hostlimit.Error](err); ok && stage == StageTurn {
@@ -488,9 +488,9 @@ func (trip *trip) foresee() error {
 	return trip.charge.check(next)
 }
 
-// lastStart returns the time after which a start leaves the host less than it usually takes for an
-// answer, before the deadline of the caller's context: the site would have answered for nothing. It
-// is zero without such a deadline. A request that needs no wait is sent all the same, so that a
+// lastStart returns the time after which a start leaves the host less than it usually takes for a
+// response, before the deadline of the caller's context: the site would have answered for nothing.
+// It is zero without such a deadline. A request that needs no wait is sent all the same, so that a
 // host that has become faster is noticed.
 func (trip *trip) lastStart() time.Time {
 	s := &trip.subject
@@ -586,7 +586,7 @@ func (trip *trip) startRefused(refused refusedStart, paid payment) error {
 	return trip.noTurn(StageTurn, refused.err)
 }
 
-// callBase calls Base. While that goes on only Ring records anything.
+// callBase calls Base. While that continues only Ring records anything.
 func (trip *trip) callBase(req *http.Request) result {
 	if trip.subject.recorder != nil {
 		trip.subject.text() // for Ring
@@ -600,7 +600,7 @@ func (trip *trip) callBase(req *http.Request) result {
 	return result{resp: resp, failure: trip.turn.exchange.Cause(err)}
 }
 
-// Ring implements alarm.Ringer: it records that an answer is waited for.
+// Ring implements alarm.Ringer: it records that a response is waited for.
 func (trip *trip) Ring() {
 	if trip.try.ctx.mu.TryLock() { // else the request waits for a new start, not for its answer
 		trip.try.ctx.mu.Unlock()
@@ -608,8 +608,8 @@ func (trip *trip) Ring() {
 	}
 }
 
-// learn reports the answer to the host's state: it blocks, slows down, or clears. Without an answer
-// the attempt has ended.
+// learn reports the response to the host's state: it blocks, slows down, or clears. Without a
+// response the attempt has ended.
 func (trip *trip) learn(r result) {
 	s := &trip.subject
 	a := &trip.answer
@@ -622,7 +622,7 @@ func (trip *trip) learn(r result) {
 	var outcome hostlimit.Outcome
 	if r.failure == nil {
 		thrown := a.read(r.resp, trip.t.cfg.IsRefusal, s.kind, &outcome)
-		defer rethrow(thrown) // once the host's state knows of the answer
+		defer rethrow(thrown) // once the host's state knows of the response
 		if !trip.isAsked(r.resp) {
 			outcome.RetryAfter = 0
 		}
@@ -630,7 +630,7 @@ func (trip *trip) learn(r result) {
 		outcome.Err = trip.blame(r.failure)
 	}
 	s.tally.Answer(outcome.Status, a.latency, now)
-	// An exchange that the caller has ended is no answer of the host.
+	// An exchange that the caller has ended is no response of the host.
 	if !rules.Left(&outcome) {
 		latency := a.latency
 		if r.failure != nil {
@@ -694,7 +694,7 @@ func (trip *trip) isAsked(resp *http.Response) bool {
 	return trip.t.cfg.HostKey(next) == trip.subject.host
 }
 
-// describeQuestion sets the fields of o that say what was asked, without which the answer to one
+// describeQuestion sets the fields of o that say what was asked, without which the response to one
 // question would count for another.
 func (trip *trip) describeQuestion(o *hostlimit.Outcome) {
 	req := trip.req
@@ -722,7 +722,7 @@ func isRevisit(h http.Header) bool {
 	return len(h["If-None-Match"]) > 0 || len(h["If-Modified-Since"]) > 0
 }
 
-// rethrow goes on with a panic that was recovered elsewhere; nil: there was none.
+// rethrow continues with a panic that was recovered elsewhere; nil: there was none.
 func rethrow(thrown any) {
 	if thrown != nil {
 		panic(thrown)
@@ -782,7 +782,7 @@ func (trip *trip) handOver(r result) (*http.Response, error) {
 		return resp, nil
 	}
 	b := &trip.body
-	if b.ReadCloser != nil { // of the answer to an earlier try
+	if b.ReadCloser != nil { // of the response to an earlier try
 		b = new(body)
 	}
 	b.ReadCloser = resp.Body
@@ -876,7 +876,7 @@ func (trip *trip) ended(lease hostlimit.Lease, read int64, err error) {
 			s.report(evidence.LeaseExpired, func(d *evidence.Decision) {
 				s.recorder.NameLease(d, hostlimit.TakenBack{Seq: start.Seq})
 				d.Time = now
-				d.Reason = "the body was held for longer than LeaseTTL; its slot had been taken back"
+				d.Reason = "the body was open for longer than LeaseTTL, so its slot was taken back"
 			})
 		}
 	}()

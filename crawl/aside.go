@@ -48,7 +48,8 @@ func asideByRule(rule *politeness.Error) aside {
 	return aside{rule: fmt.Sprint(rule.Err), err: rule}
 }
 
-// asideByHand returns the reason of a URL whose host a person has blocked for longer than Patience.
+// asideByHand returns the reason of a URL whose host an operator has blocked for longer than
+// Patience.
 func asideByHand(cause string) aside {
 	return aside{rule: cause, err: fmt.Errorf("crawl: its host is blocked %s: %w", cause, hostlimit.ErrBlocked)}
 }
@@ -264,13 +265,13 @@ func (r *run) countAsides() {
 		}
 	}
 	if first != nil && r.summary.Stopped == nil {
-		r.summary.Stopped = fmt.Errorf("crawl: one's own rules refuse all that is left: %w", first)
+		r.summary.Stopped = fmt.Errorf("crawl: your own rules exclude every URL that is left: %w", first)
 	}
 	r.callDone(results)
 }
 
-// handBlock returns the block of the host of fl by a person, if it has one; empty: it hasn't, or it
-// isn't known. at is when the host may be asked. The limiter is asked only if it makes a
+// handBlock returns the block of the host of fl by an operator, if it has one; empty: it hasn't, or
+// it isn't known. at is when the host may be asked. The limiter is asked only if it makes a
 // difference: where the URLs of the host would be given up.
 func (r *run) handBlock(fl *flight, at time.Time) string {
 	wait := time.Until(at)

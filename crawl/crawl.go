@@ -1,5 +1,5 @@
-// Package crawl is a crawler on top of politeness: it fetches URLs through a politeness.Transport,
-// calls a function with each page, and follows the links that its Config selects.
+// Package crawl is a crawler on top of politeness. It fetches URLs through a politeness.Transport,
+// calls your function with each page, and follows the links that you select.
 //
 //	summary, err := crawl.Run(ctx, crawl.Config{
 //		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
@@ -13,10 +13,10 @@
 // To set more than who crawls, such as limits or evidence, make a politeness.Transport, and give
 // it to Config.Transport.
 //
-// No host stops a crawl. Hosts stand in the order in which they may be asked next, so nothing
-// waits for a host that is blocked, paced or slow, and robots.txt of hosts to come is fetched
-// ahead. The number of connections (hostlimit.Config.MaxInFlight) and memory bound a crawl.
-// Workers doesn't: it is the number of pages that are visited at once.
+// No host stops a crawl. Hosts stand in the order in which they may be asked next, so nothing waits
+// for a host that is blocked, paced or slow, and robots.txt of hosts to come is fetched ahead. The
+// number of connections (hostlimit.Config.MaxInFlight) and memory bound a crawl. Workers limits the
+// number of concurrent visits.
 package crawl
 
 import (
@@ -37,48 +37,51 @@ import (
 // A Config sets the way and the bounds of a crawl, and the functions that get its pages. Only
 // Transport and Visit are required. Every limit has a default that bounds a crawl among strangers.
 //
-// One's own rules end no URL: Config.Refuse of the Transport, or a block by hand that ends later
-// than Patience. A URL that a rule refuses is set aside, and takes no turn of its host. The rule is
-// asked again each minute, and once before the crawl ends. A URL that passes is fetched; all others
-// are Left, see Summary.Rules. Pages that are never to be fetched are the business of Follow.
+// Your own rules end no URL. They are Config.Refuse of the Transport, and a block by an operator
+// that ends later than Patience. A URL that a rule refuses is set aside, and costs no delay of its
+// host. The rule is asked again each minute, and once before the crawl ends. A URL that passes is
+// fetched. All others are Left. See Summary.Rules. Pages that are never to be fetched are the
+// business of Follow.
 type Config struct {
-	// UserAgent says who crawls, and how to reach them, where Transport is nil. New makes a Transport
-	// of it then, with the defaults of package politeness. Use it for a program with one crawl and
+	// UserAgent names the crawler and its contact, if Transport is nil. New makes a Transport of it
+	// then, with the defaults of package politeness. Use it for a program with one crawl and
 	// nothing else to set. With a Transport it must be empty.
 	UserAgent string
 
-	// Transport decides when each URL may start, and sends the requests where Client is nil. Its
-	// Hosts.MaxInFlight is the largest number of requests in flight; 0: 4,096. Nil: see UserAgent.
+	// Transport decides when each URL may start, and sends the requests if Client is nil. Its
+	// Hosts.MaxInFlight is the largest number of requests in flight. The default is 4,096. If it is
+	// nil, see UserAgent.
 	Transport *politeness.Transport
 
-	// Client sends the requests. Set it for cookies (Jar), or to put a cache between: its
-	// Transport, Config.Transport where it is nil, must hand them on to that with their contexts.
-	// Where it doesn't, Run ends with an error at the first answer: the crawl would be impolite.
-	// An answer of a cache costs no gap: the next URL of its host is asked for at once.
-	// CheckRedirect isn't called: redirects are URLs of their own, and wait for their own host.
-	// Nil: a client over Transport.
+	// Client sends the requests. Set it for cookies (Jar), or to put a cache between. Its Transport
+	// (by default Config.Transport) must pass requests on to Config.Transport with their contexts.
+	// Otherwise Run ends with an error at the first response, because the crawl would be impolite.
+	// A response of a cache costs no delay. The next URL of its host is fetched immediately.
+	// CheckRedirect isn't called. Redirects are separate URLs, and wait for their own host. The
+	// default is a client over Transport.
 	Client *http.Client
 
-	// Visit receives each page that was answered, with any status. It receives no redirects, and of
-	// refusals (see Tries) only the last. A page whose status is an error has no Links. It runs in
-	// Workers goroutines at once. After an error, or a panic, the page is VisitFailed, and the crawl
-	// goes on; a panic of this or another function of the Config is logged with its stack by package
-	// log. ctx ends Grace after the crawl's. If the error wraps ErrRefused, the page is a refusal of
-	// its host: see there.
+	// Visit receives each response, with any status. It receives no redirects, and of refusals (see
+	// Tries) only the last. A page whose status is an error has no Links. It runs in Workers
+	// goroutines concurrently. After an error, or a panic, the page is VisitFailed, and the crawl
+	// continues. A panic of this or another function of the Config is logged with its stack by
+	// package log. The ctx ends Grace after the crawl's. If the error wraps ErrRefused, the page is
+	// a refusal of its host. See ErrRefused.
 	Visit func(ctx context.Context, p *Page) error
 
-	// Follow reports whether a link of a page is added, or the target of a redirect, whose Element is
-	// "redirect": SameHost, SameName, SameSite, Hosts, Everywhere, or one of your own. It isn't asked
-	// where a start URL redirects. Nil: no link is added, and each redirect; Visit can add URLs by
-	// Page.Add.
+	// Follow reports whether a link of a page is added, or the target of a redirect, whose Element
+	// is "redirect". Use SameHost, SameName, SameSite, Hosts, Everywhere, or your own function. It
+	// isn't called if a start URL redirects. If it is nil, each redirect is followed, and no link.
+	// Visit can add URLs by Page.Add.
 	Follow func(p *Page, l Link) bool
 
-	// Take is called where a URL is taken in: for each link once nofollow was obeyed and before
-	// Follow, for each redirect, with Link.Element "redirect" and for a canonical URL "link", and for
-	// each URL of Discover, with "discover" and a nil Page. It may set r.URL, relative to the page or
-	// not, to leave session ids out for example, r.Priority and r.Data; other fields are for reading.
-	// Follow gets the link with the new URL. False leaves the URL out. It isn't called for start URLs,
-	// nor for Page.Add. Calls come from several goroutines at once. Nil: all are taken in as they are.
+	// Take is called before a URL is added. It is called for each link after nofollow and before
+	// Follow. It is called for each redirect with Link.Element "redirect", for a canonical URL with
+	// "link", and for each URL of Discover with "discover" and a nil Page. It may set r.Priority,
+	// r.Data and r.URL (relative to the page or not), for example to remove session ids. Other
+	// fields are for reading. Follow gets the link with the new URL. False leaves the URL out. It
+	// isn't called for start URLs, nor for Page.Add. Calls come concurrently from several
+	// goroutines. If it is nil, all URLs are added as they are.
 	Take func(p *Page, l Link, r *Request) bool
 
 	// IgnoreNofollow calls Take and Follow also for links that are marked nofollow, by rel or by their
@@ -86,103 +89,106 @@ type Config struct {
 	IgnoreNofollow bool
 
 	// Canonical skips the visit of a page that names another URL as its canonical one, and adds
-	// that URL if Follow would follow it, or the page is of a start URL, which may lead anywhere as by
-	// a redirect; https doesn't give way to the same URL with http. Of two pages that name each other
-	// one is visited, or both where other processes have one of them, or neither where a Run has ended
-	// between them. Nor is a page visited whose canonical URL redirects back to it. False: such a page
-	// is visited as any.
+	// that URL if Follow would follow it, or the page is of a start URL, which may lead anywhere as
+	// by a redirect. A page of https isn't skipped for the same URL with http. Of two pages that
+	// name each other, one is visited. If another process has one of them, both may be visited. If
+	// a Run ends between them, none is.. Nor is a page visited whose canonical URL redirects back
+	// to it. The default is false, so that such a page is visited.
 	Canonical bool
 
 	// Prepare may set headers of a request before it is sent, such as Accept-Language, and its
-	// method and body: POST for a search form, HEAD for a link checker. It is called before each
-	// try, so that each has a body of its own. A request that is refused is sent again, up to Tries
-	// times, so don't POST what mayn't happen twice. The URL stays the key of what it asks for: two
-	// searches at one URL are one. Prepare must not change it, or the URL is Failed; Take may. A
-	// redirect leads to a GET, for which Prepare is called with Request.Via. An error gives the URL
-	// up (Failed). Nil: nothing is set.
+	// method and body. Examples are POST for a search form, and HEAD for a link checker. It is
+	// called before each try, so that each has its own body. A request that is refused is sent
+	// again, up to Tries times, so don't POST anything that mayn't happen twice. The URL stays the
+	// key, so two searches at one URL are one. If Prepare changes the URL, the URL is Failed. Use
+	// Take to change it. A redirect leads to a GET, for which Prepare is called with Request.Via.
+	// An error gives the URL up (Failed). If it is nil, nothing is set.
 	Prepare func(r Request, req *http.Request) error
 
-	// Revisit has pages asked for again when they may have changed, with conditions, so that the site
-	// sends only what has. Visit is called for new, changed and gone pages, see Page.Change; all
-	// others are Unchanged. Pages come back in a later Run with the same Queue, or in this one, see
-	// Watch. Where a page is never to be asked for again is for Follow and Take to say. The zero
-	// Schedule asks for each page once. The Queue must be a Recurring.
+	// Revisit fetches pages again when they may have changed, with conditions, so that the site
+	// sends only changed pages. Visit is called for new, changed and gone pages. See Page.Change.
+	// All others are Unchanged. Pages come back in a later Run with the same Queue, or in this one,
+	// see Watch. To exclude a page for ever, use Follow or Take. The zero Schedule asks for each
+	// page once. The Queue must be a Recurring.
 	Revisit revisit.Schedule
 
-	// Watch is how long Run waits for the URL that is due next, once nothing else is left to do. 0: it
-	// ends when nothing is due. Negative: it waits until its ctx is done. Set it with Revisit only.
+	// Watch is how long Run waits for the URL that is due next, once nothing else is left to do.
+	// The default is 0, so that it ends when nothing is due. If it is negative, it waits until its
+	// ctx is done. Set it with Revisit only.
 	Watch time.Duration
 
-	// Compare returns what of a page is compared with its last version. It is called for pages that
-	// were served, before Visit. Where a script renders the page, or a clock is part of its text, that
-	// is a part of Page.Body, or of Page.Compared. Nil: of HTML it is the visible text and the targets
-	// of links and images, else the body.
+	// Compare returns the part of a page that is compared with its last version. It is called for
+	// pages that were served, before Visit. If a script renders the page, or a clock is part of its
+	// text, return a part of Page.Body, or of Page.Compared. The default is the visible text and
+	// the targets of links and images of HTML, and otherwise the body.
 	Compare func(p *Page) []byte
 
-	// Known returns the validators of the copy of url that you have, so that the site sends the page
-	// only if it has changed: Visit receives status 304 otherwise. It is called with the URL that is
-	// asked for and, where that is the target of a redirect and has none, with Page.URL. An unchanged
-	// page has no links, so Known and Follow together are an error of New. Use it where a list or
-	// Discover names all URLs, and Revisit otherwise. Nil: every page is sent.
+	// Known returns the validators of the copy of url that you have, so that the site sends the
+	// page only if it has changed. Otherwise Visit receives status 304. It is called with the URL
+	// that is fetched. If that is the target of a redirect and has no validators, it is called with
+	// Page.URL. An unchanged page has no links, so Known and Follow together are an error of New.
+	// Use it if a list or Discover names all URLs, and Revisit otherwise. If it is nil, every page
+	// is sent.
 	Known func(ctx context.Context, url string) (Validators, error)
 
 	// Discover is called once for each host, with one of its URLs, when its robots.txt has been
 	// fetched. It yields further URLs, with Priority, Data and Depth, which is at least 1, as if a
-	// start URL linked to them; a nil sequence has none. It is the place for sitemaps:
+	// start URL linked to them. A nil sequence has none. Use it for sitemaps. See
 	// Transport.Sitemaps, and package crawl/sitemap. URLs go to the Queue in their order while the
-	// sequence goes on, and are crawled meanwhile. It waits where the Queue is slow, so a long list
-	// needs no memory. A sequence whose sources fail reports that itself, and goes on. The loop over
-	// it ends when ctx is done. Of several processes with one Queue each that comes to have the host
-	// calls Discover. Its URL is done after the sequence has ended. Where ctx ends, or the process,
-	// before that, the next Run fetches that URL again, and calls Discover again. With Revisit it is
-	// called again each Revisit.Min, before pages of the host, and Request.Modified makes a page due
-	// that was modified since its visit. Nil: no calls.
+	// sequence runs, and are crawled meanwhile. It waits if the Queue is slow, so a long list needs
+	// no memory. A sequence whose sources fail reports that itself, and continues. The loop over it
+	// ends when ctx is done. Of several processes with one Queue each that comes to have the host
+	// calls Discover. Its URL is done after the sequence has ended. If ctx or the process ends
+	// before that, the next Run fetches that URL again, and calls Discover again. With Revisit it
+	// is called again each Revisit.Min, before pages of the host, and Request.Modified makes a page
+	// due that was modified since its visit. If it is nil, there are no calls.
 	Discover func(ctx context.Context, url string) iter.Seq[Request]
 
-	// Done receives the result of each URL: once for each that was taken in, and for one that is
-	// Invalid, TooDeep, TooLong or EnoughOfHost each time that it is found. Those that are
-	// Duplicate, TooMany or without room are counted only. Calls come one at a time, beside those
-	// of Visit, and after the Queue's; a slow one slows the crawl. All have returned when Run
-	// does. Nil: none; the Summary has the first error of each outcome.
+	// Done receives the result of each URL. An added URL has one result. A URL that is Invalid,
+	// TooDeep, TooLong or EnoughOfHost has one each time that it is found. Those that are
+	// Duplicate, TooMany or without room are counted only. Calls come one at a time, concurrently
+	// with those of Visit, and after the Queue's. A slow Done slows the crawl. All have returned
+	// when Run does. Without Done, the Summary has the first error of each outcome.
 	Done func(Result)
 
-	// Queue keeps the URLs. Nil: in memory, MaxURLs of them, for one Run. Where several processes
-	// share one, all numbers below are of one process, and so are Canonical, Done and the Summary.
+	// Queue keeps the URLs. The default keeps MaxURLs of them in memory, for one Run. If several
+	// processes share one, all numbers below are of one process, and so are Canonical, Done and the
+	// Summary.
 	Queue Queue
 
-	Workers         int           // most calls of Visit at once; 0: 32, for visits that wait for a disk
-	MaxDepth        int           // most links from a start URL; 0: 100; negative: start URLs only
-	MaxPages        int           // most pages visited, or asked for and Refused; 0: unlimited
-	MaxPagesPerHost int           // the same, of a host; 0: unlimited
-	MaxURLs         int           // most URLs in memory, see below; of a Queue, 16 of each host; 0: 1,000,000
-	MaxBody         int64         // most bytes read of a body, see Page.Truncated; 0: 10 MiB
-	MaxHeld         int64         // most bytes of all answers at once, see below; 0: 64 MiB
-	Timeout         time.Duration // of one exchange, its body included; 0: 2 min
-	Grace           time.Duration // for requests and visits in flight when ctx ends; 0: 10 s
-	Patience        time.Duration // longest wait for a host, also if it refuses all; its URLs are Refused then; 0: 24 h
+	Workers         int           // most concurrent calls of Visit, by default 32, for visits that wait for a disk
+	MaxDepth        int           // most links from a start URL, by default 100; if negative, start URLs only
+	MaxPages        int           // most pages visited, or fetched and Refused, by default unlimited
+	MaxPagesPerHost int           // most such pages of a host, by default unlimited
+	MaxURLs         int           // most URLs in memory (of a Queue, 16 of each host), by default 1,000,000
+	MaxBody         int64         // most bytes read of a body, by default 10 MiB, see Page.Truncated
+	MaxHeld         int64         // most bytes of all responses together, by default 64 MiB, see below
+	Timeout         time.Duration // time of one exchange with its body, by default 2 min
+	Grace           time.Duration // time for requests and visits in flight when ctx ends, by default 10 s
+	Patience        time.Duration // longest wait for a host, whose URLs are Refused then, by default 24 h
 
-	// Tries is the largest number of times that a URL is asked for which is refused: answered 429,
-	// 5xx, 408 or 425, or not at all. If a host refuses the URL and then a page that it served
-	// before, that is no try of the URL: a ban costs time, not pages. A URL that is refused twice,
-	// while that page is served, is done: the trouble is its own. So it is with 401, 402, 403 and
-	// 451, which are asked for again after a ban only. Tries bounds the fetches of a robots.txt
-	// that can't be had as well; two where a connection for that is refused. Between two tries the
-	// crawl goes on with other hosts; when only hosts are left that don't answer at all, it ends.
-	// While a host has served nothing, its refusals use up no try for a quarter of an hour. The
-	// Transport's Retry repeats none of the crawl's requests then. 0: 5. 1: only Retry repeats
-	// requests, and holds a connection meanwhile.
+	// Tries limits the requests for a URL that is refused by 429, 5xx, 408 or 425, or that gets no
+	// response. If a host refuses the URL and then a page that it served before, that request
+	// doesn't count as a try. So a ban costs time, not pages. A URL that is refused twice, while
+	// that page is served, is done, because only this URL fails. So it is with 401, 402, 403 and
+	// 451, which are asked for again after a ban only. Tries also limits the fetches of a
+	// robots.txt that can't be fetched. If a connection for it is refused, there are two. Between
+	// two tries the crawl continues with other hosts. It ends when only hosts are left that don't
+	// respond at all. While a host has served nothing, its refusals use up no try for a quarter of
+	// an hour. The Transport's Retry repeats none of the crawl's requests then. The default is 5.
+	// If it is 1, only Retry repeats requests, and occupies a connection meanwhile.
 	Tries int
 
 	// MaxURLs counts URLs of 96 bytes on average. Longer ones have less room in memory, and those
 	// without room are counted as NoRoom.
 	//
-	// MaxHeld bounds the bytes of headers and bodies that are in flight or wait for their visits. The
-	// first 16 KiB of each answer don't count, nor does one longest body. Where there is no room, an
-	// answer is read on later. A header counts once net/http has read it: bound it by the
+	// MaxHeld bounds the bytes of headers and bodies that are in flight or wait for their visits.
+	// The first 16 KiB of each answer don't count, nor does one longest body. Where there is no
+	// room, a response is read on later. A header counts once net/http has read it: bound it by the
 	// MaxResponseHeaderBytes of Base, as publicnet.Transport does.
 
 	// Progress is called about once a second, and once at the end of the crawl, one call at a time.
-	// ProgressLine is a ready one. Nil: no calls.
+	// ProgressLine is a ready one. If it is nil, there are no calls.
 	Progress func(Progress)
 }
 
@@ -193,8 +199,8 @@ type Validators struct{ ETag, LastModified string }
 // longestRevisit is the default of Revisit.Max, that of package revisit.
 const longestRevisit = 30 * 24 * time.Hour
 
-// A Crawler crawls. Make it with New. It may run several crawls, one after the other or at once;
-// with a Queue of its own one at a time.
+// A Crawler crawls. Make it with New. It may run several crawls, one after the other or
+// concurrently. With a Queue it runs one at a time.
 type Crawler struct {
 	cfg    Config
 	client *http.Client
@@ -207,7 +213,7 @@ func New(cfg Config) (*Crawler, error) {
 		errs = append(errs, err)
 	}
 	if cfg.Visit == nil {
-		errs = append(errs, errors.New("crawl: Config.Visit is nil: what is to be done with the pages?"))
+		errs = append(errs, errors.New("crawl: Config.Visit is nil, so nothing would handle the pages"))
 	}
 	errs = append(errs,
 		setDefault("Workers", &cfg.Workers, 32),
@@ -288,8 +294,8 @@ func (cfg *Config) setTransport() error {
 	return nil
 }
 
-// Run crawls from the given URLs on: it is New and Run of the Crawler. Use it for a program with
-// one crawl.
+// Run crawls from the given URLs. It is New and Run of the Crawler. Use it for a program with one
+// crawl.
 func Run(ctx context.Context, cfg Config, urls ...string) (Summary, error) {
 	c, err := New(cfg)
 	if err != nil {
@@ -298,16 +304,16 @@ func Run(ctx context.Context, cfg Config, urls ...string) (Summary, error) {
 	return c.Run(ctx, urls...)
 }
 
-// ErrRefused is for errors of Config.Visit. Return an error that wraps it for a page that is no
-// page but a refusal of its host, which only the text shows: a captcha with status 200, a request
-// to come back later. The text of the error is for people, and stands in evidence.
+// ErrRefused is for errors of Config.Visit. Return an error that wraps it if the text of a page
+// shows that the host refuses. Examples are a captcha with status 200, and a request to come back
+// later. The text of the error is for people, and stands in evidence.
 //
 //	if bytes.Contains(p.Body, []byte("Are you a robot?")) {
 //		return fmt.Errorf("%w: a captcha", crawl.ErrRefused)
 //	}
 //
 // The host is blocked as by a 429, and Visit is called for the page again once the host serves it.
-// Links that the page has led to are forgotten. Further answers with the same text are refusals
+// Links that the page has led to are forgotten. Further responses with the same text are refusals
 // without a call of Visit. A page that is refused Config.Tries times is Refused with that error, as
 // long as the host serves others.
 var ErrRefused = errors.New("crawl: the page is a refusal of its host")

@@ -344,7 +344,7 @@ func TestADeadlineIsACrawlsTime(t *testing.T) {
 		"block by hand":        {byHand, 3, "the owner has called"},
 		"crawl-delay":          {robotsTxt("User-agent: *\nCrawl-delay: 600\n"), 3, "delay"},
 		"visit-time":           {robotsTxt("User-agent: *\nVisit-time: 0300-0400\n"), 3, "outside of the Visit-time of its robots.txt"},
-		"robots.txt can't be had": {func(_ context.Context, _ *testing.T, r *rig) {
+		"robots.txt can't be fetched": {func(_ context.Context, _ *testing.T, r *rig) {
 			r.Site("https://slow.example").Handle("/robots.txt", politenesstest.Status(503))
 		}, 3, "robots.txt"},
 		"robots.txt says 429, an hour": {func(_ context.Context, _ *testing.T, r *rig) {

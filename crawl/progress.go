@@ -18,31 +18,31 @@ type Progress struct {
 	Rate     float64 // pages visited a second, since the Progress before
 	Open     bool    // other programs may still add to the Queue, see Queue.Hosts
 	Done     bool    // the crawl has ended
-	Lost     error   // evidence or state that couldn't be kept: Transport.EvidenceErr; nil: none
+	Lost     error   // evidence or state that couldn't be kept, see Transport.EvidenceErr; nil if none
 
-	// Warnings are about hosts of which the first five answers, or most of ten or more, are alike and
-	// neither 200 nor 304, such as 202 or 403. Such a host may refuse you in its own words. Each host
-	// is named once, in the next Progress.
+	// Warnings are about hosts whose first five responses, or most of ten or more, are alike and
+	// neither 200 nor 304, such as 202 or 403. Such a host may refuse you in its own words. Each
+	// host is named once, in the next Progress.
 	Warnings []string
 
 	// Due is when the next URL is due, while the crawl has nothing else to do and waits for that
-	// (Config.Watch); zero: it doesn't, or nothing comes due.
+	// (Config.Watch). It is zero if the crawl doesn't wait, or nothing is due later.
 	Due time.Time
 
 	// Waiting yields each host that can't be asked for more than a second, in no order. Use it
 	// during the call of Config.Progress only.
 	Waiting iter.Seq[WaitingHost]
 
-	// The first of them that may be asked; empty if none waits.
+	// The first of them that may be asked, empty if none waits.
 	Next    string    // its key
-	NextAt  time.Time // when it may be asked; zero: not known
+	NextAt  time.Time // when it may be asked, zero if not known
 	NextWhy string    // why no earlier
 }
 
 // A WaitingHost can't be asked for a page yet.
 type WaitingHost struct {
 	Host  string    // its key
-	Until time.Time // zero: not known, such as the end of a page in flight
+	Until time.Time // zero if not known, such as the end of a page in flight
 	Why   string    // such as "it has answered 429"
 }
 
@@ -65,9 +65,9 @@ func (p *Progress) findNext() {
 	}
 }
 
-// ProgressLine returns a Config.Progress for people: on a terminal it draws one line anew, to
-// anything else it writes a line every ten seconds, one when every host has to wait, or all URLs
-// are with other programs, and one at the end. A line names the first host that waits, until when
+// ProgressLine returns a Config.Progress for people. On a terminal it redraws one line. Otherwise
+// it writes a line every ten seconds, and one at the end. It also writes a line when every host has
+// to wait, or when other programs have all URLs. A line names the first host that waits, until when
 // and why.
 func ProgressLine(w io.Writer) func(Progress) { return progressLine(w, isTerminal(w)) }
 
@@ -91,7 +91,7 @@ type liner struct {
 func (l *liner) show(p Progress) {
 	if p.Lost != nil && !l.lost {
 		l.lost = true
-		l.showNote("lost: %s; the crawl goes on", p.Lost.Error())
+		l.showNote("lost: %s; the crawl continues", p.Lost.Error())
 	}
 	for _, warning := range p.Warnings {
 		l.showNote("warning: %s", warning)

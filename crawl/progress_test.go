@@ -115,7 +115,7 @@ func TestProgressLineTellsALossOnce(t *testing.T) {
 			}
 			line(p)
 		}
-		if n := strings.Count(out.String(), "lost: state: no space left on device; the crawl goes on\n"); n != 1 {
+		if n := strings.Count(out.String(), "lost: state: no space left on device; the crawl continues\n"); n != 1 {
 			t.Errorf("told %d times:\n%s", n, out.String())
 		}
 	}

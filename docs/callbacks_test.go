@@ -327,7 +327,7 @@ func TestAPanicOfAWriterHoldsUpNobody(t *testing.T) {
 		sink.Record(context.Background(), evidence.Decision{Type: evidence.SlotTimeout, Host: "example.com"})
 		panics = false
 	}
-	if n := strings.Count(out.String(), "no turn"); n != 2 || sink.Err() == nil {
+	if n := strings.Count(out.String(), "not started"); n != 2 || sink.Err() == nil {
 		t.Errorf("%d lines, %v:\n%s", n, sink.Err(), out.String())
 	}
 }

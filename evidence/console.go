@@ -16,8 +16,8 @@ import (
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
-// String returns d as one line for people: the time, the event, its URL or host, and the reason.
-// Unprintable characters are escaped.
+// String returns d as one line for people, with the time, the event, its URL or host, and the
+// reason. Unprintable characters are escaped.
 func (d Decision) String() string {
 	d.sanitize()
 	return d.line(false)
@@ -56,12 +56,12 @@ var verbs = map[Type]verb{
 	Retried:           {"retrying", calm},
 	NoIndex:           {"noindex", calm},
 	BlockedByRobots:   {"disallowed", grave},
-	BlockedByRule:     {"refused", grave},
+	BlockedByRule:     {"own rule", grave},
 	Reserved:          {"reserved", grave},
 	RobotsUnreachable: {"no robots.txt", grave},
 	BudgetWarning:     {"budget", grave},
 	BudgetExceeded:    {"budget spent", grave},
-	SlotTimeout:       {"no turn", grave},
+	SlotTimeout:       {"not started", grave},
 	HostBlocked:       {"host blocked", grave},
 	ResponseRejected:  {"rejected", grave},
 	Failed:            {"failed", bad},
@@ -131,7 +131,7 @@ func (d *Decision) why() string {
 	case d.Type == HostBlocked && d.Status > 0:
 		parts = parts.and("it answered %d", d.Status)
 	case d.Type == HostBlocked && d.Kind != "" && !d.Restored:
-		parts = parts.and("no answer")
+		parts = parts.and("no response")
 	case d.Type == BlockedByRobots && d.MatchedRule == "" && reason != "":
 		parts = parts.and("no robots.txt (%s)", reason)
 		reason = "" // it is said already
@@ -184,20 +184,21 @@ func size(n int64) string {
 	return fmt.Sprintf("%d %s", n, [...]string{"bytes", "kB", "MB"}[unit])
 }
 
-// A ConsoleConfig says which records NewConsole writes. The zero value writes those of Console.
+// A ConsoleConfig selects the records that NewConsole writes. The zero value writes those of
+// Console.
 type ConsoleConfig struct {
-	// All writes the routine records too: robots_allowed, started, fetched and the like.
+	// All writes the routine records too, such as robots_allowed, started and fetched.
 	All bool
 }
 
-// Console returns an Evidence for a person at the terminal. It writes a line for each decision to
-// w, such as os.Stderr, in colours if w is a terminal and NO_COLOR isn't set. It shows why requests
+// Console returns an Evidence for a user at the terminal. It writes a line for each decision to w,
+// such as os.Stderr, in colours if w is a terminal and NO_COLOR isn't set. It shows why requests
 // wait, every refusal, every error, everything that takes ten seconds, and every ten seconds how
 // much has been fetched. Routine records have no line. A wait for a host has one line a minute,
-// unless its reason changes. Of requests that have no turn in time for the same reason, three have
-// a line; the 10th, the 100th and so on have one that says what to change. The 10th, the 100th and
-// so on of the requests for one URL within 24 hours has a line, too: package revisit asks less
-// often. It is no proof: keep a log beside it.
+// unless its reason changes. If requests can't start in time for the same reason, three have a
+// line. The 10th, the 100th and so on have one that names the setting to change. The 10th, the
+// 100th and so on of the requests for one URL within 24 hours has a line, too. Package revisit
+// sends fewer. It is no proof, so keep a log as well.
 //
 //	Evidence: evidence.Multi(log, evidence.Console(os.Stderr))
 //
@@ -284,7 +285,7 @@ const alike = 3
 
 // remedies are what to change if requests have no turn, by Decision.Hold.
 var remedies = map[string]string{
-	"slot": "bodies of responses hold the slots: close them, or raise Hosts.Concurrency",
+	"slot": "open bodies occupy the slots: close them, or raise Hosts.Concurrency",
 	"delay": "more requests wait for a host than its delay lets start in their time: give them more time " +
 		"(the context's deadline, Hosts.MaxWait), or ask for fewer at once",
 	"place":      "raise Hosts.MaxInFlight, or close the bodies of responses",
@@ -318,7 +319,7 @@ func (c *console) noTurn(d *Decision) string {
 		return ""
 	}
 	all := Decision{Type: SlotTimeout, Time: d.Time}
-	all.Reason = fmt.Sprintf("%d requests so far had no turn in time (%s): %s", c.turns[d.Hold], d.Hold, remedy)
+	all.Reason = fmt.Sprintf("%d requests so far couldn't start in time (%s): %s", c.turns[d.Hold], d.Hold, remedy)
 	return all.line(c.coloured)
 }
 

@@ -50,7 +50,7 @@ func TestDecisionStringIsALineForPeople(t *testing.T) {
 		},
 		{
 			evidence.Decision{Type: evidence.SlotTimeout, Time: noon, URL: "https://example.com/", Reason: "host busy", RetryAt: noon.Add(5 * time.Second)},
-			"12:00:00 no turn       https://example.com/: host busy, retry at 12:00:05 (in 5s)",
+			"12:00:00 not started   https://example.com/: host busy, retry at 12:00:05 (in 5s)",
 		},
 		{
 			evidence.Decision{Type: evidence.BudgetExceeded, Time: noon, Host: "example.com", Limit: "pages_per_host", Used: 5, Max: 5},
@@ -61,12 +61,12 @@ func TestDecisionStringIsALineForPeople(t *testing.T) {
 			`12:00:00 failed        https://example.com/\x1b[31m: no\nanswer\u202e`,
 		},
 		{
-			evidence.Decision{Type: evidence.HostBlocked, Time: noon, Host: "example.com", Reason: "no answer", Until: noon.Add(time.Second)},
-			"12:00:00 host blocked  example.com: no answer, until 12:00:01 (in 1s)",
+			evidence.Decision{Type: evidence.HostBlocked, Time: noon, Host: "example.com", Reason: "no response", Until: noon.Add(time.Second)},
+			"12:00:00 host blocked  example.com: no response, until 12:00:01 (in 1s)",
 		},
 		{
 			evidence.Decision{Type: evidence.HostBlocked, Time: noon, Host: "example.com", Kind: "unsure", Reason: "by the backoff policy"},
-			"12:00:00 host blocked  example.com: no answer, by the backoff policy",
+			"12:00:00 host blocked  example.com: no response, by the backoff policy",
 		},
 		{
 			evidence.Decision{Type: evidence.HostBlocked, Time: noon, Host: "example.com", Status: 503, Until: noon},
@@ -87,8 +87,8 @@ func TestDecisionStringIsALineForPeople(t *testing.T) {
 		{evidence.Decision{Type: evidence.RobotsAllowed, Time: noon, URL: "https://example.com/a"}, "12:00:00 allowed       https://example.com/a"},
 		{evidence.Decision{Type: evidence.Started, Time: noon, URL: "https://example.com/"}, "12:00:00 started       https://example.com/"},
 		{
-			evidence.Decision{Type: evidence.RobotsUnreachable, Time: noon, Host: "example.com", Err: "no answer"},
-			"12:00:00 no robots.txt example.com: no answer",
+			evidence.Decision{Type: evidence.RobotsUnreachable, Time: noon, Host: "example.com", Err: "no response"},
+			"12:00:00 no robots.txt example.com: no response",
 		},
 		{
 			evidence.Decision{Type: evidence.ResponseRejected, Time: noon, URL: "https://example.com/", Err: "too long"},
@@ -326,7 +326,7 @@ func TestConsoleTellsOfRepeats(t *testing.T) {
 		t.Errorf("after 9 requests: %q", got)
 	}
 	ask(changed)
-	want := "12:28:00 asked         10 times in 28m0s: https://example.com/list.json; 8 answers were the same (304, or their ETag and bytes)"
+	want := "12:28:00 asked         10 times in 28m0s: https://example.com/list.json; 8 responses were the same (304, or their ETag and bytes)"
 	if got := repeats(); len(got) != 1 || got[0] != want {
 		t.Errorf("%q, want %q", got, want)
 	}

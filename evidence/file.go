@@ -13,14 +13,13 @@ import (
 )
 
 // OpenFile returns a Log that appends to the named file, which it makes if need be, for the user's
-// eyes only (mode 0600). Use it rather than JSONLines where a crawler is started more than once:
-// half a line, which a process that was killed may have left behind, is taken away, a signed log
-// goes on with the tree that the file has, and a chained one names the hash of the log before it,
-// so that an auditor finds a log that was taken out. A file that isn't a log is an error, and stays
-// as it is.
+// eyes only (mode 0600). Use it instead of JSONLines if a crawler is started more than once. It
+// removes half a line of a process that was killed. A signed log continues the tree of the file. A
+// chained log names the hash of the log before it, so that an auditor finds a log that was taken
+// out. A file that isn't a log is an error, and stays as it is.
 //
-// Close closes the file too. One Log at a time may append to a file: a second one is an error while
-// the first is open, in this process or another, on file systems that have locks.
+// Close closes the file too. One Log at a time may append to a file. If the file system has locks,
+// a second one is an error while the first is open, in this process or another.
 func OpenFile(name string, cfg LogConfig) (*Log, error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -38,14 +37,14 @@ func OpenFile(name string, cfg LogConfig) (*Log, error) {
 	return l, nil
 }
 
-// resume goes on with the log that stands in file.
+// resume continues with the log that stands in file.
 func (l *Log) resume(file *os.File) error {
 	info, err := file.Stat()
 	if err != nil || !info.Mode().IsRegular() { // such as /dev/stdout
 		return err
 	}
 	if errors.Is(statedir.LockFile(file), statedir.ErrLocked) {
-		return errors.New("another Log appends to the file: close that first, or give each process a file of its own")
+		return errors.New("another Log appends to the file: close that first, or give each process its own file")
 	}
 	if err := checkBeginning(file, info.Size()); err != nil {
 		return err

@@ -21,7 +21,7 @@ type askedURL struct{ transport, url string }
 type asking struct {
 	since time.Time // of the first time
 	times int
-	same  int    // answers that were the answer before once more
+	same  int    // answers that were the response before once more
 	etag  string // of the last answer that was a page; empty: it had none
 	bytes int64  // of that
 }
@@ -36,7 +36,7 @@ func newRepeats() repeats {
 	return repeats{urls}
 }
 
-// count counts the answer d. At the 10th, the 100th and so on for a URL it returns the line about
+// count counts the response d. At the 10th, the 100th and so on for a URL it returns the line about
 // it.
 func (r repeats) count(d *Decision) string {
 	// What nobody asked for in so many words is no repeat: tries, and redirects.
@@ -57,12 +57,12 @@ func (r repeats) count(d *Decision) string {
 	line := fmt.Sprintf("%s%-13s %d times in %s: %s", d.Time.Format("15:04:05 "), "asked",
 		a.times, printable.Duration(d.Time.Sub(a.since)), printable.Text(d.URL))
 	if a.same > 0 {
-		line += fmt.Sprintf("; %d answers were the same (304, or their ETag and bytes)", a.same)
+		line += fmt.Sprintf("; %d responses were the same (304, or their ETag and bytes)", a.same)
 	}
 	return line
 }
 
-// add counts the answer d.
+// add counts the response d.
 func (a *asking) add(d *Decision) {
 	a.times++
 	isUnchanged := d.Status == 304

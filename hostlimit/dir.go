@@ -8,31 +8,31 @@ import (
 	"github.com/go-politeness/politeness/internal/statedir"
 )
 
-// Dir returns a Store that keeps one file for each key that is owed something, below path. path is
-// made when the first debt is kept; an empty one is the current directory.
+// Dir returns a Store that keeps one file for each key with state, below path. The directory is
+// made when the first state is saved. An empty path is the current directory.
 //
-// A file is replaced as a whole, and removed once its key is owed nothing: kill -9, a full disk or
-// a power cut leave the old debt or the new one. A power cut may undo the last updates. A damaged
-// file is reported once, by the error of the Update that reads it; that Update goes on from the
-// zero Debt and writes the file anew. A file that can't be read for another reason, such as its
-// permissions, is left alone.
+// A file is replaced as a whole, and removed once its key has no state. After kill -9, a full disk
+// or a power cut, the file has the old state or the new one. A power cut may undo the last updates.
+// A damaged file is reported once, by the error of the Update that reads it. That Update continues
+// from the zero Debt and writes the file anew. A file that can't be read for another reason, such
+// as its permissions, is left alone.
 //
-// Processes may share a directory, but not the pace: politeness.New takes a lock on the file "lock"
-// of the directory, whose first line is the id of the state, and tells of another process that has
-// it (politeness.Config.StateWait). An update is made under a lock on a file beside it, which ends
-// with its process; reading takes no lock. Update waits for the lock as long as ctx allows, 10 s at
-// most, and keeps a debt even if ctx is done when the lock is free.
+// Processes may share a directory, but not the delays. politeness.New takes a lock on the file
+// "lock" of the directory, whose first line is the id of the state. It reports another process that
+// has the lock (politeness.Config.StateWait). An update is made under a lock on a file beside it,
+// which ends with its process. Reading takes no lock. Update waits for the lock as long as ctx
+// allows, 10 s at most, and keeps a debt even if ctx is done when the lock is free.
 //
 // On NFS the lock holds between machines if the server keeps locks and the mount uses them, as
 // NFSv4 does by default. On a mount with nolock or local_lock=flock two machines that change a key
-// at the same moment may lose one of the changes, never more; a file that another machine has just
+// at the same moment may lose one of the changes, never more. A file that another machine has just
 // made may be seen as late as the mount's attribute cache allows. Many machines are better served
 // by redislimit. On AIX, Solaris, Plan 9 and WebAssembly the lock holds within one process only,
 // with the same consequence. On Windows reading takes the lock too.
 func Dir(path string) Store { return &dirStore{debtsIn(statedir.New(path, statedir.OS{}))} }
 
 func debtsIn(dir *statedir.Dir) statedir.Values[debtFile] {
-	return statedir.Values[debtFile]{Dir: dir, Format: "hostlimit 2", Zero: "is owed nothing"}
+	return statedir.Values[debtFile]{Dir: dir, Format: "hostlimit 2", Zero: "has no state to keep"}
 }
 
 // A dirStore is a Store in a directory.

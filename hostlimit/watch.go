@@ -11,10 +11,11 @@ import (
 
 type priorityKey struct{}
 
-// WithPriority returns a ctx for Acquire that gives a request the priority p; without one it is 0.
-// A request goes before those of its key that wait with a lower priority; equal ones go first come,
-// first served. A priority shortens no wait for the delay, a slot or the end of a block, and takes
-// nothing from other keys. A steady stream of high ones keeps the low ones waiting, until MaxWait.
+// WithPriority returns a ctx for Acquire that gives a request the priority p. The default is 0. A
+// request goes before those of its key that wait with a lower priority. Requests of equal priority
+// start in the order in which they came. A priority shortens no wait for the delay, a slot or the
+// end of a block, and takes nothing from other keys. A steady stream of high ones keeps the low
+// ones waiting, until MaxWait.
 func WithPriority(ctx context.Context, p int) context.Context {
 	return context.WithValue(ctx, priorityKey{}, p)
 }
@@ -26,11 +27,11 @@ func Priority(ctx context.Context) int {
 	return p
 }
 
-// WithDue returns a ctx for the request for a page that was had before: due is the time from which
-// on its asker may ask again. No limiter waits for it. Evidence records it with the start, and the
-// judge of logs proves by it that pages were asked for again only when due. Use it in a program
-// that remembers its pages by itself: revisit.Transport calls it for its own. Without it, or with
-// the zero time, the request counts as one for which nobody remembers.
+// WithDue returns a ctx for a request for a page that was fetched before. The page may be fetched
+// again from due on. No limiter waits for it. Evidence records it with the start, and an auditor
+// proves by it that pages were fetched again only when due. Use it in a program that remembers its
+// pages by itself. A revisit.Transport calls it for its own pages. Without it, or with the zero
+// time, the log has no due time for the request.
 func WithDue(ctx context.Context, due time.Time) context.Context {
 	return contexts.WithDue(ctx, due)
 }
@@ -39,8 +40,8 @@ func WithDue(ctx context.Context, due time.Time) context.Context {
 // context of Acquire and Start, whose value for the key (*Watcher)(nil) it is, and calls it under
 // no lock. A request that wants no reports gives a fmt.Stringer in its place, which only names it.
 type Watcher interface {
-	// Waits is called once in an Acquire or a Start whose wait is long: as soon as it is known to
-	// last for more than a second, or else when it has lasted for one. Acquire and Start return
+	// Waits is called once in an Acquire or a Start whose wait is long. The call comes as soon as
+	// the wait is known to exceed a second, or else after one second. Acquire and Start return
 	// after Waits has returned.
 	Waits(Wait)
 	// String returns a name of the request, for Wait.HeldBy of the requests that wait for its slot.
@@ -50,8 +51,8 @@ type Watcher interface {
 
 // A Wait is the reason why a request waits. Hold names it:
 //
-//	block   the key is blocked: by a refusal, by a person, or outside of Config.Windows
-//	probe   the first request after a block has no answer yet
+//	block the key is blocked: by a refusal, by an operator, or outside of Config.Windows
+//	probe the first request after a block has no response yet
 //	slot    every slot of the key is held
 //	delay   the gap to the start before isn't over, or those of requests ahead
 //	place   every place of MaxInFlight is held
@@ -62,19 +63,19 @@ type Wait struct {
 	Key   string
 	Hold  string    // one of the words above
 	Since time.Time // beginning of the wait
-	Until time.Time // earliest start, so far as it is known; zero: not known
-	// Cause is that of a block, as in HostState.BlockedBy, or of a delay: as in Grant.DelaySource, or
-	// "kept" by the Store, or the site's name. Of a Hold that isn't in the table, it is the reason in
-	// a sentence.
+	Until time.Time // earliest start, zero if not known
+	// Cause is that of a block, as in HostState.BlockedBy, or of a delay, as in Grant.DelaySource,
+	// or "kept" by the Store, or the site's name. Of a Hold that isn't in the table, it is the
+	// reason in a sentence.
 	Cause string
-	Delay time.Duration // delay in force; 0: none
-	Ahead int           // number of requests of the key that go before; the Limiter of a process counts up to 1000
+	Delay time.Duration // delay in force, 0 if there is none
+	Ahead int           // number of requests of the key that go before, at most 1000 in a memory.Limiter
 	Slots int           // number of slots of the key
-	Held  int           // number of slots that are held
-	// HeldBy is the name of the request that has held its slot the longest, by its Watcher; empty:
-	// it has none.
+	Held  int           // number of slots in use
+	// HeldBy is the name of the request that has occupied its slot the longest, by its Watcher. It
+	// is empty if the request has none.
 	HeldBy  string
-	HeldFor time.Duration // time for which it has; 0: not known, or the wait is for something else
+	HeldFor time.Duration // time for which HeldBy has its slot, 0 if not known or if the wait is for something else
 }
 
 // String returns the reason of the wait in a sentence for people, without the key.
@@ -95,9 +96,9 @@ func (w Wait) reason() string {
 	case "block":
 		return "blocked (" + w.Cause + ")"
 	case "probe":
-		return "the first request after a block has no answer yet" + w.holder()
+		return "the first request after a block has no response yet" + w.holder()
 	case "slot":
-		return fmt.Sprintf("%d of %d slots are held%s", w.Held, w.Slots, w.holder())
+		return fmt.Sprintf("%d of %d slots are in use%s", w.Held, w.Slots, w.holder())
 	case "site":
 		return "every place of PerSite is taken by requests to hosts of " + w.Cause
 	case "place":

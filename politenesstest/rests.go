@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// longestRest is how long a host rests at most after an answer that may come from a rate limit.
+	// longestRest is how long a host rests at most after a response that may come from a rate
+	// limit.
 	longestRest = 5 * time.Minute
 	// inARow is how many answers such as 403 in a row are followed by a single request.
 	inARow = 5
@@ -22,8 +23,8 @@ const (
 // request, and one request alone after it. It follows from the starts and answers of the host, in
 // their order:
 //
-//	5xx, 408, 425, no answer         rest: 1, 1, 2, 3, 5... s by the number in a row
-//	the same to the request after    none, if the page is one that was refused: the answer to
+//	5xx, 408, 425, no response rest: 1, 1, 2, 3, 5... s by the number in a row
+//	the same to the request after none, if the page is one that was refused: the response to
 //	a rest                           the next page decides
 //	the same, of a page right after  none: the trouble is the page's own
 //	which another one was served
@@ -37,8 +38,8 @@ const (
 type rests struct {
 	rules Rules
 	until time.Time // end of the rest
-	// setBy set the rest, made requests start alone, or refused: an answer to an earlier start doesn't
-	// count.
+	// setBy set the rest, made requests start alone, or refused: a response to an earlier start
+	// doesn't count.
 	setBy     *exchange
 	why       string // the same in words
 	alone     bool
@@ -52,7 +53,7 @@ type rests struct {
 	pending   string // page that was refused again; the next answer decides whose trouble it is
 	suspects  map[string]*suspect
 	probes    map[*exchange]bool
-	// early are requests that started in the instant of an answer that asked for a rest, before
+	// early are requests that started in the instant of a response that asked for a rest, before
 	// anybody could know of it.
 	early map[*exchange]bool
 	found map[*exchange]Violation
@@ -128,7 +129,7 @@ func (r *rests) start(x *exchange) {
 	}
 }
 
-// answer changes the state by the answer to x, or by its failure.
+// answer changes the state by the response to x, or by its failure.
 func (r *rests) answer(x *exchange) {
 	if r.probe == x {
 		r.endProbe()
@@ -185,7 +186,7 @@ func (r *rests) endProbe() {
 	r.beside = nil
 }
 
-// startedEarlier reports whether x started before the answer that set the rest was there.
+// startedEarlier reports whether x started before the response that set the rest was there.
 func (r *rests) startedEarlier(x *exchange) bool {
 	if r.early[x] {
 		return true
@@ -193,8 +194,8 @@ func (r *rests) startedEarlier(x *exchange) bool {
 	return r.setBy != nil && x.started < r.setBy.settledAt()
 }
 
-// isChallenge reports whether a field of the answer to x says that it is a challenge, whatever its
-// status. The fields stand in docs/429.md.
+// isChallenge reports whether a field of the response to x says that it is a challenge, whatever
+// its status. The fields stand in docs/429.md.
 func (x *exchange) isChallenge() bool {
 	says := func(name string, words ...string) bool {
 		value := strings.ToLower(strings.TrimSpace(x.record.Response.Get(name)))
@@ -212,7 +213,7 @@ func (x *exchange) isChallenge() bool {
 }
 
 // saysNothing reports whether the end of x says nothing about its host: it never reached one, its
-// connection was lost, its client gave it up, or the answer is a proxy's or no status at all.
+// connection was lost, its client gave it up, or the response is a proxy's or no status at all.
 func (x *exchange) saysNothing() bool {
 	status := x.record.Status
 	if status == 0 {
@@ -229,7 +230,7 @@ func (x *exchange) saysNothing() bool {
 	return false
 }
 
-// unsure takes an answer that may come from a rate limit, or from trouble of the page.
+// unsure takes a response that may come from a rate limit, or from trouble of the page.
 func (r *rests) unsure(x *exchange, page string, earlier bool) {
 	s := r.suspects[page]
 	switch {
@@ -254,14 +255,14 @@ func (r *rests) unsure(x *exchange, page string, earlier bool) {
 	for n := 1; n < r.row && long < longestRest; n++ {
 		long, next = next, long+next
 	}
-	why := "no answer"
+	why := "no response"
 	if x.record.Status > 0 {
 		why = fmt.Sprint(x.record.Status)
 	}
 	r.rest(x, max(min(long, longestRest), r.rules.Rest), why)
 }
 
-// forbid takes an answer such as 403: of a page that is forbidden, or of a ban.
+// forbid takes a response such as 403: of a page that is forbidden, or of a ban.
 func (r *rests) forbid(x *exchange) {
 	if r.checking || r.bans > 0 {
 		r.checking = false
@@ -282,7 +283,7 @@ func (r *rests) forbid(x *exchange) {
 	}
 }
 
-// rest begins a rest after the answer to x, and lets one request start alone at its end.
+// rest begins a rest after the response to x, and lets one request start alone at its end.
 func (r *rests) rest(x *exchange, long time.Duration, why string) {
 	r.alone = true
 	r.setBy = x

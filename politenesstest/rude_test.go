@@ -368,7 +368,7 @@ var rude = []habit{
 		a.Handle("/busy", politenesstest.Status(503, "Retry-After", "60"))
 	}, func(c *crawler) { c.every(second, "/busy", "/1") }},
 	{"asks on after a bare 503", politenesstest.Block, politenesstest.Rules{}, failing, func(c *crawler) { c.every(100*ms, "/down", "/1", "/2") }},
-	{"asks on after no answer", politenesstest.Block, politenesstest.Rules{}, func(_ *politenesstest.Web, a *politenesstest.Site) { a.Handle("/down", politenesstest.Drop()) }, func(c *crawler) { c.every(100*ms, "/down", "/1") }},
+	{"asks on after no response", politenesstest.Block, politenesstest.Rules{}, func(_ *politenesstest.Web, a *politenesstest.Site) { a.Handle("/down", politenesstest.Drop()) }, func(c *crawler) { c.every(100*ms, "/down", "/1") }},
 	{"tries a page again and again", politenesstest.Block, politenesstest.Rules{}, failing, func(c *crawler) { c.every(second, "/down", "/down", "/down", "/down", "/down") }},
 	{"never slows down on a host that is down", politenesstest.Block, politenesstest.Rules{}, func(_ *politenesstest.Web, a *politenesstest.Site) { a.Down(syscall.ECONNREFUSED) }, func(c *crawler) {
 		c.every(second, "/1", "/2", "/3", "/4")
@@ -617,7 +617,7 @@ var polite = []habit{
 		func(c *crawler) { c.every(second, "/robots.txt", "/1") },
 	},
 	{
-		"stops while robots.txt can't be had", "",
+		"stops while robots.txt can't be fetched", "",
 		politenesstest.Rules{},
 		func(_ *politenesstest.Web, a *politenesstest.Site) { a.Sequence("/robots.txt", 503, 503, 404) },
 		func(c *crawler) {

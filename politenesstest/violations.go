@@ -19,15 +19,17 @@ type Kind string
 
 // The kinds of violations.
 const (
-	// Gap: it started too soon after the start before on the host.
+	// Gap means that it started too soon after the start before on the host.
 	Gap Kind = "gap"
-	// Concurrency: it started while too many were in flight on the host.
+	// Concurrency means that it started while too many were in flight on the host.
 	Concurrency Kind = "concurrency"
-	// PerSite: it started while too many were in flight over the names and ports of its site.
+	// PerSite means that it started while too many were in flight over the names and ports of its
+	// site.
 	PerSite Kind = "site"
-	// Block: it started before the end of a Retry-After that was known, or while the host was to rest.
+	// Block means that it started before the end of a known Retry-After, or while the host should
+	// pause.
 	Block Kind = "block"
-	// Disallowed: it fetched a URL that robots.txt disallows.
+	// Disallowed means that it fetched a URL that robots.txt disallows.
 	Disallowed Kind = "disallowed"
 )
 
@@ -36,19 +38,21 @@ type Violation struct {
 	Kind Kind
 	// Request is the one that should not have started, or not then.
 	Request Request
-	// Earlier is what it is measured by: for Gap the start before on the host; for
-	// Concurrency and PerSite the longest of those in flight; for Block the refusal; for
-	// Disallowed the fetch of robots.txt, zero if the crawler had never asked for it.
+	// Earlier is the request that it is measured by. For Gap it is the start before on the host.
+	// For Concurrency and PerSite it is the longest of those in flight. For Block it is the
+	// refusal. For Disallowed it is the fetch of robots.txt, zero if the crawler had never fetched
+	// it.
 	Earlier Request
-	// Want is what was asked for, and Got what happened: for Gap the time between the two starts, for
-	// Block the time between the refusal and the start; for Concurrency and PerSite zero.
+	// Want is the time that was asked for, and Got the time that was kept. For Gap it is the time
+	// between the two starts, and for Block the time between the refusal and the start. For
+	// Concurrency and PerSite it is zero.
 	Want, Got time.Duration
-	// Reason says which rule was broken, for people.
+	// Reason names the broken rule, for people.
 	Reason string
 }
 
-// String returns what happened, in one line that names both requests. What can't be printed is
-// escaped as by %q.
+// String returns the violation in one line that names both requests. Characters that can't be
+// printed are escaped as by %q.
 func (v Violation) String() string { return printable.Text(v.text()) }
 
 func (v Violation) text() string {
@@ -68,33 +72,33 @@ func (v Violation) text() string {
 	}
 }
 
-// Violations returns what was impolite about the requests so far, in the order of their starts:
+// Violations returns the impolite requests so far, in the order of their starts:
 //
 //   - gaps between two starts on a host that are shorter than Rules.Delay or than
 //     the crawl-delay and request-rate of robots.txt;
 //   - starts while Rules.Concurrency requests were in flight on the host;
 //   - starts while Rules.PerSite requests were in flight on its site;
-//   - starts after an answer from 400 on with Retry-After, before its time was over
-//     (Retry-After is in whole seconds: where requests in flight together were refused,
-//     a later answer doesn't lengthen the block of an earlier one by less than that);
-//   - starts within Rules.Rest of an answer that may come from a rate limit (5xx, 408, 425, none):
+//   - starts after a response from 400 on with Retry-After, before its time was over (Retry-After
+//     is in whole seconds: where requests in flight together were refused, a later answer doesn't
+//     lengthen the block of an earlier one by less than that);
+//   - starts within Rules.Rest of a response that may come from a rate limit (5xx, 408, 425, none):
 //     a second and, in a row, Fibonacci steps of it, at most five minutes; and more than one start
 //     at a time from then on, until a success of another page than robots.txt. A page that fails
 //     again alone, while the next one is served, has a trouble of its own, which asks for nothing;
 //   - more than one start at a time after five answers in a row of 401, 402, 403 and 451, until a
 //     success; one more such answer is a ban: nothing starts for 60 s, doubling to 10 minutes;
-//   - fetches that robots.txt disallows. Fetches of robots.txt itself, and of where
-//     it is redirected to, are exempt from this check, and from no other.
+//   - fetches that robots.txt disallows. Fetches of robots.txt itself, and of the targets of its
+//     redirects, are exempt from this check, and from no other.
 //
 // The robots.txt in force is the one that the crawler had fetched when the request started, for as
-// long as Rules.RobotsMaxAge; for a crawler that has not asked, the one that the site would have
-// served (unless a Handle or Sequence does). As RFC 9309 has it, 4xx other than 429 allows
-// everything, as do more than five redirects. A crawler that doesn't follow the first five may
-// fetch nothing, since it can't know the rules. A crawl-delay that has grown binds from the second
-// start on that follows its fetch.
+// long as Rules.RobotsMaxAge. For a crawler that has not fetched it, it is the one that the site
+// would have served (unless a Handle or Sequence does). As RFC 9309 has it, 4xx other than 429
+// allows everything, as do more than five redirects. A crawler that doesn't follow the first five
+// may fetch nothing, since it can't know the rules. A crawl-delay that has grown binds from the
+// second start on that follows its fetch.
 //
-// What happens at one instant is forgiven where its order can't be known: a start at
-// the very time of a refusal doesn't count as a start during the block.
+// An event at one instant is forgiven if its order can't be known. A start at the very time of a
+// refusal doesn't count as a start during the block.
 func (w *Web) Violations(r Rules) []Violation {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,7 +139,7 @@ type host struct {
 	open  []*exchange // may still be in flight, in the order of their starts
 	asked []*exchange // exchanges with a Retry-After: refusals, and those that may become one
 
-	refused []*exchange // exchanges whose answer asked to leave the host alone, in the order of the answers
+	refused []*exchange // exchanges whose answer asked to leave the host alone, in the order of the responses
 }
 
 // host returns the state of x's host key.
@@ -247,7 +251,7 @@ func (c *checker) checkConcurrency(h *host, x *exchange) {
 	if len(open) >= c.rules.Concurrency {
 		c.report(Violation{
 			Kind:   Concurrency,
-			Reason: fmt.Sprintf("%d in flight already, at most %d at once", len(open), c.rules.Concurrency),
+			Reason: fmt.Sprintf("%d in flight already, at most %d allowed", len(open), c.rules.Concurrency),
 		}, x, open[0])
 	}
 	h.open = append(open, x)
@@ -262,7 +266,7 @@ func (c *checker) checkPerSite(x *exchange) {
 	if len(open) >= c.rules.PerSite {
 		c.report(Violation{
 			Kind:   PerSite,
-			Reason: fmt.Sprintf("%d in flight on %s already, at most %d at once", len(open), site, c.rules.PerSite),
+			Reason: fmt.Sprintf("%d in flight on %s already, at most %d allowed", len(open), site, c.rules.PerSite),
 		}, x, open[0])
 	}
 	c.sites[site] = append(open, x)
@@ -312,8 +316,8 @@ func (c *checker) checkBlock(h *host, x *exchange) {
 }
 
 // retryAfter is how long r's answer asks to be left alone (RFC 9110, section 10.2.3): seconds, a
-// Unix time, or a date that is read by the answer's own clock. Of a list the longest counts. Forms
-// that no RFC has are read as docs/429.md has them.
+// Unix time, or a date that is read by the response's own clock. Of a list the longest counts.
+// Forms that no RFC has are read as docs/429.md has them.
 func retryAfter(r Request) time.Duration {
 	now, err := http.ParseTime(r.Response.Get("Date"))
 	if err != nil {

@@ -425,9 +425,9 @@ func TestViolationsAreReadable(t *testing.T) {
 		s.wg.Wait()
 		want := []string{
 			`gap: request 3 (GET https://a.example/b at 3.2s) started 1.2s after request 2 (GET https://a.example/a at 2s): at least 2s apart by https://a.example/robots.txt`,
-			`concurrency: request 3 (GET https://a.example/b at 3.2s) started during request 2 (GET https://a.example/a at 2s): 1 in flight already, at most 1 at once`,
+			`concurrency: request 3 (GET https://a.example/b at 3.2s) started during request 2 (GET https://a.example/a at 2s): 1 in flight already, at most 1 allowed`,
 			`disallowed: request 4 (GET https://a.example/private at 6s): "Disallow: /private" in line 3 of https://a.example/robots.txt, for *; its robots.txt was last asked for by request 1 (GET https://a.example/robots.txt at 0s)`,
-			`concurrency: request 4 (GET https://a.example/private at 6s) started during request 2 (GET https://a.example/a at 2s): 1 in flight already, at most 1 at once`,
+			`concurrency: request 4 (GET https://a.example/private at 6s) started during request 2 (GET https://a.example/a at 2s): 1 in flight already, at most 1 allowed`,
 			`block: request 6 (GET https://a.example/c at 13s) started 2s after the answer to request 5 (GET https://a.example/busy at 11s): 429 with Retry-After: 3`,
 			`disallowed: request 7 (GET https://b.example/ at 20s): "Disallow: /" in line 2 of https://b.example/robots.txt, for *; its robots.txt was never asked for`,
 		}

@@ -1,5 +1,5 @@
-// Package publicnet connects an http.Transport to public addresses only: no link, redirect or DNS
-// answer of a stranger leads a crawler into its own network.
+// Package publicnet connects an http.Transport to public addresses only. No link, redirect or DNS
+// response of a stranger leads a crawler into its own network.
 package publicnet
 
 import (
@@ -20,13 +20,13 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// ErrPrivate is the reason for which a transport made by [Transport] refuses a connection: the
+// ErrPrivate is the reason for which a transport made by [Transport] makes no connection. The
 // address isn't a public one, or can't be checked. Find it by errors.Is.
 var ErrPrivate = errors.New("not a public address")
 
 // Transport returns a copy of base that connects to public addresses only. Use it as
-// politeness.Config.Base of a crawler that follows links of strangers: a page, a redirect or a
-// robots.txt may name http://169.254.169.254/, and any name may resolve to an address inside one's
+// politeness.Config.Base of a crawler that follows links of strangers. A page, a redirect or a
+// robots.txt may name http://169.254.169.254/, and any name may resolve to an address inside your
 // own network. Each address is checked after the name was resolved and right before the connection
 // is made, for each attempt of a race, so a name that resolves differently the next time gains
 // nothing.
@@ -34,18 +34,18 @@ var ErrPrivate = errors.New("not a public address")
 // Refused with [ErrPrivate] are loopback, private, link-local, multicast, carrier-grade NAT and
 // benchmark addresses, those of the clouds' metadata services, reserved and unspecified ones, and
 // all of these inside of IPv6 (mapped, compatible, translated, NAT64, 6to4, Teredo). An address
-// that base.Proxy returns is exempt: the proxy resolves names then, and decides. An address that is
-// written out in a URL, and localhost, are refused all the same. A NAT64 decides, too, whose prefix
-// is one of your network's own (RFC 6052, section 2.2), since no prefix shows that there is one
-// behind it: let it refuse private addresses.
+// that base.Proxy returns is exempt, since the proxy then resolves names and decides. An address
+// that is written out in a URL, and localhost, are refused all the same. A NAT64 decides, too,
+// whose prefix is one of your network's own (RFC 6052, section 2.2), since no prefix shows that
+// there is one behind it. Configure it to block private addresses.
 //
-// The header of a response has 256 KiB at most, unless base.MaxResponseHeaderBytes is set:
-// net/http's own bound, 10 MB, holds for each connection.
+// The header of a response has 256 KiB at most, unless base.MaxResponseHeaderBytes is set. The
+// bound of net/http would be 10 MB for each connection.
 //
-// A nil base is http.DefaultTransport. A base that dials by itself (Dial, DialContext, DialTLS,
-// DialTLSContext; http.DefaultTransport's own excepted) can't be made safe: the copy refuses every
-// request with an error that says so, and so does the copy of nil where http.DefaultTransport isn't
-// an *http.Transport. To allow an address of your own network, use base without Transport.
+// A nil base is http.DefaultTransport. A base that dials by itself (Dial, DialContext, DialTLS or
+// DialTLSContext, except those of http.DefaultTransport) can't be made safe. The copy then returns
+// an error for every request. So does the copy of nil if http.DefaultTransport isn't an
+// *http.Transport. To allow an address of your own network, use base without Transport.
 func Transport(base *http.Transport) *http.Transport {
 	if base == nil {
 		var ok bool
@@ -92,7 +92,7 @@ func (e uncheckedError) Error() string { return "publicnet: " + string(e) }
 func (e uncheckedError) Is(target error) bool { return target == ErrPrivate }
 
 const (
-	errDialsItself uncheckedError = "base has a dial function of its own, whose addresses can't be checked; " +
+	errDialsItself uncheckedError = "base has its own dial function, whose addresses can't be checked; " +
 		"give it none, or check them in its net.Dialer.ControlContext and use base as it is"
 	errNoDefault uncheckedError = "http.DefaultTransport was replaced by one that isn't net/http's, whose addresses " +
 		"can't be checked; give Transport an *http.Transport, and wrap what it returns"

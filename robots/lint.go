@@ -8,12 +8,12 @@ import (
 
 // A Finding is a mistake or a doubt in a robots.txt, for the owner of the site.
 type Finding struct {
-	Line    int // from 1; 0: the file as a whole
+	Line    int // from 1, 0 for the file as a whole
 	Problem Problem
-	Text    string // a sentence for people; a quotation of the file is cut after 60 bytes
+	Text    string // a sentence for people, in which a quotation of the file is cut after 60 bytes
 }
 
-// String returns the finding as "line 3: unknown-key: ...".
+// String returns the finding as text, with its line and its code.
 func (f Finding) String() string {
 	if f.Line == 0 {
 		return fmt.Sprintf("%s: %s", f.Problem, f.Text)
@@ -31,16 +31,16 @@ const (
 	RepeatedBOM     Problem = "repeated-bom"      // a second byte order mark spoils the first line
 	BadEncoding     Problem = "bad-encoding"      // the line has NULs, or isn't UTF-8
 	LongLine        Problem = "long-line"         // beyond 16,663 bytes a line isn't read
-	NoSeparator     Problem = "no-separator"      // the line is no "key: value"
+	NoSeparator     Problem = "no-separator"      // the line isn't a key with a value
 	MissingColon    Problem = "missing-colon"     // a space stands for the colon
 	UnknownKey      Problem = "unknown-key"       // no crawler reads it
 	MisspelledKey   Problem = "misspelled-key"    // some crawlers read it
-	RuleBeforeAgent Problem = "rule-before-agent" // the rule holds for no crawler
+	RuleBeforeAgent Problem = "rule-before-agent" // the rule applies to no crawler
 	BadAgent        Problem = "bad-agent"         // the agent isn't a product token
 	EmptyGroup      Problem = "empty-group"       // agents without rules, at the end
 	SharedGroup     Problem = "shared-group"      // agents without rules of their own share those of the next group
 	NeverMatches    Problem = "never-matches"     // the pattern begins with neither a slash nor a star
-	Conflict        Problem = "conflict"          // the same pattern is allowed and disallowed; Allow wins
+	Conflict        Problem = "conflict"          // the same pattern is allowed and disallowed, and Allow wins
 	Duplicate       Problem = "duplicate"         // the group has the rule already
 	BadValue        Problem = "bad-value"         // the value can't be read
 )
@@ -201,7 +201,7 @@ func (t *linter) agent(l *line) {
 func (t *linter) rule(l *line) {
 	t.others = false
 	if len(t.agents) == 0 {
-		t.find(l.num, RuleBeforeAgent, "no agent stands before this rule, so it holds for nobody")
+		t.find(l.num, RuleBeforeAgent, "no agent stands before this rule, so it applies to no crawler")
 		return
 	}
 	if !t.listed {
@@ -305,7 +305,8 @@ func (t *linter) other(l *line) {
 		return
 	}
 	if len(t.agents) == 0 {
-		t.find(l.num, RuleBeforeAgent, "no agent stands before this %s, so it holds for nobody", strings.ToLower(l.key))
+		const lost = "no agent stands before this %s, so it applies to no crawler"
+		t.find(l.num, RuleBeforeAgent, lost, strings.ToLower(l.key))
 	}
 	t.others = true
 }

@@ -90,10 +90,10 @@ func (v view) Cards() []card {
 		sent = slices.Insert(sent, 0, count{Name: "starts", Value: v.Starts})
 	}
 	return []card{
-		{"Waiting requests, by what holds them", "Nothing waits.", counts(v.Waiting, nil)},
+		{"Waiting requests by reason", "Nothing waits.", counts(v.Waiting, nil)},
 		{"Hosts", "No host is known yet.", counts(v.HostsBy, map[string]string{"blocked": "red"})},
-		{"Sent and answered", "Nothing was sent yet.", sent},
-		{"Refused by politeness", "Nothing was refused.", counts(v.Refusals, nil)},
+		{"Requests and responses", "Nothing was sent yet.", sent},
+		{"Errors of politeness", "No errors.", counts(v.Refusals, nil)},
 	}
 }
 
@@ -192,7 +192,7 @@ func (v view) Trend() *trend {
 			X:      shownMinutes - 1 - int(v.Time.Unix()/60-m.Time.Unix()/60),
 			Y:      fmt.Sprintf("%.1f", 30-height),
 			Height: fmt.Sprintf("%.1f", height),
-			Text:   m.Time.Format("15:04") + ": " + seconds(m.Mean) + ", " + plural(int(m.Answers), "answer"),
+			Text:   m.Time.Format("15:04") + ": " + seconds(m.Mean) + ", " + plural(int(m.Answers), "response"),
 		})
 	}
 	return t
@@ -219,10 +219,10 @@ func holds(h politeness.HostStatus) []hold {
 	case h.Why != "":
 		add("", "%s", h.Why)
 	case h.InFlight >= h.Slots:
-		add("quiet", "every slot is held")
+		add("quiet", "every slot is in use")
 	}
 	if refusing(h) {
-		add("amber", "%.0f %% of %s were refusals", 100*h.RefusalShare(), plural(int(h.Answers), "answer"))
+		add("amber", "%.0f %% of %s were refusals", 100*h.RefusalShare(), plural(int(h.Answers), "response"))
 	}
 	if h.Leak {
 		by := ""
@@ -230,7 +230,7 @@ func holds(h politeness.HostStatus) []hold {
 			by = " by " + h.SilentBy
 		}
 		held := seconds(h.Silent.Seconds())
-		add("amber", "a slot held for %s without a sign of life%s: is its body closed?", held, by)
+		add("amber", "a slot in use for %s without a sign of life%s: is its body closed?", held, by)
 	}
 	return causes
 }

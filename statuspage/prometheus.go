@@ -17,16 +17,20 @@ import (
 func writePrometheus(w *bytes.Buffer, s *politeness.Status) {
 	metric{"starts_total", "counter", "Requests that were sent, those for robots.txt included."}.
 		write(w, float64(s.Starts))
-	metric{"answers_total", "counter", "Answers by class of status, none where none came."}.
-		writeAll(w, "class", floats(s.Answers))
-	metric{"refusals_total", "counter", "Requests that were refused before or after they were sent, by reason."}.
-		writeAll(w, "reason", floats(s.Refusals))
-	metric{"waiting", "gauge", "Requests that wait, by what holds their host."}.
+	metric{
+		"answers_total", "counter",
+		"Responses by class of status. The class none counts requests without a response.",
+	}.writeAll(w, "class", floats(s.Answers))
+	metric{
+		"refusals_total", "counter",
+		"Requests that politeness ended with an error, before or after they were sent, by reason.",
+	}.writeAll(w, "reason", floats(s.Refusals))
+	metric{"waiting", "gauge", "Requests that wait, by reason."}.
 		writeAll(w, "hold", floats(s.Waiting))
 	writeHosts(w, s)
 	metric{
 		"latency_mean_seconds", "gauge",
-		"Mean time from a start to the headers of its answer, within the last hour.",
+		"Mean time from a start to the headers of its response, within the last hour.",
 	}.write(w, meanLatency(s.Latency))
 	lost := 0.0
 	if s.Lost != "" {
@@ -55,14 +59,14 @@ func writeHosts(w *bytes.Buffer, s *politeness.Status) {
 	metric{"hosts", "gauge", "Hosts whose state is kept, by state."}.writeAll(w, "state", floats(s.HostsBy))
 	metric{
 		"unreachable_origins", "gauge",
-		"Origins whose robots.txt couldn't be had when it was last asked for, 1000 at most.",
+		"Origins whose robots.txt couldn't be fetched at the last fetch, 1000 at most.",
 	}.write(w, float64(len(s.Unreachable)))
 	metric{
 		"refusing_hosts", "gauge",
 		"Hosts at work just now, 1000 at most, that refused more than a tenth of ten or more requests. " +
 			"For alerts take answers_total.",
 	}.write(w, float64(refused))
-	metric{"suspected_leaks", "gauge", "Hosts with a slot that was held for a minute without a sign of life."}.
+	metric{"suspected_leaks", "gauge", "Hosts with a slot that was in use for a minute without a sign of life."}.
 		write(w, float64(leaks))
 }
 
@@ -81,7 +85,7 @@ func meanLatency(minutes []politeness.MinuteStatus) float64 {
 }
 
 func writeBudget(w *bytes.Buffer, u *budget.Usage) {
-	metric{"budget_used", "gauge", "What has been spent."}.writeAll(w, "of", map[string]float64{
+	metric{"budget_used", "gauge", "Part of the budget that is spent."}.writeAll(w, "of", map[string]float64{
 		"pages":   float64(u.Pages),
 		"bytes":   float64(u.Bytes),
 		"seconds": u.Elapsed.Seconds(),
@@ -92,12 +96,13 @@ func writeBudget(w *bytes.Buffer, u *budget.Usage) {
 		"seconds": u.Limits.Duration.Seconds(),
 	}
 	maps.DeleteFunc(limits, func(_ string, limit float64) bool { return limit == 0 })
-	metric{"budget_limit", "gauge", "What may be spent; absent where there is no limit."}.writeAll(w, "of", limits)
+	metric{"budget_limit", "gauge", "Limit of the budget. A budget without a limit has no value here."}.
+		writeAll(w, "of", limits)
 }
 
 func writeRobots(w *bytes.Buffer, c *robotscache.Stats) {
 	metric{"robots_origins", "gauge", "Origins whose robots.txt is known."}.write(w, float64(c.Origins))
-	metric{"robots_fetched_total", "counter", "Fetches of robots.txt that were answered."}.write(w, float64(c.Fetched))
+	metric{"robots_fetched_total", "counter", "Fetches of robots.txt that got a response."}.write(w, float64(c.Fetched))
 	metric{"robots_revalidated_total", "counter", "Fetches of robots.txt that hadn't changed."}.
 		write(w, float64(c.Revalidated))
 	metric{"robots_unreachable_total", "counter", "Fetches of robots.txt that failed."}.write(w, float64(c.Unreachable))

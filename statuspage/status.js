@@ -20,7 +20,7 @@ async function renew() {
     history.replaceState(null, "", url);
     document.getElementById("state").textContent = "";
   } catch (err) {
-    if (mine === asked) document.getElementById("state").textContent = "The crawler doesn't answer; this is how it was.";
+    if (mine === asked) document.getElementById("state").textContent = "The crawler doesn't respond. The page shows its last state.";
   }
 }
 box.addEventListener("input", renew);

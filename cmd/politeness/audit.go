@@ -22,26 +22,26 @@ const auditUsage = `Usage: politeness audit [flags] LOG...
 
 Proves from a crawl's evidence that it kept its promises: delays, concurrency,
 blocks, robots.txt, budget. Several logs, of one crawl's runs or of a fleet, are
-judged together. It believes nothing that it can find out by itself. A LOG of
-"-" is standard input.
+judged together. It trusts no field that it can compute. A LOG of "-" means
+standard input.
 
   -json              the report as JSON
-  -html FILE         draw the crawl as well: one page with a timeline of each
-                     host; with -host, the page for the owner of that site
-  -host HOST         judge only what was done to HOST and the names below it
+  -html FILE         also write a page with a timeline of each host; with -host,
+                     the page for the owner of that site
+  -host HOST         judge only requests to HOST and the names below it
   -key KEY           the verifier key of a signed log
   -checkpoint FILE   an earlier checkpoint, which the log must extend
 
   politeness audit -html report.html crawl.jsonl
   politeness audit -host example.com -html dossier.html crawl.jsonl
 
-Below it, each with its own -h: write one site's records with proofs for its
-owner, check what was written, and compare with the site's own access log.
+More commands, each with its own -h: write a bundle of one site's records, check
+a bundle, and compare evidence with the site's access log.
 
   politeness audit extract | verify | access
 
 Exit status: 0 all is proved, 1 something is broken, 2 a log can't be read,
-3 nothing is broken, but something is open: the report says what is missing.
+3 nothing is broken, but something is open. The report names the open points.
 `
 
 func runAudit(_ context.Context, sh *shell, args []string) (int, error) {

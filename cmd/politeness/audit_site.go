@@ -19,12 +19,12 @@ import (
 
 const extractUsage = `Usage: politeness audit extract -host HOST [flags] LOG
 
-Writes a bundle for the owner of a site: what a signed log says of HOST and the
-names below it, with the proof that it stands in the log, and no other host's
-name. "politeness audit verify" checks it without the log.
+Writes a bundle for the owner of a site: the records of a signed log about HOST
+and the names below it, with a proof that they are in the log. The bundle names
+no other host. "politeness audit verify" checks it without the log.
 
-  -host HOST         whose records; may be given more than once
-  -o FILE            write to a file (default: the output)
+  -host HOST         the site; may be given more than once
+  -o FILE            write to a file (default: standard output)
   -key KEY           check the log's signatures first
   -checkpoint FILE   have the bundle prove that the log extends an earlier
                      checkpoint; may be given more than once
@@ -37,47 +37,47 @@ be read.
 
 const verifyUsage = `Usage: politeness audit verify [flags] BUNDLE
 
-Checks a bundle that "politeness audit extract" wrote, with nothing else from
-the log: that each record in it stands in the log that the checkpoint was made
-of, and what these records prove. A start that was left out shows as a
-"sequence" that isn't whole.
+Checks a bundle of "politeness audit extract" without the log. It proves that
+each record is in the log of the checkpoint, and judges the records. If a start
+was left out, a "sequence" isn't whole.
 
-  -key KEY           the crawler's verifier key, from its web page: without it,
-                     it stays open whose log this is
+  -key KEY           the crawler's verifier key, from its web page; without
+                     a key the owner of the log stays open
   -checkpoint FILE   a checkpoint that you were given earlier, which the log
                      must extend; may be given more than once
-  -json              the answer as JSON; where the bundle isn't right, "not_proved"
-                     says why
-  -html FILE         write a page for people as well, if the bundle is right: your
-                     site, my visits
+  -json              the result as JSON; if the bundle isn't right, "not_proved"
+                     has the reason
+  -html FILE         also write the page for the owner of the site, if the
+                     bundle is right
 
   politeness audit verify -key "example.com/crawler+c74f20a3+AR..." example.com.bundle
 
-Exit status: 0 it is right and proves all, 1 it isn't, or its records show a
-broken promise, 2 it can't be read, 3 it is right and nothing is broken, but
-something is open: the report says what is missing.
+Exit status: 0 the bundle is right and proves all, 1 it isn't right, or a
+promise is broken, 2 it can't be read, 3 it is right and nothing is broken, but
+something is open. The report names the open points.
 `
 
 const accessUsage = `Usage: politeness audit access [flags] LOG ACCESSLOG...
 
-Compares a crawl's evidence (a log, or a bundle) with a site's own access log:
-which requests does one of them lack? It reads the combined format of nginx,
-Apache, Varnish and others, and the JSON of Caddy, Traefik and nginx, each also
-as syslog, journald, docker or kubectl write it, and compressed by gzip. Clocks
-needn't agree, and rotated files may come in any order. A clock that was set, or
-drifts, makes findings of honest requests: compare a day at a time.
+Finds requests that only one of two logs has: a crawl's evidence (a log or a
+bundle), and the site's own access log. It reads the combined format of nginx,
+Apache, Varnish and others, and the JSON of Caddy, Traefik and nginx. Lines may
+be wrapped by syslog, journald, docker or kubectl, and files compressed by gzip.
+The clocks needn't agree, and rotated files may come in any order. If a clock
+was set or drifts, compare a day at a time.
 
-  -host HOST    a name of the server that the access log is of, where its lines
-                don't say; may be given more than once, for each name
-  -agent TEXT   a part of the crawler's User-Agent (default: what LOG says)
-  -json         the answer as JSON
-  -html FILE    write a page for people as well
+  -host HOST    a name of the access log's server, if the lines don't name their
+                host; may be given more than once, for each name
+  -agent TEXT   a part of the crawler's User-Agent (default: the one in LOG)
+  -json         the result as JSON
+  -html FILE    also write a page with both logs side by side
 
   politeness audit access -host example.com -host www.example.com crawl.jsonl access.log access.log.1
 
-Exit status: 0 the evidence has every request that the site saw of the crawler,
-1 it hasn't, 2 a log can't be read, 3 nothing was compared: no line is a request
-of this crawler, none is in the evidence, or most lines can't be read.
+Exit status: 0 the evidence has every request of the crawler that the site saw,
+1 a request is missing, 2 a log can't be read, 3 nothing was compared, because
+no line is a request of this crawler, no request is in the evidence, or most
+lines can't be read.
 `
 
 // A list is a flag that may be given more than once.
@@ -286,7 +286,7 @@ func writeFile(to string, read []string, write func(io.Writer) error) error {
 	for _, name := range read {
 		info, readErr := os.Stat(name)
 		if err == nil && readErr == nil && os.SameFile(old, info) {
-			return misused("%s is what was read: write to another file", to)
+			return misused("%s was read: write to another file", to)
 		}
 	}
 	if err == nil && !old.Mode().IsRegular() {

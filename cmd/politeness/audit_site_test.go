@@ -208,7 +208,7 @@ func TestReportsReplaceNothingThatWasRead(t *testing.T) {
 	}
 	for _, to := range []string{log, other} {
 		for _, args := range [][]string{{"audit", "-html", to, log}, {"audit", "-host", "h0.example", "-html", to, log}} {
-			polite(t, nil, args...).expect(t, 2, "", "is what was read: write to another file")
+			polite(t, nil, args...).expect(t, 2, "", "was read: write to another file")
 		}
 	}
 	if got, err := os.ReadFile(log); err != nil || !bytes.Equal(got, text) {

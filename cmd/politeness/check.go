@@ -21,13 +21,13 @@ import (
 
 const checkUsage = `Usage: politeness check [flags] URL...
 
-Says for each URL whether robots.txt lets you fetch it, by which line, from when
-and how fast, and what the site says about the use of its pages. It fetches
-robots.txt and nothing else.
+Prints for each URL if robots.txt lets you fetch it, by which line, from when
+and how fast. It also prints the site's preferences about the use of its pages.
+Only robots.txt is fetched.
 
-  -agent UA       who wants to know, or USER_AGENT; the name decides the rules
-  -purpose LIST   what for: train, ground, search; a site that refuses says no
-  -state DIR      what a crawl with this -state knows: blocks, robots.txt
+  -agent UA       User-Agent whose rules apply (default: USER_AGENT)
+  -purpose LIST   train, ground, search: disallow pages that their site reserves
+  -state DIR      use the blocks and robots.txt that a crawl saved in DIR
   -private        also hosts whose names lead to private addresses
   -json           a line of JSON for each URL
 
@@ -35,7 +35,7 @@ robots.txt and nothing else.
   politeness check -agent "GPTBot/1.2 (+https://openai.com/gptbot)" https://...
   politeness check -purpose train -json https://example.com/ | jq .allowed
 
-Exit status: 0 all may be fetched, 1 one may not, 2 it can't be known ("?").
+Exit status: 0 all may be fetched, 1 one may not, 2 an answer isn't known ("?").
 `
 
 // An answer is what check says of a URL.

@@ -30,10 +30,10 @@ import (
 
 const crawlUsage = `Usage: politeness crawl -agent UA [flags] URL...
 
-Crawls politely from the URLs on, and writes a line of JSON for each page.
+Crawls politely from these URLs, and writes a line of JSON for each page.
 
-  -agent UA       who crawls: name, version and contact; or USER_AGENT
-  -n              only say what it would do; robots.txt at most is fetched
+  -agent UA       User-Agent: name, version, contact (default: USER_AGENT)
+  -n              print what the crawl would do; fetches only robots.txt
 
 Which pages:
   -urls FILE      more start URLs, one a line; "-" is standard input
@@ -44,12 +44,12 @@ Which pages:
   -sitemaps       begin with the pages in the sites' sitemaps, too
   -depth-first    follow the links of a page before other pages of its host
   -header FIELD   send 'Name: value' with each page, to the sites of start URLs
-  -purpose LIST   what for: train, ground, search; sites that refuse are left
+  -purpose LIST   train, ground, search: leave out pages that sites reserve
 
-What is written:
+Output:
   -o FILE         append to FILE instead of standard output
-  -body           the bodies of pages, too
-  -urls-only      a URL a line, and no JSON
+  -body           write the bodies of pages, too
+  -urls-only      write a URL a line instead of JSON
   -failed FILE    append why each URL wasn't visited
   -evidence FILE  append every decision, for politeness audit
   -q              no progress
@@ -65,23 +65,23 @@ Again:
 How fast, how long:
   -preset NAME    audit, conservative, bulk or responsive
   -delay D        time between two requests to a host
-  -per-host N     requests to a host at once, at most
-  -max-wait D     longest wait for a turn
+  -per-host N     most concurrent requests to a host
+  -max-wait D     longest wait of a request for its host
   -limit-rate N   bytes of pages a second, all together: 5000, 200k or 1.5m
   -tries N        tries of a URL, default 5
   -pages N        stop after N pages
   -time D         stop after D
-  -state DIR      go on there where the run before ended, even by a kill
+  -state DIR      continue where the last run ended, even if it was killed
   -wait-state D   wait for another run that uses -state; 0 (default): end
 
-For one's own networks and sites:
+For your own networks and sites:
   -private        fetch from private addresses, too
   -dangerously-ignore-robots
 
   politeness crawl -agent "MyBot/1.0 (me@example.com)" -n https://example.com/
 
-Exit status: 0 it came to its end, 1 no page was had or it was stopped, 2 error,
-4 another run uses -state.
+Exit status: 0 finished, 1 no page was fetched or the crawl was stopped,
+2 error, 4 another run uses -state.
 `
 
 var follows = map[string]func(*crawl.Page, crawl.Link) bool{
@@ -176,7 +176,7 @@ func parseCrawl(args []string) (*crawlCommand, error) {
 	case c.urlsOnly && c.bodies:
 		return nil, misused("-urls-only writes no bodies: leave out -body")
 	case c.mixesEvidence():
-		return nil, misused("-evidence is a file of its own: with other lines in it, it proves nothing")
+		return nil, misused("-evidence needs its own file, because other lines would spoil the proof")
 	}
 	if err := c.every.check(c.policy.state); err != nil {
 		return nil, err
@@ -402,7 +402,7 @@ func (c *crawlCommand) crawl(
 	}
 	// The reader of the pages may go: that is an error like another.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	defer sh.stopping(ctx, "crawl", "what was asked for is still written, for 10 s at most")()
+	defer sh.stopping(ctx, "crawl", "pages that are under way are still written, for 10 s at most")()
 	crawlCtx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	pages.end = end
@@ -672,7 +672,7 @@ func (n *notes) Record(_ context.Context, d evidence.Decision) {
 		isDue := n.lastPage.After(n.said) || d.Time.Sub(n.said) > waitAgain
 		if n.answers && d.Hold == "answer" && isDue && d.Time.Sub(n.lastPage) > time.Second {
 			n.said = d.Time
-			fmt.Fprintf(n.to, "%swaiting for an answer from %s\n", n.clearLine, printable.Text(d.URL))
+			fmt.Fprintf(n.to, "%swaiting for a response from %s\n", n.clearLine, printable.Text(d.URL))
 		}
 	case evidence.BlockedByRobots, evidence.BlockedByRule, evidence.Reserved, evidence.RobotsUnreachable,
 		evidence.BudgetExceeded, evidence.SlotTimeout, evidence.ResponseRejected, evidence.Failed:

@@ -26,7 +26,7 @@ func TestCrawlWithoutAPageSaysWhy(t *testing.T) {
 		s.URL + "/private/diary":           "Disallow: /private",
 		s.URL + "/trap":                    "Disallow: /private", // it redirects there
 		"http://host.invalid/":             "host.invalid",
-		"http://127.0.0.1:25/":             "port 25 is no web server's",
+		"http://127.0.0.1:25/":             "port 25 belongs to no web server",
 		strings.TrimPrefix(s.URL, "http:"): "begins with https:// or http://",
 	} {
 		r := polite(t, nil, "crawl", "-agent", agent, "-delay", "10ms", "-q", url)
@@ -157,7 +157,7 @@ func TestCrawlGoesOnAfterAKill(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // killed
 	}
-	polite(t, nil, args...).expect(t, 0, "", "that the run before has left")
+	polite(t, nil, args...).expect(t, 0, "", "that the last run has left")
 	lines := jsonLines(t, out, "url")
 	if n := len(slices.Compact(slices.Clone(lines))); n != pages-1 || len(lines) > n+kills*8 {
 		t.Errorf("%d lines of %d pages, want %d", len(lines), n, pages-1)

@@ -20,18 +20,18 @@ import (
 
 const lintUsage = `Usage: politeness lint [flags] FILE|URL...
 
-Says what the owner of a robots.txt would want to know of it, line by line: what
-crawlers won't read, what holds for nobody, what contradicts itself. A URL
-stands for the robots.txt of its site, "-" for standard input.
+Lists the mistakes of a robots.txt by line: lines that crawlers don't read,
+rules that apply to no crawler, and contradictions. A URL stands for the
+robots.txt of its site, "-" for standard input.
 
-  -agent UA   who asks for it
+  -agent UA   User-Agent of the fetch
   -private    also of hosts whose names lead to private addresses
 
   politeness lint robots.txt
   politeness lint https://example.com
   curl -s https://example.com/robots.txt | politeness lint -
 
-Exit status: 0 nothing to say, 1 something was found, 2 it can't be read.
+Exit status: 0 nothing was found, 1 something was found, 2 it can't be read.
 `
 
 // maxLint is how much of a robots.txt is read: more than any crawler does.
@@ -112,7 +112,7 @@ func readRobots(ctx context.Context, sh *shell, client *http.Client, name string
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answers %s", req.URL, resp.Status)
+		return nil, fmt.Errorf("%s returns %s", req.URL, resp.Status)
 	}
 	return io.ReadAll(io.LimitReader(resp.Body, maxLint))
 }

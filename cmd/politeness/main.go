@@ -60,9 +60,9 @@ type command struct {
 
 var commands = map[string]command{
 	"audit": {"prove from its log that a crawl kept its promises", auditUsage, runAudit},
-	"check": {"say whether URLs may be fetched, by which rule, from when", checkUsage, runCheck},
+	"check": {"print if URLs may be fetched, by which rule, from when", checkUsage, runCheck},
 	"crawl": {"crawl sites politely, a line of JSON for each page", crawlUsage, runCrawl},
-	"lint":  {"say what is wrong with a robots.txt", lintUsage, runLint},
+	"lint":  {"list the mistakes of a robots.txt", lintUsage, runLint},
 	"proxy": {"make curl, wget, Scrapy and browsers polite", proxyUsage, runProxy},
 }
 
@@ -161,7 +161,7 @@ func usage() string {
 	for _, name := range []string{"check", "lint", "crawl", "audit", "proxy"} {
 		fmt.Fprintf(&b, "  %-8s%s\n", name, commands[name].about)
 	}
-	b.WriteString("  version say which version this is\n")
+	b.WriteString("  version print the version\n")
 	b.WriteString("\npoliteness COMMAND -h explains a command.\n")
 	return b.String()
 }

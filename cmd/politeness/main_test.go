@@ -156,9 +156,9 @@ func TestWrongUsage(t *testing.T) {
 		"audit testdata/package.jsonl":                                 "no line of testdata/package.jsonl is a record of evidence",
 		"audit testdata/typed.jsonl":                                   "no line of testdata/typed.jsonl is a record of evidence",
 		"lint example.com":                                             "a URL begins with https:// or http://",
-		"lint HTTP://127.0.0.1:25":                                     "port 25 is no web server's",
+		"lint HTTP://127.0.0.1:25":                                     "port 25 belongs to no web server",
 		"audit -html x.html main.go crawl.go":                          "-html draws one log, not 2",
-		"crawl https://example.com/":                                   "-agent is missing: say who crawls",
+		"crawl https://example.com/":                                   "-agent is missing: name your crawler",
 		"crawl -agent MyBot/1.0 https://example.com/":                  "has no contact",
 		"crawl -agent a@b.example -follow x https://a/":                "-follow is none, host, name, site or all",
 		"crawl -agent a@b.example -preset x https://a/":                "only audit, bulk, conservative, responsive",
@@ -174,8 +174,8 @@ func TestWrongUsage(t *testing.T) {
 		"crawl example.com /b https://a/":                              "no URL: example.com (a URL begins with https:// or http://)\n  no URL: /b",
 		"crawl -agent a@b.example -urls no-such-file":                  "no-such-file",
 		"crawl -agent a@b.example -urls " + long:                       long + ":2: the line is too long for a URL",
-		"crawl -agent a@b.example -o x -evidence ./x https://a/":       "-evidence is a file of its own",
-		"crawl -agent a@b.example -failed x -evidence x -n https://a/": "-evidence is a file of its own",
+		"crawl -agent a@b.example -o x -evidence ./x https://a/":       "-evidence needs its own file",
+		"crawl -agent a@b.example -failed x -evidence x -n https://a/": "-evidence needs its own file",
 		"crawl -agent a@b.example -urls /dev/null":                     "there is no URL in the list",
 		"crawl -agent a@b.example -delay 100 https://a/":               "-delay: write it with a unit, as in 500ms",
 		"check 127.0.0.1:8080":                                         "",
@@ -216,7 +216,7 @@ func TestCheck(t *testing.T) {
 	polite(t, nil, "check", "ht tp://example.com").expect(t, 2, "?", "")
 	closed := localsite.New(t, 0)
 	closed.Close()
-	polite(t, nil, "check", closed.URL).expect(t, 2, "?     robots.txt can't be had: network: dial tcp 127.0.0.1:", "")
+	polite(t, nil, "check", closed.URL).expect(t, 2, "?     robots.txt can't be fetched: network: dial tcp 127.0.0.1:", "")
 	polite(t, nil, "check", closed.URL).expect(t, 2, "; ask again at ", "")
 	polite(t, nil, "check", "-json", closed.URL).expect(t, 2, `"askAgain":"2`, "")
 	polite(t, nil, "check", closed.URL, s.URL+"/private/diary").expect(t, 2, "no ", "")
@@ -378,7 +378,7 @@ func TestCrawlStaysOutOfTheOwnNetworks(t *testing.T) {
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.URL, "http://"))
 	polite(t, nil, "check", "http://localhost.localdomain:"+port+"/").expect(t, 2, "? ", "")
 	polite(t, nil, "check", "http://localhost:"+port+"/").expect(t, 0, "yes ", "")
-	polite(t, nil, "check", "http://127.0.0.1:22/").expect(t, 1, "port 22 is no web server's", "")
+	polite(t, nil, "check", "http://127.0.0.1:22/").expect(t, 1, "port 22 belongs to no web server", "")
 }
 
 func TestNothingOfAServerActsOnTheTerminal(t *testing.T) {

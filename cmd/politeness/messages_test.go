@@ -34,7 +34,7 @@ func TestOneNumberForWhatIsLeft(t *testing.T) {
 	if left == nil || left[1] != "29" {
 		t.Fatalf("want 29 left: %q", first.errs)
 	}
-	polite(t, nil, args...).expect(t, 0, "", "going on with "+left[1]+" URLs")
+	polite(t, nil, args...).expect(t, 0, "", "continuing with "+left[1]+" URLs")
 }
 
 // toLetter makes a letter of a digit.

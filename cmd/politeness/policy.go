@@ -74,7 +74,7 @@ func (p *policy) config(base http.RoundTripper) (politeness.Config, error) {
 	}
 	cfg.UserAgent = cmp.Or(p.agent, cfg.UserAgent, p.own)
 	if cfg.UserAgent == "" {
-		return cfg, misused("-agent is missing: say who crawls and how to reach you, as in " +
+		return cfg, misused("-agent is missing: name your crawler and how to reach you, as in " +
 			`-agent "MyBot/1.0 (+https://example.com/bot; me@example.com)"`)
 	}
 	if err := p.checkNumbers(); err != nil {
@@ -121,7 +121,7 @@ func (p *policy) checkNumbers() error {
 // whyNotZero says of a flag why it can't be 0.
 var whyNotZero = map[string]string{
 	"-delay": "no site can be asked without a pause, not even your own by mistake; " +
-		"leave it out for the preset's delay, or write how short it may be where the site is yours, as in -delay 10ms",
+		"leave it out for the preset's delay, or give a short one if the site is yours, as in -delay 10ms",
 	"-per-host": "nothing could be asked then; leave it out for the preset's",
 }
 
@@ -263,7 +263,7 @@ func (r *reach) RoundTrip(req *http.Request) (*http.Response, error) {
 		return r.open.RoundTrip(req)
 	}
 	resp, err := r.public.RoundTrip(req)
-	return resp, advise(err, "a host of your own is reached where you name its address literally, "+
+	return resp, advise(err, "your own host is reached if you name its address literally, "+
 		"as in http://192.168.0.7/, or with -private")
 }
 
@@ -294,7 +294,7 @@ var badPorts = func() map[int]bool {
 // refusePorts is a Config.Refuse.
 func refusePorts(req *http.Request) error {
 	if port, err := strconv.Atoi(req.URL.Port()); err == nil && badPorts[port] {
-		return fmt.Errorf("port %d is no web server's: browsers refuse it, too", port)
+		return fmt.Errorf("port %d belongs to no web server: browsers block it, too", port)
 	}
 	return nil
 }
@@ -311,7 +311,7 @@ func describe(cfg politeness.Config, limits hostlimit.Config) string {
 	case delay.Min > 0:
 		apart = delay.Min.String()
 	}
-	fmt.Fprintf(&b, "%d at once per host, %s apart, longer where robots.txt or the host asks for it",
+	fmt.Fprintf(&b, "%d concurrent per host, %s apart, longer if robots.txt or the host asks for it",
 		cmp.Or(limits.Concurrency, 2), apart)
 	if cfg.Spend.Pages > 0 {
 		fmt.Fprintf(&b, "; %d pages at most", cfg.Spend.Pages)

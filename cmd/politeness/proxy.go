@@ -18,34 +18,34 @@ import (
 
 const proxyUsage = `Usage: politeness proxy -agent UA [flags]
 
-A forward proxy that makes any program polite: robots.txt, turns, 429. Refusals
-are answered 403 (don't come back) or 503 with Retry-After, and say why.
+A forward proxy that makes any program polite: robots.txt, delays, 429. If a
+request may not be sent, it returns 403 (final) or 503 (retry), with the reason.
 
-  -agent UA        who crawls: name, version and contact; or USER_AGENT
-  -listen ADDR     default 127.0.0.1:8118; a browser sees there who waits
+  -agent UA        User-Agent: name, version, contact (default: USER_AGENT)
+  -listen ADDR     default 127.0.0.1:8118; a browser shows the status page there
   -remote          allow an ADDR that isn't loopback
-  -login FILE      answer only who sends the NAME:PASSWORD in FILE
-  -ca DIR          answer for https sites too, by an authority made in DIR
+  -login FILE      serve only clients that send the NAME:PASSWORD in FILE
+  -ca DIR          serve https sites too, by an authority made in DIR
   -tls             speak TLS on ADDR itself, by that authority
-  -purpose LIST    what for: train, ground, search; sites that refuse are left
+  -purpose LIST    train, ground, search: leave out pages that sites reserve
   -evidence FILE   append every decision, for politeness audit
   -state DIR       remember blocks and robots.txt there
 
 How fast, how long:
   -preset NAME     audit, conservative, bulk or responsive
   -delay D         time between two requests to a host
-  -per-host N      requests to a host at once, at most
-  -max-wait D      longest wait for a turn, default 50s
-  -pages N         refuse after N pages
-  -time D          refuse after D
+  -per-host N      most concurrent requests to a host
+  -max-wait D      longest wait of a request for its host, default 50s
+  -pages N         send nothing after N pages
+  -time D          send nothing after D
 
 How sites are reached:
   -upstream URL    by another proxy: http, https or socks5
-  -leave FILE      never ask the hosts that FILE lists, one a line
+  -leave FILE      send nothing to the hosts in FILE, one a line
   -roots FILE      trust the certificates in FILE as well
   -cert FILE       show sites that ask the certificate and key in FILE
 
-For one's own networks and sites:
+For your own networks and sites:
   -private         pass on to loopback and private addresses as well
   -dangerously-ignore-robots
 
@@ -147,7 +147,7 @@ func runProxy(ctx context.Context, sh *shell, args []string) (status int, err er
 	if word != "" {
 		fmt.Fprintf(sh.errs, "politeness proxy: %s\n", word)
 	}
-	defer sh.stopping(ctx, "proxy", "what is under way is answered, for 10 s at most")()
+	defer sh.stopping(ctx, "proxy", "requests under way are finished, for 10 s at most")()
 	server := proxy.New(transport, authority)
 	server.Login = password
 	server.Status = statuspage.Handler(transport)

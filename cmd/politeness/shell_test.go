@@ -183,7 +183,7 @@ func TestCrawlSaysWhichAnswerItWaitsFor(t *testing.T) {
 	s := localsite.New(t, 0)
 	s.Handle("/slow", func(http.ResponseWriter, *http.Request) { time.Sleep(2500 * time.Millisecond) })
 	r := polite(t, nil, "crawl", "-agent", agent, "-delay", "10ms", s.URL+"/slow", s.URL+"/slow?2")
-	if n := strings.Count(r.errs, "waiting for an answer from "+s.URL+"/slow"); r.status != 0 || n != 1 {
+	if n := strings.Count(r.errs, "waiting for a response from "+s.URL+"/slow"); r.status != 0 || n != 1 {
 		t.Errorf("status %d, said %d times:\n%s", r.status, n, r.errs)
 	}
 	polite(t, nil, "crawl", "-agent", agent, "-delay", "10ms", "-q", s.URL+"/slow").expect(t, 0, "", "")

@@ -70,7 +70,7 @@ func openFrontier(ctx context.Context, dir string, pages *writer, errs io.Writer
 	case left == 0:
 		err = q.Clear(ctx)
 	default:
-		fmt.Fprintf(errs, "politeness crawl: going on with %d URLs that the run before has left\n", left)
+		fmt.Fprintf(errs, "politeness crawl: continuing with %d URLs that the last run has left\n", left)
 	}
 	if err != nil {
 		_ = q.Close()

@@ -12,9 +12,8 @@ import (
 	"github.com/go-politeness/politeness/internal/sfv"
 )
 
-// A meaning is that of an answer for its host, by the rules of docs/429.md. The rules are
-// written here a second time: if a limiter and its judge shared them, a mistake in them would show
-// nowhere.
+// A meaning is that of a response for its host, by the rules of docs/429.md. The rules are written
+// here a second time: if a limiter and its judge shared them, a mistake in them would show nowhere.
 type meaning uint8
 
 const (
@@ -25,7 +24,7 @@ const (
 	refusing                 // the host wants to be left alone
 )
 
-// meaning returns the meaning of an answer, of which d is a record. after is its Retry-After.
+// meaning returns the meaning of a response, of which d is a record. after is its Retry-After.
 func (t *transport) meaning(d *evidence.Decision, after int64) meaning {
 	status := d.Status
 	// With Refusals.AtLeast the policy's time goes before what the host asks for.
@@ -73,7 +72,7 @@ func forbids(status int) bool {
 	return status == 401 || status == 402 || status == 403 || status == 451
 }
 
-// cant reports whether a status, 0 for no answer, means that the host can't serve the page rather
+// cant reports whether a status, 0 for no response, means that the host can't serve the page rather
 // than that it won't.
 func cant(status int) bool {
 	return status == 0 || status == 408 || status == 425 || status/100 == 5
@@ -129,7 +128,7 @@ func quota(d *evidence.Decision, sent time.Time) int64 {
 }
 
 // An answer is one that may change its host's state: each but a plain success. A block that no
-// answer in the log has set, but a person or an earlier process, has one too, of no exchange.
+// response in the log has set, but a person or an earlier process, has one too, of no exchange.
 type answer struct {
 	by      *transport
 	x       *exchange // nil: it is of none
@@ -140,7 +139,7 @@ type answer struct {
 	refused string
 	wish    int64  // for how long the host asks to be left alone
 	early   int64  // how much earlier a block may end, as exact as wish is
-	rests   bool   // Retry-After asks for a rest, whatever the answer counts as
+	rests   bool   // Retry-After asks for a rest, whatever the response counts as
 	after   bool   // Retry-After gives the wish, or may, if it isn't whole in the log
 	quota   bool   // a rate limit has nothing left
 	teaches bool   // it teaches a delay, if it is a refusal
@@ -148,16 +147,16 @@ type answer struct {
 	cleared bool   // it lifted a block
 }
 
-// counted reports whether the answer set a block that its limiter counted as a refusal.
+// counted reports whether the response set a block that its limiter counted as a refusal.
 func (n *answer) counted() bool { return n.block != nil && n.block.kind > silent }
 
-// words returns the answer for a violation's text.
+// words returns the response for a violation's text.
 func (n *answer) words() string {
 	switch {
 	case n.refused != "":
 		return "an answer that refuses (" + n.refused + ")"
 	case n.status == 0:
-		return "an exchange without an answer"
+		return "an exchange without a response"
 	}
 	return "status " + strconv.Itoa(n.status)
 }
@@ -178,7 +177,7 @@ type block struct {
 // kinds are the kinds of blocks, as their records name them.
 var kinds = map[string]meaning{"refused": refusing, "unsure": unsure, "ban": forbidden}
 
-// answerOf reads the answer to t from the record d.
+// answerOf reads the response to t from the record d.
 func (a *auditor) answerOf(t *trip, d *evidence.Decision) answer {
 	now := time.Unix(0, t.wall).Add(d.Latency)
 	// A wrong clock of the server does no harm if its Retry-After is measured against its own Date.
@@ -234,8 +233,8 @@ func (a *auditor) answerOf(t *trip, d *evidence.Decision) answer {
 	return n
 }
 
-// keep keeps the answer n to the last try of t among the answers of s. The record of a block, or of
-// its end, comes before that of the exchange's end, and both hold the answer.
+// keep keeps the response n to the last try of t among the responses of s. The record of a block,
+// or of its end, comes before that of the exchange's end, and both hold the response.
 func (s *sequence) keep(t *trip, n answer) *answer {
 	if t.answer == nil {
 		t.answer = new(answer)
@@ -253,7 +252,7 @@ func (s *sequence) keep(t *trip, n answer) *answer {
 const clockJumped = "the clock was put forward, or the computer slept, during a request: " +
 	"when its answer came isn't known"
 
-// answer takes the answer to t from the end d.
+// answer takes the response to t from the end d.
 func (a *auditor) answer(h *host, t *trip, d *evidence.Decision) {
 	x := t.x
 	n := a.answerOf(t, d)
@@ -262,9 +261,9 @@ func (a *auditor) answer(h *host, t *trip, d *evidence.Decision) {
 	n.at = x.answered
 	late := stamp(d.Time) - t.wall - int64(d.Duration)
 	if !d.Time.IsZero() && late > slack {
-		// The clock has jumped ahead during the exchange. The answer came either so long after the
-		// start or so long before the end: only the record of a block that it set, or lifted, shows
-		// it.
+		// The clock has jumped ahead during the exchange. The response came either so long after
+		// the start or so long before the end: only the record of a block that it set, or lifted,
+		// shows it.
 		if t.answer == nil {
 			x.flags |= undated
 			a.openIf(asks, blocksKept, clockJumped)
@@ -275,7 +274,7 @@ func (a *auditor) answer(h *host, t *trip, d *evidence.Decision) {
 	if n.meaning == served {
 		x.flags |= serves
 	}
-	if asks || t.answer != nil { // plain successes have no answer, which would cost memory
+	if asks || t.answer != nil { // plain successes have no response, which would cost memory
 		s.keep(t, n)
 	}
 }

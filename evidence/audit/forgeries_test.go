@@ -215,7 +215,7 @@ func TestForgeries(t *testing.T) {
 			b.RetryAt = b.Until
 			f.visit(site+"/4", b.Time.Add(5*time.Second), nil)
 		}},
-		{"a host_cleared that no answer explains", caught, "", func(f *forger) {
+		{"a host_cleared that no response explains", caught, "", func(f *forger) {
 			b := f.of(evidence.HostBlocked, "/busy")
 			f.insert(evidence.Decision{Type: evidence.HostCleared, Time: b.Time.Add(time.Second), Host: b.Host, Allowed: true, Status: 200})
 			f.visit(site+"/4", b.Time.Add(5*time.Second), nil)

@@ -36,7 +36,7 @@ type openKind struct {
 	upgraded bool
 }
 
-// open returns the count of the answers of t that are open without a slot.
+// open returns the count of the responses of t that are open without a slot.
 func (h *host) open(t *transport, upgraded bool) *int {
 	if h.opened == nil {
 		h.opened = map[openKind]*int{}
@@ -85,10 +85,10 @@ type sequence struct {
 	taught     float64 // delay that a refusal has taught last; 0: none
 	taughtAt   int64   // when the refusal taught it, or earlier
 
-	// The answers that may have changed the host's state, by time.
+	// The responses that may have changed the host's state, by time.
 	moves []move
 	moved int   // number of moves that were taken
-	late  int64 // how long after an answer the limiter may learn of it
+	late  int64 // how long after a response the limiter may learn of it
 
 	// The state of the host by the moves that were taken.
 	hold
@@ -244,7 +244,7 @@ func (s *sequence) takeBack(x *exchange) {
 func (s *sequence) judge() {
 	h := s.h
 	if !s.overlaps {
-		s.hold = h.hold // a block of the limiter before goes on
+		s.hold = h.hold // a block of the limiter before continues
 	}
 	for i, x := range s.xs {
 		// The limits in force hold, whatever delay and slots the record gives.
@@ -314,7 +314,7 @@ func (s *sequence) ending(x *exchange, isLast bool) {
 
 const (
 	noNumbers   = "starts without numbers: whether some are missing isn't known"
-	mayBeCutOff = "numbers of starts are missing, as those of requests without an answer are in a log that was cut off"
+	mayBeCutOff = "numbers of starts are missing, as those of requests without a response are in a log that was cut off"
 	usedBefore  = "a limiter that was in use before the log begins: the starts before it are in another log"
 )
 

@@ -15,14 +15,14 @@ import (
 // A Promise is one of those that a crawl makes, and how far the log shows that it was kept.
 type Promise struct {
 	Name   string   `json:"name"`          // "delays kept"
-	Proof  string   `json:"proof"`         // the things that were put to the test: "gaps between starts"
+	Proof  string   `json:"proof"`         // the things that were tested, such as "gaps between starts"
 	Proved int      `json:"proved"`        // how often the log proves that it was kept
 	Open   int      `json:"open"`          // how often the log claims it without a proof
 	Broken int      `json:"broken"`        // how often it was broken
-	Why    []string `json:"why,omitempty"` // why it is open: the first 8 reasons
+	Why    []string `json:"why,omitempty"` // the first 8 reasons why it is open
 }
 
-// String returns how often p was kept, without its name: "BROKEN 1, open 2, proved 7".
+// String returns how often p was kept, without its name, such as "BROKEN 1, open 2, proved 7".
 func (p Promise) String() string {
 	names := []string{"BROKEN", "open", "proved"}
 	return cmp.Or(counts("%[2]s %[1]d", names, p.Broken, p.Open, p.Proved), "nothing to keep")
@@ -67,8 +67,8 @@ var aboutPromises = [promises]struct {
 	sitesKept:        {Promise{Name: "sites kept", Proof: "starts, over all ports and names"}, []Kind{BrokenSite}},
 	blocksKept:       {Promise{Name: "blocks kept", Proof: "refusals"}, []Kind{BrokenBlock}},
 	allowedByRobots:  {Promise{Name: "allowed by robots.txt", Proof: "starts"}, []Kind{BrokenRobots}},
-	verdictsRight:    {Promise{Name: "verdicts right", Proof: "verdicts, decided again"}, []Kind{BrokenVerdict}},
-	reservationsKept: {Promise{Name: "reservations kept", Proof: "verdicts, decided again"}, []Kind{BrokenConsent}},
+	verdictsRight:    {Promise{Name: "verdicts right", Proof: "decisions, computed again"}, []Kind{BrokenVerdict}},
+	reservationsKept: {Promise{Name: "reservations kept", Proof: "decisions, computed again"}, []Kind{BrokenConsent}},
 	budgetKept:       {Promise{Name: "budget kept", Proof: "pages"}, []Kind{BrokenBudget}},
 	everyStartEnded:  {Promise{Name: "every start ended", Proof: "starts"}, []Kind{MissingEnd}},
 	timesAgree:       {Promise{Name: "times agree with the servers'", Proof: "Date headers"}, nil},
@@ -182,8 +182,8 @@ func policyInWords(p *evidence.Policy) string {
 	w.addIf(p.PerSite > 0, "%d in flight on all ports and names of a site", p.PerSite)
 	w.addIf(p.PerSite > 0 && p.Process != "", "each process by itself")
 	w.addIf(p.Robots != "", "robots.txt %s", p.Robots)
-	w.addIf(p.Robots == "obeyed" && p.Unreachable != "", "%s where there is none to be had", p.Unreachable)
-	w.addIf(p.Backoff != "", "refusals block %s from %v to %v", p.Backoff, p.BackoffStep, p.BackoffCap)
+	w.addIf(p.Robots == "obeyed" && p.Unreachable != "", "%s if robots.txt can't be fetched", p.Unreachable)
+	w.addIf(p.Backoff != "", "a refusal blocks the host from %v to %v (%s)", p.BackoffStep, p.BackoffCap, p.Backoff)
 	w.addIf(p.Purposes != "", "for %s", p.Purposes)
 	w.addIf(p.Pages > 0, "%s", lines.Count(int(p.Pages), "page"))
 	w.addIf(p.PagesPerHost > 0, "%s a host", lines.Count(int(p.PagesPerHost), "page"))

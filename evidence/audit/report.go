@@ -33,26 +33,26 @@ const (
 	MissingEnd        Kind = "end"           // a start without an end, or an end without a start
 	MissingStart      Kind = "sequence"      // the starts of a host aren't numbered without a hole
 	MissingLine       Kind = "line"          // the lines aren't numbered without a hole
-	BrokenChain       Kind = "chain"         // a line isn't what was hashed, or doesn't follow the one before it
+	BrokenChain       Kind = "chain"         // a line was changed, or doesn't follow the one before it
 	Contradiction     Kind = "contradiction" // records that can't both be true, or one that can't be true
 	Unreadable        Kind = "unreadable"    // a line that is no record
 
-	// BrokenRevisit is a request for a page that was had before, and wasn't due.
+	// BrokenRevisit is a request for a page that was fetched before, and wasn't due.
 	BrokenRevisit Kind = "revisit"
 	// BrokenConsent is a page for a purpose that the site reserves, or a record of preferences that
 	// the site doesn't state.
 	BrokenConsent Kind = "consent"
-	// BrokenSignature is that lines aren't what a checkpoint was made of, or that it isn't signed
+	// BrokenSignature means that lines differ from those of a checkpoint, or that it isn't signed
 	// by the key.
 	BrokenSignature Kind = "signature"
 )
 
-// A Violation is a broken promise, or a sign that the log isn't what was written.
+// A Violation is a broken promise, or a sign that the log was changed.
 type Violation struct {
 	Kind   Kind   `json:"kind"`
 	Host   string `json:"host,omitempty"`
 	Lines  []int  `json:"lines"`          // lines of the records concerned, from 1, in order
-	Logs   []int  `json:"logs,omitempty"` // logs that these lines are in, from 1; nil: there is only one
+	Logs   []int  `json:"logs,omitempty"` // logs that these lines are in, from 1, nil if there is only one
 	Detail string `json:"detail"`
 }
 
@@ -87,7 +87,7 @@ func (v Violation) where() string {
 // A Report is the result of Check.
 type Report struct {
 	Lines   int                   `json:"lines"`          // number of lines, of all logs
-	Logs    int                   `json:"logs"`           // number of logs; a file may hold several
+	Logs    int                   `json:"logs"`           // number of logs, of which a file may have several
 	First   time.Time             `json:"first,omitzero"` // time of the earliest record
 	Last    time.Time             `json:"last,omitzero"`  // time of the latest
 	Records map[evidence.Type]int `json:"records"`        // number of each type
@@ -97,14 +97,14 @@ type Report struct {
 	Signed   Signed       `json:"signed,omitzero"`
 	Hosts    []HostReport `json:"hosts"` // by name
 
-	// Promised has a line for each of the policies, in words: the first 1,000. Transports that
-	// promise the same share a line.
+	// Promised has a line for each of the first 1,000 policies, in words. Transports that promise
+	// the same share a line.
 	Promised []string `json:"promised,omitempty"`
-	// Promises are the promises of a crawl, one by one: proved, open, or broken.
+	// Promises are the promises of a crawl, with their counts of proved, open and broken cases.
 	Promises []Promise `json:"promises"`
 
-	// Notes are sentences on what a site saw of limiters that share nothing, and were used one after
-	// the other: the first 1,000.
+	// Notes are the first 1,000 sentences on limiters that share nothing and were used on one site,
+	// one after the other.
 	Notes []string `json:"notes,omitempty"`
 
 	Violations []Violation  `json:"violations"` // at most 1,000, in the order of their first lines
@@ -116,10 +116,10 @@ type Signed struct {
 	Checkpoints int    `json:"checkpoints"`     // number of those that are right
 	Records     int    `json:"records"`         // number of records before them
 	After       int    `json:"after"`           // number of records after the last one, or of all if there is none
-	Key         string `json:"key,omitempty"`   // name and hash of the key; "": none was given
+	Key         string `json:"key,omitempty"`   // name and hash of the key, empty if none was given
 	Older       int    `json:"older,omitempty"` // number of older checkpoints that the log extends
 
-	// Latest is the last right checkpoint, a signed note: keep it to compare the next log with.
+	// Latest is the last right checkpoint, a signed note. Keep it to compare the next log with.
 	Latest string `json:"latest,omitempty"`
 }
 
@@ -133,27 +133,27 @@ type HostReport struct {
 	// user's rules.
 	Disallowed int           `json:"disallowed"`
 	Blocks     int           `json:"blocks"`  // how often the host was blocked
-	Answers    int           `json:"answers"` // number of answers, and of requests that got none
+	Answers    int           `json:"answers"` // number of responses, and of requests without one
 	Refused    RefusalCounts `json:"refused"` // number of those that were refusals
-	// RefusalShare is the share of the answers that were refusals, from 0 to 1.
+	// RefusalShare is the share of the responses that were refusals, from 0 to 1.
 	RefusalShare float64 `json:"refusalShare"`
 	// Together is the number of limiters that asked the host closer together than each promises,
-	// since they don't know of each other; 0: there are none.
+	// since they don't know of each other. It is 0 if there are none.
 	Together int `json:"together,omitzero"`
-	// Repeats is the number of requests for pages that the host had given before, without a word of
-	// when they were due (hostlimit.WithDue). Repeated is the number of these pages.
+	// Repeats is the number of requests for pages that the host had served before, without a due
+	// time (hostlimit.WithDue). Repeated is the number of these pages.
 	Repeats  int `json:"repeats,omitzero"`
 	Repeated int `json:"repeated,omitzero"`
 	// Conditional is the number of requests that asked for a page only if it had changed.
-	// NotModified is how many of these were answered 304. Spared is the number of bytes that weren't
-	// sent for that: those of the last 200 before each.
+	// NotModified is how many of these got 304. Spared is the number of bytes that weren't sent for
+	// that, counted by the last 200 before each.
 	Conditional int           `json:"conditional,omitzero"`
 	NotModified int           `json:"notModified,omitzero"`
 	Spared      int64         `json:"spared,omitzero"`
-	MinGap      time.Duration `json:"-"` // shortest gap between two starts, as the site saw them; 0: fewer than two
+	MinGap      time.Duration `json:"-"` // shortest gap between two starts, as the site saw them, 0 if fewer than two
 	MaxDelay    time.Duration `json:"-"` // longest delay in force
-	Wait        time.Duration `json:"-"` // time that requests waited for their turn, in all
-	Latency     time.Duration `json:"-"` // mean time to the response's headers; 0: there was none
+	Wait        time.Duration `json:"-"` // time that requests waited for their start, in all
+	Latency     time.Duration `json:"-"` // mean time to the response's headers, 0 without a response
 }
 
 // conclude makes a mean of Latency, so far the sum, and computes the share of refusals.
@@ -166,15 +166,15 @@ func (h *HostReport) conclude() {
 
 // RefusalCounts are how often a host didn't serve a request, by the form of its refusal.
 type RefusalCounts struct {
-	TooMany   int `json:"tooMany"`   // 429, and answers that the policy or Config.IsRefusal takes for the same
+	TooMany   int `json:"tooMany"`   // 429, and responses that the policy or Config.IsRefusal treats alike
 	Forbidden int `json:"forbidden"` // 401, 402, 403, 451
 	Failed    int `json:"failed"`    // 5xx, 408, 425
-	None      int `json:"none"`      // no answer
+	None      int `json:"none"`      // no response
 }
 
-// String returns the counts as words: "7 × 429, 2 × 5xx".
+// String returns the counts as words, such as "7 × 429, 2 × 5xx".
 func (r RefusalCounts) String() string {
-	names := []string{"429", "403", "5xx", "no answer"}
+	names := []string{"429", "403", "5xx", "no response"}
 	return counts("%d × %s", names, r.TooMany, r.Forbidden, r.Failed, r.None)
 }
 
@@ -189,8 +189,8 @@ const (
 	shown         = 10   // hosts that its text names
 )
 
-// Warning returns a sentence for the owner of the log: that more than a tenth of the host's
-// answers, of which there are ten at least, were refusals. It returns "" if they weren't.
+// Warning returns a sentence for the owner of the log if more than 10 % of ten or more responses of
+// the host were refusals. It returns "" if they weren't.
 func (h *HostReport) Warning() string {
 	if h.RefusalShare <= tooManyRefusals || h.Answers < fewAnswers {
 		return ""
@@ -217,12 +217,12 @@ func (h HostReport) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// OK reports whether nothing is broken: the log holds no violation. Open promises may be broken
-// nevertheless; see [Report.Complete].
+// OK reports whether the log has no violation. Open promises may be broken nevertheless. See
+// [Report.Complete].
 func (r *Report) OK() bool { return len(r.Broken) == 0 }
 
-// Complete reports whether nothing is broken and nothing open: every promise is proved from the
-// records alone.
+// Complete reports whether every promise is proved from the records alone, and none is broken or
+// open.
 func (r *Report) Complete() bool {
 	open := func(p Promise) bool { return p.Open > 0 }
 	return r.OK() && !slices.ContainsFunc(r.Promises, open)

@@ -44,8 +44,8 @@ const (
 const (
 	noText      = "the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)"
 	staleCopy   = "an old copy of robots.txt is used, which the policy doesn't let"
-	allIsOpen   = "robots.txt couldn't be had, and the policy lets everything then"
-	allIsClosed = "robots.txt can't be had and nothing may be fetched, by the policy, but the record lets it"
+	allIsOpen   = "robots.txt couldn't be fetched, and the policy lets everything then"
+	allIsClosed = "robots.txt can't be fetched and nothing may be fetched, by the policy, but the record lets it"
 	outOfDate   = "a robots.txt that was used for longer than the policy, or RFC 9309, says " +
 		"(the server's Cache-Control isn't in the log)"
 )
@@ -105,7 +105,7 @@ func (a *auditor) newCopy(d *evidence.Decision) *robotsCopy {
 	return c
 }
 
-// isMissing reports whether an answer of that status means that there is no robots.txt, which
+// isMissing reports whether a response of that status means that there is no robots.txt, which
 // allows everything as an empty one does (RFC 9309, section 2.3.1.3).
 func isMissing(status int) bool {
 	return status >= 300 && status < 500 && status != 429

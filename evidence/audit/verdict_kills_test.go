@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	numbersMissing = "open, log whole: numbers of starts are missing, as those of requests without an answer are in a log that was cut off"
+	numbersMissing = "open, log whole: numbers of starts are missing, as those of requests without a response are in a log that was cut off"
 	numbersBack    = "open, log whole: the numbers of a host's starts went back, as when a server has lost data: whether starts are missing there isn't known"
 	lostAnswers    = "open, blocks kept: what others were answered, or a person did, before a log was cut off"
 	maybeBack      = " kept: a slot that may have been taken back, where the record of that is missing"

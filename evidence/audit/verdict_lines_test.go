@@ -92,7 +92,7 @@ func TestVerdictsOnLines(t *testing.T) {
 		`},
 		{"three lines taken out", without(plain, 5, 7), `
 			lines 4 and 5: line: records 5 to 7 are missing
-			open, log whole: numbers of starts are missing, as those of requests without an answer are in a log that was cut off
+			open, log whole: numbers of starts are missing, as those of requests without a response are in a log that was cut off
 			open, log whole: a start that the limiter knew of and no log has, as one that was cut off may have had it
 			open, log whole: not chained
 		`},
@@ -161,7 +161,7 @@ func TestVerdictsOnLines(t *testing.T) {
 		{"a line with half of another before it", with(plain, 6, `{"type"`, `{"typ{"type"`), `
 			line 6: unreadable: not a record, column 8: malformed JSON
 			line 7: end: fetched without a start
-			open, log whole: numbers of starts are missing, as those of requests without an answer are in a log that was cut off
+			open, log whole: numbers of starts are missing, as those of requests without a response are in a log that was cut off
 			open, log whole: a start that the limiter knew of and no log has, as one that was cut off may have had it
 			open, log whole: not chained
 		`},

@@ -78,7 +78,7 @@ func TestVerdictsOnBudgets(t *testing.T) {
 			1.2 end 1 status=302 location=/two
 			3   page 3
 		`, `open, budget kept: a redirect that isn't in the log before the request that follows it`},
-		{"a redirect that no answer gave", `
+		{"a redirect that no response gave", `
 			1   page 1 status=302 location=/three
 			2   page 2 url=/two redirects=1 from=1
 			3   page 3

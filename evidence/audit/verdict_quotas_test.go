@@ -134,7 +134,7 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 			lines 13 and 18: block: started 7.1s before the end of a block
 			lines 21 and 23: contradiction: refusal 1 in a row, after 2
 		`},
-		{"a block by a person needs no answer", `
+		{"a block by a person needs no response", `
 			1   page 1
 			1.5 block hand=true until=@9 status=0 refusals=0
 			5   page 2

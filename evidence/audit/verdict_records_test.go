@@ -54,7 +54,7 @@ func TestVerdictsOnRecordsThatCannotBeTrue(t *testing.T) {
 			1.2 end 1 timestamp=- start=- duration=0.2
 		`, `
 			line 6: contradiction: a start without its time
-			open, log whole: numbers of starts are missing, as those of requests without an answer are in a log that was cut off
+			open, log whole: numbers of starts are missing, as those of requests without a response are in a log that was cut off
 			open, log whole: a start that the limiter knew of and no log has, as one that was cut off may have had it
 		`},
 		{"a second connection, recorded late", `
@@ -437,7 +437,7 @@ func TestVerdictsWithoutAPolicy(t *testing.T) {
 			1 page 1 by=T
 			policy
 			site "" at=10`, strings.Replace(unsaid, "open, log whole", `
-			open, log whole: numbers of starts are missing, as those of requests without an answer are in a log that was cut off
+			open, log whole: numbers of starts are missing, as those of requests without a response are in a log that was cut off
 			open, log whole: a start that the limiter knew of and no log has, as one that was cut off may have had it
 			open, log whole`, 1)},
 	})

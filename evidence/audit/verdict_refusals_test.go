@@ -111,7 +111,7 @@ func TestVerdictsOnRefusalsWithoutABlock(t *testing.T) {
 		`, `lines 6 and 10: block: status 429, which is a refusal here, set no block`},
 	}))
 	checkRows(t, "policy network=true\nsite \"\"", closed([]row{
-		{"no answer is a refusal by the policy", `1 page 1 status=0`, `lines 6 and 7: block: an exchange without an answer, which is a refusal here, set no block`},
+		{"no response is a refusal by the policy", `1 page 1 status=0`, `lines 6 and 7: block: an exchange without a response, which is a refusal here, set no block`},
 		{"unless the caller gave it up", `1 page 1 status=0 left=true`, ``},
 	}))
 	checkRows(t, "policy statuses=x,403,520-522,-7,7-,530-529,1000,999\nsite \"\"", closed([]row{
@@ -122,10 +122,10 @@ func TestVerdictsOnRefusalsWithoutABlock(t *testing.T) {
 		{"before a range", `1 page 1 status=519`, rests(519)},
 		{"behind a range", `1 page 1 status=523`, rests(523)},
 		{"in no range", `1 page 1 status=530`, rests(530)},
-		{"in half a range", `1 page 1 status=0`, strings.Replace(rests(0), "status 0", "an exchange without an answer", 1)},
+		{"in half a range", `1 page 1 status=0`, strings.Replace(rests(0), "status 0", "an exchange without a response", 1)},
 	}))
 	checkRows(t, "policy statuses=0-1\nsite \"\"", closed([]row{
-		{"a range that begins at 0", `1 page 1 status=0`, `lines 6 and 7: block: an exchange without an answer, which is a refusal here, set no block`},
+		{"a range that begins at 0", `1 page 1 status=0`, `lines 6 and 7: block: an exchange without a response, which is a refusal here, set no block`},
 	}))
 }
 
@@ -478,7 +478,7 @@ func TestVerdictsOnPauses(t *testing.T) {
 		`, `
 			lines 6 and 7: block: status 503, after which a host rests for a second, set no block
 		`},
-		{"no answer, too", `1 failed 1 error=reset`, `lines 6 and 7: block: an exchange without an answer, after which a host rests for a second, set no block`},
+		{"no response, too", `1 failed 1 error=reset`, `lines 6 and 7: block: an exchange without a response, after which a host rests for a second, set no block`},
 		{"unless the caller left", `1 failed 1 error=cancelled left=true`, ``},
 		{"a second, as near as a limiter's clock is", `1 refused 1 status=503 until=@2`, ``},
 		{"less", `1 refused 1 status=503 until=@1.999999999`, `lines 6 and 8: block: a refusal that blocks for 1s set a block of 899.999999ms`},

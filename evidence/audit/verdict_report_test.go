@@ -37,15 +37,15 @@ const eventful = `
 
 const eventfulText = `39 records, 2 hosts, 2026-11-21 02:59:00 to 2026-11-21 03:00:20 UTC
 
-promised: 2 slots a host, 500ms or more between starts (Fixed), robots.txt obeyed, deny where there is none to be had, refusals block fibonacci from 1s to 10m0s, 9 pages, 9000 bytes, 1h0m0s, 2 further tries
+promised: 2 slots a host, 500ms or more between starts (Fixed), robots.txt obeyed, deny if robots.txt can't be fetched, a refusal blocks the host from 1s to 10m0s (fibonacci), 9 pages, 9000 bytes, 1h0m0s, 2 further tries
 
 delays kept                    proved 9           gaps between starts
 slots kept                     proved 11          starts
 sites kept                     nothing to keep    starts, over all ports and names
 blocks kept                    proved 1           refusals
 allowed by robots.txt          proved 9           starts
-verdicts right                 proved 9           verdicts, decided again
-reservations kept              nothing to keep    verdicts, decided again
+verdicts right                 proved 9           decisions, computed again
+reservations kept              nothing to keep    decisions, computed again
 budget kept                    proved 7           pages
 every start ended              proved 11          starts
 times agree with the servers'  proved 1           Date headers
@@ -74,7 +74,7 @@ func TestVerdictsInTheTextOfAReport(t *testing.T) {
 	for _, want := range []string{
 		"43 records, 3 hosts, 2026-11-21 02:59:00 to 2026-11-21 03:00:40 UTC, 2 logs one after the other\n",
 		"delays kept                    BROKEN 1, proved 8  gaps between starts\n",
-		"verdicts right                 open 1, proved 9    verdicts, decided again\n",
+		"verdicts right                 open 1, proved 9    decisions, computed again\n",
 		"\nopen, verdicts right:\n  the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)\n\nopen, log whole:\n",
 		"\n1 violation:\n  lines 9 and 15: gap: a.example: 2.5s between two starts, delay in force 3s\n",
 	} {
@@ -89,7 +89,7 @@ func TestVerdictsInTheTextOfAReport(t *testing.T) {
 		t.Errorf("without limits, got\n%v", got)
 	}
 	if got, want := judge(t, "policy robots=ignored retries=0").Promised[0],
-		"2 slots a host, 500ms or more between starts (Fixed), robots.txt ignored, refusals block fibonacci from 1s to 10m0s"; got != want {
+		"2 slots a host, 500ms or more between starts (Fixed), robots.txt ignored, a refusal blocks the host from 1s to 10m0s (fibonacci)"; got != want {
 		t.Errorf("of no limits, got %q, want %q", got, want)
 	}
 	if got := judge(t, "").String(); got != `0 records, 0 hosts
@@ -99,8 +99,8 @@ slots kept                     open 1  starts
 sites kept                     open 1  starts, over all ports and names
 blocks kept                    open 1  refusals
 allowed by robots.txt          open 1  starts
-verdicts right                 open 1  verdicts, decided again
-reservations kept              open 1  verdicts, decided again
+verdicts right                 open 1  decisions, computed again
+reservations kept              open 1  decisions, computed again
 budget kept                    open 1  pages
 every start ended              open 1  starts
 times agree with the servers'  open 1  Date headers
@@ -141,7 +141,7 @@ func TestWarningsOfRefusals(t *testing.T) {
 		{pages(9, "status=429"), ""}, // with robots.txt ten, of which one is a tenth
 		{pages(9, "status=429", "status=403"), "20 % of 10 requests: 1 × 429, 1 × 403\n"},
 		{pages(8, "status=429", "status=403"), ""}, // too few to say
-		{pages(19, "status=503", "status=451", "status=0", "status=200 refused=captcha"), "20 % of 20 requests: 1 × 429, 1 × 403, 1 × 5xx, 1 × no answer\n"},
+		{pages(19, "status=503", "status=451", "status=0", "status=200 refused=captcha"), "20 % of 20 requests: 1 × 429, 1 × 403, 1 × 5xx, 1 × no response\n"},
 		{pages(19, "status=0 left=true", "status=404", "status=407"), ""},
 	} {
 		r := judge(t, c.log)

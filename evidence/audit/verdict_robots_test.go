@@ -82,7 +82,7 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 		{"the record says that everything is", failed("503") + `
 			1.1 gone status=503 allowed=true
 			2.2 deny 1
-		`, `line 8: contradiction: robots.txt can't be had and nothing may be fetched, by the policy, but the record lets it`},
+		`, `line 8: contradiction: robots.txt can't be fetched and nothing may be fetched, by the policy, but the record lets it`},
 		{"a robots.txt that no exchange brought", `
 			1   robots text="" status=200 url=https://b.example/robots.txt host=b.example
 			2   page 1 host=b.example
@@ -229,7 +229,7 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 			open, allowed by robots.txt: the verdict can't be decided again
 			open, verdicts right: a robots.txt that was used for longer than the policy, or RFC 9309, says (the server's Cache-Control isn't in the log)
 		`},
-		{"no answer: what can't be asked for", `
+		{"no response: what can't be asked for", `
 			1.1 gone url=https://b.example/robots.txt host=b.example
 			2.2 deny 1 host=b.example
 		`, ``},
@@ -245,18 +245,18 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 			2.2 page 1 url=/no
 		`, `
 			open, allowed by robots.txt: the verdict can't be decided again
-			open, verdicts right: robots.txt couldn't be had, and the policy lets everything then
+			open, verdicts right: robots.txt couldn't be fetched, and the policy lets everything then
 		`},
 		{"and something isn't", failed("503") + `
 			1.1 gone status=503 allowed=true
 			2.2 deny 1 url=/no
-		`, `open, verdicts right: robots.txt couldn't be had, and the policy lets everything then`},
+		`, `open, verdicts right: robots.txt couldn't be fetched, and the policy lets everything then`},
 		{"one that couldn't be asked for", `
 			1.1 gone allowed=true url=https://b.example/robots.txt host=b.example
 			2.2 page 1 host=b.example
 		`, `
 			open, allowed by robots.txt: the verdict can't be decided again
-			open, verdicts right: robots.txt couldn't be had, and the policy lets everything then
+			open, verdicts right: robots.txt couldn't be fetched, and the policy lets everything then
 		`},
 	})
 	checkRows(t, "policy", []row{

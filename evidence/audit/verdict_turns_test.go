@@ -103,7 +103,7 @@ func TestVerdictsOnGaps(t *testing.T) {
 			4   page 4 seq=5
 		`, `
 			lines 9 and 12: sequence: start 3 comes after start 4
-			open, log whole: numbers of starts are missing, as those of requests without an answer are in a log that was cut off
+			open, log whole: numbers of starts are missing, as those of requests without a response are in a log that was cut off
 		`},
 		{"another host isn't kept waiting", `
 			1   page 1
@@ -603,7 +603,7 @@ func TestVerdictsOnNumbersOfStarts(t *testing.T) {
 		{"one is missing, where a kill may have taken it", `
 			1   page 1
 			2   page 2 seq=4
-		`, `open, log whole: numbers of starts are missing, as those of requests without an answer are in a log that was cut off`},
+		`, `open, log whole: numbers of starts are missing, as those of requests without a response are in a log that was cut off`},
 		{"one was given up for another", `
 			1   page 1
 			2   page 2 seq=4 instead=3

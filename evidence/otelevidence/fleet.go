@@ -140,7 +140,7 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 		calls: m.counter("politeness.redis.calls", "{call}",
 			"Scripts run on the server."),
 		failures: m.counter("politeness.redis.call.failures", "{call}",
-			"Calls without an answer, or that came too late."),
+			"Calls without a response, or that came too late."),
 		took: m.secondsCounter("politeness.redis.call.time",
 			"Time that answered calls of the budget took together."),
 		losses: m.counter("politeness.redis.losses", "{loss}",

@@ -86,7 +86,7 @@ func describe(d evidence.Decision) (what, why string) {
 	case evidence.Failed:
 		return failure(d)
 	case evidence.HostBlocked:
-		cause := "no answer"
+		cause := "no response"
 		if d.Status > 0 {
 			cause = fmt.Sprintf("status %d", d.Status)
 		}
@@ -102,7 +102,7 @@ func describe(d evidence.Decision) (what, why string) {
 	case evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable:
 		why = fmt.Sprintf("status %d, %d bytes, kept for %v", d.Status, d.Bytes, d.TTL)
 		if d.Type == evidence.RobotsUnreachable {
-			why = "can't be had; asked for again in " + d.Until.Sub(d.Time).Round(time.Second).String()
+			why = "can't be fetched; asked for again in " + d.Until.Sub(d.Time).Round(time.Second).String()
 		}
 		if d.Reason != "" {
 			why += ": " + d.Reason

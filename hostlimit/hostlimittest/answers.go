@@ -67,7 +67,7 @@ func slowAnswer(s *scene) {
 }
 
 func slowRefuses(s *scene) {
-	// No turn comes before the answer does, however busy the machine is.
+	// No turn comes before the response does, however busy the machine is.
 	s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: age / 32, Adaptive: hostlimit.Throttle(1), Ceiling: age}})
 	first := s.take()
 	defer s.behind()()
@@ -365,7 +365,7 @@ func noAnswer(s *scene) {
 	failed := time.Now()
 	s.done(t)
 	if next := s.take(); next.Start.Before(failed.Add(2*tick - time.Millisecond)) {
-		s.Errorf("started %v after the end of an attempt that had no answer", next.Start.Sub(failed))
+		s.Errorf("started %v after the end of an attempt that had no response", next.Start.Sub(failed))
 	}
 }
 

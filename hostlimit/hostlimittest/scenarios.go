@@ -100,7 +100,7 @@ var scenarios = []scenario{
 	},
 	{
 		"SlotTimeoutSparesPacing", slotTimeoutPacing,
-		"The clock of SlotTimeout runs only while every slot is held: no request times out by a long delay.",
+		"The clock of SlotTimeout runs only while every slot is in use: no request times out by a long delay.",
 	},
 	{
 		"BlockHoldsEveryone", blockHolds,
@@ -136,7 +136,7 @@ var scenarios = []scenario{
 	},
 	{
 		"ProbeWithoutAnswerPassesOn", probePasses,
-		"A probe that ends without an answer that decides leaves the probing to the next request.",
+		"A probe that ends without a response that decides leaves the probing to the next request.",
 	},
 	{
 		"ProbeRefusedEscalates", probeRefused,
@@ -153,7 +153,7 @@ var scenarios = []scenario{
 	},
 	{
 		"WhatCounts", whatCounts,
-		"Status 429, Outcome.Refused, statuses of the policy, 5xx and no answer block; a context's error never does.",
+		"Status 429, Outcome.Refused, statuses of the policy, 5xx and no response block; a context's error never does.",
 	},
 	{
 		"FiveForbiddenAndACheck", forbidden,
@@ -167,7 +167,7 @@ var scenarios = []scenario{
 	},
 	{
 		"UnsureAnswersTellPageFromHost", unsure,
-		"5xx, 408, 425 and no answer pause the host in Fibonacci steps of at most five minutes. A page " +
+		"5xx, 408, 425 and no response pause the host in Fibonacci steps of at most five minutes. A page " +
 			"that is refused again as the probe, while the next one is served, has a trouble of its own, " +
 			"which counts nothing afterwards.",
 	},
@@ -186,7 +186,7 @@ var scenarios = []scenario{
 	},
 	{
 		"OneUnsureAnswerTeachesNoRate", unlearned,
-		"A 5xx, no answer, a 403, and a 503 with Retry-After, which is maintenance, leave the delay as it was.",
+		"A 5xx, no response, a 403, and a 503 with Retry-After, which is maintenance, leave the delay as it was.",
 	},
 	{
 		"DelayFromTheEnd", fromEnd,
@@ -194,7 +194,7 @@ var scenarios = []scenario{
 	},
 	{
 		"NoAnswerCountsFromItsEnd", noAnswer,
-		"The gap after an attempt that had no answer, such as a dial that failed, counts from its end.",
+		"The gap after an attempt that had no response, such as a dial that failed, counts from its end.",
 	},
 	{
 		"Windows", windows,

@@ -46,7 +46,7 @@ func TestForgivenAfterQuietTime(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		if l := acquire(t, m, "a", 0); l.Probe || time.Since(l.Start) > 0 {
-			t.Errorf("while a probe has no answer, after the quiet time: %+v", l.Grant)
+			t.Errorf("while a probe has no response, after the quiet time: %+v", l.Grant)
 		}
 		ctx, leave := context.WithCancel(t.Context())
 		go func() { _, _ = m.Acquire(ctx, "a", 0) }()

@@ -26,7 +26,7 @@ func (m *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 	})
 }
 
-// OnAct makes the Limiter call f when a person has acted on it: see hostlimit.Acts.
+// OnAct makes the Limiter call f when an operator has acted on it. See hostlimit.Acts.
 func (m *Limiter) OnAct(f func(hostlimit.Act) bool) {
 	// A wrapper that embeds a Limiter may make it at the first request only.
 	if m != nil {
@@ -81,9 +81,9 @@ func (m *Limiter) act(ctx context.Context, key string, change func(h *host, star
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	// A Grant reports a failure once. A person gets it at each act.
+	// A Grant reports a failure once. An operator gets it at each act.
 	if s := h.stored; s != nil && s.failure != nil {
-		return fmt.Errorf("hostlimit: %s: it holds for this process, but isn't kept: %w", key, s.failure)
+		return fmt.Errorf("hostlimit: %s: it applies to this process, but isn't saved: %w", key, s.failure)
 	}
 	return nil
 }

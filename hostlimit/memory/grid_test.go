@@ -222,7 +222,7 @@ func (r *gridRun) exchange(ctx context.Context, choose func() (int, bool)) (u in
 	time.Sleep(latency)
 	o := hostlimit.Outcome{Status: status, Latency: latency, Resource: uint64(u)}
 	if status == 0 {
-		o.Err = fmt.Errorf("no answer")
+		o.Err = fmt.Errorf("no response")
 	}
 	return u, good, status, l.Observe(o), true
 }
@@ -401,7 +401,7 @@ func TestDelaysComeBack(t *testing.T) {
 			"503":       {Status: 503},
 			"503 asks":  {Status: 503, RetryAfter: time.Minute},
 			"500, late": {Status: 500, Latency: 10 * time.Second},
-			"none":      {Err: fmt.Errorf("no answer"), Latency: 15 * time.Second},
+			"none":      {Err: fmt.Errorf("no response"), Latency: 15 * time.Second},
 			"captcha":   {Status: 200, Refused: "captcha"},
 		} {
 			t.Run(name+", "+answer, func(t *testing.T) {

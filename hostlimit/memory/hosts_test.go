@@ -271,13 +271,13 @@ func TestWhoHoldsASlotTheLongest(t *testing.T) {
 		first.lease.Renew()
 		go func() {
 			_, err := m.Acquire(t.Context(), "a", 0)
-			if want := "all 2 are held, one for 1m11s;"; err == nil || !strings.Contains(err.Error(), want) {
+			if want := "all 2 are in use, one for 1m11s;"; err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %q", err, want)
 			}
 		}()
 		time.Sleep(19 * time.Second)
 		for st := range states(t, m) {
-			if want := "2 of 2 slots are held, one for 1m10s by a request"; st.Key == "a" && st.Why != want {
+			if want := "2 of 2 slots are in use, one for 1m10s by a request"; st.Key == "a" && st.Why != want {
 				t.Errorf("%q, want %q", st.Why, want)
 			}
 		}
@@ -407,10 +407,10 @@ func TestMaxHostsHoldsFromTheBeginning(t *testing.T) {
 func TestALateAnswerCountsForAForgottenKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, o := range map[string]hostlimit.Outcome{
-			"a refusal":        {Status: 429, RetryAfter: time.Hour},
-			"a spent limit":    {Status: 200, Reset: time.Hour},
-			"a success":        {Status: 200},
-			"no answer at all": {Err: errors.New("connection refused")},
+			"a refusal":          {Status: 429, RetryAfter: time.Hour},
+			"a spent limit":      {Status: 200, Reset: time.Hour},
+			"a success":          {Status: 200},
+			"no response at all": {Err: errors.New("connection refused")},
 		} {
 			m := mustNew(t, hostlimit.Config{Delay: none, MaxHosts: 10})
 			l, usual := acquire(t, m, "a", 0), acquire(t, m, "a", 0)

@@ -306,9 +306,9 @@ func TestAWaitIsTold(t *testing.T) {
 		{hostlimit.Wait{Hold: "delay", Cause: "learned", Delay: 10*time.Second + 260*time.Millisecond, Ahead: 2}, "learned delay of 10s, 2 requests ahead"},
 		{hostlimit.Wait{Hold: "delay", Delay: 90 * time.Second}, "delay of 1m30s"},
 		{hostlimit.Wait{Hold: "block", Cause: "status 429"}, "blocked (status 429)"},
-		{hostlimit.Wait{Hold: "probe"}, "the first request after a block has no answer yet"},
-		{hostlimit.Wait{Hold: "slot", Held: 2, Slots: 2, HeldFor: 12400 * time.Millisecond}, "2 of 2 slots are held, one for 12s by a request"},
-		{hostlimit.Wait{Hold: "slot", Held: 1, Slots: 1, HeldBy: "GET /", HeldFor: time.Second}, "1 of 1 slots are held, one for 1s by GET /"},
+		{hostlimit.Wait{Hold: "probe"}, "the first request after a block has no response yet"},
+		{hostlimit.Wait{Hold: "slot", Held: 2, Slots: 2, HeldFor: 12400 * time.Millisecond}, "2 of 2 slots are in use, one for 12s by a request"},
+		{hostlimit.Wait{Hold: "slot", Held: 1, Slots: 1, HeldBy: "GET /", HeldFor: time.Second}, "1 of 1 slots are in use, one for 1s by GET /"},
 		{hostlimit.Wait{Hold: "place"}, "every place of MaxInFlight is taken by requests to other hosts"},
 	} {
 		if got := c.w.String(); got != c.want {

@@ -121,8 +121,8 @@ func TestTimeWithoutAnAnswerCounts(t *testing.T) {
 		latency time.Duration
 		want    time.Duration
 	}{
-		{"no answer", io.ErrUnexpectedEOF, 30 * time.Second, 15 * time.Minute},
-		{"no answer, quickly", io.ErrUnexpectedEOF, time.Second, 10 * time.Second},
+		{"no response", io.ErrUnexpectedEOF, 30 * time.Second, 15 * time.Minute},
+		{"no response, quickly", io.ErrUnexpectedEOF, time.Second, 10 * time.Second},
 		{"the caller's timeout", context.DeadlineExceeded, 30 * time.Second, 15 * time.Minute},
 		{"the caller's timeout, quickly", context.DeadlineExceeded, time.Second, 10 * time.Second},
 		{"the caller left", fmt.Errorf("get: %w", context.Canceled), 30 * time.Second, 10 * time.Second},

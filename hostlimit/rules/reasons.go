@@ -23,12 +23,12 @@ func (r *reason) Unwrap() []error { return r.kinds }
 // The texts of the reasons below.
 const (
 	endedText          = "the lease was released, or taken back after LeaseTTL"
-	maxWaitText        = "the wait for a turn would exceed MaxWait: raise it, or come back"
+	maxWaitText        = "the wait would exceed MaxWait: raise MaxWait, or come back"
 	maxWaitBlockedText = "host blocked for longer than MaxWait"
-	lateText           = "no turn before the context's deadline, which counts the wait too: " +
+	lateText           = "can't start before the context's deadline, which counts the wait too: " +
 		"allow more time, or come back"
 	lateBlockedText = "host blocked until after the context's deadline"
-	slotTimeoutText = "timeout waiting for host concurrency slot: all %d are held, one for %v; " +
+	slotTimeoutText = "timeout waiting for host concurrency slot: all %d are in use, one for %v; " +
 		"are the bodies of all responses closed?"
 )
 
@@ -43,8 +43,8 @@ var (
 // Ended returns the Error.Err for the Start of a lease that has ended.
 func (*Rules) Ended() error { return errEnded }
 
-// TooLate returns the Error.Err for a turn that comes after the context's deadline (else after
-// MaxWait), because of a block (else for another reason).
+// TooLate returns the Error.Err for a request that can't start before the context's deadline (else
+// after MaxWait), because of a block (else for another reason).
 func (*Rules) TooLate(byContext, blocked bool) error {
 	switch {
 	case byContext && blocked:
@@ -57,20 +57,20 @@ func (*Rules) TooLate(byContext, blocked bool) error {
 	return errMaxWait
 }
 
-// SlotTimeout returns the Error.Err for a turn that was refused after SlotTimeout: each of that
-// many slots is held, the first for the time held.
+// SlotTimeout returns the Error.Err for a request that ends after SlotTimeout. All slots are in
+// use, the first for that time.
 func (*Rules) SlotTimeout(slots int, held time.Duration) error {
 	text := fmt.Sprintf(slotTimeoutText, slots, held.Round(time.Millisecond))
 	return &reason{text, []error{hostlimit.ErrBusy}}
 }
 
-// BlockedByHand returns the Error.Err for a turn that Controller.Block refuses, by a block with
+// BlockedByHand returns the Error.Err for a request that Controller.Block stops, by a block with
 // that Refusals.Cause.
 func (*Rules) BlockedByHand(cause string) error {
 	return &reason{"host blocked " + cause, []error{hostlimit.ErrBlocked}}
 }
 
-// handPrefix begins the cause of a block that a person has set. ByHand looks for it, and
+// handPrefix begins the cause of a block that an operator has set. ByHand looks for it, and
 // Debt.Merge.
 const handPrefix = "by hand: "
 

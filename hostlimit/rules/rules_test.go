@@ -292,7 +292,7 @@ func TestABanThatEachRequestBeginsAnew(t *testing.T) {
 			[]time.Duration{233 * s, 377 * s, 10 * min, 10 * min, 20 * min, 40 * min, 80 * min, 160 * min, 240 * min, 240 * min}},
 		"503": {nil, hostlimit.Outcome{Status: 503}, 12,
 			[]time.Duration{233 * s, 5 * min, 5 * min, 10 * min, 20 * min, 40 * min, 80 * min, 160 * min, 240 * min, 240 * min}},
-		"no answer": {nil, hostlimit.Outcome{Err: io.ErrUnexpectedEOF}, 12,
+		"no response": {nil, hostlimit.Outcome{Err: io.ErrUnexpectedEOF}, 12,
 			[]time.Duration{233 * s, 5 * min, 5 * min, 5 * min, 5 * min, 5 * min}},
 		"a policy of one's own": {backoff.Fibonacci{Cap: 20 * s}, hostlimit.Outcome{Status: 429}, 5,
 			[]time.Duration{8 * s, 13 * s, 20 * s, 20 * s, 20 * s, 20 * s}},

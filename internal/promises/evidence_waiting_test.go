@@ -77,7 +77,7 @@ func TestDeadHostIsNotCalledDisallowed(t *testing.T) {
 		b.site.Handle("/robots.txt", politenesstest.Drop())
 		_, err := b.client.Get("https://example.com/")
 		if errors.Is(err, politeness.ErrDisallowed) || !errors.Is(err, politeness.ErrUnreachable) || strings.Contains(err.Error(), "disallowed") ||
-			!strings.Contains(err.Error(), "robots.txt can't be had: ") {
+			!strings.Contains(err.Error(), "robots.txt can't be fetched: ") {
 			b.Error(err)
 		}
 		if d := b.one(evidence.BlockedByRobots); strings.Contains(d.String(), "disallowed") || !strings.Contains(d.String(), "not asked     https://example.com/: no robots.txt (") {
@@ -103,7 +103,7 @@ func TestWaitingTellsWhoHoldsTheSlots(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if d := b.log.Decisions(evidence.Waiting); len(d) != 1 || d[0].Time.Sub(asked) != time.Second || d[0].Hold != "slot" || !d[0].Until.IsZero() ||
-			d[0].Reason != "1 of 1 slots are held, one for 6s by https://example.com/held" {
+			d[0].Reason != "1 of 1 slots are in use, one for 6s by https://example.com/held" {
 			b.Errorf("%v", d)
 		}
 		held.Body.Close()

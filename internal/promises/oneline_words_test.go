@@ -39,15 +39,15 @@ func TestAWaitThatADeadlineEndsSaysWhatFor(t *testing.T) {
 				resp := open(b.Context(), b.T, &http.Client{Transport: b.t}, "https://example.com"+path)
 				b.Cleanup(func() { resp.Body.Close() })
 			}
-		}, "no turn: 2 of 2 slots are held, one for ", "slot"},
+		}, "not started: 2 of 2 slots are in use, one for ", "slot"},
 		"delay": {hostlimit.Config{}, func(b *bubble) {
 			b.site.Robots("User-agent: *\nCrawl-delay: 60\n")
 			b.mustGet("https://example.com/", 200)
-		}, "no turn: crawl-delay of 1m0s", "delay"},
+		}, "not started: crawl-delay of 1m0s", "delay"},
 		"block": {hostlimit.Config{}, func(b *bubble) {
 			b.site.Handle("/busy", politenesstest.Status(429, "Retry-After", "60"))
 			b.mustGet("https://example.com/busy", 429)
-		}, "no turn: the host is blocked (status 429)", "block"},
+		}, "not started: the host is blocked (status 429)", "block"},
 		"place": {hostlimit.Config{MaxInFlight: 1, SlotTimeout: time.Hour}, func(b *bubble) {
 			b.know()
 			b.web.Site("https://other.example").Handle("/", endless)
@@ -116,7 +116,7 @@ func TestConsoleSaysOnceWhatManyRefusalsHaveInCommon(t *testing.T) {
 		}
 		pages.Wait()
 	})
-	if n := strings.Count(text.String(), "no turn  "); n != 4 || !strings.Contains(text.String(), "10 requests so far had no turn in time (delay): more requests wait") {
+	if n := strings.Count(text.String(), "not started  "); n != 4 || !strings.Contains(text.String(), "10 requests so far couldn't start in time (delay): more requests wait") {
 		t.Errorf("%d lines:\n%s", n, &text)
 	}
 }
@@ -144,7 +144,7 @@ func TestWithoutEvidenceTheFirstRefusalIsLogged(t *testing.T) {
 			resp.Body.Close()
 		}
 	})
-	want := "2 of 2 slots are held, one for "
+	want := "2 of 2 slots are in use, one for "
 	if strings.Count(text.String(), "\n") != 1 || !strings.Contains(text.String(), want) || !strings.Contains(text.String(), "by https://example.com/held; is its body closed?") {
 		t.Errorf("%q, want one line with %q", &text, want)
 	}

@@ -343,7 +343,7 @@ func TestEvidenceSaysWhereAnAnswerHasNoDate(t *testing.T) {
 			b.Error("no error")
 		}
 		if d := b.last(evidence.Failed); d.NoDate {
-			b.Errorf("without an answer: %+v", d)
+			b.Errorf("without a response: %+v", d)
 		}
 	})
 }

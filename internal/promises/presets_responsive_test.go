@@ -140,7 +140,7 @@ func TestResponsiveLeavesAServerAloneThatHangs(t *testing.T) {
 		b.site.Latency(0)
 		b.mustGet("https://example.com/", 200)
 		if waited := time.Since(hung); waited != 900*time.Second {
-			b.Errorf("asked again %v after 30 s without an answer, want 900 s", waited)
+			b.Errorf("asked again %v after 30 s without a response, want 900 s", waited)
 		}
 	})
 }

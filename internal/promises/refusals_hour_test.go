@@ -29,7 +29,7 @@ func TestAnHourOfRefusalsIsFortyRequests(t *testing.T) {
 		"403":                  func(int64) hostlimit.Outcome { return hostlimit.Outcome{Status: 403} },
 		"451":                  func(int64) hostlimit.Outcome { return hostlimit.Outcome{Status: 451} },
 		"500":                  func(int64) hostlimit.Outcome { return hostlimit.Outcome{Status: 500} },
-		"no answer":            func(int64) hostlimit.Outcome { return hostlimit.Outcome{Err: connection} },
+		"no response":          func(int64) hostlimit.Outcome { return hostlimit.Outcome{Err: connection} },
 		"nothing left, 200":    func(int64) hostlimit.Outcome { return hostlimit.Outcome{Status: 200, Reset: time.Hour} },
 		"a challenge, 403":     func(int64) hostlimit.Outcome { return hostlimit.Outcome{Status: 403, Refused: "challenge"} },
 		"a captcha, 200":       func(int64) hostlimit.Outcome { return hostlimit.Outcome{Status: 200, Refused: "captcha"} },

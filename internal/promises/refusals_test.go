@@ -112,7 +112,7 @@ func TestTimeoutOfAnError(t *testing.T) {
 // A timeoutError is a network's error.
 type timeoutError bool
 
-func (e timeoutError) Error() string { return "no answer" }
+func (e timeoutError) Error() string { return "no response" }
 func (e timeoutError) Timeout() bool { return bool(e) }
 
 func TestChallenged(t *testing.T) {

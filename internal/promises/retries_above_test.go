@@ -37,7 +37,7 @@ func TestTemporaryOfAnError(t *testing.T) {
 		"blocked for seconds":        {politeness.ErrBlocked, 5 * time.Second, true},
 		"blocked until a second ago": {politeness.ErrBlocked, -time.Second, true},
 		"blocked for an hour":        {politeness.ErrBlocked, time.Hour, false},
-		"no turn in time":            {politeness.ErrBusy, 0, true},
+		"not started in time":        {politeness.ErrBusy, 0, true},
 		"no turn for an hour":        {politeness.ErrBusy, time.Hour, false},
 		"deadline":                   {context.DeadlineExceeded, 0, true},
 	} {

@@ -116,7 +116,7 @@ func TestStatusSaysHowOftenAHostRefuses(t *testing.T) {
 			b.Errorf("%d refusals of %d answers, a share of %v", h.Refused, h.Answers, h.RefusalShare())
 		}
 		if share := new(politeness.HostStatus).RefusalShare(); share != 0 {
-			b.Errorf("without an answer: %v", share)
+			b.Errorf("without a response: %v", share)
 		}
 	})
 }
@@ -244,13 +244,13 @@ type listsNothing struct{ hostlimit.Limiter }
 
 func (listsNothing) List(context.Context) iter.Seq2[hostlimit.HostState, error] {
 	return func(yield func(hostlimit.HostState, error) bool) {
-		yield(hostlimit.HostState{}, errors.New("no answer"))
+		yield(hostlimit.HostState{}, errors.New("no response"))
 	}
 }
 
 func TestStatusSaysWhyItListsNoHosts(t *testing.T) {
 	virtually(t, politeness.Config{Limiter: listsNothing{limiter(t, hostlimit.Config{})}}, func(b *bubble) {
-		if text := b.t.Status(b.Context()).Unlisted; !strings.Contains(text, "promises_test.listsNothing") || !strings.Contains(text, "no answer") {
+		if text := b.t.Status(b.Context()).Unlisted; !strings.Contains(text, "promises_test.listsNothing") || !strings.Contains(text, "no response") {
 			b.Errorf("whose hosts are missing: %q", text)
 		}
 	})
@@ -325,7 +325,7 @@ func TestStatusTellsWhatWaitsAndWhy(t *testing.T) {
 		}
 		for _, h := range s.Hosts {
 			if h.Key == "example.com" && (!h.Leak || h.SilentBy != "https://example.com/held" || h.Hold != "slot" ||
-				!strings.Contains(h.Why, "1 of 1 slots are held, one for 1m30s")) {
+				!strings.Contains(h.Why, "1 of 1 slots are in use, one for 1m30s")) {
 				b.Errorf("with an open body: %+v", h)
 			}
 		}

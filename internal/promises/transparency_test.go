@@ -469,7 +469,7 @@ func TestRobotsWithoutATurn(t *testing.T) {
 		e := refused(b.T, err, politeness.StageRobots, politeness.ErrBusy)
 		d := b.log.Decisions(evidence.SlotTimeout)[1] // the first is robots.txt's own
 		if errors.Is(err, politeness.ErrUnreachable) || !d.RetryAt.Equal(e.RetryAt) || !e.RetryAt.Equal(b.began.Add(3*time.Minute)) ||
-			!strings.HasSuffix(err.Error(), "; retry at 2000-01-01T00:03:00Z") || !strings.HasPrefix(d.Reason, "no turn to fetch robots.txt: ") || d.URL != "https://example.com/" {
+			!strings.HasSuffix(err.Error(), "; retry at 2000-01-01T00:03:00Z") || !strings.HasPrefix(d.Reason, "robots.txt can't be fetched yet: ") || d.URL != "https://example.com/" {
 			b.Errorf("%v; on record: %+v", err, d)
 		}
 		if err := <-waits; err != nil {

@@ -33,7 +33,7 @@ func Check(ua, product, from string, strict bool) error {
 	case strings.TrimSpace(ua) == "":
 		return errors.New(`required, such as "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)"`)
 	case strings.ContainsFunc(ua, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return fmt.Errorf("%q holds a control character", ua)
+		return fmt.Errorf("%q contains a control character", ua)
 	case product == "":
 		return fmt.Errorf("%q doesn't begin with a product token, such as ExampleBot/1.0", ua)
 	case cutShort(ua, product):
@@ -48,7 +48,7 @@ func Check(ua, product, from string, strict bool) error {
 		return fmt.Errorf("%q names no crawler: "+
 			"begin with its name, or write (compatible; ExampleBot/1.0; ...) behind Mozilla/5.0", ua)
 	case strict && !strictAgent(ua, product):
-		return fmt.Errorf("%q must hold a product, a version and a mail address, "+
+		return fmt.Errorf("%q must contain a product, a version and a mail address, "+
 			"such as ExampleBot/1.0 (bot@example.com)", ua)
 	}
 	return nil

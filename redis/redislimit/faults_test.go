@@ -274,8 +274,8 @@ func TestWhatIsLearnedInAQuarantineIsWaitedFor(t *testing.T) {
 	}
 	defer l.Close()
 	for name, answer := range map[string]hostlimit.Outcome{
-		"no answer": {Err: errors.New("connection refused")},
-		"a refusal": {Status: 429, RetryAfter: time.Second},
+		"no response": {Err: errors.New("connection refused")},
+		"a refusal":   {Status: 429, RetryAfter: time.Second},
 	} {
 		turn := acquire(t, l, strings.ReplaceAll(name, " ", "-")+".example", 0)
 		if err := newClient(t, s).FlushAll(t.Context()).Err(); err != nil {

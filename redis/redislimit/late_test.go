@@ -115,7 +115,7 @@ func TestACallThatWasGivenUpLeaksNoSlot(t *testing.T) {
 				return errReset
 			})
 			if _, err := fleet[0].Acquire(t.Context(), "a.example", 0); !errors.Is(err, ErrUnavailable) {
-				t.Errorf("a call without an answer: %v", err)
+				t.Errorf("a call without a response: %v", err)
 			}
 			if err := <-delivered; err != nil {
 				t.Fatal(err)

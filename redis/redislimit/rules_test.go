@@ -342,7 +342,7 @@ func TestWhatIsOwedOutlivesATurnThatIsUndone(t *testing.T) {
 	s := newStage(t, hostlimit.Config{})
 	started, undone := "p.1", "p.2"
 	for name, owe := range map[string]func(h *host, now int64){
-		"the end of an attempt without an answer": func(h *host, now int64) {
+		"the end of an attempt without a response": func(h *host, now int64) {
 			s.write(h, started, 0, 0, true, 0)
 		},
 		"a longer delay by response times": func(h *host, now int64) {

@@ -19,11 +19,11 @@ import (
 // Stats are counts of a Limiter since New, for metrics. The numbers only grow, except for the
 // last five, which are of the moment.
 type Stats struct {
-	Calls       uint64            // scripts run; one may do the work of many turns
-	Failed      uint64            // of these, the ones without an answer
+	Calls       uint64            // scripts run, each perhaps for many requests
+	Failed      uint64            // of these, the ones without a response
 	Stale       uint64            // of these, the ones that the server refused to do, as they came too late
 	Quarantines uint64            // how often the server had lost its data, or its clock had been stepped
-	Refused     map[string]uint64 // turns refused, by reason: blocked, busy, unavailable, draining, cancelled
+	Refused     map[string]uint64 // by reason: blocked, busy, unavailable, draining, cancelled
 
 	Latency  time.Duration // of a reply, from the server to this process, on average
 	Guard    time.Duration // how late a start may be, on top of its delay
@@ -74,7 +74,7 @@ func (l *Limiter) refused(err error) error {
 }
 
 // Check looks at the server, each node of a cluster, and at the other processes, and returns a
-// sentence for everything that endangers the promises of a Limiter: settings of the server, calls
+// sentence for each danger to the promises of a Limiter. Dangers are settings of the server, calls
 // that its ACL forbids, and each process with other limits or on another database. Call it when a
 // process begins, and log the result. It takes half a second. The error is that of a server which
 // can't be asked.
@@ -130,7 +130,7 @@ func (l *Limiter) checkNode(ctx context.Context, node *redis.Client) ([]string, 
 	}
 	policy := info.Item("Memory", "maxmemory_policy")
 	if policy != "" && policy != "noeviction" {
-		found.add("maxmemory-policy is %s: what hosts are owed may be evicted; set noeviction", policy)
+		found.add("maxmemory-policy is %s: the state of hosts may be evicted; set noeviction", policy)
 	}
 	cluster := info.Item("Cluster", "cluster_enabled") == "1"
 	if cluster != l.cluster {
@@ -173,7 +173,7 @@ func (l *Limiter) checkFleet(ctx context.Context) (problems []string, err error)
 		case err != nil:
 			return problems, err
 		}
-		_ = contexts.Sleep(ctx, replying) // for its own message, and for the answers of the others
+		_ = contexts.Sleep(ctx, replying) // for its own message, and for the responses of the others
 		echoed = l.echoedSince(began)
 	}
 	l.mu.Lock()

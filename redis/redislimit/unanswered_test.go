@@ -41,7 +41,7 @@ func TestNothingStartsAfterAnUnansweredAttemptUntilItsDelayIsOver(t *testing.T) 
 			lost.Release()
 			<-done
 			if at := w.starts[0].at; at > returned && at < ended+delay {
-				t.Errorf("%v after the start of an attempt it ends without an answer, and another start is %v after that", after, at-ended)
+				t.Errorf("%v after the start of an attempt it ends without a response, and another start is %v after that", after, at-ended)
 			}
 			if returned-ended > 50*time.Millisecond {
 				t.Errorf("Observe took %v", returned-ended)

@@ -22,14 +22,14 @@ import (
 // the next fetch needs. It is immutable.
 type state struct {
 	Entry
-	at   moment    // of the answer that the rules come from; zero without one, while unreachable
+	at   moment    // of the response that the rules come from; zero without one, while unreachable
 	copy *goodCopy // the last one, in force or not; nil if there is none
 }
 
 // A goodCopy is the part of a 2xx answer, or of the 304 that confirmed it last, that is kept.
 type goodCopy struct {
 	text       *text
-	at         moment        // of the answer
+	at         moment        // of the response
 	maxAge     time.Duration // lifetime that the server gave; 0: none
 	validators *validators   // &text.validators if they are equal
 }
@@ -59,8 +59,8 @@ func (s *state) usable(now time.Time) bool {
 	return s.at != 0 && s.at.since(now) < maxTTL
 }
 
-// decide returns the state that an answer of o leads to after prev, which is nil if there was none,
-// and the Event to report. It is the one place where statuses become rules: RFC 9309, section
+// decide returns the state that a response of o leads to after prev, which is nil if there was
+// none, and the Event to report. It is the one place where statuses become rules: RFC 9309, section
 // 2.3.1, and where that leaves room, Google.
 func (c *Cache) decide(o origin, prev *state, reply *answer, now time.Time) (*state, Event) {
 	next := &state{at: momentOf(now)}
@@ -143,13 +143,13 @@ func unreachable(a *answer) string {
 	return ""
 }
 
-// failure returns why an answer isn't complete.
+// failure returns why a response isn't complete.
 func (a *answer) failure() string {
 	clipped := printable.Clipped(a.err.Error(), maxErrorText)
 	// The timeout comes first: it may have broken the body, or kept a hop from being sent.
 	var timeout *timeoutError
 	if errors.As(a.err, &timeout) {
-		return fmt.Sprintf("no complete answer within %v", timeout.after)
+		return fmt.Sprintf("no complete response within %v", timeout.after)
 	}
 	if a.status != 0 {
 		return fmt.Sprintf("status %d with a broken body: %s", a.status, clipped)
@@ -325,10 +325,10 @@ func redirected(o origin, url string) string {
 	return url
 }
 
-// update returns v with the validators of an answer's header h in place of its own (RFC 9111,
+// update returns v with the validators of a response's header h in place of its own (RFC 9111,
 // section 3.2).
 func (v validators) update(h http.Header) validators {
-	// One that the answer lacks is still that of the copy which it confirms.
+	// One that the response lacks is still that of the copy which it confirms.
 	etag := h.Get("ETag")
 	if etag != "" {
 		v.etag = validator(etag)
@@ -340,7 +340,7 @@ func (v validators) update(h http.Header) validators {
 	return v
 }
 
-// ttl returns how long an answer is used, where the server gave it maxAge; 0: none.
+// ttl returns how long a response is used, where the server gave it maxAge; 0: none.
 func (c *Cache) ttl(maxAge time.Duration) time.Duration {
 	return min(cmp.Or(maxAge, c.cfg.TTL), c.longest)
 }

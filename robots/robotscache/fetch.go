@@ -40,7 +40,7 @@ type fetch struct {
 }
 
 // errAbandoned cancels a fetch whose callers have all left.
-var errAbandoned = errors.New("robotscache: nobody waits for this robots.txt any more")
+var errAbandoned = errors.New("robotscache: no request waits for this robots.txt any more")
 
 // wait returns the state of o once it is fresh, and fetches robots.txt if no other call does.
 func (c *Cache) wait(ctx context.Context, o origin) (*state, error) {
@@ -203,7 +203,7 @@ func (c *Cache) refresh(f *fetch, prev *state) error {
 		if err != nil {
 			storeErr = errors.Join(storeErr, err)
 		} else {
-			defer unlock() // after the answer is saved
+			defer unlock() // after the response is saved
 			// Another process may have fetched while this one waited for the lock.
 			prev, err = c.load(f, prev, storeErr)
 			if f.state != nil {
@@ -255,18 +255,18 @@ func (c *Cache) report(ctx context.Context, e Event) {
 
 type fetchKey struct{}
 
-// Queue is for a [Client.Transport] whose hops wait for a turn. ctx is the context of the hop's
-// request. The transport waits with the context that Queue returns, and calls sent when the hop is
-// sent, or refused:
+// Queue is for a [Client.Transport] whose hops wait for their hosts. ctx is the context of the
+// hop's request. The transport waits with the context that Queue returns, and calls sent when the
+// hop is sent, or refused:
 //
 //	wait, sent := robotscache.Queue(req.Context())
 //	lease, err := hosts.Acquire(wait, key, floor)
 //	sent()
 //
-// From Queue to sent, Config.Timeout stands still: a host that our own block holds back for ten
-// minutes isn't unreachable. If every caller of this robots.txt has a deadline, wait has the latest
-// of them, so that a turn that would come too late can be refused at once; it is never done before
-// the last caller has left. The hop itself is sent with req's own context.
+// From Queue to sent, Config.Timeout stands still, because a host that waits for the end of our own
+// block isn't unreachable. If every caller of this robots.txt has a deadline, wait has the latest
+// of them, so that a request that would start too late can fail immediately. It is never done
+// before the last caller has left. The hop itself is sent with req's own context.
 //
 // With any other context Queue returns ctx, and sent does nothing. sent may be called more than
 // once, and from any goroutine.
@@ -289,7 +289,8 @@ func Redirected(ctx context.Context) bool {
 
 // LatestHop returns a number that a [Client.Transport] may keep with the fetch that its hops belong
 // to, such as the id of the latest hop. It is 0 at the first hop of a fetch, and when the fetch
-// begins anew. The context of Observe has it as well. nil: ctx is that of no fetch.
+// begins anew. The context of Observe has it as well. The result is nil if ctx isn't that of a
+// fetch.
 func LatestHop(ctx context.Context) *atomic.Uint64 {
 	f, ok := ctx.Value(fetchKey{}).(*fetch)
 	if !ok {

@@ -332,7 +332,7 @@ func TestTimeout(t *testing.T) {
 			if took := time.Since(begin); !e.Denied || took < 30*time.Second || took >= 30*time.Second+700*time.Millisecond {
 				t.Errorf("%s: %+v after %v", name, e, took)
 			}
-			if name != "drip of an error page" && e.Reason != "no complete answer within 30s" {
+			if name != "drip of an error page" && e.Reason != "no complete response within 30s" {
 				t.Errorf("%s: reason %q", name, e.Reason)
 			}
 			if ev := r.event(t); ev.Duration != time.Since(begin) || !ev.Start.Equal(begin) {

@@ -195,7 +195,7 @@ func TestNetworkTimeouts(t *testing.T) {
 				_, _ = io.Copy(io.Discard, conn) // until the client closes
 			})
 			e := r.get(t, base)
-			if !e.Denied || name != "half an error" && e.Reason != "no complete answer within 50ms" {
+			if !e.Denied || name != "half an error" && e.Reason != "no complete response within 50ms" {
 				t.Errorf("%+v", e)
 			}
 		})
@@ -211,7 +211,7 @@ func TestNetworkDrip(t *testing.T) {
 			_ = pass(req.Context(), 5*time.Millisecond)
 		}
 	})
-	if e := r.get(t, base); !e.Denied || e.Reason != "no complete answer within 100ms" {
+	if e := r.get(t, base); !e.Denied || e.Reason != "no complete response within 100ms" {
 		t.Errorf("%+v", e)
 	}
 }

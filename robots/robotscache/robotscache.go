@@ -1,9 +1,9 @@
-// Package robotscache keeps the robots.txt of every origin that a crawler meets: it fetches, caches
-// and revalidates them, and bridges outages, as RFC 9309 says and, where that leaves room, as
-// Google does.
+// Package robotscache keeps the robots.txt of every origin that a crawler meets. It fetches, caches
+// and revalidates the files, and bridges outages. It follows RFC 9309 and, if that leaves room,
+// Google.
 //
-// politeness.New makes a Cache of its own. Use this package by itself where
-// requests are sent in another way:
+// politeness.New makes its own Cache. Use this package by itself if requests are sent in another
+// way:
 //
 //	cache, err := robotscache.New(robotscache.Config{}, robotscache.Client{
 //		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
@@ -13,7 +13,7 @@
 //		// fetch u
 //	}
 //
-// # Meaning of an answer
+// # Meaning of a response
 //
 //	2xx but 202                         its body is parsed, whatever it is: HTML holds no rules
 //	304                                 the last good copy holds again
@@ -24,29 +24,29 @@
 //	no response, or half a body         unreachable: the missing half could forbid
 //
 // A redirect to another site, of another registrable domain, is followed if the robots.txt of the
-// host there allows it, which is fetched first. If that forbids the URL, can't be had, or itself
-// needs the robots.txt of a fourth site or of the first one, the origin is unreachable.
+// host there allows it, which is fetched first. If that forbids the URL, can't be fetched, or
+// itself needs the robots.txt of a fourth site or of the first one, the origin is unreachable.
 //
 // A redirect counts as "other 3xx" if it has no Location, or leads to a URL that isn't http or
 // https or is longer than 8 KiB. A content coding that exists, wasn't asked for and isn't gzip or
-// deflate counts as half a body. A word that names no coding is none, and the first two bytes of a
-// body say whether it is gzip. If net/http can't undo a coding that the body doesn't have,
-// robots.txt is asked for once more without one. An ETag or Last-Modified that is longer than 1
-// KiB, or isn't printable ASCII, is ignored.
+// deflate counts as half a body. A word that names no coding counts as none, and the first two
+// bytes of a body show whether it is gzip. If net/http can't undo a coding that the body doesn't
+// have, robots.txt is asked for once more without one. An ETag or Last-Modified that is longer than
+// 1 KiB, or isn't printable ASCII, is ignored.
 //
 // While an origin is unreachable, nothing is fetched from it, for DenyTTL or for as long as its
-// Retry-After asks (at most 24 h); then robots.txt is fetched again. See [Config] for ServeStale
+// Retry-After asks (at most 24 h). Then robots.txt is fetched again. See [Config] for ServeStale
 // and OnUnreachable.
 //
 // # Waiting
 //
-// An origin's robots.txt is fetched once at a time: all callers share the fetch, and each can leave
-// it. A fetch has a goroutine, which ends when the answer is there, or when the last caller leaves,
-// which cancels the fetch. A transport that ignores its context blocks that goroutine, and no
-// caller. New starts no goroutine.
+// An origin's robots.txt has one fetch at a time. All callers share the fetch, and each can leave
+// it. A fetch has a goroutine, which ends when the response is there, or when the last caller
+// leaves, which cancels the fetch. A transport that ignores its context blocks that goroutine, and
+// no caller. New starts no goroutine.
 //
 // The caller that finds rules out of date fetches them anew, in its own call. All others use the
-// old rules until these are 24 h old. From then on, and where there are no rules yet, they wait.
+// old rules until these are 24 h old. From then on, and if there are no rules yet, they wait.
 package robotscache
 
 import (
@@ -70,16 +70,18 @@ import (
 // Config sets how long robots.txt is used, and its substitute while it can't be fetched. The zero
 // value is RFC 9309.
 type Config struct {
-	// TTL is how long an answer is used at most before robots.txt is fetched again, up to 24 h (RFC
-	// 9309, section 2.4); a server's Cache-Control may ask for less: its max-age, less Age, but not
-	// below 5 min, which no-cache and no-store mean. 0: 1 h, or by Cache-Control up to 24 h.
+	// TTL is how long a response is used at most before robots.txt is fetched again, up to 24 h
+	// (RFC 9309, section 2.4). A server's Cache-Control may shorten it to its max-age less Age, but
+	// not below 5 min, which no-cache and no-store mean. The default is 1 h, or up to 24 h by
+	// Cache-Control.
 	TTL time.Duration
 
-	// DenyTTL is how long an unreachable origin isn't asked again, unless its
-	// Retry-After is longer. 0: 5 min.
+	// DenyTTL is how long an unreachable origin isn't asked again, unless its Retry-After is
+	// longer. The default is 5 min.
 	DenyTTL time.Duration
 
-	// OnUnreachable says whether pages may be fetched meanwhile. Zero: Deny, none may.
+	// OnUnreachable decides whether pages may be fetched meanwhile. The default is Deny, so that no
+	// page is fetched.
 	OnUnreachable Unreachable
 
 	// ServeStale keeps the last good copy, a 2xx, in force while the origin is unreachable, until 30
@@ -87,38 +89,38 @@ type Config struct {
 	// OnUnreachable. An origin that had no robots.txt has no copy.
 	ServeStale bool
 
-	// Timeout bounds a fetch: all hops and their bodies, waits for a turn left out if the transport
-	// calls Queue. After it the origin is unreachable. 0: 30 s.
+	// Timeout bounds a fetch with all hops and their bodies. Waits for the host don't count if the
+	// transport calls Queue. After it the origin is unreachable. The default is 30 s.
 	Timeout time.Duration
 
-	// MaxBytes bounds the memory of the cache, in bytes. Beyond it the least recently used origins are
-	// evicted; one that is met again is read from the Store, or else fetched anew. An origin costs
-	// about 350 bytes, or 450 with an ETag of its own, and a robots.txt about 1.5 times as much as
-	// those of its rules that hold for the crawler, at most three times its length. Origins that serve
-	// the same text, to the byte, share it. 0: 256 MB, enough for 700,000 origins most of whose files
-	// are alike, or for some 230,000 usual ones of which no two are.
+	// MaxBytes bounds the memory of the cache, in bytes. Beyond it the least recently used origins
+	// are evicted. If an evicted origin is met again, its copy is read from the Store, or else
+	// fetched anew. An origin costs about 350 bytes, or 450 with its own ETag, and a robots.txt
+	// about 1.5 times as much as its rules for the crawler, at most three times its length. Origins
+	// that serve the same text, to the byte, share it. The default is 256 MB. That is enough for
+	// 700,000 origins with mostly equal files, or for some 230,000 with different ones.
 	MaxBytes int64
 
-	// Store keeps robots.txt across restarts, and those that MaxBytes has no room for. Nil: they are
-	// kept in memory only, as compiled rules without the text. If a limiter keeps state, set Store
-	// too: without it a process doesn't know a crawl-delay before it has fetched robots.txt, so that
-	// fetch follows the request of an earlier process after Delay.Max only.
+	// Store keeps robots.txt across restarts, and those that MaxBytes has no room for. The default
+	// keeps them in memory only, as compiled rules without the text. If a limiter keeps state, set
+	// Store too. Without it a process doesn't know a crawl-delay before it has fetched robots.txt.
+	// So that fetch follows the request of an earlier process after only Delay.Max.
 	Store Store
 
 	// AgentPatterns and LenientAgents are those of robots.Options.
 	AgentPatterns, LenientAgents bool
 
-	// RecordText makes Event.Text hold the body, for evidence that can be proved again. The body is
-	// kept in memory with the rules, and counts as a part of MaxBytes: see Share.
+	// RecordText sets Event.Text to the body, for evidence that can be proved again. The body is
+	// kept in memory with the rules, and counts as a part of MaxBytes. See Share.
 	RecordText bool
 
-	// KeepText keeps the body in memory with the rules, for Entry.Answer, and counts it as a part of
-	// MaxBytes. False: it is kept only if RecordText is set.
+	// KeepText keeps the body in memory with the rules, for Entry.Answer, and counts it as a part
+	// of MaxBytes. The default is false, so that it is kept only if RecordText is set.
 	KeepText bool
 }
 
-// Unreachable says whether pages may be fetched while robots.txt can't be (429, 5xx, network
-// errors).
+// Unreachable decides whether pages may be fetched while robots.txt can't be fetched (429, 5xx,
+// network errors).
 type Unreachable int
 
 // The values of Unreachable.
@@ -132,32 +134,32 @@ type Client struct {
 	// UserAgent is sent with each fetch. Required.
 	UserAgent string
 
-	// Products are the product tokens that choose the group, as in
-	// robots.File.Agent. Empty: the one of UserAgent.
+	// Products are the product tokens that choose the group, as in robots.File.Agent. The default
+	// is the one of UserAgent.
 	Products []string
 
-	// Transport sends one hop, without following redirects. It should wait for a turn on the hop's
-	// host, see Queue, and return a *RefusedError if it gets none. It must obey the request's
-	// context, as any RoundTripper, and so must the bodies of its responses. Nil:
-	// http.DefaultTransport, which doesn't wait for turns.
+	// Transport sends one hop, without following redirects. It should wait for the hop's host, see
+	// Queue, and return a *RefusedError if the hop can't start. It must obey the request's context,
+	// as any RoundTripper, and so must the bodies of its responses. The default is
+	// http.DefaultTransport, which doesn't wait for hosts.
 	Transport http.RoundTripper
 
 	// Observe is called after every fetch, and for every copy that the Store gave, before a caller
-	// gets the result. It is called in the fetch's goroutine, under no lock, with a context that has
-	// the values of the caller that started the fetch. It isn't called for a fetch that was refused,
-	// or abandoned by all callers. Nil: no calls.
+	// gets the result. It is called in the fetch's goroutine, under no lock, with a context that
+	// has the values of the caller that started the fetch. It isn't called for a fetch that was
+	// refused, or abandoned by all callers. If it is nil, there are no calls.
 	Observe func(context.Context, Event)
 }
 
-// ErrNoAnswer is found by errors.Is in the Err of an Entry if no server has answered the fetch: the
-// name has no address, no connection came about, or nothing came back. It isn't found in one that
+// ErrNoAnswer is found by errors.Is in the Err of an Entry if no server has responded to the fetch.
+// The name has no address, no connection was made, or nothing came back. It isn't found in one that
 // another process has kept in the Store.
-var ErrNoAnswer = errors.New("robotscache: no server has answered")
+var ErrNoAnswer = errors.New("robotscache: no server has responded")
 
 // A RefusedError is returned by Client.Transport if it didn't send the hop.
 type RefusedError struct {
-	Err   error  // without a turn or a budget callers get it, and nothing is cached
-	Final string // if not empty, the refusal is for good: the origin is unreachable for this reason
+	Err   error  // if the fetch couldn't start or the budget is spent, callers get it, and nothing is cached
+	Final string // if not empty, the origin is unreachable for this reason, and stays so
 }
 
 func (e *RefusedError) Error() string { return "robotscache: not sent: " + e.Err.Error() }
@@ -168,37 +170,37 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 // An Event reports one fetch of robots.txt, or one copy from the Store.
 type Event struct {
 	Origin   string        // "https://example.com"
-	URL      string        // of the answer, or of the hop without one: redirects followed
-	Status   int           // of the last hop; 0: no response
-	Bytes    int64         // of the copy in force, after decompression; 0: none
+	URL      string        // redirects followed, up to the response or the hop without one
+	Status   int           // of the last hop, 0 without a response
+	Bytes    int64         // of the copy in force, after decompression, 0 if there is none
 	Hops     int           // redirects followed
-	Start    time.Time     // when the first hop was sent; of a restored copy, when it was fetched
-	Duration time.Duration // since Start, later waits for a turn left out
+	Start    time.Time     // when the first hop was sent, or when a restored copy was fetched
+	Duration time.Duration // since Start, without later waits for the host
 	TTL      time.Duration // how long the result is used
-	SHA256   string        // hex, of the copy in force; empty: none
-	Text     string        // of a new or restored copy, with Config.RecordText; empty after a 304, and for a stale copy
+	SHA256   string        // hex, of the copy in force, empty if there is none
+	Text     string        // of a new or restored copy, with Config.RecordText, empty after a 304 and for a stale copy
 	Until    time.Time     // when robots.txt is fetched again
 
 	Revalidated bool // 304
-	Restored    bool // no fetch: the Store had a copy, which may be out of date and is fetched again then
-	Shared      bool // no fetch: another Cache of Share had the copy
+	Restored    bool // no fetch, since the Store had a copy, which is fetched again if out of date
+	Shared      bool // no fetch, since another Cache of Share had the copy
 	Unreachable bool
 	Stale       bool   // unreachable, and the last good copy is used
 	Reason      string // why unreachable
 
-	StoreErr error // of the Store; the result is the same without it
+	StoreErr error // of the Store, without effect on the result
 }
 
 // An Entry is the robots.txt in force for one origin, or its substitute. It is immutable.
 type Entry struct {
-	Rules  *robots.Rules // never nil; they allow nothing if Denied
-	Denied bool          // unreachable, and OnUnreachable is Deny: nothing may be fetched until Expires
+	Rules  *robots.Rules // never nil, and allow nothing if Denied
+	Denied bool          // unreachable, and OnUnreachable is Deny, so that nothing may be fetched until Expires
 	Stale  bool          // unreachable, and Rules are the last good copy's
 
-	status int16  // of the answer in force; 0: unreachable
+	status int16  // of the response in force; 0: unreachable
 	by     uint32 // number of the Cache that has reported it to Observe
 
-	Confidence string    // "low" if unreachable and OnUnreachable is Allow; else ""
+	Confidence string    // "low" if unreachable and OnUnreachable is Allow, otherwise empty
 	Reason     string    // why Denied, Stale or low
 	Expires    time.Time // when robots.txt is fetched again
 
@@ -217,7 +219,7 @@ func (e *Entry) Sitemaps() []string {
 	return strings.Split(e.text.sitemaps, "\n")
 }
 
-// Answer returns the status and the body of the answer in force, for a program that reads
+// Answer returns the status and the body of the response in force, for a program that reads
 // robots.txt itself. The body is the part of robots.txt that counts, at most MaxBody. A redirect
 // that leads to no robots.txt is a 404. ok is false if the origin is unreachable, or the body isn't
 // kept (Config.KeepText).
@@ -233,7 +235,7 @@ func (e *Entry) Answer() (status int, body string, ok bool) {
 	return http.StatusNotFound, "", true
 }
 
-// SHA256 returns the hash of the robots.txt in force, in hex; "" if there is none.
+// SHA256 returns the hash of the robots.txt in force, in hex. It is empty if there is none.
 func (e *Entry) SHA256() string {
 	if e.text == nil {
 		return ""
@@ -249,7 +251,7 @@ func (e *Entry) Copy() string {
 	return unsafe.String(&e.text.name[0], len(e.text.name)) // which doesn't change
 }
 
-// A Cache holds the robots.txt of many origins. It is safe for concurrent use, and needs no Close.
+// A Cache keeps the robots.txt of many origins. It is safe for concurrent use, and needs no Close.
 type Cache struct {
 	cfg     Config
 	longest time.Duration // bound of all that Cache-Control asks for
@@ -296,8 +298,8 @@ func (cfg Config) WithDefaults() Config {
 	return cfg
 }
 
-// Validate reports all problems of cfg at once, each naming its field. New does the same; use
-// Validate where a Config is checked before the Client is known.
+// Validate reports all problems of cfg at once, each naming its field. New does the same. Use
+// Validate to check a Config before the Client is known.
 func (cfg Config) Validate() error {
 	errs := []error{
 		durations.Check("robotscache: Config.TTL", cfg.TTL),
@@ -333,7 +335,7 @@ func (cfg *Config) keepsText() bool { return cfg.RecordText || cfg.KeepText }
 func (cl *Client) validate() error {
 	var errs []error
 	if strings.ContainsFunc(cl.UserAgent, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		errs = append(errs, fmt.Errorf("robotscache: Client.UserAgent: %q holds a control character", cl.UserAgent))
+		errs = append(errs, fmt.Errorf("robotscache: Client.UserAgent: %q contains a control character", cl.UserAgent))
 	}
 	if robots.ProductToken(cl.UserAgent) == "" {
 		const text = "robotscache: Client.UserAgent: %q doesn't begin with a product token, such as ExampleBot/1.0"
@@ -351,7 +353,7 @@ func (cl *Client) validate() error {
 //
 // A hit allocates nothing, and starts no goroutine. A panic of the transport, of the Store or of
 // Observe panics in the call that started the fetch, and is lost if that has returned. The other
-// callers get the origin's answer; without one they fetch anew.
+// callers get the origin's response. Without one they fetch anew.
 func (c *Cache) Get(ctx context.Context, u *url.URL) (*Entry, error) {
 	o, err := originOf(u)
 	if err != nil {
@@ -370,7 +372,7 @@ func (c *Cache) Get(ctx context.Context, u *url.URL) (*Entry, error) {
 	return &s.Entry, nil
 }
 
-// Hit is Get without waiting: it returns the Entry of u's origin if that is fresh at the given
+// Hit is Get without waiting. It returns the Entry of u's origin if that is fresh at the given
 // time, and nothing is left to be reported to Observe. It is for callers that have just read the
 // clock, which costs as much as half a hit, and call Get otherwise.
 func (c *Cache) Hit(u *url.URL, now time.Time) (*Entry, bool) {
@@ -400,9 +402,9 @@ func (c *Cache) Peek(u *url.URL) (*Entry, bool) {
 	return &s.Entry, true
 }
 
-// PeekStale is Peek for an Entry that may be out of date; one that is Denied has the Rules of the
-// last good copy, if there is one. It is for pacing the fetch of robots.txt itself, for which the
-// old crawl-delay is the best guess. Call Get before you fetch a page.
+// PeekStale is Peek for an Entry that may be out of date. An Entry that is Denied has the Rules of
+// the last good copy, if there is one. It is for pacing the fetch of robots.txt itself, for which
+// the old crawl-delay is the best guess. Call Get before you fetch a page.
 func (c *Cache) PeekStale(u *url.URL) (*Entry, bool) {
 	s := stateOf(u, c.memory.peek)
 	if s == nil {
@@ -418,12 +420,12 @@ func (c *Cache) PeekStale(u *url.URL) (*Entry, bool) {
 	return &e, true
 }
 
-// Stats are a Cache's figures, for a status page. Hits aren't counted: that would cost more than a
-// hit does.
+// Stats are a Cache's figures, for a status page. Hits aren't counted, because that would cost more
+// than a hit does.
 type Stats struct {
 	Origins     int   `json:"origins"`     // in the cache
 	InFlight    int   `json:"inFlight"`    // fetches under way
-	Fetched     int64 `json:"fetched"`     // answers since New: 2xx, or that there are no rules
+	Fetched     int64 `json:"fetched"`     // responses since New that are 2xx, or that mean no rules
 	Revalidated int64 `json:"revalidated"` // 304 since New
 	Unreachable int64 `json:"unreachable"` // fetches since New that found an origin unreachable
 	Restored    int64 `json:"restored"`    // copies loaded from the Store since New

@@ -1,6 +1,6 @@
 // Package accesslog compares the evidence of a crawler with a site's own log of its requests. It
-// finds differences that no evidence can show by itself: requests that the evidence leaves out, and
-// answers that it reports otherwise.
+// finds differences that no evidence can show by itself. These are requests that the evidence
+// leaves out, and responses that it reports otherwise.
 //
 //	accesslog.go  Compare; a Comparison, in words and in JSON
 //	read.go       the lines of both sides
@@ -26,21 +26,22 @@ import (
 // Options fill in for facts that an access log lacks.
 type Options struct {
 	// Host is a host that the access log is of. It is needed if the lines don't name their host
-	// (Apache's vhost_combined and Caddy do) and the crawler has been on several hosts. A host without
-	// a port has the requests of all its ports, unless the evidence has the host itself. "": the log
-	// is of each host that its lines name or, if they name none, of the only host of the evidence.
+	// (Apache's vhost_combined and Caddy do) and the crawler has been on several hosts. A host
+	// without a port has the requests of all its ports, unless the evidence has the host itself. By
+	// default the log is of each host that its lines name or, if they name none, of the only host
+	// of the evidence.
 	Host string
 	// Aliases are further names of the same server (nginx's server_name, Apache's ServerAlias). A
 	// request that was made under one of Host and Aliases may stand in the access log under any of
 	// them, or without a name.
 	Aliases []string
-	// Agent is a part of the User-Agent that tells this crawler's requests from others'. "" is the
-	// product token that the evidence names; if it names several, each of the first 64.
+	// Agent is a part of the User-Agent that only this crawler's requests have. The default is the
+	// product token that the evidence names, or the first 64 if it names several.
 	Agent string
 }
 
-// ErrNothing is the error if two logs couldn't be compared: no request is in both, or most lines
-// aren't in a known format. It says nothing about the conduct of the crawler.
+// ErrNothing is the error if two logs couldn't be compared. No request is in both, or most lines
+// aren't in a known format. It is no finding about the crawler.
 var ErrNothing = errors.New("accesslog: nothing was compared")
 
 var errNoAgent = errors.New("accesslog: the evidence names no crawler: is it another file? " +
@@ -56,9 +57,9 @@ var errNoAgent = errors.New("accesslog: the evidence names no crawler: is it ano
 //   - each of them behind the words, or inside of the JSON, that syslog, journald, docker or kubectl
 //     have around a line.
 //
-// Requests are matched by method, path with query, time, and host: a site may note one up to five
-// seconds before its start or after its end. A server that notes another of its names than the one
-// that was asked for makes no difference, if the status is the same: see Comparison.Aliases. How
+// Requests are matched by method, path with query, time, and host. A site may note a request up to
+// five seconds before its start or after its end. A server that notes another of its names than the
+// one that was asked for makes no difference if the status is the same. See Comparison.Aliases. How
 // far the site's clock is ahead, be it days, is found out from the requests themselves. A clock
 // that drifts or was set meanwhile makes differences of honest requests, so compare a day at a time
 // then. More than two million requests of the crawler are an error.
@@ -108,7 +109,7 @@ func newComparer(o Options) *comparer {
 	}
 	c.Missing.Name = "missing from the evidence"
 	c.Unsent.Name = "seen by the site, and given back unused by the evidence"
-	c.Left.Name = "answered with 429, and without an answer by the evidence"
+	c.Left.Name = "answered with 429, and without a response by the evidence"
 	c.Outside.Name = "before or after all of the evidence"
 	c.Status.Name = "with another status in the evidence"
 	c.Unseen.Name = "of the evidence never seen by the site"
@@ -153,15 +154,14 @@ type Comparison struct {
 	// after all of the evidence.
 	Missing Differences `json:"missing"`
 	Outside Differences `json:"outside"`
-	// Unsent are requests that the site saw and that were never sent by the evidence: their turns were
-	// given back.
+	// Unsent are requests that the site saw, and that were never sent by the evidence.
 	Unsent Differences `json:"unsent"`
-	// Left are requests that the site answered with 429, and that got no answer by the evidence, as
-	// their callers gave them up, for instance.
+	// Left are requests that the site answered with 429, and that got no response by the evidence,
+	// as their callers gave them up, for instance.
 	Left Differences `json:"left"`
 	// Status are requests that both have, with different statuses.
 	Status Differences `json:"status"`
-	// Unseen are requests that the evidence has, answer included, and the site never saw.
+	// Unseen are requests that the evidence has with a response, and the site never saw.
 	Unseen Differences `json:"unseen"`
 
 	// Closer has a sentence for each host at which the site saw requests closer together than the
@@ -169,7 +169,8 @@ type Comparison struct {
 	Closer []string `json:"closer,omitempty"`
 	// Unshown has a sentence for each other host at which the access log notes requests closer
 	// together than the evidence has them. The durations in the evidence explain it, and the access
-	// log doesn't show them: a server may note when a request ends, or the crawler may hide a burst.
+	// log doesn't show them. A server may note when a request ends, or the crawler may hide a
+	// burst.
 	Unshown []string `json:"unshown,omitempty"`
 
 	// Aliases are the names of hosts that differ between the logs. Their requests are the same in all
@@ -193,7 +194,7 @@ type Alias struct {
 
 // Differences are differences of one kind.
 type Differences struct {
-	Name  string       `json:"-"`     // the kind, to stand behind the number: "missing from the evidence"
+	Name  string       `json:"-"`     // the kind, to stand behind the number, such as "missing from the evidence"
 	N     int          `json:"n"`     // number of all
 	First []Difference `json:"first"` // the first 1,000
 }
@@ -204,7 +205,7 @@ type Difference struct {
 	Method     string    `json:"method"`
 	Target     string    `json:"target"`              // path and query, as far as the first 160 bytes
 	Time       time.Time `json:"time"`                // by the site's clock, if both have the request
-	File       int       `json:"file,omitzero"`       // number of the access log, from 1; 0: there is one
+	File       int       `json:"file,omitzero"`       // number of the access log, from 1, 0 if there is one
 	Line       int       `json:"line,omitzero"`       // in the access log
 	Record     int       `json:"record,omitzero"`     // line of its start in the evidence
 	Address    string    `json:"address,omitzero"`    // of the client, as the site saw it

@@ -258,7 +258,7 @@ func TestBundleNamesNoOtherHost(t *testing.T) {
 		visit(16, "https://www.site.test/j?to=http%3A%2F%2Fsecret.test&rate=5%zz", "www.site.test", nil),
 		visit(17, "https://www.site.test/k", "www.site.test", func(d *evidence.Decision) { d.Err = "dial \x7fsecret.test\x7f" }),
 		visit(18, "https://az09.test/", "az09.test", nil),
-		visit(19, "https://www.site.test/l", "www.site.test", func(d *evidence.Decision) { d.Err = "no answer of az09.test" }),
+		visit(19, "https://www.site.test/l", "www.site.test", func(d *evidence.Decision) { d.Err = "no response of az09.test" }),
 		visit(20, "https://www.site.test/m", "www.site.test", func(d *evidence.Decision) { d.Err = "见az09.test。" }),
 		visit(21, "https://www.site.test/n", "www.site.test", func(d *evidence.Decision) { d.Reason = "„bücher.test“" }),
 		visit(22, "https://www.site.test/o", "www.site.test", func(d *evidence.Decision) { d.Err = "dial tcp [2001:db8::1]:8080: refused" }),

@@ -425,7 +425,7 @@ func TestAddressesThatWereNotGivenAreRefused(t *testing.T) {
 	c := count(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "secret") })
 	o := settings(t, "crawl.sqlite", "-query", "SELECT '"+c.URL+"/secret'")
 	p := crawled(t, o)["/secret"]
-	if p == nil || p.Body != nil || !strings.Contains(p.Error, "not a public address") || strings.Contains(p.Error, "robots.txt can't be had") || len(c.take()) > 0 {
+	if p == nil || p.Body != nil || !strings.Contains(p.Error, "not a public address") || strings.Contains(p.Error, "robots.txt can't be fetched") || len(c.take()) > 0 {
 		t.Errorf("row %+v, want an error and no request", p)
 	}
 }

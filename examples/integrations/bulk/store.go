@@ -44,7 +44,7 @@ const schema = `
 CREATE TABLE IF NOT EXISTS %[1]s (
 	url            TEXT PRIMARY KEY,
 	surt_key       TEXT NOT NULL,
-	http_status    INTEGER,             -- NULL: no answer, see error
+	http_status    INTEGER,             -- NULL: no response, see error
 	body           BLOB,                -- NULL: none, or not to be kept
 	content_type   TEXT,
 	crawl_time     TIMESTAMP NOT NULL,  -- UTC, by our clock
@@ -231,7 +231,7 @@ func (s *store) discovered(ctx context.Context, entries []sitemap.Entry) error {
 	})
 }
 
-// fail writes that a page couldn't be had.
+// fail writes that a page couldn't be fetched.
 func (s *store) fail(ctx context.Context, tx *sql.Tx, p *page) error {
 	at := s.engine.timestamp(p.CrawlTime)
 	_, err := tx.ExecContext(ctx, s.sql(upsertFailure), p.URL, p.SURT, orNull(p.Status), at, p.Error)

@@ -283,7 +283,7 @@ func (d *Dossier) addEnd(e *evidence.Decision) {
 	v.Status = e.Status
 	v.Bytes = e.Bytes
 	d.Bytes += e.Bytes
-	name := "no answer"
+	name := "no response"
 	if e.Status > 0 {
 		name = strconv.Itoa(e.Status)
 	}
@@ -359,7 +359,7 @@ func fetchOf(e *evidence.Decision) string {
 	case evidence.RobotsRevalidated:
 		return "unchanged"
 	case evidence.RobotsUnreachable:
-		return printable.Text("couldn't be had: " + cmp.Or(e.Reason, e.Err, "status "+strconv.Itoa(e.Status)))
+		return printable.Text("couldn't be fetched: " + cmp.Or(e.Reason, e.Err, "status "+strconv.Itoa(e.Status)))
 	}
 	return fmt.Sprintf("status %d, %s", e.Status, bytesOf(e.Bytes))
 }

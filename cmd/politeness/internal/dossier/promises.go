@@ -54,7 +54,7 @@ func (d *Dossier) promise(p audit.Promise) string {
 	case "slots kept":
 		return d.atOnce()
 	case "sites kept":
-		return "I send few requests at once to all your names and ports together"
+		return "I send few requests at the same time to all your names and ports together"
 	case "blocks kept":
 		return "I stay away when you refuse me, for as long as you ask"
 	case "allowed by robots.txt":

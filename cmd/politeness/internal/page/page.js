@@ -9,8 +9,8 @@
   const ROBOTS = 1, PROBE = 2, REDIRECT = 4, AGAIN = 8, LOW = 16;
   const classes = ["ok", "moved", "refused", "failed", "robots"];
   const typeNames = {
-    blocked_by_robots: "refused by robots.txt", blocked_by_rule: "refused by own rule", slot_timeout: "no turn in time",
-    budget_exceeded: "budget spent", budget_warning: "budget nearly spent", response_rejected: "response refused",
+    blocked_by_robots: "disallowed by robots.txt", blocked_by_rule: "excluded by own rule", slot_timeout: "not started in time",
+    budget_exceeded: "budget spent", budget_warning: "budget nearly spent", response_rejected: "response rejected",
     retried: "tried again", noindex: "noindex", lease_expired: "body never closed", stays_open: "stays open", robots_unreachable: "robots.txt unreachable",
     state_lost: "state lost", host_cleared: "block lifted by hand",
     state_shared: "state shared",
@@ -103,7 +103,7 @@
   // refusalsOf says how often a host refused, "" if it never did.
   function refusalsOf(h) {
     const r = h.report.refused;
-    const said = [[r.tooMany, "429"], [r.forbidden, "403"], [r.failed, "5xx"], [r.none, "no answer"]].filter(p => p[0]);
+    const said = [[r.tooMany, "429"], [r.forbidden, "403"], [r.failed, "5xx"], [r.none, "no response"]].filter(p => p[0]);
     return said.length ? `${(100 * h.report.refusalShare).toFixed(0)} % refused by the host (${said.map(p => `${number(p[0])} × ${p[1]}`).join(", ")})` : "";
   }
 
@@ -140,8 +140,8 @@
   for (const [name, value, cls = ""] of [
     ["requests sent", number(requests)], ["pages", number(pages)], ["read", size(bytes)],
     ...unsure ? [["sent at low confidence, without robots.txt", number(unsure), "low"]] : [],
-    ["refused before sending", number(refused)], ...byReason,
-    ...rejected ? [["answers that were refused", number(rejected)]] : [], ["blocks", number(blocks)],
+    ["not sent", number(refused)], ...byReason,
+    ...rejected ? [["responses rejected", number(rejected)]] : [], ["blocks", number(blocks)],
     ...waited ? [["waited, all requests together", seconds(waited)]] : [], ["crawl took", took(span)],
   ]) $("totals").append(el("dt", cls, name), el("dd", cls, value));
   const slow = data.hosts.filter(h => h.report.latency > 0).sort((a, b) => b.report.latency - a.report.latency).slice(0, 8);
@@ -426,7 +426,7 @@
     button.title = h.name;
     if (h.broken.length) button.classList.add("broken");
     const facts = [count(h.start.length, "request")];
-    if (h.refused) facts.push(number(h.refused) + " refused");
+    if (h.refused) facts.push(number(h.refused) + " not sent");
     if (h.blocks.length) facts.push(count(h.blocks.length, "block"));
     if (h.low) { facts.push(number(h.low) + " at low confidence"); button.classList.add("low"); }
     button.append(el("span", "name", h.name || "(no host)"), el("span", "meta", facts.join(" · ")));
@@ -794,7 +794,7 @@
     entry("host blocked", c => { c.fillStyle = hatched(c); c.fillRect(0, 0, 28, 14); c.fillStyle = colors.block; c.fillRect(0, 0, 2, 14); });
     if (byHand) entry("blocked by hand", c => { c.fillStyle = hatched(c, "hand"); c.fillRect(0, 0, 28, 14); c.fillStyle = colors.hand; c.fillRect(0, 0, 4, 14); });
     entry("delay in force", c => { c.fillStyle = colors.delay; c.fillRect(1, 3, 1.5, 8); c.fillRect(1, 7, 27, 2); });
-    entry("refused before sending", c => { c.fillStyle = colors.stop; c.beginPath(); c.moveTo(13, 1); c.lineTo(19, 7); c.lineTo(13, 13); c.lineTo(7, 7); c.fill(); });
+    entry("not sent", c => { c.fillStyle = colors.stop; c.beginPath(); c.moveTo(13, 1); c.lineTo(19, 7); c.lineTo(13, 13); c.lineTo(7, 7); c.fill(); });
     if (unsure) entry("low confidence", c => { bar("ok")(c); c.fillStyle = colors.amber; c.fillRect(0, 0, 28, 2); });
     if (time.pauses.length) entry("a long time without a request, left out", c => { c.fillStyle = colors.bg; c.fillRect(0, 0, 28, 14); c.fillStyle = colors.soft; c.fillText("…", 9, 10); });
     entry("violation", c => { c.fillStyle = colors.broken; c.fillRect(13, 0, 2, 14); c.beginPath(); c.moveTo(8, 0); c.lineTo(20, 0); c.lineTo(14, 8); c.fill(); });

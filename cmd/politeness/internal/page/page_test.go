@@ -198,7 +198,7 @@ func TestPageInABrowser(t *testing.T) {
 	if n := browsertest.Attribute(dom, "ready"); n <= 0 || n >= hosts {
 		t.Errorf("the search found %d of %d hosts", n, hosts)
 	}
-	for _, want := range []string{`data-theme="dark"`, "refused by robots.txt", "Disallow: /private (robots.txt, line 2, for *)"} {
+	for _, want := range []string{`data-theme="dark"`, "disallowed by robots.txt", "Disallow: /private (robots.txt, line 2, for *)"} {
 		if !strings.Contains(dom, want) {
 			t.Errorf("no %q in the page", want)
 		}

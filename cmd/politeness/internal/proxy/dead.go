@@ -65,7 +65,7 @@ func faultOf(err error) fault {
 	case isNet && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded):
 		return fault{http.StatusGatewayTimeout, "connection_timeout", "the site hasn't answered in time"}
 	case hangsUp(err):
-		return fault{http.StatusBadGateway, "connection_terminated", "the site has hung up without an answer"}
+		return fault{http.StatusBadGateway, "connection_terminated", "the site has hung up without a response"}
 	}
 	return fault{}
 }

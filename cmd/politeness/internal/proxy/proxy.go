@@ -446,7 +446,7 @@ func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		unreachable(w, err, refused.RetryAt)
 	case !refused.RetryAt.IsZero():
 		p.comeBack(w, r, refused.Host, refused.RetryAt)
-		spokenOf(w).say(http.StatusServiceUnavailable, "No turn yet")
+		spokenOf(w).say(http.StatusServiceUnavailable, "Not yet")
 		answer(w, http.StatusServiceUnavailable, "http_request_denied", p.later(r.Context(), refused))
 	case isForbidden:
 		spokenOf(w).say(http.StatusForbidden, whyForbidden(refused))
@@ -515,7 +515,7 @@ func (p *Proxy) later(ctx context.Context, refused *politeness.Error) string {
 	if !ofTurn {
 		return refused.Error()
 	}
-	said := "no turn"
+	said := "no start"
 	if blocked {
 		said = "blocked"
 		if state, err := p.hosts.State(ctx, refused.Host); err == nil && state.BlockedBy != "" {

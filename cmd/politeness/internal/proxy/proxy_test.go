@@ -360,9 +360,9 @@ func TestRefuse(t *testing.T) {
 			case "blocked":
 				want = "site.example: blocked (by hand: the owner has called) until " + until + ", longer than -max-wait (1m0s)"
 			case "busy":
-				want = "busy.example: no turn until " + until + ", longer than -max-wait (1m0s)"
+				want = "busy.example: no start until " + until + ", longer than -max-wait (1m0s)"
 			case "just now":
-				want = "no turn until "
+				want = "no start until "
 			}
 			if !strings.Contains(w.Body.String(), want) {
 				t.Errorf("body: %s, want %s", w.Body, want)
