@@ -20,7 +20,7 @@ type answer struct {
 	header  http.Header
 	hints   hints.Hints
 	quota   time.Duration    // until the rate limit that has nothing left is reset; 0: none counts
-	effect  hostlimit.Effect // change of the host's state by the answer
+	effect  hostlimit.Effect // change of the host's state by the response
 	// What was asked, where the status may be about that: see hostlimit.Outcome.
 	page        bool
 	conditional bool
@@ -29,7 +29,7 @@ type answer struct {
 	handed  bool // the caller has its body, which ends the try
 }
 
-// read makes a the answer resp, and o the outcome for the host, from its status and headers.
+// read makes a the response resp, and o the outcome for the host, from its status and headers.
 // refused, which is Config.IsRefusal or nil, is called for pages. If refused panics, thrown is the
 // value of the panic, and status and headers still count.
 func (a *answer) read(
@@ -124,7 +124,7 @@ func (a *answer) recordEnd(s *subject, p *page, start *start, read int64, err er
 	s.recorder.Pass(s.ctx, &d)
 }
 
-// longestFresh is the longest time for which a record calls an answer fresh: a site that says more
+// longestFresh is the longest time for which a record calls a response fresh: a site that says more
 // than a month says "for ever", and means a file that gets a new name.
 const longestFresh = 30 * 24 * time.Hour
 
@@ -156,7 +156,7 @@ func bodiless(req *http.Request, resp *http.Response) bool {
 		return true
 	}
 	// A server may switch protocols only where it was asked to (RFC 9110, section 7.8), and the
-	// body of such an answer would outlive the request's context.
+	// body of such a response would outlive the request's context.
 	if resp.StatusCode == http.StatusSwitchingProtocols && first(req.Header, "Upgrade") == "" {
 		resp.Body.Close()
 		resp.Body = http.NoBody

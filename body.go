@@ -19,7 +19,7 @@ import (
 
 // A body is a response's body on its way to the caller. It holds the slot of its host until EOF,
 // Close or a failed read, whichever comes first, or until openBodies finds that it holds it for
-// nothing. A net.Conn goes on after a deadline for its reads.
+// nothing. A net.Conn continues after a deadline for its reads.
 type body struct {
 	io.ReadCloser // Base's
 	lease         hostlimit.Lease

@@ -16,20 +16,20 @@ import (
 // each page. Put it into the context of the request with WithCall, and make another one for the
 // next request. Methods are safe for concurrent use.
 type Call struct {
-	// Until ends the waits for a turn, and for further tries, when it is closed. A request that was
-	// sent by then is answered as ever, so a crawl that ends starts nothing more and loses no
-	// answer. The error is context.Canceled. Nil: only the context ends the waits.
+	// Until ends the waits for the host, and for further tries, when it is closed. A request that
+	// was sent by then gets its response, so a crawl that ends starts nothing more and loses no
+	// response. The error is context.Canceled. If it is nil, only the context ends the waits.
 	Until <-chan struct{}
 
-	// Once says that the caller repeats a failed request itself. The Transport doesn't, even if
-	// Config.Retry is set. The context's deadline is then the time that the host has for an
-	// answer: when it passes, the host hasn't answered, and pauses as after any such failure.
-	// False: a deadline says nothing about the host.
+	// Once is true if the caller repeats a failed request itself. The Transport doesn't, even if
+	// Config.Retry is set. The context's deadline is then the time that the host has for a
+	// response. If it passes, the host counts as one without a response, and pauses. The default is
+	// false, so that a deadline doesn't count for the host.
 	Once bool
 
-	// Judges says that the caller compares answers, and asks a page that was served before where
-	// several in a row are no pages: 400, 405 and 409 to a GET count as 403 does then. False: they
-	// are about the request, as the answers of an API, and count as nothing.
+	// Judges is true if the caller compares responses, and asks for a page that was served before
+	// if several in a row are no pages. Then 400, 405 and 409 to a GET count as 403 does. The
+	// default is false, so that these statuses are about the request, as those of an API are.
 	Judges bool
 
 	probe bool // the request is to reach a Transport and no site, and isn't recorded
@@ -38,7 +38,7 @@ type Call struct {
 	transport *Transport // the last that the request has reached
 	excused   bool
 	effect    hostlimit.Effect
-	answered  *answered // nil: no answer came
+	answered  *answered // nil: no response came
 }
 
 // answered is the last answer to the request of a Call, whose host's state can still be revised.
@@ -62,34 +62,34 @@ func callOf(ctx context.Context) *Call {
 	return c
 }
 
-// Reached reports whether the request has reached t. It hasn't if a cache above t has answered, or
-// if the client leads past t: then nothing paces the crawl, see IsReachedBy.
+// Reached reports whether the request has reached t. It hasn't if a cache above t has responded, or
+// if the client leads past t. In that case nothing paces the crawl. See IsReachedBy.
 func (c *Call) Reached(t *Transport) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.transport == t
 }
 
-// Excused reports whether the request has failed for a reason that says nothing about its host: its
-// wait was ended by Until or the context, or the request itself couldn't be sent.
+// Excused reports whether the request has failed for a reason that isn't the host's. Until or the
+// context have ended its wait, or the request itself couldn't be sent.
 func (c *Call) Excused() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.excused
 }
 
-// Effect returns the effect of the last answer to the request, or of its failure, on the host:
-// whether it blocks the host and until when, or has cleared it, and whether the trouble is the
-// page's own. It is zero if nothing was sent.
+// Effect returns the effect of the last response to the request, or of its failure, on the host.
+// The effect says if the host is blocked and until when, if a block was lifted, and if only this
+// page fails. It is zero if nothing was sent.
 func (c *Call) Effect() hostlimit.Effect {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.effect
 }
 
-// Refused returns why the Transport took the last answer to the request for a refusal of its host,
-// whatever its status: the reason of Config.IsRefusal, or the header field of a challenge, see
-// Challenged. It is empty if only the status counted, or no answer came.
+// Refused returns the reason if the last response was a refusal by more than its status. The reason
+// is the error of Config.IsRefusal, or the header field of a challenge. See Challenged. It is empty
+// if only the status counted, or no response came.
 func (c *Call) Refused() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,19 +99,18 @@ func (c *Call) Refused() string {
 	return c.answered.answer.hints.Refused
 }
 
-// Refuse reports that the answer to the request is a refusal of its host, which only the body
-// shows: a captcha with status 200, a page that asks for a rest. The host is blocked as if the
-// headers had said so, see Config.IsRefusal, also where the answer has just cleared it. Refuse
-// returns the effect. Evidence records the block with why, which is text for people and must not be
-// empty.
+// Refuse reports a refusal that only the body of the response shows. Examples are a captcha with
+// status 200, and a page that asks for a pause. The host is blocked as if the headers had said so,
+// see Config.IsRefusal, even if the response has just ended a block. Refuse returns the effect.
+// Evidence records the block with why, which is text for people and must not be empty.
 //
 // Call it once, after the response has come, before or after its body ends. It does nothing and
-// returns the zero Effect if no answer came, or after another Refuse or Ban of the request.
+// returns the zero Effect if no response came, or after another Refuse or Ban of the request.
 func (c *Call) Refuse(why string) hostlimit.Effect { return c.revise(why, false) }
 
-// Ban is Refuse where the answer shows that the host has banned the crawler: it is the same as
-// those to other pages, also for a page that was served before. The block lasts a minute, twice as
-// long with each further ban in a row, and the delay afterwards is longer.
+// Ban is Refuse for a response that shows a ban. Use it if the host responds to all pages alike,
+// even to a page that it served before. The block lasts a minute, twice as long with each further
+// ban in a row, and the delay afterwards is longer.
 func (c *Call) Ban(why string) hostlimit.Effect { return c.revise(why, true) }
 
 // revise reports to the host's state that the last answer is a refusal.
@@ -128,7 +127,7 @@ func (c *Call) revise(why string, banned bool) hostlimit.Effect {
 	return effect
 }
 
-// revise reports to the host's state that the answer is a refusal, and records the block.
+// revise reports to the host's state that the response is a refusal, and records the block.
 func (l *answered) revise(why string, banned bool) hostlimit.Effect {
 	outcome := l.outcome
 	outcome.Refused = why
@@ -142,8 +141,8 @@ func (l *answered) revise(why string, banned bool) hostlimit.Effect {
 	return effect
 }
 
-// answer notes the answer to the request, for Refuse and Ban. c isn't nil: last would be allocated
-// for each request.
+// answer notes the response to the request, for Refuse and Ban. c isn't nil: last would be
+// allocated for each request.
 func (c *Call) answer(last answered) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,7 +171,7 @@ func (c *Call) excuse() {
 	c.excused = true
 }
 
-// affect stores the effect of an answer on the host.
+// affect stores the effect of a response on the host.
 func (c *Call) affect(effect hostlimit.Effect) {
 	if c == nil {
 		return
@@ -198,9 +197,9 @@ func (c *Call) meaning(cause error) error {
 	return cause
 }
 
-// IsReachedBy reports whether requests that rt sends reach t, through any transports in between: a
-// crawler whose client leads past its Transport is paced by nothing. It sends rt a request that no
-// cache has an answer to, and that t neither records nor sends on.
+// IsReachedBy reports whether requests that rt sends reach t, through any transports in between. If
+// the client of a crawler leads past its Transport, nothing paces the crawler. It sends rt a
+// request that no cache can serve, and that t neither records nor sends on.
 func (t *Transport) IsReachedBy(ctx context.Context, rt http.RoundTripper) bool {
 	call := &Call{probe: true}
 	const nowhere = "politeness://probe.invalid/probe"

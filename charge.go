@@ -77,7 +77,7 @@ func markOf(req *http.Request) *redirectMark {
 // afford refuses the request at once when the budget is spent. A redirect without a mark of this
 // budget, such as one of a cache around the Transport, has paid for no page.
 func (c *charge) afford() error {
-	// The first request that follows a redirect goes on with its page; a second one is a page.
+	// The first request that follows a redirect continues with its page; a second one is a page.
 	if c.isMarked() && !c.mark.followed.Swap(true) {
 		c.page = pageFollowed
 	}

@@ -20,14 +20,15 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// Check decides by robots.txt whether rawURL may be fetched, without fetching it: robots.txt at
-// most is fetched, in its turn. Use it before queueing a URL, and to show why one was skipped. The
-// verdict's Preferences are those that robots.txt states for the use of the page. If robots.txt
-// reserves one of Config.Purposes, the verdict doesn't allow, and its Reason says so. The verdict
-// is reported to Evidence. While robots.txt can't be had the verdict is that of Config.Robots, and
-// its Reason says why. rawURL is read as browsers read it, as package crawl does: /50%-off is
-// /50%25-off. The error is an *Error when nothing could be decided: a URL that can't be
-// fetched at all, or no turn for robots.txt; once ctx is done it is the cause of that, as it is.
+// Check decides by robots.txt whether rawURL may be fetched, and doesn't fetch it. It fetches only
+// robots.txt, and waits for the host before. Use it before queueing a URL, and to show why one was
+// skipped. The verdict's Preferences are those that robots.txt states for the use of the page. If
+// robots.txt reserves one of Config.Purposes, the verdict doesn't allow the URL, and its Reason
+// names the purpose. The verdict is reported to Evidence. While robots.txt can't be fetched, the
+// verdict is that of Config.Robots, and its Reason is set. The URL is read as browsers read it, so
+// that /50%-off is /50%25-off. The error is an *Error if nothing could be decided, because the URL
+// can't be fetched at all, or the fetch of robots.txt couldn't start. If ctx is done, the error is
+// its cause.
 func (t *Transport) Check(ctx context.Context, rawURL string) (robots.Verdict, error) {
 	trip, err := t.inquire(ctx, rawURL, kindInquiry)
 	if err != nil {
@@ -37,9 +38,10 @@ func (t *Transport) Check(ctx context.Context, rawURL string) (robots.Verdict, e
 }
 
 // Filter returns those of urls that robots.txt allows, in their order, such as the URLs of a
-// sitemap. It asks as Check does, sixteen origins at once. The error joins those of the URLs about
-// which nothing could be decided, each with its URL: Is(err, ErrUnreachable) where robots.txt can't
-// be had and Config.Robots allows nothing then. Once ctx is done, it is the cause of that.
+// sitemap. It decides as Check does, for sixteen origins concurrently. The error joins those of the
+// URLs about which nothing could be decided, each with its URL. It is ErrUnreachable if robots.txt
+// can't be fetched and Config.Robots allows nothing then. Once ctx is done, it is the cause of
+// that.
 func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string, err error) {
 	allows := make([]bool, len(urls))
 	errs := make([]error, len(urls))
@@ -53,7 +55,7 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 	}
 	var group errgroup.Group
 	group.SetLimit(16)
-	// A panic of a function of the user's goes on in the caller's goroutine, once all have ended.
+	// A panic of a function of the user's continues in the caller's goroutine, once all have ended.
 	thrown := make(chan any, len(byOrigin))
 	// The URLs of an origin are asked one after the other: all but the first find its robots.txt.
 	for _, indexes := range byOrigin {
@@ -85,10 +87,10 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 	return allowed, errors.Join(errs...)
 }
 
-// Sitemaps returns the Sitemap URLs that the robots.txt of rawURL's origin names. A relative one is
-// resolved, as if robots.txt linked to it; what is no URL is returned as written. While robots.txt
-// can't be had, the error is an *Error with RetryAt and Is(err, ErrUnreachable), and Is(err,
-// ErrDisallowed) if a server has answered and Config.Robots allows nothing then.
+// Sitemaps returns the Sitemap URLs that the robots.txt of rawURL's origin names. A relative URL is
+// resolved against that of robots.txt. Text that is no URL is returned as written. While robots.txt
+// can't be fetched, the error is an *Error with RetryAt and Is(err, ErrUnreachable), and Is(err,
+// ErrDisallowed) if a server has responded and Config.Robots allows nothing then.
 func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, error) {
 	trip, err := t.inquire(ctx, rawURL, kindInquiry)
 	if err == nil {
@@ -114,12 +116,12 @@ func resolved(u *url.URL, named []string) []string {
 }
 
 // Next reports the earliest time at which a request for rawURL could start, so that a frontier can
-// take up something else until then. It fetches nothing and never waits for the host. If
-// robots.txt isn't known yet, it counts as no crawl-delay. A blocked host's time is the end of its
-// block, however far. Config.Refuse is asked about a GET request without headers. The error is an
-// *Error with Is(err, ErrDisallowed), Is(err, ErrReserved) or Is(err, ErrBudget) if the request
-// would be refused as far as is known; its Stage is StageRule where Config.Refuse refuses. RetryAt
-// is set if coming back may help.
+// take up something else until then. It fetches nothing and never waits for the host. If robots.txt
+// isn't known yet, it counts as no crawl-delay. A blocked host's time is the end of its block,
+// however far. Config.Refuse is asked about a GET request without headers. The error is an *Error
+// with Is(err, ErrDisallowed), Is(err, ErrReserved) or Is(err, ErrBudget) if RoundTrip would return
+// such an error as far as is known. Its Stage is StageRule if Config.Refuse returns an error.
+// RetryAt is set if coming back may help.
 func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) {
 	trip, err := t.inquire(ctx, rawURL, kindForecast)
 	if err != nil {
@@ -157,8 +159,8 @@ func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) 
 
 // HostKey returns the key by which slots, delays and blocks of rawURL are counted. Limiter() takes
 // it to block a host. A frontier that groups its URLs by it, and asks Limiter().Config().Of(key)
-// how many a host takes at once, never has two requests of one host in each other's way. The error
-// is an *Error for a URL that can't be fetched at all.
+// how many concurrent requests a host takes, never has two requests of one host in each other's
+// way. The error is an *Error for a URL that can't be fetched at all.
 func (t *Transport) HostKey(rawURL string) (string, error) {
 	trip, err := t.inquire(context.Background(), rawURL, kindForecast)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 )
 
 // deadEnds are the requests that were sent in vain: the site answered, and what became of the
-// answer was refused for good, such as a redirect to a page that robots.txt disallows. A retry loop
-// above, which takes every error for the network's, would ask the site again for each try.
+// response was refused for good, such as a redirect to a page that robots.txt disallows. A retry
+// loop above, which takes every error for the network's, would ask the site again for each try.
 type deadEnds struct {
 	seed   maphash.Seed
 	known  *lru.Cache[uint64, deadEnd]

@@ -11,8 +11,8 @@ import (
 	"github.com/go-politeness/politeness/internal/env"
 )
 
-// WithEnv returns c changed by those of these environment variables that are set and not empty.
-// Use it to let the person who runs a crawler tighten or widen a preset: SiteAudit(ua).WithEnv().
+// WithEnv returns c changed by those of these environment variables that are set and not empty. Use
+// it, as in SiteAudit(ua).WithEnv(), to let the operator of a crawler change a preset.
 //
 //	USER_AGENT                    UserAgent
 //	MAX_PAGES                     Spend.Pages, a whole number of at least 1
@@ -22,9 +22,9 @@ import (
 //	ROBOTS_DENY_TTL_SECONDS       Robots.DenyTTL in seconds, decimals allowed
 //	ROBOTS_DEFAULT_DELAY_SECONDS  Hosts.Delay in seconds, decimals allowed; a longer crawl-delay wins
 //
-// A Delay that is random stays so: Min and Max are scaled, so that ROBOTS_DEFAULT_DELAY_SECONDS is
-// their mean. With 2, Responsive's 0.5 to 1.5 s become 1 to 3 s. A fixed Delay, or one that isn't
-// set, becomes the given time exactly. A Spend that was zero warns at 80 %.
+// A random Delay stays random. Min and Max are scaled so that ROBOTS_DEFAULT_DELAY_SECONDS is their
+// mean. With 2, Responsive's 0.5 to 1.5 s become 1 to 3 s. A fixed Delay, or one that isn't set,
+// becomes the given time exactly. A Spend that was zero warns at 80 %.
 //
 // A value that can't be read is an error that names its variable, and so is a variable that could
 // have no effect, because Limiter is set (for the delay) or Budget (for pages and time). All errors

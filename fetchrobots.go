@@ -147,7 +147,7 @@ func (t *Transport) describeRobots(ctx context.Context, e *robotscache.Event) ev
 		d.Reason = strings.TrimSuffix("fetched by another Transport with the same limiter: "+e.Reason, ": ")
 	default:
 		if hop := robotscache.LatestHop(ctx); hop != nil {
-			d.Trip = hop.Load() // of the request that had the answer
+			d.Trip = hop.Load() // of the request that had the response
 		}
 	}
 	if e.StoreErr != nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/go-politeness/politeness/internal/hostname"
 )
 
-// BySite is a Config.HostKey that counts by registrable domain of the public suffix list:
-// www.example.co.uk and img.example.co.uk share their slots, delay and blocks as example.co.uk,
-// while two users of github.io do not. Use it where many names are served by one machine or one
-// owner. Ports are left out. An IP address is its own site, and so is a name without a registrable
-// domain: localhost, a public suffix itself, a name that no DNS could hold.
+// BySite is a Config.HostKey that counts by registrable domain of the public suffix list. For
+// example, www.example.co.uk and img.example.co.uk share the slots, delay and blocks of
+// example.co.uk. Two users of github.io don't share theirs. Use it if many names are served by one
+// machine or one owner. Ports are left out. An IP address is its own site. So is a name without a
+// registrable domain, such as localhost, a public suffix itself, or a name that no DNS could have.
 func BySite(req *http.Request) string {
 	u := url.URL{Host: hostname.Key(req.URL.Host)}
 	name := u.Hostname()
@@ -33,7 +33,7 @@ func BySite(req *http.Request) string {
 	return site
 }
 
-// ByHost is the Config.HostKey that nil stands for: the host of the URL in one spelling, with its
-// port unless that is 80 or 443. Use it in a function of your own for the hosts that need no rule,
-// and in a program that compares hosts with a limiter's keys.
+// ByHost is the default of Config.HostKey. It returns the host of the URL in one spelling, with its
+// port unless the port is 80 or 443. Use it in a function of your own for the hosts that need no
+// rule, and in a program that compares hosts with a limiter's keys.
 func ByHost(req *http.Request) string { return hostname.Key(req.URL.Host) }

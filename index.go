@@ -8,11 +8,12 @@ import (
 )
 
 // DirectivesOf returns a page's directives for crawlers (noindex, nofollow and the like), from its
-// X-Robots-Tag headers, and from its <meta> elements as far as the body has been read: ask again
-// at the body's end, before you index or follow. They are those for everyone and for the crawler's
-// own product token, the most restrictive of each. It needs ResponseLimits.CheckIndexing or
-// Config.Purposes; without them, and for answers that are not 2xx, it returns the zero value,
-// which asks for nothing. It is safe to call while the body is read.
+// X-Robots-Tag headers, and from its <meta> elements as far as the body has been read. Call it
+// again at the body's end, before you index the page or follow its links. They are those for
+// everyone and for the crawler's own product token, the most restrictive of each. It needs
+// ResponseLimits.CheckIndexing or Config.Purposes. Without them, and for responses that are not
+// 2xx, it returns the zero value, which restricts nothing. It is safe to call while the body is
+// read.
 func DirectivesOf(resp *http.Response) robots.Directives {
 	if head := headOf(resp); head != nil {
 		return head.Directives()
@@ -20,10 +21,10 @@ func DirectivesOf(resp *http.Response) robots.Directives {
 	return robots.Directives{}
 }
 
-// PreferencesOf returns the site's preferences for the use of a page: in robots.txt, in the
-// headers, and by its <meta> elements as far as the body has been read. It needs Config.Purposes
-// or ResponseLimits.CheckIndexing; without them, and for answers that are not 2xx, it returns the
-// zero value, which states nothing. It is safe to call while the body is read.
+// PreferencesOf returns the site's preferences for the use of a page. They come from robots.txt,
+// from the headers, and from the page's <meta> elements as far as the body has been read. It needs
+// Config.Purposes or ResponseLimits.CheckIndexing. Without them, and for responses that are not
+// 2xx, it returns the zero value, which states nothing. It is safe to call while the body is read.
 func PreferencesOf(resp *http.Response) robots.Preferences {
 	if head := headOf(resp); head != nil {
 		return head.Preferences()

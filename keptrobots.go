@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// keptRobots returns the answer to a request for robots.txt itself from the copy by which it was
+// keptRobots returns the response to a request for robots.txt itself from the copy by which it was
 // judged, see Config.AnswerRobots. It returns nil if the request is to be sent.
 func (trip *trip) keptRobots() *http.Response {
 	req := trip.req

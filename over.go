@@ -8,10 +8,10 @@ import (
 	"github.com/go-politeness/politeness/internal/weburl"
 )
 
-// Over returns an http.RoundTripper that is t except for Config.Base: base sends the requests.
-// Limits, robots.txt, budget and evidence are those of t. Use it in a program that makes a
-// transport for each request, target, proxy or worker. Make one Transport for the program, and call
-// Over with each of these:
+// Over returns an http.RoundTripper that is t, except that base sends the requests instead of
+// Config.Base. Limits, robots.txt, budget and evidence are those of t. Use it in a program that
+// makes a transport for each request, target, proxy or worker. Make one Transport for the program,
+// and call Over with each of these:
 //
 //	client := &http.Client{Transport: t.Over(&http.Transport{Proxy: http.ProxyURL(proxy)})}
 //
@@ -20,7 +20,7 @@ import (
 // CloseIdleConnections is passed on to base.
 //
 // A nil base stands for http.DefaultTransport, as it is at each request. A base that is a Transport
-// or leads to one, as Config.Base describes, or a nil pointer, sends nothing: each request returns
+// or leads to one, as Config.Base describes, or a nil pointer, sends nothing. Each request returns
 // an *Error of StageRequest.
 func (t *Transport) Over(base http.RoundTripper) http.RoundTripper {
 	found := problems.List{Prefix: "politeness: "}

@@ -67,7 +67,7 @@ func (p *page) wantsPreferences() bool {
 	return false
 }
 
-// lost returns the error of a robots.txt that can't be had; nil: it was, or it is ignored.
+// lost returns the error of a robots.txt that can't be fetched; nil: it was, or it is ignored.
 func (p *page) lost() error {
 	e := p.entry
 	// A stale copy holds on: only its renewal has failed.
@@ -81,7 +81,8 @@ func (p *page) lost() error {
 	return p.subject.fail(StageRobots, e.Expires, err)
 }
 
-// refusal returns the error of a verdict that doesn't allow, or of a robots.txt that can't be had.
+// refusal returns the error of a verdict that doesn't allow, or of a robots.txt that can't be
+// fetched.
 func (p *page) refusal() error {
 	if err := p.lost(); err != nil {
 		return err
@@ -97,7 +98,7 @@ func (p *page) refusal() error {
 
 // hours returns the Visit-time of robots.txt. None: the crawler may come at any time.
 func (p *page) hours() []robots.Window {
-	if p.entry == nil || p.entry.Denied { // robots.txt is ignored, or can't be had
+	if p.entry == nil || p.entry.Denied { // robots.txt is ignored, or can't be fetched
 		return nil
 	}
 	return p.entry.Rules.VisitTime()

@@ -1,6 +1,6 @@
 // Package politeness makes any crawler polite. Wrap the transport of an http.Client, and every
-// request is checked against robots.txt, waits its turn on its host, obeys 429 and Retry-After,
-// spends the crawl's budget, and is reported, so that you can prove it:
+// request is checked against robots.txt, waits for its host, obeys 429 and Retry-After, spends the
+// crawl's budget, and is reported, so that you can prove it. For example:
 //
 //	t, err := politeness.New(politeness.Config{
 //		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
@@ -8,14 +8,14 @@
 //	client := &http.Client{Transport: t}
 //
 // Use it when you have a crawler that must not get banned, when you must prove a crawler's actions
-// and their reasons, or, together with package politenesstest, when you test a crawler. Refusals
-// are errors of type [*Error]; an answer of the server, a 429 included, is never turned into an
-// error unless [ResponseLimits] ask for it.
+// and their reasons, or, together with package politenesstest, when you test a crawler. If a stage
+// doesn't let a request pass, you get an [*Error]. A response of the server, even a 429, is never
+// turned into an error unless [ResponseLimits] ask for it.
 //
 // Package crawl is a crawler on top of it, statuspage serves the present state of a crawl, and
-// publicnet keeps one off private networks. The parts are usable by themselves: packages robots,
-// robots/robotscache, hostlimit, backoff, budget, botauth, evidence with evidence/audit, and
-// crawl/sitemap.
+// publicnet keeps one off private networks. You can also use the parts by themselves, such as
+// packages robots, robots/robotscache, hostlimit, backoff, budget, botauth, evidence with
+// evidence/audit, and crawl/sitemap.
 package politeness
 
 import (
@@ -45,141 +45,143 @@ import (
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
-// A Config says how polite a crawler is, on whose behalf and within which limits. Only UserAgent
-// is required. A Config is plain data: it can be copied, changed, printed and used for several
-// calls of New, and each call makes a limiter and a budget of its own. Only the values of Limiter
-// and Budget are shared by all Transports that get them.
+// A Config sets how polite a crawler is, for whom it works, and its limits. Only UserAgent is
+// required. A Config is plain data. You can copy, change and print it, and use it for several calls
+// of New. Each call makes a separate limiter and budget. Only the values of Limiter and Budget are
+// shared by all Transports that get them.
 type Config struct {
-	// UserAgent names the crawler and a way to reach its owner:
-	// "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)". It consists of products, each
-	// one word with an optional version after a slash, and of comments in parentheses (RFC 9110,
-	// section 10.1.5). The first product ("ExampleBot"), or behind Mozilla the one after
-	// "compatible;", chooses the group in robots.txt (RFC 9309, section 2.2.1). UserAgent replaces
-	// the User-Agent of every request.
+	// UserAgent names the crawler and a way to reach its owner, for example "ExampleBot/1.0
+	// (+https://example.com/bot; bot@example.com)". It consists of products, each one word with an
+	// optional version after a slash, and of comments in parentheses (RFC 9110, section 10.1.5).
+	// The first product ("ExampleBot"), or behind Mozilla the one after "compatible;", chooses the
+	// group in robots.txt (RFC 9309, section 2.2.1). UserAgent replaces the User-Agent of every
+	// request.
 	UserAgent string
 
-	// StrictUserAgent makes New refuse a UserAgent that doesn't hold a product, a version and a
-	// mail address itself. False: a product and any contact will do, and From is one.
+	// StrictUserAgent makes New return an error if UserAgent lacks a product, a version or a mail
+	// address. The default is false, so that a product and any contact are enough. From is a
+	// contact.
 	StrictUserAgent bool
 
-	// From is the owner's mail address for the From header (RFC 9110, section 10.1.2). It counts
-	// as the contact of a UserAgent that has none. Empty: no such header is added.
+	// From is the owner's mail address for the From header (RFC 9110, section 10.1.2). It counts as
+	// the contact of a UserAgent that has none. If it is empty, no such header is added.
 	From string
 
-	// Base sends the requests. Nil: http.DefaultTransport, as it is at each request. It connects to
-	// private addresses as well; publicnet.Transport makes one for crawlers that follow links of
-	// strangers. Base must not be a Transport, nor lead to one by a method Unwrap()
-	// http.RoundTripper: a page would take its turn twice. Transport.Over sends single requests by
-	// another one.
+	// Base sends the requests. The default is http.DefaultTransport, as it is at each request. It
+	// connects to private addresses as well. If your crawler follows links of strangers, use
+	// publicnet.Transport. Base must not be a Transport, nor lead to one by a method Unwrap()
+	// http.RoundTripper, because each page would wait for its host twice. Transport.Over sends
+	// single requests by another one.
 	//
-	// A Proxy of Base should choose by the URL: robots.txt goes the same way then. One that reads the
-	// context sees, for a robots.txt, that of the first request for it, whose copy serves all others.
-	// Package crawl asks for robots.txt with the context of Run.
+	// A Proxy of Base should choose by the URL, so that robots.txt takes the same way. One that
+	// reads the context sees, for a robots.txt, that of the first request for it, whose copy serves
+	// all others. Package crawl asks for robots.txt with the context of Run.
 	Base http.RoundTripper
 
-	// RobotsBase sends the fetches of robots.txt, also those of Transport.Over, instead of Base. Set
-	// it if Base adds credentials, as an oauth2.Transport does: robots.txt is fetched without any, so
-	// a fetch whose headers show some (Authorization, Cookie and the like) is given up, and the
-	// robots.txt can't be had. Nil: Base sends them.
+	// RobotsBase sends the fetches of robots.txt, also those of Transport.Over, instead of Base.
+	// Set it if Base adds credentials, as an oauth2.Transport does. The fetch of a robots.txt is
+	// given up if Base adds credentials such as Authorization or Cookie to it. The default is Base.
 	RobotsBase http.RoundTripper
 
-	// Robots configures the cache of robots.txt: how long a copy is kept, and whether pages are
-	// fetched while there is none. Zero: RFC 9309; copies for 1 h, and no page for 5 min after 5xx,
-	// 429 and network errors.
+	// Robots configures the cache of robots.txt. It sets how long a copy is kept, and if pages are
+	// fetched while there is no copy. The default is RFC 9309, copies for 1 h, and no page for 5
+	// min after 5xx, 429 and network errors.
 	Robots robotscache.Config
 
-	// AnswerRobots answers the program's own GET of a robots.txt, such as that of a library with
-	// rules of its own, from the copy that the Transport has or fetches for it. Nothing more is
-	// sent, so that it takes no turn and no page of the budget. The answer has the status and the
-	// text of the copy. It sets Robots.KeepText. If the robots.txt of an origin can't be had, the
-	// request is sent. False: each such GET is a request as any other.
+	// AnswerRobots serves the program's own GET of a robots.txt, such as that of a library with its
+	// own rules, from the copy that the Transport has or fetches for it. Nothing more is sent, so
+	// that it costs no delay and no page of the budget. The response has the status and the text of
+	// the copy. It sets Robots.KeepText. If the robots.txt of an origin can't be fetched, the
+	// request is sent. The default is false, so that each such GET is an ordinary request.
 	AnswerRobots bool
 
-	// Hosts configures the limiter that New makes: slots, delays and blocks of hosts, and the
-	// longest wait for a turn. Zero: 2 requests at once per host, 200 to 500 ms apart.
+	// Hosts configures the limiter that New makes. It sets slots, delays and blocks of hosts, and
+	// the longest wait of a request. The default is 2 concurrent requests per host, 200 to 500 ms
+	// apart.
 	Hosts hostlimit.Config
 
-	// Limiter decides when a request may start. Nil: New makes one from Hosts. Set it to share one
-	// limiter between Transports, or between processes; Hosts then has no effect. Transports of one
-	// process that share a limiter, by the same pointer, keep a host's crawl-delay whichever of them
-	// has learned it. If their Robots and the product tokens of their UserAgents are equal, they
-	// fetch one robots.txt between them.
+	// Limiter decides when a request may start. If it is nil, New makes one from Hosts. Set it to
+	// share one limiter between Transports, or between processes. Hosts then has no effect.
+	// Transports of one process that share a limiter, by the same pointer, keep a host's
+	// crawl-delay even if another one has learned it. If their Robots and the product tokens of
+	// their UserAgents are equal, they fetch one robots.txt between them.
 	Limiter hostlimit.Limiter
 
-	// Spend limits the pages, bytes and time of the crawl: New makes a budget from it. Zero:
-	// unlimited.
+	// Spend limits the pages, bytes and time of the crawl. New makes a budget from it. The default
+	// is unlimited.
 	Spend budget.Limits
 
-	// Budget counts the pages and bytes that are spent. Nil: New makes one from Spend. Set it to
-	// share one budget between Transports or processes, or to read the amounts spent. Spend then
-	// has no effect.
+	// Budget counts the pages and bytes that are spent. If it is nil, New makes one from Spend. Set
+	// it to share one budget between Transports or processes, or to read the amounts spent. Spend
+	// then has no effect.
 	Budget budget.Budget
 
-	// Timeouts says from when http.Client.Timeout counts. Zero: FromStart, from the start of each
-	// request, so that a wait for its turn doesn't use the time up.
+	// Timeouts sets from when http.Client.Timeout counts. The default is FromStart. It counts from
+	// the start of each request, so that a wait for the host doesn't use the time up.
 	Timeouts Timeouts
 
-	// Retry repeats requests that failed. Zero: none.
+	// Retry repeats requests that failed. The default is none.
 	Retry Retry
 
-	// Response refuses responses that are too large or of the wrong type. Zero: none.
+	// Response refuses responses that are too large or of the wrong type. The default is none.
 	Response ResponseLimits
 
 	// Upgrades bounds the connections of a host that were switched to another protocol (101), as to
-	// WebSocket. They hold no slot, since they stay open for as long as somebody looks at them. A
-	// request for one more is refused with ErrBusy. Of requests at the same time, one too many keeps
-	// its slot. 0: 16. Negative: none, and each of them holds a slot.
+	// WebSocket. They occupy no slot, since they stay open for as long as a user looks at them. A
+	// request for one more is refused with ErrBusy. Of requests at the same time, one too many
+	// keeps its slot. The default is 16. If it is negative, there is no such room, and each of them
+	// occupies a slot.
 	Upgrades int
 
-	// Streams bounds the streams of events (text/event-stream) of a host that hold no slot once
-	// their headers have come. Set it in a program that serves people who leave such a page open. One
-	// more keeps its slot until it ends. 0: none, each stream holds a slot.
+	// Streams bounds the streams of events (text/event-stream) of a host that occupy no slot once
+	// their headers have come. Set it in a program whose users leave such a page open. One more
+	// keeps its slot until it ends. The default is 0, so that each stream occupies a slot.
 	Streams int
 
-	// Evidence receives every decision. Nil: none is recorded.
+	// Evidence receives every decision. If it is nil, no decision is recorded.
 	Evidence evidence.Evidence
 
-	// Purposes are the purposes for which pages are fetched. A site that reserves one of them is
-	// refused with ErrReserved: before the fetch where robots.txt says so, at the headers, with
-	// the body unread, where these do, and while the body is read where a <meta> element of the
-	// page does. Nil: nothing is refused for that. Preferences of robots.txt and the headers are
-	// still recorded.
+	// Purposes are the purposes for which pages are fetched. If a site reserves one of them, you
+	// get ErrReserved. The error comes before the fetch if robots.txt reserves it. It comes with
+	// the headers, and the body stays unread, if these reserve it. It comes while you read the body
+	// if a <meta> element of the page reserves it. The default is nil, so that nothing is enforced.
+	// Preferences of robots.txt and the headers are still recorded.
 	Purposes []robots.Purpose
 
 	// HostKey returns the key by which slots, delays and blocks of a request are counted. It is
-	// also called for fetches of robots.txt. Nil: ByHost, the host of the URL, in one spelling, with
-	// a port that isn't 80 or 443; BySite groups by registrable domain.
+	// also called for fetches of robots.txt. The default is ByHost, the host of the URL in one
+	// spelling, with a port that isn't 80 or 443. BySite groups by registrable domain.
 	HostKey func(*http.Request) string
 
-	// Refuse holds the user's own rules: an error refuses the request before any wait. It is called
-	// again after a wait, because the rules may have changed. It sees every request that would be
-	// sent, fetches of robots.txt and each of their redirects included; if it refuses one of these,
-	// robots.txt can't be had (ErrUnreachable). Next asks it about a GET request without headers;
-	// package crawl leaves what it refuses for later. Nil: no rules; Anonymous, RefusePaths and
-	// RefuseHosts are ready ones, RefuseAny joins several.
+	// Refuse is for your own rules. If it returns an error, the request ends before any wait. It is
+	// called again after a wait, because the rules may have changed. It sees every request that
+	// would be sent, also fetches of robots.txt and their redirects. If it returns an error for one
+	// of these, robots.txt can't be fetched (ErrUnreachable). Next asks it about a GET request
+	// without headers. Package crawl leaves these URLs for later. The default is no rule.
+	// Anonymous, RefusePaths and RefuseHosts are ready-made rules. RefuseAny joins several.
 	Refuse func(*http.Request) error
 
-	// IsRefusal reports refusals that no status shows, such as a challenge that comes with status
-	// 200: an error blocks the host as a 429 does, for as long as Retry-After or Hosts.Backoff
-	// say, and is the reason on record. It is called for each response to a page before the body
-	// is read and must not read it; the response is handed over all the same. Only its status
-	// decides whether the Transport repeats the request. Package crawl asks for the page again.
-	// Nil: status and headers alone decide, see Challenged.
+	// IsRefusal detects refusals that no status shows, such as a challenge with status 200. If it
+	// returns an error, the host is blocked as by a 429, for Retry-After or Hosts.Backoff. The
+	// error is recorded as the reason. It is called for each response to a page, and must not read
+	// the body. You still get the response. Only its status decides whether the Transport repeats
+	// the request. Package crawl asks for the page again. The default is nil, so that status and
+	// headers decide. See Challenged.
 	IsRefusal func(*http.Response) error
 
 	// DangerouslyIgnoreRobots fetches pages even if robots.txt disallows them, and doesn't fetch
-	// robots.txt. It is for one's own sites; pacing and blocks still hold.
+	// robots.txt. It is for your own sites. Delays and blocks still apply.
 	DangerouslyIgnoreRobots bool
 
 	// StateWait is how long New waits while another process uses the state (WithState, or a
-	// hostlimit.Dir in Hosts.Store): two processes share the blocks of hosts that are kept there,
-	// but not the pace. After that time, or at once if StateWait is negative, New returns an error
-	// that matches ErrStateHeld. 0: New doesn't wait, and both use the state; evidence records
-	// state_shared, and EvidenceErr says so. The state is in use from New until the end of the
-	// process, also by kill -9; Transports of one process share it. If a process went on beside
-	// another one, it takes the state over by a request after the other's end, so that a third
-	// process is noticed. On AIX, Solaris, Plan 9 and
-	// WebAssembly other processes aren't noticed.
+	// hostlimit.Dir in Hosts.Store). Two processes with one state share the blocks of hosts, but
+	// not the delays. After that time, or immediately if StateWait is negative, New returns an
+	// error that matches ErrStateHeld. The default is 0. New doesn't wait then, and both processes
+	// use the state. Evidence records state_shared, and EvidenceErr reports it. The state is in use
+	// from New until the end of the process, also by kill -9. Transports of one process share it.
+	// If a process went on beside another one, it takes the state over by a request after the
+	// other's end, so that a third process is noticed. On AIX, Solaris, Plan 9 and WebAssembly
+	// other processes aren't noticed.
 	StateWait time.Duration
 
 	state string // directory of WithState
@@ -334,16 +336,15 @@ func (t *Transport) newRecorder(cfg *Config, state string) *recorder.Recorder {
 }
 
 // RoundTrip sends req when robots.txt, the host, the budget and the user's own rules let it, and
-// waits until they do. Redirects need nothing special: http.Client calls RoundTrip for each hop,
-// so each is checked and paced against its own host. The slot on the host is held until the
+// waits until they do. Redirects need no care. http.Client calls RoundTrip for each hop, so each
+// hop is checked and paced for its own host. The request occupies a slot of the host until the
 // response's body is read to its end or closed. req is never changed. Robots.txt, slots and delays
-// go by req.URL; a different req.Host is only sent. An error of Base is returned unchanged. Every
+// go by req.URL. A different req.Host is only sent. An error of Base is returned unchanged. Every
 // refusal is an *Error. A context of hostlimit.WithPriority puts req before the requests of its
 // host that wait with a lower priority.
 //
-// Refused are also requests about whose path robots.txt can't be asked: those that hide it in a
-// URL.Opaque such as "//host/path", and those that ask for a tunnel by CONNECT with a target in
-// URL.Opaque.
+// A request also ends with an error if its path is hidden in a URL.Opaque, such as "//host/path" or
+// the target of a CONNECT, since robots.txt can't be checked for it.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.roundTrip(req, nil)
 }
@@ -404,18 +405,19 @@ func (t *Transport) roundTrip(req *http.Request, over *over) (*http.Response, er
 	}
 }
 
-// Limiter returns the limiter that decides when a request may start: Config.Limiter, or the one
-// made from Config.Hosts. A person steers the crawl by it, and another Transport can share it:
+// Limiter returns the limiter that decides when a request may start. It is Config.Limiter, or the
+// one made from Config.Hosts. An operator controls the crawl by it, and another Transport can share
+// it:
 //
 //	key, err := t.HostKey("https://example.com/") // "example.com"
 //	err = t.Limiter().Block(ctx, key, time.Now().Add(24*time.Hour), "the owner has called")
 func (t *Transport) Limiter() hostlimit.Limiter { return t.cfg.Limiter }
 
 // EvidenceErr returns nil if every record has reached Config.Evidence and is, or will be, where
-// that keeps it, as far as the sinks say: the error says how many records a Log couldn't write,
-// and how many a sink that panicked has cost. It also says why state (Config.WithState) couldn't be
-// read or kept, with and without Evidence. The crawl goes on all the same; look at it where a crawl
-// without proof is of no use. The status page shows it.
+// that keeps it, as far as the sinks report. Otherwise the error counts the records that a Log
+// couldn't write, and those that a panicking sink has lost. It also reports why state
+// (Config.WithState) couldn't be read or kept, with and without Evidence. The crawl continues.
+// Check the error if you need proof. The status page shows it.
 func (t *Transport) EvidenceErr() error { return errors.Join(t.recorder.Err(), t.tally.StateErr()) }
 
 // CloseIdleConnections closes those of Base and RobotsBase, if they have such a method, for

@@ -13,12 +13,13 @@ import (
 // warnAt is the share of a limit at which SiteAudit warns, and a Spend that the environment sets.
 const warnAt = 0.8
 
-// SiteAudit is the policy of a site audit with proof: 200 pages and 60 minutes with warnings at 80
-// %, 2 requests at once per host, 200 to 500 ms apart or crawl-delay where that is longer, and
-// longer still where the host refuses (hostlimit.Learned), 10 s for a slot, slots taken back after
-// 300 s. Where robots.txt can't be had the audit goes on, and its evidence says confidence "low".
-// A group of robots.txt that names it only in part holds as well (robots.Options.LenientAgents).
-// Set Evidence; WithEnv lets MAX_PAGES, MAX_SCAN_TIME_MINUTES and USER_AGENT change it.
+// SiteAudit is the policy of a site audit with proof. Its budget is 200 pages and 60 minutes, with
+// warnings at 80 %. A host gets 2 concurrent requests, 200 to 500 ms apart, or a crawl-delay if
+// that is longer. The delay grows if the host refuses (hostlimit.Learned). A request waits 10 s for
+// a slot at most, and a slot is taken back after 300 s. If robots.txt can't be fetched, the audit
+// continues, and its evidence has confidence "low". A group of robots.txt that names it only in
+// part applies as well (robots.Options.LenientAgents). Set Evidence. WithEnv lets MAX_PAGES,
+// MAX_SCAN_TIME_MINUTES and USER_AGENT change it.
 func SiteAudit(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,
@@ -37,14 +38,14 @@ func SiteAudit(userAgent string) Config {
 	}
 }
 
-// Conservative is the policy of a research crawler: one request at a time per host, 3 s (or
-// crawl-delay, where that is longer) from the end of one to the start of the next; 403 and 429
-// slow a host down for 15 minutes, doubling on repeats to 24 h, with 10 to 20 % jitter, or for as
-// long as the host asks by Retry-After where that is longer; robots.txt is kept for 1 h, and
-// nothing is fetched for 5 minutes while it can't be had. The User-Agent must hold product,
-// version and a mail address: New refuses any other. Public pages only, see Anonymous. WithEnv
-// reads the ROBOTS_ variables. To cache pages, put an RFC 9111 cache around the Transport. A
-// cached page costs no turn and no page of the budget.
+// Conservative is the policy of a research crawler. A host gets one request at a time. The next one
+// starts 3 s after the end of the last, or a crawl-delay if that is longer. A 403 or 429 blocks the
+// host for 15 minutes, doubling on repeats to 24 h, with 10 to 20 % jitter. A longer Retry-After
+// applies instead. A copy of robots.txt is kept for 1 h. If robots.txt can't be fetched, no page is
+// fetched for 5 minutes. The User-Agent must contain product, version and a mail address. Otherwise
+// New returns an error. Public pages only, see Anonymous. WithEnv reads the ROBOTS_ variables. To
+// cache pages, put an RFC 9111 cache around the Transport. A cached page costs no delay and no page
+// of the budget.
 func Conservative(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,
@@ -73,13 +74,14 @@ func Conservative(userAgent string) Config {
 	}
 }
 
-// Bulk is the policy of a crawler of many sites: 2 requests at once per host and 64 in all, at
-// crawl-delay or 200 ms apart, slower as the host gets slower than usual (hostlimit.Slower: half
-// the way to its response time at each answer) and where it refuses (hostlimit.Learned); a request
-// that would wait for longer than 30 s is refused, with Error.RetryAt; 429 holds a host for
-// Retry-After, else for a Fibonacci time of at most 600 s, and success clears it; 5 retries on 429,
-// 5xx and network errors; bodies of at most 10 MiB; noindex and nofollow are looked for. Set
-// Response.Accept and Reject for the types that the crawl wants.
+// Bulk is the policy of a crawler of many sites. A host gets 2 concurrent requests, and all hosts
+// 64. Requests to a host are a crawl-delay or 200 ms apart. The delay grows if the host refuses
+// (hostlimit.Learned) or gets slower than usual (hostlimit.Slower, half the way to its response
+// time at each response). A request doesn't wait longer than 30 s. Instead you get an error with
+// Error.RetryAt. A 429 blocks the host for Retry-After, or for a Fibonacci time of at most 600 s,
+// and a success ends the block. A request has up to 5 retries after 429, 5xx and network errors.
+// Bodies have at most 10 MiB. Directives noindex and nofollow are read. Set Response.Accept and
+// Reject for the types that the crawl wants.
 func Bulk(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,
@@ -99,16 +101,15 @@ func Bulk(userAgent string) Config {
 	}
 }
 
-// Responsive is the policy of a crawler that follows the host's own pace: one request at a time per
-// host, apart (from the end of one to the start of the next) by
+// Responsive is the policy of a crawler that follows the host's own pace. A host gets one request
+// at a time. The time from the end of one to the start of the next is
 //
 //	max(0.5 to 1.5 s at random, crawl-delay, t², delay learned from refusals)
 //
-// where t is the last response time in seconds, of a failed exchange too, and t² is at most a day:
-// after a page that took 20 s the host is left alone for 400 s, that is 6 min 40 s. Where
-// robots.txt can't be had, nothing is fetched for 5 minutes. WithEnv lets
-// ROBOTS_DEFAULT_DELAY_SECONDS change the mean of the random delay, which is 1 s. See
-// hostlimit.Squared and hostlimit.Learned.
+// where t is the last response time in seconds, of a failed exchange too, and t² is at most a day.
+// For example, after a page that took 20 s the delay is 400 s. If robots.txt can't be fetched,
+// nothing is fetched for 5 minutes. WithEnv lets ROBOTS_DEFAULT_DELAY_SECONDS change the mean of
+// the random delay, which is 1 s. See hostlimit.Squared and hostlimit.Learned.
 func Responsive(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,

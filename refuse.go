@@ -11,10 +11,10 @@ import (
 	"github.com/go-politeness/politeness/internal/hostname"
 )
 
-// Anonymous is a Config.Refuse for crawlers of public pages: it refuses methods other than GET and
-// HEAD, and requests that carry credentials (Authorization, Proxy-Authorization, Cookie, userinfo
-// in the URL). It doesn't look at addresses: publicnet.Transport keeps a crawler off private
-// networks.
+// Anonymous is a Config.Refuse for crawlers of public pages. It returns an error for methods other
+// than GET and HEAD, and for requests with credentials (Authorization, Proxy-Authorization, Cookie,
+// userinfo in the URL). It doesn't look at addresses. Use publicnet.Transport to keep a crawler off
+// private networks.
 func Anonymous(req *http.Request) error {
 	if req.Method != "" && req.Method != http.MethodGet && req.Method != http.MethodHead {
 		return fmt.Errorf("public pages only: method %s is neither GET nor HEAD", req.Method)
@@ -32,15 +32,15 @@ func Anonymous(req *http.Request) error {
 	return nil
 }
 
-// Challenged returns an error if resp is a challenge by its header fields: a page of a protection
-// that wants a browser to prove something, or a person to solve a captcha. The text of the error
-// names the field, such as "cf-mitigated: challenge". hints.Challenge lists the fields of five
-// vendors. The error is nil if there is none of them, which doesn't prove that resp is the page.
+// Challenged returns an error if the header fields of resp show a challenge. A challenge is a page
+// of a protection that tests the browser or asks for a captcha. The text of the error names the
+// field, for example cf-mitigated. Function hints.Challenge lists the fields of five vendors. The
+// error is nil if there is none of them, which doesn't prove that resp is the page.
 //
-// A Transport treats such a response as a refusal already: it blocks the host, whatever the status.
-// Call Challenged to tell a challenge from a page where you handle responses, or together with
-// rules of your own in Config.IsRefusal. This library never solves a challenge. If a site has one
-// for you, ask its owner to let your crawler pass.
+// A Transport already treats such a response as a refusal, and blocks the host for any status. Call
+// Challenged to recognize a challenge when you handle responses, or together with your own rules in
+// Config.IsRefusal. This library never solves a challenge. If a site has one for you, ask its owner
+// to let your crawler pass.
 func Challenged(resp *http.Response) error {
 	field := hints.Challenge(resp)
 	if field == "" {
@@ -49,9 +49,9 @@ func Challenged(resp *http.Response) error {
 	return fmt.Errorf("a challenge: %s", field)
 }
 
-// RefusePaths returns a Config.Refuse that refuses each URL of which a pattern matches the path, as
-// sent or decoded, or path and query as sent (URL.RequestURI): a site's terms, logins, calendars
-// without end.
+// RefusePaths returns a Config.Refuse that returns an error for each URL whose path matches one of
+// the patterns. Use it for terms of a site, logins, or calendars without end. A pattern is compared
+// with the path as sent and decoded, and with path and query as sent (URL.RequestURI).
 func RefusePaths(patterns ...*regexp.Regexp) func(*http.Request) error {
 	return func(req *http.Request) error {
 		u := req.URL
@@ -65,8 +65,8 @@ func RefusePaths(patterns ...*regexp.Regexp) func(*http.Request) error {
 	}
 }
 
-// RefuseAny returns a Config.Refuse that calls rules in turn, but those that are nil, and returns
-// the first error.
+// RefuseAny returns a Config.Refuse that calls rules one after the other, and returns the first
+// error. Nil rules are skipped.
 func RefuseAny(rules ...func(*http.Request) error) func(*http.Request) error {
 	return func(req *http.Request) error {
 		for _, rule := range rules {
@@ -85,8 +85,8 @@ func RefuseAny(rules ...func(*http.Request) error) func(*http.Request) error {
 type HostList struct{ file *hostfile.File[string] }
 
 // RefuseHosts reads a file of hosts that are to be left alone, one a line, whose Refuse method is a
-// Config.Refuse. The file is read again when it changes, within a second of use: a line that is
-// added holds for every request that starts later, also for one that waits already.
+// Config.Refuse. The file is read again when it changes, within a second of use. A new line applies
+// to every request that starts later, also to one that already waits.
 //
 //	# hosts to leave alone         and why, as errors and records have it
 //	example.com                    the owner has asked us to
@@ -96,8 +96,8 @@ type HostList struct{ file *hostfile.File[string] }
 //	list, err := politeness.RefuseHosts("refuse.txt")
 //	cfg.Refuse = list.Refuse
 //
-// Replace the file by a rename, as most editors do: one that is truncated and written in place is
-// empty for an instant, and refuses nothing then.
+// Replace the file by a rename, as most editors do. A file that is truncated and written in place
+// is empty for an instant, and excludes no host then.
 //
 // The error lists the faulty lines, each with its fault.
 func RefuseHosts(path string) (*HostList, error) {
@@ -108,7 +108,7 @@ func RefuseHosts(path string) (*HostList, error) {
 	return &HostList{file}, nil
 }
 
-// Refuse is a Config.Refuse: it refuses requests to the hosts of the list.
+// Refuse is a Config.Refuse. It returns an error for requests to the hosts of the list.
 func (l *HostList) Refuse(req *http.Request) error {
 	// The user's HostKey may group hosts; the file has names.
 	why, ok := l.file.Find(hostname.Key(req.URL.Host))
@@ -122,8 +122,8 @@ func (l *HostList) Refuse(req *http.Request) error {
 	return errors.New(text)
 }
 
-// Err returns nil if the file as it is now is in force. Otherwise the error lists its faulty lines:
-// its other lines are in force, and so is the list of before.
+// Err returns nil if the file as it is now is in force. Otherwise the error lists the faulty lines.
+// The other lines apply, and so does the previous list.
 func (l *HostList) Err() error {
 	if err := l.file.Err(); err != nil {
 		return fmt.Errorf("politeness: RefuseHosts: %w", err)

@@ -9,23 +9,24 @@ import (
 	"github.com/go-politeness/politeness/internal/weburl"
 )
 
-// ResponseLimits refuse answers that the crawl has no use for. They apply to 2xx answers of pages:
-// errors, redirects and robots.txt pass.
+// ResponseLimits exclude responses that are useless for the crawl. They apply to 2xx responses to
+// pages. Errors, redirects and robots.txt pass.
 type ResponseLimits struct {
-	// MaxBytes is the largest body, after decompression by the base transport (a request with an
-	// Accept-Encoding of its own gets its body as it came). A larger one fails with ErrTooLarge:
-	// before it is read where its Content-Length says so, else while it is read, and the rest is
-	// left unread. 0: unlimited.
+	// MaxBytes is the largest body, after decompression by the base transport (a request with its
+	// own Accept-Encoding gets its body as it came). A larger one fails with ErrTooLarge. It fails
+	// before it is read if its Content-Length is too large, or else while it is read. The rest is
+	// left unread. The default is unlimited.
 	MaxBytes int64
-	// Accept and Reject are media types, with wildcards: "text/html", "text/*", "*/*". An answer
-	// whose Content-Type matches none of Accept, or one of Reject, fails with ErrContentType before
-	// its body is read. One without a Content-Type is application/octet-stream (RFC 9110, section
-	// 8.3) if it has a body. Empty: every type.
+	// Accept and Reject are media types, with wildcards, such as "text/html", "text/*" and "*/*". A
+	// response whose Content-Type matches none of Accept, or one of Reject, fails with
+	// ErrContentType before its body is read. One without a Content-Type is
+	// application/octet-stream (RFC 9110, section 8.3) if it has a body. If Accept is empty, every
+	// type is accepted.
 	Accept []string
 	Reject []string
 	// CheckIndexing reads page directives (noindex, nofollow and the like) from X-Robots-Tag
 	// headers and, as the body streams by, from the <meta> elements of HTML, compressed by gzip or
-	// deflate or not; DirectivesOf returns them, and evidence records them. False: off.
+	// deflate or not. DirectivesOf returns them, and evidence records them. The default is off.
 	CheckIndexing bool
 }
 
@@ -62,7 +63,7 @@ func (l *ResponseLimits) check(resp *http.Response, method string, empty bool) e
 			return fmt.Errorf("%w: %s", ErrContentType, weburl.Clip(mediaType))
 		}
 	}
-	// The answer to HEAD has the length of a body that isn't sent.
+	// The response to HEAD has the length of a body that isn't sent.
 	if l.MaxBytes > 0 && resp.ContentLength > l.MaxBytes && !head {
 		return fmt.Errorf("%w: more than %d bytes (Content-Length %d)", ErrTooLarge, l.MaxBytes, resp.ContentLength)
 	}

@@ -17,24 +17,24 @@ import (
 	"github.com/go-politeness/politeness/internal/faults"
 )
 
-// Retry repeats requests that a server or the network failed: after 429, 5xx and network errors;
-// any other answer is final, and so is an error that the next try would meet again (a name that
-// doesn't exist, an address that isn't public, a certificate that isn't trusted, a header that
-// can't be sent). Only requests that are idempotent (RFC 9110, section 9.2.2) and can be sent
-// again are repeated: GET, HEAD, OPTIONS, TRACE, PUT and DELETE without a body or with
-// Request.GetBody. Each try asks robots.txt again and takes a turn of its own; while it waits it
-// holds no slot. When the tries run out, the last response is handed over as it is; so it is when
-// the next try couldn't start before the context's deadline or within the budget's time, when it
-// would have to wait for longer than the MaxWait of a memory.Limiter, or when Retry-After asks for
-// more than a day. All tries of a request are one page of the budget. Requests of a crawl.Crawler
-// are repeated by that, unless its Tries is 1.
+// Retry repeats requests after 429, 5xx and network errors. Any other response is final. So is an
+// error that the next try would meet again, such as a name that doesn't exist, an address that
+// isn't public, a certificate that isn't trusted, or a header that can't be sent. Only requests
+// that are idempotent (RFC 9110, section 9.2.2) and can be sent again are repeated. These are GET,
+// HEAD, OPTIONS, TRACE, PUT and DELETE without a body or with Request.GetBody. Each try checks
+// robots.txt again and waits for the host again. While it waits, it occupies no slot. When the
+// tries run out, you get the last response as it is. You also get it if the next try can't start
+// before the context's deadline or within the budget's time, if it would wait longer than the
+// MaxWait of a memory.Limiter, or if Retry-After asks for more than a day. All tries of a request
+// are one page of the budget. Requests of a crawl.Crawler are repeated by that, unless its Tries is
+// 1.
 type Retry struct {
 	// Max is how often a request is repeated at most, by net/http as well, which sends it once more
-	// where a kept connection was lost. 0: we repeat none, and net/http may.
+	// if a kept connection was lost. The default is 0, so that only net/http may repeat a request.
 	Max int
-	// Backoff returns the schedule of waits for one request; any policy of
-	// github.com/cenkalti/backoff/v4 fits. A longer Retry-After takes the place of a wait;
-	// backoff.Stop ends the tries. Nil: Fibonacci, 1 s to 10 min.
+	// Backoff returns the schedule of waits for one request. Any policy of
+	// github.com/cenkalti/backoff/v4 fits. A longer Retry-After takes the place of a wait. A wait
+	// of backoff.Stop ends the tries. The default is Fibonacci, 1 s to 10 min.
 	Backoff func() cenkalti.BackOff
 }
 
@@ -77,7 +77,7 @@ func (trip *trip) retry(r result) (again bool, err error) {
 	if trip.isBlockedUntil(at) {
 		return true, trip.again() // the wait for the turn is as long, and in the queue of the host
 	}
-	// To discard the answer at hand is a part of the wait.
+	// To discard the response at hand is a part of the wait.
 	if err := contexts.Sleep(&trip.turn.wait, time.Until(at)); err != nil {
 		return false, s.giveUp(StageTurn, err, givenUp{})
 	}
@@ -97,8 +97,8 @@ func (trip *trip) mayRepeat(r result) bool {
 	return trip.mayChange(r)
 }
 
-// isBlockedUntil reports whether the answer has blocked the host until the given time or longer, so
-// that the turn of the next try comes no earlier. It is false for an answer with a Retry-After.
+// isBlockedUntil reports whether the response has blocked the host until the given time or longer,
+// so that the turn of the next try comes no earlier. It is false for a response with a Retry-After.
 func (trip *trip) isBlockedUntil(at time.Time) bool {
 	e := trip.answer.effect
 	return e.Blocked && !e.Until.Before(at) &&
@@ -116,7 +116,7 @@ func (trip *trip) nextTry(resp *http.Response) (at time.Time, ok bool) {
 	}
 	if resp != nil {
 		_, after := hints.RetryAfter(resp.Header)
-		// The caller gets the answer, and may come back on another day.
+		// The caller gets the response, and may come back on another day.
 		if after > longestWait {
 			return at, false
 		}
@@ -186,8 +186,8 @@ func (trip *trip) again() error {
 	return nil
 }
 
-// discard drains and closes an answer that the caller won't see, which releases its lease. That may
-// take as long as there is to wait anyway, but a second at least and five at most, where Base's
+// discard drains and closes a response that the caller won't see, which releases its lease. That
+// may take as long as there is to wait anyway, but a second at least and five at most, where Base's
 // bodies end with the context. To cut one of more than 64 KiB costs less than to read it.
 func (trip *trip) discard(r result, wait time.Duration) {
 	trip.retrying = true

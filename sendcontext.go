@@ -122,7 +122,7 @@ func (c *sendContext) signed(keyID string) {
 	}
 }
 
-// mostOpened is how many connections a try may open: net/http goes on opening them, at no pace,
+// mostOpened is how many connections a try may open: net/http continues opening them, at no pace,
 // where a server closes each before it is used.
 const mostOpened = 3
 

@@ -25,53 +25,54 @@ type Status struct {
 	UserAgent string    `json:"userAgent"`
 
 	// Starts counts the requests that were sent, those for robots.txt included. Answers counts
-	// their answers by class, "2xx" and so on, and by "none" those without one.
+	// their responses by class, such as "2xx". Class "none" counts requests without a response.
 	Starts  int64            `json:"starts"`
 	Answers map[string]int64 `json:"answers"`
 
 	// Refusals counts the refusals by the Transport, by reason.
 	Refusals map[string]int64 `json:"refusals"`
 
-	// Waiting counts the requests that wait, by cause: "delay", "slot", "block", "probe", "place",
-	// "site", "visit-time".
+	// Waiting counts the requests that wait, by cause. Causes are "delay", "slot", "block",
+	// "probe", "place", "site" and "visit-time".
 	Waiting map[string]int `json:"waiting"`
 
-	// HostsBy counts the hosts by state: "blocked", "waited for", "in flight", "paced", "idle".
+	// HostsBy counts the hosts by state. States are "blocked", "waited for", "in flight", "paced"
+	// and "idle".
 	HostsBy map[string]int `json:"hostsBy"`
 
-	// Hosts are the hosts in another state than "idle": at most 1000, those that are blocked for
-	// longest first. Omitted is the number of such hosts that Hosts leaves out, Known that of all
-	// hosts, "idle" included.
+	// Hosts are at most 1000 hosts that aren't "idle". Hosts that are blocked for longest come
+	// first. Omitted is the number of such hosts that Hosts leaves out, Known that of all hosts,
+	// "idle" included.
 	Hosts   []HostStatus `json:"hosts"`
 	Omitted int          `json:"omitted"`
 	Known   int          `json:"known"`
 
-	// Unlisted is the reason why the limiter couldn't list its hosts; empty if it could.
+	// Unlisted is the reason why the limiter couldn't list its hosts, empty if it could.
 	Unlisted string `json:"unlisted,omitempty"`
 
 	// Latency has the latencies of the last hour, the oldest minute first.
 	Latency []MinuteStatus `json:"latency"`
 
-	// Lost is the text of Transport.EvidenceErr; empty if nothing is lost.
+	// Lost is the text of Transport.EvidenceErr, empty if nothing is lost.
 	Lost string `json:"lost,omitempty"`
 
-	// Warning says that another limiter of this process asks a host too, and what to share; empty if
-	// none is known.
+	// Warning says that another limiter of this process asks a host too, and names the remedy. It
+	// is empty if no such limiter is known.
 	Warning string `json:"warning,omitempty"`
 
 	// Budget is nil if the Transport has none. BudgetError is the reason why a shared budget
-	// couldn't be asked; empty if it answered.
+	// couldn't be read, empty if it could.
 	Budget      *budget.Usage `json:"budget,omitempty"`
 	BudgetError string        `json:"budgetError,omitempty"`
 
-	// Robots has the figures of the cache of robots.txt; nil if robots.txt is ignored.
+	// Robots has the figures of the cache of robots.txt, nil if robots.txt is ignored.
 	Robots *robotscache.Stats `json:"robots,omitempty"`
 
-	// Unreachable are the last 1000 origins whose robots.txt couldn't be had when it was last asked
-	// for, by name.
+	// Unreachable are the last 1000 origins whose robots.txt couldn't be fetched at the last try,
+	// by name.
 	Unreachable []UnreachableStatus `json:"unreachable"`
 
-	// MaxWait is the longest wait for a turn, in seconds.
+	// MaxWait is the longest wait of a request for its start, in seconds.
 	MaxWait float64 `json:"maxWait"`
 }
 
@@ -80,29 +81,29 @@ type Status struct {
 type HostStatus struct {
 	hostlimit.HostState
 
-	// Answers counts the answers to this Transport, none included. Refused counts those of them
-	// that were refusals: 429, 401, 402, 403, 451, 408, 425, 5xx, none.
+	// Answers counts the responses to this Transport, none included. Refused counts the refusals
+	// among them, which are 429, 401, 402, 403, 451, 408, 425, 5xx and no response.
 	Answers int64 `json:"answers"`
 	Refused int64 `json:"refused,omitempty"`
 
-	// Leak says that Silent is over a minute: the body may never be closed.
+	// Leak is true if Silent is over a minute. The body may never be closed.
 	Leak bool `json:"leak,omitempty"`
 }
 
-// RefusalShare returns the share of the host's answers that were refusals, from 0 to 1. A host with
-// more than a tenth is asked for more than it wants to give.
+// RefusalShare returns the share of the host's responses that were refusals, from 0 to 1. A host
+// with more than a tenth is asked for more than it wants to give.
 func (h *HostStatus) RefusalShare() float64 {
 	return float64(h.Refused) / float64(max(1, h.Answers))
 }
 
-// A MinuteStatus is how fast hosts answered in one minute.
+// A MinuteStatus is how fast hosts responded in one minute.
 type MinuteStatus struct {
 	Time    time.Time `json:"time"`
 	Answers int64     `json:"answers"`
 	Mean    float64   `json:"mean"` // seconds from the start to the headers
 }
 
-// An UnreachableStatus is an origin whose robots.txt can't be had.
+// An UnreachableStatus is an origin whose robots.txt can't be fetched.
 type UnreachableStatus struct {
 	Origin   string    `json:"origin"`
 	Reason   string    `json:"reason"`
@@ -115,7 +116,7 @@ type UnreachableStatus struct {
 const shownHosts = 1000
 
 // leak is how long a slot is held without a sign of life before its body is suspected: longer than
-// an answer takes.
+// a response takes.
 const leak = time.Minute
 
 // Status returns the present state of the crawl. Package statuspage serves it.

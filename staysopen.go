@@ -24,13 +24,13 @@ const (
 	streams              // a stream of events
 )
 
-// A stayKey is what is counted: the answers of one kind on one host.
+// A stayKey is what is counted: the responses of one kind on one host.
 type stayKey struct {
 	host string
 	kind stay
 }
 
-// staysOpen counts the answers that stay open and hold no slot. Each kind has a bound of its own.
+// staysOpen counts the responses that stay open and hold no slot. Each kind has a bound of its own.
 type staysOpen struct {
 	mu   sync.Mutex
 	open map[stayKey]int
@@ -91,8 +91,8 @@ func (trip *trip) admitsUpgrade() error {
 	}
 }
 
-// stayOpen frees the slot of an answer that stays open. It returns the lease that its body has:
-// one that is released already, or the given one where the answer keeps its slot.
+// stayOpen frees the slot of a response that stays open. It returns the lease that its body has:
+// one that is released already, or the given one where the response keeps its slot.
 func (trip *trip) stayOpen(resp *http.Response, lease hostlimit.Lease) hostlimit.Lease {
 	kind, most := trip.t.stayOf(resp)
 	key := stayKey{trip.subject.host, kind}

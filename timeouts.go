@@ -16,17 +16,17 @@ type Timeouts uint8
 
 const (
 	// FromStart takes http.Client.Timeout as the length of one exchange. It counts from the start
-	// of the request, and anew for each redirect and each try. The wait for robots.txt and for the
-	// turn doesn't count: hostlimit.Config.MaxWait bounds it, and the caller's context ends it. The
-	// response comes, with its body, also after the time at which http.Client alone would have given
-	// up. The deadline of a context stays the end of everything.
+	// of the request, and anew for each redirect and each try. The waits for robots.txt and for the
+	// host don't count. hostlimit.Config.MaxWait bounds them, and the caller's context ends them.
+	// The response comes, with its body, also after the time at which http.Client alone would have
+	// given up. The deadline of a context stays the end of everything.
 	//
 	// Once Timeout has passed since Client.Do, a cancelled context of the caller still ends the
-	// wait, but closing Request.Cancel doesn't, and http.Client keeps only the text of an error:
-	// errors.Is and errors.As find nothing in that.
+	// wait, but closing Request.Cancel doesn't, and http.Client keeps only the text of an error.
+	// Then errors.Is and errors.As find nothing.
 	FromStart Timeouts = iota
-	// FromCall leaves http.Client.Timeout what it is in net/http: it counts from Client.Do, and the
-	// wait for the turn uses it up. A request whose turn can't come in time is refused at once, and
+	// FromCall leaves http.Client.Timeout as it is in net/http. It counts from Client.Do, so that
+	// the wait for the host uses it up. A request that can't start in time fails immediately, and
 	// its error has Timeout() true.
 	FromCall
 )
