@@ -5,19 +5,19 @@ import (
 	"sync"
 )
 
-// An Act is what a person has done to a limiter by its Controller, or what this process has just
+// An Act is what an operator has done to a limiter by its Controller, or what this process has just
 // learned that a person did in another one.
 type Act struct {
 	Key      string    // empty for Drained
-	ByHand   *Debt     // a Block or a Clear, as in Grant.ByHand; nil: none
-	Restored *Restored // a block by hand that was read from Config.Store; nil: none
+	ByHand   *Debt     // a Block or a Clear, as in Grant.ByHand, nil if there is none
+	Restored *Restored // a block by hand that was read from Config.Store, nil if there is none
 	Drained  bool      // Drain was called
 }
 
-// Acts are the receivers of the acts of people on a limiter. They are for implementers: a Limiter
-// whose method OnAct(func(Act) bool) adds a receiver is on record as soon as a person acts; the
-// acts on another one are reported by the next Grant or Error of the key. The zero Acts has no
-// receiver.
+// Acts are the receivers of the acts of people on a limiter. They are for implementers. If a
+// Limiter has a method OnAct(func(Act) bool), which adds a receiver, acts of an operator are
+// recorded immediately. Acts on another Limiter are reported by the next Grant or Error of the key.
+// The zero Acts has no receiver.
 type Acts struct {
 	mu        sync.Mutex
 	receivers []func(Act) bool
@@ -55,8 +55,8 @@ func taken(f func(Act) bool, act Act) (taken bool) {
 	return f(act)
 }
 
-// Tell gives act to one receiver, so that it is on record once, and reports whether one has taken
-// it. A panic of the receiver ends there.
+// Tell passes act to one receiver, so that it is recorded once, and reports whether a receiver has
+// taken it. A panic of the receiver ends there.
 func (a *Acts) Tell(act Act) bool {
 	for {
 		a.mu.Lock()

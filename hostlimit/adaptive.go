@@ -9,15 +9,17 @@ import (
 	"time"
 )
 
-// Adaptive is the formula that moves the delay of a key: by the refusals of its host (Learned, the
-// zero value), or by its response times (Squared, Proportional, Slower, Throttle), so that a host
-// that grows slow is asked less often. Longest joins several formulas; Fixed is none.
+// Adaptive is the formula that changes the delay of a key. Learned, the zero value, follows the
+// refusals of the host. Squared, Proportional, Slower and Throttle follow its response times, so
+// that a slow host gets fewer requests. Longest joins several formulas. Fixed never changes the
+// delay.
 //
-// A longer delay holds at once, a shorter one from the next start on. Answers of status 400 and
-// more, and exchanges without an answer, never lower a delay: a host that fails fast isn't asked
-// faster. An exchange without an answer counts with the time that it took, even if the caller's own
-// timeout ended it. A 5xx, or no answer, counts only from the second one in a row on: the server
-// may have held up that one request. The result stays within Delay.Min and Delay.Ceiling.
+// A longer delay applies immediately, a shorter one from the next start on. A response of status
+// 400 or more, or no response, never shortens a delay, so that a host that fails fast doesn't get
+// requests faster. An exchange without a response counts with the time that it took, even if the
+// caller's own timeout ended it. A 5xx, or no response, counts only from the second one in a row
+// on, because the server may have delayed a single request. The result stays within Delay.Min and
+// Delay.Ceiling.
 //
 // Adaptive values are comparable and print as the Go expressions that make them.
 type Adaptive struct {
@@ -46,34 +48,36 @@ var (
 	Fixed = Adaptive{set: unlearned}
 
 	// Learned finds the rate that a host allows, and costs nothing if the host never refuses. A 429
-	// makes the delay at least one and a half times as long, and so does a 5xx, or no answer, if
-	// the refused page is served later; a ban makes it twice as long. A page that is served 20 s
-	// after that, or after the last such step, makes it 2 % shorter, and more after five steps
+	// makes the delay at least one and a half times as long, and so does a 5xx, or no response, if
+	// the same page is served later. A ban makes the delay twice as long. A page that is served 20
+	// s after that, or after the last such step, makes it 2 % shorter, and more after five steps
 	// without a refusal.
 	Learned Adaptive
 
-	// Squared waits the square of the last response time in seconds: 250 ms after
-	// half a second, 9 s after three.
+	// Squared waits the square of the last response time in seconds, for example 250 ms after half
+	// a second, and 9 s after three.
 	Squared = Adaptive{set: unlearned | squared}
 )
 
-// Proportional moves the delay half the way to f times the last response time at each answer, for
+// Proportional moves the delay half the way to f times the last response time at each response, for
 // crawls that ask a slow host less often. Heritrix waits 5 times that.
 func Proportional(f float64) Adaptive { return Adaptive{set: unlearned | proportional, factor: f} }
 
-// Slower is Proportional for answers that are slower than usual: a host that always takes long
-// keeps all its slots busy. A response time counts in part from one and a half times the usual time
-// on, and whole from three times on. The usual time begins with the first page served, and each
-// page moves it: an eighth of the way down, or a 256th of the way up.
+// Slower is Proportional for responses that are slower than usual. A host that always takes long
+// keeps all its slots in use. A response time counts in part from one and a half times the usual
+// time on, and whole from three times on. The usual time begins with the first page served, and
+// each page changes it by an eighth of the way down, or a 256th of the way up.
 func Slower(f float64) Adaptive { return Adaptive{set: unlearned | slower, slowed: f} }
 
-// Throttle aims at target requests at once in the mean, as Scrapy's AutoThrottle does: t =
-// latency/target; the new delay is max(t, (old+t)/2), so it rises at once and comes down by halves.
+// Throttle aims at a mean of target concurrent requests, as Scrapy's AutoThrottle does. With t =
+// latency/target the new delay is max(t, (old+t)/2). So it rises immediately and comes down by
+// halves.
 func Throttle(target float64) Adaptive { return Adaptive{set: unlearned | throttle, parallel: target} }
 
-// Longest takes the longer delay of a and b: Longest(Learned, Proportional(1)) learns from refusals
-// and follows the response times. Formulas that move from the old delay, such as Throttle, move
-// from the longest of all. Of two formulas of one kind the one with the longer delay is kept.
+// Longest takes the longer delay of a and b. For example, Longest(Learned, Proportional(1)) learns
+// from refusals and follows the response times. Formulas that move from the old delay, such as
+// Throttle, move from the longest of all. Of two formulas of one kind the one with the longer delay
+// is kept.
 func Longest(a, b Adaptive) Adaptive {
 	return Adaptive{
 		set:      a.set&b.set&unlearned | (a.set|b.set)&byLatency,
@@ -127,14 +131,13 @@ func (a Adaptive) validate() error {
 	return nil
 }
 
-// Move returns the effect of o on the delay by response times, whatever that delay is, for a key
-// whose pages usually take that long, o included (rules.Usual): the delay is at least atOnce and,
-// unless halfway is negative, at least half the way from the old one to halfway; with raise it gets
-// no shorter. Both are
-// nanoseconds, as float64, which holds every product of durations. moves is false for an outcome
-// that leaves the delay alone.
+// Move returns the effect of o on the delay by response times, for any such delay, for a key whose
+// pages usually take that long, o included (rules.Usual). The delay is at least atOnce and, unless
+// halfway is negative, at least half the way from the old one to halfway. With raise it gets no
+// shorter. Both are nanoseconds, as float64, which holds every product of durations. moves is false
+// for an outcome that leaves the delay alone.
 //
-// It is for implementers of Limiter that keep the delay elsewhere; others use rules.Adapt.
+// It is for implementers of Limiter that keep the delay elsewhere. Others use rules.Adapt.
 func (a Adaptive) Move(usual time.Duration, o *Outcome) (atOnce, halfway float64, raise, moves bool) {
 	answered := o.Status > 0
 	gaveUp := !answered && (o.Err == nil || errors.Is(o.Err, context.Canceled))

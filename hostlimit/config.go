@@ -9,100 +9,103 @@ import (
 
 // Config configures a Limiter. The zero value is 2 requests a host, 200 to 500 ms apart.
 type Config struct {
-	// Concurrency is the number of slots per key; 0: 2.
+	// Concurrency is the number of slots per key. The default is 2.
 	Concurrency int
 
-	// MaxInFlight bounds the requests in flight over all keys; 0: unlimited. Places go round: keys
-	// that could start take them in turn, one each, and a key that is paced or blocked holds none.
+	// MaxInFlight bounds the requests in flight over all keys. The default is 0, which is
+	// unlimited. Keys that could start get places in turn, one each. A key that waits for its delay
+	// or block gets none.
 	MaxInFlight int
 
 	// PerSite bounds the requests in flight over all keys of a site, so that no page's links send
 	// many requests at once to one machine. A site has all ports and names of a registrable domain
-	// by the public suffix list, with its private part: two users of github.io have two sites. An
-	// address has its ports. 0: 16, or Concurrency if that is more; negative: no bound. Limits of
-	// Override don't raise it. Keys of a site take its places in turn, one each; a key that waits
-	// for one holds up no other site, and no place of MaxInFlight. A limiter that several processes
-	// share may bound it in each of them.
+	// by the public suffix list, with its private part, so that two users of github.io have two
+	// sites. An address has its ports. The default is 16, or Concurrency if that is more. If it is
+	// negative, there is no bound. Limits of Override don't raise it. Keys of a site take its
+	// places in turn, one each. A key that waits for such a place delays no other site, and
+	// occupies no place of MaxInFlight. A limiter that several processes share may bound it in each
+	// of them.
 	PerSite int
 
 	// Delay is the gap between the starts of two requests on a key.
 	Delay Delay
 
-	// SlotTimeout is the longest wait for a slot; 0: none, MaxWait bounds it. The clock of a
-	// request runs while every slot of its key is held. It starts anew when a slot is free and the
-	// queue waits for the delay or the end of a block. Set it to find bodies that are never read:
-	// it doesn't fire in a long crawl-delay, but may if a host answers slowly and holds all its
-	// slots.
+	// SlotTimeout is the longest wait for a slot. The default is 0, so that only MaxWait bounds the
+	// wait. The clock of a request runs while every slot of its key is in use. It starts anew when
+	// a slot is free and the queue waits for the delay or the end of a block. Set it to find bodies
+	// that are never read. It doesn't fire in a long crawl-delay, but may if a host responds slowly
+	// and all its slots are in use.
 	SlotTimeout time.Duration
 
-	// LeaseTTL is the time after which a lease that is neither renewed nor released loses its slot, as
-	// that of a long body that is neither closed nor dropped; 0: 300 s. It counts from Acquire, from
-	// each Start and from each Renew: a body that is read keeps its slot however long that takes, so
-	// LeaseTTL only has to be longer than the longest wait for an answer and for a single read.
+	// LeaseTTL is the time after which a lease that is neither renewed nor released loses its slot,
+	// as that of a long body that is neither closed nor dropped. The default is 300 s. It counts
+	// from Acquire, from each Start and from each Renew. A body that is read keeps its slot for any
+	// time, so LeaseTTL only has to be longer than the longest wait for a response and for a single
+	// read.
 	LeaseTTL time.Duration
 
-	// MaxWait is the longest wait for a turn; 0: an hour. A wait that is known to be
-	// longer is refused at once, with RetryAt.
+	// MaxWait is the longest wait of a request for its start. The default is an hour. A request
+	// whose wait is known to be longer fails immediately, with RetryAt.
 	MaxWait time.Duration
 
-	// Backoff is the length of the blocks that refusals set where the answer has no Retry-After;
-	// nil: backoff.Fibonacci{}. A backoff.Refusals also adds answers that count as refusals to
-	// those that always do (see Outcome).
+	// Backoff is the length of the blocks that refusals set if the response has no Retry-After. The
+	// default is backoff.Fibonacci{}. A backoff.Refusals also adds responses that count as refusals
+	// to those that always do (see Outcome).
 	Backoff backoff.Policy
 
-	// Windows are the hours in which requests may start; none: at any time. Outside of them every
-	// key is held as if it were blocked.
+	// Windows are the hours in which requests may start. The default is none, so that requests may
+	// start at any time. Outside of them every key waits as if it were blocked.
 	Windows []Window
 
-	// MaxHosts is about the number of keys kept; 0: 1,000,000. It bounds idle keys only: a key that
-	// owes anything (a slot, a delay, a block, a counter) is kept whatever MaxHosts is. The learned
-	// delays of other keys may be forgotten. A start is remembered for at least a minute. A caller
-	// that learns a longer floor after a start may find the key forgotten, and come earlier than
-	// that.
+	// MaxHosts is about the number of keys kept. The default is 1,000,000. It bounds idle keys
+	// only. A key with a slot in use, a delay, a block or a counter is kept for any MaxHosts. The
+	// learned delays of other keys may be forgotten. A start is remembered for at least a minute. A
+	// caller that learns a longer floor after a start may find the key forgotten, and come earlier
+	// than that.
 	MaxHosts int
 
-	// Store keeps the debts of keys beyond the life of the process: blocks, refusals in a row,
-	// learned delays, and next starts more than a minute away; nil: nothing is kept. Each is saved
-	// before the call that brings it about returns: Observe, Start, or with FromEnd Release. A
-	// key's debt is loaded when the key is first used, and read again when it is used 10 s later,
-	// so that processes which share a Store see each other's blocks. Gaps of a minute and less
-	// aren't kept: the first start of a key in a process waits for the key's gap from New on, before
-	// which the last start of an earlier process was. A Store that fails stops no
-	// request: Grant.StateErr reports it. It costs about 450 bytes a key. Package redislimit keeps
+	// Store keeps the state of keys beyond the life of the process. It keeps blocks, refusals in a
+	// row, learned delays, and next starts more than a minute away. The default is nil, so that
+	// nothing is kept. Each is saved before the call that causes it returns. These calls are
+	// Observe, Start and, with FromEnd, Release. A key's debt is loaded when the key is first used,
+	// and read again when it is used 10 s later, so that processes which share a Store see each
+	// other's blocks. Gaps of a minute and less aren't kept. Instead, the first start of a key in a
+	// process waits for the key's gap, counted from New. A Store that fails stops no request.
+	// Grant.StateErr reports the failure. It costs about 450 bytes a key. Package redislimit keeps
 	// its state on a server, and documents its own use of a Store.
 	Store Store
 
-	// Override returns the limits of single keys; nil: none has its own. It is called at each
-	// Acquire, and again when a request that has waited looks whether it may start; never under a
-	// lock. It may return other limits each time, and must be quick and safe for concurrent use.
-	// Package hostlimit/overrides reads them from a file.
+	// Override returns the limits of single keys. The default is nil, so that all keys have the
+	// same limits. It is called at each Acquire, and again when a request that has waited may
+	// start. It is never called under a lock. It may return other limits each time, and must be
+	// quick and safe for concurrent use. Package hostlimit/overrides reads them from a file.
 	Override func(key string) (Limits, bool)
 }
 
-// Delay is the gap between two starts on a key: a random time in [Min, Max], or
-// the adaptive delay or the caller's floor where that is longer.
+// Delay is the gap between two starts on a key. It is a random time in [Min, Max], or the adaptive
+// delay or the caller's floor if that is longer.
 type Delay struct {
-	Min, Max time.Duration // bounds of the random delay; both 0: 200 to 500 ms; Max 0: Min
-	Adaptive Adaptive      // formula that moves the delay; zero: Learned
-	Ceiling  time.Duration // upper bound of the adaptive delay; 0: 60 s, or Min if that is longer
+	Min, Max time.Duration // bounds of the random delay, by default 200 to 500 ms (if only Max is 0, Min)
+	Adaptive Adaptive      // formula that changes the delay, by default Learned
+	Ceiling  time.Duration // upper bound of the adaptive delay, by default 60 s, or Min if that is longer
 
-	// FromEnd is for hosts that need a rest: gap and floor count from the end of the request before
-	// (Release). It needs Concurrency 1.
+	// FromEnd is for hosts that need a pause. Gap and floor then count from the end of the request
+	// before (Release). It needs Concurrency 1.
 	FromEnd bool
-	// DangerouslyNone is for your own servers and tests: there is no random delay. Crawl-delay,
-	// Adaptive and blocks still hold.
+	// DangerouslyNone is for your own servers and tests. If it is true, there is no random delay.
+	// Crawl-delay, Adaptive and blocks still apply.
 	DangerouslyNone bool
 }
 
-// Limits replace Concurrency and Delay for one key; zero fields keep the Config's.
-// A Delay replaces the whole Delay of the Config.
+// Limits replace Concurrency and Delay for one key. Zero fields keep the Config's. A Delay replaces
+// the whole Delay of the Config.
 type Limits struct {
 	Concurrency int
 	Delay       Delay
 }
 
-// WithDefaults returns c with its zero fields set to what they mean. A zero MaxInFlight and a zero
-// SlotTimeout stay: they mean that there is no bound. Backoff becomes a backoff.Refusals.
+// WithDefaults returns c with its zero fields set to their defaults. A zero MaxInFlight and a zero
+// SlotTimeout stay, since they mean that there is no bound. Backoff becomes a backoff.Refusals.
 func (c Config) WithDefaults() Config {
 	own := Limits{c.Concurrency, c.Delay}.WithDefaults()
 	c.Concurrency = own.Concurrency
@@ -124,7 +127,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// WithDefaults returns l with its zero fields set to what they mean in a Config.
+// WithDefaults returns l with its zero fields set to the defaults of a Config.
 func (l Limits) WithDefaults() Limits {
 	l.Concurrency = cmp.Or(l.Concurrency, 2)
 	l.Delay = l.Delay.withDefaults()
@@ -143,7 +146,7 @@ func (d Delay) withDefaults() Delay {
 }
 
 // Of returns the limits of key, as Override returns them at this moment, with all defaults filled
-// in. Use it to plan ahead, as a frontier does that asks how many requests a host takes at once.
+// in. Use it to plan ahead, as a frontier does that asks how many concurrent requests a host takes.
 func (c Config) Of(key string) Limits {
 	l := Limits{c.Concurrency, c.Delay}
 	if c.Override != nil {
@@ -159,6 +162,6 @@ func (l Limits) or(config Limits) Limits {
 	return Limits{cmp.Or(l.Concurrency, config.Concurrency), cmp.Or(l.Delay, config.Delay)}
 }
 
-// A Window is a part of the day, counted from midnight UTC. From is in it, To isn't. One
-// whose From is later than its To spans midnight: {22 * time.Hour, 6 * time.Hour} is the night.
+// A Window is a part of the day, counted from midnight UTC. From is in it, To isn't. One whose From
+// is later than its To spans midnight, for example {22 * time.Hour, 6 * time.Hour}.
 type Window struct{ From, To time.Duration }

@@ -1,20 +1,20 @@
-// Package hostlimit decides when a request may start on a host: slots, delays and blocks, per host
-// key.
+// Package hostlimit decides when a request may start on a host. It keeps slots, delays and blocks
+// for each host key.
 //
 // politeness.New uses it. Use it by itself to pace work on many keys, if a refusal by one key must
-// hold all work on that key. This package is the contract. hostlimit/memory has the [Limiter] of
+// stop all work on that key. This package is the contract. hostlimit/memory has the [Limiter] of
 // one process, redis/redislimit that of many.
 //
 // A limiter promises for each key:
 //
 //   - Two starts are never closer than the delay in force, counted from the moment at which the
 //     earlier request really started (see [Lease]).
-//   - No more than Concurrency requests are in flight, first come, first served. A slot is held until
-//     the body of the response ends, or for LeaseTTL after its last use.
+//   - No more than Concurrency requests are in flight, first come, first served. A request occupies
+//     a slot until the body of the response ends, or for LeaseTTL after its last use.
 //   - After a refusal (see [Outcome]) no request starts until the block ends, not even one that
-//     waits already. Then one request probes, and the others wait for its answer. A success lifts
-//     the block at once.
-//   - A request that leaves, by a cancelled context or a timeout, gives its place back: no other
+//     waits already. Then one request probes, and the others wait for its response. A success ends
+//     the block immediately.
+//   - A request that ends, by a cancelled context or a timeout, gives its place back. No other
 //     request starts later for it.
 //
 // If you write a Limiter, use hostlimit/rules, by which the same Config means the same to all of
@@ -28,16 +28,16 @@ import (
 	"time"
 )
 
-// A Limiter grants turns on keys. It is the interface of politeness.Config.Limiter;
-// memory.New makes the one of a process. Implementations are safe for
-// concurrent use and pass hostlimittest.Run.
+// A Limiter decides when a request may start on a key. It is the interface of
+// politeness.Config.Limiter. Function memory.New makes the Limiter of one process. Implementations
+// are safe for concurrent use and pass hostlimittest.Run.
 type Limiter interface {
-	// Acquire waits for a slot and for the start time of key, and returns once the request may start.
-	// It books that instant provisionally, so that no other request starts within the gap to it; Start
-	// makes it a start. floor is the shortest gap that the key's own rules ask for (robots.txt
-	// crawl-delay), zero for none; FloorUnknown, or any other that is negative, stands for the floor
-	// of the last Acquire of the key that had one. Acquire returns an *Error when the turn is refused
-	// or ctx's deadline passes, and ctx's error when ctx is cancelled first.
+	// Acquire waits for a slot and for the start time of key, and returns once the request may
+	// start. It books that instant provisionally, so that no other request starts within the gap to
+	// it. Start makes it a start. The floor is the shortest gap that the key's own rules ask for
+	// (robots.txt crawl-delay), zero for none. FloorUnknown, or any other negative floor, stands
+	// for the floor of the last Acquire of the key that had one. Acquire returns an *Error if the
+	// request can't start or ctx's deadline passes, and ctx's error if ctx is cancelled first.
 	Acquire(ctx context.Context, key string, floor time.Duration) (Lease, error)
 
 	// Next returns the earliest time at which a request to key could start, so far as
@@ -45,18 +45,18 @@ type Limiter interface {
 	// zero counts as none.
 	Next(ctx context.Context, key string, floor time.Duration) (time.Time, error)
 
-	// Config returns the Config that the limiter was made of. Its defaults may be missing: call its
-	// WithDefaults before you read a field. PerSite is as it is in force: 0 says that the limiter
-	// doesn't bound sites, so that no log promises it.
+	// Config returns the Config that the limiter was made of. Its defaults may be missing, so call
+	// its WithDefaults before you read a field. PerSite is as it is in force: 0 says that the
+	// limiter doesn't bound sites, so that no log promises it.
 	Config() Config
 
-	// ID returns the names by which evidence tells limiters apart, at most 16 characters each:
-	// limiter is the same for all processes that share the limiter's state, and process names the
-	// part that numbers the starts of this one. process is empty where no other process shares
-	// them; both are where a server that names the limiter doesn't answer.
+	// ID returns the names of the limiter in evidence, at most 16 characters each. The name limiter
+	// is the same for all processes that share the limiter's state. The name process is that of the
+	// part that numbers the starts of this process, empty if no other process shares the state.
+	// Both are empty if the server that names the limiter doesn't respond.
 	ID(ctx context.Context) (limiter, process string)
 
-	// Controller has the operations for a person. A wrapper that embeds a Limiter has them too.
+	// Controller has the operations for an operator. A wrapper that embeds a Limiter has them too.
 	Controller
 }
 
@@ -64,80 +64,79 @@ type Limiter interface {
 // of robots.txt itself. Another request may know them, in this process or in another one.
 const FloorUnknown time.Duration = -1
 
-// A Lease is one turn: a slot that is held until Release. This is the whole
-// contract; a wrapper that forwards these five methods loses nothing. All are safe
-// to call from any goroutine, but only one Start may run at a time.
+// A Lease is a slot that a request occupies until Release. This is the whole contract, so a wrapper
+// that forwards these five methods loses nothing. All are safe to call from any goroutine, but only
+// one Start may run at a time.
 type Lease interface {
-	// Start makes the turn a start. Call it right before the request is sent, and again whenever
+	// Start makes the lease a start. Call it right before the request is sent, and again whenever
 	// the request reaches the wire later than that. Each call cancels the lease's own stamp (the
 	// booking of Acquire, or that of the Start before), waits until the gap to the last other start
-	// of the key has passed and no block holds the key, then stamps the present moment and gives
-	// the start a number of its own. Leases in Start go before requests that wait in Acquire, first
-	// come, first served: each holds a slot already, so there are never more of them than slots.
+	// of the key has passed and the key isn't blocked, then stamps the present moment and gives the
+	// start a number of its own. Leases in Start go before requests that wait in Acquire, in the
+	// order of their calls. Each occupies a slot already, so there are never more of them than
+	// slots.
 	//
 	// The error is an *Error if the wait exceeds, or is known to exceed, MaxWait, counted from the
-	// call, or ctx's deadline, or if the lease has ended; it is ctx's error if ctx is cancelled
-	// first. After an error the lease has no stamp, but holds its slot until Release.
+	// call, or ctx's deadline, or if the lease has ended. It is ctx's error if ctx is cancelled
+	// first. After an error the lease has no stamp, but occupies its slot until Release.
 	Start(ctx context.Context) (Grant, error)
-	// Observe reports the answer of the host, and returns its effect on the key. Call it once,
-	// when the response's headers have arrived or the attempt has failed. A second call, and one
-	// after Release, does nothing and returns the zero Effect.
+	// Observe takes the response of the host, and returns its effect on the key. Call it once, when
+	// the response's headers have arrived or the attempt has failed. A second call, and one after
+	// Release, does nothing and returns the zero Effect.
 	Observe(Outcome) Effect
-	// Revise reports that the answer is a refusal after all, and returns its effect on the key. Call
-	// it if only the body shows the refusal, such as a challenge with status 200: by then Observe
-	// has reported a success, which has lifted the block and ended the row of refusals. The Outcome
-	// is that of Observe, with the reason in Refused; without a reason Revise does nothing.
+	// Revise reports that the response was a refusal, and returns its effect on the key. Call it if
+	// only the body shows the refusal, such as a challenge with status 200. By then Observe has
+	// reported a success, which has lifted the block and ended the row of refusals. The Outcome is
+	// that of Observe, with the reason in Refused. Without a reason Revise does nothing.
 	//
-	// The refusal counts as Observe would have counted it. The row goes on from the number that the
-	// success has ended, so a second refusal found late blocks for longer than the first. If a block
-	// was set after the start of the request, the refusal is a part of that block: it lengthens the
-	// block where it asks for longer, and isn't counted. Pages that were served meanwhile change
-	// nothing, and a block by a person stays the person's.
+	// The refusal counts as Observe would have counted it. The row continues from the number that
+	// the success has ended, so a second refusal found late blocks for longer than the first. If a
+	// block was set after the start of the request, the refusal is a part of that block. It
+	// lengthens the block if it asks for longer, and isn't counted. Pages that were served
+	// meanwhile change nothing, and a block by an operator stays.
 	//
 	// Revise may come after Release, and at any later time. The first call counts. A call before
 	// Observe, and a second one, do nothing and return the zero Effect.
 	Revise(Outcome) Effect
-	// Renew reports that the lease is in use: LeaseTTL counts anew. It costs little
-	// and never waits; call it at every read of the response's body.
+	// Renew reports that the lease is in use. LeaseTTL counts anew. It costs little and never
+	// waits, so call it at every read of the response's body.
 	Renew()
-	// Release gives the slot back, and reports whether the lease had expired, so that
-	// its slot had been taken back already. Call it when the response's body has
-	// ended; a further call does nothing. Without a Start the lease owes the host
-	// nothing: its booking is cancelled.
+	// Release gives the slot back, and reports whether the lease had expired, so that its slot had
+	// been taken back already. Call it when the response's body has ended. A further call does
+	// nothing. If the lease had no Start, its booking is cancelled.
 	Release() (expired bool)
 }
 
-// A Controller lets a person steer a limiter while it works: block a host, lift a block, look at
+// A Controller steers a limiter while it works. An operator can block a host, lift a block, look at
 // the hosts, and end the work. It is part of every [Limiter]. See [Acts] for how an act gets on
 // record.
 type Controller interface {
-	// Block lets no request start on key before until. A request that waits for the key, or asks
-	// for it meanwhile, is refused at once with ErrBlocked and RetryAt, however short the block is,
-	// and so is the Start of a lease that is held; no answer lifts the block, only Clear. Requests
-	// that have started go on, also one whose start is being saved. A block that ends later keeps
-	// its end. List, errors and evidence show "by hand: " and why. A Store, or a server, keeps the
-	// block beyond the process. key is the result of Transport.HostKey for a URL, "example.com"; a
-	// URL, or another spelling, is the key of no request. The error is about arguments or the
-	// Store.
+	// Block lets no request start on key before until. Waiting and new requests of the key, and the
+	// Start of a lease, fail immediately with ErrBlocked and RetryAt, even if the block is short.
+	// No response lifts the block, only Clear. Requests that have started go on, also one whose
+	// start is being saved. A block that ends later keeps its end. List, errors and evidence show
+	// "by hand: " and why. A Store, or a server, keeps the block beyond the process. The key is the
+	// result of Transport.HostKey for a URL, such as "example.com". A URL, or another spelling,
+	// matches no request. The error is about arguments or the Store.
 	Block(ctx context.Context, key string, until time.Time, why string) error
-	// Clear lifts the block of key, also one that the host has asked for, and forgets its
-	// refusals: the next request isn't a probe. A learned delay stays. Evidence records it.
+	// Clear lifts the block of key, also one that the host has asked for, and forgets its refusals,
+	// so that the next request isn't a probe. A learned delay stays. Evidence records it.
 	Clear(ctx context.Context, key string) error
-	// State returns the state of one key, as List yields it, and changes nothing: a key that the
-	// limiter doesn't know stays unknown, and its state has no start, no refusal and no block but
-	// by Config.Windows. A limiter whose state is on a server asks the server; bound the wait by
+	// State returns the state of one key, as List yields it, and changes nothing. A key that the
+	// limiter doesn't know stays unknown. Its state has no start, no refusal and no block except by
+	// Config.Windows. A limiter whose state is on a server asks the server, so bound the wait by
 	// ctx.
 	State(ctx context.Context, key string) (HostState, error)
-	// List yields the state of every known key, in no order. Each state is consistent in itself;
-	// the keys change while they are listed. An error ends the list.
+	// List yields the state of every known key, in no order. Each state is consistent in itself.
+	// The keys may change while they are listed. An error ends the list.
 	List(ctx context.Context) iter.Seq2[HostState, error]
-	// Drain lets no further request start, refuses all that wait with ErrDraining, and returns
-	// when no request is in flight, or with ctx's error before that. It is final. Where processes
-	// share a limiter, it ends only the part of this process.
+	// Drain lets no further request start, refuses all that wait with ErrDraining, and returns when
+	// no request is in flight, or with ctx's error before that. It is final. If processes share a
+	// limiter, it ends only the part of this process.
 	Drain(ctx context.Context) error
 }
 
-// An Outcome is the answer to one request, or its failure. Its effect on the key:
+// An Outcome is the response to one request, or its failure. Its effect on the key:
 //
 //	answer                                     effect
 //	429; Refused set; those that               blocks: RetryAfter, or as long as the policy says
@@ -148,7 +147,7 @@ type Controller interface {
 //	401, 402, 403, 451; a 4xx that isn't       clears nothing; the fifth in a row (InARow) is a ban
 //	registered, 406 to a GET, 600 and more;    if the next answer is another one
 //	400, 405, 409 to a GET where Page is set
-//	408, 425, 5xx, no answer                   pauses it: Fibonacci steps of up to 5 minutes, or
+//	408, 425, 5xx, no response pauses it: Fibonacci steps of up to 5 minutes, or
 //	                                           RetryAfter; asked again, the host's trouble shows, or
 //	                                           the page's own
 //	any of these to a probe after a refusal    blocks, counted as one more in a row
@@ -160,46 +159,46 @@ type Controller interface {
 //	Reset set, with any answer                 blocks until then as well; isn't counted
 //	Refused and Banned set                     blocks: a minute, doubling, or as long as the policy says
 //
-// The wait that an answer asks for is capped by MaxRetryAfter. rules.Refusals has the states
-// between which answers move a key, [Adaptive] their effect on the delay.
+// The wait that a response asks for is capped by MaxRetryAfter. rules.Refusals has the states of a
+// key, and [Adaptive] the effect of responses on the delay.
 type Outcome struct {
 	// Status is the response's status code, 0 if there was no response.
 	Status int
 	// Latency is the time from the start to the response's headers, or to the failure.
 	Latency time.Duration
-	// RetryAfter is the wait that the host asks for, counted from now; 0 if it asks for none. It
-	// replaces Reset. It has no effect on an answer below 300 that isn't a refusal: some hosts send
-	// it with each page. Leave it out for a redirect to another host, which is the one that it is
-	// about.
+	// RetryAfter is the wait that the host asks for, counted from now. It is 0 if the host asks for
+	// none. It replaces Reset. It has no effect on a response below 300 that isn't a refusal,
+	// because some hosts send it with each page. Leave it out for a redirect to another host, which
+	// is the one that it is about.
 	RetryAfter time.Duration
 	// Err is the error of an attempt without a response. If it is a context error, only the Latency
 	// of the outcome counts.
 	Err error
 	// Aside marks a resource, such as robots.txt, that hosts also serve to crawlers to which they
-	// refuse their pages: its success lifts no block. Its refusal counts as any.
+	// refuse their pages. Its success lifts no block. Its refusal counts as any.
 	Aside bool
-	// Refused is the reason why the answer is a refusal whatever its status, such as a challenge
-	// instead of a page; empty: the status decides.
+	// Refused is the reason why the response is a refusal for any status, such as a challenge
+	// instead of a page. If it is empty, the status decides.
 	Refused string
-	// Banned says that the refusal, whose reason Refused has, is a ban: the host gives one and the
-	// same answer to pages that differ, one of which it served before. The key is blocked for a
-	// minute, doubling with each ban in a row, and the delay afterwards is twice what it was. False:
-	// the policy says for how long. It has no effect without Refused.
+	// Banned means that the refusal, whose reason Refused has, is a ban. The host gives the same
+	// response to different pages, one of which it served before. The key is blocked for a minute,
+	// doubling with each ban in a row, and the delay afterwards is twice what it was. If it is
+	// false, the policy decides for how long. It has no effect without Refused.
 	Banned bool
-	// Reset is the time until the reset of the host's rate limit, of which nothing is left; 0 if
-	// something is left, or the answer shows no limit.
+	// Reset is the time until the reset of the host's rate limit, if nothing of it is left. It is 0
+	// if something is left, or the response shows no limit.
 	Reset time.Duration
-	// Resource is a hash of the question: of the URL, the method, and of the condition or range that
-	// was asked for. A page's own trouble shows when the same question is asked again; 0: not known.
+	// Resource is a hash of the URL, the method, and the condition or range of the request. The
+	// limiter recognizes by it that only this page fails. It is 0 if not known.
 	Resource uint64
-	// Method is that of the request; empty: GET.
+	// Method is that of the request. If it is empty, the method is GET.
 	Method string
-	// Conditional says that the request had a condition or a range, to which 400, 405, 406 and 409
-	// may be the answer rather than to the URL.
+	// Conditional means that the request had a condition or a range. Then 400, 405, 406 and 409 may
+	// be about the condition, and not about the URL.
 	Conditional bool
-	// Page says that 400, 405 and 409 to a GET count as 403 does, as the caller asks a page that was
-	// served before where they come in a row. Package crawl does. False: they are about the request,
-	// as an API means them.
+	// Page means that 400, 405 and 409 to a GET count as 403 does, because the caller asks for a
+	// page that was served before if they come in a row. Package crawl does. If it is false, they
+	// are about the request, as those of an API are.
 	Page bool
 }
 
@@ -212,50 +211,52 @@ type Grant struct {
 	Start time.Time // stamp of the start, taken as Start returned
 
 	// At is the start by the clock of a limiter that several processes share, as Prev and
-	// BlockedUntil are then; zero: they are by the process's own, as Start is.
+	// BlockedUntil are then. If it is zero, they are by the process's own clock, as Start is.
 	At time.Time
-	// Prev is the stamp of the latest start on the key that had ended by then, whichever process
-	// made it; zero: not known.
+	// Prev is the stamp of the latest start on the key that had ended by then, by any process. It
+	// is zero if not known.
 	Prev time.Time
-	// BlockedUntil is the end of the last block of the key that no success, person or time has
-	// lifted; zero: none is known.
+	// BlockedUntil is the end of the last block of the key that no success, operator or time has
+	// ended. It is zero if none is known.
 	BlockedUntil time.Time
 
 	WaitSlot  time.Duration // time waited because every slot (of the key, of PerSite, or of MaxInFlight) was taken
 	WaitDelay time.Duration // time waited for the gap to the start before
-	WaitBlock time.Duration // time waited because the key was blocked (by Windows too), or for the probe's answer
+	WaitBlock time.Duration // time waited because the key was blocked (by Windows too), or for the probe's response
 
-	Delay       time.Duration // delay in force: the next start on this key is not earlier than Start+Delay
-	DelaySource string        // rule that gave it: "random", "crawl-delay", "adaptive" or "learned"
+	Delay       time.Duration // delay in force, so that the next start on this key is at Start+Delay or later
+	DelaySource string        // rule that gave it, "random", "crawl-delay", "adaptive" or "learned"
 	Slot        int           // slots of this key in use at the grant, this one included
 	Slots       int           // number of slots of this key
 	Probe       bool          // first request after a block
 
-	// Own are the limits that Config.Override gave for this start, completed by the Config's; nil
-	// where the Config's hold.
+	// Own are the limits that Config.Override gave for this start, completed by the Config's. It is
+	// nil if the Config's limits apply.
 	Own *Limits
 
-	// TakenBack lists the leases found expired (LeaseTTL) that no earlier Grant reported: those of
-	// this key, and those of others whose place of MaxInFlight was needed. the Limiter of a process
-	// reports at most 255 of a key.
+	// TakenBack lists the leases found expired (LeaseTTL) that no earlier Grant reported. These are
+	// leases of this key, and leases of other keys whose place of MaxInFlight was needed. The
+	// Limiter of a process reports at most 255 of a key.
 	TakenBack []TakenBack
 
 	// Restored is the latest block of the key that was read from Config.Store, where an earlier
-	// process or another one had saved it, and that no earlier Grant or Error reported; nil: none.
+	// process or another one had saved it, and that no earlier Grant or Error reported. It is nil
+	// if there is none.
 	Restored *Restored
 	// StateErr is the error, or the panic, of the Store for the key, whose debt may be lost when
-	// the process ends. It is reported once, until the Store works again; nil: no new error.
+	// the process ends. It is reported once, until the Store works again. It is nil if there is no
+	// new error.
 	StateErr error
-	// ByHand is the latest Block by a person (BlockedAt, BlockedUntil and Cause), or the latest
-	// Clear (ClearedAt), that no earlier Grant or Error reported; nil: none.
+	// ByHand is the latest Block by an operator (BlockedAt, BlockedUntil and Cause), or the latest
+	// Clear (ClearedAt), that no earlier Grant or Error reported. It is nil if there is none.
 	ByHand *Debt
 }
 
 // TakenBack names a lease whose slot was taken back.
 type TakenBack struct {
 	Key     string
-	Seq     uint64 // number of its start; 0: it hadn't started, or the number isn't known
-	Process string // process that made the start, as by Limiter.ID; empty: this one
+	Seq     uint64 // number of its start, 0 if it hadn't started or if not known
+	Process string // process that made the start, as by Limiter.ID, empty for this one
 }
 
 // Restored is a block that was read from Config.Store.
@@ -264,15 +265,15 @@ type Restored struct {
 	Met  time.Time // time of the reading
 }
 
-// An Effect is the change of a key by an observed outcome. It is zero where the key owes nothing
-// and hasn't changed.
+// An Effect is the change of a key by an observed outcome. It is zero if the key has no state and
+// hasn't changed.
 type Effect struct {
 	Blocked  bool      // the outcome set or lengthened a block of the key
-	Until    time.Time // end of the block in force; zero if the key isn't blocked
-	Kind     string    // counter that grew: "refused", "unsure" or "ban"; empty: none, it wasn't counted
-	Row      int       // number of that Kind in a row, 255 for more; 0: it wasn't counted
-	Refusals int       // refusals of every Kind in a row; those of one block count once
+	Until    time.Time // end of the block, zero if the key isn't blocked
+	Kind     string    // counter that grew, "refused", "unsure" or "ban", empty if none grew
+	Row      int       // number of that Kind in a row, at most 255, 0 if it wasn't counted
+	Refusals int       // refusals of every Kind in a row, those of one block counted once
 	Cleared  bool      // the outcome lifted a block or reset the counter
-	Own      bool      // the page's trouble is its own: asking again is no use
-	StateErr error     // as in Grant; or the panic of Config.Backoff, instead of which a Fibonacci step blocks the key
+	Own      bool      // only this page fails, so another request for it is useless
+	StateErr error     // as in Grant, or the panic of Config.Backoff, instead of which a Fibonacci step blocks the key
 }

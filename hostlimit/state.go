@@ -3,31 +3,32 @@ package hostlimit
 import "time"
 
 // A HostState is the state of one key in a limiter, for a status page. Its own JSON has durations
-// in nanoseconds, as that of a time.Duration; politeness.Status writes them in seconds.
+// in nanoseconds, as that of a time.Duration. politeness.Status writes them in seconds.
 type HostState struct {
 	Key      string `json:"host"`
 	Starts   uint64 `json:"starts"`    // requests started since the key's state was made
 	InFlight int    `json:"slotsUsed"` // slots in use, expired leases that no request took back included
 	Slots    int    `json:"slots"`     // number of slots of the key
 	Waiters  int    `json:"waiters"`   // requests in the queue
-	// Hold is the reason for which the head of the queue waits, as in Wait; empty if no request
-	// waits.
+	// Hold is the reason for which the head of the queue waits, as in Wait. It is empty if no
+	// request waits.
 	Hold string `json:"hold,omitempty"`
 	Why  string `json:"why,omitempty"` // that reason, in a sentence
 
-	// Silent is the longest time for which a slot has been held without a Renew: for an answer that
-	// takes long, or a body that is neither read nor closed; 0: no slot is held.
+	// Silent is the longest time for which a slot has been in use without a Renew. A response takes
+	// long, or a body is neither read nor closed. It is 0 if no slot is in use.
 	Silent time.Duration `json:"silent,omitempty"`
-	// SilentBy is the name of the request that holds that slot, by its Watcher; empty: it has none.
+	// SilentBy is the name of the request that occupies that slot, by its Watcher. It is empty if
+	// the request has none.
 	SilentBy string `json:"silentBy,omitempty"`
 
-	// Next is the earliest start of the head of the queue, or of the next request; in the past if
-	// it could start.
+	// Next is the earliest start of the head of the queue, or of the next request. It is in the
+	// past if the request could start.
 	Next         time.Time `json:"nextStart"`
-	BlockedUntil time.Time `json:"blockedUntil,omitzero"` // end of the block; zero if the key isn't blocked
-	// BlockedBy is the cause of the block: "status 429", "network error", "refused"
+	BlockedUntil time.Time `json:"blockedUntil,omitzero"` // end of the block, zero if the key isn't blocked
+	// BlockedBy is the cause of the block, such as "status 429", "network error", "refused"
 	// (Outcome.Refused), "rate limit" (Outcome.Reset), "hours" (Config.Windows), or "by hand: " and
-	// why (Controller.Block); empty if the key isn't blocked.
+	// the reason (Controller.Block). It is empty if the key isn't blocked.
 	BlockedBy string `json:"blockedBy,omitempty"`
 	// Refusals are those in a row, 255 for more. They stay after the end of a block, until a probe
 	// succeeds.
@@ -37,11 +38,11 @@ type HostState struct {
 	// Delay is the delay in force since the last start, or the floor of the head of the queue if
 	// that is longer.
 	Delay time.Duration `json:"delay"`
-	// DelaySource is the rule that gave Delay: "random" (Delay.Min and Max), "crawl-delay" (the
-	// caller's floor), "adaptive" (response times) or "learned" (refusals); empty before the first
-	// start.
+	// DelaySource is the rule that gave Delay, that is "random" (Delay.Min and Max), "crawl-delay"
+	// (the caller's floor), "adaptive" (response times) or "learned" (refusals). It is empty before
+	// the first start.
 	DelaySource string `json:"delaySource"`
-	// Adaptive is the delay by response times; 0 if Delay.Adaptive doesn't use them.
+	// Adaptive is the delay by response times. It is 0 if Delay.Adaptive doesn't use them.
 	Adaptive time.Duration `json:"adaptive,omitempty"`
-	Learned  time.Duration `json:"learned,omitempty"` // delay that refusals have taught; 0: none
+	Learned  time.Duration `json:"learned,omitempty"` // delay that refusals have taught, 0 if there is none
 }

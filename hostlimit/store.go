@@ -12,61 +12,62 @@ import (
 // every hour is as polite as one that never stops. [Dir] is the Store on disk, and Config.Store
 // takes it. Implementations are safe for concurrent use.
 //
-// A Store may have a further method, as that of Dir does:
+// A Store may have a further method, as that of Dir has:
 //
 //	Hold(ctx context.Context) (id, by string, err error)
 //
-// It takes the state for this process, until the process ends. id has at most 16 characters, and is
-// the same in all runs and processes that keep their debts there; policy records state it. by
-// describes the other process that has the state, empty if there is none. Hold waits for that
-// process until ctx is done.
+// It takes the state for this process, until the process ends. The id has at most 16 characters,
+// and is the same in all runs and processes that keep their state there. Policy records have it.
+// The result by describes the other process that has the state, empty if there is none. Hold waits
+// for that process until ctx is done.
 type Store interface {
-	// Update replaces the debt of key by the result of change: atomically, over goroutines and over
-	// every process that uses the same store. A change that returns its argument makes Update a
-	// read, which is cheap.
+	// Update replaces the debt of key by the result of change. It is atomic over goroutines and
+	// over every process that uses the same store. A change that returns its argument makes Update
+	// a read, which is cheap.
 	//
-	// change depends on its argument alone. It is called once, and again where another Update of
-	// the key came in between: Update keeps and returns the result of the last call.
+	// change depends on its argument alone. It is called once, and again if another Update of the
+	// key came in between. Update keeps and returns the result of the last call.
 	//
 	// The debt is valid beside an error. Either the old debt couldn't be read, and change was
-	// called with the zero Debt; or the new one couldn't be kept, and the old one stays. ctx bounds
-	// the wait for other processes.
+	// called with the zero Debt. Or the new debt couldn't be saved, and the old one stays. The ctx
+	// bounds the wait for other processes.
 	Update(ctx context.Context, key string, change func(Debt) Debt) (Debt, error)
 }
 
-// A Debt is the part of a key's state that its next request must respect: a block, a delay, a next
-// start. The zero Debt owes nothing. A Store returns times in UTC and without a reading of the
-// monotonic clock, so that debts compare by ==.
+// A Debt is the part of a key's state that its next request must respect, such as a block, a delay
+// or a next start. The zero Debt restricts nothing. A Store returns times in UTC and without a
+// reading of the monotonic clock, so that debts compare by ==.
 type Debt struct {
-	BlockedUntil time.Time     `json:"blockedUntil,omitzero"` // end of the block; zero: not blocked
-	NextStart    time.Time     `json:"nextStart,omitzero"`    // when the next request may start; zero: not known
+	BlockedUntil time.Time     `json:"blockedUntil,omitzero"` // end of the block, zero if the key isn't blocked
+	NextStart    time.Time     `json:"nextStart,omitzero"`    // when the next request may start, zero if not known
 	Refusals     int           `json:"refusals,omitzero"`     // refusals in a row, as by 429
-	Unsure       int           `json:"unsure,omitzero"`       // unsure answers in a row, such as 500
+	Unsure       int           `json:"unsure,omitzero"`       // unsure responses in a row, such as 500
 	Bans         int           `json:"bans,omitzero"`         // bans in a row
 	Cause        string        `json:"cause,omitzero"`        // cause of the block, such as "status 429"
-	Delay        time.Duration `json:"delay,omitzero"`        // delay that was learned; 0: none
+	Delay        time.Duration `json:"delay,omitzero"`        // learned delay, 0 if there is none
 	Slow         bool          `json:"slow,omitzero"`         // a ban has taught Delay, which is eased slowly
-	BlockedAt    time.Time     `json:"blockedAt,omitzero"`    // when the block was set; zero: not blocked, or not known
+	BlockedAt    time.Time     `json:"blockedAt,omitzero"`    // when the block was set, zero if not known
 
-	// Adaptive is the delay by response times, if it is longer than Delay.Max; it may be rounded
-	// up; 0: none.
+	// Adaptive is the delay by response times, if it is longer than Delay.Max, and 0 otherwise. It
+	// may be rounded up.
 	Adaptive time.Duration `json:"adaptive,omitzero"`
 
-	// ClearedAt is when a block was lifted last: by the success of a request that started then, or
-	// by a person; zero: not known.
+	// ClearedAt is when a block was lifted last, by the success of a request that started then, or
+	// by an operator. It is zero if not known.
 	ClearedAt time.Time `json:"clearedAt,omitzero"`
-	// FreedAt is when a person lifted a block last, which alone lifts one by hand; zero: not known.
+	// FreedAt is when an operator lifted a block last. Only that lifts an operator's block. It is
+	// zero if not known.
 	FreedAt time.Time `json:"freedAt,omitzero"`
 }
 
 // Merge joins the debts of a key that two processes know of. A block that was set before the last
-// clearing is lifted, with its counters and cause. A block by hand is lifted only if a person has
-// cleared the key since. Of the blocks that stand the later end and the larger counters hold; the
-// cause is that of the later end, or a person's. The longer delay and the later next start hold.
+// clearing is lifted, with its counters and cause. A block by hand is lifted only if an operator
+// has cleared the key since. Of two blocks, the later end and the larger counters apply. The cause
+// is that of the later end, or an operator's. The longer delay and the later next start apply.
 //
 // It is for implementers of Limiter. A debt may be merged in any order, and more than once. There
-// is one exception: if two blocks are merged before a clearing is known that lifts only one of
-// them, both stand.
+// is one exception. If two blocks are merged before a clearing is known that lifts only one of
+// them, both stay.
 func (d Debt) Merge(o Debt) Debt {
 	cleared := later(d.ClearedAt, o.ClearedAt)
 	freed := later(d.FreedAt, o.FreedAt)
@@ -116,7 +117,7 @@ func (d Debt) unblocked() Debt {
 	return d
 }
 
-// byHand reports whether a person has set the block of d.
+// byHand reports whether an operator has set the block of d.
 func (d Debt) byHand() bool { return strings.HasPrefix(d.Cause, "by hand: ") }
 
 // causeWith returns the cause of d's block merged with o's.

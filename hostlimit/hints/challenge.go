@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Challenge returns the field of resp that says it is a challenge: a page that wants a browser to
-// prove something, or a person to solve a captcha, in place of the page that was asked for. The
-// result is the field as text for people, such as "cf-mitigated: challenge". It is empty if no
-// field says so. Five large vendors mark their challenges:
+// Challenge returns the field of resp that marks a challenge. A challenge is a page that tests the
+// browser or asks for a captcha, in place of the page that was asked for. The result is the field
+// with its value as text for people. It is empty if there is no such field. Five large vendors mark
+// their challenges:
 //
 //	Cloudflare  cf-mitigated: challenge
 //	AWS WAF     x-amzn-waf-action: challenge, or captcha

@@ -17,9 +17,9 @@ const longestOther = time.Hour
 // asks for. A response should have one. If it has several, as of a server and of a gateway before
 // the server, the longest wait counts. If none can be read, value is the first one and wait is 0.
 //
-// Fields that say the same in other names count as well, at most an hour: Retry-After-Ms,
-// Retry-After-short for the limit of that name, X-Retry-In. If one asks for the longest wait, value
-// is its value, with the unit behind it, or "3600" if it asks for more.
+// Fields with the same meaning count as well, at most an hour. They are Retry-After-Ms,
+// Retry-After-short for the limit of that name, and X-Retry-In. If one asks for the longest wait,
+// value is its value, with the unit behind it, or "3600" if it asks for more.
 func RetryAfter(h http.Header) (value string, wait time.Duration) {
 	retries, _ := others(h)
 	return retryAfter(h, retries)

@@ -10,10 +10,10 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// Outcome returns what resp says about its host: its status, Retry-After, the rate limit of which
-// nothing is left, and whether it is a challenge. Set Latency and Resource before you call Observe:
-// the response doesn't have them. For an attempt without a response use
-// hostlimit.Outcome{Err: err}.
+// Outcome returns the hostlimit.Outcome of resp. It has the status, Retry-After, an exhausted rate
+// limit, and whether resp is a challenge. Set Latency and Resource before you call Observe, because
+// the response doesn't have them. For an attempt without a response use hostlimit.Outcome{Err:
+// err}.
 func Outcome(resp *http.Response) hostlimit.Outcome {
 	_, o := Read(resp)
 	return o
@@ -24,7 +24,7 @@ func Outcome(resp *http.Response) hostlimit.Outcome {
 type Hints struct {
 	RetryAfter string // the Retry-After that counts, or another field's value in its place
 	RateLimit  string // fields of a rate limit of which nothing is left
-	Refused    string // why the response is a refusal, whatever its status
+	Refused    string // why the response is a refusal, for any status
 }
 
 // Read returns the Outcome of resp as function Outcome does, and the fields that it was read from.

@@ -92,8 +92,8 @@ func probePasses(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced})
 	s.answer(s.take(), 429, tick)
 	for i, end := range []func(*turn){
-		func(t *turn) { s.done(t) },           // no answer
-		func(t *turn) { s.answer(t, 407, 0) }, // an answer that says nothing
+		func(t *turn) { s.done(t) },           // no response
+		func(t *turn) { s.answer(t, 407, 0) }, // a response that says nothing
 		func(t *turn) { // the caller left
 			t.lease.Observe(hostlimit.Outcome{Err: context.Canceled})
 			s.done(t)

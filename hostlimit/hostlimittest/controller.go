@@ -11,7 +11,7 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// controls are for steering by a person: the [hostlimit.Controller], priorities, limits that
+// controls are for steering by an operator: the [hostlimit.Controller], priorities, limits that
 // change, and the reports of a [hostlimit.Watcher].
 var controls = []scenario{
 	{

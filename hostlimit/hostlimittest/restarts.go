@@ -10,10 +10,10 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// RunRestarts holds limiters that share their state, such as Memories with one
-// hostlimit.Config.Store, against their promises when a process ends at any step and another
-// begins: each call of newLimiter is one process, and the ones before are gone, with the leases
-// that they held. in is as in RunIn; nil is real time.
+// RunRestarts tests limiters that share their state, such as memory.Limiters with one
+// hostlimit.Config.Store. A process ends at any step, and another begins. Each call of newLimiter
+// is one process, and the earlier ones are gone with their leases. The parameter in is that of
+// RunIn, and nil means real time.
 func RunRestarts(t *testing.T, in func(*testing.T, func(*testing.T)), newLimiter New) {
 	if in == nil {
 		in = func(t *testing.T, scenario func(*testing.T)) { scenario(t) }
@@ -114,7 +114,7 @@ func (l *life) took(floor time.Duration) *turn {
 	return t
 }
 
-// held reports whether the process that took t goes on.
+// held reports whether the process that took t continues.
 func (l *life) held(t *turn) bool {
 	for _, o := range l.turns {
 		if o == t {
@@ -158,7 +158,7 @@ func refusedTwice(l *life) {
 			}
 			l.step()
 			if !l.held(t) {
-				continue // the process ended before the answer came
+				continue // the process ended before the response came
 			}
 			e := t.lease.Observe(hostlimit.Outcome{Status: 429})
 			observed = true

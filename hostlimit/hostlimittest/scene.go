@@ -198,7 +198,7 @@ func (s *scene) done(t *turn) (expired bool) {
 	return t.lease.Release()
 }
 
-// answer ends a turn with an answer of the given status, and returns its effect.
+// answer ends a turn with a response of the given status, and returns its effect.
 func (s *scene) answer(t *turn, status int, retryAfter time.Duration) hostlimit.Effect {
 	defer s.done(t)
 	return t.lease.Observe(hostlimit.Outcome{Status: status, RetryAfter: retryAfter})

@@ -268,7 +268,7 @@ func (h *host) leaked() (leases []hostlimit.TakenBack) {
 }
 
 // forgive resets the counter of h when the host has been quiet for long enough. No request waits
-// for the answer of a probe then.
+// for the response of a probe then.
 func (sh *shard) forgive(h *host, now time.Duration) {
 	if h.kept == nil || !h.kept.Forgive(sh.m.rules, now) {
 		return

@@ -20,7 +20,7 @@ import (
 //	call      state of the key                         action
 //	Acquire   not read yet, or not for 10 s            sync, then the turn
 //	Acquire   refused, while the gap is paid from New  sync, then the error
-//	Next      the same                                 sync, then the answer
+//	Next the same sync, then the response
 //	Start     the same; or the next start will be far  sync, then the gate
 //	          away
 //	Start     stamped, and the next start is far       sync, and the stamp moves behind it
@@ -315,7 +315,7 @@ func (sh *shard) commit(h *host, lim *hostlimit.Limits, x *update, debt hostlimi
 
 // fail notes that the Update of x has failed.
 func (s *stored) fail(x *update, err error) {
-	if s.failure == nil { // a Store that goes on failing is reported once
+	if s.failure == nil { // a Store that continues failing is reported once
 		s.err = err
 	}
 	s.failure = err

@@ -1,4 +1,4 @@
-// Package memory is the limiter of one process: a [hostlimit.Limiter] without a server. Use it
+// Package memory is the limiter of one process, a [hostlimit.Limiter] without a server. Use it
 // through politeness.New, which makes one, or by itself to pace work on many keys.
 //
 // A file has one concern, and uses those below it in this list:
@@ -79,13 +79,13 @@ func New(c hostlimit.Config) (*Limiter, error) {
 // force.
 func (m *Limiter) Config() hostlimit.Config { return m.config }
 
-// ID implements Limiter: limiter is a random number, process is empty.
+// ID implements Limiter. The limiter is a random number, and the process is empty.
 func (m *Limiter) ID(context.Context) (limiter, process string) { return m.id, "" }
 
 // Acquire implements Limiter. If ctx is cancelled before the request may start, the error is
-// ctx.Err() itself. If the deadline of ctx is known to come first, the turn is refused: at once, or
-// in the queue when a block, a slow answer or a long random delay makes the deadline impossible, or
-// when it passes there. It is an error, too, if Override returns limits that make no sense.
+// ctx.Err() itself. If the request can't start before the deadline of ctx, it fails as soon as that
+// is known. That may be immediately, or later in the queue because of a block, a slow response or a
+// long random delay. It is an error, too, if Override returns limits that make no sense.
 func (m *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
 	// The context, Override and the Store are code of the user's: they are called under no lock.
 	c := callerOf(ctx)
@@ -155,7 +155,7 @@ func (sh *shard) enter(c *caller, key string, lim *hostlimit.Limits, floor time.
 }
 
 // Next implements Limiter. It counts the queue ahead with the smallest delays that there can be,
-// and nothing without a known end, such as a slot that is held. An unknown key can start now.
+// and nothing without a known end, such as a slot in use. An unknown key can start now.
 func (m *Limiter) Next(ctx context.Context, key string, floor time.Duration) (time.Time, error) {
 	c := callerOf(ctx)
 	if c.err != nil {

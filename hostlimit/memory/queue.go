@@ -26,7 +26,8 @@ import (
 //	gated     at the head, free           started   leases are ahead of the queue: they hold slots
 //	gated     too late, context done      had       without a stamp, so that it owes nothing; refused as from queued
 //	had       Release, LeaseTTL           gone      cancelStamp undoes the booking
-//	started   Release, LeaseTTL           gone      past keeps the stamp, which is owed for; FromEnd, or no answer, moves it to the end
+//	started Release, LeaseTTL gone past keeps the stamp, which is owed for; FromEnd, or no
+//	response, moves it to the end
 //
 // The states of the key itself are those of Refusals. Its next request probes where they are
 // waiting: active.probe is that request, until its answer. Outside of Config.Windows every key is
@@ -192,7 +193,7 @@ type waitCause uint8
 const (
 	free    waitCause = iota
 	blocked           // by a refusal
-	probing           // a probe has no answer yet
+	probing           // a probe has no response yet
 	slots             // every slot is held
 	delay             // the gap to the last start isn't over
 	perSite           // every place of the key's site is held
@@ -335,7 +336,7 @@ func (a *active) release(l *lease, now time.Duration) {
 	l.a = nil
 	l.name = nil
 	a.sh.m.drain.ended()
-	if a.probe == l { // without an answer that decides: the next request probes
+	if a.probe == l { // without a response that decides: the next request probes
 		a.probe = nil
 	}
 	a.freePlaces(now)

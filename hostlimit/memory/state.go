@@ -14,12 +14,11 @@ import (
 )
 
 // A Limiter paces the requests of one process, with less than two hundred bytes per idle host. It
-// starts no goroutine: time passes in the callers' own, so there is nothing to close, and
-// everything works in a testing/synctest bubble. It is safe for concurrent use and must not be
-// copied.
+// starts no goroutine, so there is nothing to close, and everything works in a testing/synctest
+// bubble. It is safe for concurrent use and must not be copied.
 //
 // Stamps are taken from the monotonic clock, counted from the time of day of the first use. So the
-// gaps between them are exact, also where the machine's clock was set in between.
+// gaps between them are exact, even if the machine's clock was set in between.
 type Limiter struct {
 	rules         *rules.Rules
 	config        hostlimit.Config
@@ -277,7 +276,7 @@ func (l *lease) held(now time.Duration) time.Duration {
 }
 
 // countsFromEnd reports whether the gap after l counts from its end: by Delay.FromEnd, or because
-// there was no answer. An attempt whose connection was refused after ten seconds has reached the
+// there was no response. An attempt whose connection was refused after ten seconds has reached the
 // site then, as far as is known.
 func (l *lease) countsFromEnd() bool { return l.started && (l.lim.Delay.FromEnd || l.unanswered) }
 

@@ -11,8 +11,8 @@
 //
 // Only the most specific line of a host holds. A line without concurrency, or without a delay,
 // leaves it to the Config; a line with a delay replaces the whole Delay, to which adaptive
-// (Delay.Adaptive), ceiling and from-end belong. A suffix holds for every name that ends in it, and
-// for itself; a host without a port for all of its ports.
+// (Delay.Adaptive), ceiling and from-end belong. A suffix applies to every name that ends in it,
+// and to itself. A host without a port applies to all of its ports.
 //
 //	file, err := overrides.Read("hosts.txt", cfg.Hosts)
 //	cfg.Hosts.Override = file.Limits
@@ -74,8 +74,7 @@ func check(c hostlimit.Config, l hostlimit.Limits) error {
 func (f *File) Limits(key string) (hostlimit.Limits, bool) { return f.file.Find(key) }
 
 // Err returns nil if the present content of the file is in force. Otherwise the error names each
-// line that is wrong: a host of such a line keeps the limits that it had before, the other lines
-// hold.
+// wrong line. A host of such a line keeps its earlier limits, and the other lines apply.
 func (f *File) Err() error {
 	if err := f.file.Err(); err != nil {
 		return fmt.Errorf("overrides: %w", err)

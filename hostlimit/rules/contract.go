@@ -9,7 +9,7 @@ import (
 	"github.com/go-politeness/politeness/internal/contexts"
 )
 
-// Left reports whether the caller gave the request up, so that o says nothing about the host.
+// Left reports whether the caller gave the request up, so that o doesn't count for the host.
 func Left(o *hostlimit.Outcome) bool {
 	return o.Status == 0 && o.Err != nil && contexts.Left(o.Err)
 }
@@ -17,7 +17,7 @@ func Left(o *hostlimit.Outcome) bool {
 // InARow is the number of refusals in a row of any kind that d has.
 func InARow(d *hostlimit.Debt) int { return d.Refusals + d.Unsure + d.Bans }
 
-// ByHand reports whether a person has set the block with that cause (Debt.Cause,
+// ByHand reports whether an operator has set the block with that cause (Debt.Cause,
 // HostState.BlockedBy), and returns the reason.
 func ByHand(cause string) (why string, ok bool) { return strings.CutPrefix(cause, handPrefix) }
 

@@ -12,8 +12,8 @@ func Draw(d *hostlimit.Delay) time.Duration {
 	return d.Min + time.Duration(rand.Uint64N(uint64(d.Max-d.Min)+1)) // Max-Min+1 may not fit into an int64
 }
 
-// Usual returns how long pages of a key usually take to be answered, after o, if they usually took
-// that long before; 0: not known. See hostlimit.Slower.
+// Usual returns the usual response time of a key's pages, after o, given the usual time before. The
+// time is 0 if not known. See hostlimit.Slower.
 func Usual(o *hostlimit.Outcome, before time.Duration) time.Duration {
 	longer := o.Latency - before
 	switch {
@@ -28,8 +28,8 @@ func Usual(o *hostlimit.Outcome, before time.Duration) time.Duration {
 }
 
 // Adapt returns the delay by response times after o, if it was old before, and pages of the key
-// usually take that long, o included (Usual). Without a formula of response times it returns 0: old
-// is a delay of other limits.
+// usually take that long, o included (Usual). Without a formula of response times it returns 0,
+// since old is a delay of other limits.
 func Adapt(d *hostlimit.Delay, old, usual time.Duration, o *hostlimit.Outcome) time.Duration {
 	if !d.Adaptive.ByLatency() {
 		return 0

@@ -8,7 +8,7 @@ import (
 
 const day = 24 * time.Hour
 
-// Hours are the Windows of a Config; with none, requests may start at any time.
+// Hours are the Windows of a Config. Without Hours, requests may start at any time.
 type Hours []hostlimit.Window
 
 // openFor returns how long w is still open at a time of day; 0 if it is closed.
@@ -26,7 +26,8 @@ func span(from, to time.Duration) time.Duration { return (to - from + day) % day
 // timeOfDay counts from midnight UTC.
 func timeOfDay(t time.Time) time.Duration { return t.Sub(t.Truncate(day)) }
 
-// Left returns for how long the window that is open at t stays open; 0 if none is.
+// Left returns for how long the window that is open at t stays open. It returns 0 if no window is
+// open.
 func (h Hours) Left(t time.Time) (left time.Duration) {
 	for _, w := range h {
 		left = max(left, openFor(w, timeOfDay(t)))

@@ -7,8 +7,9 @@ import (
 	"github.com/go-politeness/politeness/backoff"
 )
 
-// A bare 503, another 5xx or no answer may come from an unknown rate limit, or from the trouble of
-// one page. These are the rules by which the two are told apart, and by which a delay is learned:
+// A bare 503, another 5xx or no response may come from an unknown rate limit, or from the trouble
+// of one page. These are the rules by which the two are told apart, and by which a delay is
+// learned:
 //
 //  1. After such a refusal the host rests for a second, longer with each further one in a row, and
 //     then one request asks again, the refused page first.
@@ -52,7 +53,7 @@ type trial struct {
 }
 
 // A suspicion separates the trouble of pages from that of their host: it has the pages that were
-// refused, and counts of the answers since.
+// refused, and counts of the responses since.
 type suspicion struct {
 	Suspects [8]suspect `json:",omitzero"` // pages refused last, the latest first
 	Pending  uint64     `json:",omitzero"` // page that was refused twice; the next answer shows whose trouble it is
@@ -72,7 +73,7 @@ type suspect struct {
 	Rests    bool   `json:",omitzero"` // the refusal had a Retry-After
 }
 
-// Pauses and bans. "After such an answer the host rests for a second, longer with each further one
+// Pauses and bans. "After such a response the host rests for a second, longer with each further one
 // in a row (at most 5 min, or the policy's cap where that is shorter)". "A ban: nothing is asked
 // for 60 s, doubling to 10 min". If the longest of these was refused twice, they go on doubling, to
 // 4 h.
@@ -205,7 +206,7 @@ func (s *Refusals) suspect(a *answer) {
 		return
 	}
 	if page != nil && !page.Asked && a.turn.Probe && !a.earlier {
-		// The page was refused again, alone. Nothing pauses: the answer to the next request, for
+		// The page was refused again, alone. Nothing pauses: the response to the next request, for
 		// another page, shows whose trouble it is.
 		page.Asked = true
 		s.Pending = resource
@@ -238,7 +239,7 @@ func (s *Refusals) suspect(a *answer) {
 // right after it.
 func (s *Refusals) blameHost(resource uint64) {
 	s.Pending = 0
-	s.Unsure++ // for the answer that set Pending and paused nothing
+	s.Unsure++ // for the response that set Pending and paused nothing
 	if resource == s.Served {
 		s.Proofs += sureProof
 	}
@@ -410,8 +411,8 @@ func (s *Refusals) takeBack(t *Turn) {
 	s.Excess = 0
 }
 
-// ForgetPages forgets by which pages and lessons s was learned. A Store keeps the rest: the block,
-// the counters, and the learned delay.
+// ForgetPages forgets by which pages and lessons s was learned. A Store keeps the rest, that is the
+// block, the counters, and the learned delay.
 func (s *Refusals) ForgetPages() {
 	s.lesson = lesson{Slow: s.Slow}
 	s.trial = trial{}

@@ -6,15 +6,15 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// Owed returns the part of d that holds at now, by the clock on the wall. A block that is over has
-// no cause, and none is left of one whose refusals are forgiven. A wait is no longer than it was to
-// be when it was set, or than MaxRetryAfter: the clock may have been set back since.
+// Owed returns the part of d that applies at now, by the wall clock. A block that is over has no
+// cause, and none is left of one whose refusals are forgiven. A wait is no longer than it was to be
+// when it was set, or than MaxRetryAfter, because the clock may have been set back since.
 func (r *Rules) Owed(d hostlimit.Debt, now time.Time) hostlimit.Debt {
 	d = r.Current(d, now)
 	longest := r.refusals.MaxRetryAfter
 	d.NextStart = earlier(d.NextStart, now.Add(longest).Round(0))
 	if !d.BlockedAt.IsZero() {
-		// A person may have blocked the key for longer than any host may ask for.
+		// An operator may have blocked the key for longer than any host may ask for.
 		longest = max(longest, d.BlockedUntil.Sub(d.BlockedAt))
 	}
 	d.BlockedUntil = earlier(d.BlockedUntil, now.Add(longest).Round(0))

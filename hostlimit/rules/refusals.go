@@ -13,56 +13,57 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// Refusals is the state into which the answers of a host have brought its key: the block, the
-// refusals in a row and the delay that they have taught. It is for implementers of
-// [hostlimit.Limiter]: a plain value, with neither a lock nor a clock; times count from any moment
-// before the first one. The zero value is the key of a host that has not refused. A key goes
-// through these states:
+// Refusals is the state of a key by the responses of its host. It has the block, the refusals in a
+// row and the learned delay. It is for implementers of [hostlimit.Limiter]. It is a plain value
+// without a lock and a clock. Times count from any moment before the first one. The zero value is
+// the key of a host that has not refused. A key goes through these states:
 //
 //	state    event                               next     why
 //	open     refusal                             blocked  until Retry-After, or by the policy; may teach
-//	open     unsure: 5xx, 408, 425, no answer    blocked  Fibonacci steps, at most 5 min or Cap; see suspicion
+//	open unsure: 5xx, 408, 425, no response blocked Fibonacci steps, at most 5 min or Cap; see
+//	suspicion
 //	open     403 and the like, number InARow     waiting  the next answer shows a ban, or forbidden pages
 //	open     Reset, or Retry-After from 300 on   paused   nothing is left of the host's rate limit
 //	paused   Until has passed                    open     the host has not refused: no probe
 //	blocked  Until has passed                    waiting  for a request to probe
 //	waiting  a request starts                    probed   the others wait for its answer
 //	waiting  Forgive has passed                  open     the refusals are too long ago to count
-//	probed   success                             open     every request goes on
+//	probed success open every request continues
 //	probed   refusal                             blocked  for longer: one more refusal in a row
 //	probed   unsure or 403, after a refusal      blocked  the same
-//	probed   unsure, the page that was refused   waiting  the answer to the next page shows whose trouble it is
+//	probed unsure, the page that was refused waiting the response to the next page shows whose
+//	trouble it is
 //	probed   unsure, another page                blocked  for longer: one more in a row
-//	probed   403, the answer that shows          blocked  a ban: 60 s, doubling to 10 min, then 4 h
+//	probed 403, the response that shows blocked a ban: 60 s, doubling to 10 min, then 4 h
 //	probed   another answer, or none observed    waiting  the next request probes
 //	any      refusal of an earlier request       same     until its Retry-After, if later; not counted
 //	any      Reset, or Retry-After from 300 on   same     until then, if later; not counted
 //	any      refusal that is found late          blocked  Revise: as if it had been no success
-//	any      Block                               blocked  by a person: no answer lifts it, only Clear
+//	any Block blocked by an operator: no response lifts it, only Clear
 //	any      Clear                               open
 //
-// An earlier request is one that started before the block was set; its refusal counts all the same
-// until that block is lifted, where it is of unsure answers, or of InARow such as 403. The limiter
-// itself holds which request probes. Outside of Config.Windows a key is held as if it were blocked,
-// whatever its state.
+// An earlier request is one that started before the block was set. Its refusal also counts until
+// that block is lifted, if it is of unsure responses, or of InARow such as 403. The limiter itself
+// knows which request probes. Outside of Config.Windows a key waits as if it were blocked, in any
+// state.
 type Refusals struct {
-	Until time.Duration `json:",omitzero"` // end of the block; 0: none
+	Until time.Duration `json:",omitzero"` // end of the block, 0 if there is none
 	SetAt uint64        `json:",omitzero"` // number of the last request that started before the block was set
 	Cause string        `json:",omitzero"` // cause of the block, as in HostState.BlockedBy
 	Alone bool          `json:",omitzero"` // requests start one at a time, each a probe, until one succeeds
 
-	Row       int  `json:",omitzero"` // refusals in a row, 255 for more; those of one block count once
-	Unsure    int  `json:",omitzero"` // unsure answers in a row, 255 for more
+	Row       int  `json:",omitzero"` // refusals in a row, at most 255, those of one block counted once
+	Unsure    int  `json:",omitzero"` // unsure responses in a row, at most 255
 	Forbidden int  `json:",omitzero"` // 403, its like and unknown words in a row, since the last success or check
 	Bans      int  `json:",omitzero"` // bans in a row
 	Checking  bool `json:",omitzero"` // the next answer shows a ban, or forbidden pages
 
-	Learned time.Duration `json:",omitzero"` // delay that refusals have taught; 0: none
+	Learned time.Duration `json:",omitzero"` // delay that refusals have taught, 0 if there is none
 	Lessons int           `json:",omitzero"` // number of times that refusals have made the delay longer
-	Failed  bool          `json:",omitzero"` // there was trouble before, a page's own or the host's
+	Failed  bool          `json:",omitzero"` // there were failures before, of a page or of the host
 	Rested  time.Duration `json:",omitzero"` // sum of the blocks of this row of refusals
 	Stated  bool          `json:",omitzero"` // the last of them was as long as its Retry-After
-	Took    time.Duration `json:",omitzero"` // Rested of the last row; not if its only Retry-After was right
+	Took    time.Duration `json:",omitzero"` // Rested of the last row, but not if its only Retry-After was right
 	lesson
 	trial
 	suspicion
@@ -73,13 +74,13 @@ func (s *Refusals) InARow() int { return s.Row + s.Unsure + s.Bans }
 
 // A Turn describes the request whose Outcome a Limiter observes. It is for implementers.
 type Turn struct {
-	Now    time.Duration    // when the request was answered
+	Now    time.Duration    // when the response came
 	Number uint64           // number of the request, in the order of starts
 	Last   uint64           // number of the last request that has started
 	Probe  bool             // no other request could start beside it
 	Delay  *hostlimit.Delay // limits of the key's delay
 	Gap    time.Duration    // delay in force
-	Since  time.Duration    // time since the key's counting began: first start, last lesson, an idle time
+	Since  time.Duration    // time since the first start of the key, the last lesson, or an idle time
 	Served int              // successes in that time, this one included
 }
 
@@ -97,7 +98,7 @@ type answer struct {
 // asks returns for how long the host itself asks to be left alone.
 func (a *answer) asks() time.Duration { return a.rules.asked(a.outcome) }
 
-// mayBeABan reports whether pauses in a row go on after the longest. If there was no answer, the
+// mayBeABan reports whether pauses in a row go on after the longest. If there was no response, the
 // user may be offline, and nobody begins a ban anew.
 func (a *answer) mayBeABan() bool { return a.rules.grows && a.outcome.Status != 0 }
 
@@ -145,9 +146,9 @@ func (s *Refusals) Counts() Counts {
 	return Counts{row: uint8(s.Row), unsure: uint8(s.Unsure), bans: uint8(s.Bans)}
 }
 
-// Revise is Observe for a refusal that is found after the answer was observed as o without Refused.
-// before are the Counts of then, and t is the Turn of now, whose Number is that of the request. It
-// changes nothing if o.Refused is empty.
+// Revise is Observe for a refusal that is found after the response was observed as o without
+// Refused. before are the Counts of then, and t is the Turn of now, whose Number is that of the
+// request. It changes nothing if o.Refused is empty.
 func (s *Refusals) Revise(r *Rules, o hostlimit.Outcome, t Turn, before Counts) hostlimit.Effect {
 	if o.Refused == "" {
 		return hostlimit.Effect{}
@@ -162,8 +163,8 @@ func (s *Refusals) Revise(r *Rules, o hostlimit.Outcome, t Turn, before Counts) 
 	return s.Observe(r, o, t)
 }
 
-// isEarlier reports whether the answer of a is no news, as its request started before the block in
-// force was set. While a person's block holds, every answer counts as such.
+// isEarlier reports whether the response of a is no news, as its request started before the block
+// in force was set. While a person's block holds, every answer counts as such.
 func (s *Refusals) isEarlier(a *answer) bool {
 	if a.stopped {
 		return true
@@ -211,7 +212,7 @@ func (s *Refusals) refuse(a *answer) {
 
 // longerThanLast returns how long the next block of a row lasts, of which the policy says stay. A
 // host whose last row has taken long begins with half of that, in place of many short ones, and
-// goes on by quarters.
+// continues by quarters.
 func (s *Refusals) longerThanLast(stay time.Duration) time.Duration {
 	part := s.Took / 4
 	if s.Row == 1 {
@@ -244,13 +245,13 @@ func (s *Refusals) extend(a *answer, cause string) bool {
 	}
 	s.Until = until
 	s.SetAt = a.turn.Last
-	if !a.stopped { // a person's block keeps its cause, by which no answer lifts it
+	if !a.stopped { // a person's block keeps its cause, by which no response lifts it
 		s.Cause = cause
 	}
 	return true
 }
 
-// forbid counts an answer such as 403. Forbidden pages and a ban look alike, so number InARow is
+// forbid counts a response such as 403. Forbidden pages and a ban look alike, so number InARow is
 // followed by a single request: where the host serves that, the pages were forbidden.
 func (s *Refusals) forbid(a *answer) {
 	if a.earlier {
@@ -308,7 +309,7 @@ func causeOf(o *hostlimit.Outcome) string {
 	return "status " + strconv.Itoa(o.Status)
 }
 
-// Block sets the block of a person after the start of request number last, with the cause that
+// Block sets the block of an operator after the start of request number last, with the cause that
 // Rules.CheckBlock returned. A block that ends later keeps its end.
 func (s *Refusals) Block(until time.Duration, cause string, last uint64) {
 	s.Until = max(s.Until, until)
@@ -347,10 +348,10 @@ func (s *Refusals) Forgiven(r *Rules, now time.Duration) bool {
 	return now >= Add(s.Until, r.refusals.Forgive)
 }
 
-// Blocks reports whether a block holds the key at now. At its very end a block is over.
+// Blocks reports whether the key is blocked at now. At its very end a block is over.
 func (s *Refusals) Blocks(now time.Duration) bool { return s.Until > now }
 
-// Stopped reports whether that block is a person's.
+// Stopped reports whether that block is an operator's.
 func (s *Refusals) Stopped(now time.Duration) bool {
 	return strings.HasPrefix(s.Cause, handPrefix) && s.Blocks(now)
 }
@@ -360,7 +361,7 @@ type Meaning uint8
 
 // The meanings, from the one that changes nothing to the one that blocks.
 const (
-	Silent    Meaning = iota // says nothing about the host
+	Silent    Meaning = iota // doesn't count for the host
 	Success                  // the host serves us
 	Unsure                   // the host refuses us, or only this page fails
 	Forbidden                // the page is forbidden, or we are banned
@@ -461,7 +462,7 @@ func (r *Rules) whyAsked(o *hostlimit.Outcome) string {
 	return "rate limit"
 }
 
-// Asks reports whether o asks for a wait, whatever else it means.
+// Asks reports whether o asks for a wait.
 func (r *Rules) Asks(o *hostlimit.Outcome) bool { return r.asked(o) > 0 }
 
 // stay returns the length of the block that o sets as the n-th refusal in a row. The policy is for

@@ -1,14 +1,14 @@
-// Package rules has the rules that limiters share: what an answer means for its host, how long a
-// refusal blocks, what it teaches, and what is left of a debt. Use it if you write a
-// [hostlimit.Limiter]: then a [hostlimit.Config] means to yours what it means to all others.
+// Package rules has the rules that limiters share. They decide the meaning of a response for its
+// host, the length of a block, the learned delay, and the state that is left. Use it if you write a
+// [hostlimit.Limiter], so that a [hostlimit.Config] means the same to all limiters.
 //
-// Everything is pure. There is no clock, no lock and no goroutine here; a limiter says what time it
-// is, and guards its own state. Tests of a limiter are in hostlimit/hostlimittest.
+// Everything is pure. The package has no clock, no lock and no goroutine. The limiter passes the
+// time, and guards its own state. Tests of a limiter are in hostlimit/hostlimittest.
 //
 //   - [New] checks a Config and returns its [Rules].
-//   - [Rules.Meaning] says how an answer counts.
-//   - [Refusals] is the state of one key; [Refusals.Observe] is its step.
-//   - [Rules.Owed] returns the part of a stored debt that still holds.
+//   - [Rules.Meaning] returns how a response counts.
+//   - [Refusals] is the state of one key. [Refusals.Observe] changes the state by a response.
+//   - [Rules.Owed] returns the part of a stored debt that still applies.
 package rules
 
 import (
@@ -24,10 +24,10 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// Rules are a Config, checked and completed, for implementers of Limiter: by them the same Config
+// Rules are a Config, checked and completed, for implementers of Limiter, so that the same Config
 // means the same to all limiters. Rules return the limits of a key, the meaning of an Outcome, the
-// length of blocks, the hours of Config.Windows, and the errors of refused turns. They hold no
-// state of a key, and are safe for concurrent use.
+// length of blocks, the hours of Config.Windows, and the errors of requests that can't start. They
+// have no state of a key, and are safe for concurrent use.
 type Rules struct {
 	config   hostlimit.Config
 	limits   hostlimit.Limits
@@ -76,7 +76,7 @@ func (r *Rules) Hours() Hours { return r.hours }
 
 // Limits returns the limits of key, as Override returns them at this moment, with every default
 // filled in. Beside an error, which is about the limits of Override, it returns those of the
-// Config. The limits are shared: don't change them.
+// Config. The limits are shared, so don't change them.
 func (r *Rules) Limits(key string) (*hostlimit.Limits, error) {
 	if r.config.Override == nil {
 		return &r.limits, nil
@@ -100,7 +100,7 @@ func (r *Rules) Limits(key string) (*hostlimit.Limits, error) {
 	return &l, nil
 }
 
-// Own returns a copy of l for Grant.Own; nil if l are the limits of the Config.
+// Own returns a copy of l for Grant.Own. It returns nil if l are the limits of the Config.
 func (r *Rules) Own(l *hostlimit.Limits) *hostlimit.Limits {
 	if l == &r.limits { // Limits returns this very pointer unless Override has others
 		return nil

@@ -1,7 +1,7 @@
-// Package sitekey tells which hosts are one site: what [hostlimit.Config.PerSite] counts together.
+// Package sitekey finds the site of a host, as [hostlimit.Config.PerSite] counts.
 //
-// It is a package of its own since the public suffix list that it reads depends on net/http. Use it
-// in a limiter of your own, and where you count by sites as the limiters here do.
+// It is a separate package, because the public suffix list that it reads depends on net/http. Use
+// it in your own limiter, or to count by sites as the limiters here do.
 package sitekey
 
 import (
@@ -13,11 +13,11 @@ import (
 	"github.com/go-politeness/politeness/internal/hostname"
 )
 
-// Of returns the site of key, whose requests in flight [hostlimit.Config.PerSite] bounds. key is
-// the result of Transport.HostKey: a host, perhaps with a port. The site is the registrable domain
-// by the public suffix list with its private part, so that two users of github.io have two sites. A
-// name without a registrable domain is its own site, and so is an address, in whatever spelling.
-// The port makes no difference.
+// Of returns the site of key, whose requests in flight [hostlimit.Config.PerSite] bounds. The key
+// is the result of Transport.HostKey, a host with or without a port. The site is the registrable
+// domain by the public suffix list with its private part, so that two users of github.io have two
+// sites. A name without a registrable domain is its own site, and so is an address, in any
+// spelling. The port makes no difference.
 func Of(key string) string {
 	if _, err := netip.ParseAddr(key); err == nil { // IPv6 without brackets has no port
 		return key
@@ -40,8 +40,8 @@ func Of(key string) string {
 }
 
 // List returns the revision of the public suffix list that [Of] reads, such as "d6c92f1bbb74". Two
-// programs with the same one tell sites apart in the same way. Policy records have it, so that a
-// judge knows whether its own list is the crawler's.
+// programs with the same list find the same sites. Policy records have it, so that an auditor knows
+// whether its own list is the crawler's.
 func List() string {
 	version := publicsuffix.List.String()
 	_, revision, ok := strings.Cut(version, "git revision ")
