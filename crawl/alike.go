@@ -9,9 +9,9 @@ import (
 	"github.com/go-politeness/politeness/internal/weburl"
 )
 
-// A saying is what an answer says: its status, and where it redirects, or its text. Two answers
-// with one saying are the same answer, but for numbers and ids. The zero value is that of an answer
-// which isn't compared.
+// A saying is what a response says: its status, and where it redirects, or its text. Two answers
+// with one saying are the same answer, but for numbers and ids. The zero value is that of a
+// response which isn't compared.
 type saying struct {
 	status int
 	target string // host and path of a redirect, whose status is 302 here
@@ -19,7 +19,7 @@ type saying struct {
 }
 
 // sayingOf returns the saying of a page that was answered. Pages that are too long for a captcha
-// have none, nor have the answers to questions other than GET.
+// have none, nor have the responses to questions other than GET.
 func sayingOf(page *Page) saying {
 	resp := page.Response
 	if page.otherMethod || len(page.Body) > keptBody {
@@ -37,8 +37,8 @@ func sayingOf(page *Page) saying {
 }
 
 // rowOf returns what page has in common with others of a row of answers that may be a wall: the
-// target of redirects, the text where the status is 200, or else the status. It is zero for an
-// answer that is in no such row, as its status says all: the page hasn't changed, or is gone.
+// target of redirects, the text where the status is 200, or else the status. It is zero for a
+// response that is in no such row, as its status says all: the page hasn't changed, or is gone.
 func rowOf(page *Page) saying {
 	says := page.saying
 	switch {
@@ -81,7 +81,7 @@ const (
 	longestTextRow = 160 // of status 200
 )
 
-// add adds an answer to the row, or begins another one.
+// add adds a response to the row, or begins another one.
 func (l *likeRow) add(row saying) {
 	if row != l.says {
 		l.says = row

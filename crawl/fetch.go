@@ -219,7 +219,7 @@ func (r *run) putOff(fl *flight, at time.Time, err error) {
 	tooFar := at.Sub(now) > r.c.cfg.Patience
 	rule := byRule(err)
 	switch {
-	case rule != nil: // its robots.txt can't be had in consequence
+	case rule != nil: // its robots.txt can't be fetched in consequence
 		r.setAside(fl, asideByRule(rule))
 		return
 	case fl.hand != "" && tooFar:
@@ -256,7 +256,7 @@ func (h *host) explain(err error) {
 	}
 }
 
-// noRobots notes that robots.txt of h can't be had, with err, and isn't asked for before at. It
+// noRobots notes that robots.txt of h can't be fetched, with err, and isn't asked for before at. It
 // returns the number of tries after which the host is given up.
 func (r *run) noRobots(h *host, at time.Time, err error) int {
 	if !at.Equal(h.robotsAt) { // else other pages have waited for the same fetch
@@ -289,7 +289,7 @@ func forGood(err error) bool {
 	return errors.As(err, &certificate) || errors.Is(err, publicnet.ErrPrivate)
 }
 
-// exchange asks for the URL of fl, and reads the answer.
+// exchange asks for the URL of fl, and reads the response.
 func (r *run) exchange(fl *flight) event {
 	page := newPage(fl)
 	var end event
@@ -307,7 +307,7 @@ func (r *run) exchange(fl *flight) event {
 	return end
 }
 
-// newPage returns a page for the answer to fl.
+// newPage returns a page for the response to fl.
 func newPage(fl *flight) *Page {
 	return &Page{
 		URL:      cmp.Or(fl.request.Via, fl.request.URL),
@@ -386,7 +386,7 @@ func (r *run) failed(fl *flight, outcome Outcome, err error) {
 	case errors.Is(err, errBeside):
 		r.abort(err)
 		outcome = Left
-	case errors.Is(err, hostlimit.ErrDraining): // a person has stopped all further starts
+	case errors.Is(err, hostlimit.ErrDraining): // an operator has stopped all further starts
 		r.stop(err)
 		outcome = Left
 	case outcome == OverBudget && r.stopped:
@@ -439,7 +439,7 @@ func (r *run) get(page *Page) error {
 	defer cancel()
 	call := &politeness.Call{
 		Until: r.ctx.Done(),      // a wait ends with the crawl, an exchange Grace after it
-		Once:  r.c.cfg.Tries > 1, // the crawl repeats it, and goes on with other hosts until then
+		Once:  r.c.cfg.Tries > 1, // the crawl repeats it, and continues with other hosts until then
 		// It asks a page that was served before where answers in a row are no pages.
 		Judges: true,
 	}
@@ -548,7 +548,7 @@ var errOtherURL = errors.New("crawl: Config.Prepare has changed the URL of the r
 var errBeside = errors.New("crawl: Config.Client sends requests past Config.Transport, " +
 	"or without their contexts: nothing would pace them")
 
-// probe reports whether the Client leads to the Transport although an answer hasn't come from
+// probe reports whether the Client leads to the Transport although a response hasn't come from
 // there, but from a cache.
 func (r *run) probe(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)

@@ -29,9 +29,8 @@ import (
 // Connections are scarce where max of them are in flight; then three rules keep slow hosts from
 // holding all of them:
 //
-//   - Each host is charged with the time for which it holds connections (start-time fair
-//     queueing), so one that takes 2 s for an answer has its next turn after the others have had
-//     2 s as well.
+//   - Each host is charged with the time for which it holds connections (start-time fair queueing),
+//     so one that takes 2 s for a response has its next turn after the others have had 2 s as well.
 //   - A connection can't be taken back from a host, so slow hosts, and hosts that haven't answered
 //     yet, together hold no more of them than their part of the hosts, or than the quick ones can
 //     spare.
@@ -89,7 +88,7 @@ type host struct {
 	flights     int
 	probes      int       // flights that were taken alone
 	robotsAsked bool      // its robots.txt has been asked for
-	unreachable int       // times in a row that its robots.txt couldn't be had
+	unreachable int       // times in a row that its robots.txt couldn't be fetched
 	robotsAt    time.Time // when it may be asked for again since the last of them
 	dead        bool      // it didn't answer at all the last time, see putOff
 
@@ -158,7 +157,7 @@ type flight struct {
 	gapEnds   time.Time // host.at by its start
 
 	alive  bool   // robots.txt was had, so the host isn't dead
-	hand   string // cause of a block by a person, see handBlock; empty: none, or not known
+	hand   string // cause of a block by an operator, see handBlock; empty: none, or not known
 	began  time.Time
 	pace   int           // of the host, when it was taken
 	charge time.Duration // added to host.charged when it was taken
@@ -226,8 +225,8 @@ const (
 // source returns where the next request of h comes from.
 func (h *host) source() source {
 	s := &h.refusals
-	// If robots.txt of a host wasn't asked for, the answer for a page that was served before is of
-	// no use. It is of no use either if no page waits for it.
+	// If robots.txt of a host wasn't asked for, the response for a page that was served before is
+	// of no use. It is of no use either if no page waits for it.
 	useful := h.robotsAsked && len(h.urls)+s.size() > 0
 	switch {
 	case useful && s.asksGood():
@@ -453,7 +452,7 @@ func (f *frontier) hasRoom(class int) bool {
 	case class == unknown:
 		return f.unknowns < room-room/4 // robots.txt of hosts to come leaves a quarter for pages
 	}
-	// A slow host goes on only before unknown ones that it is ahead of, or these would never have
+	// A slow host continues only before unknown ones that it is ahead of, or these would never have
 	// their turn.
 	slows := f.due[slow]
 	unknowns := f.due[unknown]

@@ -11,7 +11,7 @@ import (
 // endWaits ends waits that can lead to no page, if nothing else is left to do. The URLs of dead
 // hosts are given up: nothing but their next try would keep the crawl. If all the others can't be
 // asked before the deadline of the crawl's context, or within the budget's time, the crawl ends.
-// While the Queue is open the crawl goes on in any case.
+// While the Queue is open the crawl continues in any case.
 func (r *run) endWaits(now time.Time) {
 	if r.stopped || r.open || r.underWay() {
 		return

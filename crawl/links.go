@@ -25,24 +25,24 @@ const (
 	maxURL   = 2048
 )
 
-// SameHost is a Config.Follow for the links to the page's own host, with any scheme: to its name
-// and its port, by which limiters count. The ports of http and https are one.
+// SameHost is a Config.Follow for the links to the page's own host, with any scheme. A host is a
+// name and a port, as limiters count. The ports of http and https are one.
 func SameHost(p *Page, l Link) bool { return keyOf(p.FinalURL) == keyOf(l.URL) }
 
 // SameName is a Config.Follow for the links to the name of the page's host, with any port.
 func SameName(p *Page, l Link) bool { return hostOf(p.FinalURL) == hostOf(l.URL) }
 
-// SameSite is a Config.Follow for the links to the page's registrable domain, with any port: from
-// www.example.com to example.com and shop.example.com.
+// SameSite is a Config.Follow for the links to the page's registrable domain, with any port. An
+// example is from www.example.com to shop.example.com.
 func SameSite(p *Page, l Link) bool { return siteOf(p.FinalURL) == siteOf(l.URL) }
 
 // Everywhere is a Config.Follow for all links. Bound the crawl with MaxDepth or MaxPages.
 func Everywhere(*Page, Link) bool { return true }
 
-// Hosts returns a Config.Follow for the links to the given hosts, from whatever page. A name is
-// spelled as in a URL: "example.com", or "localhost:8080" for that port alone. One with a leading
-// dot, ".example.org", stands for example.org and all names below it. A name without a port has the
-// ports of http and https. Without names no link is followed.
+// Hosts returns a Config.Follow for the links to the given hosts, from any page. A name is spelled
+// as in a URL. For example, "example.com" has all ports, and "localhost:8080" has that port alone.
+// One with a leading dot, ".example.org", stands for example.org and all names below it. A name
+// without a port has the ports of http and https. Without names no link is followed.
 //
 // Start URLs, Discover and Page.Add may lead to other hosts.
 func Hosts(names ...string) func(p *Page, l Link) bool {
@@ -136,7 +136,7 @@ func (r *run) readText(p *Page, product string, kind mediatype.Page) {
 	p.readHTML(r.late, product, kind)
 }
 
-// leadsOn reports whether the links of the page count. An answer of another status isn't the page:
+// leadsOn reports whether the links of the page count. A response of another status isn't the page:
 // it often has the menu of the site, whose relative links lead to URLs that don't exist, and so on
 // without end. 300 lists the forms of a page, and 304 is about a page that hasn't changed.
 func (p *Page) leadsOn() bool {
@@ -326,7 +326,7 @@ func (r *run) lead(p *Page, to string, err error, req Request) {
 func clippedData(data string) string { return data[:min(len(data), MaxData)] }
 
 // wantsCookie reports whether a page redirects to itself and sets a cookie, which the Client keeps:
-// with the cookie the answer may be another one.
+// with the cookie the response may be another one.
 func (r *run) wantsCookie(p *Page) bool {
 	if r.c.client.Jar == nil || weburl.Location(p.Response) == "" || len(p.Response.Cookies()) == 0 {
 		return false

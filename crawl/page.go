@@ -17,37 +17,37 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// A Page is an answer, for Config.Visit.
+// A Page is a response, for Config.Visit.
 type Page struct {
-	URL         string             // as it was added: before redirects
-	FinalURL    string             // URL that was fetched: URL, or the target of its redirects
+	URL         string             // as it was added, before redirects
+	FinalURL    string             // URL that was fetched, that is URL or the target of its redirects
 	Depth       int                // links from a start URL
 	Data        string             // Request.Data of URL
-	Response    *http.Response     // its body has been read and closed: see Body
-	Body        []byte             // at most Config.MaxBody bytes, in the encoding of the page: see Text
+	Response    *http.Response     // its body has been read and closed, see Body
+	Body        []byte             // at most Config.MaxBody bytes, in the encoding of the page, see Text
 	Truncated   bool               // the body is longer, or its compressed data ends early
-	Directives  robots.Directives  // noindex and the like: of the headers and, for HTML and XHTML, of the page
-	Preferences robots.Preferences // the site's, for the use of the page; see politeness.PreferencesOf
-	Canonical   string             // the URL that the page, or its Link header, names as its canonical one; empty: none
+	Directives  robots.Directives  // noindex and the like, of the headers and, for HTML and XHTML, of the page
+	Preferences robots.Preferences // the site's, for the use of the page, see politeness.PreferencesOf
+	Canonical   string             // the URL that the page, or its Link header, names as its canonical one, or empty
 
 	// Links are those of an HTML or XHTML page, in their order, and then those of the Link header.
-	// Each URL is there once: its first link without nofollow, or else the last. A page whose status
-	// is an error, such as 404, has no links and no canonical URL: its text is about the server, not
-	// the page.
+	// Each URL has one link, the first without nofollow, or else the last. A page whose status is
+	// an error, such as 404, has no links and no canonical URL, because its text is about the
+	// server.
 	Links []Link
 
-	// Change is what has changed since the page was had, where pages are asked for again
-	// (Config.Revisit): revisit.New, Changed or Gone. Empty: the answer is no version of the page,
-	// such as 403, or pages aren't asked for again.
+	// Change is the change since the last fetch of the page, with Config.Revisit. It is
+	// revisit.New, Changed or Gone. It is empty if the response is no version of the page, such as
+	// 403, or without Config.Revisit.
 	Change revisit.Change
-	// Since is when the page was asked for before, with Change. Zero: it wasn't.
+	// Since is when the page was asked for before, with Change. It is zero at the first fetch.
 	Since time.Time
 
 	request     Request
 	memory      revisit.Page     // what is remembered of it
 	conditional bool             // the request has its conditions
 	ownTerms    bool             // Config.Prepare has set other conditions
-	isLearned   bool             // next and Change say what the answer means
+	isLearned   bool             // next and Change say what the response means
 	next        revisit.Page     // what is remembered from now on
 	to          string           // URL to which it redirects; empty: none
 	call        *politeness.Call // of the request, once it was answered
@@ -58,16 +58,16 @@ type Page struct {
 	mayWait     bool    // it may be held as one of such a row
 	told        saying  // saying that Visit has called a refusal of the host; zero: none
 	toldAlike   bool    // it is refused because its saying is that one
-	refused     string  // why the Transport takes the answer for a refusal, whatever its status; empty: it doesn't
+	refused     string  // why the Transport takes the response for a refusal, whatever its status; empty: it doesn't
 	good        bool    // asked for because it was served before: it isn't visited
 	again       bool    // asked for next after it was refused
 	method      string  // of the request
 	otherMethod bool    // the request isn't a GET
 	partial     bool    // the request has a condition or a range: a 4xx says nothing of a plain one
-	cached      bool    // the answer hasn't come from the Transport
+	cached      bool    // the response hasn't come from the Transport
 	sent        bool    // the Client was asked for it
 	late        bool    // Config.Timeout has ended the request, and nothing is asked for again
-	excused     bool    // why Response is nil says nothing about the host
+	excused     bool    // why Response is nil doesn't count for the host
 	cut         bool    // the compressed data of Body ends early
 	err         error   // why Response is nil
 	outcome     Outcome // of its visit
@@ -88,7 +88,7 @@ type Page struct {
 }
 
 // Text returns Body in UTF-8, for parsers that read nothing else, such as goquery. The encoding of
-// the page is found as browsers find it: by a byte order mark, the Content-Type, the XML
+// the page is found as browsers find it, by a byte order mark, the Content-Type, the XML
 // declaration or the <meta> of HTML, or else the bytes. Bytes that the encoding doesn't have are
 // U+FFFD. A byte order mark is left out. Each call returns a new reader, of all of Body.
 func (p *Page) Text() io.Reader {
@@ -108,11 +108,11 @@ func (p *Page) Text() io.Reader {
 	return e.NewDecoder().Reader(bytes.NewReader(body))
 }
 
-// Resolve returns the URL of a reference of the page, such as the href or the src of an element: in
-// one spelling, without a fragment, as Link.URL is. Like a browser it resolves a relative one by
-// the <base> of an HTML page, and encodes a query in the encoding of the page. The error is why no
-// page of the web is meant: another scheme, such as mailto:, or no URL. Call it in Follow, Visit,
-// or later.
+// Resolve returns the URL of a reference of the page, such as the href or the src of an element.
+// The result is in one spelling, without a fragment, as Link.URL is. Like a browser it resolves a
+// relative one by the <base> of an HTML page, and encodes a query in the encoding of the page. It
+// returns an error if ref isn't a URL, or has another scheme, such as mailto. Call it in Follow,
+// Visit, or later.
 func (p *Page) Resolve(ref string) (string, error) {
 	if p.refs == nil {
 		return p.resolve(ref)
@@ -128,13 +128,14 @@ func (p *Page) Resolve(ref string) (string, error) {
 var errLongBase = errors.New("crawl: the <base> of the page is too long")
 
 // StatusErr returns nil if the status of the page is 2xx, or else an error with the status. Visit
-// is called for pages of any status: begin it so, where only those count that were served.
+// is called for pages of any status. Begin Visit with this call if you want only pages that were
+// served.
 //
 //	if err := p.StatusErr(); err != nil {
 //		return err // the page is VisitFailed
 //	}
 //
-// 304 is an error, too: the page hasn't changed, and has no body (Config.Known). With
+// 304 is an error, too, since the page hasn't changed and has no body (Config.Known). With
 // Config.Revisit Visit isn't called for such a page.
 func (p *Page) StatusErr() error {
 	status := p.Response.StatusCode
@@ -149,23 +150,22 @@ func (p *Page) StatusErr() error {
 }
 
 // Add adds URLs to the crawl, also those that Follow would refuse, as Resolve returns them. They
-// are one link deeper than the page. Add doesn't obey nofollow: where the page has it, in
-// Page.Directives or in the rel of a link, that is for you. Call it during Visit only, in its
-// goroutine.
+// are one link deeper than the page. Add doesn't obey nofollow. Check Page.Directives and the rel
+// of a link yourself. Call it during Visit only, in its goroutine.
 func (p *Page) Add(urls ...string) {
 	for _, u := range urls {
 		p.add(p, Request{URL: u})
 	}
 }
 
-// AddPriority is Add for a URL that goes before those of a lower priority, on its host and, where
+// AddPriority is Add for a URL that goes before those of a lower priority, on its host and, if
 // connections are scarce, on others. Add gives 0.
 func (p *Page) AddPriority(url string, priority int) {
 	p.add(p, Request{URL: url, Priority: priority})
 }
 
-// AddRequest is Add for a URL with data and a priority. Only URL, Data and Priority of req count:
-// the page says the rest.
+// AddRequest is Add for a URL with data and a priority. Only URL, Data and Priority of req count.
+// The rest comes from the page.
 func (p *Page) AddRequest(req Request) {
 	p.add(p, Request{URL: req.URL, Data: req.Data, Priority: req.Priority})
 }
@@ -173,7 +173,7 @@ func (p *Page) AddRequest(req Request) {
 // A Link leads from a page to another.
 type Link struct {
 	URL      string // normalised
-	Element  string // its name, such as "a"; "meta" for a refresh, "header" for a Link header
+	Element  string // its name, such as "a", or "meta" for a refresh, or "header" for a Link header
 	Rel      string // the rel attribute in lower case
-	Nofollow bool   // Rel says nofollow
+	Nofollow bool   // Rel has nofollow
 }

@@ -11,33 +11,34 @@ import (
 // A Request is a URL that is to be visited.
 type Request struct {
 	URL      string // normalised, see [Normalize]
-	Host     string // key by which its turns are counted: politeness.Transport.HostKey
-	From     string // URL of the page with the link to it; empty: a start URL, or Discover's
-	Via      string // URL at which the redirects to this one began; empty: none
+	Host     string // key of its host, by politeness.Transport.HostKey
+	From     string // URL of the page with the link to it, empty for a start URL or Discover's
+	Via      string // URL at which the redirects to this one began, or empty
 	Hops     int    // redirects since Via
-	Depth    int    // links from a start URL; redirects are none
-	Priority int    // higher ones first; 0 is ordinary; clipped to 32 bits
-	Tries    int    // refusals so far, see Config.Tries; a Queue need not keep it
+	Depth    int    // links from a start URL, without redirects
+	Priority int    // higher ones first, by default 0, clipped to 32 bits
+	Tries    int    // refusals so far, see Config.Tries, which a Queue need not keep
 
-	// Data is your own: a label, a date from the list that led here, an ETag. It is in Page.Data and
-	// in the Result, after redirects and after a kill too. At most MaxData bytes, of any values; a
-	// URL with more is Invalid. Of two Requests for a URL the first one's is kept.
+	// Data is for you, such as a label, a date from the list that led here, or an ETag. It is in
+	// Page.Data and in the Result, after redirects and after a kill too. It has at most MaxData
+	// bytes of any values. A URL with more is Invalid. Of two Requests for a URL the first one's is
+	// kept.
 	Data string
 
 	// Later is how far the request is postponed, from 0 to 3, see Config.Traps. Mark is a hash of
-	// what has postponed it, or a number of the crawl's own. Both are set by the crawl, for a
-	// Postponer; leave them as they are.
+	// what has postponed it, or the crawl's own number. Both are set by the crawl, for a Postponer.
+	// Leave them as they are.
 	Later int
 	Mark  uint32
 
-	// State is what the crawl remembers of the page, to ask for it again: some 40 bytes. A Queue that
-	// is a Recurring keeps it with the URL, as Done gave it, and doesn't look at it but by Hinted. It
-	// is the crawl's: set none.
+	// State is the crawl's memory of the page for the next fetch, some 40 bytes. A Queue that is a
+	// Recurring keeps it with the URL, as Done gave it, and doesn't look at it but by Hinted. Only
+	// the crawl sets it.
 	State string
 
-	// Modified is when the page was modified, as a sitemap or feed says. Set it in Config.Discover. A
-	// Recurring makes a URL due that is known, if it was modified after its last visit: see Hinted. It
-	// isn't kept. Zero: nobody says.
+	// Modified is when the page was modified, as a sitemap or feed says. Set it in Config.Discover.
+	// A Recurring makes a known URL due if it was modified after its last visit. See Hinted. It
+	// isn't kept. The default is not known.
 	Modified time.Time
 
 	back   bool   // its turn had come before: it is the next one that is taken
@@ -55,31 +56,33 @@ const MaxData = 64 << 10
 type Result struct {
 	Request
 	Outcome Outcome
-	Status  int   // of the last answer; 0: there was none
-	Err     error // why it isn't Visited: of Visit, the Transport or the network; nil if Outcome and Status say all
+	Status  int   // of the last response, 0 without a response
+	Err     error // why it isn't Visited, nil if Outcome and Status show all
 
-	// Why says for people why the URL was postponed (Request.Later), such as "parameter orderby: none
-	// of its last 12 pages was new". Empty: it wasn't.
+	// Why is the reason, as text for people, for which the URL was postponed (Request.Later). It is
+	// empty if the URL wasn't postponed.
 	Why string
 
-	// Change is what has changed since the page was had, see Page.Change; also revisit.Same and Moved.
+	// Change is the change since the last fetch of the page, as Page.Change, or revisit.Same or
+	// Moved.
 	Change revisit.Change
-	// Since is when the page was asked for before, with Change; zero: it wasn't. To is the URL to
-	// which it redirects; empty: it doesn't.
+	// Since is the time of the last fetch, with Change, zero at the first fetch. To is the URL to
+	// which it redirects, or empty.
 	Since time.Time
 	To    string
 
-	// Again is when the URL is due again: a Recurring lends it then. Zero: never, unless a hint comes.
+	// Again is when the URL is due again. A Recurring lends it then. If it is zero, the URL is due
+	// only by a hint.
 	Again time.Time
 
 	waits bool // Left, and it is still a URL of this Run: it was given back, postponed
 }
 
 // A Queue keeps the URLs of a crawl. The one that nil stands for keeps them in memory. Package
-// crawl/sqlitequeue keeps them on a disk, so that a crawl goes on where it ended, and crawl/pgqueue
-// in Postgres, for many processes; both are modules of their own. Test one of your own with
-// crawl/queuetest. Its methods are called one at a time, never during another one, and may take
-// their time: a slow Queue slows the crawl, it doesn't break it. An error ends the crawl.
+// crawl/sqlitequeue keeps them on a disk, so that a crawl continues where it ended. Package
+// crawl/pgqueue keeps them in Postgres, for many processes. Both are separate modules. Test one of
+// your own with crawl/queuetest. Its methods are called one at a time, never during another one,
+// and may take long. A slow Queue slows the crawl, but doesn't break it. An error ends the crawl.
 //
 // A request is waiting, lent or done. Add makes it waiting, Take lends it, Done ends it, or makes
 // it waiting again for the outcome [Left]. A request lent to a process that was killed is waiting
@@ -97,40 +100,38 @@ type Queue interface {
 	// to another process, yields none.
 	Take(ctx context.Context, hosts []string, n int) ([]Request, error)
 
-	// Done ends requests that were lent, or makes them wait again where the Outcome is Left. A host
-	// of which nothing is lent any more may go to another process.
+	// Done ends requests that were lent, or makes them wait again if the Outcome is Left. A host of
+	// which nothing is lent any more may go to another process.
 	Done(ctx context.Context, results []Result) error
 
-	// Hosts returns at most n of the hosts that have waiting requests and none that is lent to
-	// this process. n, which may be 0, is the number of hosts for which there is room. open
-	// reports whether other programs may still make requests waiting, or let go of a host.
-	// Requests lent to this process don't count. The crawl doesn't end while the Queue is open,
-	// asks hosts that don't answer again, and calls Hosts each second. It also does so at its
-	// beginning, at its end and, once n hosts were returned, whenever half of the room is free, or
-	// some for a second.
+	// Hosts returns at most n of the hosts that have waiting requests and none that is lent to this
+	// process. n, which may be 0, is the number of hosts for which there is room. open reports
+	// whether other programs may still make requests waiting, or let go of a host. Requests lent to
+	// this process don't count. The crawl doesn't end while the Queue is open, tries hosts that
+	// don't respond again, and calls Hosts each second. It also does so at its beginning, at its
+	// end and, once n hosts were returned, whenever half of the room is free, or some for a second.
 	Hosts(ctx context.Context, n int) (hosts []string, open bool, err error)
 }
 
 // A Postponer is a Queue that keeps how far requests are postponed, as Config.Traps wants it. With
 // a Queue that is none nothing is postponed. Three of the methods of Queue do more then. Add keeps
 // Later and Mark of a request. Take lends by Priority, of these by Later, the lowest first, and
-// then the longest waiting. Done stores Later and Mark of a request that is [Left]; how long that
-// has waited stays. A Queue that says that it has no room may say so earlier to a request with a
-// Later.
+// then the longest waiting. Done stores Later and Mark of a request that is [Left]. The time that
+// it has waited stays. A Queue may return that it has no room earlier for a request with a Later.
 type Postponer interface {
 	Queue
 
 	// TakeLater is Take of one host, for requests whose Later is least or more.
 	TakeLater(ctx context.Context, host string, least, n int) ([]Request, error)
 
-	// Lift sets Later of the requests of a host that have this Mark to the given one where it is
-	// higher. They keep the Mark, and their place by the time of waiting. Those that are lent may be
+	// Lift sets Later of the requests of a host that have this Mark to the given one if that is
+	// lower. They keep the Mark, and their place by the time of waiting. Those that are lent may be
 	// lifted or not. It does nothing for Mark 0.
 	Lift(ctx context.Context, host string, mark uint32, later int) error
 
 	// Postponed counts the waiting requests with a Later above 0, of all hosts. It returns their
 	// number, and the n largest groups of one host and Mark, the largest first. Those that are lent
-	// may count or not. It may take its time: the crawl calls it seldom then.
+	// may count or not. It may take long, since the crawl calls it seldom then.
 	Postponed(ctx context.Context, n int) (largest []PostponedGroup, all int, err error)
 }
 
@@ -142,9 +143,9 @@ type PostponedGroup struct {
 	Number int
 }
 
-// A Recurring is a Queue that lends what is done again, when it is due. Its Take and Hosts give
-// only what is due by time.Now; a URL that Add has taken in is due at once. Of one Priority Take
-// gives those first that have been due for longest.
+// A Recurring is a Queue that lends done URLs again, when they are due. Its Take and Hosts return
+// only URLs that are due by time.Now. A URL of Add is due immediately. Of one Priority Take gives
+// those first that have been due for longest.
 //
 // Done with a Result whose Again isn't zero makes the URL wait until then, and keeps its State.
 // With a zero Again the State is kept as well, for a hint. Add of a URL that is known, and neither
@@ -155,13 +156,13 @@ type PostponedGroup struct {
 type Recurring interface {
 	Queue
 
-	// Next returns when the first URL comes due that isn't due yet; zero: none does.
+	// Next returns when the next URL is due, zero if there is none.
 	Next(ctx context.Context) (time.Time, error)
 }
 
-// Hinted returns when a URL is due that is known, since the page was modified at the given time:
-// see revisit.Page.Hinted. state is what Result.State was. ok is false if that changes nothing.
-// Recurrings call it in Add, for Requests with Modified.
+// Hinted returns when a known URL is due, since its page was modified at the given time. See
+// revisit.Page.Hinted. The state is that of Result.State. The result ok is false if the hint
+// changes nothing. Recurrings call it in Add, for Requests with Modified.
 func Hinted(state string, modified time.Time) (due time.Time, ok bool) {
 	if state == "" || modified.IsZero() {
 		return time.Time{}, false
@@ -199,7 +200,7 @@ type Owner interface {
 	Queue
 
 	// Owns reports whether a host of which something is lent still belongs to this process. It is
-	// called before each request, from several goroutines at once and during other methods, and
-	// mustn't wait.
+	// called before each request, concurrently from several goroutines and during other methods,
+	// and mustn't wait.
 	Owns(host string) bool
 }

@@ -19,7 +19,7 @@ import (
 // which. Its methods are pure steps.
 //
 //	state    event                              next     why
-//	open     refused: 429, 5xx, no answer       again    the page may be served the next time
+//	open refused: 429, 5xx, no response again the page may be served the next time
 //	open     403, or the like                   open     the page is held; the host may have banned us
 //	open     403, number inARow                 check    a ban and forbidden pages look alike
 //	open     served, and asked for after them   open     the held pages are forbidden: they are done; the
@@ -62,10 +62,10 @@ type refusals struct {
 	banned      bool
 
 	since     time.Time     // first refusal of the row
-	heard     time.Time     // last refusal that was an answer
+	heard     time.Time     // last refusal that was a response
 	refusedAt time.Time     // last refusal of again or suspect
 	rest      time.Duration // between the two refusals of suspect
-	status    int           // of the last refusal, which may be over; 0: no answer
+	status    int           // of the last refusal, which may be over; 0: no response
 	word      string        // why the last refusal is one whatever its status; empty: by its status
 	limits    bool          // the host has refused for reasons of its own
 	told      saying        // saying that Visit has called a refusal; zero: none
@@ -166,7 +166,7 @@ func (s *refusals) asksGood() bool {
 	return inDoubt || everySecond
 }
 
-// observe learns from the answer of page. probe is whether its request started alone; tries is
+// observe learns from the response of page. probe is whether its request started alone; tries is
 // Config.Tries.
 func (s *refusals) observe(page *Page, probe bool, tries int, now time.Time) verdict {
 	var v verdict
@@ -254,7 +254,7 @@ func (s *refusals) serve(page *Page, earlier bool, now time.Time, v *verdict) {
 	isProof := !page.cached && !page.otherMethod
 	// Where nothing else was ever served, a page that isn't there will do: the host has answered.
 	isGone := (status == http.StatusNotFound || status == http.StatusGone) && s.good.URL == ""
-	// The answer to a request of before the trouble mustn't take the place of good while good is
+	// The response to a request of before the trouble mustn't take the place of good while good is
 	// asked for.
 	isUnderWay := s.checking || s.banned
 	if isProof && !isUnderWay && (isGone || isPage && (isSmall || s.good.URL == "")) {
@@ -418,7 +418,7 @@ func (s *refusals) endHeld(page *Page, v *verdict) (held []*Page) {
 		}
 		isInRow := h.row != saying{}
 		if isInRow && h.row == page.row {
-			held = append(held, h) // the row goes on
+			held = append(held, h) // the row continues
 			continue
 		}
 		// Each page comes back once for a limit, and once for a ban.
@@ -539,7 +539,7 @@ func (s *refusals) refuseLate(page *Page, tries int, now time.Time) verdict {
 	return s.observe(page, isFirst, tries, now)
 }
 
-// forbid learns from an answer such as 403.
+// forbid learns from a response such as 403.
 func (s *refusals) forbid(page *Page, earlier bool, v *verdict) {
 	if !page.good {
 		s.held = append(s.held, page)
@@ -650,7 +650,7 @@ func (s *refusals) giveBack() []*Page {
 	return pages
 }
 
-// pause notes that a person has blocked the host until at: the host hasn't refused meanwhile.
+// pause notes that an operator has blocked the host until at: the host hasn't refused meanwhile.
 func (s *refusals) pause(at time.Time) {
 	if at.After(s.since) {
 		s.since = at
@@ -716,8 +716,8 @@ func (e gotPage) apply(r *run) {
 	r.answered(e.fl, e.page)
 }
 
-// answered learns from the answer of fl, or from the lack of one, and has page visited if it isn't
-// to be asked for again.
+// answered learns from the response of fl, or from the lack of one, and has page visited if it
+// isn't to be asked for again.
 func (r *run) answered(fl *flight, page *Page) {
 	h := fl.h
 	s := &h.refusals
@@ -835,7 +835,7 @@ func (r *run) settle(h *host) {
 		return
 	}
 	if h.flights > 0 || h.more || h.wanted {
-		return // an answer is to come, which decides
+		return // a response is to come, which decides
 	}
 	r.apply(h, h.refusals.dry())
 	r.frontier.put(h)

@@ -75,7 +75,7 @@ func (r *run) condition(page *Page, req *http.Request) *http.Request {
 // errUnasked is why a page is Failed whose answer confirms a version that nobody has named.
 var errUnasked = errors.New("crawl: status 304, though the request had no conditions")
 
-// learn finds what the answer says about the page, and when it is due again.
+// learn finds what the response says about the page, and when it is due again.
 func (r *run) learn(p *Page) {
 	if !r.revisits() || p.cut {
 		return // of a part nothing is learned: the next answer brings the rest
@@ -115,9 +115,9 @@ func (r *run) hashesOf(p *Page) (text, words uint32) {
 // folded returns a hash in 32 bits.
 func folded(h uint64) uint32 { return uint32(h ^ h>>32) } //nolint:gosec // half of a hash is one
 
-// Compared returns what of a page is compared with its last version where Config.Compare is nil: of
-// HTML its visible text, with white space folded, in UTF-8, else Body. Call it in a Compare of your
-// own, to take something out of it.
+// Compared returns the part of a page that is compared with its last version if Config.Compare is
+// nil. For HTML that is its visible text, with white space folded, in UTF-8, and otherwise Body.
+// Call it in a Compare of your own, to take something out of it.
 func (p *Page) Compared() []byte {
 	kind := mediatype.OfPage(p.Response.Header["Content-Type"])
 	markup, isPage := weblink.MarkupOf(kind.Type)
@@ -158,7 +158,7 @@ func (r *run) plan(res *Result, p *Page) {
 		due = now.Add(s.Max)
 	case res.Outcome == OverBudget, res.Outcome == EnoughOfHost, p != nil:
 		due = now.Add(s.Min)
-	default: // no answer, or a refusal
+	default: // no response, or a refusal
 		a := revisit.Answer{Time: now}
 		if res.Status >= 400 {
 			a.Status = res.Status

@@ -6,24 +6,24 @@ import (
 	"sync"
 )
 
-// A room is how many bytes the answers may have that are in flight, or wait for their visits
-// (Config.MaxHeld). The bytes of an answer are those of its header and its body.
+// A room is how many bytes the responses may have that are in flight, or wait for their visits
+// (Config.MaxHeld). The bytes of a response are those of its header and its body.
 //
-//	bytes of an answer      where they count
+//	bytes of a response where they count
 //	up to freeBytes         nowhere: each connection may have them
 //	up to smallBody         in small, a quarter of the room
 //	more                    in large, the rest
 //
-// An answer takes what it needs as it is read, twice as much each time. It waits where the room is
+// A response takes what it needs as it is read, twice as much each time. It waits where the room is
 // full, and keeps meanwhile what it has. Answers that each have a part would wait for each other,
 // so one of them has leave to go on without waiting: the room has the longest answer set apart for
-// it. It comes to its end, or to that of Config.Timeout, and so does the next one. An answer that
+// it. It comes to its end, or to that of Config.Timeout, and so does the next one. A response that
 // has more than smallBody waits for large while it counts in small, and never the other way round.
 type room struct {
 	small, large pool
 }
 
-// Bytes of an answer.
+// Bytes of a response.
 const (
 	freeBytes = 16 << 10
 	smallBody = 256 << 10
@@ -40,7 +40,7 @@ func newRoom(most, longest int64) *room {
 type pool struct {
 	mu      sync.Mutex
 	free    int64
-	isTaken bool      // an answer has the place
+	isTaken bool      // a response has the place
 	waiting []*waiter // in the order in which they came
 }
 
@@ -113,7 +113,7 @@ func (p *pool) serve() {
 	}
 }
 
-// A share is the part of a room that an answer has.
+// A share is the part of a room that a response has.
 type share struct {
 	room     *room
 	pool     *pool // nil: it has none
@@ -122,7 +122,7 @@ type share struct {
 	waited   bool // there was no room at once
 }
 
-// grow makes room for an answer of that many bytes. The error is that of ctx.
+// grow makes room for a response of that many bytes. The error is that of ctx.
 func (s *share) grow(ctx context.Context, bytes int64) error {
 	if bytes <= freeBytes {
 		return nil

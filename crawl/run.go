@@ -34,7 +34,7 @@ type run struct {
 	late      context.Context // ends Grace after ctx
 	events    chan event
 	workers   chan struct{}       // held by calls of Visit
-	room      *room               // of the answers
+	room      *room               // of the responses
 	reading   *semaphore.Weighted // of bytes of long pages, see readText
 	leads     atomic.Bool         // shared: a request of the Client has reached the Transport
 
@@ -85,12 +85,12 @@ type sleeper struct {
 func (s sleeper) Before(o sleeper) bool { return s.at.Before(o.at) }
 func (s sleeper) placed(int)            {}
 
-// Run crawls from urls, and from the requests that the Queue holds, until nothing is left or ctx is
-// done. Then nothing is started any more. A page in flight is still visited and counted if it ends
-// within Grace. The rest is Left. If ctx has a deadline, Run ends as soon as nothing can start
-// before it: it doesn't wait for a host that is blocked for longer. Summary.Stopped is why URLs
-// were left. The error is that of the Queue, that of the last of urls if none can be crawled, or
-// that Config.Client doesn't lead to Config.Transport.
+// Run crawls from urls, and from the requests in the Queue, until nothing is left or ctx is done.
+// Then nothing is started any more. A page in flight is still visited and counted if it ends within
+// Grace. The rest is Left. If ctx has a deadline, Run ends as soon as nothing can start before it.
+// It doesn't wait for a host that is blocked for longer. Summary.Stopped is why URLs were left. The
+// error is that of the Queue, that of the last of urls if none can be crawled, or that
+// Config.Client doesn't lead to Config.Transport.
 func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -99,8 +99,8 @@ func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 	for _, u := range urls {
 		err = r.accept(Request{URL: u})
 	}
-	// A crawl of invalid URLs alone is a mistake of the caller's. Without any URL, the crawl goes
-	// on with the requests that the Queue holds.
+	// A crawl of invalid URLs alone is a mistake of the caller's. Without any URL, the crawl
+	// continues with the requests that the Queue holds.
 	invalid := r.summary.Outcomes[Invalid]
 	if invalid > 0 && invalid == len(urls) {
 		r.callDone(r.work.rejected) // the loop would have done so
@@ -400,8 +400,8 @@ func (r *run) enough(fl *flight) bool {
 	h.at = fl.began.Add(time.Second)
 	r.putBack(fl)
 	if underWay == 1+h.refusals.size() {
-		// Beside fl only pages in h.refusals are under way. They wait for an answer of the host, and
-		// fl, which would bring it, waits for them.
+		// Beside fl only pages in h.refusals are under way. They wait for a response of the host,
+		// and fl, which would bring it, waits for them.
 		r.apply(h, h.refusals.dry())
 	}
 	return true
@@ -841,7 +841,7 @@ func (r *run) report(now time.Time, done bool) {
 	}
 	p.findNext()
 	r.explainNext(&p) // which may ask a server, and does so once for each wait
-	// The run goes on to change its maps; a Progress may be kept.
+	// The run continues to change its maps; a Progress may be kept.
 	p.Outcomes = maps.Clone(p.Outcomes)
 	p.Statuses = maps.Clone(p.Statuses)
 	p.Errors = maps.Clone(p.Errors)

@@ -36,7 +36,7 @@ func (w *work) empty() bool {
 func (r *run) want(h *host) {
 	few := len(h.urls) <= lend/4
 	if few && h.more && !h.wanted && !r.stopped {
-		h.wanted = true // until the answer: one question at a time
+		h.wanted = true // until the response: one question at a time
 		r.work.want = append(r.work.want, h.key)
 	}
 }
@@ -197,7 +197,7 @@ func (c *calledQueue) apply(r *run) {
 		r.expect(key)
 	}
 	if c.list && len(c.hosts) >= c.places {
-		r.unlisted = true // the answer is full, so there may be others
+		r.unlisted = true // the response is full, so there may be others
 	}
 	for _, key := range c.want {
 		h := r.host(key)

@@ -19,17 +19,17 @@ type Outcome string
 
 // The outcomes. Every URL that a crawl was given, or found and would have followed, ends in one.
 const (
-	Visited      Outcome = "visited"        // Visit has returned nil; an answer of any status, 304 included
+	Visited      Outcome = "visited"        // Visit has returned nil for a response of any status, 304 included
 	VisitFailed  Outcome = "visit failed"   // Visit has returned an error, or panicked
-	Unchanged    Outcome = "unchanged"      // asked for again, and the same: Visit isn't called (Config.Revisit)
-	Redirected   Outcome = "redirected"     // it led to another URL, which has its own outcome; or Follow refuses that
+	Unchanged    Outcome = "unchanged"      // fetched again and the same, so Visit isn't called (Config.Revisit)
+	Redirected   Outcome = "redirected"     // it led to another URL, which has its own outcome or isn't followed
 	NotCanonical Outcome = "not canonical"  // it gave way to its canonical URL (Config.Canonical)
 	Disallowed   Outcome = "disallowed"     // by robots.txt, or reserved by the site
-	Unreachable  Outcome = "unreachable"    // robots.txt couldn't be had, Config.Tries times or for good
+	Unreachable  Outcome = "unreachable"    // robots.txt couldn't be fetched, Config.Tries times or for good
 	Refused      Outcome = "refused"        // Config.Tries times, or its host for Config.Patience
 	OverBudget   Outcome = "over budget"    // the budget's pages of its host are spent (budget.Limits.PagesPerHost)
-	Failed       Outcome = "failed"         // no answer, though its host answers; or one that broke off
-	Rejected     Outcome = "rejected"       // by the Transport's ResponseLimits: too large, or of the wrong type
+	Failed       Outcome = "failed"         // no response or half a response, though its host responds
+	Rejected     Outcome = "rejected"       // too large or of the wrong type, by the Transport's ResponseLimits
 	Duplicate    Outcome = "duplicate"      // known already
 	TooDeep      Outcome = "too deep"       // Config.MaxDepth
 	TooLong      Outcome = "too long"       // a URL of more than 2,048 bytes
@@ -42,28 +42,28 @@ const (
 
 // A Summary is the result of a crawl.
 type Summary struct {
-	Outcomes map[Outcome]int   // number of URLs by outcome; of a Queue of your own, Left are those that it had lent
+	Outcomes map[Outcome]int   // number of URLs by outcome; with a Queue, Left counts the URLs that it had lent
 	Statuses map[int]int       // number of pages that are Visited by status
-	Errors   map[Outcome]error // the first Result.Err of each outcome; Config.Done receives all
+	Errors   map[Outcome]error // the first Result.Err of each outcome, of which Config.Done receives all
 	Bytes    int64             // of bodies
 
-	// With Config.Revisit: Changes is the number of URLs by what has changed, but for revisit.Same,
-	// and NotModified the number of those that are Unchanged by status 304.
+	// With Config.Revisit, Changes is the number of URLs by change, without revisit.Same.
+	// NotModified is the number of those that are Unchanged by status 304.
 	Changes     map[revisit.Change]int
 	NotModified int
 
 	Elapsed time.Duration
-	Stopped error // why URLs may be left: ctx, the budget, MaxPages, the Queue, own rules; nil: none is
+	Stopped error // why URLs may be left (ctx, budget, MaxPages, Queue, own rules), nil if none is
 
-	// Rules is the number of URLs that are Left, or set aside so far, because a rule of the user's
-	// own refuses them, by the rule: the error of Config.Refuse of the Transport, or "by hand: " and
-	// the reason of a block that ends later than Patience. Above a hundred rules all others are
-	// one. Nil: there is none.
+	// Rules is the number of URLs that are Left, or set aside so far, because of your own rules, by
+	// the rule. A rule is the error of Config.Refuse of the Transport, or "by hand: " and the
+	// reason of a block that ends later than Patience. Above a hundred rules all others are one. It
+	// is nil if there is none.
 	Rules map[string]int
 }
 
 // ErrMaxPages is Summary.Stopped of a crawl that ended because of Config.MaxPages. Test for it to
-// tell such a crawl from one that came to its end.
+// recognize such a crawl.
 var ErrMaxPages = errors.New("crawl: as many pages are visited as Config.MaxPages allows")
 
 // mostRules is the number of rules that a Summary names.
@@ -149,10 +149,10 @@ func (s Summary) changes(which ...revisit.Change) string {
 	return " (" + strings.Join(parts, ", ") + ")"
 }
 
-// String returns the summary in a line: "12 visited, 2 of them 404, 1 visit failed (database is
-// locked), 3 disallowed in 3.2s". Of the pages visited it names the statuses other than 200. The
-// first error stands behind each outcome but Disallowed and Left. Duplicates are in Outcomes only:
-// their number says how often pages lead to each other.
+// String returns the summary in a line, such as "12 visited, 2 of them 404, 1 visit failed
+// (database is locked), 3 disallowed in 3.2s". Of the pages visited it names the statuses other
+// than 200. The first error stands behind each outcome but Disallowed and Left. Duplicates are in
+// Outcomes only. Their number shows how often pages lead to each other.
 func (s Summary) String() string {
 	var parts []string
 	for _, o := range order {

@@ -135,7 +135,7 @@ func (d *digest) endWord() {
 	d.line = mixed(d.line, d.word)
 }
 
-// refer adds a reference, without its query: that may have an id of the answer.
+// refer adds a reference, without its query: that may have an id of the response.
 func (d *digest) refer(ref string) {
 	if i := strings.IndexAny(ref, "?#"); i >= 0 {
 		ref = ref[:i]

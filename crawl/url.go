@@ -9,11 +9,11 @@ import (
 	"github.com/go-politeness/politeness/internal/weblink"
 )
 
-// Normalize returns rawURL in the one spelling by which a crawl knows it: scheme and host in lower
-// case, the host in punycode and without the scheme's own port and a final dot, no userinfo and no
-// fragment, no dot segments, escapes in upper case, none where a letter, a digit or one of -._~
-// needs none, and one for each byte that needs one. The query's order, and a final slash, are left
-// as they are: they make a difference. rawURL is read as browsers read it, by the URL standard
+// Normalize returns rawURL in the one spelling by which a crawl knows it. Scheme and host are in
+// lower case. The host is in punycode, without the scheme's own port and a final dot. There is no
+// userinfo, no fragment and no dot segment. Escapes are in upper case. Only a byte that needs an
+// escape has one. The query's order, and a final slash, are left as they are, because they make a
+// difference. The URL is read as browsers read it, by the URL standard
 // (https://url.spec.whatwg.org). The error is why rawURL can't be fetched.
 func Normalize(rawURL string) (string, error) {
 	u, err := weblink.ParseURL(nil, rawURL)

@@ -10,7 +10,7 @@ type watch struct {
 	next  time.Time // its answer; zero: nothing comes due
 }
 
-// waits reports whether the crawl, which has nothing left to do, goes on until something is due.
+// waits reports whether the crawl, which has nothing left to do, continues until something is due.
 func (r *run) waits(now time.Time) bool {
 	limit := r.c.cfg.Watch
 	if limit == 0 || r.stopped {

@@ -25,10 +25,10 @@ func (q *Queue) Next(ctx context.Context) (time.Time, error) {
 }
 
 // Again makes the URLs due at a time whose last outcome is one of the given, and returns their
-// number. Without outcomes it is all that were asked for. Call it between two crawls: to ask again
-// for what Failed, to begin with revisits after a crawl without them, or if a clock was wrong. What
-// is remembered of a page stays, so that it is asked for conditionally. Minding Schedule.Min is
-// left to the crawl.
+// number. Without outcomes it is all that were asked for. Call it between two crawls to fetch URLs
+// that Failed again, to begin with revisits after a crawl without them, or if a clock was wrong.
+// The memory of a page stays, so that it is fetched conditionally. Minding Schedule.Min is left to
+// the crawl.
 func (q *Queue) Again(ctx context.Context, at time.Time, outcomes ...crawl.Outcome) (n int, err error) {
 	names := make([]string, 0, len(outcomes)) // not nil, which is NULL
 	for _, o := range outcomes {

@@ -7,8 +7,8 @@ import (
 )
 
 // Hosts implements crawl.Queue. It claims hosts for this process, renews its lease, ends processes
-// whose leases are over, and gives back what this process has beyond its part. The Queue is open
-// while another process has URLs, or may claim some.
+// whose leases are over, and gives back the hosts that this process has beyond its part. The Queue
+// is open while another process has URLs, or may claim some.
 func (q *Queue) Hosts(ctx context.Context, n int) (hosts []string, open bool, err error) {
 	// All is one transaction: a process that has lost its lease claims nothing.
 	call := &claiming{q: q, room: n}

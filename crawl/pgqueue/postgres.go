@@ -131,7 +131,7 @@ func passing(err error) bool {
 	return slices.ContainsFunc(gone, func(target error) bool { return errors.Is(err, target) })
 }
 
-// passingCode reports whether a further try may succeed after an answer with that code. Codes that
+// passingCode reports whether a further try may succeed after a response with that code. Codes that
 // Postgres doesn't have today belong to their class.
 func passingCode(code string) bool {
 	switch code {

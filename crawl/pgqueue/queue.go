@@ -7,32 +7,32 @@
 //	defer urls.Close()
 //	c, err := crawl.New(crawl.Config{Transport: transport, Queue: urls, ...})
 //
-// Start any number of processes with the same URL, name of the crawl and start URLs; more may join,
-// and any may be killed. The name tells several crawls in one database apart. Give the processes
-// one limiter, too: redis/redislimit.
+// Start any number of processes with the same URL, name of the crawl and start URLs. More may join,
+// and any may be killed. The name identifies the crawl among those in one database. Give the
+// processes one limiter, too, such as redis/redislimit.
 //
-// A host belongs to one process at a time, for a lease of 10 seconds that each call renews; a
-// crawl calls once a second. So pages of a host are asked for by one process, in their order:
+// A host belongs to one process at a time, for a lease of 10 seconds that each call renews. A crawl
+// calls once a second. So pages of a host are fetched by one process, in their order:
 //
 //	event                                     what becomes of the host
 //	a process has room for more hosts         it claims one that no process has, up to its fair part
 //	the last lent URL of a host is done       it is free
 //	another process has fewer hosts, and room  those beyond the fair part are given back
 //	a process is killed                       its hosts are free when its lease ends
-//	a process is paused past its lease        its hosts are free; when it goes on, Owns says so, and
+//	a process is paused past its lease its hosts are free; when it continues, Owns says so, and
 //	                                          the crawl asks for nothing of them
 //	a process is closed                       its hosts are free at once
 //
-// What was lent when a process was killed is lent again; at most the pages that were in flight are
-// fetched twice. A result that comes late counts, since the page was fetched.
+// URLs that were lent when a process was killed are lent again. At most the pages that were in
+// flight are fetched twice. A result that comes late counts, since the page was fetched.
 //
-// An outage of Postgres of up to a minute delays the crawl: a restart, a failover during which the
-// server only reads, statements that are cancelled, locks that are not had in time. A longer outage
-// is an error, after a minute and a half if the network is silent. Leases that end meanwhile free
-// their hosts. Postgres 13 or later will do, also behind pgbouncer, in session and in transaction
-// mode. Open makes the tables, whose names begin with politeness_, in the schema of the connection.
-// A URL of 58 bytes has 360 there, indexes included, and 460 with that of the page with the link to
-// it; its Data comes on top. It is written twice: when it is added, and when it is done.
+// An outage of Postgres of up to a minute delays the crawl. Examples are a restart, a read-only
+// failover, cancelled statements, and locks that time out. A longer outage is an error, after a
+// minute and a half if the network is silent. Leases that end meanwhile free their hosts. Postgres
+// 13 or later will do, also behind pgbouncer, in session and in transaction mode. Open makes the
+// tables, whose names begin with politeness_, in the schema of the connection. A URL of 58 bytes
+// has 360 there, indexes included, and 460 with that of the page with the link to it. Its Data
+// comes on top. It is written twice, when it is added, and when it is done.
 package pgqueue
 
 import (
@@ -69,13 +69,13 @@ var upgrade string
 const (
 	defaultLease = 10 * time.Second
 	outage       = time.Minute      // that a call outlasts
-	longest      = 30 * time.Second // of one try: a network that is silent may have lost the answer
+	longest      = 30 * time.Second // of one try: a network that is silent may have lost the response
 	batch        = 2000             // URLs in one transaction
 	claims       = 1000             // most hosts that one call of Hosts claims
 )
 
 // A Queue is one process's part of a crawl in Postgres. Its methods are those of crawl.Owner, and
-// may be called from one goroutine at a time, as a Crawler does; Owns at any time.
+// may be called from one goroutine at a time, as a Crawler does. Owns may be called at any time.
 type Queue struct {
 	db    *pgxpool.Pool
 	begin string      // statement that begins a transaction
@@ -108,8 +108,8 @@ const clock = "extract(epoch FROM now())::bigint"
 
 // Open connects to the database at url, such as postgres://user@host/database, and makes the tables
 // if need be. Processes that give the same name share a crawl. Close the Queue. Open waits for a
-// database that is away, as all methods do: also for a pool that answers by itself, since pgbouncer
-// has one code for a name that it doesn't know and for a server that it can't reach.
+// database that is away, as all methods do. It also waits for a pool that responds by itself, since
+// pgbouncer has one code for a name that it doesn't know and for a server that it can't reach.
 func Open(ctx context.Context, url, crawl string) (*Queue, error) {
 	return open(ctx, url, crawl, defaultLease)
 }
@@ -225,7 +225,7 @@ func upgradeTables(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// Close gives back the hosts of this process, so that others may go on with them at once.
+// Close gives back the hosts of this process, so that others may continue with them immediately.
 func (q *Queue) Close() error {
 	defer q.db.Close()
 	q.lose()
@@ -708,7 +708,7 @@ func (q *Queue) Count(ctx context.Context) (map[crawl.Outcome]int, error) {
 	return count, wrap(err)
 }
 
-// Clear forgets all URLs of the crawl, those that are done too: the next one begins anew. No
+// Clear forgets all URLs of the crawl, even those that are done. The next crawl begins anew. No
 // process may be crawling.
 func (q *Queue) Clear(ctx context.Context) error {
 	err := q.inLong(ctx, func(ctx context.Context, tx pgx.Tx) error {

@@ -1,5 +1,5 @@
-// Package queuetest tests implementations of crawl.Queue. It tests what a crawl relies on: no URL
-// is lost or lent twice, at a kill neither, and a host belongs to one process at a time.
+// Package queuetest tests implementations of crawl.Queue. It tests the promises that a crawl relies
+// on. No URL is lost or lent twice, even by a kill, and a host belongs to one process at a time.
 //
 //	func TestQueue(t *testing.T) {
 //		queuetest.Run(t, func(t *testing.T) crawl.Queue {
@@ -34,7 +34,7 @@ var (
 
 // Run tests the Queue that open opens, in a subtest for each promise. A subtest calls open several
 // times, with its own t. The first call returns a Queue without URLs, each further one a Queue with
-// the URLs of the one before: a further process opens it. Where two processes can't have it open,
+// the URLs of the one before, as a further process opens it. If two processes can't have it open,
 // the second call ends the first Queue as a kill would, and the subtest doesn't use that any more.
 //
 // A Queue that implements [crawl.Postponer] is tested as one, too. One that implements

@@ -151,7 +151,7 @@ func fences(c *check) {
 		c.failf("another process has the host, and Owns of the one that was paused says true")
 	}
 	c.wants("the second process", c.take(two, 4, "a.example"), reqs[:4]...)
-	// The first one goes on.
+	// The first one continues.
 	c.wants("of a host that was lost", c.take(one, 10, "a.example"))
 	c.done(one, crawl.Left, reqs[1], reqs[2]) // must not make them wait: the second one has them
 	c.done(one, crawl.Visited, reqs[0])       // it was in flight

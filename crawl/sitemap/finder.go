@@ -27,29 +27,29 @@ import (
 // concurrent use.
 //
 // By the protocol a sitemap speaks for the host that it is on, on http and https alike, and for any
-// host whose robots.txt names it; the first twenty other hosts are asked for theirs. The sitemaps
-// that an index lists speak for the hosts that the index speaks for. Pages of other hosts are left
-// out, with a [*ForeignError] for each host: the usual case is a site that is www.example.com here
-// and example.com there.
+// host whose robots.txt names it. The robots.txt of the first twenty other hosts is fetched. The
+// sitemaps that an index lists speak for the hosts that the index speaks for. Pages of other hosts
+// are left out, with a [*ForeignError] for each host. The usual case is a site that mixes
+// www.example.com and example.com.
 type Finder struct {
-	// Transport asks for robots.txt: which sitemaps it names, and whether it names one that
-	// lists pages of its host. Nil is a mistake.
+	// Transport fetches robots.txt, to find the sitemaps that it names. Nil is a mistake.
 	Transport *politeness.Transport
 
-	// Client fetches the sitemaps; nil: one over Transport. Use another one where Transport
-	// accepts only pages, by type or size.
+	// Client fetches the sitemaps. The default is a client over Transport. Use another one if
+	// Transport accepts only pages, by type or size.
 	Client *http.Client
 
-	// MaxFiles is the largest number of sitemaps fetched, those of indexes included; 0: 500. One that
-	// takes longer than two minutes from its answer on is left, and so is one that isn't answered
-	// within two minutes and the longest wait for a turn (hostlimit.Config.MaxWait).
+	// MaxFiles is the largest number of sitemaps fetched, those of indexes included. The default is
+	// 500. A sitemap that takes longer than two minutes from its response is left. So is one
+	//   without a response within two minutes and the longest wait for the host
+	//   (hostlimit.Config.MaxWait).
 	MaxFiles int
 
-	// AsRead yields the pages of a file while it is read, which takes a few kilobytes. The connection
-	// and the slot of its host are taken meanwhile, so the loop mustn't wait for the host: it may
-	// put the pages into a queue, as crawl.Config.Discover does, and may not fetch them. A loop that
-	// takes longer than two minutes for a file loses the rest of it. Pages of hosts whose own
-	// robots.txt has to be asked come behind the others of the file. False: see Pages.
+	// AsRead yields the pages of a file while it is read, which takes a few kilobytes. The
+	// connection and the slot of its host are taken meanwhile, so the loop mustn't fetch the pages,
+	// nor wait for the host. It may put the pages into a queue, as crawl.Config.Discover does. A
+	// loop that takes longer than two minutes for a file loses the rest of it. Pages of hosts whose
+	// own robots.txt has to be asked come behind the others of the file. If it is false, see Pages.
 	AsRead bool
 }
 
@@ -66,7 +66,7 @@ const (
 // usual are the places to look in when robots.txt names no sitemap.
 var usual = []string{"/sitemap.xml", "/sitemap_index.xml"}
 
-// A FileError is what keeps one sitemap, or a part of it, from being read.
+// A FileError is the reason why one sitemap, or a part of it, can't be read.
 type FileError struct {
 	URL string // of the sitemap
 	Err error
@@ -79,11 +79,11 @@ func (e *FileError) Error() string {
 
 func (e *FileError) Unwrap() error { return e.Err }
 
-// A ForeignError is about pages that are left out: a sitemap lists them that doesn't speak for
-// their host.
+// A ForeignError is about pages that are left out, because their sitemap doesn't speak for their
+// host.
 type ForeignError struct {
 	URL   string // of the sitemap
-	Host  string // that it doesn't speak for; "further hosts" beyond the first twenty
+	Host  string // that it doesn't speak for, or "further hosts" beyond the first twenty
 	Pages int    // of that host
 	First string // of these
 	why   string // they are left out
@@ -117,18 +117,18 @@ func (e *ForeignError) isNear() bool {
 	return strings.TrimPrefix(hostname.Key(u.Host), "www.") == strings.TrimPrefix(e.Host, "www.")
 }
 
-// Pages yields the pages of the site that rawURL belongs to: those listed by the sitemaps that its
-// robots.txt names, else by those in the usual places. A line of robots.txt that names none, since
-// it is no URL, is an error, and one with a relative URL is relative to robots.txt. It yields no
-// index, but what the index leads to. A site without sitemaps has no pages here and no error.
+// Pages yields the pages of the site of rawURL. They are listed by the sitemaps that its robots.txt
+// names, or else by those in the usual places. A line of robots.txt that names none, since it is no
+// URL, is an error, and one with a relative URL is relative to robots.txt. It yields no index, but
+// the sitemaps that the index leads to. A site without sitemaps has no pages here and no error.
 //
 // An error is about one sitemap, a [*FileError] or a [*ForeignError], and the loop may go on to the
-// next pair. It is that of [politeness.Transport.Sitemaps] if robots.txt can't be had, and that of
-// ctx, with the last pair, when ctx is done. A sitemap is read to its end before its first page is
-// yielded, so the loop may fetch each page as it comes: no connection and no slot of the host is
-// taken by then, unless AsRead is set. That takes the memory of one file: some megabytes of the
-// longest, and 32 MB at most, beyond which the rest is left out with an error. The same page may
-// come more than once. Pages may be of another host than rawURL's, which most crawls leave out.
+// next pair. It is that of [politeness.Transport.Sitemaps] if robots.txt can't be fetched, and that
+// of ctx, with the last pair, when ctx is done. A sitemap is read to its end before its first page
+// is yielded, so the loop may fetch each page as it comes. No connection and no slot of the host is
+// in use by then, unless AsRead is set. That takes the memory of one file, at most 32 MB. The rest
+// of a longer file is left out with an error. The same page may come more than once. Pages may be
+// of another host than rawURL's, which most crawls leave out.
 func (f Finder) Pages(ctx context.Context, rawURL string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		site, err := weblink.ParseURL(nil, rawURL)
@@ -171,8 +171,8 @@ func (f Finder) Pages(ctx context.Context, rawURL string) iter.Seq2[Entry, error
 	}
 }
 
-// Read yields the pages that the given sitemaps list, as Pages does: of a site whose sitemaps are
-// known.
+// Read yields the pages that the given sitemaps list, as Pages does. Use it for a site whose
+// sitemaps are known.
 func (f Finder) Read(ctx context.Context, sitemaps ...string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		w := f.walk(ctx, yield)
@@ -435,7 +435,7 @@ func (w *walk) fetchIn(ctx context.Context, l *listing, timer *time.Timer) error
 	return nil
 }
 
-// unpacked returns the body of an answer without its content codings. Whether it is gzip is known
+// unpacked returns the body of a response without its content codings. Whether it is gzip is known
 // by its first bytes, whatever the header says.
 func unpacked(resp *http.Response) (io.Reader, error) {
 	codings := slices.DeleteFunc(coding.Of(resp.Header), func(name string) bool {
@@ -458,7 +458,7 @@ func (w *walk) refuses(page string, urls []string, final string) (why string) {
 		return unasked
 	}
 	if !known {
-		named, _ = w.Transport.Sitemaps(w.ctx, origin+"/") // one that can't be had permits nothing
+		named, _ = w.Transport.Sitemaps(w.ctx, origin+"/") // one that can't be fetched permits nothing
 		w.named[origin] = named
 	}
 	for _, s := range named {

@@ -1,12 +1,11 @@
-// Package sitemap reads sitemaps (https://www.sitemaps.org/protocol.html): the lists of its pages
-// that a site publishes for crawlers.
+// Package sitemap reads sitemaps (https://www.sitemaps.org/protocol.html). Sitemaps are the lists
+// of pages that a site publishes for crawlers.
 //
-// A [Finder] finds the pages of a site: it asks robots.txt for the sitemaps, reads them and those
-// that they name, and keeps to the protocol's rules of who may speak for which host. [Read] reads
-// one file, wherever it comes from: XML, an index of other sitemaps, RSS, Atom or one URL a line,
-// gzipped or not.
+// A [Finder] finds the pages of a site. It reads the sitemaps that robots.txt names, and those that
+// these name. It obeys the protocol's rules about sitemaps for other hosts. [Read] reads one file,
+// which is XML, an index of other sitemaps, RSS, Atom or one URL a line, gzipped or not.
 //
-// An [Entry] has lastmod, changefreq and priority of a page; [Entry.Stale] reports whether a copy
+// An [Entry] has lastmod, changefreq and priority of a page. [Entry.Stale] reports whether a copy
 // of the page may be out of date. The sitemap extensions (images, videos, news, translations) are
 // ignored.
 //
@@ -47,18 +46,19 @@ var (
 		"(urlset, sitemapindex, rss, RDF, feed) nor URLs, one a line")
 )
 
-// Read reads a sitemap and yields its entries as they come: XML, an index, RSS, Atom or one URL a
-// line, gzipped or not, whatever its name and its Content-Type say. It needs a few kilobytes of
-// memory. Use it for a file at hand; a [Finder] gets a site's sitemaps by itself.
+// Read reads a sitemap and yields its entries as they come. The sitemap is XML, an index, RSS, Atom
+// or one URL a line, gzipped or not, with any name and Content-Type. It needs a few kilobytes of
+// memory. Use it for a file that you have. A [Finder] fetches a site's sitemaps by itself.
 //
 // The pages of an urlset count in a sitemapindex as well, and the other way round. An item of RSS
 // without a link is the page of its guid, if that is a URL. A URL of a feed may be relative to its
 // xml:base.
 //
-// At most one error is yielded, with the last pair: what can't be read of the file, and what of it
-// was left out because it isn't an absolute http or https URL of less than 2,048 bytes, or has an
-// entity that XML doesn't define, such as "&eacute;". A file that has elements or text and yields
-// nothing is an error as well. The entries before it are good.
+// At most one error is yielded, with the last pair. It names the part of the file that can't be
+// read, and the entries that were left out. An entry is left out if it isn't an absolute http or
+// https URL of less than 2,048 bytes, or has an entity that XML doesn't define, such as eacute. A
+// file that has elements or text and yields nothing is an error as well. The entries before it are
+// good.
 func Read(r io.Reader) iter.Seq2[Entry, error] {
 	return readFrom(nil, maxBytes, r)
 }

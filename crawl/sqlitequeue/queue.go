@@ -1,5 +1,5 @@
 // Package sqlitequeue keeps the URLs of a crawl in an SQLite file, so that a crawl that was killed
-// goes on where it ended.
+// continues where it ended.
 //
 //	urls, err := sqlitequeue.Open("crawl.db")
 //	if err != nil {
@@ -8,18 +8,17 @@
 //	defer urls.Close()
 //	c, err := crawl.New(crawl.Config{Queue: urls, ...})
 //
-// The next Run of a Crawler with the same file asks for what is left; give it the same URLs. What a
-// page has led to is in the file before the page is done, so a kill at any instant loses no URL,
-// and at most the pages that were under way are visited twice: write a page under its URL, not a
-// further time.
+// The next Run of a Crawler with the same file fetches the rest. Give it the same URLs. A page's
+// links are in the file before the page is done, so a kill at any instant loses no URL. At most the
+// pages that were under way are visited twice, so write each page under its URL.
 //
-// Pages that are asked for again (crawl.Config.Revisit) wait in the file until they are due. What
-// was done before, and isn't due again, is made so by Again.
+// Pages that are asked for again (crawl.Config.Revisit) wait in the file until they are due. Again
+// makes URLs due that were done before.
 //
 // The file has some 80 bytes for each URL beside the URL itself, that of the page with the link to
 // it, and its Data. The process has 200 MB of memory, however many there are. Each call of a method
-// is one transaction. It outlives the process at once, and the machine's power once SQLite has
-// synced it: after a power cut the crawl goes on from a moment before.
+// is one transaction. A change survives a kill immediately, and a power cut once SQLite has synced
+// it. After a power cut the crawl continues from a moment before.
 //
 // One process may have a file open at a time. For several processes there is package pgqueue. It
 // needs no C compiler.
@@ -673,7 +672,7 @@ const renewHost = `
 	UPDATE host SET next = (SELECT min(due) FROM first JOIN url ON url.id = first.id)
 	WHERE id = ?1`
 
-// Hosts implements crawl.Queue. The Queue is never open: no other program can add to it.
+// Hosts implements crawl.Queue. The Queue is never open, because no other program can add to it.
 func (q *Queue) Hosts(ctx context.Context, n int) (hosts []string, open bool, err error) {
 	if n == 0 {
 		return nil, false, nil
@@ -706,10 +705,10 @@ func (q *Queue) Next(ctx context.Context) (time.Time, error) {
 }
 
 // Again makes the URLs due at a time whose last outcome is one of the given, and returns their
-// number. Without outcomes it is all that were asked for. Call it between two crawls: to ask again
-// for what Failed, to begin with revisits in a file of a crawl without them, or if a clock was
-// wrong. What is remembered of a page stays, so that it is asked for conditionally. Minding
-// Schedule.Min is left to the crawl.
+// number. Without outcomes it is all that were asked for. Call it between two crawls to fetch URLs
+// that Failed again, to begin with revisits in a file of a crawl without them, or if a clock was
+// wrong. The memory of a page stays, so that it is fetched conditionally. Minding Schedule.Min is
+// left to the crawl.
 func (q *Queue) Again(ctx context.Context, at time.Time, outcomes ...crawl.Outcome) (n int, err error) {
 	which := "outcome IS NOT NULL"
 	args := []any{at.Unix()}
@@ -742,21 +741,21 @@ func (q *Queue) Again(ctx context.Context, at time.Time, outcomes ...crawl.Outco
 	return n, wrap(err)
 }
 
-// Remembers reports whether the file has pages that are to be asked for again: what a crawl with
-// crawl.Config.Revisit has left.
+// Remembers reports whether the file has pages that are to be fetched again, as a crawl with
+// crawl.Config.Revisit has left them.
 func (q *Queue) Remembers(ctx context.Context) (remembers bool, err error) {
 	err = q.db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM url WHERE page IS NOT NULL)").Scan(&remembers)
 	return remembers, wrap(err)
 }
 
-// Waiting returns the number of URLs that are waiting or lent: after a crawl, of those that it
-// left. URLs that are due at a later time don't count. It reads an index of all of them.
+// Waiting returns the number of URLs that are waiting or lent. After a crawl, these are the URLs
+// that it left. URLs that are due at a later time don't count. It reads an index of all of them.
 func (q *Queue) Waiting(ctx context.Context) (n int, err error) {
 	err = q.db.QueryRowContext(ctx, "SELECT count(*) FROM url WHERE due <= ?", q.now()).Scan(&n)
 	return n, wrap(err)
 }
 
-// Clear forgets all URLs, those that are done too: the next crawl begins anew.
+// Clear forgets all URLs, even those that are done. The next crawl begins anew.
 func (q *Queue) Clear(ctx context.Context) error {
 	clear(q.lent)
 	return wrap(q.in(ctx, func(tx *sql.Tx) error {
