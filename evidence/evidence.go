@@ -27,14 +27,14 @@ import (
 	"time"
 )
 
-// Evidence receives every decision of a crawl. Record is called synchronously and from many
-// goroutines at once, never under a lock of the caller's; d holds no pointers into the request or
-// the response and may be kept.
+// Evidence receives every decision of a crawl. Record is called synchronously and concurrently from
+// many goroutines, never under a lock of the caller's. You may keep d, which has no pointers into
+// the request or the response.
 //
-// The crawl waits for Record, so keep it short: a slow Record delays the request that the record is
-// about, and no other. Record doesn't send requests through the Transport that calls it, which
-// would call it again for each of them: to act on a record, hand it to a goroutine of your own that
-// has another client.
+// The crawl waits for Record, so keep it short. A slow Record delays only the request that the
+// record is about. Record doesn't send requests through the Transport that calls it, which would
+// call it again for each of them. To act on a record, pass it to another goroutine with another
+// client.
 type Evidence interface {
 	Record(ctx context.Context, d Decision)
 }
@@ -48,7 +48,7 @@ type Evidence interface {
 //	started         the request was sent; if it wasn't, the record is slot_timeout,
 //	                budget_exceeded, or failed if the caller left
 //	host_blocked    the response blocks the host; if it ends a block, it is host_cleared
-//	stays_open      the answer goes on without a slot: a switched connection, or a stream of events
+//	stays_open the response continues without a slot: a switched connection, or a stream of events
 //	fetched         the end of the exchange; without a response it is failed
 //	retried         another try follows, from waiting or started on
 //
@@ -61,7 +61,7 @@ type Type string
 
 // The types of decisions.
 const (
-	PolicyStated      Type = "policy" // limits that apply from here on: to the Transport, or to Host alone
+	PolicyStated      Type = "policy" // limits that apply from here on to the Transport, or to Host alone
 	RobotsAllowed     Type = "robots_allowed"
 	BlockedByRobots   Type = "blocked_by_robots"
 	RobotsFetched     Type = "robots_fetched"
@@ -71,41 +71,41 @@ const (
 	BudgetWarning     Type = "budget_warning"
 	BudgetExceeded    Type = "budget_exceeded"
 	Waiting           Type = "waiting"      // a wait has begun that is longer than a second
-	SlotTimeout       Type = "slot_timeout" // no turn came within SlotTimeout, MaxWait or the deadline
+	SlotTimeout       Type = "slot_timeout" // it couldn't start within SlotTimeout, MaxWait or the deadline
 	Resent            Type = "resent"       // sent again at Start, after a lost connection or with another signature
-	Started           Type = "started"      // the request went out at Start; recorded once it has
-	Fetched           Type = "fetched"      // the exchange ended: its body was read to the end or closed
-	StaysOpen         Type = "stays_open"   // a switched connection (101), or a stream, goes on without a slot
+	Started           Type = "started"      // the request was sent at Start, recorded afterwards
+	Fetched           Type = "fetched"      // the exchange ended, as its body was read to the end or closed
+	StaysOpen         Type = "stays_open"   // a switched connection (101), or a stream, continues without a slot
 	Failed            Type = "failed"       // the exchange got no response, or its caller left before the start
 	Retried           Type = "retried"      // the request will be tried again
 	HostBlocked       Type = "host_blocked"
 	HostCleared       Type = "host_cleared"
-	LeaseExpired      Type = "lease_expired" // a body was never closed; its slot was taken back
+	LeaseExpired      Type = "lease_expired" // a body was never closed, and its slot was taken back
 	ResponseRejected  Type = "response_rejected"
-	Reserved          Type = "reserved" // the site reserves the purpose of the page: not fetched, or not handed over
+	Reserved          Type = "reserved" // the site reserves the purpose: not fetched, or not handed over
 	NoIndex           Type = "noindex"
-	StateLost         Type = "state_lost"     // kept state can\'t be read or written; the crawl goes on
-	StateShared       Type = "state_shared"   // another process uses the state too: both share blocks, not the pace
-	LimitersApart     Type = "limiters_apart" // another limiter of the process asks the host too: both rates add up
-	Drained           Type = "drained"        // a person has ended the work: no request starts any more
-	LogClosed         Type = "log_closed"     // the seal of a chained or signed log: its end wasn't cut off
-	Checkpoint        Type = "checkpoint"     // of a signed log: Text is the signed note
+	StateLost         Type = "state_lost"     // kept state can\'t be read or written; the crawl continues
+	StateShared       Type = "state_shared"   // another process uses the state too, and shares blocks, but not delays
+	LimitersApart     Type = "limiters_apart" // another limiter of the process uses the host too, and both rates add up
+	Drained           Type = "drained"        // an operator has ended the work, and no request starts any more
+	LogClosed         Type = "log_closed"     // the seal of a chained or signed log, whose end wasn't cut off
+	Checkpoint        Type = "checkpoint"     // of a signed log, with the signed note in Text
 )
 
-// A Decision is one record: flat, and complete by itself. Fields that don't apply to its Type are
-// zero. The struct is also the table from which JSON and slog attributes are made: in the order of
-// the fields, under the names of their tags, without the zero ones that a tag lets be omitted.
-// Durations are seconds in JSON, times RFC 3339 with nanoseconds. A string is clipped to the
-// number of bytes of JSON in its tag, with [Clipped] at its end. So a record without Text is at
-// most 8 KB long, however long a server's texts are.
+// A Decision is one record. It is flat, and complete by itself. Fields that don't apply to its Type
+// are zero. JSON and slog attributes are made from the struct, in the order of the fields, under
+// the names of their tags. Zero fields are left out if their tag has omitzero. Durations are
+// seconds in JSON, times RFC 3339 with nanoseconds. A string is clipped to the number of bytes of
+// JSON in its tag, with [Clipped] at its end. So a record without Text is at most 8 KB long,
+// however long a server's texts are.
 type Decision struct {
 	Type Type `json:"type,omitzero" most:"64"`
 	// When it was decided.
 	Time time.Time `json:"timestamp,omitzero"`
-	// Transport that decided: the beginning of its random Policy.ID.
+	// Transport that decided, by the beginning of its random Policy.ID.
 	Transport string `json:"by,omitzero" most:"64"`
 
-	// Number that joins the records of a RoundTrip, unique in its Transport; 0: none.
+	// Number that joins the records of a RoundTrip, unique in its Transport. 0 if there is none.
 	Trip uint64 `json:"trip,omitzero"`
 	// Number of the try within this RoundTrip, from 1.
 	Attempt int `json:"attempt,omitzero"`
@@ -113,18 +113,18 @@ type Decision struct {
 	Method string `json:"method,omitzero" most:"64"`
 	// URL of the request, without userinfo.
 	URL string `json:"url,omitzero" most:"1936"`
-	// Key by which slots, delays and blocks are counted; a name of the DNS is never clipped.
+	// Key by which slots, delays and blocks are counted. A name of the DNS is never clipped.
 	Host string `json:"host,omitzero" most:"1600"`
 	// Product token of the crawler, if the Transport's policy record has none.
 	Agent string `json:"agent,omitzero" most:"128"`
 	// Whether it is a fetch of robots.txt, which costs no page and needs no verdict.
 	RobotsTxt bool `json:"robotsTxt,omitzero"`
-	// Trip of the same Transport whose redirect led here; 0: none.
+	// Trip of the same Transport whose redirect led here. 0 if there is none.
 	From uint64 `json:"from,omitzero"`
 
-	// Whether the crawl goes on with it.
+	// Whether the crawl continues with it.
 	Allowed bool `json:"allowed"`
-	// Rule of robots.txt that decided, as written: "Disallow: /private".
+	// Rule of robots.txt that decided, as written.
 	MatchedRule string `json:"matchedRule,omitzero" most:"320"`
 	// Line of that rule in robots.txt.
 	Line int `json:"line,omitzero"`
@@ -132,7 +132,7 @@ type Decision struct {
 	Group string `json:"group,omitzero" most:"128"`
 	// Crawl-delay of robots.txt.
 	CrawlDelay time.Duration `json:"crawlDelay,omitzero"`
-	// "low" if the crawl goes on without robots.txt.
+	// "low" if the crawl continues without robots.txt.
 	Confidence string `json:"confidence,omitzero" most:"48"`
 	// Reason of the decision, for people.
 	Reason string `json:"reason,omitzero" most:"256"`
@@ -147,19 +147,19 @@ type Decision struct {
 	Instead uint64 `json:"instead,omitzero"`
 	// Stamp of that start, as Prev would name it.
 	InsteadAt time.Time `json:"insteadAt,omitzero"`
-	// Time at which the request was let go: on its connection, if the transport reports that.
+	// Time at which the request was sent, on its connection if the transport reports that.
 	Start time.Time `json:"start,omitzero"`
-	// Stamp of the latest start on Host that had ended by then, in whichever process, as far as the
-	// limiter knows; zero: it knows none.
+	// Stamp of the latest start on Host that had ended by then, in any process, as far as the
+	// limiter knows. Zero if none is known.
 	Prev time.Time `json:"prev,omitzero"`
-	// Time from which on the page could be asked for again, as its asker remembers. Zero: it is asked
-	// for the first time, or nobody remembers.
+	// Time from which on the page could be asked for again, as its asker remembers. Zero at the
+	// first request for the page, or if no program remembers the page.
 	Due time.Time `json:"due,omitzero"`
-	// Start by the clock of a limiter that several processes share. Prev and BlockedUntil are by the
-	// same clock then. Zero: they are by the clock of the process.
+	// Start by the clock of a limiter that several processes share. Prev and BlockedUntil are by
+	// the same clock then. If it is zero, they are by the clock of the process.
 	At time.Time `json:"at,omitzero"`
-	// End of the last block of Host that the limiter knew at Start, regardless of its origin;
-	// zero: none.
+	// End of the last block of Host that the limiter knew at Start, of any origin. Zero if there is
+	// none.
 	BlockedUntil time.Time `json:"blockedUntil,omitzero"`
 	// Wait for one of the host's slots.
 	WaitSlot time.Duration `json:"waitSlot,omitzero"`
@@ -167,12 +167,12 @@ type Decision struct {
 	WaitDelay time.Duration `json:"waitDelay,omitzero"`
 	// Wait for the end of a block.
 	WaitBlock time.Duration `json:"waitBlock,omitzero"`
-	// Wait for a connection, after the turn.
+	// Wait for a connection, after the wait for the host.
 	WaitConnect time.Duration `json:"waitConnect,omitzero"`
 	// Least time from this start to the next one on the host.
 	Delay time.Duration `json:"delay,omitzero"`
-	// Origin of Delay: "random", "crawl-delay", "adaptive", "learned", or "kept" from before a
-	// restart.
+	// Origin of Delay, which is "random", "crawl-delay", "adaptive", "learned", or "kept" from
+	// before a restart.
 	DelaySource string `json:"delaySource,omitzero" most:"48"`
 	// Slots of the host in use, this one included.
 	Slot int `json:"slot,omitzero"`
@@ -180,8 +180,8 @@ type Decision struct {
 	Slots int `json:"slots,omitzero"`
 	// Whether it is the first request after a block.
 	Probe bool `json:"probe,omitzero"`
-	// Obstacle that a request waits for, or has waited for in vain: "slot", "place", "site", "delay",
-	// "block", "probe", "visit-time", "robots.txt" or "answer".
+	// Obstacle that a request waits for, or has waited for in vain, which is "slot", "place",
+	// "site", "delay", "block", "probe", "visit-time", "robots.txt" or "answer".
 	Hold string `json:"hold,omitzero" most:"48"`
 
 	// Status of the response.
@@ -196,8 +196,8 @@ type Decision struct {
 	ContentType  string `json:"contentType,omitzero" most:"96"`
 	ETag         string `json:"etag,omitzero" most:"128"`
 	LastModified string `json:"lastModified,omitzero" most:"64"`
-	// Time for which the answer may be used again by its own word, from max-age or Expires less Age:
-	// 30 days at most. Zero: it says nothing, or that it may not.
+	// Time for which the response may be used again, from max-age or Expires less Age, at most 30
+	// days. Zero if the response doesn't allow that.
 	Fresh time.Duration `json:"fresh,omitzero"`
 	// Date header.
 	ServerDate string `json:"serverDate,omitzero" most:"64"`
@@ -207,22 +207,22 @@ type Decision struct {
 	RetryAfter string `json:"retryAfter,omitzero" most:"64"`
 	// RateLimit header, or its older forms as "remaining=0, reset=30", if nothing is left.
 	RateLimit string `json:"rateLimit,omitzero" most:"64"`
-	// Time until the rate limit that has nothing left is reset, as the crawl read it; zero: none
-	// counts.
+	// Time until an exhausted rate limit is reset, as the crawl read it. Zero if there is none.
 	Quota time.Duration `json:"quota,omitzero"`
 	// Reason for which the response is a refusal, regardless of its status.
 	Refused string `json:"refused,omitzero" most:"96"`
-	// Whether the refusal was found late, in the body of an answer whose headers had counted as they
-	// are: Refused has the reason.
+	// Whether the refusal was found late, in the body of a response whose headers had counted
+	// already. Refused has the reason.
 	Late bool `json:"late,omitzero"`
 	// In started and resent, whether the request had If-None-Match or If-Modified-Since. In the
 	// records of a 4xx, whether it had any condition or a range.
 	Conditional bool `json:"conditional,omitzero"`
-	// Whether the caller of a 4xx compares answers, so that 400, 405 and 409 to a GET may be a ban.
+	// Whether the caller of a 4xx compares responses, so that 400, 405 and 409 to a GET may be a
+	// ban.
 	Page bool `json:"page,omitzero"`
-	// Whether the caller gave it up, which says nothing about the host.
+	// Whether the caller gave it up, which doesn't count for the host.
 	Left bool `json:"left,omitzero"`
-	// Connections that the try has opened; zero: at most one.
+	// Connections that the try has opened. Zero stands for at most one.
 	Connections int `json:"connections,omitzero"`
 	// Target of a redirect.
 	Location string `json:"location,omitzero" most:"328"`
@@ -233,71 +233,72 @@ type Decision struct {
 
 	// End of the block, or of a wait as far as that is known.
 	Until time.Time `json:"until,omitzero"`
-	// Kind of refusal that set the block: "refused", "unsure" or "ban"; empty: it wasn't counted.
+	// Kind of refusal that set the block, which is "refused", "unsure" or "ban". Empty if the
+	// refusal wasn't counted.
 	Kind string `json:"kind,omitzero" most:"48"`
 	// Number of the Kind in a row.
 	Refusals int `json:"refusals,omitzero"`
 	// Whether an earlier process, or another one, set the block.
 	Restored bool `json:"restored,omitzero"`
-	// Whether a person did it, through a hostlimit.Controller.
+	// Whether an operator did it, through a hostlimit.Controller.
 	Hand bool `json:"hand,omitzero"`
-	// In lease_expired: the start that lost its slot, as "ID/SEQ" with the ID of its Policy.Process,
-	// or else Policy.Limiter.
+	// In lease_expired, the start that lost its slot, as "ID/SEQ" with the ID of its
+	// Policy.Process, or else Policy.Limiter.
 	Of string `json:"of,omitzero" most:"48"`
 
-	// SHA256 of the robots.txt, hex; also beside Preferences.
+	// SHA256 of the robots.txt in hex, also beside Preferences.
 	SHA256 string `json:"sha256,omitzero" most:"64"`
 	// Time for which the robots.txt is used.
 	TTL time.Duration `json:"ttl,omitzero"`
 	// Number of redirects that led to it.
 	Hops int `json:"hops,omitzero"`
-	// Text of the file, if the user asked for it; the note of a checkpoint.
+	// Text of the file, if the user asked for it, or the note of a checkpoint.
 	Text string `json:"text,omitzero"`
 
-	// Limit of the budget: "pages", "pages_per_host", "bytes" or "time".
+	// Limit of the budget, which is "pages", "pages_per_host", "bytes" or "time".
 	Limit string `json:"limit,omitzero" most:"48"`
-	// Part of it that is spent; time in whole seconds.
+	// Part of the limit that is spent, a time in whole seconds.
 	Used int64 `json:"used,omitzero"`
-	// Size of it; time in whole seconds.
+	// Size of the limit, a time in whole seconds.
 	Max int64 `json:"max,omitzero"`
-	// Length of the window that Max is for; zero: the whole crawl.
+	// Length of the window that Max is for. Zero stands for the whole crawl.
 	Every time.Duration `json:"every,omitzero"`
-	// Beginning of that window; zero: there are none.
+	// Beginning of that window. Zero if there are no windows.
 	Window time.Time `json:"window,omitzero"`
 
 	// Directives of the page, such as "noindex, nofollow".
 	Directives string `json:"directives,omitzero" most:"192"`
-	// Purposes that the page is fetched for: "train, ground".
+	// Purposes that the page is fetched for, such as "train, ground".
 	Purposes string `json:"purposes,omitzero" most:"48"`
-	// Statement of the site about the page's use: "train refused (Content-Signal, line 2)". SHA256 is
-	// that of the robots.txt.
+	// Statement of the site about the page's use, such as "train refused (Content-Signal, line 2)".
+	// SHA256 is that of the robots.txt.
 	Preferences string `json:"preferences,omitzero" most:"176"`
 
 	// ID of the key that the request was signed with (Web Bot Auth).
 	Signed string `json:"signed,omitzero" most:"48"`
 
-	// Promises of a policy record; nil in all others. It is never changed.
+	// Promises of a policy record, nil in all others. It is never changed.
 	Policy *Policy `json:"policy,omitzero"`
 }
 
-// A LogLine is one line of a log: a Decision and the fields that the [Log] added. Decode the lines
-// of a log into LogLines with encoding/json to show or search them; to have them proved, give the
-// log to package evidence/audit.
+// A LogLine is one line of a log. It has a Decision and the fields that the [Log] added. Decode the
+// lines of a log into LogLines with encoding/json to show or search them. To prove them, use
+// package evidence/audit.
 type LogLine struct {
 	Decision
 	// Number of the record in its log, from 1.
 	N uint64 `json:"n,omitzero"`
 
-	// Jump of the wall clock ahead since the record before: it was set, or the computer slept. The
-	// crawl's own clock, by which its limits go, stood still meanwhile.
+	// Jump of the wall clock ahead since the record before, if the clock was set or the computer
+	// slept. The crawl's own clock, by which its limits go, stood still meanwhile.
 	Jumped time.Duration `json:"jumped,omitzero"`
 
-	// In a signed log: 64 random bits.
+	// In a signed log, 64 random bits.
 	Salt string `json:"salt,omitzero"`
-	// In a checkpoint: hashes of the largest complete subtrees, base64.
+	// In a checkpoint, hashes of the largest complete subtrees, base64.
 	Edge string `json:"edge,omitzero"`
-	// In the first line of a chained log: last hash of the log before it in the file.
+	// In the first line of a chained log, last hash of the log before it in the file.
 	After string `json:"after,omitzero"`
-	// In some lines of a chained log: SHA-256 of this line and all before it, base64url.
+	// In some lines of a chained log, SHA-256 of this line and all before it, base64url.
 	Hash string `json:"hash,omitzero"`
 }

@@ -76,21 +76,21 @@ func find(table []member, name []byte, from int) int {
 // in returns the field of the struct at object that m describes. T is its type.
 func in[T any](object unsafe.Pointer, m *member) *T { return (*T)(unsafe.Add(object, m.offset)) }
 
-// MarshalJSON returns d as one JSON object; see [Decision.AppendJSON].
+// MarshalJSON returns d as one JSON object. See [Decision.AppendJSON].
 func (d Decision) MarshalJSON() ([]byte, error) { return d.AppendJSON(nil), nil }
 
 // AppendJSON appends d to b as one JSON object on one line and returns the extended buffer. It
 // allocates nothing if b has room, but for a policy.
 //
-// Members that follow from the others are left out, and UnmarshalJSON fills them in: the method
-// GET of a URL; the attempt 1 of a trip; of started and resent a start that is the timestamp, and
-// the source "random" of the delay; of fetched and failed a duration that is the latency, and a
-// start that is the timestamp less the duration; the retryAt of host_blocked and
-// robots_unreachable that is until.
+// Members that follow from others are left out, and UnmarshalJSON fills them in. These are the
+// method GET of a URL, and the attempt 1 of a trip. Records of started and resent leave out a start
+// that is the timestamp, and the source "random" of the delay. Records of fetched and failed leave
+// out a duration that is the latency, and a start that is the timestamp less the duration. Records
+// of host_blocked and robots_unreachable leave out a retryAt that is until.
 //
-// Times are in UTC. Durations are exact to the nanosecond. A byte that isn't UTF-8, as robots.txt
-// files hold them, is written as the lone surrogate \udc80 to \udcff: any JSON reader gets a
-// replacement character there, and UnmarshalJSON gets the byte back. Userinfo is cut out of URLs.
+// Times are in UTC. Durations are exact to the nanosecond. A byte that isn't UTF-8, as some
+// robots.txt files have, is written as a lone surrogate \udc80 to \udcff. Other JSON readers get a
+// replacement character, and UnmarshalJSON gets the byte back. Userinfo is cut out of URLs.
 func (d Decision) AppendJSON(b []byte) []byte {
 	d.sanitize()
 	d.imply(true)
@@ -288,7 +288,7 @@ func appendUnit(b []byte, unit rune) []byte {
 
 // UnmarshalJSON reads the JSON of MarshalJSON, and the lines of a log. It passes over unknown
 // members, so that a newer log can be read. A member that occurs twice is an error, because two
-// readers could then disagree about the record. After an error d holds the members before it.
+// readers could then disagree about the record. After an error d has the members before it.
 func (d *Decision) UnmarshalJSON(b []byte) error {
 	e := LogLine{Decision: *d}
 	err := e.UnmarshalJSON(b)

@@ -60,31 +60,32 @@ type Log struct {
 	other   error // first of the other errors: of publishing a checkpoint, or of closing the file
 }
 
-// A LogConfig says how changes of a log are found later. The zero value is a plain log, in which an
+// A LogConfig sets how changes of a log are found later. The zero value is a plain log, in which an
 // auditor finds no more than a missing line.
 type LogConfig struct {
-	// Chained adds "hash" to the first line, to every eighth from there and to the last: the
+	// Chained adds "hash" to the first line, to every eighth from there and to the last. It is the
 	// SHA-256 of the hash before, of the lines since, and of the line itself. It makes Close write
 	// a last record, log_closed. An auditor finds every later change, unless all hashes from there
-	// on are computed anew; keep the last hash elsewhere to exclude that too.
+	// on are computed anew. Keep the last hash elsewhere to exclude that too.
 	Chained bool
 
-	// Signed makes a log that a stranger can check; nil: it isn't signed.
+	// Signed makes a log that a stranger can check. The default is nil, so that the log isn't
+	// signed.
 	Signed *SignConfig
 }
 
-// JSONLines returns a plain Log that writes to w. Call Close at the end; it flushes, and doesn't
+// JSONLines returns a plain Log that writes to w. Call Close at the end. It flushes, and doesn't
 // close w.
 //
-// Lines are held back until there are 64 KiB, or until the first record after a second. The
-// goroutine whose record makes a write due does the write, the others go on. When w fails, nothing
-// is lost at first: the Log tries again with later records, from the byte where w stopped, and
-// drops new records only when 16 MiB are waiting. Err and Close say so. The crawl never notices.
+// Lines are buffered until there are 64 KiB, or until the first record after a second. The
+// goroutine whose record makes a write due does the write, the others go on. If w fails, nothing is
+// lost at first. The Log tries again with later records, from the byte where w stopped. It drops
+// new records only when 16 MiB are waiting. Err and Close report it. The crawl never notices.
 //
 // All times are written on one clock, the wall clock at the first record of any Log moved on by the
 // monotonic clock, so that a clock that is set back during a crawl can't make two starts look
 // closer than they were, nor two logs disagree about one start. A jump forward by more than a
-// second is followed; one back by more than that, by a Log that is made after it.
+// second is followed. A jump back by more than a second is followed by a Log that is made after it.
 func JSONLines(w io.Writer) *Log {
 	l := &Log{w: w, flushAt: flushBytes, last: time.Now()}
 	l.change.L = &l.mu
@@ -284,7 +285,7 @@ func writeAll(w io.Writer, b []byte) (n int, err error) {
 	return n, err
 }
 
-// Flush writes all lines held back and waits until they are written. It returns the same as Err.
+// Flush writes all buffered lines and waits until they are written. It returns the same as Err.
 func (l *Log) Flush() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -302,9 +303,8 @@ func (l *Log) flush() error {
 	return l.status()
 }
 
-// Close writes all lines held back, tries those once more that could not be written before, and
-// returns nil if every record has been written. It doesn't close the writer. A second call returns
-// the same.
+// Close writes all buffered lines, tries failed lines once more, and returns nil if every record
+// has been written. It doesn't close the writer. A second call returns the same.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

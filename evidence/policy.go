@@ -5,14 +5,14 @@ import (
 	"unsafe"
 )
 
-// A Policy is the promise of a Transport when its log began, with every default filled in. A judge
-// holds the Transport's records against it. It names no secret.
+// A Policy is the promise of a Transport when its log began, with every default filled in. An
+// auditor compares the Transport's records with it. It names no secret.
 //
 // A policy record with a Host applies to that host alone, from the start Seq on, or from the record
 // on if it has no Seq. Only Slots, DelayMin, DelayMax, Adaptive, Ceiling and FromEnd are set then.
 // It is written if hostlimit.Config.Override gives a host other limits than the start before had.
 type Policy struct {
-	// ID of the Transport: 64 random bits.
+	// ID of the Transport, 64 random bits.
 	ID string `json:"id,omitzero" most:"16"`
 	// User-Agent header, as sent.
 	UserAgent string `json:"userAgent,omitzero" most:"512"`
@@ -20,14 +20,14 @@ type Policy struct {
 	From string `json:"from,omitzero" most:"128"`
 	// Token of UserAgent by which robots.txt addresses the crawler.
 	Product string `json:"product,omitzero" most:"128"`
-	// ID of the limiter, which counts slots, delays and blocks: the same for all Transports that
-	// share it.
+	// ID of the limiter, which counts slots, delays and blocks. All Transports that share the
+	// limiter have the same.
 	Limiter string `json:"limiter,omitzero" most:"16"`
-	// ID of the process that numbers the starts, if several processes share the limiter; empty: the
-	// Limiter numbers them.
+	// ID of the process that numbers the starts, if several processes share the limiter. Empty if
+	// the Limiter numbers them.
 	Process string `json:"process,omitzero" most:"16"`
-	// ID of the state that outlives the process (hostlimit.Store): the same for all runs and
-	// processes that keep what hosts are owed in one place; empty: nothing is kept.
+	// ID of the state that outlives the process (hostlimit.Store). All runs and processes that
+	// share the state have the same. Empty if nothing is kept.
 	State string `json:"state,omitzero" most:"16"`
 
 	// Requests in flight on a host at most.
@@ -36,7 +36,7 @@ type Policy struct {
 	DelayMin time.Duration `json:"delayMin,omitzero"`
 	// Longest random delay.
 	DelayMax time.Duration `json:"delayMax,omitzero"`
-	// Rule that moves a delay: "Learned", "Longest(Learned, Proportional(1))".
+	// Rule that changes a delay, such as "Learned" or "Longest(Learned, Proportional(1))".
 	Adaptive string `json:"adaptive,omitzero" most:"96"`
 	// Longest adaptive delay.
 	Ceiling time.Duration `json:"ceiling,omitzero"`
@@ -46,25 +46,26 @@ type Policy struct {
 	Overrides bool `json:"overrides,omitzero"`
 	// Requests in flight over all hosts at most.
 	MaxInFlight int `json:"maxInFlight,omitzero"`
-	// Requests in flight at most over all ports and names of a site: of a registrable domain, or an
-	// address. Each Process counts by itself. 0: no bound is promised.
+	// Requests in flight at most over all ports and names of a site, which is a registrable domain
+	// or an address. Each Process counts by itself. 0 if no bound is promised.
 	PerSite int `json:"perSite,omitzero"`
-	// Revision of the public suffix list that says which names are one site.
+	// Revision of the public suffix list by which names are one site.
 	SiteList string `json:"siteList,omitzero" most:"16"`
 	// Longest wait for a slot.
 	SlotTimeout time.Duration `json:"slotTimeout,omitzero"`
 	// Time after which a body that isn't read loses its slot.
 	LeaseTTL time.Duration `json:"leaseTTL,omitzero"`
-	// Connections of a host at most that were switched to another protocol, which hold no slot.
+	// Connections of a host at most that were switched to another protocol, which occupy no slot.
 	Upgrades int `json:"upgrades,omitzero"`
-	// Streams of events of a host at most that hold no slot.
+	// Streams of events of a host at most that occupy no slot.
 	Streams int `json:"streams,omitzero"`
-	// Longest wait for a turn.
+	// Longest wait of a request for its start.
 	MaxWait time.Duration `json:"maxWait,omitzero"`
-	// Rule that makes Host of a URL: "host", "site", or "own" for a function of the user's.
+	// Rule that makes Host of a URL, which is "host", "site", or "own" for a user's function.
 	HostKey string `json:"hostKey,omitzero" most:"8"`
 
-	// Policy of the blocks after refusals: "fibonacci", "doubling", or "own" for the user's.
+	// Policy of the blocks after refusals, which is "fibonacci", "doubling", or "own" for the
+	// user's.
 	Backoff string `json:"backoff,omitzero" most:"16"`
 	// First step of Backoff.
 	BackoffStep time.Duration `json:"backoffStep,omitzero"`
@@ -74,9 +75,9 @@ type Policy struct {
 	JitterMin float64 `json:"jitterMin,omitzero"`
 	// Largest share of a step that is added at random.
 	JitterMax float64 `json:"jitterMax,omitzero"`
-	// Statuses that block at once beside 429: "403,503,520-530".
+	// Statuses that block immediately beside 429, such as "403,503,520-530".
 	Statuses string `json:"statuses,omitzero" most:"256"`
-	// Whether a request without a response blocks at once.
+	// Whether a request without a response blocks immediately.
 	Network bool `json:"network,omitzero"`
 	// Responses such as 403 in a row after which one more is a ban.
 	InARow int `json:"inARow,omitzero"`
@@ -89,13 +90,13 @@ type Policy struct {
 	// Whether a function of the user's finds further refusals.
 	OwnRefused bool `json:"ownRefused,omitzero"`
 
-	// Use of robots.txt: "obeyed", or "ignored".
+	// Use of robots.txt, which is "obeyed" or "ignored".
 	Robots string `json:"robots,omitzero" most:"8"`
 	// Time for which a robots.txt is used.
 	RobotsTTL time.Duration `json:"robotsTTL,omitzero"`
 	// Time after which a robots.txt that is unreachable is asked for again.
 	DenyTTL time.Duration `json:"denyTTL,omitzero"`
-	// Verdict while robots.txt is unreachable: "deny", or "allow".
+	// Verdict while robots.txt is unreachable, which is "deny" or "allow".
 	Unreachable string `json:"unreachable,omitzero" most:"8"`
 	// Whether the last good copy decides then.
 	ServeStale bool `json:"serveStale,omitzero"`
@@ -107,15 +108,15 @@ type Policy struct {
 	RobotsText bool `json:"robotsText,omitzero"`
 	// Whether rules of the user's refuse requests.
 	OwnRules bool `json:"ownRules,omitzero"`
-	// Purposes of the crawl; pages that reserve one of them are refused.
+	// Purposes of the crawl. Pages that reserve one of them aren't fetched or not handed over.
 	Purposes string `json:"purposes,omitzero" most:"32"`
 
-	// Budget of the crawl; 0: unlimited.
+	// Budget of the crawl, 0 if unlimited.
 	Pages        int64         `json:"pages,omitzero"`
 	PagesPerHost int64         `json:"pagesPerHost,omitzero"`
 	Bytes        int64         `json:"bytes,omitzero"`
 	MaxTime      time.Duration `json:"maxTime,omitzero"`
-	// Length of the windows in which the budget is renewed; 0: it isn't.
+	// Length of the windows in which the budget is renewed, 0 if it isn't.
 	Every time.Duration `json:"every,omitzero"`
 	// Whether all runs and processes of State spend it together.
 	Kept bool `json:"kept,omitzero"`

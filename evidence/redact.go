@@ -250,10 +250,10 @@ func clip(s string, n int) string {
 // Redacted stands in a record where the value of a query parameter stood.
 const Redacted = "REDACTED"
 
-// Redact returns an Evidence that replaces the values of the named query parameters in every URL
-// by [Redacted] and passes the record on to next. Names are compared without regard to case, after
-// decoding; a name in brackets, or before them, is one as well: "token" also names token[],
-// token[0] and user[token]. Use it when URLs carry session ids, tokens or personal data:
+// Redact returns an Evidence that replaces the values of the named query parameters in every URL by
+// [Redacted] and passes the record on to next. Names are compared without regard to case, after
+// decoding; a name in brackets, or before them, counts as well. For example, "token" also names
+// token[], token[0] and user[token]. Use it when URLs carry session ids, tokens or personal data:
 //
 //	Evidence: evidence.Redact(log, "token", "session_id", "email")
 //

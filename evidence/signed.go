@@ -33,22 +33,22 @@ const signEvery = time.Minute
 // log against the key, and extracts the records of one site with proofs that they are in it.
 //
 // A line of a signed log has "salt", 64 random bits, so that the hashes in a proof don't let a
-// reader guess the lines that are left out. [OpenFile] goes on with the tree of a file, so that
+// reader guess the lines that are left out. [OpenFile] continues with the tree of a file, so that
 // one Key and Origin stand for one tree that only grows.
 type SignConfig struct {
 	// Key signs the checkpoints. Make one with ed25519.GenerateKey.
 	Key ed25519.PrivateKey
 
-	// Origin is the name of the log, usually one that you control, such as "example.com/crawler". It
-	// holds no spaces and no "+".
+	// Origin is the name of the log, usually one that you control, such as "example.com/crawler".
+	// It has no spaces and no "+".
 	Origin string
 
-	// Publish receives each checkpoint when the checkpoint and all lines that it covers are written,
-	// and synced if the writer has a method Sync and is no pipe. Mail it, post it, have it
-	// witnessed. After a failed Sync nothing is published any more; Err and Close report that. Calls
-	// come one after the other, from a goroutine that records: hand the checkpoint to a goroutine of
-	// your own if that takes time, and don't use the Log within. Nil: checkpoints are only records
-	// of the log.
+	// Publish receives each checkpoint when the checkpoint and all lines that it covers are
+	// written, and synced if the writer has a method Sync and is no pipe. Mail it, post it, have it
+	// witnessed. After a failed Sync nothing is published any more. Err and Close report that.
+	// Calls come one after the other, from a goroutine that records. If publishing takes time, pass
+	// the checkpoint to another goroutine, and don't use the Log within. If it is nil, checkpoints
+	// are only records of the log.
 	Publish func(checkpoint []byte)
 }
 
@@ -116,8 +116,8 @@ func (s *treeSigner) send(w io.Writer, signed []byte) error {
 	return nil
 }
 
-// resume makes the tree that of the first size bytes of file. It goes on from the line of the last
-// checkpoint, which begins at from; nil: there is none, and from is 0.
+// resume makes the tree that of the first size bytes of file. It continues from the line of the
+// last checkpoint, which begins at from; nil: there is none, and from is 0.
 func (s *treeSigner) resume(file io.ReaderAt, size, from int64, checkpoint []byte) error {
 	if checkpoint != nil {
 		var line LogLine

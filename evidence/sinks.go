@@ -49,8 +49,8 @@ func (m multi) Err() error {
 
 // Sample returns an Evidence that passes on the routine records of one trip in n (robots_allowed,
 // started, and fetched with a status below 400) and every other record, so that no refusal is ever
-// dropped, and no record without a trip. n below 2 drops nothing. A sampled log is for watching:
-// an auditor reports the records that are missing from it.
+// dropped, and no record without a trip. n below 2 drops nothing. A sampled log is for watching. An
+// auditor reports the records that are missing from it.
 func Sample(n int, next Evidence) Evidence { return sample{next, uint64(max(n, 1))} }
 
 type sample struct {
@@ -74,7 +74,7 @@ func (s sample) Record(ctx context.Context, d Decision) {
 func (s sample) Err() error { return lost(s.next) }
 
 // A Guard stands between a crawl and an Evidence, so that no panic of the Evidence reaches the
-// crawl; see [Safe].
+// crawl. See [Safe].
 type Guard struct {
 	next Evidence
 
@@ -83,18 +83,18 @@ type Guard struct {
 	err  error // first of the panics
 }
 
-// Safe returns a Guard that passes records on to next, nil for none. politeness.New puts one
-// around Config.Evidence; there is no need to do it oneself.
+// Safe returns a Guard that passes records on to next, nil for none. You rarely need it, because
+// politeness.New puts one around Config.Evidence.
 //
-// A panic of next costs that one record: it is recovered, counted, and reported by Err.
+// A panic of next costs that one record. The panic is recovered, counted, and reported by Err.
 // Credentials in URLs are cut out.
 func Safe(next Evidence) *Guard { return &Guard{next: next} }
 
 // Record implements Evidence. It allocates nothing.
 func (g *Guard) Record(ctx context.Context, d Decision) { g.Pass(ctx, &d) }
 
-// Pass is Record without a copy of d, a large struct, for callers that are done with it:
-// credentials are cut out in place.
+// Pass is Record without a copy of d, a large struct, for callers that are done with it.
+// Credentials are cut out in place.
 func (g *Guard) Pass(ctx context.Context, d *Decision) {
 	if g.next == nil {
 		return
@@ -111,8 +111,8 @@ func (g *Guard) Pass(ctx context.Context, d *Decision) {
 }
 
 // Err returns nil if no record is known to be lost. Otherwise the error has the number of records
-// lost to panics, the first of these panics, and the sink's own error: a sink that can lose
-// records has a method Err() error, as a [Log] has.
+// lost to panics, the first of these panics, and the sink's own error. A sink that can lose records
+// has a method Err() error, as a [Log] has.
 func (g *Guard) Err() error {
 	g.mu.Lock()
 	n := g.lost
@@ -139,8 +139,8 @@ func caught(f func()) (panicked any) {
 	return nil
 }
 
-// A Recorder keeps all records in memory, for tests. Its zero value is ready to use, from many
-// goroutines at once. It must not be copied.
+// A Recorder keeps all records in memory, for tests. Its zero value is ready to use, concurrently
+// from many goroutines. It must not be copied.
 type Recorder struct {
 	mu        sync.Mutex
 	decisions []Decision
@@ -154,8 +154,8 @@ func (r *Recorder) Record(_ context.Context, d Decision) {
 	r.decisions = append(r.decisions, d)
 }
 
-// Decisions returns the records so far in the order in which they came: those of the given types,
-// all if none is given.
+// Decisions returns the records so far in the order in which they came. It returns those of the
+// given types, or all if no type is given.
 func (r *Recorder) Decisions(types ...Type) []Decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,11 +172,11 @@ func (r *Recorder) Reset() {
 	r.decisions = nil
 }
 
-// Slog returns an Evidence that logs each record to l: the type as the message, the other members
-// of its JSON as attributes. Refusals are warnings; waiting, fetched, robots_fetched and the like
-// are information, which slog shows by default. robots_allowed and started are for debugging. The
-// time of the log record is the time of logging. "timestamp" is the time of the decision. A nil l
-// is slog.Default().
+// Slog returns an Evidence that logs each record to l. The type is the message, and the other
+// members of its JSON are the attributes. Refusals are warnings. Waiting, fetched, robots_fetched
+// and the like are information, which slog shows by default. Types robots_allowed and started are
+// for debugging. The time of the log record is the time of logging. "timestamp" is the time of the
+// decision. A nil l is slog.Default().
 func Slog(l *slog.Logger) Evidence {
 	if l == nil {
 		l = slog.Default()

@@ -1,8 +1,8 @@
-// Package audit is the judge of logs that package evidence wrote: [Check] proves again, from the
-// records of a log alone, that a crawl kept its promises.
+// Package audit judges logs of package evidence. [Check] proves, from the records of a log alone,
+// that a crawl kept its promises.
 //
-// It needs no crawler and no network: a program that imports this package alone can judge the log
-// of another crawler.
+// It needs no crawler and no network. A program that imports only this package can judge the log of
+// another crawler.
 //
 // Check reads all records first and judges each host then. The files follow each other as that
 // work does, and call functions that stand further down this list:
@@ -38,39 +38,39 @@ import (
 	"github.com/go-politeness/politeness/evidence/audit/internal/trees"
 )
 
-// Check reads logs that [evidence.JSONLines] wrote and proves their claims again: that no two
-// starts on a host were closer than the delay in force, that never more requests were in flight
-// than the host has slots, that none started inside a block, that no disallowed URL was fetched and
-// nothing spent past the budget, and that every start ended. If a log holds robots.txt, the
-// verdicts are decided again. Check also reports whether the logs are whole.
+// Check reads logs that [evidence.JSONLines] wrote and proves their claims. No two starts on a host
+// were closer than the delay in force. Never more requests were in flight than the host has slots.
+// No request started inside a block. No disallowed URL was fetched, and nothing was spent past the
+// budget. Every start ended. If a log has the text of robots.txt, the decisions are computed again.
+// Check also reports whether the logs are whole.
 //
-// A violation is no error: see [Report.OK] and Report.Violations. The error is a reader's, beside a
+// A violation is no error. See [Report.OK] and Report.Violations. The error is a reader's, beside a
 // Report on the records before it. Check takes some 145 bytes a request, 2 KB a host and eight
-// texts of each robots.txt: 400 MB at most for a million requests to a few hosts, and 2 GB for a
-// page of each of a million hosts. For more, judge the logs of a day at a time.
+// texts of each robots.txt. A million requests to a few hosts take at most 400 MB, and a page of
+// each of a million hosts takes 2 GB. For more, judge the logs of a day at a time.
 //
-// A file may hold several logs one after the other, as when a crawler is started again, even if it
-// was killed in mid-line. Each log is proved by itself, with two exceptions: a block holds in the
-// logs after the one that has it, and so does the gap after a start if it is longer than a minute.
-// A crawler that keeps its state (politeness.Config.WithState) keeps both.
+// A file may have several logs one after the other, as when a crawler is started again, even if it
+// was killed in mid-line. Each log is proved by itself, with two exceptions. A block, and a gap
+// longer than a minute, also apply to later logs. A crawler that keeps its state
+// (politeness.Config.WithState) keeps both.
 //
 // Several readers are the logs of a fleet, or of runs that follow each other. Transports whose
-// policies name one limiter are proved together, in whichever log they stand: by the clock of that
-// limiter, and with every start that it knew of. Transports whose policies name one state
-// (politeness.Config.WithState) are proved as runs that follow each other: a gap between two of
-// them that is too short is broken, and so is a kept budget that they have passed together. Any
-// other budget is that of each Transport. If limiters that share nothing asked one host, the report
-// says what its site saw.
+// policies name one limiter are proved together, in any of the logs. The proof uses the clock of
+// that limiter, and every start that it knew of. Transports whose policies name one state
+// (politeness.Config.WithState) are proved as runs that follow each other. A gap between two of
+// them that is too short is broken. So is a kept budget that they have passed together. Any other
+// budget is that of each Transport. If limiters that share nothing asked one host, the report has a
+// note of the gaps that the site saw.
 //
-// A process that is killed leaves the beginning of an honest log, or an empty one. Whatever a kill
-// may have taken from a log is open: ends, the starts without an answer, the seal of a chained log,
-// half a line.
+// A process that is killed leaves the beginning of an honest log, or an empty one. Records that a
+// kill may have taken from a log are open. These are ends, starts without a response, the seal of a
+// chained log, and half a line.
 //
-// The signatures of a log are proved with its key only: see [Trust.Check].
+// The signatures of a log are proved only with its key. See [Trust.Check].
 func Check(logs ...io.Reader) (*Report, error) { return Trust{}.Check(logs...) }
 
-// A Trust holds a key and checkpoints that a reader of a log has from elsewhere: from the crawler's
-// web page, from a mailbox, from a witness. If no reader has any of that, the owner of a log can
+// A Trust has a key and checkpoints that a reader of a log has from elsewhere, such as the
+// crawler's web page, a mailbox or a witness. If no reader has any of that, the owner of a log can
 // invent it anew. The zero Trust knows nothing.
 type Trust struct {
 	// Key is the verifier key of a signed log ("example.com/crawler+c74f20a3+AR..."), as
@@ -81,8 +81,8 @@ type Trust struct {
 	Checkpoints [][]byte
 	// Site returns the site of a host, as hostlimit/sitekey.Of does, and SiteList is the revision
 	// of the public suffix list by which it does, as hostlimit/sitekey.List. Set both, so that
-	// requests to many names of one site are judged (hostlimit.Config.PerSite). nil, or another
-	// list than the crawler's: what the list would decide is open. The ports of one name need none.
+	// requests to many names of one site are judged (hostlimit.Config.PerSite). If it is nil, or
+	// the list isn't the crawler's, these promises are open. The ports of one name need none.
 	Site     func(host string) string
 	SiteList string
 }
@@ -98,8 +98,7 @@ func (t Trust) Check(logs ...io.Reader) (*Report, error) {
 }
 
 // CheckSite judges the records of the given hosts, and of the names below them, for the owner of
-// one of them. It passes over all other records, so it can't prove that the log is whole: see
-// [Check].
+// one of them. It skips all other records, so it can't prove that the log is whole. See [Check].
 func CheckSite(log io.Reader, hosts ...string) (*Report, error) {
 	site, err := sites.Read(hosts)
 	if err != nil {
@@ -163,7 +162,7 @@ func check(trust Trust, forest *trees.Forest, site sites.Site, logs []io.Reader)
 const (
 	// slack is how long after a start or an end its record may have been made.
 	slack = int64(time.Second)
-	// settling is how long a limiter may take to learn of an answer: one that many machines share
+	// settling is how long a limiter may take to learn of a response: one that many machines share
 	// is asked over the network.
 	settling = 3 * slack
 	// leeway is how much earlier than the judge reckons a block may end: a limiter reads its clock

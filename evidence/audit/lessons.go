@@ -10,8 +10,9 @@ import (
 const (
 	// policyMost is for: "By the policy: Fibonacci, 1, 1, 2, 3, 5, 8... s, at most 10 min".
 	policyMost = 10 * time.Minute
-	// unsureStep and unsureMost are for: "After such an answer the host rests for a second, longer
-	// with each further one in a row (..., at most 5 min, or the policy's cap where that is shorter)".
+	// unsureStep and unsureMost are for: "After such a response the host rests for a second, longer
+	// with each further one in a row (..., at most 5 min, or the policy's cap where that is
+	// shorter)".
 	unsureStep = time.Second
 	unsureMost = 5 * time.Minute
 	// banStep and the others are for: "nothing is asked for 60 s, doubling to 10 min and, where that

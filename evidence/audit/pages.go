@@ -34,13 +34,13 @@ type trip struct {
 	attempt  int   // number of the try
 	sends    int   // how often the try was sent
 	underWay bool  // the try has no end yet
-	open     int   // status of the answer, if that stays open without a slot
+	open     int   // status of the response, if that stays open without a slot
 	wall     int64 // start of the try by the clock of the records
 	window   int64 // window of the budget that its page is charged to
 
-	status int    // of the answer
+	status int    // of the response
 	ended  int64  // time of the end
-	leads  uint64 // hash of the URL to which the answer leads and no request has gone yet
+	leads  uint64 // hash of the URL to which the response leads and no request has gone yet
 	origin uint64 // of a fetch of robots.txt: hash of the URL that the fetch began with
 	hops   int    // of a fetch of robots.txt: redirects before it
 }
@@ -125,11 +125,11 @@ func (a *auditor) costsAPage(d *evidence.Decision, before int) bool {
 
 // Hashes that stand for no URL.
 const (
-	nowhere  = 0 // the answer is no redirect, or to no URL that can be fetched
+	nowhere  = 0 // the response is no redirect, or to no URL that can be fetched
 	anywhere = 1 // its target is cut short in the log
 )
 
-// redirectTarget returns the hash of the URL to which the answer d leads.
+// redirectTarget returns the hash of the URL to which the response d leads.
 func redirectTarget(d *evidence.Decision) uint64 {
 	if d.Status/100 != 3 || d.Location == "" {
 		return nowhere
@@ -272,7 +272,7 @@ const (
 type clock struct{ at, least, most int64 }
 
 // dated compares the times of t with the server's Date. A Date that disagrees proves nothing, since
-// a cache may have kept the answer: it leaves the time open.
+// a cache may have kept the response: it leaves the time open.
 func (a *auditor) dated(h *host, t *trip, d *evidence.Decision) {
 	date, err := time.Parse("Mon, 02 Jan 2006 15:04:05 GMT", d.ServerDate)
 	if err != nil {
@@ -280,8 +280,8 @@ func (a *auditor) dated(h *host, t *trip, d *evidence.Decision) {
 		return
 	}
 	a.tested(timesAgree)
-	// The server made the answer between the start and the headers, and its Date lacks the fraction
-	// of a second.
+	// The server made the response between the start and the headers, and its Date lacks the
+	// fraction of a second.
 	least := stamp(date) - t.wall - int64(d.Latency)
 	most := least + int64(d.Latency) + slack
 	// The longer ago the first Date is, the farther a clock may have drifted.

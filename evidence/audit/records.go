@@ -160,7 +160,7 @@ func (a *auditor) count(d *evidence.Decision) {
 	}
 }
 
-// countAnswer counts the answer with which the exchange d ended.
+// countAnswer counts the response with which the exchange d ended.
 func (a *auditor) countAnswer(r *HostReport, d *evidence.Decision) {
 	r.Answers++
 	if d.Status > 0 {
@@ -343,10 +343,10 @@ func (a *auditor) ended(d *evidence.Decision) {
 	a.leave(t)
 }
 
-// switched is the status of a connection that goes on in another protocol.
+// switched is the status of a connection that continues in another protocol.
 const switched = 101
 
-// staysOpen takes the record that the answer of a try goes on without a slot. Records of an end
+// staysOpen takes the record that the response of a try continues without a slot. Records of an end
 // come before the place is free, so that no order of an honest log has more of them than there are
 // places.
 func (a *auditor) staysOpen(d *evidence.Decision) {
@@ -377,7 +377,7 @@ func (a *auditor) staysOpen(d *evidence.Decision) {
 	}
 }
 
-// closeOpen takes the end d of an answer that stayed open.
+// closeOpen takes the end d of a response that stayed open.
 func (a *auditor) closeOpen(d *evidence.Decision, t *trip) {
 	a.cannot(d.Status != t.open, "an answer that stays open has two statuses", a.place(t.x))
 	*t.host.open(a.by, t.open == switched)--
@@ -391,7 +391,7 @@ func (a *auditor) close(d *evidence.Decision, t *trip) {
 	shift := x.start - t.wall
 	x.fate = ended
 	// Duration lacks the time that the computer slept, so the end may look later than it was.
-	freed := x.end // the end of the slot, if that came before the end of the answer
+	freed := x.end // the end of the slot, if that came before the end of the response
 	x.end = max(t.wall+duration, now) + shift
 	x.answered = x.start + int64(d.Latency)
 	if !d.Start.IsZero() && a.by.policy.Process != "" {
@@ -441,7 +441,7 @@ func (a *auditor) blockAgrees(d *evidence.Decision, t *trip) {
 	n := t.answer
 	now := stamp(d.Time)
 	moved := n.at - a.by.shift
-	// A limiter learns of an answer when the headers are there, and not after the end of the body.
+	// A limiter learns of a response when the headers are there, and not after the end of the body.
 	tooEarly := moved < t.wall+int64(d.Latency)-slack
 	tooLate := now != 0 && moved > now+settling
 	a.cannot(tooEarly || tooLate, "a block was set or lifted at another time than that of the answer", a.place(t.x))
@@ -500,7 +500,7 @@ func (a *auditor) moved(d *evidence.Decision) {
 	if t.answer != nil {
 		a.contradiction("an answer that set or lifted a block twice", t.answer.place)
 	}
-	// The answer of a request that is under way: the record of its end will repeat it.
+	// The response of a request that is under way: the record of its end will repeat it.
 	n := s.keep(t, a.answerOf(t, d))
 	n.cleared = b.lifts
 	if !b.lifts {

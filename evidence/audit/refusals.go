@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// A move is an answer that may have changed the state of its host, or a block that no answer set.
-// The moves of a sequence, by time, change that state so:
+// A move is a response that may have changed the state of its host, or a block that no response
+// set. The moves of a sequence, by time, change that state so:
 //
 //	move                            the host afterwards
-//	block of an answer, counted     blocked until its end, then probing; its row is the record's
-//	block of an answer for a quota  blocked until its end; rows and probing stay
+//	block of a response, counted blocked until its end, then probing; its row is the record's
+//	block of a response for a quota blocked until its end; rows and probing stay
 //	block found late, in a body     the same, by its record alone, which is open
-//	block by a person               blocked until its end; no rows, no probing
+//	block by an operator blocked until its end; no rows, no probing
 //	block of an earlier process     the same; refusals of that process may still count (carried)
-//	end of blocks by a person       not blocked; no rows, no probing
-//	end of blocks by an answer      the same, if the host serves us and the request is newer (lift)
+//	end of blocks by an operator not blocked; no rows, no probing
+//	end of blocks by a response the same, if the host serves us and the request is newer (lift)
 //	plain success                   answers such as 403 in a row end, and the failures of its page
 //	answer without a block          as it was: judged by uncounted and obeyed
 //	no refusal for Forgive          no rows, no probing (forgiven)
@@ -40,9 +40,9 @@ func (s *sequence) move(until int64) {
 	}
 }
 
-// moveBefore takes the moves before the start x. A block that was set at the very time of x, and an
-// answer, come after x. If a person lifted a block at that time, and its record stands before that
-// of x in the log, all moves up to the lifting come before x.
+// moveBefore takes the moves before the start x. A block that was set at the very time of x, and a
+// response, come after x. If a person lifted a block at that time, and its record stands before
+// that of x in the log, all moves up to the lifting come before x.
 func (s *sequence) moveBefore(x *exchange) {
 	s.move(x.start)
 	at := s.a.place(x)
@@ -99,7 +99,7 @@ func (s *sequence) set(b *block) {
 		s.inARow[b.kind] = max(s.inARow[b.kind], b.inARow) // nothing shows that it became less
 		s.probing = s.probing || b.kind > silent
 	case b.kind > silent:
-		// The row goes on from the record, which count has judged: one mistake is reported once.
+		// The row continues from the record, which count has judged: one mistake is reported once.
 		s.inARow[b.kind] = b.inARow
 		if b.kind == refusing {
 			s.inARow[unsure] = 0 // a pause before it is over
@@ -181,7 +181,7 @@ func (s *sequence) duringBlock(x *exchange) {
 	}
 }
 
-// besideProbe judges that x didn't start before the answer to the probe before it.
+// besideProbe judges that x didn't start before the response to the probe before it.
 func (s *sequence) besideProbe(x *exchange) {
 	p := s.probe
 	if p == nil || x.start >= p.answered-leeway || !s.isAlone(p) {
@@ -195,7 +195,7 @@ func (s *sequence) besideProbe(x *exchange) {
 	s.violation(BrokenBlock, detail, s.a.place(p), s.a.place(x))
 }
 
-// isProbe reports whether the next start after x has to wait for the answer to x.
+// isProbe reports whether the next start after x has to wait for the response to x.
 func (s *sequence) isProbe(x *exchange) bool {
 	afterBlock := s.probing && !s.forgiven(x, x.start)
 	afterRow := s.fullAt != 0 && x.start > s.fullAt+leeway
@@ -217,7 +217,7 @@ func (s *sequence) forgiven(x *exchange, at int64) bool {
 	return at-s.blockEnd >= int64(s.a.indexed[x.by].policy.Forgive)-slack
 }
 
-// lacks reports whether records before the given time may be missing: an answer that the limiter
+// lacks reports whether records before the given time may be missing: a response that the limiter
 // knew, or an act of a person. Then it is open how the next answer had to change the host.
 func (s *sequence) lacks(at int64) bool {
 	if s.limiter.cut >= at {
@@ -227,7 +227,7 @@ func (s *sequence) lacks(at int64) bool {
 	return true
 }
 
-// answered judges the effect of the answer n on the host against the effect that it had to have.
+// answered judges the effect of the response n on the host against the effect that it had to have.
 func (s *sequence) answered(n *answer) {
 	// The limiter forgives when it looks at the host: at the latest, for this answer.
 	if s.probing && s.forgiven(n.x, n.at) {
@@ -273,11 +273,11 @@ func (s *sequence) answered(n *answer) {
 	s.obeyed(n, mustRest, until)
 }
 
-// isNewer reports whether x started after the last block was set. The answer to an older request
+// isNewer reports whether x started after the last block was set. The response to an older request
 // belongs to that block.
 func (s *sequence) isNewer(x *exchange) bool { return x.start > s.blockSet }
 
-// cleared judges that the answer n was right to lift the blocks, and lifts them.
+// cleared judges that the response n was right to lift the blocks, and lifts them.
 func (s *sequence) cleared(n *answer) {
 	switch {
 	case n.meaning != served:
@@ -300,7 +300,7 @@ func (s *sequence) countsAs(n *answer) meaning {
 	return n.meaning
 }
 
-// fails returns whether the answer n, if it is a failure, may be its page's own trouble, and
+// fails returns whether the response n, if it is a failure, may be its page's own trouble, and
 // whether that page had failed before.
 //
 // s.failures has the pages that failed: 0 or, if a probe of the page failed once more, the time of
@@ -326,8 +326,8 @@ const (
 	failsAgain = "whether a failure of a page that had failed before is its own trouble"
 )
 
-// uncounted judges the answer n, which counts as m and set no block that counts, nor was a part of
-// one; before is whether its page had failed before:
+// uncounted judges the response n, which counts as m and set no block that counts, nor was a part
+// of one; before is whether its page had failed before:
 //
 //	m          and                                        verdict
 //	forbidden                                             one more of a row, see forbid
@@ -352,9 +352,9 @@ func (s *sequence) uncounted(n *answer, m meaning, before bool) {
 	}
 }
 
-// obeyed judges that the host was left alone for as long as the answer n asks for; until is the end
-// of the longest block beside it. An answer that is a part of another block lengthens that, and an
-// empty quota or a Retry-After blocks whatever the answer means otherwise.
+// obeyed judges that the host was left alone for as long as the response n asks for; until is the
+// end of the longest block beside it. A response that is a part of another block lengthens that,
+// and an empty quota or a Retry-After blocks whatever the response means otherwise.
 func (s *sequence) obeyed(n *answer, mustRest bool, until int64) {
 	blocks := n.quota || mustRest
 	if !blocks || n.wish <= 0 {
@@ -373,7 +373,7 @@ func (s *sequence) obeyed(n *answer, mustRest bool, until int64) {
 	s.wrong(BrokenBlock, n, detail)
 }
 
-// beside reports whether the answer n is a part of a block that another one, or a person, has set
+// beside reports whether the response n is a part of a block that another one, or a person, has set
 // while its request was in flight, and returns the end of the longest such block.
 func (s *sequence) beside(n *answer) (until int64, ok bool) {
 	// From the start of n's request to n itself, and as long after that as the limiter may have
@@ -398,7 +398,7 @@ func (s *sequence) beside(n *answer) (until int64, ok bool) {
 	return until, ok
 }
 
-// setsBefore reports whether the move is a block of a person, or one by the answer to a request
+// setsBefore reports whether the move is a block of a person, or one by the response to a request
 // that had started before n was there.
 func (m move) setsBefore(n *answer) bool {
 	if m.n.block == nil {
@@ -407,8 +407,8 @@ func (m move) setsBefore(n *answer) bool {
 	return m.x == nil || m.x.start <= n.at+leeway
 }
 
-// count judges the block that the answer n set, and that its limiter counted: its kind, its number
-// in a row and its length. m is the kind that it had to be counted as.
+// count judges the block that the response n set, and that its limiter counted: its kind, its
+// number in a row and its length. m is the kind that it had to be counted as.
 func (s *sequence) count(n *answer, m meaning) {
 	b := n.block
 	switch {
@@ -438,7 +438,7 @@ func (s *sequence) count(n *answer, m meaning) {
 	s.teach(n)
 }
 
-// mayRefuse reports whether the answer n may count as a refusal, whatever it means by itself: as
+// mayRefuse reports whether the response n may count as a refusal, whatever it means by itself: as
 // one more after others, which may be an earlier process's, or since its Retry-After, which the
 // crawl may have read otherwise, makes a 503 one.
 func (s *sequence) mayRefuse(n *answer) bool {
@@ -459,9 +459,9 @@ func (s *sequence) servedBy(x *exchange) {
 // maxForbidden is how many answers such as 403 in a row are no ban yet, if the policy doesn't say.
 const maxForbidden = 5
 
-// forbid counts the answer n, one such as 403 that set no block. After a full row the next request
-// goes alone, and such an answer to it is a ban. If several answers came at about the same time, in
-// an order that the log doesn't show, the row is the shortest possible one.
+// forbid counts the response n, one such as 403 that set no block. After a full row the next
+// request goes alone, and such a response to it is a ban. If several answers came at about the same
+// time, in an order that the log doesn't show, the row is the shortest possible one.
 func (s *sequence) forbid(n *answer) {
 	p := n.by.policy
 	if n.at-s.lastForbidden >= int64(p.Forgive)-slack {
@@ -497,7 +497,7 @@ func (s *sequence) isServedSoon(at int64) bool {
 	})
 }
 
-// wrong reports a wrong effect, or a missing one, of the answer n on the host.
+// wrong reports a wrong effect, or a missing one, of the response n on the host.
 func (s *sequence) wrong(kind Kind, n *answer, detail string) {
 	s.violation(kind, detail, s.a.place(n.x), n.place)
 }

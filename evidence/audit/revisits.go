@@ -15,7 +15,7 @@ import (
 // What an asker remembers of a page, and so promises about the next request for it: see
 // hostlimit.WithDue.
 const (
-	// longestFresh is the longest time for which an answer is fresh.
+	// longestFresh is the longest time for which a response is fresh.
 	longestFresh = int64(30 * 24 * time.Hour)
 	// untilWhole is the age of the last 200 from which on a page is asked for without conditions.
 	untilWhole = int64(90 * 24 * time.Hour)
@@ -67,7 +67,7 @@ func (x *exchange) learn(d *evidence.Decision) {
 	}
 }
 
-// isValidated reports whether the answer d has a validator that the next request can send back.
+// isValidated reports whether the response d has a validator that the next request can send back.
 func isValidated(d *evidence.Decision) bool {
 	tag := d.ETag
 	if tag != "" && len(tag) <= mostTag && isPrintable(tag) {
@@ -89,7 +89,7 @@ func isPrintable(tag string) bool {
 	return !strings.ContainsFunc(tag, func(r rune) bool { return r < '!' || r > '~' })
 }
 
-// A memory is what is known of one page from the answers so far.
+// A memory is what is known of one page from the responses so far.
 type memory struct {
 	// base is the last answer to a request that came due, or else the first answer of all. Others are
 	// those of requests that promised nothing, such as ones by another program.
@@ -105,7 +105,7 @@ type memory struct {
 // order of their starts.
 func (h *host) revisits(xs []*exchange) {
 	pages := map[uint64]*memory{}
-	// An answer counts from its end: before that nobody knows of it.
+	// A response counts from its end: before that nobody knows of it.
 	var answered []*exchange
 	for _, x := range xs {
 		if x.has(unsent) {
@@ -129,7 +129,7 @@ func (h *host) revisits(xs []*exchange) {
 	}
 }
 
-// remember takes the answer of x.
+// remember takes the response of x.
 func (h *host) remember(pages map[uint64]*memory, x *exchange) {
 	m := pages[x.page]
 	r := &h.report
@@ -195,7 +195,7 @@ func (h *host) revisited(m *memory, x *exchange) {
 	}
 }
 
-// compare judges the start x against the answer that its asker knew.
+// compare judges the start x against the response that its asker knew.
 func (h *host) compare(m *memory, x *exchange) {
 	a := h.a
 	last := m.base
@@ -212,9 +212,8 @@ func (h *host) compare(m *memory, x *exchange) {
 	}
 }
 
-// RepeatWarning returns a sentence for the owner of the log: that the host was asked again for
-// pages that it had given before, without a word of when they were due. It returns "" for fewer
-// than ten such requests, or less than a tenth of all.
+// RepeatWarning returns a sentence for the owner of the log if pages of the host were fetched again
+// without a due time. It returns "" for fewer than ten such requests, or less than a tenth of all.
 func (h *HostReport) RepeatWarning() string {
 	isMany := h.Repeats >= fewAnswers && 10*h.Repeats >= h.Starts
 	if !isMany {

@@ -31,8 +31,8 @@ type source struct {
 // A run is one log, from its first record to its seal or to the place where it was cut off.
 //
 // A process that is killed leaves the beginning of an honest log: the last lines are lost, and
-// those of requests that had no answer yet. So lines that can have been lost that way are open, not
-// missing. A request without an end had its slot until the last records were made.
+// those of requests that had no response yet. So lines that can have been lost that way are open,
+// not missing. A request without an end had its slot until the last records were made.
 type run struct {
 	log     int    // number of its file, as in a place
 	lines   int    // number of its lines; 0: no log has begun

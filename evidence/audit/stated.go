@@ -12,9 +12,9 @@ import (
 // backoff reads them for the crawl. The judge reads them in a way of its own, and strictly: of a
 // form that it doesn't know exactly it concludes nothing.
 
-// statedWait returns the wait that a field of an answer of time sent states: a date, or the longest
-// of a list of numbers. unread is true if the field is something else, of which the crawl may have
-// read any time.
+// statedWait returns the wait that a field of a response of time sent states: a date, or the
+// longest of a list of numbers. unread is true if the field is something else, of which the crawl
+// may have read any time.
 func statedWait(field string, sent time.Time) (wait int64, unread bool) {
 	field = strings.Trim(comment.ReplaceAllString(field, ""), " \t")
 	if until, ok := dateOf(field, sent); ok {

@@ -176,7 +176,7 @@ func shared(p *evidence.Policy) evidence.Policy {
 	}
 }
 
-// blocksAtOnce reports whether an answer of that status blocks its host at once, by the policy.
+// blocksAtOnce reports whether a response of that status blocks its host at once, by the policy.
 func (t *transport) blocksAtOnce(status int) bool {
 	s := string(strconv.AppendInt(make([]byte, 0, 20), int64(status), 10)) // on the stack
 	for _, part := range t.statuses {

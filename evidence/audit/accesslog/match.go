@@ -31,7 +31,7 @@ func (p *page) pairs() int { return len(p.own) * len(p.site) }
 type pageID struct {
 	path   uint64 // hash of method and path, with the server or without
 	query  uint64 // hash of the query; 0: it isn't known
-	status int    // of the answer; 0: any
+	status int    // of the response; 0: any
 }
 
 // byServer returns the page of r on its server, for answers of a status.
@@ -130,8 +130,8 @@ func (c *comparer) pages() map[pageID]*page {
 
 // match matches the requests of both sides: ours that ends first with the first one of the site.
 // The status has to be the same at first. Then the server may be another one, as it may note any of
-// its names; and then the status, to name one difference in place of two. To a request without an
-// answer the site may have noted any status.
+// its names; and then the status, to name one difference in place of two. To a request without a
+// response the site may have noted any status.
 func (c *comparer) match(pages map[pageID]*page) {
 	rounds := [...]func(o *request) pageID{
 		func(o *request) pageID { return o.byServer(o.Status) },
@@ -187,7 +187,7 @@ func (c *comparer) addOwn(o *request, served map[string]bool) {
 		if c.names.hosts[o.Host] && c.names.inScope(o.Host, known) && c.covered.around(o.start, o.start.Add(o.took)) {
 			c.Evidence++
 			c.pairs = append(c.pairs, pair{own: o})
-			c.Unseen.addIf(o.Status != 0, o.Difference) // without an answer it may not have got there
+			c.Unseen.addIf(o.Status != 0, o.Difference) // without a response it may not have got there
 		}
 		return
 	}

@@ -42,7 +42,7 @@ type request struct {
 	pages  pageHashes
 	start  time.Time     // by the site's clock, as the evidence has it
 	took   time.Duration // by the evidence
-	left   bool          // by the evidence, its caller gave it up, or it got no answer
+	left   bool          // by the evidence, its caller gave it up, or it got no response
 	unsent bool          // by the evidence, its turn was given back
 	named  naming        // of the site: how its line names the host
 	other  *request      // the record of the other side; nil: it has none
@@ -217,7 +217,7 @@ func (c *comparer) ownRequest(d *evidence.Decision, line int) (*request, error) 
 func (r *request) end(d *evidence.Decision) {
 	r.Status = d.Status
 	r.took = max(d.Duration, 0)
-	// Without an answer it was given up. If it has no trace of an exchange either, it wasn't sent.
+	// Without a response it was given up. If it has no trace of an exchange either, it wasn't sent.
 	failed := d.Type == evidence.Failed && d.Status == 0
 	r.unsent = failed && !d.Left && d.Err == "" && d.Latency == 0
 	r.left = failed && !r.unsent

@@ -18,16 +18,16 @@ type HostSides struct {
 // A Side is the requests to a host in one of the two logs.
 type Side struct {
 	N           int           // number of requests
-	First, Last time.Time     // zero: no requests
-	MinGap      time.Duration // shortest time between two requests; 0: fewer than two requests
+	First, Last time.Time     // zero without requests
+	MinGap      time.Duration // shortest time between two requests, 0 if fewer than two
 }
 
 // A Pair is a request as each of the two logs has it. If both have the request, Record, Line,
 // Status and SiteStatus are all set.
 type Pair struct {
 	Difference
-	Started time.Time // start by the evidence, on the site's clock; zero: the evidence lacks the request
-	Noted   time.Time // time in the access log; zero: the access log lacks the request
+	Started time.Time // start by the evidence, on the site's clock, zero if the evidence lacks it
+	Noted   time.Time // time in the access log, zero if the access log lacks it
 }
 
 // maxPairs is how many pairs a Comparison names one by one.

@@ -34,11 +34,11 @@ type Extracted struct {
 	After    int `json:"after"`    // records of these hosts that no checkpoint covers yet, left out too
 }
 
-// Extract writes a bundle: the records of the given hosts in a signed log, and of the names below
-// them, with the proof that they stand in that log. A site's owner checks it by [Verify].
-// With the records of the hosts go the log's policy records. The name of no other host that the
-// crawler met is in the bundle. A record of these hosts that names another one, such as a redirect
-// to it, is withheld. Give that host too if its owner is the same.
+// Extract writes a bundle. It has the records of the given hosts in a signed log, and of the names
+// below them, with the proof that they are in that log. A site's owner checks it by [Verify]. With
+// the records of the hosts go the log's policy records. The name of no other host that the crawler
+// met is in the bundle. A record of these hosts that names another one, such as a redirect to it,
+// is withheld. Give that host too if its owner is the same.
 //
 // With the Checkpoints of t, the bundle proves too that the log extends them. The log is read
 // twice. It is an error if its checkpoints aren't right, or if it has none.

@@ -26,10 +26,10 @@ type Bundle struct {
 	Omitted uint64       `json:"omitted"` // number of records of the log that were left out
 	Signed  audit.Signed `json:"signed"`
 
-	// Report judges the records. It has a violation "sequence" if the number of a start is missing:
-	// the records of that start were left out, though they are about the same host. The starts of a
-	// host are numbered over the whole crawl. So if no number from 1 on is missing, there was no other
-	// request before the last of them, by this limiter.
+	// Report judges the records. It has a violation "sequence" if the number of a start is missing.
+	// The records of that start were left out, though they are about the same host. The starts of a
+	// host are numbered over the whole crawl. So if no number from 1 on is missing, there was no
+	// other request before the last of them, by this limiter.
 	Report *audit.Report `json:"report"`
 }
 
@@ -53,12 +53,12 @@ func (b *Bundle) String() string {
 // ErrNotProved is the error of [Verify] if a bundle proves nothing, with the reason behind it.
 var ErrNotProved = errors.New("audit: the bundle proves nothing")
 
-// Verify checks a bundle that [Extract] wrote, with nothing else from the log: that each record in
-// it stands in a log of which the checkpoint was made, in this order, and that the checkpoint is
-// signed with the key of t, if there is one, and extends the Checkpoints. If one of these is wrong,
-// the error is [ErrNotProved]. A bundle or a Trust that can't be read is another error.
+// Verify checks a bundle that [Extract] wrote, without the log. Each record must be in the log of
+// the checkpoint, in this order. The checkpoint must be signed with the key of t, if there is one,
+// and extend the Checkpoints. If one of these is wrong, the error is [ErrNotProved]. A bundle or a
+// Trust that can't be read is another error.
 //
-// Verify can't show that the log itself is true, nor which records were left out of it: see
+// Verify can't show that the log itself is true, nor which records were left out of it. See
 // Bundle.Report for those that were left out of the bundle.
 func Verify(bundle io.Reader, t audit.Trust) (*Bundle, error) {
 	forest, err := trees.Read(t.Key, t.Checkpoints)
