@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Agent compiles the rules that hold for one crawler, known by its product tokens in order of
-// preference: the first one that the file names decides, all its groups merged. Where the file
-// names none of them the groups of "*" hold. A whole User-Agent header serves as well: its
+// Agent compiles the rules that apply to one crawler, known by its product tokens in order of
+// preference. The first token that the file names decides, with all its groups merged. If the file
+// names none of them, the groups of "*" apply. You can also pass a whole User-Agent header, whose
 // ProductToken is taken.
 //
 // Tokens compare without regard to ASCII case. A token of letters, "_" and "-" (RFC 9309) is
-// compared to the leading run of such characters in the file, so "User-agent: FooBot/2.1" names
-// FooBot; any other token ("MJ12bot") to the leading run of RFC 9110's.
+// compared to the leading run of such characters in the file, so a group for FooBot/2.1 names
+// FooBot. Any other token ("MJ12bot") is compared to the leading run of characters of RFC 9110.
 //
 // Under GoogleExact tokens are taken as they are, as Google's matcher takes them, and the
 // groups of all of them are merged.

@@ -14,7 +14,7 @@ type Purpose uint8
 // The purposes.
 const (
 	Train  Purpose = iota // to train or fine-tune a model
-	Ground                // to give the page to a model that answers: retrieval, summaries
+	Ground                // to give the page to a model that answers, such as for retrieval or summaries
 	Search                // to build an index, and to show links and short excerpts
 
 	purposes
@@ -52,25 +52,25 @@ func (p Preference) String() string {
 	return "unstated"
 }
 
-// An Answer is a Preference and where the site states it.
+// An Answer is a Preference, and the place in which the site states it.
 type Answer struct {
 	Preference Preference
-	Source     string // "Content-Signal, line 2", "tdm-reservation header"; empty where Unstated
+	Source     string // such as "Content-Signal, line 2", empty if Unstated
 }
 
-// Preferences are a site's statements about the use of one page: an answer for each purpose. The
-// zero value states nothing. They come from Rules.Preferences, HeaderPreferences and a MetaScanner;
-// Merge brings those of one page together.
+// Preferences are a site's statements about the use of one page, a response for each purpose. The
+// zero value states nothing. They come from Rules.Preferences, HeaderPreferences and a MetaScanner.
+// Merge joins those of one page.
 type Preferences struct {
 	Train, Ground, Search Answer
 
-	// License is the address of the terms that the site names, if it names any: by License (RSL
-	// 1.0), tdm-policy (TDMRep) or a Link with rel="license" to an RSL file. The package doesn't
-	// fetch it. An address of more than 1,024 bytes is left out.
+	// License is the address of the terms that the site names, if any, by License (RSL 1.0),
+	// tdm-policy (TDMRep) or a Link with rel="license" to an RSL file. The package doesn't fetch
+	// it. An address of more than 1,024 bytes is left out.
 	License string
 }
 
-// For returns the answer for a purpose.
+// For returns the response for a purpose.
 func (p Preferences) For(purpose Purpose) Answer { return *p.answer(purpose) }
 
 func (p *Preferences) answer(purpose Purpose) *Answer {
@@ -85,7 +85,8 @@ func (p *Preferences) answer(purpose Purpose) *Answer {
 	return new(Answer)
 }
 
-// Refused returns the first of the given purposes that is refused; ok is false if none is.
+// Refused returns the first of the given purposes that is refused. The result ok is false if none
+// is.
 func (p Preferences) Refused(of []Purpose) (purpose Purpose, ok bool) {
 	for _, purpose := range of {
 		if p.For(purpose).Preference == Refused {
@@ -95,8 +96,8 @@ func (p Preferences) Refused(of []Purpose) (purpose Purpose, ok bool) {
 	return 0, false
 }
 
-// Merge returns the stricter answer of p and o for each purpose: a refusal is stricter than a
-// grant, and a grant than Unstated. Where both are equally strict, the answer is p's.
+// Merge returns the stricter answer of p and o for each purpose. A refusal is stricter than a
+// grant, and a grant is stricter than Unstated. If both are equally strict, the answer is p's.
 func (p Preferences) Merge(o Preferences) Preferences {
 	for purpose := range purposes {
 		p.state(purpose, o.For(purpose))
@@ -107,7 +108,7 @@ func (p Preferences) Merge(o Preferences) Preferences {
 	return p
 }
 
-// state sets the answer for a purpose to a if that is stricter.
+// state sets the response for a purpose to a if that is stricter.
 func (p *Preferences) state(purpose Purpose, a Answer) {
 	old := p.answer(purpose)
 	if a.Preference > old.Preference {
@@ -115,7 +116,7 @@ func (p *Preferences) state(purpose Purpose, a Answer) {
 	}
 }
 
-// String returns the answers that are stated, such as "train refused (Content-Signal, line 2),
+// String returns the responses that are stated, such as "train refused (Content-Signal, line 2),
 // search granted (Content-Signal, line 2)", and the license.
 func (p Preferences) String() string {
 	var parts []string
@@ -267,8 +268,8 @@ func signalPreferences(statement, source string) (stated Preferences) {
 }
 
 // HeaderPreferences returns a response header's statements about the use of the body, for the
-// crawler of these product tokens (or User-Agent headers): by Content-Usage, Content-Signal,
-// tdm-reservation and tdm-policy (TDMRep), and by noai, noml and, for an image, noimageai in
+// crawler of these product tokens (or User-Agent headers). It reads Content-Usage, Content-Signal,
+// tdm-reservation and tdm-policy (TDMRep), and noai, noml and, for an image, noimageai in
 // X-Robots-Tag. The keys of header are canonical, as those of an http.Header are.
 func HeaderPreferences(header map[string][]string, product ...string) Preferences {
 	var stated Preferences
@@ -345,8 +346,8 @@ func terms(url string) string {
 	return url
 }
 
-// License returns the addresses of the licenses that the file states for the crawler's groups
-// by License lines (RSL 1.0), or, where those state none, for the whole file, before any group.
+// License returns the addresses of the licenses that the file states for the crawler's groups by
+// License lines (RSL 1.0) or, if those state none, for the whole file, before any group.
 func (r *Rules) License() []string {
 	var urls []string
 	for _, url := range r.extra().licenses.all() {

@@ -14,13 +14,13 @@ const maxDelay = 100 * 365 * 24 * time.Hour
 // day is the time after which windows of the day repeat.
 const day = 24 * time.Hour
 
-// CrawlDelay returns the gap between two starts that the crawler's groups ask for by
-// Crawl-delay, the longest of them, and whether one does. It isn't capped: a crawler that can't
-// wait for so long must leave the site alone.
+// CrawlDelay returns the gap between two starts that the crawler's groups ask for by Crawl-delay,
+// the longest of them, and whether one does. It isn't capped. A crawler that can't wait for so long
+// must leave the site alone.
 //
-// A value is a decimal number of seconds ("10", "0.5", ".5"); a line with anything else, a
-// sign, a unit or an exponent included, is passed over. Crawl-delay isn't part of RFC 9309, and
-// Google's crawlers ignore it.
+// A value is a decimal number of seconds ("10", "0.5", ".5"). A line with anything else, such as a
+// sign, a unit or an exponent, is skipped. Crawl-delay isn't part of RFC 9309, and Google's
+// crawlers ignore it.
 func (r *Rules) CrawlDelay() (time.Duration, bool) {
 	return r.delay, r.hasDelay
 }
@@ -62,20 +62,20 @@ func (x *extras) allRates() iter.Seq[Rate] {
 // file's order. None means at any time.
 func (r *Rules) VisitTime() []Window { return append([]Window(nil), r.extra().visits...) }
 
-// Floor reports the gap between two starts that the file asks for at time t: the longer of
-// crawl-delay and request-rate in force; 0 for none.
+// Floor returns the gap between two starts that the file asks for at time t. It is the longer of
+// crawl-delay and request-rate, 0 if there is none.
 func (r *Rules) Floor(t time.Time) time.Duration {
 	rate, _ := r.RequestRate(t)
 	return max(r.delay, rate.Gap())
 }
 
-// A Rate is a Request-rate line: no more than Requests within Per, while Window is open. The
-// line is "Request-rate: 1/5" (seconds), "1/10m", "30/1h" or "1/1d", optionally followed by a
-// window of the day, "0600-0845".
+// A Rate is a Request-rate line. It allows at most Requests within Per, while Window is open. The
+// line has a value such as 1/5 (seconds), 1/10m, 30/1h or 1/1d, optionally followed by a window of
+// the day, such as 0600-0845.
 type Rate struct {
 	Requests int64
 	Per      time.Duration
-	Window   Window // the zero Window: always
+	Window   Window // the zero Window stands for always
 	Line     int
 }
 
@@ -95,7 +95,7 @@ func (r Rate) Gap() time.Duration {
 // A Window is a stretch of the day in UTC. The zero Window is the whole day.
 //
 // From and To count from midnight. From is within the window, To isn't. A window whose From is
-// later than its To spans midnight; if both are equal, it is the whole day.
+// later than its To spans midnight. If both are equal, the window is the whole day.
 type Window struct{ From, To time.Duration }
 
 // Contains reports whether t is within the window.

@@ -11,26 +11,26 @@ import (
 
 // Directives are the wishes of one page to crawlers that have fetched it, by X-Robots-Tag headers
 // and <meta name="robots">. The zero value asks for nothing. They come from ParseTags, ReadMeta or
-// a MetaScanner; Merge brings together those of header and page.
+// a MetaScanner. Merge joins those of header and page.
 type Directives struct {
-	NoIndex         bool // noindex, none: not to be found in an index
-	NoFollow        bool // nofollow, none: its links aren't to be followed
-	NoArchive       bool // noarchive, nocache: no copy of it is to be shown
-	NoSnippet       bool // nosnippet: no text of it is to be shown
-	NoTranslate     bool // notranslate: no translation of it is to be offered
-	NoImageIndex    bool // noimageindex: its images aren't to be found in an index
-	NoAI            bool // noai: not to be used with generative models
-	NoImageAI       bool // noimageai: its images aren't
-	NoML            bool // noml: not to be used to train models
-	IndexIfEmbedded bool // indexifembedded: NoIndex doesn't hold where another page embeds it
+	NoIndex         bool // noindex or none, the page must not be in an index
+	NoFollow        bool // nofollow or none, its links must not be followed
+	NoArchive       bool // noarchive or nocache, no copy of it may be shown
+	NoSnippet       bool // nosnippet, no text of it may be shown
+	NoTranslate     bool // notranslate, no translation of it may be offered
+	NoImageIndex    bool // noimageindex, its images must not be in an index
+	NoAI            bool // noai, the page must not be used with generative models
+	NoImageAI       bool // noimageai, its images must not be used with generative models
+	NoML            bool // noml, the page must not be used to train models
+	IndexIfEmbedded bool // indexifembedded, NoIndex doesn't apply if another page embeds the page
 
-	// UnavailableAfter is the time from which NoIndex holds; zero: never. See NoIndexAt. A date of
+	// UnavailableAfter is the time from which NoIndex applies, or zero. See NoIndexAt. A date of
 	// more than 256 bytes isn't read.
 	UnavailableAfter time.Time
 
-	MaxSnippet      Limit   // max-snippet: characters of text to be shown
-	MaxVideoPreview Limit   // max-video-preview: seconds of a video to be shown
-	MaxImagePreview Preview // max-image-preview: size of an image to be shown
+	MaxSnippet      Limit   // max-snippet, most characters of text that may be shown
+	MaxVideoPreview Limit   // max-video-preview, most seconds of a video that may be shown
+	MaxImagePreview Preview // max-image-preview, size of an image that may be shown
 }
 
 // A Limit is a number that may not be exceeded. The zero Limit limits nothing.
@@ -145,10 +145,10 @@ func (d Directives) String() string {
 	return strings.Join(list, ", ")
 }
 
-// ParseTags reads the values of a response's X-Robots-Tag headers, one for each header line,
-// for the crawler of these product tokens (or User-Agent headers). Directives behind the name of
-// another crawler ("otherbot: noindex") don't count; those behind no name count for every crawler.
-// The most restrictive wins.
+// ParseTags reads the values of a response's X-Robots-Tag headers, one for each header line, for
+// the crawler of these product tokens (or User-Agent headers). Directives behind the name of
+// another crawler don't count. Those without a name count for every crawler. The most restrictive
+// wins.
 func ParseTags(values []string, product ...string) Directives {
 	names := tokens(product)
 	var d Directives
@@ -225,7 +225,7 @@ func isName(key, value string) bool {
 	if strings.HasPrefix(key, "max-") && isNumber(value) { // a limit that we don't know
 		return false
 	}
-	// A name may begin with digits ("360Spider"); a date goes on with no letter.
+	// A name may begin with digits ("360Spider"); a date continues with no letter.
 	rest := strings.TrimLeft(key, "0123456789")
 	if len(rest) < len(key) && (rest == "" || rest[0] < 'a' || rest[0] > 'z') {
 		return false

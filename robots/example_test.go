@@ -69,7 +69,7 @@ func ExampleFile_Lint() {
 		fmt.Println(finding)
 	}
 	// Output:
-	// line 1: rule-before-agent: no agent stands before this rule, so it holds for nobody
+	// line 1: rule-before-agent: no agent stands before this rule, so it applies to no crawler
 	// line 3: never-matches: no path begins like "private/"
 	// line 4: unknown-key: no crawler is known to read "Noindex"
 }

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// A File is a parsed robots.txt. It is immutable and safe for concurrent use. It keeps a copy
-// of the text, never the body that was parsed. A caller that needs the rules of one crawler only
-// keeps its Rules, which hold nothing of the File.
+// A File is a parsed robots.txt. It is immutable and safe for concurrent use. It keeps a copy of
+// the text, never the body that was parsed. If you need only the rules of one crawler, keep its
+// Rules, which refer to nothing of the File.
 type File struct {
 	text   string
 	opt    Options
@@ -31,9 +31,9 @@ type group struct {
 	rules int // how many there are
 }
 
-// Parse reads a robots.txt as RFC 9309 and Google do. It always succeeds: it skips lines that it
-// doesn't know, as all crawlers do; File.Lint lists them. It reads all of body,
-// up to 16 MiB; the limit of RFC 9309, at least 500 KiB, is the fetcher's.
+// Parse reads a robots.txt as RFC 9309 and Google do. It always succeeds. It skips lines that it
+// doesn't know, as all crawlers do. File.Lint lists them. It reads all of body, up to 16 MiB. The
+// fetcher applies the limit of RFC 9309, at least 500 KiB.
 func Parse(body []byte) *File { return ParseWith(body, Options{}) }
 
 // maxBody keeps line numbers within the three bytes that compiled rules have for them.
@@ -113,8 +113,8 @@ func (l Line) clone() Line {
 	return Line{Number: l.Number, Key: strings.Clone(l.Key), Value: strings.Clone(l.Value)}
 }
 
-// Host returns the value of the first Host line, the name that the site wants to be known by
-// among its mirrors (once read by Yandex); empty if there is none. It belongs to no group.
+// Host returns the value of the first Host line, the name that the site wants to be known by among
+// its mirrors (once read by Yandex). It is empty if there is none. It belongs to no group.
 func (f *File) Host() string {
 	for l := range others(f.text) {
 		if fieldOf(l.key) == fieldHost {
@@ -125,7 +125,7 @@ func (f *File) Host() string {
 }
 
 // License returns the addresses of the licenses that the file states by License lines (RSL 1.0)
-// before any group. They hold for crawlers whose own groups state no other: see Rules.License.
+// before any group. They apply to crawlers whose own groups state no other. See Rules.License.
 func (f *File) License() []string {
 	var urls []string
 	for l := range f.preamble() {
@@ -146,7 +146,7 @@ func (f *File) preamble() iter.Seq[*line] {
 }
 
 // Lines returns the lines of the file with the given key, such as "Crawl-delay", in any of the
-// spellings by which this package knows it, in the file's order: to show a site's own words, for
+// spellings that this package knows, in the file's order. Use it to show a site's own words, for
 // any crawler.
 func (f *File) Lines(key string) []Line {
 	var lines []Line

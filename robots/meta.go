@@ -13,10 +13,10 @@ import (
 // maxHead is how much of a page is looked at for <meta name="robots">.
 const maxHead = 64 << 10
 
-// ReadMeta reads the directives of a page for the crawler of these product tokens (or
-// User-Agent headers): those of <meta name="robots"> and of <meta name="...">, the crawler's
-// own name. It reads up to </head>, at most 64 KB, and little beyond. An error is page's own;
-// the directives read before it are returned with it.
+// ReadMeta reads the directives of a page for the crawler of these product tokens (or User-Agent
+// headers). It reads <meta name="robots"> and of <meta name="...">, the crawler's own name. It
+// reads up to </head>, at most 64 KB, and little beyond. An error is page's own. The directives
+// read before it are returned with it.
 func ReadMeta(page io.Reader, product ...string) (Directives, error) {
 	s := NewMetaScanner(product...)
 	buf := make([]byte, 4<<10)
@@ -33,9 +33,9 @@ func ReadMeta(page io.Reader, product ...string) (Directives, error) {
 	return s.Directives(), nil
 }
 
-// A MetaScanner is ReadMeta for a page that is handed on while it arrives: an io.Writer to
-// which the page is written piece by piece. It holds at most 64 KB, and nothing once it is
-// Done. It is for one goroutine at a time.
+// A MetaScanner is ReadMeta for a page that is passed on while it arrives. It is an io.Writer to
+// which you write the page piece by piece. It buffers at most 64 KB, and nothing once it is Done.
+// It is for one goroutine at a time.
 type MetaScanner struct {
 	names  []string
 	typed  bool // the markup is known; else it is HTML or, if it has the namespace of XHTML, XHTML, too
@@ -59,10 +59,10 @@ func NewMetaScanner(product ...string) *MetaScanner {
 	return &MetaScanner{names: tokens(product)}
 }
 
-// SetType sets the media type of the page, before anything is written: a Content-Type in lower case
-// and without parameters. Types of XML, such as "application/xhtml+xml", are read as XML, and
-// anything else as HTML. Use it if you know the type. Without it a page that might be XHTML is read
-// in both ways, and the statements of both count.
+// SetType sets the media type of the page, before anything is written. It is a Content-Type in
+// lower case and without parameters. Types of XML, such as "application/xhtml+xml", are read as
+// XML, and anything else as HTML. Use it if you know the type. Without it a page that might be
+// XHTML is read in both ways, and the statements of both count.
 func (s *MetaScanner) SetType(mediaType string) {
 	s.typed = true
 	s.markup = weblink.HTML
@@ -71,8 +71,8 @@ func (s *MetaScanner) SetType(mediaType string) {
 	}
 }
 
-// Add adds the statement of a <meta> element that the caller has found: its attributes name and
-// content. Use it instead of Write, or beside it, where the page is parsed already.
+// Add adds the statement of a <meta> element that the caller has found, by its attributes name and
+// content. Use it instead of Write, or beside it, if the page is parsed already.
 func (s *MetaScanner) Add(name, content string) { s.added.add(name, content, s.names) }
 
 // Write takes the page's next bytes. It never fails.
@@ -98,7 +98,7 @@ func (s *MetaScanner) Done() bool { return s.done }
 // the page is at its end.
 func (s *MetaScanner) Directives() Directives { return s.asked().directives }
 
-// Preferences returns the statements about the page's use in the page so far: by noai and noml in
+// Preferences returns the statements about the page's use in the page so far, by noai and noml in
 // <meta name="robots">, and by <meta name="tdm-reservation"> and <meta name="tdm-policy"> (TDMRep).
 // They are complete when Directives are.
 func (s *MetaScanner) Preferences() Preferences {

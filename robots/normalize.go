@@ -2,9 +2,9 @@ package robots
 
 import "strings"
 
-// Target returns what Test takes, path and query, of a whole URL, as Google's matcher cuts it:
-// scheme, host and fragment removed, nothing decoded or cleaned ("/a/../b" stays). A URL
-// without a path has "/". For a *url.URL use its RequestURI method.
+// Target returns the path and query of a whole URL for Test, as Google's matcher cuts it. Scheme,
+// host and fragment are removed, and nothing is decoded or cleaned ("/a/../b" stays). A URL without
+// a path has "/". For a *url.URL use its RequestURI method.
 func Target(rawURL string) string {
 	rest, _, _ := strings.Cut(strings.TrimPrefix(rawURL, "//"), "#")
 	// A "://" behind the beginning of the path is part of it: "/login?to=http://a".
@@ -133,7 +133,7 @@ func resolve(dst []byte, base int) []byte {
 		hi, ok1 := unhex(dst[n+1])
 		lo, ok2 := unhex(dst[n+2])
 		if !ok1 || !ok2 {
-			break // no escape, now or later: the text goes on behind it
+			break // no escape, now or later: the text continues behind it
 		}
 		c := hi<<4 | lo
 		if c == '*' {

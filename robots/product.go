@@ -2,16 +2,16 @@ package robots
 
 import "strings"
 
-// ProductToken extracts the product token of a User-Agent header: the name that robots.txt
-// files call a crawler by.
+// ProductToken extracts the product token of a User-Agent header, the name of the crawler in
+// robots.txt files.
 //
 //	"AEO-Audit/1.0 (+https://example.com/bot)"                   -> "AEO-Audit"
 //	"MJ12bot/v1.4.8 (http://mj12bot.com/)"                       -> "MJ12bot"
 //	"Mozilla/5.0 (compatible; Googlebot/2.1; +http://goo.gl/b)"  -> "Googlebot"
 //
-// It is the leading token of RFC 9110 section 5.6.2 (digits and dots included), or, where that
-// is the "Mozilla" of a browser look-alike, the first token after "compatible;" that is no
-// address. It is empty where the header begins with no token.
+// It is the leading token of RFC 9110 section 5.6.2 (digits and dots included), or, if that is the
+// "Mozilla" of a browser look-alike, the first token after "compatible;" that is no address. It is
+// empty if the header begins with no token.
 func ProductToken(userAgent string) string {
 	userAgent = trim(userAgent)
 	token := leading(userAgent, isTokenChar)

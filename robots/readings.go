@@ -6,9 +6,9 @@ import (
 )
 
 // TestReadings is Test for each path that a server may take target for, and returns the first
-// verdict that forbids; if none does, it returns that of Test. Use it for a request that a
-// stranger's link, redirect or program leads to: with "Disallow: /private" it forbids
-// /a/%2e%2e/private and //private too, which most servers read as /private. The readings are
+// verdict that forbids. If none does, it returns that of Test. Use it for a request that a
+// stranger's link, redirect or program leads to. If /private is disallowed, it also forbids
+// /a/%2e%2e/private and //private, which most servers read as /private. The readings are
 //
 //   - target as it is sent,
 //   - with backslashes as slashes and without dot segments, in all their spellings, as browsers and
@@ -19,8 +19,7 @@ import (
 //   - each of these with adjacent slashes as one.
 //
 // A query is compared as it is sent. A target without escapes, dot segments, backslashes,
-// semicolons and adjacent slashes costs what it costs Test. Any other costs 25 times as much at
-// most.
+// semicolons and adjacent slashes costs as much as Test. Any other costs 25 times as much at most.
 func (r *Rules) TestReadings(target string) Verdict {
 	asSent := r.Test(target)
 	target = pathOf(target)

@@ -21,12 +21,12 @@ type Rules struct {
 	extras   *extras // nil: all zero
 }
 
-// Test answers whether target may be fetched: path and query as they are sent, which is what
-// URL.RequestURI returns. (URL.Path is decoded.) A fragment is ignored. A target that doesn't begin
-// with a slash is a URL, and cut by the function Target.
+// Test returns whether target may be fetched. A target is path and query as they are sent, as
+// URL.RequestURI returns them. (URL.Path is decoded.) A fragment is ignored. A target that doesn't
+// begin with a slash is a URL, and cut by the function Target.
 //
-// An empty pattern ("Disallow:") decides nothing, but where nothing else matches the Verdict
-// names its Rule and Line, with Matched false, as Google's matcher does.
+// An empty pattern ("Disallow:") decides nothing. If nothing else matches, the Verdict names its
+// Rule and Line, with Matched false, as Google's matcher does.
 //
 // Test doesn't allocate for targets of up to 2,048 bytes. One beyond ASCII counts as three.
 func (r *Rules) Test(target string) Verdict {
@@ -89,8 +89,8 @@ func (r *Rules) decide(path string) Verdict {
 	}
 }
 
-// Size returns about how many bytes of memory the rules take: about three times the length of the
-// file at most, and 200 bytes. Use it in a cache that is bounded in bytes.
+// Size returns about how many bytes of memory the rules take. That is at most three times the
+// length of the file, and 200 bytes. Use it in a cache that is bounded in bytes.
 func (r *Rules) Size() int {
 	n := int(unsafe.Sizeof(*r)) + len(r.group) + len(r.texts)
 	n += int(unsafe.Sizeof(rule{})) * len(r.rules)

@@ -14,9 +14,9 @@ import (
 	"github.com/go-politeness/politeness/internal/coding"
 )
 
-// MaxBody is how many bytes of a robots.txt count, after decompression: 500 KiB, the least that RFC
-// 9309, section 2.5, asks for, and what Google reads. The rest is ignored, and so is the line that
-// the limit cuts in two: half a path is another rule than the site's.
+// MaxBody is how many bytes of a robots.txt count, after decompression. It is 500 KiB, the least
+// that RFC 9309, section 2.5, asks for, and as many as Google reads. The rest is ignored, and so is
+// the line that the limit cuts in two, because half a path is another rule.
 const MaxBody = 500 << 10
 
 // maxCompressed bounds how many bytes of a compressed body are read, as they may decompress to

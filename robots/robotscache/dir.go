@@ -13,12 +13,12 @@ import (
 )
 
 // Dir returns a Store that keeps one file per origin below path, a directory that the first Save
-// creates; an empty path is the current directory.
+// creates. An empty path is the current directory.
 //
 // A file is written beside its place and renamed into it, so a reader sees the old one or the new
-// one. Its checksum finds damage by a crash of the machine; a damaged file counts as none.
-// Processes may share a directory. No record is ever deleted: files unchanged for 30 days are of no
-// use, and can be.
+// one. Its checksum finds damage by a crash of the machine. A damaged file counts as none.
+// Processes may share a directory. No record is ever deleted. You can delete files that are
+// unchanged for 30 days, since they are of no use.
 func Dir(path string) *DirStore { return &DirStore{statedir.New(path, statedir.OS{})} }
 
 // A DirStore is a Store in a directory, made by [Dir].
@@ -75,7 +75,7 @@ func (d *DirStore) Lock(ctx context.Context, origin string) (unlock func(), err 
 	return d.dir.Claim(ctx, d.dir.File(origin)), nil
 }
 
-// Encode returns r as a Store may keep it: with its origin, a version and a checksum.
+// Encode returns r as a Store may keep it, with its origin, a version and a checksum.
 // [DecodeRecord] reads it.
 func (r Record) Encode(origin string) ([]byte, error) {
 	r.Fetched = r.Fetched.UTC()
@@ -90,7 +90,7 @@ func (r Record) Encode(origin string) ([]byte, error) {
 	return statedir.Seal(magic, slices.Concat(header, []byte{'\n'}, body)), nil
 }
 
-// DecodeRecord reads what Encode wrote for the same origin. Data that is damaged, of another
+// DecodeRecord reads the output of Encode for the same origin. Data that is damaged, of another
 // version or of another origin is an error.
 func DecodeRecord(data []byte, origin string) (Record, error) {
 	rest, err := statedir.Unseal(magic, data)

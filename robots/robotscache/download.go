@@ -33,7 +33,7 @@ type answer struct {
 	body        []byte // of a 2xx
 	conditional bool   // the last hop asked whether the last good copy still holds
 	miscoded    bool   // the transport couldn't undo the coding of the body that it asked for
-	err         error  // nil: the answer is complete
+	err         error  // nil: the response is complete
 	start       time.Time
 	took        time.Duration
 }
@@ -44,8 +44,8 @@ type way struct {
 	identity bool   // without a content coding
 }
 
-// again returns another way to ask for robots.txt if the answer a to the way w may be about what we
-// added to the request, and not about the file.
+// again returns another way to ask for robots.txt if the response a to the way w may be about what
+// we added to the request, and not about the file.
 func (w way) again(a *answer) (way, bool) {
 	switch {
 	case a.refusesCondition():
@@ -130,7 +130,7 @@ func (c *Cache) follow(
 }
 
 // hop sends one GET and writes its response into result. It returns where a redirect leads, nil if
-// the answer is final.
+// the response is final.
 func (c *Cache) hop(
 	ctx context.Context, f *fetch, target *url.URL, asked way, result *answer,
 ) (*url.URL, error) {

@@ -12,18 +12,18 @@ import (
 
 // A Store keeps raw robots.txt beyond the life of a Cache, so that a crawl that is resumed needn't
 // fetch them all again, and shares them with other processes. The Cache loads a record when it
-// knows nothing of an origin, or its state is out of date. It saves one after each answer of an
-// origin: a 2xx, the 304 that confirms it, or a 4xx or 3xx by which there are no rules. While an
-// origin is unreachable, the Cache saves the last record again with Until and Reason: the last good
-// copy isn't lost, and not every run of a crawler asks the origin.
+// knows nothing of an origin, or its state is out of date. It saves one after each response of an
+// origin, such as a 2xx, the 304 that confirms it, or a 4xx or 3xx by which there are no rules.
+// While an origin is unreachable, the Cache saves the last record again with Until and Reason. So
+// the last good copy isn't lost, and not every run of a crawler asks the origin.
 //
-// A Store never harms the crawl: a record that can't be loaded counts as none, and errors are only
+// A Store never harms the crawl. A record that can't be loaded counts as none, and errors are only
 // reported, as Event.StoreErr. Its methods are called from many goroutines, one at a time for an
 // origin, while callers wait for that origin. ctx is done when all of them have left. [Dir] is the
-// Store on disk; package redisrobots shares one on Redis.
+// Store on disk. Package redisrobots shares one on Redis.
 type Store interface {
-	// Load returns the record that was saved for origin, such as "https://example.com". ok is
-	// false if there is no usable one; err is for the user.
+	// Load returns the record that was saved for origin, such as "https://example.com". The result
+	// ok is false if there is no usable one, and err is for the user.
 	Load(ctx context.Context, origin string) (r Record, ok bool, err error)
 
 	// Save replaces the record of origin, wholly or not at all. It must not keep r.Body.
@@ -32,35 +32,36 @@ type Store interface {
 	// Lock returns when no other process is fetching origin's robots.txt, and keeps others from it
 	// until unlock is called, or until this process is dead, which the Store finds out by itself.
 	// The Cache loads once more then, and fetches only if that record isn't fresh. After an error
-	// it fetches without the lock. A Store may return at once; then several processes may fetch at
-	// a time.
+	// it fetches without the lock. A Store may return immediately. Then several processes may fetch
+	// at the same time.
 	Lock(ctx context.Context, origin string) (unlock func(), err error)
 }
 
-// A Record is the last answer of an origin, and until when the origin is unreachable since. A 2xx
+// A Record is the last response of an origin, and until when the origin is unreachable since. A 2xx
 // is of use until 30 days after Fetched, any other until 24 hours after it.
 type Record struct {
-	// URL is that of the answer, redirects followed.
+	// URL is that of the response, redirects followed.
 	URL string `json:"url"`
 
-	// Status is 2xx, 3xx or 4xx. 0: no answer is known, and Until is set.
+	// Status is 2xx, 3xx or 4xx. If it is 0, no response is known, and Until is set.
 	Status int `json:"status"`
 
 	// Body is that of a 2xx, after decompression, at most MaxBody.
 	Body []byte `json:"body,omitempty"`
 
-	// ETag and LastModified are for If-None-Match and If-Modified-Since. Empty: none.
+	// ETag and LastModified are for If-None-Match and If-Modified-Since. They are empty if there
+	// are none.
 	ETag         string `json:"etag,omitempty"`
 	LastModified string `json:"lastModified,omitempty"`
 
-	// Fetched is when the answer was fetched, or confirmed by a 304.
+	// Fetched is when the response was fetched, or confirmed by a 304.
 	Fetched time.Time `json:"fetched"`
 
-	// MaxAge is the lifetime that the server gave, within [5 min, 24 h]. 0: none.
+	// MaxAge is the lifetime that the server gave, within [5 min, 24 h]. It is 0 if there is none.
 	MaxAge time.Duration `json:"maxAge,omitempty"`
 
 	// Until is when an origin that is unreachable is asked again, and Reason is why it is
-	// unreachable. Zero: the origin answered.
+	// unreachable. It is zero if the origin has responded.
 	Until  time.Time `json:"until,omitzero"`
 	Reason string    `json:"reason,omitempty"`
 }
@@ -72,7 +73,7 @@ const maxSkew = time.Minute
 func (r *Record) check(now time.Time) error {
 	switch {
 	case r.Status == 0 && !r.Until.IsZero():
-		// An outage without an answer before it. Nothing else in r is used.
+		// An outage without a response before it. Nothing else in r is used.
 	case unreachable(&answer{status: r.Status}) != "":
 		return fmt.Errorf("status %d", r.Status)
 	case len(r.Body) > MaxBody:
@@ -85,7 +86,7 @@ func (r *Record) check(now time.Time) error {
 	return nil
 }
 
-// expired reports whether an answer of that age is of no use any more.
+// expired reports whether a response of that age is of no use any more.
 func (r *Record) expired(age time.Duration) bool {
 	if r.Status/100 == 2 {
 		return age >= maxStale
@@ -146,7 +147,7 @@ func (c *Cache) restore(f *fetch, hasPrev bool) (*state, Event, error) {
 	}
 	age := max(now.Sub(record.Fetched), 0)
 	if record.expired(age) {
-		// An outage outlives the answer before it.
+		// An outage outlives the response before it.
 		record = Record{URL: record.URL, Until: record.Until, Reason: record.Reason}
 	}
 	wait := c.waitOf(&record, now, hasPrev)
@@ -182,7 +183,7 @@ func (c *Cache) waitOf(r *Record, now time.Time, hasPrev bool) time.Duration {
 	return min(wait, most)
 }
 
-// fromRecord returns the state of o by the answer in r, which came at a time by the monotonic
+// fromRecord returns the state of o by the response in r, which came at a time by the monotonic
 // clock, and the Event to report.
 func (c *Cache) fromRecord(o origin, r *Record, at time.Time) (*state, Event) {
 	next := &state{at: momentOf(at)}
@@ -214,8 +215,8 @@ func (c *Cache) fromRecord(o origin, r *Record, at time.Time) (*state, Event) {
 	return next, event
 }
 
-// save saves the answer of f's origin or, while that is unreachable, the last answer again with the
-// time until then.
+// save saves the response of f's origin or, while that is unreachable, the last answer again with
+// the time until then.
 func (c *Cache) save(f *fetch, reply *answer, now time.Time) error {
 	next := f.state
 	isOutage := next.Err != nil
