@@ -8,28 +8,28 @@
 //	})
 //
 // A limit of N is never passed, at the price of being reached early. To ask seldom, a process takes
-// pages and bytes in chunks, which shrink as the budget nears its end, and gives
-// back what it hasn't spent for a second, and at Close. So a process may
-// be refused while another one still has a few in hand, and a process that is killed
-// takes its chunk along: at most 8 pages, or what it spends in two seconds. For
-// an hour after a kill chunks are smaller: a half after one, an eighth after seven. A warning may
-// come early as well, by what other processes have in hand.
+// pages and bytes in chunks, which shrink as the budget nears its end, and gives back pages and
+// bytes that it hasn't spent for a second, and at Close. So a process may be refused while another
+// one still has a few in hand, and a process that is killed takes its chunk along. A chunk is at
+// most 8 pages, or as many as it spends in two seconds. For an hour after a kill chunks are
+// smaller, a half after one kill and an eighth after seven. A warning may come early as well, by
+// the chunks of other processes.
 //
 // # When the server loses data
 //
 // A server that comes back from an old dump or empty, and a replica that takes over without the
-// last writes, has forgotten what was spent. A Budget sees that by the server's run_id and by a
-// counter of calls. Nothing is granted for five seconds then (Reserve and TakeBytes wait; what is
-// in hand goes on), in which each process sends the server the counts that it has seen last; for
-// that each calls once a second until Close, and remembers what each of its hosts has spent. A
-// budget that is new to the server begins with two such seconds. What is lost for good is what was
-// granted in the last second before to processes that were killed, or were cut off for those five
-// seconds, as well; keep the server's data (appendonly yes) and, with replicas, set
-// min-replicas-to-write, since two masters at once would grant twice. Where the server forbids
-// INFO, it sees it by the counter alone.
+// last writes, has forgotten a part of the sum. A Budget sees that by the server's run_id and by a
+// counter of calls. Nothing is granted for five seconds then. Reserve and TakeBytes wait, and
+// chunks in hand can be spent. Meanwhile each process sends the server the counts that it has seen
+// last. For that each process calls once a second until Close, and remembers how much each of its
+// hosts has spent. A budget that is new to the server begins with two such seconds. Grants of the
+// last second to processes that were killed, or were cut off for those five seconds, are lost for
+// good. Keep the server's data (appendonly yes). With replicas, set min-replicas-to-write, since
+// two concurrent masters would grant twice. If the server forbids INFO, the process sees it by the
+// counter alone.
 //
-// A call that arrives late, or twice, counts once or not at all: it says until when it holds on the
-// server's clock, and its number.
+// A call that arrives late, or twice, counts once or not at all. It has a number, and an end on the
+// server's clock.
 package redisbudget
 
 import (
@@ -53,20 +53,20 @@ type Config struct {
 	// Client talks to the server. Required. The Budget doesn't close it.
 	Client redis.UniversalClient
 
-	// Prefix of all keys; "": "politeness:". It must not contain braces.
+	// Prefix of all keys, by default "politeness:". It must not contain braces.
 	Prefix string
 
-	// Name of the budget: processes that use the same Name, Prefix and server spend
-	// the same budget. Required. A budget is spent once, so a new crawl takes a new name, unless
+	// Name of the budget. Processes that use the same Name, Prefix and server spend the same
+	// budget. Required. A budget is spent once, so a new crawl takes a new name, unless
 	// Limits.Every is set. It must not contain braces.
 	Name string
 
 	// Limits, the same for every process. The windows of Limits.Every are those of the server's
-	// clock; the server refuses a process whose Every is another.
+	// clock. The server returns an error to a process with another Every.
 	Limits budget.Limits
 
-	// Processes is about how many processes there are; 0: 10. It decides the size
-	// of chunks, not how much may be spent.
+	// Processes is about how many processes there are, by default 10. It decides the size of
+	// chunks, not how much may be spent.
 	Processes int
 }
 
@@ -103,10 +103,10 @@ const (
 // ErrClosed is returned by methods of a Budget after Close.
 var ErrClosed = errors.New("redisbudget: budget is closed")
 
-// A ServerError is returned where the server gave no answer that can be used. Nothing was spent.
+// A ServerError is returned if the server gave no response that can be used. Nothing was spent.
 type ServerError struct {
 	Name string // of the budget
-	Err  error  // of the client, or about the answer
+	Err  error  // of the client, or about the response
 }
 
 // Error names the budget.
@@ -115,11 +115,11 @@ func (e *ServerError) Error() string { return fmt.Sprintf("redisbudget: %s: %v",
 // Unwrap returns Err.
 func (e *ServerError) Unwrap() error { return e.Err }
 
-// Temporary reports true: the budget can be asked again.
+// Temporary reports true, because the budget can be asked again.
 func (e *ServerError) Temporary() bool { return true }
 
 // A Budget is a budget.Budget on a server. It is safe for concurrent use. From its first call on it
-// owns a timer, and calls the server once a second; Close ends that.
+// owns a timer, and calls the server once a second. Close ends that.
 type Budget struct {
 	client    redis.UniversalClient
 	name      string
@@ -187,7 +187,7 @@ func (c *chunk) grow(now time.Time, brief time.Duration, first, most int64) int6
 // isSpent reports whether by the last reply nothing of the limit most is left for this process.
 func (c *chunk) isSpent(most int64) bool { return c.unspent == 0 && c.total >= most }
 
-// New returns a Budget, or all problems of c at once. It doesn't wait for the server.
+// New returns a Budget, or all problems of c together. It doesn't wait for the server.
 func New(c Config) (*Budget, error) {
 	var errs []error
 	if c.Client == nil {
@@ -240,9 +240,9 @@ func New(c Config) (*Budget, error) {
 // Limits reports the limits that b was made with.
 func (b *Budget) Limits() budget.Limits { return b.limits }
 
-// Close gives back what this process has in hand, and returns a [*ServerError] if it couldn't. On a
-// server that is silent it takes as long as two reads that time out, 6 s by the client's defaults.
-// Only the first call does anything.
+// Close gives back the rest of this process's chunk, and returns a [*ServerError] if it couldn't.
+// On a server that is silent it takes as long as two reads that time out, 6 s by the client's
+// defaults. Only the first call does anything.
 func (b *Budget) Close() error {
 	b.mu.Lock()
 	if b.closed {
@@ -530,7 +530,7 @@ func (b *Budget) takeInHand(n int64, asked bool) (taken int64, quiet time.Durati
 	return 0, b.quietUntil.Sub(now), nil
 }
 
-// Usage implements [budget.Budget]. What other processes have in hand counts as spent.
+// Usage implements [budget.Budget]. The chunks of other processes count as spent.
 func (b *Budget) Usage(ctx context.Context) (budget.Usage, error) {
 	if err := b.lock(ctx); err != nil {
 		return budget.Usage{}, err
@@ -564,7 +564,7 @@ func (b *Budget) Usage(ctx context.Context) (budget.Usage, error) {
 type Stats struct {
 	Calls  int64         // that were answered
 	Took   time.Duration // by all of these together
-	Failed int64         // calls without an answer
+	Failed int64         // calls without a response
 	Late   int64         // calls that arrived too late, and were sent again
 	Losses int64         // how often the server had lost data, as far as this process saw
 	Waited int64         // how often a page or bytes waited because nothing was granted, a second at most each time

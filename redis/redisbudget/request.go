@@ -328,12 +328,12 @@ func (b *Budget) answered(r *request, sent time.Time, reply []any, err error) (c
 	return true, nil
 }
 
-// errMixedUp is the error of a call that got the answer to another one: an answer that a client
+// errMixedUp is the error of a call that got the response to another one: a response that a client
 // left unread on a connection is the first that its next user reads. To believe it would take pages
 // twice.
 var errMixedUp = errors.New("the connection has given the answer to another call")
 
-// purge gets rid of a connection that gives each caller the answer of the one before: a client
+// purge gets rid of a connection that gives each caller the response of the one before: a client
 // closes one on which it reads a reply of another type than that of its command. It ends when the
 // client gives proper answers.
 func (b *Budget) purge(ctx context.Context) {

@@ -152,7 +152,7 @@ func (t *lease) step() waitStep {
 	t.l.mu.Lock()
 	defer t.l.mu.Unlock()
 	now := t.l.now()
-	// An error of Override is for the next Acquire: this one goes on with the limits that it has.
+	// An error of Override is for the next Acquire: this one continues with the limits that it has.
 	if err == nil && limits != t.limits {
 		t.limits = limits
 		t.delay = max(rules.Draw(&limits.Delay), t.floor)
@@ -365,7 +365,7 @@ func (t *lease) tooLate(turn *wire.Turn, at reply) {
 	h.refuseLate()
 }
 
-// queue stores the answer Full: t waits for something without a known end.
+// queue stores the response Full: t waits for something without a known end.
 func (t *lease) queue(turn *wire.Turn, at reply) {
 	h := t.h
 	now := at.received

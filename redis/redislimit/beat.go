@@ -89,7 +89,7 @@ func (l *Limiter) sweep(now time.Duration) {
 			// The server has the rest, and keys without requests don't fill the memory.
 			delete(l.hosts, key)
 			if h.seq > 0 {
-				l.numbers.starts.Add(key, h.seq) // the next start goes on from it
+				l.numbers.starts.Add(key, h.seq) // the next start continues from it
 			}
 		}
 	}

@@ -240,7 +240,7 @@ func (t *lease) observe(o hostlimit.Outcome) (*change, hostlimit.Effect) {
 	before := h.known.Refusals
 	after := before
 	after.Forgive(l.rules, now)
-	var unchanged hostlimit.Effect // an earlier block goes on
+	var unchanged hostlimit.Effect // an earlier block continues
 	if before.Blocks(now) {
 		unchanged.Refusals = before.InARow()
 		unchanged.Until = l.base.Add(h.known.Earliest)

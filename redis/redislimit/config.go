@@ -11,42 +11,41 @@ import (
 
 // Config of a Limiter.
 type Config struct {
-	// Client talks to the server: a *redis.Client (single, or failover through
-	// Sentinel) or a *redis.ClusterClient. Required. The Limiter doesn't close it.
-	// Its timeouts and retries are how long an Acquire waits for a server that doesn't answer.
+	// Client talks to the server. It is a *redis.Client (single, or failover through Sentinel) or a
+	// *redis.ClusterClient. Required. The Limiter doesn't close it. Its timeouts and retries are
+	// how long an Acquire waits for a server that doesn't respond.
 	Client redis.UniversalClient
 
-	// Prefix of all keys and channels, so that several fleets can share a server;
-	// "": "politeness:". It must not contain braces, which are hash tags.
+	// Prefix of all keys and channels, so that several fleets can share a server, by default
+	// "politeness:". It must not contain braces, which are hash tags.
 	Prefix string
 
-	// Name of this process, for people who look at the fleet; "": the machine's name and the
+	// Name of this process, for people who look at the fleet, by default the machine's name and the
 	// process's number.
 	Name string
 
-	// Limits as for one process; they hold for all processes together. Of MaxInFlight each has its
-	// part, at least one, if Processes says how many there are; without it MaxInFlight bounds the
-	// requests of this process. PerSite bounds those of each process. MaxHosts bounds the hosts of
-	// [FailLocal], and those without debts whose starts are numbered on: keys on the server expire
-	// when nothing is owed. Store keeps the debts that the server may lose; processes may share one or
-	// have one each.
+	// Limits as for one process, which apply to all processes together. Of MaxInFlight each has its
+	// part, at least one, if Processes is set. Without it MaxInFlight bounds the requests of this
+	// process. PerSite bounds those of each process. MaxHosts bounds the hosts of [FailLocal], and
+	// idle hosts whose starts are numbered. Keys on the server expire when they have no state left.
+	// Store keeps the state that the server may lose. Processes may share one or have one each.
 	Limits hostlimit.Config
 
-	// Failure decides what happens while the server can't be reached.
+	// Failure decides whether requests start while the server can't be reached.
 	Failure Failure
 
-	// Processes is the largest number of processes that share the limits; 0: it isn't known. It
+	// Processes is the largest number of processes that share the limits, 0 if not known. It
 	// divides MaxInFlight. FailLocal requires it, and divides the rates by it.
 	Processes int
 
 	// OnFailure, if not nil, is called once when the server is lost, when it is back, when another
 	// process has other limits or another database, and when the state of an older version of this
-	// package was begun anew; a place to record it as evidence. It is
-	// called from one of the Limiter's goroutines and must be quick.
+	// package was begun anew. Use it to record these as evidence. It is called from one of the
+	// Limiter's goroutines and must be quick.
 	OnFailure func(Event)
 
-	// Operator is for a tool, which starts no request: its Limiter counts as no process
-	// of the fleet, and its Limits are compared with those of no process.
+	// Operator is for a tool that starts no request. Its Limiter counts as no process of the fleet,
+	// and its Limits aren't compared with those of processes.
 	Operator bool
 }
 

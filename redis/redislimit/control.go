@@ -18,7 +18,7 @@ import (
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
-// Block implements [hostlimit.Controller]: for all processes.
+// Block implements [hostlimit.Controller] for all processes.
 func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -41,7 +41,7 @@ func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 	return contexts.Sleep(ctx, min(c.latest-l.now(), observing))
 }
 
-// Clear implements [hostlimit.Controller]: for all processes.
+// Clear implements [hostlimit.Controller] for all processes.
 func (l *Limiter) Clear(ctx context.Context, key string) error {
 	limits, _ := l.rules.Limits(key) // Acquire reports the error
 	// With the slots, so that the server hands out the free ones to the waiters.
@@ -65,8 +65,8 @@ func (l *Limiter) act(ctx context.Context, c *change) error {
 	return l.save(ctx, c.h.key)
 }
 
-// OnAct makes the Limiter call f when a person has acted on it, in this process or another one: see
-// [hostlimit.Acts].
+// OnAct makes the Limiter call f when an operator has acted on it, in this process or another one.
+// See [hostlimit.Acts].
 func (l *Limiter) OnAct(f func(hostlimit.Act) bool) { l.acts.Add(f) }
 
 // listed is the number of hosts that List asks for at a time.
@@ -147,7 +147,7 @@ func (g *gathered) add(texts ...string) {
 	g.texts = append(g.texts, texts...)
 }
 
-// State implements [hostlimit.Controller]: it asks the server. Waiters are those that the server
+// State implements [hostlimit.Controller]. It asks the server. Waiters are those that the server
 // knows, one or two of each process.
 func (l *Limiter) State(ctx context.Context, key string) (hostlimit.HostState, error) {
 	limits, _ := l.rules.Limits(key) // Acquire reports the error
@@ -187,8 +187,8 @@ func (h *host) readState(s *hostlimit.HostState, at reply) {
 	}
 }
 
-// Drain implements [hostlimit.Controller]: for this process. A lease that is never released is
-// taken back after LeaseTTL.
+// Drain implements [hostlimit.Controller] for this process. A lease that is never released is taken
+// back after LeaseTTL.
 func (l *Limiter) Drain(ctx context.Context) error {
 	// The act is on record before a request is refused for it, which may end the program.
 	if l.drained.CompareAndSwap(false, true) && l.open.Err() == nil {

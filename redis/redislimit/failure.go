@@ -9,21 +9,21 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// Failure is what a Limiter does while its server can't be reached.
+// Failure is the conduct of a Limiter while its server can't be reached.
 type Failure int
 
 const (
-	// FailClosed refuses every turn: the error is a *hostlimit.Error that wraps a
-	// [*ServerError]. It is the default, because only it keeps all promises.
+	// FailClosed starts no request. The error is a *hostlimit.Error that wraps a [*ServerError]. It
+	// is the default, because only it keeps all promises.
 	FailClosed Failure = iota
 	// FailLocal lets each process continue by itself, with Config.Processes times the delays and
 	// crawl-delays and its part of the slots (at least one), until the server is back. So the
-	// fleet's mean rate on a host stays the same, also if only some processes are cut off: those
-	// that reach the server leave the others their share. If fewer processes run than Processes,
-	// the rate is as much lower. Single gaps between starts of processes that are cut off may be
-	// shorter, and more than Concurrency requests may be in flight if Concurrency is smaller than
-	// Processes. Blocks, requests in flight and last starts that this process knows apply across
-	// both changes.
+	// fleet's mean rate on a host stays the same, also if only some processes are cut off. The
+	// processes that reach the server leave the others their share. If fewer processes run than
+	// Processes, the rate is as much lower. Single gaps between starts of processes that are cut
+	// off may be shorter, and more than Concurrency requests may be in flight if Concurrency is
+	// smaller than Processes. Blocks, requests in flight and last starts that this process knows
+	// apply across both changes.
 	FailLocal
 )
 
@@ -46,7 +46,7 @@ func (e *ServerError) Error() string {
 // Unwrap returns [ErrUnavailable] and the client's error.
 func (e *ServerError) Unwrap() []error { return []error{ErrUnavailable, e.Err} }
 
-// Temporary reports true: the turn may be had once the server is back.
+// Temporary reports true, because the request may start once the server is back.
 func (e *ServerError) Temporary() bool { return true }
 
 // unavailable is the refusal of a turn because of a ServerError.
@@ -59,13 +59,13 @@ func unavailable(key string, err error) error {
 type Event struct {
 	Time    time.Time
 	Server  string
-	Err     error  // why it was lost; nil: it is back
+	Err     error  // why it was lost, nil if it is back
 	Local   bool   // this process continues, or continued, by itself (FailLocal)
-	Differs string // a sentence about another process with other settings, the server is there; empty: none
+	Differs string // a sentence about another process with other settings while the server is there, or empty
 
-	// Replaced is the version of the state on the server, made by an older version of this package, in
-	// whose place this one was begun: blocks and learned delays of before apply only if Limits.Store
-	// has them. The server is there. 0: none was replaced.
+	// Replaced is the version of the state on the server, made by an older version of this package,
+	// in whose place this one was begun. Earlier blocks and learned delays apply only if
+	// Limits.Store has them. The server is there. It is 0 if none was replaced.
 	Replaced int
 }
 

@@ -15,16 +15,16 @@ import (
 
 // A Fleet is the server's list of the processes that share it.
 type Fleet struct {
-	PausedUntil time.Time // end of the pause; zero: there is none
-	Processes   []Process // by name; those that have called the server in the last hour, and haven't been closed
+	PausedUntil time.Time // end of the pause, zero if there is none
+	Processes   []Process // by name, those that have called the server in the last hour, and haven't been closed
 }
 
 // A Process is one of a [Fleet].
 type Process struct {
 	ID   string // on the server, and in evidence
 	Name string // Config.Name
-	// Promises are the limits of the process, as "Concurrency 2; Delay.Min 1s; ..."; those of all
-	// processes of a fleet should be the same.
+	// Promises are the limits of the process as text. Those of all processes of a fleet should be
+	// the same.
 	Promises string
 	// Seen is the time since its last sign of life. A live process shows one every two seconds
 	// while it waits for a host, or knows something of one.
@@ -35,11 +35,11 @@ type Process struct {
 const longestPause = 7 * 24 * time.Hour
 
 // Pause lets no process of the fleet start a request for d, at most a week, and 0 ends a pause.
-// Requests in flight continue; waiting ones wait on, or are refused if that is too long. Use it
-// before work on the server, or to stop a whole fleet. A process that can't reach
-// the server and continues by itself (FailLocal) doesn't get it, and a server that loses its data
-// forgets it. Requests that were let go just before may still start for a fraction of a second,
-// most of which Pause waits for.
+// Requests in flight continue. Waiting ones keep waiting, or fail if that is too long. Use it
+// before work on the server, or to stop a whole fleet. A process that can't reach the server and
+// continues by itself (FailLocal) doesn't get it, and a server that loses its data forgets it.
+// Requests that were let go just before may still start for a fraction of a second, most of which
+// Pause waits for.
 func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
 	if d < 0 || d > longestPause {
 		return fmt.Errorf("redislimit: Pause: %v is no time from 0 to %v", d, longestPause)

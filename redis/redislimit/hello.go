@@ -133,7 +133,7 @@ func (l *Limiter) greeted(hello *wire.Hello, toAll bool) {
 	if difference == "" {
 		return
 	}
-	// Only a hello to all has an answer, else two processes that differ would never stop.
+	// Only a hello to all has a response, else two processes that differ would never stop.
 	if toAll && !l.closed {
 		l.parts[0].add(l.hello(l.parts[0], hello.ID, false))
 	}

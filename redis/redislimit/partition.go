@@ -55,9 +55,9 @@ func (p *partition) ring() {
 	p.flush()
 }
 
-// flush sends all operations in a separate goroutine, so that callers can leave before the answer.
-// While the server has enough to do with calls that were sent a moment ago, later operations are
-// collected: the busier the server is, the less a turn costs it.
+// flush sends all operations in a separate goroutine, so that callers can leave before the
+// response. While the server has enough to do with calls that were sent a moment ago, later
+// operations are collected: the busier the server is, the less a turn costs it.
 func (p *partition) flush() {
 	if p.timer != nil {
 		p.timer.Stop()
@@ -120,7 +120,7 @@ func (p *partition) isMember() bool {
 // longestBan is how long a ban lasts at most, unless Config.Backoff has longer ones.
 const longestBan = 4 * time.Hour
 
-// longestBlock returns for how long the answers of a host block it at most.
+// longestBlock returns for how long the responses of a host block it at most.
 func (l *Limiter) longestBlock() time.Duration {
 	policy := l.rules.Backoff()
 	return max(policy.MaxRetryAfter, policy.Longest(), longestBan)
@@ -275,12 +275,12 @@ func (p *partition) settle(o op, r reply) {
 	}
 }
 
-// errMixedUp is the error of a call that got the answer to another one: bytes that a client has
+// errMixedUp is the error of a call that got the response to another one: bytes that a client has
 // left unread on a connection are the first that its next user reads. To believe it would be to
 // start by an old grant, or one of another host, and to take the server's clock for slow.
 var errMixedUp = errors.New("redislimit: not the answer to this call")
 
-// exchange runs step.lua with c. The reply has an answer for each operation unless the call was
+// exchange runs step.lua with c. The reply has a response for each operation unless the call was
 // stale.
 func (l *Limiter) exchange(c *call) (answered wire.Reply, received time.Duration, err error) {
 	// The client's timeouts bound each try, and this one the calls after it: the server does
@@ -307,7 +307,7 @@ func (c *call) isAnsweredBy(answered *wire.Reply) bool {
 	if answered.Call != c.request.Number {
 		return false
 	}
-	return answered.Stale || len(answered.Answers) == len(c.ops) // a stale one has no answers
+	return answered.Stale || len(answered.Answers) == len(c.ops) // a stale one has no responses
 }
 
 // run runs step.lua.
@@ -388,7 +388,7 @@ func (l *Limiter) begunAnew(version int) {
 	l.events = append(l.events, Event{Time: time.Now(), Server: l.server, Replaced: version})
 }
 
-// read makes r the answer to one operation. An answer that isn't understood in whole isn't used.
+// read makes r the response to one operation. A response that isn't understood in whole isn't used.
 func (r *reply) read(raw []byte, request wire.Request, server string) {
 	r.answer = request.Answer()
 	err := wire.ReadAnswer(raw, r.answer)
@@ -508,7 +508,7 @@ func (l *Limiter) do(ctx context.Context, o op, take func(r reply)) error {
 	})
 }
 
-// await waits for the answer to the operation that send adds, under mu: again if the server has
+// await waits for the response to the operation that send adds, under mu: again if the server has
 // lost its data meanwhile.
 func (l *Limiter) await(ctx context.Context, h *host, send func(answered chan reply)) error {
 	for {
@@ -615,7 +615,7 @@ func (l *Limiter) reportEvents() {
 	}
 }
 
-// unsubscribe ends the subscription, so that listen goes on. The client may be waiting for the
+// unsubscribe ends the subscription, so that listen continues. The client may be waiting for the
 // server with the subscription's lock held, for as long as its timeouts. The caller holds mu.
 func (l *Limiter) unsubscribe() {
 	l.sub.listening = false

@@ -1,5 +1,5 @@
-// Package redislimit is a [hostlimit.Limiter] that many processes share through
-// one Redis or Valkey: together they are as polite as one.
+// Package redislimit is a [hostlimit.Limiter] that many processes share through one Redis or
+// Valkey. Together they are as polite as one.
 //
 //	hosts, err := redislimit.New(redislimit.Config{
 //		Client: redis.NewClient(&redis.Options{Addr: "localhost:6379"}),
@@ -10,8 +10,8 @@
 //	defer hosts.Close()
 //	transport, err := politeness.New(politeness.Config{UserAgent: ua, Limiter: hosts})
 //
-// The promises of [hostlimit] for a key hold for all processes together that use the same
-// server and Prefix: no two starts closer than the delay in force, no more than Concurrency in
+// The promises of [hostlimit] for a key hold for all processes together that use the same server
+// and Prefix. No two starts are closer than the delay in force, no more than Concurrency are in
 // flight, and a refusal seen by one stops all. Give all of them the same Limits.
 //
 // # Time
@@ -24,13 +24,13 @@
 // # Failure
 //
 // While the server can't be reached nothing starts, and Acquire returns a *hostlimit.Error that
-// wraps a [*ServerError] ([FailClosed]); or each process continues by itself at its share of the
-// rate ([FailLocal]). When the server has lost its data, its clock was stepped, or it is new,
-// nothing starts for a quarantine, in which all processes restore what they hold: the ReadTimeout
-// of Config.Client and a second, at least 2 s. A process that shows no sign of life for 10 s has
-// lost its slots. docs/many-machines-reference.md has what survives what, and how.
+// wraps a [*ServerError] ([FailClosed]). With [FailLocal], each process continues by itself at its
+// share of the rate. When the server has lost its data, its clock was stepped, or it is new,
+// nothing starts for a quarantine, in which all processes restore their state. It lasts the
+// ReadTimeout of Config.Client and a second, at least 2 s. A process that shows no sign of life for
+// 10 s has lost its slots. docs/many-machines-reference.md has what survives what, and how.
 //
-// The server should run with maxmemory-policy noeviction: if it evicts a key, the fleet forgets
+// The server should run with maxmemory-policy noeviction. If it evicts a key, the fleet forgets
 // that host's state. [Limiter.Check] looks for that, and more.
 //
 // # For operators
@@ -61,7 +61,7 @@ import (
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
-// New returns a Limiter, or all problems of c at once. It doesn't wait for the server.
+// New returns a Limiter, or all problems of c together. It doesn't wait for the server.
 func New(c Config) (*Limiter, error) {
 	return newLimiter(c, -1, time.Now())
 }
@@ -223,7 +223,7 @@ func (l *Limiter) Close() error {
 // Shutdown refuses all waiters, sends the server everything that it doesn't have yet, and ends all
 // goroutines of l. Slots of requests in flight stay taken until their leases are released, which
 // then calls the server from the caller's goroutine, or for 10 s. It returns ctx's error if the
-// server doesn't answer in time; then the server finds out by itself, as after a crash. Only the
+// server doesn't respond in time. Then the server finds out by itself, as after a crash. Only the
 // first call does anything but wait.
 func (l *Limiter) Shutdown(ctx context.Context) error {
 	l.mu.Lock()
@@ -261,11 +261,11 @@ func (l *Limiter) shut() {
 	}()
 }
 
-// Config implements [hostlimit.Limiter]: it returns the Limits that l was made of.
+// Config implements [hostlimit.Limiter]. It returns the Limits that l was made of.
 func (l *Limiter) Config() hostlimit.Config { return l.conf.Limits }
 
-// ID implements [hostlimit.Limiter]: limiter is kept on the server, under the Prefix, and process
-// is of l alone.
+// ID implements [hostlimit.Limiter]. The name limiter is kept on the server, under the Prefix, and
+// process is of l alone.
 func (l *Limiter) ID(ctx context.Context) (limiter, process string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.patience)
 	defer cancel()
@@ -275,8 +275,8 @@ func (l *Limiter) ID(ctx context.Context) (limiter, process string) {
 			return &wire.GetName{Text: cmp.Or(l.id, strings.ToLower(rand.Text()[:16]))}
 		},
 	}
-	// The server keeps the first name that it gets, so the answer may be that of another process.
-	_ = l.do(ctx, o, func(r reply) { l.id = r.answer.(*wire.Name).Text }) // without an answer it stays as it is
+	// The server keeps the first name that it gets, so the response may be that of another process.
+	_ = l.do(ctx, o, func(r reply) { l.id = r.answer.(*wire.Name).Text }) // without a response it stays as it is
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.id, l.proc

@@ -21,8 +21,8 @@ import (
 // hosts; a host has its waiters and its leases. The other files have the steps that change them,
 // each in its own field.
 
-// A Limiter is a hostlimit.Limiter on a server. It is safe for concurrent use.
-// It owns a subscription and a heartbeat; Close ends both.
+// A Limiter is a hostlimit.Limiter on a server. It is safe for concurrent use. It owns a
+// subscription and a heartbeat. Close ends both.
 type Limiter struct {
 	setup
 	lifetime
@@ -185,10 +185,10 @@ const (
 	did    fate = iota // the server has done it
 	stale              // nothing was done: it came too late, or for a state of the server that is lost
 	broken             // nothing was done: the host's key is no longer one of step.lua's
-	lost               // there was no answer: it may have been done
+	lost               // there was no response: it may have been done
 )
 
-// A reply is the answer to an operation.
+// A reply is the response to an operation.
 type reply struct {
 	fate     fate
 	err      error         // why it wasn't done; nil: it was

@@ -1,22 +1,22 @@
-// Package redisrobots shares robots.txt among the processes of a fleet through one Redis or Valkey:
-// a [robotscache.Store] by which they fetch each robots.txt once.
+// Package redisrobots shares robots.txt among the processes of a fleet through one Redis or Valkey.
+// It is a [robotscache.Store] by which they fetch each robots.txt once.
 //
 //	store, err := redisrobots.New(redisrobots.Config{
 //		Client: redis.NewClient(&redis.Options{Addr: "localhost:6379"}),
 //	})
 //	cfg.Robots.Store = store // of a politeness.Config
 //
-// One process fetches, in its turn; the others wait for it and read what it has saved. So each
-// knows an origin's crawl-delay before its first request there. If the process that fetches dies,
-// another one takes over within [Lease]. A record that is damaged, of another version or of another
-// type costs one fetch.
+// One process fetches. The others wait for it and read the copy that it has saved. So each knows an
+// origin's crawl-delay before its first request there. If the process that fetches dies, another
+// one takes over within [Lease]. A record that is damaged, of another version or of another type
+// costs one fetch.
 //
-// While the server can't be reached, each process fetches for itself; evidence has the reason
+// While the server can't be reached, each process fetches for itself. Evidence has the reason
 // (robotscache.Event.StoreErr), and [Stats] counts it. After a call that failed the server isn't
-// asked for a while, so that an outage doesn't hold up each origin by the client's timeouts.
+// asked for a while, so that an outage doesn't delay each origin by the client's timeouts.
 //
-// All keys expire: a copy after 30 days, when it is of no use any more, a record without rules
-// after a day, the lock after Lease.
+// All keys expire. A copy expires after 30 days, when it is of no use any more, a record without
+// rules after a day, and the lock after Lease.
 package redisrobots
 
 import (
@@ -41,7 +41,7 @@ type Config struct {
 	// Client talks to the server. Required. The Store doesn't close it.
 	Client redis.UniversalClient
 
-	// Prefix of all keys; "": "politeness:". It must not contain braces.
+	// Prefix of all keys, by default "politeness:". It must not contain braces.
 	Prefix string
 }
 
@@ -64,12 +64,12 @@ const (
 	mostBytes = robotscache.MaxBody + 64<<10
 )
 
-// ErrUnavailable is returned for five seconds after a call that had no answer: the server isn't
+// ErrUnavailable is returned for five seconds after a call that had no response. The server isn't
 // asked again so soon.
 var ErrUnavailable = errors.New("redisrobots: the server can't be reached")
 
-// A Store is a robotscache.Store on a server. It is safe for concurrent use. It needs no Close: it
-// owns a goroutine only while it holds a lock.
+// A Store is a robotscache.Store on a server. It is safe for concurrent use. It needs no Close,
+// since it owns a goroutine only while it has a lock.
 type Store struct {
 	client redis.UniversalClient
 	prefix string
@@ -80,7 +80,7 @@ type Store struct {
 
 var _ robotscache.Store = (*Store)(nil)
 
-// New returns a Store, or all problems of c at once. It doesn't wait for the server.
+// New returns a Store, or all problems of c together. It doesn't wait for the server.
 func New(c Config) (*Store, error) {
 	var errs []error
 	if c.Client == nil {
@@ -121,7 +121,7 @@ func (s *Store) key(origin string) string { return s.prefix + "{robots:" + origi
 
 func (s *Store) lock(origin string) string { return s.key(origin) + ":lock" }
 
-// do makes a call, unless one of the last five seconds had no answer.
+// do makes a call, unless one of the last five seconds had no response.
 func do[T any](s *Store, call func() (T, error)) (T, error) {
 	if time.Now().UnixNano() < s.down.Load() {
 		s.failed.Add(1)
@@ -191,8 +191,8 @@ var give = redis.NewScript(`
 if redis.pcall('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0`)
 
-// Lock implements [robotscache.Store]. It waits as long as the process that holds the lock shows
-// signs of life.
+// Lock implements [robotscache.Store]. It waits as long as the process with the lock shows signs of
+// life.
 func (s *Store) Lock(ctx context.Context, origin string) (unlock func(), err error) {
 	name := s.lock(origin)
 	token := rand.Text()
