@@ -35,8 +35,8 @@ type conn struct {
 	lost   bool // the site has closed it, and the client doesn't know yet
 }
 
-// Dial makes each new connection to the site take d: the name, the connection and its TLS. A
-// request waits for it unless a connection is free, and reaches the site after it: that is its
+// Dial makes each new connection to the site take d, with its name, its connection and its TLS. A
+// request waits for it unless a connection is free, and reaches the site after it. That is its
 // Request.Start. A site that is down refuses after d. Without Dial, connections take no time.
 //
 // Connections are kept and used again as http.Transport does, without a bound on how many. The
@@ -48,7 +48,7 @@ func (s *Site) Dial(d time.Duration) *Site {
 }
 
 // HangUp makes the site close the connections that are free at the moment, as servers do with idle
-// ones. The client finds out when it sends the next request over one: that request is recorded as
+// ones. The client finds out when it sends the next request over one. That request is recorded as
 // failed, and sent again over another connection, as http.Transport does if it may be repeated.
 func (s *Site) HangUp() *Site {
 	return s.set(func() {

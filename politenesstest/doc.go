@@ -1,10 +1,10 @@
-// Package politenesstest is a fake web for the unit tests of crawlers: sites with pages,
-// robots.txt, latencies and failures, behind an [http.RoundTripper], with a record of every request
-// and a checker that finds the impolite ones.
+// Package politenesstest is a fake web for the unit tests of crawlers. It has sites with pages,
+// robots.txt, latencies and failures, behind an [http.RoundTripper]. It records every request, and
+// a checker finds the impolite ones.
 //
-// There are no sockets. Inside a [testing/synctest] bubble all waiting is
-// virtual, so that a crawl of a week takes milliseconds and each start has its
-// exact time; outside of one the same web works in real time.
+// There are no sockets. Inside a [testing/synctest] bubble all waiting is virtual, so that a crawl
+// of a week takes milliseconds and each start has its exact time. Outside of a bubble the same web
+// works in real time.
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		web := politenesstest.NewWeb()
@@ -19,10 +19,10 @@
 //	})
 //
 // A [Site] is scripted by its methods, which can be called again at any time, also while the crawl
-// runs: a robots.txt that changes, a site that is [Site.Down], a [Site.Storm] of 429. A single path
-// is scripted by an [http.Handler]; beside the ones of net/http (http.RedirectHandler and the like)
-// there are [Text], [Status], [Bytes], [Drip], [Slow], [InTurn] and [Drop], which can be put into
-// one another and serve in an httptest.Server too:
+// runs. Examples are a robots.txt that changes, a site that is [Site.Down], and a [Site.Storm] of
+// 429. A single path is scripted by an [http.Handler]. Beside the ones of net/http
+// (http.RedirectHandler and the like) there are [Text], [Status], [Bytes], [Drip], [Slow], [InTurn]
+// and [Drop], which can be put into one another and serve in an httptest.Server too:
 //
 //	site.Handle("/flaky", politenesstest.InTurn(
 //		politenesstest.Drop(),                          // a network error,
@@ -34,22 +34,22 @@
 //
 // Requests that an [http.Transport] refuses are refused alike (no host, another scheme, a malformed
 // header), before they count as requests. The request's body is read and closed on every path. A
-// response has its Request, Date, Content-Type and Content-Length; HEAD, 204 and 304 have no body.
+// response has its Request, Date, Content-Type and Content-Length. HEAD, 204 and 304 have no body.
 // A done context ends the exchange, in RoundTrip as well as in the middle of a body. There are no
-// redirects, no cookies and no decompression: the first two are http.Client's, and the third isn't
+// redirects, no cookies and no decompression. The first two are http.Client's, and the third isn't
 // imitated.
 //
-// Connections are played as well: [Site.Dial] makes new ones take their time, free ones are used
-// again, [Site.HangUp] has the site close them, and the hooks of net/http/httptrace are called.
+// Connections are simulated as well. [Site.Dial] delays new ones, free ones are used again,
+// [Site.HangUp] has the site close them, and the hooks of net/http/httptrace are called.
 // Request.Start is when a request goes out on its connection, which is what the site sees.
 //
 // # Handlers and goroutines
 //
-// Handlers run as in a server: each in a goroutine of its own, with output that is handed over when
-// the handler flushes, has written 4 KiB, or returns, and a request context that is done once the
-// client has gone: its context is done, or the body was closed or read to its end. Writes then
-// fail. The goroutine ends when the handler returns, so a handler that waits should watch its
-// request's context, as all of this package do; one that sleeps on must be outslept before a bubble
-// ends. A body that is neither read to its end nor closed holds a handler that has more than 64 KiB
-// left to say, which a bubble reports as a deadlock, and its Request.End stays zero.
+// Handlers run as in a server, each in a separate goroutine. Output is sent when the handler
+// flushes, has written 4 KiB, or returns. The request context is done once the client has gone.
+// That is when the client's context is done, or when the body was closed or read to its end. Writes
+// then fail. The goroutine ends when the handler returns, so a handler that waits should watch its
+// request's context, as all of this package do. A bubble doesn't end before a handler that sleeps.
+// A body that is neither read to its end nor closed blocks a handler that has more than 64 KiB left
+// to write, which a bubble reports as a deadlock, and its Request.End stays zero.
 package politenesstest

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Text answers 200 with body. Its Content-Type is found from the body, as by net/http.
+// Text returns 200 with body. Its Content-Type is found from the body, as by net/http.
 func Text(body string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
@@ -17,8 +17,8 @@ func Text(body string) http.Handler {
 	})
 }
 
-// HTML answers 200 with body as text/html in UTF-8, whatever body begins with: net/http takes one
-// that begins with <ul> or <meta> for plain text, in which a crawl finds no links.
+// HTML returns 200 with body as text/html in UTF-8 for any body. By itself, net/http takes one that
+// begins with <ul> or <meta> for plain text, in which a crawl finds no links.
 func HTML(body string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -27,8 +27,8 @@ func HTML(body string) http.Handler {
 	})
 }
 
-// Status answers code with the given headers, which are names followed by their
-// values, and with the code's text as body where one is allowed:
+// Status returns code with the given headers, which are names followed by their values, and with
+// the code's text as body if one is allowed:
 //
 //	Status(429, "Retry-After", "3")
 func Status(code int, headers ...string) http.Handler {
@@ -44,8 +44,8 @@ func Status(code int, headers ...string) http.Handler {
 	})
 }
 
-// Bytes answers 200 with a body of n bytes, which are made as they are read, so
-// that a huge body costs no memory. Content-Length says n.
+// Bytes returns 200 with a body of n bytes, which are made as they are read, so that a huge body
+// costs no memory. Content-Length is n.
 func Bytes(n int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/octet-stream")
@@ -61,8 +61,8 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Drip answers 200 with a body that comes in n pieces, one every interval and the
-// first at once. There is no Content-Length: the client sees the end only at the end.
+// Drip returns 200 with a body that comes in n pieces, one every interval and the first
+// immediately. There is no Content-Length, so that the client sees the end only at the end.
 func Drip(piece string, n int, interval time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for i := range n {
@@ -75,7 +75,7 @@ func Drip(piece string, n int, interval time.Duration) http.Handler {
 	})
 }
 
-// Slow waits for d, then lets h answer. [Site.Latency] does the same for a whole site.
+// Slow waits for d, then calls h. [Site.Latency] does the same for a whole site.
 func Slow(d time.Duration, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if sleep(r.Context(), d) == nil {
@@ -84,7 +84,7 @@ func Slow(d time.Duration, h http.Handler) http.Handler {
 	})
 }
 
-// InTurn lets each handler answer one request, in turn; the last one answers all further requests.
+// InTurn lets each handler serve one request, in turn. The last one serves all further requests.
 func InTurn(handlers ...http.Handler) http.Handler {
 	if len(handlers) == 0 {
 		panic("politenesstest: InTurn without handlers")
@@ -96,8 +96,8 @@ func InTurn(handlers ...http.Handler) http.Handler {
 	})
 }
 
-// Drop drops the connection without an answer: the client gets a network error.
-// A handler of your own does so, also in the middle of a body, with panic(http.ErrAbortHandler).
+// Drop drops the connection without a response, so that the client gets a network error. A handler
+// of your own does so, also in the middle of a body, with panic(http.ErrAbortHandler).
 func Drop() http.Handler {
 	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 }

@@ -17,23 +17,23 @@ import (
 	"time"
 )
 
-// Hostile returns sites that do to a crawler what strangers on the web do, by mistake or on
-// purpose, in the order of their names. Let a crawler loose on them beside honest sites: it should
-// come to an end, in bounded memory, and crawl the honest ones as fast as ever.
+// Hostile returns sites that harm a crawler, as strangers on the web do by mistake or on purpose,
+// in the order of their names. Let a crawler loose on them beside honest sites. It should come to
+// an end, in bounded memory, and crawl the honest ones as fast as ever.
 //
 //	for name, site := range politenesstest.Hostile() {
 //		web.Site("https://"+name+".example").Handle("/", site).Handle("/robots.txt", site)
 //	}
 //
 // Each handler is a whole site, robots.txt included, and its name says what is wrong with it.
-// "robots-" is about robots.txt, and other pages are harmless; "page-", "redirect-", "header-",
-// "retry-" and "answer-" are about every other page, and robots.txt is 404. What ends at all is
-// endless for a crawler: at least 10 GiB, a million redirects or a day of waiting, made as it is
-// read, so that it costs the test nothing. Each iteration makes new sites.
+// "robots-" is about robots.txt, and other pages are harmless. Names with "page-", "redirect-",
+// "header-", "retry-" and "answer-" are about every other page, and robots.txt is 404. A body that
+// ends is as good as endless for a crawler, at least 10 GiB, a million redirects or a day of
+// waiting, made as it is read, so that it costs the test nothing. Each iteration makes new sites.
 //
 // The handlers serve in an httptest.Server as well. Those whose names begin with "raw-" write what
-// no [http.ResponseWriter] lets through, and need a connection of HTTP/1 to [http.Hijacker.Hijack];
-// a Web has none, there they never answer.
+// no [http.ResponseWriter] lets through, and need a connection of HTTP/1 to [http.Hijacker.Hijack].
+// A Web has none, so they never respond there.
 func Hostile() iter.Seq2[string, http.Handler] {
 	return func(yield func(string, http.Handler) bool) {
 		sites := hostileSites()

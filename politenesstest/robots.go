@@ -19,7 +19,7 @@ const (
 	maxStaleAge = 30 * 24 * time.Hour // for which it may while the site is unreachable (section 2.3.1.4)
 )
 
-// A robotsLog holds, for each origin, the answers that the crawler got for its robots.txt.
+// A robotsLog holds, for each origin, the responses that the crawler got for its robots.txt.
 type robotsLog struct {
 	web     *Web
 	answers map[string][]robotsAnswer // by origin, in the order in which they came
@@ -35,7 +35,7 @@ type compiledKey struct{ text, agent string }
 type robotsAnswer struct {
 	fetch       *exchange // its first request
 	at          instant
-	unreachable string // why; empty if the site gave an answer
+	unreachable string // why; empty if the site gave a response
 
 	// The last answer that the site gave.
 	file  bool // whether there is a robots.txt
@@ -131,7 +131,7 @@ func (x *exchange) location() string {
 	return targetOf(to)
 }
 
-// add adds the answer that ends a fetch.
+// add adds the response that ends a fetch.
 func (l *robotsLog) add(first, last *exchange, dropped bool) {
 	var now robotsAnswer // what the crawler knew before holds until the site says something else
 	before := l.answers[first.origin]
@@ -144,7 +144,7 @@ func (l *robotsLog) add(first, last *exchange, dropped bool) {
 	r := last.record
 	switch {
 	case errors.Is(r.Err, context.Canceled):
-		return // the crawler's own end, and no answer of the site
+		return // the crawler's own end, and no response of the site
 	case r.Err != nil:
 		now.unreachable = r.Err.Error()
 	case dropped:
@@ -169,8 +169,8 @@ func (l *robotsLog) add(first, last *exchange, dropped bool) {
 	l.answers[first.origin] = append(l.answers[first.origin], now)
 }
 
-// isUnreachable reports whether an answer of that status leaves it open what robots.txt says. 202
-// says that there is no answer yet.
+// isUnreachable reports whether a response of that status leaves it open what robots.txt says. 202
+// says that there is no response yet.
 func isUnreachable(status int) bool {
 	return status == http.StatusAccepted || status == http.StatusTooManyRequests || status >= 500
 }

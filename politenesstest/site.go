@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// A Site is one origin of a [Web]. Its methods script what it answers and return
-// the Site, so that they can be chained. They may be called at any time, from any
-// goroutine; what they change holds from the next answer on.
+// A Site is one origin of a [Web]. Its methods script its responses and return the Site, so that
+// they can be chained. They may be called at any time, from any goroutine. A change applies from
+// the next response on.
 type Site struct {
 	web    *Web
 	origin string // as key of Web.sites
@@ -34,14 +34,14 @@ type robotsVersion struct {
 	text   string
 }
 
-// Robots makes the site answer /robots.txt with text. A site without one answers
-// 404. Answers carry ETag and Last-Modified; a request that comes with them is answered 304.
+// Robots makes the site serve /robots.txt with text. A site without one answers
+// 404. Responses have ETag and Last-Modified. A request with these gets 304.
 func (s *Site) Robots(text string) *Site {
 	return s.setRobots(robotsVersion{status: http.StatusOK, text: text})
 }
 
-// RobotsStatus makes the site answer /robots.txt with a status and no rules, until
-// Robots is called again.
+// RobotsStatus makes the site serve /robots.txt with a status and no rules, until Robots is called
+// again.
 func (s *Site) RobotsStatus(status int) *Site {
 	return s.setRobots(robotsVersion{status: status})
 }
@@ -53,23 +53,24 @@ func (s *Site) setRobots(v robotsVersion) *Site {
 	})
 }
 
-// Page makes the site answer exactly path with 200 and body, as [Text] does.
+// Page makes the site serve exactly path with 200 and body, as [Text] does.
 func (s *Site) Page(path, body string) *Site { return s.Handle(path, page{Text(body)}) }
 
 // A page answers for its path alone, even if that ends in a slash.
 type page struct{ http.Handler }
 
-// Handle makes h answer path: a path as in a URL, with its query if only that query is meant. A
-// path that ends in a slash also answers what lies below it and has nothing closer, as in an
-// http.ServeMux: "/" answers the whole site but for /robots.txt. What no path answers is 404.
+// Handle makes h serve path. It is a path as in a URL, with its query if only that query is meant.
+// A path that ends in a slash also serves the paths below it that have nothing closer, as in an
+// http.ServeMux. So "/" serves the whole site except for /robots.txt. A path without a handler
+// returns 404.
 func (s *Site) Handle(path string, h http.Handler) *Site {
 	mustBePath(path)
 	return s.set(func() { s.handlers[path] = h })
 }
 
-// Sequence makes the site answer path with the statuses in turn, the last one for
-// ever. A 200 is answered by what Page, Handle or Robots have said for the path,
-// if anything. Without statuses it takes an earlier Sequence away.
+// Sequence makes the site serve path with the statuses one after the other, the last one for ever.
+// A 200 has the body that Page, Handle or Robots have set for the path, if any. Without statuses it
+// takes an earlier Sequence away.
 func (s *Site) Sequence(path string, status ...int) *Site {
 	mustBePath(path)
 	if len(status) == 0 {
@@ -91,22 +92,21 @@ func (s *Site) Sequence(path string, status ...int) *Site {
 	return s.set(func() { s.sequences[path] = InTurn(turns...) })
 }
 
-// Latency makes the site wait for d before each answer. A request whose context
-// is done meanwhile ends at once. For single paths there is [Slow].
+// Latency makes the site wait for d before each response. A request whose context is done meanwhile
+// ends immediately. For single paths there is [Slow].
 func (s *Site) Latency(d time.Duration) *Site {
 	return s.set(func() { s.latency = d })
 }
 
-// Down makes every request to the site fail with err, as if there were no
-// connection: syscall.ECONNREFUSED, for instance. With nil the site is up again.
-// For single paths there is [Drop].
+// Down makes every request to the site fail with err, as if there were no connection, for example
+// syscall.ECONNREFUSED. With nil the site is up again. For single paths there is [Drop].
 func (s *Site) Down(err error) *Site {
 	return s.set(func() { s.down = err })
 }
 
-// Storm makes the site answer everything, robots.txt included, with 429 for d
-// from now; Retry-After says how much of it is left, in seconds, rounded up. To
-// have one break out during the crawl, use time.AfterFunc.
+// Storm makes the site return 429 for everything, robots.txt included, for d from now. Retry-After
+// is the rest of it, in seconds, rounded up. To have one break out during the crawl, use
+// time.AfterFunc.
 func (s *Site) Storm(d time.Duration) *Site {
 	return s.set(func() { s.storm = time.Now().Add(d) })
 }

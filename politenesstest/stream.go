@@ -22,7 +22,7 @@ var errGone = errors.New("politenesstest: the client has gone")
 // A stream is a handler's answer on its way to the reader of the response's
 // body: the ResponseWriter at one end, a bounded buffer between, Read at the other.
 type stream struct {
-	ctx    context.Context // done when the answer is no longer read
+	ctx    context.Context // done when the response is no longer read
 	method string
 
 	headersOut chan struct{} // closed when status and sent are final
@@ -39,7 +39,7 @@ type stream struct {
 	visible  int    // bytes of buf that are handed over
 	out      bool   // headersOut is closed
 	over     bool   // the handler has returned
-	dropped  bool   // the handler has ended without an answer: there will be no headers
+	dropped  bool   // the handler has ended without a response: there will be no headers
 	err      error  // how the body ends, once over
 }
 
@@ -113,7 +113,7 @@ func (s *stream) awaitHeaders() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dropped {
-		return io.EOF // what http.Transport reports when a server hangs up without an answer
+		return io.EOF // what http.Transport reports when a server hangs up without a response
 	}
 	return nil
 }

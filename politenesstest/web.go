@@ -16,8 +16,8 @@ import (
 )
 
 // A Web is a set of fake sites and the record of all requests to them. It is the
-// [http.RoundTripper] to test with: give it as Base to politeness.New, or to an
-// http.Client. It is safe for concurrent use, and needs no closing.
+// [http.RoundTripper] to test with. Pass it as Base to politeness.New, or to an http.Client. It is
+// safe for concurrent use, and needs no closing.
 type Web struct {
 	mu    sync.Mutex // never held across a wait
 	sites map[string]*Site
@@ -189,20 +189,21 @@ func (w *Web) tick() instant {
 type Request struct {
 	// Seq is its number in the order of starts, from 1.
 	Seq int
-	// Start is when it was sent: its connection was there, and GotConn had returned. Without a
+	// Start is when it was sent. Its connection was there, and GotConn had returned. Without a
 	// connection, it is when that failed.
 	Start time.Time
-	// Answered is when the response's headers were handed over; zero before, and if it failed.
+	// Answered is when the response's headers were handed over. It is zero before, and if the
+	// request failed.
 	Answered time.Time
-	// End is when its body was at its end or closed, or the request failed; zero while open.
+	// End is when its body was at its end or closed, or the request failed. It is zero while open.
 	End time.Time
 
 	Method string
 	URL    string
-	Header http.Header // as sent; a request that names no User-Agent is sent as Go-http-client/1.1
+	Header http.Header // as sent, by default Go-http-client/1.1
 
 	Status   int         // zero without a response
-	Response http.Header // the response's; nil without one
+	Response http.Header // the response's, nil without a response
 	Bytes    int64       // bytes of the response's body, as read
 	Err      error       // why it failed, in RoundTrip or in the body
 
