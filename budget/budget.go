@@ -1,23 +1,21 @@
-// Package budget counts what a crawl may spend: pages, pages per host, bytes,
-// and wall time.
+// Package budget limits the pages, pages per host, bytes, and wall time of a crawl.
 //
 // A crawl that spends alone sets politeness.Config.Spend. Give politeness.Config.Budget a [Memory]
 // made by [New] to let several Transports spend it together, or to ask it for its [Usage]:
 //
 //	b := budget.New(budget.Limits{Pages: 200, Duration: time.Hour, WarnAt: 0.8})
 //
-// What is counted as what:
+// This is how requests count:
 //
-//   - A page is one navigation that was sent: hops of a redirect are not pages of
-//     their own, neither is robots.txt, nor a request that was refused before it was sent.
-//     Package crawl sends each hop and each try as a request of its own, so each is a page.
+//   - A page is one navigation that was sent. Hops of a redirect are not pages of their own,
+//     neither is robots.txt, nor a request that was refused before it was sent. Package crawl sends
+//     each hop and each try as a separate request, so each is a page.
 //   - Bytes are bytes of response bodies as they are read, after decompression.
-//   - Time runs by the wall from the first page or byte on. It limits starts: what was
+//   - Time runs by the wall from the first page or byte on. It limits starts. A request that was
 //     started in time may end later.
 //
-// A limit of N is reached at N and never passed, however many goroutines spend
-// at once. A budget is spent once, so for the next crawl make a new one, unless [Limits.Every]
-// renews it.
+// A limit of N is reached at N and never passed, for any number of concurrent goroutines. A budget
+// is spent once, so for the next crawl make a new one, unless [Limits.Every] renews it.
 package budget
 
 import (
@@ -25,33 +23,32 @@ import (
 	"time"
 )
 
-// A Budget is spent by one or several Transports. [Memory] implements it for
-// one process. Implementations are safe for concurrent use and exact: a limit
-// of N is reached at N, never passed. Each context bounds a call that has to ask
-// another machine. An error that isn't an [*Error] means that the budget could
-// not be asked; nothing was spent then.
+// A Budget is spent by one or several Transports. [Memory] implements it for one process.
+// Implementations are safe for concurrent use and exact. A limit of N is reached at N, and never
+// passed. Each context bounds a call that has to ask another machine. An error that isn't an
+// [*Error] means that the budget could not be asked. Nothing was spent then.
 type Budget interface {
 	// Check returns an *Error when nothing is left for host, or when a request that starts at start
 	// would start past the time limit, so that a wait which can't end well isn't begun. It spends
-	// nothing. A zero start is now; a caller that has just read the clock passes that, which spares
-	// another reading. Time and bytes are checked before pages: after an error that names pages,
-	// some of both is left.
+	// nothing. A zero start is now. If you have just read the clock, pass the time to spare another
+	// reading. Time and bytes are checked before pages. After an error that names pages, some of
+	// both is left.
 	Check(ctx context.Context, host string, start time.Time) error
 	// Reserve takes a page of host, or returns an *Error and takes nothing. The page is spent unless
 	// Refund gives it back. It counts in the window that Window returns.
 	Reserve(ctx context.Context, host string) ([]Warning, error)
-	// Refund gives a reserved page of host back, as its request was never sent. It isn't called once
-	// Window returns another window than when the page was reserved: such a page stays spent.
+	// Refund gives a reserved page of host back, as its request was never sent. It isn't called
+	// once Window returns another window than when the page was reserved. Such a page stays spent.
 	Refund(ctx context.Context, host string)
-	// TakeBytes spends up to n bytes and returns how many it has spent: fewer than n if fewer were
-	// left or at hand, and an *Error if none was left. A Transport calls it for the bytes that it
-	// has read, before its caller sees them.
+	// TakeBytes spends up to n bytes and returns how many it has spent. It spends fewer than n if
+	// fewer were left or at hand, and returns an *Error if none was left. A Transport calls it for
+	// the bytes that it has read, before its caller sees them.
 	TakeBytes(ctx context.Context, n int64) (taken int64, warnings []Warning, err error)
-	// Limits returns what was promised. A zero field is unlimited.
+	// Limits returns the limits of the budget. A zero field is unlimited.
 	Limits() Limits
-	// Window returns when the present window of Limits.Every began, by the clock that the budget
-	// goes by; zero if the budget is spent once.
+	// Window returns when the present window of Limits.Every began, by the clock of the budget. It
+	// is zero if the budget is spent once.
 	Window() time.Time
-	// Usage reports what has been spent.
+	// Usage returns the spent part of the budget.
 	Usage(ctx context.Context) (Usage, error)
 }

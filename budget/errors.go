@@ -9,21 +9,22 @@ import (
 // ErrExceeded matches every refusal by a budget, through errors.Is.
 var ErrExceeded = errors.New("budget exceeded")
 
-// An Error says which limit refused, and by how much. Time is in whole seconds, rounded down.
+// An Error names the limit that is spent, and by how much it would be passed. Time is in whole
+// seconds, rounded down.
 type Error struct {
 	Limit string // Pages, PagesPerHost, Bytes or Time
 	Host  string // for PagesPerHost
 	Used  int64  // spent so far
-	Want  int64  // what was asked for on top
+	Want  int64  // amount that was asked for on top
 	Max   int64  // the limit
 }
 
-// Over reports by how much the limit would have been passed: for Pages and
-// PagesPerHost in pages, for Bytes in bytes, for Time in seconds. It is zero for
-// a start in the very second in which the time ran out.
+// Over reports by how much the limit would have been passed. The unit is pages for Pages and
+// PagesPerHost, bytes for Bytes, and seconds for Time. It is zero for a start in the very second in
+// which the time ran out.
 func (e *Error) Over() int64 { return e.Want - (e.Max - e.Used) }
 
-// Error names the limit, what was spent of it, and by how much it would have been passed.
+// Error names the limit, the spent part of it, and by how much it would have been passed.
 func (e *Error) Error() string {
 	s := ErrExceeded.Error() + ": " + use(e.Limit, e.Host, e.Used, e.Max)
 	switch {
@@ -39,8 +40,8 @@ func (e *Error) Error() string {
 // Is reports whether target is [ErrExceeded].
 func (e *Error) Is(target error) bool { return target == ErrExceeded }
 
-// A Warning says that a limit is nearly reached. Each limit (and each host, for PagesPerHost) warns
-// once, and once in each window of Limits.Every. Time is in whole seconds, rounded down.
+// A Warning means that a limit is nearly reached. Each limit (and each host, for PagesPerHost)
+// warns once, and once in each window of Limits.Every. Time is in whole seconds, rounded down.
 type Warning struct {
 	Limit string // Pages, PagesPerHost, Bytes or Time
 	Host  string // for PagesPerHost
@@ -48,7 +49,7 @@ type Warning struct {
 	Max   int64  // the limit
 }
 
-// String names the limit and what was spent of it.
+// String names the limit and the spent part of it.
 func (w Warning) String() string {
 	return "budget nearly spent: " + use(w.Limit, w.Host, w.Used, w.Max)
 }

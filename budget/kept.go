@@ -12,12 +12,12 @@ import (
 	"github.com/go-politeness/politeness/internal/statedir"
 )
 
-// A Kept is a budget with Limits.Every in a directory: all processes of a machine that use the
-// directory, at the same time or one after another, spend it together. Of Pages, PagesPerHost and
+// A Kept is a budget with Limits.Every in a directory. All processes of a machine that use the
+// directory spend it together, at the same time or one after another. Of Pages, PagesPerHost and
 // Bytes no more is spent in a window than the limits, also if processes are killed.
 //
 // A process takes leave to spend in blocks of a hundredth of a limit, at least one. A file has the
-// sum of what was taken, so an ordinary page costs no file. GiveBack returns the leave that wasn't
+// sum of all grants, so an ordinary page costs no file. GiveBack returns the leave that wasn't
 // spent. The leave of a process that was killed counts as spent until the next window.
 //
 // While a file can't be read or written, the process counts by itself, and Lost returns the error.
@@ -318,7 +318,8 @@ func (k *Kept) giveBack(ctx context.Context, host string) error {
 	return nil
 }
 
-// Lost returns why a file couldn't be read or written when it was last needed; nil: it could.
+// Lost returns why a file couldn't be read or written when it was last needed. It returns nil if it
+// could.
 func (k *Kept) Lost() error {
 	k.m.mu.Lock()
 	defer k.m.mu.Unlock()

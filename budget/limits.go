@@ -17,25 +17,27 @@ const (
 	Time         = "time"
 )
 
-// Limits are the limits of a budget. A zero field is unlimited; the zero value
-// limits nothing and only counts.
+// Limits are the limits of a budget. A zero field is unlimited. The zero value limits nothing and
+// only counts.
 type Limits struct {
 	Pages        int64         // pages in all
 	PagesPerHost int64         // pages of one host
 	Bytes        int64         // bytes of bodies, as read
 	Duration     time.Duration // wall time from the first page or byte
-	WarnAt       float64       // share of a limit at which it warns, 0 < WarnAt < 1; 0: no warnings
+	WarnAt       float64       // share of a limit at which it warns, 0 < WarnAt < 1, by default no warnings
 
-	// Every renews the budget: the other limits are those of each window of this length, counted
+	// Every renews the budget. The other limits are those of each window of this length, counted
 	// from 1970 in UTC, so that 24 * time.Hour is the day from midnight to midnight in UTC. At
-	// least a second, and not together with Duration. 0: the budget is spent once.
+	// least a second, and not together with Duration. The default is 0, so that the budget is spent
+	// once.
 	//
 	// A page counts in the window in which it was reserved, a byte in the one in which it was
 	// taken.
 	Every time.Duration
 }
 
-// Window returns when the window of Every began in which t is; zero if the budget is spent once.
+// Window returns when the window of Every began in which t is. It is zero if the budget is spent
+// once.
 func (l Limits) Window(t time.Time) time.Time {
 	if l.Every <= 0 {
 		return time.Time{}
@@ -44,9 +46,8 @@ func (l Limits) Window(t time.Time) time.Time {
 	return time.Unix(0, now-now%int64(l.Every)).UTC()
 }
 
-// Validate reports all problems of l at once, each naming its field: negative
-// limits, and a WarnAt outside [0, 1). New can't return them, so politeness.New
-// asks for them.
+// Validate reports all problems of l together, each naming its field. Problems are negative limits,
+// and a WarnAt outside [0, 1). New can't return them, so politeness.New asks for them.
 func (l Limits) Validate() error {
 	var problems []error
 	for _, f := range []struct {

@@ -12,10 +12,9 @@ import (
 // use, starts no goroutine, and never waits, so its contexts are not consulted.
 // It must not be copied after first use.
 //
-// With a PagesPerHost limit it keeps one counter for each host that has spent a
-// page, for as long as it lives: a forgotten counter would be a page too many.
-// That costs 20 to 40 bytes a host, whatever the length of its name, and is bounded by
-// the pages spent.
+// With a PagesPerHost limit it keeps one counter for each host that has spent a page, for as long
+// as it lives, because a forgotten counter would allow a page too many. That costs 20 to 40 bytes a
+// host, for any length of its name, and is bounded by the pages spent.
 type Memory struct {
 	limits Limits
 	warnAt struct{ pages, perHost, bytes, duration int64 }
@@ -44,8 +43,8 @@ const (
 	warned  hostUse = 1
 )
 
-// New returns an unspent budget. A negative limit leaves nothing to spend;
-// [Limits.Validate] reports it, and politeness.New asks for that.
+// New returns an unspent budget. A negative limit leaves nothing to spend. [Limits.Validate]
+// reports it, and politeness.New calls Validate.
 func New(l Limits) *Memory {
 	m := &Memory{limits: l}
 	m.warnAt.pages = l.warnAt(l.Pages)
@@ -114,7 +113,7 @@ func (m *Memory) reserve(host string) []Warning {
 	return warnings
 }
 
-// Refund implements [Budget]. A refund of what was never reserved is ignored.
+// Refund implements [Budget]. A refund of a page that was never reserved is ignored.
 func (m *Memory) Refund(_ context.Context, host string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -7,14 +7,15 @@ import (
 	"github.com/go-politeness/politeness/internal/durations"
 )
 
-// Usage is a snapshot of what has been spent. Its JSON has each limit beside what was spent of it:
-// pages and maxPages, bytes and maxBytes, seconds and maxSeconds. A limit of 0 is none.
+// Usage is a snapshot of the spent part of a budget. Its JSON has each limit beside the part that
+// is spent, such as pages and maxPages, bytes and maxBytes, seconds and maxSeconds. A limit of 0 is
+// none.
 type Usage struct {
 	Limits  Limits
 	Pages   int64
 	Bytes   int64
-	Started time.Time     // first page or byte taken; zero before
-	Elapsed time.Duration // since Started; zero before
+	Started time.Time     // first page or byte taken, zero before
+	Elapsed time.Duration // since Started, zero before
 }
 
 // usageJSON has the members of a Usage's JSON.
