@@ -1,12 +1,10 @@
-// Package backoff computes how long to stay away from a host that refused:
-// [Fibonacci] steps, a [Doubling] slowdown, and the wait that the host itself
-// asks for in a Retry-After header ([RetryAfter]). [Refusals] adds the answers
-// that count as a refusal.
+// Package backoff computes how long to stay away from a host that refused. It has [Fibonacci]
+// steps, a [Doubling] slowdown, and the wait that the host itself asks for in a Retry-After header
+// ([RetryAfter]). [Refusals] adds the responses that count as a refusal.
 //
-// A [Policy] is a function of the number of refusals in a row, so one value
-// serves any number of hosts at once. Where a retry loop wants to be asked step
-// by step, BackOff makes a [Steps] of it, which has the methods of the BackOff
-// interface of github.com/cenkalti/backoff/v4.
+// A [Policy] is a function of the number of refusals in a row, so one value serves any number of
+// hosts. For a retry loop that goes step by step, BackOff makes a [Steps] of it, which has the
+// methods of the BackOff interface of github.com/cenkalti/backoff/v4.
 package backoff
 
 import (
@@ -14,18 +12,17 @@ import (
 	"time"
 )
 
-// A Policy gives the time to stay away after the n-th refusal in a row, n from 1.
-// [Fibonacci], [Doubling] and [Refusals] implement it; so may you. Delay must be
-// safe for concurrent use and quick: limiters call it while they hold a lock.
+// A Policy gives the time to stay away after the n-th refusal in a row, n from 1. [Fibonacci],
+// [Doubling] and [Refusals] implement it. You can implement your own. Delay must be safe for
+// concurrent use and quick, because limiters call it under a lock.
 type Policy interface {
 	Delay(attempt int) time.Duration
 }
 
-// Steps walks through a Policy: the first NextBackOff is Delay(1), the second
-// Delay(2). It never gives up by itself; limit it by
-// backoff.WithMaxRetries or WithContext of github.com/cenkalti/backoff/v4, whose
-// BackOff interface it satisfies. A Steps serves one retry loop and is not safe
-// for concurrent use.
+// Steps walks through a Policy. The first NextBackOff is Delay(1), the second is Delay(2). It never
+// gives up by itself. Limit it by backoff.WithMaxRetries or WithContext of
+// github.com/cenkalti/backoff/v4, whose BackOff interface it satisfies. A Steps serves one retry
+// loop and is not safe for concurrent use.
 type Steps struct {
 	policy  Policy
 	attempt int

@@ -11,24 +11,24 @@ import (
 	"github.com/go-politeness/politeness/internal/durations"
 )
 
-// Doubling stays away Start, 2 Start, 4 Start..., at most Cap, plus jitter: the
-// slowdown for hosts that must not be asked often once they have refused. The
-// zero value goes from a quarter of an hour to a day, without jitter.
+// Doubling stays away Start, 2 Start, 4 Start..., at most Cap, plus jitter. Use it for hosts that
+// must rarely be asked once they have refused. The zero value goes from a quarter of an hour to a
+// day, without jitter.
 type Doubling struct {
-	Start  time.Duration // first step; 0: 15 min
-	Cap    time.Duration // longest step before jitter; 0: 24 h
-	Jitter [2]float64    // least and most share of a step that is added at random, such as {0.10, 0.20}; zero: none
+	Start  time.Duration // first step, by default 15 min
+	Cap    time.Duration // longest step before jitter, by default 24 h
+	Jitter [2]float64    // least and most share of a step that is added at random, by default none
 }
 
-// WithDefaults returns d with its zero fields set to what they mean.
+// WithDefaults returns d with its zero fields set to their defaults.
 func (d Doubling) WithDefaults() Doubling {
 	d.Start = cmp.Or(d.Start, 15*time.Minute)
 	d.Cap = cmp.Or(d.Cap, 24*time.Hour)
 	return d
 }
 
-// Delay returns the time to stay away after the attempt-th refusal in a row; 0
-// for an attempt below 1.
+// Delay returns the time to stay away after the attempt-th refusal in a row. It returns 0 for an
+// attempt below 1.
 func (d Doubling) Delay(attempt int) time.Duration {
 	if attempt < 1 {
 		return 0
@@ -53,8 +53,8 @@ func (d Doubling) Delay(attempt int) time.Duration {
 // BackOff returns the steps of d for a retry loop.
 func (d Doubling) BackOff() *Steps { return &Steps{policy: d} }
 
-// Validate reports every field that has no meaning. Limiters call it once, when
-// they are made; Delay doesn't check again.
+// Validate reports every field that has no meaning. Limiters call it once, when they are made.
+// Delay doesn't check again.
 func (d Doubling) Validate() error {
 	var jitter error
 	least := d.Jitter[0]

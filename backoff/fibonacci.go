@@ -12,19 +12,19 @@ import (
 // fast from a single refusal and still grows by a factor of 1.6 when refusals
 // go on. The zero value goes from one second to ten minutes.
 type Fibonacci struct {
-	Unit time.Duration // length of the first step; 0: 1 s
-	Cap  time.Duration // longest step; 0: 10 min
+	Unit time.Duration // length of the first step, by default 1 s
+	Cap  time.Duration // longest step, by default 10 min
 }
 
-// WithDefaults returns f with its zero fields set to what they mean.
+// WithDefaults returns f with its zero fields set to their defaults.
 func (f Fibonacci) WithDefaults() Fibonacci {
 	f.Unit = cmp.Or(f.Unit, time.Second)
 	f.Cap = cmp.Or(f.Cap, 10*time.Minute)
 	return f
 }
 
-// Delay returns the time to stay away after the attempt-th refusal in a row; 0
-// for an attempt below 1.
+// Delay returns the time to stay away after the attempt-th refusal in a row. It returns 0 for an
+// attempt below 1.
 func (f Fibonacci) Delay(attempt int) time.Duration {
 	if attempt < 1 {
 		return 0
@@ -50,8 +50,8 @@ func (f Fibonacci) Delay(attempt int) time.Duration {
 // BackOff returns the steps of f for a retry loop.
 func (f Fibonacci) BackOff() *Steps { return &Steps{policy: f} }
 
-// Validate reports every field that has no meaning. Limiters call it once, when
-// they are made; Delay doesn't check again.
+// Validate reports every field that has no meaning. Limiters call it once, when they are made.
+// Delay doesn't check again.
 func (f Fibonacci) Validate() error {
 	return errors.Join(durations.Check("Unit", f.Unit), durations.Check("Cap", f.Cap))
 }

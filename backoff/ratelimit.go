@@ -10,11 +10,11 @@ import (
 // RateLimit reads a RateLimit header field: `"default";r=0;t=30`
 // (draft-ietf-httpapi-ratelimit-headers-11, a List of RFC 9651), or the form of its drafts 6 and 7,
 // `limit=60, remaining=0, reset=30`. It returns how long the host asks to be left alone, which it
-// does if a quota has nothing left (r=0): until that quota is reset (t, in seconds), the last of
-// several, at most an hour. ok is false if something is left of every quota, if the reset is
-// missing, and for a malformed field, which is ignored as a whole. An item that isn't a string is
-// ignored, too. Join several lines of the field by commas before. Nothing is concluded from a quota
-// that isn't used up: neither r nor t promises anything.
+// does if a quota has nothing left (r=0). The time lasts until that quota is reset (t, in seconds),
+// the last of several, at most an hour. The result ok is false if something is left of every quota,
+// if the reset is missing, and for a malformed field, which is ignored as a whole. An item that
+// isn't a string is ignored, too. Join several lines of the field by commas before. Nothing is
+// concluded from a quota that isn't used up, because neither r nor t promises anything.
 func RateLimit(value string) (d time.Duration, ok bool) {
 	if d, ok := dictionary(value); ok {
 		return d, true
@@ -42,13 +42,13 @@ func RateLimit(value string) (d time.Duration, ok bool) {
 	return d, ok
 }
 
-// XRateLimit reads the older pair of fields that came before RateLimit: how many requests are left
-// (X-RateLimit-Remaining, RateLimit-Remaining) and when the quota is reset (X-RateLimit-Reset,
-// RateLimit-Reset). The reset may have any form that RetryAfter reads; date is the response's Date
-// header, by which a moment is measured, and where it can't be read, now is. Without a reset, the
-// window of the quota counts, if remaining has it, as in `0;w=60`. It returns how long the host
-// asks to be left alone, at most an hour, and whether it does: nothing is left, and the reset is
-// yet to come.
+// XRateLimit reads the older pair of fields that came before RateLimit. They are how many requests
+// are left (X-RateLimit-Remaining, RateLimit-Remaining) and when the quota is reset
+// (X-RateLimit-Reset, RateLimit-Reset). The reset may have any form that RetryAfter reads. A moment
+// is measured by date, the response's Date header, or by now if the date can't be read. Without a
+// reset, the window of the quota counts, if remaining has it, as in `0;w=60`. It returns how long
+// the host asks to be left alone, at most an hour. The result ok is true if nothing is left, and
+// the reset is yet to come.
 func XRateLimit(remaining, reset, date string, now time.Time) (d time.Duration, ok bool) {
 	if !isUsedUp(remaining) {
 		return 0, false

@@ -12,26 +12,27 @@ import (
 	"github.com/go-politeness/politeness/internal/durations"
 )
 
-// Refusals is a Policy with the answers that count as a refusal, beside those that always do:
-// status 429 and, with AtLeast, 503 with a Retry-After. Other answers, such as 403, 500 or none,
-// count if they are listed here; otherwise package hostlimit learns their meaning from the answers
-// that follow.
+// Refusals is a Policy with the responses that count as a refusal, besides status 429 and, with
+// AtLeast, 503 with a Retry-After, which always count. Other responses, such as 403 and 500, or no
+// response, count if they are listed here. Otherwise package hostlimit learns their meaning from
+// the responses that follow.
 type Refusals struct {
 	// Policy is how long to stay away. Nil is Fibonacci{}. If its longest step, 10 min, was refused
-	// twice, a Limiter goes on by 20 min, doubling to 4 h, as such a ban may begin anew with each
+	// twice, a Limiter continues by 20 min, doubling to 4 h, as such a ban may begin anew with each
 	// request. Steps that you choose aren't exceeded.
 	Policy Policy
-	// Statuses count at once, as 429 does: such as 403, 503, 420, 509, 520 to 530; see Range.
+	// Statuses count immediately, as 429 does. Examples are 403, 503, 420, 509, and 520 to 530. See
+	// Range.
 	Statuses      []int
-	Network       bool          // whether an attempt without a response counts at once
-	InARow        int           // number of answers such as 403 in a row after which one more is a ban; 0: 5
-	MaxRetryAfter time.Duration // cap on Retry-After; 0: 24 h
-	AtLeast       bool          // Policy's time counts if it is longer than Retry-After; false: Retry-After counts
-	Forgive       time.Duration // quiet time after a block's end that resets the counter; 0: 30 min
+	Network       bool          // whether an attempt without a response counts immediately
+	InARow        int           // number of responses such as 403 in a row after which one more is a ban, by default 5
+	MaxRetryAfter time.Duration // cap on Retry-After, by default 24 h
+	AtLeast       bool          // Policy's time counts if it is longer than Retry-After, by default Retry-After counts
+	Forgive       time.Duration // quiet time after a block's end that resets the counter, by default 30 min
 }
 
-// Range returns the statuses from first to last, both included, for
-// Refusals.Statuses: slices.Concat([]int{403, 503}, backoff.Range(520, 530)).
+// Range returns the statuses from first to last, both included, for Refusals.Statuses, as in
+// slices.Concat([]int{403, 503}, backoff.Range(520, 530)).
 func Range(first, last int) []int {
 	var s []int
 	for i := first; i <= last; i++ {
@@ -40,7 +41,7 @@ func Range(first, last int) []int {
 	return s
 }
 
-// WithDefaults returns r with its zero fields set to what they mean, those of a Policy of this
+// WithDefaults returns r with its zero fields set to their defaults, those of a Policy of this
 // package included.
 func (r Refusals) WithDefaults() Refusals {
 	switch p := cmp.Or[Policy](r.Policy, Fibonacci{}).(type) {
@@ -77,7 +78,7 @@ func (r Refusals) Longest() time.Duration {
 	return math.MaxInt64
 }
 
-// Counts reports whether an answer of the given status is a refusal by itself.
+// Counts reports whether a response of the given status is a refusal by itself.
 func (r Refusals) Counts(status int) bool {
 	return status == 429 || slices.Contains(r.Statuses, status)
 }

@@ -6,19 +6,19 @@ import (
 )
 
 // RetryAfter reads a Retry-After header field (RFC 9110, section 10.2.3) and returns how long the
-// host asks to be left alone, counted from now. value is the field's value, date that of the
-// response's Date field, empty if it had none. It reports false if value can't be read.
+// host asks to be left alone, counted from now. The parameter value is the field's value, and date
+// that of the response's Date field, empty without one. It reports false if value can't be read.
 //
-// Beyond the two forms of the RFC, it reads what hosts send in their place: fractions, rounded up
-// to whole seconds (`7.978`), units (`60s`, `5 minutes`, `500ms`), a Unix time in seconds or
-// milliseconds, dates with another zone or without one, dates of ISO 8601 and of JavaScript, and
-// lists, of which the longest time counts. A negative number can't be read, nor can a word such as
-// `soon`.
+// Beyond the two forms of the RFC, it reads other values that hosts send, such as fractions,
+// rounded up to whole seconds (`7.978`), units (`60s`, `5 minutes`, `500ms`), a Unix time in
+// seconds or milliseconds, dates with another zone or without one, dates of ISO 8601 and of
+// JavaScript, and lists, of which the longest time counts. A negative number can't be read, nor can
+// a word such as `soon`.
 //
 // A date is measured against the response's own Date, so that a host whose clock is wrong is still
 // left alone for as long as it meant. Without a readable Date it is measured against now. A date in
-// the past is 0. A count that is too large for a time.Duration is its largest value: cap the result
-// (as Refusals.MaxRetryAfter does) before you add to it.
+// the past is 0. A count that is too large for a time.Duration is its largest value, so cap the
+// result (as Refusals.MaxRetryAfter does) before you add to it.
 func RetryAfter(value, date string, now time.Time) (time.Duration, bool) {
 	return asked(value, sentAt(date, now))
 }
