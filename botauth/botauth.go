@@ -1,6 +1,6 @@
-// Package botauth signs a crawler's requests, so that a site can know for sure who asks: Web Bot
-// Auth, which is HTTP Message Signatures (RFC 9421) by an Ed25519 key whose public half the crawler
-// publishes.
+// Package botauth signs a crawler's requests, so that a site can verify the crawler. It implements
+// Web Bot Auth, which is HTTP Message Signatures (RFC 9421) by an Ed25519 key. The crawler
+// publishes the public half of the key.
 //
 //	key, err := botauth.ParseKey(pem)
 //	signer, err := botauth.New(botauth.Config{Key: key, Agent: "https://bot.example.com"})
@@ -11,10 +11,10 @@
 //	http.Handle(botauth.DirectoryPath, botauth.Directory(signer)) // at https://bot.example.com
 //
 // A signature says when it was made, and expires a minute later. So it is made when its request is
-// sent, not before the crawler waits for its turn: once the request has its connection, and anew
-// for each redirect, each further try, and each time that net/http sends a request again. Only
-// https is signed. The package needs no politeness around it, and no politeness needs this package:
-// it is a wrapper of whatever http.RoundTripper connects.
+// sent, and not before the crawler waits for the host. It is made once the request has its
+// connection. It is made anew for each redirect, each further try, and each time that net/http
+// sends a request again. Only https is signed. The package needs no politeness around it, and
+// politeness doesn't need this package. It wraps the http.RoundTripper that connects.
 package botauth
 
 import (
@@ -41,39 +41,40 @@ type Signer struct {
 	maxAge  time.Duration // of the directory
 }
 
-// A Config says how a Signer signs. Key and Agent are needed.
+// A Config sets how a Signer signs. Key and Agent are needed.
 type Config struct {
-	// Key is an ed25519.PrivateKey, such as ParseKey returns, or one that is kept elsewhere, as in a
-	// key management service: then each request waits for that service, after its turn and with its
-	// connection at hand.
+	// Key is an ed25519.PrivateKey, such as ParseKey returns, or one that is kept elsewhere, as in
+	// a key management service. Each request then waits for that service, when it has started and
+	// has its connection.
 	Key crypto.Signer
 
-	// Agent is the origin at which the key directory is found, "https://bot.example.com"; see
-	// Directory.
+	// Agent is the origin at which the key directory is found, such as "https://bot.example.com".
+	// See Directory.
 	Agent string
 
 	// Profile is the form of signatures. The zero value is Draft, which verifiers of the working
 	// group's draft accept. Cloudflare, and AWS WAF as it reads bots that are registered there,
-	// accept the Profile Cloudflare only: use that for a crawl of sites behind them. A Signer has
-	// one form; a site that asks for the other one by Accept-Signature gets that.
+	// accept only the Profile Cloudflare. Use it for a crawl of sites behind them. A Signer has one
+	// form. A site that asks for the other form by Accept-Signature gets that. File
 	// docs/identity.md has the table.
 	Profile Profile
 
 	// DirectoryMaxAge is how long verifiers may keep a copy of the Directory of the key, between a
-	// second and 30 days. Make it short before keys are changed. Zero: an hour.
+	// second and 30 days. Make it short before keys are changed. The default is an hour.
 	DirectoryMaxAge time.Duration
 }
 
-// A Profile says how the Signature-Agent field is written, about which verifiers differ.
+// A Profile is the form of the Signature-Agent field, about which verifiers differ.
 type Profile uint8
 
-// The profiles. A site that asks for one of them by Accept-Signature gets that, whatever the
-// Signer's own is.
+// The profiles. A site that asks for one of them by Accept-Signature gets that, for any Profile of
+// the Signer.
 const (
-	// Draft is what the working group's draft has (draft-ietf-webbotauth-httpsig-protocol):
-	// Signature-Agent is a dictionary, sig1="https://...", of which the signature covers that member.
+	// Draft is the form of the working group's draft (draft-ietf-webbotauth-httpsig-protocol).
+	// Signature-Agent is a dictionary, sig1="https://...", of which the signature covers that
+	// member.
 	Draft Profile = iota
-	// Cloudflare is what Cloudflare has verified since 2025, and what earlier drafts had:
+	// Cloudflare is the form that Cloudflare has verified since 2025, and that of earlier drafts.
 	// Signature-Agent is a bare string, and the signature covers the whole field.
 	Cloudflare
 )
@@ -146,18 +147,19 @@ func origin(agent string) (string, error) {
 // KeyID returns the id of the Signer's key, as KeyID does.
 func (s *Signer) KeyID() string { return s.id }
 
-// Transport returns a RoundTripper that signs what it sends through base, which is best an
-// *http.Transport itself; nil is http.DefaultTransport. What else a crawler wraps around its
-// transport goes outside: a wrapper inside that sends a copy of the request (as those that trace
-// do) sends it with the signature made before the connection was there.
+// Transport returns a RoundTripper that signs the requests that it sends through base, which is
+// best an *http.Transport itself. The default is http.DefaultTransport. Put other wrappers of a
+// crawler outside. A wrapper inside that sends a copy of the request, as tracing does, sends a
+// signature made before the connection was there.
 //
 // A request to http, and one that has a Signature-Input already, is sent as it is. If the key
 // fails, the request fails. A request is never changed.
 //
 // A 401 or 403 whose Accept-Signature asks for another signature than was sent, and that this key
-// can make, is answered once, if the body can be sent again; later requests to that origin are
-// signed that way at once. Under politeness such an answer is a further start, in its turn. A 429
-// that asks so is returned as it is, since it asks to wait too, and answered by the next request.
+// can make, is answered once, if the body can be sent again. Later requests to that origin are
+// signed that way immediately. Under politeness such a repeat is a further start, which waits for
+// the host. A 429 that asks so is returned as it is, since it asks to wait too. The next request
+// then has that signature.
 func (s *Signer) Transport(base http.RoundTripper) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport

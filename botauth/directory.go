@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// DirectoryPath is where the key directory of an agent is.
+// DirectoryPath is the path of the key directory of an agent.
 const DirectoryPath = "/.well-known/http-message-signatures-directory"
 
 // directoryType is the media type of a directory.
@@ -25,14 +25,14 @@ const (
 )
 
 // Directory returns a handler that serves the public keys of signers, for DirectoryPath of their
-// agent's origin. Each key signs the answer and the digest of its body, as proof that the origin's
-// owner has it too. Verifiers may keep a copy for the shortest Config.DirectoryMaxAge of the
-// signers, and ask by its ETag whether it is still the same: the answer to that is signed, too. A
-// signature holds for twice as long, so that no copy outlives it.
+// agent's origin. Each key signs the response and the digest of its body, as proof that the
+// origin's owner has it too. Verifiers may keep a copy for the shortest Config.DirectoryMaxAge of
+// the signers, and ask by its ETag whether it is still the same. The response to that is signed,
+// too. A signature is valid for twice as long, so that no copy outlives it.
 //
 // To change keys, serve the directory of both, Directory(old, next), for a day, since verifiers
-// keep a copy; then sign with the next one, and once no signature of the old one is under way any
-// more leave that out. It panics if there is no signer, or one is nil.
+// keep a copy. Then sign with the next one. Remove the old one when no signature of it is under way
+// any more. It panics if there is no signer, or one is nil.
 func Directory(signers ...*Signer) http.Handler {
 	d := &directory{signers: signers, maxAge: longestMaxAge}
 	set := struct {
@@ -84,7 +84,7 @@ func (d *directory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Signature", signature)
 	known := r.Header.Get("If-None-Match")
 	if strings.Contains(known, d.tag) || strings.TrimSpace(known) == "*" {
-		// Such an answer is signed too: the digest is that of the copy that the verifier has.
+		// Such a response is signed too: the digest is that of the copy that the verifier has.
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}

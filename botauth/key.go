@@ -12,8 +12,8 @@ import (
 	"fmt"
 )
 
-// ParseKey reads a private Ed25519 key: PEM of PKCS #8, which "openssl genpkey -algorithm ed25519"
-// writes, or a JSON Web Key (RFC 8037).
+// ParseKey reads a private Ed25519 key. The key is PEM of PKCS #8, which "openssl genpkey
+// -algorithm ed25519" writes, or a JSON Web Key (RFC 8037).
 func ParseKey(data []byte) (ed25519.PrivateKey, error) {
 	trimmed := bytes.TrimSpace(data)
 	if bytes.HasPrefix(trimmed, []byte("{")) {
@@ -84,8 +84,8 @@ func publicJWK(public ed25519.PublicKey) jwk {
 // publicX returns a key as "x" has it.
 func publicX(public ed25519.PublicKey) string { return base64.RawURLEncoding.EncodeToString(public) }
 
-// KeyID returns what a key is called in signatures and in evidence: the thumbprint of its JSON Web
-// Key (RFC 7638, RFC 8037).
+// KeyID returns the name of a key in signatures and in evidence. It is the thumbprint of its JSON
+// Web Key (RFC 7638, RFC 8037).
 func KeyID(public ed25519.PublicKey) string {
 	return thumbprint(map[string]string{"kty": "OKP", "crv": "Ed25519", "x": publicX(public)})
 }

@@ -58,7 +58,8 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !ok {
 		return resp, nil
 	}
-	// The answer that asks is dropped: the caller gets the answer to the request as it was wanted.
+	// The response that asks is dropped: the caller gets the response to the request as it was
+	// wanted.
 	resp.Body.Close()
 	resp, err = t.send(again, &next)
 	if resp != nil && resp.Request == again {
@@ -149,7 +150,7 @@ func (t *transport) send(req *http.Request, d *demand) (*http.Response, error) {
 //
 // For that it is the context of the request and has a hook there, GotConn of httptrace. What others
 // do in that hook (politeness waits there) comes first. net/http calls it in the goroutine that
-// goes on to send the request, so that the header, which is a copy of our own, may be written to:
+// continues to send the request, so that the header, which is a copy of our own, may be written to:
 // no other goroutine reads it before the hook has returned, or after an attempt has failed.
 type sending struct {
 	context.Context // of the caller's request
