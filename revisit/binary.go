@@ -133,8 +133,8 @@ func appendText(b []byte, s string) []byte {
 	return append(b, s...)
 }
 
-// UnmarshalBinary makes p what AppendBinary appended. After an error, of damaged data or those of a
-// later version, p is the zero Page.
+// UnmarshalBinary sets p to the Page that AppendBinary appended. After an error, of damaged data or
+// those of a later version, p is the zero Page.
 func (p *Page) UnmarshalBinary(data []byte) error {
 	*p = Page{}
 	if len(data) == 0 || data[0] != format {

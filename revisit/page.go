@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// A Page is what is remembered of a URL: some 40 bytes in its binary form. The zero Page was never
-// had. It is made by Schedule.Next, and belongs to its caller.
+// A Page is the memory of a URL, some 40 bytes in its binary form. The zero Page was never fetched.
+// It is made by Schedule.Next, and belongs to its caller.
 type Page struct {
 	// ETag and LastModified are as the server sent them, and are sent back as they are. Longer ones
-	// than 256 and 64 bytes aren't kept. Empty: there is none.
+	// than 256 and 64 bytes aren't kept. It is empty if there is none.
 	ETag, LastModified string
-	// Words and Text are the hashes of the last version: see Answer.
+	// Words and Text are the hashes of the last version. See Answer.
 	Words, Text uint32
-	// Visited is when the last answer came, of whatever kind. Whole is when the last 200 did.
+	// Visited is when the last response came, of any kind. Whole is when the last 200 did.
 	Visited, Whole time.Time
 	// Changed is the time of the last change, as far as that is known.
 	Changed time.Time
-	// Earliest is the time before which the page isn't asked for, whatever anybody says: Min and the
-	// freshness that the site declared are over then.
+	// Earliest is the time before which the page is never fetched. At that time Min and the
+	// freshness that the site declared are over.
 	Earliest time.Time
-	// Due is when the page is to be asked for again. Zero: never, but for a hint.
+	// Due is when the page is to be asked for again. If it is zero, the page is due only by a hint.
 	Due time.Time
-	// Life is for how long the last 200 called itself fresh. A 304 that says nothing leaves it.
+	// Life is for how long the last 200 called itself fresh. A 304 without such a field leaves it.
 	Life time.Duration
-	// Gone is the number of answers 404 and 410 in a row.
+	// Gone is the number of responses 404 and 410 in a row.
 	Gone int
 	// Hints is the number of hints in a row that have brought nothing.
 	Hints int
@@ -41,8 +41,8 @@ const (
 func (p Page) IsZero() bool { return p == Page{} }
 
 // Conditions sets If-None-Match and If-Modified-Since in the header of a request at now, if the
-// page has what they need. It sets none while the page is gone, and none if the last whole answer
-// is 90 days old. Set Answer.Conditional if Conditions returns true.
+// page has validators for them. It sets none while the page is gone, and none if the last whole
+// response is 90 days old. Set Answer.Conditional if Conditions returns true.
 func (p Page) Conditions(h http.Header, now time.Time) bool {
 	isOld := now.Sub(p.Whole) >= untilWhole
 	if p.Gone > 0 || p.Whole.IsZero() || isOld || p.ETag == "" && p.LastModified == "" {
@@ -68,9 +68,9 @@ func alternatives(etag string) string {
 }
 
 // Hinted returns when the page is due because somebody says that it was modified at the given time,
-// as the lastmod of a sitemap does. Of a date alone give the beginning of the day. ok is false if
-// the hint changes nothing: the visit was later, the page is due earlier anyway, or two such hints
-// in a row have brought nothing.
+// as the lastmod of a sitemap does. For a date without a time, pass the beginning of the day. The
+// result ok is false if the hint changes nothing. This is so if the visit was later, if the page is
+// due earlier anyway, or if two such hints in a row were wrong.
 func (p Page) Hinted(modified time.Time) (due time.Time, ok bool) {
 	isNews := !p.Visited.IsZero() && modified.After(p.Visited)
 	if !isNews || p.Hints >= mostHints {
@@ -83,7 +83,7 @@ func (p Page) Hinted(modified time.Time) (due time.Time, ok bool) {
 }
 
 // EarliestBy is Earliest by a clock that reads now. If the clock was set back by more than the time
-// that was left, nobody knows how much of it is over, and none of it counts: the time is zero.
+// that was left, its rest isn't known, and the time is zero.
 func (p Page) EarliestBy(now time.Time) time.Time {
 	setBack := p.Visited.Sub(now)
 	if setBack > p.Earliest.Sub(p.Visited) {
@@ -92,7 +92,7 @@ func (p Page) EarliestBy(now time.Time) time.Time {
 	return p.Earliest
 }
 
-// validator returns a field of an answer's header that may be sent back; "" if there is none.
+// validator returns a field of a response's header that may be sent back; "" if there is none.
 func validator(h http.Header, name string, most int) string {
 	value := first(h, name)
 	if len(value) > most || strings.ContainsFunc(value, isUnsendable) {

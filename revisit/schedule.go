@@ -1,6 +1,6 @@
-// Package revisit asks for a page again only when it may have changed, and for what has changed
-// alone. Put a [Transport] around the client of a feed reader, or of any program that comes back to
-// its pages:
+// Package revisit fetches a page again only when it may have changed, and loads it only if it has.
+// Put a [Transport] around the client of a feed reader, or of any program that comes back to its
+// pages:
 //
 //	client := &http.Client{Transport: &revisit.Transport{
 //		Base:     polite, // a *politeness.Transport
@@ -8,8 +8,8 @@
 //		Store:    revisit.Dir("feeds.state"),
 //	}}
 //
-// A response is then a new page, or a 304 without a body: the page is the one that the program has.
-// A request that comes too early is refused with [ErrFresh] and the time to come back.
+// A response is then a new page, or a 304 without a body, if the page is the one that the program
+// has. A request that comes too early is refused with [ErrFresh] and the time to come back.
 //
 // [Schedule.Next] is the whole rule, for programs that keep their pages in a queue or a database of
 // their own. It needs one [Page] for each URL, and neither clock nor network.
@@ -26,19 +26,20 @@ import (
 	"github.com/go-politeness/politeness/internal/caching"
 )
 
-// A Schedule says when a page is asked for again. It is plain data. The zero Schedule never asks
+// A Schedule decides when a page is fetched again. It is plain data. The zero Schedule never asks
 // again.
 type Schedule struct {
 	// Min is the least time between two requests for a page, and the measure of all others. A page
-	// that changed an hour ago is due after the square root of (Min × 1 h), one that changed a year
-	// ago after the root of (Min × 1 year). Zero: no page is asked for again.
+	// that changed an hour ago is due after the square root of (Min × 1 h), one that changed a
+	// year ago after the root of (Min × 1 year). If it is zero, no page is fetched again.
 	Min time.Duration
 	// Max is the longest time between two requests, but for a page that calls itself fresh for
-	// longer. Equal to Min, it makes the interval a fixed one. Zero: 30 days, or Min if that is
-	// longer.
+	// longer. Equal to Min, it makes the interval a fixed one. The default is 30 days, or Min if
+	// that is longer.
 	Max time.Duration
-	// IgnoreFresh asks for a page although the site calls its last answer fresh (max-age, Expires).
-	// False: the page isn't asked for until that time is over, for 30 days at most.
+	// IgnoreFresh fetches a page although the site calls its last response fresh (max-age,
+	// Expires). The default is false, so that the page isn't fetched until that time is over, for
+	// 30 days at most.
 	IgnoreFresh bool
 }
 
@@ -51,15 +52,15 @@ const (
 	untilWhole = 90 * day
 	// presumed is how long a page is taken to be unchanged when it is first seen without a date.
 	presumed = 7 * day
-	// clock is how close a Last-Modified may be to the answer's Date: a closer one is the time of the
-	// answer, and no date of the page.
+	// clock is how close a Last-Modified may be to the response's Date: a closer one is the time of
+	// the response, and no date of the page.
 	clock = 2 * time.Second
 	// mostGone is the number of answers in a row that a page is gone from which on it isn't asked for.
 	mostGone = 5
 )
 
-// Validate returns an error for a Schedule that can't be meant. Call it where the values come from
-// a user. Transport calls it.
+// Validate returns an error for a Schedule that can't be meant. Call it if the values come from a
+// user. Transport calls it.
 func (s Schedule) Validate() error {
 	switch {
 	case s.Min < 0 || s.Max < 0:
@@ -82,8 +83,8 @@ func (s Schedule) max() time.Duration {
 	return max(longestFresh, s.Min)
 }
 
-// A Change is what an answer says about its page. It is empty if the answer is no version of the
-// page, such as a 403 or a 500.
+// A Change is the news of a response about its page. It is empty if the response is no version of
+// the page, such as a 403 or a 500.
 type Change string
 
 // The changes.
@@ -91,45 +92,46 @@ const (
 	New     Change = "new"     // the first version, or the first one after the page was gone
 	Changed Change = "changed" // its text is another one
 	Same    Change = "same"    // nothing has changed
-	Gone    Change = "gone"    // a page that was had is a 404 or a 410, for the first time
-	Moved   Change = "moved"   // a page that was had redirects for good (301, 308)
+	Gone    Change = "gone"    // a known page is a 404 or a 410, for the first time
+	Moved   Change = "moved"   // a known page redirects for good (301, 308)
 )
 
-// An Answer is the answer to a request for a page.
+// An Answer is the response to a request for a page.
 type Answer struct {
-	// Time is when the answer came.
+	// Time is when the response came.
 	Time time.Time
-	// Status is the answer's status; 0: no answer came.
+	// Status is the response's status, 0 without a response.
 	Status int
-	// Header is the answer's header, of which Next reads the validators, the dates and the
-	// freshness. Nil: it has none.
+	// Header is the response's header, of which Next reads the validators, the dates and the
+	// freshness. It is nil if there is none.
 	Header http.Header
-	// Text is a hash of what is compared with the last version, such as a CRC-32 of the body. Next
-	// reads it of a 200 or 203 only.
+	// Text is a hash of the body to compare with the last version, such as a CRC-32. Next reads it
+	// of a 200 or 203 only.
 	Text uint32
-	// Words is a hash of the part of that which says when the page comes back: without clocks,
-	// counters and what stands around the text. Programs that know no such part set it to Text.
+	// Words is a hash of the text without clocks, counters and the parts around the text. Programs
+	// that know no such part set it to Text.
 	Words uint32
-	// Conditional says that the request had the page's conditions, see Page.Conditions. A 304 to any
-	// other request is no answer to it.
+	// Conditional means that the request had the page's conditions. See Page.Conditions. A 304 to
+	// any other request is no response to it.
 	Conditional bool
 }
 
-// isWhole reports whether an answer with the status has all of its page: 203 is a 200 that a proxy
+// isWhole reports whether a response with the status has all of its page: 203 is a 200 that a proxy
 // has changed.
 func isWhole(status int) bool {
 	return status == http.StatusOK || status == http.StatusNonAuthoritativeInfo
 }
 
-// isVersion reports whether the answer has a version of the page, or confirms the one that was had.
+// isVersion reports whether the response has a version of the page, or confirms the one that was
+// had.
 func (a *Answer) isVersion() bool {
 	return isWhole(a.Status) || a.Status == http.StatusNotModified && a.Conditional
 }
 
-// Next is the whole rule, a pure step. p is what is remembered of the page, and the zero Page if
-// that is nothing. a is an answer. next is what is remembered from now on, c is what has changed,
-// and due is when to ask again. The zero time means never, unless a sitemap or feed says that the
-// page was modified: see Page.Hinted. next.Due is the same.
+// Next is the whole rule, a pure step. The parameter p is the memory of the page, and the zero Page
+// if there is none. a is a response. The result next is the new memory, c is the change, and due is
+// the time of the next fetch. The zero time means never, unless a sitemap or feed reports that the
+// page was modified. See Page.Hinted. The field next.Due is the same time.
 func (s Schedule) Next(p Page, a Answer) (next Page, c Change, due time.Time) {
 	now := a.Time.Round(0)
 	p = p.before(now)
@@ -156,7 +158,7 @@ func (s Schedule) Next(p Page, a Answer) (next Page, c Change, due time.Time) {
 	return next, c, next.Due
 }
 
-// distance returns the time after an answer in which its page isn't asked for, whatever anybody
+// distance returns the time after a response in which its page isn't asked for, whatever anybody
 // says.
 func (s Schedule) distance(p Page, a Answer) time.Duration {
 	if s.IgnoreFresh || !a.isVersion() {
@@ -165,7 +167,7 @@ func (s Schedule) distance(p Page, a Answer) time.Duration {
 	return max(s.Min, p.Life)
 }
 
-// due returns when p is asked for again after an answer at now; zero: never.
+// due returns when p is asked for again after a response at now; zero: never.
 func (s Schedule) due(p Page, status int, now time.Time) time.Time {
 	if s.Min == 0 {
 		return time.Time{}
@@ -196,7 +198,7 @@ func (s Schedule) due(p Page, status int, now time.Time) time.Time {
 // Max.
 func (s Schedule) interval(p Page, status int, now time.Time) time.Duration {
 	since := p.Changed
-	// A page that has no answer, or that is refused, is asked for the more rarely the longer that
+	// A page that has no response, or that is refused, is asked for the more rarely the longer that
 	// lasts.
 	isFailed := status == 0 || status >= 400
 	if isFailed && !p.Whole.IsZero() {
@@ -212,7 +214,7 @@ func (s Schedule) interval(p Page, status int, now time.Time) time.Duration {
 	return interval
 }
 
-// whole makes p, so far the page before, the one of which an answer has a version. It returns the
+// whole makes p, so far the page before, the one of which a response has a version. It returns the
 // change.
 func (p *Page) whole(before Page, a Answer, now time.Time) Change {
 	c := Same
@@ -327,7 +329,7 @@ func (p Page) before(now time.Time) Page {
 	return p
 }
 
-// dateOf returns when the server made the answer, by its own clock. An answer without a Date is
+// dateOf returns when the server made the response, by its own clock. A response without a Date is
 // dated by who receives it.
 func dateOf(a Answer) time.Time {
 	if date, err := http.ParseTime(first(a.Header, "Date")); err == nil {
@@ -336,15 +338,15 @@ func dateOf(a Answer) time.Time {
 	return a.Time
 }
 
-// modifiedBy returns the Last-Modified of an answer that was made at date. ok is false if there is
+// modifiedBy returns the Last-Modified of a response that was made at date. ok is false if there is
 // none that says anything.
 func modifiedBy(a Answer, date time.Time) (modified time.Time, ok bool) {
 	modified, err := http.ParseTime(first(a.Header, "Last-Modified"))
 	return modified, err == nil && date.Sub(modified) >= clock
 }
 
-// dropClock forgets a Last-Modified as young as the answer, unless there is an ETag beside it: the
-// page may have changed once more in that second (RFC 9110, section 8.8.2.2).
+// dropClock forgets a Last-Modified as young as the response, unless there is an ETag beside it:
+// the page may have changed once more in that second (RFC 9110, section 8.8.2.2).
 func (p *Page) dropClock(a Answer, date time.Time) {
 	if p.ETag != "" {
 		return
@@ -355,7 +357,7 @@ func (p *Page) dropClock(a Answer, date time.Time) {
 	}
 }
 
-// lifetime returns for how long an answer calls itself fresh.
+// lifetime returns for how long a response calls itself fresh.
 func lifetime(h http.Header) time.Duration {
 	life, _ := caching.Lifetime(h)
 	return min(life, longestFresh)

@@ -14,11 +14,11 @@ import (
 )
 
 // A Store remembers pages for a Transport. Its methods are called from many goroutines. key is the
-// URL of a page, and behind a space a hash of what else the request says, such as credentials.
+// URL of a page, and behind a space a hash of the other parts of the request, such as credentials.
 type Store interface {
-	// Load returns what was saved. ok is false if that is nothing.
+	// Load returns the saved memory. ok is false if that is nothing.
 	Load(ctx context.Context, key string) (p Page, ok bool, err error)
-	// Save replaces what is remembered, wholly or not at all. The zero Page is forgotten.
+	// Save replaces the memory, wholly or not at all. The zero Page is forgotten.
 	Save(ctx context.Context, key string, p Page) error
 }
 
@@ -61,8 +61,8 @@ type DirStore struct{ dir *statedir.Dir }
 
 // Dir returns the Store in the directory at path, with a file for each page. Use it for up to some
 // 100,000 pages. The directory is made with the first page. Files have the mode 0600, since they
-// name what the program reads. One that is damaged, or of a later version, is an error of Load, and
-// the page is asked for as a new one. Several processes may use one directory.
+// name the pages that the program reads. One that is damaged, or of a later version, is an error of
+// Load, and the page is asked for as a new one. Several processes may use one directory.
 func Dir(path string) *DirStore { return &DirStore{statedir.New(path, statedir.OS{})} }
 
 const (

@@ -21,24 +21,24 @@ import (
 // Stage is the stage of the *politeness.Error with which a Transport refuses a request.
 const Stage politeness.Stage = "revisit"
 
-// ErrFresh is why a Transport refuses: the page was had, and it is too early to ask again.
+// ErrFresh means that the page was fetched before, and that it is too early to fetch it again.
 // [politeness.Error.RetryAt] is when it may be asked for.
 var ErrFresh = errors.New("it is too early to ask for this page again")
 
 // A Transport is a RoundTripper that adds conditions to GET requests, so that an unchanged page is
-// a 304 without a body, as the site sent it. It refuses a GET that comes too early: before
-// Schedule.Min is over, or while the site calls its last answer fresh. The error is a
-// *politeness.Error with the reason ErrFresh. Only answers 200 and 304 start such a time.
+// a 304 without a body, as the site sent it. It returns an error for a GET that comes too early.
+// That is before Schedule.Min is over, or while the site calls its last response fresh. The error
+// is a *politeness.Error with the reason ErrFresh. Only responses 200 and 304 start such a time.
 //
 // The program keeps the pages. One that has lost a page calls Forget, and the next request brings
 // all of it.
 //
-// Put it around the polite Transport, so that each hop of a redirect has a memory of its own and a
-// further try of politeness.Config.Retry has none. A request with Cache-Control: no-cache is sent
-// at once, with its conditions. Requests of other methods, and those with a Range or conditions of
-// their own, are passed on as they are, and nothing is learned from them.
+// Put it around the polite Transport, so that each hop of a redirect has its own memory and a
+// further try of politeness.Config.Retry has none. A request whose Cache-Control is no-cache is
+// sent immediately, with its conditions. Requests of other methods, and those with a Range or
+// conditions of their own, are passed on as they are, and nothing is learned from them.
 //
-// A request that follows a redirect has no Referer: http.Client adds one.
+// A request that follows a redirect has no Referer, since http.Client adds one.
 //
 // A page is remembered once its body was read to the end, so a program that dies before that gets
 // all of it again. Requests for one URL that differ in Accept, Accept-Language, Authorization or
@@ -47,14 +47,14 @@ var ErrFresh = errors.New("it is too early to ask for this page again")
 // Set the fields before the first request, and don't change them afterwards. A Transport is safe
 // for concurrent use. It has no goroutine, and needs no Close.
 type Transport struct {
-	// Base sends the requests: a *politeness.Transport, or what leads to one. It must be set.
+	// Base sends the requests. It is a *politeness.Transport, or leads to one. It must be set.
 	Base http.RoundTripper
-	// Schedule says when a page may be asked for again. Its Min must be set.
+	// Schedule decides when a page may be fetched again. Its Min must be set.
 	Schedule Schedule
-	// Store remembers pages. Nil: the last 10,000 are remembered, in memory.
+	// Store remembers pages. The default remembers the last 10,000 in memory.
 	Store Store
-	// Failed is called with errors of the Store. The request goes on: a page that can't be loaded is
-	// asked for as a new one. Nil: nobody is told.
+	// Failed is called with errors of the Store. The request continues. A page that can't be loaded
+	// is fetched as a new one. If it is nil, the error isn't reported.
 	Failed func(error)
 
 	once   sync.Once
@@ -148,8 +148,8 @@ func (t *Transport) store() Store {
 	return t.memory
 }
 
-// Forget makes the next request like req one for the whole page, at once. Call it where the program
-// has lost what it had. resp.Request of the answer is such a request. It returns the error of the
+// Forget makes the next request like req load the whole page, immediately. Call it if the program
+// has lost its copy. resp.Request of the response is such a request. It returns the error of the
 // Store.
 func (t *Transport) Forget(req *http.Request) error {
 	if err := t.ready(); err != nil {
@@ -176,7 +176,7 @@ func (t *Transport) load(ctx context.Context, key string) (p Page, err error) {
 
 // save remembers a page.
 func (t *Transport) save(ctx context.Context, key string, p Page) {
-	// What the answer has brought is in the program's hands, even if its context has ended.
+	// What the response has brought is in the program's hands, even if its context has ended.
 	if err := t.store().Save(context.WithoutCancel(ctx), key, p); err != nil {
 		t.failed(fmt.Errorf("revisit: saving %s: %w", key, err))
 	}
@@ -291,7 +291,7 @@ func hasDirective(h http.Header, name string) bool {
 }
 
 // keyOf returns the key of the page that req is for: its URL without fragment and userinfo, and a
-// hash of what else of the request an answer depends on.
+// hash of what else of the request a response depends on.
 func keyOf(req *http.Request) string {
 	u := *req.URL
 	u.User = nil
@@ -336,7 +336,7 @@ func (v *visit) earliest(forced bool) time.Time {
 	return earliest
 }
 
-// answered takes the headers of the answer.
+// answered takes the headers of the response.
 func (v *visit) answered(resp *http.Response) {
 	v.answer = Answer{
 		Time:        time.Now(),
@@ -352,7 +352,7 @@ func (v *visit) answered(resp *http.Response) {
 	resp.Body = &body{ReadCloser: resp.Body, visit: v}
 }
 
-// learn remembers what the answer says, whose body has the hash text.
+// learn remembers what the response says, whose body has the hash text.
 func (v *visit) learn(text uint32) {
 	defer v.end()
 	a := v.answer
@@ -440,7 +440,7 @@ func (b *body) finish() {
 	}
 }
 
-// isKeepable reports whether there is anything to gain from remembering the answer. A stream has
+// isKeepable reports whether there is anything to gain from remembering the response. A stream has
 // neither validators nor a lifetime, and its end isn't waited for.
 func (a *Answer) isKeepable() bool {
 	return first(a.Header, "Etag") != "" || first(a.Header, "Last-Modified") != "" || lifetime(a.Header) > 0
