@@ -1,5 +1,5 @@
-// Package statuspage serves what a crawl is doing right now: as a page for people, as JSON, and as
-// metrics for Prometheus.
+// Package statuspage serves the state of a crawl as a page for people, as JSON, and as metrics for
+// Prometheus.
 package statuspage
 
 import (
@@ -14,17 +14,17 @@ import (
 	"github.com/go-politeness/politeness"
 )
 
-// Handler returns a read-only page about t, in the manner of package net/http/pprof: HTML for
-// people, which keeps itself up to date; a politeness.Status as JSON for programs that ask with
-// "Accept: application/json" or "?format=json"; and with "?format=prometheus" metrics for
-// Prometheus. Another format is answered with 400. "?host=example" keeps the hosts whose key
-// contains that text. Nothing is served unless you mount it, and it holds the names of the hosts
-// that are crawled: mount it where only you can reach it.
+// Handler returns a read-only page about t, in the manner of package net/http/pprof. It serves HTML
+// for people, which updates itself. With "?format=json", or an Accept header of application/json,
+// it serves a politeness.Status as JSON. With "?format=prometheus" it serves metrics for
+// Prometheus. Another format gets status 400. "?host=example" keeps the hosts whose key contains
+// that text. The page names the hosts that are crawled, so mount it on an address that only you can
+// reach.
 //
 //	http.Handle("/debug/politeness", statuspage.Handler(t))
 //
-// A request is answered if its Host is localhost, an IP address or one of names, which are without
-// a port; any other is refused with 421. So a page of a stranger, whose name resolves to your own
+// A request is served if its Host is localhost, an IP address or one of names, which are without a
+// port. Any other request gets status 421. So a page of a stranger, whose name resolves to your own
 // machine, can't have your browser read the status (DNS rebinding). Nor can any other page frame it
 // or load it.
 func Handler(t *politeness.Transport, names ...string) http.Handler {
