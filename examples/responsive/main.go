@@ -1,6 +1,6 @@
 // Responsive is a tutorial crawler: it follows the links of a site from a root, canonical ones too,
-// skips what robots.txt disallows, and goes on. Where robots.txt can't be had it fetches nothing.
-// After each page it waits for the longest of a random time around the politeness delay,
+// skips what robots.txt disallows, and goes on. Where robots.txt can't be fetched it fetches
+// nothing. After each page it waits for the longest of a random time around the politeness delay,
 // crawl-delay, and the square of the seconds that the page took: 6 min 40 s after one of 20 s.
 //
 //	go run ./examples/responsive                 # a site of its own, on loopback

@@ -36,7 +36,7 @@ const (
 	outcomeMissing                   // 4xx
 	outcomeRedirected                // leads to another URL, which is another one's row too
 	outcomeRefused                   // by robots.txt, type or size
-	outcomeFailed                    // 429, 5xx or no answer, also after retries
+	outcomeFailed                    // 429, 5xx or no response, also after retries
 	outcomeNone                      // a redirect in the middle
 	outcomes
 )

@@ -165,7 +165,7 @@ func (p *opened) answer(tab context.Context, paused *fetch.EventRequestPaused) b
 	return true
 }
 
-// errNotAsked is why a page has no answer that its tab hasn't asked for.
+// errNotAsked is why a page has no response that its tab hasn't asked for.
 var errNotAsked = errors.New("the tab hasn't asked for its page")
 
 // response returns the answer for the crawl. text is what the tab shows, err why it shows nothing.

@@ -16,7 +16,7 @@
 //   - SetRateLimiter: leave it out. It refuses instead of waiting, and counts all hosts
 //     together.
 //   - SetTimeout: leave it out, it counts the time in the queue. Give each request a context
-//     instead; a turn that can't be had before its deadline is refused at once.
+//     instead; a turn that can't be fetched before its deadline is refused at once.
 //
 // What doesn't work together:
 //

@@ -5,7 +5,7 @@
 //	go run -C examples/integrations/selectors . URL...   # a shop with the same markup, such as https://books.toscrape.com/
 //
 // A page's body is in memory, so goquery reads it without a further request. What a page doesn't
-// have as it should is an error of Visit: the crawl goes on, and the summary has the first one.
+// have as it should is an error of Visit: the crawl continues, and the summary has the first one.
 package main
 
 import (

@@ -74,7 +74,7 @@ func (a *archive) RoundTrip(req *http.Request) (*http.Response, error) {
 	})
 	resp, err := a.base.RoundTrip(req.WithContext(ctx))
 	if err != nil || last.wire == nil {
-		return resp, err // without an answer there is nothing to keep
+		return resp, err // without a response there is nothing to keep
 	}
 	e := last.wire.current()
 	if resp.Body == http.NoBody {
