@@ -179,8 +179,15 @@ type Config struct {
 	// If it is 1, only Retry repeats requests, and occupies a connection meanwhile.
 	Tries int
 
+	// Traps says what becomes of URLs that look like those of a trap: filters that combine, calendars
+	// without end, session ids. They are postponed, by what URLs like them have brought: real pages go
+	// first, and of a hundred requests about three are for the others. No URL is lost. Start URLs and
+	// those of Discover and Page.Add are never postponed, and Priority goes before. It takes a Queue
+	// that is a Postponer. The zero value is TrapsLast. See docs/traps.md.
+	Traps Traps
+
 	// MaxURLs counts URLs of 96 bytes on average. Longer ones have less room in memory, and those
-	// without room are counted as NoRoom.
+	// without room are counted as NoRoom. The last tenth is for URLs that aren't postponed (Traps).
 	//
 	// MaxHeld bounds the bytes of headers and bodies that are in flight or wait for their visits.
 	// The first 16 KiB of each answer don't count, nor does one longest body. Where there is no
@@ -230,6 +237,9 @@ func New(cfg Config) (*Crawler, error) {
 	)
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
+	}
+	if cfg.Traps > TrapsIgnored {
+		return nil, fmt.Errorf("crawl: Config.Traps is %d: it is TrapsLast, TrapsLeft or TrapsIgnored", cfg.Traps)
 	}
 	cfg.MaxDepth = cmp.Or(cfg.MaxDepth, 100)
 	cfg.Timeout = cmp.Or(cfg.Timeout, 2*time.Minute)

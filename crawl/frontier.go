@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"github.com/go-politeness/politeness/crawl/internal/traps"
 )
 
 // A frontier decides which URL is asked for next. Its methods are pure steps: none waits, or reads
@@ -52,6 +54,7 @@ type frontier struct {
 	served   time.Duration // virtual time: the charge at which the last host was served
 	usual    time.Duration // about the median of the times that exchanges take
 	samples  int           // number of exchanges in usual
+	rule     rule          // which URLs of a host go first
 }
 
 // The classes of due hosts; flights and number have the first two only. A host is slow until it has
@@ -75,6 +78,13 @@ type host struct {
 	open   int     // requests lent by the Queue that aren't done: urls, aside, and those under way
 	more   bool    // the Queue may have further ones
 	wanted bool    // the Queue is being asked for them
+
+	rule      *rule       // of the frontier; nil: URLs go in the order in which they came
+	queued    rank        // of the first one that the Queue may have, if more
+	postpones bool        // the Queue may have postponed ones
+	turns     traps.Turns // of its levels
+	seeks     bool        // the Queue is being asked for postponed ones
+	hasSought bool        // it was asked, for the next turn
 
 	at      time.Time     // earliest next start
 	why     string        // why it is that late; empty: the delay between requests
@@ -169,7 +179,7 @@ func (f *frontier) inFlight() int { return f.flights[quick] + f.flights[slow] }
 func (f *frontier) host(key string) *host {
 	h := f.hosts[key]
 	if h == nil {
-		h = &host{key: key, slots: 1, pace: slow, charged: f.served, tieBreak: rand.Uint32()}
+		h = &host{key: key, slots: 1, pace: slow, charged: f.served, tieBreak: rand.Uint32(), rule: &f.rule}
 		f.hosts[key] = h
 		h.site = f.site(key)
 		h.site.hosts++
@@ -233,7 +243,7 @@ func (h *host) source() source {
 		return fromGood
 	case s.again.URL != "": // before others: the host's state depends on its answer
 		return fromAgain
-	case len(h.urls) > 0:
+	case h.isReady():
 		return fromURLs
 	}
 	return noSource
@@ -254,6 +264,7 @@ func (h *host) next() (req Request, ok bool) {
 
 // put queues h, if it stands nowhere and has a URL and a free slot.
 func (f *frontier) put(h *host) {
+	f.sort(h)
 	if h.place != nowhere || h.source() == noSource || h.flights >= h.slots {
 		return
 	}
@@ -266,6 +277,7 @@ func (f *frontier) put(h *host) {
 
 // back returns a request that was taken: it is the next one that is taken of its host.
 func (f *frontier) back(h *host, r Request) {
+	r.back = true
 	h.urls = append([]Request{r}, h.urls...)
 	f.put(h)
 }
@@ -351,7 +363,7 @@ func (f *frontier) takeOf(h *host, now time.Time) *flight {
 		pace:   h.pace,
 		charge: h.usual, // a guess: finish puts it right
 	}
-	fl.load()
+	f.load(fl)
 	h.place = asking
 	h.at = now
 	h.tooLate = nil
@@ -372,7 +384,7 @@ func (f *frontier) takeOf(h *host, now time.Time) *flight {
 }
 
 // load moves the next request of its host to fl.
-func (fl *flight) load() {
+func (f *frontier) load(fl *flight) {
 	h := fl.h
 	fl.request, _ = h.next()
 	switch h.source() {
@@ -383,6 +395,10 @@ func (fl *flight) load() {
 		fl.again = true
 		h.refusals.again = Request{}
 	case fromURLs:
+		i := f.turn(h)
+		fl.request = h.urls[i]
+		fl.request.back = false
+		copy(h.urls[1:], h.urls[:i])
 		h.urls[0] = Request{} // for the garbage collector
 		h.urls = h.urls[1:]
 	}
@@ -409,9 +425,10 @@ func (f *frontier) pick() *host {
 			return nil
 		}
 		h := f.due[class].pop().h
+		f.sort(h)
 		switch {
 		case h.source() == noSource:
-			h.place = nowhere // its URLs were given back meanwhile
+			h.place = nowhere // its URLs were given back meanwhile, or the Queue has one that goes first
 		case !f.park(h):
 			return h
 		}

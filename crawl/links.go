@@ -262,6 +262,7 @@ func (r *run) add(p *Page, req Request) {
 	req.From = p.FinalURL
 	req.Depth = p.Depth + 1
 	req.Priority = clipped(req.Priority)
+	req.Mark = asGiven
 	if errors.Is(err, errLongBase) {
 		req.URL = clippedURL(req.URL)
 		p.lost = append(p.lost, Result{Request: req, Outcome: TooLong})
@@ -351,6 +352,9 @@ func (r *run) turnTo(p *Page, rawURL string, l Link) {
 		Depth:    req.Depth,
 		Priority: req.Priority,
 		Data:     req.Data,
+	}
+	if req.Mark == asGiven {
+		next.Mark = asGiven
 	}
 	// A URL that can't be fetched anyway is Invalid: Take and Follow aren't called for it.
 	if err == nil {

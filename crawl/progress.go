@@ -149,9 +149,13 @@ func (p *Progress) line(alone bool) string {
 			p.Visited(), printable.Text(p.Next), until.Format(time.TimeOnly),
 			time.Until(until).Round(time.Second), printable.Text(p.NextWhy))
 	}
-	return fmt.Sprintf("%d visited (%.0f/s), %d in flight on %s, %.1f MB, %v%s",
+	postponed := p.postponed()
+	if postponed != "" {
+		postponed = "; " + postponed
+	}
+	return fmt.Sprintf("%d visited (%.0f/s), %d in flight on %s, %.1f MB, %v%s%s",
 		p.Visited(), p.Rate, p.InFlight, hosts(p.Hosts),
-		float64(p.Bytes)/1e6, p.Elapsed.Round(time.Second), p.waits())
+		float64(p.Bytes)/1e6, p.Elapsed.Round(time.Second), postponed, p.waits())
 }
 
 // waits returns the part of a line with the number of hosts that wait, and the first of them.

@@ -41,7 +41,7 @@ type Request struct {
 	// isn't kept. The default is not known.
 	Modified time.Time
 
-	back   bool   // its turn had come before: it is the next one that is taken
+	back   bool   // its turn had come, so it is the next one of its host that is taken
 	number uint64 // by which memory keeps its place; 0: it has none yet
 	cookie bool   // it was asked for again after a redirect to itself, see run.wantsCookie
 	asked  bool   // it was asked at the end of the crawl whether a rule still refuses it, see aside

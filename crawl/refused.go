@@ -902,6 +902,7 @@ func (e visitedPage) apply(r *run) {
 		r.reject(res)
 	}
 	r.plan(&e.result, e.page)
+	r.judgePage(e.page, e.result.Outcome)
 	r.refreshGood(e.result)
 	r.finish(e.result, e.page.found)
 }

@@ -30,6 +30,7 @@ type run struct {
 	owner Owner // the same, if it is one
 
 	recurring Recurring       // the same, if it is one
+	postponer Postponer       // the same, if it is one and the crawl postpones URLs
 	ctx       context.Context // of the crawl
 	late      context.Context // ends Grace after ctx
 	events    chan event
@@ -41,26 +42,29 @@ type run struct {
 	mu        sync.Mutex
 	canonical *simplelru.LRU[string, bool] // shared: URLs to which others have given way
 
-	frontier   frontier
-	asleep     heap[sleeper]
-	visiting   int               // number of answered pages whose visit hasn't ended
-	kept       int               // bytes of the pages in host.refusals
-	spent      int               // number of URLs that count in MaxPages, see countsAsPage
-	pages      map[string]int    // those of each host, if MaxPagesPerHost is set
-	discovered map[string]string // by host: the URL with which Discover was called; empty: it has returned
-	seeking    int               // number of calls of Discover that haven't ended
-	held       map[string]Result // by host: the results of these URLs
-	resting    map[string]*rest  // by host, see rest
-	asides     int               // number of URLs in host.aside
-	gaveAt     int               // number of pages visited when giveAsides was last called
-	gaveBefore bool              // it was called before
-	refusedAll bool              // rules refuse all that the Queue has, twice in a row
-	asking     bool              // callRules has a goroutine
-	askedAside time.Time         // when it had one last, or when the run began
-	looking    bool              // lookAhead has a goroutine
-	looked     int               // index in frontier.waiting of the last host for lookAhead
-	unlisted   bool              // the Queue may have hosts that aren't in the frontier
-	open       bool              // other programs may still add to the Queue
+	frontier      frontier
+	asleep        heap[sleeper]
+	visiting      int               // number of answered pages whose visit hasn't ended
+	kept          int               // bytes of the pages in host.refusals
+	spent         int               // number of URLs that count in MaxPages, see countsAsPage
+	pages         map[string]int    // those of each host, if MaxPagesPerHost is set
+	discovered    map[string]string // by host: the URL with which Discover was called; empty: it has returned
+	seeking       int               // number of calls of Discover that haven't ended
+	held          map[string]Result // by host: the results of these URLs
+	resting       map[string]*rest  // by host, see rest
+	asides        int               // number of URLs in host.aside
+	gaveAt        int               // number of pages visited when giveAsides was last called
+	gaveBefore    bool              // it was called before
+	refusedAll    bool              // rules refuse all that the Queue has, twice in a row
+	asking        bool              // callRules has a goroutine
+	askedAside    time.Time         // when it had one last, or when the run began
+	looking       bool              // lookAhead has a goroutine
+	looked        int               // index in frontier.waiting of the last host for lookAhead
+	postponed     postponed         // as the Queue has counted last
+	leftPostponed postponed         // of URLs that are Left
+	leftLater     bool              // postponed URLs were given back that aren't asked for
+	unlisted      bool              // the Queue may have hosts that aren't in the frontier
+	open          bool              // other programs may still add to the Queue
 
 	work     work // the next calls of the Queue
 	storing  bool // the Queue is at work
@@ -110,6 +114,7 @@ func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 	r.loop(cancel)
 	r.leaveMemory()
 	r.countAsides()
+	r.countPostponed()
 	r.giveLeave()
 	r.report(time.Now(), true)
 	return r.summary, r.err
@@ -148,6 +153,10 @@ func (c *Crawler) newRun(ctx, late context.Context) *run {
 	}
 	r.owner, _ = r.queue.(Owner)
 	r.recurring, _ = r.queue.(Recurring)
+	if postponer, ok := r.queue.(Postponer); ok && c.cfg.Traps != TrapsIgnored {
+		r.postponer = postponer
+		r.frontier.rule = newRule(c.cfg.Traps)
+	}
 	if c.cfg.MaxPagesPerHost > 0 {
 		r.pages = make(map[string]int)
 	}
@@ -175,6 +184,7 @@ func (r *run) leaveMemory() {
 			continue
 		}
 		res := Result{Request: req, Outcome: Left}
+		res.Why = r.frontier.rule.why(&req)
 		r.count(res)
 		r.callDone([]Result{res})
 	}
@@ -208,6 +218,7 @@ func (r *run) loop(cancel context.CancelFunc) {
 	for {
 		r.endWaits(time.Now())
 		wait := r.launch(time.Now())
+		r.feed()
 		r.store()
 		if r.over() {
 			return
@@ -242,6 +253,7 @@ func (r *run) tick() {
 		r.work.list = true
 	}
 	r.endWatch(time.Now())
+	r.wantPostponed(time.Now())
 	r.lookAhead(time.Now())
 	r.askAside(time.Now())
 }
@@ -542,7 +554,7 @@ func (r *run) over() bool {
 	if r.storing {
 		return false
 	}
-	nothingLeft := len(r.frontier.hosts) == 0 && (!r.open || r.refusedAll)
+	nothingLeft := len(r.frontier.hosts) == 0 && (!r.open || r.refusedAll || r.leftLater)
 	return r.stopped || nothingLeft && !r.waits(time.Now())
 }
 
@@ -585,6 +597,9 @@ func (r *run) count(res Result) {
 	if res.Outcome == Unchanged && res.Status == http.StatusNotModified {
 		r.summary.NotModified++
 	}
+	if res.Outcome == Left && res.Later > 0 {
+		r.leftPostponed.add(nameOf(res.URL, res.Mark), 1)
+	}
 	if res.Err != nil && r.summary.Errors[res.Outcome] == nil {
 		r.summary.Errors[res.Outcome] = res.Err
 	}
@@ -603,6 +618,7 @@ func (r *run) finish(res Result, found []Request) {
 		r.doneSources(res)
 		return
 	}
+	res.Why = r.frontier.rule.ended(&res.Request)
 	r.count(res)
 	if res.countsAsPage() {
 		r.spent++
@@ -847,6 +863,7 @@ func (r *run) report(now time.Time, done bool) {
 	p.Errors = maps.Clone(p.Errors)
 	p.Rules = maps.Clone(p.Rules)
 	p.Changes = maps.Clone(p.Changes)
+	p.Postponed = maps.Clone(p.Postponed)
 	passed := p.Elapsed - r.shown.Elapsed
 	if passed > 0 {
 		p.Rate = float64(p.Visited()-r.shown.Visited()) / passed.Seconds()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"slices"
 	"time"
@@ -22,28 +23,46 @@ type work struct {
 	rejected []Result          // of URLs that the Queue doesn't get, for Config.Done
 	handed   []chan<- struct{} // closed when the Queue has add, see seeker
 	want     []string          // hosts for Take
+	lift     []lifting         // marks for Lift
+	later    []seeking         // hosts for TakeLater
+	count    bool              // whether Postponed is called
 	list     bool              // whether Hosts is called
 	next     bool              // whether Recurring.Next is called
 	places   int               // number of hosts for Hosts
 }
 
+// A lifting is a call of Postponer.Lift.
+type lifting struct {
+	host  string
+	mark  uint32
+	later int
+}
+
+// A seeking is a call of Postponer.TakeLater.
+type seeking struct {
+	host  string
+	least int
+}
+
 func (w *work) empty() bool {
-	lists := max(len(w.add), len(w.sources), len(w.done), len(w.back), len(w.rejected), len(w.handed), len(w.want))
-	return lists == 0 && !w.list && !w.next
+	toPut := max(len(w.add), len(w.sources), len(w.done), len(w.back), len(w.rejected), len(w.handed), len(w.lift))
+	toGet := max(len(w.want), len(w.later))
+	return toPut+toGet == 0 && !w.list && !w.next && !w.count
 }
 
 // want asks the Queue for more URLs of h if it has few.
 func (r *run) want(h *host) {
-	few := len(h.urls) <= lend/4
-	if few && h.more && !h.wanted && !r.stopped {
+	r.trim(h)
+	if h.hasFew() && h.more && !h.wanted && !r.stopped {
 		h.wanted = true // until the response: one question at a time
 		r.work.want = append(r.work.want, h.key)
 	}
 }
 
-// expect notes that the Queue may have URLs of the host key.
-func (r *run) expect(key string) {
-	if r.rests(key) {
+// expect notes that the Queue may have URLs of the host key, none of which goes before the rank at.
+func (r *run) expect(key string, at rank) {
+	isLeft := r.frontier.rule.leaves && at.later > 0
+	if r.rests(key) || isLeft {
 		return
 	}
 	if r.frontier.hosts[key] == nil && r.places() <= 0 {
@@ -51,7 +70,11 @@ func (r *run) expect(key string) {
 		return
 	}
 	h := r.host(key)
+	if !h.more || at.compare(h.queued) < 0 {
+		h.queued = at
+	}
 	h.more = true
+	h.postpones = h.postpones || at.later > 0
 	r.want(h)
 }
 
@@ -89,6 +112,7 @@ func (r *run) store() {
 func (r *run) callQueue(call *calledQueue) {
 	defer func() { r.events <- call }()
 	ctx := context.WithoutCancel(r.ctx) // results are kept after the end
+	call.postponer = r.postponer
 	call.err = guarded("the Queue", func() error { return call.put(ctx, r.queue) })
 	r.callDone(append(call.rejected, call.done...)) // after the Queue: a URL that Done has seen isn't fetched again
 	if call.err == nil {
@@ -99,13 +123,16 @@ func (r *run) callQueue(call *calledQueue) {
 // A calledQueue has the arguments and the results of the calls of callQueue.
 type calledQueue struct {
 	work
-	added  int // by Add
-	noRoom int
-	taken  []Request
-	hosts  []string
-	open   bool
-	due    time.Time // by Next
-	err    error
+	postponer Postponer // nil: the Queue is none
+	added     int       // by Add
+	noRoom    int
+	taken     []Request
+	takenLate []Request // by TakeLater
+	hosts     []string
+	open      bool
+	due       time.Time // by Next
+	postponed postponed
+	err       error
 }
 
 // put calls the methods of q that take something. The URLs that a page has led to are added before
@@ -124,10 +151,17 @@ func (c *calledQueue) put(ctx context.Context, q Queue) error {
 		}
 	}
 	ended := c.ended()
-	if len(ended) == 0 {
-		return nil
+	if len(ended) > 0 {
+		if err := q.Done(ctx, ended); err != nil {
+			return err
+		}
 	}
-	return q.Done(ctx, ended)
+	for _, l := range c.lift {
+		if err := c.postponer.Lift(ctx, l.host, l.mark, l.later); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ended returns the results for Queue.Done.
@@ -139,6 +173,18 @@ func (c *calledQueue) get(ctx context.Context, q Queue) error {
 		var err error
 		c.taken, err = q.Take(ctx, c.want, lend)
 		if err != nil {
+			return err
+		}
+	}
+	for _, l := range c.later {
+		taken, err := c.postponer.TakeLater(ctx, l.host, l.least, 1)
+		if err != nil {
+			return err
+		}
+		c.takenLate = append(c.takenLate, taken...)
+	}
+	if c.count {
+		if err := c.postponed.count(ctx, c.postponer); err != nil {
 			return err
 		}
 	}
@@ -179,22 +225,45 @@ func (c *calledQueue) apply(r *run) {
 		h.more = false // until a full answer, below, says that there are more
 	}
 	r.lent(c.taken)
+	for _, req := range c.takenLate {
+		r.lentOne(req)
+	}
+	for _, l := range c.later {
+		if h := r.frontier.hosts[l.host]; h != nil {
+			h.seeks = false
+			h.hasSought = true
+			r.frontier.put(h)
+		}
+	}
+	if c.count {
+		r.showPostponed(&c.postponed)
+	}
 	if c.added > 0 { // which of them, the Queue doesn't say
 		for _, req := range c.add {
-			r.expect(req.Host)
+			r.expect(req.Host, rankOf(&req))
 		}
 	} else {
 		for _, req := range c.add {
 			if !req.Modified.IsZero() { // a hint may have made it due
-				r.expect(req.Host)
+				r.expect(req.Host, first)
 			}
 		}
 	}
 	for _, req := range c.sources {
-		r.expect(req.Host)
+		r.expect(req.Host, first)
+	}
+	// A Take that was at work meanwhile hasn't seen these.
+	for _, l := range c.lift {
+		r.expect(l.host, rank{priority: math.MaxInt, later: l.later})
+	}
+	for _, res := range c.back {
+		if res.waits {
+			r.expect(res.Host, rankOf(&res.Request))
+		}
 	}
 	for _, key := range c.hosts {
-		r.expect(key)
+		r.expect(key, first)
+		r.mayPostpone(key)
 	}
 	if c.list && len(c.hosts) >= c.places {
 		r.unlisted = true // the response is full, so there may be others
@@ -202,6 +271,7 @@ func (c *calledQueue) apply(r *run) {
 	for _, key := range c.want {
 		h := r.host(key)
 		r.want(h) // it may have more than lend URLs, and few at hand
+		r.frontier.put(h)
 		r.leftWith(h)
 	}
 	for _, res := range c.ended() {
@@ -211,7 +281,7 @@ func (c *calledQueue) apply(r *run) {
 	}
 }
 
-// lent takes in the requests that the Queue has lent.
+// lent takes in the requests that Take has lent.
 func (r *run) lent(taken []Request) {
 	number := make(map[string]int)
 	for _, req := range taken {
@@ -219,18 +289,25 @@ func (r *run) lent(taken []Request) {
 		number[req.Host]++
 		// Fewer than were asked for: it has no others.
 		h.more = number[req.Host] == lend && !r.rests(req.Host)
-		h.open++
-		if r.stopped {
-			r.done(Result{Request: req, Outcome: Left}, nil)
-			continue
-		}
-		if err := fetchable(req.URL); err != nil {
-			r.done(Result{Request: req, Outcome: Invalid, Err: err}, nil)
-			continue
-		}
-		h.insert(req)
-		r.frontier.put(h)
+		h.queued = rankOf(&req) // the last one's: Take goes by ranks
+		r.lentOne(req)
 	}
+}
+
+// lentOne takes in a request that the Queue has lent.
+func (r *run) lentOne(req Request) {
+	h := r.host(req.Host)
+	h.open++
+	if r.stopped {
+		r.done(Result{Request: req, Outcome: Left}, nil)
+		return
+	}
+	if err := fetchable(req.URL); err != nil {
+		r.done(Result{Request: req, Outcome: Invalid, Err: err}, nil)
+		return
+	}
+	h.insert(req)
+	r.frontier.put(h)
 }
 
 // fetchable returns why a URL that the Queue lends can't be fetched. Others may write to a Queue,
@@ -251,13 +328,21 @@ func fetchable(rawURL string) error {
 	return err
 }
 
-// insert adds a request to those at hand, behind all that have its Priority or a higher one.
+// insert adds a request to those at hand, behind all that have its rank or one before it: by
+// Priority alone, where no URL is postponed.
 func (h *host) insert(req Request) {
 	i := len(h.urls)
-	for i > 0 && h.urls[i-1].Priority < req.Priority {
+	for i > 0 && h.goesBefore(&req, &h.urls[i-1]) {
 		i--
 	}
 	h.urls = slices.Insert(h.urls, i, req)
+}
+
+func (h *host) goesBefore(a, b *Request) bool {
+	if h.rule.isOn() {
+		return compareRanks(a, b) < 0
+	}
+	return a.Priority > b.Priority
 }
 
 // leftWith ends waits that are over now that h has all that the Queue could give: those of pages

@@ -60,6 +60,12 @@ type Summary struct {
 	// reason of a block that ends later than Patience. Above a hundred rules all others are one. It
 	// is nil if there is none.
 	Rules map[string]int
+
+	// Postponed is the number of URLs that wait, or are Left, because they look like those of a trap
+	// (Config.Traps), by what has postponed them, such as "parameter orderby". Above 20 reasons all
+	// others are one. Of a Queue of your own that goes on it counts all that are postponed there. Nil:
+	// there is none, or they weren't counted yet.
+	Postponed map[string]int
 }
 
 // ErrMaxPages is Summary.Stopped of a crawl that ended because of Config.MaxPages. Test for it to
@@ -175,6 +181,9 @@ func (s Summary) String() string {
 			part += " (by own rules: " + s.rules() + ")"
 		}
 		parts = append(parts, part)
+	}
+	if postponed := s.postponed(); postponed != "" {
+		parts = append(parts, postponed)
 	}
 	text := fmt.Sprintf("%s in %v", strings.Join(parts, ", "), s.Elapsed.Round(100*time.Millisecond))
 	if s.NotModified > 0 {

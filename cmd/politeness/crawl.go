@@ -43,6 +43,8 @@ Which pages:
   -exclude RE     follow no link that matches
   -sitemaps       begin with the pages in the sites' sitemaps, too
   -depth-first    follow the links of a page before other pages of its host
+  -traps HOW      filters and calendars without end: last (default), left
+                  or ignored, which is as they come
   -header FIELD   send 'Name: value' with each page, to the sites of start URLs
   -purpose LIST   train, ground, search: leave out pages that sites reserve
 
@@ -88,6 +90,8 @@ var follows = map[string]func(*crawl.Page, crawl.Link) bool{
 	"none": nil, "host": crawl.SameHost, "name": crawl.SameName, "site": crawl.SameSite, "all": crawl.Everywhere,
 }
 
+var trapsOf = map[string]crawl.Traps{"last": crawl.TrapsLast, "left": crawl.TrapsLeft, "ignored": crawl.TrapsIgnored}
+
 // A line is what crawl writes for each page.
 type line struct {
 	Change   string    `json:"change,omitempty"` // with -every
@@ -122,6 +126,7 @@ type crawlCommand struct {
 	tries                        int
 	dry, quiet, sitemaps, bodies bool
 	urlsOnly, depthFirst         bool
+	traps                        crawl.Traps
 	headers                      headers
 	within                       scope
 	waitState                    time.Duration
@@ -144,6 +149,7 @@ func parseCrawl(args []string) (*crawlCommand, error) {
 	flags.BoolVar(&c.bodies, "body", false, "")
 	flags.BoolVar(&c.urlsOnly, "urls-only", false, "")
 	flags.BoolVar(&c.depthFirst, "depth-first", false, "")
+	traps := flags.String("traps", "last", "")
 	flags.Var(&c.headers, "header", "")
 	flags.StringVar(&c.list, "urls", "", "")
 	flags.StringVar(&c.failed, "failed", "", "")
@@ -162,7 +168,11 @@ func parseCrawl(args []string) (*crawlCommand, error) {
 	}
 	c.typed = typed
 	follow, ok := follows[*how]
+	isTraps := false
+	c.traps, isTraps = trapsOf[*traps]
 	switch {
+	case !isTraps:
+		return nil, misused("-traps is last, left or ignored, not %q", *traps)
 	case !ok:
 		return nil, misused("-follow is none, host, name, site or all, not %q", *how)
 	case c.depth < 0:
@@ -270,6 +280,7 @@ func (c *crawlCommand) start(
 		Follow:    c.follow,
 		Prepare:   prepare,
 		MaxDepth:  c.depth,
+		Traps:     c.traps,
 		MaxPages:  c.policy.pages,
 		Tries:     c.tries,
 		Timeout:   timeout,

@@ -89,9 +89,12 @@ func (m mark) String() string {
 	return "paths like " + m.text
 }
 
-// marksOf returns the marks of a URL. Those of its path pay for it only if it has no parameters.
-func (h *Host) marksOf(a *address) []mark {
-	marks := make([]mark, 0, 16)
+// usualMarks is how many marks a URL has at most, but for a few.
+const usualMarks = 16
+
+// marksOf adds the marks of a URL to marks. Those of its path pay for it only if it has no
+// parameters.
+func (h *Host) marksOf(a *address, marks []mark) []mark {
 	add := func(m mark) {
 		if m.kind&h.drop == 0 {
 			marks = append(marks, m)

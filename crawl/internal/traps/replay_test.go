@@ -23,6 +23,7 @@ type replay struct {
 	seq     int
 
 	putBack int
+	asked   []string
 }
 
 // A waiting URL is in the list of its level, the longest waiting first.
@@ -150,6 +151,7 @@ func (r *replay) crawl(s *site, limit int, toTheEnd bool) (f figures) {
 			break
 		}
 		f.requests++
+		r.asked = append(r.asked, w.url)
 		path, query := split(w.url)
 		p := s.get(path, query)
 		if s.real[p.id] {

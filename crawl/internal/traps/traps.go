@@ -119,7 +119,8 @@ func (h *Host) Standing(url string) Standing {
 
 // worst returns the mark of a URL with the last level.
 func (h *Host) worst(a *address) (s Standing, worst mark) {
-	for _, m := range h.marksOf(a) {
+	var room [usualMarks]mark
+	for _, m := range h.marksOf(a, room[:0]) {
 		if level := h.yield(m).level(); level > s.Level {
 			s = Standing{Level: level, Mark: m.hash}
 			worst = m
@@ -139,6 +140,42 @@ func (h *Host) Why(url string) string {
 		return ""
 	}
 	return m.String() + ": " + h.yield(m).String()
+}
+
+// Size returns about how many bytes h takes.
+func (h *Host) Size() int {
+	const (
+		perHost   = 400 // of the Host itself, and of maps with little in them
+		perLine   = 12  // of values in maps, with the room that these have to spare
+		perMark   = 32
+		perAnswer = 40
+		perAsked  = 12
+		perTally  = 16
+		perName   = 64
+	)
+	size := perHost + perLine*len(h.lines.known) + perMark*h.marks.size()
+	size += perAnswer*h.answers.size() + perAsked*h.asked.size()
+	return size + perTally*h.tallies.size() + perName*len(h.names)
+}
+
+// NameOf returns what has a mark in a URL, for people: a part of the URL, or a difference. It is
+// empty if the URL hasn't the mark.
+func NameOf(url string, sum uint32) string {
+	a := parse(url)
+	for _, m := range new(Host).marksOf(&a, nil) {
+		if m.hash == sum {
+			return m.String()
+		}
+	}
+	for _, d := range new(Host).identityOf(&a).differences {
+		if d.hash == sum {
+			return d.String() + ", which changes nothing"
+		}
+	}
+	if order.hash == sum {
+		return order.String() + ", which changes nothing"
+	}
+	return ""
 }
 
 // A Page is what an answer has shown.
@@ -163,7 +200,8 @@ func (h *Host) Learn(url string, p Page) (isNew bool, lifted []Standing) {
 	a := parse(url)
 	hasNewLine := h.lines.add(p.Lines)
 	isNew = hasNewLine && !p.NotNew
-	marks := h.marksOf(&a)
+	var room [usualMarks]mark
+	marks := h.marksOf(&a, room[:0])
 	if isNew {
 		lifted = h.praise(marks)
 	} else {

@@ -335,7 +335,7 @@ func TestLongURLsHaveFewMarks(t *testing.T) {
 		"http://s/?" + strings.Repeat("%", 2000),
 	} {
 		a := parse(url)
-		if n := len(h.marksOf(&a)); n > 1+maxSegments+4*maxParameters {
+		if n := len(h.marksOf(&a, nil)); n > 1+maxSegments+4*maxParameters {
 			t.Errorf("%.20s: %d marks", url, n)
 		}
 		if n := len(h.identityOf(&a).differences); n > maxParameters+3 {

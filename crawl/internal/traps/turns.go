@@ -35,6 +35,15 @@ func (t *Turns) Next(has [Levels]bool) (level int, ok bool) {
 	return level, true
 }
 
+// Further returns how many levels further than the first one the next turn goes: 0 but for each
+// 32nd.
+func (t *Turns) Further() (levels int) {
+	for n := t.n + 1; n%every == 0 && levels < Levels-1; n /= every {
+		levels++
+	}
+	return levels
+}
+
 // following returns the first level after one that has URLs; below 0: none has.
 func following(has [Levels]bool, level int) int {
 	for next := level + 1; next < Levels; next++ {
