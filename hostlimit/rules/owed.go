@@ -3,22 +3,44 @@ package rules
 import (
 	"time"
 
+	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
+const week = 7 * 24 * time.Hour
+
 // Owed returns the part of d that applies at now, by the wall clock. A block that is over has no
 // cause, and none is left of one whose refusals are forgiven. A wait is no longer than it was to be
-// when it was set, or than MaxRetryAfter, because the clock may have been set back since.
+// when it was set, or than MaxRetryAfter, because the clock may have been set back since. A block
+// that no operator has set is no longer than a week, or LongestBlock. One that another program has
+// written, centuries ahead, must not stay. A process with other limits may have set one of a day or
+// two.
 func (r *Rules) Owed(d hostlimit.Debt, now time.Time) hostlimit.Debt {
 	d = r.Current(d, now)
 	longest := r.refusals.MaxRetryAfter
 	d.NextStart = earlier(d.NextStart, now.Add(longest).Round(0))
 	if !d.BlockedAt.IsZero() {
-		// An operator may have blocked the key for longer than any host may ask for.
 		longest = max(longest, d.BlockedUntil.Sub(d.BlockedAt))
+	}
+	if _, byHand := ByHand(d.Cause); !byHand {
+		longest = min(longest, max(week, r.LongestBlock()))
 	}
 	d.BlockedUntil = earlier(d.BlockedUntil, now.Add(longest).Round(0))
 	return d
+}
+
+// LongestBlock returns for how long the answers of a host block it at most: by MaxRetryAfter, by
+// the policy with its jitter, or by a ban. It is math.MaxInt64 for a policy that isn't of package
+// backoff. Use it to bound blocks that are read from where others may write.
+func (r *Rules) LongestBlock() time.Duration {
+	longest := max(r.refusals.MaxRetryAfter, r.refusals.Longest(), longestBan)
+	p, ok := r.refusals.Policy.(backoff.Doubling)
+	if !ok {
+		return longest
+	}
+	most := p.WithDefaults().Cap
+	jitter := min(p.Jitter[1]*float64(most), float64(Never/2))
+	return max(longest, Add(most, time.Duration(jitter)))
 }
 
 // Current returns d without the parts that are over at now.

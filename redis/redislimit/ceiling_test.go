@@ -8,6 +8,7 @@ import (
 
 	"github.com/vmihailenco/msgpack/v5"
 
+	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
@@ -116,5 +117,30 @@ func TestForgedTimesOfTheGenerationDoNotStay(t *testing.T) {
 			}
 			lease.Release()
 		}
+	}
+}
+
+// The ceiling cuts no block that the policy sets, with all of its jitter.
+func TestTheCeilingCutsNoBlockOfThePolicy(t *testing.T) {
+	t.Parallel()
+	policy := backoff.Doubling{Start: 24 * time.Hour, Cap: 24 * time.Hour, Jitter: [2]float64{0.1, 0.2}}
+	l := newTest(t, shared, hostlimit.Config{Backoff: backoff.Refusals{Policy: policy}})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	lease, err := l.Acquire(ctx, "a.example", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lease.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	lease.Observe(hostlimit.Outcome{Status: 429})
+	lease.Release()
+	state, err := l.State(ctx, "a.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := time.Until(state.BlockedUntil); left < 26*time.Hour {
+		t.Errorf("the host is blocked for %v", left)
 	}
 }

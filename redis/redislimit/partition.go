@@ -117,15 +117,6 @@ func (p *partition) isMember() bool {
 	return !p.l.conf.Operator && p.gen.name != "" && p.down == nil
 }
 
-// longestBan is how long a ban lasts at most, unless Config.Backoff has longer ones.
-const longestBan = 4 * time.Hour
-
-// longestBlock returns for how long the responses of a host block it at most.
-func (l *Limiter) longestBlock() time.Duration {
-	policy := l.rules.Backoff()
-	return max(policy.MaxRetryAfter, policy.Longest(), longestBan)
-}
-
 // newCall writes a call of step.lua.
 func (p *partition) newCall(ops []op, bye bool) *call {
 	l := p.l
@@ -193,7 +184,7 @@ func (p *partition) header(now time.Duration, bye bool) wire.Call {
 		Claim:      wire.MicrosOf(claimWithin),
 		TTL:        wire.MicrosOf(l.limits.LeaseTTL),
 		Forgive:    wire.MicrosOf(l.rules.Backoff().Forgive),
-		Most:       wire.MicrosOf(l.longestBlock()),
+		Most:       wire.MicrosOf(l.rules.LongestBlock()),
 		Hours:      l.windows,
 		Dead:       wire.MicrosOf(l.deadAfter),
 	}
