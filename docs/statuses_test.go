@@ -115,8 +115,8 @@ func statusTable(t *testing.T, usual, conservative hostlimit.Config) string {
 var meanings = map[string]string{
 	"neutral":   "no effect",
 	"ok":        "success, ends a block",
-	"unsure":    "pauses the host, unless a repeat shows that only this page fails",
-	"forbidden": "ends no block. After %d in a row, the next one is a ban",
+	"unsure":    "pauses the host. A repeat shows if the fault is in the page",
+	"forbidden": "doesn't end a block. After %d in a row, one more is a ban",
 	"refused":   "blocks the host",
 }
 
