@@ -150,5 +150,10 @@ func parseTime(s string) (t time.Time, ok bool) {
 		layout = "Monday, 02-Jan-06 15:04:05 GMT" // time.RFC850 makes a zone of any other word
 	}
 	t, err := time.Parse(layout, s)
-	return t, err == nil
+	if err != nil {
+		return time.Time{}, false
+	}
+	// Parse takes further spaces, and an hour of one digit: such a text is no date.
+	var written [len("Wednesday, 02-Jan-06 15:04:05 GMT")]byte
+	return t, len(t.AppendFormat(written[:0], layout)) == len(s)
 }
