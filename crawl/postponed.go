@@ -14,7 +14,7 @@ import (
 )
 
 // errPostponed is why a crawl with TrapsLeft has left URLs.
-var errPostponed = errors.New("crawl: only postponed URLs are left, and Config.Traps is TrapsLeft")
+var errPostponed = errors.New("crawl: only postponed URLs are left, which look like those of a trap")
 
 // A postponed is the numbers of postponed URLs by their reasons.
 type postponed struct {

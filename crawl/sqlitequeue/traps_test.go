@@ -22,6 +22,7 @@ import (
 type shop struct {
 	mu       sync.Mutex
 	requests map[string]int
+	order    []string
 }
 
 const (
@@ -32,6 +33,7 @@ const (
 func (s *shop) RoundTrip(req *http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	s.requests[req.URL.RequestURI()]++
+	s.order = append(s.order, req.URL.RequestURI())
 	s.mu.Unlock()
 	var body strings.Builder
 	body.WriteString("<p>Shop")
@@ -114,6 +116,30 @@ func (d *dying) Postponed(ctx context.Context, n int) (largest []crawl.Postponed
 		return nil, 0, errKilled
 	}
 	return d.Queue.Postponed(ctx, n)
+}
+
+// TestRealPagesGoFirst: the pages of a shop come before nearly all of its filters, with the URLs in a
+// file as well.
+func TestRealPagesGoFirst(t *testing.T) {
+	q, err := sqlitequeue.Open(filepath.Join(t.TempDir(), "urls.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	site := &shop{requests: make(map[string]int)}
+	if err := crawlShop(t, site, q); err != nil {
+		t.Fatal(err)
+	}
+	others := 0
+	for _, path := range site.order[:items*5/4] {
+		if !strings.HasPrefix(path, "/item/") {
+			others++
+		}
+	}
+	if others > items/4 || len(site.requests) != 2+items+values*values {
+		t.Errorf("%d of the first %d requests weren't for items; %d URLs were asked for: %q",
+			others, items*5/4, len(site.requests), site.order[:items*5/4])
+	}
 }
 
 // TestAHundredKillsKeepLevels: a crawl of a site with a trap that is killed a hundred times loses no
