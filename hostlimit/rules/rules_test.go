@@ -279,23 +279,43 @@ func TestOwnLimitsOfAKey(t *testing.T) {
 // 4 h, in whatever words the ban is, so a ban for an hour ends. A user who is offline, and one who has
 // chosen a policy, waits no longer than before.
 func TestABanThatEachRequestBeginsAnew(t *testing.T) {
-	const s, min = time.Second, time.Minute
+	const s, minute = time.Second, time.Minute
 	for name, tt := range map[string]struct {
 		policy  backoff.Policy
 		outcome hostlimit.Outcome
 		first   int // answers before the first that is looked at
 		want    []time.Duration
 	}{
-		"403": {nil, hostlimit.Outcome{Status: 403}, 5,
-			[]time.Duration{1 * min, 2 * min, 4 * min, 8 * min, 10 * min, 10 * min, 20 * min, 40 * min, 80 * min, 160 * min, 240 * min, 240 * min}},
-		"429": {nil, hostlimit.Outcome{Status: 429}, 12,
-			[]time.Duration{233 * s, 377 * s, 10 * min, 10 * min, 20 * min, 40 * min, 80 * min, 160 * min, 240 * min, 240 * min}},
-		"503": {nil, hostlimit.Outcome{Status: 503}, 12,
-			[]time.Duration{233 * s, 5 * min, 5 * min, 10 * min, 20 * min, 40 * min, 80 * min, 160 * min, 240 * min, 240 * min}},
-		"no response": {nil, hostlimit.Outcome{Err: io.ErrUnexpectedEOF}, 12,
-			[]time.Duration{233 * s, 5 * min, 5 * min, 5 * min, 5 * min, 5 * min}},
-		"a policy of one's own": {backoff.Fibonacci{Cap: 20 * s}, hostlimit.Outcome{Status: 429}, 5,
-			[]time.Duration{8 * s, 13 * s, 20 * s, 20 * s, 20 * s, 20 * s}},
+		"403": {
+			nil,
+			hostlimit.Outcome{Status: 403},
+			5,
+			[]time.Duration{1 * minute, 2 * minute, 4 * minute, 8 * minute, 10 * minute, 10 * minute, 20 * minute, 40 * minute, 80 * minute, 160 * minute, 240 * minute, 240 * minute},
+		},
+		"429": {
+			nil,
+			hostlimit.Outcome{Status: 429},
+			12,
+			[]time.Duration{233 * s, 377 * s, 10 * minute, 10 * minute, 20 * minute, 40 * minute, 80 * minute, 160 * minute, 240 * minute, 240 * minute},
+		},
+		"503": {
+			nil,
+			hostlimit.Outcome{Status: 503},
+			12,
+			[]time.Duration{233 * s, 5 * minute, 5 * minute, 10 * minute, 20 * minute, 40 * minute, 80 * minute, 160 * minute, 240 * minute, 240 * minute},
+		},
+		"no response": {
+			nil,
+			hostlimit.Outcome{Err: io.ErrUnexpectedEOF},
+			12,
+			[]time.Duration{233 * s, 5 * minute, 5 * minute, 5 * minute, 5 * minute, 5 * minute},
+		},
+		"a policy of one's own": {
+			backoff.Fibonacci{Cap: 20 * s},
+			hostlimit.Outcome{Status: 429},
+			5,
+			[]time.Duration{8 * s, 13 * s, 20 * s, 20 * s, 20 * s, 20 * s},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := New(hostlimit.Config{Backoff: tt.policy})
