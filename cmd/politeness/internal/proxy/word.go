@@ -137,7 +137,7 @@ func writeReason(w http.ResponseWriter, status int, reason string) {
 	}
 }
 
-// A refusalPage is what an answer of the proxy's own tells.
+// A refusalPage is the content of the proxy's own response.
 type refusalPage struct {
 	By         string `json:"by"`
 	Status     int    `json:"status"`
@@ -147,14 +147,28 @@ type refusalPage struct {
 }
 
 var refusalHTML = template.Must(template.New("").Parse(`<!doctype html>
+<html lang="en">
+<head>
 <meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
 <title>{{.Status}} {{.Text}}: {{.By}}</title>
-<style>body { font: 1rem/1.5 sans-serif; max-width: 40rem; margin: 3rem auto; padding: 0 1rem }</style>
+<style>
+:root { --page: #fff; --ink: #1b2026; }
+@media (prefers-color-scheme: dark) { :root { --page: #12151a; --ink: #e7ebef; } }
+body { background: var(--page); color: var(--ink); font: 1rem/1.5 sans-serif; overflow-wrap: anywhere; }
+main { max-width: 40rem; margin: 3rem auto; padding: 0 1rem; }
+</style>
+</head>
+<body>
+<main>
 <h1>{{.Status}} {{.Text}}</h1>
-<p>This answer is by the proxy <b>{{.By}}</b> on the way, and not by the site.</p>
+<p>This response is from the proxy <b>{{.By}}</b>, and not from the site.</p>
 <p>{{.Reason}}</p>
-{{with .RetryAfter}}<p>Come back in {{.}} seconds.</p>{{else}}<p>To come back doesn't help by itself.</p>{{end}}
+{{with .RetryAfter}}<p>Try again in {{.}} seconds.</p>{{else}}<p>To try again doesn't help by itself.</p>{{end}}
+</main>
+</body>
+</html>
 `))
 
 // wordsOf returns the words behind the status of a site's answer, where they aren't the usual ones.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-politeness/politeness/internal/browsertest"
 	"github.com/go-politeness/politeness/internal/localsite"
 )
 
@@ -98,5 +99,27 @@ func TestARefusalIsReadable(t *testing.T) {
 	}
 	if resp, body = ask("*/*"); !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") {
 		t.Errorf("%v\n%s", resp.Header, body)
+	}
+}
+
+// TestThePageOfTheProxyInABrowser fits a desk and a phone, light and dark, and has no obstacle.
+func TestThePageOfTheProxyInABrowser(t *testing.T) {
+	path := browsertest.Find(t)
+	if path == "" {
+		return
+	}
+	for _, after := range []string{"", "30"} {
+		var page strings.Builder
+		err := refusalHTML.Execute(&page, refusalPage{
+			By:         self,
+			Status:     http.StatusServiceUnavailable,
+			Text:       http.StatusText(http.StatusServiceUnavailable),
+			Reason:     "a-host-with-a-very-long-name.subdomain.of-a-very-long-domain.example: blocked (status 429) until 12:00:30",
+			RetryAfter: after,
+		})
+		must(t, err)
+		desk := browsertest.View{Width: 1280, Height: 600}
+		phone := browsertest.View{Width: 390, Height: 600}
+		browsertest.Check(t, path, browsertest.HTML(page.String()), "", desk, phone)
 	}
 }
