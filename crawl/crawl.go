@@ -179,11 +179,12 @@ type Config struct {
 	// If it is 1, only Retry repeats requests, and occupies a connection meanwhile.
 	Tries int
 
-	// Traps says what becomes of URLs that look like those of a trap: filters that combine, calendars
-	// without end, session ids. They are postponed, by what URLs like them have brought: real pages go
-	// first, and of a hundred requests about three are for the others. No URL is lost. Start URLs and
-	// those of Discover and Page.Add are never postponed, and Priority goes before. It takes a Queue
-	// that is a Postponer. The zero value is TrapsLast. See docs/traps.md.
+	// Traps decides about URLs that look like those of a trap. Examples are filters that combine,
+	// calendars without end, and session ids. They are postponed if similar URLs have brought no
+	// new pages. Real pages go first, and about three of a hundred requests are for the others. No
+	// URL is lost. Start URLs and those of Discover and Page.Add are never postponed, and Priority
+	// goes before. It takes a Queue that is a Postponer. The zero value is TrapsLast. See
+	// docs/traps.md.
 	Traps Traps
 
 	// MaxURLs counts URLs of 96 bytes on average. Longer ones have less room in memory, and those

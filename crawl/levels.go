@@ -17,9 +17,9 @@ type Traps uint8
 
 // What a crawl does with the URLs that look like those of a trap.
 const (
-	TrapsLast    Traps = iota // they are asked for last, but for a few: 3 of 100 requests
+	TrapsLast    Traps = iota // they are fetched last, except for 3 of 100 requests
 	TrapsLeft                 // they aren't asked for, and are Left
-	TrapsIgnored              // nothing looks like a trap: URLs go in the order in which they came
+	TrapsIgnored              // no URL counts as a trap, so URLs go in the order in which they came
 )
 
 // asGiven is Request.Mark of URLs of Page.Add, which are never postponed. No mark of a

@@ -97,7 +97,7 @@ func (r *run) showPostponed(p *postponed) {
 }
 
 // countPostponed counts the URLs that are postponed at the end of the Run: those that are Left, or
-// all of a Queue that goes on.
+// all of a Queue that continues.
 func (r *run) countPostponed() {
 	if r.postponer == nil {
 		return

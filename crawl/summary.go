@@ -61,10 +61,10 @@ type Summary struct {
 	// is nil if there is none.
 	Rules map[string]int
 
-	// Postponed is the number of URLs that wait, or are Left, because they look like those of a trap
-	// (Config.Traps), by what has postponed them, such as "parameter orderby". Above 20 reasons all
-	// others are one. Of a Queue of your own that goes on it counts all that are postponed there. Nil:
-	// there is none, or they weren't counted yet.
+	// Postponed is the number of URLs that wait, or are Left, because they look like those of a
+	// trap (Config.Traps), by what has postponed them, such as "parameter orderby". Above 20
+	// reasons all others are one. Of a Queue of your own that continues it counts all that are
+	// postponed there. It is nil if there is none, or if they weren't counted yet.
 	Postponed map[string]int
 }
 

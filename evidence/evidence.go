@@ -84,7 +84,7 @@ const (
 	ResponseRejected  Type = "response_rejected"
 	Reserved          Type = "reserved" // the site reserves the purpose: not fetched, or not handed over
 	NoIndex           Type = "noindex"
-	StateLost         Type = "state_lost"     // kept state can\'t be read or written; the crawl continues
+	StateLost         Type = "state_lost"     // kept state can't be read or written, and the crawl continues
 	StateShared       Type = "state_shared"   // another process uses the state too, and shares blocks, but not delays
 	LimitersApart     Type = "limiters_apart" // another limiter of the process uses the host too, and both rates add up
 	Drained           Type = "drained"        // an operator has ended the work, and no request starts any more

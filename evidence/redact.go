@@ -252,7 +252,7 @@ const Redacted = "REDACTED"
 
 // Redact returns an Evidence that replaces the values of the named query parameters in every URL by
 // [Redacted] and passes the record on to next. Names are compared without regard to case, after
-// decoding; a name in brackets, or before them, counts as well. For example, "token" also names
+// decoding. A name in brackets, or before them, counts as well. For example, "token" also names
 // token[], token[0] and user[token]. Use it when URLs carry session ids, tokens or personal data:
 //
 //	Evidence: evidence.Redact(log, "token", "session_id", "email")

@@ -46,7 +46,7 @@ type Limiter interface {
 	Next(ctx context.Context, key string, floor time.Duration) (time.Time, error)
 
 	// Config returns the Config that the limiter was made of. Its defaults may be missing, so call
-	// its WithDefaults before you read a field. PerSite is as it is in force: 0 says that the
+	// its WithDefaults before you read a field. PerSite is the bound in force. It is 0 if the
 	// limiter doesn't bound sites, so that no log promises it.
 	Config() Config
 

@@ -75,8 +75,7 @@ func New(c hostlimit.Config) (*Limiter, error) {
 	return m, nil
 }
 
-// Config implements Limiter: it returns the Config that New received, with PerSite as it is in
-// force.
+// Config implements Limiter. It returns the Config that New received, with the PerSite in force.
 func (m *Limiter) Config() hostlimit.Config { return m.config }
 
 // ID implements Limiter. The limiter is a random number, and the process is empty.

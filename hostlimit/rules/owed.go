@@ -29,7 +29,7 @@ func (r *Rules) Owed(d hostlimit.Debt, now time.Time) hostlimit.Debt {
 	return d
 }
 
-// LongestBlock returns for how long the answers of a host block it at most: by MaxRetryAfter, by
+// LongestBlock returns for how long the responses of a host block it at most, by MaxRetryAfter, by
 // the policy with its jitter, or by a ban. It is math.MaxInt64 for a policy that isn't of package
 // backoff. Use it to bound blocks that are read from where others may write.
 func (r *Rules) LongestBlock() time.Duration {
