@@ -154,7 +154,7 @@ func (n *answer) counted() bool { return n.block != nil && n.block.kind > silent
 func (n *answer) words() string {
 	switch {
 	case n.refused != "":
-		return "an answer that refuses (" + n.refused + ")"
+		return "a response that refuses (" + n.refused + ")"
 	case n.status == 0:
 		return "an exchange without a response"
 	}
@@ -250,7 +250,7 @@ func (s *sequence) keep(t *trip, n answer) *answer {
 }
 
 const clockJumped = "the clock was put forward, or the computer slept, during a request: " +
-	"when its answer came isn't known"
+	"the time of its response isn't known"
 
 // answer takes the response to t from the end d.
 func (a *auditor) answer(h *host, t *trip, d *evidence.Decision) {

@@ -363,8 +363,8 @@ func (a *auditor) judge() *Report {
 	a.proveRestored()
 	a.sortViolations()
 	for promise := range dueKept { // without records, or a policy, all of them are open
-		a.openIf(len(a.report.Records) == 0, promise, "the log holds no record")
-		a.openIf(a.unpromised, promise, "no policy record says what was promised")
+		a.openIf(len(a.report.Records) == 0, promise, "the log has no record")
+		a.openIf(a.unpromised, promise, "no policy record has the promises")
 	}
 	a.prove()
 	return &a.report

@@ -547,7 +547,7 @@ func TestWhatIsMissingIsOpenInWords(t *testing.T) {
 		log  []byte
 		want string
 	}{
-		"an empty file":  {nil, "the log holds no record"},
+		"an empty file":  {nil, "the log has no record"},
 		"without policy": {logtest.Write(t, logtest.Crawl(1, 5)[1:]), "no policy record"},
 	} {
 		report, err := audit.Check(bytes.NewReader(c.log))

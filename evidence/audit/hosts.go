@@ -294,7 +294,7 @@ const (
 	stopsUnderWay = "the log stops while requests are under way, as after a kill, " +
 		"or where bodies are never closed: these have no end"
 	bytesUnknown  = "how much was read of a request that has no end"
-	answerUnknown = "what a request that has no end was answered"
+	answerUnknown = "the response to a request that has no end"
 )
 
 // ending judges how x ended.

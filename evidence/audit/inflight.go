@@ -38,7 +38,7 @@ func (a *auditor) mayBeBack(y, x *exchange, promise int) bool {
 	if min(x.start, y.end) < y.start+safe { // its time wasn't over
 		return false
 	}
-	a.openEnded(promise, "a slot that may have been taken back, where the record of that is missing")
+	a.openEnded(promise, "a slot that may have been taken back, without a record of that")
 	return true
 }
 

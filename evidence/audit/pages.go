@@ -172,7 +172,7 @@ const (
 	// budgetSkew is how far the clock of a shared budget's server may be ahead of the log's.
 	budgetSkew = 30 * slack
 
-	budgetLost = "a budget that runs spend together, where a process couldn't read or keep it"
+	budgetLost = "a budget that runs spend together, if a process couldn't read or keep it"
 
 	noWindow = "the budget is renewed, and the log doesn't say in which window a page was reserved"
 )
@@ -261,7 +261,7 @@ const (
 	// times.
 	wrongClock = 3600 * slack
 
-	noDate    = "an answer without its Date, and no word that the server sent none"
+	noDate    = "a response without its Date, and no record that the server sent none"
 	farDate   = "a server whose Date is more than an hour away from the log's times"
 	otherDate = "a Date header that disagrees with those before it: " +
 		"a cache, or several machines, or the log's times aren't true"

@@ -107,7 +107,7 @@ func (a *auditor) openIf(open bool, promise int, why string) {
 const (
 	noKey         = "the log is signed, but no key was given"
 	notYet        = "the records after the last checkpoint aren't signed"
-	notChained    = "the lines aren't chained: whoever held the file could change them"
+	notChained    = "the lines aren't chained, so the file could be changed"
 	nothingSigned = "a key was given, and nothing in the log is signed with it"
 )
 

@@ -119,7 +119,7 @@ func (a *auditor) consistent(d *evidence.Decision) {
 		// Ends and blocks come any time after their start.
 		late := int64(d.Time.Sub(d.Start))
 		ofStart := d.Type == evidence.Started || d.Type == evidence.Resent
-		a.cannot(late < 0, "recorded before the start that it tells of")
+		a.cannot(late < 0, "recorded before its start")
 		a.cannot(late > slack && ofStart, "recorded more than a second after its start")
 	}
 	// RetryAt is when the request may come back, Until is the end of the block: of one answer they
@@ -352,11 +352,11 @@ const switched = 101
 func (a *auditor) staysOpen(d *evidence.Decision) {
 	t := a.trip(d)
 	if !t.underWay || t.attempt != d.Attempt || t.open != 0 {
-		a.contradiction("an answer stays open that isn't under way, or does already")
+		a.contradiction("a response stays open that isn't under way, or does already")
 		return
 	}
 	isUpgrade := d.Status == switched
-	a.cannot(!isUpgrade && d.Status/100 != 2, "an answer of that status stays open")
+	a.cannot(!isUpgrade && d.Status/100 != 2, "a response of that status stays open")
 	most := a.by.policy.Streams
 	words := "stream"
 	if isUpgrade {
@@ -379,7 +379,7 @@ func (a *auditor) staysOpen(d *evidence.Decision) {
 
 // closeOpen takes the end d of a response that stayed open.
 func (a *auditor) closeOpen(d *evidence.Decision, t *trip) {
-	a.cannot(d.Status != t.open, "an answer that stays open has two statuses", a.place(t.x))
+	a.cannot(d.Status != t.open, "a response that stays open has two statuses", a.place(t.x))
 	*t.host.open(a.by, t.open == switched)--
 }
 
@@ -444,7 +444,7 @@ func (a *auditor) blockAgrees(d *evidence.Decision, t *trip) {
 	// A limiter learns of a response when the headers are there, and not after the end of the body.
 	tooEarly := moved < t.wall+int64(d.Latency)-slack
 	tooLate := now != 0 && moved > now+settling
-	a.cannot(tooEarly || tooLate, "a block was set or lifted at another time than that of the answer", a.place(t.x))
+	a.cannot(tooEarly || tooLate, "a block was set or lifted at another time than that of the response", a.place(t.x))
 	if n.status != d.Status {
 		a.contradiction(fmt.Sprintf("status %d here and %d there", d.Status, n.status), n.place)
 	}
@@ -498,7 +498,7 @@ func (a *auditor) moved(d *evidence.Decision) {
 	}
 	a.trip(d)
 	if t.answer != nil {
-		a.contradiction("an answer that set or lifted a block twice", t.answer.place)
+		a.contradiction("a response that set or lifted a block twice", t.answer.place)
 	}
 	// The response of a request that is under way: the record of its end will repeat it.
 	n := s.keep(t, a.answerOf(t, d))

@@ -123,10 +123,10 @@ func (s *sequence) set(b *block) {
 	}
 }
 
-const foundLate = "a refusal that the crawl has found in the body of an answer"
+const foundLate = "a refusal that the crawl has found in the body of a response"
 
-const rowsUnknown = "what a person, or an earlier process, has done to a host that had refused: " +
-	"its record doesn't say how the count of refusals goes on"
+const rowsUnknown = "the effect of an operator, or of an earlier process, on a host that had refused: " +
+	"its record doesn't have the count of refusals"
 
 // forgetRows ends the rows of refusals at the block b of a person, or of an earlier process.
 func (s *sequence) forgetRows(b *block) {
@@ -166,7 +166,7 @@ func (s *sequence) block(x *exchange) {
 	}
 }
 
-const mayBeLifted = "whether a block was lifted by a start that isn't in the log, or before it by a person"
+const mayBeLifted = "whether a block was lifted by a start that isn't in the log, or before it by an operator"
 
 // duringBlock judges that x didn't start during a block.
 func (s *sequence) duringBlock(x *exchange) {
@@ -191,7 +191,7 @@ func (s *sequence) besideProbe(x *exchange) {
 		return
 	}
 	early := time.Duration(p.answered - leeway - x.start)
-	detail := fmt.Sprintf("started %v before the answer to a probe", early)
+	detail := fmt.Sprintf("started %v before the response to a probe", early)
 	s.violation(BrokenBlock, detail, s.a.place(p), s.a.place(x))
 }
 
@@ -223,7 +223,7 @@ func (s *sequence) lacks(at int64) bool {
 	if s.limiter.cut >= at {
 		return false
 	}
-	s.a.openEnded(blocksKept, "what others were answered, or a person did, before a log was cut off")
+	s.a.openEnded(blocksKept, "responses to others, or acts of an operator, before a log was cut off")
 	return true
 }
 
@@ -249,7 +249,7 @@ func (s *sequence) answered(n *answer) {
 	// An empty quota, or Retry-After, sets a block beside any answer. Such a block is no refusal.
 	forQuota := (n.quota || n.after) && !n.counted()
 	if n.block != nil && m <= served && !forQuota {
-		s.wrong(Contradiction, n, "a block was set by an answer that asks for none")
+		s.wrong(Contradiction, n, "a block was set by a response that asks for none")
 	}
 	if m <= served && !n.quota && !n.rests {
 		return
@@ -281,7 +281,7 @@ func (s *sequence) isNewer(x *exchange) bool { return x.start > s.blockSet }
 func (s *sequence) cleared(n *answer) {
 	switch {
 	case n.meaning != served:
-		s.wrong(Contradiction, n, "a block was lifted by an answer that is none of a host that serves us")
+		s.wrong(Contradiction, n, "a block was lifted by a response that isn't a success")
 	case s.blockEnd > n.at && !s.isNewer(n.x):
 		const detail = "a block was lifted by a request that had started before it"
 		s.violation(Contradiction, detail, cmp.Or(s.blockPlace, n.place), s.a.place(n.x), n.place)
@@ -322,8 +322,8 @@ func (s *sequence) fails(n *answer, m meaning) (own, before bool) {
 }
 
 const (
-	besideBan  = "whether a request was in flight when answers such as 403 were to be told from a ban"
-	failsAgain = "whether a failure of a page that had failed before is its own trouble"
+	besideBan  = "whether a request was in flight while responses such as 403 were checked for a ban"
+	failsAgain = "whether a failure of a page that had failed before is only that page's"
 )
 
 // uncounted judges the response n, which counts as m and set no block that counts, nor was a part
@@ -385,7 +385,7 @@ func (s *sequence) beside(n *answer) (until int64, ok bool) {
 			break
 		}
 		if i == 2*maxOpen { // a search on would take too long in a log made for that
-			s.a.openEnded(blocksKept, "what an answer did to a host beside a thousand others")
+			s.a.openEnded(blocksKept, "the effect of a response on a host beside a thousand others")
 			return never, true
 		}
 		if m.n == nil || m.n == n || !m.setsBefore(n) {
@@ -393,7 +393,7 @@ func (s *sequence) beside(n *answer) (until int64, ok bool) {
 		}
 		until = max(until, m.n.block.until)
 		ok = true
-		s.a.openIf(m.n.block.hand, blocksKept, "what an answer did to a host beside a person")
+		s.a.openIf(m.n.block.hand, blocksKept, "the effect of a response on a host beside a person")
 	}
 	return until, ok
 }
@@ -480,7 +480,7 @@ func (s *sequence) forbid(n *answer) {
 			s.fullAt = n.at
 		}
 	case !s.lacks(n.at):
-		detail := fmt.Sprintf("%d answers such as 403 in a row set no block", s.forbidden+1)
+		detail := fmt.Sprintf("%d responses such as 403 in a row set no block", s.forbidden+1)
 		s.violation(BrokenBlock, detail, s.a.place(n.x))
 		// A new row begins, so that each ban that is missing is reported once.
 		s.forbidden = 0

@@ -322,7 +322,7 @@ func (r *Report) writeWarnings(w io.Writer) {
 	if len(warned) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\nwarning, over %.0f %% of what was asked was refused:\n", 100*tooManyRefusals)
+	fmt.Fprintf(w, "\nwarning, over %.0f %% of the requests were refused:\n", 100*tooManyRefusals)
 	for _, h := range warned[:min(len(warned), shown)] {
 		fmt.Fprintf(w, "  %s\n", h.Warning())
 	}
@@ -364,7 +364,7 @@ func (r *Report) writeNotes(w io.Writer) {
 	if len(r.Notes) == 0 {
 		return
 	}
-	fmt.Fprint(w, "\nnobody has promised, and a site saw:\n")
+	fmt.Fprint(w, "\na site saw, without a promise:\n")
 	for _, note := range r.Notes[:min(len(r.Notes), shown)] {
 		fmt.Fprintf(w, "  %s\n", printable.Text(note))
 	}

@@ -29,7 +29,7 @@ const (
 const (
 	unclearPage = "a page that came due, whose URL isn't whole"
 	hadBefore   = "a page that came due, and was had in no log that is here"
-	otherAsker  = "a page that came due by a memory without its last answer: " +
+	otherAsker  = "a page that came due by a memory without its last response: " +
 		"another asker had it, or its body wasn't read to the end"
 )
 
@@ -207,7 +207,7 @@ func (h *host) compare(m *memory, x *exchange) {
 			time.Duration(since), time.Duration(last.fresh))
 		a.violation(BrokenRevisit, h.report.Host, detail, a.place(last), a.place(x))
 	case isOwed && !x.has(conditional):
-		const detail = "asked for again without conditions, though its last answer had what they need"
+		const detail = "fetched again without conditions, though its last response had validators"
 		a.violation(BrokenRevisit, h.report.Host, detail, a.place(last), a.place(x))
 	}
 }

@@ -42,10 +42,10 @@ const (
 
 // Reasons and violations of this file.
 const (
-	noText      = "the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)"
+	noText      = "the log doesn't have the text of robots.txt (robotscache.Config.RecordText)"
 	staleCopy   = "an old copy of robots.txt is used, which the policy doesn't let"
-	allIsOpen   = "robots.txt couldn't be fetched, and the policy lets everything then"
-	allIsClosed = "robots.txt can't be fetched and nothing may be fetched, by the policy, but the record lets it"
+	allIsOpen   = "robots.txt couldn't be fetched, and the policy allows everything then"
+	allIsClosed = "robots.txt can't be fetched and nothing may be fetched, by the policy, but the record allows it"
 	outOfDate   = "a robots.txt that was used for longer than the policy, or RFC 9309, says " +
 		"(the server's Cache-Control isn't in the log)"
 )

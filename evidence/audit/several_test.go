@@ -110,7 +110,7 @@ func TestAPersonBesideAnAnswer(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-		if r := check(t, out.Bytes()); !r.OK() || !strings.Contains(openFor(r, "blocks kept"), "a person") {
+		if r := check(t, out.Bytes()); !r.OK() || !strings.Contains(openFor(r, "blocks kept"), "an operator") {
 			t.Errorf("%s: %v", name, r)
 		}
 	}

@@ -97,9 +97,9 @@ func (a *auditor) promise(t *transport, p *evidence.Policy) {
 	a.share(t)
 	a.shareBudget(t)
 	// Functions of the user's can't be called again.
-	a.openIf(p.OwnRefused, blocksKept, "the user's own eye for refusals (Config.IsRefusal) can't be asked again")
-	a.openIf(p.HostKey == "own", delaysKept, "hosts are told apart by a function of the user's (Config.HostKey)")
-	a.openIf(p.HostKey == "", delaysKept, "the policy doesn't say how hosts are told apart")
+	a.openIf(p.OwnRefused, blocksKept, "the user's own check for refusals (Config.IsRefusal) can't be repeated")
+	a.openIf(p.HostKey == "own", delaysKept, "the key of hosts is a user's function (Config.HostKey)")
+	a.openIf(p.HostKey == "", delaysKept, "the policy doesn't name the key of hosts")
 }
 
 // share finds the limiter of t by its policy, and checks that all its Transports promise the same.
@@ -235,7 +235,7 @@ func (a *auditor) keyFits(d *evidence.Decision) {
 	// twice as fast.
 	key := hostname.Key(sites.Authority(d.URL))
 	if !isKey(key) {
-		a.openEnded(delaysKept, "a URL that doesn't tell its host")
+		a.openEnded(delaysKept, "a URL without a host")
 		return
 	}
 	fits := d.Host == key

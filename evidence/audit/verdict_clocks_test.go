@@ -66,7 +66,7 @@ func TestVerdictsByTheClockOfALimiter(t *testing.T) {
 	}))
 	checkRows(t, process+"1 refused 1 status=429 retryAfter=9 until=@10.1\n9999 closed\nfile\npolicy by=U process=Q slots=1 clock=0\nsite \"\" at=90", closed([]row{
 		{"a block that the server was told of, and who can't reach it wasn't", `105 page 2 at=-`, noStamp + `
-			open, blocks kept: whether a block was lifted by a start that isn't in the log, or before it by a person
+			open, blocks kept: whether a block was lifted by a start that isn't in the log, or before it by an operator
 		`},
 	}))
 	checkRows(t, process+"1 page 1 delay=100\n9999 closed\nfile\npolicy by=U limiter=M timestamp=@101", closed([]row{

@@ -9,12 +9,12 @@ import (
 const (
 	numbersMissing = "open, log whole: numbers of starts are missing, as those of requests without a response are in a log that was cut off"
 	numbersBack    = "open, log whole: the numbers of a host's starts went back, as when a server has lost data: whether starts are missing there isn't known"
-	lostAnswers    = "open, blocks kept: what others were answered, or a person did, before a log was cut off"
-	maybeBack      = " kept: a slot that may have been taken back, where the record of that is missing"
+	lostAnswers    = "open, blocks kept: responses to others, or acts of an operator, before a log was cut off"
+	maybeBack      = " kept: a slot that may have been taken back, without a record of that"
 	usedBefore     = "open, log whole: a limiter that was in use before the log begins: the starts before it are in another log"
 	stops          = "open, every start ended: the log stops while requests are under way, as after a kill, or where bodies are never closed: these have no end"
-	answers        = "open, blocks kept: what a request that has no end was answered"
-	byAPerson      = "open, blocks kept: what an answer did to a host beside a person"
+	answers        = "open, blocks kept: the response to a request that has no end"
+	byAPerson      = "open, blocks kept: the effect of a response on a host beside a person"
 )
 
 // TestVerdictsOnStartsThatAKillMayHaveTaken: a start that isn't in a log which was cut off was under way
@@ -192,7 +192,7 @@ func TestVerdictsOnRequestsUnderWayAtAKill(t *testing.T) {
 			1   refused 1 status=429 retryAfter=99 until=@100.1
 			50  page 2 seq=4
 			70  page 3
-		`, "open, blocks kept: whether a block was lifted by a start that isn't in the log, or before it by a person\n" + numbersMissing},
+		`, "open, blocks kept: whether a block was lifted by a start that isn't in the log, or before it by an operator\n" + numbersMissing},
 		{"that may have failed, as its page did afterwards", `
 			1   allow 1
 			1   start 1
@@ -215,7 +215,7 @@ func TestVerdictsOnRequestsUnderWayAtAKill(t *testing.T) {
 		21  page 3
 		90  page 4
 	`, `
-			open, blocks kept: what a request that has no end was answered
+			open, blocks kept: the response to a request that has no end
 			open, every start ended: the log stops while requests are under way, as after a kill, or where bodies are never closed: these have no end
 		`}})
 }
@@ -393,7 +393,7 @@ func TestVerdictsOnAnswersThatAKillHasTaken(t *testing.T) {
 			4   allow 4
 			4   start 4
 			30  rule 5
-		`, "log 2, line 12: block: 3 answers such as 403 in a row set no block\n" + stops},
+		`, "log 2, line 12: block: 3 responses such as 403 in a row set no block\n" + stops},
 	})
 }
 
@@ -401,8 +401,8 @@ func TestVerdictsOnAnswersThatAKillHasTaken(t *testing.T) {
 // order of their records.
 func TestVerdictsOnRecordsOfOneInstant(t *testing.T) {
 	const blocked = "1 page 1\n2 block hand=true until=@90 status=0\n"
-	const lifted = "open, blocks kept: what a person, or an earlier process, has done to a host that had refused: " +
-		"its record doesn't say how the count of refusals goes on"
+	const lifted = "open, blocks kept: the effect of an operator, or of an earlier process, on a host that had refused: " +
+		"its record doesn't have the count of refusals"
 	const broken = "lines %s: block: started %s before the end of a block\n" + lifted
 	checkRows(t, usual, []row{
 		{"lifted, and started", blocked + "10 clear hand=true status=0\n10 page 2", lifted},

@@ -112,7 +112,7 @@ func TestVerdictsOnWhatRefusalsTeach(t *testing.T) {
 			lines 14 and 18: gap: 2.94s between two starts, delay in force 3s
 			open, delays kept: a delay that is shorter than refusals have taught, as far as they are in the log
 			open, allowed by robots.txt: the verdict can't be decided again
-			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+			open, verdicts right: the log doesn't have the text of robots.txt (robotscache.Config.RecordText)
 		`},
 	})
 }

@@ -36,7 +36,7 @@ func TestVerdictsOnWhoIsAlone(t *testing.T) {
 			3.5 page 3
 			5   clear 2
 			5   end 2 latency=2
-		`, `lines 10 and 12: block: started 1.4s before the answer to a probe`},
+		`, `lines 10 and 12: block: started 1.4s before the response to a probe`},
 		{"one behind a probe that says nothing, which is the next probe", `
 			1   refused 1 status=429 until=@2.1
 			3   start 2 url=/robots.txt robotsTxt=true
@@ -48,7 +48,7 @@ func TestVerdictsOnWhoIsAlone(t *testing.T) {
 			3   start 2 url=/robots.txt robotsTxt=true
 			3.5 cleared 3 latency=0.2
 			4   end 2 robotsTxt=true latency=1
-		`, `lines 9 and 11: block: started 400ms before the answer to a probe`},
+		`, `lines 9 and 11: block: started 400ms before the response to a probe`},
 		{"after the fifth 403, alone until it is served", five + `
 			11  allow 6
 			11  start 6
@@ -69,7 +69,7 @@ func TestVerdictsOnWhoIsAlone(t *testing.T) {
 			11  start 6
 			12  page 7
 			13  end 6 latency=2
-		`, `lines 21 and 23: block: started 900ms before the answer to a probe`},
+		`, `lines 21 and 23: block: started 900ms before the response to a probe`},
 		{"a success that came among them", strings.Replace(five, "7 page 4 status=403", "6.5 page 9\n7 page 4 status=403", 1) + `
 			11  allow 6
 			11  start 6
@@ -108,7 +108,7 @@ func TestVerdictsOnTriesBeyondThePolicy(t *testing.T) {
 // TestVerdictsOnWhatIsTakenOut: leaving out a field proves no more than leaving it in.
 func TestVerdictsOnWhatIsTakenOut(t *testing.T) {
 	checkRows(t, usual, closed([]row{
-		{"the Date", `1 page 1 noDate=-`, `open, times agree with the servers': an answer without its Date, and no word that the server sent none`},
+		{"the Date", `1 page 1 noDate=-`, `open, times agree with the servers': a response without its Date, and no record that the server sent none`},
 		{"the number", `1 page 1 seq=0`, `open, log whole: starts without numbers: whether some are missing isn't known`},
 		{"the start before, which its number shows as well", `1 page 1 prev=-`, ``},
 		{"the start before, which had ended within a second", `-58.9 page 1 seq=0 prev=-`, `open, log whole: starts without numbers: whether some are missing isn't known`},
@@ -126,7 +126,7 @@ func TestVerdictsOnWhatIsTakenOut(t *testing.T) {
 	checkRows(t, "policy robotsText=true\nsite \"User-agent: *\\nDisallow: /no\\n\"", closed([]row{
 		{"robots.txt", `1 page 1 host=b.example`, `
 			open, allowed by robots.txt: the verdict can't be decided again
-			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+			open, verdicts right: the log doesn't have the text of robots.txt (robotscache.Config.RecordText)
 		`},
 		{"nothing", `1 page 1`, ``},
 		{"another robots.txt that no exchange brought", `

@@ -87,7 +87,7 @@ func TestVerdictsOnLines(t *testing.T) {
 		{"one line taken out", without(plain, 4, 4), `
 			lines 3 and 4: line: record 4 is missing
 			open, allowed by robots.txt: the verdict can't be decided again
-			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+			open, verdicts right: the log doesn't have the text of robots.txt (robotscache.Config.RecordText)
 			open, log whole: not chained
 		`},
 		{"three lines taken out", without(plain, 5, 7), `
@@ -114,7 +114,7 @@ func TestVerdictsOnLines(t *testing.T) {
 		{"a line that can't be read", with(plain, 4, `"type"`, `"type`), `
 			line 4: unreadable: not a record, column 9: malformed JSON
 			open, allowed by robots.txt: the verdict can't be decided again
-			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+			open, verdicts right: the log doesn't have the text of robots.txt (robotscache.Config.RecordText)
 			open, log whole: not chained
 		`},
 		{"a line without a number that can't be read", slices.Insert(slices.Clone(unnumbered), 5, "x\n"), `

@@ -120,7 +120,7 @@ func TestVerdictsOnBudgets(t *testing.T) {
 			3   page 3
 		`, `
 			open, allowed by robots.txt: the verdict can't be decided again
-			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+			open, verdicts right: the log doesn't have the text of robots.txt (robotscache.Config.RecordText)
 		`},
 		{"a redirect without a path", `
 			1   page 1 status=308 location=https://a.example

@@ -24,8 +24,8 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 			`lines 6 and 8: block: the host asked to be left alone for 5s and wasn't blocked for so long`,
 		},
 		{"one within a limiter's leeway", `1 refused 1 status=200 refusals=0 until=@6 rateLimit="\"p\";r=0;t=5"`, ``},
-		{"a block by an answer that asks for none", `1 refused 1 status=200 until=@6.1`, `lines 6 and 8: contradiction: a block was set by an answer that asks for none`},
-		{"that isn't counted", `1 refused 1 status=200 refusals=0 until=@6.1`, `lines 6 and 8: contradiction: a block was set by an answer that asks for none`},
+		{"a block by an answer that asks for none", `1 refused 1 status=200 until=@6.1`, `lines 6 and 8: contradiction: a block was set by a response that asks for none`},
+		{"that isn't counted", `1 refused 1 status=200 refusals=0 until=@6.1`, `lines 6 and 8: contradiction: a block was set by a response that asks for none`},
 		{"it ends the row of refusals", `
 			1   refused 1 status=429 until=@2.1
 			3   refused 2 status=200 refusals=0 until=@8.1 rateLimit="\"p\";r=0;t=5"
@@ -159,12 +159,12 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 			1   refused 1 status=429 until=@9 retryAfter=5
 			1.5 clear hand=true status=0
 			5   page 2
-		`, `open, blocks kept: what a person, or an earlier process, has done to a host that had refused: its record doesn't say how the count of refusals goes on`},
+		`, `open, blocks kept: the effect of an operator, or of an earlier process, on a host that had refused: its record doesn't have the count of refusals`},
 		{"a block lifted by an answer that fails", `
 			1   refused 1 status=429 until=@2.1
 			3   cleared 2 status=500
 		`, `
-			lines 10 and 12: contradiction: a block was lifted by an answer that is none of a host that serves us
+			lines 10 and 12: contradiction: a block was lifted by a response that isn't a success
 			lines 10 and 12: block: status 500, which is a refusal here, set no block
 		`},
 		{"a block lifted by a request from before it", `

@@ -37,7 +37,7 @@ func TestVerdictsOnRecordsThatCannotBeTrue(t *testing.T) {
 			1 allow 1
 			0.999999999 start 1 start=@1
 			1.2 end 1 duration=0.2
-		`, `line 6: contradiction: recorded before the start that it tells of`},
+		`, `line 6: contradiction: recorded before its start`},
 		{"recorded a second after the start", `
 			1 allow 1
 			2 start 1 start=@1
@@ -157,7 +157,7 @@ func TestVerdictsOnRecordsThatCannotBeTrue(t *testing.T) {
 			1 start 1
 			1 block 1 until=@4
 			2.2 end 1 status=429 latency=1.100000001
-		`, `lines 6 and 8: contradiction: a block was set or lifted at another time than that of the answer`},
+		`, `lines 6 and 8: contradiction: a block was set or lifted at another time than that of the response`},
 		{"within a second", `
 			1 allow 1
 			1 start 1
@@ -169,7 +169,7 @@ func TestVerdictsOnRecordsThatCannotBeTrue(t *testing.T) {
 			1 start 1
 			4.200000001 block 1 until=@9
 			1.2 end 1 status=429
-		`, `lines 6 and 8: contradiction: a block was set or lifted at another time than that of the answer`},
+		`, `lines 6 and 8: contradiction: a block was set or lifted at another time than that of the response`},
 		{"within three seconds, since the limiter may be far away", `
 			1 allow 1
 			1 start 1
@@ -193,17 +193,17 @@ func TestVerdictsOnJumpsOfTheClock(t *testing.T) {
 			1   allow 1
 			1   start 1
 			11  end 1 status=429 duration=0.2 latency=0.1
-		`, `open, blocks kept: the clock was put forward, or the computer slept, during a request: when its answer came isn't known`},
+		`, `open, blocks kept: the clock was put forward, or the computer slept, during a request: the time of its response isn't known`},
 		{"a failure", `
 			1   allow 1
 			1   start 1
 			11  end 1 status=500 duration=0.2 latency=0.1
-		`, `open, blocks kept: the clock was put forward, or the computer slept, during a request: when its answer came isn't known`},
+		`, `open, blocks kept: the clock was put forward, or the computer slept, during a request: the time of its response isn't known`},
 		{"a quota that is used up", `
 			1   allow 1
 			1   start 1
 			11  end 1 duration=0.2 latency=0.1 rateLimit="\"p\";r=0;t=5"
-		`, `open, blocks kept: the clock was put forward, or the computer slept, during a request: when its answer came isn't known`},
+		`, `open, blocks kept: the clock was put forward, or the computer slept, during a request: the time of its response isn't known`},
 		{"a success", `
 			1   allow 1
 			1   start 1
@@ -215,8 +215,8 @@ func TestVerdictsOnJumpsOfTheClock(t *testing.T) {
 			11  end 1 status=500 duration=0.2 latency=0.1
 			13  page 2 url=/x status=500
 		`, `
-			open, blocks kept: the clock was put forward, or the computer slept, during a request: when its answer came isn't known
-			open, blocks kept: whether a failure of a page that had failed before is its own trouble
+			open, blocks kept: the clock was put forward, or the computer slept, during a request: the time of its response isn't known
+			open, blocks kept: whether a failure of a page that had failed before is only that page's
 		`},
 		{"a failure beside a 403 that came during the jump", `
 			1   allow 1
@@ -226,8 +226,8 @@ func TestVerdictsOnJumpsOfTheClock(t *testing.T) {
 			11  end 1 status=403 duration=0.2 latency=0.1
 			11.2 end 2 status=500 latency=0.6
 		`, `
-			open, blocks kept: the clock was put forward, or the computer slept, during a request: when its answer came isn't known
-			open, blocks kept: whether a request was in flight when answers such as 403 were to be told from a ban
+			open, blocks kept: the clock was put forward, or the computer slept, during a request: the time of its response isn't known
+			open, blocks kept: whether a request was in flight while responses such as 403 were checked for a ban
 		`},
 		{"no more than a second", `
 			1   allow 1
@@ -344,7 +344,7 @@ func TestVerdictsOnConsent(t *testing.T) {
 		{"a group of another name, by a policy that says whether it counts", `1 reserved 1 purposes=train group=Test*` + stated, ``},
 		{"the group of its own name, in any case", `1 reserved 1 purposes=train group=testbot` + stated, ``},
 		{"a robots.txt that isn't in the log", `1 reserved 1 purposes=train host=b.example` + stated, `
-			open, reservations kept: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+			open, reservations kept: the log doesn't have the text of robots.txt (robotscache.Config.RecordText)
 		`},
 	})
 	checkRows(t, "policy overrides=true purposes=train\nsite \"\"", []row{
@@ -416,7 +416,7 @@ var unsaid = func() (open string) {
 		"delays kept", "slots kept", "sites kept", "blocks kept", "allowed by robots.txt", "verdicts right", "reservations kept", "budget kept",
 		"every start ended", "times agree with the servers'", "log whole",
 	} {
-		open += "\nopen, " + p + ": no policy record says what was promised"
+		open += "\nopen, " + p + ": no policy record has the promises"
 	}
 	return open
 }()

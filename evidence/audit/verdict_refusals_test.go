@@ -12,8 +12,8 @@ import (
 func TestWhatAStatusMeans(t *testing.T) {
 	const (
 		success = ""
-		nothing = "line 24: block: 6 answers such as 403 in a row set no block"
-		forbids = "line 21: block: 6 answers such as 403 in a row set no block"
+		nothing = "line 24: block: 6 responses such as 403 in a row set no block"
+		forbids = "line 21: block: 6 responses such as 403 in a row set no block"
 		unsure  = ", after which a host rests for a second, set no block"
 		refusal = "lines 21 and 22: block: "
 	)
@@ -58,7 +58,7 @@ func TestWhatAStatusMeans(t *testing.T) {
 // same, and the row goes on.
 func TestARefusalFoundLateIsOpen(t *testing.T) {
 	const (
-		isOpen    = `open, blocks kept: a refusal that the crawl has found in the body of an answer`
+		isOpen    = `open, blocks kept: a refusal that the crawl has found in the body of a response`
 		intoBlock = "lines 8 and 10: block: started 4s before the end of a block\n" + isOpen
 		found     = "1 page 1\n2 block late=true refused=captcha kind=refused refusals=1 status=200 until="
 	)
@@ -87,7 +87,7 @@ func TestVerdictsOnRefusalsWithoutABlock(t *testing.T) {
 	}
 	checkRows(t, usual, closed([]row{
 		{"429 sets no block", `1 page 1 status=429`, `lines 6 and 7: block: status 429, which is a refusal here, set no block`},
-		{"nor does what is refused in other words", `1 page 1 refused=captcha`, `lines 6 and 7: block: an answer that refuses (captcha), which is a refusal here, set no block`},
+		{"nor does what is refused in other words", `1 page 1 refused=captcha`, `lines 6 and 7: block: a response that refuses (captcha), which is a refusal here, set no block`},
 		{"a start is held against the block that wasn't set", `
 			1   page 1 status=429 retryAfter=9
 			3   page 2
@@ -280,12 +280,12 @@ func TestVerdictsOnRefusalsInARow(t *testing.T) {
 			1    refused 1 status=429 until=@2.1
 			2.5  block hand=true until=@4 status=0
 			5    refused 2 status=429 until=@6.1
-		`, `open, blocks kept: what a person, or an earlier process, has done to a host that had refused: its record doesn't say how the count of refusals goes on`},
+		`, `open, blocks kept: the effect of an operator, or of an earlier process, on a host that had refused: its record doesn't have the count of refusals`},
 		{"a block of another process in between", `
 			1    refused 1 status=429 until=@2.1
 			2.5  block restored=true until=@4
 			5    refused 2 status=429 until=@6.1
-		`, `open, blocks kept: what a person, or an earlier process, has done to a host that had refused: its record doesn't say how the count of refusals goes on`},
+		`, `open, blocks kept: the effect of an operator, or of an earlier process, on a host that had refused: its record doesn't have the count of refusals`},
 		{"a quiet time that forgives", `
 			1    refused 1 status=429 until=@2.1
 			1801 refused 2 status=429 until=@1802.1 refusals=1
@@ -388,13 +388,13 @@ func TestVerdictsOnAnswersThatForbid(t *testing.T) {
 	const unseen = "open, blocks kept: a block that counts as one more refusal after some that aren't in the log"
 	checkRows(t, usual, closed([]row{
 		{"five", five, ``},
-		{"six", six, `line 21: block: 6 answers such as 403 in a row set no block`},
+		{"six", six, `line 21: block: 6 responses such as 403 in a row set no block`},
 		{"five, and one more when they are forgiven", five + "1808 page 6 status=403", ``},
-		{"five, and one more just before that", five + "1807.999999999 page 6 status=403", `line 21: block: 6 answers such as 403 in a row set no block`},
+		{"five, and one more just before that", five + "1807.999999999 page 6 status=403", `line 21: block: 6 responses such as 403 in a row set no block`},
 		{"a success as the sixth", five + "11 page 6\n13 page 7 status=403", ``},
 		{"a success between them", strings.Replace(six, "7 page 4 status=451", "7 page 4 status=451\n8 page 8 status=404", 1), ``},
-		{"an answer between them that says nothing", strings.Replace(six, "7 page 4 status=451", "7 page 4 status=451\n8 page 8 status=407", 1), `line 24: block: 6 answers such as 403 in a row set no block`},
-		{"a robots.txt that is served", five + "10 start 8 url=/robots.txt robotsTxt=true\n10.1 end 8 robotsTxt=true\n11 page 6 status=403", `line 23: block: 6 answers such as 403 in a row set no block`},
+		{"an answer between them that says nothing", strings.Replace(six, "7 page 4 status=451", "7 page 4 status=451\n8 page 8 status=407", 1), `line 24: block: 6 responses such as 403 in a row set no block`},
+		{"a robots.txt that is served", five + "10 start 8 url=/robots.txt robotsTxt=true\n10.1 end 8 robotsTxt=true\n11 page 6 status=403", `line 23: block: 6 responses such as 403 in a row set no block`},
 		{"a ban", strings.Replace(six, "11 page 6", "11 refused 6 until=@71.1", 1), ``},
 		{"a ban that is too short", strings.Replace(six, "11 page 6", "11 refused 6 until=@70.9", 1), `lines 21 and 23: block: a refusal that blocks for 1m0s set a block of 59.8s`},
 		{"another one is longer", strings.Replace(six, "11 page 6", "11 refused 6 until=@71.1", 1) + "75 refused 7 status=403 refusals=2 until=@195.1", ``},
@@ -419,11 +419,11 @@ func TestVerdictsOnAnswersThatForbid(t *testing.T) {
 		{"a 429 after a ban is the first of its own", strings.Replace(six, "11 page 6", "11 refused 6 until=@71.1", 1) + "75 refused 7 status=429 until=@76.1", ``},
 		{"one that was in flight says nothing new", strings.Replace(six, "9 page 5", "8 allow 6\n8 start 6\n9 page 5", 1)[:len(six)-len("11 page 6 status=403\n\t")+len("8 allow 6\n8 start 6\n")] + "\n11 end 6 status=403 latency=3", ``},
 		{"a success in flight may have been between them", strings.Replace(six, "7 page 4", "6 allow 9\n6 start 9\n7 page 4", 1) + "12 end 9 latency=1.1", ``},
-		{"a success in flight that came too late for that", strings.Replace(six, "7 page 4", "6 allow 9\n6 start 9\n7 page 4", 1) + "20 end 9 latency=13.9", `line 23: block: 6 answers such as 403 in a row set no block`},
+		{"a success in flight that came too late for that", strings.Replace(six, "7 page 4", "6 allow 9\n6 start 9\n7 page 4", 1) + "20 end 9 latency=13.9", `line 23: block: 6 responses such as 403 in a row set no block`},
 		{"a success within a second of the first may have been before it", `1.4 page 9` + strings.Replace(six, "1 page", "2.4 page", 1), ``},
 		{"or of the last", six + "12 page 7", ``},
-		{"but not later", six + "12.000000001 page 7", `line 21: block: 6 answers such as 403 in a row set no block`},
-		{"a quota between them", five + "11 refused 8 status=407 refusals=0 until=@16.1 rateLimit=\"\\\"p\\\";r=0;t=5\"\n17 page 6 status=403", `line 25: block: 6 answers such as 403 in a row set no block`},
+		{"but not later", six + "12.000000001 page 7", `line 21: block: 6 responses such as 403 in a row set no block`},
+		{"a quota between them", five + "11 refused 8 status=407 refusals=0 until=@16.1 rateLimit=\"\\\"p\\\";r=0;t=5\"\n17 page 6 status=403", `line 25: block: 6 responses such as 403 in a row set no block`},
 		{"a block a little before the first may be that of all", "0.5 block hand=true until=@0.6 status=0 refusals=0" + six, ``},
 	}))
 	checkRows(t, `
@@ -448,10 +448,10 @@ func TestVerdictsOnAnswersThatForbid(t *testing.T) {
 			1 page 1 status=403
 			3 page 2 status=403
 			5 page 3 status=403
-		`, `line 12: block: 3 answers such as 403 in a row set no block`},
+		`, `line 12: block: 3 responses such as 403 in a row set no block`},
 		{"one", "1 page 1 status=403\n3 page 2 status=403", ``},
 	}))
-	checkRows(t, "policy inARow=0\nsite \"\"", closed([]row{{"five, unless the policy says so", six, `line 21: block: 6 answers such as 403 in a row set no block`}}))
+	checkRows(t, "policy inARow=0\nsite \"\"", closed([]row{{"five, unless the policy says so", six, `line 21: block: 6 responses such as 403 in a row set no block`}}))
 	checkRows(t, "policy backoff=doubling backoffStep=900 backoffCap=86400\nsite \"\"", closed([]row{
 		{"a ban is a minute whatever the policy says of others", strings.Replace(six, "11 page 6", "11 refused 6 until=@71.1", 1), ``},
 	}))
@@ -463,7 +463,7 @@ func TestVerdictsOnAnswersThatForbid(t *testing.T) {
 // TestVerdictsOnPauses: after an answer that may be the word of a rate limit the host rests, unless it was
 // found to be the page's own trouble.
 func TestVerdictsOnPauses(t *testing.T) {
-	const unclear = "open, blocks kept: whether a failure of a page that had failed before is its own trouble"
+	const unclear = "open, blocks kept: whether a failure of a page that had failed before is only that page's"
 	// A page that is refused, again as the probe, while the next one is served.
 	const own = `
 		1   refused 1 status=503 until=@2.1
@@ -602,7 +602,7 @@ func TestVerdictsOnPauses(t *testing.T) {
 			9.5 start 6
 			10  end 6 status=503 latency=0.5
 			12  page 7
-		`, "open, blocks kept: whether a request was in flight when answers such as 403 were to be told from a ban"},
+		`, "open, blocks kept: whether a request was in flight while responses such as 403 were checked for a ban"},
 	}))
 }
 
@@ -613,7 +613,7 @@ func TestVerdictsOnProbes(t *testing.T) {
 		3   allow 2
 		3   start 2
 	`
-	const beside = `lines 10 and 12: block: started 900ms before the answer to a probe`
+	const beside = `lines 10 and 12: block: started 900ms before the response to a probe`
 	checkRows(t, usual+probe, closed([]row{
 		{"one beside it", `
 			4   page 3
@@ -661,7 +661,7 @@ func TestVerdictsOnProbes(t *testing.T) {
 		6   page 3
 		7   clear 2
 		7   end 2 latency=2
-	`, `lines 13 and 15: block: started 900ms before the answer to a probe`}}))
+	`, `lines 13 and 15: block: started 900ms before the response to a probe`}}))
 }
 
 // TestVerdictsOnALateRefusalOfAFleet: it lengthens the block that another one has set, and isn't counted.

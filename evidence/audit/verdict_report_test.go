@@ -52,7 +52,7 @@ times agree with the servers'  proved 1           Date headers
 log whole                      open 1, proved 38  lines, numbered, not chained
 
 open, log whole:
-  the lines aren't chained: whoever held the file could change them
+  the lines aren't chained, so the file could be changed
 
 slowest hosts  starts  latency  min gap  max delay  waited  disallowed  blocks  refusals
 b.example      3       133ms    18.9s    500ms      1s      0           0       0 %
@@ -75,7 +75,7 @@ func TestVerdictsInTheTextOfAReport(t *testing.T) {
 		"43 records, 3 hosts, 2026-11-21 02:59:00 to 2026-11-21 03:00:40 UTC, 2 logs one after the other\n",
 		"delays kept                    BROKEN 1, proved 8  gaps between starts\n",
 		"verdicts right                 open 1, proved 9    decisions, computed again\n",
-		"\nopen, verdicts right:\n  the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)\n\nopen, log whole:\n",
+		"\nopen, verdicts right:\n  the log doesn't have the text of robots.txt (robotscache.Config.RecordText)\n\nopen, log whole:\n",
 		"\n1 violation:\n  lines 9 and 15: gap: a.example: 2.5s between two starts, delay in force 3s\n",
 	} {
 		if !strings.Contains(got, want) {
@@ -117,7 +117,7 @@ var openOfNothing = func() (text string) {
 		"delays kept", "slots kept", "sites kept", "blocks kept", "allowed by robots.txt", "verdicts right", "reservations kept", "budget kept",
 		"every start ended", "times agree with the servers'", "log whole",
 	} {
-		text += "\nopen, " + name + ":\n  the log holds no record\n"
+		text += "\nopen, " + name + ":\n  the log has no record\n"
 	}
 	return text
 }()
@@ -135,7 +135,7 @@ func TestWarningsOfRefusals(t *testing.T) {
 		}
 		return usual + b.String()
 	}
-	const warning = "\nwarning, over 10 % of what was asked was refused:\n  a.example refused "
+	const warning = "\nwarning, over 10 % of the requests were refused:\n  a.example refused "
 	for _, c := range []struct{ log, want string }{
 		{pages(9), ""},
 		{pages(9, "status=429"), ""}, // with robots.txt ten, of which one is a tenth

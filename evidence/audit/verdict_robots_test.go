@@ -7,7 +7,7 @@ import (
 
 const noTextOpen = `
 	open, allowed by robots.txt: the verdict can't be decided again
-	open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+	open, verdicts right: the log doesn't have the text of robots.txt (robotscache.Config.RecordText)
 `
 
 const elsewhere = "open, verdicts right: a robots.txt that another process fetched, whose log isn't here"
@@ -82,7 +82,7 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 		{"the record says that everything is", failed("503") + `
 			1.1 gone status=503 allowed=true
 			2.2 deny 1
-		`, `line 8: contradiction: robots.txt can't be fetched and nothing may be fetched, by the policy, but the record lets it`},
+		`, `line 8: contradiction: robots.txt can't be fetched and nothing may be fetched, by the policy, but the record allows it`},
 		{"a robots.txt that no exchange brought", `
 			1   robots text="" status=200 url=https://b.example/robots.txt host=b.example
 			2   page 1 host=b.example
@@ -95,7 +95,7 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 			3   page 1 host=b.example
 		`, `
 			line 8: verdict: b.example: robots_fetched without the exchange that it came of
-			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+			open, verdicts right: the log doesn't have the text of robots.txt (robotscache.Config.RecordText)
 		`},
 		{"a robots.txt that doesn't say its status, and that no exchange brought", `
 			2   robots text="User-agent: *\nAllow: /\n" url=https://b.example/robots.txt host=b.example
@@ -127,7 +127,7 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 		`, `
 			lines 5 and 6: block: status 429, which is a refusal here, set no block
 			open, allowed by robots.txt: the verdict can't be decided again
-			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+			open, verdicts right: the log doesn't have the text of robots.txt (robotscache.Config.RecordText)
 		`},
 		{"nor a server's", failed("500") + `
 			1.1 robots status=500
@@ -245,18 +245,18 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 			2.2 page 1 url=/no
 		`, `
 			open, allowed by robots.txt: the verdict can't be decided again
-			open, verdicts right: robots.txt couldn't be fetched, and the policy lets everything then
+			open, verdicts right: robots.txt couldn't be fetched, and the policy allows everything then
 		`},
 		{"and something isn't", failed("503") + `
 			1.1 gone status=503 allowed=true
 			2.2 deny 1 url=/no
-		`, `open, verdicts right: robots.txt couldn't be fetched, and the policy lets everything then`},
+		`, `open, verdicts right: robots.txt couldn't be fetched, and the policy allows everything then`},
 		{"one that couldn't be asked for", `
 			1.1 gone allowed=true url=https://b.example/robots.txt host=b.example
 			2.2 page 1 host=b.example
 		`, `
 			open, allowed by robots.txt: the verdict can't be decided again
-			open, verdicts right: robots.txt couldn't be fetched, and the policy lets everything then
+			open, verdicts right: robots.txt couldn't be fetched, and the policy allows everything then
 		`},
 	})
 	checkRows(t, "policy", []row{

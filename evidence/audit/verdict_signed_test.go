@@ -109,7 +109,7 @@ func TestVerdictsOnSignedLogs(t *testing.T) {
 			lines 3 and 4: line: record 4 is missing
 			line 7: signature: the 6 lines before this checkpoint aren't the 7 that were signed
 			open, allowed by robots.txt: the verdict can't be decided again
-			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+			open, verdicts right: the log doesn't have the text of robots.txt (robotscache.Config.RecordText)
 		`, audit.Signed{Checkpoints: 2, Records: 7, Key: id}, "lines, 7 records signed by " + id},
 		{"a line put in", slices.Insert(slices.Clone(lines), 4, "x\n"), trusted, `
 			line 5: unreadable: not a record, column 1: malformed JSON
@@ -133,7 +133,7 @@ func TestVerdictsOnSignedLogs(t *testing.T) {
 			lines 17 and 24: signature: the 23 lines before this checkpoint aren't the 7 that were signed
 			lines 20 and 21: line: record 4 is missing
 			open, allowed by robots.txt: the verdict can't be decided again
-			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+			open, verdicts right: the log doesn't have the text of robots.txt (robotscache.Config.RecordText)
 		`, audit.Signed{Checkpoints: 5, Records: 21, Key: id}, ""},
 		{"another log's checkpoint", append(slices.Clone(lines[:7]), other[len(other)-1]), trusted, `
 			lines 7 and 8: line: records 8 to 19 are missing

@@ -105,7 +105,7 @@ func verdictOf(r *audit.Report) (lines []string) {
 	}
 	for _, p := range r.Promises {
 		for _, why := range p.Why {
-			if why != "the lines aren't chained: whoever held the file could change them" {
+			if why != "the lines aren't chained, so the file could be changed" {
 				lines = append(lines, "open, "+p.Name+": "+why)
 			}
 		}

@@ -270,7 +270,7 @@ func TestVerdictsOnSlots(t *testing.T) {
 			3   end 2
 		`, `
 			lines 6 and 8: sequence: start 2 comes after start 2
-			open, blocks kept: what a request that has no end was answered
+			open, blocks kept: the response to a request that has no end
 			open, every start ended: the log stops while requests are under way, as after a kill, or where bodies are never closed: these have no end
 		`},
 		{"a request that goes on over another connection", `
@@ -550,7 +550,7 @@ func TestVerdictsOnSlots(t *testing.T) {
 		`, `
 			lines 18 and 20: concurrency: 3 in flight on all hosts, 2 at most
 			open, allowed by robots.txt: the verdict can't be decided again
-			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+			open, verdicts right: the log doesn't have the text of robots.txt (robotscache.Config.RecordText)
 		`},
 		{"three of two Transports, of which one numbers its starts and one doesn't", `
 			-40 page 5 host=d.example by=U seq=0
@@ -565,7 +565,7 @@ func TestVerdictsOnSlots(t *testing.T) {
 		`, `
 			lines 21 and 23: concurrency: 3 in flight on all hosts, 2 at most
 			open, allowed by robots.txt: the verdict can't be decided again
-			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+			open, verdicts right: the log doesn't have the text of robots.txt (robotscache.Config.RecordText)
 			open, log whole: starts without numbers: whether some are missing isn't known
 		`},
 		{"three of two Transports whose starts are numbered in one row", `
@@ -580,7 +580,7 @@ func TestVerdictsOnSlots(t *testing.T) {
 		`, `
 			lines 18 and 20: concurrency: 3 in flight on all hosts, 2 at most
 			open, allowed by robots.txt: the verdict can't be decided again
-			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+			open, verdicts right: the log doesn't have the text of robots.txt (robotscache.Config.RecordText)
 		`},
 	})
 }

@@ -109,7 +109,7 @@ func newComparer(o Options) *comparer {
 	}
 	c.Missing.Name = "missing from the evidence"
 	c.Unsent.Name = "seen by the site, and given back unused by the evidence"
-	c.Left.Name = "answered with 429, and without a response by the evidence"
+	c.Left.Name = "refused with 429, and without a response in the evidence"
 	c.Outside.Name = "before or after all of the evidence"
 	c.Status.Name = "with another status in the evidence"
 	c.Unseen.Name = "of the evidence never seen by the site"
