@@ -27,6 +27,12 @@ func TestMemoryIsBounded(t *testing.T) {
 				fmt.Fprintf(b, "<a href=%d>", i)
 			}
 		})),
+		"names of a domain": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			for i := range 65_000 {
+				fmt.Fprintf(w, "<a href=http://n%d.hostile.invalid/>", i) // a name that nobody has
+			}
+		},
 		"headers": func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/robots.txt" {
 				for i := range 6 {
@@ -50,7 +56,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			t.Parallel()
 			site := httptest.NewServer(http.HandlerFunc(attack))
 			defer site.Close()
-			cmd := prepare(t, nil, "crawl", "-agent", agent, "-delay", "1ms", "-per-host", "64", "-private", "-q", "-sitemaps",
+			cmd := prepare(t, nil, "crawl", "-agent", agent, "-delay", "1ms", "-per-host", "64", "-private", "-q", "-sitemaps", "-follow", "all",
 				"-time", "8s", "-o", filepath.Join(t.TempDir(), "pages.jsonl"), site.URL+"/")
 			var said bytes.Buffer
 			cmd.Stdout = &said
