@@ -82,6 +82,28 @@ func TestBulkAny429BlocksTheHostForAllUntilRetryAfter(t *testing.T) {
 	})
 }
 
+// bulkBlock returns the length of the block after the n-th refusal in a row: Fibonacci steps to 600 s
+// and, if 600 s were refused twice, twice as long each time, to 4 h.
+func bulkBlock(n int) time.Duration {
+	step, next := time.Second, time.Second
+	longest := 0 // number of blocks of 600 s so far
+	for range n - 1 {
+		switch {
+		case longest >= 2:
+			step = min(2*step, 4*time.Hour)
+			continue
+		case next >= 600*time.Second:
+			step = 600 * time.Second
+		default:
+			step, next = next, step+next
+		}
+		if step == 600*time.Second {
+			longest++
+		}
+	}
+	return step
+}
+
 // ... or Fibonacci ...
 func TestBulkAny429WithoutRetryAfterBlocksTheHostByFibonacci(t *testing.T) {
 	noRetry := func() politeness.Config {
@@ -95,12 +117,13 @@ func TestBulkAny429WithoutRetryAfterBlocksTheHostByFibonacci(t *testing.T) {
 			b.mustGet("https://example.com/page", http.StatusTooManyRequests)
 		}
 		starts := b.starts()
-		last, next := time.Second, time.Second
 		for i := 1; i < len(starts); i++ {
-			if gap := starts[i].Sub(starts[i-1]); gap != min(last, 600*time.Second) {
-				b.Errorf("block %d is %v, want %v", i, gap, min(last, 600*time.Second))
+			want := bulkBlock(i)
+			gap := starts[i].Sub(starts[i-1])
+			late := gap - want // by a fetch of robots.txt, whose copy is out of date after an hour
+			if late < 0 || late > time.Second {
+				b.Errorf("block %d is %v, want %v", i, gap, want)
 			}
-			last, next = next, last+next
 		}
 	})
 }
@@ -238,7 +261,7 @@ func TestBulkRetriesByFibonacci(t *testing.T) {
 	})
 	capped := func() politeness.Config {
 		c := patient(bulk)()
-		c.Retry.Max = 20
+		c.Retry.Max = 16 // the last two come after 600 s
 		return c
 	}
 	acceptance(t, capped, func(b *bubble) {
