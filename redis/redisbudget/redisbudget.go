@@ -19,11 +19,11 @@
 //
 // A server that comes back from an old dump or empty, and a replica that takes over without the
 // last writes, has forgotten a part of the sum. A Budget sees that by the server's run_id and by a
-// counter of calls. Nothing is granted for five seconds then. Reserve and TakeBytes wait, and
+// counter of calls. Nothing is granted for seven seconds then. Reserve and TakeBytes wait, and
 // chunks in hand can be spent. Meanwhile each process sends the server the counts that it has seen
 // last. For that each process calls once a second until Close, and remembers how much each of its
 // hosts has spent. A budget that is new to the server begins with two such seconds. Grants of the
-// last second to processes that were killed, or were cut off for those five seconds, are lost for
+// last second to processes that were killed, or were cut off for those seven seconds, are lost for
 // good. Keep the server's data (appendonly yes). With replicas, set min-replicas-to-write, since
 // two concurrent masters would grant twice. If the server forbids INFO, the process sees it by the
 // counter alone.
