@@ -133,9 +133,10 @@ type Config struct {
 	// occupies a slot.
 	Upgrades int
 
-	// Streams bounds the streams of events (text/event-stream) of a host that occupy no slot once
-	// their headers have come. Set it in a program whose users leave such a page open. One more
-	// keeps its slot until it ends. The default is 0, so that each stream occupies a slot.
+	// Streams bounds the streams of a host that occupy no slot once their headers have come. Such
+	// a stream has events (text/event-stream) or pictures (multipart/x-mixed-replace). Set Streams in
+	// a program whose users leave such a page open. One more keeps its slot until it ends. The
+	// default is 0, so that each stream occupies a slot.
 	Streams int
 
 	// Evidence receives every decision. If it is nil, no decision is recorded.

@@ -71,10 +71,16 @@ func (t *Transport) stayOf(resp *http.Response) (kind stay, most int) {
 	switch {
 	case resp.StatusCode == http.StatusSwitchingProtocols && writes:
 		return upgraded, t.cfg.Upgrades
-	case success(resp.StatusCode) && mediatype.Of(first(resp.Header, "Content-Type")) == "text/event-stream":
+	case success(resp.StatusCode) && isStream(mediatype.Of(first(resp.Header, "Content-Type"))):
 		return streams, t.cfg.Streams
 	}
 	return ends, 0
+}
+
+// isStream reports whether answers of a type go on for as long as somebody looks: streams of
+// events, and the pictures of a camera, each of which replaces the one before.
+func isStream(kind string) bool {
+	return kind == "text/event-stream" || kind == "multipart/x-mixed-replace"
 }
 
 // admitsUpgrade refuses a request for another protocol where the host has as many such connections

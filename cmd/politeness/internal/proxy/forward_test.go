@@ -312,12 +312,16 @@ func TestWhatStaysOpenHoldsNoSlot(t *testing.T) {
 	t.Parallel()
 	s := localsite.New(t, 0)
 	handleEcho(t, s)
-	s.Handle("/events", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprint(w, "data: 1\n\n")
-		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done()
-	})
+	for path, kind := range map[string]string{
+		"/events": "text/event-stream", "/camera": "Multipart/X-Mixed-Replace; boundary=x",
+	} {
+		s.Handle(path, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", kind)
+			fmt.Fprint(w, "data: 1\n\n")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		})
+	}
 	transport, err := politeness.New(politeness.Config{UserAgent: agent, Base: ByProgram(Base()), Streams: 4})
 	must(t, err)
 	l, err := Listen(t.Context(), "127.0.0.1:0", false)
@@ -330,9 +334,11 @@ func TestWhatStaysOpenHoldsNoSlot(t *testing.T) {
 		if resp := raw(t, proxy, fmt.Sprintf(upgrade, s.URL)); resp.StatusCode != http.StatusSwitchingProtocols {
 			t.Error(resp.Status)
 		}
-		resp := raw(t, proxy, "GET "+s.URL+"/events HTTP/1.1\r\nHost: x\r\n\r\n")
-		if line, err := bufio.NewReader(resp.Body).ReadString('\n'); line != "data: 1\n" {
-			t.Errorf("%q, %v", line, err)
+		for _, path := range []string{"/events", "/camera"} {
+			resp := raw(t, proxy, "GET "+s.URL+path+" HTTP/1.1\r\nHost: x\r\n\r\n")
+			if line, err := bufio.NewReader(resp.Body).ReadString('\n'); line != "data: 1\n" {
+				t.Errorf("%s: %q, %v", path, line, err)
+			}
 		}
 	}
 	if resp := raw(t, proxy, "GET "+s.URL+"/a HTTP/1.1\r\nHost: x\r\n\r\n"); resp.StatusCode != http.StatusOK {
