@@ -344,6 +344,40 @@ func (c client) visit(t *testing.T, program, npm string, s *localsite.Site, env 
 	return result
 }
 
+// TestProxyWaitsForASlotOfAnyPreset: -max-wait says how long, and no preset less. A program that
+// repeats at once would use up its tries.
+func TestProxyWaitsForASlotOfAnyPreset(t *testing.T) {
+	t.Parallel()
+	s := localsite.New(t, 0)
+	begun := make(chan bool)
+	s.Handle("/slow", func(http.ResponseWriter, *http.Request) {
+		close(begun)
+		time.Sleep(11 * time.Second) // the preset gives up after 10 s
+	})
+	address, _ := startProxy(t, nil, "-private", "-preset", "audit", "-per-host", "1")
+	proxy, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(proxy)}}
+	get := func(path string) {
+		resp, err := client.Get(s.URL + path)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s %v", path, resp.Status, resp.Header)
+		}
+	}
+	var both sync.WaitGroup
+	both.Go(func() { get("/slow") })
+	<-begun
+	get("/a")
+	both.Wait()
+}
+
 // TestProxyOverTLS: a program speaks TLS to the port of the proxy, and knows it by the authority.
 func TestProxyOverTLS(t *testing.T) {
 	t.Parallel()
@@ -376,11 +410,12 @@ func TestProxyOverTLS(t *testing.T) {
 		}
 	}
 	resp, err := http.Get("http://" + proxy.Host + "/")
-	if err == nil {
-		resp.Body.Close()
-		if resp.StatusCode == http.StatusOK {
-			t.Errorf("without TLS: %s", resp.Status)
-		}
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, _ := io.ReadAll(resp.Body)
+	if resp.StatusCode != http.StatusBadRequest || !strings.Contains(resp.Header.Get("Proxy-Status"), "politeness") || !strings.Contains(string(said), "https://") {
+		t.Errorf("without TLS: %s %v %s", resp.Status, resp.Header, said)
 	}
 	curl, err := exec.LookPath("curl")
 	if err != nil {

@@ -420,10 +420,17 @@ func (l *lines) Write(p []byte) (int, error) {
 // startProxy runs the proxy until the test ends, and returns its URL and what ends it.
 func startProxy(t *testing.T, env []string, args ...string) (proxy string, end func() int) {
 	t.Helper()
+	_, proxy, end = launchProxy(t, env, args...)
+	return proxy, end
+}
+
+// launchProxy is startProxy with the process.
+func launchProxy(t *testing.T, env []string, args ...string) (cmd *exec.Cmd, proxy string, end func() int) {
+	t.Helper()
 	if runtime.GOOS == "windows" {
 		t.Skip("no signal asks a process to end")
 	}
-	cmd := prepare(t, env, append([]string{"proxy", "-agent", agent, "-listen", "127.0.0.1:0"}, args...)...)
+	cmd = prepare(t, env, append([]string{"proxy", "-agent", agent, "-listen", "127.0.0.1:0"}, args...)...)
 	cmd.Dir = t.TempDir() // for what it writes
 	said := &lines{got: make(chan string, 1)}
 	cmd.Stderr = said
@@ -450,7 +457,7 @@ func startProxy(t *testing.T, env []string, args ...string) (proxy string, end f
 	if proxy == "" {
 		t.Fatal("the proxy doesn't say where it is")
 	}
-	return proxy, end
+	return cmd, proxy, end
 }
 
 // https sites, through the proxy with an authority: the client crawls all at once, and the site's

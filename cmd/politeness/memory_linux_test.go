@@ -1,9 +1,13 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
+	"crypto/tls"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/localsite"
 )
 
 // TestMemoryIsBounded: attacks by a site on the memory of a crawl, each against the command itself:
@@ -155,4 +161,77 @@ func attackByPages(text []byte) http.HandlerFunc {
 		w.Header().Set("Content-Encoding", "gzip")
 		_, _ = w.Write(text)
 	}
+}
+
+// TestProxyInACrowd: idle tunnels and programs that wait for slow sites take little memory, and a
+// program at work beside them has its pages. POLITENESS_CLIENTS=1 (make clients) makes it 10,000
+// tunnels.
+func TestProxyInACrowd(t *testing.T) {
+	t.Parallel()
+	const (
+		most    = 160 << 10 // KB
+		waiting = 2000
+	)
+	tunnels := 1000
+	if os.Getenv("POLITENESS_CLIENTS") == "1" {
+		tunnels = 10_000
+	}
+	quick := localsite.New(t, 0)
+	var slow []string
+	for range 4 { // each has room for 512
+		slow = append(slow, localsite.New(t, 30*time.Second).URL)
+	}
+	ca := filepath.Join(t.TempDir(), "ca")
+	cmd, proxy, _ := launchProxy(t, nil, "-private", "-ca", ca, "-delay", "1ms", "-max-wait", "1h")
+	address := strings.TrimPrefix(proxy, "http://")
+	dial := func(request string) net.Conn {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		fmt.Fprint(conn, request)
+		return conn
+	}
+	work := func(when string) {
+		conn := dial("")
+		r := bufio.NewReader(conn)
+		for range 20 {
+			fmt.Fprintf(conn, "GET %s/a HTTP/1.1\r\nHost: x\r\n\r\n", quick.URL)
+			resp, err := http.ReadResponse(r, nil)
+			if err != nil {
+				t.Fatal(when, err)
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			if resp.StatusCode != http.StatusOK {
+				t.Fatal(when, resp.Status)
+			}
+		}
+		t.Logf("%s: %d MB", when, memoryOf(cmd.Process.Pid)>>10)
+	}
+	work("alone")
+	for range tunnels {
+		conn := dial("CONNECT site.example:443 HTTP/1.1\r\nHost: site.example:443\r\n\r\n")
+		if _, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
+			t.Fatal(err)
+		}
+		// The proxy closes the one that has been idle for longest, and this one's handshake may be cut off.
+		_ = tls.Client(conn, &tls.Config{ServerName: "site.example", InsecureSkipVerify: true}).Handshake()
+	}
+	work(fmt.Sprint(tunnels, " tunnels"))
+	for i := range waiting {
+		dial(fmt.Sprintf("GET %s/%d HTTP/1.1\r\nHost: x\r\n\r\n", slow[i%len(slow)], i))
+	}
+	work(fmt.Sprint("and ", waiting, " that wait"))
+	if memory := memoryOf(cmd.Process.Pid); memory == 0 || memory > most {
+		t.Errorf("%d MB", memory>>10)
+	}
+}
+
+// memoryOf returns how much memory a process has in RAM, in KB.
+func memoryOf(pid int) (kilobytes int) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	_, rest, _ := strings.Cut(string(text), "VmRSS:")
+	_, _ = fmt.Sscan(rest, &kilobytes)
+	return kilobytes
 }

@@ -112,6 +112,7 @@ func runProxy(ctx context.Context, sh *shell, args []string) (status int, err er
 	}
 	cfg.RobotsBase = &onward{base: proxy.Shared(base), readable: readable} // nobody's login counts for robots.txt
 	cfg.Hosts.MaxWait = cmp.Or(cfg.Hosts.MaxWait, longestWait)
+	cfg.Hosts.SlotTimeout = 0 // a preset's is shorter, and many a program has no try left then
 	cfg.Streams = streams
 	if err := p.keep(); err != nil {
 		return 0, err

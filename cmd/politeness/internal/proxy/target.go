@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"crypto/rand"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -111,6 +113,7 @@ func (c *requestConn) Read(p []byte) (int, error) {
 	for len(c.ready) == 0 {
 		if len(c.ahead) == 0 {
 			n, err := c.Conn.Read(p)
+			c.lacksTLS(err)
 			if n == 0 || c.part == inBody || c.isWhole(p[:n]) {
 				return n, err
 			}
@@ -130,6 +133,18 @@ func (c *requestConn) Read(p []byte) (int, error) {
 		c.ready = nil
 	}
 	return n, nil
+}
+
+// lacksTLS answers a program that speaks no TLS to a port that does, if err says so.
+func (c *requestConn) lacksTLS(err error) {
+	var record tls.RecordHeaderError
+	if !errors.As(err, &record) || record.Conn == nil || c.part != inMethod {
+		return
+	}
+	const reason = "this proxy speaks TLS: set http_proxy=https://HOST:PORT, and https_proxy too"
+	_, _ = fmt.Fprintf(record.Conn, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n"+
+		"Proxy-Status: %s; error=http_request_error; details=%s\r\nContent-Length: %d\r\n\r\n%s\n",
+		self, quote(reason), len(reason)+1, reason)
 }
 
 // isWhole reports whether text is the head of a request, and nothing else, which passes as it is.
