@@ -74,15 +74,15 @@ func Conservative(userAgent string) Config {
 	}
 }
 
-// Bulk is the policy of a crawler of many sites. A host gets 2 concurrent requests, and all hosts
-//  64. Requests to a host are a crawl-delay or 200 ms apart. The delay grows if the host refuses
-//     (hostlimit.Learned) or gets slower than usual (hostlimit.Slower, half the way to its response
-//     time at each response). A request doesn't wait longer than 30 s. Instead you get an error with
-//     Error.RetryAt. A 429 blocks the host for Retry-After, or for a Fibonacci time of at most 600 s.
-//     If 600 s were refused twice, the block doubles, to at most 4 h. A success ends the block. A
-//     request has up to 5 retries after 429, 5xx and network errors. Bodies have at most 10 MiB.
-//     Directives noindex and nofollow are read. Set Response.Accept and Reject for the types that the
-//     crawl wants.
+// Bulk is the policy of a crawler of many sites. All hosts together get 64 concurrent requests, and
+// a host gets 2. Requests to a host are a crawl-delay or 200 ms apart. The delay grows if the host
+// refuses (hostlimit.Learned) or gets slower than usual (hostlimit.Slower, half the way to its
+// response time at each response). A request doesn't wait longer than 30 s. Instead you get an
+// error with Error.RetryAt. A 429 blocks the host for Retry-After, or for a Fibonacci time of at
+// most 600 s. If 600 s were refused twice, the block doubles, to at most 4 h. A success ends the
+// block. A request has up to 5 retries after 429, 5xx and network errors. Bodies have at most
+// 10 MiB. Directives noindex and nofollow are read. Set Response.Accept and Reject for the types
+// that the crawl wants.
 func Bulk(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,
