@@ -100,9 +100,9 @@ func (c *Call) Refused() string {
 }
 
 // Refuse reports a refusal that only the body of the response shows. Examples are a captcha with
-// status 200, and a page that asks for a pause. The host is blocked as if the headers had said so,
-// see Config.IsRefusal, even if the response has just ended a block. Refuse returns the effect.
-// Evidence records the block with why, which is text for people and must not be empty.
+// status 200, and a page that asks for a pause. The host is blocked as by Config.IsRefusal. This is
+// so even if the response has just ended a block. Refuse returns the effect. Evidence records the
+// block with why, which is text for people and must not be empty.
 //
 // Call it once, after the response has come, before or after its body ends. It does nothing and
 // returns the zero Effect if no response came, or after another Refuse or Ban of the request.
@@ -197,9 +197,9 @@ func (c *Call) meaning(cause error) error {
 	return cause
 }
 
-// IsReachedBy reports whether requests that rt sends reach t, through any transports in between. If
-// the client of a crawler leads past its Transport, nothing paces the crawler. It sends rt a
-// request that no cache can serve, and that t neither records nor sends on.
+// IsReachedBy reports whether the requests that rt sends reach t. There may be transports in
+// between. If the client of a crawler leads past its Transport, nothing paces the crawler. It sends
+// rt a request that no cache can serve, and that t neither records nor sends on.
 func (t *Transport) IsReachedBy(ctx context.Context, rt http.RoundTripper) bool {
 	call := &Call{probe: true}
 	const nowhere = "politeness://probe.invalid/probe"

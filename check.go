@@ -38,10 +38,10 @@ func (t *Transport) Check(ctx context.Context, rawURL string) (robots.Verdict, e
 }
 
 // Filter returns those of urls that robots.txt allows, in their order, such as the URLs of a
-// sitemap. It decides as Check does, for sixteen origins concurrently. The error joins those of the
-// URLs about which nothing could be decided, each with its URL. It is ErrUnreachable if robots.txt
-// can't be fetched and Config.Robots allows nothing then. Once ctx is done, it is the cause of
-// that.
+// sitemap. It decides as Check does, for sixteen origins concurrently. If nothing could be decided
+// about some URLs, the error joins one error for each of them, with the URL. That error is
+// ErrUnreachable if robots.txt can't be fetched and Config.Robots allows nothing then. If ctx is
+// done, that error is the cause of ctx.
 func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string, err error) {
 	allows := make([]bool, len(urls))
 	errs := make([]error, len(urls))
@@ -115,13 +115,15 @@ func resolved(u *url.URL, named []string) []string {
 	return urls
 }
 
-// Next reports the earliest time at which a request for rawURL could start, so that a frontier can
-// take up something else until then. It fetches nothing and never waits for the host. If robots.txt
-// isn't known yet, it counts as no crawl-delay. A blocked host's time is the end of its block,
-// however far. Config.Refuse is asked about a GET request without headers. The error is an *Error
-// with Is(err, ErrDisallowed), Is(err, ErrReserved) or Is(err, ErrBudget) if RoundTrip would return
-// such an error as far as is known. Its Stage is StageRule if Config.Refuse returns an error.
-// RetryAt is set if coming back may help.
+// Next reports the earliest time at which a request for rawURL could start. Use it in a frontier
+// that takes up other URLs until then. Next fetches nothing and never waits for the host. If
+// robots.txt isn't known yet, Next assumes that there is no crawl-delay. If the host is blocked,
+// the time is the end of the block, however far. Config.Refuse is asked about a GET request without
+// headers.
+//
+// If RoundTrip would refuse the request, as far as is known, Next returns an *Error. The error
+// matches ErrDisallowed, ErrReserved or ErrBudget. If Config.Refuse returns an error, the Stage is
+// StageRule. If a later request may pass, RetryAt is set.
 func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) {
 	trip, err := t.inquire(ctx, rawURL, kindForecast)
 	if err != nil {
@@ -157,10 +159,11 @@ func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) 
 	return next, nil
 }
 
-// HostKey returns the key by which slots, delays and blocks of rawURL are counted. Limiter() takes
-// it to block a host. A frontier that groups its URLs by it, and asks Limiter().Config().Of(key)
-// how many concurrent requests a host takes, never has two requests of one host in each other's
-// way. The error is an *Error for a URL that can't be fetched at all.
+// HostKey returns the key by which slots, delays and blocks of rawURL are counted. Use the key to
+// block a host by a method of Limiter(). Use it also to group the URLs of a frontier.
+// Limiter().Config().Of(key) has the number of concurrent requests of the host. If a frontier sends
+// no more than that number, its requests don't wait for each other's slots. The error is an *Error
+// for a URL that can't be fetched at all.
 func (t *Transport) HostKey(rawURL string) (string, error) {
 	trip, err := t.inquire(context.Background(), rawURL, kindForecast)
 	if err != nil {

@@ -26,10 +26,11 @@ import (
 // mean. With 2, Responsive's 0.5 to 1.5 s become 1 to 3 s. A fixed Delay, or one that isn't set,
 // becomes the given time exactly. A Spend that was zero warns at 80 %.
 //
-// A value that can't be read is an error that names its variable, and so is a variable that could
-// have no effect, because Limiter is set (for the delay) or Budget (for pages and time). All errors
-// are joined, and c is returned unchanged. To share a limiter or a budget that the environment may
-// change, call WithEnv first and make the shared one from its result:
+// If a value can't be read, the error names the variable. A variable that can have no effect is an
+// error too. This is ROBOTS_DEFAULT_DELAY_SECONDS if Limiter is set, and MAX_PAGES and
+// MAX_SCAN_TIME_MINUTES if Budget is set. All errors are joined, and c is returned unchanged. To
+// share a limiter or a budget that the environment may change, call WithEnv first. Then make the
+// limiter or the budget from the result:
 //
 //	cfg, err := politeness.SiteAudit(ua).WithEnv()
 //	cfg.Budget = budget.New(cfg.Spend)

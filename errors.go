@@ -46,7 +46,8 @@ var (
 	ErrContentType = errors.New("content type not accepted")
 )
 
-// ErrStateHeld is the error of New if another process uses the state and Config.StateWait is over.
+// ErrStateHeld means that another process uses the state of Config.WithState. New returns it when
+// Config.StateWait is over.
 var ErrStateHeld = errors.New("another process uses the state")
 
 // A Stage names the part of the pipeline that refused.
@@ -126,8 +127,9 @@ func (e *Error) Temporary() bool {
 // RetryableError is [Error.Temporary] under the name that the AWS SDK for Go asks for.
 func (e *Error) RetryableError() bool { return e.Temporary() }
 
-// As finds, for [errors.As], the *PermanentError of github.com/cenkalti/backoff, in any version, if
-// the refusal isn't temporary. So that package's Retry stops at once, and returns e.
+// As makes e a *PermanentError of github.com/cenkalti/backoff for [errors.As], in any version of
+// that package. It does so if the refusal isn't temporary. Then Retry of that package stops
+// immediately, and returns e.
 func (e *Error) As(target any) bool {
 	// Versions are packages of their own, with one type of the same shape each.
 	found := reflect.ValueOf(target).Elem()

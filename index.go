@@ -7,13 +7,15 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// DirectivesOf returns a page's directives for crawlers (noindex, nofollow and the like), from its
-// X-Robots-Tag headers, and from its <meta> elements as far as the body has been read. Call it
-// again at the body's end, before you index the page or follow its links. They are those for
-// everyone and for the crawler's own product token, the most restrictive of each. It needs
-// ResponseLimits.CheckIndexing or Config.Purposes. Without them, and for responses that are not
-// 2xx, it returns the zero value, which restricts nothing. It is safe to call while the body is
-// read.
+// DirectivesOf returns a page's directives for crawlers, such as noindex and nofollow. They come
+// from the X-Robots-Tag headers, and from the <meta> elements as far as the body has been read.
+// Call DirectivesOf at the body's end, before you index the page or follow its links. Directives
+// for everyone count, and directives for the crawler's own product token. Of two, the stricter
+// counts.
+//
+// Set ResponseLimits.CheckIndexing or Config.Purposes. Without both, and for a response that isn't
+// 2xx, DirectivesOf returns the zero value, which restricts nothing. DirectivesOf is safe to call
+// while the body is read.
 func DirectivesOf(resp *http.Response) robots.Directives {
 	if head := headOf(resp); head != nil {
 		return head.Directives()
@@ -22,9 +24,10 @@ func DirectivesOf(resp *http.Response) robots.Directives {
 }
 
 // PreferencesOf returns the site's preferences for the use of a page. They come from robots.txt,
-// from the headers, and from the page's <meta> elements as far as the body has been read. It needs
-// Config.Purposes or ResponseLimits.CheckIndexing. Without them, and for responses that are not
-// 2xx, it returns the zero value, which states nothing. It is safe to call while the body is read.
+// from the headers, and from the page's <meta> elements as far as the body has been read. Set
+// Config.Purposes or ResponseLimits.CheckIndexing. Without both, and for a response that isn't 2xx,
+// PreferencesOf returns the zero value, which states nothing. PreferencesOf is safe to call while
+// the body is read.
 func PreferencesOf(resp *http.Response) robots.Preferences {
 	if head := headOf(resp); head != nil {
 		return head.Preferences()

@@ -19,9 +19,9 @@ import (
 // base of the request that asks first. Transport.Check and Sitemaps fetch it by Config.Base.
 // CloseIdleConnections is passed on to base.
 //
-// A nil base stands for http.DefaultTransport, as it is at each request. A base that is a Transport
-// or leads to one, as Config.Base describes, or a nil pointer, sends nothing. Each request returns
-// an *Error of StageRequest.
+// If base is nil, http.DefaultTransport is used, as it is at each request. If base is a nil
+// pointer, or is or leads to a Transport (see Config.Base), nothing is sent. Then each request
+// returns an *Error of StageRequest.
 func (t *Transport) Over(base http.RoundTripper) http.RoundTripper {
 	found := problems.List{Prefix: "politeness: "}
 	// A nil pointer in an interface isn't nil, and would panic at each request.

@@ -12,10 +12,10 @@
 // doesn't let a request pass, you get an [*Error]. A response of the server, even a 429, is never
 // turned into an error unless [ResponseLimits] ask for it.
 //
-// Package crawl is a crawler on top of it, statuspage serves the present state of a crawl, and
-// publicnet keeps one off private networks. You can also use the parts by themselves, such as
-// packages robots, robots/robotscache, hostlimit, backoff, budget, botauth, evidence with
-// evidence/audit, and crawl/sitemap.
+// Package crawl is a crawler on top of this package. Package statuspage serves the present state of
+// a crawl. Package publicnet keeps a crawl off private networks. You can also use each part by
+// itself. The parts are packages robots, robots/robotscache, hostlimit, backoff, budget, revisit,
+// botauth, evidence with evidence/audit, and crawl/sitemap.
 package politeness
 
 import (
@@ -52,10 +52,10 @@ import (
 type Config struct {
 	// UserAgent names the crawler and a way to reach its owner, for example "ExampleBot/1.0
 	// (+https://example.com/bot; bot@example.com)". It consists of products, each one word with an
-	// optional version after a slash, and of comments in parentheses (RFC 9110, section 10.1.5).
-	// The first product ("ExampleBot"), or behind Mozilla the one after "compatible;", chooses the
-	// group in robots.txt (RFC 9309, section 2.2.1). UserAgent replaces the User-Agent of every
-	// request.
+	// optional version after a slash, and of comments in parentheses (RFC 9110, section 10.1.5). The
+	// first product ("ExampleBot") chooses the group in robots.txt (RFC 9309, section 2.2.1). If the
+	// first product is Mozilla, the product after "compatible;" chooses the group. UserAgent replaces
+	// the User-Agent of every request.
 	UserAgent string
 
 	// StrictUserAgent makes New return an error if UserAgent lacks a product, a version or a mail
@@ -69,13 +69,13 @@ type Config struct {
 
 	// Base sends the requests. The default is http.DefaultTransport, as it is at each request. It
 	// connects to private addresses as well. If your crawler follows links of strangers, use
-	// publicnet.Transport. Base must not be a Transport, nor lead to one by a method Unwrap()
-	// http.RoundTripper, because each page would wait for its host twice. Transport.Over sends
-	// single requests by another one.
+	// publicnet.Transport. Base must not be a Transport, because each page would wait for its host
+	// twice. Nor may a method Unwrap() http.RoundTripper of Base lead to a Transport. Transport.Over
+	// sends single requests by another base.
 	//
-	// A Proxy of Base should choose by the URL, so that robots.txt takes the same way. One that
-	// reads the context sees, for a robots.txt, that of the first request for it, whose copy serves
-	// all others. Package crawl asks for robots.txt with the context of Run.
+	// A Proxy of Base should choose by the URL, so that robots.txt takes the same way. A robots.txt is
+	// fetched once for all requests that need it, with the context of the first of them. A Proxy that
+	// reads the context sees that context. Package crawl fetches robots.txt with the context of Run.
 	Base http.RoundTripper
 
 	// RobotsBase sends the fetches of robots.txt, also those of Transport.Over, instead of Base.
@@ -101,10 +101,10 @@ type Config struct {
 	Hosts hostlimit.Config
 
 	// Limiter decides when a request may start. If it is nil, New makes one from Hosts. Set it to
-	// share one limiter between Transports, or between processes. Hosts then has no effect.
-	// Transports of one process that share a limiter, by the same pointer, keep a host's
-	// crawl-delay even if another one has learned it. If their Robots and the product tokens of
-	// their UserAgents are equal, they fetch one robots.txt between them.
+	// share one limiter between Transports, or between processes. Hosts then has no effect. If
+	// Transports of one process have the same pointer here, each keeps the crawl-delays that another
+	// one has read. If their Robots and the product tokens of their UserAgents are equal too, they
+	// fetch each robots.txt once.
 	Limiter hostlimit.Limiter
 
 	// Spend limits the pages, bytes and time of the crawl. New makes a budget from it. The default
@@ -128,15 +128,15 @@ type Config struct {
 
 	// Upgrades bounds the connections of a host that were switched to another protocol (101), as to
 	// WebSocket. They occupy no slot, since they stay open for as long as a user looks at them. A
-	// request for one more is refused with ErrBusy. Of requests at the same time, one too many
-	// keeps its slot. The default is 16. If it is negative, there is no such room, and each of them
-	// occupies a slot.
+	// request for a further connection is refused with ErrBusy. If several requests ask at the same
+	// time and too many are switched, the surplus connections occupy slots. The default is 16. If
+	// Upgrades is negative, each such connection occupies a slot.
 	Upgrades int
 
-	// Streams bounds the streams of a host that occupy no slot once their headers have come. Such
-	// a stream has events (text/event-stream) or pictures (multipart/x-mixed-replace). Set Streams in
-	// a program whose users leave such a page open. One more keeps its slot until it ends. The
-	// default is 0, so that each stream occupies a slot.
+	// Streams bounds the streams of a host that occupy no slot once their headers have come. Such a
+	// stream has events (text/event-stream) or pictures (multipart/x-mixed-replace). Set Streams in a
+	// program whose users leave such a page open. A further stream occupies its slot until the stream
+	// ends. The default is 0, so that each stream occupies a slot.
 	Streams int
 
 	// Evidence receives every decision. If it is nil, no decision is recorded.
@@ -163,11 +163,11 @@ type Config struct {
 	Refuse func(*http.Request) error
 
 	// IsRefusal detects refusals that no status shows, such as a challenge with status 200. If it
-	// returns an error, the host is blocked as by a 429, for Retry-After or Hosts.Backoff. The
-	// error is recorded as the reason. It is called for each response to a page, and must not read
-	// the body. You still get the response. Only its status decides whether the Transport repeats
-	// the request. Package crawl asks for the page again. The default is nil, so that status and
-	// headers decide. See Challenged.
+	// returns an error, the host is blocked as by a 429, for Retry-After or Hosts.Backoff. The error
+	// is recorded as the reason. It is called for each response to a page, and must not read the body.
+	// You still get the response. The Transport's Retry looks at the status alone, so it doesn't
+	// repeat such a request with status 200. Package crawl asks for the page again. The default is
+	// nil, so that status and headers decide. See Challenged.
 	IsRefusal func(*http.Response) error
 
 	// DangerouslyIgnoreRobots fetches pages even if robots.txt disallows them, and doesn't fetch
@@ -175,14 +175,14 @@ type Config struct {
 	DangerouslyIgnoreRobots bool
 
 	// StateWait is how long New waits while another process uses the state (WithState, or a
-	// hostlimit.Dir in Hosts.Store). Two processes with one state share the blocks of hosts, but
-	// not the delays. After that time, or immediately if StateWait is negative, New returns an
-	// error that matches ErrStateHeld. The default is 0. New doesn't wait then, and both processes
-	// use the state. Evidence records state_shared, and EvidenceErr reports it. The state is in use
-	// from New until the end of the process, also by kill -9. Transports of one process share it.
-	// If a process went on beside another one, it takes the state over by a request after the
-	// other's end, so that a third process is noticed. On AIX, Solaris, Plan 9 and WebAssembly
-	// other processes aren't noticed.
+	// hostlimit.Dir in Hosts.Store). Two processes with one state share the blocks of hosts, but not
+	// the delays. After that time, or immediately if StateWait is negative, New returns an error that
+	// matches ErrStateHeld. The default is 0. New doesn't wait then, and both processes use the state.
+	// Evidence records state_shared, and EvidenceErr reports it. The state is in use from New until
+	// the process ends, even by kill -9. Transports of one process share the state. If two processes
+	// use the state and the first ends, the next request of the other takes the state over. Then a
+	// third process is noticed. On AIX, Solaris, Plan 9 and WebAssembly other processes aren't
+	// noticed.
 	StateWait time.Duration
 
 	state string // directory of WithState
@@ -341,8 +341,8 @@ func (t *Transport) newRecorder(cfg *Config, state string) *recorder.Recorder {
 // hop is checked and paced for its own host. The request occupies a slot of the host until the
 // response's body is read to its end or closed. req is never changed. Robots.txt, slots and delays
 // go by req.URL. A different req.Host is only sent. An error of Base is returned unchanged. Every
-// refusal is an *Error. A context of hostlimit.WithPriority puts req before the requests of its
-// host that wait with a lower priority.
+// refusal is an *Error. If the context comes from hostlimit.WithPriority, req goes before waiting
+// requests of its host with a lower priority.
 //
 // A request also ends with an error if its path is hidden in a URL.Opaque, such as "//host/path" or
 // the target of a CONNECT, since robots.txt can't be checked for it.
@@ -414,11 +414,11 @@ func (t *Transport) roundTrip(req *http.Request, over *over) (*http.Response, er
 //	err = t.Limiter().Block(ctx, key, time.Now().Add(24*time.Hour), "the owner has called")
 func (t *Transport) Limiter() hostlimit.Limiter { return t.cfg.Limiter }
 
-// EvidenceErr returns nil if every record has reached Config.Evidence and is, or will be, where
-// that keeps it, as far as the sinks report. Otherwise the error counts the records that a Log
-// couldn't write, and those that a panicking sink has lost. It also reports why state
-// (Config.WithState) couldn't be read or kept, with and without Evidence. The crawl continues.
-// Check the error if you need proof. The status page shows it.
+// EvidenceErr reports whether records of Config.Evidence were lost. It returns nil if the sinks
+// report no loss. Otherwise the error counts the records that a Log couldn't write, and the records
+// that a panicking sink has lost. It also reports why state (Config.WithState) couldn't be read or
+// kept, with and without Evidence. The crawl continues. Check the error if you need proof. The
+// status page shows it.
 func (t *Transport) EvidenceErr() error { return errors.Join(t.recorder.Err(), t.tally.StateErr()) }
 
 // CloseIdleConnections closes those of Base and RobotsBase, if they have such a method, for

@@ -107,10 +107,10 @@ func Bulk(userAgent string) Config {
 //
 //	max(0.5 to 1.5 s at random, crawl-delay, t², delay learned from refusals)
 //
-// where t is the last response time in seconds, of a failed exchange too, and t² is at most a day.
-// For example, after a page that took 20 s the delay is 400 s. If robots.txt can't be fetched,
-// nothing is fetched for 5 minutes. WithEnv lets ROBOTS_DEFAULT_DELAY_SECONDS change the mean of
-// the random delay, which is 1 s. See hostlimit.Squared and hostlimit.Learned.
+// Here t is the last response time in seconds. A failed exchange counts too. The square t² is at
+// most a day. For example, after a page that took 20 s the delay is 400 s. If robots.txt can't be
+// fetched, nothing is fetched for 5 minutes. WithEnv lets ROBOTS_DEFAULT_DELAY_SECONDS change the
+// mean of the random delay, which is 1 s. See hostlimit.Squared and hostlimit.Learned.
 func Responsive(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,

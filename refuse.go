@@ -84,9 +84,10 @@ func RefuseAny(rules ...func(*http.Request) error) func(*http.Request) error {
 // A HostList is a file of hosts that are left alone, made by [RefuseHosts].
 type HostList struct{ file *hostfile.File[string] }
 
-// RefuseHosts reads a file of hosts that are to be left alone, one a line, whose Refuse method is a
-// Config.Refuse. The file is read again when it changes, within a second of use. A new line applies
-// to every request that starts later, also to one that already waits.
+// RefuseHosts reads a file of hosts that the crawler must leave alone, one a line. Set
+// Config.Refuse to the Refuse method of the result. If the file changes, it is read again within a
+// second of use. A new line applies to every request that starts later, even if the request already
+// waits.
 //
 //	# hosts to leave alone         and why, as errors and records have it
 //	example.com                    the owner has asked us to

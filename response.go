@@ -12,10 +12,11 @@ import (
 // ResponseLimits exclude responses that are useless for the crawl. They apply to 2xx responses to
 // pages. Errors, redirects and robots.txt pass.
 type ResponseLimits struct {
-	// MaxBytes is the largest body, after decompression by the base transport (a request with its
-	// own Accept-Encoding gets its body as it came). A larger one fails with ErrTooLarge. It fails
-	// before it is read if its Content-Length is too large, or else while it is read. The rest is
-	// left unread. The default is unlimited.
+	// MaxBytes is the length of the largest body in bytes. A larger body fails with ErrTooLarge. If
+	// its Content-Length is too large, nothing is read. Otherwise the body fails while it is read, and
+	// the rest is left unread. The length is counted after decompression by the base transport. If a
+	// request has its own Accept-Encoding, the base transport doesn't decompress. The default is
+	// unlimited.
 	MaxBytes int64
 	// Accept and Reject are media types, with wildcards, such as "text/html", "text/*" and "*/*". A
 	// response whose Content-Type matches none of Accept, or one of Reject, fails with
@@ -24,9 +25,10 @@ type ResponseLimits struct {
 	// type is accepted.
 	Accept []string
 	Reject []string
-	// CheckIndexing reads page directives (noindex, nofollow and the like) from X-Robots-Tag
-	// headers and, as the body streams by, from the <meta> elements of HTML, compressed by gzip or
-	// deflate or not. DirectivesOf returns them, and evidence records them. The default is off.
+	// CheckIndexing reads page directives, such as noindex and nofollow. They come from X-Robots-Tag
+	// headers, and from the <meta> elements of HTML while you read the body. HTML may be compressed by
+	// gzip or deflate. DirectivesOf returns the directives, and evidence records them. The default is
+	// off.
 	CheckIndexing bool
 }
 

@@ -26,11 +26,11 @@ import (
 // tries run out, you get the last response as it is. You also get it if the next try can't start
 // before the context's deadline or within the budget's time, if it would wait longer than the
 // MaxWait of a memory.Limiter, or if Retry-After asks for more than a day. All tries of a request
-// are one page of the budget. Requests of a crawl.Crawler are repeated by that, unless its Tries is
-// 1.
+// are one page of the budget. A crawl.Crawler repeats its requests itself, unless its Tries is 1.
 type Retry struct {
-	// Max is how often a request is repeated at most, by net/http as well, which sends it once more
-	// if a kept connection was lost. The default is 0, so that only net/http may repeat a request.
+	// Max limits how often a request is repeated. If a kept connection was lost, net/http sends the
+	// request once more, and this counts too. The default is 0, so that only net/http may repeat a
+	// request.
 	Max int
 	// Backoff returns the schedule of waits for one request. Any policy of
 	// github.com/cenkalti/backoff/v4 fits. A longer Retry-After takes the place of a wait. A wait

@@ -33,8 +33,9 @@ import (
 // delay, counted from New, unless the kept state shows that the delay is over. Concurrent runs
 // share blocks, but not delays. See StateWait.
 //
-// WithState changes Hosts and Robots, so set them before. It can't reach a limiter that Limiter has
-// already. New reports both mistakes. To share a limiter that remembers, make it from the result:
+// WithState changes Hosts and Robots, so set them before. If Limiter is set, WithState has no
+// effect on that limiter. New reports both mistakes. To share a limiter that remembers, make it
+// from the result:
 //
 //	cfg := politeness.Bulk(ua).WithState("state")
 //	cfg.Limiter, err = memory.New(cfg.Hosts)
@@ -60,10 +61,10 @@ func (c Config) newBudget() budget.Budget {
 // elsewhere.
 func (c Config) keepsBudget() bool { return c.Budget == nil && c.state != "" && c.Spend.Every != 0 }
 
-// GiveBack returns what t has taken of a kept budget and hasn't spent, so that the next process may
-// spend it. See budget.Kept. Call it when t sends nothing more for a while. Package crawl does so
-// at the end of Run. Without the call at most a hundredth of the budget is lost until its next
-// window. Other budgets have nothing to give back.
+// GiveBack gives the unspent part of a kept budget back, so that the next process may spend it. See
+// budget.Kept. Call it when t sends nothing more for a while. Package crawl does so at the end of
+// Run. Without the call up to a hundredth of the budget can't be spent until the next window. Other
+// budgets have nothing to give back.
 func (t *Transport) GiveBack(ctx context.Context) error {
 	if kept, ok := t.cfg.Budget.(interface{ GiveBack(context.Context) error }); ok {
 		return kept.GiveBack(ctx)

@@ -40,9 +40,9 @@ type Status struct {
 	// and "idle".
 	HostsBy map[string]int `json:"hostsBy"`
 
-	// Hosts are at most 1000 hosts that aren't "idle". Hosts that are blocked for longest come
-	// first. Omitted is the number of such hosts that Hosts leaves out, Known that of all hosts,
-	// "idle" included.
+	// Hosts are at most 1000 hosts that aren't "idle". Hosts that are blocked for longest come first.
+	// Omitted is the number of hosts that are left out for this limit. Known is the number of all
+	// hosts, "idle" ones included.
 	Hosts   []HostStatus `json:"hosts"`
 	Omitted int          `json:"omitted"`
 	Known   int          `json:"known"`
@@ -56,8 +56,8 @@ type Status struct {
 	// Lost is the text of Transport.EvidenceErr, empty if nothing is lost.
 	Lost string `json:"lost,omitempty"`
 
-	// Warning says that another limiter of this process asks a host too, and names the remedy. It
-	// is empty if no such limiter is known.
+	// Warning is set if another limiter of this process sends requests to a host too. It names the
+	// remedy. Otherwise it is empty.
 	Warning string `json:"warning,omitempty"`
 
 	// Budget is nil if the Transport has none. BudgetError is the reason why a shared budget
@@ -68,8 +68,8 @@ type Status struct {
 	// Robots has the figures of the cache of robots.txt, nil if robots.txt is ignored.
 	Robots *robotscache.Stats `json:"robots,omitempty"`
 
-	// Unreachable are the last 1000 origins whose robots.txt couldn't be fetched at the last try,
-	// by name.
+	// Unreachable are the origins whose robots.txt couldn't be fetched at the last try. They are the
+	// latest 1000, sorted by name.
 	Unreachable []UnreachableStatus `json:"unreachable"`
 
 	// MaxWait is the longest wait of a request for its start, in seconds.

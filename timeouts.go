@@ -15,15 +15,15 @@ import (
 type Timeouts uint8
 
 const (
-	// FromStart takes http.Client.Timeout as the length of one exchange. It counts from the start
-	// of the request, and anew for each redirect and each try. The waits for robots.txt and for the
-	// host don't count. hostlimit.Config.MaxWait bounds them, and the caller's context ends them.
-	// The response comes, with its body, also after the time at which http.Client alone would have
-	// given up. The deadline of a context stays the end of everything.
+	// FromStart takes http.Client.Timeout as the length of one exchange. It counts from the start of
+	// the request, and anew for each redirect and each try. The waits for robots.txt and for the host
+	// don't count. hostlimit.Config.MaxWait bounds them, and the caller's context ends them. So a
+	// response may come, with its body, after http.Client alone would have given up. If a context has
+	// a deadline, the deadline still ends everything.
 	//
-	// Once Timeout has passed since Client.Do, a cancelled context of the caller still ends the
-	// wait, but closing Request.Cancel doesn't, and http.Client keeps only the text of an error.
-	// Then errors.Is and errors.As find nothing.
+	// Two things differ once Timeout has passed since Client.Do. A cancelled context still ends the
+	// wait, but closing Request.Cancel doesn't. And http.Client keeps only the text of an error, so
+	// errors.Is and errors.As find nothing.
 	FromStart Timeouts = iota
 	// FromCall leaves http.Client.Timeout as it is in net/http. It counts from Client.Do, so that
 	// the wait for the host uses it up. A request that can't start in time fails immediately, and
