@@ -111,7 +111,8 @@ func (u *rule) place(r *Request, isLate bool) {
 	if !u.mayMove(r) {
 		return
 	}
-	if isLate {
+	// A link is no trap for its page alone: with TrapsLeft it would never be asked for.
+	if isLate && !u.leaves {
 		r.Later = 1 // without a mark, so that no mark brings it forward alone
 	}
 	u.postpone(r)

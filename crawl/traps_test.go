@@ -115,6 +115,23 @@ func TestRealPagesGoFirst(t *testing.T) {
 	})
 }
 
+// TestTrapsLeftFollowsCopies: a page that is linked from a copy of another one alone isn't left.
+func TestTrapsLeftFollowsCopies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.crawl.Follow = crawl.SameHost
+		r.crawl.Traps = crawl.TrapsLeft
+		site := r.Site("https://example.com")
+		site.Handle("/", page("<p>Contents<a href=/print>x</a>"))
+		site.Handle("/print", page("<p>Contents<a href=/chapter>x</a>"))
+		site.Handle("/chapter", page("<p>A chapter"))
+		s := r.run(t.Context(), t, "https://example.com/")
+		if s.Visited() != 3 || s.Stopped != nil {
+			t.Errorf("%s: %v", r.urls(), s)
+		}
+	})
+}
+
 // isFilter reports whether a reason is about the filters.
 func isFilter(reason string) bool {
 	for _, part := range []string{"parameter filter_", "the order of parameters", "linked from a page without anything new"} {
