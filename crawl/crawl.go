@@ -10,13 +10,13 @@
 //		},
 //	}, "https://example.com/")
 //
-// To set more than who crawls, such as limits or evidence, make a politeness.Transport, and give
-// it to Config.Transport.
+// To set more, such as limits or evidence, make a politeness.Transport, and give it to
+// Config.Transport.
 //
-// No host stops a crawl. Hosts stand in the order in which they may be asked next, so nothing waits
-// for a host that is blocked, paced or slow, and robots.txt of hosts to come is fetched ahead. The
-// number of connections (hostlimit.Config.MaxInFlight) and memory bound a crawl. Workers limits the
-// number of concurrent visits.
+// No host stops a crawl. Each host is visited when its next request may start. So nothing else
+// waits for a host that is blocked, paced or slow. The robots.txt of the next hosts is fetched
+// ahead. The number of connections (hostlimit.Config.MaxInFlight) and memory bound a crawl. Workers
+// limits the number of concurrent visits.
 package crawl
 
 import (
@@ -34,8 +34,9 @@ import (
 	"github.com/go-politeness/politeness/revisit"
 )
 
-// A Config sets the way and the bounds of a crawl, and the functions that get its pages. Only
-// Transport and Visit are required. Every limit has a default that bounds a crawl among strangers.
+// A Config sets the way and the bounds of a crawl, and the functions that get its pages. Required
+// are Visit, and either Transport or UserAgent. Every limit has a default that bounds a crawl among
+// strangers.
 //
 // Your own rules end no URL. They are Config.Refuse of the Transport, and a block by an operator
 // that ends later than Patience. A URL that a rule refuses is set aside, and costs no delay of its
@@ -43,14 +44,14 @@ import (
 // fetched. All others are Left. See Summary.Rules. Pages that are never to be fetched are the
 // business of Follow.
 type Config struct {
-	// UserAgent names the crawler and its contact, if Transport is nil. New makes a Transport of it
-	// then, with the defaults of package politeness. Use it for a program with one crawl and
-	// nothing else to set. With a Transport it must be empty.
+	// UserAgent names the crawler and its contact. Use it instead of Transport in a program with one
+	// crawl and nothing else to set. New then makes a Transport for UserAgent, with the defaults of
+	// package politeness. If Transport is set, UserAgent must be empty.
 	UserAgent string
 
-	// Transport decides when each URL may start, and sends the requests if Client is nil. Its
-	// Hosts.MaxInFlight is the largest number of requests in flight. The default is 4,096. If it is
-	// nil, see UserAgent.
+	// Transport decides when each URL may start, and sends the requests if Client is nil. The
+	// Hosts.MaxInFlight of its configuration is the largest number of requests in flight, by default
+	// 4,096. If Transport is nil, set UserAgent.
 	Transport *politeness.Transport
 
 	// Client sends the requests. Set it for cookies (Jar), or to put a cache between. Its Transport
@@ -61,18 +62,18 @@ type Config struct {
 	// default is a client over Transport.
 	Client *http.Client
 
-	// Visit receives each response, with any status. It receives no redirects, and of refusals (see
-	// Tries) only the last. A page whose status is an error has no Links. It runs in Workers
-	// goroutines concurrently. After an error, or a panic, the page is VisitFailed, and the crawl
-	// continues. A panic of this or another function of the Config is logged with its stack by
-	// package log. The ctx ends Grace after the crawl's. If the error wraps ErrRefused, the page is
-	// a refusal of its host. See ErrRefused.
+	// Visit receives each response, with any status. It receives no redirects. If a page is refused
+	// several times (see Tries), Visit receives only the last refusal. A page whose status is an error
+	// has no Links. Visit runs in Workers goroutines concurrently. If Visit returns an error or
+	// panics, the page is VisitFailed, and the crawl continues. If the error wraps ErrRefused, the
+	// page is a refusal of its host. See ErrRefused. If a function of the Config panics, package log
+	// logs the panic with its stack. The ctx ends Grace after the crawl's.
 	Visit func(ctx context.Context, p *Page) error
 
-	// Follow reports whether a link of a page is added, or the target of a redirect, whose Element
-	// is "redirect". Use SameHost, SameName, SameSite, Hosts, Everywhere, or your own function. It
-	// isn't called if a start URL redirects. If it is nil, each redirect is followed, and no link.
-	// Visit can add URLs by Page.Add.
+	// Follow reports whether a link of a page is added to the crawl. Use SameHost, SameName, SameSite,
+	// Hosts, Everywhere, or your own function. Follow is called for the target of a redirect too, with
+	// the Element "redirect". It isn't called if a start URL redirects. If Follow is nil, each
+	// redirect is followed, and no link. Visit can add URLs by Page.Add.
 	Follow func(p *Page, l Link) bool
 
 	// Take is called before a URL is added. It is called for each link after nofollow and before
@@ -88,12 +89,16 @@ type Config struct {
 	// page.
 	IgnoreNofollow bool
 
-	// Canonical skips the visit of a page that names another URL as its canonical one, and adds
-	// that URL if Follow would follow it, or the page is of a start URL, which may lead anywhere as
-	// by a redirect. A page of https isn't skipped for the same URL with http. Of two pages that
-	// name each other, one is visited. If another process has one of them, both may be visited. If
-	// a Run ends between them, none is.. Nor is a page visited whose canonical URL redirects back
-	// to it. The default is false, so that such a page is visited.
+	// Canonical skips the visit of a page that names another URL as its canonical one. The canonical
+	// URL is added if Follow returns true for it. The canonical URL of a start URL is always added.
+	// Some cases are special:
+	//
+	//   - A page of https isn't skipped for the same URL with http.
+	//   - If two pages name each other, one is visited. If another process has one of them, both may
+	//     be visited. If a Run ends between them, none is visited.
+	//   - If the canonical URL redirects back to the page, the page isn't visited.
+	//
+	// The default is false, so that such a page is visited.
 	Canonical bool
 
 	// Prepare may set headers of a request before it is sent, such as Accept-Language, and its
@@ -112,8 +117,8 @@ type Config struct {
 	// page once. The Queue must be a Recurring.
 	Revisit revisit.Schedule
 
-	// Watch is how long Run waits for the URL that is due next, once nothing else is left to do.
-	// The default is 0, so that it ends when nothing is due. If it is negative, it waits until its
+	// Watch is how long Run waits for the URL that is due next when nothing else is left to do. The
+	// default is 0, so that Run ends when nothing is due. If Watch is negative, Run waits until its
 	// ctx is done. Set it with Revisit only.
 	Watch time.Duration
 
@@ -123,25 +128,25 @@ type Config struct {
 	// the targets of links and images of HTML, and otherwise the body.
 	Compare func(p *Page) []byte
 
-	// Known returns the validators of the copy of url that you have, so that the site sends the
-	// page only if it has changed. Otherwise Visit receives status 304. It is called with the URL
-	// that is fetched. If that is the target of a redirect and has no validators, it is called with
-	// Page.URL. An unchanged page has no links, so Known and Follow together are an error of New.
-	// Use it if a list or Discover names all URLs, and Revisit otherwise. If it is nil, every page
-	// is sent.
+	// Known returns the validators of the copy of url that you have, so that the site sends the page
+	// only if it has changed. Otherwise Visit receives status 304. It is called with the URL that is
+	// fetched. If that URL is the target of a redirect and has no validators, Known is called with
+	// Page.URL. Use Known if a list or Discover names all URLs, and Revisit otherwise. If Known and
+	// Follow are both set, New returns an error, because an unchanged page has no links to follow. If
+	// Known is nil, every page is sent.
 	Known func(ctx context.Context, url string) (Validators, error)
 
-	// Discover is called once for each host, with one of its URLs, when its robots.txt has been
-	// fetched. It yields further URLs, with Priority, Data and Depth, which is at least 1, as if a
-	// start URL linked to them. A nil sequence has none. Use it for sitemaps. See
-	// Transport.Sitemaps, and package crawl/sitemap. URLs go to the Queue in their order while the
-	// sequence runs, and are crawled meanwhile. It waits if the Queue is slow, so a long list needs
-	// no memory. A sequence whose sources fail reports that itself, and continues. The loop over it
-	// ends when ctx is done. Of several processes with one Queue each that comes to have the host
-	// calls Discover. Its URL is done after the sequence has ended. If ctx or the process ends
-	// before that, the next Run fetches that URL again, and calls Discover again. With Revisit it
-	// is called again each Revisit.Min, before pages of the host, and Request.Modified makes a page
-	// due that was modified since its visit. If it is nil, there are no calls.
+	// Discover yields further URLs of a host. Use it for sitemaps. See Transport.Sitemaps, and package
+	// crawl/sitemap. Discover is called once for each host, with one of its URLs, when its robots.txt
+	// has been fetched. Each Request may have Priority, Data and Depth. Depth is at least 1, as if a
+	// start URL linked to the URL. A nil sequence has no URL. URLs go to the Queue in their order
+	// while the sequence runs, and are crawled meanwhile. It waits if the Queue is slow, so a long
+	// list needs no memory. A sequence whose sources fail reports that itself, and continues. The loop
+	// over it ends when ctx is done. If several processes share a Queue, each process that gets the
+	// host calls Discover. The URL with which Discover is called is done when the sequence has ended.
+	// If ctx or the process ends before that, the next Run fetches that URL again, and calls Discover
+	// again. With Revisit, Discover is called again each Revisit.Min, before pages of the host. Then a
+	// page is due if Request.Modified is later than its visit. If Discover is nil, there are no calls.
 	Discover func(ctx context.Context, url string) iter.Seq[Request]
 
 	// Done receives the result of each URL. An added URL has one result. A URL that is Invalid,
@@ -168,15 +173,16 @@ type Config struct {
 	Patience        time.Duration // longest wait for a host, whose URLs are Refused then, by default 24 h
 
 	// Tries limits the requests for a URL that is refused by 429, 5xx, 408 or 425, or that gets no
-	// response. If a host refuses the URL and then a page that it served before, that request
-	// doesn't count as a try. So a ban costs time, not pages. A URL that is refused twice, while
-	// that page is served, is done, because only this URL fails. So it is with 401, 402, 403 and
-	// 451, which are asked for again after a ban only. Tries also limits the fetches of a
-	// robots.txt that can't be fetched. If a connection for it is refused, there are two. Between
-	// two tries the crawl continues with other hosts. It ends when only hosts are left that don't
-	// respond at all. While a host has served nothing, its refusals use up no try for a quarter of
-	// an hour. The Transport's Retry repeats none of the crawl's requests then. The default is 5.
-	// If it is 1, only Retry repeats requests, and occupies a connection meanwhile.
+	// response. After a refusal the crawl may also request a page that the host served before. If the
+	// host refuses that page too, the refusal doesn't count as a try. So a ban costs time, not pages.
+	// If the host serves that page, but refuses the URL twice, the URL is done, because only this URL
+	// fails. The same holds for 401, 402, 403 and 451, but such a URL is requested again only after a
+	// ban. Tries also limits the fetches of a robots.txt that can't be fetched. If a connection for it
+	// is refused, there are two. Between two tries the crawl continues with other hosts. It ends when
+	// only hosts are left that don't respond at all. If a host has served nothing yet, its refusals
+	// don't count as tries for a quarter of an hour. The default is 5. If Tries is more than 1, Retry
+	// of the Transport repeats none of the crawl's requests. If Tries is 1, only Retry repeats
+	// requests, and occupies a connection meanwhile.
 	Tries int
 
 	// Traps decides about URLs that look like those of a trap. Examples are filters that combine,
@@ -323,10 +329,10 @@ func Run(ctx context.Context, cfg Config, urls ...string) (Summary, error) {
 //		return fmt.Errorf("%w: a captcha", crawl.ErrRefused)
 //	}
 //
-// The host is blocked as by a 429, and Visit is called for the page again once the host serves it.
-// Links that the page has led to are forgotten. Further responses with the same text are refusals
-// without a call of Visit. A page that is refused Config.Tries times is Refused with that error, as
-// long as the host serves others.
+// The host is blocked as by a 429. When the host serves the page again, Visit is called again. URLs
+// that the page has led to are dropped. Further responses with the same text are refusals without a
+// call of Visit. If the host refuses the page Config.Tries times, but serves others, the page is
+// Refused with that error.
 var ErrRefused = errors.New("crawl: the page is a refusal of its host")
 
 // setDefault sets a field of a Config that is 0 to its default. A negative one is an error.

@@ -40,9 +40,10 @@ func SameSite(p *Page, l Link) bool { return siteOf(p.FinalURL) == siteOf(l.URL)
 func Everywhere(*Page, Link) bool { return true }
 
 // Hosts returns a Config.Follow for the links to the given hosts, from any page. A name is spelled
-// as in a URL. For example, "example.com" has all ports, and "localhost:8080" has that port alone.
-// One with a leading dot, ".example.org", stands for example.org and all names below it. A name
-// without a port has the ports of http and https. Without names no link is followed.
+// as in a URL. If a name has no port, such as "example.com", it stands for the ports 80 and 443. If
+// a name has a port, such as "localhost:8080", it stands for that port alone. If a name has a
+// leading dot, such as ".example.org", it stands for example.org and all names below. Without names
+// no link is followed.
 //
 // Start URLs, Discover and Page.Add may lead to other hosts.
 func Hosts(names ...string) func(p *Page, l Link) bool {

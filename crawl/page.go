@@ -149,17 +149,18 @@ func (p *Page) StatusErr() error {
 	return fmt.Errorf("crawl: status %d %s", status, text)
 }
 
-// Add adds URLs to the crawl, also those that Follow would refuse, as Resolve returns them. They
-// are one link deeper than the page. Add doesn't obey nofollow. Check Page.Directives and the rel
-// of a link yourself. Call it during Visit only, in its goroutine.
+// Add adds URLs to the crawl, without asking Follow. Pass absolute URLs, as Resolve returns them.
+// The URLs are one link deeper than the page. Add doesn't obey nofollow. Check Page.Directives and
+// the rel of a link yourself. Call it during Visit only, in its goroutine.
 func (p *Page) Add(urls ...string) {
 	for _, u := range urls {
 		p.add(p, Request{URL: u})
 	}
 }
 
-// AddPriority is Add for a URL that goes before those of a lower priority, on its host and, if
-// connections are scarce, on others. Add gives 0.
+// AddPriority is Add for one URL with a priority. The URL goes before URLs of its host with a lower
+// priority. If connections are scarce, it goes before such URLs of other hosts too. Add gives the
+// priority 0.
 func (p *Page) AddPriority(url string, priority int) {
 	p.add(p, Request{URL: url, Priority: priority})
 }

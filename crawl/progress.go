@@ -25,8 +25,8 @@ type Progress struct {
 	// host is named once, in the next Progress.
 	Warnings []string
 
-	// Due is when the next URL is due, while the crawl has nothing else to do and waits for that
-	// (Config.Watch). It is zero if the crawl doesn't wait, or nothing is due later.
+	// Due is set while the crawl waits for a URL that is due later, because nothing else is left to do
+	// (Config.Watch). It is the time at which that URL is due. Otherwise it is zero.
 	Due time.Time
 
 	// Waiting yields each host that can't be asked for more than a second, in no order. Use it

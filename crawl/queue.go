@@ -25,9 +25,9 @@ type Request struct {
 	// kept.
 	Data string
 
-	// Later is how far the request is postponed, from 0 to 3, see Config.Traps. Mark is a hash of
-	// what has postponed it, or the crawl's own number. Both are set by the crawl, for a Postponer.
-	// Leave them as they are.
+	// Later is the level to which the request is postponed, from 0 (not postponed) to 3. See
+	// Config.Traps. Mark is a hash of the reason, or the crawl's own number. The crawl sets both for a
+	// Postponer. Leave them as they are.
 	Later int
 	Mark  uint32
 
@@ -91,8 +91,8 @@ type Result struct {
 // Discover has found before the URL with which it was called is done. So a kill at any instant
 // loses no URL, but a page may be visited twice.
 type Queue interface {
-	// Add takes in those of reqs whose URL is new. It returns their number, and the number of those
-	// for which there is no room. The rest is known.
+	// Add makes the new URLs of reqs waiting. It returns the number of URLs added, and the number of
+	// new URLs for which there is no room. All other URLs of reqs are known already.
 	Add(ctx context.Context, reqs []Request) (added, noRoom int, err error)
 
 	// Take lends waiting requests of the given hosts, at most n of each, those of the highest
@@ -104,29 +104,37 @@ type Queue interface {
 	// which nothing is lent any more may go to another process.
 	Done(ctx context.Context, results []Result) error
 
-	// Hosts returns at most n of the hosts that have waiting requests and none that is lent to this
-	// process. n, which may be 0, is the number of hosts for which there is room. open reports
-	// whether other programs may still make requests waiting, or let go of a host. Requests lent to
-	// this process don't count. The crawl doesn't end while the Queue is open, tries hosts that
-	// don't respond again, and calls Hosts each second. It also does so at its beginning, at its
-	// end and, once n hosts were returned, whenever half of the room is free, or some for a second.
+	// Hosts returns hosts that have waiting requests, but no request that is lent to this process. It
+	// returns at most n hosts. The crawl has room for n hosts, and n may be 0. The result open reports
+	// whether another process may still add a request or release a host. Requests lent to this process
+	// don't count.
+	//
+	// The crawl calls Hosts at its beginning and at its end. While the Queue is open, the crawl
+	// doesn't end. It then calls Hosts each second, and tries hosts that don't respond again. If n
+	// hosts were returned, the crawl calls Hosts again when half of its room is free, or when a part
+	// of its room has been free for a second.
 	Hosts(ctx context.Context, n int) (hosts []string, open bool, err error)
 }
 
-// A Postponer is a Queue that keeps how far requests are postponed, as Config.Traps wants it. With
-// a Queue that is none nothing is postponed. Three of the methods of Queue do more then. Add keeps
-// Later and Mark of a request. Take lends by Priority, of these by Later, the lowest first, and
-// then the longest waiting. Done stores Later and Mark of a request that is [Left]. The time that
-// it has waited stays. A Queue may return that it has no room earlier for a request with a Later.
+// A Postponer is a Queue that keeps how far requests are postponed, as Config.Traps wants it. If
+// the Queue isn't a Postponer, nothing is postponed. Three methods of a Postponer do more than
+// those of a Queue:
+//
+//   - Add keeps Later and Mark of a request. If room is short, it may reject a request with a Later
+//     before others.
+//   - Take lends requests by Priority, the highest first. Of equal ones it lends the lowest Later
+//     first, and then the longest waiting.
+//   - Done stores Later and Mark of a request that is [Left]. The request keeps its place by the
+//     time of waiting.
 type Postponer interface {
 	Queue
 
-	// TakeLater is Take of one host, for requests whose Later is least or more.
+	// TakeLater is Take for one host. It lends only requests whose Later is least or more.
 	TakeLater(ctx context.Context, host string, least, n int) ([]Request, error)
 
-	// Lift sets Later of the requests of a host that have this Mark to the given one if that is
-	// lower. They keep the Mark, and their place by the time of waiting. Those that are lent may be
-	// lifted or not. It does nothing for Mark 0.
+	// Lift raises Later of the waiting requests of a host with this Mark to later. A request whose
+	// Later is higher keeps its Later. Each request keeps its Mark, and its place by the time of
+	// waiting. Requests that are lent may be lifted or not. For Mark 0 Lift does nothing.
 	Lift(ctx context.Context, host string, mark uint32, later int) error
 
 	// Postponed counts the waiting requests with a Later above 0, of all hosts. It returns their
@@ -144,12 +152,13 @@ type PostponedGroup struct {
 }
 
 // A Recurring is a Queue that lends done URLs again, when they are due. Its Take and Hosts return
-// only URLs that are due by time.Now. A URL of Add is due immediately. Of one Priority Take gives
-// those first that have been due for longest.
+// only URLs that are due by time.Now. A URL of Add is due immediately. Of URLs with equal Priority,
+// Take lends the URL first that has been due for longest.
 //
-// Done with a Result whose Again isn't zero makes the URL wait until then, and keeps its State.
-// With a zero Again the State is kept as well, for a hint. Add of a URL that is known, and neither
-// lent nor due, asks Hinted, and makes the URL due at that time. It isn't counted as added.
+// Done with a Result whose Again isn't zero makes the URL wait until then, and keeps its State. If
+// Again is zero, the URL has no due time, but the State is kept for a later hint. If Add gets a URL
+// that is known, and neither lent nor due, it calls Hinted, and makes the URL due at the returned
+// time. Add doesn't count that URL as added.
 //
 // Implement it for a Queue that keeps URLs for long. The Queue in memory is one, and so are those
 // of crawl/sqlitequeue and crawl/pgqueue.
@@ -162,7 +171,7 @@ type Recurring interface {
 
 // Hinted returns when a known URL is due, since its page was modified at the given time. See
 // revisit.Page.Hinted. The state is that of Result.State. The result ok is false if the hint
-// changes nothing. Recurrings call it in Add, for Requests with Modified.
+// changes nothing. If you write a Recurring, call Hinted in Add for each Request with Modified.
 func Hinted(state string, modified time.Time) (due time.Time, ok bool) {
 	if state == "" || modified.IsZero() {
 		return time.Time{}, false
@@ -194,13 +203,14 @@ func stateOf(page revisit.Page) string {
 }
 
 // An Owner is a Queue whose hosts belong to one of several processes for a while. The crawl calls
-// its Hosts each second, which may renew a lease. A process that has lost a host asks for no URL
-// of that host any more. Its lent requests of the host are given back to Done as Left, uncounted.
+// its Hosts each second, which may renew a lease. If a process has lost a host, it requests no
+// further URL of the host. Requests of the host that are still lent to the process go to Done as
+// Left, and the Summary leaves them out.
 type Owner interface {
 	Queue
 
-	// Owns reports whether a host of which something is lent still belongs to this process. It is
-	// called before each request, concurrently from several goroutines and during other methods,
-	// and mustn't wait.
+	// Owns reports whether a host still belongs to this process. The crawl asks only about hosts whose
+	// requests are lent to the process. Owns is called before each request, from several goroutines,
+	// and during other methods. It mustn't wait.
 	Owns(host string) bool
 }

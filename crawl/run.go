@@ -92,9 +92,10 @@ func (s sleeper) placed(int)            {}
 // Run crawls from urls, and from the requests in the Queue, until nothing is left or ctx is done.
 // Then nothing is started any more. A page in flight is still visited and counted if it ends within
 // Grace. The rest is Left. If ctx has a deadline, Run ends as soon as nothing can start before it.
-// It doesn't wait for a host that is blocked for longer. Summary.Stopped is why URLs were left. The
-// error is that of the Queue, that of the last of urls if none can be crawled, or that
-// Config.Client doesn't lead to Config.Transport.
+// It doesn't wait for a host that is blocked for longer. Summary.Stopped is why URLs were left. Run
+// returns an error in three cases. The Queue has failed, or none of urls can be crawled, or
+// Config.Client doesn't lead to Config.Transport. If none of urls can be crawled, the error is that
+// of the last.
 func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

@@ -55,10 +55,10 @@ type Summary struct {
 	Elapsed time.Duration
 	Stopped error // why URLs may be left (ctx, budget, MaxPages, Queue, own rules), nil if none is
 
-	// Rules is the number of URLs that are Left, or set aside so far, because of your own rules, by
-	// the rule. A rule is the error of Config.Refuse of the Transport, or "by hand: " and the
-	// reason of a block that ends later than Patience. Above a hundred rules all others are one. It
-	// is nil if there is none.
+	// Rules counts the URLs that are Left, or set aside so far, because of your own rules. The key is
+	// the text of the rule. The text is the error of Config.Refuse of the Transport. For a block that
+	// ends later than Patience, it is "by hand: " with the reason of the block. After a hundred rules,
+	// all others share one key. Rules is nil if no rule applied.
 	Rules map[string]int
 
 	// Postponed is the number of URLs that wait, or are Left, because they look like those of a
@@ -157,8 +157,8 @@ func (s Summary) changes(which ...revisit.Change) string {
 
 // String returns the summary in a line, such as "12 visited, 2 of them 404, 1 visit failed
 // (database is locked), 3 disallowed in 3.2s". Of the pages visited it names the statuses other
-// than 200. The first error stands behind each outcome but Disallowed and Left. Duplicates are in
-// Outcomes only. Their number shows how often pages lead to each other.
+// than 200. Each outcome is followed by its first error, but not Disallowed and Left. Duplicates
+// are in Outcomes only. Their number shows how often pages lead to each other.
 func (s Summary) String() string {
 	var parts []string
 	for _, o := range order {
