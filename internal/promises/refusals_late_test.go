@@ -64,7 +64,7 @@ func TestARefusalThatOnlyTheTextShows(t *testing.T) {
 	if len(report.Violations) > 0 {
 		t.Errorf("violations: %v", report.Violations)
 	}
-	if !strings.Contains(report.String(), "found in the body of an answer") {
+	if !strings.Contains(report.String(), "found in the body of a response") {
 		t.Errorf("the audit doesn't call the blocks open:\n%s", report)
 	}
 }
