@@ -14,10 +14,10 @@ type Act struct {
 	Drained  bool      // Drain was called
 }
 
-// Acts are the receivers of the acts of people on a limiter. They are for implementers. If a
-// Limiter has a method OnAct(func(Act) bool), which adds a receiver, acts of an operator are
-// recorded immediately. Acts on another Limiter are reported by the next Grant or Error of the key.
-// The zero Acts has no receiver.
+// Acts keeps the functions that receive the acts of an operator. Use it if you write a Limiter with
+// a method OnAct(func(Act) bool), which adds a receiver. Acts on such a Limiter are recorded
+// immediately. Acts on another Limiter are reported by the next Grant or Error of the key. The zero
+// Acts has no receiver.
 type Acts struct {
 	mu        sync.Mutex
 	receivers []func(Act) bool
@@ -26,8 +26,8 @@ type Acts struct {
 // mostReceivers bounds the receivers: a program may make a Transport for each request.
 const mostReceivers = 16
 
-// Add adds f as a receiver of acts. f returns false if it receives no acts any more. It is called
-// under no lock of the limiter.
+// Add adds f as a receiver of acts. f returns false if it receives no acts any more. The limiter
+// holds no lock while it calls f.
 func (a *Acts) Add(f func(Act) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -47,11 +47,14 @@ var (
 	// Fixed leaves the delay as it is. For hosts whose rate is agreed upon.
 	Fixed = Adaptive{set: unlearned}
 
-	// Learned finds the rate that a host allows, and costs nothing if the host never refuses. A 429
-	// makes the delay at least one and a half times as long, and so does a 5xx, or no response, if
-	// the same page is served later. A ban makes the delay twice as long. A page that is served 20
-	// s after that, or after the last such step, makes it 2 % shorter, and more after five steps
-	// without a refusal.
+	// Learned finds the rate that a host allows, and costs nothing if the host never refuses. The
+	// delay changes in these ways:
+	//
+	//   - A 429 makes it at least one and a half times as long. A 5xx, or no response, does so too if
+	//     the same page is served later.
+	//   - A ban makes it twice as long.
+	//   - If a page is served 20 s after the last change, the page makes it 2 % shorter. Every five
+	//     such steps without a refusal double the step, up to 16 %.
 	Learned Adaptive
 
 	// Squared waits the square of the last response time in seconds, for example 250 ms after half
@@ -59,14 +62,15 @@ var (
 	Squared = Adaptive{set: unlearned | squared}
 )
 
-// Proportional moves the delay half the way to f times the last response time at each response, for
-// crawls that ask a slow host less often. Heritrix waits 5 times that.
+// Proportional adapts the delay to the response time. Use it to send fewer requests to a slow host.
+// Each response moves the delay half the way to f times the response time. Heritrix uses 5 for f.
 func Proportional(f float64) Adaptive { return Adaptive{set: unlearned | proportional, factor: f} }
 
 // Slower is Proportional for responses that are slower than usual. A host that always takes long
-// keeps all its slots in use. A response time counts in part from one and a half times the usual
-// time on, and whole from three times on. The usual time begins with the first page served, and
-// each page changes it by an eighth of the way down, or a 256th of the way up.
+// keeps all its slots in use. If a response takes more than one and a half times the usual time, a
+// part of its time counts. If it takes three times the usual time or more, all of its time counts.
+// The usual time begins with the first page served. A faster page moves the usual time down by an
+// eighth of the difference. A slower page moves it up by a 256th of the difference.
 func Slower(f float64) Adaptive { return Adaptive{set: unlearned | slower, slowed: f} }
 
 // Throttle aims at a mean of target concurrent requests, as Scrapy's AutoThrottle does. With t =
@@ -75,9 +79,9 @@ func Slower(f float64) Adaptive { return Adaptive{set: unlearned | slower, slowe
 func Throttle(target float64) Adaptive { return Adaptive{set: unlearned | throttle, parallel: target} }
 
 // Longest takes the longer delay of a and b. For example, Longest(Learned, Proportional(1)) learns
-// from refusals and follows the response times. Formulas that move from the old delay, such as
-// Throttle, move from the longest of all. Of two formulas of one kind the one with the longer delay
-// is kept.
+// from refusals and follows the response times. Some formulas, such as Throttle, move from the old
+// delay. They then move from the longer delay of the two formulas. If a and b are of one kind,
+// Longest keeps the formula with the longer delay.
 func Longest(a, b Adaptive) Adaptive {
 	return Adaptive{
 		set:      a.set&b.set&unlearned | (a.set|b.set)&byLatency,
@@ -134,8 +138,8 @@ func (a Adaptive) validate() error {
 // Move returns the effect of o on the delay by response times, for any such delay, for a key whose
 // pages usually take that long, o included (rules.Usual). The delay is at least atOnce and, unless
 // halfway is negative, at least half the way from the old one to halfway. With raise it gets no
-// shorter. Both are nanoseconds, as float64, which holds every product of durations. moves is false
-// for an outcome that leaves the delay alone.
+// shorter. Both are nanoseconds, as a float64, because a product of durations may be too large for
+// a Duration. If the outcome leaves the delay alone, moves is false.
 //
 // It is for implementers of Limiter that keep the delay elsewhere. Others use rules.Adapt.
 func (a Adaptive) Move(usual time.Duration, o *Outcome) (atOnce, halfway float64, raise, moves bool) {

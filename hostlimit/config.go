@@ -17,14 +17,14 @@ type Config struct {
 	// or block gets none.
 	MaxInFlight int
 
-	// PerSite bounds the requests in flight over all keys of a site, so that no page's links send
-	// many requests at once to one machine. A site has all ports and names of a registrable domain
-	// by the public suffix list, with its private part, so that two users of github.io have two
-	// sites. An address has its ports. The default is 16, or Concurrency if that is more. If it is
-	// negative, there is no bound. Limits of Override don't raise it. Keys of a site take its
-	// places in turn, one each. A key that waits for such a place delays no other site, and
-	// occupies no place of MaxInFlight. A limiter that several processes share may bound it in each
-	// of them.
+	// PerSite bounds the requests in flight over all keys of a site, so that no page's links send many
+	// requests at once to one machine. A site has all ports and names of a registrable domain by the
+	// public suffix list, with its private part, so that two users of github.io have two sites. If the
+	// host is an address, its site is the address with all ports. The default is 16, or Concurrency if
+	// that is more. If it is negative, there is no bound. Limits of Override don't raise it. Keys of a
+	// site take its places in turn, one each. A key that waits for such a place delays no other site,
+	// and occupies no place of MaxInFlight. If several processes share a limiter, the bound may apply
+	// to each process by itself.
 	PerSite int
 
 	// Delay is the gap between the starts of two requests on a key.
@@ -37,11 +37,11 @@ type Config struct {
 	// and all its slots are in use.
 	SlotTimeout time.Duration
 
-	// LeaseTTL is the time after which a lease that is neither renewed nor released loses its slot,
-	// as that of a long body that is neither closed nor dropped. The default is 300 s. It counts
-	// from Acquire, from each Start and from each Renew. A body that is read keeps its slot for any
-	// time, so LeaseTTL only has to be longer than the longest wait for a response and for a single
-	// read.
+	// LeaseTTL is the time after which an unused lease loses its slot. A lease is unused if it is
+	// neither renewed nor released, for example because a body is neither read nor closed. The default
+	// is 300 s. It counts from Acquire, from each Start and from each Renew. A body that is read keeps
+	// its slot for any time, so LeaseTTL only has to be longer than the longest wait for a response
+	// and for a single read.
 	LeaseTTL time.Duration
 
 	// MaxWait is the longest wait of a request for its start. The default is an hour. A request
@@ -57,28 +57,27 @@ type Config struct {
 	// start at any time. Outside of them every key waits as if it were blocked.
 	Windows []Window
 
-	// MaxHosts is about the number of keys kept. The default is 1,000,000. It bounds idle keys
-	// only. A key with a slot in use, a delay, a block or a counter is kept for any MaxHosts. The
-	// learned delays of other keys may be forgotten. A start is remembered for at least a minute. A
-	// caller that learns a longer floor after a start may find the key forgotten, and come earlier
-	// than that.
+	// MaxHosts is about the number of keys kept. The default is 1,000,000. It bounds idle keys only. A
+	// key with a slot in use, a delay, a block or a counter is kept for any MaxHosts. The learned
+	// delays of other keys may be forgotten. A start is remembered for at least a minute. If the key
+	// is forgotten before a longer floor is known, the next request may start earlier than that floor.
 	MaxHosts int
 
 	// Store keeps the state of keys beyond the life of the process. It keeps blocks, refusals in a
 	// row, learned delays, and next starts more than a minute away. The default is nil, so that
-	// nothing is kept. Each is saved before the call that causes it returns. These calls are
-	// Observe, Start and, with FromEnd, Release. A key's debt is loaded when the key is first used,
-	// and read again when it is used 10 s later, so that processes which share a Store see each
-	// other's blocks. Gaps of a minute and less aren't kept. Instead, the first start of a key in a
-	// process waits for the key's gap, counted from New. A Store that fails stops no request.
-	// Grant.StateErr reports the failure. It costs about 450 bytes a key. Package redislimit keeps
-	// its state on a server, and documents its own use of a Store.
+	// nothing is kept. Each is saved before the call that causes it returns. These calls are Observe,
+	// Start and, with FromEnd, Release. A key's debt is loaded when the key is first used, and read
+	// again when it is used 10 s later, so that processes which share a Store see each other's blocks.
+	// Gaps of a minute and less aren't kept. Instead, the first start of a key in a process waits for
+	// the key's gap, counted from New. A Store that fails stops no request. Grant.StateErr reports the
+	// failure. It costs about 450 bytes a key. Package redislimit keeps its state on a server. Its
+	// comment says how it uses a Store.
 	Store Store
 
-	// Override returns the limits of single keys. The default is nil, so that all keys have the
-	// same limits. It is called at each Acquire, and again when a request that has waited may
-	// start. It is never called under a lock. It may return other limits each time, and must be
-	// quick and safe for concurrent use. Package hostlimit/overrides reads them from a file.
+	// Override returns the limits of single keys. The default is nil, so that all keys have the same
+	// limits. Override is called at each Acquire, and again when a waiting request may start. It is
+	// never called under a lock. It may return other limits each time. It must be quick and safe for
+	// concurrent use. Package hostlimit/overrides reads them from a file.
 	Override func(key string) (Limits, bool)
 }
 

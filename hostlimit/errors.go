@@ -17,11 +17,11 @@ var (
 	ErrDraining = errors.New("the limiter was drained by hand: no request starts any more")
 )
 
-// An Error is returned if a request can't start. It matches ErrBusy, ErrBlocked or ErrDraining, and
-// context.DeadlineExceeded if the context's deadline was the limit, whether the deadline was
-// foreseen or has passed. If the request waited for something without a known end, such as a slot,
-// it may start at any time. RetryAt is then as far ahead as the request has waited, or when the
-// oldest lease expires (LeaseTTL) if that is sooner.
+// An Error is returned if a request can't start. It matches ErrBusy, ErrBlocked or ErrDraining. If
+// the context's deadline was the limit, it also matches context.DeadlineExceeded, even before the
+// deadline has passed. If the request waited for something without a known end, such as a slot, it
+// may start at any time. RetryAt is then as far ahead as the request has waited, or when the oldest
+// lease expires (LeaseTTL) if that is sooner.
 type Error struct {
 	Key     string
 	RetryAt time.Time // earliest known start, zero with ErrDraining
@@ -32,6 +32,7 @@ type Error struct {
 	ByHand   *Debt     // as in Grant
 }
 
+// Error names the key and the limit that was hit, in a line for people.
 func (e *Error) Error() string {
 	return "hostlimit: " + e.Key + ": " + fmt.Sprint(e.Err)
 }

@@ -1,14 +1,24 @@
 // Package hostlimit decides when a request may start on a host. It keeps slots, delays and blocks
 // for each host key.
 //
-// politeness.New uses it. Use it by itself to pace work on many keys, if a refusal by one key must
-// stop all work on that key. This package is the contract. hostlimit/memory has the [Limiter] of
-// one process, redis/redislimit that of many.
+// politeness.New uses this package. You can also use it by itself to pace work on many keys. It
+// suits work where a refusal by a key must stop all work on that key. This package has the
+// interfaces. Package hostlimit/memory has a [Limiter] for one process. Package redis/redislimit
+// has a Limiter that many processes share.
+//
+// Terms. A key names a host or another unit that is limited. A slot is the permission to have one
+// request in flight. A start is the moment at which a request goes out on its connection. The delay
+// is the shortest time between two starts, and a floor is the part of the delay that the caller
+// asks for, such as a crawl-delay. A block is a time in which no request to the key starts. A
+// refusal is a response that blocks the key, such as 429. An unclear answer, such as 503 or no
+// response, sets a short block. A ban is a block after several responses such as 403 in a row. A
+// probe is the first request after a block. If the probe is refused again while another page is
+// served, the trouble is the page's own. Then only this page fails, and the key isn't slowed down.
 //
 // A limiter promises for each key:
 //
-//   - Two starts are never closer than the delay in force, counted from the moment at which the
-//     earlier request really started (see [Lease]).
+//   - Two starts are never closer than the delay in force. The delay counts from the moment at
+//     which the earlier request really started (see [Lease]).
 //   - No more than Concurrency requests are in flight, first come, first served. A request occupies
 //     a slot until the body of the response ends, or for LeaseTTL after its last use.
 //   - After a refusal (see [Outcome]) no request starts until the block ends, not even one that
@@ -18,8 +28,8 @@
 //     request starts later for it.
 //
 // If you write a Limiter, use hostlimit/rules, by which the same Config means the same to all of
-// them, and test yours by hostlimittest.Run. hostlimit/hints reads the headers of a response. The
-// example examples/peraddress is a Limiter over two others.
+// them, and test yours by hostlimittest.Run. Package hostlimit/hints reads the headers of a
+// response. The example examples/peraddress combines two Limiters to one.
 package hostlimit
 
 import (
@@ -32,12 +42,12 @@ import (
 // politeness.Config.Limiter. Function memory.New makes the Limiter of one process. Implementations
 // are safe for concurrent use and pass hostlimittest.Run.
 type Limiter interface {
-	// Acquire waits for a slot and for the start time of key, and returns once the request may
-	// start. It books that instant provisionally, so that no other request starts within the gap to
-	// it. Start makes it a start. The floor is the shortest gap that the key's own rules ask for
-	// (robots.txt crawl-delay), zero for none. FloorUnknown, or any other negative floor, stands
-	// for the floor of the last Acquire of the key that had one. Acquire returns an *Error if the
-	// request can't start or ctx's deadline passes, and ctx's error if ctx is cancelled first.
+	// Acquire waits for a slot and for the start time of key, and returns once the request may start.
+	// It books that moment provisionally, so that no other request starts too close to it. Start turns
+	// the booking into a start. The floor is the shortest gap that the rules of the key ask for, such
+	// as a crawl-delay. Zero means no such gap. FloorUnknown, or any other negative floor, stands for
+	// the last known floor of the key. If the request can't start, or the deadline of ctx passes,
+	// Acquire returns an *Error. If ctx is cancelled first, Acquire returns the error of ctx.
 	Acquire(ctx context.Context, key string, floor time.Duration) (Lease, error)
 
 	// Next returns the earliest time at which a request to key could start, so far as
@@ -50,35 +60,39 @@ type Limiter interface {
 	// limiter doesn't bound sites, so that no log promises it.
 	Config() Config
 
-	// ID returns the names of the limiter in evidence, at most 16 characters each. The name limiter
-	// is the same for all processes that share the limiter's state. The name process is that of the
-	// part that numbers the starts of this process, empty if no other process shares the state.
-	// Both are empty if the server that names the limiter doesn't respond.
+	// ID returns the names of the limiter in evidence, at most 16 characters each. The name limiter is
+	// the same for all processes that share the limiter's state. The name process is this process's
+	// own, under which its starts are numbered. It is empty if no other process can share the state.
+	// If the limiter's server doesn't respond, both names are empty.
 	ID(ctx context.Context) (limiter, process string)
 
 	// Controller has the operations for an operator. A wrapper that embeds a Limiter has them too.
 	Controller
 }
 
-// FloorUnknown is the floor of a request that doesn't know the rules of its key, such as the fetch
-// of robots.txt itself. Another request may know them, in this process or in another one.
+// FloorUnknown is the floor for a request whose caller doesn't know the rules of the key. Use it
+// for the fetch of robots.txt itself. The limiter then uses the last floor that another request of
+// the key gave.
 const FloorUnknown time.Duration = -1
 
 // A Lease is a slot that a request occupies until Release. This is the whole contract, so a wrapper
 // that forwards these five methods loses nothing. All are safe to call from any goroutine, but only
 // one Start may run at a time.
 type Lease interface {
-	// Start makes the lease a start. Call it right before the request is sent, and again whenever
-	// the request reaches the wire later than that. Each call cancels the lease's own stamp (the
-	// booking of Acquire, or that of the Start before), waits until the gap to the last other start
-	// of the key has passed and the key isn't blocked, then stamps the present moment and gives the
-	// start a number of its own. Leases in Start go before requests that wait in Acquire, in the
-	// order of their calls. Each occupies a slot already, so there are never more of them than
-	// slots.
+	// Start records that the request starts now. Call it right before the request is sent. If the
+	// request reaches its connection later, call Start again. Each call does three things:
 	//
-	// The error is an *Error if the wait exceeds, or is known to exceed, MaxWait, counted from the
-	// call, or ctx's deadline, or if the lease has ended. It is ctx's error if ctx is cancelled
-	// first. After an error the lease has no stamp, but occupies its slot until Release.
+	//   - It cancels the booking of Acquire, or the stamp of the Start before.
+	//   - It waits until the gap to the last other start of the key has passed, and the key isn't
+	//     blocked.
+	//   - It stamps the present moment, and gives the start a new number.
+	//
+	// Leases in Start go before requests that wait in Acquire, in the order of their calls. Each
+	// occupies a slot already, so there are never more of them than slots.
+	//
+	// If the wait would exceed MaxWait from the call, or the deadline of ctx, Start returns an *Error.
+	// It also does so if the lease has ended. If ctx is cancelled first, Start returns the error of
+	// ctx. After an error the lease has no stamp, but occupies its slot until Release.
 	Start(ctx context.Context) (Grant, error)
 	// Observe takes the response of the host, and returns its effect on the key. Call it once, when
 	// the response's headers have arrived or the attempt has failed. A second call, and one after
@@ -101,9 +115,9 @@ type Lease interface {
 	// Renew reports that the lease is in use. LeaseTTL counts anew. It costs little and never
 	// waits, so call it at every read of the response's body.
 	Renew()
-	// Release gives the slot back, and reports whether the lease had expired, so that its slot had
-	// been taken back already. Call it when the response's body has ended. A further call does
-	// nothing. If the lease had no Start, its booking is cancelled.
+	// Release gives the slot back. Call it when the response's body has ended. It reports whether the
+	// lease had expired before, so that the limiter has already taken the slot back. A further call
+	// does nothing. If the lease had no Start, its booking is cancelled.
 	Release() (expired bool)
 }
 
@@ -112,20 +126,20 @@ type Lease interface {
 // record.
 type Controller interface {
 	// Block lets no request start on key before until. Waiting and new requests of the key, and the
-	// Start of a lease, fail immediately with ErrBlocked and RetryAt, even if the block is short.
-	// No response lifts the block, only Clear. Requests that have started go on, also one whose
-	// start is being saved. A block that ends later keeps its end. List, errors and evidence show
-	// "by hand: " and why. A Store, or a server, keeps the block beyond the process. The key is the
-	// result of Transport.HostKey for a URL, such as "example.com". A URL, or another spelling,
-	// matches no request. The error is about arguments or the Store.
+	// Start of a lease, fail immediately with ErrBlocked and RetryAt, even if the block is short. No
+	// response lifts the block, only Clear. Requests that have started continue. A request whose start
+	// is just being saved continues too. If the key already has a block that ends later, that end
+	// stays. List, errors and evidence show the cause as "by hand: " with the text why. A Store, or a
+	// server, keeps the block beyond the process. The key is the result of Transport.HostKey for a
+	// URL, such as "example.com". A URL, or another spelling, matches no request. Block returns an
+	// error if an argument is invalid or the Store fails.
 	Block(ctx context.Context, key string, until time.Time, why string) error
 	// Clear lifts the block of key, also one that the host has asked for, and forgets its refusals,
 	// so that the next request isn't a probe. A learned delay stays. Evidence records it.
 	Clear(ctx context.Context, key string) error
-	// State returns the state of one key, as List yields it, and changes nothing. A key that the
+	// State returns the state of one key, as List yields it. It changes nothing. A key that the
 	// limiter doesn't know stays unknown. Its state has no start, no refusal and no block except by
-	// Config.Windows. A limiter whose state is on a server asks the server, so bound the wait by
-	// ctx.
+	// Config.Windows. A limiter whose state is on a server asks the server, so bound the wait by ctx.
 	State(ctx context.Context, key string) (HostState, error)
 	// List yields the state of every known key, in no order. Each state is consistent in itself.
 	// The keys may change while they are listed. An error ends the list.
@@ -147,7 +161,7 @@ type Controller interface {
 //	401, 402, 403, 451; a 4xx that isn't       clears nothing; the fifth in a row (InARow) is a ban
 //	registered, 406 to a GET, 600 and more;    if the next answer is another one
 //	400, 405, 409 to a GET where Page is set
-//	408, 425, 5xx, no response pauses it: Fibonacci steps of up to 5 minutes, or
+//	408, 425, 5xx, no response                 pauses it: Fibonacci steps of up to 5 minutes, or
 //	                                           RetryAfter; asked again, the host's trouble shows, or
 //	                                           the page's own
 //	any of these to a probe after a refusal    blocks, counted as one more in a row
@@ -167,15 +181,16 @@ type Outcome struct {
 	// Latency is the time from the start to the response's headers, or to the failure.
 	Latency time.Duration
 	// RetryAfter is the wait that the host asks for, counted from now. It is 0 if the host asks for
-	// none. It replaces Reset. It has no effect on a response below 300 that isn't a refusal,
-	// because some hosts send it with each page. Leave it out for a redirect to another host, which
-	// is the one that it is about.
+	// none. It replaces Reset. It has no effect on a response below 300 that isn't a refusal, because
+	// some hosts send it with each page. Leave it out for a redirect to another host, because the wait
+	// is then meant for the other host.
 	RetryAfter time.Duration
 	// Err is the error of an attempt without a response. If it is a context error, only the Latency
 	// of the outcome counts.
 	Err error
 	// Aside marks a resource, such as robots.txt, that hosts also serve to crawlers to which they
-	// refuse their pages. Its success lifts no block. Its refusal counts as any.
+	// refuse their pages. If such a request succeeds, it lifts no block. If it is refused, the refusal
+	// counts as any other.
 	Aside bool
 	// Refused is the reason why the response is a refusal for any status, such as a challenge
 	// instead of a page. If it is empty, the status decides.
@@ -205,19 +220,19 @@ type Outcome struct {
 // A Grant describes a start. The three waits add up to the time spent in
 // Acquire and in the calls of Start.
 type Grant struct {
-	// Seq is the number of this start on its key, among those of this process, from 1 since the
-	// key's state was made.
+	// Seq numbers the starts of this process on the key. It begins with 1 when the state of the key is
+	// made.
 	Seq   uint64
 	Start time.Time // stamp of the start, taken as Start returned
 
-	// At is the start by the clock of a limiter that several processes share, as Prev and
-	// BlockedUntil are then. If it is zero, they are by the process's own clock, as Start is.
+	// At is the start by the clock of a limiter that several processes share. Prev and BlockedUntil
+	// then use that clock too. If At is zero, both use the process's own clock, as Start does.
 	At time.Time
-	// Prev is the stamp of the latest start on the key that had ended by then, by any process. It
-	// is zero if not known.
+	// Prev is the stamp of the latest earlier start on the key whose call of Start had returned, by
+	// any process. It is zero if not known.
 	Prev time.Time
-	// BlockedUntil is the end of the last block of the key that no success, operator or time has
-	// ended. It is zero if none is known.
+	// BlockedUntil is the end of the last block of the key. It is zero if no block is known, or if a
+	// success, an operator or a long quiet time has ended the row of refusals.
 	BlockedUntil time.Time
 
 	WaitSlot  time.Duration // time waited because every slot (of the key, of PerSite, or of MaxInFlight) was taken
@@ -234,18 +249,18 @@ type Grant struct {
 	// nil if the Config's limits apply.
 	Own *Limits
 
-	// TakenBack lists the leases found expired (LeaseTTL) that no earlier Grant reported. These are
-	// leases of this key, and leases of other keys whose place of MaxInFlight was needed. The
-	// Limiter of a process reports at most 255 of a key.
+	// TakenBack lists leases that have expired (LeaseTTL), if no earlier Grant reported them. These
+	// are leases of this key. If a place of MaxInFlight was needed, they are also leases of other
+	// keys. A memory.Limiter reports at most 255 for a key.
 	TakenBack []TakenBack
 
-	// Restored is the latest block of the key that was read from Config.Store, where an earlier
-	// process or another one had saved it, and that no earlier Grant or Error reported. It is nil
-	// if there is none.
+	// Restored is the latest block of the key that was read from Config.Store. An earlier process, or
+	// another one, had saved the block. Each block is reported once, by a Grant or an Error. Restored
+	// is nil if there is no such block.
 	Restored *Restored
-	// StateErr is the error, or the panic, of the Store for the key, whose debt may be lost when
-	// the process ends. It is reported once, until the Store works again. It is nil if there is no
-	// new error.
+	// StateErr is the error, or the panic, of the Store for the key. The debt of the key may be lost
+	// when the process ends. The error is reported once, and again only after the Store has worked. It
+	// is nil if there is no new error.
 	StateErr error
 	// ByHand is the latest Block by an operator (BlockedAt, BlockedUntil and Cause), or the latest
 	// Clear (ClearedAt), that no earlier Grant or Error reported. It is nil if there is none.
@@ -261,7 +276,7 @@ type TakenBack struct {
 
 // Restored is a block that was read from Config.Store.
 type Restored struct {
-	Debt           // its BlockedUntil is the end that holds, also where the clock has been set back
+	Debt           // the block, whose BlockedUntil is right even if the clock was set back
 	Met  time.Time // time of the reading
 }
 

@@ -10,7 +10,7 @@ type HostState struct {
 	InFlight int    `json:"slotsUsed"` // slots in use, expired leases that no request took back included
 	Slots    int    `json:"slots"`     // number of slots of the key
 	Waiters  int    `json:"waiters"`   // requests in the queue
-	// Hold is the reason for which the head of the queue waits, as in Wait. It is empty if no
+	// Hold is why the first request of the queue waits, as a word of Wait.Hold. It is empty if no
 	// request waits.
 	Hold string `json:"hold,omitempty"`
 	Why  string `json:"why,omitempty"` // that reason, in a sentence
@@ -22,8 +22,8 @@ type HostState struct {
 	// the request has none.
 	SilentBy string `json:"silentBy,omitempty"`
 
-	// Next is the earliest start of the head of the queue, or of the next request. It is in the
-	// past if the request could start.
+	// Next is the earliest start of the first request in the queue. If the queue is empty, it is that
+	// of the next request. If the request could start now, Next is in the past.
 	Next         time.Time `json:"nextStart"`
 	BlockedUntil time.Time `json:"blockedUntil,omitzero"` // end of the block, zero if the key isn't blocked
 	// BlockedBy is the cause of the block, such as "status 429", "network error", "refused"

@@ -16,10 +16,10 @@ import (
 //
 //	Hold(ctx context.Context) (id, by string, err error)
 //
-// It takes the state for this process, until the process ends. The id has at most 16 characters,
-// and is the same in all runs and processes that keep their state there. Policy records have it.
-// The result by describes the other process that has the state, empty if there is none. Hold waits
-// for that process until ctx is done.
+// Hold takes the state for this process, until the process ends. If another process has the state,
+// Hold waits for it until ctx is done. The result by describes that process. It is empty if there
+// is none. The result id has at most 16 characters. It is the same in all runs and processes that
+// keep their state there. Policy records have it.
 type Store interface {
 	// Update replaces the debt of key by the result of change. It is atomic over goroutines and
 	// over every process that uses the same store. A change that returns its argument makes Update
@@ -28,9 +28,9 @@ type Store interface {
 	// change depends on its argument alone. It is called once, and again if another Update of the
 	// key came in between. Update keeps and returns the result of the last call.
 	//
-	// The debt is valid beside an error. Either the old debt couldn't be read, and change was
-	// called with the zero Debt. Or the new debt couldn't be saved, and the old one stays. The ctx
-	// bounds the wait for other processes.
+	// If Update returns an error, the returned debt is valid too. Either the old debt couldn't be
+	// read, and change was called with the zero Debt. Or the new debt couldn't be saved, and the Store
+	// keeps the old debt. The ctx bounds the wait for other processes.
 	Update(ctx context.Context, key string, change func(Debt) Debt) (Debt, error)
 }
 
@@ -63,7 +63,8 @@ type Debt struct {
 // Merge joins the debts of a key that two processes know of. A block that was set before the last
 // clearing is lifted, with its counters and cause. A block by hand is lifted only if an operator
 // has cleared the key since. Of two blocks, the later end and the larger counters apply. The cause
-// is that of the later end, or an operator's. The longer delay and the later next start apply.
+// is that of the block with the later end. If an operator set a block, its cause applies. The
+// longer delay and the later next start apply.
 //
 // It is for implementers of Limiter. A debt may be merged in any order, and more than once. There
 // is one exception. If two blocks are merged before a clearing is known that lifts only one of

@@ -13,9 +13,9 @@ type priorityKey struct{}
 
 // WithPriority returns a ctx for Acquire that gives a request the priority p. The default is 0. A
 // request goes before those of its key that wait with a lower priority. Requests of equal priority
-// start in the order in which they came. A priority shortens no wait for the delay, a slot or the
-// end of a block, and takes nothing from other keys. A steady stream of high ones keeps the low
-// ones waiting, until MaxWait.
+// start in the order in which they came. A priority changes only the order within a key. It doesn't
+// shorten the wait for the delay, a slot or the end of a block. If requests with a high priority
+// keep coming, the others wait until MaxWait.
 func WithPriority(ctx context.Context, p int) context.Context {
 	return context.WithValue(ctx, priorityKey{}, p)
 }
@@ -28,17 +28,17 @@ func Priority(ctx context.Context) int {
 }
 
 // WithDue returns a ctx for a request for a page that was fetched before. The page may be fetched
-// again from due on. No limiter waits for it. Evidence records it with the start, and an auditor
-// proves by it that pages were fetched again only when due. Use it in a program that remembers its
-// pages by itself. A revisit.Transport calls it for its own pages. Without it, or with the zero
+// again from due on. A limiter ignores the due time. Evidence records it with the start, so that an
+// auditor can prove that pages were fetched again only when due. Use it in a program that remembers
+// its pages by itself. A revisit.Transport calls it for its own pages. Without it, or with the zero
 // time, the log has no due time for the request.
 func WithDue(ctx context.Context, due time.Time) context.Context {
 	return contexts.WithDue(ctx, due)
 }
 
-// A Watcher receives why its request waits, for a person to read. A Limiter takes it from the
-// context of Acquire and Start, whose value for the key (*Watcher)(nil) it is, and calls it under
-// no lock. A request that wants no reports gives a fmt.Stringer in its place, which only names it.
+// A Watcher receives the reason why its request waits, for a person to read. Put it into the
+// context of Acquire and Start, as the value for the key (*Watcher)(nil). The Limiter calls it
+// under no lock. If a request needs a name, but no reports, put a fmt.Stringer there instead.
 type Watcher interface {
 	// Waits is called once in an Acquire or a Start whose wait is long. The call comes as soon as
 	// the wait is known to exceed a second, or else after one second. Acquire and Start return
@@ -51,8 +51,8 @@ type Watcher interface {
 
 // A Wait is the reason why a request waits. Hold names it:
 //
-//	block the key is blocked: by a refusal, by an operator, or outside of Config.Windows
-//	probe the first request after a block has no response yet
+//	block   the key is blocked: by a refusal, by an operator, or outside of Config.Windows
+//	probe   the first request after a block has no response yet
 //	slot    every slot of the key is held
 //	delay   the gap to the start before isn't over, or those of requests ahead
 //	place   every place of MaxInFlight is held
@@ -61,12 +61,15 @@ type Watcher interface {
 // A Limiter of your own may have further words, such as "address".
 type Wait struct {
 	Key   string
-	Hold  string    // one of the words above
+	Hold  string    // one of the words in the table of Wait
 	Since time.Time // beginning of the wait
 	Until time.Time // earliest start, zero if not known
-	// Cause is that of a block, as in HostState.BlockedBy, or of a delay, as in Grant.DelaySource,
-	// or "kept" by the Store, or the site's name. Of a Hold that isn't in the table, it is the
-	// reason in a sentence.
+	// Cause depends on Hold:
+	//
+	//   - For "block" it is the cause of the block, as in HostState.BlockedBy.
+	//   - For "delay" it is the rule, as in Grant.DelaySource, or "kept" if the Store kept the start.
+	//   - For "site" it is the name of the site.
+	//   - For a Hold that isn't in the table of Wait, it is the reason in a sentence.
 	Cause string
 	Delay time.Duration // delay in force, 0 if there is none
 	Ahead int           // number of requests of the key that go before, at most 1000 in a memory.Limiter
