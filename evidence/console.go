@@ -196,9 +196,9 @@ type ConsoleConfig struct {
 // wait, every refusal, every error, everything that takes ten seconds, and every ten seconds how
 // much has been fetched. Routine records have no line. A wait for a host has one line a minute,
 // unless its reason changes. If requests can't start in time for the same reason, three have a
-// line. The 10th, the 100th and so on have one that names the setting to change. The 10th, the
-// 100th and so on of the requests for one URL within 24 hours has a line, too. Package revisit
-// sends fewer. It is no proof, so keep a log as well.
+// line. The 10th, the 100th and so on have a line that names the setting to change. If one URL is
+// requested 10 times within 24 hours, there is a line too, and again at 100 times and so on. Use
+// package revisit to send fewer of these requests. It is no proof, so keep a log as well.
 //
 //	Evidence: evidence.Multi(log, evidence.Console(os.Stderr))
 //

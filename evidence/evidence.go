@@ -32,8 +32,8 @@ import (
 // the request or the response.
 //
 // The crawl waits for Record, so keep it short. A slow Record delays only the request that the
-// record is about. Record doesn't send requests through the Transport that calls it, which would
-// call it again for each of them. To act on a record, pass it to another goroutine with another
+// record is about. Record must not send requests through the Transport that calls it, because each
+// of them would call Record again. To act on a record, pass it to another goroutine with another
 // client.
 type Evidence interface {
 	Record(ctx context.Context, d Decision)
@@ -48,15 +48,15 @@ type Evidence interface {
 //	started         the request was sent; if it wasn't, the record is slot_timeout,
 //	                budget_exceeded, or failed if the caller left
 //	host_blocked    the response blocks the host; if it ends a block, it is host_cleared
-//	stays_open the response continues without a slot: a switched connection, or a stream of events
+//	stays_open      the response continues without a slot: a switched connection, or a stream of events
 //	fetched         the end of the exchange; without a response it is failed
 //	retried         another try follows, from waiting or started on
 //
-// A fetch of robots.txt has a Trip of its own, and its records are marked RobotsTxt. After fetched
-// or failed follows robots_fetched, robots_revalidated or robots_unreachable.
+// A fetch of robots.txt has its own Trip, and its records have RobotsTxt set. After fetched or
+// failed follows robots_fetched, robots_revalidated or robots_unreachable.
 //
-// The first record of a Transport is policy. Its ID begins with the Transport of all its records.
-// The starts on one host are numbered by Seq, over all trips.
+// The first record of a Transport is policy. Each record of the Transport has the beginning of
+// Policy.ID in the field Transport. The starts on one host are numbered by Seq, over all trips.
 type Type string
 
 // The types of decisions.
@@ -94,10 +94,10 @@ const (
 
 // A Decision is one record. It is flat, and complete by itself. Fields that don't apply to its Type
 // are zero. JSON and slog attributes are made from the struct, in the order of the fields, under
-// the names of their tags. Zero fields are left out if their tag has omitzero. Durations are
-// seconds in JSON, times RFC 3339 with nanoseconds. A string is clipped to the number of bytes of
-// JSON in its tag, with [Clipped] at its end. So a record without Text is at most 8 KB long,
-// however long a server's texts are.
+// the names of their tags. Zero fields are left out if their tag has omitzero. In JSON, durations
+// are seconds, and times are RFC 3339 with nanoseconds. The tag of a string has its largest number
+// of bytes in JSON. A longer string is cut, and ends with [Clipped]. So a record without Text is at
+// most 8 KB long, however long a server's texts are.
 type Decision struct {
 	Type Type `json:"type,omitzero" most:"64"`
 	// When it was decided.
@@ -115,7 +115,7 @@ type Decision struct {
 	URL string `json:"url,omitzero" most:"1936"`
 	// Key by which slots, delays and blocks are counted. A name of the DNS is never clipped.
 	Host string `json:"host,omitzero" most:"1600"`
-	// Product token of the crawler, if the Transport's policy record has none.
+	// Product token of the crawler. It is set only if the Transport's policy record has none.
 	Agent string `json:"agent,omitzero" most:"128"`
 	// Whether it is a fetch of robots.txt, which costs no page and needs no verdict.
 	RobotsTxt bool `json:"robotsTxt,omitzero"`
@@ -141,16 +141,18 @@ type Decision struct {
 	// First 8 hex characters of the SHA256 of the robots.txt that decided.
 	Copy string `json:"copy,omitzero" most:"48"`
 
-	// Number of this start on its Host, from 1, as Policy.Process counts, or else Policy.Limiter.
+	// Number of this start on its Host, from 1. Each Policy.Process counts its own starts. If Process
+	// is empty, Policy.Limiter counts them.
 	Seq uint64 `json:"seq,omitzero"`
-	// Number of the start that was given up for this one before anything was sent.
+	// Number of an earlier start that this start replaces, because nothing was sent at that time. 0 if
+	// there is none.
 	Instead uint64 `json:"instead,omitzero"`
-	// Stamp of that start, as Prev would name it.
+	// Stamp of the start that has the number Instead, on the clock of Prev.
 	InsteadAt time.Time `json:"insteadAt,omitzero"`
 	// Time at which the request was sent, on its connection if the transport reports that.
 	Start time.Time `json:"start,omitzero"`
-	// Stamp of the latest start on Host that had ended by then, in any process, as far as the
-	// limiter knows. Zero if none is known.
+	// Stamp of the latest earlier start on Host that the limiter knew, in any process. Zero if none is
+	// known.
 	Prev time.Time `json:"prev,omitzero"`
 	// Time from which on the page could be asked for again, as its asker remembers. Zero at the
 	// first request for the page, or if no program remembers the page.
@@ -205,7 +207,8 @@ type Decision struct {
 	NoDate bool `json:"noDate,omitzero"`
 	// Retry-After header.
 	RetryAfter string `json:"retryAfter,omitzero" most:"64"`
-	// RateLimit header, or its older forms as "remaining=0, reset=30", if nothing is left.
+	// RateLimit header, if nothing of the limit is left. Older headers are written as "remaining=0,
+	// reset=30".
 	RateLimit string `json:"rateLimit,omitzero" most:"64"`
 	// Time until an exhausted rate limit is reset, as the crawl read it. Zero if there is none.
 	Quota time.Duration `json:"quota,omitzero"`
@@ -271,7 +274,7 @@ type Decision struct {
 	// Purposes that the page is fetched for, such as "train, ground".
 	Purposes string `json:"purposes,omitzero" most:"48"`
 	// Statement of the site about the page's use, such as "train refused (Content-Signal, line 2)".
-	// SHA256 is that of the robots.txt.
+	// The field SHA256 then has the hash of the robots.txt.
 	Preferences string `json:"preferences,omitzero" most:"176"`
 
 	// ID of the key that the request was signed with (Web Bot Auth).

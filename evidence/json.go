@@ -79,8 +79,8 @@ func in[T any](object unsafe.Pointer, m *member) *T { return (*T)(unsafe.Add(obj
 // MarshalJSON returns d as one JSON object. See [Decision.AppendJSON].
 func (d Decision) MarshalJSON() ([]byte, error) { return d.AppendJSON(nil), nil }
 
-// AppendJSON appends d to b as one JSON object on one line and returns the extended buffer. It
-// allocates nothing if b has room, but for a policy.
+// AppendJSON appends d to b as one JSON object on one line and returns the extended buffer. If b
+// has room, it allocates nothing, except for a policy.
 //
 // Members that follow from others are left out, and UnmarshalJSON fills them in. These are the
 // method GET of a URL, and the attempt 1 of a trip. Records of started and resent leave out a start

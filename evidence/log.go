@@ -63,10 +63,11 @@ type Log struct {
 // A LogConfig sets how changes of a log are found later. The zero value is a plain log, in which an
 // auditor finds no more than a missing line.
 type LogConfig struct {
-	// Chained adds "hash" to the first line, to every eighth from there and to the last. It is the
-	// SHA-256 of the hash before, of the lines since, and of the line itself. It makes Close write
-	// a last record, log_closed. An auditor finds every later change, unless all hashes from there
-	// on are computed anew. Keep the last hash elsewhere to exclude that too.
+	// Chained adds hashes to the log, so that an auditor finds later changes. The first line, every
+	// eighth line after it and the last line have a "hash". The hash is the SHA-256 of the hash
+	// before, of the lines since, and of the line itself. Close writes a last record, log_closed.
+	// Anyone who changes a line and computes all later hashes again isn't found. To exclude that too,
+	// keep the last hash elsewhere.
 	Chained bool
 
 	// Signed makes a log that a stranger can check. The default is nil, so that the log isn't
@@ -77,15 +78,16 @@ type LogConfig struct {
 // JSONLines returns a plain Log that writes to w. Call Close at the end. It flushes, and doesn't
 // close w.
 //
-// Lines are buffered until there are 64 KiB, or until the first record after a second. The
-// goroutine whose record makes a write due does the write, the others go on. If w fails, nothing is
-// lost at first. The Log tries again with later records, from the byte where w stopped. It drops
-// new records only when 16 MiB are waiting. Err and Close report it. The crawl never notices.
+// Lines are buffered until there are 64 KiB, or until the first record after a second. If a record
+// makes a write due, its goroutine writes, and the others continue. If w fails, nothing is lost at
+// first. The Log tries again with later records, from the byte where w stopped. It drops new
+// records only when 16 MiB are waiting. Err and Close report it. The crawl never notices.
 //
-// All times are written on one clock, the wall clock at the first record of any Log moved on by the
-// monotonic clock, so that a clock that is set back during a crawl can't make two starts look
-// closer than they were, nor two logs disagree about one start. A jump forward by more than a
-// second is followed. A jump back by more than a second is followed by a Log that is made after it.
+// All Logs of a process write times on one clock. It begins with the wall clock at the first record
+// of any Log, and moves on with the monotonic clock. So if the wall clock is set back during a
+// crawl, two starts don't look closer than they were. Nor do two logs disagree about a start. If
+// the wall clock jumps forward by more than a second, the Logs follow. If it jumps back by more
+// than a second, only a Log that is made later follows.
 func JSONLines(w io.Writer) *Log {
 	l := &Log{w: w, flushAt: flushBytes, last: time.Now()}
 	l.change.L = &l.mu
@@ -348,8 +350,8 @@ func (l *Log) Close() error {
 	return l.status()
 }
 
-// Err returns nil if every record so far has been written or is on its way. While the writer fails,
-// and after records were lost, the error wraps the writer's.
+// Err returns nil if every record so far has been written or is on its way. If the writer fails, or
+// records were lost, Err returns an error that wraps the writer's.
 func (l *Log) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

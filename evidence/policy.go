@@ -8,9 +8,10 @@ import (
 // A Policy is the promise of a Transport when its log began, with every default filled in. An
 // auditor compares the Transport's records with it. It names no secret.
 //
-// A policy record with a Host applies to that host alone, from the start Seq on, or from the record
-// on if it has no Seq. Only Slots, DelayMin, DelayMax, Adaptive, Ceiling and FromEnd are set then.
-// It is written if hostlimit.Config.Override gives a host other limits than the start before had.
+// If a policy record has a Host, it applies to that host alone. Such a record is written if
+// hostlimit.Config.Override gives the host other limits than at the start before. It applies from
+// the start Seq on, or from the record on if it has no Seq. Then only Slots, DelayMin, DelayMax,
+// Adaptive, Ceiling and FromEnd are set.
 type Policy struct {
 	// ID of the Transport, 64 random bits.
 	ID string `json:"id,omitzero" most:"16"`
@@ -46,8 +47,8 @@ type Policy struct {
 	Overrides bool `json:"overrides,omitzero"`
 	// Requests in flight over all hosts at most.
 	MaxInFlight int `json:"maxInFlight,omitzero"`
-	// Requests in flight at most over all ports and names of a site, which is a registrable domain
-	// or an address. Each Process counts by itself. 0 if no bound is promised.
+	// Largest number of requests in flight over all ports and names of a site. A site is a registrable
+	// domain or an address. Each Process counts only its own requests. 0 if no bound is promised.
 	PerSite int `json:"perSite,omitzero"`
 	// Revision of the public suffix list by which names are one site.
 	SiteList string `json:"siteList,omitzero" most:"16"`
@@ -55,7 +56,8 @@ type Policy struct {
 	SlotTimeout time.Duration `json:"slotTimeout,omitzero"`
 	// Time after which a body that isn't read loses its slot.
 	LeaseTTL time.Duration `json:"leaseTTL,omitzero"`
-	// Connections of a host at most that were switched to another protocol, which occupy no slot.
+	// Largest number of connections of a host that were switched to another protocol and occupy no
+	// slot.
 	Upgrades int `json:"upgrades,omitzero"`
 	// Streams of events of a host at most that occupy no slot.
 	Streams int `json:"streams,omitzero"`
@@ -79,13 +81,13 @@ type Policy struct {
 	Statuses string `json:"statuses,omitzero" most:"256"`
 	// Whether a request without a response blocks immediately.
 	Network bool `json:"network,omitzero"`
-	// Responses such as 403 in a row after which one more is a ban.
+	// Number of responses such as 403 in a row. After this number, a further such response is a ban.
 	InARow int `json:"inARow,omitzero"`
 	// Longest block that a host may ask for.
 	MaxRetryAfter time.Duration `json:"maxRetryAfter,omitzero"`
-	// Whether a Retry-After shorter than the step of Backoff doesn't count.
+	// Whether the step of Backoff applies if Retry-After is shorter.
 	AtLeast bool `json:"atLeast,omitzero"`
-	// Quiet time after a block that resets the count.
+	// Time without a refusal, after a block, that sets the count of refusals in a row to 0.
 	Forgive time.Duration `json:"forgive,omitzero"`
 	// Whether a function of the user's finds further refusals.
 	OwnRefused bool `json:"ownRefused,omitzero"`
@@ -100,7 +102,7 @@ type Policy struct {
 	Unreachable string `json:"unreachable,omitzero" most:"8"`
 	// Whether the last good copy decides then.
 	ServeStale bool `json:"serveStale,omitzero"`
-	// Whether groups of other names count as well.
+	// Whether robots.Options.LenientAgents is set, so that groups of similar names count as well.
 	Lenient bool `json:"lenient,omitzero"`
 	// Whether groups of patterns that match the crawler's name count as well.
 	Patterns bool `json:"patterns,omitzero"`

@@ -10,12 +10,13 @@ import (
 	"unsafe"
 )
 
-// RedactURL cuts the userinfo ("user:password@") out of every URL in s, which may be a URL or a
-// text that mentions some. It reads URLs as browsers do, which take "https:/user:password@h" for
-// one, and finds those that are escaped, as in "?next=https%3A%2F%2Fuser%3Apassword%40h", up to
-// seven times. It allocates nothing if s holds no "@", or is short and holds no userinfo. The
-// sinks of this package apply it to every field that may mention a URL. Use it in a sink of your
-// own that is called without [Safe].
+// RedactURL cuts the userinfo ("user:password@") out of every URL in s. The text s is a URL, or
+// mentions URLs. Use RedactURL in your own sink if the sink is called without [Safe]. The sinks of
+// this package apply it to every field that may mention a URL.
+//
+// RedactURL reads URLs as browsers do. For example, "https:/user:password@h" is a URL. It also
+// finds escaped URLs, as in "?next=https%3A%2F%2Fuser%3Apassword%40h", escaped up to seven times.
+// If s has no "@", or is short and has no userinfo, RedactURL allocates nothing.
 func RedactURL(s string) string {
 	if !mayHoldUserinfo(s) {
 		return s
@@ -257,8 +258,8 @@ const Redacted = "REDACTED"
 //
 //	Evidence: evidence.Redact(log, "token", "session_id", "email")
 //
-// Userinfo in URLs is removed always, without Redact. An auditor leaves the verdict on a URL open
-// that Redact has changed, since robots.txt can't be asked about it.
+// Userinfo in URLs is removed always, without Redact. If Redact has changed a URL, an auditor can't
+// compare the URL with robots.txt, and reports its verdict as open.
 func Redact(next Evidence, params ...string) Evidence {
 	return &redactor{next, slices.Clone(params)}
 }

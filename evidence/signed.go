@@ -22,15 +22,16 @@ const signEvery = time.Minute
 
 // A SignConfig makes a Log that a stranger can check. The lines of the log are the leaves of a
 // Merkle tree (RFC 6962). A checkpoint is the number of lines and the root of the tree, as a note
-// signed with Key (https://c2sp.org/tlog-checkpoint). One follows the first record that comes a
-// minute after the checkpoint before, and one follows the last record at Close. Lines after the
-// last checkpoint aren't signed.
+// signed with Key (https://c2sp.org/tlog-checkpoint). When a minute has passed since a checkpoint,
+// the next record is followed by a new checkpoint. At Close, the last record is followed by a
+// checkpoint too. Lines after the last checkpoint aren't signed.
 //
-// Use it if a chain isn't enough. Anyone who has a checkpoint and the verifier key, which
-// [golang.org/x/mod/sumdb/note.NewEd25519VerifierKey] makes of Origin and the public key, notices
-// each line before the checkpoint that is changed, removed or reordered. Once a checkpoint is in
-// other hands, the owner of the key can't change these lines either. Package audit checks a signed
-// log against the key, and extracts the records of one site with proofs that they are in it.
+// Use it if a chain isn't enough. A reader needs a checkpoint and the verifier key.
+// [golang.org/x/mod/sumdb/note.NewEd25519VerifierKey] makes that key of Origin and the public key.
+// The reader then notices if a line before the checkpoint is changed, removed or moved. Once a
+// checkpoint is in other hands, the owner of the key can't change these lines either. Package audit
+// checks a signed log against the key, and extracts the records of one site with proofs that they
+// are in it.
 //
 // A line of a signed log has "salt", 64 random bits, so that the hashes in a proof don't let a
 // reader guess the lines that are left out. [OpenFile] continues with the tree of a file, so that
@@ -43,12 +44,12 @@ type SignConfig struct {
 	// It has no spaces and no "+".
 	Origin string
 
-	// Publish receives each checkpoint when the checkpoint and all lines that it covers are
-	// written, and synced if the writer has a method Sync and is no pipe. Mail it, post it, have it
-	// witnessed. After a failed Sync nothing is published any more. Err and Close report that.
-	// Calls come one after the other, from a goroutine that records. If publishing takes time, pass
-	// the checkpoint to another goroutine, and don't use the Log within. If it is nil, checkpoints
-	// are only records of the log.
+	// Publish receives each checkpoint when the checkpoint and all lines before it are written. Send
+	// the checkpoint to other people, such as by mail or to a witness. If the writer has a method Sync
+	// and isn't a pipe, the lines are synced first. If Sync fails, nothing is published any more, and
+	// Err and Close report the failure. Calls come one after the other, from a goroutine that records.
+	// If publishing takes time, pass the checkpoint to another goroutine, and don't use the Log
+	// within. If it is nil, checkpoints are only records of the log.
 	Publish func(checkpoint []byte)
 }
 

@@ -47,10 +47,10 @@ func (m multi) Err() error {
 	return errors.Join(errs...)
 }
 
-// Sample returns an Evidence that passes on the routine records of one trip in n (robots_allowed,
-// started, and fetched with a status below 400) and every other record, so that no refusal is ever
-// dropped, and no record without a trip. n below 2 drops nothing. A sampled log is for watching. An
-// auditor reports the records that are missing from it.
+// Sample returns an Evidence that passes on the routine records of one trip in n. Routine records
+// are robots_allowed, started, and fetched with a status below 400. Every other record is passed
+// on, so that no refusal is dropped. If n is below 2, nothing is dropped. Use Sample to watch a
+// crawl. It isn't for proof, because an auditor reports the missing records.
 func Sample(n int, next Evidence) Evidence { return sample{next, uint64(max(n, 1))} }
 
 type sample struct {
@@ -93,8 +93,8 @@ func Safe(next Evidence) *Guard { return &Guard{next: next} }
 // Record implements Evidence. It allocates nothing.
 func (g *Guard) Record(ctx context.Context, d Decision) { g.Pass(ctx, &d) }
 
-// Pass is Record without a copy of d, a large struct, for callers that are done with it.
-// Credentials are cut out in place.
+// Pass is Record without a copy of d, which is large. Use it if you don't need d afterwards. Pass
+// changes d, because it cuts out credentials in place.
 func (g *Guard) Pass(ctx context.Context, d *Decision) {
 	if g.next == nil {
 		return
@@ -111,8 +111,8 @@ func (g *Guard) Pass(ctx context.Context, d *Decision) {
 }
 
 // Err returns nil if no record is known to be lost. Otherwise the error has the number of records
-// lost to panics, the first of these panics, and the sink's own error. A sink that can lose records
-// has a method Err() error, as a [Log] has.
+// lost to panics, and the first of these panics. If the sink has a method Err() error, as a [Log]
+// has, the error also has the result of that method.
 func (g *Guard) Err() error {
 	g.mu.Lock()
 	n := g.lost

@@ -3,25 +3,6 @@
 //
 // It needs no crawler and no network. A program that imports only this package can judge the log of
 // another crawler.
-//
-// Check reads all records first and judges each host then. The files follow each other as that
-// work does, and call functions that stand further down this list:
-//
-//	audit.go      Check; an exchange, a limiter
-//	source.go     lines: their numbers, the chain, checkpoints
-//	records.go    records, each against itself and its request: starts, ends, blocks
-//	robots.go     verdicts and preferences, decided again from robots.txt
-//	pages.go      redirects, tries, pages, and the use of the budget
-//	answers.go    answers: the meaning of each for its host, and the rest that it asks for
-//	hosts.go      each host by the times of its starts, with everything known: gaps, slots
-//	inflight.go   what was in flight at once: on a host, on a site, on all hosts
-//	refusals.go   each answer of a host by its time: the blocks that it had to set or lift
-//	together.go   several limiters on one host: what its site saw
-//	revisits.go   pages that were had before: asked for again only when due
-//	lessons.go    how long a refusal blocks its host, and which delay it teaches
-//	transport.go  policies, and the limiters that Transports share
-//	promises.go   findings: the broken and the open promises
-//	report.go     the report for people and in JSON
 package audit
 
 import (
@@ -38,29 +19,49 @@ import (
 	"github.com/go-politeness/politeness/evidence/audit/internal/trees"
 )
 
+// For maintainers: Check reads all records first. Then it judges each host. The files are listed
+// in the order of this work. A file calls functions of files further down:
+//
+//	audit.go      Check; an exchange, a limiter
+//	source.go     lines: their numbers, the chain, checkpoints
+//	records.go    records, each against itself and its request: starts, ends, blocks
+//	robots.go     verdicts and preferences, decided again from robots.txt
+//	pages.go      redirects, tries, pages, and the use of the budget
+//	answers.go    answers: the meaning of each for its host, and the rest that it asks for
+//	hosts.go      each host by the times of its starts, with everything known: gaps, slots
+//	inflight.go   what was in flight at once: on a host, on a site, on all hosts
+//	refusals.go   each answer of a host by its time: the blocks that it had to set or lift
+//	together.go   several limiters on one host: what its site saw
+//	revisits.go   pages that were had before: asked for again only when due
+//	lessons.go    how long a refusal blocks its host, and which delay it teaches
+//	transport.go  policies, and the limiters that Transports share
+//	promises.go   findings: the broken and the open promises
+//	report.go     the report for people and in JSON
+
 // Check reads logs that [evidence.JSONLines] wrote and proves their claims. No two starts on a host
 // were closer than the delay in force. Never more requests were in flight than the host has slots.
 // No request started inside a block. No disallowed URL was fetched, and nothing was spent past the
 // budget. Every start ended. If a log has the text of robots.txt, the decisions are computed again.
 // Check also reports whether the logs are whole.
 //
-// A violation is no error. See [Report.OK] and Report.Violations. The error is a reader's, beside a
-// Report on the records before it. Check takes some 145 bytes a request, 2 KB a host and eight
-// texts of each robots.txt. A million requests to a few hosts take at most 400 MB, and a page of
-// each of a million hosts takes 2 GB. For more, judge the logs of a day at a time.
+// A violation is no error. See [Report.OK] and Report.Violations. If a reader fails, Check returns
+// its error, and a Report on the records before the error. Check needs about 145 bytes of memory
+// for each request, 2 KB for each host, and eight texts of each robots.txt. A million requests to a
+// few hosts need at most 400 MB. A million hosts with a page each need 2 GB. If you have more,
+// judge the logs of one day at a time.
 //
 // A file may have several logs one after the other, as when a crawler is started again, even if it
 // was killed in mid-line. Each log is proved by itself, with two exceptions. A block, and a gap
 // longer than a minute, also apply to later logs. A crawler that keeps its state
 // (politeness.Config.WithState) keeps both.
 //
-// Several readers are the logs of a fleet, or of runs that follow each other. Transports whose
-// policies name one limiter are proved together, in any of the logs. The proof uses the clock of
-// that limiter, and every start that it knew of. Transports whose policies name one state
-// (politeness.Config.WithState) are proved as runs that follow each other. A gap between two of
-// them that is too short is broken. So is a kept budget that they have passed together. Any other
-// budget is that of each Transport. If limiters that share nothing asked one host, the report has a
-// note of the gaps that the site saw.
+// Pass several readers for the logs of a fleet, or of runs that follow each other. If the policies
+// of Transports name the same limiter, Check proves their records together. The proof uses the
+// clock of that limiter, and every start that the limiter knew. If the policies name the same state
+// (politeness.Config.WithState), Check proves the Transports as runs that follow each other. A gap
+// between two runs that is too short breaks a promise. If the runs together exceed a kept budget,
+// this breaks a promise too. Any other budget applies to each Transport by itself. If limiters that
+// share nothing asked one host, the report has a note of the gaps that the site saw.
 //
 // A process that is killed leaves the beginning of an honest log, or an empty one. Records that a
 // kill may have taken from a log are open. These are ends, starts without a response, the seal of a
@@ -70,8 +71,8 @@ import (
 func Check(logs ...io.Reader) (*Report, error) { return Trust{}.Check(logs...) }
 
 // A Trust has a key and checkpoints that a reader of a log has from elsewhere, such as the
-// crawler's web page, a mailbox or a witness. If no reader has any of that, the owner of a log can
-// invent it anew. The zero Trust knows nothing.
+// crawler's web page, a mailbox or a witness. Without a key or a checkpoint, a log can't be told
+// from one that its owner has written anew. The zero Trust has neither.
 type Trust struct {
 	// Key is the verifier key of a signed log ("example.com/crawler+c74f20a3+AR..."), as
 	// golang.org/x/mod/sumdb/note.NewEd25519VerifierKey makes it. Without it signatures stay open.
@@ -79,16 +80,17 @@ type Trust struct {
 	// Checkpoints are checkpoints that were made earlier. The log must begin with the very lines
 	// that they were made of.
 	Checkpoints [][]byte
-	// Site returns the site of a host, as hostlimit/sitekey.Of does, and SiteList is the revision
-	// of the public suffix list by which it does, as hostlimit/sitekey.List. Set both, so that
-	// requests to many names of one site are judged (hostlimit.Config.PerSite). If it is nil, or
-	// the list isn't the crawler's, these promises are open. The ports of one name need none.
+	// Site returns the site of a host. Set it to hostlimit/sitekey.Of. SiteList is the revision of the
+	// public suffix list that Site uses. Set it to hostlimit/sitekey.List. Set both, so that Check
+	// judges requests to many names of one site (hostlimit.Config.PerSite). If Site is nil, or the
+	// crawler used another list, these promises are open. Requests to several ports of one name are
+	// judged without Site.
 	Site     func(host string) string
 	SiteList string
 }
 
-// Check is [Check] for a reader with a key, or with checkpoints, to compare the logs with. A key or
-// a checkpoint that can't be read is an error.
+// Check is like the function [Check], and also compares the logs with the key and the checkpoints
+// of t. If the key or a checkpoint can't be read, Check returns an error.
 func (t Trust) Check(logs ...io.Reader) (*Report, error) {
 	f, err := trees.Read(t.Key, t.Checkpoints)
 	if err != nil {

@@ -12,12 +12,13 @@ import (
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
-// A Promise is one of those that a crawl makes, and how far the log shows that it was kept.
+// A Promise is one promise of a crawl, such as "delays kept". It counts how often the log proves,
+// breaks or leaves open the promise.
 type Promise struct {
 	Name   string   `json:"name"`          // "delays kept"
 	Proof  string   `json:"proof"`         // the things that were tested, such as "gaps between starts"
 	Proved int      `json:"proved"`        // how often the log proves that it was kept
-	Open   int      `json:"open"`          // how often the log claims it without a proof
+	Open   int      `json:"open"`          // how often the log claims that it was kept, without a proof
 	Broken int      `json:"broken"`        // how often it was broken
 	Why    []string `json:"why,omitempty"` // the first 8 reasons why it is open
 }

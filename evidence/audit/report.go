@@ -31,16 +31,16 @@ const (
 	BrokenVerdict     Kind = "verdict"       // a verdict that robots.txt, as logged, doesn't give
 	BrokenBudget      Kind = "budget"        // more spent than the limit
 	MissingEnd        Kind = "end"           // a start without an end, or an end without a start
-	MissingStart      Kind = "sequence"      // the starts of a host aren't numbered without a hole
-	MissingLine       Kind = "line"          // the lines aren't numbered without a hole
+	MissingStart      Kind = "sequence"      // a number is missing among the starts of a host
+	MissingLine       Kind = "line"          // a number is missing among the lines
 	BrokenChain       Kind = "chain"         // a line was changed, or doesn't follow the one before it
 	Contradiction     Kind = "contradiction" // records that can't both be true, or one that can't be true
 	Unreadable        Kind = "unreadable"    // a line that is no record
 
 	// BrokenRevisit is a request for a page that was fetched before, and wasn't due.
 	BrokenRevisit Kind = "revisit"
-	// BrokenConsent is a page for a purpose that the site reserves, or a record of preferences that
-	// the site doesn't state.
+	// BrokenConsent means that a page was fetched for a purpose that the site reserves. It is also a
+	// record of preferences that the site doesn't state.
 	BrokenConsent Kind = "consent"
 	// BrokenSignature means that lines differ from those of a checkpoint, or that it isn't signed
 	// by the key.
@@ -91,7 +91,8 @@ type Report struct {
 	First   time.Time             `json:"first,omitzero"` // time of the earliest record
 	Last    time.Time             `json:"last,omitzero"`  // time of the latest
 	Records map[evidence.Type]int `json:"records"`        // number of each type
-	// Numbered and Chained report whether every line has its number, and is covered by a hash.
+	// Numbered reports whether every line has its number. Chained reports whether every line is
+	// covered by a hash.
 	Numbered bool         `json:"numbered"`
 	Chained  bool         `json:"chained"`
 	Signed   Signed       `json:"signed,omitzero"`
@@ -127,26 +128,26 @@ type Signed struct {
 type HostReport struct {
 	Host   string `json:"host"`
 	Starts int    `json:"starts"` // number of requests sent, those for robots.txt included
-	Pages  int    `json:"pages"`  // number of those that are pages of the budget
+	Pages  int    `json:"pages"`  // number of these requests that are pages of the budget
 	Bytes  int64  `json:"bytes"`  // of bodies
-	// Disallowed is the number of URLs that robots.txt refused, reserved ones included, or the
-	// user's rules.
+	// Disallowed is the number of URLs that weren't fetched because of robots.txt, the site's
+	// reservations or the user's rules.
 	Disallowed int           `json:"disallowed"`
 	Blocks     int           `json:"blocks"`  // how often the host was blocked
 	Answers    int           `json:"answers"` // number of responses, and of requests without one
 	Refused    RefusalCounts `json:"refused"` // number of those that were refusals
 	// RefusalShare is the share of the responses that were refusals, from 0 to 1.
 	RefusalShare float64 `json:"refusalShare"`
-	// Together is the number of limiters that asked the host closer together than each promises,
-	// since they don't know of each other. It is 0 if there are none.
+	// Together is the number of limiters whose requests to the host were closer together than each
+	// limiter promises. This happens if limiters don't know of each other. It is 0 if there are none.
 	Together int `json:"together,omitzero"`
-	// Repeats is the number of requests for pages that the host had served before, without a due
-	// time (hostlimit.WithDue). Repeated is the number of these pages.
+	// Repeats is the number of requests, without a due time (hostlimit.WithDue), for pages that the
+	// host had served before. Repeated is the number of these pages.
 	Repeats  int `json:"repeats,omitzero"`
 	Repeated int `json:"repeated,omitzero"`
-	// Conditional is the number of requests that asked for a page only if it had changed.
-	// NotModified is how many of these got 304. Spared is the number of bytes that weren't sent for
-	// that, counted by the last 200 before each.
+	// Conditional is the number of requests that asked for a page only if it had changed. NotModified
+	// is how many of these got 304. Spared is the number of bytes that weren't sent for these 304. For
+	// each 304 it counts the length of the last 200 before.
 	Conditional int           `json:"conditional,omitzero"`
 	NotModified int           `json:"notModified,omitzero"`
 	Spared      int64         `json:"spared,omitzero"`
@@ -189,8 +190,8 @@ const (
 	shown         = 10   // hosts that its text names
 )
 
-// Warning returns a sentence for the owner of the log if more than 10 % of ten or more responses of
-// the host were refusals. It returns "" if they weren't.
+// Warning returns a sentence for the owner of the log if the host refused often. This is if it gave
+// ten or more responses, and more than 10 % of them were refusals. Otherwise it returns "".
 func (h *HostReport) Warning() string {
 	if h.RefusalShare <= tooManyRefusals || h.Answers < fewAnswers {
 		return ""
