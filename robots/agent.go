@@ -10,12 +10,13 @@ import (
 // names none of them, the groups of "*" apply. You can also pass a whole User-Agent header, whose
 // ProductToken is taken.
 //
-// Tokens compare without regard to ASCII case. A token of letters, "_" and "-" (RFC 9309) is
-// compared to the leading run of such characters in the file, so a group for FooBot/2.1 names
-// FooBot. Any other token ("MJ12bot") is compared to the leading run of characters of RFC 9110.
+// Tokens compare without regard to ASCII case. If a token has only letters, "_" and "-" (RFC 9309),
+// it is compared to the first such characters of the name in the file. So a group for FooBot/2.1
+// names FooBot. Any other token, such as "MJ12bot", is compared to the first characters of the name
+// that RFC 9110 allows in a token.
 //
-// Under GoogleExact tokens are taken as they are, as Google's matcher takes them, and the
-// groups of all of them are merged.
+// With GoogleExact, tokens aren't changed, as in Google's matcher. The groups of all tokens are
+// merged.
 //
 // Agent never returns nil. It reads the text again, so keep its result.
 func (f *File) Agent(product ...string) *Rules {

@@ -137,10 +137,14 @@ func (p Preferences) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Preferences returns the statements of robots.txt about the use of target, which is as for Test,
-// by the crawler. They are those of the Content-Usage lines (IETF AIPREF) with the longest path
-// that matches, and of the Content-Signal lines of the crawler's groups and before all groups. The
-// stricter counts. If robots.txt disallows target, it states nothing about its use.
+// Preferences returns the statements of robots.txt about the use of target by the crawler. A target
+// is as for Test. Two kinds of lines count:
+//
+//   - Content-Usage lines (IETF AIPREF) with the longest path that matches.
+//   - Content-Signal lines in the crawler's groups, and before all groups.
+//
+// Of two statements, the stricter counts. If robots.txt disallows target, Preferences returns no
+// statement.
 func (r *Rules) Preferences(target string) Preferences {
 	x := r.extra()
 	// Most files state nothing, so this comes before the test of target.
@@ -267,10 +271,15 @@ func signalPreferences(statement, source string) (stated Preferences) {
 	return stated
 }
 
-// HeaderPreferences returns a response header's statements about the use of the body, for the
-// crawler of these product tokens (or User-Agent headers). It reads Content-Usage, Content-Signal,
-// tdm-reservation and tdm-policy (TDMRep), and noai, noml and, for an image, noimageai in
-// X-Robots-Tag. The keys of header are canonical, as those of an http.Header are.
+// HeaderPreferences returns the statements of a response header about the use of the body. The
+// crawler is known by its product tokens, or by User-Agent headers. HeaderPreferences reads these
+// fields:
+//
+//   - Content-Usage and Content-Signal,
+//   - tdm-reservation and tdm-policy (TDMRep),
+//   - X-Robots-Tag, for noai and noml and, for an image, noimageai.
+//
+// The keys of header must be canonical, as in an http.Header.
 func HeaderPreferences(header map[string][]string, product ...string) Preferences {
 	var stated Preferences
 	// A dictionary that is divided among several lines is one (RFC 9651, section 4.2).
@@ -346,8 +355,8 @@ func terms(url string) string {
 	return url
 }
 
-// License returns the addresses of the licenses that the file states for the crawler's groups by
-// License lines (RSL 1.0) or, if those state none, for the whole file, before any group.
+// License returns the addresses of the licenses in License lines (RSL 1.0). If the crawler's groups
+// have such lines, these count. Otherwise the lines before all groups count.
 func (r *Rules) License() []string {
 	var urls []string
 	for _, url := range r.extra().licenses.all() {

@@ -14,9 +14,9 @@ const maxDelay = 100 * 365 * 24 * time.Hour
 // day is the time after which windows of the day repeat.
 const day = 24 * time.Hour
 
-// CrawlDelay returns the gap between two starts that the crawler's groups ask for by Crawl-delay,
-// the longest of them, and whether one does. It isn't capped. A crawler that can't wait for so long
-// must leave the site alone.
+// CrawlDelay returns the longest Crawl-delay of the crawler's groups, and whether there is one. A
+// crawl-delay is the gap between two starts. It isn't capped. If a crawler can't wait for so long,
+// it must leave the site alone.
 //
 // A value is a decimal number of seconds ("10", "0.5", ".5"). A line with anything else, such as a
 // sign, a unit or an exponent, is skipped. Crawl-delay isn't part of RFC 9309, and Google's
@@ -25,8 +25,8 @@ func (r *Rules) CrawlDelay() (time.Duration, bool) {
 	return r.delay, r.hasDelay
 }
 
-// RequestRate returns the strictest rate that the crawler's groups ask for by Request-rate and
-// that is in force at t, the first of several as strict, and whether there is one.
+// RequestRate returns the strictest Request-rate of the crawler's groups that is in force at t, and
+// whether there is one. If several rates are equally strict, it returns the first.
 func (r *Rules) RequestRate(t time.Time) (Rate, bool) {
 	var strictest Rate
 	found := false
@@ -58,8 +58,9 @@ func (x *extras) allRates() iter.Seq[Rate] {
 	}
 }
 
-// VisitTime returns the windows of the day that the crawler's groups ask it to come in, in the
-// file's order. None means at any time.
+// VisitTime returns the windows of the day in which the crawler may come, by the Visit-time lines
+// of its groups. They are in the file's order. If there is no window, the crawler may come at any
+// time.
 func (r *Rules) VisitTime() []Window { return append([]Window(nil), r.extra().visits...) }
 
 // Floor returns the gap between two starts that the file asks for at time t. It is the longer of

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// A File is a parsed robots.txt. It is immutable and safe for concurrent use. It keeps a copy of
-// the text, never the body that was parsed. If you need only the rules of one crawler, keep its
-// Rules, which refer to nothing of the File.
+// A File is a parsed robots.txt. It is immutable and safe for concurrent use. It keeps its own copy
+// of the text, so you may reuse the body. If you need only the rules of one crawler, keep its
+// Rules. They don't keep the File in memory.
 type File struct {
 	text   string
 	opt    Options
@@ -113,8 +113,9 @@ func (l Line) clone() Line {
 	return Line{Number: l.Number, Key: strings.Clone(l.Key), Value: strings.Clone(l.Value)}
 }
 
-// Host returns the value of the first Host line, the name that the site wants to be known by among
-// its mirrors (once read by Yandex). It is empty if there is none. It belongs to no group.
+// Host returns the value of the first Host line. The line has the name that the site prefers among
+// its mirrors. Yandex once read it. It belongs to no group. If there is no Host line, Host returns
+// "".
 func (f *File) Host() string {
 	for l := range others(f.text) {
 		if fieldOf(l.key) == fieldHost {
@@ -145,9 +146,9 @@ func (f *File) preamble() iter.Seq[*line] {
 	return others(f.text[:before])
 }
 
-// Lines returns the lines of the file with the given key, such as "Crawl-delay", in any of the
-// spellings that this package knows, in the file's order. Use it to show a site's own words, for
-// any crawler.
+// Lines returns the lines of the file with the given key, such as "Crawl-delay". Use it to show a
+// site's own words, for any crawler. Every spelling of the key that this package knows counts. The
+// lines are in the file's order.
 func (f *File) Lines(key string) []Line {
 	var lines []Line
 	x := lex(f.text, bom(f.text), 0)

@@ -34,11 +34,11 @@ const (
 	NoSeparator     Problem = "no-separator"      // the line isn't a key with a value
 	MissingColon    Problem = "missing-colon"     // a space stands for the colon
 	UnknownKey      Problem = "unknown-key"       // no crawler reads it
-	MisspelledKey   Problem = "misspelled-key"    // some crawlers read it
+	MisspelledKey   Problem = "misspelled-key"    // a misspelling that some crawlers accept
 	RuleBeforeAgent Problem = "rule-before-agent" // the rule applies to no crawler
 	BadAgent        Problem = "bad-agent"         // the agent isn't a product token
 	EmptyGroup      Problem = "empty-group"       // agents without rules, at the end
-	SharedGroup     Problem = "shared-group"      // agents without rules of their own share those of the next group
+	SharedGroup     Problem = "shared-group"      // agents without rules, which share the rules of the next group
 	NeverMatches    Problem = "never-matches"     // the pattern begins with neither a slash nor a star
 	Conflict        Problem = "conflict"          // the same pattern is allowed and disallowed, and Allow wins
 	Duplicate       Problem = "duplicate"         // the group has the rule already

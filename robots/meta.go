@@ -13,10 +13,10 @@ import (
 // maxHead is how much of a page is looked at for <meta name="robots">.
 const maxHead = 64 << 10
 
-// ReadMeta reads the directives of a page for the crawler of these product tokens (or User-Agent
-// headers). It reads <meta name="robots"> and of <meta name="...">, the crawler's own name. It
-// reads up to </head>, at most 64 KB, and little beyond. An error is page's own. The directives
-// read before it are returned with it.
+// ReadMeta reads the directives of a page for a crawler. The crawler is known by its product
+// tokens, or by User-Agent headers. ReadMeta reads <meta name="robots">, and <meta> elements with
+// the crawler's own name. It reads little more than the part up to </head>, and at most 64 KB of
+// that. If reading page fails, ReadMeta returns that error, with the directives that it has read.
 func ReadMeta(page io.Reader, product ...string) (Directives, error) {
 	s := NewMetaScanner(product...)
 	buf := make([]byte, 4<<10)
@@ -59,7 +59,7 @@ func NewMetaScanner(product ...string) *MetaScanner {
 	return &MetaScanner{names: tokens(product)}
 }
 
-// SetType sets the media type of the page, before anything is written. It is a Content-Type in
+// SetType sets the media type of the page. Call it before the first Write. Pass a Content-Type in
 // lower case and without parameters. Types of XML, such as "application/xhtml+xml", are read as
 // XML, and anything else as HTML. Use it if you know the type. Without it a page that might be
 // XHTML is read in both ways, and the statements of both count.
@@ -98,9 +98,9 @@ func (s *MetaScanner) Done() bool { return s.done }
 // the page is at its end.
 func (s *MetaScanner) Directives() Directives { return s.asked().directives }
 
-// Preferences returns the statements about the page's use in the page so far, by noai and noml in
-// <meta name="robots">, and by <meta name="tdm-reservation"> and <meta name="tdm-policy"> (TDMRep).
-// They are complete when Directives are.
+// Preferences returns the statements about the page's use in the part read so far. It reads noai
+// and noml in <meta name="robots">. It also reads <meta name="tdm-reservation"> and <meta
+// name="tdm-policy"> (TDMRep). When Directives are complete, Preferences are complete too.
 func (s *MetaScanner) Preferences() Preferences {
 	a := s.asked()
 	return a.directives.preferences("meta", false).Merge(a.preferences)

@@ -9,9 +9,10 @@ import "strings"
 //	"MJ12bot/v1.4.8 (http://mj12bot.com/)"                       -> "MJ12bot"
 //	"Mozilla/5.0 (compatible; Googlebot/2.1; +http://goo.gl/b)"  -> "Googlebot"
 //
-// It is the leading token of RFC 9110 section 5.6.2 (digits and dots included), or, if that is the
-// "Mozilla" of a browser look-alike, the first token after "compatible;" that is no address. It is
-// empty if the header begins with no token.
+// The product token is the first token of the header (RFC 9110 section 5.6.2). It may have digits
+// and dots. If the first token is Mozilla, as that of a browser, the product token is the first
+// token after "compatible;" that isn't an address. If the header doesn't begin with a token,
+// ProductToken returns "".
 func ProductToken(userAgent string) string {
 	userAgent = trim(userAgent)
 	token := leading(userAgent, isTokenChar)

@@ -5,10 +5,11 @@ import (
 	"strings"
 )
 
-// TestReadings is Test for each path that a server may take target for, and returns the first
-// verdict that forbids. If none does, it returns that of Test. Use it for a request that a
-// stranger's link, redirect or program leads to. If /private is disallowed, it also forbids
-// /a/%2e%2e/private and //private, which most servers read as /private. The readings are
+// TestReadings tests each path that a server may read in target. It returns the first verdict that
+// forbids. If no verdict forbids, it returns the verdict of Test. Use it for a request that a
+// stranger's link, redirect or program leads to. For example, if /private is disallowed, it also
+// forbids /a/%2e%2e/private and //private, because most servers read both as /private. The readings
+// are
 //
 //   - target as it is sent,
 //   - with backslashes as slashes and without dot segments, in all their spellings, as browsers and

@@ -13,22 +13,29 @@
 // <meta name="robots"> (ReadMeta, MetaScanner). Preferences merges all statements of a site about
 // the use of a page. File.Lint finds mistakes in a file.
 //
-// Compiled rules take about 1.5 times the length of a usual file, and about three times that of one
-// with the shortest lines. A check allocates nothing for targets of up to 2,048 bytes of ASCII. It
-// takes 100 to 300 ns with usual files and 2 to 4 µs with 12,900 rules, 3,000 of them wildcards.
-// The cost of a hostile file is bounded. The worst of 500 KB known has been measured at 20 ms for a
-// path of 2,000 bytes, 2.5 ms for one of 60 and 200 ms for one of 64 KB. Preferences take as long.
-// Parsing never fails, and takes time and memory in proportion to the file. The package fetches
-// nothing. Package robotscache fetches.
+// Parsing never fails. It takes time and memory in proportion to the file. The package fetches
+// nothing. Use package robotscache to fetch files.
+//
+// Compiled rules usually need about 1.5 times the bytes of the file. If the lines are very short,
+// the rules need three times the bytes. If a target has up to 2,048 bytes of ASCII, a check
+// allocates nothing. A check takes 100 to 300 ns with usual files. With 12,900 rules, 3,000 of them
+// with wildcards, a check takes 2 to 4 µs. The cost of a hostile file is bounded. These are the
+// times of a check with the worst known file of 500 KB:
+//
+//   - 2.5 ms for a path of 60 bytes,
+//   - 20 ms for a path of 2,000 bytes,
+//   - 200 ms for a path of 64 KB.
+//
+// Preferences take as long.
 package robots
 
-// Options choose how a file is read. The zero value is RFC 9309 as Google reads it, both sides
-// normalised before they are compared.
+// Options choose how a file is read. The zero value stands for RFC 9309 as Google reads it. Rules
+// and targets are both normalised before they are compared.
 type Options struct {
-	// GoogleExact compares as Google's open-source matcher does, bit for bit. Escapes aren't
-	// decoded, and targets aren't normalised, so that verdicts depend on their spelling. Even
-	// /robots.txt can be disallowed, and the groups of several agents are merged. It is for
-	// predicting Googlebot, and for comparisons.
+	// GoogleExact gives the same verdicts as Google's open-source matcher. Use it to predict
+	// Googlebot, and for comparisons. Escapes aren't decoded, and targets aren't normalised. So a
+	// verdict depends on the spelling of the target. Even /robots.txt can be disallowed. The groups of
+	// several agents are merged.
 	GoogleExact bool
 
 	// AgentPatterns adds patterns of the crawler's token, such as foo* for FooBot, if no group

@@ -28,7 +28,8 @@ type Rules struct {
 // An empty pattern ("Disallow:") decides nothing. If nothing else matches, the Verdict names its
 // Rule and Line, with Matched false, as Google's matcher does.
 //
-// Test doesn't allocate for targets of up to 2,048 bytes. One beyond ASCII counts as three.
+// If target has up to 2,048 bytes, Test doesn't allocate. A byte that isn't ASCII counts as three
+// bytes.
 func (r *Rules) Test(target string) Verdict {
 	target = pathOf(target)
 	// Nearly all targets are compared as they are, without a copy.
