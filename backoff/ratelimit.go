@@ -13,8 +13,9 @@ import (
 // does if a quota has nothing left (r=0). The time lasts until that quota is reset (t, in seconds),
 // the last of several, at most an hour. The result ok is false if something is left of every quota,
 // if the reset is missing, and for a malformed field, which is ignored as a whole. An item that
-// isn't a string is ignored, too. Join several lines of the field by commas before. Nothing is
-// concluded from a quota that isn't used up, because neither r nor t promises anything.
+// isn't a string is ignored, too. If the field has several lines, join them with commas before you
+// call RateLimit. Nothing is concluded from a quota that isn't used up, because neither r nor t
+// promises anything.
 func RateLimit(value string) (d time.Duration, ok bool) {
 	if d, ok := dictionary(value); ok {
 		return d, true
@@ -45,10 +46,10 @@ func RateLimit(value string) (d time.Duration, ok bool) {
 // XRateLimit reads the older pair of fields that came before RateLimit. They are how many requests
 // are left (X-RateLimit-Remaining, RateLimit-Remaining) and when the quota is reset
 // (X-RateLimit-Reset, RateLimit-Reset). The reset may have any form that RetryAfter reads. A moment
-// is measured by date, the response's Date header, or by now if the date can't be read. Without a
-// reset, the window of the quota counts, if remaining has it, as in `0;w=60`. It returns how long
-// the host asks to be left alone, at most an hour. The result ok is true if nothing is left, and
-// the reset is yet to come.
+// is measured by date, the response's Date header, or by now if the date can't be read. If there is
+// no reset, the window of the quota counts. The field remaining may have it, as in `0;w=60`. It
+// returns how long the host asks to be left alone, at most an hour. The result ok is true if
+// nothing is left, and the reset is yet to come.
 func XRateLimit(remaining, reset, date string, now time.Time) (d time.Duration, ok bool) {
 	if !isUsedUp(remaining) {
 		return 0, false

@@ -17,9 +17,9 @@ import (
 // response, count if they are listed here. Otherwise package hostlimit learns their meaning from
 // the responses that follow.
 type Refusals struct {
-	// Policy is how long to stay away. Nil is Fibonacci{}. If its longest step, 10 min, was refused
-	// twice, a Limiter continues by 20 min, doubling to 4 h, as such a ban may begin anew with each
-	// request. Steps that you choose aren't exceeded.
+	// Policy is how long to stay away. Nil is Fibonacci{}. After two refusals at its longest step of
+	// 10 min, a Limiter waits 20 min, doubling to 4 h, because such a ban may begin anew with each
+	// request. If you set a Policy, a Limiter doesn't lengthen its steps in this way.
 	Policy Policy
 	// Statuses count immediately, as 429 does. Examples are 403, 503, 420, 509, and 520 to 530. See
 	// Range.
@@ -66,8 +66,8 @@ func (r Refusals) Delay(attempt int) time.Duration {
 	return cmp.Or[Policy](r.Policy, Fibonacci{}).Delay(attempt)
 }
 
-// Longest returns the Cap of r.Policy, by which an implementation of hostlimit.Limiter bounds its
-// own pauses as well, but no bans. It is math.MaxInt64 for a policy that isn't of this package.
+// Longest returns the Cap of r.Policy. If you write a hostlimit.Limiter, bound its pauses by this
+// time, but not its bans. It is math.MaxInt64 for a policy that isn't of this package.
 func (r Refusals) Longest() time.Duration {
 	switch p := r.WithDefaults().Policy.(type) {
 	case Fibonacci:

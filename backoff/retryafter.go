@@ -17,8 +17,8 @@ import (
 //
 // A date is measured against the response's own Date, so that a host whose clock is wrong is still
 // left alone for as long as it meant. Without a readable Date it is measured against now. A date in
-// the past is 0. A count that is too large for a time.Duration is its largest value, so cap the
-// result (as Refusals.MaxRetryAfter does) before you add to it.
+// the past is 0. If a count is too large for a time.Duration, the result is the largest Duration.
+// So cap the result before you add to it, as Refusals.MaxRetryAfter does.
 func RetryAfter(value, date string, now time.Time) (time.Duration, bool) {
 	return asked(value, sentAt(date, now))
 }

@@ -28,21 +28,21 @@ import (
 // passed. Each context bounds a call that has to ask another machine. An error that isn't an
 // [*Error] means that the budget could not be asked. Nothing was spent then.
 type Budget interface {
-	// Check returns an *Error when nothing is left for host, or when a request that starts at start
-	// would start past the time limit, so that a wait which can't end well isn't begun. It spends
-	// nothing. A zero start is now. If you have just read the clock, pass the time to spare another
-	// reading. Time and bytes are checked before pages. After an error that names pages, some of
-	// both is left.
+	// Check returns an *Error if nothing is left for host, or if a request at start would be past the
+	// time limit. Call it before a wait, so that no wait begins in vain. Check spends nothing. If
+	// start is zero, it stands for now. If you have just read the clock, pass the time to spare
+	// another reading. Time and bytes are checked before pages. After an error that names pages, some
+	// of both is left.
 	Check(ctx context.Context, host string, start time.Time) error
 	// Reserve takes a page of host, or returns an *Error and takes nothing. The page is spent unless
 	// Refund gives it back. It counts in the window that Window returns.
 	Reserve(ctx context.Context, host string) ([]Warning, error)
-	// Refund gives a reserved page of host back, as its request was never sent. It isn't called
-	// once Window returns another window than when the page was reserved. Such a page stays spent.
+	// Refund gives a reserved page of host back, because its request was never sent. If a new window
+	// has begun since the page was reserved, don't call Refund. Such a page stays spent.
 	Refund(ctx context.Context, host string)
-	// TakeBytes spends up to n bytes and returns how many it has spent. It spends fewer than n if
-	// fewer were left or at hand, and returns an *Error if none was left. A Transport calls it for
-	// the bytes that it has read, before its caller sees them.
+	// TakeBytes spends up to n bytes and returns how many it has spent. If fewer are left, or fewer
+	// can be granted at once, it spends fewer. If none is left, it returns an *Error. A Transport
+	// calls it for the bytes that it has read, before its caller sees them.
 	TakeBytes(ctx context.Context, n int64) (taken int64, warnings []Warning, err error)
 	// Limits returns the limits of the budget. A zero field is unlimited.
 	Limits() Limits

@@ -16,13 +16,14 @@ import (
 // directory spend it together, at the same time or one after another. Of Pages, PagesPerHost and
 // Bytes no more is spent in a window than the limits, also if processes are killed.
 //
-// A process takes leave to spend in blocks of a hundredth of a limit, at least one. A file has the
-// sum of all grants, so an ordinary page costs no file. GiveBack returns the leave that wasn't
-// spent. The leave of a process that was killed counts as spent until the next window.
+// A process takes its part of the budget in blocks. A block is a hundredth of a limit, and at least
+// 1. A file has the sum of all blocks, so most pages cost no access to a file. GiveBack returns the
+// part of a block that wasn't spent. If a process is killed, its block counts as spent until the
+// next window.
 //
-// While a file can't be read or written, the process counts by itself, and Lost returns the error.
-// A Kept is safe for concurrent use. Its goroutines end with GiveBack, which starts them. Make it
-// with Keep.
+// If a file can't be read or written, the process counts without the others, and Lost returns the
+// error. A Kept is safe for concurrent use. It has goroutines only during GiveBack. Make it with
+// Keep.
 type Kept struct {
 	m      *Memory // counts what is spent in the window, by all processes as far as is known
 	values statedir.Values[granted]
@@ -318,8 +319,7 @@ func (k *Kept) giveBack(ctx context.Context, host string) error {
 	return nil
 }
 
-// Lost returns why a file couldn't be read or written when it was last needed. It returns nil if it
-// could.
+// Lost returns the error of the last access to a file. It returns nil if that access succeeded.
 func (k *Kept) Lost() error {
 	k.m.mu.Lock()
 	defer k.m.mu.Unlock()

@@ -26,10 +26,10 @@ type Limits struct {
 	Duration     time.Duration // wall time from the first page or byte
 	WarnAt       float64       // share of a limit at which it warns, 0 < WarnAt < 1, by default no warnings
 
-	// Every renews the budget. The other limits are those of each window of this length, counted
-	// from 1970 in UTC, so that 24 * time.Hour is the day from midnight to midnight in UTC. At
-	// least a second, and not together with Duration. The default is 0, so that the budget is spent
-	// once.
+	// Every renews the budget. The other limits are those of each window of this length, counted from
+	// 1970 in UTC, so that 24 * time.Hour is the day from midnight to midnight in UTC. Every must be
+	// at least a second. It can't be used together with Duration. The default is 0, so that the budget
+	// is spent once.
 	//
 	// A page counts in the window in which it was reserved, a byte in the one in which it was
 	// taken.
@@ -47,7 +47,8 @@ func (l Limits) Window(t time.Time) time.Time {
 }
 
 // Validate reports all problems of l together, each naming its field. Problems are negative limits,
-// and a WarnAt outside [0, 1). New can't return them, so politeness.New asks for them.
+// and a WarnAt outside [0, 1). Function New returns no error, so call Validate before.
+// politeness.New calls it.
 func (l Limits) Validate() error {
 	var problems []error
 	for _, f := range []struct {

@@ -64,7 +64,8 @@ func (m *Memory) Limits() Limits { return m.limits }
 // Window implements [Budget], by this machine's clock.
 func (m *Memory) Window() time.Time { return m.limits.Window(time.Now()) }
 
-// Check implements [Budget]. Before the first page or byte the time limit counts from now.
+// Check implements [Budget]. If no page or byte was spent yet, Check counts the time limit from
+// now.
 func (m *Memory) Check(_ context.Context, host string, start time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -31,8 +31,8 @@ const (
 	allParts = 1<<iota - 1
 )
 
-// AppendBinary appends the page to b, in some 40 bytes. Times are in whole seconds, and those
-// before which nothing may be asked are rounded up. The error is always nil.
+// AppendBinary appends the page to b, in some 40 bytes. Times are in whole seconds. A time before
+// which the page may not be requested is rounded up. The error is always nil.
 func (p Page) AppendBinary(b []byte) ([]byte, error) {
 	parts := p.parts()
 	b = append(b, format)
@@ -133,8 +133,8 @@ func appendText(b []byte, s string) []byte {
 	return append(b, s...)
 }
 
-// UnmarshalBinary sets p to the Page that AppendBinary appended. After an error, of damaged data or
-// those of a later version, p is the zero Page.
+// UnmarshalBinary sets p to the Page that AppendBinary appended. If the data is damaged, or of a
+// later version, UnmarshalBinary returns an error, and p is the zero Page.
 func (p *Page) UnmarshalBinary(data []byte) error {
 	*p = Page{}
 	if len(data) == 0 || data[0] != format {

@@ -23,7 +23,8 @@ type Page struct {
 	Earliest time.Time
 	// Due is when the page is to be asked for again. If it is zero, the page is due only by a hint.
 	Due time.Time
-	// Life is for how long the last 200 called itself fresh. A 304 without such a field leaves it.
+	// Life is the time for which the last 200 called itself fresh. If a 304 has no such field, Life
+	// stays.
 	Life time.Duration
 	// Gone is the number of responses 404 and 410 in a row.
 	Gone int
@@ -67,10 +68,10 @@ func alternatives(etag string) string {
 	return etag
 }
 
-// Hinted returns when the page is due because somebody says that it was modified at the given time,
-// as the lastmod of a sitemap does. For a date without a time, pass the beginning of the day. The
-// result ok is false if the hint changes nothing. This is so if the visit was later, if the page is
-// due earlier anyway, or if two such hints in a row were wrong.
+// Hinted returns when the page is due after a hint that it was modified at the given time. An
+// example of a hint is the lastmod of a sitemap. For a date without a time, pass the beginning of
+// the day. The result ok is false if the hint changes nothing. This is so if the visit was later,
+// if the page is due earlier anyway, or if two such hints in a row were wrong.
 func (p Page) Hinted(modified time.Time) (due time.Time, ok bool) {
 	isNews := !p.Visited.IsZero() && modified.After(p.Visited)
 	if !isNews || p.Hints >= mostHints {
@@ -82,8 +83,9 @@ func (p Page) Hinted(modified time.Time) (due time.Time, ok bool) {
 	return p.Earliest, true
 }
 
-// EarliestBy is Earliest by a clock that reads now. If the clock was set back by more than the time
-// that was left, its rest isn't known, and the time is zero.
+// EarliestBy is Earliest for a clock that reads now. If the clock was set back by more than the
+// time that was left, nobody knows how much of the time is over. Then EarliestBy returns the zero
+// time.
 func (p Page) EarliestBy(now time.Time) time.Time {
 	setBack := p.Visited.Sub(now)
 	if setBack > p.Earliest.Sub(p.Visited) {

@@ -29,13 +29,13 @@ import (
 // A Schedule decides when a page is fetched again. It is plain data. The zero Schedule never asks
 // again.
 type Schedule struct {
-	// Min is the least time between two requests for a page, and the measure of all others. A page
-	// that changed an hour ago is due after the square root of (Min × 1 h), one that changed a
-	// year ago after the root of (Min × 1 year). If it is zero, no page is fetched again.
+	// Min is the least time between two requests for a page. All longer times follow from Min. If a
+	// page changed a time T ago, it is due after the square root of (Min × T). If Min is zero, no page
+	// is fetched again.
 	Min time.Duration
-	// Max is the longest time between two requests, but for a page that calls itself fresh for
-	// longer. Equal to Min, it makes the interval a fixed one. The default is 30 days, or Min if
-	// that is longer.
+	// Max is the longest time between two requests for a page. If a page calls itself fresh for longer
+	// than Max, the longer time applies. If Max is equal to Min, the time is fixed. The default is 30
+	// days, or Min if that is longer.
 	Max time.Duration
 	// IgnoreFresh fetches a page although the site calls its last response fresh (max-age,
 	// Expires). The default is false, so that the page isn't fetched until that time is over, for
@@ -59,8 +59,8 @@ const (
 	mostGone = 5
 )
 
-// Validate returns an error for a Schedule that can't be meant. Call it if the values come from a
-// user. Transport calls it.
+// Validate returns an error if the values of the Schedule are invalid. Call it if the values come
+// from a user. Transport calls it.
 func (s Schedule) Validate() error {
 	switch {
 	case s.Min < 0 || s.Max < 0:
@@ -108,8 +108,8 @@ type Answer struct {
 	// Text is a hash of the body to compare with the last version, such as a CRC-32. Next reads it
 	// of a 200 or 203 only.
 	Text uint32
-	// Words is a hash of the text without clocks, counters and the parts around the text. Programs
-	// that know no such part set it to Text.
+	// Words is a hash of the text without clocks, counters and the parts around the text. If your
+	// program can't find these parts, set Words to Text.
 	Words uint32
 	// Conditional means that the request had the page's conditions. See Page.Conditions. A 304 to
 	// any other request is no response to it.

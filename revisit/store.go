@@ -18,7 +18,7 @@ import (
 type Store interface {
 	// Load returns the saved memory. ok is false if that is nothing.
 	Load(ctx context.Context, key string) (p Page, ok bool, err error)
-	// Save replaces the memory, wholly or not at all. The zero Page is forgotten.
+	// Save stores p under key, wholly or not at all. If p is the zero Page, Save removes the entry.
 	Save(ctx context.Context, key string, p Page) error
 }
 
@@ -61,8 +61,8 @@ type DirStore struct{ dir *statedir.Dir }
 
 // Dir returns the Store in the directory at path, with a file for each page. Use it for up to some
 // 100,000 pages. The directory is made with the first page. Files have the mode 0600, since they
-// name the pages that the program reads. One that is damaged, or of a later version, is an error of
-// Load, and the page is asked for as a new one. Several processes may use one directory.
+// name the pages that the program reads. If a file is damaged, or of a later version, Load returns
+// an error, and the page is requested as a new page. Several processes may use one directory.
 func Dir(path string) *DirStore { return &DirStore{statedir.New(path, statedir.OS{})} }
 
 const (
