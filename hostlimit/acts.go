@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// An Act is what an operator has done to a limiter by its Controller, or what this process has just
-// learned that a person did in another one.
+// An Act is what an operator has done to a limiter by its Controller, or what an operator has done
+// in another process, when this process learns of it.
 type Act struct {
 	Key      string    // empty for Drained
 	ByHand   *Debt     // a Block or a Clear, as in Grant.ByHand, nil if there is none

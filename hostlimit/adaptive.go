@@ -135,11 +135,11 @@ func (a Adaptive) validate() error {
 	return nil
 }
 
-// Move returns the effect of o on the delay by response times, for any such delay, for a key whose
-// pages usually take that long, o included (rules.Usual). The delay is at least atOnce and, unless
-// halfway is negative, at least half the way from the old one to halfway. With raise it gets no
-// shorter. Both are nanoseconds, as a float64, because a product of durations may be too large for
-// a Duration. If the outcome leaves the delay alone, moves is false.
+// Move returns the effect of o on the delay by response times. The argument usual is the time that
+// a page of the key usually takes, o included (rules.Usual). The new delay is at least atOnce. If
+// halfway isn't negative, it is also at least half the way from the old delay to halfway. If raise
+// is true, the delay gets no shorter. Both are nanoseconds, as a float64, because a product of
+// durations may be too large for a Duration. If the outcome leaves the delay alone, moves is false.
 //
 // It is for implementers of Limiter that keep the delay elsewhere. Others use rules.Adapt.
 func (a Adaptive) Move(usual time.Duration, o *Outcome) (atOnce, halfway float64, raise, moves bool) {

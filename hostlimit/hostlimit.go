@@ -185,8 +185,8 @@ type Outcome struct {
 	// some hosts send it with each page. Leave it out for a redirect to another host, because the wait
 	// is then meant for the other host.
 	RetryAfter time.Duration
-	// Err is the error of an attempt without a response. If it is a context error, only the Latency
-	// of the outcome counts.
+	// Err is the error of an attempt without a response. If Err is an error of a context, only the
+	// Latency of the outcome counts.
 	Err error
 	// Aside marks a resource, such as robots.txt, that hosts also serve to crawlers to which they
 	// refuse their pages. If such a request succeeds, it lifts no block. If it is refused, the refusal

@@ -35,14 +35,15 @@ type conn struct {
 	lost   bool // the site has closed it, and the client doesn't know yet
 }
 
-// Dial makes each new connection to the site take d, with its name, its connection and its TLS. A
-// request waits for it unless a connection is free, and reaches the site after it. That is its
-// Request.Start. A site that is down refuses after d. Without Dial, connections take no time.
+// Dial makes each new connection to the site take d. This time stands for the DNS, the connection
+// and TLS. If no connection is free, a request waits for a new one. Request.Start is the time at
+// which the request reaches the site after that wait. If the site is down, it refuses after d.
+// Without Dial, connections take no time.
 //
-// Connections are kept and used again as http.Transport does, without a bound on how many. The
-// hooks GetConn, ConnectStart, ConnectDone, GotConn, WroteRequest and GotFirstResponseByte of a
-// request's [httptrace.ClientTrace] are called as there. A request whose context is done before
-// GotConn returns never reaches the site and isn't recorded.
+// Connections are kept and used again as in an http.Transport, without a bound on their number. Of
+// a request's [httptrace.ClientTrace], these hooks are called as in an http.Transport: GetConn,
+// ConnectStart, ConnectDone, GotConn, WroteRequest and GotFirstResponseByte. A request whose
+// context is done before GotConn returns never reaches the site and isn't recorded.
 func (s *Site) Dial(d time.Duration) *Site {
 	return s.set(func() { s.pool.dial = max(d, 0) })
 }

@@ -32,12 +32,12 @@
 //
 // # What is like http.Transport
 //
-// Requests that an [http.Transport] refuses are refused alike (no host, another scheme, a malformed
-// header), before they count as requests. The request's body is read and closed on every path. A
-// response has its Request, Date, Content-Type and Content-Length. HEAD, 204 and 304 have no body.
-// A done context ends the exchange, in RoundTrip as well as in the middle of a body. There are no
-// redirects, no cookies and no decompression. The first two are http.Client's, and the third isn't
-// imitated.
+// If an [http.Transport] would refuse a request, a Web refuses it too, and doesn't count it.
+// Examples are a request without a host, with another scheme, or with a malformed header. The
+// request's body is read and closed on every path. A response has its Request, Date, Content-Type
+// and Content-Length. HEAD, 204 and 304 have no body. If the context is done, the exchange ends,
+// even in the middle of a body. There are no redirects, no cookies and no decompression. The first
+// two are http.Client's, and the third isn't imitated.
 //
 // Connections are simulated as well. [Site.Dial] delays new ones, free ones are used again,
 // [Site.HangUp] has the site close them, and the hooks of net/http/httptrace are called.

@@ -96,8 +96,9 @@ func InTurn(handlers ...http.Handler) http.Handler {
 	})
 }
 
-// Drop drops the connection without a response, so that the client gets a network error. A handler
-// of your own does so, also in the middle of a body, with panic(http.ErrAbortHandler).
+// Drop drops the connection without a response, so that the client gets a network error. Your own
+// handler can drop the connection too, even in the middle of a body. It calls
+// panic(http.ErrAbortHandler).
 func Drop() http.Handler {
 	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 }

@@ -31,9 +31,10 @@ import (
 // ends is as good as endless for a crawler, at least 10 GiB, a million redirects or a day of
 // waiting, made as it is read, so that it costs the test nothing. Each iteration makes new sites.
 //
-// The handlers serve in an httptest.Server as well. Those whose names begin with "raw-" write what
-// no [http.ResponseWriter] lets through, and need a connection of HTTP/1 to [http.Hijacker.Hijack].
-// A Web has none, so they never respond there.
+// The handlers serve in an httptest.Server as well. Handlers with "raw-" at the beginning of the
+// name send bytes that an [http.ResponseWriter] doesn't let through. They need a connection of
+// HTTP/1 for [http.Hijacker.Hijack]. A Web has no such connection, so these handlers never respond
+// in a Web.
 func Hostile() iter.Seq2[string, http.Handler] {
 	return func(yield func(string, http.Handler) bool) {
 		sites := hostileSites()

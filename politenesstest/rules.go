@@ -19,36 +19,37 @@ type Rules struct {
 	// Concurrency is the largest number of requests in flight on a host, from the start to the end
 	// of the body. The default is any number.
 	Concurrency int
-	// PerSite is the largest number of requests in flight over all ports and names of a registrable
-	// domain, by the public suffix list with its private part, or of an address. The Transport
-	// keeps 16 unless hostlimit.Config.PerSite is set. The default is any number.
+	// PerSite is the largest number of requests in flight to a site. A site is all ports and names of
+	// a registrable domain, by the public suffix list with its private part. An address with its ports
+	// is a site too. If hostlimit.Config.PerSite isn't set, a Transport keeps to 16. The default is
+	// any number.
 	PerSite int
 	// Agent is the product token, or the User-Agent, whose group of robots.txt applies. The default
 	// is each request's own User-Agent header.
 	Agent string
-	// Refusals are the statuses whose Retry-After closes the host to every request that starts
-	// later. The default is all from 400 on. A refusal without a Retry-After names no time and
-	// closes nothing. Refusals are 429, a challenge by its header, and the statuses of this list.
+	// Refusals are the statuses whose Retry-After blocks the host. Until that time is over, no later
+	// request may start. If a 429, a challenge by its header or a status of this list has no
+	// Retry-After, it blocks nothing. The default is all statuses from 400 on.
 	Refusals []int
-	// Rest is the least time that a host rests after a bare 503, another 5xx, 408, 425 or no
-	// response. The default is a second. If it is negative, there is none, not even after responses
-	// in a row such as 403.
+	// Rest is the least pause of a host after a 503 without Retry-After, another 5xx, 408, 425 or no
+	// response. The default is a second. If Rest is negative, no pause is needed, not even after a row
+	// of responses such as 403.
 	Rest time.Duration
 	// HostKey groups requests for gaps, concurrency and blocks, as that of politeness.Config does.
 	// The default is the host, in one spelling, with a port that isn't 80 or 443. Robots.txt always
 	// applies to its origin.
 	HostKey func(*http.Request) string
-	// Slack is the time by which a gap or a block may be too short. The default is nothing, which
-	// is right inside a synctest bubble. In real time a start is recorded some time after it was
-	// decided on, more or less of it each time, and a few milliseconds are in order.
+	// Slack is the time by which a gap or a block may be too short. The default is nothing, which is
+	// right inside a synctest bubble. In real time, a start is recorded a little later than it was
+	// decided. This delay varies, so set a few milliseconds.
 	Slack time.Duration
 	// RobotsMaxAge is how long a fetched robots.txt applies. The default is 24 h (RFC 9309, section
 	// 2.4). A later start is measured by the present robots.txt, unless the site has become
 	// unreachable.
 	RobotsMaxAge time.Duration
-	// AllowUnreachable tolerates fetches from sites whose robots.txt was unreachable (429, 5xx, a
-	// network error), for crawlers that fail open. The default is false, so that nothing may be
-	// fetched, except by a copy of less than 30 days that the crawler had.
+	// AllowUnreachable allows fetches from sites whose robots.txt was unreachable (429, 5xx, a network
+	// error). Set it for crawlers that fetch pages in that case. The default is false. Then nothing
+	// may be fetched, unless the crawler had a copy of robots.txt of less than 30 days that allows it.
 	AllowUnreachable bool
 	// IgnoreRobots checks nothing of robots.txt, for crawlers of your own sites.
 	IgnoreRobots bool

@@ -69,8 +69,8 @@ func (s *Site) Handle(path string, h http.Handler) *Site {
 }
 
 // Sequence makes the site serve path with the statuses one after the other, the last one for ever.
-// A 200 has the body that Page, Handle or Robots have set for the path, if any. Without statuses it
-// takes an earlier Sequence away.
+// A 200 has the body that Page, Handle or Robots have set for the path, if any. If there is no
+// status, Sequence removes an earlier Sequence of the path.
 func (s *Site) Sequence(path string, status ...int) *Site {
 	mustBePath(path)
 	if len(status) == 0 {

@@ -90,12 +90,12 @@ func (v Violation) text() string {
 //   - fetches that robots.txt disallows. Fetches of robots.txt itself, and of the targets of its
 //     redirects, are exempt from this check, and from no other.
 //
-// The robots.txt in force is the one that the crawler had fetched when the request started, for as
-// long as Rules.RobotsMaxAge. For a crawler that has not fetched it, it is the one that the site
-// would have served (unless a Handle or Sequence does). As RFC 9309 has it, 4xx other than 429
-// allows everything, as do more than five redirects. A crawler that doesn't follow the first five
-// may fetch nothing, since it can't know the rules. A crawl-delay that has grown binds from the
-// second start on that follows its fetch.
+// The robots.txt in force is the copy that the crawler has fetched last before the start, for as
+// long as Rules.RobotsMaxAge. If the crawler has fetched none, it is the text of the site, unless a
+// Handle or Sequence serves robots.txt. By RFC 9309, a 4xx other than 429 allows everything. More
+// than five redirects allow everything too. If a crawler doesn't follow the first five, it may
+// fetch nothing, because it can't know the rules. If a crawl-delay has grown, it applies from the
+// second start after its fetch.
 //
 // An event at one instant is forgiven if its order can't be known. A start at the very time of a
 // refusal doesn't count as a start during the block.

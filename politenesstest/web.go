@@ -45,8 +45,7 @@ func NewWeb() *Web {
 // "http://example.com:8080", and makes it if there is none. It panics if origin
 // has no host, another scheme than http and https, or a path.
 //
-// Requests to an origin that isn't in the web fail as names do that DNS doesn't
-// know, with a [net.DNSError].
+// If an origin isn't in the web, requests to it fail with a [net.DNSError], as for an unknown name.
 func (w *Web) Site(origin string) *Site {
 	u, err := url.Parse(origin)
 	if err != nil || !isOrigin(u) {
@@ -189,8 +188,8 @@ func (w *Web) tick() instant {
 type Request struct {
 	// Seq is its number in the order of starts, from 1.
 	Seq int
-	// Start is when it was sent. Its connection was there, and GotConn had returned. Without a
-	// connection, it is when that failed.
+	// Start is when the request was sent, after GotConn had returned. If there was no connection,
+	// Start is when the connection failed.
 	Start time.Time
 	// Answered is when the response's headers were handed over. It is zero before, and if the
 	// request failed.

@@ -64,9 +64,9 @@ type Answer struct {
 type Preferences struct {
 	Train, Ground, Search Answer
 
-	// License is the address of the terms that the site names, if any, by License (RSL 1.0),
-	// tdm-policy (TDMRep) or a Link with rel="license" to an RSL file. The package doesn't fetch
-	// it. An address of more than 1,024 bytes is left out.
+	// License is the address of the terms of the site, if the site names one. It comes from License
+	// (RSL 1.0), from tdm-policy (TDMRep), or from a Link with rel="license" to an RSL file. The
+	// package doesn't fetch the terms. An address of more than 1,024 bytes is left out.
 	License string
 }
 
