@@ -9,13 +9,12 @@ import (
 
 // RateLimit reads a RateLimit header field: `"default";r=0;t=30`
 // (draft-ietf-httpapi-ratelimit-headers-11, a List of RFC 9651), or the form of its drafts 6 and 7,
-// `limit=60, remaining=0, reset=30`. It returns how long the host asks to be left alone, which it
-// does if a quota has nothing left (r=0). The time lasts until that quota is reset (t, in seconds),
-// the last of several, at most an hour. The result ok is false if something is left of every quota,
-// if the reset is missing, and for a malformed field, which is ignored as a whole. An item that
-// isn't a string is ignored, too. If the field has several lines, join them with commas before you
-// call RateLimit. Nothing is concluded from a quota that isn't used up, because neither r nor t
-// promises anything.
+// `limit=60, remaining=0, reset=30`. If a quota has nothing left (r=0), RateLimit returns the time
+// until that quota is reset (t, in seconds), at most an hour. If several quotas have nothing left,
+// the latest reset counts. The result ok is false in three cases. Something is left of every quota,
+// or the reset is missing, or the field is malformed. An item that isn't a string is ignored. If
+// the field has several lines, join them with commas before you call RateLimit. Nothing is
+// concluded from a quota that isn't used up, because neither r nor t promises anything.
 func RateLimit(value string) (d time.Duration, ok bool) {
 	if d, ok := dictionary(value); ok {
 		return d, true

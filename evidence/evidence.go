@@ -42,15 +42,15 @@ type Evidence interface {
 // A Type is the kind of a Decision. The records of one request have the same Transport and Trip.
 // They come in this order:
 //
-//	robots_allowed  the verdict; if the URL isn't fetched, it is blocked_by_robots,
-//	                blocked_by_rule or reserved
-//	waiting         the wait for a turn is longer than a second, as far as that is known
-//	started         the request was sent; if it wasn't, the record is slot_timeout,
-//	                budget_exceeded, or failed if the caller left
-//	host_blocked    the response blocks the host; if it ends a block, it is host_cleared
-//	stays_open      the response continues without a slot: a switched connection, or a stream of events
-//	fetched         the end of the exchange; without a response it is failed
-//	retried         another try follows, from waiting or started on
+//	robots_allowed  the verdict. If the URL isn't fetched, the record is blocked_by_robots,
+//	                blocked_by_rule or reserved instead.
+//	waiting         the wait for a turn is known to be longer than a second.
+//	started         the request was sent. Otherwise the record is slot_timeout or
+//	                budget_exceeded, or failed if the caller left.
+//	host_blocked    the response blocks the host. If it ends a block, the record is host_cleared.
+//	stays_open      the response continues without a slot, as a switched connection or a stream.
+//	fetched         the end of the exchange. Without a response the record is failed.
+//	retried         another try follows, with new records from waiting or started on.
 //
 // A fetch of robots.txt has its own Trip, and its records have RobotsTxt set. After fetched or
 // failed follows robots_fetched, robots_revalidated or robots_unreachable.

@@ -104,7 +104,7 @@ type Policy struct {
 	ServeStale bool `json:"serveStale,omitzero"`
 	// Whether robots.Options.LenientAgents is set, so that groups of similar names count as well.
 	Lenient bool `json:"lenient,omitzero"`
-	// Whether groups of patterns that match the crawler's name count as well.
+	// Whether robots.Options.AgentPatterns is set, so that a group such as foo* counts for FooBot.
 	Patterns bool `json:"patterns,omitzero"`
 	// Whether the text of robots.txt is recorded.
 	RobotsText bool `json:"robotsText,omitzero"`

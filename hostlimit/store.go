@@ -60,11 +60,11 @@ type Debt struct {
 	FreedAt time.Time `json:"freedAt,omitzero"`
 }
 
-// Merge joins the debts of a key that two processes know of. A block that was set before the last
-// clearing is lifted, with its counters and cause. A block by hand is lifted only if an operator
-// has cleared the key since. Of two blocks, the later end and the larger counters apply. The cause
-// is that of the block with the later end. If an operator set a block, its cause applies. The
-// longer delay and the later next start apply.
+// Merge joins the debts of a key that two processes know of. If a block was set before the last
+// clearing, the block is lifted, with its counters and cause. A block by hand is lifted only if an
+// operator has cleared the key since. Of two blocks, the later end and the larger counters apply.
+// The cause is that of the block with the later end. If an operator set a block, its cause applies.
+// The longer delay and the later next start apply.
 //
 // It is for implementers of Limiter. A debt may be merged in any order, and more than once. There
 // is one exception. If two blocks are merged before a clearing is known that lifts only one of

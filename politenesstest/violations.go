@@ -78,15 +78,16 @@ func (v Violation) text() string {
 //     the crawl-delay and request-rate of robots.txt;
 //   - starts while Rules.Concurrency requests were in flight on the host;
 //   - starts while Rules.PerSite requests were in flight on its site;
-//   - starts after a response from 400 on with Retry-After, before its time was over (Retry-After
-//     is in whole seconds: where requests in flight together were refused, a later answer doesn't
-//     lengthen the block of an earlier one by less than that);
-//   - starts within Rules.Rest of a response that may come from a rate limit (5xx, 408, 425, none):
-//     a second and, in a row, Fibonacci steps of it, at most five minutes; and more than one start
-//     at a time from then on, until a success of another page than robots.txt. A page that fails
-//     again alone, while the next one is served, has a trouble of its own, which asks for nothing;
-//   - more than one start at a time after five answers in a row of 401, 402, 403 and 451, until a
-//     success; one more such answer is a ban: nothing starts for 60 s, doubling to 10 minutes;
+//   - starts after a response from 400 on with Retry-After, before its time was over. Retry-After
+//     is in whole seconds. So if requests in flight together were refused, a later response
+//     doesn't lengthen the block of an earlier one by less than a second;
+//   - starts within Rules.Rest of a 5xx, 408, 425 or no response. In a row the pause grows in
+//     Fibonacci steps, to at most five minutes. From then on only one start at a time is polite,
+//     until a success of another page than robots.txt. If a page fails again, while the next one
+//     is served, only this page fails, and no pause is needed;
+//   - more than one start at a time after five responses in a row of 401, 402, 403 and 451, until a
+//     success. A further such response is a ban. Then nothing may start for 60 s, doubling to 10
+//     minutes;
 //   - fetches that robots.txt disallows. Fetches of robots.txt itself, and of the targets of its
 //     redirects, are exempt from this check, and from no other.
 //
