@@ -35,7 +35,9 @@ func TestABlockOutlivesTheProcessThatSawIt(t *testing.T) {
 	s := ownServer(t)
 	fleet := newFleet(t, s, Config{Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, MaxWait: 10 * time.Second}}, 3)
 	for _, l := range fleet {
+		l.mu.Lock()
 		l.quarantine = time.Second
+		l.mu.Unlock()
 		settle(t, l, "other.example")
 		eventually(t, 5*time.Second, "a subscription", func() bool {
 			l.mu.Lock()
@@ -99,7 +101,9 @@ func TestASlotSurvivesALossWhileItsProcessHangs(t *testing.T) {
 	post := new(courier)
 	fleet := newFleet(t, s, Config{Limits: oneSlot}, 2, post)
 	for _, l := range fleet {
+		l.mu.Lock()
 		l.quarantine = quarantineOf(l.patience)
+		l.mu.Unlock()
 	}
 	held := acquire(t, fleet[0], "a.example", 0)
 	defer held.Release()
@@ -147,7 +151,9 @@ func TestAFailoverStarvesNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = l.Close() })
+		l.mu.Lock()
 		l.quarantine = quarantineOf(l.patience)
+		l.mu.Unlock()
 		fleet = append(fleet, l)
 	}
 	settle(t, fleet[0], "a.example")

@@ -62,7 +62,9 @@ func TestAnOlderVersionThatNobodyUsesIsTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
+	l.mu.Lock()
 	l.deadAfter = 4 * time.Second
+	l.mu.Unlock()
 	for range 12 {
 		if _, err := l.Acquire(t.Context(), "a.example", 0); err == nil || !strings.Contains(err.Error(), "version 2") {
 			t.Fatalf("beside a process of version 2: %v", err)

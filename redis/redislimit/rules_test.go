@@ -596,7 +596,9 @@ func TestWhatIsLearnedSurvivesALoss(t *testing.T) {
 		},
 	}}, 2)
 	for _, l := range fleet {
+		l.mu.Lock()
 		l.quarantine = quarantine
+		l.mu.Unlock()
 	}
 	say := func(l *Limiter, key string, o hostlimit.Outcome) turn {
 		turn := acquire(t, l, key, 0)

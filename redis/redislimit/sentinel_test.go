@@ -66,7 +66,9 @@ func TestSentinelsStarveNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = l.Close() })
+		l.mu.Lock()
 		l.quarantine = quarantineOf(l.patience)
+		l.mu.Unlock()
 		fleet = append(fleet, l)
 	}
 	var mu sync.Mutex

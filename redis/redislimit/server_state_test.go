@@ -217,7 +217,9 @@ func TestLossIsMadeGood(t *testing.T) {
 	s := ownServer(t)
 	fleet := newFleet(t, s, Config{Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}, SlotTimeout: 500 * time.Millisecond, MaxWait: 10 * time.Second}}, 2)
 	for _, l := range fleet {
+		l.mu.Lock()
 		l.quarantine = quarantine // before its first call
+		l.mu.Unlock()
 	}
 	holds, asks := fleet[0], fleet[1]
 	held := acquire(t, holds, "held.example", 0)
@@ -253,7 +255,9 @@ func TestSteppedServerClockStartsAQuarantine(t *testing.T) {
 	t.Parallel()
 	fleet := newFleet(t, shared, Config{Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}, SlotTimeout: 300 * time.Millisecond}}, 2)
 	for _, l := range fleet {
+		l.mu.Lock()
 		l.quarantine = quarantine
+		l.mu.Unlock()
 	}
 	held := acquire(t, fleet[0], "a.example", 0)
 	l := fleet[0]
