@@ -146,7 +146,10 @@ func TestRevisitTellsWhatHasChanged(t *testing.T) {
 		// What has moved is asked for again after Max, which is an hour, and its target is known.
 		l.wants("two hours later", "/ 304, /edited 304, /moved 301, /new 304, /same 304", "")
 		time.Sleep(24 * time.Hour)
-		if !slices.Contains(l.log, "/gone 410") {
+		l.mu.Lock()
+		isAsked := slices.Contains(l.log, "/gone 410")
+		l.mu.Unlock()
+		if !isAsked {
 			t.Errorf("a page that is gone isn't asked for once more after a day")
 		}
 		cancel()
