@@ -324,12 +324,12 @@ func (m *Limiter) sweep(p *places) {
 	p.due = rules.Never
 	p.mu.Unlock()
 	due := rules.Never
-	var swept []hostlimit.TakenBack
 	for a, now := range m.actives {
 		inFlight := a.flights.Len
 		a.refresh(now)
 		if a.flights.Len < inFlight {
-			swept = append(swept, a.h.leaked()...)
+			// At once, under the lock of the shard: a start of the key reports them here or there.
+			m.sweeper.add(a.h.leaked())
 		}
 		if p == m.places || (a.site != nil && p == &a.site.places) {
 			due = min(due, a.due)
@@ -338,7 +338,6 @@ func (m *Limiter) sweep(p *places) {
 	p.mu.Lock()
 	p.due = min(p.due, due) // leases may have been granted meanwhile
 	p.mu.Unlock()
-	m.sweeper.add(swept)
 }
 
 // actives yields the state of each key that has leases or waiters, under the lock of its shard, and
