@@ -12,17 +12,17 @@ import (
 // site that has moved, and whose new site has moved as well.
 const maxDepth = 2
 
-// An offLimits error keeps a redirect from being followed. It says nothing of the other site's that
+// An offLimitsError keeps a redirect from being followed. It says nothing of the other site's that
 // could be long.
-type offLimits struct {
+type offLimitsError struct {
 	to     string // origin
 	reason string
 	cause  error // nil: the rules forbid it
 }
 
-func (e *offLimits) Error() string { return "the redirect to " + e.to + ": " + e.reason }
+func (e *offLimitsError) Error() string { return "the redirect to " + e.to + ": " + e.reason }
 
-func (e *offLimits) Unwrap() error { return e.cause }
+func (e *offLimitsError) Unwrap() error { return e.cause }
 
 // mayFollow returns an error if the redirect of f's robots.txt to target isn't followed. Whoever
 // can redirect can do so from many names to a costly page of a stranger. So another site is asked
@@ -51,7 +51,7 @@ func (c *Cache) mayFollow(ctx context.Context, f *fetch, target *url.URL) error 
 
 // final returns the refusal to ask the site of to.
 func final(to origin, reason string, cause error) *RefusedError {
-	err := &offLimits{to: to.String(), reason: reason, cause: cause}
+	err := &offLimitsError{to: to.String(), reason: reason, cause: cause}
 	return &RefusedError{Err: err, Final: err.Error()}
 }
 
