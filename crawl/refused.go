@@ -425,8 +425,9 @@ func (s *refusals) endHeld(page *Page, v *verdict) (held []*Page) {
 		forLimit := !h.request.own
 		forBan := s.checking && h.request.Tries == 0
 		hasChance := forLimit || forBan
-		if isInRow && !s.checking && !s.limits {
-			hasChance = false // a short row of redirects is no limit
+		isPage := h.row.status == http.StatusOK // whatever its text
+		if isInRow && !s.checking && (isPage || !s.limits) {
+			hasChance = false // a short row is no limit
 		}
 		if !doubts || !hasChance {
 			v.done = append(v.done, h)

@@ -269,3 +269,44 @@ func TestAlikePagesCostLittle(t *testing.T) {
 		})
 	}
 }
+
+// TestAlikePagesOfAHostThatLimits: a host that limits gets no request more for pages that have one
+// text, but for the few checks. Other pages stand between them, so that most rows end short.
+func TestAlikePagesOfAHostThatLimits(t *testing.T) {
+	for name, cfg := range map[string]politeness.Config{
+		"zero value": {UserAgent: userAgent}, "Bulk": politeness.Bulk(userAgent), "Responsive": politeness.Responsive(userAgent),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const pages = 300
+				r := newRig()
+				cfg.Base = r.Web
+				r.politeness = cfg
+				served := map[string]int{}
+				next := time.Now()
+				r.Site("https://example.com").Handle("/", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+					now := time.Now()
+					if now.Before(next) {
+						w.WriteHeader(http.StatusTooManyRequests)
+						return
+					}
+					next = now.Add(time.Second)
+					served[req.URL.Path]++
+					text := "a leaf"
+					if strings.HasSuffix(req.URL.Path, "0") { // each tenth
+						text = "page " + inLetters(req.URL.Path)
+					}
+					page(text)(w, req)
+				}))
+				sum := r.run(t.Context(), t, numbered("example.com", pages)...)
+				again := -pages
+				for _, n := range served {
+					again += n
+				}
+				if sum.Visited() != pages || again > 10 {
+					t.Errorf("%d pages were served again, want 10 at most: %v", again, sum)
+				}
+			})
+		})
+	}
+}
