@@ -27,7 +27,7 @@ import (
 //	again    served, the same page              open     it was the host's trouble, which is over
 //	again    refused, a page asked for before   again    it is asked for after the other one
 //	again    refused, the same page             suspect  another page shows whose trouble it is; 429: again
-//	suspect  served, another page               again    the first three: a limit's window may have ended between
+//	suspect  served, another page               again    the first one: a limit's window may have ended between
 //	suspect  served, another page               open     the trouble is the suspect's own: it is done
 //	suspect  the same, after a longer rest      again    a shorter one wasn't enough for the suspect: it proves nothing
 //	suspect  the same, on a host that limits    open     the suspect comes back later, and is done the second time
@@ -54,7 +54,7 @@ type refusals struct {
 
 	refusedOnce bool // again was refused once
 	doubted     int  // pages that were asked again after a single answer such as 403
-	windows     int  // suspects that were asked for once more, see mostWindows
+	windowAsked bool // a suspect was asked for once more right after good was served
 	blamed      int  // suspects that ended so, by good, since another page was served
 	row         int  // refusals in a row
 	askedGood   bool // the last of them was good's
@@ -90,9 +90,6 @@ var knockAfter = [...]time.Duration{time.Minute, 10 * time.Minute}
 // mostDoubted is how many pages are asked for again after a single answer such as 403, where the
 // host has never refused: few limits answer so.
 const mostDoubted = 3
-
-// mostWindows is how many suspects of a host are asked for once more right after good was served.
-const mostWindows = 3
 
 // mayBeOver is how long it takes until a page that is served says nothing of a ban, which may be
 // over. It is shorter than the block that hostlimit sets.
@@ -390,7 +387,7 @@ func (s *refusals) succeed(page *Page, now time.Time, v *verdict) {
 		held:        held,
 		refusedOnce: s.refusedOnce,
 		doubted:     s.doubted,
-		windows:     s.windows,
+		windowAsked: s.windowAsked,
 		blamed:      blamed,
 		refusedAt:   s.refusedAt,
 		status:      s.status,
@@ -454,10 +451,10 @@ func (s *refusals) endSuspect(now time.Time, v *verdict) {
 		s.again = suspect.request
 	case rested:
 		v.first = append(v.first, suspect)
-	case !s.limits && s.again.URL == "" && s.windows < mostWindows && !suspect.request.own:
-		// The window of a limit may have ended between the suspect and good. A host that has such a
-		// limit is known after a few of these.
-		s.windows++
+	case !s.limits && s.again.URL == "" && !s.windowAsked && !suspect.request.own:
+		// The window of a limit may have ended between the suspect and good. If the suspect is served
+		// now, the host is known to limit.
+		s.windowAsked = true
 		suspect.request.own = true
 		suspect.request.Tries-- // it is no try more than without this rule
 		v.drop = append(v.drop, suspect)
