@@ -403,10 +403,11 @@ func (s *refusals) succeed(page *Page, now time.Time, v *verdict) {
 func (s *refusals) endHeld(page *Page, v *verdict) (held []*Page) {
 	// A forbidden page stays forbidden, and is asked for once more for nothing. So this is done for
 	// the first few, and on a host that limits.
-	doubts := s.limits || s.knocks > 0 || s.doubted < mostDoubted
+	mayBeLimit := s.limits || s.knocks > 0 || s.doubted < mostDoubted
+	mayBanBeOver := false
 	if s.checking && len(s.held) > 0 {
 		latest := s.held[len(s.held)-1]
-		doubts = page.began.Sub(latest.ended) > mayBeOver
+		mayBanBeOver = page.began.Sub(latest.ended) > mayBeOver
 	}
 	for _, h := range s.held {
 		if h.ended.After(page.began) {
@@ -419,11 +420,17 @@ func (s *refusals) endHeld(page *Page, v *verdict) (held []*Page) {
 			continue
 		}
 		// Each page comes back once for a limit, and once for a ban.
+		// A check of a row decides over the pages of the row alone, and one of 403s over these alone.
+		isChecked := s.checking && isInRow == (s.doubt != saying{})
+		doubts := mayBeLimit
+		if isChecked {
+			doubts = mayBanBeOver
+		}
 		forLimit := !h.request.own
-		forBan := s.checking && h.request.Tries == 0
+		forBan := isChecked && h.request.Tries == 0
 		hasChance := forLimit || forBan
 		isPage := h.row.status == http.StatusOK // whatever its text
-		if isInRow && !s.checking && (isPage || !s.limits) {
+		if isInRow && !isChecked && (isPage || !s.limits) {
 			hasChance = false // a short row is no limit
 		}
 		if !doubts || !hasChance {
@@ -431,7 +438,7 @@ func (s *refusals) endHeld(page *Page, v *verdict) (held []*Page) {
 			continue
 		}
 		h.request.own = true
-		if s.checking {
+		if isChecked {
 			h.request.Tries++
 		}
 		s.doubted++
