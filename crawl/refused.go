@@ -315,21 +315,8 @@ func (s *refusals) keepGood(page *Page) {
 	s.says = page.saying
 }
 
-// dropGood forgets those of the pages that were served which say what page says, as that is a
-// refusal.
-func (s *refusals) dropGood(page *Page) {
-	if s.other.URL == page.request.URL {
-		s.other = Request{}
-	}
-	if s.good.URL == page.request.URL {
-		s.good = Request{}
-	}
-	s.dropGoodOf(page.saying)
-}
-
-// loseGood forgets the page req, which was served before and can't be asked for as a proof. If no
-// other page can tell the doubted row from a wall, the check of the row ends without a verdict.
-func (s *refusals) loseGood(req Request) {
+// forgetServed forgets the page req as one that was served before.
+func (s *refusals) forgetServed(req Request) {
 	if s.other.URL == req.URL {
 		s.other = Request{}
 		s.said = saying{}
@@ -340,6 +327,19 @@ func (s *refusals) loseGood(req Request) {
 		s.other = Request{}
 		s.said = saying{}
 	}
+}
+
+// dropGood forgets those of the pages that were served which say what page says, as that is a
+// refusal.
+func (s *refusals) dropGood(page *Page) {
+	s.forgetServed(page.request)
+	s.dropGoodOf(page.saying)
+}
+
+// loseGood forgets the page req, which was served before and can't be asked for as a proof. If no
+// other page can tell the doubted row from a wall, the check of the row ends without a verdict.
+func (s *refusals) loseGood(req Request) {
+	s.forgetServed(req)
 	isDoubted := s.doubt != saying{}
 	switch {
 	case !isDoubted || s.putForward(s.doubt):
