@@ -21,7 +21,7 @@ type answer struct {
 	hints   hints.Hints
 	quota   time.Duration    // until the rate limit that has nothing left is reset; 0: none counts
 	effect  hostlimit.Effect // change of the host's state by the response
-	// What was asked, where the status may be about that: see hostlimit.Outcome.
+	// The kind of request, because some statuses are about the request: see hostlimit.Outcome.
 	page        bool
 	conditional bool
 
@@ -40,7 +40,7 @@ func (a *answer) read(
 	a.header = resp.Header
 	a.hints, *o = hints.Read(resp)
 	a.quota = o.Reset
-	// robotscache judges a robots.txt. refused is for pages only.
+	// robotscache decides about a robots.txt. refused is for pages only.
 	if refused == nil || k != kindPage {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (a *answer) describe(d *evidence.Decision) {
 	d.RateLimit = a.hints.RateLimit
 	d.Quota = a.quota
 	d.Refused = a.hints.Refused
-	// Only a 4xx may be about what was asked.
+	// Only a 4xx may be about the request.
 	if a.status/100 == 4 {
 		d.Page = a.page
 		d.Conditional = a.conditional

@@ -57,11 +57,11 @@ const (
 	isLeft // closed by leave
 )
 
-// A sentinel is what the caller has of a body that it may forget: nothing else refers to it. When
-// the caller drops it, the body is marked as dropped at the next collection.
+// A sentinel is the caller's handle of a body that the caller may forget. Nothing else refers to
+// the sentinel. If the caller drops it, the next garbage collection marks the body as dropped.
 //
-// net/http keeps its response, for the trailers behind the body. So the caller has a copy of it,
-// which alone refers to the sentinel.
+// net/http keeps its response for the trailers behind the body. So the caller gets a copy, and only
+// this copy refers to the sentinel.
 type sentinel struct {
 	*body
 	theirs *http.Response // Base's
@@ -109,7 +109,7 @@ type bodyReader interface {
 }
 
 // wrap returns b as the Body of a response. After a switch of protocols (101) Base's body also
-// writes, and may be a net.Conn; so does and is the result.
+// writes, and may be a net.Conn. Then the result writes too, and is one.
 func (b *body) wrap() io.ReadCloser {
 	type closeWriter interface{ CloseWrite() error }
 	type below struct{ net.Conn } // whose Read and Close are deeper than b's
@@ -211,7 +211,7 @@ func (b *body) receive(p []byte) (int, error) {
 	b.lease.Renew() // shows other machines that the process is alive
 	got, err := b.ReadCloser.Read(p)
 	// The budget and the page see each piece before the caller does.
-	// A body that breaks off ends, too: its reader may make do with what has come.
+	// A body that breaks off ends, too. Its reader may use the bytes that have come.
 	ends := err != nil && !b.goesOn(err) && got <= within
 	n, refusal := b.reader.take(p[:min(got, within)], ends)
 	b.read.Add(int64(n))
@@ -242,8 +242,8 @@ func (b *body) pastEnd() error {
 	return http.ErrBodyReadAfterClose
 }
 
-// goesOn reports whether the body may be read again after err, as a net.Conn may whose deadline for
-// reads has passed.
+// goesOn reports whether the body can be read again after err. A net.Conn can after its read
+// deadline has passed.
 func (b *body) goesOn(err error) bool {
 	_, isConn := b.ReadCloser.(net.Conn)
 	return isConn && errors.Is(err, os.ErrDeadlineExceeded)
@@ -256,8 +256,8 @@ func (b *body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// leave closes a body that is held for nothing, and releases the lease; if it is being read, at the
-// end of that read, which the end of the context ends too.
+// leave closes a body that nobody uses, and releases the lease. If the body is being read, it waits
+// for the end of that read, which the end of the context ends too.
 func (b *body) leave(why error) {
 	b.gone.Store(true)
 	if b.reads.CompareAndSwap(nobodyReads, isLeft) {
@@ -269,9 +269,8 @@ func (b *body) leave(why error) {
 // settles is how long a site has to notice that an exchange was closed.
 const settles = time.Second
 
-// settle releases the lease once the site has noticed that the exchange was closed, as far as is
-// known: the site counts for itself what it has in flight, and the slot is another request's
-// afterwards.
+// settle releases the lease after the site has probably noticed that the exchange was closed. The
+// site counts the requests in flight itself, and the next request takes the slot immediately.
 func (b *body) settle(why error) {
 	time.AfterFunc(settles, func() { b.finish(why) })
 }
@@ -284,7 +283,7 @@ func (b *body) stopReading() {
 	}
 }
 
-// readBeside is readAhead in a goroutine of its own: the caller may have the body already, and may
+// readBeside is readAhead in a separate goroutine. The caller may have the body already, and may
 // be reading it.
 func (b *body) readBeside() {
 	b.isRead = make(chan struct{})

@@ -8,8 +8,8 @@ import (
 )
 
 // isBuffered reports whether n bytes of body, a response's of http.Transport over HTTP/1, have come
-// already: then they are read without a wait. It reports false for every other body, and where
-// net/http keeps its bodies in another way than it did when this was written.
+// already, so that a read doesn't wait. It reports false for every other body, and if the fields of
+// net/http's bodies have changed since this was written.
 func isBuffered(body io.ReadCloser, n int64) bool {
 	v := reflect.ValueOf(body)
 	if !isOfNetHTTP(v) || v.Type().Elem().Name() != "bodyEOFSignal" {

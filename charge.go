@@ -142,8 +142,8 @@ func (c *charge) deadline() (end time.Time, running bool, err error) {
 	return known, true, nil
 }
 
-// outlasts refuses a request whose turn can come no earlier than start, which the deadline said is
-// too late. It returns nil where the end has moved: a shared budget was made anew.
+// outlasts refuses a request that can start at start at the earliest, if the budget's time is over
+// then. It returns nil if the end has moved, because a shared budget was renewed.
 func (c *charge) outlasts(start time.Time) error {
 	err := c.check(start)
 	if err == nil {

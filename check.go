@@ -77,7 +77,7 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 		rethrow(<-thrown)
 	}
 	for i, err := range errs {
-		// An error about a context is the caller's own, and the same for all URLs.
+		// An error about a context is the caller's, and one for all URLs.
 		if e, ok := errors.AsType[*Error](err); ok {
 			errs[i] = fmt.Errorf("%s: %w", printable.Text(e.URL), err)
 		} else if allows[i] {

@@ -15,9 +15,10 @@ import (
 var errCredentials = errors.New("Config.Base adds credentials to robots.txt, which is fetched without: " +
 	"set Config.RobotsBase, or put what adds them outside of the Transport")
 
-// A headerGuard keeps credentials off robots.txt that Base adds, as an oauth2.Transport does: what
-// Base adds shows only when the header is written. By then it stands in the connection's buffer,
-// and is lost with the connection. A Base that calls no hooks of httptrace is out of its sight.
+// A headerGuard keeps credentials that Base adds, as an oauth2.Transport does, off requests for
+// robots.txt. They show only when the header is written. The header is in the connection's buffer
+// then, and is lost if the connection is closed. A headerGuard can't see the headers of a Base that
+// calls no hooks of httptrace.
 type headerGuard struct {
 	mu    sync.Mutex
 	conn  net.Conn // that carries the request; nil: none does yet
@@ -75,9 +76,9 @@ func (g *headerGuard) err() error {
 	return fmt.Errorf("%w (%s)", errCredentials, g.found)
 }
 
-// isCredential reports whether a header of that name says who asks, beyond the crawler's own name.
-// There is no list of them all, so the name is searched for the words that they have. One that is
-// meant for a proxy doesn't reach the site.
+// isCredential reports whether a header of that name identifies the sender beyond the crawler's
+// name. There is no list of all such headers, so their usual words are searched for. A header for a
+// proxy doesn't reach the site.
 func isCredential(name string) bool {
 	name = strings.ToLower(name)
 	if strings.HasPrefix(name, ":") || strings.HasPrefix(name, "proxy-") {

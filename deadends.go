@@ -12,9 +12,9 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 )
 
-// deadEnds are the requests that were sent in vain: the site answered, and what became of the
-// response was refused for good, such as a redirect to a page that robots.txt disallows. A retry
-// loop above, which takes every error for the network's, would ask the site again for each try.
+// deadEnds are the requests whose responses led to a final refusal, such as a redirect to a page
+// that robots.txt disallows. A retry loop above takes each error for an error of the network, and
+// would send the request again.
 type deadEnds struct {
 	seed   maphash.Seed
 	known  *lru.Cache[uint64, deadEnd]
@@ -88,10 +88,9 @@ func isPlainGet(req *http.Request) bool {
 	return isSafe && (req.Body == nil || req.Body == http.NoBody)
 }
 
-// selecting are the headers by which a server chooses between its answers to a URL: who asks (RFC
-// 9110, section 11.6; RFC 6265), for which representation (section 12.5), for which part or under
-// which condition (sections 13.1, 14.2). Another header, such as the number of a try or of a
-// trace, makes no other request.
+// selecting are the headers by which a server chooses a response for a URL: credentials (RFC 9110,
+// section 11.6; RFC 6265), representation (section 12.5), condition and range (sections 13.1,
+// 14.2). A difference in another header, such as the number of a try or of a trace, doesn't count.
 var selecting = []string{
 	"Authorization", "Cookie",
 	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language",

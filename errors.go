@@ -131,7 +131,7 @@ func (e *Error) RetryableError() bool { return e.Temporary() }
 // that package. It does so if the refusal isn't temporary. Then Retry of that package stops
 // immediately, and returns e.
 func (e *Error) As(target any) bool {
-	// Versions are packages of their own, with one type of the same shape each.
+	// Each version of the module is a separate package, with a type of this shape.
 	found := reflect.ValueOf(target).Elem()
 	if found.Kind() != reflect.Pointer || found.Type().Elem().Name() != "PermanentError" {
 		return false
@@ -150,8 +150,8 @@ func (e *Error) As(target any) bool {
 	return true
 }
 
-// final reports whether the refusal stands, whoever asks again within a minute and however long
-// that caller may wait.
+// final reports whether the request would be refused again within a minute, even if its caller
+// could wait longer.
 func (e *Error) final() bool { return !e.Temporary() && !e.Timeout() }
 
 // reasonOf returns the reason under which Status.Refusals counts a refusal.

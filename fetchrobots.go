@@ -81,7 +81,7 @@ func (trip *trip) queue() error {
 // recordRobots records a fetch of robots.txt.
 func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
 	allowed := !e.Unreachable || e.Stale || t.cfg.Robots.OnUnreachable == robotscache.Allow
-	var down *tally.Unreachable // nil: the origin can be had
+	var down *tally.Unreachable // nil: the origin can be reached
 	if e.Unreachable {
 		down = &tally.Unreachable{Origin: e.Origin, Reason: e.Reason, Until: e.Until, Fallback: allowed}
 	}

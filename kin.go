@@ -15,9 +15,8 @@ import (
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
-// kin is what the Transports that share one limiter have in common beside that: caches of
-// robots.txt. It lives as long as the limiter does, also if a program makes a Transport for each
-// request.
+// kin has the caches of robots.txt of the Transports that share one limiter. It lives as long as
+// the limiter, even if a program makes a Transport for each request.
 type kin struct {
 	self    weak.Pointer[kin]
 	told    atomic.Bool            // a warning was given of the limiter, see rivals.go
@@ -46,7 +45,7 @@ func (k *kin) warned() string {
 	return *text
 }
 
-// A kinKey is what Transports must have in common to fetch one robots.txt between them.
+// A kinKey has the settings that Transports must have in common to share copies of robots.txt.
 type kinKey struct {
 	robots  robotscache.Config
 	product string
@@ -56,8 +55,8 @@ type kinKey struct {
 // alive: a cleanup of the limiter removes the entry.
 var allKin sync.Map
 
-// kinOf returns the kin of l. It returns nil if l is no pointer, so that nothing shows when it is
-// in use no more.
+// kinOf returns the kin of l. It returns nil if l isn't a pointer, because the end of its use can't
+// be noticed then.
 func kinOf(l hostlimit.Limiter) *kin {
 	value := reflect.ValueOf(l)
 	if value.Kind() != reflect.Pointer || value.Type().Elem().Size() == 0 {
@@ -72,8 +71,8 @@ func kinOf(l hostlimit.Limiter) *kin {
 	return found.(*kin) //nolint:forcetypeassert // nothing else is stored
 }
 
-// newCache returns the cache of robots.txt of t: a share of that of its kin, if there is one of the
-// same Config.Robots and product token.
+// newCache returns the cache of robots.txt of t. It is a share of its kin's cache, if there is one
+// with the Config.Robots and product token of t.
 func (t *Transport) newCache() (*robotscache.Cache, error) {
 	own := robotscache.Client{
 		UserAgent: t.cfg.UserAgent,
@@ -98,7 +97,7 @@ func (t *Transport) newCache() (*robotscache.Cache, error) {
 }
 
 // floor returns the longest crawl-delay that a robots.txt of u's origin asks for, as far as one of
-// k has it. k may be nil.
+// k knows. k may be nil.
 func (k *kin) floor(u *url.URL) time.Duration {
 	if k == nil {
 		return 0
@@ -114,8 +113,7 @@ func (k *kin) floor(u *url.URL) time.Duration {
 	return longest
 }
 
-// cache returns the cache of key, which sends nothing itself; nil: k has as many caches as it may
-// have.
+// cache returns the cache of key, which sends nothing itself. It returns nil if k has maxCaches.
 func (k *kin) cache(key kinKey, userAgent string) (*robotscache.Cache, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

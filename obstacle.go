@@ -11,15 +11,14 @@ import (
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
-// An obstacle is what a request has waited for in vain.
+// An obstacle is the cause of a wait that ended without a start.
 type obstacle struct {
 	hold string // as in evidence.Decision.Hold
 	text string
 }
 
-// An inVainError is the error of a wait that has ended without a turn: the reason, behind what the
-// request has waited for. http.Client keeps only the text of an error that comes after its timer,
-// so all of it is in the text.
+// An inVainError is the error of a wait that ended without a start. Its text has the obstacle and
+// the reason, because http.Client keeps only the text of an error that comes after its timer.
 type inVainError struct {
 	obstacle
 	reason error
@@ -37,13 +36,13 @@ func (e *inVainError) Error() string {
 // Unwrap returns the reason.
 func (e *inVainError) Unwrap() error { return e.reason }
 
-// inVain adds to the reason why no turn came what the request has waited for. A limiter that was
-// drained, and a block by hand, say it all.
+// inVain adds the obstacle to the reason why the request can't start. A drained limiter and an
+// operator's block are reason enough.
 func (trip *trip) inVain(stage Stage, reason error) error {
 	if !isTimeout(reason) {
 		return reason
 	}
-	// The request for robots.txt has said what it waited for.
+	// The error of the request for robots.txt has its obstacle.
 	if _, ok := errors.AsType[*inVainError](reason); ok {
 		return reason
 	}
@@ -62,7 +61,7 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrBusy)
 }
 
-// obstacle asks the limiter what holds the request's host up.
+// obstacle asks the limiter why the request's host is blocked.
 func (trip *trip) obstacle() obstacle {
 	s := &trip.subject
 	limiter := trip.t.cfg.Limiter

@@ -10,22 +10,22 @@ import (
 )
 
 // openBodies are the bodies that the callers of a Transport have neither read to their end nor
-// closed. Each holds a slot of its host. A program that forgets a body, or drops it on a path of an
-// error, mustn't stop a host for that. So while a request waits for its turn the bodies are looked
-// through, and a slot that is held for nothing comes back:
+// closed. Each occupies a slot of its host. A program that forgets a body, or drops it when an
+// error occurs, mustn't stop a host. So while a request waits for a slot, the bodies are looked
+// through, and unused slots are released:
 //
 //	the body                              then
-//	its context has ended                 net/http has closed the connection: it is closed, its slot released
+//	its context has ended                 it is closed, its slot released. net/http has closed the connection
 //	the caller has dropped it unread      it is closed, its slot released
-//	short, of known length, on a socket   it is read into memory, its slot released; the caller reads from there
-//	any other                             the slot stays taken; the end of its context is waited for
+//	short, of known length, on a socket   it is read into memory for the caller, its slot released
+//	any other                             the slot stays occupied until its context ends
 //
 // A body is closed before its slot is released, so that no more requests are in flight than there
 // are slots. Nothing is looked through while no request waits.
 //
 // A short body of known length is read ahead before the caller has it, if all of it has come
-// already. If a request waits for the host, it is read beside the caller, whatever Base it is of: a
-// site that stalls in a body doesn't stall RoundTrip.
+// already. If a request waits for the host, the body is read in another goroutine. So a site that
+// stalls in a body doesn't stall RoundTrip.
 type openBodies struct {
 	mu      sync.Mutex
 	bodies  list.List[body, *body]
@@ -112,8 +112,8 @@ func (o *openBodies) arm(after time.Duration) {
 	time.AfterFunc(after, func() { o.sweep(due) })
 }
 
-// sweep looks through the bodies. It is called by the timer that is due at due; one that was
-// replaced by another does nothing.
+// sweep looks through the bodies. The timer that is due at due calls it. If another timer has
+// replaced this one, sweep does nothing.
 func (o *openBodies) sweep(due time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -134,8 +134,8 @@ func (o *openBodies) sweep(due time.Time) {
 	o.arm(again)
 }
 
-// look does with b what the table says, in goroutines of its own: to close or read a body may take
-// its time. It reports whether b is new.
+// look handles b by the table, in separate goroutines, because closing or reading a body may take
+// long. It reports whether b is new.
 func (o *openBodies) look(b *body) (isNew bool) {
 	switch {
 	case b.leaving:

@@ -37,7 +37,7 @@ func (p *page) judge(entry *robotscache.Entry) {
 	path := p.subject.path()
 	p.verdict = entry.Rules.TestReadings(path)
 	if p.verdict.Allowed && p.subject.target.Opaque != "" {
-		// It is sent as it stands: what is forbidden in that spelling is forbidden, too.
+		// The URL is sent in this spelling, so rules for this spelling apply, too.
 		p.verdict = entry.Rules.TestReadings(p.subject.target.RequestURI())
 	}
 	p.floor = entry.Rules.Floor(p.asked)

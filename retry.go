@@ -91,7 +91,7 @@ func (trip *trip) mayRepeat(r result) bool {
 		return false
 	case !replayable(trip.req):
 		return false
-	case trip.answer.effect.Own: // the trouble is the page's own
+	case trip.answer.effect.Own: // only this page fails
 		return false
 	}
 	return trip.mayChange(r)
@@ -168,8 +168,8 @@ func (trip *trip) mayChange(r result) bool {
 	return !refused && !faults.Permanent(r.failure) && !faults.Callers(trip.req, &trip.try.body, r.failure)
 }
 
-// again begins a further try, with a request and a body of its own: Base may still be writing those
-// of the try before.
+// again begins a further try, with a separate request and body. Base may still be writing those of
+// the previous try.
 func (trip *trip) again() error {
 	trip.answer = answer{}
 	trip.newTry(new(try))

@@ -44,11 +44,11 @@ type note struct {
 // A rival is a limiter that has asked the host of a request, too.
 type rival struct {
 	kin *kin
-	by  *Transport // one that has the limiter; nil: it is in use no more
+	by  *Transport // one that has the limiter; nil: it isn't used any more
 }
 
-// noteRequest leaves a note of a request of t to host. It returns the rival of which t has to warn;
-// nil: there is none, or a warning was given before.
+// noteRequest leaves a note of a request of t to host. It returns the rival that t must warn about,
+// or nil if there is none or a warning was given before.
 func (t *Transport) noteRequest(host uint64, now time.Time) *rival {
 	n := &notes[host%noteSpots]
 	n.mu.Lock()

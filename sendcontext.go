@@ -23,24 +23,24 @@ const punctual = time.Millisecond
 
 // A sendContext is the context of the request that is sent: the caller's, with a hook for the
 // moment at which the request gets its connection (httptrace's GotConn). The start that the turn
-// gave was stamped when Base was called, but the site sees the request's arrival. If the
-// connection comes late, the hook therefore asks for the start anew. Its states, and the effect of
-// a connection in each:
+// gave was stamped when Base was called, but the site sees the request's arrival. So if the
+// connection comes late, the hook asks for a new start. These are its states, the effect of a
+// connection in each, and the next state:
 //
 //	idle     Base isn't called yet: the context has no hook
 //	called   the connection came at once: the start stands; sent
-//	called   it came late, after a dial or a wait for MaxConnsPerHost: the start is given up and
-//	         asked for anew, in place of the first; sent
+//	called   it came late, after a dial or a wait for MaxConnsPerHost: a new start replaces the
+//	         first; sent
 //	sent     the request is sent again, as net/http has lost the connection or the site has asked for
 //	         another signature: that is a further start; sent
 //	refused  the new start was refused, also by a change meanwhile, or its caller left: the
 //	         request is cancelled, and every further connection closed; refused
 //	any      Base asks for more connections than mostOpened: the request is cancelled, and has failed
-//	closed   Base has returned: the hook does nothing, and where it waited for a start its connection
-//	         is closed
+//	closed   Base has returned: the hook does nothing. If it waited for a start, its connection is
+//	         closed
 //
-// The hook runs in the goroutine that sends, in nearly all transports RoundTrip's own. A Base that
-// calls no hooks keeps the start of the call.
+// The hook runs in the goroutine that sends, which nearly always is RoundTrip's. A Base that calls
+// no hooks keeps the start of the call.
 type sendContext struct {
 	contexts.Cancelable
 	turn  *turn
@@ -66,7 +66,7 @@ type sendContext struct {
 	socket  conntrace.Socket // that carries the request until it is answered
 }
 
-// A refusedStart is why a request that has its connection may not start; zero: it may.
+// A refusedStart is the reason why a request with a connection may not start; zero: it may.
 type refusedStart struct {
 	err    error
 	unused givenUp // start that was granted, and then refused by a change: err is on record then
@@ -133,8 +133,8 @@ var errOpened = fmt.Errorf("politeness: given up after %d connections for one re
 // opened returns the failure of a request that was given up with errOpened, for which Base has
 // returned err. It wraps err, if that says why Base has asked for one connection after the other.
 func opened(err error) error {
-	// This is what became of the cancelling: it says nothing about the connections, and would make
-	// the request look as if its caller had left.
+	// This error comes from our own cancel. It says nothing about the connections, and looks as if
+	// the caller had left.
 	if errors.Is(err, errOpened) || errors.Is(err, context.Canceled) {
 		return errOpened
 	}
@@ -164,9 +164,8 @@ func (c *sendContext) gotConn(info httptrace.GotConnInfo) {
 	if c.refused.err == nil {
 		refused := c.restart()
 		if refused.err == nil {
-			// A request that is given up while the network is cut, or whose process is killed
-			// then, would otherwise reach the site once the network is whole, beside the request
-			// that is sent in its place.
+			// A request that is given up while the network is down, or whose process is killed
+			// then, would otherwise reach the site later, beside the request that replaces it.
 			c.socket = conntrace.SocketOf(info.Conn)
 			c.socket.Discard()
 			c.rules.connected(info.Conn)
@@ -240,8 +239,8 @@ func (c *sendContext) restart() refusedStart {
 	return refusedStart{}
 }
 
-// awaitResend waits until the request may be sent once more, whose connection was lost after the
-// start last.
+// awaitResend waits until the request may be sent again. Its connection was lost after the start
+// last.
 func (c *sendContext) awaitResend(ctx context.Context, last *start) error {
 	turn := c.turn
 	if turn.most > 0 && turn.sent >= turn.most {

@@ -140,7 +140,8 @@ func (t *Transport) takeShared() {
 	}
 }
 
-// look tries to take s, and returns a process that holds it and wasn't known; empty: there is none.
+// look tries to take s. It returns the process that has it, or an empty text if that is known or
+// there is none.
 func (s *sharedState) look() (news string) {
 	if !s.looking.TryLock() {
 		return ""
@@ -160,8 +161,9 @@ func (s *sharedState) look() (news string) {
 	return by
 }
 
-// tellShared reports, in evidence and by EvidenceErr, that the process called by uses the same
-// state. Processes that share their limiter, as on Redis, share the pace as well: they are no news.
+// tellShared reports, in evidence and by EvidenceErr, that the process called by uses this state
+// too. If processes share their limiter, as on Redis, they share the pace too, so it reports
+// nothing.
 func (t *Transport) tellShared(by string) {
 	if !isOfOneProcess(t.cfg.Limiter) {
 		return
@@ -186,7 +188,7 @@ func isOfOneProcess(l hostlimit.Limiter) (one bool) {
 	return limiter != "" && process == ""
 }
 
-// receiveActs has the limiter report what a person does to it, when it is done. The limiter may
+// receiveActs makes the limiter report the acts of an operator when they happen. The limiter may
 // outlive the Transport.
 func (t *Transport) receiveActs() {
 	limiter, ok := t.cfg.Limiter.(interface {
@@ -218,7 +220,7 @@ func (c Config) checkStore() error {
 	if c.Limiter == nil || store == nil {
 		return nil
 	}
-	// Stores that can't be compared may be the same.
+	// Stores that can't be compared may be one Store.
 	if !reflect.ValueOf(store).Comparable() || c.Limiter.Config().Store == store {
 		return nil
 	}

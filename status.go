@@ -111,8 +111,7 @@ type UnreachableStatus struct {
 	Fallback bool      `json:"fallback"` // pages are fetched all the same
 }
 
-// shownHosts bounds Status.Hosts: a person must be able to read the page, and a Status must stay
-// cheap.
+// shownHosts bounds Status.Hosts, so that the page can be read, and a Status stays cheap.
 const shownHosts = 1000
 
 // leak is how long a slot is held without a sign of life before its body is suspected: longer than

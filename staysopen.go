@@ -15,7 +15,7 @@ import (
 // defaultUpgrades is Config.Upgrades where that is 0.
 const defaultUpgrades = 16
 
-// A stay is a kind of answer that stays open for as long as somebody looks at it.
+// A stay is a kind of response that stays open for as long as its caller reads it.
 type stay int
 
 const (
@@ -24,13 +24,13 @@ const (
 	streams              // a stream of events
 )
 
-// A stayKey is what is counted: the responses of one kind on one host.
+// A stayKey is the kind and the host by which open responses are counted.
 type stayKey struct {
 	host string
 	kind stay
 }
 
-// staysOpen counts the responses that stay open and hold no slot. Each kind has a bound of its own.
+// staysOpen counts the responses that stay open without a slot. Each kind has a separate limit.
 type staysOpen struct {
 	mu   sync.Mutex
 	open map[stayKey]int
@@ -77,8 +77,8 @@ func (t *Transport) stayOf(resp *http.Response) (kind stay, most int) {
 	return ends, 0
 }
 
-// isStream reports whether answers of a type go on for as long as somebody looks: streams of
-// events, and the pictures of a camera, each of which replaces the one before.
+// isStream reports whether responses of a type are endless: streams of events, and camera pictures
+// that replace each other.
 func isStream(kind string) bool {
 	return kind == "text/event-stream" || kind == "multipart/x-mixed-replace"
 }

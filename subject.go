@@ -46,14 +46,14 @@ type subject struct {
 	from      uint64        // id of the request whose redirect led here, where this Transport has sent it; 0: none
 	deadEnds  *deadEnds     // nil: the request isn't the caller's
 	origin    *http.Request // the caller's
-	due       time.Time     // when the page became due, as its asker remembers; zero: nobody does
+	due       time.Time     // when the page became due, by WithDue; zero: not known
 	revisits  bool          // the request asks for the page only if it has changed
 	window    time.Time     // beginning of the budget's window in which the page was reserved; zero: it isn't renewed
 }
 
 // fail counts a refusal of the request, and returns its error. A caller that has left gets the
-// context's cause itself, as net/http returns it. A deadline that has passed is a refusal of ours,
-// which wraps the cause: nobody has left.
+// cause of its context, as net/http returns it. If a deadline has passed, the error is our refusal,
+// which wraps the cause.
 func (s *subject) fail(stage Stage, retryAt time.Time, err error) error {
 	// A fetch of robots.txt that is refused counts as the refusal of the page that waits for it.
 	if s.kind == kindPage {
@@ -148,9 +148,9 @@ func (s *subject) text() string {
 	return s.url
 }
 
-// path returns the path and query of the URL as they are sent, to which robots.txt applies. That is
-// URL.RequestURI, and also the end of the text, which records need anyway. OPTIONS * is about the
-// whole site, and stands as /* there. What URL.Opaque has is escaped there.
+// path returns the path and query of the URL as they are sent. robots.txt applies to them. They are
+// URL.RequestURI, and also the end of the text, which records need anyway. In the text, OPTIONS *
+// is /*, and URL.Opaque is escaped.
 func (s *subject) path() string {
 	if s.recorder == nil && s.target.Path != "*" && s.target.Opaque == "" {
 		return s.target.RequestURI()

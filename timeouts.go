@@ -38,8 +38,8 @@ func (t Timeouts) validate() error {
 	return nil
 }
 
-// exchangeOf returns the context of a page's request whose deadline is http.Client's, nil for every
-// other request.
+// exchangeOf returns the Exchange of a page's request whose deadline is http.Client's, and nil for
+// every other request.
 func (t *Transport) exchangeOf(req *http.Request, k kind) *contexts.Exchange {
 	//lint:ignore SA1019 http.Client's Timeout sets it
 	left := req.Cancel //nolint:staticcheck // the same

@@ -54,8 +54,8 @@ type trip struct {
 	open     *body       // body of the response that was handed over last, nearly always that one
 }
 
-// A try is a request that is sent. Base may hold on to it after it has returned, so no other try
-// has the same one.
+// A try is a request that is sent. Base may keep it after it has returned, so each try has a
+// separate one.
 type try struct {
 	ctx     sendContext
 	request http.Request
@@ -164,7 +164,7 @@ func (trip *trip) end() {
 	trip.ended(trip.turn.giveLease(), 0, errors.New("given up before it was handed over"))
 }
 
-// watchBody lets the body's slot come back if it is held for nothing. A connection whose protocol
+// watchBody lets the body's slot be released if nobody uses the body. A connection whose protocol
 // was switched doesn't end with its request's context.
 func (trip *trip) watchBody() {
 	b := trip.open
@@ -261,13 +261,13 @@ func (trip *trip) permit() error {
 	return s.fail(StageRule, time.Time{}, disallowed{err})
 }
 
-// A disallowed is ErrDisallowed in other words: those of an error that is no rule of robots.txt.
+// A disallowed is ErrDisallowed with the text of an error that doesn't come from robots.txt.
 type disallowed struct{ error }
 
 func (d disallowed) Unwrap() []error { return []error{ErrDisallowed, d.error} }
 
-// ask decides by robots.txt whether the URL may be fetched. A URL that may not be takes no slot, no
-// page and no wait.
+// ask decides by robots.txt whether the URL may be fetched. A disallowed URL takes no slot and no
+// page, and doesn't wait.
 func (trip *trip) ask() error {
 	if err := trip.judge(); err != nil {
 		return err
@@ -278,12 +278,12 @@ func (trip *trip) ask() error {
 	return trip.page.refusal()
 }
 
-// judge finds and records the verdict, and fetches robots.txt where it isn't known.
+// judge finds and records the verdict. It fetches robots.txt if that isn't known.
 func (trip *trip) judge() error {
 	t := trip.t
 	p := &trip.page
 	p.asked = time.Now()
-	// An auditor wants a verdict for each page, also where robots.txt is ignored.
+	// An auditor wants a verdict for each page, also if robots.txt is ignored.
 	if t.robots == nil {
 		trip.turn.blind = true // the limiter may have a crawl-delay from another Transport
 		p.verdict = robots.Verdict{Allowed: true}
@@ -301,7 +301,7 @@ func (trip *trip) judge() error {
 		if err != nil {
 			return trip.noTurn(StageRobots, err)
 		}
-		// The verdict is of the copy that has just come, and overtaken counts its age from here.
+		// The verdict is by the copy that has just come. overtaken counts its age from here.
 		p.asked = time.Now()
 	}
 	p.judge(entry)
@@ -317,9 +317,8 @@ func (trip *trip) fetchContext() context.Context {
 	return context.WithValue(&trip.turn.wait, fetchOver{}, trip.over)
 }
 
-// noTurn records that no turn came, for the request or for its robots.txt, and returns the error
-// for that: the budget's, where the turn was refused because it could come no earlier than the
-// budget's end.
+// noTurn records that the request, or the one for its robots.txt, couldn't start, and returns the
+// error. This is the budget's error if the start would come after the budget's end.
 func (trip *trip) noTurn(stage Stage, err error) error {
 	s := &trip.subject
 	what := ""
@@ -370,7 +369,7 @@ func (trip *trip) giveUpTurn(stage Stage, err error) error {
 	return s.giveUp(stage, err, trip.turn.vain)
 }
 
-// overtaken gives the turn back where the wait for it was noticeable and robots.txt is another now.
+// overtaken gives the turn back if robots.txt has changed during a noticeable wait.
 func (trip *trip) overtaken() bool {
 	if !trip.turn.late || !trip.outdated() {
 		// The record of the start names the crawl-delay of the newer robots.txt, which isn't longer.
@@ -381,8 +380,8 @@ func (trip *trip) overtaken() bool {
 	return true
 }
 
-// outdated judges by a newer robots.txt, where one came in since the verdict. It reports whether
-// that forbids the request or asks for a longer delay, or the Visit-time is over.
+// outdated decides again if a newer robots.txt has come since the verdict. It reports whether that
+// forbids the request or asks for a longer delay, or whether the Visit-time is over.
 func (trip *trip) outdated() bool {
 	p := &trip.page
 	now := time.Now()
@@ -397,14 +396,15 @@ func (trip *trip) outdated() bool {
 	return !p.verdict.Allowed || p.floor > trip.turn.floor || opens(p.hours(), now).After(now)
 }
 
-// recheck is called with a start that came late, when the connection was at hand. It refuses that
-// after the budget's end and, if the request has waited for it, if the present rules forbid it.
+// recheck is called with a start that came late, because the connection did. It refuses a start
+// after the budget's end. If the request has waited, it also refuses if the present rules forbid
+// it.
 func (trip *trip) recheck(start time.Time, waited bool) error {
 	end, _, err := trip.charge.deadline()
 	if err == nil && !end.IsZero() && !start.Before(end) {
 		err = trip.charge.outlasts(start)
 	}
-	// Without a wait the rules and robots.txt are those by which the request had its turn.
+	// Without a wait, the rules and robots.txt were checked just before.
 	if err != nil || !waited {
 		return err
 	}
@@ -451,7 +451,7 @@ func (trip *trip) waitTurn() error {
 		// The site's time to be visited has ended during the wait: another one begins.
 		turn.release()
 	}
-	// A turn that came at once goes by the verdict and the rules of a moment ago.
+	// Without a wait, the verdict and the rules are from a moment ago.
 	turn.late = time.Since(trip.page.asked) > time.Millisecond
 	if !turn.late {
 		return nil
@@ -467,8 +467,8 @@ func (trip *trip) waitTurn() error {
 	return err
 }
 
-// foresee makes the end of the budget's time the deadline of the wait for the turn, so that a turn
-// that comes later is refused at once.
+// foresee makes the end of the budget's time the deadline of the wait for the turn. So a request
+// that would start later is refused immediately.
 func (trip *trip) foresee() error {
 	end, running, err := trip.charge.deadline()
 	if err != nil {
@@ -479,8 +479,8 @@ func (trip *trip) foresee() error {
 		trip.turn.wait.By = earlier(trip.turn.wait.By, end)
 		return nil
 	}
-	// The budget's clock stands, and the page that is reserved next would start it: until then the
-	// limiter says whether the turn can come in time.
+	// The budget's clock hasn't started, and the next reserved page would start it. So the limiter is
+	// asked first whether the request can start in time.
 	next, err := trip.t.cfg.Limiter.Next(trip.subject.ctx, trip.subject.host, trip.page.floor)
 	if err != nil {
 		return trip.noTurn(StageTurn, err)
@@ -488,10 +488,10 @@ func (trip *trip) foresee() error {
 	return trip.charge.check(next)
 }
 
-// lastStart returns the time after which a start leaves the host less than it usually takes for a
-// response, before the deadline of the caller's context: the site would have answered for nothing.
-// It is zero without such a deadline. A request that needs no wait is sent all the same, so that a
-// host that has become faster is noticed.
+// lastStart returns the last time at which the host's usual response still comes before the
+// deadline of the caller's context. The site would answer a later request for nothing. It is zero
+// without such a deadline. A request that needs no wait is sent anyway, so that a host that has
+// become faster is noticed.
 func (trip *trip) lastStart() time.Time {
 	s := &trip.subject
 	deadline, ok := s.ctx.Deadline()
@@ -515,7 +515,7 @@ type result struct {
 	failure error
 }
 
-// send calls Base with the request. The error is a refusal of our own: there was no start for the
+// send calls Base with the request. The error is our refusal, because there was no start for the
 // request once it had its connection.
 func (trip *trip) send() (result, error) {
 	paid := trip.charge.spend()
@@ -561,8 +561,8 @@ func (trip *trip) send() (result, error) {
 	return r, nil
 }
 
-// startRefused returns the error of a request that has got its connection and no start for it. paid
-// is how its page was paid for before.
+// startRefused returns the error of a request that got a connection but no start for it. paid is
+// the previous payment for its page.
 func (trip *trip) startRefused(refused refusedStart, paid payment) error {
 	turn := &trip.turn
 	if trip.try.ctx.sent {
@@ -577,8 +577,8 @@ func (trip *trip) startRefused(refused refusedStart, paid payment) error {
 		turn.start = start{}
 	}
 	if refused.unused != (givenUp{}) {
-		// The start was had, and recheck has recorded why it isn't used: only its number, and that
-		// of the start before, are left to be accounted for.
+		// There was a start, and recheck has recorded why it isn't used. Only its number, and that
+		// of the start before, need a record.
 		turn.recordVain(turn.vain)
 		turn.recordVain(refused.unused)
 		return refused.err
@@ -639,7 +639,7 @@ func (trip *trip) learn(r result) {
 		s.tally.HostAnswered(s.host, outcome.Refused != "" || tally.Refused(outcome.Status), latency)
 	}
 	outcome.Latency = a.latency
-	// Hosts serve robots.txt also to crawlers whose pages they refuse: its success lifts no block.
+	// Hosts serve robots.txt even if they refuse pages, so its success lifts no block.
 	outcome.Aside = s.kind == kindRobots
 	trip.describeQuestion(&outcome)
 	a.page = outcome.Page
@@ -665,7 +665,7 @@ func (trip *trip) learn(r result) {
 	if r.failure == nil {
 		return
 	}
-	// The slot is free before a slow sink is called; the record has the time of the failure.
+	// The slot is free before a slow sink is called. The record has the time of the failure.
 	defer s.report(evidence.Failed, func(d *evidence.Decision) {
 		d.Time = now
 		d.Seq = start.Seq
@@ -680,8 +680,8 @@ func (trip *trip) learn(r result) {
 	trip.turn.release()
 }
 
-// isAsked reports whether a Retry-After of resp, if it isn't a refusal, is about the host: that of
-// a redirect is about the host to which it leads.
+// isAsked reports whether a Retry-After of resp, which isn't a refusal, is about the request's
+// host. In a redirect it is about the target's host.
 func (trip *trip) isAsked(resp *http.Response) bool {
 	if resp.StatusCode/100 != 3 || first(resp.Header, "Retry-After") == "" {
 		return true
@@ -694,8 +694,8 @@ func (trip *trip) isAsked(resp *http.Response) bool {
 	return trip.t.cfg.HostKey(next) == trip.subject.host
 }
 
-// describeQuestion sets the fields of o that say what was asked, without which the response to one
-// question would count for another.
+// describeQuestion sets the fields of o that describe the request. Otherwise a response to one kind
+// of request would count for another.
 func (trip *trip) describeQuestion(o *hostlimit.Outcome) {
 	req := trip.req
 	o.Method = req.Method
@@ -769,8 +769,8 @@ func (trip *trip) handOver(r result) (*http.Response, error) {
 	if resp.Request == trip.req {
 		resp.Request = trip.original
 	}
-	// DirectivesOf and PreferencesOf find their way back through the response's request, unless a
-	// Base has put one of its own there.
+	// DirectivesOf and PreferencesOf find the page by the response's request, unless Base has set
+	// another one.
 	isOurs := resp.Request == nil || resp.Request == trip.original
 	if head := trip.page.head; head != nil && isOurs {
 		ctx := context.WithValue(trip.original.Context(), (*pagehead.Head)(nil), head)
@@ -792,7 +792,7 @@ func (trip *trip) handOver(r result) (*http.Response, error) {
 	b.ctx = &trip.try.ctx
 	trip.open = b
 	trip.answer.handed = true // end leaves the try's context to the body
-	// Config.Response is for pages that were served; robotscache has a limit of its own.
+	// Config.Response is for pages that were served. robotscache has a separate limit.
 	if trip.subject.kind == kindPage && success(resp.StatusCode) {
 		b.limit = trip.t.cfg.Response.MaxBytes
 	}
@@ -817,8 +817,8 @@ func (trip *trip) guard(resp *http.Response, empty bool) error {
 	return trip.page.readHeader(resp, trip.t.product)
 }
 
-// take implements bodyReader. Bytes are taken from the budget after the read and not before it:
-// those that a slow server is yet to send are no other reader's loss.
+// take implements bodyReader. Bytes are taken from the budget only after the read. So bytes that a
+// slow server hasn't sent yet are left for other readers.
 func (trip *trip) take(piece []byte, end bool) (n int, err error) {
 	n, err = trip.charge.take(len(piece))
 	headEnds, refused := trip.page.readBody(piece[:n], end && err == nil, trip.answer.status)
@@ -827,7 +827,7 @@ func (trip *trip) take(piece []byte, end bool) (n int, err error) {
 		// The piece with the end of the head may have text of the page behind it.
 		return 0, refused
 	case refused != nil:
-		// A page without a head states its wish anywhere: the error comes in place of io.EOF.
+		// A page without a head may state its wish anywhere, so the error replaces io.EOF.
 		return n, refused
 	case err != nil:
 		return n, trip.charge.exceeded(StageBody, err)

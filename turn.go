@@ -23,13 +23,13 @@ type turn struct {
 	floor    time.Duration      // delay that robots.txt asks for
 	blind    bool               // robots.txt isn't known yet, and so no such delay
 	visited  time.Duration      // time waited for the Visit-time of robots.txt
-	late     bool               // the lease came noticeably later than the verdict, which may be another one by now
+	late     bool               // the lease came noticeably later than the verdict, which may have changed
 	open     *openBodies        // of the Transport
 	lease    hostlimit.Lease    // nil before the turn, and once the body has it
 	start    start              // of the try; its Start is zero before
 	sent     int                // starts of all tries, those of net/http's resends included
 	most     int                // bound of sent, by Config.Retry; 0: none, resends are net/http's own
-	vain     givenUp            // at the connection, where no other start took its place
+	vain     givenUp            // at the connection, if no other start replaced it
 	earlier  []start            // starts of the try whose connections were lost before that
 }
 
@@ -50,7 +50,7 @@ type givenUp struct {
 
 func (st *start) givenUp() givenUp { return givenUp{st.Seq, cmp.Or(st.At, st.Start)} }
 
-// A waitCause is why a request waits, as a record has it.
+// A waitCause is the reason of a wait, for a record.
 type waitCause struct {
 	hold   string    // evidence.Decision.Hold
 	until  time.Time // zero: not known
@@ -65,12 +65,11 @@ var errNoTry = errors.New("the connection was lost, and no further try is left (
 // longWait is the length from which on a wait is recorded, as a Limiter reports its own.
 const longWait = time.Second
 
-// errClosed: robots.txt has Visit-time lines, and it is none of those times.
+// errClosed: the present time is outside of the Visit-time lines of robots.txt.
 var errClosed = fmt.Errorf("outside of the Visit-time of robots.txt: %w", ErrBlocked)
 
-// visit waits until one of hours, the Visit-time of robots.txt, is open. Before that a host is like
-// a blocked one: a wait that is longer than maxWait, or ends after the caller's deadline, is
-// refused.
+// visit waits until one of hours, the Visit-time of robots.txt, begins. As for a blocked host, a
+// wait that is longer than maxWait, or ends after the caller's deadline, is refused.
 func (t *turn) visit(hours []robots.Window, maxWait time.Duration) error {
 	s := t.subject
 	now := time.Now()
@@ -78,7 +77,7 @@ func (t *turn) visit(hours []robots.Window, maxWait time.Duration) error {
 	if !opens.After(now) {
 		return nil
 	}
-	// A frontier comes back at RetryAt, and must not be held until the next night.
+	// A frontier comes back at RetryAt, and must not wait here until the next night.
 	if opens.Sub(now) > maxWait {
 		return &hostlimit.Error{Key: s.host, RetryAt: opens, Err: errClosed}
 	}
@@ -96,8 +95,8 @@ func (t *turn) visit(hours []robots.Window, maxWait time.Duration) error {
 	return nil
 }
 
-// acquire waits for a slot and for the start time. The second try goes first: after a pause of the
-// host, its page shows whether the trouble is the host's or the page's own.
+// acquire waits for a slot and for the start time. The second try goes first. After a pause of the
+// host, it shows whether the host fails or only this page.
 func (t *turn) acquire(hosts hostlimit.Limiter) error {
 	t.start = start{}
 	t.earlier = nil
@@ -179,7 +178,7 @@ func (t *turn) recordStart() {
 	if t.subject.recorder == nil {
 		return
 	}
-	// The first start of a try is its own; each further one was needed for another connection.
+	// Each start after the first was needed for another connection.
 	typ := evidence.Started
 	for i := range t.earlier {
 		t.record(typ, &t.earlier[i])
@@ -195,7 +194,7 @@ func (t *turn) record(typ evidence.Type, st *start) {
 	s := t.subject
 	st.known = true // also if a sink panics, so that no start has two records
 	t.recordNews(st)
-	// The record stands behind those of the limits by which an auditor judges it.
+	// An auditor checks the record by the limits, so these are recorded first.
 	s.recorder.Limits(s.ctx, s.host, &st.Grant)
 	d := evidence.Decision{
 		Allowed:      true,
@@ -295,7 +294,7 @@ func (w *waitContext) acquired() {
 
 // Value implements context.Context.
 func (w *waitContext) Value(key any) any {
-	// Where nothing is recorded, the limiter is spared the timer and the calls of a Watcher.
+	// Without a recorder, the limiter needs no timer and no calls of a Watcher.
 	switch {
 	case key != (*hostlimit.Watcher)(nil):
 		return w.Wait.Value(key)
@@ -312,14 +311,14 @@ type turnName turn
 // String implements fmt.Stringer: it returns the URL of the request that holds a slot.
 func (t *turnName) String() string { return weburl.Text(t.subject.target) }
 
-// sleepUntil waits until t. It returns an error if ctx ends before, and at once where ctx has a
-// deadline before t: that is a refused turn, for the given reason.
+// sleepUntil waits until t. It returns an error if ctx ends before. If ctx has a deadline before t,
+// it returns a refusal with the reason why immediately.
 func sleepUntil(ctx context.Context, t time.Time, why error) error {
 	d := time.Until(t)
 	if d <= 0 {
 		return nil
 	}
-	// A wait that can't end well isn't begun.
+	// A wait that must end after the deadline isn't begun.
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(t) {
 		late := fmt.Errorf("%w, until after the deadline: %w", why, context.DeadlineExceeded)
 		return &hostlimit.Error{RetryAt: t, Err: late}

@@ -44,8 +44,8 @@ func (a *Acts) Any() bool {
 	return len(a.receivers) > 0
 }
 
-// taken calls f, and reports whether it has taken act. A receiver that panics has: a limiter may
-// tell of an act in a goroutine that has no caller.
+// taken calls f, and reports whether it has taken act. A panic counts as taken, because the
+// goroutine that reports an act may have no caller.
 func taken(f func(Act) bool, act Act) (taken bool) {
 	defer func() {
 		if recover() != nil {

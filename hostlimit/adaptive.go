@@ -29,8 +29,7 @@ type Adaptive struct {
 	parallel float64 // target of throttle
 }
 
-// formulas is a set of bits. The zero one learns from refusals; the bit unlearned switches that
-// off.
+// formulas is a set of bits. Zero learns from refusals. The bit unlearned switches that off.
 type formulas uint8
 
 const (

@@ -133,7 +133,7 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// withDefaults returns d with its zero fields set to what they mean.
+// withDefaults returns d with the defaults in place of its zero fields.
 func (d Delay) withDefaults() Delay {
 	if d.Min == 0 && d.Max == 0 && !d.DangerouslyNone {
 		d.Min = 200 * time.Millisecond

@@ -60,7 +60,7 @@ func (s *dirStore) Update(ctx context.Context, key string, change func(Debt) Deb
 	return f.debt(), err
 }
 
-// A debtFile is a Debt as a file has it.
+// A debtFile is the content of a file, which has one Debt.
 type debtFile struct {
 	Debt
 	Delay    statedir.Duration `json:"delay,omitzero"`    // instead of Debt.Delay
@@ -70,7 +70,7 @@ type debtFile struct {
 func fileOf(d Debt) debtFile {
 	delay := statedir.Duration(d.Delay)
 	adaptive := statedir.Duration(d.Adaptive)
-	// As they are read: a debt that hasn't changed isn't written.
+	// In the form in which they are read, so that an unchanged debt isn't written.
 	d.Delay = 0
 	d.Adaptive = 0
 	return debtFile{d.portable(), delay, adaptive}

@@ -92,7 +92,7 @@ func (d Debt) Merge(o Debt) Debt {
 	}
 }
 
-// clearedAt returns d after clearings, the last one of which was at t, and that of a person at
+// clearedAt returns d after clearings. The last one was at t, and the last one by an operator at
 // freed.
 func (d Debt) clearedAt(t, freed time.Time) Debt {
 	lifts := t
@@ -126,11 +126,11 @@ func (d Debt) causeWith(o Debt) string {
 	dByHand := d.byHand()
 	oByHand := o.byHand()
 	switch {
-	case dByHand && !oByHand: // only a person's cause keeps answers from lifting the block
+	case dByHand && !oByHand: // an operator's cause keeps responses from lifting the block
 		return d.Cause
 	case oByHand && !dByHand:
 		return o.Cause
-	case dByHand: // two persons: either cause will do, the same one in each order
+	case dByHand: // two operators: one of the causes, which doesn't depend on the order
 	case d.BlockedUntil.After(o.BlockedUntil):
 		return d.Cause
 	case o.BlockedUntil.After(d.BlockedUntil):

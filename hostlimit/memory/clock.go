@@ -34,7 +34,7 @@ func (m *Limiter) open(t time.Duration) time.Duration {
 	return rules.Add(t, m.hours.Wait(m.wall(t)))
 }
 
-// closes returns a time before which Config.Windows stop no request; never if they don't stop any.
+// closes returns a time before which Config.Windows stop no request, or never without Windows.
 func (m *Limiter) closes(now time.Duration) time.Duration {
 	if left := m.hours.Left(m.wall(now)); left > 0 {
 		return rules.Add(now, left)
@@ -42,8 +42,7 @@ func (m *Limiter) closes(now time.Duration) time.Duration {
 	return rules.Never
 }
 
-// wall returns t by the clock on the wall as it is set now; at returns it as it was at the first
-// use.
+// wall returns t by the present wall clock. at returns it by the wall clock of the first use.
 func (m *Limiter) wall(t time.Duration) time.Time { return time.Now().Add(t - m.now()) }
 
 // at returns the time of day of t.

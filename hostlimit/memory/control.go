@@ -9,7 +9,7 @@ import (
 	"github.com/go-politeness/politeness/hostlimit/rules"
 )
 
-// longestBlock bounds a block that a person sets: sums with it don't overflow.
+// longestBlock bounds an operator's block, so that sums with it don't overflow.
 const longestBlock = 100 * 365 * 24 * time.Hour
 
 // Block implements Controller. Processes that share a Store learn of the block within 10 s.
@@ -51,8 +51,8 @@ func (m *Limiter) Clear(ctx context.Context, key string) error {
 	})
 }
 
-// act makes a change that a person asks for to the state of key, and saves it. change gets the
-// number of starts of the shard.
+// act changes the state of key for an operator, and saves it. change gets the number of starts of
+// the shard.
 func (m *Limiter) act(ctx context.Context, key string, change func(h *host, starts uint64, now time.Duration)) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -131,8 +131,8 @@ func (h *host) idle(now, floor time.Duration) time.Duration {
 	return now - h.first(0, floor) // since the earliest start that was possible
 }
 
-// count counts a start after an idle time. An idle time longer than any delay begins a new run: the
-// rate of a crawler that had nothing to fetch isn't the rate that its host allows.
+// count counts a start after an idle time. An idle time longer than any delay begins a new run,
+// because the rate of an idle crawler isn't the rate that the host allows.
 func (h *host) count(d *hostlimit.Delay, now, idle time.Duration) {
 	h.seq++
 	isNewRun := h.began == unset || idle > d.Ceiling
@@ -197,8 +197,8 @@ func (h *host) change(
 	return e
 }
 
-// grace is how long a start is remembered at least. A crawl-delay that becomes known by it, as the
-// fetch of robots.txt, is owed by the next start.
+// grace is the least time for which a start is remembered. If the start was the fetch of
+// robots.txt, the next start must keep the crawl-delay that it brought.
 const grace = time.Minute
 
 // owes reports whether the eviction of h would break a promise.
@@ -214,7 +214,7 @@ func (h *host) owes(r *rules.Rules, now time.Duration) bool {
 	return s.Alone && !s.Forgiven(r, now) // the next request is to probe
 }
 
-// act returns the last act of a person that no Grant or Error of h has reported, once.
+// act returns the last act of an operator that no Grant or Error of h has reported, once.
 func (h *host) act() (act *hostlimit.Debt) {
 	if r := h.kept; r != nil {
 		act = r.act
@@ -241,7 +241,7 @@ func (h *host) owing() refusals {
 	return o
 }
 
-// leak queues l, which was taken back; the next start of h reports it.
+// leak queues l, which was taken back. The next start of h reports it.
 func (h *host) leak(l *lease) {
 	t := hostlimit.TakenBack{Key: h.key}
 	if l.started {
@@ -278,10 +278,10 @@ func (sh *shard) forgive(h *host, now time.Duration) {
 	}
 }
 
-// stop returns the error of every turn of h while a person forbids them; nil: no person does.
+// stop returns the error of each request of h while an operator stops them; nil: none does.
 func (sh *shard) stop(h *host, now time.Duration) error {
 	switch {
-	case sh.m.drain.isBegun(): // for good, so it goes before a block
+	case sh.m.drain.isBegun(): // it never ends, so it goes before a block
 		return &hostlimit.Error{Key: h.key, Err: hostlimit.ErrDraining, ByHand: h.act()}
 	case h.refusals().Stopped(now):
 		r := h.refusals()

@@ -11,30 +11,29 @@ import (
 	"github.com/go-politeness/politeness/hostlimit/rules"
 )
 
-// The debt of a key is saved in Config.Store, and read from it, in one step, sync: one Update,
-// outside of every lock, merges the changes of this Limiter into the debt in the Store
-// (Debt.Merge); then the Limiter takes over the changes of other processes. One sync of a key runs
-// at a time. A call that finds something to save meanwhile waits for that sync, and mostly finds
-// that it has been saved.
+// One step, sync, saves the debt of a key in Config.Store and reads it. One Update, outside of
+// every lock, merges the changes of this Limiter into the debt in the Store (Debt.Merge). Then the
+// Limiter takes over the changes of other processes. One sync of a key runs at a time. A call that
+// has something to save meanwhile waits for that sync, and mostly finds that it has been saved.
 //
 //	call      state of the key                         action
 //	Acquire   not read yet, or not for 10 s            sync, then the turn
 //	Acquire   refused, while the gap is paid from New  sync, then the error
-//	Next the same sync, then the response
-//	Start     the same; or the next start will be far  sync, then the gate
-//	          away
+//	Next      not read yet, or not for 10 s            sync, then the result
+//	Start     not read yet, or not for 10 s            sync, then the gate
+//	Start     the next start will be far away          sync, then the gate
 //	Start     stamped, and the next start is far       sync, and the stamp moves behind it
 //	Observe   block, counter or learned delay changed  sync, then the Effect
 //	Release   the gap counts from now, and is far      sync
 //
 // Gaps of a minute and less aren't saved: see runs.go.
 //
-// The Store is right about all that was saved in it: a block that is gone was lifted by another
-// process.
+// The Store is right about everything that was saved in it. If a block is gone, another process has
+// lifted it.
 const (
-	// fresh is for how long a debt that was read is taken for the present one.
+	// fresh is the time for which a debt that was read counts as the present one.
 	fresh = 10 * time.Second
-	// far is how far away a next start must be to be saved.
+	// far is the least gap to the next start that is saved.
 	far = time.Minute
 	// margin is added to a next start that is saved before the request is sent, so that a stamp
 	// which moves a little, as by a dial, needn't be saved anew.
@@ -52,8 +51,8 @@ type moment struct {
 // at returns the time on the wall at t.
 func (m moment) at(t time.Duration) time.Time { return m.wall.Add(t - m.now) }
 
-// in returns the time of the Limiter at which t has surely come: the two clocks aren't read at the
-// same instant.
+// in returns a time of the Limiter at which t has certainly come. The two clocks aren't read at one
+// instant.
 func (m moment) in(t time.Time) time.Duration {
 	return rules.Add(rules.Add(m.now, t.Sub(m.wall.Round(0))), late)
 }
@@ -73,7 +72,8 @@ func (s *stored) note(o refusals, m moment) {
 	}
 }
 
-// owedSince returns how o differs from was, the state of the key before, as a Debt to merge.
+// owedSince returns the difference between o and was, the former state of the key, as a Debt to
+// merge.
 func (s *stored) owedSince(o, was *refusals, m moment) (news hostlimit.Debt) {
 	known := s.debt.Merge(s.unsaved)
 	if o.clearings != was.clearings {
@@ -115,8 +115,8 @@ func (o *refusals) sameCounts(was *refusals) bool {
 	return o.Row == was.Row && o.Unsure == was.Unsure && o.Bans == was.Bans
 }
 
-// noteAdaptive adds to s.unsaved a delay by response times that has become longer than what the
-// Store has, unless Delay.Max is longer. It is rounded up, so that few changes of it are saved.
+// noteAdaptive adds a delay by response times to s.unsaved if it is longer than in the Store,
+// unless Delay.Max is longer. It is rounded up, so that few changes of it are saved.
 func (s *stored) noteAdaptive(adaptive time.Duration, d *hostlimit.Delay) {
 	saved := max(s.debt.Adaptive, s.unsaved.Adaptive)
 	if adaptive <= d.Max || adaptive <= saved {
@@ -147,8 +147,8 @@ func (sh *shard) note(h *host, lim *hostlimit.Limits) (*stored, moment) {
 type occasion int
 
 const (
-	toSave   occasion = iota // the key owes something that isn't saved
-	toUse                    // the same, or the debt wasn't read for a while
+	toSave   occasion = iota // part of the debt isn't saved
+	toUse                    // as toSave, or the debt wasn't read for a while
 	toDecide                 // always: another process may have changed the debt a moment ago
 )
 
@@ -158,9 +158,9 @@ func (s *stored) hasOldNext(m moment) bool {
 	return !s.debt.NextStart.IsZero() && !s.debt.NextStart.After(m.wall.Add(margin))
 }
 
-// isDue reports whether there is something to do for a sync. isNear is whether the last start of
-// the key was made by this process, with a gap that isn't saved: then the Store must not have an
-// earlier start's any more, whose end would count as that of the last gap.
+// isDue reports whether a sync is needed. isNear says that this process made the last start of the
+// key, with a gap that isn't saved. The gap of an earlier start must leave the Store then, because
+// its end would count as the end of the last gap.
 func (s *stored) isDue(why occasion, m moment, isNear bool) bool {
 	now := m.now
 	if s.unsaved != (hostlimit.Debt{}) && !s.tried {
@@ -179,8 +179,8 @@ func (s *stored) isDue(why occasion, m moment, isNear bool) bool {
 }
 
 // sync brings h and the Store up to date with each other if that is due, and reports whether it
-// was. While another sync of h runs it waits, and then asks again. The error is ctx's; those of the
-// Store are reported by the next Grant, Effect or Error.
+// was. If another sync of h runs, it waits and then checks again. The error is ctx's. The next
+// Grant, Effect or Error reports errors of the Store.
 func (sh *shard) sync(ctx context.Context, h *host, lim *hostlimit.Limits, why occasion) (due bool, err error) {
 	x, other := sh.plan(h, lim, why)
 	for other != nil {
@@ -205,8 +205,8 @@ func (sh *shard) sync(ctx context.Context, h *host, lim *hostlimit.Limits, why o
 	return true, nil
 }
 
-// tell reports act, of a person on h, which is nil if there was none: to a receiver or, if there is
-// none, by the next Grant or Error of h.
+// tell reports act, an operator's act on h or nil. A receiver gets it. Without a receiver, the next
+// Grant or Error of h reports it.
 func (sh *shard) tell(h *host, act *hostlimit.Debt) {
 	if act == nil || sh.m.acts.Tell(hostlimit.Act{Key: h.key, ByHand: act}) {
 		return
@@ -218,8 +218,7 @@ func (sh *shard) tell(h *host, act *hostlimit.Debt) {
 	}
 }
 
-// tellElsewhere reports the act of a person in another process that commit has found: to a receiver
-// or, if there is none, by the next Grant or Error of h.
+// tellElsewhere reports an operator's act in another process that commit has found, as tell does.
 func (sh *shard) tellElsewhere(h *host) {
 	sh.mu.Lock()
 	act := h.act()
@@ -252,7 +251,7 @@ func (sh *shard) plan(
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	s, m := sh.note(h, lim)
-	evicted := sh.hosts[h.key] != h // so it owes nothing
+	evicted := sh.hosts[h.key] != h // so it has no debt
 	isNear := h.seq > 0 && h.gap <= far
 	if evicted || !s.isDue(why, m, isNear) {
 		return nil, nil
@@ -308,7 +307,7 @@ func (sh *shard) commit(h *host, lim *hostlimit.Limits, x *update, debt hostlimi
 	if s.unsaved == x.unsaved {
 		s.unsaved = hostlimit.Debt{}
 	}
-	if sh.hosts[h.key] == h { // else it was evicted, as it owed nothing
+	if sh.hosts[h.key] == h { // else it was evicted, as it had no debt
 		sh.adopt(h, lim, x, debt)
 	}
 }
@@ -375,8 +374,8 @@ func (x *update) change(theirs hostlimit.Debt) hostlimit.Debt {
 	return d
 }
 
-// adopt takes over the changes of other processes in the Store, which has debt now: the differences
-// to ours, the result of change for the debt that was there before. Changes that were noted during
+// adopt takes over the changes of other processes. debt is in the Store now. The changes are its
+// differences from ours, which is the result of change for the former debt. Changes noted during
 // the Update count on both sides.
 func (sh *shard) adopt(h *host, lim *hostlimit.Limits, x *update, debt hostlimit.Debt) {
 	s := h.stored
@@ -416,8 +415,8 @@ func (sh *shard) adopt(h *host, lim *hostlimit.Limits, x *update, debt hostlimit
 	}
 }
 
-// adoptBlock makes the block of owed that of h, if others have changed it: if theirs differs from
-// ours. It reports whether they have.
+// adoptBlock gives h the block of owed if other processes have changed it, so that theirs differs
+// from ours. It reports whether they have.
 func (sh *shard) adoptBlock(h *host, x *update, owed hostlimit.Debt, theirs, ours *hostlimit.Debt) bool {
 	moved := theirs.BlockedUntil != ours.BlockedUntil
 	counted := theirs.Refusals != ours.Refusals || theirs.Unsure != ours.Unsure || theirs.Bans != ours.Bans
@@ -445,7 +444,7 @@ func (sh *shard) adoptBlock(h *host, x *update, owed hostlimit.Debt, theirs, our
 	r.Bans = inRange(owed.Bans)
 	r.Cause = cmp.Or(owed.Cause, "refused")
 	r.Alone = r.InARow() > 0
-	if wasStopped && !r.Blocks(x.now) { // only a person lifts a block by hand
+	if wasStopped && !r.Blocks(x.now) { // only an operator lifts an operator's block
 		r.act = &hostlimit.Debt{ClearedAt: sh.m.at(x.now)}
 	}
 	return true
@@ -454,7 +453,7 @@ func (sh *shard) adoptBlock(h *host, x *update, owed hostlimit.Debt, theirs, our
 // inRange returns a counter of a Store within the range that Refusals count in.
 func inRange(n int) int { return min(max(0, n), math.MaxUint8) }
 
-// adoptStart makes the next start of owed that of h, if others have changed it, and reports whether
+// adoptStart gives h the next start of owed if other processes have changed it. It reports whether
 // they have.
 func (h *host) adoptStart(x *update, owed hostlimit.Debt, theirs, ours *hostlimit.Debt) bool {
 	if theirs.NextStart == ours.NextStart || owed.NextStart.IsZero() { // zero: it is over

@@ -74,7 +74,7 @@ func (l *lease) enter(c *caller) (hostlimit.Grant, *waiter, error) {
 	w.lease = l
 	w.planned = a.first(now, l.floor)
 	a.join(w, a.behind(w), now)
-	a.leavePlaces()   // the head was another one, whose wait for them ends
+	a.leavePlaces()   // another waiter was the head, and no longer waits for them
 	a.refuseLate(now) // l itself, or a waiter behind it
 	return hostlimit.Grant{}, w, nil
 }
@@ -88,7 +88,7 @@ func (a *active) startNow(l *lease, now time.Duration) {
 		a.refuseLate(now)
 	}
 	if a.lacks != free || a.h.earliest(0) < next {
-		a.queue.First.signal() // it is paced now, and holds no place; or its time comes earlier
+		a.queue.First.signal() // it waits for the delay now and has no place, or its time comes earlier
 	}
 }
 
@@ -230,8 +230,8 @@ func (l *lease) unlearn(o hostlimit.Outcome) (hostlimit.Effect, *host) {
 	return e, h
 }
 
-// host returns the host of l's key, which may have been evicted since l expired. It is made anew if
-// create is set; otherwise host returns nil.
+// host returns the host of l's key. If it was evicted after l expired, host makes a new one if
+// create is set, and otherwise returns nil.
 func (l *lease) host(create bool) *host {
 	if l.a != nil {
 		return l.h
@@ -273,8 +273,8 @@ func (l *lease) Release() (expired bool) {
 	return expired
 }
 
-// saved returns the host of l's key, whose debt the Store keeps; nil without a Store, after
-// Release, and where the key has been evicted since l expired.
+// saved returns the host of l's key, whose debt the Store keeps. It returns nil without a Store,
+// after Release, and if the key was evicted after l expired.
 func (l *lease) saved() *host {
 	sh := l.sh
 	if sh.m.config.Store == nil {
@@ -293,7 +293,7 @@ func (l *lease) startSaved(ctx context.Context, h *host) (hostlimit.Grant, error
 	sh := l.sh
 	why := toUse
 	if l.gap() > far {
-		// Another process that has read the same debt as this one may have started since.
+		// Another process that has read this debt too may have started a request since.
 		why = toDecide
 	}
 	_, _ = sh.sync(ctx, h, l.lim, why) // begin returns ctx's error
@@ -302,7 +302,7 @@ func (l *lease) startSaved(ctx context.Context, h *host) (hostlimit.Grant, error
 		sh.addNews(h, err)
 		return hostlimit.Grant{}, err
 	}
-	ctx = context.WithoutCancel(ctx) // the start is owed for
+	ctx = context.WithoutCancel(ctx) // the start has to be saved
 	for range 3 {                    // more than once where saving takes longer than margin
 		if saved, _ := sh.sync(ctx, h, l.lim, toSave); !saved {
 			break
@@ -313,14 +313,14 @@ func (l *lease) startSaved(ctx context.Context, h *host) (hostlimit.Grant, error
 	return g, nil
 }
 
-// gap returns the gap that is owed to the stamp of l.
+// gap returns the gap that must follow the stamp of l.
 func (l *lease) gap() time.Duration {
 	l.sh.mu.Lock()
 	defer l.sh.mu.Unlock()
 	return l.stamp.gap
 }
 
-// restamp moves the stamp of l, whose start is g, behind the time that saving took: nothing has
+// restamp moves the stamp of l, whose start is g, behind the time that saving took. Nothing has
 // been sent yet.
 func (l *lease) restamp(h *host, g *hostlimit.Grant) {
 	sh := l.sh

@@ -63,7 +63,7 @@ func (m *Limiter) State(ctx context.Context, key string) (hostlimit.HostState, e
 // the Watchers are code of the user's: complete calls them, under no lock.
 type snapshot struct {
 	hostlimit.HostState
-	head   *notice      // why the head of the queue waits; nil: no request waits
+	head   *notice      // reason of the wait of the queue's head; nil: no request waits
 	silent fmt.Stringer // of the request for HostState.SilentBy; nil: it has none
 }
 

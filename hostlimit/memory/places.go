@@ -10,10 +10,9 @@ import (
 )
 
 // places are a number of places for requests in flight: those of MaxInFlight, over all keys, or
-// those of PerSite, over the keys of a site. A key whose head lacks only a place joins a line; it
-// gets one place and joins at the end again, so no key starves another. A place that becomes free
-// is handed to the first of the line at once, and is taken from then on: a key that comes meanwhile
-// doesn't get it.
+// those of PerSite, over the keys of a site. A key whose head lacks only a place joins a line. It
+// gets one place and joins at the end again, so no key starves another. The first of the line gets
+// a free place immediately, before any key that comes later.
 type places struct {
 	mu    *sync.Mutex // locked after a shard's, never before one
 	max   int
@@ -31,10 +30,10 @@ type spot struct {
 	handed bool          // the head has a place that no request holds yet
 }
 
-// take gets a place for s, which is handed then, and reports whether there was one. Otherwise s
-// joins the line, and a lease may expire at until: one in flight, or one that is granted right now
-// for a place that was handed to its key. wake wakes the head of the key's queue; nil: it isn't
-// queued yet, and looks when it is. The caller holds mu.
+// take gets a place for s, and reports whether there was one. Otherwise s joins the line, and a
+// lease may expire at until. That lease is in flight, or is being granted for a place that its key
+// has got. wake wakes the head of the key's queue. It is nil if the head isn't queued yet, and
+// looks later anyway. The caller holds mu.
 func (p *places) take(s *spot, wake chan struct{}, now time.Duration) (ok bool, until time.Duration) {
 	s.wake = wake
 	isNext := p.line.First == nil || p.line.First == s
@@ -176,7 +175,7 @@ func (s *site) unlock() {
 
 // takePlaces takes a place of the site and one of MaxInFlight for the head of a, and returns what
 // is lacking: site, line, or nothing. A key in the line of MaxInFlight has its site's place
-// already, and none in that of its site holds any place: so no key waits for one that waits for it.
+// already, and a key in its site's line has no place. So no two keys wait for each other.
 func (a *active) takePlaces(now time.Duration) (lacks waitCause, until time.Duration) {
 	m := a.sh.m
 	var wake chan struct{}

@@ -13,28 +13,27 @@ import (
 //
 //	state     event                       next      why
 //	-         Acquire, nothing in the way had       waitCause is free: one lock, no wait
-//	-         Acquire, known to be late   refused   a start that comes too late is no use
+//	-         Acquire, known to be late   refused   the caller can't use a start that comes too late
 //	-         Acquire                     queued    behind all that wait already
 //	queued    at the head, free           had       grant books the present moment: the gap counts from it
-//	queued    too late, MaxWait           refused   Error.RetryAt is when to come back
-//	queued    SlotTimeout at the head     refused   every slot has been held for too long
+//	queued    too late, MaxWait           refused   Error.RetryAt is the time to come back
+//	queued    SlotTimeout at the head     refused   every slot has been occupied for too long
 //	queued    deadline passed             refused   with the error of a deadline that was foreseen
 //	queued    cancelled                   gone      the gaps of the waiters behind are counted anew
 //	had       Start, nothing in the way   started   start moves the booking to the present moment
 //	had       Start                       gated     another start or a block came between: no stamp any more
-//	started   Start                       started   or gated, as from had: the stamp before is cancelled
-//	gated     at the head, free           started   leases are ahead of the queue: they hold slots
-//	gated     too late, context done      had       without a stamp, so that it owes nothing; refused as from queued
+//	started   Start                       started   or gated, as from had: the former stamp is cancelled
+//	gated     at the head, free           started   leases are ahead of the queue: they have slots
+//	gated     too late, context done      had       without a stamp, so without a gap; refused as from queued
 //	had       Release, LeaseTTL           gone      cancelStamp undoes the booking
-//	started Release, LeaseTTL gone past keeps the stamp, which is owed for; FromEnd, or no
-//	response, moves it to the end
+//	started   Release, LeaseTTL           gone      past keeps the stamp and its gap; FromEnd, or no
+//	                                                response, moves the stamp to the end
 //
-// The states of the key itself are those of Refusals. Its next request probes where they are
-// waiting: active.probe is that request, until its answer. Outside of Config.Windows every key is
-// held as if it were blocked.
+// The states of the key itself are those of Refusals. After a block, active.probe is the next
+// request, until its response. Outside of Config.Windows every key counts as blocked.
 
-// signal makes w look again; nil: no waiter does. It never blocks, and no signal is lost: w looks
-// after each receive.
+// signal makes w look again. w may be nil. signal never blocks, and no signal is lost, because w
+// looks after each receive.
 func (w *waiter) signal() {
 	if w == nil {
 		return
@@ -200,9 +199,9 @@ const (
 	line              // every place of MaxInFlight is held
 )
 
-// waitCause returns why a request can't start now, and when that ends at the latest if nothing
-// happens. l is the lease of the request; nil: it has none yet, and if the cause is free it has
-// taken a place of MaxInFlight and one of its site.
+// waitCause returns the reason why a request can't start now, and its latest end if nothing
+// happens. l is the lease of the request, or nil if it has none yet. If the cause is free then, the
+// request has taken a place of MaxInFlight and one of its site.
 func (a *active) waitCause(lim *hostlimit.Limits, floor, now time.Duration, l *lease) (waitCause, time.Duration) {
 	m := a.sh.m
 	r := a.h.refusals()
@@ -306,8 +305,8 @@ func (a *active) end(l *lease, now time.Duration) {
 		a.h.pace(l.stamp)
 		a.h.raise(rules.Add(since.at, since.gap)-a.h.last, since.by) // a start since then keeps its gap
 	}
-	// The gap may have become longer since. Of an end and a start at the same instant the end
-	// counts: the lease of that start may start again, and then owes the gap to the end.
+	// The gap may have become longer since. If an end and a start are at one instant, the end
+	// counts, because the lease of that start may start again and must keep the gap from the end.
 	if l.stamp.at >= a.h.last {
 		a.last = l
 		a.h.last = l.stamp.at
@@ -326,7 +325,7 @@ func (a *active) release(l *lease, now time.Duration) {
 	}
 	switch {
 	case !l.started:
-		a.cancelStamp(l) // a turn without a start owes the host nothing
+		a.cancelStamp(l) // without a start there is no gap to keep
 	case a.last == l:
 		a.last = nil
 		a.past = a.h.stamp()
@@ -387,7 +386,7 @@ func (a *active) expire(now time.Duration) {
 	}
 }
 
-// expiry returns when the first of the leases expires if none is renewed; never if there is none.
+// expiry returns when the first lease expires if none is renewed, or never if there is none.
 func (a *active) expiry() time.Duration {
 	end := rules.Never
 	for l := a.flights.First; l != nil; l = l.Next {
@@ -396,7 +395,7 @@ func (a *active) expiry() time.Duration {
 	return end
 }
 
-// longest returns the lease that has held a slot for the longest time, and for how long; 0: it has
+// longest returns the lease that has occupied a slot for the longest time, and this time; 0: it has
 // no stamp.
 func (a *active) longest(now time.Duration) (longest *lease, held time.Duration) {
 	longest = a.flights.First
@@ -441,7 +440,7 @@ func (a *active) refuseLate(now time.Duration) {
 // set if the next start may be later now.
 func (a *active) changed(now time.Duration, later bool) {
 	if a.h.refusals().Stopped(now) {
-		a.refuseAll(now) // a person's block refuses also those that could wait for its end
+		a.refuseAll(now) // an operator's block refuses also those that could wait for its end
 	} else if later {
 		a.refuseLate(now)
 	}

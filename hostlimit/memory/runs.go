@@ -27,8 +27,8 @@ func (m *Limiter) pay(h *host, lim *hostlimit.Limits, floor time.Duration) {
 	}
 }
 
-// payFrom makes h pay its gap from the time born on, at which a start may have been that isn't
-// known. After a start whose gap is far the next one would be known.
+// payFrom makes h keep its gap from the time born on, because an unknown start may have been then.
+// If the gap of that start were far, the Store would have the next start.
 func (h *host) payFrom(born time.Duration, d *hostlimit.Delay, floor, now time.Duration) {
 	random := d.Max
 	if d.Min <= far {

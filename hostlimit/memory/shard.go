@@ -19,7 +19,7 @@ func (sh *shard) get(key string, now time.Duration) *host {
 		return h
 	}
 	if len(sh.hosts) >= sh.m.hostsPerShard {
-		sh.evict(now) // one for one, unless those of the sample all owe something
+		sh.evict(now) // one, unless all of the sample have a debt
 	}
 	h := newHost(strings.Clone(key)) // key may be a part of a long string
 	if sh.m.sites != nil {
@@ -29,9 +29,9 @@ func (sh *shard) get(key string, now time.Duration) *host {
 	return h
 }
 
-// evict removes, of a few hosts that owe nothing, the one that started its last request the longest
-// ago; and all of them while the shard is above its bound, as after a time of many debts. The
-// iteration over a map begins at a random place: that makes the sample.
+// evict takes a sample of hosts without a debt, and removes the one with the oldest last start.
+// While the shard is above its bound, as after a time of many debts, it removes all of the sample.
+// The sample is random, because the iteration over a map begins at a random place.
 func (sh *shard) evict(now time.Duration) {
 	var oldest *host
 	left := sample

@@ -67,8 +67,8 @@ type host struct {
 	gap      time.Duration // delay in force since last
 	adaptive time.Duration // delay by response times
 	usual    time.Duration // how long pages usually take, see rules.Usual
-	// began is when the counting of served began: at the first start, the last lesson, or the start
-	// after an idle time; unset: it hasn't.
+	// began is the time from which served counts: the first start, the last lesson, or the start
+	// after an idle time. It is unset before.
 	began  time.Duration
 	seq    uint64 // requests started
 	served uint32 // successes since began
@@ -93,11 +93,11 @@ const (
 // refusals are the part of a host that few keys have.
 type refusals struct {
 	rules.Refusals
-	cleared   time.Duration          // start of the request whose success lifted a block last, or when a person did
+	cleared   time.Duration          // start of the request that lifted the last block, or time of a Clear
 	clearings uint32                 // number of times that a block was lifted
-	freed     uint32                 // clearings after a person lifted a block last
+	freed     uint32                 // value of clearings after the last Clear of an operator
 	next      time.Duration          // earliest start by Config.Store; 0: any
-	act       *hostlimit.Debt        // last act of a person that no Grant or Error has reported; nil: none
+	act       *hostlimit.Debt        // last act of an operator that no Grant or Error has reported; nil: none
 	takenBack *[]hostlimit.TakenBack // leases that were taken back and that no Grant has reported; nil: none
 }
 
@@ -112,7 +112,7 @@ const (
 	byLearned
 )
 
-// A stamp is a start, or a booking of one, and the gap that is owed to it.
+// A stamp is a start, or a booking of one, and the gap that must follow it.
 type stamp struct {
 	at, gap time.Duration // at is unset if the start was cancelled
 	by      source        // rule that gave gap; noStart: there was no start
@@ -128,11 +128,10 @@ type active struct {
 
 	flights list.List[lease, *lease]
 	due     time.Duration // no lease expires before; never: none is in flight
-	probe   *lease        // first request after a block, until its answer; nil where there are no refusals
+	probe   *lease        // first request after a block, until its response; nil if there are no refusals
 
-	// last is the lease whose stamp is the host's last start; nil: it has been released. past is
-	// the last start of the released leases; the gap counts from it when the stamp of last is
-	// cancelled.
+	// last is the lease whose stamp is the host's last start, or nil after its release. past is the
+	// last start of the released leases. If the stamp of last is cancelled, the gap counts from past.
 	last *lease
 	past stamp
 	// ended is the stamp of the latest start whose lease has ended; unset: not known.
@@ -187,8 +186,8 @@ type waiter struct {
 	over     bool // wait has seen the end of the wait
 }
 
-// A notifier calls the Watcher of a request, in a goroutine of its own: the waiters behind the
-// request go by its timer, and don't wait for its Watcher.
+// A notifier calls the Watcher of a request in a separate goroutine. The waiters behind the request
+// depend on its timer, and must not wait for its Watcher.
 type notifier struct {
 	ended chan any // receives the end of the call, which is a panic or nil; nil: no call runs
 }
@@ -205,7 +204,7 @@ type lease struct {
 
 	name fmt.Stringer // of the request, while it holds the slot
 
-	heard atomic.Int64 // when the lease last showed that it is in use; never: it waits in Start
+	heard atomic.Int64 // when the lease was last used; never: it waits in Start
 
 	ord        uint64 // order of starts in the shard
 	seq        uint64
@@ -237,9 +236,9 @@ type stored struct {
 	noted   refusals       // state of the key at the last note; Learned as it was saved
 	read    time.Duration  // when the last Update was tried; unset: none was
 	eased   time.Duration  // when the delay was saved or taken over last
-	failure error          // why the last Update failed; nil: it didn't
+	failure error          // of the last Update
 
-	// paced is whether the Store had a next start: if that is over, the gap before it is over.
+	// paced says that the Store had a next start. If its time is over, so is the gap before it.
 	paced bool
 
 	restored *hostlimit.Restored // block that was taken over, until a Grant or an Error reports it
@@ -262,12 +261,12 @@ func newHost(key string) *host { return &host{key: key, began: unset} }
 // hear stores that l was in use at t.
 func (l *lease) hear(t time.Duration) { l.heard.Store(int64(t)) }
 
-// expiry returns when l expires if it isn't renewed; never while it waits in Start.
+// expiry returns when l expires if it isn't renewed, or never while it waits in Start.
 func (l *lease) expiry() time.Duration {
 	return rules.Add(time.Duration(l.heard.Load()), l.sh.m.leaseTTL)
 }
 
-// held returns for how long l has held its slot; 0: it has no stamp.
+// held returns for how long l has occupied its slot, or 0 if it has no stamp.
 func (l *lease) held(now time.Duration) time.Duration {
 	if l.stamp.at == unset {
 		return 0
@@ -276,8 +275,8 @@ func (l *lease) held(now time.Duration) time.Duration {
 }
 
 // countsFromEnd reports whether the gap after l counts from its end: by Delay.FromEnd, or because
-// there was no response. An attempt whose connection was refused after ten seconds has reached the
-// site then, as far as is known.
+// there was no response. If a connection is refused after ten seconds, the attempt may have reached
+// the site only then.
 func (l *lease) countsFromEnd() bool { return l.started && (l.lim.Delay.FromEnd || l.unanswered) }
 
 // isFirst reports whether it is called for the first time.

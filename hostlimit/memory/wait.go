@@ -35,7 +35,7 @@ func callerOf(ctx context.Context) caller {
 	}
 }
 
-// newWaiter returns a waiter that arrives now, and whose turn is of use until the deadline of c.
+// newWaiter returns a waiter that arrives now. It can use a start until the deadline of c.
 func (sh *shard) newWaiter(c *caller, lim *hostlimit.Limits, floor, now time.Duration) *waiter {
 	giveUp := rules.Add(now, sh.m.maxWait)
 	w := &waiter{
@@ -62,11 +62,11 @@ func (sh *shard) newWaiter(c *caller, lim *hostlimit.Limits, floor, now time.Dur
 }
 
 // wait waits until w has a lease, or its lease has started, or it is refused. Only the head of a
-// queue has a timer, and waiters whose Watcher hasn't been called yet; the others are woken when
+// queue has a timer, and waiters whose Watcher hasn't been called yet. The others are woken when
 // they become the head. key is the key of a w without a lease.
 //
-// Where Override, the context or the Watcher panics or ends the goroutine, w leaves the queue, and
-// a lease that it has got ends. A panic of the Watcher continues here.
+// If Override, the context or the Watcher panics or ends the goroutine, w leaves the queue, and its
+// lease ends. A panic of the Watcher continues here.
 func (w *waiter) wait(ctx context.Context, key string) (*lease, error) {
 	hadLease := w.lease != nil
 	defer w.endWait(hadLease)
@@ -146,7 +146,7 @@ type glance struct {
 	over   bool          // the wait is over: with a lease or a start, or with waiter.err
 	again  time.Duration // when to look again, from now on; unset: when w is woken
 	notice *notice       // to call the Watcher with; nil: not now
-	stale  *places       // of which w waits for one, and of whose leases one may have expired; nil: not so
+	stale  *places       // w waits for one of them, and one of their leases may have expired; nil: none
 }
 
 // look looks whether the wait of w is over. lim are the limits of w now, unless err is set: they
@@ -267,8 +267,8 @@ func (a *active) serve(w *waiter, now time.Duration) {
 	}
 }
 
-// slotTimeout keeps the clock of SlotTimeout, and returns when w, the head of the queue, has waited
-// for a slot for too long; never while there is a free one.
+// slotTimeout keeps the clock of SlotTimeout. It returns when w, the head of the queue, has waited
+// too long for a slot, or never while one is free.
 func (a *active) slotTimeout(w *waiter, now time.Duration) time.Duration {
 	if a.flights.Len < w.lim.Concurrency {
 		a.full = rules.Never

@@ -29,7 +29,7 @@ func nameOf(name fmt.Stringer) string {
 }
 
 // waits returns the notice for the Watcher of w, once, when its wait is long. Before that it
-// returns nil and when to call it again; never: not at all.
+// returns nil and the time to call waits again, which may be never.
 func (a *active) waits(w *waiter, now time.Duration) (n *notice, again time.Duration) {
 	if w.watcher == nil || w.notified {
 		return nil, rules.Never

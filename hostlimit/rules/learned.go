@@ -7,28 +7,27 @@ import (
 	"github.com/go-politeness/politeness/backoff"
 )
 
-// A bare 503, another 5xx or no response may come from an unknown rate limit, or from the trouble
-// of one page. These are the rules by which the two are told apart, and by which a delay is
-// learned:
+// A bare 503, another 5xx or no response may come from an unknown rate limit, or from a page that
+// always fails. These rules separate the two, and learn a delay:
 //
-//  1. After such a refusal the host rests for a second, longer with each further one in a row, and
-//     then one request asks again, the refused page first.
-//  2. Refused again while the page right after it is served, it is that page's own trouble: it isn't
-//     asked again, isn't counted, and makes no delay longer.
-//  3. Served, the refusal was the host's: three such close together, one at a delay that was refused
-//     before, or the first trouble of a host that is over after a second, make the delay longer: the
-//     larger of 1.5 times the delay in force and the time per page served since the last lesson,
-//     pauses included, at most four times the delay. With a Retry-After it may be maintenance: the
-//     second within an hour teaches.
-//  4. If no page is asked again, five refusals more than a third of the pages served teach the same;
-//     a 429 teaches at once, at the first of a series.
-//  5. A page that is served 20 s after the last lesson or step makes the delay 2 % shorter, doubling
-//     every five steps to 16 %, until a refusal. The delay of a ban gets shorter by 2 % each three
-//     minutes.
-//  6. Lessons of such refusals that have changed nothing by the time the delay is eight times what it
-//     was are taken back. Two of them must have been as long as a page took to be served. No more are
-//     taken until 20 pages in a row were served, or for an hour. If 20 pages are served with half the
-//     share of refusals, the lessons help, and they stay.
+//  1. After such a refusal, the host rests for a second, and longer after each further one in a row.
+//     Then one request is sent, for the refused page.
+//  2. If the page is refused again and the next page is served, only this page fails. It isn't
+//     fetched again, isn't counted, and makes no delay longer.
+//  3. If the page is served, the host has refused. The delay gets longer after three such refusals
+//     close together, after one at a delay that was refused before, or if the first refusals of a
+//     host end after a second. The new delay is the larger of 1.5 times the delay in force and the
+//     time per page served since the last lesson, with pauses, at most four times the delay in
+//     force. A Retry-After may mean maintenance, so only the second within an hour counts.
+//  4. If no page is fetched again, five refusals more than a third of the pages served make the
+//     delay longer. A 429 does so immediately, at the first of a series.
+//  5. If a page is served 20 s after the last lesson or step, the delay gets 2 % shorter. The step
+//     doubles every five steps up to 16 %, until a refusal. After a ban, the delay gets 2 % shorter
+//     each three minutes.
+//  6. Lessons are taken back if they have changed nothing when the delay has become eight times as
+//     long. At least two of them must have been as long as a page took to be served. Then there is
+//     no lesson for an hour, or until 20 pages in a row were served. If 20 pages are served with
+//     half the share of refusals, the lessons help and stay.
 
 // A lesson is how a delay was learned.
 type lesson struct {
@@ -52,11 +51,11 @@ type trial struct {
 	VainAt  time.Duration `json:",omitzero"` // time of the last lessons taken back
 }
 
-// A suspicion separates the trouble of pages from that of their host: it has the pages that were
-// refused, and counts of the responses since.
+// A suspicion separates pages that always fail from a host that refuses. It has the refused pages,
+// and counts of the responses since.
 type suspicion struct {
 	Suspects [8]suspect `json:",omitzero"` // pages refused last, the latest first
-	Pending  uint64     `json:",omitzero"` // page that was refused twice; the next answer shows whose trouble it is
+	Pending  uint64     `json:",omitzero"` // page that was refused twice; the next response shows whether only it fails
 	Served   uint64     `json:",omitzero"` // page that was served last, since the first refusal
 	Own      int        `json:",omitzero"` // pages found to be in trouble of their own since a new page was served
 	Excess   int        `json:",omitzero"` // refusals of new pages, more than a third of the successes, in thirds
@@ -111,41 +110,36 @@ func stepOf(steps backoff.Fibonacci, n int) time.Duration {
 	return outlasted(steps.Cap, n-first-1)
 }
 
-// Lessons. "Such refusals make the delay longer: 1.5 times the delay in force or, where that is
-// longer, the time per page served since the last such lesson, at most four times the delay". "A
-// ban: the delay afterwards is twice what it was".
+// Lessons: rule 3. After a ban the delay is doubled.
 const (
 	half, whole = 2, 1 // the delay in force is divided by it: that much is added
 	mostTimes   = 4
 )
 
-// Proofs, which are counted in thirtieths. "Served, the refusal was the host's: three such close
-// together, or one at a delay that was refused before, make the delay longer".
+// Proofs of rule 3, counted in thirtieths.
 const (
 	proof      = 30 // a suspect is served
 	proofFades = 3  // for each page served, so that only those close together add up
-	// proofFadesLater is for a host whose refusals have taught a delay: there they are rarer.
+	// proofFadesLater is for a host with a learned delay, where refusals are rarer.
 	proofFadesLater = 1
 	enoughProofs    = 75 // three, of which the pages between them have taken less than half a one
 	// sureProof is for a page that was refused twice, when then a page that was served before is
 	// refused too. One outage brings it and, at its end, one proof: together less than
 	// enoughProofs, so that an outage alone teaches nothing.
 	sureProof = 42
-	// sameDelay is by how many percent a delay may be longer than one that was refused and still be
-	// "a delay that was refused before": easing ends a little above it.
+	// sameDelay is the most by which a delay may be longer, in percent, and still count as one that
+	// was refused before. Easing ends a little above it.
 	sameDelay = 15
 )
 
-// maintenance is for "With Retry-After it may be maintenance: the second within an hour makes the
-// delay longer".
+// maintenance is the time within which a second refusal with Retry-After counts, see rule 3.
 const maintenance = time.Hour
 
-// Trials. "A lesson that has changed nothing by the time the delay is eight times what it was is
-// taken back. The next one waits until 20 pages in a row were served, or for an hour".
+// Trials: rule 6.
 const (
-	longTrial = 8 // times the delay of before
-	// unchanged is the least percentage of the share of refusals of before that counts as no change:
-	// it is drawn from a dozen answers.
+	longTrial = 8 // times the delay before the trial
+	// unchanged is the least percentage of the former share of refusals that counts as no change. The
+	// share is computed from a dozen responses.
 	unchanged = 80
 	// enoughFull is the number of lessons that were as long as a page took to be served. A limit of
 	// ten a minute refuses as large a share at one second as at five, and nothing after these lessons.
@@ -155,13 +149,12 @@ const (
 	nextTrial = time.Hour
 	// helped is how many times smaller the share of refusals is where the lessons have helped.
 	helped = 2
-	// vainPause is the shortest rest until then: the delay does nothing for a host in trouble.
+	// vainPause is the shortest rest until then, because the delay doesn't help.
 	vainPause = 8 * time.Second
 )
 
-// Excess, which is counted in thirds. "Where nobody asks again, five refusals more than a third of
-// the pages served teach the same". Two are enough once refusals have taught a delay and no page
-// was found to be in trouble of its own: the host is known to refuse by rate.
+// Excess of rule 4, counted in thirds. Two refusals are enough for a host with a learned delay and
+// without pages that always fail, because it is known to refuse by rate.
 const (
 	refusal       = 3 // a new page is refused
 	refusalFades  = 1 // for each page served
@@ -169,9 +162,7 @@ const (
 	enoughOfKnown = 2 * refusal
 )
 
-// Easing. "A page that is served 20 s after the last lesson or step makes the delay 2 % shorter,
-// doubling every five steps to 16 %, until a refusal ends the doubling". After a ban it is "made
-// shorter by 2 % each three minutes".
+// Easing: rule 5.
 const (
 	easeAfter    = 20 * time.Second
 	easeAfterBan = 3 * time.Minute
@@ -180,17 +171,17 @@ const (
 	mostDoubled  = 3 // times: to 16 %
 )
 
-// Rows of refusals that are bans. "Ten to thirteen 429 in a row are a ban as well, by the minute
-// and renewed by each request: the delay afterwards is two to four times what it was". Limits by
-// the minute refuse fewer in a row, and quotas by the hour refuse more.
+// Rows of refusals that are bans. Ten to thirteen 429 in a row are a ban for a minute that each
+// request renews. The delay afterwards is two to four times as long. Limits by the minute refuse
+// fewer in a row, and quotas by the hour refuse more.
 const (
 	banRow   = 10
 	quotaRow = 14
 )
 
-// Pages that are found to be in trouble of their own, with no new page served between them, may as
-// well be half a site that is down. After mostOwn of them no further page is taken out, and the
-// pause doubles with every ownDoubles.
+// If many pages fail and no new page is served between them, half of the site may be down. After
+// mostOwn such pages, no further page counts as failing alone, and the pause doubles with every
+// ownDoubles.
 const (
 	mostOwn     = 200
 	ownDoubles  = 20
@@ -206,8 +197,8 @@ func (s *Refusals) suspect(a *answer) {
 		return
 	}
 	if page != nil && !page.Asked && a.turn.Probe && !a.earlier {
-		// The page was refused again, alone. Nothing pauses: the response to the next request, for
-		// another page, shows whose trouble it is.
+		// Only this page was refused again. Nothing pauses, because the response to the next
+		// request, for another page, shows whether the host refuses.
 		page.Asked = true
 		s.Pending = resource
 		return
@@ -326,8 +317,8 @@ func (s *Refusals) lift(t *Turn) {
 	s.Bans = 0
 }
 
-// acquitHost finds that the trouble of Pending, if another page, is its own, as the page resource
-// is served right after it.
+// acquitHost decides that only the page Pending fails, because another page, resource, is served
+// right after it.
 func (s *Refusals) acquitHost(resource uint64) {
 	for i := range s.Suspects {
 		s.Suspects[i].Asked = false

@@ -70,11 +70,10 @@ func (*Rules) BlockedByHand(cause string) error {
 	return &reason{"host blocked " + cause, []error{hostlimit.ErrBlocked}}
 }
 
-// handPrefix begins the cause of a block that an operator has set. ByHand looks for it, and
-// Debt.Merge.
+// handPrefix begins the cause of an operator's block. ByHand and Debt.Merge look for it.
 const handPrefix = "by hand: "
 
-// mostWhy bounds the reason that a person gives for a block, in bytes.
+// mostWhy bounds an operator's reason for a block, in bytes.
 const mostWhy = 300
 
 // CheckBlock returns the Refusals.Cause for a Controller.Block. The error is about its arguments.

@@ -91,15 +91,15 @@ type answer struct {
 	turn    *Turn
 	meaning Meaning
 	earlier bool // the request started before the block was set
-	stopped bool // a person's block holds the key
+	stopped bool // an operator's block applies to the key
 	effect  hostlimit.Effect
 }
 
 // asks returns for how long the host itself asks to be left alone.
 func (a *answer) asks() time.Duration { return a.rules.asked(a.outcome) }
 
-// mayBeABan reports whether pauses in a row go on after the longest. If there was no response, the
-// user may be offline, and nobody begins a ban anew.
+// mayBeABan reports whether pauses in a row get longer after the longest of the policy. Without a
+// response the user may be offline, and no request renews a ban.
 func (a *answer) mayBeABan() bool { return a.rules.grows && a.outcome.Status != 0 }
 
 // Observe changes s by o, the outcome of the request of t. The caller sets Effect.Until. If
@@ -163,8 +163,8 @@ func (s *Refusals) Revise(r *Rules, o hostlimit.Outcome, t Turn, before Counts) 
 	return s.Observe(r, o, t)
 }
 
-// isEarlier reports whether the response of a is no news, as its request started before the block
-// in force was set. While a person's block holds, every answer counts as such.
+// isEarlier reports whether the response of a is old, because its request started before the block
+// in force was set. While an operator's block applies, every response counts as old.
 func (s *Refusals) isEarlier(a *answer) bool {
 	if a.stopped {
 		return true
@@ -210,9 +210,9 @@ func (s *Refusals) refuse(a *answer) {
 	s.block(a, "refused", s.Row, stay)
 }
 
-// longerThanLast returns how long the next block of a row lasts, of which the policy says stay. A
-// host whose last row has taken long begins with half of that, in place of many short ones, and
-// continues by quarters.
+// longerThanLast returns the length of the next block of a row. stay is the policy's length. If the
+// host's last row has taken long, the first block is half of that time, instead of many short
+// blocks, and the next ones are quarters.
 func (s *Refusals) longerThanLast(stay time.Duration) time.Duration {
 	part := s.Took / 4
 	if s.Row == 1 {
@@ -245,7 +245,7 @@ func (s *Refusals) extend(a *answer, cause string) bool {
 	}
 	s.Until = until
 	s.SetAt = a.turn.Last
-	if !a.stopped { // a person's block keeps its cause, by which no response lifts it
+	if !a.stopped { // an operator's block keeps its cause, so that no response lifts it
 		s.Cause = cause
 	}
 	return true
@@ -392,8 +392,8 @@ func (r *Rules) Meaning(o *hostlimit.Outcome) Meaning {
 	return Forbidden
 }
 
-// isAboutTheRequest reports whether the status of o speaks of the request rather than of the host
-// or of the page: another request to the same URL may be served.
+// isAboutTheRequest reports whether the status of o is about the request, and not about the host or
+// the page. Another request to the URL may be served.
 func isAboutTheRequest(o *hostlimit.Outcome) bool {
 	isGet := o.Method == "" || o.Method == "GET"
 	switch o.Status {
@@ -401,7 +401,7 @@ func isAboutTheRequest(o *hostlimit.Outcome) bool {
 		return true
 	case 411, 412, 413, 414, 415, 416, 417, 421, 422, 423, 424, 426, 428, 431:
 		return true
-	case 400, 405, 409: // APIs answer so; a crawler sees by a page that was served before
+	case 400, 405, 409: // usual in APIs; package crawl checks with a page that was served before
 		return !isGet || o.Conditional || !o.Page
 	case 406:
 		return !isGet || o.Conditional
@@ -437,8 +437,8 @@ func (m Meaning) String() string {
 	return "neutral"
 }
 
-// asked returns for how long the host asks to be left alone, by Retry-After or else by the reset of
-// its rate limit; capped, and 0 if it doesn't ask.
+// asked returns the wait that the host asks for, capped: by Retry-After or else by the reset of its
+// rate limit. It is 0 if the host doesn't ask.
 func (r *Rules) asked(o *hostlimit.Outcome) time.Duration {
 	asked := max(0, o.Reset)
 	if r.heeds(o) { // a Retry-After goes before what the rate limit's fields say
@@ -466,8 +466,8 @@ func (r *Rules) whyAsked(o *hostlimit.Outcome) string {
 func (r *Rules) Asks(o *hostlimit.Outcome) bool { return r.asked(o) > 0 }
 
 // stay returns the length of the block that o sets as the n-th refusal in a row. The policy is for
-// hosts that refuse: one that can't answer, and whose status the policy doesn't list, is asked
-// again after Fibonacci steps; and so is one whose refusal the policy answers with a panic.
+// hosts that refuse. A failure with a status that the policy doesn't list gets Fibonacci steps. So
+// does a refusal for which the policy panics.
 func (r *Rules) stay(n int, o *hostlimit.Outcome, failure *error) (d time.Duration) {
 	asked := r.asked(o)
 	if r.heeds(o) && !r.refusals.AtLeast {

@@ -26,8 +26,8 @@ const maxCompressed = MaxBody + 64<<10
 // maxDrain is how many bytes of an unused body are read, so that its connection can be used again.
 const maxDrain = 2 << 10
 
-// readBody returns at most MaxBody bytes of a body. It returns an error if the body ends early:
-// half a file would allow what its other half forbids.
+// readBody returns at most MaxBody bytes of a body. It returns an error if the body ends early,
+// because half a file would allow URLs that the other half disallows.
 func readBody(ctx context.Context, resp *http.Response) ([]byte, error) {
 	raw := &rawBody{ctx: ctx, r: resp.Body}
 	decoded, err := decode(raw, resp)
@@ -36,12 +36,12 @@ func readBody(ctx context.Context, resp *http.Response) ([]byte, error) {
 	}
 	body, err := io.ReadAll(io.LimitReader(decoded, MaxBody+1)) // one more byte, to see whether it is cut
 	if err == nil {
-		err = raw.err // a decoder may have forgiven it, as one about what comes behind the data
+		err = raw.err // a decoder may have ignored it, as an error behind its data
 	}
 	if err != nil {
 		return nil, err
 	}
-	// net/http reports a body that is shorter than announced; other transports may not.
+	// net/http reports a body that is shorter than announced. Other transports may not.
 	if raw.ended && !resp.Uncompressed && raw.n < resp.ContentLength {
 		return nil, io.ErrUnexpectedEOF
 	}
@@ -115,7 +115,7 @@ func decode(raw io.Reader, resp *http.Response) (io.Reader, error) {
 }
 
 // gunzip returns body without its coding, if it begins as gzip does (RFC 1952, section 2.3.1). As
-// in browsers, its trailer may be missing, and what follows it and is no gzip is ignored.
+// in browsers, its trailer may be missing, and bytes behind it that aren't gzip are ignored.
 func gunzip(body *bufio.Reader) (*bufio.Reader, error) {
 	head, _ := body.Peek(2)
 	if string(head) != "\x1f\x8b" {

@@ -18,8 +18,8 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// A state is everything that the cache keeps of one origin: the Entry that callers get, and what
-// the next fetch needs. It is immutable.
+// A state is everything that the cache keeps of one origin: the Entry for callers, and values for
+// the next fetch. It is immutable.
 type state struct {
 	Entry
 	at   moment    // of the response that the rules come from; zero without one, while unreachable
@@ -312,7 +312,7 @@ func newCopy(t *text, at moment, maxAge time.Duration, v validators) *goodCopy {
 		validators: &t.validators,
 	}
 	if v != t.validators {
-		g.validators = &v // another origin serves the text with an ETag of its own
+		g.validators = &v // another origin serves the text with another ETag
 	}
 	return g
 }

@@ -44,8 +44,8 @@ type way struct {
 	identity bool   // without a content coding
 }
 
-// again returns another way to ask for robots.txt if the response a to the way w may be about what
-// we added to the request, and not about the file.
+// again returns another way to fetch robots.txt if the response a to the way w may be about the
+// headers that we added, and not about the file.
 func (w way) again(a *answer) (way, bool) {
 	switch {
 	case a.refusesCondition():
@@ -175,7 +175,7 @@ func (c *Cache) hop(
 	}
 	// A short body is read to its end, so that its connection can be used again.
 	_, _ = io.CopyN(io.Discard, &rawBody{ctx: ctx, r: resp.Body}, maxDrain)
-	// A 300 leaves the choice to a person, and 305 is a proxy's.
+	// A 300 leaves the choice to a human reader, and 305 names a proxy.
 	switch resp.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
 		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
@@ -187,7 +187,7 @@ func (c *Cache) hop(
 // redirect resolves a Location as browsers do. It returns nil if that isn't a URL that robots.txt
 // can be fetched from. Userinfo, which would be sent as a credential, and the fragment are dropped.
 func redirect(from *url.URL, location string) *url.URL {
-	// An empty one would be the same URL again. Nor does a path begin with a colon.
+	// An empty Location would be this URL again. A path doesn't begin with a colon.
 	if location == "" || location[0] == ':' {
 		return nil
 	}

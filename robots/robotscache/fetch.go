@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// A fetch is the one fetch of an origin's robots.txt that is under way, and its callers. It has a
-// goroutine of its own, so that each caller can leave at any time, its starter included. The last
-// one to leave cancels it.
+// A fetch is the running fetch of an origin's robots.txt, and its callers. It has a separate
+// goroutine, so that each caller can leave at any time, even its starter. The last caller to leave
+// cancels it.
 type fetch struct {
 	origin    origin
 	memory    *memory
@@ -63,7 +63,7 @@ func (c *Cache) wait(ctx context.Context, o origin) (*state, error) {
 			if role == starter {
 				f.repanic()
 			}
-			continue // the panic is the starter's; this caller fetches anew
+			continue // the starter gets the panic, and this caller fetches again
 		}
 		if f.err == nil {
 			return f.state, nil
@@ -187,9 +187,9 @@ func (f *fetch) publish() {
 	close(f.done) // last: the goroutine ends before its callers' calls do
 }
 
-// refresh sets f.state after a fetch, or as the Store has it; before it calls functions of the user
-// with that, which may panic. prev is the state before, nil if there was none. The error is a
-// refusal of the transport, or errAbandoned.
+// refresh sets f.state after a fetch, or from the Store. Then it calls functions of the user with
+// the state, which may panic. prev is the former state, or nil. The error is a refusal of the
+// transport, or errAbandoned.
 func (c *Cache) refresh(f *fetch, prev *state) error {
 	var storeErr error
 	if c.cfg.Store != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/go-politeness/politeness/hostlimit/sitekey"
 )
 
-// maxDepth is how many fetches may lie above one that a redirect to another site needs: two, for a
-// site that has moved, and whose new site has moved as well.
+// maxDepth is the number of fetches that may wait for one that a redirect to another site needs.
+// Two are enough for a site that has moved twice.
 const maxDepth = 2
 
 // An offLimitsError keeps a redirect from being followed. It says nothing of the other site's that
@@ -24,10 +24,9 @@ func (e *offLimitsError) Error() string { return "the redirect to " + e.to + ": 
 
 func (e *offLimitsError) Unwrap() error { return e.cause }
 
-// mayFollow returns an error if the redirect of f's robots.txt to target isn't followed. Whoever
-// can redirect can do so from many names to a costly page of a stranger. So another site is asked
-// for its own robots.txt first, and then only for what that allows. The Crawl-delay in it is known
-// from then on.
+// mayFollow returns an error if the redirect of f's robots.txt to target isn't followed. An
+// attacker could redirect many names to a costly page of a stranger. So the other site's robots.txt
+// is fetched first, and must allow target. Its Crawl-delay applies from then on.
 func (c *Cache) mayFollow(ctx context.Context, f *fetch, target *url.URL) error {
 	to, err := originOf(target)
 	if err != nil {

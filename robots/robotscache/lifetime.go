@@ -14,8 +14,8 @@ const (
 )
 
 // lifetime returns how long a robots.txt with header h may be used by Cache-Control, within
-// [5 min, 24 h]; ok is false if the server doesn't say. Expires doesn't count: many servers that
-// never thought about robots.txt have one for everything.
+// [5 min, 24 h]. ok is false without such a directive. Expires doesn't count, because many servers
+// send one for every file.
 func lifetime(h http.Header) (d time.Duration, ok bool) {
 	d, ok = caching.MaxAge(h)
 	if !ok {

@@ -99,8 +99,8 @@ func (m *memory) removed(o origin, s *state) {
 	}
 }
 
-// A text is a robots.txt as all origins share it that serve the same bytes: the rules for our
-// crawler and the sitemaps, and the bytes only if the Config wants them.
+// A text is a robots.txt that all origins with these bytes share: the rules for our crawler and the
+// sitemaps, and the bytes only if the Config asks for them.
 type text struct {
 	rules    *robots.Rules
 	body     string // empty unless Config.keepsText

@@ -257,7 +257,7 @@ type Cache struct {
 	longest time.Duration // bound of all that Cache-Control asks for
 	client  Client
 	memory  *memory
-	number  uint32 // tells those apart that share memory
+	number  uint32 // distinguishes the shares of one memory
 	shared  meetings
 
 	allowAll, denyAll *robots.Rules
@@ -273,7 +273,7 @@ func New(cfg Config, cl Client) (*Cache, error) {
 	if err := errors.Join(cfg.Validate(), cl.validate()); err != nil {
 		return nil, err
 	}
-	// A TTL that is set also bounds the lifetimes that servers give; the default doesn't.
+	// A TTL that is set also bounds the lifetimes that servers give. The default doesn't.
 	longest := cmp.Or(cfg.TTL, maxTTL)
 	cfg = cfg.WithDefaults()
 	cl = cl.withDefaults()
@@ -319,7 +319,7 @@ func (cfg Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// withDefaults returns cl with every field set whose nil has a meaning.
+// withDefaults returns cl with the defaults in place of nil fields.
 func (cl Client) withDefaults() Client {
 	cl.Transport = cmp.Or(cl.Transport, http.DefaultTransport)
 	cl.Products = slices.Clone(cl.Products)

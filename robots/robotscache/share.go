@@ -114,7 +114,8 @@ func (c *Cache) meet(ctx context.Context, o origin, s *state) error {
 	return nil
 }
 
-// await returns when done is closed, or with the error of ctx; nil: at once.
+// await returns when done is closed, or with the error of ctx. If done is nil, it returns
+// immediately.
 func await(ctx context.Context, done <-chan struct{}) error {
 	if done == nil {
 		return nil

@@ -13,7 +13,7 @@ type stopwatch struct {
 	mu      sync.Mutex
 	timer   *time.Timer
 	left    time.Duration // until the limit, at since
-	since   time.Time     // when it last went on; zero while it stands still
+	since   time.Time     // when it last started; zero while it stands still
 	spent   time.Duration // before since
 	hop     int           // number of the hop, from 1
 	start   time.Time     // when the first hop was sent
@@ -78,8 +78,8 @@ func (w *stopwatch) resume() {
 	}
 }
 
-// stop ends w for good. It returns when the first hop was sent and how long the fetch took, waits
-// for turns left out.
+// stop ends w. It returns when the first hop was sent, and the time of the fetch without the waits
+// for the host.
 func (w *stopwatch) stop() (start time.Time, took time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
