@@ -3,8 +3,10 @@ package crawl_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"hash/crc32"
+	"iter"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -16,6 +18,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/crawl/sitemap"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
@@ -28,10 +31,21 @@ type changing struct {
 	dated   bool      // it has a Last-Modified
 	tagged  bool      // it has an ETag
 	maxAge  float64   // declared freshness
+	lastmod lastmod   // what its sitemap says of it
 
 	mu     sync.Mutex
 	visits []float64 // by the server
 }
+
+// A lastmod is how a sitemap dates its pages.
+type lastmod int
+
+const (
+	undated  lastmod = iota // no sitemap, or one without dates
+	bySecond                // by the last change
+	byDay                   // by its day
+	untrue                  // always by the present time
+)
 
 const (
 	monthBegins = -90 * 24.0
@@ -47,6 +61,20 @@ func (p *changing) version(t float64) int {
 func (p *changing) lastChange(t float64) float64 {
 	if v := p.version(t); v > 0 {
 		return p.changes[v-1]
+	}
+	return monthBegins
+}
+
+// listed returns when the page was last modified by its sitemap, as that is at t; never if it says
+// nothing.
+func (p *changing) listed(t float64) float64 {
+	switch p.lastmod {
+	case bySecond:
+		return p.lastChange(t)
+	case byDay:
+		return 24 * math.Floor(p.lastChange(t)/24)
+	case untrue:
+		return t
 	}
 	return monthBegins
 }
@@ -138,10 +166,13 @@ func (p *changing) serve(began time.Time) http.HandlerFunc {
 }
 
 // expected are the visits of the page by the rule, as a simulation of a few lines has it: after the root
-// of (least × the time unchanged).
+// of (least × the time unchanged), and earlier where its sitemap, which is read each least, calls it
+// modified, until two such visits in a row were in vain.
 func (p *changing) expected(least, longest float64) (visits []float64) {
 	changed := 0.0
 	before := -1
+	lies := 0
+	isHinted := false
 	for t := 0.0; t < monthEnds; {
 		version := p.version(t)
 		switch {
@@ -152,12 +183,37 @@ func (p *changing) expected(least, longest float64) (visits []float64) {
 		case version != before:
 			changed = t - (t-visits[len(visits)-1])/2
 		}
+		switch {
+		case version != before:
+			lies = 0
+		case isHinted:
+			lies++
+		}
 		before = version
 		visits = append(visits, t)
 		interval := math.Sqrt(least * max(t-changed, 0))
-		t += max(min(max(interval, least), longest), p.maxAge)
+		earliest := t + max(least, p.maxAge)
+		due := max(t+min(max(interval, least), longest), earliest)
+		hinted, ok := p.hint(t, due, least)
+		hinted = max(hinted, earliest)
+		isHinted = ok && lies < 2 && hinted < due
+		if isHinted {
+			due = hinted
+		}
+		t = due
 	}
 	return visits
+}
+
+// hint returns when a sitemap that is read each least first says, between two times, that the page was
+// modified after the first.
+func (p *changing) hint(after, before, least float64) (at float64, ok bool) {
+	for at = least * (math.Floor(after/least) + 1); at < before; at += least {
+		if p.listed(at) > after {
+			return at, true
+		}
+	}
+	return 0, false
 }
 
 // fresh returns the share of the month for which a copy is the page that was made at these visits.
@@ -178,75 +234,211 @@ func (p *changing) fresh(visits []float64) float64 {
 
 // TestAMonthOfRevisits: 500 pages for 30 days through the whole crawl need the requests that the rule
 // needs in a simulation of it alone, and are as fresh. No page is asked for within Min, nor while it
-// is fresh by its site's word.
+// is fresh by its site's word. Half of the hosts of the second crawl have sitemaps with dates, of
+// which some are wrong. The judge proves its log, and finds each of twelve lies in it.
 func TestAMonthOfRevisits(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes half a minute")
+		t.Skip("it takes a minute")
 	}
-	synctest.Test(t, func(t *testing.T) {
-		const least = 12 * time.Hour
-		r := newRig()
-		r.politeness.Hosts.Delay = hostlimit.Delay{Min: 50 * time.Millisecond}
-		random := rand.New(rand.NewPCG(1, 42))
-		began := time.Now()
-		var pages []*changing
-		var urls []string
-		for h := range 10 {
-			host := fmt.Sprintf("https://h%d.example", h)
-			site := r.Site(host)
-			for i := range 50 {
-				p := newChanging(random)
-				pages = append(pages, p)
-				path := fmt.Sprintf("/%d", i)
-				site.Handle(path, p.serve(began))
-				urls = append(urls, host+path)
+	for name, dates := range map[string][10]lastmod{
+		"without sitemaps": {},
+		"with sitemaps":    {bySecond, bySecond, byDay, byDay, untrue},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &month{least: 12 * time.Hour}
+			synctest.Test(t, func(t *testing.T) {
+				m.crawl(t, dates)
+				m.compare(t)
+			})
+			report, err := audit.Check(bytes.NewReader(m.log.Bytes()))
+			if err != nil || !report.OK() {
+				t.Fatalf("the log isn't proved: %v\n%v", err, report)
+			}
+			due := report.Promise(dueKept)
+			if want := m.requests - len(m.pages); due.Proved != want {
+				t.Errorf("%+v, want %d proved", due, want)
+			}
+			m.lie(t)
+		})
+	}
+}
+
+const dueKept = "pages asked again only when due"
+
+// A month is a crawl for 30 days.
+type month struct {
+	least    time.Duration
+	began    time.Time
+	pages    []*changing
+	urls     []string
+	log      bytes.Buffer
+	requests int // for pages
+}
+
+// crawl crawls the pages of ten hosts, whose sitemaps have these dates.
+func (m *month) crawl(t *testing.T, dates [10]lastmod) {
+	r := newRig()
+	r.politeness.Hosts.Delay = hostlimit.Delay{Min: 50 * time.Millisecond}
+	random := rand.New(rand.NewPCG(1, 42))
+	m.began = time.Now()
+	for h, dated := range dates {
+		host := fmt.Sprintf("https://h%d.example", h)
+		site := r.Site(host)
+		from := len(m.pages)
+		for i := range 50 {
+			p := newChanging(random)
+			p.lastmod = dated
+			path := fmt.Sprintf("/%d", i)
+			site.Handle(path, p.serve(m.began))
+			m.pages = append(m.pages, p)
+			m.urls = append(m.urls, host+path)
+		}
+		if dated != undated {
+			site.Handle("/sitemap.xml", m.sitemap(from))
+		}
+	}
+	r.crawl = crawl.Config{
+		Revisit: revisit.Schedule{Min: m.least},
+		Watch:   30 * 24 * time.Hour,
+		Visit:   func(context.Context, *crawl.Page) error { return nil },
+		Discover: func(ctx context.Context, url string) iter.Seq[crawl.Request] {
+			return func(yield func(crawl.Request) bool) {
+				for e, err := range (sitemap.Finder{Transport: r.crawl.Transport}).Pages(ctx, url) {
+					if err != nil {
+						t.Error(err)
+						continue
+					}
+					if !yield(crawl.Request{URL: e.Loc, Modified: e.LastMod}) {
+						return
+					}
+				}
+			}
+		},
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*24*time.Hour)
+	defer cancel()
+	sink, err := evidence.NewLog(&m.log, evidence.LogConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.politeness.Evidence = sink
+	s := r.run(ctx, t, m.urls...)
+	if err := sink.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Log(s)
+}
+
+// sitemap serves the sitemap of a host, whose pages are those from an index on.
+func (m *month) sitemap(from int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		now := time.Since(m.began).Hours()
+		fmt.Fprint(w, "<urlset>")
+		for i := from; i < from+50; i++ {
+			p := m.pages[i]
+			modified := m.began.Add(time.Duration(p.listed(now) * float64(time.Hour))).UTC()
+			form := time.RFC3339
+			if p.lastmod == byDay {
+				form = time.DateOnly
+			}
+			fmt.Fprintf(w, "<url><loc>%s</loc><lastmod>%s</lastmod></url>", m.urls[i], modified.Format(form))
+		}
+		fmt.Fprint(w, "</urlset>")
+	}
+}
+
+// compare compares the requests with those of the simulation.
+func (m *month) compare(t *testing.T) {
+	var got, want monthly
+	for i, p := range m.pages {
+		p.mu.Lock()
+		visits := slices.Clone(p.visits)
+		p.mu.Unlock()
+		for j := 1; j < len(visits); j++ {
+			if gap := visits[j] - visits[j-1]; gap < max(m.least.Hours(), p.maxAge)-1e-3 {
+				t.Errorf("%s is asked for again after %.2f h, and is fresh for %.2f", m.urls[i], gap, p.maxAge)
 			}
 		}
-		r.crawl = crawl.Config{
-			Revisit: revisit.Schedule{Min: least},
-			Watch:   30 * 24 * time.Hour,
-			Visit:   func(context.Context, *crawl.Page) error { return nil },
+		got.add(p, visits)
+		want.add(p, p.expected(m.least.Hours(), 30*24))
+	}
+	m.requests = got.requests
+	t.Logf("crawl: %v; simulation: %v", got, want)
+	if off := float64(got.requests)/float64(want.requests) - 1; math.Abs(off) > .1 {
+		t.Errorf("%d requests, and %d in the simulation", got.requests, want.requests)
+	}
+	if off := got.mean() - want.mean(); math.Abs(off) > .02 {
+		t.Errorf("pages that change are fresh for %.3f of the time, and for %.3f in the simulation", got.mean(), want.mean())
+	}
+}
+
+// lie makes twelve logs of the month with a lie in each, about pages that are spread over it.
+func (m *month) lie(t *testing.T) {
+	lies := []struct {
+		name string
+		lie  func(ds []evidence.Decision, answer, start int)
+	}{
+		{"asked before it was due", func(ds []evidence.Decision, _, start int) {
+			ds[start].Due = ds[start].Start.Add(time.Hour)
+		}},
+		{"asked while it was fresh", func(ds []evidence.Decision, answer, start int) {
+			ds[answer].Fresh = ds[start].Start.Sub(ds[answer].Time) + time.Hour
+		}},
+		{"asked for all of it", func(ds []evidence.Decision, _, start int) {
+			ds[start].Conditional = false
+		}},
+	}
+	var ds []evidence.Decision
+	for _, line := range bytes.Split(bytes.TrimSpace(m.log.Bytes()), []byte("\n")) {
+		var l evidence.LogLine
+		if err := json.Unmarshal(line, &l); err != nil {
+			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 30*24*time.Hour)
-		defer cancel()
-		var log bytes.Buffer
-		sink, err := evidence.NewLog(&log, evidence.LogConfig{})
+		ds = append(ds, l.Decision)
+	}
+	for i := range 12 {
+		answer, start := again(ds, (i+1)*len(ds)/14)
+		if start == 0 {
+			t.Fatal("no page was asked for again with conditions")
+		}
+		forged := slices.Clone(ds)
+		lie := lies[i%len(lies)]
+		lie.lie(forged, answer, start)
+		var out bytes.Buffer
+		sink, err := evidence.NewLog(&out, evidence.LogConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.politeness.Evidence = sink
-		s := r.run(ctx, t, urls...)
+		for _, d := range forged {
+			sink.Record(t.Context(), d)
+		}
 		if err := sink.Close(); err != nil {
 			t.Fatal(err)
 		}
-		var got, want monthly
-		for i, p := range pages {
-			p.mu.Lock()
-			visits := slices.Clone(p.visits)
-			p.mu.Unlock()
-			for j := 1; j < len(visits); j++ {
-				if gap := visits[j] - visits[j-1]; gap < max(least.Hours(), p.maxAge)-1e-3 {
-					t.Errorf("%s is asked for again after %.2f h, and is fresh for %.2f", urls[i], gap, p.maxAge)
-				}
-			}
-			got.add(p, visits)
-			want.add(p, p.expected(least.Hours(), 30*24))
+		report, err := audit.Check(&out)
+		if err != nil {
+			t.Fatal(err)
 		}
-		t.Logf("crawl: %v; simulation: %v; %v", got, want, s)
-		if off := float64(got.requests)/float64(want.requests) - 1; math.Abs(off) > .1 {
-			t.Errorf("%d requests, and %d in the simulation", got.requests, want.requests)
+		if due := report.Promise(dueKept); due.Broken != 1 {
+			t.Errorf("%s was %s: %+v", ds[start].URL, lie.name, due)
 		}
-		report, err := audit.Check(&log)
-		if err != nil || !report.OK() {
-			t.Fatalf("the log isn't proved: %v\n%v", err, report)
+	}
+}
+
+// again returns the indexes of the first record after an index of a page that is asked for again with
+// conditions, and of its answer before.
+func again(ds []evidence.Decision, from int) (answer, start int) {
+	last := map[string]int{}
+	for i, d := range ds {
+		at, ok := last[d.URL]
+		switch {
+		case d.Type == evidence.Fetched:
+			last[d.URL] = i
+		case ok && i >= from && d.Type == evidence.Started && !d.Due.IsZero() && d.Conditional:
+			return at, i
 		}
-		if due := report.Promise("pages asked again only when due"); due.Proved != got.requests-len(pages) {
-			t.Errorf("%+v, want %d proved", due, got.requests-len(pages))
-		}
-		if off := got.mean() - want.mean(); math.Abs(off) > .02 {
-			t.Errorf("pages that change are fresh for %.3f of the time, and for %.3f in the simulation", got.mean(), want.mean())
-		}
-	})
+	}
+	return 0, 0
 }
 
 // A monthly is what a month costs and brings.
