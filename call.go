@@ -32,6 +32,11 @@ type Call struct {
 	// default is false, so that these statuses are about the request, as those of an API are.
 	Judges bool
 
+	// Proof is true if the page was served before, and is asked for only to see whether its host
+	// serves again. Evidence records this, so that an audit tells the request from one for a page
+	// that is fetched twice. The default is false.
+	Proof bool
+
 	probe bool // the request is to reach a Transport and no site, and isn't recorded
 
 	mu        sync.Mutex

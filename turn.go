@@ -220,6 +220,7 @@ func (t *turn) record(typ evidence.Type, st *start) {
 		Signed:       st.keyID,
 		Conditional:  s.revisits,
 		Due:          s.due,
+		Proof:        s.call != nil && s.call.Proof,
 	}
 	s.describe(&d, typ, st.Start)
 	t.visited = 0 // it was before the first start alone

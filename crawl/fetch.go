@@ -442,6 +442,7 @@ func (r *run) get(page *Page) error {
 		Once:  r.c.cfg.Tries > 1, // the crawl repeats it, and continues with other hosts until then
 		// It asks a page that was served before where answers in a row are no pages.
 		Judges: true,
+		Proof:  page.good,
 	}
 	ctx = politeness.WithCall(ctx, call)
 	req, err := r.newRequest(ctx, page)

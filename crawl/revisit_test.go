@@ -1,6 +1,7 @@
 package crawl_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/revisit"
 )
@@ -329,4 +332,51 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 			t.Errorf("New returned %v, want %q", err, want)
 		}
 	}
+}
+
+// TestAProofIsNoRepeat: while a host refuses, a page that was served before is asked for within Min. Its
+// requests promise nothing, and the judge knows what they were for.
+func TestAProofIsNoRepeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLiving(t)
+		began := time.Now()
+		isBanned := func() bool {
+			past := time.Since(began)
+			return past > 2*time.Second && past < 3*time.Hour
+		}
+		var urls []string
+		for i := range 40 {
+			path := fmt.Sprintf("/%d", i)
+			served := version(`"1"`, "text of "+path)
+			l.answer(path, func(w http.ResponseWriter, req *http.Request) {
+				if isBanned() {
+					w.WriteHeader(http.StatusForbidden)
+					return
+				}
+				served(w, req)
+			})
+			urls = append(urls, "https://example.com"+path)
+		}
+		var log bytes.Buffer
+		sink, err := evidence.NewLog(&log, evidence.LogConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.rig.politeness.Evidence = sink
+		l.rig.crawl.Revisit = revisit.Schedule{Min: 12 * time.Hour}
+		s := l.rig.run(t.Context(), t, urls...)
+		if err := sink.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if s.Outcomes[crawl.Visited] != len(urls) {
+			t.Errorf("%v", s)
+		}
+		report, err := audit.Check(&log)
+		if err != nil || !report.OK() {
+			t.Fatalf("the log isn't proved: %v\n%v", err, report)
+		}
+		if h := report.Hosts[0]; h.Proofs < 5 || h.Repeats > 0 {
+			t.Errorf("%d proofs and %d repeats of %d requests", h.Proofs, h.Repeats, h.Starts)
+		}
+	})
 }

@@ -157,6 +157,8 @@ type Decision struct {
 	// Time from which on the page could be asked for again, as its asker remembers. Zero at the
 	// first request for the page, or if no program remembers the page.
 	Due time.Time `json:"due,omitzero"`
+	// Whether the page, which was served before, was asked for only to see whether Host serves again.
+	Proof bool `json:"proof,omitzero"`
 	// Start by the clock of a limiter that several processes share. Prev and BlockedUntil are by
 	// the same clock then. If it is zero, they are by the clock of the process.
 	At time.Time `json:"at,omitzero"`
@@ -188,7 +190,7 @@ type Decision struct {
 
 	// Status of the response.
 	Status int `json:"status,omitzero"`
-	// Length of the body, as read.
+	// Length of the body, as read. If net/http has unpacked the body, it is the unpacked length.
 	Bytes int64 `json:"bytes,omitzero"`
 	// Time from the start to the headers.
 	Latency time.Duration `json:"latency,omitzero"`
@@ -228,7 +230,7 @@ type Decision struct {
 	// Connections that the try has opened. Zero stands for at most one.
 	Connections int `json:"connections,omitzero"`
 	// Target of a redirect.
-	Location string `json:"location,omitzero" most:"328"`
+	Location string `json:"location,omitzero" most:"312"`
 	// Number of hops before this request.
 	Redirects int `json:"redirects,omitzero"`
 	// Error of the exchange, of its body, or of the log.

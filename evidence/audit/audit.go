@@ -276,6 +276,7 @@ const (
 	unchanged                     // its answer is the 304 that it asked for
 	validated                     // its answer has a validator that can be sent back
 	outdates                      // its answer says that the page is gone, or elsewhere
+	proof                         // by its asker it is to show whether the host serves again
 )
 
 // An exchange is one request from its start to its end. It has no pointers, so that the garbage

@@ -167,7 +167,7 @@ func (h *host) judge() {
 		s.judge()
 	}
 	h.together(all)
-	h.revisits(inOrder(all))
+	h.revisits(all)
 }
 
 // inOrder returns the exchanges of all sequences, in the order of their starts.

@@ -145,9 +145,14 @@ type HostReport struct {
 	// host had served before. Repeated is the number of these pages.
 	Repeats  int `json:"repeats,omitzero"`
 	Repeated int `json:"repeated,omitzero"`
+	// Proofs is the number of requests for a page that the host had served before, to see whether it
+	// serves again (Call.Proof of package politeness). They have no due time, and are no repeats. A
+	// request counts as one only if the host has refused or was blocked since it served the page.
+	Proofs int `json:"proofs,omitzero"`
 	// Conditional is the number of requests that asked for a page only if it had changed. NotModified
-	// is how many of these got 304. Spared is the number of bytes that weren't sent for these 304. For
-	// each 304 it counts the length of the last 200 before.
+	// is how many of these got 304. Spared is the length of the pages that weren't sent for these 304.
+	// For each 304 it counts the length of the last 200 before, as the log has it. The log has the
+	// unpacked length of a compressed page, so fewer bytes were spared of that.
 	Conditional int           `json:"conditional,omitzero"`
 	NotModified int           `json:"notModified,omitzero"`
 	Spared      int64         `json:"spared,omitzero"`
@@ -344,7 +349,8 @@ func (r *Report) writeRevisits(w io.Writer) {
 	}
 	if asked > 0 {
 		megabytes := float64(spared) / 1e6
-		fmt.Fprintf(w, "\n%d asked conditionally, %d answered 304, %.1f MB not sent\n", asked, unchanged, megabytes)
+		fmt.Fprintf(w, "\n%d asked conditionally, %d answered 304, %.1f MB of pages (unpacked) not sent\n",
+			asked, unchanged, megabytes)
 	}
 	warned := r.mostOf(func(h *HostReport) float64 { return float64(h.Repeats) })
 	warned = slices.DeleteFunc(warned, func(h HostReport) bool { return h.RepeatWarning() == "" })

@@ -39,6 +39,9 @@ func (x *exchange) revisit(d *evidence.Decision) {
 	if d.Conditional {
 		x.flags |= conditional
 	}
+	if d.Proof {
+		x.flags |= proof
+	}
 	if d.Attempt > 1 || d.Redirects > 0 {
 		x.flags |= further
 	}
@@ -95,31 +98,40 @@ type memory struct {
 	// those of requests that promised nothing, such as ones by another program.
 	base      *exchange
 	whole     int64 // time of the last 200
+	served    int64 // time of the last answer that shows that the host serves us
 	bytes     uint32
 	validated bool
 	outdated  bool // gone or moved since: the next request is for all of it
 	repeated  bool
 }
 
-// revisits judges the requests for pages of h that were had before. xs are all exchanges, in the
-// order of their starts.
-func (h *host) revisits(xs []*exchange) {
+// revisits judges the requests for pages of h that were had before.
+func (h *host) revisits(all []*sequence) {
 	pages := map[uint64]*memory{}
+	blocks := blocksOf(all)
+	refused := int64(0) // time of the last refusal, or of the last block
 	// A response counts from its end: before that nobody knows of it.
 	var answered []*exchange
-	for _, x := range xs {
+	for _, x := range inOrder(all) {
 		if x.has(unsent) {
 			continue
+		}
+		for len(blocks) > 0 && blocks[0] <= x.start {
+			refused = max(refused, blocks[0])
+			blocks = blocks[1:]
 		}
 		answered = slices.DeleteFunc(answered, func(y *exchange) bool {
 			if y.answered > x.start {
 				return false
 			}
 			h.remember(pages, y)
+			if !y.has(serves) {
+				refused = max(refused, y.answered)
+			}
 			return true
 		})
 		answered = answered[max(0, len(answered)-maxOpen):]
-		h.revisited(pages[x.page], x)
+		h.revisited(pages[x.page], x, refused)
 		if x.fate == ended && x.page != 0 {
 			answered = append(answered, x)
 		}
@@ -127,6 +139,18 @@ func (h *host) revisits(xs []*exchange) {
 	for _, y := range answered {
 		h.remember(pages, y)
 	}
+}
+
+// blocksOf returns the times at which the host was blocked, in their order. A refusal that only a
+// body shows has a block and an answer like any other.
+func blocksOf(all []*sequence) (times []int64) {
+	for _, s := range all {
+		for _, b := range s.spans {
+			times = append(times, b.from)
+		}
+	}
+	slices.Sort(times)
+	return times
 }
 
 // remember takes the response of x.
@@ -145,11 +169,14 @@ func (h *host) remember(pages map[uint64]*memory, x *exchange) {
 	if m != nil && x.has(outdates) {
 		m.outdated = true
 	}
+	if m != nil && x.has(serves) {
+		m.served = x.answered
+	}
 	if !x.has(version | unchanged) {
 		return
 	}
 	if m == nil {
-		m = &memory{}
+		m = &memory{served: x.answered}
 		pages[x.page] = m
 	}
 	if x.has(version) {
@@ -163,19 +190,31 @@ func (h *host) remember(pages map[uint64]*memory, x *exchange) {
 	}
 }
 
-// revisited judges the start x. m is what is known of its page; nil: it wasn't had.
-func (h *host) revisited(m *memory, x *exchange) {
-	a := h.a
-	if x.due == 0 {
-		if m != nil && x.page != 0 && !x.has(further|resent) {
-			h.report.Repeats++
-			if !m.repeated {
-				m.repeated = true
-				h.report.Repeated++
-			}
-		}
+// revisited judges the start x. m is what is known of its page; nil: it wasn't had. refused is the
+// time of the host's last refusal.
+func (h *host) revisited(m *memory, x *exchange, refused int64) {
+	if x.due != 0 {
+		h.promised(m, x)
 		return
 	}
+	if m == nil || x.page == 0 || x.has(further|resent) {
+		return
+	}
+	// The asker's word alone would make a proof of each repeat.
+	if x.has(proof) && refused > m.served {
+		h.report.Proofs++
+		return
+	}
+	h.report.Repeats++
+	if !m.repeated {
+		m.repeated = true
+		h.report.Repeated++
+	}
+}
+
+// promised judges the start x of a page that came due.
+func (h *host) promised(m *memory, x *exchange) {
+	a := h.a
 	a.tested(dueKept)
 	// The asker's own clock has made the time.
 	due := x.due + a.indexed[x.by].shift

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -140,18 +141,7 @@ func TestRevisits(t *testing.T) {
 			f := &forger{t: t, ds: revisited(t)}
 			c.lie(f)
 			f.renumber()
-			var out bytes.Buffer
-			log := logtest.New(t, &out, evidence.LogConfig{Chained: true})
-			for _, d := range f.ds {
-				log.Record(t.Context(), d)
-			}
-			if err := log.Close(); err != nil {
-				t.Fatal(err)
-			}
-			r, err := audit.Check(&out)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := f.check()
 			p := r.Promise(dueKept)
 			switch c.want {
 			case caught:
@@ -208,6 +198,7 @@ func TestRepeats(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+	log := slices.Clone(out.Bytes())
 	r, err := audit.Check(&out)
 	if err != nil {
 		t.Fatal(err)
@@ -219,4 +210,30 @@ func TestRepeats(t *testing.T) {
 	if made || !strings.Contains(r.String(), "was asked 28 times") {
 		t.Errorf("%v", r)
 	}
+	// That they were proofs is refuted by a host that has never refused.
+	f := &forger{t: t, ds: parse(t, log)}
+	for i := range f.ds {
+		f.ds[i].Proof = f.ds[i].Type == evidence.Started
+	}
+	if h := f.check().Hosts[0]; h.Repeats != 28 || h.Proofs > 0 {
+		t.Errorf("with a lie, %d repeats and %d proofs", h.Repeats, h.Proofs)
+	}
+}
+
+// check returns what the judge says of the records.
+func (f *forger) check() *audit.Report {
+	f.t.Helper()
+	var out bytes.Buffer
+	log := logtest.New(f.t, &out, evidence.LogConfig{Chained: true})
+	for _, d := range f.ds {
+		log.Record(f.t.Context(), d)
+	}
+	if err := log.Close(); err != nil {
+		f.t.Fatal(err)
+	}
+	r, err := audit.Check(&out)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return r
 }

@@ -186,3 +186,117 @@ func TestTheJudgeRemembersSoMuchOfARequest(t *testing.T) {
 		t.Errorf("%d bytes a request, 180 at most", each)
 	}
 }
+
+// TestTheJudgeRemembersSoMuchOfAPage that is asked for each day of a month: what is kept of a request, and
+// of each page while its host is judged. So a month of a hundred thousand pages takes some 400 MB.
+func TestTheJudgeRemembersSoMuchOfAPage(t *testing.T) {
+	const days = 30
+	pages := [2]int{2_000, 6_000}
+	var most [2]uint64
+	for i, n := range pages {
+		r, w := io.Pipe()
+		go func() {
+			writeMonth(w, n, days)
+			w.Close()
+		}()
+		peak := peakOf(func() {
+			report, err := audit.Check(r)
+			if err != nil || !report.OK() || report.Promise(dueKept).Proved != n*(days-1) {
+				t.Errorf("%v, %v", report, err)
+			}
+		})
+		most[i] = peak
+	}
+	each := (most[1] - most[0]) / uint64(pages[1]-pages[0])
+	t.Logf("%d bytes a page, which was asked for %d times; %d MB at most", each, days, most[1]>>20)
+	if limit := uint64(days*150 + 500); most[1] < most[0] || each > limit {
+		t.Errorf("%d bytes a page, %d at most", each, limit)
+	}
+}
+
+// writeMonth writes the log of a crawl of one host, whose pages are asked for once a day.
+func writeMonth(w io.Writer, pages, days int) {
+	log := evidence.JSONLines(w)
+	record := func(d evidence.Decision) {
+		d.Transport = logtest.Policy.ID
+		d.Allowed = true
+		log.Record(context.Background(), d)
+	}
+	add := func(d evidence.Decision) {
+		d.Host = "a.example"
+		d.Attempt = 1
+		record(d)
+	}
+	record(evidence.Decision{Type: evidence.PolicyStated, Time: logtest.Day, Policy: &logtest.Policy})
+	trip := uint64(0)
+	exchange := func(at time.Time, d evidence.Decision, answer evidence.Decision) {
+		trip++
+		d.Type = evidence.Started
+		d.Time = at
+		d.Start = at
+		d.Trip = trip
+		d.Seq = trip
+		d.Slot = 1
+		d.Slots = 2
+		d.Delay = time.Second / 2
+		add(d)
+		answer.Type = evidence.Fetched
+		answer.Time = at.Add(time.Second / 10)
+		answer.URL = d.URL
+		answer.RobotsTxt = d.RobotsTxt
+		answer.Trip = trip
+		answer.Seq = trip
+		answer.Start = at
+		answer.NoDate = true
+		answer.Latency = time.Second / 10
+		answer.Duration = time.Second / 10
+		add(answer)
+	}
+	robots := evidence.Decision{URL: "https://a.example/robots.txt", RobotsTxt: true}
+	for day := range days {
+		morning := logtest.Day.Add(time.Duration(day) * 24 * time.Hour)
+		for i := range pages {
+			at := morning.Add(time.Duration(i+1) * time.Second)
+			if i%3000 == 0 { // it is kept for an hour
+				exchange(at.Add(-time.Second/2), robots, evidence.Decision{Status: 404})
+				fetched := robots
+				fetched.Type = evidence.RobotsFetched
+				fetched.Time = at.Add(-time.Second / 2).Add(time.Second / 10)
+				fetched.Trip = trip
+				fetched.Status = 404
+				fetched.TTL = time.Hour
+				add(fetched)
+			}
+			page := evidence.Decision{URL: fmt.Sprintf("https://a.example/%d", i)}
+			answer := evidence.Decision{Status: 200, ETag: `"1"`, Bytes: 1000}
+			if day > 0 {
+				page.Due = at.Add(-time.Hour)
+				page.Conditional = true
+				answer = evidence.Decision{Status: 304, ETag: `"1"`}
+			}
+			add(evidence.Decision{Type: evidence.RobotsAllowed, Time: at, Trip: trip + 1, URL: page.URL})
+			exchange(at, page, answer)
+		}
+	}
+	_ = log.Close()
+}
+
+// peakOf returns the most memory that is in use while f runs.
+func peakOf(f func()) (most uint64) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		f()
+	}()
+	for {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		most = max(most, m.HeapAlloc)
+		select {
+		case <-ended:
+			return most
+		case <-time.After(time.Millisecond):
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -126,7 +127,7 @@ func TestACrawlComesBack(t *testing.T) {
 				writeFile(t, dir, name, "<p>The text of "+name, 48*time.Hour)
 			}
 			writeList(t, dir, 48*time.Hour, same, edited, touched, gone)
-			changes := comeBack(t, r.URL()+"list.html", len(same)+len(edited)+len(touched)+len(gone)+1, func() {
+			changes, host := comeBack(t, r.URL()+"list.html", len(same)+len(edited)+len(touched)+len(gone)+1, func() {
 				for _, name := range edited {
 					writeFile(t, dir, name, "<p>Another text of "+name, 24*time.Hour)
 				}
@@ -162,6 +163,7 @@ func TestACrawlComesBack(t *testing.T) {
 			if early := log.early(); len(early) > 3 || slices.ContainsFunc(early, func(status string) bool { return status != "304" }) {
 				t.Errorf("asked for again within %v: %q", leastAgain, early)
 			}
+			log.wantsSpared(t, host, s.Name == "Varnish")
 		})
 	}
 }
@@ -170,8 +172,8 @@ func TestACrawlComesBack(t *testing.T) {
 const leastAgain = 4 * time.Second
 
 // comeBack crawls from url on until it has asked again for what was changed, twice. It returns the
-// number of results by their change, and has the log proved.
-func comeBack(t *testing.T, url string, first int, change func()) map[revisit.Change]int {
+// number of results by their change, and what the judge says of the host. It has the log proved.
+func comeBack(t *testing.T, url string, first int, change func()) (map[revisit.Change]int, audit.HostReport) {
 	t.Helper()
 	var log bytes.Buffer
 	sink, err := evidence.NewLog(&log, evidence.LogConfig{})
@@ -219,7 +221,7 @@ func comeBack(t *testing.T, url string, first int, change func()) map[revisit.Ch
 	if err != nil || !report.OK() {
 		t.Errorf("the log isn't proved: %v\n%v", err, report)
 	}
-	return changes
+	return changes, report.Hosts[0]
 }
 
 // Answers are an access log: what each path was answered, and when.
@@ -227,10 +229,11 @@ type answers map[string][]answered
 
 type answered struct {
 	status string
+	bytes  int64 // that were sent
 	at     time.Time
 }
 
-var combinedLine = regexp.MustCompile(`\[([^\]]+)\] "GET (?:http://[^/ ]+)?/(\S+) HTTP/1\.1" (\d{3}) `)
+var combinedLine = regexp.MustCompile(`\[([^\]]+)\] "GET (?:http://[^/ ]+)?/(\S+) HTTP/1\.1" (\d{3}) (\d+|-) `)
 
 func readCombined(t *testing.T, path string) answers {
 	t.Helper()
@@ -249,7 +252,8 @@ func readCombined(t *testing.T, path string) answers {
 		if err != nil {
 			t.Fatal(err)
 		}
-		log[m[2]] = append(log[m[2]], answered{m[3], at})
+		sent, _ := strconv.ParseInt(m[4], 10, 64) // "-" is none
+		log[m[2]] = append(log[m[2]], answered{m[3], sent, at})
 	}
 	return log
 }
@@ -271,6 +275,33 @@ func (c answers) wants(t *testing.T, names []string, want string) {
 		if len(c[name]) < 3 && !isGone {
 			t.Errorf("%s is asked for %d times only", name, len(c[name]))
 		}
+	}
+}
+
+// wantsSpared fails unless the judge counts the 304 of the log, and the bytes that the server would have
+// sent in their place. A server that compresses sends other numbers of bytes than the judge knows of.
+func (c answers) wantsSpared(t *testing.T, host audit.HostReport, isPlain bool) {
+	t.Helper()
+	unchanged := 0
+	spared := int64(0)
+	for _, all := range c {
+		sent := int64(0)
+		for _, a := range all {
+			switch a.status {
+			case "200":
+				sent = a.bytes
+			case "304":
+				unchanged++
+				spared += sent
+			}
+		}
+	}
+	t.Logf("%d answers 304 for %d bytes by the server's log, %d for %d by the judge", unchanged, spared, host.NotModified, host.Spared)
+	if host.NotModified != unchanged {
+		t.Errorf("the judge counts %d answers 304, and the server %d", host.NotModified, unchanged)
+	}
+	if isPlain && host.Spared != spared {
+		t.Errorf("the judge counts %d bytes that weren't sent, and the server's log has %d", host.Spared, spared)
 	}
 }
 

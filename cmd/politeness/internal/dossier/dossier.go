@@ -484,7 +484,8 @@ func (d *Dossier) Spared() string {
 	if asked == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d, of which %d were answered 304: %s not sent", asked, unchanged, bytesOf(spared))
+	size := bytesOf(spared)
+	return fmt.Sprintf("%d, of which %d were answered 304: %s of pages, unpacked, not sent", asked, unchanged, size)
 }
 
 // Refusing returns a warning for each host of the site that refused more than a tenth of what it

@@ -113,7 +113,7 @@ func TestDossierSaysWhatWasSpared(t *testing.T) {
 		audit.HostReport{Host: "h2.example", Conditional: 5, NotModified: 3, Spared: 50 << 10},
 		audit.HostReport{Host: "h2.example:8080", Conditional: 2, NotModified: 1, Spared: 1 << 10},
 	)
-	if text := html(t, d); !strings.Contains(text, "<dd>7, of which 4 were answered 304: 51 KiB not sent</dd>") {
+	if text := html(t, d); !strings.Contains(text, "<dd>7, of which 4 were answered 304: 51 KiB of pages, unpacked, not sent</dd>") {
 		t.Error("the page doesn't say what was spared")
 	}
 }
