@@ -9,9 +9,9 @@ import (
 	"github.com/go-politeness/politeness/internal/weburl"
 )
 
-// A saying is what a response says: its status, and where it redirects, or its text. Two answers
-// with one saying are the same answer, but for numbers and ids. The zero value is that of a
-// response which isn't compared.
+// A saying identifies the content of a response: its status with the target of a redirect, or with
+// the text. Two responses with one saying differ only in numbers and ids. The zero value belongs to
+// a response that isn't compared.
 type saying struct {
 	status int
 	target string // host and path of a redirect, whose status is 302 here
@@ -36,9 +36,9 @@ func sayingOf(page *Page) saying {
 	return saying{status: http.StatusFound, target: u.Host + u.Path}
 }
 
-// rowOf returns what page has in common with others of a row of answers that may be a wall: the
-// target of redirects, the text where the status is 200, or else the status. It is zero for a
-// response that is in no such row, as its status says all: the page hasn't changed, or is gone.
+// rowOf returns the saying that page shares with a row of responses that may be a wall: the target
+// of redirects, the text of a 200, or else the status. It is zero for responses that are in no such
+// row, because their status is clear: 304, 404 or 410.
 func rowOf(page *Page) saying {
 	says := page.saying
 	switch {
@@ -52,9 +52,9 @@ func rowOf(page *Page) saying {
 	return saying{status: says.status}
 }
 
-// isWall reports whether page, that of a URL which was served before, shows that its host answers
-// everything like the row doubt: by the same answer, or by another one that is no page. What the
-// host's limiter takes for a refusal or a failure of its own account is left to that.
+// isWall reports whether page, whose URL was served before, shows that its host answers everything
+// like the row doubt. Its response is in that row, or is another one that is no page. It isn't a
+// refusal or failure that the limiter handles.
 func isWall(page *Page, doubt saying) bool {
 	what := meaningOf(page)
 	if what != rules.Success && what != rules.Forbidden {
@@ -65,17 +65,16 @@ func isWall(page *Page, doubt saying) bool {
 	return row == doubt || !isPage
 }
 
-// A likeRow counts answers in a row that may be a wall: one answer to everything, in whatever
-// words. A ban looks so, and so do pages that are alike in truth, such as searches that find
-// nothing.
+// A likeRow counts responses in a row that may be a wall, which is one response to everything. A
+// ban looks like this. So do pages that really are alike, such as searches without results.
 type likeRow struct {
 	says   saying // of all of them; zero: the last answer is in no row
 	number int
-	least  int    // number at which a page that was served before is asked for; 0: inARow
+	least  int    // number at which a page that was served before is fetched again; 0: inARow
 	wall   saying // of the last row that was a ban; zero: there was none
 }
 
-// Each row that turned out to be what the site has makes the next one longer that is doubted.
+// After a row of real pages, the next row must be longer before it is doubted, up to this number.
 const (
 	longestRow     = 40
 	longestTextRow = 160 // of status 200
@@ -98,7 +97,7 @@ func (l *likeRow) isLong() bool {
 	return l.says == l.wall || l.number >= max(inARow, l.least)
 }
 
-// believe notes that the row is what the site has.
+// believe notes that the responses of the row are real pages.
 func (l *likeRow) believe() {
 	longest := longestRow
 	if l.says.status == http.StatusOK {

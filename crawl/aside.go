@@ -11,10 +11,11 @@ import (
 	"github.com/go-politeness/politeness/hostlimit/rules"
 )
 
-// An aside is a URL that is set aside: one of the user's own rules refuses it, which is no end of
-// the URL, as the rule may change. That is Config.Refuse of the Transport, or a block by hand that
-// ends later than Patience. The URL stays lent, and takes no turn of its host. The rule is asked
-// again each askRules, and once before the crawl ends; a URL that passes goes back to its host.
+// An aside is a URL that is set aside, because one of the user's own rules refuses it. The rule may
+// change, so the URL has no outcome yet. Such a rule is Config.Refuse of the Transport, or an
+// operator's block that ends later than Patience. The URL stays lent, and isn't fetched. The rule
+// is asked again each askRules, and once before the crawl ends. A URL that passes goes back to its
+// host.
 type aside struct {
 	request Request
 	rule    string // key in Summary.Rules
@@ -54,8 +55,8 @@ func asideByHand(cause string) aside {
 	return aside{rule: cause, err: fmt.Errorf("crawl: its host is blocked %s: %w", cause, hostlimit.ErrBlocked)}
 }
 
-// setAside sets the URL of fl aside. If it is that of a page that was served before, the next URL
-// shows whose trouble it is.
+// setAside sets the URL of fl aside. If its page was served before, the next URL shows whether the
+// host refuses.
 func (r *run) setAside(fl *flight, a aside) {
 	h := fl.h
 	if fl.good {
@@ -169,7 +170,7 @@ func (r *run) startAsking(last bool) bool {
 	return true
 }
 
-// callRules finds which of urls the user's own rules let pass, in a goroutine of its own.
+// callRules finds which of urls the user's own rules let pass, in a separate goroutine.
 func (r *run) callRules(urls map[*host][]string) {
 	end := askedRules{pass: make(map[string]bool)}
 	defer func() { r.events <- end }()
@@ -178,7 +179,7 @@ func (r *run) callRules(urls map[*host][]string) {
 			at, err := guardedValue("the Transport, asked for "+url, func() (time.Time, error) {
 				return r.c.cfg.Transport.Next(r.late, url)
 			})
-			tooFar := time.Until(at) > r.c.cfg.Patience // still blocked by hand
+			tooFar := time.Until(at) > r.c.cfg.Patience // still blocked by an operator
 			if byRule(err) == nil && !tooFar {
 				end.pass[url] = true
 			}
@@ -270,9 +271,9 @@ func (r *run) countAsides() {
 	r.callDone(results)
 }
 
-// handBlock returns the block of the host of fl by an operator, if it has one; empty: it hasn't, or
-// it isn't known. at is when the host may be asked. The limiter is asked only if it makes a
-// difference: where the URLs of the host would be given up.
+// handBlock returns the operator's block of the host of fl. It is empty if there is none, or none
+// is known. at is the time from which the host may be asked. The limiter is asked only if the URLs
+// of the host would be given up without such a block.
 func (r *run) handBlock(fl *flight, at time.Time) string {
 	wait := time.Until(at)
 	if wait <= r.c.cfg.Patience && !(fl.probe && wait > patient) {

@@ -8,9 +8,9 @@ import (
 	"github.com/go-politeness/politeness/internal/coding"
 )
 
-// decode has the body of the page read decoded, as browsers do. If isAsked, Config.Prepare has
-// asked for a coding of its own, and the body stays as it came. The error is about a coding that
-// nobody asked for, and that can't be decoded.
+// decode makes readers of the page's body get it decoded, as browsers do. If isAsked,
+// Config.Prepare has asked for a coding, and the body stays as it came. The error is about a coding
+// that wasn't asked for and can't be decoded.
 func (p *Page) decode(isAsked bool, most int64) error {
 	resp := p.Response
 	codings := coding.Of(resp.Header)
@@ -22,7 +22,7 @@ func (p *Page) decode(isAsked bool, most int64) error {
 		return nil
 	}
 	raw := &counted{Reader: resp.Body}
-	// What several codings yield on the way may be more than the body.
+	// Between several codings there may be more bytes than in the body.
 	decoded, err := coding.NewReader(raw, codings, 4*most+64<<10)
 	if err != nil {
 		return err

@@ -129,7 +129,7 @@ func declared(body []byte) string {
 }
 
 // maxPrescan is how much of a page is searched for the <meta> that names its encoding. The HTML
-// standard asks for 1,024 bytes; Chromium reads on to the end of the head.
+// standard asks for 1,024 bytes. Chromium reads on to the end of the head.
 const maxPrescan = 64 << 10
 
 // charsetWord is in each <meta> that names an encoding.

@@ -265,7 +265,7 @@ func New(cfg Config) (*Crawler, error) {
 	return c, nil
 }
 
-// checkRevisit returns what is wrong with the fields about revisits.
+// checkRevisit returns an error if a field about revisits is wrong.
 func (cfg *Config) checkRevisit() error {
 	var errs []error
 	if err := cfg.Revisit.Validate(); err != nil {

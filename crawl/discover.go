@@ -1,20 +1,20 @@
 package crawl
 
-// A seeker is a call of Config.Discover, in a goroutine of its own. It hands over what Discover
-// yields in batches: the next one waits until the Queue has taken in the last. So a site that lists
-// millions of URLs takes the memory of one batch.
+// A seeker is a call of Config.Discover, in a separate goroutine. It hands over Discover's URLs in
+// batches. Each batch waits until the Queue has the last one. So a site that lists millions of URLs
+// needs the memory of one batch.
 type seeker struct {
 	run   *run
 	host  string
 	batch []Request
 
 	sources Request         // that stands for the host's sources; zero: Discover is called once
-	lost    []Result        // what the Queue doesn't get of the batch
+	lost    []Result        // invalid URLs of the batch, which the Queue doesn't get
 	bytes   int             // of the URLs and Data in batch
 	taken   <-chan struct{} // closed when the Queue has the last batch; nil: there was none
 }
 
-// A batch isn't longer, whatever the Queue does meanwhile.
+// Limits of a batch, even if the Queue is slow.
 const (
 	batchURLs  = 1000
 	batchBytes = 64 << 10
@@ -35,7 +35,7 @@ func (r *run) discover(fl *flight) {
 
 // seek calls Discover with a URL of the host.
 func (s *seeker) seek(url string) {
-	// What came before a panic counts. The panic is logged.
+	// URLs from before a panic count. The panic is logged.
 	defer func() {
 		s.run.events <- foundURLs{host: s.host, found: s.batch, lost: s.lost, sources: s.sources, isLast: true}
 	}()
@@ -84,7 +84,7 @@ func (r *run) takeFound(req *Request) (taken bool, err error) {
 	return r.take(nil, &Link{URL: to, Element: "discover"}, req)
 }
 
-// isIdle reports whether the Queue has what was handed over.
+// isIdle reports whether the Queue has the last batch.
 func (s *seeker) isIdle() bool {
 	if s.taken == nil {
 		return true
@@ -110,7 +110,7 @@ func (s *seeker) hand() {
 	s.bytes = 0
 }
 
-// A foundURLs is a batch of what Config.Discover has yielded for a host.
+// A foundURLs is a batch of URLs that Config.Discover has yielded for a host.
 type foundURLs struct {
 	host   string
 	found  []Request

@@ -10,19 +10,19 @@ import (
 )
 
 // An event is the report of a goroutine that the run has started. The goroutine of Run owns the
-// run: it alone reads and writes the fields that aren't shared. Any other goroutine does one thing
-// that takes time, such as a request, a visit or a call of the Queue, and sends its result as an
-// event. The goroutine of Run calls apply then, for one event at a time.
+// run, and only it reads and writes the fields that aren't shared. Any other goroutine does one
+// thing that takes time, such as a request, a visit or a call of the Queue, and sends its result as
+// an event. The goroutine of Run then calls apply, for one event at a time.
 //
 //	goroutine    sends          when
-//	ask          startedFlight  the request goes out now; its end is an event of its own
-//	ask          gotRobots      robots.txt of a new host was asked for
-//	ask          lostHost       another process has the host by now
+//	ask          startedFlight  the request goes out now; its end is another event
+//	ask          gotRobots      the fetch of robots.txt of a new host has ended
+//	ask          lostHost       another process has the host now
 //	ask          delayedFlight  the host may not be asked yet
-//	ask          repeatedFlight the same URL has to be asked for once more
+//	ask          repeatedFlight the URL has to be fetched once more
 //	ask          earlyFlight    its URL may not be asked for yet (Config.Revisit)
 //	ask          endedFlight    there is no page: refused by the Transport, spent, broken off
-//	ask          gotPage        the host has answered, or hasn't: refusals decides
+//	ask          gotPage        the host has answered or has failed to; refusals decides
 //	finishVisit  visitedPage    Visit has returned
 //	seek         foundURLs      Discover has yielded URLs, or has ended
 //	callNext     lookedAhead    Transport.Next was called for hosts that wait
@@ -34,8 +34,8 @@ type event interface {
 	apply(r *run)
 }
 
-// guarded calls f. A panic of f is its error, and is reported with its stack, as one of a handler
-// of net/http is. The argument what names f.
+// guarded calls f. It returns a panic of f as an error, and reports the panic with its stack, as
+// net/http does for handlers. The argument what names f.
 func guarded(what string, f func() error) error {
 	_, err := guardedValue(what, func() (struct{}, error) { return struct{}{}, f() })
 	return err

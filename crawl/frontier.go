@@ -28,17 +28,16 @@ import (
 // A host has a slot for each flight that its limits allow. After a refusal it has one slot beside
 // the flights that were under way then, until a page is served; see refusals.
 //
-// Connections are scarce where max of them are in flight; then three rules keep slow hosts from
-// holding all of them:
+// If max connections are in flight, connections are scarce. Then three rules keep slow hosts from
+// occupying all of them:
 //
-//   - Each host is charged with the time for which it holds connections (start-time fair queueing),
-//     so one that takes 2 s for a response has its next turn after the others have had 2 s as well.
-//   - A connection can't be taken back from a host, so slow hosts, and hosts that haven't answered
-//     yet, together hold no more of them than their part of the hosts, or than the quick ones can
-//     spare.
-//   - The hosts of a site hold no more of them than a few hosts would, or than those of other
-//     sites can spare: see site. A domain that has looked quick, under any number of names, takes
-//     few connections of the others by answering slowly then.
+//   - Each host is charged with the time for which it occupies connections (start-time fair
+//     queueing). A host that takes 2 s for a response is next after the others have had 2 s, too.
+//   - A connection can't be taken back from a host. So slow hosts, and hosts that haven't answered
+//     yet, together occupy at most their part of the hosts, or as many as quick hosts can spare.
+//   - The hosts of a site occupy at most as many as a few hosts would, or as other sites can spare:
+//     see site. So a domain with any number of names, which was quick and becomes slow, takes few
+//     connections from the others.
 type frontier struct {
 	hosts   map[string]*host
 	sites   map[string]*site // of hosts, by sitekey.Of
@@ -57,10 +56,10 @@ type frontier struct {
 	rule     rule          // which URLs of a host go first
 }
 
-// The classes of due hosts; flights and number have the first two only. A host is slow until it has
-// proved to be quick. A fresh one has answered for its robots.txt only, and nothing else is in
-// flight: its first page goes before the pages of slow hosts, or robots.txt of all would be fetched
-// before any of them is crawled. robots.txt of an unknown one hasn't been asked for.
+// The classes of due hosts. flights and number have only the first two. A host is slow until it has
+// proved to be quick. A fresh host has answered only for its robots.txt, and nothing else is in
+// flight. Its first page goes before the pages of slow hosts. Otherwise robots.txt of all hosts
+// would be fetched before any page. robots.txt of an unknown host hasn't been fetched.
 const (
 	quick = iota
 	slow
@@ -87,8 +86,8 @@ type host struct {
 	hasSought bool        // it was asked, for the next turn
 
 	at      time.Time     // earliest next start
-	why     string        // why it is that late; empty: the delay between requests
-	tooLate error         // the budget's refusal, where its time is over before at; nil: it isn't
+	why     string        // reason of at; empty: the delay between requests
+	tooLate error         // the budget's refusal, if its time is over before at
 	wakes   time.Time     // when the first of its sleepers comes back, see verdict.later
 	gap     time.Duration // least time between two starts
 	place   place
@@ -161,12 +160,12 @@ type flight struct {
 	again   bool   // for refusals.again
 	started bool   // its request goes out; see started
 	told    saying // refusals.told, when it was taken
-	doubt   saying // row of answers that a page which was served before is to tell from a wall
+	doubt   saying // row of responses that a page which was served before is to check
 
 	startedAt time.Time
 	gapEnds   time.Time // host.at by its start
 
-	alive  bool   // robots.txt was had, so the host isn't dead
+	alive  bool   // robots.txt was fetched, so the host isn't dead
 	hand   string // cause of a block by an operator, see handBlock; empty: none, or not known
 	began  time.Time
 	pace   int           // of the host, when it was taken

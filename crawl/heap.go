@@ -5,7 +5,7 @@ import stdheap "container/heap"
 // A heap has the element that comes before all others at index 0.
 type heap[T element[T]] []T
 
-// An element of a heap is told its index each time that it has another one.
+// An element of a heap gets its index each time that it changes.
 type element[T any] interface {
 	Before(o T) bool
 	placed(index int)

@@ -20,7 +20,7 @@ import (
 // readHTML adds the statements of the text of an HTML page to those of its headers, in one pass.
 // product is the crawler's name, for directives.
 //
-// It ends with ctx, after which what was read of the page counts for nothing.
+// It ends with ctx. The results don't count then.
 func (p *Page) readHTML(ctx context.Context, product string, kind mediatype.Page) {
 	text, query := p.text(kind)
 	h := htmlReader{metas: robots.NewMetaScanner(product), most: 10 * maxLinks}
@@ -73,7 +73,7 @@ func (u untilDone) Read(p []byte) (int, error) {
 	return u.text.Read(p)
 }
 
-// An htmlReader has what was read of an HTML page.
+// An htmlReader has the results of reading an HTML page.
 type htmlReader struct {
 	metas    *robots.MetaScanner
 	headEnds bool // the head has ended with its tag: nothing further counts for metas
@@ -98,8 +98,8 @@ type ref struct {
 // ends, dots and escapes that may be in it. It is that of the Transport's longest path.
 const maxRef = 64 << 10
 
-// read reads the page to its end, or up to what can't be read. It reports whether it is one: XML
-// may be anything.
+// read reads the page to its end, or up to the first error. It reports whether it is an HTML page,
+// because XML may be anything.
 func (h *htmlReader) read(text io.Reader, m weblink.Markup) (isPage bool) {
 	tags := weblink.NewReader(text, m)
 	for {

@@ -30,8 +30,8 @@ const asGiven uint32 = 2
 // counts apart from the memory of URLs and hosts.
 const trapMemory = 64 << 20
 
-// A rule decides which URLs of a host go first. It owns what is known of hosts. The zero value
-// decides nothing: URLs go in the order in which they came.
+// A rule decides which URLs of a host go first, by its knowledge of hosts. With the zero value,
+// URLs go in the order in which they came.
 type rule struct {
 	hosts   *simplelru.LRU[string, *known] // nil: the rule is off
 	bytes   int                            // of hosts
@@ -41,7 +41,7 @@ type rule struct {
 	curious []curious
 }
 
-// A known is what is known of the URLs of a host, and its bytes.
+// A known is the knowledge of the URLs of a host, and its size in bytes.
 type known struct {
 	traps *traps.Host
 	bytes int
@@ -79,7 +79,7 @@ func (u *rule) of(key string) *traps.Host {
 	return k.traps
 }
 
-// learn notes what the page of a URL has brought.
+// learn notes the content that the page of a URL has brought.
 func (u *rule) learn(key, url string, p traps.Page) (isNew bool, lifted []traps.Standing) {
 	k, ok := u.hosts.Get(key)
 	if !ok {
@@ -136,7 +136,7 @@ func (u *rule) postpone(r *Request) bool {
 	return true
 }
 
-// why returns for people why r is postponed; empty: it isn't.
+// why returns the reason why r is postponed, for readers; empty: it isn't.
 func (u *rule) why(r *Request) string {
 	if !u.isOn() || r.Later == 0 {
 		return ""
@@ -192,8 +192,7 @@ func compareRanks(a, b *Request) int {
 	return cmp.Or(rankOf(a).compare(rankOf(b)), cmp.Compare(a.number, b.number))
 }
 
-// sort brings the URLs of h at hand into their order, once the first of them stands where it should
-// by what is known now.
+// sort sorts the loaded URLs of h, after the first of them has its place by the present knowledge.
 func (f *frontier) sort(h *host) {
 	if !h.rule.isOn() {
 		return
@@ -314,8 +313,7 @@ func (h *host) lift(s traps.Standing) {
 	}
 }
 
-// judgePage notes what a page has brought, and sets how far the URLs are postponed that it has led
-// to.
+// judgePage notes the new content of a page, and sets how far its links are postponed.
 func (r *run) judgePage(p *Page, outcome Outcome) {
 	u := &r.frontier.rule
 	if !u.isOn() {
@@ -330,7 +328,7 @@ func (r *run) judgePage(p *Page, outcome Outcome) {
 	}
 	for i := range p.found {
 		req := &p.found[i]
-		// The page hasn't brought the URLs that take its place.
+		// A URL that replaces the page is no link of the page.
 		isLink := req.Via == "" && req.Host == host
 		u.place(req, isDry && isLink)
 	}
@@ -361,7 +359,7 @@ func (p *Page) shown(outcome Outcome) (shown traps.Page, ok bool) {
 	}
 	status := p.Response.StatusCode
 	isOther := status/100 == 3 && status != http.StatusMultipleChoices
-	isAgain := p.request.State != "" // what it shows is known, and proves nothing
+	isAgain := p.request.State != "" // its content is known, and proves nothing
 	if isOther || isAgain || p.otherMethod || p.good {
 		return shown, false
 	}
@@ -378,7 +376,7 @@ func (p *Page) shown(outcome Outcome) (shown traps.Page, ok bool) {
 	}
 	isCopy := p.Canonical != "" && withoutScheme(p.Canonical) != withoutScheme(p.FinalURL)
 	if isCopy {
-		shown.Lines = nil // or the page of the canonical URL would have none of its own
+		shown.Lines = nil // otherwise the page of the canonical URL would bring no new lines
 	}
 	shown.Failed = status >= http.StatusBadRequest
 	shown.NotNew = shown.Failed || isCopy || p.Directives.NoIndex
@@ -390,7 +388,7 @@ func withoutScheme(url string) string {
 	return rest
 }
 
-// feed asks the Queue for what the rule needs of it.
+// feed asks the Queue for the URLs that the rule needs.
 func (r *run) feed() {
 	u := &r.frontier.rule
 	for _, h := range u.hungry {

@@ -137,9 +137,9 @@ func (r *run) readText(p *Page, product string, kind mediatype.Page) {
 	p.readHTML(r.late, product, kind)
 }
 
-// leadsOn reports whether the links of the page count. A response of another status isn't the page:
-// it often has the menu of the site, whose relative links lead to URLs that don't exist, and so on
-// without end. 300 lists the forms of a page, and 304 is about a page that hasn't changed.
+// leadsOn reports whether the links of the page count. A response with another status isn't the
+// page. It often has the menu of the site, whose relative links lead endlessly to URLs that don't
+// exist. 300 lists the forms of a page, and 304 is about a page that hasn't changed.
 func (p *Page) leadsOn() bool {
 	switch status := p.Response.StatusCode; status {
 	case http.StatusMultipleChoices, http.StatusNotModified:
@@ -272,8 +272,9 @@ func (r *run) add(p *Page, req Request) {
 	r.lead(p, to, err, req)
 }
 
-// take calls Config.Take for the link l, which leads to req. It sets both to what Take has changed.
-// p is nil for a URL of Discover's. The error is why there is no URL such as Take has set.
+// take calls Config.Take for the link l, which leads to req, and stores the changes of Take in
+// both. p is nil for a URL of Discover's. It returns an error if the URL that Take has set is
+// invalid.
 func (r *run) take(p *Page, l *Link, req *Request) (taken bool, err error) {
 	if r.c.cfg.Take == nil {
 		return true, nil
@@ -296,7 +297,7 @@ func (r *run) take(p *Page, l *Link, req *Request) (taken bool, err error) {
 	return true, err
 }
 
-// errLongData is why a URL is Invalid whose Data is too long.
+// errLongData is the reason if a URL is Invalid because its Data is too long.
 var errLongData = fmt.Errorf("crawl: Request.Data is longer than %d bytes", MaxData)
 
 // lead adds req, with the URL to, to those that p has led to, if it is within the limits. err is
@@ -333,8 +334,8 @@ func (r *run) wantsCookie(p *Page) bool {
 	if r.c.client.Jar == nil || weburl.Location(p.Response) == "" || len(p.Response.Cookies()) == 0 {
 		return false
 	}
-	// A redirect to another URL is a URL of its own, for which the Client has the cookie as well. The
-	// Queue knows the same URL already, and wouldn't take it in again.
+	// A redirect to another URL is a separate URL, and the Client has its cookie already. The Queue
+	// knows this URL, and wouldn't accept it again.
 	to, err := p.resolve(weburl.Location(p.Response))
 	return err == nil && to == p.FinalURL
 }

@@ -2,14 +2,14 @@ package crawl
 
 import "github.com/go-politeness/politeness/crawl/internal/traps"
 
-// A list is the waiting URLs of a host. To bring all URLs with a mark forward costs the same for
-// one of them as for a million.
+// A list is the waiting URLs of a host. The cost of bringing all URLs with a mark forward doesn't
+// depend on their number.
 type list struct {
 	urls  heap[stored] // those that nothing has postponed, most of them
 	later *later       // the others; nil: there was none
 }
 
-// A later is the URLs of a host by what has postponed them.
+// A later is the postponed URLs of a host, by level.
 type later struct {
 	at     map[level]*bucket
 	levels [traps.Levels]heap[*bucket] // by Later; the bucket with the first URL is first
@@ -134,7 +134,7 @@ func (l *list) lift(mark uint32, to int) {
 	}
 }
 
-// buckets yields the buckets of URLs with a level of their own.
+// buckets yields the buckets, one for each level.
 func (l *list) buckets(yield func(*bucket) bool) {
 	if l.later == nil {
 		return

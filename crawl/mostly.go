@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// A tally finds the status that most answers of a host have. It holds one status at a time, and
-// changes it when as many answers had others, so that it needs no map for each host.
+// A tally finds the status of most responses of a host. It has one status at a time, and changes it
+// when as many responses had others. So it needs no map for each host.
 type tally struct {
 	status int
 	lead   int // answers of status, less those of others, since status is held
@@ -15,8 +15,9 @@ type tally struct {
 	told   bool // the user was warned
 }
 
-// The number of answers after which a host is judged: within the first minute at the usual pace.
-// A host that seems to have banned the crawler answers no further requests for a while.
+// The number of responses after which a verdict about a host is possible. At the usual pace this
+// takes less than a minute. A host that seems to have banned the crawler gets no requests for a
+// while.
 const (
 	enoughMixed = 10
 	enoughAlike = 5 // if all of them are alike

@@ -44,21 +44,21 @@ type Page struct {
 	Since time.Time
 
 	request     Request
-	memory      revisit.Page     // what is remembered of it
+	memory      revisit.Page     // of the last visit
 	conditional bool             // the request has its conditions
 	ownTerms    bool             // Config.Prepare has set other conditions
-	isLearned   bool             // next and Change say what the response means
-	next        revisit.Page     // what is remembered from now on
+	isLearned   bool             // next and Change are set by the response
+	next        revisit.Page     // memory from now on
 	to          string           // URL to which it redirects; empty: none
 	call        *politeness.Call // of the request, once it was answered
 	saying      saying
-	row         saying  // what it has in common with others of a row, see rowOf
-	doubt       saying  // row that its answer is to tell from a wall; zero: none
+	row         saying  // shared with others of a row, see rowOf
+	doubt       saying  // row that its response is to check; zero: none
 	banned      bool    // its answer shows that the host answers everything alike
 	mayWait     bool    // it may be held as one of such a row
 	told        saying  // saying that Visit has called a refusal of the host; zero: none
 	toldAlike   bool    // it is refused because its saying is that one
-	refused     string  // why the Transport takes the response for a refusal, whatever its status; empty: it doesn't
+	refused     string  // reason why the Transport takes the response for a refusal with any status; empty: it doesn't
 	good        bool    // asked for because it was served before: it isn't visited
 	again       bool    // asked for next after it was refused
 	method      string  // of the request
@@ -77,8 +77,8 @@ type Page struct {
 	found       []Request
 	words       uint64    // hash of the words of an HTML page, see digest
 	lines       []uint32  // hashes of its lines
-	wholeText   uint64    // hash of its text, and of what it refers to
-	mainText    uint64    // hash of that without digits, and without what stands around it
+	wholeText   uint64    // hash of its text and its references
+	mainText    uint64    // hash of them without digits, and without parts such as nav
 	unread      []unread  // references that can't be read
 	lost        []Result  // of URLs that the page has led to, which the Queue doesn't get
 	beyond      int       // number of its links after the first maxLinks

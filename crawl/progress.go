@@ -51,8 +51,8 @@ func (p *Progress) idle() (until time.Time, ok bool) {
 	return p.NextAt, !p.Done && p.InFlight == 0 && p.Next != "" && time.Until(p.NextAt) > time.Second
 }
 
-// findNext sets Next, NextAt and NextWhy to the first of Waiting: one whose time is known, if there
-// is any.
+// findNext sets Next, NextAt and NextWhy to the first of Waiting. A host with a known time goes
+// before the others.
 func (p *Progress) findNext() {
 	for w := range p.Waiting {
 		isKnown := !w.Until.IsZero()
@@ -116,7 +116,7 @@ func (l *liner) show(p Progress) {
 	}
 }
 
-// showNote writes a line of its own, which format makes of a text that may be a site's.
+// showNote writes a separate line, which format makes of a text. The text may be a site's.
 func (l *liner) showNote(format, text string) {
 	if l.terminal {
 		fmt.Fprint(l.w, "\r\x1b[K") // in place of the line that was drawn

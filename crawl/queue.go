@@ -41,11 +41,11 @@ type Request struct {
 	// isn't kept. The default is not known.
 	Modified time.Time
 
-	back   bool   // its turn had come, so it is the next one of its host that is taken
+	back   bool   // it was taken before, so it is the next one of its host
 	number uint64 // by which memory keeps its place; 0: it has none yet
 	cookie bool   // it was asked for again after a redirect to itself, see run.wantsCookie
 	asked  bool   // it was asked at the end of the crawl whether a rule still refuses it, see aside
-	own    bool   // its refusals seem to be its own trouble, see refusals
+	own    bool   // only this URL seems to fail, not its host, see refusals
 }
 
 // MaxData is the most bytes of Request.Data.

@@ -19,7 +19,7 @@ import (
 // which. Its methods are pure steps.
 //
 //	state    event                              next     why
-//	open refused: 429, 5xx, no response again the page may be served the next time
+//	open     refused: 429, 5xx, no response     again    the page may be served the next time
 //	open     403, or the like                   open     the page is held; the host may have banned us
 //	open     403, number inARow                 check    a ban and forbidden pages look alike
 //	open     served, and asked for after them   open     the held pages are forbidden: they are done; the

@@ -20,13 +20,13 @@ const disallowedFor = 7 * 24 * time.Hour
 // revisits reports whether pages are asked for again.
 func (r *run) revisits() bool { return r.c.cfg.Revisit.Min > 0 }
 
-// early returns when the URL of fl may be asked for, if that isn't yet: its Queue has another
-// clock, or was told to lend it again. Zero: it may be.
+// early returns the time from which the URL of fl may be fetched, or zero if it may be now. It is
+// early if the Queue's clock differs, or if the Queue was asked to lend the URL again.
 func (r *run) early(fl *flight) (earliest time.Time) {
 	if !r.revisits() || fl.good {
 		return earliest
 	}
-	memory, _ := pageOf(fl.request.State) // one that can't be read is asked for as a new one
+	memory, _ := pageOf(fl.request.State) // without a readable State it is a new page
 	now := time.Now()
 	if at := memory.EarliestBy(now); at.After(now) {
 		return at
@@ -34,7 +34,7 @@ func (r *run) early(fl *flight) (earliest time.Time) {
 	return earliest
 }
 
-// An earlyFlight is the end of one whose URL may not be asked for before earliest.
+// An earlyFlight is the end of a flight whose URL may not be fetched before earliest.
 type earlyFlight struct {
 	fl       *flight
 	earliest time.Time
@@ -42,15 +42,15 @@ type earlyFlight struct {
 
 func (e earlyFlight) apply(r *run) {
 	r.frontier.finish(e.fl, 0)
-	// It isn't counted: nothing has become of it.
+	// It isn't counted, because it has no outcome.
 	res := Result{Request: e.fl.request, Outcome: Unchanged, Again: e.earliest}
 	r.work.back = append(r.work.back, res)
 	r.settle(e.fl.h)
 	r.frontier.put(e.fl.h)
 }
 
-// condition makes req one for what has changed since the page was had. A request with conditions of
-// its own, by Config.Prepare, stays as it is.
+// condition makes req conditional on a change since the last visit. A request that has conditions
+// from Config.Prepare stays unchanged.
 func (r *run) condition(page *Page, req *http.Request) *http.Request {
 	for name := range req.Header {
 		if name == "Range" || strings.HasPrefix(name, "If-") {
@@ -64,7 +64,7 @@ func (r *run) condition(page *Page, req *http.Request) *http.Request {
 	now := time.Now()
 	page.conditional = page.memory.Conditions(req.Header, now)
 	due := page.memory.Earliest
-	// What is asked for as a proof that the host serves again comes when it comes.
+	// A page that is fetched as a proof that the host serves again has no due time.
 	isPromised := !page.good && !due.IsZero() && !due.After(now) && !r.c.cfg.Revisit.IgnoreFresh
 	if !isPromised {
 		return req
@@ -72,13 +72,13 @@ func (r *run) condition(page *Page, req *http.Request) *http.Request {
 	return req.WithContext(hostlimit.WithDue(req.Context(), due))
 }
 
-// errUnasked is why a page is Failed whose answer confirms a version that nobody has named.
+// errUnasked is the reason if a page is Failed because of a 304 without a condition.
 var errUnasked = errors.New("crawl: status 304, though the request had no conditions")
 
-// learn finds what the response says about the page, and when it is due again.
+// learn finds the change of the page in its response, and the time when it is due again.
 func (r *run) learn(p *Page) {
 	if !r.revisits() || p.cut {
-		return // of a part nothing is learned: the next answer brings the rest
+		return // a part of a page shows no change; the next response brings the rest
 	}
 	a := revisit.Answer{
 		Time:        p.ended,
@@ -87,7 +87,7 @@ func (r *run) learn(p *Page) {
 		Conditional: p.conditional,
 	}
 	if p.refused != "" && a.Status < 400 {
-		a.Status = http.StatusServiceUnavailable // in whatever words
+		a.Status = http.StatusServiceUnavailable // the refusal had the status of a page
 	}
 	if a.Status/100 == 2 {
 		a.Text, a.Words = r.hashesOf(p)
@@ -99,13 +99,13 @@ func (r *run) learn(p *Page) {
 	}
 }
 
-// hashesOf returns the hashes of what is compared of a page with its last version.
+// hashesOf returns the hashes of the parts of a page that are compared with its last version.
 func (r *run) hashesOf(p *Page) (text, words uint32) {
 	if r.c.cfg.Compare != nil {
 		sum := crc32.ChecksumIEEE(r.c.cfg.Compare(p))
 		return sum, sum
 	}
-	if p.refs == nil { // it is no page of HTML
+	if p.refs == nil { // it isn't HTML
 		sum := crc32.ChecksumIEEE(p.Body)
 		return sum, sum
 	}
@@ -127,8 +127,8 @@ func (p *Page) Compared() []byte {
 	return visibleText(p.Text(), markup)
 }
 
-// plan sets when the URL of a result is due again, and what is remembered of it. p is nil where
-// there is no page.
+// plan sets the time when the URL of a result is due again, and its memory. p is nil if there is no
+// page.
 func (r *run) plan(res *Result, p *Page) {
 	s := r.c.cfg.Revisit
 	if !r.revisits() || res.Outcome == Left {
@@ -142,7 +142,7 @@ func (r *run) plan(res *Result, p *Page) {
 	var due time.Time
 	switch {
 	case res.Outcome == VisitFailed:
-		// What the page has brought is lost. What was remembered stays, so the next answer brings it.
+		// The visit has lost the changes. The memory stays, so the next response brings them again.
 		due = now.Add(s.Min)
 		if p != nil && p.next.Earliest.After(due) {
 			due = p.next.Earliest
@@ -177,15 +177,15 @@ func (r *run) plan(res *Result, p *Page) {
 	r.remember(res, memory, due)
 }
 
-// remember has the Queue keep what is remembered of a page until it is due.
+// remember lets the Queue keep the memory of a page until it is due.
 func (r *run) remember(res *Result, memory revisit.Page, due time.Time) {
 	res.State = ""
 	if !memory.IsZero() {
 		res.State = stateOf(memory)
 	}
 	res.Again = due
-	// Who watches asks for the pages of a host together, so that its robots.txt and its connections
-	// serve several. Hosts have grids of their own, or all would be asked at once.
+	// A crawl that watches fetches the pages of a host together, so that its robots.txt and its
+	// connections serve several. Each host has a separate grid, so that hosts are spread over time.
 	if step := r.c.cfg.Revisit.Min / 4; r.c.cfg.Watch < 0 && !due.IsZero() {
 		hash := fnv.New32a()
 		_, _ = hash.Write([]byte(res.Host))

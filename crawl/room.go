@@ -6,19 +6,19 @@ import (
 	"sync"
 )
 
-// A room is how many bytes the responses may have that are in flight, or wait for their visits
+// A room limits the bytes of the responses that are in flight or wait for their visits
 // (Config.MaxHeld). The bytes of a response are those of its header and its body.
 //
-//	bytes of a response where they count
+//	bytes of a response     where they count
 //	up to freeBytes         nowhere: each connection may have them
 //	up to smallBody         in small, a quarter of the room
 //	more                    in large, the rest
 //
-// A response takes what it needs as it is read, twice as much each time. It waits where the room is
-// full, and keeps meanwhile what it has. Answers that each have a part would wait for each other,
-// so one of them has leave to go on without waiting: the room has the longest answer set apart for
-// it. It comes to its end, or to that of Config.Timeout, and so does the next one. A response that
-// has more than smallBody waits for large while it counts in small, and never the other way round.
+// A response takes bytes as it is read, twice as many each time. If the room is full, it waits and
+// keeps its bytes. Responses that each have a part could wait for each other. So one of them may
+// continue without waiting, and the room reserves the longest body for it. It ends, or
+// Config.Timeout ends it, and then the next one may continue. A response of more than smallBody
+// waits for large while it counts in small, and never the other way round.
 type room struct {
 	small, large pool
 }
@@ -36,7 +36,7 @@ func newRoom(most, longest int64) *room {
 	return &r
 }
 
-// A pool is a number of bytes that answers take, and a place for one that needn't wait.
+// A pool is a number of bytes that responses take, and a place for one that needn't wait.
 type pool struct {
 	mu      sync.Mutex
 	free    int64

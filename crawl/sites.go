@@ -6,11 +6,11 @@ import (
 	"github.com/go-politeness/politeness/hostlimit/sitekey"
 )
 
-// A site is what the hosts of a registrable domain, or of an address, have together. A domain may
-// have any number of names, so what it gets of the connections doesn't grow with them.
+// A site is the common state of the hosts of a registrable domain or an address. A domain may have
+// any number of names, so its share of the connections doesn't grow with them.
 type site struct {
 	hosts   int     // in the frontier
-	flights int     // whatever has become of them: what is waited for counts
+	flights int     // of all its hosts, as long as a flight is waited for
 	demand  float64 // part of frontier.demand
 	parked  []*host // due, but the site has no room: first come, first served
 }

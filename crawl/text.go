@@ -12,25 +12,24 @@ import (
 	"github.com/go-politeness/politeness/internal/weblink"
 )
 
-// A digest sums up the text of a page while it is read, piece by piece. Two pages with the same
-// digest have the same text, but for what differs from answer to answer: numbers and ids. It is the
-// same in every process.
+// A digest sums up the text of a page while it is read, piece by piece. Pages with one digest have
+// the same text, except for numbers and ids. A digest doesn't depend on the process.
 type digest struct {
 	words uint64   // hash of the words without a digit, in their order
-	whole uint64   // hash of all words as they are, and of what is referred to
-	main  uint64   // as words, of what isn't in a part such as nav
+	whole uint64   // hash of all words as they are, and of all references
+	main  uint64   // as words, without parts such as nav
 	lines []uint32 // hashes of the lines, in which each row of digits is one
 
-	around   int    // number of parts that are open, such as nav, with what stands around a text
+	around   int    // number of open parts such as nav
 	word     uint64 // hash of the word so far
-	exact    uint64 // the same, with digits as they are
+	exact    uint64 // as word, with digits as they are
 	inWord   bool
 	hasDigit bool   // the word has one
 	line     uint64 // hash of the words of the line so far
 	inLine   bool
 }
 
-// maxLines is how many lines of a page are told apart: more than pages have that people read.
+// maxLines is the number of lines of a page that are kept, more than readable pages have.
 const maxLines = 100_000
 
 const (
@@ -155,7 +154,7 @@ func (d *digest) endLine() {
 	}
 }
 
-// isAround reports whether an element has what stands around the text of a page.
+// isAround reports whether an element is a part around the text of a page, such as nav.
 func isAround(name atom.Atom) bool {
 	switch name {
 	case atom.Nav, atom.Header, atom.Footer, atom.Aside, atom.Form:

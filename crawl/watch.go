@@ -4,10 +4,10 @@ import (
 	"time"
 )
 
-// A watch is the wait for what comes due next (Config.Watch), while nothing is left to do.
+// A watch is the wait for the next due URL (Config.Watch), while nothing is left to do.
 type watch struct {
 	asked bool      // Recurring.Next was called since the last URL was taken
-	next  time.Time // its answer; zero: nothing comes due
+	next  time.Time // its result; zero: nothing comes due
 }
 
 // waits reports whether the crawl, which has nothing left to do, continues until something is due.

@@ -75,7 +75,7 @@ var verbs = map[Type]verb{
 // verb returns that of d.
 func (d *Decision) verb() verb {
 	v, ok := verbs[d.Type]
-	// The table has the usual tone of a type; a few of its records are graver, or named otherwise.
+	// The table has the usual tone of a type. A few records are graver, or have another name.
 	switch {
 	case !ok: // of a newer type, or of a type of the user's own
 		return verb{strings.ReplaceAll(string(d.Type), "_", " "), routine}
@@ -160,7 +160,7 @@ func (d *Decision) why() string {
 	return strings.Join(parts, ", ")
 }
 
-// clockTime returns t as a person reads a clock at now: "15:04:05 (in 30s)".
+// clockTime returns t for readers at the time now: "15:04:05 (in 30s)".
 func clockTime(t, now time.Time) string {
 	left := t.Sub(now)
 	layout := time.TimeOnly
@@ -279,11 +279,11 @@ func (c *console) Record(_ context.Context, d Decision) {
 	}
 }
 
-// alike is how many refusals for want of a turn have lines of their own before those that have the
-// same cause are counted: the rest is the same again.
+// alike is the number of requests without a start that have separate lines. Further ones with their
+// cause are only counted.
 const alike = 3
 
-// remedies are what to change if requests have no turn, by Decision.Hold.
+// remedies tell the user how to let requests start, by Decision.Hold.
 var remedies = map[string]string{
 	"slot": "open bodies occupy the slots: close them, or raise Hosts.Concurrency",
 	"delay": "more requests wait for a host than its delay lets start in their time: give them more time " +
@@ -296,9 +296,9 @@ var remedies = map[string]string{
 	"robots.txt": "robots.txt came too late: give requests more time (the context's deadline)",
 }
 
-// noTurn counts a request that had no turn, and returns its line, or one about all of its kind, or
-// "". The first three have lines of their own; then the 10th, the 100th and so on say how many
-// there are, and what to change.
+// noTurn counts a request that couldn't start, and returns its line, a line about all of its kind,
+// or "". The first three have separate lines. At the 10th, the 100th and so on, the line has the
+// number and the remedy.
 func (c *console) noTurn(d *Decision) string {
 	if c.turns == nil {
 		c.turns = map[string]int{}
@@ -323,7 +323,7 @@ func (c *console) noTurn(d *Decision) string {
 	return all.line(c.coloured)
 }
 
-// shows reports whether d has a line of its own.
+// shows reports whether d has a separate line.
 func (c *console) shows(d *Decision) bool {
 	switch {
 	case c.all:
@@ -334,7 +334,7 @@ func (c *console) shows(d *Decision) bool {
 	return d.verb().tone > routine
 }
 
-// news reports whether the wait of d is to be shown: a line about the same host and reason is at
+// news reports whether the wait of d is to be shown: the last line about its host and reason is at
 // least a minute old.
 func (c *console) news(d *Decision) bool {
 	why := d.Host + " " + d.Hold + d.DelaySource

@@ -119,8 +119,8 @@ func (e *ending) take(at int64, line []byte) bool {
 		var l LogLine
 		err := l.UnmarshalJSON(line)
 		e.hash = l.Hash
-		// One of the last chainEvery lines of a chained log has a hash; one of which none has isn't
-		// chained. Neither is a file that ends with something else than a log.
+		// In a chained log one of the last chainEvery lines has a hash. Otherwise the log isn't
+		// chained. A file whose end isn't a log isn't chained, either.
 		e.hashKnown = err != nil || l.Hash != "" || l.N <= 1 || e.lines == chainEvery
 	}
 	if !e.treeKnown && bytes.HasPrefix(line, []byte(lines.RecordBegins+string(Checkpoint)+`"`)) {

@@ -248,8 +248,8 @@ func appendQuoted(line []byte, text string) []byte {
 		size := 1
 		if c >= utf8.RuneSelf {
 			char, size = utf8.DecodeRuneInString(text[i:])
-			// A character that isn't printable is escaped. It could end a line for some readers of
-			// lines, or deceive a person at a terminal.
+			// A character that isn't printable is escaped. It could end a line for some programs, or
+			// deceive a reader at a terminal.
 			if size > 1 && strconv.IsPrint(char) {
 				i += size
 				continue

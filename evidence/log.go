@@ -34,7 +34,7 @@ const (
 type Log struct {
 	w      io.Writer
 	signer *treeSigner // nil: the log isn't signed
-	file   *os.File    // file that is the Log's own, the same as w; nil: none
+	file   *os.File    // w, if the Log has opened it; nil: it hasn't
 
 	mu      sync.Mutex
 	change  sync.Cond // of writing, public and sealed
@@ -128,7 +128,7 @@ func (l *Log) Record(_ context.Context, d Decision) {
 		l.append(&d, now)
 	}
 	due := len(l.buf) >= l.flushAt || now.Sub(l.last) >= flushAfter
-	// One goroutine writes at a time; the records of others wait in buf meanwhile.
+	// One goroutine writes at a time. The records of others wait in buf meanwhile.
 	if due && !l.writing {
 		l.write(now)
 		l.publish()
@@ -151,7 +151,7 @@ func (l *Log) publish() {
 		signed := l.ready[0]
 		l.ready = l.ready[1:]
 		l.due--
-		// Publish is the user's function and may take long; other goroutines go on recording.
+		// Publish is the user's function and may take long. Other goroutines can record meanwhile.
 		l.mu.Unlock()
 		err := l.signer.send(l.w, signed)
 		l.mu.Lock()
@@ -260,8 +260,8 @@ func (l *Log) write(now time.Time) {
 	rest := chunk[n:]
 	if len(rest) > 0 {
 		// The rest goes before the records that arrived meanwhile, into the buffer that has room for
-		// it; the other one becomes the spare. The next write is due only when as much again is
-		// there, so that a writer that fails isn't called for each record.
+		// it. The other buffer becomes the spare. The next write is due only when the buffer has
+		// doubled, so that a failing writer isn't called for each record.
 		meanwhile := l.buf
 		l.buf = append(append(chunk[:0], rest...), meanwhile...)
 		l.spare = meanwhile
@@ -410,7 +410,7 @@ func (c *clock) set(now time.Time) (jumped time.Duration) {
 	ahead := wall.Sub(shared.wall.Add(now.Sub(shared.mono)))
 	switch {
 	case ahead.Abs() <= jump:
-		// Another Log has an anchor that still holds: both logs get the same times.
+		// Another Log has a valid anchor, so both logs get equal times.
 		wall = wall.Add(-ahead)
 	case now != wall: // a bubble of testing/synctest has no monotonic clock
 		shared.anchor = anchor{now, wall}
@@ -419,7 +419,7 @@ func (c *clock) set(now time.Time) (jumped time.Duration) {
 	return jumped
 }
 
-// read returns the wall time of t; t itself if it has no monotonic reading.
+// read returns the wall time of t, or t if it has no monotonic reading.
 func (c *clock) read(t time.Time) time.Time {
 	if t.IsZero() || t == t.Round(0) {
 		return t

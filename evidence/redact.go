@@ -285,10 +285,10 @@ func (r *redactor) Record(ctx context.Context, d Decision) {
 	r.next.Record(ctx, d)
 }
 
-// replace replaces the parameters' values in s. A value stands between "name=", which follows one
-// of ?, &, ; and # (fragments carry tokens too), and & or # or one of ends; text that is escaped
-// more often than its "=" is a part of it, and so is a ";", which most servers take for data (URL
-// Standard, section 5.1). A URL in a parameter of another has its own parameters, escaped:
+// replace replaces the parameters' values in s. A value begins behind "name=", which follows one of
+// ?, &, ; and #, because fragments have tokens too. It ends before &, # or one of ends. Text that
+// is escaped more often than its "=" is in the value. So is a ";", which most servers take for data
+// (URL Standard, section 5.1). A URL in a parameter of another URL has its own parameters, escaped:
 // "?next=%2Fa%3Ftoken%3Dx".
 func (r *redactor) replace(s, ends string) string {
 	if !strings.ContainsAny(s, "=%") {

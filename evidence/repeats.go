@@ -39,7 +39,7 @@ func newRepeats() repeats {
 // count counts the response d. At the 10th, the 100th and so on for a URL it returns the line about
 // it.
 func (r repeats) count(d *Decision) string {
-	// What nobody asked for in so many words is no repeat: tries, and redirects.
+	// Tries and redirects are no repeats, because no caller asked for them.
 	isGet := d.Method == "" || d.Method == "GET"
 	if d.Type != Fetched || d.RobotsTxt || !isGet || d.Attempt > 1 || d.Redirects > 0 {
 		return ""

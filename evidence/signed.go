@@ -117,8 +117,8 @@ func (s *treeSigner) send(w io.Writer, signed []byte) error {
 	return nil
 }
 
-// resume makes the tree that of the first size bytes of file. It continues from the line of the
-// last checkpoint, which begins at from; nil: there is none, and from is 0.
+// resume gives s the tree of the first size bytes of file. It continues from the line of the last
+// checkpoint, which begins at from. Without a checkpoint it is nil, and from is 0.
 func (s *treeSigner) resume(file io.ReaderAt, size, from int64, checkpoint []byte) error {
 	if checkpoint != nil {
 		var line LogLine

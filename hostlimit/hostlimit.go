@@ -150,31 +150,33 @@ type Controller interface {
 	Drain(ctx context.Context) error
 }
 
-// An Outcome is the response to one request, or its failure. Its effect on the key:
+// An Outcome is the response to one request, or its failure. Pass it to [Lease.Observe] once the
+// headers have come, or the request has failed. It has this effect on the key:
 //
-//	answer                                     effect
-//	429; Refused set; those that               blocks: RetryAfter, or as long as the policy says
-//	[backoff.Refusals] adds; with AtLeast
-//	503 with RetryAfter
-//	the same, of a request that started        blocks until RetryAfter as well, even where that block
-//	before the block was set                   is over by now; isn't counted
-//	401, 402, 403, 451; a 4xx that isn't       clears nothing; the fifth in a row (InARow) is a ban
-//	registered, 406 to a GET, 600 and more;    if the next answer is another one
-//	400, 405, 409 to a GET where Page is set
-//	408, 425, 5xx, no response                 pauses it: Fibonacci steps of up to 5 minutes, or
-//	                                           RetryAfter; asked again, the host's trouble shows, or
-//	                                           the page's own
-//	any of these to a probe after a refusal    blocks, counted as one more in a row
-//	below 400, 404, 410                        success: clears block and counter
-//	any other 4xx, which is about the request; nothing: neither praise nor refusal
-//	501 to another method than GET;
-//	407; a caller that gave up
-//	RetryAfter with 400 and more, or with 3xx  blocks until then as well; isn't counted for that
-//	Reset set, with any answer                 blocks until then as well; isn't counted
-//	Refused and Banned set                     blocks: a minute, doubling, or as long as the policy says
+//	response                                   effect
+//	429                                        block for RetryAfter, or by the policy
+//	Refused is set                             block for RetryAfter, or by the policy
+//	a status that [backoff.Refusals] adds      block for RetryAfter, or by the policy
+//	503 with RetryAfter, if AtLeast is set     block for RetryAfter, or by the policy
+//	Refused and Banned are set                 block for a minute, doubling, or by the policy
+//	a refusal, but the request started before  longer block if RetryAfter ends later, not counted
+//	the present block was set
+//	401, 402, 403, 451, an unregistered 4xx,   no effect up to the fifth in a row (InARow). Then one
+//	600 and more, 406 to a GET                 request starts alone. If it gets such a response too,
+//	                                           the key is banned
+//	400, 405, 409 to a GET, if Page is set     as 403
+//	408, 425, 5xx, no response                 pause: Fibonacci steps up to 5 minutes, or RetryAfter.
+//	                                           Then one request shows whether only this page fails
+//	a failure of the probe after a refusal     longer block, one more in a row
+//	below 400, 404, 410                        success: ends the block, and the counter becomes 0
+//	any other 4xx, 501 to another method       no effect, because it is about the request
+//	than GET
+//	407, a caller that gave up                 no effect
+//	3xx, or 400 and more, with RetryAfter      also block until then, not counted
+//	any response with Reset                    also block until then, not counted
 //
-// The wait that a response asks for is capped by MaxRetryAfter. rules.Refusals has the states of a
-// key, and [Adaptive] the effect of responses on the delay.
+// MaxRetryAfter caps the wait that a response asks for. rules.Refusals has the states of a key, and
+// [Adaptive] has the effect of responses on the delay.
 type Outcome struct {
 	// Status is the response's status code, 0 if there was no response.
 	Status int

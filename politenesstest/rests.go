@@ -23,18 +23,17 @@ const (
 // request, and one request alone after it. It follows from the starts and answers of the host, in
 // their order:
 //
-//	5xx, 408, 425, no response rest: 1, 1, 2, 3, 5... s by the number in a row
-//	the same to the request after none, if the page is one that was refused: the response to
-//	a rest                           the next page decides
-//	the same, of a page right after  none: the trouble is the page's own
-//	which another one was served
-//	the same after 429 and the like  rest: 1 s, whichever page it is; a challenge by its header is
-//	                                 like 429
-//	the fifth of 401, 402, 403, 451, no rest; one request alone
-//	and of statuses that HTTP
-//	doesn't know
+//	5xx, 408, 425, no response       rest: 1, 1, 2, 3, 5... s by the number in a row
+//	one of these to the request      none for the page that was refused: the response to the next
+//	after a rest                     page decides
+//	one of these of a page right     none: only that page fails
+//	before one that was served
+//	one of these after 429 or a      rest: 1 s, for any page
+//	challenge by its header
+//	the fifth of 401, 402, 403, 451  no rest; one request alone
+//	and of unknown statuses
 //	the next of them                 rest: 60 s, doubling to 10 min, then to 4 h
-//	any success but of robots.txt    all is over
+//	any success except robots.txt    all is over
 type rests struct {
 	rules Rules
 	until time.Time // end of the rest

@@ -58,9 +58,9 @@ func (p Page) Conditions(h http.Header, now time.Time) bool {
 	return true
 }
 
-// alternatives returns the list of tags that mean the version with the tag etag. Apache adds
-// "-gzip" to the tag of what it compresses, and compares what comes back without it: only the list
-// of both is ever answered 304 (its bug 45023).
+// alternatives returns the list of tags for the version with the tag etag. Apache adds "-gzip" to
+// the tag of a compressed response, but compares with the tag without it. So only a list of both
+// gets a 304 (its bug 45023).
 func alternatives(etag string) string {
 	if plain, ok := strings.CutSuffix(etag, `-gzip"`); ok {
 		return etag + ", " + plain + `"`

@@ -122,8 +122,7 @@ func isWhole(status int) bool {
 	return status == http.StatusOK || status == http.StatusNonAuthoritativeInfo
 }
 
-// isVersion reports whether the response has a version of the page, or confirms the one that was
-// had.
+// isVersion reports whether the response has a version of the page, or confirms the known one.
 func (a *Answer) isVersion() bool {
 	return isWhole(a.Status) || a.Status == http.StatusNotModified && a.Conditional
 }
@@ -158,8 +157,7 @@ func (s Schedule) Next(p Page, a Answer) (next Page, c Change, due time.Time) {
 	return next, c, next.Due
 }
 
-// distance returns the time after a response in which its page isn't asked for, whatever anybody
-// says.
+// distance returns the time after a response in which its page is never fetched.
 func (s Schedule) distance(p Page, a Answer) time.Duration {
 	if s.IgnoreFresh || !a.isVersion() {
 		return s.Min
@@ -253,7 +251,7 @@ func (p *Page) whole(before Page, a Answer, now time.Time) Change {
 // unchanged makes p the page that a 304 confirms.
 func (p *Page) unchanged(a Answer) Change {
 	if !a.Conditional || p.Whole.IsZero() {
-		// Nobody asked whether the page has changed. The next request is one for all of it.
+		// The request had no condition. The next request has none either, and gets the whole page.
 		p.ETag = ""
 		p.LastModified = ""
 		return ""
@@ -283,7 +281,7 @@ func (p *Page) gone() Change {
 	return Same
 }
 
-// moved makes p a page that is elsewhere for good. If it comes back it is a new one.
+// moved makes p a page that has moved permanently. If it comes back, it is a new page.
 func (p *Page) moved() Change {
 	had := !p.Whole.IsZero()
 	*p = Page{Visited: p.Visited, Changed: p.Changed, Hints: p.Hints}
@@ -293,8 +291,8 @@ func (p *Page) moved() Change {
 	return ""
 }
 
-// elsewhere compares the target of a redirect that may be lifted. A page that was had keeps what it
-// had.
+// elsewhere compares the target of a temporary redirect. A page that was fetched before stays
+// unchanged.
 func (p *Page) elsewhere(before Page, a Answer, now time.Time) {
 	if !p.Whole.IsZero() {
 		return
@@ -329,8 +327,8 @@ func (p Page) before(now time.Time) Page {
 	return p
 }
 
-// dateOf returns when the server made the response, by its own clock. A response without a Date is
-// dated by who receives it.
+// dateOf returns when the server made the response, by the server's clock. A response without a
+// Date has the time of its receipt.
 func dateOf(a Answer) time.Time {
 	if date, err := http.ParseTime(first(a.Header, "Date")); err == nil {
 		return date

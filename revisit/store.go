@@ -80,7 +80,7 @@ func (s *DirStore) Load(_ context.Context, key string) (p Page, ok bool, err err
 	if len(sealed) == 0 && err != nil {
 		return Page{}, false, err
 	}
-	warning := err // that others may write here, beside what was read
+	warning := err // others may write here; the data was read anyway
 	data, err := statedir.Unseal(magic, sealed)
 	if err != nil {
 		return Page{}, false, fmt.Errorf("%s: %w", file, err)

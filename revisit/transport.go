@@ -162,7 +162,7 @@ func (t *Transport) Forget(req *http.Request) error {
 	return t.store().Save(req.Context(), key, Page{})
 }
 
-// load returns what is remembered of a page, and the zero Page if that is nothing.
+// load returns the memory of a page, or the zero Page.
 func (t *Transport) load(ctx context.Context, key string) (p Page, err error) {
 	p, ok, err := t.store().Load(ctx, key)
 	if err != nil {
@@ -176,7 +176,7 @@ func (t *Transport) load(ctx context.Context, key string) (p Page, err error) {
 
 // save remembers a page.
 func (t *Transport) save(ctx context.Context, key string, p Page) {
-	// What the response has brought is in the program's hands, even if its context has ended.
+	// The program has the response, even if its context has ended.
 	if err := t.store().Save(context.WithoutCancel(ctx), key, p); err != nil {
 		t.failed(fmt.Errorf("revisit: saving %s: %w", key, err))
 	}
@@ -188,8 +188,9 @@ func (t *Transport) failed(err error) {
 	}
 }
 
-// reserve loads the page of v and notes that it is asked for now. If it may not be, reserve returns
-// when it may, and zero otherwise. A page whose answer is still on its way counts from its request.
+// reserve loads the page of v and notes that it is fetched now. If it is too early, reserve returns
+// the earliest time, and otherwise zero. Before its response has come, a page counts from its
+// request.
 func (t *Transport) reserve(v *visit, forced bool) (earliest time.Time) {
 	var err error
 	v.page, err = t.load(v.ctx, v.key)
@@ -291,7 +292,7 @@ func hasDirective(h http.Header, name string) bool {
 }
 
 // keyOf returns the key of the page that req is for: its URL without fragment and userinfo, and a
-// hash of what else of the request a response depends on.
+// hash of the other parts of the request on which a response depends.
 func keyOf(req *http.Request) string {
 	u := *req.URL
 	u.User = nil
@@ -352,7 +353,7 @@ func (v *visit) answered(resp *http.Response) {
 	resp.Body = &body{ReadCloser: resp.Body, visit: v}
 }
 
-// learn remembers what the response says, whose body has the hash text.
+// learn remembers the response, whose body has the hash text.
 func (v *visit) learn(text uint32) {
 	defer v.end()
 	a := v.answer
@@ -369,7 +370,7 @@ func (v *visit) learn(text uint32) {
 func (v *visit) end() {
 	v.t.mu.Lock()
 	defer v.t.mu.Unlock()
-	// A later visit of the same page may be under way, by no-cache.
+	// A later visit of this page may be running, by no-cache.
 	if asked, ok := v.t.pending.Peek(v.key); ok && asked.Equal(v.asked) {
 		v.t.pending.Remove(v.key)
 	}
@@ -385,7 +386,7 @@ type body struct {
 	visit *visit
 
 	mu   sync.Mutex // held by Read
-	hash uint32     // CRC-32 of what was read
+	hash uint32     // CRC-32 of the bytes read
 	over bool       // the visit has ended
 }
 

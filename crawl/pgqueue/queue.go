@@ -14,14 +14,14 @@
 // A host belongs to one process at a time, for a lease of 10 seconds that each call renews. A crawl
 // calls once a second. So pages of a host are fetched by one process, in their order:
 //
-//	event                                     what becomes of the host
+//	event                                     effect on the host
 //	a process has room for more hosts         it claims one that no process has, up to its fair part
 //	the last lent URL of a host is done       it is free
-//	another process has fewer hosts, and room  those beyond the fair part are given back
+//	another process has fewer hosts and room  hosts beyond the fair part are given back
 //	a process is killed                       its hosts are free when its lease ends
-//	a process is paused past its lease its hosts are free; when it continues, Owns says so, and
-//	                                          the crawl asks for nothing of them
-//	a process is closed                       its hosts are free at once
+//	a process is paused past its lease        its hosts are free; when it continues, Owns returns
+//	                                          false, and the crawl fetches none of their URLs
+//	a process is closed                       its hosts are free immediately
 //
 // URLs that were lent when a process was killed are lent again. At most the pages that were in
 // flight are fetched twice. A result that comes late counts, since the page was fetched.

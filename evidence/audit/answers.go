@@ -12,8 +12,8 @@ import (
 	"github.com/go-politeness/politeness/internal/sfv"
 )
 
-// A meaning is that of a response for its host, by the rules of docs/429.md. The rules are written
-// here a second time: if a limiter and its judge shared them, a mistake in them would show nowhere.
+// A meaning is the meaning of a response for its host, by docs/429.md. The rules are written here a
+// second time. If the limiter and the auditor shared them, a mistake in them wouldn't show.
 type meaning uint8
 
 const (
@@ -27,7 +27,7 @@ const (
 // meaning returns the meaning of a response, of which d is a record. after is its Retry-After.
 func (t *transport) meaning(d *evidence.Decision, after int64) meaning {
 	status := d.Status
-	// With Refusals.AtLeast the policy's time goes before what the host asks for.
+	// With Refusals.AtLeast the policy's time replaces a shorter one that the host asks for.
 	unavailable := status == 503 && after > 0 && t.policy.AtLeast
 	switch {
 	case d.Refused != "" || t.blocksAtOnce(status) || unavailable:
@@ -48,8 +48,7 @@ func (t *transport) meaning(d *evidence.Decision, after int64) meaning {
 	return served
 }
 
-// speaksOfRequest reports whether the status of d is about what was asked, so that it says nothing
-// of the host.
+// speaksOfRequest reports whether the status of d is about the request, and not about the host.
 func speaksOfRequest(d *evidence.Decision) bool {
 	plain := (d.Method == "" || d.Method == "GET") && !d.Conditional
 	switch status := d.Status; {
@@ -64,7 +63,7 @@ func speaksOfRequest(d *evidence.Decision) bool {
 	}
 }
 
-// aboutRequests are the statuses that are about the request whatever was asked; 407 is a proxy's.
+// aboutRequests are the statuses that are about any request. 407 comes from a proxy.
 var aboutRequests = []int{407, 411, 412, 413, 414, 415, 416, 417, 421, 422, 423, 424, 426, 428, 431}
 
 // forbids reports whether a status is that of a page that is forbidden, or of a ban.
@@ -102,7 +101,7 @@ func quota(d *evidence.Decision, sent time.Time) int64 {
 		if n >= moment {
 			n -= sent.Unix()
 		}
-		if n < moment { // a larger number is in milliseconds: the judge believes the record then
+		if n < moment { // a larger number is in milliseconds: the record is believed then
 			wish = max(wish, min(n, longestQuota)*slack)
 		}
 		return wish
@@ -127,8 +126,8 @@ func quota(d *evidence.Decision, sent time.Time) int64 {
 	return wish
 }
 
-// An answer is one that may change its host's state: each but a plain success. A block that no
-// response in the log has set, but a person or an earlier process, has one too, of no exchange.
+// An answer is a response that may change its host's state, which is any except a plain success. A
+// block by an operator or an earlier process has an answer, too, without an exchange.
 type answer struct {
 	by      *transport
 	x       *exchange // nil: it is of none
@@ -161,14 +160,14 @@ func (n *answer) words() string {
 	return "status " + strconv.Itoa(n.status)
 }
 
-// A block is one that was set, or one that a person lifted.
+// A block is a block that was set, or that an operator lifted.
 type block struct {
 	at       place
 	from     int64
 	until    int64
-	kind     meaning // of the refusal that set it; silent: it wasn't counted as one
+	kind     meaning // of the refusal that set it; silent: it wasn't counted as a refusal
 	inARow   int     // number of refusals of that kind in a row
-	hand     bool    // a person did it
+	hand     bool    // an operator did it
 	lifts    bool    // it is the end of all blocks before
 	restored bool    // it was left by an earlier process, or by another one
 	late     bool    // the refusal was found in the body of its answer
@@ -193,7 +192,7 @@ func (a *auditor) answerOf(t *trip, d *evidence.Decision) answer {
 		unread = false
 	}
 	left := quota(d, sent)
-	// A 503 that isn't configured as a refusal may be the host's trouble: it teaches no delay.
+	// A 503 that isn't configured as a refusal may be a failure of the host, and teaches no delay.
 	explicit := d.Status != 503 || d.Refused != "" || a.by.blocksAtOnce(503)
 	n := answer{
 		by:      a.by,
@@ -216,7 +215,7 @@ func (a *auditor) answerOf(t *trip, d *evidence.Decision) answer {
 	// A redirect may lead to another host, which its Retry-After is about then.
 	n.rests = isWhole && !unread && after > 0 && d.Status/100 != 3
 	if !isWhole || unread {
-		// The part that is missing, or that the judge can't read, may have asked for any time.
+		// A part that is missing or unreadable may have asked for any time.
 		n.wish = 0
 		n.after = true
 	}

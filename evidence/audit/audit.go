@@ -19,24 +19,24 @@ import (
 	"github.com/go-politeness/politeness/evidence/audit/internal/trees"
 )
 
-// For maintainers: Check reads all records first. Then it judges each host. The files are listed
-// in the order of this work. A file calls functions of files further down:
+// For maintainers: Check reads all records first. Then it checks each host. The files are listed in
+// the order of this work. A file calls functions of files further down:
 //
 //	audit.go      Check; an exchange, a limiter
 //	source.go     lines: their numbers, the chain, checkpoints
 //	records.go    records, each against itself and its request: starts, ends, blocks
 //	robots.go     verdicts and preferences, decided again from robots.txt
 //	pages.go      redirects, tries, pages, and the use of the budget
-//	answers.go    answers: the meaning of each for its host, and the rest that it asks for
+//	answers.go    responses: the meaning of each for its host, and the wait that it asks for
 //	hosts.go      each host by the times of its starts, with everything known: gaps, slots
-//	inflight.go   what was in flight at once: on a host, on a site, on all hosts
-//	refusals.go   each answer of a host by its time: the blocks that it had to set or lift
-//	together.go   several limiters on one host: what its site saw
-//	revisits.go   pages that were had before: asked for again only when due
+//	inflight.go   concurrent requests on a host, on a site, on all hosts
+//	refusals.go   each response of a host by its time: the blocks that it had to set or lift
+//	together.go   several limiters on one host, as its site saw them
+//	revisits.go   pages that were fetched before: fetched again only when due
 //	lessons.go    how long a refusal blocks its host, and which delay it teaches
 //	transport.go  policies, and the limiters that Transports share
 //	promises.go   findings: the broken and the open promises
-//	report.go     the report for people and in JSON
+//	report.go     the report as text and in JSON
 
 // Check reads logs that [evidence.JSONLines] wrote and proves their claims. No two starts on a host
 // were closer than the delay in force. Never more requests were in flight than the host has slots.
@@ -124,8 +124,8 @@ func CheckSite(log io.Reader, hosts ...string) (*Report, error) {
 
 const emptyLog = "a log without a record beside others, as of a process that was killed before it wrote one"
 
-// check checks logs against the key and the checkpoints in forest. With a site it judges only the
-// records about that.
+// check checks logs against the key and the checkpoints in forest. With a site it checks only the
+// records about it.
 func check(trust Trust, forest *trees.Forest, site sites.Site, logs []io.Reader) (*Report, error) {
 	a := newAuditor()
 	a.trust = trust
@@ -167,8 +167,8 @@ const (
 	// settling is how long a limiter may take to learn of a response: one that many machines share
 	// is asked over the network.
 	settling = 3 * slack
-	// leeway is how much earlier than the judge reckons a block may end: a limiter reads its clock
-	// for itself.
+	// leeway is how much earlier than computed a block may end, because a limiter reads the clock a
+	// second time.
 	leeway = slack / 10
 	// maxSkew is how far the clocks of processes that share robots.txt may be apart.
 	maxSkew = 60 * slack
@@ -182,7 +182,7 @@ const (
 	never = math.MaxInt64
 )
 
-// An auditor reads records and judges them.
+// An auditor reads records and checks them.
 type auditor struct {
 	report Report
 	trust  Trust
@@ -271,7 +271,7 @@ const (
 	undated                       // the time of its answer isn't known
 	local                         // it started without its limiter's server, which doesn't know of it
 	conditional                   // it asked for a page only if that had changed
-	further                       // it is a further try, or follows a redirect: nobody asked for it by itself
+	further                       // it is a further try, or follows a redirect: no caller asked for it
 	version                       // its answer has all of its page
 	unchanged                     // its answer is the 304 that it asked for
 	validated                     // its answer has a validator that can be sent back
@@ -316,8 +316,8 @@ func (a *auditor) endLog() {
 // endTransport ends the records of t, at the end of its log.
 func (a *auditor) endTransport(t *transport) {
 	sealed := a.run.seal != 0
-	// A request whose end a kill has taken out of the log had its slot until then, without a doubt:
-	// ends are recorded within slack.
+	// If a kill has removed the end of a request, it certainly had its slot until then, because ends
+	// are recorded within slack.
 	until := t.run.last - slack + t.shift
 	for _, trip := range t.trips {
 		if trip.underWay && !sealed {
@@ -343,7 +343,7 @@ func (a *auditor) endTransport(t *transport) {
 	}
 }
 
-// judge judges the hosts, when everything was read, and returns the report.
+// judge checks the hosts, after everything was read, and returns the report.
 func (a *auditor) judge() *Report {
 	for _, l := range a.limiters {
 		// A start that the server doesn't know of leaves as much open as one that is missing.

@@ -30,7 +30,7 @@ type host struct {
 	hold
 }
 
-// An openKind is what has a bound of its own: switched connections of a Transport, or its streams.
+// An openKind is a kind with a separate limit: switched connections of a Transport, or its streams.
 type openKind struct {
 	by       uint32
 	upgraded bool
@@ -80,7 +80,7 @@ type sequence struct {
 	overlaps bool                 // another limiter was in use at the same time
 	spans    []span               // blocks that the limiter has set or known
 
-	// carriedGap is whether the first gap was judged, which a limiter before has left.
+	// carriedGap says that the first gap, which an earlier limiter has left, was checked.
 	carriedGap bool
 	taught     float64 // delay that a refusal has taught last; 0: none
 	taughtAt   int64   // when the refusal taught it, or earlier
@@ -102,7 +102,7 @@ type sequence struct {
 	lastForbidden int64 // time of the last one
 	forbidden     int   // number of them in a row; the smallest one, if the order of answers isn't sure
 	unsureUntil   int64 // until then their order isn't sure
-	fullAt        int64 // when they were so many that the next request has to go alone; 0: they aren't
+	fullAt        int64 // when they reached the number after which a request has to go alone; 0: not yet
 }
 
 // host returns the host that d is about.
@@ -145,7 +145,7 @@ func (h *host) of(t *transport) *sequence {
 	return s
 }
 
-// judge judges the work of all limiters on h, one after the other.
+// judge checks the work of all limiters on h, one after the other.
 func (h *host) judge() {
 	// A policy record may be written after starts that it holds for.
 	for _, own := range h.own {
@@ -197,8 +197,8 @@ func (s *sequence) isBeside(before *sequence) bool {
 
 // sort puts the starts, answers and blocks in the order of their times.
 func (s *sequence) sort() {
-	// Records are made a little after their starts, and each process has a log of its own. Of
-	// starts at one time the numbers give the order.
+	// Records are made a little after their starts, and each process has a separate log. If starts
+	// have one time, their numbers give the order.
 	slices.SortStableFunc(s.xs, func(x, y *exchange) int {
 		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(x.seq, y.seq))
 	})
@@ -240,7 +240,8 @@ func (s *sequence) takeBack(x *exchange) {
 	}
 }
 
-// judge judges each start of the sequence, in the order of their times, by all that was before it.
+// judge checks each start of the sequence, in the order of their times, against everything before
+// it.
 func (s *sequence) judge() {
 	h := s.h
 	if !s.overlaps {
@@ -297,7 +298,7 @@ const (
 	answerUnknown = "the response to a request that has no end"
 )
 
-// ending judges how x ended.
+// ending checks the end of x.
 func (s *sequence) ending(x *exchange, isLast bool) {
 	switch {
 	case x.fate == ended:
@@ -415,7 +416,7 @@ const (
 	mayBeUnused = "a start that may have been given back unused: it has no end"
 )
 
-// gap judges the gap before x.
+// gap checks the gap before x.
 func (s *sequence) gap(x *exchange, limits *limits) {
 	short := s.forgot
 	s.forgot = limits.learned && s.forgets(x)
@@ -453,7 +454,7 @@ func (s *sequence) gap(x *exchange, limits *limits) {
 	}
 }
 
-// gapFromEnd judges the gap between the end of the exchange before x and the start of x.
+// gapFromEnd checks the gap between the end of the exchange before x and the start of x.
 func (s *sequence) gapFromEnd(x *exchange) {
 	last := s.last
 	if last.fate != ended || last.has(unsent|resent) {

@@ -96,9 +96,9 @@ func (a *auditor) isOver(y, x *exchange, b bound) bool {
 
 const twoClocks = "a place that a process of a fleet counts by its own clock, which isn't that of the starts"
 
-// mayBeOver reports whether y may have been over when x started, though the log's times say
-// otherwise. This leaves the promise open. A process of a fleet counts by itself what is in flight
-// on several hosts. Its starts are stamped by the clock of the server, and its ends aren't.
+// mayBeOver reports whether y may have ended before x started, against the log's times. This leaves
+// the promise open. A process of a fleet counts its own requests in flight over several hosts. Its
+// starts are stamped by the server's clock, and its ends aren't.
 func (a *auditor) mayBeOver(y, x *exchange, b bound) bool {
 	if b.host != "" || a.indexed[x.by].policy.Process == "" || y.end > x.start+settling {
 		return false
@@ -107,8 +107,9 @@ func (a *auditor) mayBeOver(y, x *exchange, b bound) bool {
 	return true
 }
 
-// byProcess returns exchanges by who counts them, each in the order of their starts. The processes
-// of a fleet share slots, delays and blocks. What is bounded over several hosts each counts alone.
+// byProcess returns exchanges by the process that counts them, in the order of their starts. The
+// processes of a fleet share slots, delays and blocks. Limits over several hosts apply to each
+// process alone.
 func (a *auditor) byProcess(xs []*exchange) map[string][]*exchange {
 	counted := make(map[string][]*exchange)
 	for _, x := range xs {
@@ -119,7 +120,7 @@ func (a *auditor) byProcess(xs []*exchange) map[string][]*exchange {
 		slices.SortFunc(own, func(x, y *exchange) int {
 			// Of equal starts, those that ended first come first.
 			first := cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(x.end, y.end))
-			// The records' order of what is equal, so that one log gives one report.
+			// Equal ones stay in the order of their records, so that one log gives one report.
 			return cmp.Or(first, cmp.Compare(x.by, y.by), cmp.Compare(x.line, y.line))
 		})
 	}
@@ -170,7 +171,7 @@ func widestSite(key string) string {
 // those below it.
 func (a *auditor) proveDomain(hosts []*host) {
 	bySite := make(map[string][]*exchange)
-	var unsure []*exchange // of names of which nobody says whether they are one site
+	var unsure []*exchange // of names that may be one site or several
 	names := make(map[string]bool)
 	for _, h := range hosts {
 		name := hostname.WithoutPort(h.report.Host)

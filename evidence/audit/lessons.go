@@ -22,7 +22,7 @@ const (
 	bansToMost = 6
 	banLongest = 4 * time.Hour
 
-	// refusalTeaches is for "1.5 times the delay in force", banTeaches for "twice what it was".
+	// A refusal makes the delay 1.5 times as long, and a ban twice.
 	refusalTeaches = 1.5
 	banTeaches     = 2
 	// The steps are for: "A page that is served 20 s after the last lesson or step makes the delay 2 %
@@ -35,8 +35,8 @@ const (
 	maxSteps = 1000
 )
 
-// least returns for how long the block that n set lasts at least; known is false if the policy is
-// the user's own.
+// least returns the least length of the block that n set. known is false if the user has written
+// the policy.
 func (n *answer) least() (least int64, known bool) {
 	p := n.by.policy
 	b := n.block
@@ -46,7 +46,7 @@ func (n *answer) least() (least int64, known bool) {
 	}
 	failed := cant(n.status) && n.meaning != refusing
 	switch {
-	case b.kind == unsure: // it may be a page's own trouble
+	case b.kind == unsure: // maybe only this page fails
 		least = fibonacci(b.inARow, unsureStep, min(unsureMost, most))
 	case n.after && !p.AtLeast: // Retry-After is in place of the policy
 	case b.kind == forbidden:
@@ -137,10 +137,10 @@ func (s *sequence) taughtUntil(at int64) float64 {
 	return least
 }
 
-// forgets reports whether the delay after the start x, if the policy says Learned, is shorter than
-// refusals have taught. The judge takes how long it is from the records, since no log shows which
-// page's trouble was the host's. But a refusal that teaches makes it half as long again, and a ban
-// twice as long.
+// forgets reports whether the delay after the start x is shorter than the learned one, if the
+// policy has Learned. The learned delay comes from the records, because no log shows which failures
+// the host has caused. After a refusal that teaches, it is 1.5 times as long, and after a ban
+// twice.
 func (s *sequence) forgets(x *exchange) bool {
 	const rounding = 1000 // a limiter on a server reckons in microseconds
 	if x.seq == 1 {

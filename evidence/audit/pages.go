@@ -99,7 +99,7 @@ func (a *auditor) leave(t *trip) {
 	a.by.over = a.by.over[1:]
 }
 
-// costsAPage reports whether the start d of a page costs one of the budget; before is the number of
+// costsAPage reports whether the start d of a page costs one of the budget. before is the number of
 // the last try of its trip. All hops and tries of a navigation are one page.
 func (a *auditor) costsAPage(d *evidence.Decision, before int) bool {
 	// A further try costs nothing if the log has the one before it.

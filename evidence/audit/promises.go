@@ -53,7 +53,7 @@ const (
 	everyStartEnded
 	timesAgree
 	logWhole
-	dueKept  // the last one: a report has it only if somebody made that promise
+	dueKept  // the last one: a report has it only if the promise was made
 	promises // number of them
 )
 

@@ -16,8 +16,8 @@ import (
 // seed makes the hashes of URLs and requests.
 var seed = maphash.MakeSeed()
 
-// take takes the record d from the line at. Records of a Transport before its policy aren't judged:
-// it had promised nothing.
+// take takes the record d from the line at. Records of a Transport before its policy aren't
+// checked, because it had promised nothing.
 func (a *auditor) take(d *evidence.Decision, at place) {
 	a.d = d
 	a.at = at
@@ -122,8 +122,8 @@ func (a *auditor) consistent(d *evidence.Decision) {
 		a.cannot(late < 0, "recorded before its start")
 		a.cannot(late > slack && ofStart, "recorded more than a second after its start")
 	}
-	// RetryAt is when the request may come back, Until is the end of the block: of one answer they
-	// are the same.
+	// RetryAt is the time for the next try, and Until is the end of the block. After one response they
+	// are equal.
 	ends := d.Type == evidence.HostBlocked && !d.RetryAt.IsZero()
 	a.cannot(ends && !d.RetryAt.Equal(d.Until), "two times for the end of one block")
 	a.cannot(d.Latency > d.Duration, "the headers came after the end of the body")
@@ -189,7 +189,7 @@ func wasSent(d *evidence.Decision) bool {
 func (a *auditor) started(d *evidence.Decision) {
 	h := a.host(d)
 	t := a.trip(d)
-	a.tested(everyStartEnded) // ending judges it, when all ends are known
+	a.tested(everyStartEnded) // ending checks it, when all ends are known
 	h.latest = max(h.latest, d.Seq)
 	before := *t // the try before, which the present one replaces
 	_, target := sites.SplitURL(d.URL)
@@ -265,7 +265,7 @@ const robotsPath = "/robots.txt"
 // for each connection that it finds dead.
 const maxSends = 10
 
-// sends counts the tries of a trip, and how often each was sent; before is the trip before the
+// sends counts the tries of a trip, and how often each was sent. before is the trip before the
 // present start.
 func (a *auditor) sends(d *evidence.Decision, t, before *trip) {
 	if d.Type == evidence.Resent && before.underWay && before.attempt == d.Attempt {
@@ -427,7 +427,7 @@ func (a *auditor) endAgrees(d *evidence.Decision, t *trip) {
 	if now != 0 && end-now > slack {
 		a.contradiction(fmt.Sprintf("recorded %v before its end", time.Duration(end-now)), start)
 	}
-	// A turn whose delay turns out to be shorter than the crawl-delay has to be given back unsent.
+	// If the delay of a turn is shorter than the crawl-delay, the request must not be sent.
 	if wasSent(d) && x.delay > 0 && x.delay < min(x.floor, longest) {
 		delay := time.Duration(x.delay)
 		floor := time.Duration(x.floor)
@@ -481,7 +481,7 @@ func (a *auditor) moved(d *evidence.Decision) {
 		lifts:    d.Type == evidence.HostCleared,
 	}
 	if d.Late && !b.lifts {
-		// No field of the log shows what the text of a page said.
+		// No field of the log has the text of a page.
 		b.kind = kinds[d.Kind]
 		b.late = true
 		s.answers = append(s.answers, &answer{by: a.by, block: b})
@@ -489,7 +489,7 @@ func (a *auditor) moved(d *evidence.Decision) {
 	}
 	t := a.by.trips[d.Trip]
 	if t == nil || !t.underWay || t.attempt != d.Attempt || t.host != h {
-		// No request under way did it: a person may have, or an earlier process.
+		// No running request did it. An operator or an earlier process may have.
 		if !b.hand && !b.restored {
 			a.contradiction("a block was set or lifted by no request")
 		}

@@ -10,17 +10,17 @@ import (
 // A move is a response that may have changed the state of its host, or a block that no response
 // set. The moves of a sequence, by time, change that state so:
 //
-//	move                            the host afterwards
-//	block of a response, counted blocked until its end, then probing; its row is the record's
-//	block of a response for a quota blocked until its end; rows and probing stay
-//	block found late, in a body     the same, by its record alone, which is open
-//	block by an operator blocked until its end; no rows, no probing
-//	block of an earlier process     the same; refusals of that process may still count (carried)
-//	end of blocks by an operator not blocked; no rows, no probing
-//	end of blocks by a response the same, if the host serves us and the request is newer (lift)
-//	plain success                   answers such as 403 in a row end, and the failures of its page
-//	answer without a block          as it was: judged by uncounted and obeyed
-//	no refusal for Forgive          no rows, no probing (forgiven)
+//	move                             the host afterwards
+//	block of a response, counted     blocked until its end, then probing; its row is the record's
+//	block of a response for a quota  blocked until its end; rows and probing stay
+//	block found late, in a body      as its record alone states, which is open
+//	block by an operator             blocked until its end; no rows, no probing
+//	block of an earlier process      as by an operator; refusals of that process may count (carried)
+//	end of blocks by an operator     not blocked; no rows, no probing
+//	end of blocks by a response      as by an operator, if the request is newer (lift)
+//	plain success                    rows of 403 and the like end, and the failures of its page
+//	response without a block         unchanged: checked by uncounted and obeyed
+//	no refusal for Forgive           no rows, no probing (forgiven)
 type move struct {
 	at int64
 	x  *exchange // nil: no exchange of the log made it
@@ -40,9 +40,9 @@ func (s *sequence) move(until int64) {
 	}
 }
 
-// moveBefore takes the moves before the start x. A block that was set at the very time of x, and a
-// response, come after x. If a person lifted a block at that time, and its record stands before
-// that of x in the log, all moves up to the lifting come before x.
+// moveBefore takes the moves before the start x. A block or a response at the exact time of x comes
+// after x. If an operator lifted a block at that time, and its record is before that of x in the
+// log, all moves up to the lifting come before x.
 func (s *sequence) moveBefore(x *exchange) {
 	s.move(x.start)
 	at := s.a.place(x)
@@ -61,7 +61,7 @@ func (s *sequence) moveBefore(x *exchange) {
 	}
 }
 
-// liftsByHand reports whether a person lifts a block by the move m.
+// liftsByHand reports whether an operator lifts a block by the move m.
 func (m move) liftsByHand() bool {
 	return m.x == nil && m.n != nil && m.n.block.hand && m.n.block.lifts
 }
@@ -99,7 +99,7 @@ func (s *sequence) set(b *block) {
 		s.inARow[b.kind] = max(s.inARow[b.kind], b.inARow) // nothing shows that it became less
 		s.probing = s.probing || b.kind > silent
 	case b.kind > silent:
-		// The row continues from the record, which count has judged: one mistake is reported once.
+		// The row continues from the record, which count has checked. So one mistake is reported once.
 		s.inARow[b.kind] = b.inARow
 		if b.kind == refusing {
 			s.inARow[unsure] = 0 // a pause before it is over
@@ -128,7 +128,7 @@ const foundLate = "a refusal that the crawl has found in the body of a response"
 const rowsUnknown = "the effect of an operator, or of an earlier process, on a host that had refused: " +
 	"its record doesn't have the count of refusals"
 
-// forgetRows ends the rows of refusals at the block b of a person, or of an earlier process.
+// forgetRows ends the rows of refusals at the block b of an operator or an earlier process.
 func (s *sequence) forgetRows(b *block) {
 	liftsBlock := b.lifts && s.blockEnd > b.from
 	s.a.openIf(s.probing || liftsBlock, blocksKept, rowsUnknown)
@@ -148,8 +148,8 @@ func (s *sequence) lift() {
 	s.probe = nil
 }
 
-// block judges that x didn't start during a block, nor beside a probe, and notes whether it is a
-// probe itself.
+// block checks that x didn't start during a block or beside a probe, and notes whether x is a
+// probe.
 func (s *sequence) block(x *exchange) {
 	s.duringBlock(x)
 	s.besideProbe(x)
@@ -168,7 +168,7 @@ func (s *sequence) block(x *exchange) {
 
 const mayBeLifted = "whether a block was lifted by a start that isn't in the log, or before it by an operator"
 
-// duringBlock judges that x didn't start during a block.
+// duringBlock checks that x didn't start during a block.
 func (s *sequence) duringBlock(x *exchange) {
 	switch {
 	case s.blockEnd <= x.start:
@@ -181,13 +181,13 @@ func (s *sequence) duringBlock(x *exchange) {
 	}
 }
 
-// besideProbe judges that x didn't start before the response to the probe before it.
+// besideProbe checks that x didn't start before the response to the probe before it.
 func (s *sequence) besideProbe(x *exchange) {
 	p := s.probe
 	if p == nil || x.start >= p.answered-leeway || !s.isAlone(p) {
 		return
 	}
-	if s.lacks(p.answered) { // a person may have lifted the block meanwhile
+	if s.lacks(p.answered) { // an operator may have lifted the block meanwhile
 		return
 	}
 	early := time.Duration(p.answered - leeway - x.start)
@@ -217,8 +217,8 @@ func (s *sequence) forgiven(x *exchange, at int64) bool {
 	return at-s.blockEnd >= int64(s.a.indexed[x.by].policy.Forgive)-slack
 }
 
-// lacks reports whether records before the given time may be missing: a response that the limiter
-// knew, or an act of a person. Then it is open how the next answer had to change the host.
+// lacks reports whether records before the given time may be missing, such as a response or an
+// operator's act. Then the right effect of the next response on the host is open.
 func (s *sequence) lacks(at int64) bool {
 	if s.limiter.cut >= at {
 		return false
@@ -227,7 +227,7 @@ func (s *sequence) lacks(at int64) bool {
 	return true
 }
 
-// answered judges the effect of the response n on the host against the effect that it had to have.
+// answered compares the effect of the response n on the host with the right effect.
 func (s *sequence) answered(n *answer) {
 	// The limiter forgives when it looks at the host: at the latest, for this answer.
 	if s.probing && s.forgiven(n.x, n.at) {
@@ -243,7 +243,7 @@ func (s *sequence) answered(n *answer) {
 	if m == served {
 		s.servedBy(n.x)
 		if n.block != nil && s.isNewer(n.x) {
-			s.lift() // without a record of its own: the one of the block for its quota is in place of that
+			s.lift() // the record of the block for the quota replaces the one of the lifting
 		}
 	}
 	// An empty quota, or Retry-After, sets a block beside any answer. Such a block is no refusal.
@@ -260,7 +260,7 @@ func (s *sequence) answered(n *answer) {
 		s.count(n, m)
 		return
 	}
-	// It set no block that counts: it was a part of another one, or the page's own trouble.
+	// It set no block that counts. It was a part of another block, or only the page fails.
 	until, beside := s.beside(n)
 	ownTrouble := m == unsure && own
 	if m > served && !beside && !ownTrouble {
@@ -277,7 +277,7 @@ func (s *sequence) answered(n *answer) {
 // belongs to that block.
 func (s *sequence) isNewer(x *exchange) bool { return x.start > s.blockSet }
 
-// cleared judges that the response n was right to lift the blocks, and lifts them.
+// cleared checks that the response n was right to lift the blocks, and lifts them.
 func (s *sequence) cleared(n *answer) {
 	switch {
 	case n.meaning != served:
@@ -303,9 +303,9 @@ func (s *sequence) countsAs(n *answer) meaning {
 // fails returns whether the response n, if it is a failure, may be its page's own trouble, and
 // whether that page had failed before.
 //
-// s.failures has the pages that failed: 0 or, if a probe of the page failed once more, the time of
-// that. The page's trouble may be its own when a probe of it fails, and later if the host has
-// served another page since that probe.
+// s.failures has the pages that failed, each with 0 or with the time at which a probe of it failed.
+// From that time on, only the page may fail. Later this stays so if the host has served another
+// page since the probe.
 func (s *sequence) fails(n *answer, m meaning) (own, before bool) {
 	x := n.x
 	// Without a probe of its page (0) any success of the host is later.
@@ -326,8 +326,8 @@ const (
 	failsAgain = "whether a failure of a page that had failed before is only that page's"
 )
 
-// uncounted judges the response n, which counts as m and set no block that counts, nor was a part
-// of one; before is whether its page had failed before:
+// uncounted checks the response n, which counts as m. n set no block that counts, and was no part
+// of one. before says that its page had failed before:
 //
 //	m          and                                        verdict
 //	forbidden                                             one more of a row, see forbid
@@ -338,7 +338,7 @@ const (
 //	refusing   otherwise                                  broken: the host had to be blocked
 func (s *sequence) uncounted(n *answer, m meaning, before bool) {
 	switch {
-	case m == forbidden: // most are pages of their own: only a row of them shows a ban
+	case m == forbidden: // mostly only this page is forbidden: only a row of them shows a ban
 		s.forbid(n)
 	case m == unsure && s.lastForbidden >= n.x.start:
 		s.a.openEnded(blocksKept, besideBan)
@@ -352,9 +352,9 @@ func (s *sequence) uncounted(n *answer, m meaning, before bool) {
 	}
 }
 
-// obeyed judges that the host was left alone for as long as the response n asks for; until is the
-// end of the longest block beside it. A response that is a part of another block lengthens that,
-// and an empty quota or a Retry-After blocks whatever the response means otherwise.
+// obeyed checks that the host got no request for as long as the response n asks. until is the end
+// of the longest block beside it. A response in another block makes that block longer. An empty
+// quota or a Retry-After always blocks.
 func (s *sequence) obeyed(n *answer, mustRest bool, until int64) {
 	blocks := n.quota || mustRest
 	if !blocks || n.wish <= 0 {
@@ -373,8 +373,8 @@ func (s *sequence) obeyed(n *answer, mustRest bool, until int64) {
 	s.wrong(BrokenBlock, n, detail)
 }
 
-// beside reports whether the response n is a part of a block that another one, or a person, has set
-// while its request was in flight, and returns the end of the longest such block.
+// beside reports whether another response or an operator has set a block while the request of the
+// response n was in flight. It returns the end of the longest such block.
 func (s *sequence) beside(n *answer) (until int64, ok bool) {
 	// From the start of n's request to n itself, and as long after that as the limiter may have
 	// needed to learn of n.
@@ -398,8 +398,8 @@ func (s *sequence) beside(n *answer) (until int64, ok bool) {
 	return until, ok
 }
 
-// setsBefore reports whether the move is a block of a person, or one by the response to a request
-// that had started before n was there.
+// setsBefore reports whether the move is an operator's block, or one by the response to a request
+// that had started before n came.
 func (m move) setsBefore(n *answer) bool {
 	if m.n.block == nil {
 		return false
@@ -407,8 +407,8 @@ func (m move) setsBefore(n *answer) bool {
 	return m.x == nil || m.x.start <= n.at+leeway
 }
 
-// count judges the block that the response n set, and that its limiter counted: its kind, its
-// number in a row and its length. m is the kind that it had to be counted as.
+// count checks the block that the response n set and its limiter counted: kind, number in a row and
+// length. m is the right kind.
 func (s *sequence) count(n *answer, m meaning) {
 	b := n.block
 	switch {
@@ -459,9 +459,9 @@ func (s *sequence) servedBy(x *exchange) {
 // maxForbidden is how many answers such as 403 in a row are no ban yet, if the policy doesn't say.
 const maxForbidden = 5
 
-// forbid counts the response n, one such as 403 that set no block. After a full row the next
-// request goes alone, and such a response to it is a ban. If several answers came at about the same
-// time, in an order that the log doesn't show, the row is the shortest possible one.
+// forbid counts the response n, such as a 403, that set no block. After a full row the next request
+// goes alone. If it gets such a response too, this is a ban. If the log doesn't show the order of
+// responses, the row is the shortest possible one.
 func (s *sequence) forbid(n *answer) {
 	p := n.by.policy
 	if n.at-s.lastForbidden >= int64(p.Forgive)-slack {

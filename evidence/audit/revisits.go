@@ -12,8 +12,7 @@ import (
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
-// What an asker remembers of a page, and so promises about the next request for it: see
-// hostlimit.WithDue.
+// The memory of a page, by which its next request is promised: see hostlimit.WithDue.
 const (
 	// longestFresh is the longest time for which a response is fresh.
 	longestFresh = int64(30 * 24 * time.Hour)
@@ -87,12 +86,12 @@ func isValidated(d *evidence.Decision) bool {
 // httpDate is the usual form of a date.
 const httpDate = "Mon, 02 Jan 2006 15:04:05 GMT"
 
-// isPrintable reports whether a tag is one that anybody can send.
+// isPrintable reports whether a tag can be sent in a header.
 func isPrintable(tag string) bool {
 	return !strings.ContainsFunc(tag, func(r rune) bool { return r < '!' || r > '~' })
 }
 
-// A memory is what is known of one page from the responses so far.
+// A memory is the knowledge of one page from the responses so far.
 type memory struct {
 	// base is the last answer to a request that came due, or else the first answer of all. Others are
 	// those of requests that promised nothing, such as ones by another program.
@@ -105,12 +104,12 @@ type memory struct {
 	repeated  bool
 }
 
-// revisits judges the requests for pages of h that were had before.
+// revisits checks the requests for pages of h that were fetched before.
 func (h *host) revisits(all []*sequence) {
 	pages := map[uint64]*memory{}
 	blocks := blocksOf(all)
 	refused := int64(0) // time of the last refusal, or of the last block
-	// A response counts from its end: before that nobody knows of it.
+	// A response counts from its end, because no asker knows it before.
 	var answered []*exchange
 	for _, x := range inOrder(all) {
 		if x.has(unsent) {
@@ -190,8 +189,8 @@ func (h *host) remember(pages map[uint64]*memory, x *exchange) {
 	}
 }
 
-// revisited judges the start x. m is what is known of its page; nil: it wasn't had. refused is the
-// time of the host's last refusal.
+// revisited checks the start x. m is the memory of its page, or nil if it wasn't fetched before.
+// refused is the time of the host's last refusal.
 func (h *host) revisited(m *memory, x *exchange, refused int64) {
 	if x.due != 0 {
 		h.promised(m, x)
@@ -234,7 +233,7 @@ func (h *host) promised(m *memory, x *exchange) {
 	}
 }
 
-// compare judges the start x against the response that its asker knew.
+// compare checks the start x against the response that its asker knew.
 func (h *host) compare(m *memory, x *exchange) {
 	a := h.a
 	last := m.base

@@ -132,8 +132,8 @@ func (a *auditor) robotsStarted(d *evidence.Decision, t *trip, target string) {
 	t.origin = keyOfURL(d.URL)
 	t.hops = 0
 	from := a.by.trips[d.From]
-	// A fetch follows redirects, each a trip of its own. The last one's record of robots.txt has
-	// the number of hops.
+	// A fetch follows redirects, each a separate trip. The last trip's record of robots.txt has the
+	// number of hops.
 	ofRobots := d.From != 0 && from != nil && from.origin != 0
 	switch {
 	case ofRobots && (from.leads == anywhere || from.leads == t.origin):
@@ -221,8 +221,8 @@ func (c *robotsCopy) read(agent string, p *evidence.Policy) {
 	c.patterns = pattern.FindAllSubmatch(c.text, maxPatterns)
 }
 
-// decideAgain compares the verdict d on t with that of the logged robots.txt. If they are the same,
-// t has the crawl-delay that goes with the verdict.
+// decideAgain compares the verdict d on t with the verdict by the logged robots.txt. If they are
+// equal, t gets the crawl-delay of that robots.txt.
 func (a *auditor) decideAgain(d *evidence.Decision, t *trip) {
 	a.tested(verdictsRight)
 	c, target, why := a.copyOf(d)
@@ -263,7 +263,7 @@ func contradicts(d *evidence.Decision, v robots.Verdict, target string) string {
 		return fmt.Sprintf("robots.txt allows %s (%s)", target, rule)
 	case v.Allowed != d.Allowed:
 		return fmt.Sprintf("robots.txt refuses %s (%s)", target, rule)
-	// The same verdict for another reason: the record was changed, or the matcher is wrong.
+	// An equal verdict with another reason: the record was changed, or the matcher is wrong.
 	case d.Line != 0 && v.Line != d.Line:
 		return fmt.Sprintf("robots.txt decides %s on line %d, not %d", target, v.Line, d.Line)
 	case d.MatchedRule != "" && d.MatchedRule != v.Rule && isWhole(d.MatchedRule):
@@ -320,9 +320,9 @@ func (a *auditor) allowed(d *evidence.Decision, t *trip) {
 	}
 }
 
-// certain returns the beginning of a target that surely was a part of the request, up to an escape;
-// all of it, if the record is whole. Redact may have replaced a value, a long URL is clipped, and a
-// URL in the URL may have lost its userinfo.
+// certain returns the beginning of a target that certainly was in the request, up to an escape. It
+// is all of the target if the record is whole. Redact may have replaced a value, a long URL is
+// clipped, and a URL in the URL may have lost its userinfo.
 func certain(target string) string {
 	sure, _, _ := strings.Cut(strings.TrimSuffix(target, evidence.Clipped), evidence.Redacted)
 	if strings.Contains(sure, ":") { // a search that is faster than embedded's, and fails for most

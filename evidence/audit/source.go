@@ -30,9 +30,9 @@ type source struct {
 
 // A run is one log, from its first record to its seal or to the place where it was cut off.
 //
-// A process that is killed leaves the beginning of an honest log: the last lines are lost, and
-// those of requests that had no response yet. So lines that can have been lost that way are open,
-// not missing. A request without an end had its slot until the last records were made.
+// A killed process leaves the beginning of an honest log. The last lines are lost, and those of
+// requests without a response. So lines that can have been lost like this are open, not missing. A
+// request without an end had its slot until the last records were made.
 type run struct {
 	log     int    // number of its file, as in a place
 	lines   int    // number of its lines; 0: no log has begun

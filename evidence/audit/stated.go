@@ -9,8 +9,8 @@ import (
 )
 
 // This file reads the forms in which hosts state a wait, by the table of docs/429.md. Package
-// backoff reads them for the crawl. The judge reads them in a way of its own, and strictly: of a
-// form that it doesn't know exactly it concludes nothing.
+// backoff reads them for the crawl. The auditor has separate, strict code. It concludes nothing
+// from a form that it doesn't know exactly.
 
 // statedWait returns the wait that a field of a response of time sent states: a date, or the
 // longest of a list of numbers. unread is true if the field is something else, of which the crawl
@@ -94,8 +94,8 @@ func lengthOf(value string) (int64, bool) {
 	return wholeSeconds(sum), true
 }
 
-// dates are the forms of dates that the judge knows. Each has a layout for the part in front of the
-// zone, once its weekday is taken away.
+// dates are the forms of dates that the auditor knows. Each has a layout for the part in front of
+// the zone, without the weekday.
 var dates = []struct {
 	form   *regexp.Regexp // with the weekday, the date and the zone
 	layout string

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// together judges what the site of h saw of all limiters together, if several asked it. all are
-// their sequences, by the time at which each began.
+// together checks the requests of all limiters together, as the site of h saw them. all are the
+// sequences of the limiters, by the time at which each began.
 //
-// Limiters of one state (politeness.Config.WithState) promise that runs one after another are paced
-// as one: a gap between two of these that is too short is broken. Any other limiters know nothing
-// of each other's starts. If they were in use at one time, what the site saw of them together is
-// open, in words: none of them has promised it. If they were used one after the other, the words
-// are a note.
+// Limiters of one state (politeness.Config.WithState) promise the gaps between runs one after
+// another. A gap between two such runs that is too short is broken. Other limiters don't know each
+// other's starts. If they were in use at one time, the promise for all of them is open, with a
+// sentence, because none of them has made it. If they were used one after the other, the sentence
+// is a note.
 func (h *host) together(all []*sequence) {
 	if len(all) < 2 {
 		return
@@ -74,7 +74,7 @@ func (c *crowd) add(l, o *limiter) {
 	}
 }
 
-// openEnded leaves a promise open for each time. saw is what the site saw.
+// openEnded leaves a promise open for each time. saw describes the requests that the site saw.
 func (c *crowd) openEnded(h *host, promise int, saw string) {
 	if c.times == 0 {
 		return
@@ -94,7 +94,7 @@ func (c *crowd) openEnded(h *host, promise int, saw string) {
 	}
 }
 
-// gapsTogether judges the gaps between starts of different limiters. xs are all exchanges, in the
+// gapsTogether checks the gaps between starts of different limiters. xs are all exchanges, in the
 // order of their starts.
 func (h *host) gapsTogether(xs []*exchange) {
 	a := h.a
@@ -172,7 +172,7 @@ func spaced(d time.Duration) string {
 	return text[:unit] + " " + text[unit:]
 }
 
-// slotsTogether judges how many requests of different limiters were in flight at once.
+// slotsTogether checks the number of concurrent requests of different limiters.
 func (h *host) slotsTogether(xs []*exchange) {
 	a := h.a
 	var c crowd
@@ -190,7 +190,7 @@ func (h *host) slotsTogether(xs []*exchange) {
 			return l != a.limiterOf(x) && l.isBeside(a.limiterOf(x))
 		})
 		if other < 0 {
-			continue // the limiter's own, which its sequence was judged for
+			continue // of the limiter itself, and checked with its sequence
 		}
 		c.most = max(c.most, len(active))
 		c.add(a.limiterOf(active[other]), a.limiterOf(x))

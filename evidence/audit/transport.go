@@ -256,7 +256,7 @@ func isKey(key string) bool {
 }
 
 // siteFits reports whether host may be the site of a name, and is the same for each URL with that
-// name. Which end of a name is its site is for the public suffix list to say, which needs net/http.
+// name. The public suffix list knows which end of a name is its site, but it needs net/http.
 func (t *transport) siteFits(name, host string) bool {
 	// The first URL with the name decides: a later one with another site was counted elsewhere.
 	if t.sites[name] == "" {

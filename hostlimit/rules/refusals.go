@@ -20,26 +20,24 @@ import (
 //
 //	state    event                               next     why
 //	open     refusal                             blocked  until Retry-After, or by the policy; may teach
-//	open unsure: 5xx, 408, 425, no response blocked Fibonacci steps, at most 5 min or Cap; see
-//	suspicion
-//	open     403 and the like, number InARow     waiting  the next answer shows a ban, or forbidden pages
+//	open     unsure: 5xx, 408, 425, no response  blocked  Fibonacci steps, at most 5 min or Cap
+//	open     403 and the like, number InARow     waiting  the next one shows a ban, or forbidden pages
 //	open     Reset, or Retry-After from 300 on   paused   nothing is left of the host's rate limit
 //	paused   Until has passed                    open     the host has not refused: no probe
 //	blocked  Until has passed                    waiting  for a request to probe
-//	waiting  a request starts                    probed   the others wait for its answer
+//	waiting  a request starts                    probed   the others wait for its response
 //	waiting  Forgive has passed                  open     the refusals are too long ago to count
-//	probed success open every request continues
+//	probed   success                             open     every request continues
 //	probed   refusal                             blocked  for longer: one more refusal in a row
-//	probed   unsure or 403, after a refusal      blocked  the same
-//	probed unsure, the page that was refused waiting the response to the next page shows whose
-//	trouble it is
+//	probed   unsure or 403, after a refusal      blocked  for longer: one more refusal in a row
+//	probed   unsure, the page that was refused   waiting  the next page shows whether only this page fails
 //	probed   unsure, another page                blocked  for longer: one more in a row
-//	probed 403, the response that shows blocked a ban: 60 s, doubling to 10 min, then 4 h
-//	probed   another answer, or none observed    waiting  the next request probes
+//	probed   403, after InARow of them           blocked  a ban: 60 s, doubling to 10 min, then 4 h
+//	probed   another response, or none observed  waiting  the next request probes
 //	any      refusal of an earlier request       same     until its Retry-After, if later; not counted
 //	any      Reset, or Retry-After from 300 on   same     until then, if later; not counted
 //	any      refusal that is found late          blocked  Revise: as if it had been no success
-//	any Block blocked by an operator: no response lifts it, only Clear
+//	any      Block                               blocked  by an operator: only Clear lifts it
 //	any      Clear                               open
 //
 // An earlier request is one that started before the block was set. Its refusal also counts until
