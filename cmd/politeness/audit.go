@@ -22,13 +22,13 @@ const auditUsage = `Usage: politeness audit [flags] LOG...
 
 Proves from a crawl's evidence that it kept its promises: delays, concurrency,
 blocks, robots.txt, budget. Several logs, of one crawl's runs or of a fleet, are
-judged together. It trusts no field that it can compute. A LOG of "-" means
+checked together. It trusts no field that it can compute. A LOG of "-" means
 standard input.
 
   -json              the report as JSON
   -html FILE         also write a page with a timeline of each host; with -host,
                      the page for the owner of that site
-  -host HOST         judge only requests to HOST and the names below it
+  -host HOST         check only requests to HOST and the names below it
   -key KEY           the verifier key of a signed log
   -checkpoint FILE   an earlier checkpoint, which the log must extend
 

@@ -38,7 +38,7 @@ be read.
 const verifyUsage = `Usage: politeness audit verify [flags] BUNDLE
 
 Checks a bundle of "politeness audit extract" without the log. It proves that
-each record is in the log of the checkpoint, and judges the records. If a start
+each record is in the log of the checkpoint, and checks the records. If a start
 was left out, a "sequence" isn't whole.
 
   -key KEY           the crawler's verifier key, from its web page; without
@@ -125,7 +125,7 @@ func runExtract(sh *shell, args []string) (int, error) {
 	defer remove()
 	switch {
 	case hosts == nil:
-		return 0, misused("-host is missing: whose records are wanted?")
+		return 0, misused("-host is missing: name the site of the bundle")
 	case len(names) > 1:
 		return 0, misused("one LOG is wanted, not %d", len(names))
 	}

@@ -35,7 +35,7 @@ Only robots.txt is fetched.
   politeness check -agent "GPTBot/1.2 (+https://openai.com/gptbot)" https://...
   politeness check -purpose train -json https://example.com/ | jq .allowed
 
-Exit status: 0 all may be fetched, 1 one may not, 2 an answer isn't known ("?").
+Exit status: 0 all may be fetched, 1 one may not, 2 one isn't known ("?").
 `
 
 // An answer is what check says of a URL.

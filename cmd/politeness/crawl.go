@@ -52,17 +52,17 @@ Output:
   -o FILE         append to FILE instead of standard output
   -body           write the bodies of pages, too
   -urls-only      write a URL a line instead of JSON
-  -failed FILE    append why each URL wasn't visited
+  -failed FILE    append each URL that wasn't visited, with the reason
   -evidence FILE  append every decision, for politeness audit
   -q              no progress
 
 Again:
-  -every D        ask again for what may have changed: 1d is each day,
-                  1h-30d as often as a page changes; needs -state
-  -watch          don't end: wait for what is due next; Ctrl-C ends it
+  -every D        fetch pages again: 1d is each day, 1h-30d is as often
+                  as a page changes; needs -state
+  -watch          don't end: wait for the next due page; Ctrl-C ends it
   -source URL     read this sitemap or feed, too; may be repeated
   -ignore-text R  text that doesn't count in comparisons (regexp)
-  -ignore-fresh   ask though the site calls its answer fresh
+  -ignore-fresh   fetch even if the site calls its response fresh
 
 How fast, how long:
   -preset NAME    audit, conservative, bulk or responsive

@@ -93,7 +93,7 @@ func (e *every) check(state string) error {
 	case e.isSet() && state == "":
 		return misused("-every needs -state DIR, which remembers the pages")
 	case e.watch && !e.isSet():
-		return misused("-watch waits for pages that are due again: say how often by -every")
+		return misused("-watch waits for pages that are due again: set their interval with -every")
 	case len(e.ignore) > 0 && !e.isSet():
 		return misused("-ignore-text is for pages that are compared with their last version: give -every")
 	case e.ignoreWord && !e.isSet():

@@ -156,7 +156,7 @@ func runCommand(ctx context.Context, sh *shell, args []string) int {
 
 func usage() string {
 	var b strings.Builder
-	b.WriteString("Politeness fetches from the web without harm to anybody, and proves it.\n\n" +
+	b.WriteString("Politeness fetches from the web without harm to sites, and proves it.\n\n" +
 		"Usage: politeness COMMAND [flags] [arguments]\n\n")
 	for _, name := range []string{"check", "lint", "crawl", "audit", "proxy"} {
 		fmt.Fprintf(&b, "  %-8s%s\n", name, commands[name].about)
@@ -185,7 +185,7 @@ func parse(flags *flag.FlagSet, args []string, wanted string) ([]string, error) 
 	case wanted != "" && flags.NArg() == 0 && !hasList:
 		return nil, misused("%s is missing", wanted)
 	case wanted == "" && flags.NArg() > 0:
-		return nil, misused("%q is too much: there are flags only", flags.Arg(0))
+		return nil, misused("%q is too much: this command has only flags", flags.Arg(0))
 	}
 	for _, arg := range flags.Args() {
 		if strings.HasPrefix(arg, "-") && arg != "-" {
@@ -200,7 +200,8 @@ func parse(flags *flag.FlagSet, args []string, wanted string) ([]string, error) 
 func (sh *shell) stopping(ctx context.Context, command, what string) (ended func() bool) {
 	return context.AfterFunc(ctx, func() {
 		sh.unhook()
-		fmt.Fprintf(sh.errs, "%spoliteness %s: stopping: %s; Ctrl-C again stops at once\n", sh.clearLine, command, what)
+		fmt.Fprintf(sh.errs, "%spoliteness %s: stopping: %s; Ctrl-C again stops immediately\n",
+			sh.clearLine, command, what)
 	})
 }
 

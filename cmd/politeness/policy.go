@@ -120,9 +120,9 @@ func (p *policy) checkNumbers() error {
 
 // whyNotZero says of a flag why it can't be 0.
 var whyNotZero = map[string]string{
-	"-delay": "no site can be asked without a pause, not even your own by mistake; " +
+	"-delay": "each site needs a pause between requests, even your own; " +
 		"leave it out for the preset's delay, or give a short one if the site is yours, as in -delay 10ms",
-	"-per-host": "nothing could be asked then; leave it out for the preset's",
+	"-per-host": "nothing could be fetched then; leave it out for the preset's",
 }
 
 // keep makes the directory of -state, if there is to be one, and tries it: a crawl that forgets

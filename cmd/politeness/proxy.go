@@ -80,7 +80,7 @@ func runProxy(ctx context.Context, sh *shell, args []string) (status int, err er
 		return 0, err
 	}
 	if *secure && *dir == "" {
-		return 0, misused("-tls needs -ca DIR, by whose authority programs know the proxy")
+		return 0, misused("-tls needs -ca DIR, because programs know the proxy by that authority")
 	}
 	password, err := readLogin(*login)
 	if err != nil {

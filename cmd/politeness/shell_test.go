@@ -256,7 +256,7 @@ func TestInterruptSaysThatItStops(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := bufio.NewScanner(errs)
-		for said := ""; !strings.Contains(said, "stopping: ") || !strings.Contains(said, "Ctrl-C again stops at once"); said = lines.Text() {
+		for said := ""; !strings.Contains(said, "stopping: ") || !strings.Contains(said, "Ctrl-C again stops immediately"); said = lines.Text() {
 			if !lines.Scan() {
 				t.Fatalf("it doesn't say that it stops; last: %q", said)
 			}

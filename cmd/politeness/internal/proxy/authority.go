@@ -69,10 +69,10 @@ func openAuthority(dir string, user int) (*Authority, error) {
 	case !info.IsDir():
 		return nil, fmt.Errorf("%s is a symbolic link: name the directory that it leads to", dir)
 	case !ownedBy(info, user):
-		return nil, fmt.Errorf("%s belongs to another user, who could put a key of theirs there: "+
+		return nil, fmt.Errorf("%s belongs to another user, who could put another key there: "+
 			"use a directory of your own", dir)
 	case allows(info, 0o022):
-		return nil, fmt.Errorf("%s can be written to by others (mode %#o), who could put a key of theirs there: "+
+		return nil, fmt.Errorf("%s can be written to by others (mode %#o), who could put another key there: "+
 			"use a directory of your own, or chmod 700 %[1]s", dir, info.Mode().Perm())
 	}
 	name := filepath.Join(dir, keyFile)
@@ -179,8 +179,8 @@ func loadAuthority(name string, user int) (*Authority, error) {
 			"remove it with its directory and let a new one be made", name)
 	case allows(info, 0o077):
 		return nil, fmt.Errorf("%s can be read by others (mode %#o): "+
-			"whoever has it can pretend to be any site for programs that trust it. "+
-			"Remove it with its directory and let a new one be made, or, if nobody has read it: chmod 600 %[1]s",
+			"with it they can pretend to be any site for programs that trust it. "+
+			"Remove it with its directory, so that a new one is made. If nobody has read it: chmod 600 %[1]s",
 			name, info.Mode().Perm())
 	}
 	text, err := os.ReadFile(name)

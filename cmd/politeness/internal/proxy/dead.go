@@ -54,16 +54,16 @@ func faultOf(err error) fault {
 	case errors.As(err, header) || isText("tls: "):
 		return fault{http.StatusBadGateway, "tls_protocol_error", "the site speaks no TLS that is understood here"}
 	case isText("malformed HTTP") || isText("malformed MIME"):
-		return fault{http.StatusBadGateway, "http_protocol_error", "the answer of the site is no HTTP"}
+		return fault{http.StatusBadGateway, "http_protocol_error", "the site's response isn't HTTP"}
 	case isText("server response headers exceeded"):
-		return fault{http.StatusBadGateway, "http_response_header_section_size", "the header of the answer is too long"}
+		return fault{http.StatusBadGateway, "http_response_header_section_size", "the response header is too long"}
 	}
 	timeout, isNet := errors.AsType[net.Error](err)
 	switch {
 	case isNet && timeout.Timeout() && operation != nil && operation.Op == "read":
-		return fault{http.StatusGatewayTimeout, "connection_read_timeout", "the site has begun an answer and stopped"}
+		return fault{http.StatusGatewayTimeout, "connection_read_timeout", "the site has begun a response and stopped"}
 	case isNet && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded):
-		return fault{http.StatusGatewayTimeout, "connection_timeout", "the site hasn't answered in time"}
+		return fault{http.StatusGatewayTimeout, "connection_timeout", "the site hasn't responded in time"}
 	case hangsUp(err):
 		return fault{http.StatusBadGateway, "connection_terminated", "the site has hung up without a response"}
 	}

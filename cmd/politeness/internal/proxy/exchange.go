@@ -50,7 +50,7 @@ type sender struct {
 
 var (
 	// errStatus is an answer that is none of HTTP (RFC 9110, section 15).
-	errStatus = errors.New("the site's answer has a status below 100")
+	errStatus = errors.New("the site's response has a status below 100")
 	// errUpgrade is an answer of 101 that the request hasn't asked for.
 	errUpgrade = errors.New("the site has switched to another protocol than was asked for")
 )

@@ -263,7 +263,7 @@ func TestADeadSiteIsNoQueue(t *testing.T) {
 		{"a port that refuses", "http://" + closedPort(t), "connection_refused", "no server listens", 502},
 		{"an expired certificate", expired(t), "tls_certificate_error", "isn't valid", 502},
 		{"no TLS", "https://" + strings.TrimPrefix(hangingUp(t, true), "http://"), "tls_protocol_error", "TLS", 502},
-		{"no HTTP", "http://" + talksNoHTTP.Addr().String(), "http_protocol_error", "no HTTP", 502},
+		{"no HTTP", "http://" + talksNoHTTP.Addr().String(), "http_protocol_error", "isn't HTTP", 502},
 		{"robots.txt hangs up", hangingUp(t, false), "connection_terminated", "hung up", 502},
 		{"a page hangs up", hangingUp(t, true), "connection_terminated", "hung up", 502},
 	} {

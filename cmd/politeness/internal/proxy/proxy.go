@@ -271,7 +271,7 @@ func (p *Proxy) inside(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case r.Method == http.MethodConnect:
-		answer(w, http.StatusMethodNotAllowed, "http_request_denied", "a tunnel holds no other tunnels")
+		answer(w, http.StatusMethodNotAllowed, "http_request_denied", "a tunnel can't contain another tunnel")
 	case scheme != target.scheme || hostname.Authority(scheme, host) != authority:
 		// Its certificate is for another site: whoever sends this is led astray.
 		answer(w, http.StatusMisdirectedRequest, "http_request_denied",
@@ -330,7 +330,7 @@ func (p *Proxy) recovered(w *download, r *http.Request, under *exchange) {
 		p.forward.ErrorLog.Printf("%s %s: %v\n%s", r.Method, r.URL.Redacted(), thrown, debug.Stack())
 		clear(w.Header())
 		answer(w, http.StatusInternalServerError, "proxy_internal_error",
-			"this is a fault of the proxy, whose messages say more")
+			"this is a fault of the proxy, and its messages have the details")
 	}
 }
 
@@ -411,7 +411,7 @@ func (u *upload) Read(p []byte) (int, error) {
 const (
 	noConnect = "this proxy opens no tunnels for https, " +
 		"because inside of one it could see neither robots.txt nor a 429. " +
-		"Start it with -ca DIR so that it can answer for https, or ask for the https URL in the open " +
+		"Start it with -ca DIR so that it can handle https, or send it the https URL without a tunnel " +
 		"(GET https://host/path HTTP/1.1; curl --request-target https://host/path http://host/path), " +
 		"or use package politeness in your program"
 	notAProxy = "this is a proxy and no web site: set http_proxy=http://%s"

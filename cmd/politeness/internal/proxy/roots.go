@@ -39,7 +39,7 @@ func CheckSites(base *http.Transport, a *Authority, files ...string) (word strin
 			return word, err
 		}
 		if !roots.AppendCertsFromPEM(text) {
-			return word, fmt.Errorf("%s holds no certificate in PEM", name)
+			return word, fmt.Errorf("%s has no certificate in PEM", name)
 		}
 	}
 	base.TLSClientConfig.RootCAs = roots

@@ -38,7 +38,7 @@ func Listen(ctx context.Context, address string, remote bool) (net.Listener, err
 		return nil, err
 	}
 	if !remote && !resolved.IP.IsLoopback() {
-		return nil, fmt.Errorf("%s is no loopback address: whoever can reach it could crawl in your name; "+
+		return nil, fmt.Errorf("%s isn't a loopback address: programs that reach it could crawl in your name. "+
 			"-remote allows it", address)
 	}
 	var config net.ListenConfig
