@@ -155,7 +155,7 @@ func bodiless(req *http.Request, resp *http.Response) bool {
 	if resp.Body == nil || resp.Body == http.NoBody {
 		return true
 	}
-	// A server may switch protocols only where it was asked to (RFC 9110, section 7.8), and the
+	// A server may switch protocols only if it was asked to (RFC 9110, section 7.8), and the
 	// body of such a response would outlive the request's context.
 	if resp.StatusCode == http.StatusSwitchingProtocols && first(req.Header, "Upgrade") == "" {
 		resp.Body.Close()

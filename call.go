@@ -68,7 +68,8 @@ func callOf(ctx context.Context) *Call {
 }
 
 // Reached reports whether the request has reached t. It hasn't if a cache above t has responded, or
-// if the client leads past t. In that case nothing paces the crawl. See IsReachedBy.
+// if the client leads past t. In that case nothing paces the crawl. See IsReachedBy. Check it after
+// the first request of a crawl.
 func (c *Call) Reached(t *Transport) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,7 +86,8 @@ func (c *Call) Excused() bool {
 
 // Effect returns the effect of the last response to the request, or of its failure, on the host.
 // The effect says if the host is blocked and until when, if a block was lifted, and if only this
-// page fails. It is zero if nothing was sent.
+// page fails. It is zero if nothing was sent. Use it to decide when to send the next request to the
+// host.
 func (c *Call) Effect() hostlimit.Effect {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +96,7 @@ func (c *Call) Effect() hostlimit.Effect {
 
 // Refused returns the reason if the last response was a refusal by more than its status. The reason
 // is the error of Config.IsRefusal, or the header field of a challenge. See Challenged. It is empty
-// if only the status counted, or no response came.
+// if only the status counted, or no response came. Use it to tell a challenge from a page.
 func (c *Call) Refused() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -204,7 +206,8 @@ func (c *Call) meaning(cause error) error {
 
 // IsReachedBy reports whether the requests that rt sends reach t. There may be transports in
 // between. If the client of a crawler leads past its Transport, nothing paces the crawler. It sends
-// rt a request that no cache can serve, and that t neither records nor sends on.
+// rt a request that no cache can serve, and that t neither records nor sends on. Call it before a
+// crawl, if the user sets both the client and the Transport.
 func (t *Transport) IsReachedBy(ctx context.Context, rt http.RoundTripper) bool {
 	call := &Call{probe: true}
 	const nowhere = "politeness://probe.invalid/probe"

@@ -92,8 +92,7 @@ func (c *charge) isMarked() bool {
 	return reflect.ValueOf(c.budget).Comparable() && c.mark.budget == c.budget
 }
 
-// check refuses a request that starts at the given time, now if it is zero, where that isn't within
-// the budget.
+// check refuses a request if its start isn't within the budget. A zero start is now.
 func (c *charge) check(start time.Time) error {
 	if err := c.refusal(start); err != nil {
 		return c.exceeded(StageBudget, err)

@@ -90,7 +90,8 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 // Sitemaps returns the Sitemap URLs that the robots.txt of rawURL's origin names. A relative URL is
 // resolved against that of robots.txt. Text that is no URL is returned as written. While robots.txt
 // can't be fetched, the error is an *Error with RetryAt and Is(err, ErrUnreachable), and Is(err,
-// ErrDisallowed) if a server has responded and Config.Robots allows nothing then.
+// ErrDisallowed) if a server has responded and Config.Robots allows nothing then. Use it to find
+// start URLs. Package crawl/sitemap reads the sitemaps.
 func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, error) {
 	trip, err := t.inquire(ctx, rawURL, kindInquiry)
 	if err == nil {
@@ -172,7 +173,8 @@ func (t *Transport) HostKey(rawURL string) (string, error) {
 	return trip.subject.host, nil
 }
 
-// UserAgent returns Config.UserAgent.
+// UserAgent returns Config.UserAgent. Use it to send the name elsewhere, such as in a request by
+// another client.
 func (t *Transport) UserAgent() string { return t.userAgent[0] }
 
 // spelled returns rawURL so that net/url reads it as browsers do (https://url.spec.whatwg.org). One

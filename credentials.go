@@ -12,8 +12,8 @@ import (
 )
 
 // errCredentials: Base has added credentials to a fetch of robots.txt.
-var errCredentials = errors.New("Config.Base adds credentials to robots.txt, which is fetched without: " +
-	"set Config.RobotsBase, or put what adds them outside of the Transport")
+var errCredentials = errors.New("Config.Base adds credentials to the request for robots.txt, which must have none. " +
+	"Set Config.RobotsBase, or add the credentials outside of the Transport")
 
 // A headerGuard keeps credentials that Base adds, as an oauth2.Transport does, off requests for
 // robots.txt. They show only when the header is written. The header is in the connection's buffer

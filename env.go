@@ -88,7 +88,7 @@ func scaled(delay hostlimit.Delay, mean time.Duration) hostlimit.Delay {
 	return delay
 }
 
-// needs adds an error where a field is set that leaves a variable without effect.
+// needs adds an error if a field is set that leaves a variable without effect.
 func needs(e *env.Reader, unset bool, name, field, shared string) {
 	if !unset {
 		e.Errs = append(e.Errs, fmt.Errorf("politeness: environment variable %s can't change Config.%s, which is set: "+

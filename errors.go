@@ -50,7 +50,7 @@ var (
 // Config.StateWait is over.
 var ErrStateHeld = errors.New("another process uses the state")
 
-// A Stage names the part of the pipeline that refused.
+// A Stage names the part of the pipeline that refused. Use it to handle refusals by their cause.
 type Stage string
 
 // The stages, in their order.

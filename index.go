@@ -35,7 +35,7 @@ func PreferencesOf(resp *http.Response) robots.Preferences {
 	return robots.Preferences{}
 }
 
-// headOf returns the Head of the page of resp, nil where none is read. It is in the context of the
+// headOf returns the Head of the page of resp, or nil if none is read. It is in the context of the
 // response's request, under the key (*pagehead.Head)(nil).
 func headOf(resp *http.Response) *pagehead.Head {
 	if resp.Request == nil { // made by hand, or by a cache

@@ -110,8 +110,8 @@ func (t *Transport) isReturning(req *http.Request, o *over) bool {
 }
 
 // errPoliteBase: the base is a Transport, or leads to one.
-var errPoliteBase = errors.New("is a *politeness.Transport itself, or http.DefaultTransport is: " +
-	"each page would take its turn twice; give it what sends the requests, such as an *http.Transport")
+var errPoliteBase = errors.New("is a *politeness.Transport itself, or http.DefaultTransport is, " +
+	"so each page would wait twice for its host. Use a transport that sends requests, such as an *http.Transport")
 
 // checkBase refuses a Transport over a Transport.
 func checkBase(base http.RoundTripper) error {

@@ -422,7 +422,7 @@ func (t *Transport) Limiter() hostlimit.Limiter { return t.cfg.Limiter }
 func (t *Transport) EvidenceErr() error { return errors.Join(t.recorder.Err(), t.tally.StateErr()) }
 
 // CloseIdleConnections closes those of Base and RobotsBase, if they have such a method, for
-// http.Client.CloseIdleConnections.
+// http.Client.CloseIdleConnections. Call it at the end of a crawl.
 func (t *Transport) CloseIdleConnections() {
 	closeIdle(baseOf(t, nil))
 	closeIdle(t.cfg.RobotsBase)

@@ -66,7 +66,7 @@ func RefusePaths(patterns ...*regexp.Regexp) func(*http.Request) error {
 }
 
 // RefuseAny returns a Config.Refuse that calls rules one after the other, and returns the first
-// error. Nil rules are skipped.
+// error. Nil rules are skipped. Use it to combine several rules.
 func RefuseAny(rules ...func(*http.Request) error) func(*http.Request) error {
 	return func(req *http.Request) error {
 		for _, rule := range rules {
@@ -124,7 +124,7 @@ func (l *HostList) Refuse(req *http.Request) error {
 }
 
 // Err returns nil if the file as it is now is in force. Otherwise the error lists the faulty lines.
-// The other lines apply, and so does the previous list.
+// The other lines apply, and so does the previous list. Check it after a change of the file.
 func (l *HostList) Err() error {
 	if err := l.file.Err(); err != nil {
 		return fmt.Errorf("politeness: RefuseHosts: %w", err)

@@ -123,12 +123,12 @@ func (c *sendContext) signed(keyID string) {
 }
 
 // mostOpened is how many connections a try may open: net/http continues opening them, at no pace,
-// where a server closes each before it is used.
+// if a server closes each before it is used.
 const mostOpened = 3
 
 // errOpened: the request was given up at the connection after mostOpened.
 var errOpened = fmt.Errorf("politeness: given up after %d connections for one request, "+
-	"none of which has answered it", mostOpened)
+	"all without a response", mostOpened)
 
 // opened returns the failure of a request that was given up with errOpened, for which Base has
 // returned err. It wraps err, if that says why Base has asked for one connection after the other.

@@ -168,8 +168,8 @@ func (t *Transport) tellShared(by string) {
 	if !isOfOneProcess(t.cfg.Limiter) {
 		return
 	}
-	err := fmt.Errorf("%s uses this state too: both share blocks, not the pace; let one end first "+
-		"(Config.StateWait), or give each its own state", by)
+	err := fmt.Errorf("%s uses this state too. Both share blocks, but not delays. Let one end first "+
+		"(Config.StateWait), or give each a separate state", by)
 	t.tally.Lost(err)
 	t.recorder.Pass(context.Background(), &evidence.Decision{
 		Type:    evidence.StateShared,
@@ -225,5 +225,5 @@ func (c Config) checkStore() error {
 		return nil
 	}
 	return errors.New("has no effect, because Limiter is set: make Limiter from the Config that WithState returns, " +
-		"by memory.New(cfg.Hosts), or set it after WithState to what was made from the same Hosts")
+		"by memory.New(cfg.Hosts), or set it after WithState to a limiter made from these Hosts")
 }

@@ -19,7 +19,8 @@ import (
 )
 
 // A Status is the state of a crawl at one time. Counts are since New. Its JSON, which package
-// statuspage serves, has delays in seconds and times in RFC 3339.
+// statuspage serves, has delays in seconds and times in RFC 3339. Use it for a status page or
+// metrics of your own.
 type Status struct {
 	Time      time.Time `json:"time"`
 	UserAgent string    `json:"userAgent"`
@@ -96,7 +97,8 @@ func (h *HostStatus) RefusalShare() float64 {
 	return float64(h.Refused) / float64(max(1, h.Answers))
 }
 
-// A MinuteStatus is how fast hosts responded in one minute.
+// A MinuteStatus is how fast hosts responded in one minute. Use it to draw the response times of
+// the last hour.
 type MinuteStatus struct {
 	Time    time.Time `json:"time"`
 	Answers int64     `json:"answers"`
@@ -118,10 +120,12 @@ const shownHosts = 1000
 // a response takes.
 const leak = time.Minute
 
-// Status returns the present state of the crawl. Package statuspage serves it.
+// Status returns the present state of the crawl. Package statuspage serves it. Use it to show a
+// crawl in a page of your own.
 func (t *Transport) Status(ctx context.Context) Status { return t.StatusOf(ctx, "") }
 
-// StatusOf is like Status, but Hosts has only those whose key contains text.
+// StatusOf is like Status, but Hosts has only those whose key contains text. Use it if a crawl has
+// many hosts.
 func (t *Transport) StatusOf(ctx context.Context, text string) Status {
 	now := time.Now()
 	counted := t.tally.Snapshot(now)

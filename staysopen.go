@@ -12,7 +12,7 @@ import (
 	"github.com/go-politeness/politeness/internal/mediatype"
 )
 
-// defaultUpgrades is Config.Upgrades where that is 0.
+// defaultUpgrades replaces a Config.Upgrades of 0.
 const defaultUpgrades = 16
 
 // A stay is a kind of response that stays open for as long as its caller reads it.
@@ -83,7 +83,7 @@ func isStream(kind string) bool {
 	return kind == "text/event-stream" || kind == "multipart/x-mixed-replace"
 }
 
-// admitsUpgrade refuses a request for another protocol where the host has as many such connections
+// admitsUpgrade refuses a request for another protocol if the host has as many such connections
 // as it may have: without a slot for the next one it would keep that of a page.
 func (trip *trip) admitsUpgrade() error {
 	most := trip.t.cfg.Upgrades

@@ -41,9 +41,9 @@ type subject struct {
 	url       string        // text of target; text makes it when it is first needed
 	host      string        // key of slots, delays and blocks
 	id        uint64        // number of the request in evidence
-	attempt   int           // number of the try, from 1; 0 where nothing is sent
+	attempt   int           // number of the try, from 1; 0 if nothing is sent
 	redirects int           // redirects of this navigation before this request
-	from      uint64        // id of the request whose redirect led here, where this Transport has sent it; 0: none
+	from      uint64        // id of the request whose redirect led here, if this Transport has sent it; 0: none
 	deadEnds  *deadEnds     // nil: the request isn't the caller's
 	origin    *http.Request // the caller's
 	due       time.Time     // when the page became due, by WithDue; zero: not known

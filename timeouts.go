@@ -11,7 +11,7 @@ import (
 	"github.com/go-politeness/politeness/internal/contexts"
 )
 
-// Timeouts is the moment from which http.Client.Timeout counts.
+// Timeouts is the moment from which http.Client.Timeout counts. Set it in Config.Timeouts.
 type Timeouts uint8
 
 const (

@@ -231,7 +231,7 @@ func (trip *trip) identify() error {
 	return trip.isRepeated()
 }
 
-// spell makes a clone the request where its host isn't in the one spelling, and finds the host key.
+// spell makes a clone the request if its host has another spelling, and finds the host key.
 func (trip *trip) spell() {
 	req := trip.req
 	target := hostname.URL(req.URL)

@@ -10,7 +10,7 @@ import (
 
 // Fibonacci stays away 1, 1, 2, 3, 5, 8, 13... units, at most Cap. It recovers
 // fast from a single refusal and still grows by a factor of 1.6 when refusals
-// go on. The zero value goes from one second to ten minutes.
+// go on. The zero value goes from one second to ten minutes. Use it for retries and short refusals.
 type Fibonacci struct {
 	Unit time.Duration // length of the first step, by default 1 s
 	Cap  time.Duration // longest step, by default 10 min

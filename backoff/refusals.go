@@ -15,7 +15,7 @@ import (
 // Refusals is a Policy with the responses that count as a refusal, besides status 429 and, with
 // AtLeast, 503 with a Retry-After, which always count. Other responses, such as 403 and 500, or no
 // response, count if they are listed here. Otherwise package hostlimit learns their meaning from
-// the responses that follow.
+// the responses that follow. Set it in hostlimit.Config.Backoff.
 type Refusals struct {
 	// Policy is how long to stay away. Nil is Fibonacci{}. After two refusals at its longest step of
 	// 10 min, a Limiter waits 20 min, doubling to 4 h, because such a ban may begin anew with each
@@ -32,7 +32,7 @@ type Refusals struct {
 }
 
 // Range returns the statuses from first to last, both included, for Refusals.Statuses, as in
-// slices.Concat([]int{403, 503}, backoff.Range(520, 530)).
+// slices.Concat([]int{403, 503}, backoff.Range(520, 530)). Use it to list many statuses.
 func Range(first, last int) []int {
 	var s []int
 	for i := first; i <= last; i++ {

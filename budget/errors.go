@@ -10,7 +10,7 @@ import (
 var ErrExceeded = errors.New("budget exceeded")
 
 // An Error names the limit that is spent, and by how much it would be passed. Time is in whole
-// seconds, rounded down.
+// seconds, rounded down. Get it with errors.As, to show the limit.
 type Error struct {
 	Limit string // Pages, PagesPerHost, Bytes or Time
 	Host  string // for PagesPerHost

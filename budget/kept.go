@@ -67,6 +67,7 @@ const noHost = "\x00"
 
 // Keep returns the budget with the limits l in the directory dir, which is made when the first page
 // is spent. Without l.Every it keeps nothing, as a budget that is spent once ends with its crawl.
+// Use it for a crawler that is started again and again, such as by cron.
 func Keep(dir string, l Limits) *Kept {
 	return &Kept{
 		m: New(l),
@@ -320,6 +321,7 @@ func (k *Kept) giveBack(ctx context.Context, host string) error {
 }
 
 // Lost returns the error of the last access to a file. It returns nil if that access succeeded.
+// Check it at the end of a crawl.
 func (k *Kept) Lost() error {
 	k.m.mu.Lock()
 	defer k.m.mu.Unlock()

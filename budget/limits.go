@@ -18,7 +18,7 @@ const (
 )
 
 // Limits are the limits of a budget. A zero field is unlimited. The zero value limits nothing and
-// only counts.
+// only counts. Set them in politeness.Config.Spend, or pass them to New or Keep.
 type Limits struct {
 	Pages        int64         // pages in all
 	PagesPerHost int64         // pages of one host

@@ -44,7 +44,7 @@ const (
 )
 
 // New returns an unspent budget. A negative limit leaves nothing to spend. [Limits.Validate]
-// reports it, and politeness.New calls Validate.
+// reports it, and politeness.New calls Validate. Use it to share one budget between Transports.
 func New(l Limits) *Memory {
 	m := &Memory{limits: l}
 	m.warnAt.pages = l.warnAt(l.Pages)

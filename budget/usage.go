@@ -9,7 +9,7 @@ import (
 
 // Usage is a snapshot of the spent part of a budget. Its JSON has each limit beside the part that
 // is spent, such as pages and maxPages, bytes and maxBytes, seconds and maxSeconds. A limit of 0 is
-// none.
+// none. Use it to show how much is left.
 type Usage struct {
 	Limits  Limits
 	Pages   int64

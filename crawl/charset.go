@@ -73,7 +73,7 @@ func encodingOf(body []byte, kind mediatype.Page) string {
 	return "windows-1252"
 }
 
-// isUTF8 reports whether a text of this media type is in UTF-8 where nothing else is said: XML (XML
+// isUTF8 reports whether a text of this media type is in UTF-8 if nothing else is stated: XML (XML
 // 1.0, section 4.3.3) and JSON (RFC 8259, section 8.1).
 func isUTF8(mediaType string) bool {
 	_, sub, _ := strings.Cut(mediaType, "/")

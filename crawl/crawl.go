@@ -207,7 +207,7 @@ type Config struct {
 }
 
 // Validators are the values of a page's ETag and Last-Modified headers, by which a site finds
-// whether the page has changed (RFC 9110, section 8.8).
+// whether the page has changed (RFC 9110, section 8.8). Config.Known returns them.
 type Validators struct{ ETag, LastModified string }
 
 // longestRevisit is the default of Revisit.Max, that of package revisit.
@@ -288,7 +288,7 @@ func (cfg *Config) checkRevisit() error {
 	case cfg.Known != nil && cfg.Follow != nil:
 		errs = append(errs, errors.New("crawl: Config.Known is set beside Config.Follow: a page that hasn't changed "+
 			"has no links, so pages behind it would be missed. Set Config.Revisit in place of Known, "+
-			"or leave out Follow where Discover or a list names all URLs"))
+			"or leave out Follow if Discover or a list names all URLs"))
 	}
 	return errors.Join(errs...)
 }

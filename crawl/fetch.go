@@ -489,7 +489,7 @@ func (r *run) get(page *Page) error {
 		page.toldAlike = true
 	}
 	if page.good && page.doubt != (saying{}) && page.refused == "" && isWall(page, page.doubt) {
-		page.refused = "it answers all pages alike, and one that it has served before"
+		page.refused = "it answers all pages alike, even one that it has served before"
 		page.banned = true
 		call.Ban(page.refused)
 	}

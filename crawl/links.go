@@ -36,7 +36,8 @@ func SameName(p *Page, l Link) bool { return hostOf(p.FinalURL) == hostOf(l.URL)
 // example is from www.example.com to shop.example.com.
 func SameSite(p *Page, l Link) bool { return siteOf(p.FinalURL) == siteOf(l.URL) }
 
-// Everywhere is a Config.Follow for all links. Bound the crawl with MaxDepth or MaxPages.
+// Everywhere is a Config.Follow for all links. Bound the crawl with MaxDepth or MaxPages. Use it
+// only in a crawl of the whole web.
 func Everywhere(*Page, Link) bool { return true }
 
 // Hosts returns a Config.Follow for the links to the given hosts, from any page. A name is spelled
@@ -228,7 +229,7 @@ func (r *run) leadUnread(p *Page) {
 	p.unread = nil
 }
 
-// clippedURL returns a reference for a Result, cut where it is longer than any URL of a crawl.
+// clippedURL returns a reference for a Result, cut if it is longer than any URL of a crawl.
 func clippedURL(ref string) string {
 	if len(ref) <= maxURL {
 		return ref
@@ -325,7 +326,7 @@ func (r *run) lead(p *Page, to string, err error, req Request) {
 	}
 }
 
-// clippedData returns Data for a Result, cut where it is longer than MaxData.
+// clippedData returns Data for a Result, cut if it is longer than MaxData.
 func clippedData(data string) string { return data[:min(len(data), MaxData)] }
 
 // wantsCookie reports whether a page redirects to itself and sets a cookie, which the Client keeps:

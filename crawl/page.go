@@ -160,7 +160,7 @@ func (p *Page) Add(urls ...string) {
 
 // AddPriority is Add for one URL with a priority. The URL goes before URLs of its host with a lower
 // priority. If connections are scarce, it goes before such URLs of other hosts too. Add gives the
-// priority 0.
+// priority 0. Use it for pages that you need first.
 func (p *Page) AddPriority(url string, priority int) {
 	p.add(p, Request{URL: url, Priority: priority})
 }
@@ -171,7 +171,7 @@ func (p *Page) AddRequest(req Request) {
 	p.add(p, Request{URL: req.URL, Data: req.Data, Priority: req.Priority})
 }
 
-// A Link leads from a page to another.
+// A Link leads from a page to another. Config.Follow and Config.Take get it.
 type Link struct {
 	URL      string // normalised
 	Element  string // its name, such as "a", or "meta" for a refresh, or "header" for a Link header

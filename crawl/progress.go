@@ -10,7 +10,7 @@ import (
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
-// A Progress is the state of a crawl that runs.
+// A Progress is the state of a crawl that runs. Config.Progress gets it once a second.
 type Progress struct {
 	Summary          // so far
 	Hosts    int     // that have URLs waiting in memory or requests in flight
@@ -68,7 +68,7 @@ func (p *Progress) findNext() {
 // ProgressLine returns a Config.Progress for people. On a terminal it redraws one line. Otherwise
 // it writes a line every ten seconds, and one at the end. It also writes a line when every host has
 // to wait, or when other programs have all URLs. A line names the first host that waits, until when
-// and why.
+// and why. Use it with os.Stderr in a command.
 func ProgressLine(w io.Writer) func(Progress) { return progressLine(w, isTerminal(w)) }
 
 func progressLine(w io.Writer, terminal bool) func(Progress) {
@@ -130,7 +130,7 @@ func (l *liner) draw(line string, done bool) {
 		fmt.Fprintf(l.w, "\r\x1b[K%s\n", line)
 		return
 	}
-	fmt.Fprintf(l.w, "\r\x1b[K\x1b[?7l%s\x1b[?7h", line) // cut off, where it is wider than the terminal
+	fmt.Fprintf(l.w, "\r\x1b[K\x1b[?7l%s\x1b[?7h", line) // cut off if it is wider than the terminal
 }
 
 // line returns p as a line. alone is whether the crawl has no URL of its own.

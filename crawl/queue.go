@@ -8,7 +8,8 @@ import (
 	"github.com/go-politeness/politeness/revisit"
 )
 
-// A Request is a URL that is to be visited.
+// A Request is a URL that is to be visited. Give it to Page.AddRequest, or yield it from
+// Config.Discover.
 type Request struct {
 	URL      string // normalised, see [Normalize]
 	Host     string // key of its host, by politeness.Transport.HostKey
@@ -52,7 +53,7 @@ type Request struct {
 const MaxData = 64 << 10
 
 // A Result is the end of a Request. If the Outcome is Invalid, its URL is as it was found. A URL of
-// more than 2,048 bytes is cut.
+// more than 2,048 bytes is cut. Config.Done gets it, and a Queue stores it.
 type Result struct {
 	Request
 	Outcome Outcome
@@ -143,7 +144,7 @@ type Postponer interface {
 	Postponed(ctx context.Context, n int) (largest []PostponedGroup, all int, err error)
 }
 
-// A PostponedGroup is the postponed requests of a host that have one Mark.
+// A PostponedGroup is the postponed requests of a host that have one Mark. A Postponer returns it.
 type PostponedGroup struct {
 	Host   string
 	Mark   uint32

@@ -38,7 +38,8 @@ func (f *frontier) forgetSite(h *host) {
 	}
 }
 
-// weight is how many sites a site with many hosts counts as, where connections are scarce.
+// weight is the number of sites for which a site with many hosts counts. It matters if connections
+// are scarce.
 const weight = 4
 
 // surveyed is the number of exchanges for each site after which the demand of the quick hosts is

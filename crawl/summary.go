@@ -14,7 +14,7 @@ import (
 	"github.com/go-politeness/politeness/revisit"
 )
 
-// An Outcome is the end of a URL.
+// An Outcome is the end of a URL. Use it in Config.Done and Summary.Outcomes.
 type Outcome string
 
 // The outcomes. Every URL that a crawl was given, or found and would have followed, ends in one.
@@ -40,7 +40,7 @@ const (
 	Left         Outcome = "left"           // still to be fetched when the crawl ended, or refused by an own rule
 )
 
-// A Summary is the result of a crawl.
+// A Summary is the result of a crawl. Run returns it.
 type Summary struct {
 	Outcomes map[Outcome]int   // number of URLs by outcome; with a Queue, Left counts the URLs that it had lent
 	Statuses map[int]int       // number of pages that are Visited by status

@@ -205,7 +205,7 @@ type ConsoleConfig struct {
 // A line that can't be written is lost.
 func Console(w io.Writer) Evidence { return NewConsole(w, ConsoleConfig{}) }
 
-// NewConsole is Console with a configuration.
+// NewConsole is Console with a configuration. Use it to show fewer or more records.
 func NewConsole(w io.Writer, cfg ConsoleConfig) Evidence {
 	waits, _ := simplelru.NewLRU[string, time.Time](maxWaits, nil) // an error is for 0 and less
 	c := &console{w: w, waits: waits, repeats: newRepeats(), coloured: onTerminal(w), all: cfg.All}
@@ -227,7 +227,7 @@ func isTerminal(w io.Writer) bool {
 	return modeOf(w)&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
 }
 
-// modeOf returns the mode of w, that of a regular file where w is no file.
+// modeOf returns the mode of w, or that of a regular file if w isn't one.
 func modeOf(w io.Writer) (mode os.FileMode) {
 	if f, ok := w.(*os.File); ok {
 		if info, err := f.Stat(); err == nil {

@@ -97,7 +97,7 @@ const (
 // the names of their tags. Zero fields are left out if their tag has omitzero. In JSON, durations
 // are seconds, and times are RFC 3339 with nanoseconds. The tag of a string has its largest number
 // of bytes in JSON. A longer string is cut, and ends with [Clipped]. So a record without Text is at
-// most 8 KB long, however long a server's texts are.
+// most 8 KB long, however long a server's texts are. Sinks get it by Evidence.Record.
 type Decision struct {
 	Type Type `json:"type,omitzero" most:"64"`
 	// When it was decided.

@@ -24,7 +24,7 @@ type member struct {
 	key    string       // JSON before its value: `,"name":`
 	kind   reflect.Kind // of the field's type: a struct is a time, a pointer leads to a Policy
 	span   bool         // whether it is a Duration
-	always bool         // whether it is written even where it is false
+	always bool         // it is written even if it is false
 	most   int          // bytes of JSON that a string may take; 0: no limit
 	offset uintptr
 }
@@ -100,7 +100,8 @@ func (d Decision) AppendJSON(b []byte) []byte {
 // MarshalJSON returns e as one JSON object, as a line of a log has it.
 func (e LogLine) MarshalJSON() ([]byte, error) { return e.AppendJSON(nil), nil }
 
-// AppendJSON appends e to b as one JSON object on one line and returns the extended buffer.
+// AppendJSON appends e to b as one JSON object on one line and returns the extended buffer. Use it
+// to write many lines.
 func (e LogLine) AppendJSON(b []byte) []byte {
 	e.sanitize()
 	e.imply(true)

@@ -61,7 +61,7 @@ type Log struct {
 }
 
 // A LogConfig sets how changes of a log are found later. The zero value is a plain log, in which an
-// auditor finds no more than a missing line.
+// auditor finds no more than a missing line. Set it if somebody else must trust the log.
 type LogConfig struct {
 	// Chained adds hashes to the log, so that an auditor finds later changes. The first line, every
 	// eighth line after it and the last line have a "hash". The hash is the SHA-256 of the hash
@@ -288,6 +288,7 @@ func writeAll(w io.Writer, b []byte) (n int, err error) {
 }
 
 // Flush writes all buffered lines and waits until they are written. It returns the same as Err.
+// Call it before another program reads the log.
 func (l *Log) Flush() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -351,7 +352,8 @@ func (l *Log) Close() error {
 }
 
 // Err returns nil if every record so far has been written or is on its way. If the writer fails, or
-// records were lost, Err returns an error that wraps the writer's.
+// records were lost, Err returns an error that wraps the writer's. Check it at the end of a crawl,
+// after Close or Flush.
 func (l *Log) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,14 +11,14 @@ import (
 	"sync"
 )
 
-// Func makes a function an Evidence.
+// Func makes a function an Evidence. Use it for a sink without a type of its own.
 type Func func(context.Context, Decision)
 
 // Record calls f.
 func (f Func) Record(ctx context.Context, d Decision) { f(ctx, d) }
 
 // Multi returns an Evidence that passes each record on to all sinks in order, even when one of them
-// panics. It leaves nil sinks out.
+// panics. It leaves nil sinks out. Use it for a log and a console together.
 func Multi(sinks ...Evidence) Evidence {
 	return multi(slices.DeleteFunc(slices.Clone(sinks), func(e Evidence) bool { return e == nil }))
 }
@@ -112,7 +112,8 @@ func (g *Guard) Pass(ctx context.Context, d *Decision) {
 
 // Err returns nil if no record is known to be lost. Otherwise the error has the number of records
 // lost to panics, and the first of these panics. If the sink has a method Err() error, as a [Log]
-// has, the error also has the result of that method.
+// has, the error also has the result of that method. Check it at the end of a crawl if you made the
+// Guard.
 func (g *Guard) Err() error {
 	g.mu.Lock()
 	n := g.lost
@@ -155,7 +156,7 @@ func (r *Recorder) Record(_ context.Context, d Decision) {
 }
 
 // Decisions returns the records so far in the order in which they came. It returns those of the
-// given types, or all if no type is given.
+// given types, or all if no type is given. Use it in tests.
 func (r *Recorder) Decisions(types ...Type) []Decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,7 +166,7 @@ func (r *Recorder) Decisions(types ...Type) []Decision {
 	})
 }
 
-// Reset forgets the records so far.
+// Reset forgets the records so far. Call it between two parts of a test.
 func (r *Recorder) Reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,7 +177,7 @@ func (r *Recorder) Reset() {
 // members of its JSON are the attributes. Refusals are warnings. Waiting, fetched, robots_fetched
 // and the like are information, which slog shows by default. Types robots_allowed and started are
 // for debugging. The time of the log record is the time of logging. "timestamp" is the time of the
-// decision. A nil l is slog.Default().
+// decision. A nil l is slog.Default(). Use it if your program logs with slog.
 func Slog(l *slog.Logger) Evidence {
 	if l == nil {
 		l = slog.Default()

@@ -6,7 +6,7 @@ import (
 )
 
 // An Act is what an operator has done to a limiter by its Controller, or what an operator has done
-// in another process, when this process learns of it.
+// in another process, when this process learns of it. A receiver of Acts gets it, to record it.
 type Act struct {
 	Key      string    // empty for Drained
 	ByHand   *Debt     // a Block or a Clear, as in Grant.ByHand, nil if there is none
@@ -27,7 +27,7 @@ type Acts struct {
 const mostReceivers = 16
 
 // Add adds f as a receiver of acts. f returns false if it receives no acts any more. The limiter
-// holds no lock while it calls f.
+// holds no lock while it calls f. A Transport calls it to record acts at once.
 func (a *Acts) Add(f func(Act) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

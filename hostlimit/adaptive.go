@@ -74,13 +74,13 @@ func Slower(f float64) Adaptive { return Adaptive{set: unlearned | slower, slowe
 
 // Throttle aims at a mean of target concurrent requests, as Scrapy's AutoThrottle does. With t =
 // latency/target the new delay is max(t, (old+t)/2). So it rises immediately and comes down by
-// halves.
+// halves. Use it for a crawler that had AutoThrottle before.
 func Throttle(target float64) Adaptive { return Adaptive{set: unlearned | throttle, parallel: target} }
 
 // Longest takes the longer delay of a and b. For example, Longest(Learned, Proportional(1)) learns
 // from refusals and follows the response times. Some formulas, such as Throttle, move from the old
 // delay. They then move from the longer delay of the two formulas. If a and b are of one kind,
-// Longest keeps the formula with the longer delay.
+// Longest keeps the formula with the longer delay. Use it to combine two formulas.
 func Longest(a, b Adaptive) Adaptive {
 	return Adaptive{
 		set:      a.set&b.set&unlearned | (a.set|b.set)&byLatency,

@@ -7,7 +7,8 @@ import (
 	"github.com/go-politeness/politeness/backoff"
 )
 
-// Config configures a Limiter. The zero value is 2 requests a host, 200 to 500 ms apart.
+// Config configures a Limiter. The zero value is 2 requests a host, 200 to 500 ms apart. Set it in
+// politeness.Config.Hosts, or pass it to memory.New.
 type Config struct {
 	// Concurrency is the number of slots per key. The default is 2.
 	Concurrency int
@@ -82,7 +83,8 @@ type Config struct {
 }
 
 // Delay is the gap between two starts on a key. It is a random time in [Min, Max], or the adaptive
-// delay or the caller's floor if that is longer.
+// delay or the caller's floor if that is longer. Set it in Config.Delay, or in the Limits of one
+// key.
 type Delay struct {
 	Min, Max time.Duration // bounds of the random delay, by default 200 to 500 ms (if only Max is 0, Min)
 	Adaptive Adaptive      // formula that changes the delay, by default Learned
@@ -97,14 +99,15 @@ type Delay struct {
 }
 
 // Limits replace Concurrency and Delay for one key. Zero fields keep the Config's. A Delay replaces
-// the whole Delay of the Config.
+// the whole Delay of the Config. Config.Override returns them.
 type Limits struct {
 	Concurrency int
 	Delay       Delay
 }
 
 // WithDefaults returns c with its zero fields set to their defaults. A zero MaxInFlight and a zero
-// SlotTimeout stay, since they mean that there is no bound. Backoff becomes a backoff.Refusals.
+// SlotTimeout stay, since they mean that there is no bound. Backoff becomes a backoff.Refusals. Use
+// it to show the limits that apply.
 func (c Config) WithDefaults() Config {
 	own := Limits{c.Concurrency, c.Delay}.WithDefaults()
 	c.Concurrency = own.Concurrency
@@ -126,7 +129,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// WithDefaults returns l with its zero fields set to the defaults of a Config.
+// WithDefaults returns l with its zero fields set to the defaults of a Config. Use it to show the
+// limits of a key.
 func (l Limits) WithDefaults() Limits {
 	l.Concurrency = cmp.Or(l.Concurrency, 2)
 	l.Delay = l.Delay.withDefaults()
@@ -162,5 +166,6 @@ func (l Limits) or(config Limits) Limits {
 }
 
 // A Window is a part of the day, counted from midnight UTC. From is in it, To isn't. One whose From
-// is later than its To spans midnight, for example {22 * time.Hour, 6 * time.Hour}.
+// is later than its To spans midnight, for example {22 * time.Hour, 6 * time.Hour}. Set it in
+// Config.Windows, to crawl at night only, for example.
 type Window struct{ From, To time.Duration }

@@ -159,8 +159,8 @@ type Controller interface {
 //	a status that [backoff.Refusals] adds      block for RetryAfter, or by the policy
 //	503 with RetryAfter, if AtLeast is set     block for RetryAfter, or by the policy
 //	Refused and Banned are set                 block for a minute, doubling, or by the policy
-//	a refusal, but the request started before  longer block if RetryAfter ends later, not counted
-//	the present block was set
+//	a refusal, but the request started before  also block for RetryAfter, even if that block is
+//	the last block was set                     over, not counted
 //	401, 402, 403, 451, an unregistered 4xx,   no effect up to the fifth in a row (InARow). Then one
 //	600 and more, 406 to a GET                 request starts alone. If it gets such a response too,
 //	                                           the key is banned
@@ -283,7 +283,7 @@ type Restored struct {
 }
 
 // An Effect is the change of a key by an observed outcome. It is zero if the key has no state and
-// hasn't changed.
+// hasn't changed. Lease.Observe returns it.
 type Effect struct {
 	Blocked  bool      // the outcome set or lengthened a block of the key
 	Until    time.Time // end of the block, zero if the key isn't blocked

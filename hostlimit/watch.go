@@ -21,7 +21,7 @@ func WithPriority(ctx context.Context, p int) context.Context {
 }
 
 // Priority returns the priority that WithPriority has given to ctx, 0 if none. A limiter asks for
-// it at each Acquire.
+// it at each Acquire. Implementers of a Limiter call it.
 func Priority(ctx context.Context) int {
 	p, _ := ctx.Value(priorityKey{}).(int)
 	return p

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Text returns 200 with body. Its Content-Type is found from the body, as by net/http.
+// Text returns 200 with body. Its Content-Type is found from the body, as by net/http. Use it for
+// pages without links.
 func Text(body string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
@@ -18,7 +19,8 @@ func Text(body string) http.Handler {
 }
 
 // HTML returns 200 with body as text/html in UTF-8 for any body. By itself, net/http takes one that
-// begins with <ul> or <meta> for plain text, in which a crawl finds no links.
+// begins with <ul> or <meta> for plain text, in which a crawl finds no links. Use it for pages with
+// links.
 func HTML(body string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -62,7 +64,8 @@ func (zeros) Read(p []byte) (int, error) {
 }
 
 // Drip returns 200 with a body that comes in n pieces, one every interval and the first
-// immediately. There is no Content-Length, so that the client sees the end only at the end.
+// immediately. There is no Content-Length, so that the client sees the end only at the end. Use it
+// to test a crawler against slow bodies.
 func Drip(piece string, n int, interval time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for i := range n {
@@ -85,6 +88,7 @@ func Slow(d time.Duration, h http.Handler) http.Handler {
 }
 
 // InTurn lets each handler serve one request, in turn. The last one serves all further requests.
+// Use it for a site that fails once and then works.
 func InTurn(handlers ...http.Handler) http.Handler {
 	if len(handlers) == 0 {
 		panic("politenesstest: InTurn without handlers")
@@ -98,7 +102,7 @@ func InTurn(handlers ...http.Handler) http.Handler {
 
 // Drop drops the connection without a response, so that the client gets a network error. Your own
 // handler can drop the connection too, even in the middle of a body. It calls
-// panic(http.ErrAbortHandler).
+// panic(http.ErrAbortHandler). Use it to test a crawler against network errors.
 func Drop() http.Handler {
 	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 }

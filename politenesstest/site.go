@@ -34,14 +34,14 @@ type robotsVersion struct {
 	text   string
 }
 
-// Robots makes the site serve /robots.txt with text. A site without one answers
-// 404. Responses have ETag and Last-Modified. A request with these gets 304.
+// Robots makes the site serve /robots.txt with text. A site without one answers 404. Responses have
+// ETag and Last-Modified. A request with these gets 304. Use it to test rules and delays.
 func (s *Site) Robots(text string) *Site {
 	return s.setRobots(robotsVersion{status: http.StatusOK, text: text})
 }
 
 // RobotsStatus makes the site serve /robots.txt with a status and no rules, until Robots is called
-// again.
+// again. Use it to test a robots.txt that fails.
 func (s *Site) RobotsStatus(status int) *Site {
 	return s.setRobots(robotsVersion{status: status})
 }
@@ -93,13 +93,14 @@ func (s *Site) Sequence(path string, status ...int) *Site {
 }
 
 // Latency makes the site wait for d before each response. A request whose context is done meanwhile
-// ends immediately. For single paths there is [Slow].
+// ends immediately. For single paths there is [Slow]. Use it to test a slow site.
 func (s *Site) Latency(d time.Duration) *Site {
 	return s.set(func() { s.latency = d })
 }
 
 // Down makes every request to the site fail with err, as if there were no connection, for example
-// syscall.ECONNREFUSED. With nil the site is up again. For single paths there is [Drop].
+// syscall.ECONNREFUSED. With nil the site is up again. For single paths there is [Drop]. Use it to
+// test an outage.
 func (s *Site) Down(err error) *Site {
 	return s.set(func() { s.down = err })
 }

@@ -32,7 +32,7 @@ type Web struct {
 // instant stands for never.
 type instant int64
 
-// NewWeb returns a web without sites.
+// NewWeb returns a web without sites. Call it at the start of a test, and add sites with Web.Site.
 func NewWeb() *Web {
 	return &Web{
 		sites:    make(map[string]*Site),
@@ -214,8 +214,9 @@ func (r Request) String() string {
 	return fmt.Sprintf("request %d (%s %s at %v)", r.Seq, r.Method, r.URL, r.at)
 }
 
-// Requests returns the records of all requests so far, in the order of their
-// starts. Those that were malformed or cancelled before they began are left out.
+// Requests returns the records of all requests so far, in the order of their starts. Those that
+// were malformed or cancelled before they began are left out. Use it to check the order and the
+// headers of requests.
 func (w *Web) Requests() []Request {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -32,7 +32,8 @@ const (
 )
 
 // AppendBinary appends the page to b, in some 40 bytes. Times are in whole seconds. A time before
-// which the page may not be requested is rounded up. The error is always nil.
+// which the page may not be requested is rounded up. The error is always nil. Use it to keep the
+// page in your own store.
 func (p Page) AppendBinary(b []byte) ([]byte, error) {
 	parts := p.parts()
 	b = append(b, format)

@@ -38,12 +38,13 @@ const (
 	mostHints        = 2 // of a page in a row that have brought nothing
 )
 
-// IsZero reports whether nothing is remembered.
+// IsZero reports whether nothing is remembered. Use it to tell a new page from a known one.
 func (p Page) IsZero() bool { return p == Page{} }
 
 // Conditions sets If-None-Match and If-Modified-Since in the header of a request at now, if the
 // page has validators for them. It sets none while the page is gone, and none if the last whole
-// response is 90 days old. Set Answer.Conditional if Conditions returns true.
+// response is 90 days old. Call it before each request of a page that you schedule yourself. Set
+// Answer.Conditional if Conditions returns true.
 func (p Page) Conditions(h http.Header, now time.Time) bool {
 	isOld := now.Sub(p.Whole) >= untilWhole
 	if p.Gone > 0 || p.Whole.IsZero() || isOld || p.ETag == "" && p.LastModified == "" {

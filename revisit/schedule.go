@@ -27,7 +27,7 @@ import (
 )
 
 // A Schedule decides when a page is fetched again. It is plain data. The zero Schedule never asks
-// again.
+// again. Set it in crawl.Config.Revisit or Transport.Schedule.
 type Schedule struct {
 	// Min is the least time between two requests for a page. All longer times follow from Min. If a
 	// page changed a time T ago, it is due after the square root of (Min × T). If Min is zero, no page
@@ -84,7 +84,7 @@ func (s Schedule) max() time.Duration {
 }
 
 // A Change is the news of a response about its page. It is empty if the response is no version of
-// the page, such as a 403 or a 500.
+// the page, such as a 403 or a 500. Use it to store only pages that have changed.
 type Change string
 
 // The changes.
@@ -130,7 +130,8 @@ func (a *Answer) isVersion() bool {
 // Next is the whole rule, a pure step. The parameter p is the memory of the page, and the zero Page
 // if there is none. a is a response. The result next is the new memory, c is the change, and due is
 // the time of the next fetch. The zero time means never, unless a sitemap or feed reports that the
-// page was modified. See Page.Hinted. The field next.Due is the same time.
+// page was modified. See Page.Hinted. The field next.Due is the same time. Call it after each
+// response if you have your own crawler.
 func (s Schedule) Next(p Page, a Answer) (next Page, c Change, due time.Time) {
 	now := a.Time.Round(0)
 	p = p.before(now)

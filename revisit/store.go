@@ -56,7 +56,8 @@ func (m *memory) Save(_ context.Context, key string, p Page) error {
 	return nil
 }
 
-// A DirStore is a Store in a directory, which outlives the process. Dir makes it.
+// A DirStore is a Store in a directory, which outlives the process. Dir makes it. Set it in
+// Transport.Store.
 type DirStore struct{ dir *statedir.Dir }
 
 // Dir returns the Store in the directory at path, with a file for each page. Use it for up to some

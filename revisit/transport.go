@@ -22,7 +22,7 @@ import (
 const Stage politeness.Stage = "revisit"
 
 // ErrFresh means that the page was fetched before, and that it is too early to fetch it again.
-// [politeness.Error.RetryAt] is when it may be asked for.
+// [politeness.Error.RetryAt] is when it may be asked for. Skip the page then.
 var ErrFresh = errors.New("it is too early to ask for this page again")
 
 // A Transport is a RoundTripper that adds conditions to GET requests, so that an unchanged page is

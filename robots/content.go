@@ -86,7 +86,7 @@ func (p *Preferences) answer(purpose Purpose) *Answer {
 }
 
 // Refused returns the first of the given purposes that is refused. The result ok is false if none
-// is.
+// is. Use it before you use a page for these purposes.
 func (p Preferences) Refused(of []Purpose) (purpose Purpose, ok bool) {
 	for _, purpose := range of {
 		if p.For(purpose).Preference == Refused {

@@ -16,7 +16,7 @@ const day = 24 * time.Hour
 
 // CrawlDelay returns the longest Crawl-delay of the crawler's groups, and whether there is one. A
 // crawl-delay is the gap between two starts. It isn't capped. If a crawler can't wait for so long,
-// it must leave the site alone.
+// it must leave the site alone. Use Floor to pace requests.
 //
 // A value is a decimal number of seconds ("10", "0.5", ".5"). A line with anything else, such as a
 // sign, a unit or an exponent, is skipped. Crawl-delay isn't part of RFC 9309, and Google's
@@ -60,11 +60,11 @@ func (x *extras) allRates() iter.Seq[Rate] {
 
 // VisitTime returns the windows of the day in which the crawler may come, by the Visit-time lines
 // of its groups. They are in the file's order. If there is no window, the crawler may come at any
-// time.
+// time. Use Window.Next to wait for one.
 func (r *Rules) VisitTime() []Window { return append([]Window(nil), r.extra().visits...) }
 
 // Floor returns the gap between two starts that the file asks for at time t. It is the longer of
-// crawl-delay and request-rate, 0 if there is none.
+// crawl-delay and request-rate, 0 if there is none. Use it to pace requests.
 func (r *Rules) Floor(t time.Time) time.Duration {
 	rate, _ := r.RequestRate(t)
 	return max(r.delay, rate.Gap())
@@ -107,7 +107,8 @@ func (w Window) Contains(t time.Time) bool {
 	return length == 0 || at < length
 }
 
-// Next returns the first moment at or after t that is within the window.
+// Next returns the first moment at or after t that is within the window. Use it to wait until the
+// crawler may come.
 func (w Window) Next(t time.Time) time.Time {
 	if w.Contains(t) {
 		return t

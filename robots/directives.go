@@ -55,7 +55,8 @@ var previewNames = map[Preview]string{PreviewLarge: "large", PreviewStandard: "s
 // String returns the value of max-image-preview, "" for PreviewAny.
 func (p Preview) String() string { return previewNames[p] }
 
-// NoIndexAt reports whether the page may not be found in an index at t.
+// NoIndexAt reports whether the page may not be found in an index at t. Use it before you add the
+// page to an index.
 func (d Directives) NoIndexAt(t time.Time) bool {
 	expired := !d.UnavailableAfter.IsZero() && t.After(d.UnavailableAfter)
 	return d.NoIndex || expired
@@ -148,7 +149,7 @@ func (d Directives) String() string {
 // ParseTags reads the values of a response's X-Robots-Tag headers, one for each header line, for
 // the crawler of these product tokens (or User-Agent headers). Directives behind the name of
 // another crawler don't count. Those without a name count for every crawler. The most restrictive
-// wins.
+// wins. Use it for the headers of a page, and Merge with the result of ReadMeta.
 func ParseTags(values []string, product ...string) Directives {
 	names := tokens(product)
 	var d Directives

@@ -39,7 +39,7 @@ func Parse(body []byte) *File { return ParseWith(body, Options{}) }
 // maxBody keeps line numbers within the three bytes that compiled rules have for them.
 const maxBody = 1<<24 - 1
 
-// ParseWith is Parse with Options.
+// ParseWith is Parse with Options. Use it for a crawler with other rules than Google's.
 func ParseWith(body []byte, o Options) *File {
 	if !o.GoogleExact {
 		body = fromUTF16(body) // Google's parser finds no rule in a file of UTF-16
@@ -90,7 +90,7 @@ type Line struct {
 }
 
 // Sitemaps returns the values of all Sitemap lines, which belong to no group, in the file's
-// order and as written.
+// order and as written. Use it to find the pages of a site.
 func (f *File) Sitemaps() []string {
 	var urls []string
 	for _, m := range f.maps {
@@ -99,7 +99,7 @@ func (f *File) Sitemaps() []string {
 	return urls
 }
 
-// SitemapLines is Sitemaps with line numbers.
+// SitemapLines is Sitemaps with line numbers. Use it for messages about the file.
 func (f *File) SitemapLines() []Line {
 	lines := slices.Clone(f.maps)
 	for i := range lines {
@@ -176,6 +176,7 @@ func sameKey(a, b string) bool {
 }
 
 // UnknownLines returns the lines with a key that this package doesn't know, in the file's order.
+// Use it to read your own extensions.
 func (f *File) UnknownLines() []Line {
 	var lines []Line
 	for l := range others(f.text) {

@@ -3,7 +3,7 @@ package robots
 import "strings"
 
 // ProductToken extracts the product token of a User-Agent header, the name of the crawler in
-// robots.txt files.
+// robots.txt files. Use it to find the token that a site's owner has to write into robots.txt.
 //
 //	"AEO-Audit/1.0 (+https://example.com/bot)"                   -> "AEO-Audit"
 //	"MJ12bot/v1.4.8 (http://mj12bot.com/)"                       -> "MJ12bot"

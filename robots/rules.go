@@ -23,7 +23,7 @@ type Rules struct {
 
 // Test returns whether target may be fetched. A target is path and query as they are sent, as
 // URL.RequestURI returns them. (URL.Path is decoded.) A fragment is ignored. A target that doesn't
-// begin with a slash is a URL, and cut by the function Target.
+// begin with a slash is a URL, and cut by the function Target. Call it before you fetch a URL.
 //
 // An empty pattern ("Disallow:") decides nothing. If nothing else matches, the Verdict names its
 // Rule and Line, with Matched false, as Google's matcher does.

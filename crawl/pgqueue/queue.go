@@ -226,6 +226,7 @@ func upgradeTables(ctx context.Context, tx pgx.Tx) error {
 }
 
 // Close gives back the hosts of this process, so that others may continue with them immediately.
+// Call it after Run has returned.
 func (q *Queue) Close() error {
 	defer q.db.Close()
 	q.lose()
@@ -684,7 +685,7 @@ func (q *Queue) unlend(results []crawl.Result) (idle []string) {
 }
 
 // Count returns the number of URLs of the whole crawl by their last outcome. Those that have none
-// yet are Left. It reads all of them.
+// yet are Left. It reads all of them. Use it for a report, not in a loop.
 func (q *Queue) Count(ctx context.Context) (map[crawl.Outcome]int, error) {
 	var count map[crawl.Outcome]int
 	err := q.inLong(ctx, func(ctx context.Context, tx pgx.Tx) error {
@@ -709,7 +710,7 @@ func (q *Queue) Count(ctx context.Context) (map[crawl.Outcome]int, error) {
 }
 
 // Clear forgets all URLs of the crawl, even those that are done. The next crawl begins anew. No
-// process may be crawling.
+// process may be crawling. Call it to begin a crawl again from its start URLs.
 func (q *Queue) Clear(ctx context.Context) error {
 	err := q.inLong(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `

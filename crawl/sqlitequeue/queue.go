@@ -246,7 +246,7 @@ func wrap(err error) error {
 	return nil
 }
 
-// Close closes the file.
+// Close closes the file. Call it after Run has returned.
 func (q *Queue) Close() error { return q.db.Close() }
 
 // in runs f in a transaction.
@@ -742,7 +742,7 @@ func (q *Queue) Again(ctx context.Context, at time.Time, outcomes ...crawl.Outco
 }
 
 // Remembers reports whether the file has pages that are to be fetched again, as a crawl with
-// crawl.Config.Revisit has left them.
+// crawl.Config.Revisit has left them. Use it to decide between a new crawl and a revisit.
 func (q *Queue) Remembers(ctx context.Context) (remembers bool, err error) {
 	err = q.db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM url WHERE page IS NOT NULL)").Scan(&remembers)
 	return remembers, wrap(err)
@@ -750,12 +750,14 @@ func (q *Queue) Remembers(ctx context.Context) (remembers bool, err error) {
 
 // Waiting returns the number of URLs that are waiting or lent. After a crawl, these are the URLs
 // that it left. URLs that are due at a later time don't count. It reads an index of all of them.
+// Use it to decide whether a crawl has to be resumed.
 func (q *Queue) Waiting(ctx context.Context) (n int, err error) {
 	err = q.db.QueryRowContext(ctx, "SELECT count(*) FROM url WHERE due <= ?", q.now()).Scan(&n)
 	return n, wrap(err)
 }
 
-// Clear forgets all URLs, even those that are done. The next crawl begins anew.
+// Clear forgets all URLs, even those that are done. The next crawl begins anew. Call it to begin a
+// crawl again from its start URLs.
 func (q *Queue) Clear(ctx context.Context) error {
 	clear(q.lent)
 	return wrap(q.in(ctx, func(tx *sql.Tx) error {

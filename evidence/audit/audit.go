@@ -72,7 +72,8 @@ func Check(logs ...io.Reader) (*Report, error) { return Trust{}.Check(logs...) }
 
 // A Trust has a key and checkpoints that a reader of a log has from elsewhere, such as the
 // crawler's web page, a mailbox or a witness. Without a key or a checkpoint, a log can't be told
-// from one that its owner has written anew. The zero Trust has neither.
+// from one that its owner has written anew. The zero Trust has neither. Use it for a log by
+// somebody else.
 type Trust struct {
 	// Key is the verifier key of a signed log ("example.com/crawler+c74f20a3+AR..."), as
 	// golang.org/x/mod/sumdb/note.NewEd25519VerifierKey makes it. Without it signatures stay open.

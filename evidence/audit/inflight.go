@@ -20,7 +20,7 @@ type bound struct {
 
 	// most returns how many may be in flight when x starts; 0: there is no limit.
 	most func(x *exchange) int
-	// open, if set, is why the promise is open where there were more: then it isn't broken.
+	// open, if set, is the reason why the promise is open, and not broken, if there were more.
 	open string
 	// where returns the end of a violation's text: "2 slots".
 	where func(most int) string

@@ -18,7 +18,7 @@ import (
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
-// A Kind names the promise that a Violation breaks.
+// A Kind names the promise that a Violation breaks. Use it to count violations by kind.
 type Kind string
 
 // The kinds of violations.
@@ -124,7 +124,8 @@ type Signed struct {
 	Latest string `json:"latest,omitempty"`
 }
 
-// A HostReport sums up one host. In JSON its durations are seconds.
+// A HostReport sums up one host. In JSON its durations are seconds. Use it to show how one host was
+// treated.
 type HostReport struct {
 	Host   string `json:"host"`
 	Starts int    `json:"starts"` // number of requests sent, those for robots.txt included
@@ -224,17 +225,17 @@ func (h HostReport) MarshalJSON() ([]byte, error) {
 }
 
 // OK reports whether the log has no violation. Open promises may be broken nevertheless. See
-// [Report.Complete].
+// [Report.Complete]. Use it in CI.
 func (r *Report) OK() bool { return len(r.Broken) == 0 }
 
 // Complete reports whether every promise is proved from the records alone, and none is broken or
-// open.
+// open. Use it if an open promise isn't enough for you.
 func (r *Report) Complete() bool {
 	open := func(p Promise) bool { return p.Open > 0 }
 	return r.OK() && !slices.ContainsFunc(r.Promises, open)
 }
 
-// Promise returns the promise of that name, such as "delays kept".
+// Promise returns the promise of that name, such as "delays kept". Use it to test for one promise.
 func (r *Report) Promise(name string) Promise {
 	for _, p := range r.Promises {
 		if p.Name == name {
@@ -244,7 +245,8 @@ func (r *Report) Promise(name string) Promise {
 	return Promise{}
 }
 
-// WriteText writes the report for people.
+// WriteText writes the report for people. Use it for a terminal. The JSON of a Report is for
+// programs.
 func (r *Report) WriteText(w io.Writer) error {
 	_, err := io.WriteString(w, r.String())
 	return err

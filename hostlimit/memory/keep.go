@@ -77,7 +77,7 @@ func (s *stored) note(o refusals, m moment) {
 func (s *stored) owedSince(o, was *refusals, m moment) (news hostlimit.Debt) {
 	known := s.debt.Merge(s.unsaved)
 	if o.clearings != was.clearings {
-		// A clearing comes after the block that it lifts, also where the clock has been set back in
+		// A clearing comes after the block that it lifts, even if the clock has been set back in
 		// between: Merge goes by the order of the two.
 		news.ClearedAt = laterOf(m.at(o.cleared), known.BlockedAt.Add(1))
 		if o.freed != was.freed {

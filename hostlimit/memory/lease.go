@@ -303,7 +303,7 @@ func (l *lease) startSaved(ctx context.Context, h *host) (hostlimit.Grant, error
 		return hostlimit.Grant{}, err
 	}
 	ctx = context.WithoutCancel(ctx) // the start has to be saved
-	for range 3 {                    // more than once where saving takes longer than margin
+	for range 3 {                    // more than once if saving takes longer than margin
 		if saved, _ := sh.sync(ctx, h, l.lim, toSave); !saved {
 			break
 		}

@@ -268,7 +268,7 @@ func (a *active) start(l *lease, now time.Duration) {
 	l.started = true
 	a.last = l
 	l.probe = a.h.refusals().Alone
-	if l.probe { // also where the block was set after the grant
+	if l.probe { // even if the block was set after the grant
 		a.probe = l
 	}
 }

@@ -147,7 +147,7 @@ const (
 	afterVain  = 20
 	// nextTrial is how long a host that bans after ten pages waits, as it never serves 20 in a row.
 	nextTrial = time.Hour
-	// helped is how many times smaller the share of refusals is where the lessons have helped.
+	// helped is how many times smaller the share of refusals must be if the lessons have helped.
 	helped = 2
 	// vainPause is the shortest rest until then, because the delay doesn't help.
 	vainPause = 8 * time.Second

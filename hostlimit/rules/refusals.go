@@ -169,7 +169,7 @@ func (s *Refusals) isEarlier(a *answer) bool {
 	}
 	if a.meaning == Refused && s.Alone && s.Row+s.Bans == 0 {
 		// A pause or a check holds the key, not a refusal: this is the first one of a series, and
-		// counts also where its request is older.
+		// counts even if its request is older.
 		return false
 	}
 	return a.turn.Number <= s.SetAt
@@ -250,7 +250,7 @@ func (s *Refusals) extend(a *answer, cause string) bool {
 }
 
 // forbid counts a response such as 403. Forbidden pages and a ban look alike, so number InARow is
-// followed by a single request: where the host serves that, the pages were forbidden.
+// followed by a single request: if the host serves that, the pages were forbidden.
 func (s *Refusals) forbid(a *answer) {
 	if a.earlier {
 		return

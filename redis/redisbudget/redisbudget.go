@@ -570,7 +570,7 @@ type Stats struct {
 	Waited int64         // how often a page or bytes waited because nothing was granted, a second at most each time
 }
 
-// Stats returns the figures of this moment.
+// Stats returns the figures of this moment. Use it for metrics.
 func (b *Budget) Stats() Stats {
 	b.mu.Lock()
 	defer b.mu.Unlock()

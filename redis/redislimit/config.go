@@ -87,7 +87,8 @@ const (
 	exact = 1 << 52
 )
 
-// ErrClosed is returned by methods of a Limiter after Close.
+// ErrClosed is returned by methods of a Limiter after Close. Close the Limiter only after the last
+// request.
 var ErrClosed = errors.New("redislimit: limiter is closed")
 
 // looking is the time between two looks at something without a known end.

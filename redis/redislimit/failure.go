@@ -9,7 +9,7 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// Failure is the conduct of a Limiter while its server can't be reached.
+// Failure is the conduct of a Limiter while its server can't be reached. Set it in Config.Failure.
 type Failure int
 
 const (
@@ -55,7 +55,7 @@ func unavailable(key string, err error) error {
 }
 
 // An Event reports that the server was lost, that it is back, that another process differs, or that
-// the server's state was begun anew.
+// the server's state was begun anew. Config.OnFailure gets it. Use it to alert an operator.
 type Event struct {
 	Time    time.Time
 	Server  string

@@ -13,7 +13,8 @@ import (
 	"github.com/go-politeness/politeness/redis/redislimit/internal/wire"
 )
 
-// A Fleet is the server's list of the processes that share it.
+// A Fleet is the server's list of the processes that share it. Use it to see which processes are
+// alive.
 type Fleet struct {
 	PausedUntil time.Time // end of the pause, zero if there is none
 	Processes   []Process // by name, those that have called the server in the last hour, and haven't been closed

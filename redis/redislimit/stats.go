@@ -32,7 +32,7 @@ type Stats struct {
 	Down     bool          // the server, or one of a cluster, can't be reached
 }
 
-// Stats returns the counts of l.
+// Stats returns the counts of l. Use it for metrics.
 func (l *Limiter) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()

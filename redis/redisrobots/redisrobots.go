@@ -106,7 +106,7 @@ type Stats struct {
 	Failed int64 // calls that failed or weren't made because the server can't be reached
 }
 
-// Stats returns the figures of this moment.
+// Stats returns the figures of this moment. Use it for metrics.
 func (s *Store) Stats() Stats {
 	return Stats{
 		Loaded: s.loaded.Load(),

@@ -340,7 +340,7 @@ func (v validators) update(h http.Header) validators {
 	return v
 }
 
-// ttl returns how long a response is used, where the server gave it maxAge; 0: none.
+// ttl returns how long a response is used. maxAge is the lifetime that the server gave, or 0.
 func (c *Cache) ttl(maxAge time.Duration) time.Duration {
 	return min(cmp.Or(maxAge, c.cfg.TTL), c.longest)
 }
