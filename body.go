@@ -212,7 +212,7 @@ func (b *body) receive(p []byte) (int, error) {
 	got, err := b.ReadCloser.Read(p)
 	// The budget and the page see each piece before the caller does.
 	// A body that breaks off ends, too. Its reader may use the bytes that have come.
-	ends := err != nil && !b.goesOn(err) && got <= within
+	ends := err != nil && !b.isReadable(err) && got <= within
 	n, refusal := b.reader.take(p[:min(got, within)], ends)
 	b.read.Add(int64(n))
 	if refusal == nil && got > within {
@@ -222,7 +222,7 @@ func (b *body) receive(p []byte) (int, error) {
 		clear(p[n:got]) // a caller that looks behind n must not find refused bytes
 		return n, b.cut(refusal)
 	}
-	if err != nil && !b.goesOn(err) {
+	if err != nil && !b.isReadable(err) {
 		err = b.reader.cause(err)
 		b.over = err
 		if b.reads.Load() == readsAhead && b.ctx.Err() != nil {
@@ -242,9 +242,9 @@ func (b *body) pastEnd() error {
 	return http.ErrBodyReadAfterClose
 }
 
-// goesOn reports whether the body can be read again after err. A net.Conn can after its read
+// isReadable reports whether the body can be read again after err. A net.Conn can after its read
 // deadline has passed.
-func (b *body) goesOn(err error) bool {
+func (b *body) isReadable(err error) bool {
 	_, isConn := b.ReadCloser.(net.Conn)
 	return isConn && errors.Is(err, os.ErrDeadlineExceeded)
 }

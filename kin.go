@@ -18,9 +18,9 @@ import (
 // kin has the caches of robots.txt of the Transports that share one limiter. It lives as long as
 // the limiter, even if a program makes a Transport for each request.
 type kin struct {
-	self    weak.Pointer[kin]
-	told    atomic.Bool            // a warning was given of the limiter, see rivals.go
-	warning atomic.Pointer[string] // text of it; nil: none
+	self      weak.Pointer[kin]
+	hasWarned atomic.Bool            // of the limiter, see rivals.go
+	warning   atomic.Pointer[string] // text of it; nil: none
 
 	mu     sync.Mutex
 	caches map[kinKey]*robotscache.Cache // at most maxCaches; none refers to a Transport

@@ -33,12 +33,12 @@ var hostSeed = maphash.MakeSeed()
 
 // A note is about the latest request to a host. It keeps nothing alive.
 type note struct {
-	mu   sync.Mutex
-	host uint64 // hash; 0: there is no note
-	at   time.Time
-	kin  weak.Pointer[kin]
-	by   weak.Pointer[Transport]
-	said bool // a warning about the host was given
+	mu     sync.Mutex
+	host   uint64 // hash; 0: there is no note
+	at     time.Time
+	kin    weak.Pointer[kin]
+	by     weak.Pointer[Transport]
+	warned bool // of the host
 }
 
 // A rival is a limiter that has asked the host of a request, too.
@@ -58,24 +58,24 @@ func (t *Transport) noteRequest(host uint64, now time.Time) *rival {
 	age := now.Sub(n.at)
 	isSameHost := n.host == host
 	isRecent := isSameHost && age >= 0 && age < rivalTime // in a synctest bubble the clock is another one
-	said := isSameHost && n.said
+	warned := isSameHost && n.warned
 	n.host = host
 	n.at = now
 	n.kin = t.kin.self
 	n.by = t.self
-	n.said = said
-	if !isRecent || said || before == t.kin.self {
+	n.warned = warned
+	if !isRecent || warned || before == t.kin.self {
 		return nil
 	}
-	n.said = true
+	n.warned = true
 	other := before.Value()
 	if other == nil {
 		other = new(kin)
 	}
 	// Where many limiters ask many hosts, one warning is enough for each limiter.
-	isTold := t.kin.told.Swap(true)
-	isOtherTold := other.told.Swap(true)
-	if isTold || isOtherTold {
+	wasWarned := t.kin.hasWarned.Swap(true)
+	wasOtherWarned := other.hasWarned.Swap(true)
+	if wasWarned || wasOtherWarned {
 		return nil
 	}
 	return &rival{kin: other, by: by.Value()}

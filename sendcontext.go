@@ -243,7 +243,7 @@ func (c *sendContext) restart() refusedStart {
 // last.
 func (c *sendContext) awaitResend(ctx context.Context, last *start) error {
 	turn := c.turn
-	if turn.most > 0 && turn.sent >= turn.most {
+	if turn.maxSent > 0 && turn.sent >= turn.maxSent {
 		return errNoTry
 	}
 	turn.recordStart() // before a rule that forbids a further one

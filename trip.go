@@ -103,7 +103,7 @@ func (t *Transport) begin(req *http.Request, k kind, over *over) *trip {
 		trip.charge.budget = t.cfg.Budget
 		// Without Config.Retry net/http may resend as it likes, and each resend takes a start.
 		if t.cfg.Retry.Max > 0 {
-			trip.turn.most = 1 + t.cfg.Retry.Max
+			trip.turn.maxSent = 1 + t.cfg.Retry.Max
 		}
 		// Other requests may wait for a robots.txt as well, so only pages are left by Call.Until.
 		leave = s.call.reach(t)

@@ -28,7 +28,7 @@ type turn struct {
 	lease    hostlimit.Lease    // nil before the turn, and once the body has it
 	start    start              // of the try; its Start is zero before
 	sent     int                // starts of all tries, those of net/http's resends included
-	most     int                // bound of sent, by Config.Retry; 0: none, resends are net/http's own
+	maxSent  int                // by Config.Retry; 0: none, resends are net/http's own
 	vain     givenUp            // at the connection, if no other start replaced it
 	earlier  []start            // starts of the try whose connections were lost before that
 }
@@ -36,10 +36,10 @@ type turn struct {
 // A start is one start of a try.
 type start struct {
 	hostlimit.Grant
-	instead givenUp       // start that this one replaced
-	connect time.Duration // from the call of Base, or the start before, to the connection; 0: at once
-	keyID   string        // id of the key that signed the request; empty: none did
-	known   bool          // it is on record
+	instead  givenUp       // start that this one replaced
+	connect  time.Duration // from the call of Base, or the start before, to the connection; 0: at once
+	keyID    string        // id of the key that signed the request; empty: none did
+	recorded bool          // in evidence
 }
 
 // A givenUp is a start that was given up before anything was sent; zero: none was.
@@ -188,11 +188,11 @@ func (t *turn) recordStart() {
 }
 
 func (t *turn) record(typ evidence.Type, st *start) {
-	if st.known {
+	if st.recorded {
 		return
 	}
 	s := t.subject
-	st.known = true // also if a sink panics, so that no start has two records
+	st.recorded = true // also if a sink panics, so that no start has two records
 	t.recordNews(st)
 	// An auditor checks the record by the limits, so these are recorded first.
 	s.recorder.Limits(s.ctx, s.host, &st.Grant)

@@ -12,7 +12,7 @@ type tally struct {
 	lead   int // answers of status, less those of others, since status is held
 	alike  int // answers of status since then
 	all    int
-	told   bool // the user was warned
+	warned bool // once is enough
 }
 
 // The number of responses after which a verdict about a host is possible. At the usual pace this
@@ -44,10 +44,10 @@ func (t *tally) warning(key string) string {
 	isPage := t.status == http.StatusOK || t.status == http.StatusNotModified
 	areAll := t.alike == t.all && t.all >= enoughAlike
 	areMost := 2*t.alike > t.all && t.all >= enoughMixed
-	if t.told || isPage || !areAll && !areMost {
+	if t.warned || isPage || !areAll && !areMost {
 		return ""
 	}
-	t.told = true
+	t.warned = true
 	const text = "%s has answered %d to %d of its first %d requests, so it may refuse you. Look at such a page."
 	return fmt.Sprintf(text, key, t.status, t.alike, t.all)
 }
