@@ -7,7 +7,7 @@
 //
 // This is how requests count:
 //
-//   - A page is one navigation that was sent. Hops of a redirect are not pages of their own,
+//   - A page is one navigation that was sent. Hops of a redirect are not separate pages,
 //     neither is robots.txt, nor a request that was refused before it was sent. Package crawl sends
 //     each hop and each try as a separate request, so each is a page.
 //   - Bytes are bytes of response bodies as they are read, after decompression.
@@ -29,7 +29,7 @@ import (
 // [*Error] means that the budget could not be asked. Nothing was spent then.
 type Budget interface {
 	// Check returns an *Error if nothing is left for host, or if a request at start would be past the
-	// time limit. Call it before a wait, so that no wait begins in vain. Check spends nothing. If
+	// time limit. Call it before a wait, so that no wait is useless. Check spends nothing. If
 	// start is zero, it stands for now. If you have just read the clock, pass the time to spare
 	// another reading. Time and bytes are checked before pages. After an error that names pages, some
 	// of both is left.
@@ -41,7 +41,7 @@ type Budget interface {
 	// has begun since the page was reserved, don't call Refund. Such a page stays spent.
 	Refund(ctx context.Context, host string)
 	// TakeBytes spends up to n bytes and returns how many it has spent. If fewer are left, or fewer
-	// can be granted at once, it spends fewer. If none is left, it returns an *Error. A Transport
+	// can be granted immediately, it spends fewer. If none is left, it returns an *Error. A Transport
 	// calls it for the bytes that it has read, before its caller sees them.
 	TakeBytes(ctx context.Context, n int64) (taken int64, warnings []Warning, err error)
 	// Limits returns the limits of the budget. A zero field is unlimited.

@@ -25,7 +25,7 @@ const (
 	Redirected   Outcome = "redirected"     // it led to another URL, which has its own outcome or isn't followed
 	NotCanonical Outcome = "not canonical"  // it gave way to its canonical URL (Config.Canonical)
 	Disallowed   Outcome = "disallowed"     // by robots.txt, or reserved by the site
-	Unreachable  Outcome = "unreachable"    // robots.txt couldn't be fetched, Config.Tries times or for good
+	Unreachable  Outcome = "unreachable"    // robots.txt couldn't be fetched, Config.Tries times or permanently
 	Refused      Outcome = "refused"        // Config.Tries times, or its host for Config.Patience
 	OverBudget   Outcome = "over budget"    // the budget's pages of its host are spent (budget.Limits.PagesPerHost)
 	Failed       Outcome = "failed"         // no response or half a response, though its host responds

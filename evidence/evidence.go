@@ -6,12 +6,12 @@
 //	...
 //	err = log.Close() // an error says how many records were lost
 //
-// Afterwards the command "politeness audit crawl.jsonl", or package evidence/audit, judges the log.
+// Afterwards the command "politeness audit crawl.jsonl", or package evidence/audit, checks the log.
 // LogConfig.Signed makes a log that a stranger can check.
 //
 // Other values of Config.Evidence:
 //
-//	Console(os.Stderr)              lines for a person who watches the crawl
+//	Console(os.Stderr)              lines for a terminal
 //	Multi(log, Console(os.Stderr))  both
 //	Slog(logger)                    records in the log of the program
 //	Func(f)                         a function of yours

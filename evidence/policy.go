@@ -43,7 +43,7 @@ type Policy struct {
 	Ceiling time.Duration `json:"ceiling,omitzero"`
 	// Whether delays count from the end of the exchange before.
 	FromEnd bool `json:"fromEnd,omitzero"`
-	// Whether single hosts may have limits of their own.
+	// Whether single hosts may have separate limits.
 	Overrides bool `json:"overrides,omitzero"`
 	// Requests in flight over all hosts at most.
 	MaxInFlight int `json:"maxInFlight,omitzero"`

@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// Func makes a function an Evidence. Use it for a sink without a type of its own.
+// Func makes a function an Evidence. Use it for a sink that needs no type.
 type Func func(context.Context, Decision)
 
 // Record calls f.

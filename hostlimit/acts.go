@@ -27,7 +27,7 @@ type Acts struct {
 const mostReceivers = 16
 
 // Add adds f as a receiver of acts. f returns false if it receives no acts any more. The limiter
-// holds no lock while it calls f. A Transport calls it to record acts at once.
+// holds no lock while it calls f. A Transport calls it to record acts immediately.
 func (a *Acts) Add(f func(Act) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

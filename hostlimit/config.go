@@ -19,13 +19,13 @@ type Config struct {
 	MaxInFlight int
 
 	// PerSite bounds the requests in flight over all keys of a site, so that no page's links send many
-	// requests at once to one machine. A site has all ports and names of a registrable domain by the
-	// public suffix list, with its private part, so that two users of github.io have two sites. If the
-	// host is an address, its site is the address with all ports. The default is 16, or Concurrency if
-	// that is more. If it is negative, there is no bound. Limits of Override don't raise it. Keys of a
-	// site take its places in turn, one each. A key that waits for such a place delays no other site,
-	// and occupies no place of MaxInFlight. If several processes share a limiter, the bound may apply
-	// to each process by itself.
+	// concurrent requests to one machine. A site has all ports and names of a registrable domain by
+	// the public suffix list, with its private part, so that two users of github.io have two sites. If
+	// the host is an address, its site is the address with all ports. The default is 16, or
+	// Concurrency if that is more. If it is negative, there is no bound. Limits of Override don't
+	// raise it. Keys of a site take its places in turn, one each. A key that waits for such a place
+	// delays no other site, and occupies no place of MaxInFlight. If several processes share a
+	// limiter, the bound may apply to each process by itself.
 	PerSite int
 
 	// Delay is the gap between the starts of two requests on a key.

@@ -13,7 +13,7 @@
 // refusal is a response that blocks the key, such as 429. An unclear answer, such as 503 or no
 // response, sets a short block. A ban is a block after several responses such as 403 in a row. A
 // probe is the first request after a block. If the probe is refused again while another page is
-// served, the trouble is the page's own. Then only this page fails, and the key isn't slowed down.
+// served, only this page fails, and the key isn't slowed down.
 //
 // A limiter promises for each key:
 //

@@ -36,7 +36,7 @@ func WithDue(ctx context.Context, due time.Time) context.Context {
 	return contexts.WithDue(ctx, due)
 }
 
-// A Watcher receives the reason why its request waits, for a person to read. Put it into the
+// A Watcher receives the reason why its request waits, as text for a reader. Put it into the
 // context of Acquire and Start, as the value for the key (*Watcher)(nil). The Limiter calls it
 // under no lock. If a request needs a name, but no reports, put a fmt.Stringer there instead.
 type Watcher interface {

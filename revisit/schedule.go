@@ -93,7 +93,7 @@ const (
 	Changed Change = "changed" // its text is another one
 	Same    Change = "same"    // nothing has changed
 	Gone    Change = "gone"    // a known page is a 404 or a 410, for the first time
-	Moved   Change = "moved"   // a known page redirects for good (301, 308)
+	Moved   Change = "moved"   // a known page redirects permanently (301, 308)
 )
 
 // An Answer is the response to a request for a page.

@@ -33,7 +33,7 @@ var ErrFresh = errors.New("it is too early to ask for this page again")
 // The program keeps the pages. One that has lost a page calls Forget, and the next request brings
 // all of it.
 //
-// Put it around the polite Transport. Then each hop of a redirect is a page of its own, and a retry
+// Put it around the polite Transport. Then each hop of a redirect is a separate page, and a retry
 // of politeness.Config.Retry isn't an early request. A request whose Cache-Control is no-cache is
 // sent immediately, with its conditions. Requests of other methods, and those with a Range or
 // conditions of their own, are passed on as they are, and nothing is learned from them.

@@ -1,7 +1,7 @@
-// Package audit judges logs of package evidence. [Check] proves, from the records of a log alone,
+// Package audit checks logs of package evidence. [Check] proves, from the records of a log alone,
 // that a crawl kept its promises.
 //
-// It needs no crawler and no network. A program that imports only this package can judge the log of
+// It needs no crawler and no network. A program that imports only this package can check the log of
 // another crawler.
 package audit
 
@@ -48,7 +48,7 @@ import (
 // its error, and a Report on the records before the error. Check needs about 145 bytes of memory
 // for each request, 2 KB for each host, and eight texts of each robots.txt. A million requests to a
 // few hosts need at most 400 MB. A million hosts with a page each need 2 GB. If you have more,
-// judge the logs of one day at a time.
+// check the logs of one day at a time.
 //
 // A file may have several logs one after the other, as when a crawler is started again, even if it
 // was killed in mid-line. Each log is proved by itself, with two exceptions. A block, and a gap
@@ -72,7 +72,7 @@ func Check(logs ...io.Reader) (*Report, error) { return Trust{}.Check(logs...) }
 
 // A Trust has a key and checkpoints that a reader of a log has from elsewhere, such as the
 // crawler's web page, a mailbox or a witness. Without a key or a checkpoint, a log can't be told
-// from one that its owner has written anew. The zero Trust has neither. Use it for a log by
+// from one that its owner has rewritten. The zero Trust has neither. Use it for a log by
 // somebody else.
 type Trust struct {
 	// Key is the verifier key of a signed log ("example.com/crawler+c74f20a3+AR..."), as
@@ -83,9 +83,9 @@ type Trust struct {
 	Checkpoints [][]byte
 	// Site returns the site of a host. Set it to hostlimit/sitekey.Of. SiteList is the revision of the
 	// public suffix list that Site uses. Set it to hostlimit/sitekey.List. Set both, so that Check
-	// judges requests to many names of one site (hostlimit.Config.PerSite). If Site is nil, or the
+	// checks requests to many names of one site (hostlimit.Config.PerSite). If Site is nil, or the
 	// crawler used another list, these promises are open. Requests to several ports of one name are
-	// judged without Site.
+	// checked without Site.
 	Site     func(host string) string
 	SiteList string
 }
@@ -100,7 +100,7 @@ func (t Trust) Check(logs ...io.Reader) (*Report, error) {
 	return check(t, f, nil, logs)
 }
 
-// CheckSite judges the records of the given hosts, and of the names below them, for the owner of
+// CheckSite checks the records of the given hosts, and of the names below them, for the owner of
 // one of them. It skips all other records, so it can't prove that the log is whole. See [Check].
 func CheckSite(log io.Reader, hosts ...string) (*Report, error) {
 	site, err := sites.Read(hosts)

@@ -45,7 +45,7 @@
 // leaves, which cancels the fetch. A transport that ignores its context blocks that goroutine, and
 // no caller. New starts no goroutine.
 //
-// The caller that finds rules out of date fetches them anew, in its own call. All others use the
+// The caller that finds rules out of date fetches them again, in its own call. All others use the
 // old rules until these are 24 h old. From then on, and if there are no rules yet, they wait.
 package robotscache
 
@@ -353,7 +353,7 @@ func (cl *Client) validate() error {
 //
 // A hit allocates nothing, and starts no goroutine. A panic of the transport, of the Store or of
 // Observe panics in the call that started the fetch, and is lost if that has returned. The other
-// callers get the origin's response. Without one they fetch anew.
+// callers get the origin's response. Without one they fetch again.
 func (c *Cache) Get(ctx context.Context, u *url.URL) (*Entry, error) {
 	o, err := originOf(u)
 	if err != nil {
