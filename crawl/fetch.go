@@ -27,14 +27,14 @@ const (
 	maxHops = 10                   // redirects
 	soon    = 2 * time.Millisecond // a turn that is worth waiting for
 
-	// A page comes back after a refusal if no other answer shows whether the trouble is the page's
-	// own. The time until then doubles with each try, so often at most.
+	// A page comes back after a refusal if no other response shows whether only this page fails. The
+	// time until then doubles with each try, so often at most.
 	retryAfter = 10 * time.Second
 	doublings  = 6
 )
 
-// ask asks for robots.txt of a new host, or else for the URL of fl, if the host may be asked now.
-// It runs in a goroutine of its own, and sends one event that ends the flight.
+// ask fetches robots.txt of a new host, or else the URL of fl, if the host may be asked now. It
+// runs in a separate goroutine, and sends one event that ends the flight.
 func (r *run) ask(fl *flight) {
 	var end event = endedFlight{fl: fl, outcome: Failed, err: errGone} // unless step returns
 	defer func() { r.events <- end }()
@@ -92,7 +92,7 @@ func (r *run) contact(fl *flight) event {
 	return gotRobots{fl: fl, began: began, took: time.Since(began), err: err}
 }
 
-// A gotRobots is the end of a flight that has asked for robots.txt, had or not.
+// A gotRobots is the end of a flight that has tried to fetch robots.txt.
 type gotRobots struct {
 	fl    *flight
 	began time.Time
@@ -194,9 +194,9 @@ func (e delayedFlight) apply(r *run) {
 	r.putOff(e.fl, e.at, e.err)
 }
 
-// retryAt returns when the Transport, which has refused a request with err, would take it; zero:
-// not known, or the budget has refused it: no crawl waits until that is renewed. A budget that
-// couldn't be asked is asked again in a second.
+// retryAt returns the time from which the Transport, which has refused a request with err, would
+// send it. It is zero if the time isn't known. It is also zero if the budget has refused, because
+// no crawl waits for a renewal. If the budget couldn't be reached, it is in a second.
 func retryAt(err error) (at time.Time) {
 	var refused *politeness.Error
 	if !errors.As(err, &refused) || errors.Is(err, politeness.ErrBudget) {
@@ -208,9 +208,9 @@ func retryAt(err error) (at time.Time) {
 	return refused.RetryAt
 }
 
-// putOff leaves the host of fl alone until at: because of err or, where that is nil, because of its
-// delay or a block. The URL is given up where that happens too often, or at is too far off; it is
-// set aside if one of the user's own rules is the reason.
+// putOff sends nothing to the host of fl until at. The reason is err or, if that is nil, the host's
+// delay or a block. If this happens too often, or at is too far away, the URL is given up. If one
+// of the user's own rules is the reason, the URL is set aside.
 func (r *run) putOff(fl *flight, at time.Time, err error) {
 	h := fl.h
 	now := time.Now()
@@ -233,7 +233,7 @@ func (r *run) putOff(fl *flight, at time.Time, err error) {
 	}
 	tooOften := h.unreachable >= tries
 	if !r.stopped && (tooOften || tooFar || forGood(err)) {
-		h.at = now // its other URLs have the same outcome
+		h.at = now // its other URLs have this outcome, too
 		r.noPage(fl, outcome, err)
 		return
 	}
@@ -259,7 +259,7 @@ func (h *host) explain(err error) {
 // noRobots notes that robots.txt of h can't be fetched, with err, and isn't asked for before at. It
 // returns the number of tries after which the host is given up.
 func (r *run) noRobots(h *host, at time.Time, err error) int {
-	if !at.Equal(h.robotsAt) { // else other pages have waited for the same fetch
+	if !at.Equal(h.robotsAt) { // else other pages have waited for this fetch
 		h.unreachable++
 	}
 	h.robotsAt = at
@@ -365,7 +365,7 @@ func (p *Page) unanswered(err error) bool {
 	return !p.late && !p.excused && !forGood(err)
 }
 
-// A repeatedFlight is the end of one whose URL is asked for once more.
+// A repeatedFlight is the end of a flight whose URL is fetched once more.
 type repeatedFlight struct {
 	fl   *flight
 	took time.Duration
@@ -376,7 +376,7 @@ func (e repeatedFlight) apply(r *run) {
 	r.putBack(e.fl)
 }
 
-// afterRobots are the stages of requests whose robots.txt was had.
+// afterRobots are the stages of requests whose robots.txt was fetched.
 var afterRobots = []politeness.Stage{politeness.StageTurn, politeness.StageResponse, politeness.StageBody}
 
 // failed ends a request without a page. Where nothing is left to spend, or the crawl would be
@@ -410,8 +410,8 @@ func (r *run) failed(fl *flight, outcome Outcome, err error) {
 	r.noPage(fl, outcome, err)
 }
 
-// waitForBudget puts the URL of fl back until the budget's time is over: its host can't be asked
-// before. Until then others may be, and a person may lift its block.
+// waitForBudget puts the URL of fl back until the budget's time is over, because its host can't be
+// asked before. Other hosts can, and an operator may lift the block.
 func (r *run) waitForBudget(fl *flight, over *budget.Error, err error) {
 	h := fl.h
 	h.tooLate = err
@@ -421,8 +421,8 @@ func (r *run) waitForBudget(fl *flight, over *budget.Error, err error) {
 	r.putBack(fl)
 }
 
-// noPage ends the URL of fl, for which there is no page. If it is that of a page that was served
-// before, the next URL shows whose trouble it is.
+// noPage ends the URL of fl, for which there is no page. If the page was served before, the next
+// URL shows whether the host refuses.
 func (r *run) noPage(fl *flight, outcome Outcome, err error) {
 	if fl.good {
 		fl.h.refusals.loseGood(fl.request)
@@ -557,7 +557,7 @@ func (r *run) probe(ctx context.Context) bool {
 	return r.c.cfg.Transport.IsReachedBy(ctx, r.c.client.Transport)
 }
 
-// errNoRoom is why a page is asked for again whose large body found no room within Config.Timeout.
+// errNoRoom is the reason for another try if a large body found no room within Config.Timeout.
 var errNoRoom = errors.New("crawl: no room for a large body")
 
 // readBody reads the body of a page, up to MaxBody, and takes room for it until the page has been
@@ -572,7 +572,7 @@ func (r *run) readBody(ctx context.Context, p *Page) error {
 	var body []byte
 	var err error
 	for size := int64(freeBytes); err == nil && int64(len(body)) < limit; size = 2 * max(size, freeBytes) {
-		// Room is taken as the body comes: a site may announce what it never sends.
+		// Room is taken as the body comes, because a site may announce bytes that it never sends.
 		if int64(len(body)) < announced && announced < size {
 			size = announced
 		}
@@ -620,7 +620,7 @@ func readUpTo(from io.Reader, body []byte, size int) ([]byte, error) {
 	return body, nil
 }
 
-// outcomeOf returns the outcome of a URL with the error err; refused is the *politeness.Error in
+// outcomeOf returns the outcome of a URL with the error err. refused is the *politeness.Error in
 // it, or nil.
 func outcomeOf(err error, refused *politeness.Error) Outcome {
 	switch {

@@ -41,11 +41,10 @@ type returning struct {
 func (u *returning) Before(o *returning) bool { return u.due.Before(o.due) }
 func (u *returning) placed(index int)         { u.index = index }
 
-// meanURL is the length of a URL for which there is room on average, with what is kept beside it:
-// ten times the longest ones would be in the memory that honest ones need.
+// meanURL is the mean length of a URL for which there is room, with the other text of its request.
 const meanURL = 96
 
-// bytesOf returns the length of what is kept of a request. Those of a page share its own URL.
+// bytesOf returns the length of the kept text of a request. Requests of a page share its URL.
 func bytesOf(r *Request) int { return len(r.URL) + len(r.Via) }
 
 // A stored request is a Request in fewer bytes.
@@ -56,7 +55,7 @@ type stored struct {
 	depth, priority int32
 }
 
-// A rare is what few requests have.
+// A rare has the fields that few requests need.
 type rare struct {
 	via, data, state string
 	hops             int
@@ -88,7 +87,7 @@ func (s stored) request(host string, place level) Request {
 	return r
 }
 
-// store returns what is kept of a request.
+// store returns the kept part of a request.
 func store(r *Request) stored {
 	s := stored{
 		url:      r.URL,
@@ -117,7 +116,7 @@ func newMemory(maxURLs int) *memory {
 // Add implements Queue.
 func (m *memory) Add(_ context.Context, reqs []Request) (added, noRoom int, _ error) {
 	for _, r := range reqs {
-		// 64 bits: of a million URLs two are the same once in forty million crawls.
+		// With 64 bits, two of a million URLs have one hash once in forty million crawls.
 		hash := maphash.String(m.seed, r.URL)
 		if _, ok := m.seen[hash]; ok {
 			m.hint(hash, r.Modified)
@@ -203,7 +202,7 @@ func (m *memory) wake() {
 		u := m.coming.pop()
 		delete(m.again, maphash.String(m.seed, u.url))
 		m.next++
-		u.number = m.next // behind what was found before
+		u.number = m.next // behind URLs that were found before
 		m.list(u.host).put(u.stored, level{})
 	}
 }

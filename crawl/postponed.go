@@ -55,7 +55,8 @@ func (p *postponed) count(ctx context.Context, q Postponer) error {
 	return err
 }
 
-// largest returns the reasons with the largest numbers, and one for all others; nil: there is none.
+// largest returns the reasons with the largest numbers, and one for all others. It returns nil if
+// there is none.
 func (p *postponed) largest() map[string]int {
 	if p.all == 0 {
 		return nil

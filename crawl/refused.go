@@ -14,9 +14,9 @@ import (
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
-// A refusals holds the pages that a host has refused since it served a page. A refusal may be the
-// host's (a rate limit, a ban, an outage) or a page's own trouble, and one more answer shows
-// which. Its methods are pure steps.
+// A refusals has the pages that a host has refused since it served a page. Either the host refuses
+// (a rate limit, a ban, an outage), or only this page fails. One more response shows which. Its
+// methods are pure steps.
 //
 //	state    event                              next     why
 //	open     refused: 429, 5xx, no response     again    the page may be served the next time
@@ -24,15 +24,15 @@ import (
 //	open     403, number inARow                 check    a ban and forbidden pages look alike
 //	open     served, and asked for after them   open     the held pages are forbidden: they are done; the
 //	                                                     first few, and all of a host that limits, come back once
-//	again    served, the same page              open     it was the host's trouble, which is over
-//	again    refused, a page asked for before   again    it is asked for after the other one
-//	again    refused, the same page             suspect  another page shows whose trouble it is; 429: again
+//	again    served, that page                  open     the host had refused, and serves again
+//	again    refused, a page of before          again    it is fetched after the other one
+//	again    refused, that page                 suspect  another page shows whether the host refuses; 429: again
 //	suspect  served, another page               again    the first one: a limit's window may have ended between
-//	suspect  served, another page               open     the trouble is the suspect's own: it is done
-//	suspect  the same, after a longer rest      again    a shorter one wasn't enough for the suspect: it proves nothing
-//	suspect  the same, on a host that limits    open     the suspect comes back later, and is done the second time
+//	suspect  served, another page               open     only the suspect fails: it is done
+//	suspect  served, after a longer rest        again    a shorter one wasn't enough for the suspect: it proves nothing
+//	suspect  served, on a host that limits      open     the suspect comes back later, and is done the second time
 //	again    refused, after another suspect     again    once: a host that serves each third request looks the same
-//	suspect  refused, another page              again    the host's trouble: the suspect comes back later
+//	suspect  refused, another page              again    the host refuses: the suspect comes back later
 //	check    served                             open     the held pages are forbidden: they are done; after a
 //	                                                     longer rest they come back, as a ban would be over
 //	check    403                                banned   the held pages come back later
@@ -40,9 +40,9 @@ import (
 //	any      403 of a page served before        banned
 //	open     a row of answers that are alike    check    in whatever words: see likeRow
 //
-// In all states but open requests start one at a time. Suspect, check and banned ask for good, a
-// page that was served before, where there is one; so does each second request after the third
-// refusal in a row. Answers to requests that started before the trouble change no state.
+// In all states except open, requests start one at a time. Suspect, check and banned fetch good, a
+// page that was served before, if there is one. So does each second request after the third refusal
+// in a row. Responses to requests that started before the first refusal change no state.
 type refusals struct {
 	good    Request // page that was served; the zero value: none was
 	says    saying  // of good
@@ -66,8 +66,8 @@ type refusals struct {
 	refusedAt time.Time     // last refusal of again or suspect
 	rest      time.Duration // between the two refusals of suspect
 	status    int           // of the last refusal, which may be over; 0: no response
-	word      string        // why the last refusal is one whatever its status; empty: by its status
-	limits    bool          // the host has refused for reasons of its own
+	word      string        // reason of the last refusal, if its status isn't the reason
+	limits    bool          // the host has refused, and not only one page has failed
 	told      saying        // saying that Visit has called a refusal; zero: none
 	like      likeRow       // answers that may be a wall
 	doubt     saying        // row for which good is asked, while checking or banned; zero: another reason
@@ -118,7 +118,7 @@ func meaningOf(page *Page) rules.Meaning {
 	case page.refused != "":
 		return rules.Refused
 	}
-	// As Call.Judges has the limiter read it.
+	// As the limiter reads it with Call.Judges.
 	o := hostlimit.Outcome{
 		Status:      resp.StatusCode,
 		Page:        true,
@@ -126,7 +126,7 @@ func meaningOf(page *Page) rules.Meaning {
 		Conditional: page.partial,
 	}
 	if resp.Header.Get("Retry-After") != "" {
-		o.RetryAfter = time.Second // a page in trouble doesn't know when that ends, however long it is
+		o.RetryAfter = time.Second // its length doesn't matter for the meaning
 	}
 	if meaning := byStatus.Meaning(&o); meaning != rules.Silent {
 		return meaning
@@ -163,7 +163,7 @@ func (s *refusals) asksGood() bool {
 	return inDoubt || everySecond
 }
 
-// observe learns from the response of page. probe is whether its request started alone; tries is
+// observe learns from the response of page. probe says that its request started alone. tries is
 // Config.Tries.
 func (s *refusals) observe(page *Page, probe bool, tries int, now time.Time) verdict {
 	var v verdict
@@ -172,7 +172,7 @@ func (s *refusals) observe(page *Page, probe bool, tries int, now time.Time) ver
 		return v
 	}
 	what := meaningOf(page)
-	earlier := s.alone() && !probe // it started before the trouble that is known by now
+	earlier := s.alone() && !probe // it started before the refusals that are known now
 	if what == rules.Success {
 		s.serve(page, earlier, now, &v)
 		return v
@@ -218,7 +218,7 @@ func (s *refusals) observe(page *Page, probe bool, tries int, now time.Time) ver
 	return v
 }
 
-// serve learns from a page that was served, which ends the trouble unless it was asked for earlier.
+// serve learns from a page that was served. This ends the refusals unless the request is earlier.
 func (s *refusals) serve(page *Page, earlier bool, now time.Time, v *verdict) {
 	s.serves = s.serves || !page.cached
 	isHeld := s.joinsRow(page)
@@ -247,12 +247,11 @@ func (s *refusals) serve(page *Page, earlier bool, now time.Time, v *verdict) {
 	status := page.Response.StatusCode
 	isPage := status/100 == 2 || status == http.StatusNotModified
 	isSmall := len(page.Body) <= smallBody
-	// Config.Prepare may have made a form of it: what that has sent isn't sent again as a proof.
+	// Config.Prepare may have made it a form, which isn't sent again as a proof.
 	isProof := !page.cached && !page.otherMethod
 	// Where nothing else was ever served, a page that isn't there will do: the host has answered.
 	isGone := (status == http.StatusNotFound || status == http.StatusGone) && s.good.URL == ""
-	// The response to a request of before the trouble mustn't take the place of good while good is
-	// asked for.
+	// The response to an earlier request mustn't replace good while good is being fetched.
 	isUnderWay := s.checking || s.banned
 	if isProof && !isUnderWay && (isGone || isPage && (isSmall || s.good.URL == "")) {
 		s.keepGood(page)
@@ -329,22 +328,21 @@ func (s *refusals) forgetServed(req Request) {
 	}
 }
 
-// dropGood forgets those of the pages that were served which say what page says, as that is a
-// refusal.
+// dropGood forgets the served pages that have the saying of page, because that is a refusal.
 func (s *refusals) dropGood(page *Page) {
 	s.forgetServed(page.request)
 	s.dropGoodOf(page.saying)
 }
 
-// loseGood forgets the page req, which was served before and can't be asked for as a proof. If no
-// other page can tell the doubted row from a wall, the check of the row ends without a verdict.
+// loseGood forgets the page req, which was served before and can't be fetched as a proof. If no
+// other page can check the doubted row, the check of the row ends without a verdict.
 func (s *refusals) loseGood(req Request) {
 	s.forgetServed(req)
 	isDoubted := s.doubt != saying{}
 	switch {
 	case !isDoubted || s.putForward(s.doubt):
 	case s.banned:
-		s.good = Request{} // it says what the wall says: the next page shows whether the ban is over
+		s.good = Request{} // it has the saying of the wall: the next page shows whether the ban is over
 	default:
 		s.doubt = saying{}
 		s.checking = false
@@ -366,7 +364,7 @@ func (s *refusals) dropGoodOf(says saying) {
 	}
 }
 
-// succeed ends the trouble, as page was served.
+// succeed ends the refusals, because page was served.
 func (s *refusals) succeed(page *Page, now time.Time, v *verdict) {
 	held := s.endHeld(page, v)
 	if s.checking && page.good && s.doubt != (saying{}) && s.doubt == s.like.says {
@@ -453,7 +451,7 @@ func (s *refusals) endSuspect(now time.Time, v *verdict) {
 	rested := now.Sub(s.refusedAt) > s.rest
 	switch {
 	case rested && s.again.URL == "":
-		// The host has had more time to recover than the suspect gave it: that proves nothing.
+		// The host had more time to recover than for the suspect, which proves nothing.
 		v.drop = append(v.drop, suspect)
 		s.again = suspect.request
 	case rested:
@@ -497,7 +495,7 @@ func (s *refusals) refuse(page *Page, what rules.Meaning, over bool, now time.Ti
 		s.again = page.request
 		s.refusedOnce = true
 	case what == rules.Refused:
-		s.again = page.request // no page of its own trouble is answered so
+		s.again = page.request // a page that fails alone isn't answered like this
 		s.refusedOnce = false
 	case s.refusedOnce && s.blamed > 0:
 		// After another suspect: a host that serves each third request looks the same.
@@ -597,7 +595,7 @@ func (s *refusals) dry() verdict {
 	return v
 }
 
-// endShortRow ends the wait of pages whose row isn't long enough to be doubted.
+// endShortRow ends the wait of pages in a row that isn't long enough to be doubted.
 func (s *refusals) endShortRow(v *verdict) {
 	s.held = slices.DeleteFunc(s.held, func(h *Page) bool {
 		isShort := h.row != saying{}
@@ -698,13 +696,13 @@ func (s *refusals) String() string {
 	return fmt.Sprintf("it has answered %d", s.status)
 }
 
-// Pages that were refused are kept until it is known whose trouble it is. Longer bodies are cut.
+// Refused pages are kept until it is known whether the host refuses. Longer bodies are cut.
 const (
 	keptBody   = 64 << 10
 	keptBodies = 64 << 20 // all together
 )
 
-// A gotPage is the end of a flight whose host has answered, or hasn't though it was asked.
+// A gotPage is the end of a flight whose request was sent, with or without a response.
 type gotPage struct {
 	fl   *flight
 	page *Page
@@ -752,8 +750,8 @@ func (r *run) answered(fl *flight, page *Page) {
 	r.frontier.put(h)
 }
 
-// end ends a page that was answered after the end of the crawl. Nothing is asked again to find out
-// whose trouble a refusal is, so the URL is left for the next Run.
+// end ends a page that was answered after the end of the crawl. No further request can show whether
+// the host refuses, so a refused URL is left for the next Run.
 func (r *run) end(page *Page) {
 	what := meaningOf(page)
 	switch {
@@ -846,7 +844,7 @@ func (r *run) settle(h *host) {
 	r.frontier.put(h)
 }
 
-// startVisit visits a page, whose outcome is that one if the visit succeeds.
+// startVisit visits a page. outcome is that of the page if the visit succeeds.
 func (r *run) startVisit(page *Page, outcome Outcome) {
 	if page.Response == nil {
 		r.done(Result{Request: page.request, Outcome: Failed, Err: page.err}, nil)
@@ -856,7 +854,7 @@ func (r *run) startVisit(page *Page, outcome Outcome) {
 	go r.finishVisit(page, outcome)
 }
 
-// finishVisit waits for a worker and visits a page, in a goroutine of its own.
+// finishVisit waits for a worker and visits a page, in a separate goroutine.
 func (r *run) finishVisit(page *Page, outcome Outcome) {
 	defer page.release()
 	r.workers <- struct{}{}

@@ -80,7 +80,7 @@ type run struct {
 	warnings []string // for the next Progress
 }
 
-// A sleeper is a request that comes back at a time of its own, see verdict.later.
+// A sleeper is a request that comes back at its own time, see verdict.later.
 type sleeper struct {
 	at      time.Time
 	request Request
@@ -121,7 +121,7 @@ func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 	return r.summary, r.err
 }
 
-// newRun returns a run that hasn't begun; late is the context that ends Grace after ctx.
+// newRun returns a run that hasn't begun. The context late ends Grace after ctx.
 func (c *Crawler) newRun(ctx, late context.Context) *run {
 	r := &run{
 		c:          c,
@@ -191,7 +191,7 @@ func (r *run) leaveMemory() {
 	}
 }
 
-// giveLeave gives back to a kept budget what the Transport has taken of it and hasn't spent.
+// giveLeave returns the unspent part that the Transport has taken to a kept budget.
 func (r *run) giveLeave() {
 	_ = guarded("the budget", func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), givingBack)
@@ -228,7 +228,7 @@ func (r *run) loop(cancel context.CancelFunc) {
 		select {
 		case event := <-r.events:
 			event.apply(r)
-			// The steps above cost the same after many events as after one.
+			// After many events, the steps above cost as much as after one.
 			for range len(r.events) {
 				(<-r.events).apply(r)
 			}
@@ -282,7 +282,7 @@ func (r *run) launch(now time.Time) time.Duration {
 	return wait
 }
 
-// wake returns the sleepers whose time has come to their hosts.
+// wake gives the sleepers back to their hosts when their time has come.
 func (r *run) wake(now time.Time) {
 	for len(r.asleep) > 0 && !r.asleep[0].at.After(now) {
 		s := r.asleep.pop()
@@ -314,8 +314,8 @@ func (r *run) launchDue(now time.Time) time.Duration {
 	}
 }
 
-// Transport.Next is called every now and then for a host that waits for longer than patient: a
-// person may have lifted its block, or changed its limits. There are maxLooks calls a second.
+// Transport.Next is called at times for a host that waits for longer than patient, because an
+// operator may have lifted its block or changed its limits. There are maxLooks calls a second.
 const (
 	patient  = 2 * time.Second
 	maxLooks = 100
@@ -344,7 +344,7 @@ func (r *run) lookAhead(now time.Time) {
 	go r.callNext(urls)
 }
 
-// callNext calls Transport.Next for each host of urls, in a goroutine of its own.
+// callNext calls Transport.Next for each host of urls, in a separate goroutine.
 func (r *run) callNext(urls map[*host]string) {
 	seen := lookedAhead{
 		began:  time.Now(),
@@ -380,8 +380,8 @@ func (e lookedAhead) apply(r *run) {
 	for h := range e.sooner {
 		h.tooLate = nil // there is a time for it again
 	}
-	// The refusal of a spent budget ends the URLs of its host now, which would wait in vain. A host
-	// that is too late for the budget's time has had this refusal, and waits for the end of it.
+	// The refusal of a spent budget ends the URLs of its host now, because waiting is useless. A host
+	// that is too late for the budget's time has had this refusal, and waits for the end of that time.
 	for h := range e.spent {
 		if h.tooLate == nil {
 			e.sooner[h] = e.began
@@ -429,7 +429,7 @@ func (r *run) tooLong(fl *flight, now time.Time) bool {
 	if h.closed == nil {
 		return false
 	}
-	// h stays closed: the URLs that the Queue lends of it from now on have the same end.
+	// h stays closed, so further URLs that the Queue lends of it have this outcome, too.
 	r.frontier.finish(fl, 0)
 	r.putBack(fl) // to those at hand, which giveUp ends
 	r.giveUp(h, *h.closed)
@@ -544,7 +544,7 @@ func (r *run) over() bool {
 		r.work.list = true
 	}
 	// The end of the crawl has cut Discover off. Its URL waits in the Queue, so that the next Run
-	// calls Discover again; Config.Done receives the outcome that the page had.
+	// calls Discover again. Config.Done receives the outcome of the page.
 	for _, res := range r.held {
 		r.work.rejected = append(r.work.rejected, res)
 		res.Outcome = Left
@@ -647,9 +647,8 @@ func (r *run) finish(res Result, found []Request) {
 	}
 }
 
-// mayServeLater reports whether res is of a start URL in a Queue that lasts, whose host has refused
-// all that was asked of it in this Run. It may have banned the crawler before, and serve the next
-// one.
+// mayServeLater reports whether res is of a start URL in a lasting Queue, and its host has refused
+// every request of this Run. It may have banned the crawler before, and serve the next Run.
 func (r *run) mayServeLater(res Result) bool {
 	_, isMemory := r.queue.(*memory)
 	if isMemory || res.Outcome != Refused || res.Depth > 0 {
@@ -749,8 +748,8 @@ func (r *run) host(key string) *host {
 	return h
 }
 
-// limit sets the limits of h, which a person may change while the crawl runs. After a panic of
-// Override they stay as they were.
+// limit sets the limits of h, which an operator may change while the crawl runs. After a panic of
+// Override they stay unchanged.
 func (r *run) limit(h *host) {
 	_ = guarded("the limits of "+h.key, func() error {
 		limits := r.c.cfg.Transport.Limiter().Config().Of(h.key)
@@ -760,14 +759,14 @@ func (r *run) limit(h *host) {
 	})
 }
 
-// paced is why hosts wait whose host.why is empty.
+// paced is the reason of a wait if host.why is empty.
 const paced = "its delay between requests"
 
 // usedUp is HostState.BlockedBy of a host whose rate limit has nothing left.
 const usedUp = "rate limit"
 
-// askingForState bounds the time in which a limiter says why a host is blocked: the crawl stands
-// still meanwhile, and one whose state is on a server may not answer.
+// askingForState bounds the time in which a limiter returns the state of a host. The crawl stands
+// still meanwhile, and a limiter with a server may hang.
 const askingForState = 500 * time.Millisecond
 
 // nextWhy returns why the host waits that goes first, where why is known of it without its
@@ -779,8 +778,8 @@ func (r *run) nextWhy(key, why string) string {
 		return r.c.cfg.Transport.Limiter().State(ctx, key)
 	})
 	_, byHand := rules.ByHand(state.BlockedBy)
-	// The crawl's own reason, such as a status, says more than the block that it has led to. Of a
-	// block by hand it knows nothing.
+	// The crawl's own reason, such as a status, says more than the block that it has led to. But the
+	// crawl doesn't know of an operator's block.
 	switch {
 	case state.BlockedBy == usedUp && why == paced:
 		return "the site's quota of requests is used up until then"
@@ -858,7 +857,7 @@ func (r *run) report(now time.Time, done bool) {
 	}
 	p.findNext()
 	r.explainNext(&p) // which may ask a server, and does so once for each wait
-	// The run continues to change its maps; a Progress may be kept.
+	// The run continues to change its maps, and the user may keep a Progress.
 	p.Outcomes = maps.Clone(p.Outcomes)
 	p.Statuses = maps.Clone(p.Statuses)
 	p.Errors = maps.Clone(p.Errors)

@@ -85,7 +85,7 @@ func escape(b *strings.Builder, s string, isQuery bool) {
 	}
 }
 
-// unescape returns the byte for which the escape at s[i] stands; ok is false if none begins there.
+// unescape returns the byte of the escape at s[i]. ok is false if no escape begins there.
 func unescape(s string, i int) (c byte, ok bool) {
 	if s[i] != '%' || i+2 >= len(s) {
 		return 0, false
@@ -95,7 +95,7 @@ func unescape(s string, i int) (c byte, ok bool) {
 	return byte(hi<<4 | lo), hi >= 0 && lo >= 0
 }
 
-// unhex returns the value of a hexadecimal digit; -1: c is none.
+// unhex returns the value of a hexadecimal digit, or -1 if c is none.
 func unhex(c byte) int {
 	switch {
 	case '0' <= c && c <= '9':
