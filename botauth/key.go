@@ -13,7 +13,8 @@ import (
 )
 
 // ParseKey reads a private Ed25519 key. The key is PEM of PKCS #8, which "openssl genpkey
-// -algorithm ed25519" writes, or a JSON Web Key (RFC 8037).
+// -algorithm ed25519" writes, or a JSON Web Key (RFC 8037). Use it to read the key for Config.Key
+// from a file.
 func ParseKey(data []byte) (ed25519.PrivateKey, error) {
 	trimmed := bytes.TrimSpace(data)
 	if bytes.HasPrefix(trimmed, []byte("{")) {
@@ -85,7 +86,7 @@ func publicJWK(public ed25519.PublicKey) jwk {
 func publicX(public ed25519.PublicKey) string { return base64.RawURLEncoding.EncodeToString(public) }
 
 // KeyID returns the name of a key in signatures and in evidence. It is the thumbprint of its JSON
-// Web Key (RFC 7638, RFC 8037).
+// Web Key (RFC 7638, RFC 8037). Use it to name a key in a list of your keys.
 func KeyID(public ed25519.PublicKey) string {
 	return thumbprint(map[string]string{"kty": "OKP", "crv": "Ed25519", "x": publicX(public)})
 }

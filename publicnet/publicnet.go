@@ -21,7 +21,8 @@ import (
 )
 
 // ErrPrivate is the reason for which a transport made by [Transport] makes no connection. The
-// address isn't a public one, or can't be checked. Find it by errors.Is.
+// address isn't a public one, or can't be checked. Find it by errors.Is. Use it to tell such a
+// refusal from a host that is down.
 var ErrPrivate = errors.New("not a public address")
 
 // Transport returns a copy of base that connects to public addresses only. Use it as

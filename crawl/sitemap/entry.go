@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// An Entry is a page in a sitemap, or a sitemap in an index.
+// An Entry is a page in a sitemap, or a sitemap in an index. Use Stale to skip pages that haven't
+// changed.
 type Entry struct {
 	// Loc is the URL, absolute, http or https. It is as the site wrote it, so it may have
 	// characters that have to be escaped before they are shown. A URL that package net/url can't

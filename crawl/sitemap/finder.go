@@ -80,7 +80,7 @@ func (e *FileError) Error() string {
 func (e *FileError) Unwrap() error { return e.Err }
 
 // A ForeignError is about pages that are left out, because their sitemap doesn't speak for their
-// host.
+// host. Log it, so that the site's owner can correct the sitemap.
 type ForeignError struct {
 	URL   string // of the sitemap
 	Host  string // that it doesn't speak for, or "further hosts" beyond the first twenty

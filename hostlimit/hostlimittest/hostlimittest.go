@@ -35,7 +35,8 @@ import (
 // use the same key.
 type New = func(t testing.TB, cfg hostlimit.Config) hostlimit.Limiter
 
-// Run runs every scenario as a parallel subtest of t, in real time.
+// Run runs every scenario as a parallel subtest of t, in real time. Call it in the tests of your
+// own limiter.
 func Run(t *testing.T, newLimiter New) {
 	RunIn(t, func(t *testing.T, scenario func(*testing.T)) { scenario(t) }, newLimiter)
 }

@@ -36,7 +36,8 @@ const (
 	leastHosts = 64 // of a shard, fewer of which would be a poor sample for evict
 )
 
-// New returns a Limiter with the rules of c. The error names every field that is wrong.
+// New returns a Limiter with the rules of c. The error names every field that is wrong. Use it to
+// share a limiter between Transports.
 func New(c hostlimit.Config) (*Limiter, error) {
 	r, err := rules.New(c)
 	if err != nil {

@@ -74,7 +74,8 @@ func check(c hostlimit.Config, l hostlimit.Limits) error {
 func (f *File) Limits(key string) (hostlimit.Limits, bool) { return f.file.Find(key) }
 
 // Err returns nil if the present content of the file is in force. Otherwise the error names each
-// wrong line. A host of such a line keeps its earlier limits, and the other lines apply.
+// wrong line. A host of such a line keeps its earlier limits, and the other lines apply. Check it
+// after a change of the file.
 func (f *File) Err() error {
 	if err := f.file.Err(); err != nil {
 		return fmt.Errorf("overrides: %w", err)

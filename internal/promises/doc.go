@@ -13,7 +13,7 @@
 //	retries      a page is asked for again only if the answer may be another one, in its own turn
 //	lost         each slot, page, token and body is given back on every path, a panic included
 //	state        a restart at any instant forgets no block, delay or copy of robots.txt
-//	transparency  apart from the refusals, the Transport behaves as its Base does
+//	transparency apart from the refusals, the Transport behaves as its Base does
 //	evidence     each decision is on record, and an honest log proves itself
 //	status       the status page shows what a host waits for, and why
 //	hostile      bad input costs bounded time and memory

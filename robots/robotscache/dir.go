@@ -21,7 +21,7 @@ import (
 // unchanged for 30 days, since they are of no use.
 func Dir(path string) *DirStore { return &DirStore{statedir.New(path, statedir.OS{})} }
 
-// A DirStore is a Store in a directory, made by [Dir].
+// A DirStore is a Store in a directory, made by [Dir]. Set it in Config.Store.
 type DirStore struct{ dir *statedir.Dir }
 
 // A file is
@@ -76,7 +76,7 @@ func (d *DirStore) Lock(ctx context.Context, origin string) (unlock func(), err 
 }
 
 // Encode returns r as a Store may keep it, with its origin, a version and a checksum.
-// [DecodeRecord] reads it.
+// [DecodeRecord] reads it. Use it in a Store of your own.
 func (r Record) Encode(origin string) ([]byte, error) {
 	r.Fetched = r.Fetched.UTC()
 	r.Until = r.Until.UTC()

@@ -120,7 +120,7 @@ type Config struct {
 }
 
 // Unreachable decides whether pages may be fetched while robots.txt can't be fetched (429, 5xx,
-// network errors).
+// network errors). Set it in Config.OnUnreachable.
 type Unreachable int
 
 // The values of Unreachable.
@@ -129,7 +129,7 @@ const (
 	Allow                    // everything may be fetched, with low confidence
 )
 
-// Client is how the cache sends its fetches, and for which crawler.
+// Client is how the cache sends its fetches, and for which crawler. Pass it to New.
 type Client struct {
 	// UserAgent is sent with each fetch. Required.
 	UserAgent string
@@ -167,7 +167,7 @@ func (e *RefusedError) Error() string { return "robotscache: not sent: " + e.Err
 // Unwrap returns Err.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// An Event reports one fetch of robots.txt, or one copy from the Store.
+// An Event reports one fetch of robots.txt, or one copy from the Store. Client.Observe gets it.
 type Event struct {
 	Origin   string        // "https://example.com"
 	URL      string        // redirects followed, up to the response or the hop without one
@@ -191,7 +191,8 @@ type Event struct {
 	StoreErr error // of the Store, without effect on the result
 }
 
-// An Entry is the robots.txt in force for one origin, or its substitute. It is immutable.
+// An Entry is the robots.txt in force for one origin, or its substitute. It is immutable. Cache.Get
+// returns it.
 type Entry struct {
 	Rules  *robots.Rules // never nil, and allow nothing if Denied
 	Denied bool          // unreachable, and OnUnreachable is Deny, so that nothing may be fetched until Expires
@@ -269,6 +270,7 @@ type Cache struct {
 const denyAll = "User-agent: *\nDisallow: /\n"
 
 // New returns an empty Cache. The error joins all problems of cfg and cl, each naming its field.
+// Use it for a crawler without a politeness.Transport.
 func New(cfg Config, cl Client) (*Cache, error) {
 	if err := errors.Join(cfg.Validate(), cl.validate()); err != nil {
 		return nil, err
@@ -434,7 +436,7 @@ type Stats struct {
 	Evicted     int64 `json:"evicted"`     // origins evicted since New, for want of room
 }
 
-// Snapshot returns the current figures.
+// Snapshot returns the current figures. Use it for metrics.
 func (c *Cache) Snapshot() Stats {
 	m := c.memory
 	m.mu.Lock()

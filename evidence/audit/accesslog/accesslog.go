@@ -23,7 +23,8 @@ import (
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
-// Options fill in for facts that an access log lacks.
+// Options fill in for facts that an access log lacks. Set them if the log has no hosts, or the
+// crawler has several names.
 type Options struct {
 	// Host is a host that the access log is of. It is needed if the lines don't name their host
 	// (Apache's vhost_combined and Caddy do) and the crawler has been on several hosts. A host
@@ -199,7 +200,8 @@ type Differences struct {
 	First []Difference `json:"first"` // the first 1,000
 }
 
-// A Difference is one request on which the two logs don't agree.
+// A Difference is one request on which the two logs don't agree. Use it to show the request to the
+// site's owner.
 type Difference struct {
 	Host       string    `json:"host"`
 	Method     string    `json:"method"`
@@ -244,7 +246,8 @@ func (c *Comparison) MarshalJSON() ([]byte, error) {
 }
 
 // OK reports whether something was compared, and the evidence has every request that the site saw
-// of this crawler, with the same status if it has one, and not as unanswered if that was 429.
+// of this crawler, with the same status if it has one, and not as unanswered if that was 429. Use
+// it in CI.
 func (c *Comparison) OK() bool {
 	return c.nothing() == nil && max(c.Missing.N, c.Outside.N, c.Unsent.N, c.Left.N, c.Status.N) == 0
 }
@@ -276,7 +279,7 @@ func (c *Comparison) clocks() string {
 	return fmt.Sprintf("The site's clock is %v ahead.", apart)
 }
 
-// Sentences returns the results one by one, for people.
+// Sentences returns the results one by one, for people. Use it for a terminal.
 func (c *Comparison) Sentences() []string {
 	site := lines.Count(c.Requests, "request")
 	evidence := lines.Count(c.Evidence, "request")

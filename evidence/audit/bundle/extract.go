@@ -26,7 +26,8 @@ import (
 	"github.com/go-politeness/politeness/internal/hostname"
 )
 
-// Extracted counts the records of a log by their way into a bundle, or out of it.
+// Extracted counts the records of a log by their way into a bundle, or out of it. Show it to the
+// crawler's operator.
 type Extracted struct {
 	Records  int `json:"records"`  // number of records in the bundle
 	Withheld int `json:"withheld"` // records of these hosts that name others, and were left out therefore

@@ -19,7 +19,7 @@ import (
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
-// A Bundle is the content of a bundle whose proofs are right.
+// A Bundle is the content of a bundle whose proofs are right. Verify returns it.
 type Bundle struct {
 	Hosts   []string     `json:"hosts"`   // hosts that it is about
 	Records int          `json:"records"` // number of records in it
