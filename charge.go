@@ -230,7 +230,7 @@ func (c *charge) exceeded(stage Stage, err error) error {
 		})
 		renewed = c.renewal()
 	} else if stage == StageBudget {
-		// The budget couldn't be asked. Of a body the end of the exchange says why.
+		// The budget couldn't be reached. For a body, the record of the exchange's end has the reason.
 		return c.subject.giveUp(stage, err, givenUp{})
 	}
 	return c.subject.fail(stage, renewed, err)

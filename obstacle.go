@@ -25,8 +25,7 @@ type inVainError struct {
 }
 
 func (e *inVainError) Error() string {
-	// The words about SlotTimeout and MaxWait are of the limiter, and say by themselves that no turn
-	// came.
+	// The limiter's text about SlotTimeout or MaxWait already states that the request couldn't start.
 	if !errors.Is(e.reason, context.DeadlineExceeded) {
 		return fmt.Sprintf("%v (%s)", e.reason, e.text)
 	}

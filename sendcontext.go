@@ -131,7 +131,8 @@ var errOpened = fmt.Errorf("politeness: given up after %d connections for one re
 	"all without a response", mostOpened)
 
 // opened returns the failure of a request that was given up with errOpened, for which Base has
-// returned err. It wraps err, if that says why Base has asked for one connection after the other.
+// returned err. It wraps err if that is the reason why Base has asked for one connection after the
+// other.
 func opened(err error) error {
 	// This error comes from our own cancel. It says nothing about the connections, and looks as if
 	// the caller had left.
@@ -261,8 +262,8 @@ func (c *sendContext) awaitResend(ctx context.Context, last *start) error {
 	return sleepUntil(ctx, until, ErrBusy)
 }
 
-// close ends the hook's part: Base has returned, and answered says whether with a response. Without
-// one it may still be about to close the connection.
+// close ends the hook's part, because Base has returned. answered says that Base returned a
+// response. Without a response it may still be about to close the connection.
 func (c *sendContext) close(answered bool) {
 	c.returned.Store(true)
 	if leave := c.leave.Load(); leave != nil {

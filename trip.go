@@ -130,7 +130,7 @@ func (t *Transport) begin(req *http.Request, k kind, over *over) *trip {
 // each even if a function of the user panics. After handOver the trip holds nothing, or the
 // response's body holds the slot.
 func (trip *trip) end() {
-	// The body is read after the waits have ended: from here on only the caller's own context says
+	// The body is read after the waits have ended. From here on, only the caller's own context shows
 	// that the caller has left.
 	trip.subject.waits = trip.subject.ctx
 	if trip.answer.handed {

@@ -45,10 +45,10 @@ type Schedule struct {
 
 const (
 	day = 24 * time.Hour
-	// longestFresh is the longest time for which a site's word keeps a page from being asked for.
+	// longestFresh is the longest time for which a fresh response prevents the next fetch.
 	longestFresh = 30 * day
-	// untilWhole is the age from which on a page is asked for without conditions: a server may say
-	// 304 for ever.
+	// untilWhole is the age from which on a page is fetched without conditions, because a server may
+	// return 304 for ever.
 	untilWhole = 90 * day
 	// presumed is how long a page is taken to be unchanged when it is first seen without a date.
 	presumed = 7 * day
@@ -338,7 +338,7 @@ func dateOf(a Answer) time.Time {
 }
 
 // modifiedBy returns the Last-Modified of a response that was made at date. ok is false if there is
-// none that says anything.
+// none, or if it is just the time of the response.
 func modifiedBy(a Answer, date time.Time) (modified time.Time, ok bool) {
 	modified, err := http.ParseTime(first(a.Header, "Last-Modified"))
 	return modified, err == nil && date.Sub(modified) >= clock

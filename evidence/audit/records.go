@@ -198,7 +198,7 @@ func (a *auditor) started(d *evidence.Decision) {
 	x := a.exchange(d, t.wall, target)
 	t.try(x, h, d.Attempt)
 	a.keyFits(d)
-	// The limiter's own word on its blocks, whatever the log says of them.
+	// The limiter's own statement on its block, without the other records.
 	if until := stamp(d.BlockedUntil); until > x.start {
 		ahead := time.Duration(until - x.start)
 		detail := fmt.Sprintf("started %v before the end of a block that its limiter knew", ahead)

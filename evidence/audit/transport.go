@@ -225,7 +225,7 @@ func (h *host) limits(x *exchange) *limits {
 func (a *auditor) safe(x *exchange) int64 { return int64(a.indexed[x.by].policy.LeaseTTL) }
 
 // keyFits checks that the host of the start d is the key that the policy makes of its URL. A policy
-// that doesn't say how was found before, in promise.
+// without a HostKey was found before, in promise.
 func (a *auditor) keyFits(d *evidence.Decision) {
 	p := a.by.policy
 	if p.HostKey == "own" || p.HostKey == "" {

@@ -215,8 +215,8 @@ func (e *Event) describe(g *goodCopy) {
 	}
 }
 
-// retryAt returns when an unreachable origin is asked again: after DenyTTL, or when Retry-After
-// says, at most a day from now.
+// retryAt returns when an unreachable origin is asked again: after DenyTTL or Retry-After, at most
+// a day from now.
 func retryAt(now time.Time, denyTTL time.Duration, a *answer) time.Time {
 	var longest time.Duration
 	for _, value := range a.header["Retry-After"] {

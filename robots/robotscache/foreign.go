@@ -12,8 +12,8 @@ import (
 // Two are enough for a site that has moved twice.
 const maxDepth = 2
 
-// An offLimitsError keeps a redirect from being followed. It says nothing of the other site's that
-// could be long.
+// An offLimitsError keeps a redirect from being followed. It has no text of the other site, because
+// that could be long.
 type offLimitsError struct {
 	to     string // origin
 	reason string
