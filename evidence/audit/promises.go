@@ -166,17 +166,22 @@ func (w *words) addIf(applies bool, format string, values ...any) {
 	}
 }
 
-// policyInWords returns the promises of p as text: "2 slots a host, 500ms or more between starts
-// (Learned), ...".
+// policyInWords returns the promises of p as text: "2 slots a host, 500ms or more between starts,
+// longer after refusals, ...".
 func policyInWords(p *evidence.Policy) string {
 	between := "starts"
 	if p.FromEnd {
 		between = "an end and the next start"
 	}
-	formula := cmp.Or(p.Adaptive, "a formula that isn't said")
+	longer := longerInWords(p.Adaptive)
+	growth := p.Backoff // such as doubling
+	if growth == "fibonacci" {
+		growth = "growing as 1, 1, 2, 3, 5 and so on"
+	}
 	var w words
 	w.addIf(true, "%s a host", lines.Count(p.Slots, "slot"))
-	w.addIf(true, "%v or more between %s (%s)", p.DelayMin, between, formula)
+	w.addIf(true, "%v or more between %s", p.DelayMin, between)
+	w.addIf(longer != "", "%s", longer)
 	w.addIf(p.Overrides, "single hosts may have limits of their own")
 	w.addIf(p.MaxInFlight > 0, "%d in flight on all hosts", p.MaxInFlight)
 	w.addIf(p.Streams > 0, "%s of events beside them", lines.Count(p.Streams, "stream"))
@@ -184,7 +189,7 @@ func policyInWords(p *evidence.Policy) string {
 	w.addIf(p.PerSite > 0 && p.Process != "", "each process by itself")
 	w.addIf(p.Robots != "", "robots.txt %s", p.Robots)
 	w.addIf(p.Robots == "obeyed" && p.Unreachable != "", "%s if robots.txt can't be fetched", p.Unreachable)
-	w.addIf(p.Backoff != "", "a refusal blocks the host from %v to %v (%s)", p.BackoffStep, p.BackoffCap, p.Backoff)
+	w.addIf(p.Backoff != "", "a refusal blocks the host from %v to %v (%s)", p.BackoffStep, p.BackoffCap, growth)
 	w.addIf(p.Purposes != "", "for %s", p.Purposes)
 	w.addIf(p.Pages > 0, "%s", lines.Count(int(p.Pages), "page"))
 	w.addIf(p.PagesPerHost > 0, "%s a host", lines.Count(int(p.PagesPerHost), "page"))
@@ -192,8 +197,30 @@ func policyInWords(p *evidence.Policy) string {
 	w.addIf(p.MaxTime > 0, "%v", p.MaxTime)
 	w.addIf(p.Every > 0, "anew each %v", p.Every)
 	w.addIf(p.Kept, "of all runs together")
-	w.addIf(p.Retries > 0, "%d further tries", p.Retries)
+	w.addIf(p.Retries == 1, "1 further try")
+	w.addIf(p.Retries > 1, "%d further tries", p.Retries)
 	return strings.Join(w, ", ")
+}
+
+// longerInWords returns when the delay is longer than its minimum by a formula, which is in the
+// words of hostlimit.Adaptive. It is empty if it never is.
+func longerInWords(formula string) string {
+	if formula == "" {
+		return "longer by a formula that isn't said"
+	}
+	learns := strings.Contains(formula, "Learned")
+	byTime := slices.ContainsFunc([]string{"Squared", "Proportional(", "Slower(", "Throttle("}, func(name string) bool {
+		return strings.Contains(formula, name)
+	})
+	switch {
+	case learns && byTime:
+		return "longer after refusals and slow responses"
+	case learns:
+		return "longer after refusals"
+	case byTime:
+		return "longer after slow responses"
+	}
+	return ""
 }
 
 // A place is a line of one of the logs that are checked.

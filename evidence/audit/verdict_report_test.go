@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/hostlimit"
 )
 
 // A crawl of two hosts in which something of everything happens.
@@ -37,7 +38,7 @@ const eventful = `
 
 const eventfulText = `39 records, 2 hosts, 2026-11-21 02:59:00 to 2026-11-21 03:00:20 UTC
 
-promised: 2 slots a host, 500ms or more between starts (Fixed), robots.txt obeyed, deny if robots.txt can't be fetched, a refusal blocks the host from 1s to 10m0s (fibonacci), 9 pages, 9000 bytes, 1h0m0s, 2 further tries
+promised: 2 slots a host, 500ms or more between starts, robots.txt obeyed, deny if robots.txt can't be fetched, a refusal blocks the host from 1s to 10m0s (growing as 1, 1, 2, 3, 5 and so on), 9 pages, 9000 bytes, 1h0m0s, 2 further tries
 
 delays kept                    proved 9           gaps between starts
 slots kept                     proved 11          starts
@@ -89,7 +90,7 @@ func TestVerdictsInTheTextOfAReport(t *testing.T) {
 		t.Errorf("without limits, got\n%v", got)
 	}
 	if got, want := judge(t, "policy robots=ignored retries=0").Promised[0],
-		"2 slots a host, 500ms or more between starts (Fixed), robots.txt ignored, a refusal blocks the host from 1s to 10m0s (fibonacci)"; got != want {
+		"2 slots a host, 500ms or more between starts, robots.txt ignored, a refusal blocks the host from 1s to 10m0s (growing as 1, 1, 2, 3, 5 and so on)"; got != want {
 		t.Errorf("of no limits, got %q, want %q", got, want)
 	}
 	if got := judge(t, "").String(); got != `0 records, 0 hosts
@@ -315,6 +316,31 @@ func TestTheSameLogGetsTheSameReport(t *testing.T) {
 				t.Errorf("%s: got\n%.1000s\nand then\n%.1000s", name, first, again)
 				break
 			}
+		}
+	}
+}
+
+// TestTheReportHasFormulasInWords: a reader of the report needn't know the names of Go.
+func TestTheReportHasFormulasInWords(t *testing.T) {
+	for _, c := range []struct {
+		delay hostlimit.Adaptive
+		want  string
+	}{
+		{hostlimit.Fixed, ""},
+		{hostlimit.Learned, "longer after refusals"},
+		{hostlimit.Squared, "longer after slow responses"},
+		{hostlimit.Slower(1), "longer after slow responses"},
+		{hostlimit.Throttle(2), "longer after slow responses"},
+		{hostlimit.Longest(hostlimit.Learned, hostlimit.Proportional(1)), "longer after refusals and slow responses"},
+	} {
+		promised := strings.Join(judge(t, "policy adaptive=\""+c.delay.String()+"\"").Promised, "")
+		for _, not := range []string{"Learned", "Fixed", "Squared", "(1)"} {
+			if strings.Contains(promised, not) {
+				t.Errorf("%v: %s", c.delay, promised)
+			}
+		}
+		if !strings.Contains(promised, c.want) {
+			t.Errorf("%v: %s, want %s", c.delay, promised, c.want)
 		}
 	}
 }
