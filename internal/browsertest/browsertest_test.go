@@ -23,3 +23,26 @@ func TestAxeFindsObstacles(t *testing.T) {
 		}
 	}
 }
+
+// TestTabsFindsTraps: a page without faults has no findings, and each fault is found.
+func TestTabsFindsTraps(t *testing.T) {
+	browser := Find(t)
+	if browser == "" {
+		return
+	}
+	const head = `<!doctype html><html lang="en"><title>Keys</title><button id=a>A</button>`
+	const tail = `<a href="/">B</a><div style="height:3000px"></div><details><summary>C</summary></details><input id=d></html>`
+	for faulty, want := range map[string]string{
+		"":                           "",
+		"<button tabindex=1>":        "order of their own",
+		"<button style='outline:0'>": "without a mark",
+		"<button onkeydown='event.preventDefault()'>": "doesn't get beyond",
+		"<button onfocus='this.blur()'>":              "Tab comes to",
+		"<button style='position:fixed;left:-9em'>":   "outside of the window",
+	} {
+		found := strings.Join(Open(t, browser, HTML(head+faulty+tail), "/", 800, 600).Tabs(), "\n")
+		if (found == "") != (want == "") || !strings.Contains(found, want) {
+			t.Errorf("%q: %q, want %q", faulty, found, want)
+		}
+	}
+}

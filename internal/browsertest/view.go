@@ -2,16 +2,21 @@ package browsertest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"html"
 	"image"
+	"image/color"
 	"image/png"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -38,21 +43,41 @@ func HTML(document string) http.Handler {
 
 // Check looks at the page at the widths of a desk and of a phone, light and dark. Nothing may stick
 // out of the window, and axe-core may have no finding. It returns the page as its scripts have left
-// it in each window. If pictures are wanted, the light windows are written as PREFIX-WIDTH.png.
+// it in each window.
+//
+// With POLITENESS_PICTURES=1, the light windows are written as PREFIX-WIDTH.png, for the guides. A
+// PREFIX without a directory has no picture there. If POLITENESS_PICTURES is the path of a
+// directory, all windows are written there, for people who look at the pages.
 func Check(t *testing.T, browser string, page http.Handler, prefix string, views ...View) (doms []string) {
 	t.Helper()
 	for _, v := range views {
 		v.Page = page
 		for _, dark := range []bool{false, true} {
 			v.Dark = dark
-			v.Picture = ""
-			if !dark && prefix != "" && os.Getenv("POLITENESS_PICTURES") == "1" {
-				v.Picture = fmt.Sprintf("%s-%d.png", prefix, v.Width)
-			}
+			v.Picture = v.picture(prefix)
 			doms = append(doms, v.check(t, browser))
 		}
 	}
 	return doms
+}
+
+// picture returns the name of the file for a picture of this window, "" if none is wanted.
+func (v View) picture(prefix string) string {
+	wanted := os.Getenv("POLITENESS_PICTURES")
+	name := filepath.Base(prefix)
+	switch {
+	case wanted == "" || prefix == "":
+		return ""
+	case wanted != "1":
+		scheme := "light"
+		if v.Dark {
+			scheme = "dark"
+		}
+		return filepath.Join(wanted, fmt.Sprintf("%s-%d-%s.png", name, v.Width, scheme))
+	case v.Dark, name == prefix:
+		return ""
+	}
+	return fmt.Sprintf("%s-%d.png", prefix, v.Width)
 }
 
 func (v View) check(t *testing.T, browser string) string {
@@ -163,7 +188,8 @@ func Findings(t *testing.T, dom string) (findings []string) {
 	return findings
 }
 
-// crop cuts off the part of a picture that is beside the page.
+// crop cuts off the part of a picture that is beside the page, and makes the file small: guides
+// show it.
 func crop(t *testing.T, file string, width int) {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -174,17 +200,62 @@ func crop(t *testing.T, file string, width int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	part, ok := picture.(interface {
-		SubImage(r image.Rectangle) image.Image
-	})
-	if !ok {
-		t.Fatalf("a picture of type %T", picture)
+	size := image.Rect(0, 0, width, picture.Bounds().Dy())
+	small := image.NewPaletted(size, palette(picture, size))
+	near := make(map[color.RGBA]uint8) // colours of the palette by those of the picture
+	for y := range size.Dy() {
+		for x := range size.Dx() {
+			c := rgba(picture, x, y)
+			index, ok := near[c]
+			if !ok {
+				index = uint8(small.Palette.Index(c))
+				near[c] = index
+			}
+			small.SetColorIndex(x, y, index)
+		}
 	}
 	var out bytes.Buffer
-	if err := png.Encode(&out, part.SubImage(image.Rect(0, 0, width, picture.Bounds().Dy()))); err != nil {
+	encoder := png.Encoder{CompressionLevel: png.BestCompression}
+	if err := encoder.Encode(&out, small); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func rgba(picture image.Image, x, y int) color.RGBA {
+	return color.RGBAModel.Convert(picture.At(x, y)).(color.RGBA)
+}
+
+// palette returns the most frequent colours of a picture. Of rarer ones that are nearly the same,
+// as at the edges of letters, it has one.
+func palette(picture image.Image, size image.Rectangle) color.Palette {
+	const most = 256
+	const frequent = 64 // have a place of their own, such as those of the background
+	number := make(map[color.RGBA]int)
+	for y := range size.Dy() {
+		for x := range size.Dx() {
+			number[rgba(picture, x, y)]++
+		}
+	}
+	byNumber := slices.SortedFunc(maps.Keys(number), func(a, b color.RGBA) int {
+		return cmp.Or(
+			cmp.Compare(number[b], number[a]),
+			cmp.Compare(a.R, b.R),
+			cmp.Compare(a.G, b.G),
+			cmp.Compare(a.B, b.B),
+		)
+	})
+	var colours color.Palette
+	taken := make(map[[3]uint8]bool)
+	for _, c := range byNumber {
+		shade := [3]uint8{c.R >> 4, c.G >> 4, c.B >> 4}
+		isFrequent := len(colours) < frequent
+		if len(colours) < most && (isFrequent || !taken[shade]) {
+			taken[shade] = true
+			colours = append(colours, c)
+		}
+	}
+	return colours
 }
