@@ -42,7 +42,7 @@ var (
 			return t.UTC().Format("2006-01-02 15:04:05")
 		},
 		"utcms":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000") },
-		"short":     printable.Duration,
+		"short":     printable.Span,
 		"bytes":     bytesOf,
 		"printable": printable.Text,
 	}
@@ -423,9 +423,9 @@ func (d *Dossier) addGaps(gaps []time.Duration) {
 			n++
 		}
 		gaps = gaps[n:]
-		name := fmt.Sprintf("%v to %v", printable.Duration(from), printable.Duration(to))
+		name := printable.Span(from) + " to " + printable.Span(to)
 		if to == 1<<62 {
-			name = fmt.Sprintf("%v and more", printable.Duration(from))
+			name = printable.Span(from) + " and more"
 		}
 		d.Gaps = append(d.Gaps, Bar{Name: name, N: n})
 		from = to

@@ -53,6 +53,7 @@ func TestOwnersPageSaysWhatWasKept(t *testing.T) {
 	page := html(t, newDossier(t, logtest.Write(t, records), "h1.example"))
 	for _, want := range []string{
 		fmt.Sprintf("I never have more than %d requests under way</td><td class=\"yes\">kept, %d of %d<", policy.Slots, starts, starts),
+		`Nothing is left out of my log</td><td class="soft">not shown by this page<`,
 		"Write to me@bot.example.",
 		"<summary>The auditor's report as text</summary>",
 	} {
@@ -71,6 +72,9 @@ func TestOwnersPageSaysWhatWasKept(t *testing.T) {
 	}
 	if !closed.Agent("OtherBot").Test("/page").Allowed {
 		t.Errorf("other crawlers are kept out by\n%s", lines[0][1])
+	}
+	if !strings.Contains(page, "in place of your lines for all crawlers") {
+		t.Error("the page doesn't say that these lines replace those for all crawlers")
 	}
 	if got := robots.Parse([]byte(lines[1][1])).Agent("TestBot").Floor(logtest.Day); got != 10*time.Second {
 		t.Errorf("a delay of %v by\n%s", got, lines[1][1])
@@ -135,7 +139,11 @@ func TestOwnersPageAtTheWidthOfADeskAndOfAPhone(t *testing.T) {
 	if path == "" {
 		return
 	}
-	page := html(t, newDossier(t, logtest.Write(t, logtest.Crawl(3, 60)), "example"))
+	records := logtest.Crawl(3, 60)
+	policy := records[slices.IndexFunc(records, func(d evidence.Decision) bool { return d.Policy != nil })].Policy
+	policy.UserAgent = "TestBot/1.0 (+https://bot.example/; me@bot.example)"
+	policy.From = "me@bot.example"
+	page := html(t, newDossier(t, logtest.Write(t, records), "example"))
 	const script = `root.dataset.track = document.querySelector(".track").clientWidth;`
 	for _, width := range []int{1280, 390} {
 		view := browsertest.View{Width: width, Height: 1500, Script: script}
@@ -185,13 +193,13 @@ func TestAccessPageShowsBothLogsSideBySide(t *testing.T) {
 	for _, want := range []string{
 		fmt.Sprintf(`<p class="figure">%d</p><p>requests in the evidence</p>`, n),
 		fmt.Sprintf(`<p class="figure yes">=</p><p>%d in both</p>`, n),
-		fmt.Sprintf(`<tr><td>h1.example</td><td class="num">%d</td><td class="num">%d</td><td class="num">%d</td>`, n, n, n),
+		fmt.Sprintf(`<tr><td data-name="host">h1.example</td><td class="num" data-name="in the evidence">%d</td><td class="num" data-name="in both">%d</td><td class="num" data-name="in the access log">%d</td>`, n, n, n),
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %s", want)
 		}
 	}
-	if got := strings.Count(page, `<td class="yes">same</td>`); got != n {
+	if got := strings.Count(page, `<td class="yes" data-name="result">same</td>`); got != n {
 		t.Errorf("%d rows are the same, want %d", got, n)
 	}
 
@@ -201,8 +209,8 @@ func TestAccessPageShowsBothLogsSideBySide(t *testing.T) {
 	more = append(more, strings.Replace(more[6], "GET /", "GET /secret", 1))
 	page = compared(t, records, more)
 	for _, want := range []string{
-		`<p class="figure no">≠</p>`, `<td class="no" colspan="3">not in the evidence</td>`,
-		`<td class="no">in one log</td>`, `<td class="no">other status</td>`,
+		`<p class="figure no">≠</p>`, `<td class="no" colspan="3" data-name="evidence">not in the evidence</td>`,
+		`<td class="no" data-name="result">in one log</td>`, `<td class="no" data-name="result">other status</td>`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %s", want)
@@ -219,7 +227,9 @@ func TestAccessPageAtTheWidthOfADeskAndOfAPhone(t *testing.T) {
 	}
 	records := logtest.Crawl(2, 20)
 	lines := siteLog(records, "h1.example")
-	lines = append(lines, strings.Replace(lines[6], "GET /", "GET /secret", 1))
+	_, rest, _ := strings.Cut(lines[6], "HTTP/1.1")
+	begin, _, _ := strings.Cut(lines[6], "GET ")
+	lines = append(lines, begin+"GET /not/in/the/evidence HTTP/1.1"+rest)
 	page := browsertest.HTML(compared(t, records, lines))
 	for _, width := range []int{1280, 390} {
 		browsertest.Check(t, path, page, filepath.Join(docs, "access"), browsertest.View{Width: width, Height: 1000})

@@ -2,6 +2,7 @@ package dossier
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-politeness/politeness/evidence/audit"
@@ -28,6 +29,9 @@ func (d *Dossier) Kept() []Kept {
 	return kept
 }
 
+// othersLeftOut is why audit.CheckSite leaves open that a log is whole.
+const othersLeftOut = "only the records of some hosts were judged"
+
 func (d *Dossier) kept(p audit.Promise) Kept {
 	k := Kept{Promise: d.promise(p), Open: p.Why}
 	all := p.Proved + p.Open + p.Broken
@@ -35,6 +39,10 @@ func (d *Dossier) kept(p audit.Promise) Kept {
 	case p.Broken > 0:
 		k.Result = fmt.Sprintf("broken, %d of %d", p.Broken, all)
 		k.Class = "no"
+	case slices.Equal(p.Why, []string{othersLeftOut}):
+		k.Result = "not shown by this page"
+		k.Class = "soft"
+		k.Open = []string{"this page has only the requests to your site. Ask me for their bundle, which proves it"}
 	case p.Open > 0:
 		k.Result = fmt.Sprintf("not all is proved, %d of %d", p.Proved, all)
 		k.Class = "soft"
@@ -68,9 +76,9 @@ func (d *Dossier) promise(p audit.Promise) string {
 	case "every start ended":
 		return "I give back each connection"
 	case "times agree with the servers'":
-		return "my times agree with those of your server"
+		return "My times agree with those of your server"
 	case "log whole":
-		return "nothing is left out of my log"
+		return "Nothing is left out of my log"
 	}
 	return p.Name
 }

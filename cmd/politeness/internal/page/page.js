@@ -3,7 +3,9 @@
   const began = performance.now();
   const $ = id => document.getElementById(id);
   const data = JSON.parse($("data").textContent);
-  const ROW = 48, LINE = 27;
+  // On a phone the name of a host stands above its bars, and otherwise beside them.
+  const phone = matchMedia("(max-width: 640px)");
+  const HEAD = phone.matches ? 18 : 0, ROW = HEAD + 48, LINE = 27;
 
   // Flags of an exchange, as page.go sets them.
   const ROBOTS = 1, PROBE = 2, REDIRECT = 4, AGAIN = 8, LOW = 16;
@@ -116,6 +118,20 @@
   $("subtitle").textContent = `${data.log}: ${count(data.records, "record")} of ${count(data.hosts.length, "host")}, `
     + `${date(0)} ${clock(0, 0)} to ${date(span) === date(0) ? "" : date(span) + " "}${clock(span, 0)} UTC`;
   for (const said of data.promised || []) $("promised").append(el("p", "soft", said));
+  // What the auditor's names of promises mean.
+  const meanings = {
+    "delays kept": "each request to a host came after the delay",
+    "slots kept": "a host never had more requests at a time than slots",
+    "sites kept": "all names of a site never had too many at a time",
+    "blocks kept": "no request started while its host was blocked",
+    "allowed by robots.txt": "each page was allowed by robots.txt",
+    "verdicts right": "robots.txt was read as its standard says",
+    "reservations kept": "no page was used that its site reserves",
+    "budget kept": "no more was fetched than the budget allows",
+    "every start ended": "each request has its end in the log",
+    "times agree with the servers'": "the servers' clocks confirm the times",
+    "log whole": "no line is missing or changed",
+  };
   for (const c of data.promises) {
     const state = c.broken ? "bad" : c.open ? "open" : c.proved ? "good" : "none";
     const li = el("li", state);
@@ -125,7 +141,9 @@
     if (c.broken) said.push(c.broken === 1 ? "broken once" : `broken ${number(c.broken)} times`);
     if (c.open) said.push(`open ${number(c.open)}`);
     if (c.proved) said.push(`proved ${number(c.proved)}`);
-    const proof = el("span", "proof", [said.join(", ") || "nothing to keep", c.proof, ...(c.why || [])].join("; "));
+    const proof = el("span", "proof", (said.join(", ") || "nothing to keep") + (c.proof ? ` (${c.proof})` : ""));
+    for (const why of c.why || []) proof.append(el("br"), why);
+    if (meanings[c.name]) name.append(el("small", "", meanings[c.name]));
     li.append(el("span", "mark", { bad: "✗", open: "?", good: "✓", none: "–" }[state]), name, proof);
     $("checks").append(li);
   }
@@ -412,7 +430,13 @@
     }
     for (const [i, button] of labels) if (i < first || i >= last || button.host !== shown[i]) { button.remove(); labels.delete(i); }
     for (let i = first; i < last; i++) if (!labels.has(i)) labels.set(i, label(i));
-    for (const [, button] of labels) button.classList.toggle("picked", button.host === picked);
+    // Tab comes to one of the rows, and the arrow keys from there to the others.
+    const inOrder = [...labels].sort((a, b) => a[0] - b[0]).map(([, button]) => button);
+    const stop = inOrder.find(button => button === document.activeElement) || inOrder.find(button => button.host === picked) || inOrder[0];
+    for (const button of inOrder) {
+      button.classList.toggle("picked", button.host === picked);
+      button.tabIndex = button === stop ? 0 : -1;
+    }
     let empty = rows.querySelector(".empty");
     if (!shown.length && !empty) rows.append(el("p", "empty", data.hosts.length ? "Nothing is found." : "The log is empty."));
     if (shown.length && empty) empty.remove();
@@ -440,12 +464,14 @@
     c.save();
     c.beginPath(); c.rect(0, y, width, ROW); c.clip();
     if (h === picked) { c.globalAlpha = .5; c.fillStyle = colors.pick; c.fillRect(0, y, width, ROW); c.globalAlpha = 1; }
+    y += HEAD;
+    const BARS = ROW - HEAD;
     for (const b of h.blocks) {
       const x1 = xOf(b.from, width), x2 = xOf(b.until, width);
       if (x2 < 0 || x1 > width) continue;
       const color = b.hand ? "hand" : "block";
-      c.fillStyle = hatched(c, color); c.fillRect(x1, y + 2, Math.max(x2 - x1, 2), ROW - 4);
-      c.fillStyle = colors[color]; c.fillRect(x1, y + 2, b.hand ? 4 : 2, ROW - 4);
+      c.fillStyle = hatched(c, color); c.fillRect(x1, y + 2, Math.max(x2 - x1, 2), BARS - 4);
+      c.fillStyle = colors[color]; c.fillRect(x1, y + 2, b.hand ? 4 : 2, BARS - 4);
       const words = blockWords(b);
       const at = Math.max(x1, 0) + 6;
       c.font = "600 11px system-ui, sans-serif";
@@ -494,10 +520,10 @@
     for (const v of h.broken) {
       if (v.at < 0) continue;
       const x = xOf(v.at, width);
-      c.fillStyle = colors.broken; c.fillRect(x - 1, y, 2, ROW);
+      c.fillStyle = colors.broken; c.fillRect(x - 1, y, 2, BARS);
       c.beginPath(); c.moveTo(x - 6, y + 1); c.lineTo(x + 6, y + 1); c.lineTo(x, y + 10); c.fill();
     }
-    c.fillStyle = colors.line; c.fillRect(0, y + ROW - 1, width, 1);
+    c.fillStyle = colors.line; c.fillRect(0, y + BARS - 1, width, 1);
     c.restore();
   }
 
@@ -506,7 +532,7 @@
   function under(x, y) {
     const i = Math.floor((y + scroll.scrollTop) / ROW), h = shown[i];
     if (!h) return null;
-    const width = lanes.clientWidth, inRow = y + scroll.scrollTop - i * ROW;
+    const width = lanes.clientWidth, inRow = y + scroll.scrollTop - i * ROW - HEAD;
     const t = time.time(view.from + x / width * (view.to - view.from)), slack = 5 / width * (view.to - view.from);
     let best = null, near = Infinity;
     const consider = (at, found) => { if (Math.abs(at - t) < Math.min(near, slack)) { near = Math.abs(at - t); best = found; } };
@@ -629,18 +655,32 @@
         if (k === 1) { const dot = el("i", "dot"); dot.style.background = `var(--${color})`; span.prepend(dot); }
         tr.append(span);
       });
-      if (item.line === pickedLine) tr.classList.add("picked");
+      if (item.line === pickedLine) { tr.classList.add("picked"); tr.setAttribute("aria-current", "true"); }
       tr.style.top = i * LINE + "px";
-      tr.onclick = () => {
-        pickedLine = item.line;
-        const half = (view.to - view.from) / 2;
-        show(time.place(item.at) - half, time.place(item.at) + half);
-        listItems();
-        remember();
-      };
+      tr.onclick = () => choose(item);
       out.push(tr);
     }
     $("detail-rows").replaceChildren(...out);
+  }
+
+  // choose shows a record of the list in the middle of the timeline.
+  function choose(item) {
+    pickedLine = item.line;
+    const half = (view.to - view.from) / 2;
+    show(time.place(item.at) - half, time.place(item.at) + half);
+    listItems();
+    remember();
+  }
+  function recordKey(e) {
+    const box = $("detail-scroll");
+    const page = Math.max(1, Math.floor(box.clientHeight / LINE) - 1);
+    const by = { ArrowUp: -1, ArrowDown: 1, PageUp: -page, PageDown: page, Home: -items.length, End: items.length }[e.key];
+    if (!by || !items.length) return;
+    e.preventDefault();
+    const at = items.findIndex(item => item.line === pickedLine);
+    const to = at < 0 ? 0 : Math.min(Math.max(at + by, 0), items.length - 1);
+    box.scrollTop = Math.min(Math.max(box.scrollTop, (to + 1) * LINE - box.clientHeight), to * LINE);
+    choose(items[to]);
   }
 
   // reveal scrolls the timeline to a host.
@@ -711,6 +751,20 @@
   $("in").onclick = () => zoom(0.5);
   $("out").onclick = () => zoom(2);
   $("fit").onclick = whole;
+  // rowKey moves the focus from a row to the one that the key asks for.
+  function rowKey(e) {
+    const at = shown.indexOf(e.target.host);
+    const page = Math.max(1, Math.floor(scroll.clientHeight / ROW) - 1);
+    const by = { ArrowUp: -1, ArrowDown: 1, PageUp: -page, PageDown: page, Home: -shown.length, End: shown.length }[e.key];
+    if (at < 0 || !by) return;
+    e.preventDefault();
+    const to = Math.min(Math.max(at + by, 0), shown.length - 1);
+    scroll.scrollTop = Math.min(Math.max(scroll.scrollTop, (to + 1) * ROW - scroll.clientHeight), to * ROW);
+    drawLanes();
+    labels.get(to).focus();
+    drawLanes(); // the row of the focus is the one for Tab
+  }
+  rows.addEventListener("keydown", rowKey);
   scroll.addEventListener("keydown", e => {
     const step = (view.to - view.from) / 5;
     const act = { "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), 0: whole,
@@ -719,6 +773,7 @@
   });
   scroll.onscroll = redraw;
   $("detail-scroll").onscroll = listItems;
+  $("detail-scroll").onkeydown = recordKey;
   lanes.addEventListener("wheel", e => {
     const sideways = Math.abs(e.deltaX) > Math.abs(e.deltaY);
     if (!e.ctrlKey && !e.shiftKey && !sideways) return; // the list scrolls
@@ -813,6 +868,7 @@
     (navigator.clipboard ? navigator.clipboard.writeText(location.href) : Promise.reject()).then(
       () => { $("found").textContent = "The link is copied."; }, () => { prompt("The link to what you see", location.href); });
   };
+  phone.onchange = () => location.reload(); // a phone that is turned
   addEventListener("hashchange", () => location.reload()); // a link to another place in this page
   ready = true;
   new ResizeObserver(redraw).observe(scroll);

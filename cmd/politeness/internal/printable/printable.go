@@ -65,3 +65,31 @@ func Duration(d time.Duration) time.Duration {
 	}
 	return d.Round(unit)
 }
+
+// Span returns a duration for people, as on the pages: "500 ms", "2 min 5 s".
+func Span(d time.Duration) string {
+	d = Duration(d)
+	switch {
+	case d == 0:
+		return "0 s"
+	case d < time.Millisecond:
+		return fmt.Sprintf("%.3g µs", float64(d)/float64(time.Microsecond))
+	case d < time.Second:
+		return fmt.Sprintf("%.3g ms", float64(d)/float64(time.Millisecond))
+	case d < time.Minute:
+		return fmt.Sprintf("%.3g s", d.Seconds())
+	case d < time.Hour:
+		return units(d, time.Minute, "min", time.Second, "s")
+	}
+	// The smaller unit is rounded before the larger one is split off: there is no "1 h 60 min".
+	return units(d.Round(time.Minute), time.Hour, "h", time.Minute, "min")
+}
+
+// units returns d in two units. Of the smaller one nothing is said if there is none.
+func units(d, large time.Duration, largeName string, small time.Duration, smallName string) string {
+	text := fmt.Sprintf("%d %s", d/large, largeName)
+	if rest := d % large / small; rest > 0 {
+		text += fmt.Sprintf(" %d %s", rest, smallName)
+	}
+	return text
+}
