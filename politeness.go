@@ -212,6 +212,7 @@ type Transport struct {
 	hasLogged atomic.Bool // a refusal, see logOnce
 	deadEnds  *deadEnds
 	stays     staysOpen
+	crawls    crawls
 	shared    *sharedState // nil: no other process used the state at New
 }
 

@@ -54,6 +54,10 @@ type Status struct {
 	// Latency has the latencies of the last hour, the oldest minute first.
 	Latency []MinuteStatus `json:"latency"`
 
+	// Crawls has the crawls that run now, the oldest first. If none runs, it has the one that ended
+	// last. It is empty if no crawler called ReportCrawl.
+	Crawls []CrawlStatus `json:"crawls,omitempty"`
+
 	// Lost is the text of Transport.EvidenceErr, empty if nothing is lost.
 	Lost string `json:"lost,omitempty"`
 
@@ -163,6 +167,7 @@ func (t *Transport) StatusOf(ctx context.Context, text string) Status {
 		h.Answers = of.Answers
 		h.Refused = of.Refused
 	}
+	s.Crawls = t.crawls.list()
 	if err := t.EvidenceErr(); err != nil {
 		s.Lost = err.Error()
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/caching"
 	"github.com/go-politeness/politeness/internal/contexts"
+	"github.com/go-politeness/politeness/internal/printable"
 	"github.com/go-politeness/politeness/internal/weburl"
 	"github.com/go-politeness/politeness/publicnet"
 	"github.com/go-politeness/politeness/revisit"
@@ -248,12 +249,22 @@ func (r *run) putOff(fl *flight, at time.Time, err error) {
 func (h *host) explain(err error) {
 	switch {
 	case err != nil:
-		h.why = err.Error()
+		h.why = reasonOf(err)
 	case h.refusals.alone():
 		h.why = h.refusals.String()
 	default:
 		h.why = ""
 	}
+}
+
+// reasonOf returns the text of err for a line of Progress, which has the host and the time already.
+func reasonOf(err error) string {
+	var refused *politeness.Error
+	if errors.As(err, &refused) && refused.Err != nil {
+		const most = 200 // of a text that a site may have written
+		return printable.Clipped(refused.Err.Error(), most)
+	}
+	return err.Error()
 }
 
 // noRobots notes that robots.txt of h can't be fetched, with err, and isn't asked for before at. It
@@ -415,7 +426,7 @@ func (r *run) failed(fl *flight, outcome Outcome, err error) {
 func (r *run) waitForBudget(fl *flight, over *budget.Error, err error) {
 	h := fl.h
 	h.tooLate = err
-	h.why = err.Error()
+	h.why = reasonOf(err)
 	left := time.Duration(over.Max-over.Used+1) * time.Second // both are rounded down
 	h.at = time.Now().Add(left)
 	r.putBack(fl)

@@ -145,6 +145,9 @@ func (m *memory) hasRoom(r *Request) bool {
 	return m.kept < most && (m.bytes+bytesOf(r) <= meanURL*most || m.kept == 0)
 }
 
+// waiting returns the number of URLs that wait or are lent.
+func (m *memory) waiting() int { return m.kept - len(m.again) }
+
 // left yields the waiting requests.
 func (m *memory) left(yield func(Request) bool) {
 	for host, l := range m.hosts {

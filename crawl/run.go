@@ -62,9 +62,12 @@ type run struct {
 	looked        int               // index in frontier.waiting of the last host for lookAhead
 	postponed     postponed         // as the Queue has counted last
 	leftPostponed postponed         // of URLs that are Left
-	leftLater     bool              // postponed URLs were given back that aren't asked for
-	unlisted      bool              // the Queue may have hosts that aren't in the frontier
-	open          bool              // other programs may still add to the Queue
+	left          leftCount         // URLs that wait or are lent
+	pace          pace
+	reported      standing // of the last status
+	leftLater     bool     // postponed URLs were given back that aren't asked for
+	unlisted      bool     // the Queue may have hosts that aren't in the frontier
+	open          bool     // other programs may still add to the Queue
 
 	work     work // the next calls of the Queue
 	storing  bool // the Queue is at work
@@ -138,6 +141,7 @@ func (c *Crawler) newRun(ctx, late context.Context) *run {
 		resting:    make(map[string]*rest),
 		askedAside: time.Now(),
 		began:      time.Now(),
+		left:       leftCount{n: -1},
 		summary: Summary{
 			Outcomes: make(map[Outcome]int),
 			Statuses: make(map[int]int),
@@ -245,6 +249,7 @@ func (r *run) loop(cancel context.CancelFunc) {
 
 // tick does the work that no event triggers, once a second.
 func (r *run) tick() {
+	r.wantLeft(time.Now())
 	r.report(time.Now(), false)
 	r.giveBack()
 	// Queue.Hosts finds URLs of other programs while the Queue is open, renews the lease of an
@@ -838,6 +843,7 @@ func (r *run) waitOf(h *host, now time.Time) (w WaitingHost, ok bool) {
 // report calls Config.Progress.
 func (r *run) report(now time.Time, done bool) {
 	r.summary.Elapsed = now.Sub(r.began)
+	r.reportStatus(now, done)
 	if r.c.cfg.Progress == nil {
 		return
 	}

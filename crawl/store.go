@@ -26,6 +26,7 @@ type work struct {
 	lift     []lifting         // marks for Lift
 	later    []seeking         // hosts for TakeLater
 	count    bool              // whether Postponed is called
+	left     bool              // whether the URLs that are left are counted
 	list     bool              // whether Hosts is called
 	next     bool              // whether Recurring.Next is called
 	places   int               // number of hosts for Hosts
@@ -47,7 +48,7 @@ type seeking struct {
 func (w *work) empty() bool {
 	toPut := max(len(w.add), len(w.sources), len(w.done), len(w.back), len(w.rejected), len(w.handed), len(w.lift))
 	toGet := max(len(w.want), len(w.later))
-	return toPut+toGet == 0 && !w.list && !w.next && !w.count
+	return toPut+toGet == 0 && !w.list && !w.next && !w.count && !w.left
 }
 
 // want asks the Queue for more URLs of h if it has few.
@@ -132,6 +133,7 @@ type calledQueue struct {
 	open      bool
 	due       time.Time // by Next
 	postponed postponed
+	stillLeft leftCount
 	err       error
 }
 
@@ -188,6 +190,9 @@ func (c *calledQueue) get(ctx context.Context, q Queue) error {
 			return err
 		}
 	}
+	if c.left {
+		c.stillLeft.count(ctx, q.(counter))
+	}
 	if c.list {
 		var err error
 		c.hosts, c.open, err = q.Hosts(ctx, c.places)
@@ -237,6 +242,9 @@ func (c *calledQueue) apply(r *run) {
 	}
 	if c.count {
 		r.showPostponed(&c.postponed)
+	}
+	if c.left {
+		r.left = c.stillLeft
 	}
 	if c.added > 0 { // which of them, the Queue doesn't say
 		for _, req := range c.add {

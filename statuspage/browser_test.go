@@ -2,16 +2,20 @@ package statuspage_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/browsertest"
@@ -99,6 +103,59 @@ func troubled(t *testing.T) http.Handler {
 	return statuspage.Handler(tr)
 }
 
+// pictured is the status page of a crawl of some minutes, for the guides. The crawl runs in virtual
+// time, so its picture is the same each time.
+func pictured(t *testing.T) http.Handler {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	synctest.Test(t, func(t *testing.T) {
+		web := politenesstest.NewWeb()
+		served := 0
+		pages := func(name string, latency time.Duration) *politenesstest.Site {
+			site := web.Site("https://" + name).Latency(latency)
+			for i := range 400 {
+				site.Handle(fmt.Sprintf("/%d", i), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					served++
+					time.Sleep(time.Duration(served*served%97) * 4 * time.Millisecond)
+					fmt.Fprintf(w, "%x %x", served*served, served*served*served)
+				}))
+			}
+			return site
+		}
+		pages("shop.example", 120*time.Millisecond).Robots("User-agent: *\nDisallow: /private\n")
+		pages("slow.example", 2*time.Second)
+		pages("news.example", 80*time.Millisecond).Robots("User-agent: *\nCrawl-delay: 10\n")
+		pages("busy.example", 50*time.Millisecond).
+			Handle("/150", politenesstest.Status(429, "Retry-After", "1800"))
+		web.Site("https://down.example").Handle("/robots.txt", politenesstest.Status(503))
+		tr := newTransport(t, politeness.Config{
+			UserAgent: agent, Base: web, Budget: budget.New(budget.Limits{Pages: 5000, Bytes: 1 << 30}),
+			Hosts: hostlimit.Config{Delay: hostlimit.Delay{Min: 3 * time.Second, Max: 5 * time.Second}, Concurrency: 2},
+		})
+		if err := tr.Limiter().Block(t.Context(), "stopped.example", time.Now().Add(time.Hour), "the owner has called"); err != nil {
+			t.Fatal(err)
+		}
+		urls := []string{"https://shop.example/private/1", "https://shop.example/private/2", "https://down.example/"}
+		for _, host := range []string{"shop", "slow", "news", "busy"} {
+			for i := range 400 {
+				urls = append(urls, fmt.Sprintf("https://%s.example/%d", host, i))
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var crawls sync.WaitGroup
+		crawls.Go(func() {
+			visit := func(context.Context, *crawl.Page) error { return nil }
+			_, _ = crawl.Run(ctx, crawl.Config{Transport: tr, Visit: visit, Traps: crawl.TrapsIgnored}, urls...)
+		})
+		time.Sleep(17*time.Minute + 3*time.Second)
+		statuspage.Handler(tr).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/", http.NoBody))
+		cancel()
+		crawls.Wait()
+	})
+	// Virtual time begins in the year 2000.
+	return browsertest.HTML(strings.ReplaceAll(answer.Body.String(), "2000-01-01 0", "2026-11-21 1"))
+}
+
 // TestThePageInABrowser at the width of a desk and of a phone. With POLITENESS_PICTURES=1 it
 // writes the pictures that the guides show.
 func TestThePageInABrowser(t *testing.T) {
@@ -110,11 +167,17 @@ func TestThePageInABrowser(t *testing.T) {
 	const script = `
 		const out = [...document.querySelectorAll("main *")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1);
 		root.dataset.clipped = out.length;`
-	for _, size := range []struct{ width, height int }{{1280, 985}, {390, 2790}} {
-		view := browsertest.View{Width: size.width, Height: size.height, Script: script}
-		for _, dom := range browsertest.Check(t, chrome, handler, filepath.Join("..", "docs", "status"), view) {
-			if clipped := browsertest.Attribute(dom, "clipped"); clipped != 0 {
-				t.Errorf("%d pixels: %d elements stick out", size.width, clipped)
+	docs := filepath.Join("..", "docs")
+	for name, page := range map[string]http.Handler{
+		filepath.Join(docs, "status"): pictured(t),
+		"trouble":                     handler,
+	} {
+		for _, size := range []struct{ width, height int }{{1280, 985}, {390, 2900}} {
+			view := browsertest.View{Width: size.width, Height: size.height, Script: script}
+			for _, dom := range browsertest.Check(t, chrome, page, name, view) {
+				if clipped := browsertest.Attribute(dom, "clipped"); clipped != 0 {
+					t.Errorf("%s, %d pixels: %d elements stick out", name, size.width, clipped)
+				}
 			}
 		}
 	}
@@ -134,5 +197,43 @@ func TestThePageInABrowser(t *testing.T) {
 	dom = look(server.URL + "/?host=nobody")
 	if !strings.Contains(dom, "No host at work has") {
 		t.Errorf("searched for nobody:\n%s", dom)
+	}
+}
+
+// TestThePageByKeyboard: Tab comes to all that a person can use, and each works by its keys.
+func TestThePageByKeyboard(t *testing.T) {
+	chrome := browsertest.Find(t)
+	if chrome == "" {
+		return
+	}
+	handler := troubled(t)
+	for _, width := range []int{1280, 390} {
+		s := browsertest.Open(t, chrome, handler, "/", width, 900)
+		s.CheckTab()
+		const pause = `document.getElementById("pause").textContent`
+		for key, want := range map[string]string{" ": "Resume updates", "Enter": "Resume updates"} {
+			s.Focus("#pause")
+			s.Press(key)
+			if got := s.Eval(pause); got != want {
+				t.Errorf("%q: %s", key, got)
+			}
+			// The page has the time at which it was renewed.
+			at := s.Eval(`document.querySelector("#live p").textContent`)
+			time.Sleep(2500 * time.Millisecond)
+			if later := s.Eval(`document.querySelector("#live p").textContent`); later != at {
+				t.Errorf("paused at %s, and renewed at %s", at, later)
+			}
+			s.Press(key)
+			s.Until(pause + ` === "Pause updates"`)
+			s.Until(fmt.Sprintf(`document.querySelector("#live p").textContent !== %q`, at))
+		}
+		s.Focus("#host")
+		for _, letter := range "stopped" {
+			s.Press(string(letter))
+		}
+		s.Until(`document.querySelectorAll("#live table:last-of-type tbody tr").length === 1`)
+		if got := s.Eval(`document.activeElement.id + " " + document.activeElement.value`); got != "host stopped" {
+			t.Errorf("the page has taken the focus: %s", got)
+		}
 	}
 }

@@ -28,6 +28,7 @@ func writePrometheus(w *bytes.Buffer, s *politeness.Status) {
 	metric{"waiting", "gauge", "Requests that wait, by reason."}.
 		writeAll(w, "hold", floats(s.Waiting))
 	writeHosts(w, s)
+	writeCrawls(w, s.Crawls)
 	metric{
 		"latency_mean_seconds", "gauge",
 		"Mean time from a start to the headers of its response, within the last hour.",
@@ -68,6 +69,23 @@ func writeHosts(w *bytes.Buffer, s *politeness.Status) {
 	}.write(w, float64(refused))
 	metric{"suspected_leaks", "gauge", "Hosts with a slot that was in use for a minute without a sign of life."}.
 		write(w, float64(leaks))
+}
+
+// writeCrawls writes the sums over crawls. URLs of a crawl that doesn't know their number don't
+// count.
+func writeCrawls(w *bytes.Buffer, crawls []politeness.CrawlStatus) {
+	if len(crawls) == 0 {
+		return
+	}
+	visited := 0
+	left := 0
+	for _, c := range crawls {
+		visited += c.Visited
+		left += max(0, c.Left)
+	}
+	metric{"crawl_pages", "gauge", "Pages visited by the crawls that run, or by the last one."}.
+		write(w, float64(visited))
+	metric{"crawl_urls_left", "gauge", "URLs of these crawls that wait or are in flight."}.write(w, float64(left))
 }
 
 // meanLatency is the mean of all answers: a minute with many counts for as many.

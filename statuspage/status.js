@@ -25,6 +25,9 @@ async function renew() {
 }
 box.addEventListener("input", renew);
 box.form.addEventListener("submit", (event) => { event.preventDefault(); renew(); });
+document.getElementById("search").hidden = true; // the box searches by itself
 pause.hidden = false;
 pause.addEventListener("click", () => { paused = !paused; pause.textContent = paused ? "Resume updates" : "Pause updates"; if (!paused) renew(); });
-setInterval(() => { if (!paused && !document.hidden) renew(); }, 2000);
+// New text would take the place of text that is being selected for a copy.
+const selecting = () => !getSelection().isCollapsed && live.contains(getSelection().anchorNode);
+setInterval(() => { if (!paused && !document.hidden && !selecting()) renew(); }, 2000);

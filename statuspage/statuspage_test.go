@@ -98,7 +98,7 @@ func TestThePageOfNothing(t *testing.T) {
 	if got := w.Header().Get("Content-Type"); got != "text/html; charset=utf-8" || w.Header().Get("Cache-Control") != "no-store" {
 		t.Errorf("%v", w.Header())
 	}
-	for _, want := range []string{"Nothing waits", "No host is known yet", "Nothing was sent yet", "No errors", "No response yet", "No host has requests"} {
+	for _, want := range []string{"delay of the host<dd>0", "No host is known yet", "Nothing was sent yet", "There were none", "No response yet", "No host has requests"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page doesn't say %q", want)
 		}
@@ -160,7 +160,7 @@ func TestHandlerShowsACrawl(t *testing.T) {
 		page, _ := statusOf(t, handler, "/", "text/html")
 		for _, want := range []string{
 			"busy.example", "429", "7 s crawl-delay", "5 of 10 pages", "at most 5 pages of a host", "1 of 1", "Evidence is lost", "disk full",
-			"is its body closed?", "https://down.example", "not fetched", "visit-time", "1 of 1 slots are in use", "own rule",
+			"is its body closed?", "https://down.example", "not fetched", "Visit-time of robots.txt<dd>1", "1 of 1 slots are in use", "own rule",
 		} {
 			if !strings.Contains(page, want) {
 				t.Errorf("the page doesn't show %q:\n%s", want, page)

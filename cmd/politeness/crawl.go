@@ -21,6 +21,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/cmd/politeness/internal/printable"
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/crawl/sitemap"
@@ -55,6 +56,7 @@ Output:
   -failed FILE    append each URL that wasn't visited, with the reason
   -evidence FILE  append every decision, for politeness audit
   -q              no progress
+  -status ADDR    serve a page with the state of the crawl: localhost:6060
 
 Again:
   -every D        fetch pages again: 1d is each day, 1h-30d is as often
@@ -121,6 +123,7 @@ type crawlCommand struct {
 	policy                       policy
 	typed                        []string // URLs of the command line
 	list, out, failed            string   // names of files
+	status                       string   // address of the status page; empty: none
 	follow                       func(*crawl.Page, crawl.Link) bool
 	depth                        int // as crawl.Config has it
 	tries                        int
@@ -153,6 +156,7 @@ func parseCrawl(args []string) (*crawlCommand, error) {
 	flags.Var(&c.headers, "header", "")
 	flags.StringVar(&c.list, "urls", "", "")
 	flags.StringVar(&c.failed, "failed", "", "")
+	flags.StringVar(&c.status, "status", "", "")
 	flags.Var(&c.within.include, "include", "")
 	flags.Var(&c.within.exclude, "exclude", "")
 	flags.Var(&c.rate, "limit-rate", "")
@@ -262,6 +266,11 @@ func (c *crawlCommand) start(
 	if err != nil {
 		return 0, err
 	}
+	endStatus, err := serveStatus(ctx, sh, c.status, transport)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, endStatus()) }()
 	pages := &writer{
 		lineWriter: lineWriter{out: sh.out},
 		bodies:     c.bodies,
@@ -316,8 +325,12 @@ func (c *crawlCommand) start(
 func (c *crawlCommand) progress(sh *shell) func(crawl.Progress) {
 	show := crawl.ProgressLine(sh.errs)
 	return func(p crawl.Progress) {
-		if errors.Is(p.Stopped, crawl.ErrMaxPages) {
+		var spent *budget.Error
+		switch {
+		case errors.Is(p.Stopped, crawl.ErrMaxPages):
 			p.Stopped = fmt.Errorf("%d pages, the most that -pages allows", c.policy.pages)
+		case errors.As(p.Stopped, &spent) && spent.Limit == budget.Pages && c.policy.pages > 0:
+			p.Stopped = fmt.Errorf("%d pages were fetched, the most that -pages allows", c.policy.pages)
 		}
 		if p.Done && c.urls != nil {
 			c.countLeft(&p)
@@ -367,7 +380,7 @@ func (c *crawlCommand) open(
 		pages.out = file
 	}
 	if c.failed != "" {
-		misses, err := openFailures(c.failed)
+		misses, err := openFailures(c.failed, c.policy.state != "")
 		if err != nil {
 			return closeAll, err
 		}

@@ -24,14 +24,15 @@ type failure struct {
 type failures struct {
 	lineWriter
 	file *os.File
+	next bool // what is left waits in -state for the next run
 }
 
-func openFailures(name string) (*failures, error) {
+func openFailures(name string, next bool) (*failures, error) {
 	file, err := openLines(name)
 	if err != nil {
 		return nil, err
 	}
-	return &failures{lineWriter: lineWriter{out: file}, file: file}, nil
+	return &failures{lineWriter: lineWriter{out: file}, file: file, next: next}, nil
 }
 
 // done is a Config.Done. A redirect leads to a URL that has a result of its own, and so does the
@@ -40,6 +41,10 @@ func (f *failures) done(r crawl.Result) {
 	switch r.Outcome {
 	case crawl.Visited, crawl.Redirected, crawl.NotCanonical:
 		return
+	case crawl.Left:
+		if f.next && !isRefusedByRule(r.Err) { // such a URL doesn't wait, see frontier.Done
+			return
+		}
 	}
 	line := failure{
 		URL:     r.URL,

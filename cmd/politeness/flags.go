@@ -3,6 +3,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -53,11 +54,11 @@ func edits(a, b string) int {
 // errors, and a user of the command knows the flag.
 var fieldsOfFlags = strings.NewReplacer(
 	"Config.UserAgent", "-agent",
-	"Config.Hosts.Delay.Min", "-delay",
-	"Config.Hosts.Delay.Max", "-delay",
-	"Config.Hosts.Delay", "-delay",
-	"Config.Hosts.Concurrency", "-per-host",
-	"Config.Hosts.MaxWait", "-max-wait",
+	"Config.Hosts: Delay.Min", "-delay",
+	"Config.Hosts: Delay.Max", "-delay",
+	"Config.Hosts: Delay", "-delay",
+	"Config.Hosts: Concurrency", "-per-host",
+	"Config.Hosts: MaxWait", "-max-wait",
 	"Config.Spend.Pages", "-pages",
 	"Config.Spend.Duration", "-time",
 	"Config.MaxPages", "-pages",
@@ -69,11 +70,17 @@ type flagError struct{ error }
 
 // Error implements error.
 func (e flagError) Error() string {
-	text := fieldsOfFlags.Replace(e.error.Error())
-	if rest, ok := strings.CutPrefix(text, "politeness: -"); ok {
-		return "-" + rest
+	var lines []string
+	for line := range strings.Lines(fieldsOfFlags.Replace(e.error.Error())) {
+		line = strings.TrimSuffix(line, "\n")
+		if rest, ok := strings.CutPrefix(line, "politeness: -"); ok {
+			line = "-" + rest
+		}
+		if !slices.Contains(lines, line) { // a flag may set two fields
+			lines = append(lines, line)
+		}
 	}
-	return text
+	return strings.Join(lines, "\n")
 }
 
 // Unwrap lets errors.Is and errors.As see the library's error.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -51,6 +52,56 @@ func TestErrorsNameFlags(t *testing.T) {
 		r.expect(t, 2, "", `-agent: "x" has no contact`)
 		if strings.Contains(r.errs, "Config") {
 			t.Errorf("%s names a field: %q", args, r.errs)
+		}
+	}
+}
+
+// TestAnErrorOfTwoFieldsIsOne: a flag that sets two fields is wrong once.
+func TestAnErrorOfTwoFieldsIsOne(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"-delay 3600ns":  "politeness crawl: -delay: 3600ns are nanoseconds: did you mean 3600s?\n",
+		"-max-wait 30ns": "politeness crawl: -max-wait: 30ns are nanoseconds: did you mean 30s?\n",
+	} {
+		r := polite(t, nil, strings.Fields("crawl "+args+" -agent CommandTest/1.0(bot@example.com) http://127.0.0.1:1/")...)
+		if r.status != 2 || !strings.HasPrefix(r.errs, want) || strings.Contains(r.errs, "Config") || strings.Count(r.errs, "\n") != 1 {
+			t.Errorf("%s: status %d, %q", args, r.status, r.errs)
+		}
+	}
+}
+
+// TestFailedHasWhatIsOver: a URL that waits in -state for the next run hasn't failed.
+func TestFailedHasWhatIsOver(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		if r.URL.Path != "/" {
+			// Each page says something else, so that none has to be doubted.
+			fmt.Fprint(w, strings.Repeat("a", len(r.URL.Path)), " page of ", strings.Map(toLetter, r.URL.Path))
+			return
+		}
+		for i := range 40 {
+			fmt.Fprintf(w, `<a href="/%d">x</a>`, i)
+		}
+	}))
+	defer site.Close()
+	for _, hasState := range []bool{true, false} {
+		failed := filepath.Join(t.TempDir(), "failed.jsonl")
+		args := []string{"crawl", "-agent", agent, "-delay", "5ms", "-pages", "12", "-failed", failed}
+		if hasState {
+			args = append(args, "-state", t.TempDir())
+		}
+		polite(t, nil, append(args, site.URL+"/")...).expect(t, 0, "", "29 left")
+		lines, err := os.ReadFile(failed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := 29
+		if hasState {
+			want = 0
+		}
+		if got := strings.Count(string(lines), `"outcome":"left"`); got != want {
+			t.Errorf("-state %v: %d left in -failed, want %d", hasState, got, want)
 		}
 	}
 }

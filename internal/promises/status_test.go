@@ -194,10 +194,10 @@ func TestStatusIsDocumented(t *testing.T) {
 	setAll(reflect.ValueOf(&full).Elem())
 	empty := politeness.Status{
 		Hosts: make([]politeness.HostStatus, 1), Latency: make([]politeness.MinuteStatus, 1),
-		Unreachable: make([]politeness.UnreachableStatus, 1), Budget: new(budget.Usage), Robots: new(robotscache.Stats),
+		Unreachable: make([]politeness.UnreachableStatus, 1), Crawls: make([]politeness.CrawlStatus, 1), Budget: new(budget.Usage), Robots: new(robotscache.Stats),
 	}
 	always := members(t, &empty)
-	for _, can := range []string{"budget", "robots"} {
+	for _, can := range []string{"budget", "robots", "crawls"} {
 		always[can]--
 	}
 	for name, n := range members(t, &full) {
