@@ -16,6 +16,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/rules"
 	"github.com/go-politeness/politeness/internal/caching"
 	"github.com/go-politeness/politeness/internal/contexts"
 	"github.com/go-politeness/politeness/internal/printable"
@@ -499,12 +500,27 @@ func (r *run) get(page *Page) error {
 		page.refuse("its text is that of a page for which Visit has returned ErrRefused")
 		page.toldAlike = true
 	}
-	if page.good && page.doubt != (saying{}) && page.refused == "" && isWall(page, page.doubt) {
-		page.refused = "it answers all pages alike, even one that it has served before"
+	if why := page.banOf(call.Effect()); why != "" {
+		page.refused = why
 		page.banned = true
-		call.Ban(page.refused)
+		call.Ban(why)
 	}
 	return nil
+}
+
+// banOf returns why the answer to a page that was served before is a ban which the host's limiter
+// doesn't know of; empty if it is none. effect is that of the answer on the limiter.
+func (p *Page) banOf(effect hostlimit.Effect) string {
+	isKnown := p.refused != "" || effect.Blocked
+	switch {
+	case !p.good || isKnown:
+		return ""
+	case p.doubt != (saying{}) && isWall(p, p.doubt):
+		return "it answers all pages alike, even one that it has served before"
+	case meaningOf(p) == rules.Forbidden:
+		return "it refuses a page that it has served before"
+	}
+	return ""
 }
 
 // refuse reports to the host's limiter that the page is a refusal, unless the Transport has taken

@@ -22,6 +22,7 @@ import (
 //	open     refused: 429, 5xx, no response     again    the page may be served the next time
 //	open     403, or the like                   open     the page is held; the host may have banned us
 //	open     403, number inARow                 check    a ban and forbidden pages look alike
+//	open     403, the second, after a ban       check    its limit refuses all until a window ends
 //	open     served, and asked for after them   open     the held pages are forbidden: they are done; the
 //	                                                     first few, and all of a host that limits, come back once
 //	again    served, that page                  open     the host had refused, and serves again
@@ -60,6 +61,7 @@ type refusals struct {
 	askedGood   bool // the last of them was good's
 	checking    bool
 	banned      bool
+	leastHeld   int // number of held 403s and the like that may be a ban; 0: inARow
 
 	since     time.Time     // first refusal of the row
 	heard     time.Time     // last refusal that was a response
@@ -97,6 +99,10 @@ const mayBeOver = 30 * time.Second
 
 // inARow is the number of answers such as 403 that may be a ban: a limiter's default.
 var inARow = backoff.Refusals{}.WithDefaults().InARow
+
+// leastOfBanned is the same on a host that has banned the crawler before: a limit that answers so
+// refuses everything until its window ends.
+const leastOfBanned = 2
 
 // byStatus are the rules of a limiter's defaults, by which a crawl reads responses.
 var byStatus = func() *rules.Rules {
@@ -370,6 +376,10 @@ func (s *refusals) succeed(page *Page, now time.Time, v *verdict) {
 	if s.checking && page.good && s.doubt != (saying{}) && s.doubt == s.like.says {
 		s.like.believe()
 	}
+	leastHeld := s.leastHeld
+	if s.checking && page.good && s.doubt == (saying{}) {
+		leastHeld = min(2*leastHeld, inARow) // forbidden pages, on a host that bans as well
+	}
 	blamed := s.blamed
 	if s.suspect != nil {
 		blamed++
@@ -391,6 +401,7 @@ func (s *refusals) succeed(page *Page, now time.Time, v *verdict) {
 		status:      s.status,
 		limits:      s.limits,
 		told:        s.told,
+		leastHeld:   leastHeld,
 		like:        s.like,
 		serves:      s.serves,
 		knocks:      s.knocks,
@@ -547,13 +558,16 @@ func (s *refusals) forbid(page *Page, earlier bool, v *verdict) {
 	if !page.good {
 		s.held = append(s.held, page)
 	}
-	confirmed := !earlier && (s.checking || page.good)
+	// While a page that was served before can tell, another page is no proof.
+	decides := page.good || s.checking && s.good.URL == ""
+	confirmed := decides && !earlier
 	switch {
 	case s.banned || confirmed:
 		s.row++
 		s.askedGood = page.good
 		s.banned = true
 		s.checking = false
+		s.leastHeld = leastOfBanned
 		s.explain(v)
 		for _, h := range s.held {
 			h.request.own = false // the ban explains it
@@ -564,7 +578,7 @@ func (s *refusals) forbid(page *Page, earlier bool, v *verdict) {
 			s.like = likeRow{least: s.like.least, wall: s.doubt}
 			s.dropGoodOf(s.doubt)
 		}
-	case len(s.held) >= inARow:
+	case len(s.held) >= cmp.Or(s.leastHeld, inARow):
 		s.checking = true
 	}
 }
@@ -649,6 +663,8 @@ func (s *refusals) giveBack() []*Page {
 		told:   s.told,
 		serves: s.serves,
 		first:  s.first,
+
+		leastHeld: s.leastHeld,
 	}
 	return pages
 }

@@ -178,6 +178,77 @@ func TestGuardedSites(t *testing.T) {
 	}
 }
 
+// fixed allows n requests in each span, which begins with the first request after the last one's end.
+func fixed(status, n int, span time.Duration) func(time.Duration, string) int {
+	began := -span
+	count := 0
+	return func(at time.Duration, _ string) int {
+		if at >= began+span {
+			began = at
+			count = 0
+		}
+		count++
+		if count > n {
+			return status
+		}
+		return http.StatusOK
+	}
+}
+
+// TestFewRequestsAreInsideAWindow: a limit that states nothing refuses until its window ends. Of
+// three minutes at most ten requests come after a refusal and are refused too, by fixed windows and
+// whatever the status.
+func TestFewRequestsAreInsideAWindow(t *testing.T) {
+	const most = 10
+	presets := map[string]politeness.Config{
+		"zero value": {UserAgent: userAgent}, "Bulk": politeness.Bulk(userAgent), "Responsive": politeness.Responsive(userAgent),
+	}
+	windows := map[string]func(status int) func(time.Duration, string) int{
+		"20 in 10 s": func(status int) func(time.Duration, string) int { return fixed(status, 20, 10*time.Second) },
+		"10 in 10 s": func(status int) func(time.Duration, string) int { return fixed(status, 10, 10*time.Second) },
+		"20 in 20 s": func(status int) func(time.Duration, string) int { return fixed(status, 20, 20*time.Second) },
+		"60 in 60 s": func(status int) func(time.Duration, string) int { return fixed(status, 60, time.Minute) },
+	}
+	for _, window := range slices.Sorted(maps.Keys(windows)) {
+		for _, status := range []int{403, 420, 429, 500, 503} {
+			for preset, cfg := range presets {
+				t.Run(fmt.Sprintf("%s/%d/%s", window, status, preset), func(t *testing.T) {
+					var all []string
+					for range soak.Size(3, 1, 1) {
+						synctest.Test(t, func(t *testing.T) {
+							r := newRig()
+							cfg.Base = r.Web
+							r.politeness = cfg
+							protect := windows[window](status)
+							wasRefused := false
+							inside := 0
+							s := &guardedSite{began: time.Now(), asked: map[string]int{}, had: map[string]bool{}}
+							s.protect = func(at time.Duration, path string) int {
+								says := protect(at, path)
+								isRefused := says != http.StatusOK
+								if isRefused && wasRefused {
+									inside++
+								}
+								wasRefused = isRefused
+								return says
+							}
+							r.Site("https://example.com").Handle("/", s)
+							ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+							defer cancel()
+							r.run(ctx, t, numbered("example.com", 1111)...)
+							if inside > most {
+								t.Errorf("%d requests inside a window after a refusal, want at most %d", inside, most)
+							}
+							all = append(all, fmt.Sprintf("%d inside, %d refusals, %d pages", inside, s.refused, len(s.had)))
+						})
+					}
+					t.Log(all)
+				})
+			}
+		}
+	}
+}
+
 // TestRefusalsThatAreHeldUp: a tarpit, or silence, above ten requests in ten seconds costs the time
 // that it takes, now and then: no formula of response times takes it for a host that grows slow, and
 // no page is lost.

@@ -344,7 +344,7 @@ func (s *gridSite) bound(c *gridCrawler) gridBound {
 	case s.allowed == time.Second && asks: // windows let many pages pass between two refusals
 		return gridBound{170, 600, 0.7, 0}
 	}
-	return gridBound{80, 80, 0.7, 0}
+	return gridBound{80, 80, 0.69, 0}
 }
 
 // allows returns the pages an hour that s and the delays of c allow.

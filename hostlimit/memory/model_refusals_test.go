@@ -241,7 +241,14 @@ func (t *modelTrouble) doubt(a *answered) (blocked, own bool) {
 	if a.outlasts {
 		pause = max(pause, outlasting(t.unsure, 5*time.Minute))
 	}
-	return t.block(a, max(a.asked, pause)), false // programs are too short for 200 pages in trouble
+	pause = max(a.asked, pause)
+	if learns(a.delay.Adaptive) {
+		if t.unsure > 1 { // as the host's last row has shown
+			pause = max(pause, min(t.took, 20*time.Second)/2)
+		}
+		t.rested += pause
+	}
+	return t.block(a, pause), false // programs are too short for 200 pages in trouble
 }
 
 // serve is a success. It reports whether that has cleared the host.
@@ -256,7 +263,7 @@ func (t *modelTrouble) serve(a *answered) (cleared bool) {
 		if t.refusals > 1 || t.refusals == 1 && !t.stated {
 			t.took = t.rested
 		}
-		t.rested, t.stated = 0, false
+		t.stated = false
 		cleared = t.alone
 		t.until, t.alone, t.checking, t.refusals, t.unsure, t.forbidden, t.bans = 0, false, false, 0, 0, 0, 0
 	}
@@ -305,6 +312,9 @@ func (t *modelTrouble) serve(a *answered) (cleared bool) {
 func (t *modelTrouble) prove(a *answered, i int, quick bool) {
 	page := t.pages[i]
 	t.pages[i] = modelPage{} // its place stays, as it is one of the last 8
+	if t.took <= 20*time.Second {
+		t.took = min(t.rested, 20*time.Second)
+	}
 	t.proofs += 30
 	first := !t.failed
 	t.failed = true

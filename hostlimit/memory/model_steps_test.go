@@ -61,6 +61,9 @@ func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
 		}
 	}
 	refuses, doubts, forbids := m.p.refuses(o), m.p.cannot(o) && !left, m.p.forbids(o)
+	if h.inARow() == 0 && (refuses || doubts || forbids) {
+		h.rested = 0
+	}
 	switch {
 	case refuses && (!w.beforeBlock || h.alone && h.refusals == 0 && h.bans == 0), (doubts || forbids) && h.refusals > 0 && !w.beforeBlock:
 		maintenance := o.Status == 503 && o.Refused == "" && !slices.Contains(m.p.refusals.Statuses, 503)

@@ -82,6 +82,9 @@ const (
 	longBan      = 10 * time.Minute
 	longBans     = 6 // in a row, until two of them were longBan
 	longestBan   = 4 * time.Hour
+	// mostOfUnsure is the longest Took of a row of unsure answers, as of a window. Pages in trouble of
+	// their own stand side by side as well.
+	mostOfUnsure = 20 * time.Second
 )
 
 // banOf returns the length of the n-th ban in a row.
@@ -223,7 +226,22 @@ func (s *Refusals) suspect(a *answer) {
 		s.exceed(a.turn)
 	}
 	s.Asked = Add(s.Asked, a.asks()) // see teach, which leaves that time out
-	s.block(a, "unsure", s.Unsure, s.pause(a))
+	pause := s.pause(a)
+	if a.turn.Delay.Adaptive.Learns() {
+		pause = max(pause, min(s.asLastRow(), a.rules.longest))
+		s.Rested = Add(s.Rested, pause)
+	}
+	s.block(a, "unsure", s.Unsure, pause)
+}
+
+// asLastRow returns how long the next pause lasts at least, by the last row of refusals. The first
+// pause in a row may be for a page in trouble of its own. From the second on, the host may refuse
+// until a window ends, as it has done before.
+func (s *Refusals) asLastRow() time.Duration {
+	if s.Unsure == 1 {
+		return 0
+	}
+	return min(s.Took, mostOfUnsure) / 2
 }
 
 // blameHost finds that the refusals of Pending were the host's: another page, resource, is refused
@@ -306,10 +324,10 @@ func (s *Refusals) lift(t *Turn) {
 	s.Cause = ""
 	s.Alone = false
 	s.Checking = false
-	if s.Row > 1 || s.Row == 1 && !s.Stated {
+	wasRight := s.Row == 1 && s.Stated // the Retry-After of the only block
+	if s.Row > 0 && !wasRight {
 		s.Took = s.Rested
 	}
-	s.Rested = 0
 	s.Stated = false
 	s.Row = 0
 	s.Unsure = 0
@@ -339,6 +357,9 @@ func (s *Refusals) acquitHost(resource uint64) {
 func (s *Refusals) prove(page *suspect, isQuick bool, t *Turn) {
 	was := *page
 	*page = suspect{}
+	if s.Took <= mostOfUnsure {
+		s.Took = min(s.Rested, mostOfUnsure) // the row of page was the host's
+	}
 	isFirst := !s.Failed
 	s.Failed = true
 	s.Proofs += proof

@@ -59,9 +59,9 @@ type Refusals struct {
 	Learned time.Duration `json:",omitzero"` // delay that refusals have taught, 0 if there is none
 	Lessons int           `json:",omitzero"` // number of times that refusals have made the delay longer
 	Failed  bool          `json:",omitzero"` // there were failures before, of a page or of the host
-	Rested  time.Duration `json:",omitzero"` // sum of the blocks of this row of refusals
+	Rested  time.Duration `json:",omitzero"` // sum of the blocks of this row of refusals, or of the last one
 	Stated  bool          `json:",omitzero"` // the last of them was as long as its Retry-After
-	Took    time.Duration `json:",omitzero"` // Rested of the last row, but not if its only Retry-After was right
+	Took    time.Duration `json:",omitzero"` // Rested of the last row that was the host's, see lift and prove
 	lesson
 	trial
 	suspicion
@@ -110,6 +110,9 @@ func (s *Refusals) Observe(r *Rules, o hostlimit.Outcome, t Turn) hostlimit.Effe
 	if mayBeThePages && s.Row > 0 && !a.earlier {
 		// Only probes start while refusals count. A probe that isn't served is refused once more.
 		a.meaning = Refused
+	}
+	if s.InARow() == 0 && a.meaning != Success && a.meaning != Silent {
+		s.Rested = 0 // a row may begin
 	}
 	switch a.meaning {
 	case Success:

@@ -134,6 +134,7 @@ func TestTheFifthRefusalTeaches(t *testing.T) {
 	l, _ := r.Limits("example.com")
 	for pages, wants := range map[string][]int{ // r: refused, s: served, each another page; Lessons after each
 		"rrrrrr":                {0, 0, 0, 0, 1, 1},
+		"rrrrrrrrr":             {0, 0, 0, 0, 1, 1, 1, 1, 1}, // once in a row
 		"rrrrs rrr":             {0, 0, 0, 0, 0, 0, 1, 1},
 		"rrrrsss r r":           {0, 0, 0, 0, 0, 0, 0, 0, 1},
 		"rrrrrs r r":            {0, 0, 0, 0, 1, 1, 1, 2},
