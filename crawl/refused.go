@@ -578,9 +578,21 @@ func (s *refusals) forbid(page *Page, earlier bool, v *verdict) {
 			s.like = likeRow{least: s.like.least, wall: s.doubt}
 			s.dropGoodOf(s.doubt)
 		}
-	case len(s.held) >= cmp.Or(s.leastHeld, inARow):
+	case s.forbidden() >= cmp.Or(s.leastHeld, inARow):
 		s.checking = true
 	}
+}
+
+// forbidden returns how many of the held pages were answered 403 or the like. The others are in a
+// row of answers that are alike.
+func (s *refusals) forbidden() int {
+	n := 0
+	for _, h := range s.held {
+		if h.row == (saying{}) {
+			n++
+		}
+	}
+	return n
 }
 
 // dry ends the wait of pages about which no further answer decides, as their host has nothing else

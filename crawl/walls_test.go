@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"path"
 	"strings"
 	"sync"
 	"testing"
@@ -266,6 +267,41 @@ func TestAlikePagesCostLittle(t *testing.T) {
 				}
 				t.Logf("%d further requests, %v", asked-pages, sum)
 			})
+		})
+	}
+}
+
+// TestASingle403BesidePagesWithOneText: pages that wait as they are alike don't make a 403 beside them
+// the fifth in a row. It is asked for again, as a limit may have answered it.
+func TestASingle403BesidePagesWithOneText(t *testing.T) {
+	for refused := 4; refused < 40; refused += 5 {
+		synctest.Test(t, func(t *testing.T) {
+			const pages = 60
+			r := newRig()
+			requests := 0
+			was := map[string]int{}
+			r.Site("https://example.com").Handle("/", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				requests++
+				was[req.URL.Path]++
+				switch {
+				case requests == refused:
+					w.WriteHeader(http.StatusForbidden)
+				case req.URL.Path == "/0":
+					page("home")(w, req)
+				default:
+					page("a leaf")(w, req)
+				}
+			}))
+			sum := r.run(t.Context(), t, numbered("example.com", pages)...)
+			for _, p := range r.visited {
+				if p.Response.StatusCode != http.StatusOK {
+					t.Errorf("request %d: %s was visited with status %d after %d requests",
+						refused, p.URL, p.Response.StatusCode, was["/"+path.Base(p.URL)])
+				}
+			}
+			if sum.Visited() != pages {
+				t.Errorf("request %d: %v", refused, sum)
+			}
 		})
 	}
 }
