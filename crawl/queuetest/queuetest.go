@@ -640,11 +640,29 @@ func (m *large) takeAndEnd() (taken int) {
 			if taken > m.urls {
 				m.failf("of %d URLs, %d were lent", m.urls, taken)
 			}
-			m.done(m.q, crawl.Visited, got...)
+			m.end(got)
 		}
 		m.peak = max(m.peak, used())
 	}
 	return taken
+}
+
+// end ends requests. A Recurring has half of them again, tomorrow.
+func (m *large) end(reqs []crawl.Request) {
+	if _, ok := m.q.(crawl.Recurring); !ok {
+		m.done(m.q, crawl.Visited, reqs...)
+		return
+	}
+	tomorrow := in(24 * 3600)
+	results := make([]crawl.Result, len(reqs))
+	for i, r := range reqs {
+		results[i] = crawl.Result{Request: r, Outcome: crawl.Visited, Status: 200}
+		if i%2 == 0 {
+			results[i].State = visited(tomorrow, tomorrow)
+			results[i].Again = tomorrow
+		}
+	}
+	m.must(m.q.Done(m.ctx, results))
 }
 
 // used returns the bytes that the process has in memory: by the kernel where it says so, else by

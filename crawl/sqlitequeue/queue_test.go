@@ -11,7 +11,9 @@ import (
 	"github.com/go-politeness/politeness/crawl/sqlitequeue"
 )
 
-// TestQueue holds what every Queue promises. Make sqlite runs it with ten million URLs.
+// TestQueue holds what every Queue promises. With ten million URLs, the process has no more memory:
+//
+//	go test -run TestQueue/Many -timeout 0 . -args -queuetest.urls=10000000 -queuetest.mb=300
 func TestQueue(t *testing.T) {
 	files := make(map[*testing.T]string)
 	last := make(map[*testing.T]*sqlitequeue.Queue)
