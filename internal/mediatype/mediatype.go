@@ -4,7 +4,6 @@ package mediatype
 import (
 	"fmt"
 	"iter"
-	"mime"
 	"strings"
 )
 
@@ -34,9 +33,6 @@ func Match(patterns []string, mediaType string) bool {
 func Of(contentType string) string {
 	if contentType == "" {
 		return "application/octet-stream"
-	}
-	if parsed, _, err := mime.ParseMediaType(contentType); err == nil {
-		return parsed
 	}
 	mediaType := contentType
 	if i := strings.IndexAny(mediaType, ";,"); i >= 0 { // a comma: two fields that became one on the way

@@ -1,12 +1,13 @@
 package mediatype
 
 import (
+	"mime"
 	"strings"
 	"testing"
 )
 
 // FuzzContentType holds that a media type is one word in lower case that says the same again, and
-// that who rejects every type rejects it.
+// that who rejects every type rejects it. Package mime reads no other type where it reads any.
 func FuzzContentType(f *testing.F) {
 	for _, s := range []string{"", "text/html", "Text/HTML; charset=utf-8", "text/html;;", ";", " /", "a/b/c", "text/\x00\u202e", "text/html; a=\"", "image/*"} {
 		f.Add(s)
@@ -18,6 +19,9 @@ func FuzzContentType(f *testing.F) {
 		}
 		if mediaType != "" && Of(mediaType) != mediaType {
 			t.Errorf("%q is %q, and that %q", contentType, mediaType, Of(mediaType))
+		}
+		if parsed, _, err := mime.ParseMediaType(contentType); err == nil && parsed != mediaType {
+			t.Errorf("%q is %q, and package mime reads %q", contentType, mediaType, parsed)
 		}
 		if !Match([]string{"*/*"}, mediaType) || !Match([]string{mediaType}, mediaType) {
 			t.Errorf("%q isn't matched", mediaType)
