@@ -1,6 +1,9 @@
 package traps
 
-import "strings"
+import (
+	"iter"
+	"strings"
+)
 
 // Bounds of the parts of a URL that are told apart. The rest of a longer one is one part.
 const (
@@ -12,9 +15,20 @@ const (
 
 // An address is a URL in its parts.
 type address struct {
-	path     string
-	segments []string // without the empty ones at both ends
-	query    []parameter
+	path   string
+	room   [mostParts]parameter // see query
+	number int                  // of parameters
+}
+
+// mostParts is the most parameters of an address, the rest included.
+const mostParts = maxParameters + 1
+
+// query returns the parameters.
+func (a *address) query() []parameter { return a.room[:a.number] }
+
+func (a *address) add(p parameter) {
+	a.room[a.number] = p
+	a.number++
 }
 
 // A parameter is one of a query.
@@ -23,9 +37,8 @@ type parameter struct {
 	isRest      bool // it is all that follows the first maxParameters
 }
 
-// parse returns the parts of a normalised URL.
-func parse(url string) address {
-	var a address
+// parse returns the parts of a normalised URL. It allocates nothing: it is called for each link.
+func parse(url string) (a address) {
 	_, rest, hasScheme := strings.Cut(url, "://")
 	if !hasScheme {
 		rest = url
@@ -34,10 +47,9 @@ func parse(url string) address {
 	if slash := strings.IndexByte(path, '/'); slash >= 0 {
 		a.path = path[slash:]
 	}
-	a.segments = strings.SplitN(strings.Trim(a.path, "/"), "/", maxSegments)
 	for query != "" {
-		if len(a.query) == maxParameters {
-			a.query = append(a.query, parameter{value: query, isRest: true})
+		if a.number == maxParameters {
+			a.add(parameter{value: query, isRest: true})
 			break
 		}
 		end := strings.IndexAny(query, "&;")
@@ -46,7 +58,7 @@ func parse(url string) address {
 		}
 		if end > 0 {
 			name, value, _ := strings.Cut(query[:end], "=")
-			a.query = append(a.query, parameter{name: name, value: value})
+			a.add(parameter{name: name, value: value})
 		}
 		query = query[min(end+1, len(query)):]
 	}
@@ -101,7 +113,7 @@ func (h *Host) marksOf(a *address, marks []mark) []mark {
 		}
 	}
 	form := formOf(a.path)
-	for _, p := range a.query {
+	for _, p := range a.query() {
 		if p.isRest {
 			continue
 		}
@@ -118,19 +130,38 @@ func (h *Host) marksOf(a *address, marks []mark) []mark {
 			add(mark{hash: hash, kind: prefixMark, pays: true, text: p.name, value: prefix})
 		}
 	}
-	pays := len(a.query) == 0
+	pays := a.number == 0
 	add(mark{hash: sum(formMark, form), kind: formMark, pays: pays, text: a.path})
-	for i, s := range a.segments {
+	for s, isLast := range segments(a.path) {
 		if !isWord(s) || strings.Count(s, "-") >= 3 {
 			continue
 		}
 		hash := hashOf(s)
-		if i == len(a.segments)-1 { // the same word says something else at the end of a path
+		if isLast { // the same word says something else at the end of a path
 			hash = hash.add('$')
 		}
 		add(mark{hash: sum(wordMark, hash), kind: wordMark, pays: pays, text: s})
 	}
 	return marks
+}
+
+// segments yields the segments of a path without the empty ones at both ends, and whether each is
+// the last one. The rest of a longer path is one segment.
+func segments(path string) iter.Seq2[string, bool] {
+	return func(yield func(string, bool) bool) {
+		rest := strings.Trim(path, "/")
+		if rest == "" {
+			return
+		}
+		for range maxSegments - 1 {
+			segment, after, hasMore := strings.Cut(rest, "/")
+			if !yield(segment, !hasMore) || !hasMore {
+				return
+			}
+			rest = after
+		}
+		yield(rest, true)
+	}
 }
 
 // isWord reports whether a value is a word, such as an action, and not data.

@@ -46,34 +46,41 @@ type set uint32
 // An identity is an address as its differences see it. To leave one out costs one step: the hash of
 // a URL is the sum of those of its parts. So the order of parameters makes none.
 type identity struct {
-	differences []difference
-	parts       []uint64  // hashes of the parameters
-	paths       [4]uint64 // hashes of the path: as it is, in lower case, without a final slash, both
-	form        uint32
+	room   [mostParts + 2]difference // see differences
+	hashes [mostParts]uint64         // of the parameters
+	number int                       // of parameters
+	paths  [4]uint64                 // hashes of the path: as it is, in lower case, without a final slash, both
+	form   uint32
 }
 
-func (h *Host) identityOf(a *address) *identity {
-	id := new(identity)
-	id.differences = make([]difference, 0, len(a.query)+2)
-	id.parts = make([]uint64, 0, len(a.query))
+// differences returns those of the parameters, and then upper and slash.
+func (id *identity) differences() []difference { return id.room[:id.number+2] }
+
+// parts returns the hashes of the parameters.
+func (id *identity) parts() []uint64 { return id.hashes[:id.number] }
+
+// identityOf allocates nothing: it is made for each page, and for most links.
+func identityOf(a *address) (id identity) {
 	form := formOf(a.path).mixed()
-	for i, p := range a.query {
+	for i, p := range a.query() {
 		before := 0 // ?a=1&a=2 isn't ?a=2&a=1
-		for _, other := range a.query[:i] {
+		for _, other := range a.query()[:i] {
 			if other.name == p.name {
 				before++
 			}
 		}
 		name := hashOf(p.name)
 		part := name.add('=').addString(p.value).add(0).add(byte(before))
-		id.differences = append(id.differences, difference{sum(differenceSum, name), p.name})
-		id.parts = append(id.parts, part.mixed())
+		id.room[i] = difference{sum(differenceSum, name), p.name}
+		id.hashes[i] = part.mixed()
 		if isWord(p.value) {
 			name = name.add('=').addString(p.value)
 		}
 		form += name.mixed()
 	}
-	id.differences = append(id.differences, upper, slash)
+	id.number = a.number
+	id.room[id.number] = upper
+	id.room[id.number+1] = slash
 	id.form = uint32(form>>32) ^ uint32(form)
 	lower := strings.ToLower(a.path)
 	id.paths[0] = hashOf(a.path).mixed()
@@ -92,9 +99,8 @@ func withoutSlash(path string) string {
 
 // without returns the hash of the URL without the differences of a set.
 func (id *identity) without(left set) uint32 {
-	n := len(id.parts)
-	whole := id.paths[left>>n&3]
-	for i, part := range id.parts {
+	whole := id.paths[left>>id.number&3]
+	for i, part := range id.parts() {
 		if left&(1<<i) == 0 {
 			whole += part
 		}
@@ -123,7 +129,7 @@ func (h *Host) idle(id *identity) (idle set) {
 	if h.tallies.size() == 0 {
 		return 0
 	}
-	for i, d := range id.differences {
+	for i, d := range id.differences() {
 		if h.isIdle(d, id.form) {
 			idle |= 1 << i
 		}
@@ -133,13 +139,13 @@ func (h *Host) idle(id *identity) (idle set) {
 
 // copied reports whether a URL differs from one that was asked for only in what changes nothing.
 func (h *Host) copied(a *address) (d difference, isCopy bool) {
-	if !h.learns || h.tallies.size() == 0 && len(a.query) < 2 {
+	if !h.learns || h.tallies.size() == 0 && a.number < 2 {
 		return d, false
 	}
-	id := h.identityOf(a)
-	idle := h.idle(id)
+	id := identityOf(a)
+	idle := h.idle(&id)
 	bare := id.without(idle)
-	for i, d := range id.differences {
+	for i, d := range id.differences() {
 		if idle&(1<<i) == 0 {
 			continue
 		}
@@ -174,10 +180,10 @@ func (h *Host) wasAsked(url uint32) bool {
 // compare notes which differences of a URL to those asked before change nothing in the text. To
 // lifted it adds those that have changed something after all.
 func (h *Host) compare(a *address, text uint32, lifted []Standing) []Standing {
-	id := h.identityOf(a)
-	idle := h.idle(id)
+	id := identityOf(a)
+	idle := h.idle(&id)
 	own := id.without(0)
-	for i, d := range id.differences {
+	for i, d := range id.differences() {
 		only := set(1) << i
 		bare := id.without(idle | only)
 		now := answer{text: text, url: id.without(idle &^ only), form: id.form}
@@ -201,7 +207,7 @@ func (h *Host) compare(a *address, text uint32, lifted []Standing) []Standing {
 	h.addNames(a)
 	now := answer{text: text, url: own, form: id.form}
 	h.answers.put(own, now)
-	if bare := id.without(h.idle(id)); bare != own {
+	if bare := id.without(h.idle(&id)); bare != own {
 		h.answers.put(bare, answer{text: text, url: bare, form: id.form})
 		h.asked.put(bare, struct{}{})
 	}
@@ -213,16 +219,17 @@ func (h *Host) compare(a *address, text uint32, lifted []Standing) []Standing {
 
 // addNames notes the parameters of a URL, which a plain URL may have had.
 func (h *Host) addNames(a *address) {
-	for _, p := range a.query {
+	for _, p := range a.query() {
 		if len(h.names) == maxNames {
 			return
 		}
-		d := difference{sum(differenceSum, hashOf(p.name)), strings.Clone(p.name)}
+		d := difference{sum(differenceSum, hashOf(p.name)), p.name}
 		isKnown := false
 		for _, known := range h.names {
 			isKnown = isKnown || known.hash == d.hash
 		}
 		if !isKnown && !p.isRest {
+			d.name = strings.Clone(p.name) // it is kept, and the URL isn't
 			h.names = append(h.names, d)
 		}
 	}

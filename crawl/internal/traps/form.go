@@ -90,16 +90,9 @@ func nameOf(name string) hash {
 // formOf returns the hash of a path in which all is folded that varies from page to page: numbers,
 // hashes, slugs, and the last segment.
 func formOf(path string) hash {
-	trimmed := strings.Trim(path, "/")
 	h := emptyHash
-	for n := 1; trimmed != ""; n++ {
-		segment, rest, _ := strings.Cut(trimmed, "/")
-		if n == maxSegments { // the rest of a longer path is one segment
-			segment = trimmed
-			rest = ""
-		}
-		h = h.add('/').addSegment(segment, rest == "")
-		trimmed = rest
+	for segment, isLast := range segments(path) {
+		h = h.add('/').addSegment(segment, isLast)
 	}
 	if strings.HasSuffix(path, "/") {
 		h = h.add('/')

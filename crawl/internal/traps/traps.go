@@ -167,7 +167,8 @@ func NameOf(url string, sum uint32) string {
 			return m.String()
 		}
 	}
-	for _, d := range new(Host).identityOf(&a).differences {
+	id := identityOf(&a)
+	for _, d := range id.differences() {
 		if d.hash == sum {
 			return d.String() + ", which changes nothing"
 		}

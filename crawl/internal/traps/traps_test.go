@@ -301,10 +301,10 @@ func word(n int) string {
 // TestURLsDiffer: URLs whose parameters are nearly alike are told apart, and those with their
 // parameters in another order are not.
 func TestURLsDiffer(t *testing.T) {
-	h := NewHost()
 	identity := func(url string) uint32 {
 		a := parse(url)
-		return h.identityOf(&a).without(0)
+		id := identityOf(&a)
+		return id.without(0)
 	}
 	seen := map[uint32]string{}
 	for i := range 200 {
@@ -338,7 +338,8 @@ func TestLongURLsHaveFewMarks(t *testing.T) {
 		if n := len(h.marksOf(&a, nil)); n > 1+maxSegments+4*maxParameters {
 			t.Errorf("%.20s: %d marks", url, n)
 		}
-		if n := len(h.identityOf(&a).differences); n > maxParameters+3 {
+		id := identityOf(&a)
+		if n := len(id.differences()); n > maxParameters+3 {
 			t.Errorf("%.20s: %d differences", url, n)
 		}
 	}
@@ -382,6 +383,18 @@ func FuzzHost(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestALinkCostsNoAllocation: the rule looks at each link when it is found, and again when it is
+// taken.
+func TestALinkCostsNoAllocation(t *testing.T) {
+	h := NewHost()
+	h.Learn("http://s/news/2024/05/title?page=1&sort=date", fresh())
+	h.Learn("http://s/news/2024/05/title?page=2&sort=date", dry())
+	n := testing.AllocsPerRun(100, func() { h.Standing("http://s/news/2024/06/other?sort=date&page=7") })
+	if n > 0 {
+		t.Errorf("%v allocations", n)
+	}
 }
 
 // BenchmarkPage is what the rule costs for a page: its URL is looked at when it is found and when it
