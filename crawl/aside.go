@@ -205,7 +205,7 @@ func (e askedRules) apply(r *run) {
 				continue
 			}
 			a.request.asked = a.asked
-			h.urls = append(h.urls, a.request)
+			h.append(a.request)
 		}
 		r.frontier.put(h)
 	}
@@ -293,12 +293,14 @@ func (r *run) handBlock(fl *flight, at time.Time) string {
 // byRule returns the refusal by Config.Refuse of the Transport that is behind err, nil if none is.
 // It refuses robots.txt as well, so err may be ErrUnreachable.
 func byRule(err error) *politeness.Error {
-	var refused *politeness.Error
-	for errors.As(err, &refused) {
-		if refused.Stage == politeness.StageRule {
+	for {
+		refused, ok := errors.AsType[*politeness.Error](err)
+		switch {
+		case !ok:
+			return nil
+		case refused.Stage == politeness.StageRule:
 			return refused
 		}
 		err = refused.Err // that of robots.txt, for example
 	}
-	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -25,6 +26,44 @@ func (still) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // BenchmarkPage is what a crawl costs for each page, the Transport and http.Client included.
 func BenchmarkPage(b *testing.B) {
+	c := crawlStill(b)
+	urls := urlsOf(1000, b.N)
+	b.ReportAllocs()
+	b.ResetTimer()
+	summary, err := c.Run(b.Context(), urls...)
+	if err != nil || summary.Visited() != b.N {
+		b.Fatal(summary, err)
+	}
+}
+
+// TestAPageCostsLittle: what few crawls need isn't made for each page of all.
+func TestAPageCostsLittle(t *testing.T) {
+	const pages = 10_000
+	c := crawlStill(t)
+	urls := urlsOf(20, pages)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	summary, err := c.Run(t.Context(), urls...)
+	runtime.ReadMemStats(&after)
+	if err != nil || summary.Visited() != pages {
+		t.Fatal(summary, err)
+	}
+	allocations := (after.Mallocs - before.Mallocs) / pages
+	bytes := (after.TotalAlloc - before.TotalAlloc) / pages
+	t.Logf("%d allocations and %d bytes a page", allocations, bytes)
+	if allocations > mostAllocations || bytes > mostBytes {
+		t.Errorf("%d allocations and %d bytes a page, want at most %d and %d", allocations, bytes, mostAllocations, mostBytes)
+	}
+}
+
+const (
+	mostAllocations = 68
+	mostBytes       = 21_500
+)
+
+// crawlStill returns a crawler of a still web without delays.
+func crawlStill(b testing.TB) *crawl.Crawler {
+	b.Helper()
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: userAgent, Base: still{}, Hosts: hostlimit.Config{Delay: hostlimit.Delay{DangerouslyNone: true}},
 	})
@@ -35,14 +74,13 @@ func BenchmarkPage(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	var urls []string
-	for i := range b.N {
-		urls = append(urls, fmt.Sprintf("http://h%d.example/%d", i%1000, i))
+	return c
+}
+
+// urlsOf returns n URLs of a number of hosts.
+func urlsOf(hosts, n int) (urls []string) {
+	for i := range n {
+		urls = append(urls, fmt.Sprintf("http://h%d.example/%d", i%hosts, i))
 	}
-	b.ReportAllocs()
-	b.ResetTimer()
-	summary, err := c.Run(b.Context(), urls...)
-	if err != nil || summary.Visited() != b.N {
-		b.Fatal(summary, err)
-	}
+	return urls
 }

@@ -38,6 +38,7 @@ const (
 // ask fetches robots.txt of a new host, or else the URL of fl, if the host may be asked now. It
 // runs in a separate goroutine, and sends one event that ends the flight.
 func (r *run) ask(fl *flight) {
+	growStack()
 	var end event = endedFlight{fl: fl, outcome: Failed, err: errGone} // unless step returns
 	defer func() { r.events <- end }()
 	last, err := guardedValue("the Transport, asked for "+fl.request.URL, func() (event, error) {
@@ -200,8 +201,8 @@ func (e delayedFlight) apply(r *run) {
 // send it. It is zero if the time isn't known. It is also zero if the budget has refused, because
 // no crawl waits for a renewal. If the budget couldn't be reached, it is in a second.
 func retryAt(err error) (at time.Time) {
-	var refused *politeness.Error
-	if !errors.As(err, &refused) || errors.Is(err, politeness.ErrBudget) {
+	refused, ok := errors.AsType[*politeness.Error](err)
+	if !ok || errors.Is(err, politeness.ErrBudget) {
 		return at
 	}
 	if refused.Stage == politeness.StageBudget { // but not ErrBudget: its store didn't answer
@@ -304,6 +305,9 @@ func forGood(err error) bool {
 // exchange asks for the URL of fl, and reads the response.
 func (r *run) exchange(fl *flight) event {
 	page := newPage(fl)
+	if r.revisits() {
+		page.recall = new(recall)
+	}
 	var end event
 	defer func() {
 		// The run visits the page of a gotPage and releases it then. No other end has a use for it;
@@ -338,8 +342,7 @@ func newPage(fl *flight) *Page {
 // landed returns the end of the flight fl after its exchange, with the error err.
 func (r *run) landed(fl *flight, page *Page, err error) event {
 	took := page.ended.Sub(page.began)
-	var refused *politeness.Error
-	errors.As(err, &refused)
+	refused, _ := errors.AsType[*politeness.Error](err)
 	hadRobots := refused == nil || slices.Contains(afterRobots, refused.Stage)
 	fl.alive = hadRobots && !page.excused
 
@@ -694,11 +697,11 @@ func (r *run) turnOrVisit(p *Page) error {
 		r.turnTo(p, p.Canonical, Link{URL: p.Canonical, Element: "link", Rel: "canonical"})
 		return nil
 	}
-	switch isAsked := p.conditional || p.ownTerms; {
-	case p.Change == revisit.Same:
+	if p.Change == revisit.Same {
 		p.outcome = Unchanged
 		return nil
-	case r.revisits() && p.Response.StatusCode == http.StatusNotModified && !isAsked:
+	}
+	if c := p.recall; c != nil && p.Response.StatusCode == http.StatusNotModified && !c.conditional && !c.ownTerms {
 		p.outcome = Failed
 		return errUnasked
 	}

@@ -71,7 +71,9 @@ const (
 type host struct {
 	key  string
 	site *site
-	urls []Request // at hand, the next one first
+	urls []Request // at hand, the next one first, by their ranks unless unsorted
+
+	unsorted bool // until the next step of the frontier, see sort
 
 	aside  []aside // set aside: the user's own rules refuse them
 	open   int     // requests lent by the Queue that aren't done: urls, aside, and those under way

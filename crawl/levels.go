@@ -197,10 +197,10 @@ func (f *frontier) sort(h *host) {
 	if !h.rule.isOn() {
 		return
 	}
-	// By their ranks alone: of one rank a request that is asked for again may be behind all others.
-	order := func(a, b Request) int { return rankOf(&a).compare(rankOf(&b)) }
-	if !slices.IsSortedFunc(h.urls, order) {
-		slices.SortStableFunc(h.urls, order)
+	if h.unsorted {
+		h.unsorted = false
+		// By their ranks alone: of one rank a request that is asked for again may be behind all others.
+		slices.SortStableFunc(h.urls, func(a, b Request) int { return rankOf(&a).compare(rankOf(&b)) })
 	}
 	for len(h.urls) > 0 && f.rule.postpone(&h.urls[0]) {
 		h.reinsert(0)
@@ -307,8 +307,9 @@ func (h *host) ofTurn(turns *traps.Turns) int {
 func (h *host) lift(s traps.Standing) {
 	for i := range h.urls {
 		r := &h.urls[i]
-		if r.Mark == s.Mark {
-			r.Later = min(r.Later, s.Level)
+		if r.Mark == s.Mark && r.Later > s.Level {
+			r.Later = s.Level
+			h.unsorted = true
 		}
 	}
 }

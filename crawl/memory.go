@@ -211,21 +211,26 @@ func (m *memory) wake() {
 }
 
 // Take implements Queue.
-func (m *memory) Take(ctx context.Context, hosts []string, n int) (taken []Request, _ error) {
+func (m *memory) Take(_ context.Context, hosts []string, n int) (taken []Request, _ error) {
 	for _, host := range hosts {
-		some, _ := m.TakeLater(ctx, host, 0, n)
-		taken = append(taken, some...)
+		taken = m.takeOf(taken, host, 0, n)
 	}
 	return taken, nil
 }
 
 // TakeLater implements Postponer.
 func (m *memory) TakeLater(_ context.Context, host string, least, n int) (taken []Request, _ error) {
+	return m.takeOf(nil, host, least, n), nil
+}
+
+// takeOf adds to taken the next requests of a host, which are lent by then.
+func (m *memory) takeOf(taken []Request, host string, least, n int) []Request {
 	m.wake()
 	l := m.hosts[host]
 	if l == nil {
-		return nil, nil
+		return taken
 	}
+	taken = slices.Grow(taken, min(n, len(l.urls)))
 	for range n {
 		s, place, ok := l.take(least)
 		if !ok {
@@ -237,7 +242,7 @@ func (m *memory) TakeLater(_ context.Context, host string, least, n int) (taken 
 	if l.isEmpty() {
 		delete(m.hosts, host) // a crawl of many hosts would keep an empty list of each
 	}
-	return taken, nil
+	return taken
 }
 
 // Lift implements Postponer.

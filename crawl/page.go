@@ -44,11 +44,7 @@ type Page struct {
 	Since time.Time
 
 	request     Request
-	memory      revisit.Page     // of the last visit
-	conditional bool             // the request has its conditions
-	ownTerms    bool             // Config.Prepare has set other conditions
-	isLearned   bool             // next and Change are set by the response
-	next        revisit.Page     // memory from now on
+	recall      *recall          // nil: without Config.Revisit
 	to          string           // URL to which it redirects; empty: none
 	call        *politeness.Call // of the request, once it was answered
 	saying      saying

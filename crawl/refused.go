@@ -826,7 +826,7 @@ func (r *run) apply(h *host, v verdict) {
 		r.startVisit(page, Refused)
 	}
 	for _, page := range v.last {
-		h.urls = append(h.urls, page.request)
+		h.append(page.request)
 	}
 	for _, page := range v.first {
 		r.frontier.back(h, page.request)
@@ -884,6 +884,7 @@ func (r *run) startVisit(page *Page, outcome Outcome) {
 
 // finishVisit waits for a worker and visits a page, in a separate goroutine.
 func (r *run) finishVisit(page *Page, outcome Outcome) {
+	growStack()
 	defer page.release()
 	r.workers <- struct{}{}
 	end := visitedPage{page: page, result: Result{

@@ -20,6 +20,15 @@ const disallowedFor = 7 * 24 * time.Hour
 // revisits reports whether pages are asked for again.
 func (r *run) revisits() bool { return r.c.cfg.Revisit.Min > 0 }
 
+// A recall is what a page has besides, if pages are asked for again.
+type recall struct {
+	memory      revisit.Page // of the last visit
+	conditional bool         // the request has its conditions
+	ownTerms    bool         // Config.Prepare has set other conditions
+	isLearned   bool         // next and Page.Change are set by the response
+	next        revisit.Page // memory from now on
+}
+
 // early returns the time from which the URL of fl may be fetched, or zero if it may be now. It is
 // early if the Queue's clock differs, or if the Queue was asked to lend the URL again.
 func (r *run) early(fl *flight) (earliest time.Time) {
@@ -54,16 +63,16 @@ func (e earlyFlight) apply(r *run) {
 func (r *run) condition(page *Page, req *http.Request) *http.Request {
 	for name := range req.Header {
 		if name == "Range" || strings.HasPrefix(name, "If-") {
-			page.ownTerms = true
+			page.recall.ownTerms = true
 		}
 	}
-	if page.ownTerms || page.otherMethod {
+	if page.recall.ownTerms || page.otherMethod {
 		return req
 	}
-	page.memory, _ = pageOf(page.request.State)
+	page.recall.memory, _ = pageOf(page.request.State)
 	now := time.Now()
-	page.conditional = page.memory.Conditions(req.Header, now)
-	due := page.memory.Earliest
+	page.recall.conditional = page.recall.memory.Conditions(req.Header, now)
+	due := page.recall.memory.Earliest
 	// A page that is fetched as a proof that the host serves again has no due time.
 	isPromised := !page.good && !due.IsZero() && !due.After(now) && !r.c.cfg.Revisit.IgnoreFresh
 	if !isPromised {
@@ -84,7 +93,7 @@ func (r *run) learn(p *Page) {
 		Time:        p.ended,
 		Status:      p.Response.StatusCode,
 		Header:      p.Response.Header,
-		Conditional: p.conditional,
+		Conditional: p.recall.conditional,
 	}
 	if p.refused != "" && a.Status < 400 {
 		a.Status = http.StatusServiceUnavailable // the refusal had the status of a page
@@ -92,10 +101,10 @@ func (r *run) learn(p *Page) {
 	if a.Status/100 == 2 {
 		a.Text, a.Words = r.hashesOf(p)
 	}
-	p.next, p.Change, _ = r.c.cfg.Revisit.Next(p.memory, a)
-	p.isLearned = true
+	p.recall.next, p.Change, _ = r.c.cfg.Revisit.Next(p.recall.memory, a)
+	p.recall.isLearned = true
 	if p.Change != "" {
-		p.Since = p.memory.Visited
+		p.Since = p.recall.memory.Visited
 	}
 }
 
@@ -144,13 +153,13 @@ func (r *run) plan(res *Result, p *Page) {
 	case res.Outcome == VisitFailed:
 		// The visit has lost the changes. The memory stays, so the next response brings them again.
 		due = now.Add(s.Min)
-		if p != nil && p.next.Earliest.After(due) {
-			due = p.next.Earliest
+		if p != nil && p.recall.next.Earliest.After(due) {
+			due = p.recall.next.Earliest
 		}
-	case p != nil && p.isLearned:
+	case p != nil && p.recall.isLearned:
 		res.Change = p.Change
 		res.Since = p.Since
-		r.remember(res, p.next, p.next.Due)
+		r.remember(res, p.recall.next, p.recall.next.Due)
 		return
 	case res.Outcome == Disallowed:
 		due = now.Add(max(disallowedFor, s.Min))
@@ -169,8 +178,8 @@ func (r *run) plan(res *Result, p *Page) {
 	}
 	if !memory.IsZero() {
 		memory.Earliest = now.Add(s.Min)
-		if p != nil && p.next.Earliest.After(memory.Earliest) {
-			memory.Earliest = p.next.Earliest
+		if p != nil && p.recall.next.Earliest.After(memory.Earliest) {
+			memory.Earliest = p.recall.next.Earliest
 		}
 		memory.Due = due
 	}

@@ -103,6 +103,7 @@ func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	r := c.newRun(ctx, late)
+	r.work.add = make([]Request, 0, len(urls))
 	var err error
 	for _, u := range urls {
 		err = r.accept(Request{URL: u})

@@ -98,7 +98,7 @@ func (r *run) store() {
 		return
 	}
 	call := &calledQueue{work: r.work, open: r.open, err: errGone}
-	r.work = work{}
+	r.work = work{done: make([]Result, 0, len(call.done))} // about as many come again, and a Result is large
 	r.storing = true
 	if call.list {
 		r.unlisted = false // unless its answer is full again
@@ -115,7 +115,9 @@ func (r *run) callQueue(call *calledQueue) {
 	ctx := context.WithoutCancel(r.ctx) // results are kept after the end
 	call.postponer = r.postponer
 	call.err = guarded("the Queue", func() error { return call.put(ctx, r.queue) })
-	r.callDone(append(call.rejected, call.done...)) // after the Queue: a URL that Done has seen isn't fetched again
+	// After the Queue: a URL that Done has seen isn't fetched again.
+	r.callDone(call.rejected)
+	r.callDone(call.done)
 	if call.err == nil {
 		call.err = guarded("the Queue", func() error { return call.get(ctx, r.queue) })
 	}
@@ -167,7 +169,12 @@ func (c *calledQueue) put(ctx context.Context, q Queue) error {
 }
 
 // ended returns the results for Queue.Done.
-func (c *calledQueue) ended() []Result { return append(c.back, c.done...) }
+func (c *calledQueue) ended() []Result {
+	if len(c.back) == 0 {
+		return c.done // results are large, and each page has one
+	}
+	return append(c.back, c.done...)
+}
 
 // get calls the methods of q that return something.
 func (c *calledQueue) get(ctx context.Context, q Queue) error {
@@ -310,7 +317,7 @@ func (r *run) lentOne(req Request) {
 		r.done(Result{Request: req, Outcome: Left}, nil)
 		return
 	}
-	if err := fetchable(req.URL); err != nil {
+	if err := r.fetchable(req.URL); err != nil {
 		r.done(Result{Request: req, Outcome: Invalid, Err: err}, nil)
 		return
 	}
@@ -319,8 +326,11 @@ func (r *run) lentOne(req Request) {
 }
 
 // fetchable returns why a URL that the Queue lends can't be fetched. Others may write to a Queue,
-// and put there what Normalize lets no URL be.
-func fetchable(rawURL string) error {
+// and put there what Normalize lets no URL be. To the one in memory none do.
+func (r *run) fetchable(rawURL string) error {
+	if _, isMemory := r.queue.(*memory); isMemory {
+		return nil
+	}
 	if len(rawURL) > maxURL {
 		return fmt.Errorf("crawl: a URL of %d bytes from the Queue", len(rawURL))
 	}
@@ -344,6 +354,12 @@ func (h *host) insert(req Request) {
 		i--
 	}
 	h.urls = slices.Insert(h.urls, i, req)
+}
+
+// append adds a request to those at hand, behind all of them. It is sorted by its rank later.
+func (h *host) append(req Request) {
+	h.urls = append(h.urls, req)
+	h.unsorted = true
 }
 
 func (h *host) goesBefore(a, b *Request) bool {

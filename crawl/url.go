@@ -17,8 +17,8 @@ import (
 // (https://url.spec.whatwg.org). The error is why rawURL can't be fetched.
 func Normalize(rawURL string) (string, error) {
 	u, err := weblink.ParseURL(nil, rawURL)
-	var other *weblink.SchemeError
-	if errors.As(err, &other) && startsWithDigit(other.Rest) { // localhost:8080 looks like a scheme
+	other, ok := errors.AsType[*weblink.SchemeError](err)
+	if ok && startsWithDigit(other.Rest) { // localhost:8080 looks like a scheme
 		err = weblink.ErrRelative
 	}
 	if err != nil {
