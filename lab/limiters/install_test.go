@@ -1,13 +1,12 @@
 package limiters_test
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 
+	"github.com/go-politeness/politeness/internal/npmtest"
 	"github.com/go-politeness/politeness/lab/limiters"
 )
 
@@ -29,43 +28,13 @@ func missing(program string) bool {
 	return err != nil
 }
 
-// installNPM returns the path of the server's script. The packages are those of the lock file, by
-// their checksums. They stay in the user's cache until the lock file changes.
+// installNPM returns the path of the server's script, beside its packages.
 func installNPM(t *testing.T) (script string) {
 	t.Helper()
-	lock := read(t, "testdata/npm/package-lock.json")
-	sum := sha256.Sum256(lock)
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cache = filepath.Join(cache, "politeness-limiters")
-	dir := filepath.Join(cache, hex.EncodeToString(sum[:8]))
-	if _, err := os.Stat(dir); err != nil {
-		fill(t, cache, dir)
-	}
+	dir := npmtest.Install(t, "limiters", read(t, "testdata/npm/package.json"), read(t, "testdata/npm/package-lock.json"))
 	script = filepath.Join(dir, "server.mjs")
 	write(t, script, read(t, "testdata/npm/server.mjs"))
 	return script
-}
-
-// fill installs the packages in a new directory, and gives it its name when all are there.
-func fill(t *testing.T, cache, dir string) {
-	t.Helper()
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	fresh, err := os.MkdirTemp(cache, "new") //nolint:usetesting // it is kept
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"package.json", "package-lock.json"} {
-		write(t, filepath.Join(fresh, name), read(t, filepath.Join("testdata/npm", name)))
-	}
-	command(t, fresh, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-	if err := os.Rename(fresh, dir); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func command(t *testing.T, dir string, args ...string) {
