@@ -3,7 +3,6 @@ package proxy
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"net"
 	"os/exec"
 	"regexp"
@@ -180,28 +179,7 @@ func TestCannedAnswersByCurl(t *testing.T) {
 // cannedSite answers as oddSite does, and hangs up.
 func cannedSite(t *testing.T, answer string) (url string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				head := make([]byte, 8<<10)
-				n, _ := conn.Read(head)
-				if bytes.Contains(head[:n], []byte(" /robots.txt ")) {
-					_, _ = io.WriteString(conn, "HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
-					return
-				}
-				_, _ = io.WriteString(conn, answer)
-			}()
-		}
-	}()
-	return "http://" + l.Addr().String()
+	return rawSite(t, func(conn net.Conn) { fmt.Fprint(conn, answer) })
 }
 
 // Fields that belong to a connection, or that a proxy owes.

@@ -15,8 +15,19 @@ import (
 	"github.com/go-politeness/politeness/internal/localsite"
 )
 
-// oddSite answers each request but the one for robots.txt and /page with the same bytes.
+// oddSite answers each request but the ones for robots.txt and /page with the same bytes, and leaves
+// it to the other side to hang up.
 func oddSite(t *testing.T, answer string) (url string) {
+	t.Helper()
+	return rawSite(t, func(conn net.Conn) {
+		fmt.Fprint(conn, answer)
+		_, _ = io.Copy(io.Discard, conn)
+	})
+}
+
+// rawSite answers each request but the ones for robots.txt and /page by a function, which writes the
+// answer as it is.
+func rawSite(t *testing.T, answer func(net.Conn)) (url string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -37,8 +48,7 @@ func oddSite(t *testing.T, answer string) (url string) {
 					fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
 					return
 				}
-				fmt.Fprint(conn, answer)
-				_, _ = io.Copy(io.Discard, conn) // until the proxy hangs up
+				answer(conn)
 			}()
 		}
 	}()
