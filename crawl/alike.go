@@ -6,6 +6,8 @@ import (
 	"net/url"
 
 	"github.com/go-politeness/politeness/hostlimit/rules"
+	"github.com/go-politeness/politeness/internal/mediatype"
+	"github.com/go-politeness/politeness/internal/weblink"
 	"github.com/go-politeness/politeness/internal/weburl"
 )
 
@@ -15,19 +17,19 @@ import (
 type saying struct {
 	status int
 	target string // host and path of a redirect, whose status is 302 here
-	text   uint64 // see textOf; 0 for a redirect
+	text   uint64 // see wordsOf; 0 for a redirect
 }
 
 // sayingOf returns the saying of a page that was answered. Pages that are too long for a captcha
 // have none, nor have the responses to questions other than GET.
-func sayingOf(page *Page) saying {
+func (r *run) sayingOf(page *Page) saying {
 	resp := page.Response
 	if page.otherMethod || len(page.Body) > keptBody {
 		return saying{}
 	}
 	to := weburl.Location(resp)
 	if to == "" {
-		return saying{status: resp.StatusCode, text: textOf(page.Body)}
+		return saying{status: resp.StatusCode, text: r.wordsOf(page)}
 	}
 	u, err := url.Parse(to)
 	if err != nil {
@@ -110,9 +112,30 @@ func (l *likeRow) believe() {
 	}
 }
 
-// textOf returns a hash of the words of a body that have no digit. Of HTML it leaves out tags and
-// scripts, unless nothing else is there. It reads a body far faster than the parser that finds
-// links, as each answer is hashed before it is known whether it is visited.
+// mostKeptRefs is the most references of a page for which its reading is kept until the visit. A
+// page that is made of references is read again: many such pages may wait.
+const mostKeptRefs = 1000
+
+// wordsOf returns a hash of the words of a page that have no digit. It is asked for before it is
+// known whether the page is visited. So the reading of HTML that finds the words finds the links
+// and all else as well, and is kept for the visit.
+func (r *run) wordsOf(p *Page) uint64 {
+	kind := mediatype.OfPage(p.Response.Header["Content-Type"])
+	if _, isPage := weblink.MarkupOf(kind.Type); !isPage {
+		return textOf(p.Body)
+	}
+	h := p.read(r.late, r.c.cfg.Transport.UserAgent(), kind)
+	if len(h.refs) <= mostKeptRefs {
+		p.reading = h
+	}
+	if !h.isPage || h.digest.words == 0 { // such as a page that is made by a script
+		return textOf(p.Body)
+	}
+	return h.digest.words
+}
+
+// textOf returns a hash of the words of a body that have no digit, whatever its type. It leaves out
+// tags and scripts, unless nothing else is there.
 func textOf(body []byte) uint64 {
 	var d digest
 	for rest := body; len(rest) > 0; {
@@ -122,9 +145,10 @@ func textOf(body []byte) uint64 {
 		_, rest, _ = bytes.Cut(tag, []byte(">"))
 		if isCode(tag) {
 			_, rest, _ = bytes.Cut(rest, []byte("</"))
+			_, rest, _ = bytes.Cut(rest, []byte(">")) // the name of the end tag is no word
 		}
 	}
-	if d.words == 0 { // a page that is made by a script
+	if d.words == 0 {
 		d.write(body)
 		d.endWord()
 	}

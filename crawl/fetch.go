@@ -498,7 +498,7 @@ func (r *run) get(page *Page) error {
 	if err := r.readBody(ctx, page); err != nil {
 		return err
 	}
-	page.saying = sayingOf(page)
+	page.saying = r.sayingOf(page)
 	if page.told != (saying{}) && page.saying == page.told {
 		page.refuse("its text is that of a page for which Visit has returned ErrRefused")
 		page.toldAlike = true

@@ -17,24 +17,43 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// readHTML adds the statements of the text of an HTML page to those of its headers, in one pass.
-// product is the crawler's name, for directives.
+// A reading is what one reading of a page of HTML yields: its references, directives and words.
+type reading struct {
+	htmlReader
+
+	query  func(string) string // encodes the query of a reference, see Page.text
+	isPage bool                // or else it is XML of another kind
+}
+
+// read reads the text of a page of HTML. product is the crawler's name, for directives.
 //
 // It ends with ctx. The results don't count then.
-func (p *Page) readHTML(ctx context.Context, product string, kind mediatype.Page) {
+func (p *Page) read(ctx context.Context, product string, kind mediatype.Page) *reading {
 	text, query := p.text(kind)
-	h := htmlReader{metas: robots.NewMetaScanner(product), most: 10 * maxLinks}
+	h := &reading{query: query}
+	h.metas = robots.NewMetaScanner(product)
+	h.most = 10 * maxLinks
 	markup, _ := weblink.MarkupOf(kind.Type)
-	isPage := h.read(untilDone{ctx, text}, markup)
-	if !isPage {
+	h.isPage = h.htmlReader.read(untilDone{ctx, text}, markup)
+	return h
+}
+
+// readHTML adds the statements of the text of an HTML page to those of its headers. It reads the
+// text, unless that was read for wordsOf.
+func (p *Page) readHTML(ctx context.Context, product string, kind mediatype.Page) {
+	h := p.reading
+	p.reading = nil
+	if h == nil {
+		h = p.read(ctx, product, kind)
+	}
+	if !h.isPage {
 		return
 	}
 	p.Directives = p.Directives.Merge(h.metas.Directives())
-	p.words = h.digest.words
 	p.lines = h.digest.lines
 	p.wholeText = h.digest.whole
 	p.mainText = h.digest.main
-	p.refs = newResolver(p.FinalURL, &h, query)
+	p.refs = newResolver(p.FinalURL, &h.htmlReader, h.query)
 	if p.refs == nil || !p.leadsOn() { // it isn't nil: the URL was parsed before
 		return
 	}

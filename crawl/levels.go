@@ -366,7 +366,7 @@ func (p *Page) shown(outcome Outcome) (shown traps.Page, ok bool) {
 	}
 	if p.refs != nil { // HTML
 		shown.Lines = p.lines
-		// Not p.words, in which a word that has a digit doesn't count: here it is folded.
+		// Not digest.words, in which a word that has a digit doesn't count: here it is folded.
 		for _, line := range p.lines {
 			shown.Text += uint64(line) * factor
 		}

@@ -23,6 +23,8 @@ import (
 const (
 	maxLinks = 10_000
 	maxURL   = 2048
+
+	usualLinks = 32 // of a page, for which there is room at once
 )
 
 // SameHost is a Config.Follow for the links to the page's own host, with any scheme. A host is a
@@ -114,6 +116,9 @@ func (r *run) read(p *Page) {
 		p.beyond = 0
 	}
 	r.leadUnread(p)
+	if r.c.cfg.Follow != nil {
+		p.found = slices.Grow(p.found, min(len(p.Links), usualLinks))
+	}
 	for _, l := range p.Links {
 		if r.late.Err() != nil {
 			return

@@ -71,8 +71,8 @@ type Page struct {
 	ended       time.Time
 	kept        int // bytes of Body that count in run.kept
 	found       []Request
-	words       uint64    // hash of the words of an HTML page, see digest
-	lines       []uint32  // hashes of its lines
+	reading     *reading  // of its text, until readHTML; nil: it isn't HTML, or wasn't read yet
+	lines       []uint32  // hashes of the lines of an HTML page, see digest
 	wholeText   uint64    // hash of its text and its references
 	mainText    uint64    // hash of them without digits, and without parts such as nav
 	unread      []unread  // references that can't be read

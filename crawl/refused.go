@@ -800,6 +800,7 @@ func (r *run) keep(page *Page) {
 		page.Body = slices.Clone(page.Body[:most]) // the rest is freed
 		page.Truncated = true
 	}
+	page.reading = nil // it is longer than the body, and few pages that wait are visited
 	page.release()
 	page.release = func() {}
 	page.kept = len(page.Body)

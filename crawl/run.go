@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -643,6 +644,7 @@ func (r *run) finish(res Result, found []Request) {
 	default:
 		r.work.done = append(r.work.done, res)
 	}
+	r.work.add = slices.Grow(r.work.add, len(found))
 	for _, req := range found {
 		// The Queue needn't keep, nor lend, a URL that can't be visited any more.
 		if r.pages != nil && r.pages[req.Host] >= r.c.cfg.MaxPagesPerHost {
