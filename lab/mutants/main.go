@@ -48,8 +48,9 @@ const (
 
 // The packages whose promises the mutants attack.
 var packages = []string{
-	"backoff", "budget", "publicnet", "robots", "robots/robotscache", "hostlimit", "redis/redislimit",
-	"evidence", "evidence/audit", "evidence/audit/accesslog", "evidence/audit/bundle", "statuspage", "crawl", ".",
+	"backoff", "budget", "publicnet", "robots", "robots/robotscache",
+	"hostlimit", "hostlimit/rules", "hostlimit/memory", "redis/redislimit", "evidence", "evidence/audit",
+	"evidence/audit/accesslog", "evidence/audit/bundle", "statuspage", "revisit", "crawl", "crawl/internal/traps", ".",
 }
 
 var verbose bool
