@@ -380,3 +380,104 @@ func TestAProofIsNoRepeat(t *testing.T) {
 		}
 	})
 }
+
+// TestAPartIsNoVersion: of a body that is cut off nothing is remembered, so the next request has the old
+// conditions.
+func TestAPartIsNoVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLiving(t)
+		l.rig.crawl.Watch = -1
+		l.rig.crawl.Tries = 1
+		var conditions []string
+		l.site.Handle("/", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			conditions = append(conditions, req.Header.Get("If-None-Match"))
+			switch len(conditions) {
+			case 1:
+				version(`"1"`, "first")(w, req)
+			case 2:
+				w.Header().Set("Content-Length", "1000")
+				version(`"2"`, "sec")(w, req)
+				w.(http.Flusher).Flush()
+				panic(http.ErrAbortHandler)
+			default:
+				version(`"2"`, "second")(w, req)
+			}
+		}))
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Hour)
+		defer cancel()
+		l.rig.run(ctx, t, "https://example.com/")
+		if len(conditions) < 4 {
+			t.Fatalf("asked %d times", len(conditions))
+		}
+		want := []string{"", `"1"`, `"1"`, `"2"`}
+		if !slices.Equal(conditions[:4], want) {
+			t.Errorf("If-None-Match %q, want %q", conditions, want)
+		}
+		slices.Sort(l.told)
+		if !slices.Equal(l.told, []string{"changed /", "new /"}) {
+			t.Errorf("Visit was told %q", l.told)
+		}
+	})
+}
+
+// TestA304ThatNobodyAskedFor is no version: the page has failed, and is asked for whole.
+func TestA304ThatNobodyAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLiving(t)
+		l.rig.crawl.Watch = -1
+		asked := 0
+		l.answer("/", func(w http.ResponseWriter, req *http.Request) {
+			asked++
+			if req.Header.Get("If-None-Match") != "" && asked < 3 {
+				t.Errorf("request %d has a condition", asked)
+			}
+			if asked == 1 {
+				w.WriteHeader(http.StatusNotModified)
+				return
+			}
+			version(`"1"`, "first")(w, req)
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Hour)
+		defer cancel()
+		outcomes := map[crawl.Outcome]int{}
+		l.rig.crawl.Done = func(res crawl.Result) { outcomes[res.Outcome]++ }
+		l.rig.run(ctx, t, "https://example.com/")
+		if outcomes[crawl.Failed] != 1 || outcomes[crawl.Visited] != 1 || outcomes[crawl.Unchanged] == 0 {
+			t.Errorf("%v", outcomes)
+		}
+		l.wants("in four hours", "/ 200, / 304, / 304, / 304", "new /")
+	})
+}
+
+// TestASitemapThatIsAlwaysNew costs two requests a page that bring nothing.
+func TestASitemapThatIsAlwaysNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLiving(t)
+		l.rig.crawl.Revisit = revisit.Schedule{Min: time.Hour}
+		l.rig.crawl.Watch = -1
+		var urls []string
+		for i := range 20 {
+			path := fmt.Sprintf("/%d", i)
+			urls = append(urls, "https://example.com"+path)
+			modified := time.Now().Add(-365 * 24 * time.Hour).UTC().Format(http.TimeFormat)
+			served := version(`"1"`, "text of "+path)
+			l.answer(path, func(w http.ResponseWriter, req *http.Request) {
+				w.Header().Set("Last-Modified", modified)
+				served(w, req)
+			})
+		}
+		l.rig.crawl.Discover = listed(func(context.Context, string) (reqs []crawl.Request) {
+			for _, url := range urls {
+				reqs = append(reqs, crawl.Request{URL: url, Modified: time.Now()})
+			}
+			return reqs
+		})
+		// By the formula they are due after 93 hours.
+		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Hour)
+		defer cancel()
+		l.rig.run(ctx, t, urls...)
+		if got, want := len(l.log), 3*len(urls); got != want {
+			t.Errorf("%d requests, want %d", got, want)
+		}
+	})
+}
