@@ -109,6 +109,10 @@ func TestThePageShowsEachFigure(t *testing.T) {
 					host("leaks.example", func(h *politeness.HostStatus) {
 						h.InFlight, h.Leak, h.Silent, h.SilentBy = 1, true, 61200*time.Millisecond, "https://x"
 					}),
+					host("leaks.all.example", func(h *politeness.HostStatus) {
+						h.InFlight, h.Leak, h.Silent, h.SilentBy = 2, true, time.Minute, "https://y"
+						h.Hold, h.Why = "slot", "2 of 2 slots are in use, one for 1m0s by https://y"
+					}),
 					host("refuses.example", func(h *politeness.HostStatus) { h.Answers, h.Refused = 1200, 372 }),
 					host("hardly.refuses.example", func(h *politeness.HostStatus) { h.Answers, h.Refused = 1210, 121 }),
 					host("knows.little.example", func(h *politeness.HostStatus) { h.Answers, h.Refused = 9, 9 }),
@@ -136,14 +140,14 @@ func TestThePageShowsEachFigure(t *testing.T) {
 				`b.example<td class=n data-name=slots>0 of 2<td class=n data-name=waiting>0<td class=n data-name="next start">now<td class=n data-name=delay>0 s<td data-name="reason"><span></span>`,
 				`next start">in 1 s<td class=n data-name=delay>2 s<td data-name="reason"><span><span class="quiet">its delay runs<`,
 				"A crawl starts a request when its host is due, so none waits.",
-				"18 of 40 known hosts. 3 of them are left out",
+				"19 of 40 known hosts. 3 of them are left out",
 				"blocked: status 429 (refusal 2 in a row), until 2026-03-01 13:30:20 UTC", "blocked: by hand, until", "was blocked (refusal 3 in a row): one request finds out whether the host serves again",
 				`full.example<td class=n data-name=slots>2 of 2<td class=n data-name=waiting>0<td class=n data-name="next start">with a free slot`, "every slot is in use",
 				`next start">in 1 s<td class=n data-name=delay>7 s crawl-delay<td data-name="reason"><span><span class="">for the delay</span></span>`,
 				`refuses.example<td class=n data-name=slots>0 of 2`, `<span class="amber">31 % of 1,200 responses were refusals</span></span>`, ">80 % of 10 responses were refusals<",
 				"a slot in use for 1 min 1 s without a sign of life by https://x: is", "a slot in use for 1 min 0 s without a sign of life: is",
 			},
-			[]string{"of 1,210 responses", "of 9 responses"},
+			[]string{"one for 1m0s", "of 1,210 responses", "of 9 responses"},
 		},
 		{
 			"little",

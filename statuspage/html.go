@@ -366,6 +366,8 @@ func (v view) Holds(h politeness.HostStatus) []hold {
 		add("red", "robots.txt can't be fetched: %s", robots.Reason)
 	case h.Refusals > 0:
 		add("amber", "was blocked%s: one request finds out whether the host serves again", inARow(h.Refusals))
+	case h.Leak && h.Hold == "slot": // h.Why names the request of the leak, which is named below
+		add("", "%d of %d slots are in use", h.InFlight, h.Slots)
 	case h.Why != "":
 		add("", "%s", h.Why)
 	case h.InFlight >= h.Slots:

@@ -3,11 +3,17 @@ package browsertest
 
 import (
 	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"testing"
+	"time"
 )
 
 // Find returns the browser of this machine. Without POLITENESS_BROWSER=1, which make sets, it
@@ -38,20 +44,51 @@ func Look(t *testing.T, browser, url, picture string, flags ...string) string {
 	if picture != "" {
 		output = "--screenshot=" + picture
 	}
-	flags = append(flags,
-		"--headless", "--hide-scrollbars", "--no-first-run", "--user-data-dir="+t.TempDir(),
+	flags = append(slices.Clip(flags),
+		"--headless", "--hide-scrollbars", "--no-first-run",
 		"--no-sandbox", "--disable-gpu", // as tests run in containers
 		"--disable-quic", // a proxy in front of it sees no UDP
 		"--disable-background-networking", "--disable-component-update", "--disable-sync",
 		output, url)
-	cmd := exec.CommandContext(t.Context(), browser, flags...)
+	for try := 1; ; try++ {
+		dom, err := run(t, patient, browser, flags)
+		if err == nil {
+			return dom
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || try == tries {
+			t.Fatal(err)
+		}
+		t.Logf("%v: once more", err)
+	}
+}
+
+// A browser whose virtual time is bounded comes to a stop at times, with all its processes idle.
+const (
+	tries   = 3
+	patient = 2 * time.Minute // many times what a page takes
+)
+
+// run runs the browser once, for the time patience at most, and returns what it has written.
+func run(t *testing.T, patience time.Duration, browser string, flags []string) (string, error) {
+	t.Helper()
+	// Processes that a browser leaves behind still write to it: t.TempDir couldn't be removed.
+	profile, err := os.MkdirTemp("", "browsertest") //nolint:usetesting // see above
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(profile)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	flags = slices.Insert(slices.Clone(flags), 0, "--user-data-dir="+profile)
+	cmd := exec.CommandContext(ctx, browser, flags...)
+	cmd.WaitDelay = time.Second // its processes keep the pipes open
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	dom, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, &stderr)
+		return "", fmt.Errorf("%w\n%s", cmp.Or(ctx.Err(), err), &stderr)
 	}
-	return string(dom)
+	return string(dom), nil
 }
 
 // Attribute returns the number in a data attribute of a page's root, -1 if it isn't there.

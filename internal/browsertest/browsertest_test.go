@@ -1,8 +1,14 @@
 package browsertest
 
 import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestAxeFindsObstacles: a page with obstacles has findings, and a page without has none.
@@ -44,5 +50,26 @@ func TestTabsFindsTraps(t *testing.T) {
 		if (found == "") != (want == "") || !strings.Contains(found, want) {
 			t.Errorf("%q: %q, want %q", faulty, found, want)
 		}
+	}
+}
+
+// TestABrowserThatStopsIsEnded, so that Look can start it once more.
+func TestABrowserThatStopsIsEnded(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		return // the browser is a script
+	}
+	script := filepath.Join(t.TempDir(), "browser")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\necho started\nsleep 1000\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err := run(t, 50*time.Millisecond, script, nil)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nexit 3\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run(t, time.Hour, script, nil); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
 	}
 }
