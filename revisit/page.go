@@ -9,26 +9,28 @@ import (
 // A Page is the memory of a URL, some 40 bytes in its binary form. The zero Page was never fetched.
 // It is made by Schedule.Next, and belongs to its caller.
 type Page struct {
-	// ETag and LastModified are as the server sent them, and are sent back as they are. Longer ones
-	// than 256 and 64 bytes aren't kept. It is empty if there is none.
+	// ETag and LastModified are as the server sent them, and are sent back as they are. An ETag over
+	// 256 bytes isn't kept, nor a Last-Modified over 64 bytes. A field is empty if there is none.
 	ETag, LastModified string
 	// Words and Text are the hashes of the last version. See Answer.
 	Words, Text uint32
-	// Visited is when the last response came, of any kind. Whole is when the last 200 did.
+	// Visited is the time of the last response of any status, or of the last request that got none.
+	// Whole is the time of the last 200 or 203.
 	Visited, Whole time.Time
 	// Changed is the time of the last change, as far as that is known.
 	Changed time.Time
 	// Earliest is the time before which the page is never fetched. At that time Min and the
 	// freshness that the site declared are over.
 	Earliest time.Time
-	// Due is when the page is to be asked for again. If it is zero, the page is due only by a hint.
+	// Due is when the page is to be asked for again. If it is zero, the page is due only if a sitemap
+	// or feed reports that it was modified. See Hinted.
 	Due time.Time
-	// Life is the time for which the last 200 called itself fresh. If a 304 has no such field, Life
-	// stays.
+	// Life is the time for which the last 200 called itself fresh, by max-age or Expires. If a 304
+	// has neither, Life keeps its value.
 	Life time.Duration
 	// Gone is the number of responses 404 and 410 in a row.
 	Gone int
-	// Hints is the number of hints in a row that have brought nothing.
+	// Hints is the number of early fetches in a row, after such a report, that found no change.
 	Hints int
 }
 
@@ -71,8 +73,9 @@ func alternatives(etag string) string {
 
 // Hinted returns when the page is due after a hint that it was modified at the given time. An
 // example of a hint is the lastmod of a sitemap. For a date without a time, pass the beginning of
-// the day. The result ok is false if the hint changes nothing. This is so if the visit was later,
-// if the page is due earlier anyway, or if two such hints in a row were wrong.
+// the day. The result ok is false if the hint changes nothing. There are four cases. The page was
+// never fetched. It was fetched after modified. It is due as early anyway. The last two hints were
+// wrong.
 func (p Page) Hinted(modified time.Time) (due time.Time, ok bool) {
 	isNews := !p.Visited.IsZero() && modified.After(p.Visited)
 	if !isNews || p.Hints >= mostHints {
@@ -84,9 +87,9 @@ func (p Page) Hinted(modified time.Time) (due time.Time, ok bool) {
 	return p.Earliest, true
 }
 
-// EarliestBy is Earliest for a clock that reads now. If the clock was set back by more than the
-// time that was left, nobody knows how much of the time is over. Then EarliestBy returns the zero
-// time.
+// EarliestBy returns Earliest, unless the clock was set back far. now is the current time of the
+// clock. If now is before Visited by more than Earliest was after Visited, nobody knows how much of
+// the wait is over. Then EarliestBy returns the zero time, and the page may be fetched.
 func (p Page) EarliestBy(now time.Time) time.Time {
 	setBack := p.Visited.Sub(now)
 	if setBack > p.Earliest.Sub(p.Visited) {

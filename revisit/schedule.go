@@ -8,8 +8,8 @@
 //		Store:    revisit.Dir("feeds.state"),
 //	}}
 //
-// A response is then a new page, or a 304 without a body, if the page is the one that the program
-// has. A request that comes too early is refused with [ErrFresh] and the time to come back.
+// If the page has changed, the response is the new page. Otherwise it is a 304 without a body. A
+// request that comes too early is refused with [ErrFresh] and the time to come back.
 //
 // [Schedule.Next] is the whole rule, for programs that keep their pages in a queue or a database of
 // their own. It needs one [Page] for each URL, and neither clock nor network.
@@ -29,9 +29,9 @@ import (
 // A Schedule decides when a page is fetched again. It is plain data. The zero Schedule never asks
 // again. Set it in crawl.Config.Revisit or Transport.Schedule.
 type Schedule struct {
-	// Min is the least time between two requests for a page. All longer times follow from Min. If a
-	// page changed a time T ago, it is due after the square root of (Min × T). If Min is zero, no page
-	// is fetched again.
+	// Min is the least time between two requests for a page. Next usually sets a longer time. If the
+	// last change was a time T ago, the page is due after the square root of (Min × T). A Transport
+	// uses only Min, not this formula. If Min is zero, no page is fetched again.
 	Min time.Duration
 	// Max is the longest time between two requests for a page. If a page calls itself fresh for longer
 	// than Max, the longer time applies. If Max is equal to Min, the time is fixed. The default is 30
@@ -83,8 +83,9 @@ func (s Schedule) max() time.Duration {
 	return max(longestFresh, s.Min)
 }
 
-// A Change is the news of a response about its page. It is empty if the response is no version of
-// the page, such as a 403 or a 500. Use it to store only pages that have changed.
+// A Change says what a response shows about its page, for example that the page has changed. It is
+// empty if the response shows nothing about the page, such as a 403 or a 500. Use it to store only
+// pages that have changed.
 type Change string
 
 // The changes.
@@ -105,14 +106,15 @@ type Answer struct {
 	// Header is the response's header, of which Next reads the validators, the dates and the
 	// freshness. It is nil if there is none.
 	Header http.Header
-	// Text is a hash of the body to compare with the last version, such as a CRC-32. Next reads it
-	// of a 200 or 203 only.
+	// Text is a hash of the body to compare with the last version, such as a CRC-32. Next uses it
+	// only if the status is 200 or 203.
 	Text uint32
-	// Words is a hash of the text without clocks, counters and the parts around the text. If your
-	// program can't find these parts, set Words to Text.
+	// Words is a hash of the main text, without numbers and without the parts around it, such as
+	// navigation and footer. If Text has changed and Words hasn't, the change is Changed, but the
+	// page isn't fetched more often. If your program can't find these parts, set Words to Text.
 	Words uint32
-	// Conditional means that the request had the page's conditions. See Page.Conditions. A 304 to
-	// any other request is no response to it.
+	// Conditional means that the request had the page's conditions. See Page.Conditions. If it is
+	// false, a 304 doesn't count as Same, and the next request has no conditions.
 	Conditional bool
 }
 
@@ -130,8 +132,8 @@ func (a *Answer) isVersion() bool {
 // Next is the whole rule, a pure step. The parameter p is the memory of the page, and the zero Page
 // if there is none. a is a response. The result next is the new memory, c is the change, and due is
 // the time of the next fetch. The zero time means never, unless a sitemap or feed reports that the
-// page was modified. See Page.Hinted. The field next.Due is the same time. Call it after each
-// response if you have your own crawler.
+// page was modified. See Page.Hinted. The field next.Due is the same time. If you have your own
+// crawler, call Next after each response.
 func (s Schedule) Next(p Page, a Answer) (next Page, c Change, due time.Time) {
 	now := a.Time.Round(0)
 	p = p.before(now)

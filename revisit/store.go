@@ -14,9 +14,10 @@ import (
 )
 
 // A Store remembers pages for a Transport. Its methods are called from many goroutines. key is the
-// URL of a page, and behind a space a hash of the other parts of the request, such as credentials.
+// URL of a page. If the request has userinfo, another Host, Accept, Accept-Language, Authorization
+// or Cookie, a space and a hash of these follow.
 type Store interface {
-	// Load returns the saved memory. ok is false if that is nothing.
+	// Load returns the page that is saved under key. ok is false if there is none.
 	Load(ctx context.Context, key string) (p Page, ok bool, err error)
 	// Save stores p under key, wholly or not at all. If p is the zero Page, Save removes the entry.
 	Save(ctx context.Context, key string, p Page) error

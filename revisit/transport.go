@@ -25,20 +25,21 @@ const Stage politeness.Stage = "revisit"
 // [politeness.Error.RetryAt] is when it may be asked for. Skip the page then.
 var ErrFresh = errors.New("it is too early to ask for this page again")
 
-// A Transport is a RoundTripper that adds conditions to GET requests, so that an unchanged page is
-// a 304 without a body, as the site sent it. It returns an error for a GET that comes too early.
-// That is before Schedule.Min is over, or while the site calls its last response fresh. The error
-// is a *politeness.Error with the reason ErrFresh. Only responses 200 and 304 start such a time.
+// A Transport is a RoundTripper that adds conditions to GET requests. If the page is unchanged, the
+// site answers with a 304 without a body, and your program gets this 304. If a GET comes too early,
+// the Transport returns an error. That is before Schedule.Min is over, or while the site calls its
+// last response fresh. The error is a *politeness.Error with the reason ErrFresh. Only a 200, a 203
+// or a 304 starts this waiting time.
 //
-// The program keeps the pages. One that has lost a page calls Forget, and the next request brings
-// all of it.
+// The Transport stores no pages, so your program keeps them. If your program has lost a page, call
+// Forget. The next request then loads the whole page.
 //
 // Put it around the polite Transport. Then each hop of a redirect is a separate page, and a retry
 // of politeness.Config.Retry isn't an early request. A request whose Cache-Control is no-cache is
 // sent immediately, with its conditions. Requests of other methods, and those with a Range or
 // conditions of their own, are passed on as they are, and nothing is learned from them.
 //
-// A request that follows a redirect has no Referer, since http.Client adds one.
+// http.Client adds a Referer to a request that follows a redirect. The Transport removes it.
 //
 // A page is remembered once its body was read to the end, so a program that dies before that gets
 // all of it again. Requests for one URL that differ in Accept, Accept-Language, Authorization or
@@ -149,8 +150,8 @@ func (t *Transport) store() Store {
 }
 
 // Forget makes the next request like req load the whole page, immediately. Call it if the program
-// has lost its copy. resp.Request of the response is such a request. It returns the error of the
-// Store.
+// has lost its copy. You can pass resp.Request of the page's response. If the Store fails, Forget
+// returns its error.
 func (t *Transport) Forget(req *http.Request) error {
 	if err := t.ready(); err != nil {
 		return err
