@@ -258,40 +258,52 @@ func (r *Recorder) NameLease(d *evidence.Decision, lease hostlimit.TakenBack) {
 // State records a block of host that was restored from the Store, and what a person has done to it,
 // unless they are nil. Neither is the doing of a request, so their records name none.
 func (r *Recorder) State(ctx context.Context, host string, restored *hostlimit.Restored, act *hostlimit.Debt) {
+	// Each request calls it, deep in calls, and hardly ever for something. A Decision is large, so the
+	// stack must have room for one only then.
 	if restored != nil {
-		d := evidence.Decision{
-			Type:     evidence.HostBlocked,
-			Time:     restored.Met,
-			Host:     host,
-			Restored: true,
-			Until:    restored.BlockedUntil,
-			RetryAt:  restored.BlockedUntil,
-			Refusals: rules.InARow(&restored.Debt),
-			Reason:   "restored: " + restored.Cause,
-		}
-		if !restored.BlockedAt.IsZero() {
-			d.Reason += ago(restored.Met.Sub(restored.BlockedAt))
-		}
-		r.Pass(ctx, &d)
+		r.restored(ctx, host, restored)
 	}
 	if act != nil {
-		d := evidence.Decision{
-			Type:    evidence.HostBlocked,
-			Time:    act.BlockedAt,
-			Host:    host,
-			Hand:    true,
-			Until:   act.BlockedUntil,
-			RetryAt: act.BlockedUntil,
-			Reason:  act.Cause,
-		}
-		if !act.ClearedAt.IsZero() {
-			d.Type = evidence.HostCleared
-			d.Time = act.ClearedAt
-			d.Allowed = true
-			d.Reason = "by hand"
-		}
-		r.Pass(ctx, &d)
+		r.byHand(ctx, host, act)
 	}
+}
+
+// restored records a block that was restored from the Store.
+func (r *Recorder) restored(ctx context.Context, host string, restored *hostlimit.Restored) {
+	d := evidence.Decision{
+		Type:     evidence.HostBlocked,
+		Time:     restored.Met,
+		Host:     host,
+		Restored: true,
+		Until:    restored.BlockedUntil,
+		RetryAt:  restored.BlockedUntil,
+		Refusals: rules.InARow(&restored.Debt),
+		Reason:   "restored: " + restored.Cause,
+	}
+	if !restored.BlockedAt.IsZero() {
+		d.Reason += ago(restored.Met.Sub(restored.BlockedAt))
+	}
+	r.Pass(ctx, &d)
+}
+
+// byHand records what a person has done to a host.
+func (r *Recorder) byHand(ctx context.Context, host string, act *hostlimit.Debt) {
+	d := evidence.Decision{
+		Type:    evidence.HostBlocked,
+		Time:    act.BlockedAt,
+		Host:    host,
+		Hand:    true,
+		Until:   act.BlockedUntil,
+		RetryAt: act.BlockedUntil,
+		Reason:  act.Cause,
+	}
+	if !act.ClearedAt.IsZero() {
+		d.Type = evidence.HostCleared
+		d.Time = act.ClearedAt
+		d.Allowed = true
+		d.Reason = "by hand"
+	}
+	r.Pass(ctx, &d)
 }
 
 // Act records what a person has done to the limiter.
