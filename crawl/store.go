@@ -111,6 +111,7 @@ func (r *run) store() {
 
 // callQueue calls the Queue, and Config.Done, in a goroutine of its own.
 func (r *run) callQueue(call *calledQueue) {
+	growStack()
 	defer func() { r.events <- call }()
 	ctx := context.WithoutCancel(r.ctx) // results are kept after the end
 	call.postponer = r.postponer
