@@ -172,6 +172,13 @@ var promises = []promise{
 		shared: true,
 		test:   killedWhileShared,
 	},
+	{
+		name:      "What is due again is of one process",
+		why:       "pages are asked for twice when they come due",
+		shared:    true,
+		recurring: true,
+		test:      sharesDue,
+	},
 }
 
 // What happens to a crawl with Config.Traps.

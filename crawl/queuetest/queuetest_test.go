@@ -25,9 +25,10 @@ type server struct {
 
 type entry struct {
 	crawl.Request
-	done bool
-	due  time.Time
-	lent *process
+	done  bool
+	due   time.Time
+	again bool // it has been done
+	lent  *process
 }
 
 // waits reports whether e may be lent.
@@ -242,7 +243,11 @@ func (p *process) take(hosts []string, least, n int) (taken []crawl.Request) {
 		if s.is("stops at an unknown host") && !slices.ContainsFunc(s.urls, func(e *entry) bool { return e.Host == host }) {
 			break
 		}
-		if !s.alone && s.owners[host] != p && !s.is("shares a host") || p.over[host] {
+		isOthers := !s.alone && s.owners[host] != p && !s.is("shares a host")
+		if isOthers && s.is("shares what is due again") {
+			isOthers = !slices.ContainsFunc(s.urls, func(e *entry) bool { return e.Host == host && e.again })
+		}
+		if isOthers || p.over[host] {
 			continue
 		}
 		left := n
@@ -306,6 +311,7 @@ func (s *server) keep(e *entry, r *crawl.Result) {
 		e.State = r.State
 	}
 	e.due = r.Again
+	e.again = true
 	if s.is("ends what is due again") {
 		e.done = true
 	}
@@ -425,7 +431,8 @@ var defects = map[string]bool{
 	"forgets Later": true, "forgets Mark": true, "takes no later ones": true, "has no levels": true, "has levels before priorities": true,
 	"lifts other hosts": true, "lifts back": true, "lifts all": true, "lifts none": true, "counts what is done": true,
 	"counts all marks as one": true, "counts groups only": true, "postpones none that is Left": true, "forgets how long a request has waited": true,
-	"is never open": false, "is open for itself": false, "shares nothing": false,
+	"shares what is due again": false,
+	"is never open":            false, "is open for itself": false, "shares nothing": false,
 }
 
 // TestRunFindsEveryDefect: a Queue that is broken in one place fails, and one that isn't passes.

@@ -249,3 +249,27 @@ func killedWhileShared(c *check) {
 	got := c.untilLent("what a killed process had is lent again", two)
 	c.wants("what a killed process had, and what waited", got, reqs[1:]...)
 }
+
+func sharesDue(c *check) {
+	one := c.owner()
+	two := c.owner()
+	a := numbered("a.example", 3)
+	c.add(one, 3, a...)
+	c.claim(one, 10)
+	c.take(one, 3, "a.example")
+	soon := in(2)
+	c.again(one, a[0], soon)
+	c.again(one, a[1], soon)
+	c.done(one, crawl.Visited, a[2])
+	for time.Now().Before(soon) {
+		c.alive(100*time.Millisecond, one, two)
+	}
+	c.until("a process has the host when it is due again", func() bool { return len(c.claim(two, 10)) > 0 })
+	lent := c.take(two, 1, "a.example")
+	c.wants("the process that asked first", lent, a[0])
+	c.wantHosts(one, 10, 0, "another process has a.example, which is due again")
+	c.wants("of another process's host", c.take(one, 10, "a.example"))
+	// The second process is killed.
+	got := c.untilLent("what came due at a killed process is lent again", one)
+	c.wants("what came due at a killed process", sorted(got), a[:2]...)
+}
