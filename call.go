@@ -11,30 +11,35 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// A Call carries data about one request between a crawler and its Transport. The crawler sets the
-// fields before it sends the request, and calls the methods afterwards. Package crawl uses it for
-// each page. Put it into the context of the request with WithCall, and make another one for the
-// next request. Methods are safe for concurrent use.
+// A Call carries data about one request between a crawler and its Transport. You need it only for a
+// crawler of your own that decides when to request a URL again, or that finds refusals in bodies.
+// The crawler sets the fields before it sends the request, and calls the methods afterwards.
+// Package crawl uses it for each page. Put it into the context of the request with WithCall, and
+// make another one for the next request. Methods are safe for concurrent use.
 type Call struct {
 	// Until ends the waits for the host, and for further tries, when it is closed. A request that
 	// was sent by then gets its response, so a crawl that ends starts nothing more and loses no
-	// response. The error is context.Canceled. If it is nil, only the context ends the waits.
+	// response. RoundTrip then returns context.Canceled. If Until is nil, only the context ends the
+	// waits.
 	Until <-chan struct{}
 
 	// Once is true if the caller repeats a failed request itself. The Transport doesn't, even if
 	// Config.Retry is set. The context's deadline is then the time that the host has for a
-	// response. If it passes, the host counts as one without a response, and pauses. The default is
-	// false, so that a deadline doesn't count for the host.
+	// response. If the deadline passes, the host is treated as a host that doesn't respond, and
+	// gets a short block. The default is false. Then a deadline that passes has no effect on the
+	// host.
 	Once bool
 
-	// Judges is true if the caller compares responses, and asks for a page that was served before
-	// if several in a row are no pages. Then 400, 405 and 409 to a GET count as 403 does. The
-	// default is false, so that these statuses are about the request, as those of an API are.
+	// Set Judges if your crawler itself finds out whether a host has banned it. Such a crawler
+	// compares the responses. If several in a row are errors, it requests again a page that the
+	// host has served before. A 400, 405 or 409 to a GET then counts as a 403 does (see
+	// hostlimit.Outcome). The default is false. Then these statuses show only that the request is
+	// wrong, as in an API, and have no effect on the host.
 	Judges bool
 
 	// Proof is true if the page was served before, and is asked for only to see whether its host
-	// serves again. Evidence records this, so that an audit tells the request from one for a page
-	// that is fetched twice. The default is false.
+	// serves again. Evidence records this. So an audit doesn't take the request for a needless
+	// second fetch of the page. The default is false.
 	Proof bool
 
 	probe bool // the request is to reach a Transport and no site, and isn't recorded
@@ -56,7 +61,7 @@ type answered struct {
 
 type callKey struct{}
 
-// WithCall returns a context for the request of c.
+// WithCall returns a context with c. Use it as the context of the one request that c is for.
 func WithCall(ctx context.Context, c *Call) context.Context {
 	return context.WithValue(ctx, callKey{}, c)
 }
@@ -67,9 +72,10 @@ func callOf(ctx context.Context) *Call {
 	return c
 }
 
-// Reached reports whether the request has reached t. It hasn't if a cache above t has responded, or
-// if the client leads past t. In that case nothing paces the crawl. See IsReachedBy. Check it after
-// the first request of a crawl.
+// Reached reports whether the request has reached t. It hasn't if a cache in front of t has
+// responded, or if the client's transport doesn't pass its requests to t. In the second case
+// nothing paces the crawl. Check it after the first request of a crawl. To find out before a crawl,
+// call IsReachedBy.
 func (c *Call) Reached(t *Transport) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,26 +83,28 @@ func (c *Call) Reached(t *Transport) bool {
 }
 
 // Excused reports whether the request has failed for a reason that isn't the host's. Until or the
-// context have ended its wait, or the request itself couldn't be sent.
+// context have ended its wait, or the request itself couldn't be sent. Don't count such a request
+// as a try.
 func (c *Call) Excused() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.excused
 }
 
-// Effect returns the effect of the last response to the request, or of its failure, on the host.
-// The effect says if the host is blocked and until when, if a block was lifted, and if only this
-// page fails. It is zero if nothing was sent. Use it to decide when to send the next request to the
-// host.
+// Effect tells what the last response did to the host. If the request failed without a response, it
+// tells what the failure did. The effect says if the host is blocked and until when, if a block was
+// lifted, and if only this page fails. It is zero if nothing was sent. Use it to decide when to
+// send the next request to the host.
 func (c *Call) Effect() hostlimit.Effect {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.effect
 }
 
-// Refused returns the reason if the last response was a refusal by more than its status. The reason
-// is the error of Config.IsRefusal, or the header field of a challenge. See Challenged. It is empty
-// if only the status counted, or no response came. Use it to tell a challenge from a page.
+// Refused returns the reason if something besides the status showed that the last response was a
+// refusal. The reason is the error of Config.IsRefusal, or the header field of a challenge. See
+// Challenged. It is empty if only the status counted, or no response came. Use it to tell a
+// challenge from a page.
 func (c *Call) Refused() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,15 +117,15 @@ func (c *Call) Refused() string {
 // Refuse reports a refusal that only the body of the response shows. Examples are a captcha with
 // status 200, and a page that asks for a pause. The host is blocked as by Config.IsRefusal. This is
 // so even if the response has just ended a block. Refuse returns the effect. Evidence records the
-// block with why, which is text for people and must not be empty.
+// block with the argument why, which is text for people. It must not be empty.
 //
 // Call it once, after the response has come, before or after its body ends. It does nothing and
 // returns the zero Effect if no response came, or after another Refuse or Ban of the request.
 func (c *Call) Refuse(why string) hostlimit.Effect { return c.revise(why, false) }
 
-// Ban is Refuse for a response that shows a ban. Use it if the host responds to all pages alike,
-// even to a page that it served before. The block lasts a minute, twice as long with each further
-// ban in a row, and the delay afterwards is longer.
+// Ban reports that the host responds to all pages alike, even to a page that it served before. It
+// is Refuse with another block. The block lasts a minute, twice as long with each further ban in a
+// row, and the delay afterwards is longer.
 func (c *Call) Ban(why string) hostlimit.Effect { return c.revise(why, true) }
 
 // revise reports to the host's state that the last answer is a refusal.
@@ -205,9 +213,9 @@ func (c *Call) meaning(cause error) error {
 }
 
 // IsReachedBy reports whether the requests that rt sends reach t. There may be transports in
-// between. If the client of a crawler leads past its Transport, nothing paces the crawler. It sends
-// rt a request that no cache can serve, and that t neither records nor sends on. Call it before a
-// crawl, if the user sets both the client and the Transport.
+// between. If the requests of a crawler don't reach its Transport, nothing paces the crawler.
+// IsReachedBy sends one request by rt. No cache can serve it, and t neither records it nor sends it
+// on. Call it before a crawl, if the user sets both the client and the Transport.
 func (t *Transport) IsReachedBy(ctx context.Context, rt http.RoundTripper) bool {
 	call := &Call{probe: true}
 	const nowhere = "politeness://probe.invalid/probe"

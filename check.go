@@ -20,15 +20,16 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// Check decides by robots.txt whether rawURL may be fetched, and doesn't fetch it. It fetches only
-// robots.txt, and waits for the host before. Use it before queueing a URL, and to show why one was
-// skipped. The verdict's Preferences are those that robots.txt states for the use of the page. If
-// robots.txt reserves one of Config.Purposes, the verdict doesn't allow the URL, and its Reason
-// names the purpose. The verdict is reported to Evidence. While robots.txt can't be fetched, the
-// verdict is that of Config.Robots, and its Reason is set. The URL is read as browsers read it, so
-// that /50%-off is /50%25-off. The error is an *Error if nothing could be decided, because the URL
-// can't be fetched at all, or the fetch of robots.txt couldn't start. If ctx is done, the error is
-// its cause.
+// Check decides by robots.txt whether rawURL may be fetched, and doesn't fetch it. It fetches
+// nothing but robots.txt. Before that fetch it waits for the host, as for any request. Use it
+// before queueing a URL, and to show why one was skipped. The verdict's Preferences are those that
+// robots.txt states for the use of the page. If robots.txt reserves one of Config.Purposes, the
+// verdict doesn't allow the URL, and its Reason names the purpose. The verdict is reported to
+// Evidence. While robots.txt can't be fetched, Config.Robots decides (OnUnreachable, ServeStale).
+// The error is nil, and the verdict's Reason says why. The URL is read as browsers read it, so that
+// /50%-off is /50%25-off. The error is an *Error if nothing could be decided, because the URL can't
+// be fetched at all, or the fetch of robots.txt couldn't start. If ctx is done, the error is its
+// cause.
 func (t *Transport) Check(ctx context.Context, rawURL string) (robots.Verdict, error) {
 	trip, err := t.inquire(ctx, rawURL, kindInquiry)
 	if err != nil {
@@ -39,9 +40,9 @@ func (t *Transport) Check(ctx context.Context, rawURL string) (robots.Verdict, e
 
 // Filter returns those of urls that robots.txt allows, in their order, such as the URLs of a
 // sitemap. It decides as Check does, for sixteen origins concurrently. If nothing could be decided
-// about some URLs, the error joins one error for each of them, with the URL. That error is
-// ErrUnreachable if robots.txt can't be fetched and Config.Robots allows nothing then. If ctx is
-// done, that error is the cause of ctx.
+// about some URLs, the error joins one error for each of them, with the URL. Unlike Check, Filter
+// returns an error that matches ErrUnreachable if robots.txt can't be fetched and Config.Robots
+// denies pages in that case. If ctx is done, that error is the cause of ctx.
 func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string, err error) {
 	allows := make([]bool, len(urls))
 	errs := make([]error, len(urls))
@@ -89,9 +90,9 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 
 // Sitemaps returns the Sitemap URLs that the robots.txt of rawURL's origin names. A relative URL is
 // resolved against that of robots.txt. Text that is no URL is returned as written. While robots.txt
-// can't be fetched, the error is an *Error with RetryAt and Is(err, ErrUnreachable), and Is(err,
-// ErrDisallowed) if a server has responded and Config.Robots allows nothing then. Use it to find
-// start URLs. Package crawl/sitemap reads the sitemaps.
+// can't be fetched, the error is an *Error that matches ErrUnreachable and has RetryAt. If a server
+// has responded, and Config.Robots denies pages in that case, the error matches ErrDisallowed too.
+// Use it to find start URLs. Package crawl/sitemap reads the sitemaps.
 func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, error) {
 	trip, err := t.inquire(ctx, rawURL, kindInquiry)
 	if err == nil {

@@ -11,8 +11,9 @@ import (
 	"github.com/go-politeness/politeness/internal/env"
 )
 
-// WithEnv returns c changed by those of these environment variables that are set and not empty. Use
-// it, as in SiteAudit(ua).WithEnv(), to let the operator of a crawler change a preset.
+// WithEnv returns c, changed by the environment variables below. A variable that isn't set, or is
+// empty, changes nothing. Use WithEnv, as in SiteAudit(ua).WithEnv(), to let the operator of a
+// crawler change a preset.
 //
 //	USER_AGENT                    UserAgent
 //	MAX_PAGES                     Spend.Pages, a whole number of at least 1
@@ -24,7 +25,8 @@ import (
 //
 // A random Delay stays random. Min and Max are scaled so that ROBOTS_DEFAULT_DELAY_SECONDS is their
 // mean. With 2, Responsive's 0.5 to 1.5 s become 1 to 3 s. A fixed Delay, or one that isn't set,
-// becomes the given time exactly. A Spend that was zero warns at 80 %.
+// becomes the given time exactly. If Spend was zero, and a variable sets a limit, the budget warns
+// at 80 % of the limit.
 //
 // If a value can't be read, the error names the variable. A variable that can have no effect is an
 // error too. This is ROBOTS_DEFAULT_DELAY_SECONDS if Limiter is set, and MAX_PAGES and

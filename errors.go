@@ -18,17 +18,21 @@ import (
 // The reasons of a refusal, for [errors.Is], which finds them also through the *url.Error that
 // http.Client wraps around every error.
 var (
-	// ErrDisallowed means that robots.txt or Config.Refuse disallows the URL. It is also the error
-	// if a server returns an error for robots.txt and robotscache.Config.OnUnreachable denies pages
-	// then.
+	// ErrDisallowed means that robots.txt or Config.Refuse disallows the URL. It is returned too if
+	// a server responds to the fetch of robots.txt with an error such as 500, and
+	// robotscache.Config.OnUnreachable denies pages in that case. The error then matches
+	// ErrUnreachable as well.
 	ErrDisallowed = errors.New("disallowed")
 	// ErrUnreachable means that robots.txt can't be fetched. [Error.RetryAt] is the time of the
-	// next fetch. If no server has responded (robotscache.ErrNoAnswer), the error isn't
-	// ErrDisallowed too. errors.As finds the cause if there is one, such as a *net.DNSError or a
-	// *tls.CertificateVerificationError without the certificates.
+	// next fetch. If a server has responded, and Config.Robots denies pages in that case, the error
+	// matches ErrDisallowed as well. If no server has responded (robotscache.ErrNoAnswer), it
+	// doesn't match ErrDisallowed. errors.As finds the cause if there is one, such as a
+	// *net.DNSError or a *tls.CertificateVerificationError. The field UnverifiedCertificates of the
+	// latter is empty.
 	ErrUnreachable = errors.New("robots.txt can't be fetched")
-	// ErrReserved means that the site reserves a purpose of Config.Purposes, in robots.txt, in the
-	// headers or in the page. The text of the error names the place.
+	// ErrReserved means that the site says that its pages must not be used for one of
+	// Config.Purposes, such as training AI. It says so in robots.txt, in a header or in the page.
+	// The text of the error names the place.
 	ErrReserved = errors.New("reserved by the site")
 	// ErrBudget means that pages, bytes or time are spent. [Error.RetryAt] is the time at which
 	// budget.Limits.Every renews them.
@@ -46,8 +50,9 @@ var (
 	ErrContentType = errors.New("content type not accepted")
 )
 
-// ErrStateHeld means that another process uses the state of Config.WithState. New returns it when
-// Config.StateWait is over.
+// ErrStateHeld means that another process uses the state of Config.WithState. New returns it only
+// if Config.StateWait isn't 0. It returns it after that time, or immediately if StateWait is
+// negative.
 var ErrStateHeld = errors.New("another process uses the state")
 
 // A Stage names the part of the pipeline that refused. Use it to handle refusals by their cause.
@@ -100,8 +105,8 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Timeout reports whether time ran out. The request couldn't start in time, the context's deadline
-// passed, or robots.txt didn't come in time. Method url.Error.Timeout asks only the outermost
-// error, which is this one.
+// passed, or robots.txt didn't come in time. Method url.Error.Timeout asks only the error that it
+// wraps directly. That is this *Error.
 func (e *Error) Timeout() bool {
 	if errors.Is(e.Err, ErrBusy) || errors.Is(e.Err, context.DeadlineExceeded) {
 		return true
@@ -115,8 +120,8 @@ func (e *Error) Timeout() bool {
 const soon = time.Minute
 
 // Temporary reports whether a retry loop may make the same request again. This is so if RetryAt is
-// at most a minute away, or if it isn't known and time ran out. A URL that is disallowed is never
-// temporary. Retry loops ask it, such as rehttp's RetryTemporaryErr.
+// at most a minute away. If RetryAt isn't known, it is so if Timeout is true. A URL that is
+// disallowed is never temporary. Retry loops ask it, such as rehttp's RetryTemporaryErr.
 func (e *Error) Temporary() bool {
 	if e.RetryAt.IsZero() {
 		return e.Timeout()
@@ -127,9 +132,9 @@ func (e *Error) Temporary() bool {
 // RetryableError is [Error.Temporary] under the name that the AWS SDK for Go asks for.
 func (e *Error) RetryableError() bool { return e.Temporary() }
 
-// As makes e a *PermanentError of github.com/cenkalti/backoff for [errors.As], in any version of
-// that package. It does so if the refusal isn't temporary. Then Retry of that package stops
-// immediately, and returns e.
+// As lets [errors.As] find a *PermanentError of github.com/cenkalti/backoff in e if the refusal
+// isn't temporary. Every version of that package works. Its function Retry then stops immediately,
+// and returns e.
 func (e *Error) As(target any) bool {
 	// Each version of the module is a separate package, with a type of this shape.
 	found := reflect.ValueOf(target).Elem()

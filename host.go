@@ -34,6 +34,6 @@ func BySite(req *http.Request) string {
 }
 
 // ByHost is the default of Config.HostKey. It returns the host of the URL in one spelling, with its
-// port unless the port is 80 or 443. Use it in a function of your own for the hosts that need no
-// rule, and in a program that compares hosts with a limiter's keys.
+// port unless the port is 80 or 443. If you write a Config.HostKey, call ByHost for the hosts that
+// you don't treat specially. Call it also to compare a host with the keys of a limiter.
 func ByHost(req *http.Request) string { return hostname.Key(req.URL.Host) }

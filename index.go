@@ -26,7 +26,8 @@ func DirectivesOf(resp *http.Response) robots.Directives {
 // PreferencesOf returns the site's preferences for the use of a page. They come from robots.txt,
 // from the headers, and from the page's <meta> elements as far as the body has been read. Set
 // Config.Purposes or ResponseLimits.CheckIndexing. Without both, and for a response that isn't 2xx,
-// PreferencesOf returns the zero value, which states nothing. PreferencesOf is safe to call while
+// PreferencesOf returns the zero value, which states nothing. Call PreferencesOf at the body's end,
+// before you use the page for a purpose such as training AI. PreferencesOf is safe to call while
 // the body is read.
 func PreferencesOf(resp *http.Response) robots.Preferences {
 	if head := headOf(resp); head != nil {

@@ -15,13 +15,14 @@ import (
 //
 //	client := &http.Client{Transport: t.Over(&http.Transport{Proxy: http.ProxyURL(proxy)})}
 //
-// All of them may be used at the same time. A robots.txt that t doesn't know yet is fetched by the
-// base of the request that asks first. Transport.Check and Sitemaps fetch it by Config.Base.
-// CloseIdleConnections is passed on to base.
+// All of them may be used at the same time. If Config.RobotsBase is set, it fetches every
+// robots.txt. Otherwise a robots.txt that t doesn't know yet is fetched by the base of the first
+// request that needs it. Transport.Check, Filter and Sitemaps use Config.Base. CloseIdleConnections
+// is passed on to base.
 //
-// If base is nil, http.DefaultTransport is used, as it is at each request. If base is a nil
-// pointer, or is or leads to a Transport (see Config.Base), nothing is sent. Then each request
-// returns an *Error of StageRequest.
+// If base is nil, http.DefaultTransport is used, as for Config.Base. base must not be a nil
+// pointer, a Transport, or a wrapper of a Transport (see Config.Base). If it is, nothing is sent,
+// and each request returns an *Error of StageRequest.
 func (t *Transport) Over(base http.RoundTripper) http.RoundTripper {
 	found := problems.List{Prefix: "politeness: "}
 	// A nil pointer in an interface isn't nil, and would panic at each request.

@@ -8,14 +8,22 @@
 //	client := &http.Client{Transport: t}
 //
 // Use it when you have a crawler that must not get banned, when you must prove a crawler's actions
-// and their reasons, or, together with package politenesstest, when you test a crawler. If a stage
-// doesn't let a request pass, you get an [*Error]. A response of the server, even a 429, is never
-// turned into an error unless [ResponseLimits] ask for it.
+// and their reasons, or, together with package politenesstest, when you test a crawler. If one of
+// these checks doesn't let a request pass, you get an [*Error]. Its Stage names the check. A
+// response with an error status, such as 429, is never turned into an error. Only Config.Response
+// and Config.Purposes turn a response into one, and only a 2xx response to a page.
 //
 // Package crawl is a crawler on top of this package. Package statuspage serves the present state of
 // a crawl. Package publicnet keeps a crawl off private networks. You can also use each part by
 // itself. The parts are packages robots, robots/robotscache, hostlimit, backoff, budget, revisit,
 // botauth, evidence with evidence/audit, and crawl/sitemap.
+//
+// Terms. A host is known by its key (see [ByHost]). Slots, delays, blocks and bans are explained in
+// package hostlimit. A refusal of a host is a response such as 429, and blocks the host. A refusal
+// by the Transport is an [*Error]. A rule is a function in Config.Refuse. A copy is a robots.txt
+// that was fetched before. A purpose is a use of pages, such as training AI. A site reserves a
+// purpose if it says that its pages must not be used for it. State is what is kept about hosts for
+// the next run (see [Config.WithState]).
 package politeness
 
 import (
@@ -59,7 +67,8 @@ type Config struct {
 	UserAgent string
 
 	// StrictUserAgent makes New return an error if UserAgent lacks a product, a version or a mail
-	// address. The default is false, so that a product and any contact are enough. From is a
+	// address. The mail address must be in UserAgent itself. Config.From doesn't replace it. The
+	// default is false. Then a product and any contact are enough, and Config.From counts as the
 	// contact.
 	StrictUserAgent bool
 
@@ -67,15 +76,18 @@ type Config struct {
 	// the contact of a UserAgent that has none. If it is empty, no such header is added.
 	From string
 
-	// Base sends the requests. The default is http.DefaultTransport, as it is at each request. It
-	// connects to private addresses as well. If your crawler follows links of strangers, use
-	// publicnet.Transport. Base must not be a Transport, because each page would wait for its host
-	// twice. Nor may a method Unwrap() http.RoundTripper of Base lead to a Transport. Transport.Over
-	// sends single requests by another base.
+	// Base sends the requests. The default is http.DefaultTransport. The variable is read at each
+	// request, so a later change of it counts. http.DefaultTransport connects to private addresses
+	// as well. If your crawler follows links of strangers, use publicnet.Transport. Base must not
+	// be a Transport, because each page would wait for its host twice. If Base has a method
+	// Unwrap() http.RoundTripper, its result must not be a Transport either. To send some requests
+	// by another base, see Transport.Over.
 	//
-	// A Proxy of Base should choose by the URL, so that robots.txt takes the same way. A robots.txt is
-	// fetched once for all requests that need it, with the context of the first of them. A Proxy that
-	// reads the context sees that context. Package crawl fetches robots.txt with the context of Run.
+	// If Base is an *http.Transport with a Proxy function, let the function choose by the URL
+	// alone. Then robots.txt is fetched by the same proxy as the pages. A robots.txt is fetched
+	// once for all requests that need it, with the context of the first of them. A Proxy function
+	// that reads the context sees that context. Package crawl fetches robots.txt with the context
+	// of Run.
 	Base http.RoundTripper
 
 	// RobotsBase sends the fetches of robots.txt, also those of Transport.Over, instead of Base.
@@ -88,11 +100,12 @@ type Config struct {
 	// min after 5xx, 429 and network errors.
 	Robots robotscache.Config
 
-	// AnswerRobots serves the program's own GET of a robots.txt, such as that of a library with its
-	// own rules, from the copy that the Transport has or fetches for it. Nothing more is sent, so
-	// that it costs no delay and no page of the budget. The response has the status and the text of
-	// the copy. It sets Robots.KeepText. If the robots.txt of an origin can't be fetched, the
-	// request is sent. The default is false, so that each such GET is an ordinary request.
+	// AnswerRobots is for a program, or a library in it, that requests robots.txt itself. If
+	// AnswerRobots is true, the Transport responds to such a GET from its own copy. If it has no
+	// copy, it fetches one. Nothing more is sent, so the GET costs no delay and no page of the
+	// budget. The response has the status and the text of the copy. AnswerRobots sets
+	// Robots.KeepText. If the robots.txt of an origin can't be fetched, the request is sent. The
+	// default is false, so that each such GET is an ordinary request.
 	AnswerRobots bool
 
 	// Hosts configures the limiter that New makes. It sets slots, delays and blocks of hosts, and
@@ -100,20 +113,20 @@ type Config struct {
 	// apart.
 	Hosts hostlimit.Config
 
-	// Limiter decides when a request may start. If it is nil, New makes one from Hosts. Set it to
-	// share one limiter between Transports, or between processes. Hosts then has no effect. If
-	// Transports of one process have the same pointer here, each keeps the crawl-delays that another
-	// one has read. If their Robots and the product tokens of their UserAgents are equal too, they
-	// fetch each robots.txt once.
+	// Limiter decides when a request may start. If Limiter is nil, New makes one from Hosts. Set it
+	// to share one limiter between Transports, or between processes. Hosts then has no effect. If
+	// Transports of one process share a Limiter that is a pointer, each obeys the crawl-delays that
+	// the others have read. If their Robots and the product tokens of their UserAgents are equal
+	// too, they fetch each robots.txt once.
 	Limiter hostlimit.Limiter
 
 	// Spend limits the pages, bytes and time of the crawl. New makes a budget from it. The default
 	// is unlimited.
 	Spend budget.Limits
 
-	// Budget counts the pages and bytes that are spent. If it is nil, New makes one from Spend. Set
-	// it to share one budget between Transports or processes, or to read the amounts spent. Spend
-	// then has no effect.
+	// Budget counts the pages and bytes that are spent. If Budget is nil, New makes one from Spend.
+	// Set it to share one budget between Transports or processes, or to read the amounts spent.
+	// Spend then has no effect.
 	Budget budget.Budget
 
 	// Timeouts sets from when http.Client.Timeout counts. The default is FromStart. It counts from
@@ -126,11 +139,12 @@ type Config struct {
 	// Response refuses responses that are too large or of the wrong type. The default is none.
 	Response ResponseLimits
 
-	// Upgrades bounds the connections of a host that were switched to another protocol (101), as to
-	// WebSocket. They occupy no slot, since they stay open for as long as a user looks at them. A
-	// request for a further connection is refused with ErrBusy. If several requests ask at the same
-	// time and too many are switched, the surplus connections occupy slots. The default is 16. If
-	// Upgrades is negative, each such connection occupies a slot.
+	// Upgrades is for a proxy or a browser. A crawler can leave it alone. It bounds the connections
+	// of a host that were switched to another protocol (101), as to WebSocket. They occupy no slot,
+	// since they stay open for as long as a user looks at them. A request for a further connection
+	// is refused with ErrBusy. If several requests ask at the same time and too many are switched,
+	// the surplus connections occupy slots. The default is 16. If Upgrades is negative, each such
+	// connection occupies a slot.
 	Upgrades int
 
 	// Streams bounds the streams of a host that occupy no slot once their headers have come. Such a
@@ -139,14 +153,15 @@ type Config struct {
 	// ends. The default is 0, so that each stream occupies a slot.
 	Streams int
 
-	// Evidence receives every decision. If it is nil, no decision is recorded.
+	// Evidence receives every decision. If Evidence is nil, no decision is recorded.
 	Evidence evidence.Evidence
 
-	// Purposes are the purposes for which pages are fetched. If a site reserves one of them, you
-	// get ErrReserved. The error comes before the fetch if robots.txt reserves it. It comes with
-	// the headers, and the body stays unread, if these reserve it. It comes while you read the body
-	// if a <meta> element of the page reserves it. The default is nil, so that nothing is enforced.
-	// Preferences of robots.txt and the headers are still recorded.
+	// Purposes are the purposes for which pages are fetched. If a site says that its pages must not
+	// be used for one of them, it reserves the purpose, and you get ErrReserved. If robots.txt
+	// reserves the purpose, the error comes before the fetch. If a header reserves it, the error
+	// comes with the headers, and the body isn't read. If a <meta> element reserves it, the error
+	// comes while you read the body. The default is nil, so that nothing is enforced. Preferences
+	// of robots.txt and the headers are still recorded.
 	Purposes []robots.Purpose
 
 	// HostKey returns the key by which slots, delays and blocks of a request are counted. It is
@@ -156,10 +171,11 @@ type Config struct {
 
 	// Refuse is for your own rules. If it returns an error, the request ends before any wait. It is
 	// called again after a wait, because the rules may have changed. It sees every request that
-	// would be sent, also fetches of robots.txt and their redirects. If it returns an error for one
-	// of these, robots.txt can't be fetched (ErrUnreachable). Next asks it about a GET request
-	// without headers. Package crawl leaves these URLs for later. The default is no rule.
-	// Anonymous, RefusePaths and RefuseHosts are ready-made rules. RefuseAny joins several.
+	// would be sent, also fetches of robots.txt and their redirects. If it returns an error for a
+	// fetch of robots.txt, robots.txt can't be fetched (ErrUnreachable). Transport.Next calls
+	// Refuse with a GET request without headers. If Refuse returns an error for a page, package
+	// crawl sets the URL aside, and asks again later. The default is no rule. Anonymous,
+	// RefusePaths and RefuseHosts are ready-made rules. RefuseAny joins several.
 	Refuse func(*http.Request) error
 
 	// IsRefusal detects refusals that no status shows, such as a challenge with status 200. If it
@@ -175,14 +191,15 @@ type Config struct {
 	DangerouslyIgnoreRobots bool
 
 	// StateWait is how long New waits while another process uses the state (WithState, or a
-	// hostlimit.Dir in Hosts.Store). Two processes with one state share the blocks of hosts, but not
-	// the delays. After that time, or immediately if StateWait is negative, New returns an error that
-	// matches ErrStateHeld. The default is 0. New doesn't wait then, and both processes use the state.
-	// Evidence records state_shared, and EvidenceErr reports it. The state is in use from New until
-	// the process ends, even by kill -9. Transports of one process share the state. If two processes
-	// use the state and the first ends, the next request of the other takes the state over. Then a
-	// third process is noticed. On AIX, Solaris, Plan 9 and WebAssembly other processes aren't
-	// noticed.
+	// hostlimit.Dir in Hosts.Store). Set it to -1 for a program that is started by a timer and must
+	// not run twice. Two processes with one state share the blocks of hosts, but not the delays.
+	// After that time, or immediately if StateWait is negative, New returns an error that matches
+	// ErrStateHeld. The default is 0. With 0 New doesn't wait and doesn't fail, and both processes
+	// use the state. Evidence records state_shared, and EvidenceErr reports it. The state is in use
+	// from New until the process ends, even by kill -9. Transports of one process share the state.
+	// Only one process holds the lock of the state. If that process ends, the other process takes
+	// the lock with its next request. So a third process that starts later still finds the state in
+	// use. On AIX, Solaris, Plan 9 and WebAssembly other processes aren't noticed.
 	StateWait time.Duration
 
 	state string // directory of WithState
@@ -341,9 +358,10 @@ func (t *Transport) newRecorder(cfg *Config, state string) *recorder.Recorder {
 // waits until they do. Redirects need no care. http.Client calls RoundTrip for each hop, so each
 // hop is checked and paced for its own host. The request occupies a slot of the host until the
 // response's body is read to its end or closed. req is never changed. Robots.txt, slots and delays
-// go by req.URL. A different req.Host is only sent. An error of Base is returned unchanged. Every
-// refusal is an *Error. If the context comes from hostlimit.WithPriority, req goes before waiting
-// requests of its host with a lower priority.
+// go by req.URL. If req.Host differs from req.URL.Host, it is sent as the Host header, and has no
+// other effect. An error of Base is returned unchanged. Every refusal is an *Error. If the context
+// comes from hostlimit.WithPriority, req goes before waiting requests of its host with a lower
+// priority.
 //
 // A request also ends with an error if its path is hidden in a URL.Opaque, such as "//host/path" or
 // the target of a CONNECT, since robots.txt can't be checked for it.
@@ -422,8 +440,8 @@ func (t *Transport) Limiter() hostlimit.Limiter { return t.cfg.Limiter }
 // status page shows it.
 func (t *Transport) EvidenceErr() error { return errors.Join(t.recorder.Err(), t.tally.StateErr()) }
 
-// CloseIdleConnections closes those of Base and RobotsBase, if they have such a method, for
-// http.Client.CloseIdleConnections. Call it at the end of a crawl.
+// CloseIdleConnections closes the idle connections of Base and RobotsBase, if they have a method of
+// that name. http.Client.CloseIdleConnections calls it. Call it at the end of a crawl.
 func (t *Transport) CloseIdleConnections() {
 	closeIdle(baseOf(t, nil))
 	closeIdle(t.cfg.RobotsBase)

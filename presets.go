@@ -13,13 +13,14 @@ import (
 // warnAt is the share of a limit at which SiteAudit warns, and a Spend that the environment sets.
 const warnAt = 0.8
 
-// SiteAudit is the policy of a site audit with proof. Its budget is 200 pages and 60 minutes, with
-// warnings at 80 %. A host gets 2 concurrent requests, 200 to 500 ms apart, or a crawl-delay if
-// that is longer. The delay grows if the host refuses (hostlimit.Learned). A request waits 10 s for
-// a slot at most, and a slot is taken back after 300 s. If robots.txt can't be fetched, the audit
-// continues, and its evidence has confidence "low". A group of robots.txt that names it only in
-// part applies as well (robots.Options.LenientAgents). Set Evidence. WithEnv lets MAX_PAGES,
-// MAX_SCAN_TIME_MINUTES and USER_AGENT change it.
+// SiteAudit is the policy of a site audit with proof. Use it to check one site whose owner wants to
+// see what was done. Its budget is 200 pages and 60 minutes, with warnings at 80 %. A host gets 2
+// concurrent requests, 200 to 500 ms apart, or a crawl-delay if that is longer. The delay grows if
+// the host refuses (hostlimit.Learned). A request waits 10 s for a slot at most, and a slot is
+// taken back after 300 s. If robots.txt can't be fetched, the audit continues, and its evidence has
+// confidence "low". A group of robots.txt applies also if its name is only a part of the crawler's
+// product token, or contains the token (robots.Options.LenientAgents). Set Evidence. WithEnv lets
+// the operator change the policy. Useful here are MAX_PAGES, MAX_SCAN_TIME_MINUTES and USER_AGENT.
 func SiteAudit(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,
@@ -38,14 +39,16 @@ func SiteAudit(userAgent string) Config {
 	}
 }
 
-// Conservative is the policy of a research crawler. A host gets one request at a time. The next one
-// starts 3 s after the end of the last, or a crawl-delay if that is longer. A 403 or 429 blocks the
-// host for 15 minutes, doubling on repeats to 24 h, with 10 to 20 % jitter. A longer Retry-After
-// applies instead. A copy of robots.txt is kept for 1 h. If robots.txt can't be fetched, no page is
-// fetched for 5 minutes. The User-Agent must contain product, version and a mail address. Otherwise
-// New returns an error. Public pages only, see Anonymous. WithEnv reads the ROBOTS_ variables. To
-// cache pages, put an RFC 9111 cache around the Transport. A cached page costs no delay and no page
-// of the budget.
+// Conservative is the policy of a research crawler. Use it if no host may complain, and time
+// doesn't matter. A host gets one request at a time. The next one starts 3 s after the end of the
+// last, or a crawl-delay if that is longer. A 403 or 429 blocks the host for 15 minutes, doubling
+// on repeats to 24 h, with 10 to 20 % jitter. A longer Retry-After applies instead. A copy of
+// robots.txt is kept for 1 h. If robots.txt can't be fetched, no page is fetched for 5 minutes. The
+// User-Agent must contain product, version and a mail address. Otherwise New returns an error.
+// Config.Refuse is Anonymous, so a request with credentials, or with a method other than GET and
+// HEAD, ends with an error. WithEnv lets the operator change the policy. Useful here are the
+// ROBOTS_ variables. To cache pages, put an RFC 9111 cache around the Transport. A cached page
+// costs no delay and no page of the budget.
 func Conservative(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,
@@ -74,15 +77,17 @@ func Conservative(userAgent string) Config {
 	}
 }
 
-// Bulk is the policy of a crawler of many sites. All hosts together get 64 concurrent requests, and
-// a host gets 2. Requests to a host are a crawl-delay or 200 ms apart. The delay grows if the host
-// refuses (hostlimit.Learned) or gets slower than usual (hostlimit.Slower, half the way to its
-// response time at each response). A request doesn't wait longer than 30 s. Instead you get an
-// error with Error.RetryAt. A 429 blocks the host for Retry-After, or for a Fibonacci time of at
-// most 600 s. If 600 s were refused twice, the block doubles, to at most 4 h. A success ends the
-// block. A request has up to 5 retries after 429, 5xx and network errors. Bodies have at most
-// 10 MiB. Directives noindex and nofollow are read. Set Response.Accept and Reject for the types
-// that the crawl wants.
+// Bulk is the policy of a crawler of many sites. Use it to fetch much from many hosts. All hosts
+// together get 64 concurrent requests, and a host gets 2. Requests to a host are a crawl-delay or
+// 200 ms apart. The delay grows if the host refuses (hostlimit.Learned). It grows too if the host
+// gets slower than usual (hostlimit.Slower). Each slow response then moves the delay at most half
+// the way to its response time. A request doesn't wait longer than 30 s. Instead you get an error
+// with Error.RetryAt. A 429 blocks the host for Retry-After. Without Retry-After the blocks grow as
+// the Fibonacci numbers do (1, 1, 2, 3, 5 s and so on), to at most 600 s. If the host still refuses
+// after two blocks of 600 s, each further block is twice as long as the one before, to at most 4 h.
+// A success ends the block. A request has up to 5 retries after 429, 5xx and network errors. Bodies
+// have at most 10 MiB. Directives noindex and nofollow are read. Set Response.Accept and Reject for
+// the types that the crawl wants.
 func Bulk(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,
@@ -102,8 +107,9 @@ func Bulk(userAgent string) Config {
 	}
 }
 
-// Responsive is the policy of a crawler that follows the host's own pace. A host gets one request
-// at a time. The time from the end of one to the start of the next is
+// Responsive is the policy of a crawler that follows the host's own pace. Use it for small or slow
+// servers. A host gets one request at a time. The time from the end of one to the start of the next
+// is
 //
 //	max(0.5 to 1.5 s at random, crawl-delay, t², delay learned from refusals)
 //

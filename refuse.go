@@ -34,13 +34,13 @@ func Anonymous(req *http.Request) error {
 
 // Challenged returns an error if the header fields of resp show a challenge. A challenge is a page
 // of a protection that tests the browser or asks for a captcha. The text of the error names the
-// field, for example cf-mitigated. Function hints.Challenge lists the fields of five vendors. The
-// error is nil if there is none of them, which doesn't prove that resp is the page.
+// field, for example cf-mitigated. Function hints.Challenge lists the fields of five vendors. If
+// resp has none of these fields, the error is nil. resp may still be a challenge.
 //
-// A Transport already treats such a response as a refusal, and blocks the host for any status. Call
-// Challenged to recognize a challenge when you handle responses, or together with your own rules in
-// Config.IsRefusal. This library never solves a challenge. If a site has one for you, ask its owner
-// to let your crawler pass.
+// A Transport already treats such a response as a refusal. It blocks the host, whatever the status
+// is. Call Challenged to recognize a challenge when you handle responses, or together with your own
+// rules in Config.IsRefusal. This library never solves a challenge. If a site has one for you, ask
+// its owner to let your crawler pass.
 func Challenged(resp *http.Response) error {
 	field := hints.Challenge(resp)
 	if field == "" {
@@ -51,7 +51,8 @@ func Challenged(resp *http.Response) error {
 
 // RefusePaths returns a Config.Refuse that returns an error for each URL whose path matches one of
 // the patterns. Use it for terms of a site, logins, or calendars without end. A pattern is compared
-// with the path as sent and decoded, and with path and query as sent (URL.RequestURI).
+// with the escaped path, with the decoded path, and with the escaped path and its query
+// (URL.RequestURI). One match is enough.
 func RefusePaths(patterns ...*regexp.Regexp) func(*http.Request) error {
 	return func(req *http.Request) error {
 		u := req.URL
@@ -85,11 +86,11 @@ func RefuseAny(rules ...func(*http.Request) error) func(*http.Request) error {
 type HostList struct{ file *hostfile.File[string] }
 
 // RefuseHosts reads a file of hosts that the crawler must leave alone, one a line. Set
-// Config.Refuse to the Refuse method of the result. If the file changes, it is read again within a
-// second of use. A new line applies to every request that starts later, even if the request already
-// waits.
+// Config.Refuse to the Refuse method of the result. When a request uses the list, the list looks
+// whether the file has changed, at most once a second. A new line applies to every request that
+// starts later, even if the request already waits.
 //
-//	# hosts to leave alone         and why, as errors and records have it
+//	# host to leave alone          reason, which errors and evidence show
 //	example.com                    the owner has asked us to
 //	.example.org                   and everything below it
 //	localhost:8080                 one port alone
@@ -98,7 +99,7 @@ type HostList struct{ file *hostfile.File[string] }
 //	cfg.Refuse = list.Refuse
 //
 // Replace the file by a rename, as most editors do. A file that is truncated and written in place
-// is empty for an instant, and excludes no host then.
+// is empty for an instant. In that instant no host is refused.
 //
 // The error lists the faulty lines, each with its fault.
 func RefuseHosts(path string) (*HostList, error) {
@@ -124,7 +125,8 @@ func (l *HostList) Refuse(req *http.Request) error {
 }
 
 // Err returns nil if the file as it is now is in force. Otherwise the error lists the faulty lines.
-// The other lines apply, and so does the previous list. Check it after a change of the file.
+// The lines without a fault are in force. Hosts that only the previous list names are still refused
+// until the file is correct. Check Err after a change of the file.
 func (l *HostList) Err() error {
 	if err := l.file.Err(); err != nil {
 		return fmt.Errorf("politeness: RefuseHosts: %w", err)

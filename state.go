@@ -19,19 +19,20 @@ import (
 // WithState returns c with a memory in dir that outlives the process, so that a crawler that is
 // started every hour is as polite as one that never stops:
 //
-//	DIR/hosts/    state of hosts: blocks, refusals in a row, learned delays, far next starts (hostlimit.Dir)
+//	DIR/hosts/    state of hosts: blocks, refusals in a row, learned delays,
+//	              and next starts that are more than a minute away (hostlimit.Dir)
 //	DIR/robots/   robots.txt, and which origins can't be asked for it (robotscache.Dir)
-//	DIR/budget/   what is spent of a Spend with Every (budget.Keep)
+//	DIR/budget/   what is spent of the budget, if Spend.Every is set (budget.Keep)
 //
 // Each host and each origin has a separate file with a hashed name. Files have mode 0600, and
-// directories 0700. Processes may share dir. New fails if dir can't be written to. A later loss
-// stops no request. Evidence records state_lost, and EvidenceErr, the status page and
-// crawl.Progress report the reason. They also warn if others may write to dir. See
+// directories 0700. Processes may share dir. New fails if dir can't be written to. If dir can't be
+// read or written later, no request fails. Evidence records state_lost, and EvidenceErr, the status
+// page and crawl.Progress report the reason. They also warn if others may write to dir. See
 // docs/restarts.md. An empty dir keeps nothing.
 //
-// Runs one after another are paced as one run is. The first start on a host waits for the host's
-// delay, counted from New, unless the kept state shows that the delay is over. Concurrent runs
-// share blocks, but not delays. See StateWait.
+// Several runs, one after the other, are paced like one long run. The first start on a host waits
+// for the host's delay, counted from New, unless the kept state shows that the delay is over.
+// Concurrent runs share blocks, but not delays. See StateWait.
 //
 // WithState changes Hosts and Robots, so set them before. If Limiter is set, WithState has no
 // effect on that limiter. New reports both mistakes. To share a limiter that remembers, make it
@@ -61,10 +62,11 @@ func (c Config) newBudget() budget.Budget {
 // elsewhere.
 func (c Config) keepsBudget() bool { return c.Budget == nil && c.state != "" && c.Spend.Every != 0 }
 
-// GiveBack gives the unspent part of a kept budget back, so that the next process may spend it. See
-// budget.Kept. Call it when t sends nothing more for a while. Package crawl does so at the end of
-// Run. Without the call up to a hundredth of the budget can't be spent until the next window. Other
-// budgets have nothing to give back.
+// GiveBack returns the unspent part of a budget that is kept on disk (budget.Kept, WithState). Such
+// a budget reserves small parts for each process. After GiveBack another process may spend the rest
+// of that part. Call it when t sends nothing more for a while. Package crawl does so at the end of
+// Run. Without the call up to a hundredth of each limit is lost until Spend.Every renews the
+// budget. Other budgets have nothing to give back.
 func (t *Transport) GiveBack(ctx context.Context) error {
 	if kept, ok := t.cfg.Budget.(interface{ GiveBack(context.Context) error }); ok {
 		return kept.GiveBack(ctx)

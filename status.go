@@ -34,7 +34,8 @@ type Status struct {
 	Refusals map[string]int64 `json:"refusals"`
 
 	// Waiting counts the requests that wait, by cause. Causes are "delay", "slot", "block",
-	// "probe", "place", "site" and "visit-time".
+	// "probe", "place", "site" and "visit-time". For the first six see hostlimit.Wait. "visit-time"
+	// means that robots.txt has a Visit-time, and the present time is outside of it.
 	Waiting map[string]int `json:"waiting"`
 
 	// HostsBy counts the hosts by state. States are "blocked", "waited for", "in flight", "paced"
@@ -86,12 +87,14 @@ type Status struct {
 type HostStatus struct {
 	hostlimit.HostState
 
-	// Answers counts the responses to this Transport, none included. Refused counts the refusals
-	// among them, which are 429, 401, 402, 403, 451, 408, 425, 5xx and no response.
+	// Answers counts the responses to this Transport. A try that got no response counts too.
+	// Refused counts the refusals among them, which are 429, 401, 402, 403, 451, 408, 425, 5xx and
+	// no response.
 	Answers int64 `json:"answers"`
 	Refused int64 `json:"refused,omitempty"`
 
-	// Leak is true if Silent is over a minute. The body may never be closed.
+	// Leak is true if Silent is over a minute. Probably the program doesn't close the body of a
+	// response.
 	Leak bool `json:"leak,omitempty"`
 }
 
