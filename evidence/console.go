@@ -184,28 +184,31 @@ func size(n int64) string {
 	return fmt.Sprintf("%d %s", n, [...]string{"bytes", "kB", "MB"}[unit])
 }
 
-// A ConsoleConfig selects the records that NewConsole writes. The zero value writes those of
-// Console.
+// A ConsoleConfig selects the records that NewConsole writes. With the zero value, NewConsole
+// writes the same records as Console.
 type ConsoleConfig struct {
 	// All writes the routine records too, such as robots_allowed, started and fetched.
 	All bool
 }
 
-// Console returns an Evidence for a user at the terminal. It writes a line for each decision to w,
-// such as os.Stderr, in colours if w is a terminal and NO_COLOR isn't set. It shows why requests
-// wait, every refusal, every error, everything that takes ten seconds, and every ten seconds how
-// much has been fetched. Routine records have no line. A wait for a host has one line a minute,
-// unless its reason changes. If requests can't start in time for the same reason, three have a
-// line. The 10th, the 100th and so on have a line that names the setting to change. If one URL is
-// requested 10 times within 24 hours, there is a line too, and again at 100 times and so on. Use
-// package revisit to send fewer of these requests. It is no proof, so keep a log as well.
+// Console returns an Evidence for a user at the terminal. It writes the important decisions to w,
+// such as os.Stderr, one line each. If w is a terminal and NO_COLOR isn't set, the lines have
+// colours. It shows refusals, errors, the reasons for waits, and fetches that take ten seconds or
+// longer. Every ten seconds it shows how much has been fetched. Routine records have no line. A
+// wait for a host has one line a minute, unless its reason changes. If many requests time out
+// before their start for the same reason, the first three have a line. At the 10th, the 100th and
+// so on, a line names the setting to change. If one URL is requested 10 times within 24 hours,
+// there is a line too, and again at 100 times and so on. To send fewer of these requests, use
+// package revisit.
+//
+// The lines prove nothing, so keep a log as well.
 //
 //	Evidence: evidence.Multi(log, evidence.Console(os.Stderr))
 //
 // A line that can't be written is lost.
 func Console(w io.Writer) Evidence { return NewConsole(w, ConsoleConfig{}) }
 
-// NewConsole is Console with a configuration. Use it to show fewer or more records.
+// NewConsole is Console with a configuration. Use it to show the routine records too.
 func NewConsole(w io.Writer, cfg ConsoleConfig) Evidence {
 	waits, _ := simplelru.NewLRU[string, time.Time](maxWaits, nil) // an error is for 0 and less
 	c := &console{w: w, waits: waits, repeats: newRepeats(), coloured: onTerminal(w), all: cfg.All}

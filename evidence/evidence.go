@@ -18,8 +18,8 @@
 //	&Recorder{}                     records in memory, for a test
 //	Redact(log, "token")            a log without the values of these parameters
 //
-// Each [Decision] is one record. The first record of a Transport is its [Policy]. [Type] has the
-// records of a request in their order. The file schema.json describes their JSON.
+// Each [Decision] is one record. The first record of a Transport is its [Policy]. The comment of
+// [Type] lists the records of a request in their order. The file schema.json describes their JSON.
 package evidence
 
 import (
@@ -95,9 +95,10 @@ const (
 // A Decision is one record. It is flat, and complete by itself. Fields that don't apply to its Type
 // are zero. JSON and slog attributes are made from the struct, in the order of the fields, under
 // the names of their tags. Zero fields are left out if their tag has omitzero. In JSON, durations
-// are seconds, and times are RFC 3339 with nanoseconds. The tag of a string has its largest number
-// of bytes in JSON. A longer string is cut, and ends with [Clipped]. So a record without Text is at
-// most 8 KB long, however long a server's texts are. Sinks get it by Evidence.Record.
+// are seconds, and times are RFC 3339 with nanoseconds. For a string field, the tag "most" is its
+// largest length in JSON, in bytes. A longer string is cut, and ends with [Clipped]. So a record
+// without Text is at most 8 KB long, however long a server's texts are. Sinks get it by
+// Evidence.Record.
 type Decision struct {
 	Type Type `json:"type,omitzero" most:"64"`
 	// When it was decided.
@@ -122,7 +123,8 @@ type Decision struct {
 	// Trip of the same Transport whose redirect led here. 0 if there is none.
 	From uint64 `json:"from,omitzero"`
 
-	// Whether the crawl continues with it.
+	// Whether the crawl may go on with what the record is about, such as a request. Always present.
+	// It is false in records of a refusal, a block or a failure.
 	Allowed bool `json:"allowed"`
 	// Rule of robots.txt that decided, as written.
 	MatchedRule string `json:"matchedRule,omitzero" most:"320"`
@@ -141,33 +143,34 @@ type Decision struct {
 	// First 8 hex characters of the SHA256 of the robots.txt that decided.
 	Copy string `json:"copy,omitzero" most:"48"`
 
-	// Number of this start on its Host, from 1. Each Policy.Process counts its own starts. If Process
-	// is empty, Policy.Limiter counts them.
+	// Number of this start on its Host, from 1. A start is the sending of a request. Each process
+	// numbers its own starts (Policy.Process). If Policy.Process is empty, the limiter numbers them.
 	Seq uint64 `json:"seq,omitzero"`
 	// Number of an earlier start that this start replaces, because nothing was sent at that time. 0 if
 	// there is none.
 	Instead uint64 `json:"instead,omitzero"`
-	// Stamp of the start that has the number Instead, on the clock of Prev.
+	// Time of the start that has the number Instead. It is by the same clock as Prev, see At.
 	InsteadAt time.Time `json:"insteadAt,omitzero"`
 	// Time at which the request was sent, on its connection if the transport reports that.
 	Start time.Time `json:"start,omitzero"`
-	// Stamp of the latest earlier start on Host that the limiter knew, in any process. Zero if none is
+	// Time of the latest earlier start on Host that the limiter knew, in any process. Zero if none is
 	// known.
 	Prev time.Time `json:"prev,omitzero"`
-	// Time from which on the page could be asked for again, as its asker remembers. Zero at the
-	// first request for the page, or if no program remembers the page.
+	// Earliest time for this request, as the program that repeats it has remembered, such as package
+	// revisit or crawl. Zero at the first request for the page, or if no program remembers the page.
 	Due time.Time `json:"due,omitzero"`
-	// Whether the page, which was served before, was asked for only to see whether Host serves again.
+	// Whether this request only tests if Host, which has refused, serves again. The page was served
+	// before.
 	Proof bool `json:"proof,omitzero"`
 	// Start by the clock of a limiter that several processes share. Prev and BlockedUntil are by
 	// the same clock then. If it is zero, they are by the clock of the process.
 	At time.Time `json:"at,omitzero"`
-	// End of the last block of Host that the limiter knew at Start, of any origin. Zero if there is
-	// none.
+	// End of the last block of Host that the limiter knew at Start, whoever set the block. Zero if
+	// there is none.
 	BlockedUntil time.Time `json:"blockedUntil,omitzero"`
 	// Wait for one of the host's slots.
 	WaitSlot time.Duration `json:"waitSlot,omitzero"`
-	// Wait for the delay after the start before.
+	// Wait for the delay that follows the previous start on Host.
 	WaitDelay time.Duration `json:"waitDelay,omitzero"`
 	// Wait for the end of a block.
 	WaitBlock time.Duration `json:"waitBlock,omitzero"`
@@ -184,8 +187,11 @@ type Decision struct {
 	Slots int `json:"slots,omitzero"`
 	// Whether it is the first request after a block.
 	Probe bool `json:"probe,omitzero"`
-	// Obstacle that a request waits for, or has waited for in vain, which is "slot", "place",
-	// "site", "delay", "block", "probe", "visit-time", "robots.txt" or "answer".
+	// What a request waits for, or has waited for in vain. "slot" is a slot of Host. "place" is a
+	// place of Policy.MaxInFlight, and "site" one of Policy.PerSite. "delay" and "block" are times
+	// that must pass. "probe" is the response to the first request after a block. "visit-time" are
+	// the hours in robots.txt, and "robots.txt" is the file itself. "answer" is the response of a
+	// server that hasn't begun it.
 	Hold string `json:"hold,omitzero" most:"48"`
 
 	// Status of the response.
@@ -216,18 +222,18 @@ type Decision struct {
 	Quota time.Duration `json:"quota,omitzero"`
 	// Reason for which the response is a refusal, regardless of its status.
 	Refused string `json:"refused,omitzero" most:"96"`
-	// Whether the refusal was found late, in the body of a response whose headers had counted
-	// already. Refused has the reason.
+	// Whether the refusal was found late, in the body. The headers of the response had counted
+	// before, for example as a success. Refused has the reason.
 	Late bool `json:"late,omitzero"`
 	// In started and resent, whether the request had If-None-Match or If-Modified-Since. In the
 	// records of a 4xx, whether it had any condition or a range.
 	Conditional bool `json:"conditional,omitzero"`
-	// Whether the caller of a 4xx compares responses, so that 400, 405 and 409 to a GET may be a
-	// ban.
+	// In the records of a 4xx, whether the program compares responses, as package crawl does
+	// (politeness.Call.Judges). Then 400, 405 and 409 to a GET may be a ban.
 	Page bool `json:"page,omitzero"`
-	// Whether the caller gave it up, which doesn't count for the host.
+	// Whether the caller gave up the request. Such a failure doesn't count against the host.
 	Left bool `json:"left,omitzero"`
-	// Connections that the try has opened. Zero stands for at most one.
+	// Number of connections that the try opened, if more than one. Otherwise it is zero.
 	Connections int `json:"connections,omitzero"`
 	// Target of a redirect.
 	Location string `json:"location,omitzero" most:"312"`
@@ -238,20 +244,20 @@ type Decision struct {
 
 	// End of the block, or of a wait as far as that is known.
 	Until time.Time `json:"until,omitzero"`
-	// Kind of refusal that set the block, which is "refused", "unsure" or "ban". Empty if the
-	// refusal wasn't counted.
+	// What set the block. "refused" is a refusal such as 429. "unsure" is an unclear response, such
+	// as a 503, whose block is also called a pause. "ban" is a ban. Empty if no refusal was counted.
 	Kind string `json:"kind,omitzero" most:"48"`
-	// Number of the Kind in a row.
+	// How many responses of this Kind have come in a row.
 	Refusals int `json:"refusals,omitzero"`
 	// Whether an earlier process, or another one, set the block.
 	Restored bool `json:"restored,omitzero"`
-	// Whether an operator did it, through a hostlimit.Controller.
+	// Whether an operator set or lifted the block, through a hostlimit.Controller.
 	Hand bool `json:"hand,omitzero"`
 	// In lease_expired, the start that lost its slot, as "ID/SEQ" with the ID of its
 	// Policy.Process, or else Policy.Limiter.
 	Of string `json:"of,omitzero" most:"48"`
 
-	// SHA256 of the robots.txt in hex, also beside Preferences.
+	// SHA256 of the robots.txt in hex. Records that have Preferences of robots.txt have it too.
 	SHA256 string `json:"sha256,omitzero" most:"64"`
 	// Time for which the robots.txt is used.
 	TTL time.Duration `json:"ttl,omitzero"`
@@ -262,9 +268,9 @@ type Decision struct {
 
 	// Limit of the budget, which is "pages", "pages_per_host", "bytes" or "time".
 	Limit string `json:"limit,omitzero" most:"48"`
-	// Part of the limit that is spent, a time in whole seconds.
+	// How much of the limit is spent. For the limit "time", the unit is seconds.
 	Used int64 `json:"used,omitzero"`
-	// Size of the limit, a time in whole seconds.
+	// Size of the limit. For the limit "time", the unit is seconds.
 	Max int64 `json:"max,omitzero"`
 	// Length of the window that Max is for. Zero stands for the whole crawl.
 	Every time.Duration `json:"every,omitzero"`
@@ -294,8 +300,9 @@ type LogLine struct {
 	// Number of the record in its log, from 1.
 	N uint64 `json:"n,omitzero"`
 
-	// Jump of the wall clock ahead since the record before, if the clock was set or the computer
-	// slept. The crawl's own clock, by which its limits go, stood still meanwhile.
+	// How far the wall clock has jumped forward since the previous record, because it was set or the
+	// computer slept. The clock by which the crawl times its delays and its budget stood still
+	// meanwhile.
 	Jumped time.Duration `json:"jumped,omitzero"`
 
 	// In a signed log, 64 random bits.
@@ -304,6 +311,7 @@ type LogLine struct {
 	Edge string `json:"edge,omitzero"`
 	// In the first line of a chained log, last hash of the log before it in the file.
 	After string `json:"after,omitzero"`
-	// In some lines of a chained log, SHA-256 of this line and all before it, base64url.
+	// In some lines of a chained log, SHA-256 of the previous hash, of the lines since and of this
+	// line, base64url. So it depends on all lines before.
 	Hash string `json:"hash,omitzero"`
 }

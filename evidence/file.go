@@ -14,9 +14,10 @@ import (
 
 // OpenFile returns a Log that appends to the named file, which it makes if need be, for the user's
 // eyes only (mode 0600). Use it instead of JSONLines if a crawler is started more than once. It
-// removes half a line of a process that was killed. A signed log continues the tree of the file. A
-// chained log names the hash of the log before it, so that an auditor finds a log that was taken
-// out. A file that isn't a log is an error, and stays as it is.
+// removes half a line of a process that was killed. A signed log continues the tree of the file.
+// The file may hold several logs, one for each run. A chained log begins with the last hash of the
+// log before it. So an auditor notices if a log was removed. A file that isn't a log is an error,
+// and stays as it is.
 //
 // Close closes the file too. One Log at a time may append to a file. If the file system has locks,
 // a second one is an error while the first is open, in this process or another.

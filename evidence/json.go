@@ -82,11 +82,12 @@ func (d Decision) MarshalJSON() ([]byte, error) { return d.AppendJSON(nil), nil 
 // AppendJSON appends d to b as one JSON object on one line and returns the extended buffer. If b
 // has room, it allocates nothing, except for a policy.
 //
-// Members that follow from others are left out, and UnmarshalJSON fills them in. These are the
-// method GET of a URL, and the attempt 1 of a trip. Records of started and resent leave out a start
-// that is the timestamp, and the source "random" of the delay. Records of fetched and failed leave
-// out a duration that is the latency, and a start that is the timestamp less the duration. Records
-// of host_blocked and robots_unreachable leave out a retryAt that is until.
+// Members with their usual value are left out, and UnmarshalJSON fills them in. If a record has a
+// URL and no method, the method is GET. If it has a trip and no attempt, the attempt is 1. Records
+// of started and resent leave out a start that is the timestamp, and the source "random" of the
+// delay. Records of fetched and failed leave out a duration that is the latency, and a start that
+// is the timestamp less the duration. Records of host_blocked and robots_unreachable leave out a
+// retryAt that is until.
 //
 // Times are in UTC. Durations are exact to the nanosecond. A byte that isn't UTF-8, as some
 // robots.txt files have, is written as a lone surrogate \udc80 to \udcff. Other JSON readers get a

@@ -60,14 +60,15 @@ type Log struct {
 	other   error // first of the other errors: of publishing a checkpoint, or of closing the file
 }
 
-// A LogConfig sets how changes of a log are found later. The zero value is a plain log, in which an
-// auditor finds no more than a missing line. Set it if somebody else must trust the log.
+// A LogConfig sets how changes of a log are found later. The zero value is a plain log. In such a
+// log, an auditor notices only missing lines. Set Chained or Signed if somebody else must trust the
+// log.
 type LogConfig struct {
 	// Chained adds hashes to the log, so that an auditor finds later changes. The first line, every
-	// eighth line after it and the last line have a "hash". The hash is the SHA-256 of the hash
-	// before, of the lines since, and of the line itself. Close writes a last record, log_closed.
-	// Anyone who changes a line and computes all later hashes again isn't found. To exclude that too,
-	// keep the last hash elsewhere.
+	// eighth line after it and the last line have a "hash". The hash is the SHA-256 of the previous
+	// hash, of the lines since, and of the line itself. Close writes a last record, log_closed.
+	// If somebody changes a line and computes all later hashes again, the auditor doesn't notice the
+	// change. To exclude this, keep the last hash elsewhere.
 	Chained bool
 
 	// Signed makes a log that a stranger can check. The default is nil, so that the log isn't
@@ -78,10 +79,11 @@ type LogConfig struct {
 // JSONLines returns a plain Log that writes to w. Call Close at the end. It flushes, and doesn't
 // close w.
 //
-// Lines are buffered until there are 64 KiB, or until the first record after a second. If a record
-// makes a write due, its goroutine writes, and the others continue. If w fails, nothing is lost at
-// first. The Log tries again with later records, from the byte where w stopped. It drops new
-// records only when 16 MiB are waiting. Err and Close report it. The crawl never notices.
+// Lines are written when 64 KiB are buffered, or with the first record that comes a second or more
+// after the last write. If a record makes a write due, its goroutine writes, and the others
+// continue. If w fails, nothing is lost at first. The Log tries again with later records, from the
+// byte where w stopped. It drops new records only when 16 MiB are waiting. Err and Close report it.
+// The crawl never notices.
 //
 // All Logs of a process write times on one clock. It begins with the wall clock at the first record
 // of any Log, and moves on with the monotonic clock. So if the wall clock is set back during a

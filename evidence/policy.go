@@ -8,10 +8,10 @@ import (
 // A Policy is the promise of a Transport when its log began, with every default filled in. An
 // auditor compares the Transport's records with it. It names no secret.
 //
-// If a policy record has a Host, it applies to that host alone. Such a record is written if
-// hostlimit.Config.Override gives the host other limits than at the start before. It applies from
-// the start Seq on, or from the record on if it has no Seq. Then only Slots, DelayMin, DelayMax,
-// Adaptive, Ceiling and FromEnd are set.
+// If a policy record has a Host, it applies to that host alone. Such a record is written when
+// hostlimit.Config.Override changes the limits of the host. The new limits apply from the start
+// with the number Seq. If Seq is 0, they apply to everything after this record. In such a record,
+// only Slots, DelayMin, DelayMax, Adaptive, Ceiling and FromEnd are set.
 type Policy struct {
 	// ID of the Transport, 64 random bits.
 	ID string `json:"id,omitzero" most:"16"`
@@ -59,11 +59,12 @@ type Policy struct {
 	// Largest number of connections of a host that were switched to another protocol and occupy no
 	// slot.
 	Upgrades int `json:"upgrades,omitzero"`
-	// Streams of events of a host at most that occupy no slot.
+	// Largest number of event streams of a host that occupy no slot.
 	Streams int `json:"streams,omitzero"`
 	// Longest wait of a request for its start.
 	MaxWait time.Duration `json:"maxWait,omitzero"`
-	// Rule that makes Host of a URL, which is "host", "site", or "own" for a user's function.
+	// Rule by which Decision.Host is made from a URL, which is "host", "site", or "own" for a user's
+	// function.
 	HostKey string `json:"hostKey,omitzero" most:"8"`
 
 	// Policy of the blocks after refusals, which is "fibonacci", "doubling", or "own" for the
@@ -110,7 +111,8 @@ type Policy struct {
 	RobotsText bool `json:"robotsText,omitzero"`
 	// Whether rules of the user's refuse requests.
 	OwnRules bool `json:"ownRules,omitzero"`
-	// Purposes of the crawl. Pages that reserve one of them aren't fetched or not handed over.
+	// Purposes of the crawl. If a site reserves one of them for a page, the page isn't fetched, or its
+	// response isn't given to the program.
 	Purposes string `json:"purposes,omitzero" most:"32"`
 
 	// Budget of the crawl, 0 if unlimited.
@@ -120,7 +122,7 @@ type Policy struct {
 	MaxTime      time.Duration `json:"maxTime,omitzero"`
 	// Length of the windows in which the budget is renewed, 0 if it isn't.
 	Every time.Duration `json:"every,omitzero"`
-	// Whether all runs and processes of State spend it together.
+	// Whether all runs and processes with the same State spend one budget together.
 	Kept bool `json:"kept,omitzero"`
 	// Further tries of a request at most.
 	Retries int `json:"retries,omitzero"`

@@ -11,8 +11,9 @@ import (
 )
 
 // RedactURL cuts the userinfo ("user:password@") out of every URL in s. The text s is a URL, or
-// mentions URLs. Use RedactURL in your own sink if the sink is called without [Safe]. The sinks of
-// this package apply it to every field that may mention a URL.
+// mentions URLs. politeness.New already does this for Config.Evidence (see [Safe]). Call RedactURL
+// only if you call your sink yourself. The sinks of this package apply it to every field that may
+// mention a URL.
 //
 // RedactURL reads URLs as browsers do. For example, "https:/user:password@h" is a URL. It also
 // finds escaped URLs, as in "?next=https%3A%2F%2Fuser%3Apassword%40h", escaped up to seven times.
@@ -224,7 +225,7 @@ func clipStrings(object unsafe.Pointer, table []member) {
 	}
 }
 
-// Clipped ends a string of a record that was longer than the record has room for.
+// Clipped is the end of a string in a record that was cut, because it was too long for its field.
 const Clipped = "[...]"
 
 // maxQuoted is how many bytes of JSON one byte of a string takes at most: "\u0000".

@@ -34,22 +34,23 @@ const signEvery = time.Minute
 // are in it.
 //
 // A line of a signed log has "salt", 64 random bits, so that the hashes in a proof don't let a
-// reader guess the lines that are left out. [OpenFile] continues with the tree of a file, so that
-// one Key and Origin stand for one tree that only grows.
+// reader guess the lines that are left out. [OpenFile] continues with the tree of a file, so each
+// file has one tree that only grows. If you send checkpoints to a public witness, use a separate
+// Origin for each file, because a witness expects one tree for each Origin.
 type SignConfig struct {
 	// Key signs the checkpoints. Make one with ed25519.GenerateKey.
 	Key ed25519.PrivateKey
 
-	// Origin is the name of the log, usually one that you control, such as "example.com/crawler".
+	// Origin is the name of the log. Begin it with a domain of yours, such as "example.com/crawler".
 	// It has no spaces and no "+".
 	Origin string
 
 	// Publish receives each checkpoint when the checkpoint and all lines before it are written. Send
 	// the checkpoint to other people, such as by mail or to a witness. If the writer has a method Sync
 	// and isn't a pipe, the lines are synced first. If Sync fails, nothing is published any more, and
-	// Err and Close report the failure. Calls come one after the other, from a goroutine that records.
-	// If publishing takes time, pass the checkpoint to another goroutine, and don't use the Log
-	// within. If it is nil, checkpoints are only records of the log.
+	// Err and Close report the failure. The goroutine that is writing a record calls Publish, never
+	// two at once. Don't call methods of the Log in Publish. If publishing takes time, pass the
+	// checkpoint to another goroutine. If it is nil, checkpoints are only records of the log.
 	Publish func(checkpoint []byte)
 }
 

@@ -83,8 +83,8 @@ type Guard struct {
 	err  error // first of the panics
 }
 
-// Safe returns a Guard that passes records on to next, nil for none. You rarely need it, because
-// politeness.New puts one around Config.Evidence.
+// Safe returns a Guard that passes records on to next. If next is nil, the Guard drops them. You
+// rarely need it, because politeness.New puts one around Config.Evidence.
 //
 // A panic of next costs that one record. The panic is recovered, counted, and reported by Err.
 // Credentials in URLs are cut out.
