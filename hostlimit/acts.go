@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// An Act is what an operator has done to a limiter by its Controller, or what an operator has done
-// in another process, when this process learns of it. A receiver of Acts gets it, to record it.
+// An Act is a Block, a Clear or a Drain by an operator. A limiter reports its own acts, and acts of
+// other processes when it learns of them. A receiver of Acts gets it, to record it.
 type Act struct {
 	Key      string    // empty for Drained
 	ByHand   *Debt     // a Block or a Clear, as in Grant.ByHand, nil if there is none
@@ -14,10 +14,10 @@ type Act struct {
 	Drained  bool      // Drain was called
 }
 
-// Acts keeps the functions that receive the acts of an operator. Use it if you write a Limiter with
-// a method OnAct(func(Act) bool), which adds a receiver. Acts on such a Limiter are recorded
-// immediately. Acts on another Limiter are reported by the next Grant or Error of the key. The zero
-// Acts has no receiver.
+// Acts keeps the functions that receive the acts of an operator. Use it if you write a Limiter. Its
+// method OnAct(func(Act) bool), which adds a receiver, is optional. With OnAct an operator's act is
+// recorded immediately. Without OnAct the act is recorded with the next Grant or Error of the key.
+// The zero Acts has no receiver.
 type Acts struct {
 	mu        sync.Mutex
 	receivers []func(Act) bool
@@ -37,7 +37,7 @@ func (a *Acts) Add(f func(Act) bool) {
 	a.receivers = append(a.receivers, f)
 }
 
-// Any reports whether there is a receiver.
+// Any reports whether there is a receiver. Use it to make no Act that nobody receives.
 func (a *Acts) Any() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -56,7 +56,7 @@ func taken(f func(Act) bool, act Act) (taken bool) {
 }
 
 // Tell passes act to one receiver, so that it is recorded once, and reports whether a receiver has
-// taken it. A panic of the receiver ends there.
+// taken it. If a receiver panics, Tell recovers, and the act counts as taken.
 func (a *Acts) Tell(act Act) bool {
 	for {
 		a.mu.Lock()

@@ -17,9 +17,9 @@ import (
 // A longer delay applies immediately, a shorter one from the next start on. A response of status
 // 400 or more, or no response, never shortens a delay, so that a host that fails fast doesn't get
 // requests faster. An exchange without a response counts with the time that it took, even if the
-// caller's own timeout ended it. A 5xx, or no response, counts only from the second one in a row
-// on, because the server may have delayed a single request. The result stays within Delay.Min and
-// Delay.Ceiling.
+// caller's own timeout ended it. A single unsure response, such as a 5xx or none, doesn't count,
+// since only that request may have been slow. From the second one in a row on, such responses
+// count. The result stays within Delay.Min and Delay.Ceiling.
 //
 // Adaptive values are comparable and print as the Go expressions that make them.
 type Adaptive struct {
@@ -49,15 +49,16 @@ var (
 	// Learned finds the rate that a host allows, and costs nothing if the host never refuses. The
 	// delay changes in these ways:
 	//
-	//   - A 429 makes it at least one and a half times as long. A 5xx, or no response, does so too if
-	//     the same page is served later.
-	//   - A ban makes it twice as long.
-	//   - If a page is served 20 s after the last change, the page makes it 2 % shorter. Every five
-	//     such steps without a refusal double the step, up to 16 %.
+	//   - A 429 makes the delay at least one and a half times as long. A 5xx, or no response, does
+	//     so too if the same page is served later.
+	//   - A ban makes the delay twice as long.
+	//   - If a page is served 20 s or more after the last change of the delay, the delay gets 2 %
+	//     shorter. After a ban it takes 3 min instead of 20 s. Every five such steps without a
+	//     refusal double the step, up to 16 %, but not after a ban.
 	Learned Adaptive
 
 	// Squared waits the square of the last response time in seconds, for example 250 ms after half
-	// a second, and 9 s after three.
+	// a second, and 9 s after three. Use it to be far gentler to a slow host than to a fast one.
 	Squared = Adaptive{set: unlearned | squared}
 )
 
@@ -65,9 +66,10 @@ var (
 // Each response moves the delay half the way to f times the response time. Heritrix uses 5 for f.
 func Proportional(f float64) Adaptive { return Adaptive{set: unlearned | proportional, factor: f} }
 
-// Slower is Proportional for responses that are slower than usual. A host that always takes long
-// keeps all its slots in use. If a response takes more than one and a half times the usual time, a
-// part of its time counts. If it takes three times the usual time or more, all of its time counts.
+// Slower is Proportional for responses that are slower than usual. Use it for many hosts of which
+// some are slow by nature. A host that is always slow gets no longer delay, so all its slots stay
+// in use. A response of up to one and a half times the usual time doesn't count. From there to
+// three times the usual time, the part of its time that counts grows steadily from nothing to all.
 // The usual time begins with the first page served. A faster page moves the usual time down by an
 // eighth of the difference. A slower page moves it up by a 256th of the difference.
 func Slower(f float64) Adaptive { return Adaptive{set: unlearned | slower, slowed: f} }
@@ -78,9 +80,10 @@ func Slower(f float64) Adaptive { return Adaptive{set: unlearned | slower, slowe
 func Throttle(target float64) Adaptive { return Adaptive{set: unlearned | throttle, parallel: target} }
 
 // Longest takes the longer delay of a and b. For example, Longest(Learned, Proportional(1)) learns
-// from refusals and follows the response times. Some formulas, such as Throttle, move from the old
-// delay. They then move from the longer delay of the two formulas. If a and b are of one kind,
-// Longest keeps the formula with the longer delay. Use it to combine two formulas.
+// from refusals and follows the response times. Some formulas, such as Throttle, compute the new
+// delay from the old one. In Longest, the old delay is the longer one of the two formulas. If a and
+// b are of one kind, Longest keeps the formula with the longer delay. Use it to combine two
+// formulas.
 func Longest(a, b Adaptive) Adaptive {
 	return Adaptive{
 		set:      a.set&b.set&unlearned | (a.set|b.set)&byLatency,
@@ -90,10 +93,10 @@ func Longest(a, b Adaptive) Adaptive {
 	}
 }
 
-// Learns reports whether refusals move the delay.
+// Learns reports whether refusals move the delay. It is for implementers of Limiter.
 func (a Adaptive) Learns() bool { return a.set&unlearned == 0 }
 
-// ByLatency reports whether response times move the delay.
+// ByLatency reports whether response times move the delay. It is for implementers of Limiter.
 func (a Adaptive) ByLatency() bool { return a.set&byLatency != 0 }
 
 // String returns the Go expression that makes a.
@@ -137,8 +140,9 @@ func (a Adaptive) validate() error {
 // Move returns the effect of o on the delay by response times. The argument usual is the time that
 // a page of the key usually takes, o included (rules.Usual). The new delay is at least atOnce. If
 // halfway isn't negative, it is also at least half the way from the old delay to halfway. If raise
-// is true, the delay gets no shorter. Both are nanoseconds, as a float64, because a product of
-// durations may be too large for a Duration. If the outcome leaves the delay alone, moves is false.
+// is true, the delay gets no shorter. The results atOnce and halfway are nanoseconds. They are
+// float64, because a product of durations may be too large for a Duration. If the outcome leaves
+// the delay alone, moves is false.
 //
 // It is for implementers of Limiter that keep the delay elsewhere. Others use rules.Adapt.
 func (a Adaptive) Move(usual time.Duration, o *Outcome) (atOnce, halfway float64, raise, moves bool) {

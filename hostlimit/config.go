@@ -14,35 +14,35 @@ type Config struct {
 	Concurrency int
 
 	// MaxInFlight bounds the requests in flight over all keys. The default is 0, which is
-	// unlimited. Keys that could start get places in turn, one each. A key that waits for its delay
-	// or block gets none.
+	// unlimited. Each request in flight occupies one of MaxInFlight places. If places are scarce,
+	// the keys that could start get one in turn. A key that waits for its delay or block gets none.
 	MaxInFlight int
 
-	// PerSite bounds the requests in flight over all keys of a site, so that no page's links send many
-	// concurrent requests to one machine. A site has all ports and names of a registrable domain by
-	// the public suffix list, with its private part, so that two users of github.io have two sites. If
-	// the host is an address, its site is the address with all ports. The default is 16, or
-	// Concurrency if that is more. If it is negative, there is no bound. Limits of Override don't
-	// raise it. Keys of a site take its places in turn, one each. A key that waits for such a place
-	// delays no other site, and occupies no place of MaxInFlight. If several processes share a
-	// limiter, the bound may apply to each process by itself.
+	// PerSite bounds the requests in flight over all keys of a site, so that no page's links send
+	// many concurrent requests to one machine. A site is a registrable domain of the public suffix
+	// list, with all its names and ports. The private section of the list counts, so two users of
+	// github.io are two sites. If the host is an address, its site is the address with all ports.
+	// The default is 16, or Concurrency if that is more. If it is negative, there is no bound.
+	// Limits of Override don't raise it. Keys of a site take its places in turn, one each. A key
+	// that waits for such a place delays no other site, and occupies no place of MaxInFlight. If
+	// several processes share a limiter, the bound may apply to each process by itself.
 	PerSite int
 
 	// Delay is the gap between the starts of two requests on a key.
 	Delay Delay
 
 	// SlotTimeout is the longest wait for a slot. The default is 0, so that only MaxWait bounds the
-	// wait. The clock of a request runs while every slot of its key is in use. It starts anew when
-	// a slot is free and the queue waits for the delay or the end of a block. Set it to find bodies
-	// that are never read. It doesn't fire in a long crawl-delay, but may if a host responds slowly
-	// and all its slots are in use.
+	// wait. The clock of a request runs while every slot of its key is in use. The clock starts
+	// anew when a slot is free and the queue waits for the delay or the end of a block. Set
+	// SlotTimeout to find bodies that are never read. A long crawl-delay doesn't make a request
+	// time out. A slow host with all slots in use may.
 	SlotTimeout time.Duration
 
 	// LeaseTTL is the time after which an unused lease loses its slot. A lease is unused if it is
-	// neither renewed nor released, for example because a body is neither read nor closed. The default
-	// is 300 s. It counts from Acquire, from each Start and from each Renew. A body that is read keeps
-	// its slot for any time, so LeaseTTL only has to be longer than the longest wait for a response
-	// and for a single read.
+	// neither renewed nor released, for example because a body is neither read nor closed. The
+	// default is 300 s. It counts from Acquire, from each Start and from each Renew. A body that is
+	// read keeps its slot for any time, so LeaseTTL only has to be longer than the longest wait for
+	// a response and for a single read. Change it only if a host needs longer than that.
 	LeaseTTL time.Duration
 
 	// MaxWait is the longest wait of a request for its start. The default is an hour. A request
@@ -50,29 +50,30 @@ type Config struct {
 	MaxWait time.Duration
 
 	// Backoff is the length of the blocks that refusals set if the response has no Retry-After. The
-	// default is backoff.Fibonacci{}. A backoff.Refusals also adds responses that count as refusals
-	// to those that always do (see Outcome).
+	// default is backoff.Fibonacci{}. If Backoff is a backoff.Refusals, it can name further
+	// responses that count as refusals (see Outcome).
 	Backoff backoff.Policy
 
 	// Windows are the hours in which requests may start. The default is none, so that requests may
 	// start at any time. Outside of them every key waits as if it were blocked.
 	Windows []Window
 
-	// MaxHosts is about the number of keys kept. The default is 1,000,000. It bounds idle keys only. A
-	// key with a slot in use, a delay, a block or a counter is kept for any MaxHosts. The learned
-	// delays of other keys may be forgotten. A start is remembered for at least a minute. If the key
-	// is forgotten before a longer floor is known, the next request may start earlier than that floor.
+	// MaxHosts is the approximate number of keys that are kept. The default is 1,000,000. It bounds
+	// idle keys only. A key with a slot in use, a delay, a block or a counter is kept whatever
+	// MaxHosts is. The learned delays of other keys may be forgotten. A key may be forgotten a
+	// minute after its last start. If a request then asks for a floor of more than a minute, the
+	// request may start too early, because the last start isn't known.
 	MaxHosts int
 
 	// Store keeps the state of keys beyond the life of the process. It keeps blocks, refusals in a
 	// row, learned delays, and next starts more than a minute away. The default is nil, so that
-	// nothing is kept. Each is saved before the call that causes it returns. These calls are Observe,
-	// Start and, with FromEnd, Release. A key's debt is loaded when the key is first used, and read
-	// again when it is used 10 s later, so that processes which share a Store see each other's blocks.
-	// Gaps of a minute and less aren't kept. Instead, the first start of a key in a process waits for
-	// the key's gap, counted from New. A Store that fails stops no request. Grant.StateErr reports the
-	// failure. It costs about 450 bytes a key. Package redislimit keeps its state on a server. Its
-	// comment says how it uses a Store.
+	// nothing is kept. A change is saved before Observe, Start or, with FromEnd, Release returns.
+	// The kept state of a key (its Debt) is read when the key is first used. It is read again if
+	// the key is used 10 s or more after the last reading. So processes that share a Store see each
+	// other's blocks. Gaps of a minute and less aren't kept. Instead, the first start of a key in a
+	// process waits for the key's gap, counted from New. A Store that fails stops no request.
+	// Grant.StateErr reports the failure. A Store costs about 450 bytes a key. Package redislimit
+	// keeps its state on a server. Its comment says how it uses a Store.
 	Store Store
 
 	// Override returns the limits of single keys. The default is nil, so that all keys have the same
@@ -86,7 +87,7 @@ type Config struct {
 // delay or the caller's floor if that is longer. Set it in Config.Delay, or in the Limits of one
 // key.
 type Delay struct {
-	Min, Max time.Duration // bounds of the random delay, by default 200 to 500 ms (if only Max is 0, Min)
+	Min, Max time.Duration // bounds of the random delay, by default 200 to 500 ms; if only Max is 0, it is Min
 	Adaptive Adaptive      // formula that changes the delay, by default Learned
 	Ceiling  time.Duration // upper bound of the adaptive delay, by default 60 s, or Min if that is longer
 

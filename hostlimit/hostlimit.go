@@ -2,34 +2,43 @@
 // for each host key.
 //
 // politeness.New uses this package. You can also use it by itself to pace work on many keys. It
-// suits work where a refusal by a key must stop all work on that key. This package has the
-// interfaces. Package hostlimit/memory has a [Limiter] for one process. Package redis/redislimit
-// has a Limiter that many processes share.
+// suits any service that can refuse, such as an API with a limit for each customer, if one refusal
+// must stop all work for that customer. This package has the interfaces. Package hostlimit/memory
+// has a [Limiter] for one process. Package redis/redislimit has a Limiter that many processes
+// share.
 //
 // Terms. A key names a host or another unit that is limited. A slot is the permission to have one
 // request in flight. A start is the moment at which a request goes out on its connection. The delay
-// is the shortest time between two starts, and a floor is the part of the delay that the caller
-// asks for, such as a crawl-delay. A block is a time in which no request to the key starts. A
-// refusal is a response that blocks the key, such as 429. An unclear answer, such as 503 or no
-// response, sets a short block. A ban is a block after several responses such as 403 in a row. A
-// probe is the first request after a block. If the probe is refused again while another page is
-// served, only this page fails, and the key isn't slowed down.
+// is the shortest time between two starts. A floor is a lower bound of the delay for which the
+// caller asks, such as a crawl-delay. The gap is the delay that applies between two given starts. A
+// place is the permission to be one of the MaxInFlight or PerSite requests in flight. A lease is a
+// slot that was given to a request. A booking is the start time that Acquire reserves for a lease.
+// A stamp is the time of a start, as Lease.Start records it. A block is a time in which no request
+// to the key starts. A refusal is a response that blocks the key, such as 429. An unsure response,
+// such as 503 or none at all, sets a short block, which is called a pause. Refusals in a row are
+// those since the last success. The debt of a key is its part of the state that a Store keeps. A
+// ban is a block after several responses such as 403 in a row. A probe is the first request after a
+// block. A page may get an unsure response, and then another one as the probe. If the next request
+// is for another page, and is served, only the first page fails. Then the pause is over, and the
+// delay doesn't grow.
 //
 // A limiter promises for each key:
 //
 //   - Two starts are never closer than the delay in force. The delay counts from the moment at
 //     which the earlier request really started (see [Lease]).
 //   - No more than Concurrency requests are in flight, first come, first served. A request occupies
-//     a slot until the body of the response ends, or for LeaseTTL after its last use.
+//     a slot until the body of the response ends. If its lease isn't renewed for LeaseTTL, the
+//     request loses the slot.
 //   - After a refusal (see [Outcome]) no request starts until the block ends, not even one that
 //     waits already. Then one request probes, and the others wait for its response. A success ends
 //     the block immediately.
-//   - A request that ends, by a cancelled context or a timeout, gives its place back. No other
-//     request starts later for it.
+//   - If a waiting request is cancelled or times out, it leaves the queue. The requests behind it
+//     start as if it had never been there.
 //
-// If you write a Limiter, use hostlimit/rules, by which the same Config means the same to all of
-// them, and test yours by hostlimittest.Run. Package hostlimit/hints reads the headers of a
-// response. The example examples/peraddress combines two Limiters to one.
+// If you write a Limiter, use package hostlimit/rules. It computes delays and blocks from a Config,
+// so that every Limiter follows a Config in the same way. Test your Limiter with hostlimittest.Run.
+// Package hostlimit/hints reads the headers of a response. The example examples/peraddress combines
+// two Limiters to one.
 package hostlimit
 
 import (
@@ -42,28 +51,31 @@ import (
 // politeness.Config.Limiter. Function memory.New makes the Limiter of one process. Implementations
 // are safe for concurrent use and pass hostlimittest.Run.
 type Limiter interface {
-	// Acquire waits for a slot and for the start time of key, and returns once the request may start.
-	// It books that moment provisionally, so that no other request starts too close to it. Start turns
-	// the booking into a start. The floor is the shortest gap that the rules of the key ask for, such
-	// as a crawl-delay. Zero means no such gap. FloorUnknown, or any other negative floor, stands for
-	// the last known floor of the key. If the request can't start, or the deadline of ctx passes,
-	// Acquire returns an *Error. If ctx is cancelled first, Acquire returns the error of ctx.
+	// Acquire waits for a slot and for the start time of key, and returns once the request may
+	// start. It books the start time, so that no other request starts too close to it. Start turns
+	// the booking into a start. The floor is the shortest gap that the rules of the key ask for,
+	// such as a crawl-delay. Zero means no such gap. FloorUnknown, or any other negative floor,
+	// stands for the last known floor of the key. If the request can't start, or the deadline of
+	// ctx passes, Acquire returns an *Error. If ctx is cancelled first, Acquire returns the error
+	// of ctx.
 	Acquire(ctx context.Context, key string, floor time.Duration) (Lease, error)
 
-	// Next returns the earliest time at which a request to key could start, so far as
-	// that is known, Windows included. It takes no place and never waits for the key. A floor below
-	// zero counts as none.
+	// Next returns the earliest time at which a request to key could start, so far as that is
+	// known, Windows included. Next reserves nothing, and never waits for the key. A floor below
+	// zero counts as none, unlike in Acquire.
 	Next(ctx context.Context, key string, floor time.Duration) (time.Time, error)
 
 	// Config returns the Config that the limiter was made of. Its defaults may be missing, so call
-	// its WithDefaults before you read a field. PerSite is the bound in force. It is 0 if the
-	// limiter doesn't bound sites, so that no log promises it.
+	// its WithDefaults before you read a field. PerSite is an exception, since WithDefaults turns 0
+	// into 16. Read PerSite before you call WithDefaults. It is then the bound in force, and 0 or
+	// less means that the limiter doesn't bound sites.
 	Config() Config
 
-	// ID returns the names of the limiter in evidence, at most 16 characters each. The name limiter is
-	// the same for all processes that share the limiter's state. The name process is this process's
-	// own, under which its starts are numbered. It is empty if no other process can share the state.
-	// If the limiter's server doesn't respond, both names are empty.
+	// ID returns the names of the limiter in evidence, at most 16 characters each. The result
+	// limiter is the same for all processes that share the limiter's state. The result process
+	// names this process. Grant.Seq counts the starts under that name. If no other process can
+	// share the state, the result process is empty. If the limiter's server doesn't respond, both
+	// results are empty.
 	ID(ctx context.Context) (limiter, process string)
 
 	// Controller has the operations for an operator. A wrapper that embeds a Limiter has them too.
@@ -79,16 +91,18 @@ const FloorUnknown time.Duration = -1
 // that forwards these five methods loses nothing. All are safe to call from any goroutine, but only
 // one Start may run at a time.
 type Lease interface {
-	// Start records that the request starts now. Call it right before the request is sent. If the
-	// request reaches its connection later, call Start again. Each call does three things:
+	// Start records that the request starts now. Call it right before the request is written to a
+	// connection. If you call it before you have a connection, and getting one takes time, call it
+	// again when you have it (httptrace.ClientTrace.GotConn). Each call does three things:
 	//
-	//   - It cancels the booking of Acquire, or the stamp of the Start before.
+	//   - It cancels the booking of Acquire, or the stamp of an earlier Start of this lease.
 	//   - It waits until the gap to the last other start of the key has passed, and the key isn't
 	//     blocked.
-	//   - It stamps the present moment, and gives the start a new number.
+	//   - It stamps the start with the present time, and gives it a new number.
 	//
-	// Leases in Start go before requests that wait in Acquire, in the order of their calls. Each
-	// occupies a slot already, so there are never more of them than slots.
+	// A lease that waits in Start goes before all requests that wait in Acquire. Several leases in
+	// Start go in the order in which they called it. Each occupies a slot already, so there are
+	// never more of them than slots.
 	//
 	// If the wait would exceed MaxWait from the call, or the deadline of ctx, Start returns an *Error.
 	// It also does so if the lease has ended. If ctx is cancelled first, Start returns the error of
@@ -100,14 +114,15 @@ type Lease interface {
 	Observe(Outcome) Effect
 	// Revise reports that the response was a refusal, and returns its effect on the key. Call it if
 	// only the body shows the refusal, such as a challenge with status 200. By then Observe has
-	// reported a success, which has lifted the block and ended the row of refusals. The Outcome is
-	// that of Observe, with the reason in Refused. Without a reason Revise does nothing.
+	// reported a success, which has lifted the block and set the refusals in a row to 0. The
+	// Outcome is that of Observe, with the reason in Refused. Without a reason Revise does nothing.
 	//
-	// The refusal counts as Observe would have counted it. The row continues from the number that
-	// the success has ended, so a second refusal found late blocks for longer than the first. If a
-	// block was set after the start of the request, the refusal is a part of that block. It
-	// lengthens the block if it asks for longer, and isn't counted. Pages that were served
-	// meanwhile change nothing, and a block by an operator stays.
+	// The refusal counts as Observe would have counted it. Revise restores the number of refusals
+	// in a row from before the success, and adds one. So a second refusal that is found late blocks
+	// for longer than the first. If a block was set after the start of the request, the refusal is
+	// a part of that block, and isn't counted. If its Retry-After ends later than the block, the
+	// block is lengthened. Pages that were served meanwhile change nothing, and a block by an
+	// operator stays.
 	//
 	// Revise may come after Release, and at any later time. The first call counts. A call before
 	// Observe, and a second one, do nothing and return the zero Effect.
@@ -135,7 +150,8 @@ type Controller interface {
 	// error if an argument is invalid or the Store fails.
 	Block(ctx context.Context, key string, until time.Time, why string) error
 	// Clear lifts the block of key, also one that the host has asked for, and forgets its refusals,
-	// so that the next request isn't a probe. A learned delay stays. Evidence records it.
+	// so that the next request isn't a probe. A learned delay stays. Evidence records the call of
+	// Clear.
 	Clear(ctx context.Context, key string) error
 	// State returns the state of one key, as List yields it. It changes nothing. A key that the
 	// limiter doesn't know stays unknown. Its state has no start, no refusal and no block except by
@@ -157,47 +173,53 @@ type Controller interface {
 //	429                                        block for RetryAfter, or by the policy
 //	Refused is set                             block for RetryAfter, or by the policy
 //	a status that [backoff.Refusals] adds      block for RetryAfter, or by the policy
-//	503 with RetryAfter, if AtLeast is set     block for RetryAfter, or by the policy
-//	Refused and Banned are set                 block for a minute, doubling, or by the policy
-//	a refusal, but the request started before  also block for RetryAfter, even if that block is
-//	the last block was set                     over, not counted
-//	401, 402, 403, 451, an unregistered 4xx,   no effect up to the fifth in a row (InARow). Then one
-//	600 and more, 406 to a GET                 request starts alone. If it gets such a response too,
-//	                                           the key is banned
+//	503 with RetryAfter, if the policy is a    block for RetryAfter, or by the policy
+//	backoff.Refusals with AtLeast
+//	Refused and Banned are set                 a ban: block for a minute, twice as long with each ban in
+//	                                           a row up to 10 minutes, later up to 4 h. RetryAfter or the
+//	                                           policy count if they are longer
+//	a refusal, but the request started before  isn't counted, because it belongs to that block. With
+//	the last block was set                     RetryAfter the key is blocked until then, even if that
+//	                                           block is over
+//	401, 402, 403, 451, an unregistered 4xx,   no effect up to the fifth in a row
+//	600 and more, 406 to a GET                 (backoff.Refusals.InARow). Then one request starts alone.
+//	                                           If it gets such a response too, the key is banned
 //	400, 405, 409 to a GET, if Page is set     as 403
 //	408, 425, 5xx, no response                 pause: Fibonacci steps up to 5 minutes, or RetryAfter.
 //	                                           Then one request shows whether only this page fails
 //	a failure of the probe after a refusal     longer block, one more in a row
-//	below 400, 404, 410                        success: ends the block, and the counter becomes 0
+//	404, 410, any status below 400             success: ends the block, and the refusals in a row
+//	                                           become 0
 //	any other 4xx, 501 to another method       no effect, because it is about the request
 //	than GET
 //	407, a caller that gave up                 no effect
-//	3xx, or 400 and more, with RetryAfter      also block until then, not counted
-//	any response with Reset                    also block until then, not counted
+//	3xx, or 400 and more, with RetryAfter      in addition the key is blocked until then, which isn't
+//	                                           counted as a refusal
+//	any response with Reset                    the same
 //
-// MaxRetryAfter caps the wait that a response asks for. rules.Refusals has the states of a key, and
-// [Adaptive] has the effect of responses on the delay.
+// backoff.Refusals.MaxRetryAfter caps the wait that a response asks for. rules.Refusals has the
+// states of a key, and [Adaptive] has the effect of responses on the delay.
 type Outcome struct {
 	// Status is the response's status code, 0 if there was no response.
 	Status int
 	// Latency is the time from the start to the response's headers, or to the failure.
 	Latency time.Duration
 	// RetryAfter is the wait that the host asks for, counted from now. It is 0 if the host asks for
-	// none. It replaces Reset. It has no effect on a response below 300 that isn't a refusal, because
-	// some hosts send it with each page. Leave it out for a redirect to another host, because the wait
-	// is then meant for the other host.
+	// none. If RetryAfter counts, Reset has no effect. RetryAfter doesn't count on a response below
+	// 300 that isn't a refusal, because some hosts send it with each page. Leave it out for a
+	// redirect to another host, because the wait is then meant for the other host.
 	RetryAfter time.Duration
 	// Err is the error of an attempt without a response. If Err is an error of a context, only the
 	// Latency of the outcome counts.
 	Err error
-	// Aside marks a resource, such as robots.txt, that hosts also serve to crawlers to which they
-	// refuse their pages. If such a request succeeds, it lifts no block. If it is refused, the refusal
+	// Aside is for a resource such as robots.txt. A host often serves it even to a crawler that
+	// gets no pages. If such a request succeeds, it lifts no block. If it is refused, the refusal
 	// counts as any other.
 	Aside bool
 	// Refused is the reason why the response is a refusal for any status, such as a challenge
 	// instead of a page. If it is empty, the status decides.
 	Refused string
-	// Banned means that the refusal, whose reason Refused has, is a ban. The host gives the same
+	// Banned means that the refusal is a ban. Set Refused to the reason. The host gives the same
 	// response to different pages, one of which it served before. The key is blocked for a minute,
 	// doubling with each ban in a row, and the delay afterwards is twice what it was. If it is
 	// false, the policy decides for how long. It has no effect without Refused.
@@ -205,22 +227,25 @@ type Outcome struct {
 	// Reset is the time until the reset of the host's rate limit, if nothing of it is left. It is 0
 	// if something is left, or the response shows no limit.
 	Reset time.Duration
-	// Resource is a hash of the URL, the method, and the condition or range of the request. The
-	// limiter recognizes by it that only this page fails. It is 0 if not known.
+	// Resource is a hash of the URL, the method, and whether the request has a condition or range.
+	// Use any hash that isn't 0 and is the same for the same request. The limiter recognizes by it
+	// that only this page fails. It is 0 if not known.
 	Resource uint64
 	// Method is that of the request. If it is empty, the method is GET.
 	Method string
 	// Conditional means that the request had a condition or a range. Then 400, 405, 406 and 409 may
 	// be about the condition, and not about the URL.
 	Conditional bool
-	// Page means that 400, 405 and 409 to a GET count as 403 does, because the caller asks for a
-	// page that was served before if they come in a row. Package crawl does. If it is false, they
-	// are about the request, as those of an API are.
+	// Page means that a 400, 405 or 409 to a GET counts as a 403 does. Set it only if the caller
+	// checks for a ban. After several such responses in a row it must request a page that the host
+	// has served before. Package crawl does. If Page is false, such a response shows only that the
+	// request is wrong, as in an API.
 	Page bool
 }
 
-// A Grant describes a start. The three waits add up to the time spent in
-// Acquire and in the calls of Start.
+// A Grant describes a start. The three waits add up to the time spent in Acquire and in the calls
+// of Start. If you write a Limiter, fill all fields but those about features that it lacks, such as
+// a Store, PerSite, or a clock that processes share. hostlimittest.Run checks them.
 type Grant struct {
 	// Seq numbers the starts of this process on the key. It begins with 1 when the state of the key is
 	// made.
@@ -230,11 +255,12 @@ type Grant struct {
 	// At is the start by the clock of a limiter that several processes share. Prev and BlockedUntil
 	// then use that clock too. If At is zero, both use the process's own clock, as Start does.
 	At time.Time
-	// Prev is the stamp of the latest earlier start on the key whose call of Start had returned, by
-	// any process. It is zero if not known.
+	// Prev is the time of the start before this one on the key, in any process. A start whose call
+	// of Start was still running doesn't count. Prev is zero if not known.
 	Prev time.Time
-	// BlockedUntil is the end of the last block of the key. It is zero if no block is known, or if a
-	// success, an operator or a long quiet time has ended the row of refusals.
+	// BlockedUntil is the end of the last block of the key. It is zero if no block is known, or if
+	// the refusals in a row were reset. A success, an operator, or a quiet time of
+	// backoff.Refusals.Forgive resets them.
 	BlockedUntil time.Time
 
 	WaitSlot  time.Duration // time waited because every slot (of the key, of PerSite, or of MaxInFlight) was taken
@@ -278,7 +304,7 @@ type TakenBack struct {
 
 // Restored is a block that was read from Config.Store.
 type Restored struct {
-	Debt           // the block, whose BlockedUntil is right even if the clock was set back
+	Debt           // the block; if the clock was set back since, it is no longer than when it was set
 	Met  time.Time // time of the reading
 }
 
@@ -289,8 +315,8 @@ type Effect struct {
 	Until    time.Time // end of the block, zero if the key isn't blocked
 	Kind     string    // counter that grew, "refused", "unsure" or "ban", empty if none grew
 	Row      int       // number of that Kind in a row, at most 255, 0 if it wasn't counted
-	Refusals int       // refusals of every Kind in a row, those of one block counted once
+	Refusals int       // refusals, unsure responses and bans in a row, those of one block counted once
 	Cleared  bool      // the outcome lifted a block or reset the counter
 	Own      bool      // only this page fails, so another request for it is useless
-	StateErr error     // as in Grant, or the panic of Config.Backoff, instead of which a Fibonacci step blocks the key
+	StateErr error     // as in Grant, or a panic of Config.Backoff; then a step of backoff.Fibonacci blocks the key
 }

@@ -7,7 +7,7 @@ import "time"
 type HostState struct {
 	Key      string `json:"host"`
 	Starts   uint64 `json:"starts"`    // requests started since the key's state was made
-	InFlight int    `json:"slotsUsed"` // slots in use, expired leases that no request took back included
+	InFlight int    `json:"slotsUsed"` // slots in use; that of an expired lease counts until a request needs it
 	Slots    int    `json:"slots"`     // number of slots of the key
 	Waiters  int    `json:"waiters"`   // requests in the queue
 	// Hold is why the first request of the queue waits, as a word of Wait.Hold. It is empty if no
@@ -15,11 +15,12 @@ type HostState struct {
 	Hold string `json:"hold,omitempty"`
 	Why  string `json:"why,omitempty"` // that reason, in a sentence
 
-	// Silent is the longest time for which a slot has been in use without a Renew. A response takes
-	// long, or a body is neither read nor closed. It is 0 if no slot is in use.
+	// Silent is the longest time for which a slot has been in use without a Renew. If Silent is
+	// large, a response takes long, or a body is neither read nor closed. Silent is 0 if no slot is
+	// in use.
 	Silent time.Duration `json:"silent,omitempty"`
-	// SilentBy is the name of the request that occupies that slot, by its Watcher. It is empty if
-	// the request has none.
+	// SilentBy is the name of the request that occupies that slot, as Watcher.String returns it. It
+	// is empty if the request has no name.
 	SilentBy string `json:"silentBy,omitempty"`
 
 	// Next is the earliest start of the first request in the queue. If the queue is empty, it is that
@@ -30,8 +31,8 @@ type HostState struct {
 	// (Outcome.Refused), "rate limit" (Outcome.Reset), "hours" (Config.Windows), or "by hand: " and
 	// the reason (Controller.Block). It is empty if the key isn't blocked.
 	BlockedBy string `json:"blockedBy,omitempty"`
-	// Refusals are those in a row, 255 for more. They stay after the end of a block, until a probe
-	// succeeds.
+	// Refusals is the number of refusals in a row, at most 255. The number stays after the end of a
+	// block, until a probe succeeds.
 	Refusals int  `json:"refusals,omitempty"`
 	Probing  bool `json:"probing,omitempty"` // a first request after a block is in flight
 

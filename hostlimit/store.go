@@ -12,14 +12,16 @@ import (
 // every hour is as polite as one that never stops. [Dir] is the Store on disk, and Config.Store
 // takes it. Implementations are safe for concurrent use.
 //
-// A Store may have a further method, as that of Dir has:
+// A Store may have a further method, as that of Dir has. Without it, nobody notices that two
+// processes use one state, and evidence has no id of the state:
 //
 //	Hold(ctx context.Context) (id, by string, err error)
 //
 // Hold takes the state for this process, until the process ends. If another process has the state,
-// Hold waits for it until ctx is done. The result by describes that process. It is empty if there
-// is none. The result id has at most 16 characters. It is the same in all runs and processes that
-// keep their state there. Policy records have it.
+// Hold waits for it until ctx is done. The result named by describes the process that still has the
+// state when Hold returns. If no other process has it, the result is empty. The result named id has
+// at most 16 characters. It is the same in all runs and processes that keep their state there.
+// Evidence writes id into its records of type "policy".
 type Store interface {
 	// Update replaces the debt of key by the result of change. It is atomic over goroutines and
 	// over every process that uses the same store. A change that returns its argument makes Update
@@ -45,18 +47,19 @@ type Debt struct {
 	Bans         int           `json:"bans,omitzero"`         // bans in a row
 	Cause        string        `json:"cause,omitzero"`        // cause of the block, such as "status 429"
 	Delay        time.Duration `json:"delay,omitzero"`        // learned delay, 0 if there is none
-	Slow         bool          `json:"slow,omitzero"`         // a ban has taught Delay, which is eased slowly
+	Slow         bool          `json:"slow,omitzero"`         // a ban has lengthened Delay, so it shrinks slowly
 	BlockedAt    time.Time     `json:"blockedAt,omitzero"`    // when the block was set, zero if not known
 
 	// Adaptive is the delay by response times, if it is longer than Delay.Max, and 0 otherwise. It
 	// may be rounded up.
 	Adaptive time.Duration `json:"adaptive,omitzero"`
 
-	// ClearedAt is when a block was lifted last, by the success of a request that started then, or
-	// by an operator. It is zero if not known.
+	// ClearedAt is the time of the last lifting of a block. If a success lifted the block, it is
+	// the time at which the request with that success started. If an operator did, it is the time
+	// of Clear. It is zero if not known.
 	ClearedAt time.Time `json:"clearedAt,omitzero"`
-	// FreedAt is when an operator lifted a block last. Only that lifts an operator's block. It is
-	// zero if not known.
+	// FreedAt is when an operator lifted a block last. A block by an operator is lifted only if
+	// FreedAt is later than BlockedAt. It is zero if not known.
 	FreedAt time.Time `json:"freedAt,omitzero"`
 }
 
@@ -67,8 +70,8 @@ type Debt struct {
 // The longer delay and the later next start apply.
 //
 // It is for implementers of Limiter. A debt may be merged in any order, and more than once. There
-// is one exception. If two blocks are merged before a clearing is known that lifts only one of
-// them, both stay.
+// is one exception. Suppose that two blocks are merged first. A clearing that is later than only
+// the first block is merged afterwards. Then the merged block stays as it is.
 func (d Debt) Merge(o Debt) Debt {
 	cleared := later(d.ClearedAt, o.ClearedAt)
 	freed := later(d.FreedAt, o.FreedAt)

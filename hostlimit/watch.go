@@ -36,16 +36,17 @@ func WithDue(ctx context.Context, due time.Time) context.Context {
 	return contexts.WithDue(ctx, due)
 }
 
-// A Watcher receives the reason why its request waits, as text for a reader. Put it into the
-// context of Acquire and Start, as the value for the key (*Watcher)(nil). The Limiter calls it
-// under no lock. If a request needs a name, but no reports, put a fmt.Stringer there instead.
+// A Watcher is told why its request waits. Write one to show the reason to people. A
+// politeness.Transport has Watchers of its own. Put a Watcher into the context of Acquire and
+// Start, as the value for the key (*Watcher)(nil). The Limiter calls it under no lock. If a request
+// needs a name, but no reports, put a fmt.Stringer there instead.
 type Watcher interface {
 	// Waits is called once in an Acquire or a Start whose wait is long. The call comes as soon as
 	// the wait is known to exceed a second, or else after one second. Acquire and Start return
 	// after Waits has returned.
 	Waits(Wait)
-	// String returns a name of the request, for Wait.HeldBy of the requests that wait for its slot.
-	// Their goroutines call it.
+	// String names the request, for example by its URL. The name appears in Wait.HeldBy of other
+	// requests. Their goroutines call String, so it must be safe for concurrent use.
 	String() string
 }
 
@@ -54,7 +55,7 @@ type Watcher interface {
 //	block   the key is blocked: by a refusal, by an operator, or outside of Config.Windows
 //	probe   the first request after a block has no response yet
 //	slot    every slot of the key is held
-//	delay   the gap to the start before isn't over, or those of requests ahead
+//	delay   the delay since the last start isn't over, or requests ahead wait for theirs
 //	place   every place of MaxInFlight is held
 //	site    every place of PerSite is held by keys of the same site
 //
@@ -67,7 +68,8 @@ type Wait struct {
 	// Cause depends on Hold:
 	//
 	//   - For "block" it is the cause of the block, as in HostState.BlockedBy.
-	//   - For "delay" it is the rule, as in Grant.DelaySource, or "kept" if the Store kept the start.
+	//   - For "delay" it is the rule, as in Grant.DelaySource, or "kept" if the next start was read
+	//     from the Store.
 	//   - For "site" it is the name of the site.
 	//   - For a Hold that isn't in the table of Wait, it is the reason in a sentence.
 	Cause string
@@ -75,8 +77,8 @@ type Wait struct {
 	Ahead int           // number of requests of the key that go before, at most 1000 in a memory.Limiter
 	Slots int           // number of slots of the key
 	Held  int           // number of slots in use
-	// HeldBy is the name of the request that has occupied its slot the longest, by its Watcher. It
-	// is empty if the request has none.
+	// HeldBy is the name of the request that has occupied its slot the longest, as Watcher.String
+	// returns it. It is empty if the request has no name.
 	HeldBy  string
 	HeldFor time.Duration // time for which HeldBy has its slot, 0 if not known or if the wait is for something else
 }
