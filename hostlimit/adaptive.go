@@ -51,7 +51,7 @@ var (
 	//
 	//   - A 429 makes the delay at least one and a half times as long. A 5xx, or no response, does
 	//     so too if the same page is served later.
-	//   - A ban makes the delay twice as long.
+	//   - A ban makes the delay two to four times as long.
 	//   - If a page is served 20 s or more after the last change of the delay, the delay gets 2 %
 	//     shorter. After a ban it takes 3 min instead of 20 s. Every five such steps without a
 	//     refusal double the step, up to 16 %, but not after a ban.
