@@ -17,6 +17,13 @@
 // waits for a host that is blocked, paced or slow. The robots.txt of the next hosts is fetched
 // ahead. The number of connections (hostlimit.Config.MaxInFlight) and memory bound a crawl. Workers
 // limits the number of concurrent visits.
+//
+// Terms. A host key is the name by which a host is counted (politeness.Transport.HostKey). A URL
+// that waits in the Queue is waiting. A URL that the Queue has given to a process is lent. A URL
+// with an outcome is done. A URL that is still to be fetched when a crawl ends is left. With
+// Revisit a done URL becomes due, that is, it is to be fetched again. A hint is the news of a
+// sitemap or feed that a page was modified. A URL that looks like one of a trap is postponed, and
+// its mark stands for the reason. A URL that one of your own rules refuses is set aside.
 package crawl
 
 import (
@@ -38,36 +45,37 @@ import (
 // are Visit, and either Transport or UserAgent. Every limit has a default that bounds a crawl among
 // strangers.
 //
-// Your own rules end no URL. They are Config.Refuse of the Transport, and a block by an operator
-// that ends later than Patience. A URL that a rule refuses is set aside, and costs no delay of its
-// host. The rule is asked again each minute, and once before the crawl ends. A URL that passes is
-// fetched. All others are Left. See Summary.Rules. Pages that are never to be fetched are the
-// business of Follow.
+// No URL is given up because of your own rules. Your own rules are politeness.Config.Refuse of the
+// Transport, and a block by an operator (hostlimit.Controller) that ends later than Patience. A URL
+// that a rule refuses is set aside, and costs no delay of its host. The rule is asked again each
+// minute, and once before the crawl ends. A URL that passes is fetched. All others are Left. See
+// Summary.Rules. Pages that are never to be fetched are the business of Follow.
 type Config struct {
 	// UserAgent names the crawler and its contact. Use it instead of Transport in a program with one
 	// crawl and nothing else to set. New then makes a Transport for UserAgent, with the defaults of
 	// package politeness. If Transport is set, UserAgent must be empty.
 	UserAgent string
 
-	// Transport decides when each URL may start, and sends the requests if Client is nil. The
-	// Hosts.MaxInFlight of its configuration is the largest number of requests in flight, by default
-	// 4,096. If Transport is nil, set UserAgent.
+	// Transport decides when each URL may start, and sends the requests if Client is nil. A crawl
+	// has at most as many requests in flight as MaxInFlight of its limiter allows. If that is 0, a
+	// crawl has at most 4,096. If Transport is nil, set UserAgent.
 	Transport *politeness.Transport
 
-	// Client sends the requests. Set it for cookies (Jar), or to put a cache between. Its Transport
-	// (by default Config.Transport) must pass requests on to Config.Transport with their contexts.
-	// Otherwise Run ends with an error at the first response, because the crawl would be impolite.
-	// A response of a cache costs no delay. The next URL of its host is fetched immediately.
-	// CheckRedirect isn't called. Redirects are separate URLs, and wait for their own host. The
-	// default is a client over Transport.
+	// Client sends the requests. Set it for cookies (Jar), or to put a cache in front of the
+	// Transport. Its field Transport (by default Config.Transport) must pass requests on to
+	// Config.Transport with their contexts. Otherwise Run ends with an error at the first response,
+	// because the crawl would be impolite. A response of a cache costs no delay. The next URL of
+	// its host is fetched immediately. CheckRedirect isn't called. Redirects are separate URLs, and
+	// wait for their own host. The default is a client over Transport.
 	Client *http.Client
 
 	// Visit receives each response, with any status. It receives no redirects. If a page is refused
-	// several times (see Tries), Visit receives only the last refusal. A page whose status is an error
-	// has no Links. Visit runs in Workers goroutines concurrently. If Visit returns an error or
-	// panics, the page is VisitFailed, and the crawl continues. If the error wraps ErrRefused, the
-	// page is a refusal of its host. See ErrRefused. If a function of the Config panics, package log
-	// logs the panic with its stack. The ctx ends Grace after the crawl's.
+	// several times (see Tries), Visit receives only the last refusal. A page whose status is an
+	// error has no Links. Visit runs in Workers goroutines concurrently. If Visit returns an error
+	// or panics, the page is VisitFailed, and the crawl continues. If the error wraps ErrRefused,
+	// the page is a refusal of its host. See ErrRefused. If a function of the Config panics,
+	// package log logs the panic with its stack. When the context of Run ends, the ctx of Visit
+	// ends later, by the time Config.Grace.
 	Visit func(ctx context.Context, p *Page) error
 
 	// Follow reports whether a link of a page is added to the crawl. Use SameHost, SameName, SameSite,
@@ -76,22 +84,24 @@ type Config struct {
 	// redirect is followed, and no link. Visit can add URLs by Page.Add.
 	Follow func(p *Page, l Link) bool
 
-	// Take is called before a URL is added. It is called for each link after nofollow and before
-	// Follow. It is called for each redirect with Link.Element "redirect", for a canonical URL with
-	// "link", and for each URL of Discover with "discover" and a nil Page. It may set r.Priority,
-	// r.Data and r.URL (relative to the page or not), for example to remove session ids. Other
-	// fields are for reading. Follow gets the link with the new URL. False leaves the URL out. It
-	// isn't called for start URLs, nor for Page.Add. Calls come concurrently from several
-	// goroutines. If it is nil, all URLs are added as they are.
+	// Take is called before a URL is added. Links that are marked nofollow are dropped first. Then
+	// Take is called for each link, and then Follow. Take is called too for each redirect with
+	// Link.Element "redirect", for a canonical URL with "link", and for each URL of Discover with
+	// "discover" and a nil Page. Take may set r.Priority, r.Data and r.URL (relative to the page or
+	// not), for example to remove session ids. Other fields are for reading. Follow gets the link
+	// with the new URL. If Take returns false, the URL is left out. Take isn't called for start
+	// URLs, nor for Page.Add. Calls come concurrently from several goroutines. If Take is nil, all
+	// URLs are added as they are.
 	Take func(p *Page, l Link, r *Request) bool
 
 	// IgnoreNofollow calls Take and Follow also for links that are marked nofollow, by rel or by their
 	// page.
 	IgnoreNofollow bool
 
-	// Canonical skips the visit of a page that names another URL as its canonical one. The canonical
-	// URL is added if Follow returns true for it. The canonical URL of a start URL is always added.
-	// Some cases are special:
+	// Canonical skips the visit of a page that names another URL as its canonical one. Set it to
+	// visit a page once that a site serves under many URLs. The canonical URL is added if Follow
+	// returns true for it. The canonical URL of a start URL is always added. Some cases are
+	// special:
 	//
 	//   - A page of https isn't skipped for the same URL with http.
 	//   - If two pages name each other, one is visited. If another process has one of them, both may
@@ -104,17 +114,19 @@ type Config struct {
 	// Prepare may set headers of a request before it is sent, such as Accept-Language, and its
 	// method and body. Examples are POST for a search form, and HEAD for a link checker. It is
 	// called before each try, so that each has its own body. A request that is refused is sent
-	// again, up to Tries times, so don't POST anything that mayn't happen twice. The URL stays the
-	// key, so two searches at one URL are one. If Prepare changes the URL, the URL is Failed. Use
-	// Take to change it. A redirect leads to a GET, for which Prepare is called with Request.Via.
-	// An error gives the URL up (Failed). If it is nil, nothing is set.
+	// again, up to Tries times, so don't POST anything that must not happen twice. The URL stays
+	// the key, so two searches at one URL are one. If Prepare changes the URL, the URL is Failed.
+	// Use Take to change it. A redirect leads to a GET, for which Prepare is called with
+	// Request.Via. If Prepare returns an error, the URL is Failed. If Prepare is nil, requests are
+	// sent as they are.
 	Prepare func(r Request, req *http.Request) error
 
 	// Revisit fetches pages again when they may have changed, with conditions, so that the site
 	// sends only changed pages. Visit is called for new, changed and gone pages. See Page.Change.
 	// All others are Unchanged. Pages come back in a later Run with the same Queue, or in this one,
-	// see Watch. To exclude a page for ever, use Follow or Take. The zero Schedule asks for each
-	// page once. The Queue must be a Recurring.
+	// see Watch. To exclude a page for ever, use Follow or Take. With the zero Schedule each page
+	// is fetched once. Any other Schedule needs a Queue that is a Recurring, as the default Queue
+	// is.
 	Revisit revisit.Schedule
 
 	// Watch is how long Run waits for the URL that is due next when nothing else is left to do. The
@@ -128,32 +140,36 @@ type Config struct {
 	// the targets of links and images of HTML, and otherwise the body.
 	Compare func(p *Page) []byte
 
-	// Known returns the validators of the copy of url that you have, so that the site sends the page
-	// only if it has changed. Otherwise Visit receives status 304. It is called with the URL that is
-	// fetched. If that URL is the target of a redirect and has no validators, Known is called with
-	// Page.URL. Use Known if a list or Discover names all URLs, and Revisit otherwise. If Known and
-	// Follow are both set, New returns an error, because an unchanged page has no links to follow. If
-	// Known is nil, every page is sent.
+	// Known returns the validators of the copy of url that you have, so that the site sends the
+	// page only if it has changed. If the page hasn't changed, Visit receives status 304. Known is
+	// called with the URL that is fetched. If that URL is the target of a redirect, and Known
+	// returns no validators for it, Known is called again with Page.URL. Use Known if a list or
+	// Discover names all URLs, and Revisit otherwise. If Known and Follow are both set, New returns
+	// an error, because an unchanged page has no links to follow. If Known is nil, every page is
+	// sent.
 	Known func(ctx context.Context, url string) (Validators, error)
 
-	// Discover yields further URLs of a host. Use it for sitemaps. See Transport.Sitemaps, and package
-	// crawl/sitemap. Discover is called once for each host, with one of its URLs, when its robots.txt
-	// has been fetched. Each Request may have Priority, Data and Depth. Depth is at least 1, as if a
-	// start URL linked to the URL. A nil sequence has no URL. URLs go to the Queue in their order
-	// while the sequence runs, and are crawled meanwhile. It waits if the Queue is slow, so a long
-	// list needs no memory. A sequence whose sources fail reports that itself, and continues. The loop
-	// over it ends when ctx is done. If several processes share a Queue, each process that gets the
-	// host calls Discover. The URL with which Discover is called is done when the sequence has ended.
-	// If ctx or the process ends before that, the next Run fetches that URL again, and calls Discover
-	// again. With Revisit, Discover is called again each Revisit.Min, before pages of the host. Then a
-	// page is due if Request.Modified is later than its visit. If Discover is nil, there are no calls.
+	// Discover yields further URLs of a host. Use it for sitemaps. See Transport.Sitemaps, and
+	// package crawl/sitemap. Discover is called once for each host, with one of its URLs, when its
+	// robots.txt has been fetched. Each Request may have Priority, Data and Depth. Depth is at
+	// least 1, as if a start URL linked to the URL. A nil sequence has no URL. URLs go to the Queue
+	// in their order while the sequence runs, and are crawled meanwhile. If the Queue is slow,
+	// yield blocks. So even a long list needs little memory. A sequence can't return an error. If a
+	// source fails, report it yourself, for example in a log, and continue with the next source.
+	// When ctx is done, yield returns false. If several processes share a Queue, each process that
+	// gets the host calls Discover. The URL with which Discover is called is done when the sequence
+	// has ended. If ctx or the process ends before that, the next Run fetches that URL again, and
+	// calls Discover again. With Revisit, Discover is called again for a host after Revisit.Min,
+	// before the pages of the host that are due. Then a page is due if its Request.Modified is
+	// later than its visit. If Discover is nil, there are no calls.
 	Discover func(ctx context.Context, url string) iter.Seq[Request]
 
 	// Done receives the result of each URL. An added URL has one result. A URL that is Invalid,
 	// TooDeep, TooLong or EnoughOfHost has one each time that it is found. Those that are
-	// Duplicate, TooMany or without room are counted only. Calls come one at a time, concurrently
-	// with those of Visit, and after the Queue's. A slow Done slows the crawl. All have returned
-	// when Run does. Without Done, the Summary has the first error of each outcome.
+	// Duplicate, TooMany or without room are counted only. Calls come one at a time. Each comes
+	// after the Queue has the result. Calls of Visit may run at the same time. A slow Done slows
+	// the crawl. All have returned when Run does. Without Done, the Summary has the first error of
+	// each outcome.
 	Done func(Result)
 
 	// Queue keeps the URLs. The default keeps MaxURLs of them in memory, for one Run. If several
@@ -161,48 +177,57 @@ type Config struct {
 	// Summary.
 	Queue Queue
 
-	Workers         int           // most concurrent calls of Visit, by default 32, for visits that wait for a disk
-	MaxDepth        int           // most links from a start URL, by default 100; if negative, start URLs only
-	MaxPages        int           // most pages visited, or fetched and Refused, by default unlimited
-	MaxPagesPerHost int           // most such pages of a host, by default unlimited
-	MaxURLs         int           // most URLs in memory (of a Queue, 16 of each host), by default 1,000,000
-	MaxBody         int64         // most bytes read of a body, by default 10 MiB, see Page.Truncated
-	MaxHeld         int64         // most bytes of all responses together, by default 64 MiB, see below
-	Timeout         time.Duration // time of one exchange with its body, by default 2 min
-	Grace           time.Duration // time for requests and visits in flight when ctx ends, by default 10 s
-	Patience        time.Duration // longest wait for a host, whose URLs are Refused then, by default 24 h
+	Workers         int // most concurrent calls of Visit, by default 32
+	MaxDepth        int // most links from a start URL, by default 100; if negative, start URLs only
+	MaxPages        int // most pages visited, or fetched and Refused, by default unlimited
+	MaxPagesPerHost int // most such pages of a host, by default unlimited
+
+	// MaxURLs is the most URLs in memory, by default 1,000,000. The default Queue keeps no more. If
+	// you set a Queue, the crawl takes at most 16 URLs of each host into memory. MaxURLs counts URLs
+	// of 96 bytes on average. Longer ones have less room, and those without room are counted as
+	// NoRoom. The last tenth is for URLs that aren't postponed (Traps).
+	MaxURLs int
+
+	MaxBody int64 // most bytes read of a body, by default 10 MiB, see Page.Truncated
+
+	// MaxHeld is the most bytes of headers and bodies that are in flight or wait for their visits, by
+	// default 64 MiB. If there is no room, the crawl waits before it reads more of a response. Lower
+	// it on a machine with little memory. The first 16 KiB of each response don't count, nor does one
+	// longest body. A header counts once net/http has read it. Bound it by the MaxResponseHeaderBytes
+	// of Base, as publicnet.Transport does.
+	MaxHeld int64
+
+	Timeout  time.Duration // time of one exchange with its body, by default 2 min
+	Grace    time.Duration // time for requests and visits in flight when ctx ends, by default 10 s
+	Patience time.Duration // longest wait for a host before its URLs are Refused, by default 24 h
 
 	// Tries limits the requests for a URL that is refused by 429, 5xx, 408 or 425, or that gets no
-	// response. After a refusal the crawl may also request a page that the host served before. If the
-	// host refuses that page too, the refusal doesn't count as a try. So a ban costs time, not pages.
-	// If the host serves that page, but refuses the URL twice, the URL is done, because only this URL
-	// fails. The same holds for 401, 402, 403 and 451, but such a URL is requested again only after a
-	// ban. Tries also limits the fetches of a robots.txt that can't be fetched. If a connection for it
-	// is refused, there are two. Between two tries the crawl continues with other hosts. It ends when
-	// only hosts are left that don't respond at all. If a host has served nothing yet, its refusals
-	// don't count as tries for a quarter of an hour. The default is 5. If Tries is more than 1, Retry
-	// of the Transport repeats none of the crawl's requests. If Tries is 1, only Retry repeats
-	// requests, and occupies a connection meanwhile.
+	// response. After a refusal the crawl may also request a page that the host served before. If
+	// the host refuses that page too, the refusal doesn't count as a try. So a ban costs time, not
+	// pages. If the host serves that page, but refuses the URL twice, the URL is done, because only
+	// this URL fails. A URL with 401, 402, 403 or 451 is normally done when the host serves another
+	// page. The first few of a host, and all of a host that limits the rate, are requested once
+	// more. If the host turns out to have banned the crawler, all such URLs are requested again
+	// after the ban. Tries also limits the fetches of a robots.txt that can't be fetched. If the
+	// host refuses the connection for robots.txt, robots.txt is fetched only twice. Between two
+	// tries the crawl continues with other hosts. The crawl ends when only hosts are left that
+	// don't respond at all. If a host has served nothing yet, its refusals don't count as tries for
+	// a quarter of an hour. The default is 5. If Tries is more than 1, Retry of the Transport
+	// repeats none of the crawl's requests. If Tries is 1, only Retry repeats requests, and
+	// occupies a connection meanwhile.
 	Tries int
 
 	// Traps decides about URLs that look like those of a trap. Examples are filters that combine,
 	// calendars without end, and session ids. They are postponed if similar URLs have brought no
 	// new pages. Real pages go first, and about three of a hundred requests are for the others. No
-	// URL is lost. Start URLs and those of Discover and Page.Add are never postponed, and Priority
-	// goes before. It takes a Queue that is a Postponer. The zero value is TrapsLast. See
-	// docs/traps.md.
+	// URL is lost. Start URLs and those of Discover and Page.Add are never postponed. A URL with a
+	// higher Priority goes first, even if it is postponed. Postponing needs a Queue that is a
+	// Postponer, as the default Queue is. With another Queue nothing is postponed. The zero value
+	// is TrapsLast. See docs/traps.md.
 	Traps Traps
 
-	// MaxURLs counts URLs of 96 bytes on average. Longer ones have less room in memory, and those
-	// without room are counted as NoRoom. The last tenth is for URLs that aren't postponed (Traps).
-	//
-	// MaxHeld bounds the bytes of headers and bodies that are in flight or wait for their visits.
-	// The first 16 KiB of each answer don't count, nor does one longest body. Where there is no
-	// room, a response is read on later. A header counts once net/http has read it: bound it by the
-	// MaxResponseHeaderBytes of Base, as publicnet.Transport does.
-
 	// Progress is called about once a second, and once at the end of the crawl, one call at a time.
-	// ProgressLine is a ready one. If it is nil, there are no calls.
+	// ProgressLine is a ready one. If Progress is nil, there are no calls.
 	Progress func(Progress)
 }
 
@@ -329,10 +354,10 @@ func Run(ctx context.Context, cfg Config, urls ...string) (Summary, error) {
 //		return fmt.Errorf("%w: a captcha", crawl.ErrRefused)
 //	}
 //
-// The host is blocked as by a 429. When the host serves the page again, Visit is called again. URLs
-// that the page has led to are dropped. Further responses with the same text are refusals without a
-// call of Visit. If the host refuses the page Config.Tries times, but serves others, the page is
-// Refused with that error.
+// The host is blocked as by a 429. URLs that were found in the refused page are dropped. When the
+// host serves the page again, Visit is called again. Further responses with the same text are
+// refusals without a call of Visit. If the host refuses the page Config.Tries times, but serves
+// others, the page is Refused with that error.
 var ErrRefused = errors.New("crawl: the page is a refusal of its host")
 
 // setDefault sets a field of a Config that is 0 to its default. A negative one is an error.

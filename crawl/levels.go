@@ -17,9 +17,9 @@ type Traps uint8
 
 // What a crawl does with the URLs that look like those of a trap.
 const (
-	TrapsLast    Traps = iota // they are fetched last, except for 3 of 100 requests
-	TrapsLeft                 // they aren't asked for, and are Left
-	TrapsIgnored              // no URL counts as a trap, so URLs go in the order in which they came
+	TrapsLast    Traps = iota // they are fetched last, except for 3 of 100 requests; use it if no page may be missed
+	TrapsLeft                 // they aren't asked for, and are Left; use it for a crawl that is to end soon
+	TrapsIgnored              // no URL counts as a trap, as in a crawl of your own site
 )
 
 // asGiven is Request.Mark of URLs of Page.Add, which are never postponed. No mark of a

@@ -28,10 +28,11 @@ const (
 )
 
 // SameHost is a Config.Follow for the links to the page's own host, with any scheme. A host is a
-// name and a port, as limiters count. The ports of http and https are one.
+// name and a port, as limiters count. The ports 80 and 443 count as one.
 func SameHost(p *Page, l Link) bool { return keyOf(p.FinalURL) == keyOf(l.URL) }
 
-// SameName is a Config.Follow for the links to the name of the page's host, with any port.
+// SameName is a Config.Follow for the links to the name of the page's host, with any port. Use it
+// if a site has parts at other ports, such as 8080.
 func SameName(p *Page, l Link) bool { return hostOf(p.FinalURL) == hostOf(l.URL) }
 
 // SameSite is a Config.Follow for the links to the page's registrable domain, with any port. An

@@ -31,16 +31,17 @@ type Page struct {
 	Canonical   string             // the URL that the page, or its Link header, names as its canonical one, or empty
 
 	// Links are those of an HTML or XHTML page, in their order, and then those of the Link header.
-	// Each URL has one link, the first without nofollow, or else the last. A page whose status is
-	// an error, such as 404, has no links and no canonical URL, because its text is about the
-	// server.
+	// If a page links to a URL several times, Links has one of these links. It is the first without
+	// nofollow, or the last if all have nofollow. A page whose status is an error, such as 404, has
+	// no links and no canonical URL, because its text is about the server.
 	Links []Link
 
 	// Change is the change since the last fetch of the page, with Config.Revisit. It is
 	// revisit.New, Changed or Gone. It is empty if the response is no version of the page, such as
 	// 403, or without Config.Revisit.
 	Change revisit.Change
-	// Since is when the page was asked for before, with Change. It is zero at the first fetch.
+	// If Change is set, Since is the time of the fetch before this one. At the first fetch Since is
+	// zero.
 	Since time.Time
 
 	request     Request
@@ -167,7 +168,9 @@ func (p *Page) AddRequest(req Request) {
 	p.add(p, Request{URL: req.URL, Data: req.Data, Priority: req.Priority})
 }
 
-// A Link leads from a page to another. Config.Follow and Config.Take get it.
+// A Link leads from a page to another. Config.Follow and Config.Take get it. Some values of Element
+// are no elements of the page. "meta" is a refresh, and "header" is a Link or Refresh header.
+// "redirect", "discover" and, for a canonical URL, "link" are explained at Config.Take.
 type Link struct {
 	URL      string // normalised
 	Element  string // its name, such as "a", or "meta" for a refresh, or "header" for a Link header

@@ -20,17 +20,17 @@ type Progress struct {
 	Done     bool    // the crawl has ended
 	Lost     error   // evidence or state that couldn't be kept, see Transport.EvidenceErr; nil if none
 
-	// Warnings are about hosts whose first five responses, or most of ten or more, are alike and
-	// neither 200 nor 304, such as 202 or 403. Such a host may refuse you in its own words. Each
-	// host is named once, in the next Progress.
+	// A warning names a host that may refuse you in its own words. Its first five responses, or
+	// most of its first ten or more, had the same status, such as 202 or 403. That status was
+	// neither 200 nor 304. Each host is named once, in the next Progress.
 	Warnings []string
 
 	// Due is set while the crawl waits for a URL that is due later, because nothing else is left to do
 	// (Config.Watch). It is the time at which that URL is due. Otherwise it is zero.
 	Due time.Time
 
-	// Waiting yields each host that can't be asked for more than a second, in no order. Use it
-	// during the call of Config.Progress only.
+	// Waiting yields, in no order, each host whose next request can't start within a second, or
+	// could have started more than a second ago. Use it during the call of Config.Progress only.
 	Waiting iter.Seq[WaitingHost]
 
 	// The first of them that may be asked, empty if none waits.
@@ -67,8 +67,8 @@ func (p *Progress) findNext() {
 
 // ProgressLine returns a Config.Progress for people. On a terminal it redraws one line. Otherwise
 // it writes a line every ten seconds, and one at the end. It also writes a line when every host has
-// to wait, or when other programs have all URLs. A line names the first host that waits, until when
-// and why. Use it with os.Stderr in a command.
+// to wait, or when all URLs of a Queue that several programs share are lent to the others. A line
+// names the first host that waits, until when and why. Use it with os.Stderr in a command.
 func ProgressLine(w io.Writer) func(Progress) { return progressLine(w, isTerminal(w)) }
 
 func progressLine(w io.Writer, terminal bool) func(Progress) {

@@ -18,28 +18,29 @@ type Request struct {
 	Hops     int    // redirects since Via
 	Depth    int    // links from a start URL, without redirects
 	Priority int    // higher ones first, by default 0, clipped to 32 bits
-	Tries    int    // refusals so far, see Config.Tries, which a Queue need not keep
+	Tries    int    // refusals so far (see Config.Tries); a Queue need not keep this field
 
 	// Data is for you, such as a label, a date from the list that led here, or an ETag. It is in
-	// Page.Data and in the Result, after redirects and after a kill too. It has at most MaxData
-	// bytes of any values. A URL with more is Invalid. Of two Requests for a URL the first one's is
-	// kept.
+	// Page.Data and in the Result, after redirects and after a kill too. It may have any bytes, at
+	// most MaxData of them. A URL with more is Invalid. Of two Requests for a URL the first one's
+	// is kept.
 	Data string
 
 	// Later is the level to which the request is postponed, from 0 (not postponed) to 3. See
-	// Config.Traps. Mark is a hash of the reason, or the crawl's own number. The crawl sets both for a
-	// Postponer. Leave them as they are.
+	// Config.Traps. Mark is the crawl's number for the reason. URLs of a host that are postponed
+	// for the same reason have the same Mark. The crawl sets both for a Postponer. Leave them as
+	// they are.
 	Later int
 	Mark  uint32
 
-	// State is the crawl's memory of the page for the next fetch, some 40 bytes. A Queue that is a
-	// Recurring keeps it with the URL, as Done gave it, and doesn't look at it but by Hinted. Only
-	// the crawl sets it.
+	// State is the crawl's memory of the page for the next fetch, some 40 bytes. A Recurring keeps
+	// the State of the last Done with the URL, unchanged. It passes the State to Hinted, and uses
+	// it for nothing else. Only the crawl sets it.
 	State string
 
 	// Modified is when the page was modified, as a sitemap or feed says. Set it in Config.Discover.
-	// A Recurring makes a known URL due if it was modified after its last visit. See Hinted. It
-	// isn't kept. The default is not known.
+	// A Recurring makes a known URL due if it was modified after its last visit. See Hinted. A
+	// Queue doesn't keep Modified. Zero means that the time isn't known.
 	Modified time.Time
 
 	back   bool   // it was taken before, so it is the next one of its host
@@ -67,8 +68,8 @@ type Result struct {
 	// Change is the change since the last fetch of the page, as Page.Change, or revisit.Same or
 	// Moved.
 	Change revisit.Change
-	// Since is the time of the last fetch, with Change, zero at the first fetch. To is the URL to
-	// which it redirects, or empty.
+	// If Change is set, Since is the time of the fetch before this one. At the first fetch Since is
+	// zero. To is the URL to which this URL redirects, or empty.
 	Since time.Time
 	To    string
 
@@ -79,7 +80,7 @@ type Result struct {
 	waits bool // Left, and it is still a URL of this Run: it was given back, postponed
 }
 
-// A Queue keeps the URLs of a crawl. The one that nil stands for keeps them in memory. Package
+// A Queue keeps the URLs of a crawl. If Config.Queue is nil, a Queue in memory keeps them. Package
 // crawl/sqlitequeue keeps them on a disk, so that a crawl continues where it ended. Package
 // crawl/pgqueue keeps them in Postgres, for many processes. Both are separate modules. Test one of
 // your own with crawl/queuetest. Its methods are called one at a time, never during another one,
@@ -88,9 +89,9 @@ type Result struct {
 // A request is waiting, lent or done. Add makes it waiting, Take lends it, Done ends it, or makes
 // it waiting again for the outcome [Left]. A request lent to a process that was killed is waiting
 // again for the process that opens the Queue next or, if several share it, for the others after a
-// while. The URLs that a page has led to are added before the page is done, and those that
-// Discover has found before the URL with which it was called is done. So a kill at any instant
-// loses no URL, but a page may be visited twice.
+// while. The crawl calls Add for all links of a page before it calls Done for the page. Likewise it
+// adds all URLs of Discover before it calls Done for the URL with which Discover was called. So a
+// kill at any instant loses no URL, but a page may be visited twice.
 type Queue interface {
 	// Add makes the new URLs of reqs waiting. It returns the number of URLs added, and the number of
 	// new URLs for which there is no room. All other URLs of reqs are known already.
@@ -105,10 +106,10 @@ type Queue interface {
 	// which nothing is lent any more may go to another process.
 	Done(ctx context.Context, results []Result) error
 
-	// Hosts returns hosts that have waiting requests, but no request that is lent to this process. It
-	// returns at most n hosts. The crawl has room for n hosts, and n may be 0. The result open reports
-	// whether another process may still add a request or release a host. Requests lent to this process
-	// don't count.
+	// Hosts returns hosts that have waiting requests, but no request that is lent to this process.
+	// It returns at most n hosts. The crawl has room for n hosts, and n may be 0. The result open
+	// reports whether another process may still add a request or release a host. Requests lent to
+	// this process don't make open true.
 	//
 	// The crawl calls Hosts at its beginning and at its end. While the Queue is open, the crawl
 	// doesn't end. It then calls Hosts each second, and tries hosts that don't respond again. If n
@@ -118,8 +119,8 @@ type Queue interface {
 }
 
 // A Postponer is a Queue that keeps how far requests are postponed, as Config.Traps wants it. If
-// the Queue isn't a Postponer, nothing is postponed. Three methods of a Postponer do more than
-// those of a Queue:
+// the Queue isn't a Postponer, nothing is postponed. Implement it if you write a Queue for crawls
+// of sites that you don't know. Three methods of a Postponer do more than those of a Queue:
 //
 //   - Add keeps Later and Mark of a request. If room is short, it may reject a request with a Later
 //     before others.
@@ -130,17 +131,17 @@ type Queue interface {
 type Postponer interface {
 	Queue
 
-	// TakeLater is Take for one host. It lends only requests whose Later is least or more.
+	// TakeLater is Take for one host. It lends only requests with Later >= least.
 	TakeLater(ctx context.Context, host string, least, n int) ([]Request, error)
 
-	// Lift raises Later of the waiting requests of a host with this Mark to later. A request whose
-	// Later is higher keeps its Later. Each request keeps its Mark, and its place by the time of
-	// waiting. Requests that are lent may be lifted or not. For Mark 0 Lift does nothing.
+	// Lift sets Request.Later to the argument later. It does so for all waiting requests of host
+	// that have this mark and a lower Later. Each request keeps its Mark, and its place by the time
+	// of waiting. Requests that are lent may be lifted or not. For Mark 0 Lift does nothing.
 	Lift(ctx context.Context, host string, mark uint32, later int) error
 
 	// Postponed counts the waiting requests with a Later above 0, of all hosts. It returns their
 	// number, and the n largest groups of one host and Mark, the largest first. Those that are lent
-	// may count or not. It may take long, since the crawl calls it seldom then.
+	// may count or not. Postponed may take long. If it does, the crawl calls it less often.
 	Postponed(ctx context.Context, n int) (largest []PostponedGroup, all int, err error)
 }
 
@@ -148,13 +149,13 @@ type Postponer interface {
 type PostponedGroup struct {
 	Host   string
 	Mark   uint32
-	URL    string // of one of them, by which the crawl names the Mark
+	URL    string // of one of them, from which the crawl makes the reason in Summary.Postponed
 	Number int
 }
 
-// A Recurring is a Queue that lends done URLs again, when they are due. Its Take and Hosts return
-// only URLs that are due by time.Now. A URL of Add is due immediately. Of URLs with equal Priority,
-// Take lends the URL first that has been due for longest.
+// A Recurring is a Queue that lends done URLs again, when they are due. Take returns only URLs that
+// are due by time.Now. Hosts returns only hosts that have such a URL. A URL of Add is due
+// immediately. Of URLs with equal Priority, Take lends the URL first that has been due for longest.
 //
 // Done with a Result whose Again isn't zero makes the URL wait until then, and keeps its State. If
 // Again is zero, the URL has no due time, but the State is kept for a later hint. If Add gets a URL
@@ -170,9 +171,11 @@ type Recurring interface {
 	Next(ctx context.Context) (time.Time, error)
 }
 
-// Hinted returns when a known URL is due, since its page was modified at the given time. See
-// revisit.Page.Hinted. The state is that of Result.State. The result ok is false if the hint
-// changes nothing. If you write a Recurring, call Hinted in Add for each Request with Modified.
+// Hinted is for implementers of Recurring. A sitemap may say that a page was modified after the
+// crawl's last visit. Hinted then returns the time from which the URL is to be fetched again. See
+// revisit.Page.Hinted. The argument state is that of Result.State, and modified is that of the
+// sitemap. If the hint changes nothing, ok is false. Call Hinted in Add for each known URL whose
+// Request has Modified.
 func Hinted(state string, modified time.Time) (due time.Time, ok bool) {
 	if state == "" || modified.IsZero() {
 		return time.Time{}, false
@@ -203,15 +206,16 @@ func stateOf(page revisit.Page) string {
 	return string(state)
 }
 
-// An Owner is a Queue whose hosts belong to one of several processes for a while. The crawl calls
-// its Hosts each second, which may renew a lease. If a process has lost a host, it requests no
+// An Owner is a Queue whose hosts belong to one of several processes for a while. Implement it for
+// a Queue that several processes share. See Queue for lent and done. The crawl calls the Hosts of
+// an Owner each second, which may renew a lease. If a process has lost a host, it requests no
 // further URL of the host. Requests of the host that are still lent to the process go to Done as
 // Left, and the Summary leaves them out.
 type Owner interface {
 	Queue
 
-	// Owns reports whether a host still belongs to this process. The crawl asks only about hosts whose
-	// requests are lent to the process. Owns is called before each request, from several goroutines,
-	// and during other methods. It mustn't wait.
+	// Owns reports whether a host still belongs to this process. The crawl asks only about hosts
+	// whose requests are lent to the process. Owns is called before each request, from several
+	// goroutines, and during other methods. It must not wait.
 	Owns(host string) bool
 }

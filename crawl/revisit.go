@@ -124,9 +124,10 @@ func (r *run) hashesOf(p *Page) (text, words uint32) {
 // folded returns a hash in 32 bits.
 func folded(h uint64) uint32 { return uint32(h ^ h>>32) } //nolint:gosec // half of a hash is one
 
-// Compared returns the part of a page that is compared with its last version if Config.Compare is
-// nil. For HTML that is its visible text, with white space folded, in UTF-8, and otherwise Body.
-// Call it in a Compare of your own, to take something out of it.
+// Compared returns the visible text of an HTML page, with white space folded, in UTF-8. For any
+// other page it returns Body. Call it in a Config.Compare of your own, to take something out of it.
+// If Compare is nil, the targets of links and images of an HTML page are compared too. Compared
+// leaves them out.
 func (p *Page) Compared() []byte {
 	kind := mediatype.OfPage(p.Response.Header["Content-Type"])
 	markup, isPage := weblink.MarkupOf(kind.Type)

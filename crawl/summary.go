@@ -26,7 +26,7 @@ const (
 	NotCanonical Outcome = "not canonical"  // it gave way to its canonical URL (Config.Canonical)
 	Disallowed   Outcome = "disallowed"     // by robots.txt, or reserved by the site
 	Unreachable  Outcome = "unreachable"    // robots.txt couldn't be fetched, Config.Tries times or permanently
-	Refused      Outcome = "refused"        // Config.Tries times, or its host for Config.Patience
+	Refused      Outcome = "refused"        // refused Tries times, or its host couldn't be asked for Patience
 	OverBudget   Outcome = "over budget"    // the budget's pages of its host are spent (budget.Limits.PagesPerHost)
 	Failed       Outcome = "failed"         // no response or half a response, though its host responds
 	Rejected     Outcome = "rejected"       // too large or of the wrong type, by the Transport's ResponseLimits
@@ -42,8 +42,8 @@ const (
 
 // A Summary is the result of a crawl. Run returns it.
 type Summary struct {
-	Outcomes map[Outcome]int   // number of URLs by outcome; with a Queue, Left counts the URLs that it had lent
-	Statuses map[int]int       // number of pages that are Visited by status
+	Outcomes map[Outcome]int   // number of URLs by outcome; with a Config.Queue, Left has only those lent at the end
+	Statuses map[int]int       // number of Visited pages, by status
 	Errors   map[Outcome]error // the first Result.Err of each outcome, of which Config.Done receives all
 	Bytes    int64             // of bodies
 
@@ -62,9 +62,9 @@ type Summary struct {
 	Rules map[string]int
 
 	// Postponed is the number of URLs that wait, or are Left, because they look like those of a
-	// trap (Config.Traps), by what has postponed them, such as "parameter orderby". Above 20
-	// reasons all others are one. Of a Queue of your own that continues it counts all that are
-	// postponed there. It is nil if there is none, or if they weren't counted yet.
+	// trap (Config.Traps), by what has postponed them, such as "parameter orderby". It has at most
+	// 20 reasons, and one key for all others. If the Queue has URLs of earlier runs, their
+	// postponed URLs count too. It is nil if there is none, or if they weren't counted yet.
 	Postponed map[string]int
 }
 
