@@ -18,12 +18,17 @@
 // itself. The parts are packages robots, robots/robotscache, hostlimit, backoff, budget, revisit,
 // botauth, evidence with evidence/audit, and crawl/sitemap.
 //
-// Terms. A host is known by its key (see [ByHost]). Slots, delays, blocks and bans are explained in
-// package hostlimit. A refusal of a host is a response such as 429, and blocks the host. A refusal
-// by the Transport is an [*Error]. A rule is a function in Config.Refuse. A copy is a robots.txt
-// that was fetched before. A purpose is a use of pages, such as training AI. A site reserves a
-// purpose if it says that its pages must not be used for it. State is what is kept about hosts for
-// the next run (see [Config.WithState]).
+// Terms:
+//
+//   - A host is known by its key (see [ByHost]). Slots, delays, blocks and bans are explained in
+//     package hostlimit.
+//   - A refusal of a host is a response such as 429, and blocks the host. A refusal by the
+//     Transport is an [*Error].
+//   - A rule is a function in Config.Refuse.
+//   - A copy is a robots.txt that was fetched before.
+//   - A purpose is a use of pages, such as training AI. A site reserves a purpose if it says that
+//     its pages must not be used for it.
+//   - State is what is kept about hosts for the next run (see [Config.WithState]).
 package politeness
 
 import (

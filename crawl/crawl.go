@@ -18,12 +18,16 @@
 // ahead. The number of connections (hostlimit.Config.MaxInFlight) and memory bound a crawl. Workers
 // limits the number of concurrent visits.
 //
-// Terms. A host key is the name by which a host is counted (politeness.Transport.HostKey). A URL
-// that waits in the Queue is waiting. A URL that the Queue has given to a process is lent. A URL
-// with an outcome is done. A URL that is still to be fetched when a crawl ends is left. With
-// Revisit a done URL becomes due, that is, it is to be fetched again. A hint is the news of a
-// sitemap or feed that a page was modified. A URL that looks like one of a trap is postponed, and
-// its mark stands for the reason. A URL that one of your own rules refuses is set aside.
+// Terms:
+//
+//   - A host key is the name by which a host is counted (politeness.Transport.HostKey).
+//   - A URL that waits in the Queue is waiting. A URL that the Queue has given to a process is
+//     lent. A URL with an outcome is done. A URL that is still to be fetched when a crawl ends is
+//     left.
+//   - With Config.Revisit a done URL becomes due when it is to be fetched again. A hint is the news
+//     of a sitemap or feed that a page was modified.
+//   - A URL that looks like one of a trap is postponed. Its mark stands for the reason.
+//   - A URL that one of your own rules refuses is set aside.
 package crawl
 
 import (

@@ -73,8 +73,8 @@ type Result struct {
 	Since time.Time
 	To    string
 
-	// Again is when the URL is due again. A Recurring lends it then. If it is zero, the URL is due
-	// only by a hint.
+	// Again is when the URL is due again. A Recurring lends the URL from that time on. If Again is
+	// zero, the URL is due only by a hint.
 	Again time.Time
 
 	waits bool // Left, and it is still a URL of this Run: it was given back, postponed

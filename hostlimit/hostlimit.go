@@ -7,20 +7,29 @@
 // has a [Limiter] for one process. Package redis/redislimit has a Limiter that many processes
 // share.
 //
-// Terms. A key names a host or another unit that is limited. A slot is the permission to have one
-// request in flight. A start is the moment at which a request goes out on its connection. The delay
-// is the shortest time between two starts. A floor is a lower bound of the delay for which the
-// caller asks, such as a crawl-delay. The gap is the delay that applies between two given starts. A
-// place is the permission to be one of the MaxInFlight or PerSite requests in flight. A lease is a
-// slot that was given to a request. A booking is the start time that Acquire reserves for a lease.
-// A stamp is the time of a start, as Lease.Start records it. A block is a time in which no request
-// to the key starts. A refusal is a response that blocks the key, such as 429. An unsure response,
-// such as 503 or none at all, sets a short block, which is called a pause. Refusals in a row are
-// those since the last success. The debt of a key is its part of the state that a Store keeps. A
-// ban is a block after several responses such as 403 in a row. A probe is the first request after a
-// block. A page may get an unsure response, and then another one as the probe. If the next request
-// is for another page, and is served, only the first page fails. Then the pause is over, and the
-// delay doesn't grow.
+// Terms:
+//
+//   - A key names a host or another unit that is limited.
+//   - A slot is the permission to have one request in flight. A lease is a slot that was given to a
+//     request. A place is the permission to be one of the MaxInFlight or PerSite requests in
+//     flight.
+//   - A start is the moment at which a request goes out on its connection. A booking is the start
+//     time that Acquire reserves for a lease. A stamp is the time of a start, as Lease.Start
+//     records it.
+//   - The delay is the shortest time between two starts. A floor is a lower bound of the delay for
+//     which the caller asks, such as a crawl-delay. The gap is the delay that applies between two
+//     given starts.
+//   - A block is a time in which no request to the key starts. A probe is the first request after a
+//     block.
+//   - A refusal is a response that blocks the key, such as 429. Refusals in a row are those since
+//     the last success.
+//   - An unsure response, such as 503 or none at all, sets a short block, which is called a pause.
+//   - A ban is a block after several responses such as 403 in a row.
+//   - The debt of a key is the part of its state that a Store keeps.
+//
+// A page may get an unsure response, and then another one as the probe. If the next request is for
+// another page, and is served, only the first page fails. Then the pause is over, and the delay
+// doesn't grow.
 //
 // A limiter promises for each key:
 //
