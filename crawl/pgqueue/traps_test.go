@@ -1,0 +1,220 @@
+package pgqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// A shop has pages, and filters that show nothing new. They combine.
+type shop struct {
+	mu       sync.Mutex
+	requests map[string]int
+	order    []string // of the first requests for each URL
+}
+
+const (
+	shopItems = 40
+	values    = 14 // of each of two filters
+)
+
+func (s *shop) RoundTrip(req *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	uri := req.URL.RequestURI()
+	if s.requests[uri] == 0 {
+		s.order = append(s.order, uri)
+	}
+	s.requests[uri]++
+	s.mu.Unlock()
+	var body strings.Builder
+	body.WriteString("<p>Shop")
+	item, isItem := strings.CutPrefix(req.URL.Path, "/item/")
+	if isItem {
+		name := strings.Map(func(r rune) rune { return r - '0' + 'a' }, item) // in lines all digits are one
+		fmt.Fprintf(&body, "<p>All about %s", name)
+	} else {
+		for i := range shopItems {
+			fmt.Fprintf(&body, "<a href=/item/%d>x</a>", i)
+		}
+		for i := range values * values {
+			fmt.Fprintf(&body, `<a href="/?color=%d&amp;size=%d">y</a>`, i%values, i/values)
+		}
+	}
+	return &http.Response{
+		StatusCode: http.StatusOK, Request: req, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"text/html"}}, Body: io.NopCloser(strings.NewReader(body.String())),
+	}, nil
+}
+
+// A dying queue is that of a process which is killed at one of its calls: neither this call nor a
+// later one reaches the server.
+type dying struct {
+	*Queue
+
+	calls int // left
+}
+
+var errKilled = errors.New("killed")
+
+func (d *dying) dies() bool {
+	d.calls--
+	return d.calls < 0
+}
+
+func (d *dying) Add(ctx context.Context, reqs []crawl.Request) (added, noRoom int, err error) {
+	if d.dies() {
+		return 0, 0, errKilled
+	}
+	return d.Queue.Add(ctx, reqs)
+}
+
+func (d *dying) Done(ctx context.Context, results []crawl.Result) error {
+	if d.dies() {
+		return errKilled
+	}
+	return d.Queue.Done(ctx, results)
+}
+
+func (d *dying) Take(ctx context.Context, hosts []string, n int) ([]crawl.Request, error) {
+	if d.dies() {
+		return nil, errKilled
+	}
+	return d.Queue.Take(ctx, hosts, n)
+}
+
+func (d *dying) TakeLater(ctx context.Context, host string, least, n int) ([]crawl.Request, error) {
+	if d.dies() {
+		return nil, errKilled
+	}
+	return d.Queue.TakeLater(ctx, host, least, n)
+}
+
+func (d *dying) Lift(ctx context.Context, host string, mark uint32, later int) error {
+	if d.dies() {
+		return errKilled
+	}
+	return d.Queue.Lift(ctx, host, mark, later)
+}
+
+func (d *dying) Hosts(ctx context.Context, n int) (hosts []string, open bool, err error) {
+	if d.dies() {
+		return nil, false, errKilled
+	}
+	return d.Queue.Hosts(ctx, n)
+}
+
+func (d *dying) Postponed(ctx context.Context, n int) (largest []crawl.PostponedGroup, all int, err error) {
+	if d.dies() {
+		return nil, 0, errKilled
+	}
+	return d.Queue.Postponed(ctx, n)
+}
+
+// TestAHundredKillsKeepLevels: a crawl of a site with a trap that is killed a hundred times loses no
+// URL, and asks for real pages first: what a process has postponed is postponed in the next one. The
+// lease of a process that was killed is ended at once, which others would wait for.
+func TestAHundredKillsKeepLevels(t *testing.T) {
+	const (
+		kills = 100
+		seed  = 62
+	)
+	random := rand.New(rand.NewPCG(seed, 0))
+	database, conn := ownTables(t, "levels")
+	site := &shop{requests: make(map[string]int)}
+	killed := 0
+	levels := map[string]int{}
+	isOver := false
+	for !isOver {
+		q, err := Open(t.Context(), database, "shop")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now := levelsOf(t, conn); !maps.Equal(now, levels) {
+			t.Errorf("after kill %d the levels are %v, want %v", killed, now, levels)
+		}
+		d := &dying{Queue: q, calls: 1 << 30}
+		if killed < kills {
+			d.calls = 3 + random.IntN(4)
+		}
+		err = crawlShop(t, site, d)
+		switch {
+		case errors.Is(err, errKilled):
+			killed++
+		case err != nil:
+			t.Fatal(err)
+		default:
+			isOver = true
+		}
+		levels = levelsOf(t, conn)
+		q.db.Close() // without giving its hosts back
+		exec(t.Context(), t, conn, "UPDATE politeness_worker SET until = now() - interval '1 minute'")
+	}
+	const urls = 1 + shopItems + values*values + 1 // with robots.txt
+	if killed < kills || len(site.requests) != urls || len(levels) > 0 {
+		t.Errorf("%d of %d URLs were asked for, after %d kills of seed %d", len(site.requests), urls, killed, seed)
+	}
+	filters := 0
+	for _, uri := range site.order[:shopItems*5/4] {
+		if !strings.HasPrefix(uri, "/item/") {
+			filters++
+		}
+	}
+	if filters > shopItems/4 {
+		t.Errorf("%d of the first %d URLs weren't items: %q", filters, shopItems*5/4, site.order[:shopItems*5/4])
+	}
+	all := 0
+	for n := range maps.Values(site.requests) {
+		all += n
+	}
+	t.Logf("%d kills: %d requests for %d URLs", killed, all, urls)
+}
+
+// levelsOf returns the levels of the URLs that wait.
+func levelsOf(t *testing.T, conn *pgx.Conn) map[string]int {
+	t.Helper()
+	rows, err := conn.Query(t.Context(), "SELECT url, later FROM politeness_url WHERE due IS NOT NULL")
+	if err != nil {
+		t.Fatal(err)
+	}
+	levels := make(map[string]int)
+	var url string
+	var later int
+	_, err = pgx.ForEachRow(rows, []any{&url, &later}, func() error {
+		levels[url] = later
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return levels
+}
+
+// crawlShop crawls the shop until the Queue dies. Then it returns errKilled.
+func crawlShop(t *testing.T, site *shop, q crawl.Queue) error {
+	t.Helper()
+	transport, err := politeness.New(politeness.Config{
+		UserAgent: "TestBot/1.0 (+https://example.com/bot)", Base: site,
+		Hosts: hostlimit.Config{Delay: hostlimit.Delay{DangerouslyNone: true}, Concurrency: 1},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = crawl.Run(t.Context(), crawl.Config{
+		Transport: transport, Queue: q, Follow: crawl.SameHost,
+		Visit: func(context.Context, *crawl.Page) error { return nil },
+	}, "https://shop.example/")
+	return err
+}
