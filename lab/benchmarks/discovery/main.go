@@ -33,12 +33,16 @@ import (
 type site struct {
 	files http.Handler
 
-	mu   sync.Mutex
-	sent map[string]map[string]bool // paths by product of the User-Agent
+	mu    sync.Mutex
+	sent  map[string]map[string]bool // paths by product of the User-Agent
+	asked map[string]int             // requests by product of the User-Agent
 }
 
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	product, _, _ := strings.Cut(r.UserAgent(), "/")
+	s.mu.Lock()
+	s.asked[product]++
+	s.mu.Unlock()
 	s.files.ServeHTTP(&watcher{ResponseWriter: w, wrote: func() {
 		switch path.Ext(r.URL.Path) {
 		case ".html", ".htm", ".xhtml":
@@ -88,6 +92,7 @@ func compare(ctx context.Context, out io.Writer, dir, start string) error {
 	s := &site{
 		files: http.FileServer(http.Dir(dir)),
 		sent:  make(map[string]map[string]bool),
+		asked: make(map[string]int),
 	}
 	server := httptest.NewServer(s)
 	defer server.Close()
@@ -99,7 +104,8 @@ func compare(ctx context.Context, out io.Writer, dir, start string) error {
 	}
 	ours := s.sent["DiscoveryBench"]
 	theirs := s.sent["Wget"]
-	fmt.Fprintf(out, "crawl found %d pages, wget %d\n", len(ours), len(theirs))
+	fmt.Fprintf(out, "crawl found %d pages with %d requests, wget %d with %d\n",
+		len(ours), s.asked["DiscoveryBench"], len(theirs), s.asked["Wget"])
 	missing(out, ours, theirs, "only wget")
 	missing(out, theirs, ours, "only crawl")
 	return nil
