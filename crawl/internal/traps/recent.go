@@ -1,5 +1,7 @@
 package traps
 
+import "slices"
+
 // A recent keeps values by hash: at least the half of its bound that was used last, and never more
 // than the bound. Beside the map's own it has no cost for each value, as a list would.
 type recent[V any] struct {
@@ -42,8 +44,21 @@ func (r *recent[V]) size() int { return len(r.young) + len(r.old) }
 // lines remembers the hashes of the lines that a host has shown.
 type lines struct {
 	most  int
-	known map[uint32]struct{}
-	zeros uint // only hashes that end in so many zero bits are looked at
+	first []uint32            // of the first page, in order: a map of them would take twice as much
+	known map[uint32]struct{} // of those after it; nil: there was none with another line
+	zeros uint                // only hashes that end in so many zero bits are looked at
+}
+
+// size returns the number of hashes that are kept.
+func (l *lines) size() int { return len(l.first) + len(l.known) }
+
+// has reports whether a hash is kept.
+func (l *lines) has(hash uint32) bool {
+	if _, ok := l.known[hash]; ok {
+		return true
+	}
+	_, ok := slices.BinarySearch(l.first, hash)
+	return ok
 }
 
 // add notes the lines of a page. It reports whether one of them is new.
@@ -51,20 +66,23 @@ type lines struct {
 // If there are too many, only each second hash is kept and looked at from then on. So pages that
 // come later are measured as those before them, which no bound by age would do.
 func (l *lines) add(hashes []uint32) (hasNew bool) {
-	if l.known == nil {
-		l.known = make(map[uint32]struct{})
+	isFirst := l.first == nil && l.known == nil
+	if isFirst && len(hashes) <= l.most {
+		sorted := slices.Clone(hashes)
+		slices.Sort(sorted)
+		l.first = slices.Clip(slices.Compact(sorted))
+		return len(l.first) > 0
 	}
 	for _, hash := range hashes {
-		if !l.isKept(hash) {
-			continue
-		}
-		before := len(l.known)
-		l.known[hash] = struct{}{}
-		if len(l.known) == before {
+		if !l.isKept(hash) || l.has(hash) {
 			continue
 		}
 		hasNew = true
-		for len(l.known) > l.most {
+		if l.known == nil {
+			l.known = make(map[uint32]struct{})
+		}
+		l.known[hash] = struct{}{}
+		for l.size() > l.most {
 			l.thin()
 		}
 	}
@@ -76,8 +94,10 @@ func (l *lines) isKept(hash uint32) bool { return hash&(1<<l.zeros-1) == 0 }
 // thin drops each second hash.
 func (l *lines) thin() {
 	l.zeros++
+	isDropped := func(hash uint32) bool { return !l.isKept(hash) }
+	l.first = slices.DeleteFunc(l.first, isDropped)
 	for hash := range l.known {
-		if !l.isKept(hash) {
+		if isDropped(hash) {
 			delete(l.known, hash)
 		}
 	}

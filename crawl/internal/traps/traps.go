@@ -146,14 +146,15 @@ func (h *Host) Why(url string) string {
 func (h *Host) Size() int {
 	const (
 		perHost   = 400 // of the Host itself, and of maps with little in them
-		perLine   = 12  // of values in maps, with the room that these have to spare
+		perFirst  = 4
+		perLine   = 12 // of values in maps, with the room that these have to spare
 		perMark   = 32
 		perAnswer = 40
 		perAsked  = 12
 		perTally  = 16
 		perName   = 64
 	)
-	size := perHost + perLine*len(h.lines.known) + perMark*h.marks.size()
+	size := perHost + perFirst*len(h.lines.first) + perLine*len(h.lines.known) + perMark*h.marks.size()
 	size += perAnswer*h.answers.size() + perAsked*h.asked.size()
 	return size + perTally*h.tallies.size() + perName*len(h.names)
 }

@@ -240,8 +240,8 @@ func TestCase11(t *testing.T) {
 			if isNew, _ := h.Learn(fmt.Sprintf("http://s/%d?again", i), Page{Lines: page}); !isNew {
 				dry++
 			}
-			if len(h.lines.known) > maxLines {
-				t.Fatalf("%d lines are kept", len(h.lines.known))
+			if h.lines.size() > maxLines {
+				t.Fatalf("%d lines are kept", h.lines.size())
 			}
 		}
 		if fresh < pages*9/10 || dry < pages {
@@ -259,7 +259,7 @@ func TestEveryBoundHolds(t *testing.T) {
 		"answers": {h.answers.size(), maxAnswers},
 		"asked":   {h.asked.size(), maxAsked},
 		"tallies": {h.tallies.size(), maxTallies},
-		"lines":   {len(h.lines.known), maxLines},
+		"lines":   {h.lines.size(), maxLines},
 		"names":   {len(h.names), maxNames},
 	} {
 		if kept[0] > kept[1] || kept[0] < kept[1]/3 {
