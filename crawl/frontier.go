@@ -84,6 +84,7 @@ type host struct {
 	queued    rank        // of the first one that the Queue may have, if more
 	postpones bool        // the Queue may have postponed ones
 	turns     traps.Turns // of its levels
+	putBacks  int         // of its URLs so far, less those for each turn
 	seeks     bool        // the Queue is being asked for postponed ones
 	hasSought bool        // it was asked, for the next turn
 
@@ -201,6 +202,7 @@ func (f *frontier) forget(h *host) {
 	f.number[h.pace]--
 	f.demand -= h.demand
 	f.forgetSite(h)
+	f.rule.forget(h.key)
 }
 
 // class returns the index in due of h.

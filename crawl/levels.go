@@ -97,6 +97,19 @@ func (u *rule) learn(key, url string, p traps.Page) (isNew bool, lifted []traps.
 	return isNew, lifted
 }
 
+// forget drops what is known of a host of which no URL waits: it orders none.
+func (u *rule) forget(key string) {
+	if !u.isOn() {
+		return
+	}
+	k, ok := u.hosts.Peek(key)
+	if !ok {
+		return
+	}
+	u.hosts.Remove(key)
+	u.bytes -= k.bytes
+}
+
 // mayMove reports whether a request may be postponed further.
 func (u *rule) mayMove(r *Request) bool {
 	// A URL without a page that leads to it is a start URL, or Discover's.
@@ -133,6 +146,26 @@ func (u *rule) postpone(r *Request) bool {
 	}
 	r.Later = s.Level
 	r.Mark = s.Mark
+	return true
+}
+
+// How many URLs of a host are put back. If about every fourth page is new, marks fall and rise all
+// the time, and all waiting URLs would go back and forth with them. A host that has put back too
+// many has its URLs taken where they stand. So the work for a page has a bound, whatever the site
+// is.
+const (
+	firstPutBacks = 10_000
+	perTurn       = 8 // further ones for each URL that is taken
+)
+
+// postpone postpones a request of h, which comes from the Queue, if it stands further back by now,
+// and h may still put one back. It reports whether it does.
+func (f *frontier) postpone(h *host, r *Request) bool {
+	isSpent := h.putBacks >= firstPutBacks && !f.rule.leaves // which asks for none of them
+	if isSpent || !f.rule.postpone(r) {
+		return false
+	}
+	h.putBacks++
 	return true
 }
 
@@ -202,7 +235,7 @@ func (f *frontier) sort(h *host) {
 		// By their ranks alone: of one rank a request that is asked for again may be behind all others.
 		slices.SortStableFunc(h.urls, func(a, b Request) int { return rankOf(&a).compare(rankOf(&b)) })
 	}
-	for len(h.urls) > 0 && f.rule.postpone(&h.urls[0]) {
+	for len(h.urls) > 0 && f.postpone(h, &h.urls[0]) {
 		h.reinsert(0)
 	}
 	if h.waitsForQueue() || h.isLeft() {
@@ -272,9 +305,10 @@ func (f *frontier) turn(h *host) int {
 	for {
 		turns := h.turns
 		i := h.ofTurn(&turns)
-		if i == 0 || !f.rule.postpone(&h.urls[i]) {
+		if i == 0 || !f.postpone(h, &h.urls[i]) {
 			h.turns = turns
 			h.hasSought = false
+			h.putBacks -= perTurn
 			if h.urls[i].Later > 0 { // what its own page shows is no reason
 				f.rule.reasons[h.urls[i].URL] = f.rule.why(&h.urls[i])
 			}
@@ -346,7 +380,7 @@ func (r *run) lift(key string, lifted []traps.Standing) {
 		if !h.postpones {
 			continue // the Queue has none
 		}
-		r.work.lift = append(r.work.lift, lifting{host: key, mark: s.Mark, later: s.Level})
+		r.work.addLift(lifting{host: key, mark: s.Mark, later: s.Level})
 	}
 }
 

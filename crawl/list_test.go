@@ -64,7 +64,7 @@ func TestMemoryPostpones(t *testing.T) {
 		case 5:
 			mark := uint32(random.IntN(4))
 			to := random.IntN(4)
-			_ = m.Lift(t.Context(), "h", mark, to)
+			_, _ = m.Lift(t.Context(), "h", mark, to)
 			for i := range waiting {
 				if mark != 0 && waiting[i].Mark == mark {
 					waiting[i].Later = min(waiting[i].Later, to)

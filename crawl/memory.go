@@ -246,12 +246,12 @@ func (m *memory) takeOf(taken []Request, host string, least, n int) []Request {
 }
 
 // Lift implements Postponer.
-func (m *memory) Lift(_ context.Context, host string, mark uint32, later int) error {
+func (m *memory) Lift(_ context.Context, host string, mark uint32, later int) (more bool, _ error) {
 	l := m.hosts[host]
 	if l != nil && mark != 0 {
 		l.lift(mark, later)
 	}
-	return nil
+	return false, nil
 }
 
 // Postponed implements Postponer.

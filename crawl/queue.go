@@ -134,10 +134,13 @@ type Postponer interface {
 	// TakeLater is Take for one host. It lends only requests with Later >= least.
 	TakeLater(ctx context.Context, host string, least, n int) ([]Request, error)
 
-	// Lift sets Request.Later to the argument later. It does so for all waiting requests of host
-	// that have this mark and a lower Later. Each request keeps its Mark, and its place by the time
-	// of waiting. Requests that are lent may be lifted or not. For Mark 0 Lift does nothing.
-	Lift(ctx context.Context, host string, mark uint32, later int) error
+	// Lift sets Request.Later to the argument later. It does so for the waiting requests of host that
+	// have this mark and a higher Later. Each request keeps its Mark, and its place by the time of
+	// waiting. Requests that are lent may be lifted or not. For Mark 0 Lift does nothing.
+	//
+	// A Queue on a disk lifts some thousand requests, and reports more if there are others. The crawl
+	// then calls Lift again, with other calls in between.
+	Lift(ctx context.Context, host string, mark uint32, later int) (more bool, err error)
 
 	// Postponed counts the waiting requests with a Later above 0, of all hosts. It returns their
 	// number, and the n largest groups of one host and Mark, the largest first. Those that are lent

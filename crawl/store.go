@@ -51,6 +51,13 @@ func (w *work) empty() bool {
 	return toPut+toGet == 0 && !w.list && !w.next && !w.count && !w.left
 }
 
+// addLift adds a call of Lift, unless it is to be made anyway.
+func (w *work) addLift(l lifting) {
+	if !slices.Contains(w.lift, l) {
+		w.lift = append(w.lift, l)
+	}
+}
+
 // want asks the Queue for more URLs of h if it has few.
 func (r *run) want(h *host) {
 	r.trim(h)
@@ -132,6 +139,7 @@ type calledQueue struct {
 	noRoom    int
 	taken     []Request
 	takenLate []Request // by TakeLater
+	unlifted  []lifting // of those whose Lift has left some
 	hosts     []string
 	open      bool
 	due       time.Time // by Next
@@ -162,8 +170,12 @@ func (c *calledQueue) put(ctx context.Context, q Queue) error {
 		}
 	}
 	for _, l := range c.lift {
-		if err := c.postponer.Lift(ctx, l.host, l.mark, l.later); err != nil {
+		more, err := c.postponer.Lift(ctx, l.host, l.mark, l.later)
+		if err != nil {
 			return err
+		}
+		if more {
+			c.unlifted = append(c.unlifted, l)
 		}
 	}
 	return nil
@@ -272,6 +284,11 @@ func (c *calledQueue) apply(r *run) {
 	for _, l := range c.lift {
 		r.expect(l.host, rank{priority: math.MaxInt, later: l.later})
 	}
+	if !r.stopped {
+		for _, l := range c.unlifted {
+			r.work.addLift(l)
+		}
+	}
 	for _, res := range c.back {
 		if res.waits {
 			r.expect(res.Host, rankOf(&res.Request))
@@ -310,7 +327,7 @@ func (r *run) lent(taken []Request) {
 	}
 }
 
-// lentOne takes in a request that the Queue has lent.
+// lentOne takes in a request that the Queue has lent. Its host is put after all of them.
 func (r *run) lentOne(req Request) {
 	h := r.host(req.Host)
 	h.open++
@@ -322,8 +339,8 @@ func (r *run) lentOne(req Request) {
 		r.done(Result{Request: req, Outcome: Invalid, Err: err}, nil)
 		return
 	}
+	r.frontier.postpone(h, &req)
 	h.insert(req)
-	r.frontier.put(h)
 }
 
 // fetchable returns why a URL that the Queue lends can't be fetched. Others may write to a Queue,

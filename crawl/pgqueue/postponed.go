@@ -35,23 +35,26 @@ func (p *postponed) store(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// Lift implements crawl.Postponer.
-func (q *Queue) Lift(ctx context.Context, host string, mark uint32, later int) error {
+// Lift implements crawl.Postponer. It lifts at most 2,000 URLs at a time.
+func (q *Queue) Lift(ctx context.Context, host string, mark uint32, later int) (more bool, err error) {
 	if mark == 0 {
-		return nil
+		return false, nil
 	}
 	if err := q.renew(ctx); err != nil {
-		return wrap(err)
+		return false, wrap(err)
 	}
-	err := q.in(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	more, err = in(ctx, q, func(ctx context.Context, tx pgx.Tx) (bool, error) {
 		// Later is compared with 0, too: without that the index of marks isn't used.
-		_, err := tx.Exec(ctx, `
+		done, err := tx.Exec(ctx, `
 			UPDATE politeness_url SET later = $1
-			WHERE host = (SELECT id FROM politeness_host WHERE crawl = $2 AND name = $3)
-				AND mark = $4 AND later > 0 AND later > $1 AND due IS NOT NULL`, later, q.crawl, host, int64(mark))
-		return err
+			WHERE hash IN (
+				SELECT hash FROM politeness_url
+				WHERE host = (SELECT id FROM politeness_host WHERE crawl = $2 AND name = $3)
+					AND mark = $4 AND later > 0 AND later > $1 AND due IS NOT NULL
+				LIMIT $5)`, later, q.crawl, host, int64(mark), batch)
+		return done.RowsAffected() == batch, err
 	})
-	return wrap(err)
+	return more, wrap(err)
 }
 
 // Postponed implements crawl.Postponer. It counts the requests of all processes, and reads all that

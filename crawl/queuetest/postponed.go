@@ -48,7 +48,14 @@ func (c *check) takeLater(q crawl.Queue, least, n int) []crawl.Request {
 }
 
 func (c *check) lift(q crawl.Queue, host string, mark uint32, later int) {
-	c.must(c.postponer(q).Lift(c.ctx, host, mark, later))
+	for range 100 {
+		more, err := c.postponer(q).Lift(c.ctx, host, mark, later)
+		c.must(err)
+		if !more {
+			return
+		}
+	}
+	c.failf("Lift reports for ever that there are more requests of %s with Mark %d", host, mark)
 }
 
 func postpones(c *check) {

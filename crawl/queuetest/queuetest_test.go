@@ -189,7 +189,7 @@ func (p *process) TakeLater(_ context.Context, host string, least, n int) ([]cra
 	return p.take([]string{host}, least, n), nil
 }
 
-func (p *process) Lift(_ context.Context, host string, mark uint32, later int) error {
+func (p *process) Lift(_ context.Context, host string, mark uint32, later int) (more bool, err error) {
 	for _, e := range p.s.urls {
 		isOf := e.Host == host || p.s.is("lifts other hosts")
 		isLater := e.Later > later || p.s.is("lifts back")
@@ -198,7 +198,7 @@ func (p *process) Lift(_ context.Context, host string, mark uint32, later int) e
 			e.Later = later
 		}
 	}
-	return nil
+	return p.s.is("lifts for ever"), nil
 }
 
 func (p *process) Postponed(_ context.Context, n int) (largest []crawl.PostponedGroup, all int, _ error) {
@@ -429,7 +429,7 @@ var defects = map[string]bool{
 	"lists one host":                false, "never closes": true, "loses at a kill": true,
 	"shares a host": false, "has no leases": false, "has no fence": false, "keeps hosts": false, "never loses": false, "steals hosts": false,
 	"forgets Later": true, "forgets Mark": true, "takes no later ones": true, "has no levels": true, "has levels before priorities": true,
-	"lifts other hosts": true, "lifts back": true, "lifts all": true, "lifts none": true, "counts what is done": true,
+	"lifts other hosts": true, "lifts back": true, "lifts all": true, "lifts none": true, "lifts for ever": true, "counts what is done": true,
 	"counts all marks as one": true, "counts groups only": true, "postpones none that is Left": true, "forgets how long a request has waited": true,
 	"shares what is due again": false,
 	"is never open":            false, "is open for itself": false, "shares nothing": false,

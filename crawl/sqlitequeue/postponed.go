@@ -6,17 +6,27 @@ import (
 	"github.com/go-politeness/politeness/crawl"
 )
 
-// Lift implements crawl.Postponer.
-func (q *Queue) Lift(ctx context.Context, host string, mark uint32, later int) error {
+// lifted is the most URLs that one call of Lift writes: others wait for it meanwhile.
+const lifted = 2000
+
+// Lift implements crawl.Postponer. It lifts at most 2,000 URLs at a time.
+func (q *Queue) Lift(ctx context.Context, host string, mark uint32, later int) (more bool, err error) {
 	if mark == 0 {
-		return nil
+		return false, nil
 	}
 	// Later is compared with 0, too: without that the index of marks isn't used.
-	_, err := q.db.ExecContext(ctx, `
+	done, err := q.db.ExecContext(ctx, `
 		UPDATE url SET later = ?1
-		WHERE host = (SELECT id FROM host WHERE name = ?2) AND mark = ?3 AND later > 0 AND later > ?1
-			AND due IS NOT NULL`, later, host, mark)
-	return wrap(err)
+		WHERE id IN (
+			SELECT id FROM url
+			WHERE host = (SELECT id FROM host WHERE name = ?2) AND mark = ?3 AND later > 0 AND later > ?1
+				AND due IS NOT NULL
+			LIMIT ?4)`, later, host, mark, lifted)
+	if err != nil {
+		return false, wrap(err)
+	}
+	n, err := done.RowsAffected()
+	return n == lifted, wrap(err)
 }
 
 // Postponed implements crawl.Postponer. It reads all URLs that are postponed.

@@ -97,9 +97,9 @@ func (d *dying) TakeLater(ctx context.Context, host string, least, n int) ([]cra
 	return d.Queue.TakeLater(ctx, host, least, n)
 }
 
-func (d *dying) Lift(ctx context.Context, host string, mark uint32, later int) error {
+func (d *dying) Lift(ctx context.Context, host string, mark uint32, later int) (more bool, err error) {
 	if d.dies() {
-		return errKilled
+		return false, errKilled
 	}
 	return d.Queue.Lift(ctx, host, mark, later)
 }
@@ -213,4 +213,40 @@ func crawlShop(t *testing.T, site *shop, q crawl.Queue) error {
 		Visit: func(context.Context, *crawl.Page) error { return nil },
 	}, "https://shop.example/")
 	return err
+}
+
+// TestALargeLiftGoesInSteps: a call writes some thousand URLs at most, and the last one says that all
+// came forward.
+func TestALargeLiftGoesInSteps(t *testing.T) {
+	const (
+		number = 4500
+		mark   = 7
+	)
+	q, err := sqlitequeue.Open(filepath.Join(t.TempDir(), "urls.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	var reqs []crawl.Request
+	for i := range number {
+		reqs = append(reqs, crawl.Request{
+			URL: fmt.Sprintf("https://a.example/%d", i), Host: "a.example", Later: 1 + i%3, Mark: mark,
+		})
+	}
+	if _, _, err := q.Add(t.Context(), reqs); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{2500, 500, 0, 0} {
+		more, err := q.Lift(t.Context(), "a.example", mark, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, left, err := q.Postponed(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left != want || more != (left > 0) {
+			t.Errorf("%d URLs are still postponed, want %d; Lift says that there are more: %v", left, want, more)
+		}
+	}
 }
