@@ -9,6 +9,8 @@
 #   nginx, haproxy, apache2 with mod_evasive and mod_qos, varnish (on Debian and Ubuntu)
 #                          are crawled, each with a protection switched on
 #   node, npm              run the rate limiters of npm, which are crawled too
+#   cgit (on Debian and Ubuntu)
+#                          is crawled: its URLs have no end
 # It installs by itself as root on a machine with apt-get, and otherwise names
 # the one command to run. With everything there it prints nothing.
 set -euo pipefail
@@ -42,6 +44,7 @@ if has apt-get; then # the tests are written for Debian's builds
     /usr/bin/python3 -c "import $module" 2>/dev/null || missing+=("python3-$module")
   done
   for server in nginx haproxy apache2; do has "$server" || { missing+=("$server"); services+=("$server"); }; done
+  [[ -e /usr/lib/cgit/cgit.cgi ]] || missing+=(cgit)
   has varnishd || { missing+=(varnish); services+=(varnish varnishncsa); }
   modules=()
   [[ -e /usr/lib/apache2/modules/mod_evasive20.so ]] || modules+=(evasive)
