@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -247,6 +248,7 @@ func TestTrapsLearnFromAnswers(t *testing.T) {
 		"noindex":    {ownPage("<meta name=robots content=noindex>"), true},
 		"canonical":  {ownPage("<link rel=canonical href=/other>"), true},
 		"itself":     {ownPage("<link rel=canonical href=?>"), false},
+		"a clock":    {clocked(), true},
 		"other data": {func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "{%q: 1}", r.URL.Path) }, false},
 		"same data":  {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"a": 1}`) }, true},
 	} {
@@ -281,6 +283,15 @@ func TestTrapsLearnFromAnswers(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// clocked answers each path with one page, which has a clock and a counter.
+func clocked() http.HandlerFunc {
+	var n atomic.Int64
+	return func(w http.ResponseWriter, r *http.Request) {
+		visitor := n.Add(1)
+		page(fmt.Sprintf("<p>List<p>It is 12:%02d:07<p>You are visitor %d of today", visitor%60, 7*visitor))(w, r)
 	}
 }
 
