@@ -230,9 +230,9 @@ type Outcome struct {
 	Refused string
 	// Banned means that the refusal is a ban. Set Refused to the reason. The host gives the same
 	// response to different pages, one of which it served before. The key is blocked for a minute,
-	// doubling with each ban in a row. The first of them makes a learned delay two to four times as
-	// long. If Banned is false, the policy decides for how long the key is blocked. Banned has no
-	// effect without Refused.
+	// doubling with each ban in a row. The first of them makes the delay two to four times as long
+	// (see Learned). If Banned is false, the policy decides for how long the key is blocked. Banned
+	// has no effect without Refused.
 	Banned bool
 	// Reset is the time until the reset of the host's rate limit, if nothing of it is left. It is 0
 	// if something is left, or the response shows no limit.
