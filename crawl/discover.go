@@ -8,6 +8,7 @@ type seeker struct {
 	host  string
 	batch []Request
 
+	hasAny  bool            // Discover has yielded something
 	sources Request         // that stands for the host's sources; zero: Discover is called once
 	lost    []Result        // invalid URLs of the batch, which the Queue doesn't get
 	bytes   int             // of the URLs and Data in batch
@@ -37,7 +38,9 @@ func (r *run) discover(fl *flight) {
 func (s *seeker) seek(url string) {
 	// URLs from before a panic count. The panic is logged.
 	defer func() {
-		s.run.events <- foundURLs{host: s.host, found: s.batch, lost: s.lost, sources: s.sources, isLast: true}
+		s.run.events <- foundURLs{
+			host: s.host, found: s.batch, lost: s.lost, sources: s.sources, hasAny: s.hasAny, isLast: true,
+		}
 	}()
 	_ = guarded("Discover of "+url, func() error {
 		found := s.run.c.cfg.Discover(s.run.ctx, url)
@@ -50,6 +53,7 @@ func (s *seeker) seek(url string) {
 
 // take takes a request that Discover yields. It reports whether more are wanted.
 func (s *seeker) take(req Request) bool {
+	s.hasAny = true
 	req.Depth = max(1, req.Depth) // a start URL may redirect anywhere, see turnTo
 	taken, err := guardedValue("Take of "+req.URL, func() (bool, error) { return s.run.takeFound(&req) })
 	switch {
@@ -119,6 +123,7 @@ type foundURLs struct {
 	isLast bool            // Discover has ended
 
 	sources Request // as seeker.sources
+	hasAny  bool    // as seeker.hasAny
 }
 
 func (e foundURLs) apply(r *run) {
@@ -140,7 +145,7 @@ func (e foundURLs) apply(r *run) {
 		if r.ctx.Err() != nil {
 			res.Outcome = Left // it may have been cut off
 		}
-		r.doneSources(res)
+		r.doneSources(res, e.hasAny)
 		return
 	}
 	if r.ctx.Err() != nil {

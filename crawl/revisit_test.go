@@ -481,3 +481,35 @@ func TestASitemapThatIsAlwaysNew(t *testing.T) {
 		}
 	})
 }
+
+// TestAHostWithoutSources is asked for them as for a page that is gone, and each Min once it has some.
+func TestAHostWithoutSources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const day = 24 * time.Hour
+		l := newLiving(t)
+		l.rig.crawl.Revisit = revisit.Schedule{Min: 12 * time.Hour}
+		l.rig.crawl.Watch = -1
+		began := time.Now()
+		var days []int
+		l.rig.crawl.Discover = listed(func(context.Context, string) (reqs []crawl.Request) {
+			past := time.Since(began)
+			days = append(days, int((past+12*time.Hour)/day))
+			if past > 70*day {
+				reqs = append(reqs, crawl.Request{URL: "https://example.com/listed"})
+			}
+			return reqs
+		})
+		l.answer("/", version(`"1"`, "start"))
+		l.answer("/listed", version(`"1"`, "listed"))
+		ctx, cancel := context.WithTimeout(t.Context(), 73*day)
+		defer cancel()
+		l.rig.run(ctx, t, "https://example.com/")
+		early := days[:min(len(days), 6)]
+		if !slices.Equal(early, []int{0, 1, 4, 13, 40, 70}) && !slices.Equal(early, []int{0, 1, 4, 13, 40, 71}) {
+			t.Errorf("Discover was called on the days %v", days)
+		}
+		if late := len(days) - 6; late < 2 {
+			t.Errorf("with sources Discover was called %d times in two days: %v", late, days)
+		}
+	})
+}

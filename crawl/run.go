@@ -623,7 +623,7 @@ func (r *run) done(res Result, found []Request) {
 // finish is done for a result that says when its URL is due again.
 func (r *run) finish(res Result, found []Request) {
 	if r.revisits() && isSources(res.URL) {
-		r.doneSources(res)
+		r.doneSources(res, true)
 		return
 	}
 	res.Why = r.frontier.rule.ended(&res.Request)

@@ -2,9 +2,12 @@ package crawl
 
 import (
 	"math"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/go-politeness/politeness/revisit"
 )
 
 // sourcesEnd is the end of the URL that stands for the sources of a host: its sitemaps and feeds,
@@ -49,7 +52,7 @@ func (r *run) askSources(fl *flight) bool {
 	}
 	r.frontier.finish(fl, 0)
 	if r.c.cfg.Discover == nil {
-		r.doneSources(Result{Request: fl.request, Outcome: Unchanged})
+		r.doneSources(Result{Request: fl.request, Outcome: Unchanged}, true)
 		return true
 	}
 	r.seeking++
@@ -59,10 +62,33 @@ func (r *run) askSources(fl *flight) bool {
 }
 
 // doneSources has the Queue lend the sources of a host again. They are no page: nothing is counted.
-func (r *run) doneSources(res Result) {
-	if res.Outcome != Left {
-		res.Outcome = Unchanged
-		res.Again = time.Now().Add(r.c.cfg.Revisit.Min)
+// A host without sources, of which Discover has never yielded anything, is asked as rarely as for a
+// page that is gone: the usual places of sitemaps would be asked for in vain each time. One that
+// had some is asked as for a page that fails.
+func (r *run) doneSources(res Result, hasAny bool) {
+	if res.Outcome == Left {
+		r.work.back = append(r.work.back, res)
+		return
 	}
+	s := r.c.cfg.Revisit
+	now := time.Now()
+	memory, _ := pageOf(res.State)
+	status := http.StatusNotFound
+	switch {
+	case hasAny:
+		status = http.StatusOK
+	case !memory.Whole.IsZero():
+		status = http.StatusServiceUnavailable
+	}
+	next, _, due := s.Next(memory, revisit.Answer{Time: now, Status: status})
+	switch {
+	case hasAny:
+		due = now.Add(s.Min)
+	case due.IsZero():
+		due = now.Add(s.Max)
+	}
+	res.Outcome = Unchanged
+	res.State = stateOf(next)
+	res.Again = due
 	r.work.back = append(r.work.back, res)
 }
