@@ -63,7 +63,8 @@ var rows = []row{
 	{npm, "hono", "hono-rate-limiter, 60/min", minute(60), true, false},
 	{npm, "slow-down", "express-slow-down, 30/min free, then 0.5 s more each", 0, false, false},
 	{npm, "bottleneck", "Bottleneck queue, 1/s", 1, false, false},
-	{golang, "httprate", "go-chi/httprate, 60/min, sliding", minute(60), true, false},
+	// It states the end of the minute, at which the requests of that minute still count in full.
+	{golang, "httprate", "go-chi/httprate, 60/min, sliding", minute(60), false, false},
 	{golang, "ulule", "ulule/limiter, 60-M, reset in whole seconds, cut off", minute(60), false, false},
 	{golang, "tollbooth", "didip/tollbooth, 1/s", 1, true, false},
 	{golang, "throttled", "throttled, README: GCRA 20/min, burst 5", minute(20), true, true},
