@@ -244,10 +244,13 @@ func (s *refusals) serve(page *Page, earlier bool, now time.Time, v *verdict) {
 		s.checking = true
 		s.doubt = s.like.says
 	}
-	if page.good || isHeld {
+	if page.good {
 		return
 	}
 	s.blamed = 0
+	if isHeld {
+		return
+	}
 	// good is asked for again and again: a redirect, or an error of another kind, may come from
 	// another part of the server than pages do, and a large page would be a burden to the site.
 	status := page.Response.StatusCode

@@ -306,6 +306,40 @@ func TestASingle403BesidePagesWithOneText(t *testing.T) {
 	}
 }
 
+// TestBrokenPagesBesidePagesWithOneText: pages that wait as they are alike are served pages all the
+// same. A broken page among them costs no request more than elsewhere.
+func TestBrokenPagesBesidePagesWithOneText(t *testing.T) {
+	for _, status := range []int{http.StatusForbidden, http.StatusInternalServerError, http.StatusServiceUnavailable} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const pages = 500
+				r := newRig()
+				asked := map[string]int{}
+				r.Site("https://example.com").Handle("/", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+					switch {
+					case req.URL.Path == "/0":
+						page("home")(w, req)
+					case strings.HasSuffix(req.URL.Path, "0"): // each tenth
+						asked[req.URL.Path]++
+						w.WriteHeader(status)
+					default:
+						page("a leaf")(w, req)
+					}
+				}))
+				sum := r.run(t.Context(), t, numbered("example.com", pages)...)
+				requests := 0
+				for _, n := range asked {
+					requests += n
+				}
+				most := 2*len(asked) + 3 // the first few are asked for once more
+				if sum.Visited() != pages || requests > most {
+					t.Errorf("%d requests for %d broken pages, want %d at most: %v", requests, len(asked), most, sum)
+				}
+			})
+		})
+	}
+}
+
 // TestAlikePagesOfAHostThatLimits: a host that limits gets no request more for pages that have one
 // text, but for the few checks. Other pages stand between them, so that most rows end short.
 func TestAlikePagesOfAHostThatLimits(t *testing.T) {
