@@ -22,6 +22,7 @@ type exchange struct {
 	ticket  ticket      // that it came with
 	trailer http.Header // of the request, complete at the end of its body
 	body    io.Closer   // of the site's answer; nil: there is none
+	endless bool        // the site's answer doesn't state its length
 }
 
 type exchangeKey struct{}

@@ -91,7 +91,11 @@ func New(transport *politeness.Transport, authority *Authority) *Proxy {
 				p.underWay.Add(1)
 				resp.Body = &switched{body, &p.underWay, sync.OnceFunc(p.underWay.Done)}
 			}
-			return refusedPage(resp)
+			if err := refusedPage(resp); err != nil {
+				return err
+			}
+			exchangeOf(resp.Request.Context()).endless = resp.ContentLength < 0
+			return nil
 		},
 		BufferPool:    piecePool{},
 		FlushInterval: -1, // pass on what comes, when it comes
@@ -310,7 +314,7 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
 	r.Body = &upload{r.Body, control, p.stalled, received, under.trailer}
 	// The site may answer before the program has sent all of its body.
 	_ = control.EnableFullDuplex()
-	down := &download{ResponseWriter: w, control: control, stalled: p.stalled}
+	down := &download{ResponseWriter: w, control: control, under: under, stalled: p.stalled}
 	defer p.recovered(down, r, under)
 	p.forward.ServeHTTP(down, r)
 	_ = control.SetWriteDeadline(time.Now().Add(p.stalled)) // for the end, which the server writes
@@ -365,6 +369,7 @@ func (s *switched) CloseWrite() error {
 type download struct {
 	http.ResponseWriter
 	control *http.ResponseController
+	under   *exchange
 	stalled time.Duration
 	begun   bool // the answer, with its last status
 }
@@ -376,6 +381,9 @@ func (d *download) WriteHeader(status int) {
 	}
 	d.ResponseWriter.WriteHeader(status)
 	d.begun = d.begun || status >= http.StatusOK || status == http.StatusSwitchingProtocols
+	if d.under.endless && status >= http.StatusOK {
+		_ = d.control.Flush() // or the server would state the length of an empty body
+	}
 }
 
 func (d *download) Write(p []byte) (int, error) {
