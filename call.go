@@ -31,8 +31,8 @@ type Call struct {
 	Once bool
 
 	// Set Judges if your crawler itself finds out whether a host has banned it. Such a crawler
-	// compares the responses. If several in a row are errors, it requests again a page that the
-	// host has served before. A 400, 405 or 409 to a GET then counts as a 403 does (see
+	// compares the responses. If several in a row are errors, it requests again a page that the host
+	// has served before. If Judges is true, each 400, 405 or 409 to a GET counts as a 403 does (see
 	// hostlimit.Outcome). The default is false. Then these statuses show only that the request is
 	// wrong, as in an API, and have no effect on the host.
 	Judges bool

@@ -25,11 +25,12 @@ import (
 // before queueing a URL, and to show why one was skipped. The verdict's Preferences are those that
 // robots.txt states for the use of the page. If robots.txt reserves one of Config.Purposes, the
 // verdict doesn't allow the URL, and its Reason names the purpose. The verdict is reported to
-// Evidence. While robots.txt can't be fetched, Config.Robots decides (OnUnreachable, ServeStale).
-// The error is nil, and the verdict's Reason says why. The URL is read as browsers read it, so that
-// /50%-off is /50%25-off. The error is an *Error if nothing could be decided, because the URL can't
-// be fetched at all, or the fetch of robots.txt couldn't start. If ctx is done, the error is its
-// cause.
+// Evidence. The URL is read as browsers read it, so that /50%-off is /50%25-off.
+//
+// While robots.txt can't be fetched, Config.Robots decides (OnUnreachable, ServeStale). In that
+// case the error is nil, and the verdict's Reason says why robots.txt can't be fetched. The error
+// is an *Error if nothing could be decided, because the URL can't be fetched at all, or the fetch
+// of robots.txt couldn't start. If ctx is done, the error is its cause.
 func (t *Transport) Check(ctx context.Context, rawURL string) (robots.Verdict, error) {
 	trip, err := t.inquire(ctx, rawURL, kindInquiry)
 	if err != nil {
@@ -42,7 +43,7 @@ func (t *Transport) Check(ctx context.Context, rawURL string) (robots.Verdict, e
 // sitemap. It decides as Check does, for sixteen origins concurrently. If nothing could be decided
 // about some URLs, the error joins one error for each of them, with the URL. Unlike Check, Filter
 // returns an error that matches ErrUnreachable if robots.txt can't be fetched and Config.Robots
-// denies pages in that case. If ctx is done, that error is the cause of ctx.
+// denies pages in that case. If ctx ends before all URLs are decided, err matches the cause of ctx.
 func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string, err error) {
 	allows := make([]bool, len(urls))
 	errs := make([]error, len(urls))

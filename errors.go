@@ -51,8 +51,8 @@ var (
 )
 
 // ErrStateHeld means that another process uses the state of Config.WithState. New returns it only
-// if Config.StateWait isn't 0. It returns it after that time, or immediately if StateWait is
-// negative.
+// if Config.StateWait isn't 0. New waits for StateWait before it returns the error. If StateWait is
+// negative, New doesn't wait.
 var ErrStateHeld = errors.New("another process uses the state")
 
 // A Stage names the part of the pipeline that refused. Use it to handle refusals by their cause.

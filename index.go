@@ -10,7 +10,7 @@ import (
 // DirectivesOf returns a page's directives for crawlers, such as noindex and nofollow. They come
 // from the X-Robots-Tag headers, and from the <meta> elements as far as the body has been read.
 // Call DirectivesOf at the body's end, before you index the page or follow its links. Directives
-// for everyone count, and directives for the crawler's own product token. Of two, the stricter
+// for everyone and directives for the crawler's own product token count. Of two, the stricter
 // counts.
 //
 // Set ResponseLimits.CheckIndexing or Config.Purposes. Without both, and for a response that isn't

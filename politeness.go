@@ -10,8 +10,9 @@
 // Use it when you have a crawler that must not get banned, when you must prove a crawler's actions
 // and their reasons, or, together with package politenesstest, when you test a crawler. If one of
 // these checks doesn't let a request pass, you get an [*Error]. Its Stage names the check. A
-// response with an error status, such as 429, is never turned into an error. Only Config.Response
-// and Config.Purposes turn a response into one, and only a 2xx response to a page.
+// response with an error status, such as 429, is never turned into an error. Only a 2xx response to
+// a page can become an error, by Config.Response or Config.Purposes. Later, while you read the body
+// of any response, the budget can end the reading with an error.
 //
 // Package crawl is a crawler on top of this package. Package statuspage serves the present state of
 // a crawl. Package publicnet keeps a crawl off private networks. You can also use each part by
@@ -196,15 +197,15 @@ type Config struct {
 	DangerouslyIgnoreRobots bool
 
 	// StateWait is how long New waits while another process uses the state (WithState, or a
-	// hostlimit.Dir in Hosts.Store). Set it to -1 for a program that is started by a timer and must
-	// not run twice. Two processes with one state share the blocks of hosts, but not the delays.
-	// After that time, or immediately if StateWait is negative, New returns an error that matches
-	// ErrStateHeld. The default is 0. With 0 New doesn't wait and doesn't fail, and both processes
-	// use the state. Evidence records state_shared, and EvidenceErr reports it. The state is in use
-	// from New until the process ends, even by kill -9. Transports of one process share the state.
-	// Only one process holds the lock of the state. If that process ends, the other process takes
-	// the lock with its next request. So a third process that starts later still finds the state in
-	// use. On AIX, Solaris, Plan 9 and WebAssembly other processes aren't noticed.
+	// hostlimit.Dir in Hosts.Store). If the state is still in use after StateWait, New returns an
+	// error that matches ErrStateHeld. If StateWait is negative, New doesn't wait. Set it to -1 for a
+	// program that is started by a timer and must not run twice. Two processes with one state share
+	// the blocks of hosts, but not the delays. The default is 0. With 0 New doesn't wait and doesn't
+	// fail, and both processes use the state. Evidence records state_shared, and EvidenceErr reports
+	// it. The state is in use from New until the process ends, even by kill -9. Transports of one
+	// process share the state. Only one process holds the lock of the state. If that process ends, the
+	// other process takes the lock with its next request. So a third process that starts later still
+	// finds the state in use. On AIX, Solaris, Plan 9 and WebAssembly other processes aren't noticed.
 	StateWait time.Duration
 
 	state string // directory of WithState
@@ -359,14 +360,14 @@ func (t *Transport) newRecorder(cfg *Config, state string) *recorder.Recorder {
 	return recorder.New(cfg.Evidence, policy, t.cfg.Limiter.ID)
 }
 
-// RoundTrip sends req when robots.txt, the host, the budget and the user's own rules let it, and
-// waits until they do. Redirects need no care. http.Client calls RoundTrip for each hop, so each
-// hop is checked and paced for its own host. The request occupies a slot of the host until the
-// response's body is read to its end or closed. req is never changed. Robots.txt, slots and delays
-// go by req.URL. If req.Host differs from req.URL.Host, it is sent as the Host header, and has no
-// other effect. An error of Base is returned unchanged. Every refusal is an *Error. If the context
-// comes from hostlimit.WithPriority, req goes before waiting requests of its host with a lower
-// priority.
+// RoundTrip sends req if robots.txt, the budget and the user's own rules allow it. Otherwise it
+// returns an error. Before it sends req, it waits until the host's slot, delay and block let req
+// start. Redirects need no care. http.Client calls RoundTrip for each hop, so each hop is checked
+// and paced for its own host. The request occupies a slot of the host until the response's body is
+// read to its end or closed. req is never changed. Robots.txt, slots and delays go by req.URL. If
+// req.Host differs from req.URL.Host, it is sent as the Host header, and has no other effect. An
+// error of Base is returned unchanged. Every refusal is an *Error. If the context comes from
+// hostlimit.WithPriority, req goes before waiting requests of its host with a lower priority.
 //
 // A request also ends with an error if its path is hidden in a URL.Opaque, such as "//host/path" or
 // the target of a CONNECT, since robots.txt can't be checked for it.
@@ -438,11 +439,11 @@ func (t *Transport) roundTrip(req *http.Request, over *over) (*http.Response, er
 //	err = t.Limiter().Block(ctx, key, time.Now().Add(24*time.Hour), "the owner has called")
 func (t *Transport) Limiter() hostlimit.Limiter { return t.cfg.Limiter }
 
-// EvidenceErr reports whether records of Config.Evidence were lost. It returns nil if the sinks
-// report no loss. Otherwise the error counts the records that a Log couldn't write, and the records
-// that a panicking sink has lost. It also reports why state (Config.WithState) couldn't be read or
-// kept, with and without Evidence. The crawl continues. Check the error if you need proof. The
-// status page shows it.
+// EvidenceErr reports whether records of Config.Evidence or state (Config.WithState) were lost. It
+// returns nil if neither was lost. The error counts the records that a Log couldn't write, and the
+// records that a panicking sink has lost. It also says why state couldn't be read or kept, or that
+// another process uses the state. It does so even if Config.Evidence is nil. The crawl continues.
+// Check the error if you need proof. The status page shows it.
 func (t *Transport) EvidenceErr() error { return errors.Join(t.recorder.Err(), t.tally.StateErr()) }
 
 // CloseIdleConnections closes the idle connections of Base and RobotsBase, if they have a method of

@@ -16,11 +16,12 @@ const warnAt = 0.8
 // SiteAudit is the policy of a site audit with proof. Use it to check one site whose owner wants to
 // see what was done. Its budget is 200 pages and 60 minutes, with warnings at 80 %. A host gets 2
 // concurrent requests, 200 to 500 ms apart, or a crawl-delay if that is longer. The delay grows if
-// the host refuses (hostlimit.Learned). A request waits 10 s for a slot at most, and a slot is
-// taken back after 300 s. If robots.txt can't be fetched, the audit continues, and its evidence has
-// confidence "low". A group of robots.txt applies also if its name is only a part of the crawler's
-// product token, or contains the token (robots.Options.LenientAgents). Set Evidence. WithEnv lets
-// the operator change the policy. Useful here are MAX_PAGES, MAX_SCAN_TIME_MINUTES and USER_AGENT.
+// the host refuses (hostlimit.Learned). A request waits at most 10 s for a slot. A slot that isn't
+// used for 300 s is taken back. If robots.txt can't be fetched, the audit continues, and its
+// evidence has confidence "low". A group of robots.txt applies also if its name is only a part of
+// the crawler's product token, or contains the token (robots.Options.LenientAgents). Set Evidence.
+// WithEnv lets the operator change the policy. Useful here are MAX_PAGES, MAX_SCAN_TIME_MINUTES and
+// USER_AGENT.
 func SiteAudit(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,
@@ -113,10 +114,11 @@ func Bulk(userAgent string) Config {
 //
 //	max(0.5 to 1.5 s at random, crawl-delay, t², delay learned from refusals)
 //
-// Here t is the last response time in seconds. A failed exchange counts too. The square t² is at
-// most a day. For example, after a page that took 20 s the delay is 400 s. If robots.txt can't be
-// fetched, nothing is fetched for 5 minutes. WithEnv lets ROBOTS_DEFAULT_DELAY_SECONDS change the
-// mean of the random delay, which is 1 s. See hostlimit.Squared and hostlimit.Learned.
+// Here t is the last response time in seconds. A 5xx, or no response, counts only from the second
+// failure in a row on (hostlimit.Adaptive). The square t² is at most a day. For example, after a
+// page that took 20 s the delay is 400 s. If robots.txt can't be fetched, nothing is fetched for 5
+// minutes. WithEnv lets ROBOTS_DEFAULT_DELAY_SECONDS change the mean of the random delay, which is
+// 1 s. See hostlimit.Squared and hostlimit.Learned.
 func Responsive(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,

@@ -124,9 +124,9 @@ func (l *HostList) Refuse(req *http.Request) error {
 	return errors.New(text)
 }
 
-// Err returns nil if the file as it is now is in force. Otherwise the error lists the faulty lines.
-// The lines without a fault are in force. Hosts that only the previous list names are still refused
-// until the file is correct. Check Err after a change of the file.
+// Err returns nil if the present content of the file is in force. Otherwise the error lists the
+// faulty lines. The lines without a fault are in force. Hosts that only the previous list names are
+// still refused until the file is correct. Check Err after a change of the file.
 func (l *HostList) Err() error {
 	if err := l.file.Err(); err != nil {
 		return fmt.Errorf("politeness: RefuseHosts: %w", err)

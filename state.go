@@ -28,15 +28,16 @@ import (
 // directories 0700. Processes may share dir. New fails if dir can't be written to. If dir can't be
 // read or written later, no request fails. Evidence records state_lost, and EvidenceErr, the status
 // page and crawl.Progress report the reason. They also warn if others may write to dir. See
-// docs/restarts.md. An empty dir keeps nothing.
+// docs/restarts.md. If dir is "", WithState returns c unchanged, so nothing is kept.
 //
 // Several runs, one after the other, are paced like one long run. The first start on a host waits
 // for the host's delay, counted from New, unless the kept state shows that the delay is over.
 // Concurrent runs share blocks, but not delays. See StateWait.
 //
-// WithState changes Hosts and Robots, so set them before. If Limiter is set, WithState has no
-// effect on that limiter. New reports both mistakes. To share a limiter that remembers, make it
-// from the result:
+// WithState changes Hosts and Robots, so set them before WithState. If you replace one of them
+// afterwards, New returns an error. WithState has no effect on a Limiter that was made from other
+// Hosts. If such a Limiter is set, New returns an error too. To share a limiter that remembers,
+// make it from the result:
 //
 //	cfg := politeness.Bulk(ua).WithState("state")
 //	cfg.Limiter, err = memory.New(cfg.Hosts)

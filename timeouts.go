@@ -21,9 +21,10 @@ const (
 	// response may come, with its body, after http.Client alone would have given up. If a context has
 	// a deadline, the deadline still ends everything.
 	//
-	// If a request takes longer than Timeout in all, counted from Client.Do, two things aren't as
-	// in net/http. A cancelled context still ends the wait, but closing Request.Cancel doesn't. And
-	// http.Client keeps only the text of an error, so errors.Is and errors.As find nothing.
+	// If a request takes longer than Timeout in all, counted from Client.Do, two things aren't as in
+	// net/http. First, closing Request.Cancel doesn't end the wait any more. Cancelling the context
+	// still does. Second, http.Client keeps only the text of an error, so errors.Is and errors.As find
+	// nothing.
 	FromStart Timeouts = iota
 	// FromCall leaves http.Client.Timeout as it is in net/http. It counts from Client.Do, so that
 	// the wait for the host uses it up. A request that can't start in time fails immediately, and
