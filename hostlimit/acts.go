@@ -6,7 +6,8 @@ import (
 )
 
 // An Act is a Block, a Clear or a Drain by an operator. A limiter reports its own acts, and acts of
-// other processes when it learns of them. A receiver of Acts gets it, to record it.
+// other processes when it learns of them. The limiter passes each Act to a function that was added
+// by Acts.Add, so that the act is recorded.
 type Act struct {
 	Key      string    // empty for Drained
 	ByHand   *Debt     // a Block or a Clear, as in Grant.ByHand, nil if there is none
@@ -14,10 +15,10 @@ type Act struct {
 	Drained  bool      // Drain was called
 }
 
-// Acts keeps the functions that receive the acts of an operator. Use it if you write a Limiter. Its
-// method OnAct(func(Act) bool), which adds a receiver, is optional. With OnAct an operator's act is
-// recorded immediately. Without OnAct the act is recorded with the next Grant or Error of the key.
-// The zero Acts has no receiver.
+// Acts keeps the functions that receive the acts of an operator. Use it if you write a Limiter. The
+// Limiter may then have a method OnAct(func(Act) bool), which passes its argument to Acts.Add. The
+// method is optional. With OnAct an operator's act is recorded immediately. Without OnAct the act
+// is recorded with the next Grant or Error of the key. The zero Acts has no receiver.
 type Acts struct {
 	mu        sync.Mutex
 	receivers []func(Act) bool

@@ -16,10 +16,10 @@ import (
 //
 // A longer delay applies immediately, a shorter one from the next start on. A response of status
 // 400 or more, or no response, never shortens a delay, so that a host that fails fast doesn't get
-// requests faster. An exchange without a response counts with the time that it took, even if the
-// caller's own timeout ended it. A single unsure response, such as a 5xx or none, doesn't count,
-// since only that request may have been slow. From the second one in a row on, such responses
-// count. The result stays within Delay.Min and Delay.Ceiling.
+// requests faster. An unsure response, such as a 5xx or none, counts only if there was a refusal or
+// another unsure response since the last success. Otherwise only that request may have been slow.
+// An exchange that the caller's own timeout ended always counts. If there is no response, the time
+// until the failure counts. The result stays within Delay.Min and Delay.Ceiling.
 //
 // Adaptive values are comparable and print as the Go expressions that make them.
 type Adaptive struct {
@@ -67,11 +67,12 @@ var (
 func Proportional(f float64) Adaptive { return Adaptive{set: unlearned | proportional, factor: f} }
 
 // Slower is Proportional for responses that are slower than usual. Use it for many hosts of which
-// some are slow by nature. A host that is always slow gets no longer delay, so all its slots stay
-// in use. A response of up to one and a half times the usual time doesn't count. From there to
-// three times the usual time, the part of its time that counts grows steadily from nothing to all.
-// The usual time begins with the first page served. A faster page moves the usual time down by an
-// eighth of the difference. A slower page moves it up by a 256th of the difference.
+// some are slow by nature. The delay of a host that is always slow doesn't grow, so all its slots
+// stay in use. A response of up to one and a half times the usual time doesn't count. Of a response
+// of three times the usual time or more, the whole time counts. Between the two, twice the response
+// time less three times the usual time counts. The usual time begins with the first page served. A
+// faster page moves the usual time down by an eighth of the difference. A slower page moves it up
+// by a 256th of the difference.
 func Slower(f float64) Adaptive { return Adaptive{set: unlearned | slower, slowed: f} }
 
 // Throttle aims at a mean of target concurrent requests, as Scrapy's AutoThrottle does. With t =
@@ -81,9 +82,9 @@ func Throttle(target float64) Adaptive { return Adaptive{set: unlearned | thrott
 
 // Longest takes the longer delay of a and b. For example, Longest(Learned, Proportional(1)) learns
 // from refusals and follows the response times. Some formulas, such as Throttle, compute the new
-// delay from the old one. In Longest, the old delay is the longer one of the two formulas. If a and
-// b are of one kind, Longest keeps the formula with the longer delay. Use it to combine two
-// formulas.
+// delay from the old one. In Longest all formulas of response times have the same old delay, which
+// is the longest of their last results. If a and b are of one kind, Longest keeps the formula with
+// the longer delay. Use it to combine two formulas.
 func Longest(a, b Adaptive) Adaptive {
 	return Adaptive{
 		set:      a.set&b.set&unlearned | (a.set|b.set)&byLatency,
@@ -144,7 +145,8 @@ func (a Adaptive) validate() error {
 // float64, because a product of durations may be too large for a Duration. If the outcome leaves
 // the delay alone, moves is false.
 //
-// It is for implementers of Limiter that keep the delay elsewhere. Others use rules.Adapt.
+// It is for a Limiter that changes the delay elsewhere, such as in a script on a server. Others use
+// rules.Adapt.
 func (a Adaptive) Move(usual time.Duration, o *Outcome) (atOnce, halfway float64, raise, moves bool) {
 	answered := o.Status > 0
 	gaveUp := !answered && (o.Err == nil || errors.Is(o.Err, context.Canceled))

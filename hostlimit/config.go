@@ -18,17 +18,18 @@ type Config struct {
 	// the keys that could start get one in turn. A key that waits for its delay or block gets none.
 	MaxInFlight int
 
-	// PerSite bounds the requests in flight over all keys of a site, so that no page's links send
-	// many concurrent requests to one machine. A site is a registrable domain of the public suffix
-	// list, with all its names and ports. The private section of the list counts, so two users of
-	// github.io are two sites. If the host is an address, its site is the address with all ports.
-	// The default is 16, or Concurrency if that is more. If it is negative, there is no bound.
-	// Limits of Override don't raise it. Keys of a site take its places in turn, one each. A key
-	// that waits for such a place delays no other site, and occupies no place of MaxInFlight. If
-	// several processes share a limiter, the bound may apply to each process by itself.
+	// PerSite bounds the requests in flight over all keys of a site, so that no page's links send many
+	// concurrent requests to one machine. A site is a registrable domain of the public suffix list,
+	// with all its names and ports. The private section of the list counts, so two users of github.io
+	// are two sites. If the host is an address, its site is the address with all ports. The default is
+	// 16, or Concurrency if that is more. If it is negative, there is no bound. In the result of
+	// Limiter.Config, 0 means no bound too. Limits of Override don't raise it. Keys of a site take its
+	// places in turn, one each. A key that waits for such a place delays no other site, and occupies
+	// no place of MaxInFlight. If several processes share a limiter, the bound may apply to each
+	// process by itself.
 	PerSite int
 
-	// Delay is the gap between the starts of two requests on a key.
+	// Delay sets the gap between the starts of two requests on a key.
 	Delay Delay
 
 	// SlotTimeout is the longest wait for a slot. The default is 0, so that only MaxWait bounds the
@@ -59,10 +60,11 @@ type Config struct {
 	Windows []Window
 
 	// MaxHosts is the approximate number of keys that are kept. The default is 1,000,000. It bounds
-	// idle keys only. A key with a slot in use, a delay, a block or a counter is kept whatever
-	// MaxHosts is. The learned delays of other keys may be forgotten. A key may be forgotten a
-	// minute after its last start. If a request then asks for a floor of more than a minute, the
-	// request may start too early, because the last start isn't known.
+	// idle keys only. Some keys are kept whatever MaxHosts is. These are keys with a slot in use or a
+	// waiting request, with a delay or block that isn't over, and those whose next request is to be a
+	// probe. Any other key may be forgotten, with its learned delay. A key may be forgotten a minute
+	// after its last start. If a request then asks for a floor of more than a minute, the request may
+	// start too early, because the last start isn't known.
 	MaxHosts int
 
 	// Store keeps the state of keys beyond the life of the process. It keeps blocks, refusals in a
@@ -83,9 +85,9 @@ type Config struct {
 	Override func(key string) (Limits, bool)
 }
 
-// Delay is the gap between two starts on a key. It is a random time in [Min, Max], or the adaptive
-// delay or the caller's floor if that is longer. Set it in Config.Delay, or in the Limits of one
-// key.
+// Delay sets the gap between two starts on a key. The gap is a random time in [Min, Max], or the
+// adaptive delay or the caller's floor if that is longer. Set it in Config.Delay, or in the Limits
+// of one key.
 type Delay struct {
 	Min, Max time.Duration // bounds of the random delay, by default 200 to 500 ms; if only Max is 0, it is Min
 	Adaptive Adaptive      // formula that changes the delay, by default Learned
@@ -150,7 +152,7 @@ func (d Delay) withDefaults() Delay {
 }
 
 // Of returns the limits of key, as Override returns them at this moment, with all defaults filled
-// in. Use it to plan ahead, as a frontier does that asks how many concurrent requests a host takes.
+// in. Use it to plan ahead. For example, a frontier asks how many concurrent requests a host takes.
 func (c Config) Of(key string) Limits {
 	l := Limits{c.Concurrency, c.Delay}
 	if c.Override != nil {

@@ -20,16 +20,16 @@ import (
 // Processes may share a directory, but not the delays. politeness.New takes a lock on the file
 // "lock" of the directory, whose first line is the id of the state. It reports another process that
 // has the lock (politeness.Config.StateWait). An update holds a lock on a file beside the state. If
-// the process ends, the lock ends too. Reading takes no lock. Update waits for the lock as long as
-// ctx allows, 10 s at most, and keeps a debt even if ctx is done when the lock is free.
+// the process ends, the lock ends too. Reading takes no lock. Update waits for the lock until ctx
+// is done, at most 10 s. If the lock is free, Update keeps the debt even if ctx is done already.
 //
 // On NFS the lock holds between machines if the server keeps locks and the mount uses them, as
 // NFSv4 does by default. If a mount has nolock or local_lock=flock, and two machines change a key
-// at the same moment, one of the changes may be lost. No more is lost. A file that another machine
-// has just made may be seen as late as the mount's attribute cache allows. Many machines are better
-// served by redislimit. On AIX, Solaris, Plan 9 and WebAssembly the lock holds within one process
-// only. Then a change by another process may be lost in the same way. On Windows reading takes the
-// lock too.
+// at the same moment, one of the changes may be lost. Nothing else is lost. A file that another
+// machine has just made may be seen as late as the mount's attribute cache allows. Many machines
+// are better served by redislimit. On AIX, Solaris, Plan 9 and WebAssembly the lock holds within
+// one process only. Then a change by another process may be lost in the same way. On Windows
+// reading takes the lock too.
 func Dir(path string) Store { return &dirStore{debtsIn(statedir.New(path, statedir.OS{}))} }
 
 func debtsIn(dir *statedir.Dir) statedir.Values[debtFile] {

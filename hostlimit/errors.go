@@ -19,9 +19,10 @@ var (
 
 // An Error is returned if a request can't start. It matches ErrBusy, ErrBlocked or ErrDraining. If
 // the context's deadline was the limit, it also matches context.DeadlineExceeded, even before the
-// deadline has passed. If the request waited for something without a known end, such as a slot, it
-// may start at any time. RetryAt is then a guess. It is the present time plus the time that the
-// request has waited. If a lease expires sooner (LeaseTTL), RetryAt is the end of that lease.
+// deadline has passed. If the request waited for something without a known end, such as a slot,
+// another try may succeed at any time. RetryAt is then a guess. It is the present time plus the
+// time that the request has waited. If a lease expires sooner (LeaseTTL), RetryAt is the end of
+// that lease.
 type Error struct {
 	Key     string
 	RetryAt time.Time // earliest known start, zero with ErrDraining

@@ -17,8 +17,8 @@
 //     time that Acquire reserves for a lease. A stamp is the time of a start, as Lease.Start
 //     records it.
 //   - The delay is the shortest time between two starts. A floor is a lower bound of the delay for
-//     which the caller asks, such as a crawl-delay. The gap is the delay that applies between two
-//     given starts.
+//     which the caller asks, such as a crawl-delay. The delay may change from start to start. The
+//     gap is its value between two given starts.
 //   - A block is a time in which no request to the key starts. A probe is the first request after a
 //     block.
 //   - A refusal is a response that blocks the key, such as 429. Refusals in a row are those since
@@ -27,9 +27,9 @@
 //   - A ban is a block after several responses such as 403 in a row.
 //   - The debt of a key is the part of its state that a Store keeps.
 //
-// A page may get an unsure response, and then another one as the probe. If the next request is for
-// another page, and is served, only the first page fails. Then the pause is over, and the delay
-// doesn't grow.
+// A page may get an unsure response. The probe may then be a request for the same page, and get an
+// unsure response too. If the next request, for another page, is served, only the first page fails.
+// Then the pause is over, and the delay doesn't grow.
 //
 // A limiter promises for each key:
 //
@@ -74,16 +74,16 @@ type Limiter interface {
 	// zero counts as none, unlike in Acquire.
 	Next(ctx context.Context, key string, floor time.Duration) (time.Time, error)
 
-	// Config returns the Config that the limiter was made of. Its defaults may be missing, so call
-	// its WithDefaults before you read a field. PerSite is an exception, since WithDefaults turns 0
-	// into 16. Read PerSite before you call WithDefaults. It is then the bound in force, and 0 or
-	// less means that the limiter doesn't bound sites.
+	// Config returns the Config that the limiter was made of, except for PerSite. PerSite is the bound
+	// in force, and 0 or less if the limiter doesn't bound sites. Read PerSite before you call
+	// WithDefaults, because WithDefaults replaces 0 by a bound. The defaults of all other fields may
+	// be missing, so call WithDefaults before you read them.
 	Config() Config
 
-	// ID returns the names of the limiter in evidence, at most 16 characters each. The result
-	// limiter is the same for all processes that share the limiter's state. The result process
-	// names this process. Grant.Seq counts the starts under that name. If no other process can
-	// share the state, the result process is empty. If the limiter's server doesn't respond, both
+	// ID returns the names of the limiter in evidence, at most 16 characters each. The first result,
+	// limiter, is the same for all processes that share the limiter's state. The second result,
+	// process, is the name of this process. Grant.Seq counts the starts under that name. If no other
+	// process can share the state, process is empty. If the limiter's server doesn't respond, both
 	// results are empty.
 	ID(ctx context.Context) (limiter, process string)
 
@@ -196,7 +196,8 @@ type Controller interface {
 //	400, 405, 409 to a GET, if Page is set     as 403
 //	408, 425, 5xx, no response                 pause: Fibonacci steps up to 5 minutes, or RetryAfter.
 //	                                           Then one request shows whether only this page fails
-//	a failure of the probe after a refusal     longer block, one more in a row
+//	a response of the three rows above to the  a refusal instead: block for RetryAfter, or by the policy,
+//	probe after a refusal                      one more in a row
 //	404, 410, any status below 400             success: ends the block, and the refusals in a row
 //	                                           become 0
 //	any other 4xx, 501 to another method       no effect, because it is about the request
@@ -265,8 +266,8 @@ type Grant struct {
 	// At is the start by the clock of a limiter that several processes share. Prev and BlockedUntil
 	// then use that clock too. If At is zero, both use the process's own clock, as Start does.
 	At time.Time
-	// Prev is the time of the start before this one on the key, in any process. A start whose call
-	// of Start was still running doesn't count. Prev is zero if not known.
+	// Prev is the time of the latest earlier start on the key, in any process, whose request has
+	// ended. A start whose lease is still in use doesn't count. Prev is zero if not known.
 	Prev time.Time
 	// BlockedUntil is the end of the last block of the key. It is zero if no block is known, or if
 	// the refusals in a row were reset. A success, an operator, or a quiet time of
@@ -314,8 +315,10 @@ type TakenBack struct {
 
 // Restored is a block that was read from Config.Store.
 type Restored struct {
-	Debt           // the block; if the clock was set back since, it is no longer than when it was set
-	Met  time.Time // time of the reading
+	// Debt is the block. If the clock was set back since, BlockedUntil is earlier than in the Store.
+	// The block then lasts at most as long as when it was set, or MaxRetryAfter if that is longer.
+	Debt
+	Met time.Time // time of the reading
 }
 
 // An Effect is the change of a key by an observed outcome. It is zero if the key has no state and

@@ -18,8 +18,8 @@ import (
 //	Hold(ctx context.Context) (id, by string, err error)
 //
 // Hold takes the state for this process, until the process ends. If another process has the state,
-// Hold waits for it until ctx is done. The result named by describes the process that still has the
-// state when Hold returns. If no other process has it, the result is empty. The result named id has
+// Hold waits for it until ctx is done. The second result, by, describes the process that still has
+// the state when Hold returns. If no other process has it, by is empty. The first result, id, has
 // at most 16 characters. It is the same in all runs and processes that keep their state there.
 // Evidence writes id into its records of type "policy".
 type Store interface {
@@ -70,8 +70,10 @@ type Debt struct {
 // The longer delay and the later next start apply.
 //
 // It is for implementers of Limiter. A debt may be merged in any order, and more than once. There
-// is one exception. Suppose that two blocks are merged first. A clearing that is later than only
-// the first block is merged afterwards. Then the merged block stays as it is.
+// is one exception. Suppose that a key was cleared after a first block and before a second one. If
+// the two blocks are merged first, and then the clearing, the clearing lifts nothing. So the end,
+// the counters and the cause may be those of the first block. In another order the clearing lifts
+// the first block.
 func (d Debt) Merge(o Debt) Debt {
 	cleared := later(d.ClearedAt, o.ClearedAt)
 	freed := later(d.FreedAt, o.FreedAt)
