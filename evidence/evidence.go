@@ -153,8 +153,8 @@ type Decision struct {
 	InsteadAt time.Time `json:"insteadAt,omitzero"`
 	// Time at which the request was sent, on its connection if the transport reports that.
 	Start time.Time `json:"start,omitzero"`
-	// Time of the latest earlier start on Host that the limiter knew, in any process. Zero if none is
-	// known.
+	// Time of the latest earlier start on Host whose request has ended, in any process. Zero if none
+	// is known.
 	Prev time.Time `json:"prev,omitzero"`
 	// Earliest time for this request, as the program that repeats it has remembered, such as package
 	// revisit or crawl. Zero at the first request for the page, or if no program remembers the page.
