@@ -74,12 +74,11 @@ type Config struct {
 	Client *http.Client
 
 	// Visit receives each response, with any status. It receives no redirects. If a page is refused
-	// several times (see Tries), Visit receives only the last refusal. A page whose status is an
-	// error has no Links. Visit runs in Workers goroutines concurrently. If Visit returns an error
-	// or panics, the page is VisitFailed, and the crawl continues. If the error wraps ErrRefused,
-	// the page is a refusal of its host. See ErrRefused. If a function of the Config panics,
-	// package log logs the panic with its stack. When the context of Run ends, the ctx of Visit
-	// ends later, by the time Config.Grace.
+	// several times (see Tries), Visit receives only the last refusal. A page whose status is an error
+	// has no Links. Visit runs in Workers goroutines concurrently. If Visit returns an error or
+	// panics, the page is VisitFailed, and the crawl continues. If the error wraps ErrRefused, the
+	// page is a refusal of its host. See ErrRefused. If a function of the Config panics, package log
+	// logs the panic with its stack. The ctx of Visit ends Config.Grace after the context of Run.
 	Visit func(ctx context.Context, p *Page) error
 
 	// Follow reports whether a link of a page is added to the crawl. Use SameHost, SameName, SameSite,
@@ -102,10 +101,10 @@ type Config struct {
 	// page.
 	IgnoreNofollow bool
 
-	// Canonical skips the visit of a page that names another URL as its canonical one. Set it to
-	// visit a page once that a site serves under many URLs. The canonical URL is added if Follow
-	// returns true for it. The canonical URL of a start URL is always added. Some cases are
-	// special:
+	// Canonical skips the visit of a page that names another URL as its canonical one. If a site
+	// serves one page under many URLs, set Canonical to visit that page only once. The canonical URL
+	// is added if Follow returns true for it. The canonical URL of a start URL is always added. Some
+	// cases are special:
 	//
 	//   - A page of https isn't skipped for the same URL with http.
 	//   - If two pages name each other, one is visited. If another process has one of them, both may
@@ -125,12 +124,13 @@ type Config struct {
 	// sent as they are.
 	Prepare func(r Request, req *http.Request) error
 
-	// Revisit fetches pages again when they may have changed, with conditions, so that the site
-	// sends only changed pages. Visit is called for new, changed and gone pages. See Page.Change.
-	// All others are Unchanged. Pages come back in a later Run with the same Queue, or in this one,
-	// see Watch. To exclude a page for ever, use Follow or Take. With the zero Schedule each page
-	// is fetched once. Any other Schedule needs a Queue that is a Recurring, as the default Queue
-	// is.
+	// Revisit fetches pages again when they may have changed, with conditions, so that the site sends
+	// only changed pages. Visit is called for new, changed and gone pages, and for a response that is
+	// no version of the page, such as a 403. See Page.Change. A page that is the same is Unchanged,
+	// and Visit isn't called. A page that redirects is Redirected. Pages come back in a later Run with
+	// the same Queue, or in this one, see Watch. To exclude a page for ever, use Follow or Take. With
+	// the zero Schedule each page is fetched once. Any other Schedule needs a Queue that is a
+	// Recurring, as the default Queue is.
 	Revisit revisit.Schedule
 
 	// Watch is how long Run waits for the URL that is due next when nothing else is left to do. The
@@ -169,11 +169,11 @@ type Config struct {
 	Discover func(ctx context.Context, url string) iter.Seq[Request]
 
 	// Done receives the result of each URL. An added URL has one result. A URL that is Invalid,
-	// TooDeep, TooLong or EnoughOfHost has one each time that it is found. Those that are
-	// Duplicate, TooMany or without room are counted only. Calls come one at a time. Each comes
-	// after the Queue has the result. Calls of Visit may run at the same time. A slow Done slows
-	// the crawl. All have returned when Run does. Without Done, the Summary has the first error of
-	// each outcome.
+	// TooDeep, TooLong or EnoughOfHost has one each time that it is found. Those that are Duplicate,
+	// TooMany or without room are counted only. Calls come one at a time. Each comes after the Queue
+	// has the result. Calls of Visit may run at the same time. A slow Done slows the crawl. When Run
+	// returns, all calls of Done have returned. Without Done, the Summary has the first error of each
+	// outcome.
 	Done func(Result)
 
 	// Queue keeps the URLs. The default keeps MaxURLs of them in memory, for one Run. If several
@@ -188,7 +188,7 @@ type Config struct {
 
 	// MaxURLs is the most URLs in memory, by default 1,000,000. The default Queue keeps no more. If
 	// you set a Queue, the crawl takes at most 16 URLs of each host into memory. MaxURLs counts URLs
-	// of 96 bytes on average. Longer ones have less room, and those without room are counted as
+	// of 96 bytes on average. If URLs are longer, fewer have room. A URL without room is counted as
 	// NoRoom. The last tenth is for URLs that aren't postponed (Traps).
 	MaxURLs int
 
@@ -196,9 +196,10 @@ type Config struct {
 
 	// MaxHeld is the most bytes of headers and bodies that are in flight or wait for their visits, by
 	// default 64 MiB. If there is no room, the crawl waits before it reads more of a response. Lower
-	// it on a machine with little memory. The first 16 KiB of each response don't count, nor does one
-	// longest body. A header counts once net/http has read it. Bound it by the MaxResponseHeaderBytes
-	// of Base, as publicnet.Transport does.
+	// it on a machine with little memory. The first 16 KiB of each response don't count. There is
+	// always room for one body of MaxBody, so such a body may exceed a small MaxHeld. A header counts
+	// once net/http has read it. Bound it by the MaxResponseHeaderBytes of Base, as
+	// publicnet.Transport does.
 	MaxHeld int64
 
 	Timeout  time.Duration // time of one exchange with its body, by default 2 min
@@ -206,18 +207,18 @@ type Config struct {
 	Patience time.Duration // longest wait for a host before its URLs are Refused, by default 24 h
 
 	// Tries limits the requests for a URL that is refused by 429, 5xx, 408 or 425, or that gets no
-	// response. After a refusal the crawl may also request a page that the host served before. If
-	// the host refuses that page too, the refusal doesn't count as a try. So a ban costs time, not
-	// pages. If the host serves that page, but refuses the URL twice, the URL is done, because only
-	// this URL fails. A URL with 401, 402, 403 or 451 is normally done when the host serves another
-	// page. The first few of a host, and all of a host that limits the rate, are requested once
-	// more. If the host turns out to have banned the crawler, all such URLs are requested again
-	// after the ban. Tries also limits the fetches of a robots.txt that can't be fetched. If the
-	// host refuses the connection for robots.txt, robots.txt is fetched only twice. Between two
-	// tries the crawl continues with other hosts. The crawl ends when only hosts are left that
-	// don't respond at all. If a host has served nothing yet, its refusals don't count as tries for
-	// a quarter of an hour. The default is 5. If Tries is more than 1, Retry of the Transport
-	// repeats none of the crawl's requests. If Tries is 1, only Retry repeats requests, and
+	// response. After a refusal the crawl may also request a page that the host served before. If the
+	// host refuses that page too, the refusal doesn't count as a try. So a ban costs time, not pages.
+	// If the host serves that page, but refuses the URL twice, the URL is done, because only this URL
+	// fails. A URL with 401, 402, 403 or 451 is normally done when the host serves another page.
+	// Before that, the first few such URLs of a host are requested once more. If the host limits the
+	// rate, all such URLs are requested once more. If the host turns out to have banned the crawler,
+	// all such URLs are requested again after the ban. Tries also limits the fetches of a robots.txt
+	// that can't be fetched. If the host refuses the connection for robots.txt, robots.txt is fetched
+	// only twice. Between two tries the crawl continues with other hosts. The crawl ends when only
+	// hosts are left that don't respond at all. If a host has served nothing yet, its refusals don't
+	// count as tries for a quarter of an hour. The default is 5. If Tries is more than 1, Retry of the
+	// Transport repeats none of the crawl's requests. If Tries is 1, only Retry repeats requests, and
 	// occupies a connection meanwhile.
 	Tries int
 

@@ -20,17 +20,18 @@ type Progress struct {
 	Done     bool    // the crawl has ended
 	Lost     error   // evidence or state that couldn't be kept, see Transport.EvidenceErr; nil if none
 
-	// A warning names a host that may refuse you in its own words. Its first five responses, or
-	// most of its first ten or more, had the same status, such as 202 or 403. That status was
-	// neither 200 nor 304. Each host is named once, in the next Progress.
+	// A warning names a host that may refuse you. All its responses so far, five or more, had the same
+	// status, such as 202 or 403. Or there were ten or more, and most had the same status. That status
+	// was neither 200 nor 304. Each host is named once, in the next Progress.
 	Warnings []string
 
 	// Due is set while the crawl waits for a URL that is due later, because nothing else is left to do
 	// (Config.Watch). It is the time at which that URL is due. Otherwise it is zero.
 	Due time.Time
 
-	// Waiting yields, in no order, each host whose next request can't start within a second, or
-	// could have started more than a second ago. Use it during the call of Config.Progress only.
+	// Waiting yields, in no order, each host whose next request can't start within a second. It also
+	// yields each host whose next request is more than a second late, because it waits for something
+	// else, such as a connection. Use it during the call of Config.Progress only.
 	Waiting iter.Seq[WaitingHost]
 
 	// The first of them that may be asked, empty if none waits.

@@ -112,9 +112,9 @@ type Queue interface {
 	// this process don't make open true.
 	//
 	// The crawl calls Hosts at its beginning and at its end. While the Queue is open, the crawl
-	// doesn't end. It then calls Hosts each second, and tries hosts that don't respond again. If n
-	// hosts were returned, the crawl calls Hosts again when half of its room is free, or when a part
-	// of its room has been free for a second.
+	// doesn't end. In that time it calls Hosts each second, and continues to try hosts that don't
+	// respond. If n hosts were returned, the crawl calls Hosts again when half of its room is free, or
+	// when a part of its room has been free for a second.
 	Hosts(ctx context.Context, n int) (hosts []string, open bool, err error)
 }
 
@@ -122,8 +122,8 @@ type Queue interface {
 // the Queue isn't a Postponer, nothing is postponed. Implement it if you write a Queue for crawls
 // of sites that you don't know. Three methods of a Postponer do more than those of a Queue:
 //
-//   - Add keeps Later and Mark of a request. If room is short, it may reject a request with a Later
-//     before others.
+//   - Add keeps Later and Mark of a request. If room is short, it may first reject requests whose
+//     Later is above 0.
 //   - Take lends requests by Priority, the highest first. Of equal ones it lends the lowest Later
 //     first, and then the longest waiting.
 //   - Done stores Later and Mark of a request that is [Left]. The request keeps its place by the
@@ -161,9 +161,10 @@ type PostponedGroup struct {
 // immediately. Of URLs with equal Priority, Take lends the URL first that has been due for longest.
 //
 // Done with a Result whose Again isn't zero makes the URL wait until then, and keeps its State. If
-// Again is zero, the URL has no due time, but the State is kept for a later hint. If Add gets a URL
-// that is known, and neither lent nor due, it calls Hinted, and makes the URL due at the returned
-// time. Add doesn't count that URL as added.
+// Again is zero, the URL has no due time, but the State is kept for a later hint. If Add gets a
+// known URL that is neither lent nor due, and its Request has Modified, Add calls Hinted. If ok is
+// true, Add makes the URL due at the returned time, unless it is due earlier. Add doesn't count
+// that URL as added.
 //
 // Implement it for a Queue that keeps URLs for long. The Queue in memory is one, and so are those
 // of crawl/sqlitequeue and crawl/pgqueue.
@@ -177,8 +178,7 @@ type Recurring interface {
 // Hinted is for implementers of Recurring. A sitemap may say that a page was modified after the
 // crawl's last visit. Hinted then returns the time from which the URL is to be fetched again. See
 // revisit.Page.Hinted. The argument state is that of Result.State, and modified is that of the
-// sitemap. If the hint changes nothing, ok is false. Call Hinted in Add for each known URL whose
-// Request has Modified.
+// sitemap. If the hint changes nothing, ok is false. Recurring says when Add calls Hinted.
 func Hinted(state string, modified time.Time) (due time.Time, ok bool) {
 	if state == "" || modified.IsZero() {
 		return time.Time{}, false
@@ -211,9 +211,9 @@ func stateOf(page revisit.Page) string {
 
 // An Owner is a Queue whose hosts belong to one of several processes for a while. Implement it for
 // a Queue that several processes share. See Queue for lent and done. The crawl calls the Hosts of
-// an Owner each second, which may renew a lease. If a process has lost a host, it requests no
-// further URL of the host. Requests of the host that are still lent to the process go to Done as
-// Left, and the Summary leaves them out.
+// an Owner each second. Hosts may use the call to renew the process's claim to its hosts. If a
+// process has lost a host, it requests no further URL of the host. Requests of the host that are
+// still lent to the process go to Done as Left, and the Summary leaves them out.
 type Owner interface {
 	Queue
 

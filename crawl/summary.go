@@ -26,7 +26,7 @@ const (
 	NotCanonical Outcome = "not canonical"  // it gave way to its canonical URL (Config.Canonical)
 	Disallowed   Outcome = "disallowed"     // by robots.txt, or reserved by the site
 	Unreachable  Outcome = "unreachable"    // robots.txt couldn't be fetched, Config.Tries times or permanently
-	Refused      Outcome = "refused"        // refused Tries times, or its host couldn't be asked for Patience
+	Refused      Outcome = "refused"        // refused Tries times, or its host allowed no request within Patience
 	OverBudget   Outcome = "over budget"    // the budget's pages of its host are spent (budget.Limits.PagesPerHost)
 	Failed       Outcome = "failed"         // no response or half a response, though its host responds
 	Rejected     Outcome = "rejected"       // too large or of the wrong type, by the Transport's ResponseLimits
