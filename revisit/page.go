@@ -7,7 +7,7 @@ import (
 )
 
 // A Page is the memory of a URL, some 40 bytes in its binary form. The zero Page was never fetched.
-// It is made by Schedule.Next, and belongs to its caller.
+// Schedule.Next makes a Page. You keep it.
 type Page struct {
 	// ETag and LastModified are as the server sent them, and are sent back as they are. An ETag over
 	// 256 bytes isn't kept, nor a Last-Modified over 64 bytes. A field is empty if there is none.
@@ -30,7 +30,8 @@ type Page struct {
 	Life time.Duration
 	// Gone is the number of responses 404 and 410 in a row.
 	Gone int
-	// Hints is the number of early fetches in a row, after such a report, that found no change.
+	// Hints is the number of early fetches in a row that a sitemap or feed caused and that found no
+	// change.
 	Hints int
 }
 
@@ -73,9 +74,9 @@ func alternatives(etag string) string {
 
 // Hinted returns when the page is due after a hint that it was modified at the given time. An
 // example of a hint is the lastmod of a sitemap. For a date without a time, pass the beginning of
-// the day. The result ok is false if the hint changes nothing. There are four cases. The page was
-// never fetched. It was fetched after modified. It is due as early anyway. The last two hints were
-// wrong.
+// the day. The result ok is false if the hint changes nothing. This is so if the page was never
+// fetched, if it was fetched after modified, if it is due as early anyway, or if the last two hints
+// were wrong.
 func (p Page) Hinted(modified time.Time) (due time.Time, ok bool) {
 	isNews := !p.Visited.IsZero() && modified.After(p.Visited)
 	if !isNews || p.Hints >= mostHints {
@@ -88,8 +89,9 @@ func (p Page) Hinted(modified time.Time) (due time.Time, ok bool) {
 }
 
 // EarliestBy returns Earliest, unless the clock was set back far. now is the current time of the
-// clock. If now is before Visited by more than Earliest was after Visited, nobody knows how much of
-// the wait is over. Then EarliestBy returns the zero time, and the page may be fetched.
+// clock. Suppose that the clock was set back to a time before Visited, by more than the whole wait
+// from Visited to Earliest. Then nobody knows how much of the wait is over. So EarliestBy returns
+// the zero time, and the page may be fetched.
 func (p Page) EarliestBy(now time.Time) time.Time {
 	setBack := p.Visited.Sub(now)
 	if setBack > p.Earliest.Sub(p.Visited) {

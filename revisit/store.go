@@ -14,8 +14,9 @@ import (
 )
 
 // A Store remembers pages for a Transport. Its methods are called from many goroutines. key is the
-// URL of a page. If the request has userinfo, another Host, Accept, Accept-Language, Authorization
-// or Cookie, a space and a hash of these follow.
+// URL of a page, without userinfo and fragment. A response may also depend on userinfo, on a Host
+// that isn't that of the URL, and on the headers Accept, Accept-Language, Authorization and Cookie.
+// If the request has any of these, key ends with a space and a hash of them.
 type Store interface {
 	// Load returns the page that is saved under key. ok is false if there is none.
 	Load(ctx context.Context, key string) (p Page, ok bool, err error)
