@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,14 +111,14 @@ func pictured(t *testing.T) http.Handler {
 	answer := httptest.NewRecorder()
 	synctest.Test(t, func(t *testing.T) {
 		web := politenesstest.NewWeb()
-		served := 0
+		var served atomic.Int64
 		pages := func(name string, latency time.Duration) *politenesstest.Site {
 			site := web.Site("https://" + name).Latency(latency)
 			for i := range 400 {
 				site.Handle(fmt.Sprintf("/%d", i), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-					served++
-					time.Sleep(time.Duration(served*served%97) * 4 * time.Millisecond)
-					fmt.Fprintf(w, "%x %x", served*served, served*served*served)
+					n := served.Add(1)
+					time.Sleep(time.Duration(n*n%97) * 4 * time.Millisecond)
+					fmt.Fprintf(w, "%x %x", n*n, n*n*n)
 				}))
 			}
 			return site
