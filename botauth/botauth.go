@@ -54,8 +54,8 @@ type Config struct {
 
 	// Profile is the form of signatures. The zero value is Draft, which verifiers of the working
 	// group's draft accept. Cloudflare, and AWS WAF as it reads bots that are registered there,
-	// accept only the Profile Cloudflare. Use it for a crawl of sites behind them. A Signer has one
-	// form. A site that asks for the other form by Accept-Signature gets that. File
+	// accept only the Profile Cloudflare. Use it for a crawl of sites behind them. A Signer uses
+	// the form of its Profile, unless a site asks for the other form by Accept-Signature. File
 	// docs/identity.md has the table.
 	Profile Profile
 
@@ -71,8 +71,8 @@ type Profile uint8
 // the Signer.
 const (
 	// Draft is the form of the working group's draft (draft-ietf-webbotauth-httpsig-protocol).
-	// Signature-Agent is a dictionary, sig1="https://...", of which the signature covers that
-	// member.
+	// Signature-Agent is a dictionary, such as sig1="https://...". The signature covers its member
+	// sig1.
 	Draft Profile = iota
 	// Cloudflare is the form that Cloudflare has verified since 2025, and that of earlier drafts.
 	// Signature-Agent is a bare string, and the signature covers the whole field.

@@ -25,10 +25,11 @@ const (
 )
 
 // Directory returns a handler that serves the public keys of signers, for DirectoryPath of their
-// agent's origin. Each key signs the response and the digest of its body, as proof that the
-// origin's owner has it too. Verifiers may keep a copy for the shortest Config.DirectoryMaxAge of
-// the signers, and ask by its ETag whether it is still the same. The response to that is signed,
-// too. A signature is valid for twice as long, so that no copy outlives it.
+// agent's origin. Each key signs the response and the digest of its body, as proof that the owner
+// of the origin has the private key. Verifiers may keep a copy for the shortest
+// Config.DirectoryMaxAge of the signers, and ask by its ETag whether it is still the same. The
+// response to that is signed, too. A signature is valid for twice that DirectoryMaxAge, so that no
+// copy outlives it.
 //
 // To change keys, serve the directory of both, Directory(old, next), for a day, since verifiers
 // keep a copy. Then sign with the next one. Remove the old one when no signature of it is under way

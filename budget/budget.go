@@ -8,11 +8,12 @@
 // This is how requests count:
 //
 //   - A page is one navigation that was sent. Hops of a redirect are not separate pages,
-//     neither is robots.txt, nor a request that was refused before it was sent. Package crawl sends
-//     each hop and each try as a separate request, so each is a page.
+//     neither is robots.txt, nor a request that was refused before it was sent. With package crawl
+//     this is different. There each hop and each try is a separate request, and counts as a page.
 //   - Bytes are bytes of response bodies as they are read, after decompression.
-//   - Time runs by the wall from the first page or byte on. It limits starts. A request that was
-//     started in time may end later.
+//   - Time is counted from the first page or byte. A [Memory] counts it by the monotonic clock of
+//     the process. On some systems that clock stands still while the computer sleeps. Time limits
+//     starts. A request that was started in time may end later.
 //
 // A limit of N is reached at N and never passed, for any number of concurrent goroutines. A budget
 // is spent once, so for the next crawl make a new one, unless [Limits.Every] renews it.
@@ -28,11 +29,11 @@ import (
 // passed. Each context bounds a call that has to ask another machine. An error that isn't an
 // [*Error] means that the budget could not be asked. Nothing was spent then.
 type Budget interface {
-	// Check returns an *Error if nothing is left for host, or if a request at start would be past the
-	// time limit. Call it before a wait, so that no wait is useless. Check spends nothing. If
+	// Check returns an *Error if nothing is left for host, or if a request at start would be past
+	// the time limit. Call it before a wait, so that no wait is useless. Check spends nothing. If
 	// start is zero, it stands for now. If you have just read the clock, pass the time to spare
-	// another reading. Time and bytes are checked before pages. After an error that names pages, some
-	// of both is left.
+	// another reading. Time and bytes are checked before pages. So if the error names pages, some
+	// time and some bytes are left.
 	Check(ctx context.Context, host string, start time.Time) error
 	// Reserve takes a page of host, or returns an *Error and takes nothing. The page is spent unless
 	// Refund gives it back. It counts in the window that Window returns.

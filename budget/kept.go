@@ -13,8 +13,8 @@ import (
 )
 
 // A Kept is a budget with Limits.Every in a directory. All processes of a machine that use the
-// directory spend it together, at the same time or one after another. Of Pages, PagesPerHost and
-// Bytes no more is spent in a window than the limits, also if processes are killed.
+// directory spend it together, at the same time or one after another. In one window, no more is
+// spent than the limits Pages, PagesPerHost and Bytes, even if processes are killed.
 //
 // A process takes its part of the budget in blocks. A block is a hundredth of a limit, and at least
 // 1. A file has the sum of all blocks, so most pages cost no access to a file. GiveBack returns the
@@ -256,9 +256,9 @@ func (k *Kept) Usage(ctx context.Context) (Usage, error) {
 	return k.m.Usage(ctx)
 }
 
-// GiveBack returns the leave that this process has taken and hasn't spent to the directory, so that
-// the next process may spend it. Call it when nothing more is spent for a while. Leave that can't
-// be given back counts as spent.
+// GiveBack gives the unspent part of this process's blocks back to the directory, so that the next
+// process may spend it. Call it when nothing more is spent for a while. What can't be given back
+// counts as spent.
 func (k *Kept) GiveBack(ctx context.Context) error {
 	if !k.keeps() {
 		return nil

@@ -23,7 +23,7 @@ type Limits struct {
 	Pages        int64         // pages in all
 	PagesPerHost int64         // pages of one host
 	Bytes        int64         // bytes of bodies, as read
-	Duration     time.Duration // wall time from the first page or byte
+	Duration     time.Duration // time from the first page or byte, see the package
 	WarnAt       float64       // share of a limit at which it warns, 0 < WarnAt < 1, by default no warnings
 
 	// Every renews the budget. The other limits are those of each window of this length, counted from
@@ -36,8 +36,8 @@ type Limits struct {
 	Every time.Duration
 }
 
-// Window returns when the window of Every began in which t is. It is zero if the budget is spent
-// once.
+// Window returns the beginning of the window of Every that contains t. It is zero if the budget is
+// spent once.
 func (l Limits) Window(t time.Time) time.Time {
 	if l.Every <= 0 {
 		return time.Time{}

@@ -97,7 +97,7 @@ const (
 // the names of their tags. Zero fields are left out if their tag has omitzero. In JSON, durations
 // are seconds, and times are RFC 3339 with nanoseconds. For a string field, the tag "most" is its
 // largest length in JSON, in bytes. A longer string is cut, and ends with [Clipped]. So a record
-// without Text is at most 8 KB long, however long a server's texts are. Sinks get it by
+// without Text is at most 8 KB long, however long a server's texts are. A sink gets a Decision by
 // Evidence.Record.
 type Decision struct {
 	Type Type `json:"type,omitzero" most:"64"`
@@ -143,27 +143,30 @@ type Decision struct {
 	// First 8 hex characters of the SHA256 of the robots.txt that decided.
 	Copy string `json:"copy,omitzero" most:"48"`
 
-	// Number of this start on its Host, from 1. A start is the sending of a request. Each process
-	// numbers its own starts (Policy.Process). If Policy.Process is empty, the limiter numbers them.
+	// Number of this start on its Host, from 1. A start is the sending of a request. If
+	// Policy.Process is set, each process numbers its own starts. Otherwise the limiter numbers
+	// them.
 	Seq uint64 `json:"seq,omitzero"`
-	// Number of an earlier start that this start replaces, because nothing was sent at that time. 0 if
-	// there is none.
+	// Number of an earlier start that was granted but given up, so that nothing was sent for it.
+	// This start replaces it. 0 if there is none.
 	Instead uint64 `json:"instead,omitzero"`
 	// Time of the start that has the number Instead. It is by the same clock as Prev, see At.
 	InsteadAt time.Time `json:"insteadAt,omitzero"`
-	// Time at which the request was sent, on its connection if the transport reports that.
+	// Time at which the request was sent. If the transport reports when the request got its
+	// connection, it is that time.
 	Start time.Time `json:"start,omitzero"`
 	// Time of the latest earlier start on Host whose request has ended, in any process. Zero if none
 	// is known.
 	Prev time.Time `json:"prev,omitzero"`
-	// Earliest time for this request, as the program that repeats it has remembered, such as package
-	// revisit or crawl. Zero at the first request for the page, or if no program remembers the page.
+	// Earliest time for this request. The code that repeats the request, such as package revisit or
+	// crawl, has remembered it. Zero at the first request for the page, or if no code remembers the
+	// page.
 	Due time.Time `json:"due,omitzero"`
 	// Whether this request only tests if Host, which has refused, serves again. The page was served
 	// before.
 	Proof bool `json:"proof,omitzero"`
-	// Start by the clock of a limiter that several processes share. Prev and BlockedUntil are by
-	// the same clock then. If it is zero, they are by the clock of the process.
+	// The time of Start on the clock of a limiter that several processes share. Prev and
+	// BlockedUntil are by the same clock then. If it is zero, they are by the clock of the process.
 	At time.Time `json:"at,omitzero"`
 	// End of the last block of Host that the limiter knew at Start, whoever set the block. Zero if
 	// there is none.
@@ -190,8 +193,8 @@ type Decision struct {
 	// What a request waits for, or has waited for in vain. "slot" is a slot of Host. "place" is a
 	// place of Policy.MaxInFlight, and "site" one of Policy.PerSite. "delay" and "block" are times
 	// that must pass. "probe" is the response to the first request after a block. "visit-time" are
-	// the hours in robots.txt, and "robots.txt" is the file itself. "answer" is the response of a
-	// server that hasn't begun it.
+	// the hours in robots.txt, and "robots.txt" is the file itself. "answer" is a response that the
+	// server hasn't begun to send.
 	Hold string `json:"hold,omitzero" most:"48"`
 
 	// Status of the response.
@@ -300,9 +303,9 @@ type LogLine struct {
 	// Number of the record in its log, from 1.
 	N uint64 `json:"n,omitzero"`
 
-	// How far the wall clock has jumped forward since the previous record, because it was set or the
-	// computer slept. The clock by which the crawl times its delays and its budget stood still
-	// meanwhile.
+	// How far the wall clock has jumped forward since the previous record, because it was set or
+	// the computer slept. The delays, and the time of a budget in memory, are measured by a
+	// monotonic clock, which doesn't jump.
 	Jumped time.Duration `json:"jumped,omitzero"`
 
 	// In a signed log, 64 random bits.

@@ -84,10 +84,10 @@ func (d Decision) MarshalJSON() ([]byte, error) { return d.AppendJSON(nil), nil 
 //
 // Members with their usual value are left out, and UnmarshalJSON fills them in. If a record has a
 // URL and no method, the method is GET. If it has a trip and no attempt, the attempt is 1. Records
-// of started and resent leave out a start that is the timestamp, and the source "random" of the
-// delay. Records of fetched and failed leave out a duration that is the latency, and a start that
-// is the timestamp less the duration. Records of host_blocked and robots_unreachable leave out a
-// retryAt that is until.
+// of started and resent leave out start if it equals timestamp, and delaySource if it is "random".
+// Records of fetched and failed leave out a duration that is the latency, and a start that is the
+// timestamp less the duration. Records of host_blocked and robots_unreachable leave out retryAt if
+// it equals until.
 //
 // Times are in UTC. Durations are exact to the nanosecond. A byte that isn't UTF-8, as some
 // robots.txt files have, is written as a lone surrogate \udc80 to \udcff. Other JSON readers get a

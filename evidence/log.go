@@ -309,7 +309,8 @@ func (l *Log) flush() error {
 }
 
 // Close writes all buffered lines, tries failed lines once more, and returns nil if every record
-// has been written. It doesn't close the writer. A second call returns the same.
+// has been written. It doesn't close the writer, but it closes the file that OpenFile has opened. A
+// second call returns the same.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

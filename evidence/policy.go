@@ -50,7 +50,7 @@ type Policy struct {
 	// Largest number of requests in flight over all ports and names of a site. A site is a registrable
 	// domain or an address. Each Process counts only its own requests. 0 if no bound is promised.
 	PerSite int `json:"perSite,omitzero"`
-	// Revision of the public suffix list by which names are one site.
+	// Revision of the public suffix list, which decides which names belong to one site.
 	SiteList string `json:"siteList,omitzero" most:"16"`
 	// Longest wait for a slot.
 	SlotTimeout time.Duration `json:"slotTimeout,omitzero"`

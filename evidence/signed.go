@@ -27,11 +27,11 @@ const signEvery = time.Minute
 // checkpoint too. Lines after the last checkpoint aren't signed.
 //
 // Use it if a chain isn't enough. A reader needs a checkpoint and the verifier key.
-// [golang.org/x/mod/sumdb/note.NewEd25519VerifierKey] makes that key of Origin and the public key.
-// The reader then notices if a line before the checkpoint is changed, removed or moved. Once a
-// checkpoint is in other hands, the owner of the key can't change these lines either. Package audit
-// checks a signed log against the key, and extracts the records of one site with proofs that they
-// are in it.
+// [golang.org/x/mod/sumdb/note.NewEd25519VerifierKey] makes the verifier key from Origin and the
+// public key. The reader then notices if a line before the checkpoint is changed, removed or moved.
+// Once a checkpoint is in other hands, the owner of the key can't change these lines either.
+// Package audit checks a signed log against the key, and extracts the records of one site with
+// proofs that they are in it.
 //
 // A line of a signed log has "salt", 64 random bits, so that the hashes in a proof don't let a
 // reader guess the lines that are left out. [OpenFile] continues with the tree of a file, so each
@@ -45,12 +45,13 @@ type SignConfig struct {
 	// It has no spaces and no "+".
 	Origin string
 
-	// Publish receives each checkpoint when the checkpoint and all lines before it are written. Send
-	// the checkpoint to other people, such as by mail or to a witness. If the writer has a method Sync
-	// and isn't a pipe, the lines are synced first. If Sync fails, nothing is published any more, and
-	// Err and Close report the failure. The goroutine that is writing a record calls Publish, never
-	// two at once. Don't call methods of the Log in Publish. If publishing takes time, pass the
-	// checkpoint to another goroutine. If it is nil, checkpoints are only records of the log.
+	// Publish receives each checkpoint when the checkpoint and all lines before it are written.
+	// Send the checkpoint to other people, such as by mail or to a witness. If the writer has a
+	// method Sync and isn't a pipe, the lines are synced first. If Sync fails, nothing is published
+	// any more, and Err and Close report the failure. The goroutine that is writing a record calls
+	// Publish, never two at once. Don't call methods of the Log in Publish. If publishing takes
+	// time, pass the checkpoint to another goroutine. If Publish is nil, checkpoints are only
+	// records of the log.
 	Publish func(checkpoint []byte)
 }
 

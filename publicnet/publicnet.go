@@ -28,17 +28,17 @@ var ErrPrivate = errors.New("not a public address")
 // Transport returns a copy of base that connects to public addresses only. Use it as
 // politeness.Config.Base of a crawler that follows links of strangers. A page, a redirect or a
 // robots.txt may name http://169.254.169.254/, and any name may resolve to an address inside your
-// own network. Each address is checked after the name was resolved and right before the connection
-// is made, for each attempt of a race, so a name that resolves differently the next time gains
-// nothing.
+// own network. Each address is checked after the name was resolved, right before each attempt to
+// connect. So a name that resolves differently the next time gains nothing. If several addresses
+// are tried at once, each is checked.
 //
 // Refused with [ErrPrivate] are loopback, private, link-local, multicast, carrier-grade NAT and
 // benchmark addresses, those of the clouds' metadata services, reserved and unspecified ones, and
 // all of these inside of IPv6 (mapped, compatible, translated, NAT64, 6to4, Teredo). An address
-// that base.Proxy returns is exempt, since the proxy then resolves names and decides. An address
-// that is written out in a URL, and localhost, are refused all the same. A NAT64 decides, too,
-// whose prefix is one of your network's own (RFC 6052, section 2.2), since no prefix shows that
-// there is one behind it. Configure it to block private addresses.
+// that base.Proxy returns is exempt, since the proxy then resolves names and decides. With a proxy
+// too, localhost and a non-public address that is written in the URL are refused. If your network
+// has a NAT64 with a prefix of its own (RFC 6052, section 2.2), Transport can't see which IPv4
+// address is meant. Then only the NAT64 decides. Configure the NAT64 to block private addresses.
 //
 // The header of a response has 256 KiB at most, unless base.MaxResponseHeaderBytes is set. The
 // bound of net/http would be 10 MB for each connection.

@@ -24,9 +24,9 @@ import (
 //	http.Handle("/debug/politeness", statuspage.Handler(t))
 //
 // A request is served if its Host is localhost, an IP address or one of names, which are without a
-// port. Any other request gets status 421. So a page of a stranger, whose name resolves to your own
-// machine, can't have your browser read the status (DNS rebinding). Nor can any other page frame it
-// or load it.
+// port. Any other request gets status 421. So a stranger can't point a name of theirs at your
+// machine and let a page in your browser read the status (DNS rebinding). Nor can any other page
+// frame it or load it.
 func Handler(t *politeness.Transport, names ...string) http.Handler {
 	names = slices.Clone(names)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

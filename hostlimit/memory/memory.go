@@ -6,7 +6,7 @@
 //	memory.go   New, Acquire and Next
 //	control.go  the acts of an operator; list.go: the states of hosts, for a status page
 //	lease.go    one turn, from Start to Release
-//	keep.go     the debt of a key in Config.Store
+//	keep.go     the delays and blocks of a key, kept in Config.Store
 //	runs.go     the pace over processes that follow each other
 //	wait.go     the wait of a request in the queue of its key
 //	watch.go    why a request waits
@@ -154,8 +154,9 @@ func (sh *shard) enter(c *caller, key string, lim *hostlimit.Limits, floor time.
 	return nil, w, nil
 }
 
-// Next implements Limiter. It counts the queue ahead with the smallest delays that there can be,
-// and nothing without a known end, such as a slot in use. An unknown key can start now.
+// Next implements Limiter. For each request ahead in the queue it counts the shortest possible
+// delay. It ignores waits with an unknown end, such as for a slot in use. An unknown key can start
+// now.
 func (m *Limiter) Next(ctx context.Context, key string, floor time.Duration) (time.Time, error) {
 	c := callerOf(ctx)
 	if c.err != nil {

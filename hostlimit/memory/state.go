@@ -17,7 +17,7 @@ import (
 // starts no goroutine, so there is nothing to close, and everything works in a testing/synctest
 // bubble. It is safe for concurrent use and must not be copied.
 //
-// Stamps are taken from the monotonic clock, counted from the time of day of the first use. So the
+// The time of a start is the wall clock at the first use plus the monotonic time since then. So the
 // gaps between them are exact, even if the machine's clock was set in between.
 type Limiter struct {
 	rules         *rules.Rules

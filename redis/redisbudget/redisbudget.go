@@ -7,11 +7,12 @@
 //		Limits: budget.Limits{Pages: 50_000, WarnAt: 0.8},
 //	})
 //
-// A limit of N is never passed, at the price of being reached early. To ask seldom, a process takes
-// pages and bytes in chunks, which shrink as the budget nears its end, and gives back pages and
-// bytes that it hasn't spent for a second, and at Close. So a process may be refused while another
-// one still has a few in hand, and a process that is killed takes its chunk along. A chunk is at
-// most 8 pages, or as many as it spends in two seconds. For an hour after a kill chunks are
+// A limit of N is never passed unless the server loses data (see below). The price is that a limit
+// may be reached early. To ask seldom, a process takes pages and bytes in chunks. Chunks shrink as
+// the budget nears its end. A process that spends nothing for about a second gives back its unspent
+// pages and bytes. It also does so at Close. So a process may be refused while another one still
+// has a few in hand, and a process that is killed takes its chunk along. A chunk is at most 8
+// pages, or more if the process spends more in two seconds. For an hour after a kill chunks are
 // smaller, a half after one kill and an eighth after seven. A warning may come early as well, by
 // the chunks of other processes.
 //
@@ -22,11 +23,11 @@
 // counter of calls. Nothing is granted for seven seconds then. Reserve and TakeBytes wait, and
 // chunks in hand can be spent. Meanwhile each process sends the server the counts that it has seen
 // last. For that each process calls once a second until Close, and remembers how much each of its
-// hosts has spent. A budget that is new to the server begins with two such seconds. Grants of the
-// last second to processes that were killed, or were cut off for those seven seconds, are lost for
-// good. Keep the server's data (appendonly yes). With replicas, set min-replicas-to-write, since
-// two concurrent masters would grant twice. If the server forbids INFO, the process sees it by the
-// counter alone.
+// hosts has spent. If a budget is new to the server, nothing is granted for the first two seconds.
+// The server can't learn what it granted in its last second to processes that were then killed, or
+// were cut off for those seven seconds. Then a limit may be passed by these grants. Keep the
+// server's data (appendonly yes). With replicas, set min-replicas-to-write, since two concurrent
+// masters would grant twice. If the server forbids INFO, the process sees it by the counter alone.
 //
 // A call that arrives late, or twice, counts once or not at all. It has a number, and an end on the
 // server's clock.
@@ -466,7 +467,8 @@ func (b *Budget) timeError(now, start time.Time) error {
 	}
 }
 
-// Refund implements [budget.Budget]. The page goes to the next one of this process, or back to all.
+// Refund implements [budget.Budget]. The next Reserve of this process takes the page, or the page
+// goes back to the shared budget.
 func (b *Budget) Refund(_ context.Context, host string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

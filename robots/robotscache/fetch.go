@@ -263,10 +263,10 @@ type fetchKey struct{}
 //	lease, err := hosts.Acquire(wait, key, floor)
 //	sent()
 //
-// From Queue to sent, Config.Timeout stands still, because a host that waits for the end of our own
-// block isn't unreachable. If every caller of this robots.txt has a deadline, wait has the latest
-// of them, so that a request that would start too late can fail immediately. It is never done
-// before the last caller has left. The hop itself is sent with req's own context.
+// From Queue to sent, Config.Timeout stands still, because a host isn't unreachable while we wait
+// for the end of our own block. If every caller of this robots.txt has a deadline, wait has the
+// latest of them, so that a request that would start too late can fail immediately. It is never
+// done before the last caller has left. The hop itself is sent with req's own context.
 //
 // With any other context Queue returns ctx, and sent does nothing. sent may be called more than
 // once, and from any goroutine.
@@ -280,17 +280,18 @@ func Queue(ctx context.Context) (wait context.Context, sent func()) {
 	return ctx, sync.OnceFunc(f.stopwatch.resume)
 }
 
-// Redirected reports whether a redirect has led to the hop whose request has the context ctx. It
-// has if the hop follows one, or asks a site for the robots.txt that decides about following one.
+// Redirected reports whether a redirect has led to the hop whose request has the context ctx. This
+// is true if the hop follows a redirect, or fetches the robots.txt that decides whether a redirect
+// may be followed.
 func Redirected(ctx context.Context) bool {
 	f, ok := ctx.Value(fetchKey{}).(*fetch)
 	return ok && f.stopwatch != nil && (f.depth > 0 || f.stopwatch.redirects > 0)
 }
 
-// LatestHop returns a number that a [Client.Transport] may keep with the fetch that its hops belong
-// to, such as the id of the latest hop. It is 0 at the first hop of a fetch, and when the fetch
-// begins anew. The context of Observe has it as well. The result is nil if ctx isn't that of a
-// fetch.
+// LatestHop returns a variable of the fetch that ctx belongs to. A [Client.Transport] may store a
+// number in it, such as the id of its latest hop, and read it at the next hop. It is 0 at the first
+// hop of a fetch, and when the fetch begins anew. The context of Observe has it as well. The result
+// is nil if ctx isn't that of a fetch.
 func LatestHop(ctx context.Context) *atomic.Uint64 {
 	f, ok := ctx.Value(fetchKey{}).(*fetch)
 	if !ok {

@@ -23,15 +23,17 @@
 //	202, 429, 5xx, any other status     unreachable
 //	no response, or half a body         unreachable: the missing half could forbid
 //
-// A redirect to another site, of another registrable domain, is followed if the robots.txt of the
-// host there allows it, which is fetched first. If that forbids the URL, can't be fetched, or
-// itself needs the robots.txt of a fourth site or of the first one, the origin is unreachable.
+// A redirect to another site, of another registrable domain, is followed only if that host's
+// robots.txt, which is fetched first, allows it. The origin is unreachable if that robots.txt
+// forbids the URL or can't be fetched. It is also unreachable if the chain of such fetches comes
+// back to a site that waits for it, or would reach a fourth site.
 //
 // A redirect counts as "other 3xx" if it has no Location, or leads to a URL that isn't http or
-// https or is longer than 8 KiB. A content coding that exists, wasn't asked for and isn't gzip or
-// deflate counts as half a body. A word that names no coding counts as none, and the first two
-// bytes of a body show whether it is gzip. If net/http can't undo a coding that the body doesn't
-// have, robots.txt is asked for once more without one. An ETag or Last-Modified that is longer than
+// https or is longer than 8 KiB. If the body has a registered content coding that we didn't ask
+// for, and that isn't gzip or deflate, the origin is unreachable, as with half a body. A
+// Content-Encoding that names no coding is ignored. The first two bytes of a body show whether it
+// is gzip. If the header names gzip and the body isn't gzip, net/http fails. Then robots.txt is
+// requested once more, with Accept-Encoding: identity. An ETag or Last-Modified that is longer than
 // 1 KiB, or isn't printable ASCII, is ignored.
 //
 // While an origin is unreachable, nothing is fetched from it, for DenyTTL or for as long as its
@@ -45,8 +47,8 @@
 // leaves, which cancels the fetch. A transport that ignores its context blocks that goroutine, and
 // no caller. New starts no goroutine.
 //
-// The caller that finds rules out of date fetches them again, in its own call. All others use the
-// old rules until these are 24 h old. From then on, and if there are no rules yet, they wait.
+// The first caller that finds rules out of date starts the fetch, and waits for it. All others use
+// the old rules until these are 24 h old. From then on, and if there are no rules yet, they wait.
 package robotscache
 
 import (
@@ -72,7 +74,7 @@ import (
 type Config struct {
 	// TTL is how long a response is used at most before robots.txt is fetched again, up to 24 h
 	// (RFC 9309, section 2.4). A server's Cache-Control may shorten it to its max-age less Age, but
-	// not below 5 min, which no-cache and no-store mean. The default is 1 h, or up to 24 h by
+	// not below 5 min. no-cache and no-store count as 5 min. The default is 1 h, or up to 24 h by
 	// Cache-Control.
 	TTL time.Duration
 
@@ -104,7 +106,8 @@ type Config struct {
 	// Store keeps robots.txt across restarts, and those that MaxBytes has no room for. The default
 	// keeps them in memory only, as compiled rules without the text. If a limiter keeps state, set
 	// Store too. Without it a process doesn't know a crawl-delay before it has fetched robots.txt.
-	// So that fetch follows the request of an earlier process after only Delay.Max.
+	// Its first fetch then comes only Delay.Max after the last request of the earlier process, even
+	// if the crawl-delay is longer.
 	Store Store
 
 	// AgentPatterns and LenientAgents are those of robots.Options.
@@ -152,8 +155,8 @@ type Client struct {
 }
 
 // ErrNoAnswer is found by errors.Is in the Err of an Entry if no server has responded to the fetch.
-// The name has no address, no connection was made, or nothing came back. It isn't found in one that
-// another process has kept in the Store.
+// The name has no address, no connection was made, or nothing came back. It isn't found in an Entry
+// that comes from another process's record in the Store.
 var ErrNoAnswer = errors.New("robotscache: no server has responded")
 
 // A RefusedError is returned by Client.Transport if it didn't send the hop.
@@ -291,7 +294,8 @@ func New(cfg Config, cl Client) (*Cache, error) {
 }
 
 // WithDefaults returns cfg with every field that is zero set to the meaning of its zero. Use it to
-// show or record a Config. To New, a TTL that is set is a bound, also if WithDefaults has set it.
+// show or record a Config. Don't pass the result to New if TTL was zero. New takes the 1 h as a
+// bound, and Cache-Control can't lengthen it any more.
 func (cfg Config) WithDefaults() Config {
 	cfg.TTL = cmp.Or(cfg.TTL, time.Hour)
 	cfg.DenyTTL = cmp.Or(cfg.DenyTTL, 5*time.Minute)
@@ -375,8 +379,8 @@ func (c *Cache) Get(ctx context.Context, u *url.URL) (*Entry, error) {
 }
 
 // Hit is Get without waiting. It returns the Entry of u's origin if that is fresh at the given
-// time, and nothing is left to be reported to Observe. It is for callers that have just read the
-// clock, which costs as much as half a hit, and call Get otherwise.
+// time, and nothing is left to be reported to Observe. Use it if you have just read the clock,
+// because reading it costs half as much as a hit. If ok is false, call Get.
 func (c *Cache) Hit(u *url.URL, now time.Time) (*Entry, bool) {
 	s := stateOf(u, c.memory.use)
 	if s == nil || !s.Expires.After(now) || !c.hasMet(u, s) {

@@ -16,11 +16,11 @@ import (
 // caches numbers the Caches of the process.
 var caches atomic.Uint32
 
-// Share returns a Cache that has its copies and its fetches in common with c, and c's Config, and
-// that sends by cl. Use it if several transports ask the same hosts for one crawler: between them
-// they fetch one robots.txt. A fetch is sent, and reported, by the Cache whose caller came first.
-// Each other Cache reports the copy to its own Observe, as an Event with Shared, when it first uses
-// it. Without Config.RecordText such an Event has no Text.
+// Share returns a Cache with the Config of c. It shares copies and fetches with c, and sends by cl.
+// Use it if several transports ask the same hosts for one crawler: between them they fetch one
+// robots.txt. A fetch is sent, and reported, by the Cache whose caller came first. Each other Cache
+// reports the copy to its own Observe, as an Event with Shared, when it first uses it. Without
+// Config.RecordText such an Event has no Text.
 //
 // The error joins all problems of cl. Client.Products, which choose the rules, must be those of c.
 func (c *Cache) Share(cl Client) (*Cache, error) {

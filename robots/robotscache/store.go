@@ -37,8 +37,9 @@ type Store interface {
 	Lock(ctx context.Context, origin string) (unlock func(), err error)
 }
 
-// A Record is the last response of an origin, and until when the origin is unreachable since. A 2xx
-// is of use until 30 days after Fetched, any other until 24 hours after it.
+// A Record is the last response of an origin that could be used. If the origin has become
+// unreachable since then, the Record also says until when. A 2xx is of use until 30 days after
+// Fetched, any other until 24 hours after it.
 type Record struct {
 	// URL is that of the response, redirects followed.
 	URL string `json:"url"`
