@@ -53,7 +53,7 @@ func (d Doubling) Delay(attempt int) time.Duration {
 // BackOff returns the steps of d for a retry loop.
 func (d Doubling) BackOff() *Steps { return &Steps{policy: d} }
 
-// Validate reports every field that has no meaning. Limiters call it once, when they are made.
+// Validate reports every field whose value is invalid. Limiters call it once, when they are made.
 // Delay doesn't check again.
 func (d Doubling) Validate() error {
 	var jitter error

@@ -50,7 +50,7 @@ func (f Fibonacci) Delay(attempt int) time.Duration {
 // BackOff returns the steps of f for a retry loop.
 func (f Fibonacci) BackOff() *Steps { return &Steps{policy: f} }
 
-// Validate reports every field that has no meaning. Limiters call it once, when they are made.
+// Validate reports every field whose value is invalid. Limiters call it once, when they are made.
 // Delay doesn't check again.
 func (f Fibonacci) Validate() error {
 	return errors.Join(durations.Check("Unit", f.Unit), durations.Check("Cap", f.Cap))

@@ -12,14 +12,15 @@ import (
 	"github.com/go-politeness/politeness/internal/durations"
 )
 
-// Refusals is a Policy with the responses that count as a refusal, besides status 429 and, with
-// AtLeast, 503 with a Retry-After, which always count. Other responses, such as 403 and 500, or no
+// Refusals is a Policy with the responses that count as a refusal. Status 429 always counts. If
+// AtLeast is set, a 503 with a Retry-After counts too. Other responses, such as 403 and 500, or no
 // response, count if they are listed here. Otherwise package hostlimit learns their meaning from
 // the responses that follow. Set it in hostlimit.Config.Backoff.
 type Refusals struct {
-	// Policy is how long to stay away. Nil is Fibonacci{}. After two refusals at its longest step of
-	// 10 min, a Limiter waits 20 min, doubling to 4 h, because such a ban may begin anew with each
-	// request. If you set a Policy, a Limiter doesn't lengthen its steps in this way.
+	// Policy is how long to stay away. Nil is Fibonacci{}. After two refusals at Fibonacci's
+	// longest step of 10 min, the host may have banned the crawler, and each request may renew the
+	// ban. So a Limiter then waits 20 min, doubling to 4 h. If you set a Policy, a Limiter doesn't
+	// lengthen its steps in this way.
 	Policy Policy
 	// Statuses count immediately, as 429 does. Examples are 403, 503, 420, 509, and 520 to 530. See
 	// Range.
@@ -86,7 +87,7 @@ func (r Refusals) Counts(status int) bool {
 // BackOff returns the steps of r for a retry loop.
 func (r Refusals) BackOff() *Steps { return &Steps{policy: r} }
 
-// Validate reports every field that has no meaning, those of r.Policy included.
+// Validate reports every field whose value is invalid, those of r.Policy included.
 func (r Refusals) Validate() error {
 	errs := []error{durations.Check("MaxRetryAfter", r.MaxRetryAfter), durations.Check("Forgive", r.Forgive)}
 	if r.InARow < 0 || r.InARow > math.MaxUint16 {

@@ -53,10 +53,10 @@ type Config struct {
 	Agent string
 
 	// Profile is the form of signatures. The zero value is Draft, which verifiers of the working
-	// group's draft accept. Cloudflare, and AWS WAF as it reads bots that are registered there,
-	// accept only the Profile Cloudflare. Use it for a crawl of sites behind them. A Signer uses
-	// the form of its Profile, unless a site asks for the other form by Accept-Signature. File
-	// docs/identity.md has the table.
+	// group's draft accept. Cloudflare and AWS WAF accept only the Profile Cloudflare, by their
+	// documentation. Use it for a crawl of sites behind them. A Signer uses the form of its
+	// Profile, unless a site asks for the other form by Accept-Signature. File docs/identity.md has
+	// the table.
 	Profile Profile
 
 	// DirectoryMaxAge is how long verifiers may keep a copy of the Directory of the key, between a
@@ -149,17 +149,17 @@ func (s *Signer) KeyID() string { return s.id }
 
 // Transport returns a RoundTripper that signs the requests that it sends through base, which is
 // best an *http.Transport itself. The default is http.DefaultTransport. Put other wrappers of a
-// crawler outside. A wrapper inside that sends a copy of the request, as tracing does, sends a
-// signature made before the connection was there.
+// crawler outside. If a wrapper inside sends a copy of the request, as tracing does, the signature
+// is made too early, before there is a connection.
 //
 // A request to http, and one that has a Signature-Input already, is sent as it is. If the key
 // fails, the request fails. A request is never changed.
 //
-// A 401 or 403 whose Accept-Signature asks for another signature than was sent, and that this key
-// can make, is answered once, if the body can be sent again. Later requests to that origin are
-// signed that way immediately. Under politeness such a repeat is a further start, which waits for
-// the host. A 429 that asks so is returned as it is, since it asks to wait too. The next request
-// then has that signature.
+// A 401 or 403 may ask by Accept-Signature for another signature than was sent. If this key can
+// make that signature, and the body can be sent again, the request is sent once more. Later
+// requests to that origin are signed that way immediately. Under politeness such a repeat is a
+// further start, which waits for the host. A 429 that asks so is returned as it is, since it asks
+// to wait too. The next request then has that signature.
 func (s *Signer) Transport(base http.RoundTripper) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport

@@ -50,7 +50,7 @@ type Evidence interface {
 //	host_blocked    the response blocks the host. If it ends a block, the record is host_cleared.
 //	stays_open      the response continues without a slot, as a switched connection or a stream.
 //	fetched         the end of the exchange. Without a response the record is failed.
-//	retried         another try follows, with new records from waiting or started on.
+//	retried         another try follows. Its records begin with waiting or started again.
 //
 // A fetch of robots.txt has its own Trip, and its records have RobotsTxt set. After fetched or
 // failed follows robots_fetched, robots_revalidated or robots_unreachable.
@@ -61,7 +61,7 @@ type Type string
 
 // The types of decisions.
 const (
-	PolicyStated      Type = "policy" // limits that apply from here on to the Transport, or to Host alone
+	PolicyStated      Type = "policy" // from here on, these limits apply to the Transport, or to Host alone
 	RobotsAllowed     Type = "robots_allowed"
 	BlockedByRobots   Type = "blocked_by_robots"
 	RobotsFetched     Type = "robots_fetched"
@@ -88,7 +88,7 @@ const (
 	StateShared       Type = "state_shared"   // another process uses the state too, and shares blocks, but not delays
 	LimitersApart     Type = "limiters_apart" // another limiter of the process uses the host too, and both rates add up
 	Drained           Type = "drained"        // an operator has ended the work, and no request starts any more
-	LogClosed         Type = "log_closed"     // the seal of a chained or signed log, whose end wasn't cut off
+	LogClosed         Type = "log_closed"     // the seal of a chained or signed log, so its end wasn't cut off
 	Checkpoint        Type = "checkpoint"     // of a signed log, with the signed note in Text
 )
 
@@ -231,7 +231,7 @@ type Decision struct {
 	// In started and resent, whether the request had If-None-Match or If-Modified-Since. In the
 	// records of a 4xx, whether it had any condition or a range.
 	Conditional bool `json:"conditional,omitzero"`
-	// In the records of a 4xx, whether the program compares responses, as package crawl does
+	// In the records of a 4xx, whether the program finds out bans by itself, as package crawl does
 	// (politeness.Call.Judges). Then 400, 405 and 409 to a GET may be a ban.
 	Page bool `json:"page,omitzero"`
 	// Whether the caller gave up the request. Such a failure doesn't count against the host.

@@ -9,9 +9,9 @@ import (
 // auditor compares the Transport's records with it. It names no secret.
 //
 // If a policy record has a Host, it applies to that host alone. Such a record is written when
-// hostlimit.Config.Override changes the limits of the host. The new limits apply from the start
-// with the number Seq. If Seq is 0, they apply to everything after this record. In such a record,
-// only Slots, DelayMin, DelayMax, Adaptive, Ceiling and FromEnd are set.
+// hostlimit.Config.Override changes the limits of the host. The request with the number Seq is the
+// first to which the new limits apply. If Seq is 0, they apply to everything after this record. In
+// such a record, only Slots, DelayMin, DelayMax, Adaptive, Ceiling and FromEnd are set.
 type Policy struct {
 	// ID of the Transport, 64 random bits.
 	ID string `json:"id,omitzero" most:"16"`

@@ -260,7 +260,8 @@ const Redacted = "REDACTED"
 //	Evidence: evidence.Redact(log, "token", "session_id", "email")
 //
 // Userinfo in URLs is removed always, without Redact. If Redact has changed a URL, an auditor can't
-// compare the URL with robots.txt, and reports its verdict as open.
+// compare the URL with robots.txt. The audit then reports the verdict as open, which is neither
+// proved nor broken.
 func Redact(next Evidence, params ...string) Evidence {
 	return &redactor{next, slices.Clone(params)}
 }

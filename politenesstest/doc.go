@@ -50,6 +50,6 @@
 // That is when the client's context is done, or when the body was closed or read to its end. Writes
 // then fail. The goroutine ends when the handler returns, so a handler that waits should watch its
 // request's context, as all of this package do. A bubble doesn't end before a handler that sleeps.
-// A body that is neither read to its end nor closed blocks a handler that has more than 64 KiB left
-// to write, which a bubble reports as a deadlock, and its Request.End stays zero.
+// If a crawler neither reads a body to its end nor closes it, a handler with more than 64 KiB left
+// to write blocks. A bubble reports that as a deadlock. The End of such a Request stays zero.
 package politenesstest

@@ -27,9 +27,10 @@ import (
 //
 // Each handler is a whole site, robots.txt included, and its name says what is wrong with it.
 // "robots-" is about robots.txt, and other pages are harmless. Names with "page-", "redirect-",
-// "header-", "retry-" and "answer-" are about every other page, and robots.txt is 404. A body that
-// ends is as good as endless for a crawler, at least 10 GiB, a million redirects or a day of
-// waiting, made as it is read, so that it costs the test nothing. Each iteration makes new sites.
+// "header-", "retry-" and "answer-" are about every other page, and robots.txt is 404. Some sites
+// seem endless and come to an end after at least 10 GiB, a million redirects or a day of waiting.
+// That is as good as endless for a crawler. Bodies are made as they are read, so that they cost the
+// test nothing. Each iteration makes new sites.
 //
 // The handlers serve in an httptest.Server as well. Handlers with "raw-" at the beginning of the
 // name send bytes that an [http.ResponseWriter] doesn't let through. They need a connection of

@@ -13,16 +13,16 @@ import (
 // That is their robots.txt with its crawl-delay, their Retry-After, and a pause after failures and
 // bans, see Rest.
 type Rules struct {
-	// Delay is the shortest gap between two starts on a host, those of robots.txt included. The
-	// default is only the delay of robots.txt.
+	// Delay is the shortest gap between two starts on a host. Fetches of robots.txt are starts too.
+	// The default is only the delay of robots.txt.
 	Delay time.Duration
 	// Concurrency is the largest number of requests in flight on a host, from the start to the end
 	// of the body. The default is any number.
 	Concurrency int
-	// PerSite is the largest number of requests in flight to a site. A site is all ports and names of
-	// a registrable domain, by the public suffix list with its private part. An address with its ports
-	// is a site too. If hostlimit.Config.PerSite isn't set, a Transport keeps to 16. The default is
-	// any number.
+	// PerSite is the largest number of requests in flight to a site. A site is all ports and names
+	// of a registrable domain, by the public suffix list with its private part. An address with its
+	// ports is a site too. The default is any number. To test a Transport with the default
+	// hostlimit.Config.PerSite, set 16.
 	PerSite int
 	// Agent is the product token, or the User-Agent, whose group of robots.txt applies. The default
 	// is each request's own User-Agent header.
@@ -44,8 +44,8 @@ type Rules struct {
 	// decided. This delay varies, so set a few milliseconds.
 	Slack time.Duration
 	// RobotsMaxAge is how long a fetched robots.txt applies. The default is 24 h (RFC 9309, section
-	// 2.4). A later start is measured by the present robots.txt, unless the site has become
-	// unreachable.
+	// 2.4). A start after that time is measured by the robots.txt that the site has at that start.
+	// If the last fetch found robots.txt unreachable, RobotsMaxAge doesn't apply.
 	RobotsMaxAge time.Duration
 	// AllowUnreachable allows fetches from sites whose robots.txt was unreachable (429, 5xx, a network
 	// error). Set it for crawlers that fetch pages in that case. The default is false. Then nothing

@@ -19,17 +19,17 @@ type Kind string
 
 // The kinds of violations.
 const (
-	// Gap means that it started too soon after the start before on the host.
+	// Gap means that the request started too soon after the previous start on the host.
 	Gap Kind = "gap"
-	// Concurrency means that it started while too many were in flight on the host.
+	// Concurrency means that the request started while too many were in flight on the host.
 	Concurrency Kind = "concurrency"
-	// PerSite means that it started while too many were in flight over the names and ports of its
-	// site.
+	// PerSite means that the request started while too many were in flight over the names and ports
+	// of its site.
 	PerSite Kind = "site"
-	// Block means that it started before the end of a known Retry-After, or while the host should
-	// pause.
+	// Block means that the request started before the end of a known Retry-After, or while the host
+	// should pause.
 	Block Kind = "block"
-	// Disallowed means that it fetched a URL that robots.txt disallows.
+	// Disallowed means that the request was for a URL that robots.txt disallows.
 	Disallowed Kind = "disallowed"
 )
 
@@ -79,12 +79,12 @@ func (v Violation) text() string {
 //   - starts while Rules.Concurrency requests were in flight on the host;
 //   - starts while Rules.PerSite requests were in flight on its site;
 //   - starts after a response from 400 on with Retry-After, before its time was over. Retry-After
-//     is in whole seconds. So if requests in flight together were refused, a later response
-//     doesn't lengthen the block of an earlier one by less than a second;
+//     is in whole seconds. So the refusals of requests in flight together may name ends that differ
+//     by less than a second. Such a difference doesn't lengthen a block;
 //   - starts within Rules.Rest of a 5xx, 408, 425 or no response. In a row the pause grows in
-//     Fibonacci steps, to at most five minutes. From then on only one start at a time is polite,
-//     until a success of another page than robots.txt. If a page fails again, while the next one
-//     is served, only this page fails, and no pause is needed;
+//     Fibonacci steps, to at most five minutes. After a pause only one start at a time is polite,
+//     until a success of another page than robots.txt. If a page fails again, and the page after
+//     it is served, only the page that failed is at fault, and no pause is needed;
 //   - more than one start at a time after five responses in a row of 401, 402, 403 and 451, until a
 //     success. A further such response is a ban. Then nothing may start for 60 s, doubling to 10
 //     minutes;
@@ -95,11 +95,11 @@ func (v Violation) text() string {
 // long as Rules.RobotsMaxAge. If the crawler has fetched none, it is the text of the site, unless a
 // Handle or Sequence serves robots.txt. By RFC 9309, a 4xx other than 429 allows everything. More
 // than five redirects allow everything too. If a crawler doesn't follow the first five, it may
-// fetch nothing, because it can't know the rules. If a crawl-delay has grown, it applies from the
-// second start after its fetch.
+// fetch nothing, because it can't know the rules. If a new robots.txt has a longer crawl-delay,
+// this applies from the second start after that fetch.
 //
-// An event at one instant is forgiven if its order can't be known. A start at the very time of a
-// refusal doesn't count as a start during the block.
+// If two events have the same time, so that their order can't be known, there is no violation. A
+// start at the very time of a refusal doesn't count as a start during the block.
 func (w *Web) Violations(r Rules) []Violation {
 	w.mu.Lock()
 	defer w.mu.Unlock()

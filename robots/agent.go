@@ -11,9 +11,9 @@ import (
 // ProductToken is taken.
 //
 // Tokens compare without regard to ASCII case. If a token has only letters, "_" and "-" (RFC 9309),
-// it is compared to the first such characters of the name in the file. So a group for FooBot/2.1
-// names FooBot. Any other token, such as "MJ12bot", is compared to the first characters of the name
-// that RFC 9110 allows in a token.
+// it is compared to the beginning of the name in the file, up to the first other character. So a
+// group for FooBot/2.1 names FooBot. Any other token, such as "MJ12bot", is compared to the
+// beginning of the name, up to the first character that RFC 9110 doesn't allow in a token.
 //
 // With GoogleExact, tokens aren't changed, as in Google's matcher. The groups of all tokens are
 // merged.

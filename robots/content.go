@@ -58,7 +58,7 @@ type Answer struct {
 	Source     string // such as "Content-Signal, line 2", empty if Unstated
 }
 
-// Preferences are a site's statements about the use of one page, a response for each purpose. The
+// Preferences are a site's statements about the use of one page, an Answer for each purpose. The
 // zero value states nothing. They come from Rules.Preferences, HeaderPreferences and a MetaScanner.
 // Merge joins those of one page.
 type Preferences struct {
@@ -70,7 +70,7 @@ type Preferences struct {
 	License string
 }
 
-// For returns the response for a purpose.
+// For returns the Answer for a purpose.
 func (p Preferences) For(purpose Purpose) Answer { return *p.answer(purpose) }
 
 func (p *Preferences) answer(purpose Purpose) *Answer {
@@ -116,7 +116,7 @@ func (p *Preferences) state(purpose Purpose, a Answer) {
 	}
 }
 
-// String returns the responses that are stated, such as "train refused (Content-Signal, line 2),
+// String returns the Answers that are stated, such as "train refused (Content-Signal, line 2),
 // search granted (Content-Signal, line 2)", and the license.
 func (p Preferences) String() string {
 	var parts []string

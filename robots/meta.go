@@ -90,8 +90,8 @@ func (s *MetaScanner) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Done reports whether the head of the page is over, or 64 KB of it, so that no further byte of the
-// page changes anything.
+// Done reports whether the head of the page, or its first 64 KB, has been read. Then no further
+// byte of the page changes anything.
 func (s *MetaScanner) Done() bool { return s.done }
 
 // Directives returns the directives in the page so far. They are complete once Done reports true or

@@ -44,17 +44,18 @@ type Options struct {
 	// GoogleExact overrides it.
 	AgentPatterns bool
 
-	// LenientAgents is AgentPatterns with two more matches, after all patterns. The first is a part
-	// of the token, such as foo (the recommendation of 1994), the longest first. The second is a
-	// name that contains the token, such as FooBot-Images, the shortest first.
+	// LenientAgents is AgentPatterns with two more matches, after all patterns. One is a name that
+	// is a part of the token, such as foo (the recommendation of 1994). Of several such names the
+	// longest is taken. The other is a name that contains the token, such as FooBot-Images. Of
+	// several such names the shortest is taken.
 	LenientAgents bool
 }
 
-// A Verdict is the response to one question.
+// A Verdict says whether a crawler may fetch one target, and by which rule.
 type Verdict struct {
 	Allowed bool   // whether the target may be fetched
 	Matched bool   // whether a rule decided, false if the target is allowed by default
-	Rule    string // the rule as written, with its key, empty if none matched
+	Rule    string // the rule as written, with its key, empty if there is none, see Rules.Test
 	Line    int    // its line in the file, from 1, 0 if none
 	Group   string // the product token in the file (or "*") whose group decided, empty if no group applies
 

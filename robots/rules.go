@@ -25,8 +25,8 @@ type Rules struct {
 // URL.RequestURI returns them. (URL.Path is decoded.) A fragment is ignored. A target that doesn't
 // begin with a slash is a URL, and cut by the function Target. Call it before you fetch a URL.
 //
-// An empty pattern ("Disallow:") decides nothing. If nothing else matches, the Verdict names its
-// Rule and Line, with Matched false, as Google's matcher does.
+// An empty pattern ("Disallow:") decides nothing. If nothing else matches, Rule and Line are those
+// of the empty pattern, and Matched is false, as in Google's matcher.
 //
 // If target has up to 2,048 bytes, Test doesn't allocate. A byte that isn't ASCII counts as three
 // bytes.
@@ -91,7 +91,7 @@ func (r *Rules) decide(path string) Verdict {
 }
 
 // Size returns about how many bytes of memory the rules take. That is at most three times the
-// length of the file, and 200 bytes. Use it in a cache that is bounded in bytes.
+// length of the file plus 200 bytes. Use it in a cache that is bounded in bytes.
 func (r *Rules) Size() int {
 	n := int(unsafe.Sizeof(*r)) + len(r.group) + len(r.texts)
 	n += int(unsafe.Sizeof(rule{})) * len(r.rules)

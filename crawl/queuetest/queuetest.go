@@ -33,9 +33,10 @@ var (
 )
 
 // Run tests the Queue that open opens, in a subtest for each promise. A subtest calls open several
-// times, with its own t. The first call returns a Queue without URLs, each further one a Queue with
-// the URLs of the one before, as a further process opens it. If two processes can't have it open,
-// the second call ends the first Queue as a kill would, and the subtest doesn't use that any more.
+// times, with its own t. The first call returns an empty Queue. Each further call opens the same
+// Queue again, with its URLs, as another process would. If your Queue can be open in one process
+// only, let the second call of open end the first Queue, as a kill would. The subtest doesn't use
+// the first Queue after that.
 //
 // A Queue that implements [crawl.Postponer] is tested as one, too. One that implements
 // [crawl.Recurring] is tested with URLs that are due again, for which a subtest waits some seconds.

@@ -39,21 +39,21 @@ import (
 //	report.go     the report as text and in JSON
 
 // Check reads logs that [evidence.JSONLines] wrote and proves their claims. No two starts on a host
-// were closer than the delay in force. Never more requests were in flight than the host has slots.
-// No request started inside a block. No disallowed URL was fetched, and nothing was spent past the
-// budget. Every start ended. If a log has the text of robots.txt, the decisions are computed again.
-// Check also reports whether the logs are whole.
+// were closer than the delay in force. There were never more requests in flight on a host than it
+// has slots. No request started inside a block. No disallowed URL was fetched, and nothing was
+// spent past the budget. Every start ended. If a log has the text of robots.txt, the decisions are
+// computed again. Check also reports whether the logs are whole.
 //
 // A violation is no error. See [Report.OK] and Report.Violations. If a reader fails, Check returns
 // its error, and a Report on the records before the error. Check needs about 145 bytes of memory
-// for each request, 2 KB for each host, and eight texts of each robots.txt. A million requests to a
-// few hosts need at most 400 MB. A million hosts with a page each need 2 GB. If you have more,
-// check the logs of one day at a time.
+// for each request and 2 KB for each host. It also keeps up to eight copies of each robots.txt. A
+// million requests to a few hosts need at most 400 MB. A million hosts with a page each need 2 GB.
+// If you have more, check the logs of one day at a time.
 //
 // A file may have several logs one after the other, as when a crawler is started again, even if it
 // was killed in mid-line. Each log is proved by itself, with two exceptions. A block, and a gap
-// longer than a minute, also apply to later logs. A crawler that keeps its state
-// (politeness.Config.WithState) keeps both.
+// longer than a minute, also apply to later logs. A crawler that stores its state
+// (politeness.Config.WithState) obeys both in later runs.
 //
 // Pass several readers for the logs of a fleet, or of runs that follow each other. If the policies
 // of Transports name the same limiter, Check proves their records together. The proof uses the
@@ -64,8 +64,8 @@ import (
 // share nothing asked one host, the report has a note of the gaps that the site saw.
 //
 // A process that is killed leaves the beginning of an honest log, or an empty one. Records that a
-// kill may have taken from a log are open. These are ends, starts without a response, the seal of a
-// chained log, and half a line.
+// kill may have taken from a log are open. These are the ends of requests, starts without a
+// response, the seal of a chained log, and the last line if only half of it was written.
 //
 // The signatures of a log are proved only with its key. See [Trust.Check].
 func Check(logs ...io.Reader) (*Report, error) { return Trust{}.Check(logs...) }

@@ -39,8 +39,8 @@ const (
 
 	// BrokenRevisit is a request for a page that was fetched before, and wasn't due.
 	BrokenRevisit Kind = "revisit"
-	// BrokenConsent means that a page was fetched for a purpose that the site reserves. It is also a
-	// record of preferences that the site doesn't state.
+	// BrokenConsent means that a page was fetched for a purpose that the site reserves. It also
+	// means that a record has preferences that the site doesn't state.
 	BrokenConsent Kind = "consent"
 	// BrokenSignature means that lines differ from those of a checkpoint, or that it isn't signed
 	// by the key.
@@ -104,8 +104,8 @@ type Report struct {
 	// Promises are the promises of a crawl, with their counts of proved, open and broken cases.
 	Promises []Promise `json:"promises"`
 
-	// Notes are the first 1,000 sentences on limiters that share nothing and were used on one site,
-	// one after the other.
+	// Each note is about limiters that share nothing and were used on one host, one limiter after
+	// the other. There are at most 1,000 notes.
 	Notes []string `json:"notes,omitempty"`
 
 	Violations []Violation  `json:"violations"` // at most 1,000, in the order of their first lines
@@ -115,7 +115,7 @@ type Report struct {
 // Signed sums up the checkpoints of a signed log.
 type Signed struct {
 	Checkpoints int    `json:"checkpoints"`     // number of those that are right
-	Records     int    `json:"records"`         // number of records before them
+	Records     int    `json:"records"`         // number of records that they sign
 	After       int    `json:"after"`           // number of records after the last one, or of all if there is none
 	Key         string `json:"key,omitempty"`   // name and hash of the key, empty if none was given
 	Older       int    `json:"older,omitempty"` // number of older checkpoints that the log extends
@@ -139,8 +139,9 @@ type HostReport struct {
 	Refused    RefusalCounts `json:"refused"` // number of those that were refusals
 	// RefusalShare is the share of the responses that were refusals, from 0 to 1.
 	RefusalShare float64 `json:"refusalShare"`
-	// Together is the number of limiters whose requests to the host were closer together than each
-	// limiter promises. This happens if limiters don't know of each other. It is 0 if there are none.
+	// Together is the number of limiters that came too close to each other on the host. The gaps
+	// between their starts were shorter than each limiter alone promises. This happens if limiters
+	// don't know of each other. It is 0 if there are none.
 	Together int `json:"together,omitzero"`
 	// Repeats is the number of requests, without a due time (hostlimit.WithDue), for pages that the
 	// host had served before. Repeated is the number of these pages.
@@ -150,10 +151,11 @@ type HostReport struct {
 	// serves again (Call.Proof of package politeness). They have no due time, and are no repeats. A
 	// request counts as one only if the host has refused or was blocked since it served the page.
 	Proofs int `json:"proofs,omitzero"`
-	// Conditional is the number of requests that asked for a page only if it had changed. NotModified
-	// is how many of these got 304. Spared is the length of the pages that weren't sent for these 304.
-	// For each 304 it counts the length of the last 200 before, as the log has it. The log has the
-	// unpacked length of a compressed page, so fewer bytes were spared of that.
+	// Conditional is the number of requests that asked for a page only if it had changed.
+	// NotModified is how many of these got 304. Spared is the length of the pages that weren't sent
+	// for these 304. For each 304, Spared counts the length of the latest earlier response with
+	// status 200, as logged. For a compressed page the log has the unpacked length. So fewer bytes
+	// were really spared.
 	Conditional int           `json:"conditional,omitzero"`
 	NotModified int           `json:"notModified,omitzero"`
 	Spared      int64         `json:"spared,omitzero"`

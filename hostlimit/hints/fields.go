@@ -18,8 +18,9 @@ const longestOther = time.Hour
 // the server, the longest wait counts. If none can be read, value is the first one and wait is 0.
 //
 // Fields with the same meaning count as well, at most an hour. They are Retry-After-Ms,
-// Retry-After-short for the limit of that name, and X-Retry-In. If one asks for the longest wait,
-// value is its value, with the unit behind it, or "3600" if it asks for more.
+// Retry-After-short for the limit of that name, and X-Retry-In. If one of these fields asks for the
+// longest wait, value is the value of that field with its unit, or "3600" if that is more than an
+// hour.
 func RetryAfter(h http.Header) (value string, wait time.Duration) {
 	retries, _ := others(h)
 	return retryAfter(h, retries)

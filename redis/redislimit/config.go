@@ -24,11 +24,12 @@ type Config struct {
 	// process's number.
 	Name string
 
-	// Limits as for one process, which apply to all processes together. Of MaxInFlight each has its
-	// part, at least one, if Processes is set. Without it MaxInFlight bounds the requests of this
-	// process. PerSite bounds those of each process. MaxHosts bounds the hosts of [FailLocal], and
-	// idle hosts whose starts are numbered. Keys on the server expire when they have no state left.
-	// Store keeps the state that the server may lose. Processes may share one or have one each.
+	// Limits as for one process, which apply to all processes together. If Processes is set, each
+	// process gets its share of MaxInFlight, at least one. Otherwise MaxInFlight bounds the
+	// requests of each process. PerSite bounds those of each process. MaxHosts bounds the hosts
+	// that a process keeps in memory, which are those of [FailLocal], and idle hosts whose last
+	// start number it keeps. Keys on the server expire when they have no state left. Store keeps
+	// the state that the server may lose. Processes may share one or have one each.
 	Limits hostlimit.Config
 
 	// Failure decides whether requests start while the server can't be reached.

@@ -23,7 +23,7 @@ const (
 	// Processes, the rate is as much lower. Single gaps between starts of processes that are cut
 	// off may be shorter, and more than Concurrency requests may be in flight if Concurrency is
 	// smaller than Processes. Blocks, requests in flight and last starts that this process knows
-	// apply across both changes.
+	// stay in force when it begins to continue by itself, and when the server is back.
 	FailLocal
 )
 
@@ -63,9 +63,10 @@ type Event struct {
 	Local   bool   // this process continues, or continued, by itself (FailLocal)
 	Differs string // a sentence about another process with other settings while the server is there, or empty
 
-	// Replaced is the version of the state on the server, made by an older version of this package,
-	// in whose place this one was begun. Earlier blocks and learned delays apply only if
-	// Limits.Store has them. The server is there. It is 0 if none was replaced.
+	// If the server had state of an older version of this package, new state has replaced it.
+	// Replaced is the version of the old state. Earlier blocks and learned delays apply only if
+	// Limits.Store has them. Such an Event doesn't mean that the server was lost. Replaced is 0 if
+	// no state was replaced.
 	Replaced int
 }
 

@@ -39,8 +39,8 @@ const longestPause = 7 * 24 * time.Hour
 // Requests in flight continue. Waiting ones keep waiting, or fail if that is too long. Use it
 // before work on the server, or to stop a whole fleet. A process that can't reach the server and
 // continues by itself (FailLocal) doesn't get it, and a server that loses its data forgets it.
-// Requests that were let go just before may still start for a fraction of a second, most of which
-// Pause waits for.
+// Requests that were granted just before may still start for a fraction of a second. Pause waits
+// for most of that time.
 func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
 	if d < 0 || d > longestPause {
 		return fmt.Errorf("redislimit: Pause: %v is no time from 0 to %v", d, longestPause)

@@ -16,10 +16,10 @@
 //
 // # Time
 //
-// Only the server's clock decides, for Limits.Windows as well. Each process bounds it on its own
-// monotonic clock, and starts a request only while it can prove that the server's clock is within
-// the window that the server granted. So wall clocks may be wrong by hours, and a paused process
-// doesn't start early.
+// Only the server's clock decides, for Limits.Windows as well. Each process computes bounds for the
+// server's time with its own monotonic clock. It starts a request only while these bounds prove
+// that the server's clock is within the window that the server granted. So wall clocks may be wrong
+// by hours, and a paused process doesn't start early.
 //
 // # Failure
 //
@@ -221,10 +221,10 @@ func (l *Limiter) Close() error {
 }
 
 // Shutdown refuses all waiters, sends the server everything that it doesn't have yet, and ends all
-// goroutines of l. Slots of requests in flight stay taken until their leases are released, which
-// then calls the server from the caller's goroutine, or for 10 s. It returns ctx's error if the
-// server doesn't respond in time. Then the server finds out by itself, as after a crash. Only the
-// first call does anything but wait.
+// goroutines of l. Slots of requests in flight stay taken until their leases are released, or for
+// 10 s at most. After Shutdown, Release calls the server from the caller's goroutine. It returns
+// ctx's error if the server doesn't respond in time. Then the server finds out by itself, as after
+// a crash. Only the first call does anything but wait.
 func (l *Limiter) Shutdown(ctx context.Context) error {
 	l.mu.Lock()
 	if !l.closed {

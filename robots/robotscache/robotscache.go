@@ -19,7 +19,7 @@
 //	304                                 the last good copy holds again
 //	301 302 303 307 308                 followed, five times; the rules bind the first origin
 //	other 3xx, a sixth redirect, 4xx    there are no rules; everything may be fetched
-//	4xx to a condition that we added    asked for once more without it; 404, 410 and 429 apart
+//	4xx to a condition that we added    but 404, 410, 429: robots.txt is requested without it
 //	202, 429, 5xx, any other status     unreachable
 //	no response, or half a body         unreachable: the missing half could forbid
 //
@@ -97,10 +97,11 @@ type Config struct {
 
 	// MaxBytes bounds the memory of the cache, in bytes. Beyond it the least recently used origins
 	// are evicted. If an evicted origin is met again, its copy is read from the Store, or else
-	// fetched anew. An origin costs about 350 bytes, or 450 with its own ETag, and a robots.txt
-	// about 1.5 times as much as its rules for the crawler, at most three times its length. Origins
-	// that serve the same text, to the byte, share it. The default is 256 MB. That is enough for
-	// 700,000 origins with mostly equal files, or for some 230,000 with different ones.
+	// fetched anew. An origin costs about 350 bytes, or 450 with its own ETag. A robots.txt costs
+	// about 1.5 times the length of its lines for the crawler, and at most three times the length
+	// of the file. Origins that serve the same text, to the byte, share it. The default is 256 MB.
+	// That is enough for 700,000 origins with mostly equal files, or for some 230,000 with
+	// different ones.
 	MaxBytes int64
 
 	// Store keeps robots.txt across restarts, and those that MaxBytes has no room for. The default
@@ -173,7 +174,7 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 // An Event reports one fetch of robots.txt, or one copy from the Store. Client.Observe gets it.
 type Event struct {
 	Origin   string        // "https://example.com"
-	URL      string        // redirects followed, up to the response or the hop without one
+	URL      string        // of the last hop, after all redirects that were followed
 	Status   int           // of the last hop, 0 without a response
 	Bytes    int64         // of the copy in force, after decompression, 0 if there is none
 	Hops     int           // redirects followed
@@ -185,7 +186,7 @@ type Event struct {
 	Until    time.Time     // when robots.txt is fetched again
 
 	Revalidated bool // 304
-	Restored    bool // no fetch, since the Store had a copy, which is fetched again if out of date
+	Restored    bool // the copy is from the Store; if it is out of date, a fetch with its own Event follows
 	Shared      bool // no fetch, since another Cache of Share had the copy
 	Unreachable bool
 	Stale       bool   // unreachable, and the last good copy is used
