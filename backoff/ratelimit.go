@@ -45,10 +45,10 @@ func RateLimit(value string) (d time.Duration, ok bool) {
 // XRateLimit reads the older pair of fields that came before RateLimit. They are how many requests
 // are left (X-RateLimit-Remaining, RateLimit-Remaining) and when the quota is reset
 // (X-RateLimit-Reset, RateLimit-Reset). The reset may have any form that RetryAfter reads. If the
-// reset is a point in time, it is compared with date, the response's Date header, or by now if the
-// date can't be read. If there is no reset, the window of the quota counts. The field remaining may
-// have it, as in `0;w=60`. It returns how long the host asks to be left alone, at most an hour. The
-// result ok is true if nothing is left, and the reset is yet to come.
+// reset is a point in time, it is compared with date, the response's Date header, or with now if
+// the date can't be read. If there is no reset, the window of the quota counts. The field remaining
+// may have it, as in `0;w=60`. It returns how long the host asks to be left alone, at most an hour.
+// The result ok is true if nothing is left, and the reset is yet to come.
 func XRateLimit(remaining, reset, date string, now time.Time) (d time.Duration, ok bool) {
 	if !isUsedUp(remaining) {
 		return 0, false

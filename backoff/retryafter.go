@@ -7,8 +7,8 @@ import (
 
 // RetryAfter reads a Retry-After header field (RFC 9110, section 10.2.3) and returns how long the
 // host asks to be left alone, counted from now. The parameter value is the value of the field. The
-// parameter date is the value of the response's Date field, or empty if there is none. It reports
-// false if value can't be read.
+// parameter date is the value of the response's Date field, or empty if there is none. RetryAfter
+// reports false if value can't be read.
 //
 // Beyond the two forms of the RFC, it reads other values that hosts send, such as fractions,
 // rounded up to whole seconds (`7.978`), units (`60s`, `5 minutes`, `500ms`), a Unix time in

@@ -64,8 +64,8 @@ func (m *Memory) Limits() Limits { return m.limits }
 // Window implements [Budget], by this machine's clock.
 func (m *Memory) Window() time.Time { return m.limits.Window(time.Now()) }
 
-// Check implements [Budget]. Check doesn't start the time. Until a page or byte is spent, it counts
-// the time limit as if the time began now.
+// Check implements [Budget]. Check doesn't start the time. Until a page or byte is spent, Check
+// counts the time limit from now.
 func (m *Memory) Check(_ context.Context, host string, start time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

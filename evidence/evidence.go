@@ -166,7 +166,7 @@ type Decision struct {
 	// before.
 	Proof bool `json:"proof,omitzero"`
 	// The time of Start on the clock of a limiter that several processes share. Prev and
-	// BlockedUntil are by the same clock then. If it is zero, they are by the clock of the process.
+	// BlockedUntil are by the same clock then. If At is zero, they are by the clock of the process.
 	At time.Time `json:"at,omitzero"`
 	// End of the last block of Host that the limiter knew at Start, whoever set the block. Zero if
 	// there is none.
@@ -304,8 +304,7 @@ type LogLine struct {
 	N uint64 `json:"n,omitzero"`
 
 	// How far the wall clock has jumped forward since the previous record, because it was set or
-	// the computer slept. The delays, and the time of a budget in memory, are measured by a
-	// monotonic clock, which doesn't jump.
+	// the computer slept. Limiters and budgets in memory use a monotonic clock, which doesn't jump.
 	Jumped time.Duration `json:"jumped,omitzero"`
 
 	// In a signed log, 64 random bits.

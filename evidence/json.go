@@ -85,7 +85,7 @@ func (d Decision) MarshalJSON() ([]byte, error) { return d.AppendJSON(nil), nil 
 // Members with their usual value are left out, and UnmarshalJSON fills them in. If a record has a
 // URL and no method, the method is GET. If it has a trip and no attempt, the attempt is 1. Records
 // of started and resent leave out start if it equals timestamp, and delaySource if it is "random".
-// Records of fetched and failed leave out a duration that is the latency, and a start that is the
+// Records of fetched and failed leave out duration if it equals latency, and start if it equals
 // timestamp less the duration. Records of host_blocked and robots_unreachable leave out retryAt if
 // it equals until.
 //

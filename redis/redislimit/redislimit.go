@@ -222,9 +222,9 @@ func (l *Limiter) Close() error {
 
 // Shutdown refuses all waiters, sends the server everything that it doesn't have yet, and ends all
 // goroutines of l. Slots of requests in flight stay taken until their leases are released, or for
-// 10 s at most. After Shutdown, Release calls the server from the caller's goroutine. It returns
-// ctx's error if the server doesn't respond in time. Then the server finds out by itself, as after
-// a crash. Only the first call does anything but wait.
+// 10 s at most. After Shutdown, Release calls the server from the caller's goroutine. Shutdown
+// returns ctx's error if the server doesn't respond in time. Then the server finds out by itself,
+// as after a crash. Only the first call does anything but wait.
 func (l *Limiter) Shutdown(ctx context.Context) error {
 	l.mu.Lock()
 	if !l.closed {
