@@ -1,4 +1,4 @@
-// Package budget limits the pages, pages per host, bytes, and wall time of a crawl.
+// Package budget limits the pages, pages per host, bytes, and time of a crawl.
 //
 // A crawl that spends alone sets politeness.Config.Spend. Give politeness.Config.Budget a [Memory]
 // made by [New] to let several Transports spend it together, or to ask it for its [Usage]:
