@@ -11,10 +11,10 @@
 //	http.Handle(botauth.DirectoryPath, botauth.Directory(signer)) // at https://bot.example.com
 //
 // A signature says when it was made, and expires a minute later. So it is made when its request is
-// sent, and not before the crawler waits for the host. It is made once the request has its
-// connection. It is made anew for each redirect, each further try, and each time that net/http
-// sends a request again. Only https is signed. The package needs no politeness around it, and
-// politeness doesn't need this package. It wraps the http.RoundTripper that connects.
+// sent, after the crawler has waited for the host. It is made once the request has its connection.
+// It is made anew for each redirect, each further try, and each time that net/http sends a request
+// again. Only https is signed. The package needs no politeness around it, and politeness doesn't
+// need this package. It wraps the http.RoundTripper that connects.
 package botauth
 
 import (
@@ -43,9 +43,9 @@ type Signer struct {
 
 // A Config sets how a Signer signs. Key and Agent are needed.
 type Config struct {
-	// Key is an ed25519.PrivateKey, such as ParseKey returns, or one that is kept elsewhere, as in
-	// a key management service. Each request then waits for that service, when it has started and
-	// has its connection.
+	// Key is an ed25519.PrivateKey, such as ParseKey returns, or one that is kept elsewhere, as in a
+	// key management service. In that case each request waits for the service, after the request has
+	// started and has its connection.
 	Key crypto.Signer
 
 	// Agent is the origin at which the key directory is found, such as "https://bot.example.com".
@@ -153,7 +153,8 @@ func (s *Signer) KeyID() string { return s.id }
 // is made too early, before there is a connection.
 //
 // A request to http, and one that has a Signature-Input already, is sent as it is. If the key
-// fails, the request fails. A request is never changed.
+// fails, the request fails. The caller's request is never changed, as the signature is set on a
+// copy.
 //
 // A 401 or 403 may ask by Accept-Signature for another signature than was sent. If this key can
 // make that signature, and the body can be sent again, the request is sent once more. Later

@@ -35,8 +35,8 @@ var ErrPrivate = errors.New("not a public address")
 // Refused with [ErrPrivate] are loopback, private, link-local, multicast, carrier-grade NAT and
 // benchmark addresses, those of the clouds' metadata services, reserved and unspecified ones, and
 // all of these inside of IPv6 (mapped, compatible, translated, NAT64, 6to4, Teredo). An address
-// that base.Proxy returns is exempt, since the proxy then resolves names and decides. With a proxy
-// too, localhost and a non-public address that is written in the URL are refused. If your network
+// that base.Proxy returns is exempt, since the proxy then resolves names and decides. Even with a
+// proxy, localhost and a non-public address that is written in the URL are refused. If your network
 // has a NAT64 with a prefix of its own (RFC 6052, section 2.2), Transport can't see which IPv4
 // address is meant. Then only the NAT64 decides. Configure the NAT64 to block private addresses.
 //
@@ -45,8 +45,9 @@ var ErrPrivate = errors.New("not a public address")
 //
 // A nil base is http.DefaultTransport. A base that dials by itself (Dial, DialContext, DialTLS or
 // DialTLSContext, except those of http.DefaultTransport) can't be made safe. The copy then returns
-// an error for every request. So does the copy of nil if http.DefaultTransport isn't an
-// *http.Transport. To allow an address of your own network, use base without Transport.
+// an error for every request. If base is nil, and http.DefaultTransport isn't an *http.Transport,
+// the copy returns this error as well. To allow an address of your own network, use base without
+// Transport.
 func Transport(base *http.Transport) *http.Transport {
 	if base == nil {
 		var ok bool

@@ -12,9 +12,9 @@
 // the budget nears its end. A process that spends nothing for about a second gives back its unspent
 // pages and bytes. It also does so at Close. So a process may be refused while another one still
 // has a few in hand, and a process that is killed takes its chunk along. A chunk is at most 8
-// pages, or more if the process spends more in two seconds. For an hour after a kill chunks are
-// smaller, a half after one kill and an eighth after seven. A warning may come early as well, by
-// the chunks of other processes.
+// pages, or more if the process spends more in two seconds. For an hour after a process was killed,
+// chunks are smaller. They have half the size after one kill, and an eighth after seven. A warning
+// may come early as well, by the chunks of other processes.
 //
 // # When the server loses data
 //
@@ -27,10 +27,11 @@
 // The server can't learn what it granted in its last second to processes that were then killed, or
 // were cut off for those seven seconds. Then a limit may be passed by these grants. Keep the
 // server's data (appendonly yes). With replicas, set min-replicas-to-write, since two concurrent
-// masters would grant twice. If the server forbids INFO, the process sees it by the counter alone.
+// masters would grant twice. If the server forbids INFO, a process sees a loss of data by the
+// counter alone.
 //
-// A call that arrives late, or twice, counts once or not at all. It has a number, and an end on the
-// server's clock.
+// A call that arrives late, or twice, counts once or not at all. Each call has a number, and a time
+// by the server's clock after which it isn't accepted.
 package redisbudget
 
 import (
@@ -291,13 +292,14 @@ func (b *Budget) host(name string) *chunk {
 	return h
 }
 
-// Check implements [budget.Budget]. It asks the server when this process has nothing in
-// hand, and takes a chunk then. While nothing is granted it returns nil.
+// Check implements [budget.Budget]. It asks the server when this process has nothing in hand, and
+// takes a chunk then. In the seconds after a loss of data, in which nothing is granted, it returns
+// nil.
 func (b *Budget) Check(ctx context.Context, host string, start time.Time) error {
 	return b.withPage(ctx, host, start, false)
 }
 
-// Reserve implements [budget.Budget]. While nothing is granted it waits.
+// Reserve implements [budget.Budget]. In the seconds after a loss of data it waits.
 func (b *Budget) Reserve(ctx context.Context, host string) ([]budget.Warning, error) {
 	if err := b.withPage(ctx, host, time.Time{}, true); err != nil {
 		return nil, err

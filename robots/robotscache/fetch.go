@@ -263,10 +263,11 @@ type fetchKey struct{}
 //	lease, err := hosts.Acquire(wait, key, floor)
 //	sent()
 //
-// From Queue to sent, Config.Timeout stands still, because a host isn't unreachable while we wait
-// for the end of our own block. If every caller of this robots.txt has a deadline, wait has the
-// latest of them, so that a request that would start too late can fail immediately. It is never
-// done before the last caller has left. The hop itself is sent with req's own context.
+// The time from Queue to sent doesn't count for Config.Timeout. The request waits there for our own
+// limits, which says nothing about the host. If every caller of this robots.txt has a deadline,
+// wait has the latest of them, so that a request that would start too late can fail immediately.
+// The context wait is never done before the last caller has left. The hop itself is sent with req's
+// own context.
 //
 // With any other context Queue returns ctx, and sent does nothing. sent may be called more than
 // once, and from any goroutine.

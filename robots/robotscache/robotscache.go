@@ -25,8 +25,8 @@
 //
 // A redirect to another site, of another registrable domain, is followed only if that host's
 // robots.txt, which is fetched first, allows it. The origin is unreachable if that robots.txt
-// forbids the URL or can't be fetched. It is also unreachable if the chain of such fetches comes
-// back to a site that waits for it, or would reach a fourth site.
+// forbids the URL or can't be fetched. It is also unreachable if these fetches lead back to a site
+// that waits for them, or would lead to a fourth site.
 //
 // A redirect counts as "other 3xx" if it has no Location, or leads to a URL that isn't http or
 // https or is longer than 8 KiB. If the body has a registered content coding that we didn't ask
@@ -72,10 +72,10 @@ import (
 // Config sets how long robots.txt is used, and its substitute while it can't be fetched. The zero
 // value is RFC 9309.
 type Config struct {
-	// TTL is how long a response is used at most before robots.txt is fetched again, up to 24 h
-	// (RFC 9309, section 2.4). A server's Cache-Control may shorten it to its max-age less Age, but
-	// not below 5 min. no-cache and no-store count as 5 min. The default is 1 h, or up to 24 h by
-	// Cache-Control.
+	// TTL is how long a response is used at most before robots.txt is fetched again, up to 24 h (RFC
+	// 9309, section 2.4). A server's Cache-Control may shorten it to its max-age less Age, but not
+	// below 5 min. no-cache and no-store count as 5 min. If TTL is zero, a response is used for 1 h,
+	// and Cache-Control may also lengthen this, up to 24 h.
 	TTL time.Duration
 
 	// DenyTTL is how long an unreachable origin isn't asked again, unless its Retry-After is
@@ -198,7 +198,7 @@ type Event struct {
 // An Entry is the robots.txt in force for one origin, or its substitute. It is immutable. Cache.Get
 // returns it.
 type Entry struct {
-	Rules  *robots.Rules // never nil, and allow nothing if Denied
+	Rules  *robots.Rules // never nil, and allow nothing if Denied, except those of PeekStale
 	Denied bool          // unreachable, and OnUnreachable is Deny, so that nothing may be fetched until Expires
 	Stale  bool          // unreachable, and Rules are the last good copy's
 
@@ -209,8 +209,8 @@ type Entry struct {
 	Reason     string    // why Denied, Stale or low
 	Expires    time.Time // when robots.txt is fetched again
 
-	// Err is Reason as an error, nil if Reason is empty. It wraps that of the fetch, up to 2 KiB and
-	// without certificates.
+	// Err is Reason as an error, nil if Reason is empty. It wraps the error of the fetch, whose text
+	// is cut at 2 KiB, and whose certificates are removed.
 	Err error
 
 	text *text // of Rules; nil: none
@@ -294,7 +294,7 @@ func New(cfg Config, cl Client) (*Cache, error) {
 	}, nil
 }
 
-// WithDefaults returns cfg with every field that is zero set to the meaning of its zero. Use it to
+// WithDefaults returns cfg with the default in each field that is zero. Use it to
 // show or record a Config. Don't pass the result to New if TTL was zero. New takes the 1 h as a
 // bound, and Cache-Control can't lengthen it any more.
 func (cfg Config) WithDefaults() Config {
@@ -379,8 +379,8 @@ func (c *Cache) Get(ctx context.Context, u *url.URL) (*Entry, error) {
 	return &s.Entry, nil
 }
 
-// Hit is Get without waiting. It returns the Entry of u's origin if that is fresh at the given
-// time, and nothing is left to be reported to Observe. Use it if you have just read the clock,
+// Hit is Get without waiting. It returns the Entry of u's origin if that Entry is fresh at the
+// given time, and if Observe has had all Events about it. Use it if you have just read the clock,
 // because reading it costs half as much as a hit. If ok is false, call Get.
 func (c *Cache) Hit(u *url.URL, now time.Time) (*Entry, bool) {
 	s := stateOf(u, c.memory.use)
@@ -409,9 +409,9 @@ func (c *Cache) Peek(u *url.URL) (*Entry, bool) {
 	return &s.Entry, true
 }
 
-// PeekStale is Peek for an Entry that may be out of date. An Entry that is Denied has the Rules of
-// the last good copy, if there is one. It is for pacing the fetch of robots.txt itself, for which
-// the old crawl-delay is the best guess. Call Get before you fetch a page.
+// PeekStale is Peek for an Entry that may be out of date. Here an Entry that is Denied has the
+// Rules of the last good copy, if there is one. It is for pacing the fetch of robots.txt itself,
+// for which the old crawl-delay is the best guess. Call Get before you fetch a page.
 func (c *Cache) PeekStale(u *url.URL) (*Entry, bool) {
 	s := stateOf(u, c.memory.peek)
 	if s == nil {

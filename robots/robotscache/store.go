@@ -10,12 +10,12 @@ import (
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
-// A Store keeps raw robots.txt beyond the life of a Cache, so that a crawl that is resumed needn't
-// fetch them all again, and shares them with other processes. The Cache loads a record when it
-// knows nothing of an origin, or its state is out of date. It saves one after each response of an
-// origin, such as a 2xx, the 304 that confirms it, or a 4xx or 3xx by which there are no rules.
-// While an origin is unreachable, the Cache saves the last record again with Until and Reason. So
-// the last good copy isn't lost, and not every run of a crawler asks the origin.
+// A Store keeps raw robots.txt beyond the life of a Cache, so that a resumed crawl needn't fetch
+// them all again. It also shares them with other processes. The Cache loads a record when it knows
+// nothing of an origin, or its state is out of date. It saves one after each response of an origin,
+// such as a 2xx, the 304 that confirms it, or a 4xx or 3xx by which there are no rules. While an
+// origin is unreachable, the Cache saves the last record again with Until and Reason. So the last
+// good copy isn't lost, and not every run of a crawler asks the origin.
 //
 // A Store never harms the crawl. A record that can't be loaded counts as none, and errors are only
 // reported, as Event.StoreErr. Its methods are called from many goroutines, one at a time for an
@@ -30,10 +30,10 @@ type Store interface {
 	Save(ctx context.Context, origin string, r Record) error
 
 	// Lock returns when no other process is fetching origin's robots.txt, and keeps others from it
-	// until unlock is called, or until this process is dead, which the Store finds out by itself.
-	// The Cache loads once more then, and fetches only if that record isn't fresh. After an error
-	// it fetches without the lock. A Store may return immediately. Then several processes may fetch
-	// at the same time.
+	// until unlock is called, or until this process is dead, which the Store finds out by itself. When
+	// Lock has returned, the Cache loads the record once more, and fetches only if the record isn't
+	// fresh. After an error it fetches without the lock. A Store may return immediately. Then several
+	// processes may fetch at the same time.
 	Lock(ctx context.Context, origin string) (unlock func(), err error)
 }
 
