@@ -4,12 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
-	"net/http"
-	"strings"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -17,47 +13,8 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/shoptest"
 )
-
-// A shop has pages, and filters that show nothing new. They combine.
-type shop struct {
-	mu       sync.Mutex
-	requests map[string]int
-	order    []string // of the first requests for each URL
-}
-
-const (
-	shopItems = 40
-	values    = 14 // of each of two filters
-)
-
-func (s *shop) RoundTrip(req *http.Request) (*http.Response, error) {
-	s.mu.Lock()
-	uri := req.URL.RequestURI()
-	if s.requests[uri] == 0 {
-		s.order = append(s.order, uri)
-	}
-	s.requests[uri]++
-	s.mu.Unlock()
-	var body strings.Builder
-	body.WriteString("<p>Shop")
-	item, isItem := strings.CutPrefix(req.URL.Path, "/item/")
-	if isItem {
-		name := strings.Map(func(r rune) rune { return r - '0' + 'a' }, item) // in lines all digits are one
-		fmt.Fprintf(&body, "<p>All about %s", name)
-	} else {
-		for i := range shopItems {
-			fmt.Fprintf(&body, "<a href=/item/%d>x</a>", i)
-		}
-		for i := range values * values {
-			fmt.Fprintf(&body, `<a href="/?color=%d&amp;size=%d">y</a>`, i%values, i/values)
-		}
-	}
-	return &http.Response{
-		StatusCode: http.StatusOK, Request: req, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {"text/html"}}, Body: io.NopCloser(strings.NewReader(body.String())),
-	}, nil
-}
 
 // A dying queue is that of a process which is killed at one of its calls: neither this call nor a
 // later one reaches the server.
@@ -133,7 +90,7 @@ func TestAHundredKillsKeepLevels(t *testing.T) {
 	)
 	random := rand.New(rand.NewPCG(seed, 0))
 	database, conn := ownTables(t, "levels")
-	site := &shop{requests: make(map[string]int)}
+	site := new(shoptest.Shop)
 	killed := 0
 	levels := map[string]int{}
 	isOver := false
@@ -162,24 +119,18 @@ func TestAHundredKillsKeepLevels(t *testing.T) {
 		q.db.Close() // without giving its hosts back
 		exec(t.Context(), t, conn, "UPDATE politeness_worker SET until = now() - interval '1 minute'")
 	}
-	const urls = 1 + shopItems + values*values + 1 // with robots.txt
-	if killed < kills || len(site.requests) != urls || len(levels) > 0 {
-		t.Errorf("%d of %d URLs were asked for, after %d kills of seed %d", len(site.requests), urls, killed, seed)
+	if killed < kills || len(site.Requests) != shoptest.URLs || len(levels) > 0 {
+		t.Errorf("%d of %d URLs were asked for, after %d kills of seed %d", len(site.Requests), shoptest.URLs, killed, seed)
 	}
-	filters := 0
-	for _, uri := range site.order[:shopItems*5/4] {
-		if !strings.HasPrefix(uri, "/item/") {
-			filters++
-		}
-	}
-	if filters > shopItems/4 {
-		t.Errorf("%d of the first %d URLs weren't items: %q", filters, shopItems*5/4, site.order[:shopItems*5/4])
+	first := site.First[:shoptest.Items*5/4]
+	if shoptest.Others(first) > shoptest.Items/4 {
+		t.Errorf("%d of the first %d URLs weren't items: %q", shoptest.Others(first), len(first), first)
 	}
 	all := 0
-	for n := range maps.Values(site.requests) {
+	for n := range maps.Values(site.Requests) {
 		all += n
 	}
-	t.Logf("%d kills: %d requests for %d URLs", killed, all, urls)
+	t.Logf("%d kills: %d requests for %d URLs", killed, all, shoptest.URLs)
 }
 
 // levelsOf returns the levels of the URLs that wait.
@@ -203,7 +154,7 @@ func levelsOf(t *testing.T, conn *pgx.Conn) map[string]int {
 }
 
 // crawlShop crawls the shop until the Queue dies. Then it returns errKilled.
-func crawlShop(t *testing.T, site *shop, q crawl.Queue) error {
+func crawlShop(t *testing.T, site *shoptest.Shop, q crawl.Queue) error {
 	t.Helper()
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "TestBot/1.0 (+https://example.com/bot)", Base: site,

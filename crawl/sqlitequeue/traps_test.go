@@ -4,56 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/crawl/sqlitequeue"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/shoptest"
 )
-
-// A shop has pages, and filters that show nothing new.
-type shop struct {
-	mu       sync.Mutex
-	requests map[string]int
-	order    []string
-}
-
-const (
-	items  = 40
-	values = 14 // of each of two filters
-)
-
-func (s *shop) RoundTrip(req *http.Request) (*http.Response, error) {
-	s.mu.Lock()
-	s.requests[req.URL.RequestURI()]++
-	s.order = append(s.order, req.URL.RequestURI())
-	s.mu.Unlock()
-	var body strings.Builder
-	body.WriteString("<p>Shop")
-	item, isItem := strings.CutPrefix(req.URL.Path, "/item/")
-	if isItem {
-		name := strings.Map(func(r rune) rune { return r - '0' + 'a' }, item) // in lines all digits are one
-		fmt.Fprintf(&body, "<p>All about %s", name)
-	} else {
-		for i := range items {
-			fmt.Fprintf(&body, "<a href=/item/%d>x</a>", i)
-		}
-		for i := range values * values {
-			fmt.Fprintf(&body, `<a href="/?color=%d&amp;size=%d">y</a>`, i%values, i/values)
-		}
-	}
-	return &http.Response{
-		StatusCode: http.StatusOK, Request: req, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {"text/html"}}, Body: io.NopCloser(strings.NewReader(body.String())),
-	}, nil
-}
 
 // A dying queue is that of a process which is killed at one of its calls: neither this call nor a
 // later one reaches the file.
@@ -126,19 +86,14 @@ func TestRealPagesGoFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer q.Close()
-	site := &shop{requests: make(map[string]int)}
+	site := new(shoptest.Shop)
 	if err := crawlShop(t, site, q); err != nil {
 		t.Fatal(err)
 	}
-	others := 0
-	for _, path := range site.order[:items*5/4] {
-		if !strings.HasPrefix(path, "/item/") {
-			others++
-		}
-	}
-	if others > items/4 || len(site.requests) != 2+items+values*values {
+	first := site.Order[:shoptest.Items*5/4]
+	if shoptest.Others(first) > shoptest.Items/4 || len(site.Requests) != shoptest.URLs {
 		t.Errorf("%d of the first %d requests weren't for items; %d URLs were asked for: %q",
-			others, items*5/4, len(site.requests), site.order[:items*5/4])
+			shoptest.Others(first), len(first), len(site.Requests), first)
 	}
 }
 
@@ -148,7 +103,7 @@ func TestAHundredKillsKeepLevels(t *testing.T) {
 	const seed = 62
 	random := rand.New(rand.NewPCG(seed, 0))
 	path := filepath.Join(t.TempDir(), "urls.db")
-	site := &shop{requests: make(map[string]int)}
+	site := new(shoptest.Shop)
 	kills := 0
 	isOver := false
 	for !isOver {
@@ -189,18 +144,18 @@ func TestAHundredKillsKeepLevels(t *testing.T) {
 		}
 	}
 	all := 0
-	for _, n := range site.requests {
+	for _, n := range site.Requests {
 		all += n
 	}
-	const urls = 1 + items + values*values + 1 // with robots.txt
-	if len(site.requests) != urls {
-		t.Errorf("%d of %d URLs were asked for, after %d kills of seed %d", len(site.requests), urls, kills, seed)
+	if len(site.Requests) != shoptest.URLs {
+		t.Errorf("%d of %d URLs were asked for, after %d kills of seed %d", len(site.Requests), shoptest.URLs, kills, seed)
 	}
-	t.Logf("%d kills: %d requests for %d URLs", kills, all, urls)
+	t.Logf("%d kills: %d requests for %d URLs", kills, all, shoptest.URLs)
 }
 
 // crawlShop crawls the shop until the Queue dies. Then it returns errKilled.
-func crawlShop(t *testing.T, site *shop, q crawl.Queue) error {
+func crawlShop(t *testing.T, site *shoptest.Shop, q crawl.Queue) error {
+	t.Helper()
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "TestBot/1.0 (+https://example.com/bot)", Base: site,
 		Hosts: hostlimit.Config{Delay: hostlimit.Delay{DangerouslyNone: true}, Concurrency: 1},

@@ -10,8 +10,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/go-politeness/politeness/crawl"
 )
 
 const (
@@ -99,12 +97,5 @@ func cgit(t *testing.T) *software {
 // TestCgit: the commits and files of a repository come long before all differences, versions and
 // archives.
 func TestCgit(t *testing.T) {
-	s := cgit(t)
-	const most = 8
-	inOrder := crawled(t, s, crawl.TrapsIgnored, most)
-	last := crawled(t, s, crawl.TrapsLast, most)
-	isSlower := inOrder.all > 0 && last.all > inOrder.all
-	if last.all == 0 || last.all > 4*s.pages || isSlower {
-		t.Errorf("%d requests for %d pages, and %d in order (0: not within %d a page)", last.all, s.pages, inOrder.all, most)
-	}
+	comparesOrders(t, cgit(t), 8, 4)
 }

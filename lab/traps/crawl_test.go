@@ -89,3 +89,15 @@ func crawled(t *testing.T, s *software, how crawl.Traps, most int) *visit {
 	t.Logf("%d of %d pages, %d requests: %v", len(v.had), s.pages, v.requests, summary)
 	return v
 }
+
+// comparesOrders crawls s in the order of its links and with the rule. Both end after most requests a
+// page. With the rule at most withRule are needed, and no more than without it.
+func comparesOrders(t *testing.T, s *software, most, withRule int) {
+	t.Helper()
+	inOrder := crawled(t, s, crawl.TrapsIgnored, most)
+	last := crawled(t, s, crawl.TrapsLast, most)
+	isSlower := inOrder.all > 0 && last.all > inOrder.all
+	if last.all == 0 || last.all > withRule*s.pages || isSlower {
+		t.Errorf("%d requests for %d pages, and %d in order (0: not within %d a page)", last.all, s.pages, inOrder.all, most)
+	}
+}

@@ -15,8 +15,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/go-politeness/politeness/crawl"
 )
 
 const (
@@ -147,12 +145,5 @@ func freeAddress(t *testing.T) string {
 
 // TestMediaWiki: articles come before most versions, differences and special pages.
 func TestMediaWiki(t *testing.T) {
-	s := mediawiki(t)
-	const most = 20
-	inOrder := crawled(t, s, crawl.TrapsIgnored, most)
-	last := crawled(t, s, crawl.TrapsLast, most)
-	isSlower := inOrder.all > 0 && last.all > inOrder.all
-	if last.all == 0 || last.all > 3*s.pages || isSlower {
-		t.Errorf("%d requests for %d pages, and %d in order (0: not within %d a page)", last.all, s.pages, inOrder.all, most)
-	}
+	comparesOrders(t, mediawiki(t), 20, 3)
 }
