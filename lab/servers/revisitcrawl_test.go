@@ -154,7 +154,8 @@ func TestACrawlComesBack(t *testing.T) {
 					t.Errorf("%d pages are %s, want %d", changes[change], change, n)
 				}
 			}
-			log := readCombined(t, r.path("combined.log"))
+			answered := host.Answers - host.Refused.None
+			log := readCombined(t, waitForLines(t, r.path("combined.log"), answered))
 			log.wants(t, same, "200")
 			log.wants(t, edited, "200 200")
 			log.wants(t, touched, "200 200")
@@ -235,12 +236,8 @@ type answered struct {
 
 var combinedLine = regexp.MustCompile(`\[([^\]]+)\] "GET (?:http://[^/ ]+)?/(\S+) HTTP/1\.1" (\d{3}) (\d+|-) `)
 
-func readCombined(t *testing.T, path string) answers {
+func readCombined(t *testing.T, text []byte) answers {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
 	log := make(answers)
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for lines.Scan() {
