@@ -19,13 +19,13 @@ type answer struct {
 	status  int           // 0: no response
 	header  http.Header
 	hints   hints.Hints
-	quota   time.Duration    // until the rate limit that has nothing left is reset; 0: none counts
+	quota   time.Duration    // until the rate limit that is used up is reset; 0: no rate limit counts
 	effect  hostlimit.Effect // change of the host's state by the response
 	// The kind of request, because some statuses are about the request: see hostlimit.Outcome.
 	page        bool
 	conditional bool
 
-	revised bool // the effect is that of a refusal which was found late
+	revised bool // the effect is that of a refusal which Call.Refuse or Call.Ban has reported
 	handed  bool // the caller has its body, which ends the try
 }
 
@@ -124,14 +124,15 @@ func (a *answer) recordEnd(s *subject, p *page, start *start, read int64, err er
 	s.recorder.Pass(s.ctx, &d)
 }
 
-// longestFresh is the longest time for which a record calls a response fresh: a site that says more
-// than a month says "for ever", and means a file that gets a new name.
+// longestFresh is the longest time for which a record calls a response fresh: a site that states
+// more than a month means "for ever", as for a file whose name changes with its content.
 const longestFresh = 30 * 24 * time.Hour
 
 // blockedBy returns the rule that decided the length of a block.
 func blockedBy(o hostlimit.Outcome, length time.Duration) string {
 	by := "by the backoff policy"
-	// The block is as long as the longer of the two asks, or the only one, to the second.
+	// The block is as long as the longer of the two waits that the host asks for, to within a
+	// second.
 	longest := length - time.Second
 	switch {
 	case o.RetryAfter > 0 && o.RetryAfter > longest:
@@ -149,8 +150,8 @@ func blockedBy(o hostlimit.Outcome, length time.Duration) string {
 func success(status int) bool { return status/100 == 2 }
 
 // bodiless reports whether resp ended with its headers, so that nothing is left to be read or
-// closed. A ContentLength of 0 alone doesn't say so: many a RoundTripper leaves it unset, and in
-// HTTP/2 trailers may follow.
+// closed. A ContentLength of 0 isn't enough: many a RoundTripper leaves it unset, and in HTTP/2
+// trailers may follow.
 func bodiless(req *http.Request, resp *http.Response) bool {
 	if resp.Body == nil || resp.Body == http.NoBody {
 		return true
@@ -162,7 +163,7 @@ func bodiless(req *http.Request, resp *http.Response) bool {
 		resp.Body = http.NoBody
 		return true
 	}
-	// The body that HTTP/2 has for none is of a type without fields.
+	// For a response without a body, net/http's HTTP/2 has a body whose type has no fields.
 	announcesNone := resp.ContentLength == 0 || req.Method == http.MethodHead
 	if resp.ProtoMajor == 2 && announcesNone && reflect.TypeOf(resp.Body).Size() == 0 {
 		resp.Body = http.NoBody

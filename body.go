@@ -18,8 +18,8 @@ import (
 )
 
 // A body is a response's body on its way to the caller. It holds the slot of its host until EOF,
-// Close or a failed read, whichever comes first, or until openBodies finds that it holds it for
-// nothing. A net.Conn continues after a deadline for its reads.
+// Close or a failed read, whichever comes first, or until openBodies finds that nobody uses the
+// body. A net.Conn can be read again after its read deadline.
 type body struct {
 	io.ReadCloser // Base's
 	lease         hostlimit.Lease
@@ -28,7 +28,7 @@ type body struct {
 	ctx           context.Context // of the exchange: when it ends, the connection is closed
 	open          *openBodies     // nil: b isn't one of them
 	limit         int64           // most bytes that the caller may read; 0: unlimited
-	read          atomic.Int64    // bytes that were read, ahead too
+	read          atomic.Int64    // bytes that were read, also ahead
 	done          atomic.Bool     // the slot is released
 	closed        atomic.Bool     // by the caller
 	dropped       atomic.Bool     // the caller has dropped the body, and can't close it any more
@@ -42,7 +42,7 @@ type body struct {
 
 	// Guarded by open.mu.
 	list.Linked[body]             // in open.bodies
-	listed            bool        // it is in there
+	listed            bool        // the body is in open.bodies
 	seen              bool        // a sweep has found it
 	leaving           bool        // leave was called
 	ahead             bool        // readAhead was called
@@ -73,8 +73,8 @@ func (b *body) guard(resp *http.Response) *http.Response {
 	ours := *resp
 	s := &sentinel{body: b, theirs: resp, ours: &ours}
 	ours.Body = s
-	// A cleanup runs outside of every bubble of testing/synctest, and in a goroutine that is there for
-	// all cleanups of the process: it sets the mark and nothing else.
+	// A cleanup runs outside of every bubble of testing/synctest, and in the one goroutine of all
+	// cleanups of the process. So it only sets the mark.
 	runtime.AddCleanup(s, func(dropped *atomic.Bool) { dropped.Store(true) }, &b.dropped)
 	return &ours
 }
@@ -85,7 +85,7 @@ func (s *sentinel) Read(p []byte) (int, error) {
 	if err == io.EOF { //nolint:errorlint // a Reader's end is io.EOF itself
 		s.ours.Trailer = s.theirs.Trailer // it is complete now
 	}
-	runtime.KeepAlive(s) // also while the body's site is slow
+	runtime.KeepAlive(s) // s counts as used until here, also if the site is slow
 	return n, err
 }
 
@@ -112,7 +112,7 @@ type bodyReader interface {
 // writes, and may be a net.Conn. Then the result writes too, and is one.
 func (b *body) wrap() io.ReadCloser {
 	type closeWriter interface{ CloseWrite() error }
-	type below struct{ net.Conn } // whose Read and Close are deeper than b's
+	type below struct{ net.Conn } // embedded more deeply than b, so b's Read and Close count
 	// A caller finds the body's further methods by a type assertion, so the result has those
 	// methods of Base's body, and no others.
 	switch w := b.ReadCloser.(type) {
@@ -148,9 +148,9 @@ func (b *body) wrap() io.ReadCloser {
 	return b
 }
 
-// isForgettable reports whether b's slot would be lost if the caller dropped b. It isn't if it has
-// been read ahead, or will be once a request waits. A length of 0 is that of a RoundTripper which
-// has the body in its memory, and has set none.
+// isForgettable reports whether b's slot would be lost if the caller dropped b. The slot isn't lost
+// if b has been read ahead, or will be once a request waits. A length of 0 comes from a
+// RoundTripper that has the body in memory and sets no length.
 func (b *body) isForgettable() bool {
 	_, writes := b.ReadCloser.(io.Writer)
 	return !writes && !b.done.Load() && b.length != 0 && !(b.isShort() && b.isOnItsWay())
@@ -226,7 +226,7 @@ func (b *body) receive(p []byte) (int, error) {
 		err = b.reader.cause(err)
 		b.over = err
 		if b.reads.Load() == readsAhead && b.ctx.Err() != nil {
-			b.settle(err) // the connection was closed from here, while a request waits for the slot
+			b.settle(err) // this process has closed the connection, while a request waits for the slot
 		} else {
 			b.finish(err)
 		}

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// isBuffered reports whether n bytes of body, a response's of http.Transport over HTTP/1, have come
-// already, so that a read doesn't wait. It reports false for every other body, and if the fields of
-// net/http's bodies have changed since this was written.
+// isBuffered reports whether n bytes of body have come already, so that a read doesn't wait. It
+// knows only the bodies of http.Transport over HTTP/1. It reports false for every other body, and
+// if the fields of net/http's bodies have changed since this was written.
 func isBuffered(body io.ReadCloser, n int64) bool {
 	v := reflect.ValueOf(body)
 	if !isOfNetHTTP(v) || v.Type().Elem().Name() != "bodyEOFSignal" {
@@ -45,7 +45,7 @@ func isOfNetHTTP(v reflect.Value) bool {
 // A layout has the indexes of fields; -1: there is no such field.
 type layout struct {
 	body int // of net/http's bodyEOFSignal: a *body of net/http
-	src  int // of that: an *io.LimitedReader
+	src  int // of net/http's body: an *io.LimitedReader
 	r, w int // of bufio.Reader
 }
 
@@ -77,8 +77,9 @@ func indexOf(t reflect.Type, name string, kind reflect.Kind) int {
 	return field.Index[0]
 }
 
-// step returns the pointer in the field with that index, an interface, of the struct that v points
-// to. ok is false if there is none, or none of the type want; nil is any.
+// step returns the pointer in a field of the struct that v points to. The field is an interface. ok
+// is false if there is no such field or pointer, or if the pointer isn't of type want. If want is
+// nil, every type will do.
 func step(v reflect.Value, index int, want reflect.Type) (pointer reflect.Value, ok bool) {
 	if index < 0 || index >= v.Elem().NumField() {
 		return v, false

@@ -156,8 +156,8 @@ func (l *answered) revise(why string, banned bool) hostlimit.Effect {
 	return effect
 }
 
-// answer notes the response to the request, for Refuse and Ban. c isn't nil: last would be
-// allocated for each request.
+// answer notes the response to the request, for Refuse and Ban. The caller checks that c isn't nil.
+// Otherwise last would be allocated for each request, also for those without a Call.
 func (c *Call) answer(last answered) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,8 +202,8 @@ func (c *Call) isOnce() bool { return c != nil && c.Once }
 
 func (c *Call) isProbe() bool { return c != nil && c.probe }
 
-// meaning returns cause, the error of the request's context, as the host's state is to see it: see
-// Once.
+// meaning returns the error that the host's state gets for cause, the error of the request's
+// context: see Once.
 func (c *Call) meaning(cause error) error {
 	// A context's own error says nothing about a host; a timeout of the network does.
 	if c.isOnce() && errors.Is(cause, context.DeadlineExceeded) {

@@ -141,8 +141,8 @@ func (c *charge) deadline() (end time.Time, running bool, err error) {
 	return known, true, nil
 }
 
-// outlasts refuses a request that can start at start at the earliest, if the budget's time is over
-// then. It returns nil if the end has moved, because a shared budget was renewed.
+// outlasts refuses a request whose earliest start is start, if the budget's time is over then. It
+// returns nil if the end has moved, because a shared budget was renewed.
 func (c *charge) outlasts(start time.Time) error {
 	err := c.check(start)
 	if err == nil {
@@ -163,7 +163,8 @@ func (c *charge) reserve() error {
 	if err != nil {
 		return c.exceeded(StageBudget, err)
 	}
-	// By its window refund knows, after a wait across midnight, that the page is of yesterday.
+	// By the window, refund knows after a wait across midnight that the page is of yesterday's
+	// budget.
 	c.page = pageReserved
 	c.subject.window = c.budget.Window()
 	return nil
@@ -237,7 +238,7 @@ func (c *charge) exceeded(stage Stage, err error) error {
 }
 
 // tellLoss reports why a budget that is kept over processes couldn't be read or kept, once for each
-// cause. It counts by itself meanwhile.
+// cause. Meanwhile the budget counts in the memory of this process.
 func (c *charge) tellLoss() {
 	if kept, ok := c.budget.(interface{ Lost() error }); ok {
 		c.subject.lose(kept.Lost())

@@ -59,7 +59,7 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 	group.SetLimit(16)
 	// A panic of a function of the user's continues in the caller's goroutine, once all have ended.
 	thrown := make(chan any, len(byOrigin))
-	// The URLs of an origin are asked one after the other: all but the first find its robots.txt.
+	// The URLs of an origin are checked one after the other: only the first fetches its robots.txt.
 	for _, indexes := range byOrigin {
 		group.Go(func() error {
 			defer func() { thrown <- recover() }()
@@ -79,7 +79,7 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 		rethrow(<-thrown)
 	}
 	for i, err := range errs {
-		// An error about a context is the caller's, and one for all URLs.
+		// An error of the context isn't about a single URL, so it gets no URL.
 		if e, ok := errors.AsType[*Error](err); ok {
 			errs[i] = fmt.Errorf("%s: %w", printable.Text(e.URL), err)
 		} else if allows[i] {

@@ -55,7 +55,7 @@ func (g *headerGuard) stop(name string) bool {
 	g.found = name
 	conn := g.conn
 	if secure, ok := conn.(*tls.Conn); ok {
-		conn = secure.NetConn() // which sends no goodbye, for which it would wait
+		conn = secure.NetConn() // whose Close doesn't wait until a TLS alert is sent
 	}
 	if conn != nil {
 		conn.Close()

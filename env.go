@@ -48,7 +48,7 @@ func (c Config) WithEnv() (Config, error) {
 	changed.Robots.DenyTTL = cmp.Or(deny, c.Robots.DenyTTL)
 	if d, ok := e.Duration("ROBOTS_DEFAULT_DELAY_SECONDS", time.Second, env.Longest); ok {
 		changed.Hosts.Delay = scaled(c.Hosts.Delay, d)
-		// The error is to name the variable, and not Config.Hosts as that of New does.
+		// New's error would name Config.Hosts. This one names the variable.
 		if err := (hostlimit.Config{Concurrency: 1, Delay: changed.Hosts.Delay}).Validate(); err != nil {
 			v, _ := e.Text("ROBOTS_DEFAULT_DELAY_SECONDS")
 			err = fmt.Errorf("politeness: environment variable ROBOTS_DEFAULT_DELAY_SECONDS=%s: %w", v, err)

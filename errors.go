@@ -90,7 +90,7 @@ func (e *Error) Error() string {
 	if e.Host != "" {
 		s += printable.Text(e.Host) + ": "
 	}
-	reason := evidence.RedactURL(fmt.Sprint(e.Err)) // a server may have made it
+	reason := evidence.RedactURL(fmt.Sprint(e.Err)) // its text may come from a server
 	s += string(e.Stage) + ": " + printable.Clipped(reason, 1<<10)
 	if !e.RetryAt.IsZero() {
 		s += "; retry at " + e.RetryAt.UTC().Format(time.RFC3339)

@@ -25,9 +25,10 @@ func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	result, err := trip.sendHop()
 	if err != nil {
 		refused := &robotscache.RefusedError{Err: err}
-		// The user's own rule, or a URL that can't be asked for, needs no second try of robotscache.
+		// If the user's own rule refuses, or the URL can't be requested, robotscache needs no
+		// second try.
 		if e, ok := errors.AsType[*Error](err); ok && (e.Stage == StageRequest || e.Stage == StageRule) {
-			refused.Final = e.Err.Error() // whenever it is asked for
+			refused.Final = e.Err.Error() // also at every later fetch
 		}
 		return nil, refused
 	}
@@ -50,7 +51,7 @@ func (trip *trip) sendHop() (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	// Until the new robots.txt is there, the crawl-delay of the old one holds.
+	// Until the new robots.txt is there, the crawl-delay of the old one applies.
 	entry, known := trip.t.robots.PeekStale(trip.original.URL)
 	if known {
 		trip.page.floor = entry.Rules.Floor(time.Now())

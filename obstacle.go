@@ -90,7 +90,7 @@ func (trip *trip) obstacle() obstacle {
 	return o
 }
 
-// heldSlots says that all slots of a host are held, and by which request.
+// heldSlots returns the text that all slots of a host are in use, and by which request.
 func heldSlots(state *hostlimit.HostState) string {
 	text := fmt.Sprintf("%d of %d slots are in use", state.InFlight, state.Slots)
 	if state.SilentBy != "" {
@@ -112,8 +112,8 @@ func delayName(source string) string {
 }
 
 // logOnce writes the first refusal for lack of time to the log, if nothing is recorded: a program
-// that drops such errors would lose its pages without a word. A crawler with a Call has an eye on
-// them itself.
+// that drops such errors would lose its pages without a word. A crawler with a Call handles such
+// errors itself.
 func (trip *trip) logOnce(refusal error) {
 	s := &trip.subject
 	if s.recorder != nil || s.kind != kindPage || s.call != nil {

@@ -29,7 +29,7 @@ import (
 type openBodies struct {
 	mu      sync.Mutex
 	bodies  list.List[body, *body]
-	waiting map[string]int // requests that wait for a turn, by host; none: nobody does
+	waiting map[string]int // requests that wait for a turn, by host
 	due     time.Time      // of the timer of the next sweep; zero: none has run
 	swept   time.Time      // beginning of the last sweep
 }
@@ -154,7 +154,8 @@ func (o *openBodies) look(b *body) (isNew bool) {
 	case b.unwatch == nil:
 		b.unwatch = context.AfterFunc(b.ctx, func() { b.leave(errForgoing) })
 	}
-	// A place of Hosts.MaxInFlight, or of the host's site, is held for requests of other keys too.
+	// A short body is read ahead even if no request waits for its host: it also holds a place of
+	// Hosts.MaxInFlight and of its site.
 	if !b.ahead && b.isShort() && b.isOnItsWay() {
 		b.ahead = true
 		go b.readBeside()

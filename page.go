@@ -70,7 +70,7 @@ func (p *page) wantsPreferences() bool {
 // lost returns the error of a robots.txt that can't be fetched; nil: it was, or it is ignored.
 func (p *page) lost() error {
 	e := p.entry
-	// A stale copy holds on: only its renewal has failed.
+	// A stale copy still applies: only its renewal has failed.
 	if e == nil || e.Err == nil || e.Stale {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (p *page) refusal() error {
 	if err := p.lost(); err != nil {
 		return err
 	}
-	// A verdict that isn't about the page's use is that of a rule.
+	// If the verdict isn't about the page's use, it comes from a rule.
 	err := p.reserved(p.verdict.Preferences)
 	if err == nil {
 		v := p.verdict
@@ -226,7 +226,7 @@ func (p *page) recordDirectives(now time.Time) {
 }
 
 // preferences returns the preferences for the page's use as far as the page has been read. A body
-// may be closed while it is read, so the page's own preferences stay with the index.
+// may be closed while it is read, so p.head keeps the page's own preferences, under a lock.
 func (p *page) preferences() robots.Preferences {
 	if p.head == nil {
 		return p.verdict.Preferences

@@ -16,7 +16,7 @@ import (
 
 // policyOf returns the promises of a Transport made of cfg, with every default filled in.
 func policyOf(cfg *Config, product string, hosts hostlimit.Config, spend budget.Limits) *evidence.Policy {
-	perSite := hosts.PerSite // of a limiter that doesn't know it 0, which is no promise
+	perSite := hosts.PerSite // 0 if the limiter doesn't know it: then nothing is promised
 	// A promise is the value in force: a zero that means a default is recorded as the default.
 	hosts = hosts.WithDefaults()
 	p := &evidence.Policy{

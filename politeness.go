@@ -225,7 +225,7 @@ type Transport struct {
 	maxWait   time.Duration             // longest wait for a turn
 	robots    *robotscache.Cache        // nil: robots.txt is ignored
 	kin       *kin                      // of the Transports with the same limiter; nil: not known
-	self      weak.Pointer[Transport]   // for others that ask the same hosts
+	self      weak.Pointer[Transport]   // for the notes about hosts, see rivals.go
 	recorder  *recorder.Recorder        // nil: nothing is recorded
 	trips     atomic.Uint64             // number of the last trip
 	budgetEnd atomic.Pointer[time.Time] // end of the budget's time; nil until it is known

@@ -112,7 +112,7 @@ func RefuseHosts(path string) (*HostList, error) {
 
 // Refuse is a Config.Refuse. It returns an error for requests to the hosts of the list.
 func (l *HostList) Refuse(req *http.Request) error {
-	// The user's HostKey may group hosts; the file has names.
+	// The file has names of hosts, but the user's HostKey may group hosts.
 	why, ok := l.file.Find(hostname.Key(req.URL.Host))
 	if !ok {
 		return nil

@@ -58,7 +58,7 @@ func (l *ResponseLimits) check(resp *http.Response, method string, empty bool) e
 	head := method == http.MethodHead
 	contentType := first(resp.Header, "Content-Type")
 	hasBody := !empty && !head && resp.StatusCode != http.StatusNoContent
-	hasType := contentType != "" || hasBody // without a field it has the type of RFC 9110, section 8.3
+	hasType := contentType != "" || hasBody // without the field, RFC 9110, section 8.3, applies
 	if hasType && len(l.Accept)+len(l.Reject) > 0 {
 		mediaType := mediatype.Of(contentType)
 		if !l.accepts(mediaType) {

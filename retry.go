@@ -77,7 +77,7 @@ func (trip *trip) retry(r result) (again bool, err error) {
 	if trip.isBlockedUntil(at) {
 		return true, trip.again() // the wait for the turn is as long, and in the queue of the host
 	}
-	// To discard the response at hand is a part of the wait.
+	// The time for discarding the response is a part of the wait.
 	if err := contexts.Sleep(&trip.turn.wait, time.Until(at)); err != nil {
 		return false, s.giveUp(StageTurn, err, givenUp{})
 	}
@@ -138,7 +138,7 @@ func (trip *trip) inTime(start time.Time) bool {
 		if next.Sub(start) > t.maxWait {
 			return false // its turn would be refused
 		}
-		start = next // a block: of another answer, or of the policy
+		start = next // a block by another response, or by the policy
 	}
 	if deadline, ok := ctx.Deadline(); ok && !start.Before(deadline) {
 		return false
@@ -186,16 +186,16 @@ func (trip *trip) again() error {
 	return nil
 }
 
-// discard drains and closes a response that the caller won't see, which releases its lease. That
-// may take as long as there is to wait anyway, but a second at least and five at most, where Base's
-// bodies end with the context. To cut one of more than 64 KiB costs less than to read it.
+// discard drains and closes a response that the caller won't see, which releases its lease. If
+// Base's bodies end with the context, that takes no longer than wait, with a minimum of one second
+// and a maximum of five. A body of more than 64 KiB is cut, which costs less than to read it.
 func (trip *trip) discard(r result, wait time.Duration) {
 	trip.retrying = true
 	defer func() {
 		trip.retrying = false
 		trip.answer.handed = false // the caller has no body of it
 	}()
-	resp, _ := trip.handOver(r) // limits are for other answers
+	resp, _ := trip.handOver(r) // the caller doesn't see it, so a refusal by its headers doesn't matter
 	if resp.Body == nil {
 		return
 	}
@@ -203,6 +203,6 @@ func (trip *trip) discard(r result, wait time.Duration) {
 	ctx := &trip.try.ctx
 	most := min(max(wait, time.Second), 5*time.Second)
 	defer time.AfterFunc(most, func() { ctx.Cancel(context.Canceled) }).Stop()
-	// One byte more than it reads finds the end of a body of just that length.
+	// The one byte more finds the end of a body of exactly 64 KiB.
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10+1)
 }

@@ -14,15 +14,15 @@ import (
 	"github.com/go-politeness/politeness/hostlimit/memory"
 )
 
-// Two limiters of one process that ask one host give it both their rates. A program that makes a
-// Transport for each goroutine or request does that unnoticed. So each request that goes out on a
-// socket leaves a note of its host and its limiter, and the first request that finds a recent note
-// of another limiter warns.
+// If two limiters of one process send to one host, the host gets the sum of their rates. A program
+// that makes a Transport for each goroutine or request does that unnoticed. So each request that
+// goes out on a socket leaves a note of its host and its limiter, and the first request that finds
+// a recent note of another limiter warns.
 
 const (
 	rivalTime = time.Minute // a note is recent for so long
-	noteSpots = 1024        // hosts that have a note, at most
-	nameTime  = time.Second // for the names of two limiters, which a server may have to give
+	noteSpots = 1024        // most hosts that have a note
+	nameTime  = time.Second // limit on asking for the names of two limiters, perhaps of a server
 )
 
 // notes are those of the process. A host has its spot by its hash, where a later host replaces it.
@@ -41,7 +41,7 @@ type note struct {
 	warned bool // of the host
 }
 
-// A rival is a limiter that has asked the host of a request, too.
+// A rival is another limiter that has sent to the host of a request.
 type rival struct {
 	kin *kin
 	by  *Transport // one that has the limiter; nil: it isn't used any more
@@ -57,7 +57,7 @@ func (t *Transport) noteRequest(host uint64, now time.Time) *rival {
 	by := n.by
 	age := now.Sub(n.at)
 	isSameHost := n.host == host
-	isRecent := isSameHost && age >= 0 && age < rivalTime // in a synctest bubble the clock is another one
+	isRecent := isSameHost && age >= 0 && age < rivalTime // a note of another synctest bubble may be of any time
 	warned := isSameHost && n.warned
 	n.host = host
 	n.at = now
@@ -72,7 +72,7 @@ func (t *Transport) noteRequest(host uint64, now time.Time) *rival {
 	if other == nil {
 		other = new(kin)
 	}
-	// Where many limiters ask many hosts, one warning is enough for each limiter.
+	// If many limiters send to many hosts, one warning is enough for each limiter.
 	wasWarned := t.kin.hasWarned.Swap(true)
 	wasOtherWarned := other.hasWarned.Swap(true)
 	if wasWarned || wasOtherWarned {
@@ -90,7 +90,7 @@ func socketHost(u *url.URL, conn net.Conn) uint64 {
 	}
 	hash := maphash.String(hostSeed, u.Host)
 	if u.Scheme == "https" {
-		hash++ // the port that isn't written is another one
+		hash++ // another port, if u.Host has none
 	}
 	// Servers of tests that run side by side may be reached under one name.
 	if remote.IP.IsLoopback() {

@@ -45,7 +45,7 @@ type sendContext struct {
 	contexts.Cancelable
 	turn  *turn
 	head  *pagehead.Head // head that headOf finds in a response; may be nil
-	rules interface {    // refuses a start that came late, and that the request has waited for or not
+	rules interface {    // of the trip: they refuse a late start, and note the connection
 		recheck(start time.Time, waited bool) error
 		connected(conn net.Conn)
 	}
@@ -192,7 +192,7 @@ func (c *sendContext) restart() refusedStart {
 	last := &turn.start
 	connect := time.Since(last.Start)
 	resent := c.sent
-	// The connection was there at once, so the site sees the request when the start says.
+	// The connection was there at once, so the site sees the request at the stamped start.
 	if !resent && connect <= punctual {
 		c.sent = true
 		return refusedStart{}
@@ -215,7 +215,7 @@ func (c *sendContext) restart() refusedStart {
 			return refusedStart{err: err}
 		}
 	} else {
-		turn.recordNews(last) // nothing else will be on record of it
+		turn.recordNews(last) // the rest of this start isn't recorded
 	}
 	asked := time.Now()
 	grant, err := turn.lease.Start(ctx)
@@ -247,8 +247,8 @@ func (c *sendContext) awaitResend(ctx context.Context, last *start) error {
 	if turn.maxSent > 0 && turn.sent >= turn.maxSent {
 		return errNoTry
 	}
-	turn.recordStart() // before a rule that forbids a further one
-	// The site may have seen the start before, so the gap to that holds as well.
+	turn.recordStart() // before anything can forbid a further start
+	// The site may have seen the previous start, so the gap after that one applies as well.
 	until := last.Start.Add(last.Delay)
 	if time.Until(until) > longWait {
 		turn.recordWait(waitCause{

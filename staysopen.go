@@ -83,8 +83,8 @@ func isStream(kind string) bool {
 	return kind == "text/event-stream" || kind == "multipart/x-mixed-replace"
 }
 
-// admitsUpgrade refuses a request for another protocol if the host has as many such connections
-// as it may have: without a slot for the next one it would keep that of a page.
+// admitsUpgrade refuses a request for another protocol if the host has as many such connections as
+// it may have. A further one would occupy a slot for pages.
 func (trip *trip) admitsUpgrade() error {
 	most := trip.t.cfg.Upgrades
 	asks := first(trip.req.Header, "Upgrade") != ""
@@ -98,7 +98,7 @@ func (trip *trip) admitsUpgrade() error {
 }
 
 // stayOpen frees the slot of a response that stays open. It returns the lease that its body has:
-// one that is released already, or the given one where the response keeps its slot.
+// one that is released already, or the given one if the response keeps its slot.
 func (trip *trip) stayOpen(resp *http.Response, lease hostlimit.Lease) hostlimit.Lease {
 	kind, most := trip.t.stayOf(resp)
 	key := stayKey{trip.subject.host, kind}
@@ -117,7 +117,7 @@ func (trip *trip) stayOpen(resp *http.Response, lease hostlimit.Lease) hostlimit
 	return releasedLease{lease}
 }
 
-// closeStay is called behind the record of the end of an exchange: no log shows more of them open
+// closeStay is called after the end of an exchange was recorded. So no log shows more of them open
 // than there were.
 func (trip *trip) closeStay() {
 	if trip.stay.kind != ends {

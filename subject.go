@@ -33,7 +33,7 @@ type subject struct {
 	tally     *tally.Tally
 	ctx       context.Context // the caller's
 	call      *Call           // of ctx; may be nil
-	waits     context.Context // of every wait before the request is sent: ends with ctx, or earlier
+	waits     context.Context // bounds every wait before the request is sent: ends with ctx, or earlier
 	gone      bool            // ctx had ended before the request was made: it has waited for nothing
 	kind      kind
 	method    string
@@ -59,7 +59,7 @@ func (s *subject) fail(stage Stage, retryAt time.Time, err error) error {
 	if s.kind == kindPage {
 		s.tally.Refuse(reasonOf(stage, err))
 	}
-	// The error may be another one that came just before the caller left: that stays a refusal.
+	// An error of another kind, which came just before the caller left, stays a refusal.
 	if cause := context.Cause(s.waits); cause != nil && (contexts.Left(err) || errors.Is(err, cause)) {
 		s.call.excuse()
 		isDeadline := errors.Is(s.waits.Err(), context.DeadlineExceeded)
@@ -84,8 +84,8 @@ func wrapping(err, cause error) error {
 	return err
 }
 
-// giveUp records that the request ended before its start, where that was to take the place of
-// another one, and returns the error.
+// giveUp records that the request ended before its start, and returns the error. instead is the
+// start that this one was to replace.
 func (s *subject) giveUp(stage Stage, err error, instead givenUp) error {
 	s.report(evidence.Failed, func(d *evidence.Decision) {
 		d.Reason = "ended before its start: " + string(stage)
@@ -96,8 +96,8 @@ func (s *subject) giveUp(stage Stage, err error, instead givenUp) error {
 	return s.fail(stage, time.Time{}, err)
 }
 
-// report records a decision about the request, if anything is recorded: fill sets the type's
-// fields beside those of the request. Records of every request call describe instead, which
+// report records a decision about the request, if anything is recorded. describe sets the fields of
+// the request, and fill those of the type. Records of every request call describe instead, which
 // allocates nothing.
 func (s *subject) report(typ evidence.Type, fill func(d *evidence.Decision)) {
 	if s.recorder == nil {

@@ -688,14 +688,14 @@ func (trip *trip) isAsked(resp *http.Response) bool {
 	}
 	target, err := resp.Location()
 	if err != nil {
-		return true // it leads nowhere
+		return true // not a valid target, so nothing is followed
 	}
 	next := &http.Request{Method: http.MethodGet, URL: hostname.URL(target), Host: target.Host}
 	return trip.t.cfg.HostKey(next) == trip.subject.host
 }
 
-// describeQuestion sets the fields of o that describe the request. Otherwise a response to one kind
-// of request would count for another.
+// describeQuestion sets the fields of o that describe the request. Without them, a response to one
+// kind of request would count for another.
 func (trip *trip) describeQuestion(o *hostlimit.Outcome) {
 	req := trip.req
 	o.Method = req.Method

@@ -253,7 +253,7 @@ func (t *turn) recordWait(c waitCause) {
 // Waits implements hostlimit.Watcher.
 func (t *turn) Waits(w hostlimit.Wait) {
 	c := waitCause{hold: w.Hold, until: w.Until, why: w.String()}
-	if w.Hold == "delay" { // the others have a cause that is no rule of a delay
+	if w.Hold == "delay" { // only then is the cause a rule of a delay
 		c.delay = w.Delay
 		c.source = w.Cause
 	}
@@ -277,8 +277,8 @@ const (
 	waits          // Acquire waits
 )
 
-// Done implements context.Context. Acquire calls it when it begins to wait: bodies may hold the
-// slots for nothing.
+// Done implements context.Context. Acquire calls it when it begins to wait. Then openBodies looks
+// for bodies that nobody uses but that hold slots.
 func (w *waitContext) Done() <-chan struct{} {
 	if w.state.CompareAndSwap(acquires, waits) {
 		w.turn.open.wait(w.turn.subject.host, 1)
