@@ -154,7 +154,7 @@ func (a Adaptive) Move(usual time.Duration, o *Outcome) (atOnce, halfway float64
 		return 0, 0, false, false
 	}
 	latency := max(0, float64(o.Latency))
-	halfway = -1                         // no formula moves the delay half the way
+	halfway = -1                         // -1: no formula wants the delay to move halfway to its result
 	raise = !answered || o.Status >= 400 // a host that fails fast isn't asked faster
 	if a.set&squared != 0 {
 		atOnce = latency * (latency / float64(time.Second))
@@ -163,7 +163,8 @@ func (a Adaptive) Move(usual time.Duration, o *Outcome) (atOnce, halfway float64
 		halfway = latency * a.factor
 	}
 	if a.set&slower != 0 {
-		// Nothing counts up to one and a half times the usual time, all from three times on.
+		// Up to 1.5 times the usual time, nothing of latency counts. From three times on, all of it
+		// does.
 		above := 2*latency - 3*float64(usual)
 		halfway = max(halfway, a.slowed*min(latency, max(0, above)))
 	}

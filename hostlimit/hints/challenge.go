@@ -33,7 +33,7 @@ func Challenge(resp *http.Response) string {
 // A mark is a field by which a vendor marks its challenges.
 type mark struct {
 	name  string // canonical
-	words string // values that do, between spaces; empty: all, with the statuses of a refusal
+	words string // values that mark a challenge, between spaces; empty: all, if the status is that of a refusal
 }
 
 var marks = [...]mark{
@@ -41,7 +41,7 @@ var marks = [...]mark{
 	{name: "X-Amzn-Waf-Action", words: " challenge captcha "},
 	{name: "X-Vercel-Mitigated", words: " challenge "},
 	{name: "X-Px-Blocked", words: " 1 true "},
-	{name: "X-Datadome"}, // stands on each page that DataDome has let pass as well
+	{name: "X-Datadome"}, // DataDome also sets it on each page that it has let pass
 	{name: "X-Dd-B"},
 }
 

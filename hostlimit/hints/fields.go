@@ -26,8 +26,8 @@ func RetryAfter(h http.Header) (value string, wait time.Duration) {
 	return retryAfter(h, retries)
 }
 
-// retryAfter returns the Retry-After that counts. others are the names of the fields that say the
-// same in other words.
+// retryAfter returns the Retry-After that counts. others are the names of the fields that mean
+// Retry-After but have another name.
 func retryAfter(h http.Header, others []string) (value string, wait time.Duration) {
 	if len(h["Retry-After"]) == 0 && len(others) == 0 { // nearly always
 		return "", 0
@@ -60,8 +60,8 @@ func retryAfter(h http.Header, others []string) (value string, wait time.Duratio
 	return value, wait
 }
 
-// others returns the names of the fields that say Retry-After in other words, and of those in which
-// a rate limit may have nothing left, each in order.
+// others returns the names of the fields that mean Retry-After but have another name, and of those
+// by which a rate limit may be used up, each in order.
 func others(h http.Header) (retries, remainders []string) {
 	for name, lines := range h { // nearly always in vain, so the quickest test comes first
 		switch {
@@ -76,14 +76,14 @@ func others(h http.Header) (retries, remainders []string) {
 	return retries, remainders
 }
 
-// isRetry reports whether a field's name says Retry-After in other words, as Retry-After-Ms does.
+// isRetry reports whether a field means Retry-After but has another name, such as Retry-After-Ms.
 func isRetry(name string) bool {
 	plain := plainName(name)
 	return plain != "retryafter" && (strings.Contains(plain, "retryafter") || strings.Contains(plain, "retryin"))
 }
 
-// isRemaining reports whether a field has the number of requests that a rate limit leaves, as
-// X-RateLimit-Remaining, Rate-Limit-Remaining and X-RateLimit-Remaining-short have.
+// isRemaining reports whether a field has the number of requests that a rate limit leaves. Examples
+// are X-RateLimit-Remaining, Rate-Limit-Remaining and X-RateLimit-Remaining-short.
 func isRemaining(name string) bool {
 	plain := plainName(name)
 	return strings.Contains(plain, "ratelimit") && strings.Contains(plain, "remaining")
@@ -101,11 +101,11 @@ func inMilliseconds(name string) bool {
 		strings.HasSuffix(plain, "milliseconds")
 }
 
-// rateLimit returns the fields of a rate limit of which nothing is left, its older forms as
-// "remaining=0, reset=30", and the time until it is reset. remainders are the names of the fields
-// of older forms. Both results are zero if something is left, or if no field can be read.
+// rateLimit returns the fields of a rate limit that is used up, and the time until it is reset. It
+// writes older forms as "remaining=0, reset=30". remainders are the names of the fields of older
+// forms. Both results are zero if something is left, or if no field can be read.
 func rateLimit(h http.Header, remainders []string) (string, time.Duration) {
-	// A server that sends the newer form has its say there, whatever older ones it sends beside.
+	// If a server sends the newer form, its older ones don't count.
 	if values := h["Ratelimit"]; len(values) != 0 {
 		fields := strings.Join(values, ", ")
 		reset, _ := backoff.RateLimit(fields)
@@ -128,8 +128,8 @@ func rateLimit(h http.Header, remainders []string) (string, time.Duration) {
 	return text, longest
 }
 
-// resetOf returns the lines of the field that says when the rate limit is reset of which the field
-// remaining has the number of requests that are left. It is empty if there is none.
+// resetOf returns the lines of the field with the reset of a rate limit. remaining is the name of
+// the field with its remaining requests. The result is empty if there is no such field.
 func resetOf(h http.Header, remaining string) string {
 	limit := strings.Replace(plainName(remaining), "remaining", "", 1)
 	var lines []string

@@ -25,7 +25,7 @@ func formulas(s *scene) {
 		{hostlimit.Longest(hostlimit.Squared, hostlimit.Proportional(0.5)), [][3]time.Duration{
 			{200, 200 * ms, 52500 * us}, {200, 15 * ms, 30 * ms}, {200, age, 60 * ms},
 		}},
-		{hostlimit.Slower(1), [][3]time.Duration{ // at first nothing is usual, then 16 ms are
+		{hostlimit.Slower(1), [][3]time.Duration{ // before the first page no time is usual, then 16 ms are
 			{404, 20 * ms, 12500 * us},
 			{200, 16 * ms, 12500 * us / 2},
 			{200, 24 * ms, 5 * ms},
@@ -47,7 +47,7 @@ func formulas(s *scene) {
 			t.lease.Observe(hostlimit.Outcome{Status: int(a[0]), Latency: a[1]})
 			s.done(t)
 			t = s.take()
-			if t.Delay < a[2] || t.Delay >= a[2]+time.Microsecond { // a limiter may count in them
+			if t.Delay < a[2] || t.Delay >= a[2]+time.Microsecond { // a limiter may count in microseconds
 				s.Errorf("%v: after %d in %v the delay is %v, want %v", c.adaptive, a[0], a[1], t.Delay, a[2])
 			}
 			s.done(t)
@@ -67,7 +67,7 @@ func slowAnswer(s *scene) {
 }
 
 func slowRefuses(s *scene) {
-	// No turn comes before the response does, however busy the machine is.
+	// The delay is so long that no turn comes before the response, even on a busy machine.
 	s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: age / 32, Adaptive: hostlimit.Throttle(1), Ceiling: age}})
 	first := s.take()
 	defer s.behind()()
@@ -88,7 +88,7 @@ func retryAfterPolicy(s *scene) {
 			s.Errorf("AtLeast %v: Retry-After %v beside the policy's %v blocks until %v", atLeast, tick, age, e.Until)
 		}
 	}
-	// It counts as any.
+	// A refusal with Retry-After counts as any other.
 	s.use(hostlimit.Config{Delay: unpaced, Backoff: backoff.Doubling{Start: age}})
 	s.answer(s.take(), 429, tick)
 	s.answer(s.take(), 429, tick)

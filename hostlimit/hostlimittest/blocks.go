@@ -15,7 +15,7 @@ import (
 
 func blockHolds(s *scene) {
 	s.use(hostlimit.Config{Delay: paced, Concurrency: 1})
-	first := s.take() // its slot holds the others until the block does
+	first := s.take() // the others wait for its slot until there is a block
 	var until atomic.Pointer[time.Time]
 	var wg sync.WaitGroup
 	for range 6 {
@@ -43,7 +43,7 @@ func blockRefuses(s *scene) {
 	first := s.take()
 	begin := time.Now()
 	var wg sync.WaitGroup
-	for range 3 { // in the queue, or coming when it is blocked: both are refused
+	for range 3 { // they are in the queue, or come during the block: both are refused
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(s.Context(), age/2)
 			defer cancel()
@@ -161,8 +161,8 @@ func earlierRefusal(s *scene) {
 		s.Errorf("probe %v, started %v, blocked until %v", t.Probe, t.Start, second.Until)
 	}
 	s.answer(t, 200, 0)
-	// Once the block is lifted the refusal still counts as part of it, but its Retry-After is
-	// obeyed.
+	// The block is lifted now. The late refusal still counts as part of the block, but its
+	// Retry-After is obeyed.
 	at := time.Now()
 	e := s.answer(d, 429, 12*tick)
 	if !e.Blocked || e.Refusals != 0 || e.Until.Before(at.Add(4*tick)) {
@@ -302,7 +302,7 @@ func storm(s *scene) {
 	s.audit()
 }
 
-// refusedLate ends a turn with a success, and finds then that it was a refusal.
+// refusedLate ends a turn with a success, and then revises the success into a refusal.
 func (s *scene) refusedLate(t *turn, banned bool) hostlimit.Effect {
 	s.Helper()
 	success := hostlimit.Outcome{Status: 200}

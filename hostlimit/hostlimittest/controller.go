@@ -117,10 +117,10 @@ func handOutlives(s *scene) {
 		refused(until, "the owner has called")
 	}
 	restart()
-	s.block(tick, "and called again") // the Store alone knows that there is a longer one
-	refused(until, "")                // of two blocks that meet either reason will do
+	s.block(tick, "and called again") // only the Store knows that there is a longer block
+	refused(until, "")                // two blocks were merged: either reason will do
 	restart()
-	s.clear() // the same
+	s.clear() // only the Store knows of the block
 	t := s.take()
 	if t.Probe {
 		s.Error("the first request after Clear is a probe")
@@ -286,7 +286,7 @@ func blockStopsAStart(s *scene) {
 	defer second.Release()
 	ended := make(chan error)
 	go func() {
-		_, err := gated.Start(s.Context()) // waits: the booking of the second is the last start
+		_, err := gated.Start(s.Context()) // waits, because the last start is the booking of the second request
 		ended <- err
 	}()
 	time.Sleep(5 * tick)
@@ -326,7 +326,7 @@ func clearLifts(s *scene) {
 		s.Errorf("after Clear refusals go on being counted: %+v", e)
 	}
 	s.clear()
-	s.clear() // twice is no fault
+	s.clear() // a second Clear isn't an error
 	s.done(s.take())
 }
 

@@ -59,7 +59,7 @@ func RunIn(t *testing.T, in func(*testing.T, func(*testing.T)), newLimiter New) 
 	}
 }
 
-// A scenario is one test of a Limiter of its own.
+// A scenario is one test, with a separate Limiter.
 type scenario struct {
 	name    string
 	run     func(*scene)

@@ -114,7 +114,7 @@ func (l *life) took(floor time.Duration) *turn {
 	return t
 }
 
-// held reports whether the process that took t continues.
+// held reports whether t belongs to the present process.
 func (l *life) held(t *turn) bool {
 	for _, o := range l.turns {
 		if o == t {
@@ -238,7 +238,7 @@ func gapFromTheEnd(l *life) {
 	l.step()
 	if l.held(t) {
 		t.lease.Observe(hostlimit.Outcome{Status: 200})
-		time.Sleep(60 * tick) // longer than a start may be kept too late
+		time.Sleep(60 * tick) // longer than a saved start may be late
 		at = time.Now()
 		t.lease.Release()
 		time.Sleep(60 * tick) // a limiter that is shared may hear of the end a little later

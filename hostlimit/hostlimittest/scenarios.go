@@ -10,8 +10,8 @@ import (
 const (
 	tick = 20 * time.Millisecond
 	age  = time.Hour
-	// A limiter that asks a server knows its clock as well as a reply is quick: on a busy machine,
-	// not very.
+	// A limiter that asks a server knows the server's clock only to within the time of a reply,
+	// which is long on a busy machine.
 	skew = time.Second
 )
 

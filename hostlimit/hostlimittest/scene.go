@@ -49,8 +49,7 @@ func newKey() string {
 	return fmt.Sprintf("%d-%d.test", time.Now().UnixNano(), keys.Add(1))
 }
 
-// use makes the limiter. A scenario that doesn't say how long it would wait has all the
-// time in the world.
+// use makes the limiter. If a scenario sets no MaxWait, its requests wait as long as needed.
 func (s *scene) use(cfg hostlimit.Config) {
 	s.Helper()
 	cfg.MaxWait = cmp.Or(cfg.MaxWait, 100*age)
@@ -66,7 +65,7 @@ func (s *scene) useAsItIs(cfg hostlimit.Config) {
 
 // try takes a turn.
 func (s *scene) try(ctx context.Context, key string, floor time.Duration) (*turn, error) {
-	// A limiter that waits where it should refuse fails the scenario and doesn't hang it.
+	// If a limiter waits instead of refusing, the scenario fails and doesn't hang.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer time.AfterFunc(stuck, cancel).Stop()
@@ -110,8 +109,8 @@ func (s *scene) takeKey(key string, floor time.Duration) *turn {
 	return t
 }
 
-// insistent takes a turn on the scene's key, and comes back where a busy machine made the
-// wait for it too long.
+// insistent takes a turn on the scene's key, and tries again if a busy machine made the wait for it
+// too long.
 func (s *scene) insistent() *turn {
 	s.Helper()
 	for begin := time.Now(); ; {
@@ -135,7 +134,7 @@ func (s *scene) next(floor time.Duration) time.Time {
 	return t
 }
 
-// behind has a request wait in the queue, with all the time in the world, until leave is called.
+// behind has a request wait in the queue, without a deadline, until leave is called.
 func (s *scene) behind() (leave func()) {
 	ctx, cancel := context.WithCancel(s.Context())
 	gone := make(chan struct{})
@@ -152,7 +151,7 @@ func (s *scene) behind() (leave func()) {
 	}
 }
 
-// hurries has a request wait in the queue which has no more time than that.
+// hurries has a request wait in the queue for timeout at most.
 func (s *scene) hurries(timeout time.Duration) (ended <-chan error) {
 	end := make(chan error, 1)
 	go func() {
@@ -254,7 +253,7 @@ func (s *scene) auditStart(key string, book []*turn, i int) {
 			flying++
 		}
 	}
-	mayHaveExpired := len(t.TakenBack) > 0 || s.cfg.LeaseTTL != 0 // then the book has turns that are over
+	mayHaveExpired := len(t.TakenBack) > 0 || s.cfg.LeaseTTL != 0 // the book may have turns that were taken back
 	if flying > t.Slots && !mayHaveExpired {
 		s.Errorf("%s: %d requests in flight at start %d, which has %d slots", key, flying, t.Seq, t.Slots)
 	}

@@ -61,7 +61,7 @@ func releaseUnstarted(s *scene) {
 	if time.Since(begin) > age/2 || t.WaitDelay > age/2 {
 		s.Errorf("after turns that never started, a start waited %v", t.WaitDelay)
 	}
-	// The gap of before is owed still.
+	// The gap after the previous start still applies.
 	s.done(t)
 	ctx, cancel := context.WithTimeout(s.Context(), age/2)
 	defer cancel()
@@ -86,7 +86,7 @@ func startAgain(s *scene) {
 	t := s.take()
 	time.Sleep(2 * tick)
 	for range 3 {
-		s.again(t) // its own delay doesn't hold it
+		s.again(t) // it doesn't wait for its own delay
 		time.Sleep(tick)
 	}
 	if n := s.next(0); n.Before(t.Start.Add(age)) {

@@ -154,7 +154,7 @@ func cancelled(s *scene) {
 	cancel()
 	s.done(holder)
 	wg.Wait()
-	s.whole = true // with a turn lost, the numbers have a hole
+	s.whole = true // if a turn were lost, the numbers would have a hole
 	s.audit()
 }
 
@@ -403,7 +403,7 @@ func perSite(s *scene) {
 	for i := range 3 {
 		defer s.done(s.takeKey(fmt.Sprintf("n%d.%s", i, domain), 0))
 	}
-	s.done(s.takeKey(newKey(), 0)) // nobody waits for another site
+	s.done(s.takeKey(newKey(), 0)) // another site isn't affected
 	s.audit()
 }
 
@@ -434,7 +434,7 @@ func next(s *scene) {
 		s.Errorf("next start on a new key is %v", n)
 	}
 	t := s.take()
-	for range 3 { // it takes nothing
+	for range 3 { // Next takes no turn
 		if n := s.next(0); n.Before(t.Start.Add(age)) || n.After(t.Start.Add(age+age/2)) {
 			s.Errorf("next start is %v, want %v", n, t.Start.Add(age))
 		}

@@ -111,7 +111,7 @@ func (s *scene) as(l *listener) context.Context {
 	return context.WithValue(s.Context(), (*hostlimit.Watcher)(nil), l)
 }
 
-// heard waits for the one Wait that l receives while a request of its own waits, which then leaves.
+// heard waits for the one Wait that l receives while its request waits. The request then leaves.
 func (s *scene) heard(l *listener) (w hostlimit.Wait, after time.Duration) {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.as(l))

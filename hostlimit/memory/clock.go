@@ -18,9 +18,10 @@ func (m *Limiter) now() time.Duration {
 func (m *Limiter) begin() {
 	m.base = time.Now()
 	if store, ok := m.config.Store.(interface{ Since() time.Time }); ok {
-		m.made = laterOf(m.made, store.Since()) // another process had it before
+		m.made = laterOf(m.made, store.Since()) // until then another process used the Store
 	}
-	// If New ran in another bubble, or the clock was set since, the shorter time is right or safe.
+	// If New ran in another bubble, or the clock was set since, the shorter time is right, or leads
+	// to the longer wait.
 	byWall := m.base.Round(0).Sub(m.made.Round(0))
 	m.born = -max(0, min(m.base.Sub(m.made), byWall))
 }

@@ -62,10 +62,10 @@ func (m *Limiter) act(ctx context.Context, key string, change func(h *host, star
 	now := m.now()
 	h := sh.get(key, now)
 	if h.active != nil {
-		h.active.refresh(now) // the time before the change is accounted to the block before it
+		h.active.refresh(now) // the time until now belongs to the block before the change
 	}
 	change(h, sh.starts, now)
-	act := h.act() // before the requests that the act refuses, whose errors would report it too
+	act := h.act() // taken first, because the errors of the requests that it refuses would report it too
 	if a := h.active; a != nil {
 		a.probe = nil // no request waits for its answer any more
 		a.changed(now, false)

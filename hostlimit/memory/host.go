@@ -105,16 +105,16 @@ func (h *host) pace(s stamp) {
 	if h.origin == ofNew {
 		h.origin = ofOther
 	}
-	if s.by != noStart { // else the last stamp was cancelled, and nothing is owed
+	if s.by != noStart { // else the last stamp was cancelled, so no gap follows it
 		h.raise(h.adaptive, byAdaptive)
 		h.raise(h.refusals().Learned, byLearned)
 	}
 }
 
 // raise makes the gap after the last start d if that is longer, and reports whether it is. A
-// shorter delay holds from the next start on only: the gap was promised.
+// shorter delay applies only from the next start on: the gap was promised.
 func (h *host) raise(d time.Duration, by source) bool {
-	if d <= h.gap || h.source == noStart { // nothing is owed to a start that never was
+	if d <= h.gap || h.source == noStart { // there was no start, so there is no gap
 		return false
 	}
 	h.gap = d
@@ -184,7 +184,7 @@ func (h *host) change(
 	}
 	e := step(&s.Refusals, t)
 	if s.Lessons != lessons {
-		h.countAnew(now) // the next lesson takes the time per page since this one
+		h.countAnew(now) // the next lesson is taught by the time per page since this one
 		h.raise(s.Learned, byLearned)
 	}
 	if e.Cleared {
@@ -235,7 +235,8 @@ func (h *host) owing() refusals {
 	o.ForgetPages()
 	o.takenBack = nil
 	if !h.isBooked() {
-		// A booking isn't owed for yet, and the gaps to the starts before it are over.
+		// A booking isn't a start yet, so no gap follows it. The gaps of the starts before it are
+		// over.
 		o.next = max(o.next, h.earliest(0))
 	}
 	return o

@@ -63,9 +63,9 @@ func (l *lease) enter(c *caller) (hostlimit.Grant, *waiter, error) {
 			return l.granted(), nil, nil
 		}
 	}
-	// The stamp of before paces no other request: this one has not reached the wire.
+	// The previous stamp paces no other request: this request wasn't sent.
 	a.cancelStamp(l)
-	a.queue.First.signal() // it may be earlier now
+	a.queue.First.signal() // the head may start earlier now
 	if err != nil {
 		return hostlimit.Grant{}, nil, err
 	}
@@ -88,7 +88,7 @@ func (a *active) startNow(l *lease, now time.Duration) {
 		a.refuseLate(now)
 	}
 	if a.lacks != free || a.h.earliest(0) < next {
-		a.queue.First.signal() // it waits for the delay now and has no place, or its time comes earlier
+		a.queue.First.signal() // the head waits for the delay now and needs no place, or may start earlier
 	}
 }
 
@@ -133,7 +133,7 @@ func (l *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 func (l *lease) learn(o hostlimit.Outcome) hostlimit.Effect {
 	sh := l.sh
 	m := sh.m
-	means := m.rules.Meaning(&o) // under no lock: the policy's list of statuses may be long
+	means := m.rules.Meaning(&o) // before the lock, because the policy's list of statuses may be long
 
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -160,11 +160,11 @@ func (l *lease) learn(o hostlimit.Outcome) hostlimit.Effect {
 	sh.forgive(h, now)
 	l.before = h.refusals().Counts()
 
-	// A server that can't answer may hold the request up, as a tarpit does: that time is the host's
-	// only from the second such answer in a row on.
+	// A server that fails may hold the request up, as a tarpit does. That time counts as the host's
+	// response time only from the second such answer in a row on.
 	isLonger := means != rules.Unsure && h.adapt(l, o)
 	var e hostlimit.Effect
-	if means != rules.Success || asks || h.kept != nil { // else it changes the delay at most
+	if means != rules.Success || asks || h.kept != nil { // else o changes at most the delay
 		e = h.observe(m.rules, l, &o, now, sh.starts)
 	}
 	if means == rules.Unsure && h.refusals().InARow() > 1 {
@@ -172,7 +172,7 @@ func (l *lease) learn(o hostlimit.Outcome) hostlimit.Effect {
 	}
 	if a != nil {
 		if e.Blocked || e.Cleared || a.probe == l {
-			a.probe = nil // the next request probes, or none has to
+			a.probe = nil // the next request probes, or none needs to
 		}
 		a.changed(now, e.Blocked || isLonger)
 	}

@@ -136,7 +136,7 @@ func (sh *shard) enter(c *caller, key string, lim *hostlimit.Limits, floor time.
 	w := sh.newWaiter(c, lim, floor, now)
 	prev := a.behind(w)
 	w.planned = a.bound(now, lim, floor, prev)
-	if w.planned > w.latest { // no wait helps
+	if w.planned > w.latest { // the start would come too late
 		if a.queue.First == nil {
 			a.leavePlaces() // waitCause may have joined a line
 		}
@@ -148,7 +148,7 @@ func (sh *shard) enter(c *caller, key string, lim *hostlimit.Limits, floor time.
 		}
 	}
 	a.join(w, prev, now)
-	if a.queue.Last != w { // w has priority over others, which start later now
+	if a.queue.Last != w { // w has gone ahead of others by its priority, and they start later now
 		a.refuseLate(now)
 	}
 	return nil, w, nil

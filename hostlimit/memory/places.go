@@ -77,7 +77,8 @@ func (p *places) leave(s *spot) {
 }
 
 // ended frees the place of a lease of s's key. The key joins the line first if it could start
-// again: another one that is handed the place, and comes back for a further one, may come first.
+// again: otherwise a key that gets this place, and then wants a further one, may be ahead of it in
+// the line.
 func (p *places) ended(s *spot, again bool, wake chan struct{}) {
 	p.taken--
 	if again {
@@ -124,8 +125,8 @@ type siteShard struct {
 // mostSpare bounds siteShard.spare.
 const mostSpare = 64
 
-// A site has the places of its keys. It is in its shard while one is taken: a line without a place
-// that is taken is empty.
+// A site has the places of its keys. It is in its shard while a place is taken. If no place is
+// taken, its line is empty.
 type site struct {
 	places
 	shard *siteShard

@@ -121,7 +121,7 @@ func (a *active) bound(now time.Duration, lim *hostlimit.Limits, floor time.Dura
 	// The head starts first, and each waiter behind it keeps the least gap to the one ahead.
 	gaps := a.gaps
 	for o := prev.Next; o != nil; o = o.Next {
-		gaps -= o.gapBefore // o goes later, so it keeps nothing back
+		gaps -= o.gapBefore // o starts later, so its gap doesn't matter
 	}
 	gaps += leastGap(lim, floor, prev.floor)
 	head := a.first(now, a.queue.First.floor)
@@ -335,7 +335,7 @@ func (a *active) release(l *lease, now time.Duration) {
 	l.a = nil
 	l.name = nil
 	a.sh.m.drain.ended()
-	if a.probe == l { // without a response that decides: the next request probes
+	if a.probe == l { // the probe had no response that decides, so the next request probes
 		a.probe = nil
 	}
 	a.freePlaces(now)
@@ -361,7 +361,7 @@ func (a *active) wakeAfter() {
 	}
 	head.signal()
 	for w := head; w != nil && w.lease != nil; w = w.Next {
-		w.signal() // it may wait in the Start of the very lease that has ended
+		w.signal() // the head may wait in the Start of the lease that has ended
 	}
 }
 

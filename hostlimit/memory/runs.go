@@ -45,7 +45,7 @@ func (h *host) payFrom(born time.Duration, d *hostlimit.Delay, floor, now time.D
 	switch {
 	case due <= now && h.origin != ofNew, h.origin == ofNew && gap <= h.gap:
 		return
-	case due <= now: // it has paid, and owes nothing to a start that isn't known
+	case due <= now: // the gap is over, also for a start that isn't known
 		h.pace(stamp{})
 	default:
 		h.pace(stamp{due - gap, gap, byRandom}) // due is the next start for this floor too

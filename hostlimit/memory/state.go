@@ -72,7 +72,7 @@ type host struct {
 	began  time.Duration
 	seq    uint64 // requests started
 	served uint32 // successes since began
-	source source // rule that gave gap; noStart: nothing is owed to a start
+	source source // rule that gave gap; noStart: no start has a gap to keep
 	origin origin // of last, while the key has no lease
 	floor  uint16 // of the last request that knew one, in floorUnits, for those that don't
 
@@ -151,7 +151,7 @@ type active struct {
 	// lacks is why the head waits for a place: perSite or line. If it is free, the key has its place
 	// in no line, and none was handed to it that no lease holds.
 	lacks  waitCause
-	site   *site // of the key, since it took a place or joined the line; nil: it didn't yet
+	site   *site // of the key, since it took a place or joined the line; nil: it hasn't yet
 	inSite spot  // in the places of site
 	inAll  spot  // in Limiter.places
 }

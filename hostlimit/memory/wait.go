@@ -13,8 +13,8 @@ import (
 	"github.com/go-politeness/politeness/hostlimit/rules"
 )
 
-// A caller has the values of a request's context. They are read under no lock: a context is any
-// code.
+// A caller has the values of a request's context. They are read without a lock, because a context
+// may run any code.
 type caller struct {
 	err      error
 	deadline time.Time // zero: none
@@ -51,7 +51,8 @@ func (sh *shard) newWaiter(c *caller, lim *hostlimit.Limits, floor, now time.Dur
 		giveUp:   giveUp,
 	}
 	if !c.deadline.IsZero() {
-		// A start at the very deadline is too late: net/http would cancel the request at once.
+		// A start exactly at the deadline is too late: net/http would cancel the request
+		// immediately.
 		if last := rules.Add(now, time.Until(c.deadline)-1); last < w.latest {
 			w.latest = last
 			w.byContext = true
@@ -105,7 +106,7 @@ func (w *waiter) wait(ctx context.Context, key string) (*lease, error) {
 	}
 }
 
-// endWait is called when wait returns, and when it is left by a panic or by runtime.Goexit.
+// endWait is called when wait returns, and when left by a panic or by runtime.Goexit.
 func (w *waiter) endWait(hadLease bool) {
 	if !w.over {
 		w.look(nil, w.sh.m.rules.Ended()) // it leaves the queue
@@ -149,8 +150,8 @@ type glance struct {
 	stale  *places       // w waits for one of them, and one of their leases may have expired; nil: none
 }
 
-// look looks whether the wait of w is over. lim are the limits of w now, unless err is set: they
-// are wrong then, or the caller leaves.
+// look looks whether the wait of w is over. lim are the limits of w now, unless err is set: then
+// the limits are wrong, or the caller leaves.
 func (w *waiter) look(lim *hostlimit.Limits, err error) glance {
 	sh := w.sh
 	m := sh.m
@@ -319,8 +320,8 @@ func (m *Limiter) sweep(p *places) {
 		p.mu.Unlock()
 		return // another waiter has swept
 	}
-	// Leases that are granted during the sweep set due anew. The lock isn't held during it: shards
-	// come first.
+	// Leases that are granted during the sweep set due anew. The lock isn't held during the sweep,
+	// because the locks of shards come before it.
 	p.due = rules.Never
 	p.mu.Unlock()
 	due := rules.Never
@@ -328,7 +329,8 @@ func (m *Limiter) sweep(p *places) {
 		inFlight := a.flights.Len
 		a.refresh(now)
 		if a.flights.Len < inFlight {
-			// At once, under the lock of the shard: a start of the key reports them here or there.
+			// Immediately, under the lock of the shard: so a start of the key reports them once,
+			// here or there.
 			m.sweeper.add(a.h.leaked())
 		}
 		if p == m.places || (a.site != nil && p == &a.site.places) {

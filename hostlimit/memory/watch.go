@@ -14,7 +14,7 @@ const longWait = time.Second
 // countedAhead bounds Wait.Ahead.
 const countedAhead = 1000
 
-// A notice is a Wait without HeldBy, which is holder's text. Names are asked for under no lock.
+// A notice is a Wait without HeldBy, which is holder's text. Names are asked for without a lock.
 type notice struct {
 	hostlimit.Wait
 	holder fmt.Stringer
@@ -38,10 +38,10 @@ func (a *active) waits(w *waiter, now time.Duration) (n *notice, again time.Dura
 		w.planned = a.first(now, w.floor)
 	}
 	if long := rules.Add(w.arrived, longWait); now < long && w.planned <= long {
-		return nil, long // it may still end sooner
+		return nil, long // the wait may end before then
 	}
 	w.notified = true
-	n = a.notice(now) // the reason of the head is that of all waiters behind it
+	n = a.notice(now) // all waiters wait for the reason of the head
 	n.Since = a.sh.m.at(w.arrived)
 	if w.planned > now {
 		n.Until = a.sh.m.at(w.planned)
@@ -61,7 +61,7 @@ func (a *active) notice(now time.Duration) *notice {
 	n.Held = a.flights.Len
 	switch n.Hold {
 	case "probe":
-		n.HeldFor = max(a.probe.held(now), 1) // 0 would be: not known
+		n.HeldFor = max(a.probe.held(now), 1) // 0 would mean: not known
 		n.holder = a.probe.name
 	case "slot":
 		longest, held := a.longest(now)

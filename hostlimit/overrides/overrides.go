@@ -92,7 +92,7 @@ func (f *File) String() string {
 	return b.String()
 }
 
-// settings returns l in the settings of a line.
+// settings returns l as the settings of a line.
 func settings(l hostlimit.Limits) string {
 	var s []string
 	if l.Concurrency != 0 {
@@ -211,7 +211,7 @@ func adaptive(a hostlimit.Adaptive) string {
 	for i, part := range parts {
 		name, argument, has := strings.Cut(strings.TrimRight(part, ")"), "(")
 		if has {
-			argument = strings.ReplaceAll(argument, "e+", "e") // an exponent, where a plus would end the part
+			argument = strings.ReplaceAll(argument, "e+", "e") // the plus of an exponent would end the part
 			name += "(" + argument + ")"
 		}
 		parts[i] = strings.ToLower(name)

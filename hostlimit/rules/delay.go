@@ -24,7 +24,7 @@ func Usual(o *hostlimit.Outcome, before time.Duration) time.Duration {
 	case longer < 0:
 		return before + longer/8
 	}
-	return before + longer/256 // slowly: a host that grows slow isn't soon as usual
+	return before + longer/256 // slowly, so that a host that gets slow doesn't soon count as usual
 }
 
 // Adapt returns the delay by response times after o, if it was old before, and pages of the key

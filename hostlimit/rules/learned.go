@@ -57,7 +57,7 @@ type suspicion struct {
 	Suspects [8]suspect `json:",omitzero"` // pages refused last, the latest first
 	Pending  uint64     `json:",omitzero"` // page that was refused twice; the next response shows whether only it fails
 	Served   uint64     `json:",omitzero"` // page that was served last, since the first refusal
-	Own      int        `json:",omitzero"` // pages found to be in trouble of their own since a new page was served
+	Own      int        `json:",omitzero"` // pages found to fail alone since a new page was served
 	Excess   int        `json:",omitzero"` // refusals of new pages, more than a third of the successes, in thirds
 	Proofs   int        `json:",omitzero"` // suspects that were served, less the successes, in thirtieths
 	Taught   bool       `json:",omitzero"` // Excess has taught since the last success
@@ -68,22 +68,22 @@ type suspect struct {
 	Resource uint64 `json:",omitzero"`
 	Lesson   int32  `json:",omitzero"` // Lessons when it was refused
 	Asked    bool   `json:",omitzero"` // it was asked again alone, and refused, since the last success
-	Own      bool   `json:",omitzero"` // its trouble is its own
+	Own      bool   `json:",omitzero"` // only this page fails
 	Rests    bool   `json:",omitzero"` // the refusal had a Retry-After
 }
 
-// Pauses and bans. "After such a response the host rests for a second, longer with each further one
-// in a row (at most 5 min, or the policy's cap where that is shorter)". "A ban: nothing is asked
-// for 60 s, doubling to 10 min". If the longest of these was refused twice, they go on doubling, to
-// 4 h.
+// Pauses and bans. A pause after an unclear response lasts a second, and longer after each further
+// one in a row, up to longestPause, or up to the policy's Cap if that is shorter. Bans begin with
+// shortestBan and double, up to longBan. If the host has refused twice after the longest pause or
+// ban, the further ones double, up to longestBan.
 const (
 	longestPause = 5 * time.Minute
 	shortestBan  = time.Minute
 	longBan      = 10 * time.Minute
 	longBans     = 6 // in a row, until two of them were longBan
 	longestBan   = 4 * time.Hour
-	// mostOfUnsure is the longest Took of a row of unsure answers, as of a window. Pages in trouble of
-	// their own stand side by side as well.
+	// mostOfUnsure is the longest Took of a row of unsure answers, as of a window. Pages that fail
+	// alone may also follow each other.
 	mostOfUnsure = 20 * time.Second
 )
 
@@ -101,7 +101,7 @@ func outlasted(longest time.Duration, n int) time.Duration {
 	return backoff.Doubling{Start: 2 * longest, Cap: longestBan}.Delay(n)
 }
 
-// stepOf returns the n-th of steps that go on after two of the longest.
+// stepOf returns the n-th of steps, which continue to grow after two of the longest.
 func stepOf(steps backoff.Fibonacci, n int) time.Duration {
 	if n <= 2 || steps.Delay(n-2) < steps.Cap {
 		return steps.Delay(n)
@@ -115,7 +115,7 @@ func stepOf(steps backoff.Fibonacci, n int) time.Duration {
 
 // Lessons: rule 3. After a ban the delay is doubled.
 const (
-	half, whole = 2, 1 // the delay in force is divided by it: that much is added
+	half, whole = 2, 1 // the delay gets longer by the delay in force, divided by this
 	mostTimes   = 4
 )
 
@@ -219,13 +219,13 @@ func (s *Refusals) suspect(a *answer) {
 		s.Vain = afterVain
 	}
 	if a.earlier {
-		return // the pause that was set since is for it too
+		return // the pause that was set since then covers this response too
 	}
 	s.Unsure = oneMore(s.Unsure)
-	if page == nil { // a page that was refused before has been counted
+	if page == nil { // else the page was counted at its first refusal
 		s.exceed(a.turn)
 	}
-	s.Asked = Add(s.Asked, a.asks()) // see teach, which leaves that time out
+	s.Asked = Add(s.Asked, a.asks()) // teachOnly leaves that time out
 	pause := s.pause(a)
 	if a.turn.Delay.Adaptive.Learns() {
 		pause = max(pause, min(s.asLastRow(), a.rules.longest))
@@ -235,8 +235,8 @@ func (s *Refusals) suspect(a *answer) {
 }
 
 // asLastRow returns how long the next pause lasts at least, by the last row of refusals. The first
-// pause in a row may be for a page in trouble of its own. From the second on, the host may refuse
-// until a window ends, as it has done before.
+// pause in a row may be for a page that fails alone. From the second on, the host may refuse until
+// a window ends, as it has done before.
 func (s *Refusals) asLastRow() time.Duration {
 	if s.Unsure == 1 {
 		return 0
@@ -363,7 +363,7 @@ func (s *Refusals) prove(page *suspect, isQuick bool, t *Turn) {
 	isFirst := !s.Failed
 	s.Failed = true
 	s.Proofs += proof
-	if was.Lesson != int32(s.Lessons) { // a refusal of before has taught already
+	if was.Lesson != int32(s.Lessons) { // else an earlier refusal has taught already
 		return
 	}
 	refusedBefore := s.TaughtAt > 0 && t.Gap <= s.TaughtAt+s.TaughtAt*sameDelay/100
@@ -453,7 +453,7 @@ func (s *Refusals) teach(t *Turn, part time.Duration) {
 	if !t.Delay.Adaptive.Learns() {
 		return
 	}
-	s.trial = trial{} // they aren't in doubt
+	s.trial = trial{} // such lessons aren't in doubt
 	s.teachOnly(t, part)
 }
 
@@ -463,7 +463,7 @@ func (s *Refusals) inForce(t *Turn) time.Duration {
 	if inForce <= t.Delay.Max { // it was drawn at random: the mean counts
 		inForce = t.Delay.Min + (t.Delay.Max-t.Delay.Min)/2
 	}
-	inForce = max(inForce, s.Learned, time.Millisecond) // more than nothing, of which the half is nothing
+	inForce = max(inForce, s.Learned, time.Millisecond) // more than 0, because half of 0 is 0
 	return min(inForce, t.Delay.Ceiling)
 }
 
@@ -471,7 +471,7 @@ func (s *Refusals) inForce(t *Turn) time.Duration {
 func (s *Refusals) teachOnly(t *Turn, part time.Duration) {
 	ceiling := t.Delay.Ceiling
 	inForce := s.inForce(t)
-	longer := inForce + min(inForce/part, ceiling-inForce) // no sum above ceiling, which may be the longest time
+	longer := inForce + min(inForce/part, ceiling-inForce) // ceiling may be the longest Duration
 
 	// The time in which the host itself asked for a rest is no time per page.
 	perPage := max(0, t.Since-s.Asked) / time.Duration(max(1, t.Served))

@@ -128,7 +128,7 @@ func (s *Refusals) Observe(r *Rules, o hostlimit.Outcome, t Turn) hostlimit.Effe
 	case Forbidden:
 		s.forbid(&a)
 	case Silent:
-		// It may carry a Reset all the same.
+		// It may still have a Reset.
 	}
 	if a.meaning != Refused { // refuse has used it already
 		extended := s.extend(&a, r.whyAsked(&o))
@@ -186,8 +186,7 @@ func (s *Refusals) refuse(a *answer) {
 		a.effect.Blocked = s.extend(a, causeOf(o))
 		return
 	}
-	// A refusal in clear words is the host's: whatever was suspected of it before is beside the
-	// point.
+	// A clear refusal comes from the host. Earlier suspicions don't matter any more.
 	s.Row = oneMore(s.Row)
 	s.Unsure = 0
 	s.Forbidden = 0
@@ -199,7 +198,8 @@ func (s *Refusals) refuse(a *answer) {
 		s.teach(a.turn, half)
 	}
 	if s.Row == 1 {
-		// See teach, which leaves that time out. A host that refuses at its end has asked for too little.
+		// teachOnly leaves that time out. If the host refuses again at the end of it, it has asked
+		// for too little.
 		s.Asked = Add(s.Asked, a.asks())
 	}
 	stay := a.rules.stay(s.Row, o, &a.effect.StateErr)
@@ -261,8 +261,8 @@ func (s *Refusals) forbid(a *answer) {
 	if !s.Checking && s.Bans == 0 {
 		s.Forbidden++
 		if s.Forbidden >= a.rules.refusals.InARow {
-			// The next request goes alone, at once: a pause would cost a site of forbidden pages
-			// time.
+			// The next request goes alone and immediately. On a site with many forbidden pages,
+			// pauses would cost time.
 			s.Checking = true
 			s.Alone = true
 			s.Forbidden = 0
@@ -274,7 +274,7 @@ func (s *Refusals) forbid(a *answer) {
 	s.ban(a)
 }
 
-// banNow takes the word of the crawler that a refusal is a ban.
+// banNow blocks the key because the crawler reports a ban.
 func (s *Refusals) banNow(a *answer) {
 	if a.earlier {
 		a.effect.Blocked = s.extend(a, causeOf(a.outcome))
@@ -378,7 +378,7 @@ func (r *Rules) Meaning(o *hostlimit.Outcome) Meaning {
 	case o.Status == 0:
 		return r.meaningOfNone(o)
 	case o.Status == 503 && o.RetryAfter > 0 && r.refusals.AtLeast:
-		return Refused // the policy's time goes before what the host asks for
+		return Refused // the policy's time comes before the time that the host asks for
 	case isAboutTheRequest(o):
 		return Silent
 	case o.Status < 400, o.Status == 404, o.Status == 410:
@@ -389,7 +389,8 @@ func (r *Rules) Meaning(o *hostlimit.Outcome) Meaning {
 	case o.Status == 408, o.Status == 425, 500 <= o.Status && o.Status < 600:
 		return Unsure
 	}
-	// 403 and the like, and each word that isn't known: a limiter may have made it up.
+	// 403 and the like, and each word that isn't known: the host's rate limiter may have invented
+	// it.
 	return Forbidden
 }
 
@@ -402,7 +403,7 @@ func isAboutTheRequest(o *hostlimit.Outcome) bool {
 		return true
 	case 411, 412, 413, 414, 415, 416, 417, 421, 422, 423, 424, 426, 428, 431:
 		return true
-	case 400, 405, 409: // usual in APIs; package crawl checks with a page that was served before
+	case 400, 405, 409: // usual in APIs; package crawl checks such a host with a page that was served before
 		return !isGet || o.Conditional || !o.Page
 	case 406:
 		return !isGet || o.Conditional
@@ -442,7 +443,7 @@ func (m Meaning) String() string {
 // rate limit. It is 0 if the host doesn't ask.
 func (r *Rules) asked(o *hostlimit.Outcome) time.Duration {
 	asked := max(0, o.Reset)
-	if r.heeds(o) { // a Retry-After goes before what the rate limit's fields say
+	if r.heeds(o) { // a Retry-After comes before the fields of the rate limit
 		asked = o.RetryAfter
 	}
 	return min(asked, r.refusals.MaxRetryAfter)
