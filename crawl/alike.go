@@ -21,7 +21,7 @@ type saying struct {
 }
 
 // sayingOf returns the saying of a page that was answered. Pages that are too long for a captcha
-// have none, nor have the responses to questions other than GET.
+// have none. Responses to other methods than GET have none either.
 func (r *run) sayingOf(page *Page) saying {
 	resp := page.Response
 	if page.otherMethod || len(page.Body) > keptBody {
@@ -55,8 +55,8 @@ func rowOf(page *Page) saying {
 }
 
 // isWall reports whether page, whose URL was served before, shows that its host answers everything
-// like the row doubt. Its response is in that row, or is another one that is no page. It isn't a
-// refusal or failure that the limiter handles.
+// like the row doubt. It does if its response is in that row, or is another one that is no page,
+// unless the limiter handles the response as a refusal or failure.
 func isWall(page *Page, doubt saying) bool {
 	what := meaningOf(page)
 	if what != rules.Success && what != rules.Forbidden {
@@ -116,9 +116,9 @@ func (l *likeRow) believe() {
 // page that is made of references is read again: many such pages may wait.
 const mostKeptRefs = 1000
 
-// wordsOf returns a hash of the words of a page that have no digit. It is asked for before it is
-// known whether the page is visited. So the reading of HTML that finds the words finds the links
-// and all else as well, and is kept for the visit.
+// wordsOf returns a hash of the words of a page that have no digit. It is called before it is known
+// whether the page is visited. So one reading of the HTML finds the words, the links and all else,
+// and is kept for the visit.
 func (r *run) wordsOf(p *Page) uint64 {
 	kind := mediatype.OfPage(p.Response.Header["Content-Type"])
 	if _, isPage := weblink.MarkupOf(kind.Type); !isPage {

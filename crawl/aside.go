@@ -79,7 +79,7 @@ func (r *run) setAllAside(fl *flight, a aside) {
 	r.want(fl.h)
 }
 
-// keepAside sets the URL of a aside, which is of h.
+// keepAside sets aside the URL of a, which belongs to h.
 func (r *run) keepAside(h *host, a aside) {
 	if r.stopped {
 		r.doneAside(a)
@@ -143,9 +143,9 @@ func (r *run) askAside(now time.Time) {
 	}
 }
 
-// startAsking calls Transport.Next for the URLs that are set aside. last is whether it is for the
-// last time before the crawl ends: then those are left out that were asked about so already. It
-// reports whether there are any.
+// startAsking calls Transport.Next for the URLs that are set aside. last is true for the last call
+// before the crawl ends. That call leaves out URLs whose rules were asked in an earlier last call.
+// It reports whether there are any.
 func (r *run) startAsking(last bool) bool {
 	if r.asking {
 		return true

@@ -8,9 +8,9 @@ import (
 	"github.com/go-politeness/politeness/internal/coding"
 )
 
-// decode makes readers of the page's body get it decoded, as browsers do. If isAsked,
-// Config.Prepare has asked for a coding, and the body stays as it came. The error is about a coding
-// that wasn't asked for and can't be decoded.
+// decode replaces the body of the page's response by a reader that decodes it, as browsers do. If
+// isAsked, Config.Prepare has asked for a coding, and the body stays as it came. The error is about
+// a coding that wasn't asked for and can't be decoded.
 func (p *Page) decode(isAsked bool, most int64) error {
 	resp := p.Response
 	codings := coding.Of(resp.Header)
@@ -54,7 +54,7 @@ type decodedBody struct {
 func (b *decodedBody) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
 	b.hasRead = b.hasRead || n > 0
-	// By the network: that is no fault of the coding.
+	// If the network has cut the body, the coding isn't at fault.
 	isCut := b.raw != nil && (b.raw.failed || b.raw.n < b.announced)
 	if errors.Is(err, io.ErrUnexpectedEOF) && b.hasRead && !isCut {
 		b.page.cut = true

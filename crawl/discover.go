@@ -54,10 +54,10 @@ func (s *seeker) seek(url string) {
 // take takes a request that Discover yields. It reports whether more are wanted.
 func (s *seeker) take(req Request) bool {
 	s.hasAny = true
-	req.Depth = max(1, req.Depth) // a start URL may redirect anywhere, see turnTo
+	req.Depth = max(1, req.Depth) // 0 is for start URLs, which may redirect anywhere, see turnTo
 	taken, err := guardedValue("Take of "+req.URL, func() (bool, error) { return s.run.takeFound(&req) })
 	switch {
-	case err != nil: // of the URL that Take has set, or a panic
+	case err != nil: // Take has set an invalid URL, or has panicked
 		req.URL = clippedURL(req.URL)
 		req.Data = clippedData(req.Data)
 		s.lost = append(s.lost, Result{Request: req, Outcome: Invalid, Err: err})
@@ -74,15 +74,15 @@ func (s *seeker) take(req Request) bool {
 	return s.run.ctx.Err() == nil
 }
 
-// takeFound calls Config.Take for a request of Discover's. The error is why there is no URL such as
-// Take has set.
+// takeFound calls Config.Take for a request of Discover's. The error says why the URL that Take has
+// set is invalid.
 func (r *run) takeFound(req *Request) (taken bool, err error) {
 	if r.c.cfg.Take == nil {
 		return true, nil
 	}
 	to, err := Normalize(req.URL)
 	if err != nil {
-		return true, nil // accept has it end as Invalid
+		return true, nil // accept ends it as Invalid
 	}
 	req.URL = to
 	return r.take(nil, &Link{URL: to, Element: "discover"}, req)
@@ -128,7 +128,7 @@ type foundURLs struct {
 
 func (e foundURLs) apply(r *run) {
 	for _, req := range e.found {
-		_ = r.accept(req) // it is counted
+		_ = r.accept(req) // accept counts an invalid request
 	}
 	for _, res := range e.lost {
 		r.reject(res)

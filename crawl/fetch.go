@@ -29,8 +29,8 @@ const (
 	maxHops = 10                   // redirects
 	soon    = 2 * time.Millisecond // a turn that is worth waiting for
 
-	// A page comes back after a refusal if no other response shows whether only this page fails. The
-	// time until then doubles with each try, so often at most.
+	// A page comes back after a refusal if no other response shows whether only this page fails.
+	// The time until then doubles with each try, doublings times at most.
 	retryAfter = 10 * time.Second
 	doublings  = 6
 )
@@ -82,8 +82,8 @@ func (e endedFlight) apply(r *run) {
 func (r *run) contact(fl *flight) event {
 	url := fl.request.URL
 	_, err := r.c.cfg.Transport.Next(r.ctx, url)
-	// Check knows no budget: it would wait. Nor does it know the user's rules, by which robots.txt of
-	// a host that is left alone isn't fetched.
+	// Check asks neither the budget nor the user's rules. If the budget is spent, Check would wait.
+	// If a rule refuses the host, robots.txt isn't fetched either.
 	if errors.Is(err, politeness.ErrBudget) || byRule(err) != nil {
 		return r.exchange(fl)
 	}
@@ -135,13 +135,13 @@ func (r *run) putBack(fl *flight) {
 	case fl.again && s.again.URL == "":
 		s.again = fl.request
 		r.frontier.put(fl.h)
-	default: // also where another page has become again meanwhile
+	default: // also if another page has become refusals.again meanwhile
 		r.frontier.back(fl.h, fl.request)
 	}
 }
 
-// checkTurn returns nil if the host may be asked now, which it reports to the run, else the end of
-// the flight.
+// checkTurn reports to the run if the host may be asked now, and returns nil. Otherwise it returns
+// the end of the flight.
 func (r *run) checkTurn(fl *flight) event {
 	var forecast contexts.Forecast
 	at, err := r.c.cfg.Transport.Next(contexts.WithForecast(r.ctx, &forecast), fl.request.URL)
@@ -165,8 +165,7 @@ func (r *run) checkTurn(fl *flight) event {
 	return delayedFlight{fl: fl, at: at, err: err}
 }
 
-// errClosed is why the host waits where its robots.txt has Visit-time lines, and it is none of
-// those times.
+// errClosed is why a host waits until the next Visit-time of its robots.txt.
 var errClosed = errors.New("outside of the Visit-time of its robots.txt")
 
 // A startedFlight sends its request now.
@@ -185,7 +184,7 @@ type lostHost struct {
 
 func (e lostHost) apply(r *run) { r.leave(e.fl, e.err) }
 
-// A delayedFlight is the end of one whose host may not be asked before at.
+// A delayedFlight is the end of a flight whose host may not be asked before at.
 type delayedFlight struct {
 	fl  *flight
 	at  time.Time
@@ -222,7 +221,7 @@ func (r *run) putOff(fl *flight, at time.Time, err error) {
 	tooFar := at.Sub(now) > r.c.cfg.Patience
 	rule := byRule(err)
 	switch {
-	case rule != nil: // its robots.txt can't be fetched in consequence
+	case rule != nil: // goes before ErrUnreachable, which is the result if a rule refuses robots.txt
 		r.setAside(fl, asideByRule(rule))
 		return
 	case fl.hand != "" && tooFar:
@@ -240,14 +239,14 @@ func (r *run) putOff(fl *flight, at time.Time, err error) {
 		r.noPage(fl, outcome, err)
 		return
 	}
-	// Of a host with several slots another flight may have learned of a later time. A time that has
-	// passed already would have it asked again and again without a rest.
+	// If the host has several slots, another flight may have learned of a later time. If at has
+	// passed already, the host would be asked again and again without a pause.
 	h.at = slices.MaxFunc([]time.Time{h.at, at, now.Add(soon)}, time.Time.Compare)
 	h.explain(err)
 	r.putBack(fl)
 }
 
-// explain sets why h waits: for err or, where that is nil, after a refusal or for its delay.
+// explain sets why h waits: for err or, if that is nil, after a refusal or for its delay.
 func (h *host) explain(err error) {
 	switch {
 	case err != nil:
@@ -276,7 +275,8 @@ func (r *run) noRobots(h *host, at time.Time, err error) int {
 		h.unreachable++
 	}
 	h.robotsAt = at
-	// Where connections are refused no server runs. A second try is for one that was restarted.
+	// If connections are refused, no server runs. The second try is for a server that was
+	// restarted.
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		h.dead = true
 		return min(r.c.cfg.Tries, 2)
@@ -310,8 +310,8 @@ func (r *run) exchange(fl *flight) event {
 	}
 	var end event
 	defer func() {
-		// The run visits the page of a gotPage and releases it then. No other end has a use for it;
-		// nor has the page a use if the goroutine ends before there is one.
+		// The run visits the page of a gotPage and releases it then. No other end needs the page.
+		// It isn't needed either if the goroutine ends before there is an end.
 		if _, ok := end.(gotPage); !ok {
 			page.release()
 		}
@@ -356,7 +356,7 @@ func (r *run) landed(fl *flight, page *Page, err error) event {
 	case errors.Is(err, errNoRoom):
 		return repeatedFlight{fl: fl, took: took}
 	case err == nil && !fl.good && !fl.request.cookie && r.wantsCookie(page):
-		fl.request.cookie = true // it redirects to itself at most once, or it would do so for ever
+		fl.request.cookie = true // a redirect to itself is followed only once, or it might never end
 		return repeatedFlight{fl: fl, took: took}
 	case err == nil:
 		return gotPage{fl: fl, page: page, took: took}
@@ -394,8 +394,8 @@ func (e repeatedFlight) apply(r *run) {
 // afterRobots are the stages of requests whose robots.txt was fetched.
 var afterRobots = []politeness.Stage{politeness.StageTurn, politeness.StageResponse, politeness.StageBody}
 
-// failed ends a request without a page. Where nothing is left to spend, or the crawl would be
-// impolite, it ends. A host that can't be asked within the budget's time waits until that is over.
+// failed ends a request without a page. If the budget is spent, or the crawl would be impolite, the
+// crawl ends. A host that can't be asked within the budget's time waits until that is over.
 func (r *run) failed(fl *flight, outcome Outcome, err error) {
 	switch {
 	case errors.Is(err, errBeside):
@@ -455,7 +455,8 @@ func (r *run) get(page *Page) error {
 	call := &politeness.Call{
 		Until: r.ctx.Done(),      // a wait ends with the crawl, an exchange Grace after it
 		Once:  r.c.cfg.Tries > 1, // the crawl repeats it, and continues with other hosts until then
-		// It asks a page that was served before where answers in a row are no pages.
+		// If responses in a row are no pages, the crawl fetches a page that was served before as a
+		// check.
 		Judges: true,
 		Proof:  page.good,
 	}
@@ -527,7 +528,7 @@ func (p *Page) banOf(effect hostlimit.Effect) string {
 }
 
 // refuse reports to the host's limiter that the page is a refusal, unless the Transport has taken
-// it for one already. It may ask a server.
+// it for one already. The limiter may be on a server.
 func (p *Page) refuse(why string) {
 	if p.refused != "" {
 		return
@@ -567,7 +568,7 @@ func (r *run) newRequest(ctx context.Context, page *Page) (*http.Request, error)
 		}
 	}
 	if page.good {
-		req.Header.Set("Cache-Control", "no-cache") // a cache knows nothing of the host
+		req.Header.Set("Cache-Control", "no-cache") // a response from a cache proves nothing about the host
 	}
 	return req, nil
 }
@@ -598,7 +599,7 @@ func (r *run) readBody(ctx context.Context, p *Page) error {
 	held := &share{room: r.room}
 	p.release = held.release
 	header := sizeOf(p.Response.Header)
-	announced := p.Response.ContentLength // -1: it isn't
+	announced := p.Response.ContentLength // -1: it isn't announced
 	var body []byte
 	var err error
 	for size := int64(freeBytes); err == nil && int64(len(body)) < limit; size = 2 * max(size, freeBytes) {
@@ -631,8 +632,8 @@ func (r *run) readBody(ctx context.Context, p *Page) error {
 	return err
 }
 
-// readUpTo reads from into body, up to a size of it, with no more room than that. The error is that
-// of from, io.EOF included.
+// readUpTo appends to body, from the reader from, until it has the length size. It allocates no
+// more than that. The error is that of from, io.EOF included.
 func readUpTo(from io.Reader, body []byte, size int) ([]byte, error) {
 	const least = 4 << 10
 	for len(body) < size {
@@ -671,7 +672,8 @@ func outcomeOf(err error, refused *politeness.Error) Outcome {
 }
 
 // visit finds the links of a page and calls Visit, unless the page leads elsewhere. A page that
-// does has that outcome also if Follow panics for its target: err is the panic then.
+// leads elsewhere has the outcome of that even if Follow panics for its target. err is then the
+// panic.
 func (r *run) visit(p *Page) (Outcome, error) {
 	p.outcome = VisitFailed
 	err := guarded("Visit of "+p.FinalURL, func() error { return r.turnOrVisit(p) })
@@ -712,8 +714,8 @@ func (r *run) turnOrVisit(p *Page) error {
 	return nil
 }
 
-// givesWay reports whether the page isn't visited, since its canonical URL is. That one doesn't
-// give way to another then, or two pages that name each other would both be lost.
+// givesWay reports whether the page isn't visited because its canonical URL is visited instead.
+// That URL doesn't give way in turn. Otherwise two pages that name each other would both be lost.
 func (r *run) givesWay(p *Page) bool {
 	if !r.c.cfg.Canonical || p.Canonical == "" || p.Canonical == p.FinalURL {
 		return false
@@ -722,7 +724,7 @@ func (r *run) givesWay(p *Page) bool {
 		return false // the canonical URL may redirect here
 	}
 	if p.FinalURL == "https"+strings.TrimPrefix(p.Canonical, "http") {
-		return false // many sites redirect the other one here
+		return false // many sites redirect http to https
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

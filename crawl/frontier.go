@@ -81,10 +81,10 @@ type host struct {
 	wanted bool    // the Queue is being asked for them
 
 	rule      *rule       // of the frontier; nil: URLs go in the order in which they came
-	queued    rank        // of the first one that the Queue may have, if more
+	queued    rank        // of the first URL that the Queue may have, if more is set
 	postpones bool        // the Queue may have postponed ones
 	turns     traps.Turns // of its levels
-	putBacks  int         // of its URLs so far, less those for each turn
+	putBacks  int         // URLs put back so far, less perTurn for each URL taken
 	seeks     bool        // the Queue is being asked for postponed ones
 	hasSought bool        // it was asked, for the next turn
 
@@ -101,18 +101,18 @@ type host struct {
 	probes      int       // flights that were taken alone
 	robotsAsked bool      // its robots.txt has been asked for
 	unreachable int       // times in a row that its robots.txt couldn't be fetched
-	robotsAt    time.Time // when it may be asked for again since the last of them
+	robotsAt    time.Time // when robots.txt may be asked for again
 	dead        bool      // it didn't answer at all the last time, see putOff
 
 	refusals refusals
 	answers  tally
-	closed   *Result // of its URLs, as it has refused for too long; nil: they are asked for
+	closed   *Result // the result of its URLs, because it has refused for too long; nil: they are fetched
 
 	pace     int           // quick or slow
 	usual    time.Duration // moving mean of the times that its exchanges take; 0: there was none
 	demand   float64       // mean number of connections that it could use; 0 for a slow one
 	charged  time.Duration // virtual time of its next start, see frontier
-	tieBreak uint32        // orders hosts where all else is equal: slow ones needn't come mixed with quick ones
+	tieBreak uint32        // random, if all else is equal: in the order of arrival, slow hosts might all be first
 }
 
 // A place is where a host stands, see frontier.
@@ -278,7 +278,7 @@ func (f *frontier) put(h *host) {
 	f.waiting.push(timed{h.at, h})
 }
 
-// back returns a request that was taken: it is the next one that is taken of its host.
+// back gives back a request that was taken. It is the next one to be taken of its host.
 func (f *frontier) back(h *host, r Request) {
 	r.back = true
 	h.urls = append([]Request{r}, h.urls...)
@@ -314,13 +314,13 @@ func (f *frontier) unstart(fl *flight) {
 	}
 }
 
-// none is the wait where only the end of a flight can bring the next one.
+// none is the wait if only the end of a flight can bring the next one.
 const none time.Duration = math.MaxInt64
 
 // credit is how far the charge of a host that has waited may lie behind that of the others.
 const credit = time.Second
 
-// take takes the next URL. Where there is none, wait is the time until there may be one.
+// take takes the next URL. If there is none, wait is the time until there may be one.
 func (f *frontier) take(now time.Time) (fl *flight, wait time.Duration) {
 	f.queueDue(now)
 	h := f.pick()
@@ -392,7 +392,7 @@ func (f *frontier) load(fl *flight) {
 	fl.request, _ = h.next()
 	switch h.source() {
 	case fromGood:
-		fl.good = true // which stays: it is asked for as often as need be
+		fl.good = true // the page stays in refusals, and is fetched as often as needed
 		fl.doubt = h.refusals.doubt
 	case fromAgain:
 		fl.again = true
@@ -472,8 +472,8 @@ func (f *frontier) hasRoom(class int) bool {
 	case class == unknown:
 		return f.unknowns < room-room/4 // robots.txt of hosts to come leaves a quarter for pages
 	}
-	// A slow host continues only before unknown ones that it is ahead of, or these would never have
-	// their turn.
+	// The next slow host goes on only if it is ahead of the next unknown one. Otherwise unknown
+	// hosts might never have their turn.
 	slows := f.due[slow]
 	unknowns := f.due[unknown]
 	return len(unknowns) == 0 || slows[0].Before(unknowns[0])

@@ -54,7 +54,7 @@ func (p *Page) readHTML(ctx context.Context, product string, kind mediatype.Page
 	p.wholeText = h.digest.whole
 	p.mainText = h.digest.main
 	p.refs = newResolver(p.FinalURL, &h.htmlReader, h.query)
-	if p.refs == nil || !p.leadsOn() { // it isn't nil: the URL was parsed before
+	if p.refs == nil || !p.leadsOn() { // never nil, because the URL was parsed before
 		return
 	}
 	l := linkReader{
@@ -71,7 +71,7 @@ func (p *Page) readHTML(ctx context.Context, product string, kind mediatype.Page
 		}
 		l.follow(&h.refs[i])
 	}
-	for _, link := range p.Links { // those of the headers, which stand behind
+	for _, link := range p.Links { // the links of the headers come last
 		l.add(link)
 	}
 	p.Links = l.found
@@ -202,11 +202,11 @@ func (h *htmlReader) startLink(href, rel string, inHead bool) {
 	rels := weblink.Relations(rel)
 	switch {
 	case slices.Contains(rels, "canonical"):
-		// In the body it may be in a comment of a stranger's.
+		// A <link> in the body may come from a visitor's comment.
 		if inHead && h.canonical == "" {
 			h.canonical = href
 		}
-	case slices.Contains(rels, "next"): // any other is a stylesheet, an icon, a feed: no page
+	case slices.Contains(rels, "next"): // other relations, such as stylesheet, icon and feed, lead to no page
 		h.addRef(atom.Link, href, rel)
 	}
 }
@@ -276,8 +276,8 @@ type linkReader struct {
 	more  int
 }
 
-// The URLs of a page's links have room in proportion to the page. Each may be as long as the
-// <base>, though the reference is short: 10,000 of 2,048 bytes are in a page of 60 KB.
+// The URLs of a page's links have room in proportion to the page. With a long <base>, short
+// references make long links: a page of 60 KB may have 10,000 links of 2,048 bytes.
 const (
 	minLinkBytes = 256 << 10
 	linkBytes    = 4 // for each byte of the page

@@ -56,7 +56,8 @@ func (r *run) giveUpDead(dead map[*host]time.Time, now time.Time) {
 			h.close() // for tooLong
 		}
 	}
-	// Their sleepers stand at no host: without these, a host of which all URLs sleep has no step.
+	// Sleepers are in r.asleep and not at their hosts. A host whose URLs all sleep would have no
+	// next step without them.
 	asleep := r.asleep
 	r.asleep = nil
 	for _, s := range asleep {

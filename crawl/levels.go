@@ -124,7 +124,7 @@ func (u *rule) place(r *Request, isLate bool) {
 	if !u.mayMove(r) {
 		return
 	}
-	// A link is no trap for its page alone: with TrapsLeft it would never be asked for.
+	// With TrapsLeft a postponed link is never fetched, so its page alone doesn't postpone it.
 	if isLate && !u.leaves {
 		r.Later = 1 // without a mark, so that no mark brings it forward alone
 	}
@@ -161,7 +161,7 @@ const (
 // postpone postpones a request of h, which comes from the Queue, if it stands further back by now,
 // and h may still put one back. It reports whether it does.
 func (f *frontier) postpone(h *host, r *Request) bool {
-	isSpent := h.putBacks >= firstPutBacks && !f.rule.leaves // which asks for none of them
+	isSpent := h.putBacks >= firstPutBacks && !f.rule.leaves // with TrapsLeft none of them is fetched
 	if isSpent || !f.rule.postpone(r) {
 		return false
 	}
@@ -225,14 +225,16 @@ func compareRanks(a, b *Request) int {
 	return cmp.Or(rankOf(a).compare(rankOf(b)), cmp.Compare(a.number, b.number))
 }
 
-// sort sorts the loaded URLs of h, after the first of them has its place by the present knowledge.
+// sort sorts the loaded URLs of h, and postpones the first one by the present knowledge until one
+// may stay.
 func (f *frontier) sort(h *host) {
 	if !h.rule.isOn() {
 		return
 	}
 	if h.unsorted {
 		h.unsorted = false
-		// By their ranks alone: of one rank a request that is asked for again may be behind all others.
+		// By their ranks alone, because among requests of one rank one that comes back may stay
+		// last.
 		slices.SortStableFunc(h.urls, func(a, b Request) int { return rankOf(&a).compare(rankOf(&b)) })
 	}
 	for len(h.urls) > 0 && f.postpone(h, &h.urls[0]) {
@@ -309,7 +311,7 @@ func (f *frontier) turn(h *host) int {
 			h.turns = turns
 			h.hasSought = false
 			h.putBacks -= perTurn
-			if h.urls[i].Later > 0 { // what its own page shows is no reason
+			if h.urls[i].Later > 0 { // stored now: the page of the URL may change the reason
 				f.rule.reasons[h.urls[i].URL] = f.rule.why(&h.urls[i])
 			}
 			return i
@@ -318,8 +320,8 @@ func (f *frontier) turn(h *host) int {
 	}
 }
 
-// ofTurn returns the index of the URL at hand that has the next turn. Priority goes before levels:
-// only URLs of the first one's have it.
+// ofTurn returns the index of the URL at hand that has the next turn. Priority comes before levels,
+// so only URLs with the Priority of the first one can have the turn.
 func (h *host) ofTurn(turns *traps.Turns) int {
 	var has [traps.Levels]bool
 	var at [traps.Levels]int
@@ -457,8 +459,8 @@ func (r *run) trim(h *host) {
 	h.more = true
 }
 
-// leavePostponed gives the URLs of h at hand back to the Queue, all of which are postponed, as none
-// of these is asked for.
+// leavePostponed gives the URLs of h at hand back to the Queue. All of them are postponed, and no
+// postponed URL is fetched.
 func (r *run) leavePostponed(h *host) {
 	h.more = false
 	r.handBack(h, 0)

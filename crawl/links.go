@@ -128,8 +128,8 @@ func (r *run) read(p *Page) {
 	}
 }
 
-// readAtOnce is how many bytes of long pages are read at once: to read one takes several times its
-// length.
+// readAtOnce is how many bytes of long pages are read concurrently. The reading takes several times
+// the length of a page in memory.
 const readAtOnce = 16 << 20
 
 // readText reads the text of an HTML page, unless the crawl ends before its turn.

@@ -123,7 +123,7 @@ func (m *memory) Add(_ context.Context, reqs []Request) (added, noRoom int, _ er
 			continue
 		}
 		if !m.hasRoom(&r) {
-			noRoom++ // and isn't seen: when it is found again there may be room
+			noRoom++ // it isn't in seen, because there may be room when it is found again
 			continue
 		}
 		m.seen[hash] = struct{}{}

@@ -54,7 +54,7 @@ type Page struct {
 	banned      bool    // its answer shows that the host answers everything alike
 	mayWait     bool    // it may be held as one of such a row
 	told        saying  // saying that Visit has called a refusal of the host; zero: none
-	toldAlike   bool    // it is refused because its saying is that one
+	toldAlike   bool    // it is refused because its saying is refusals.told
 	refused     string  // reason why the Transport takes the response for a refusal with any status; empty: it doesn't
 	good        bool    // asked for because it was served before: it isn't visited
 	again       bool    // asked for next after it was refused

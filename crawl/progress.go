@@ -97,8 +97,8 @@ func (l *liner) show(p Progress) {
 	for _, warning := range p.Warnings {
 		l.showNote("warning: %s", warning)
 	}
-	// A line that is drawn anew each second shows by itself when a wait begins. A file has a line for
-	// that, out of turn.
+	// On a terminal the line is drawn anew each second, so it shows when a wait begins. A file gets
+	// an extra line for that.
 	wasAlone := l.alone
 	l.alone = p.Open && p.Hosts == 0 && !p.Done
 	line := p.line(l.alone)

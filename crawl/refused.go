@@ -56,7 +56,7 @@ type refusals struct {
 	refusedOnce bool // again was refused once
 	doubted     int  // pages that were asked again after a single answer such as 403
 	windowAsked bool // a suspect was asked for once more right after good was served
-	blamed      int  // suspects that ended so, by good, since another page was served
+	blamed      int  // suspects that were found to fail alone by good, since another page was served
 	row         int  // refusals in a row
 	askedGood   bool // the last of them was good's
 	checking    bool
@@ -86,15 +86,15 @@ const freshFor = 15 * time.Minute
 // isFresh reports whether a refusal says nothing about its page, as nothing was served yet.
 func (s *refusals) isFresh(now time.Time) bool { return !s.serves && now.Sub(s.first) < freshFor }
 
-// knockAfter is how long a host that has served nothing rests after the only answers such as 403.
+// knockAfter are the rests of a host that has served nothing, after responses such as 403.
 var knockAfter = [...]time.Duration{time.Minute, 10 * time.Minute}
 
-// mostDoubted is how many pages are asked for again after a single answer such as 403, where the
-// host has never refused: few limits answer so.
+// mostDoubted is how many pages are asked for again after a single answer such as 403, if the host
+// has never refused: few limits answer so.
 const mostDoubted = 3
 
-// mayBeOver is how long it takes until a page that is served says nothing of a ban, which may be
-// over. It is shorter than the block that hostlimit sets.
+// mayBeOver is the time after which a page that is served proves nothing about a ban, because the
+// ban may be over. It is shorter than the block that hostlimit sets.
 const mayBeOver = 30 * time.Second
 
 // inARow is the number of answers such as 403 that may be a ban: a limiter's default.
@@ -113,8 +113,8 @@ var byStatus = func() *rules.Rules {
 	return r
 }()
 
-// meaningOf returns the meaning of a page's response, or of the lack of one. The Transport's word
-// that it is a refusal goes before its status. A response that says nothing about its host is a
+// meaningOf returns the meaning of a page's response, or of the lack of one. If the Transport takes
+// it for a refusal, its status doesn't matter. A response that says nothing about its host is a
 // page like others.
 func meaningOf(page *Page) rules.Meaning {
 	resp := page.Response
@@ -258,7 +258,8 @@ func (s *refusals) serve(page *Page, earlier bool, now time.Time, v *verdict) {
 	isSmall := len(page.Body) <= smallBody
 	// Config.Prepare may have made it a form, which isn't sent again as a proof.
 	isProof := !page.cached && !page.otherMethod
-	// Where nothing else was ever served, a page that isn't there will do: the host has answered.
+	// If nothing else was ever served, a page that doesn't exist will do, because the host has
+	// answered.
 	isGone := (status == http.StatusNotFound || status == http.StatusGone) && s.good.URL == ""
 	// The response to an earlier request mustn't replace good while good is being fetched.
 	isUnderWay := s.checking || s.banned
@@ -280,9 +281,9 @@ func (s *refusals) joinsRow(page *Page) bool {
 	case page.row == saying{}, !page.mayWait:
 		return false
 	case isNew && page.row.status == http.StatusOK && s.like.number < inARow:
-		return false // a few pages with one text are pages as any, and lead on
+		return false // a few pages with one text count as pages, and their links are followed
 	case isNew && page.row.target != "" && s.like.number == 1:
-		return false // a single redirect leads on at once
+		return false // a single redirect is followed immediately
 	}
 	return s.differs(s.good, s.says, page.row) || s.differs(s.other, s.said, page.row)
 }
@@ -293,8 +294,8 @@ func (s *refusals) differs(req Request, says, row saying) bool {
 	return req.URL != "" && isKnown && says != row
 }
 
-// putForward makes a page that was served before and differs from the row the one that is asked
-// for. It reports whether there is any.
+// putForward makes good a page that was served before and differs from the row. It reports whether
+// there is one.
 func (s *refusals) putForward(row saying) bool {
 	if s.differs(s.good, s.says, row) {
 		return true
@@ -311,8 +312,8 @@ func (s *refusals) putForward(row saying) bool {
 	return true
 }
 
-// keepGood makes page the one that is asked for as good, and keeps the one before if that says
-// something else: one of the two may turn out to be a refusal.
+// keepGood makes page the new good. If the former good says something else, it is kept in other:
+// one of the two may turn out to be a refusal.
 func (s *refusals) keepGood(page *Page) {
 	if s.good.URL != "" && s.says != page.saying {
 		s.other = s.good
@@ -413,8 +414,8 @@ func (s *refusals) succeed(page *Page, now time.Time, v *verdict) {
 
 // endHeld decides over the held pages, as page was served. It returns those that are still held.
 func (s *refusals) endHeld(page *Page, v *verdict) (held []*Page) {
-	// A forbidden page stays forbidden, and is asked for once more for nothing. So this is done for
-	// the first few, and on a host that limits.
+	// If a page is forbidden, a second request for it is useless. So only the first few pages get
+	// one, and those of a host that limits.
 	mayBeLimit := s.limits || s.knocks > 0 || s.doubted < mostDoubted
 	mayBanBeOver := false
 	if s.checking && len(s.held) > 0 {
@@ -475,7 +476,7 @@ func (s *refusals) endSuspect(now time.Time, v *verdict) {
 		// now, the host is known to limit.
 		s.windowAsked = true
 		suspect.request.own = true
-		suspect.request.Tries-- // it is no try more than without this rule
+		suspect.request.Tries-- // so this rule costs no additional try
 		v.drop = append(v.drop, suspect)
 		s.again = suspect.request
 	case s.limits && !suspect.request.own:
@@ -523,8 +524,8 @@ func (s *refusals) refuse(page *Page, what rules.Meaning, over bool, now time.Ti
 	s.refusedAt = now
 }
 
-// explain notes that a page which was served before is refused: the pages that were refused haven't
-// used a try.
+// explain is called if a page that was served before is refused. So the host refuses, and the
+// refused pages get their tries back.
 func (s *refusals) explain(v *verdict) {
 	others := len(v.last)
 	s.limits = true
@@ -561,7 +562,7 @@ func (s *refusals) forbid(page *Page, earlier bool, v *verdict) {
 	if !page.good {
 		s.held = append(s.held, page)
 	}
-	// While a page that was served before can tell, another page is no proof.
+	// If there is a page that was served before, no other page is a proof.
 	decides := page.good || s.checking && s.good.URL == ""
 	confirmed := decides && !earlier
 	switch {
@@ -635,8 +636,8 @@ func (s *refusals) endShortRow(v *verdict) {
 	})
 }
 
-// knock has one of the held pages asked for again after a while, as the host has served nothing:
-// it may have banned the crawler. After the last of these whiles they are over.
+// knock has one of the held pages asked for again after a while, as the host has served nothing: it
+// may have banned the crawler. After the last of knockAfter, the held pages are given up.
 func (s *refusals) knock(v *verdict) {
 	s.checking = false
 	if s.knocks == len(knockAfter) {
@@ -919,7 +920,7 @@ func (r *run) finishVisit(page *Page, outcome Outcome) {
 type visitedPage struct {
 	page   *Page
 	result Result // Refused, if Visit has returned ErrRefused
-	isLast bool   // it isn't asked for again where Visit has
+	isLast bool   // the page isn't asked for again, even if Visit has returned ErrRefused
 	isTold bool   // refusals.told is a page's text after all
 }
 

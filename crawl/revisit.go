@@ -20,7 +20,7 @@ const disallowedFor = 7 * 24 * time.Hour
 // revisits reports whether pages are asked for again.
 func (r *run) revisits() bool { return r.c.cfg.Revisit.Min > 0 }
 
-// A recall is what a page has besides, if pages are asked for again.
+// A recall has the fields that a page needs only with Config.Revisit.
 type recall struct {
 	memory      revisit.Page // of the last visit
 	conditional bool         // the request has its conditions

@@ -159,7 +159,7 @@ func (s *share) grow(ctx context.Context, bytes int64) error {
 	return nil
 }
 
-// acquire is that of p, and notes if it may have taken time.
+// acquire calls p.acquire, and notes in waited if that may have taken time.
 func (s *share) acquire(ctx context.Context, p *pool, bytes int64) (isPlaced bool, err error) {
 	if p.tryAcquire(bytes) {
 		return false, nil

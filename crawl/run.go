@@ -777,8 +777,8 @@ const usedUp = "rate limit"
 // still meanwhile, and a limiter with a server may hang.
 const askingForState = 500 * time.Millisecond
 
-// nextWhy returns why the host waits that goes first, where why is known of it without its
-// limiter: other users of the limiter, and people, block hosts too.
+// nextWhy returns why the host key waits. why is the reason that the crawl knows. It asks the
+// limiter, because other users of the limiter, and operators, block hosts too.
 func (r *run) nextWhy(key, why string) string {
 	state, err := guardedValue("the state of "+key, func() (hostlimit.HostState, error) {
 		ctx, cancel := context.WithTimeout(r.ctx, askingForState)

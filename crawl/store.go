@@ -97,7 +97,8 @@ func (r *run) store() {
 	if r.storing {
 		return
 	}
-	// A call for each host that leaves would be too many: tick sees to it where there is less room.
+	// A call for each host that leaves would be too many: tick makes the call if there is less
+	// room.
 	if !r.stopped && r.unlisted && r.places() >= max(1, r.c.cfg.MaxURLs/lend/2) {
 		r.work.list = true
 	}
@@ -116,7 +117,7 @@ func (r *run) store() {
 	go r.callQueue(call)
 }
 
-// callQueue calls the Queue, and Config.Done, in a goroutine of its own.
+// callQueue calls the Queue, and Config.Done, in a separate goroutine.
 func (r *run) callQueue(call *calledQueue) {
 	growStack()
 	defer func() { r.events <- call }()
@@ -344,7 +345,7 @@ func (r *run) lentOne(req Request) {
 }
 
 // fetchable returns why a URL that the Queue lends can't be fetched. Others may write to a Queue,
-// and put there what Normalize lets no URL be. To the one in memory none do.
+// and put there what Normalize lets no URL be. Only this process writes to the Queue in memory.
 func (r *run) fetchable(rawURL string) error {
 	if _, isMemory := r.queue.(*memory); isMemory {
 		return nil

@@ -54,8 +54,8 @@ func normal(u *weblink.URL) (string, error) {
 }
 
 // escape writes a path or a query with an escape for each character that needs one, and for no
-// other. A digit also keeps the one that it has where it would make an escape of a percent sign
-// that is none, as in "%%632". In a path such a percent sign is escaped: net/url takes no other.
+// other. A digit also keeps its escape if the bare digit would turn a percent sign that begins no
+// escape into one, as in "%%632". In a path such a percent sign is escaped: net/url takes no other.
 func escape(b *strings.Builder, s string, isQuery bool) {
 	const digits = "0123456789ABCDEF"
 	bare := -3 // where the last percent sign that begins no escape was written

@@ -25,8 +25,8 @@ type shown[T any] struct {
 	sent  time.Time // when the lease was asked for
 }
 
-// show renews the lease of this process in the transaction in which it calls f. Where the process
-// has none any more, its id is 0 there, or a new one with register.
+// show renews the lease of this process in the transaction in which it calls f. If the process has
+// lost its lease, f gets the id 0, or a new one with register.
 func show[T any](
 	ctx context.Context, q *Queue, register bool, f func(ctx context.Context, tx pgx.Tx, id int64) (T, error),
 ) (T, error) {
@@ -55,8 +55,8 @@ func show[T any](
 }
 
 // extend extends the lease of this process. It returns the process's id: 0 if it has lost the
-// lease, or a new one with register. The server's clock may be any, so the lease is counted by it
-// alone.
+// lease, or a new one with register. The clocks of processes may differ, so the lease counts by the
+// server's clock alone.
 func (q *Queue) extend(ctx context.Context, tx pgx.Tx, register bool) (id int64, err error) {
 	tag, err := tx.Exec(ctx, `
 		UPDATE politeness_worker SET until = clock_timestamp() + $2::interval

@@ -32,7 +32,7 @@ func beginWithin(lease time.Duration) string {
 }
 
 // in runs f in a transaction. It runs f again after a deadlock, and while the database is away or
-// doesn't answer, and begins no try after a minute; so f mustn't change q.
+// doesn't answer, but begins no try after a minute. So f mustn't change q.
 func (q *Queue) in(ctx context.Context, f func(ctx context.Context, tx pgx.Tx) error) error {
 	return q.inTries(ctx, q.try, f)
 }
@@ -139,7 +139,7 @@ func passingCode(code string) bool {
 		return false
 	case readOnly, // the server has become a standby, or isn't the primary yet
 		"25P03", "25P04", // a timeout of this session, after a pause
-		"55P03", // a lock that wasn't had within lock_timeout
+		"55P03", // a lock that wasn't obtained within lock_timeout
 		"72000": // a snapshot that is too old
 		return true
 	}
@@ -151,7 +151,7 @@ func passingCode(code string) bool {
 		"58": // the machine
 		return true
 	}
-	return false // all others are answers to this statement, and stay
+	return false // all others are errors of this statement, and a further try would have them too
 }
 
 // null is nil for a zero value, which most URLs have.

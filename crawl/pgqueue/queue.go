@@ -284,8 +284,8 @@ func (q *Queue) Add(ctx context.Context, reqs []crawl.Request) (added, noRoom in
 	return added, 0, nil
 }
 
-// columns are those of URLs that are new, each of all the URLs: unnest makes rows of them, so that
-// any number is one statement.
+// columns has the values of new URLs, one slice for each column. unnest turns them into rows, so
+// one statement inserts any number of URLs.
 type columns struct {
 	hashes     []pgtype.UUID
 	hosts      []string // names
@@ -386,8 +386,7 @@ func (q *Queue) unknown(ctx context.Context, tx pgx.Tx, reqs []crawl.Request) (c
 }
 
 // lockHosts locks the hosts of these names, which it makes if need be, and marks them as waiting.
-// It returns their ids. Two processes that lock the same hosts do so in one order: none waits for
-// the other in a circle.
+// It returns their ids. All processes lock hosts in one order, so there is no deadlock.
 func (q *Queue) lockHosts(ctx context.Context, tx pgx.Tx, names []string) (map[string]int64, error) {
 	sorted := slices.Clone(names)
 	slices.Sort(sorted)
@@ -498,7 +497,7 @@ func (q *Queue) waiting(
 	if err != nil {
 		return nil, err
 	}
-	// Of hosts that have something which isn't due yet, what is due may stand behind it.
+	// hosts whose due URLs may come after URLs that aren't due yet
 	var mixed []string
 	var limitsOf []int
 	for i, name := range names {
@@ -644,8 +643,8 @@ func (q *Queue) end(ctx context.Context, results []crawl.Result) error {
 		pages = append(pages, blob(r.State))
 	}
 	return q.in(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		// The first result of a URL stands: a process that was paused may come with another one. What
-		// was lent is due.
+		// The first result of a URL counts, because a process that was paused may store another one
+		// later. URLs that were lent are due.
 		_, err := tx.Exec(ctx, `
 			UPDATE politeness_url AS u SET outcome = r.outcome, status = r.status, due = r.due,
 				page = r.page, later = 0

@@ -73,7 +73,7 @@ func howMany() int {
 // A promise of a Queue.
 type promise struct {
 	name   string
-	why    string // what happens to a crawl where it isn't kept
+	why    string // what happens to a crawl if it isn't kept
 	shared bool   // only a crawl.Owner makes it
 	test   func(c *check)
 
@@ -453,7 +453,7 @@ func ends(c *check) {
 	}
 	c.claim(q, 100)
 	c.wants("after Done", c.take(q, 100, "a.example"))
-	c.done(q, crawl.Visited, url("b.example", 1)) // of another Queue's life: no harm
+	c.done(q, crawl.Visited, url("b.example", 1)) // unknown to this Queue: ignored
 	q = c.open()
 	c.claim(q, 100)
 	c.wants("after Done, and opened again", c.take(q, 100, "a.example"))
@@ -545,7 +545,8 @@ func closes(c *check) {
 	wantClosed("all done")
 }
 
-// all takes everything that waits, in the end: hosts of a killed process may be that for a while.
+// all takes everything that waits. It may take a while until the hosts of a killed process are
+// free.
 func (c *check) all(q crawl.Queue, n int) (reqs []crawl.Request) {
 	began := time.Now()
 	for len(reqs) < n && time.Since(began) < patience {

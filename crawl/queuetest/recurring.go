@@ -14,7 +14,7 @@ func (c *check) recurring(reqs ...crawl.Request) crawl.Recurring {
 	return c.asRecurring(c.fresh(reqs...))
 }
 
-// asRecurring returns a Queue as what it was when the check began.
+// asRecurring returns q as a crawl.Recurring, which the Queue was when the check began.
 func (c *check) asRecurring(q crawl.Queue) crawl.Recurring {
 	r, ok := q.(crawl.Recurring)
 	if !ok {

@@ -51,7 +51,7 @@ func (c *check) until(what string, f func() bool) {
 	}
 }
 
-// lease is longer than a process that calls Hosts each second is thought dead after.
+// lease is longer than the time after which a Queue takes a silent process for dead.
 const lease = 15 * time.Second
 
 // wantOwner fails unless a.example is owner's by Owns, and not the other's.

@@ -327,7 +327,8 @@ func (l *listing) add(entry Entry) error {
 	return nil
 }
 
-// take does what an entry is for. It reports whether the consumer wants more.
+// take yields the page of an entry, or queues its sitemap. It reports whether the consumer wants
+// more.
 func (l *listing) take(entry Entry) bool {
 	switch {
 	case entry.Index && len(l.file.via) == maxDepth:
@@ -444,9 +445,9 @@ func unpacked(resp *http.Response) (io.Reader, error) {
 	return coding.NewReader(resp.Body, codings, maxBytes+1)
 }
 
-// refuses returns why a page isn't yielded, or "": the robots.txt of its host is to name the
-// sitemap that lists the page, which has one of the given URLs or the final one, or an index that
-// leads to it.
+// refuses returns why a page isn't yielded, or "" if it is. The robots.txt of the page's host must
+// name the sitemap that lists the page, or an index that leads to the sitemap. Their URLs are urls
+// and final.
 func (w *walk) refuses(page string, urls []string, final string) (why string) {
 	u, err := url.Parse(page)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 )
 
 // The XML of sitemaps is read by a scanner of our own: encoding/xml keeps every open element and
-// every text, so its memory is what a stranger likes, and it stops at the first "&" that isn't
-// escaped, of which sitemaps are full. This one remembers how deep it is, the entry that is open
-// and the text of one field.
+// every text, so a stranger's file decides how much memory it takes. It also stops at the first "&"
+// that isn't escaped, and sitemaps are full of these. This scanner only keeps its depth, the open
+// entry and the text of one field.
 
 // readXML reads the entries of a file in XML.
 func (p *parser) readXML() error {

@@ -108,14 +108,14 @@ func (id *identity) without(left set) uint32 {
 	return sum(identitySum, hash(whole))
 }
 
-// key returns the hash by which an answer is found whose URL has the difference d to the URL of a
-// hash.
+// key returns the key of d together with a hash: in answers the hash of a URL without d, and in
+// tallies that of a form.
 func key(d difference, url uint32) uint32 {
 	return sum(differenceSum, hash(uint64(d.hash)<<32|uint64(url)))
 }
 
-// isIdle reports whether a difference changes nothing on URLs of a form. If there are too few of
-// the form, it changes nothing if it never has.
+// isIdle reports whether a difference changes nothing on URLs of a form. If the form has fewer than
+// two pairs of answers, the pairs of all forms decide. d must then never have changed anything.
 func (h *Host) isIdle(d difference, form uint32) bool {
 	if t, _ := h.tallies.get(key(d, form)); t.alike+t.other >= 2 {
 		return t.alike >= 2 && int(t.alike) > 8*int(t.other)
@@ -153,7 +153,7 @@ func (h *Host) copied(a *address) (d difference, isCopy bool) {
 			return d, true
 		}
 	}
-	for _, d := range h.names { // the URL may be that of a copy, without the difference
+	for _, d := range h.names { // the URL may be the plain one of an answer that had d
 		if t, _ := h.tallies.get(d.hash); t.alike == 0 {
 			continue
 		}

@@ -23,7 +23,7 @@ func sum(k kind, h hash) uint32 {
 	return uint32(h.add(byte(k)).mixed()>>32) | 1 //nolint:gosec // half of a hash is one
 }
 
-// mixed returns h for sums. Those of FNV-1a itself are alike where texts are.
+// mixed returns h for sums. Without that, FNV-1a gives similar texts similar hashes.
 func (h hash) mixed() uint64 {
 	h ^= h >> 32
 	h *= factor
