@@ -25,7 +25,7 @@ const (
 	flushBytes = 64 << 10    // written when so much is held back,
 	flushAfter = time.Second // or when a record comes so long after the last write
 	maxHeld    = 16 << 20    // bytes held back for a writer that is slow or fails
-	chainEvery = 8           // lines that a hash is for: one for each would cost half as much again
+	chainEvery = 8           // lines that one hash is for: a hash for each line would cost half as much again
 	jump       = time.Second // the wall clock is followed if it is ahead of ours by more, as after a sleep
 )
 
@@ -142,8 +142,8 @@ func (l *Log) lose(n int, cause error) {
 	l.cause = cmp.Or(l.cause, cause)
 }
 
-// publish publishes the checkpoints that are written, with l.mu released meanwhile. Where another
-// goroutine does that already, it is left to that one.
+// publish publishes the checkpoints that are written, with l.mu released meanwhile. If another
+// goroutine publishes already, that goroutine continues.
 func (l *Log) publish() {
 	if l.public {
 		return

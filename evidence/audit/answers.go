@@ -93,8 +93,8 @@ var (
 // quota reads for how long a quota with nothing left asks to be left alone: the time that the
 // record gives, or a longer one that follows from its fields.
 func quota(d *evidence.Decision, sent time.Time) int64 {
-	// The crawl may have read less than the fields ask for, and has no reason to read more: the
-	// longer time holds.
+	// The crawl may have recorded a shorter time than the fields ask for, and has no reason to
+	// record a longer one. So the longer one counts.
 	wish := int64(d.Quota)
 	if reset, ok := strings.CutPrefix(d.RateLimit, "remaining=0, reset="); ok {
 		n, _ := strconv.ParseInt(reset, 10, 64)
@@ -273,7 +273,7 @@ func (a *auditor) answer(h *host, t *trip, d *evidence.Decision) {
 	if n.meaning == served {
 		x.flags |= serves
 	}
-	if asks || t.answer != nil { // plain successes have no response, which would cost memory
+	if asks || t.answer != nil { // plain successes have no answer, to save memory
 		s.keep(t, n)
 	}
 }

@@ -108,8 +108,8 @@ func CheckSite(log io.Reader, hosts ...string) (*Report, error) {
 		return nil, err
 	}
 	r, err := check(Trust{}, new(trees.Forest), site, []io.Reader{log})
-	// Numbers, hashes and checkpoints go over all lines of a log. Of lines that were passed over
-	// nothing is proved, so that promise has one reason to be open, in place of all others.
+	// Numbers, hashes and checkpoints go over all lines of a log. Nothing is proved of lines that
+	// were passed over. So that promise gets one reason to be open, instead of all others.
 	r.Numbered = false
 	r.Chained = false
 	whole := &r.Promises[logWhole]
@@ -374,7 +374,7 @@ func (a *auditor) judge() *Report {
 	return &a.report
 }
 
-// proveRestored holds each robots.txt that a process took over from another one against the fetches
+// proveRestored compares each robots.txt that a process took over from another one with the fetches
 // of it in the logs.
 func (a *auditor) proveRestored() {
 	for copied, starts := range a.restored {

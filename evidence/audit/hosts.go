@@ -224,8 +224,8 @@ func (s *sequence) sort() {
 	slices.SortStableFunc(s.moves, func(m, n move) int { return cmp.Compare(m.at, n.at) })
 }
 
-// takeBack ends x at the time at which its slot was taken back, if it was. A record of that which
-// is too early to be true changes nothing.
+// takeBack ends x at the time at which its slot was taken back, if it was. If the record of that is
+// too early to be true, it changes nothing.
 func (s *sequence) takeBack(x *exchange) {
 	at, ok := s.h.takenBack[startID{s.a.indexed[x.by].numbering, x.seq}]
 	earliest := x.start + s.a.safe(x)
@@ -248,7 +248,7 @@ func (s *sequence) judge() {
 		s.hold = h.hold // a block of the limiter before continues
 	}
 	for i, x := range s.xs {
-		// The limits in force hold, whatever delay and slots the record gives.
+		// The limits in force apply, whatever delay and slots the record gives.
 		limits := h.limits(x)
 		slots := uint32(limits.Slots)
 		x.delay = max(x.delay, int64(limits.DelayMin))
@@ -435,8 +435,9 @@ func (s *sequence) gap(x *exchange, limits *limits) {
 	if last.has(local) || x.has(local) {
 		return // open since their starts: the limiter's server didn't know of them
 	}
-	// A turn is given back if a longer crawl-delay has become known during the wait. The next start
-	// has its own, and so has the first one of a limiter.
+	// A start that was given back needn't keep its own crawl-delay, which may have become longer
+	// during the wait. Neither needs the first start of a limiter, if the last start was by another
+	// one.
 	anyFloor := s.last == nil || x.has(unsent)
 	switch {
 	case gap >= last.delay && (anyFloor || gap >= x.floor):

@@ -5,18 +5,17 @@ import (
 	"time"
 )
 
-// Sentences of docs/429.md in numbers. A limiter may block for longer, and teach a longer delay:
-// these are the least that it has to.
+// The numbers of docs/429-reference.md. They are the least: a limiter may block for longer, and
+// teach a longer delay.
 const (
-	// policyMost is for: "By the policy: Fibonacci, 1, 1, 2, 3, 5, 8... s, at most 10 min".
+	// policyMost is the longest step of the default policy: 1, 1, 2, 3, 5, 8 s and so on.
 	policyMost = 10 * time.Minute
-	// unsureStep and unsureMost are for: "After such a response the host rests for a second, longer
-	// with each further one in a row (..., at most 5 min, or the policy's cap where that is
-	// shorter)".
+	// unsureStep and unsureMost are the first and the longest pause after unclear responses in a
+	// row. A shorter Cap of the policy replaces unsureMost.
 	unsureStep = time.Second
 	unsureMost = 5 * time.Minute
-	// banStep and the others are for: "nothing is asked for 60 s, doubling to 10 min and, where that
-	// was refused twice, on to 4 h".
+	// Bans begin with banStep and double, up to banMost. After bansToMost bans, two of which were
+	// of banMost, they double again, up to banLongest.
 	banStep    = time.Minute
 	banMost    = 10 * time.Minute
 	bansToMost = 6
@@ -25,13 +24,13 @@ const (
 	// A refusal makes the delay 1.5 times as long, and a ban twice.
 	refusalTeaches = 1.5
 	banTeaches     = 2
-	// The steps are for: "A page that is served 20 s after the last lesson or step makes the delay 2 %
-	// shorter, doubling every five steps to 16 %".
+	// A page that is served stepTime after the last lesson or step makes the delay 2 % shorter. The
+	// percentage doubles after every five steps, up to 16 %.
 	stepTime    = 20 * slack
 	shorter     = 2  // percent
 	shorterMost = 16 // percent
 	stepsAlike  = 5
-	// maxSteps is how many steps are reckoned: after them nothing is left of a delay.
+	// maxSteps bounds the steps that are computed. After them nothing is left of a delay.
 	maxSteps = 1000
 )
 

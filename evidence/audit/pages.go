@@ -117,7 +117,7 @@ func (a *auditor) costsAPage(d *evidence.Decision, before int) bool {
 		return false
 	}
 	to := from.leads
-	from.leads = nowhere // one request alone follows it for nothing
+	from.leads = nowhere // only one request may follow it without costing a page
 	a.leave(from)
 	a.openIf(to == anywhere, budgetKept, "a redirect whose URL isn't whole")
 	return to != anywhere && to != keyOfURL(d.URL)

@@ -112,11 +112,11 @@ func (s *sequence) set(b *block) {
 		s.blockEnd = b.until
 		s.blockPlace = b.at
 	}
-	s.probe = nil // the block is newer than it
+	s.probe = nil // the block is newer than the probe
 	s.blockSet = b.from
 	if b.kind > silent || b.hand {
-		// The limiter counts answers such as 403 from here on, and learns of those just before it
-		// late.
+		// The limiter counts answers such as 403 from here on, and may learn late of those just
+		// before it.
 		s.forbidden = 0
 		s.fullAt = 0
 		s.unsureUntil = max(s.unsureUntil, b.from+s.late)
@@ -300,8 +300,8 @@ func (s *sequence) countsAs(n *answer) meaning {
 	return n.meaning
 }
 
-// fails returns whether the response n, if it is a failure, may be its page's own trouble, and
-// whether that page had failed before.
+// fails is about the response n, if that is a failure. own is whether only its page may fail, and
+// before is whether the page had failed before.
 //
 // s.failures has the pages that failed, each with 0 or with the time at which a probe of it failed.
 // From that time on, only the page may fail. Later this stays so if the host has served another
@@ -439,8 +439,8 @@ func (s *sequence) count(n *answer, m meaning) {
 }
 
 // mayRefuse reports whether the response n may count as a refusal, whatever it means by itself: as
-// one more after others, which may be an earlier process's, or since its Retry-After, which the
-// crawl may have read otherwise, makes a 503 one.
+// one more in a row, which an earlier process may have begun, or as a 503 whose Retry-After the
+// crawl may have read in another way.
 func (s *sequence) mayRefuse(n *answer) bool {
 	asks := n.after && n.status == 503
 	return s.inARow[refusing] > 0 || s.carried || asks

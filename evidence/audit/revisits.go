@@ -199,7 +199,7 @@ func (h *host) revisited(m *memory, x *exchange, refused int64) {
 	if m == nil || x.page == 0 || x.has(further|resent) {
 		return
 	}
-	// The asker's word alone would make a proof of each repeat.
+	// Otherwise the asker could declare each repeat a proof.
 	if x.has(proof) && refused > m.served {
 		h.report.Proofs++
 		return

@@ -153,7 +153,7 @@ func (a *auditor) shareBudget(t *transport) {
 		k = &keptBudget{pages: map[window]int64{}}
 		a.budgets[name] = k
 	}
-	// The limits may be others in another run.
+	// Another run may have other limits.
 	k.most = max(k.most, p.Pages)
 	k.owned = max(k.owned, p.PagesPerHost)
 	t.kept = k
@@ -188,7 +188,7 @@ func (t *transport) blocksAtOnce(status int) bool {
 	return status == 429
 }
 
-// limits are a policy as it holds for the starts on a host.
+// limits are a policy as it applies to the starts on a host.
 type limits struct {
 	*evidence.Policy
 	from    uint64 // of one host's own limits: number of the first start that they hold for

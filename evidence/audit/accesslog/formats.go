@@ -25,7 +25,7 @@ type entry struct {
 	agent    string
 }
 
-// maxWrapped is how many collectors of logs may have wrapped a line, each in a JSON of its own.
+// maxWrapped is how many collectors of logs may have wrapped a line, each in another JSON object.
 const maxWrapped = 3
 
 // parse reads a line of an access log. What a collector of logs puts before the line is skipped:
@@ -234,7 +234,7 @@ func parseObject(fields map[string]json.RawMessage) (entry, bool) {
 	return e, e.method != ""
 }
 
-// setHost sets the host that a field of its own names.
+// setHost sets the host that a separate field names.
 func (e *entry) setHost(host string) {
 	e.hosts = append(e.hosts, host)
 	e.hostname = host

@@ -17,16 +17,17 @@ const closer = 1500 * time.Millisecond
 
 const (
 	sawCloser = "The site saw requests to %s %.0f s apart, and the evidence has them %.0f s apart at least."
-	// A server that notes ends, as nginx does, notes slow and quick pages so. A crawler that writes
-	// long durations into its evidence can hide a burst so. The access log doesn't tell the two apart.
+	// If a server notes the ends of requests, as nginx does, a slow page followed by a quick one
+	// looks like this. So does a burst that a crawler hides by long durations in its evidence. The
+	// access log doesn't tell the two apart.
 	onDurations = "The access log notes %s to %s sooner than %.0f s after the one before, the soonest after %.0f s. " +
 		"If it notes when a request ends, they were %.0f s apart by the durations in the evidence. " +
 		"The access log itself doesn't show that."
 )
 
-// compareGaps compares how far apart the requests to each host were, by the site's own times. Where
-// the durations of the evidence explain why the site notes requests closer together, the evidence
-// alone says so.
+// compareGaps compares how far apart the requests to each host were, by the site's own times. If
+// only the durations in the evidence explain why the site notes requests closer together, the
+// result says so.
 func (c *comparer) compareGaps() {
 	own := gapsBetween(c.own, func(r *request) time.Time { return r.start })
 	noted := gapsBetween(c.site, func(r *request) time.Time { return r.Time })

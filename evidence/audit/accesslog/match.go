@@ -128,10 +128,11 @@ func (c *comparer) pages() map[pageID]*page {
 	return pages
 }
 
-// match matches the requests of both sides: ours that ends first with the first one of the site.
-// The status has to be the same at first. Then the server may be another one, as it may note any of
-// its names; and then the status, to name one difference in place of two. To a request without a
-// response the site may have noted any status.
+// match matches the requests of both sides in three rounds, each in the order in which those of the
+// evidence end. In the first round server and status have to be the same. In the second, the server
+// may be another one, because the site may note any of its names. In the third, the status may be
+// another one, so that one difference is reported and not two. For a request without a response,
+// the site may have noted any status.
 func (c *comparer) match(pages map[pageID]*page) {
 	rounds := [...]func(o *request) pageID{
 		func(o *request) pageID { return o.byServer(o.Status) },

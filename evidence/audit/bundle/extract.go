@@ -285,8 +285,8 @@ func hasHost(text, key string) bool {
 	}
 }
 
-// goesOn reports whether the host that ends before a text is another one with that text: its name,
-// its port or both are longer.
+// goesOn reports whether text, which comes right after key, makes it another host: with a longer
+// name, a longer port or a port.
 func goesOn(text, key string) bool {
 	if key != hostname.WithoutPort(key) {
 		return startsWithDigit(text)

@@ -90,8 +90,8 @@ func Verify(bundle io.Reader, t audit.Trust) (*Bundle, error) {
 	return b, nil
 }
 
-// proveWhole takes back what the judge says of lines that it doesn't have: each record of b is
-// proved to stand in the log.
+// proveWhole removes the auditor's reasons about lines that the bundle leaves out, because each
+// record of b is proved to be in the log.
 func (b *Bundle) proveWhole() {
 	for i := range b.Report.Promises {
 		p := &b.Report.Promises[i]
