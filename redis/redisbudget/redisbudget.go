@@ -94,8 +94,8 @@ const (
 	// closing bounds the time that Close calls the server.
 	closing = 3 * time.Second
 
-	// keepFor is how long the server keeps a budget after its last use, or longer than
-	// Limits.Duration and Limits.Every where these are longer.
+	// keepFor is how long the server keeps a budget after its last use, or longer if
+	// Limits.Duration or Limits.Every is longer.
 	keepFor = 30 * 24 * time.Hour
 
 	firstPages, mostPages = 8, 1 << 14         // sizes of chunks
@@ -341,7 +341,7 @@ func (b *Budget) withPage(ctx context.Context, host string, start time.Time, spe
 }
 
 // spendPage reports whether a page of host is in hand, and spends it if spend is set. It returns an
-// error where none can be had. The caller holds mu.
+// error if there can be none. The caller holds mu.
 func (b *Budget) spendPage(host string, now, start time.Time, spend bool) (ok bool, err error) {
 	if b.closed {
 		return false, ErrClosed

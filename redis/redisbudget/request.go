@@ -260,8 +260,8 @@ const replyFields = 17
 // errOld is the error of a call that arrives after a later one of its process.
 var errOld = errors.New("the server has had a later call of this process")
 
-// mostLate is how often a call is sent anew that arrived too late: once where the server's clock
-// wasn't known or was changed, and again on a network that is too slow.
+// mostLate is how often a call is sent anew that arrived too late: once if the server's clock
+// wasn't known or was changed, and again if the network is too slow.
 const mostLate = 3
 
 // do calls the server and stores its reply. The caller has the right to call.
@@ -329,8 +329,8 @@ func (b *Budget) answered(r *request, sent time.Time, reply []any, err error) (c
 }
 
 // errMixedUp is the error of a call that got the response to another one: a response that a client
-// left unread on a connection is the first that its next user reads. To believe it would take pages
-// twice.
+// left unread on a connection is the first that its next user reads. If it were believed, pages
+// would be taken twice.
 var errMixedUp = errors.New("the connection has given the answer to another call")
 
 // purge gets rid of a connection that gives each caller the response of the one before: a client
@@ -339,7 +339,8 @@ var errMixedUp = errors.New("the connection has given the answer to another call
 func (b *Budget) purge(ctx context.Context) {
 	const most = 16
 	for i := range most {
-		// Answers of take.lua are no time, and a time is no echo.
+		// A reply of take.lua isn't a time, and a time isn't an echo. So a wrong reply to either
+		// command shows.
 		_, err := b.client.Time(ctx).Result()
 		word := strconv.Itoa(i)
 		echo, echoErr := b.client.Echo(ctx, word).Result()

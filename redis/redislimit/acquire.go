@@ -27,7 +27,7 @@ import (
 //	granted  inside the window, no place        inLine   the turn is given back meanwhile
 //	granted  after the window                   asking
 //	granted  a block was seen since             waiting  the grant proves nothing any more
-//	inLine   a place is free                    parked   it asks for another turn, wherever it stands
+//	inLine   a place is free                    parked   it asks for another turn, even behind others
 //	held     Start, inside the window           held     it has started
 //	held     Start, not provable in time        waiting  for its own next start, before all that have no lease
 //	waiting  the server lost its data           waiting  earlier promises are void: it asks at once;
@@ -35,7 +35,7 @@ import (
 //	held     Release, or LeaseTTL is over       over
 //	others   deadline, MaxWait, context, Close  over     refused; its slot or place is given back
 
-// askNow is a wait.next that is in the past: the goroutine that waits asks when it runs.
+// askNow is a wait.next that is in the past: the waiting goroutine asks as soon as it runs.
 const askNow time.Duration = 1
 
 const (
@@ -98,7 +98,7 @@ func (t *lease) least() time.Duration { return max(t.limits.Delay.Min, t.floor) 
 // source names the longest of the delays of a start: that of the lease, and those that report has.
 func (t *lease) source(report wire.Report) string {
 	drawn := wire.MicrosOf(t.delay) // as the server counts
-	// Of equal delays the one that the user has set is named.
+	// If delays are equal, the one that the user has set is named.
 	switch {
 	case report.Learned > max(drawn, report.Adaptive):
 		return "learned"
@@ -110,7 +110,7 @@ func (t *lease) source(report wire.Report) string {
 	return "random"
 }
 
-// await waits for the turn in the caller's goroutine, for a signal or until wait.next.
+// await waits for the turn in the caller's goroutine. It wakes at a signal and at wait.next.
 func (t *lease) await(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour) // one for the whole wait, set before each select
 	defer timer.Stop()
@@ -221,8 +221,8 @@ func (t *lease) mayAsk() bool {
 	return t.hasPlace || t.h.waiters[0] == t
 }
 
-// ask calls the server for the start. If that is about to come, the next waiter's question goes
-// along: it has its place there before the turn ends.
+// ask calls the server for the start. If the start is about to come, the question of the next
+// waiter goes along, so that the waiter has its place on the server before the turn ends.
 func (t *lease) ask() {
 	aboutToStart := t.wait.planned > 0
 	t.question()
@@ -252,7 +252,7 @@ func (t *lease) question() {
 	t.h.p.add(op{
 		h:    t.h,
 		done: t.answered,
-		// Times count from the call, for which the operation may have waited.
+		// The operation may wait for the call, so its times are computed when the call is made.
 		build: func(now time.Duration) wire.Request { return t.take(now) },
 	})
 }
@@ -376,7 +376,7 @@ func (t *lease) queue(turn *wire.Turn, at reply) {
 	t.wait.planned = 0
 	t.wait.why = turn.Why
 	h.wait.account(now, blameOf(t.wait.why))
-	// No push says that a lease has expired.
+	// There is no push when a lease expires.
 	h.wait.expiry = max(clock.Surely(turn.Expiry, now), now)
 	// A push makes it ask. The polls are for a push that was lost.
 	poll := pollQueue + apart
@@ -492,7 +492,7 @@ func (t *lease) try(now time.Duration) {
 		t.wait.next = at
 		return
 	}
-	// While the GO was under way, this process wasn't late.
+	// The time for which the GO was under way isn't a delay of this process.
 	arrival := p.clock.Surely(t.granted.heard.server, now) + p.latency
 	p.guard.Saw(now - max(at, arrival))
 	if t.missed(now) {
@@ -512,7 +512,8 @@ func (t *lease) try(now time.Duration) {
 func (t *lease) begin(now time.Duration) {
 	h := t.h
 	h.wait.account(now, h.wait.blame)
-	// The host's books run for all of its waiters: the part of t is what they have grown by.
+	// The sums of the host are for all of its waiters. The part of t is their growth during its
+	// wait.
 	for why := range t.use.waited {
 		t.use.waited[why] += h.wait.spent[why] - t.wait.before[why]
 	}

@@ -19,7 +19,7 @@ const newest = math.MaxUint64
 // submit sends c after the changes of h before it.
 func (h *host) submit(c *change) {
 	h.changes = append(h.changes, c)
-	// One behind others is computed from their result.
+	// A change behind others is computed later, from their result.
 	if len(h.changes) == 1 {
 		h.write(c)
 	}

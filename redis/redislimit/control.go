@@ -29,7 +29,8 @@ func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 	}
 	cause = strings.ToValidUTF8(cause, "\uFFFD")
 	c := &change{h: l.lookUp(key), act: blocks}
-	// until is by this machine's wall clock, the block by the server's: only a duration crosses.
+	// until is a time of this machine's wall clock, and the block's end one of the server's. So
+	// only a duration is sent.
 	c.compute = func(s *rules.Refusals, now time.Duration) hostlimit.Effect {
 		s.Block(now+min(time.Until(until), share.Longest), cause, newest)
 		return hostlimit.Effect{Blocked: true}
@@ -44,7 +45,7 @@ func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 // Clear implements [hostlimit.Controller] for all processes.
 func (l *Limiter) Clear(ctx context.Context, key string) error {
 	limits, _ := l.rules.Limits(key) // Acquire reports the error
-	// With the slots, so that the server hands out the free ones to the waiters.
+	// slots is set so that the server hands out the free slots to the waiters.
 	c := &change{h: l.lookUp(key), act: clears, slots: limits.Concurrency}
 	c.compute = func(s *rules.Refusals, now time.Duration) hostlimit.Effect {
 		return hostlimit.Effect{Cleared: s.Clear(now)}

@@ -47,7 +47,7 @@ func blameOf(why string) blame {
 
 // account books the time since the last call to the reason of then; from now on it is next.
 func (w *hostWait) account(now time.Duration, next blame) {
-	now = max(now, w.since) // its callers have taken their times before they had the lock
+	now = max(now, w.since) // callers read the time before they take the lock
 	w.spent[w.blame] += now - w.since
 	w.since = now
 	w.blame = next
@@ -220,7 +220,7 @@ func (h *host) restore(now time.Duration, all bool) {
 // restoring returns the request of restore, with times counted from now.
 func (h *host) restoring(now time.Duration, all bool) *wire.Restore {
 	k := &h.known
-	last := never // else the server's gap would count from a start that there wasn't
+	last := never // otherwise the server's gap would count from a start that never was
 	if k.Started {
 		last = wire.MicrosOf(k.Last - now)
 	}
@@ -276,7 +276,7 @@ func (h *host) note(at reply, blocked bool) {
 		return // it came already, as the reply or as the message to all
 	}
 	h.news.actAt = at.server
-	// By the bounds of the server's clock the act may be yet to come.
+	// By the bounds of the server's clock, the act may seem to be in the future.
 	when := h.l.base.Add(min(h.p.clock.Surely(at.server, at.received), at.received))
 	byHand := &hostlimit.Debt{ClearedAt: when}
 	if blocked {

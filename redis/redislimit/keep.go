@@ -35,7 +35,7 @@ func (k *keeping) lacks(is *rules.Refusals, now time.Duration) bool {
 	moved := (is.Until - was.Until).Abs() > time.Second
 	block := moved && max(is.Until, was.Until) > now
 	cause := is.Until > now && is.Cause != was.Cause
-	// A delay becomes shorter in many small steps. To have kept a longer one is no harm.
+	// A delay becomes shorter in many small steps. It does no harm if the Store has a longer one.
 	eased := is.Learned < was.Learned && now-k.savedAt >= easing
 	delay := is.Learned > was.Learned || eased
 	return counts || block || cause || delay

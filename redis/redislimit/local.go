@@ -131,8 +131,8 @@ func (l *Limiter) acquireLocal(
 	}
 }
 
-// acquire waits for wait, if that isn't 0, or takes a turn; nil, with or without an error: there is
-// none yet. over ends it like ctx does.
+// acquire waits for wait, if that isn't 0, or takes a turn; A nil result, with or without an error,
+// means that there is none yet. over ends it like ctx does.
 func (o *outage) acquire(
 	ctx, over context.Context, key string, floor, wait time.Duration,
 ) (hostlimit.Lease, error) {
@@ -162,13 +162,13 @@ func (l *Limiter) outageOf(key string) *outage {
 // MaxInFlight and PerSite. The caller holds mu.
 func (h *host) gate(now time.Duration) (wait time.Duration, blocked bool) {
 	at, blocked := h.first()
-	// Before that, processes that reach the server may not have left this one its share.
+	// Until then, processes that reach the server may still use the share of this one.
 	wait = max(at, h.p.sent.heard+noticed) - now
 	if h.l.places.isFull(h.site) {
 		wait = max(wait, looking)
 	}
 	for _, t := range h.leases {
-		// A turn of the server's has a slot, which the Memory doesn't count.
+		// A turn that the server gave has a slot that the Memory doesn't count.
 		if !t.use.unshared {
 			wait = max(wait, looking)
 		}

@@ -18,8 +18,8 @@ import (
 
 var step = redis.NewScript(wire.Source)
 
-// add takes o along with the next call, at the latest after linger, or with the next heartbeat to a
-// server that is away.
+// add takes o along with the next call, which is sent after linger at the latest. If the server is
+// away, the next heartbeat takes o along.
 func (p *partition) add(o op) {
 	p.ops = append(p.ops, o)
 	p.wake(linger)
@@ -36,8 +36,8 @@ func (p *partition) dropStarted(id string) {
 // addAlong takes o along with the next call, which may be the heartbeat's.
 func (p *partition) addAlong(o op) { p.ops = append(p.ops, o) }
 
-// wake flushes after d, unless that is about to happen. While the server is away the heartbeat
-// does.
+// wake flushes after d, unless that is about to happen. While the server is away, the heartbeat
+// flushes.
 func (p *partition) wake(d time.Duration) {
 	if p.timer == nil && p.down == nil && !p.l.closed {
 		p.timer = time.AfterFunc(d, p.ring)
@@ -135,8 +135,8 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 	if c.request.Beat {
 		p.sent.beat = now
 	}
-	// By key, as there may be two values of a host: one that was forgotten while the server was
-	// away, with operations left, and one that was made since. Each key is read and written once.
+	// By key, because a host may have two values here. One was forgotten while the server was away,
+	// and has operations left. The other one was made since. Each key is read and written once.
 	index := make(map[string]int, len(ops))
 	for _, o := range ops {
 		i, ok := index[o.h.key]
@@ -267,8 +267,9 @@ func (p *partition) settle(o op, r reply) {
 }
 
 // errMixedUp is the error of a call that got the response to another one: bytes that a client has
-// left unread on a connection are the first that its next user reads. To believe it would be to
-// start by an old grant, or one of another host, and to take the server's clock for slow.
+// left unread on a connection are the first that its next user reads. If it were believed, a
+// request would start by an old grant or by one of another host, and the server's clock would seem
+// slow.
 var errMixedUp = errors.New("redislimit: not the answer to this call")
 
 // exchange runs step.lua with c. The reply has a response for each operation unless the call was
@@ -324,8 +325,8 @@ var errStale = fmt.Errorf("redislimit: the call came too late: %w", ErrUnavailab
 func (p *partition) failed(c *call, r *reply) {
 	p.l.stats.Failed++
 	p.sent.beat = 0 // it may not have got the sign of life
-	// The server has answered a later call, so it was there. After Close nothing else would find
-	// out.
+	// The server has answered a later call, so it was there. After Close there is no other call
+	// that could find out that the server is away.
 	answeredSince := p.sent.heard > c.sent
 	if answeredSince && !p.l.closed {
 		r.fate = stale // only this call, or its connection, was lost
@@ -435,8 +436,8 @@ func (p *partition) learn(sent time.Duration, r reply, gen string) bool {
 	return true
 }
 
-// genChanged sends all that is known to a server that may have lost it. sent is when the call was
-// sent that found it out.
+// genChanged sends all that is known to a server that may have lost it. sent is the time of the
+// call that has found this out.
 func (p *partition) genChanged(sent time.Duration, first bool) {
 	l := p.l
 	// The node may have lost its other partitions as well. One round of calls to them is enough for

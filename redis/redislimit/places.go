@@ -2,8 +2,8 @@ package redislimit
 
 import "slices"
 
-// isFull reports whether no place is free for a request to a host of site. Nothing in the line
-// could have one that is: free has handed it over.
+// isFull reports whether no place is free for a request to a host of site. A free place is never
+// one for which a lease in the line waits, because free hands it over.
 func (p *places) isFull(site string) bool {
 	isSiteFull := p.perSite > 0 && p.bySite[site] >= p.perSite
 	return isSiteFull || (p.most > 0 && p.taken >= p.most)

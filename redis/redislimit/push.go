@@ -103,7 +103,7 @@ func (l *Limiter) proclaimed(verdict *wire.Verdict) {
 	at := reply{server: verdict.Now, received: l.now()}
 	blocked := report.Until > at.server
 	if l.hosts[key] == nil && !blocked {
-		return // nothing is known of it here that could be wrong
+		return // nothing is known of the host here, so nothing can be out of date
 	}
 	h := l.host(key)
 	if at.server < h.known.AsOf {
@@ -116,7 +116,7 @@ func (l *Limiter) proclaimed(verdict *wire.Verdict) {
 		h.known.ServerUntil = 0
 	}
 	if blocked {
-		h.halt(at.received) // grants of before are void
+		h.halt(at.received) // earlier grants are void
 	}
 	act := act(verdict.Act)
 	if act > noAct {

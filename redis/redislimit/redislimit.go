@@ -318,7 +318,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 	return nil, l.refused(err)
 }
 
-// enter makes t wait for a turn of key, or returns why that is in vain.
+// enter makes t wait for a turn of key, or returns why it can't get one.
 func (l *Limiter) enter(t *lease, key string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -332,7 +332,7 @@ func (l *Limiter) enter(t *lease, key string) error {
 	t.h = l.host(key)
 	t.draw()
 	t.join()
-	t.h.refuseLate() // it may be too late by what is known here, which costs no call
+	t.h.refuseLate() // if it is known to be too late, no call is needed
 	return nil
 }
 

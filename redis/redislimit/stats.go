@@ -60,7 +60,7 @@ func (l *Limiter) refused(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ErrUnavailable): // first, as it is an ErrBusy as well
+	case errors.Is(err, ErrUnavailable): // first, because an ErrUnavailable is an ErrBusy too
 		reason = "unavailable"
 	case errors.Is(err, hostlimit.ErrBlocked):
 		reason = "blocked"
@@ -190,8 +190,8 @@ func (l *Limiter) checkFleet(ctx context.Context) (problems []string, err error)
 	return append(problems, slices.Sorted(maps.Values(found))...), err
 }
 
-// helloAll says hello to all processes, and to this one by each other node of a cluster, which has
-// an ACL of its own.
+// helloAll says hello to all processes, and to this one by each other node of a cluster, because
+// each node has a separate ACL.
 func (l *Limiter) helloAll(ctx context.Context) error {
 	for i, p := range l.parts {
 		to := l.proc

@@ -133,7 +133,7 @@ func do[T any](s *Store, call func() (T, error)) (T, error) {
 	switch {
 	case err == nil:
 		return result, nil
-	case errors.As(err, &answer): // of the server, which can be reached then
+	case errors.As(err, &answer): // the server has answered, so it can be reached
 		s.failed.Add(1)
 	case errors.Is(err, context.Canceled): // the caller has left
 	default:
@@ -175,8 +175,8 @@ func (s *Store) Save(ctx context.Context, origin string, r robotscache.Record) e
 	return err
 }
 
-// take takes or renews the lock. One that never expires, that holds for longer than any process
-// asks for, or that isn't a string isn't ours.
+// take takes or renews the lock. A lock that never expires, that lasts longer than any process asks
+// for, or that isn't a string, isn't one of this package.
 var take = redis.NewScript(`
 local holder = redis.pcall('GET', KEYS[1])
 local left = redis.call('PTTL', KEYS[1])

@@ -82,7 +82,8 @@ func (k *Host) Learn(
 		k.ServedSince = server.Surely(since, now)
 		k.learnRefusals(report, server, now)
 	}
-	// The end of the block is decided by itself: the server keeps the longer one when it restores.
+	// The end of the block is decided separately, because at a restore the server keeps the later
+	// end.
 	k.Refusals.Until = was
 	until := server.Surely(report.Until, now)
 	over := report.Until <= at
@@ -111,7 +112,7 @@ func (k *Host) learnRefusals(report wire.Report, server *clock.Server, now time.
 	s.Alone = report.Alone
 	s.EasedAt = server.Surely(report.EasedAt, now)
 	if s.InARow() == 0 {
-		s.Row = report.Row // sent to the server from a Store, which keeps no rest
+		s.Row = report.Row // the server has it from a Store, which keeps no Rest
 	}
 	if wire.MicrosOf(s.Learned) != report.Learned { // the server's microseconds are the same delay
 		s.Learned = report.Learned.Duration()
