@@ -8,8 +8,8 @@ import (
 
 // moment reads a date with a time: the three forms of RFC 9110, section 5.6.7, those of RFC 5322,
 // of ISO 8601, of JavaScript and of the command date. The zone may be a name, an offset or missing,
-// and is UTC where it isn't known. Two digits of a year are those of the latest date that is at
-// most 50 years after now.
+// and is UTC if it isn't known. Two digits of a year are those of the latest date that is at most
+// 50 years after now.
 func moment(text string, now time.Time) (time.Time, bool) {
 	if len(text) > longestField {
 		return time.Time{}, false

@@ -16,8 +16,8 @@ const (
 )
 
 // accept returns the first demand in the Accept-Signature of resp (RFC 9421, section 5.1) that the
-// Signer can meet for req. It returns false where there is none, and where the signature that req
-// was sent with, by sent, meets the demand already.
+// Signer can meet for req. It returns false if there is none, or if the signature that req was sent
+// with, by sent, meets the demand already.
 func (s *Signer) accept(resp *http.Response, req *http.Request, sent *demand) (demand, bool) {
 	switch resp.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
@@ -112,7 +112,7 @@ func (s *Signer) meets(p sfv.Member) bool {
 	return true // created and expires, which each signature has, and unknown ones
 }
 
-// parseComponent reads a component identifier. It returns false where the Signer can't cover it.
+// parseComponent reads a component identifier. It returns false if the Signer can't cover it.
 func parseComponent(item sfv.Item) (c component, ok bool) {
 	c.name, ok = item.Value.(string)
 	if !ok || c.name == "" || c.name != strings.ToLower(c.name) {

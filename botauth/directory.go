@@ -94,9 +94,8 @@ func (d *directory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // sign returns the fields of a signature by each key, made less than directoryAge ago, so that
-// repeated requests for the directory cost no signatures. What they cover is the digest
-// of the body, and the authority that was asked, which is that of the agent, whatever name a proxy
-// before us has used.
+// repeated requests for the directory cost no signatures. They cover the digest of the body, and
+// the authority of the agent, even if a proxy before us has used another name.
 func (d *directory) sign(now time.Time) (inputs, signatures string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

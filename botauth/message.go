@@ -21,7 +21,7 @@ const tag = "web-bot-auth"
 // A component is a part of a request that a signature covers (RFC 9421, section 2).
 type component struct {
 	name string // "@authority", or a field name in lower case
-	key  string // of the member that is covered, where the field is a dictionary; empty: the whole field
+	key  string // of the member that is covered, if the field is a dictionary; empty: the whole field
 }
 
 func (c component) String() string {
@@ -60,8 +60,8 @@ func (s *Signer) agentField(d *demand) string {
 	return quoted(s.agent)
 }
 
-// sign puts a signature into the header of req, which is the Signer's own. If it fails, that stays
-// as it is.
+// sign puts a signature into the header of req, which is the Signer's own. If it fails, the header
+// stays unchanged.
 func (s *Signer) sign(req *http.Request, d *demand, now time.Time) error {
 	nonce := d.nonce
 	if nonce == "" {
@@ -130,7 +130,7 @@ func signatureInput(req *http.Request, components []component, agent, params str
 	return in, nil
 }
 
-// valueOf returns the value of a component without parameters; ok is false where req hasn't got it.
+// valueOf returns the value of a component without parameters; ok is false if req doesn't have it.
 func valueOf(req *http.Request, name string) (value string, ok bool) {
 	host := req.Host
 	if host == "" {

@@ -190,8 +190,8 @@ func (s *sending) sign() error {
 	return nil
 }
 
-// gotConn makes the signature anew where the second in which it was made is over, and for each
-// further connection. Should the key fail now, the request keeps the signature that it has.
+// gotConn makes the signature anew if the second in which it was made is over, and for each further
+// connection. If the key fails now, the request keeps the signature that it has.
 func (s *sending) gotConn(info httptrace.GotConnInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

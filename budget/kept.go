@@ -58,11 +58,11 @@ type granted struct {
 // lookAgain is how long a process that has no leave believes what it has read in the file.
 const lookAgain = time.Second
 
-// atOnce is how many files are used at a time: a disk writes some together, and of very many those
-// that have one lock wait for each other, which costs processor time.
+// atOnce is how many files are used at a time: a disk can write several together. If there are very
+// many, goroutines wait for each other's locks, which costs processor time.
 const atOnce = 16
 
-// noHost stands for a host where there is none: it is the key of what isn't of one host.
+// noHost is the key of the limits that aren't about a single host.
 const noHost = "\x00"
 
 // Keep returns the budget with the limits l in the directory dir, which is made when the first page
@@ -344,7 +344,8 @@ func (k *Kept) begin(ctx context.Context, host string) (*leave, error) {
 	}
 }
 
-// takePlace takes a place for the use of the file of l, which ends if there is none in time.
+// takePlace takes a place for the use of the file of l. If ctx ends before there is one, takePlace
+// ends the use.
 func (k *Kept) takePlace(ctx context.Context, l *leave) error {
 	select {
 	case k.places <- struct{}{}:
@@ -382,7 +383,7 @@ func (k *Kept) endUse(l *leave) {
 	l.busy = nil
 }
 
-// key returns the key of the file of a host. Windows of another length have files of their own.
+// key returns the key of the file of a host. Windows of another length have other files.
 func (k *Kept) key(host string) string {
 	if host == noHost {
 		return fmt.Sprintf("every %v", k.m.limits.Every)
@@ -407,7 +408,7 @@ func (k *Kept) ask(ctx context.Context, host string, take bool) error {
 // A filling is a look at one file.
 type filling struct {
 	host         string
-	take         bool  // leave is taken, of that of which nothing is left
+	take         bool  // pages and bytes of which no leave is left are taken
 	pages, bytes int64 // limits; 0: none
 }
 
@@ -478,7 +479,7 @@ func (k *Kept) fill(ctx context.Context, f filling) error {
 	return nil
 }
 
-// grant takes leave from g, of that of which l has nothing left.
+// grant takes pages from g if l has none left, and bytes if l has none left.
 func (f filling) grant(g granted, l leave) (granted, leave) {
 	if l.known.Window == g.Window {
 		g.Pages = max(g.Pages, l.known.Pages)

@@ -73,8 +73,8 @@ func (l Limits) Validate() error {
 	return errors.Join(problems...)
 }
 
-// warnAt returns the smallest use of limit that is at least the share WarnAt of
-// it, or math.MaxInt64 where no warning is wanted.
+// warnAt returns the smallest use of limit that is at least the share WarnAt of it, or
+// math.MaxInt64 if no warning is wanted.
 func (l Limits) warnAt(limit int64) int64 {
 	if limit <= 0 || !(l.WarnAt > 0 && l.WarnAt < 1) {
 		return math.MaxInt64

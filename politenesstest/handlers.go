@@ -42,7 +42,7 @@ func Status(code int, headers ...string) http.Handler {
 			w.Header().Add(headers[i], headers[i+1])
 		}
 		w.WriteHeader(code)
-		_, _ = io.WriteString(w, http.StatusText(code)) // fails where no body is allowed
+		_, _ = io.WriteString(w, http.StatusText(code)) // fails if no body is allowed
 	})
 }
 

@@ -306,8 +306,8 @@ type flusher interface {
 	Flush() error
 }
 
-// packed returns what a compressor says of its first bombBlock zeros, and of as many more. The
-// latter refers to nothing but zeros, so it can be repeated.
+// packed returns the output of a compressor for its first bombBlock zeros, and for as many more.
+// The latter refers to nothing but zeros, so it can be repeated.
 func packed(compressor func(io.Writer) flusher) (head, block []byte) {
 	var b bytes.Buffer
 	z := compressor(&b)
@@ -348,8 +348,8 @@ func cut(text string) http.Handler {
 	})
 }
 
-// hijacked lets say write to the connection itself, until the client has closed it. Where there
-// is no connection to be had, as in a Web, it never answers.
+// hijacked lets say write to the connection itself, until the client has closed it. If there is no
+// connection, as in a Web, it never answers.
 func hijacked(say func(io.Writer) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
@@ -359,7 +359,7 @@ func hijacked(say func(io.Writer) error) http.Handler {
 		}
 		defer conn.Close()
 		if say(conn) == nil {
-			_, _ = io.Copy(io.Discard, conn) // until the client has had enough
+			_, _ = io.Copy(io.Discard, conn) // until the client hangs up
 		}
 	})
 }

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// The library has a package that spells hosts. It isn't used here: when two spellings of a host
-// were two hosts for the limiter, they were two for a checker that shared its code, and both were
-// content. What follows is written from what net/http dials and the DNS compares.
+// The library has a package that spells hosts. It isn't used here: if the limiter took two
+// spellings of a host for two hosts, a checker with the same code would do so too, and find nothing
+// wrong. What follows is written from what net/http dials and the DNS compares.
 
 // originOf returns the origin of u in one spelling: without the port of its scheme.
 func originOf(u *url.URL) string {

@@ -49,7 +49,7 @@ type rests struct {
 	bans      int
 	checking  bool   // the next answer such as 403 is a ban
 	asked     bool   // the last refusal named its time
-	pending   string // page that was refused again; the next answer decides whose trouble it is
+	pending   string // page that was refused again; the next answer decides whether only it fails
 	suspects  map[string]*suspect
 	probes    map[*exchange]bool
 	// early are requests that started in the instant of a response that asked for a rest, before
@@ -160,8 +160,8 @@ func (r *rests) answer(x *exchange) {
 	case x.isRobots: // hosts serve it to crawlers that they refuse their pages
 	default:
 		delete(r.suspects, page)
-		// Another page was served right after the one that was refused again: that one has a trouble
-		// of its own.
+		// Another page was served right after the one that was refused again: so only the refused
+		// page fails.
 		if s := r.suspects[r.pending]; s != nil {
 			s.own = true
 		}
@@ -194,7 +194,7 @@ func (r *rests) startedEarlier(x *exchange) bool {
 }
 
 // isChallenge reports whether a field of the response to x says that it is a challenge, whatever
-// its status. The fields stand in docs/429.md.
+// its status. docs/429.md lists the fields.
 func (x *exchange) isChallenge() bool {
 	says := func(name string, words ...string) bool {
 		value := strings.ToLower(strings.TrimSpace(x.record.Response.Get(name)))
@@ -229,7 +229,7 @@ func (x *exchange) saysNothing() bool {
 	return false
 }
 
-// unsure takes a response that may come from a rate limit, or from trouble of the page.
+// unsure takes a response that may come from a rate limit, or from a page that always fails.
 func (r *rests) unsure(x *exchange, page string, earlier bool) {
 	s := r.suspects[page]
 	switch {

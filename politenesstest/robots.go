@@ -176,7 +176,7 @@ func isUnreachable(status int) bool {
 }
 
 // isAboutCondition reports whether x is answered by an error that may be about the condition of its
-// request: one that fails is a 304.
+// request: a condition that fails leads to a 304.
 func (x *exchange) isAboutCondition() bool {
 	r := x.record
 	conditional := r.Header.Get("If-None-Match")+r.Header.Get("If-Modified-Since") != ""

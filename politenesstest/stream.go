@@ -256,8 +256,8 @@ type responseBody struct {
 	err  error      // of every further Read
 }
 
-// Read reports the end together with the last bytes where Content-Length says
-// which they are, as http.Transport does.
+// Read reports the end together with the last bytes if Content-Length shows which they are, as
+// http.Transport does.
 func (b *responseBody) Read(p []byte) (int, error) {
 	for {
 		n, err := b.next(p)

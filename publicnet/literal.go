@@ -11,9 +11,9 @@ import (
 	"github.com/go-politeness/politeness/internal/hostname"
 )
 
-// checkLiteral returns an error if a URL is for a proxy, and names an address that isn't public. A
-// name is the proxy's to resolve, and an address that is written out needs no resolver: it would
-// lead into the network of the proxy.
+// checkLiteral returns an error if a URL is for a proxy, and names an address that isn't public.
+// Such an address would lead into the proxy's network. A name isn't checked, because the proxy
+// resolves it.
 func checkLiteral(u *url.URL) error {
 	host := u.Hostname()
 	// A resolver may read any spelling, such as full-width digits.

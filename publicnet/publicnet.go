@@ -127,8 +127,8 @@ func publicDialer() *net.Dialer {
 // defaultDial is the dial function that net/http gives http.DefaultTransport.
 var defaultDial = dialOf(http.DefaultTransport)
 
-// dialOf identifies the DialContext of rt. It returns nil if rt isn't an *http.Transport, as where
-// a tracer has replaced http.DefaultTransport.
+// dialOf identifies the DialContext of rt. It returns nil if rt isn't an *http.Transport, for
+// example if a tracer has replaced http.DefaultTransport.
 func dialOf(rt http.RoundTripper) unsafe.Pointer {
 	if t, ok := rt.(*http.Transport); ok {
 		return closure(t.DialContext)

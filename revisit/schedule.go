@@ -237,7 +237,8 @@ func (p *Page) whole(before Page, a Answer, now time.Time) Change {
 	case isDated && now.Add(-ago).After(before.Visited):
 		p.Changed = now.Add(-ago)
 	default:
-		// Some time between the two visits. An older date is that of a file that was put back.
+		// The page has changed between the two visits, so the middle counts. A date before the last
+		// visit is that of an old file that was put back.
 		p.Changed = now.Add(-now.Sub(before.Visited) / 2)
 	}
 	p.Text = a.Text

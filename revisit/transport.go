@@ -255,7 +255,7 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// isPlain reports whether req asks for a whole page, and leaves it open whether that has changed.
+// isPlain reports whether req asks for a whole page, without a condition of its own.
 func isPlain(req *http.Request) bool {
 	if req.URL == nil || req.Method != http.MethodGet && req.Method != "" {
 		return false

@@ -180,7 +180,7 @@ func (r *Rules) usage(q *question) Preferences {
 			continue
 		}
 		if pattern.length > longest {
-			stated = Preferences{} // a longer path replaces shorter ones, also where it states nothing
+			stated = Preferences{} // a longer path replaces shorter ones, even if it states nothing
 		}
 		longest = pattern.length
 		stated = stated.Merge(usagePreferences(statement, fmt.Sprintf("Content-Usage, line %d", num)))

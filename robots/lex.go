@@ -52,7 +52,7 @@ func lex(text string, start, num int) lexer {
 	return lexer{text: text, pos: start, num: num, lf: start - 1, cr: start - 1, more: true}
 }
 
-// fromUTF16 returns body in UTF-8, also where it begins with a byte order mark or a "<" of UTF-16.
+// fromUTF16 returns body in UTF-8, also if it begins with a byte order mark or a "<" of UTF-16.
 func fromUTF16(body []byte) []byte {
 	var order binary.ByteOrder
 	switch string(body[:min(2, len(body))]) {

@@ -108,7 +108,8 @@ func (r *Rules) Size() int {
 // view returns b as a string, which is valid until b changes.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// pathOf returns a target that begins with a slash as it is, and of any other, a URL, the path.
+// pathOf returns the path of a target that is a URL. A target that begins with a slash stays as it
+// is.
 func pathOf(target string) string {
 	if target == "" || target[0] != '/' {
 		return Target(target)

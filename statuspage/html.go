@@ -72,7 +72,7 @@ func (v view) AtWork() int { return len(v.Status.Hosts) + v.Omitted }
 // A card is a box of counts.
 type card struct {
 	Title string
-	Empty string // what is shown where there are no lines
+	Empty string // shown if there are no lines
 	Lines []count
 	Note  string // below the lines
 }
