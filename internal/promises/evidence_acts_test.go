@@ -3,6 +3,7 @@ package promises_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,7 +27,7 @@ func TestActsByHandAreOnRecordWhenTheyHappen(t *testing.T) {
 		first := new(evidence.Recorder)
 		second := new(evidence.Recorder)
 		tr := mustNew(b.T, politeness.Config{UserAgent: agent, Base: b.web, Evidence: first})
-		mustNew(b.T, politeness.Config{UserAgent: agent, Base: b.web, Evidence: second, Limiter: tr.Limiter()})
+		other := mustNew(b.T, politeness.Config{UserAgent: agent, Base: b.web, Evidence: second, Limiter: tr.Limiter()})
 		begin := time.Now()
 		limiter := tr.Limiter()
 		steps := []func() error{
@@ -43,6 +44,7 @@ func TestActsByHandAreOnRecordWhenTheyHappen(t *testing.T) {
 			{Type: evidence.Drained, Reason: "by hand: no request starts any more"},
 		}
 		for i, step := range steps {
+			runtime.GC() // a Transport that nobody holds receives no acts any more
 			if err := step(); err != nil {
 				b.Fatal(err)
 			}
@@ -65,6 +67,8 @@ func TestActsByHandAreOnRecordWhenTheyHappen(t *testing.T) {
 		if len(hands(first)) != 3 || len(hands(second)) != 0 {
 			b.Errorf("%+v and %+v", hands(first), hands(second))
 		}
+		runtime.KeepAlive(tr)
+		runtime.KeepAlive(other)
 	})
 }
 
