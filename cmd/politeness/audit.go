@@ -167,7 +167,7 @@ func wholeOf(all audit.Promise, report *audit.Report, hosts []string) audit.Prom
 	for _, kind := range ofLines {
 		whole.Broken += report.Broken[kind]
 	}
-	// What is broken about other hosts alone is proved for these.
+	// A break that concerns only other hosts leaves the promise proved for these.
 	whole.Proved += all.Broken - whole.Broken
 	for _, host := range hosts {
 		isThere := slices.ContainsFunc(report.Hosts, func(h audit.HostReport) bool {
@@ -181,7 +181,7 @@ func wholeOf(all audit.Promise, report *audit.Report, hosts []string) audit.Prom
 	return whole
 }
 
-// reopen opens a log that was read before. Of a pipe nothing would be left.
+// reopen opens a log that was read before. It refuses a pipe, which would be empty by now.
 func reopen(name string) (*os.File, error) {
 	info, err := os.Stat(name)
 	if err == nil && !info.Mode().IsRegular() {
@@ -202,7 +202,7 @@ func helped(sh *shell, usage string, run func(*shell, []string) (int, error), ar
 	return status, err
 }
 
-// tell prints what was found, and draws it where there is a name for that file.
+// tell prints what was found, and draws it if there is a name for that file.
 func tell(sh *shell, found fmt.Stringer, asJSON bool, html string, draw func() error) error {
 	var err error
 	if asJSON {
@@ -227,7 +227,7 @@ func verdict(report *audit.Report) int {
 	return exitOK
 }
 
-// draw draws a log in a file of its user's own.
+// draw draws a log into a file that only its user can read.
 func draw(name, to string, report *audit.Report) error {
 	log, err := reopen(name)
 	if err != nil {

@@ -90,7 +90,8 @@ func (l *list) Set(s string) error {
 	return nil
 }
 
-// trustFlags adds the flags that say what is known from elsewhere, and returns what reads them.
+// trustFlags adds the flags with facts from outside of the log, and returns the function that reads
+// them.
 func trustFlags(flags *flag.FlagSet) func() (audit.Trust, error) {
 	key := flags.String("key", "", "")
 	var files list

@@ -50,7 +50,7 @@ type answer struct {
 	CrawlDelay  float64            `json:"crawlDelay,omitempty"` // seconds
 	Preferences map[string]string  `json:"preferences,omitempty"`
 	Error       string             `json:"error,omitempty"`   // why it can't be known
-	AskAgain    time.Time          `json:"askAgain,omitzero"` // when that may be otherwise
+	AskAgain    time.Time          `json:"askAgain,omitzero"` // when a new check may have another result
 	stated      robots.Preferences // as in Preferences, with their sources
 }
 
@@ -183,7 +183,7 @@ func preferencesOf(stated robots.Preferences) map[string]string {
 	return names
 }
 
-// print says it to people.
+// print prints the answer as text.
 func (a *answer) print(sh *shell) {
 	say := func(what, text string) { fmt.Fprintf(sh.out, "  %-6s%s\n", what, text) }
 	fmt.Fprintln(sh.out, sh.paint(bold, printable.Text(a.URL)))

@@ -98,7 +98,7 @@ var trapsOf = map[string]crawl.Traps{"last": crawl.TrapsLast, "left": crawl.Trap
 type line struct {
 	Change   string    `json:"change,omitempty"` // with -every
 	URL      string    `json:"url"`
-	FinalURL string    `json:"finalUrl,omitempty"` // where it isn't URL
+	FinalURL string    `json:"finalUrl,omitempty"` // if it isn't URL
 	Time     time.Time `json:"time"`
 
 	Since *time.Time `json:"since,omitempty"` // the visit before, with -every
@@ -115,7 +115,7 @@ type line struct {
 	Preferences string   `json:"preferences,omitempty"`
 	Links       []string `json:"links,omitempty"`
 	Body        *string  `json:"body,omitempty"`
-	BodyBase64  []byte   `json:"bodyBase64,omitempty"` // instead of Body, where that isn't UTF-8
+	BodyBase64  []byte   `json:"bodyBase64,omitempty"` // instead of Body, if that isn't UTF-8
 }
 
 // A crawlCommand is what the command line of a crawl asks for.
@@ -444,7 +444,7 @@ func (c *crawlCommand) crawl(
 	pages.notes.show()
 	lost := pages.lost()
 	switch {
-	case errors.Is(lost, syscall.EPIPE): // as of "| head"
+	case errors.Is(lost, syscall.EPIPE): // such as by "| head"
 		return exitNo, nil
 	case lost != nil:
 		return 0, fmt.Errorf("pages are lost: %w", lost)
@@ -654,22 +654,23 @@ func (w *writer) lineOf(p *crawl.Page) line {
 // errUnwritten ends a crawl: without its pages it bothers the sites for nothing.
 var errUnwritten = errors.New("pages can't be written")
 
-// notes keep why the URLs that the user has named weren't had, to say it at the end. They say at
-// once that what is to be remembered can't be, and which answer is waited for when nothing comes.
+// notes keep why the URLs that the user has named weren't fetched, and print that at the end. They
+// report immediately if state can't be kept, and which response the crawl waits for while no page
+// comes.
 type notes struct {
 	to        io.Writer
 	clearLine string // as in shell
 
 	mu   sync.Mutex
-	why  map[string]string // of URLs that weren't had, and where they redirect; empty: not known
+	why  map[string]string // of URLs that weren't fetched, and where they redirect; empty: not known
 	lost bool
 
-	answers  bool      // it says which answer is waited for when nothing comes
+	answers  bool      // print which response the crawl waits for while no page comes
 	lastPage time.Time // when the last page came
-	said     time.Time // when it was said last which answer is waited for
+	said     time.Time // when that was last printed
 }
 
-// waitAgain is how long a crawl that nothing comes of is silent about it.
+// waitAgain is the time without a page after which notes print which response the crawl waits for.
 const waitAgain = 10 * time.Second
 
 func newNotes(to io.Writer, clearLine string, urls []string) *notes {
@@ -726,7 +727,7 @@ func (n *notes) redirected(r crawl.Request) {
 	}
 }
 
-// mostNotes is how many URLs of a list show says it of.
+// mostNotes is the most URLs of a list that show prints.
 const mostNotes = 20
 
 // show says why pages haven't come.

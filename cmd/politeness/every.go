@@ -17,13 +17,13 @@ import (
 	"github.com/go-politeness/politeness/revisit"
 )
 
-// An every is what the flags say of asking again.
+// An every has the flags about fetching pages again.
 type every struct {
 	schedule   revisit.Schedule
 	wait       time.Duration // Config.Watch
 	watch      bool
 	ignore     patterns // of text
-	ignoreWord bool     // the site's, that an answer is fresh
+	ignoreWord bool     // ignore the site's statement that a response is fresh
 	sources    sourceList
 }
 

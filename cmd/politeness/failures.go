@@ -35,8 +35,8 @@ func openFailures(name string, next bool) (*failures, error) {
 	return &failures{lineWriter: lineWriter{out: file}, file: file, next: next}, nil
 }
 
-// done is a Config.Done. A redirect leads to a URL that has a result of its own, and so does the
-// canonical URL of a page.
+// done is a Config.Done. The target of a redirect has a separate result, and so has the canonical
+// URL of a page.
 func (f *failures) done(r crawl.Result) {
 	switch r.Outcome {
 	case crawl.Visited, crawl.Redirected, crawl.NotCanonical:

@@ -47,7 +47,7 @@ type shell struct {
 	out, errs io.Writer
 	colour    bool   // whether out is a terminal
 	unhook    func() // lets the next signal end the program at once
-	clearLine string // clears the progress line of a terminal; "" where errs is none
+	clearLine string // clears the progress line of a terminal; "" if errs isn't one
 }
 
 // A command is one of politeness. It returns the exit status; an error is shown and means
@@ -93,7 +93,7 @@ func run(ctx context.Context, sh *shell, args []string) int {
 	out := &output{Writer: sh.out}
 	sh.out = out
 	status := runCommand(ctx, sh, args)
-	if out.err == nil || status == exitError || errors.Is(out.err, syscall.EPIPE) { // the last as of "| head"
+	if out.err == nil || status == exitError || errors.Is(out.err, syscall.EPIPE) { // the last such as by "| head"
 		return status
 	}
 	fmt.Fprintf(sh.errs, "politeness: %s\n", plain(out.err))
@@ -252,7 +252,7 @@ const (
 	bold   = "1"
 )
 
-// paint returns text in a colour, where there is a terminal to see it.
+// paint returns text in a colour, if the output is a terminal.
 func (sh *shell) paint(colour, text string) string {
 	if !sh.colour {
 		return text

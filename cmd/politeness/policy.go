@@ -25,11 +25,11 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// A policy is what the flags say of how to crawl. They go before the environment, and that before
-// the preset.
+// A policy has the flags about how to crawl. A flag replaces the environment, which replaces the
+// preset.
 type policy struct {
 	agent, preset, state, evidence string
-	own                            string // User-Agent where none is given
+	own                            string // User-Agent if none is given
 	delay, maxWait, duration       time.Duration
 	perHost, pages                 int
 	purposes                       purposes
@@ -165,7 +165,8 @@ func (p *policy) record(sh *shell, cfg *politeness.Config) (done func() error, e
 	return log.Close, nil
 }
 
-// ownAgent is the name of the command itself, for the few requests that it makes in nobody's name.
+// ownAgent is the name of the command itself, for the few requests for which the user needs to give
+// no name.
 func ownAgent() string {
 	version := "0"
 	if info, ok := debug.ReadBuildInfo(); ok && strings.HasPrefix(info.Main.Version, "v") {
@@ -212,7 +213,7 @@ func (p *purposes) Set(list string) error {
 var allPurposes = []robots.Purpose{robots.Train, robots.Ground, robots.Search}
 
 // A reach sends requests to public addresses only, and to those that the user has named literally:
-// whoever types 127.0.0.1:8000 means it, and a link to there means harm.
+// a user who types 127.0.0.1:8000 means it, and a link to there may be an attack.
 type reach struct {
 	named  map[string]bool // keys of hosts
 	public http.RoundTripper

@@ -121,7 +121,7 @@ func runProxy(ctx context.Context, sh *shell, args []string) (status int, err er
 	if err != nil {
 		return 0, err
 	}
-	console := evidence.Console(sh.errs) // why nothing happens, if so
+	console := evidence.Console(sh.errs) // prints why nothing happens
 	if cfg.Evidence != nil {
 		console = evidence.Multi(console, cfg.Evidence)
 	}

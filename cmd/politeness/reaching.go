@@ -13,7 +13,7 @@ import (
 	"github.com/go-politeness/politeness/cmd/politeness/internal/proxy"
 )
 
-// A reaching is what the flags of the proxy say of the way to sites.
+// A reaching has the flags of the proxy about the way to sites.
 type reaching struct{ upstream, leave, roots, cert string }
 
 // apply makes base reach sites in this way. It returns a word for the user, or none.

@@ -47,8 +47,7 @@ type frontier struct {
 	every bool // pages are asked for again
 }
 
-// openFrontier opens the URLs in dir. Where the run before has come to its end, the crawl begins
-// anew.
+// openFrontier opens the URLs in dir. If the run before has come to its end, the crawl begins anew.
 func openFrontier(ctx context.Context, dir string, pages *writer, errs io.Writer, every bool) (*frontier, error) {
 	q, err := sqlitequeue.Open(filepath.Join(dir, "urls.db"))
 	if err != nil {

@@ -143,7 +143,7 @@ func (s *scope) follow(f func(*crawl.Page, crawl.Link) bool) func(*crawl.Page, c
 	return func(p *crawl.Page, l crawl.Link) bool { return f(p, l) && s.has(l.URL) }
 }
 
-// prepare is a Config.Prepare: where a start URL redirects, Follow isn't asked.
+// prepare is a Config.Prepare: Follow isn't called for the target of a start URL's redirect.
 func (s *scope) prepare(r crawl.Request, _ *http.Request) error {
 	if r.Via != "" && s.exclude.match(r.URL) {
 		return errors.New("left out by -exclude: " + r.Via + " redirects there")

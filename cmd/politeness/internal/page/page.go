@@ -110,7 +110,7 @@ const (
 	probe
 	redirect
 	again // not the first try
-	low   // robots.txt couldn't be had, and it was fetched all the same
+	low   // robots.txt couldn't be fetched, but the page was
 )
 
 type block struct {
@@ -377,7 +377,7 @@ func (h *host) cut(rawURL string) string {
 	return rawURL
 }
 
-// why tells what was behind a record, the rule first.
+// why returns the reasons in a record, the rule first.
 func why(d *evidence.Decision) string {
 	var parts []string
 	if d.MatchedRule != "" {

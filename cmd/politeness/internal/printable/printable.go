@@ -85,7 +85,7 @@ func Span(d time.Duration) string {
 	return units(d.Round(time.Minute), time.Hour, "h", time.Minute, "min")
 }
 
-// units returns d in two units. Of the smaller one nothing is said if there is none.
+// units returns d in two units. The smaller one is left out if it is 0.
 func units(d, large time.Duration, largeName string, small time.Duration, smallName string) string {
 	text := fmt.Sprintf("%d %s", d/large, largeName)
 	if rest := d % large / small; rest > 0 {

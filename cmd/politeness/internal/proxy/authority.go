@@ -115,8 +115,8 @@ func writeCertificate(name string, cert []byte) error {
 	return os.Rename(file.Name(), name)
 }
 
-// createAuthority makes a key and its certificate in the file called name. Of two processes that do
-// so at once one wins, and the other one's file is forgotten.
+// createAuthority makes a key and its certificate in the file called name. If two processes do so
+// at the same time, one wins, and the file of the other is removed.
 func createAuthority(dir, name string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

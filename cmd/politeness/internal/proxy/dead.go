@@ -90,7 +90,7 @@ func hangsUp(err error) bool {
 }
 
 // isDead reports whether a page was refused because the site can't be reached to ask for its
-// robots.txt: to come back helps as little as it does for the page itself.
+// robots.txt: a second try would be as useless as for the page itself.
 func isDead(err error) bool {
 	isQueue := errors.Is(err, politeness.ErrBlocked) || errors.Is(err, politeness.ErrBusy)
 	isSilent := errors.Is(err, robotscache.ErrNoAnswer) || faultOf(err) != fault{}

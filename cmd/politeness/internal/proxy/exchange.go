@@ -16,8 +16,8 @@ import (
 // An exchange is one request of a program: what it holds of the site is given back when it ends,
 // in whichever way.
 type exchange struct {
-	answer  *spoken     // nil: nobody can say anything
-	request uint64      // by which it is known again
+	answer  *spoken     // nil: no words can be set
+	request uint64      // hash by which the hall recognizes the request
 	host    string      // by which it waits
 	ticket  ticket      // that it came with
 	trailer http.Header // of the request, complete at the end of its body
@@ -27,7 +27,8 @@ type exchange struct {
 
 type exchangeKey struct{}
 
-// exchangeOf returns the exchange of a request. One that pass hasn't made has one of its own.
+// exchangeOf returns the exchange of a request. A request that pass hasn't made gets a new
+// exchange.
 func exchangeOf(ctx context.Context) *exchange {
 	if e, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
 		return e
@@ -92,7 +93,8 @@ const mostTries = 5
 
 // holdBack waits with a refusal until the request has waited for as long as any other. Many
 // programs don't read Retry-After: they would use up their tries at once, and lose a page that has
-// its turn soon. A browser is told at once where no try would help, since somebody may look at it.
+// its turn soon. If no try would help, a browser gets the refusal immediately, because a person may
+// be looking.
 func (s *sender) holdBack(req *http.Request, err error, arrived time.Time) {
 	again, ok := comesBack(err)
 	isBrowser := req.Header.Get("Sec-Fetch-Mode") == "navigate" // or has its headers, as crawlee has

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// What a message owes on its way through the proxy (RFC 9110, section 7.6). ReverseProxy takes out
-// what belongs to one connection.
+// This file changes messages on their way through the proxy (RFC 9110, section 7.6). ReverseProxy
+// takes out what belongs to one connection.
 
 // forwarded are fields of the program that ReverseProxy takes out, because it is made to stand
 // before a site. This proxy stands before programs.
@@ -96,7 +96,7 @@ func lastHop(w http.ResponseWriter, r *http.Request) bool {
 		w.WriteHeader(http.StatusNoContent)
 		return true
 	}
-	// The request as it came, but for what is nobody else's business.
+	// The request as it came, without its credentials.
 	w.Header().Set("Content-Type", "message/http")
 	echo := r.Header.Clone()
 	for _, secret := range []string{"Authorization", "Cookie", "Proxy-Authorization"} {

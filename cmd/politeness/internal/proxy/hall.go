@@ -83,7 +83,7 @@ func (h *hall) leave(host string) {
 
 var seed = maphash.MakeSeed()
 
-// requestOf returns by what a request is known again.
+// requestOf returns the hash by which a request is recognized when it comes back.
 func requestOf(req *http.Request) uint64 {
 	return maphash.String(seed, req.Method+" "+req.URL.Scheme+"://"+req.URL.Host+req.URL.RequestURI())
 }
@@ -160,8 +160,8 @@ func (h *hall) sweep(now time.Time) {
 	}
 }
 
-// comesBack returns when a request that err refuses may come back, if it may. The site answers: one
-// that doesn't is no queue.
+// comesBack returns when a request that err refuses may come back, if it may. It may not if the
+// site doesn't respond, because there is no queue for such a site.
 func comesBack(err error) (again time.Time, ok bool) {
 	var refused *politeness.Error
 	if !errors.As(err, &refused) || refused.RetryAt.IsZero() || isDead(err) {

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// A program is one connection of a program to the proxy, or one of its tunnels. Whoever is at the
-// other end is always the same.
+// A program is one connection of a program to the proxy, or one of its tunnels. All its requests
+// come from the same program.
 type program struct {
 	conn net.Conn // of the server
 
@@ -74,7 +74,7 @@ func (p *program) leave() {
 var requestSchemes = []string{"basic", "bearer", "digest"}
 
 // logsInConnection reports whether a request with header h may authenticate its connection to the
-// site: who sends a request by that afterwards gets the pages of the one who has logged in.
+// site: a later request on that connection gets the pages of the user who has logged in.
 func logsInConnection(h http.Header) bool {
 	return slices.ContainsFunc(h["Authorization"], authenticatesConnection)
 }

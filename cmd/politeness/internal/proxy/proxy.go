@@ -235,7 +235,8 @@ const (
 	wantsLogin = "this proxy wants a name and a password"
 )
 
-// own answers who takes the proxy for a site: with the page of its status, if it asks for that.
+// own answers requests to the proxy itself, as if it were a site: with the page of its status, if
+// it asks for that.
 func (p *Proxy) own(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path != "/" || p.Status == nil:
@@ -277,7 +278,7 @@ func (p *Proxy) inside(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodConnect:
 		answer(w, http.StatusMethodNotAllowed, "http_request_denied", "a tunnel can't contain another tunnel")
 	case scheme != target.scheme || hostname.Authority(scheme, host) != authority:
-		// Its certificate is for another site: whoever sends this is led astray.
+		// The tunnel's certificate is for another site, so the program has chosen the wrong tunnel.
 		answer(w, http.StatusMisdirectedRequest, "http_request_denied",
 			fmt.Sprintf("this tunnel leads to %s://%s and not to %s://%s: open another one",
 				target.scheme, authority, scheme, host))

@@ -15,7 +15,7 @@ import (
 // rootsVariable names the file of the roots of many programs, this one included.
 const rootsVariable = "SSL_CERT_FILE"
 
-// errOwn is why a certificate of a site isn't taken that an authority of this program has made.
+// errOwn is why a site's certificate isn't accepted if an authority of this program has made it.
 var errOwn = errors.New("the certificate is by the authority of this proxy, which no site is checked by")
 
 // CheckSites lets base check sites by the roots of this machine and those of the files, but never
@@ -47,7 +47,7 @@ func CheckSites(base *http.Transport, a *Authority, files ...string) (word strin
 }
 
 // rootsWithoutIt returns the roots of the file called name without a, and a word for the user if it
-// holds a. Where nothing else is in the file, the variable is unset: the roots are the machine's.
+// holds a. If nothing else is in the file, the variable is unset, and the roots are the machine's.
 func (a *Authority) rootsWithoutIt(name string) (roots *x509.CertPool, word string) {
 	if name == "" {
 		return nil, ""

@@ -37,5 +37,5 @@ func (s *silence) state(c net.Conn, state http.ConnState) {
 	}
 	longest, _ := s.conns.Remove(s.conns.Front()).(net.Conn)
 	delete(s.at, longest)
-	beneath(longest).Close() // without a farewell of TLS, which may wait
+	beneath(longest).Close() // without a TLS alert, whose sending may wait
 }

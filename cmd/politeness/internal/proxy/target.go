@@ -265,7 +265,7 @@ func follow(c net.Conn, state http.ConnState) {
 	}
 }
 
-// CloseWrite ends what the server sends, where the connection can do that.
+// CloseWrite ends what the server sends, if the connection can do that.
 func (c *requestConn) CloseWrite() error {
 	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return w.CloseWrite()

@@ -204,8 +204,8 @@ func (t *tunnels) Addr() net.Addr { return &net.TCPAddr{} }
 
 var errOtherName = errors.New("the certificate that is asked for is of another host than the tunnel")
 
-// certificateFor answers the beginning of a TLS connection: the one who asks must want the site
-// that the tunnel was opened to.
+// certificateFor answers the beginning of a TLS connection: the program must ask for the site that
+// the tunnel was opened to.
 func (a *Authority) certificateFor(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	t, ok := hello.Conn.(*tunnel)
 	if !ok {

@@ -98,8 +98,8 @@ func (s *spoken) say(status int, words string) {
 	s.conn.says.Store(&statusLine{status, words})
 }
 
-// writeReason writes the body of an answer of the proxy's own: a page for a browser, JSON where
-// that is asked for, and text else.
+// writeReason writes the body of an answer of the proxy's own: a page for a browser, JSON if that
+// is asked for, and otherwise text.
 func writeReason(w http.ResponseWriter, status int, reason string) {
 	accept := ""
 	isHead := false
@@ -171,7 +171,7 @@ main { max-width: 40rem; margin: 3rem auto; padding: 0 1rem; }
 </html>
 `))
 
-// wordsOf returns the words behind the status of a site's answer, where they aren't the usual ones.
+// wordsOf returns the words behind the status of a site's answer, if they aren't the usual ones.
 func wordsOf(resp *http.Response) string {
 	_, words, _ := strings.Cut(resp.Status, " ")
 	if words == http.StatusText(resp.StatusCode) {
