@@ -67,7 +67,7 @@ func Open(t *testing.T, browser string, page http.Handler, target string, width,
 	var attached struct{ SessionID string }
 	s.call("Target.attachToTarget", map[string]any{"targetId": made.TargetID, "flatten": true}, &attached)
 	s.id = attached.SessionID
-	// A page of its own height of a phone is narrower than any window.
+	// The page may be as narrow as on a phone, which no window of the browser can be.
 	s.call("Emulation.setDeviceMetricsOverride", map[string]any{
 		"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false,
 	}, nil)

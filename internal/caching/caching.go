@@ -33,7 +33,7 @@ func MaxAge(h http.Header) (d time.Duration, ok bool) {
 	return time.Duration(max(seconds-age(h), 0)) * time.Second, true
 }
 
-// age returns the seconds that the answer has been kept elsewhere; 0: nobody says.
+// age returns the seconds that the response has been kept by caches; 0: not known.
 func age(h http.Header) int64 {
 	// Of a list the first value counts (RFC 9111, section 5.1).
 	value, _, _ := strings.Cut(first(h, "Age"), ",")

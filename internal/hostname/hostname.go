@@ -143,8 +143,8 @@ func spell(host string) string {
 
 	var buf [MaxLen + len("[]")]byte
 	spelled := buf[:0]
-	// Brackets keep the colons of a name from being taken for that of the port, and those that a
-	// name has itself from being taken for these.
+	// Brackets separate the colons of a name from the colon of the port. A name that has brackets
+	// itself gets a second pair, so that the two differ.
 	hasBrackets := name[0] == '[' && name[len(name)-1] == ']'
 	bracketed := colons || hasBrackets
 	if bracketed {

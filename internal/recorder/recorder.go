@@ -96,7 +96,7 @@ func (r *Recorder) open(ctx context.Context, at time.Time) {
 		<-r.opened
 		return
 	}
-	// Whoever waits goes on also if the sink panics.
+	// Goroutines that wait continue even if the sink panics.
 	defer close(r.opened)
 	r.nameLimiter(ctx)
 	r.sink.Pass(ctx, &evidence.Decision{
