@@ -63,7 +63,7 @@ var errOffSite = errors.New("leads to another host")
 func newClient(proof evidence.Evidence, pages budget.Budget) (*http.Client, error) {
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "CookieExample/1.0 (+https://example.com/bot; bot@example.com)",
-		Robots:    robotscache.Config{RecordText: true}, // lets the auditor decide again
+		Robots:    robotscache.Config{RecordText: true}, // so that the auditor can decide again
 		Budget:    pages,
 		Evidence:  proof,
 	})

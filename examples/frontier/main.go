@@ -100,7 +100,7 @@ func withCrawl(ctx context.Context, t *politeness.Transport, urls []string, visi
 	return err
 }
 
-// withPool lets workers take one URL after the other, as every tutorial does.
+// withPool has workers that take one URL after the other, as in most tutorials.
 func withPool(ctx context.Context, t *politeness.Transport, urls []string, visited func(visit)) error {
 	client := &http.Client{Transport: t}
 	queue := make(chan string, len(urls))

@@ -95,7 +95,7 @@ func fetch(ctx context.Context, client *http.Client, url string) {
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return // it is on record
+		return // the log has it
 	}
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, resp.Body)

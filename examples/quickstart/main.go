@@ -27,7 +27,7 @@ import (
 	"github.com/go-politeness/politeness/examples/internal/reach"
 )
 
-// What ends the program, whatever the sites ask for: a time, and a number of pages.
+// The program ends after this time, or after this number of pages, whatever the sites ask for.
 const (
 	longest   = 25 * time.Second
 	mostPages = 20
@@ -100,7 +100,7 @@ func run(ctx context.Context, out io.Writer, o options, urls []string) error {
 	return cmp.Or(err, lost)
 }
 
-// show crawls, and says what was spent. proof receives what timeline does, too.
+// show crawls, and prints what was spent. proof receives the same records as timeline.
 func show(
 	ctx context.Context, out io.Writer, o options, timeline *timeline, proof evidence.Evidence, urls []string,
 ) error {
@@ -146,7 +146,7 @@ func show(
 	return nil
 }
 
-// stopped says why the crawl has ended early, if it has.
+// stopped prints why the crawl has ended early, if it has.
 func stopped(ctx context.Context, out io.Writer) {
 	err := ctx.Err()
 	switch {
@@ -186,7 +186,7 @@ func fetch(ctx context.Context, client *http.Client, url string) {
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return // refused or failed: the evidence says why
+		return // refused or failed: the evidence has the reason
 	}
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, resp.Body)

@@ -22,7 +22,7 @@ Crawl-delay: 1
 Sitemap: https://example.com/sitemap.xml
 `
 
-// sitePaths are what the example asks for, in this order.
+// sitePaths are the paths that the example fetches, in this order.
 var sitePaths = []string{
 	"/",              // allowed
 	"/private/diary", // disallowed

@@ -64,10 +64,10 @@ func (l *timeline) Record(_ context.Context, d evidence.Decision) {
 	fmt.Fprintf(l.out, "%7.3f  %-9s  %-16s  %s\n", now.Sub(l.start).Seconds(), what, where, why)
 }
 
-// describe says what a decision was, and why.
+// describe returns a decision and its reason as text.
 func describe(d evidence.Decision) (what, why string) {
 	switch d.Type {
-	case evidence.PolicyStated: // said before the start
+	case evidence.PolicyStated: // printed before the start
 		return "", ""
 	case evidence.RobotsAllowed, evidence.BlockedByRobots:
 		return verdict(d)
@@ -157,7 +157,7 @@ func failure(d evidence.Decision) (what, why string) {
 	return "stopped", "its answer hadn't come"
 }
 
-// waits says how long a request waited, and for what.
+// waits returns how long a request waited, and for what.
 func waits(d evidence.Decision) string {
 	var parts []string
 	for _, w := range []struct {

@@ -53,8 +53,8 @@ func (r Record) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// worthKeeping reports whether an answer is the site's last word: a page, a redirect, or no such
-// page. Refusals and failures aren't.
+// worthKeeping reports whether a response is final: a page, a redirect, or a page that doesn't
+// exist. Refusals and failures aren't.
 func worthKeeping(resp *http.Response) bool {
 	if politeness.Challenged(resp) != nil {
 		return false // a captcha may have status 200

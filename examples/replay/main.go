@@ -71,7 +71,7 @@ func try(ctx context.Context, dir, find string, urls []string) error {
 	return nil
 }
 
-// replay prints what an expression finds in the pages of a crawl, which are kept in dir.
+// replay prints the matches of an expression in the pages of a crawl, which are kept in dir.
 func replay(
 	ctx context.Context, out io.Writer, dir, find string, base http.RoundTripper, urls []string,
 ) (summary crawl.Summary, err error) {

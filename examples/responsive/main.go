@@ -79,12 +79,12 @@ func run(ctx context.Context, out io.Writer, o options, roots []string) error {
 		return err
 	}
 	if o.delay > 0 {
-		cfg.Hosts.Delay.Min = o.delay / 2 // as the preset: half of it around
+		cfg.Hosts.Delay.Min = o.delay / 2 // as in the preset: from half of it to one and a half times
 		cfg.Hosts.Delay.Max = o.delay * 3 / 2
 	}
 	cfg.Base = base
 	told := &pace{out: out, ends: make(map[string]time.Time)}
-	cfg.Evidence = evidence.Multi(told, evidence.Console(os.Stderr)) // why nothing happens, if so
+	cfg.Evidence = evidence.Multi(told, evidence.Console(os.Stderr)) // shows why nothing happens
 	transport, err := politeness.New(cfg.WithState(o.state))
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func run(ctx context.Context, out io.Writer, o options, roots []string) error {
 		Follow:    crawl.SameHost,
 		MaxDepth:  o.depth,
 		MaxPages:  o.pages,
-		Progress:  crawl.ProgressLine(told), // what is waited for, and how it ended
+		Progress:  crawl.ProgressLine(told), // the hosts that wait, and the end
 		Visit: func(_ context.Context, p *crawl.Page) error {
 			told.tell("page  %s, %d bytes, %d links", p.FinalURL, len(p.Body), len(p.Links))
 			canonical := crawl.Link{URL: p.Canonical, Element: "link", Rel: "canonical"}
@@ -111,8 +111,8 @@ func run(ctx context.Context, out io.Writer, o options, roots []string) error {
 	return err
 }
 
-// A pace prints what happens. It is Evidence, too, and tells how long each host is left alone
-// between two pages.
+// A pace prints what happens. It is Evidence, too, and prints the time between two pages of each
+// host.
 type pace struct {
 	mu   sync.Mutex
 	out  io.Writer
@@ -148,7 +148,7 @@ func (p *pace) Record(_ context.Context, d evidence.Decision) {
 	}
 }
 
-// since is how long the host of d has been left alone.
+// since is the time since the last page of d's host.
 func (p *pace) since(d evidence.Decision) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 // http.DefaultTransport in the program, and a fake web in the tests.
 func newTransport(base http.RoundTripper) (*politeness.Transport, error) {
 	return politeness.New(politeness.Config{
-		Evidence:  evidence.Console(os.Stderr), // why nothing happens, if so
+		Evidence:  evidence.Console(os.Stderr), // shows why nothing happens
 		UserAgent: "WatchBot/1.0 (+https://example.com/bot; bot@example.com)",
 		Base:      base,
 		Hosts: hostlimit.Config{

@@ -11,19 +11,18 @@ import (
 	"github.com/go-politeness/politeness/backoff"
 )
 
-// copies answers from the database where that will do: for a page that is fresh nobody is asked,
-// and one that isn't is only sent again if it has changed. So the links of pages that are known are
-// followed too.
+// copies answers from the database if it can. For a fresh page no request is sent. Another page is
+// only sent again if it has changed. So the links of known pages are followed too.
 type copies struct {
 	next    http.RoundTripper
 	queue   *queue
 	longest time.Duration // wait after which next leaves a request to the crawl
 }
 
-// A stored copy is what the answer was made of.
+// A stored is the copy that a response was made of.
 type stored struct {
 	page  *page
-	fresh bool      // nobody was asked
+	fresh bool      // no request was sent
 	date  time.Time // of the server's 304
 }
 
@@ -37,7 +36,7 @@ func hashOf(resp *http.Response) string {
 	return hash
 }
 
-// copyOf returns what resp was made of, nil if it is a server's answer.
+// copyOf returns the copy that resp was made of, nil if a server has sent resp.
 func copyOf(resp *http.Response) *stored {
 	s, _ := resp.Request.Context().Value(storedKey{}).(*stored)
 	return s

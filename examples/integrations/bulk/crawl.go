@@ -25,7 +25,7 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// An outcome is what became of a URL.
+// An outcome is the result of a URL.
 type outcome int
 
 const (
@@ -34,7 +34,7 @@ const (
 	outcomeFresh                     // not asked for: crawled lately
 	outcomeNoIndex                   // fetched, but its body isn't to be kept
 	outcomeMissing                   // 4xx
-	outcomeRedirected                // leads to another URL, which is another one's row too
+	outcomeRedirected                // leads to another URL, which another row has too
 	outcomeRefused                   // by robots.txt, type or size
 	outcomeFailed                    // 429, 5xx or no response, also after retries
 	outcomeNone                      // a redirect in the middle
@@ -54,7 +54,7 @@ type bulk struct {
 	sites     map[string]bool // hosts without www of the URLs to begin with
 }
 
-// run makes one run as o says.
+// run makes one run with the options o.
 func run(ctx context.Context, out, errs io.Writer, o options) (err error) {
 	store, err := openStore(ctx, o.engine, o.db, o.into)
 	if err != nil {
@@ -73,7 +73,7 @@ func run(ctx context.Context, out, errs io.Writer, o options) (err error) {
 
 	proof := evidence.Console(errs)
 	if o.evidence != "" {
-		// Appended: what the runs before did isn't forgotten, and an auditor proves each.
+		// Appended: the log keeps all runs, and an auditor proves each.
 		f, openErr := os.OpenFile(o.evidence, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if openErr != nil {
 			return openErr
@@ -195,7 +195,7 @@ func (b *bulk) crawlerOf(pages *politeness.Transport, threads int, longest time.
 		MaxPages:       b.maxPages,
 		MaxBody:        b.bytes + 1, // the Transport refuses what is longer, instead of cutting it
 		Timeout:        time.Hour,   // of a request with its waits; exchangeTimeout bounds an exchange
-		Tries:          1,           // the retries are those of the Transport, as many as were asked for
+		Tries:          1,           // the Transport repeats, as often as the flags ask for
 		Progress:       crawl.ProgressLine(b.errs),
 	}
 	switch b.mode {
@@ -270,15 +270,15 @@ func newFetched(p *crawl.Page) *fetched {
 // text is a header field as a database takes it.
 func text(h http.Header, name string) string { return strings.ToValidUTF8(h.Get(name), "?") }
 
-// dateOf is the time of an answer by the clock of its server; zero if it doesn't say.
+// dateOf is the time of an answer by the clock of its server; zero if it has no Date.
 func dateOf(resp *http.Response) time.Time {
 	t, _ := http.ParseTime(resp.Header.Get("Date"))
 	return t
 }
 
-// discover yields the pages of the host of rawURL that its sitemaps list and that are due: those
-// that are fresh by the sitemap's word needn't be asked for. Hosts that a page was moved to are
-// left alone, but for one that differs by www from a host to begin with.
+// discover yields the pages of the host of rawURL that its sitemaps list and that are due: pages
+// that are fresh by the sitemap needn't be fetched. Hosts that a page was moved to are left alone,
+// but for one that differs by www from a host to begin with.
 func (b *bulk) discover(ctx context.Context, rawURL string) iter.Seq[crawl.Request] {
 	site := siteOf(rawURL)
 	if !b.sites[site] {
@@ -335,8 +335,8 @@ func (b *bulk) listed(ctx context.Context, rawURL, site string, yield func(crawl
 // manyListed is how many pages of sitemaps are written to the database at once.
 const manyListed = 10_000
 
-// isDue reports whether a page is to be asked for by what its sitemap says. A sitemap that says
-// nothing of its age leaves that to -max-age.
+// isDue reports whether a page is to be fetched, by its sitemap. If the sitemap has no date for the
+// page, -max-age decides.
 func (b *bulk) isDue(ctx context.Context, url string, e sitemap.Entry) (bool, error) {
 	now := time.Now()
 	if e.ChangeFreq == "" && (e.LastMod.IsZero() || e.LastMod.After(now)) {
@@ -354,7 +354,7 @@ func (b *bulk) isDue(ctx context.Context, url string, e sitemap.Entry) (bool, er
 	return true, nil
 }
 
-// tell prints what became of the URLs.
+// tell prints the outcomes of the URLs.
 func (b *bulk) tell(left int) {
 	total := 0
 	var parts []string

@@ -22,7 +22,7 @@ const (
 	duckdb engine = "duckdb"
 )
 
-// engineOf returns the engine of a file: by name, or by the file's extension where that is empty.
+// engineOf returns the engine of a file: by name, or by the file's extension if that is empty.
 func engineOf(name, file string) (engine, error) {
 	switch strings.ToLower(filepath.Ext(file)) {
 	case ".duckdb", ".ddb":
@@ -62,8 +62,8 @@ func (e engine) open(ctx context.Context, file string) (*sql.DB, error) {
 	return db, nil
 }
 
-// private makes an empty file that only its owner can read, unless there is one. DuckDB wants to
-// make its file itself: main's umask sees to that.
+// private makes an empty file that only its owner can read, unless there is one. DuckDB makes its
+// file itself, and main's umask makes it private.
 func (e engine) private(file string) error {
 	if e == duckdb {
 		return nil

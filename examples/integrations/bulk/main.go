@@ -100,7 +100,7 @@ const minThreads, maxThreads = 1, 32
 
 var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,50}$`)
 
-// duckdbHelp says which of DuckDB's settings hold here.
+// duckdbHelp is the help about DuckDB's settings.
 const duckdbHelp = `
 Of DuckDB's settings only threads is read (-threads 0). The others can't be: DuckDB keeps its settings
 in a process, not in the file, and those of its own HTTP (http_timeout, http_retries,
@@ -117,7 +117,7 @@ Crawls into a database; without a URL and a -query, a few sites of its own.
 // A rawFlags holds the flags that options has in another form.
 type rawFlags struct{ engine, proxy, accept, reject string }
 
-// parseFlags reads the command line. The error tells all that is wrong with it.
+// parseFlags reads the command line. The error lists all that is wrong with it.
 func parseFlags(args []string, out io.Writer) (options, error) {
 	var o options
 	var raw rawFlags

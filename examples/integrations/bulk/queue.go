@@ -16,8 +16,8 @@ import (
 )
 
 // A queue is the crawl.Queue of a run: the URLs are in a file of package sqlitequeue beside the
-// database, and what became of them is in the database. A row is written before its URL is done, so
-// a kill between the two leaves a row whose URL waits. Rows are found by their URL: the next run
+// database, and their outcomes are in the database. A row is written before its URL is done, so a
+// kill between the two leaves a row whose URL waits. Rows are found by their URL: the next run
 // writes that one again, or finds it fresh, and never adds a second one.
 //
 // When a crawl has come to its end its URLs are forgotten: the next one begins anew, and asks only
@@ -42,7 +42,7 @@ const (
 	isChanged = 2 // see queue.changed
 )
 
-// A fetched page is to be written; its row is nil where that stays as it is.
+// A fetched page is to be written. Its row is nil if the one in the database stays as it is.
 type fetched struct {
 	row     *page
 	outcome outcome
@@ -66,7 +66,7 @@ func openQueue(s *store, file string) (*queue, error) {
 // Close closes the file with the URLs.
 func (q *queue) Close() error { return q.urls.Close() }
 
-// fresh reports whether p needs not be asked for again.
+// fresh reports whether p needn't be fetched again.
 func (q *queue) fresh(p *page) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -80,21 +80,21 @@ func (q *queue) mark(url string) {
 	q.changed[url] = true
 }
 
-// count counts what became of n URLs.
+// count counts an outcome of n URLs.
 func (q *queue) count(o outcome, n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.counts[o] += n
 }
 
-// visited takes what a visit has made of the page of url; Done writes it.
+// visited takes the result of the visit of url. Done writes it.
 func (q *queue) visited(url string, f *fetched) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.pages[url] = f
 }
 
-// take returns what visited has taken, nil if there was no visit, and forgets the URL.
+// take returns the result that visited has taken, nil if there was no visit, and forgets the URL.
 func (q *queue) take(url string) *fetched {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -105,7 +105,7 @@ func (q *queue) take(url string) *fetched {
 }
 
 // Add implements crawl.Queue. A URL is in the file before the row of the URL that leads to it says
-// so: a kill between the two has that one asked for again.
+// so: after a kill between the two, that one is fetched again.
 func (q *queue) Add(ctx context.Context, reqs []crawl.Request) (added, noRoom int, err error) {
 	due := make([]crawl.Request, len(reqs))
 	for i, r := range reqs {
@@ -156,7 +156,7 @@ func affected(r sql.Result, err error) (int, error) {
 	return int(n), err
 }
 
-// Take implements crawl.Queue. It ends the requests whose pages are fresh, and lends the others.
+// Take implements crawl.Queue. It ends the requests for fresh pages, and lends the others.
 func (q *queue) Take(ctx context.Context, hosts []string, n int) ([]crawl.Request, error) {
 	t := &taking{most: n, number: make(map[string]int)}
 	for size := n; len(hosts) > 0; size = max(n, chunk) {
@@ -251,7 +251,7 @@ func (q *queue) ofFresh(ctx context.Context, reqs []crawl.Request) (map[string]b
 	return fresh, nil
 }
 
-// Done implements crawl.Queue: it writes what became of the URLs, and ends them then.
+// Done implements crawl.Queue: it writes the outcomes of the URLs, and then ends them.
 func (q *queue) Done(ctx context.Context, results []crawl.Result) error {
 	var became []outcome
 	err := q.in(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
@@ -270,7 +270,7 @@ func (q *queue) Done(ctx context.Context, results []crawl.Result) error {
 	return nil
 }
 
-// settleAll writes what became of the URLs that aren't Left, and returns it.
+// settleAll writes the outcomes of the URLs that aren't Left, and returns them.
 func (q *queue) settleAll(ctx context.Context, tx *sql.Tx, results []crawl.Result) ([]outcome, error) {
 	var rows []*page
 	var became []outcome
@@ -295,8 +295,8 @@ func (q *queue) settleAll(ctx context.Context, tx *sql.Tx, results []crawl.Resul
 // URL waits for the next run, and the row says why there is no page yet.
 func isBarred(r crawl.Result) bool { return r.Depth == 0 && r.Status >= 400 }
 
-// settle says what became of a URL: by a row that is to be written, or it has written what is
-// known. f is what its visit has made of it, nil if there was none.
+// settle returns the outcome of a URL, with a row that is to be written, or nil if settle has
+// written it. f is the result of the visit, nil if there was none.
 func (q *queue) settle(ctx context.Context, tx *sql.Tx, r crawl.Result, f *fetched) (*page, outcome, error) {
 	row := &page{URL: r.Request.URL, SURT: surt(r.Request.URL), Status: r.Status, CrawlTime: time.Now()}
 	if r.Err != nil {

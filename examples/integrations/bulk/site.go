@@ -28,7 +28,7 @@ func startSites() *sites {
 	s.serveSitemaps(first)
 	s.servePages(first)
 
-	// The second has no robots.txt, and its sitemap where many have it.
+	// The second has no robots.txt, and its sitemap is at a usual place.
 	second.HandleFunc("GET /sitemap_index.xml", func(w http.ResponseWriter, _ *http.Request) {
 		writeSitemap(w, s.second.URL+"/", s.second.URL+"/about", s.first.URL+"/page/1")
 	})
@@ -105,7 +105,8 @@ func (s *sites) servePages(mux *http.ServeMux) {
 	})
 }
 
-// numbered is a page that says when it changed, and answers 304 to a client that knows.
+// numbered is a page with the date of its last change. It answers 304 to a client that has this
+// date.
 func (s *sites) numbered(i int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		text := fmt.Sprintf(`<a href="/page/%d">next</a> <a href="/copy">copy</a> <a href="/closed">closed</a>`, i+1)
@@ -122,7 +123,7 @@ func (s *sites) numbered(i int) http.HandlerFunc {
 
 func htmlPage(text string) http.HandlerFunc { return pageOf("", text) }
 
-// pageOf answers with a page of that head and text. A canonical link counts in the head alone.
+// pageOf answers with a page of that head and text. A canonical link counts only in the head.
 func pageOf(head, text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")

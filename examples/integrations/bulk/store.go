@@ -79,17 +79,17 @@ ON CONFLICT (url) DO UPDATE SET http_status = excluded.http_status, crawl_time =
 	content_hash = excluded.content_hash, final_url = excluded.final_url,
 	redirect_count = excluded.redirect_count, directives = excluded.directives`
 
-// upsertFailure leaves what was known of the page before.
+// upsertFailure keeps the row's data of earlier runs.
 const upsertFailure = `INSERT INTO %[1]s (url, surt_key, http_status, crawl_time, error) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (url) DO UPDATE SET http_status = excluded.http_status, crawl_time = excluded.crawl_time,
 	error = excluded.error`
 
-// upsertGoal says where a URL leads; what is there follows.
+// upsertGoal writes where a URL leads. The page there is written later.
 const upsertGoal = `INSERT INTO %[1]s (url, surt_key, crawl_time, final_url, redirect_count) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (url) DO UPDATE SET crawl_time = excluded.crawl_time, error = NULL,
 	final_url = excluded.final_url, redirect_count = excluded.redirect_count`
 
-// upsertRedirect says what a URL that leads elsewhere has answered.
+// upsertRedirect writes the response of a URL that redirects.
 const upsertRedirect = `INSERT INTO %[1]s (url, surt_key, http_status, crawl_time, final_url, redirect_count)
 VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (url) DO UPDATE SET http_status = excluded.http_status, crawl_time = excluded.crawl_time, error = NULL`
@@ -176,7 +176,8 @@ func (s *store) in(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) 
 	return tx.Commit()
 }
 
-// chunk is how many rows one statement writes at most. For DuckDB a statement is dear, not a row.
+// chunk is how many rows one statement writes at most. For DuckDB a statement is expensive, not a
+// row.
 const chunk = 200
 
 // values are the places of n rows of some columns in a statement.
@@ -206,7 +207,7 @@ func (s *store) write(ctx context.Context, tx *sql.Tx, pages []*page) error {
 	return nil
 }
 
-// discovered writes what sitemaps say about URLs, whether or not these are fetched.
+// discovered writes the entries of sitemaps, whether or not their URLs are fetched.
 func (s *store) discovered(ctx context.Context, entries []sitemap.Entry) error {
 	last := make(map[string]sitemap.Entry, len(entries)) // a statement can't change a row twice
 	for _, e := range entries {
@@ -238,7 +239,7 @@ func (s *store) fail(ctx context.Context, tx *sql.Tx, p *page) error {
 	return err
 }
 
-// Page returns what is known of a URL, nil if nothing is.
+// Page returns the stored page of a URL, nil if there is none.
 func (s *store) Page(ctx context.Context, url string) (*page, error) {
 	p := new(page)
 	var status, redirects sql.Null[int64]
@@ -266,7 +267,7 @@ func (s *store) Page(ctx context.Context, url string) (*page, error) {
 	return p, nil
 }
 
-// last returns what became of a URL the last time, and when; nil if nothing is known.
+// last returns the last outcome of a URL, with its time; nil if there is none.
 func (s *store) last(ctx context.Context, url string) (*page, error) {
 	p := &page{URL: url}
 	var status sql.Null[int64]
@@ -282,7 +283,7 @@ func (s *store) last(ctx context.Context, url string) (*page, error) {
 // failed reports whether the last try to get the page failed in a way that may be over.
 func (p *page) failed() bool { return p.Status == 0 || p.Status == 429 || p.Status >= 500 }
 
-// query returns the first column of a query of the user's, and takes back whatever else it does.
+// query returns the first column of the user's query, and undoes any changes that the query makes.
 func (s *store) query(ctx context.Context, query string) (urls []string, err error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -340,7 +341,7 @@ func (s *store) Save(ctx context.Context, origin string, r robotscache.Record) e
 // Lock implements robotscache.Store. No other process crawls with this file.
 func (s *store) Lock(context.Context, string) (unlock func(), err error) { return func() {}, nil }
 
-// show prints what a crawl has left in the table.
+// show prints the table after a crawl.
 func show(ctx context.Context, out io.Writer, o options) (err error) {
 	s, err := openStore(ctx, o.engine, o.db, o.into)
 	if err != nil {

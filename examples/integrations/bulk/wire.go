@@ -32,7 +32,7 @@ func (b *bulk) base() http.RoundTripper {
 		t.Proxy = http.ProxyURL(b.proxy)
 	}
 	if !b.ownMachine {
-		t = publicnet.Transport(t) // what is linked there is no business of ours
+		t = publicnet.Transport(t) // links must not lead into the user's own network
 	}
 	var rt http.RoundTripper = exchangeTimeout{t, b.timeout}
 	if b.compression {
@@ -44,7 +44,7 @@ func (b *bulk) base() http.RoundTripper {
 // ownMachine reports whether a URL names an address of the user's own.
 func ownMachine(urls []string) bool { return reach.OwnMachine(urls) }
 
-// errTimeout is the server's fault, not the caller's: it is tried again.
+// errTimeout is the server's fault, not the caller's, so the request is repeated.
 var errTimeout = errors.New("the server took too long")
 
 // An exchangeTimeout bounds an exchange from its start to the end of the body.
@@ -80,7 +80,7 @@ func (b cancelBody) Close() error {
 }
 
 // A decompressor asks for gzip and deflate, and undoes them. It stands below the Transport, so that
-// the limit of bytes is one of what comes out: a small answer may hold gigabytes.
+// the limit of bytes counts decompressed bytes: a small response may hold gigabytes.
 type decompressor struct{ next http.RoundTripper }
 
 func (d decompressor) RoundTrip(req *http.Request) (*http.Response, error) {

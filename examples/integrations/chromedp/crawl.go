@@ -56,16 +56,16 @@ func crawlSites(
 }
 
 // tabs is the http.RoundTripper of a crawl that opens each page of HTML in a tab of a browser. The
-// page is asked for with the context of the crawl's request, so the crawl paces it and knows what
-// became of it. The files of the page take their turns beside.
+// page is fetched with the context of the crawl's request, so the crawl paces it and knows its
+// outcome. The files of the page wait for their own turns.
 type tabs struct {
 	browser context.Context
 	over    http.RoundTripper // the Transport
 	free    chan struct{}     // has an element for each open tab
 }
 
-// RoundTrip implements http.RoundTripper. Redirects, refusals and all that isn't HTML are handed to
-// the crawl as they came.
+// RoundTrip implements http.RoundTripper. Redirects, refusals and all other responses that aren't
+// HTML are handed to the crawl unchanged.
 func (t *tabs) RoundTrip(req *http.Request) (*http.Response, error) {
 	select {
 	case t.free <- struct{}{}:
@@ -89,7 +89,7 @@ func (t *tabs) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // A page is taken as it is once it has loaded and its scripts have asked for nothing for quiet, or
-// after longest, if it goes on.
+// after longest, if its scripts continue.
 const (
 	quiet   = 500 * time.Millisecond
 	longest = 2 * time.Minute
@@ -138,11 +138,11 @@ func (p *opened) answer(tab context.Context, paused *fetch.EventRequestPaused) b
 	p.frame = paused.FrameID
 	req := p.req.Clone(p.req.Context())
 	for name, value := range paused.Request.Headers {
-		if req.Header.Get(name) == "" { // what Prepare has set counts
+		if req.Header.Get(name) == "" { // a field that Prepare has set stays
 			req.Header.Set(name, fmt.Sprint(value))
 		}
 	}
-	req.Header.Del("Accept-Encoding")     // http.Transport's to ask for, and to undo
+	req.Header.Del("Accept-Encoding")     // http.Transport adds it, and decodes the body
 	p.resp, p.err = p.over.RoundTrip(req) //nolint:bodyclose // handedOver closes it, or the crawl
 	if p.err != nil {
 		fail(tab, paused, reason(p.err))
@@ -165,7 +165,7 @@ func (p *opened) answer(tab context.Context, paused *fetch.EventRequestPaused) b
 	return true
 }
 
-// errNotAsked is why a page has no response that its tab hasn't asked for.
+// errNotAsked is why a page has no response if its tab hasn't requested it.
 var errNotAsked = errors.New("the tab hasn't asked for its page")
 
 // response returns the answer for the crawl. text is what the tab shows, err why it shows nothing.

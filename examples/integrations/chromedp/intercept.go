@@ -59,10 +59,10 @@ func (i *interceptor) attach(ctx context.Context) error {
 	return err
 }
 
-// wait waits for what is being answered. Nothing new is asked once ctx is done.
+// wait waits for the requests that are under way. No request begins once ctx is done.
 func (i *interceptor) wait() { i.group.Wait() }
 
-// idle waits until nothing has been asked for some time.
+// idle waits until no request was made for some time.
 func (i *interceptor) idle(ctx context.Context, quiet time.Duration) {
 	for {
 		before := i.ended.Load()
@@ -77,8 +77,8 @@ func (i *interceptor) idle(ctx context.Context, quiet time.Duration) {
 	}
 }
 
-// answer sends a paused request and hands over its answer, or its failure. Where the page is gone,
-// what comes of it is dropped.
+// answer sends a paused request and hands over its answer, or its failure. If the page is gone, the
+// response is dropped.
 func (i *interceptor) answer(ctx context.Context, paused *fetch.EventRequestPaused) {
 	isDocument := paused.ResourceType == network.ResourceTypeDocument
 	if isDocument && i.document != nil && i.document(ctx, paused) {
@@ -98,7 +98,7 @@ func fail(tab context.Context, paused *fetch.EventRequestPaused, why network.Err
 	_, _ = chromedp.Call(tab, fetch.FailRequest, failure)
 }
 
-// reason says to the page what is wrong.
+// reason returns the error for the page.
 func reason(err error) network.ErrorReason {
 	var refused *politeness.Error
 	switch {
@@ -124,7 +124,7 @@ func (i *interceptor) send(
 	for name, value := range paused.Request.Headers {
 		req.Header.Set(name, fmt.Sprint(value))
 	}
-	req.Header.Del("Accept-Encoding") // http.Transport's to ask for, and to undo
+	req.Header.Del("Accept-Encoding") // http.Transport adds it, and decodes the body
 	resp, err := i.client.Do(req)
 	if err != nil {
 		return answer, err
@@ -142,7 +142,7 @@ func handedOver(id fetch.RequestID, resp *http.Response) (answer fetch.FulfillRe
 	answer = fetch.FulfillRequestParams{RequestID: id, ResponseCode: int64(resp.StatusCode), Body: text}
 	for name, values := range resp.Header {
 		if name == "Content-Length" || name == "Transfer-Encoding" {
-			continue // of the body on its way, not of this one
+			continue // about the body as it was sent, and not as it is handed over
 		}
 		for _, value := range values {
 			answer.ResponseHeaders = append(answer.ResponseHeaders, &fetch.HeaderEntry{Name: name, Value: value})

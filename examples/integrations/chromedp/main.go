@@ -93,8 +93,8 @@ func browse(ctx context.Context, out io.Writer, base http.RoundTripper, pages []
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: userAgent,
 		Base:      base,                                               // public addresses only, unless one is named
-		Robots:    robotscache.Config{RecordText: true},               // lets the auditor decide again
-		Evidence:  evidence.Multi(proof, evidence.Console(os.Stderr)), // why nothing happens, if so
+		Robots:    robotscache.Config{RecordText: true},               // so that the auditor can decide again
+		Evidence:  evidence.Multi(proof, evidence.Console(os.Stderr)), // shows why nothing happens
 	})
 	if err != nil {
 		return nil, err
@@ -121,8 +121,8 @@ func browse(ctx context.Context, out io.Writer, base http.RoundTripper, pages []
 	return audit.Check(&log)
 }
 
-// textOf opens a page and returns its text. Opening lasts until everything is loaded, which
-// takes as long as is polite.
+// textOf opens a page and returns its text. It waits until everything is loaded, at the polite
+// pace.
 func textOf(tab context.Context, p page) (string, error) {
 	if err := chromedp.Do(tab, chromedp.Navigate(p.url), chromedp.WaitReady(p.selector)); err != nil {
 		return "", err
@@ -130,8 +130,8 @@ func textOf(tab context.Context, p page) (string, error) {
 	return chromedp.Run(tab, chromedp.Text("body"))
 }
 
-// newTab starts a headless browser with a fresh profile. Whatever it asks for outside of the tab's
-// pages (updates, service workers, sockets) goes to a proxy that isn't there.
+// newTab starts a headless browser with a fresh profile. Requests outside of the tab's pages
+// (updates, service workers, sockets) go to a proxy that doesn't exist.
 func newTab(ctx context.Context) (tab context.Context, closeBrowser context.CancelFunc) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.UserAgent(userAgent), // what scripts see, too

@@ -25,7 +25,7 @@ addEventListener("load", () => Promise.all([
 <img src=/logo.png><iframe src=/frame></iframe>
 `
 
-// sitePages are what is read of the site.
+// sitePages are the pages of the site that are read.
 func sitePages(origin string) []page {
 	return []page{
 		{origin + "/shop", "#ready"},

@@ -96,9 +96,9 @@ func crawl(ctx context.Context, out io.Writer, queued bool, starts []string) (*a
 		UserAgent: "CollyExample/1.0 (+https://example.com/bot; bot@example.com)",
 		Base:      reach.Base(starts),
 		Hosts:     hostlimit.Config{MaxInFlight: threads},
-		Robots:    robotscache.Config{RecordText: true}, // lets the auditor decide again
+		Robots:    robotscache.Config{RecordText: true}, // so that the auditor can decide again
 		Retry:     politeness.Retry{Max: 3},
-		Evidence:  evidence.Multi(proof, evidence.Console(os.Stderr)), // why nothing happens, if so
+		Evidence:  evidence.Multi(proof, evidence.Console(os.Stderr)), // shows why nothing happens
 	})
 	if err != nil {
 		return nil, err
@@ -151,8 +151,8 @@ func domains(urls []string) []string {
 	return names
 }
 
-// crawlAsync lets colly start a goroutine for each link. Which of them may send when
-// is the transport's business.
+// crawlAsync lets colly start a goroutine for each link. The transport decides when each of them
+// may send.
 func crawlAsync(c *colly.Collector, starts []string) error {
 	c.OnHTML("a[href]", func(e *colly.HTMLElement) {
 		_ = e.Request.Visit(e.Attr("href")) // visited before, too deep: colly's own filters

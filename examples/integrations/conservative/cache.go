@@ -16,14 +16,14 @@ import (
 	_ "github.com/bartventer/httpcache/store/memcache" // registers memcache://
 )
 
-// fresh is how long a page holds that says nothing of caches itself, unless FETCH_CACHE_TTL_SEC
-// says another time.
+// fresh is how long a page without caching headers stays fresh, unless FETCH_CACHE_TTL_SEC sets
+// another time.
 const fresh = 15 * time.Minute
 
 // stale is how long after that the old copy is shown while it is revalidated.
 const stale = 15 * time.Minute
 
-// ttlFromEnv returns FETCH_CACHE_TTL_SEC, or fresh where it isn't set.
+// ttlFromEnv returns FETCH_CACHE_TTL_SEC, or fresh if it isn't set.
 func ttlFromEnv() (time.Duration, error) {
 	value := os.Getenv("FETCH_CACHE_TTL_SEC")
 	if value == "" {
@@ -37,12 +37,12 @@ func ttlFromEnv() (time.Duration, error) {
 	return time.Duration(n) * time.Second, nil
 }
 
-// cached puts a cache (RFC 9111) around a polite Transport: cache outside, politeness inside. What
-// the cache has costs no turn and no page; what it has to ask for, revalidations included, waits
-// for its turn. Pages are kept in dir; empty: in memory.
+// cached puts a cache (RFC 9111) around a polite Transport: cache outside, politeness inside. A
+// page in the cache costs no turn and no page of the budget. A request of the cache, also one that
+// revalidates, waits for its turn. Pages are kept in dir; empty: in memory.
 //
-// The age of a page counts from when it was asked for, so one that had to wait for a long block is
-// asked for again the sooner.
+// The age of a page counts from when it was asked for, so a page that had to wait for a long block
+// is requested again earlier.
 func cached(polite http.RoundTripper, dir string, ttl time.Duration) (http.RoundTripper, error) {
 	dsn := "memcache://"
 	if dir != "" {
@@ -92,7 +92,7 @@ func (s *shared) RoundTrip(req *http.Request) (*http.Response, error) {
 	hasCopy := resp.StatusCode != http.StatusGatewayTimeout
 	isHit := resp.Header.Get(httpcache.CacheStatusHeader) == "HIT"
 	if hasCopy && !isHit {
-		return resp, nil // a copy that must not be shown unasked was asked about
+		return resp, nil // a copy that needs a revalidation was revalidated
 	}
 	age, _ := strconv.Atoi(resp.Header.Get("Age"))
 	past := time.Duration(age)*time.Second - lifetime(resp.Header)
@@ -135,7 +135,7 @@ func (s *shared) revalidate(req *http.Request) {
 	_, underWay := s.flights[key(req)]
 	s.mu.Unlock()
 	if !underWay {
-		s.join(req) // and never leave: what nobody waits for is fetched to its end
+		s.join(req) // and never leave: so this flight is never cancelled
 	}
 }
 
@@ -168,7 +168,7 @@ func (s *shared) join(req *http.Request) (string, *flight) {
 	return key, f
 }
 
-// leave cancels f if nobody else waits for it. Those who come later get a flight of their own.
+// leave cancels f if nobody else waits for it. Later callers get a new flight.
 func (s *shared) leave(key string, f *flight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,7 +198,7 @@ func key(req *http.Request) string {
 // which the cache would follow itself.
 const window = "X-Stale-While-Revalidate"
 
-// policy tells the cache how long pages hold: as Cache-Control or Expires say, else for ttl.
+// policy sets how long pages stay fresh in the cache: by Cache-Control or Expires, or else for ttl.
 type policy struct {
 	next http.RoundTripper
 	ttl  time.Duration
@@ -218,7 +218,7 @@ func (p policy) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	h := resp.Header
-	// A 304 that says nothing leaves what the page said.
+	// After a 304 without caching headers, those of the page still apply.
 	says := h.Get("Cache-Control") != "" || h.Get("Expires") != ""
 	if resp.StatusCode == http.StatusOK || (resp.StatusCode == http.StatusNotModified && says) {
 		complete(h, p.ttl)
@@ -226,7 +226,7 @@ func (p policy) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// complete says by Cache-Control what the response left open: that it holds for ttl.
+// complete adds to Cache-Control that the response stays fresh for ttl, if nothing else is stated.
 func complete(h http.Header, ttl time.Duration) {
 	var keep []string
 	show := stale
@@ -275,7 +275,7 @@ func lifetime(h http.Header) time.Duration {
 	return expires.Sub(date)
 }
 
-// directives returns what Cache-Control says, one by one.
+// directives returns the directives of Cache-Control.
 func directives(h http.Header) []string {
 	var all []string
 	for _, line := range h.Values("Cache-Control") {
@@ -289,7 +289,7 @@ func directives(h http.Header) []string {
 	return all
 }
 
-// seconds reads a number of seconds: 0 where it can't be read, a year at most.
+// seconds reads a number of seconds, a year at most. It returns 0 if there is no number.
 func seconds(s string) time.Duration {
 	n, err := strconv.ParseInt(strings.Trim(s, `"`), 10, 64)
 	if err != nil {

@@ -57,7 +57,7 @@ func main() {
 	}
 }
 
-// A crawler fetches through a cache and tells what that cost.
+// A crawler fetches through a cache, and prints the cost of each page.
 type crawler struct {
 	out    io.Writer
 	client *http.Client
@@ -78,7 +78,7 @@ func newCrawler(out io.Writer, state, cache string, base http.RoundTripper) (*cr
 	cfg.Base = base
 	cfg.Budget = c.pages
 	cfg.Response.MaxBytes = 10 << 20 // the cache keeps whole bodies
-	// The console says why nothing happens, if so.
+	// The console shows why nothing happens.
 	cfg.Evidence = evidence.Multi(evidence.Func(c.record), evidence.Console(os.Stderr))
 	polite, err := politeness.New(cfg.WithState(state))
 	if err != nil {
@@ -155,7 +155,7 @@ func run(ctx context.Context, out io.Writer, state, cache string, urls []string)
 		for range 2 {
 			if err := c.fetch(ctx, url); err != nil {
 				errs = append(errs, err)
-				break // the other URLs may be had
+				break // the other URLs may still succeed
 			}
 		}
 		if ctx.Err() != nil {
@@ -168,8 +168,8 @@ func run(ctx context.Context, out io.Writer, state, cache string, urls []string)
 	return c.demo(ctx)
 }
 
-// demo asks a site of its own for a page that says nothing of caches, and for one
-// that says that it is good for two seconds.
+// demo fetches two pages of its own site: one without caching headers, and one that is fresh for
+// two seconds.
 func (c *crawler) demo(ctx context.Context) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /silent", func(w http.ResponseWriter, _ *http.Request) {

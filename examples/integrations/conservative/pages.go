@@ -21,8 +21,8 @@ import (
 const maxPages = 1 << 30
 
 // pages is a folder of files, one for each entry of the cache, each named after the hash of its
-// key. The cache's own store of files leaves half a page to the next run when it is killed; this
-// one writes beside and renames, and an entry begins with its hash.
+// key. If a run is killed, the cache's own store of files may leave half a page to the next run.
+// This store writes another file and renames it, and each entry begins with its hash.
 type pages string
 
 func init() {
@@ -75,7 +75,7 @@ func (p pages) file(key string) string {
 	return filepath.Join(string(p), hex.EncodeToString(sum[:])+".page")
 }
 
-// Get returns the entry; one that is damaged isn't there.
+// Get returns the entry; a damaged one counts as missing.
 func (p pages) Get(key string) ([]byte, error) {
 	text, err := os.ReadFile(p.file(key))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -47,9 +47,9 @@ func crawl(_ context.Context, out io.Writer, urls []string) (*audit.Report, erro
 	polite, err := politeness.New(politeness.Config{
 		UserAgent: "FasthttpExample/1.0 (+https://example.com/bot; bot@example.com)",
 		Base:      reach.Base(urls),
-		Robots:    robotscache.Config{RecordText: true}, // lets the auditor decide again
+		Robots:    robotscache.Config{RecordText: true}, // so that the auditor can decide again
 		Retry:     politeness.Retry{Max: 3},
-		Evidence:  evidence.Multi(proof, evidence.Console(os.Stderr)), // why nothing happens, if so
+		Evidence:  evidence.Multi(proof, evidence.Console(os.Stderr)), // shows why nothing happens
 	})
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func crawl(_ context.Context, out io.Writer, urls []string) (*audit.Report, erro
 	return audit.Check(&log)
 }
 
-// fetch returns what came of a page.
+// fetch returns the result of a page as text.
 func fetch(client *fasthttp.Client, url string) string {
 	req := fasthttp.AcquireRequest()
 	defer fasthttp.ReleaseRequest(req)

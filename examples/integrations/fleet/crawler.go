@@ -26,8 +26,8 @@ const crawlName = "fleet"
 // header names the process that sends a request, for the sites' logs.
 const header = "X-Fleet-Process"
 
-// A crawler is one process of the fleet. Nothing in it is particular to a fleet but where its
-// Queue, its limiter, its budget and its robots.txt are.
+// A crawler is one process of the fleet. Only the places of its Queue, its limiter, its budget and
+// its robots.txt are particular to a fleet.
 type crawler struct {
 	name            string
 	redis, postgres string // addresses

@@ -191,7 +191,7 @@ func (f *fleet) kill(lane int) {
 	f.say("process %s is killed, and process %d takes its place; its hosts are free when its lease ends", p.name, name)
 }
 
-// halted notes that p asks for nothing from now on; it may have until now.
+// halted notes that p sends no requests from now on.
 func (f *fleet) halted(p *process) {
 	f.mu.Lock()
 	f.killed[p.name] = append(f.killed[p.name], time.Now())
@@ -275,7 +275,7 @@ const inFlight = 5 * time.Second
 // later. Processes that don't know of each other break the delay at every second request.
 const clock = 50 * time.Millisecond
 
-// judge says by the sites' logs whether it was one polite crawler.
+// judge reports, by the sites' logs, whether the fleet was one polite crawler.
 func (f *fleet) judge(o options, count map[crawl.Outcome]int) error {
 	log := f.web.requests()
 	short, shortest := gaps(log)

@@ -30,7 +30,7 @@ const (
 	envURLs     = "FLEET_URLS"
 )
 
-// An options is what the command line says.
+// An options has the flags of the command line.
 type options struct {
 	processes int
 	sites     int

@@ -75,7 +75,7 @@ func (w *web) serve(rw http.ResponseWriter, r *http.Request, site int) {
 	}
 	time.Sleep(30 * time.Millisecond)
 	rw.Header().Set("Content-Type", "text/html")
-	// A number alone makes no other text: many pages that say the same look like a wall.
+	// Pages that differ only in numbers count as equal, and many equal pages look like a ban.
 	fmt.Fprintf(rw, "<title>page %c%c of site %d</title>", 'a'+n/26, 'a'+n%26, site)
 	for _, next := range []int{2 * n, 2*n + 1} {
 		if next <= w.pages {

@@ -53,7 +53,7 @@ import (
 )
 
 func main() {
-	// An exporter to where traces are looked at takes the place of the recorder.
+	// In a real program, an exporter replaces the recorder.
 	program.Run("otelhttp", traced(tracetest.NewSpanRecorder()))
 }
 
@@ -71,7 +71,7 @@ func crawl(ctx context.Context, provider *sdktrace.TracerProvider, urls []string
 	inSpans := func(next http.RoundTripper) http.RoundTripper {
 		return otelhttp.NewTransport(next,
 			otelhttp.WithTracerProvider(provider),
-			otelhttp.WithPropagators(propagation.NewCompositeTextMapPropagator())) // tells the site nothing
+			otelhttp.WithPropagators(propagation.NewCompositeTextMapPropagator())) // sends no trace headers to the site
 	}
 	var log bytes.Buffer
 	proof := evidence.JSONLines(&log)
@@ -82,7 +82,7 @@ func crawl(ctx context.Context, provider *sdktrace.TracerProvider, urls []string
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "OtelExample/1.0 (+https://example.com/bot; bot@example.com)",
 		Base:      inSpans(reach.Base(urls)),                                  // what went out
-		Robots:    robotscache.Config{RecordText: true},                       // lets the auditor decide again
+		Robots:    robotscache.Config{RecordText: true},                       // so that the auditor can decide again
 		Evidence:  evidence.Multi(proof, events, evidence.Console(os.Stderr)), // what was decided, also in the spans
 		Retry:     politeness.Retry{Max: 3},                                   // each try is a span below
 	})
@@ -160,7 +160,7 @@ func attributes(s sdktrace.ReadOnlySpan) map[string]string {
 	return values
 }
 
-// waits says what an event says of waiting.
+// waits returns the waiting times of an event as text.
 func waits(e sdktrace.Event) string {
 	var total time.Duration
 	for _, kv := range e.Attributes {

@@ -57,9 +57,9 @@ func crawl(ctx context.Context, out io.Writer, urls []string) (*audit.Report, er
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "RestyExample/1.0 (+https://example.com/bot; bot@example.com)",
 		Base:      reach.Base(urls),
-		Robots:    robotscache.Config{RecordText: true}, // lets the auditor decide again
+		Robots:    robotscache.Config{RecordText: true}, // so that the auditor can decide again
 		Retry:     politeness.Retry{Max: 3},
-		Evidence:  evidence.Multi(proof, evidence.Console(os.Stderr)), // why nothing happens, if so
+		Evidence:  evidence.Multi(proof, evidence.Console(os.Stderr)), // shows why nothing happens
 	})
 	if err != nil {
 		return nil, err
@@ -89,8 +89,8 @@ func crawl(ctx context.Context, out io.Writer, urls []string) (*audit.Report, er
 	return audit.Check(&log)
 }
 
-// retryOnlySent is for resty's AddRetryCondition: it repeats what a server or the
-// network failed to answer, and never what politeness refused to send.
+// retryOnlySent is for resty's AddRetryCondition: it repeats requests to which a server or the
+// network gave no good response, and never those that politeness refused to send.
 func retryOnlySent(resp *resty.Response, err error) bool {
 	var refused *politeness.Error
 	if errors.As(err, &refused) {

@@ -88,7 +88,7 @@ func newClient(proof evidence.Evidence, urls []string) (*retryablehttp.Client, e
 		Hosts: hostlimit.Config{
 			Backoff: backoff.Refusals{Statuses: []int{http.StatusServiceUnavailable}}, // and 429
 		},
-		Robots:   robotscache.Config{RecordText: true}, // lets the auditor decide again
+		Robots:   robotscache.Config{RecordText: true}, // so that the auditor can decide again
 		Evidence: proof,
 	})
 	if err != nil {
@@ -104,8 +104,8 @@ func newClient(proof evidence.Evidence, urls []string) (*retryablehttp.Client, e
 	return client, nil
 }
 
-// checkRetry repeats what was sent and failed, and never what politeness refused to
-// send: Error.RetryAt says when that may be asked again, if ever.
+// checkRetry repeats requests that were sent and failed, and never those that politeness refused to
+// send. Error.RetryAt says when a refused one may be sent.
 func checkRetry(ctx context.Context, resp *http.Response, err error) (bool, error) {
 	var refused *politeness.Error
 	if errors.As(err, &refused) {
@@ -114,8 +114,8 @@ func checkRetry(ctx context.Context, resp *http.Response, err error) (bool, erro
 	return retryablehttp.DefaultRetryPolicy(ctx, resp, err)
 }
 
-// backoffOf waits for nothing where the host's state makes the next try wait: after a
-// 429 or a 503, for as long as Retry-After or hostlimit.Config.Backoff say.
+// backoffOf returns 0 if the host's state makes the next try wait: after a 429 or a 503, for as
+// long as Retry-After or hostlimit.Config.Backoff ask.
 func backoffOf(least, most time.Duration, attempt int, resp *http.Response) time.Duration {
 	if resp != nil {
 		switch resp.StatusCode {

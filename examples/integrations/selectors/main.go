@@ -44,7 +44,7 @@ func main() {
 	}
 }
 
-// A book is what the program takes out of a page.
+// A book has the data that the program takes out of a page.
 type book struct {
 	URL     string  `json:"url"`
 	Title   string  `json:"title"`

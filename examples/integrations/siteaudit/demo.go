@@ -14,9 +14,9 @@ type demoRobots string
 
 // The robots.txt of the demo sites: %s is the site's origin.
 const (
-	// fallBack names no crawler, so the group of * holds.
+	// fallBack names no crawler, so the group of * applies.
 	fallBack demoRobots = "User-agent: *\nDisallow: /admin\nDisallow: /api\n\nSitemap: %s/sitemap.xml\n"
-	// ownGroup names the audit, so its group holds, and nothing of *.
+	// ownGroup names the audit, so its group applies, and nothing of *.
 	ownGroup demoRobots = "User-agent: *\nDisallow: /\n\n" +
 		"User-agent: SiteAudit\nDisallow: /admin\nDisallow: /api\nCrawl-delay: 0.4\n\n" +
 		"Sitemap: %s/sitemap.xml\n"

@@ -36,10 +36,10 @@ type discovery struct {
 	visited map[string]bool
 }
 
-// errFull is what ends a discovery that has found enough.
+// errFull ends a discovery that has found enough.
 var errFull = errors.New("MAX_PAGES URLs are in the database")
 
-// discover writes what of sites may be fetched to the database.
+// discover writes the URLs of sites that may be fetched to the database.
 func discover(ctx context.Context, out io.Writer, o options, sites []string) (err error) {
 	s, err := openStore(ctx, o.db, true)
 	if err != nil {
@@ -53,8 +53,8 @@ func discover(ctx context.Context, out io.Writer, o options, sites []string) (er
 	if err != nil {
 		return err
 	}
-	// The pages of the audit are the worker's to spend. What discovery needs of them is as many once
-	// more, for a crawl, and the sitemaps.
+	// The worker spends the pages of the audit. Discovery gets as many pages again, for its crawl,
+	// and more for the sitemaps.
 	a, err := newAuditor(ctx, o, id+"-discovery", func(cfg *politeness.Config) {
 		if cfg.Spend.Pages > 0 {
 			cfg.Spend.Pages += int64(maxSitemaps * len(sites))
@@ -103,7 +103,7 @@ func (d *discovery) site(ctx context.Context, site string) error {
 	return err
 }
 
-// sitemaps takes in what the site's sitemaps list.
+// sitemaps takes in the pages that the site's sitemaps list.
 func (d *discovery) sitemaps(ctx context.Context, site string) error {
 	d.source = "sitemap"
 	finder := sitemap.Finder{Transport: d.auditor.Transport, MaxFiles: maxSitemaps}
@@ -131,7 +131,7 @@ func (d *discovery) crawl(ctx context.Context, site string) error {
 		Transport: d.auditor.Transport,
 		Follow:    crawl.SameHost,
 		Progress:  crawl.ProgressLine(d.log),
-		Workers:   1, // as take isn't for many goroutines
+		Workers:   1, // because take isn't safe for concurrent use
 		MaxPages:  int(d.max),
 		Visit: func(ctx context.Context, p *crawl.Page) error {
 			err := d.visit(ctx, p)
@@ -217,7 +217,7 @@ func (d *discovery) take(ctx context.Context, rawURL string) error {
 	return d.flush(ctx)
 }
 
-// flush writes what was found. It returns errFull where there is no room for more.
+// flush writes what was found. It returns errFull if there is no room for more.
 func (d *discovery) flush(ctx context.Context) error {
 	got, err := d.store.insert(ctx, d.source, d.found, d.max)
 	d.added += got.added

@@ -12,9 +12,8 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 )
 
-// A flow is Evidence that shows each fetch as one block, when it is over, in the
-// order in which it went: robots.txt is asked before a slot is taken, so a URL that
-// it disallows costs nothing.
+// A flow is Evidence that shows each fetch as one block, when it is over, in the order in which it
+// went: robots.txt is checked before a slot is taken, so a disallowed URL costs nothing.
 type flow struct {
 	out    io.Writer
 	budget budget.Budget // set before the first page
@@ -23,7 +22,7 @@ type flow struct {
 	trips map[uint64]*trip // under way
 }
 
-// A trip is what has been told of one fetch.
+// A trip has the lines of one fetch so far.
 type trip struct {
 	url   string
 	lines []string
@@ -35,16 +34,16 @@ func (f *flow) Record(ctx context.Context, d evidence.Decision) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch d.Type {
-	case evidence.RobotsFetched, evidence.RobotsUnreachable: // as a whole, not a request for it
+	case evidence.RobotsFetched, evidence.RobotsUnreachable: // the whole fetch, not the requests for it
 		why := cmp.Or(d.Reason, fmt.Sprintf("status %d", d.Status))
 		f.print(string(d.Type)+" "+d.URL, []string{line("robots", "%s, kept for %v", why, d.TTL)})
 		return
-	case evidence.Waiting: // at once, or nobody knows why nothing happens
+	case evidence.Waiting: // printed immediately, to show why nothing happens
 		f.print(d.URL, []string{line("waiting", "%s%s", d.Reason, until(d))})
 		return
 	}
 	if d.RobotsTxt || d.Trip == 0 {
-		return // robots.txt is told as a whole, and the rest is no fetch
+		return // robots.txt is shown as a whole, and other records are about no fetch
 	}
 	t := f.trip(ctx, d)
 	over := t.record(d)
@@ -126,7 +125,7 @@ func confidence(d evidence.Decision) string {
 	return fmt.Sprintf(", confidence %s: %s", d.Confidence, d.Reason)
 }
 
-// until tells how long a wait is to last, where that is known.
+// until returns how long a wait is to last, if that is known.
 func until(d evidence.Decision) string {
 	if d.Until.IsZero() {
 		return ""
@@ -134,8 +133,8 @@ func until(d evidence.Decision) string {
 	return fmt.Sprintf(", for %.1f s", d.Until.Sub(d.Time).Seconds())
 }
 
-// what tells of a record that has no line of its own. A warning is numbers only; a
-// refusal by the budget says its numbers itself.
+// what returns the text of a record without a separate line. A warning has only numbers. A refusal
+// by the budget already has its numbers.
 func what(d evidence.Decision) string {
 	if d.Type == evidence.BudgetWarning {
 		return fmt.Sprintf("%d of %d %s used", d.Used, d.Max, d.Limit)

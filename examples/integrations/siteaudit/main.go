@@ -63,7 +63,7 @@ Without a command: all three, on three small sites of its own.
 siteaudit COMMAND -h names the flags of a command. Status 3: the budget is spent.
 `
 
-// run is the program. What it does goes to out, and why nothing happens to log.
+// run is the program. It writes its results to out, and the reasons of waits to log.
 func run(ctx context.Context, out, log io.Writer, args []string) error {
 	if len(args) == 0 {
 		return demo(ctx, out, log)

@@ -23,9 +23,9 @@ import (
 
 const userAgent = "SiteAudit/1.0 (+https://example.com/bot; bot@example.com)"
 
-// options are what the flags say.
+// options are the flags.
 type options struct {
-	log      io.Writer // for the person who watches
+	log      io.Writer // for the user who watches
 	db       string
 	redis    string
 	state    string
@@ -52,8 +52,8 @@ func (a *auditor) Close() error {
 	return errors.Join(errs...)
 }
 
-// newAuditor makes the policy of a command. change, if not nil, sees what the preset and the
-// environment say before anything is made from it.
+// newAuditor makes the policy of a command. change, if it isn't nil, may change the Config of the
+// preset and the environment before it is used.
 func newAuditor(
 	ctx context.Context, o options, name string, change func(*politeness.Config), sinks ...evidence.Evidence,
 ) (_ *auditor, err error) {
@@ -72,7 +72,7 @@ func newAuditor(
 	if change != nil {
 		change(&cfg)
 	}
-	sinks = append(sinks, evidence.Console(o.log)) // why nothing happens, if so
+	sinks = append(sinks, evidence.Console(o.log)) // shows why nothing happens
 	if o.evidence != "" {
 		log, err := evidence.OpenFile(o.evidence, evidence.LogConfig{})
 		if err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/go-politeness/politeness/examples/internal/reach"
 )
 
-// schema makes the tables. A URL waits for a worker, is lent to one, or is done; outcome says what
-// became of it.
+// schema makes the tables. A URL waits for a worker, is lent to one, or is done. The column outcome
+// has its result.
 const schema = `
 CREATE TABLE IF NOT EXISTS audit (id TEXT NOT NULL); -- one row
 CREATE TABLE IF NOT EXISTS spent ( -- one row
@@ -56,7 +56,8 @@ CREATE TABLE IF NOT EXISTS pages (
 CREATE INDEX IF NOT EXISTS pages_by_host ON pages (host, state, number);
 `
 
-// lost is how long a worker may show no sign of life. What it had been lent waits again then.
+// lost is how long a worker may show no sign of life. After that, the URLs that were lent to it
+// wait again.
 const lost = time.Minute
 
 // A store is the database of an audit. For a worker it is the crawl.Queue, too: several workers may
@@ -70,7 +71,7 @@ type store struct {
 	err     error              // why evidence could not be written; nothing is fetched after it
 }
 
-// A result is what an audit keeps of a page.
+// A result has the data of a page that an audit keeps.
 type result struct {
 	bytes       int
 	contentType string
@@ -80,7 +81,7 @@ type result struct {
 	fetched     time.Time
 }
 
-// openStore opens the file. It makes one, for its owner's eyes only, where create says so.
+// openStore opens the file. If create is set, it makes one that only its owner can read.
 func openStore(ctx context.Context, file string, create bool) (*store, error) {
 	flags := os.O_RDWR
 	if create {
@@ -121,7 +122,7 @@ func openStore(ctx context.Context, file string, create bool) (*store, error) {
 	return s, nil
 }
 
-// Close gives back what is lent, and closes the file.
+// Close gives back the URLs that are lent, and closes the file.
 func (s *store) Close() error {
 	_, err := s.db.ExecContext(context.Background(),
 		"UPDATE pages SET state = 'waiting' WHERE state = 'lent' AND worker = ?", s.worker)
@@ -150,8 +151,8 @@ func in[T any](ctx context.Context, s *store, f func(tx *sql.Tx) (T, error)) (T,
 	return value, err
 }
 
-// budgetLeft makes the URLs wait again that a smaller budget has left; budgetSpent says of those
-// that wait that the budget is spent, and returns how many these are.
+// budgetLeft makes the URLs wait again that a smaller budget has left; budgetSpent marks the
+// waiting URLs as over budget, and returns their number.
 func (s *store) budgetLeft(ctx context.Context) error {
 	_, err := s.db.ExecContext(ctx, "UPDATE pages SET state = 'waiting' WHERE state = 'over budget'")
 	return err
@@ -187,8 +188,8 @@ func (s *store) sites(ctx context.Context, urls []string) error {
 	})
 }
 
-// base returns what a worker connects by: to public addresses only, unless a site that somebody
-// named is on a machine of their own.
+// base returns the transport of a worker. It connects to public addresses only, unless the user has
+// named a site on a private one.
 func (s *store) base(ctx context.Context) (http.RoundTripper, error) {
 	rows, err := s.db.QueryContext(ctx, "SELECT url FROM sites")
 	if err != nil {
@@ -216,7 +217,7 @@ func count(ctx context.Context, db interface {
 	return n, err
 }
 
-// An inserted is what insert has done.
+// An inserted is the result of insert.
 type inserted struct {
 	added int  // number of URLs that were new
 	room  bool // there may be more
@@ -324,7 +325,7 @@ func (s *store) live(ctx context.Context) error {
 	}
 }
 
-// visited keeps what a visit has found; Done writes it.
+// visited keeps the result of a visit. Done writes it.
 func (s *store) visited(url string, r *result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -342,7 +343,7 @@ func (s *store) take(url string) *result {
 // Done implements crawl.Queue. A URL that another worker holds by now is left to that.
 func (s *store) Done(ctx context.Context, results []crawl.Result) error {
 	if err := s.Err(); err != nil {
-		return err // what was lent waits again
+		return err // the URLs that were lent wait again
 	}
 	return s.in(ctx, func(tx *sql.Tx) error {
 		for _, r := range results {
@@ -458,7 +459,7 @@ func (s *store) Err() error {
 	return s.err
 }
 
-// show prints what is in the database.
+// show prints the database.
 func (s *store) show(ctx context.Context, out io.Writer) error {
 	rows, err := s.db.QueryContext(ctx, `
 		SELECT url, source, coalesce(outcome, state), coalesce(status, '-'), coalesce(bytes, 0),

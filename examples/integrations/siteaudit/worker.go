@@ -22,7 +22,7 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// work fetches the URLs of the database, and writes what it found there.
+// work fetches the URLs of the database, and writes its results there.
 func work(ctx context.Context, out io.Writer, o options, s *store) (err error) {
 	id, err := s.id(ctx)
 	if err != nil {
