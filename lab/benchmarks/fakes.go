@@ -65,7 +65,7 @@ type site struct {
 	closed  bool
 }
 
-// A window is a time in which nobody should come, from its first refusal on.
+// A window is a time in which no request should come, from its first refusal on.
 type window struct{ from, to time.Time }
 
 type start struct {

@@ -20,8 +20,8 @@ type samples struct {
 	allocs float64
 }
 
-// interleave measures ops round by round, A B C, B C A and so on, so that whatever else the machine
-// does troubles them alike: compare what stands at the same index of their ns.
+// interleave measures ops round by round, A B C, B C A and so on, so that other work of the machine
+// slows all of them alike. Compare values at the same index of their ns.
 func (b *bench) interleave(ops []op) ([]samples, error) {
 	all := make([]samples, len(ops))
 	counts := make([]int, len(ops))

@@ -12,7 +12,7 @@ import (
 	"github.com/go-politeness/politeness/lab/benchmarks/rivals"
 )
 
-// unpaced is what everybody keeps to where only the bookkeeping is to be measured.
+// unpaced are the terms of all contenders if only the bookkeeping is measured.
 var unpaced = rivals.Terms{Slots: 2}
 
 func overheadSection() section {

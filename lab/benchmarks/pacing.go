@@ -57,7 +57,7 @@ func crowd(s *site, f rivals.Fetcher, callers int, d time.Duration) {
 	for range callers {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				_ = f.Get(ctx, page) // what the callers get isn't the question; what the site gets is
+				_ = f.Get(ctx, page) // only the requests that the site gets are measured
 			}
 		})
 	}

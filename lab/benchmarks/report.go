@@ -22,7 +22,7 @@ type section struct {
 type result struct {
 	what   string // is measured
 	read   string // how to read it
-	limits string // on what it doesn't hold
+	limits string // when it doesn't apply
 	tables []table
 	plots  []figure
 	broken int // promises that politeness broke, by the audit of its own evidence

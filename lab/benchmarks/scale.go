@@ -268,7 +268,8 @@ func (o *ownRules) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// scaleRobots counts fetches of robots.txt where the cache has room for all and where it hasn't.
+// scaleRobots counts fetches of robots.txt, with a cache that has room for all and with one that
+// hasn't.
 func (b *bench) scaleRobots(goals *goals, _ *result) (table, error) {
 	t := table{
 		caption: "Fetches of robots.txt in three visits:",

@@ -23,7 +23,7 @@ import (
 
 const (
 	switchesFile = "mutants_switches.go"
-	together     = 6 // so many of the tests that aren't quick are run at once, which those that wait profit from
+	together     = 6 // so many of the slow tests run concurrently, because some of them only wait
 )
 
 // A bench is what mutants are tested on: the test binaries of a package, with a switch for each
