@@ -1,24 +1,25 @@
-// Cookies logs in to a site, keeps its session in a cookie jar, and decides about
-// redirects with CheckRedirect: both are http.Client's, and work above politeness as
-// they always do.
+// Cookies logs in to a site, keeps its session in a cookie jar, and decides about redirects with
+// CheckRedirect. The jar and CheckRedirect belong to http.Client, and work as they do without
+// politeness.
 //
 //	go run ./examples/cookies
 //
-// It crawls a site of its own, on loopback, and prints what came of each page, then
-// what audit.Check finds in the log.
+// It crawls a small site on loopback, and prints the result of each page and the findings of
+// audit.Check on the log.
 //
-//   - The jar belongs to the http.Client. robots.txt is fetched by the Transport, so it is
-//     never asked for with cookies, nor with credentials.
-//   - http.Client asks CheckRedirect before it sends a hop; each hop that it lets pass is
-//     then checked against robots.txt and takes a turn on its own host. All hops of a
-//     navigation are one page of the budget.
-//   - With http.ErrUseLastResponse the 3xx answer itself is handed over, as ever. Its body
-//     holds the host's slot: close it.
-//   - A login is a POST, which is sent once: Config.Retry repeats only what may be sent twice.
+//   - The jar belongs to the http.Client. The Transport fetches robots.txt, always without
+//     cookies and without credentials.
+//   - http.Client calls CheckRedirect before it sends a hop. Each hop that CheckRedirect allows
+//     is then checked against robots.txt and waits for its own host. All hops of a navigation
+//     count as one page of the budget.
+//   - With http.ErrUseLastResponse you get the 3xx response itself. Its body occupies the host's
+//     slot, so close it.
+//   - A login is a POST, and is sent once. Config.Retry repeats only requests that are safe to
+//     send twice.
 //
-// What doesn't work together: politeness.Anonymous, and with it the preset Conservative,
-// refuses every request that carries a cookie, so from the first Set-Cookie on
-// everything to that site. A crawler of public pages has no jar.
+// Don't use a jar with politeness.Anonymous, or with the preset Conservative, which sets Anonymous.
+// Anonymous refuses every request that carries a cookie. After the first Set-Cookie of a site,
+// every further request to that site is refused. A crawler of public pages needs no jar.
 package main
 
 import (

@@ -1,9 +1,10 @@
-// Frontier shows package crawl beside a plain pool of workers: 10,000 URLs on 500 hosts, of which
-// one blocks its visitors for an hour and one asks for 30 s between two requests.
+// Frontier compares package crawl with a plain pool of workers. Both fetch 10,000 URLs of 500
+// hosts. One of these hosts blocks its visitors for an hour, and another one asks for 30 s between
+// two requests.
 //
 //	go run ./examples/frontier
 //
-// The web is in memory, the time is real. It takes 16 s and prints:
+// The web is in memory, the time is real. The program takes 16 s and prints:
 //
 //	10000 URLs on 500 hosts, 8s each
 //
@@ -12,10 +13,10 @@
 //	               these were all fetched after     6.2 s       never
 //	  workers still inside a request at the end         0          32
 //
-// The others' full rate is 20 pages and robots.txt at 300 ms each, which is 6.0 s. The pool's
-// figures depend on the order of the URLs; once it holds 32 of the two hosts it stands still. A
-// crawl has no workers that could be held: it asks each host when it may be asked, and what it has
-// fetched is visited by 32.
+// At the full rate, robots.txt and 20 pages of a host take 300 ms each, so 6.0 s are the least
+// possible time. The pool's figures depend on the order of the URLs. When all of its 32 workers
+// wait for the two hosts, the pool stands still. A crawl has no workers that wait for a host. It
+// starts the request of a host when the host's turn comes, and 32 workers visit the fetched pages.
 package main
 
 import (

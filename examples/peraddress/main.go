@@ -1,6 +1,6 @@
-// Peraddress paces hosts that share an address as one: a limiter of one's own, over two of
-// hostlimit/memory. It asks three hosts on two addresses, each host twice, and prints when each
-// request started and what the others waited for.
+// Peraddress paces hosts that share an address as one host. It shows a custom limiter over two of
+// package hostlimit/memory. It requests three hosts on two addresses, each host twice, and prints
+// when each request started and the cause of its wait.
 //
 //	go run ./examples/peraddress
 package main

@@ -1,10 +1,10 @@
-// Quickstart crawls a small site through a polite http.Client and shows what
-// politeness did, and why.
+// Quickstart crawls a small site through a polite http.Client. It prints each decision of
+// politeness with its reason.
 //
-//	go run ./examples/quickstart                 # a site of its own, on loopback
+//	go run ./examples/quickstart                 # a small site on loopback
 //	go run ./examples/quickstart URL...          # real URLs
 //	go run ./examples/quickstart -evidence FILE  # writes the log as JSON Lines, too
-//	go run ./examples/quickstart -state DIR URL  # remembers blocks, delays and robots.txt for the next run
+//	go run ./examples/quickstart -state DIR URL  # keeps blocks, delays and robots.txt for the next run
 package main
 
 import (

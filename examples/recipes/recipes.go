@@ -1,7 +1,7 @@
-// Package recipes has short answers to questions about package crawl, a function each, to copy
-// from. README.md lists them by question. Each is tested on sites in memory.
+// Package recipes has short answers to questions about package crawl. Each is a function to copy,
+// and is tested on sites in memory. README.md lists them by question.
 //
-// All take a Transport, which politeness.New makes:
+// All of them use a Transport t, which politeness.New makes:
 //
 //	t, err := politeness.New(politeness.Config{
 //		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",

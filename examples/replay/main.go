@@ -1,18 +1,18 @@
-// Replay tries a regular expression on the pages of a site, again and again, and asks the site
-// once. Pages are kept in a directory. What is there costs no request and no wait, so the second
-// try takes no time.
+// Replay tries a regular expression on the pages of a site, as often as you like, and fetches each
+// page only once. The pages are kept in a directory. A kept page costs no request and no wait, so
+// the second try takes no time.
 //
 //	go run ./examples/replay -find '<h1>(.*?)</h1>' URL...
 //	go run ./examples/replay -find '<h1 class="title">(.*?)</h1>' URL...
 //
-// Without a URL it tries the expression twice on a shop of its own, on loopback.
+// Without a URL it tries the expression twice on a small shop on loopback.
 //
-// The pages are those of the first crawl, however old. Remove the directory to have them anew.
-// robots.txt is kept in the directory as well, and is asked for again after an hour. So is a page
-// that was refused.
+// The pages stay those of the first crawl, however old they are. Remove the directory to fetch them
+// again. robots.txt is kept in the directory as well, and is fetched again after an hour. A page
+// that was refused is requested again by the next run.
 //
-// recipes.Record keeps the pages. It stands between the crawl and the Transport: what it answers by
-// itself costs its host no turn.
+// recipes.Record keeps the pages. It stands between the crawl and the Transport. A response from
+// its directory costs the host nothing.
 package main
 
 import (

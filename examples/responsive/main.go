@@ -1,9 +1,10 @@
-// Responsive is a tutorial crawler: it follows the links of a site from a root, canonical ones too,
-// skips what robots.txt disallows, and goes on. Where robots.txt can't be fetched it fetches
-// nothing. After each page it waits for the longest of a random time around the politeness delay,
-// crawl-delay, and the square of the seconds that the page took: 6 min 40 s after one of 20 s.
+// Responsive is a small crawler with the policy politeness.Responsive. It follows the links of a
+// site from a start URL, also canonical ones, and skips URLs that robots.txt disallows. If
+// robots.txt can't be fetched, it fetches no page. After each page it waits for the longest of
+// three times: a random time around the politeness delay, the crawl-delay, and the square of the
+// seconds that the page took. After a page of 20 s these are 6 min 40 s.
 //
-//	go run ./examples/responsive                 # a site of its own, on loopback
+//	go run ./examples/responsive                 # a small site on loopback
 //	go run ./examples/responsive -delay 2s URL   # a real one
 package main
 

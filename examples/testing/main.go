@@ -1,10 +1,9 @@
-// Testing shows how to test a crawler: watcher.go is the crawler, and
-// watcher_test.go lets it run for a virtual week over a fake web, in well under
-// a second.
+// Testing shows how to test a crawler. watcher.go is the crawler. watcher_test.go runs it for a
+// virtual week over a fake web, in much less than a second.
 //
 //	go test -v ./examples/testing
 //
-// The crawler works, too; it tells when one of the pages changes:
+// The crawler also works on real pages. It prints a line when one of them changes:
 //
 //	go run ./examples/testing -every 10m URL...
 package main

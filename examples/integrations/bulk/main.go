@@ -1,15 +1,15 @@
 // Bulk crawls many sites into a table of a SQLite or DuckDB file, with the policy politeness.Bulk.
 //
-//	go run .                                # two small sites of its own, on loopback
-//	go run . https://example.com            # what its sitemaps list
+//	go run .                                # two small sites on loopback
+//	go run . https://example.com            # the pages of its sitemaps
 //	go run . -mode links https://example.com
 //	go run . -mode direct URL...
 //	go run . -db web.duckdb -query "SELECT url FROM candidates" -into answers
 //	go run . -h                             # all flags
 //
-// A run that was interrupted, or killed, is gone on with by the next one into the same table: its
-// URLs are in a file beside the database. One that came to its end is begun anew: only what is
-// stale is asked for, and by If-None-Match and If-Modified-Since.
+// If a run is interrupted or killed, the next run into the same table continues it. The run's URLs
+// are in a file beside the database. If a run came to its end, the next one begins anew. It fetches
+// only pages that are stale, with If-None-Match and If-Modified-Since.
 package main
 
 import (

@@ -1,37 +1,39 @@
-// Chromedp makes a headless Chromium polite: every request of the tab is paused by the browser
-// (DevTools domain Fetch), sent by a polite http.Client, and its answer handed to the page.
+// Chromedp makes a headless Chromium polite. The browser pauses every request of the tab (DevTools
+// domain Fetch). A polite http.Client sends it, and the page gets the response.
 //
-//	go run -C examples/integrations/chromedp .          # a site of its own, on loopback
+//	go run -C examples/integrations/chromedp .          # a small site on loopback
 //	go run -C examples/integrations/chromedp . URL...   # real pages
 //	go run -C examples/integrations/chromedp . -crawl URL...   # follow links, also those made by scripts
 //
-// It needs Chromium or Chrome, prints the text of each page as scripts have made it, then what
-// audit.Check finds in the log. intercept.go is the part to copy. crawl.go is for crawls of such
-// pages by package crawl: redirects and refusals have their outcomes, and the files of a page are
-// paced, too.
+// It needs Chromium or Chrome. It prints the text of each page after its scripts have run, and then
+// the findings of audit.Check on the log. Copy intercept.go. For crawls of such pages by package
+// crawl, copy crawl.go, too. Redirects and refusals then have their usual outcomes, and the files
+// of a page are paced, too.
 //
-// What goes through politeness: documents and frames, also those of other sites, scripts,
-// styles, images, fonts, fetch and XMLHttpRequest, workers, prefetches, beacons and pings,
-// over http and https. Each hop of a redirect comes back as a request of its own. The browser keeps
-// the cookies; robots.txt is fetched without.
+// These requests go through politeness, over http and https: documents and frames, also those of
+// other sites, scripts, styles, images, fonts, fetch and XMLHttpRequest, workers, prefetches,
+// beacons and pings. Each hop of a redirect is a separate request. The browser keeps the cookies.
+// robots.txt is fetched without them.
 //
-// What doesn't go through goes nowhere, since the browser's proxy isn't there: service workers,
-// WebSocket and WebRTC, pop-ups (attach an interceptor to each tab), and what the browser asks
-// for itself, such as updates.
+// All other requests fail, since the browser's proxy doesn't exist: service workers, WebSocket and
+// WebRTC, pop-ups (attach an interceptor to each tab), and the browser's own requests, such as
+// updates.
 //
-// What is different:
+// Differences to a browser without politeness:
 //
-//   - A page costs a turn for each of its files, and a page of the budget likewise. Fail what you
-//     don't need in interceptor.answer, by its ResourceType: images, fonts, media.
+//   - Each file of a page waits for its host, and counts as a page of the budget. In
+//     interceptor.answer, fail the files that you don't need by their ResourceType: images,
+//     fonts, media.
 //   - Loading takes as long as is polite. Give the context a deadline of minutes.
-//   - What robots.txt disallows fails as net::ERR_BLOCKED_BY_CLIENT: scripts see a network error.
-//   - An answer is handed over as a whole, so a stream of events never arrives. Set
+//   - A URL that robots.txt disallows fails as net::ERR_BLOCKED_BY_CLIENT. Scripts see a network
+//     error.
+//   - A response is handed over as a whole, so a stream of events never arrives. Set
 //     Config.Response.MaxBytes, and don't open downloads.
-//   - The body of an upload from a file is kept by the browser, and such a request fails.
+//   - The browser keeps the body of an upload from a file. Such a request fails.
 //
-// With "politeness proxy -ca DIR" (cmd/politeness) any browser is polite without DevTools
-// (--proxy-server=http://127.0.0.1:8118 --proxy-bypass-list="<-loopback>"), once it trusts the
-// proxy's certificate authority.
+// With "politeness proxy -ca DIR" (cmd/politeness) any browser is polite without DevTools, if it
+// trusts the proxy's certificate authority. Start the browser with
+// --proxy-server=http://127.0.0.1:8118 --proxy-bypass-list="<-loopback>".
 package main
 
 import (

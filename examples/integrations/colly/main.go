@@ -1,40 +1,40 @@
-// Colly makes a colly collector polite: WithTransport is all it takes.
+// Colly makes a colly collector polite. WithTransport is the only call that you need.
 //
-//	go run -C examples/integrations/colly .          # sixteen sites of its own, on loopback
+//	go run -C examples/integrations/colly .          # sixteen small sites on loopback
 //	go run -C examples/integrations/colly . URL...   # real sites
 //	go run -C examples/integrations/colly . -queue   # colly's queue with 32 threads instead of Async
 //
-// It prints each page with the time at which it came, then what audit.Check
-// finds in the crawl's log.
+// It prints each page with the time at which it came, and then the findings of audit.Check on the
+// crawl's log.
 //
-// What to switch off in colly, and why:
+// Switch off in colly:
 //
-//   - Its robots.txt (IgnoreRobotsTxt, which is the default). Otherwise colly fetches
-//     every robots.txt a second time, as a page of the budget, keeps it for as long as the
-//     process runs, and asks it about links only, not about where they redirect to.
-//   - Its LimitRules. One rule is one set of slots for all the hosts that it matches, and
-//     a Delay is slept through while holding a slot, after the answer. With
-//     politeness the collector needs none: every host has its own slots and its own
-//     pace, and hostlimit.Config.MaxInFlight bounds the requests in all.
-//   - Its own retries (Request.Retry in OnError). With Config.Retry each try takes a turn
-//     of its own, and all tries are one page of the budget.
+//   - Its robots.txt. Keep the default, IgnoreRobotsTxt. Otherwise colly fetches every
+//     robots.txt a second time, as a page of the budget, and keeps it until the process ends. It
+//     also checks links only, and not the targets of their redirects.
+//   - Its LimitRules. All hosts that match a rule share its slots. A request sleeps through the
+//     Delay after its response, and occupies its slot meanwhile. With politeness the collector
+//     needs no rules: every host has its own slots and its own delay, and
+//     hostlimit.Config.MaxInFlight limits the requests to all hosts.
+//   - Its own retries (Request.Retry in OnError). With Config.Retry each try waits for its host,
+//     and all tries are one page of the budget.
 //
-// Its timeout of 10 s may stay: it counts from the start of a request, and not in the queue.
+// Colly's timeout of 10 s may stay. It begins when a request starts, and doesn't include the wait.
 //
-// What doesn't work together:
+// These settings don't work with politeness:
 //
-//   - SetProxy, SetProxyFunc: they replace any transport that isn't an *http.Transport,
-//     politeness included, without a word. Set the proxy on Config.Base.
-//   - CacheDir: colly keeps a 429 or a 403 like any page, for ever. Put an RFC 9111 cache
-//     around the Transport instead; see examples/integrations/conservative.
-//   - UserAgent and the extensions.RandomUserAgent: the name in Config.UserAgent is sent
-//     instead, as it is the name that robots.txt is asked about.
+//   - SetProxy and SetProxyFunc silently replace any transport that isn't an *http.Transport,
+//     politeness included. Set the proxy on Config.Base.
+//   - CacheDir: colly keeps a 429 or a 403 for ever, like any page. Put an RFC 9111 cache around
+//     the Transport instead. See examples/integrations/conservative.
+//   - UserAgent and extensions.RandomUserAgent: the name in Config.UserAgent is sent instead,
+//     because robots.txt is checked for that name.
 //
-// Async starts a goroutine for each link that is found, each with a request that waits
-// for its turn: some 10 KB a link. Where millions of links wait use the queue, whose
-// threads are few. But a thread that waits for a slow host does nothing else
-// meanwhile, and 32 links to a blocked one hold all 32: set MaxWait and queue the link
-// again at Error.RetryAt, or use package crawl, which has no such threads.
+// Async starts a goroutine for each link that is found. Its request waits for the host, at some 10
+// KB a link. If you have millions of links, use the queue, which has few threads. But a thread that
+// waits for a slow host does nothing else meanwhile, and 32 links to a blocked host occupy all 32
+// threads. Set MaxWait and queue the link again at Error.RetryAt, or use package crawl, which has
+// no such threads.
 package main
 
 import (

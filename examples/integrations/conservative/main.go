@@ -1,13 +1,13 @@
-// Conservative is a research crawler: the policy politeness.Conservative with an
-// RFC 9111 cache around it, so that what is known costs no turn and no page.
+// Conservative is a research crawler with the policy politeness.Conservative and an RFC 9111 cache
+// around the Transport. A page that the cache answers costs no wait and no page of the budget.
 //
-//	go run .          # a small site of its own, on loopback; takes about 10 s
-//	go run . URL...   # real URLs, each asked for twice
-//	go run . -state DIR -cache DIR URL...   # and the next run knows what hosts are owed, and the pages
+//	go run .          # a small site on loopback; takes about 10 s
+//	go run . URL...   # real URLs, each requested twice
+//	go run . -state DIR -cache DIR URL...   # keeps the state of hosts and the pages for the next run
 //
-// ROBOTS_TTL_SECONDS, ROBOTS_DENY_TTL_SECONDS and ROBOTS_DEFAULT_DELAY_SECONDS change the policy,
-// and FETCH_CACHE_TTL_SEC for how long pages are kept that say nothing of caches themselves: 900
-// seconds. Logs hold metadata only, never a body.
+// ROBOTS_TTL_SECONDS, ROBOTS_DENY_TTL_SECONDS and ROBOTS_DEFAULT_DELAY_SECONDS change the policy.
+// FETCH_CACHE_TTL_SEC (default: 900) is for how many seconds pages without caching headers are
+// kept. Logs hold metadata only, never a body.
 package main
 
 import (

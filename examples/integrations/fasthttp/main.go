@@ -1,22 +1,22 @@
-// Fasthttp makes a client of valyala/fasthttp polite, which doesn't know net/http: its Transport is
-// an adapter, transport.go.
+// Fasthttp makes a client of valyala/fasthttp polite. Fasthttp doesn't use net/http, so its
+// Transport is an adapter, transport.go.
 //
-//	go run -C examples/integrations/fasthttp .          # a site of its own, on loopback
+//	go run -C examples/integrations/fasthttp .          # a small site on loopback
 //	go run -C examples/integrations/fasthttp . URL...   # real pages
 //
-// It prints what came of each page, then what audit.Check finds in the log.
+// It prints the result of each page, and then the findings of audit.Check on the log.
 //
-// What to leave to fasthttp, and what to politeness:
+// Set each of these in the right place:
 //
-//   - Redirects: Client.Do follows none. DoRedirects follows them, each as a request of its own,
-//     which asks robots.txt and takes a turn.
+//   - Redirects: Client.Do follows none. DoRedirects follows them. Each hop is a separate
+//     request, which is checked against robots.txt and waits for its host.
 //   - Timeouts: DoTimeout and ReadTimeout don't reach the adapter. Set
-//     http.Transport.ResponseHeaderTimeout on Config.Base, and MaxWait for the queue.
-//   - Retries: Config.Retry. The adapter has the client repeat nothing.
-//   - Dial, TLSConfig, MaxConnsPerHost: of no effect here. Set these on Config.Base.
+//     http.Transport.ResponseHeaderTimeout on Config.Base, and MaxWait for the wait.
+//   - Retries: use Config.Retry. The adapter tells the client to repeat nothing.
+//   - Dial, TLSConfig, MaxConnsPerHost have no effect here. Set the equivalents on Config.Base.
 //
-// A program that can't be changed goes through politeness proxy, with fasthttpproxy or a flag such
-// as muffet's --proxy.
+// A program that can't be changed can use politeness proxy, with fasthttpproxy or a flag such as
+// muffet's --proxy.
 package main
 
 import (

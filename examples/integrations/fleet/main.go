@@ -1,13 +1,13 @@
-// Fleet is a crawl by several processes, as many machines would do it: their URLs are in one
-// Postgres (pgqueue), and what hosts are owed is in one Redis or Valkey (redislimit, redisbudget,
+// Fleet is a crawl by several processes, as on several machines. Their URLs are in one Postgres
+// (pgqueue), and the state of the hosts is in one Redis or Valkey (redislimit, redisbudget,
 // redisrobots).
 //
 //	go run -C examples/integrations/fleet .
 //
-// It starts both servers, twenty small sites and three processes, and kills one of these every few
-// seconds; another one takes its place. At the end the sites say by their own logs whether that was
-// one polite crawler: each page fetched, none twice but those that were in flight at a kill, and no
-// two requests closer than the delay.
+// It starts both servers, twenty small sites and three processes. Every few seconds it kills a
+// process, and starts another one in its place. At the end it checks the sites' own logs. Each page
+// was fetched, only pages in flight at a kill were fetched twice, and no two requests were closer
+// than the delay.
 //
 // It needs the programs of Postgres, and redis-server or valkey-server.
 package main

@@ -1,29 +1,29 @@
-// Otelhttp traces a polite crawl: otelhttp outside of politeness, and once more below.
+// Otelhttp traces a polite crawl, with otelhttp both around politeness and below it.
 //
-//	go run -C examples/integrations/otelhttp .          # a site of its own, on loopback
+//	go run -C examples/integrations/otelhttp .          # a small site on loopback
 //	go run -C examples/integrations/otelhttp . URL...   # real pages
 //
-// It prints the spans of each page, then what audit.Check finds in the log.
+// It prints the spans of each page, and then the findings of audit.Check on the log.
 //
-//   - Outside (otelhttp.NewTransport(politeness)) a span is what the crawler saw: one for
-//     each hop of a redirect, with the wait for its turn and all its retries in it,
-//     from RoundTrip to the end of the body. A refusal is a span with an error.
-//     http.client.request.duration measured here is the wait more than the server.
-//   - Below (Config.Base) a span is what went out: one for each try and for each fetch of
-//     robots.txt, without waits. It is a child of the span outside, and its
-//     duration is the server's.
-//   - In between, otelevidence adds every decision to the span outside as an event, with
-//     what was waited for and the rule of robots.txt.
+//   - Around politeness, otelhttp.NewTransport(politeness) makes a span for each request of the
+//     crawler, and so for each hop of a redirect. The span lasts from RoundTrip to the end of
+//     the body, with the wait for the host and all retries. A refusal is a span with an error.
+//     http.client.request.duration measured here is mostly the wait, and not the server's time.
+//   - Below politeness, as Config.Base, otelhttp makes a span for each try and for each fetch of
+//     robots.txt, without waits. It is a child of the span around politeness. Its duration is
+//     the server's.
+//   - In between, otelevidence adds every decision as an event to the span around politeness.
+//     The event has the cause of the wait and the rule of robots.txt.
 //
-// All three work together and by themselves. What to take care of:
+// All three work together and by themselves. Three warnings:
 //
-//   - A propagator sends traceparent and baggage to the sites that you crawl. A crawler of
-//     other people's sites keeps these to itself: WithPropagators of an empty list, as here, or
-//     no propagator set.
-//   - A body closed before its end ends the span outside first, so that the last event, the
-//     end of the exchange, comes too late for it. Read bodies to their end.
-//   - One fetch of robots.txt serves all requests that wait for it. Its span is a child of
-//     the first of them.
+//   - A propagator sends traceparent and baggage to the sites that you crawl. If the sites are
+//     other people's, send neither: set WithPropagators to an empty list, as here, or set no
+//     propagator.
+//   - If a body is closed before its end, the span around politeness ends too early for the last
+//     event, the end of the exchange. Read bodies to their end.
+//   - One fetch of robots.txt serves all requests that wait for it. Its span is a child of the
+//     first of them.
 package main
 
 import (

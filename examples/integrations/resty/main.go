@@ -1,31 +1,32 @@
-// Resty makes a resty client polite: SetTransport is all it takes.
+// Resty makes a resty client polite. SetTransport is the only call that you need.
 //
-//	go run -C examples/integrations/resty .          # a site of its own, on loopback
+//	go run -C examples/integrations/resty .          # a small site on loopback
 //	go run -C examples/integrations/resty . URL...   # real pages
 //
-// It prints what came of each page, then what audit.Check finds in the log.
+// It prints the result of each page, and then the findings of audit.Check on the log.
 //
-// What to leave to resty, and what to politeness:
+// Set each of these in the right place:
 //
-//   - Retries: Config.Retry, not SetRetryCount. Each try takes a turn of its own, all
-//     tries are one page of the budget, and Retry-After holds the host for
-//     every request. Resty's retries work too, as requests of their own, but left to
-//     itself resty also repeats what politeness refused: nothing is sent, and time
-//     is lost. Where you need them, for POST (which Config.Retry never repeats), say so in
-//     AddRetryCondition, as retryOnlySent does here.
-//   - SetRateLimiter: leave it out. It refuses instead of waiting, and counts all hosts
+//   - Retries: use Config.Retry instead of SetRetryCount. Each try then waits for its host, all
+//     tries are one page of the budget, and Retry-After applies to every request to the host.
+//     Resty's retries work too, as separate requests. But by default resty also repeats requests
+//     that politeness refused: these send nothing, and only lose time. If you need resty's
+//     retries for POST, which Config.Retry never repeats, limit them with AddRetryCondition, as
+//     retryOnlySent does here.
+//   - SetRateLimiter: don't set it. It refuses instead of waiting, and counts all hosts
 //     together.
-//   - SetTimeout: leave it out, it counts the time in the queue. Give each request a context
-//     instead; a turn that can't be fetched before its deadline is refused at once.
+//   - SetTimeout: don't set it. It includes the wait for the host. Give each request a context
+//     with a deadline instead. If a request can't start before its deadline, it is refused
+//     immediately.
 //
-// What doesn't work together:
+// These settings don't work with politeness:
 //
-//   - SetProxy, SetTLSClientConfig, SetCertificates, SetRootCertificate and the like: they
-//     want an *http.Transport, and else only log an error. Set these on Config.Base.
+//   - SetProxy, SetTLSClientConfig, SetCertificates, SetRootCertificate and similar ones need an
+//     *http.Transport, and otherwise only log an error. Set the equivalents on Config.Base.
 //   - SetHeader("User-Agent"): the name in Config.UserAgent is sent instead.
 //
-// Resty reads each body to its end and closes it, which gives the host's slot back.
-// With SetDoNotParseResponse(true) that is up to you: close RawBody.
+// Resty reads each body to its end and closes it, which frees the host's slot. With
+// SetDoNotParseResponse(true), close RawBody yourself.
 package main
 
 import (

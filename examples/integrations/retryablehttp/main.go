@@ -1,31 +1,30 @@
-// Retryablehttp puts politeness beneath a client of hashicorp/go-retryablehttp: that one
-// decides whether to try again, politeness decides when.
+// Retryablehttp puts politeness below a client of hashicorp/go-retryablehttp. go-retryablehttp
+// decides whether to try again, and politeness decides when.
 //
-//	go run -C examples/integrations/retryablehttp .          # a site of its own, on loopback
+//	go run -C examples/integrations/retryablehttp .          # a small site on loopback
 //	go run -C examples/integrations/retryablehttp . URL...   # real pages
 //
-// It prints what came of each page, then what audit.Check finds in the log.
+// It prints the result of each page, and then the findings of audit.Check on the log.
 //
-// Which of the two retries:
+// Use only one of the two retries:
 //
-//   - The simplest is one of the two. Without go-retryablehttp, Config.Retry repeats what
-//     is idempotent, after 429, 5xx and network errors, as one page of the budget.
-//   - With go-retryablehttp, as here, leave Config.Retry at zero: with both, 5 tries become
-//     25. Each try is a request of its own: it asks robots.txt, takes a turn and costs a
-//     page of the budget. It also repeats POST, which Config.Retry never does.
-//   - Its CheckRetry takes every error for the network's and so repeats refusals, too: see
-//     checkRetry. Its Backoff believes any Retry-After, of a year as well, and keeps
-//     the wait to the one request: see backoffOf. Here the host is blocked instead, for
-//     every request, for a day at most.
-//   - Left to itself it answers the last 429 or 5xx by an error. PassthroughErrorHandler
-//     hands the answer over.
+//   - Without go-retryablehttp, Config.Retry repeats idempotent requests after 429, 5xx and
+//     network errors. All tries are one page of the budget.
+//   - With go-retryablehttp, as here, leave Config.Retry at zero. With both, 5 tries become 25.
+//     Each try of go-retryablehttp is a separate request: it is checked against robots.txt,
+//     waits for its host and costs a page of the budget. go-retryablehttp also repeats POST,
+//     which Config.Retry never does.
+//   - Its CheckRetry treats every error as one of the network, and so repeats refusals, too. See
+//     checkRetry. Its Backoff believes any Retry-After, even of a year, and lets only this
+//     request wait. See backoffOf. Here the host is blocked instead, for every request and for a
+//     day at most.
+//   - By default it turns the last 429 or 5xx into an error. With PassthroughErrorHandler you
+//     get the response.
 //
-// What doesn't work together:
-//
-//   - go-retryablehttp beneath politeness, as Config.Base (Client.StandardClient().Transport):
-//     its retries and the redirects that its http.Client follows happen out of sight.
-//     They ask no robots.txt, take no turn and run into the very block that the first
-//     answer has just set, and the evidence doesn't know of them.
+// Don't put go-retryablehttp below politeness, as Config.Base (Client.StandardClient().Transport).
+// Politeness then sees neither its retries nor the redirects that its http.Client follows. They
+// aren't checked against robots.txt, don't wait, and ignore the block that the first response has
+// just set. They are missing from the evidence.
 package main
 
 import (

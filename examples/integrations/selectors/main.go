@@ -1,11 +1,12 @@
-// Selectors takes data out of pages with goquery in the Visit of package crawl: a line of JSON for
-// each book of a shop, over all pages of its list.
+// Selectors extracts data from pages with goquery, in the Visit of package crawl. It prints a line
+// of JSON for each book of a shop, over all pages of its list.
 //
-//	go run -C examples/integrations/selectors .          # a shop of its own, on loopback
+//	go run -C examples/integrations/selectors .          # a small shop on loopback
 //	go run -C examples/integrations/selectors . URL...   # a shop with the same markup, such as https://books.toscrape.com/
 //
-// A page's body is in memory, so goquery reads it without a further request. What a page doesn't
-// have as it should is an error of Visit: the crawl continues, and the summary has the first one.
+// A page's body is in memory, so goquery reads it without a further request. If a page lacks an
+// element that it should have, Visit returns an error. The crawl continues, and the summary has the
+// first of these errors.
 package main
 
 import (

@@ -1,22 +1,22 @@
-// Siteaudit is a site audit with proof, with the policy politeness.SiteAudit: discovery finds the
-// URLs of sites and writes them to a database, workers fetch them and write what they found, show
-// prints it.
+// Siteaudit is a site audit with proof, with the policy politeness.SiteAudit. The command discovery
+// finds the URLs of sites and writes them to a database. The command worker fetches these URLs and
+// writes its results. The command show prints them.
 //
 //	go run . discovery -db audit.db https://example.com
 //	go run . worker -db audit.db
 //	go run . show -db audit.db
-//	go run .                     # all three, on three small sites of its own
+//	go run .                     # all three, on three small sites on loopback
 //
 // Several workers may run at once on one database. With -redis ADDR they share slots, delays and
-// the budget with each other, and with all that use the server. A worker that ends, or is killed,
-// is taken over by the next one. One database is one audit.
+// the budget with each other, and with all other programs that use the server. When a worker ends
+// or is killed, the next one takes over its URLs. One database is one audit.
 //
-// MAX_PAGES (200) and MAX_SCAN_TIME_MINUTES (60) are of the audit: what is spent is in its
-// database, over all workers, restarts and kills. A worker that stops since it is spent ends with
-// status 3, and what is left has the state "over budget"; with a larger budget the next worker goes
-// on. Discovery spends none of it: it has as many pages once more, where there is no sitemap, and
-// 100 sitemaps a site. USER_AGENT is the audit's name; where that has no contact, -from or FROM is
-// it.
+// MAX_PAGES (200) and MAX_SCAN_TIME_MINUTES (60) limit the whole audit. The spent pages and minutes
+// are in its database, and count over all workers, restarts and kills. When the budget is spent, a
+// worker ends with status 3, and the remaining URLs get the state "over budget". With a larger
+// budget the next worker fetches them. Discovery spends nothing of this budget. It has a separate
+// one of as many pages, for sites without a sitemap, and reads at most 100 sitemaps a site.
+// USER_AGENT is the audit's name. If it has no contact, set -from or FROM.
 package main
 
 import (

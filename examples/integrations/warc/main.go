@@ -1,16 +1,15 @@
-// Warc crawls politely into WARC files (ISO 28500), as archives keep the web: for each exchange the
-// bytes that went over the connection, as they went, with the library of the National Library of
-// Norway.
+// Warc crawls politely into WARC files (ISO 28500), the format of web archives. The library of the
+// National Library of Norway writes the bytes of each exchange as they went over the connection.
 //
-//	go run -C examples/integrations/warc . [-dir DIR]          # a site of its own, on loopback
+//	go run -C examples/integrations/warc . [-dir DIR]          # a small site on loopback
 //	go run -C examples/integrations/warc . [-dir DIR] URL...   # real sites, links to the same host
 //
-// The archive is the Base of the Transport, below politeness. So it has what the sites saw and
-// nothing else: robots.txt, each hop of a redirect, a 429 and the page that came after it, each
-// with its request; what robots.txt disallows isn't in it. Chunks and compression are kept:
-// net/http undoes both for the crawler only. Of an answer with interim ones before it, such as 103
-// Early Hints, a record has the final one alone. Connections speak HTTP/1.1, since the frames of
-// HTTP/2 aren't what a WARC file holds.
+// The archive is the Base of the Transport, below politeness. So it has exactly the requests that
+// the sites saw, and their responses: robots.txt, each hop of a redirect, a 429 and the page that
+// came after it. URLs that robots.txt disallows aren't in it. Chunks and compression are kept:
+// net/http undoes both for the crawler only. If interim responses such as 103 Early Hints came
+// first, the record has only the final response. Connections use HTTP/1.1, because a WARC file
+// can't hold the frames of HTTP/2.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Package program is what the examples of other clients share: their main function, and its test.
+// Package program has the main function that the examples of other clients share, and its test.
 package program
 
 import (

@@ -1,4 +1,4 @@
-// Package reach keeps the examples that take URLs from people off their own networks.
+// Package reach keeps the examples away from private networks if their URLs come from people.
 package reach
 
 import (

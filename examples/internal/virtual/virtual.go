@@ -1,5 +1,5 @@
-// Package virtual lets the tests of the example programs wait for nothing: client and server
-// talk HTTP as ever, over a network in memory, while time is virtual.
+// Package virtual lets the tests of the example programs finish without waiting. Client and server
+// speak HTTP over a network in memory, and time is virtual.
 package virtual
 
 import (
