@@ -1,13 +1,13 @@
-// Command benchmarks compares politeness with what Go crawlers use otherwise, each with its real
-// code, and writes the tables and figures to RESULTS.md and plots/:
+// Command benchmarks compares politeness with the alternatives that Go crawlers use, each with its
+// real code. It writes the tables and figures to RESULTS.md and plots/:
 //
 //	go run .           # all of it, under ten minutes
 //	go run . -short    # each once, in seconds, to the standard output: does it run?
 //	go run . -only robots,hosts -out /tmp/results
 //	go run . -only scale -update # replaces that section of RESULTS.md alone
 //
-// Rivals are measured in turn, round by round, so that what else the machine does troubles them
-// alike. Run it on a machine that does nothing else all the same.
+// The alternatives are measured in turn, round by round, so that other load of the machine affects
+// them alike. Still, run it on a machine that does nothing else.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command crawlsvg makes docs/crawl.svg: it runs the first program of README.md against a small
-// site on loopback and draws what that prints, as a terminal would show it.
+// Command crawlsvg makes docs/crawl.svg. It runs the first program of README.md against a small
+// site on loopback and draws its output as a terminal would show it.
 //
 //	go -C lab generate ./crawlsvg
 package main

@@ -1,5 +1,5 @@
-// Package interop holds what we write by ourselves against what others have written, so that those
-// are in nobody's module graph: signatures of package botauth against two verifiers of RFC 9421,
-// our parser of structured fields against a library, how long an answer lasts against another, and
-// the pages of feeds against a third.
+// Package interop compares our code with other people's code for the same task, so that no other
+// module depends on theirs. It tests signatures of package botauth against two verifiers of RFC
+// 9421. It tests our parser of structured fields, our lifetimes of responses and our pages of feeds
+// against one library each.
 package interop

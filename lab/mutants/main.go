@@ -1,21 +1,21 @@
-// Mutants changes the code of packages, one operator at a time, and asks their tests to notice:
+// Mutants changes the code of packages, one operator at a time, and checks that their tests notice:
 //
 //	go -C lab/mutants run . [-update] [-for 20m] [-slowest 1s] [-j 2] [-run REGEXP] [-only REGEXP] [-fresh] [PACKAGE | FILE...]
 //
-// Each mutant that no test notices, and each that no test reaches, has to stand in mutants.txt with
-// the reason why it is harmless, or the run fails: a change can't lower a score without saying so.
-// For a package of which the file has a part ("of 203 tried, 701 in all") such mutants are printed;
-// the run fails only where tests noticed a mutant in an earlier run, and don't any more. With
-// -update the file is written anew; reasons stay with the lines of code that they are about.
+// The run fails if a mutant that no test notices or reaches is missing in mutants.txt, with the
+// reason why it is harmless. So no change lowers a score unseen. For some packages the file has
+// only a part ("of 203 tried, 701 in all"). Of such a package these mutants are printed, and the
+// run fails only if tests noticed a mutant in an earlier run and no longer do. With -update the
+// file is written anew. Reasons stay with their lines of code.
 //
-// A test binary is built once, with a switch for each mutant (scheme.go); then each mutant is shown
-// to the tests that reach it, the quick ones first. What a run has found out is kept in the user's
-// cache, so that one which -for or an interrupt has ended goes on where it was, and that a change
-// costs no more than the mutants of the files that changed, and the survivors; -fresh forgets it,
-// which a change that takes tests away needs. A PACKAGE may be one of another module, such as
-// redis/redislimit. For a FILE only its mutants are tried. With -slowest,
-// tests that take more processor time than that aren't asked, and with -run, those of another name:
-// what they alone would notice is listed as if it lived, and tried again by a run that asks them.
+// A test binary is built once, with a switch for each mutant (scheme.go). Then each mutant is shown
+// to the tests that reach it, the quick ones first. The results of a run are kept in the user's
+// cache. After -for or an interrupt the next run resumes there. After a change it tries only the
+// survivors and the mutants of the changed files. If a change removes tests, use -fresh, which
+// forgets the cache. A PACKAGE may be of another module, such as redis/redislimit. For a FILE only
+// its mutants are tried. With -slowest, tests that take more processor time aren't run, and with
+// -run, only those of this name are. Mutants that only the other tests would notice are listed as
+// survivors, and a run with these tests tries them again.
 package main
 
 import (

@@ -1,7 +1,6 @@
-// Package nettest gives tests a network of their own: machines that are network namespaces of
-// Linux, each with its own TCP, and between each two of them a way that loses, delays or cuts off
-// what is sent over it.
+// Package nettest gives tests a separate network. Its machines are network namespaces of Linux,
+// each with its own TCP. A link between two machines can lose, delay or cut off packets.
 //
-// The packets pass through this process, as each machine's only device is a TUN device that is
-// read and written here: netem and nft, which could do the same, aren't in every kernel.
+// The packets pass through this process: each machine's only device is a TUN device that this
+// package reads and writes. Netem and nft can do the same, but not every kernel has them.
 package nettest

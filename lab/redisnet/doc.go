@@ -1,3 +1,3 @@
-// Package redisnet tests crawlers that share a Redis over networks of their own, which lose and
-// delay packets and are cut; and it runs the commands of docs/many-machines.md.
+// Package redisnet tests crawlers that share a Redis, over separate networks that lose and delay
+// packets and are cut. It also runs the commands of docs/many-machines.md.
 package redisnet

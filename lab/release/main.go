@@ -1,12 +1,12 @@
-// Release plays the release of all published modules before it happens: each is packed as the
-// module proxy packs it, in the order in which CONTRIBUTING.md has them released, and a program
-// outside of the repository is built from these packages and run.
+// Release rehearses the release of all published modules. It packs each module as the module proxy
+// does, in the order of CONTRIBUTING.md. Then it builds a program outside of the repository from
+// these packages, and runs it.
 //
 //	go run -C lab ./release v0.1.0 MODULE...
 //
 // MODULE is the directory of a published nested module, as scripts/release-check.sh lists them. The
-// files are those of the last commit. Without redis-server and Postgres the program isn't run in
-// full, which is an error.
+// files are those of the last commit. Without redis-server and Postgres a part of the program can't
+// run, which is an error.
 package main
 
 import (

@@ -1,7 +1,7 @@
-// Package transparency runs the tests of other people's HTTP clients through a Transport that asks
-// no robots.txt and keeps no delay. Apart from its refusals a Transport is invisible: tests that
-// pass without it pass with it, except for the differences that are listed with their reasons. The
-// package's own test does that for net/http, and those of package rivals for thirteen libraries.
+// Package transparency runs the tests of other people's HTTP clients through a Transport that
+// fetches no robots.txt and keeps no delay. Apart from its refusals a Transport is invisible: tests
+// that pass without it pass with it, except for a list of differences with their reasons. The
+// package's own test checks this for net/http, and those of package rivals for thirteen libraries.
 package transparency
 
 import (

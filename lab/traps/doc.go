@@ -1,3 +1,3 @@
-// Package traps crawls real software whose URL spaces have no end, and counts the requests that a
-// crawl needs for its pages. It is tests only.
+// Package traps crawls real software with endless URL spaces, and counts the requests that a crawl
+// needs for its pages. It has tests only.
 package traps

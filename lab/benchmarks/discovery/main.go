@@ -1,10 +1,10 @@
-// Command discovery compares which pages package crawl and wget find on the same site: a directory
-// of HTML files, served on this machine. It needs wget.
+// Command discovery compares the pages that package crawl and wget find on the same site: a
+// directory of HTML files, served on this machine. It needs wget.
 //
 //	go run ./discovery -dir /usr/share/doc/python3-doc/html
 //
-// A page is what is served as text/html with status 200. Pages are served without a charset, so
-// each must name its own.
+// A page is a response with status 200 and type text/html. The server states no charset, so each
+// page must name its own.
 package main
 
 import (

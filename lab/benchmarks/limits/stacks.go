@@ -1,10 +1,10 @@
-// Package limits takes turns on hosts from this project's limiter and from what people build or
-// take otherwise: a sync.Map of x/time/rate limiters with a channel semaphore each, and the limiter
-// with bulkhead of failsafe-go, in a sync.Map as well.
+// Package limits takes turns on hosts from this project's limiter and from two usual alternatives.
+// One is a sync.Map of x/time/rate limiters, each with a channel semaphore. The other is a sync.Map
+// of limiters with bulkhead of failsafe-go.
 //
 //	go test -bench . ./limits
 //
-// Every stack paces by a nanosecond, so that all the accounting is done and nobody ever waits.
+// Every stack uses a delay of a nanosecond. So it does all its accounting, and nothing ever waits.
 package limits
 
 import (

@@ -1,5 +1,6 @@
-// Package rivals puts this project's transport and what people take otherwise behind two faces,
-// each with its real code: those that wrap an http.RoundTripper, and those that fetch a URL.
+// Package rivals puts this project's transport and its alternatives behind two interfaces, each
+// with its real code. One interface is for those that wrap an http.RoundTripper, and the other one
+// for those that fetch a URL.
 package rivals
 
 import (

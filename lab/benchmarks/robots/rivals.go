@@ -1,10 +1,10 @@
-// Package robots has robots.txt packages answer the same questions about the same files.
+// Package robots asks robots.txt packages the same questions about the same files.
 //
 //	go test -bench . ./robots
 //
-// Each rival does what its users do with a file that they keep: it is parsed once, the group of the
-// agent is looked up once, and paths are tested. grobotstxt has no such step: it reads the file for
-// each URL.
+// Each package works as with a file that is kept: it parses the file once, looks up the agent's
+// group once, and then tests paths. Only grobotstxt has no such step, and reads the file for each
+// URL.
 package robots
 
 import (

@@ -1,12 +1,12 @@
-// Cacheproxy is a cache in front of a site, made of a revisit.Transport and the bodies that it had.
-// The HTTP cache tests of github.com/http-tests/cache-tests judge by it what the Transport asks for
-// and when. In a clone of these run
+// Cacheproxy is a cache in front of a site, made of a revisit.Transport and the bodies that it got.
+// The HTTP cache tests of github.com/http-tests/cache-tests use it to judge the Transport's
+// requests and their times. In a clone of these tests run
 //
 //	npm run server &
 //	go run ./interop/cacheproxy &   # in the folder lab of this repository
 //	npm run --silent cli --base=http://127.0.0.1:8002 >results.json
 //
-// RESULTS.md beside this file has what came of it.
+// RESULTS.md beside this file has the results.
 package main
 
 import (

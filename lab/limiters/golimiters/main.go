@@ -2,9 +2,9 @@
 //
 //	golimiters LIMITER ADDRESS SITE LOG
 //
-// Each limiter is set up as its README shows. The pages are ours, and so is the log: one line for
-// each request, in the form that package servers reads. The last field of a line is for how many
-// seconds the limiter goes on refusing, as its answer states it.
+// Each limiter is set up as its README shows. The pages and the log are ours. The log has one line
+// for each request, in the form that package servers reads. The last field of a line is the number
+// of seconds for which the limiter will refuse further requests, as stated in its response.
 package main
 
 import (

@@ -1,3 +1,3 @@
 // Package retries runs the retry loops of ten libraries, at the versions of go.mod, around a
-// Transport that refuses. The tables of docs/migrating.md say what each of them does.
+// Transport that refuses. The tables of docs/migrating.md have the results.
 package retries

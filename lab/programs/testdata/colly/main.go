@@ -1,4 +1,4 @@
-// A driver of colly with the settings of hakrawler -t 100: a collector of its own for each line of
+// A driver of colly with the settings of hakrawler -t 100: a separate collector for each line of
 // standard input, asynchronous, with colly's timeout of 10 s.
 package main
 

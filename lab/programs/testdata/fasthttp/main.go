@@ -1,5 +1,6 @@
 // A driver of fasthttp with the settings of muffet --proxy: a tunnel for each connection, http URLs
-// included. The first argument is the address of the proxy, and nothing else knows of politeness.
+// included. The first argument is the address of the proxy. Nothing else in the program uses
+// politeness.
 package main
 
 import (

@@ -1,5 +1,5 @@
 // A driver of gofeed and gopher-parse-sitemap: it reads the feed and the sitemap of each site of
-// standard input, and fetches what these list, side by side.
+// standard input, and fetches the listed URLs concurrently.
 package main
 
 import (

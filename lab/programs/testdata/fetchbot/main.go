@@ -1,4 +1,5 @@
-// A driver of fetchbot: a HEAD and then a GET of each URL of standard input, as its full example.
+// A driver of fetchbot: a HEAD and then a GET of each URL of standard input, as in its full
+// example.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Try is a program of a user, outside of the repository: one crawl of a site of its own on
-// loopback, with its URLs in SQLite, and one with its URLs in Postgres, both polite through Redis.
+// Try is a user's program, outside of the repository. It crawls a small site on loopback twice:
+// with its URLs in SQLite, and with its URLs in Postgres. Both crawls are polite through Redis.
 //
 //	try REDIS-ADDRESS POSTGRES-URL
 package main
