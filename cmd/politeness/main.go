@@ -1,5 +1,5 @@
-// Command politeness is the library from a shell: it asks what may be fetched, crawls, makes other
-// programs polite, and proves what a crawl did.
+// Command politeness makes the library's features available in a shell. It checks URLs against
+// robots.txt, crawls, makes other programs polite, and proves that a crawl kept its promises.
 //
 //	go install github.com/go-politeness/politeness/cmd/politeness@latest
 //
@@ -10,7 +10,7 @@
 //	politeness proxy -agent "..." -ca DIR         # make curl, wget, Scrapy and browsers polite
 //	politeness version
 //
-// "politeness COMMAND -h" explains each. docs/command.md is a guide.
+// "politeness COMMAND -h" explains each command. docs/command.md is the guide.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Package document is the beginning of each HTML file that the command writes: it fetches nothing,
-// and a browser is told not to let it.
+// Package document writes the beginning of each HTML file of the command. The file fetches nothing,
+// and tells browsers to allow no fetch.
 package document
 
 import (

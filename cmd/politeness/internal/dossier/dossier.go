@@ -1,6 +1,6 @@
-// Package dossier draws pages for the owner of a site: what a crawler did there, from its evidence,
-// and how that compares with the site's own access log. Each is one HTML file that fetches nothing
-// and needs no JavaScript.
+// Package dossier draws pages for the owner of a site. They show a crawler's requests there, from
+// its evidence, and compare them with the site's own access log. Each page is one HTML file that
+// fetches nothing and needs no JavaScript.
 package dossier
 
 import (

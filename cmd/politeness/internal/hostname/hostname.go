@@ -1,4 +1,4 @@
-// Package hostname compares hosts, as a limiter and an auditor do: by their key, politeness.ByHost.
+// Package hostname compares hosts as a limiter and an auditor do: by their key, politeness.ByHost.
 package hostname
 
 import (

@@ -1,5 +1,5 @@
-// Package page draws a crawl's log: one HTML page with a timeline of each host, which needs no
-// network.
+// Package page draws a crawl's log as one HTML page, with a timeline of each host. The page needs
+// no network.
 package page
 
 import (

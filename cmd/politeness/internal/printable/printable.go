@@ -1,5 +1,6 @@
-// Package printable makes texts that servers have had a hand in fit to be shown on a terminal or a
-// page. The library has the same in an internal package, on which no other module may rely.
+// Package printable escapes texts that a server may have chosen, so that they are safe on a
+// terminal or a page. The library has the same code in an internal package, which no other module
+// can import.
 package printable
 
 import (

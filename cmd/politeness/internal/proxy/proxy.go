@@ -1,10 +1,10 @@
-// Package proxy is a forward proxy that hands each request to a polite transport, also those that
-// come through a tunnel (CONNECT): http always, and https if it has an [Authority] to answer in the
-// name of sites.
+// Package proxy is a forward proxy that hands each request to a polite transport, also requests
+// through a tunnel (CONNECT). This always works for http, and for https if the proxy has an
+// [Authority], which lets it respond in the name of sites.
 //
-// A request that is refused is answered by the proxy, with "Proxy-Status: politeness" (RFC 9209)
-// and the reason, which the body holds too, and with Retry-After where coming back helps. What the
-// site itself answers is passed on as it is, 429 included.
+// The proxy itself answers a request that is refused, with "Proxy-Status: politeness" (RFC 9209)
+// and the reason, in the body too. If it helps to come back, the response has a Retry-After.
+// Responses of the site are passed on unchanged, 429 included.
 package proxy
 
 import (
