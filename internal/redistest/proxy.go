@@ -1,25 +1,28 @@
 package redistest
 
 import (
+	"bytes"
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // A Proxy stands between clients and a server, as a network that fails: it holds what clients send,
-// delivers it late, delivers it again, and leads to another server.
+// delivers it late, delivers it again, swallows a reply, and leads to another server.
 type Proxy struct {
 	Addr string // where clients connect
 
 	ln net.Listener
 	wg sync.WaitGroup
 
-	mu     sync.Mutex
-	server string
-	held   chan struct{} // closed when held bytes may go on; nil: nothing is held
-	past   [][]byte      // what each connection has sent
-	conns  map[net.Conn]bool
-	closed bool
+	mu      sync.Mutex
+	server  string
+	held    chan struct{} // closed when held bytes may go on; nil: nothing is held
+	past    [][]byte      // what each connection has sent
+	conns   map[net.Conn]bool
+	swallow string // the next connection that sends this word gets no reply any more; empty: none
+	closed  bool
 }
 
 // NewProxy returns a Proxy to the server at addr. Close it.
@@ -60,6 +63,32 @@ func (p *Proxy) Deliver() {
 		close(p.held)
 		p.held = nil
 	}
+}
+
+// Swallow has the server do the next command in which word is, and keeps the reply from the client,
+// whose connection stays open and silent.
+func (p *Proxy) Swallow(word string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.swallow = word
+}
+
+// HasSwallowed reports whether the command of the last Swallow has come.
+func (p *Proxy) HasSwallowed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.swallow == ""
+}
+
+// isSwallowed reports whether the reply to data, which a client has sent, is to be swallowed.
+func (p *Proxy) isSwallowed(data []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.swallow == "" || !bytes.Contains(data, []byte(p.swallow)) {
+		return false
+	}
+	p.swallow = ""
+	return true
 }
 
 // Replay sends the server once more all that clients have ever sent, in the order of their
@@ -127,7 +156,8 @@ func (p *Proxy) serve(client net.Conn) {
 	p.conns[server] = true
 	p.mu.Unlock()
 
-	p.wg.Go(func() { answer(client, server) })
+	var silent atomic.Bool
+	p.wg.Go(func() { answer(client, server, &silent) })
 	data := make(chan []byte, 1<<12) // what the client has sent, whether it is still there or not
 	p.wg.Go(func() { p.receive(client, number, data) })
 	for piece := range data {
@@ -136,6 +166,9 @@ func (p *Proxy) serve(client net.Conn) {
 		p.mu.Unlock()
 		if held != nil {
 			<-held
+		}
+		if p.isSwallowed(piece) {
+			silent.Store(true)
 		}
 		_, _ = server.Write(piece) // an error ends the reader, too
 	}
@@ -146,14 +179,16 @@ func (p *Proxy) serve(client net.Conn) {
 	p.mu.Unlock()
 }
 
-// answer carries what the server sends, until it hangs up.
-func answer(client, server net.Conn) {
+// answer carries what the server sends, until it hangs up. Nothing is carried once silent is set.
+func answer(client, server net.Conn, silent *atomic.Bool) {
 	defer client.Close()
 	defer server.Close()
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := server.Read(buffer)
-		_, _ = client.Write(buffer[:n]) // the client may have left
+		if !silent.Load() {
+			_, _ = client.Write(buffer[:n]) // the client may have left
+		}
 		if err != nil {
 			return
 		}

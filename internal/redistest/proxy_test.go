@@ -54,4 +54,26 @@ func TestProxyHoldsDeliversAndReplays(t *testing.T) {
 	if got := say(s.Addr, "INCRBY n 0", true); got != ":4\r\n" {
 		t.Errorf("after the replay: %q", got)
 	}
+	p.Swallow("INCRBY n 2")
+	if got := say(p.Addr, "INCRBY n 1", true); got != ":5\r\n" || p.HasSwallowed() {
+		t.Errorf("the reply to another command: %q", got)
+	}
+	conn, err := net.Dial("tcp", p.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "INCRBY n 2\r\n")
+	for end := time.Now().Add(10 * time.Second); say(s.Addr, "INCRBY n 0", true) != ":7\r\n"; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the command whose reply is swallowed was not done")
+		}
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	if n, err := conn.Read(make([]byte, 1)); n > 0 || !os.IsTimeout(err) || !p.HasSwallowed() {
+		t.Errorf("%d bytes of a reply that was swallowed, %v", n, err)
+	}
+	if got := say(p.Addr, "INCRBY n 2", true); got != ":9\r\n" {
+		t.Errorf("the reply after it: %q", got)
+	}
 }

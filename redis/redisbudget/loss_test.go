@@ -304,6 +304,33 @@ func TestLateCopiesDoNothing(t *testing.T) {
 	r.finish(limit, 0, "a.example")
 }
 
+// TestALostReplyCountsOnce: the server does a call, and its process never reads the reply. Neither a
+// grant is lost, nor are pages given back twice.
+func TestALostReplyCountsOnce(t *testing.T) {
+	t.Parallel()
+	const limit = 300
+	r := newRig(t, 2, Config{Limits: budget.Limits{Pages: limit, PagesPerHost: limit}})
+	for _, b := range r.fleet {
+		b.client.(*redis.Client).Options().ReadTimeout = 300 * time.Millisecond
+	}
+	swallow := func() {
+		for i, b := range r.fleet {
+			r.proxies[i].Swallow(b.proc)
+		}
+	}
+	for range 3 {
+		swallow() // a grant
+		r.spend(0, 30, "a.example")
+		r.spend(1, 30, "a.example")
+		swallow() // what is left in hand goes back
+		for _, proxy := range r.proxies {
+			r.await("a reply is lost", proxy.HasSwallowed)
+		}
+		r.settle()
+	}
+	r.finish(limit, 0, "a.example")
+}
+
 // TestCallsHeldByTheNetwork: the client gives up on calls and sends them anew; then all copies
 // arrive.
 func TestCallsHeldByTheNetwork(t *testing.T) {
