@@ -18,6 +18,10 @@ const newest = math.MaxUint64
 
 // submit sends c after the changes of h before it.
 func (h *host) submit(c *change) {
+	if c.number == 0 {
+		h.l.numbers.changes++
+		c.number = h.l.numbers.changes
+	}
 	h.changes = append(h.changes, c)
 	// A change behind others is computed later, from their result.
 	if len(h.changes) == 1 {
@@ -33,16 +37,28 @@ func (h *host) write(c *change) {
 // plain returns the request to the server if no refusals change.
 func (c *change) plain() *wire.Outcome {
 	request := &wire.Outcome{Adapt: c.adapt, Served: c.served}
-	// By the ID the server does no change of a lease twice, so a later change has none. If the
-	// server has done that one already, the refusal is a part of the block that it has set itself.
 	if c.lease != nil && !c.late {
 		request.ID = c.lease.id
 	}
 	return request
 }
 
-// request computes c, and returns the request to the server.
+// request returns the request to the server. One that is sent again is the same, because the server
+// may have stored it: only an answer says that it is to be computed anew.
 func (c *change) request(now time.Duration) wire.Request {
+	if c.stored == nil {
+		c.plan(now)
+	}
+	if c.stored.Stay >= 0 { // counts from now
+		c.stored.Stay = max(wire.MicrosOf(c.until-now), 0)
+	}
+	request := c.plain()
+	request.Change = c.stored
+	return request
+}
+
+// plan computes what the server is to store.
+func (c *change) plan(now time.Duration) {
 	h := c.h
 	before := &h.known.Refusals
 	after := *before
@@ -50,16 +66,17 @@ func (c *change) request(now time.Duration) wire.Request {
 	c.effect = c.compute(&after, now)
 	stay := wire.Micros(-1) // the block ends as before
 	if after.Until != before.Until {
-		stay = max(wire.MicrosOf(after.Until-now), 0)
+		stay = 0 // request sets it
 	}
+	c.until = after.Until
 	ended := false // an attempt, without a response
 	delay := time.Duration(0)
 	if c.lease != nil && !c.late {
 		ended = c.lease.use.unanswered
 		delay = c.lease.granted.delay
 	}
-	request := c.plain()
-	request.Change = &wire.Change{
+	c.stored = &wire.Change{
+		Number:   c.number,
 		Version:  h.known.Version,
 		Slots:    c.slots,
 		Rest:     known.Rest(after),
@@ -77,7 +94,6 @@ func (c *change) request(now time.Duration) wire.Request {
 		Ended:    ended,
 		EndDelay: wire.MicrosOf(delay),
 	}
-	return request
 }
 
 // answered handles the reply of outcome.
@@ -85,8 +101,7 @@ func (c *change) answered(at reply) {
 	h := c.h
 	switch {
 	case at.fate == did:
-		stored := c.stored(at)
-		if !stored {
+		if !c.learn(at) {
 			h.write(c)
 			return
 		}
@@ -106,14 +121,15 @@ func (c *change) answered(at reply) {
 	c.done <- at
 }
 
-// stored handles the reply of a server that has run outcome, and reports whether it has stored c.
-// If not, h has the server's refusals now, from which c is to be computed anew.
-func (c *change) stored(at reply) bool {
+// learn handles the reply of a server that has run outcome, and reports whether it has stored c. If
+// not, h has the server's refusals now, from which c is to be computed anew.
+func (c *change) learn(at reply) bool {
 	h := c.h
 	answer := at.answer.(*wire.Changed)
 	h.learn(answer.Host, at)
 	c.adapt = nil // the delay by response times has moved, whatever became of the refusals
 	if answer.Kind != wire.Stored {
+		c.stored = nil
 		return false
 	}
 	c.latest = h.p.clock.Surely(answer.Latest, at.received) // long ago for 0

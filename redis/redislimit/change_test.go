@@ -53,7 +53,7 @@ func TestWhatAnOutcomeTellsTheServer(t *testing.T) {
 		if c.refusal {
 			s := wait.effect
 			want.Change = &wire.Change{
-				Version: 11, Slots: 3, Row: 1, Alone: true, Stay: 1_000_000, Newly: true, Cause: "status 429",
+				Number: 1, Version: 11, Slots: 3, Row: 1, Alone: true, Stay: 1_000_000, Newly: true, Cause: "status 429",
 				Learned: 5_000_000, // 8 pages in 40 s
 				Taught:  true, Eased: true, Blocked: s.Blocked, Cleared: s.Cleared, EndDelay: 1_000_000,
 			}
@@ -66,6 +66,30 @@ func TestWhatAnOutcomeTellsTheServer(t *testing.T) {
 		if !reflect.DeepEqual(request, want) {
 			t.Errorf("%s: told %+v, want %+v", name, request, want)
 		}
+	}
+}
+
+// TestAChangeIsComputedAnewOnlyByAnAnswer: the server may have stored it if there was none, and counts
+// one that is the same once.
+func TestAChangeIsComputedAnewOnlyByAnAnswer(t *testing.T) {
+	h := idleHost(t, hostlimit.Config{})
+	now := h.l.now()
+	h.p.clock.At = now
+	c, _ := h.inFlight(t, now-time.Second).observe(hostlimit.Outcome{Status: 429, RetryAfter: 10 * time.Second})
+	before := *c.request(now).(*wire.Outcome).Change
+	h.known.Version = 7 // by the reply to another call
+	h.known.Refusals.Row = 3
+	c.answered(reply{fate: lost})
+	if again := c.request(now + time.Second).(*wire.Outcome).Change; again.Number != before.Number || again.Version != before.Version || again.Row != 1 || again.Stay != before.Stay-1_000_000 {
+		t.Errorf("without an answer: %+v, it was %+v", *again, before)
+	}
+	if late := c.request(now + time.Minute).(*wire.Outcome).Change; late.Stay != 0 {
+		t.Errorf("after the end of its block: %+v", *late)
+	}
+	report := wire.Report{Version: 8, Until: micros(now - time.Second)}
+	c.answered(reply{fate: did, answer: &wire.Changed{Head: wire.Head{Kind: wire.Newer}, Host: report}, received: now})
+	if again := c.request(now).(*wire.Outcome).Change; again.Number != before.Number || again.Version != 8 {
+		t.Errorf("after the answer that there are newer refusals: %+v", *again)
 	}
 }
 

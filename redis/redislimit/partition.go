@@ -1,6 +1,7 @@
 package redislimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -149,7 +150,7 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 		if o.build != nil {
 			request = o.build(now)
 		}
-		c.request.Add(request, i)
+		c.request.Add(request, i, o.tried)
 	}
 	c.payload = c.request.Pack()
 	return c
@@ -226,7 +227,7 @@ func (p *partition) call(c *call) {
 	answered, received, err := l.exchange(c)
 	l.mu.Lock()
 	p.sent.underWay--
-	r := reply{fate: lost, received: received}
+	r := reply{call: c.request.Number, fate: lost, received: received}
 	current := true
 	if err != nil {
 		r.err = &ServerError{Server: l.server, Err: err}
@@ -260,8 +261,9 @@ func (p *partition) settle(o op, r reply) {
 	if o.done != nil {
 		o.done(r)
 	}
-	// Twice does no harm: the server sees by the lease or its number that it was there before.
 	if o.owed && r.fate != did && r.fate != broken {
+		// A stale one may have been done as well: the client repeats a call whose reply is lost.
+		o.tried = cmp.Or(o.tried, r.call)
 		p.add(o)
 	}
 }

@@ -3,6 +3,7 @@ package redislimit
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -44,8 +45,14 @@ func (s *stage) host() *host {
 // run runs one operation, and returns the server's time and the operation's answer.
 func (s *stage) run(h *host, request wire.Request) (now int64, answer wire.Answer) {
 	s.t.Helper()
+	return s.runAgain(h, request, 0)
+}
+
+// runAgain is run for an operation that the call of number tried may have done.
+func (s *stage) runAgain(h *host, request wire.Request, tried int64) (now int64, answer wire.Answer) {
+	s.t.Helper()
 	s.l.mu.Lock()
-	c := s.l.parts[0].newCall([]op{{h: h, request: request}}, false)
+	c := s.l.parts[0].newCall([]op{{h: h, request: request, tried: tried}}, false)
 	s.l.parts[0].sent.underWay--
 	s.l.mu.Unlock()
 	reply, err := s.l.run(s.t.Context(), c.keys, c.payload)
@@ -86,7 +93,7 @@ func (s *stage) take(h *host, id string, seq, delay int64, l *hostlimit.Limits) 
 func (s *stage) write(h *host, id string, version, taught int64, ended bool, owed int64) (now int64, changed *wire.Changed) {
 	s.t.Helper()
 	now, answer := s.run(h, &wire.Outcome{ID: id, Change: &wire.Change{
-		Version: version, Slots: 2, Rest: "a rest", Row: 1, Alone: true, Stay: 1000, Newly: true, Cause: "status 429",
+		Number: int64(crc32.ChecksumIEEE([]byte(id))), Version: version, Slots: 2, Rest: "a rest", Row: 1, Alone: true, Stay: 1000, Newly: true, Cause: "status 429",
 		Learned: wire.Micros(taught), Taught: taught > 0, Blocked: true, Ended: ended, EndDelay: wire.Micros(owed),
 	}})
 	return now, answer.(*wire.Changed)
@@ -333,6 +340,64 @@ func TestAnOperationRunTwiceCountsOnce(t *testing.T) {
 	restore(version + 1)
 	if r := stored(t, s.client, s.key(h), "R"); r != "another rest" {
 		t.Errorf("a later version: %s", r)
+	}
+}
+
+// TestASuccessIsCountedAgainOnlyIfItSurelyWasNot: the server has no record of its lease any more.
+func TestASuccessIsCountedAgainOnlyIfItSurelyWasNot(t *testing.T) {
+	s := newStage(t, hostlimit.Config{})
+	served := &wire.Outcome{ID: "p.1", Served: true, Adapt: &wire.Adapt{Most: 1000000, Half: 500000}}
+	release := &wire.Release{ID: "p.1", Slots: 2}
+	restore := &wire.Restore{Leases: []wire.Lease{{ID: "p.1", Seq: 1, Left: 60_000_000}}}
+	for name, c := range map[string]struct {
+		done    bool           // by the call before
+		between []wire.Request // before it is sent again
+		counted int64
+	}{
+		"it was done":                           {true, nil, 1},
+		"it was done, and others came since":    {true, []wire.Request{release, release}, 1},
+		"it was not done":                       {false, nil, 1},
+		"it was not done, which nobody can say": {false, []wire.Request{release}, 0},
+		"its lease was restored since":          {true, []wire.Request{restore}, 1},
+	} {
+		h := s.host()
+		s.run(h, &wire.Release{ID: "p.0", Slots: 2}) // this process was here
+		s.l.mu.Lock()
+		s.l.numbers.calls++
+		tried := s.l.numbers.calls
+		s.l.mu.Unlock()
+		if c.done {
+			s.run(h, served)
+			tried++
+		}
+		for _, request := range c.between {
+			s.run(h, request)
+		}
+		for range 2 {
+			s.runAgain(h, served, tried)
+			if got := s.get(h, "sv"); got != c.counted {
+				t.Errorf("%s: %d successes are counted, want %d", name, got, c.counted)
+			}
+			if got := s.get(h, "ad"); got != c.counted*250000 {
+				t.Errorf("%s: a delay of %d us", name, got)
+			}
+		}
+	}
+}
+
+// TestAChangeIsStoredOnce, also when its lease has ended and other processes have changed the host.
+func TestAChangeIsStoredOnce(t *testing.T) {
+	s := newStage(t, hostlimit.Config{})
+	h := s.host()
+	s.write(h, "p.1", 0, 0, false, 0)
+	s.run(h, &wire.Release{ID: "p.1", Slots: 2})
+	s.set(h, "v", s.get(h, "v")+1000)
+	version := s.get(h, "v")
+	if _, changed := s.write(h, "p.1", 0, 0, false, 0); changed.Kind != wire.Stored || s.get(h, "v") != version {
+		t.Errorf("%+v", changed)
+	}
+	if _, changed := s.write(h, "p.2", version, 0, false, 0); changed.Kind != wire.Stored || s.get(h, "v") == version {
+		t.Errorf("the next one: %+v", changed)
 	}
 }
 

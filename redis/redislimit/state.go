@@ -81,9 +81,10 @@ type lifetime struct {
 
 // numbers are the last numbers of all that a process counts.
 type numbers struct {
-	leases uint64
-	calls  int64                          // begins anywhere, as others may share the client
-	starts *simplelru.LRU[string, uint64] // host.seq of hosts that were forgotten
+	leases  uint64
+	changes int64
+	calls   int64                          // begins anywhere, as others may share the client
+	starts  *simplelru.LRU[string, uint64] // host.seq of hosts that were forgotten
 }
 
 // A downtime is how much of the server can't be reached.
@@ -175,6 +176,7 @@ type op struct {
 	request wire.Request
 	build   func(now time.Duration) wire.Request // makes request when the operation is sent; nil: it is made
 	owed    bool                                 // it is sent again until the server has had it, or can't read the host
+	tried   int64                                // number of the first call that may have done it; 0: none
 	done    func(r reply)                        // called under mu; nil: it isn't
 }
 
@@ -183,13 +185,14 @@ type fate int
 
 const (
 	did    fate = iota // the server has done it
-	stale              // nothing was done: it came too late, or for a state of the server that is lost
+	stale              // this copy did nothing: it came too late, or for a state of the server that is lost
 	broken             // nothing was done: the host's key is no longer one of step.lua's
 	lost               // there was no response: it may have been done
 )
 
 // A reply is the response to an operation.
 type reply struct {
+	call     int64 // its number
 	fate     fate
 	err      error         // why it wasn't done; nil: it was
 	answer   wire.Answer   // of the type that the request asks for
@@ -372,9 +375,11 @@ type use struct {
 // A change is the effect of a lease's outcome, or of an operator, on the refusals of a host. This
 // process computes it, and the server stores the result if its refusals are of the version that the
 // change was computed from. Otherwise the server returns its own, and the change is computed anew.
-// A process makes the changes of a host one by one.
+// A process makes the changes of a host one by one, so the server knows by the number of the last
+// one whether it has stored a change already.
 type change struct {
 	h       *host
+	number  int64 // in its process; 0: it wasn't submitted yet
 	compute func(s *rules.Refusals, now time.Duration) hostlimit.Effect
 
 	lease  *lease      // nil: an operator's
@@ -385,6 +390,8 @@ type change struct {
 	slots  int              // number of slots of the host
 	will   rules.Refusals   // if Until > 0, its block holds here until the server has answered
 	effect hostlimit.Effect // as computed last
+	stored *wire.Change     // what the server is to store, as computed last; nil: it is to be computed
+	until  time.Duration    // end of the block in stored
 	latest time.Duration    // no request that was granted before the change can start after it
 	done   chan reply       // receives the reply to the change
 }

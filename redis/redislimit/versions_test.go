@@ -167,7 +167,7 @@ func TestACallOfTheOtherVersionDoesNothing(t *testing.T) {
 		t.Errorf("a call of the former version: %v", err)
 	}
 	future := wire.Call{Process: "p", Number: 1}
-	future.Add(&wire.Renew{ID: "p.1"}, 1)
+	future.Add(&wire.Renew{ID: "p.1"}, 1, 0)
 	field := func(version int) string { return "\xa7version" + string(rune(version)) }
 	text := strings.Replace(future.Pack(), field(wire.Version), field(wire.Version+1), 1)
 	err = client.Eval(t.Context(), wire.Source, keys, text).Err()

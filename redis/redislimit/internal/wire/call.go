@@ -50,17 +50,20 @@ type Request interface {
 
 // An Operation is the part that all requests have. Call.Add sets it.
 type Operation struct {
-	Name string `msgpack:"op"`
-	Host int    `msgpack:"on"` // number of the host among the keys of the call, from 1
+	Name  string `msgpack:"op"`
+	Host  int    `msgpack:"on"`    // number of the host among the keys of the call, from 1
+	Tried int64  `msgpack:"tried"` // number of the first call that may have done it already; 0: none
 }
 
 func (o *Operation) operation() *Operation { return o }
 
-// Add adds r, which is about the host with that number.
-func (c *Call) Add(r Request, host int) {
+// Add adds r, which is about the host with that number. tried is the number of the first call that
+// may have done r already, 0 for none.
+func (c *Call) Add(r Request, host int, tried int64) {
 	o := r.operation()
 	o.Name = r.name()
 	o.Host = host
+	o.Tried = tried
 	c.Ops = append(c.Ops, r)
 }
 
@@ -153,6 +156,7 @@ type Adapt struct {
 
 // A Change is what becomes of the refusals of a host.
 type Change struct {
+	Number   int64  `msgpack:"number"`  // of the change in its process, which makes the changes of a host in order
 	Version  int64  `msgpack:"version"` // of the refusals that the change was computed from
 	Slots    int    `msgpack:"slots"`
 	Rest     string `msgpack:"rest"` // packed Refusals

@@ -44,10 +44,10 @@ local RESERVED = 1
 local GONE = 2
 
 -- The letters of did, a turn's.
-local ADAPTED = 'a' -- the delay by response times has moved
-local COUNTED = 's' -- the success was counted
-local STORED = 'o'  -- the refusals were changed
-local ENDED = 'e'   -- the attempt ended without a response: the gap counts from then
+local ADAPTED = 'a'  -- the delay by response times has moved
+local COUNTED = 's'  -- the success was counted
+local ENDED = 'e'    -- the attempt ended without a response: the gap counts from then
+local RESTORED = 'r' -- a client has told of it after a loss: the letters of before are unknown
 
 -- Why a turn starts no sooner.
 local BY_DELAY = 'd'
@@ -63,6 +63,9 @@ local SECOND = 1000000
 local HOUR = 3600 * SECOND
 local DAY = 24 * HOUR
 
+-- The numbers of changes are remembered for so long at least. A process that can't be reached for
+-- longer may count a refusal twice.
+local KEEP_CHANGES = HOUR
 -- A queued turn is dropped if its process doesn't ask again for so long. It polls every five seconds.
 local WAITING = 2 * 60 * SECOND
 -- No copy of a call comes so long after it: clients' patience ends before.
@@ -309,9 +312,10 @@ end
 local SHARE = 1
 if SPREAD > gen.m then SHARE = SPREAD / max(gen.m, 1) end
 
-local hosts = {}  -- states by number
-local keys = {}   -- their keys, by state
-local failed = {} -- by number: why nothing is done to a host
+local hosts = {}    -- states by number
+local keys = {}     -- their keys, by state
+local lastCall = {} -- number of the call of this process that was there before, by state; 0: unknown
+local failed = {}   -- by number: why nothing is done to a host
 
 -- set stores a field; the value of a missing one isn't stored.
 local function set(h, field, value)
@@ -428,19 +432,36 @@ local function fail(i, why, kind)
 	failed[i] = {kind = kind or 'broken', err = KEYS[2 + i] .. ': ' .. tostring(text)}
 end
 
+-- The fields of a host with the last numbers of each process. Two tables take turns, so that
+-- processes are forgotten which have long gone.
+local CALLS = {recent = 'P', earlier = 'O', since = 't', keep = LATEST}
+local CHANGES = {recent = 'D', earlier = 'E', since = 'd', keep = KEEP_CHANGES}
+
+-- lastNumber returns the last number that was noted for this process; 0: none is known.
+local function lastNumber(h, fields)
+	local recent = h[fields.recent]
+	local earlier = h[fields.earlier]
+	return recent and recent[PROC] or earlier and earlier[PROC] or 0
+end
+
+-- noteNumber notes the last number of this process.
+local function noteNumber(h, fields, number)
+	if now - h[fields.since] > fields.keep then
+		rawset(h, fields.earlier, h[fields.recent] or nil)
+		rawset(h, fields.recent, nil)
+		rawset(h, fields.since, now)
+	end
+	if not h[fields.recent] then rawset(h, fields.recent, {}) end
+	h[fields.recent][PROC] = number
+end
+
 -- isNewest notes the number of this call, and reports whether no later one of its process, or the
 -- same one, was at the host.
 local function isNewest(h)
-	if now - h.t > LATEST then
-		-- Two tables take turns, so that processes are forgotten which have long gone.
-		h.O = h.P or nil
-		h.P = nil
-		h.t = now
-	end
-	h.P = h.P or {}
-	local last = max(h.P[PROC] or 0, h.O and h.O[PROC] or 0)
+	local last = lastNumber(h, CALLS)
 	if last >= CALL_NUMBER then return false end
-	h.P[PROC] = CALL_NUMBER
+	noteNumber(h, CALLS, CALL_NUMBER)
+	lastCall[h] = last
 	return true
 end
 
@@ -455,7 +476,7 @@ local function shift(h)
 			set(h, field, at)
 		end
 	end
-	for _, field in ipairs({'bg', 'ea', 'lc', 'e', 't'}) do set(h, field, 0) end
+	for _, field in ipairs({'bg', 'ea', 'lc', 'e', 't', 'd'}) do set(h, field, 0) end
 	set(h, 's', gen.s)
 end
 
@@ -942,13 +963,26 @@ function ops.release(h, a)
 	return DONE
 end
 
--- once reports whether lease id does this for the first time, as far as is known, and notes it.
-local function once(h, id, letter)
-	local r = find(h, id)
-	if not r then return true end
-	if has(r, letter) then return false end
-	r.did = r.did .. letter
-	return true
+-- mark notes that r has done what the letter stands for.
+local function mark(r, letter)
+	if not has(r, letter) then r.did = r.did .. letter end
+end
+
+-- mayBeDone reports whether an earlier call may have done a. It hasn't if no call of its process was
+-- here since: one that comes after this call does nothing.
+local function mayBeDone(h, a)
+	local last = lastCall[h]
+	return a.tried > 0 and (last == 0 or last >= a.tried)
+end
+
+-- once reports whether the lease of a does this for the first time, and notes it. In doubt it has done
+-- it before: a success that isn't counted makes no delay shorter.
+local function once(h, a, letter)
+	local r = find(h, a.id)
+	local isFirst = not mayBeDone(h, a)
+	if r and not has(r, RESTORED) then isFirst = not has(r, letter) end
+	if r then mark(r, letter) end
+	return isFirst
 end
 
 -- adapt moves the delay by response times, within least and most.
@@ -969,7 +1003,7 @@ local function endAttempt(h, id, delay)
 	local lease = find(h, id)
 	if lease then
 		-- Its release comes later, and moves the gap once more.
-		once(h, id, ENDED)
+		mark(lease, ENDED)
 		finish(h, lease, now)
 	else
 		-- It was lost with the server's data, and may come by a later restore.
@@ -978,15 +1012,15 @@ local function endAttempt(h, id, delay)
 end
 
 -- change stores the refusals of a host as a client has changed them, if they still are of the version
--- that it has computed from. It doesn't do so twice, as far as is known. The answer newer has the
--- client compute anew.
+-- that it has computed from. It doesn't do so twice: a process has one change of a host under way,
+-- and sends it until it has the answer. The answer newer has the client compute anew.
 local function change(h, id, served, c)
-	local lease = find(h, id)
 	-- The same change: its reply was lost.
-	if lease and has(lease, STORED) then return {kind = 'stored', latest = latest(h), host = report(h)} end
+	local isStored = c.number > 0 and lastNumber(h, CHANGES) == c.number
+	if isStored then return {kind = 'stored', latest = latest(h), host = report(h)} end
 	-- Another process has changed the refusals since.
 	if c.version ~= h.v then return {kind = 'newer', host = report(h)} end
-	once(h, id, STORED)
+	noteNumber(h, CHANGES, c.number)
 	if c.ended then endAttempt(h, id, c.delay) end
 	-- A clearing is remembered, so that no Store or client brings the block back.
 	if c.cleared then set(h, 'k', max(h.b, now) + FORGIVE) end
@@ -1020,15 +1054,14 @@ local function change(h, id, served, c)
 	return {kind = 'stored', latest = lastStart, host = report(h)}
 end
 
--- outcome stores the effect of a lease's outcome, or of an operator. It does no part of it twice, as
--- far as is known.
+-- outcome stores the effect of a lease's outcome, or of an operator. It does no part of it twice.
 function ops.outcome(h, a)
-	if a.adapt and once(h, a.id, ADAPTED) then adapt(h, requested(a.adapt, 'adapt')) end
+	if a.adapt and once(h, a, ADAPTED) then adapt(h, requested(a.adapt, 'adapt')) end
 	if a.change then return change(h, a.id, a.ok, requested(a.change, 'change')) end
 	-- A success ends refusals, which the client doesn't know of yet.
 	local hasRefusals = h.R ~= '' or h.le > 0 or h.al or h.f > 0
 	if a.ok and hasRefusals then return {kind = 'newer', host = report(h)} end
-	if a.ok and once(h, a.id, COUNTED) then set(h, 'sv', h.sv + 1) end
+	if a.ok and once(h, a, COUNTED) then set(h, 'sv', h.sv + 1) end
 	return {kind = 'counted'}
 end
 
@@ -1090,7 +1123,7 @@ function ops.restore(h, a)
 		if not r then
 			enter(h, setmetatable({
 				id = lease.id, seq = lease.seq, delay = lease.delay, ends = lease.ends or nil,
-				expiry = expiry, due = now, guard = WINDOW, state = GONE,
+				expiry = expiry, due = now, guard = WINDOW, state = GONE, did = RESTORED,
 			}, turnRecord))
 		elseif r.state ~= GONE then
 			-- It was let go by a state that this server has lost.

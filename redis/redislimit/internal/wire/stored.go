@@ -8,7 +8,7 @@ import (
 )
 
 // Version is the version of all records. The server refuses processes of another one.
-const Version = 10
+const Version = 11
 
 // The records of this file are kept on the server. Only step.lua reads and writes them, under the
 // names in their tags. Times are microseconds of the server's clock; a field that is zero isn't
@@ -47,6 +47,10 @@ type Host struct {
 	Calls        map[string]int64 `msgpack:"P"` // by process: the number of its last call, since CallsSince
 	EarlierCalls map[string]int64 `msgpack:"O"` // the same, in the time before
 	CallsSince   Micros           `msgpack:"t"`
+
+	Changes        map[string]int64 `msgpack:"D"` // by process: the number of its last Change, since ChangesSince
+	EarlierChanges map[string]int64 `msgpack:"E"` // the same, in the time before
+	ChangesSince   Micros           `msgpack:"d"`
 }
 
 // A StoredTurn is a turn of a host.
