@@ -1,14 +1,18 @@
 package promises_test
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,7 +41,12 @@ func TestRunOfPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := politeness.Config{UserAgent: agent, Base: new(http.Transport)}
+	cfg := politeness.Config{UserAgent: agent, Base: stamped{&http.Transport{
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, address)
+			return stampedConn{conn}, err
+		},
+	}}}
 	cfg.Hosts.Delay = hostlimit.Delay{Min: delay, Max: delay, Adaptive: hostlimit.Fixed}
 	if args[4] == "end" {
 		cfg.Hosts.Concurrency = 1
@@ -51,43 +60,76 @@ func TestRunOfPages(t *testing.T) {
 	}
 }
 
+// Each request says when it was written, in place of unsent: the server of a busy machine reads it
+// later.
+const (
+	sentHeader = "X-Sent"
+	unsent     = "0000000000000000000" // nanoseconds
+)
+
+// stamped is a transport whose connections stamp the requests.
+type stamped struct{ *http.Transport }
+
+func (s stamped) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set(sentHeader, unsent)
+	return s.Transport.RoundTrip(req)
+}
+
+type stampedConn struct{ net.Conn }
+
+func (c stampedConn) Write(p []byte) (int, error) {
+	now := fmt.Appendf(nil, "%019d", time.Now().UnixNano())
+	return c.Conn.Write(bytes.Replace(p, []byte(unsent), now, 1))
+}
+
+// A knock is a request to a doorLog.
+type knock struct{ sent, came, ended time.Time }
+
 // A doorLog is a site that stamps its requests, robots.txt included.
 type doorLog struct {
-	mu     sync.Mutex
 	robots string
 	takes  time.Duration
-	starts []time.Time
-	ends   []time.Time
+
+	mu     sync.Mutex
+	knocks []*knock
 }
 
 func (d *doorLog) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	nanoseconds, err := strconv.ParseInt(r.Header.Get(sentHeader), 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	k := &knock{sent: time.Unix(0, nanoseconds), came: time.Now()}
 	d.mu.Lock()
-	d.starts = append(d.starts, time.Now())
+	d.knocks = append(d.knocks, k)
 	d.mu.Unlock()
 	if r.URL.Path == "/robots.txt" {
 		_, _ = io.WriteString(w, d.robots)
 	}
 	time.Sleep(d.takes)
 	d.mu.Lock()
-	d.ends = append(d.ends, time.Now())
+	k.ended = time.Now()
 	d.mu.Unlock()
 }
 
-// gaps returns those between the requests or, with fromEnd, from the end of each to the next one.
+// gaps returns the longest that those between the requests can be: each from when a request was sent
+// or, with fromEnd, from its end, until the next one has come.
 func (d *doorLog) gaps(fromEnd bool) (gaps []time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for i := 1; i < len(d.starts); i++ {
-		since := d.starts[i-1]
+	slices.SortFunc(d.knocks, func(a, b *knock) int { return a.sent.Compare(b.sent) })
+	for i := 1; i < len(d.knocks); i++ {
+		since := d.knocks[i-1].sent
 		if fromEnd {
-			since = d.ends[i-1]
+			since = d.knocks[i-1].ended
 		}
-		gaps = append(gaps, d.starts[i].Sub(since))
+		gaps = append(gaps, d.knocks[i].came.Sub(since))
 	}
 	return gaps
 }
 
-// late is by how much later than it was sent a request may be stamped by a busy machine's server.
+// late is by how much later than it was stamped a busy machine may write a request.
 const late = 120 * time.Millisecond
 
 // begin starts a process that fetches pages.

@@ -18,6 +18,10 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
+// stuck is longer than a try takes on a busy machine: without a bound net/http goes on opening
+// connections until then.
+const stuck = 30 * time.Second
+
 // An h2Site is a server that speaks HTTP/2 and counts its connections.
 type h2Site struct {
 	*httptest.Server
@@ -72,7 +76,7 @@ func TestAHostIsAskedInItsOneSpelling(t *testing.T) {
 		t.Run(host, func(t *testing.T) {
 			site := newH2Site(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "page") })
 			log := &evidence.Recorder{}
-			client := &http.Client{Transport: site.polite(t, politeness.Config{Evidence: log}), Timeout: 4 * time.Second}
+			client := &http.Client{Transport: site.polite(t, politeness.Config{Evidence: log}), Timeout: stuck}
 			resp, err := client.Get("https://" + host + "/page")
 			if err != nil {
 				t.Fatalf("%v, after %d connections", err, site.opened.Load())
@@ -113,7 +117,7 @@ func TestARedirectToAnotherSpellingIsAskedInTheOne(t *testing.T) {
 			w.WriteHeader(http.StatusFound)
 		}
 	})
-	client := &http.Client{Transport: site.polite(t, politeness.Config{}), Timeout: 4 * time.Second}
+	client := &http.Client{Transport: site.polite(t, politeness.Config{}), Timeout: stuck}
 	for _, u := range []string{"https://any.example/", "https://moved.example/page"} {
 		resp, err := client.Get(u)
 		if err != nil {
@@ -136,6 +140,7 @@ func TestNoTryOpensMoreThanThreeConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	var opened atomic.Int64
+	served, hangUp := context.WithCancel(t.Context())
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for {
@@ -151,12 +156,15 @@ func TestNoTryOpensMoreThanThreeConnections(t *testing.T) {
 				opened.Add(1)
 				_, _ = io.WriteString(conn, "\x00\x00\x00\x04\x00\x00\x00\x00\x00"+ // SETTINGS
 					"\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00") // GOAWAY
-				time.Sleep(50 * time.Millisecond)
+				// Where the server hangs up, a client on a busy machine may not have read that yet.
+				context.AfterFunc(served, func() { conn.Close() })
+				_, _ = io.Copy(io.Discard, conn)
 			})
 		}
 	})
 	defer serving.Wait()
 	defer listener.Close()
+	defer hangUp()
 
 	log := &evidence.Recorder{}
 	cfg := politeness.Config{
@@ -168,7 +176,7 @@ func TestNoTryOpensMoreThanThreeConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = (&http.Client{Transport: polite, Timeout: 4 * time.Second}).Get("https://" + listener.Addr().String())
+	_, err = (&http.Client{Transport: polite, Timeout: stuck}).Get("https://" + listener.Addr().String())
 	if err == nil || !strings.Contains(err.Error(), "3 connections") {
 		t.Errorf("error: %v", err)
 	}
