@@ -22,6 +22,7 @@ type Server struct {
 	dir  string
 	args []string
 	cmd  *exec.Cmd
+	kept net.PacketConn // see freeAddr
 }
 
 // executable returns the path of the server: POLITENESS_REDIS_SERVER, such as that of another
@@ -68,18 +69,13 @@ func Run(args ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	addr, err := freeAddr()
+	s, port, err := newServer()
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "redistest")
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{Addr: addr.String(), dir: dir}
 	s.args = append([]string{
-		path, "--port", fmt.Sprint(addr.Port), "--bind", "127.0.0.1",
-		"--save", "", "--appendonly", "no", "--dir", dir, "--loglevel", "warning",
+		path, "--port", fmt.Sprint(port), "--bind", "127.0.0.1",
+		"--save", "", "--appendonly", "no", "--dir", s.dir, "--loglevel", "warning",
 	}, args...)
 	if err := s.Start(); err != nil {
 		s.Close()
@@ -99,20 +95,40 @@ func New(t testing.TB, args ...string) *Server {
 	return s
 }
 
+// newServer returns a Server on a free port of the loopback interface, with a folder and without a
+// command line.
+func newServer() (_ *Server, port int, err error) {
+	addr, kept, err := freeAddr()
+	if err != nil {
+		return nil, 0, err
+	}
+	dir, err := os.MkdirTemp("", "redistest")
+	if err != nil {
+		_ = kept.Close()
+		return nil, 0, err
+	}
+	return &Server{Addr: addr.String(), dir: dir, kept: kept}, addr.Port, nil
+}
+
 // freeAddr returns a free address of the loopback interface. Its port is none that a system gives
 // to connections, of which one could take it before the server does; nor is the port of its bus in
-// a cluster, 10,000 above.
-func freeAddr() (*net.TCPAddr, error) {
-	var err error
+// a cluster, 10,000 above. A server that is starting, or was killed, has no port, and another test
+// could get the same one. So each holds the UDP port of that number until kept is closed.
+func freeAddr() (_ *net.TCPAddr, kept net.PacketConn, err error) {
 	for range 100 {
-		port := 12_000 + rand.IntN(10_000)
-		var ln net.Listener
-		ln, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			return ln.Addr().(*net.TCPAddr), ln.Close()
+		addr := fmt.Sprintf("127.0.0.1:%d", 12_000+rand.IntN(10_000))
+		kept, err = net.ListenPacket("udp", addr)
+		if err != nil {
+			continue
 		}
+		var ln net.Listener
+		ln, err = net.Listen("tcp", addr)
+		if err == nil {
+			return ln.Addr().(*net.TCPAddr), kept, ln.Close()
+		}
+		_ = kept.Close()
 	}
-	return nil, err
+	return nil, nil, err
 }
 
 // Start starts the process again after a Kill: it is empty then.
@@ -165,5 +181,6 @@ func (s *Server) Close() {
 	if s.cmd != nil && s.cmd.Process != nil {
 		s.Kill()
 	}
+	_ = s.kept.Close()
 	_ = os.RemoveAll(s.dir)
 }

@@ -47,18 +47,14 @@ func runSentinel(master *Server, agree int) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	addr, err := freeAddr()
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "redistest")
+	s, ownPort, err := newServer()
 	if err != nil {
 		return nil, err
 	}
 	// A Sentinel writes what it learns into its file.
-	file := filepath.Join(dir, "sentinel.conf")
-	s := &Server{Addr: addr.String(), dir: dir, args: []string{path, file, "--sentinel"}}
-	text := fmt.Sprintf(conf, addr.Port, dir, SentinelName, host, port, agree)
+	file := filepath.Join(s.dir, "sentinel.conf")
+	s.args = []string{path, file, "--sentinel"}
+	text := fmt.Sprintf(conf, ownPort, s.dir, SentinelName, host, port, agree)
 	err = os.WriteFile(file, []byte(text), 0o600)
 	if err == nil {
 		err = s.Start()
