@@ -217,9 +217,10 @@ type Config struct {
 	// that can't be fetched. If the host refuses the connection for robots.txt, robots.txt is fetched
 	// only twice. Between two tries the crawl continues with other hosts. The crawl ends when only
 	// hosts are left that don't respond at all. If a host has served nothing yet, its refusals don't
-	// count as tries for a quarter of an hour. The default is 5. If Tries is more than 1, Retry of the
-	// Transport repeats none of the crawl's requests. If Tries is 1, only Retry repeats requests, and
-	// occupies a connection meanwhile.
+	// count as tries for a quarter of an hour. They count if the host's limiter knows that only this
+	// URL fails. The default is 5. If Tries is more than 1, Retry of the Transport repeats none of the
+	// crawl's requests. If Tries is 1, only Retry repeats requests, and occupies a connection
+	// meanwhile.
 	Tries int
 
 	// Traps decides about URLs that look like those of a trap. Examples are filters that combine,

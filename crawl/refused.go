@@ -140,6 +140,10 @@ func meaningOf(page *Page) rules.Meaning {
 	return rules.Success
 }
 
+// failsAlone reports whether the host's limiter knows that only this page fails. Nothing blocks the
+// host then, so only the tries of the page end its requests.
+func (p *Page) failsAlone() bool { return p.call != nil && p.call.Effect().Own }
+
 // A verdict decides about pages: each field lists the pages with one fate.
 type verdict struct {
 	done  []*Page // this is their answer
@@ -207,7 +211,7 @@ func (s *refusals) observe(page *Page, probe bool, tries int, now time.Time) ver
 		return v
 	}
 	over := false
-	isSpared := page.Response != nil && tries > 1 && s.isFresh(now)
+	isSpared := page.Response != nil && tries > 1 && s.isFresh(now) && !page.failsAlone()
 	if !page.good && !isSpared { // good is no URL of the Queue, and has no tries
 		page.request.Tries++
 		over = page.request.Tries >= tries

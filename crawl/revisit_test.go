@@ -513,3 +513,43 @@ func TestAHostWithoutSources(t *testing.T) {
 		}
 	})
 }
+
+// TestBrokenPagesAloneAreAskedForRarely: where nothing but pages that fail is due, each is asked for at
+// most Tries times whenever it is due. The crawl knows no page of the host then that it was served.
+func TestBrokenPagesAloneAreAskedForRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLiving(t)
+		paths := []string{"/a", "/b"}
+		var urls []string
+		for _, path := range paths {
+			l.answer(path, version(`"1"`, "the page "+path))
+			urls = append(urls, "https://example.com"+path)
+		}
+		time.AfterFunc(90*time.Minute, func() {
+			for _, path := range paths {
+				l.answer(path, status(http.StatusInternalServerError))
+			}
+		})
+		// At first other pages show the host's limiter that only these fail. Then these alone are due.
+		for i := range 5 {
+			path := fmt.Sprintf("/good/%d", i)
+			urls = append(urls, "https://example.com"+path)
+			began := time.Now()
+			l.answer(path, func(w http.ResponseWriter, req *http.Request) {
+				if time.Since(began) > 6*time.Hour {
+					w.Header().Set("Cache-Control", "max-age=864000")
+				}
+				version(`"1"`, "the page "+path)(w, req)
+			})
+		}
+		const hours = 24
+		l.rig.crawl.Watch = hours * time.Hour
+		ctx, cancel := context.WithTimeout(t.Context(), hours*time.Hour)
+		defer cancel()
+		l.rig.run(ctx, t, urls...)
+		const tries = 5
+		if most := hours * tries * len(urls); len(l.log) > most {
+			t.Errorf("%d requests in %d hours, want %d at most", len(l.log), hours, most)
+		}
+	})
+}
