@@ -143,6 +143,8 @@ func TestCases(t *testing.T) {
 			h.wantConditions(hour, `"x-gzip", "x"`, "")
 			h.answer(hour, 200, 2, 2, headers("ETag", `W/"x-gzip"`))
 			h.wantConditions(2*hour, `W/"x-gzip", W/"x"`, "")
+			h.answer(2*hour, 200, 3, 3, headers("ETag", `"x-br"`))
+			h.wantConditions(3*hour, `"x-br", "x"`, "")
 		}},
 		"8 a Last-Modified as young as the answer": {hourly, func(h *history) {
 			h.answer(0, 200, 1, 1, headers("Last-Modified", httpTime(-time.Second)))
@@ -170,6 +172,24 @@ func TestCases(t *testing.T) {
 			if h.page.ETag != `"1"` {
 				h.t.Errorf("the tag is %q", h.page.ETag)
 			}
+		}},
+		"10 an answer that the conditions may have led to: the next request has none": {hourly, func(h *history) {
+			for _, status := range []int{400, 412, 416, 428} {
+				h.answer(0, 200, 1, 1, headers("ETag", `"1"`, "Last-Modified", old))
+				h.answer(hour, status, 0, 0, headers())
+				h.wantChange("")
+				h.wantConditions(2*hour, "", "")
+				h.answer(2*hour, 200, 1, 1, headers("ETag", `"1"`, "Last-Modified", old))
+				h.wantChange(Same)
+				h.page = Page{}
+			}
+		}},
+		"5 a 304 whose Last-Modified is the time of the response": {hourly, func(h *history) {
+			h.answer(0, 200, 1, 1, headers("Last-Modified", old))
+			h.answer(hour, 304, 0, 0, headers("Last-Modified", httpTime(hour)))
+			h.wantConditions(2*hour, "", old)
+			h.answer(2*hour, 304, 0, 0, headers("Last-Modified", httpTime(0)))
+			h.wantConditions(3*hour, "", httpTime(0))
 		}},
 		"14 for ever 304": {hourly, func(h *history) {
 			h.answer(0, 200, 1, 1, headers("ETag", `"1"`))

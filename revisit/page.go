@@ -64,10 +64,12 @@ func (p Page) Conditions(h http.Header, now time.Time) bool {
 
 // alternatives returns the list of tags for the version with the tag etag. Apache adds "-gzip" to
 // the tag of a compressed response, but compares with the tag without it. So only a list of both
-// gets a 304 (its bug 45023).
+// gets a 304 (its bug 45023). Its modules for other codings do the same.
 func alternatives(etag string) string {
-	if plain, ok := strings.CutSuffix(etag, `-gzip"`); ok {
-		return etag + ", " + plain + `"`
+	for _, coding := range [...]string{"gzip", "br", "deflate", "zstd"} {
+		if plain, ok := strings.CutSuffix(etag, "-"+coding+`"`); ok {
+			return etag + ", " + plain + `"`
+		}
 	}
 	return etag
 }

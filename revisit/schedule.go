@@ -129,6 +129,17 @@ func (a *Answer) isVersion() bool {
 	return isWhole(a.Status) || a.Status == http.StatusNotModified && a.Conditional
 }
 
+// mayBlameConditions reports whether the conditions of a request may have led to the status, such as
+// a 400 for a date that the server can't read. With them the page would be lost.
+func mayBlameConditions(status int) bool {
+	switch status {
+	case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusConflict,
+		http.StatusUnprocessableEntity, http.StatusPreconditionRequired, http.StatusRequestHeaderFieldsTooLarge:
+		return true
+	}
+	return status >= http.StatusLengthRequired && status <= http.StatusExpectationFailed // 411 to 417
+}
+
 // Next is the whole rule, a pure step. The parameter p is the memory of the page, and the zero Page
 // if there is none. a is a response. The result next is the new memory, c is the change, and due is
 // the time of the next fetch. The zero time means never, unless a sitemap or feed reports that the
@@ -150,6 +161,11 @@ func (s Schedule) Next(p Page, a Answer) (next Page, c Change, due time.Time) {
 		c = next.moved()
 	case http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect:
 		next.elsewhere(p, a, now)
+	default:
+		if a.Conditional && mayBlameConditions(a.Status) {
+			next.ETag = "" // the next request is for the whole page
+			next.LastModified = ""
+		}
 	}
 	if next.Changed.IsZero() {
 		next.Changed = now.Add(-presumed)
@@ -263,9 +279,12 @@ func (p *Page) unchanged(a Answer) Change {
 	if tag := validator(a.Header, "Etag", mostETag); tag != "" {
 		p.ETag = tag
 	}
-	if modified := validator(a.Header, "Last-Modified", mostLastModified); modified != "" {
+	// The time of the response is no date of the page. The date that the server has just confirmed
+	// still is.
+	_, isDate := modifiedBy(a, dateOf(a))
+	modified := validator(a.Header, "Last-Modified", mostLastModified)
+	if modified != "" && (isDate || p.ETag != "") {
 		p.LastModified = modified
-		p.dropClock(a, dateOf(a))
 	}
 	if _, ok := caching.Lifetime(a.Header); ok {
 		p.Life = lifetime(a.Header)

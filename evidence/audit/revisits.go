@@ -56,7 +56,7 @@ func (x *exchange) learn(d *evidence.Decision) {
 	x.bytes = uint32(min(max(d.Bytes, 0), math.MaxUint32))
 	isCut := d.Err != ""
 	switch status := d.Status; {
-	case isCut:
+	case isCut, d.Refused != "": // which is no version of the page
 	case status == 200 || status == 203:
 		x.flags |= version
 		if isValidated(d) {
@@ -66,7 +66,16 @@ func (x *exchange) learn(d *evidence.Decision) {
 		x.flags |= unchanged
 	case status == 304 || status == 404 || status == 410 || status == 301 || status == 308:
 		x.flags |= outdates
+	case x.has(conditional) && mayBlameConditions(status):
+		x.flags |= outdates
 	}
+}
+
+// mayBlameConditions reports whether a status may be about the conditions of the request, so that
+// the next one has none.
+func mayBlameConditions(status int) bool {
+	about := []int{400, 405, 406, 409, 422, 428, 431}
+	return slices.Contains(about, status) || status >= 411 && status <= 417 || status/100 == 5
 }
 
 // isValidated reports whether the response d has a validator that the next request can send back.
@@ -93,8 +102,9 @@ func isPrintable(tag string) bool {
 
 // A memory is the knowledge of one page from the responses so far.
 type memory struct {
-	// base is the last answer to a request that came due, or else the first answer of all. Others are
-	// those of requests that promised nothing, such as ones by another program.
+	// base is the last answer to a request that came due, or else the first answer of all, but for
+	// proofs. Others are those of requests that promised nothing, such as ones by another program.
+	// It may be nil.
 	base      *exchange
 	whole     int64 // time of the last 200
 	served    int64 // time of the last answer that shows that the host serves us
@@ -184,7 +194,8 @@ func (h *host) remember(pages map[uint64]*memory, x *exchange) {
 		m.validated = x.has(validated)
 		m.outdated = false
 	}
-	if m.base == nil || x.due != 0 {
+	isFirst := m.base == nil && !x.has(proof) // who asks for a proof doesn't remember its answer
+	if isFirst || x.due != 0 {
 		m.base = x
 	}
 }
@@ -224,7 +235,7 @@ func (h *host) promised(m *memory, x *exchange) {
 		a.violation(BrokenRevisit, h.report.Host, detail, a.place(x))
 	case x.page == 0:
 		a.openEnded(dueKept, unclearPage)
-	case m == nil:
+	case m == nil || m.base == nil:
 		a.openEnded(dueKept, hadBefore)
 	case due < m.base.answered:
 		a.openEnded(dueKept, otherAsker)

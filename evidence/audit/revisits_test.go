@@ -130,6 +130,17 @@ func TestRevisits(t *testing.T) {
 				}
 			}
 		}},
+		// Its asker, which has no memory of the page, isn't bound by the freshness of the answer.
+		{"the first visit was a proof", leftOpen, func(f *forger) {
+			second := f.again("/daily", 0).Time
+			for i := range f.ds {
+				d := &f.ds[i]
+				if d.Time.Before(second) && strings.HasSuffix(d.URL, "/daily") {
+					d.Proof = d.Type == evidence.Started
+					d.Fresh *= 100
+				}
+			}
+		}},
 		{"the first visits withheld", leftOpen, func(f *forger) {
 			first := f.ds[0]
 			cut := f.again("/daily", 0).Time
