@@ -66,19 +66,34 @@ func (r *run) condition(page *Page, req *http.Request) *http.Request {
 			page.recall.ownTerms = true
 		}
 	}
+	page.recall.memory, _ = pageOf(page.request.State)
 	if page.recall.ownTerms || page.otherMethod {
 		return req
 	}
-	page.recall.memory, _ = pageOf(page.request.State)
 	now := time.Now()
 	page.recall.conditional = page.recall.memory.Conditions(req.Header, now)
 	due := page.recall.memory.Earliest
-	// A page that is fetched as a proof that the host serves again has no due time.
-	isPromised := !page.good && !due.IsZero() && !due.After(now) && !r.c.cfg.Revisit.IgnoreFresh
-	if !isPromised {
+	if due.IsZero() || due.After(now) || !r.promises(page) {
 		return req
 	}
 	return req.WithContext(hostlimit.WithDue(req.Context(), due))
+}
+
+// promises reports whether the log may have the due time of the page that is fetched now.
+func (r *run) promises(page *Page) bool {
+	memory := page.recall.memory
+	least := r.c.cfg.Revisit.Min
+	// If the last response isn't remembered, because its visit failed, for example, Earliest is later
+	// by Min and more. Validators of that response aren't sent back.
+	usual := max(least, memory.Life)
+	isBehind := memory.Earliest.Sub(memory.Visited) > usual+least/2
+	switch {
+	case page.good: // it is fetched as a proof that the host serves again
+		return false
+	case isBehind && !page.recall.conditional:
+		return false
+	}
+	return !r.c.cfg.Revisit.IgnoreFresh
 }
 
 // errUnasked is the reason if a page is Failed because of a 304 without a condition.
@@ -103,6 +118,10 @@ func (r *run) learn(p *Page) {
 	}
 	p.recall.next, p.Change, _ = r.c.cfg.Revisit.Next(p.recall.memory, a)
 	p.recall.isLearned = true
+	if a.Conditional && a.Status/100 == 5 && p.failsAlone() {
+		p.recall.next.ETag = "" // the server may fail because of the conditions
+		p.recall.next.LastModified = ""
+	}
 	if p.Change != "" {
 		p.Since = p.recall.memory.Visited
 	}

@@ -381,6 +381,119 @@ func TestAProofIsNoRepeat(t *testing.T) {
 	})
 }
 
+// proved ends sink, and fails unless the judge proves its log.
+func proved(t *testing.T, sink *evidence.Log, log *bytes.Buffer) {
+	t.Helper()
+	if err := sink.Close(); err != nil {
+		t.Fatal(err)
+	}
+	report, err := audit.Check(log)
+	if err != nil || !report.OK() {
+		t.Fatalf("the log isn't proved: %v\n%v", err, report)
+	}
+}
+
+// TestServersThatFailAtConditions: a page whose server answers conditions with an error is asked for
+// whole the next time, so that its changes are found. The judge doesn't miss the conditions.
+func TestServersThatFailAtConditions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLiving(t)
+		var log bytes.Buffer
+		sink, err := evidence.NewLog(&log, evidence.LogConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.rig.politeness.Evidence = sink
+		l.rig.crawl.Watch = 8 * time.Hour
+		began := time.Now()
+		urls := []string{"https://example.com/well"}
+		l.answer("/well", version(`"1"`, "it never changes"))
+		for _, code := range []int{400, 412, 500} {
+			path := fmt.Sprintf("/%d", code)
+			urls = append(urls, "https://example.com"+path)
+			l.answer(path, func(w http.ResponseWriter, req *http.Request) {
+				if req.Header.Get("If-None-Match") != "" {
+					w.WriteHeader(code)
+					return
+				}
+				text := "the first text of " + path
+				if time.Since(began) > 30*time.Minute {
+					text = "the second text of " + path
+				}
+				version(`"1"`, text)(w, req)
+			})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Hour)
+		defer cancel()
+		l.rig.run(ctx, t, urls...)
+		for _, path := range []string{"/400", "/412", "/500"} {
+			if !slices.Contains(l.told, "changed "+path) {
+				t.Errorf("the change of %s wasn't found: %q", path, l.told)
+			}
+		}
+		proved(t, sink, &log)
+	})
+}
+
+// TestAFailedVisitPromisesNothing: what a visit has lost isn't remembered, nor its validators. The judge
+// knows only that the response had some.
+func TestAFailedVisitPromisesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLiving(t)
+		var log bytes.Buffer
+		sink, err := evidence.NewLog(&log, evidence.LogConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.rig.politeness.Evidence = sink
+		l.rig.crawl.Watch = 2 * time.Hour
+		told := 0
+		l.rig.crawl.Visit = func(_ context.Context, p *crawl.Page) error {
+			told++
+			if told == 2 {
+				return errors.New("the disk is full")
+			}
+			return nil
+		}
+		l.answer("/", page("first"))
+		time.AfterFunc(30*time.Minute, func() { l.answer("/", version(`"2"`, "second")) })
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Hour)
+		defer cancel()
+		l.rig.run(ctx, t, "https://example.com/")
+		l.wants("in four hours", "/ 200, / 200, / 200, / 304", "")
+		proved(t, sink, &log)
+	})
+}
+
+// TestPreparedRequestsRemember: a page that Prepare asks for by another method, or with conditions of
+// its own, is new once, and gone when it is.
+func TestPreparedRequestsRemember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLiving(t)
+		l.rig.crawl.Watch = 2 * time.Hour
+		l.rig.crawl.Prepare = func(r crawl.Request, req *http.Request) error {
+			switch req.URL.Path {
+			case "/head":
+				req.Method = http.MethodHead
+			case "/range":
+				req.Header.Set("Range", "bytes=0-99")
+			}
+			return nil
+		}
+		l.answer("/head", page("a page"))
+		l.answer("/range", page("another page"))
+		time.AfterFunc(150*time.Minute, func() {
+			l.answer("/head", status(http.StatusNotFound))
+			l.answer("/range", status(http.StatusGone))
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Hour)
+		defer cancel()
+		l.rig.run(ctx, t, "https://example.com/head", "https://example.com/range")
+		l.wants("in four hours", "/head 200, /head 200, /head 200, /head 404, /range 200, /range 200, /range 200, /range 410",
+			"gone /head, gone /range, new /head, new /range")
+	})
+}
+
 // TestAPartIsNoVersion: of a body that is cut off nothing is remembered, so the next request has the old
 // conditions.
 func TestAPartIsNoVersion(t *testing.T) {
