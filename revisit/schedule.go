@@ -129,8 +129,8 @@ func (a *Answer) isVersion() bool {
 	return isWhole(a.Status) || a.Status == http.StatusNotModified && a.Conditional
 }
 
-// mayBlameConditions reports whether the conditions of a request may have led to the status, such as
-// a 400 for a date that the server can't read. With them the page would be lost.
+// mayBlameConditions reports whether the conditions of a request may have led to the status, such
+// as a 400 for a date that the server can't read. With them the page would be lost.
 func mayBlameConditions(status int) bool {
 	switch status {
 	case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusConflict,
