@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/go-politeness/politeness"
@@ -217,7 +216,7 @@ func (r *run) putOff(fl *flight, at time.Time, err error) {
 	h := fl.h
 	now := time.Now()
 	outcome := Refused
-	tries := r.c.cfg.Tries
+	isOver := false
 	tooFar := at.Sub(now) > r.c.cfg.Patience
 	rule := byRule(err)
 	switch {
@@ -231,12 +230,14 @@ func (r *run) putOff(fl *flight, at time.Time, err error) {
 		h.refusals.pause(at)
 	case errors.Is(err, politeness.ErrUnreachable):
 		outcome = Unreachable
-		tries = r.noRobots(h, at, err)
+		isOver = h.bar(fl.request.URL, at, err, r.c.cfg.Tries)
 	}
-	tooOften := h.unreachable >= tries
-	if !r.stopped && (tooOften || tooFar || forGood(err)) {
-		h.at = now // its other URLs have this outcome, too
+	if !r.stopped && (isOver || tooFar || forGood(err)) {
+		h.at = now // the other URLs of its origin have this outcome, too
 		r.noPage(fl, outcome, err)
+		return
+	}
+	if outcome == Unreachable && !r.stopped && r.letOthersGo(fl, at) {
 		return
 	}
 	// If the host has several slots, another flight may have learned of a later time. If at has
@@ -266,30 +267,6 @@ func reasonOf(err error) string {
 		return printable.Clipped(refused.Err.Error(), most)
 	}
 	return err.Error()
-}
-
-// noRobots notes that robots.txt of h can't be fetched, with err, and isn't asked for before at. It
-// returns the number of tries after which the host is given up.
-func (r *run) noRobots(h *host, at time.Time, err error) int {
-	if !at.Equal(h.robotsAt) { // else other pages have waited for this fetch
-		h.unreachable++
-	}
-	h.robotsAt = at
-	// If connections are refused, no server runs. The second try is for a server that was
-	// restarted.
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		h.dead = true
-		return min(r.c.cfg.Tries, 2)
-	}
-	h.dead = h.unreachable > 1 && isSilent(err)
-	return r.c.cfg.Tries
-}
-
-// isSilent reports whether err is that of the network, or of a server that takes too long.
-func isSilent(err error) bool {
-	var refused *politeness.Error
-	var network net.Error
-	return errors.As(err, &refused) && (errors.As(refused.Err, &network) || refused.Timeout())
 }
 
 // forGood reports whether err is of a host that can't be reached the next time either.

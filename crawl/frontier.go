@@ -98,11 +98,11 @@ type host struct {
 
 	slots       int // most flights
 	flights     int
-	probes      int       // flights that were taken alone
-	robotsAsked bool      // its robots.txt has been asked for
-	unreachable int       // times in a row that its robots.txt couldn't be fetched
-	robotsAt    time.Time // when robots.txt may be asked for again
-	dead        bool      // it didn't answer at all the last time, see putOff
+	probes      int               // flights that were taken alone
+	robotsAsked bool              // its robots.txt has been asked for
+	barred      map[string]barred // by origin; nil: none was
+	reached     string            // origin whose robots.txt was fetched last
+	barredURLs  int               // number of its sleepers that are of barred origins
 
 	refusals refusals
 	answers  tally
@@ -168,7 +168,7 @@ type flight struct {
 	startedAt time.Time
 	gapEnds   time.Time // host.at by its start
 
-	alive  bool   // robots.txt was fetched, so the host isn't dead
+	alive  bool   // robots.txt was fetched, so its origin isn't barred
 	hand   string // cause of a block by an operator, see handBlock; empty: none, or not known
 	began  time.Time
 	pace   int           // of the host, when it was taken
@@ -507,8 +507,7 @@ func (f *frontier) finish(fl *flight, took time.Duration) {
 		h.probes--
 	}
 	if fl.alive {
-		h.unreachable = 0
-		h.dead = false
+		h.reach(fl.request.URL)
 	}
 	// A quick robots.txt proves nothing: it may come from a cache. A slow one comes from the host.
 	isPage := took > 0 && !fl.first

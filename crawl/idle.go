@@ -28,7 +28,7 @@ func (r *run) endWaits(now time.Time) {
 			overBudget = h.tooLate
 		case hasDeadline && !at.Before(deadline):
 			late = append(late, h)
-		case h.dead || h.refusals.dead(now) || h.refusals.closed(at, r.c.cfg.Patience, r.c.cfg.Tries):
+		case r.isDead(h) || h.refusals.dead(now) || h.refusals.closed(at, r.c.cfg.Patience, r.c.cfg.Tries):
 			dead[h] = now
 		default:
 			return // this one keeps the crawl, and the others have another try meanwhile
@@ -48,11 +48,26 @@ func (r *run) endWaits(now time.Time) {
 	}
 }
 
+// isDead reports whether h has only URLs of origins that haven't answered.
+func (r *run) isDead(h *host) bool {
+	if !h.isDead() {
+		return false
+	}
+	for i := range r.asleep {
+		req := &r.asleep[i].request
+		if req.Host == h.key && !h.isOfDead(req) {
+			return false
+		}
+	}
+	return true
+}
+
 // giveUpDead moves dead hosts up to now: the next step of each gives its URLs up.
 func (r *run) giveUpDead(dead map[*host]time.Time, now time.Time) {
 	for h := range dead {
-		h.unreachable = r.c.cfg.Tries // for putOff
-		if !h.dead {
+		if r.isDead(h) {
+			h.giveUpDead(r.c.cfg.Tries) // for putOff
+		} else {
 			h.close() // for tooLong
 		}
 	}
@@ -62,8 +77,9 @@ func (r *run) giveUpDead(dead map[*host]time.Time, now time.Time) {
 	r.asleep = nil
 	for _, s := range asleep {
 		h := r.host(s.request.Host)
-		if _, ok := dead[h]; ok {
-			r.frontier.back(h, s.request)
+		_, isDead := dead[h]
+		if isDead && (h.closed != nil || h.isOfDead(&s.request)) {
+			r.awake(s)
 			continue
 		}
 		r.asleep.push(s)

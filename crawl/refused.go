@@ -841,7 +841,7 @@ func (r *run) apply(h *host, v verdict) {
 		r.frontier.back(h, page.request)
 	}
 	for _, page := range v.later {
-		r.sleep(h, page.request, v.rest)
+		r.rest(h, page.request, v.rest)
 	}
 }
 
@@ -856,22 +856,41 @@ func (r *run) dropKept(v verdict) {
 	}
 }
 
-// sleep has a request of h come back after the given rest. If that is 0, it doubles with the tries
+// rest has a request of h come back after the given rest. If that is 0, it doubles with the tries
 // of the request.
-func (r *run) sleep(h *host, req Request, rest time.Duration) {
-	now := time.Now()
+func (r *run) rest(h *host, req Request, rest time.Duration) {
 	doubled := min(max(0, req.Tries-2), doublings) // two refusals come before the first wait
-	at := now.Add(cmp.Or(rest, retryAfter<<doubled))
-	r.asleep.push(sleeper{at, req})
-	if !h.wakes.After(now) || at.Before(h.wakes) {
-		h.wakes = at
+	at := time.Now().Add(cmp.Or(rest, retryAfter<<doubled))
+	r.sleep(h, sleeper{at: at, request: req})
+}
+
+// sleep has the request of s come back to h at its time.
+func (r *run) sleep(h *host, s sleeper) {
+	r.asleep.push(s)
+	if s.isBarred {
+		h.barredURLs++
 	}
+	if !h.wakes.After(time.Now()) || s.at.Before(h.wakes) {
+		h.wakes = s.at
+	}
+}
+
+// awake gives the request of s back to its host.
+func (r *run) awake(s sleeper) {
+	h := r.host(s.request.Host)
+	if !s.isBarred {
+		r.frontier.back(h, s.request)
+		return
+	}
+	h.barredURLs--
+	h.append(s.request) // behind those of origins that can be reached
+	r.frontier.put(h)
 }
 
 // settle decides over the pages that wait in h.refusals, where h has nothing else to ask for.
 func (r *run) settle(h *host) {
 	waiting := h.refusals.size()
-	if waiting == 0 || waiting != h.open-len(h.aside) || r.stopped {
+	if waiting == 0 || waiting != h.open-len(h.aside)-h.barredURLs || r.stopped {
 		return
 	}
 	if h.flights > 0 || h.more || h.wanted {

@@ -84,10 +84,11 @@ type run struct {
 	warnings []string // for the next Progress
 }
 
-// A sleeper is a request that comes back at its own time, see verdict.later.
+// A sleeper is a request that comes back at its own time, see verdict.later and letOthersGo.
 type sleeper struct {
-	at      time.Time
-	request Request
+	at       time.Time
+	request  Request
+	isBarred bool // its origin's robots.txt couldn't be fetched
 }
 
 func (s sleeper) Before(o sleeper) bool { return s.at.Before(o.at) }
@@ -292,8 +293,7 @@ func (r *run) launch(now time.Time) time.Duration {
 // wake gives the sleepers back to their hosts when their time has come.
 func (r *run) wake(now time.Time) {
 	for len(r.asleep) > 0 && !r.asleep[0].at.After(now) {
-		s := r.asleep.pop()
-		r.frontier.back(r.host(s.request.Host), s.request)
+		r.awake(r.asleep.pop())
 	}
 }
 
@@ -406,7 +406,7 @@ func (r *run) enough(fl *flight) bool {
 		return false
 	}
 	visited := r.pages[h.key]
-	underWay := h.open - len(h.urls) - len(h.aside)
+	underWay := h.open - len(h.urls) - len(h.aside) - h.barredURLs
 	if visited+underWay <= limit {
 		return false
 	}
@@ -824,6 +824,9 @@ func (r *run) waitOf(h *host, now time.Time) (w WaitingHost, ok bool) {
 	case !hasNext && h.wakes.After(now): // all that it has sleeps, after a refusal
 		w.Until = h.wakes
 		w.Why = h.refusals.String()
+		if h.refusals.row == 0 {
+			w.Why = cmp.Or(h.whyBarred(), w.Why)
+		}
 	case !hasNext: // its URLs are in flight, being visited, or wanted from the Queue
 		return w, false
 	case h.at.After(now): // also behind pages in flight

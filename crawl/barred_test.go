@@ -1,0 +1,155 @@
+package crawl_test
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/crawl"
+)
+
+// TestABarredOriginHoldsUpNoOther: a site is had at once although each second link of its pages leads
+// to an origin that can't be reached. The links to that origin are given up as they are where all of a
+// host can't be reached.
+func TestABarredOriginHoldsUpNoOther(t *testing.T) {
+	const pages = 100
+	noTLS := tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}
+	for name, tt := range map[string]struct {
+		lives, barred string
+		err           error // nil: robots.txt has status 503
+		bySite        bool
+		start         []string
+	}{
+		"no TLS":               {lives: "http://example.com", barred: "https://example.com", err: noTLS},
+		"no server of TLS":     {lives: "http://example.com", barred: "https://example.com", err: errRefusedConnection},
+		"no server of http":    {lives: "https://example.com", barred: "http://example.com", err: errRefusedConnection},
+		"another error":        {lives: "https://example.com", barred: "http://example.com", err: errors.New("reset")},
+		"status 503":           {lives: "https://example.com", barred: "http://example.com"},
+		"a name of the site":   {lives: "https://www.example.com", barred: "https://old.example.com", err: errRefusedConnection, bySite: true},
+		"a name with no TLS":   {lives: "https://www.example.com", barred: "https://old.example.com", err: noTLS, bySite: true},
+		"the barred one first": {lives: "http://example.com", barred: "https://example.com", err: noTLS, start: []string{"https://example.com/"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				r.crawl.Follow = crawl.Everywhere
+				if tt.bySite {
+					r.politeness.HostKey = politeness.BySite
+				}
+				var asked atomic.Int64
+				r.politeness.Base = roundTripper(func(req *http.Request) (*http.Response, error) {
+					if req.URL.Scheme+"://"+req.URL.Host == tt.barred {
+						asked.Add(1)
+						if tt.err != nil {
+							return nil, tt.err
+						}
+					}
+					return r.Web.RoundTrip(req)
+				})
+				r.Site(tt.barred).RobotsStatus(http.StatusServiceUnavailable)
+				r.Site(tt.lives).Handle("/", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+					var b strings.Builder
+					if req.URL.Path == "/" {
+						for i := range pages {
+							fmt.Fprintf(&b, "<a href=%s/p/%d>x</a><a href=%s/p/%d>x</a>", tt.barred, i, tt.lives, i)
+						}
+					}
+					ownPage(b.String())(w, req)
+				}))
+				began := time.Now()
+				var last time.Duration
+				r.crawl.Done = func(r crawl.Result) {
+					if r.Outcome == crawl.Visited {
+						last = time.Since(began)
+					}
+				}
+				s := r.run(t.Context(), t, append(tt.start, tt.lives+"/")...)
+				gone := pages + len(tt.start)
+				wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: pages + 1, crawl.Unreachable: gone})
+				if last > time.Minute {
+					t.Errorf("the last page was visited after %v", last)
+				}
+				if s.Elapsed > time.Hour || asked.Load() > 40 {
+					t.Errorf("the crawl took %v, and asked the barred origin %d times", s.Elapsed, asked.Load())
+				}
+				t.Logf("the last page after %v, the end after %v; %d requests to the barred origin", last, s.Elapsed, asked.Load())
+			})
+		})
+	}
+}
+
+// TestABarredOriginComesBack: the URLs of an origin whose robots.txt can't be fetched for a while are
+// fetched later.
+func TestABarredOriginComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.crawl.Follow = crawl.Everywhere
+		began := time.Now()
+		r.politeness.Base = roundTripper(func(req *http.Request) (*http.Response, error) {
+			if req.URL.Scheme == "https" && time.Since(began) < 7*time.Minute {
+				return nil, errors.New("reset")
+			}
+			return r.Web.RoundTrip(req)
+		})
+		var b strings.Builder
+		const pages = 40
+		for i := range pages {
+			fmt.Fprintf(&b, "<a href=https://example.com/p/%d>x</a><a href=/p/%d>x</a>", i, i)
+		}
+		r.Site("https://example.com").Handle("/", ownPage(""))
+		r.Site("http://example.com").Handle("/", ownPage(b.String()))
+		s := r.run(t.Context(), t, "http://example.com/")
+		if s.Visited() != 2*pages+1 || s.Elapsed > 20*time.Minute {
+			t.Errorf("%v", s)
+		}
+	})
+}
+
+// TestManyBarredOrigins: a site has names without end that can't be reached. Its own pages are had all
+// the same, as many as are wanted, and the crawl ends.
+func TestManyBarredOrigins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const (
+			names = 600
+			pages = 60
+			most  = 50
+		)
+		r := newRig()
+		r.crawl.Follow = crawl.Everywhere
+		r.crawl.MaxPagesPerHost = most
+		r.politeness.HostKey = politeness.BySite
+		r.politeness.Base = roundTripper(func(req *http.Request) (*http.Response, error) {
+			if req.URL.Host != "www.example.com" {
+				return nil, errors.New("reset")
+			}
+			return r.Web.RoundTrip(req)
+		})
+		var b strings.Builder
+		for i := range names {
+			fmt.Fprintf(&b, "<a href=https://n%d.example.com/>x</a>", i)
+			if i < pages {
+				fmt.Fprintf(&b, "<a href=/p/%s>x</a>", letter(fmt.Sprint(i)))
+			}
+		}
+		r.Site("https://www.example.com").Handle("/", ownPage(b.String()))
+		began := time.Now()
+		var last time.Duration
+		r.crawl.Done = func(r crawl.Result) {
+			if r.Outcome == crawl.Visited {
+				last = time.Since(began)
+			}
+		}
+		s := r.run(t.Context(), t, "https://www.example.com/")
+		if s.Visited() != most || last > 10*time.Minute {
+			t.Errorf("the last page came after %v: %v", last, s)
+		}
+		t.Logf("the last page came after %v: %v", last, s)
+	})
+}
