@@ -411,6 +411,7 @@ func TestValidate(t *testing.T) {
 		{Min: hour, Max: hour}:               true,
 		{Min: 60 * day}:                      true,
 		{Min: 3600}:                          false,
+		{Min: 900 * time.Millisecond}:        false,
 		{Min: -hour}:                         false,
 		{Min: hour, Max: -1}:                 false,
 		{Min: hour, Max: time.Minute}:        false,

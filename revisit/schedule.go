@@ -65,8 +65,10 @@ func (s Schedule) Validate() error {
 	switch {
 	case s.Min < 0 || s.Max < 0:
 		return errors.New("revisit: Min and Max can't be negative")
-	case s.Min > 0 && s.Min < time.Second:
+	case s.Min > 0 && s.Min < time.Millisecond: // a number of seconds without its unit
 		return fmt.Errorf("revisit: Min is %v: was %ds meant?", s.Min, s.Min.Nanoseconds())
+	case s.Min > 0 && s.Min < time.Second:
+		return fmt.Errorf("revisit: Min is %v, and must be a second at least", s.Min)
 	case s.Min == 0 && s != Schedule{}:
 		return errors.New("revisit: without Min no page is asked for again")
 	case s.Max > 0 && s.Max < s.Min:

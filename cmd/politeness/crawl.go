@@ -535,7 +535,7 @@ func (l *lister) discover(ctx context.Context, url string) iter.Seq[crawl.Reques
 // entries yields what the sitemaps and feeds list that are read with the host home.
 func (l *lister) entries(ctx context.Context, url, home string) iter.Seq2[sitemap.Entry, error] {
 	return func(yield func(sitemap.Entry, error) bool) {
-		for e, err := range l.finder.Read(ctx, l.sources[home]...) {
+		for e, err := range l.finder.Read(ctx, l.further(ctx, url, home)...) {
 			if !yield(e, err) {
 				return
 			}
@@ -549,6 +549,29 @@ func (l *lister) entries(ctx context.Context, url, home string) iter.Seq2[sitema
 			}
 		}
 	}
+}
+
+// further returns the sources of the host home that aren't among the sitemaps of the site of url,
+// or they would be read twice.
+func (l *lister) further(ctx context.Context, url, home string) []string {
+	sources := l.sources[home]
+	if !l.sitemaps || len(sources) == 0 {
+		return sources
+	}
+	named, err := l.finder.Transport.Sitemaps(ctx, url)
+	if err != nil {
+		return sources
+	}
+	isNamed := make(map[string]bool)
+	for _, name := range named {
+		if to, err := crawl.Normalize(name); err == nil {
+			isNamed[to] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(sources), func(source string) bool {
+		to, err := crawl.Normalize(source)
+		return err == nil && isNamed[to]
+	})
 }
 
 // list yields the pages of the host of a URL that its sitemaps list, until yield returns false.

@@ -55,6 +55,9 @@ func (e *every) Set(s string) error {
 	if err != nil {
 		return err
 	}
+	if from < leastEvery {
+		return fmt.Errorf("pages are fetched again after %v at the earliest", leastEvery)
+	}
 	// Runs that cron starts each day aren't equally long. So pages are due after nine tenths of the
 	// time, and a run waits for what comes due within the last tenth.
 	e.schedule.Min = from - from/10
@@ -65,10 +68,16 @@ func (e *every) Set(s string) error {
 		if err != nil {
 			return err
 		}
+		if to < from {
+			return fmt.Errorf("of %s the second time is the longer one, as in 1h-30d", s)
+		}
 		e.schedule.Max = to
 	}
 	return e.schedule.Validate()
 }
+
+// leastEvery is the least time of -every.
+const leastEvery = 2 * time.Second
 
 // parseDays parses a duration that may be of days.
 func parseDays(s string) (time.Duration, error) {

@@ -183,17 +183,35 @@ func TestIgnoredTextIsNoChange(t *testing.T) {
 	}
 }
 
+// TestASourceIsReadOnce, though robots.txt names it as well.
+func TestASourceIsReadOnce(t *testing.T) {
+	t.Parallel()
+	s := newEdited(t, "/listed")
+	s.Handle("/feed.xml", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, "<urlset><url><loc>%s/listed</loc></url></urlset>", s.URL)
+	})
+	s.Handle("GET /robots.txt", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, "Sitemap: %s/feed.xml\n", s.URL)
+	})
+	polite(t, nil, "crawl", "-agent", agent, "-delay", "10ms", "-q", "-depth", "0", "-sitemaps",
+		"-source", s.URL+"/feed.xml#now", s.URL+"/front").expect(t, 0, "/listed", "")
+	if reads := len(s.Visits("/feed.xml")); reads != 1 {
+		t.Errorf("it was read %d times", reads)
+	}
+}
+
 // TestFlagsOfEvery: what can't be meant is said.
 func TestFlagsOfEvery(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
-		"-every needs -state":         {"-every", "1d"},
-		"write it as 1d":              {"-every", "daily", "-state", "x"},
-		"-watch waits for":            {"-watch"},
-		"-ignore-text is for":         {"-ignore-text", "x"},
-		"-ignore-fresh is for":        {"-ignore-fresh"},
-		"Max (1h0m0s) is shorter":     {"-every", "1d-1h", "-state", "x"},
-		"begins with https:// or htt": {"-source", "example.com"},
+		"-every needs -state":           {"-every", "1d"},
+		"write it as 1d":                {"-every", "daily", "-state", "x"},
+		"-watch waits for":              {"-watch"},
+		"-ignore-text is for":           {"-ignore-text", "x"},
+		"-ignore-fresh is for":          {"-ignore-fresh"},
+		"the second time is the longer": {"-every", "1d-1h", "-state", "x"},
+		"after 2s at the earliest":      {"-every", "1s", "-state", "x"},
+		"begins with https:// or htt":   {"-source", "example.com"},
 	} {
 		all := append([]string{"crawl", "-agent", agent}, args...)
 		polite(t, nil, append(all, "https://example.com/")...).expect(t, 2, "", want)
