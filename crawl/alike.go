@@ -20,38 +20,69 @@ type saying struct {
 	text   uint64 // see wordsOf; 0 for a redirect
 }
 
+// The rows that responses share which are no pages, by other words than their text. No status is
+// as small as that of noPage.
+var (
+	noPage = saying{status: -1}
+	gone   = saying{status: http.StatusNotFound}
+)
+
+// hasText reports whether s is of a page that its text identifies.
+func (s saying) hasText() bool { return s.status == http.StatusOK }
+
+// row returns the saying that s shares with a row of responses that may be a wall. All that isn't a
+// page is one row, whatever it says: a site may refuse by statuses in turn, and redirect each page
+// elsewhere.
+func (s saying) row() saying {
+	switch {
+	case s == saying{}, s.hasText(), s.status == http.StatusNotModified:
+		return s
+	case s.status == http.StatusNotFound, s.status == http.StatusGone:
+		return gone
+	}
+	return noPage
+}
+
+// longestText is the most bytes of a page whose text is compared: a few challenges have scripts
+// of that length.
+const longestText = 1 << 20
+
 // sayingOf returns the saying of a page that was answered. Pages that are too long for a captcha
 // have none. Responses to other methods than GET have none either.
 func (r *run) sayingOf(page *Page) saying {
 	resp := page.Response
-	if page.otherMethod || len(page.Body) > keptBody {
+	if page.otherMethod {
 		return saying{}
 	}
 	to := weburl.Location(resp)
-	if to == "" {
-		return saying{status: resp.StatusCode, text: r.wordsOf(page)}
+	if to != "" {
+		u, err := url.Parse(to)
+		if err != nil {
+			return saying{status: http.StatusFound, target: to}
+		}
+		return saying{status: http.StatusFound, target: u.Host + u.Path}
 	}
-	u, err := url.Parse(to)
-	if err != nil {
-		return saying{status: http.StatusFound, target: to}
+	says := saying{status: resp.StatusCode}
+	isShort := len(page.Body) <= longestText
+	switch {
+	case isShort:
+		says.text = r.wordsOf(page)
+	case says.hasText():
+		return saying{}
 	}
-	return saying{status: http.StatusFound, target: u.Host + u.Path}
+	return says
 }
 
-// rowOf returns the saying that page shares with a row of responses that may be a wall: the target
-// of redirects, the text of a 200, or else the status. It is zero for responses that are in no such
-// row, because their status is clear: 304, 404 or 410.
+// rowOf returns the row of a page, see saying.row. It is zero for responses that are in none.
 func rowOf(page *Page) saying {
-	says := page.saying
+	isUnchanged := page.saying.status == http.StatusNotModified
 	switch {
-	case page.cached, says.status == 0:
+	case page.cached, isUnchanged && page.partial:
 		return saying{}
-	case says.status == http.StatusNotModified, says.status == http.StatusNotFound, says.status == http.StatusGone:
-		return saying{}
-	case says.target != "", says.status == http.StatusOK:
-		return says
+	case isUnchanged: // no condition was sent
+		return noPage
 	}
-	return saying{status: says.status}
+	return page.saying.row()
 }
 
 // isWall reports whether page, whose URL was served before, shows that its host answers everything
@@ -63,8 +94,7 @@ func isWall(page *Page, doubt saying) bool {
 		return false
 	}
 	row := rowOf(page)
-	isPage := row == saying{} || row.status == http.StatusOK
-	return row == doubt || !isPage
+	return row == doubt || row == noPage
 }
 
 // A likeRow counts responses in a row that may be a wall, which is one response to everything. A
@@ -79,7 +109,7 @@ type likeRow struct {
 // After a row of real pages, the next row must be longer before it is doubted, up to this number.
 const (
 	longestRow     = 40
-	longestTextRow = 160 // of status 200
+	longestTextRow = 160 // of status 200, 404 and 410
 )
 
 // add adds a response to the row, or begins another one.
@@ -102,7 +132,7 @@ func (l *likeRow) isLong() bool {
 // believe notes that the responses of the row are real pages.
 func (l *likeRow) believe() {
 	longest := longestRow
-	if l.says.status == http.StatusOK {
+	if l.says != noPage {
 		longest = longestTextRow
 	}
 	l.least = min(2*max(inARow, l.least), longest)

@@ -284,9 +284,9 @@ func (s *refusals) joinsRow(page *Page) bool {
 	switch {
 	case page.row == saying{}, !page.mayWait:
 		return false
-	case isNew && page.row.status == http.StatusOK && s.like.number < inARow:
+	case isNew && page.row != noPage && s.like.number < inARow:
 		return false // a few pages with one text count as pages, and their links are followed
-	case isNew && page.row.target != "" && s.like.number == 1:
+	case isNew && page.saying.target != "" && s.like.number == 1:
 		return false // a single redirect is followed immediately
 	}
 	return s.differs(s.good, s.says, page.row) || s.differs(s.other, s.said, page.row)
@@ -295,7 +295,7 @@ func (s *refusals) joinsRow(page *Page) bool {
 // differs reports whether req, which was served as says, would show that a row isn't a wall.
 func (s *refusals) differs(req Request, says, row saying) bool {
 	isKnown := says != saying{}
-	return req.URL != "" && isKnown && says != row
+	return req.URL != "" && isKnown && says.row() != row
 }
 
 // putForward makes good a page that was served before and differs from the row. It reports whether
@@ -366,11 +366,11 @@ func (s *refusals) loseGood(req Request) {
 // dropGoodOf forgets those of the pages that were served which say the given, unless that is zero.
 func (s *refusals) dropGoodOf(says saying) {
 	isKnown := says != saying{}
-	if s.other.URL == "" || isKnown && s.said == says {
+	if s.other.URL == "" || isKnown && s.said.row() == says.row() {
 		s.other = Request{}
 		s.said = saying{}
 	}
-	if s.good.URL == "" || isKnown && s.says == says {
+	if s.good.URL == "" || isKnown && s.says.row() == says.row() {
 		s.good = s.other
 		s.says = s.said
 		s.other = Request{}
@@ -446,7 +446,7 @@ func (s *refusals) endHeld(page *Page, v *verdict) (held []*Page) {
 		forLimit := !h.request.own
 		forBan := isChecked && h.request.Tries == 0
 		hasChance := forLimit || forBan
-		isPage := h.row.status == http.StatusOK // whatever its text
+		isPage := h.row != noPage // whatever its text
 		if isInRow && !isChecked && (isPage || !s.limits) {
 			hasChance = false // a short row is no limit
 		}
@@ -771,7 +771,8 @@ func (r *run) answered(fl *flight, page *Page) {
 		}
 	}
 	// A page that waits mustn't be cut, and one that isn't asked again needn't wait.
-	page.mayWait = r.c.cfg.Tries > 1 && r.kept+len(page.Body) <= keptBodies/2
+	hasRoom := len(page.Body) <= keptBody && r.kept+len(page.Body) <= keptBodies/2
+	page.mayWait = r.c.cfg.Tries > 1 && hasRoom
 	v := s.observe(page, fl.probe && !page.cached, r.c.cfg.Tries, time.Now())
 	waits := s.suspect == page || slices.Contains(s.held, page)
 	isVisited := slices.Contains(v.done, page) || slices.Contains(v.over, page)

@@ -1,6 +1,7 @@
 package crawl_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -165,6 +166,32 @@ func wallOf(status int, field ...string) http.HandlerFunc {
 	}
 }
 
+// redirectAll answers with a redirect whose target has the path.
+func redirectAll(target string) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Location", fmt.Sprintf(target, req.URL.Path))
+		w.WriteHeader(http.StatusFound)
+	}
+}
+
+// inTurn answers as each of the walls, one after the other.
+func inTurn(walls ...http.HandlerFunc) http.HandlerFunc {
+	n := 0
+	return func(w http.ResponseWriter, req *http.Request) {
+		n++
+		walls[n%len(walls)](w, req)
+	}
+}
+
+// longWall answers with a status and a body that is too long to wait.
+func longWall(status int) http.HandlerFunc {
+	body := strings.Repeat("please wait ", 10_000)
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		fmt.Fprint(w, body)
+	}
+}
+
 // TestWallsInAnyWords: a site that refuses in words that no list has loses no page, and gets few
 // requests while it refuses. A text with status 200 that is new costs the four pages that came before
 // it was doubted, and a new target of redirects one, which is said in docs/crawl.md.
@@ -194,6 +221,18 @@ func TestWallsInAnyWords(t *testing.T) {
 		{"302 to a page of its own", wallOf(302, "Location", "/sorry?id=7"), 1, 10},
 		{"302 to another host", wallOf(302, "Location", "https://login.example/sorry"), 1, 10},
 		{"303 without a target", wallOf(303), 0, 10},
+		{"302 to another target for each page", redirectAll("/sorry%s"), 1, 10},
+		{"302 of each page to itself", redirectAll("%s"), 1, 10},
+		{"302 to another host for each page", redirectAll("https://login.example/from%s"), 1, 10},
+		{"304 that nobody has asked for", wallOf(304), 0, 10},
+		{"206", theWall(206), 0, 10},
+		{"statuses in turn", inTurn(theWall(202), wallOf(203), wallOf(304), wallOf(422)), 0, 10},
+		{"redirects in turn", inTurn(wallOf(302, "Location", "/sorry"), wallOf(303), redirectAll("/login%s")), 1, 10},
+		{"404", theWall(404), 4, 10},
+		{"410", wallOf(410), 4, 10},
+		{"404 and 410 in turn", inTurn(wallOf(410), theWall(404)), 4, 10},
+		{"200, longer than is kept", page("<p>" + wallText + strings.Repeat("<script>go()</script>", 5000)), 8, 10},
+		{"202, longer than is kept", longWall(202), 8, 10},
 		{"200", theWall(200), 4, 10},
 		{"200 by a script", page("<html><script src=/challenge.js></script>"), 4, 10},
 	} {
@@ -240,6 +279,8 @@ func TestAlikePagesCostLittle(t *testing.T) {
 		"one text":     {page("nothing found"), 10},
 		"one redirect": {wallOf(302, "Location", "https://login.example/"), 27},
 		"one status":   {wallOf(422), 27},
+		"redirects":    {redirectAll("https://login.example%s"), 27},
+		"no pages":     {wallOf(404), 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -268,6 +309,31 @@ func TestAlikePagesCostLittle(t *testing.T) {
 				t.Logf("%d further requests, %v", asked-pages, sum)
 			})
 		})
+	}
+}
+
+// TestASiteWithAStatusOfItsOwn: a site that serves each page with a status that few sites use loses
+// no page, and is asked for none once more.
+func TestASiteWithAStatusOfItsOwn(t *testing.T) {
+	for _, status := range []int{201, 203, 206, 207, 226, 299} {
+		for _, text := range []string{"", "a leaf"} {
+			t.Run(fmt.Sprintf("%d %s", status, text), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					const pages = 300
+					r := newRig()
+					asked := 0
+					r.Site("https://example.com").Handle("/", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+						asked++
+						w.WriteHeader(status)
+						fmt.Fprint(w, cmp.Or(text, inLetters(req.URL.Path)))
+					}))
+					sum := r.run(t.Context(), t, numbered("example.com", pages)...)
+					if sum.Visited() != pages || asked > pages {
+						t.Errorf("%d requests, %v", asked, sum)
+					}
+				})
+			})
+		}
 	}
 }
 
