@@ -67,6 +67,9 @@ func fromValue(value string, sent time.Time) (time.Duration, bool) {
 	if wait, ok := fromUnits(value); ok {
 		return wait, true
 	}
+	if wait, ok := fromClock(value); ok {
+		return wait, true
+	}
 	until, ok := moment(value, sent)
 	if !ok {
 		return 0, false
@@ -168,6 +171,23 @@ func fromUnits(value string) (time.Duration, bool) {
 		sum += n * unit.Seconds()
 	}
 	return seconds(sum), value != ""
+}
+
+// fromClock reads hours, minutes and seconds, as .NET writes a length of time: "00:01:30".
+func fromClock(value string) (time.Duration, bool) {
+	parts := strings.Split(value, ":")
+	if len(parts) != 3 {
+		return 0, false
+	}
+	sum := 0.0
+	for _, part := range parts {
+		n, ok := decimal(part)
+		if !ok {
+			return 0, false
+		}
+		sum = 60*sum + n
+	}
+	return seconds(sum), true
 }
 
 // leading returns the longest beginning of s that has no other character than those of set.

@@ -11,8 +11,8 @@ import (
 // reports false if value can't be read.
 //
 // Beyond the two forms of the RFC, it reads other values that hosts send, such as fractions,
-// rounded up to whole seconds (`7.978`), units (`60s`, `5 minutes`, `500ms`), a Unix time in
-// seconds or milliseconds, dates with another zone or without one, dates of ISO 8601 and of
+// rounded up to whole seconds (`7.978`), units (`60s`, `5 minutes`, `500ms`), `00:01:30`, a Unix
+// time in seconds or milliseconds, dates with another zone or without one, dates of ISO 8601 and of
 // JavaScript, and lists, of which the longest time counts. A negative number can't be read, nor can
 // a word such as `soon`.
 //

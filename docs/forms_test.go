@@ -30,6 +30,7 @@ var forms = []struct{ fields, source string }{
 	{"Retry-After: 5 minutes", "a unit as a word"},
 	{"Retry-After: 500ms", "milliseconds"},
 	{"Retry-After: PT1M30S", "a duration of ISO 8601"},
+	{"Retry-After: 00:01:30", "hours, minutes and seconds"},
 	{"Retry-After: 120, 60", "a list, of which the longest counts"},
 	{"Retry-After: 1795857537", "a Unix time"},
 	{"Retry-After: 1795857537910", "a Unix time in milliseconds"},
@@ -47,6 +48,7 @@ var forms = []struct{ fields, source string }{
 	{"Retry-After-Ms: 51932", "the name says milliseconds"},
 	{"Retry-After-short: 4", "the wait of a limit named *short*"},
 	{"X-Retry-In: 580ms", "another name"},
+	{"RetryAfter: 30", "no hyphen"},
 	{"X-Retry-After: 86400", "another name, at most an hour"},
 	{`RateLimit: "default";r=0;t=30`, "the draft's structured field"},
 	{"RateLimit: limit=60, remaining=0, reset=30", "drafts 6 and 7 of the field"},
@@ -57,10 +59,12 @@ var forms = []struct{ fields, source string }{
 	{"X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 6m0s", "units"},
 	{"X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 600000", "at most an hour"},
 	{"X-RateLimit-Remaining: 0\nX-RateLimit-Reset-After: 1.5", "another name"},
+	{"X-RateLimit-Remaining: 0\nX-RateLimit-Reset-Ms: 1500", "the name says milliseconds"},
 	{"X-RateLimit-Remaining-short: 0\nX-RateLimit-Reset-short: 3", "the quota of a limit named *short*"},
 	{"X-Rate-Limit-Remaining: 0\nX-Rate-Limit-Reset: 1795857537", "more hyphens"},
 	{"Rate-Limit-Remaining: 0\nRate-Limit-Reset: 8", "more hyphens"},
 	{"RateLimit-Remaining: 0;w=60", "the window, without a reset"},
+	{"X-RateLimit-Reset: 30", "alone, with status 429"},
 	{"X-RateLimit-Remaining: 1\nX-RateLimit-Reset: 30", "one request is left"},
 }
 

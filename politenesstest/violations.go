@@ -356,8 +356,13 @@ func parseWait(value string, now time.Time) time.Duration {
 var words = strings.NewReplacer(" ", "", "pt", "", "milliseconds", "ms", "seconds", "s", "second", "s", "secs", "s",
 	"sec", "s", "minutes", "m", "minute", "m", "mins", "m", "min", "m", "hours", "h", "hour", "h")
 
-// parseUnits reads a length such as "60s", "5 minutes" and "PT1M30S", rounded up to seconds.
+// parseUnits reads a length such as "60s", "5 minutes", "PT1M30S" and "00:01:30", rounded up to
+// seconds.
 func parseUnits(value string) time.Duration {
+	if strings.Count(value, ":") == 2 {
+		value = strings.Replace(value, ":", "h", 1)
+		value = strings.Replace(value, ":", "m", 1) + "s"
+	}
 	d, err := time.ParseDuration(words.Replace(strings.ToLower(value)))
 	if err != nil || d < 0 {
 		return 0

@@ -62,6 +62,7 @@ func wholeSeconds(n float64) int64 { return int64(math.Ceil(min(n, farAway))) * 
 var (
 	withUnits  = regexp.MustCompile(`^([0-9]+(\.[0-9]+)? ?[a-z]+ ?)+$`)
 	numberUnit = regexp.MustCompile(`([0-9.]+) ?([a-z]+)`)
+	threeParts = regexp.MustCompile(`^([0-9]+):([0-9]+):([0-9.]+)$`) // as .NET writes a length of time
 	period     = regexp.MustCompile(`^pt([0-9]+[hms])+$`)
 )
 
@@ -73,6 +74,9 @@ var lengths = map[string]float64{
 
 // lengthOf reads numbers with units.
 func lengthOf(value string) (int64, bool) {
+	if parts := threeParts.FindStringSubmatch(value); parts != nil {
+		value = parts[1] + "h" + parts[2] + "m" + parts[3] + "s"
+	}
 	if period.MatchString(value) {
 		value = value[len("pt"):]
 	}

@@ -42,11 +42,7 @@ func retryAfter(h http.Header, others []string) (value string, wait time.Duratio
 		}
 	}
 	for _, name := range others {
-		line := strings.Join(h[name], ", ")
-		if inMilliseconds(name) {
-			line = strings.ReplaceAll(line+",", ",", "ms,")
-			line = strings.TrimSuffix(line, ",")
-		}
+		line := valueOf(h, name)
 		asked, _ := backoff.RetryAfter(line, date, now)
 		if asked > longestOther {
 			asked = longestOther
@@ -79,7 +75,7 @@ func others(h http.Header) (retries, remainders []string) {
 // isRetry reports whether a field means Retry-After but has another name, such as Retry-After-Ms.
 func isRetry(name string) bool {
 	plain := plainName(name)
-	return plain != "retryafter" && (strings.Contains(plain, "retryafter") || strings.Contains(plain, "retryin"))
+	return name != "Retry-After" && (strings.Contains(plain, "retryafter") || strings.Contains(plain, "retryin"))
 }
 
 // isRemaining reports whether a field has the number of requests that a rate limit leaves. Examples
@@ -92,6 +88,16 @@ func isRemaining(name string) bool {
 // mayBeZero reports whether a line begins with a 0, or is a list.
 func mayBeZero(line string) bool {
 	return strings.HasPrefix(strings.TrimSpace(line), "0") || strings.Contains(line, ",")
+}
+
+// valueOf returns the lines of a field as a list, with the unit that its name has.
+func valueOf(h http.Header, name string) string {
+	line := strings.Join(h[name], ", ")
+	if !inMilliseconds(name) {
+		return line
+	}
+	line = strings.ReplaceAll(line+",", ",", "ms,")
+	return strings.TrimSuffix(line, ",")
 }
 
 // inMilliseconds reports whether a field's name says that its value is in milliseconds.
@@ -131,24 +137,72 @@ func rateLimit(h http.Header, remainders []string) (string, time.Duration) {
 // resetOf returns the lines of the field with the reset of a rate limit. remaining is the name of
 // the field with its remaining requests. The result is empty if there is no such field.
 func resetOf(h http.Header, remaining string) string {
-	limit := strings.Replace(plainName(remaining), "remaining", "", 1)
-	var lines []string
+	before, after, _ := strings.Cut(plainName(remaining), "remaining")
+	exact := fieldsOf(h, func(plain string) bool { return isReset(plain, before, after) })
+	if len(exact) == 0 && after == "" { // such as X-RateLimit-Reset-Ts
+		exact = fieldsOf(h, func(plain string) bool { return strings.HasPrefix(plain, before+"reset") })
+	}
+	return strings.Join(exact, ", ")
+}
+
+// isReset reports whether a plain name is that of the reset of a rate limit, whose name is before
+// and after the word.
+func isReset(plain, before, after string) bool {
+	word, hasBefore := strings.CutPrefix(plain, before)
+	word, hasAfter := strings.CutSuffix(word, after)
+	return hasBefore && hasAfter && slices.Contains(resetWords, word)
+}
+
+// fieldsOf returns the values of the fields whose plain names are of the given kind, in order.
+func fieldsOf(h http.Header, isOfKind func(plain string) bool) []string {
+	var values []string
 	for name := range h {
-		plain := plainName(name)
-		for _, word := range resetWords {
-			rest := strings.Replace(plain, word, "", 1)
-			if rest == limit && plain != limit {
-				lines = append(lines, h[name]...)
-				break
-			}
+		if isOfKind(plainName(name)) {
+			values = append(values, valueOf(h, name))
 		}
 	}
-	slices.Sort(lines)
-	return strings.Join(lines, ", ")
+	slices.Sort(values)
+	return values
 }
 
 // resetWords are the words for the reset of a rate limit in names of fields.
 var resetWords = []string{"resetafter", "resettime", "resetat", "resetin", "reset"}
 
+// bareReset returns the reset of a rate limit, whose field doesn't tell how much is left of it. It
+// is for a 429, which tells that nothing is.
+func bareReset(h http.Header, remainders []string) (string, time.Duration) {
+	left := fieldsOf(h, func(plain string) bool { return strings.Contains(plain, "ratelimitremaining") })
+	isMore := func(n string) bool { return !strings.HasPrefix(n, "-") }
+	isLeft := len(remainders) == 0 && slices.ContainsFunc(left, isMore)
+	if len(h["Ratelimit"]) > 0 || isLeft {
+		return "", 0
+	}
+	resets := fieldsOf(h, func(plain string) bool { return strings.Contains(plain, "ratelimitreset") })
+	if len(resets) == 0 {
+		return "", 0
+	}
+	at := strings.Join(resets, ", ")
+	reset, _ := backoff.XRateLimit("0", at, h.Get("Date"), time.Now())
+	if reset == 0 {
+		return "", 0
+	}
+	return "remaining=, reset=" + at, reset
+}
+
+// usedUp returns the field that says that nothing is left of a rate limit, as text for people. It
+// is empty if there is none.
+func usedUp(h http.Header, remainders []string) string {
+	for _, name := range remainders {
+		remaining := strings.Join(h[name], ", ")
+		if _, isUp := backoff.XRateLimit(remaining, "1", "", time.Time{}); isUp {
+			return strings.ToLower(name) + ": " + remaining
+		}
+	}
+	return ""
+}
+
+// hyphens are what separates the words of names, which differ in it.
+var hyphens = strings.NewReplacer("-", "", "_", "")
+
 // plainName returns a field's name in lower case, without hyphens.
-func plainName(name string) string { return strings.ToLower(strings.ReplaceAll(name, "-", "")) }
+func plainName(name string) string { return strings.ToLower(hyphens.Replace(name)) }

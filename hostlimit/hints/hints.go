@@ -34,7 +34,16 @@ func Read(resp *http.Response) (Hints, hostlimit.Outcome) {
 	retries, remainders := others(resp.Header)
 	h.RetryAfter, o.RetryAfter = retryAfter(resp.Header, retries)
 	h.RateLimit, o.Reset = rateLimit(resp.Header, remainders)
+	if resp.StatusCode == http.StatusTooManyRequests && o.Reset == 0 {
+		h.RateLimit, o.Reset = bareReset(resp.Header, remainders)
+	}
 	o.Refused = Challenge(resp)
+	// A 5xx may be the page's own. One of a host with nothing left, which names no time, is the
+	// host's.
+	isFailure := resp.StatusCode/100 == 5 && o.Refused == ""
+	if isFailure && o.Reset == 0 && o.RetryAfter == 0 {
+		o.Refused = usedUp(resp.Header, remainders)
+	}
 	h.Refused = o.Refused
 	return h, o
 }

@@ -52,6 +52,24 @@ func TestRead(t *testing.T) {
 			hostlimit.Outcome{RetryAfter: time.Hour},
 		},
 		{http.Header{"X-Retry-Count": {"7"}, "Retried": {"7"}}, hints.Hints{}, hostlimit.Outcome{}},
+		{http.Header{"Retryafter": {"7"}}, hints.Hints{RetryAfter: "7"}, hostlimit.Outcome{RetryAfter: 7 * time.Second}},
+		{http.Header{"Retry_after": {"7"}}, hints.Hints{RetryAfter: "7"}, hostlimit.Outcome{RetryAfter: 7 * time.Second}},
+		{
+			http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset-After-Ms": {"9500"}},
+			hints.Hints{RateLimit: "remaining=0, reset=9500ms"},
+			hostlimit.Outcome{Reset: 10 * time.Second},
+		},
+		{
+			http.Header{"X-Rate-Limit-Remaining": {"0"}, "X-Rate-Limit-Reset-Ts": {"8"}},
+			hints.Hints{RateLimit: "remaining=0, reset=8"},
+			hostlimit.Outcome{Reset: 8 * time.Second},
+		},
+		{
+			http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"8"}, "X-Ratelimit-Reset-Date": {"90"}},
+			hints.Hints{RateLimit: "remaining=0, reset=8"},
+			hostlimit.Outcome{Reset: 8 * time.Second},
+		},
+		{http.Header{"X-Ratelimit-Reset": {"8"}}, hints.Hints{}, hostlimit.Outcome{}},
 		{
 			http.Header{"X-Rate-Limit-Remaining": {"0"}, "X-Rate-Limit-Reset": {"8"}},
 			hints.Hints{RateLimit: "remaining=0, reset=8"},
@@ -102,6 +120,59 @@ func TestRead(t *testing.T) {
 		h, o := hints.Read(&http.Response{StatusCode: 200, Header: c.header})
 		if h != c.hints || o != c.want {
 			t.Errorf("%v: %+v, %+v, want %+v, %+v", c.header, h, o, c.hints, c.want)
+		}
+	}
+}
+
+// TestReadOfA429: a 429 tells that nothing is left, so the reset alone is the wait.
+func TestReadOfA429(t *testing.T) {
+	for name, c := range map[string]struct {
+		header http.Header
+		want   time.Duration
+	}{
+		"a reset":                        {http.Header{"X-Ratelimit-Reset": {"8"}}, 8 * time.Second},
+		"in milliseconds":                {http.Header{"X-Rate-Limit-Reset-Ms": {"7001"}}, 8 * time.Second},
+		"more was asked than is left":    {http.Header{"X-Ratelimit-Remaining": {"-3"}, "X-Ratelimit-Reset": {"8"}}, 8 * time.Second},
+		"a quota with another name":      {http.Header{"X-Ratelimit-Remaining-Minute": {"0"}, "Ratelimit-Reset": {"8"}}, 8 * time.Second},
+		"something is left":              {http.Header{"X-Ratelimit-Remaining": {"5"}, "X-Ratelimit-Reset": {"8"}}, 0},
+		"something is left of a new one": {http.Header{"Ratelimit": {`"a";r=5;t=8`}, "X-Ratelimit-Reset": {"8"}}, 0},
+		"a reset that has passed":        {http.Header{"X-Ratelimit-Reset": {"1000000000"}}, 0},
+		"no time":                        {http.Header{"X-Ratelimit-Reset": {"soon"}}, 0},
+		"at most an hour":                {http.Header{"X-Ratelimit-Reset": {"86400"}}, time.Hour},
+		"a reset of something else":      {http.Header{"X-Password-Reset": {"8"}}, 0},
+	} {
+		h, o := hints.Read(&http.Response{StatusCode: 429, Header: c.header})
+		if o.Reset != c.want || (h.RateLimit == "") != (c.want == 0) {
+			t.Errorf("%s: %v, %q, want %v", name, o.Reset, h.RateLimit, c.want)
+		}
+		if _, o := hints.Read(&http.Response{StatusCode: 200, Header: c.header}); o.Reset > 0 {
+			t.Errorf("%s: %v with status 200", name, o.Reset)
+		}
+	}
+}
+
+// TestReadOfAFailureWithNothingLeft: a 5xx of a host with nothing left of its rate limit is the host's,
+// also if it states no time.
+func TestReadOfAFailureWithNothingLeft(t *testing.T) {
+	none := http.Header{"X-Ratelimit-Remaining": {"0"}}
+	for _, c := range []struct {
+		status int
+		header http.Header
+		want   string
+	}{
+		{503, none, "x-ratelimit-remaining: 0"},
+		{500, none, "x-ratelimit-remaining: 0"},
+		{503, http.Header{"X-Ratelimit-Remaining": {"1"}}, ""},
+		{503, http.Header{"X-Ratelimit-Remaining": {"-1"}}, ""},
+		{503, http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"8"}}, ""},
+		{503, http.Header{"X-Ratelimit-Remaining": {"0"}, "Retry-After": {"8"}}, ""},
+		{200, none, ""},
+		{404, none, ""},
+		{429, none, ""},
+	} {
+		h, o := hints.Read(&http.Response{StatusCode: c.status, Header: c.header})
+		if o.Refused != c.want || h.Refused != c.want {
+			t.Errorf("%d with %v: %q, want %q", c.status, c.header, o.Refused, c.want)
 		}
 	}
 }
