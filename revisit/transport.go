@@ -381,6 +381,9 @@ func (v *visit) end() {
 // stop at the end of the document, just before that.
 const mostRest = 4 << 10
 
+// longestRest is how long Close waits for these bytes: the site may never send them.
+const longestRest = time.Second
+
 // A body is that of a page. The page is remembered at its end.
 type body struct {
 	io.ReadCloser
@@ -427,6 +430,7 @@ func (b *body) Close() error {
 // finish looks whether the body has ended, and ends the visit.
 func (b *body) finish() {
 	if !b.over && b.visit.answer.isKeepable() {
+		defer time.AfterFunc(longestRest, b.leave).Stop()
 		var rest [mostRest]byte
 		for read := 0; read < len(rest) && !b.over; {
 			n, err := b.read(rest[read:])
@@ -440,6 +444,12 @@ func (b *body) finish() {
 		b.over = true
 		b.visit.end()
 	}
+}
+
+// leave ends a read whose site stalls. The caller's Close follows, and has the error or the panic.
+func (b *body) leave() {
+	defer func() { _ = recover() }()
+	b.ReadCloser.Close()
 }
 
 // isKeepable reports whether there is anything to gain from remembering the response. A stream has

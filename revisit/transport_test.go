@@ -519,6 +519,41 @@ func TestCloseDuringRead(t *testing.T) {
 }
 
 // TestPanics: a Base that panics leaves its page to be asked for again.
+// TestCloseDoesntWaitForASiteThatStalls: a program that has read enough leaves the rest, which may
+// never come.
+func TestCloseDoesntWaitForASiteThatStalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		s := &site{HandlerFunc: func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Etag", `"1"`)
+			_, _ = io.WriteString(w, "the beginning")
+			<-ctx.Done()
+		}}
+		transport := &Transport{Base: s, Schedule: Schedule{Min: time.Hour}}
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://example.com/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // it isn't remembered, so the next request is sent
+			resp, err := transport.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(resp.Body, make([]byte, len("the beginning"))); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			if err := resp.Body.Close(); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("Close took %v", took)
+			}
+		}
+	})
+}
+
 func TestPanics(t *testing.T) {
 	tag := `"1"`
 	s := &site{HandlerFunc: versions(&tag)}
