@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"maps"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -382,8 +383,9 @@ func (w *walk) fetch(l *listing) error {
 	ctx, cancel := context.WithCancelCause(w.ctx)
 	defer cancel(nil)
 	// The longest wait for a turn is no part of the time.
-	longest := w.Transport.Limiter().Config().MaxWait + maxTime
-	timer := time.AfterFunc(longest, func() { cancel(errSlow) })
+	wait := w.Transport.Limiter().Config().WithDefaults().MaxWait
+	wait = min(wait, math.MaxInt64-maxTime)
+	timer := time.AfterFunc(wait+maxTime, func() { cancel(errSlow) })
 	defer timer.Stop()
 	err := w.fetchIn(ctx, l, timer)
 	if err != nil && !errors.Is(err, errStopped) && errors.Is(context.Cause(ctx), errSlow) {

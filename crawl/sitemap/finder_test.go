@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -357,6 +358,27 @@ func TestAFileThatTakesTooLongIsLeft(t *testing.T) {
 }
 
 // The error of a page whose host's robots.txt wasn't asked doesn't say what that names.
+// TestASitemapHasTheWholeWaitOfItsHost, and two minutes from its turn on: of a host with a long
+// crawl-delay, by default and with a MaxWait without end.
+func TestASitemapHasTheWholeWaitOfItsHost(t *testing.T) {
+	for _, longest := range []time.Duration{0, math.MaxInt64} {
+		synctest.Test(t, func(t *testing.T) {
+			web := politenesstest.NewWeb()
+			site := web.Site("https://example.com")
+			site.Robots("User-agent: *\nCrawl-delay: 600\nSitemap: https://example.com/list.xml")
+			site.Page("/list.xml", urls("https://example.com/a"))
+			transport, err := politeness.New(politeness.Config{UserAgent: agent, Base: web, Hosts: hostlimit.Config{MaxWait: longest}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			pages, errs := find(t, web, Finder{Transport: transport}, "https://example.com/")
+			if len(pages) != 1 || len(errs) != 0 {
+				t.Errorf("MaxWait %v: pages %q, errors %v", longest, pages, errs)
+			}
+		})
+	}
+}
+
 func TestErrorsOfHostsThatWerentAskedSaySo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := politenesstest.NewWeb()
