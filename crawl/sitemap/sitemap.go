@@ -63,9 +63,6 @@ func Read(r io.Reader) iter.Seq2[Entry, error] {
 	return readFrom(nil, maxBytes, r)
 }
 
-// readUpTo is Read with another limit.
-func readUpTo(limit int64, r io.Reader) iter.Seq2[Entry, error] { return readFrom(nil, limit, r) }
-
 // readFrom is Read of a file at the URL base, to which the URLs in its XML may be relative, with a
 // limit. With a nil base they can't be.
 func readFrom(base *weblink.URL, limit int64, r io.Reader) iter.Seq2[Entry, error] {

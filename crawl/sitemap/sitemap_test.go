@@ -270,7 +270,7 @@ func TestReadIsBoundedAgainstEndlessFiles(t *testing.T) {
 			var most uint64
 			n := 0
 			var last error
-			for _, err := range readUpTo(limit, io.MultiReader(strings.NewReader(start[0]), source)) {
+			for _, err := range readFrom(nil, limit, io.MultiReader(strings.NewReader(start[0]), source)) {
 				if n++; n%20_000 == 1 || err != nil {
 					runtime.GC()
 					runtime.ReadMemStats(&after)
@@ -293,7 +293,7 @@ func TestWhatIsBetweenTwoLayersOfGzipIsBounded(t *testing.T) {
 	const limit = 1 << 16
 	inner := append([]byte("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"), bytes.Repeat([]byte("\x00\x00\x00\xff\xff"), 20*limit/5)...) // empty blocks
 	n := 0
-	for _, err := range readUpTo(limit, bytes.NewReader(pack(t, inner))) {
+	for _, err := range readFrom(nil, limit, bytes.NewReader(pack(t, inner))) {
 		if n++; !errors.Is(err, errTooLong) {
 			t.Error(err)
 		}
@@ -301,7 +301,7 @@ func TestWhatIsBetweenTwoLayersOfGzipIsBounded(t *testing.T) {
 	if n != 1 {
 		t.Errorf("%d pairs", n)
 	}
-	for e, err := range readUpTo(limit, bytes.NewReader(pack(t, pack(t, []byte("http://a/"))))) {
+	for e, err := range readFrom(nil, limit, bytes.NewReader(pack(t, pack(t, []byte("http://a/"))))) {
 		if err != nil || e.Loc != "http://a/" {
 			t.Errorf("%v, %v", e, err)
 		}
