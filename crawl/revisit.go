@@ -216,9 +216,9 @@ func (r *run) remember(res *Result, memory revisit.Page, due time.Time) {
 	// A crawl that watches fetches the pages of a host together, so that its robots.txt and its
 	// connections serve several. Each host has a separate grid, so that hosts are spread over time.
 	if step := r.c.cfg.Revisit.Min / 4; r.c.cfg.Watch < 0 && !due.IsZero() {
-		hash := fnv.New32a()
+		hash := fnv.New64a()
 		_, _ = hash.Write([]byte(res.Host))
-		offset := time.Duration(hash.Sum32()) % step
+		offset := time.Duration(hash.Sum64() % uint64(step)) //nolint:gosec // step is positive, and larger
 		res.Again = due.Add(-offset).Truncate(step).Add(offset)
 		if res.Again.Before(due) {
 			res.Again = res.Again.Add(step)
