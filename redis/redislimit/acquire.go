@@ -391,7 +391,7 @@ func (t *lease) queue(turn *wire.Turn, at reply) {
 		return
 	}
 	// The slots may have been full before t came, but it has a whole SlotTimeout of its own.
-	timeout := max(clock.Surely(turn.FullSince, now), t.wait.arrived) + t.l.limits.SlotTimeout
+	timeout := rules.Add(max(clock.Surely(turn.FullSince, now), t.wait.arrived), t.l.limits.SlotTimeout)
 	t.wait.next = min(t.wait.next, timeout)
 	if now >= timeout {
 		oldest := now - clock.Surely(turn.First, now)
