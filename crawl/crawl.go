@@ -160,12 +160,12 @@ type Config struct {
 	// in their order while the sequence runs, and are crawled meanwhile. If the Queue is slow,
 	// yield blocks. So even a long list needs little memory. A sequence can't return an error. If a
 	// source fails, report it yourself, for example in a log, and continue with the next source.
-	// When ctx is done, yield returns false. If several processes share a Queue, each process that
-	// gets the host calls Discover. The URL with which Discover is called is done when the sequence
-	// has ended. If ctx or the process ends before that, the next Run fetches that URL again, and
-	// calls Discover again. With Revisit, Discover is called again for a host after Revisit.Min,
-	// before the pages of the host that are due. Then a page is due if its Request.Modified is
-	// later than its visit. If Discover is nil, there are no calls.
+	// When the crawl stops, ctx is done, and yield returns false. If several processes share a
+	// Queue, each process that gets the host calls Discover. The URL with which Discover is called
+	// is done when the sequence has ended. If ctx or the process ends before that, the next Run
+	// fetches that URL again, and calls Discover again. With Revisit, Discover is called again for
+	// a host after Revisit.Min, before the pages of the host that are due. Then a page is due if
+	// its Request.Modified is later than its visit. If Discover is nil, there are no calls.
 	Discover func(ctx context.Context, url string) iter.Seq[Request]
 
 	// Done receives the result of each URL. An added URL has one result. A URL that is Invalid,

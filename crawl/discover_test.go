@@ -2,6 +2,7 @@ package crawl_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/crawl"
 )
 
@@ -122,4 +124,53 @@ func TestTheEndOfACrawlEndsTheLoopOfDiscover(t *testing.T) {
 			t.Errorf("ended %v after %v", ended, took)
 		}
 	})
+}
+
+// A failingStore fails from its third Add on.
+type failingStore struct {
+	*store
+	adds int
+}
+
+func (q *failingStore) Add(ctx context.Context, reqs []crawl.Request) (int, int, error) {
+	q.adds++
+	if q.adds > 2 {
+		return 0, 0, errors.New("the disk is full")
+	}
+	return q.store.Add(ctx, reqs)
+}
+
+// TestACrawlThatHasStoppedEndsTheLoopOfDiscover: nothing that it yields would be fetched, and a list
+// without an end would keep the crawl for ever.
+func TestACrawlThatHasStoppedEndsTheLoopOfDiscover(t *testing.T) {
+	for name, stop := range map[string]func(r *rig){
+		"as its Queue has failed": func(r *rig) { r.crawl.Queue = &failingStore{store: newStore()} },
+		"as its budget is spent":  func(r *rig) { r.politeness.Spend = budget.Limits{Pages: 3} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				r.Site("https://a.example").Handle("/", page(""))
+				stop(r)
+				r.crawl.Transport = mustTransport(t, r.politeness)
+				r.crawl.Visit = func(context.Context, *crawl.Page) error { return nil }
+				ended := false
+				r.crawl.Discover = func(ctx context.Context, _ string) iter.Seq[crawl.Request] {
+					return func(yield func(crawl.Request) bool) {
+						for i := 0; yield(crawl.Request{URL: fmt.Sprintf("https://a.example/%d", i)}); i++ {
+							time.Sleep(time.Millisecond)
+						}
+						ended = ctx.Err() != nil
+					}
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				began := time.Now()
+				s, _ := crawl.Run(ctx, r.crawl, "https://a.example/")
+				if took := time.Since(began); !ended || took > time.Minute || s.Stopped == nil {
+					t.Errorf("ended %t after %v, stopped: %v", ended, took, s.Stopped)
+				}
+			})
+		})
+	}
 }

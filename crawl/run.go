@@ -33,6 +33,8 @@ type run struct {
 	recurring Recurring       // the same, if it is one
 	postponer Postponer       // the same, if it is one and the crawl postpones URLs
 	ctx       context.Context // of the crawl
+	seeks     context.Context // of Discover: it ends when the crawl stops
+	endSeeks  context.CancelFunc
 	late      context.Context // ends Grace after ctx
 	events    chan event
 	workers   chan struct{}       // held by calls of Visit
@@ -105,6 +107,7 @@ func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	r := c.newRun(ctx, late)
+	defer r.endSeeks()
 	r.work.add = make([]Request, 0, len(urls))
 	var err error
 	for _, u := range urls {
@@ -159,6 +162,7 @@ func (c *Crawler) newRun(ctx, late context.Context) *run {
 	if r.queue == nil {
 		r.queue = newMemory(c.cfg.MaxURLs)
 	}
+	r.seeks, r.endSeeks = context.WithCancel(ctx)
 	r.owner, _ = r.queue.(Owner)
 	r.recurring, _ = r.queue.(Recurring)
 	if postponer, ok := r.queue.(Postponer); ok && c.cfg.Traps != TrapsIgnored {
@@ -550,8 +554,8 @@ func (r *run) over() bool {
 		r.relisted = true
 		r.work.list = true
 	}
-	// The end of the crawl has cut Discover off. Its URL waits in the Queue, so that the next Run
-	// calls Discover again. Config.Done receives the outcome of the page.
+	// The end of the crawl has cut Discover off, see stop. Its URL waits in the Queue, so that the
+	// next Run calls Discover again. Config.Done receives the outcome of the page.
 	for _, res := range r.held {
 		r.work.rejected = append(r.work.rejected, res)
 		res.Outcome = Left
@@ -585,6 +589,7 @@ func (r *run) stop(why error) {
 		r.giveUp(h, Result{Outcome: Left})
 		for _, a := range r.takeAsides(h) {
 			r.doneAside(a)
+	r.endSeeks()
 		}
 	}
 	for _, s := range r.asleep { // which stand at no host
