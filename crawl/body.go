@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 
 	"github.com/go-politeness/politeness/internal/coding"
 )
@@ -23,7 +24,9 @@ func (p *Page) decode(isAsked bool, most int64) error {
 	}
 	raw := &counted{Reader: resp.Body}
 	// Between several codings there may be more bytes than in the body.
-	decoded, err := coding.NewReader(raw, codings, 4*most+64<<10)
+	const atLeast = 64 << 10
+	between := 4*min(most, math.MaxInt64/4-atLeast) + atLeast
+	decoded, err := coding.NewReader(raw, codings, between)
 	if err != nil {
 		return err
 	}

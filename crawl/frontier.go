@@ -534,7 +534,7 @@ func (f *frontier) judge(h *host, took time.Duration) {
 	h.site.demand -= h.demand
 	h.pace = quick
 	// It starts a request each gap or, if all its slots are taken by then, whenever one is free.
-	between := max(h.gap, h.usual/time.Duration(h.slots))
+	between := max(h.gap, h.usual/time.Duration(h.slots), 1) // of many slots a part of a nanosecond is left
 	h.demand = float64(h.usual) / float64(between)
 	if h.usual > 4*f.usual {
 		h.pace = slow

@@ -1,11 +1,16 @@
 package crawl
 
 import (
+	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/hostlimit"
 )
 
 // TestFrontierIsFairByTime: hosts that want all the connections get the same time of them.
@@ -319,5 +324,50 @@ func BenchmarkUnstart(b *testing.B) {
 		h := hosts[i*7919%len(hosts)]
 		fl := &flight{h: h, started: true, startedAt: h.at.Add(-time.Minute), gapEnds: h.at}
 		f.unstart(fl)
+	}
+}
+
+// TestTheDemandOfAHostWithoutGapsIsANumber, also where it has more slots than its exchanges take
+// nanoseconds: with an infinite one no sum of demands would ever be right again.
+func TestTheDemandOfAHostWithoutGapsIsANumber(t *testing.T) {
+	f := &frontier{hosts: make(map[string]*host), max: 100}
+	h := f.host("a.example")
+	h.slots = math.MaxInt32
+	for range 2 {
+		f.judge(h, 100*time.Microsecond)
+	}
+	if d := f.demand; !(d > 0 && d <= math.MaxInt32) || h.site.demand != d {
+		t.Errorf("demand %v, of its site %v", d, h.site.demand)
+	}
+	f.forget(h)
+	if f.demand != 0 {
+		t.Errorf("demand %v without a host", f.demand)
+	}
+}
+
+// TestALimiterWithTheLargestNumberOfPlacesLeavesHostsTheirRoom: shares of it don't overflow.
+func TestALimiterWithTheLargestNumberOfPlacesLeavesHostsTheirRoom(t *testing.T) {
+	transport, err := politeness.New(politeness.Config{
+		UserAgent: "CrawlTest/1.0 (+https://example.com/bot; bot@example.com)",
+		Hosts:     hostlimit.Config{MaxInFlight: math.MaxInt, PerSite: -1},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(Config{Transport: transport, Visit: func(context.Context, *Page) error { return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &c.newRun(t.Context(), t.Context()).frontier
+	for i := range 1000 {
+		f.host(fmt.Sprintf("%d.example", i))
+	}
+	for _, s := range f.sites {
+		if room := f.roomOf(s); room < 1000 {
+			t.Fatalf("room for %d connections of a site", room)
+		}
+	}
+	if room := f.roomOfSlow(); room < 1000 {
+		t.Errorf("room for %d connections of slow hosts", room)
 	}
 }

@@ -1,9 +1,12 @@
 package crawl_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -51,6 +54,72 @@ func TestLimits(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAHostWithInvalidLimitsEndsTheCrawlOfIt, not the crawl: Override has returned a negative number of
+// slots for it.
+func TestAHostWithInvalidLimitsEndsTheCrawlOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.politeness.Hosts.Override = func(key string) (hostlimit.Limits, bool) {
+			return hostlimit.Limits{Concurrency: -1}, key == "wrong.example"
+		}
+		r.Site("https://wrong.example").Page("/", "a page")
+		r.Site("https://right.example").Page("/", "a page")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		s := r.run(ctx, t, "https://wrong.example/", "https://right.example/")
+		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 1, crawl.Failed: 1})
+		if err := s.Errors[crawl.Failed]; s.Stopped != nil || err == nil || !strings.Contains(err.Error(), "Concurrency") {
+			t.Errorf("stopped: %v, failed: %v", s.Stopped, err)
+		}
+	})
+}
+
+// TestTheLargestNumbersAreNoLimits: sums and products with them don't overflow.
+func TestTheLargestNumbersAreNoLimits(t *testing.T) {
+	for name, set := range map[string]func(c *crawl.Config){
+		"Workers":         func(c *crawl.Config) { c.Workers = math.MaxInt },
+		"MaxDepth":        func(c *crawl.Config) { c.MaxDepth = math.MaxInt },
+		"MaxPages":        func(c *crawl.Config) { c.MaxPages = math.MaxInt },
+		"MaxPagesPerHost": func(c *crawl.Config) { c.MaxPagesPerHost = math.MaxInt },
+		"MaxURLs":         func(c *crawl.Config) { c.MaxURLs = math.MaxInt },
+		"MaxBody":         func(c *crawl.Config) { c.MaxBody = math.MaxInt64 },
+		"MaxHeld":         func(c *crawl.Config) { c.MaxHeld = math.MaxInt64 },
+		"Timeout":         func(c *crawl.Config) { c.Timeout = math.MaxInt64 },
+		"Grace":           func(c *crawl.Config) { c.Grace = math.MaxInt64 },
+		"Patience":        func(c *crawl.Config) { c.Patience = math.MaxInt64 },
+		"Tries":           func(c *crawl.Config) { c.Tries = math.MaxInt },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				r.crawl.Follow = crawl.SameHost
+				set(&r.crawl)
+				fill := strings.Repeat("<!-- "+strings.Repeat("a", 100)+" -->", 2000)
+				r.Site("https://a.example").Handle("/", page(`<a href="/1">1</a> <a href="/2">2</a>`+fill)).
+					Handle("/1", page("one")).
+					Handle("/2", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+						w.Header().Set("Content-Encoding", "gzip, gzip")
+						w.Header().Set("Content-Type", "text/html")
+						_, _ = w.Write(gzipped(gzipped([]byte(fill + `<a href="/3">3</a>`))))
+					})).
+					Handle("/3", page("three"))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				wantOutcomes(t, r.run(ctx, t, "https://a.example/"), map[crawl.Outcome]int{crawl.Visited: 4})
+			})
+		})
+	}
+}
+
+// gzipped returns text in gzip, which doesn't make it shorter.
+func gzipped(text []byte) []byte {
+	var out bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&out, gzip.NoCompression)
+	_, _ = w.Write(text)
+	_ = w.Close()
+	return out.Bytes()
 }
 
 // TestHeldPageIsNotOneTooMany: a page that was held until nothing is left to tell a ban from it isn't

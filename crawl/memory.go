@@ -142,7 +142,8 @@ func (m *memory) hasRoom(r *Request) bool {
 	if r.Later > 0 {
 		most -= m.max / 10
 	}
-	return m.kept < most && (m.bytes+bytesOf(r) <= meanURL*most || m.kept == 0)
+	means := (m.bytes + bytesOf(r) + meanURL - 1) / meanURL // URLs of that length, rounded up
+	return m.kept < most && (means <= most || m.kept == 0)
 }
 
 // waiting returns the number of URLs that wait or are lent.

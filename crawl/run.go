@@ -156,7 +156,7 @@ func (c *Crawler) newRun(ctx, late context.Context) *run {
 		},
 		frontier: frontier{
 			hosts: make(map[string]*host),
-			max:   cmp.Or(c.cfg.Transport.Limiter().Config().MaxInFlight, maxInFlight),
+			max:   min(cmp.Or(c.cfg.Transport.Limiter().Config().MaxInFlight, maxInFlight), mostInFlight),
 		},
 	}
 	if r.queue == nil {
@@ -214,8 +214,12 @@ func (r *run) giveLeave() {
 // givingBack bounds the time that a kept budget may take at the end of the Run.
 const givingBack = 10 * time.Second
 
-// maxInFlight is the largest number of flights where the limiter has no bound.
-const maxInFlight = 4096
+// maxInFlight is the largest number of flights where the limiter has no bound. A bound above
+// mostInFlight is as good as none, and shares of it would overflow.
+const (
+	maxInFlight  = 4096
+	mostInFlight = 1 << 20
+)
 
 // loop starts flights and visits that can be started, and applies events, until the crawl is over.
 func (r *run) loop(cancel context.CancelFunc) {
@@ -518,7 +522,7 @@ func (r *run) giveBack() {
 // crowded reports whether nothing may be started until something has ended: the visits, or the
 // Queue, don't keep up, or there are as many pages under way as may still be visited.
 func (r *run) crowded() bool {
-	slowVisits := r.visiting > 4*r.c.cfg.Workers
+	slowVisits := r.visiting > 0 && (r.visiting-1)/4 >= r.c.cfg.Workers // more than four for each worker
 	slowQueue := len(r.work.done) > 1000 || len(r.work.add)+len(r.work.rejected) > 10*maxLinks
 	return slowVisits || slowQueue || r.full()
 }
@@ -585,11 +589,11 @@ func (r *run) stop(why error) {
 	}
 	r.summary.Stopped = why
 	r.stopped = true
+	r.endSeeks()
 	for _, h := range r.frontier.hosts {
 		r.giveUp(h, Result{Outcome: Left})
 		for _, a := range r.takeAsides(h) {
 			r.doneAside(a)
-	r.endSeeks()
 		}
 	}
 	for _, s := range r.asleep { // which stand at no host
@@ -766,7 +770,8 @@ func (r *run) host(key string) *host {
 func (r *run) limit(h *host) {
 	_ = guarded("the limits of "+h.key, func() error {
 		limits := r.c.cfg.Transport.Limiter().Config().Of(h.key)
-		h.slots = limits.Concurrency
+		// With limits that are invalid the limiter refuses the host's requests, and says why.
+		h.slots = max(1, limits.Concurrency)
 		h.gap = limits.Delay.Min
 		return nil
 	})
