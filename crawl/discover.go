@@ -43,7 +43,7 @@ func (s *seeker) seek(url string) {
 		}
 	}()
 	_ = guarded("Discover of "+url, func() error {
-		found := s.run.c.cfg.Discover(s.run.seeks, url)
+		found := s.run.c.cfg.Discover(s.run.starts, url)
 		if found != nil {
 			found(s.take)
 		}
@@ -64,14 +64,14 @@ func (s *seeker) take(req Request) bool {
 	case taken:
 		s.batch = append(s.batch, req)
 	default:
-		return s.run.seeks.Err() == nil
+		return s.run.starts.Err() == nil
 	}
 	s.bytes += len(req.URL) + len(req.Data)
 	isFull := len(s.batch)+len(s.lost) >= batchURLs || s.bytes >= batchBytes
 	if isFull || s.isIdle() {
 		s.hand()
 	}
-	return s.run.seeks.Err() == nil
+	return s.run.starts.Err() == nil
 }
 
 // takeFound calls Config.Take for a request of Discover's. The error says why the URL that Take has
@@ -142,13 +142,13 @@ func (e foundURLs) apply(r *run) {
 	r.seeking--
 	if e.sources.URL != "" {
 		res := Result{Request: e.sources, Outcome: Unchanged}
-		if r.seeks.Err() != nil {
+		if r.starts.Err() != nil {
 			res.Outcome = Left // it may have been cut off
 		}
 		r.doneSources(res, e.hasAny)
 		return
 	}
-	if r.seeks.Err() != nil {
+	if r.starts.Err() != nil {
 		return // it may have been cut off, see over
 	}
 	r.discovered[e.host] = ""

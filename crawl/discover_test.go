@@ -174,3 +174,32 @@ func TestACrawlThatHasStoppedEndsTheLoopOfDiscover(t *testing.T) {
 		})
 	}
 }
+
+// TestACrawlThatHasStoppedWaitsForNoHost: the Queue has failed, and the next host has no slot for
+// robots.txt.
+func TestACrawlThatHasStoppedWaitsForNoHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.Site("https://a.example").
+			Handle("/", page(`<a href="/1">1</a>`)).
+			Handle("/1", page(`<a href="/2">2</a>`)).
+			Handle("/2", page(`<a href="/3">3</a>`))
+		r.Site("https://b.example").Handle("/", page(""))
+		r.crawl.Queue = &failingStore{store: newStore()}
+		r.crawl.Follow = crawl.SameHost
+		r.crawl.Transport = mustTransport(t, r.politeness)
+		r.crawl.Visit = func(context.Context, *crawl.Page) error { return nil }
+		for range 2 {
+			lease, err := r.crawl.Transport.Limiter().Acquire(t.Context(), "b.example", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer lease.Release()
+		}
+		began := time.Now()
+		_, err := crawl.Run(t.Context(), r.crawl, "https://a.example/", "https://b.example/")
+		if took := time.Since(began); err == nil || took > 10*time.Second {
+			t.Errorf("%v, after %v", err, took)
+		}
+	})
+}

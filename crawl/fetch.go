@@ -80,14 +80,14 @@ func (e endedFlight) apply(r *run) {
 // contact fetches robots.txt of a host that is new.
 func (r *run) contact(fl *flight) event {
 	url := fl.request.URL
-	_, err := r.c.cfg.Transport.Next(r.ctx, url)
+	_, err := r.c.cfg.Transport.Next(r.starts, url)
 	// Check asks neither the budget nor the user's rules. If the budget is spent, Check would wait.
 	// If a rule refuses the host, robots.txt isn't fetched either.
 	if errors.Is(err, politeness.ErrBudget) || byRule(err) != nil {
 		return r.exchange(fl)
 	}
 	began := time.Now()
-	_, err = r.c.cfg.Transport.Check(r.ctx, url)
+	_, err = r.c.cfg.Transport.Check(r.starts, url)
 	if at := retryAt(err); !at.IsZero() {
 		fl.hand = r.handBlock(fl, at)
 	}
@@ -143,7 +143,7 @@ func (r *run) putBack(fl *flight) {
 // the end of the flight.
 func (r *run) checkTurn(fl *flight) event {
 	var forecast contexts.Forecast
-	at, err := r.c.cfg.Transport.Next(contexts.WithForecast(r.ctx, &forecast), fl.request.URL)
+	at, err := r.c.cfg.Transport.Next(contexts.WithForecast(r.starts, &forecast), fl.request.URL)
 	owns, lost := r.owns(fl.h.key) // Next took long, or the process was stopped meanwhile
 	now := time.Now()
 	switch {
@@ -342,7 +342,7 @@ func (r *run) landed(fl *flight, page *Page, err error) event {
 		return gotPage{fl: fl, page: page, took: took}
 	}
 	outcome := outcomeOf(err, refused)
-	if page.excused && r.ctx.Err() != nil {
+	if page.excused && r.starts.Err() != nil {
 		outcome = Left // it was waiting when the crawl ended
 	}
 	return endedFlight{fl: fl, outcome: outcome, err: err, took: took}
@@ -430,7 +430,7 @@ func (r *run) get(page *Page) error {
 	ctx, cancel := context.WithTimeout(r.late, r.c.cfg.Timeout)
 	defer cancel()
 	call := &politeness.Call{
-		Until: r.ctx.Done(),      // a wait ends with the crawl, an exchange Grace after it
+		Until: r.starts.Done(),   // a wait ends with the crawl, an exchange Grace after it
 		Once:  r.c.cfg.Tries > 1, // the crawl repeats it, and continues with other hosts until then
 		// If responses in a row are no pages, the crawl fetches a page that was served before as a
 		// check.

@@ -33,8 +33,8 @@ type run struct {
 	recurring Recurring       // the same, if it is one
 	postponer Postponer       // the same, if it is one and the crawl postpones URLs
 	ctx       context.Context // of the crawl
-	seeks     context.Context // of Discover: it ends when the crawl stops
-	endSeeks  context.CancelFunc
+	starts    context.Context // of waits for a start, and of Discover: it ends when the crawl stops
+	endStarts context.CancelFunc
 	late      context.Context // ends Grace after ctx
 	events    chan event
 	workers   chan struct{}       // held by calls of Visit
@@ -107,7 +107,7 @@ func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	r := c.newRun(ctx, late)
-	defer r.endSeeks()
+	defer r.endStarts()
 	r.work.add = make([]Request, 0, len(urls))
 	var err error
 	for _, u := range urls {
@@ -162,7 +162,7 @@ func (c *Crawler) newRun(ctx, late context.Context) *run {
 	if r.queue == nil {
 		r.queue = newMemory(c.cfg.MaxURLs)
 	}
-	r.seeks, r.endSeeks = context.WithCancel(ctx)
+	r.starts, r.endStarts = context.WithCancel(ctx)
 	r.owner, _ = r.queue.(Owner)
 	r.recurring, _ = r.queue.(Recurring)
 	if postponer, ok := r.queue.(Postponer); ok && c.cfg.Traps != TrapsIgnored {
@@ -589,7 +589,7 @@ func (r *run) stop(why error) {
 	}
 	r.summary.Stopped = why
 	r.stopped = true
-	r.endSeeks()
+	r.endStarts()
 	for _, h := range r.frontier.hosts {
 		r.giveUp(h, Result{Outcome: Left})
 		for _, a := range r.takeAsides(h) {
