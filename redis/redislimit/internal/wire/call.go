@@ -26,6 +26,9 @@ type Call struct {
 	Promise    string    `msgpack:"promise"`    // settings of the caller, with a sign of life
 	Leave      bool      `msgpack:"leave"`      // the caller takes leave
 	Ops        []Request `msgpack:"ops"`
+	// Tried has the number of the first call that may have done an operation already, by its index in
+	// Ops; 0, or no entry: none. Few calls have any, and a field of each operation would cost all.
+	Tried []int64 `msgpack:"tried"`
 }
 
 // Pack returns c as step.lua reads it.
@@ -50,9 +53,8 @@ type Request interface {
 
 // An Operation is the part that all requests have. Call.Add sets it.
 type Operation struct {
-	Name  string `msgpack:"op"`
-	Host  int    `msgpack:"on"`    // number of the host among the keys of the call, from 1
-	Tried int64  `msgpack:"tried"` // number of the first call that may have done it already; 0: none
+	Name string `msgpack:"op"`
+	Host int    `msgpack:"on"` // number of the host among the keys of the call, from 1
 }
 
 func (o *Operation) operation() *Operation { return o }
@@ -63,7 +65,11 @@ func (c *Call) Add(r Request, host int, tried int64) {
 	o := r.operation()
 	o.Name = r.name()
 	o.Host = host
-	o.Tried = tried
+	if tried > 0 {
+		none := make([]int64, len(c.Ops)-len(c.Tried))
+		c.Tried = append(c.Tried, none...)
+		c.Tried = append(c.Tried, tried)
+	}
 	c.Ops = append(c.Ops, r)
 }
 

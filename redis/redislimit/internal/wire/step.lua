@@ -139,6 +139,7 @@ local PROC = call.proc
 local DEAD = call.dead
 local SPREAD = call.spread
 local CALL_NUMBER = call.call
+local TRIED = call.tried or {}
 
 local time = redis.call('TIME')
 local now = time[1] * SECOND + time[2]
@@ -315,6 +316,7 @@ if SPREAD > gen.m then SHARE = SPREAD / max(gen.m, 1) end
 local hosts = {}    -- states by number
 local keys = {}     -- their keys, by state
 local lastCall = {} -- number of the call of this process that was there before, by state; 0: unknown
+local triedBy = {}  -- number of the first call that may have done an operation; 0 or nil: none
 local failed = {}   -- by number: why nothing is done to a host
 
 -- set stores a field; the value of a missing one isn't stored.
@@ -971,8 +973,9 @@ end
 -- mayBeDone reports whether an earlier call may have done a. It hasn't if no call of its process was
 -- here since: one that comes after this call does nothing.
 local function mayBeDone(h, a)
+	local tried = triedBy[a] or 0
 	local last = lastCall[h]
-	return a.tried > 0 and (last == 0 or last >= a.tried)
+	return tried > 0 and (last == 0 or last >= tried)
 end
 
 -- once reports whether the lease of a does this for the first time, and notes it. In doubt it has done
@@ -1237,6 +1240,7 @@ local changed = {} -- hosts by number
 local requests = call.ops or {}
 for j, a in ipairs(requests) do
 	requested(a, a.op)
+	triedBy[a] = TRIED[j]
 	local i = a.on
 	-- A host that is broken keeps no other one from its operations.
 	local loaded, h = pcall(load, i)
