@@ -312,6 +312,7 @@ func newPage(fl *flight) *Page {
 		again:    fl.again,
 		told:     fl.told,
 		doubt:    fl.doubt,
+		isCheck:  fl.breaks,
 		release:  func() {},
 	}
 }
@@ -340,6 +341,10 @@ func (r *run) landed(fl *flight, page *Page, err error) event {
 	case refused == nil && page.unanswered(err):
 		page.err = err
 		return gotPage{fl: fl, page: page, took: took}
+	case page.broken:
+		page.err = err
+		page.forgetResponse()
+		return gotPage{fl: fl, page: page, took: took}
 	}
 	outcome := outcomeOf(err, refused)
 	if page.excused && r.starts.Err() != nil {
@@ -355,6 +360,29 @@ func (p *Page) unanswered(err error) bool {
 		return false
 	}
 	return !p.late && !p.excused && !forGood(err)
+}
+
+// breakOff notes that err has ended the body of p, if the host has done so. If a page that was
+// served before ends so too, the host refuses. Its limiter can't know, because the status was a
+// good one.
+func (p *Page) breakOff(ctx context.Context, err error) {
+	_, isOurs := errors.AsType[*politeness.Error](err)
+	if isOurs || errors.Is(err, errNoRoom) || ctx.Err() != nil || p.cached {
+		return
+	}
+	p.broken = true
+	if p.isCheck {
+		p.banned = true
+		p.call.Ban("the body of a page that it has served before breaks off")
+	}
+}
+
+// forgetResponse makes p a page without a response.
+func (p *Page) forgetResponse() {
+	p.Response = nil
+	p.Body = nil
+	p.release()
+	p.release = func() {}
 }
 
 // A repeatedFlight is the end of a flight whose URL is fetched once more.
@@ -474,6 +502,7 @@ func (r *run) get(page *Page) error {
 		return err
 	}
 	if err := r.readBody(ctx, page); err != nil {
+		page.breakOff(ctx, err)
 		return err
 	}
 	page.saying = r.sayingOf(page)

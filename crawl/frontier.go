@@ -164,6 +164,7 @@ type flight struct {
 	started bool   // its request goes out; see started
 	told    saying // refusals.told, when it was taken
 	doubt   saying // row of responses that a page which was served before is to check
+	breaks  bool   // it is to check whether the host ends all bodies early
 
 	startedAt time.Time
 	gapEnds   time.Time // host.at by its start
@@ -394,6 +395,7 @@ func (f *frontier) load(fl *flight) {
 	case fromGood:
 		fl.good = true // the page stays in refusals, and is fetched as often as needed
 		fl.doubt = h.refusals.doubt
+		fl.breaks = h.refusals.mayBreak()
 	case fromAgain:
 		fl.again = true
 		h.refusals.again = Request{}

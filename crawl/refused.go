@@ -61,7 +61,8 @@ type refusals struct {
 	askedGood   bool // the last of them was good's
 	checking    bool
 	banned      bool
-	leastHeld   int // number of held 403s and the like that may be a ban; 0: inARow
+	breaks      bool // the last ban was found by a body that breaks off
+	leastHeld   int  // number of held 403s and the like that may be a ban; 0: inARow
 
 	since     time.Time     // first refusal of the row
 	heard     time.Time     // last refusal that was a response
@@ -156,6 +157,10 @@ type verdict struct {
 	rest time.Duration // until later; 0: it depends on the tries of the page
 }
 
+// mayBreak reports whether the page that was served before is to show that the host ends all bodies
+// early, as it has ended that of the suspect.
+func (s *refusals) mayBreak() bool { return s.breaks || s.suspect != nil && s.suspect.broken }
+
 // alone reports whether requests start one at a time.
 func (s *refusals) alone() bool {
 	return s.row > 0 || s.suspect != nil || s.checking || s.banned
@@ -204,6 +209,8 @@ func (s *refusals) observe(page *Page, probe bool, tries int, now time.Time) ver
 	s.word = page.refused
 	if page.Response != nil {
 		s.status = page.Response.StatusCode
+	}
+	if page.Response != nil || page.broken {
 		s.heard = now
 	}
 	if what == rules.Forbidden {
@@ -467,7 +474,7 @@ func (s *refusals) endHeld(page *Page, v *verdict) (held []*Page) {
 // endSuspect decides over the suspect, as another page was served.
 func (s *refusals) endSuspect(now time.Time, v *verdict) {
 	suspect := s.suspect
-	rested := now.Sub(s.refusedAt) > s.rest
+	rested := now.Sub(s.refusedAt) > s.rest && !suspect.broken // no pause is set for a broken body
 	switch {
 	case rested && s.again.URL == "":
 		// The host had more time to recover than for the suspect, which proves nothing.
@@ -582,6 +589,7 @@ func (s *refusals) forbid(page *Page, earlier bool, v *verdict) {
 		}
 		v.last = append(v.last, s.held...)
 		s.held = nil
+		s.breaks = page.broken
 		if page.banned {
 			s.like = likeRow{least: s.like.least, wall: s.doubt}
 			s.dropGoodOf(s.doubt)
@@ -762,6 +770,11 @@ func (r *run) answered(fl *flight, page *Page) {
 	s := &h.refusals
 	if r.stopped {
 		r.end(page)
+		return
+	}
+	if page.broken && !page.good && !s.serves {
+		// No page shows whether the host ends all bodies so, and nothing would slow further tries.
+		r.noPage(fl, Failed, page.err)
 		return
 	}
 	if page.Response != nil && !page.cached && !page.good {

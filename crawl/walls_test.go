@@ -446,3 +446,78 @@ func TestAlikePagesOfAHostThatLimits(t *testing.T) {
 		})
 	}
 }
+
+// breakingOff answers with a body that ends before its length. Its connection ends too.
+func breakingOff(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Length", "5000")
+	fmt.Fprint(w, "<html>the beginning")
+	w.(http.Flusher).Flush()
+	panic(http.ErrAbortHandler)
+}
+
+// TestBodiesThatBreakOff: a host that breaks off each body while it refuses gets few requests, and
+// loses no page. A single page whose body breaks off costs two requests and a check.
+func TestBodiesThatBreakOff(t *testing.T) {
+	for name, cfg := range map[string]politeness.Config{
+		"zero value": {UserAgent: userAgent}, "Bulk": politeness.Bulk(userAgent), "Responsive": politeness.Responsive(userAgent),
+	} {
+		t.Run("wall, "+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const pages = 200
+				s := &walledSite{pages: pages, allow: 40, stands: 10 * time.Minute, again: true, wall: breakingOff}
+				r := newRig()
+				cfg.Base = r.Web
+				r.politeness = cfg
+				r.Site("https://example.com").Handle("/", s)
+				r.crawl.Follow = crawl.SameHost
+				sum := r.run(t.Context(), t, "https://example.com/")
+				wantOutcomes(t, sum, map[crawl.Outcome]int{crawl.Visited: pages})
+				if s.falls < 2 || s.most > 10 {
+					t.Errorf("%d requests into one of %d walls: %v", s.most, s.falls, sum)
+				}
+			})
+		})
+		t.Run("pages, "+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const pages = 200
+				r := newRig()
+				cfg.Base = r.Web
+				r.politeness = cfg
+				asked := 0
+				r.Site("https://example.com").Handle("/", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+					asked++
+					if strings.HasSuffix(req.URL.Path, "5") { // each tenth
+						breakingOff(w, req)
+					}
+					page("page "+inLetters(req.URL.Path))(w, req)
+				}))
+				began := time.Now()
+				sum := r.run(t.Context(), t, numbered("example.com", pages)...)
+				wantOutcomes(t, sum, map[crawl.Outcome]int{crawl.Visited: pages - pages/10, crawl.Failed: pages / 10})
+				if most := pages + 2*pages/10 + 3; asked > most {
+					t.Errorf("%d requests, want %d at most: %v", asked, most, sum)
+				}
+				t.Logf("%d requests in %v", asked, time.Since(began))
+			})
+		})
+	}
+}
+
+// TestAHostThatBreaksOffEachBody: nothing is served that a page might be checked by, so no page is asked
+// for twice.
+func TestAHostThatBreaksOffEachBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const pages = 50
+		r := newRig()
+		asked := 0
+		r.Site("https://example.com").Handle("/", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			asked++
+			breakingOff(w, req)
+		}))
+		sum := r.run(t.Context(), t, numbered("example.com", pages)...)
+		wantOutcomes(t, sum, map[crawl.Outcome]int{crawl.Failed: pages})
+		if asked > pages {
+			t.Errorf("%d requests: %v", asked, sum)
+		}
+	})
+}
