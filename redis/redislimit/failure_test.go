@@ -31,7 +31,7 @@ func (e *events) add(ev Event) {
 // await waits for the n-th event.
 func (e *events) await(t *testing.T, n int) Event {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		e.mu.Lock()
 		if len(e.list) >= n {
 			ev := e.list[n-1]
@@ -365,7 +365,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 	_ = again.Close()
 
 	var after int
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if after = runtime.NumGoroutine(); after <= before+1 { // the second client's pool
 			break
 		}

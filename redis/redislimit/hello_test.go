@@ -171,7 +171,7 @@ func TestProcessesThatHaveGoneAreForgotten(t *testing.T) {
 	var seen events
 	l := newFleet(t, shared, Config{OnFailure: seen.add}, 1)[0]
 	settle(t, l, "a.example")
-	eventually(t, 5*time.Second, "a hello", func() bool {
+	eventually(t, time.Minute, "a hello", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return l.peers.helloed > 0
@@ -188,7 +188,7 @@ func TestProcessesThatHaveGoneAreForgotten(t *testing.T) {
 		l.mu.Lock()
 		l.peers.helloed = 0
 		l.mu.Unlock()
-		eventually(t, 5*time.Second, "a hello", func() bool {
+		eventually(t, time.Minute, "a hello", func() bool {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			return l.peers.helloed > 0

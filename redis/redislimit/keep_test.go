@@ -345,7 +345,7 @@ func TestAStoreThatFailedIsAskedAgain(t *testing.T) {
 		h.keeping.retryAt = 0
 	}
 	retry(first)
-	eventually(t, 10*heartbeat, "the block is on the disk", func() bool {
+	eventually(t, time.Minute, "the block is on the disk", func() bool {
 		return time.Until(saved(t, dir, "a.example").BlockedUntil) > 50*time.Minute
 	})
 
@@ -354,8 +354,8 @@ func TestAStoreThatFailedIsAskedAgain(t *testing.T) {
 	if err := begin("first:", nil).Block(t.Context(), "c.example", time.Now().Add(time.Hour), "a test"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*heartbeat, "the Store is told of the other process's block", func() bool { return store.fails.Load() <= 0 })
-	eventually(t, 10*heartbeat, "its error is told", func() bool { return refused(t, first, "c.example").StateErr != nil })
+	eventually(t, time.Minute, "the Store is told of the other process's block", func() bool { return store.fails.Load() <= 0 })
+	eventually(t, time.Minute, "its error is told", func() bool { return refused(t, first, "c.example").StateErr != nil })
 
 	second := begin("second:", store)
 	store.fails.Store(1)

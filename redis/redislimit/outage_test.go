@@ -114,7 +114,7 @@ func TestDrainStopsFailLocal(t *testing.T) {
 		}()
 	}
 	time.Sleep(heartbeat)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	drained := make(chan error, 1)
 	go func() { drained <- l.Drain(ctx) }()
@@ -220,7 +220,7 @@ func TestABadKeyIsNoOutageForNext(t *testing.T) {
 	if err := newClient(t, s).LPush(t.Context(), l.parts[0].hostKey("bad.example"), "x").Err(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	var server *ServerError
 	if _, err := l.Next(ctx, "bad.example", 0); !errors.As(err, &server) {
