@@ -43,7 +43,7 @@ func TestProxyHoldsDeliversAndReplays(t *testing.T) {
 		t.Errorf("while it is held: %q", got)
 	}
 	p.Deliver()
-	for end := time.Now().Add(10 * time.Second); say(s.Addr, "INCRBY n 0", true) != ":2\r\n"; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); say(s.Addr, "INCRBY n 0", true) != ":2\r\n"; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("what was held was not delivered")
 		}
@@ -64,7 +64,7 @@ func TestProxyHoldsDeliversAndReplays(t *testing.T) {
 	}
 	defer conn.Close()
 	fmt.Fprint(conn, "INCRBY n 2\r\n")
-	for end := time.Now().Add(10 * time.Second); say(s.Addr, "INCRBY n 0", true) != ":7\r\n"; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); say(s.Addr, "INCRBY n 0", true) != ":7\r\n"; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the command whose reply is swallowed was not done")
 		}

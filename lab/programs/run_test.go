@@ -91,7 +91,7 @@ func (r *run) throughProxy(crawl func(address string)) {
 	case line := <-said.found:
 		_, address, _ := strings.Cut(line, "export http_proxy=http://")
 		crawl(address)
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		r.Error("the proxy doesn't say where it listens")
 	}
 	cancel()

@@ -110,13 +110,15 @@ func mediawiki(t *testing.T) *software {
 		cancel()
 		_ = server.Wait()
 	})
-	for range 100 {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		conn, err := net.Dial("tcp", address)
 		if err == nil {
 			_ = conn.Close()
 			break
 		}
-		time.Sleep(50 * time.Millisecond)
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
 	}
 	return &software{
 		handler: &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
