@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -58,7 +60,18 @@ func TestTheOwnPageSaysWhoWaits(t *testing.T) {
 	p.Status = statuspage.Handler(transport)
 	server := httptest.NewServer(p)
 	defer server.Close()
-	raw(t, server.URL, "GET "+s.URL+"/a HTTP/1.1\r\nHost: x\r\n\r\n").Body.Close()
+	asked := make(chan bool)
+	answer := make(chan bool)
+	defer close(answer)
+	s.Handle("/held", func(http.ResponseWriter, *http.Request) {
+		close(asked)
+		<-answer
+	})
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	must(t, err)
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET %s/held HTTP/1.1\r\nHost: x\r\n\r\n", s.URL)
+	<-asked // a host of which no request is under way may be idle by now, and isn't named
 	resp := raw(t, server.URL, "GET / HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n")
 	if body, _ := io.ReadAll(resp.Body); !strings.Contains(string(body), strings.TrimPrefix(s.URL, "http://")) {
 		t.Errorf("%s\n%s", resp.Status, body)
