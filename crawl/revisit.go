@@ -50,12 +50,34 @@ type earlyFlight struct {
 }
 
 func (e earlyFlight) apply(r *run) {
+	h := e.fl.h
 	r.frontier.finish(e.fl, 0)
-	// It isn't counted, because it has no outcome.
-	res := Result{Request: e.fl.request, Outcome: Unchanged, Again: e.earliest}
-	r.work.back = append(r.work.back, res)
-	r.settle(e.fl.h)
-	r.frontier.put(e.fl.h)
+	if r.waitsForEarly(e) {
+		at := time.Now().Add(nearlyDue)
+		if e.earliest.Before(at) {
+			at = e.earliest
+		}
+		r.sleep(h, sleeper{at: at, request: e.fl.request})
+	} else {
+		// It isn't counted, because it has no outcome.
+		res := Result{Request: e.fl.request, Outcome: Unchanged, Again: e.earliest}
+		r.work.back = append(r.work.back, res)
+	}
+	r.settle(h)
+	r.frontier.put(h)
+}
+
+// nearlyDue is for how long the crawl keeps a URL that may not be fetched yet.
+const nearlyDue = time.Minute
+
+// waitsForEarly reports whether the URL of e waits here. A Queue whose clock is ahead of this one
+// would lend it again at once, and so on until its time has come.
+func (r *run) waitsForEarly(e earlyFlight) bool {
+	url := e.fl.request.URL
+	isRepeated := r.lentEarly.Contains(url)
+	r.lentEarly.Add(url, true)
+	mayWait := !r.stopped && len(r.asleep) < mostAsleep
+	return mayWait && (isRepeated || time.Until(e.earliest) < nearlyDue)
 }
 
 // condition makes req conditional on a change since the last visit. A request that has conditions

@@ -44,6 +44,7 @@ type run struct {
 
 	mu        sync.Mutex
 	canonical *simplelru.LRU[string, bool] // shared: URLs to which others have given way
+	lentEarly *simplelru.LRU[string, bool] // URLs that the Queue has lent before they may be fetched
 
 	frontier      frontier
 	asleep        heap[sleeper]
@@ -141,7 +142,8 @@ func (c *Crawler) newRun(ctx, late context.Context) *run {
 		workers:    make(chan struct{}, c.cfg.Workers),
 		room:       newRoom(c.cfg.MaxHeld, c.cfg.MaxBody),
 		reading:    semaphore.NewWeighted(readAtOnce),
-		canonical:  newCanonicals(),
+		canonical:  newURLs(),
+		lentEarly:  newURLs(),
 		discovered: make(map[string]string),
 		held:       make(map[string]Result),
 		resting:    make(map[string]*rest),
@@ -175,13 +177,13 @@ func (c *Crawler) newRun(ctx, late context.Context) *run {
 	return r
 }
 
-// mostCanonicals is how many URLs are remembered to which others have given way: a crawl may watch
-// for years.
-const mostCanonicals = 1 << 16
+// mostURLs is how many URLs are remembered to which others have given way, and how many that were
+// lent early: a crawl may watch for years.
+const mostURLs = 1 << 16
 
-func newCanonicals() *simplelru.LRU[string, bool] {
-	canonical, _ := simplelru.NewLRU[string, bool](mostCanonicals, nil) // an error is for 0 and less
-	return canonical
+func newURLs() *simplelru.LRU[string, bool] {
+	urls, _ := simplelru.NewLRU[string, bool](mostURLs, nil) // an error is for 0 and less
+	return urls
 }
 
 // leaveMemory counts the URLs that the Queue in memory still has at the end: they are lost with it,
