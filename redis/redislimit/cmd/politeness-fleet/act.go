@@ -29,7 +29,7 @@ func key(ctx context.Context, fleet *redislimit.Limiter, host string) (string, e
 	case isKnown(state):
 		return host, nil
 	case spelled == "":
-		return "", misused("%q is no host: say example.com, as list shows it", host)
+		return "", misused("%q is no host: write example.com, as list shows it", host)
 	}
 	return spelled, nil
 }
@@ -51,7 +51,7 @@ func block(ctx context.Context, out io.Writer, fleet *redislimit.Limiter, r requ
 	}
 	fmt.Fprintf(out, "%s is blocked until %s: %s\n", printable.Text(host), moment(until), printable.Text(r.why))
 	if state, err := fleet.State(ctx, host); err == nil && state.Starts == 0 && state.Waiters == 0 {
-		fmt.Fprintln(out, "(no crawler has asked for it of late: is the name as list shows names?)")
+		fmt.Fprintln(out, "(no crawler has requested it lately: is this a name that list shows?)")
 	}
 	return nil
 }
@@ -83,11 +83,11 @@ func drain(ctx context.Context, out io.Writer, fleet *redislimit.Limiter, length
 		return err
 	}
 	if length == 0 {
-		fmt.Fprintln(out, "all go on")
+		fmt.Fprintln(out, "crawlers continue")
 		return nil
 	}
 	until := time.Now().Add(length)
-	fmt.Fprintf(out, "nothing starts until %s\n", moment(until))
+	fmt.Fprintf(out, "no request starts until %s\n", moment(until))
 	for last := -1; time.Now().Before(until); {
 		all, err := hosts(ctx, fleet)
 		if err != nil {
@@ -107,9 +107,10 @@ func drain(ctx context.Context, out io.Writer, fleet *redislimit.Limiter, length
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d still in flight; nothing starts until %s all the same", flying, moment(until))
+			return fmt.Errorf("%d requests are still in flight; no request starts until %s", flying, moment(until))
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
-	return errors.New("the time is over with requests still in flight: all go on; say -for D with a longer D")
+	return errors.New("the time of -for is over with requests still in flight, and crawlers continue: " +
+		"use a longer -for")
 }

@@ -35,24 +35,24 @@ const usage = `Usage: politeness-fleet -redis ADDR [-prefix P] [-json] COMMAND
 
 Steers crawlers that share their limits through one Redis or Valkey.
 
-  status                      what is wrong, and how much is under way
+  status                      problems, and the number of hosts and requests
   list [-blocked]             hosts: starts, in flight, waiting, delay, block
-  processes                   crawlers, their last sign of life, who differs
-  block HOST -for D -why TEXT no request to HOST for D (30m, 2h); who waits is
-                              refused, what is in flight goes on
-  clear HOST                  lift the block of HOST, also one it has asked for
-  drain [-for D]              nothing starts anywhere for D (10m), and wait
-                              until nothing is in flight; -for 0 lets all go on
-  watch [-every D]            list, again and again (2s), until Ctrl-C
+  processes                   crawlers, their last call, those with other limits
+  block HOST -for D -why TEXT start no request to HOST for D (30m, 2h): waiting
+                              requests fail, requests in flight continue
+  clear HOST                  end the block of HOST, also one set by its site
+  drain [-for D]              start no request for D (default: 10m), and wait
+                              until none is in flight; -for 0 ends this early
+  watch [-every D]            print list again and again (2s), until Ctrl-C
 
-  -redis ADDR   host:port or a redis:// or rediss:// URL (user, number, TLS), of
-                a cluster several: ADDR,host:port,...; REDISCLI_AUTH is the
-                password
-  -sentinel M   ADDR is that of Sentinels, which know the master as M
+  -redis ADDR   host:port, or a redis:// or rediss:// URL (with user, database,
+                TLS); for a cluster, several: ADDR,host:port,...; the password
+                may be in REDISCLI_AUTH
+  -sentinel M   ADDR is of Sentinels, which know the master by the name M
   -prefix P     Config.Prefix of the crawlers' redislimit ("politeness:")
   -json         status, list and processes as JSON, an object a line
 
-Exit status: 0 done, 1 nothing to clear or something wrong, 2 it failed.
+Exit status: 0 done, 1 nothing to clear or a problem found, 2 an error.
 `
 
 // The exit statuses.
@@ -207,11 +207,11 @@ func (r *request) check() error {
 	case r.redis == "":
 		return misused("-redis ADDR is missing")
 	case r.command == "block" && r.length <= 0:
-		return misused("block: -for D is missing: how long, such as 30m or 2h")
+		return misused("block: -for D is missing: a duration such as 30m or 2h")
 	case r.command == "block" && r.why == "":
-		return misused("block: -why TEXT is missing: logs and errors of the crawlers say it")
+		return misused("block: -why TEXT is missing: the crawlers' logs and errors show it")
 	case words[r.command].host && (r.host == "" || isURL):
-		return misused("%s: %q is no host: say example.com, as list shows it", r.command, r.host)
+		return misused("%s: %q is no host: write example.com, as list shows it", r.command, r.host)
 	case r.command == "watch" && r.every < leastEvery:
 		return misused("watch: -every %v is less than %v", r.every, leastEvery)
 	}
@@ -232,7 +232,7 @@ func connect(r request) (redis.UniversalClient, error) {
 		o, err = redis.ParseURL(first)
 		if err != nil {
 			// Its error may show the password.
-			return nil, misused("-redis: no URL as redis://user:password@host:port/number is one")
+			return nil, misused("-redis: no URL of the form redis://user:password@host:port/number")
 		}
 	}
 	o.ReadTimeout = longest

@@ -96,7 +96,7 @@ func TestCommandSteersAFleet(t *testing.T) {
 	if out := run(exitOK, "-json", "list", "-blocked"); json.Unmarshal([]byte(out), &line) != nil || line.Host != "a.example" || line.Starts != 1 || time.Until(line.BlockedUntil) < 50*time.Minute || line.BlockedBy == "" {
 		t.Errorf("list -json: %s", out)
 	}
-	says(run(exitOK, "block", "-for", "1h", "-why", "x", "unknown.example"), "no crawler has asked for it")
+	says(run(exitOK, "block", "-for", "1h", "-why", "x", "unknown.example"), "no crawler has requested it")
 	says(run(exitOK, "clear", "a.example"), "a.example is cleared")
 	says(run(exitNo, "clear", "a.example"), "wasn't blocked")
 	lease, err := start("a.example")
@@ -108,7 +108,7 @@ func TestCommandSteersAFleet(t *testing.T) {
 	if out := run(exitOK, "clear", "A.EXAMPLE:80"); !strings.Contains(out, "a.example is cleared") {
 		t.Error(out)
 	}
-	says(run(exitOK, "block", "BÜCHER.example", "-for", "1h", "-why", "x"), "xn--bcher-kva.example is blocked", "no crawler has asked for it")
+	says(run(exitOK, "block", "BÜCHER.example", "-for", "1h", "-why", "x"), "xn--bcher-kva.example is blocked", "no crawler has requested it")
 
 	time.AfterFunc(time.Second, func() { flying.Release() })
 	other, err := redislimit.New(redislimit.Config{
@@ -134,12 +134,12 @@ func TestCommandSteersAFleet(t *testing.T) {
 	}
 
 	out := run(exitOK, "drain", "-for", "1h")
-	says(out, "nothing starts until", "nothing is in flight")
+	says(out, "no request starts until", "nothing is in flight")
 	if _, err := start("b.example"); !errors.Is(err, hostlimit.ErrBusy) {
 		t.Errorf("a drained fleet: %v", err)
 	}
 	says(run(exitOK, "list"), "drained until")
-	says(run(exitOK, "drain", "-for", "0"), "all go on")
+	says(run(exitOK, "drain", "-for", "0"), "crawlers continue")
 	if lease, err = start("b.example"); err != nil {
 		t.Errorf("after the end of the drain: %v", err)
 	} else {

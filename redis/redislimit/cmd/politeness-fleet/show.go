@@ -73,7 +73,7 @@ func list(ctx context.Context, out io.Writer, fleet *redislimit.Limiter, r reque
 		return listJSON(out, all)
 	}
 	if !state.PausedUntil.IsZero() {
-		fmt.Fprintf(out, "drained until %s: nothing starts\n", moment(state.PausedUntil))
+		fmt.Fprintf(out, "drained until %s: no request starts\n", moment(state.PausedUntil))
 	}
 	fmt.Fprintf(out, "%-34s %8s %6s %7s %8s  %s\n", "HOST", "STARTS", "FLYING", "WAITING", "DELAY", "BLOCK")
 	for _, s := range all {
@@ -85,7 +85,7 @@ func list(ctx context.Context, out io.Writer, fleet *redislimit.Limiter, r reque
 	case len(all) == 0 && r.blocked:
 		fmt.Fprintln(out, "(no host is blocked)")
 	case len(all) == 0:
-		fmt.Fprintln(out, "(no host: nobody crawls with this -prefix, or nothing is owed)")
+		fmt.Fprintln(out, "(no host: no crawler uses this -prefix, or no host has state)")
 	}
 	return nil
 }
@@ -121,9 +121,9 @@ func blockOf(s hostlimit.HostState) string {
 	case blocked(s):
 		return "until " + moment(s.BlockedUntil) + ", " + printable.Clipped(s.BlockedBy, 200)
 	case s.Probing:
-		return "over, a probe is on its way"
+		return "over, the probe is in flight"
 	case s.Refusals > 0:
-		return "over, a probe comes next"
+		return "over, the next request is the probe"
 	}
 	return ""
 }
@@ -249,7 +249,7 @@ func showProcesses(ctx context.Context, out io.Writer, fleet *redislimit.Limiter
 		seen := short(state.Processes[i].Seen) + " ago"
 		switch {
 		case !p.Live:
-			seen += ": has nothing under way, or is dead"
+			seen += ": is idle or dead"
 		case p.Differs != "":
 			seen += ": has " + printable.Clipped(p.Differs, 500)
 		}
@@ -289,7 +289,7 @@ func showStatus(ctx context.Context, out io.Writer, fleet *redislimit.Limiter, a
 		fmt.Fprintln(out, printable.Clipped(p, 1000))
 	}
 	if s.PausedUntil != nil {
-		fmt.Fprintf(out, "drained until %s: nothing starts\n", moment(*s.PausedUntil))
+		fmt.Fprintf(out, "drained until %s: no request starts\n", moment(*s.PausedUntil))
 	}
 	fmt.Fprintf(out, "processes live: %d; hosts: %d, blocked: %d; requests in flight: %d, waiting: %d\n",
 		s.Processes, s.Hosts, s.Blocked, s.InFlight, s.Waiting)
