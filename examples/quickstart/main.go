@@ -46,7 +46,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.file, "evidence", "", "write the evidence log (JSON Lines) to `FILE`")
 	flag.StringVar(&o.agent, "agent", userAgent, "User-Agent of the crawler")
-	flag.StringVar(&o.state, "state", "", "remember in `DIR` what hosts are owed, and robots.txt, for the next run")
+	flag.StringVar(&o.state, "state", "", "keep the state of hosts, and robots.txt, in `DIR` for the next run")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -36,7 +36,7 @@ import (
 
 func main() {
 	dir := flag.String("dir", "pages", "keep pages in this directory")
-	find := flag.String("find", "<title>(.*?)</title>", "print what this regular expression finds")
+	find := flag.String("find", "<title>(.*?)</title>", "print the matches of this regular expression")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

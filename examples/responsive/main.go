@@ -33,16 +33,16 @@ const userAgent = "TutorialBot/1.0 (+https://example.com/bot; bot@example.com)"
 
 const usage = `Usage: responsive [flags] [URL...]
 
-Follows the links from each URL on; without one, of a site of its own.
+Follows the links from each URL. Without a URL, it crawls a small site on loopback.
 
 `
 
 func main() {
 	var o options
-	flag.DurationVar(&o.delay, "delay", 0, "politeness delay, in the mean; 0: ROBOTS_DEFAULT_DELAY_SECONDS, or 1s")
-	flag.IntVar(&o.depth, "depth", 10, "how many links from a root at most")
-	flag.IntVar(&o.pages, "pages", 100, "how many pages at most")
-	flag.StringVar(&o.state, "state", "", "remember in `DIR` what hosts are owed, and robots.txt, for the next run")
+	flag.DurationVar(&o.delay, "delay", 0, "mean delay between two requests; 0: ROBOTS_DEFAULT_DELAY_SECONDS, or 1s")
+	flag.IntVar(&o.depth, "depth", 10, "most links from a start URL")
+	flag.IntVar(&o.pages, "pages", 100, "most pages")
+	flag.StringVar(&o.state, "state", "", "keep the state of hosts, and robots.txt, in `DIR` for the next run")
 	flag.Usage = func() {
 		fmt.Fprint(flag.CommandLine.Output(), usage)
 		flag.PrintDefaults()

@@ -42,7 +42,7 @@ Asks for each URL twice; without one, for pages of a site of its own.
 `
 
 func main() {
-	state := flag.String("state", "", "remember in `DIR` what hosts are owed, and robots.txt, for the next run")
+	state := flag.String("state", "", "keep the state of hosts, and robots.txt, in `DIR` for the next run")
 	cache := flag.String("cache", "", "keep pages in `DIR` for the next run; without it they are kept in memory")
 	flag.Usage = func() {
 		fmt.Fprint(flag.CommandLine.Output(), usage)

@@ -63,7 +63,7 @@ func main() {
 	flag.IntVar(&o.pages, "pages", 40, "pages of each site")
 	flag.IntVar(&o.kills, "kills", 5, "number of processes that are killed")
 	flag.DurationVar(&o.every, "every", 3*time.Second, "time from one kill to the next")
-	flag.DurationVar(&o.pause, "pause", 0, "stop a process for that long, once")
+	flag.DurationVar(&o.pause, "pause", 0, "pause one process once, for this time")
 	flag.Parse()
 	end(lead(ctx, os.Stdout, o))
 }

@@ -42,7 +42,7 @@ func main() {
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		fmt.Fprintln(os.Stderr, "siteaudit: interrupted; the next worker goes on")
+		fmt.Fprintln(os.Stderr, "siteaudit: interrupted; the next worker continues")
 		os.Exit(1)
 	case errors.Is(err, budget.ErrExceeded):
 		fmt.Fprintln(os.Stderr, "siteaudit:", err)
@@ -55,12 +55,12 @@ func main() {
 
 const usage = `Usage: siteaudit [discovery|worker|show] [flags] [URL...]
 
-  discovery URL...  find the URLs of sites, and write them to a database
-  worker            fetch them, and write what was found
-  show              print what is in the database
+  discovery URL...  find the URLs of sites and write them to a database
+  worker            fetch these URLs and write the results
+  show              print the contents of the database
 
-Without a command: all three, on three small sites of its own.
-siteaudit COMMAND -h names the flags of a command. Status 3: the budget is spent.
+Without a command: all three, on three small sites on loopback.
+siteaudit COMMAND -h lists the flags of a command. Exit status 3: the budget is spent.
 `
 
 // run is the program. It writes its results to out, and the reasons of waits to log.
@@ -84,13 +84,13 @@ func run(ctx context.Context, out, log io.Writer, args []string) error {
 		flags.StringVar(&o.redis, "redis", "",
 			"share slots, delays and budget through the Redis server at `ADDR`, host:port or a redis:// URL")
 		flags.StringVar(&o.state, "state", "",
-			"remember in `DIR` what hosts are owed, and robots.txt, for the next run")
+			"keep the state of hosts, and robots.txt, in `DIR` for the next run")
 		flags.StringVar(&o.from, "from", "",
-			"contact: a mail `ADDRESS`, where USER_AGENT has none; empty: FROM of the environment")
+			"contact: a mail `ADDRESS`, if USER_AGENT has none; empty: FROM of the environment")
 		flags.StringVar(&o.evidence, "evidence", "", "append the evidence log (JSON Lines) to `FILE`")
 	}
 	if command == "worker" {
-		flags.BoolVar(&o.flow, "flow", false, "print what led to each fetch")
+		flags.BoolVar(&o.flow, "flow", false, "print the decisions before each fetch")
 	}
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
@@ -100,7 +100,7 @@ func run(ctx context.Context, out, log io.Writer, args []string) error {
 	case command == "discovery" && len(sites) == 0:
 		return errors.New("discovery: name a site, such as https://example.com")
 	case command != "discovery" && len(sites) > 0:
-		return fmt.Errorf("%s: %q is too much: URLs come from the database", command, sites)
+		return fmt.Errorf("%s: %q isn't used: URLs come from the database", command, sites)
 	}
 	switch command {
 	case "discovery":

@@ -63,7 +63,7 @@ func TestAWorkerThatIsStoppedGivesBackWhatItWasLent(t *testing.T) {
 			if shown := command(t, "show", "-db", db); strings.Contains(shown, "lent") || !strings.Contains(shown, "waiting") {
 				t.Errorf("left:\n%s", shown)
 			}
-			if !strings.Contains(errs.String(), "the next worker goes on") {
+			if !strings.Contains(errs.String(), "the next worker continues") {
 				t.Errorf("told:\n%s", errs.String())
 			}
 		})
