@@ -220,5 +220,5 @@ func (a *answer) print(sh *shell) {
 		say("pace", fmt.Sprintf("one request every %g s", a.CrawlDelay))
 	}
 	use := a.stated.String()
-	say("use", cmp.Or(printable.Text(use), "nothing is said about it"))
+	say("use", cmp.Or(printable.Text(use), "the site states no preference"))
 }
