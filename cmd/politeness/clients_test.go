@@ -465,7 +465,7 @@ func TestProxyShowsACertificate(t *testing.T) {
 		want  string
 	}{
 		{[]string{"-roots", roots, "-cert", cert}, "200 OK: a crawler"},
-		{[]string{"-roots", roots}, "502 Bad Gateway, the site has refused the TLS connection"},
+		{[]string{"-roots", roots}, "502 Bad Gateway, the site refused the TLS connection"},
 		{[]string{"-cert", cert}, "502 Bad Gateway, the certificate of the site isn't valid"},
 	} {
 		proxy, _ := startProxy(t, nil, append(test.flags, "-private")...)

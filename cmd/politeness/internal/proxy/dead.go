@@ -34,7 +34,7 @@ func faultOf(err error) fault {
 	}
 	if named, ok := errors.AsType[*net.DNSError](err); ok {
 		if named.IsNotFound {
-			return fault{http.StatusBadGateway, "dns_error", "there is no site of that name"}
+			return fault{http.StatusBadGateway, "dns_error", "there is no site of this name"}
 		}
 		return fault{http.StatusGatewayTimeout, "dns_timeout", "the name of the site can't be looked up now"}
 	}
@@ -46,13 +46,13 @@ func faultOf(err error) fault {
 	isText := func(words string) bool { return strings.Contains(err.Error(), words) }
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fault{http.StatusBadGateway, "connection_refused", "no server listens at that port of the site"}
+		return fault{http.StatusBadGateway, "connection_refused", "no server listens on this port of the site"}
 	case errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH):
-		return fault{http.StatusBadGateway, "destination_ip_unroutable", "no way leads to the address of the site"}
+		return fault{http.StatusBadGateway, "destination_ip_unroutable", "there is no route to the address of the site"}
 	case operation != nil && operation.Op == "remote error":
-		return fault{http.StatusBadGateway, "tls_alert_received", "the site has refused the TLS connection"}
+		return fault{http.StatusBadGateway, "tls_alert_received", "the site refused the TLS connection"}
 	case errors.As(err, header) || isText("tls: "):
-		return fault{http.StatusBadGateway, "tls_protocol_error", "the site speaks no TLS that is understood here"}
+		return fault{http.StatusBadGateway, "tls_protocol_error", "the site speaks no TLS that the proxy understands"}
 	case isText("malformed HTTP") || isText("malformed MIME"):
 		return fault{http.StatusBadGateway, "http_protocol_error", "the site's response isn't HTTP"}
 	case isText("server response headers exceeded"):
@@ -61,11 +61,11 @@ func faultOf(err error) fault {
 	timeout, isNet := errors.AsType[net.Error](err)
 	switch {
 	case isNet && timeout.Timeout() && operation != nil && operation.Op == "read":
-		return fault{http.StatusGatewayTimeout, "connection_read_timeout", "the site has begun a response and stopped"}
+		return fault{http.StatusGatewayTimeout, "connection_read_timeout", "the site began a response and stopped"}
 	case isNet && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded):
 		return fault{http.StatusGatewayTimeout, "connection_timeout", "the site hasn't responded in time"}
 	case hangsUp(err):
-		return fault{http.StatusBadGateway, "connection_terminated", "the site has hung up without a response"}
+		return fault{http.StatusBadGateway, "connection_terminated", "the site closed without a response"}
 	}
 	return fault{}
 }

@@ -259,13 +259,13 @@ func TestADeadSiteIsNoQueue(t *testing.T) {
 		name, url, kind, words string
 		status                 int
 	}{
-		{"a name that doesn't exist", "http://nothing.invalid", "dns_error", "no site of that name", 502},
+		{"a name that doesn't exist", "http://nothing.invalid", "dns_error", "no site of this name", 502},
 		{"a port that refuses", "http://" + closedPort(t), "connection_refused", "no server listens", 502},
 		{"an expired certificate", expired(t), "tls_certificate_error", "isn't valid", 502},
 		{"no TLS", "https://" + strings.TrimPrefix(hangingUp(t, true), "http://"), "tls_protocol_error", "TLS", 502},
 		{"no HTTP", "http://" + talksNoHTTP.Addr().String(), "http_protocol_error", "isn't HTTP", 502},
-		{"robots.txt hangs up", hangingUp(t, false), "connection_terminated", "hung up", 502},
-		{"a page hangs up", hangingUp(t, true), "connection_terminated", "hung up", 502},
+		{"robots.txt hangs up", hangingUp(t, false), "connection_terminated", "closed without a response", 502},
+		{"a page hangs up", hangingUp(t, true), "connection_terminated", "closed without a response", 502},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

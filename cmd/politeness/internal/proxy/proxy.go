@@ -484,8 +484,8 @@ func whyForbidden(refused *politeness.Error) string {
 	return "Refused by the proxy"
 }
 
-// unreachable answers for a site that can't be reached, which isn't asked again before a time, if
-// that is known.
+// unreachable responds for a site that can't be reached. No request goes there before again, if
+// that time is known.
 func unreachable(w http.ResponseWriter, err error, again time.Time) {
 	f := faultOf(err)
 	if f.words == "" {
@@ -495,7 +495,7 @@ func unreachable(w http.ResponseWriter, err error, again time.Time) {
 	said := self + ": " + f.words
 	spokenOf(w).say(f.status, http.StatusText(f.status)+", "+f.words)
 	if !again.IsZero() {
-		said += ", and isn't asked again before " + again.Format(time.TimeOnly)
+		said += ", and no request goes there before " + again.Format(time.TimeOnly)
 	}
 	answer(w, f.status, f.kind, said+" ("+err.Error()+")")
 }

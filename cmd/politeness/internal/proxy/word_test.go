@@ -28,7 +28,7 @@ func TestWordsBehindTheStatus(t *testing.T) {
 		s.URL + "/a":                    "200 OK",
 		odd + "/odd":                    "200 Very Well",
 		chunked + "/odd":                "200 Very Well",
-		"http://" + closedPort(t) + "/": "502 Bad Gateway, no server listens at that port of the site",
+		"http://" + closedPort(t) + "/": "502 Bad Gateway, no server listens on this port of the site",
 	} {
 		conn := call(t, proxy)
 		for range 2 { // the second one by the same connection
