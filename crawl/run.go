@@ -803,8 +803,10 @@ func (r *run) nextWhy(key, why string) string {
 	switch {
 	case state.BlockedBy == usedUp && why == paced:
 		return "the site's quota of requests is used up until then"
-	case byHand || (state.BlockedBy != "" && why == paced):
+	case byHand:
 		return "blocked " + state.BlockedBy
+	case state.BlockedBy != "" && why == paced:
+		return "blocked (" + state.BlockedBy + ")"
 	case err != nil && why == paced:
 		return paced + ", or a block"
 	}

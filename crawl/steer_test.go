@@ -227,7 +227,7 @@ func TestABlockIsTold(t *testing.T) {
 				return err
 			}
 			return resp.Body.Close()
-		}, plain, ": blocked status 429"},
+		}, plain, ": blocked (status 429)"},
 		"of a limiter that is wrapped": {hand, func(l hostlimit.Limiter) hostlimit.Limiter { return wrapper{l} }, byHand},
 		"of a limiter that doesn't answer": {
 			hand,
