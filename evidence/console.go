@@ -84,7 +84,7 @@ func (d *Decision) verb() verb {
 	case d.Type == Fetched && d.Duration >= tally:
 		v.tone = calm
 	case d.Type == BlockedByRobots && d.MatchedRule == "": // no rule is known
-		v.text = "not asked"
+		v.text = "not sent"
 	}
 	return v
 }

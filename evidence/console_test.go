@@ -31,7 +31,7 @@ func TestDecisionStringIsALineForPeople(t *testing.T) {
 		},
 		{
 			evidence.Decision{Type: evidence.BlockedByRobots, Time: noon, URL: "https://example.com/a", Reason: "connection refused", RetryAt: noon.Add(5 * time.Minute)},
-			"12:00:00 not asked     https://example.com/a: no robots.txt (connection refused), retry at 12:05:00 (in 5m0s)",
+			"12:00:00 not sent      https://example.com/a: no robots.txt (connection refused), retry at 12:05:00 (in 5m0s)",
 		},
 		{
 			evidence.Decision{Type: evidence.Fetched, Time: noon, URL: "https://u:secret@example.com/", Status: 200, Bytes: 12345, Duration: 1234 * time.Millisecond},

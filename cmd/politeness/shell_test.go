@@ -196,7 +196,7 @@ func TestDeadHostIsNotCalledDisallowed(t *testing.T) {
 	closed.Close()
 	failed := filepath.Join(t.TempDir(), "failed.jsonl")
 	r := polite(t, nil, "crawl", "-agent", agent, "-delay", "10ms", "-tries", "1", "-failed", failed, closed.URL+"/")
-	r.expect(t, 1, "", "not asked     "+closed.URL+"/: no robots.txt (network: dial tcp 127.0.0.1:")
+	r.expect(t, 1, "", "not sent      "+closed.URL+"/: no robots.txt (network: dial tcp 127.0.0.1:")
 	text, err := os.ReadFile(failed)
 	for _, said := range []string{r.errs, polite(t, nil, "check", closed.URL+"/").out, string(text)} {
 		if err != nil || said == "" || strings.Contains(strings.ToLower(said), "disallowed") || strings.Contains(said, "REFUSED") {

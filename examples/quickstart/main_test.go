@@ -65,7 +65,7 @@ func TestQuickstartExplainsSlowAndDeadHosts(t *testing.T) {
 			t.Fatal(err)
 		}
 		said := out.String()
-		for _, want := range []string{"for an answer", "not asked  " + dead.URL + "/  no robots.txt (network: ", "; again in 5m0s", "robots.txt allowed 2 and refused 0", "1 block;", "BLOCKED    " + dead.URL + "/robots.txt  no response: "} {
+		for _, want := range []string{"for an answer", "not sent   " + dead.URL + "/  no robots.txt (network: ", "; again in 5m0s", "robots.txt allowed 2 and refused 0", "1 block;", "BLOCKED    " + dead.URL + "/robots.txt  no response: "} {
 			if !strings.Contains(said, want) {
 				t.Errorf("it doesn't say %q", want)
 			}

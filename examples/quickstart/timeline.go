@@ -123,12 +123,12 @@ func verdict(d evidence.Decision) (what, why string) {
 	case d.Allowed:
 		what = "allowed"
 	case d.MatchedRule == "": // no rule is known
-		what = "not asked"
+		what = "not sent"
 	default:
 		what = "REFUSED"
 	}
 	switch {
-	case what == "not asked":
+	case what == "not sent":
 		why = fmt.Sprintf("no robots.txt (%s); again in %v", d.Reason, d.RetryAt.Sub(d.Time).Round(time.Second))
 	case d.MatchedRule != "":
 		why = fmt.Sprintf("robots.txt line %d, group %s: %q", d.Line, d.Group, d.MatchedRule)

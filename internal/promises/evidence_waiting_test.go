@@ -80,7 +80,7 @@ func TestDeadHostIsNotCalledDisallowed(t *testing.T) {
 			!strings.Contains(err.Error(), "robots.txt can't be fetched: ") {
 			b.Error(err)
 		}
-		if d := b.one(evidence.BlockedByRobots); strings.Contains(d.String(), "disallowed") || !strings.Contains(d.String(), "not asked     https://example.com/: no robots.txt (") {
+		if d := b.one(evidence.BlockedByRobots); strings.Contains(d.String(), "disallowed") || !strings.Contains(d.String(), "not sent      https://example.com/: no robots.txt (") {
 			b.Error(d)
 		}
 	})
