@@ -77,7 +77,7 @@ var aboutPromises = [promises]struct {
 		MissingLine, MissingStart, BrokenChain, BrokenSignature, Contradiction, Unreadable,
 	}},
 	dueKept: {
-		Promise{Name: "pages asked again only when due", Proof: "requests for pages that were had before"},
+		Promise{Name: "pages asked again only when due", Proof: "requests for pages fetched before"},
 		[]Kind{BrokenRevisit},
 	},
 }
