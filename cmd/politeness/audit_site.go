@@ -31,18 +31,18 @@ no other host. "politeness audit verify" checks it without the log.
 
   politeness audit extract -host example.com -o example.com.bundle crawl.jsonl
 
-Exit status: 0 written, 2 the log isn't signed, isn't what was signed, or can't
-be read.
+Exit status: 0 written, 2 the log isn't signed, was changed after it was signed,
+or can't be read.
 `
 
 const verifyUsage = `Usage: politeness audit verify [flags] BUNDLE
 
 Checks a bundle of "politeness audit extract" without the log. It proves that
 each record is in the log of the checkpoint, and checks the records. If a start
-was left out, a "sequence" isn't whole.
+was left out, the report has a violation "sequence".
 
   -key KEY           the crawler's verifier key, from its web page; without
-                     a key the owner of the log stays open
+                     a key, nothing shows who wrote the log
   -checkpoint FILE   a checkpoint that you were given earlier, which the log
                      must extend; may be given more than once
   -json              the result as JSON; if the bundle isn't right, "not_proved"
