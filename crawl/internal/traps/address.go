@@ -15,6 +15,7 @@ const (
 
 // An address is a URL in its parts.
 type address struct {
+	name   string // of its host, with a port: several may share a Host
 	path   string
 	room   [mostParts]parameter // see query
 	number int                  // of parameters
@@ -45,6 +46,7 @@ func parse(url string) (a address) {
 	}
 	path, query, _ := strings.Cut(rest, "?")
 	if slash := strings.IndexByte(path, '/'); slash >= 0 {
+		a.name = path[:slash]
 		a.path = path[slash:]
 	}
 	for query != "" {

@@ -49,7 +49,7 @@ type identity struct {
 	room   [mostParts + 2]difference // see differences
 	hashes [mostParts]uint64         // of the parameters
 	number int                       // of parameters
-	paths  [4]uint64                 // hashes of the path: as it is, in lower case, without a final slash, both
+	paths  [4]uint64                 // hashes of the name and the path: as it is, in lower case, without a final slash, both
 	form   uint32
 }
 
@@ -83,10 +83,11 @@ func identityOf(a *address) (id identity) {
 	id.room[id.number+1] = slash
 	id.form = uint32(form>>32) ^ uint32(form)
 	lower := strings.ToLower(a.path)
-	id.paths[0] = hashOf(a.path).mixed()
-	id.paths[1] = hashOf(lower).mixed()
-	id.paths[2] = hashOf(withoutSlash(a.path)).mixed()
-	id.paths[3] = hashOf(withoutSlash(lower)).mixed()
+	name := hashOf(a.name)
+	id.paths[0] = name.addString(a.path).mixed()
+	id.paths[1] = name.addString(lower).mixed()
+	id.paths[2] = name.addString(withoutSlash(a.path)).mixed()
+	id.paths[3] = name.addString(withoutSlash(lower)).mixed()
 	return id
 }
 
