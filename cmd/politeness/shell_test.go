@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -232,6 +233,11 @@ func TestInterruptSaysThatItStops(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no interrupts from another process")
 	}
+	// A shell starts what runs in the background with interrupts ignored, and a process passes that on
+	// unless it handles them.
+	interrupts := make(chan os.Signal, 1)
+	signal.Notify(interrupts, os.Interrupt)
+	defer signal.Stop(interrupts)
 	for _, again := range []bool{false, true} {
 		s := localsite.New(t, 0)
 		asked, answer := make(chan bool, 1), make(chan bool)
