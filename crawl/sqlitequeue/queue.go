@@ -719,7 +719,17 @@ func (q *Queue) Again(ctx context.Context, at time.Time, outcomes ...crawl.Outco
 		}
 	}
 	err = q.in(ctx, func(tx *sql.Tx) error {
-		rows, err := tx.QueryContext(ctx, "UPDATE url SET due = ? WHERE "+which+" RETURNING host", args...)
+		// Not RETURNING host: SQLite would keep all these rows in memory.
+		updated, err := tx.ExecContext(ctx, "UPDATE url SET due = ? WHERE "+which, args...)
+		if err != nil {
+			return err
+		}
+		number, err := updated.RowsAffected()
+		if err != nil {
+			return err
+		}
+		n = int(number)
+		rows, err := tx.QueryContext(ctx, "SELECT id FROM host")
 		if err != nil {
 			return err
 		}
@@ -731,7 +741,6 @@ func (q *Queue) Again(ctx context.Context, at time.Time, outcomes ...crawl.Outco
 				return err
 			}
 			hosts[host] = true
-			n++
 		}
 		if err := rows.Err(); err != nil {
 			return err
