@@ -211,16 +211,17 @@ type Config struct {
 	// host refuses that page too, the refusal doesn't count as a try. So a ban costs time, not pages.
 	// If the host serves that page, but refuses the URL twice, the URL is done, because only this URL
 	// fails. A URL with 401, 402, 403 or 451 is normally done when the host serves another page.
-	// Before that, the first few such URLs of a host are requested once more. If the host limits the
-	// rate, all such URLs are requested once more. If the host turns out to have banned the crawler,
-	// all such URLs are requested again after the ban. Tries also limits the fetches of a robots.txt
-	// that can't be fetched. If the host refuses the connection for robots.txt, robots.txt is fetched
-	// only twice. Between two tries the crawl continues with other hosts. The crawl ends when only
-	// hosts are left that don't respond at all. If a host has served nothing yet, its refusals don't
-	// count as tries for a quarter of an hour. They count if the host's limiter knows that only this
-	// URL fails. The default is 5. If Tries is more than 1, Retry of the Transport repeats none of the
-	// crawl's requests. If Tries is 1, only Retry repeats requests, and occupies a connection
-	// meanwhile.
+	// Before that, the first few such URLs of a host are requested once more, the very first one after
+	// a rest of the host of 10 s. If the host limits the rate, all such URLs are requested once more.
+	// If the host turns out to limit the rate by such a status, the URL is like one with 503. If the
+	// host turns out to have banned the crawler, all such URLs are requested again after the ban.
+	// Tries also limits the fetches of a robots.txt that can't be fetched. If the host refuses the
+	// connection for robots.txt, robots.txt is fetched only twice. Between two tries the crawl
+	// continues with other hosts. The crawl ends when only hosts are left that don't respond at all.
+	// If a host has served nothing yet, its refusals don't count as tries for a quarter of an hour.
+	// They count if the host's limiter knows that only this URL fails. The default is 5. If Tries is
+	// more than 1, Retry of the Transport repeats none of the crawl's requests. If Tries is 1, only
+	// Retry repeats requests, and occupies a connection meanwhile.
 	Tries int
 
 	// Traps decides about URLs that look like those of a trap. Examples are filters that combine,

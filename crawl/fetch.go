@@ -313,6 +313,7 @@ func newPage(fl *flight) *Page {
 		told:     fl.told,
 		doubt:    fl.doubt,
 		isCheck:  fl.breaks,
+		sparse:   fl.sparse,
 		release:  func() {},
 	}
 }
@@ -515,6 +516,10 @@ func (r *run) get(page *Page) error {
 		page.banned = true
 		call.Ban(why)
 	}
+	if page.sparse && meaningOf(page) == rules.Forbidden {
+		page.limited = true
+		page.refuse("it limits requests by such responses: it has served a page later that it refused so")
+	}
 	return nil
 }
 
@@ -527,7 +532,7 @@ func (p *Page) banOf(effect hostlimit.Effect) string {
 		return ""
 	case p.doubt != (saying{}) && isWall(p, p.doubt):
 		return "it answers all pages alike, even one that it has served before"
-	case meaningOf(p) == rules.Forbidden:
+	case meaningOf(p) == rules.Forbidden && !p.sparse: // of a host that limits so it is no ban
 		return "it refuses a page that it has served before"
 	}
 	return ""

@@ -89,6 +89,7 @@ type host struct {
 	hasSought bool        // it was asked, for the next turn
 
 	at      time.Time     // earliest next start
+	calm    time.Time     // until then it has a rest before a trial, see refusals.trial
 	why     string        // reason of at; empty: the delay between requests
 	tooLate error         // the budget's refusal, if its time is over before at
 	wakes   time.Time     // when the first of its sleepers comes back, see verdict.later
@@ -165,6 +166,7 @@ type flight struct {
 	told    saying // refusals.told, when it was taken
 	doubt   saying // row of responses that a page which was served before is to check
 	breaks  bool   // it is to check whether the host ends all bodies early
+	sparse  bool   // refusals.sparse, when it was taken
 
 	startedAt time.Time
 	gapEnds   time.Time // host.at by its start
@@ -292,6 +294,9 @@ func (f *frontier) moveUp(sooner map[*host]time.Time) {
 		return
 	}
 	for h, at := range sooner {
+		if h.calm.After(at) {
+			at = h.calm
+		}
 		if h.place == inWaiting && at.Before(h.at) {
 			f.advance(h, at)
 		}
@@ -363,6 +368,7 @@ func (f *frontier) takeOf(h *host, now time.Time) *flight {
 		first:  !h.robotsAsked,
 		probe:  h.refusals.alone(),
 		told:   h.refusals.told,
+		sparse: h.refusals.sparse,
 		began:  now,
 		pace:   h.pace,
 		charge: h.usual, // a guess: finish puts it right
@@ -413,6 +419,9 @@ func (f *frontier) load(fl *flight) {
 func (f *frontier) started(fl *flight, now time.Time) {
 	h := fl.h
 	h.at = now.Add(h.gap)
+	if h.calm.After(h.at) {
+		h.at = h.calm
+	}
 	fl.startedAt = now
 	fl.gapEnds = h.at
 	h.why = ""

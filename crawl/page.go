@@ -53,6 +53,8 @@ type Page struct {
 	doubt       saying  // row that its response is to check; zero: none
 	banned      bool    // its answer shows that the host answers everything alike
 	broken      bool    // the host has ended its body before the end
+	sparse      bool    // see refusals.sparse
+	limited     bool    // it is refused by refusals.sparse
 	isCheck     bool    // it shows whether the host ends all bodies so
 	mayWait     bool    // it may be held as one of such a row
 	told        saying  // saying that Visit has called a refusal of the host; zero: none

@@ -24,7 +24,10 @@ import (
 //	open     403, number inARow                 check    a ban and forbidden pages look alike
 //	open     403, the second, after a ban       check    its limit refuses all until a window ends
 //	open     served, and asked for after them   open     the held pages are forbidden: they are done; the
-//	                                                     first few, and all of a host that limits, come back once
+//	                                                     first few, and all of a host that limits, come back
+//	                                                     once, the very first after a rest of the host: its trial
+//	open     served, the trial                  open     the host limits so: 403 means the same as 503 from now on,
+//	                                                     until a page is found to fail alone
 //	again    served, that page                  open     the host had refused, and serves again
 //	again    refused, a page of before          again    it is fetched after the other one
 //	again    refused, that page                 suspect  another page shows whether the host refuses; 429: again
@@ -71,6 +74,8 @@ type refusals struct {
 	status    int           // of the last refusal, which may be over; 0: no response
 	word      string        // reason of the last refusal, if its status isn't the reason
 	limits    bool          // the host has refused, and not only one page has failed
+	sparse    bool          // the host has refused single requests by such as 403, and served them later
+	trial     time.Time     // until then pages that were answered so wait for the trial's page; zero: no trial
 	told      saying        // saying that Visit has called a refusal; zero: none
 	like      likeRow       // answers that may be a wall
 	doubt     saying        // row for which good is asked, while checking or banned; zero: another reason
@@ -93,6 +98,10 @@ var knockAfter = [...]time.Duration{time.Minute, 10 * time.Minute}
 // mostDoubted is how many pages are asked for again after a single answer such as 403, if the host
 // has never refused: few limits answer so.
 const mostDoubted = 3
+
+// longestTrial is how long the other pages wait for the answer to a trial, see refusals.trial. It
+// is longer than the rest of the host before the trial.
+const longestTrial = 2 * time.Minute
 
 // mayBeOver is the time after which a page that is served proves nothing about a ban, because the
 // ban may be over. It is shorter than the block that hostlimit sets.
@@ -151,6 +160,7 @@ type verdict struct {
 	over  []*Page // were refused too often
 	first []*Page // are asked for again, before others
 	last  []*Page // are asked for again, after others
+	calm  []*Page // are asked for again, before others, when their host has had a rest
 	later []*Page // are asked for again after a while
 	drop  []*Page // are asked for again by refusals itself
 
@@ -195,6 +205,9 @@ func (s *refusals) observe(page *Page, probe bool, tries int, now time.Time) ver
 	if page.banned {
 		what = rules.Forbidden // see isWall
 	}
+	if page.limited {
+		what = rules.Unsure // the page may be forbidden in spite of the limit
+	}
 	if what == rules.Forbidden && tries == 1 && !page.good {
 		v.done = append(v.done, page) // it wouldn't be asked again in any case
 		return v
@@ -225,6 +238,7 @@ func (s *refusals) observe(page *Page, probe bool, tries int, now time.Time) ver
 	}
 	switch {
 	case over:
+		s.sparse = s.sparse && !page.limited // until another page is refused so, and served later
 		v.over = append(v.over, page)
 	case earlier:
 		v.first = append(v.first, page)
@@ -245,6 +259,10 @@ func (s *refusals) serve(page *Page, earlier bool, now time.Time, v *verdict) {
 	if !earlier {
 		if page.again || page.request.own {
 			s.limits = true // the refused page is served now, so the refusal wasn't the page's
+			s.sparse = s.sparse || page.request.single
+			if page.request.single {
+				s.trial = time.Time{}
+			}
 		}
 		s.succeed(page, now, v)
 	}
@@ -387,7 +405,7 @@ func (s *refusals) dropGoodOf(says saying) {
 
 // succeed ends the refusals, because page was served.
 func (s *refusals) succeed(page *Page, now time.Time, v *verdict) {
-	held := s.endHeld(page, v)
+	held := s.endHeld(page, now, v)
 	if s.checking && page.good && s.doubt != (saying{}) && s.doubt == s.like.says {
 		s.like.believe()
 	}
@@ -415,6 +433,8 @@ func (s *refusals) succeed(page *Page, now time.Time, v *verdict) {
 		refusedAt:   s.refusedAt,
 		status:      s.status,
 		limits:      s.limits,
+		sparse:      s.sparse,
+		trial:       s.trial,
 		told:        s.told,
 		leastHeld:   leastHeld,
 		like:        s.like,
@@ -424,7 +444,7 @@ func (s *refusals) succeed(page *Page, now time.Time, v *verdict) {
 }
 
 // endHeld decides over the held pages, as page was served. It returns those that are still held.
-func (s *refusals) endHeld(page *Page, v *verdict) (held []*Page) {
+func (s *refusals) endHeld(page *Page, now time.Time, v *verdict) (held []*Page) {
 	// If a page is forbidden, a second request for it is useless. So only the first few pages get
 	// one, and those of a host that limits.
 	mayBeLimit := s.limits || s.knocks > 0 || s.doubted < mostDoubted
@@ -439,6 +459,10 @@ func (s *refusals) endHeld(page *Page, v *verdict) (held []*Page) {
 			continue
 		}
 		isInRow := h.row != saying{}
+		if now.Before(s.trial) && !isInRow {
+			held = append(held, h) // the answer to the trial decides
+			continue
+		}
 		if isInRow && h.row == page.row {
 			held = append(held, h) // the row continues
 			continue
@@ -451,6 +475,10 @@ func (s *refusals) endHeld(page *Page, v *verdict) (held []*Page) {
 			doubts = mayBanBeOver
 		}
 		forLimit := !h.request.own
+		if !isInRow && forLimit && !mayBanBeOver && s.doubted == 0 {
+			s.try(h, now, v)
+			continue
+		}
 		forBan := isChecked && h.request.Tries == 0
 		hasChance := forLimit || forBan
 		isPage := h.row != noPage // whatever its text
@@ -465,10 +493,21 @@ func (s *refusals) endHeld(page *Page, v *verdict) (held []*Page) {
 		if isChecked {
 			h.request.Tries++
 		}
+		h.request.single = !isChecked && !isInRow
 		s.doubted++
 		v.last = append(v.last, h)
 	}
 	return held
+}
+
+// try has the held page asked for again after a rest of the host. A limit that refuses each request
+// too many would otherwise refuse the page again. If the page is served, the host limits so.
+func (s *refusals) try(held *Page, now time.Time, v *verdict) {
+	held.request.own = true
+	held.request.single = true
+	s.doubted++
+	s.trial = now.Add(longestTrial)
+	v.calm = append(v.calm, held)
 }
 
 // endSuspect decides over the suspect, as another page was served.
@@ -496,6 +535,7 @@ func (s *refusals) endSuspect(now time.Time, v *verdict) {
 		v.last = append(v.last, suspect)
 	default:
 		v.done = append(v.done, suspect)
+		s.sparse = s.sparse && !suspect.limited // until another page is refused so, and served later
 	}
 }
 
@@ -573,6 +613,9 @@ func (s *refusals) forbid(page *Page, earlier bool, v *verdict) {
 	if !page.good {
 		s.held = append(s.held, page)
 	}
+	if page.request.single {
+		s.trial = time.Time{}
+	}
 	// If there is a page that was served before, no other page is a proof.
 	decides := page.good || s.checking && s.good.URL == ""
 	confirmed := decides && !earlier
@@ -615,6 +658,7 @@ func (s *refusals) forbidden() int {
 // to ask for.
 func (s *refusals) dry() verdict {
 	var v verdict
+	s.trial = time.Time{} // its page has ended in another way
 	switch {
 	case s.asksGood() || s.again.URL != "": // their answers decide
 		return v
@@ -688,6 +732,7 @@ func (s *refusals) giveBack() []*Page {
 		other:  s.other,
 		said:   s.said,
 		limits: s.limits,
+		sparse: s.sparse,
 		told:   s.told,
 		serves: s.serves,
 		first:  s.first,
@@ -854,6 +899,10 @@ func (r *run) apply(h *host, v verdict) {
 	for _, page := range v.first {
 		r.frontier.back(h, page.request)
 	}
+	for _, page := range v.calm {
+		h.calm = time.Now().Add(retryAfter)
+		r.rest(h, page.request, retryAfter)
+	}
 	for _, page := range v.later {
 		r.rest(h, page.request, v.rest)
 	}
@@ -862,7 +911,7 @@ func (r *run) apply(h *host, v verdict) {
 // dropKept takes the pages of v out of those that wait in refusals: their bodies are visited, or
 // not needed any more.
 func (r *run) dropKept(v verdict) {
-	for _, pages := range [][]*Page{v.done, v.over, v.first, v.last, v.later, v.drop} {
+	for _, pages := range [][]*Page{v.done, v.over, v.first, v.last, v.calm, v.later, v.drop} {
 		for _, page := range pages {
 			r.kept -= page.kept
 			page.kept = 0

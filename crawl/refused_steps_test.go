@@ -70,19 +70,20 @@ func TestRefusals(t *testing.T) {
 		"the third 429":                    {0, "g 200 = done g; a 429; a 429; a 429", "good", true},
 		"an earlier one":                   {0, "a 503; b! 503 = first b; c! 200 = done c", "a", true},
 		"403":                              {0, "g 200 = done g; a 403", "any", false},
-		"403 and served":                   {0, "a 403; b 451; c 200 = done c, last a b; a 403; d 200 = done d a", "any", false},
-		"403 and served before":            {0, "a 403; b! 200 = done b; c 200 = done c, last a", "any", false},
-		"a few 403 are asked for again":    {0, "a 403; g 200 = done g, last a; b 403; c 403; g 200 = done g, last b c; d 403; g 200 = done g d", "any", false},
-		"a limit that answers 403":         {0, "a 403; b 403; c 403; g 200 = done g, last a b c; a 200 = done a; d 403; g 200 = done g, last d", "any", false},
+		"403 and served":                   {0, "a 403; b 451; c 200 = calm a, done c; a 403; d 200 = done d a, last b; b 451; e 200 = done e b", "any", false},
+		"403 and served before":            {0, "a 403; b! 200 = done b; c 200 = calm a, done c", "any", false},
+		"a few 403 are asked for again":    {0, "a 403; g 200 = calm a, done g; a 403; b 403; c 403; g 200 = done g a, last b c; d 403; g 200 = done g d", "any", false},
+		"a limit that answers 403":         {0, "a 403; b 403; c 403; g 200 = calm a, done g; a 200 = done a, last b c; d 403; g 200 = done g, last d", "any", false},
+		"others wait for a trial":          {0, "a 403; g 200 = calm a, done g; b 403; g 200 = done g; c 403 1m; g 200 2m = done g, last b c", "any", false},
 		"403 with one try":                 {1, "a 403 = done a", "any", false},
 		"five 403":                         {0, "g 200 = done g; a 403; b 403; c 403; d 403; e 403", "good", true},
-		"forbidden":                        {0, "g 200 = done g; a 403; b 403; c 403; d 403; e 403; good 200 = done a b c d e", "any", false},
+		"forbidden":                        {0, "g 200 = done g; a 403; b 403; c 403; d 403; e 403; good 200 = calm a; a 403; good 200 = done b c d e a", "any", false},
 		"a page that is served when a ban would be over": {
 			0, "g 200 = done g; a 403; b 403; c 403; d 403; e 403; good 200 1m = last a b c d e; a 403; f 200 = done f a",
 			"any", false,
 		},
 		"a page that a limit took first, and a ban then": {
-			0, "a 403; g 200 = done g, last a; a 403; b 403; c 403; d 403; e 403; good 200 1m = last a b c d e; a 200 = done a",
+			0, "a 403; g 200 = calm a, done g; a 403; b 403; c 403; d 403; e 403; good 200 1m = last a b c d e; a 200 = done a",
 			"any", false,
 		},
 		"banned":                 {0, "g 200 = done g; a 403; b 403; c 403; d 403; e 403; good 403 = last a b c d e", "good", true},
@@ -95,10 +96,13 @@ func TestRefusals(t *testing.T) {
 			if tries == 0 {
 				tries = 5
 			}
-			own := map[string]bool{}
+			requests := map[string]Request{}
 			for i, st := range stepsOf(t, tt.steps) {
 				url, earlier := strings.CutSuffix(st.page, "!")
-				p := &Page{request: Request{URL: url, own: own[url]}, good: url == "good"}
+				p := &Page{request: Request{URL: url}, good: url == "good"}
+				if again, ok := requests[url]; ok {
+					p.request = again
+				}
 				if st.status != 0 {
 					p.Response = &http.Response{StatusCode: st.status}
 				}
@@ -113,8 +117,8 @@ func TestRefusals(t *testing.T) {
 					p.began = now.Add(-time.Millisecond)
 				}
 				v := s.observe(p, !earlier && s.alone(), tries, now)
-				for _, p := range v.last {
-					own[p.request.URL] = p.request.own
+				for _, p := range slices.Concat(v.last, v.calm) {
+					requests[p.request.URL] = Request{URL: p.request.URL, own: p.request.own, single: p.request.single}
 				}
 				if got := v.String(); got != st.want {
 					t.Errorf("step %d: %q, want %q", i, got, st.want)
@@ -137,7 +141,7 @@ func TestRefusals(t *testing.T) {
 // String returns the fields that aren't empty, with their pages.
 func (v verdict) String() string {
 	var parts []string
-	for name, pages := range map[string][]*Page{"done": v.done, "over": v.over, "first": v.first, "last": v.last, "later": v.later, "drop": v.drop} {
+	for name, pages := range map[string][]*Page{"done": v.done, "over": v.over, "first": v.first, "last": v.last, "calm": v.calm, "later": v.later, "drop": v.drop} {
 		var urls []string
 		for _, p := range pages {
 			urls = append(urls, p.request.URL)
