@@ -85,6 +85,9 @@ var packaged = []struct {
 	{name: "nginx-503"},
 	{name: "nginx-503-burst"},
 	{name: "nginx-429-burst"},
+	{name: "nginx-403"},
+	{name: "nginx-403-burst"},
+	{name: "nginx-430"},
 	{name: "nginx-delay"},
 	{name: "nginx-30rm"},
 	{name: "haproxy-429"},
@@ -119,12 +122,13 @@ func Limiters(p Programs) ([]*Limiter, error) {
 		})
 		all = append(all, &Limiter{Server: server, From: r.from, Told: r.told, Short: r.short})
 	}
+	ofDebian := slices.Concat(servers.Servers, servers.Forbidding)
 	for _, d := range packaged {
-		i := slices.IndexFunc(servers.Servers, func(s *servers.Server) bool { return s.Name == d.name })
+		i := slices.IndexFunc(ofDebian, func(s *servers.Server) bool { return s.Name == d.name })
 		if i < 0 {
 			return nil, fmt.Errorf("package servers has no %s", d.name)
 		}
-		s := servers.Servers[i]
+		s := ofDebian[i]
 		if len(s.Missing()) == 0 {
 			all = append(all, &Limiter{Server: s, From: debian, Short: d.short})
 		}

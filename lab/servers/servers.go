@@ -9,6 +9,26 @@ var (
 	onVarnish = []string{"nginx", "varnishd", "varnishncsa", "gcc"}
 )
 
+// Forbidding are servers whose limit answers in words that forbid a page. They have no row in the
+// table of docs/real-servers.md, but one in that of package limiters.
+var Forbidding = []*Server{
+	{
+		Name: "nginx-403", Rule: "nginx `limit_req` 1r/s, 403",
+		Kind: Paced, Rate: 1,
+		programs: onNginx, start: limitReq("1r/s", "", "limit_req_status 403;"),
+	},
+	{
+		Name: "nginx-403-burst", Rule: "nginx `limit_req` 1r/s, burst=5 nodelay, 403",
+		Kind: Window, Rate: 1,
+		programs: onNginx, start: limitReq("1r/s", "burst=5 nodelay", "limit_req_status 403;"),
+	},
+	{
+		Name: "nginx-430", Rule: "nginx `limit_req` 2r/s, 430",
+		Kind: Paced, Rate: 2,
+		programs: onNginx, start: limitReq("2r/s", "", "limit_req_status 430;"),
+	},
+}
+
 // Servers are the rows of the table.
 var Servers = []*Server{
 	{
