@@ -312,7 +312,6 @@ func newPage(fl *flight) *Page {
 		again:    fl.again,
 		told:     fl.told,
 		doubt:    fl.doubt,
-		isCheck:  fl.breaks,
 		sparse:   fl.sparse,
 		release:  func() {},
 	}
@@ -372,7 +371,7 @@ func (p *Page) breakOff(ctx context.Context, err error) {
 		return
 	}
 	p.broken = true
-	if p.isCheck {
+	if p.good {
 		p.banned = true
 		p.call.Ban("the body of a page that it has served before breaks off")
 	}

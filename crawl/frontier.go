@@ -92,7 +92,7 @@ type host struct {
 	calm    time.Time     // until then it has a rest before a trial, see refusals.trial
 	why     string        // reason of at; empty: the delay between requests
 	tooLate error         // the budget's refusal, if its time is over before at
-	wakes   time.Time     // when the first of its sleepers comes back, see verdict.later
+	wakes   time.Time     // when the first of its sleepers comes back
 	gap     time.Duration // least time between two starts
 	place   place
 	index   int // in frontier.waiting, if it waits
@@ -165,7 +165,6 @@ type flight struct {
 	started bool   // its request goes out; see started
 	told    saying // refusals.told, when it was taken
 	doubt   saying // row of responses that a page which was served before is to check
-	breaks  bool   // it is to check whether the host ends all bodies early
 	sparse  bool   // refusals.sparse, when it was taken
 
 	startedAt time.Time
@@ -401,7 +400,6 @@ func (f *frontier) load(fl *flight) {
 	case fromGood:
 		fl.good = true // the page stays in refusals, and is fetched as often as needed
 		fl.doubt = h.refusals.doubt
-		fl.breaks = h.refusals.mayBreak()
 	case fromAgain:
 		fl.again = true
 		h.refusals.again = Request{}

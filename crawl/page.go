@@ -51,11 +51,10 @@ type Page struct {
 	saying      saying
 	row         saying  // shared with others of a row, see rowOf
 	doubt       saying  // row that its response is to check; zero: none
-	banned      bool    // its answer shows that the host answers everything alike
+	banned      bool    // its answer shows that the host refuses everything, whatever the status
 	broken      bool    // the host has ended its body before the end
 	sparse      bool    // see refusals.sparse
 	limited     bool    // it is refused by refusals.sparse
-	isCheck     bool    // it shows whether the host ends all bodies so
 	mayWait     bool    // it may be held as one of such a row
 	told        saying  // saying that Visit has called a refusal of the host; zero: none
 	toldAlike   bool    // it is refused because its saying is refusals.told

@@ -64,8 +64,7 @@ type refusals struct {
 	askedGood   bool // the last of them was good's
 	checking    bool
 	banned      bool
-	breaks      bool // the last ban was found by a body that breaks off
-	leastHeld   int  // number of held 403s and the like that may be a ban; 0: inARow
+	leastHeld   int // number of held 403s and the like that may be a ban; 0: inARow
 
 	since     time.Time     // first refusal of the row
 	heard     time.Time     // last refusal that was a response
@@ -166,10 +165,6 @@ type verdict struct {
 
 	rest time.Duration // until later; 0: it depends on the tries of the page
 }
-
-// mayBreak reports whether the page that was served before is to show that the host ends all bodies
-// early, as it has ended that of the suspect.
-func (s *refusals) mayBreak() bool { return s.breaks || s.suspect != nil && s.suspect.broken }
 
 // alone reports whether requests start one at a time.
 func (s *refusals) alone() bool {
@@ -629,10 +624,10 @@ func (s *refusals) forbid(page *Page, earlier bool, v *verdict) {
 		s.explain(v)
 		for _, h := range s.held {
 			h.request.own = false // the ban explains it
+			h.request.single = false
 		}
 		v.last = append(v.last, s.held...)
 		s.held = nil
-		s.breaks = page.broken
 		if page.banned {
 			s.like = likeRow{least: s.like.least, wall: s.doubt}
 			s.dropGoodOf(s.doubt)
@@ -901,6 +896,9 @@ func (r *run) apply(h *host, v verdict) {
 	}
 	for _, page := range v.calm {
 		h.calm = time.Now().Add(retryAfter)
+		if h.calm.After(h.at) {
+			h.at = h.calm
+		}
 		r.rest(h, page.request, retryAfter)
 	}
 	for _, page := range v.later {

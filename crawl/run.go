@@ -87,7 +87,7 @@ type run struct {
 	warnings []string // for the next Progress
 }
 
-// A sleeper is a request that comes back at its own time, see verdict.later and letOthersGo.
+// A sleeper is a request that comes back at its own time.
 type sleeper struct {
 	at       time.Time
 	request  Request

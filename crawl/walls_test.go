@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"path"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -498,6 +499,38 @@ func TestBodiesThatBreakOff(t *testing.T) {
 					t.Errorf("%d requests, want %d at most: %v", asked, most, sum)
 				}
 				t.Logf("%d requests in %v", asked, time.Since(began))
+			})
+		})
+	}
+}
+
+// TestBodiesThatBreakOffAfterOtherRefusals: the page that was served before is asked for as a check of
+// a 503 or a 403, and breaks off. The host is blocked then too, and gets few requests.
+func TestBodiesThatBreakOffAfterOtherRefusals(t *testing.T) {
+	const served = 5
+	for _, tt := range []struct{ status, times int }{{http.StatusServiceUnavailable, 3}, {http.StatusForbidden, 5}, {http.StatusAccepted, 5}} {
+		t.Run(strconv.Itoa(tt.status), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 6*time.Hour)
+				defer cancel()
+				r := newRig()
+				asked := 0
+				r.Site("https://example.com").Handle("/", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+					asked++
+					switch {
+					case asked <= served:
+						page("page "+inLetters(req.URL.Path))(w, req)
+					case asked <= served+tt.times:
+						w.WriteHeader(tt.status)
+					default:
+						breakingOff(w, req)
+					}
+				}))
+				sum := r.run(ctx, t, numbered("example.com", 40)...)
+				if asked > 60 {
+					t.Errorf("%d requests: %v", asked, sum)
+				}
+				t.Logf("%d requests", asked)
 			})
 		})
 	}
