@@ -26,7 +26,8 @@ type barred struct {
 // try.
 const mostBarred = 256
 
-// mostAsleep is how many requests may sleep before a host waits with the next one, see isAlone.
+// mostAsleep is how many requests may sleep, of all hosts. If there are as many, a host waits with
+// its next request, and the Queue gets back one that it has lent too early.
 const mostAsleep = 10_000
 
 // originOf returns the scheme, the name and the port of a URL.
@@ -101,18 +102,6 @@ func (h *host) isAlone(url string, now time.Time) bool {
 	}
 	mayHaveOthers := h.more && h.reached != ""
 	return !mayHaveOthers || !isOther(h.reached)
-}
-
-// isDead reports whether no origin of the URLs at hand has answered the last time.
-func (h *host) isDead() bool {
-	isDead := false
-	for _, b := range h.barred {
-		isDead = isDead || b.isDead
-	}
-	for i := range h.urls {
-		isDead = isDead && h.isOfDead(&h.urls[i])
-	}
-	return isDead
 }
 
 // isOfDead reports whether the origin of a request didn't answer at all the last time.

@@ -1,6 +1,7 @@
 package crawl_test
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -151,5 +152,43 @@ func TestManyBarredOrigins(t *testing.T) {
 			t.Errorf("the last page came after %v: %v", last, s)
 		}
 		t.Logf("the last page came after %v: %v", last, s)
+	})
+}
+
+// TestABarredOriginIsAskedNoMoreWhileItsHostIsBlocked: a page of the living origin waits for the end of
+// a block, and is the last one. Meanwhile the crawl asks nothing.
+func TestABarredOriginIsAskedNoMoreWhileItsHostIsBlocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.crawl.Follow = crawl.Everywhere
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		const most = 100
+		checks := 0 // of requests that may start, by the user's own rule
+		r.politeness.Refuse = func(*http.Request) error {
+			checks++
+			if checks == most {
+				t.Errorf("a request was checked %d times", most)
+				cancel()
+			}
+			return nil
+		}
+		r.politeness.Base = roundTripper(func(req *http.Request) (*http.Response, error) {
+			if req.URL.Scheme == "https" {
+				return nil, errRefusedConnection
+			}
+			return r.Web.RoundTrip(req)
+		})
+		isRefused := true
+		r.Site("http://example.com").Handle("/", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if req.URL.Path == "/last" && isRefused {
+				isRefused = false
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			ownPage("<a href=https://example.com/x>x</a><a href=/last>x</a>")(w, req)
+		}))
+		s := r.run(ctx, t, "http://example.com/")
+		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 2, crawl.Unreachable: 1, crawl.Duplicate: 2})
 	})
 }

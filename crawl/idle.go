@@ -50,16 +50,27 @@ func (r *run) endWaits(now time.Time) {
 
 // isDead reports whether h has only URLs of origins that haven't answered.
 func (r *run) isDead(h *host) bool {
-	if !h.isDead() {
-		return false
+	if h.refusals.size() > 0 {
+		return false // a page waits whose origin has answered
+	}
+	hasURL := false
+	for i := range h.urls {
+		if !h.isOfDead(&h.urls[i]) {
+			return false
+		}
+		hasURL = true
 	}
 	for i := range r.asleep {
 		req := &r.asleep[i].request
-		if req.Host == h.key && !h.isOfDead(req) {
+		if req.Host != h.key {
+			continue
+		}
+		if !h.isOfDead(req) {
 			return false
 		}
+		hasURL = true
 	}
-	return true
+	return hasURL
 }
 
 // giveUpDead moves dead hosts up to now: the next step of each gives its URLs up.
