@@ -191,6 +191,18 @@ func (w *randomWeb) judge(t *testing.T, starts []string) {
 	asked := map[string]bool{}
 	heard := map[string]time.Time{} // last answer, by host
 	silent := map[string]bool{}     // hosts whose last request had no answer
+	// Redirects in a row may be a wall, so they are followed when their host has said something else.
+	redirects := map[string][]string{} // URLs by host
+	know := func(host string, urls []string, since time.Time) {
+		for _, url := range urls {
+			for _, link := range w.links[url] {
+				if _, ok := known[link]; !ok {
+					known[link] = since
+				}
+			}
+		}
+		delete(redirects, host)
+	}
 	requests := w.rig.Requests()
 	for _, link := range starts {
 		known[link] = requests[0].Start
@@ -201,16 +213,26 @@ func (w *randomWeb) judge(t *testing.T, starts []string) {
 		if silent[host] = r.Status == 0; !silent[host] {
 			heard[host] = r.End
 		}
+		if r.Status != http.StatusFound {
+			know(host, redirects[host], r.End)
+		}
 		if r.Status == 0 || r.Status == 403 || r.Status == 429 || r.Status >= 500 {
 			refused[host]++
 			continue
 		}
 		answers[r.URL]++
+		if r.Status == http.StatusFound {
+			redirects[host] = append(redirects[host], r.URL)
+			continue
+		}
 		for _, link := range w.links[r.URL] {
 			if _, ok := known[link]; !ok {
 				known[link] = r.End
 			}
 		}
+	}
+	for host, urls := range redirects {
+		know(host, urls, requests[len(requests)-1].End)
 	}
 	w.idle(t, known)
 	again := map[string]int{} // answers thrown away, by host: they tell a page that is refused from its host
