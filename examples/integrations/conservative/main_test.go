@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -187,10 +188,30 @@ func TestRevalidationThatIsRefusedSlowsTheHostDown(t *testing.T) {
 	})
 }
 
+// busyDir returns a directory to which the cache may still write when the test is over: the cache
+// renews old copies in the background.
+func busyDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "conservative") //nolint:usetesting // t.TempDir fails the test if a file comes while it is removed
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		err := os.RemoveAll(dir)
+		for end := time.Now().Add(time.Minute); err != nil && time.Now().Before(end); err = os.RemoveAll(dir) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
 func TestProgram(t *testing.T) {
 	t.Setenv("ROBOTS_DEFAULT_DELAY_SECONDS", "0.2")
 	var out virtual.Output
-	if err := run(t.Context(), &out, t.TempDir(), t.TempDir(), nil); err != nil {
+	if err := run(t.Context(), &out, busyDir(t), busyDir(t), nil); err != nil {
 		t.Fatal(err)
 	}
 	text := out.String()
