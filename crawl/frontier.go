@@ -293,13 +293,19 @@ func (f *frontier) moveUp(sooner map[*host]time.Time) {
 		return
 	}
 	for h, at := range sooner {
-		if h.calm.After(at) {
-			at = h.calm
-		}
+		at = h.afterRest(at)
 		if h.place == inWaiting && at.Before(h.at) {
 			f.advance(h, at)
 		}
 	}
+}
+
+// afterRest returns at, or the end of the rest of h if that is later.
+func (h *host) afterRest(at time.Time) time.Time {
+	if h.calm.After(at) {
+		return h.calm
+	}
+	return at
 }
 
 // advance sets host.at of h to an earlier time.
@@ -416,10 +422,7 @@ func (f *frontier) load(fl *flight) {
 // started notes that fl starts now. Its host may start another flight when its gap is over.
 func (f *frontier) started(fl *flight, now time.Time) {
 	h := fl.h
-	h.at = now.Add(h.gap)
-	if h.calm.After(h.at) {
-		h.at = h.calm
-	}
+	h.at = h.afterRest(now.Add(h.gap))
 	fl.startedAt = now
 	fl.gapEnds = h.at
 	h.why = ""

@@ -896,9 +896,7 @@ func (r *run) apply(h *host, v verdict) {
 	}
 	for _, page := range v.calm {
 		h.calm = time.Now().Add(retryAfter)
-		if h.calm.After(h.at) {
-			h.at = h.calm
-		}
+		h.at = h.afterRest(h.at)
 		r.rest(h, page.request, retryAfter)
 	}
 	for _, page := range v.later {
