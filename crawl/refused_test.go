@@ -117,10 +117,8 @@ func out(status, n int) func(time.Duration, string) int {
 // zero value, and its least of 35 runs was 65 %. Each site meets each preset with POLITENESS_LONG=1,
 // and one of them, by turns, without.
 func TestGuardedSites(t *testing.T) {
-	presets := map[string]politeness.Config{
-		"zero value": {UserAgent: userAgent}, "Bulk": politeness.Bulk(userAgent), "Responsive": politeness.Responsive(userAgent),
-	}
-	names := slices.Sorted(maps.Keys(presets))
+	configs := presets()
+	names := slices.Sorted(maps.Keys(configs))
 	every := soak.Size(len(names), 1, 1)
 	for i, tt := range []struct {
 		name    string
@@ -147,7 +145,7 @@ func TestGuardedSites(t *testing.T) {
 				continue
 			}
 			t.Run(tt.name+"/"+name, func(t *testing.T) {
-				cfg := presets[name]
+				cfg := configs[name]
 				synctest.Test(t, func(t *testing.T) {
 					r := newRig()
 					cfg.Base = r.Web
@@ -200,9 +198,7 @@ func fixed(status, n int, span time.Duration) func(time.Duration, string) int {
 // whatever the status.
 func TestFewRequestsAreInsideAWindow(t *testing.T) {
 	const most = 10
-	presets := map[string]politeness.Config{
-		"zero value": {UserAgent: userAgent}, "Bulk": politeness.Bulk(userAgent), "Responsive": politeness.Responsive(userAgent),
-	}
+	configs := presets()
 	windows := map[string]func(status int) func(time.Duration, string) int{
 		"20 in 10 s": func(status int) func(time.Duration, string) int { return fixed(status, 20, 10*time.Second) },
 		"10 in 10 s": func(status int) func(time.Duration, string) int { return fixed(status, 10, 10*time.Second) },
@@ -211,7 +207,7 @@ func TestFewRequestsAreInsideAWindow(t *testing.T) {
 	}
 	for _, window := range slices.Sorted(maps.Keys(windows)) {
 		for _, status := range []int{403, 420, 429, 500, 503} {
-			for preset, cfg := range presets {
+			for preset, cfg := range configs {
 				t.Run(fmt.Sprintf("%s/%d/%s", window, status, preset), func(t *testing.T) {
 					var all []string
 					for range soak.Size(3, 1, 1) {
@@ -253,10 +249,8 @@ func TestFewRequestsAreInsideAWindow(t *testing.T) {
 // that it takes, now and then: no formula of response times takes it for a host that grows slow, and
 // no page is lost.
 func TestRefusalsThatAreHeldUp(t *testing.T) {
-	presets := map[string]politeness.Config{
-		"zero value": {UserAgent: userAgent}, "Bulk": politeness.Bulk(userAgent), "Responsive": politeness.Responsive(userAgent),
-	}
-	for name, cfg := range presets {
+	configs := presets()
+	for name, cfg := range configs {
 		for holds, least := range map[time.Duration]int{10 * time.Second: 450, -1: 400} {
 			t.Run(fmt.Sprintf("%s, %v", name, holds), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

@@ -357,39 +357,39 @@ func TestAProofIsNoRepeat(t *testing.T) {
 			})
 			urls = append(urls, "https://example.com"+path)
 		}
-		var log bytes.Buffer
-		sink, err := evidence.NewLog(&log, evidence.LogConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.rig.politeness.Evidence = sink
+		prove := l.record(t)
 		l.rig.crawl.Revisit = revisit.Schedule{Min: 12 * time.Hour}
 		s := l.rig.run(t.Context(), t, urls...)
-		if err := sink.Close(); err != nil {
-			t.Fatal(err)
-		}
 		if s.Outcomes[crawl.Visited] != len(urls) {
 			t.Errorf("%v", s)
 		}
-		report, err := audit.Check(&log)
-		if err != nil || !report.OK() {
-			t.Fatalf("the log isn't proved: %v\n%v", err, report)
-		}
+		report := prove()
 		if h := report.Hosts[0]; h.Proofs < 5 || h.Repeats > 0 {
 			t.Errorf("%d proofs and %d repeats of %d requests", h.Proofs, h.Repeats, h.Starts)
 		}
 	})
 }
 
-// proved ends sink, and fails unless the judge proves its log.
-func proved(t *testing.T, sink *evidence.Log, log *bytes.Buffer) {
+// record has the evidence of the crawl recorded. The returned prove is called after the crawl. It fails
+// t unless the judge proves the log, and returns the judge's report.
+func (l *living) record(t *testing.T) (prove func() *audit.Report) {
 	t.Helper()
-	if err := sink.Close(); err != nil {
+	var log bytes.Buffer
+	sink, err := evidence.NewLog(&log, evidence.LogConfig{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := audit.Check(log)
-	if err != nil || !report.OK() {
-		t.Fatalf("the log isn't proved: %v\n%v", err, report)
+	l.rig.politeness.Evidence = sink
+	return func() *audit.Report {
+		t.Helper()
+		if err := sink.Close(); err != nil {
+			t.Fatal(err)
+		}
+		report, err := audit.Check(&log)
+		if err != nil || !report.OK() {
+			t.Fatalf("the log isn't proved: %v\n%v", err, report)
+		}
+		return report
 	}
 }
 
@@ -398,12 +398,7 @@ func proved(t *testing.T, sink *evidence.Log, log *bytes.Buffer) {
 func TestServersThatFailAtConditions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLiving(t)
-		var log bytes.Buffer
-		sink, err := evidence.NewLog(&log, evidence.LogConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.rig.politeness.Evidence = sink
+		prove := l.record(t)
 		l.rig.crawl.Watch = 8 * time.Hour
 		began := time.Now()
 		urls := []string{"https://example.com/well"}
@@ -431,7 +426,7 @@ func TestServersThatFailAtConditions(t *testing.T) {
 				t.Errorf("the change of %s wasn't found: %q", path, l.told)
 			}
 		}
-		proved(t, sink, &log)
+		prove()
 	})
 }
 
@@ -440,12 +435,7 @@ func TestServersThatFailAtConditions(t *testing.T) {
 func TestAFailedVisitPromisesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLiving(t)
-		var log bytes.Buffer
-		sink, err := evidence.NewLog(&log, evidence.LogConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.rig.politeness.Evidence = sink
+		prove := l.record(t)
 		l.rig.crawl.Watch = 2 * time.Hour
 		told := 0
 		l.rig.crawl.Visit = func(_ context.Context, p *crawl.Page) error {
@@ -461,7 +451,7 @@ func TestAFailedVisitPromisesNothing(t *testing.T) {
 		defer cancel()
 		l.rig.run(ctx, t, "https://example.com/")
 		l.wants("in four hours", "/ 200, / 200, / 200, / 304", "")
-		proved(t, sink, &log)
+		prove()
 	})
 }
 

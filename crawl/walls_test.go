@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
@@ -97,10 +96,8 @@ func (s *walledSite) isPage(p *crawl.Page) bool {
 // TestVisitCallsAPageARefusal: a captcha with status 200, which only Visit can tell from a page,
 // blocks its host, and loses no page.
 func TestVisitCallsAPageARefusal(t *testing.T) {
-	presets := map[string]politeness.Config{
-		"zero value": {UserAgent: userAgent}, "Bulk": politeness.Bulk(userAgent), "Responsive": politeness.Responsive(userAgent),
-	}
-	for name, cfg := range presets {
+	configs := presets()
+	for name, cfg := range configs {
 		for _, first := range []int{0, 1, 30} {
 			t.Run(fmt.Sprintf("%s, after %d", name, first), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -197,9 +194,7 @@ func longWall(status int) http.HandlerFunc {
 // requests while it refuses. A text with status 200 that is new costs the four pages that came before
 // it was doubted, and a new target of redirects one, which is said in docs/crawl.md.
 func TestWallsInAnyWords(t *testing.T) {
-	presets := map[string]politeness.Config{
-		"zero value": {UserAgent: userAgent}, "Bulk": politeness.Bulk(userAgent), "Responsive": politeness.Responsive(userAgent),
-	}
+	configs := presets()
 	for _, tt := range []struct {
 		name string
 		wall http.HandlerFunc
@@ -237,7 +232,7 @@ func TestWallsInAnyWords(t *testing.T) {
 		{"200", theWall(200), 4, 10},
 		{"200 by a script", page("<html><script src=/challenge.js></script>"), 4, 10},
 	} {
-		for name, cfg := range presets {
+		for name, cfg := range configs {
 			for _, again := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s, %s, again %v", tt.name, name, again), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
@@ -410,9 +405,7 @@ func TestBrokenPagesBesidePagesWithOneText(t *testing.T) {
 // TestAlikePagesOfAHostThatLimits: a host that limits gets no request more for pages that have one
 // text, but for the few checks. Other pages stand between them, so that most rows end short.
 func TestAlikePagesOfAHostThatLimits(t *testing.T) {
-	for name, cfg := range map[string]politeness.Config{
-		"zero value": {UserAgent: userAgent}, "Bulk": politeness.Bulk(userAgent), "Responsive": politeness.Responsive(userAgent),
-	} {
+	for name, cfg := range presets() {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const pages = 300
@@ -459,9 +452,7 @@ func breakingOff(w http.ResponseWriter, _ *http.Request) {
 // TestBodiesThatBreakOff: a host that breaks off each body while it refuses gets few requests, and
 // loses no page. A single page whose body breaks off costs two requests and a check.
 func TestBodiesThatBreakOff(t *testing.T) {
-	for name, cfg := range map[string]politeness.Config{
-		"zero value": {UserAgent: userAgent}, "Bulk": politeness.Bulk(userAgent), "Responsive": politeness.Responsive(userAgent),
-	} {
+	for name, cfg := range presets() {
 		t.Run("wall, "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const pages = 200
