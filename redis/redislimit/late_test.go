@@ -40,11 +40,20 @@ func (c *courier) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			return next(ctx, cmd)
 		}
 		payload, _ := args[len(args)-1].(string)
+		var mu sync.Mutex
+		isGone := false
+		defer func() {
+			mu.Lock()
+			defer mu.Unlock()
+			isGone = true
+		}()
 		return deliver(payload, func() error {
-			// The caller may be gone by then.
 			again := redis.NewCmd(context.Background(), args...)
 			err := next(context.Background(), again)
-			if c, ok := cmd.(*redis.Cmd); ok && ctx.Err() == nil {
+			mu.Lock()
+			defer mu.Unlock()
+			// After the hook has returned, cmd is the caller's alone.
+			if c, ok := cmd.(*redis.Cmd); ok && !isGone && ctx.Err() == nil {
 				c.SetVal(again.Val())
 			}
 			return err
