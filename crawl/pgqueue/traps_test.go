@@ -1,7 +1,6 @@
 package pgqueue
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,75 +9,19 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/crawl"
-	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/crawl/internal/killtest"
 	"github.com/go-politeness/politeness/internal/shoptest"
 )
 
-// A dying queue is that of a process which is killed at one of its calls: neither this call nor a
-// later one reaches the server.
+// A dying queue is a killtest.Queue whose hosts belong to one of several processes.
 type dying struct {
-	*Queue
+	*killtest.Queue
 
-	calls int // left
+	owner crawl.Owner
 }
 
-var errKilled = errors.New("killed")
-
-func (d *dying) dies() bool {
-	d.calls--
-	return d.calls < 0
-}
-
-func (d *dying) Add(ctx context.Context, reqs []crawl.Request) (added, noRoom int, err error) {
-	if d.dies() {
-		return 0, 0, errKilled
-	}
-	return d.Queue.Add(ctx, reqs)
-}
-
-func (d *dying) Done(ctx context.Context, results []crawl.Result) error {
-	if d.dies() {
-		return errKilled
-	}
-	return d.Queue.Done(ctx, results)
-}
-
-func (d *dying) Take(ctx context.Context, hosts []string, n int) ([]crawl.Request, error) {
-	if d.dies() {
-		return nil, errKilled
-	}
-	return d.Queue.Take(ctx, hosts, n)
-}
-
-func (d *dying) TakeLater(ctx context.Context, host string, least, n int) ([]crawl.Request, error) {
-	if d.dies() {
-		return nil, errKilled
-	}
-	return d.Queue.TakeLater(ctx, host, least, n)
-}
-
-func (d *dying) Lift(ctx context.Context, host string, mark uint32, later int) (more bool, err error) {
-	if d.dies() {
-		return false, errKilled
-	}
-	return d.Queue.Lift(ctx, host, mark, later)
-}
-
-func (d *dying) Hosts(ctx context.Context, n int) (hosts []string, open bool, err error) {
-	if d.dies() {
-		return nil, false, errKilled
-	}
-	return d.Queue.Hosts(ctx, n)
-}
-
-func (d *dying) Postponed(ctx context.Context, n int) (largest []crawl.PostponedGroup, all int, err error) {
-	if d.dies() {
-		return nil, 0, errKilled
-	}
-	return d.Queue.Postponed(ctx, n)
-}
+func (d dying) Owns(host string) bool { return d.owner.Owns(host) }
 
 // TestAHundredKillsKeepLevels: a crawl of a site with a trap that is killed a hundred times loses no
 // URL, and asks for real pages first: what a process has postponed is postponed in the next one. The
@@ -102,13 +45,13 @@ func TestAHundredKillsKeepLevels(t *testing.T) {
 		if now := levelsOf(t, conn); !maps.Equal(now, levels) {
 			t.Errorf("after kill %d the levels are %v, want %v", killed, now, levels)
 		}
-		d := &dying{Queue: q, calls: 1 << 30}
+		d := dying{&killtest.Queue{Postponer: q, Calls: 1 << 30}, q}
 		if killed < kills {
-			d.calls = 3 + random.IntN(4)
+			d.Calls = 3 + random.IntN(4)
 		}
-		err = crawlShop(t, site, d)
+		err = killtest.CrawlShop(t, site, d)
 		switch {
-		case errors.Is(err, errKilled):
+		case errors.Is(err, killtest.ErrKilled):
 			killed++
 		case err != nil:
 			t.Fatal(err)
@@ -151,23 +94,6 @@ func levelsOf(t *testing.T, conn *pgx.Conn) map[string]int {
 		t.Fatal(err)
 	}
 	return levels
-}
-
-// crawlShop crawls the shop until the Queue dies. Then it returns errKilled.
-func crawlShop(t *testing.T, site *shoptest.Shop, q crawl.Queue) error {
-	t.Helper()
-	transport, err := politeness.New(politeness.Config{
-		UserAgent: "TestBot/1.0 (+https://example.com/bot)", Base: site,
-		Hosts: hostlimit.Config{Delay: hostlimit.Delay{DangerouslyNone: true}, Concurrency: 1},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = crawl.Run(t.Context(), crawl.Config{
-		Transport: transport, Queue: q, Follow: crawl.SameHost,
-		Visit: func(context.Context, *crawl.Page) error { return nil },
-	}, "https://shop.example/")
-	return err
 }
 
 // TestALargeLiftGoesInSteps: a call writes some thousand URLs at most, and the last one says that all

@@ -1,82 +1,17 @@
 package sqlitequeue_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
 
-	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/crawl/internal/killtest"
 	"github.com/go-politeness/politeness/crawl/sqlitequeue"
-	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/shoptest"
 )
-
-// A dying queue is that of a process which is killed at one of its calls: neither this call nor a
-// later one reaches the file.
-type dying struct {
-	*sqlitequeue.Queue
-	calls int // left
-}
-
-var errKilled = errors.New("killed")
-
-func (d *dying) dies() bool {
-	d.calls--
-	return d.calls < 0
-}
-
-func (d *dying) Add(ctx context.Context, reqs []crawl.Request) (added, noRoom int, err error) {
-	if d.dies() {
-		return 0, 0, errKilled
-	}
-	return d.Queue.Add(ctx, reqs)
-}
-
-func (d *dying) Done(ctx context.Context, results []crawl.Result) error {
-	if d.dies() {
-		return errKilled
-	}
-	return d.Queue.Done(ctx, results)
-}
-
-func (d *dying) Take(ctx context.Context, hosts []string, n int) ([]crawl.Request, error) {
-	if d.dies() {
-		return nil, errKilled
-	}
-	return d.Queue.Take(ctx, hosts, n)
-}
-
-func (d *dying) TakeLater(ctx context.Context, host string, least, n int) ([]crawl.Request, error) {
-	if d.dies() {
-		return nil, errKilled
-	}
-	return d.Queue.TakeLater(ctx, host, least, n)
-}
-
-func (d *dying) Lift(ctx context.Context, host string, mark uint32, later int) (more bool, err error) {
-	if d.dies() {
-		return false, errKilled
-	}
-	return d.Queue.Lift(ctx, host, mark, later)
-}
-
-func (d *dying) Hosts(ctx context.Context, n int) (hosts []string, open bool, err error) {
-	if d.dies() {
-		return nil, false, errKilled
-	}
-	return d.Queue.Hosts(ctx, n)
-}
-
-func (d *dying) Postponed(ctx context.Context, n int) (largest []crawl.PostponedGroup, all int, err error) {
-	if d.dies() {
-		return nil, 0, errKilled
-	}
-	return d.Queue.Postponed(ctx, n)
-}
 
 // TestRealPagesGoFirst: the pages of a shop come before nearly all of its filters, with the URLs in a
 // file as well.
@@ -87,7 +22,7 @@ func TestRealPagesGoFirst(t *testing.T) {
 	}
 	defer q.Close()
 	site := new(shoptest.Shop)
-	if err := crawlShop(t, site, q); err != nil {
+	if err := killtest.CrawlShop(t, site, q); err != nil {
 		t.Fatal(err)
 	}
 	first := site.Order[:shoptest.Items*5/4]
@@ -111,13 +46,13 @@ func TestAHundredKillsKeepLevels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := &dying{Queue: q, calls: 1 << 30}
+		d := &killtest.Queue{Postponer: q, Calls: 1 << 30}
 		if kills < 100 {
-			d.calls = 3 + random.IntN(6)
+			d.Calls = 3 + random.IntN(6)
 		}
-		err = crawlShop(t, site, d)
+		err = killtest.CrawlShop(t, site, d)
 		switch {
-		case errors.Is(err, errKilled):
+		case errors.Is(err, killtest.ErrKilled):
 			kills++
 		case err != nil:
 			t.Fatal(err)
@@ -151,23 +86,6 @@ func TestAHundredKillsKeepLevels(t *testing.T) {
 		t.Errorf("%d of %d URLs were asked for, after %d kills of seed %d", len(site.Requests), shoptest.URLs, kills, seed)
 	}
 	t.Logf("%d kills: %d requests for %d URLs", kills, all, shoptest.URLs)
-}
-
-// crawlShop crawls the shop until the Queue dies. Then it returns errKilled.
-func crawlShop(t *testing.T, site *shoptest.Shop, q crawl.Queue) error {
-	t.Helper()
-	transport, err := politeness.New(politeness.Config{
-		UserAgent: "TestBot/1.0 (+https://example.com/bot)", Base: site,
-		Hosts: hostlimit.Config{Delay: hostlimit.Delay{DangerouslyNone: true}, Concurrency: 1},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = crawl.Run(t.Context(), crawl.Config{
-		Transport: transport, Queue: q, Follow: crawl.SameHost,
-		Visit: func(context.Context, *crawl.Page) error { return nil },
-	}, "https://shop.example/")
-	return err
 }
 
 // TestALargeLiftGoesInSteps: a call writes some thousand URLs at most, and the last one says that all
