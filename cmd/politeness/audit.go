@@ -44,17 +44,21 @@ Exit status: 0 all is proved, 1 something is broken, 2 a log can't be read,
 3 nothing is broken, but something is open. The report names the open points.
 `
 
+// auditCommands are the commands of "politeness audit", by name.
+var auditCommands = map[string]struct {
+	usage string
+	run   func(sh *shell, args []string) (int, error)
+}{
+	"extract": {extractUsage, runExtract},
+	"verify":  {verifyUsage, runVerify},
+	"access":  {accessUsage, runAccess},
+}
+
 func runAudit(_ context.Context, sh *shell, args []string) (int, error) {
 	sh.unhook() // nothing has to be ended in order
-	if len(args) > 0 {
-		switch args[0] {
-		case "extract":
-			return helped(sh, extractUsage, runExtract, args[1:])
-		case "verify":
-			return helped(sh, verifyUsage, runVerify, args[1:])
-		case "access":
-			return helped(sh, accessUsage, runAccess, args[1:])
-		}
+	if len(args) > 0 && auditCommands[args[0]].run != nil {
+		c := auditCommands[args[0]]
+		return helped(sh, c.usage, c.run, args[1:])
 	}
 	flags := flag.NewFlagSet("audit", flag.ContinueOnError)
 	asJSON := flags.Bool("json", false, "")

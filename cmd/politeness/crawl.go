@@ -456,6 +456,9 @@ func (c *crawlCommand) crawl(
 		if c.quiet && len(summary.Changes) > 0 {
 			fmt.Fprintln(sh.errs, summary)
 		}
+		if !c.quiet && isIdle(summary) {
+			c.tellNext(ctx, sh)
+		}
 		if !isAsked(summary) {
 			return exitNo, nil
 		}

@@ -169,6 +169,26 @@ func (l *line) setSince(t time.Time) {
 	}
 }
 
+// isIdle reports whether a run had nothing to do: it met no URL but those that it knew.
+func isIdle(s crawl.Summary) bool {
+	for outcome, n := range s.Outcomes {
+		if n > 0 && outcome != crawl.Duplicate {
+			return false
+		}
+	}
+	return true
+}
+
+// tellNext says when the next page is due, after a run in which none was.
+func (c *crawlCommand) tellNext(ctx context.Context, sh *shell) {
+	next, err := c.urls.Next(ctx)
+	if err != nil || next.IsZero() {
+		return // the summary says that nothing was fetched
+	}
+	fmt.Fprintf(sh.errs, "politeness crawl: no page was due, the next one is at %s\n",
+		next.Local().Format(time.DateTime))
+}
+
 // tellDue says how many URLs of -state are due, and when the next one is.
 func (c *crawlCommand) tellDue(ctx context.Context, sh *shell) error {
 	path := filepath.Join(c.policy.state, "urls.db")

@@ -228,3 +228,13 @@ func TestFlagsOfEvery(t *testing.T) {
 		t.Error("a directory was made")
 	}
 }
+
+// TestARunInWhichNothingIsDueSaysWhen: on a terminal, a person asks why nothing happens.
+func TestARunInWhichNothingIsDueSaysWhen(t *testing.T) {
+	t.Parallel()
+	s := newEdited(t, "/same")
+	dir := filepath.Join(t.TempDir(), "state")
+	args := []string{"crawl", "-agent", agent, "-delay", "10ms", "-state", dir, "-every", "1d", s.URL + "/front"}
+	polite(t, nil, args...).expect(t, 0, "", "2 visited (2 new)")
+	polite(t, nil, args...).expect(t, 0, "", "politeness crawl: no page was due, the next one is at ")
+}

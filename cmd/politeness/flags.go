@@ -3,30 +3,43 @@ package main
 import (
 	"flag"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 )
 
 // withNearest returns the error of flags.Parse, with the flag that was meant if an unknown one is
-// nearly its name.
+// nearly its name, and with the form of a number if that is wrong.
 func withNearest(flags *flag.FlagSet, err error) error {
-	_, name, isUnknown := strings.Cut(err.Error(), "not defined: -")
+	text := err.Error()
+	if number, ok := strings.CutSuffix(text, ": parse error"); ok && strings.HasPrefix(text, "invalid value") {
+		return fmt.Errorf("%s: write a whole number, as in 100", number) // the other kinds have their own errors
+	}
+	_, name, isUnknown := strings.Cut(text, "not defined: -")
 	if !isUnknown {
 		return err
 	}
-	const mostEdits = 2
-	nearest := ""
-	least := min(mostEdits, len(name)/2) + 1
-	flags.VisitAll(func(f *flag.Flag) {
-		if d := edits(name, f.Name); d < least {
-			least = d
-			nearest = f.Name
-		}
-	})
-	if nearest == "" {
+	var names []string
+	flags.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
+	meant := nearest(name, slices.Values(names))
+	if meant == "" {
 		return fmt.Errorf("there is no flag -%s", name)
 	}
-	return fmt.Errorf("there is no flag -%s: did you mean -%s?", name, nearest)
+	return fmt.Errorf("there is no flag -%s: did you mean -%s?", name, meant)
+}
+
+// nearest returns the first of the names that a person can have meant who wrote name, or "".
+func nearest(name string, names iter.Seq[string]) string {
+	const mostEdits = 2
+	found := ""
+	least := min(mostEdits, len(name)/2) + 1
+	for _, known := range slices.Sorted(names) {
+		if d := edits(name, known); d < least {
+			least = d
+			found = known
+		}
+	}
+	return found
 }
 
 // edits returns the least number of letters that are added, taken away or replaced to make b of a.

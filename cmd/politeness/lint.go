@@ -58,6 +58,9 @@ func runLint(ctx context.Context, sh *shell, args []string) (int, error) {
 	for _, name := range names {
 		text, err := readRobots(ctx, sh, &http.Client{Transport: transport}, name)
 		if err != nil {
+			if errors.As(err, new(*fs.PathError)) {
+				return 0, err // names the file
+			}
 			return 0, fmt.Errorf("%s: %w", name, err)
 		}
 		for _, f := range robots.Parse(text).Lint() {

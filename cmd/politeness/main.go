@@ -21,6 +21,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -136,7 +137,11 @@ func runCommand(ctx context.Context, sh *shell, args []string) int {
 	}
 	c, ok := commands[name]
 	if !ok {
-		fmt.Fprintf(sh.errs, "politeness: there is no command %q\n\n%s", name, usage())
+		meant := nearest(name, maps.Keys(commands))
+		if meant != "" {
+			meant = ": did you mean " + meant + "?"
+		}
+		fmt.Fprintf(sh.errs, "politeness: there is no command %q%s\n\n%s", name, meant, usage())
 		return exitError
 	}
 	status, err := c.run(ctx, sh, args)
@@ -145,6 +150,9 @@ func runCommand(ctx context.Context, sh *shell, args []string) int {
 		fmt.Fprint(sh.out, c.usage)
 		return exitOK
 	case err != nil:
+		if name == "audit" && len(args) > 0 && auditCommands[args[0]].run != nil {
+			name += " " + args[0] // it has its own -h
+		}
 		fmt.Fprintf(sh.errs, "politeness %s: %s\n", name, plain(inFlags(err)))
 		if errors.As(err, new(usageError)) {
 			fmt.Fprintf(sh.errs, "see: politeness %s -h\n", name)

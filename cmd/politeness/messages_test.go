@@ -115,6 +115,10 @@ func TestAMistypedFlagGetsTheNearest(t *testing.T) {
 		"audit -jsno log.jsonl":               "there is no flag -jsno: did you mean -json?",
 		"crawl -z http://127.0.0.1:1/":        "there is no flag -z\n",
 		"crawl -cookies http://127.0.0.1:1/":  "there is no flag -cookies\n",
+		"crwal http://127.0.0.1:1/":           `there is no command "crwal": did you mean crawl?`,
+		"nonsense":                            `there is no command "nonsense"` + "\n",
+		"audit extract -hots h log.jsonl":     "politeness audit extract: there is no flag -hots: did you mean -host?\nsee: politeness audit extract -h\n",
+		"crawl -pages x http://127.0.0.1:1/":  `invalid value "x" for flag -pages: write a whole number, as in 100`,
 	} {
 		polite(t, nil, strings.Fields(args)...).expect(t, 2, "", want)
 	}

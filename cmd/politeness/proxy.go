@@ -133,7 +133,7 @@ func runProxy(ctx context.Context, sh *shell, args []string) (status int, err er
 	}
 	listener, err := proxy.Listen(ctx, *listen, *remote)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("-listen: %w", withFreePort(err))
 	}
 	own := "http://" + listener.Addr().String()
 	if *secure {

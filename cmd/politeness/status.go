@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
 	"github.com/go-politeness/politeness"
@@ -29,7 +30,7 @@ func serveStatus(ctx context.Context, sh *shell, addr string, t *politeness.Tran
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", resolved.String())
 	if err != nil {
-		return nil, fmt.Errorf("-status: %w", err)
+		return nil, fmt.Errorf("-status: %w", withFreePort(err))
 	}
 	server := &http.Server{Handler: statuspage.Handler(t), ReadHeaderTimeout: 10 * time.Second}
 	fmt.Fprintf(sh.errs, "politeness crawl: status page: http://%s/\n", listener.Addr())
@@ -43,4 +44,12 @@ func serveStatus(ctx context.Context, sh *shell, addr string, t *politeness.Tran
 		}
 		return err
 	}, nil
+}
+
+// withFreePort returns err, with the way out if it says that the port is taken.
+func withFreePort(err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%w: another program uses this port, so choose another one", err)
+	}
+	return err
 }

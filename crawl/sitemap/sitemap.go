@@ -42,7 +42,7 @@ var (
 	errTooMany = fmt.Errorf("lists more than %d URLs, the protocol's limit", maxURLs)
 	errTooLong = fmt.Errorf("is longer than %d MB, the protocol's limit", maxBytes>>20)
 	errNothing = errors.New("lists no URL: no element in it is an entry of a sitemap or of a feed")
-	errFormat  = errors.New("is no sitemap: neither XML of a known kind " +
+	errFormat  = errors.New("has no known format: neither XML of a known kind " +
 		"(urlset, sitemapindex, rss, RDF, feed) nor URLs, one a line")
 )
 

@@ -161,8 +161,8 @@ func TestRead(t *testing.T) {
 
 func TestReadSaysWhatItLeavesOut(t *testing.T) {
 	for text, want := range map[string]string{
-		"<html><p>Not found": "is no sitemap",
-		"Not found":          "is no sitemap",
+		"<html><p>Not found": "has no known format",
+		"Not found":          "has no known format",
 		`<urlset><url><loc>/a</loc></url><url></url></urlset>`:                                       `has entries without an absolute http or https URL, left out: 2, the first "/a"`,
 		`<urlset><url><loc>http://e/&eacute;</loc></url><url><loc>http://e/&x;</loc></url></urlset>`: `has entries with an entity that XML doesn't define, left out: 2, the first "http://e/&eacute;"`,
 		"https://example.com/\n\x1b[2Jred":                                                           `the first "\\x1b[2Jred"`,
@@ -172,8 +172,8 @@ func TestReadSaysWhatItLeavesOut(t *testing.T) {
 		"<urlset><page><loc>https://example.com/</loc></page></urlset>":                              "lists no URL",
 		"<sitemapindex>https://example.com/</sitemapindex>":                                          "lists no URL",
 		"<rss><channel><title>News</title></channel></rss>":                                          "lists no URL",
-		"<!-- to come -->":                                                                           "is no sitemap",
-		`<?xml version="1.0"?>`:                                                                      "is no sitemap",
+		"<!-- to come -->":                                                                           "has no known format",
+		`<?xml version="1.0"?>`:                                                                      "has no known format",
 		"<urlset><url><loc>https:/.</loc></url></urlset>":                                            `without an absolute http or https URL, left out: 1, the first "https:/."`,
 	} {
 		_, _, err := read(strings.NewReader(text))

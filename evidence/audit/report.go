@@ -288,7 +288,7 @@ func (r *Report) writeLogs(w io.Writer) {
 		fmt.Fprintf(w, ", %s to %s", first, last)
 	}
 	if r.Logs > 1 {
-		fmt.Fprintf(w, ", %d logs one after the other", r.Logs)
+		fmt.Fprintf(w, ", %d logs", r.Logs)
 	}
 	fmt.Fprint(w, "\n\n")
 }

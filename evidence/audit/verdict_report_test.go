@@ -73,7 +73,7 @@ func TestVerdictsInTheTextOfAReport(t *testing.T) {
 		40 page 1 host=c.example
 	`).String()
 	for _, want := range []string{
-		"43 records, 3 hosts, 2026-11-21 02:59:00 to 2026-11-21 03:00:40 UTC, 2 logs one after the other\n",
+		"43 records, 3 hosts, 2026-11-21 02:59:00 to 2026-11-21 03:00:40 UTC, 2 logs\n",
 		"delays kept                    BROKEN 1, proved 8  gaps between starts\n",
 		"verdicts right                 open 1, proved 9    decisions, computed again\n",
 		"\nopen, verdicts right:\n  the log doesn't have the text of robots.txt (robotscache.Config.RecordText)\n\nopen, log whole:\n",
