@@ -110,7 +110,7 @@ networks: ## crawls through network namespaces that lose, delay and cut, and on 
 	POLITENESS_NETWORKS=1 go test -count=1 -v -run '^TestFullDisk$$' ./internal/promises
 	cd lab/redisnet && POLITENESS_NETWORKS=1 go test -count=1 -v .
 
-servers: ## crawl nginx, HAProxy, Apache and Varnish for SERVERS (15m), judged by their logs: docs/real-servers.md [these servers, wget]
+servers: ## crawl nginx, HAProxy, Apache and Varnish for SERVERS (15m), judged by their logs: lab/servers/RESULTS.md [these servers, wget]
 	cd lab/servers && POLITENESS_SERVERS=$(SERVERS) go test -count=1 -timeout=0 -v -run '^TestServers$$' .
 
 limiters: ## crawl behind the rate limiters of npm, Go and Debian for LIMITERS (3m), judged by their logs: lab/limiters/RESULTS.md [these servers, node and npm]

@@ -46,15 +46,15 @@ func TestEachPromiseOfSecurityHasATest(t *testing.T) {
 	}
 }
 
-// kindsOfAttacks is how many kinds docs/attacks.md numbers.
+// kindsOfAttacks is how many kinds docs/design/attacks.md numbers.
 const kindsOfAttacks = 20
 
-// TestEachAttackHasATest: the numbers of docs/attacks.md go from 1.1 on without a hole, and each names a
+// TestEachAttackHasATest: the numbers of docs/design/attacks.md go from 1.1 on without a hole, and each names a
 // test that is there.
 func TestEachAttackHasATest(t *testing.T) {
 	kind := 1
 	part := 0
-	for _, row := range rowsWithTests(t, "docs/attacks.md") {
+	for _, row := range rowsWithTests(t, "docs/design/attacks.md") {
 		next := fmt.Sprintf("%d.%d", kind, part+1)
 		number := strings.Fields(row)[1]
 		if number == fmt.Sprintf("%d.1", kind+1) && part > 0 {

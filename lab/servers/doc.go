@@ -15,5 +15,5 @@
 //
 //	POLITENESS_SERVERS=1 go test .             # the short form: a minute a cell, all side by side
 //	POLITENESS_SERVERS=1 go test -v . -strict  # the goals count as well
-//	make servers SERVERS=15m                   # the long form, which writes docs/real-servers.md
+//	make servers SERVERS=15m                   # the long form, which writes RESULTS.md
 package servers

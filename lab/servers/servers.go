@@ -10,7 +10,7 @@ var (
 )
 
 // Forbidding are servers whose limit answers in words that forbid a page. They have no row in the
-// table of docs/real-servers.md, but one in that of package limiters.
+// table of RESULTS.md, but one in that of package limiters.
 var Forbidding = []*Server{
 	{
 		Name: "nginx-403", Rule: "nginx `limit_req` 1r/s, 403",

@@ -22,7 +22,7 @@ var (
 const short = time.Minute
 
 // guide holds the table that the long form writes.
-const guide = "../../docs/real-servers.md"
+const guide = "RESULTS.md"
 
 // form reads POLITENESS_SERVERS: 1 is the short form, and a time such as 15m the long form with
 // cells of this length. Where it isn't set, form skips the test.
