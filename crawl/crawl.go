@@ -18,6 +18,9 @@
 // ahead. The number of connections (hostlimit.Config.MaxInFlight) and memory bound a crawl. Workers
 // limits the number of concurrent visits.
 //
+// A host may have two origins, such as one with http and one with https. If the robots.txt of one
+// can't be fetched, the URLs of the other one are fetched meanwhile.
+//
 // Terms:
 //
 //   - A host key is the name by which a host is counted (politeness.Transport.HostKey).
@@ -28,6 +31,28 @@
 //     of a sitemap or feed that a page was modified.
 //   - A URL that looks like one of a trap is postponed. Its mark stands for the reason.
 //   - A URL that one of your own rules refuses is set aside.
+//
+// # How pages are read
+//
+// URLs and pages are read as browsers read them:
+//
+//   - Links are a, area, link rel="next", meta http-equiv="refresh", frame and iframe, also in
+//     noscript. Relative links are relative to the first base with a href, or else to the page.
+//   - URLs follow the URL standard, in links, redirects, headers, sitemaps and start URLs. So
+//     https:///example.com/a and \\example.com\a can be fetched. A URL that browsers can't read is
+//     Invalid. A link to another scheme, such as mailto:, isn't a page.
+//   - Three things differ from browsers. The crawl accepts the zone of an IPv6 address. It removes
+//     the final dot of a name. It replaces a single % by %25.
+//   - SVG, MathML and XHTML are read with their namespaces. Other XML is a page if its outermost
+//     element is an XHTML element. The content of a template is ignored.
+//   - If several links of a page lead to one URL, the first one without nofollow counts. A canonical
+//     URL counts only in the head.
+//   - The charset is taken from the Content-Type, the XML declaration or a meta in the head. In a
+//     legacy charset, paths are encoded in UTF-8 and queries in the charset.
+//   - gzip, x-gzip and both forms of deflate are decoded, also in combination and with damaged
+//     trailers. If the data ends early, Page.Truncated is set. If the body has a coding that wasn't
+//     requested, such as br, the URL is Failed. If Prepare sets Accept-Encoding, the body isn't
+//     decoded.
 package crawl
 
 import (

@@ -174,7 +174,7 @@ var cutOff = map[string]bool{
 	"the last lines cut off": true, "an end removed, and the seal": true, "a trip removed whole, and the seal": true, "a block hidden by an end that is missing": true,
 }
 
-// TestForgeries is the table of docs/proof-reference.md: each lie, told by somebody who makes numbers and chain
+// TestForgeries is the table of docs/design/judge.md: each lie, told by somebody who makes numbers and chain
 // anew, and what the judge says.
 func TestForgeries(t *testing.T) {
 	const site = "https://a.example"
