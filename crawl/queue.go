@@ -191,6 +191,28 @@ func Hinted(state string, modified time.Time) (due time.Time, ok bool) {
 	return page.Hinted(modified)
 }
 
+// LentState is for implementers of Recurring. It returns the Request.State with which Take lends a
+// URL, from the kept State and the time at which the URL was due. Call it in Take if a URL can be
+// due earlier than its Result.Again for another reason than Hinted. Such a reason is a method of
+// the Queue that makes URLs due, as Again of sqlitequeue does. Without LentState, such a fetch
+// counts as a wrong hint of a sitemap if the page is unchanged. After two of them the crawl would
+// ignore the page's hints. Call LentState too if processes with different clocks share the Queue.
+func LentState(state string, due time.Time) string {
+	page, err := pageOf(state)
+	if err != nil || state == "" || isHinted(page, due) {
+		return state
+	}
+	// A fetch that isn't before Due is caused by no hint.
+	page.Due = page.Earliest
+	return stateOf(page)
+}
+
+// isHinted reports whether a hint has made a page due at the given time: Hinted returns Earliest,
+// in whole seconds.
+func isHinted(page revisit.Page, due time.Time) bool {
+	return due.Sub(page.Earliest).Abs() < time.Second
+}
+
 // pageOf returns the page that a Request.State remembers. A state that can't be read is an error,
 // and the zero Page.
 func pageOf(state string) (revisit.Page, error) {

@@ -147,6 +147,10 @@ func mayBlameConditions(status int) bool {
 // the time of the next fetch. The zero time means never, unless a sitemap or feed reports that the
 // page was modified. See Page.Hinted. The field next.Due is the same time. If you have your own
 // crawler, call Next after each response.
+//
+// A fetch before p.Due counts as one that a hint has caused. If your program has another reason to
+// fetch a page early, set p.Due to p.Earliest first. Otherwise two such fetches without a change
+// make Hinted ignore the page's hints.
 func (s Schedule) Next(p Page, a Answer) (next Page, c Change, due time.Time) {
 	now := a.Time.Round(0)
 	p = p.before(now)

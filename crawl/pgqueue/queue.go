@@ -532,7 +532,7 @@ func (q *Queue) query(
 	}
 	_, err = pgx.ForEachRow(rows, fields, func() error {
 		w.Data = string(data)
-		w.State = string(page)
+		w.State = crawl.LentState(string(page), time.Unix(w.due, 0)) // Again may have made it due
 		byHost[w.Host] = append(byHost[w.Host], w)
 		return nil
 	})

@@ -554,6 +554,7 @@ func (t *taking) read(
 		case due > t.now:
 			return level{r.Priority, r.Later}, true, nil
 		}
+		r.State = crawl.LentState(r.State, time.Unix(due, 0)) // Again may have made it due
 		if own := hashOf(r.URL); hash != own {
 			t.crooked[id] = own
 		}

@@ -178,3 +178,60 @@ func TestAWatchRests(t *testing.T) {
 		t.Logf("%d calls of the Queue in five hours", calls)
 	})
 }
+
+// TestAFetchByAgainIsNoHint: the user has asked for the pages early, twice in vain. What a sitemap
+// says of them still counts.
+func TestAFetchByAgainIsNoHint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKept(t, 3)
+		s := revisit.Schedule{Min: time.Hour}
+		k.run(t.Context(), time.Second, s, 0) // due again in 13 h
+		for range 3 {
+			time.Sleep(2 * time.Hour)
+			q := opened(t, k.path)
+			if n, err := q.Again(t.Context(), time.Now()); n < 3 || err != nil {
+				t.Fatal(n, err)
+			}
+			q.Close()
+			k.run(t.Context(), time.Second, s, 0)
+		}
+		for path, times := range k.asked {
+			if len(times) != 4 {
+				t.Fatalf("%s was asked for %d times", path, len(times))
+			}
+		}
+		time.Sleep(2 * time.Hour)
+		q := opened(t, k.path)
+		defer q.Close()
+		hint := crawl.Request{URL: k.urls[1], Host: "a.example", Modified: time.Now()}
+		if _, _, err := q.Add(t.Context(), []crawl.Request{hint}); err != nil {
+			t.Fatal(err)
+		}
+		got := taken(t, q, 10)
+		if len(got) != 1 || got[0].URL != k.urls[1] {
+			t.Errorf("hinted at %s, and lent %v", k.urls[1], got)
+		}
+	})
+}
+
+// TestHintsThatWereWrongAreCounted: the third one isn't heard.
+func TestHintsThatWereWrongAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKept(t, 3)
+		s := revisit.Schedule{Min: time.Hour}
+		k.run(t.Context(), time.Second, s, 0)
+		for range 4 {
+			time.Sleep(2 * time.Hour)
+			q := opened(t, k.path)
+			hint := crawl.Request{URL: k.urls[1], Host: "a.example", Modified: time.Now()}
+			if _, _, err := q.Add(t.Context(), []crawl.Request{hint}); err != nil {
+				t.Fatal(err)
+			}
+			q.Close()
+			k.run(t.Context(), time.Second, s, 0)
+		}
+		if got := len(k.asked["/1"]); got != 3 {
+			t.Errorf("fetched %d times, want once and after each of two hints", got)
+		}
+	})
+}
