@@ -36,7 +36,8 @@ func sourcesOf(req Request) (sources Request, ok bool) {
 func (r *run) addSources(fl *flight) {
 	key := fl.h.key
 	_, added := r.discovered[key]
-	if added || isSources(fl.request.URL) {
+	// Without Discover the row would come due for nothing. A later crawl may have one, and adds it.
+	if added || r.c.cfg.Discover == nil || isSources(fl.request.URL) {
 		return
 	}
 	r.discovered[key] = ""

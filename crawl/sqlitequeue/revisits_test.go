@@ -179,6 +179,20 @@ func TestAWatchRests(t *testing.T) {
 	})
 }
 
+// TestWithoutDiscoverNothingButPagesComesDue: Next is the time of a page.
+func TestWithoutDiscoverNothingButPagesComesDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKept(t, 3)
+		k.run(t.Context(), time.Second, revisit.Schedule{Min: time.Hour}, 0)
+		q := opened(t, k.path)
+		defer q.Close()
+		next, err := q.Next(t.Context())
+		if wait := time.Until(next); err != nil || wait < 12*time.Hour {
+			t.Errorf("due in %v, and pages in 13 h (%v)", wait, err)
+		}
+	})
+}
+
 // TestAFetchByAgainIsNoHint: the user has asked for the pages early, twice in vain. What a sitemap
 // says of them still counts.
 func TestAFetchByAgainIsNoHint(t *testing.T) {
