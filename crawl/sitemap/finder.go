@@ -21,6 +21,7 @@ import (
 	"github.com/go-politeness/politeness/internal/printable"
 	"github.com/go-politeness/politeness/internal/weblink"
 	"github.com/go-politeness/politeness/internal/weburl"
+	"github.com/go-politeness/politeness/revisit"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
@@ -52,6 +53,10 @@ type Finder struct {
 	// loop that takes longer than two minutes for a file loses the rest of it. Pages of hosts whose
 	// own robots.txt has to be asked come behind the others of the file. If it is false, see Pages.
 	AsRead bool
+
+	// Seen remembers sitemaps, so that unchanged ones are neither loaded nor yielded again. If it is
+	// nil, all are read.
+	Seen *Seen
 }
 
 const (
@@ -195,6 +200,7 @@ type file struct {
 	hosts   []string // that it speaks for beside its own: those of the robots.txt or index that names it
 	via     []string // the indexes that led to it
 	guessed bool     // neither robots.txt nor an index names it, so it may not exist
+	entry   Entry    // of the index that names it; zero: none does
 }
 
 // A walk is one run of a Finder.
@@ -259,6 +265,10 @@ func (w *walk) file(f file) bool {
 		urls:    append(slices.Clone(f.via), f.url),
 		why:     make(map[string]string),
 		foreign: make(map[string]*ForeignError),
+		memory:  w.Seen.load(w.ctx, f.url),
+	}
+	if spares(f, l.memory, time.Now()) {
+		return true
 	}
 	err := w.fetch(l)
 	switch {
@@ -279,7 +289,17 @@ func (w *walk) file(f file) bool {
 			return false
 		}
 	}
-	return err == nil || w.yield(Entry{}, &FileError{f.url, err})
+	if err != nil && !w.yield(Entry{}, &FileError{f.url, err}) {
+		return false
+	}
+	switch {
+	case w.Seen == nil:
+	case err == nil && len(l.foreign) == 0:
+		w.Seen.take(l)
+	case isMissing(l.answer.Status): // if it comes back, it is read whole
+		w.Seen.note(f.url, revisit.Page{})
+	}
+	return true
 }
 
 // A listing is a sitemap that is being read.
@@ -294,6 +314,11 @@ type listing struct {
 	tooDeep error                    // not nil: it leads to sitemaps that aren't read
 	why     map[string]string        // by host: why its pages are left out; empty: they aren't
 	foreign map[string]*ForeignError // by host
+
+	memory       revisit.Page   // of an earlier loop; zero: none
+	answer       revisit.Answer // to the last request
+	isIndex      bool           // it lists sitemaps
+	isRedirected bool           // its URL leads to another one
 }
 
 // begin notes the URL at which the file was in the end.
@@ -304,6 +329,7 @@ func (l *listing) begin(final string) {
 
 // add takes an entry while the file is read, or keeps it for afterwards.
 func (l *listing) add(entry Entry) error {
+	l.isIndex = l.isIndex || entry.Index
 	most := maxKept
 	if l.AsRead {
 		host := hostOf(entry.Loc)
@@ -335,7 +361,7 @@ func (l *listing) take(entry Entry) bool {
 	case entry.Index && len(l.file.via) == maxDepth:
 		l.tooDeep = errTooDeep
 	case entry.Index: // it speaks for the hosts that the index speaks for
-		l.walk.add(file{url: entry.Loc, hosts: l.hosts, via: l.urls})
+		l.walk.add(file{url: entry.Loc, hosts: l.hosts, via: l.urls, entry: entry})
 	default:
 		return l.page(entry)
 	}
@@ -400,6 +426,7 @@ func (w *walk) fetchIn(ctx context.Context, l *listing, timer *time.Timer) error
 	if err != nil {
 		return errors.New("the URL can't be parsed")
 	}
+	isConditional := l.memory.Conditions(req.Header, time.Now())
 	resp, err := w.Client.Do(req)
 	if err != nil {
 		var named *url.Error
@@ -412,9 +439,22 @@ func (w *walk) fetchIn(ctx context.Context, l *listing, timer *time.Timer) error
 	timer.Reset(maxTime)
 	final := resp.Request.URL.String()
 	l.begin(final)
-	isMissing := resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone
+	l.isRedirected = final != req.URL.String()
+	l.answer = revisit.Answer{
+		Time:        time.Now(),
+		Status:      resp.StatusCode,
+		Header:      resp.Header,
+		Conditional: isConditional,
+	}
+	isUnchanged := resp.StatusCode == http.StatusNotModified && isConditional
 	switch {
-	case l.file.guessed && isMissing:
+	case isUnchanged && l.isRedirected: // another file was compared with what is remembered
+		l.memory = revisit.Page{}
+		resp.Body.Close()
+		return w.fetchIn(ctx, l, timer)
+	case isUnchanged:
+		return nil
+	case l.file.guessed && isMissing(resp.StatusCode):
 		return nil
 	case resp.StatusCode != http.StatusOK:
 		return errors.New(printable.Clipped(resp.Status, 100))
