@@ -5,6 +5,10 @@
 //
 // A page is a response with status 200 and type text/html. The server states no charset, so each
 // page must name its own.
+//
+// On Debian 12, both found the same pages in the documentation of Python (526), PostgreSQL (1,169)
+// and Apache (2,657), and in the Debian handbook (127). In BIND's documentation package crawl found
+// 16 of 18 pages. The other two are named only by link rel="index" and rel="search".
 package main
 
 import (
