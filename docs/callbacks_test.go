@@ -64,10 +64,10 @@ var given = map[string]string{
 	"audit.Trust.Site":                      "a pure function: hostlimit/sitekey.Of",
 }
 
-// tables are the rows of callbacks.md: the name of a function, and the test that holds what the
+// tables are the rows of design/callbacks.md: the name of a function, and the test that holds what the
 // table says about a panic.
 func tables(t *testing.T) map[string]string {
-	text, err := os.ReadFile("callbacks.md")
+	text, err := os.ReadFile(filepath.Join("design", "callbacks.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestCallbacks(t *testing.T) {
 	found := callbacks(t)
 	for name := range found {
 		if rows[name] == "" && given[name] == "" {
-			t.Errorf("no row in callbacks.md for %s", name)
+			t.Errorf("no row in design/callbacks.md for %s", name)
 		}
 	}
 	for name, test := range rows {
